@@ -1,0 +1,224 @@
+# make            build everything this machine can build (the CUDA plugin only where nvcc is found)
+# make help       list the targets
+#
+# Variants are other build directories, never other sources:  make SAN=1   make TSAN=1   make DEBUG=1
+# A folder is a list: dropping a .c file into a room is all it takes to add it.
+
+MAKEFLAGS += -r --no-print-directory $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
+# make V=1 shows whole commands
+Q := $(if $(V),,@)
+say = $(if $(V),,@printf '  %-5s %s\n' $(1) $(2))
+.DEFAULT_GOAL := all
+CC        ?= cc
+ifeq ($(origin CC),default)
+CC        := cc
+endif
+BUILD     ?= build
+VARIANT   := $(if $(SAN),san,$(if $(TSAN),tsan,$(if $(DEBUG),debug,)))
+B         := $(BUILD)$(if $(VARIANT),/$(VARIANT))
+VENV      ?= $(BUILD)/venv
+PYTHON    := $(VENV)/bin/python
+TEST_DATA ?= ../shared/data
+PREFIX    ?= /usr/local
+VERSION   := $(shell cat VERSION)
+
+# ---------------------------------------------------------------- what we stand on (docs/dependencies.md)
+PKGS      := grpc libprotobuf-c libmicrohttpd libcjson libpcre2-8 libutf8proc
+DEB       := build-essential pkg-config protobuf-compiler protobuf-c-compiler libgrpc-dev libprotobuf-c-dev \
+             libmicrohttpd-dev libcjson-dev libpcre2-dev libutf8proc-dev libcmocka-dev python3-venv curl
+DEB_CHECK := clang-format clang-tidy cppcheck valgrind
+LIBS      := -lgrpc -lgpr -lprotobuf-c -lmicrohttpd -lcjson -lpcre2-8 -lutf8proc -lm -lpthread -ldl
+
+# ---------------------------------------------------------------- flags
+WARN      := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wold-style-definition \
+             -Wwrite-strings -Wpointer-arith -Wundef -Wvla -Wformat=2 -Wimplicit-fallthrough \
+             -Wno-missing-field-initializers
+OPT       := -O2 -g
+ifneq ($(SAN),)
+OPT       := -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+endif
+ifneq ($(TSAN),)
+OPT       := -O1 -g -fsanitize=thread
+endif
+ifneq ($(DEBUG),)
+OPT       := -O0 -g
+endif
+BASEFLAGS := -std=gnu17 -D_GNU_SOURCE -fno-common -I. -I$(B)/gen -DVERSION='"$(VERSION)"'
+ALLFLAGS   = $(BASEFLAGS) $(WARN) $(OPT) $(CFLAGS) -MMD -MP $(ISA)
+LINK       = $(CC) $(OPT) $(LDFLAGS)
+
+# One instruction set, one file suffix, its own flags - and no such flag anywhere else.
+%_avx2.o:   ISA := -mavx2 -mfma -mf16c -O3 -fno-math-errno
+%_avx512.o: ISA := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx2 -mfma -mf16c -O3 -fno-math-errno
+
+# ---------------------------------------------------------------- rooms
+room       = $(sort $(shell find $(1) -name '*.c' -not -path '*/cuda/*' 2>/dev/null))
+lib        = $(patsubst %.c,$(B)/obj/%.o,$(filter-out $(1)/main.c,$(call room,$(1))))
+ROOMS     := common router launcher model-server
+PROGRAMS  := router launcher model-server
+PROTOS    := $(wildcard proto/*.proto)
+GEN_SRC   := $(patsubst proto/%.proto,$(B)/gen/proto/%.pb-c.c,$(PROTOS))
+GEN       := $(GEN_SRC) $(B)/gen/archs.h $(B)/gen/routes.h
+ARCHIVES  := $(foreach r,$(PROGRAMS) common proto,$(B)/lib/lib$(r).a)
+BINS      := $(PROGRAMS:%=$(B)/bin/%)
+UNIT_SRC  := $(sort $(shell find tests/unit tests/check tests/golden -name '*.c' 2>/dev/null))
+UNIT      := $(UNIT_SRC:tests/%.c=$(B)/tests/%)
+BENCH_SRC := $(sort $(wildcard tests/bench/*.c))
+BENCH     := $(BENCH_SRC:tests/%.c=$(B)/tests/%)
+
+.PHONY: all help deps run test unit integration check bench install clean format tidy cppcheck layers headers fuzz \
+        distclean demo docs
+.SECONDARY:
+.DELETE_ON_ERROR:
+
+all: $(BINS) $(if $(shell command -v nvcc 2>/dev/null),cuda)  ## build the three programs (and the CUDA plugin where nvcc is found)
+
+help:                  ## this list
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+# ---------------------------------------------------------------- dependencies
+deps: $(BUILD)/.deps   ## install the Debian packages that pkg-config misses
+
+$(BUILD)/.deps: Makefile
+	@mkdir -p $(BUILD)
+	@if pkg-config --exists $(PKGS) cmocka 2>/dev/null && command -v protoc protoc-c curl >/dev/null \
+	    && python3 -c 'import ensurepip' 2>/dev/null; then :; else \
+	  sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
+	  echo "installing: $(DEB)"; \
+	  $$sudo apt-get update -qq && $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(DEB); fi
+	@touch $@
+
+$(VENV)/.ok: integration/requirements.txt | $(BUILD)/.deps
+	@mkdir -p $(dir $(VENV))
+	[ -x $(PYTHON) ] || python3 -m venv $(VENV)
+	$(VENV)/bin/pip install -q --disable-pip-version-check -r $<
+	@touch $@
+
+# ---------------------------------------------------------------- generated code
+$(B)/gen/proto/%.pb-c.c: proto/%.proto
+	@mkdir -p $(@D)
+	$(call say,PROTO,$<)
+	$(Q)protoc-c --proto_path=. --c_out=$(B)/gen $<
+
+# Every file of a registry folder becomes one row: arch/llama.c -> ROW(llama).
+define registry
+	@mkdir -p $(@D)
+	@for f in $(sort $(notdir $(basename $(wildcard $(1)/*.c)))); do echo "ROW($$f)"; done > $@.tmp
+	@cmp -s $@.tmp $@ && rm $@.tmp || mv $@.tmp $@
+endef
+$(B)/gen/archs.h: $(wildcard model-server/model/arch/*.c) model-server/model/arch Makefile
+	$(call registry,model-server/model/arch)
+$(B)/gen/routes.h: $(wildcard router/route/*.c) router/route Makefile
+	$(call registry,router/route)
+
+# ---------------------------------------------------------------- compile and link
+$(B)/obj/%.o: %.c | $(GEN)
+	@mkdir -p $(@D)
+	$(call say,CC,$<)
+	$(Q)$(CC) $(ALLFLAGS) -c $< -o $@
+
+$(B)/obj/gen/%.o: $(B)/gen/%.c
+	@mkdir -p $(@D)
+	$(call say,CC,$<)
+	$(Q)$(CC) $(BASEFLAGS) $(OPT) -c $< -o $@
+
+$(B)/lib/libproto.a: $(GEN_SRC:$(B)/gen/%.c=$(B)/obj/gen/%.o)
+define archive
+$(B)/lib/lib$(1).a: $(call lib,$(1))
+endef
+$(foreach r,$(ROOMS),$(eval $(call archive,$(r))))
+$(ARCHIVES):
+	@mkdir -p $(@D)
+	@rm -f $@
+	$(call say,AR,$@)
+	$(Q)ar rcs $@ $^
+
+define program
+$(B)/bin/$(1): $(B)/obj/$(1)/main.o $(B)/lib/lib$(1).a $(B)/lib/libcommon.a $(B)/lib/libproto.a
+	@mkdir -p $$(@D)
+	$$(call say,LINK,$$@)
+	$$(Q)$$(LINK) $$^ $(if $(filter launcher,$(1)),$(filter-out -lmicrohttpd,$(LIBS)),$(LIBS)) -o $$@
+endef
+$(foreach p,$(PROGRAMS),$(eval $(call program,$(p))))
+
+$(B)/tests/%: tests/%.c $(ARCHIVES)
+	@mkdir -p $(@D)
+	$(call say,TEST,$@)
+	$(Q)$(LINK) $(ALLFLAGS) -MF $@.d -DTEST_DATA='"$(TEST_DATA)"' $< \
+	  -Wl,--start-group $(ARCHIVES) -Wl,--end-group -lcmocka $(LIBS) -o $@
+
+# ---------------------------------------------------------------- the two front doors
+run: $(BUILD)/.deps    ## install what is missing, build, serve the bundled demo model on port 3000
+	@$(MAKE) all
+	@echo; echo "  try:  curl -N localhost:3000/generate_stream -H 'content-type: application/json' \\"
+	@echo "             -d '{\"inputs\":\"Once upon a time\",\"parameters\":{\"max_new_tokens\":60}}'"; echo
+	$(B)/bin/launcher --model-id models/demo --port 3000
+
+test: $(BUILD)/.deps   ## everything that can be tested here: unit, kernels, golden, integration (SAN=1 for sanitizers)
+	@$(MAKE) all
+	@$(MAKE) unit
+	@$(MAKE) integration
+
+unit: $(UNIT)          ## unit, kernel and golden tests; T=word selects
+	@BUILD_DIR=$(B) TEST_DATA=$(TEST_DATA) tests/run $(filter %$(T)%,$(UNIT))
+
+integration: $(BINS) $(VENV)/.ok  ## drive the real programs with real clients; T=word selects
+	@BIN_DIR=$(B)/bin TEST_DATA=$(TEST_DATA) SAN=$(SAN) $(PYTHON) -m pytest -q integration $(if $(T),-k '$(T)')
+
+# ---------------------------------------------------------------- quality
+SOURCES = $(sort $(shell find common router launcher model-server tests -name '*.[ch]' 2>/dev/null))
+CSRC    = $(filter %.c,$(filter-out tests/%,$(SOURCES)))
+
+check: $(GEN) layers headers format tidy cppcheck  ## format, warnings, clang-tidy, cppcheck, layers
+
+format:                ## fail where clang-format would change a line (make format FIX=1 mends)
+	@clang-format $(if $(FIX),-i,--dry-run --Werror) $(SOURCES)
+
+tidy: $(GEN)           ## clang-tidy over the programs
+	@echo $(CSRC) | tr ' ' '\n' | xargs -P 2 -n 4 sh -c 'clang-tidy --quiet "$$@" -- $(BASEFLAGS) -march=sapphirerapids \
+	  2>/tmp/tidy.$$$$; rc=$$?; grep -v "warnings generated" /tmp/tidy.$$$$ >&2; rm -f /tmp/tidy.$$$$; exit $$rc' tidy
+
+cppcheck: $(GEN)       ## cppcheck over the programs
+	@cppcheck --quiet -j 2 --enable=warning,performance,portability --error-exitcode=1 --inline-suppr \
+	  --suppress=missingIncludeSystem -I. -I$(B)/gen $(ROOMS)
+
+layers:                ## common knows nobody; programs never include each other; rooms of model-server keep their doors
+	@tests/layers
+
+headers: $(GEN)        ## every header compiles alone
+	@for h in $(filter-out tests/%,$(filter %.h,$(SOURCES))); do \
+	  case $$h in *.inc.h) continue;; esac; \
+	  $(CC) $(BASEFLAGS) $(WARN) -Wno-unused-function -fsyntax-only -x c $$h || exit 1; done
+
+bench: all $(BENCH)    ## ratios against the machine's limits and the peers
+	@for b in $(BENCH); do echo "== $$b"; TEST_DATA=$(TEST_DATA) $$b || exit 1; done
+
+FUZZ_SRC := $(sort $(wildcard tests/fuzz/*.c))
+fuzz: $(GEN)           ## each parser of foreign bytes for FUZZ_SECONDS (10) under libFuzzer
+	@mkdir -p $(BUILD)/fuzz
+	@for f in $(FUZZ_SRC); do n=$$(basename $$f .c); \
+	  clang -g -O1 -fsanitize=fuzzer,address,undefined $(BASEFLAGS) $$f $$(sed -n 's|^// *fuzz-sources: *||p' $$f) \
+	    $(LIBS) -o $(BUILD)/fuzz/$$n || exit 1; \
+	  mkdir -p $(BUILD)/fuzz/$$n.corpus; \
+	  $(BUILD)/fuzz/$$n -max_total_time=$(or $(FUZZ_SECONDS),10) -verbosity=0 -print_final_stats=0 \
+	    -artifact_prefix=$(BUILD)/fuzz/ $(BUILD)/fuzz/$$n.corpus $$(ls -d tests/fuzz/corpus/$$n 2>/dev/null) || exit 1; done
+
+# ---------------------------------------------------------------- install
+install: all           ## programs and man pages under PREFIX (/usr/local)
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/man/man1
+	install -m 755 $(BINS) $(DESTDIR)$(PREFIX)/bin/
+	for p in $(PROGRAMS); do $(B)/bin/$$p --help-man > $(DESTDIR)$(PREFIX)/share/man/man1/$$p.1; done
+
+-include $(wildcard model-server/backend/cuda/rules.mk)
+.PHONY: cuda
+ifeq ($(wildcard model-server/backend/cuda/rules.mk),)
+cuda: ;
+endif
+
+clean:                 ## remove what was built (keeps the Python environment)
+	rm -rf $(BUILD)/obj $(BUILD)/lib $(BUILD)/bin $(BUILD)/gen $(BUILD)/tests $(BUILD)/san $(BUILD)/tsan $(BUILD)/debug $(BUILD)/fuzz
+
+distclean:             ## remove build/
+	rm -rf $(BUILD)
+
+-include $(shell find $(B)/obj $(B)/tests -name '*.d' 2>/dev/null)

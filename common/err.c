@@ -1,0 +1,60 @@
+#include "common/err.h"
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+    int status;
+    const char *wire;
+} kinds[] = {
+#define X(kind, status, wire) [kind] = {status, wire},
+    ERR_KINDS(X)
+#undef X
+};
+
+int err_status(enum err_kind k) { return kinds[k].status; }
+const char *err_wire(enum err_kind k) { return kinds[k].wire; }
+
+int err_set(struct err *e, enum err_kind k, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(e->msg, sizeof(e->msg), fmt, ap);
+    va_end(ap);
+    e->kind = k;
+    e->sys = 0;
+    return -1;
+}
+
+int err_sys(struct err *e, const char *fmt, ...)
+{
+    int saved = errno;
+    char why[64];
+    va_list ap;
+    va_start(ap, fmt);
+    int n = vsnprintf(e->msg, sizeof(e->msg), fmt, ap);
+    va_end(ap);
+    if (n >= 0 && (size_t)n < sizeof(e->msg))
+        snprintf(e->msg + n, sizeof(e->msg) - (size_t)n, ": %s",
+                 strerror_r(saved, why, sizeof(why)));
+    e->kind = ERR_SYSTEM;
+    e->sys = saved;
+    return -1;
+}
+
+int err_wrap(struct err *e, const char *fmt, ...)
+{
+    char inner[sizeof(e->msg)];
+    memcpy(inner, e->msg, sizeof(inner));
+    va_list ap;
+    va_start(ap, fmt);
+    int n = vsnprintf(e->msg, sizeof(e->msg), fmt, ap);
+    va_end(ap);
+    if (n >= 0 && (size_t)n + 3 < sizeof(e->msg))
+        snprintf(e->msg + n, sizeof(e->msg) - (size_t)n, ": %.*s",
+                 (int)(sizeof(e->msg) - (size_t)n) - 3, inner);
+    return -1;
+}
+
+int err_nomem(struct err *e) { return err_set(e, ERR_SYSTEM, "out of memory"); }

@@ -1,0 +1,47 @@
+/* err.h - one error value, filled where the fault is seen, wrapped on the way up.
+ *
+ * Rule: a function that can fail returns int (0 ok, -1 failed) or a pointer (NULL failed) and takes
+ * a `struct err *` last. The callee that detects the fault calls err_set(); every caller that knows
+ * something more calls err_wrap(). Nobody in between logs; only the edge (HTTP, gRPC, main) prints. */
+#ifndef COMMON_ERR_H
+#define COMMON_ERR_H
+
+/* name, HTTP status, `error_type` on the wire: the only place where these meet
+ * (statuses and words: TGI's HTTP API). */
+#define ERR_KINDS(X)                                                                               \
+    X(ERR_NONE, 200, "")                                                                           \
+    X(ERR_VALIDATION, 422, "validation")                                                           \
+    X(ERR_OVERLOADED, 429, "overloaded")                                                           \
+    X(ERR_GENERATION, 424, "generation")                                                           \
+    X(ERR_INCOMPLETE, 500, "incomplete_generation")                                                \
+    X(ERR_INCOMPLETE_STREAM, 500, "incomplete_generation_stream")                                  \
+    X(ERR_TEMPLATE, 422, "template_error")                                                         \
+    X(ERR_TOOL, 422, "tool_error")                                                                 \
+    X(ERR_UNHEALTHY, 503, "healthcheck")                                                           \
+    X(ERR_SYSTEM, 500, "system")
+
+enum err_kind {
+#define X(kind, status, wire) kind,
+    ERR_KINDS(X)
+#undef X
+};
+
+struct err {
+    enum err_kind kind;
+    int sys;       /* errno at the time, 0 if it played no part */
+    char msg[480]; /* "outer: inner: cause", always terminated; long ones are cut at the end */
+};
+#define ERR_INIT {ERR_NONE, 0, ""}
+
+/* All three return -1, so that a failing function can `return err_set(...)`. */
+int err_set(struct err *e, enum err_kind k, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+int err_sys(struct err *e, const char *fmt, ...) /* ERR_SYSTEM; appends strerror(errno) */
+    __attribute__((format(printf, 2, 3)));
+int err_wrap(struct err *e, const char *fmt, ...) /* prepends "context: " and keeps the kind */
+    __attribute__((format(printf, 2, 3)));
+int err_nomem(struct err *e); /* ERR_SYSTEM, "out of memory" */
+
+int err_status(enum err_kind k);       /* HTTP status */
+const char *err_wire(enum err_kind k); /* `error_type` */
+#endif

@@ -1,0 +1,242 @@
+/* Parsing of a flag table. The printed pages are in flag_pages.c. */
+#include "common/flag.h"
+#include "common/flag_env.h"
+#include <ctype.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+static int store_number(const struct flag *f, void *at, const char *s, const char *from, struct err *e)
+{
+    char *end;
+    errno = 0;
+    if (f->type == FLAG_U64) {
+        unsigned long long v = strtoull(s, &end, 10);
+        if (end == s || *end || errno || *s == '-')
+            return err_set(e, ERR_VALIDATION, "%s: `%s` is not a whole number", from, s);
+        return *(uint64_t *)at = v, 0;
+    }
+    double v = strtod(s, &end);
+    if (end == s || *end || errno || v != v)
+        return err_set(e, ERR_VALIDATION, "%s: `%s` is not a number", from, s);
+    if (f->type == FLAG_U32 && (v < 0 || v > UINT32_MAX || v != (double)(uint32_t)v))
+        return err_set(e, ERR_VALIDATION, "%s: `%s` is not a whole number", from, s);
+    if (f->min < f->max && (v < f->min || v > f->max))
+        return err_set(e, ERR_VALIDATION, "%s: %s is outside %g..%g", from, s, f->min, f->max);
+    if (f->type == FLAG_U32)
+        *(uint32_t *)at = (uint32_t)v;
+    else
+        *(double *)at = v;
+    return 0;
+}
+
+static int store_enum(const struct flag *f, uint32_t *at, const char *s, const char *from, struct err *e)
+{
+    char all[200] = "";
+    for (uint32_t i = 0; f->choices[i]; i++) {
+        if (!strcmp(f->choices[i], s))
+            return *at = i, 0;
+        size_t n = strlen(all);
+        snprintf(all + n, sizeof(all) - n, "%s%s", i ? ", " : "", f->choices[i]);
+    }
+    return err_set(e, ERR_VALIDATION, "%s: `%s` is not one of %s", from, s, all);
+}
+
+static int store_list(struct flag_list *l, const char *s, struct err *e)
+{
+    while (*s) {
+        size_t n = strcspn(s, ",");
+        char **v = n ? realloc(l->v, (l->n + 1) * sizeof(*v)) : l->v;
+        if (n && v) {
+            l->v = v;
+            v[l->n] = strndup(s, n);
+        }
+        if (n && (!v || !v[l->n]))
+            return err_nomem(e);
+        l->n += n > 0;
+        s += n + (s[n] == ',');
+    }
+    return 0;
+}
+
+static int store(const struct flag *f, void *cfg, const char *s, const char *from, struct err *e)
+{
+    void *at = (char *)cfg + f->off;
+    switch (f->type) {
+    case FLAG_STR:
+        return *(const char **)at = s, 0;
+    case FLAG_BOOL:
+        if (!strcasecmp(s, "true") || !strcmp(s, "1"))
+            return *(bool *)at = true, 0;
+        if (!strcasecmp(s, "false") || !strcmp(s, "0") || !*s)
+            return *(bool *)at = false, 0;
+        return err_set(e, ERR_VALIDATION, "%s: `%s` is not true or false", from, s);
+    case FLAG_ENUM:
+        return store_enum(f, at, s, from, e);
+    case FLAG_LIST:
+        return store_list(at, s, e);
+    case FLAG_U32:
+    case FLAG_U64:
+    case FLAG_F64:
+        return store_number(f, at, s, from, e);
+    }
+    abort();
+}
+
+void flag_env_name(const struct flag *f, char out[64])
+{
+    size_t i = 0;
+    const char *s = f->env ? f->env : f->name;
+    for (; i < 63 && s[i]; i++)
+        out[i] = s[i] == '-' ? '_' : (char)toupper((unsigned char)s[i]);
+    out[i] = 0;
+}
+
+static const char *from_env(const struct flag *f, char name[64], char *const *envp)
+{
+    flag_env_name(f, name);
+    size_t n = strlen(name);
+    for (char *const *p = envp; n && p && *p; p++)
+        if (!strncmp(*p, name, n) && (*p)[n] == '=')
+            return (*p)[n + 1] ? *p + n + 1 : NULL; /* set but empty = not given, as in a Pod spec */
+    return NULL;
+}
+
+/* One option on the command line: `f` and its value, or NULL at a word without dashes. */
+struct arg {
+    const struct flag *f;
+    const char *value, *shown;
+};
+
+static int next_arg(const struct flag_program *p, int argc, char **argv, int *i, struct arg *a,
+                    struct err *e)
+{
+    const char *w = argv[*i];
+    bool longform = !strncmp(w, "--", 2);
+    size_t n = longform ? strcspn(w + 2, "=") : 1;
+    const struct flag *f = p->flags;
+
+    *a = (struct arg){NULL, w, w};
+    if (w[0] != '-' || !w[1])
+        return 0;
+    while (f->name && (longform ? strlen(f->name) != n || memcmp(f->name, w + 2, n)
+                                : !f->letter || f->letter != w[1]))
+        f++;
+    if (!f->name)
+        return err_set(e, ERR_VALIDATION, "unexpected argument '%s' found; see %s --help", w, p->name);
+    a->f = f;
+    if (longform && w[2 + n])
+        a->value = w + 3 + n;
+    else if (!longform && w[2])
+        a->value = w + 2;
+    else if (f->type == FLAG_BOOL)
+        a->value = *i + 1 < argc && (!strcmp(argv[*i + 1], "true") || !strcmp(argv[*i + 1], "false"))
+                       ? argv[++*i]
+                       : "true";
+    else if (*i + 1 < argc)
+        a->value = argv[++*i];
+    else
+        return err_set(e, ERR_VALIDATION, "--%s needs a value", f->name);
+    return 0;
+}
+
+static const struct flag *positional(const struct flag_program *p, int nth)
+{
+    for (const struct flag *f = p->flags; f->name; f++)
+        if (f->positional && nth-- == 0)
+            return f;
+    return NULL;
+}
+
+bool flags_given(const struct flag_program *p, const char *name, int argc, char **argv, char *const *envp)
+{
+    struct err ignored;
+    struct arg a;
+    char env[64];
+    int words = 0;
+    for (int i = 1; i < argc; i++) {
+        if (next_arg(p, argc, argv, &i, &a, &ignored) != 0)
+            return false;
+        const struct flag *f = a.f ? a.f : positional(p, words++);
+        if (f && !strcmp(f->name, name))
+            return true;
+    }
+    for (const struct flag *f = p->flags; f->name; f++)
+        if (!strcmp(f->name, name))
+            return from_env(f, env, envp) != NULL;
+    return false;
+}
+
+static int parse_argv(const struct flag_program *p, void *cfg, int argc, char **argv, struct err *e)
+{
+    int words = 0;
+    for (int i = 1; i < argc; i++) {
+        struct arg a;
+        if (next_arg(p, argc, argv, &i, &a, e) != 0)
+            return -1;
+        if (!a.f && !(a.f = positional(p, words++)))
+            return err_set(e, ERR_VALIDATION, "unexpected argument '%s' found; see %s --help", a.shown,
+                           p->name);
+        if (store(a.f, cfg, a.value, a.shown, e) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* 1 if the word asks for a page, which is then printed. */
+static int page(const struct flag_program *p, const char *word)
+{
+    if (!strcmp(word, "--help") || !strcmp(word, "-h"))
+        flags_help(p, stdout);
+    else if (!strcmp(word, "--version") || !strcmp(word, "-V"))
+        printf("%s %s\n", p->name, VERSION);
+    else if (!strcmp(word, "--help-markdown"))
+        flags_markdown(p, stdout);
+    else if (!strcmp(word, "--help-man"))
+        flags_man(p, stdout);
+    else if (!strcmp(word, "--completion-bash"))
+        flag_completion(p, stdout);
+    else
+        return 0;
+    return 1;
+}
+
+int flags_parse(const struct flag_program *p, void *cfg, int argc, char **argv, char *const *envp,
+                struct err *e)
+{
+    char env[64];
+    for (int i = 1; i < argc; i++)
+        if (page(p, argv[i]))
+            return 1;
+    for (const struct flag *f = p->flags; f->name; f++) {
+        const char *v = from_env(f, env, envp);
+        /* A list on the command line replaces the one from the environment. */
+        if (f->type == FLAG_LIST && v && flags_given(p, f->name, argc, argv, NULL))
+            v = NULL;
+        if (f->def && !(f->type == FLAG_LIST && v) && store(f, cfg, f->def, f->name, e) != 0)
+            return -1;
+        if (v && store(f, cfg, v, env, e) != 0)
+            return -1;
+    }
+    if (parse_argv(p, cfg, argc, argv, e) != 0)
+        return -1;
+    for (const struct flag *f = p->flags; f->name; f++)
+        if (f->required && !flags_given(p, f->name, argc, argv, envp))
+            return err_set(e, ERR_VALIDATION, "%s%s is required; see %s --help", f->positional ? "" : "--",
+                           f->name, p->name);
+    return 0;
+}
+
+void flags_free(const struct flag_program *p, void *cfg)
+{
+    for (const struct flag *f = p->flags; f->name; f++) {
+        struct flag_list *l = (struct flag_list *)((char *)cfg + f->off);
+        if (f->type != FLAG_LIST)
+            continue;
+        for (uint32_t i = 0; i < l->n; i++)
+            free(l->v[i]);
+        free(l->v);
+        *l = (struct flag_list){0};
+    }
+}

@@ -1,0 +1,25 @@
+/* hash.h - FNV-1a with a final mix: for tables keyed by bytes that we made ourselves or that are
+ * bounded by their owner. A hash finds a candidate; the bytes decide. */
+#ifndef COMMON_HASH_H
+#define COMMON_HASH_H
+#include <stddef.h>
+#include <stdint.h>
+
+static inline uint64_t hash_mix(uint64_t h) /* the finalizer of MurmurHash3 */
+{
+    h ^= h >> 33;
+    h *= 0xff51afd7ed558ccdu;
+    h ^= h >> 33;
+    h *= 0xc4ceb9fe1a85ec53u;
+    return h ^ h >> 33;
+}
+
+static inline uint64_t hash_bytes(uint64_t seed, const void *p, size_t n)
+{
+    const unsigned char *u = p;
+    uint64_t h = 0xcbf29ce484222325u ^ seed;
+    for (size_t i = 0; i < n; i++)
+        h = (h ^ u[i]) * 0x100000001b3u;
+    return hash_mix(h);
+}
+#endif

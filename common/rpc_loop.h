@@ -1,0 +1,29 @@
+/* rpc_loop.h - a gRPC completion queue seen as an event loop.
+ *
+ * Everything asynchronous in the router is a `struct rpc_op`: a batch on a
+ * call, a timer, a message from another thread. The tag gRPC returns is the
+ * op; running the loop is calling op->done. One loop, one thread on it, so
+ * nothing reached from `done` takes a lock. */
+#ifndef COMMON_RPC_LOOP_H
+#define COMMON_RPC_LOOP_H
+#include <grpc/grpc.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct rpc_loop;
+struct rpc_op {
+    void (*done)(struct rpc_op *op, bool ok);   /* ok=false: cancelled or peer gone */
+    const char *name;                           /* for the trace and the stall watchdog */
+};
+#define CONTAINER_OF(p, type, field) ((type *)((char *)(p) - offsetof(type, field)))
+
+struct rpc_loop *rpc_loop_new(void);
+void rpc_loop_run(struct rpc_loop *l);          /* returns once stopped and drained */
+void rpc_loop_stop(struct rpc_loop *l);         /* on the loop thread, nothing pending */
+void rpc_loop_free(struct rpc_loop *l);         /* after rpc_loop_run() returned */
+
+/* Each success makes exactly one later call of op->done. */
+int  rpc_start(struct rpc_loop *l, grpc_call *c, const grpc_op *ops, size_t n, struct rpc_op *op);
+void rpc_after(struct rpc_loop *l, int64_t ms, struct rpc_op *op);   /* thread-safe */
+void rpc_post(struct rpc_loop *l, struct rpc_op *op);                /* thread-safe */
+#endif
