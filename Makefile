@@ -4,7 +4,10 @@
 # Variants are other build directories, never other sources:  make SAN=1   make TSAN=1   make DEBUG=1
 # A folder is a list: dropping a .c file into a room is all it takes to add it.
 
-MAKEFLAGS += -r --no-print-directory $(if $(filter -j%,$(MAKEFLAGS)),,-j$(shell nproc))
+ifeq ($(filter -j%,$(MAKEFLAGS)),)
+MAKEFLAGS += -j$(shell nproc)
+endif
+MAKEFLAGS += -r --no-print-directory
 # make V=1 shows whole commands
 Q := $(if $(V),,@)
 say = $(if $(V),,@printf '  %-5s %s\n' $(1) $(2))
