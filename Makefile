@@ -101,7 +101,7 @@ $(VENV)/.ok: integration/requirements.txt | $(BUILD)/.deps
 $(B)/gen/proto/%.pb-c.c: proto/%.proto
 	@mkdir -p $(@D)
 	$(call say,PROTO,$<)
-	$(Q)protoc-c --proto_path=. --c_out=$(B)/gen $<
+	$(Q)protoc-c --c_out=$(B)/gen $<
 
 # Every file of a registry folder becomes one row: arch/llama.c -> ROW(llama).
 define registry

@@ -1,0 +1,178 @@
+/* backend.h - the one seam between the layers of a model and a device.
+ *
+ * A backend is a folder backend/<name>/ that fills `struct backend_ops`. Operations are ragged (one
+ * flat list of tokens, see struct ragged), fused where every device gains, and explicit about shapes.
+ * They may enqueue and return; download() and step_end() wait. Activations are fp32 rows on the CPU and
+ * whatever the device likes elsewhere: the model sees only pointers from alloc() and element counts.
+ *
+ * Invariance: every op computes a row of its result from that row's inputs alone, in an order that
+ * depends on the shapes of the weights and on absolute positions only. Batch size, chunking and
+ * neighbours therefore never change a bit of a result.
+ *
+ * Each op's meaning is its plain C reference in backend/cpu/. */
+#ifndef MODEL_SERVER_BACKEND_BACKEND_H
+#define MODEL_SERVER_BACKEND_BACKEND_H
+#include "common/err.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum dtype { DT_F32, DT_F16, DT_BF16, DT_N };
+static inline size_t dtype_size(enum dtype t) { return t == DT_F32 ? 4 : 2; }
+const char *dtype_name(enum dtype t); /* "float32", "float16", "bfloat16" */
+
+/* ---------------------------------------------------------------- weights */
+
+/* A matrix in the checkpoint: element (r, c) is data[r * row_stride + c * col_stride]. Strides make
+ * transposed storage (GPT-2) and tensor-parallel slices free of copies. */
+struct mat_part {
+    const void *data;
+    enum dtype dtype;
+    int64_t rows, cols, row_stride, col_stride; /* in elements */
+};
+
+/* What the layers multiply with: `n_parts` parts stacked by rows (q over k over v, gate over up),
+ * all with the same cols. The backend copies and packs; the source may be unmapped afterwards. */
+struct mat_desc {
+    const struct mat_part *parts;
+    int n_parts;
+    enum dtype dtype; /* storage wanted on the device */
+};
+struct weight; /* opaque: a packed matrix [rows, cols] */
+
+/* ---------------------------------------------------------------- one step */
+
+/* Tokens of one sequence in this step: rows [first, first + n) of the flat batch. They stand at
+ * positions kv_len - n .. kv_len - 1 and see every earlier position of their own sequence. */
+struct span {
+    uint32_t first, n;
+    uint32_t kv_len;        /* tokens in the cache after this step */
+    const uint32_t *blocks; /* block numbers covering [0, kv_len) */
+};
+struct ragged {
+    uint32_t n_tokens, n_spans, n_out;
+    const uint32_t *ids;      /* [n_tokens] */
+    const uint32_t *pos;      /* [n_tokens] absolute position */
+    const uint32_t *slots;    /* [n_tokens] where K and V go: block * block_size + offset */
+    const struct span *spans; /* [n_spans], ascending in `first`, covering all rows */
+    const uint32_t *out_rows; /* [n_out] rows whose logits are wanted, ascending */
+};
+
+/* ---------------------------------------------------------------- op parameters */
+
+enum norm_kind { NORM_RMS, NORM_LAYER };
+struct norm {
+    enum norm_kind kind;
+    const float *w, *b; /* [n] device vectors from vector_load(); b may be NULL */
+    float eps;
+};
+
+/* GELU: erf. GELU_TANH: the tanh approximation. */
+enum act { ACT_SILU, ACT_GELU, ACT_GELU_TANH, ACT_RELU };
+
+/* Opaque: K and V of all layers, in meaning [n_layers][n_blocks][block_size][n_kv_heads][head_dim]. */
+struct kv_cache;
+struct kv_desc {
+    uint32_t n_layers, n_blocks, block_size, n_kv_heads, head_dim;
+    enum dtype dtype;
+};
+
+/* Split qkv rows into heads, optionally normalise q and k per head, rotate, write k and v to the cache.
+ * `rope` is [n_tokens][rot_dim]: rot_dim/2 cosines, then rot_dim/2 sines, already scaled; NULL: none. */
+struct rope_kv {
+    uint32_t n_heads, n_kv_heads, head_dim, rot_dim;
+    bool interleaved;             /* pairs (2i, 2i+1) instead of (i, i + rot_dim/2) */
+    const float *rope;            /* device memory, valid for this step */
+    const float *q_norm, *k_norm; /* [head_dim] RMS weights, or NULL */
+    float norm_eps;
+};
+
+struct attn {
+    uint32_t n_heads, n_kv_heads, head_dim;
+    float scale;        /* multiplies q.k */
+    float softcap;      /* s = softcap * tanh(s / softcap); 0: none */
+    uint32_t window;    /* a token sees itself and the window - 1 tokens before it; 0: all */
+    const float *alibi; /* [n_heads] slopes or NULL */
+};
+
+struct moe {
+    struct weight *router;      /* [n_experts, hidden] */
+    struct weight *const *up;   /* [n_experts] gate over up: [2 * ffn, hidden] */
+    struct weight *const *down; /* [n_experts] [hidden, ffn] */
+    uint32_t n_experts, top_k;
+    bool renormalise; /* the top-k probabilities are scaled to sum to 1 */
+    enum act act;
+};
+
+/* ---------------------------------------------------------------- the table */
+
+struct device;
+struct device_options {
+    int index;         /* which GPU; unused by the CPU */
+    int threads;       /* CPU: worker threads, the caller included; 0: all allowed cores */
+    uint64_t features; /* CPU: mask of instruction sets, for bisecting; ~0: all that are found */
+};
+
+struct backend_ops {
+    const char *name; /* "cpu" */
+    struct device *(*open)(const struct device_options *o, struct err *e);
+    void (*close)(struct device *d);
+    const char *(*describe)(struct device *d); /* one line for the log: cores, instruction sets */
+    int (*memory)(struct device *d, uint64_t *free_bytes, uint64_t *total_bytes, struct err *e);
+
+    /* Memory. alloc() is zeroed and aligned to 64 bytes. */
+    void *(*alloc)(struct device *d, size_t bytes, struct err *e);
+    void (*free)(struct device *d, void *p);
+    int (*upload)(struct device *d, void *dst, const void *src, size_t bytes, struct err *e);
+    int (*download)(struct device *d, void *dst, const void *src, size_t bytes, struct err *e);
+
+    /* Weights. vector_load() converts to fp32 and adds `plus` (0; 1 for Gemma's norms); free() it. */
+    struct weight *(*weight_load)(struct device *d, const struct mat_desc *m, struct err *e);
+    void (*weight_free)(struct device *d, struct weight *w);
+    float *(*vector_load)(struct device *d, const struct mat_part *v, float plus, struct err *e);
+
+    struct kv_cache *(*kv_new)(struct device *d, const struct kv_desc *k, struct err *e);
+    void (*kv_free)(struct device *d, struct kv_cache *kv);
+    uint64_t (*kv_block_bytes)(const struct kv_desc *k); /* all layers, K and V, one block */
+    /* Block dst[i] = block src[i] for n pairs, all layers (copy-on-write). */
+    int (*kv_copy)(struct device *d, struct kv_cache *kv, const uint32_t *src, const uint32_t *dst,
+                   uint32_t n, struct err *e);
+
+    /* One step; T below is b->n_tokens. `b` stays valid until step_end(). */
+    int (*step_begin)(struct device *d, const struct ragged *b, struct err *e);
+    int (*step_end)(struct device *d, struct err *e);
+
+    /* y[t] = scale * W[ids[t] - first_row]; zero where the id is outside W's rows (vocabulary slice). */
+    void (*embed)(struct device *d, float *y, const struct weight *w, uint32_t first_row, float scale);
+    /* y[t] += W[pos[t] + offset] (learned positions). */
+    void (*embed_pos)(struct device *d, float *y, const struct weight *w, uint32_t offset);
+    /* y = norm(x), rows of n elements; y may be x. */
+    void (*norm)(struct device *d, float *y, const float *x, uint32_t rows, uint32_t n,
+                 const struct norm *p);
+    /* x += scale * r, then y = norm(x) unless p is NULL. */
+    void (*add_norm)(struct device *d, float *y, float *x, const float *r, float scale, uint32_t rows,
+                     uint32_t n, const struct norm *p);
+    /* y[rows, W.rows] = x[rows, W.cols] W^T + bias ([W.rows] or NULL); y and x do not overlap. */
+    void (*linear)(struct device *d, float *y, const float *x, uint32_t rows, const struct weight *w,
+                   const float *bias);
+    /* qkv: [T, (n_heads + 2 n_kv_heads) * head_dim]; q ends up normalised and rotated in place. */
+    void (*rope_kv)(struct device *d, float *qkv, struct kv_cache *kv, uint32_t layer,
+                    const struct rope_kv *p);
+    /* o: [T, n_heads * head_dim]; q: rows of q_stride elements, the heads first. */
+    void (*attention)(struct device *d, float *o, const float *q, uint32_t q_stride,
+                      const struct kv_cache *kv, uint32_t layer, const struct attn *p);
+    /* y[t, i] = act(x[t, i]) * x[t, n + i]; x: [rows, 2n], y: [rows, n]. */
+    void (*act_mul)(struct device *d, float *y, const float *x, uint32_t rows, uint32_t n, enum act act);
+    void (*act)(struct device *d, float *x, uint32_t rows, uint32_t n, enum act act); /* in place */
+    void (*moe)(struct device *d, float *y, const float *x, uint32_t rows, const struct moe *p);
+    /* y[i] = x[out_rows[i]]: only these rows go through the last norm and the head. */
+    void (*gather_out)(struct device *d, float *y, const float *x, uint32_t n);
+    /* x = cap * tanh(x * scale / cap) where cap > 0, else x * scale. */
+    void (*logit_scale)(struct device *d, float *x, uint32_t rows, uint32_t n, float scale, float cap);
+};
+
+extern const struct backend_ops backend_cpu;
+
+/* NULL and ERR_VALIDATION for an unknown name. "auto": a GPU if there is one, else the CPU. */
+const struct backend_ops *backend_find(const char *name, struct err *e);
+#endif
