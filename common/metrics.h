@@ -1,0 +1,35 @@
+/* metrics.h - a registry of rows: counters, gauges and histograms, printed as Prometheus text.
+ *
+ * The rows are a program's table (router/metrics.def); a row with a label has one series per value
+ * seen, created at first use. Updates are lock-free and may come from any thread; a histogram's
+ * count, sum and buckets may be read mid-update by at most one observation. */
+#ifndef COMMON_METRICS_H
+#define COMMON_METRICS_H
+#include "common/buf.h"
+#include "common/err.h"
+#include <stdint.h>
+
+enum metric_type { METRIC_COUNTER, METRIC_GAUGE, METRIC_HISTOGRAM };
+struct metric_row {
+    const char *name; /* "tgi_request_count" */
+    enum metric_type type;
+    const char *label; /* label name, NULL: none; at most 16 values per label are kept */
+    const char *help;
+    double first, factor; /* HISTOGRAM bounds: first * factor^i (factor > 1), or first * (i + 1)
+                             (factor == 0) */
+    uint32_t n_bounds;
+};
+
+struct metrics;
+struct metrics *metrics_new(const struct metric_row *rows,
+                            uint32_t n); /* rows must outlive it; NULL: oom */
+void metrics_free(struct metrics *m);
+
+/* `row` is the index in the table, `value` of the label NULL for rows without one. */
+void metrics_add(struct metrics *m, uint32_t row, const char *label_value, double v); /* counter */
+void metrics_set(struct metrics *m, uint32_t row, const char *label_value, double v); /* gauge */
+void metrics_observe(struct metrics *m, uint32_t row, const char *label_value, double v);
+/* Prometheus text format 0.0.4. Rows never touched are printed too (as 0), unlike TGI: a dashboard
+ * should not see a series appear out of nothing. */
+void metrics_print(const struct metrics *m, struct buf *out);
+#endif

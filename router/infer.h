@@ -1,0 +1,59 @@
+/* infer.h - the door between the protocols above and the scheduler below.
+ *
+ * infer_start() connects to the shards (ServiceDiscovery, ClearCache, Info, Warmup) and starts the
+ * one scheduler thread, which owns all scheduling state. The other functions may be called from any
+ * thread. */
+#ifndef ROUTER_INFER_H
+#define ROUTER_INFER_H
+#include "common/err.h"
+#include "common/metrics.h"
+#include "router/request.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+struct infer;
+struct infer_config {
+    const char *shard_target; /* "unix:/path/prefix-0" or "tcp://host:port": rank 0 */
+    /* 0: decided by warm-up, as the shards allow */
+    uint32_t max_input_tokens, max_total_tokens;
+    uint32_t max_batch_prefill_tokens, max_batch_total_tokens, max_batch_size;
+    uint32_t max_waiting_tokens;
+    double waiting_served_ratio;
+    uint32_t connect_timeout_ms;
+    struct metrics *metrics; /* rows of router/metrics.h */
+};
+struct infer_limits { /* what warm-up settled */
+    uint32_t max_input_tokens, max_total_tokens, max_batch_prefill_tokens, max_batch_total_tokens;
+    uint32_t vocab_size, block_size, n_shards;
+    bool takes_input_ids;
+    char dtype[32], device[32];
+};
+
+struct infer *infer_start(const struct infer_config *c, struct err *e);
+const struct infer_limits *infer_limits(const struct infer *i);
+
+/* Queue a request; its sink hears of it until a TOKEN with `end` or an ERROR. */
+void infer_submit(struct infer *i, struct gen_request *r);
+/* The client has gone: no further token event; frees its blocks within one step. The sink gets
+ * exactly one last event (its normal end, if that was already on its way, else an ERROR of kind
+ * ERR_INCOMPLETE), after which the creator may free the request. */
+void infer_cancel(struct infer *i, struct gen_request *r);
+
+/* True while the shards answer: cheap and non-blocking. While healthy, the scheduler thread sends a
+ * Health rpc when the last answer is older than a second; after an error it tries a one-token
+ * prefill. */
+bool infer_healthy(struct infer *i);
+/* Called on the scheduler thread when a shard is lost for good: the router exits with this message.
+ */
+void infer_on_lost(struct infer *i, void (*fn)(void *arg, const char *why), void *arg);
+
+struct infer_stats {
+    uint32_t queued, running, blocks_total, blocks_used, blocks_cached;
+};
+struct infer_stats infer_stats(struct infer *i);
+
+/* Drain: running and queued requests finish; new ones are refused. Returns when idle or after
+ * timeout_ms. */
+void infer_drain(struct infer *i, int timeout_ms);
+void infer_stop(struct infer *i); /* joins the thread; requests still alive get ERR_GENERATION */
+#endif

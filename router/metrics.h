@@ -1,0 +1,70 @@
+/* metrics.h - the router's metric rows; names and buckets are TGI's. One row is all it takes to add
+ * one. */
+#ifndef ROUTER_METRICS_H
+#define ROUTER_METRICS_H
+#include "common/metrics.h"
+
+/* id, type, name, label, help, first bound, factor (0: linear), bounds */
+#define ROUTER_METRICS(X)                                                                          \
+    X(M_REQUEST_COUNT, COUNTER, "tgi_request_count", NULL, "Requests received.", 0, 0, 0)          \
+    X(M_REQUEST_SUCCESS, COUNTER, "tgi_request_success", NULL, "Generations that ended normally.", \
+      0, 0, 0)                                                                                     \
+    X(M_REQUEST_FAILURE, COUNTER, "tgi_request_failure", "err", "Requests that failed, by cause.", \
+      0, 0, 0)                                                                                     \
+    X(M_REQUEST_DURATION, HISTOGRAM, "tgi_request_duration", NULL,                                 \
+      "Seconds from arrival to the last token.", 0.00015, 1.5, 35)                                 \
+    X(M_VALIDATION_DURATION, HISTOGRAM, "tgi_request_validation_duration", NULL,                   \
+      "Seconds spent in validation.", 0.00015, 1.5, 35)                                            \
+    X(M_QUEUE_DURATION, HISTOGRAM, "tgi_request_queue_duration", NULL,                             \
+      "Seconds from validation to first scheduling.", 0.00015, 1.5, 35)                            \
+    X(M_INFERENCE_DURATION, HISTOGRAM, "tgi_request_inference_duration", NULL,                     \
+      "Seconds from first scheduling to the end.", 0.00015, 1.5, 35)                               \
+    X(M_TOKEN_DURATION, HISTOGRAM, "tgi_request_mean_time_per_token_duration", NULL,               \
+      "Mean seconds per token of a request.", 0.00015, 1.5, 35)                                    \
+    X(M_GENERATED_TOKENS, HISTOGRAM, "tgi_request_generated_tokens", NULL,                         \
+      "Tokens generated per request.", 1, 1.5, 30)                                                 \
+    X(M_INPUT_LENGTH, HISTOGRAM, "tgi_request_input_length", NULL, "Prompt tokens per request.",   \
+      1, 1.5, 30)                                                                                  \
+    X(M_MAX_NEW_TOKENS, HISTOGRAM, "tgi_request_max_new_tokens", NULL,                             \
+      "max_new_tokens per request.", 1, 1.5, 30)                                                   \
+    X(M_SKIPPED_TOKENS, HISTOGRAM, "tgi_request_skipped_tokens", NULL,                             \
+      "Tokens gained by speculation per step.", 1, 0, 16)                                          \
+    X(M_QUEUE_SIZE, GAUGE, "tgi_queue_size", NULL, "Requests waiting.", 0, 0, 0)                   \
+    X(M_BATCH_NEXT_SIZE, HISTOGRAM, "tgi_batch_next_size", NULL,                                   \
+      "Requests that joined per new batch.", 1, 2, 11)                                             \
+    X(M_BATCH_CURRENT_SIZE, GAUGE, "tgi_batch_current_size", NULL, "Requests running.", 0, 0, 0)   \
+    X(M_BATCH_CURRENT_MAX_TOKENS, GAUGE, "tgi_batch_current_max_tokens", NULL,                     \
+      "Tokens the running batch may reach.", 0, 0, 0)                                              \
+    X(M_BATCH_MAX_TOTAL_TOKENS, GAUGE, "tgi_batch_max_total_tokens", NULL,                         \
+      "Tokens the KV cache holds.", 0, 0, 0)                                                       \
+    X(M_BATCH_CONCAT, COUNTER, "tgi_batch_concat", "reason", "Batches that joined a running one.", \
+      0, 0, 0)                                                                                     \
+    X(M_BATCH_CONCAT_DURATION, HISTOGRAM, "tgi_batch_concat_duration", "method",                   \
+      "Seconds to concatenate.", 0.00015, 1.5, 35)                                                 \
+    X(M_BATCH_INFERENCE_COUNT, COUNTER, "tgi_batch_inference_count", "method", "Model calls.", 0,  \
+      0, 0)                                                                                        \
+    X(M_BATCH_INFERENCE_SUCCESS, COUNTER, "tgi_batch_inference_success", "method",                 \
+      "Model calls that succeeded.", 0, 0, 0)                                                      \
+    X(M_BATCH_INFERENCE_FAILURE, COUNTER, "tgi_batch_inference_failure", "method",                 \
+      "Model calls that failed.", 0, 0, 0)                                                         \
+    X(M_BATCH_INFERENCE_DURATION, HISTOGRAM, "tgi_batch_inference_duration", "method",             \
+      "Seconds per model call.", 0.00015, 1.5, 35)                                                 \
+    X(M_BATCH_FORWARD_DURATION, HISTOGRAM, "tgi_batch_forward_duration", "method",                 \
+      "Seconds in the forward pass.", 0.00015, 1.5, 35)                                            \
+    X(M_BATCH_DECODE_DURATION, HISTOGRAM, "tgi_batch_decode_duration", "method",                   \
+      "Seconds from logits to text.", 0.00015, 1.5, 35)                                            \
+    X(M_BATCH_FILTER_DURATION, HISTOGRAM, "tgi_batch_filter_duration", "method",                   \
+      "Seconds to filter a batch.", 0.00015, 1.5, 35)                                              \
+    X(M_KV_BLOCKS, GAUGE, "kv_blocks", "state", "KV blocks by state: used, cached, free.", 0, 0,   \
+      0)                                                                                           \
+    X(M_PREFIX_HIT_TOKENS, COUNTER, "prefix_hit_tokens", NULL,                                     \
+      "Prompt tokens served from the prefix cache.", 0, 0, 0)
+
+enum router_metric {
+#define X(id, type, name, label, help, first, factor, n) id,
+    ROUTER_METRICS(X)
+#undef X
+        N_ROUTER_METRICS
+};
+extern const struct metric_row router_metrics[N_ROUTER_METRICS];
+#endif
