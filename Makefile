@@ -162,8 +162,9 @@ test: $(BUILD)/.deps   ## everything that can be tested here: unit, kernels, gol
 	@$(MAKE) unit
 	@$(MAKE) integration
 
-unit: $(UNIT)          ## unit, kernel and golden tests; T=word selects
-	@BUILD_DIR=$(B) TEST_DATA=$(TEST_DATA) tests/run $(filter %$(T)%,$(UNIT))
+CHOSEN := $(if $(T),$(foreach u,$(UNIT),$(if $(findstring $(T),$u),$u)),$(UNIT))
+unit: $(CHOSEN)        ## unit, kernel and golden tests; T=word selects
+	@BUILD_DIR=$(B) TEST_DATA=$(TEST_DATA) tests/run $(CHOSEN)
 
 integration: $(BINS) $(VENV)/.ok  ## drive the real programs with real clients; T=word selects
 	@BIN_DIR=$(B)/bin TEST_DATA=$(TEST_DATA) SAN=$(SAN) $(PYTHON) -m pytest -q integration $(if $(T),-k '$(T)')
