@@ -1,0 +1,129 @@
+/* The registry prints what was put in, in Prometheus' text format, from any number of threads. */
+#include "common/metrics.h"
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { COUNT, FAILED, QUEUE, TIME, SIZE };
+static const struct metric_row rows[] = {
+    [COUNT] = {"t_count", METRIC_COUNTER, NULL, "Requests."},
+    [FAILED] = {"t_failed", METRIC_COUNTER, "err", "Failures\nby \\cause."},
+    [QUEUE] = {"t_queue", METRIC_GAUGE, NULL, "Waiting."},
+    [TIME] = {"t_time", METRIC_HISTOGRAM, "method", "Seconds.", 0.00015, 1.5, 3},
+    [SIZE] = {"t_size", METRIC_HISTOGRAM, NULL, "Tokens.", 10, 0, 3},
+};
+
+static void has(const struct buf *b, const char *line)
+{
+    char want[200];
+    snprintf(want, sizeof(want), "%s\n", line);
+    if (!strstr(b->p, want))
+        fail_msg("no line `%s` in:\n%s", line, b->p);
+}
+
+static void prints_every_kind(void **state)
+{
+    (void)state;
+    struct metrics *m = metrics_new(rows, 5);
+    struct buf b = BUF_INIT;
+    metrics_add(m, COUNT, NULL, 2);
+    metrics_add(m, COUNT, NULL, 1.5);
+    metrics_add(m, FAILED, "va\"l", 1);
+    metrics_set(m, QUEUE, NULL, 7);
+    metrics_set(m, QUEUE, NULL, 4294967296.0);
+    metrics_observe(m, SIZE, NULL, 10); /* a bound belongs to its bucket */
+    metrics_observe(m, SIZE, NULL, 10.5);
+    metrics_observe(m, SIZE, NULL, 1000);
+    metrics_observe(m, TIME, "decode", 0.0002);
+    metrics_print(m, &b);
+    has(&b, "# HELP t_failed Failures\\nby \\\\cause.");
+    has(&b, "# TYPE t_count counter");
+    has(&b, "t_count 3.5");
+    has(&b, "t_failed{err=\"va\\\"l\"} 1");
+    has(&b, "t_queue 4294967296");
+    has(&b, "t_size_bucket{le=\"10\"} 1");
+    has(&b, "t_size_bucket{le=\"20\"} 2");
+    has(&b, "t_size_bucket{le=\"30\"} 2");
+    has(&b, "t_size_bucket{le=\"+Inf\"} 3");
+    has(&b, "t_size_sum 1020.5");
+    has(&b, "t_size_count 3");
+    has(&b, "t_time_bucket{method=\"decode\",le=\"0.00015\"} 0");
+    has(&b, "t_time_bucket{method=\"decode\",le=\"0.000225\"} 1");
+    buf_free(&b);
+    metrics_free(m);
+}
+
+static void untouched_rows_are_zero(void **state)
+{
+    (void)state;
+    struct metrics *m = metrics_new(rows, 5);
+    struct buf b = BUF_INIT;
+    metrics_print(m, &b);
+    has(&b, "t_count 0");
+    has(&b, "t_size_count 0");
+    assert_null(strstr(b.p, "t_failed{"));
+    buf_free(&b);
+    metrics_free(m);
+}
+
+static void late_label_values_share_other(void **state)
+{
+    (void)state;
+    struct metrics *m = metrics_new(rows, 5);
+    struct buf b = BUF_INIT;
+    for (int i = 0; i < 40; i++) {
+        char v[8];
+        snprintf(v, sizeof(v), "v%d", i);
+        metrics_add(m, FAILED, v, 1);
+    }
+    metrics_print(m, &b);
+    has(&b, "t_failed{err=\"v15\"} 1");
+    has(&b, "t_failed{err=\"other\"} 24");
+    buf_free(&b);
+    metrics_free(m);
+}
+
+static void *hammer(void *arg)
+{
+    struct metrics *m = arg;
+    static const char *const v[] = {"a", "b", "c"};
+    for (int i = 0; i < 30000; i++) {
+        metrics_add(m, FAILED, v[i % 3], 1);
+        metrics_observe(m, TIME, v[i % 3], 0.0001);
+    }
+    return NULL;
+}
+
+static void nothing_is_lost_between_threads(void **state)
+{
+    (void)state;
+    struct metrics *m = metrics_new(rows, 5);
+    struct buf b = BUF_INIT;
+    pthread_t t[4];
+    for (int i = 0; i < 4; i++)
+        pthread_create(&t[i], NULL, hammer, m);
+    for (int i = 0; i < 4; i++)
+        pthread_join(t[i], NULL);
+    metrics_print(m, &b);
+    has(&b, "t_failed{err=\"a\"} 40000");
+    has(&b, "t_failed{err=\"c\"} 40000");
+    has(&b, "t_time_count{method=\"b\"} 40000");
+    buf_free(&b);
+    metrics_free(m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(prints_every_kind),
+        cmocka_unit_test(untouched_rows_are_zero),
+        cmocka_unit_test(late_label_values_share_other),
+        cmocka_unit_test(nothing_is_lost_between_threads),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
