@@ -147,7 +147,7 @@ $(foreach p,$(PROGRAMS),$(eval $(call program,$(p))))
 $(B)/tests/%: tests/%.c $(ARCHIVES)
 	@mkdir -p $(@D)
 	$(call say,TEST,$@)
-	$(Q)$(LINK) $(ALLFLAGS) -MF $@.d -DTEST_DATA='"$(TEST_DATA)"' $< \
+	$(Q)$(LINK) $(ALLFLAGS) -Wno-write-strings -MF $@.d -DTEST_DATA='"$(TEST_DATA)"' $< \
 	  -Wl,--start-group $(ARCHIVES) -Wl,--end-group -lcmocka $(LIBS) -o $@
 
 # ---------------------------------------------------------------- the two front doors

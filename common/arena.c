@@ -10,10 +10,18 @@
 #define ASAN_UNPOISON_MEMORY_REGION(p, n) ((void)(p), (void)(n))
 #endif
 
-struct arena_chunk { struct arena_chunk *next; size_t len, cap; alignas(16) char mem[]; };
-struct arena_hook  { struct arena_hook *next; void (*fn)(void *); void *arg; };
+struct arena_chunk {
+    struct arena_chunk *next;
+    size_t len, cap;
+    alignas(16) char mem[];
+};
+struct arena_hook {
+    struct arena_hook *next;
+    void (*fn)(void *);
+    void *arg;
+};
 
-void arena_init(struct arena *a, size_t limit) { *a = (struct arena){ .limit = limit }; }
+void arena_init(struct arena *a, size_t limit) { *a = (struct arena){.limit = limit}; }
 
 void *arena_alloc(struct arena *a, size_t n, size_t align)
 {
@@ -29,7 +37,7 @@ void *arena_alloc(struct arena *a, size_t n, size_t align)
             cap = a->limit - a->used; /* the last chunk may be smaller */
         if (cap > a->limit - a->used || !(c = malloc(sizeof(*c) + cap)))
             return NULL;
-        *c = (struct arena_chunk){ a->top, 0, cap };
+        *c = (struct arena_chunk){a->top, 0, cap};
         a->top = c;
         a->used += cap;
         at = 0;
@@ -53,7 +61,7 @@ int arena_defer(struct arena *a, void (*fn)(void *), void *arg)
     struct arena_hook *h = ARENA_NEW(a, struct arena_hook, 1);
     if (!h)
         return -1;
-    *h = (struct arena_hook){ a->hooks, fn, arg };
+    *h = (struct arena_hook){a->hooks, fn, arg};
     a->hooks = h;
     return 0;
 }

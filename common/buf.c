@@ -104,7 +104,8 @@ void buf_json_f32(struct buf *b, float v)
 
 void buf_json_str(struct buf *b, const char *s, size_t n)
 {
-    static const char short_escape[] = {['\b'] = 'b', ['\t'] = 't', ['\n'] = 'n', ['\f'] = 'f', ['\r'] = 'r'};
+    static const char short_escape[] = {
+        ['\b'] = 'b', ['\t'] = 't', ['\n'] = 'n', ['\f'] = 'f', ['\r'] = 'r'};
     size_t from = 0, i = 0;
 
     buf_ch(b, '"');

@@ -7,9 +7,17 @@
 #include <unistd.h>
 #define CLEANUP(fn) __attribute__((cleanup(fn)))
 
-static inline void cleanup_free(void *pp)  { free(*(void **)pp); }
-static inline void cleanup_fd(int *fd)     { if (*fd >= 0) close(*fd); }
-static inline void cleanup_file(FILE **fp) { if (*fp) fclose(*fp); }
+static inline void cleanup_free(void *pp) { free(*(void **)pp); }
+static inline void cleanup_fd(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+}
+static inline void cleanup_file(FILE **fp)
+{
+    if (*fp)
+        fclose(*fp);
+}
 
 /* Hand a guarded pointer to its new owner: `return STEAL(p);` */
 #define STEAL(p) cleanup_steal(&(p))

@@ -1,4 +1,5 @@
-/* clock.h - monotonic time. Pure modules take the time as an argument; these are for their callers. */
+/* clock.h - monotonic time. Pure modules take the time as an argument; these are for their callers.
+ */
 #ifndef COMMON_CLOCK_H
 #define COMMON_CLOCK_H
 #include <stdint.h>

@@ -2,7 +2,8 @@
  *
  * Rule: a function that can fail returns int (0 ok, -1 failed) or a pointer (NULL failed) and takes
  * a `struct err *` last. The callee that detects the fault calls err_set(); every caller that knows
- * something more calls err_wrap(). Nobody in between logs; only the edge (HTTP, gRPC, main) prints. */
+ * something more calls err_wrap(). Nobody in between logs; only the edge (HTTP, gRPC, main) prints.
+ */
 #ifndef COMMON_ERR_H
 #define COMMON_ERR_H
 
@@ -31,7 +32,10 @@ struct err {
     int sys;       /* errno at the time, 0 if it played no part */
     char msg[480]; /* "outer: inner: cause", always terminated; long ones are cut at the end */
 };
-#define ERR_INIT {ERR_NONE, 0, ""}
+#define ERR_INIT                                                                                   \
+    {                                                                                              \
+        ERR_NONE, 0, ""                                                                            \
+    }
 
 /* All three return -1, so that a failing function can `return err_set(...)`. */
 int err_set(struct err *e, enum err_kind k, const char *fmt, ...)

@@ -7,7 +7,8 @@
 #include <string.h>
 #include <strings.h>
 
-static int store_number(const struct flag *f, void *at, const char *s, const char *from, struct err *e)
+static int store_number(const struct flag *f, void *at, const char *s, const char *from,
+                        struct err *e)
 {
     char *end;
     errno = 0;
@@ -31,7 +32,8 @@ static int store_number(const struct flag *f, void *at, const char *s, const cha
     return 0;
 }
 
-static int store_enum(const struct flag *f, uint32_t *at, const char *s, const char *from, struct err *e)
+static int store_enum(const struct flag *f, uint32_t *at, const char *s, const char *from,
+                      struct err *e)
 {
     char all[200] = "";
     for (uint32_t i = 0; f->choices[i]; i++) {
@@ -99,7 +101,8 @@ static const char *from_env(const struct flag *f, char name[64], char *const *en
     size_t n = strlen(name);
     for (char *const *p = envp; n && p && *p; p++)
         if (!strncmp(*p, name, n) && (*p)[n] == '=')
-            return (*p)[n + 1] ? *p + n + 1 : NULL; /* set but empty = not given, as in a Pod spec */
+            return (*p)[n + 1] ? *p + n + 1
+                               : NULL; /* set but empty = not given, as in a Pod spec */
     return NULL;
 }
 
@@ -124,16 +127,18 @@ static int next_arg(const struct flag_program *p, int argc, char **argv, int *i,
                                 : !f->letter || f->letter != w[1]))
         f++;
     if (!f->name)
-        return err_set(e, ERR_VALIDATION, "unexpected argument '%s' found; see %s --help", w, p->name);
+        return err_set(e, ERR_VALIDATION, "unexpected argument '%s' found; see %s --help", w,
+                       p->name);
     a->f = f;
     if (longform && w[2 + n])
         a->value = w + 3 + n;
     else if (!longform && w[2])
         a->value = w + 2;
     else if (f->type == FLAG_BOOL)
-        a->value = *i + 1 < argc && (!strcmp(argv[*i + 1], "true") || !strcmp(argv[*i + 1], "false"))
-                       ? argv[++*i]
-                       : "true";
+        a->value =
+            *i + 1 < argc && (!strcmp(argv[*i + 1], "true") || !strcmp(argv[*i + 1], "false"))
+                ? argv[++*i]
+                : "true";
     else if (*i + 1 < argc)
         a->value = argv[++*i];
     else
@@ -149,7 +154,8 @@ static const struct flag *positional(const struct flag_program *p, int nth)
     return NULL;
 }
 
-bool flags_given(const struct flag_program *p, const char *name, int argc, char **argv, char *const *envp)
+bool flags_given(const struct flag_program *p, const char *name, int argc, char **argv,
+                 char *const *envp)
 {
     struct err ignored;
     struct arg a;
@@ -176,8 +182,8 @@ static int parse_argv(const struct flag_program *p, void *cfg, int argc, char **
         if (next_arg(p, argc, argv, &i, &a, e) != 0)
             return -1;
         if (!a.f && !(a.f = positional(p, words++)))
-            return err_set(e, ERR_VALIDATION, "unexpected argument '%s' found; see %s --help", a.shown,
-                           p->name);
+            return err_set(e, ERR_VALIDATION, "unexpected argument '%s' found; see %s --help",
+                           a.shown, p->name);
         if (store(a.f, cfg, a.value, a.shown, e) != 0)
             return -1;
     }
@@ -223,8 +229,8 @@ int flags_parse(const struct flag_program *p, void *cfg, int argc, char **argv, 
         return -1;
     for (const struct flag *f = p->flags; f->name; f++)
         if (f->required && !flags_given(p, f->name, argc, argv, envp))
-            return err_set(e, ERR_VALIDATION, "%s%s is required; see %s --help", f->positional ? "" : "--",
-                           f->name, p->name);
+            return err_set(e, ERR_VALIDATION, "%s%s is required; see %s --help",
+                           f->positional ? "" : "--", f->name, p->name);
     return 0;
 }
 

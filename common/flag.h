@@ -1,9 +1,9 @@
 /* flag.h - command-line options as data.
  *
- * One table per program is the only place where an option exists. From its rows come the parser, the
- * environment names, --help, the markdown and man pages and the shell completion. A value is taken
- * from the command line, else from the environment, else from `def`; strings point into those and
- * live as long as they do. */
+ * One table per program is the only place where an option exists. From its rows come the parser,
+ * the environment names, --help, the markdown and man pages and the shell completion. A value is
+ * taken from the command line, else from the environment, else from `def`; strings point into those
+ * and live as long as they do. */
 #ifndef COMMON_FLAG_H
 #define COMMON_FLAG_H
 #include "common/err.h"
@@ -25,7 +25,8 @@ struct flag_list {
 struct flag {
     const char *name; /* "max-input-tokens": --max-input-tokens, MAX_INPUT_TOKENS */
     char letter;      /* 'p' for -p, 0: none */
-    bool positional;  /* taken from the words without dashes, in table order; still has its environment name */
+    bool positional;  /* taken from the words without dashes, in table order; still has its
+                         environment name */
     bool required;
     enum flag_type type;
     size_t off;

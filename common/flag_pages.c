@@ -5,9 +5,10 @@
 
 static const char *value_word(const struct flag *f)
 {
-    static const char *const words[] = {[FLAG_BOOL] = "bool", [FLAG_U32] = "number", [FLAG_U64] = "number",
-                                        [FLAG_F64] = "number", [FLAG_STR] = "text", [FLAG_ENUM] = "choice",
-                                        [FLAG_LIST] = "text,..."};
+    static const char *const words[] = {
+        [FLAG_BOOL] = "bool",    [FLAG_U32] = "number", [FLAG_U64] = "number",
+        [FLAG_F64] = "number",   [FLAG_STR] = "text",   [FLAG_ENUM] = "choice",
+        [FLAG_LIST] = "text,..."};
     return f->unit ? f->unit : words[f->type];
 }
 
@@ -59,18 +60,21 @@ void flags_help(const struct flag_program *p, FILE *out)
             fprintf(out, "[env: %s] ", env);
         fprintf(out, f->def ? "[default: %s]\n" : "[default: unset]\n", f->def);
     }
-    fprintf(out, "\n  -h, --help\n  -V, --version\n  --help-markdown, --help-man, --completion-bash\n");
+    fprintf(out,
+            "\n  -h, --help\n  -V, --version\n  --help-markdown, --help-man, --completion-bash\n");
 }
 
 void flags_markdown(const struct flag_program *p, FILE *out)
 {
     char env[64];
-    fprintf(out, "# %s\n\n%s\n\n| option | environment | value | default | meaning |\n|---|---|---|---|---|\n",
+    fprintf(out,
+            "# %s\n\n%s\n\n| option | environment | value | default | meaning "
+            "|\n|---|---|---|---|---|\n",
             p->name, p->about);
     for (const struct flag *f = p->flags; f->name; f++) {
         flag_env_name(f, env);
-        fprintf(out, "| `%s%s` | %s%s%s | ", f->positional ? "" : "--", f->name, env[0] ? "`" : "", env,
-                env[0] ? "`" : "");
+        fprintf(out, "| `%s%s` | %s%s%s | ", f->positional ? "" : "--", f->name, env[0] ? "`" : "",
+                env, env[0] ? "`" : "");
         if (f->choices)
             choices(f, out, ", ");
         else
@@ -82,12 +86,12 @@ void flags_markdown(const struct flag_program *p, FILE *out)
 void flags_man(const struct flag_program *p, FILE *out)
 {
     char env[64];
-    fprintf(out, ".TH \"%s\" 1 \"\" \"%s\"\n.SH NAME\n%s\n.SH DESCRIPTION\n%s\n.SH OPTIONS\n", p->name, VERSION,
-            p->name, p->about);
+    fprintf(out, ".TH \"%s\" 1 \"\" \"%s\"\n.SH NAME\n%s\n.SH DESCRIPTION\n%s\n.SH OPTIONS\n",
+            p->name, VERSION, p->name, p->about);
     for (const struct flag *f = p->flags; f->name; f++) {
         flag_env_name(f, env);
-        fprintf(out, ".TP\n\\fB%s%s\\fR \\fI%s\\fR\n%s", f->positional ? "" : "\\-\\-", f->name, value_word(f),
-                f->help);
+        fprintf(out, ".TP\n\\fB%s%s\\fR \\fI%s\\fR\n%s", f->positional ? "" : "\\-\\-", f->name,
+                value_word(f), f->help);
         if (env[0])
             fprintf(out, " Environment: %s.", env);
         if (f->def)

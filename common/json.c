@@ -26,8 +26,12 @@ cJSON *json_parse(const char *s, size_t n, struct err *e)
             return fail_at(s, i, e, "invalid unicode code point"), NULL;
     cJSON *j = cJSON_ParseWithLengthOpts(s, n, &end, 0);
     size_t at = end ? (size_t)(end - s) : 0;
-    if (!j)
-        return fail_at(s, at < n ? at : n, e, at >= n ? "EOF while parsing a value" : "expected value"), NULL;
+    if (!j) { /* cJSON reports the last byte when it ran out of text */
+        bool ended = n == 0 || at >= n || (at == n - 1 && strchr(",:[{ \t\r\n", s[at]));
+        return fail_at(s, ended ? n : at, e,
+                       ended ? "EOF while parsing a value" : "expected value"),
+               NULL;
+    }
     while (at < n && strchr(" \t\r\n", s[at]))
         at++;
     if (at < n) {

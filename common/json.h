@@ -1,8 +1,9 @@
 /* json.h - cJSON, guarded.
  *
- * cJSON accepts trailing garbage, embedded NUL bytes and invalid UTF-8, looks keys up without regard
- * to case and turns integers into doubles. json_parse() refuses the first three; the json_* readers
- * below are the only way the programs look into a tree. Missing and null are the same: absent. */
+ * cJSON accepts trailing garbage, embedded NUL bytes and invalid UTF-8, looks keys up without
+ * regard to case and turns integers into doubles. json_parse() refuses the first three; the json_*
+ * readers below are the only way the programs look into a tree. Missing and null are the same:
+ * absent. */
 #ifndef COMMON_JSON_H
 #define COMMON_JSON_H
 #include "common/err.h"
@@ -11,13 +12,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Parse `n` bytes; the caller frees with cJSON_Delete(). Errors (ERR_VALIDATION) name line and column. */
+/* Parse `n` bytes; the caller frees with cJSON_Delete(). Errors (ERR_VALIDATION) name line and
+ * column. */
 cJSON *json_parse(const char *s, size_t n, struct err *e);
 
 /* A whole file (at most `max` bytes), parsed. Errors name the file. */
 cJSON *json_load(const char *path, size_t max, struct err *e);
 
-const cJSON *json_get(const cJSON *o, const char *key); /* NULL if o is no object, absent, or null */
+const cJSON *json_get(const cJSON *o,
+                      const char *key); /* NULL if o is no object, absent, or null */
 
 /* Readers with a default for absent keys. A value of the wrong type is absent too: what must be
  * told from absent is checked by its reader with json_get(). */

@@ -1,11 +1,13 @@
 /* log.h - one line per event, as text for people or as JSON for collectors.
  *
- * The sink is the only process-wide state outside main: set once by log_init() before threads start,
- * read-only afterwards. A line is formatted on the stack and leaves in one write(2), so that lines of
- * threads and processes sharing a pipe never mix (lines up to PIPE_BUF; longer ones are cut).
+ * The sink is the only process-wide state outside main: set once by log_init() before threads
+ * start, read-only afterwards. A line is formatted on the stack and leaves in one write(2), so that
+ * lines of threads and processes sharing a pipe never mix (lines up to PIPE_BUF; longer ones are
+ * cut).
  *
  *   text:  2026-11-21T19:00:00.123456Z  INFO model_server: shard ready rank=0 path=/tmp/s-0
- *   json:  {"timestamp":"…","level":"INFO","fields":{"message":"shard ready","rank":0,…},"target":"model_server"} */
+ *   json:  {"timestamp":"…","level":"INFO","fields":{"message":"shard
+ * ready","rank":0,…},"target":"model_server"} */
 #ifndef COMMON_LOG_H
 #define COMMON_LOG_H
 #include <stdbool.h>
@@ -35,8 +37,8 @@ bool log_level_parse(const char *word, enum log_level *out);
 
 void log_fields(enum log_level level, const char *msg, size_t n, const struct log_field *fields);
 void log_msg(enum log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* A line that another process already formatted as JSON by this module, or anything else it printed:
- * the launcher merges its children's lines with it. `source` is shown as the target. */
+/* A line that another process already formatted as JSON by this module, or anything else it
+ * printed: the launcher merges its children's lines with it. `source` is shown as the target. */
 void log_relay(const char *source, const char *line, size_t n);
 
 /* LOG(LOG_INFO, "shard ready", LOGI("rank", 0), LOGS("path", p)); */

@@ -9,10 +9,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-struct mail { struct mail *next; };
-struct mailbox { _Atomic(struct mail *) top; };
+struct mail {
+    struct mail *next;
+};
+struct mailbox {
+    _Atomic(struct mail *) top;
+};
 
-static inline bool mailbox_put(struct mailbox *b, struct mail *m)   /* true: ring the bell */
+static inline bool mailbox_put(struct mailbox *b, struct mail *m) /* true: ring the bell */
 {
     struct mail *old = atomic_load_explicit(&b->top, memory_order_relaxed);
     do
@@ -22,7 +26,7 @@ static inline bool mailbox_put(struct mailbox *b, struct mail *m)   /* true: rin
     return old == NULL;
 }
 
-static inline struct mail *mailbox_take(struct mailbox *b)          /* oldest first */
+static inline struct mail *mailbox_take(struct mailbox *b) /* oldest first */
 {
     struct mail *m = atomic_exchange_explicit(&b->top, NULL, memory_order_acquire), *out = NULL;
     while (m) {

@@ -12,18 +12,18 @@
 
 struct rpc_loop;
 struct rpc_op {
-    void (*done)(struct rpc_op *op, bool ok);   /* ok=false: cancelled or peer gone */
-    const char *name;                           /* for the trace and the stall watchdog */
+    void (*done)(struct rpc_op *op, bool ok); /* ok=false: cancelled or peer gone */
+    const char *name;                         /* for the trace and the stall watchdog */
 };
-#define CONTAINER_OF(p, type, field) ((type *)((char *)(p) - offsetof(type, field)))
+#define CONTAINER_OF(p, type, field) ((type *)((char *)(p)-offsetof(type, field)))
 
 struct rpc_loop *rpc_loop_new(void);
-void rpc_loop_run(struct rpc_loop *l);          /* returns once stopped and drained */
-void rpc_loop_stop(struct rpc_loop *l);         /* on the loop thread, nothing pending */
-void rpc_loop_free(struct rpc_loop *l);         /* after rpc_loop_run() returned */
+void rpc_loop_run(struct rpc_loop *l);  /* returns once stopped and drained */
+void rpc_loop_stop(struct rpc_loop *l); /* on the loop thread, nothing pending */
+void rpc_loop_free(struct rpc_loop *l); /* after rpc_loop_run() returned */
 
 /* Each success makes exactly one later call of op->done. */
-int  rpc_start(struct rpc_loop *l, grpc_call *c, const grpc_op *ops, size_t n, struct rpc_op *op);
-void rpc_after(struct rpc_loop *l, int64_t ms, struct rpc_op *op);   /* thread-safe */
-void rpc_post(struct rpc_loop *l, struct rpc_op *op);                /* thread-safe */
+int rpc_start(struct rpc_loop *l, grpc_call *c, const grpc_op *ops, size_t n, struct rpc_op *op);
+void rpc_after(struct rpc_loop *l, int64_t ms, struct rpc_op *op); /* thread-safe */
+void rpc_post(struct rpc_loop *l, struct rpc_op *op);              /* thread-safe */
 #endif

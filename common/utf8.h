@@ -12,7 +12,8 @@ size_t utf8_valid_len(const char *s, size_t n);
 /* Decode the character at `s`; *len gets its bytes. An invalid byte yields U+FFFD and *len = 1. */
 uint32_t utf8_decode(const char *s, size_t n, size_t *len);
 
-size_t utf8_encode(uint32_t cp, char out[4]); /* bytes written; 0 for surrogates and past U+10FFFF */
+size_t utf8_encode(uint32_t cp,
+                   char out[4]); /* bytes written; 0 for surrogates and past U+10FFFF */
 bool utf8_valid(const char *s, size_t n);
 size_t utf8_count(const char *s, size_t n); /* characters; an invalid byte counts as one */
 

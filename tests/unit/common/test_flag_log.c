@@ -1,0 +1,176 @@
+/* The flag table and the log line. */
+#include "common/flag.h"
+#include "common/log.h"
+#include "tests/unit/test.h"
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+struct cfg {
+    bool quiet;
+    uint32_t port, format;
+    uint64_t seed;
+    double ratio;
+    const char *model;
+    struct flag_list origins;
+};
+static const char *const formats[] = {"text", "json", NULL};
+#define AT(field) .off = offsetof(struct cfg, field)
+static const struct flag rows[] = {
+    {.name = "model-id",
+     .positional = true,
+     .required = true,
+     .type = FLAG_STR,
+     AT(model),
+     .help = "Model."},
+    {.name = "port",
+     .letter = 'p',
+     .type = FLAG_U32,
+     AT(port),
+     .def = "3000",
+     .min = 1,
+     .max = 65535,
+     .help = "Port."},
+    {.name = "format",
+     .type = FLAG_ENUM,
+     AT(format),
+     .def = "text",
+     .choices = formats,
+     .help = "Format."},
+    {.name = "seed", .type = FLAG_U64, AT(seed), .help = "Seed."},
+    {.name = "ratio",
+     .type = FLAG_F64,
+     AT(ratio),
+     .def = "1.2",
+     .min = 0,
+     .max = 10,
+     .help = "Ratio."},
+    {.name = "quiet", .type = FLAG_BOOL, AT(quiet), .help = "Quiet."},
+    {.name = "cors-allow-origin", .type = FLAG_LIST, AT(origins), .help = "Origins."},
+    {0},
+};
+static const struct flag_program program = {"tester serve", "A test.", rows};
+
+static int parse(struct cfg *c, struct err *e, char **envp, const char *line)
+{
+    static char words[512];
+    char *argv[32] = {"tester"};
+    int argc = 1;
+    snprintf(words, sizeof(words), "%s", line);
+    for (char *save, *w = strtok_r(words, " ", &save); w; w = strtok_r(NULL, " ", &save))
+        argv[argc++] = w;
+    *c = (struct cfg){0};
+    return flags_parse(&program, c, argc, argv, envp, e);
+}
+
+static void the_command_line_beats_the_environment_beats_the_default(void **state)
+{
+    (void)state;
+    struct cfg c;
+    struct err e = ERR_INIT;
+    char *envp[] = {"PORT=8080", "MODEL_ID=from-env", "CORS_ALLOW_ORIGIN=a,b", "RATIO=", NULL};
+    assert_int_equal(parse(&c, &e, envp, "--format=json --seed 18446744073709551615"), 0);
+    assert_int_equal(c.port, 8080);
+    assert_string_equal(c.model, "from-env");
+    assert_int_equal(c.format, 1);
+    assert_true(c.seed == UINT64_MAX);
+    assert_true(c.ratio == 1.2);
+    assert_int_equal(c.origins.n, 2);
+    flags_free(&program, &c);
+    assert_int_equal(
+        parse(&c, &e, envp, "m -p 9 --quiet --cors-allow-origin x --cors-allow-origin y,z"), 0);
+    assert_string_equal(c.model, "m");
+    assert_int_equal(c.port, 9);
+    assert_true(c.quiet);
+    assert_int_equal(c.origins.n, 3);
+    assert_string_equal(c.origins.v[0], "x");
+    flags_free(&program, &c);
+}
+
+static void faults_name_the_option_and_what_was_expected(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *line, *why;
+    } cases[] = {
+        {"m --nope 1", "unexpected argument '--nope' found; see tester serve --help"},
+        {"m n", "unexpected argument 'n' found; see tester serve --help"},
+        {"m --port 0", "--port: 0 is outside 1..65535"},
+        {"m --port x", "--port: `x` is not a number"},
+        {"m --port 1.5", "--port: `1.5` is not a whole number"},
+        {"m --seed -1", "--seed: `-1` is not a whole number"},
+        {"m --format xml", "--format: `xml` is not one of text, json"},
+        {"m --quiet=maybe", "--quiet=maybe: `maybe` is not true or false"},
+        {"m --port", "--port needs a value"},
+        {"--port 1", "model-id is required; see tester serve --help"},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct cfg c;
+        struct err e = ERR_INIT;
+        assert_int_equal(parse(&c, &e, NULL, cases[i].line), -1);
+        assert_string_equal(e.msg, cases[i].why);
+        flags_free(&program, &c);
+    }
+}
+
+static void every_row_is_on_every_page(void **state)
+{
+    (void)state;
+    void (*const pages[])(const struct flag_program *, FILE *) = {flags_help, flags_markdown,
+                                                                  flags_man};
+    for (size_t i = 0; i < 3; i++) {
+        char *text;
+        size_t n;
+        FILE *f = open_memstream(&text, &n);
+        pages[i](&program, f);
+        fclose(f);
+        for (const struct flag *r = rows; r->name; r++)
+            assert_non_null(strstr(text, r->name));
+        assert_non_null(strstr(text, "CORS_ALLOW_ORIGIN"));
+        free(text);
+    }
+}
+
+static const char *logged(char *line, size_t cap, int fd)
+{
+    ssize_t n = read(fd, line, cap - 1);
+    line[n < 0 ? 0 : n] = 0;
+    return line;
+}
+
+static void log_lines_are_text_or_json_and_survive_a_relay(void **state)
+{
+    (void)state;
+    int p[2];
+    char line[1024], again[1024];
+    assert_int_equal(pipe(p), 0);
+    log_init("shard", LOG_INFO, true, p[1]);
+    LOG(LOG_INFO, "ready \"now\"", LOGI("rank", 1), LOGS("path", "/tmp/x"), LOGD("seconds", 0.5));
+    LOG(LOG_DEBUG, "not this one", LOGI("rank", 1));
+    logged(line, sizeof(line), p[0]);
+    assert_non_null(
+        strstr(line, "\"level\":\"INFO\",\"fields\":{\"message\":\"ready \\\"now\\\"\",\"rank\":1,"
+                     "\"path\":\"/tmp/x\",\"seconds\":0.5},\"target\":\"shard\"}\n"));
+    log_init("launcher", LOG_INFO, false, p[1]);
+    log_relay("shard-1", line, strlen(line) - 1);
+    logged(again, sizeof(again), p[0]);
+    assert_non_null(
+        strstr(again, "  INFO shard-1: ready \"now\" rank=1 path=/tmp/x seconds=0.5\n"));
+    log_relay("shard-1", "Segfault-like noise {", 21);
+    logged(again, sizeof(again), p[0]);
+    assert_non_null(strstr(again, "shard-1: Segfault-like noise {\n"));
+    log_init("", LOG_INFO, false, STDERR_FILENO);
+    close(p[0]);
+    close(p[1]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_command_line_beats_the_environment_beats_the_default),
+        cmocka_unit_test(faults_name_the_option_and_what_was_expected),
+        cmocka_unit_test(every_row_is_on_every_page),
+        cmocka_unit_test(log_lines_are_text_or_json_and_survive_a_relay),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,29 @@
+/* test.h - what every unit test includes: cmocka with its prerequisites, and how data is found or
+ * skipped. */
+#ifndef TESTS_UNIT_TEST_H
+#define TESTS_UNIT_TEST_H
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+/* Path of a file of the reference data, or NULL when it is not there. Static buffer. */
+static inline const char *test_data(const char *name)
+{
+    static char path[1024];
+    const char *dir = getenv("TEST_DATA");
+    snprintf(path, sizeof(path), "%s/%s", dir && *dir ? dir : TEST_DATA, name);
+    FILE *f = fopen(path, "r");
+    if (!f)
+        return NULL;
+    fclose(f);
+    return path;
+}
+
+/* tests/run repeats these lines at the end: nobody is to believe that a skipped case passed. */
+#define TEST_SKIPPED(n, why) printf("skipped: %d cases (%s)\n", (int)(n), (why))
+#endif
