@@ -26,4 +26,9 @@ void rpc_loop_free(struct rpc_loop *l); /* after rpc_loop_run() returned */
 int rpc_start(struct rpc_loop *l, grpc_call *c, const grpc_op *ops, size_t n, struct rpc_op *op);
 void rpc_after(struct rpc_loop *l, int64_t ms, struct rpc_op *op); /* thread-safe */
 void rpc_post(struct rpc_loop *l, struct rpc_op *op);              /* thread-safe */
+
+/* For the calls of the core that take a queue and a tag themselves (a server's): hand them
+ * rpc_loop_queue() and `op` as the tag, after rpc_expect(). */
+grpc_completion_queue *rpc_loop_queue(struct rpc_loop *l);
+void rpc_expect(struct rpc_loop *l, struct rpc_op *op); /* thread-safe */
 #endif

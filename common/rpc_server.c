@@ -1,0 +1,429 @@
+/* One call object walks through the core as a chain of rpc_ops:
+ *
+ *   armed -> on_arrival -> on_message -> [serial lane] -> answer -> on_sent -> freed
+ *
+ * The next call object is armed on arrival of the last one, so the core always holds one. */
+#include "common/rpc_server.h"
+#include "common/rpc_bind.h"
+#include "common/rpc_loop.h"
+#include <grpc/grpc_security.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { CLOSE_GRACE_MS = 2000 };
+static const size_t mem_limit = (size_t)4 << 30; /* of one unpacked message and its answer */
+
+struct rpc_server {
+    struct rpc_server_options o;
+    struct rpc_bind bind;
+    struct rpc_loop *loop;
+    grpc_server *grpc;
+    pthread_t thread; /* runs the loop and the RPC_AT_ONCE lane */
+    struct rpc_op down;
+    atomic_int n_calls;
+    bool is_down;           /* loop thread */
+    struct rpc_mem at_once; /* loop thread */
+    struct rpc_mem serial;  /* serial lane's thread */
+    pthread_mutex_t lock;   /* guards what follows */
+    pthread_cond_t wake;
+    struct call *head, **tail;
+    bool stopping, drained;
+};
+
+struct call {
+    struct rpc_op op;
+    struct rpc_server *s;
+    struct call *next; /* in the serial lane */
+    const struct rpc_method *method;
+    grpc_call *c;
+    grpc_call_details details;
+    grpc_metadata_array md;
+    grpc_byte_buffer *in, *out;
+    grpc_slice why; /* status text */
+    int cancelled;
+    bool greeted; /* initial metadata sent */
+};
+
+static void on_arrival(struct rpc_op *op, bool ok);
+static void on_message(struct rpc_op *op, bool ok);
+
+static void arm(struct rpc_server *s)
+{
+    struct call *k = calloc(1, sizeof(*k));
+    if (!k)
+        return; /* the next arrival tries again; without memory there is nobody to tell */
+    k->s = s;
+    k->op = (struct rpc_op){on_arrival, "arrival"};
+    k->why = grpc_empty_slice();
+    grpc_call_details_init(&k->details);
+    grpc_metadata_array_init(&k->md);
+    atomic_fetch_add(&s->n_calls, 1);
+    rpc_expect(s->loop, &k->op);
+    grpc_completion_queue *q = rpc_loop_queue(s->loop);
+    grpc_server_request_call(s->grpc, &k->c, &k->details, &k->md, q, q, &k->op);
+}
+
+static void stop_when_empty(struct rpc_server *s)
+{
+    if (s->is_down && atomic_load(&s->n_calls) == 0)
+        rpc_loop_stop(s->loop);
+}
+
+static void free_call(struct call *k)
+{
+    struct rpc_server *s = k->s;
+    if (k->in)
+        grpc_byte_buffer_destroy(k->in);
+    if (k->out)
+        grpc_byte_buffer_destroy(k->out);
+    grpc_slice_unref(k->why);
+    grpc_call_details_destroy(&k->details);
+    grpc_metadata_array_destroy(&k->md);
+    if (k->c)
+        grpc_call_unref(k->c);
+    free(k);
+    atomic_fetch_sub(&s->n_calls, 1);
+    stop_when_empty(s);
+}
+
+static void on_sent(struct rpc_op *op, bool ok)
+{
+    (void)ok; /* a client that has gone needs no answer */
+    free_call(CONTAINER_OF(op, struct call, op));
+}
+
+/* End the call with k->out, or with a status. Any thread. */
+static void finish(struct call *k, grpc_status_code code, const char *why)
+{
+    grpc_op ops[4] = {{.op = GRPC_OP_RECV_CLOSE_ON_SERVER},
+                      {.op = GRPC_OP_SEND_STATUS_FROM_SERVER}};
+    size_t n = 2;
+    ops[0].data.recv_close_on_server.cancelled = &k->cancelled;
+    ops[1].data.send_status_from_server.status = code;
+    if (why) {
+        k->why = grpc_slice_from_copied_string(why);
+        ops[1].data.send_status_from_server.status_details = &k->why;
+    }
+    if (!k->greeted)
+        ops[n++].op = GRPC_OP_SEND_INITIAL_METADATA;
+    if (k->out && code == GRPC_STATUS_OK && k->method->lane != RPC_STREAM) {
+        ops[n].op = GRPC_OP_SEND_MESSAGE;
+        ops[n++].data.send_message.send_message = k->out;
+    }
+    k->op = (struct rpc_op){on_sent, "sent"};
+    if (rpc_start(k->s->loop, k->c, ops, n, &k->op))
+        free_call(k);
+}
+
+static void receive(struct call *k)
+{
+    grpc_op op = {.op = GRPC_OP_RECV_MESSAGE};
+    op.data.recv_message.recv_message = &k->in;
+    k->op = (struct rpc_op){on_message, "message"};
+    if (rpc_start(k->s->loop, k->c, &op, 1, &k->op))
+        free_call(k);
+}
+
+/* Unpack, handle, pack: k->out, or a status in *code and `e`. */
+static int handle(struct call *k, struct rpc_mem *mem, grpc_status_code *code, struct err *e)
+{
+    struct rpc_call call = {mem, GRPC_STATUS_INTERNAL};
+    const ProtobufCMessage *out = NULL;
+    ProtobufCMessage *in = rpc_unpack(k->method->request, k->in, mem, e);
+    if (in)
+        out = k->method->handle(k->s->o.ctx, in, &call, e);
+    else
+        call.code = GRPC_STATUS_INVALID_ARGUMENT;
+    if (out)
+        k->out = rpc_pack(out);
+    rpc_mem_reset(mem);
+    *code = out ? GRPC_STATUS_OK : call.code;
+    return out ? 0 : -1;
+}
+
+static void answer(struct call *k, struct rpc_mem *mem)
+{
+    struct err e = ERR_INIT;
+    grpc_status_code code;
+    finish(k, code, handle(k, mem, &code, &e) ? e.msg : NULL);
+}
+
+static void on_replied(struct rpc_op *op, bool ok)
+{
+    struct call *k = CONTAINER_OF(op, struct call, op);
+    grpc_byte_buffer_destroy(k->out);
+    k->out = NULL;
+    if (ok)
+        receive(k);
+    else
+        finish(k, GRPC_STATUS_CANCELLED, NULL);
+}
+
+static void stream_step(struct call *k)
+{
+    struct err e = ERR_INIT;
+    grpc_status_code code;
+    if (!k->in) {
+        finish(k, GRPC_STATUS_OK, NULL);
+        return;
+    }
+    if (handle(k, &k->s->at_once, &code, &e)) {
+        finish(k, code, e.msg);
+        return;
+    }
+    grpc_byte_buffer_destroy(k->in);
+    k->in = NULL;
+    grpc_op ops[2] = {{.op = GRPC_OP_SEND_MESSAGE}, {.op = GRPC_OP_SEND_INITIAL_METADATA}};
+    ops[0].data.send_message.send_message = k->out;
+    size_t n = k->greeted ? 1 : 2;
+    k->greeted = true;
+    k->op = (struct rpc_op){on_replied, "replied"};
+    if (rpc_start(k->s->loop, k->c, ops, n, &k->op))
+        free_call(k);
+}
+
+static void enqueue(struct call *k)
+{
+    struct rpc_server *s = k->s;
+    k->next = NULL;
+    pthread_mutex_lock(&s->lock);
+    bool late = s->stopping;
+    if (!late) {
+        *s->tail = k;
+        s->tail = &k->next;
+        pthread_cond_signal(&s->wake);
+    }
+    pthread_mutex_unlock(&s->lock);
+    if (late)
+        finish(k, GRPC_STATUS_UNAVAILABLE, "the shard is shutting down");
+}
+
+static void on_message(struct rpc_op *op, bool ok)
+{
+    struct call *k = CONTAINER_OF(op, struct call, op);
+    if (!ok)
+        finish(k, GRPC_STATUS_CANCELLED, NULL);
+    else if (k->method->lane == RPC_STREAM)
+        stream_step(k);
+    else if (!k->in)
+        finish(k, GRPC_STATUS_INVALID_ARGUMENT, "a call without a message");
+    else if (k->method->lane == RPC_SERIAL)
+        enqueue(k);
+    else
+        answer(k, &k->s->at_once);
+}
+
+static void on_arrival(struct rpc_op *op, bool ok)
+{
+    struct call *k = CONTAINER_OF(op, struct call, op);
+    struct rpc_server *s = k->s;
+    if (!ok) { /* the server is going down: no more calls come */
+        free_call(k);
+        return;
+    }
+    arm(s);
+    for (size_t i = 0; i < s->o.n_methods && !k->method; i++)
+        if (grpc_slice_str_cmp(k->details.method, s->o.methods[i].name) == 0)
+            k->method = &s->o.methods[i];
+    if (k->method)
+        receive(k);
+    else
+        finish(k, GRPC_STATUS_UNIMPLEMENTED, "unknown method");
+}
+
+static void on_down(struct rpc_op *op, bool ok)
+{
+    (void)ok;
+    struct rpc_server *s = CONTAINER_OF(op, struct rpc_server, down);
+    s->is_down = true;
+    stop_when_empty(s);
+}
+
+static void *loop_thread(void *arg)
+{
+    struct rpc_server *s = arg;
+    rpc_loop_run(s->loop);
+    pthread_mutex_lock(&s->lock);
+    s->drained = true;
+    pthread_cond_broadcast(&s->wake);
+    pthread_mutex_unlock(&s->lock);
+    return NULL;
+}
+
+/* Next call of the serial lane. NULL: stopping. `*quiet` is set while none was waiting. */
+static struct call *next_call(struct rpc_server *s, bool wait, bool *quiet)
+{
+    pthread_mutex_lock(&s->lock);
+    while (wait && !s->head && !s->stopping)
+        pthread_cond_wait(&s->wake, &s->lock);
+    struct call *k = s->stopping ? NULL : s->head;
+    *quiet = !s->stopping && !k;
+    if (k && !(s->head = k->next))
+        s->tail = &s->head;
+    pthread_mutex_unlock(&s->lock);
+    return k;
+}
+
+static void refuse_waiting(struct rpc_server *s)
+{
+    pthread_mutex_lock(&s->lock);
+    struct call *k = s->head;
+    s->head = NULL;
+    s->tail = &s->head;
+    pthread_mutex_unlock(&s->lock);
+    while (k) {
+        struct call *next = k->next;
+        finish(k, GRPC_STATUS_UNAVAILABLE, "the shard is shutting down");
+        k = next;
+    }
+}
+
+void rpc_server_run(struct rpc_server *s)
+{
+    bool quiet, worked = false;
+    for (;;) {
+        bool idle = worked && s->o.idle;
+        struct call *k = next_call(s, !idle, &quiet);
+        if (quiet) {
+            s->o.idle(s->o.ctx);
+            worked = false;
+            continue;
+        }
+        if (!k)
+            break;
+        answer(k, &s->serial);
+        worked = true;
+    }
+    refuse_waiting(s);
+}
+
+void rpc_server_stop(struct rpc_server *s)
+{
+    pthread_mutex_lock(&s->lock);
+    s->stopping = true;
+    pthread_cond_broadcast(&s->wake);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static grpc_server *make_server(struct rpc_loop *loop)
+{
+    /* A client's keepalive pings are welcome; two servers on one port are not. */
+    static const struct {
+        const char *key;
+        int value;
+    } want[] = {
+        {"grpc.max_receive_message_length", -1},
+        {"grpc.max_send_message_length", -1},
+        {"grpc.http2.min_ping_interval_without_data_ms", 1000},
+        {"grpc.http2.max_ping_strikes", 0},
+        {"grpc.keepalive_permit_without_calls", 1},
+        {"grpc.so_reuseport", 0},
+    };
+    enum { N = sizeof(want) / sizeof(want[0]) };
+    grpc_arg a[N];
+    for (int i = 0; i < N; i++) {
+        a[i] = (grpc_arg){.type = GRPC_ARG_INTEGER, .key = (char *)want[i].key};
+        a[i].value.integer = want[i].value;
+    }
+    grpc_channel_args args = {N, a};
+    grpc_server *g = grpc_server_create(&args, NULL);
+    grpc_server_register_completion_queue(g, rpc_loop_queue(loop), NULL);
+    return g;
+}
+
+static int start(struct rpc_server *s, struct err *e)
+{
+    if (rpc_bind_open(&s->bind, s->o.address, s->grpc, e))
+        return -1;
+    grpc_server_start(s->grpc);
+    if (pthread_create(&s->thread, NULL, loop_thread, s)) {
+        rpc_bind_close(&s->bind);
+        return err_set(e, ERR_SYSTEM, "cannot start the server's thread");
+    }
+    for (int i = 0; i < 8; i++)
+        arm(s);
+    return 0;
+}
+
+/* Nothing was started: the core wants its server shut down all the same before it is destroyed. */
+static void abandon(struct rpc_server *s)
+{
+    s->down = (struct rpc_op){on_down, "down"};
+    rpc_expect(s->loop, &s->down);
+    grpc_server_shutdown_and_notify(s->grpc, rpc_loop_queue(s->loop), &s->down);
+    rpc_loop_run(s->loop);
+}
+
+static void destroy(struct rpc_server *s)
+{
+    grpc_server_destroy(s->grpc);
+    rpc_loop_free(s->loop);
+    rpc_mem_free(&s->at_once);
+    rpc_mem_free(&s->serial);
+    pthread_cond_destroy(&s->wake);
+    pthread_mutex_destroy(&s->lock);
+    free(s);
+    grpc_shutdown_blocking();
+}
+
+struct rpc_server *rpc_server_open(const struct rpc_server_options *o, struct err *e)
+{
+    struct rpc_server *s = calloc(1, sizeof(*s));
+    if (!s)
+        return err_nomem(e), NULL;
+    grpc_init();
+    s->o = *o;
+    s->loop = rpc_loop_new();
+    if (!s->loop) {
+        free(s);
+        grpc_shutdown_blocking();
+        return err_nomem(e), NULL;
+    }
+    s->grpc = make_server(s->loop);
+    rpc_mem_init(&s->at_once, mem_limit);
+    rpc_mem_init(&s->serial, mem_limit);
+    pthread_condattr_t clock;
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_cond_init(&s->wake, &clock);
+    pthread_condattr_destroy(&clock);
+    s->tail = &s->head;
+    if (start(s, e)) {
+        abandon(s);
+        destroy(s);
+        return NULL;
+    }
+    return s;
+}
+
+int rpc_server_port(const struct rpc_server *s) { return s->bind.port; }
+
+void rpc_server_close(struct rpc_server *s)
+{
+    if (!s)
+        return;
+    rpc_server_stop(s);
+    refuse_waiting(s);
+    s->down = (struct rpc_op){on_down, "down"};
+    rpc_expect(s->loop, &s->down);
+    grpc_server_shutdown_and_notify(s->grpc, rpc_loop_queue(s->loop), &s->down);
+
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += CLOSE_GRACE_MS / 1000;
+    pthread_mutex_lock(&s->lock);
+    while (!s->drained && pthread_cond_timedwait(&s->wake, &s->lock, &until) == 0)
+        ;
+    bool drained = s->drained;
+    pthread_mutex_unlock(&s->lock);
+    if (!drained) /* a client that neither reads nor goes away */
+        grpc_server_cancel_all_calls(s->grpc);
+    pthread_join(s->thread, NULL);
+    rpc_bind_close(&s->bind);
+    destroy(s);
+}
