@@ -1,0 +1,452 @@
+#!/usr/bin/env python3
+"""Deterministic random-weight checkpoints of real shapes, in HF layout (config.json, model.safetensors in bf16,
+tokenizer.json, tokenizer_config.json) and, with --gguf, the same tensors as GGUF (bf16 / f16 / f32-norms).
+Streams tensor by tensor in chunks (peak memory < 1 GB).   random_checkpoint.py SHAPE OUTDIR [--seed N] [--gguf bf16,f16]
+Needs numpy; --gguf needs gguf-py on PYTHONPATH (or pip install gguf)."""
+
+import argparse, json, os, struct, sys, zlib
+import numpy as np
+
+SHAPES = {
+    "llama-3.2-1b": dict(
+        arch="llama",
+        hidden=2048,
+        layers=16,
+        heads=32,
+        kv=8,
+        ffn=8192,
+        vocab=128256,
+        tied=True,
+        theta=500000.0,
+        eps=1e-5,
+        ctx=131072,
+        bias=False,
+        bos=128000,
+        eos=128009,
+        rope=dict(
+            rope_type="llama3",
+            factor=32.0,
+            low_freq_factor=1.0,
+            high_freq_factor=4.0,
+            original_max_position_embeddings=8192,
+        ),
+    ),
+    "qwen2.5-0.5b": dict(
+        arch="qwen2",
+        hidden=896,
+        layers=24,
+        heads=14,
+        kv=2,
+        ffn=4864,
+        vocab=151936,
+        tied=True,
+        theta=1000000.0,
+        eps=1e-6,
+        ctx=32768,
+        bias=True,
+        bos=None,
+        eos=151645,
+        rope=None,
+    ),
+    "tiny-60m": dict(
+        arch="llama",
+        hidden=512,
+        layers=8,
+        heads=8,
+        kv=4,
+        ffn=1408,
+        vocab=32000,
+        tied=False,
+        theta=10000.0,
+        eps=1e-5,
+        ctx=8192,
+        bias=False,
+        bos=1,
+        eos=2,
+        rope=None,
+    ),
+}
+CHUNK = 1 << 22
+
+
+def f32_to_bf16(x):  # round to nearest even, finite input
+    u = x.view(np.uint32)
+    return ((u + 0x7FFF + ((u >> 16) & 1)) >> 16).astype(np.uint16)
+
+
+def tensors(s):
+    """name, shape, kind (w: normal, n: norm weight, b: bias)"""
+    H, F, V = s["hidden"], s["ffn"], s["vocab"]
+    D = H // s["heads"]
+    Q = s["heads"] * D
+    K = s["kv"] * D
+    yield "model.embed_tokens.weight", (V, H), "w"
+    for i in range(s["layers"]):
+        p = f"model.layers.{i}."
+        yield p + "input_layernorm.weight", (H,), "n"
+        for n, o in (("q", Q), ("k", K), ("v", K)):
+            yield p + f"self_attn.{n}_proj.weight", (o, H), "w"
+            if s["bias"]:
+                yield p + f"self_attn.{n}_proj.bias", (o,), "b"
+        yield p + "self_attn.o_proj.weight", (H, Q), "w"
+        yield p + "post_attention_layernorm.weight", (H,), "n"
+        yield p + "mlp.gate_proj.weight", (F, H), "w"
+        yield p + "mlp.up_proj.weight", (F, H), "w"
+        yield p + "mlp.down_proj.weight", (H, F), "w"
+    yield "model.norm.weight", (H,), "n"
+    if not s["tied"]:
+        yield "lm_head.weight", (V, H), "w"
+
+
+def chunks(name, shape, kind, seed):
+    rng = np.random.Generator(np.random.PCG64([seed, zlib.crc32(name.encode())]))
+    n = int(np.prod(shape))
+    std = 0.02 if ("embed" in name) else 1.0 / np.sqrt(shape[-1])
+    for o in range(0, n, CHUNK):
+        m = min(CHUNK, n - o)
+        x = rng.standard_normal(m, dtype=np.float32)
+        if kind == "w":
+            x *= np.float32(std)
+        elif kind == "n":
+            x = np.float32(1) + x * np.float32(0.1)
+        else:
+            x *= np.float32(0.1)
+        yield f32_to_bf16(x)
+
+
+def write_safetensors(path, s, seed):
+    hdr, off = {"__metadata__": {"format": "pt"}}, 0
+    for n, sh, k in tensors(s):
+        b = 2 * int(np.prod(sh))
+        hdr[n] = dict(dtype="BF16", shape=list(sh), data_offsets=[off, off + b])
+        off += b
+    j = json.dumps(hdr, separators=(",", ":")).encode()
+    j += b" " * (-len(j) % 8)
+    with open(path, "wb") as f:
+        f.write(struct.pack("<Q", len(j)))
+        f.write(j)
+        for n, sh, k in tensors(s):
+            for c in chunks(n, sh, k, seed):
+                f.write(c.tobytes())
+
+
+def byte_alphabet():
+    bs = list(range(33, 127)) + list(range(161, 173)) + list(range(174, 256))
+    cs = bs[:]
+    n = 0
+    for b in range(256):
+        if b not in bs:
+            bs.append(b)
+            cs.append(256 + n)
+            n += 1
+    return [chr(c) for _, c in sorted(zip(bs, cs))]
+
+
+def bpe(V, n_special):
+    """byte-level BPE of exactly V - n_special ordinary tokens: every 2- and 3-letter lower-case word, ' xyz', then 4-letter ones.
+    A word of three lower-case letters after a space is one token whenever V allows (32000: see below)."""
+    L = "abcdefghijklmnopqrstuvwxyz"
+    toks = byte_alphabet()
+    seen = set(toks)
+    merges = []
+    room = V - n_special
+
+    def add(t, *ms):
+        if t not in seen:
+            if len(toks) >= room:
+                return False
+            toks.append(t)
+            seen.add(t)
+        merges.extend(ms)
+        return True
+
+    for a in L:
+        for b in L:
+            add(a + b, (a, b))
+    three = L if V > 40000 else L[:22]
+    for a in three:
+        for b in three:
+            for c in three:
+                add(a + b + c, (a + b, c), (a, b + c))
+    for a in three:
+        for b in three:
+            for c in three:
+                add("\u0120" + a + b + c, ("\u0120", a + b + c))
+    for a in L:
+        add("\u0120" + a, ("\u0120", a))
+    for a in L:
+        for b in L:
+            for c in L:
+                for d in L:
+                    if not add(a + b + c + d, (a + b, c + d)):
+                        return toks, merges
+    return toks, merges
+
+
+def tokenizer(name, s):
+    V = s["vocab"]
+    if name.startswith("llama"):
+        named = {
+            128000: "<|begin_of_text|>",
+            128001: "<|end_of_text|>",
+            128006: "<|start_header_id|>",
+            128007: "<|end_header_id|>",
+            128008: "<|eom_id|>",
+            128009: "<|eot_id|>",
+        }
+        special = {i: named.get(i, f"<|reserved_{i}|>") for i in range(128000, V)}
+    elif name.startswith("qwen"):
+        named = {151643: "<|endoftext|>", 151644: "<|im_start|>", 151645: "<|im_end|>"}
+        special = {i: named.get(i, f"<|reserved_{i}|>") for i in range(151643, V)}
+    else:
+        special = {0: "<unk>", 1: "<s>", 2: "</s>"}
+    toks, merges = bpe(V, len(special))
+    out, it = [], iter(toks)
+    for i in range(V):
+        out.append(special[i] if i in special else next(it))
+    assert len(set(out)) == V
+    return out, merges, special
+
+
+LLAMA_TMPL = "{{ bos_token }}{% for m in messages %}<|start_header_id|>{{ m['role'] }}<|end_header_id|>\n\n{{ m['content'] }}<|eot_id|>{% endfor %}{% if add_generation_prompt %}<|start_header_id|>assistant<|end_header_id|>\n\n{% endif %}"
+QWEN_TMPL = "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+TINY_TMPL = "{{ bos_token }}{% for m in messages %}{{ m['content'] }}{% endfor %}"
+LLAMA_RE = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+QWEN_RE = LLAMA_RE.replace(r"\p{N}{1,3}", r"\p{N}")
+
+
+def write_hf(name, s, out, seed):
+    os.makedirs(out, exist_ok=True)
+    q = s["arch"] == "qwen2"
+    D = s["hidden"] // s["heads"]
+    cfg = dict(
+        architectures=["Qwen2ForCausalLM" if q else "LlamaForCausalLM"],
+        model_type=s["arch"],
+        hidden_size=s["hidden"],
+        intermediate_size=s["ffn"],
+        num_hidden_layers=s["layers"],
+        num_attention_heads=s["heads"],
+        num_key_value_heads=s["kv"],
+        head_dim=D,
+        vocab_size=s["vocab"],
+        hidden_act="silu",
+        max_position_embeddings=s["ctx"],
+        rms_norm_eps=s["eps"],
+        rope_theta=s["theta"],
+        rope_scaling=s["rope"],
+        tie_word_embeddings=s["tied"],
+        torch_dtype="bfloat16",
+        bos_token_id=s["bos"],
+        eos_token_id=s["eos"],
+        initializer_range=0.02,
+        use_cache=True,
+    )
+    if q:
+        cfg.update(use_sliding_window=False, sliding_window=None)
+        cfg.pop("head_dim")
+    else:
+        cfg.update(attention_bias=False, mlp_bias=False)
+    json.dump(cfg, open(f"{out}/config.json", "w"), indent=1)
+    toks, merges, special = tokenizer(name, s)
+    json.dump(dict(bos_token_id=s["bos"], eos_token_id=s["eos"]), open(f"{out}/generation_config.json", "w"))
+    bos = toks[s["bos"]] if s["bos"] is not None else None
+    pre = dict(
+        type="Sequence",
+        pretokenizers=[
+            dict(
+                type="Split",
+                pattern=dict(Regex=QWEN_RE if q else LLAMA_RE),
+                behavior="Isolated",
+                invert=False,
+            ),
+            dict(type="ByteLevel", add_prefix_space=False, trim_offsets=True, use_regex=False),
+        ],
+    )
+    post = dict(type="ByteLevel", add_prefix_space=True, trim_offsets=False, use_regex=True)
+    if bos:
+        post = dict(
+            type="Sequence",
+            processors=[
+                post,
+                dict(
+                    type="TemplateProcessing",
+                    single=[
+                        dict(SpecialToken=dict(id=bos, type_id=0)),
+                        dict(Sequence=dict(id="A", type_id=0)),
+                    ],
+                    pair=[
+                        dict(SpecialToken=dict(id=bos, type_id=0)),
+                        dict(Sequence=dict(id="A", type_id=0)),
+                        dict(Sequence=dict(id="B", type_id=1)),
+                    ],
+                    special_tokens={bos: dict(id=bos, ids=[s["bos"]], tokens=[bos])},
+                ),
+            ],
+        )
+    tj = dict(
+        version="1.0",
+        truncation=None,
+        padding=None,
+        added_tokens=[
+            dict(
+                id=i, content=t, single_word=False, lstrip=False, rstrip=False, normalized=False, special=True
+            )
+            for i, t in special.items()
+        ],
+        normalizer=None,
+        pre_tokenizer=pre,
+        post_processor=post,
+        decoder=dict(type="ByteLevel", add_prefix_space=True, trim_offsets=True, use_regex=True),
+        model=dict(
+            type="BPE",
+            dropout=None,
+            unk_token=None,
+            continuing_subword_prefix=None,
+            end_of_word_suffix=None,
+            fuse_unk=False,
+            byte_fallback=False,
+            ignore_merges=False,
+            vocab={t: i for i, t in enumerate(toks) if i not in special},
+            merges=[f"{a} {b}" for a, b in merges],
+        ),
+    )
+    json.dump(tj, open(f"{out}/tokenizer.json", "w"), ensure_ascii=False)
+    tmpl = QWEN_TMPL if q else (LLAMA_TMPL if name.startswith("llama") else TINY_TMPL)
+    json.dump(
+        dict(
+            tokenizer_class="PreTrainedTokenizerFast",
+            bos_token=bos,
+            eos_token=toks[s["eos"]],
+            model_max_length=s["ctx"],
+            chat_template=tmpl,
+            clean_up_tokenization_spaces=False,
+        ),
+        open(f"{out}/tokenizer_config.json", "w"),
+        indent=1,
+    )
+    write_safetensors(f"{out}/model.safetensors", s, seed)
+
+
+def gguf_name(n):
+    if n == "model.embed_tokens.weight":
+        return "token_embd.weight"
+    if n == "model.norm.weight":
+        return "output_norm.weight"
+    if n == "lm_head.weight":
+        return "output.weight"
+    _, _, i, rest = n.split(".", 3)
+    m = {
+        "input_layernorm": "attn_norm",
+        "post_attention_layernorm": "ffn_norm",
+        "self_attn.q_proj": "attn_q",
+        "self_attn.k_proj": "attn_k",
+        "self_attn.v_proj": "attn_v",
+        "self_attn.o_proj": "attn_output",
+        "mlp.gate_proj": "ffn_gate",
+        "mlp.up_proj": "ffn_up",
+        "mlp.down_proj": "ffn_down",
+    }
+    stem, suf = rest.rsplit(".", 1)
+    return f"blk.{i}.{m[stem]}.{suf}"
+
+
+def permute(a, nh):  # HF half-split rope order -> interleaved pairs (llama arch in GGUF)
+    return a.reshape(nh, 2, a.shape[0] // nh // 2, *a.shape[1:]).swapaxes(1, 2).reshape(a.shape)
+
+
+def write_gguf(name, s, path, seed, dt):
+    import gguf
+
+    arch = s["arch"]
+    w = gguf.GGUFWriter(path, arch, use_temp_file=False)
+    D = s["hidden"] // s["heads"]
+    w.add_name(name + "-random")
+    w.add_context_length(s["ctx"])
+    w.add_embedding_length(s["hidden"])
+    w.add_block_count(s["layers"])
+    w.add_feed_forward_length(s["ffn"])
+    w.add_head_count(s["heads"])
+    w.add_head_count_kv(s["kv"])
+    w.add_layer_norm_rms_eps(s["eps"])
+    w.add_rope_freq_base(s["theta"])
+    w.add_vocab_size(s["vocab"])
+    if arch == "llama":
+        w.add_rope_dimension_count(D)
+    w.add_file_type(gguf.LlamaFileType.MOSTLY_BF16 if dt == "bf16" else gguf.LlamaFileType.MOSTLY_F16)
+    toks, merges, special = tokenizer(name, s)
+    w.add_tokenizer_model("gpt2")
+    w.add_tokenizer_pre("qwen2" if arch == "qwen2" else "llama-bpe")
+    w.add_token_list([t.encode() for t in toks])
+    w.add_token_types([3 if i in special else 1 for i in range(s["vocab"])])
+    w.add_token_merges([f"{a} {b}" for a, b in merges])
+    if s["bos"] is not None:
+        w.add_bos_token_id(s["bos"])
+        w.add_add_bos_token(True)
+    else:
+        w.add_add_bos_token(False)
+    w.add_eos_token_id(s["eos"])
+    w.add_chat_template(
+        QWEN_TMPL if arch == "qwen2" else (LLAMA_TMPL if name.startswith("llama") else TINY_TMPL)
+    )
+    extra = []
+    if s["rope"]:
+        r = s["rope"]
+        fr = 1.0 / (s["theta"] ** (np.arange(0, D, 2, dtype=np.float32) / D))
+        lo = r["original_max_position_embeddings"] / r["low_freq_factor"]
+        hi = r["original_max_position_embeddings"] / r["high_freq_factor"]
+        v = []
+        for f in fr:
+            wl = 2 * np.pi / f
+            if wl < hi:
+                v.append(1.0)
+            elif wl > lo:
+                v.append(r["factor"])
+            else:
+                sm = (r["original_max_position_embeddings"] / wl - r["low_freq_factor"]) / (
+                    r["high_freq_factor"] - r["low_freq_factor"]
+                )
+                v.append(1 / ((1 - sm) / r["factor"] + sm))
+        extra.append(("rope_freqs.weight", np.array(v, dtype=np.float32)))
+    T = list(tensors(s))
+    for n, sh, k in T:
+        if k == "w":
+            q = gguf.GGMLQuantizationType.BF16 if dt == "bf16" else gguf.GGMLQuantizationType.F16
+            w.add_tensor_info(gguf_name(n), sh, np.dtype(np.float16), 2 * int(np.prod(sh)), raw_dtype=q)
+        else:
+            w.add_tensor_info(gguf_name(n), sh, np.dtype(np.float32), 4 * int(np.prod(sh)))
+    for n, a in extra:
+        w.add_tensor_info(n, a.shape, a.dtype, a.nbytes)
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.write_ti_data_to_file()
+    for n, sh, k in T:
+        a = np.concatenate(list(chunks(n, sh, k, seed))).reshape(sh)
+        if arch == "llama" and ("q_proj.weight" in n or "k_proj.weight" in n):
+            a = permute(a, s["heads"] if "q_proj" in n else s["kv"])
+        a = np.ascontiguousarray(a)
+        if k != "w":
+            a = (a.astype(np.uint32) << 16).view(np.float32)
+        elif dt == "f16":
+            f = np.empty(a.shape, np.float16)
+            fl = f.reshape(-1)
+            al = a.reshape(-1)
+            for o in range(0, al.size, CHUNK):
+                fl[o : o + CHUNK] = (al[o : o + CHUNK].astype(np.uint32) << 16).view(np.float32)
+            a = f
+        w.write_tensor_data(a)
+    for n, a in extra:
+        w.write_tensor_data(a)
+    w.close()
+
+
+if __name__ == "__main__":
+    ap = argparse.ArgumentParser()
+    ap.add_argument("shape", choices=SHAPES)
+    ap.add_argument("out")
+    ap.add_argument("--seed", type=int, default=1)
+    ap.add_argument("--gguf", default="")
+    a = ap.parse_args()
+    s = SHAPES[a.shape]
+    write_hf(a.shape, s, a.out, a.seed)
+    for d in filter(None, a.gguf.split(",")):
+        write_gguf(a.shape, s, f"{a.out}/{a.shape}-{d}.gguf", a.seed, d)

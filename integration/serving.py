@@ -1,0 +1,141 @@
+"""Start the real programs for a test and make sure they are gone afterwards.
+
+    with Service(model, num_shard=2) as s:
+        s.post("/generate", {"inputs": "Once"})
+
+Every process gets a private folder for its sockets, a free port and a log that is shown when something fails."""
+
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+
+import requests
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+BIN = pathlib.Path(os.environ.get("BIN_DIR", ROOT / "build/bin"))
+DATA = pathlib.Path(os.environ.get("TEST_DATA", ROOT / "../shared/data"))
+DEMO = ROOT / "models/demo"
+SLOW = 6 if os.environ.get("SAN") else 1  # sanitizers cost time, not correctness
+
+
+def data(name):
+    """A file or folder of the reference data; the test is skipped, aloud, where it is not there."""
+    import pytest
+
+    path = DATA / name
+    if not path.exists():
+        pytest.skip(f"reference data not found: {name}")
+    return path
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Process:
+    """One program in its own session, its output in a file."""
+
+    def __init__(self, argv, env=None, folder=None):
+        self.folder = pathlib.Path(folder or tempfile.mkdtemp(prefix="it-", dir="/tmp"))
+        self.log_path = self.folder / f"{pathlib.Path(argv[0]).name}-{free_port()}.log"
+        self.argv = [str(a) for a in argv]
+        with open(self.log_path, "wb") as log:
+            self.p = subprocess.Popen(
+                self.argv, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env={**os.environ, **(env or {})}
+            )
+
+    @property
+    def log(self):
+        return self.log_path.read_text(errors="replace")
+
+    def alive(self):
+        return self.p.poll() is None
+
+    def stop(self, sig=signal.SIGTERM, timeout=20):
+        """Signal and wait; the exit code (negative: killed by that signal)."""
+        if self.alive():
+            self.p.send_signal(sig)
+        try:
+            return self.p.wait(timeout * SLOW)
+        except subprocess.TimeoutExpired:
+            self.p.kill()
+            self.p.wait()
+            raise AssertionError(f"{self.argv[0]} did not stop within {timeout} s\n{self.log[-4000:]}")
+
+    def wait_log(self, text, timeout=30):
+        end = time.monotonic() + timeout * SLOW
+        while text not in self.log:
+            assert self.alive() and time.monotonic() < end, f"no {text!r} in the log:\n{self.log[-4000:]}"
+            time.sleep(0.02)
+
+
+class Service(Process):
+    """launcher + shards + router, ready to answer."""
+
+    def __init__(self, model, num_shard=1, args=(), env=None, ready=True):
+        folder = tempfile.mkdtemp(prefix="it-", dir="/tmp")
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        argv = [BIN / "launcher", "--model-id", model, "--num-shard", num_shard, "--port", self.port]
+        argv += ["--shard-uds-path", f"{folder}/shard", "--hostname", "127.0.0.1", *args]
+        super().__init__(argv, env, folder)
+        if ready:
+            self.wait_ready()
+
+    def wait_ready(self, timeout=60):
+        end = time.monotonic() + timeout * SLOW
+        while True:
+            assert self.alive(), f"launcher exited with {self.p.returncode}:\n{self.log[-4000:]}"
+            try:
+                if requests.get(self.url + "/health", timeout=5).status_code == 200:
+                    return
+            except requests.ConnectionError:
+                pass
+            assert time.monotonic() < end, f"not ready after {timeout} s:\n{self.log[-4000:]}"
+            time.sleep(0.05)
+
+    def post(self, path, body, **kw):
+        return requests.post(self.url + path, json=body, timeout=120 * SLOW, **kw)
+
+    def events(self, path, body):
+        """The JSON of every `data:` line of a stream, in order ([DONE] as the string)."""
+        with self.post(path, body, stream=True) as r:
+            assert r.status_code == 200, r.text
+            for line in r.iter_lines():
+                if line.startswith(b"data:"):
+                    text = line[5:].strip()
+                    yield text.decode() if text == b"[DONE]" else json.loads(text)
+
+    def metric(self, name, **labels):
+        """Value of one Prometheus series; None when it is not there."""
+        want = name + ("{" + ",".join(f'{k}="{v}"' for k, v in labels.items()) + "}" if labels else "")
+        for line in requests.get(self.url + "/metrics", timeout=10).text.splitlines():
+            if line.startswith(want + " "):
+                return float(line.split()[-1])
+        return None
+
+    def children(self):
+        """pids of all processes below the launcher."""
+        out, todo = [], [self.p.pid]
+        while todo:
+            pid = todo.pop()
+            for task in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
+                kids = [int(k) for k in task.read_text().split()]
+                out += kids
+                todo += kids
+        return out
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        code = self.stop(timeout=30)
+        if kind is None:
+            assert code == 0, f"launcher exited with {code}:\n{self.log[-4000:]}"
