@@ -1,0 +1,216 @@
+#include "model-server/sample/filter.h"
+#include "model-server/sample/rows.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A bucket is 1/64 nat wide. Real rows put a few hundred of 128 000 tokens into the fullest one;
+ * what is more than 32 nats behind the best shares the last. */
+enum { BUCKETS = 2048, PER_NAT = 64 };
+
+int filter_mem_init(struct filter_mem *x, uint32_t vocab, struct err *e)
+{
+    *x = (struct filter_mem){.vocab = vocab};
+    x->id = malloc(vocab * sizeof(*x->id));
+    x->w = malloc(vocab * sizeof(*x->w));
+    x->key = malloc(vocab * sizeof(*x->key));
+    x->sort = malloc(vocab * sizeof(*x->sort));
+    x->swap = malloc(vocab * sizeof(*x->swap));
+    if (x->id && x->w && x->key && x->sort && x->swap)
+        return 0;
+    filter_mem_free(x);
+    return err_nomem(e);
+}
+
+void filter_mem_free(struct filter_mem *x)
+{
+    free(x->id), free(x->w), free(x->key), free(x->sort), free(x->swap);
+    *x = (struct filter_mem){0};
+}
+
+/* ---------------------------------------------------------------- sorting what little is left */
+
+/* Floats as unsigned numbers of the same order. */
+static uint32_t sortable(float f)
+{
+    uint32_t u;
+    f += 0.0f; /* -0 and 0 are equal */
+    memcpy(&u, &f, sizeof(u));
+    return u & 0x80000000 ? ~u : u | 0x80000000;
+}
+
+static uint64_t entry(float key, size_t i) { return (uint64_t)sortable(key) << 32 | (uint32_t)i; }
+
+static void insertion_sort(uint64_t *v, size_t n)
+{
+    for (size_t i = 1; i < n; i++) {
+        uint64_t x = v[i];
+        size_t j = i;
+        for (; j && v[j - 1] >> 32 > x >> 32; j--)
+            v[j] = v[j - 1];
+        v[j] = x;
+    }
+}
+
+/* Ascending by key; equal keys stay in the order in which they came. The result is in v or in swap.
+ */
+static uint64_t *sort_entries(uint64_t *v, uint64_t *swap, size_t n)
+{
+    if (n <= 48)
+        return insertion_sort(v, n), v;
+    for (int shift = 32; shift < 64; shift += 8) {
+        size_t at[257] = {0};
+        for (size_t i = 0; i < n; i++)
+            at[(v[i] >> shift & 255) + 1]++;
+        if (at[(v[0] >> shift & 255) + 1] == n)
+            continue; /* all alike here */
+        for (int b = 0; b < 256; b++)
+            at[b + 1] += at[b];
+        for (size_t i = 0; i < n; i++)
+            swap[at[v[i] >> shift & 255]++] = v[i];
+        uint64_t *t = v;
+        v = swap;
+        swap = t;
+    }
+    return v;
+}
+
+/* ---------------------------------------------------------------- the cut */
+
+static int bucket(float key, float min)
+{
+    float b = (key - min) * PER_NAT;
+    return b < BUCKETS - 1 ? (int)b : BUCKETS - 1;
+}
+
+struct cut {
+    float key;
+    size_t index; /* of the last one that is in, among those with this key */
+};
+
+/* Go through the candidates by ascending key, equal ones from the highest index down (where the
+ * order of equals is seen at all, transformers' stable ascending sort leaves the highest in), until
+ * the sum of their weights (w == NULL: their number) reaches `target`; the one that reaches it is
+ * the last. */
+static struct cut find_cut(struct filter_mem *x, const float *key, const float *w, size_t n,
+                           double target)
+{
+    double mass[BUCKETS] = {0}, sum = 0;
+    float min = INFINITY;
+    for (size_t i = 0; i < n; i++)
+        min = key[i] < min ? key[i] : min;
+    for (size_t i = 0; i < n; i++)
+        mass[bucket(key[i], min)] += w ? w[i] : 1;
+    int b = 0;
+    for (; b < BUCKETS - 1 && sum + mass[b] < target; b++)
+        sum += mass[b];
+
+    size_t m = 0, last = 0;
+    for (size_t i = n; i-- > 0;)
+        if (bucket(key[i], min) == b)
+            x->sort[m++] = entry(key[i], i);
+    if (!m) /* rounding: the sum never came quite to the target */
+        return (struct cut){INFINITY, 0};
+    const uint64_t *v = sort_entries(x->sort, x->swap, m);
+    for (; last < m - 1; last++) {
+        size_t i = (uint32_t)v[last];
+        sum += w ? w[i] : 1;
+        if (sum >= target)
+            break;
+    }
+    size_t i = (uint32_t)v[last];
+    return (struct cut){key[i], i};
+}
+
+/* Keep what is not behind the cut, and never what is not allowed. */
+static void keep(struct cands *c, struct filter_mem *x, const float *key, struct cut cut, bool ties)
+{
+    size_t m = 0;
+    double sum = 0;
+    for (size_t i = 0; i < c->n; i++) {
+        bool in = key[i] < cut.key || (key[i] == cut.key && (ties || i >= cut.index));
+        if (!in || c->s[i] == -INFINITY)
+            continue;
+        x->id[m] = cand_id(c, i);
+        c->s[m] = c->s[i];
+        if (c->w)
+            sum += c->w[m] = c->w[i];
+        m++;
+    }
+    c->id = x->id;
+    c->n = m;
+    c->sum = sum;
+}
+
+static const float *minus_scores(const struct cands *c, struct filter_mem *x)
+{
+    for (size_t i = 0; i < c->n; i++)
+        x->key[i] = -c->s[i];
+    return x->key;
+}
+
+/* ---------------------------------------------------------------- the filters */
+
+int cands_begin(struct cands *c, float *s, size_t vocab, struct err *e)
+{
+    *c = (struct cands){.s = s, .n = vocab, .max = row_max(s, vocab)};
+    if (c->max == -INFINITY)
+        return err_set(e, ERR_GENERATION, "no token is allowed here");
+    if (!isfinite(c->max))
+        return err_set(e, ERR_GENERATION, "the model's scores are not finite numbers");
+    return 0;
+}
+
+void cands_weigh(struct cands *c, struct filter_mem *x)
+{
+    c->w = x->w;
+    c->sum = row_exp(c->s, c->max, c->w, c->n);
+}
+
+void cut_top_k(struct cands *c, struct filter_mem *x, uint32_t k)
+{
+    if (k >= c->n)
+        return;
+    const float *key = minus_scores(c, x);
+    keep(c, x, key, find_cut(x, key, NULL, c->n, k), true);
+}
+
+void cut_top_p(struct cands *c, struct filter_mem *x, double p)
+{
+    const float *key = minus_scores(c, x);
+    keep(c, x, key, find_cut(x, key, c->w, c->n, p * c->sum), false);
+}
+
+void cut_min_p(struct cands *c, struct filter_mem *x, float p)
+{
+    for (size_t i = 0; i < c->n; i++)
+        x->key[i] = -c->w[i];
+    keep(c, x, x->key, (struct cut){-p, 0}, true);
+}
+
+void cut_typical(struct cands *c, struct filter_mem *x, double p)
+{
+    double log_sum = log(c->sum), entropy = 0;
+    for (size_t i = 0; i < c->n; i++)
+        if (c->w[i] > 0)
+            entropy -= c->w[i] / c->sum * ((double)(c->s[i] - c->max) - log_sum);
+    for (size_t i = 0; i < c->n; i++)
+        x->key[i] = fabsf((float)((double)(c->s[i] - c->max) - log_sum + entropy));
+    keep(c, x, x->key, find_cut(x, x->key, c->w, c->n, p * c->sum), true);
+}
+
+size_t cands_best(const struct cands *c, struct filter_mem *x, size_t n, uint32_t *out)
+{
+    size_t m = 0, k = 0;
+    if (!n)
+        return 0;
+    const float *key = minus_scores(c, x);
+    float last = n < c->n ? find_cut(x, key, NULL, c->n, (double)n).key : INFINITY;
+    for (size_t i = 0; i < c->n; i++)
+        if (key[i] <= last && c->s[i] != -INFINITY)
+            x->sort[m++] = entry(key[i], i);
+    const uint64_t *v = sort_entries(x->sort, x->swap, m);
+    for (; k < m && k < n; k++)
+        out[k] = (uint32_t)v[k];
+    return k;
+}

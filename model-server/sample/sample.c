@@ -1,0 +1,114 @@
+#include "model-server/sample/sample.h"
+#include "model-server/sample/noise.h"
+#include "model-server/sample/rows.h"
+#include <assert.h>
+#include <math.h>
+
+struct sampling sampling_neutral(void)
+{
+    return (struct sampling){
+        .temperature = 1, .top_p = 1, .typical_p = 1, .penalties = {.repetition = 1}};
+}
+
+static bool bad(float v, float min, float max) { return !(v >= min && v <= max); }
+
+int sampling_normalise(struct sampling *p, struct err *e)
+{
+    float *off_is_one[] = {&p->temperature, &p->top_p, &p->typical_p, &p->penalties.repetition};
+    for (int i = 0; i < 4; i++)
+        if (*off_is_one[i] == 0)
+            *off_is_one[i] = 1;
+    if (bad(p->temperature, 1e-6f, 1e6f))
+        return err_set(e, ERR_VALIDATION, "`temperature` must be strictly positive");
+    if (bad(p->penalties.repetition, 1e-6f, 1e6f))
+        return err_set(e, ERR_VALIDATION, "`repetition_penalty` must be strictly positive");
+    if (bad(p->top_p, 0, 1) || bad(p->typical_p, 0, 1) || bad(p->min_p, 0, 1))
+        return err_set(e, ERR_VALIDATION,
+                       "`top_p`, `typical_p` and `min_p` must be between 0 and 1");
+    if (bad(p->penalties.frequency, -1e6f, 1e6f) ||
+        bad(p->penalties.openai_presence, -1e6f, 1e6f) ||
+        bad(p->penalties.openai_frequency, -1e6f, 1e6f))
+        return err_set(e, ERR_VALIDATION, "a penalty is not a number that can be used");
+    p->sample |=
+        p->temperature != 1 || p->top_k != 0 || p->top_p < 1 || p->typical_p < 1 || p->min_p > 0;
+    return 0;
+}
+
+/* Kirchenbauer et al., "A watermark for large language models", 2023: the token before decides
+ * which part of the vocabulary is preferred. */
+static void prefer_green(const struct watermark *m, uint32_t last, float *row, size_t vocab)
+{
+    const uint64_t hash_key = 15485863;
+    double share = (double)m->gamma * 4294967296.0;
+    uint32_t bits[256];
+    for (size_t i = 0; i < vocab; i += 256) {
+        size_t n = vocab - i < 256 ? vocab - i : 256;
+        noise_bits(hash_key * last, 0, NOISE_GREEN_LIST, (uint32_t)i, bits, n);
+        for (size_t j = 0; j < n; j++)
+            row[i + j] += bits[j] < share ? m->delta : 0;
+    }
+}
+
+static void filter(const struct sampling *p, struct cands *c, struct filter_mem *x)
+{
+    if (p->top_k)
+        cut_top_k(c, x, p->top_k);
+    cands_weigh(c, x);
+    if (p->top_p < 1)
+        cut_top_p(c, x, p->top_p);
+    if (p->min_p > 0)
+        cut_min_p(c, x, p->min_p);
+    if (p->typical_p < 1)
+        cut_typical(c, x, p->typical_p);
+}
+
+static size_t choose(const struct sampling *p, const struct cands *c, uint64_t position)
+{
+    if (p->sample) {
+        size_t i = noise_draw(c->w, c->id, c->n, p->seed, position);
+        if (i != SIZE_MAX)
+            return i;
+    } /* every weight underflowed (typical_p kept only hopeless tokens): the best of them */
+    float best = row_max(c->s, c->n);
+    size_t i = 0;
+    while (c->s[i] != best)
+        i++;
+    return i;
+}
+
+int sample_row(const struct sampling *p, const struct tally *t, uint32_t last, const uint32_t *mask,
+               uint64_t position, float *row, size_t vocab, struct filter_mem *x,
+               struct sampled *out, struct err *e)
+{
+    struct cands c;
+    assert(vocab <= x->vocab);
+    if (p->watermark.delta != 0)
+        prefer_green(&p->watermark, last, row, vocab);
+    if (penalties_on(&p->penalties))
+        penalties_apply(&p->penalties, t, row, vocab);
+    if (mask)
+        row_mask(row, mask, vocab);
+    if (p->temperature != 1)
+        row_divide(row, p->temperature, vocab);
+    if (cands_begin(&c, row, vocab, e))
+        return -1;
+    filter(p, &c, x);
+
+    size_t chosen = choose(p, &c, position);
+    double log_sum = log(c.sum);
+    out->id = cand_id(&c, chosen);
+    out->logprob = (float)((double)(c.s[chosen] - c.max) - log_sum);
+    out->n_top = (uint32_t)cands_best(&c, x, out->n_top, out->top_id);
+    for (uint32_t i = 0; i < out->n_top; i++) {
+        uint32_t at = out->top_id[i];
+        out->top_id[i] = cand_id(&c, at);
+        out->top_logprob[i] = (float)((double)(c.s[at] - c.max) - log_sum);
+    }
+    return 0;
+}
+
+float row_logprob(const float *row, size_t vocab, uint32_t id, struct filter_mem *x)
+{
+    float max = row_max(row, vocab);
+    return (float)((double)(row[id] - max) - log(row_exp(row, max, x->w, vocab)));
+}

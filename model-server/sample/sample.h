@@ -1,0 +1,52 @@
+/* sample.h - from one row of logits to one token: the whole chain, in TGI's order.
+ *
+ * watermark, repetition, frequency (ours: OpenAI's two), grammar mask, temperature, top_k, top_p,
+ * min_p, typical_p, choice, log-probabilities. All in fp32 on this row alone: what else is in the
+ * batch, or which rank asks, changes nothing. docs/decisions/sampling.md says where this departs
+ * from TGI and why. */
+#ifndef MODEL_SERVER_SAMPLE_SAMPLE_H
+#define MODEL_SERVER_SAMPLE_SAMPLE_H
+#include "common/err.h"
+#include "model-server/sample/filter.h"
+#include "model-server/sample/tally.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+struct watermark {
+    float gamma,
+        delta; /* share of the vocabulary that is preferred, and by how much; delta 0: off */
+};
+
+struct sampling { /* neutral values mean off; see sampling_neutral() */
+    float temperature, top_p, typical_p, min_p;
+    uint32_t top_k;
+    bool sample; /* false: greedy */
+    uint64_t seed;
+    struct penalties penalties;
+    struct watermark watermark;
+};
+struct sampling sampling_neutral(void);
+/* Mend what a peer leaves at zero (temperature, top_p, typical_p, repetition: off) and turn
+ * sampling on where a parameter asks for it, as TGI does. NaN and out-of-range values:
+ * ERR_VALIDATION. */
+int sampling_normalise(struct sampling *p, struct err *e);
+
+struct sampled {
+    uint32_t id;
+    float logprob;
+    uint32_t n_top; /* best first; the caller's arrays */
+    uint32_t *top_id;
+    float *top_logprob;
+};
+
+/* `row` [vocab] is used up. `t`: the context so far (read only if a penalty is on). `last`: the
+ * token before (read by the watermark only). `mask`: bit per token, clear = forbidden; NULL: all
+ * allowed. `position`: absolute position of the token that is chosen. out->n_top: how many
+ * alternatives are wanted (room for as many); on return, how many there are. */
+int sample_row(const struct sampling *p, const struct tally *t, uint32_t last, const uint32_t *mask,
+               uint64_t position, float *row, size_t vocab, struct filter_mem *x,
+               struct sampled *out, struct err *e);
+
+/* log_softmax(row)[id]: of prompt tokens. NaN if the row holds one. `row` is kept. */
+float row_logprob(const float *row, size_t vocab, uint32_t id, struct filter_mem *x);
+#endif

@@ -1,0 +1,96 @@
+#include "model-server/sample/stop.h"
+#include <stdlib.h>
+#include <string.h>
+
+struct stop_match {
+    char *text;
+    uint32_t *fail; /* [len + 1]: longest proper border of each prefix */
+    uint32_t len, at;
+};
+
+static int match_init(struct stop_match *m, const char *text, struct err *e)
+{
+    size_t n = strlen(text);
+    if (n > UINT32_MAX / 8)
+        return err_set(e, ERR_VALIDATION, "a stop sequence is too long");
+    m->len = (uint32_t)n;
+    m->text = strdup(text);
+    m->fail = calloc(n + 1, sizeof(*m->fail));
+    if (!m->text || !m->fail)
+        return err_nomem(e);
+    for (uint32_t i = 1, k = 0; i < m->len; i++) {
+        while (k && text[i] != text[k])
+            k = m->fail[k];
+        k += text[i] == text[k];
+        m->fail[i + 1] = k;
+    }
+    return 0;
+}
+
+int stop_init(struct stop *s, const struct stop_rules *r, char *const *texts, size_t n,
+              struct err *e)
+{
+    *s = (struct stop){.rules = *r};
+    s->m = n ? calloc(n, sizeof(*s->m)) : NULL;
+    if (n && !s->m)
+        return err_nomem(e);
+    for (size_t i = 0; i < n; i++)
+        if (*texts[i] && match_init(&s->m[s->n++], texts[i], e)) {
+            stop_free(s);
+            return -1;
+        }
+    return 0;
+}
+
+void stop_free(struct stop *s)
+{
+    for (size_t i = 0; i < s->n; i++) {
+        free(s->m[i].text);
+        free(s->m[i].fail);
+    }
+    free(s->m);
+    s->m = NULL;
+    s->n = 0;
+}
+
+/* Bytes of `text` up to the end of the first match; 0: none ends here. */
+static size_t match_push(struct stop_match *m, const char *text, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        while (m->at && m->text[m->at] != text[i])
+            m->at = m->fail[m->at];
+        m->at += m->text[m->at] == text[i];
+        if (m->at == m->len) {
+            m->at = m->fail[m->at];
+            return i + 1;
+        }
+    }
+    return 0;
+}
+
+static bool is_eos(const struct stop_rules *r, uint32_t id)
+{
+    for (uint32_t i = 0; i < r->n_eos; i++)
+        if (r->eos[i] == id)
+            return true;
+    return false;
+}
+
+enum stop_reason stop_push(struct stop *s, uint32_t id, const char *text, size_t *len)
+{
+    size_t cut = 0;
+    s->generated++;
+    for (size_t i = 0; i < s->n; i++) {
+        size_t end = match_push(&s->m[i], text, *len);
+        if (end && (!cut || end < cut))
+            cut = end;
+    }
+    if (s->generated >= s->rules.max_new_tokens)
+        return STOP_LENGTH;
+    if (!s->rules.ignore_eos && is_eos(&s->rules, id))
+        return STOP_EOS;
+    if (!cut)
+        return STOP_NOT;
+    *len = cut;
+    return STOP_SEQUENCE;
+}

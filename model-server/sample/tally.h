@@ -1,0 +1,33 @@
+/* tally.h - how often each token stands in one sequence, and the penalties that ask for it.
+ *
+ * The context of a request is its own prompt and what it generated: no padding, no neighbours. */
+#ifndef MODEL_SERVER_SAMPLE_TALLY_H
+#define MODEL_SERVER_SAMPLE_TALLY_H
+#include "common/err.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct tally_row {
+    uint32_t id, all, generated; /* all == 0: an empty place */
+};
+struct tally { /* zero-initialise; open addressing, never more than half full */
+    struct tally_row *v;
+    uint32_t cap, n; /* cap: a power of two; n: distinct ids */
+    uint32_t length; /* tokens in all */
+};
+
+/* Room for `distinct` different ids without further allocation. */
+int tally_reserve(struct tally *t, uint32_t distinct, struct err *e);
+int tally_add(struct tally *t, uint32_t id, bool generated, struct err *e);
+void tally_free(struct tally *t);
+
+struct penalties {
+    float repetition;       /* every id of the context: s < 0 ? s * p : s / p; 1: off */
+    float frequency;        /* TGI's: s -= p * count / length of the context; 0: off */
+    float openai_presence;  /* s -= p for every generated id; 0: off */
+    float openai_frequency; /* s -= p * count among the generated ones; 0: off */
+};
+bool penalties_on(const struct penalties *p);
+void penalties_apply(const struct penalties *p, const struct tally *t, float *s, size_t vocab);
+#endif

@@ -1,0 +1,169 @@
+// The chain's promises that no table of distributions shows: ties, masks, faults, seeds, the
+// watermark.
+#include "model-server/sample/sample.h"
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { V = 1000 };
+static struct filter_mem mem;
+static float row[V];
+static uint32_t top_id[V];
+static float top_lp[V];
+
+static void fill(void)
+{
+    for (int i = 0; i < V; i++)
+        row[i] = 3 * sinf((float)i * 0.7f) + (float)(i % 13) / 7;
+}
+
+static int run(struct sampling p, const uint32_t *mask, uint64_t pos, uint32_t n_top,
+               struct sampled *out)
+{
+    struct err e = ERR_INIT;
+    struct tally t = {0};
+    tally_add(&t, 5, true, &e);
+    *out = (struct sampled){.n_top = n_top, .top_id = top_id, .top_logprob = top_lp};
+    int rc =
+        sampling_normalise(&p, &e) ? -1 : sample_row(&p, &t, 5, mask, pos, row, V, &mem, out, &e);
+    tally_free(&t);
+    return rc;
+}
+
+static void greedy_takes_the_lowest_of_equals(void **state)
+{
+    (void)state;
+    struct sampled o;
+    for (int i = 0; i < V; i++)
+        row[i] = i % 10 == 7 ? 4.0f : 1.0f;
+    assert_int_equal(run(sampling_neutral(), NULL, 0, 3, &o), 0);
+    assert_int_equal(o.id, 7);
+    assert_int_equal(o.n_top, 3); /* never more than asked for */
+    assert_int_equal(top_id[0], 7), assert_int_equal(top_id[1], 17),
+        assert_int_equal(top_id[2], 27);
+    assert_true(o.logprob == top_lp[0]);
+}
+
+static void mask_and_faults(void **state)
+{
+    (void)state;
+    struct sampled o;
+    uint32_t mask[(V + 31) / 32] = {0};
+    mask[3] = 1u << 4;
+    fill();
+    assert_int_equal(run(sampling_neutral(), mask, 0, 5, &o), 0);
+    assert_int_equal(o.id, 100);
+    assert_int_equal(o.n_top, 1);
+    assert_true(fabsf(o.logprob) < 1e-6f);
+    mask[3] = 0;
+    fill();
+    assert_int_equal(run(sampling_neutral(), mask, 0, 0, &o), -1);
+    fill();
+    row[500] = NAN;
+    assert_int_equal(run(sampling_neutral(), NULL, 0, 0, &o), -1);
+    fill();
+    row[999] = INFINITY;
+    assert_int_equal(run(sampling_neutral(), NULL, 0, 0, &o), -1);
+}
+
+static void parameters(void **state)
+{
+    (void)state;
+    struct err e = ERR_INIT;
+    struct sampling p = {0};
+    assert_int_equal(sampling_normalise(&p, &e), 0);
+    assert_false(p.sample);
+    assert_true(p.temperature == 1 && p.top_p == 1 && p.penalties.repetition == 1);
+    p.top_k = 4;
+    assert_int_equal(sampling_normalise(&p, &e), 0);
+    assert_true(p.sample);
+    p.temperature = NAN;
+    assert_int_equal(sampling_normalise(&p, &e), -1);
+    p.temperature = -1;
+    assert_int_equal(sampling_normalise(&p, &e), -1);
+}
+
+/* The filters only take tokens away: what is drawn from the shorter list is what the longer one
+ * drew, if it is still there. */
+static void seeds(void **state)
+{
+    (void)state;
+    struct sampled a, b;
+    int differ = 0, same = 0;
+    for (uint64_t pos = 0; pos < 200; pos++) {
+        struct sampling p = sampling_neutral();
+        p.sample = true, p.seed = 1234;
+        fill(), assert_int_equal(run(p, NULL, pos, 0, &a), 0);
+        fill(), assert_int_equal(run(p, NULL, pos, 0, &b), 0);
+        assert_int_equal(a.id, b.id);
+        p.top_k = 400;
+        fill(), assert_int_equal(run(p, NULL, pos, V, &b), 0);
+        bool kept = false;
+        for (uint32_t i = 0; i < b.n_top; i++)
+            kept |= top_id[i] == a.id;
+        if (kept)
+            assert_int_equal(a.id, b.id), same++;
+        p.seed++;
+        fill(), assert_int_equal(run(p, NULL, pos, 0, &b), 0);
+        differ += a.id != b.id;
+    }
+    assert_true(same > 100 && differ > 150);
+}
+
+static void openai_penalties(void **state)
+{
+    (void)state;
+    struct penalties p = {.repetition = 1, .openai_presence = 0.5f, .openai_frequency = 0.25f};
+    struct tally t = {0};
+    struct err e = ERR_INIT;
+    float s[4] = {1, 1, 1, 1};
+    tally_add(&t, 1, false, &e); /* of the prompt: not penalised */
+    for (int i = 0; i < 3; i++)
+        tally_add(&t, 2, true, &e);
+    tally_add(&t, 1000000, true, &e); /* beyond the vocabulary: ignored */
+    penalties_apply(&p, &t, s, 4);
+    assert_true(s[0] == 1 && s[1] == 1 && s[2] == 1 - 0.5f - 0.75f && s[3] == 1);
+    tally_free(&t);
+    for (uint32_t i = 0; i < 5000; i++)
+        assert_int_equal(tally_add(&t, i * 77 % 3001, false, &e), 0);
+    assert_int_equal(t.n, 3001);
+    assert_int_equal(t.length, 5000);
+    tally_free(&t);
+}
+
+static void watermark(void **state)
+{
+    (void)state;
+    struct sampling p = sampling_neutral();
+    struct sampled o;
+    p.watermark = (struct watermark){0.5f, 2.0f};
+    memset(row, 0, sizeof(row));
+    assert_int_equal(run(p, NULL, 0, V, &o), 0);
+    int green = 0;
+    for (int i = 0; i < V; i++)
+        green += row[i] == 2.0f;
+    assert_true(green > V * 4 / 10 && green < V * 6 / 10);
+}
+
+int main(void)
+{
+    const struct CMUnitTest t[] = {
+        cmocka_unit_test(greedy_takes_the_lowest_of_equals),
+        cmocka_unit_test(mask_and_faults),
+        cmocka_unit_test(parameters),
+        cmocka_unit_test(seeds),
+        cmocka_unit_test(openai_penalties),
+        cmocka_unit_test(watermark),
+    };
+    struct err e = ERR_INIT;
+    if (filter_mem_init(&mem, V, &e))
+        return 1;
+    int rc = cmocka_run_group_tests(t, NULL, NULL);
+    filter_mem_free(&mem);
+    return rc;
+}

@@ -1,0 +1,118 @@
+// TGI's stopping cases, and what its end-of-text regular expression misses.
+#include "common/clock.h"
+#include "model-server/sample/stop.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static struct stop make(const char *const *texts, size_t n, uint32_t max, bool ignore_eos)
+{
+    static const uint32_t eos[] = {2, 7};
+    struct stop s;
+    struct err e = ERR_INIT;
+    struct stop_rules r = {max, ignore_eos, eos, 2};
+    assert_int_equal(stop_init(&s, &r, (char *const *)texts, n, &e), 0);
+    return s;
+}
+
+static enum stop_reason push(struct stop *s, uint32_t id, const char *text, size_t *len)
+{
+    *len = strlen(text);
+    return stop_push(s, id, text, len);
+}
+
+static void order(void **state)
+{
+    (void)state;
+    size_t len;
+    struct stop s = make((const char *[]){"/test;"}, 1, 5, false);
+    assert_int_equal(push(&s, 65, "/test", &len), STOP_NOT);
+    assert_int_equal(push(&s, 65, ";", &len), STOP_SEQUENCE);
+    stop_free(&s);
+    s = make(NULL, 0, 5, false);
+    assert_int_equal(push(&s, 1, "", &len), STOP_NOT);
+    assert_int_equal(push(&s, 7, "", &len), STOP_EOS);
+    stop_free(&s);
+    s = make(NULL, 0, 5, true);
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(push(&s, 2, "", &len), STOP_NOT);
+    assert_int_equal(push(&s, 2, "", &len), STOP_LENGTH);
+    stop_free(&s);
+    s = make((const char *[]){"x"}, 1, 1, false);
+    assert_int_equal(push(&s, 2, "x", &len), STOP_LENGTH); /* the budget comes first */
+    stop_free(&s);
+}
+
+static void inside_and_across(void **state)
+{
+    (void)state;
+    size_t len;
+    struct stop s = make((const char *[]){"", "END", "aab", "b!"}, 4, 100, false);
+    assert_int_equal(s.n, 3);
+    assert_int_equal(push(&s, 9, "the E", &len), STOP_NOT);
+    assert_int_equal(push(&s, 9, "", &len), STOP_NOT);
+    assert_int_equal(push(&s, 9, "N", &len), STOP_NOT);
+    assert_int_equal(push(&s, 9, "D of it", &len), STOP_SEQUENCE);
+    assert_int_equal(len, 1);
+    stop_free(&s);
+    s = make((const char *[]){"aab", "b!"}, 2, 100, false);
+    assert_int_equal(push(&s, 9, "aaaab!", &len),
+                     STOP_SEQUENCE); /* needs the border, and the earliest */
+    assert_int_equal(len, 5);
+    stop_free(&s);
+    s = make((const char *[]){".*"}, 1, 100, false);
+    assert_int_equal(push(&s, 9, "no pattern.", &len), STOP_NOT);
+    assert_int_equal(push(&s, 9, "*", &len), STOP_SEQUENCE);
+    stop_free(&s);
+}
+
+/* Against strstr() over the whole text, for every way to cut it into tokens of 1 to 3 bytes. */
+static void agrees_with_search(void **state)
+{
+    (void)state;
+    const char *text = "abaababaabaababaababaabaababaabaab",
+               *stops[] = {"abaabab", "babaab", "aabaaba"};
+    for (int step = 1; step <= 3; step++)
+        for (int k = 0; k < 3; k++) {
+            struct stop s = make(&stops[k], 1, 1000, false);
+            size_t want = (size_t)(strstr(text, stops[k]) - text) + strlen(stops[k]), at = 0, len;
+            for (enum stop_reason r = STOP_NOT; r == STOP_NOT; at += len) {
+                len = strlen(text + at) < (size_t)step ? strlen(text + at) : (size_t)step;
+                assert_true(len > 0);
+                r = stop_push(&s, 9, text + at, &len);
+            }
+            assert_int_equal(at, want);
+            stop_free(&s);
+        }
+}
+
+static void linear(void **state)
+{
+    (void)state;
+    enum { N = 1 << 20 };
+    char *text = malloc(N + 1), *stop = malloc(N / 2 + 1);
+    memset(text, 'a', N), memset(stop, 'a', N / 2);
+    text[N] = 0, stop[N / 2] = 0, stop[N / 2 - 1] = 'b';
+    struct stop s = make((const char *[]){stop}, 1, 1000, false);
+    size_t len;
+    int64_t t0 = clock_ms();
+    assert_int_equal(push(&s, 9, text, &len), STOP_NOT);
+    assert_true(clock_ms() - t0 < 2000);
+    stop_free(&s);
+    free(text), free(stop);
+}
+
+int main(void)
+{
+    const struct CMUnitTest t[] = {
+        cmocka_unit_test(order),
+        cmocka_unit_test(inside_and_across),
+        cmocka_unit_test(agrees_with_search),
+        cmocka_unit_test(linear),
+    };
+    return cmocka_run_group_tests(t, NULL, NULL);
+}
