@@ -46,7 +46,8 @@ endif
 ifneq ($(DEBUG),)
 OPT       := -O0 -g
 endif
-BASEFLAGS := -std=gnu17 -D_GNU_SOURCE -fno-common -I. -I$(B)/gen -DVERSION='"$(VERSION)"'
+# No silent fused multiply-adds: a result must not depend on what the compiler was told about the CPU.
+BASEFLAGS := -std=gnu17 -D_GNU_SOURCE -fno-common -ffp-contract=off -I. -I$(B)/gen -DVERSION='"$(VERSION)"'
 ALLFLAGS   = $(BASEFLAGS) $(WARN) $(OPT) $(CFLAGS) -MMD -MP $(ISA)
 LINK       = $(CC) $(OPT) $(LDFLAGS)
 

@@ -1,0 +1,103 @@
+/* cpu.h - what the files of this folder share: the device, packed weights, the KV cache.
+ * Nobody outside includes it but the tests of the kernels. */
+#ifndef MODEL_SERVER_BACKEND_CPU_CPU_H
+#define MODEL_SERVER_BACKEND_CPU_CPU_H
+#include "model-server/backend/backend.h"
+#include "model-server/backend/cpu/kernels.h"
+#include "model-server/backend/cpu/threads.h"
+
+/* Scratch memory of the device, one region per use, so that an operation may call another. */
+enum scratch { SCRATCH_PACK, SCRATCH_MOE, SCRATCH_ATTN, SCRATCH_N };
+
+struct device {
+    struct pool *pool;
+    struct kernels kern;
+    unsigned features;
+    const struct ragged *batch; /* between step_begin() and step_end() */
+    struct {
+        void *p;
+        size_t bytes;
+    } scratch[SCRATCH_N];
+    char *thread_scratch; /* THREAD_SCRATCH bytes per thread */
+    struct err fault;     /* of an operation that cannot return one; step_end() does */
+    char describe[96];
+};
+
+/* Columns of a weight that are widened to fp32 at a time, two panels each. */
+enum { K_BLOCK = 512 };
+/* Panels are dealt to threads in groups of this many, at load and in every product. */
+enum { PANEL_GRAIN = 4 };
+/* Keys whose softmax is taken at once: splits lie at multiples of this position. */
+enum { SPLIT = 512 };
+enum { MAX_HEAD_DIM = 512 };
+enum { THREAD_SCRATCH = 256 * 1024 };
+
+/* Grows on demand, contents are lost. NULL (and d->fault set) if there is no memory. */
+void *cpu_scratch(struct device *d, enum scratch which, size_t bytes);
+static inline char *cpu_thread_scratch(struct device *d, int thread)
+{
+    return d->thread_scratch + (size_t)thread * THREAD_SCRATCH;
+}
+
+/* Zeroed pages, huge ones where the kernel has them; NULL if there are none. */
+void *cpu_map(size_t bytes);
+void cpu_unmap(void *p, size_t bytes);
+int cpu_memory(uint64_t *free_bytes, uint64_t *total_bytes, struct err *e);
+
+struct weight {
+    enum dtype dtype;
+    uint32_t rows, cols, n_panels;
+    size_t panel_bytes, bytes;
+    char *data;
+};
+static inline const char *weight_panel(const struct weight *w, size_t panel)
+{
+    return w->data + panel * w->panel_bytes;
+}
+/* dst[0 .. n) = columns k .. k + n - 1 of a row, as fp32 */
+void weight_row(float *dst, const struct weight *w, uint32_t row, uint32_t k, uint32_t n);
+
+/* [layer][block][K, V][kv head]: `head_bytes` each. K is [positions / 16] panels over head
+ * dimensions, V is [head dimensions / 16] panels over positions; both counts rounded up to 16. */
+struct kv_cache {
+    struct kv_desc desc;
+    uint32_t panel_pos, panel_dim; /* block_size and head_dim, rounded up to 16 */
+    size_t head_bytes, block_bytes, layer_bytes;
+    size_t bytes;
+    char *data;
+};
+static inline char *kv_head(const struct kv_cache *kv, uint32_t layer, uint32_t block, bool v,
+                            uint32_t head)
+{
+    return kv->data + layer * kv->layer_bytes + block * kv->block_bytes +
+           (v * kv->desc.n_kv_heads + head) * kv->head_bytes;
+}
+
+/* The operations of backend.h, one file a subject. */
+struct weight *cpu_weight_load(struct device *d, const struct mat_desc *m, struct err *e);
+void cpu_weight_free(struct device *d, struct weight *w);
+float *cpu_vector_load(struct device *d, const struct mat_part *v, float plus, struct err *e);
+struct kv_cache *cpu_kv_new(struct device *d, const struct kv_desc *k, struct err *e);
+void cpu_kv_free(struct device *d, struct kv_cache *kv);
+uint64_t cpu_kv_block_bytes(const struct kv_desc *k);
+int cpu_kv_copy(struct device *d, struct kv_cache *kv, const uint32_t *src, const uint32_t *dst,
+                uint32_t n, struct err *e);
+void cpu_embed(struct device *d, float *y, const struct weight *w, uint32_t first_row, float scale);
+void cpu_embed_pos(struct device *d, float *y, const struct weight *w, uint32_t offset);
+void cpu_norm(struct device *d, float *y, const float *x, uint32_t rows, uint32_t n,
+              const struct norm *p);
+void cpu_add_norm(struct device *d, float *y, float *x, const float *r, float scale, uint32_t rows,
+                  uint32_t n, const struct norm *p);
+void cpu_linear(struct device *d, float *y, const float *x, uint32_t rows, const struct weight *w,
+                const float *bias);
+void cpu_rope_kv(struct device *d, float *qkv, struct kv_cache *kv, uint32_t layer,
+                 const struct rope_kv *p);
+void cpu_attention(struct device *d, float *o, const float *q, uint32_t q_stride,
+                   const struct kv_cache *kv, uint32_t layer, const struct attn *p);
+void cpu_act_mul(struct device *d, float *y, const float *x, uint32_t rows, uint32_t n,
+                 enum act kind);
+void cpu_act(struct device *d, float *x, uint32_t rows, uint32_t n, enum act kind);
+void cpu_moe(struct device *d, float *y, const float *x, uint32_t rows, const struct moe *p);
+void cpu_gather_out(struct device *d, float *y, const float *x, uint32_t n);
+void cpu_logit_scale(struct device *d, float *x, uint32_t rows, uint32_t n, float scale, float cap);
+#endif

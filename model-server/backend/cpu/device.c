@@ -1,0 +1,168 @@
+/* device.c - the device: threads, kernels, memory; and the table of operations. */
+#include "model-server/backend/cpu/cpu.h"
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum { HUGE_PAGE = 2 << 20 };
+
+/* Without huge pages a weight matrix costs a TLB miss every 4 KiB. Pages are touched, and so placed
+ * on a memory node, by the thread that first writes them. */
+void *cpu_map(size_t bytes)
+{
+    bytes = (bytes + HUGE_PAGE - 1) & ~(size_t)(HUGE_PAGE - 1);
+    char *p =
+        mmap(NULL, bytes + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED)
+        return NULL;
+    size_t skip = -(uintptr_t)p & (HUGE_PAGE - 1); /* to the next boundary */
+    if (skip)
+        munmap(p, skip);
+    if (skip < HUGE_PAGE)
+        munmap(p + skip + bytes, HUGE_PAGE - skip);
+    madvise(p + skip, bytes, MADV_HUGEPAGE);
+    return p + skip;
+}
+
+void cpu_unmap(void *p, size_t bytes)
+{
+    if (p)
+        munmap(p, (bytes + HUGE_PAGE - 1) & ~(size_t)(HUGE_PAGE - 1));
+}
+
+void *cpu_scratch(struct device *d, enum scratch which, size_t bytes)
+{
+    if (d->scratch[which].bytes >= bytes)
+        return d->scratch[which].p;
+    cpu_unmap(d->scratch[which].p, d->scratch[which].bytes);
+    d->scratch[which].p = cpu_map(bytes);
+    d->scratch[which].bytes = d->scratch[which].p ? bytes : 0;
+    if (!d->scratch[which].p)
+        err_nomem(&d->fault);
+    return d->scratch[which].p;
+}
+
+static void cpu_close(struct device *d)
+{
+    if (!d)
+        return;
+    pool_free(d->pool);
+    for (int i = 0; i < SCRATCH_N; i++)
+        cpu_unmap(d->scratch[i].p, d->scratch[i].bytes);
+    free(d->thread_scratch);
+    free(d);
+}
+
+static struct device *cpu_open(const struct device_options *o, struct err *e)
+{
+    struct device *d = calloc(1, sizeof(*d));
+    if (!d)
+        return err_nomem(e), NULL;
+    d->features = cpu_detect() & (unsigned)o->features;
+    const char *mask = getenv("CPU_FEATURES"); /* NOLINT(concurrency-mt-unsafe): nobody writes it */
+    if (mask)
+        d->features &= (unsigned)strtoul(mask, NULL, 0);
+    kernels_init(&d->kern, d->features);
+    if (!(d->pool = pool_new(o->threads, e))) {
+        cpu_close(d);
+        return NULL;
+    }
+    int n = pool_threads(d->pool);
+    d->thread_scratch = aligned_alloc(64, (size_t)n * THREAD_SCRATCH);
+    if (!d->thread_scratch) {
+        err_nomem(e);
+        cpu_close(d);
+        return NULL;
+    }
+    snprintf(d->describe, sizeof(d->describe), "CPU, %d thread%s, %s", n, n > 1 ? "s" : "",
+             cpu_feature_names(d->features));
+    return d;
+}
+
+static const char *cpu_describe(struct device *d) { return d->describe; }
+
+static int cpu_memory_op(struct device *d, uint64_t *free_bytes, uint64_t *total_bytes,
+                         struct err *e)
+{
+    (void)d;
+    return cpu_memory(free_bytes, total_bytes, e);
+}
+
+static void *cpu_alloc(struct device *d, size_t bytes, struct err *e)
+{
+    (void)d;
+    size_t padded;
+    void *p = NULL;
+    if (!__builtin_add_overflow(bytes, 64, &padded))
+        p = aligned_alloc(64, padded & ~(size_t)63);
+    if (!p)
+        return err_nomem(e), NULL;
+    return memset(p, 0, bytes);
+}
+
+static void cpu_free(struct device *d, void *p)
+{
+    (void)d;
+    free(p);
+}
+
+static int cpu_copy(struct device *d, void *dst, const void *src, size_t bytes, struct err *e)
+{
+    (void)d, (void)e;
+    if (bytes)
+        memcpy(dst, src, bytes);
+    return 0;
+}
+
+static int cpu_step_begin(struct device *d, const struct ragged *b, struct err *e)
+{
+    (void)e;
+    assert(!d->batch);
+    d->batch = b;
+    return 0;
+}
+
+static int cpu_step_end(struct device *d, struct err *e)
+{
+    d->batch = NULL;
+    if (d->fault.kind == ERR_NONE)
+        return 0;
+    *e = d->fault;
+    d->fault = (struct err)ERR_INIT;
+    return -1;
+}
+
+const struct backend_ops backend_cpu = {
+    .name = "cpu",
+    .open = cpu_open,
+    .close = cpu_close,
+    .describe = cpu_describe,
+    .memory = cpu_memory_op,
+    .alloc = cpu_alloc,
+    .free = cpu_free,
+    .upload = cpu_copy,
+    .download = cpu_copy,
+    .weight_load = cpu_weight_load,
+    .weight_free = cpu_weight_free,
+    .vector_load = cpu_vector_load,
+    .kv_new = cpu_kv_new,
+    .kv_free = cpu_kv_free,
+    .kv_block_bytes = cpu_kv_block_bytes,
+    .kv_copy = cpu_kv_copy,
+    .step_begin = cpu_step_begin,
+    .step_end = cpu_step_end,
+    .embed = cpu_embed,
+    .embed_pos = cpu_embed_pos,
+    .norm = cpu_norm,
+    .add_norm = cpu_add_norm,
+    .linear = cpu_linear,
+    .rope_kv = cpu_rope_kv,
+    .attention = cpu_attention,
+    .act_mul = cpu_act_mul,
+    .act = cpu_act,
+    .moe = cpu_moe,
+    .gather_out = cpu_gather_out,
+    .logit_scale = cpu_logit_scale,
+};

@@ -1,0 +1,127 @@
+/* kernels.h - the inner loops of the CPU backend: one typed slot per kernel, one row per variant.
+ *
+ * To add a kernel: a line in KERNELS, its meaning in kernels_ref.c, its rows in VARIANTS, its check
+ * in tests/check/test_kernels.c. To add an instruction set: kernels_<isa>.c, a CPU_ bit, rows; the
+ * file's suffix chooses the compiler's flags.
+ *
+ * Every variant of a kernel gives the same bits. That is possible because a kernel fixes the order
+ * of its sums (below), uses fused multiply-adds where it says so and nowhere else
+ * (-ffp-contract=off), and takes transcendental functions from mathf.h, which are made of exactly
+ * rounded operations.
+ *
+ * Panels. A matrix [rows][cols] that is multiplied with is stored as panels of 16 rows. Within a
+ * panel the 16 elements of one column lie side by side, so that 16 outputs fill a vector and each
+ * output is one sequential chain y = fma(w[k], x[k], y), k ascending, whatever the number of rows
+ * of x, threads or vector length. K runs over the columns: f32, f16  [K][16] bf16      [ceil(K /
+ * 2)][16][2]: columns k and k + 1 of one row share 32 bits, so that widening to fp32 is a shift (k,
+ * low half) or a mask (k + 1, high half) Weights are panels of output rows over input columns. In
+ * the KV cache a block holds K as panels of 16 positions over head dimensions, and V as panels of
+ * 16 head dimensions over positions: scores and weighted sums are the same kernel as a matrix
+ * product. */
+#ifndef MODEL_SERVER_BACKEND_CPU_KERNELS_H
+#define MODEL_SERVER_BACKEND_CPU_KERNELS_H
+#include "model-server/backend/backend.h"
+
+enum { LANES = 16 };
+enum { TILE_ROWS = 12 }; /* most rows of x that a tile kernel takes */
+
+/* Bits of device_options.features and of the environment variable CPU_FEATURES. */
+enum cpu_feature { CPU_AVX2 = 1 << 0, CPU_AVX512 = 1 << 1 };
+
+/* y[t][i] (+)= sum over k of x[k][t] * w[i][k], for t < rows <= TILE_ROWS and i < n.
+ * x is transposed, [k][tile_stride(rows)], as pack() makes it. Nothing past y[t][n - 1] is written.
+ */
+struct tile {
+    float *y;
+    size_t ldy; /* elements between rows of y */
+    const float *x;
+    const void *w;  /* panels */
+    size_t w_bytes; /* from one panel to the next */
+    uint32_t rows, n, k;
+    bool add; /* continue the chains that y holds, instead of starting at zero */
+};
+
+static inline uint32_t tile_stride(uint32_t rows) { return rows <= 2 ? rows : (rows + 3) & ~3u; }
+
+/*  kernel       result  arguments */
+#define KERNELS(X)                                                                                 \
+    X(tile_f32, void, (const struct tile *t))                                                      \
+    X(tile_f16, void, (const struct tile *t))                                                      \
+    X(tile_bf16, void, (const struct tile *t))                                                     \
+    /* dst[k * 16 + i]: `k` columns of one panel as fp32 */                                        \
+    X(widen_f16, void, (float *dst, const void *panel, uint32_t k))                                \
+    X(widen_bf16, void, (float *dst, const void *panel, uint32_t k))                               \
+    /* dst[k * tile_stride(rows) + t] = scale * src[t][k], k < n */                                \
+    X(pack, void, (float *dst, const float *const *src, uint32_t rows, uint32_t n, float scale))   \
+    /* to storage, rounded to nearest even */                                                      \
+    X(narrow_f16, void, (uint16_t * dst, const float *src, uint32_t n))                            \
+    X(narrow_bf16, void, (uint16_t * dst, const float *src, uint32_t n))                           \
+    /* y = x / rms(x) * w (+ b), and (x - mean) / sd * w (+ b); y may be x. Sums: see lane_sum */  \
+    X(norm_rms, void,                                                                              \
+      (float *y, const float *x, const float *w, const float *b, uint32_t n, float eps))           \
+    X(norm_layer, void,                                                                            \
+      (float *y, const float *x, const float *w, const float *b, uint32_t n, float eps))           \
+    /* x = fma(a, r, x) */                                                                         \
+    X(axpy, void, (float *x, const float *r, float a, uint32_t n))                                 \
+    /* y = act(x) * m; m may be NULL (1), y may be x */                                            \
+    X(act, void, (float *y, const float *x, const float *m, uint32_t n, enum act kind))            \
+    /* x = cap * tanh(x * scale / cap); cap 0: x * scale */                                        \
+    X(soft_cap, void, (float *x, uint32_t n, float scale, float cap))                              \
+    /* softmax in two steps; n is a multiple of 16 */                                              \
+    X(row_max, float, (const float *x, uint32_t n))                                                \
+    X(exp_sum, float, (float *x, uint32_t n, float max)) /* x = exp(x - max); the lane_sum of x */ \
+    /* o = fma(p, b, o * a): two partial attention results into one */                             \
+    X(merge, void, (float *o, const float *p, float a, float b, uint32_t n))                       \
+    /* Rotate rot / 2 pairs of v: (a, b) -> (a c - b s, b c + a s). rope: rot / 2 c, then s. */    \
+    X(rotate, void, (float *v, const float *rope, uint32_t rot, bool interleaved))
+
+#define REF_VARIANTS(X)                                                                            \
+    X(tile_f32, ref, 0)                                                                            \
+    X(tile_f16, ref, 0)                                                                            \
+    X(tile_bf16, ref, 0)                                                                           \
+    X(widen_f16, ref, 0)                                                                           \
+    X(widen_bf16, ref, 0)                                                                          \
+    X(pack, ref, 0)                                                                                \
+    X(narrow_f16, ref, 0)                                                                          \
+    X(narrow_bf16, ref, 0)                                                                         \
+    X(norm_rms, ref, 0)                                                                            \
+    X(norm_layer, ref, 0)                                                                          \
+    X(axpy, ref, 0)                                                                                \
+    X(act, ref, 0)                                                                                 \
+    X(soft_cap, ref, 0)                                                                            \
+    X(row_max, ref, 0)                                                                             \
+    X(exp_sum, ref, 0)                                                                             \
+    X(merge, ref, 0)                                                                               \
+    X(rotate, ref, 0)
+
+/* From slowest to fastest: a later row that the CPU can run wins. */
+#define VARIANTS(X) REF_VARIANTS(X)
+
+#define X(op, ret, args) typedef ret op##_fn args;
+KERNELS(X)
+#undef X
+#define X(op, variant, needs) op##_fn k_##op##_##variant;
+VARIANTS(X)
+#undef X
+
+struct kernels {
+    uint32_t
+        mr; /* rows of x that fill the registers: tiles of a large product have at most this many */
+#define X(op, ret, args) op##_fn *op;
+    KERNELS(X)
+#undef X
+};
+
+unsigned cpu_detect(void); /* enum cpu_feature bits of this machine */
+void kernels_init(struct kernels *k, unsigned features);
+/* "avx512 avx2" or "plain C": what kernels_init() chose from. */
+const char *cpu_feature_names(unsigned features);
+
+/* The same list as data, for the check and the bench. Ends with op == NULL. */
+struct kernel_row {
+    const char *op, *variant;
+    unsigned needs;
+    void (*fn)(void);
+};
+extern const struct kernel_row kernel_rows[];
+#endif

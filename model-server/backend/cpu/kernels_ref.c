@@ -1,0 +1,156 @@
+/* kernels_ref.c - what each kernel means: plain C, one number at a time, in the order that is
+ * promised. This file is the specification and is never optimised; it also serves machines without
+ * AVX2. */
+#include "model-server/backend/cpu/kernels.h"
+#include "model-server/backend/cpu/mathf.h"
+
+/* ---------------------------------------------------------------- panels */
+
+/* Element (i, k) of a panel. */
+static float panel_at(const void *panel, enum dtype t, uint32_t i, uint32_t k)
+{
+    if (t == DT_BF16)
+        return number_at(panel, t, (int64_t)(k / 2) * 2 * LANES + 2 * i + k % 2);
+    return number_at(panel, t, (int64_t)k * LANES + i);
+}
+
+static void tile(const struct tile *t, enum dtype type)
+{
+    uint32_t xs = tile_stride(t->rows);
+    for (uint32_t i = 0; i < t->n; i++) {
+        const void *panel = (const char *)t->w + i / LANES * t->w_bytes;
+        for (uint32_t r = 0; r < t->rows; r++) {
+            float *y = &t->y[r * t->ldy + i], acc = t->add ? *y : 0.0f;
+            for (uint32_t k = 0; k < t->k; k++)
+                acc = fmaf(panel_at(panel, type, i % LANES, k), t->x[(size_t)k * xs + r], acc);
+            *y = acc;
+        }
+    }
+}
+
+void k_tile_f32_ref(const struct tile *t) { tile(t, DT_F32); }
+void k_tile_f16_ref(const struct tile *t) { tile(t, DT_F16); }
+void k_tile_bf16_ref(const struct tile *t) { tile(t, DT_BF16); }
+
+static void widen(float *dst, const void *panel, uint32_t k, enum dtype type)
+{
+    for (uint32_t c = 0; c < k; c++)
+        for (uint32_t i = 0; i < LANES; i++)
+            dst[c * LANES + i] = panel_at(panel, type, i, c);
+}
+
+void k_widen_f16_ref(float *dst, const void *panel, uint32_t k) { widen(dst, panel, k, DT_F16); }
+void k_widen_bf16_ref(float *dst, const void *panel, uint32_t k) { widen(dst, panel, k, DT_BF16); }
+
+void k_pack_ref(float *dst, const float *const *src, uint32_t rows, uint32_t n, float scale)
+{
+    uint32_t xs = tile_stride(rows);
+    for (uint32_t r = 0; r < rows; r++)
+        for (uint32_t k = 0; k < n; k++)
+            dst[(size_t)k * xs + r] = scale * src[r][k];
+}
+
+void k_narrow_f16_ref(uint16_t *dst, const float *src, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        dst[i] = f16_of_f32(src[i]);
+}
+
+void k_narrow_bf16_ref(uint16_t *dst, const float *src, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        dst[i] = bf16_of_f32(src[i]);
+}
+
+/* ---------------------------------------------------------------- rows */
+
+/* Sums of a row: element i goes to lane i % 16, in ascending order; the lanes are then folded in
+ * halves: i with i + 8, i + 4, i + 2, i + 1. */
+static float lane_sum(const float lanes[LANES])
+{
+    float a[LANES];
+    memcpy(a, lanes, sizeof(a));
+    for (int half = LANES / 2; half; half /= 2)
+        for (int i = 0; i < half; i++)
+            a[i] += a[i + half];
+    return a[0];
+}
+
+void k_norm_rms_ref(float *y, const float *x, const float *w, const float *b, uint32_t n, float eps)
+{
+    float sq[LANES] = {0};
+    for (uint32_t i = 0; i < n; i++)
+        sq[i % LANES] = fmaf(x[i], x[i], sq[i % LANES]);
+    float s = 1.0f / sqrtf(lane_sum(sq) / (float)n + eps);
+    for (uint32_t i = 0; i < n; i++)
+        y[i] = b ? fmaf(x[i] * s, w[i], b[i]) : x[i] * s * w[i];
+}
+
+void k_norm_layer_ref(float *y, const float *x, const float *w, const float *b, uint32_t n,
+                      float eps)
+{
+    float sum[LANES] = {0}, sq[LANES] = {0};
+    for (uint32_t i = 0; i < n; i++)
+        sum[i % LANES] += x[i];
+    float mean = lane_sum(sum) / (float)n;
+    for (uint32_t i = 0; i < n; i++)
+        sq[i % LANES] = fmaf(x[i] - mean, x[i] - mean, sq[i % LANES]);
+    float s = 1.0f / sqrtf(lane_sum(sq) / (float)n + eps);
+    for (uint32_t i = 0; i < n; i++)
+        y[i] = b ? fmaf((x[i] - mean) * s, w[i], b[i]) : (x[i] - mean) * s * w[i];
+}
+
+void k_axpy_ref(float *x, const float *r, float a, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        x[i] = fmaf(a, r[i], x[i]);
+}
+
+void k_act_ref(float *y, const float *x, const float *m, uint32_t n, enum act kind)
+{
+    for (uint32_t i = 0; i < n; i++)
+        y[i] = math_act(x[i], kind) * (m ? m[i] : 1.0f);
+}
+
+void k_soft_cap_ref(float *x, uint32_t n, float scale, float cap)
+{
+    for (uint32_t i = 0; i < n; i++)
+        x[i] = math_soft_cap(x[i], scale, cap);
+}
+
+/* ---------------------------------------------------------------- attention */
+
+float k_row_max_ref(const float *x, uint32_t n)
+{
+    float m = -INFINITY;
+    for (uint32_t i = 0; i < n; i++)
+        m = x[i] > m ? x[i] : m;
+    return m;
+}
+
+float k_exp_sum_ref(float *x, uint32_t n, float max)
+{
+    float sum[LANES] = {0};
+    for (uint32_t i = 0; i < n; i++) {
+        x[i] = math_exp(x[i] - max);
+        sum[i % LANES] += x[i];
+    }
+    return lane_sum(sum);
+}
+
+void k_merge_ref(float *o, const float *p, float a, float b, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        o[i] = fmaf(p[i], b, o[i] * a);
+}
+
+void k_rotate_ref(float *v, const float *rope, uint32_t rot, bool interleaved)
+{
+    uint32_t half = rot / 2;
+    for (uint32_t i = 0; i < half; i++) {
+        float *a = &v[interleaved ? 2 * i : i], *b = &v[interleaved ? 2 * i + 1 : i + half];
+        float c = rope[i], s = rope[half + i], x = *a, y = *b;
+        *a = fmaf(-y, s, x * c);
+        *b = fmaf(x, s, y * c);
+    }
+}

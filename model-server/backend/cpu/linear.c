@@ -1,0 +1,175 @@
+/* linear.c - products with packed weights.
+ *
+ * Few rows (a decode step): the panels are streamed from memory once, widened in registers.
+ * Many rows (prefill): x is packed into tiles of rows that fill the registers; for two panels and a
+ * block of columns at a time the weights are widened once into a buffer in the cache, which all
+ * tiles then use, continuing the sums that y holds. Same chains, same bits. */
+#include "model-server/backend/cpu/cpu.h"
+#include <string.h>
+
+enum { ROW_CHUNK = 40 * TILE_ROWS }; /* rows packed at a time: bounds the scratch */
+enum { PACK_COLS = 256 };            /* grain of the packing */
+
+struct product {
+    const struct kernels *kern;
+    struct device *d;
+    const struct weight *w;
+    float *y;
+    const float *x, *bias;
+    float *packed; /* [tiles][cols][tile_stride] */
+    uint32_t rows, n_tiles;
+};
+
+/* Rows are spread evenly: 13 are 7 + 6, not 12 + 1. */
+static uint32_t tile_first(const struct product *p, uint32_t tile)
+{
+    return (uint32_t)((uint64_t)p->rows * tile / p->n_tiles);
+}
+
+static const float *tile_x(const struct product *p, uint32_t tile)
+{
+    return p->packed + (size_t)tile * p->w->cols * TILE_ROWS;
+}
+
+/* Items are blocks of columns of a tile. */
+static void pack_x(void *arg, int thread, size_t begin, size_t end)
+{
+    const struct product *p = arg;
+    (void)thread;
+    uint32_t cols = p->w->cols, blocks = (cols + PACK_COLS - 1) / PACK_COLS;
+    for (size_t item = begin; item < end; item++) {
+        uint32_t tile = (uint32_t)(item / blocks), k = (uint32_t)(item % blocks) * PACK_COLS;
+        uint32_t first = tile_first(p, tile), rows = tile_first(p, tile + 1) - first;
+        const float *src[TILE_ROWS];
+        for (uint32_t r = 0; r < rows; r++)
+            src[r] = p->x + (size_t)(first + r) * cols + k;
+        float *dst = (float *)tile_x(p, tile) + (size_t)k * tile_stride(rows);
+        p->kern->pack(dst, src, rows, cols - k < PACK_COLS ? cols - k : PACK_COLS, 1.0f);
+    }
+}
+
+static void run_tile(const struct kernels *kern, enum dtype type, const struct tile *t)
+{
+    switch (type) {
+    case DT_F32:
+        kern->tile_f32(t);
+        return;
+    case DT_F16:
+        kern->tile_f16(t);
+        return;
+    case DT_BF16:
+        kern->tile_bf16(t);
+        return;
+    case DT_N:
+        break;
+    }
+    __builtin_unreachable();
+}
+
+/* The bias comes last, so that it does not matter where a chain was cut. */
+static void add_bias(const struct product *p, uint32_t first, uint32_t n)
+{
+    for (uint32_t r = 0; p->bias && r < p->rows; r++)
+        p->kern->axpy(p->y + (size_t)r * p->w->rows + first, p->bias + first, 1.0f, n);
+}
+
+/* Outputs of panels [begin, end). */
+static uint32_t n_outputs(const struct weight *w, size_t begin, size_t end)
+{
+    size_t last = end * LANES < w->rows ? end * LANES : w->rows;
+    return (uint32_t)(last - begin * LANES);
+}
+
+static void stream_panels(void *arg, int thread, size_t begin, size_t end)
+{
+    const struct product *p = arg;
+    const struct weight *w = p->w;
+    (void)thread;
+    uint32_t first = (uint32_t)begin * LANES, n = n_outputs(w, begin, end);
+    run_tile(p->kern, w->dtype,
+             &(struct tile){.y = p->y + first,
+                            .ldy = w->rows,
+                            .x = p->rows == 1 ? p->x : p->packed,
+                            .w = weight_panel(w, begin),
+                            .w_bytes = w->panel_bytes,
+                            .rows = p->rows,
+                            .n = n,
+                            .k = w->cols});
+    add_bias(p, first, n);
+}
+
+/* Columns [k, k + n_k) of a pair of panels as fp32, in `buf` or where they are. */
+static const void *widened(const struct product *p, size_t panel, size_t end, uint32_t k,
+                           uint32_t n_k, float *buf)
+{
+    const struct weight *w = p->w;
+    size_t at = (size_t)k * LANES * dtype_size(w->dtype);
+    if (w->dtype == DT_F32)
+        return weight_panel(w, panel) + at;
+    for (size_t i = panel; i < panel + 2 && i < end; i++) {
+        float *dst = buf + (i - panel) * K_BLOCK * LANES;
+        if (w->dtype == DT_F16)
+            p->kern->widen_f16(dst, weight_panel(w, i) + at, n_k);
+        else
+            p->kern->widen_bf16(dst, weight_panel(w, i) + at, n_k);
+    }
+    return buf;
+}
+
+static void block_panels(void *arg, int thread, size_t begin, size_t end)
+{
+    const struct product *p = arg;
+    const struct weight *w = p->w;
+    float *buf = (float *)cpu_thread_scratch(p->d, thread);
+    size_t w_bytes = w->dtype == DT_F32 ? w->panel_bytes : K_BLOCK * LANES * sizeof(float);
+    for (uint32_t k = 0; k < w->cols; k += K_BLOCK) {
+        uint32_t n_k = w->cols - k < K_BLOCK ? w->cols - k : K_BLOCK;
+        for (size_t panel = begin; panel < end; panel += 2) {
+            struct tile t = {.ldy = w->rows,
+                             .w = widened(p, panel, end, k, n_k, buf),
+                             .w_bytes = w_bytes,
+                             .n = n_outputs(w, panel, panel + 2 < end ? panel + 2 : end),
+                             .k = n_k,
+                             .add = k > 0};
+            for (uint32_t i = 0; i < p->n_tiles; i++) {
+                uint32_t first = tile_first(p, i);
+                t.rows = tile_first(p, i + 1) - first;
+                t.x = tile_x(p, i) + (size_t)k * tile_stride(t.rows);
+                t.y = p->y + (size_t)first * w->rows + panel * LANES;
+                p->kern->tile_f32(&t);
+            }
+        }
+    }
+    add_bias(p, (uint32_t)begin * LANES, n_outputs(w, begin, end));
+}
+
+static void multiply(struct product *p)
+{
+    const struct weight *w = p->w;
+    struct pool *pool = p->d->pool;
+    if (p->rows > 1) {
+        uint32_t blocks = (w->cols + PACK_COLS - 1) / PACK_COLS;
+        p->packed = cpu_scratch(p->d, SCRATCH_PACK,
+                                (size_t)p->n_tiles * w->cols * TILE_ROWS * sizeof(float));
+        if (!p->packed)
+            return;
+        pool_run(pool, pack_x, p, (size_t)p->n_tiles * blocks, 4);
+    }
+    pool_run(pool, p->n_tiles == 1 ? stream_panels : block_panels, p, w->n_panels, PANEL_GRAIN);
+}
+
+void cpu_linear(struct device *d, float *y, const float *x, uint32_t rows, const struct weight *w,
+                const float *bias)
+{
+    for (uint32_t first = 0; first < rows; first += ROW_CHUNK) {
+        uint32_t n = rows - first < ROW_CHUNK ? rows - first : ROW_CHUNK;
+        multiply(&(struct product){.kern = &d->kern,
+                                   .d = d,
+                                   .w = w,
+                                   .y = y + (size_t)first * w->rows,
+                                   .x = x + (size_t)first * w->cols,
+                                   .bias = bias,
+                                   .rows = n,
+                                   .n_tiles = (n + d->kern.mr - 1) / d->kern.mr});
+    }
+}

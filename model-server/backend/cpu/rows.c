@@ -1,0 +1,181 @@
+/* rows.c - operations that go row by row: embedding, norms, activations, gathering. */
+#include "model-server/backend/cpu/cpu.h"
+#include <string.h>
+
+/* Elements that are worth a thread: below this the hand-over costs more than the work. */
+enum { GRAIN_ELEMENTS = 16384 };
+
+static size_t row_grain(uint32_t n) { return n >= GRAIN_ELEMENTS ? 1 : GRAIN_ELEMENTS / n; }
+
+struct row_job {
+    const struct device *d;
+    float *y;
+    const float *x;
+    uint32_t n;
+    float scale, cap;
+    const struct weight *w;
+    uint32_t first_row;
+    const struct norm *norm;
+    float *sum;
+    enum act act;
+};
+
+static void run_rows(struct device *d, range_fn *fn, struct row_job *job, uint32_t rows)
+{
+    job->d = d;
+    if (job->n)
+        pool_run(d->pool, fn, job, rows, row_grain(job->n));
+}
+
+/* ---------------------------------------------------------------- embedding */
+
+static void embed_rows(void *arg, int thread, size_t begin, size_t end)
+{
+    const struct row_job *j = arg;
+    (void)thread;
+    for (size_t t = begin; t < end; t++) {
+        float *y = j->y + t * j->n;
+        uint32_t row = j->d->batch->ids[t] - j->first_row; /* wraps below: not in the slice */
+        if (row >= j->w->rows) {
+            memset(y, 0, j->n * sizeof(*y));
+            continue;
+        }
+        weight_row(y, j->w, row, 0, j->n);
+        if (j->scale != 1.0f)
+            j->d->kern.soft_cap(y, j->n, j->scale, 0.0f);
+    }
+}
+
+void cpu_embed(struct device *d, float *y, const struct weight *w, uint32_t first_row, float scale)
+{
+    struct row_job j = {.y = y, .n = w->cols, .w = w, .first_row = first_row, .scale = scale};
+    run_rows(d, embed_rows, &j, d->batch->n_tokens);
+}
+
+static void embed_pos_rows(void *arg, int thread, size_t begin, size_t end)
+{
+    const struct row_job *j = arg;
+    float *row = (float *)cpu_thread_scratch((struct device *)j->d, thread);
+    for (size_t t = begin; t < end; t++) {
+        uint32_t at = j->d->batch->pos[t] + j->first_row;
+        for (uint32_t k = 0; at < j->w->rows && k < j->n; k += THREAD_SCRATCH / sizeof(float)) {
+            uint32_t left = j->n - k, cap = THREAD_SCRATCH / sizeof(float);
+            uint32_t n = left < cap ? left : cap;
+            weight_row(row, j->w, at, k, n);
+            j->d->kern.axpy(j->y + t * j->n + k, row, 1.0f, n);
+        }
+    }
+}
+
+void cpu_embed_pos(struct device *d, float *y, const struct weight *w, uint32_t offset)
+{
+    struct row_job j = {.y = y, .n = w->cols, .w = w, .first_row = offset};
+    run_rows(d, embed_pos_rows, &j, d->batch->n_tokens);
+}
+
+/* ---------------------------------------------------------------- norms */
+
+static void norm_row(const struct row_job *j, float *y, const float *x)
+{
+    const struct norm *p = j->norm;
+    if (p->kind == NORM_RMS)
+        j->d->kern.norm_rms(y, x, p->w, p->b, j->n, p->eps);
+    else
+        j->d->kern.norm_layer(y, x, p->w, p->b, j->n, p->eps);
+}
+
+static void norm_rows(void *arg, int thread, size_t begin, size_t end)
+{
+    const struct row_job *j = arg;
+    (void)thread;
+    for (size_t t = begin; t < end; t++)
+        norm_row(j, j->y + t * j->n, j->x + t * j->n);
+}
+
+void cpu_norm(struct device *d, float *y, const float *x, uint32_t rows, uint32_t n,
+              const struct norm *p)
+{
+    struct row_job j = {.y = y, .x = x, .n = n, .norm = p};
+    run_rows(d, norm_rows, &j, rows);
+}
+
+static void add_norm_rows(void *arg, int thread, size_t begin, size_t end)
+{
+    const struct row_job *j = arg;
+    (void)thread;
+    for (size_t t = begin; t < end; t++) {
+        float *sum = j->sum + t * j->n;
+        j->d->kern.axpy(sum, j->x + t * j->n, j->scale, j->n);
+        if (j->norm)
+            norm_row(j, j->y + t * j->n, sum);
+    }
+}
+
+void cpu_add_norm(struct device *d, float *y, float *x, const float *r, float scale, uint32_t rows,
+                  uint32_t n, const struct norm *p)
+{
+    struct row_job j = {.y = y, .sum = x, .x = r, .scale = scale, .n = n, .norm = p};
+    run_rows(d, add_norm_rows, &j, rows);
+}
+
+/* ---------------------------------------------------------------- activations, the rest */
+
+static void act_mul_rows(void *arg, int thread, size_t begin, size_t end)
+{
+    const struct row_job *j = arg;
+    (void)thread;
+    for (size_t t = begin; t < end; t++) {
+        const float *x = j->x + 2 * t * j->n;
+        j->d->kern.act(j->y + t * j->n, x, x + j->n, j->n, j->act);
+    }
+}
+
+void cpu_act_mul(struct device *d, float *y, const float *x, uint32_t rows, uint32_t n,
+                 enum act kind)
+{
+    struct row_job j = {.y = y, .x = x, .n = n, .act = kind};
+    run_rows(d, act_mul_rows, &j, rows);
+}
+
+static void act_rows(void *arg, int thread, size_t begin, size_t end)
+{
+    const struct row_job *j = arg;
+    (void)thread;
+    for (size_t t = begin; t < end; t++)
+        j->d->kern.act(j->y + t * j->n, j->y + t * j->n, NULL, j->n, j->act);
+}
+
+void cpu_act(struct device *d, float *x, uint32_t rows, uint32_t n, enum act kind)
+{
+    struct row_job j = {.y = x, .n = n, .act = kind};
+    run_rows(d, act_rows, &j, rows);
+}
+
+static void logit_rows(void *arg, int thread, size_t begin, size_t end)
+{
+    const struct row_job *j = arg;
+    (void)thread;
+    for (size_t t = begin; t < end; t++)
+        j->d->kern.soft_cap(j->y + t * j->n, j->n, j->scale, j->cap);
+}
+
+void cpu_logit_scale(struct device *d, float *x, uint32_t rows, uint32_t n, float scale, float cap)
+{
+    struct row_job j = {.y = x, .n = n, .scale = scale, .cap = cap};
+    run_rows(d, logit_rows, &j, rows);
+}
+
+static void gather_rows(void *arg, int thread, size_t begin, size_t end)
+{
+    const struct row_job *j = arg;
+    (void)thread;
+    for (size_t i = begin; i < end; i++)
+        memcpy(j->y + i * j->n, j->x + (size_t)j->d->batch->out_rows[i] * j->n,
+               j->n * sizeof(*j->y));
+}
+
+void cpu_gather_out(struct device *d, float *y, const float *x, uint32_t n)
+{
+    struct row_job j = {.y = y, .x = x, .n = n};
+    run_rows(d, gather_rows, &j, d->batch->n_out);
+}

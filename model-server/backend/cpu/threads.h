@@ -1,0 +1,26 @@
+/* threads.h - a pool of workers that split loops among themselves.
+ *
+ * pool_run() cuts [0, n) into one range per thread, at multiples of `grain`, always the same way
+ * for the same n, grain and number of threads: memory first touched in such a loop is read by the
+ * same thread in a later one. Callers must not let the cut change a result.
+ *
+ * Workers spin briefly between loops (an operation follows the last within microseconds) and then
+ * sleep on a futex, so that an idle server costs nothing and processes that share cores get them.
+ */
+#ifndef MODEL_SERVER_BACKEND_CPU_THREADS_H
+#define MODEL_SERVER_BACKEND_CPU_THREADS_H
+#include "common/err.h"
+#include <stddef.h>
+
+struct pool;
+typedef void range_fn(void *arg, int thread, size_t begin, size_t end);
+
+/* `threads` workers including the caller of pool_run(); 0: as many as this process may use
+ * (affinity mask and cgroup quota). One thread at a time may call pool_run(). */
+struct pool *pool_new(int threads, struct err *e);
+void pool_free(struct pool *p); /* NULL is fine */
+int pool_threads(const struct pool *p);
+
+/* fn(arg, thread, begin, end) for each non-empty range; returns when all are done. */
+void pool_run(struct pool *p, range_fn *fn, void *arg, size_t n, size_t grain);
+#endif

@@ -1,0 +1,144 @@
+/* weight.c - matrices from the checkpoint into panels (kernels.h says how they look). */
+#include "model-server/backend/cpu/cpu.h"
+#include "model-server/backend/cpu/numbers.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* ---------------------------------------------------------------- packing */
+
+struct packing {
+    struct weight *w;
+    const struct mat_desc *m;
+};
+
+/* Row `row` of the stacked parts. */
+static const struct mat_part *part_of(const struct mat_desc *m, int64_t *row)
+{
+    const struct mat_part *p = m->parts;
+    for (; *row >= p->rows; p++)
+        *row -= p->rows;
+    return p;
+}
+
+/* 16-bit rows whose columns are contiguous and need no conversion: the common case of a load. */
+static void pack_row_16(uint16_t *panel, const uint16_t *src, uint32_t cols, int lane, bool pairs)
+{
+    if (!pairs) {
+        for (uint32_t k = 0; k < cols; k++)
+            panel[k * LANES + lane] = src[k];
+        return;
+    }
+    uint32_t k = 0;
+    for (uint32_t pair; k + 1 < cols; k += 2) {
+        memcpy(&pair, src + k, sizeof(pair));
+        memcpy(panel + k * LANES + 2 * lane, &pair, sizeof(pair));
+    }
+    if (k < cols)
+        panel[k * LANES + 2 * lane] = src[k];
+}
+
+static void pack_row_any(char *panel, const struct mat_part *p, int64_t row, int lane,
+                         enum dtype to)
+{
+    for (int64_t k = 0; k < p->cols; k++) {
+        float f = number_at(p->data, p->dtype, row * p->row_stride + k * p->col_stride);
+        if (to == DT_F32)
+            ((float *)panel)[k * LANES + lane] = f;
+        else if (to == DT_F16)
+            ((uint16_t *)panel)[k * LANES + lane] = f16_of_f32(f);
+        else
+            ((uint16_t *)panel)[(k & ~(int64_t)1) * LANES + 2 * lane + (k & 1)] = bf16_of_f32(f);
+    }
+}
+
+/* The thread that packs a panel is the one that multiplies with it: see pool_run(). */
+static void pack_panels(void *arg, int thread, size_t begin, size_t end)
+{
+    const struct packing *job = arg;
+    struct weight *w = job->w;
+    (void)thread;
+    for (size_t i = begin * LANES; i < end * LANES && i < w->rows; i++) {
+        int64_t row = (int64_t)i;
+        const struct mat_part *p = part_of(job->m, &row);
+        char *panel = w->data + i / LANES * w->panel_bytes;
+        if (w->dtype != DT_F32 && p->dtype == w->dtype && p->col_stride == 1)
+            pack_row_16((uint16_t *)panel, (const uint16_t *)p->data + row * p->row_stride, w->cols,
+                        (int)(i % LANES), w->dtype == DT_BF16);
+        else
+            pack_row_any(panel, p, row, (int)(i % LANES), w->dtype);
+    }
+}
+
+static int check_shape(const struct mat_desc *m, int64_t *rows, struct err *e)
+{
+    *rows = 0;
+    for (int i = 0; i < m->n_parts; i++) {
+        const struct mat_part *p = &m->parts[i];
+        if (p->rows < 0 || p->cols < 1 || p->cols != m->parts[0].cols)
+            return err_set(e, ERR_VALIDATION, "part %d of a weight is %lld x %lld", i,
+                           (long long)p->rows, (long long)p->cols);
+        if (p->rows > INT32_MAX || p->cols > INT32_MAX || (*rows += p->rows) > INT32_MAX - LANES)
+            return err_set(e, ERR_VALIDATION, "a weight of more than 2^31 rows or columns");
+    }
+    if (!*rows)
+        return err_set(e, ERR_VALIDATION, "a weight without rows");
+    return 0;
+}
+
+struct weight *cpu_weight_load(struct device *d, const struct mat_desc *m, struct err *e)
+{
+    int64_t rows;
+    if (check_shape(m, &rows, e))
+        return NULL;
+    struct weight *w = calloc(1, sizeof(*w));
+    if (!w)
+        return err_nomem(e), NULL;
+    w->dtype = m->dtype;
+    w->rows = (uint32_t)rows;
+    w->cols = (uint32_t)m->parts[0].cols;
+    w->n_panels = (w->rows + LANES - 1) / LANES;
+    w->panel_bytes = ((size_t)w->cols + 1) / 2 * 2 * LANES * dtype_size(w->dtype);
+    if (__builtin_mul_overflow(w->panel_bytes, (size_t)w->n_panels, &w->bytes) ||
+        !(w->data = cpu_map(w->bytes))) {
+        err_set(e, ERR_SYSTEM, "no memory for a weight of %u x %u %s", w->rows, w->cols,
+                dtype_name(w->dtype));
+        free(w);
+        return NULL;
+    }
+    pool_run(d->pool, pack_panels, &(struct packing){w, m}, w->n_panels, PANEL_GRAIN);
+    return w;
+}
+
+void cpu_weight_free(struct device *d, struct weight *w)
+{
+    (void)d;
+    if (!w)
+        return;
+    cpu_unmap(w->data, w->bytes);
+    free(w);
+}
+
+void weight_row(float *dst, const struct weight *w, uint32_t row, uint32_t k, uint32_t n)
+{
+    const char *panel = weight_panel(w, row / LANES);
+    uint32_t lane = row % LANES;
+    for (uint32_t i = k; i < k + n; i++) {
+        int64_t at = w->dtype == DT_BF16 ? (int64_t)(i & ~1u) * LANES + 2 * lane + (i & 1)
+                                         : (int64_t)i * LANES + lane;
+        dst[i - k] = number_at(panel, w->dtype, at);
+    }
+}
+
+float *cpu_vector_load(struct device *d, const struct mat_part *v, float plus, struct err *e)
+{
+    (void)d;
+    int64_t n = v->rows * v->cols;
+    float *out = aligned_alloc(64, ((size_t)n * sizeof(float) + 127) & ~(size_t)63);
+    if (!out)
+        return err_nomem(e), NULL;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t at = i / v->cols * v->row_stride + i % v->cols * v->col_stride;
+        out[i] = number_at(v->data, v->dtype, at) + plus;
+    }
+    return out;
+}

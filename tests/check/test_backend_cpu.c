@@ -1,0 +1,648 @@
+/* test_backend_cpu.c - the operations of the CPU backend against double precision, and their
+ * promise: a row's bits do not depend on batch, chunking, block table, threads or instruction set.
+ */
+#include "model-server/backend/backend.h"
+#include "model-server/backend/cpu/numbers.h"
+#include "tests/check/random.h"
+#include <assert.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+// cmocka wants the three above first
+#include <cmocka.h>
+
+static struct rng rng;
+static const struct backend_ops *const ops = &backend_cpu;
+
+static struct device *device(int threads, uint64_t features)
+{
+    struct err e = ERR_INIT;
+    struct device *d =
+        ops->open(&(struct device_options){.threads = threads, .features = features}, &e);
+    if (!d)
+        fail_msg("%s", e.msg);
+    return d;
+}
+
+/* ---------------------------------------------------------------- linear */
+
+static struct weight *load(struct device *d, const float *w, uint32_t rows, uint32_t cols,
+                           enum dtype t)
+{
+    struct err e = ERR_INIT;
+    struct mat_part part = {w, DT_F32, rows, cols, cols, 1};
+    struct weight *out = ops->weight_load(d, &(struct mat_desc){&part, 1, t}, &e);
+    if (!out)
+        fail_msg("%s", e.msg);
+    return out;
+}
+
+static float stored(float f, enum dtype t)
+{
+    return t == DT_F32 ? f : t == DT_F16 ? f32_of_f16(f16_of_f32(f)) : f32_of_bf16(bf16_of_f32(f));
+}
+
+static void check_linear(struct device *d, uint32_t rows, uint32_t n, uint32_t k, enum dtype t)
+{
+    float *w = rng_floats(&rng, (size_t)n * k), *x = rng_floats(&rng, (size_t)rows * k);
+    float *bias = rng_floats(&rng, n), *y = rng_floats(&rng, (size_t)rows * n + 16);
+    float canary = y[(size_t)rows * n];
+    struct weight *pw = load(d, w, n, k, t);
+    ops->linear(d, y, x, rows, pw, bias);
+    assert_true(y[(size_t)rows * n] == canary);
+    for (uint32_t r = 0; r < rows; r++)
+        for (uint32_t i = 0; i < n; i++) {
+            double sum = bias[i], mag = fabs(bias[i]);
+            for (uint32_t c = 0; c < k; c++) {
+                double term = (double)stored(w[(size_t)i * k + c], t) * x[(size_t)r * k + c];
+                sum += term, mag += fabs(term);
+            }
+            if (fabs(y[(size_t)r * n + i] - sum) > 1e-6 * mag)
+                fail_msg("%s [%u, %u] x %u rows: y[%u][%u] = %g, not %g", dtype_name(t), n, k, rows,
+                         r, i, y[(size_t)r * n + i], sum);
+        }
+    ops->weight_free(d, pw);
+    free(w), free(x), free(bias), free(y);
+}
+
+static void linear_agrees_with_double_precision(void **state)
+{
+    (void)state;
+    struct device *d = device(2, ~0ull);
+    static const uint32_t rows[] = {1, 2, 3, 7, 8, 16, 33};
+    for (enum dtype t = 0; t < DT_N; t++) {
+        for (uint32_t n = 1; n <= 65; n += n < 34 ? 1 : 7)
+            check_linear(d, rows[n % 7], n, 1 + rng_below(&rng, 90), t);
+        check_linear(d, 33, 80, 1100, t);
+        check_linear(d, 1, 80, 1101, t);
+    }
+    ops->close(d);
+}
+
+/* The same product on differently built devices and with rows taken in other groups. */
+static void linear_is_bitwise_the_same_everywhere(void **state)
+{
+    (void)state;
+    static const uint32_t rows[] = {1, 2, 3, 5, 7, 8, 12, 13, 16, 33, 100};
+    enum { N = 150, K = 1030, ROWS = 100 };
+    float *w = rng_floats(&rng, N * K), *x = rng_floats(&rng, ROWS * K),
+          *bias = rng_floats(&rng, N);
+    float *want = malloc(ROWS * N * sizeof(float)), *got = malloc(ROWS * N * sizeof(float));
+    for (enum dtype t = 0; t < DT_N; t++)
+        for (int features = 0; features <= 3; features++)
+            for (int threads = 1; threads <= 4; threads++) {
+                struct device *d = device(threads, (uint64_t)features);
+                struct weight *pw = load(d, w, N, K, t);
+                if (features == 0 && threads == 1)
+                    for (int r = 0; r < ROWS; r++)
+                        ops->linear(d, want + r * N, x + r * K, 1, pw, bias);
+                for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+                    if (features == 0 && rows[i] % 4 != (uint32_t)threads - 1)
+                        continue; /* the reference is slow */
+                    uint32_t first = rng_below(&rng, ROWS - rows[i] + 1);
+                    ops->linear(d, got, x + (size_t)first * K, rows[i], pw, bias);
+                    if (memcmp(got, want + (size_t)first * N, rows[i] * N * sizeof(float)))
+                        fail_msg("%s, %d threads, features %d, %u rows: other bits", dtype_name(t),
+                                 threads, features, rows[i]);
+                }
+                ops->weight_free(d, pw);
+                ops->close(d);
+            }
+    free(w), free(x), free(bias), free(want), free(got);
+}
+
+static void a_weight_may_be_stacked_strided_and_of_any_type(void **state)
+{
+    (void)state;
+    struct device *d = device(2, ~0ull);
+    struct err e = ERR_INIT;
+    enum { K = 37, A = 19, B = 30 };
+    float *a = rng_floats(&rng, A * K), *b = rng_floats(&rng, B * K), x[K], y[A + B];
+    uint16_t bt[K * B]; /* transposed bf16 */
+    for (int i = 0; i < B; i++)
+        for (int k = 0; k < K; k++)
+            bt[k * B + i] = bf16_of_f32(b[i * K + k]);
+    struct mat_part parts[] = {{a, DT_F32, A, K, K, 1}, {bt, DT_BF16, B, K, 1, B}};
+    for (int k = 0; k < K; k++)
+        x[k] = 0;
+    struct weight *w = ops->weight_load(d, &(struct mat_desc){parts, 2, DT_BF16}, &e);
+    assert_non_null(w);
+    for (int k = 0; k < K; k++) {
+        x[k] = 1;
+        ops->linear(d, y, x, 1, w, NULL);
+        x[k] = 0;
+        for (int i = 0; i < A + B; i++) {
+            float v = i < A ? a[i * K + k] : b[(i - A) * K + k];
+            assert_true(y[i] == stored(v, DT_BF16));
+        }
+    }
+    ops->weight_free(d, w);
+    parts[1].cols = K - 1;
+    assert_null(ops->weight_load(d, &(struct mat_desc){parts, 2, DT_BF16}, &e));
+    assert_int_equal(e.kind, ERR_VALIDATION);
+    free(a), free(b);
+    ops->close(d);
+}
+
+/* ---------------------------------------------------------------- attention */
+
+/* A sequence of `len` tokens with random q, k, v; and how to run it. */
+struct sequence {
+    struct attn attn;
+    uint32_t len, rot, block_size;
+    enum dtype dtype;
+    float *qkv; /* [len][(n_heads + 2 n_kv_heads) * head_dim], before rope */
+    float *rope;
+};
+
+static size_t qkv_width(const struct attn *a)
+{
+    return (size_t)(a->n_heads + 2 * a->n_kv_heads) * a->head_dim;
+}
+
+static struct sequence sequence_new(struct attn attn, uint32_t len, enum dtype t,
+                                    uint32_t block_size)
+{
+    struct sequence s = {.attn = attn, .len = len, .dtype = t, .block_size = block_size};
+    s.rot = attn.head_dim / 2 & ~1u;
+    s.qkv = rng_floats(&rng, len * qkv_width(&attn));
+    for (size_t i = 0; i < len * qkv_width(&attn); i++)
+        s.qkv[i] *= 0.25f;
+    s.rope = malloc((size_t)len * s.rot * sizeof(float) + 4);
+    for (uint32_t t2 = 0; t2 < len; t2++)
+        for (uint32_t i = 0; i < s.rot / 2; i++) {
+            double angle = t2 * pow(10000, -2.0 * i / s.rot);
+            s.rope[t2 * s.rot + i] = (float)cos(angle);
+            s.rope[t2 * s.rot + s.rot / 2 + i] = (float)sin(angle);
+        }
+    return s;
+}
+
+static void sequence_free(struct sequence *s) { free(s->qkv), free(s->rope); }
+
+/* Feed the sequence in chunks of at most `chunk` tokens, beside a second, shorter copy of itself
+ * when `beside`; o: [len][n_heads * head_dim]. */
+static void run_sequence(struct device *d, const struct sequence *s, uint32_t chunk, bool beside,
+                         float *o)
+{
+    struct err e = ERR_INIT;
+    const struct attn *a = &s->attn;
+    size_t width = qkv_width(a), out = (size_t)a->n_heads * a->head_dim;
+    uint32_t n_blocks = (s->len + s->block_size - 1) / s->block_size, other = s->len / 2;
+    struct kv_desc kd = {2, 2 * n_blocks + 3, s->block_size, a->n_kv_heads, a->head_dim, s->dtype};
+    struct kv_cache *kv = ops->kv_new(d, &kd, &e);
+    if (!kv)
+        fail_msg("%s", e.msg);
+    uint32_t *blocks = malloc(2 * n_blocks * sizeof(*blocks)); /* scattered */
+    for (uint32_t i = 0; i < 2 * n_blocks; i++)
+        blocks[i] = (i * 2 + 1) % (2 * n_blocks + 1);
+    uint32_t *pos = malloc(2 * s->len * 4), *slots = malloc(2 * s->len * 4);
+    float *qkv = malloc(2 * s->len * width * 4), *res = malloc(2 * s->len * out * 4);
+    float *rope = malloc(2 * (size_t)s->len * s->rot * 4 + 4);
+    for (uint32_t at = 0; at < s->len; at += chunk) {
+        uint32_t n = s->len - at < chunk ? s->len - at : chunk, total = 0, n_spans = 0;
+        struct span spans[2];
+        for (int which = beside ? 0 : 1; which < 2; which++) { /* the neighbour comes first */
+            uint32_t len = which ? s->len : other, m = at >= len ? 0 : len - at < n ? len - at : n;
+            const uint32_t *table = blocks + (which ? 0 : n_blocks);
+            if (!m)
+                continue;
+            spans[n_spans++] = (struct span){total, m, at + m, table};
+            for (uint32_t i = 0; i < m; i++, total++) {
+                pos[total] = at + i;
+                slots[total] =
+                    table[(at + i) / s->block_size] * s->block_size + (at + i) % s->block_size;
+                memcpy(qkv + total * width, s->qkv + (at + i) * width, width * 4);
+                memcpy(rope + (size_t)total * s->rot, s->rope + (size_t)(at + i) * s->rot,
+                       s->rot * 4);
+            }
+        }
+        struct ragged b = {
+            .n_tokens = total, .n_spans = n_spans, .pos = pos, .slots = slots, .spans = spans};
+        struct rope_kv rk = {a->n_heads, a->n_kv_heads, a->head_dim, s->rot, false,
+                             rope,       NULL,          NULL,        0};
+        assert_int_equal(ops->step_begin(d, &b, &e), 0);
+        ops->rope_kv(d, qkv, kv, 1, &rk);
+        ops->attention(d, res, qkv, (uint32_t)width, kv, 1, a);
+        assert_int_equal(ops->step_end(d, &e), 0);
+        memcpy(o + at * out, res + spans[n_spans - 1].first * out, n * out * 4);
+    }
+    ops->kv_free(d, kv);
+    free(blocks), free(pos), free(slots), free(qkv), free(res), free(rope);
+}
+
+/* One head of one token after rope, in double; K and V as they are stored. */
+static void head_of(const struct sequence *s, uint32_t t, uint32_t head, bool cached, double *x)
+{
+    uint32_t dim = s->attn.head_dim, half = s->rot / 2;
+    const float *src = s->qkv + t * qkv_width(&s->attn) + (size_t)head * dim;
+    const float *rope = s->rope + (size_t)t * s->rot;
+    bool v = head >= s->attn.n_heads + s->attn.n_kv_heads;
+    for (uint32_t i = 0; i < dim; i++)
+        x[i] = src[i];
+    for (uint32_t i = 0; !v && i < half; i++) {
+        x[i] = src[i] * (double)rope[i] - src[i + half] * (double)rope[half + i];
+        x[i + half] = src[i + half] * (double)rope[i] + src[i] * (double)rope[half + i];
+    }
+    for (uint32_t i = 0; cached && i < dim; i++)
+        x[i] = stored((float)x[i], s->dtype);
+}
+
+static double score(const struct sequence *s, const double *q, const double *k, uint32_t head,
+                    int64_t dist)
+{
+    const struct attn *a = &s->attn;
+    double dot = 0;
+    for (uint32_t i = 0; i < a->head_dim; i++)
+        dot += q[i] * k[i];
+    dot *= a->scale;
+    if (a->softcap > 0)
+        dot = a->softcap * tanh(dot / a->softcap);
+    return a->alibi ? dot + a->alibi[head] * (double)dist : dot;
+}
+
+/* o of one token and head in double; returns the largest difference from `got`. */
+static double attention_error(const struct sequence *s, uint32_t t, uint32_t head, const float *got)
+{
+    const struct attn *a = &s->attn;
+    uint32_t dim = a->head_dim, kv = head / (a->n_heads / a->n_kv_heads);
+    uint32_t lo = a->window && t + 1 > a->window ? t + 1 - a->window : 0;
+    double q[512], x[512], o[512] = {0}, sum = 0, max = -INFINITY, worst = 0;
+    double *p = malloc((t + 1) * sizeof(*p));
+    head_of(s, t, head, false, q);
+    for (uint32_t i = lo; i <= t; i++) {
+        head_of(s, i, a->n_heads + kv, true, x);
+        p[i] = score(s, q, x, head, (int64_t)i - t);
+        max = fmax(max, p[i]);
+    }
+    for (uint32_t i = lo; i <= t; i++)
+        sum += p[i] = exp(p[i] - max);
+    for (uint32_t i = lo; i <= t; i++) {
+        head_of(s, i, a->n_heads + a->n_kv_heads + kv, true, x);
+        for (uint32_t c = 0; c < dim; c++)
+            o[c] += p[i] / sum * x[c];
+    }
+    for (uint32_t c = 0; c < dim; c++)
+        worst = fmax(worst, fabs(o[c] - got[c]));
+    free(p);
+    return worst;
+}
+
+static const float slopes[16] = {.5f, .25f, .125f, .0625f, .03125f, .4f, .3f, .2f,
+                                 .1f, .05f, .02f,  .01f,   .7f,     .6f, .9f, .8f};
+static const struct attn_case {
+    struct attn attn;
+    uint32_t len, block_size;
+    enum dtype dtype;
+} attn_cases[] = {
+    {{8, 2, 64, 0.125f, 0, 0, NULL}, 1100, 16, DT_BF16},
+    {{4, 4, 48, 0.144f, 0, 0, NULL}, 70, 32, DT_F32},
+    {{14, 2, 64, 0.125f, 0, 100, NULL}, 650, 64, DT_F16},
+    {{6, 1, 80, 0.11f, 20.0f, 33, NULL}, 600, 16, DT_BF16},
+    {{16, 1, 18, 0.2f, 0, 0, slopes}, 130, 8, DT_F32},
+    {{3, 3, 7, 0.3f, 5.0f, 0, slopes}, 40, 1, DT_F16},
+    {{2, 1, 256, 0.0625f, 50.0f, 0, NULL}, 530, 1024, DT_BF16},
+};
+
+static void attention_agrees_with_double_precision(void **state)
+{
+    (void)state;
+    struct device *d = device(2, ~0ull);
+    for (size_t c = 0; c < sizeof(attn_cases) / sizeof(*attn_cases); c++) {
+        const struct attn_case *k = &attn_cases[c];
+        struct sequence s = sequence_new(k->attn, k->len, k->dtype, k->block_size);
+        size_t out = (size_t)k->attn.n_heads * k->attn.head_dim;
+        float *o = malloc(k->len * out * 4);
+        run_sequence(d, &s, k->len, false, o);
+        for (uint32_t i = 0; i < 60; i++) {
+            uint32_t t = i ? rng_below(&rng, k->len) : k->len - 1,
+                     h = rng_below(&rng, k->attn.n_heads);
+            double err = attention_error(&s, t, h, o + t * out + (size_t)h * k->attn.head_dim);
+            /* rope is rounded to fp32 before it is stored: a stored value may differ by one step */
+            if (!(err < (k->dtype == DT_BF16 ? 2e-3 : k->dtype == DT_F16 ? 3e-4 : 3e-5)))
+                fail_msg("case %zu, token %u, head %u: off by %g", c, t, h, err);
+        }
+        free(o);
+        sequence_free(&s);
+    }
+    ops->close(d);
+}
+
+static void attention_is_bitwise_the_same_however_it_is_cut(void **state)
+{
+    (void)state;
+    for (size_t c = 0; c < sizeof(attn_cases) / sizeof(*attn_cases); c++) {
+        const struct attn_case *k = &attn_cases[c];
+        struct sequence s = sequence_new(k->attn, k->len, k->dtype, k->block_size);
+        size_t bytes = (size_t)k->len * k->attn.n_heads * k->attn.head_dim * 4;
+        float *want = malloc(bytes), *got = malloc(bytes);
+        struct device *d = device(1, ~0ull);
+        run_sequence(d, &s, k->len, false, want);
+        ops->close(d);
+        static const uint32_t chunks[] = {1, 7, 64, 513, 4096};
+        for (int i = 0; i < 5; i++) {
+            d = device(i + 1, i == 2 ? 1 : ~0ull);
+            run_sequence(d, &s, chunks[i], i & 1, got);
+            ops->close(d);
+            if (memcmp(want, got, bytes))
+                fail_msg("case %zu: chunks of %u give other bits", c, chunks[i]);
+        }
+        s.block_size = 32;
+        d = device(2, 0);
+        run_sequence(d, &s, 100, false, got);
+        ops->close(d);
+        if (memcmp(want, got, bytes))
+            fail_msg("case %zu: the plain C kernels give other bits", c);
+        free(want), free(got);
+        sequence_free(&s);
+    }
+}
+
+static void a_copied_block_reads_the_same(void **state)
+{
+    (void)state;
+    struct err e = ERR_INIT;
+    struct device *d = device(2, ~0ull);
+    struct kv_desc kd = {3, 5, 16, 2, 32, DT_F16};
+    struct kv_cache *kv = ops->kv_new(d, &kd, &e);
+    assert_non_null(kv);
+    assert_int_equal(ops->kv_block_bytes(&kd), 3 * 2 * 16 * 2 * 32 * 2);
+    float *qkv = rng_floats(&rng, 16 * 6 * 32), q[64], o[2][64];
+    uint32_t pos[16], slots[16], one_pos = 15, one_slot = 4 * 16 + 15, block = 1, copy = 3;
+    for (uint32_t i = 0; i < 16; i++)
+        pos[i] = i, slots[i] = 16 + i;
+    struct span span = {0, 16, 16, &block};
+    struct ragged b = {.n_tokens = 16, .n_spans = 1, .pos = pos, .slots = slots, .spans = &span};
+    struct rope_kv rk = {2, 2, 32, 0, false, NULL, NULL, NULL, 0};
+    struct attn a = {2, 2, 32, 0.2f, 0, 0, NULL};
+    assert_int_equal(ops->step_begin(d, &b, &e), 0);
+    ops->rope_kv(d, qkv, kv, 2, &rk);
+    assert_int_equal(ops->step_end(d, &e), 0);
+    assert_int_equal(ops->kv_copy(d, kv, &block, &copy, 1, &e), 0);
+    memcpy(q, qkv, sizeof(q));
+    for (int i = 0; i < 2; i++) {
+        struct span s = {0, 1, 16, i ? &copy : &block};
+        b = (struct ragged){
+            .n_tokens = 1, .n_spans = 1, .pos = &one_pos, .slots = &one_slot, .spans = &s};
+        assert_int_equal(ops->step_begin(d, &b, &e), 0);
+        ops->attention(d, o[i], q, 64, kv, 2, &a);
+        assert_int_equal(ops->step_end(d, &e), 0);
+    }
+    assert_memory_equal(o[0], o[1], sizeof(o[0]));
+    assert_int_equal(ops->kv_copy(d, kv, &block, &(uint32_t){5}, 1, &e), -1);
+    kd.block_size = 24;
+    assert_null(ops->kv_new(d, &kd, &e));
+    assert_int_equal(e.kind, ERR_VALIDATION);
+    free(qkv);
+    ops->kv_free(d, kv);
+    ops->close(d);
+}
+
+/* ---------------------------------------------------------------- rows */
+
+static void embedding_gathers_rows_of_its_slice(void **state)
+{
+    (void)state;
+    struct device *d = device(2, ~0ull);
+    struct err e = ERR_INIT;
+    enum { N = 50, K = 21 };
+    float *w = rng_floats(&rng, N * K), y[4 * K];
+    uint32_t ids[4] = {100, 149, 99, 150}, pos[4] = {0, 1, 7, 30};
+    struct ragged b = {.n_tokens = 4, .ids = ids, .pos = pos};
+    for (enum dtype t = 0; t < DT_N; t++) {
+        struct weight *pw = load(d, w, N, K, t);
+        assert_int_equal(ops->step_begin(d, &b, &e), 0);
+        ops->embed(d, y, pw, 100, 3.0f);
+        for (int k = 0; k < K; k++) {
+            assert_true(y[k] == 3.0f * stored(w[k], t));
+            assert_true(y[K + k] == 3.0f * stored(w[49 * K + k], t));
+            assert_true(y[2 * K + k] == 0 && y[3 * K + k] == 0);
+        }
+        memset(y, 0, sizeof(y));
+        ops->embed_pos(d, y, pw, 2);
+        for (int k = 0; k < 4 * K; k++)
+            assert_true(y[k] == stored(w[(pos[k / K] + 2) * K + k % K], t));
+        assert_int_equal(ops->step_end(d, &e), 0);
+        ops->weight_free(d, pw);
+    }
+    free(w);
+    ops->close(d);
+}
+
+static void norms_and_their_sums(void **state)
+{
+    (void)state;
+    struct device *d = device(2, ~0ull);
+    for (int i = 0; i < 80; i++) {
+        uint32_t n = i < 65 ? (uint32_t)i + 1 : 100 + rng_below(&rng, 5000), rows = 3;
+        float *x = rng_floats(&rng, rows * n), *r = rng_floats(&rng, rows * n);
+        float *w = rng_floats(&rng, n), *b = rng_floats(&rng, n), *y = rng_floats(&rng, rows * n);
+        float *sum = malloc(rows * n * sizeof(*sum));
+        struct norm p = {i & 1 ? NORM_LAYER : NORM_RMS, w, i & 2 ? b : NULL, 1e-5f};
+        for (uint32_t k = 0; k < rows * n; k++)
+            sum[k] = fmaf(0.5f, r[k], x[k]);
+        ops->add_norm(d, y, x, r, 0.5f, rows, n, &p);
+        assert_memory_equal(x, sum, rows * n * sizeof(*x));
+        for (uint32_t t = 0; t < rows; t++) {
+            double mean = 0, sq = 0;
+            for (uint32_t k = 0; k < n; k++)
+                mean += p.kind == NORM_LAYER ? (double)sum[t * n + k] / n : 0;
+            for (uint32_t k = 0; k < n; k++)
+                sq += pow(sum[t * n + k] - mean, 2) / n;
+            for (uint32_t k = 0; k < n; k++) {
+                double z = (sum[t * n + k] - mean) / sqrt(sq + p.eps);
+                double want = z * w[k] + (p.b ? b[k] : 0);
+                double mag = (fabs(z) + fabs(mean) / sqrt(sq + p.eps)) * fabs(w[k]) + fabs(b[k]);
+                assert_true(fabs(y[t * n + k] - want) <= 2e-6 * mag + 1e-30);
+            }
+        }
+        ops->norm(d, x, x, rows, n, &p); /* in place */
+        assert_memory_equal(x, y, rows * n * sizeof(*x));
+        free(x), free(r), free(w), free(b), free(y), free(sum);
+    }
+    ops->close(d);
+}
+
+static double act_exact(double x, enum act a)
+{
+    switch (a) {
+    case ACT_SILU:
+        return x / (1 + exp(-x));
+    case ACT_GELU:
+        return 0.5 * x * erfc(-x / sqrt(2));
+    case ACT_GELU_TANH:
+        return 0.5 * x * (1 + tanh(sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
+    case ACT_RELU:
+        break;
+    }
+    return x > 0 ? x : 0;
+}
+
+static void activations_agree_with_double_precision(void **state)
+{
+    (void)state;
+    struct device *d = device(2, ~0ull);
+    enum { ROWS = 3, N = 1003 };
+    float *x = rng_floats(&rng, 2 * ROWS * N), y[ROWS * N];
+    for (enum act a = ACT_SILU; a <= ACT_RELU; a++) {
+        ops->act_mul(d, y, x, ROWS, N, a);
+        for (int i = 0; i < ROWS * N; i++) {
+            double g = x[i / N * 2 * N + i % N], up = x[i / N * 2 * N + N + i % N];
+            assert_true(fabs(y[i] - act_exact(g, a) * up) <= 4e-7 * fabs(g * up));
+        }
+        memcpy(y, x, sizeof(y));
+        ops->act(d, y, ROWS, N, a);
+        for (int i = 0; i < ROWS * N; i++)
+            assert_true(fabs(y[i] - act_exact(x[i], a)) <= 4e-7 * fabs(x[i]));
+    }
+    memcpy(y, x, sizeof(y));
+    ops->logit_scale(d, y, ROWS, N, 0.5f, 3.0f);
+    for (int i = 0; i < ROWS * N; i++)
+        assert_true(fabs(y[i] - 3 * tanh(x[i] * 0.5 / 3)) <= 1e-6 * fabs(x[i]));
+    free(x);
+    ops->close(d);
+}
+
+static void only_wanted_rows_are_gathered(void **state)
+{
+    (void)state;
+    struct device *d = device(1, ~0ull);
+    struct err e = ERR_INIT;
+    float x[12], y[6];
+    uint32_t out[2] = {1, 3};
+    for (int i = 0; i < 12; i++)
+        x[i] = (float)i;
+    struct ragged b = {.n_tokens = 4, .n_out = 2, .out_rows = out};
+    assert_int_equal(ops->step_begin(d, &b, &e), 0);
+    ops->gather_out(d, y, x, 3);
+    assert_int_equal(ops->step_end(d, &e), 0);
+    assert_memory_equal(y, x + 3, 12);
+    assert_memory_equal(y + 3, x + 9, 12);
+    ops->close(d);
+}
+
+/* ---------------------------------------------------------------- mixture of experts */
+
+enum { EXPERTS = 8, HIDDEN = 40, FFN = 24, MOE_ROWS = 30 };
+
+static void expert_exact(const float *up, const float *down, const float *x, double weight,
+                         double *y)
+{
+    double h[2 * FFN];
+    for (int i = 0; i < 2 * FFN; i++) {
+        h[i] = 0;
+        for (int k = 0; k < HIDDEN; k++)
+            h[i] += (double)up[i * HIDDEN + k] * x[k];
+    }
+    for (int i = 0; i < HIDDEN; i++)
+        for (int k = 0; k < FFN; k++)
+            y[i] += weight * down[i * FFN + k] * act_exact(h[k], ACT_SILU) * h[FFN + k];
+}
+
+static void moe_exact(const float *router, float *const *up, float *const *down, const float *x,
+                      const struct moe *m, double *y)
+{
+    double p[EXPERTS], sum = 0, kept = 0;
+    int best[EXPERTS];
+    memset(y, 0, HIDDEN * sizeof(*y));
+    for (int i = 0; i < EXPERTS; i++) {
+        p[i] = 0;
+        for (int k = 0; k < HIDDEN; k++)
+            p[i] += (double)router[i * HIDDEN + k] * x[k];
+        sum += p[i] = exp(p[i]);
+    }
+    for (uint32_t k = 0; k < m->top_k; k++) {
+        best[k] = 0;
+        for (int i = 1; i < EXPERTS; i++)
+            best[k] = p[i] > p[best[k]] ? i : best[k];
+        kept += p[best[k]];
+        expert_exact(up[best[k]], down[best[k]], x, p[best[k]], y);
+        p[best[k]] = -1;
+    }
+    for (int i = 0; i < HIDDEN; i++)
+        y[i] /= m->renormalise ? kept : sum;
+}
+
+static void experts_are_mixed_row_by_row(void **state)
+{
+    (void)state;
+    struct device *d = device(2, ~0ull);
+    float *router = rng_floats(&rng, EXPERTS * HIDDEN), *x = rng_floats(&rng, MOE_ROWS * HIDDEN);
+    float *up[EXPERTS], *down[EXPERTS], y[MOE_ROWS * HIDDEN], one[HIDDEN];
+    struct weight *wup[EXPERTS], *wdown[EXPERTS];
+    struct moe m = {.up = wup, .down = wdown, .n_experts = EXPERTS, .top_k = 3, .act = ACT_SILU};
+    for (int i = 0; i < EXPERTS * HIDDEN; i++)
+        router[i] *= 0.05f;
+    for (int i = 0; i < EXPERTS; i++) {
+        up[i] = rng_floats(&rng, 2 * FFN * HIDDEN), down[i] = rng_floats(&rng, HIDDEN * FFN);
+        wup[i] = load(d, up[i], 2 * FFN, HIDDEN, DT_F32);
+        wdown[i] = load(d, down[i], HIDDEN, FFN, DT_F32);
+    }
+    m.router = load(d, router, EXPERTS, HIDDEN, DT_F32);
+    for (int renormalise = 0; renormalise < 2; renormalise++) {
+        m.renormalise = renormalise;
+        ops->moe(d, y, x, MOE_ROWS, &m);
+        for (int r = 0; r < MOE_ROWS; r++) {
+            double want[HIDDEN], mag = 0;
+            moe_exact(router, up, down, x + r * HIDDEN, &m, want);
+            for (int i = 0; i < HIDDEN; i++)
+                mag = fmax(mag, fabs(want[i]));
+            for (int i = 0; i < HIDDEN; i++)
+                assert_true(fabs(y[r * HIDDEN + i] - want[i]) <= 1e-4 * mag);
+            ops->moe(d, one, x + r * HIDDEN, 1, &m);
+            assert_memory_equal(one, y + r * HIDDEN, sizeof(one));
+        }
+    }
+    x[3] = NAN; /* a broken row stays in its row */
+    ops->moe(d, y, x, MOE_ROWS, &m);
+    assert_true(isnan(y[0]) && memcmp(y + (MOE_ROWS - 1) * HIDDEN, one, sizeof(one)) == 0);
+    for (int i = 0; i < EXPERTS; i++) {
+        free(up[i]), free(down[i]);
+        ops->weight_free(d, wup[i]), ops->weight_free(d, wdown[i]);
+    }
+    ops->weight_free(d, m.router);
+    free(router), free(x);
+    ops->close(d);
+}
+
+/* ---------------------------------------------------------------- the device */
+
+static void the_registry_and_the_device_introduce_themselves(void **state)
+{
+    (void)state;
+    struct err e = ERR_INIT;
+    uint64_t avail = 0, total = 0;
+    assert_ptr_equal(backend_find("cpu", &e), ops);
+    assert_null(backend_find("abacus", &e));
+    assert_int_equal(e.kind, ERR_VALIDATION);
+    struct device *d = device(3, 0);
+    assert_string_equal(ops->describe(d), "CPU, 3 threads, plain C");
+    assert_int_equal(ops->memory(d, &avail, &total, &e), 0);
+    assert_true(avail > 0 && avail <= total);
+    assert_null(ops->open(&(struct device_options){.threads = -1}, &e));
+    struct mat_part v = {(float[]){1, 2, 3}, DT_F32, 1, 3, 3, 1};
+    float *p = ops->vector_load(d, &v, 1.0f, &e);
+    assert_true(p[0] == 2 && p[1] == 3 && p[2] == 4);
+    ops->free(d, p);
+    ops->close(d);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_registry_and_the_device_introduce_themselves),
+        cmocka_unit_test(linear_agrees_with_double_precision),
+        cmocka_unit_test(linear_is_bitwise_the_same_everywhere),
+        cmocka_unit_test(a_weight_may_be_stacked_strided_and_of_any_type),
+        cmocka_unit_test(attention_agrees_with_double_precision),
+        cmocka_unit_test(attention_is_bitwise_the_same_however_it_is_cut),
+        cmocka_unit_test(a_copied_block_reads_the_same),
+        cmocka_unit_test(embedding_gathers_rows_of_its_slice),
+        cmocka_unit_test(norms_and_their_sums),
+        cmocka_unit_test(activations_agree_with_double_precision),
+        cmocka_unit_test(only_wanted_rows_are_gathered),
+        cmocka_unit_test(experts_are_mixed_row_by_row),
+    };
+    rng = rng_new();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
