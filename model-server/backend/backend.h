@@ -48,6 +48,9 @@ struct span {
     uint32_t first, n;
     uint32_t kv_len;        /* tokens in the cache after this step */
     const uint32_t *blocks; /* block numbers covering [0, kv_len) */
+    /* Tokens of the sequence that are decided already: all of its prompt, even while a chunk of it is
+     * in the step; 0: kv_len. Only rotary scalings that depend on the length look at it. */
+    uint32_t seq_len;
 };
 struct ragged {
     uint32_t n_tokens, n_spans, n_out;
@@ -165,7 +168,7 @@ struct backend_ops {
     void (*act_mul)(struct device *d, float *y, const float *x, uint32_t rows, uint32_t n, enum act act);
     void (*act)(struct device *d, float *x, uint32_t rows, uint32_t n, enum act act); /* in place */
     void (*moe)(struct device *d, float *y, const float *x, uint32_t rows, const struct moe *p);
-    /* y[i] = x[out_rows[i]]: only these rows go through the last norm and the head. */
+    /* y[i] = x[out_rows[i]], rows of n elements: only these go through the last norm and the head. */
     void (*gather_out)(struct device *d, float *y, const float *x, uint32_t n);
     /* x = cap * tanh(x * scale / cap) where cap > 0, else x * scale. */
     void (*logit_scale)(struct device *d, float *x, uint32_t rows, uint32_t n, float scale, float cap);

@@ -1,6 +1,7 @@
 /* model.h - a loaded model: weights on a device and the forward pass over ragged batches.
  *
- * A model knows no request, no sampling and no text: ids and positions in, logits out. One thread. */
+ * A model knows no request, no sampling and no text: ids and positions in, logits out. One thread.
+ */
 #ifndef MODEL_SERVER_MODEL_MODEL_H
 #define MODEL_SERVER_MODEL_MODEL_H
 #include "common/err.h"
@@ -10,29 +11,31 @@
 struct model_options {
     const struct backend_ops *ops;
     struct device *dev;
-    struct comm *comm;       /* rank and world: which slice of the weights to take */
-    int dtype;               /* enum dtype, or -1: as stored in the checkpoint */
-    const char *rope_scaling; /* "linear", "dynamic" or NULL: replaces config.json's (TGI's --rope-scaling) */
+    struct comm *comm;        /* rank and world: which slice of the weights to take */
+    int dtype;                /* enum dtype, or -1: as stored in the checkpoint */
+    const char *rope_scaling; /* "linear", "dynamic" or NULL: replaces config.json's (TGI's
+                                 --rope-scaling) */
     double rope_factor;
 };
 
 struct model_info {
-    const char *type;        /* model_type of config.json */
-    uint32_t vocab;          /* rows of the head = length of a logit row */
-    uint32_t max_positions;  /* 0: unbounded */
-    uint32_t window;         /* sliding window of the layers that have one; 0: none */
+    const char *type;       /* model_type of config.json */
+    uint32_t vocab;         /* rows of the head = length of a logit row */
+    uint32_t max_positions; /* 0: unbounded */
+    uint32_t window;        /* sliding window of the layers that have one; 0: none */
     enum dtype dtype;
-    uint64_t weight_bytes;   /* on this rank */
+    uint64_t weight_bytes;                                    /* on this rank */
     uint32_t n_layers, hidden, n_heads, n_kv_heads, head_dim; /* whole model */
-    const uint32_t *eos;     /* generation_config.json's, else config.json's; owned by the model */
+    const uint32_t *eos; /* generation_config.json's, else config.json's; owned by the model */
     uint32_t n_eos;
 };
 
 struct model;
 
-/* `dir` holds config.json and the weights (model.safetensors, or a sharded index). ERR_VALIDATION for what
- * the checkpoint says (unknown model_type, missing tensor, wrong shape: one line naming file and tensor),
- * ERR_SYSTEM for files and memory. The caller owns the result; `o` is copied, what it points to must outlive it. */
+/* `dir` holds config.json and the weights (model.safetensors, or a sharded index). ERR_VALIDATION
+ * for what the checkpoint says (unknown model_type, missing tensor, wrong shape: one line naming
+ * file and tensor), ERR_SYSTEM for files and memory. The caller owns the result; `o` is copied,
+ * what it points to must outlive it. */
 struct model *model_load(const char *dir, const struct model_options *o, struct err *e);
 void model_free(struct model *m); /* NULL is fine */
 const struct model_info *model_info(const struct model *m);
@@ -40,11 +43,14 @@ const struct model_info *model_info(const struct model *m);
 /* KV cache. A block holds block_size positions of all layers of this rank. */
 uint64_t model_kv_block_bytes(const struct model *m, uint32_t block_size, enum dtype kv_dtype);
 /* Allocate (first call) or replace (contents are lost) the cache. */
-int model_kv_resize(struct model *m, uint32_t n_blocks, uint32_t block_size, enum dtype kv_dtype, struct err *e);
-int model_kv_copy(struct model *m, const uint32_t *src, const uint32_t *dst, uint32_t n, struct err *e);
+int model_kv_resize(struct model *m, uint32_t n_blocks, uint32_t block_size, enum dtype kv_dtype,
+                    struct err *e);
+int model_kv_copy(struct model *m, const uint32_t *src, const uint32_t *dst, uint32_t n,
+                  struct err *e);
 
-/* One step: logits of b->n_out rows, fp32, [n_out][vocab], into the caller's memory; all ranks get all of it.
- * Scratch memory grows with the largest batch seen and is then reused: model_reserve() does it ahead. */
+/* One step: logits of b->n_out rows, fp32, [n_out][vocab], into the caller's memory; all ranks get
+ * all of it. Scratch memory grows with the largest batch seen and is then reused: model_reserve()
+ * does it ahead. */
 int model_forward(struct model *m, const struct ragged *b, float *logits, struct err *e);
 int model_reserve(struct model *m, uint32_t max_tokens, uint32_t max_out, struct err *e);
 uint64_t model_scratch_bytes(const struct model *m, uint32_t max_tokens, uint32_t max_out);

@@ -1,0 +1,211 @@
+/* model-server logits: what a model says about a prompt, as one JSON object. The oracle of every
+ * question of the kind "is it the model or the sampling?". */
+#include "common/buf.h"
+#include "common/cleanup.h"
+#include "common/flag.h"
+#include "common/log.h"
+#include "model-server/commands.h"
+#include "model-server/model/model.h"
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+
+enum { BLOCK = 16, CHUNK = 64 };
+
+struct logits_config {
+    const char *model, *device, *rope_scaling;
+    struct flag_list ids;
+    uint32_t dtype, log_level, threads;
+    double rope_factor;
+};
+
+static const char *const dtypes[] = {"auto", "float32", "float16", "bfloat16", NULL};
+static const char *const levels[] = {"error", "warn", "info", "debug", "trace", NULL};
+
+// clang-format off
+#define F(field) .off = offsetof(struct logits_config, field)
+static const struct flag flags[] = {
+    {.name = "model", .positional = true, .required = true, .type = FLAG_STR, F(model), .env = "",
+     .help = "Folder with config.json and safetensors weights."},
+    {.name = "ids", .required = true, .type = FLAG_LIST, F(ids), .env = "",
+     .help = "Token ids of the prompt, separated by commas."},
+    {.name = "dtype", .type = FLAG_ENUM, F(dtype), .def = "auto", .choices = dtypes, .env = "",
+     .help = "Type of the weights on the device; auto: as stored."},
+    {.name = "device", .type = FLAG_STR, F(device), .def = "cpu", .env = "",
+     .help = "Backend: cpu, cuda or auto."},
+    {.name = "threads", .type = FLAG_U32, F(threads), .def = "0", .env = "", .min = 0, .max = 1024,
+     .help = "Worker threads of the CPU backend; 0: all allowed cores."},
+    {.name = "rope-scaling", .type = FLAG_STR, F(rope_scaling), .env = "",
+     .help = "linear or dynamic: replaces the scaling of config.json."},
+    {.name = "rope-factor", .type = FLAG_F64, F(rope_factor), .def = "1", .env = "",
+     .help = "Factor of --rope-scaling."},
+    {.name = "log-level", .type = FLAG_ENUM, F(log_level), .def = "warn", .choices = levels, .env = "",
+     .help = "Lines above this level are not logged."},
+    {0},
+};
+// clang-format on
+
+static const struct flag_program program = {
+    .name = "model-server logits",
+    .about = "Prints one JSON object: `ids`, `logprobs` (of each prompt token given those before "
+             "it, null "
+             "first) and `last_logits` (after the last token, fp32).",
+    .flags = flags,
+};
+
+/* ---------------------------------------------------------------- the prompt */
+
+struct prompt {
+    uint32_t *ids, *pos, *blocks, n;
+};
+
+static void prompt_free(struct prompt *p)
+{
+    free(p->ids);
+    free(p->pos);
+    free(p->blocks);
+}
+
+static int prompt_parse(struct prompt *p, const struct flag_list *words, struct err *e)
+{
+    p->ids = calloc(words->n + 1, sizeof(uint32_t));
+    p->pos = calloc(words->n + 1, sizeof(uint32_t));
+    p->blocks = calloc(words->n / BLOCK + 1, sizeof(uint32_t));
+    if (!p->ids || !p->pos || !p->blocks)
+        return err_nomem(e);
+    for (uint32_t i = 0; i < words->n; i++) {
+        char *end;
+        unsigned long v = strtoul(words->v[i], &end, 10);
+        if (end == words->v[i] || *end || v > UINT32_MAX)
+            return err_set(e, ERR_VALIDATION, "--ids: `%.40s` is no token id", words->v[i]);
+        p->ids[i] = (uint32_t)v;
+        p->pos[i] = i;
+        p->blocks[i / BLOCK] = i / BLOCK;
+    }
+    p->n = words->n;
+    return p->n ? 0 : err_set(e, ERR_VALIDATION, "--ids: no token ids");
+}
+
+/* ---------------------------------------------------------------- the answer */
+
+static double logsumexp(const float *row, uint32_t n)
+{
+    double max = row[0], sum = 0;
+    for (uint32_t i = 1; i < n; i++)
+        max = row[i] > max ? row[i] : max;
+    for (uint32_t i = 0; i < n; i++)
+        sum += exp(row[i] - max);
+    return max + log(sum);
+}
+
+static void print_rows(struct buf *out, const struct prompt *p, uint32_t at, uint32_t n,
+                       const float *rows, uint32_t vocab)
+{
+    for (uint32_t i = 0; i < n && at + i + 1 < p->n; i++) {
+        const float *row = rows + (size_t)i * vocab;
+        buf_ch(out, ',');
+        buf_json_f32(out, (float)(row[p->ids[at + i + 1]] - logsumexp(row, vocab)));
+    }
+    if (at + n < p->n)
+        return;
+    buf_str(out, "],\"last_logits\":[");
+    for (uint32_t k = 0; k < vocab; k++) {
+        buf_str(out, k ? "," : "");
+        buf_json_f32(out, rows[(size_t)(n - 1) * vocab + k]);
+    }
+    buf_str(out, "]}\n");
+}
+
+/* The prompt goes through in chunks, so that memory is bounded by CHUNK rows of logits. */
+static int run_chunks(struct model *m, const struct prompt *p, struct buf *out, struct err *e)
+{
+    const uint32_t vocab = model_info(m)->vocab;
+    uint32_t rows[CHUNK];
+    float *logits CLEANUP(cleanup_free) = malloc((size_t)CHUNK * vocab * sizeof(float));
+    if (!logits)
+        return err_nomem(e);
+    for (uint32_t i = 0; i < CHUNK; i++)
+        rows[i] = i;
+    for (uint32_t at = 0, n; at < p->n; at += n) {
+        n = p->n - at < CHUNK ? p->n - at : CHUNK;
+        const struct span span = {.n = n, .kv_len = at + n, .blocks = p->blocks, .seq_len = p->n};
+        const struct ragged b = {.n_tokens = n,
+                                 .n_spans = 1,
+                                 .n_out = n,
+                                 .ids = p->ids + at,
+                                 .pos = p->pos + at,
+                                 .slots =
+                                     p->pos + at, /* block i is the i-th of the only sequence */
+                                 .spans = &span,
+                                 .out_rows = rows};
+        if (model_forward(m, &b, logits, e))
+            return -1;
+        print_rows(out, p, at, n, logits, vocab);
+    }
+    return 0;
+}
+
+static int print_all(struct model *m, const struct prompt *p, struct err *e)
+{
+    struct buf out = BUF_INIT;
+    buf_str(&out, "{\"ids\":[");
+    for (uint32_t i = 0; i < p->n; i++)
+        buf_fmt(&out, "%s%u", i ? "," : "", p->ids[i]);
+    buf_str(&out, "],\"logprobs\":[null");
+    int rc = run_chunks(m, p, &out, e);
+    if (rc == 0 && out.oom)
+        rc = err_nomem(e);
+    if (rc == 0 && fwrite(out.p, 1, out.len, stdout) != out.len)
+        rc = err_sys(e, "write");
+    buf_free(&out);
+    return rc;
+}
+
+/* ---------------------------------------------------------------- the command */
+
+static int with_model(const struct logits_config *cfg, const struct prompt *p,
+                      const struct backend_ops *ops, struct device *dev, struct err *e)
+{
+    const struct model_options o = {.ops = ops,
+                                    .dev = dev,
+                                    .comm = comm_solo(),
+                                    .dtype = (int)cfg->dtype - 1,
+                                    .rope_scaling = cfg->rope_scaling,
+                                    .rope_factor = cfg->rope_factor};
+    struct model *m = model_load(cfg->model, &o, e);
+    int rc = m ? model_kv_resize(m, p->n / BLOCK + 1, BLOCK, DT_F32, e) : -1;
+    if (rc == 0)
+        rc = print_all(m, p, e);
+    model_free(m);
+    return rc;
+}
+
+static int run(const struct logits_config *cfg, struct err *e)
+{
+    struct prompt p = {0};
+    const struct backend_ops *ops = backend_find(cfg->device, e);
+    const struct device_options o = {.threads = (int)cfg->threads, .features = ~(uint64_t)0};
+    struct device *dev = NULL;
+    int rc = !ops || prompt_parse(&p, &cfg->ids, e) || !(dev = ops->open(&o, e)) ? -1 : 0;
+    if (rc == 0)
+        rc = with_model(cfg, &p, ops, dev, e);
+    if (dev)
+        ops->close(dev);
+    prompt_free(&p);
+    return rc;
+}
+
+int cmd_logits(int argc, char **argv)
+{
+    struct logits_config cfg = {0};
+    struct err e = ERR_INIT;
+    int rc = flags_parse(&program, &cfg, argc, argv, environ, &e);
+    if (rc == 0) {
+        log_init("model_server", (enum log_level)cfg.log_level, false, 2);
+        rc = run(&cfg, &e);
+    }
+    if (rc < 0)
+        fprintf(stderr, "model-server logits: %s\n", e.msg);
+    flags_free(&program, &cfg);
+    return rc < 0 ? 1 : 0;
+}

@@ -1,0 +1,98 @@
+#include "model-server/model/arch.h"
+#include "common/buf.h"
+#include "common/json.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ROW(name) extern const struct arch arch_##name;
+#include "archs.h"
+#undef ROW
+
+static const struct arch *const archs[] = {
+#define ROW(name) &arch_##name,
+#include "archs.h"
+#undef ROW
+};
+enum { N_ARCHS = sizeof(archs) / sizeof(archs[0]) };
+
+static const struct arch *find(const char *model_type, const char **type)
+{
+    for (int i = 0; i < N_ARCHS; i++)
+        for (const char *const *t = archs[i]->types; *t; t++)
+            if (strcmp(*t, model_type) == 0) {
+                *type = *t;
+                return archs[i];
+            }
+    return NULL;
+}
+
+static int unknown(const char *model_type, struct err *e)
+{
+    struct buf known = BUF_INIT;
+    for (int i = 0; i < N_ARCHS; i++)
+        for (const char *const *t = archs[i]->types; *t; t++)
+            buf_fmt(&known, "%s%s", known.len ? ", " : "", *t);
+    err_set(e, ERR_VALIDATION, "model_type `%.64s` is not supported (known: %s)", model_type,
+            known.p ? known.p : "");
+    buf_free(&known);
+    return -1;
+}
+
+const struct arch *arch_find(const char *model_type, struct err *e)
+{
+    const char *type;
+    const struct arch *a = find(model_type, &type);
+    if (!a)
+        unknown(model_type, e);
+    return a;
+}
+
+static void check_rope_option(struct config *c)
+{
+    const char *s = c->rope_scaling;
+    if (!s)
+        return;
+    if (strcmp(s, "linear") != 0 && strcmp(s, "dynamic") != 0)
+        config_fail(c, "rope scaling `%.40s` must be linear or dynamic", s);
+    if (!(c->rope_factor >= 1 && isfinite(c->rope_factor)))
+        config_fail(c, "the rope factor must be a number of at least 1");
+}
+
+static void configure(struct config *c, const struct arch **arch, const char **type,
+                      struct decoder_spec *spec)
+{
+    const char *word = json_str(c->root, "model_type", NULL);
+    const cJSON *q = json_get(c->root, "quantization_config");
+    if (!word) {
+        config_fail(c, "`model_type` is missing");
+        return;
+    }
+    if (!(*arch = find(word, type))) {
+        unknown(word, c->e);
+        err_wrap(c->e, "%s", c->path);
+        c->failed = true;
+        return;
+    }
+    if (q)
+        config_fail(c, "weights quantised by `%.40s` are not supported",
+                    json_str(q, "quant_method", "an unnamed method"));
+    check_rope_option(c);
+    if (!c->failed)
+        (*arch)->configure(c, spec);
+}
+
+int arch_configure(const char *path, const char *rope_scaling, double rope_factor,
+                   const struct arch **arch, const char **type, struct decoder_spec *spec,
+                   struct err *e)
+{
+    struct config c;
+    memset(spec, 0, sizeof(*spec));
+    if (config_open(&c, path, e))
+        return -1;
+    c.rope_scaling = rope_scaling;
+    c.rope_factor = rope_factor;
+    configure(&c, arch, type, spec);
+    config_close(&c);
+    return c.failed ? -1 : 0;
+}

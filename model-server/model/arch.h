@@ -1,0 +1,67 @@
+/* arch.h - model families. One file of arch/ is one family: what its config.json means as a
+ * decoder_spec, and what its checkpoint calls each weight. Dropping the file in registers it. */
+#ifndef MODEL_SERVER_MODEL_ARCH_H
+#define MODEL_SERVER_MODEL_ARCH_H
+#include "model-server/model/config.h"
+
+/* What a tensor is for. W_QKV, W_GATE_UP and W_MOE_GATE_UP hold several matrices in one. */
+enum role {
+    W_EMBED,
+    W_POSITIONS,
+    W_FINAL_NORM,
+    W_HEAD,
+    W_ATTN_NORM,
+    W_POST_ATTN_NORM,
+    W_MLP_NORM,
+    W_POST_MLP_NORM,
+    W_QKV,
+    W_Q,
+    W_K,
+    W_V,
+    W_O,
+    W_Q_NORM,
+    W_K_NORM,
+    W_GATE_UP,
+    W_GATE,
+    W_UP,
+    W_DOWN,
+    W_ROUTER,
+    W_MOE_GATE,
+    W_MOE_UP,
+    W_MOE_DOWN,
+    W_ROLES
+};
+
+struct arch {
+    const char *const *types; /* model_type words it serves, NULL-terminated */
+    /* Checkpoints of the bare decoder lack this prefix ("transformer."): tried without it; or NULL.
+     */
+    const char *prefix;
+    /* Tensor names without ".weight" and ".bias"; the first * is the layer, the second the expert.
+     */
+    const char *names[W_ROLES];
+    void (*configure)(struct config *c, struct decoder_spec *s); /* faults stay in `c` */
+};
+
+/* The names of Llama and its many descendants. */
+#define NAMES_LLAMA_OUTER                                                                          \
+    [W_EMBED] = "model.embed_tokens", [W_FINAL_NORM] = "model.norm", [W_HEAD] = "lm_head",         \
+    [W_ATTN_NORM] = "model.layers.*.input_layernorm"
+#define NAMES_LLAMA_QKV                                                                            \
+    [W_Q] = "model.layers.*.self_attn.q_proj", [W_K] = "model.layers.*.self_attn.k_proj",          \
+    [W_V] = "model.layers.*.self_attn.v_proj"
+#define NAMES_LLAMA_O [W_O] = "model.layers.*.self_attn.o_proj"
+#define NAMES_LLAMA_MLP                                                                            \
+    [W_MLP_NORM] = "model.layers.*.post_attention_layernorm",                                      \
+    [W_GATE] = "model.layers.*.mlp.gate_proj", [W_UP] = "model.layers.*.mlp.up_proj",              \
+    [W_DOWN] = "model.layers.*.mlp.down_proj"
+#define NAMES_LLAMA NAMES_LLAMA_OUTER, NAMES_LLAMA_QKV, NAMES_LLAMA_O, NAMES_LLAMA_MLP
+
+/* ERR_VALIDATION naming the known ones for a model_type nobody serves. */
+const struct arch *arch_find(const char *model_type, struct err *e);
+/* `path` is a config.json; `rope_scaling` and `rope_factor` as in model_options. Fills `spec` and
+ * sets *arch; `*type` is the arch's own copy of model_type. */
+int arch_configure(const char *path, const char *rope_scaling, double rope_factor,
+                   const struct arch **arch, const char **type, struct decoder_spec *spec,
+                   struct err *e);
+#endif

@@ -1,0 +1,26 @@
+/* Gemma 1: norms around 1, scaled embeddings, a tied head. */
+#include "common/json.h"
+#include "model-server/model/arch.h"
+#include <math.h>
+
+static void configure(struct config *c, struct decoder_spec *s)
+{
+    config_decoder(c, s,
+                   &(struct config_defaults){.head_dim = 256,
+                                             .max_positions = 8192,
+                                             .norm_eps = 1e-6,
+                                             .rope_theta = 10000,
+                                             .tied = true});
+    /* hidden_act says "gelu" in the first checkpoints, but the tanh form was meant */
+    s->act = config_act(c, "hidden_activation", "gelu_pytorch_tanh");
+    s->norm.plus = 1;
+    s->embed_scale = sqrtf((float)s->hidden);
+    s->bias.qkv = s->bias.o = config_bool_or(c, "attention_bias", false);
+}
+
+const struct arch arch_gemma = {
+    .types = (const char *const[]){"gemma", NULL},
+    .prefix = "model.",
+    .names = {NAMES_LLAMA},
+    .configure = configure,
+};

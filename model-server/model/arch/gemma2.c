@@ -1,0 +1,36 @@
+/* Gemma 2: norms before and after, soft caps, a window on every other layer. arXiv 2408.00118 */
+#include "model-server/model/arch.h"
+#include <math.h>
+
+static bool even(const struct config *c, uint32_t layer) { return (void)c, layer % 2 == 0; }
+
+static void configure(struct config *c, struct decoder_spec *s)
+{
+    config_decoder(c, s,
+                   &(struct config_defaults){.head_dim = 256,
+                                             .max_positions = 8192,
+                                             .norm_eps = 1e-6,
+                                             .rope_theta = 10000,
+                                             .tied = true});
+    s->act = config_act(c, "hidden_activation", "gelu_pytorch_tanh");
+    s->norm.plus = 1;
+    s->post_norms = true;
+    s->embed_scale = sqrtf((float)s->hidden);
+    s->bias.qkv = s->bias.o = config_bool_or(c, "attention_bias", false);
+    s->attn_softcap = (float)config_softcap(c, "attn_logit_softcapping", 50);
+    s->logit_softcap = (float)config_softcap(c, "final_logit_softcapping", 30);
+    config_attn_scale(c, s, 256);
+    config_windows(c, s, 4096, even);
+}
+
+const struct arch arch_gemma2 = {
+    .types = (const char *const[]){"gemma2", NULL},
+    .prefix = "model.",
+    .names = {NAMES_LLAMA_OUTER, NAMES_LLAMA_QKV,
+              NAMES_LLAMA_O, [W_POST_ATTN_NORM] = "model.layers.*.post_attention_layernorm",
+              [W_MLP_NORM] = "model.layers.*.pre_feedforward_layernorm",
+              [W_POST_MLP_NORM] = "model.layers.*.post_feedforward_layernorm",
+              [W_GATE] = "model.layers.*.mlp.gate_proj", [W_UP] = "model.layers.*.mlp.up_proj",
+              [W_DOWN] = "model.layers.*.mlp.down_proj"},
+    .configure = configure,
+};

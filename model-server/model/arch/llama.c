@@ -1,0 +1,19 @@
+/* Llama 1-3, Code Llama, Yi, SmolLM, Vicuna ... */
+#include "model-server/model/arch.h"
+
+static void configure(struct config *c, struct decoder_spec *s)
+{
+    config_decoder(
+        c, s,
+        &(struct config_defaults){.max_positions = 2048, .norm_eps = 1e-6, .rope_theta = 10000});
+    s->act = config_act(c, "hidden_act", "silu");
+    s->bias.qkv = s->bias.o = config_bool_or(c, "attention_bias", false);
+    s->bias.mlp = config_bool_or(c, "mlp_bias", false);
+}
+
+const struct arch arch_llama = {
+    .types = (const char *const[]){"llama", NULL},
+    .prefix = "model.",
+    .names = {NAMES_LLAMA},
+    .configure = configure,
+};

@@ -1,0 +1,29 @@
+/* Mixtral: Mistral with a softmax router over experts. arXiv 2401.04088 */
+#include "model-server/model/arch.h"
+
+static bool every(const struct config *c, uint32_t layer) { return (void)c, (void)layer, true; }
+
+static void configure(struct config *c, struct decoder_spec *s)
+{
+    config_decoder(c, s,
+                   &(struct config_defaults){
+                       .max_positions = 131072, .norm_eps = 1e-5, .rope_theta = 1000000});
+    s->act = config_act(c, "hidden_act", "silu");
+    config_moe(c, s, "num_local_experts", 8, 2);
+    s->moe.ffn = s->ffn;
+    s->moe.renormalise = true;
+    config_windows(c, s, 0, every);
+    for (uint32_t i = 0; i < s->n_layers; i++)
+        s->layers[i].moe = true;
+}
+
+#define MOE "model.layers.*.block_sparse_moe."
+const struct arch arch_mixtral = {
+    .types = (const char *const[]){"mixtral", NULL},
+    .prefix = "model.",
+    .names = {NAMES_LLAMA_OUTER, NAMES_LLAMA_QKV,
+              NAMES_LLAMA_O, [W_MLP_NORM] = "model.layers.*.post_attention_layernorm",
+              [W_ROUTER] = MOE "gate", [W_MOE_GATE] = MOE "experts.*.w1",
+              [W_MOE_UP] = MOE "experts.*.w3", [W_MOE_DOWN] = MOE "experts.*.w2"},
+    .configure = configure,
+};

@@ -1,0 +1,29 @@
+/* Qwen 3, dense: a head size of its own, q and k normalised per head. */
+#include "common/json.h"
+#include "model-server/model/arch.h"
+
+static bool upper(const struct config *c, uint32_t layer)
+{
+    return json_bool(c->root, "use_sliding_window", false) &&
+           layer >= json_num(c->root, "max_window_layers", 28);
+}
+
+static void configure(struct config *c, struct decoder_spec *s)
+{
+    config_decoder(
+        c, s,
+        &(struct config_defaults){
+            .head_dim = 128, .max_positions = 32768, .norm_eps = 1e-6, .rope_theta = 10000});
+    s->act = config_act(c, "hidden_act", "silu");
+    s->bias.qkv = s->bias.o = config_bool_or(c, "attention_bias", false);
+    s->qk_norm = true;
+    config_windows(c, s, 4096, upper);
+}
+
+const struct arch arch_qwen3 = {
+    .types = (const char *const[]){"qwen3", NULL},
+    .prefix = "model.",
+    .names = {NAMES_LLAMA, [W_Q_NORM] = "model.layers.*.self_attn.q_norm",
+              [W_K_NORM] = "model.layers.*.self_attn.k_norm"},
+    .configure = configure,
+};

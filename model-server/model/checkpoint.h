@@ -1,0 +1,22 @@
+/* checkpoint.h - the weights of a model folder: one safetensors file, or shards behind an index.
+ *
+ * Read-only views; close() unmaps everything. */
+#ifndef MODEL_SERVER_MODEL_CHECKPOINT_H
+#define MODEL_SERVER_MODEL_CHECKPOINT_H
+#include "model-server/model/safetensors.h"
+
+struct checkpoint {
+    char *dir;
+    cJSON *index; /* NULL: a single file */
+    struct safetensors *files;
+    uint32_t n_files;
+    uint64_t bytes; /* of all files */
+};
+
+/* Errors are one line naming the file (and tensor). A failed open needs no close. */
+int checkpoint_open(struct checkpoint *c, const char *dir, struct err *e);
+void checkpoint_close(struct checkpoint *c);
+const struct tensor *checkpoint_find(const struct checkpoint *c, const char *name); /* or NULL */
+/* Always -1: says which file lacks `name`. */
+int checkpoint_missing(const struct checkpoint *c, const char *name, struct err *e);
+#endif

@@ -1,0 +1,192 @@
+#include "model-server/model/config.h"
+#include "common/json.h"
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { CONFIG_MAX = 16 * 1024 * 1024 };
+
+int config_open(struct config *c, const char *path, struct err *e)
+{
+    *c = (struct config){.path = path, .e = e};
+    c->root = json_load(path, CONFIG_MAX, e);
+    if (!c->root)
+        return -1;
+    if (cJSON_IsObject(c->root))
+        return 0;
+    config_close(c);
+    return err_set(e, ERR_VALIDATION, "%s: no JSON object", path);
+}
+
+void config_close(struct config *c)
+{
+    cJSON_Delete(c->root);
+    c->root = NULL;
+}
+
+void config_fail(struct config *c, const char *fmt, ...)
+{
+    char msg[300];
+    va_list ap;
+    if (c->failed)
+        return;
+    va_start(ap, fmt);
+    vsnprintf(msg, sizeof(msg), fmt, ap);
+    va_end(ap);
+    c->failed = true;
+    err_set(c->e, ERR_VALIDATION, "%s: %s", c->path, msg);
+}
+
+uint32_t config_u32_or(struct config *c, const char *key, uint32_t def, uint32_t min, uint32_t max)
+{
+    const cJSON *j = json_get(c->root, key);
+    if (!j)
+        return def;
+    double v = cJSON_IsNumber(j) ? j->valuedouble : NAN;
+    if (!(v >= min && v <= max) || v != floor(v)) {
+        config_fail(c, "`%s` must be an integer from %u to %u", key, min, max);
+        return min;
+    }
+    return (uint32_t)v;
+}
+
+uint32_t config_u32(struct config *c, const char *key, uint32_t min, uint32_t max)
+{
+    if (!json_get(c->root, key))
+        config_fail(c, "`%s` is missing", key);
+    return config_u32_or(c, key, min, min, max);
+}
+
+double config_num_or(struct config *c, const char *key, double def)
+{
+    const cJSON *j = json_get(c->root, key);
+    if (!j)
+        return def;
+    if (cJSON_IsNumber(j) && isfinite(j->valuedouble))
+        return j->valuedouble;
+    config_fail(c, "`%s` must be a number", key);
+    return def;
+}
+
+bool config_bool_or(struct config *c, const char *key, bool def)
+{
+    const cJSON *j = json_get(c->root, key);
+    if (j && !cJSON_IsBool(j))
+        config_fail(c, "`%s` must be true or false", key);
+    return json_bool(c->root, key, def);
+}
+
+enum act config_act(struct config *c, const char *key, const char *def)
+{
+    static const struct {
+        const char *name;
+        enum act act;
+    } acts[] = {
+        {"silu", ACT_SILU},           {"swish", ACT_SILU},
+        {"gelu", ACT_GELU},           {"gelu_python", ACT_GELU},
+        {"gelu_new", ACT_GELU_TANH},  {"gelu_pytorch_tanh", ACT_GELU_TANH},
+        {"gelu_fast", ACT_GELU_TANH}, {"relu", ACT_RELU},
+    };
+    const char *name = json_str(c->root, key, def);
+    for (size_t i = 0; i < sizeof(acts) / sizeof(acts[0]); i++)
+        if (strcmp(acts[i].name, name) == 0)
+            return acts[i].act;
+    config_fail(c, "`%s`: activation `%.40s` is not supported", key, name);
+    return ACT_SILU;
+}
+
+uint32_t config_dim(struct config *c, const char *key) { return config_u32(c, key, 1, 1u << 22); }
+uint32_t config_heads(struct config *c, const char *key) { return config_u32(c, key, 1, 1u << 16); }
+uint32_t config_vocab(struct config *c, const char *key) { return config_u32(c, key, 1, 1u << 24); }
+uint32_t config_layers(struct config *c, const char *key)
+{
+    return config_u32(c, key, 1, SPEC_MAX_LAYERS);
+}
+
+uint32_t config_head_dim(struct config *c, uint32_t def, uint32_t hidden, uint32_t heads)
+{
+    uint32_t d = config_u32_or(c, "head_dim", def, 1, ROPE_MAX_DIM);
+    if (d)
+        return d;
+    if (hidden % heads || hidden / heads > ROPE_MAX_DIM) {
+        config_fail(c, "%u heads do not divide a hidden size of %u", heads, hidden);
+        return 1;
+    }
+    return hidden / heads;
+}
+
+void config_decoder(struct config *c, struct decoder_spec *s, const struct config_defaults *d)
+{
+    s->hidden = config_dim(c, "hidden_size");
+    s->n_layers = config_layers(c, "num_hidden_layers");
+    s->n_heads = config_heads(c, "num_attention_heads");
+    s->n_kv_heads = config_u32_or(c, "num_key_value_heads", s->n_heads, 1, 1u << 16);
+    s->head_dim = config_head_dim(c, d->head_dim, s->hidden, s->n_heads);
+    s->ffn = config_dim(c, "intermediate_size");
+    s->vocab = config_vocab(c, "vocab_size");
+    s->max_positions = config_u32_or(c, "max_position_embeddings", d->max_positions, 1, 1u << 30);
+    s->tied = config_bool_or(c, "tie_word_embeddings", d->tied);
+    s->norm = (struct norm_spec){.kind = NORM_RMS,
+                                 .eps = (float)config_num_or(c, "rms_norm_eps", d->norm_eps)};
+    s->mlp = MLP_GATED;
+    s->embed_scale = s->residual_scale = s->logit_scale = 1;
+    if (s->n_heads % s->n_kv_heads)
+        config_fail(c, "%u key-value heads do not divide %u heads", s->n_kv_heads, s->n_heads);
+    for (uint32_t i = 0; i < s->n_layers; i++)
+        s->layers[i] = (struct layer_spec){.attn_scale = spec_head_scale(s)};
+    if (d->rope_theta > 0) {
+        s->rope[0].dim = config_rotary_dim(c, s->head_dim, 1);
+        config_rope(c, s, d->rope_theta);
+    }
+}
+
+/* A key with a default that is something: absent means the default, null means none. */
+static bool present(const struct config *c, const char *key)
+{
+    return cJSON_GetObjectItemCaseSensitive(c->root, key) != NULL;
+}
+
+double config_softcap(struct config *c, const char *key, double def)
+{
+    double cap = config_num_or(c, key, present(c, key) ? 0 : def);
+    if (cap < 0)
+        config_fail(c, "`%s` must be positive", key);
+    return cap;
+}
+
+void config_attn_scale(struct config *c, struct decoder_spec *s, double def)
+{
+    double scalar = config_num_or(c, "query_pre_attn_scalar", def);
+    if (!(scalar > 0))
+        config_fail(c, "`query_pre_attn_scalar` must be positive");
+    for (uint32_t i = 0; i < s->n_layers; i++)
+        s->layers[i].attn_scale = (float)(1 / sqrt(scalar));
+}
+
+void config_moe(struct config *c, struct decoder_spec *s, const char *key, uint32_t n,
+                uint32_t top_k)
+{
+    s->moe.n_experts = config_u32_or(c, key, n, 1, 4096);
+    s->moe.top_k = config_u32_or(c, "num_experts_per_tok", top_k, 1, 4096);
+    if (s->moe.top_k > s->moe.n_experts)
+        config_fail(c, "`num_experts_per_tok` is more than the %u experts", s->moe.n_experts);
+}
+
+void config_windows(struct config *c, struct decoder_spec *s, uint32_t def,
+                    bool (*sliding)(const struct config *c, uint32_t layer))
+{
+    const cJSON *types = json_get(c->root, "layer_types"), *t = types ? types->child : NULL;
+    uint32_t window = def;
+    if (present(c, "sliding_window"))
+        window = config_u32_or(c, "sliding_window", 0, 0, UINT32_MAX);
+    if (types && (!cJSON_IsArray(types) || (uint32_t)cJSON_GetArraySize(types) != s->n_layers)) {
+        config_fail(c, "`layer_types` does not name %u layers", s->n_layers);
+        return;
+    }
+    for (uint32_t i = 0; i < s->n_layers; i++, t = t ? t->next : NULL) {
+        bool on = t ? strcmp(cJSON_IsString(t) ? t->valuestring : "", "sliding_attention") == 0
+                    : sliding(c, i);
+        s->layers[i].window = on ? window : 0;
+    }
+}

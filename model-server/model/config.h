@@ -1,0 +1,71 @@
+/* config.h - reading a checkpoint's config.json, once for the keys of the hub (transformers 4:
+ * rope_theta, rope_scaling) and once for those of transformers 5 (rope_parameters): both mean the
+ * same.
+ *
+ * Every reader notes the first fault and carries on with a harmless value, so that a family reads
+ * its keys line by line and the caller looks once, at `failed`. */
+#ifndef MODEL_SERVER_MODEL_CONFIG_H
+#define MODEL_SERVER_MODEL_CONFIG_H
+#include "common/err.h"
+#include "model-server/model/decoder_spec.h"
+#include <cjson/cJSON.h>
+
+struct config {
+    const char *path; /* for messages */
+    cJSON *root;
+    struct err *e;
+    bool failed;
+    const char *rope_scaling; /* replaces the file's, or NULL */
+    double rope_factor;
+};
+
+int config_open(struct config *c, const char *path, struct err *e); /* `path` must outlive it */
+void config_close(struct config *c);
+void config_fail(struct config *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Required; an integer in [min, max]. */
+uint32_t config_u32(struct config *c, const char *key, uint32_t min, uint32_t max);
+/* Optional: absent and null give `def`, anything else but an integer in [min, max] is a fault. */
+uint32_t config_u32_or(struct config *c, const char *key, uint32_t def, uint32_t min, uint32_t max);
+double config_num_or(struct config *c, const char *key, double def); /* finite */
+bool config_bool_or(struct config *c, const char *key, bool def);
+enum act config_act(struct config *c, const char *key, const char *def);
+
+/* The keys that most families share: hidden_size, num_hidden_layers, num_attention_heads,
+ * num_key_value_heads, head_dim (`head_dim` when absent; 0: hidden / heads), intermediate_size,
+ * vocab_size, max_position_embeddings, rms_norm_eps, tie_word_embeddings. Fills the rest with what
+ * they mean in most families: pre-norm RMS blocks, separate q, k, v, a gated SiLU MLP, no biases.
+ */
+struct config_defaults {
+    uint32_t head_dim, max_positions;
+    double norm_eps, rope_theta;
+    bool tied;
+};
+void config_decoder(struct config *c, struct decoder_spec *s, const struct config_defaults *d);
+
+/* Bounds that hold for every family; config_decoder() uses them. */
+uint32_t config_dim(struct config *c, const char *key);    /* 1 .. 2^22 */
+uint32_t config_layers(struct config *c, const char *key); /* 1 .. SPEC_MAX_LAYERS */
+uint32_t config_heads(struct config *c, const char *key);  /* 1 .. 65536 */
+uint32_t config_vocab(struct config *c, const char *key);  /* 1 .. 2^24 */
+/* hidden / heads where the file does not say; a fault where that is no even, usable size. */
+uint32_t config_head_dim(struct config *c, uint32_t def, uint32_t hidden, uint32_t heads);
+
+/* Fill s->rope[0], whose `dim` is set, from whichever keys there are; `theta` is the family's
+ * default base. Stretches s->max_positions as linear, dynamic and yarn scalings do. */
+void config_rope(struct config *c, struct decoder_spec *s, double theta);
+/* Elements of a head that rotate, from partial_rotary_factor at either place. */
+uint32_t config_rotary_dim(struct config *c, uint32_t head_dim, double def);
+
+/* Windows of the layers: layer_types where present, else `sliding(i)`; the window itself is
+ * `sliding_window` (absent: `def`; null: none). */
+void config_windows(struct config *c, struct decoder_spec *s, uint32_t def,
+                    bool (*sliding)(const struct config *c, uint32_t layer));
+/* All layers attend with 1 / sqrt(query_pre_attn_scalar). */
+void config_attn_scale(struct config *c, struct decoder_spec *s, double def);
+/* A soft cap: null means none, else positive. */
+double config_softcap(struct config *c, const char *key, double def);
+/* Number of experts under `key` and num_experts_per_tok. */
+void config_moe(struct config *c, struct decoder_spec *s, const char *key, uint32_t n,
+                uint32_t top_k);
+#endif

@@ -1,0 +1,276 @@
+#include "model-server/model/decoder.h"
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---------------------------------------------------------------- scratch */
+
+static uint32_t q_width(const struct decoder *d) { return d->split.heads.n * d->spec.head_dim; }
+
+static uint32_t qkv_width(const struct decoder *d)
+{
+    return (d->split.heads.n + 2 * d->split.kv_heads.n) * d->spec.head_dim;
+}
+
+/* Give *p the next rows * width floats behind `at`, on a 64-byte boundary; `base` NULL only counts.
+ */
+static size_t place(float **p, char *base, size_t at, size_t rows, size_t width)
+{
+    *p = base ? (float *)(void *)(base + at) : NULL;
+    return at + ((rows * width * sizeof(float) + 63) & ~(size_t)63);
+}
+
+static size_t layout(const struct decoder *d, struct scratch *s, char *base, size_t t, size_t o)
+{
+    const struct decoder_spec *m = &d->spec;
+    const size_t world = (size_t)d->split.world;
+    size_t at = 0;
+    at = place(&s->x, base, at, t, m->hidden);
+    at = place(&s->n, base, at, t, m->hidden);
+    at = place(&s->r, base, at, t, m->hidden);
+    at = place(&s->qkv, base, at, t, qkv_width(d));
+    at = place(&s->att, base, at, t, q_width(d));
+    at = place(&s->up, base, at, t, (m->mlp == MLP_PLAIN ? 1 : 2) * (size_t)d->split.ffn.n);
+    at = place(&s->act, base, at, t, m->mlp == MLP_PLAIN ? 0 : d->split.ffn.n);
+    for (int i = 0; i < SPEC_MAX_ROPES; i++)
+        at = place(&s->rope[i], base, at, t, m->rope[i].dim);
+    at = place(&s->out, base, at, o, m->hidden);
+    at = place(&s->logits, base, at, o, d->split.vocab_most);
+    at = place(&s->gathered, base, at, world > 1 ? o * world : 0, d->split.vocab_most);
+    return at;
+}
+
+static size_t host_floats(const struct decoder *d, size_t t, size_t o)
+{
+    size_t rows = t * d->spec.rope[0].dim, i = t * d->spec.rope[1].dim;
+    size_t logits = d->split.world > 1 ? o * (size_t)d->split.world * d->split.vocab_most : 0;
+    rows = rows > i ? rows : i;
+    return rows > logits ? rows : logits;
+}
+
+uint64_t decoder_scratch_bytes(const struct decoder *d, uint32_t max_tokens, uint32_t max_out)
+{
+    struct scratch s;
+    return layout(d, &s, NULL, max_tokens, max_out) +
+           host_floats(d, max_tokens, max_out) * sizeof(float);
+}
+
+int decoder_reserve(struct decoder *d, uint32_t max_tokens, uint32_t max_out, struct err *e)
+{
+    struct scratch *s = &d->scratch;
+    if (max_tokens <= s->max_tokens && max_out <= s->max_out)
+        return 0;
+    max_tokens = max_tokens > s->max_tokens ? max_tokens : s->max_tokens;
+    max_out = max_out > s->max_out ? max_out : s->max_out;
+    d->ops->free(d->dev, s->memory);
+    free(s->host);
+    *s = (struct scratch){0};
+    size_t bytes = layout(d, s, NULL, max_tokens, max_out);
+    size_t host = host_floats(d, max_tokens, max_out);
+    if (!(s->memory = d->ops->alloc(d->dev, bytes, e)))
+        return -1;
+    if (!(s->host = malloc((host ? host : 1) * sizeof(float))))
+        return err_nomem(e);
+    layout(d, s, s->memory, max_tokens, max_out);
+    s->max_tokens = max_tokens;
+    s->max_out = max_out;
+    return 0;
+}
+
+/* ---------------------------------------------------------------- a layer */
+
+static int sum_over_ranks(struct decoder *d, float *x, uint32_t rows, struct err *e)
+{
+    return comm_all_reduce(d->comm, x, (size_t)rows * d->spec.hidden, e);
+}
+
+/* r = attention(n) */
+static int attention(struct decoder *d, uint32_t layer, uint32_t t, struct err *e)
+{
+    const struct decoder_spec *m = &d->spec;
+    const struct layer_spec *ls = &m->layers[layer];
+    const struct layer *y = &d->layers[layer];
+    const struct rope_spec *rope = &m->rope[ls->rope];
+    struct scratch *s = &d->scratch;
+    const uint32_t heads = d->split.heads.n, kv_heads = d->split.kv_heads.n;
+    d->ops->linear(d->dev, s->qkv, s->n, t, y->qkv, y->qkv_bias);
+    d->ops->rope_kv(d->dev, s->qkv, d->kv, layer,
+                    &(struct rope_kv){.n_heads = heads,
+                                      .n_kv_heads = kv_heads,
+                                      .head_dim = m->head_dim,
+                                      .rot_dim = rope->kind ? rope->dim : 0,
+                                      .interleaved = rope->interleaved,
+                                      .rope = rope->kind ? s->rope[ls->rope] : NULL,
+                                      .q_norm = y->q_norm,
+                                      .k_norm = y->k_norm,
+                                      .norm_eps = m->norm.eps});
+    d->ops->attention(d->dev, s->att, s->qkv, qkv_width(d), d->kv, layer,
+                      &(struct attn){.n_heads = heads,
+                                     .n_kv_heads = kv_heads,
+                                     .head_dim = m->head_dim,
+                                     .scale = ls->attn_scale,
+                                     .softcap = m->attn_softcap,
+                                     .window = ls->window});
+    d->ops->linear(d->dev, s->r, s->att, t, y->o, y->o_bias);
+    if (sum_over_ranks(d, s->r, t, e))
+        return -1;
+    if (m->post_norms)
+        d->ops->norm(d->dev, s->r, s->r, t, m->hidden, &y->post_attn_norm);
+    return 0;
+}
+
+/* r = mlp(n) */
+static int mlp(struct decoder *d, uint32_t layer, uint32_t t, struct err *e)
+{
+    const struct decoder_spec *m = &d->spec;
+    const struct layer *y = &d->layers[layer];
+    struct scratch *s = &d->scratch;
+    const uint32_t ffn = d->split.ffn.n;
+    if (m->layers[layer].moe) {
+        d->ops->moe(d->dev, s->r, s->n, t,
+                    &(struct moe){.router = y->router,
+                                  .up = y->experts_up,
+                                  .down = y->experts_down,
+                                  .n_experts = m->moe.n_experts,
+                                  .top_k = m->moe.top_k,
+                                  .renormalise = m->moe.renormalise,
+                                  .act = m->act});
+    } else {
+        d->ops->linear(d->dev, s->up, s->n, t, y->up, y->up_bias);
+        if (m->mlp == MLP_PLAIN)
+            d->ops->act(d->dev, s->up, t, ffn, m->act);
+        else
+            d->ops->act_mul(d->dev, s->act, s->up, t, ffn, m->act);
+        d->ops->linear(d->dev, s->r, m->mlp == MLP_PLAIN ? s->up : s->act, t, y->down,
+                       y->down_bias);
+    }
+    if (sum_over_ranks(d, s->r, t, e))
+        return -1;
+    if (m->post_norms)
+        d->ops->norm(d->dev, s->r, s->r, t, m->hidden, &y->post_mlp_norm);
+    return 0;
+}
+
+/* In: n is the norm of x. Out: x has both branches added and n is its norm for the next layer. */
+static int layer(struct decoder *d, uint32_t i, uint32_t t, struct err *e)
+{
+    const struct decoder_spec *m = &d->spec;
+    const struct layer *y = &d->layers[i];
+    const struct norm *next = i + 1 < m->n_layers ? &d->layers[i + 1].attn_norm : NULL;
+    struct scratch *s = &d->scratch;
+    if (attention(d, i, t, e))
+        return -1;
+    if (m->parallel && !m->shared_norm)
+        d->ops->norm(d->dev, s->n, s->x, t, m->hidden, &y->mlp_norm);
+    d->ops->add_norm(d->dev, s->n, s->x, s->r, m->residual_scale, t, m->hidden,
+                     m->parallel ? NULL : &y->mlp_norm);
+    if (mlp(d, i, t, e))
+        return -1;
+    d->ops->add_norm(d->dev, s->n, s->x, s->r, m->residual_scale, t, m->hidden, next);
+    return 0;
+}
+
+/* ---------------------------------------------------------------- a step */
+
+static int check(const struct decoder *d, const struct ragged *b, struct err *e)
+{
+    const struct decoder_spec *m = &d->spec;
+    assert(d->kv && b->n_out <= b->n_tokens);
+    for (uint32_t i = 0; i < b->n_tokens; i++) {
+        if (b->ids[i] >= m->vocab)
+            return err_set(e, ERR_VALIDATION, "token id %u is not below the vocabulary size %u",
+                           b->ids[i], m->vocab);
+        if (m->learned_positions && b->pos[i] >= m->max_positions)
+            return err_set(e, ERR_VALIDATION, "position %u: this model has %u learned positions",
+                           b->pos[i], m->max_positions);
+    }
+    return 0;
+}
+
+static int upload_ropes(struct decoder *d, const struct ragged *b, struct err *e)
+{
+    struct scratch *s = &d->scratch;
+    for (int i = 0; i < SPEC_MAX_ROPES; i++) {
+        const struct rope_spec *r = &d->spec.rope[i];
+        if (r->kind == ROPE_NONE)
+            continue;
+        rope_rows(&d->rope[i], b, s->host);
+        size_t bytes = (size_t)b->n_tokens * r->dim * sizeof(float);
+        if (d->ops->upload(d->dev, s->rope[i], s->host, bytes, e))
+            return -1;
+    }
+    return 0;
+}
+
+static int embed(struct decoder *d, uint32_t t, struct err *e)
+{
+    const struct decoder_spec *m = &d->spec;
+    struct scratch *s = &d->scratch;
+    d->ops->embed(d->dev, s->x, d->embed, d->split.vocab.first, m->embed_scale);
+    if (sum_over_ranks(d, s->x, t, e))
+        return -1;
+    if (m->learned_positions)
+        d->ops->embed_pos(d->dev, s->x, d->positions, m->position_offset);
+    d->ops->norm(d->dev, s->n, s->x, t, m->hidden, &d->layers[0].attn_norm);
+    return 0;
+}
+
+/* Logits of this rank's slice of the vocabulary, then of all of it. */
+static int head(struct decoder *d, uint32_t n_out, struct err *e)
+{
+    const struct decoder_spec *m = &d->spec;
+    struct scratch *s = &d->scratch;
+    d->ops->gather_out(d->dev, s->out, s->x, m->hidden);
+    d->ops->norm(d->dev, s->out, s->out, n_out, m->hidden, &d->final_norm);
+    d->ops->linear(d->dev, s->logits, s->out, n_out, d->head, d->head_bias);
+    if (m->logit_scale != 1 || m->logit_softcap > 0)
+        d->ops->logit_scale(d->dev, s->logits, n_out, d->split.vocab.n, m->logit_scale,
+                            m->logit_softcap);
+    if (d->split.world == 1)
+        return 0;
+    return d->comm->ops->all_gather(d->comm, s->logits, s->gathered,
+                                    (size_t)n_out * d->split.vocab_most, e);
+}
+
+static int run(struct decoder *d, const struct ragged *b, struct err *e)
+{
+    if (embed(d, b->n_tokens, e))
+        return -1;
+    for (uint32_t i = 0; i < d->spec.n_layers; i++)
+        if (layer(d, i, b->n_tokens, e))
+            return -1;
+    return b->n_out ? head(d, b->n_out, e) : 0;
+}
+
+/* gathered is [world][n_out][that rank's slice]: lay the slices side by side. */
+static int fetch_logits(struct decoder *d, uint32_t n_out, float *logits, struct err *e)
+{
+    const int world = d->split.world;
+    const size_t vocab = d->spec.vocab, most = (size_t)n_out * d->split.vocab_most;
+    struct scratch *s = &d->scratch;
+    if (world == 1)
+        return d->ops->download(d->dev, logits, s->logits, n_out * vocab * sizeof(float), e);
+    if (d->ops->download(d->dev, s->host, s->gathered, (size_t)world * most * sizeof(float), e))
+        return -1;
+    for (int r = 0; r < world; r++) {
+        struct slice v = slice_of(d->spec.vocab, r, world);
+        for (uint32_t i = 0; i < n_out; i++)
+            memcpy(logits + i * vocab + v.first, s->host + (size_t)r * most + (size_t)i * v.n,
+                   v.n * sizeof(float));
+    }
+    return 0;
+}
+
+int decoder_forward(struct decoder *d, const struct ragged *b, float *logits, struct err *e)
+{
+    struct err late = ERR_INIT;
+    if (b->n_tokens == 0)
+        return 0;
+    if (check(d, b, e) || decoder_reserve(d, b->n_tokens, b->n_out, e) || upload_ropes(d, b, e) ||
+        d->ops->step_begin(d->dev, b, e))
+        return -1;
+    int rc = run(d, b, e);
+    if (d->ops->step_end(d->dev, rc ? &late : e))
+        rc = -1;
+    return rc || !b->n_out ? rc : fetch_logits(d, b->n_out, logits, e);
+}

@@ -1,0 +1,73 @@
+/* decoder.h - a decoder on a device: its weights, its scratch memory, its forward pass.
+ *
+ * decoder_forward() is the whole model: it reads the spec and calls ops, nothing else. Widths are
+ * those of this rank (struct split). One thread. */
+#ifndef MODEL_SERVER_MODEL_DECODER_H
+#define MODEL_SERVER_MODEL_DECODER_H
+#include "model-server/comm/comm.h"
+#include "model-server/model/arch.h"
+#include "model-server/model/checkpoint.h"
+#include "model-server/model/rope.h"
+#include "model-server/model/split.h"
+
+/* heads, kv_heads, ffn: this rank's. A NULL is a weight that the family does not have. */
+struct layer {
+    struct norm attn_norm, post_attn_norm, mlp_norm, post_mlp_norm; /* [hidden] */
+    struct weight *qkv;  /* [(heads + 2 kv_heads) * head_dim, hidden] */
+    struct weight *o;    /* [hidden, heads * head_dim] */
+    struct weight *up;   /* [2 * ffn, hidden] gate over up, or [ffn, hidden] */
+    struct weight *down; /* [hidden, ffn] */
+    float *qkv_bias, *o_bias, *up_bias, *down_bias;
+    float *q_norm, *k_norm; /* [head_dim] */
+    struct weight *router;  /* [n_experts, hidden] */
+    struct weight **experts_up,
+        **experts_down; /* [n_experts] of up and down as above, ffn of an expert */
+};
+
+/* Device memory of a step of T tokens and O rows of logits. */
+struct scratch {
+    uint32_t max_tokens, max_out;
+    void *memory;
+    float *x, *n, *r;            /* [T, hidden] residual stream, its norm, what is added to it */
+    float *qkv;                  /* [T, (heads + 2 kv_heads) * head_dim] */
+    float *att;                  /* [T, heads * head_dim] */
+    float *up, *act;             /* [T, 2 * ffn], [T, ffn] */
+    float *rope[SPEC_MAX_ROPES]; /* [T, dim] */
+    float *out;                  /* [O, hidden] */
+    float *logits;               /* [O, vocabulary slice] */
+    float *gathered;             /* [world][O, largest slice]; one rank: unused */
+    float *host;                 /* host memory: rope rows going up, gathered logits coming down */
+};
+
+struct decoder {
+    const struct backend_ops *ops;
+    struct device *dev;
+    struct comm *comm;
+    enum dtype dtype; /* of the matrices on the device */
+    struct decoder_spec spec;
+    struct split split;
+
+    struct weight *embed;     /* [vocabulary slice, hidden] */
+    struct weight *positions; /* [positions, hidden] */
+    struct norm final_norm;
+    struct weight *head; /* [vocabulary slice, hidden]; == embed when tied */
+    float *head_bias;
+    struct layer *layers; /* [n_layers] */
+    uint64_t weight_bytes;
+
+    struct rope rope[SPEC_MAX_ROPES];
+    struct kv_cache *kv;
+    struct scratch scratch;
+};
+
+/* Take this rank's slices of every weight. ops, dev, comm, dtype, spec and split are set by the
+ * caller; decoder_free() after a failure too. */
+int decoder_load(struct decoder *d, const struct arch *a, const struct checkpoint *c,
+                 struct err *e);
+void decoder_free(struct decoder *d);
+
+/* See model_forward() and model_reserve(). */
+int decoder_forward(struct decoder *d, const struct ragged *b, float *logits, struct err *e);
+int decoder_reserve(struct decoder *d, uint32_t max_tokens, uint32_t max_out, struct err *e);
+uint64_t decoder_scratch_bytes(const struct decoder *d, uint32_t max_tokens, uint32_t max_out);
+#endif

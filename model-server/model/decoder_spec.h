@@ -1,0 +1,117 @@
+/* decoder_spec.h - a decoder-only transformer as data.
+ *
+ * A family fills one of these from its config.json (arch/<family>.c); decoder.c runs whatever it
+ * says. A plain value: no pointers into the configuration, copied freely, whole-model sizes (not a
+ * rank's). */
+#ifndef MODEL_SERVER_MODEL_DECODER_SPEC_H
+#define MODEL_SERVER_MODEL_DECODER_SPEC_H
+#include "model-server/backend/backend.h"
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { SPEC_MAX_LAYERS = 512, SPEC_MAX_ROPES = 2, ROPE_MAX_DIM = 1024 };
+
+/* ---------------------------------------------------------------- rotary positions */
+
+enum rope_kind {
+    ROPE_NONE,     /* learned positions or none */
+    ROPE_DEFAULT,  /* RoFormer, arXiv 2104.09864 */
+    ROPE_LINEAR,   /* positions / factor, arXiv 2306.15595 */
+    ROPE_DYNAMIC,  /* the base grows with the length of the sequence (NTK) */
+    ROPE_LLAMA3,   /* long wavelengths / factor, short ones kept, a ramp between */
+    ROPE_YARN,     /* arXiv 2309.00071 */
+    ROPE_LONGROPE, /* two lists of factors, by the length of the sequence, arXiv 2402.13753 */
+};
+struct rope_spec {
+    enum rope_kind kind;
+    bool interleaved;
+    uint32_t dim;            /* rotated elements of a head, even */
+    double theta;            /* base */
+    double factor;           /* LINEAR, DYNAMIC, LLAMA3, YARN */
+    double attention_factor; /* multiplies cos and sin */
+    uint32_t original;       /* positions of the first training: DYNAMIC, LLAMA3, YARN, LONGROPE */
+    double low_freq, high_freq;                                          /* LLAMA3 */
+    double beta_fast, beta_slow;                                         /* YARN */
+    bool truncate;                                                       /* YARN */
+    float short_factor[ROPE_MAX_DIM / 2], long_factor[ROPE_MAX_DIM / 2]; /* LONGROPE */
+};
+
+/* ---------------------------------------------------------------- layers */
+
+/* How q, k and v lie in the checkpoint; g = heads that share one key-value head. */
+enum qkv_layout {
+    QKV_SEPARATE, /* three matrices */
+    QKV_STACKED,  /* one: all q heads, all k heads, all v heads */
+    QKV_GROUPED,  /* one: for each key-value head its g q heads, its k, its v */
+};
+enum mlp_kind {
+    MLP_PLAIN,        /* down(act(up(x))) */
+    MLP_GATED,        /* down(act(gate(x)) * up(x)), two matrices */
+    MLP_GATED_PACKED, /* the same, gate over up in one matrix */
+};
+
+struct norm_spec {
+    enum norm_kind kind;
+    float eps;
+    float plus; /* added to the stored weights (Gemma: 1) */
+};
+
+struct layer_spec {
+    uint32_t window;  /* a token sees itself and window - 1 before it; 0: all */
+    float attn_scale; /* multiplies q.k */
+    uint8_t rope;     /* index into decoder_spec.rope */
+    bool moe;         /* experts instead of the dense MLP */
+};
+
+struct moe_spec {
+    uint32_t n_experts, top_k, ffn;
+    bool renormalise;
+};
+
+struct decoder_spec {
+    uint32_t vocab, hidden, n_layers, n_heads, n_kv_heads, head_dim, ffn;
+    uint32_t max_positions; /* 0: unbounded */
+
+    struct norm_spec norm;
+    bool post_norms;  /* Gemma2: the output of attention and of the MLP is normalised too */
+    bool qk_norm;     /* RMS of each q and k head before the rotation */
+    bool parallel;    /* x + attn(n(x)) + mlp(n(x)) instead of one after the other */
+    bool shared_norm; /* parallel: one norm feeds both */
+
+    enum qkv_layout qkv;
+    enum mlp_kind mlp;
+    enum act act;
+    bool transposed; /* linear layers are stored [in, out] (Conv1D of GPT-2) */
+    struct {
+        bool norm, qkv, o, mlp, head;
+    } bias;
+
+    bool learned_positions; /* a row per position is added to the embedding */
+    uint32_t position_offset;
+    bool tied;                                      /* the head is the embedding */
+    float embed_scale, residual_scale, logit_scale; /* factors; 1: none */
+    float attn_softcap, logit_softcap;              /* cap * tanh(x / cap); 0: none */
+
+    struct moe_spec moe;
+    struct rope_spec rope[SPEC_MAX_ROPES];
+    struct layer_spec layers[SPEC_MAX_LAYERS];
+};
+
+/* The usual factor of q.k. */
+static inline float spec_head_scale(const struct decoder_spec *s)
+{
+    return 1 / sqrtf((float)s->head_dim);
+}
+
+/* Where head `head` of part `part` (0 q, 1 k, 2 v) begins in its matrix, in rows. */
+static inline uint32_t spec_qkv_row(const struct decoder_spec *s, int part, uint32_t head)
+{
+    uint32_t g = s->n_heads / s->n_kv_heads, row = head;
+    if (s->qkv == QKV_STACKED)
+        row = head + (part > 0 ? s->n_heads : 0) + (part > 1 ? s->n_kv_heads : 0);
+    else if (s->qkv == QKV_GROUPED)
+        row = part == 0 ? head / g * (g + 2) + head % g : head * (g + 2) + g + (uint32_t)part - 1;
+    return row * s->head_dim;
+}
+#endif

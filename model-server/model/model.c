@@ -1,0 +1,211 @@
+#include "model-server/model/model.h"
+#include "common/json.h"
+#include "common/log.h"
+#include "model-server/model/decoder.h"
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct model {
+    struct decoder d;
+    struct model_info info;
+    uint32_t *eos;
+};
+
+enum { MAX_EOS = 64, SMALL_JSON = 16 * 1024 * 1024 };
+
+/* ---------------------------------------------------------------- ends of sequence */
+
+/* An integer or a list of them; anything else is no eos. */
+static uint32_t read_eos(const cJSON *root, uint32_t vocab, uint32_t out[MAX_EOS])
+{
+    const cJSON *j = json_get(root, "eos_token_id");
+    uint32_t n = 0;
+    for (j = cJSON_IsArray(j) ? j->child : j; j && n < MAX_EOS; j = j->next) {
+        if (cJSON_IsNumber(j) && j->valuedouble >= 0 && j->valuedouble < vocab)
+            out[n++] = (uint32_t)j->valuedouble;
+        if (j->string) /* the value itself, not an element */
+            break;
+    }
+    return n;
+}
+
+static int load_eos(struct model *m, const char *dir, struct err *e)
+{
+    static const char *const files[] = {"generation_config.json", "config.json"};
+    uint32_t ids[MAX_EOS], n = 0;
+    for (int i = 0; i < 2 && n == 0; i++) {
+        char path[PATH_MAX];
+        snprintf(path, sizeof(path), "%s/%s", dir, files[i]);
+        if (access(path, F_OK) != 0)
+            continue;
+        cJSON *root = json_load(path, SMALL_JSON, e);
+        if (!root)
+            return -1;
+        n = read_eos(root, m->d.spec.vocab, ids);
+        cJSON_Delete(root);
+    }
+    m->eos = malloc((n ? n : 1) * sizeof(ids[0]));
+    if (!m->eos)
+        return err_nomem(e);
+    memcpy(m->eos, ids, n * sizeof(ids[0]));
+    m->info.eos = m->eos;
+    m->info.n_eos = n;
+    return 0;
+}
+
+/* ---------------------------------------------------------------- loading */
+
+/* The type of the embedding stands for the checkpoint. */
+static enum dtype stored_dtype(const struct checkpoint *c, const struct arch *a)
+{
+    char name[200];
+    snprintf(name, sizeof(name), "%s.weight", a->names[W_EMBED]);
+    const struct tensor *t = checkpoint_find(c, name);
+    if (!t && a->prefix)
+        t = checkpoint_find(c, name + strlen(a->prefix));
+    return t && t->type == T_F16 ? DT_F16 : t && t->type == T_BF16 ? DT_BF16 : DT_F32;
+}
+
+static void fill_info(struct model *m)
+{
+    const struct decoder_spec *s = &m->d.spec;
+    struct model_info *i = &m->info;
+    i->vocab = s->vocab;
+    i->max_positions = s->max_positions;
+    i->dtype = m->d.dtype;
+    i->weight_bytes = m->d.weight_bytes;
+    i->n_layers = s->n_layers;
+    i->hidden = s->hidden;
+    i->n_heads = s->n_heads;
+    i->n_kv_heads = s->n_kv_heads;
+    i->head_dim = s->head_dim;
+    for (uint32_t l = 0; l < s->n_layers; l++)
+        if (s->layers[l].window)
+            i->window = s->layers[l].window;
+}
+
+/* Every op that this model's spec will call is there. */
+static int check_ops(const struct decoder *d, struct err *e)
+{
+    const char *missing = NULL;
+    if (d->spec.moe.n_experts && !d->ops->moe)
+        missing = "mixtures of experts";
+    else if (d->spec.learned_positions && !d->ops->embed_pos)
+        missing = "learned positions";
+    if (!missing)
+        return 0;
+    return err_set(e, ERR_VALIDATION, "the %s backend has no %s", d->ops->name, missing);
+}
+
+static int load_weights(struct model *m, const char *dir, const struct arch *a, int dtype,
+                        struct err *e)
+{
+    struct checkpoint c;
+    if (checkpoint_open(&c, dir, e))
+        return -1;
+    m->d.dtype = dtype < 0 ? stored_dtype(&c, a) : (enum dtype)dtype;
+    int rc = decoder_load(&m->d, a, &c, e);
+    checkpoint_close(&c); /* everything is packed: the mapping goes */
+    return rc;
+}
+
+static int load(struct model *m, const char *dir, const struct model_options *o, struct err *e)
+{
+    char path[PATH_MAX];
+    const struct arch *arch;
+    struct decoder *d = &m->d;
+    d->ops = o->ops;
+    d->dev = o->dev;
+    d->comm = o->comm;
+    if (snprintf(path, sizeof(path), "%s/config.json", dir) >= PATH_MAX)
+        return err_set(e, ERR_VALIDATION, "%.200s...: path too long", dir);
+    if (arch_configure(path, o->rope_scaling, o->rope_factor, &arch, &m->info.type, &d->spec, e) ||
+        split_make(&d->split, &d->spec, o->comm->rank, o->comm->world, e) || check_ops(d, e) ||
+        load_weights(m, dir, arch, o->dtype, e) || load_eos(m, dir, e))
+        return -1;
+    fill_info(m);
+    LOG(LOG_DEBUG, "weights loaded", LOGS("model_type", m->info.type),
+        LOGS("dtype", dtype_name(d->dtype)), LOGI("bytes", d->weight_bytes));
+    return 0;
+}
+
+struct model *model_load(const char *dir, const struct model_options *o, struct err *e)
+{
+    struct model *m = calloc(1, sizeof(*m));
+    if (!m) {
+        err_nomem(e);
+        return NULL;
+    }
+    if (load(m, dir, o, e)) {
+        model_free(m);
+        return NULL;
+    }
+    return m;
+}
+
+void model_free(struct model *m)
+{
+    if (!m)
+        return;
+    decoder_free(&m->d);
+    free(m->eos);
+    free(m);
+}
+
+const struct model_info *model_info(const struct model *m) { return &m->info; }
+
+/* ---------------------------------------------------------------- KV cache */
+
+static struct kv_desc kv_desc(const struct model *m, uint32_t n_blocks, uint32_t block_size,
+                              enum dtype dtype)
+{
+    return (struct kv_desc){.n_layers = m->d.spec.n_layers,
+                            .n_blocks = n_blocks,
+                            .block_size = block_size,
+                            .n_kv_heads = m->d.split.kv_heads.n,
+                            .head_dim = m->d.spec.head_dim,
+                            .dtype = dtype};
+}
+
+uint64_t model_kv_block_bytes(const struct model *m, uint32_t block_size, enum dtype kv_dtype)
+{
+    struct kv_desc k = kv_desc(m, 1, block_size, kv_dtype);
+    return m->d.ops->kv_block_bytes(&k);
+}
+
+int model_kv_resize(struct model *m, uint32_t n_blocks, uint32_t block_size, enum dtype kv_dtype,
+                    struct err *e)
+{
+    struct decoder *d = &m->d;
+    struct kv_desc k = kv_desc(m, n_blocks, block_size, kv_dtype);
+    if (d->kv)
+        d->ops->kv_free(d->dev, d->kv); /* first: there may be no room for both */
+    d->kv = d->ops->kv_new(d->dev, &k, e);
+    return d->kv ? 0 : -1;
+}
+
+int model_kv_copy(struct model *m, const uint32_t *src, const uint32_t *dst, uint32_t n,
+                  struct err *e)
+{
+    return m->d.ops->kv_copy(m->d.dev, m->d.kv, src, dst, n, e);
+}
+
+/* ---------------------------------------------------------------- steps */
+
+int model_forward(struct model *m, const struct ragged *b, float *logits, struct err *e)
+{
+    return decoder_forward(&m->d, b, logits, e);
+}
+
+int model_reserve(struct model *m, uint32_t max_tokens, uint32_t max_out, struct err *e)
+{
+    return decoder_reserve(&m->d, max_tokens, max_out, e);
+}
+
+uint64_t model_scratch_bytes(const struct model *m, uint32_t max_tokens, uint32_t max_out)
+{
+    return decoder_scratch_bytes(&m->d, max_tokens, max_out);
+}

@@ -1,0 +1,124 @@
+#include "model-server/model/rope.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TABLE_MAX_BYTES = 128 << 20, TABLE_FIRST = 512 };
+
+/* The dimension of a head that turns `rotations` times within the original length. */
+static double yarn_dim(const struct rope_spec *s, double rotations)
+{
+    return s->dim * log(s->original / (rotations * 2 * M_PI)) / (2 * log(s->theta));
+}
+
+/* Long wavelengths are interpolated (divided by the factor), short ones kept, a ramp between. */
+static void yarn(const struct rope_spec *s, float *inv)
+{
+    double low = yarn_dim(s, s->beta_fast), high = yarn_dim(s, s->beta_slow);
+    if (s->truncate)
+        low = floor(low), high = ceil(high);
+    low = fmax(low, 0);
+    high = fmin(high, s->dim - 1);
+    if (low == high)
+        high += 0.001;
+    for (uint32_t i = 0; i < s->dim / 2; i++) {
+        float ramp = (float)fmin(fmax((i - low) / (high - low), 0), 1);
+        inv[i] = inv[i] / (float)s->factor * ramp + inv[i] * (1 - ramp);
+    }
+}
+
+static void llama3(const struct rope_spec *s, float *inv)
+{
+    double low = s->original / s->low_freq, high = s->original / s->high_freq;
+    for (uint32_t i = 0; i < s->dim / 2; i++) {
+        double wavelength = 2 * M_PI / inv[i];
+        double smooth = (s->original / wavelength - s->low_freq) / (s->high_freq - s->low_freq);
+        if (wavelength > low)
+            inv[i] = (float)(inv[i] / s->factor);
+        else if (wavelength >= high)
+            inv[i] = (float)((1 - smooth) * inv[i] / s->factor + smooth * inv[i]);
+    }
+}
+
+void rope_inv_freq(const struct rope_spec *s, uint32_t length, float *inv)
+{
+    double base = s->theta;
+    if (s->kind == ROPE_DYNAMIC && length > s->original)
+        base *= pow(s->factor * length / s->original - (s->factor - 1), s->dim / (s->dim - 2.0));
+    for (uint32_t i = 0; i < s->dim / 2; i++)
+        inv[i] = 1 / (float)pow(base, 2 * (float)i / (float)s->dim);
+    if (s->kind == ROPE_YARN)
+        yarn(s, inv);
+    else if (s->kind == ROPE_LLAMA3)
+        llama3(s, inv);
+    for (uint32_t i = 0; i < s->dim / 2; i++) {
+        if (s->kind == ROPE_LINEAR)
+            inv[i] /= (float)s->factor;
+        else if (s->kind == ROPE_LONGROPE)
+            inv[i] /= length > s->original ? s->long_factor[i] : s->short_factor[i];
+    }
+}
+
+/* The angle is rounded to fp32 as the reference does: at 10^5 positions that is a visible part of
+ * it. */
+static void row(const struct rope_spec *s, const float *inv, uint32_t pos, float *out)
+{
+    uint32_t half = s->dim / 2;
+    for (uint32_t i = 0; i < half; i++) {
+        double angle = (float)pos * inv[i];
+        out[i] = (float)(cos(angle) * s->attention_factor);
+        out[half + i] = (float)(sin(angle) * s->attention_factor);
+    }
+}
+
+/* The row of `pos`, or NULL where the table must not or cannot hold it. */
+static const float *lookup(const struct rope *r, struct rope_table *t, const float *inv,
+                           uint32_t pos)
+{
+    size_t dim = r->spec->dim;
+    if (pos >= t->cap) {
+        size_t cap = t->cap ? t->cap : TABLE_FIRST;
+        while (cap <= pos)
+            cap *= 2;
+        float *rows = cap * dim * 4 > TABLE_MAX_BYTES ? NULL : realloc(t->rows, cap * dim * 4);
+        if (!rows)
+            return NULL;
+        t->rows = rows;
+        t->cap = (uint32_t)cap;
+    }
+    for (; t->n <= pos; t->n++)
+        row(r->spec, inv, t->n, t->rows + t->n * dim);
+    return t->rows + pos * dim;
+}
+
+void rope_init(struct rope *r, const struct rope_spec *spec) { *r = (struct rope){.spec = spec}; }
+
+void rope_free(struct rope *r)
+{
+    free(r->shorter.rows);
+    free(r->longer.rows);
+    *r = (struct rope){0};
+}
+
+static void span_rows(struct rope *r, const struct ragged *b, const struct span *sp, float *out)
+{
+    const struct rope_spec *s = r->spec;
+    float inv[ROPE_MAX_DIM / 2];
+    uint32_t length = sp->seq_len > sp->kv_len ? sp->seq_len : sp->kv_len;
+    bool beyond = (s->kind == ROPE_DYNAMIC || s->kind == ROPE_LONGROPE) && length > s->original;
+    struct rope_table *t = !beyond ? &r->shorter : s->kind == ROPE_LONGROPE ? &r->longer : NULL;
+    rope_inv_freq(s, length, inv);
+    for (uint32_t i = sp->first; i < sp->first + sp->n; i++) {
+        const float *known = t ? lookup(r, t, inv, b->pos[i]) : NULL;
+        if (known)
+            memcpy(out + (size_t)i * s->dim, known, s->dim * sizeof(float));
+        else
+            row(s, inv, b->pos[i], out + (size_t)i * s->dim);
+    }
+}
+
+void rope_rows(struct rope *r, const struct ragged *b, float *out)
+{
+    for (uint32_t i = 0; i < b->n_spans; i++)
+        span_rows(r, b, &b->spans[i], out);
+}

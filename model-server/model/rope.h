@@ -1,0 +1,28 @@
+/* rope.h - rows of cosines and sines for the positions of a step.
+ *
+ * Host side: a row depends on the position and, for the scalings that look at it, on the length of
+ * the sequence. Rows of a fixed table are computed once and kept. One thread. */
+#ifndef MODEL_SERVER_MODEL_ROPE_H
+#define MODEL_SERVER_MODEL_ROPE_H
+#include "model-server/model/decoder_spec.h"
+
+/* Inverse frequencies [spec->dim / 2] for a sequence of `length` tokens, in fp32 as the reference
+ * has them. */
+void rope_inv_freq(const struct rope_spec *spec, uint32_t length, float *inv);
+
+/* `rows` [cap][dim], the first n of them computed. */
+struct rope_table {
+    float *rows;
+    uint32_t n, cap;
+};
+struct rope {
+    const struct rope_spec *spec;
+    struct rope_table shorter, longer; /* up to spec->original tokens, and LONGROPE beyond */
+};
+
+void rope_init(struct rope *r, const struct rope_spec *spec); /* `spec` must outlive it */
+void rope_free(struct rope *r);
+/* out[n_tokens][dim]: dim/2 cosines, then dim/2 sines, times the attention factor. Cannot fail: a
+ * table that finds no memory is computed row by row. */
+void rope_rows(struct rope *r, const struct ragged *b, float *out);
+#endif

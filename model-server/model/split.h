@@ -1,0 +1,33 @@
+/* split.h - tensor parallelism: which rows and columns of every matrix a rank owns.
+ *
+ * Megatron-LM's scheme (arXiv 1909.08053): q, k, v, gate and up by output rows (heads, ffn), o and
+ * down by input columns followed by a sum over ranks, embedding and head by rows of the vocabulary.
+ * Heads split evenly; ffn and vocabulary may leave ranks that differ by one. */
+#ifndef MODEL_SERVER_MODEL_SPLIT_H
+#define MODEL_SERVER_MODEL_SPLIT_H
+#include "common/err.h"
+#include "model-server/model/decoder_spec.h"
+
+struct slice {
+    uint32_t first, n;
+};
+
+/* Rank's part of n things: sizes differ by at most one. */
+static inline struct slice slice_of(uint32_t n, int rank, int world)
+{
+    uint32_t first = (uint32_t)((uint64_t)n * (uint32_t)rank / (uint32_t)world);
+    uint32_t end = (uint32_t)((uint64_t)n * ((uint32_t)rank + 1) / (uint32_t)world);
+    return (struct slice){first, end - first};
+}
+
+struct split {
+    int rank, world;
+    struct slice heads, kv_heads, ffn, moe_ffn, vocab;
+    uint32_t vocab_most; /* rows of the largest vocabulary slice */
+};
+
+/* ERR_VALIDATION naming the numbers where `world` does not divide the heads. Key-value heads fewer
+ * than ranks are kept by world / n_kv_heads ranks each. */
+int split_make(struct split *s, const struct decoder_spec *spec, int rank, int world,
+               struct err *e);
+#endif
