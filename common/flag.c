@@ -217,10 +217,12 @@ int flags_parse(const struct flag_program *p, void *cfg, int argc, char **argv, 
             return 1;
     for (const struct flag *f = p->flags; f->name; f++) {
         const char *v = from_env(f, env, envp);
-        /* A list on the command line replaces the one from the environment. */
-        if (f->type == FLAG_LIST && v && flags_given(p, f->name, argc, argv, NULL))
-            v = NULL;
-        if (f->def && !(f->type == FLAG_LIST && v) && store(f, cfg, f->def, f->name, e) != 0)
+        bool list = f->type == FLAG_LIST;
+        /* A list on the command line replaces the one from the environment, and either the default.
+         */
+        if (list && flags_given(p, f->name, argc, argv, NULL))
+            continue;
+        if (f->def && !(list && v) && store(f, cfg, f->def, f->name, e) != 0)
             return -1;
         if (v && store(f, cfg, v, env, e) != 0)
             return -1;
@@ -245,4 +247,42 @@ void flags_free(const struct flag_program *p, void *cfg)
         free(l->v);
         *l = (struct flag_list){0};
     }
+}
+
+bool flag_text(const struct flag *f, const void *cfg, struct buf *out)
+{
+    const void *at = (const char *)cfg + f->off;
+    switch (f->type) {
+    case FLAG_BOOL:
+        if (!*(const bool *)at)
+            return false;
+        return buf_str(out, "true"), true;
+    case FLAG_U32:
+        if (!f->def && !*(const uint32_t *)at)
+            return false;
+        return buf_u64(out, *(const uint32_t *)at), true;
+    case FLAG_U64:
+        if (!f->def && !*(const uint64_t *)at)
+            return false;
+        return buf_u64(out, *(const uint64_t *)at), true;
+    case FLAG_F64:
+        if (!f->def && *(const double *)at == 0)
+            return false;
+        return buf_fmt(out, "%.15g", *(const double *)at), true;
+    case FLAG_STR:
+        if (!*(const char *const *)at)
+            return false;
+        return buf_str(out, *(const char *const *)at), true;
+    case FLAG_ENUM:
+        if (!f->def && !*(const uint32_t *)at)
+            return false;
+        return buf_str(out, f->choices[*(const uint32_t *)at]), true;
+    case FLAG_LIST: {
+        const struct flag_list *l = at;
+        for (uint32_t i = 0; i < l->n; i++)
+            buf_fmt(out, "%s%s", i ? "," : "", l->v[i]);
+        return l->n > 0;
+    }
+    }
+    abort();
 }

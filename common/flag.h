@@ -6,6 +6,7 @@
  * and live as long as they do. */
 #ifndef COMMON_FLAG_H
 #define COMMON_FLAG_H
+#include "common/buf.h"
 #include "common/err.h"
 #include <stdbool.h>
 #include <stddef.h>
@@ -36,6 +37,7 @@ struct flag {
     double min, max;  /* checked for numbers when min < max */
     const char *const *choices; /* FLAG_ENUM: NULL-terminated */
     const char *help;           /* one paragraph, full sentences */
+    unsigned tag;               /* for the table's owner; flag.c does not look at it */
 };
 
 struct flag_program {
@@ -46,13 +48,18 @@ struct flag_program {
 
 /* Fill `cfg` (zeroed by the caller). argv[0] is skipped. 0: run; 1: a page was printed on stdout
  * (--help, --version, --help-markdown, --help-man, --completion-bash): exit 0; -1: `e` names the
- * option or variable and what was expected: print, exit 1 (ERR_VALIDATION). */
+ * option or variable and what was expected: print, exit 2 (ERR_VALIDATION). */
 int flags_parse(const struct flag_program *p, void *cfg, int argc, char **argv, char *const *envp,
                 struct err *e);
 /* True if the option was given on the command line or in the environment (not defaulted). */
 bool flags_given(const struct flag_program *p, const char *name, int argc, char **argv,
                  char *const *envp);
 void flags_free(const struct flag_program *p, void *cfg);
+
+/* The value in `cfg` as another program's command line or environment would give it: a parent hands
+ * its options down with it. False: nothing to hand down (unset, false, empty; 0 or the first choice
+ * of an option without a default). Lists are joined with commas. */
+bool flag_text(const struct flag *f, const void *cfg, struct buf *out);
 
 void flags_help(const struct flag_program *p, FILE *out);
 void flags_markdown(const struct flag_program *p, FILE *out);

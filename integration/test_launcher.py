@@ -1,0 +1,335 @@
+"""The launcher with small stand-ins for its children: who is started how, what is said, who is left."""
+import json
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+BIN = Path(os.environ.get("BIN_DIR", "build/bin")).resolve()
+LIMIT = 20
+
+# Stand-ins read a behaviour from the environment and write what they were given to $SEEN/<name>.json.
+COMMON = """\
+#!{python}
+import json, os, signal, sys, time
+from pathlib import Path
+def seen(name):
+    (Path(os.environ["SEEN"]) / f"{{name}}.tmp").write_text(json.dumps({{"argv": sys.argv, "env": dict(os.environ), "pid": os.getpid()}}))
+    (Path(os.environ["SEEN"]) / f"{{name}}.tmp").rename(Path(os.environ["SEEN"]) / f"{{name}}.json")
+def line(level, message, **fields):
+    print(json.dumps({{"timestamp": "t", "level": level, "fields": {{"message": message, **fields}}, "target": "x"}}), flush=True)
+signal.signal(signal.SIGTERM, lambda *_: (Path(os.environ["SEEN"]) / f"{{NAME}}.term").write_text(str(time.time())) and sys.exit(0))
+"""
+SHARD = COMMON + """\
+if sys.argv[1] == "download-weights":
+    NAME = "download"
+    seen(NAME)
+    if os.environ.get("DOWNLOAD") == "fail":
+        line("ERROR", "no such repository")
+        sys.exit(3)
+    sys.exit(0)
+rank = os.environ["RANK"]
+NAME = f"shard-{{rank}}"
+seen(NAME)
+how = os.environ.get(f"SHARD_{{rank}}", "")
+if how == "early":
+    line("ERROR", "cannot open model.safetensors")
+    sys.exit(66)
+if how == "mute":
+    time.sleep(600)
+import grpc
+from concurrent import futures
+server = grpc.server(futures.ThreadPoolExecutor(2))
+health = grpc.unary_unary_rpc_method_handler(lambda request, context: b"")
+server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("generate.v3.TextGenerationService", {{"Health": health}}),))
+path = sys.argv[sys.argv.index("--uds-path") + 1]
+server.add_insecure_port(f"unix:{{path}}-{{rank}}")
+line("INFO", "model loaded", tensors=31)
+print("half a line, ", end="", flush=True)
+time.sleep(0.1)
+print("and the rest", flush=True)
+server.start()
+if how == "crash":
+    while not (Path(os.environ["SEEN"]) / "router.json").exists():
+        time.sleep(0.05)
+    print("free(): invalid pointer", file=sys.stderr, flush=True)
+    os.kill(os.getpid(), signal.SIGSEGV)
+if how == "stubborn":
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+while True:
+    time.sleep(60)
+"""
+ROUTER = COMMON + """\
+NAME = "router"
+seen(NAME)
+line("INFO", "Connected")
+how = os.environ.get("ROUTER", "")
+if how == "exit":
+    line("ERROR", "no tokenizer in the model folder")
+    sys.exit(1)
+if how == "stubborn":
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+(Path(os.environ["SEEN"]) / "router.up").write_text("")
+while True:
+    time.sleep(60)
+"""
+
+
+def free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Launch:
+    def __init__(self, tmp: Path, *args: str, env: dict | None = None, port: int | None = None, model: str | None = None):
+        self.seen = tmp / "seen"
+        self.seen.mkdir(exist_ok=True)
+        bins, model_dir = tmp / "bin", tmp / "model"
+        bins.mkdir(exist_ok=True), model_dir.mkdir(exist_ok=True)
+        for name, text in (("model-server", SHARD), ("router", ROUTER)):
+            (bins / name).write_text(textwrap.dedent(text).format(python=sys.executable))
+            (bins / name).chmod(stat.S_IRWXU)
+        self.port = port or free_port()
+        self.uds = str(tmp / "s")
+        self.p = subprocess.Popen(
+            [str(BIN / "launcher"), "--model-id", model or str(model_dir), "--port", str(self.port), "--shard-uds-path", self.uds, *args],
+            env={**os.environ, "LAUNCHER_BIN_DIR": str(bins), "SEEN": str(self.seen), **(env or {})},
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    def wait_for(self, name: str) -> None:
+        end = time.time() + LIMIT
+        while not (self.seen / name).exists():
+            assert self.p.poll() is None, self.p.stdout.read()
+            assert time.time() < end, f"{name} never appeared"
+            time.sleep(0.02)
+
+    def said(self, name: str) -> dict:
+        return json.loads((self.seen / f"{name}.json").read_text())
+
+    def pids(self) -> list[int]:
+        return [json.loads(f.read_text())["pid"] for f in self.seen.glob("*.json")]
+
+    def end(self) -> str:
+        out, _ = self.p.communicate(timeout=LIMIT)
+        return out
+
+
+def alive(pid: int) -> bool:
+    try:
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except FileNotFoundError:
+        return False
+
+
+def none_left(pids: list[int]) -> bool:
+    end = time.time() + 1
+    while any(map(alive, pids)) and time.time() < end:
+        time.sleep(0.02)
+    return not any(map(alive, pids))
+
+
+@pytest.fixture
+def launch(tmp_path):
+    started = []
+
+    def start(*args, **kw):
+        started.append(Launch(tmp_path, *args, **kw))
+        return started[-1]
+
+    yield start
+    for s in started:
+        if s.p.poll() is None:
+            s.p.kill()
+        s.p.wait()
+
+
+def test_serves_and_drains_on_sigterm(launch):
+    s = launch("--num-shard", "2", "--max-input-tokens", "100", "--max-total-tokens", "200", "--quantize", "gptq", env={"API_KEY": "secret", "HOSTNAME": "pod-7"})
+    s.wait_for("router.up")
+    pids = s.pids()
+    shard, router = s.said("shard-1"), s.said("router")
+    assert shard["argv"][1:3] == ["serve", shard["argv"][2]] and "--sharded" in shard["argv"]
+    assert shard["argv"][shard["argv"].index("--max-input-tokens") + 1] == "100"
+    assert shard["argv"][shard["argv"].index("--quantize") + 1] == "gptq"
+    assert (shard["env"]["RANK"], shard["env"]["WORLD_SIZE"], shard["env"]["MAX_TOTAL_TOKENS"]) == ("1", "2", "200")
+    assert shard["env"]["SHARD_GROUP"] == s.said("shard-0")["env"]["SHARD_GROUP"]
+    assert router["argv"][router["argv"].index("--master-shard-uds-path") + 1] == s.uds + "-0"
+    assert router["argv"][router["argv"].index("--hostname") + 1] == "0.0.0.0"
+    assert "secret" not in " ".join(router["argv"] + shard["argv"]) and router["env"]["API_KEY"] == "secret"
+    s.p.terminate()
+    out = s.end()
+    assert s.p.returncode == 0, out
+    assert none_left(pids)
+    router_end, shard_end = (float((s.seen / f"{n}.term").read_text()) for n in ("router", "shard-0"))
+    assert router_end < shard_end, "the router goes first"
+    assert "half a line, and the rest" in out, "a line that came in two reads is one line"
+    assert "model loaded tensors=31" in out and "Shard ready rank=1" in out
+    assert [w for w in ("shard-0:", "shard-1:", "router:") if w not in out] == []
+
+
+def test_a_shard_that_cannot_start_is_named_with_its_reason(launch):
+    s = launch("--num-shard", "2", env={"SHARD_1": "early"})
+    out = s.end()
+    assert s.p.returncode == 1
+    last = out.strip().splitlines()[-1]
+    assert "ERROR" in last and "Shard cannot start: rank 1 exited with code 66: cannot open model.safetensors" in last
+    assert none_left(s.pids()) and not (s.seen / "router.json").exists()
+
+
+def test_a_shard_that_dies_takes_the_service_down(launch):
+    s = launch("--num-shard", "2", env={"SHARD_1": "crash"})
+    out = s.end()
+    assert s.p.returncode == 1
+    assert "Shard 1 crashed" in out
+    last = out.strip().splitlines()[-1]
+    assert "Shard failed: rank 1 was killed by signal 11 (Segmentation fault): free(): invalid pointer" in last
+    assert none_left(s.pids()) and (s.seen / "shard-0.term").exists()
+
+
+def test_a_router_that_exits_takes_the_shards_down(launch):
+    s = launch(env={"ROUTER": "exit"})
+    out = s.end()
+    assert s.p.returncode == 1
+    assert "Webserver Crashed" in out
+    assert "Webserver failed: router exited with code 1: no tokenizer in the model folder" in out.strip().splitlines()[-1]
+    assert none_left(s.pids()) and (s.seen / "shard-0.term").exists()
+
+
+def test_readiness_is_an_answer_not_a_file(launch, tmp_path):
+    s = launch("--startup-timeout", "1", env={"SHARD_0": "mute"})
+    s.wait_for("shard-0.json")
+    Path(s.uds + "-0").write_text("")
+    out = s.end()
+    assert s.p.returncode == 1 and not (s.seen / "router.json").exists()
+    assert "Shard cannot start" in out.strip().splitlines()[-1] and "rank 0" in out.strip().splitlines()[-1]
+    assert none_left(s.pids())
+
+
+def test_signal_while_loading(launch):
+    s = launch(env={"SHARD_0": "mute"})
+    s.wait_for("shard-0.json")
+    s.p.send_signal(signal.SIGINT)
+    out = s.end()
+    assert s.p.returncode == 0, out
+    assert none_left(s.pids()) and not (s.seen / "router.json").exists()
+
+
+def test_grace_is_bounded(launch):
+    s = launch("--graceful-termination-timeout", "1", env={"ROUTER": "stubborn", "SHARD_0": "stubborn"})
+    s.wait_for("router.up")
+    start = time.time()
+    s.p.send_signal(signal.SIGHUP)
+    s.end()
+    assert s.p.returncode == 0 and 1.5 < time.time() - start < 6
+    assert none_left(s.pids())
+
+
+def test_second_signal_is_immediate(launch):
+    s = launch(env={"ROUTER": "stubborn"})
+    s.wait_for("router.up")
+    s.p.terminate()
+    time.sleep(0.3)
+    start = time.time()
+    s.p.terminate()
+    s.end()
+    assert time.time() - start < 1 and none_left(s.pids())
+
+
+def test_no_orphans_after_kill_9(launch):
+    s = launch("--num-shard", "2")
+    s.wait_for("router.up")
+    pids = s.pids()
+    assert len(pids) == 3 and all(map(alive, pids))
+    s.p.kill()
+    s.p.wait()
+    assert none_left(pids)
+
+
+def test_restart_after_kill_9(launch):
+    first = launch()
+    first.wait_for("router.up")
+    first.p.kill()
+    first.p.wait()
+    (first.seen / "router.up").unlink()
+    second = launch(port=first.port)
+    second.wait_for("router.up")
+    second.p.terminate()
+    assert "stale" not in second.end() and second.p.returncode == 0
+
+
+def test_occupied_port(launch):
+    with socket.socket() as s:
+        s.bind(("0.0.0.0", 0))
+        s.listen()
+        port = s.getsockname()[1]
+        started = launch(port=port)
+        out = started.end()
+    assert started.p.returncode == 1
+    assert out.strip().splitlines()[-1].endswith(f"cannot listen on 0.0.0.0 port {port}: Address already in use")
+    assert not started.pids()
+
+
+def test_occupied_socket(launch, tmp_path):
+    with socket.socket(socket.AF_UNIX) as s:
+        s.bind(str(tmp_path / "s-0"))
+        s.listen()
+        started = launch()
+        out = started.end()
+    assert started.p.returncode == 1 and "s-0 is in use" in out and not started.pids()
+
+
+def test_download_runs_first_and_only_for_hub_names(launch):
+    s = launch("--revision", "main", model="org/model")
+    s.wait_for("router.up")
+    assert s.said("download")["argv"][1:3] == ["download-weights", "org/model"]
+    assert s.said("router")["argv"][s.said("router")["argv"].index("--revision") + 1] == "main"
+    s.p.terminate()
+    s.end()
+
+
+def test_failed_download(launch):
+    s = launch(model="org/missing", env={"DOWNLOAD": "fail"})
+    out = s.end()
+    assert s.p.returncode == 1 and not (s.seen / "shard-0.json").exists()
+    assert "Download error: model-server download-weights exited with code 3: no such repository" in out.strip().splitlines()[-1]
+
+
+def test_json_output(launch):
+    s = launch("--json-output")
+    s.wait_for("router.up")
+    s.p.terminate()
+    lines = [json.loads(x) for x in s.end().strip().splitlines()]
+    assert any(x["target"] == "shard-0" and x["fields"] == {"message": "model loaded", "tensors": 31} for x in lines)
+    assert all({"timestamp", "level", "fields", "target"} <= set(x) for x in lines)
+
+
+@pytest.mark.parametrize("args, code, words", [
+    (["--bogus"], 2, "unexpected argument '--bogus' found"),
+    (["--port", "many"], 2, "--port: `many` is not a number"),
+    (["--quantize", "magic"], 2, "is not one of"),
+    (["--num-shard", "1", "--sharded", "true"], 1, "Invalid argument: `sharded` is true but `num_shard` <= 1"),
+    (["--validation-workers", "0"], 1, "Invalid argument: `validation_workers` must be > 0"),
+    (["--max-total-tokens", "9", "--max-batch-total-tokens", "8"], 1, "`max_total_tokens` must be <= `max_batch_total_tokens`. Given: 9 and 8"),
+    (["--help"], 0, "--graceful-termination-timeout"),
+    (["--version"], 0, "launcher "),
+    (["--env"], 0, "Usable cores"),
+])
+def test_words_on_the_command_line(launch, args, code, words):
+    s = launch(*args)
+    out = s.end()
+    assert s.p.returncode == code and words in out and not s.pids()
+
+
+def test_a_missing_program_is_one_clear_line(launch, tmp_path):
+    s = launch(env={"LAUNCHER_BIN_DIR": str(tmp_path / "nowhere")})
+    out = s.end()
+    assert s.p.returncode == 1
+    assert f"Shard cannot start: cannot run {tmp_path}/nowhere/model-server: No such file or directory" in out.strip().splitlines()[-1]

@@ -1,0 +1,189 @@
+#include "launcher/flags.h"
+#include <arpa/inet.h>
+#include <string.h>
+
+static const char *const dtypes[] = {"auto", "float16", "bfloat16", "float32", NULL};
+static const char *const kv_dtypes[] = {"auto", "fp8_e4m3fn", "fp8_e5m2", NULL};
+static const char *const quantizers[] = {"auto",
+                                         "awq",
+                                         "compressed-tensors",
+                                         "eetq",
+                                         "exl2",
+                                         "gptq",
+                                         "marlin",
+                                         "bitsandbytes",
+                                         "bitsandbytes-nf4",
+                                         "bitsandbytes-fp4",
+                                         "fp8",
+                                         NULL};
+enum { QUANT_EXL2 = 4, QUANT_BITSANDBYTES = 7 };
+static const char *const ropes[] = {"none", "linear", "dynamic", NULL};
+static const char *const sharded_words[] = {"auto", "true", "false", NULL};
+static const char *const devices_[] = {"auto", "cpu", "cuda", NULL};
+static const char *const stats_words[] = {"on", "off", "no-stack", NULL};
+
+#define AT(field) .off = offsetof(struct config, field)
+#define ROW(n, t, field, who, what)                                                                \
+    .name = (n), .type = FLAG_##t, AT(field), .tag = (who), .help = (what)
+#define BETWEEN(lo, hi) .min = (lo), .max = (hi)
+
+/* clang-format off */
+static const struct flag rows[] = {
+    {ROW("model-id", STR, model_id, 0, "The model: a local directory, or the name of a repository of the hub."), .def = "bigscience/bloom-560m"},
+    {ROW("revision", STR, revision, TO_ROUTER | TO_SHARD | TO_DOWNLOAD, "Branch, tag or commit of the repository.")},
+    {ROW("validation-workers", U32, validation_workers, TO_ROUTER, "Threads that tokenize and validate requests."), .def = "2"},
+    {ROW("sharded", ENUM, sharded, 0, "Whether to split the model over several shards. With `true` and no --num-shard, one shard per visible device."), .choices = sharded_words},
+    {ROW("num-shard", U32, num_shard, 0, "Number of shards the model is split into. Unset: one per visible device, or 1."), BETWEEN(1, 1024), .unit = "shards"},
+    {ROW("quantize", ENUM, quantize, TO_SHARD, "Quantization scheme. `auto` follows the checkpoint's config."), .choices = quantizers},
+    {ROW("speculate", U32, speculate, TO_SHARD, "Number of tokens drafted ahead of each step, by n-gram lookup or the checkpoint's own heads."), .unit = "tokens"},
+    {ROW("dtype", ENUM, dtype, TO_SHARD, "Type of weights and activations. `auto` follows the checkpoint."), .choices = dtypes},
+    {ROW("kv-cache-dtype", ENUM, kv_cache_dtype, TO_SHARD, "Type of the KV cache. `auto` follows the model."), .choices = kv_dtypes},
+    {ROW("trust-remote-code", BOOL, trust_remote_code, TO_ROUTER | TO_SHARD | TO_DOWNLOAD, "Accepted for compatibility. No code from a model repository is ever run.")},
+    {ROW("max-concurrent-requests", U32, max_concurrent_requests, TO_ROUTER, "Requests in flight before the server answers `overloaded`."), .def = "128", BETWEEN(1, 1e6), .unit = "requests"},
+    {ROW("max-best-of", U32, max_best_of, TO_ROUTER, "Largest `best_of` of a request."), .def = "2"},
+    {ROW("max-stop-sequences", U32, max_stop_sequences, TO_ROUTER, "Most stop sequences of a request."), .def = "4"},
+    {ROW("max-top-n-tokens", U32, max_top_n_tokens, TO_ROUTER, "Largest `top_n_tokens` of a request."), .def = "5"},
+    {ROW("max-input-tokens", U32, max_input_tokens, TO_ROUTER | TO_SHARD, "Longest prompt accepted, after tokenization. Unset: what model and memory allow."), .unit = "tokens"},
+    {ROW("max-input-length", U32, max_input_length, 0, "Old name of --max-input-tokens."), .unit = "tokens"},
+    {ROW("max-total-tokens", U32, max_total_tokens, TO_ROUTER | TO_SHARD_ENV, "Longest prompt and answer together. Unset: what model and memory allow."), .unit = "tokens"},
+    {ROW("waiting-served-ratio", F64, waiting_served_ratio, TO_ROUTER, "Waiting requests per running one above which running ones are paused to prefill."), .def = "0.3", BETWEEN(0, 1e6)},
+    {ROW("max-batch-prefill-tokens", U32, max_batch_prefill_tokens, TO_ROUTER, "Most prompt tokens computed in one step. Unset: the router's default."), .unit = "tokens"},
+    {ROW("max-batch-total-tokens", U32, max_batch_total_tokens, TO_ROUTER, "Most tokens of all running requests together. Unset: measured at warm-up."), .unit = "tokens"},
+    {ROW("max-waiting-tokens", U32, max_waiting_tokens, TO_ROUTER, "Decode steps after which waiting requests are let in regardless of --waiting-served-ratio."), .def = "20", .unit = "steps"},
+    {ROW("max-batch-size", U32, max_batch_size, TO_ROUTER | TO_SHARD_ENV, "Most requests in a batch. Unset: no limit of its own."), .unit = "requests"},
+    {ROW("cuda-graphs", LIST, cuda_graphs, TO_SHARD_ENV, "Batch sizes captured as CUDA graphs; 0 turns them off."), .def = "1,2,4,8,16,32"},
+    {ROW("hostname", STR, hostname, 0, "Address to listen on."), .def = "0.0.0.0"},
+    {ROW("port", U32, port, TO_ROUTER, "Port to listen on."), .letter = 'p', .def = "3000", BETWEEN(1, 65535)},
+    {ROW("prometheus-port", U32, prometheus_port, TO_ROUTER, "Accepted for compatibility: metrics are at /metrics of --port."), .def = "9000", BETWEEN(1, 65535)},
+    {ROW("shard-uds-path", STR, shard_uds_path, 0, "Sockets of the shards: rank r listens on `<path>-<r>`. Unset: /tmp/text-generation-server-<port>.")},
+    {ROW("master-addr", STR, master_addr, 0, "Where ranks on several machines meet."), .def = "localhost"},
+    {ROW("master-port", U32, master_port, 0, "Port where ranks on several machines meet."), .def = "29500", BETWEEN(1, 65535)},
+    {ROW("huggingface-hub-cache", STR, hub_cache, TO_SHARD_ENV | TO_DOWNLOAD_ENV, "Directory of the hub cache.")},
+    {ROW("weights-cache-override", STR, weights_cache, TO_SHARD_ENV | TO_DOWNLOAD_ENV, "Directory that is searched for weights and taken as local.")},
+    {ROW("disable-custom-kernels", BOOL, disable_custom_kernels, TO_SHARD_ENV, "Use reference kernels only; for finding faults.")},
+    {ROW("cuda-memory-fraction", F64, cuda_memory_fraction, TO_SHARD_ENV, "Share of a device's memory to use."), .def = "1.0", BETWEEN(0.01, 1)},
+    {ROW("rope-scaling", ENUM, rope_scaling, TO_SHARD_ENV, "Stretch the rotary positions beyond what the checkpoint was trained for."), .choices = ropes},
+    {ROW("rope-factor", F64, rope_factor, TO_SHARD_ENV, "By how much. Alone it means --rope-scaling linear.")},
+    {ROW("json-output", BOOL, json_output, 0, "Log lines as JSON instead of text.")},
+    {ROW("otlp-endpoint", STR, otlp_endpoint, TO_ROUTER | TO_SHARD, "Collector to send traces to.")},
+    {ROW("otlp-service-name", STR, otlp_service_name, TO_ROUTER | TO_SHARD, "Service name of the traces."), .def = "text-generation-inference.router"},
+    {ROW("cors-allow-origin", LIST, cors_allow_origin, TO_ROUTER, "Origin that browsers may call from; may be repeated.")},
+    {ROW("api-key", STR, api_key, 0, "Key that clients must send as a bearer token. Better given as API_KEY: a command line can be read by every user.")},
+    {ROW("watermark-gamma", F64, watermark_gamma, TO_SHARD_ENV, "Share of the vocabulary that a watermark favours.")},
+    {ROW("watermark-delta", F64, watermark_delta, TO_SHARD_ENV, "How much a watermark favours it.")},
+    {ROW("ngrok", BOOL, ngrok, 0, "Not supported: put a tunnel of your choice in front.")},
+    {ROW("ngrok-authtoken", STR, ngrok_authtoken, 0, "Not supported.")},
+    {ROW("ngrok-edge", STR, ngrok_edge, 0, "Not supported.")},
+    {ROW("tokenizer-config-path", STR, tokenizer_config_path, TO_ROUTER, "File to use in place of the model's tokenizer_config.json.")},
+    {ROW("disable-grammar-support", BOOL, disable_grammar_support, TO_ROUTER, "Refuse requests that constrain the answer by a grammar.")},
+    {ROW("env", BOOL, env, 0, "Print what a bug report needs (versions, system, devices) and exit."), .letter = 'e', .env = ""},
+    {ROW("max-client-batch-size", U32, max_client_batch_size, TO_ROUTER, "Most inputs in one request."), .def = "4"},
+    {ROW("lora-adapters", LIST, lora_adapters, TO_SHARD_ENV, "Adapters to load: `id`, `id@revision` or `name=path`.")},
+    {ROW("usage-stats", ENUM, usage_stats, TO_ROUTER, "Accepted for compatibility. Nothing is ever sent."), .def = "on", .choices = stats_words},
+    {ROW("payload-limit", U64, payload_limit, TO_ROUTER, "Largest request body."), .def = "2000000", .unit = "bytes"},
+    {ROW("enable-prefill-logprobs", BOOL, prefill_logprobs, 0, "Compute log-probabilities of prompt tokens for requests that ask for details.")},
+    {ROW("graceful-termination-timeout", U32, graceful_termination_timeout, 0, "How long running requests may take to finish after SIGTERM."), .letter = 'g', .def = "90", .unit = "seconds"},
+    /* ours */
+    {ROW("device", ENUM, device, TO_SHARD, "Where to compute. `auto`: CUDA when the plugin and a device are there, else CPU."), .choices = devices_},
+    {ROW("threads", U32, threads, 0, "Threads of each shard. Unset: the cores this process may use, divided by the number of shards."), BETWEEN(1, 4096), .unit = "threads"},
+    {ROW("startup-timeout", U32, startup_timeout, 0, "How long shards may take until they answer; 0: for ever."), .def = "600", .unit = "seconds"},
+    {ROW("log-level", STR, log_level, 0, "error, warn, info, debug or trace."), .def = "info"},
+    {0},
+};
+/* clang-format on */
+
+const struct flag_program launcher_flags = {"launcher",
+                                            "Serve a language model: starts one model-server per "
+                                            "shard and a router, watches over them, and stops "
+                                            "them in order.",
+                                            rows};
+
+static int invalid(struct err *e, const char *what)
+{
+    return err_set(e, ERR_VALIDATION, "Invalid argument: %s", what);
+}
+
+int flags_num_shard(const struct config *c, int devices, uint32_t *out, struct err *e)
+{
+    if (c->sharded == SHARDED_TRUE && c->num_shard == 1)
+        return invalid(e, "`sharded` is true but `num_shard` <= 1");
+    if (c->num_shard)
+        return *out = c->num_shard, 0;
+    if (c->sharded == SHARDED_FALSE)
+        return *out = 1, 0;
+    if (c->sharded == SHARDED_AUTO)
+        return *out = devices > 0 ? (uint32_t)devices : 1, 0;
+    if (devices < 0)
+        return invalid(e, "`sharded` is true but no device is visible: give `num_shard`");
+    if (devices <= 1)
+        return err_set(e, ERR_VALIDATION,
+                       "not enough cuda devices: `sharded` is true but only found %d CUDA devices",
+                       devices);
+    return *out = (uint32_t)devices, 0;
+}
+
+static int check_tokens(struct config *c, struct err *e)
+{
+    if (c->max_input_tokens && c->max_input_length)
+        return err_set(
+            e, ERR_VALIDATION,
+            "Invalid argument: Both `max_input_tokens` (%u) and `max_input_length` (%u) are set. "
+            "Please give only `max_input_tokens`: `max_input_length` is its old name.",
+            c->max_input_tokens, c->max_input_length);
+    if (c->max_input_length)
+        c->max_input_tokens = c->max_input_length;
+    if (c->max_input_tokens && c->max_total_tokens && c->max_input_tokens >= c->max_total_tokens)
+        return err_set(e, ERR_VALIDATION,
+                       "Invalid argument: `max_input_tokens`(%u) must be < `max_total_tokens`(%u)",
+                       c->max_input_tokens, c->max_total_tokens);
+    return 0;
+}
+
+static int check_lora(const struct config *c, struct err *e)
+{
+    for (uint32_t i = 0; i < c->lora_adapters.n; i++) {
+        const char *item = c->lora_adapters.v[i], *at = strchr(item, '@');
+        if (at && strchr(at + 1, '@'))
+            return err_set(e, ERR_VALIDATION, "Invalid argument: Invalid LoRA adapter format: %s",
+                           item);
+    }
+    return 0;
+}
+
+int flags_check(struct config *c, int devices, struct err *e)
+{
+    if (flags_num_shard(c, devices, &c->num_shard, e))
+        return -1;
+    if (c->num_shard > 1 && c->quantize == QUANT_EXL2)
+        return invalid(e, "Sharding is currently not supported with `exl2` quantization");
+    if (check_tokens(c, e))
+        return -1;
+    if (c->validation_workers == 0)
+        return invalid(e, "`validation_workers` must be > 0");
+    if (c->max_total_tokens && c->max_batch_total_tokens &&
+        c->max_total_tokens > c->max_batch_total_tokens)
+        return err_set(e, ERR_VALIDATION,
+                       "Invalid argument: `max_total_tokens` must be <= `max_batch_total_tokens`. "
+                       "Given: %u and %u",
+                       c->max_total_tokens, c->max_batch_total_tokens);
+    if (c->ngrok)
+        return invalid(
+            e, "`ngrok` is not supported: put a tunnel of your choice in front of the port");
+    if (check_lora(c, e))
+        return -1;
+    if (c->rope_factor > 0 && !c->rope_scaling)
+        c->rope_scaling = 1; /* linear */
+    if (c->rope_scaling && c->rope_factor == 0)
+        c->rope_factor = 1;
+    return 0;
+}
+
+const char *flags_bind_address(const char *hostname)
+{
+    unsigned char any[sizeof(struct in6_addr)];
+    if (!strcmp(hostname, "localhost"))
+        return "127.0.0.1";
+    if (inet_pton(AF_INET, hostname, any) == 1 || inet_pton(AF_INET6, hostname, any) == 1)
+        return hostname;
+    return "0.0.0.0";
+}

@@ -1,0 +1,66 @@
+/* flags.h - the launcher's command line: text-generation-inference's, plus a few rows of our own.
+ *
+ * One table. A row's tag says which child the option is handed down to; plan.c reads the same rows,
+ * so that an option cannot be forgotten on the way. Numbers are 0, strings NULL and choices 0 where
+ * the user said nothing and the child decides. */
+#ifndef LAUNCHER_FLAGS_H
+#define LAUNCHER_FLAGS_H
+#include "common/flag.h"
+
+enum { TO_ROUTER = 1, TO_SHARD = 2, TO_SHARD_ENV = 4, TO_DOWNLOAD = 8, TO_DOWNLOAD_ENV = 16 };
+
+enum sharded { SHARDED_AUTO, SHARDED_TRUE, SHARDED_FALSE };
+enum device { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA };
+
+struct config {
+    /* model */
+    const char *model_id, *revision;
+    uint32_t dtype, kv_cache_dtype, quantize, speculate;
+    bool trust_remote_code;
+    const char *hub_cache, *weights_cache;
+    struct flag_list lora_adapters;
+    uint32_t rope_scaling;
+    double rope_factor;
+    /* shards */
+    uint32_t sharded, num_shard, device, threads;
+    const char *shard_uds_path, *master_addr;
+    uint32_t master_port;
+    double cuda_memory_fraction;
+    struct flag_list cuda_graphs;
+    bool disable_custom_kernels, prefill_logprobs;
+    double watermark_gamma, watermark_delta;
+    /* limits */
+    uint32_t max_concurrent_requests, max_best_of, max_stop_sequences, max_top_n_tokens;
+    uint32_t max_input_tokens, max_input_length, max_total_tokens;
+    uint32_t max_batch_prefill_tokens, max_batch_total_tokens, max_waiting_tokens, max_batch_size;
+    uint32_t max_client_batch_size, validation_workers;
+    uint64_t payload_limit;
+    double waiting_served_ratio;
+    /* door */
+    const char *hostname;
+    uint32_t port, prometheus_port;
+    struct flag_list cors_allow_origin;
+    const char *api_key, *tokenizer_config_path;
+    bool disable_grammar_support;
+    bool ngrok;
+    const char *ngrok_authtoken, *ngrok_edge;
+    uint32_t usage_stats;
+    /* running */
+    bool json_output, env;
+    const char *log_level, *otlp_endpoint, *otlp_service_name;
+    uint32_t graceful_termination_timeout, startup_timeout;
+};
+
+extern const struct flag_program launcher_flags;
+
+/* How many shards: `devices` is what the machine or its environment offers, -1 unknown. */
+int flags_num_shard(const struct config *c, int devices, uint32_t *out, struct err *e);
+
+/* Everything that can be judged without touching model or machine, in TGI's order and words; after
+ * it num_shard, max_input_tokens and rope_* hold what the children are to get. */
+int flags_check(struct config *c, int devices, struct err *e);
+
+/* "--hostname" as an address to bind: what is no IP address listens everywhere, as TGI does, but
+ * `localhost` means what it says. Static string or the argument. */
+const char *flags_bind_address(const char *hostname);
+#endif

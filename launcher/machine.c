@@ -1,0 +1,163 @@
+#include "launcher/machine.h"
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+static const char nvidia_dir[] = "/proc/driver/nvidia/gpus";
+
+uint32_t machine_cores(void)
+{
+    cpu_set_t set;
+    uint32_t n = 1;
+    if (sched_getaffinity(0, sizeof(set), &set) == 0)
+        n = (uint32_t)CPU_COUNT(&set);
+    double quota, period;
+    FILE *f = fopen("/sys/fs/cgroup/cpu.max", "re");
+    if (f && fscanf(f, "%lf %lf", &quota, &period) == 2 && quota > 0 && period > 0 &&
+        quota / period < n)
+        n = quota < period ? 1 : (uint32_t)(quota / period);
+    if (f)
+        fclose(f);
+    return n ? n : 1;
+}
+
+static int entries(const char *dir)
+{
+    DIR *d = opendir(dir);
+    int n = 0;
+    if (!d)
+        return 0;
+    for (struct dirent *x; (x = readdir(d));)
+        n += x->d_name[0] != '.';
+    closedir(d);
+    return n;
+}
+
+static int items(const char *list)
+{
+    int n = 1;
+    for (; *list; list++)
+        n += *list == ',';
+    return n;
+}
+
+int machine_devices(void)
+{
+    const char *v = getenv("CUDA_VISIBLE_DEVICES");
+    if (v)
+        return items(v);
+    if ((v = getenv("NVIDIA_VISIBLE_DEVICES")))
+        return !strcmp(v, "all") || !strcmp(v, "void") ? entries(nvidia_dir) : items(v);
+    if ((v = getenv("ZE_AFFINITY_MASK")))
+        return items(v);
+    return -1;
+}
+
+int machine_port_free(const char *address, uint32_t port, struct err *e)
+{
+    struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    struct sockaddr_in6 v6 = {.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port)};
+    bool six = inet_pton(AF_INET6, address, &v6.sin6_addr) == 1;
+    int on = 1, rc = 0, fd = socket(six ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    if (fd < 0)
+        return err_sys(e, "socket");
+    if (!six)
+        inet_pton(AF_INET, address, &v4.sin_addr);
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on,
+               sizeof(on)); /* connections of a former run are no obstacle */
+    if (bind(fd, six ? (struct sockaddr *)&v6 : (struct sockaddr *)&v4,
+             six ? sizeof(v6) : sizeof(v4)))
+        rc = err_sys(e, "cannot listen on %s port %u", address, port);
+    close(fd);
+    return rc;
+}
+
+int machine_socket_free(const char *path, struct err *e)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    struct stat st;
+    if (lstat(path, &st))
+        return 0;
+    if (!S_ISSOCK(st.st_mode))
+        return err_set(e, ERR_VALIDATION, "%s exists and is no socket", path);
+    snprintf(a.sun_path, sizeof(a.sun_path), "%s", path);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return err_sys(e, "socket");
+    bool served = connect(fd, (struct sockaddr *)&a, sizeof(a)) == 0;
+    int why = errno;
+    close(fd);
+    if (served)
+        return err_set(e, ERR_SYSTEM,
+                       "%s is in use: another launcher runs with the same port or --shard-uds-path",
+                       path);
+    errno = why;
+    if (why != ECONNREFUSED || unlink(path))
+        return err_sys(e, "stale socket %s", path);
+    return 0;
+}
+
+bool machine_is_dir(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+/* The first line of `path` that begins with `key`, from its value on. */
+static void print_line(FILE *out, const char *label, const char *path, const char *key)
+{
+    char *line = NULL;
+    size_t cap = 0;
+    FILE *f = fopen(path, "re");
+    while (f && getline(&line, &cap, f) > 0) {
+        if (strncmp(line, key, strlen(key)) != 0)
+            continue;
+        char *value = strchr(line, ':');
+        fprintf(out, "%-14s%s", label, value ? value + 1 + strspn(value + 1, " \t") : line);
+        break;
+    }
+    free(line);
+    if (f)
+        fclose(f);
+}
+
+static void print_gpus(FILE *out)
+{
+    DIR *d = opendir(nvidia_dir);
+    char path[512];
+    if (!d) {
+        fprintf(out, "%-14snone\n", "NVIDIA GPUs");
+        return;
+    }
+    for (struct dirent *x; (x = readdir(d));) {
+        snprintf(path, sizeof(path), "%s/%s/information", nvidia_dir, x->d_name);
+        if (x->d_name[0] != '.')
+            print_line(out, "GPU", path, "Model");
+    }
+    closedir(d);
+    print_line(out, "Driver", "/proc/driver/nvidia/version", "NVRM");
+}
+
+void machine_report(FILE *out)
+{
+    struct utsname u;
+    fprintf(out, "%-14s%s\n", "Version", VERSION);
+    if (uname(&u) == 0)
+        fprintf(out, "%-14s%s %s %s\n", "System", u.sysname, u.release, u.machine);
+    print_line(out, "CPU", "/proc/cpuinfo", "model name");
+    print_line(out, "Instructions", "/proc/cpuinfo", "flags");
+    fprintf(out, "%-14s%u\n", "Usable cores", machine_cores());
+    print_line(out, "Memory", "/proc/meminfo", "MemTotal");
+    print_line(out, "Available", "/proc/meminfo", "MemAvailable");
+    print_gpus(out);
+}

@@ -1,0 +1,26 @@
+/* machine.h - what this machine offers: cores, devices, free ports. */
+#ifndef LAUNCHER_MACHINE_H
+#define LAUNCHER_MACHINE_H
+#include "common/err.h"
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/* Cores this process may use: its affinity, lowered by the CPU quota of its control group. */
+uint32_t machine_cores(void);
+
+/* Devices by environment, as TGI counts: the items of CUDA_VISIBLE_DEVICES, else of
+ * NVIDIA_VISIBLE_DEVICES (`all`, `void`: the devices of the NVIDIA driver), else of
+ * ZE_AFFINITY_MASK; -1: none of them is set. */
+int machine_devices(void);
+
+/* Fail early where a server would fail late. */
+int machine_port_free(const char *address, uint32_t port, struct err *e);
+/* A socket nobody answers on is removed; one that is served is an error. */
+int machine_socket_free(const char *path, struct err *e);
+
+/* A directory: a local model, nothing to download. */
+bool machine_is_dir(const char *path);
+
+void machine_report(FILE *out); /* --env */
+#endif

@@ -1,0 +1,238 @@
+#include "launcher/plan.h"
+#include "common/flag_env.h"
+#include <stdarg.h>
+#include <string.h>
+
+/* sizeof(sockaddr_un.sun_path) - 1, less "-<rank>" and ".lock" */
+enum { UDS_PREFIX_MAX = 107 - 10 };
+
+static char *format(struct arena *a, const char *fmt, ...)
+{
+    char text[4096];
+    va_list ap;
+    va_start(ap, fmt);
+    int n = vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    return n < 0 || (size_t)n >= sizeof(text) ? NULL : arena_strdup(a, text, (size_t)n);
+}
+
+/* A NULL word (no memory, too long) is remembered as cap == SIZE_MAX, and looked at once by done().
+ */
+static void add(struct arena *a, struct words *w, const char *word)
+{
+    if (w->cap == SIZE_MAX)
+        return;
+    if (w->n + 2 > w->cap) {
+        size_t cap = w->cap ? 2 * w->cap : 64;
+        char **v = ARENA_NEW(a, char *, cap);
+        if (v && w->n)
+            memcpy(v, w->v, w->n * sizeof(*v));
+        w->v = v;
+        w->cap = v ? cap : SIZE_MAX;
+    }
+    char *copy = word && w->v ? arena_strdup(a, word, strlen(word)) : NULL;
+    if (!copy) {
+        w->cap = SIZE_MAX;
+        return;
+    }
+    w->v[w->n++] = copy;
+    w->v[w->n] = NULL;
+}
+
+static int done(const struct command *c, struct err *e)
+{
+    if (c->argv.cap != SIZE_MAX && c->env.cap != SIZE_MAX)
+        return 0;
+    err_nomem(e);
+    return err_wrap(e, "command line of %s", c->program);
+}
+
+static bool named(const char *entry, const char *name)
+{
+    size_t n = strlen(name);
+    return !strncmp(entry, name, n) && entry[n] == '=';
+}
+
+/* The last word wins: a variable that is set again replaces the inherited one. */
+static void set_env(struct arena *a, struct command *c, const char *name, const char *value)
+{
+    char *entry = format(a, "%s=%s", name, value);
+    for (size_t i = 0; c->env.cap != SIZE_MAX && i < c->env.n; i++)
+        if (named(c->env.v[i], name)) {
+            c->env.v[i] = c->env.v[--c->env.n];
+            c->env.v[c->env.n] = NULL;
+            break;
+        }
+    add(a, &c->env, entry);
+}
+
+/* What the launcher was told by environment is handed down by command line; left in place,
+ * LOG_LEVEL (a filter expression) and HOSTNAME (set by every container to its own name) would be
+ * misread. */
+static bool inherited(const char *entry)
+{
+    return !named(entry, "LOG_LEVEL") && !named(entry, "HOSTNAME") && !named(entry, "API_KEY");
+}
+
+static void begin(const struct plan *p, struct command *c, const char *program)
+{
+    *c = (struct command){.program = program};
+    add(p->arena, &c->argv, program);
+    for (char *const *v = p->environ; v && *v; v++)
+        if (inherited(*v))
+            add(p->arena, &c->env, *v);
+}
+
+static void option(const struct plan *p, struct command *c, const char *name, const char *value)
+{
+    add(p->arena, &c->argv, format(p->arena, "--%s", name));
+    if (value)
+        add(p->arena, &c->argv, value);
+}
+
+/* Every option of the table that is meant for `who` and has a value. */
+static void options(const struct plan *p, struct command *c, unsigned who)
+{
+    for (const struct flag *f = launcher_flags.flags; f->name; f++) {
+        struct buf text = BUF_INIT;
+        if ((f->tag & who) && flag_text(f, p->cfg, &text))
+            option(p, c, f->name, f->type == FLAG_BOOL ? NULL : text.p);
+        buf_free(&text);
+    }
+}
+
+static void variables(const struct plan *p, struct command *c, unsigned who)
+{
+    char name[64];
+    for (const struct flag *f = launcher_flags.flags; f->name; f++) {
+        struct buf text = BUF_INIT;
+        flag_env_name(f, name);
+        if ((f->tag & who) && flag_text(f, p->cfg, &text))
+            set_env(p->arena, c, name, text.p);
+        buf_free(&text);
+    }
+}
+
+static void number_variable(const struct plan *p, struct command *c, const char *name, uint32_t v)
+{
+    set_env(p->arena, c, name, format(p->arena, "%u", v));
+}
+
+static const char *environment(const struct plan *p, const char *name)
+{
+    for (char *const *v = p->environ; v && *v; v++)
+        if (named(*v, name))
+            return *v + strlen(name) + 1;
+    return NULL;
+}
+
+/* HF_API_TOKEN is the name used by older deployments. */
+static void hub_token(const struct plan *p, struct command *c)
+{
+    const char *token = environment(p, "HF_API_TOKEN");
+    if (token && !environment(p, "HF_TOKEN"))
+        set_env(p->arena, c, "HF_TOKEN", token);
+}
+
+int plan_init(struct plan *p, const struct config *cfg, char *const *env, struct arena *a,
+              uint32_t cores, struct err *e)
+{
+    *p = (struct plan){.cfg = cfg, .environ = env, .arena = a, .group = "0", .log_level = "info"};
+    p->threads = cfg->threads ? cfg->threads : cores / cfg->num_shard;
+    if (!p->threads)
+        p->threads = 1;
+    p->uds_path = cfg->shard_uds_path ? cfg->shard_uds_path
+                                      : format(a, "/tmp/text-generation-server-%u", cfg->port);
+    if (!p->uds_path)
+        return err_nomem(e);
+    if (!strncmp(p->uds_path, "unix://", 7))
+        p->uds_path += 7;
+    if (!*p->uds_path || strlen(p->uds_path) > UDS_PREFIX_MAX)
+        return err_set(e, ERR_VALIDATION,
+                       "Invalid argument: `shard_uds_path` must have 1 to %d bytes",
+                       UDS_PREFIX_MAX);
+    return 0;
+}
+
+const char *plan_socket(const struct plan *p, uint32_t rank)
+{
+    return format(p->arena, "%s-%u", p->uds_path, rank);
+}
+
+int plan_download(const struct plan *p, struct command *c, struct err *e)
+{
+    begin(p, c, "model-server");
+    add(p->arena, &c->argv, "download-weights");
+    add(p->arena, &c->argv, p->cfg->model_id);
+    option(p, c, "extension", ".safetensors");
+    option(p, c, "logger-level", p->log_level);
+    option(p, c, "json-output", NULL);
+    options(p, c, TO_DOWNLOAD);
+    variables(p, c, TO_DOWNLOAD_ENV);
+    hub_token(p, c);
+    return done(c, e);
+}
+
+/* CUDA_GRAPHS keeps only real sizes; `--cuda-graphs 0` leaves none, which must also hide an
+ * inherited list. */
+static void cuda_graphs(const struct plan *p, struct command *c)
+{
+    struct buf sizes = BUF_INIT;
+    const struct flag_list *l = &p->cfg->cuda_graphs;
+    for (uint32_t i = 0; i < l->n; i++)
+        if (strcmp(l->v[i], "0") != 0)
+            buf_fmt(&sizes, "%s%s", sizes.len ? "," : "", l->v[i]);
+    set_env(p->arena, c, "CUDA_GRAPHS", sizes.len ? sizes.p : "0");
+    buf_free(&sizes);
+}
+
+int plan_shard(const struct plan *p, uint32_t rank, struct command *c, struct err *e)
+{
+    const struct config *cfg = p->cfg;
+    begin(p, c, "model-server");
+    add(p->arena, &c->argv, "serve");
+    add(p->arena, &c->argv, cfg->model_id);
+    option(p, c, "uds-path", p->uds_path);
+    option(p, c, "logger-level", p->log_level);
+    option(p, c, "json-output", NULL);
+    if (cfg->num_shard > 1)
+        option(p, c, "sharded", NULL);
+    option(p, c, "threads", format(p->arena, "%u", p->threads));
+    options(p, c, TO_SHARD);
+    variables(p, c, TO_SHARD_ENV);
+    cuda_graphs(p, c);
+    number_variable(p, c, "RANK", rank);
+    number_variable(p, c, "WORLD_SIZE", cfg->num_shard);
+    number_variable(p, c, "MASTER_PORT", cfg->master_port);
+    set_env(p->arena, c, "MASTER_ADDR", cfg->master_addr);
+    set_env(p->arena, c, "SHARD_GROUP", p->group);
+    if (cfg->prefill_logprobs)
+        set_env(p->arena, c, "REQUEST_LOGPROBS", "1");
+    hub_token(p, c);
+    return done(c, e);
+}
+
+int plan_probe(const struct plan *p, uint32_t rank, struct command *c, struct err *e)
+{
+    begin(p, c, "/proc/self/exe");
+    add(p->arena, &c->argv, "health");
+    add(p->arena, &c->argv, format(p->arena, "unix:%s", plan_socket(p, rank)));
+    add(p->arena, &c->argv, format(p->arena, "%u", p->cfg->startup_timeout));
+    return done(c, e);
+}
+
+int plan_router(const struct plan *p, struct command *c, struct err *e)
+{
+    const struct config *cfg = p->cfg;
+    begin(p, c, "router");
+    option(p, c, "tokenizer-name", cfg->model_id);
+    option(p, c, "master-shard-uds-path", plan_socket(p, 0));
+    option(p, c, "hostname", flags_bind_address(cfg->hostname));
+    option(p, c, "json-output", NULL); /* for relog.c; people see what --json-output says */
+    options(p, c, TO_ROUTER);
+    set_env(p->arena, c, "LOG_LEVEL", p->log_level);
+    if (cfg->api_key)
+        set_env(p->arena, c, "API_KEY", cfg->api_key);
+    hub_token(p, c);
+    return done(c, e);
+}

@@ -1,0 +1,143 @@
+/* The launcher's options: how many shards, and what is refused in which words. */
+#include "launcher/flags.h"
+#include "tests/unit/test.h"
+#include <string.h>
+
+static int check(struct config *c, const char *line, int devices, struct err *e)
+{
+    char words[512];
+    char *argv[32] = {"launcher"};
+    int argc = 1;
+    snprintf(words, sizeof(words), "%s", line);
+    for (char *save, *w = strtok_r(words, " ", &save); w; w = strtok_r(NULL, " ", &save))
+        argv[argc++] = w;
+    *c = (struct config){0};
+    *e = (struct err)ERR_INIT;
+    return flags_parse(&launcher_flags, c, argc, argv, NULL, e) || flags_check(c, devices, e);
+}
+
+static void refused(const char *line, int devices, const char *words)
+{
+    struct config c;
+    struct err e;
+    int rc = check(&c, line, devices, &e);
+    flags_free(&launcher_flags, &c);
+    assert_int_equal(rc, 1);
+    assert_string_equal(e.msg, words);
+}
+
+static uint32_t shards(const char *line, int devices)
+{
+    struct config c;
+    struct err e;
+    assert_int_equal(check(&c, line, devices, &e), 0);
+    flags_free(&launcher_flags, &c);
+    return c.num_shard;
+}
+
+static void num_shard_follows_the_table(void **state)
+{
+    (void)state;
+    assert_int_equal(shards("", -1), 1);
+    assert_int_equal(shards("", 4), 4);
+    assert_int_equal(shards("--num-shard 2", 4), 2);
+    assert_int_equal(shards("--sharded false", 4), 1);
+    assert_int_equal(shards("--sharded false --num-shard 3", -1), 3);
+    assert_int_equal(shards("--sharded true", 8), 8);
+    assert_int_equal(shards("--sharded true --num-shard 2", -1), 2);
+    refused("--sharded true --num-shard 1", 4,
+            "Invalid argument: `sharded` is true but `num_shard` <= 1");
+    refused("--sharded true", 1,
+            "not enough cuda devices: `sharded` is true but only found 1 CUDA devices");
+    refused("--sharded true", -1,
+            "Invalid argument: `sharded` is true but no device is visible: give `num_shard`");
+    refused("--num-shard 0", -1, "--num-shard: 0 is outside 1..1024");
+}
+
+static void contradictions_are_refused_in_order(void **state)
+{
+    (void)state;
+    refused("--quantize exl2 --num-shard 2 --validation-workers 0", -1,
+            "Invalid argument: Sharding is currently not supported with `exl2` quantization");
+    refused("--max-input-tokens 1024 --max-total-tokens 1024", -1,
+            "Invalid argument: `max_input_tokens`(1024) must be < `max_total_tokens`(1024)");
+    refused("--max-input-length 1024 --max-total-tokens 512 --validation-workers 0", -1,
+            "Invalid argument: `max_input_tokens`(1024) must be < `max_total_tokens`(512)");
+    refused("--validation-workers 0 --max-total-tokens 9 --max-batch-total-tokens 8", -1,
+            "Invalid argument: `validation_workers` must be > 0");
+    refused(
+        "--max-total-tokens 9 --max-batch-total-tokens 8", -1,
+        "Invalid argument: `max_total_tokens` must be <= `max_batch_total_tokens`. Given: 9 and 8");
+    refused("--lora-adapters a@b,c@d@e", -1,
+            "Invalid argument: Invalid LoRA adapter format: c@d@e");
+    refused(
+        "--quantize fp9", -1,
+        "--quantize: `fp9` is not one of auto, awq, compressed-tensors, eetq, exl2, gptq, marlin, "
+        "bitsandbytes, bitsandbytes-nf4, bitsandbytes-fp4, fp8");
+}
+
+static void both_names_of_the_input_limit(void **state)
+{
+    struct config c;
+    struct err e;
+    (void)state;
+    assert_int_equal(check(&c, "--max-input-length 77", -1, &e), 0);
+    assert_int_equal(c.max_input_tokens, 77);
+    flags_free(&launcher_flags, &c);
+    assert_int_equal(check(&c, "--max-input-length 77 --max-input-tokens 77", -1, &e), 1);
+    assert_non_null(
+        strstr(e.msg, "Both `max_input_tokens` (77) and `max_input_length` (77) are set."));
+    flags_free(&launcher_flags, &c);
+}
+
+static void one_half_of_rope_implies_the_other(void **state)
+{
+    struct config c;
+    struct err e;
+    (void)state;
+    assert_int_equal(check(&c, "--rope-factor 2", -1, &e), 0);
+    assert_int_equal(c.rope_scaling, 1);
+    flags_free(&launcher_flags, &c);
+    assert_int_equal(check(&c, "--rope-scaling dynamic", -1, &e), 0);
+    assert_true(c.rope_factor == 1);
+    flags_free(&launcher_flags, &c);
+}
+
+static void hostnames(void **state)
+{
+    (void)state;
+    assert_string_equal(flags_bind_address("127.0.0.1"), "127.0.0.1");
+    assert_string_equal(flags_bind_address("::1"), "::1");
+    assert_string_equal(flags_bind_address("localhost"), "127.0.0.1");
+    assert_string_equal(flags_bind_address("pod-7f4"), "0.0.0.0");
+}
+
+static void defaults_are_tgis(void **state)
+{
+    struct config c;
+    struct err e;
+    (void)state;
+    assert_int_equal(check(&c, "", -1, &e), 0);
+    assert_int_equal(c.port, 3000);
+    assert_int_equal(c.max_concurrent_requests, 128);
+    assert_true(c.waiting_served_ratio == 0.3);
+    assert_int_equal(c.max_waiting_tokens, 20);
+    assert_int_equal(c.payload_limit, 2000000);
+    assert_int_equal(c.graceful_termination_timeout, 90);
+    assert_int_equal(c.cuda_graphs.n, 6);
+    assert_int_equal(c.max_input_tokens, 0);
+    flags_free(&launcher_flags, &c);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(num_shard_follows_the_table),
+        cmocka_unit_test(contradictions_are_refused_in_order),
+        cmocka_unit_test(both_names_of_the_input_limit),
+        cmocka_unit_test(one_half_of_rope_implies_the_other),
+        cmocka_unit_test(hostnames),
+        cmocka_unit_test(defaults_are_tgis),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

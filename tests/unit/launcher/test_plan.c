@@ -1,0 +1,201 @@
+/* From the configuration to the command lines of the children. */
+#include "launcher/plan.h"
+#include "tests/unit/test.h"
+#include <string.h>
+
+static char *inherited[] = {
+    "PATH=/bin",       "LOG_LEVEL=info,h2=warn", "HOSTNAME=pod-7", "API_KEY=old", "RANK=9",
+    "CUDA_GRAPHS=1,2", "HF_API_TOKEN=t",         "HOSTNAMES=kept", NULL};
+
+struct fixture {
+    struct config cfg;
+    struct arena arena;
+    struct plan plan;
+    struct command cmd;
+    struct err e;
+};
+
+static void given(struct fixture *f, const char *line)
+{
+    static char words[512];
+    char *argv[32] = {"launcher"};
+    int argc = 1;
+    snprintf(words, sizeof(words), "%s", line);
+    for (char *save, *w = strtok_r(words, " ", &save); w; w = strtok_r(NULL, " ", &save))
+        argv[argc++] = w;
+    *f = (struct fixture){.e = ERR_INIT};
+    arena_init(&f->arena, 1 << 20);
+    assert_int_equal(flags_parse(&launcher_flags, &f->cfg, argc, argv, NULL, &f->e), 0);
+    assert_int_equal(flags_check(&f->cfg, -1, &f->e), 0);
+    assert_int_equal(plan_init(&f->plan, &f->cfg, inherited, &f->arena, 16, &f->e), 0);
+}
+
+static void end(struct fixture *f)
+{
+    flags_free(&launcher_flags, &f->cfg);
+    arena_reset(&f->arena);
+}
+
+/* The value after `--name`, "" for a bare option at the end, NULL if absent. */
+static const char *arg(const struct command *c, const char *name)
+{
+    for (size_t i = 1; i < c->argv.n; i++)
+        if (!strcmp(c->argv.v[i], name))
+            return i + 1 < c->argv.n ? c->argv.v[i + 1] : "";
+    return NULL;
+}
+
+static const char *env(const struct command *c, const char *name)
+{
+    const char *found = NULL;
+    size_t n = strlen(name);
+    for (size_t i = 0; i < c->env.n; i++)
+        if (!strncmp(c->env.v[i], name, n) && c->env.v[i][n] == '=') {
+            assert_null(found); /* a name twice would mean whatever libc finds first */
+            found = c->env.v[i] + n + 1;
+        }
+    return found;
+}
+
+static void a_shard_of_many(void **state)
+{
+    struct fixture f;
+    (void)state;
+    given(&f, "--model-id m --num-shard 4 --dtype bfloat16 --max-total-tokens 4096 --cuda-graphs "
+              "0,8,4 --rope-factor 2 "
+              "--enable-prefill-logprobs --trust-remote-code --lora-adapters a,b=/x");
+    f.plan.group = "g1";
+    assert_int_equal(plan_shard(&f.plan, 3, &f.cmd, &f.e), 0);
+    assert_string_equal(f.cmd.argv.v[1], "serve");
+    assert_string_equal(f.cmd.argv.v[2], "m");
+    assert_null(f.cmd.argv.v[f.cmd.argv.n]);
+    assert_string_equal(arg(&f.cmd, "--uds-path"), "/tmp/text-generation-server-3000");
+    assert_string_equal(arg(&f.cmd, "--dtype"), "bfloat16");
+    assert_string_equal(arg(&f.cmd, "--threads"), "4");
+    assert_non_null(arg(&f.cmd, "--sharded"));
+    assert_non_null(arg(&f.cmd, "--trust-remote-code"));
+    assert_null(arg(&f.cmd, "--quantize"));
+    assert_null(arg(&f.cmd, "--port"));
+    assert_string_equal(env(&f.cmd, "RANK"), "3");
+    assert_string_equal(env(&f.cmd, "WORLD_SIZE"), "4");
+    assert_string_equal(env(&f.cmd, "MASTER_ADDR"), "localhost");
+    assert_string_equal(env(&f.cmd, "MASTER_PORT"), "29500");
+    assert_string_equal(env(&f.cmd, "SHARD_GROUP"), "g1");
+    assert_string_equal(env(&f.cmd, "MAX_TOTAL_TOKENS"), "4096");
+    assert_string_equal(env(&f.cmd, "CUDA_GRAPHS"), "8,4");
+    assert_string_equal(env(&f.cmd, "CUDA_MEMORY_FRACTION"), "1");
+    assert_string_equal(env(&f.cmd, "ROPE_SCALING"), "linear");
+    assert_string_equal(env(&f.cmd, "ROPE_FACTOR"), "2");
+    assert_string_equal(env(&f.cmd, "REQUEST_LOGPROBS"), "1");
+    assert_string_equal(env(&f.cmd, "LORA_ADAPTERS"), "a,b=/x");
+    assert_string_equal(env(&f.cmd, "HF_TOKEN"), "t");
+    end(&f);
+}
+
+static void what_is_inherited(void **state)
+{
+    struct fixture f;
+    (void)state;
+    given(&f, "--model-id m --cuda-graphs 0");
+    assert_int_equal(plan_shard(&f.plan, 0, &f.cmd, &f.e), 0);
+    assert_string_equal(env(&f.cmd, "PATH"), "/bin");
+    assert_string_equal(env(&f.cmd, "HOSTNAMES"), "kept");
+    assert_string_equal(env(&f.cmd, "CUDA_GRAPHS"), "0");
+    assert_null(env(&f.cmd, "LOG_LEVEL"));
+    assert_null(env(&f.cmd, "HOSTNAME"));
+    assert_null(env(&f.cmd, "API_KEY"));
+    assert_null(arg(&f.cmd, "--sharded"));
+    assert_string_equal(arg(&f.cmd, "--threads"), "16");
+    end(&f);
+}
+
+static void the_router(void **state)
+{
+    struct fixture f;
+    (void)state;
+    given(&f, "--model-id m --port 8080 --hostname ::1 --api-key secret --max-input-tokens 7 "
+              "--max-batch-size 3 "
+              "--cors-allow-origin http://a,http://b --otlp-endpoint http://c:4318 "
+              "--disable-grammar-support");
+    assert_int_equal(plan_router(&f.plan, &f.cmd, &f.e), 0);
+    assert_string_equal(f.cmd.program, "router");
+    assert_string_equal(arg(&f.cmd, "--tokenizer-name"), "m");
+    assert_string_equal(arg(&f.cmd, "--master-shard-uds-path"),
+                        "/tmp/text-generation-server-8080-0");
+    assert_string_equal(arg(&f.cmd, "--port"), "8080");
+    assert_string_equal(arg(&f.cmd, "--hostname"), "::1");
+    assert_string_equal(arg(&f.cmd, "--max-input-tokens"), "7");
+    assert_string_equal(arg(&f.cmd, "--max-batch-size"), "3");
+    assert_string_equal(arg(&f.cmd, "--waiting-served-ratio"), "0.3");
+    assert_string_equal(arg(&f.cmd, "--cors-allow-origin"), "http://a,http://b");
+    assert_string_equal(arg(&f.cmd, "--otlp-service-name"), "text-generation-inference.router");
+    assert_non_null(arg(&f.cmd, "--disable-grammar-support"));
+    assert_null(arg(&f.cmd, "--max-total-tokens"));
+    assert_null(arg(&f.cmd, "--api-key"));
+    assert_null(arg(&f.cmd, "--dtype"));
+    assert_string_equal(env(&f.cmd, "API_KEY"), "secret");
+    assert_string_equal(env(&f.cmd, "LOG_LEVEL"), "info");
+    end(&f);
+}
+
+static void the_download(void **state)
+{
+    struct fixture f;
+    (void)state;
+    given(&f, "--model-id org/m --revision v2 --huggingface-hub-cache /data");
+    assert_int_equal(plan_download(&f.plan, &f.cmd, &f.e), 0);
+    assert_string_equal(f.cmd.argv.v[1], "download-weights");
+    assert_string_equal(f.cmd.argv.v[2], "org/m");
+    assert_string_equal(arg(&f.cmd, "--revision"), "v2");
+    assert_string_equal(arg(&f.cmd, "--extension"), ".safetensors");
+    assert_string_equal(env(&f.cmd, "HUGGINGFACE_HUB_CACHE"), "/data");
+    assert_null(arg(&f.cmd, "--otlp-service-name"));
+    end(&f);
+}
+
+static void sockets(void **state)
+{
+    struct fixture f;
+    char line[300] = "--model-id m --shard-uds-path /";
+    (void)state;
+    given(&f, "--model-id m --shard-uds-path unix:///run/x --threads 3 --num-shard 2");
+    assert_string_equal(plan_socket(&f.plan, 1), "/run/x-1");
+    assert_int_equal(f.plan.threads, 3);
+    end(&f);
+    given(&f, "--model-id m --num-shard 32");
+    assert_int_equal(f.plan.threads, 1);
+    memset(line + strlen(line), 'x', 120);
+    f.cfg.shard_uds_path = line + strlen("--model-id m --shard-uds-path ");
+    assert_int_equal(plan_init(&f.plan, &f.cfg, inherited, &f.arena, 16, &f.e), -1);
+    assert_non_null(strstr(f.e.msg, "`shard_uds_path` must have 1 to 97 bytes"));
+    end(&f);
+}
+
+static void no_memory_is_an_error(void **state)
+{
+    struct fixture f;
+    (void)state;
+    given(&f, "--model-id m");
+    size_t limit = 1;
+    for (int rc = -1; rc != 0; limit += 100) {
+        struct arena small;
+        arena_init(&small, limit);
+        f.plan.arena = &small;
+        f.e = (struct err)ERR_INIT;
+        rc = plan_shard(&f.plan, 0, &f.cmd, &f.e);
+        assert_true(rc == 0 || strstr(f.e.msg, "command line of model-server: out of memory"));
+        arena_reset(&small);
+    }
+    assert_in_range(limit, 1000, 20000);
+    end(&f);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_shard_of_many), cmocka_unit_test(what_is_inherited),
+        cmocka_unit_test(the_router),      cmocka_unit_test(the_download),
+        cmocka_unit_test(sockets),         cmocka_unit_test(no_memory_is_an_error),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
