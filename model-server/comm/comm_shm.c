@@ -1,0 +1,421 @@
+/* comm_shm.c - collectives between processes of one host.
+ *
+ * One segment holds a line per rank and two buffers per rank. A barrier is a counter per rank: mine
+ * says how many I have reached, and I wait until everybody's says the same. Data goes through the
+ * buffers in chunks that use the two halves in turn: whoever writes half h for chunk i + 2 has
+ * passed the barrier of chunk i + 1, and by then everybody has finished reading chunk i.
+ *
+ * Meeting. Rank 0 makes the segment complete, without a name, and then links it under the group's
+ * name: nobody ever sees a half-made one, and nothing is left if it dies before. The others look
+ * for the name. A segment whose rank 0 is dead is left over from a group that failed: rank 0
+ * replaces it, the others wait for the replacement.
+ *
+ * Waiting. Spin briefly, then sleep on the other rank's counter (a futex) and look every POLL_MS
+ * whether it still lives: a process is its pid and its start time, as a pid alone may be reused. */
+#include "common/clock.h"
+#include "common/hash.h"
+#include "model-server/comm/comm.h"
+#include <assert.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define SHM_DIR   "/dev/shm"
+#define SHM_MAGIC UINT64_C(0x314d48534d4d4f43) /* "COMMSHM1" */
+
+enum { MAX_WORLD = 64 };
+enum { CHUNK = 64 * 1024 }; /* floats in a half buffer */
+enum { SMALL = 16 * 1024 }; /* up to here every rank adds up everything: one barrier less */
+enum { SPINS = 2000 };      /* about 30 us */
+enum { POLL_MS = 50 };
+
+struct shm_rank {
+    _Alignas(64) atomic_uint arrived; /* barriers reached */
+    atomic_uint waiters;              /* who sleep on `arrived` */
+    atomic_int pid;                   /* 0: not here yet */
+    atomic_bool left;                 /* closed in good order */
+    _Atomic uint64_t start;           /* of the process, 0: not known yet */
+};
+
+struct segment {
+    uint64_t magic;
+    uint32_t world;
+    struct shm_rank ranks[MAX_WORLD];
+    _Alignas(64) float data[]; /* [world][2][CHUNK] */
+};
+
+struct shm {
+    struct comm comm;
+    struct segment *seg;
+    unsigned reached; /* barriers */
+    unsigned half;    /* buffer of the next chunk */
+    int timeout_ms;
+    struct err
+        broken; /* the first failure: the ranks no longer agree, every later call repeats it */
+};
+
+static size_t segment_bytes(int world)
+{
+    return sizeof(struct segment) + (size_t)world * 2 * CHUNK * sizeof(float);
+}
+
+static struct shm *shm_of(struct comm *c)
+{
+    return (struct shm *)c;
+} /* `comm` is its first field */
+
+static float *buffer(struct shm *s, int rank)
+{
+    return s->seg->data + ((size_t)rank * 2 + s->half) * CHUNK;
+}
+
+/* ---------------------------------------------------------------- liveness */
+
+/* Start time of a process in clock ticks since boot; 0: there is none, or it is a zombie. */
+static uint64_t process_start(int pid)
+{
+    char path[32], line[1024], state = 'X';
+    uint64_t start = 0;
+    snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return 0;
+    size_t n = fread(line, 1, sizeof(line) - 1, f);
+    fclose(f);
+    line[n] = '\0';
+    char *after = strrchr(line, ')'); /* the name before it may hold anything */
+    if (!after || sscanf(after,
+                         ") %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d"
+                         " %*d %*d %" SCNu64,
+                         &state, &start) != 2)
+        return 0;
+    return state == 'Z' || state == 'X' ? 0 : start;
+}
+
+/* Not known to be dead. */
+static bool rank_lives(const struct shm_rank *r)
+{
+    int pid = atomic_load(&r->pid);
+    uint64_t start = atomic_load(&r->start);
+    return !pid || !start || process_start(pid) == start;
+}
+
+/* ---------------------------------------------------------------- barrier */
+
+static void futex_wait_ms(atomic_uint *word, unsigned value, int ms)
+{
+    struct timespec t = {ms / 1000, ms % 1000 * 1000000L};
+    syscall(SYS_futex, word, FUTEX_WAIT, value, &t, NULL, 0);
+}
+
+static bool has_reached(struct shm_rank *r, unsigned n, unsigned *seen)
+{
+    *seen = atomic_load(&r->arrived); /* sequentially consistent: pairs with arrive() */
+    return (int)(*seen - n) >= 0;
+}
+
+static int wait_for(struct shm *s, int rank, unsigned n, int64_t deadline_ms, struct err *e)
+{
+    struct shm_rank *r = &s->seg->ranks[rank];
+    unsigned seen;
+    for (int i = 0; i < SPINS; i++) {
+        if (has_reached(r, n, &seen))
+            return 0;
+#if defined(__x86_64__)
+        __builtin_ia32_pause();
+#endif
+    }
+    int rc = 0;
+    atomic_fetch_add(&r->waiters, 1);
+    while (!rc && !has_reached(r, n, &seen)) {
+        futex_wait_ms(&r->arrived, seen, POLL_MS);
+        if (has_reached(r, n, &seen))
+            break;
+        int pid = atomic_load(&r->pid);
+        if (atomic_load(&r->left))
+            rc = err_set(e, ERR_SYSTEM, "rank %d (pid %d) has left", rank, pid);
+        else if (!rank_lives(r))
+            rc = err_set(e, ERR_SYSTEM, "rank %d (pid %d) died", rank, pid);
+        else if (clock_ms() >= deadline_ms)
+            rc = err_set(e, ERR_SYSTEM, "rank %d did not arrive within %g s", rank,
+                         s->timeout_ms / 1000.0);
+    }
+    atomic_fetch_sub(&r->waiters, 1);
+    return rc;
+}
+
+static void arrive(struct shm_rank *r, unsigned n)
+{
+    atomic_store(&r->arrived, n);
+    if (atomic_load(&r->waiters))
+        syscall(SYS_futex, &r->arrived, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+static int barrier(struct shm *s, struct err *e)
+{
+    int64_t deadline_ms = clock_ms() + s->timeout_ms;
+    if (s->broken.kind != ERR_NONE)
+        return *e = s->broken, -1;
+    arrive(&s->seg->ranks[s->comm.rank], ++s->reached);
+    for (int r = 0; r < s->comm.world; r++)
+        if (r != s->comm.rank && wait_for(s, r, s->reached, deadline_ms, &s->broken))
+            return *e = s->broken, -1;
+    return 0;
+}
+
+static int shm_barrier(struct comm *c, struct err *e) { return barrier(shm_of(c), e); }
+
+/* ---------------------------------------------------------------- collectives */
+
+/* out = the sum over ranks, in their order, of elements [begin, begin + n) of their buffers. A
+ * buffer of this rank may be `out`: an element is read before it is written. */
+static void sum_ranks(struct shm *s, float *out, size_t begin, size_t n)
+{
+    enum { LANE = 16 };
+    for (size_t i = 0; i < n; i += LANE) {
+        float acc[LANE];
+        size_t left = n - i < LANE ? n - i : LANE;
+        if (left == LANE) {
+            memcpy(acc, buffer(s, 0) + begin + i, sizeof(acc));
+            for (int r = 1; r < s->comm.world; r++) {
+                const float *b = buffer(s, r) + begin + i;
+                for (int l = 0; l < LANE; l++) /* a constant count: becomes vector adds */
+                    acc[l] += b[l];
+            }
+            memcpy(out + i, acc, sizeof(acc));
+            continue;
+        }
+        for (size_t l = 0; l < left; l++) {
+            acc[l] = buffer(s, 0)[begin + i + l];
+            for (int r = 1; r < s->comm.world; r++)
+                acc[l] += buffer(s, r)[begin + i + l];
+            out[i + l] = acc[l];
+        }
+    }
+}
+
+/* First element of a rank's share of n. */
+static size_t share(const struct shm *s, size_t n, int rank)
+{
+    return n * (size_t)rank / (size_t)s->comm.world;
+}
+
+/* n <= CHUNK */
+static int reduce_chunk(struct shm *s, float *x, size_t n, struct err *e)
+{
+    memcpy(buffer(s, s->comm.rank), x, n * sizeof(*x));
+    if (barrier(s, e))
+        return -1;
+    if (n <= SMALL) {
+        sum_ranks(s, x, 0, n);
+    } else { /* each adds up its share, in its own buffer, and takes the others' */
+        size_t mine = share(s, n, s->comm.rank), end = share(s, n, s->comm.rank + 1);
+        sum_ranks(s, buffer(s, s->comm.rank) + mine, mine, end - mine);
+        if (barrier(s, e))
+            return -1;
+        for (int r = 0; r < s->comm.world; r++) {
+            size_t first = share(s, n, r), last = share(s, n, r + 1);
+            memcpy(x + first, buffer(s, r) + first, (last - first) * sizeof(*x));
+        }
+    }
+    s->half ^= 1;
+    return 0;
+}
+
+static int shm_all_reduce(struct comm *c, float *x, size_t n, struct err *e)
+{
+    for (size_t i = 0; i < n; i += CHUNK)
+        if (reduce_chunk(shm_of(c), x + i, n - i < CHUNK ? n - i : CHUNK, e))
+            return err_wrap(e, "all_reduce");
+    return 0;
+}
+
+static int shm_all_gather(struct comm *c, const float *in, float *out, size_t n, struct err *e)
+{
+    struct shm *s = shm_of(c);
+    for (size_t i = 0; i < n; i += CHUNK) {
+        size_t m = n - i < CHUNK ? n - i : CHUNK;
+        memcpy(buffer(s, c->rank), in + i, m * sizeof(*in));
+        if (barrier(s, e))
+            return err_wrap(e, "all_gather");
+        for (int r = 0; r < c->world; r++)
+            memcpy(out + (size_t)r * n + i, buffer(s, r), m * sizeof(*out));
+        s->half ^= 1;
+    }
+    return 0;
+}
+
+static void shm_close(struct comm *c)
+{
+    struct shm *s = shm_of(c);
+    if (s->seg) {
+        struct shm_rank *me = &s->seg->ranks[c->rank];
+        if (atomic_load(&me->pid) == getpid()) /* not if the place was another's */
+            atomic_store(&me->left, true);
+        munmap(s->seg, segment_bytes(c->world));
+    }
+    free(s);
+}
+
+static const struct comm_ops shm_ops = {shm_all_reduce, shm_all_gather, shm_barrier, shm_close};
+
+/* ---------------------------------------------------------------- meeting */
+
+/* Readable, safe as a file name, and different for different groups. */
+static void segment_path(char *path, size_t size, const char *group)
+{
+    char word[40];
+    size_t n = 0;
+    for (const char *c = group; *c && n < sizeof(word) - 1; c++)
+        word[n++] = (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') || (*c >= '0' && *c <= '9')
+                        ? *c
+                        : '-';
+    word[n] = '\0';
+    snprintf(path, size, SHM_DIR "/model-server-%s-%016" PRIx64, word,
+             hash_bytes(0, group, strlen(group)));
+}
+
+static struct segment *map_segment(int fd, int world)
+{
+    void *p = mmap(NULL, segment_bytes(world), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    return p == MAP_FAILED ? NULL : p;
+}
+
+/* Takes this rank's place. The pid is first: it decides between two that claim to be the same rank.
+ */
+static int take_place(struct segment *seg, int rank, struct err *e)
+{
+    int nobody = 0;
+    struct shm_rank *r = &seg->ranks[rank];
+    if (!atomic_compare_exchange_strong(&r->pid, &nobody, getpid()))
+        return err_set(e, ERR_VALIDATION, "rank %d is taken by pid %d", rank, nobody);
+    atomic_store(&r->start, process_start(getpid()));
+    return 0;
+}
+
+/* An existing segment under the group's name: 0 mapped, 1 nothing to be had (yet), -1 error. */
+static int open_segment(const char *path, int world, struct segment **out, struct err *e)
+{
+    struct stat st;
+    int rc = 1, fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0)
+        return errno == ENOENT ? 1 : err_sys(e, "open %s", path);
+    struct segment *head = NULL;
+    if (fstat(fd, &st) || !S_ISREG(st.st_mode) || st.st_uid != geteuid() ||
+        st.st_size < (off_t)segment_bytes(1)) {
+        rc = err_set(e, ERR_SYSTEM, "%s is not ours", path);
+    } else if (!(head = map_segment(fd, 1))) {
+        rc = err_sys(e, "map %s", path);
+    } else if (head->magic != SHM_MAGIC) {
+        rc = err_set(e, ERR_SYSTEM, "%s is of another version", path);
+    } else if (rank_lives(&head->ranks[0])) {
+        if (head->world != (uint32_t)world || st.st_size != (off_t)segment_bytes(world))
+            rc = err_set(e, ERR_VALIDATION, "rank 0 says there are %u ranks, this one says %d",
+                         head->world, world);
+        else if (!(*out = map_segment(fd, world)))
+            rc = err_sys(e, "map %s", path);
+        else
+            rc = 0;
+    }
+    if (head)
+        munmap(head, segment_bytes(1));
+    close(fd);
+    return rc;
+}
+
+static int join_segment(const char *path, int world, int64_t deadline_ms, struct shm *s,
+                        struct err *e)
+{
+    for (int rc; (rc = open_segment(path, world, &s->seg, e)) != 0; usleep(2000)) {
+        if (rc < 0)
+            return -1;
+        if (clock_ms() >= deadline_ms)
+            return err_set(e, ERR_SYSTEM, "rank 0 did not arrive within %g s",
+                           s->timeout_ms / 1000.0);
+    }
+    return take_place(s->seg, s->comm.rank, e);
+}
+
+/* Link the finished segment under its name, in place of one whose group is dead. */
+static int publish(int fd, const char *path, int world, struct err *e)
+{
+    char self[40];
+    snprintf(self, sizeof(self), "/proc/self/fd/%d", fd);
+    for (int tries = 0; tries < 10; tries++) {
+        struct segment *old = NULL;
+        struct err ignored = ERR_INIT;
+        if (!linkat(AT_FDCWD, self, AT_FDCWD, path, AT_SYMLINK_FOLLOW))
+            return 0;
+        if (errno != EEXIST)
+            return err_sys(e, "create %s", path);
+        int rc = open_segment(path, world, &old, &ignored);
+        if (old)
+            munmap(old, segment_bytes(world));
+        if (rc == 0 || ignored.kind == ERR_VALIDATION) /* its rank 0 lives */
+            return err_set(e, ERR_VALIDATION, "another rank 0 of this group is running");
+        if (unlink(path) && errno != ENOENT)
+            return err_sys(e, "remove %s", path);
+    }
+    return err_set(e, ERR_SYSTEM, "%s comes back each time it is removed", path);
+}
+
+static int create_segment(const char *path, int world, struct shm *s, struct err *e)
+{
+    int fd = open(SHM_DIR, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return err_sys(e, "create a segment in " SHM_DIR);
+    int rc = posix_fallocate(fd, 0, (off_t)segment_bytes(world)); /* or a write may be a SIGBUS */
+    if (rc) {
+        errno = rc;
+        rc = err_sys(e, "%zu KiB in " SHM_DIR " (docker run --shm-size)",
+                     segment_bytes(world) / 1024);
+    } else if (!(s->seg = map_segment(fd, world))) {
+        rc = err_sys(e, "map a segment in " SHM_DIR);
+    } else {
+        s->seg->magic = SHM_MAGIC;
+        s->seg->world = (uint32_t)world;
+        rc = take_place(s->seg, 0, e) || publish(fd, path, world, e) ? -1 : 0;
+    }
+    close(fd);
+    return rc;
+}
+
+struct comm *comm_shm_open(const char *group, int rank, int world, int timeout_ms, struct err *e)
+{
+    char path[128];
+    if (world < 1 || world > MAX_WORLD || rank < 0 || rank >= world || timeout_ms < 0) {
+        err_set(e, ERR_VALIDATION, "rank %d of %d: there may be 1 to %d ranks, from 0", rank, world,
+                MAX_WORLD);
+        return NULL;
+    }
+    struct shm *s = calloc(1, sizeof(*s));
+    if (!s)
+        return err_nomem(e), NULL;
+    s->comm = (struct comm){&shm_ops, rank, world};
+    s->timeout_ms = timeout_ms;
+    segment_path(path, sizeof(path), group);
+    int rc = rank ? join_segment(path, world, clock_ms() + timeout_ms, s, e)
+                  : create_segment(path, world, s, e);
+    if (!rc) {
+        rc = barrier(s, e); /* everybody is here */
+        if (!rank)
+            unlink(path);
+    }
+    if (!rc)
+        return &s->comm;
+    err_wrap(e, "shard group %s, rank %d", group, rank);
+    shm_close(&s->comm);
+    return NULL;
+}

@@ -1,0 +1,32 @@
+/* comm_solo.c - a world of one. */
+#include "model-server/comm/comm.h"
+#include <string.h>
+
+static int solo_all_reduce(struct comm *c, float *x, size_t n, struct err *e)
+{
+    (void)c, (void)x, (void)n, (void)e;
+    return 0;
+}
+
+static int solo_all_gather(struct comm *c, const float *in, float *out, size_t n, struct err *e)
+{
+    (void)c, (void)e;
+    if (out != in && n)
+        memmove(out, in, n * sizeof(*out));
+    return 0;
+}
+
+static int solo_barrier(struct comm *c, struct err *e)
+{
+    (void)c, (void)e;
+    return 0;
+}
+
+static void solo_close(struct comm *c) { (void)c; }
+
+struct comm *comm_solo(void)
+{
+    static const struct comm_ops ops = {solo_all_reduce, solo_all_gather, solo_barrier, solo_close};
+    static struct comm solo = {&ops, 0, 1}; /* never written */
+    return &solo;
+}

@@ -1,0 +1,369 @@
+/* test_comm.c - collectives between forked processes: sums and gathers are exact and equal on all
+ * ranks, a dead or absent rank is named and nobody hangs, nothing stays in /dev/shm. */
+#include "common/clock.h"
+#include "model-server/comm/comm.h"
+#include <dirent.h>
+#include <fcntl.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+// cmocka wants these above
+#include <cmocka.h>
+
+enum { MAX_RANKS = 8 };
+static char group[64];
+
+/* What a rank does; its exit status is the result, 0 is good. */
+typedef int rank_fn(int rank, int world);
+
+static void ranks_start(rank_fn *fn, int world, pid_t *pids)
+{
+    static int n;
+    snprintf(group, sizeof(group), "test/comm %d.%d", (int)getpid(), n++);
+    for (int r = 0; r < world; r++)
+        if (!(pids[r] = fork())) {
+            alarm(60);
+            _exit(fn(r, world));
+        }
+}
+
+static void ranks_end(int world, const pid_t *pids, int *status)
+{
+    for (int r = 0; r < world; r++) {
+        int st = 0;
+        assert_int_equal(waitpid(pids[r], &st, 0), pids[r]);
+        status[r] = WIFEXITED(st) ? WEXITSTATUS(st) : 128 + WTERMSIG(st);
+    }
+}
+
+static void run_ranks(rank_fn *fn, int world)
+{
+    pid_t pids[MAX_RANKS];
+    int status[MAX_RANKS];
+    ranks_start(fn, world, pids);
+    ranks_end(world, pids, status);
+    for (int r = 0; r < world; r++)
+        if (status[r])
+            fail_msg("rank %d of %d: status %d", r, world, status[r]);
+}
+
+static int left_behind(void)
+{
+    int n = 0;
+    DIR *d = opendir("/dev/shm");
+    for (struct dirent *f; d && (f = readdir(d));)
+        n += !strncmp(f->d_name, "model-server-test-comm-", 23);
+    if (d)
+        closedir(d);
+    return n;
+}
+
+static struct comm *join(int rank, int world, int timeout_ms, struct err *e)
+{
+    struct comm *c = comm_shm_open(group, rank, world, timeout_ms, e);
+    if (!c)
+        fprintf(stderr, "%s\n", e->msg);
+    return c;
+}
+
+/* A value whose sum over ranks depends on the order of addition. */
+static float value(int rank, size_t i)
+{
+    uint32_t h = ((uint32_t)i * 2654435761u) ^ ((uint32_t)rank * 0x9e3779b9u);
+    h ^= h >> 15, h *= 0x85ebca6bu, h ^= h >> 13;
+    return ((float)(h & 0xffff) - 32768.0f) * (float)(1 << (h >> 28));
+}
+
+static int sums(int rank, int world)
+{
+    static const size_t sizes[] = {1, 15, 16, 17, 1000, 16384, 16385, 65536, 65537, 200003};
+    struct err e = ERR_INIT;
+    struct comm *c = join(rank, world, 20000, &e);
+    if (!c)
+        return 1;
+    for (int round = 0; round < 20; round++) {
+        size_t n = sizes[round % 10];
+        float *x = malloc((n + 1) * sizeof(*x));
+        for (size_t i = 0; i < n; i++)
+            x[i] = value(rank + round, i);
+        x[n] = 42;
+        if (comm_all_reduce(c, x, n, &e))
+            return 2;
+        for (size_t i = 0; i < n; i++) {
+            float want = value(round, i);
+            for (int r = 1; r < world; r++)
+                want += value(r + round, i);
+            if (x[i] != want)
+                return 3;
+        }
+        if (x[n] != 42)
+            return 4;
+        free(x);
+    }
+    comm_close(c);
+    return 0;
+}
+
+static int gathers(int rank, int world)
+{
+    struct err e = ERR_INIT;
+    struct comm *c = join(rank, world, 20000, &e);
+    for (size_t n = 1; c && n < 200000; n = n * 5 + 3) {
+        float *in = malloc(n * sizeof(*in)), *out = malloc(n * (size_t)world * sizeof(*out));
+        for (size_t i = 0; i < n; i++)
+            in[i] = value(rank, i);
+        if (c->ops->all_gather(c, in, out, n, &e) || c->ops->barrier(c, &e))
+            return 2;
+        for (size_t i = 0; i < n * (size_t)world; i++)
+            if (out[i] != value((int)(i / n), i % n))
+                return 3;
+        free(in), free(out);
+    }
+    comm_close(c);
+    return c ? 0 : 1;
+}
+
+/* Many small sums in a row: where a barrier that lets somebody through early would show. */
+static int hurry(int rank, int world)
+{
+    struct err e = ERR_INIT;
+    struct comm *c = join(rank, world, 20000, &e);
+    for (int i = 0; c && i < 3000; i++) {
+        float x[3] = {(float)(rank + i), 1, (float)i};
+        if (comm_all_reduce(c, x, 3, &e))
+            return 2;
+        if (x[0] != (float)(world * i + world * (world - 1) / 2) || x[1] != (float)world)
+            return 3;
+        if (rank == i % world && i % 500 == 0)
+            usleep(3000); /* longer than the others spin */
+    }
+    comm_close(c);
+    return c ? 0 : 1;
+}
+
+static void all_ranks_hold_the_same_sum(void **state)
+{
+    (void)state;
+    for (int world = 1; world <= 4; world++)
+        run_ranks(sums, world);
+    run_ranks(hurry, 2);
+    run_ranks(hurry, 3);
+    assert_int_equal(left_behind(), 0);
+}
+
+static void gathering_keeps_the_order_of_ranks(void **state)
+{
+    (void)state;
+    run_ranks(gathers, 2);
+    run_ranks(gathers, 5);
+    assert_int_equal(left_behind(), 0);
+}
+
+/* ---------------------------------------------------------------- failures */
+
+/* Rank 1 dies in the middle; the others must say so, at once and again. */
+static int one_dies(int rank, int world)
+{
+    struct err e = ERR_INIT;
+    struct comm *c = join(rank, world, 30000, &e);
+    float x = 1;
+    if (!c || comm_all_reduce(c, &x, 1, &e))
+        return 1;
+    if (rank == 1)
+        raise(SIGKILL);
+    int64_t t = clock_ms();
+    if (!comm_all_reduce(c, &x, 1, &e) || e.kind != ERR_SYSTEM || clock_ms() - t > 3000)
+        return 2;
+    if (!strstr(e.msg, "rank 1 (pid ") || !strstr(e.msg, ") died"))
+        return 3;
+    if (!comm_all_reduce(c, &x, 1, &e) || !strstr(e.msg, "died"))
+        return 4;
+    comm_close(c);
+    return 0;
+}
+
+static void a_rank_that_dies_is_named(void **state)
+{
+    (void)state;
+    pid_t pids[3];
+    int status[3];
+    ranks_start(one_dies, 3, pids);
+    ranks_end(3, pids, status); /* in order: rank 0 ends while rank 1 is still a zombie */
+    assert_int_equal(status[0], 0);
+    assert_int_equal(status[1], 128 + SIGKILL);
+    assert_int_equal(status[2], 0);
+    assert_int_equal(left_behind(), 0);
+}
+
+static int one_leaves(int rank, int world)
+{
+    struct err e = ERR_INIT;
+    struct comm *c = join(rank, world, 30000, &e);
+    if (!c)
+        return 1;
+    int rc = 0;
+    if (rank == 0) {
+        float x = 1;
+        rc = comm_all_reduce(c, &x, 1, &e) && strstr(e.msg, "has left") ? 0 : 2;
+    }
+    comm_close(c);
+    if (rank)
+        usleep(300000); /* alive, but gone */
+    return rc;
+}
+
+static int one_dawdles(int rank, int world)
+{
+    struct err e = ERR_INIT;
+    struct comm *c = join(rank, world, rank ? 30000 : 200, &e);
+    float x = 1;
+    if (!c)
+        return 1;
+    if (rank) {
+        usleep(600000);
+        return 0;
+    }
+    int64_t t = clock_ms();
+    if (!comm_all_reduce(c, &x, 1, &e) ||
+        strcmp(e.msg, "all_reduce: rank 1 did not arrive within 0.2 s"))
+        return 2;
+    return clock_ms() - t > 3000 ? 3 : 0;
+}
+
+static void a_rank_that_leaves_or_dawdles_is_named(void **state)
+{
+    (void)state;
+    run_ranks(one_leaves, 2);
+    run_ranks(one_dawdles, 2);
+}
+
+/* Only some of the ranks are started. */
+static int alone(int rank, int world)
+{
+    struct err e = ERR_INIT;
+    int64_t t = clock_ms();
+    if (comm_shm_open(group, rank, world + 1, 150, &e) || clock_ms() - t > 5000)
+        return 1;
+    char want[64];
+    snprintf(want, sizeof(want), "rank %d did not arrive within 0.15 s", rank ? 0 : 1);
+    return strstr(e.msg, want) && e.kind == ERR_SYSTEM ? 0 : 2;
+}
+
+static int alone_as_rank_1(int rank, int world)
+{
+    (void)rank;
+    return alone(1, world);
+}
+
+static void a_rank_that_never_comes_is_named(void **state)
+{
+    (void)state;
+    run_ranks(alone, 1);
+    run_ranks(alone_as_rank_1, 1);
+    assert_int_equal(left_behind(), 0);
+}
+
+static int wrong_world(int rank, int world)
+{
+    struct err e = ERR_INIT;
+    struct comm *c = comm_shm_open(group, rank, rank ? world + 1 : world, rank ? 5000 : 400, &e);
+    if (c)
+        return 1;
+    return rank == 0 || (e.kind == ERR_VALIDATION && strstr(e.msg, "rank 0 says there are 2")) ? 0
+                                                                                               : 2;
+}
+
+static int same_rank_twice(int rank, int world)
+{
+    (void)rank, (void)world;
+    struct err e = ERR_INIT;
+    struct comm *c = comm_shm_open(group, 0, 2, 600, &e);
+    return !c && (strstr(e.msg, "another rank 0") || strstr(e.msg, "did not arrive")) ? 0 : 1;
+}
+
+static void ranks_that_disagree_are_refused(void **state)
+{
+    (void)state;
+    struct err e = ERR_INIT;
+    run_ranks(wrong_world, 2);
+    run_ranks(same_rank_twice, 2);
+    assert_null(comm_shm_open("g", 2, 2, 100, &e));
+    assert_null(comm_shm_open("g", -1, 2, 100, &e));
+    assert_null(comm_shm_open("g", 0, 0, 100, &e));
+    assert_null(comm_shm_open("g", 0, 100000, 100, &e));
+    assert_int_equal(e.kind, ERR_VALIDATION);
+    assert_int_equal(left_behind(), 0);
+}
+
+/* Rank 0 of an earlier group was killed while it waited: its segment still has the name. */
+static int wait_forever(int rank, int world)
+{
+    struct err e = ERR_INIT;
+    comm_shm_open(group, rank, world + 1, 50000, &e);
+    return 0;
+}
+
+static int meet_late(int rank, int world)
+{
+    if (rank == 0)
+        usleep(200000); /* the others find the old segment first */
+    return sums(rank, world);
+}
+
+static void a_dead_group_is_replaced(void **state)
+{
+    (void)state;
+    pid_t pids[3];
+    int status[3];
+    ranks_start(wait_forever, 1, pids);
+    for (int i = 0; i < 500 && !left_behind(); i++)
+        usleep(10000);
+    assert_int_equal(left_behind(), 1);
+    kill(pids[0], SIGKILL);
+    ranks_end(1, pids, status);
+    for (int r = 0; r < 3; r++)
+        if (!(pids[r] = fork()))
+            _exit(meet_late(r, 3)); /* same group name */
+    ranks_end(3, pids, status);
+    for (int r = 0; r < 3; r++)
+        assert_int_equal(status[r], 0);
+    assert_int_equal(left_behind(), 0);
+}
+
+static void a_world_of_one_is_the_identity(void **state)
+{
+    (void)state;
+    struct err e = ERR_INIT;
+    struct comm *c = comm_solo();
+    float x[3] = {1, 2, 3}, y[3];
+    assert_int_equal(c->world, 1);
+    assert_int_equal(comm_all_reduce(c, x, 3, &e), 0);
+    assert_int_equal(c->ops->all_reduce(c, x, 3, &e), 0);
+    assert_int_equal(c->ops->all_gather(c, x, y, 3, &e), 0);
+    assert_int_equal(c->ops->barrier(c, &e), 0);
+    assert_memory_equal(x, y, sizeof(x));
+    comm_close(c);
+    comm_close(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_world_of_one_is_the_identity),
+        cmocka_unit_test(all_ranks_hold_the_same_sum),
+        cmocka_unit_test(gathering_keeps_the_order_of_ranks),
+        cmocka_unit_test(a_rank_that_dies_is_named),
+        cmocka_unit_test(a_rank_that_leaves_or_dawdles_is_named),
+        cmocka_unit_test(a_rank_that_never_comes_is_named),
+        cmocka_unit_test(ranks_that_disagree_are_refused),
+        cmocka_unit_test(a_dead_group_is_replaced),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
