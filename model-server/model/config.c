@@ -173,6 +173,17 @@ void config_moe(struct config *c, struct decoder_spec *s, const char *key, uint3
         config_fail(c, "`num_experts_per_tok` is more than the %u experts", s->moe.n_experts);
 }
 
+bool config_every_layer(const struct config *c, uint32_t layer)
+{
+    return (void)c, (void)layer, true;
+}
+
+bool config_upper_layers(const struct config *c, uint32_t layer)
+{
+    return json_bool(c->root, "use_sliding_window", false) &&
+           layer >= json_num(c->root, "max_window_layers", 28);
+}
+
 void config_windows(struct config *c, struct decoder_spec *s, uint32_t def,
                     bool (*sliding)(const struct config *c, uint32_t layer))
 {

@@ -61,6 +61,10 @@ uint32_t config_rotary_dim(struct config *c, uint32_t head_dim, double def);
  * `sliding_window` (absent: `def`; null: none). */
 void config_windows(struct config *c, struct decoder_spec *s, uint32_t def,
                     bool (*sliding)(const struct config *c, uint32_t layer));
+/* Which layers have a window where the file has no layer_types: all; those from max_window_layers
+ * on if use_sliding_window says so. */
+bool config_every_layer(const struct config *c, uint32_t layer);
+bool config_upper_layers(const struct config *c, uint32_t layer);
 /* All layers attend with 1 / sqrt(query_pre_attn_scalar). */
 void config_attn_scale(struct config *c, struct decoder_spec *s, double def);
 /* A soft cap: null means none, else positive. */

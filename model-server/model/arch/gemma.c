@@ -1,5 +1,4 @@
 /* Gemma 1: norms around 1, scaled embeddings, a tied head. */
-#include "common/json.h"
 #include "model-server/model/arch.h"
 #include <math.h>
 

@@ -1,15 +1,13 @@
 /* Mistral 7B and its kin: Llama with a window on every layer. */
 #include "model-server/model/arch.h"
 
-static bool every(const struct config *c, uint32_t layer) { return (void)c, (void)layer, true; }
-
 static void configure(struct config *c, struct decoder_spec *s)
 {
     config_decoder(
         c, s,
         &(struct config_defaults){.max_positions = 131072, .norm_eps = 1e-6, .rope_theta = 10000});
     s->act = config_act(c, "hidden_act", "silu");
-    config_windows(c, s, 4096, every);
+    config_windows(c, s, 4096, config_every_layer);
 }
 
 const struct arch arch_mistral = {

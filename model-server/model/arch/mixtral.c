@@ -1,8 +1,6 @@
 /* Mixtral: Mistral with a softmax router over experts. arXiv 2401.04088 */
 #include "model-server/model/arch.h"
 
-static bool every(const struct config *c, uint32_t layer) { return (void)c, (void)layer, true; }
-
 static void configure(struct config *c, struct decoder_spec *s)
 {
     config_decoder(c, s,
@@ -12,7 +10,7 @@ static void configure(struct config *c, struct decoder_spec *s)
     config_moe(c, s, "num_local_experts", 8, 2);
     s->moe.ffn = s->ffn;
     s->moe.renormalise = true;
-    config_windows(c, s, 0, every);
+    config_windows(c, s, 0, config_every_layer);
     for (uint32_t i = 0; i < s->n_layers; i++)
         s->layers[i].moe = true;
 }

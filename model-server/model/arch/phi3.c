@@ -2,8 +2,6 @@
  * 2404.14219 */
 #include "model-server/model/arch.h"
 
-static bool every(const struct config *c, uint32_t layer) { return (void)c, (void)layer, true; }
-
 static void configure(struct config *c, struct decoder_spec *s)
 {
     config_decoder(
@@ -12,7 +10,7 @@ static void configure(struct config *c, struct decoder_spec *s)
     s->act = config_act(c, "hidden_act", "silu");
     s->qkv = QKV_STACKED;
     s->mlp = MLP_GATED_PACKED;
-    config_windows(c, s, 0, every);
+    config_windows(c, s, 0, config_every_layer);
 }
 
 const struct arch arch_phi3 = {

@@ -1,12 +1,5 @@
 /* Qwen 1.5, 2 and 2.5: Llama with biases on q, k, v; the upper layers may have a window. */
-#include "common/json.h"
 #include "model-server/model/arch.h"
-
-static bool upper(const struct config *c, uint32_t layer)
-{
-    return json_bool(c->root, "use_sliding_window", false) &&
-           layer >= json_num(c->root, "max_window_layers", 28);
-}
 
 static void configure(struct config *c, struct decoder_spec *s)
 {
@@ -15,7 +8,7 @@ static void configure(struct config *c, struct decoder_spec *s)
         &(struct config_defaults){.max_positions = 32768, .norm_eps = 1e-6, .rope_theta = 10000});
     s->act = config_act(c, "hidden_act", "silu");
     s->bias.qkv = true;
-    config_windows(c, s, 4096, upper);
+    config_windows(c, s, 4096, config_upper_layers);
 }
 
 const struct arch arch_qwen2 = {

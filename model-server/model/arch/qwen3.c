@@ -1,12 +1,5 @@
 /* Qwen 3, dense: a head size of its own, q and k normalised per head. */
-#include "common/json.h"
 #include "model-server/model/arch.h"
-
-static bool upper(const struct config *c, uint32_t layer)
-{
-    return json_bool(c->root, "use_sliding_window", false) &&
-           layer >= json_num(c->root, "max_window_layers", 28);
-}
 
 static void configure(struct config *c, struct decoder_spec *s)
 {
@@ -17,7 +10,7 @@ static void configure(struct config *c, struct decoder_spec *s)
     s->act = config_act(c, "hidden_act", "silu");
     s->bias.qkv = s->bias.o = config_bool_or(c, "attention_bias", false);
     s->qk_norm = true;
-    config_windows(c, s, 4096, upper);
+    config_windows(c, s, 4096, config_upper_layers);
 }
 
 const struct arch arch_qwen3 = {

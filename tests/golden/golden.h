@@ -1,0 +1,257 @@
+/* golden.h - expectations of a tiny checkpoint, and a bench to run one on: a device, a model, a KV
+ * cache, sequences with scattered blocks. */
+#ifndef TESTS_GOLDEN_GOLDEN_H
+#define TESTS_GOLDEN_GOLDEN_H
+#include "common/json.h"
+#include "model-server/model/model.h"
+#include "tests/check/random.h"
+#include "tests/unit/test.h"
+#include <string.h>
+
+/* ---------------------------------------------------------------- what is expected */
+
+enum {
+    PATH_LEN = 1024,
+    MAX_PROMPTS = 8,
+    MAX_LEN = 512,
+    BLOCK_SIZE = 8,
+    MAX_SEQ_BLOCKS = MAX_LEN / BLOCK_SIZE
+};
+
+struct prompt {
+    uint32_t ids[MAX_LEN], n;
+    float logprobs[MAX_LEN]; /* [n], the first unused */
+    uint32_t greedy[MAX_LEN], n_greedy;
+    float *last; /* [vocab] */
+};
+struct golden {
+    struct prompt prompts[MAX_PROMPTS];
+    int n;
+};
+
+static inline uint32_t golden_ids(const cJSON *a, uint32_t out[MAX_LEN])
+{
+    uint32_t n = 0;
+    const cJSON *j;
+    cJSON_ArrayForEach(j, a) if (n < MAX_LEN) out[n++] = (uint32_t)j->valuedouble;
+    return n;
+}
+
+/* Both kinds of file: arch/ has prompt_logprobs and greedy_ids, models/ has prefill and
+ * generated_ids. */
+static inline void golden_prompt(struct prompt *p, const cJSON *j)
+{
+    const cJSON *last = json_get(j, "last_logits"), *v;
+    const cJSON *lp = json_get(j, "prompt_logprobs"), *rows = lp ? lp : json_get(j, "prefill");
+    const cJSON *greedy = json_get(j, "greedy_ids");
+    uint32_t n = 0;
+    p->n = golden_ids(json_get(j, "ids"), p->ids);
+    p->n_greedy = golden_ids(greedy ? greedy : json_get(j, "generated_ids"), p->greedy);
+    p->last = calloc((size_t)cJSON_GetArraySize(last) + 1, sizeof(float));
+    assert_non_null(p->last);
+    cJSON_ArrayForEach(v, last) p->last[n++] = (float)v->valuedouble;
+    n = 0;
+    cJSON_ArrayForEach(v, rows)
+    {
+        assert_true(n < MAX_LEN);
+        p->logprobs[n++] = (float)(lp ? v->valuedouble : json_num(v, "logprob", 0));
+    }
+    assert_int_equal(n, p->n);
+}
+
+static inline bool golden_load(struct golden *g, const char *dir)
+{
+    char path[PATH_LEN + 32];
+    struct err e;
+    const cJSON *p;
+    snprintf(path, sizeof(path), "%s/golden.json", dir);
+    cJSON *root = json_load(path, 1 << 24, &e);
+    memset(g, 0, sizeof(*g));
+    if (!root)
+        return false;
+    cJSON_ArrayForEach(p, json_get(root, "prompts"))
+    {
+        if (g->n < MAX_PROMPTS && cJSON_GetArraySize(json_get(p, "ids")) > 0)
+            golden_prompt(&g->prompts[g->n++], p);
+    }
+    cJSON_Delete(root);
+    return g->n > 0;
+}
+
+static inline void golden_free(struct golden *g)
+{
+    for (int i = 0; i < g->n; i++)
+        free(g->prompts[i].last);
+}
+
+/* ---------------------------------------------------------------- a model on a device */
+
+struct bench {
+    const struct backend_ops *ops;
+    struct device *dev;
+    struct model *model;
+    uint32_t vocab;
+};
+
+static inline void bench_close(struct bench *b)
+{
+    model_free(b->model);
+    if (b->dev)
+        b->ops->close(b->dev);
+    memset(b, 0, sizeof(*b));
+}
+
+/* fp32 arithmetic on weights and a cache as stored. 0, or -1 with `e` filled; close it either way.
+ */
+static inline int bench_open(struct bench *b, const char *dir, struct comm *comm, int threads,
+                             uint32_t n_blocks, struct err *e)
+{
+    memset(b, 0, sizeof(*b));
+    if (!(b->ops = backend_find("cpu", e)))
+        return -1;
+    if (!(b->dev =
+              b->ops->open(&(struct device_options){.threads = threads, .features = ~0ull}, e)))
+        return -1;
+    b->model = model_load(
+        dir, &(struct model_options){.ops = b->ops, .dev = b->dev, .comm = comm, .dtype = -1}, e);
+    if (!b->model || model_kv_resize(b->model, n_blocks, BLOCK_SIZE, DT_F32, e))
+        return -1;
+    b->vocab = model_info(b->model)->vocab;
+    return 0;
+}
+
+/* ---------------------------------------------------------------- sequences */
+
+struct seq {
+    uint32_t ids[MAX_LEN], n, done; /* known tokens, those that are in the cache */
+    uint32_t blocks[MAX_SEQ_BLOCKS];
+    float *rows; /* [MAX_LEN][vocab] logits after each token */
+};
+
+/* `first`: where its blocks begin in `order`, a permutation of the cache's blocks. */
+static inline void seq_init(struct seq *s, const struct bench *b, const struct prompt *p,
+                            const uint32_t *order)
+{
+    memset(s, 0, sizeof(*s));
+    memcpy(s->ids, p->ids, p->n * sizeof(p->ids[0]));
+    s->n = p->n;
+    memcpy(s->blocks, order, sizeof(s->blocks));
+    s->rows = malloc((size_t)MAX_LEN * b->vocab * sizeof(float));
+    if (!s->rows)
+        abort();
+}
+
+static inline void shuffled(struct rng *r, uint32_t *order, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        order[i] = i;
+    for (uint32_t i = n; i-- > 1;) {
+        uint32_t k = rng_below(r, i + 1), t = order[i];
+        order[i] = order[k], order[k] = t;
+    }
+}
+
+/* One step: take[i] tokens of each sequence, logits of all of them. */
+static inline int bench_step(struct bench *b, struct seq *const *seqs, const uint32_t *take,
+                             int n_seqs, struct err *e)
+{
+    enum { CAP = MAX_PROMPTS * MAX_LEN };
+    static _Thread_local uint32_t ids[CAP], pos[CAP], slots[CAP], rows[CAP];
+    struct span spans[MAX_PROMPTS];
+    uint32_t n = 0, n_spans = 0, at = 0;
+    for (int i = 0; i < n_seqs; i++) {
+        struct seq *s = seqs[i];
+        if (!take[i])
+            continue;
+        spans[n_spans++] = (struct span){n, take[i], s->done + take[i], s->blocks, s->n};
+        for (uint32_t k = s->done; k < s->done + take[i]; k++, n++) {
+            ids[n] = s->ids[k], pos[n] = k, rows[n] = n;
+            slots[n] = s->blocks[k / BLOCK_SIZE] * BLOCK_SIZE + k % BLOCK_SIZE;
+        }
+    }
+    float *logits = malloc((size_t)n * b->vocab * sizeof(float));
+    int rc = !logits ? err_nomem(e)
+                     : model_forward(b->model,
+                                     &(struct ragged){.n_tokens = n,
+                                                      .n_spans = n_spans,
+                                                      .n_out = n,
+                                                      .ids = ids,
+                                                      .pos = pos,
+                                                      .slots = slots,
+                                                      .spans = spans,
+                                                      .out_rows = rows},
+                                     logits, e);
+    for (int i = 0; i < n_seqs && rc == 0; i++) {
+        size_t row = b->vocab, want = take[i] * row;
+        memcpy(seqs[i]->rows + seqs[i]->done * row, logits + at * row, want * sizeof(float));
+        seqs[i]->done += take[i];
+        at += take[i];
+    }
+    free(logits);
+    return rc;
+}
+
+static inline uint32_t argmax(const float *row, uint32_t n)
+{
+    uint32_t best = 0;
+    for (uint32_t i = 1; i < n; i++)
+        best = row[i] > row[best] ? i : best;
+    return best;
+}
+
+static inline double logprob(const float *row, uint32_t n, uint32_t id)
+{
+    double max = row[argmax(row, n)], sum = 0;
+    for (uint32_t i = 0; i < n; i++)
+        sum += exp(row[i] - max);
+    return row[id] - max - log(sum);
+}
+
+/* ---------------------------------------------------------------- against the expectations */
+
+struct verdict {
+    double logits, logprobs; /* largest absolute error */
+    uint32_t prompts, greedy, greedy_right;
+};
+
+static inline double larger(double a, double b) { return fabs(b) > a || isnan(b) ? fabs(b) : a; }
+
+/* The prompt at once, then greedily on, token by token. */
+static inline int judge_prompt(struct bench *b, const struct prompt *p, struct verdict *v,
+                               struct err *e)
+{
+    static _Thread_local struct seq s;
+    struct seq *const one[] = {&s};
+    uint32_t order[MAX_SEQ_BLOCKS], n = p->n;
+    for (uint32_t i = 0; i < MAX_SEQ_BLOCKS; i++)
+        order[i] = MAX_SEQ_BLOCKS - 1 - i;
+    seq_init(&s, b, p, order);
+    int rc = bench_step(b, one, &n, 1, e);
+    for (uint32_t i = 0; i < b->vocab && rc == 0; i++)
+        v->logits = larger(v->logits, s.rows[(size_t)(n - 1) * b->vocab + i] - p->last[i]);
+    for (uint32_t i = 1; i < n && rc == 0; i++)
+        v->logprobs =
+            larger(v->logprobs, logprob(s.rows + (size_t)(i - 1) * b->vocab, b->vocab, p->ids[i]) -
+                                    p->logprobs[i]);
+    for (uint32_t i = 0; i < p->n_greedy && rc == 0; i++) {
+        uint32_t id = argmax(s.rows + (size_t)(s.done - 1) * b->vocab, b->vocab);
+        v->greedy++;
+        v->greedy_right += id == p->greedy[i];
+        s.ids[s.n++] = p->greedy[i]; /* on the expected path, so that one slip counts once */
+        if (i + 1 < p->n_greedy)
+            rc = bench_step(b, one, &(uint32_t){1}, 1, e);
+    }
+    v->prompts++;
+    free(s.rows);
+    return rc;
+}
+
+static inline int judge(struct bench *b, const struct golden *g, struct verdict *v, struct err *e)
+{
+    memset(v, 0, sizeof(*v));
+    for (int i = 0; i < g->n; i++)
+        if (judge_prompt(b, &g->prompts[i], v, e))
+            return -1;
+    return 0;
+}
+#endif

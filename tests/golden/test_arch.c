@@ -1,0 +1,262 @@
+/* Every supported family against transformers (fp32 arithmetic on the stored weights), and the bits
+ * of a result against batch, chunks, blocks and ranks.
+ *
+ *   GOLDEN_TABLE=1 build/tests/golden/test_arch     also prints the table of
+ * docs/results/architectures.md
+ */
+#include "tests/golden/golden.h"
+#include <pthread.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define TOLERANCE 1e-4
+
+/* In ../shared/data/arch and models; after the gap: made by tests/golden/make_arch.py. */
+static const char *const dirs[] = {
+    "arch/llama",
+    "arch/llama_sharded",
+    "arch/llama_hd64",
+    "arch/llama_hd128",
+    "arch/llama_mqa",
+    "arch/llama_tied_bias",
+    "arch/llama_rope_linear",
+    "arch/llama_rope_dynamic",
+    "arch/llama_rope_llama3",
+    "arch/llama_rope_yarn",
+    "arch/mistral",
+    "arch/mistral_nowindow_hd",
+    "arch/mixtral",
+    "arch/qwen2",
+    "arch/gemma",
+    "arch/phi3",
+    "arch/phi3_longrope",
+    "arch/gpt2",
+    "models/stories260K",
+    "models/stories260K-bf16",
+    "models/stories260K-fp16",
+};
+enum { N_DIRS = sizeof(dirs) / sizeof(dirs[0]) };
+
+static struct verdict verdicts[N_DIRS];
+static int skipped;
+
+/* ---------------------------------------------------------------- finding, checking */
+
+/* The folder of a case, or NULL (and counted) where the data is not there. */
+static const char *folder(void **state, struct golden *g)
+{
+    static char dir[PATH_LEN];
+    char file[128];
+    snprintf(file, sizeof(file), "%s/golden.json", *(const char *const *)*state);
+    const char *path = test_data(file);
+    if (!path) {
+        skipped++;
+        return NULL;
+    }
+    snprintf(dir, sizeof(dir), "%.*s", (int)(strlen(path) - strlen("/golden.json")), path);
+    assert_true(golden_load(g, dir));
+    return dir;
+}
+
+static void assert_verdict(const struct verdict *v)
+{
+    assert_true(v->logits < TOLERANCE);
+    assert_true(v->logprobs < TOLERANCE);
+    assert_int_equal(v->greedy_right, v->greedy);
+}
+
+static void open_or_fail(struct bench *b, const char *dir, uint32_t n_blocks)
+{
+    struct err e = ERR_INIT;
+    if (bench_open(b, dir, comm_solo(), 2, n_blocks, &e))
+        fail_msg("%s", e.msg);
+}
+
+static void judge_or_fail(struct bench *b, const struct golden *g, struct verdict *v)
+{
+    struct err e = ERR_INIT;
+    if (judge(b, g, v, &e))
+        fail_msg("%s", e.msg);
+}
+
+/* ---------------------------------------------------------------- against transformers */
+
+static void test_golden(void **state)
+{
+    struct golden g;
+    struct bench b;
+    const char *dir = folder(state, &g);
+    struct verdict *v = &verdicts[(const char *const *)*state - dirs];
+    if (!dir)
+        return;
+    open_or_fail(&b, dir, MAX_SEQ_BLOCKS);
+    judge_or_fail(&b, &g, v);
+    bench_close(&b);
+    golden_free(&g);
+    assert_verdict(v);
+}
+
+/* The same folder with config.v5.json in the place of config.json. */
+static void link_v5(const char *dir, const char *to)
+{
+    static const char *const weights[] = {"model.safetensors",
+                                          "model.safetensors.index.json",
+                                          "model-00001-of-00004.safetensors",
+                                          "model-00002-of-00004.safetensors",
+                                          "model-00003-of-00004.safetensors",
+                                          "model-00004-of-00004.safetensors",
+                                          "config.v5.json"};
+    char *real = realpath(dir, NULL), from[2 * PATH_LEN], name[PATH_LEN];
+    assert_non_null(real);
+    for (size_t i = 0; i < sizeof(weights) / sizeof(weights[0]); i++) {
+        bool v5 = strcmp(weights[i], "config.v5.json") == 0;
+        snprintf(from, sizeof(from), "%s/%s", real, weights[i]);
+        snprintf(name, sizeof(name), "%s/%s", to, v5 ? "config.json" : weights[i]);
+        if (access(from, F_OK) == 0)
+            assert_int_equal(symlink(from, name), 0);
+    }
+    free(real);
+}
+
+static void unlink_all(const char *dir)
+{
+    char cmd[PATH_LEN];
+    snprintf(cmd, sizeof(cmd), "rm -rf '%s'", dir);
+    assert_int_equal(system(cmd), 0);
+}
+
+static void test_config_v5(void **state)
+{
+    char tmp[] = "/tmp/test-arch-XXXXXX";
+    struct golden g;
+    struct bench b;
+    struct verdict v;
+    const char *dir = folder(state, &g);
+    if (!dir)
+        return;
+    assert_non_null(mkdtemp(tmp));
+    link_v5(dir, tmp);
+    open_or_fail(&b, tmp, MAX_SEQ_BLOCKS);
+    judge_or_fail(&b, &g, &v);
+    bench_close(&b);
+    unlink_all(tmp);
+    golden_free(&g);
+    assert_verdict(&v);
+}
+
+/* ---------------------------------------------------------------- the same bits, however it is fed
+ */
+
+enum { N_TOGETHER = 3, TOGETHER_BLOCKS = N_TOGETHER * MAX_SEQ_BLOCKS };
+
+static void step_or_fail(struct bench *b, struct seq *const *seqs, const uint32_t *take, int n)
+{
+    struct err e = ERR_INIT;
+    if (bench_step(b, seqs, take, n, &e))
+        fail_msg("%s", e.msg);
+}
+
+static void assert_same_rows(const struct bench *b, const struct seq *want, const struct seq *got)
+{
+    for (uint32_t i = 0; i < want->n; i++)
+        if (memcmp(want->rows + (size_t)i * b->vocab, got->rows + (size_t)i * b->vocab,
+                   b->vocab * sizeof(float)) != 0)
+            fail_msg("row %u of %u differs", i, want->n);
+}
+
+/* Up to `most` tokens of each unfinished sequence in every step, until all are done. */
+static void feed(struct bench *b, struct rng *r, struct seq *const *seqs, int n, uint32_t most)
+{
+    for (bool more = true; more;) {
+        uint32_t take[N_TOGETHER] = {0}, total = 0;
+        more = false;
+        for (int i = 0; i < n; i++) {
+            uint32_t left = seqs[i]->n - seqs[i]->done,
+                     want = most > 1 ? rng_below(r, most + 1) : 1;
+            take[i] = want < left ? want : left;
+            total += take[i];
+            more |= left > 0;
+        }
+        if (total)
+            step_or_fail(b, seqs, take, n);
+    }
+}
+
+static void test_same_bits(void **state)
+{
+    static struct seq whole[N_TOGETHER], parts[N_TOGETHER];
+    struct rng r = rng_new();
+    uint32_t order[TOGETHER_BLOCKS];
+    struct golden g;
+    struct bench b;
+    const char *dir = folder(state, &g);
+    struct seq *const all[] = {&parts[0], &parts[1], &parts[2]};
+    if (!dir)
+        return;
+    open_or_fail(&b, dir, TOGETHER_BLOCKS);
+    assert_true(g.n >= N_TOGETHER);
+    shuffled(&r, order, TOGETHER_BLOCKS);
+    for (int i = 0; i < N_TOGETHER; i++) {
+        seq_init(&whole[i], &b, &g.prompts[i], order);
+        step_or_fail(&b, &(struct seq *){&whole[i]}, &whole[i].n, 1);
+    }
+    /* one by one, together; then chunks of up to 7 and 40 tokens, together; each on fresh scattered
+     * blocks */
+    for (uint32_t most = 1; most <= 40; most += most == 1 ? 6 : 33) {
+        shuffled(&r, order, TOGETHER_BLOCKS);
+        for (int i = 0; i < N_TOGETHER; i++)
+            seq_init(&parts[i], &b, &g.prompts[i], order + i * MAX_SEQ_BLOCKS);
+        feed(&b, &r, all, N_TOGETHER, most);
+        for (int i = 0; i < N_TOGETHER; i++) {
+            assert_same_rows(&b, &whole[i], &parts[i]);
+            free(parts[i].rows);
+        }
+    }
+    for (int i = 0; i < N_TOGETHER; i++)
+        free(whole[i].rows);
+    bench_close(&b);
+    golden_free(&g);
+}
+
+/* ---------------------------------------------------------------- all of them */
+
+static void print_table(void)
+{
+    printf("| checkpoint | prompts | max logit error | max log-probability error | greedy ids "
+           "equal |\n"
+           "|---|---|---|---|---|\n");
+    for (int i = 0; i < N_DIRS; i++) {
+        const struct verdict *v = &verdicts[i];
+        if (v->prompts)
+            printf("| %s | %u | %.1e | %.1e | %u of %u |\n", dirs[i], v->prompts, v->logits,
+                   v->logprobs, v->greedy_right, v->greedy);
+    }
+}
+
+int main(void)
+{
+    static const struct {
+        const char *name;
+        void (*run)(void **state);
+    } kinds[] = {
+        {"golden", test_golden},
+        {"config_v5", test_config_v5},
+        {"same_bits", test_same_bits},
+    };
+    enum { N_KINDS = sizeof(kinds) / sizeof(kinds[0]) };
+    static struct CMUnitTest tests[N_DIRS * N_KINDS];
+    static char names[N_DIRS * N_KINDS][96];
+    int n = 0;
+    for (int i = 0; i < N_DIRS; i++)
+        for (int k = 0; k < N_KINDS; k++, n++) {
+            snprintf(names[n], sizeof(names[n]), "%s %s", dirs[i], kinds[k].name);
+            tests[n] = (struct CMUnitTest){
+                .name = names[n], .test_func = kinds[k].run, .initial_state = (void *)&dirs[i]};
+        }
+    int failed = _cmocka_run_group_tests("arch", tests, (size_t)n, NULL, NULL);
+    if (skipped)
+        TEST_SKIPPED(skipped, "no golden.json under TEST_DATA");
+    if (getenv("GOLDEN_TABLE"))
+        print_table();
+    return failed;
+}
