@@ -1,0 +1,58 @@
+/* eval.h - the tree walker: expressions (eval.c), statements and scopes (exec.c), calls (call.c).
+ */
+#ifndef COMMON_TEMPLATE_EVAL_H
+#define COMMON_TEMPLATE_EVAL_H
+#include "common/template/ast.h"
+
+struct binding {
+    uint32_t name;
+    struct val v;
+};
+/* Names set in a loop body, a macro, a with: they hide the outer ones and end with the scope. A
+ * macro keeps the scope it was defined in; such a scope is `captured` and not used again. */
+struct scope {
+    struct scope *parent; /* NULL: the global scope, vm->root */
+    struct binding *b;
+    uint32_t n, cap;
+    bool captured;
+};
+
+struct macro {
+    const struct macro_def *def;
+    struct scope *scope;
+};
+
+/* `loop`. Items that a condition may still drop stay in `source` until somebody asks for them, so
+ * that the condition sees what earlier turns did. */
+struct loop {
+    const struct node *node;
+    struct scope *outer;
+    struct list *ready, *source;
+    uint32_t taken; /* of source */
+    uint32_t turn;  /* from 0 */
+    uint32_t depth; /* from 0 */
+    struct list *changed;
+};
+
+enum flow { FLOW_NEXT, FLOW_BREAK, FLOW_CONTINUE };
+
+struct val eval(struct vm *vm, const struct node *n);
+struct val eval_filters(struct vm *vm, const struct node *chain, struct val text);
+void eval_args(struct vm *vm, const struct call *c, struct args *a);
+
+enum flow exec(struct vm *vm, const struct nodes *body);
+struct val exec_captured(struct vm *vm, const struct nodes *body, struct scope *s);
+struct scope *scope_new(struct vm *vm, struct scope *parent);
+void scope_set(struct vm *vm, struct scope *s, uint32_t name, struct val v);
+struct val scope_get(struct vm *vm, uint32_t name); /* V_MISSING: unset */
+void exec_for(struct vm *vm, const struct node *n, struct val iterable, struct scope *outer,
+              uint32_t depth);
+
+struct val macro_new(struct vm *vm, const struct macro_def *def);
+struct val macro_attr(struct vm *vm, struct val m, const char *name,
+                      size_t n); /* V_MISSING: none */
+struct val loop_attr(struct vm *vm, struct val l, const char *name, size_t n);
+struct val loop_changed(struct vm *vm, struct val self, const struct args *a);
+uint32_t loop_length(struct vm *vm, struct loop *l);
+struct val loop_recurse(struct vm *vm, struct loop *l, struct val iterable);
+#endif

@@ -1,0 +1,9 @@
+/* import.h - JSON into template values. The tree must outlive the render: strings are not copied.
+ */
+#ifndef COMMON_TEMPLATE_IMPORT_H
+#define COMMON_TEMPLATE_IMPORT_H
+#include "common/template/vm.h"
+#include <cjson/cJSON.h>
+
+struct val val_from_json(struct vm *vm, const cJSON *j);
+#endif

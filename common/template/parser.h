@@ -1,0 +1,56 @@
+/* parser.h - what the two halves of the parser (statements, expressions) share. Recursive descent
+ * over the token list, with Jinja's grammar, precedence and messages. */
+#ifndef COMMON_TEMPLATE_PARSER_H
+#define COMMON_TEMPLATE_PARSER_H
+#include "common/template/ast.h"
+#include "common/template/lexer.h"
+
+struct macro_scope { /* the macro whose body is being read */
+    struct macro_def *def;
+    struct macro_scope *outer;
+};
+
+struct parser {
+    struct vm *vm;
+    struct template *t;
+    struct tokens tokens;
+    uint32_t at;
+    struct token *tok; /* &tokens.v[at] */
+    struct dict *ids;  /* identifier -> id */
+    struct macro_scope *macro;
+    int soft;             /* inside a branch, where an unknown filter only fails when it runs */
+    struct node *unknown; /* the first unknown filter or test outside of one */
+    int loops;
+    struct open_tag *open; /* innermost last, for messages about missing ends */
+};
+
+#define parse_fail(p, at_line, ...)                                                                \
+    ((p)->vm->line = (at_line), vm_fail((p)->vm, FAULT_SYNTAX, __VA_ARGS__))
+
+struct token *parse_next(struct parser *p);           /* the current token; moves on */
+bool tok_is(const struct token *t, const char *name); /* a name token with this text */
+bool skip_type(struct parser *p, enum token_type t);
+bool skip_name(struct parser *p, const char *name);
+struct token *expect(struct parser *p, enum token_type t);
+const char *tok_describe(struct parser *p, const struct token *t);
+
+struct node *node_new(struct parser *p, enum node_kind kind, uint32_t line);
+void nodes_add(struct parser *p, struct nodes *l, struct node *n);
+uint32_t name_id(struct parser *p, struct val name);
+void note_name(struct parser *p, uint32_t id); /* tells the enclosing macros what they use */
+
+/* How a comma list is read. */
+enum tuple_mode {
+    TUPLE_FULL = 0,
+    TUPLE_PRIMARIES = 1,  /* assignment targets */
+    TUPLE_NO_COND = 2,    /* no `a if b` */
+    TUPLE_PARENS = 4,     /* may be empty */
+    TUPLE_NAMESPACES = 8, /* ns.attr is a target */
+    TUPLE_END_IN = 16,
+    TUPLE_END_RECURSIVE = 32,
+};
+struct node *parse_tuple(struct parser *p, int mode);
+struct node *parse_expression(struct parser *p, bool with_cond);
+struct node *parse_filters(struct parser *p, struct node *n, bool start_inline);
+void parse_call_args(struct parser *p, struct call *c);
+#endif
