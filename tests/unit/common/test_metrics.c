@@ -77,7 +77,7 @@ static void late_label_values_share_other(void **state)
     struct metrics *m = metrics_new(rows, 5);
     struct buf b = BUF_INIT;
     for (int i = 0; i < 40; i++) {
-        char v[8];
+        char v[16];
         snprintf(v, sizeof(v), "v%d", i);
         metrics_add(m, FAILED, v, 1);
     }
