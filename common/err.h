@@ -8,7 +8,7 @@
 #define COMMON_ERR_H
 
 /* name, HTTP status, `error_type` on the wire: the only place where these meet
- * (statuses and words: TGI's HTTP API). */
+ * (statuses and words: TGI's HTTP API). An empty word: the message itself is the (plain text) body. */
 #define ERR_KINDS(X)                                                                               \
     X(ERR_NONE, 200, "")                                                                           \
     X(ERR_VALIDATION, 422, "validation")                                                           \
@@ -19,7 +19,12 @@
     X(ERR_TEMPLATE, 422, "template_error")                                                         \
     X(ERR_TOOL, 422, "tool_error")                                                                 \
     X(ERR_UNHEALTHY, 503, "healthcheck")                                                           \
-    X(ERR_SYSTEM, 500, "system")
+    X(ERR_SYSTEM, 500, "system")                                                                   \
+    X(ERR_SYNTAX, 400, "")                                                                         \
+    X(ERR_SHAPE, 422, "")                                                                          \
+    X(ERR_SUFFIX, 422, "suffix not supported")                                                     \
+    X(ERR_BATCH_SIZE, 422, "batch size exceeded")                                                  \
+    X(ERR_NOT_FOUND, 404, "not_found")
 
 enum err_kind {
 #define X(kind, status, wire) kind,

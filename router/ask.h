@@ -1,0 +1,42 @@
+/* ask.h - a generation as the client asked for it: what was said, and what was left open.
+ *
+ * Every protocol parses into this; validate() turns it into a gen_request. Pointers live in the
+ * call's arena. */
+#ifndef ROUTER_ASK_H
+#define ROUTER_ASK_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct opt_f32 {
+    bool set;
+    float v;
+};
+struct opt_u64 {
+    bool set;
+    uint64_t v;
+};
+struct opt_i64 {
+    bool set;
+    int64_t v;
+};
+
+struct ask {
+    const char *inputs; /* NULL when ids are given */
+    size_t n_inputs;
+    size_t n_chars;      /* Unicode characters the client sent as prompt */
+    const uint32_t *ids; /* the prompt as token ids */
+    uint32_t n_ids;
+    bool add_special_tokens;
+    struct opt_f32 temperature, repetition_penalty, frequency_penalty, top_p, typical_p;
+    struct opt_f32 openai_presence_penalty, openai_frequency_penalty;
+    struct opt_i64 top_k;
+    struct opt_u64 best_of, max_new_tokens, truncate, seed, top_n_tokens;
+    bool do_sample, watermark, decoder_input_details, ignore_eos;
+    bool sampling_implied; /* one of the parameters that only make sense with sampling was given */
+    bool grammar;          /* a grammar was given */
+    const char *const *stop;
+    uint32_t n_stop;
+    const char *adapter_id;
+};
+#endif

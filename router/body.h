@@ -1,0 +1,60 @@
+/* body.h - typed reading of a JSON body, with the words in which TGI's framework refuses one.
+ *
+ * The first error sticks: read all fields, then look at body_failed() once. Unknown fields are
+ * ignored. Strings live as long as the body. */
+#ifndef ROUTER_BODY_H
+#define ROUTER_BODY_H
+#include "common/arena.h"
+#include "common/err.h"
+#include "router/ask.h"
+#include <cjson/cJSON.h>
+
+struct body {
+    const char *text;
+    size_t n;
+    struct arena *arena;
+    const cJSON *root;
+    struct err *e;
+    bool failed;
+};
+struct object { /* an object inside the body: json NULL stands for an empty one */
+    const cJSON *json;
+    const char *path; /* "", "parameters" */
+};
+
+/* Parse; ERR_SYNTAX. The tree is freed with the arena. */
+int body_open(struct body *b, const char *text, size_t n, struct arena *a, struct err *e);
+static inline struct object body_root(const struct body *b) { return (struct object){b->root, ""}; }
+
+/* The value at `key`; absent (and null) is NULL. `required`: absent is an error. */
+const cJSON *body_get(struct body *b, struct object o, const char *key, bool required);
+/* ERR_SHAPE: "<path>: <what> at line L column C". */
+void body_fail(struct body *b, struct object o, const char *key, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+/* "invalid type: string \"x\", expected <expected>" */
+void body_mistyped(struct body *b, struct object o, const char *key, const cJSON *v,
+                   const char *expected);
+
+/* Plain fields: null is refused. */
+bool body_bool(struct body *b, struct object o, const char *key, bool def);
+struct object body_object(struct body *b, struct object o, const char *key, bool *given);
+/* Option fields: null is absent. */
+bool body_opt_bool(struct body *b, struct object o, const char *key, bool def);
+struct opt_f32 body_f32(struct body *b, struct object o, const char *key);
+struct opt_u64 body_u32(struct body *b, struct object o, const char *key);
+struct opt_u64 body_u64(struct body *b, struct object o, const char *key);
+struct opt_i64 body_i32(struct body *b, struct object o, const char *key);
+const char *body_str(struct body *b, struct object o, const char *key, bool required);
+/* A list of strings; with `bare` a single string is a list of one; without `null_ok` null is
+ * refused. */
+const char *const *body_strings(struct body *b, struct object o, const char *key, bool bare,
+                                bool null_ok, uint32_t *n);
+/* A list of token ids; `v` is an array. */
+const uint32_t *body_ids(struct body *b, struct object o, const char *key, const cJSON *v,
+                         uint32_t *n);
+
+/* Where the value of a dotted path stands in a valid JSON text (for u64 and for error columns): its
+ * offset and length, false if it is not there. */
+bool body_locate(const char *text, size_t n, const char *path, const char *key, size_t *at,
+                 size_t *len);
+#endif

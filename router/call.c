@@ -1,0 +1,358 @@
+/* The life of a call: see call.h. The books (metrics, log lines, response headers) are in
+ * call_books.c. */
+#include "router/call.h"
+#include "common/clock.h"
+#include "common/log.h"
+#include "router/call_books.h"
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { ARENA_MIN = 64 << 20, ARENA_PER_BYTE = 16 };
+
+static struct call *call_new(struct edge *g, struct exchange *x)
+{
+    struct call *c = calloc(1, sizeof(*c));
+    if (!c)
+        return NULL;
+    c->edge = g;
+    c->x = x;
+    c->route = exchange_route(x);
+    c->received_ns = clock_ns();
+    c->created_unix = (int64_t)time(NULL);
+    c->body = exchange_take_body(x);
+    c->status = 200;
+    arena_init(&c->arena, ARENA_MIN + ARENA_PER_BYTE * c->body.len);
+    c->path = arena_strdup(&c->arena, exchange_path(x), strlen(exchange_path(x)));
+    if (!c->path) {
+        arena_reset(&c->arena);
+        buf_free(&c->body);
+        free(c);
+        return NULL;
+    }
+    atomic_fetch_add(&g->live, 1);
+    return c;
+}
+
+static void call_free(struct call *c)
+{
+    struct edge *g = c->edge;
+    for (uint32_t i = 0; i < c->n_gen; i++)
+        answer_free(&c->gen[i].answer);
+    atomic_fetch_add(&g->permits, c->permits);
+    buf_free(&c->out);
+    buf_free(&c->body);
+    arena_reset(&c->arena);
+    free(c);
+    atomic_fetch_sub(&g->live, 1);
+}
+
+/* Pushing bytes may find the client gone and end the exchange under the caller's feet: whoever
+ * works on a call pins it first. */
+static void pin(struct call *c) { c->pins++; }
+
+static void unpin(struct call *c)
+{
+    if (--c->pins == 0 && !c->x && !c->busy && c->n_live == 0)
+        call_free(c);
+}
+
+static void cancel_all(struct call *c)
+{
+    struct infer *i = atomic_load(&c->edge->infer);
+    for (uint32_t k = 0; k < c->n_gen; k++)
+        if (c->gen[k].live)
+            infer_cancel(i, &c->gen[k].r);
+}
+
+/* ---------------------------------------------------------------- answering */
+
+void error_json(struct buf *out, const struct err *e)
+{
+    buf_str(out, "{\"error\":");
+    buf_json_str(out, e->msg, strlen(e->msg));
+    buf_fmt(out, ",\"error_type\":\"%s\"}", err_wire(e->kind));
+}
+
+void call_reply(struct call *c)
+{
+    if (!c->x)
+        return;
+    struct exchange *x = c->x;
+    exchange_reply(x, c->status, c->out.len ? c->type ? c->type : "application/json" : NULL,
+                   &c->out);
+}
+
+static void reply_error(struct call *c, const struct err *e)
+{
+    buf_reset(&c->out);
+    c->status = err_status(e->kind);
+    c->type = *err_wire(e->kind) ? NULL : "text/plain; charset=utf-8";
+    if (c->type)
+        buf_str(&c->out, e->msg);
+    else
+        error_json(&c->out, e);
+    if (c->status == 429 || c->status == 503)
+        exchange_add(c->x, "retry-after", "1");
+    call_reply(c);
+}
+
+static void push_out(struct call *c)
+{
+    if (c->x && c->stream && c->out.len) {
+        exchange_push(c->x, c->out.p, c->out.len);
+        buf_reset(&c->out);
+    }
+}
+
+static void open_stream(struct call *c)
+{
+    c->streaming = true;
+    books_stream_headers(c);
+    exchange_stream(c->x);
+}
+
+/* Some failures come before the protocol's stream begins, whatever the client asked for: the
+ * request never became a generation. */
+static bool as_event(const struct call *c, const struct err *e)
+{
+    return c->stream && (c->streaming || (e->kind != ERR_TEMPLATE && e->kind != ERR_TOOL &&
+                                          e->kind != ERR_UNHEALTHY && *err_wire(e->kind)));
+}
+
+static void fail(struct call *c, const struct err *e)
+{
+    c->finished = true;
+    books_failed(c, e);
+    if (as_event(c, e)) {
+        if (!c->streaming)
+            open_stream(c);
+        buf_reset(&c->out);
+        c->format->error(c, e);
+        push_out(c);
+        if (c->x)
+            exchange_end(c->x);
+    } else {
+        reply_error(c, e);
+    }
+    cancel_all(c);
+}
+
+static void finish(struct call *c)
+{
+    c->finished = true;
+    c->format->finish(c);
+    if (c->out.oom) {
+        struct err e;
+        err_nomem(&e);
+        fail(c, &e);
+        return;
+    }
+    books_done(c);
+    if (c->stream) {
+        push_out(c);
+        if (c->x)
+            exchange_end(c->x);
+    } else {
+        call_reply(c);
+    }
+}
+
+/* ---------------------------------------------------------------- events of the scheduler */
+
+static void event(struct gen_request *r, const struct gen_event *ev)
+{
+    struct generation *g = r->owner;
+    struct edge *edge = r->sink.arg;
+    bool last = ev->type == GEN_ERROR || ev->end;
+    struct note *n = g->lost ? NULL : note_copy(r, ev);
+    if (!n) {
+        g->lost = true;
+        if (!last)
+            return;
+        err_nomem(&g->last_err);
+        n = &g->last;
+        *n = (struct note){.request = r, .event = {.type = GEN_ERROR, .err = &g->last_err}};
+    }
+    mailbox_put(&edge->events, &n->mail);
+}
+
+static void flush(void *arg) { http_wake(((struct edge *)arg)->http); }
+
+static void on_event(struct call *c, struct generation *g, const struct gen_event *ev)
+{
+    if (ev->type == GEN_ERROR) {
+        fail(c, ev->err);
+        return;
+    }
+    if (ev->type == GEN_TOKEN)
+        answer_token(&g->answer, ev);
+    if (ev->type == GEN_TOKEN)
+        c->format->token(c, g, ev);
+    else if (c->format->prefill)
+        c->format->prefill(c, g, ev);
+    push_out(c);
+    if (c->x && c->n_live == 0)
+        finish(c);
+}
+
+static void on_note(struct note *n)
+{
+    struct generation *g = n->request->owner;
+    struct call *c = g->call;
+    pin(c);
+    if (n->event.type == GEN_ERROR || n->event.end) {
+        g->live = false;
+        c->n_live--;
+    }
+    if (c->x && !c->finished)
+        on_event(c, g, &n->event);
+    if (n != &g->last)
+        free(n);
+    unpin(c);
+}
+
+/* ---------------------------------------------------------------- worker */
+
+static bool take_permits(struct edge *g, uint32_t n)
+{
+    unsigned have = atomic_load(&g->permits);
+    do {
+        if (have < n)
+            return false;
+    } while (!atomic_compare_exchange_weak(&g->permits, &have, have - n));
+    return true;
+}
+
+static void init_generation(struct call *c, struct generation *g, uint32_t index)
+{
+    g->call = c;
+    g->index = index;
+    g->r.owner = g;
+    g->r.sink = (struct gen_sink){event, flush, c->edge};
+    g->r.times.received = c->received_ns;
+}
+
+int call_generate(struct call *c, const struct ask *asks, uint32_t n_asks, uint32_t each,
+                  struct err *e)
+{
+    const char *closed = edge_closed(c->edge);
+    struct validator v = edge_validator(c->edge);
+    uint32_t n = n_asks * each;
+    if (closed)
+        return err_set(e, ERR_UNHEALTHY, "%s", closed);
+    c->prompt_chars = 0;
+    for (uint32_t i = 0; i < n_asks; i++)
+        c->prompt_chars += asks[i].n_chars;
+    if (!take_permits(c->edge, n))
+        return err_set(e, ERR_OVERLOADED, "Model is overloaded");
+    c->permits = n;
+    if (!(c->gen = ARENA_NEW(&c->arena, struct generation, n)))
+        return err_nomem(e);
+    for (uint32_t i = 0; i < n_asks; i++) {
+        struct generation *first = &c->gen[i * each];
+        if (validate(&v, &asks[i], c->scratch, &c->arena, &first->r, e) != 0)
+            return -1;
+        init_generation(c, first, i * each);
+        for (uint32_t k = 1; k < each; k++) {
+            first[k].r = first->r;
+            first[k].r.params.seed = asks[i].seed.set ? asks[i].seed.v + k : seed_draw();
+            init_generation(c, &first[k], i * each + k);
+        }
+    }
+    c->n_gen = n;
+    return 0;
+}
+
+static void run(struct job *j, struct tok_scratch **scratch)
+{
+    struct call *c = (struct call *)((char *)j - offsetof(struct call, job));
+    struct edge *g = c->edge;
+    c->scratch = scratch;
+    if (!atomic_load(&c->cancelled))
+        c->failed = c->route->work(c, &c->err) != 0;
+    c->scratch = NULL;
+    if (mailbox_put(&g->done, &c->mail)) /* c is the loop's again */
+        http_wake(g->http);
+}
+
+static void start(struct call *c)
+{
+    struct infer *infer = atomic_load(&c->edge->infer);
+    if (c->stream)
+        open_stream(c);
+    if (!c->x) /* could not even begin */
+        return;
+    c->n_live = c->n_gen;
+    for (uint32_t i = 0; i < c->n_gen; i++) {
+        c->gen[i].live = true;
+        infer_submit(infer, &c->gen[i].r);
+    }
+}
+
+static void on_worked(struct call *c)
+{
+    pin(c);
+    c->busy = false;
+    if (!c->x)
+        ;
+    else if (c->failed)
+        fail(c, &c->err);
+    else if (c->n_gen)
+        start(c);
+    else
+        call_reply(c);
+    unpin(c);
+}
+
+/* ---------------------------------------------------------------- the loop's callbacks */
+
+static void on_request(void *arg, struct exchange *x)
+{
+    struct edge *g = arg;
+    struct call *c = call_new(g, x);
+    exchange_set_user(x, c);
+    if (!c) {
+        exchange_reply(x, 500, NULL, NULL);
+        return;
+    }
+    if (c->route->reply) {
+        c->route->reply(c);
+        return;
+    }
+    c->busy = true;
+    c->job.run = run;
+    workers_submit(g->workers, &c->job);
+}
+
+static void on_over(void *arg, struct exchange *x, bool sent)
+{
+    struct call *c = exchange_user(x);
+    (void)arg;
+    if (!c)
+        return;
+    pin(c);
+    c->x = NULL;
+    atomic_store(&c->cancelled, true);
+    if (!c->finished) {
+        cancel_all(c);
+        if (!sent)
+            books_dropped(c);
+    }
+    unpin(c);
+}
+
+static void on_wake(void *arg)
+{
+    struct edge *g = arg;
+    for (struct mail *m = mailbox_take(&g->done), *next; m; m = next) {
+        next = m->next;
+        on_worked((struct call *)((char *)m - offsetof(struct call, mail)));
+    }
+    for (struct mail *m = mailbox_take(&g->events), *next; m; m = next) {
+        next = m->next;
+        on_note((struct note *)((char *)m - offsetof(struct note, mail)));
+    }
+}
+
+const struct http_events edge_events = {on_request, on_over, on_wake};

@@ -1,0 +1,81 @@
+/* call.h - one request, from its body to its answer.
+ *
+ *   loop      request arrives -> call
+ *   worker    route->work(): parse, validate, tokenize; call_generate() makes the generations
+ *   loop      submit; every event goes to the format, whose bytes go to the client
+ *   loop      all generations ended -> format->finish()
+ *
+ * A call belongs to the loop thread except while a worker runs it. A client that leaves cancels its
+ * generations at once; the call lives on, without an exchange, until the worker and the scheduler
+ * have let go of it. */
+#ifndef ROUTER_CALL_H
+#define ROUTER_CALL_H
+#include "common/arena.h"
+#include "router/answer.h"
+#include "router/ask.h"
+#include "router/edge.h"
+#include "router/note.h"
+#include "router/route.h"
+#include "router/workers.h"
+
+struct generation {
+    struct gen_request r;
+    struct call *call;
+    uint32_t index;
+    bool live; /* submitted, last event not seen yet */
+    struct answer answer;
+    struct note last; /* so that an end can be told even when memory has run out */
+    struct err last_err;
+    bool lost; /* an event could not be copied; scheduler thread only */
+};
+
+/* How a protocol answers. All are called on the loop thread and append to c->out: whole SSE events
+ * when c->stream, else the body, which only finish() completes. */
+struct format {
+    void (*prefill)(struct call *c, struct generation *g,
+                    const struct gen_event *ev); /* may be NULL */
+    void (*token)(struct call *c, struct generation *g, const struct gen_event *ev);
+    void (*finish)(struct call *c);
+    void (*error)(struct call *c, const struct err *e); /* c->stream only */
+};
+
+struct call {
+    struct job job;
+    struct mail mail;
+    struct edge *edge;
+    const struct route *route;
+    struct exchange *x;           /* NULL: the client has left; loop thread only */
+    atomic_bool cancelled;        /* the same, for the worker */
+    struct arena arena;           /* all that is parsed, templated and tokenized */
+    struct buf body;              /* the request's */
+    const char *path;             /* in the arena */
+    int64_t received_ns;          /* monotonic */
+    int64_t created_unix;         /* seconds */
+    struct tok_scratch **scratch; /* during work() */
+    bool busy;                    /* a worker has it */
+    bool failed, finished, streaming;
+    unsigned pins;
+    struct err err;
+
+    /* filled by work() */
+    const struct format *format;
+    void *state;           /* the protocol's own, in the arena */
+    bool stream;           /* answer with events, errors included */
+    uint64_t prompt_chars; /* Unicode characters of all prompts */
+    struct generation *gen;
+    uint32_t n_gen, n_live, permits;
+
+    int status;       /* 200 unless work() or reply() sets it */
+    const char *type; /* content type of out; NULL: application/json */
+    struct buf out;
+};
+
+/* On the worker: take permits and validate. Makes n_asks * each generations, in that order; the
+ * generations of one ask share its prompt and differ in their seeds. */
+int call_generate(struct call *c, const struct ask *asks, uint32_t n_asks, uint32_t each,
+                  struct err *e);
+/* Send c->out. For routes' reply(). */
+void call_reply(struct call *c);
+/* Append {"error":...,"error_type":...}, TGI's error body. */
+void error_json(struct buf *out, const struct err *e);
+#endif

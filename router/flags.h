@@ -1,0 +1,27 @@
+/* flags.h - the router's options. */
+#ifndef ROUTER_FLAGS_H
+#define ROUTER_FLAGS_H
+#include "common/flag.h"
+
+struct router_config {
+    uint32_t max_concurrent_requests, max_best_of, max_stop_sequences, max_top_n_tokens;
+    uint32_t max_input_tokens, max_total_tokens;
+    double waiting_served_ratio;
+    uint32_t max_batch_prefill_tokens, max_batch_total_tokens, max_waiting_tokens, max_batch_size;
+    const char *hostname;
+    uint32_t port;
+    const char *shard_uds_path;
+    uint32_t shard_connect_timeout;
+    const char *tokenizer_name, *tokenizer_config_path, *revision, *served_model_name;
+    uint32_t validation_workers, max_client_batch_size, payload_limit;
+    bool json_output, disable_grammar_support, trust_remote_code;
+    const char *log_level, *api_key;
+    struct flag_list cors_allow_origin;
+    const char *otlp_endpoint, *otlp_service_name, *usage_stats, *ngrok_authtoken, *ngrok_edge;
+    bool ngrok;
+    uint32_t prometheus_port;
+    uint64_t max_image_fetch_size;
+};
+
+extern const struct flag_program router_flags;
+#endif

@@ -1,0 +1,70 @@
+/* http.h - HTTP/1.1 on one port: one thread, one epoll, libmicrohttpd for the grammar.
+ *
+ * The loop owns every connection and everything that hangs on one. It waits in its own epoll, on
+ * libmicrohttpd's descriptor, on one eventfd (http_wake(), any thread) and on the hang-up of every
+ * socket: libmicrohttpd itself never notices that the client of a suspended connection has left,
+ * and its own epoll thread stalls when 128 events are pending.
+ *
+ * What is refused here, before any route: bodies over the limit (413), missing or wrong keys (401),
+ * unknown paths (404) and methods (405), POST without JSON (415), ambiguous framing and NUL in the
+ * path (400), and clients that take too long to say what they want (closed). */
+#ifndef ROUTER_HTTP_H
+#define ROUTER_HTTP_H
+#include "common/buf.h"
+#include "common/err.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+struct http;
+struct exchange; /* one request and its reply; belongs to the loop thread */
+struct route;
+
+struct http_events { /* all are called on the loop thread */
+    /* The request is complete: reply now or later. */
+    void (*request)(void *arg, struct exchange *x);
+    /* The exchange has ended (`sent`) or the client has left: forget x. Called once for each x that
+     * request() saw. */
+    void (*over)(void *arg, struct exchange *x, bool sent);
+    void (*wake)(void *arg); /* after http_wake() */
+};
+
+struct http_config {
+    const char *hostname; /* address or name; "::" also takes IPv4 */
+    uint16_t port;        /* 0: any free one */
+    size_t max_body;      /* bytes */
+    const char *api_key;  /* NULL or "": open to all */
+    char *const *origins; /* for CORS; none: all */
+    uint32_t n_origins;
+    uint32_t header_timeout_ms, body_timeout_ms, idle_timeout_ms; /* 0: 30 s, 60 s, 75 s */
+    size_t stream_limit;                                          /* unread bytes; 0: 1 MB */
+    struct http_events events;
+    void *arg;
+};
+
+/* Binds and listens: an occupied port is reported here. */
+struct http *http_new(const struct http_config *c, struct err *e);
+uint16_t http_port(const struct http *h);
+void http_run(struct http *h);  /* the loop; returns after http_stop() */
+void http_wake(struct http *h); /* any thread, also signal handlers */
+/* Any thread: leave the loop. Connections still open are cut off. */
+void http_stop(struct http *h);
+void http_free(struct http *h); /* after http_run() has returned */
+
+const char *exchange_path(const struct exchange *x);
+const struct route *exchange_route(const struct exchange *x);
+const char *exchange_header(const struct exchange *x, const char *name); /* NULL: absent */
+const char *exchange_id(const struct exchange *x); /* x-request-id, the client's or ours */
+struct buf exchange_take_body(struct exchange *x); /* caller frees */
+void exchange_set_user(struct exchange *x, void *user);
+void *exchange_user(const struct exchange *x);
+
+/* A response header; before exchange_reply() or exchange_stream(). */
+void exchange_add(struct exchange *x, const char *name, const char *value);
+/* The whole reply. Takes the bytes of `body` (which is empty afterwards; NULL: none). */
+void exchange_reply(struct exchange *x, int status, const char *type, struct buf *body);
+/* Start an event stream (status 200), then push whole events, then end it. A client that falls too
+ * far behind is cut off: over() follows. */
+void exchange_stream(struct exchange *x);
+void exchange_push(struct exchange *x, const char *p, size_t n);
+void exchange_end(struct exchange *x);
+#endif

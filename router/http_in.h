@@ -1,0 +1,72 @@
+/* http_in.h - private to the http_*.c files: connections and exchanges. */
+#ifndef ROUTER_HTTP_IN_H
+#define ROUTER_HTTP_IN_H
+#include "router/http.h"
+#include "router/sse.h"
+#include <microhttpd.h>
+
+enum { HTTP_MAX_CONNECTIONS = 16384, HTTP_POOL = 32768, REQUEST_ID_MAX = 64 };
+
+struct conn { /* one TCP connection: from accept to close */
+    struct conn *next, *prev;
+    struct http *http;
+    int fd;
+    bool hung_up;        /* the client closed its side */
+    int64_t deadline_ms; /* INT64_MAX: none */
+    struct exchange *x;  /* at most one at a time */
+};
+
+struct exchange {
+    struct http *http;
+    struct conn *conn;
+    struct MHD_Connection *mhd;
+    const struct route *route;
+    char *path;
+    char id[REQUEST_ID_MAX + 1];
+    bool bad_uri;
+    bool begun;      /* headers were looked at */
+    bool dispatched; /* request() was called; over() is owed */
+    bool suspended;
+    bool cut;       /* close instead of replying */
+    int refusal;    /* status decided from the headers, given when the body was swallowed */
+    char allow[64]; /* with 405 */
+    uint64_t received;
+    struct buf body;
+    int status;
+    struct MHD_Response *response;
+    struct header {
+        struct header *next;
+        const char *name;
+        char value[];
+    } * headers;
+    bool answered; /* exchange_reply() or exchange_end() was called */
+    bool streaming;
+    struct sse sse;
+    void *user;
+};
+
+struct http {
+    struct http_config c;
+    struct MHD_Daemon *daemon;
+    int listen_fd, epoll_fd, bell_fd;
+    uint16_t port;
+    _Atomic bool stop;
+    struct conn *conns;
+    int64_t ticked_ms;
+};
+
+/* http_request.c */
+enum MHD_Result http_access(void *cls, struct MHD_Connection *mhd, const char *url,
+                            const char *method, const char *version, const char *upload,
+                            size_t *upload_size, void **con_cls);
+void *http_uri(void *cls, const char *uri, struct MHD_Connection *mhd);
+void http_completed(void *cls, struct MHD_Connection *mhd, void **con_cls,
+                    enum MHD_RequestTerminationCode why);
+/* http_reply.c */
+bool exchange_waits(const struct exchange *x); /* for its answer, or for more of it */
+enum MHD_Result exchange_queue(struct exchange *x);
+/* The client is not coming back: tell the owner, let libmicrohttpd close. */
+void exchange_drop(struct exchange *x);
+void exchange_act(struct exchange *x, unsigned sse_acts);
+void exchange_refuse(struct exchange *x, int status, const char *text);
+#endif

@@ -1,0 +1,250 @@
+/* From the first header to the last byte of the body: what is let through to a route. */
+#include "common/clock.h"
+#include "router/http_in.h"
+#include "router/route.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+
+/* A refused body is read and dropped, so that the client sees the answer and not a reset. */
+enum { SWALLOW_MAX = 64 << 20 };
+
+static struct conn *conn_of(struct MHD_Connection *mhd)
+{
+    return MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
+}
+
+static bool printable(const char *s, size_t max)
+{
+    size_t n = 0;
+    for (; s[n]; n++)
+        if (n == max || s[n] < 0x21 || s[n] > 0x7e)
+            return false;
+    return n > 0;
+}
+
+static void set_id(struct exchange *x, const char *given)
+{
+    uint64_t random = 0;
+    if (given && printable(given, REQUEST_ID_MAX)) {
+        memcpy(x->id, given, strlen(given) + 1);
+        return;
+    }
+    if (getrandom(&random, sizeof(random), 0) < 0)
+        random = (uint64_t)clock_ns();
+    snprintf(x->id, sizeof(x->id), "%016llx", (unsigned long long)random);
+}
+
+/* Called when the request line was read, with the raw target; what it returns is the first
+ * *con_cls. */
+void *http_uri(void *cls, const char *uri, struct MHD_Connection *mhd)
+{
+    struct exchange *x = calloc(1, sizeof(*x));
+    struct conn *c = conn_of(mhd);
+    if (!x || !c) {
+        free(x);
+        return NULL;
+    }
+    x->http = cls;
+    x->conn = c;
+    x->mhd = mhd;
+    /* libmicrohttpd decodes into a C string: "/health%00x" would be taken for "/health". */
+    x->bad_uri = strstr(uri, "%00") != NULL;
+    c->x = x;
+    return x;
+}
+
+void http_completed(void *cls, struct MHD_Connection *mhd, void **con_cls,
+                    enum MHD_RequestTerminationCode why)
+{
+    struct http *h = cls;
+    struct exchange *x = *con_cls;
+    (void)mhd;
+    if (!x)
+        return;
+    if (x->dispatched && !x->cut)
+        h->c.events.over(h->c.arg, x, why == MHD_REQUEST_TERMINATED_COMPLETED_OK);
+    if (x->conn) {
+        x->conn->x = NULL;
+        x->conn->deadline_ms = clock_ms() + h->c.idle_timeout_ms;
+    }
+    for (struct header *f = x->headers, *next; f; f = next) {
+        next = f->next;
+        free(f);
+    }
+    if (x->response)
+        MHD_destroy_response(x->response);
+    sse_free(&x->sse);
+    buf_free(&x->body);
+    free(x->path);
+    free(x);
+    *con_cls = NULL;
+}
+
+static enum MHD_Result count_lengths(void *cls, enum MHD_ValueKind kind, const char *key,
+                                     const char *value)
+{
+    (void)kind, (void)value;
+    *(int *)cls += !strcasecmp(key, "content-length");
+    return MHD_YES;
+}
+
+/* Two framings in one request are how requests are smuggled past a proxy. */
+static bool ambiguous(struct exchange *x)
+{
+    int lengths = 0;
+    MHD_get_connection_values(x->mhd, MHD_HEADER_KIND, count_lengths, &lengths);
+    return lengths > 1 || (lengths && exchange_header(x, "Transfer-Encoding"));
+}
+
+/* Takes as long for a wrong key as for the right one. */
+static bool same_key(const char *given, const char *key)
+{
+    size_t n = strlen(given), k = strlen(key);
+    volatile unsigned char diff = n != k;
+    for (size_t i = 0; i < n; i++)
+        diff |= (unsigned char)given[i] ^ (unsigned char)key[i % k];
+    return diff == 0;
+}
+
+static bool authorized(const struct exchange *x)
+{
+    const char *key = x->http->c.api_key, *given = exchange_header(x, "Authorization");
+    if (!key || !*key || x->route->open)
+        return true;
+    return given && !strncasecmp(given, "Bearer ", 7) && same_key(given + 7, key);
+}
+
+/* application/json or application/anything+json, with or without parameters. */
+static bool is_json(const char *type)
+{
+    if (!type || strncasecmp(type, "application/", 12) != 0)
+        return false;
+    size_t n = strcspn(type += 12, "; \t");
+    return (n == 4 && !strncasecmp(type, "json", 4)) ||
+           (n > 5 && !strncasecmp(type + n - 5, "+json", 5));
+}
+
+static int judge_headers(struct exchange *x, const char *method)
+{
+    const char *length = exchange_header(x, "Content-Length");
+    if (x->bad_uri || ambiguous(x))
+        return 400;
+    if (!strcmp(method, "OPTIONS"))
+        return 200;
+    if (!(x->route = route_find(method, x->path, x->allow)))
+        return x->allow[0] ? 405 : 404;
+    if (length && strtoull(length, NULL, 10) > x->http->c.max_body)
+        return 413;
+    if (!authorized(x))
+        return 401;
+    if (x->route->work && !is_json(exchange_header(x, "Content-Type")))
+        return 415;
+    return 0;
+}
+
+static const char *refusal_text(int status)
+{
+    switch (status) {
+    case 400:
+        return "Bad request";
+    case 413:
+        return "Failed to buffer the request body: length limit exceeded";
+    case 415:
+        return "Expected request with `Content-Type: application/json`";
+    default:
+        return NULL;
+    }
+}
+
+static enum MHD_Result begin(struct exchange *x, const char *url, const char *method)
+{
+    x->begun = true;
+    set_id(x, exchange_header(x, "x-request-id"));
+    if (!(x->path = strdup(url)))
+        return MHD_NO;
+    x->conn->deadline_ms = clock_ms() + x->http->c.body_timeout_ms;
+    x->refusal = judge_headers(x, method);
+    /* Where the body ends is unknown, or the client asked before sending it: answer now. */
+    if (x->refusal == 400 || (x->refusal && exchange_header(x, "Expect"))) {
+        exchange_add(x, "connection", "close");
+        exchange_refuse(x, x->refusal, refusal_text(x->refusal));
+        return exchange_queue(x);
+    }
+    return MHD_YES;
+}
+
+static enum MHD_Result take_body(struct exchange *x, const char *p, size_t n)
+{
+    x->received += n;
+    if (x->received > x->http->c.max_body && (!x->refusal || x->refusal == 413)) {
+        x->refusal = 413;
+        buf_free(&x->body);
+    }
+    if (x->refusal)
+        return x->received <= SWALLOW_MAX ? MHD_YES : MHD_NO;
+    buf_add(&x->body, p, n);
+    return x->body.oom ? MHD_NO : MHD_YES;
+}
+
+static enum MHD_Result dispatch(struct exchange *x)
+{
+    struct http *h = x->http;
+    x->conn->deadline_ms = INT64_MAX;
+    if (x->refusal) {
+        exchange_refuse(x, x->refusal, refusal_text(x->refusal));
+        return exchange_queue(x);
+    }
+    if (h->stop)
+        return MHD_NO;
+    x->dispatched = true;
+    h->c.events.request(h->c.arg, x);
+    if (x->response)
+        return exchange_queue(x);
+    MHD_suspend_connection(x->mhd);
+    x->suspended = true;
+    if (x->conn->hung_up)
+        exchange_drop(x);
+    return MHD_YES;
+}
+
+enum MHD_Result http_access(void *cls, struct MHD_Connection *mhd, const char *url,
+                            const char *method, const char *version, const char *upload,
+                            size_t *upload_size, void **con_cls)
+{
+    struct exchange *x = *con_cls;
+    (void)cls, (void)mhd, (void)version;
+    if (!x || x->cut)
+        return MHD_NO;
+    if (!x->begun)
+        return begin(x, url, method);
+    if (*upload_size) {
+        size_t n = *upload_size;
+        *upload_size = 0;
+        return take_body(x, upload, n);
+    }
+    if (!x->dispatched)
+        return dispatch(x);
+    return x->response ? exchange_queue(x) : MHD_NO;
+}
+
+const char *exchange_path(const struct exchange *x) { return x->path; }
+const struct route *exchange_route(const struct exchange *x) { return x->route; }
+const char *exchange_id(const struct exchange *x) { return x->id; }
+void exchange_set_user(struct exchange *x, void *user) { x->user = user; }
+void *exchange_user(const struct exchange *x) { return x->user; }
+
+struct buf exchange_take_body(struct exchange *x)
+{
+    struct buf b = x->body;
+    x->body = (struct buf)BUF_INIT;
+    return b;
+}
+
+const char *exchange_header(const struct exchange *x, const char *name)
+{
+    return MHD_lookup_connection_value(x->mhd, MHD_HEADER_KIND, name);
+}

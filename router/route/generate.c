@@ -1,0 +1,16 @@
+#include "router/route.h"
+#include "router/tgi.h"
+
+static int work(struct call *c, struct err *e)
+{
+    struct tgi *t = tgi_parse(c, false, e);
+    return t ? tgi_generate(c, t, false, false, e) : -1;
+}
+
+const struct route route_generate = {
+    .method = "POST",
+    .paths = {"/generate"},
+    .summary = "Generate and answer when all is done.",
+    .body = "`inputs`, `parameters`",
+    .work = work,
+};

@@ -1,0 +1,16 @@
+#include "router/route.h"
+#include "router/tgi.h"
+
+static int work(struct call *c, struct err *e)
+{
+    struct tgi *t = tgi_parse(c, false, e);
+    return t ? tgi_generate(c, t, true, false, e) : -1;
+}
+
+const struct route route_generate_stream = {
+    .method = "POST",
+    .paths = {"/generate_stream"},
+    .summary = "Generate and send an event per token.",
+    .body = "`inputs`, `parameters`",
+    .work = work,
+};

@@ -1,0 +1,24 @@
+#include "router/call.h"
+
+/* Ready: the shards answer and new requests are taken. */
+static void reply(struct call *c)
+{
+    struct infer *i = atomic_load(&c->edge->infer);
+    if (edge_closed(c->edge) || !infer_healthy(i)) {
+        struct err e;
+        err_set(&e, ERR_UNHEALTHY, "unhealthy");
+        c->status = err_status(e.kind);
+        error_json(&c->out, &e);
+    }
+    call_reply(c);
+}
+
+const struct route route_health = {
+    .method = "GET",
+    .paths = {"/health", "/ping", "/", "/readyz"},
+    .summary =
+        "200 when requests are served; 503 while the model loads, when a shard does not answer, "
+        "and from the first SIGTERM on.",
+    .open = true,
+    .reply = reply,
+};

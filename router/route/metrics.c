@@ -1,0 +1,16 @@
+#include "router/call.h"
+
+static void reply(struct call *c)
+{
+    c->type = "text/plain; version=0.0.4; charset=utf-8";
+    metrics_print(c->edge->metrics, &c->out);
+    call_reply(c);
+}
+
+const struct route route_metrics = {
+    .method = "GET",
+    .paths = {"/metrics"},
+    .summary = "Prometheus metrics.",
+    .open = true,
+    .reply = reply,
+};

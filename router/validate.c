@@ -1,0 +1,180 @@
+#include "router/validate.h"
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+#define REFUSE(...) return err_set(e, ERR_VALIDATION, "Input validation error: " __VA_ARGS__)
+
+static int check_sampling(const struct validator *v, const struct ask *q, struct err *e)
+{
+    bool several = q->best_of.set && q->best_of.v > 1;
+    if (several && !q->do_sample && !q->sampling_implied)
+        REFUSE("you must use sampling when `best_of` is > 1");
+    if (q->temperature.set && !(q->temperature.v > 0))
+        REFUSE("`temperature` must be strictly positive");
+    if (q->repetition_penalty.set && !(q->repetition_penalty.v > 0))
+        REFUSE("`repetition_penalty` must be strictly positive");
+    if (q->frequency_penalty.set && !(q->frequency_penalty.v >= -2 && q->frequency_penalty.v <= 2))
+        REFUSE("`frequency_penalty` must be >= -2.0 and <= 2.0");
+    if (q->openai_frequency_penalty.set &&
+        !(q->openai_frequency_penalty.v >= -2 && q->openai_frequency_penalty.v <= 2))
+        REFUSE("`frequency_penalty` must be >= -2.0 and <= 2.0");
+    if (q->openai_presence_penalty.set &&
+        !(q->openai_presence_penalty.v >= -2 && q->openai_presence_penalty.v <= 2))
+        REFUSE("`presence_penalty` must be >= -2.0 and <= 2.0");
+    if (q->top_p.set && !(q->top_p.v > 0 && q->top_p.v < 1))
+        REFUSE("`top_p` must be > 0.0 and < 1.0");
+    if (q->typical_p.set && !(q->typical_p.v > 0 && q->typical_p.v < 1))
+        REFUSE("`typical_p` must be > 0.0 and < 1.0");
+    if (q->top_k.set && q->top_k.v <= 0)
+        REFUSE("`top_k` must be strictly positive");
+    if (q->max_new_tokens.set && q->max_new_tokens.v == 0)
+        REFUSE("`max_new_tokens` must be strictly positive");
+    if (q->n_stop > v->max_stop_sequences)
+        REFUSE("`stop` supports up to %u stop sequences. Given: %u", v->max_stop_sequences,
+               q->n_stop);
+    for (uint32_t i = 0; i < q->n_stop; i++)
+        if (!*q->stop[i])
+            REFUSE("`stop` sequences cannot be empty");
+    if (q->seed.set && several)
+        REFUSE("`seed` must not be set when `best_of` > 1");
+    if (q->top_n_tokens.set && q->top_n_tokens.v > v->max_top_n_tokens)
+        REFUSE("`top_n_tokens` must be >= 0 and <= %u. Given: %llu", v->max_top_n_tokens,
+               (unsigned long long)q->top_n_tokens.v);
+    return 0;
+}
+
+static int check_input(const struct validator *v, const struct ask *q, struct err *e)
+{
+    if (q->ids ? q->n_ids == 0 : q->n_inputs == 0)
+        REFUSE("`inputs` cannot be empty");
+    for (uint32_t i = 0; q->ids && i < q->n_ids; i++)
+        if (q->ids[i] >= v->vocab_size)
+            REFUSE("token id %u is outside the vocabulary of %u", q->ids[i], v->vocab_size);
+    if (q->truncate.set && (q->truncate.v == 0 || q->truncate.v > v->max_input_tokens))
+        REFUSE("`truncate` must be strictly positive and less than %u. Given: %llu",
+               v->max_input_tokens, (unsigned long long)q->truncate.v);
+    return 0;
+}
+
+/* How many of the n_special ids that `all` has more than `plain` stand in front. */
+static uint32_t specials_in_front(const struct tok_ids *all, const struct tok_ids *plain)
+{
+    uint32_t extra = all->n - plain->n;
+    for (uint32_t front = 0; front < extra; front++)
+        if (!plain->n || !memcmp(all->id + front, plain->id, plain->n * sizeof(*plain->id)))
+            return front;
+    return extra;
+}
+
+/* Keep `keep` of the ids in `all`: specials at both ends stay, the text loses its left end. */
+static int truncate_left(const struct validator *v, const char *text, size_t n, uint32_t keep,
+                         struct tok_scratch **scratch, struct tok_ids *all, struct err *e)
+{
+    struct tok_ids plain = {0};
+    if (tokenizer_encode(v->tokenizer, text, n, 0, scratch, &plain, e) != 0)
+        return -1;
+    uint32_t extra = all->n > plain.n ? all->n - plain.n : 0;
+    uint32_t front = extra && keep >= extra ? specials_in_front(all, &plain) : 0;
+    tok_ids_free(&plain);
+    memmove(all->id + front, all->id + all->n - (keep - front), (keep - front) * sizeof(*all->id));
+    all->n = keep;
+    return 0;
+}
+
+int encode(const struct validator *v, const char *text, size_t n, bool add_special,
+           uint32_t truncate, struct tok_scratch **scratch, struct arena *a, const uint32_t **ids,
+           uint32_t *n_ids, struct err *e)
+{
+    struct tok_ids out = {0};
+    int rc = tokenizer_encode(v->tokenizer, text, n, add_special ? TOK_ADD_SPECIAL : 0, scratch,
+                              &out, e);
+    if (rc == 0 && truncate && out.n > truncate)
+        rc = truncate_left(v, text, n, truncate, scratch, &out, e);
+    uint32_t *copy = rc == 0 ? ARENA_NEW(a, uint32_t, out.n + 1) : NULL;
+    if (copy && out.n)
+        memcpy(copy, out.id, out.n * sizeof(*copy));
+    *ids = copy;
+    *n_ids = out.n;
+    tok_ids_free(&out);
+    if (rc != 0)
+        return err_wrap(e, "Input validation error: tokenizer error");
+    return copy ? 0 : err_nomem(e);
+}
+
+/* TGI takes any max_new_tokens as long as the first 1024 fit and ends at the limit: so do we. */
+static int budget(const struct validator *v, const struct ask *q, uint32_t n_ids, uint32_t *out,
+                  struct err *e)
+{
+    enum { CHUNK = 1024 };
+    uint64_t room = v->max_total_tokens > n_ids ? v->max_total_tokens - n_ids : 0;
+    uint64_t want = q->max_new_tokens.set ? q->max_new_tokens.v : room;
+    uint64_t chunk = want < CHUNK ? want : CHUNK;
+    if (n_ids + chunk > v->max_total_tokens)
+        REFUSE(
+            "`inputs` tokens + `max_new_tokens` must be <= %u. Given: %u `inputs` tokens and %llu "
+            "`max_new_tokens`",
+            v->max_total_tokens, n_ids, (unsigned long long)chunk);
+    if (n_ids > v->max_input_tokens)
+        REFUSE("`inputs` must have less than %u tokens. Given: %u", v->max_input_tokens, n_ids);
+    if (room == 0)
+        REFUSE("`inputs` must have less than %u tokens. Given: %u", v->max_total_tokens, n_ids);
+    *out = (uint32_t)(want < room ? want : room);
+    return 0;
+}
+
+uint64_t seed_draw(void)
+{
+    uint64_t seed = 0;
+    if (getrandom(&seed, sizeof(seed), 0) != sizeof(seed))
+        seed = (uint64_t)(uintptr_t)&seed ^ (uint64_t)clock();
+    return seed;
+}
+
+static void fill_params(const struct ask *q, struct gen_params *p)
+{
+    *p = (struct gen_params){
+        .temperature = q->temperature.set ? q->temperature.v : 1,
+        .top_p = q->top_p.set ? q->top_p.v : 1,
+        .typical_p = q->typical_p.set ? q->typical_p.v : 1,
+        .repetition_penalty = q->repetition_penalty.set ? q->repetition_penalty.v : 1,
+        .frequency_penalty = q->frequency_penalty.set ? q->frequency_penalty.v : 0,
+        .openai_presence_penalty = q->openai_presence_penalty.v,
+        .openai_frequency_penalty = q->openai_frequency_penalty.v,
+        .top_k = q->top_k.set ? (uint32_t)q->top_k.v : 0,
+        /* A temperature of 1 changes nothing, so that it alone does not ask for sampling. */
+        .do_sample = q->do_sample || q->top_k.set || q->top_p.set || q->typical_p.set ||
+                     (q->temperature.set && q->temperature.v != 1),
+        .watermark = q->watermark,
+        .seed = q->seed.set ? q->seed.v : seed_draw(),
+        .stop = q->stop,
+        .n_stop = q->n_stop,
+        .ignore_eos = q->ignore_eos,
+        .top_n_tokens = (uint32_t)q->top_n_tokens.v,
+        .prefill_logprobs = q->decoder_input_details,
+        .adapter_id = q->adapter_id,
+    };
+}
+
+int validate(const struct validator *v, const struct ask *q, struct tok_scratch **scratch,
+             struct arena *a, struct gen_request *r, struct err *e)
+{
+    if (check_sampling(v, q, e) != 0 || check_input(v, q, e) != 0)
+        return -1;
+    r->truncate = q->truncate.set ? (uint32_t)q->truncate.v : v->max_input_tokens;
+    r->add_special_tokens = q->add_special_tokens;
+    r->inputs = q->inputs;
+    r->ids = q->ids;
+    r->n_ids = q->n_ids;
+    if (!q->ids && encode(v, q->inputs, q->n_inputs, q->add_special_tokens,
+                          q->truncate.set ? (uint32_t)q->truncate.v : 0, scratch, a, &r->ids,
+                          &r->n_ids, e) != 0)
+        return -1;
+    fill_params(q, &r->params);
+    if (budget(v, q, r->n_ids, &r->params.max_new_tokens, e) != 0)
+        return -1;
+    if (q->grammar)
+        REFUSE("grammar is not supported");
+    return 0;
+}
