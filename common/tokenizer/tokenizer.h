@@ -21,17 +21,19 @@ struct tokenizer;
 struct tokenizer *tokenizer_load(const char *dir, struct err *e);
 void tokenizer_free(struct tokenizer *t); /* NULL is fine */
 
-uint32_t tokenizer_vocab_size(const struct tokenizer *t); /* largest id + 1, added tokens included */
+uint32_t
+tokenizer_vocab_size(const struct tokenizer *t); /* largest id + 1, added tokens included */
 /* Text of an id as it stands in the vocabulary (byte-level escapes and all); NULL for a hole. */
 const char *tokenizer_token(const struct tokenizer *t, uint32_t id);
 bool tokenizer_is_special(const struct tokenizer *t, uint32_t id);
 int64_t tokenizer_id(const struct tokenizer *t, const char *token); /* -1: not in the vocabulary */
-/* bos_token / eos_token / unk_token / pad_token of tokenizer_config.json (or special_tokens_map.json)
- * as text; NULL where it has none. `name` is the key. */
+/* bos_token / eos_token / unk_token / pad_token of tokenizer_config.json (or
+ * special_tokens_map.json) as text; NULL where it has none. `name` is the key. */
 const char *tokenizer_special(const struct tokenizer *t, const char *name);
 
 struct tok_offset {
-    uint32_t start, end; /* bytes of the original text, half open; 0,0 for tokens that stand for no text */
+    uint32_t start,
+        end; /* bytes of the original text, half open; 0,0 for tokens that stand for no text */
 };
 struct tok_ids { /* zero-initialise; grows as needed; tok_ids_free() */
     uint32_t *id;
@@ -44,8 +46,9 @@ struct tok_scratch; /* opaque working memory; NULL at first, freed by tok_scratc
 void tok_scratch_free(struct tok_scratch *s);
 
 enum { TOK_ADD_SPECIAL = 1, TOK_OFFSETS = 2 };
-/* Append nothing, replace: `out` holds the ids of s[0..n) afterwards. `*scratch` may be NULL-initialised
- * and is kept for the next call. ERR_VALIDATION (text can't be encoded), ERR_SYSTEM (memory). */
+/* Append nothing, replace: `out` holds the ids of s[0..n) afterwards. `*scratch` may be
+ * NULL-initialised and is kept for the next call. ERR_VALIDATION (text can't be encoded),
+ * ERR_SYSTEM (memory). */
 int tokenizer_encode(const struct tokenizer *t, const char *s, size_t n, unsigned flags,
                      struct tok_scratch **scratch, struct tok_ids *out, struct err *e);
 
@@ -55,19 +58,24 @@ void tokenizer_decode(const struct tokenizer *t, const uint32_t *ids, size_t n, 
                       struct buf *out);
 
 /* Streaming detokenization of one sequence: what is emitted is always whole characters, is never
- * taken back, and concatenates to tokenizer_decode() of all ids (given the same left context), except
- * for a clean-up of the very first token's leading space, which depends on `context`. */
+ * taken back, and concatenates to tokenizer_decode() of all ids (given the same left context),
+ * except for a clean-up of the very first token's leading space, which depends on `context`. */
 struct detok {
     const struct tokenizer *t;
     bool skip_special;
     uint32_t *ids; /* window of recent ids; owned */
-    uint32_t n, cap, prefix, read;
+    uint32_t n, cap;
+    uint32_t read;           /* ids of the window that are emitted; the rest is held back */
+    size_t seen;             /* characters that the emitted ids of the window decode to */
+    struct detok_work *work; /* scratch; owned */
 };
-/* `context`: ids that precede the first streamed one (the prompt, or its last few ids); may be none. */
+/* `context`: ids that precede the first streamed one (the prompt, or its last few ids); may be
+ * none. */
 int detok_init(struct detok *d, const struct tokenizer *t, const uint32_t *context, size_t n,
                bool skip_special);
 void detok_free(struct detok *d);
-/* Append to `out` the text that `id` completes: possibly nothing while a character is incomplete. */
+/* Append to `out` the text that `id` completes: possibly nothing while a character is incomplete.
+ */
 void detok_push(struct detok *d, uint32_t id, struct buf *out);
 /* Append what is still held back at the end of the sequence (incomplete bytes as U+FFFD). */
 void detok_finish(struct detok *d, struct buf *out);

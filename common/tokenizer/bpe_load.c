@@ -1,0 +1,206 @@
+/* The merge list and its tables. */
+#include "common/tokenizer/bpe_impl.h"
+#include "common/tokenizer/byte_chars.h"
+#include "common/utf8.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int grow(struct bpe *b)
+{
+    uint64_t cap = b->merge ? (b->mask + 1) * 2 : 4096;
+    struct bpe_merge *old = b->merge;
+    uint64_t n = old ? b->mask + 1 : 0;
+    b->merge = malloc(cap * sizeof *b->merge);
+    if (!b->merge) {
+        b->merge = old;
+        return -1;
+    }
+    memset(b->merge, 0xFF, cap * sizeof *b->merge);
+    b->mask = cap - 1;
+    for (uint64_t i = 0; i < n; i++)
+        if (old[i].pair != NO_PAIR)
+            b->merge[bpe_slot(b, old[i].pair)] = old[i];
+    free(old);
+    return 0;
+}
+
+/* A vocabulary text as the bytes it stands for; false: it stands for none. */
+static bool spell(const char *s, size_t n, struct buf *out)
+{
+    buf_reset(out);
+    for (size_t i = 0, len; i < n; i += len) {
+        int byte = char_to_byte(utf8_decode(s + i, n - i, &len));
+        if (byte < 0)
+            return false;
+        buf_ch(out, (char)byte);
+    }
+    return n > 0;
+}
+
+static bool is_fallback(const struct bpe *b, uint32_t id)
+{
+    size_t n;
+    const char *s = vocab_text(b->vocab, id, &n);
+    return b->byte_fallback && n == 6 && memcmp(s, "<0x", 3) == 0;
+}
+
+/* First and last byte of a token as they stand in the text that is encoded. */
+static bool edges(const struct bpe *b, const char *s, size_t n, unsigned char *first,
+                  unsigned char *last)
+{
+    size_t len, at = n;
+    if (!n)
+        return false;
+    if (!b->on_bytes) {
+        *first = (unsigned char)s[0];
+        *last = (unsigned char)s[n - 1];
+        return true;
+    }
+    do
+        at--;
+    while (at > 0 && ((unsigned char)s[at] & 0xC0) == 0x80);
+    int f = char_to_byte(utf8_decode(s, n, &len)),
+        l = char_to_byte(utf8_decode(s + at, n - at, &len));
+    *first = (unsigned char)f;
+    *last = (unsigned char)l;
+    return f >= 0 && l >= 0;
+}
+
+static int add_merge(struct bpe *b, const char *l, size_t ln, const char *r, size_t rn,
+                     struct buf *joined, struct err *e)
+{
+    uint32_t left = vocab_find(b->vocab, l, ln), right = vocab_find(b->vocab, r, rn);
+    size_t skip = b->prefix ? strlen(b->prefix) : 0;
+    unsigned char x, y;
+    if (left == NO_ID || right == NO_ID)
+        return err_set(e, ERR_VALIDATION,
+                       "model.merges[%u]: token \"%.60s\" is not in the vocabulary", b->merges,
+                       left == NO_ID ? l : r);
+    buf_reset(joined);
+    buf_add(joined, l, ln);
+    buf_add(joined, r + (skip < rn ? skip : rn), skip < rn ? rn - skip : 0);
+    uint32_t id =
+        joined->oom ? NO_ID : vocab_find(b->vocab, joined->p ? joined->p : "", joined->len);
+    if (id == NO_ID)
+        return err_set(e, ERR_VALIDATION,
+                       "model.merges[%u]: token \"%.60s\" is not in the vocabulary", b->merges,
+                       joined->p ? joined->p : "");
+    if ((!b->merge || b->merges >= b->mask / 2) && grow(b) != 0)
+        return err_nomem(e);
+    uint64_t pair = bpe_pair(left, right);
+    b->merge[bpe_slot(b, pair)] = (struct bpe_merge){pair, b->merges++, id};
+    if (is_fallback(b, left) || is_fallback(b, right))
+        b->may_cut = false;
+    if (edges(b, l, ln, &y, &x) && edges(b, r, rn, &y, &(unsigned char){0}))
+        b->touch[x][y / 8] |= (uint8_t)(1u << y % 8);
+    return 0;
+}
+
+/* Items are "left right" or ["left", "right"]. */
+static int load_merges(struct bpe *b, const char *text, size_t n, struct err *e)
+{
+    struct jscan j = jscan(text, n);
+    struct buf l = BUF_INIT, r = BUF_INIT, joined = BUF_INIT;
+    bool first = true, inner;
+    int rc = 0;
+    js_open(&j, '[');
+    while (rc == 0 && js_more(&j, ']', &first)) {
+        if (js_peek(&j) == '[') {
+            inner = true;
+            js_open(&j, '[');
+            if (js_more(&j, ']', &inner) && js_string(&j, &l) && js_more(&j, ']', &inner) &&
+                js_string(&j, &r) && !js_more(&j, ']', &inner) && !j.fault)
+                rc = add_merge(b, l.p, l.len, r.p, r.len, &joined, e);
+            else
+                js_fail(&j, "a pair of strings");
+        } else if (js_string(&j, &l)) {
+            char *gap = l.len ? memchr(l.p, ' ', l.len) : NULL;
+            size_t ln = gap ? (size_t)(gap - l.p) : 0;
+            if (l.len >= 8 && memcmp(l.p, "#version", 8) == 0)
+                continue;
+            if (!gap || memchr(gap + 1, ' ', l.len - ln - 1)) {
+                js_fail(&j, "two tokens and one space");
+                break;
+            }
+            *gap = 0;
+            rc = add_merge(b, l.p, ln, gap + 1, l.len - ln - 1, &joined, e);
+        }
+    }
+    if (rc == 0 && j.fault)
+        rc = err_set(e, ERR_VALIDATION, "model.merges[%u]: expected %s", b->merges, j.fault);
+    buf_free(&l);
+    buf_free(&r);
+    buf_free(&joined);
+    return rc;
+}
+
+static void load_symbols(struct bpe *b)
+{
+    char u[8];
+    b->may_cut = !b->prefix && !b->suffix;
+    bool all = true;
+    for (unsigned c = 0; c < 256; c++) {
+        size_t n = b->on_bytes ? utf8_encode(byte_to_char((unsigned char)c), u) : 1;
+        if (!b->on_bytes)
+            u[0] = (char)c;
+        b->symbol[c] = b->on_bytes || c < 128 ? vocab_find(b->vocab, u, n) : NO_ID;
+        snprintf(u, sizeof u, "<0x%02X>", c);
+        b->fallback[c] = vocab_find(b->vocab, u, 6);
+        all &= b->on_bytes ? b->symbol[c] != NO_ID : b->fallback[c] != NO_ID;
+    }
+    /* Unknown characters may be fused with their neighbours: then a piece can't be cut up. */
+    b->may_cut &= all && (b->on_bytes || b->byte_fallback);
+}
+
+static int load_raw(struct bpe *b, struct err *e)
+{
+    struct buf bytes = BUF_INIT;
+    int rc = 0;
+    for (uint32_t id = 0; rc == 0 && id < b->vocab->size; id++) {
+        size_t n;
+        const char *s = vocab_text(b->vocab, id, &n);
+        if (s && spell(s, n, &bytes))
+            rc = vocab_put(&b->raw, bytes.p, bytes.len, id, e);
+    }
+    buf_free(&bytes);
+    return rc;
+}
+
+static char *affix(const cJSON *j, const char *key) /* "" is none */
+{
+    const char *s = json_str(j, key, "");
+    return *s ? strdup(s) : NULL;
+}
+
+int bpe_load(struct bpe *b, const struct vocab *v, const cJSON *j, const char *merges, size_t n,
+             bool on_bytes, struct err *e)
+{
+    const char *unk = json_str(j, "unk_token", NULL);
+    b->vocab = v;
+    b->prefix = affix(j, "continuing_subword_prefix");
+    b->suffix = affix(j, "end_of_word_suffix");
+    b->on_bytes = on_bytes && !b->prefix && !b->suffix;
+    b->ignore_merges = json_bool(j, "ignore_merges", false);
+    b->fuse_unk = json_bool(j, "fuse_unk", false);
+    b->byte_fallback = json_bool(j, "byte_fallback", false);
+    b->unk = unk ? vocab_find(v, unk, strlen(unk)) : NO_ID;
+    if (unk && b->unk == NO_ID && !(b->unk_text = strdup(unk)))
+        return err_nomem(e);
+    load_symbols(b);
+    if (grow(b) != 0)
+        return err_nomem(e);
+    if (load_merges(b, merges, n, e) != 0)
+        return -1;
+    return b->on_bytes && b->ignore_merges ? load_raw(b, e) : 0;
+}
+
+void bpe_free(struct bpe *b)
+{
+    vocab_free(&b->raw);
+    free(b->merge);
+    free(b->unk_text);
+    free(b->prefix);
+    free(b->suffix);
+    *b = (struct bpe){0};
+}

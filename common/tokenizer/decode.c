@@ -1,0 +1,166 @@
+/* Ids back to text, at once and as a stream. */
+#include "common/tokenizer/tokenizer_impl.h"
+#include "common/utf8.h"
+#include <stdlib.h>
+#include <string.h>
+
+static const char replacement[] = "\xEF\xBF\xBD";
+
+/* Texts of the ids into `in`, then through the decoder; appended to `out`. */
+static void decode(const struct tokenizer *t, const uint32_t *ids, size_t n, bool skip_special,
+                   struct strings *in, struct strings *tmp, struct buf *out)
+{
+    strings_reset(in);
+    for (size_t i = 0, len; i < n; i++) {
+        if (skip_special && added_special(&t->added, ids[i]))
+            continue;
+        const char *s = vocab_text(&t->added.text, ids[i], &len);
+        if (!s && !(s = vocab_text(&t->vocab, ids[i], &len)))
+            continue;
+        buf_add(&in->text, s, len);
+        strings_close(in);
+    }
+    decoder_run(&t->decoder, in, tmp, out);
+}
+
+void tokenizer_decode(const struct tokenizer *t, const uint32_t *ids, size_t n, bool skip_special,
+                      struct buf *out)
+{
+    struct strings in = {0}, tmp = {0};
+    decode(t, ids, n, skip_special, &in, &tmp, out);
+    strings_free(&in);
+    strings_free(&tmp);
+}
+
+/* ---------------------------------------------------------------- streaming
+ *
+ * The window holds the ids from `prefix` on: those up to `read` have been emitted and serve as left
+ * context. What the window decodes to beyond what the context alone decodes to is new - as soon as
+ * it ends in a whole character (text-generation-inference's rule). */
+enum { CONTEXT = 5, HELD_MAX = 64 };
+
+struct detok_work {
+    struct strings in, tmp;
+    struct buf text, cut;
+};
+
+int detok_init(struct detok *d, const struct tokenizer *t, const uint32_t *context, size_t n,
+               bool skip_special)
+{
+    size_t keep = n < CONTEXT ? n : CONTEXT;
+    *d = (struct detok){.t = t, .skip_special = skip_special, .cap = 32};
+    d->ids = malloc(d->cap * sizeof *d->ids);
+    d->work = calloc(1, sizeof *d->work);
+    if (!d->ids || !d->work) {
+        detok_free(d);
+        return -1;
+    }
+    if (keep)
+        memcpy(d->ids, context + n - keep, keep * sizeof *d->ids);
+    d->n = d->read = (uint32_t)keep;
+    struct buf *b = &d->work->text;
+    decode(t, d->ids, keep, skip_special, &d->work->in, &d->work->tmp, b);
+    d->seen = utf8_count(b->p ? b->p : "", b->len);
+    return 0;
+}
+
+void detok_free(struct detok *d)
+{
+    if (d->work) {
+        strings_free(&d->work->in);
+        strings_free(&d->work->tmp);
+        buf_free(&d->work->text);
+        buf_free(&d->work->cut);
+    }
+    free(d->work);
+    free(d->ids);
+    *d = (struct detok){0};
+}
+
+/* Text of the first `n` ids of the window into `b`. */
+static void window(struct detok *d, uint32_t n, struct buf *b)
+{
+    buf_reset(b);
+    decode(d->t, d->ids, n, d->skip_special, &d->work->in, &d->work->tmp, b);
+}
+
+/* Bytes of the first `chars` characters. */
+static size_t bytes_of(const struct buf *b, size_t chars)
+{
+    size_t at = 0, len;
+    for (; chars && at < b->len; chars--, at += len)
+        utf8_decode(b->p + at, b->len - at, &len);
+    return at;
+}
+
+/* The first `n` ids of the window have been emitted: the held ones before become the context. */
+static void advance(struct detok *d, uint32_t n)
+{
+    memmove(d->ids, d->ids + d->read, (d->n - d->read) * sizeof *d->ids);
+    d->n -= d->read;
+    d->read = n - d->read;
+    window(d, d->read, &d->work->cut);
+    d->seen = utf8_count(d->work->cut.p ? d->work->cut.p : "", d->work->cut.len);
+}
+
+static bool ends_whole(const struct buf *b)
+{
+    return b->len < 3 || memcmp(b->p + b->len - 3, replacement, 3) != 0;
+}
+
+/* Too much is held back (a run of bytes that are no text): let go of the older part, cut where the
+ * text so far is a beginning of the whole. */
+static void let_go(struct detok *d, struct buf *out)
+{
+    const struct buf *all = &d->work->text;
+    struct buf *cut = &d->work->cut;
+    for (uint32_t n = d->n - 4; n > d->n - 12; n--) {
+        window(d, n, cut);
+        if (cut->len > all->len || !cut->len || memcmp(cut->p, all->p, cut->len) != 0)
+            continue;
+        size_t from = bytes_of(cut, d->seen);
+        buf_add(out, cut->p + from, cut->len - from);
+        advance(d, n);
+        return;
+    }
+}
+
+static int reserve(struct detok *d)
+{
+    if (d->n < d->cap)
+        return 0;
+    uint32_t cap = d->cap * 2, *ids = realloc(d->ids, cap * sizeof *ids);
+    if (!ids)
+        return -1;
+    d->ids = ids;
+    d->cap = cap;
+    return 0;
+}
+
+void detok_push(struct detok *d, uint32_t id, struct buf *out)
+{
+    struct buf *b = &d->work->text;
+    if (reserve(d) != 0) {
+        out->oom = true;
+        return;
+    }
+    d->ids[d->n++] = id;
+    window(d, d->n, b);
+    size_t from = bytes_of(b, d->seen);
+    if (b->len > from && ends_whole(b)) {
+        buf_add(out, b->p + from, b->len - from);
+        advance(d, d->n);
+    } else if (d->n - d->read > HELD_MAX) {
+        let_go(d, out);
+    }
+    out->oom |= b->oom;
+}
+
+void detok_finish(struct detok *d, struct buf *out)
+{
+    struct buf *b = &d->work->text;
+    window(d, d->n, b);
+    size_t from = bytes_of(b, d->seen);
+    buf_add(out, b->p ? b->p + from : "", b->len - from);
+    advance(d, d->n);
+}

@@ -1,0 +1,46 @@
+/* decoder.h - from token texts back to text: a chain of steps over a list of strings. */
+#ifndef COMMON_TOKENIZER_DECODER_H
+#define COMMON_TOKENIZER_DECODER_H
+#include "common/buf.h"
+#include "common/json.h"
+#include "common/tokenizer/regex.h"
+
+enum decode_kind {
+    DECODE_BYTES,    /* ByteLevel */
+    DECODE_FALLBACK, /* ByteFallback: <0xE4> */
+    DECODE_FUSE,
+    DECODE_STRIP,
+    DECODE_REPLACE,
+    DECODE_METASPACE,
+    DECODE_WORDPIECE,
+    DECODE_SUFFIX, /* BPEDecoder */
+};
+struct decode_step {
+    enum decode_kind kind;
+    char *what, *text;        /* pattern, replacement; prefix; suffix */
+    struct regex *regex;      /* DECODE_REPLACE */
+    uint32_t ch, start, stop; /* DECODE_STRIP, DECODE_METASPACE */
+    bool flag;                /* METASPACE: drop the first one; WORDPIECE: clean up */
+};
+struct decoder {
+    struct decode_step *v;
+    uint32_t n;
+    bool present; /* without a decoder tokens are joined by spaces */
+};
+int decoder_load(struct decoder *d, const cJSON *j, struct err *e);
+void decoder_free(struct decoder *d);
+
+/* A list of strings, one behind the other. */
+struct strings {
+    struct buf text;
+    struct buf end; /* size_t each: where they end */
+};
+void strings_free(struct strings *s);
+void strings_reset(struct strings *s);
+static inline size_t strings_n(const struct strings *s) { return s->end.len / sizeof(size_t); }
+void strings_close(struct strings *s); /* what was appended to `text` since is one string */
+const char *strings_at(const struct strings *s, size_t i, size_t *n);
+
+/* Runs the chain over `in`; the joined result is appended to `out`. `in` and `tmp` are used up. */
+void decoder_run(const struct decoder *d, struct strings *in, struct strings *tmp, struct buf *out);
+#endif

@@ -1,0 +1,308 @@
+/* Reading a tokenizer: one pass over tokenizer.json finds the sections, the big ones are read
+ * straight into tables, the small ones through a JSON tree. */
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/tokenizer/jscan.h"
+#include "common/tokenizer/tokenizer_impl.h"
+#include "common/utf8.h"
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { MAX_FILE = 512 << 20, MAX_CONFIG = 16 << 20 };
+
+struct section {
+    const char *s, *end; /* NULL: absent */
+};
+struct sections {
+    struct section added, normalizer, pre, post, decoder, model, vocab, merges;
+    struct buf model_rest; /* the model object without vocab and merges, as JSON */
+};
+
+static bool absent(const struct section *x)
+{
+    return !x->s || (x->end - x->s == 4 && memcmp(x->s, "null", 4) == 0);
+}
+
+static int find_sections(struct sections *x, const char *s, size_t n, struct err *e)
+{
+    const struct {
+        const char *key;
+        struct section *to;
+    } known[] = {{"added_tokens", &x->added}, {"normalizer", &x->normalizer},
+                 {"pre_tokenizer", &x->pre},  {"post_processor", &x->post},
+                 {"decoder", &x->decoder},    {"model", &x->model}};
+    struct jscan j = jscan(s, n);
+    struct buf key = BUF_INIT;
+    struct section v;
+    bool first = true;
+    js_open(&j, '{');
+    while (js_more(&j, '}', &first) && js_key(&j, &key) && js_skip(&j, &v.s, &v.end))
+        for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+            if (key.len == strlen(known[i].key) && memcmp(key.p, known[i].key, key.len) == 0)
+                *known[i].to = v;
+    buf_free(&key);
+    if (j.fault)
+        return err_set(e, ERR_VALIDATION, "expected %s at byte %zu", j.fault, (size_t)(j.p - s));
+    return absent(&x->model) ? err_set(e, ERR_VALIDATION, "model: missing") : 0;
+}
+
+static int split_model(struct sections *x, struct err *e)
+{
+    struct jscan j = jscan(x->model.s, (size_t)(x->model.end - x->model.s));
+    struct buf key = BUF_INIT;
+    struct section v;
+    bool first = true;
+    js_open(&j, '{');
+    buf_ch(&x->model_rest, '{');
+    while (js_more(&j, '}', &first) && js_key(&j, &key) && js_skip(&j, &v.s, &v.end)) {
+        if (key.len == 5 && memcmp(key.p, "vocab", 5) == 0) {
+            x->vocab = v;
+        } else if (key.len == 6 && memcmp(key.p, "merges", 6) == 0) {
+            x->merges = v;
+        } else {
+            if (x->model_rest.len > 1)
+                buf_ch(&x->model_rest, ',');
+            buf_json_str(&x->model_rest, key.p ? key.p : "", key.len);
+            buf_ch(&x->model_rest, ':');
+            buf_add(&x->model_rest, v.s, (size_t)(v.end - v.s));
+        }
+    }
+    buf_ch(&x->model_rest, '}');
+    buf_free(&key);
+    if (j.fault)
+        return err_set(e, ERR_VALIDATION, "model: expected %s", j.fault);
+    return x->model_rest.oom ? err_nomem(e) : 0;
+}
+
+/* {"text": id, ..} */
+static int read_vocab(struct vocab *v, const struct section *x, struct err *e)
+{
+    struct jscan j = jscan(x->s, (size_t)(x->end - x->s));
+    struct buf text = BUF_INIT;
+    double id;
+    bool first = true;
+    int rc = 0;
+    js_open(&j, '{');
+    while (rc == 0 && js_more(&j, '}', &first) && js_key(&j, &text) && js_number(&j, &id)) {
+        if (!(id >= 0 && id < VOCAB_MAX_ID) || id != (double)(uint32_t)id)
+            rc = err_set(e, ERR_VALIDATION, "id of \"%.60s\" is not a whole number below %d",
+                         text.p ? text.p : "", VOCAB_MAX_ID);
+        else
+            rc = vocab_put(v, text.p ? text.p : "", text.len, (uint32_t)id, e);
+    }
+    buf_free(&text);
+    if (rc == 0 && j.fault)
+        rc = err_set(e, ERR_VALIDATION, "expected %s", j.fault);
+    return rc == 0 ? 0 : err_wrap(e, "model.vocab");
+}
+
+/* [["text", score], ..] */
+static int read_scores(struct vocab *v, double **scores, const struct section *x, struct err *e)
+{
+    struct jscan j = jscan(x->s, (size_t)(x->end - x->s));
+    struct buf text = BUF_INIT, list = BUF_INIT;
+    double score;
+    bool first = true;
+    int rc = 0;
+    js_open(&j, '[');
+    while (rc == 0 && js_more(&j, ']', &first)) {
+        bool in = true;
+        if (!js_open(&j, '[') || !js_more(&j, ']', &in) || !js_string(&j, &text) ||
+            !js_more(&j, ']', &in) || !js_number(&j, &score) || js_more(&j, ']', &in)) {
+            js_fail(&j, "[text, score]");
+            break;
+        }
+        rc = vocab_put(v, text.p ? text.p : "", text.len, (uint32_t)(list.len / sizeof score), e);
+        buf_add(&list, &score, sizeof score);
+    }
+    buf_free(&text);
+    if (rc == 0 && j.fault)
+        rc = err_set(e, ERR_VALIDATION, "expected %s", j.fault);
+    if (rc == 0 && list.oom)
+        rc = err_nomem(e);
+    *scores = (double *)(void *)buf_take(&list);
+    return rc == 0 ? 0 : err_wrap(e, "model.vocab");
+}
+
+/* Older files name no type: what they have tells it. */
+static int model_kind(const cJSON *j, const struct sections *x, enum model_kind *kind,
+                      struct err *e)
+{
+    static const char *const names[] = {"BPE", "Unigram", "WordPiece", "WordLevel"};
+    const char *type = json_str(j, "type", NULL);
+    if (!type)
+        type = x->merges.s                               ? "BPE"
+               : *x->vocab.s == '['                      ? "Unigram"
+               : json_get(j, "max_input_chars_per_word") ? "WordPiece"
+                                                         : "WordLevel";
+    for (unsigned i = 0; i < 4; i++)
+        if (strcmp(type, names[i]) == 0)
+            return *kind = (enum model_kind)i, 0;
+    return err_set(e, ERR_VALIDATION, "model.type: unknown \"%.40s\"", type);
+}
+
+static bool ends_in_bytes(const struct steps *pre)
+{
+    return pre->n && pre->v[pre->n - 1].kind == STEP_BYTES;
+}
+
+static int load_bpe(struct tokenizer *t, const struct sections *x, const cJSON *j, struct err *e)
+{
+    if (absent(&x->merges))
+        return err_set(e, ERR_VALIDATION, "model.merges: missing");
+    if (read_vocab(&t->vocab, &x->vocab, e) != 0 ||
+        bpe_load(&t->bpe, &t->vocab, j, x->merges.s, (size_t)(x->merges.end - x->merges.s),
+                 ends_in_bytes(&t->pre), e) != 0)
+        return -1;
+    if (t->bpe.on_bytes) /* the model takes the bytes themselves */
+        t->pre.n--;
+    return 0;
+}
+
+static int load_model(struct tokenizer *t, struct sections *x, struct err *e)
+{
+    double *scores = NULL;
+    if (split_model(x, e) != 0)
+        return -1;
+    if (absent(&x->vocab))
+        return err_set(e, ERR_VALIDATION, "model.vocab: missing");
+    cJSON *j = json_parse(x->model_rest.p, x->model_rest.len, e);
+    int rc = j ? model_kind(j, x, &t->kind, e) : err_wrap(e, "model");
+    if (rc == 0 && t->kind == MODEL_BPE)
+        rc = load_bpe(t, x, j, e);
+    else if (rc == 0 && t->kind == MODEL_UNIGRAM) {
+        rc = read_scores(&t->vocab, &scores, &x->vocab, e);
+        if (rc == 0)
+            rc = unigram_load(&t->unigram, &t->vocab, scores, j, e);
+        else
+            free(scores);
+    } else if (rc == 0) {
+        rc = read_vocab(&t->vocab, &x->vocab, e);
+        if (rc == 0)
+            rc = wordpiece_load(&t->wordpiece, &t->vocab, j, t->kind == MODEL_WORDLEVEL, e);
+    }
+    cJSON_Delete(j);
+    return rc;
+}
+
+typedef int section_fn(struct tokenizer *t, const cJSON *j, struct err *e);
+
+static int load_normalizer(struct tokenizer *t, const cJSON *j, struct err *e)
+{
+    return steps_normalizer(&t->normalizer, j, e);
+}
+static int load_pre(struct tokenizer *t, const cJSON *j, struct err *e)
+{
+    return steps_pre_tokenizer(&t->pre, j, e);
+}
+static int load_added(struct tokenizer *t, const cJSON *j, struct err *e)
+{
+    return added_load(&t->added, j, &t->vocab, &t->normalizer, e);
+}
+static int load_post(struct tokenizer *t, const cJSON *j, struct err *e)
+{
+    return post_load(&t->post, j, e);
+}
+static int load_decoder(struct tokenizer *t, const cJSON *j, struct err *e)
+{
+    return decoder_load(&t->decoder, j, e);
+}
+
+static int with_tree(struct tokenizer *t, const struct section *x, const char *name, section_fn *fn,
+                     struct err *e)
+{
+    cJSON *j = NULL;
+    if (!absent(x) && !(j = json_parse(x->s, (size_t)(x->end - x->s), e)))
+        return err_wrap(e, "%s", name);
+    int rc = fn(t, j, e);
+    cJSON_Delete(j);
+    return rc == 0 ? 0 : err_wrap(e, "%s", name);
+}
+
+static int load_all(struct tokenizer *t, const char *s, size_t n, struct err *e)
+{
+    struct sections x = {0};
+    if (!utf8_valid(s, n))
+        return err_set(e, ERR_VALIDATION, "not UTF-8");
+    int rc = find_sections(&x, s, n, e);
+    if (rc == 0)
+        rc = with_tree(t, &x.normalizer, "normalizer", load_normalizer, e);
+    if (rc == 0)
+        rc = with_tree(t, &x.pre, "pre_tokenizer", load_pre, e);
+    if (rc == 0)
+        rc = load_model(t, &x, e);
+    if (rc == 0)
+        rc = with_tree(t, &x.added, "added_tokens", load_added, e);
+    if (rc == 0)
+        rc = with_tree(t, &x.post, "post_processor", load_post, e);
+    if (rc == 0)
+        rc = with_tree(t, &x.decoder, "decoder", load_decoder, e);
+    buf_free(&x.model_rest);
+    for (uint32_t i = 0; i < t->pre.n; i++)
+        t->needs_offsets |= t->pre.v[i].kind == STEP_PREPEND && t->pre.v[i].when == PREPEND_FIRST;
+    return rc;
+}
+
+/* A file beside tokenizer.json; NULL where there is none or it is no JSON object: it only adds. */
+static cJSON *beside(const char *dir, const char *name)
+{
+    char path[PATH_MAX];
+    struct err ignored = ERR_INIT;
+    if (snprintf(path, sizeof path, "%s/%s", dir, name) >= (int)sizeof path || access(path, R_OK))
+        return NULL;
+    return json_load(path, MAX_CONFIG, &ignored);
+}
+
+struct tokenizer *tokenizer_load_text(const char *s, size_t n, struct err *e)
+{
+    struct tokenizer *t = calloc(1, sizeof *t);
+    if (!t)
+        return err_nomem(e), NULL;
+    t->stamp = (uint64_t)clock_ns();
+    if (load_all(t, s, n, e) != 0) {
+        tokenizer_free(t);
+        return NULL;
+    }
+    return t;
+}
+
+struct tokenizer *tokenizer_load(const char *dir, struct err *e)
+{
+    char path[PATH_MAX];
+    struct stat st;
+    size_t n = 0;
+    bool is_dir = stat(dir, &st) == 0 && S_ISDIR(st.st_mode);
+    if (snprintf(path, sizeof path, is_dir ? "%s/tokenizer.json" : "%s", dir) >= (int)sizeof path)
+        return err_set(e, ERR_VALIDATION, "%.80s..: path too long", dir), NULL;
+    CLEANUP(cleanup_free) char *s = file_read(path, MAX_FILE, &n, e);
+    if (!s)
+        return NULL;
+    struct tokenizer *t = tokenizer_load_text(s, n, e);
+    if (!t)
+        return err_wrap(e, "%s", path), NULL;
+    if (is_dir) {
+        t->config = beside(dir, "tokenizer_config.json");
+        t->special_map = beside(dir, "special_tokens_map.json");
+    }
+    return t;
+}
+
+void tokenizer_free(struct tokenizer *t)
+{
+    if (!t)
+        return;
+    decoder_free(&t->decoder);
+    post_free(&t->post);
+    added_free(&t->added);
+    bpe_free(&t->bpe);
+    unigram_free(&t->unigram);
+    wordpiece_free(&t->wordpiece);
+    steps_free(&t->normalizer);
+    steps_free(&t->pre);
+    vocab_free(&t->vocab);
+    cJSON_Delete(t->config);
+    cJSON_Delete(t->special_map);
+    free(t);
+}

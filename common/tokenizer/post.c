@@ -1,0 +1,123 @@
+/* "post_processor": special tokens around the text, white space out of the offsets. */
+#include "common/tokenizer/tokenizer_impl.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_DEPTH = 16, MAX_SPECIAL = 1024 };
+
+void post_free(struct post *p)
+{
+    free(p->before);
+    free(p->after);
+    *p = (struct post){0};
+}
+
+static int push(uint32_t **list, uint32_t *n, uint32_t id, bool front, struct err *e)
+{
+    if (*n == MAX_SPECIAL)
+        return err_set(e, ERR_VALIDATION, "more than %d special tokens", MAX_SPECIAL);
+    uint32_t *v = realloc(*list, (*n + 1) * sizeof *v);
+    if (!v)
+        return err_nomem(e);
+    *list = v;
+    if (front)
+        memmove(v + 1, v, *n * sizeof *v);
+    v[front ? 0 : *n] = id;
+    ++*n;
+    return 0;
+}
+
+static int special_id(const cJSON *v, uint32_t *id, struct err *e)
+{
+    if (!cJSON_IsNumber(v) || v->valuedouble < 0 || v->valuedouble >= VOCAB_MAX_ID)
+        return err_set(e, ERR_VALIDATION, "expected a token id");
+    *id = (uint32_t)v->valuedouble;
+    return 0;
+}
+
+/* {"SpecialToken": {"id": name}}: its ids, from special_tokens[name].ids */
+static int add_special(const cJSON *item, const cJSON *table, uint32_t **list, uint32_t *n,
+                       struct err *e)
+{
+    const char *name = json_str(json_get(item, "SpecialToken"), "id", NULL);
+    const cJSON *ids = name ? json_get(json_get(table, name), "ids") : NULL, *v;
+    uint32_t id = 0;
+    if (!cJSON_IsArray(ids))
+        return err_set(e, ERR_VALIDATION, "special_tokens has no ids for \"%.60s\"",
+                       name ? name : "");
+    cJSON_ArrayForEach(v, ids) if (special_id(v, &id, e) != 0 ||
+                                   push(list, n, id, false, e) != 0) return -1;
+    return 0;
+}
+
+static int template(struct post *p, const cJSON *j, struct err *e)
+{
+    const cJSON *single = json_get(j, "single"), *table = json_get(j, "special_tokens"), *item;
+    uint32_t *before = NULL, *after = NULL, before_n = 0, after_n = 0;
+    bool seen = false;
+    int rc = 0;
+    if (!cJSON_IsArray(single))
+        return err_set(e, ERR_VALIDATION, "single: expected a list");
+    cJSON_ArrayForEach(item, single)
+    {
+        if (rc == 0 && json_get(item, "Sequence")) {
+            if (seen)
+                rc = err_set(e, ERR_VALIDATION, "single: the text stands twice in it");
+            seen = true;
+        } else if (rc == 0) {
+            rc = add_special(item, table, seen ? &after : &before, seen ? &after_n : &before_n, e);
+        }
+    }
+    for (uint32_t i = before_n; rc == 0 && i-- > 0;)
+        rc = push(&p->before, &p->before_n, before[i], true, e);
+    for (uint32_t i = 0; rc == 0 && i < after_n; i++)
+        rc = push(&p->after, &p->after_n, after[i], false, e);
+    if (rc == 0 && !seen)
+        rc = err_set(e, ERR_VALIDATION, "single: the text does not stand in it");
+    free(before);
+    free(after);
+    return rc;
+}
+
+/* "cls": ["[CLS]", 101] */
+static int add_pair(struct post *p, const cJSON *j, struct err *e)
+{
+    uint32_t cls = 0, sep = 0;
+    if (special_id(cJSON_GetArrayItem(json_get(j, "cls"), 1), &cls, e) != 0)
+        return err_wrap(e, "cls");
+    if (special_id(cJSON_GetArrayItem(json_get(j, "sep"), 1), &sep, e) != 0)
+        return err_wrap(e, "sep");
+    return push(&p->before, &p->before_n, cls, true, e) != 0
+               ? -1
+               : push(&p->after, &p->after_n, sep, false, e);
+}
+
+static void trimming(struct post *p, const cJSON *j)
+{
+    if (!json_bool(j, "trim_offsets", true))
+        return;
+    p->trim = true;
+    p->keep_first = json_bool(j, "add_prefix_space", true);
+}
+
+static int load(struct post *p, const cJSON *j, unsigned depth, struct err *e)
+{
+    const char *type = json_str(j, "type", "");
+    const cJSON *item;
+    if (strcmp(type, "Sequence") == 0 && depth < MAX_DEPTH) {
+        cJSON_ArrayForEach(item, json_get(j, "processors")) if (load(p, item, depth + 1, e) !=
+                                                                0) return err_wrap(e, "Sequence");
+        return 0;
+    }
+    if (strcmp(type, "TemplateProcessing") == 0)
+        return template(p, j, e) == 0 ? 0 : err_wrap(e, "TemplateProcessing");
+    if (strcmp(type, "ByteLevel") == 0)
+        return trimming(p, j), 0;
+    if (strcmp(type, "RobertaProcessing") == 0)
+        return trimming(p, j), add_pair(p, j, e);
+    if (strcmp(type, "BertProcessing") == 0)
+        return add_pair(p, j, e);
+    return err_set(e, ERR_VALIDATION, "unknown type \"%.40s\"", type);
+}
+
+int post_load(struct post *p, const cJSON *j, struct err *e) { return j ? load(p, j, 0, e) : 0; }

@@ -1,0 +1,114 @@
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include "common/tokenizer/regex.h"
+#include <pcre2.h>
+#include <stdlib.h>
+
+struct regex {
+    pcre2_code *code;
+};
+
+struct regex *regex_compile(const char *pattern, size_t n, struct err *e)
+{
+    struct buf text = BUF_INIT;
+    struct regex *r = NULL;
+    pcre2_compile_context *ctx = pcre2_compile_context_create(NULL);
+    int code = 0;
+    PCRE2_SIZE at = 0;
+    if (regex_translate(pattern, n, &text, e) != 0)
+        goto out;
+    if (!ctx || !(r = calloc(1, sizeof *r))) {
+        err_nomem(e);
+        goto out;
+    }
+    pcre2_set_newline(ctx, PCRE2_NEWLINE_LF);
+    pcre2_set_max_pattern_length(ctx, 1 << 20);
+    /* MULTILINE: ^ and $ mean lines in Ruby's dialect */
+    r->code = pcre2_compile((PCRE2_SPTR)(text.p ? text.p : ""), text.len,
+                            PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C,
+                            &code, &at, ctx);
+    if (!r->code) {
+        char why[128] = "";
+        pcre2_get_error_message(code, (PCRE2_UCHAR *)why, sizeof why);
+        err_set(e, ERR_VALIDATION, "regular expression: %s", why);
+        free(r);
+        r = NULL;
+        goto out;
+    }
+    pcre2_jit_compile(r->code, PCRE2_JIT_COMPLETE); /* without it pcre2_match() interprets */
+out:
+    pcre2_compile_context_free(ctx);
+    buf_free(&text);
+    return r;
+}
+
+void regex_free(struct regex *r)
+{
+    if (r)
+        pcre2_code_free(r->code);
+    free(r);
+}
+
+struct scratch {
+    pcre2_match_data *data;
+    pcre2_match_context *ctx;
+    pcre2_jit_stack *stack;
+};
+
+void *regex_match_new(void)
+{
+    struct scratch *m = calloc(1, sizeof *m);
+    if (!m)
+        return NULL;
+    m->data = pcre2_match_data_create(1, NULL);
+    m->ctx = pcre2_match_context_create(NULL);
+    m->stack = pcre2_jit_stack_create(32 << 10, 4 << 20, NULL);
+    if (!m->data || !m->ctx) {
+        regex_match_free(m);
+        return NULL;
+    }
+    if (m->stack)
+        pcre2_jit_stack_assign(m->ctx, NULL, m->stack);
+    return m;
+}
+
+void regex_match_free(void *match)
+{
+    struct scratch *m = match;
+    if (!m)
+        return;
+    pcre2_match_data_free(m->data);
+    pcre2_match_context_free(m->ctx);
+    pcre2_jit_stack_free(m->stack);
+    free(m);
+}
+
+struct regex_iter regex_iter(const struct regex *r, const char *s, size_t n, void *match)
+{
+    return (struct regex_iter){.r = r, .s = s, .n = n, .last_end = SIZE_MAX, .match = match};
+}
+
+/* An empty match right behind the last match is no match: move on by one character. */
+int regex_next(struct regex_iter *it, size_t *start, size_t *end)
+{
+    struct scratch *m = it->match;
+    while (it->at <= it->n) {
+        int rc = pcre2_match(it->r->code, (PCRE2_SPTR)it->s, it->n, it->at, PCRE2_NO_UTF_CHECK,
+                             m->data, m->ctx);
+        if (rc == PCRE2_ERROR_NOMATCH)
+            return 0;
+        if (rc < 0)
+            return -1;
+        PCRE2_SIZE *v = pcre2_get_ovector_pointer(m->data);
+        *start = v[0];
+        *end = v[1] < v[0] ? v[0] : v[1]; /* \K in a look-ahead can turn them round */
+        if (*end == *start && *end == it->last_end) {
+            it->at++;
+            while (it->at < it->n && ((unsigned char)it->s[it->at] & 0xC0) == 0x80)
+                it->at++;
+            continue;
+        }
+        it->at = it->last_end = *end;
+        return 1;
+    }
+    return 0;
+}

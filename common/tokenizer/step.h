@@ -1,0 +1,102 @@
+/* step.h - normalizers and pre-tokenizers, broken down at load into a flat list of small steps. A
+ * step either rewrites the characters of each span or cuts each span into smaller ones. */
+#ifndef COMMON_TOKENIZER_STEP_H
+#define COMMON_TOKENIZER_STEP_H
+#include "common/json.h"
+#include "common/tokenizer/charsmap.h"
+#include "common/tokenizer/regex.h"
+#include "common/tokenizer/text.h"
+
+enum step_kind {
+    /* rewriting */
+    STEP_NFC,
+    STEP_NFD,
+    STEP_NFKC,
+    STEP_NFKD,
+    STEP_LOWER,
+    STEP_STRIP,
+    STEP_DROP_MARKS, /* M*: StripAccents */
+    STEP_DROP_MN,    /* Mn: BertNormalizer's accents */
+    STEP_CLEAN,      /* BertNormalizer: control characters out, white space to ' ' */
+    STEP_CHINESE,    /* BertNormalizer: spaces around ideographs */
+    STEP_NMT,
+    STEP_CHARSMAP, /* sentencepiece's compiled map */
+    STEP_REPLACE,  /* `find` -> `text` */
+    STEP_PREPEND,  /* `text` before every non-empty span, as `when` says */
+    STEP_BYTES,    /* ByteLevel: every byte becomes one of 256 visible characters */
+    /* cutting */
+    STEP_SPLIT,
+    STEP_FIXED, /* pieces of `count` characters */
+};
+
+enum find_kind {
+    FIND_REGEX,
+    FIND_TEXT,
+    FIND_CHAR,
+    FIND_NUMERIC,
+    FIND_WHITE,
+    FIND_PUNCT,
+    FIND_WORDS
+};
+enum split_behaviour {
+    SPLIT_ISOLATED,
+    SPLIT_REMOVED,
+    SPLIT_CONTIGUOUS,
+    SPLIT_PREVIOUS,
+    SPLIT_NEXT
+};
+enum prepend_when { PREPEND_ALWAYS, PREPEND_UNLESS_THERE, PREPEND_FIRST };
+
+struct step {
+    enum step_kind kind;
+    enum find_kind find;
+    enum split_behaviour behaviour;
+    enum prepend_when when;
+    bool invert, left, right;
+    uint32_t ch;    /* FIND_CHAR, PREPEND_UNLESS_THERE: the character */
+    uint32_t count; /* STEP_FIXED */
+    struct regex *regex;
+    char *text, *what; /* replacement or prefix; FIND_TEXT: what to look for */
+    size_t text_n, what_n;
+    struct charsmap *map;
+};
+struct steps {
+    struct step *v;
+    uint32_t n, cap;
+};
+void steps_free(struct steps *s);
+/* Append the steps of a "normalizer" / "pre_tokenizer" object; NULL adds none. */
+int steps_normalizer(struct steps *s, const cJSON *j, struct err *e);
+int steps_pre_tokenizer(struct steps *s, const cJSON *j, struct err *e);
+
+/* Working memory of one thread: two texts and two lists of spans, used in turn. */
+struct step_work {
+    struct text text[2];
+    struct spans spans[2];
+    unsigned t, s;    /* which of them is current */
+    bool offsets;     /* somebody asked where bytes came from */
+    void *match;      /* regex_match_new() */
+    struct buf chars; /* normal forms */
+};
+void step_work_free(struct step_work *w);
+static inline struct text *work_text(struct step_work *w) { return &w->text[w->t]; }
+static inline struct spans *work_spans(struct step_work *w) { return &w->spans[w->s]; }
+
+/* Run the steps over all spans that are no tokens yet. ERR_VALIDATION, ERR_SYSTEM. */
+int steps_run(const struct steps *s, struct step_work *w, struct err *e);
+
+/* Shared by the two halves; each handles the kinds of its own. */
+int step_rewrite(const struct step *st, struct step_work *w, struct rewrite *r, struct err *e);
+bool step_rewrite_idle(const struct step *st, const struct text *t, const struct span *s);
+int step_split(const struct step *st, struct step_work *w, const struct span *s, struct spans *out,
+               struct err *e);
+/* The next place in s[0..n) that the step looks for, at or behind *at: true and [*start, *end). */
+struct finder {
+    const struct step *st;
+    const char *s;
+    size_t n, at;
+    struct regex_iter it;
+};
+struct finder finder(const struct step *st, const char *s, size_t n, void *match);
+int finder_next(struct finder *f, size_t *start, size_t *end); /* as regex_next() */
+#endif

@@ -1,0 +1,28 @@
+/* unigram.h - the most likely segmentation under a unigram language model (Kudo, 2018), by Viterbi,
+ * as sentencepiece and `tokenizers` do it. */
+#ifndef COMMON_TOKENIZER_UNIGRAM_H
+#define COMMON_TOKENIZER_UNIGRAM_H
+#include "common/json.h"
+#include "common/tokenizer/sink.h"
+#include "common/tokenizer/trie.h"
+#include "common/tokenizer/vocab.h"
+
+struct unigram {
+    const struct vocab *vocab;
+    double *score; /* by id; natural logarithms */
+    double unk_score;
+    struct trie trie;
+    uint32_t unk; /* NO_ID: none */
+    bool byte_fallback;
+    uint32_t fallback[256];
+};
+struct unigram_work; /* per thread */
+void unigram_work_free(struct unigram_work *w);
+
+/* `score`: by id, taken over also on failure. */
+int unigram_load(struct unigram *u, const struct vocab *v, double *score, const cJSON *j,
+                 struct err *e);
+void unigram_free(struct unigram *u);
+int unigram_encode(const struct unigram *u, struct unigram_work **w, struct sink *k, uint32_t start,
+                   uint32_t end, struct err *e);
+#endif

@@ -1,0 +1,101 @@
+#include "common/tokenizer/vocab.h"
+#include "common/clock.h"
+#include "common/hash.h"
+#include <stdlib.h>
+#include <string.h>
+
+void vocab_free(struct vocab *v)
+{
+    buf_free(&v->text);
+    free(v->tok);
+    free(v->slot);
+    *v = (struct vocab){0};
+}
+
+static bool same(const struct vocab *v, uint32_t id, const char *s, size_t n)
+{
+    return v->tok[id].len == n && memcmp(v->text.p + v->tok[id].at, s, n) == 0;
+}
+
+/* The slot of a text, or the free one where it belongs. */
+static uint32_t probe(const struct vocab *v, uint32_t h, const char *s, size_t n)
+{
+    uint32_t i = h & v->mask;
+    while (v->slot[i].id != NO_ID && !(v->slot[i].hash == h && same(v, v->slot[i].id, s, n)))
+        i = (i + 1) & v->mask;
+    return i;
+}
+
+static int grow_slots(struct vocab *v)
+{
+    uint32_t cap = v->slot ? (v->mask + 1) * 2 : 1024;
+    if (!v->seed)
+        v->seed = (uint64_t)clock_ns() ^ (uintptr_t)v;
+    struct vocab_slot *old = v->slot, *new = malloc(cap * sizeof *new);
+    if (!new)
+        return -1;
+    memset(new, 0xFF, cap * sizeof *new);
+    for (uint32_t i = 0; old && i <= v->mask; i++) {
+        uint32_t at = old[i].hash & (cap - 1);
+        if (old[i].id == NO_ID)
+            continue;
+        while (new[at].id != NO_ID)
+            at = (at + 1) & (cap - 1);
+        new[at] = old[i];
+    }
+    free(old);
+    v->slot = new;
+    v->mask = cap - 1;
+    return 0;
+}
+
+static int grow_ids(struct vocab *v, uint32_t id)
+{
+    uint32_t cap = v->cap ? v->cap : 1024;
+    while (cap <= id)
+        cap *= 2;
+    struct vocab_at *tok = realloc(v->tok, cap * sizeof *tok);
+    if (!tok)
+        return -1;
+    memset(tok + v->cap, 0xFF, (cap - v->cap) * sizeof *tok);
+    v->tok = tok;
+    v->cap = cap;
+    return 0;
+}
+
+int vocab_put(struct vocab *v, const char *s, size_t n, uint32_t id, struct err *e)
+{
+    if (id >= VOCAB_MAX_ID)
+        return err_set(e, ERR_VALIDATION, "token id %u is past %d", id, VOCAB_MAX_ID);
+    if (v->text.len + n >= UINT32_MAX)
+        return err_set(e, ERR_VALIDATION, "more than 4 GiB of token texts");
+    if (id >= v->cap && grow_ids(v, id) != 0)
+        return err_nomem(e);
+    if ((!v->slot || v->count >= v->mask / 2) && grow_slots(v) != 0)
+        return err_nomem(e);
+    uint32_t h = (uint32_t)hash_bytes(v->seed, s, n), i = probe(v, h, s, n);
+    v->tok[id] = (struct vocab_at){(uint32_t)v->text.len, (uint32_t)n};
+    buf_add(&v->text, s, n);
+    buf_ch(&v->text, 0);
+    if (v->text.oom)
+        return err_nomem(e);
+    v->count += v->slot[i].id == NO_ID;
+    v->slot[i] = (struct vocab_slot){h, id};
+    if (id >= v->size)
+        v->size = id + 1;
+    return 0;
+}
+
+uint32_t vocab_find(const struct vocab *v, const char *s, size_t n)
+{
+    return v->slot ? v->slot[probe(v, (uint32_t)hash_bytes(v->seed, s, n), s, n)].id : NO_ID;
+}
+
+const char *vocab_text(const struct vocab *v, uint32_t id, size_t *n)
+{
+    *n = 0;
+    if (id >= v->size || v->tok[id].at == NO_ID)
+        return NULL;
+    *n = v->tok[id].len;
+    return v->text.p + v->tok[id].at;
+}

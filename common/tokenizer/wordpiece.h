@@ -1,0 +1,21 @@
+/* wordpiece.h - greedy longest match (BERT), and whole words (WordLevel). */
+#ifndef COMMON_TOKENIZER_WORDPIECE_H
+#define COMMON_TOKENIZER_WORDPIECE_H
+#include "common/json.h"
+#include "common/tokenizer/sink.h"
+#include "common/tokenizer/trie.h"
+#include "common/tokenizer/vocab.h"
+
+struct wordpiece {
+    const struct vocab *vocab;
+    struct trie trie, inner; /* words; continuations without their prefix */
+    uint32_t unk;            /* NO_ID: missing, an error when needed */
+    int64_t max_chars;
+    bool whole; /* WordLevel: a span is a token or unknown */
+};
+int wordpiece_load(struct wordpiece *w, const struct vocab *v, const cJSON *j, bool whole,
+                   struct err *e);
+void wordpiece_free(struct wordpiece *w);
+int wordpiece_encode(const struct wordpiece *w, struct sink *k, uint32_t start, uint32_t end,
+                     struct err *e);
+#endif
