@@ -1,17 +1,10 @@
 /* Every tokenizer of TEST_DATA/tokenizers against TEST_DATA/expected/tokenizers: ids, offsets,
  * decode, and decode as a stream. */
-#include <cmocka.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
 #include "common/json.h"
 #include "common/tokenizer/tokenizer.h"
 #include "common/utf8.h"
+#include "tests/unit/test.h"
 #include <dirent.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { CHECKS = 7, SHOW = 3 };
@@ -26,7 +19,7 @@ struct tally {
 static const char *data_dir(void)
 {
     const char *d = getenv("TEST_DATA");
-    return d ? d : TEST_DATA;
+    return d && *d ? d : TEST_DATA;
 }
 
 static void judge(struct tally *y, unsigned check, bool ok, const char *id, const char *got)
@@ -238,7 +231,7 @@ static void golden(void **state)
     if (count >= 0)
         free(list);
     if (!n)
-        print_message("skipped: 25 cases (no %s/tokenizers)\n", data_dir());
+        TEST_SKIPPED(25, "no tokenizers in TEST_DATA");
     assert_int_equal(bad, 0);
 }
 
