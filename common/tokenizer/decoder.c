@@ -285,7 +285,7 @@ void decoder_run(const struct decoder *d, struct strings *in, struct strings *tm
 /* ---------------------------------------------------------------- loading */
 enum { MAX_STEPS = 64, MAX_DEPTH = 16 };
 
-void decoder_free(struct decoder *d)
+void tok_decoder_free(struct decoder *d)
 {
     for (uint32_t i = 0; i < d->n; i++) {
         free(d->v[i].what);
@@ -383,7 +383,7 @@ static int load(struct decoder *d, const cJSON *j, unsigned depth, struct err *e
     return err_set(e, ERR_VALIDATION, "unknown type \"%.40s\"", type);
 }
 
-int decoder_load(struct decoder *d, const cJSON *j, struct err *e)
+int tok_decoder_load(struct decoder *d, const cJSON *j, struct err *e)
 {
     d->present = j != NULL;
     return j ? load(d, j, 0, e) : 0;

@@ -27,8 +27,8 @@ struct decoder {
     uint32_t n;
     bool present; /* without a decoder tokens are joined by spaces */
 };
-int decoder_load(struct decoder *d, const cJSON *j, struct err *e);
-void decoder_free(struct decoder *d);
+int tok_decoder_load(struct decoder *d, const cJSON *j, struct err *e);
+void tok_decoder_free(struct decoder *d);
 
 /* A list of strings, one behind the other. */
 struct strings {

@@ -207,7 +207,7 @@ static int load_post(struct tokenizer *t, const cJSON *j, struct err *e)
 }
 static int load_decoder(struct tokenizer *t, const cJSON *j, struct err *e)
 {
-    return decoder_load(&t->decoder, j, e);
+    return tok_decoder_load(&t->decoder, j, e);
 }
 
 static int with_tree(struct tokenizer *t, const struct section *x, const char *name, section_fn *fn,
@@ -293,7 +293,7 @@ void tokenizer_free(struct tokenizer *t)
 {
     if (!t)
         return;
-    decoder_free(&t->decoder);
+    tok_decoder_free(&t->decoder);
     post_free(&t->post);
     added_free(&t->added);
     bpe_free(&t->bpe);
