@@ -1,0 +1,55 @@
+/* engine.h - the shard without its wire: batches by id, steps over them, the KV pool.
+ *
+ * All calls come from one thread, one after the other. With several ranks every rank gets the same
+ * calls in the same order and comes to the same tokens; rank 0 is the one that is asked for the
+ * text.
+ *
+ * After an error nothing has changed: cached batches are as before the call, a new batch is gone.
+ * The exception is engine_broken(): the ranks have lost each other and this process must end. */
+#ifndef MODEL_SERVER_ENGINE_ENGINE_H
+#define MODEL_SERVER_ENGINE_ENGINE_H
+#include "model-server/engine/batch.h"
+#include "model-server/engine/step.h"
+
+struct engine_options {
+    struct model *model;
+    const struct tokenizer *tok;
+    const struct backend_ops *ops; /* asked for the memory that is left */
+    struct device *dev;
+    struct comm *comm;
+    uint32_t block_size;
+    enum dtype kv_dtype;
+    double memory_fraction, kv_limit; /* see kv_pool.h */
+    uint32_t max_total_tokens;        /* 0: what the model and the memory allow */
+};
+
+struct engine;
+struct engine *engine_new(const struct engine_options *o, struct err *e); /* `o` is copied */
+void engine_free(struct engine *g);
+struct seq_limits engine_limits(const struct engine *g); /* for admission; next_block is 0 */
+bool engine_broken(const struct engine *g);
+
+struct warmup {
+    const struct seq_spec *specs; /* the largest batch the router will ever send */
+    uint32_t n;
+    uint32_t max_prefill_tokens;
+    uint32_t max_input_tokens, max_total_tokens; /* 0: to be found out; on return: the values */
+    uint32_t supported_tokens;                   /* on return: what the KV cache holds */
+};
+/* Reserve scratch for the largest step, give the rest of the memory to the KV cache, run once. */
+int engine_warmup(struct engine *g, struct warmup *w, struct err *e);
+
+struct answer {
+    const struct stepper *out; /* out->gen[0 .. n_gen): valid until the next call */
+    const struct batch *batch; /* NULL: every request has stopped */
+    int64_t concat_ns;         /* negative: nothing was concatenated */
+};
+/* Begin `specs` as batch `id`; with `cached`, behind that batch's sequences and under its id. */
+int engine_prefill(struct engine *g, uint64_t id, const struct seq_spec *specs, uint32_t n,
+                   const uint64_t *cached, struct answer *a, struct err *e);
+/* One step over all of the listed batches, which become one under the first one's id. */
+int engine_decode(struct engine *g, const uint64_t *ids, size_t n, struct answer *a, struct err *e);
+int engine_filter(struct engine *g, uint64_t id, const uint64_t *requests, size_t n,
+                  const struct batch **out, struct err *e);
+void engine_clear(struct engine *g, const uint64_t *id); /* NULL: all; an unknown id is fine */
+#endif

@@ -1,0 +1,46 @@
+#include "model-server/engine/kv_pool.h"
+#include <stdlib.h>
+
+/* More tokens than any batch of one service holds; past that, block numbers only cost the router.
+ */
+static const uint64_t most_tokens = 4 << 20;
+
+struct kv_plan kv_plan(const struct kv_memory *m)
+{
+    struct kv_plan p = {.why = "free memory"};
+    double usable;
+    if (m->shared) /* the margin is for the page cache and the other programs */
+        usable = (double)m->free * 0.95 * m->fraction / m->world;
+    else /* TGI's: the service may fill 90% of the fraction */
+        usable = (double)m->free - (1 - 0.9 * m->fraction) * (double)m->total;
+    double limit =
+        m->limit > 1 ? m->limit : m->limit * (double)m->free / (m->shared ? m->world : 1);
+    if (m->limit > 0 && limit < usable) {
+        usable = limit;
+        p.why = "--kv-cache-memory";
+    }
+    uint64_t n = usable > 0 ? (uint64_t)(usable / (double)m->block_bytes) : 0;
+    if (n > most_tokens / m->block_size) {
+        n = most_tokens / m->block_size;
+        p.why = "as many as are of use";
+    }
+    p.n_blocks = (uint32_t)n;
+    p.bytes = n * m->block_bytes;
+    return p;
+}
+
+int kv_agree(struct comm *c, uint32_t *n_blocks, struct err *e)
+{
+    if (c->world == 1)
+        return 0;
+    float mine = (float)*n_blocks; /* at most 2^22: exact */
+    float *all = calloc((size_t)c->world, sizeof(*all));
+    if (!all)
+        return err_nomem(e);
+    int rc = c->ops->all_gather(c, &mine, all, 1, e);
+    for (int i = 0; rc == 0 && i < c->world; i++)
+        if (all[i] < (float)*n_blocks)
+            *n_blocks = (uint32_t)all[i];
+    free(all);
+    return rc;
+}

@@ -1,0 +1,29 @@
+/* kv_pool.h - how many KV blocks this rank can offer. */
+#ifndef MODEL_SERVER_ENGINE_KV_POOL_H
+#define MODEL_SERVER_ENGINE_KV_POOL_H
+#include "common/err.h"
+#include "model-server/comm/comm.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+struct kv_memory {
+    uint64_t free, total; /* of the device, weights and scratch already taken */
+    bool shared;          /* all ranks live in this memory (CPU) */
+    uint32_t world;
+    double fraction; /* share of the device that one service may use (CUDA_MEMORY_FRACTION) */
+    double limit;    /* 0: none; up to 1: share of what is free; above: bytes on this rank */
+    uint64_t block_bytes;
+    uint32_t block_size;
+};
+
+struct kv_plan {
+    uint32_t n_blocks;
+    uint64_t bytes;
+    const char *why; /* what decided: "free memory", "--kv-cache-memory", "as many as are of use" */
+};
+
+/* Pure. n_blocks may be 0: there is no room. */
+struct kv_plan kv_plan(const struct kv_memory *m);
+/* The smallest number that any rank can offer; all ranks call it. */
+int kv_agree(struct comm *c, uint32_t *n_blocks, struct err *e);
+#endif

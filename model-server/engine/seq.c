@@ -1,0 +1,149 @@
+#include "model-server/engine/seq.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { DETOK_CONTEXT = 5 }; /* prompt tokens that the first piece of text is seen in the light of */
+
+static uint32_t new_tokens(const struct seq_spec *spec)
+{
+    return spec->max_new_tokens ? spec->max_new_tokens : 1;
+}
+
+static int check_tokens(const struct seq_spec *spec, const struct seq_limits *lim, struct err *e)
+{
+    if (!spec->n_prompt)
+        return err_set(e, ERR_VALIDATION, "the prompt has no tokens");
+    for (uint32_t i = 0; i < spec->n_prompt; i++)
+        if (spec->prompt[i] >= lim->vocab)
+            return err_set(e, ERR_VALIDATION, "token id %u is not in the vocabulary of %u",
+                           spec->prompt[i], lim->vocab);
+    if (spec->cache_len >= spec->n_prompt)
+        return err_set(e, ERR_VALIDATION, "Prefix %u vs input %u", spec->cache_len, spec->n_prompt);
+    return 0;
+}
+
+/* Block numbers address memory: nothing is believed. */
+static int check_blocks(const struct seq_spec *spec, const struct seq_limits *lim, uint64_t need,
+                        struct err *e)
+{
+    uint32_t bs = lim->block_size;
+    if (spec->n_blocks * bs < need)
+        return err_set(e, ERR_VALIDATION, "%zu blocks of %u tokens cannot hold %llu tokens",
+                       spec->n_blocks, bs, (unsigned long long)need);
+    for (size_t i = 0; i < spec->n_blocks; i++)
+        if (spec->blocks[i] >= lim->n_blocks)
+            return err_set(e, ERR_VALIDATION, "block %u is outside the KV cache of %u blocks",
+                           spec->blocks[i], lim->n_blocks);
+    for (size_t i = 0; i < spec->n_slots && i / bs < spec->n_blocks; i++)
+        if (spec->slots[i] != (uint64_t)spec->blocks[i / bs] * bs + i % bs)
+            return err_set(e, ERR_VALIDATION, "slot %u is not where block %u puts token %zu",
+                           spec->slots[i], spec->blocks[i / bs], i);
+    return 0;
+}
+
+static int place(struct seq *s, const struct seq_spec *spec, struct seq_limits *lim, struct err *e)
+{
+    uint64_t need =
+        (uint64_t)spec->n_prompt + new_tokens(spec) - 1; /* the last token is not cached */
+    if (spec->n_blocks) {
+        if (check_blocks(spec, lim, need, e))
+            return -1;
+        s->n_blocks = (uint32_t)spec->n_blocks;
+    } else {
+        uint64_t n = (need + lim->block_size - 1) / lim->block_size;
+        if (n > lim->n_blocks || lim->next_block > lim->n_blocks - n)
+            return err_set(e, ERR_VALIDATION,
+                           "%llu tokens do not fit into the KV cache of %u blocks",
+                           (unsigned long long)need, lim->n_blocks);
+        s->n_blocks = (uint32_t)n;
+    }
+    s->blocks = malloc(s->n_blocks * sizeof(*s->blocks));
+    if (!s->blocks)
+        return err_nomem(e);
+    for (uint32_t i = 0; i < s->n_blocks; i++)
+        s->blocks[i] = spec->n_blocks ? spec->blocks[i] : lim->next_block++;
+    return 0;
+}
+
+/* All memory that decoding needs is taken here; its size is bounded by the blocks just checked. */
+static int fill(struct seq *s, const struct seq_spec *spec, const struct seq_limits *lim,
+                struct err *e)
+{
+    uint32_t total = spec->n_prompt + new_tokens(spec);
+    s->ids = malloc(total * sizeof(*s->ids));
+    if (!s->ids)
+        return err_nomem(e);
+    memcpy(s->ids, spec->prompt, spec->n_prompt * sizeof(*s->ids));
+    s->n = s->n_prompt = spec->n_prompt;
+    s->cached = s->start = spec->cache_len;
+    s->step = s->n - s->cached;
+    if (spec->chunk_len && spec->chunk_len < s->step)
+        s->step = spec->chunk_len;
+    s->top_n = spec->top_n < lim->vocab ? spec->top_n : lim->vocab;
+    s->sampling = spec->sampling;
+    if (sampling_normalise(&s->sampling, e))
+        return -1;
+    if (penalties_on(&s->sampling.penalties)) {
+        if (tally_reserve(&s->tally, total < lim->vocab ? total : lim->vocab, e))
+            return -1;
+        for (uint32_t i = 0; i < s->n; i++)
+            if (tally_add(&s->tally, s->ids[i], false, e))
+                return -1;
+    }
+    if (spec->prefill_logprobs) {
+        s->prompt_logprob = malloc(s->n * sizeof(*s->prompt_logprob));
+        if (!s->prompt_logprob)
+            return err_nomem(e);
+        for (uint32_t i = 0; i < s->n; i++)
+            s->prompt_logprob[i] = NAN;
+    }
+    struct stop_rules rules = {spec->max_new_tokens, spec->ignore_eos, lim->eos, lim->n_eos};
+    if (stop_init(&s->stop, &rules, spec->stops, spec->n_stops, e))
+        return -1;
+    uint32_t context = s->n < DETOK_CONTEXT ? s->n : DETOK_CONTEXT;
+    return detok_init(&s->detok, lim->tok, s->ids + s->n - context, context, false) ? err_nomem(e)
+                                                                                    : 0;
+}
+
+struct seq *seq_new(const struct seq_spec *spec, struct seq_limits *lim, struct err *e)
+{
+    struct err why = ERR_INIT;
+    struct seq *s = calloc(1, sizeof(*s));
+    if (!s)
+        return err_nomem(e), NULL;
+    s->id = spec->id;
+    if (spec->refusal)
+        err_set(&why, ERR_VALIDATION, "%s", spec->refusal);
+    else if (!check_tokens(spec, lim, &why) && !place(s, spec, lim, &why) &&
+             !fill(s, spec, lim, &why))
+        return s;
+    seq_fail(s, why.msg);
+    return s;
+}
+
+void seq_fail(struct seq *s, const char *why)
+{
+    if (!s->error[0])
+        snprintf(s->error, sizeof(s->error), "%s", why);
+}
+
+void seq_free(struct seq *s)
+{
+    if (!s)
+        return;
+    free(s->ids);
+    free(s->blocks);
+    tally_free(&s->tally);
+    stop_free(&s->stop);
+    detok_free(&s->detok);
+    free(s->prompt_logprob);
+    free(s);
+}
+
+int seq_push(struct seq *s, uint32_t id, struct err *e)
+{
+    s->ids[s->n++] = id;
+    return penalties_on(&s->sampling.penalties) ? tally_add(&s->tally, id, true, e) : 0;
+}

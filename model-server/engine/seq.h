@@ -1,0 +1,68 @@
+/* seq.h - everything one request is, on this rank: its tokens, where their keys and values lie, how
+ * its next token is chosen and when it ends.
+ *
+ * ids[0 .. n) are known: the prompt, then what was generated. ids[0 .. cached) are in the KV cache.
+ * The next forward processes ids[cached .. cached + step). Positions are indices into ids. */
+#ifndef MODEL_SERVER_ENGINE_SEQ_H
+#define MODEL_SERVER_ENGINE_SEQ_H
+#include "common/err.h"
+#include "common/tokenizer/tokenizer.h"
+#include "model-server/sample/sample.h"
+#include "model-server/sample/stop.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+/* What the router says about a request. Nothing in it is kept. */
+struct seq_spec {
+    uint64_t id;
+    const uint32_t *prompt;
+    uint32_t n_prompt;
+    const uint32_t *blocks, *slots; /* none: blocks are taken in sequence (seq_limits.next_block) */
+    size_t n_blocks, n_slots;
+    uint32_t cache_len; /* prompt tokens that are in the cache already */
+    uint32_t chunk_len; /* prompt tokens of the first forward; 0: all the rest */
+    struct sampling sampling;
+    uint32_t top_n;
+    bool prefill_logprobs;
+    uint32_t max_new_tokens;
+    bool ignore_eos;
+    char *const *stops;
+    size_t n_stops;
+    const char *refusal; /* not NULL: this request cannot be served, and why */
+};
+
+struct seq_limits {                       /* what the engine knows when a request comes in */
+    uint32_t vocab, block_size, n_blocks; /* n_blocks: of the KV cache */
+    const uint32_t *eos;
+    uint32_t n_eos;
+    const struct tokenizer *tok;
+    uint32_t next_block; /* first unused one, for requests that bring no block numbers; advanced */
+};
+
+struct seq {
+    uint64_t id;
+    uint32_t *ids; /* room for prompt and all new tokens */
+    uint32_t n, n_prompt, cached, step;
+    uint32_t start; /* cached, and what passes of the running step have added; no meaning between
+                       steps */
+    uint32_t *blocks, n_blocks;
+    struct sampling sampling;
+    struct tally tally;
+    struct stop stop;
+    struct detok detok;
+    uint32_t top_n;
+    float *prompt_logprob; /* [n_prompt] NaN where unknown; NULL: not wanted */
+    bool done;             /* finished; stays in its batch until the router filters it out */
+    char error[200];       /* not empty: this request failed alone and leaves its batch */
+};
+
+/* Always returns a sequence (NULL only without memory): one that cannot be served says so in
+ * `error`. */
+struct seq *seq_new(const struct seq_spec *spec, struct seq_limits *lim, struct err *e);
+void seq_free(struct seq *s);
+void seq_fail(struct seq *s, const char *why);
+static inline bool seq_prefilling(const struct seq *s) { return s->cached + s->step < s->n; }
+static inline bool seq_live(const struct seq *s) { return !s->done && !s->error[0]; }
+/* A chosen token: remember it and count it. */
+int seq_push(struct seq *s, uint32_t id, struct err *e);
+#endif

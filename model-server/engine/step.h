@@ -1,0 +1,60 @@
+/* step.h - one forward pass over many sequences, and what comes of it.
+ *
+ * Prefill chunks and decodes ride in the same pass, flattened to one list of tokens. Nothing of a
+ * sequence changes before the model has answered, so a failed step leaves everything as it was and
+ * may be repeated. Buffers grow to the largest step and are then reused. One thread. */
+#ifndef MODEL_SERVER_ENGINE_STEP_H
+#define MODEL_SERVER_ENGINE_STEP_H
+#include "common/buf.h"
+#include "model-server/engine/seq.h"
+#include "model-server/model/model.h"
+
+/* One sequence got a token, or failed. Valid until the next step; text and top point into the
+ * stepper. */
+struct gen {
+    struct seq *seq; /* seq->error not empty: failed alone, the rest means nothing */
+    struct sampled token;
+    bool special;
+    bool first;              /* the first generated token: prompt log-probabilities are complete */
+    size_t text, text_len;   /* into stepper.text */
+    enum stop_reason reason; /* STOP_NOT: more will come */
+    size_t whole, whole_len; /* with a reason: the generated text without special tokens */
+};
+
+struct stepper {
+    struct model *model;
+    const struct tokenizer *tok;
+    uint32_t vocab, block_size;
+
+    struct gen *gen; /* results of the last step, in the order of its sequences */
+    uint32_t n_gen;
+    struct buf text;
+    int64_t forward_ns, decode_ns;
+
+    /* Working memory. */
+    uint32_t *ids, *pos, *slots, *out_rows;
+    struct span *spans;
+    float *logits;
+    struct filter_mem filter;
+    uint32_t *top_id;
+    float *top_logprob;
+    uint32_t cap_tokens, cap_spans, cap_gen, cap_rows, cap_top;
+    struct buf piece;
+};
+
+int stepper_init(struct stepper *st, struct model *m, const struct tokenizer *tok,
+                 uint32_t block_size, struct err *e);
+void stepper_free(struct stepper *st);
+/* Room for a step of that size ahead of time. */
+int stepper_reserve(struct stepper *st, uint32_t tokens, uint32_t rows, struct err *e);
+uint64_t stepper_row_bytes(const struct stepper *st);
+
+/* Sequences that are done are passed over; failed ones only get their gen. An error is the model's:
+ * no sequence has changed. */
+int stepper_run(struct stepper *st, struct seq **v, uint32_t n, struct err *e);
+
+/* How many prompt tokens each sequence still in prefill may process in the next step: `budget` less
+ * one for each other sequence, to the oldest first; at least one each, so that nobody stands still.
+ */
+void step_plan_chunks(struct seq **v, uint32_t n, uint32_t budget);
+#endif
