@@ -8,5 +8,7 @@ struct subcommand {
     int (*run)(int argc, char **argv);
 };
 
+int cmd_download_weights(int argc, char **argv);
 int cmd_logits(int argc, char **argv);
+int cmd_serve(int argc, char **argv);
 #endif

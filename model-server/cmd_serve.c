@@ -1,0 +1,312 @@
+/* model-server serve: one rank, from its flags to the last answer. */
+#include "common/cleanup.h"
+#include "common/flag.h"
+#include "common/hub/cache.h"
+#include "common/log.h"
+#include "model-server/commands.h"
+#include "model-server/service.h"
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <string.h>
+
+enum { BLOCK_SIZE = 16, RENDEZVOUS_MS = 120 * 1000 };
+
+struct serve_config {
+    const char *model_id, *revision, *uds_path, *device, *quantize, *shard_group, *rope_scaling;
+    const char *otlp_endpoint, *otlp_service_name;
+    uint32_t dtype, kv_dtype, threads, logger_level, max_input_tokens, max_total_tokens, speculate;
+    uint32_t rank, world;
+    double rope_factor, memory_fraction, kv_memory, watermark_gamma, watermark_delta;
+    bool sharded, json_output, trust_remote_code, prefill_logprobs;
+};
+
+static const char *const dtypes[] = {"auto", "float32", "float16", "bfloat16", NULL};
+static const char *const levels[] = {"error", "warn", "info", "debug", "trace", "off", NULL};
+
+// clang-format off
+#define F(field) .off = offsetof(struct serve_config, field)
+static const struct flag flags[] = {
+    {.name = "model-id", .positional = true, .required = true, .type = FLAG_STR, F(model_id),
+     .help = "A folder with config.json, tokenizer.json and safetensors weights, or the name of a repository "
+             "that is in the Hugging Face cache."},
+    {.name = "revision", .type = FLAG_STR, F(revision), .help = "Branch, tag or commit in the cache; default: main."},
+    {.name = "uds-path", .type = FLAG_STR, F(uds_path), .def = "/tmp/text-generation-server", .env = "",
+     .help = "Rank r listens on the Unix socket PATH-r. tcp://host:port listens on port + r instead."},
+    {.name = "sharded", .type = FLAG_BOOL, F(sharded), .env = "",
+     .help = "This is one of WORLD_SIZE ranks; RANK and WORLD_SIZE must be set."},
+    {.name = "rank", .type = FLAG_U32, F(rank), .def = "0", .help = "Number of this rank, from 0."},
+    {.name = "world-size", .type = FLAG_U32, F(world), .def = "1", .min = 1, .max = 1024,
+     .help = "Number of ranks that the model is split over."},
+    {.name = "shard-group", .type = FLAG_STR, F(shard_group),
+     .help = "Name under which the ranks find each other, unique on the host; default: made of --uds-path."},
+    {.name = "dtype", .type = FLAG_ENUM, F(dtype), .def = "auto", .choices = dtypes, .env = "",
+     .help = "Type of the weights on the device; auto: as stored in the checkpoint."},
+    {.name = "kv-cache-dtype", .type = FLAG_ENUM, F(kv_dtype), .def = "auto", .choices = dtypes, .env = "",
+     .help = "Type of keys and values in the cache; auto: that of the weights."},
+    {.name = "quantize", .type = FLAG_STR, F(quantize), .env = "",
+     .help = "Quantization scheme. None is supported by this version."},
+    {.name = "device", .type = FLAG_STR, F(device), .def = "auto",
+     .help = "Backend: cpu, cuda, or auto for a GPU where there is one."},
+    {.name = "threads", .type = FLAG_U32, F(threads), .def = "0", .min = 0, .max = 1024,
+     .help = "Worker threads of the CPU backend; 0: the allowed cores, divided among the ranks."},
+    {.name = "kv-cache-memory", .type = FLAG_F64, F(kv_memory), .def = "0", .min = 0, .max = 1e18,
+     .help = "Limit of the KV cache on this rank: up to 1 a share of the free memory, above that bytes; "
+             "0: all that is free."},
+    {.name = "cuda-memory-fraction", .type = FLAG_F64, F(memory_fraction), .def = "1.0", .min = 0.01, .max = 1,
+     .help = "Share of the device's memory that this service may use."},
+    {.name = "max-input-tokens", .type = FLAG_U32, F(max_input_tokens), .env = "", .unit = "tokens",
+     .help = "Accepted for compatibility; the router says it at warm-up."},
+    {.name = "max-total-tokens", .type = FLAG_U32, F(max_total_tokens), .unit = "tokens",
+     .help = "Longest sequence, prompt included, where the router leaves it open."},
+    {.name = "rope-scaling", .type = FLAG_STR, F(rope_scaling),
+     .help = "linear or dynamic: replaces the scaling of config.json."},
+    {.name = "rope-factor", .type = FLAG_F64, F(rope_factor), .def = "1", .help = "Factor of --rope-scaling."},
+    {.name = "prefill-logprobs", .type = FLAG_BOOL, F(prefill_logprobs), .def = "true", .env = "REQUEST_LOGPROBS",
+     .help = "Compute the log-probabilities of prompt tokens for requests that ask for them."},
+    {.name = "watermark-gamma", .type = FLAG_F64, F(watermark_gamma), .def = "0.5", .min = 0, .max = 1,
+     .help = "Share of the vocabulary that a watermark prefers."},
+    {.name = "watermark-delta", .type = FLAG_F64, F(watermark_delta), .def = "2.0", .min = -100, .max = 100,
+     .help = "What a watermark adds to the scores of the tokens it prefers."},
+    {.name = "speculate", .type = FLAG_U32, F(speculate), .def = "0", .env = "",
+     .help = "Tokens to speculate ahead. Not supported by this version: taken as 0."},
+    {.name = "logger-level", .type = FLAG_ENUM, F(logger_level), .def = "info", .choices = levels, .env = "",
+     .help = "Lines above this level are not logged."},
+    {.name = "json-output", .type = FLAG_BOOL, F(json_output), .env = "", .help = "Log JSON objects instead of text."},
+    {.name = "trust-remote-code", .type = FLAG_BOOL, F(trust_remote_code), .env = "",
+     .help = "Accepted for compatibility; no code of a checkpoint is ever run."},
+    {.name = "otlp-endpoint", .type = FLAG_STR, F(otlp_endpoint), .env = "",
+     .help = "Accepted for compatibility; this version sends no spans."},
+    {.name = "otlp-service-name", .type = FLAG_STR, F(otlp_service_name), .env = "",
+     .help = "Accepted for compatibility; this version sends no spans."},
+    {0},
+};
+// clang-format on
+
+static const struct flag_program program = {
+    .name = "model-server serve",
+    .about = "Loads one rank of a model and answers the router (gRPC, generate.v3).",
+    .flags = flags,
+};
+
+/* ---------------------------------------------------------------- what the flags mean together */
+
+static int check(struct serve_config *c, int argc, char **argv, struct err *e)
+{
+    if (c->sharded && !flags_given(&program, "rank", argc, argv, environ))
+        return err_set(e, ERR_VALIDATION, "RANK must be set when sharded is True");
+    if (c->sharded && !flags_given(&program, "world-size", argc, argv, environ))
+        return err_set(e, ERR_VALIDATION, "WORLD_SIZE must be set when sharded is True");
+    if (c->rank >= c->world)
+        return err_set(e, ERR_VALIDATION, "RANK %u is not below WORLD_SIZE %u", c->rank, c->world);
+    if (c->quantize && *c->quantize)
+        return err_set(
+            e, ERR_VALIDATION,
+            "--quantize %s: this version serves float32, float16 and bfloat16 weights only",
+            c->quantize);
+    if (c->rope_scaling && !*c->rope_scaling)
+        c->rope_scaling = NULL;
+    if (c->speculate)
+        log_msg(LOG_WARN, "--speculate %u: not supported by this version, serving without",
+                c->speculate);
+    return 0;
+}
+
+/* Ranks of one host share its cores. */
+static int worker_threads(const struct serve_config *c, const struct backend_ops *ops)
+{
+    cpu_set_t set;
+    if (c->threads || c->world == 1 || strcmp(ops->name, "cpu") != 0 ||
+        sched_getaffinity(0, sizeof(set), &set))
+        return (int)c->threads;
+    int cores = CPU_COUNT(&set) / (int)c->world;
+    return cores ? cores : 1;
+}
+
+/* ---------------------------------------------------------------- parts, in order of life */
+
+struct shard {
+    char *dir;
+    struct comm *comm;
+    const struct backend_ops *ops;
+    struct device *dev;
+    struct model *model;
+    struct tokenizer *tok;
+    struct engine *engine;
+    struct service service;
+    struct rpc_server *server;
+};
+
+static void close_all(struct shard *s)
+{
+    service_free(&s->service);
+    engine_free(s->engine);
+    tokenizer_free(s->tok);
+    model_free(s->model);
+    if (s->dev)
+        s->ops->close(s->dev);
+    comm_close(s->comm);
+    free(s->dir);
+}
+
+static struct comm *join(const struct serve_config *c, struct err *e)
+{
+    char group[300];
+    if (c->world == 1)
+        return comm_solo();
+    snprintf(group, sizeof(group), "%s",
+             c->shard_group && *c->shard_group ? c->shard_group : c->uds_path);
+    return comm_shm_open(group, (int)c->rank, (int)c->world, RENDEZVOUS_MS, e);
+}
+
+static int load(struct shard *s, const struct serve_config *c, struct err *e)
+{
+    if (!(s->dir = hub_resolve(c->model_id, c->revision, e)) ||
+        !(s->tok = tokenizer_load(s->dir, e)) || !(s->ops = backend_find(c->device, e)))
+        return -1;
+    struct device_options d = {
+        .index = (int)c->rank, .threads = worker_threads(c, s->ops), .features = ~(uint64_t)0};
+    if (!(s->dev = s->ops->open(&d, e)) || !(s->comm = join(c, e)))
+        return -1;
+    struct model_options m = {.ops = s->ops,
+                              .dev = s->dev,
+                              .comm = s->comm,
+                              .dtype = (int)c->dtype - 1,
+                              .rope_scaling = c->rope_scaling,
+                              .rope_factor = c->rope_factor};
+    if (!(s->model = model_load(s->dir, &m, e)))
+        return -1;
+    struct engine_options g = {.model = s->model,
+                               .tok = s->tok,
+                               .ops = s->ops,
+                               .dev = s->dev,
+                               .comm = s->comm,
+                               .block_size = BLOCK_SIZE,
+                               .kv_dtype = c->kv_dtype ? (enum dtype)(c->kv_dtype - 1)
+                                                       : model_info(s->model)->dtype,
+                               .memory_fraction = c->memory_fraction,
+                               .kv_limit = c->kv_memory,
+                               .max_total_tokens = c->max_total_tokens};
+    return (s->engine = engine_new(&g, e)) ? 0 : -1;
+}
+
+static int listen_at(struct shard *s, const struct serve_config *c, char *address, size_t size,
+                     struct err *e)
+{
+    struct service_options o = {
+        .engine = s->engine,
+        .model = model_info(s->model),
+        .tok = s->tok,
+        .uds_path = c->uds_path,
+        .rank = c->rank,
+        .world = c->world,
+        .block_size = BLOCK_SIZE,
+        .device_type = s->ops->name,
+        .prefill_logprobs = c->prefill_logprobs,
+        .watermark = {(float)c->watermark_gamma, (float)c->watermark_delta}};
+    service_init(&s->service, &o);
+    service_address(c->uds_path, c->rank, address, size);
+    struct rpc_server_options r = {.address = address,
+                                   .methods = service_methods,
+                                   .n_methods = service_n_methods,
+                                   .ctx = &s->service};
+    return (s->server = rpc_server_open(&r, e)) ? 0 : -1;
+}
+
+/* ---------------------------------------------------------------- running */
+
+struct stopper {
+    pthread_t thread;
+    sigset_t signals;
+    _Atomic(struct rpc_server *) server; /* NULL while the model loads */
+};
+
+static void *wait_signal(void *arg)
+{
+    struct stopper *t = arg;
+    int sig = 0;
+    sigwait(&t->signals, &sig);
+    LOG(LOG_INFO, "signal received, shutting down", LOGI("signal", sig));
+    struct rpc_server *server = atomic_load(&t->server);
+    if (server) {
+        rpc_server_stop(server);
+        return NULL;
+    }
+    signal(sig, SIG_DFL); /* nothing needs to be finished yet: die of it */
+    pthread_sigmask(SIG_UNBLOCK, &t->signals, NULL);
+    raise(sig);
+    return NULL;
+}
+
+/* Before any other thread: all inherit the mask, so that signals go to wait_signal() alone. */
+static int catch_signals(struct stopper *t, struct err *e)
+{
+    *t = (struct stopper){0};
+    sigemptyset(&t->signals);
+    sigaddset(&t->signals, SIGTERM);
+    sigaddset(&t->signals, SIGINT);
+    pthread_sigmask(SIG_BLOCK, &t->signals, NULL);
+    return pthread_create(&t->thread, NULL, wait_signal, t)
+               ? err_set(e, ERR_SYSTEM, "cannot start a thread")
+               : 0;
+}
+
+/* Until a signal or a fault. */
+static int run(struct shard *s, struct stopper *t, struct err *e)
+{
+    s->service.server = s->server;
+    atomic_store(&t->server, s->server);
+    rpc_server_run(s->server);
+    return atomic_load(&s->service.failed) ? err_set(e, ERR_SYSTEM, "lost the other ranks") : 0;
+}
+
+static void announce(const struct shard *s, const struct serve_config *c, const char *address)
+{
+    uint64_t free_bytes = 0, total = 0;
+    struct err e = ERR_INIT;
+    const struct model_info *m = model_info(s->model);
+    s->ops->memory(s->dev, &free_bytes, &total, &e);
+    LOG(LOG_INFO, "shard ready", LOGI("rank", c->rank), LOGI("world_size", c->world),
+        LOGS("address", address), LOGS("model", c->model_id), LOGS("model_type", m->type),
+        LOGS("dtype", dtype_name(m->dtype)), LOGS("device", s->ops->describe(s->dev)),
+        LOGI("weight_bytes", m->weight_bytes), LOGI("free_bytes", free_bytes));
+}
+
+static int serve(const struct serve_config *c, struct err *e)
+{
+    struct shard s = {0};
+    struct stopper t;
+    char address[300];
+    if (catch_signals(&t, e))
+        return -1;
+    int rc = load(&s, c, e);
+    if (rc == 0)
+        rc = listen_at(&s, c, address, sizeof(address), e);
+    if (rc == 0) {
+        announce(&s, c, address);
+        rc = run(&s, &t, e);
+    }
+    pthread_cancel(t.thread); /* no signal will find the server any more */
+    pthread_join(t.thread, NULL);
+    rpc_server_close(s.server);
+    close_all(&s);
+    return rc;
+}
+
+int cmd_serve(int argc, char **argv)
+{
+    struct serve_config cfg = {0};
+    struct err e = ERR_INIT;
+    int rc = flags_parse(&program, &cfg, argc, argv, environ, &e);
+    if (rc < 0)
+        fprintf(stderr, "model-server serve: %s\n", e.msg);
+    if (rc == 0) {
+        log_init("model_server", (enum log_level)cfg.logger_level, cfg.json_output, 1);
+        rc = check(&cfg, argc, argv, &e) ? -1 : serve(&cfg, &e);
+        if (rc < 0)
+            log_msg(LOG_ERROR, "%s", e.msg);
+    }
+    flags_free(&program, &cfg);
+    return rc < 0 ? 1 : 0;
+}

@@ -1,0 +1,37 @@
+/* service.h - the eight rpcs of generate.v3, thin: unpack, engine call, pack.
+ *
+ * Info, Health and ServiceDiscovery read only what never changes and are answered at once; the
+ * others run one after the other on the thread that owns the model. */
+#ifndef MODEL_SERVER_SERVICE_H
+#define MODEL_SERVER_SERVICE_H
+#include "common/rpc_server.h"
+#include "model-server/engine/engine.h"
+#include <stdatomic.h>
+
+struct service_options {
+    struct engine *engine;
+    const struct model_info *model;
+    const struct tokenizer *tok;
+    const char *uds_path; /* addresses are uds_path-RANK; see service_address() */
+    uint32_t rank, world, block_size;
+    const char *device_type; /* "cpu", "cuda" */
+    bool prefill_logprobs;   /* honour Request.prefill_logprobs */
+    struct watermark watermark;
+};
+
+struct service {
+    struct service_options o;
+    struct tok_scratch *scratch;
+    struct rpc_server
+        *server;        /* set by its owner before the first call: told to stop when all is lost */
+    atomic_bool failed; /* the process must end with an error */
+};
+
+extern const struct rpc_method service_methods[];
+extern const size_t service_n_methods;
+
+void service_init(struct service *s, const struct service_options *o);
+void service_free(struct service *s);
+/* "unix://PREFIX-RANK"; for "tcp://host:port" the ranks count up from that port. */
+void service_address(const char *uds_path, uint32_t rank, char *out, size_t size);
+#endif

@@ -1,0 +1,155 @@
+/* From the engine's answers to messages. */
+#include "model-server/service_impl.h"
+#include <string.h>
+
+static const char replacement[] = "\xef\xbf\xbd"; /* U+FFFD */
+
+/* A protobuf-c string ends at its first NUL, so a generated NUL character is shown as U+FFFD. */
+static char *wire_text(struct rpc_mem *m, const char *p, size_t n)
+{
+    size_t nuls = 0;
+    for (const char *q = p; n && (q = memchr(q, 0, n - (size_t)(q - p))); q++)
+        nuls++;
+    if (!nuls)
+        return rpc_mem_strdup(m, n ? p : "", n);
+    char *out = rpc_mem_alloc(m, n + 2 * nuls + 1), *at = out;
+    for (size_t i = 0; out && i < n; i++) {
+        size_t len = p[i] ? 1 : 3;
+        memcpy(at, p[i] ? p + i : replacement, len);
+        at += len;
+    }
+    return out;
+}
+
+Generate__V3__CachedBatch *write_batch(const struct service *s, const struct batch *b,
+                                       struct rpc_mem *m)
+{
+    Generate__V3__CachedBatch *w = RPC_NEW(m, Generate__V3__CachedBatch, 1);
+    uint64_t *ids = RPC_NEW(m, uint64_t, b->n);
+    if (!w || !ids)
+        return NULL;
+    generate__v3__cached_batch__init(w);
+    for (uint32_t i = 0; i < b->n; i++)
+        ids[i] = b->v[i]->id;
+    w->id = b->id;
+    w->request_ids = ids;
+    w->n_request_ids = b->n;
+    w->size = b->n;
+    w->max_tokens = batch_max_tokens(b, s->o.block_size);
+    w->current_tokens = batch_current_tokens(b);
+    return w;
+}
+
+/* Room for n tokens, without `is_special` if the list has none. */
+static Generate__V3__Tokens *new_tokens(struct rpc_mem *m, uint32_t n, bool special)
+{
+    Generate__V3__Tokens *t = RPC_NEW(m, Generate__V3__Tokens, 1);
+    if (!t)
+        return NULL;
+    generate__v3__tokens__init(t);
+    t->ids = RPC_NEW(m, uint32_t, n);
+    t->logprobs = RPC_NEW(m, float, n);
+    t->texts = RPC_NEW(m, char *, n);
+    t->is_special = RPC_NEW(m, protobuf_c_boolean, n);
+    t->n_ids = t->n_logprobs = t->n_texts = n;
+    t->n_is_special = special ? n : 0;
+    return t->ids && t->logprobs && t->texts && t->is_special ? t : NULL;
+}
+
+/* Tokens seen each for itself. */
+static Generate__V3__Tokens *write_list(const struct service *s, struct rpc_mem *m,
+                                        const uint32_t *id, const float *logprob, uint32_t n,
+                                        bool special)
+{
+    Generate__V3__Tokens *t = new_tokens(m, n, special);
+    struct buf text = BUF_INIT;
+    for (uint32_t i = 0; t && i < n; i++) {
+        buf_reset(&text);
+        tokenizer_decode(s->o.tok, &id[i], 1, false, &text);
+        t->ids[i] = id[i];
+        t->logprobs[i] = logprob[i];
+        t->is_special[i] = tokenizer_is_special(s->o.tok, id[i]);
+        if (!(t->texts[i] = wire_text(m, text.p, text.len)))
+            t = NULL;
+    }
+    buf_free(&text);
+    return t;
+}
+
+static int write_token(const struct stepper *st, const struct gen *g, struct rpc_mem *m,
+                       Generate__V3__Generation *w)
+{
+    Generate__V3__Tokens *t = new_tokens(m, 1, true);
+    if (!t)
+        return -1;
+    t->ids[0] = g->token.id;
+    t->logprobs[0] = g->token.logprob;
+    t->is_special[0] = g->special;
+    t->texts[0] = wire_text(m, st->text.p + g->text, g->text_len);
+    w->tokens = t;
+    return t->texts[0] ? 0 : -1;
+}
+
+static int write_whole(const struct stepper *st, const struct gen *g, struct rpc_mem *m,
+                       Generate__V3__Generation *w)
+{
+    static const Generate__V3__FinishReason reasons[] = {
+        [STOP_LENGTH] = GENERATE__V3__FINISH_REASON__FINISH_REASON_LENGTH,
+        [STOP_EOS] = GENERATE__V3__FINISH_REASON__FINISH_REASON_EOS_TOKEN,
+        [STOP_SEQUENCE] = GENERATE__V3__FINISH_REASON__FINISH_REASON_STOP_SEQUENCE,
+    };
+    Generate__V3__GeneratedText *t = RPC_NEW(m, Generate__V3__GeneratedText, 1);
+    if (!t)
+        return -1;
+    generate__v3__generated_text__init(t);
+    t->text = wire_text(m, st->text.p + g->whole, g->whole_len);
+    t->generated_tokens = g->seq->stop.generated;
+    t->finish_reason = reasons[g->reason];
+    if (g->seq->sampling.sample) {
+        t->_seed_case = GENERATE__V3__GENERATED_TEXT___SEED_SEED;
+        t->seed = g->seq->sampling.seed;
+    }
+    w->generated_text = t;
+    return t->text ? 0 : -1;
+}
+
+static int write_generation(const struct service *s, const struct stepper *st, const struct gen *g,
+                            struct rpc_mem *m, Generate__V3__Generation *w)
+{
+    struct seq *q = g->seq;
+    generate__v3__generation__init(w);
+    w->request_id = q->id;
+    if (q->error[0]) {
+        w->error = wire_text(m, q->error, strlen(q->error));
+        return w->error ? 0 : -1;
+    }
+    if (write_token(st, g, m, w) || (g->reason != STOP_NOT && write_whole(st, g, m, w)))
+        return -1;
+    if (g->first && q->prompt_logprob &&
+        !(w->prefill_tokens = write_list(s, m, q->ids, q->prompt_logprob, q->n_prompt, false)))
+        return -1;
+    if (!q->top_n)
+        return 0;
+    w->top_tokens = RPC_NEW(m, Generate__V3__Tokens *, 1);
+    if (!w->top_tokens || !(w->top_tokens[0] = write_list(
+                                s, m, g->token.top_id, g->token.top_logprob, g->token.n_top, true)))
+        return -1;
+    w->n_top_tokens = 1;
+    return 0;
+}
+
+int write_generations(const struct service *s, const struct stepper *st, struct rpc_mem *m,
+                      Generate__V3__Generation ***out, size_t *n)
+{
+    *n = s->o.rank == 0 ? st->n_gen : 0;
+    *out = RPC_NEW(m, Generate__V3__Generation *, *n);
+    Generate__V3__Generation *v = RPC_NEW(m, Generate__V3__Generation, *n);
+    if (!*out || !v)
+        return -1;
+    for (size_t i = 0; i < *n; i++) {
+        (*out)[i] = &v[i];
+        if (write_generation(s, st, &st->gen[i], m, &v[i]))
+            return -1;
+    }
+    return 0;
+}

@@ -1,0 +1,25 @@
+/* service_impl.h - private to service*.c: how messages become what the engine takes, and back. */
+#ifndef MODEL_SERVER_SERVICE_IMPL_H
+#define MODEL_SERVER_SERVICE_IMPL_H
+#include "model-server/service.h"
+#include "proto/generate.pb-c.h"
+
+/* All requests of a batch; NULL without memory. What is wrong with one is in its `refusal`.
+ * `warmup`: what TGI's router puts into its trial batch is taken as it comes (images, watermarks).
+ */
+struct seq_spec *read_requests(struct service *s, const Generate__V3__Batch *b, bool warmup,
+                               struct rpc_mem *m);
+
+Generate__V3__CachedBatch *write_batch(const struct service *s, const struct batch *b,
+                                       struct rpc_mem *m);
+/* Rank 0 answers for all: other ranks write none. */
+int write_generations(const struct service *s, const struct stepper *st, struct rpc_mem *m,
+                      Generate__V3__Generation ***out, size_t *n);
+
+const ProtobufCMessage *rpc_prefill(void *ctx, const ProtobufCMessage *in, struct rpc_call *call,
+                                    struct err *e);
+const ProtobufCMessage *rpc_decode(void *ctx, const ProtobufCMessage *in, struct rpc_call *call,
+                                   struct err *e);
+const ProtobufCMessage *rpc_warmup(void *ctx, const ProtobufCMessage *in, struct rpc_call *call,
+                                   struct err *e);
+#endif

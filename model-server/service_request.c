@@ -1,0 +1,120 @@
+/* From a Request to what the engine takes. Its text is tokenized here unless the router sent ids.
+ */
+#include "model-server/engine/prompt.h"
+#include "model-server/service_impl.h"
+#include <string.h>
+
+/* All text of a request in one string; *n is its length. NULL without memory. */
+static char *join_text(const Generate__V3__Request *q, struct rpc_mem *m, bool *image, size_t *n)
+{
+    const Generate__V3__Input *in = q->input_chunks;
+    if (!in || !in->n_chunks) {
+        *n = strlen(q->inputs);
+        return q->inputs;
+    }
+    *n = 0;
+    for (size_t i = 0; i < in->n_chunks; i++)
+        if (in->chunks[i]->chunk_case == GENERATE__V3__INPUT_CHUNK__CHUNK_TEXT)
+            *n += strlen(in->chunks[i]->text);
+        else
+            *image = true;
+    char *text = rpc_mem_alloc(m, *n + 1), *at = text;
+    for (size_t i = 0; text && i < in->n_chunks; i++)
+        if (in->chunks[i]->chunk_case == GENERATE__V3__INPUT_CHUNK__CHUNK_TEXT) {
+            size_t len = strlen(in->chunks[i]->text);
+            memcpy(at, in->chunks[i]->text, len);
+            at += len;
+        }
+    return text;
+}
+
+static int read_text(struct service *s, const Generate__V3__Request *q, bool warmup,
+                     struct rpc_mem *m, struct seq_spec *spec)
+{
+    struct tok_ids ids = {0};
+    struct err e = ERR_INIT;
+    bool image = false;
+    size_t n;
+    char *text = join_text(q, m, &image, &n);
+    if (!text)
+        return -1;
+    if (image && !warmup) {
+        spec->refusal = "this model reads text only";
+        return 0;
+    }
+    if (prompt_encode(s->o.tok, text, n, q->add_special_tokens, q->truncate, &s->scratch, &ids,
+                      &e)) {
+        spec->refusal = rpc_mem_strdup(m, e.msg, strlen(e.msg));
+    } else {
+        uint32_t *copy = RPC_NEW(m, uint32_t, ids.n);
+        spec->prompt = copy;
+        spec->n_prompt = ids.n;
+        if (copy && ids.n)
+            memcpy(copy, ids.id, ids.n * sizeof(*copy));
+    }
+    tok_ids_free(&ids);
+    return spec->refusal || spec->prompt ? 0 : -1;
+}
+
+static struct sampling read_sampling(const struct service *s,
+                                     const Generate__V3__NextTokenChooserParameters *p)
+{
+    struct sampling out = sampling_neutral();
+    if (!p)
+        return out;
+    out.temperature = p->temperature;
+    out.top_k = p->top_k;
+    out.top_p = p->top_p;
+    out.typical_p = p->typical_p;
+    out.min_p = p->min_p;
+    out.sample = p->do_sample;
+    out.seed = p->seed;
+    out.penalties.repetition = p->repetition_penalty;
+    out.penalties.frequency = p->frequency_penalty;
+    out.penalties.openai_presence = p->openai_presence_penalty;
+    out.penalties.openai_frequency = p->openai_frequency_penalty;
+    if (p->watermark)
+        out.watermark = s->o.watermark;
+    return out;
+}
+
+static int read_request(struct service *s, const Generate__V3__Request *q, bool warmup,
+                        struct rpc_mem *m, struct seq_spec *spec)
+{
+    const Generate__V3__NextTokenChooserParameters *p = q->parameters;
+    const Generate__V3__StoppingCriteriaParameters *stop = q->stopping_parameters;
+    *spec = (struct seq_spec){.id = q->id,
+                              .prompt = q->input_ids,
+                              .n_prompt = (uint32_t)q->n_input_ids,
+                              .blocks = q->blocks,
+                              .slots = q->slots,
+                              .n_blocks = q->n_blocks,
+                              .n_slots = q->n_slots,
+                              .cache_len = q->cache_len,
+                              .sampling = read_sampling(s, p),
+                              .top_n = q->top_n_tokens,
+                              .prefill_logprobs = q->prefill_logprobs && s->o.prefill_logprobs};
+    if (q->_chunk_len_case == GENERATE__V3__REQUEST___CHUNK_LEN_CHUNK_LEN)
+        spec->chunk_len = q->chunk_len;
+    if (stop) {
+        spec->max_new_tokens = stop->max_new_tokens;
+        spec->ignore_eos = stop->ignore_eos_token;
+        spec->stops = stop->stop_sequences;
+        spec->n_stops = stop->n_stop_sequences;
+    }
+    if (p && p->grammar_type != GENERATE__V3__GRAMMAR_TYPE__GRAMMAR_TYPE_NONE && *p->grammar)
+        spec->refusal = "grammar-constrained generation is not supported by this version";
+    else if (q->n_input_ids == 0)
+        return read_text(s, q, warmup, m, spec);
+    return 0;
+}
+
+struct seq_spec *read_requests(struct service *s, const Generate__V3__Batch *b, bool warmup,
+                               struct rpc_mem *m)
+{
+    struct seq_spec *v = RPC_NEW(m, struct seq_spec, b->n_requests + 1);
+    for (size_t i = 0; v && i < b->n_requests; i++)
+        if (read_request(s, b->requests[i], warmup, m, &v[i]))
+            return NULL;
+    return v;
+}

@@ -1,0 +1,106 @@
+/* The rpcs that run the model. */
+#include "common/clock.h"
+#include "common/log.h"
+#include "model-server/service_impl.h"
+
+/* An engine call failed. When the ranks have lost each other this process is of no more use: it
+ * answers, and ends. */
+static const ProtobufCMessage *fail(struct service *s, const char *rpc, const struct err *e)
+{
+    LOG(LOG_ERROR, "rpc failed", LOGS("rpc", rpc), LOGS("error", e->msg));
+    if (engine_broken(s->o.engine) && !atomic_exchange(&s->failed, true)) {
+        LOG(LOG_ERROR, "the ranks have lost each other: shutting down", LOGI("rank", s->o.rank));
+        rpc_server_stop(s->server);
+    }
+    return NULL;
+}
+
+/* PrefillResponse and DecodeResponse have the same fields. */
+#define WRITE_ANSWER(r, s, a, m, t0, e)                                                            \
+    do {                                                                                           \
+        (r)->forward_ns = (uint64_t)(a)->out->forward_ns;                                          \
+        (r)->decode_ns = (uint64_t)(a)->out->decode_ns;                                            \
+        if ((a)->batch && !((r)->batch = write_batch(s, (a)->batch, m)))                           \
+            return err_nomem(e), NULL;                                                             \
+        if (write_generations(s, (a)->out, m, &(r)->generations, &(r)->n_generations))             \
+            return err_nomem(e), NULL;                                                             \
+        (r)->total_ns = (uint64_t)(clock_ns() - (t0));                                             \
+    } while (0)
+
+const ProtobufCMessage *rpc_prefill(void *ctx, const ProtobufCMessage *in, struct rpc_call *call,
+                                    struct err *e)
+{
+    const Generate__V3__PrefillRequest *q = (const void *)in;
+    struct service *s = ctx;
+    struct answer a;
+    int64_t t0 = clock_ns();
+    Generate__V3__PrefillResponse *r = RPC_NEW(call->mem, Generate__V3__PrefillResponse, 1);
+    if (!q->batch)
+        return err_set(e, ERR_VALIDATION, "Prefill without a batch"), NULL;
+    struct seq_spec *specs = read_requests(s, q->batch, false, call->mem);
+    if (!r || !specs)
+        return err_nomem(e), NULL;
+    if (engine_prefill(s->o.engine, q->batch->id, specs, (uint32_t)q->batch->n_requests,
+                       q->cached_batch ? &q->cached_batch->id : NULL, &a, e))
+        return fail(s, "Prefill", e);
+    generate__v3__prefill_response__init(r);
+    if (a.concat_ns >= 0) {
+        r->_concat_ns_case = GENERATE__V3__PREFILL_RESPONSE___CONCAT_NS_CONCAT_NS;
+        r->concat_ns = (uint64_t)a.concat_ns;
+    }
+    WRITE_ANSWER(r, s, &a, call->mem, t0, e);
+    return &r->base;
+}
+
+const ProtobufCMessage *rpc_decode(void *ctx, const ProtobufCMessage *in, struct rpc_call *call,
+                                   struct err *e)
+{
+    const Generate__V3__DecodeRequest *q = (const void *)in;
+    struct service *s = ctx;
+    struct answer a;
+    int64_t t0 = clock_ns();
+    Generate__V3__DecodeResponse *r = RPC_NEW(call->mem, Generate__V3__DecodeResponse, 1);
+    uint64_t *ids = RPC_NEW(call->mem, uint64_t, q->n_batches);
+    if (!r || !ids)
+        return err_nomem(e), NULL;
+    for (size_t i = 0; i < q->n_batches; i++)
+        ids[i] = q->batches[i]->id;
+    if (engine_decode(s->o.engine, ids, q->n_batches, &a, e))
+        return fail(s, "Decode", e);
+    generate__v3__decode_response__init(r);
+    if (a.concat_ns >= 0) {
+        r->_concat_ns_case = GENERATE__V3__DECODE_RESPONSE___CONCAT_NS_CONCAT_NS;
+        r->concat_ns = (uint64_t)a.concat_ns;
+    }
+    WRITE_ANSWER(r, s, &a, call->mem, t0, e);
+    return &r->base;
+}
+
+const ProtobufCMessage *rpc_warmup(void *ctx, const ProtobufCMessage *in, struct rpc_call *call,
+                                   struct err *e)
+{
+    const Generate__V3__WarmupRequest *q = (const void *)in;
+    struct service *s = ctx;
+    struct warmup w = {.max_prefill_tokens = q->max_prefill_tokens};
+    Generate__V3__WarmupResponse *r = RPC_NEW(call->mem, Generate__V3__WarmupResponse, 1);
+    struct seq_spec *specs = q->batch ? read_requests(s, q->batch, true, call->mem) : NULL;
+    if (!r || (q->batch && !specs))
+        return err_nomem(e), NULL;
+    w.specs = specs;
+    w.n = q->batch ? (uint32_t)q->batch->n_requests : 0;
+    if (q->_max_input_tokens_case ==
+        GENERATE__V3__WARMUP_REQUEST___MAX_INPUT_TOKENS_MAX_INPUT_TOKENS)
+        w.max_input_tokens = q->max_input_tokens;
+    if (q->_max_total_tokens_case ==
+        GENERATE__V3__WARMUP_REQUEST___MAX_TOTAL_TOKENS_MAX_TOTAL_TOKENS)
+        w.max_total_tokens = q->max_total_tokens;
+    if (engine_warmup(s->o.engine, &w, e))
+        return fail(s, "Warmup", e);
+    generate__v3__warmup_response__init(r);
+    r->_max_supported_total_tokens_case =
+        GENERATE__V3__WARMUP_RESPONSE___MAX_SUPPORTED_TOTAL_TOKENS_MAX_SUPPORTED_TOTAL_TOKENS;
+    r->max_supported_total_tokens = w.supported_tokens;
+    r->max_input_tokens = w.max_input_tokens;
+    r->max_total_tokens = w.max_total_tokens;
+    return &r->base;
+}
