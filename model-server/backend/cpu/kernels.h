@@ -39,6 +39,9 @@ struct tile {
     size_t w_bytes; /* from one panel to the next */
     uint32_t rows, n, k;
     bool add; /* continue the chains that y holds, instead of starting at zero */
+    /* Bytes to prefetch ahead in each panel, a multiple of 64; 0: none (what comes next lies
+     * elsewhere). Only for panels that follow each other without gaps. */
+    uint32_t ahead;
 };
 
 static inline uint32_t tile_stride(uint32_t rows) { return rows <= 2 ? rows : (rows + 3) & ~3u; }
@@ -75,27 +78,34 @@ static inline uint32_t tile_stride(uint32_t rows) { return rows <= 2 ? rows : (r
     /* Rotate rot / 2 pairs of v: (a, b) -> (a c - b s, b c + a s). rope: rot / 2 c, then s. */    \
     X(rotate, void, (float *v, const float *rope, uint32_t rot, bool interleaved))
 
-#define REF_VARIANTS(X)                                                                            \
-    X(tile_f32, ref, 0)                                                                            \
-    X(tile_f16, ref, 0)                                                                            \
-    X(tile_bf16, ref, 0)                                                                           \
-    X(widen_f16, ref, 0)                                                                           \
-    X(widen_bf16, ref, 0)                                                                          \
-    X(pack, ref, 0)                                                                                \
-    X(narrow_f16, ref, 0)                                                                          \
-    X(narrow_bf16, ref, 0)                                                                         \
-    X(norm_rms, ref, 0)                                                                            \
-    X(norm_layer, ref, 0)                                                                          \
-    X(axpy, ref, 0)                                                                                \
-    X(act, ref, 0)                                                                                 \
-    X(soft_cap, ref, 0)                                                                            \
-    X(row_max, ref, 0)                                                                             \
-    X(exp_sum, ref, 0)                                                                             \
-    X(merge, ref, 0)                                                                               \
-    X(rotate, ref, 0)
+#define ALL_KERNELS(X, variant, needs)                                                             \
+    X(tile_f32, variant, needs)                                                                    \
+    X(tile_f16, variant, needs)                                                                    \
+    X(tile_bf16, variant, needs)                                                                   \
+    X(widen_f16, variant, needs)                                                                   \
+    X(widen_bf16, variant, needs)                                                                  \
+    X(pack, variant, needs)                                                                        \
+    X(narrow_f16, variant, needs)                                                                  \
+    X(narrow_bf16, variant, needs)                                                                 \
+    X(norm_rms, variant, needs)                                                                    \
+    X(norm_layer, variant, needs)                                                                  \
+    X(axpy, variant, needs)                                                                        \
+    X(act, variant, needs)                                                                         \
+    X(soft_cap, variant, needs)                                                                    \
+    X(row_max, variant, needs)                                                                     \
+    X(exp_sum, variant, needs)                                                                     \
+    X(merge, variant, needs)                                                                       \
+    X(rotate, variant, needs)
 
 /* From slowest to fastest: a later row that the CPU can run wins. */
-#define VARIANTS(X) REF_VARIANTS(X)
+#if defined(__x86_64__)
+#define VARIANTS(X)                                                                                \
+    ALL_KERNELS(X, ref, 0)                                                                         \
+    ALL_KERNELS(X, avx2, CPU_AVX2)                                                                 \
+    ALL_KERNELS(X, avx512, CPU_AVX512)
+#else
+#define VARIANTS(X) ALL_KERNELS(X, ref, 0)
+#endif
 
 #define X(op, ret, args) typedef ret op##_fn args;
 KERNELS(X)

@@ -8,6 +8,7 @@
 #include <string.h>
 
 enum { ROW_CHUNK = 40 * TILE_ROWS }; /* rows packed at a time: bounds the scratch */
+enum { AHEAD = 1024 };               /* bytes prefetched in each of the streams */
 enum { PACK_COLS = 256 };            /* grain of the packing */
 
 struct product {
@@ -94,7 +95,8 @@ static void stream_panels(void *arg, int thread, size_t begin, size_t end)
                             .w_bytes = w->panel_bytes,
                             .rows = p->rows,
                             .n = n,
-                            .k = w->cols});
+                            .k = w->cols,
+                            .ahead = AHEAD});
     add_bias(p, first, n);
 }
 

@@ -1,0 +1,435 @@
+/* kernels_simd.inc.h - the kernels in vectors of 16 lanes, once for all instruction sets. The
+ * including file defines the vector (v16, i16 and their operations), ISA(op) for the names, and how
+ * many sums fit its registers: ROWS_MAX rows of x by PANELS(rows) panels. Operation by operation
+ * the same arithmetic as kernels_ref.c: only exactly rounded steps, in the same order. */
+#include <string.h>
+
+#define INLINE static inline __attribute__((always_inline))
+#define UNROLL _Pragma("GCC unroll 16")
+
+/* ---------------------------------------------------------------- panels */
+
+/* In one step of the loop each panel gives 64 bytes: two columns of a 16-bit type, one of fp32. */
+enum { STEP_BYTES = 64 };
+
+INLINE v16 step_weights(const char *at, enum dtype type, int which)
+{
+    if (type == DT_F32)
+        return v_load((const float *)at);
+    if (type == DT_F16)
+        return v_from_f16((const uint16_t *)at + which * LANES);
+    i16 pair = i_load(at);
+    return i_float(which ? i_and(pair, i_set(0xffff0000)) : i_shl(pair, 16));
+}
+
+/* One column: `which` of the step at byte `at`. */
+INLINE void column(v16 (*acc)[4], const char *w, size_t at, size_t w_bytes, const float *x,
+                   const uint32_t rows, const uint32_t panels, const enum dtype type,
+                   const int which)
+{
+    v16 wk[4];
+    UNROLL for (uint32_t p = 0; p < panels; p++) wk[p] =
+        step_weights(w + p * w_bytes + at, type, which);
+    UNROLL for (uint32_t r = 0; r < rows; r++)
+    {
+        v16 xr = v_set(x[r]);
+        UNROLL for (uint32_t p = 0; p < panels; p++) acc[r][p] = v_fma(wk[p], xr, acc[r][p]);
+    }
+}
+
+/* `rows` x `panels` sums in registers over all columns. `last` lanes of the last panel are real. */
+INLINE void group(const struct tile *t, const char *w, float *y, const float *x, uint32_t last,
+                  const uint32_t rows, const uint32_t panels, const enum dtype type)
+{
+    const uint32_t xs = tile_stride(t->rows);
+    const int per_step = type == DT_F32 ? 1 : 2;
+    const bool fetch = type != DT_F32 || rows <= 6; /* else out of the cache: see linear.c */
+    const size_t w_bytes = t->w_bytes, end = (size_t)t->k / per_step * STEP_BYTES;
+    size_t ahead = t->ahead < end ? t->ahead : panels * w_bytes;
+    v16 acc[12][4];
+    UNROLL for (uint32_t r = 0; r < rows; r++)
+    {
+        UNROLL for (uint32_t p = 0; p < panels; p++)
+        {
+            const float *from = y + r * t->ldy + p * LANES;
+            acc[r][p] = !t->add          ? v_set(0.0f)
+                        : p < panels - 1 ? v_load(from)
+                                         : v_load_n(from, last);
+        }
+    }
+    for (size_t at = 0; at < end; at += STEP_BYTES) {
+        if (fetch) {
+            UNROLL for (uint32_t p = 0; p < panels; p++)
+                __builtin_prefetch(w + p * w_bytes + ahead);
+            ahead += STEP_BYTES;
+            ahead = ahead == end ? panels * w_bytes : ahead; /* on into the next group's panels */
+        }
+        column(acc, w, at, w_bytes, x, rows, panels, type, 0);
+        x += xs;
+        if (per_step == 2) {
+            column(acc, w, at, w_bytes, x, rows, panels, type, 1);
+            x += xs;
+        }
+    }
+    if (per_step == 2 && t->k % 2)
+        column(acc, w, end, w_bytes, x, rows, panels, type, 0);
+    UNROLL for (uint32_t r = 0; r < rows; r++)
+    {
+        UNROLL for (uint32_t p = 0; p < panels; p++)
+        {
+            float *to = y + r * t->ldy + p * LANES;
+            if (p < panels - 1)
+                v_store(to, acc[r][p]);
+            else
+                v_store_n(to, acc[r][p], last);
+        }
+    }
+}
+
+/* All panels for `rows` rows from `first` on: as many at a time as fit, then two, then one. */
+INLINE void all_panels(const struct tile *t, uint32_t first, const uint32_t rows,
+                       const enum dtype type)
+{
+    const char *w = t->w;
+    const float *x = t->x + first;
+    float *y = t->y + first * t->ldy;
+    uint32_t left = t->n;
+    const uint32_t most = PANELS(rows);
+#define GROUPS(panels)                                                                             \
+    for (; left > ((panels)-1) * LANES; y += (panels)*LANES, w += (panels)*t->w_bytes) {           \
+        uint32_t last = left < (panels)*LANES ? left - ((panels)-1) * LANES : LANES;               \
+        group(t, w, y, x, last, rows, panels, type);                                               \
+        left -= ((panels)-1) * LANES + last;                                                       \
+    }
+    GROUPS(most)
+    if (most > 2) {
+        GROUPS(2)
+    }
+    if (most > 1) {
+        GROUPS(1)
+    }
+#undef GROUPS
+}
+
+INLINE void tile_rows(const struct tile *t, uint32_t first, uint32_t rows, const enum dtype type)
+{
+    switch (rows) {
+#define CASE(n)                                                                                    \
+    case n:                                                                                        \
+        all_panels(t, first, n, type);                                                             \
+        break;
+        CASE(1)
+        CASE(2)
+        CASE(3)
+        CASE(4)
+        CASE(5)
+        CASE(6)
+#if WIDE_TILES
+        CASE(7)
+        CASE(8)
+        CASE(9)
+        CASE(10)
+        CASE(11)
+        CASE(12)
+#endif
+#undef CASE
+    }
+}
+
+INLINE void tile(const struct tile *t, const enum dtype type)
+{
+    for (uint32_t r = 0; r < t->rows; r += ROWS_MAX)
+        tile_rows(t, r, t->rows - r < ROWS_MAX ? t->rows - r : ROWS_MAX, type);
+}
+
+void ISA(tile_f32)(const struct tile *t) { tile(t, DT_F32); }
+void ISA(tile_f16)(const struct tile *t) { tile(t, DT_F16); }
+void ISA(tile_bf16)(const struct tile *t) { tile(t, DT_BF16); }
+
+INLINE void widen(float *dst, const char *panel, uint32_t k, const enum dtype type)
+{
+    uint32_t c = 0;
+    for (; c + 1 < k; c += 2, panel += STEP_BYTES) {
+        v_store(dst + c * LANES, step_weights(panel, type, 0));
+        v_store(dst + (c + 1) * LANES, step_weights(panel, type, 1));
+    }
+    if (c < k)
+        v_store(dst + c * LANES, step_weights(panel, type, 0));
+}
+
+void ISA(widen_f16)(float *dst, const void *panel, uint32_t k) { widen(dst, panel, k, DT_F16); }
+void ISA(widen_bf16)(float *dst, const void *panel, uint32_t k) { widen(dst, panel, k, DT_BF16); }
+
+/* Four rows of x, four columns at a time: a 4 x 4 transposition in registers. */
+static void pack4(float *dst, uint32_t xs, const float *const *src, uint32_t n, float scale)
+{
+    __m128 s = _mm_set1_ps(scale);
+    uint32_t k = 0;
+    for (; k + 4 <= n; k += 4) {
+        __m128 a = _mm_loadu_ps(src[0] + k), b = _mm_loadu_ps(src[1] + k);
+        __m128 c = _mm_loadu_ps(src[2] + k), d = _mm_loadu_ps(src[3] + k);
+        _MM_TRANSPOSE4_PS(a, b, c, d);
+        _mm_storeu_ps(dst + (k + 0) * (size_t)xs, _mm_mul_ps(a, s));
+        _mm_storeu_ps(dst + (k + 1) * (size_t)xs, _mm_mul_ps(b, s));
+        _mm_storeu_ps(dst + (k + 2) * (size_t)xs, _mm_mul_ps(c, s));
+        _mm_storeu_ps(dst + (k + 3) * (size_t)xs, _mm_mul_ps(d, s));
+    }
+    for (; k < n; k++)
+        for (int r = 0; r < 4; r++)
+            dst[k * (size_t)xs + r] = scale * src[r][k];
+}
+
+void ISA(pack)(float *dst, const float *const *src, uint32_t rows, uint32_t n, float scale)
+{
+    uint32_t xs = tile_stride(rows), r = 0;
+    for (; r + 4 <= xs && rows > 2; r += 4) {
+        const float *four[4]; /* the padding of a last group repeats a row */
+        for (uint32_t i = 0; i < 4; i++)
+            four[i] = src[r + i < rows ? r + i : rows - 1];
+        pack4(dst + r, xs, four, n, scale);
+    }
+    for (; r < rows; r++)
+        for (uint32_t k = 0; k < n; k++)
+            dst[(size_t)k * xs + r] = scale * src[r][k];
+}
+
+/* ---------------------------------------------------------------- storage */
+
+void ISA(narrow_f16)(uint16_t *dst, const float *src, uint32_t n)
+{
+    uint16_t last[LANES];
+    for (; n >= LANES; n -= LANES, src += LANES, dst += LANES)
+        v_to_f16(dst, v_load(src));
+    v_to_f16(last, v_load_n(src, n));
+    memcpy(dst, last, n * sizeof(*dst));
+}
+
+INLINE i16 bf16_bits(v16 v)
+{
+    i16 u = v_bits(v), mag = i_and(u, i_set(0x7fffffff)), odd = i_and(i_shr(u, 16), i_set(1));
+    i16 rounded = i_add(u, i_add(i_set(0x7fff), odd));
+    return i_shr(i_above(mag, i_set(0x7f800000), i_or(u, i_set(0x400000)), rounded), 16);
+}
+
+void ISA(narrow_bf16)(uint16_t *dst, const float *src, uint32_t n)
+{
+    uint16_t last[LANES];
+    for (; n >= LANES; n -= LANES, src += LANES, dst += LANES)
+        i_store_u16(dst, bf16_bits(v_load(src)));
+    i_store_u16(last, bf16_bits(v_load_n(src, n)));
+    memcpy(dst, last, n * sizeof(*dst));
+}
+
+/* ---------------------------------------------------------------- rows */
+
+/* For i = 0, 16, ..: `m` is how many lanes from x + i on are in the row. */
+#define FOR_LANES(i, m, n)                                                                         \
+    for (uint32_t i = 0, m; i < (n) && (m = (n)-i < LANES ? (n)-i : LANES); i += LANES)
+
+INLINE float fold4_add(__m128 q) /* 0 with 2, 1 with 3, then the two */
+{
+    q = _mm_add_ps(q, _mm_movehl_ps(q, q));
+    return _mm_cvtss_f32(_mm_add_ss(q, _mm_movehdup_ps(q)));
+}
+
+INLINE float lane_sum(v16 v)
+{
+    __m256 h = v_fold_add(v);
+    return fold4_add(_mm_add_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1)));
+}
+
+INLINE void scale_row(float *y, const float *x, const float *w, const float *b, uint32_t n,
+                      float mean, float s)
+{
+    v16 ms = v_set(mean), ss = v_set(s);
+    FOR_LANES(i, m, n)
+    {
+        v16 z = v_mul(v_sub(v_load_n(x + i, m), ms), ss), wi = v_load_n(w + i, m);
+        v_store_n(y + i, b ? v_fma(z, wi, v_load_n(b + i, m)) : v_mul(z, wi), m);
+    }
+}
+
+void ISA(norm_rms)(float *y, const float *x, const float *w, const float *b, uint32_t n, float eps)
+{
+    v16 sq = v_set(0.0f);
+    FOR_LANES(i, m, n)
+    {
+        v16 v = v_load_n(x + i, m);
+        sq = v_fma(v, v, sq);
+    }
+    scale_row(y, x, w, b, n, 0.0f, 1.0f / sqrtf(lane_sum(sq) / (float)n + eps));
+}
+
+void ISA(norm_layer)(float *y, const float *x, const float *w, const float *b, uint32_t n,
+                     float eps)
+{
+    v16 sum = v_set(0.0f), sq = sum;
+    FOR_LANES(i, m, n) sum = v_add(sum, v_load_n(x + i, m));
+    float mean = lane_sum(sum) / (float)n;
+    FOR_LANES(i, m, n)
+    {
+        v16 v = v_keep_n(v_sub(v_load_n(x + i, m), v_set(mean)), m);
+        sq = v_fma(v, v, sq);
+    }
+    scale_row(y, x, w, b, n, mean, 1.0f / sqrtf(lane_sum(sq) / (float)n + eps));
+}
+
+void ISA(axpy)(float *x, const float *r, float a, uint32_t n)
+{
+    FOR_LANES(i, m, n)
+    v_store_n(x + i, v_fma(v_set(a), v_load_n(r + i, m), v_load_n(x + i, m)), m);
+}
+
+/* ---------------------------------------------------------------- functions: see mathf.h */
+
+INLINE v16 v_neg(v16 v) { return i_float(i_xor(v_bits(v), i_set(0x80000000))); }
+INLINE v16 v_abs(v16 v) { return i_float(i_and(v_bits(v), i_set(0x7fffffff))); }
+INLINE v16 v_copysign(v16 v, v16 sign)
+{
+    return i_float(i_or(v_bits(v_abs(v)), i_and(v_bits(sign), i_set(0x80000000))));
+}
+
+/* One step of Horner's scheme. */
+INLINE v16 v_next(v16 p, v16 x, float c) { return v_fma(p, x, v_set(c)); }
+
+INLINE v16 v_exp(v16 x)
+{
+    x = v_max(v_set(EXP_LO), v_min(v_set(EXP_HI), x));
+    v16 t = v_fma(x, v_set(EXP_LOG2E), v_set(EXP_ROUND)), n = v_sub(t, v_set(EXP_ROUND));
+    v16 r = v_fma(n, v_set(-EXP_LN2_LO), v_fma(n, v_set(-EXP_LN2_HI), x)), p = v_set(EXP_P4);
+    p = v_next(p, r, EXP_P3), p = v_next(p, r, EXP_P2);
+    p = v_next(p, r, EXP_P1), p = v_next(p, r, EXP_P0);
+    p = v_add(v_fma(v_mul(r, r), p, r), v_set(1.0f));
+    i16 e = i_sub(v_bits(t), v_bits(v_set(EXP_ROUND))), half = i_sar(e, 1);
+    p = v_mul(p, i_float(i_shl(i_add(half, i_set(127)), 23)));
+    return v_mul(p, i_float(i_shl(i_add(i_sub(e, half), i_set(127)), 23)));
+}
+
+INLINE v16 v_tanh(v16 x)
+{
+    v16 s = v_mul(x, x), a = v_abs(x), p = v_set(TANH_P5), one = v_set(1.0f);
+    p = v_next(p, s, TANH_P4), p = v_next(p, s, TANH_P3), p = v_next(p, s, TANH_P2);
+    p = v_next(p, s, TANH_P1), p = v_next(p, s, TANH_P0);
+    v16 small = v_fma(v_mul(x, s), p, x);
+    v16 large = v_sub(one, v_div(v_set(2.0f), v_add(v_exp(v_add(a, a)), one)));
+    return v_below(a, v_set(TANH_SPLIT), small, v_copysign(large, x));
+}
+
+INLINE v16 v_erf(v16 x)
+{
+    v16 s = v_mul(x, x), p = v_set(ERF_P5), q = v_set(ERF_Q6);
+    v16 t = v_min(v_set(ERF_ONE), v_abs(x));
+    p = v_next(p, s, ERF_P4), p = v_next(p, s, ERF_P3), p = v_next(p, s, ERF_P2);
+    p = v_next(p, s, ERF_P1), p = v_next(p, s, ERF_P0);
+    q = v_next(q, t, ERF_Q5), q = v_next(q, t, ERF_Q4), q = v_next(q, t, ERF_Q3);
+    q = v_next(q, t, ERF_Q2), q = v_next(q, t, ERF_Q1), q = v_next(q, t, ERF_Q0);
+    v16 large = v_sub(v_set(1.0f), v_exp(v_fma(t, q, v_neg(t))));
+    return v_below(t, v_set(ERF_SPLIT), v_fma(x, p, x), v_copysign(large, x));
+}
+
+INLINE v16 v_act(v16 x, const enum act kind)
+{
+    v16 one = v_set(1.0f), u;
+    switch (kind) {
+    case ACT_SILU:
+        return v_div(x, v_add(one, v_exp(v_neg(x))));
+    case ACT_GELU:
+        return v_mul(v_mul(v_set(0.5f), x), v_add(one, v_erf(v_mul(x, v_set(SQRT_HALF)))));
+    case ACT_GELU_TANH:
+        u = v_fma(v_mul(v_mul(v_set(GELU_CUBIC), x), x), x, x);
+        return v_div(x, v_add(one, v_exp(v_mul(v_set(-GELU_TWO_C), u))));
+    case ACT_RELU:
+        break;
+    }
+    return v_max(v_set(0.0f), x);
+}
+
+INLINE void act_row(float *y, const float *x, const float *m, uint32_t n, const enum act kind)
+{
+    FOR_LANES(i, lanes, n)
+    {
+        v16 a = v_act(v_load_n(x + i, lanes), kind);
+        v_store_n(y + i, m ? v_mul(a, v_load_n(m + i, lanes)) : a, lanes);
+    }
+}
+
+void ISA(act)(float *y, const float *x, const float *m, uint32_t n, enum act kind)
+{
+    switch (kind) {
+    case ACT_SILU:
+        act_row(y, x, m, n, ACT_SILU);
+        break;
+    case ACT_GELU:
+        act_row(y, x, m, n, ACT_GELU);
+        break;
+    case ACT_GELU_TANH:
+        act_row(y, x, m, n, ACT_GELU_TANH);
+        break;
+    case ACT_RELU:
+        act_row(y, x, m, n, ACT_RELU);
+        break;
+    }
+}
+
+void ISA(soft_cap)(float *x, uint32_t n, float scale, float cap)
+{
+    if (!(cap > 0.0f)) {
+        FOR_LANES(i, m, n) v_store_n(x + i, v_mul(v_load_n(x + i, m), v_set(scale)), m);
+        return;
+    }
+    FOR_LANES(i, m, n)
+    {
+        v16 v = v_div(v_mul(v_load_n(x + i, m), v_set(scale)), v_set(cap));
+        v_store_n(x + i, v_mul(v_set(cap), v_tanh(v)), m);
+    }
+}
+
+/* ---------------------------------------------------------------- attention */
+
+float ISA(row_max)(const float *x, uint32_t n)
+{
+    v16 m = v_set(-INFINITY);
+    for (uint32_t i = 0; i < n; i += LANES)
+        m = v_max(v_load(x + i), m);
+    __m256 h = v_fold_max(m);
+    __m128 q = _mm_max_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
+    q = _mm_max_ps(q, _mm_movehl_ps(q, q));
+    return _mm_cvtss_f32(_mm_max_ss(q, _mm_movehdup_ps(q)));
+}
+
+float ISA(exp_sum)(float *x, uint32_t n, float max)
+{
+    v16 sum = v_set(0.0f);
+    for (uint32_t i = 0; i < n; i += LANES) {
+        v16 e = v_exp(v_sub(v_load(x + i), v_set(max)));
+        v_store(x + i, e);
+        sum = v_add(sum, e);
+    }
+    return lane_sum(sum);
+}
+
+void ISA(merge)(float *o, const float *p, float a, float b, uint32_t n)
+{
+    FOR_LANES(i, m, n)
+    {
+        v16 scaled = v_mul(v_load_n(o + i, m), v_set(a));
+        v_store_n(o + i, v_fma(v_load_n(p + i, m), v_set(b), scaled), m);
+    }
+}
+
+void ISA(rotate)(float *v, const float *rope, uint32_t rot, bool interleaved)
+{
+    uint32_t half = rot / 2;
+    for (uint32_t i = 0; interleaved && i < half; i++) {
+        float c = rope[i], s = rope[half + i], x = v[2 * i], y = v[2 * i + 1];
+        v[2 * i] = fmaf(-y, s, x * c);
+        v[2 * i + 1] = fmaf(x, s, y * c);
+    }
+    FOR_LANES(i, m, interleaved ? 0 : half)
+    {
+        v16 c = v_load_n(rope + i, m), s = v_load_n(rope + half + i, m);
+        v16 x = v_load_n(v + i, m), y = v_load_n(v + half + i, m);
+        v_store_n(v + i, v_fma(v_neg(y), s, v_mul(x, c)), m);
+        v_store_n(v + half + i, v_fma(x, s, v_mul(y, c)), m);
+    }
+}
