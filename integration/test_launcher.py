@@ -333,3 +333,8 @@ def test_a_missing_program_is_one_clear_line(launch, tmp_path):
     out = s.end()
     assert s.p.returncode == 1
     assert f"Shard cannot start: cannot run {tmp_path}/nowhere/model-server: No such file or directory" in out.strip().splitlines()[-1]
+
+
+def test_the_printed_page_is_the_one_in_docs():
+    page = subprocess.run([BIN / "launcher", "--help-markdown"], capture_output=True, text=True, check=True).stdout
+    assert page == (Path(__file__).parent.parent / "docs/launcher.md").read_text(), "launcher --help-markdown > docs/launcher.md"

@@ -3,7 +3,8 @@
 #include <string.h>
 
 static const char *const dtypes[] = {"auto", "float16", "bfloat16", "float32", NULL};
-static const char *const kv_dtypes[] = {"auto", "fp8_e4m3fn", "fp8_e5m2", NULL};
+static const char *const kv_dtypes[] = {"auto",       "float16",  "bfloat16", "float32",
+                                        "fp8_e4m3fn", "fp8_e5m2", NULL};
 static const char *const quantizers[] = {"auto",
                                          "awq",
                                          "compressed-tensors",
@@ -79,12 +80,15 @@ static const struct flag rows[] = {
     {ROW("env", BOOL, env, 0, "Print what a bug report needs (versions, system, devices) and exit."), .letter = 'e', .env = ""},
     {ROW("max-client-batch-size", U32, max_client_batch_size, TO_ROUTER, "Most inputs in one request."), .def = "4"},
     {ROW("lora-adapters", LIST, lora_adapters, TO_SHARD_ENV, "Adapters to load: `id`, `id@revision` or `name=path`.")},
-    {ROW("usage-stats", ENUM, usage_stats, TO_ROUTER, "Accepted for compatibility. Nothing is ever sent."), .def = "on", .choices = stats_words},
+    {ROW("usage-stats", ENUM, usage_stats, TO_ROUTER, "Accepted for compatibility. Nothing is ever sent."), .def = "off", .choices = stats_words},
     {ROW("payload-limit", U64, payload_limit, TO_ROUTER, "Largest request body."), .def = "2000000", .unit = "bytes"},
     {ROW("enable-prefill-logprobs", BOOL, prefill_logprobs, 0, "Compute log-probabilities of prompt tokens for requests that ask for details.")},
     {ROW("graceful-termination-timeout", U32, graceful_termination_timeout, 0, "How long running requests may take to finish after SIGTERM."), .letter = 'g', .def = "90", .unit = "seconds"},
     /* ours */
     {ROW("device", ENUM, device, TO_SHARD, "Where to compute. `auto`: CUDA when the plugin and a device are there, else CPU."), .choices = devices_},
+    {ROW("kv-cache-memory", F64, kv_cache_memory, TO_SHARD, "Limit of the KV cache of each shard: up to 1 a share of the free memory, above that bytes. Unset: what is free."), BETWEEN(0, 1e18)},
+    {ROW("served-model-name", STR, served_model_name, TO_ROUTER, "Name of the model in answers and in /v1/models. Unset: --model-id.")},
+    {ROW("max-image-fetch-size", U64, max_image_fetch_size, TO_ROUTER, "Largest image fetched for a request."), .unit = "bytes"},
     {ROW("threads", U32, threads, 0, "Threads of each shard. Unset: the cores this process may use, divided by the number of shards."), BETWEEN(1, 4096), .unit = "threads"},
     {ROW("startup-timeout", U32, startup_timeout, 0, "How long shards may take until they answer; 0: for ever."), .def = "600", .unit = "seconds"},
     {ROW("log-level", STR, log_level, 0, "error, warn, info, debug or trace."), .def = "info"},

@@ -25,7 +25,7 @@ struct config {
     uint32_t sharded, num_shard, device, threads;
     const char *shard_uds_path, *master_addr;
     uint32_t master_port;
-    double cuda_memory_fraction;
+    double cuda_memory_fraction, kv_cache_memory;
     struct flag_list cuda_graphs;
     bool disable_custom_kernels, prefill_logprobs;
     double watermark_gamma, watermark_delta;
@@ -34,10 +34,10 @@ struct config {
     uint32_t max_input_tokens, max_input_length, max_total_tokens;
     uint32_t max_batch_prefill_tokens, max_batch_total_tokens, max_waiting_tokens, max_batch_size;
     uint32_t max_client_batch_size, validation_workers;
-    uint64_t payload_limit;
+    uint64_t payload_limit, max_image_fetch_size;
     double waiting_served_ratio;
     /* door */
-    const char *hostname;
+    const char *hostname, *served_model_name;
     uint32_t port, prometheus_port;
     struct flag_list cors_allow_origin;
     const char *api_key, *tokenizer_config_path;
