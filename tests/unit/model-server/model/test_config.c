@@ -1,0 +1,197 @@
+/* What a config.json is told, and that old and new keys mean the same. */
+#include "model-server/model/arch.h"
+#include "tests/unit/test.h"
+#include <string.h>
+#include <unistd.h>
+
+static char path[64];
+
+static int make_file(void **state)
+{
+    (void)state;
+    snprintf(path, sizeof(path), "/tmp/test-config-XXXXXX");
+    int fd = mkstemp(path);
+    return fd < 0 ? -1 : close(fd);
+}
+
+static int drop_file(void **state) { return (void)state, unlink(path); }
+
+/* `keys` go after `base`: cJSON finds the first of equal keys, so what a case changes comes first.
+ */
+static int configure(const char *keys, const char *base, struct decoder_spec *s, struct err *e)
+{
+    const struct arch *a;
+    const char *type;
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fprintf(f, "{%s%s%s}", keys, *keys && *base ? "," : "", base);
+    fclose(f);
+    return arch_configure(path, NULL, 0, &a, &type, s, e);
+}
+
+#define SIZES                                                                                      \
+    "\"hidden_size\":64,\"num_hidden_layers\":2,\"num_attention_heads\":8,\"intermediate_size\":"  \
+    "128,\"vocab_size\":320,\"max_position_embeddings\":512"
+#define LLAMA "\"model_type\":\"llama\"," SIZES
+
+static void test_refuses(void **state)
+{
+    static const struct {
+        const char *keys, *base, *says;
+    } cases[] = {
+        {"", "", "`model_type` is missing"},
+        {"\"model_type\":\"llava\"", SIZES, "model_type `llava` is not supported (known: "},
+        {"", "\"model_type\":\"llama\"", "`hidden_size` is missing"},
+        {"\"hidden_size\":0", LLAMA, "`hidden_size` must be an integer from 1 to"},
+        {"\"hidden_size\":1e18", LLAMA, "`hidden_size` must be an integer from 1 to"},
+        {"\"hidden_size\":-64", LLAMA, "`hidden_size` must be an integer from 1 to"},
+        {"\"hidden_size\":64.5", LLAMA, "`hidden_size` must be an integer from 1 to"},
+        {"\"hidden_size\":\"64\"", LLAMA, "`hidden_size` must be an integer from 1 to"},
+        {"\"hidden_size\":65", LLAMA, "8 heads do not divide a hidden size of 65"},
+        {"\"num_hidden_layers\":4294967297", LLAMA,
+         "`num_hidden_layers` must be an integer from 1 to 512"},
+        {"\"num_attention_heads\":0", LLAMA, "`num_attention_heads` must be"},
+        {"\"num_key_value_heads\":3", LLAMA, "3 key-value heads do not divide 8 heads"},
+        {"\"head_dim\":1073741824", LLAMA, "`head_dim` must be an integer from 1 to 1024"},
+        {"\"head_dim\":7", LLAMA, "is no even number of rotated elements"},
+        {"\"vocab_size\":99999999999", LLAMA, "`vocab_size` must be"},
+        {"\"hidden_act\":\"mish\"", LLAMA, "activation `mish` is not supported"},
+        {"\"attention_bias\":1", LLAMA, "`attention_bias` must be true or false"},
+        {"\"rms_norm_eps\":\"x\"", LLAMA, "`rms_norm_eps` must be a number"},
+        {"\"rope_theta\":0", LLAMA, "`rope_theta` must be above 1"},
+        {"\"rope_scaling\":{\"type\":\"spiral\"}", LLAMA, "rope type `spiral` is not supported"},
+        {"\"rope_scaling\":{\"type\":\"linear\"}", LLAMA,
+         "rope `factor` must be a number of at least 1"},
+        {"\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4,\"original_max_position_embeddings\":-"
+         "1}",
+         LLAMA, "`original_max_position_embeddings` must be from 2 to 2^30"},
+        {"\"rope_scaling\":{\"type\":\"longrope\",\"short_factor\":[1],\"long_factor\":[1]}", LLAMA,
+         "rope `short_factor` must be a list of 4 numbers"},
+        {"\"quantization_config\":{\"quant_method\":\"awq\"}", LLAMA, "weights quantised by `awq`"},
+        {"\"layer_types\":[\"full_attention\"]", "\"model_type\":\"qwen2\"," SIZES,
+         "`layer_types` does not name 2 layers"},
+        {"\"num_experts_per_tok\":9", "\"model_type\":\"mixtral\"," SIZES,
+         "`num_experts_per_tok` is more than the 8 experts"},
+        {"\"query_pre_attn_scalar\":0", "\"model_type\":\"gemma2\"," SIZES,
+         "`query_pre_attn_scalar` must be positive"},
+        {"\"n_embd\":64", "\"model_type\":\"gpt2\"", "`n_layer` is missing"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        static struct decoder_spec s;
+        struct err e = ERR_INIT;
+        if (!configure(cases[i].keys, cases[i].base, &s, &e))
+            fail_msg("accepted: %s", cases[i].keys);
+        assert_int_equal(e.kind, ERR_VALIDATION);
+        if (!strstr(e.msg, cases[i].says) || strncmp(e.msg, path, strlen(path)) != 0)
+            fail_msg("`%s` does not say `%s`", e.msg, cases[i].says);
+        assert_null(strchr(e.msg, '\n'));
+    }
+}
+
+static void accepted(const char *keys, const char *base, struct decoder_spec *s)
+{
+    struct err e = ERR_INIT;
+    if (configure(keys, base, s, &e))
+        fail_msg("%s", e.msg);
+}
+
+/* Keys of the hub, keys of transformers 5: one spec. */
+static void test_same_meaning(void **state)
+{
+    static const char *const pairs[][2] = {
+        {"\"rope_theta\":5000",
+         "\"rope_parameters\":{\"rope_type\":\"default\",\"rope_theta\":5000}"},
+        {"\"rope_theta\":5000,\"rope_scaling\":{\"type\":\"linear\",\"factor\":2}",
+         "\"rope_parameters\":{\"rope_type\":\"linear\",\"rope_theta\":5000,\"factor\":2}"},
+        {"\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":8,\"low_freq_factor\":1,"
+         "\"high_freq_factor\":4,\"original_max_position_embeddings\":64}",
+         "\"rope_parameters\":{\"rope_type\":\"llama3\",\"rope_theta\":10000,\"factor\":8,"
+         "\"low_freq_factor\":1,\"high_freq_factor\":4,\"original_max_position_embeddings\":64}"},
+        {"\"rope_scaling\":{\"type\":\"su\",\"short_factor\":[1,2,3,4],\"long_factor\":[5,6,7,8]},"
+         "\"original_max_position_embeddings\":128",
+         "\"original_max_position_embeddings\":128,\"rope_parameters\":{\"rope_type\":\"longrope\","
+         "\"short_factor\":[1,2,3,4],\"long_factor\":[5,6,7,8],"
+         "\"original_max_position_embeddings\":128}"},
+        {"\"partial_rotary_factor\":0.5",
+         "\"rope_parameters\":{\"rope_type\":\"default\",\"partial_rotary_factor\":0.5}"},
+        {"\"rope_scaling\":null,\"head_dim\":null,\"num_key_value_heads\":null", ""},
+    };
+    static struct decoder_spec a, b;
+    (void)state;
+    for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
+        accepted(pairs[i][0], LLAMA, &a);
+        accepted(pairs[i][1], LLAMA, &b);
+        assert_memory_equal(&a, &b, sizeof(a));
+    }
+}
+
+static void test_windows(void **state)
+{
+    static struct decoder_spec s;
+    (void)state;
+    accepted("\"sliding_window\":9", "\"model_type\":\"mistral\"," SIZES, &s);
+    assert_int_equal(s.layers[0].window, 9);
+    assert_int_equal(s.layers[1].window, 9);
+    accepted("\"sliding_window\":null", "\"model_type\":\"mistral\"," SIZES, &s);
+    assert_int_equal(s.layers[0].window, 0);
+    accepted("", "\"model_type\":\"mistral\"," SIZES, &s);
+    assert_int_equal(s.layers[0].window, 4096); /* MistralConfig's own default */
+    accepted("\"sliding_window\":9", "\"model_type\":\"gemma2\"," SIZES, &s);
+    assert_int_equal(s.layers[0].window, 9);
+    assert_int_equal(s.layers[1].window, 0);
+    const char *upper = "\"sliding_window\":9,\"use_sliding_window\":true,\"max_window_layers\":1";
+    accepted(upper, "\"model_type\":\"qwen2\"," SIZES, &s);
+    assert_int_equal(s.layers[0].window, 0);
+    assert_int_equal(s.layers[1].window, 9);
+    accepted("\"sliding_window\":9,\"use_sliding_window\":false", "\"model_type\":\"qwen2\"," SIZES,
+             &s);
+    assert_int_equal(s.layers[1].window, 0);
+    accepted("\"sliding_window\":9,\"layer_types\":[\"sliding_attention\",\"full_attention\"]",
+             "\"model_type\":\"qwen3\"," SIZES, &s);
+    assert_int_equal(s.layers[0].window, 9);
+    assert_int_equal(s.layers[1].window, 0);
+}
+
+/* What the engine is told about lengths: scalings that stretch the positions do so. */
+static void test_max_positions(void **state)
+{
+    static struct decoder_spec s;
+    (void)state;
+    accepted("", LLAMA, &s);
+    assert_int_equal(s.max_positions, 512);
+    accepted("\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":4}", LLAMA, &s);
+    assert_int_equal(s.max_positions, 2048);
+    accepted("\"rope_scaling\":{\"type\":\"yarn\",\"factor\":4,\"original_max_position_"
+             "embeddings\":256}",
+             LLAMA, &s);
+    assert_int_equal(s.max_positions, 1024);
+}
+
+static void test_rope_option(void **state)
+{
+    static struct decoder_spec s;
+    const struct arch *a;
+    const char *type;
+    struct err e = ERR_INIT;
+    (void)state;
+    accepted("\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":4}", LLAMA, &s);
+    assert_int_equal(arch_configure(path, "linear", 3, &a, &type, &s, &e), 0);
+    assert_int_equal(s.rope[0].kind, ROPE_LINEAR);
+    assert_true(s.rope[0].factor == 3);
+    assert_int_equal(s.max_positions, 1536);
+    assert_int_equal(arch_configure(path, "yarn", 3, &a, &type, &s, &e), -1);
+    assert_non_null(strstr(e.msg, "must be linear or dynamic"));
+    assert_int_equal(arch_configure(path, "linear", 0.5, &a, &type, &s, &e), -1);
+    assert_non_null(strstr(e.msg, "the rope factor must be"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_refuses),     cmocka_unit_test(test_same_meaning),
+        cmocka_unit_test(test_windows),     cmocka_unit_test(test_max_positions),
+        cmocka_unit_test(test_rope_option),
+    };
+    return cmocka_run_group_tests(tests, make_file, drop_file);
+}

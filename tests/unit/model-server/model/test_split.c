@@ -1,0 +1,112 @@
+/* Which part of a model a rank takes, and where heads lie in packed matrices. */
+#include "model-server/model/split.h"
+#include "tests/unit/test.h"
+#include <string.h>
+
+static struct decoder_spec spec(uint32_t heads, uint32_t kv, uint32_t ffn, uint32_t vocab)
+{
+    return (struct decoder_spec){.n_heads = heads,
+                                 .n_kv_heads = kv,
+                                 .ffn = ffn,
+                                 .vocab = vocab,
+                                 .head_dim = 4,
+                                 .hidden = 64};
+}
+
+/* Slices of n things cover them once, in order, and differ by at most one. */
+static void test_slices(void **state)
+{
+    (void)state;
+    for (uint32_t n = 1; n < 70; n++)
+        for (int world = 1; world <= 8 && (uint32_t)world <= n; world++) {
+            uint32_t next = 0;
+            for (int r = 0; r < world; r++) {
+                struct slice s = slice_of(n, r, world);
+                assert_int_equal(s.first, next);
+                assert_in_range(s.n, n / (uint32_t)world,
+                                (n + (uint32_t)world - 1) / (uint32_t)world);
+                next += s.n;
+            }
+            assert_int_equal(next, n);
+        }
+}
+
+static void test_key_value_heads(void **state)
+{
+    static const struct {
+        uint32_t heads, kv;
+        int world, rank;
+        uint32_t first, n;
+    } cases[] = {
+        {8, 4, 2, 1, 2, 2}, {8, 4, 4, 3, 3, 1}, {8, 2, 4, 1, 0, 1},
+        {8, 2, 4, 2, 1, 1}, {8, 1, 8, 7, 0, 1}, {8, 8, 1, 0, 0, 8},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct decoder_spec m = spec(cases[i].heads, cases[i].kv, 128, 320);
+        struct split s;
+        struct err e = ERR_INIT;
+        assert_int_equal(split_make(&s, &m, cases[i].rank, cases[i].world, &e), 0);
+        assert_int_equal(s.kv_heads.first, cases[i].first);
+        assert_int_equal(s.kv_heads.n, cases[i].n);
+        /* each local head finds its key-value head by the same rule as in the whole model */
+        uint32_t g = m.n_heads / m.n_kv_heads, local = s.heads.n / s.kv_heads.n;
+        for (uint32_t h = 0; h < s.heads.n; h++)
+            assert_int_equal((s.heads.first + h) / g, s.kv_heads.first + h / local);
+    }
+}
+
+static void test_refuses(void **state)
+{
+    static const struct {
+        uint32_t heads, kv;
+        int world;
+        const char *says;
+    } cases[] = {
+        {8, 8, 3, "`num_shard` 3 does not divide the 8 attention heads of this model"},
+        {12, 6, 4, "`num_shard` 4 does not divide the 6 key-value heads of this model"},
+        {256, 1, 256, "`num_shard` 256 is more than this model can be cut into"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct decoder_spec m = spec(cases[i].heads, cases[i].kv, 128, 320);
+        struct split s;
+        struct err e = ERR_INIT;
+        assert_int_equal(split_make(&s, &m, 0, cases[i].world, &e), -1);
+        assert_int_equal(e.kind, ERR_VALIDATION);
+        assert_string_equal(e.msg, cases[i].says);
+    }
+}
+
+/* In every layout the heads of q, k and v tile the packed rows exactly once. */
+static void test_packed_rows(void **state)
+{
+    static const enum qkv_layout layouts[] = {QKV_STACKED, QKV_GROUPED};
+    (void)state;
+    for (size_t l = 0; l < 2; l++) {
+        struct decoder_spec m = spec(8, 2, 128, 320);
+        uint8_t seen[8 + 2 * 2] = {0};
+        m.qkv = layouts[l];
+        for (int part = 0; part < 3; part++)
+            for (uint32_t h = 0; h < (part ? m.n_kv_heads : m.n_heads); h++)
+                seen[spec_qkv_row(&m, part, h) / m.head_dim]++;
+        for (size_t i = 0; i < sizeof(seen); i++)
+            assert_int_equal(seen[i], 1);
+    }
+    struct decoder_spec m = spec(8, 2, 128, 320);
+    m.qkv = QKV_GROUPED; /* q0 q1 q2 q3 k0 v0 q4 q5 q6 q7 k1 v1 */
+    assert_int_equal(spec_qkv_row(&m, 0, 4), 6 * 4);
+    assert_int_equal(spec_qkv_row(&m, 1, 1), 10 * 4);
+    assert_int_equal(spec_qkv_row(&m, 2, 0), 5 * 4);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_slices),
+        cmocka_unit_test(test_key_value_heads),
+        cmocka_unit_test(test_refuses),
+        cmocka_unit_test(test_packed_rows),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
