@@ -59,7 +59,7 @@ static inline void golden_prompt(struct prompt *p, const cJSON *j)
     assert_int_equal(n, p->n);
 }
 
-static inline bool golden_load(struct golden *g, const char *dir)
+static inline bool golden_load(struct golden *g, const char *dir, int most)
 {
     char path[PATH_LEN + 32];
     struct err e;
@@ -71,7 +71,7 @@ static inline bool golden_load(struct golden *g, const char *dir)
         return false;
     cJSON_ArrayForEach(p, json_get(root, "prompts"))
     {
-        if (g->n < MAX_PROMPTS && cJSON_GetArraySize(json_get(p, "ids")) > 0)
+        if (g->n < most && cJSON_GetArraySize(json_get(p, "ids")) > 0)
             golden_prompt(&g->prompts[g->n++], p);
     }
     cJSON_Delete(root);

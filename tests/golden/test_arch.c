@@ -35,15 +35,16 @@ static const char *const dirs[] = {
     "models/stories260K-bf16",
     "models/stories260K-fp16",
 };
-enum { N_DIRS = sizeof(dirs) / sizeof(dirs[0]) };
+enum { N_DIRS = sizeof(dirs) / sizeof(dirs[0]), N_TOGETHER = 3 };
 
 static struct verdict verdicts[N_DIRS];
 static int skipped;
 
 /* ---------------------------------------------------------------- finding, checking */
 
-/* The folder of a case, or NULL (and counted) where the data is not there. */
-static const char *folder(void **state, struct golden *g)
+/* The folder of a case with up to `most` prompts, or NULL (and counted) where the data is not
+ * there. */
+static const char *folder(void **state, struct golden *g, int most)
 {
     static char dir[PATH_LEN];
     char file[128];
@@ -54,7 +55,7 @@ static const char *folder(void **state, struct golden *g)
         return NULL;
     }
     snprintf(dir, sizeof(dir), "%.*s", (int)(strlen(path) - strlen("/golden.json")), path);
-    assert_true(golden_load(g, dir));
+    assert_true(golden_load(g, dir, most));
     return dir;
 }
 
@@ -65,10 +66,10 @@ static void assert_verdict(const struct verdict *v)
     assert_int_equal(v->greedy_right, v->greedy);
 }
 
-static void open_or_fail(struct bench *b, const char *dir, uint32_t n_blocks)
+static void open_or_fail(struct bench *b, const char *dir, int threads, uint32_t n_blocks)
 {
     struct err e = ERR_INIT;
-    if (bench_open(b, dir, comm_solo(), 2, n_blocks, &e))
+    if (bench_open(b, dir, comm_solo(), threads, n_blocks, &e))
         fail_msg("%s", e.msg);
 }
 
@@ -85,11 +86,11 @@ static void test_golden(void **state)
 {
     struct golden g;
     struct bench b;
-    const char *dir = folder(state, &g);
+    const char *dir = folder(state, &g, MAX_PROMPTS);
     struct verdict *v = &verdicts[(const char *const *)*state - dirs];
     if (!dir)
         return;
-    open_or_fail(&b, dir, MAX_SEQ_BLOCKS);
+    open_or_fail(&b, dir, 1, MAX_SEQ_BLOCKS);
     judge_or_fail(&b, &g, v);
     bench_close(&b);
     golden_free(&g);
@@ -131,12 +132,12 @@ static void test_config_v5(void **state)
     struct golden g;
     struct bench b;
     struct verdict v;
-    const char *dir = folder(state, &g);
+    const char *dir = folder(state, &g, N_TOGETHER);
     if (!dir)
         return;
     assert_non_null(mkdtemp(tmp));
     link_v5(dir, tmp);
-    open_or_fail(&b, tmp, MAX_SEQ_BLOCKS);
+    open_or_fail(&b, tmp, 1, MAX_SEQ_BLOCKS);
     judge_or_fail(&b, &g, &v);
     bench_close(&b);
     unlink_all(tmp);
@@ -147,7 +148,7 @@ static void test_config_v5(void **state)
 /* ---------------------------------------------------------------- the same bits, however it is fed
  */
 
-enum { N_TOGETHER = 3, TOGETHER_BLOCKS = N_TOGETHER * MAX_SEQ_BLOCKS };
+enum { TOGETHER_BLOCKS = N_TOGETHER * MAX_SEQ_BLOCKS };
 
 static void step_or_fail(struct bench *b, struct seq *const *seqs, const uint32_t *take, int n)
 {
@@ -189,11 +190,11 @@ static void test_same_bits(void **state)
     uint32_t order[TOGETHER_BLOCKS];
     struct golden g;
     struct bench b;
-    const char *dir = folder(state, &g);
+    const char *dir = folder(state, &g, N_TOGETHER);
     struct seq *const all[] = {&parts[0], &parts[1], &parts[2]};
     if (!dir)
         return;
-    open_or_fail(&b, dir, TOGETHER_BLOCKS);
+    open_or_fail(&b, dir, 2, TOGETHER_BLOCKS);
     assert_true(g.n >= N_TOGETHER);
     shuffled(&r, order, TOGETHER_BLOCKS);
     for (int i = 0; i < N_TOGETHER; i++) {
@@ -215,6 +216,63 @@ static void test_same_bits(void **state)
     for (int i = 0; i < N_TOGETHER; i++)
         free(whole[i].rows);
     bench_close(&b);
+    golden_free(&g);
+}
+
+/* ---------------------------------------------------------------- ranks */
+
+/* Logits of every rank for the whole model; a rank is a thread with a device of its own. */
+struct rank {
+    pthread_t thread;
+    const char *dir, *group;
+    const struct golden *golden;
+    int rank, world, rc;
+    struct verdict verdict;
+    struct err e;
+};
+
+static void *run_rank(void *arg)
+{
+    struct rank *r = arg;
+    struct bench b = {0};
+    struct comm *c = comm_shm_open(r->group, r->rank, r->world, 20000, &r->e);
+    r->rc = c ? bench_open(&b, r->dir, c, 1, MAX_SEQ_BLOCKS, &r->e) : -1;
+    if (r->rc == 0)
+        r->rc = judge(&b, r->golden, &r->verdict, &r->e);
+    if (c) {
+        bench_close(&b);
+        comm_close(c);
+    }
+    return NULL;
+}
+
+static void run_world(const char *dir, const struct golden *g, int world)
+{
+    static struct rank ranks[4];
+    char group[64];
+    snprintf(group, sizeof(group), "test-arch-%d-%d", (int)getpid(), world);
+    for (int i = 0; i < world; i++) {
+        ranks[i] =
+            (struct rank){.dir = dir, .group = group, .golden = g, .rank = i, .world = world};
+        assert_int_equal(pthread_create(&ranks[i].thread, NULL, run_rank, &ranks[i]), 0);
+    }
+    for (int i = 0; i < world; i++)
+        assert_int_equal(pthread_join(ranks[i].thread, NULL), 0);
+    for (int i = 0; i < world; i++) {
+        if (ranks[i].rc)
+            fail_msg("rank %d of %d: %s", i, world, ranks[i].e.msg);
+        assert_verdict(&ranks[i].verdict);
+    }
+}
+
+static void test_ranks(void **state)
+{
+    struct golden g;
+    const char *dir = folder(state, &g, N_TOGETHER);
+    if (!dir)
+        return;
+    run_world(dir, &g, 2);
+    run_world(dir, &g, 4);
     golden_free(&g);
 }
 
@@ -242,6 +300,7 @@ int main(void)
         {"golden", test_golden},
         {"config_v5", test_config_v5},
         {"same_bits", test_same_bits},
+        {"ranks", test_ranks},
     };
     enum { N_KINDS = sizeof(kinds) / sizeof(kinds[0]) };
     static struct CMUnitTest tests[N_DIRS * N_KINDS];
