@@ -24,7 +24,7 @@ def test_greedy_continuation_is_the_expected_text_for_any_num_shard(num_shard):
         r = s.post("/generate", body)
         assert r.status_code == 200, r.text
         got = [t["id"] for t in r.json()["details"]["tokens"]]
-        assert got == want["greedy_ids"][: len(got)]
+        assert got == want["generated_ids"][: len(got)]
         assert len(got) == want["max_new_tokens"] or r.json()["details"]["finish_reason"] == "eos_token"
 
 
