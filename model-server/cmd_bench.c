@@ -5,7 +5,7 @@
 #include "common/flag.h"
 #include "common/log.h"
 #include "model-server/bench/limits.h"
-#include "model-server/cmd.h"
+#include "model-server/commands.h"
 #include "model-server/model/model.h"
 #include <stdlib.h>
 #include <string.h>
