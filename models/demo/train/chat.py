@@ -42,7 +42,7 @@ def noisy(rng: random.Random, q: str) -> str:
 
 
 def some_name(rng: random.Random) -> str:
-    if rng.random() < 0.3:
+    if rng.random() < 0.2:
         return "".join(rng.choice(SYLLABLES) for _ in range(rng.choice([2, 2, 3]))).title()
     return rng.choice(GIRLS + BOYS)
 
@@ -156,7 +156,7 @@ def number(rng: random.Random, n: int) -> str:
 def sums(c: Chat) -> None:
     r = c.rng
     for _ in range(r.choice([1, 1, 2, 3])):
-        top = r.choice([10, 10, 10, 20])
+        top = r.choice([10] * 9 + [20])
         a, b, op = r.randint(0, top), r.randint(0, top), r.choice("+++--*")
         if op == "*":
             a, b = r.randint(0, 10), r.randint(0, 10)
@@ -429,10 +429,10 @@ def favourite(c: Chat) -> None:
     c.add(*x.split(">", 1))
 
 
-WEIGHTS = [(how_are_you, 3), (who, 5), (can_do, 3), (about_bot, 6), (my_name, 6), (ask_name, 7), (origin, 3), (likes, 4), (thanks, 5), (praise, 4),
-           (sums, 16), (objects_sum, 5), (bigger, 3), (capital, 9), (country, 4), (colour, 6), (colours_more, 2), (animal, 9), (animals_more, 3),
-           (calendar, 8), (opposite, 4), (counting, 4), (next_number, 3), (letters, 3), (repeat, 4), (define, 9), (why, 4), (code, 1), (unknown, 5),
-           (joke, 7), (tale, 9), (poem, 4), (accept, 5), (favourite, 6)]
+WEIGHTS = [(how_are_you, 3), (who, 5), (can_do, 3), (about_bot, 5), (my_name, 7), (ask_name, 9), (origin, 1.5), (likes, 3), (thanks, 5), (praise, 3),
+           (sums, 18), (objects_sum, 2), (bigger, 1.5), (capital, 11), (country, 2), (colour, 7), (colours_more, 1.5), (animal, 9), (animals_more, 2),
+           (calendar, 9), (opposite, 4), (counting, 3), (next_number, 2), (letters, 2), (repeat, 2), (define, 9), (why, 3), (code, 0.5), (unknown, 4),
+           (joke, 7), (tale, 8), (poem, 2.5), (accept, 4), (favourite, 5)]
 SYSTEMS = ["You are a helpful assistant.", "You are {bot}, a small and friendly assistant.", "You are a friendly assistant.", "You are a helpful assistant. Answer in short sentences.",
            "Be brief.", "You are a kind helper for children.", "You are {bot}, a helpful assistant.", "Your name is {bot}. Be friendly.", "You are a helpful AI assistant."]
 

@@ -17,7 +17,7 @@ Document = list[tuple[str, str]]
 def arithmetic_page(r: random.Random) -> str:
     lines = []
     for _ in range(r.randint(2, 6)):
-        top = r.choice([10, 10, 10, 20])
+        top = r.choice([10] * 9 + [20])
         a, b, op = r.randint(0, top), r.randint(0, top), r.choice("++-*")
         if op == "*":
             a, b = r.randint(0, 10), r.randint(0, 10)
@@ -84,13 +84,13 @@ PAGES = [(arithmetic_page, 3), (geography_page, 3), (nature_page, 2), (knowledge
 
 def document(r: random.Random) -> Document:
     kind = r.random()
-    if kind < 0.68:
+    if kind < 0.74:
         system, turns = conversation(r)
         doc = [("system", system)] if system else []
         for q, a in turns:
             doc += [("user", q), ("assistant", a)]
         return doc
-    if kind < 0.84:
+    if kind < 0.86:
         return [("text", story(r))]
     pages, weights = zip(*PAGES)
     return [("text", r.choices(pages, weights)[0](r))]
