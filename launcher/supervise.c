@@ -12,7 +12,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { NOTICE_MS = 10000, DOWNLOAD_STOP_MS = 10000 };
+/* ECHO_MS: `timeout` and some terminals signal the process and then its group; that is one request.
+ */
+enum { NOTICE_MS = 10000, DOWNLOAD_STOP_MS = 10000, ECHO_MS = 500 };
 
 enum step { DOWNLOAD, LOADING, SERVING, STOP_ROUTER, STOP_SHARDS, OVER };
 
@@ -27,7 +29,8 @@ struct supervisor {
     uint32_t n, n_children, n_ready;
     enum step step;
     int64_t since, deadline, notice; /* ms; deadline and notice 0: none */
-    int signals;                     /* how often we were asked to stop */
+    int64_t asked;                   /* when we were last asked to stop */
+    int signals;                     /* how often */
     int sigfd;
     bool failed;
     struct err *err;
@@ -297,8 +300,12 @@ static void reap(struct supervisor *s)
 
 static void asked_to_stop(struct supervisor *s, uint32_t sig)
 {
+    int64_t now = clock_ms();
+    if (s->signals && now - s->asked < ECHO_MS)
+        return;
     log_msg(LOG_INFO, "signal %" PRIu32 " (%s) received, %s", sig, strsignal((int)sig),
             s->signals ? "killing what is left" : "starting graceful shutdown");
+    s->asked = now;
     if (s->signals++)
         kill_all(s);
     else
