@@ -165,7 +165,7 @@ test: $(BUILD)/.deps   ## everything that can be tested here: unit, kernels, gol
 
 CHOSEN := $(if $(T),$(foreach u,$(UNIT),$(if $(findstring $(T),$u),$u)),$(UNIT))
 unit: $(CHOSEN)        ## unit, kernel and golden tests; T=word selects
-	@BUILD_DIR=$(B) TEST_DATA=$(TEST_DATA) tests/run $(CHOSEN)
+	@BUILD_DIR=$(B) TEST_DATA=$(TEST_DATA) TSAN_OPTIONS=suppressions=tests/tsan.supp tests/run $(CHOSEN)
 
 integration: $(BINS) $(VENV)/.ok  ## drive the real programs with real clients; T=word selects
 	@BIN_DIR=$(B)/bin TEST_DATA=$(TEST_DATA) SAN=$(SAN) $(PYTHON) -m pytest -q integration $(if $(T),-k '$(T)')

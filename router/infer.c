@@ -1,0 +1,287 @@
+/* The door for other threads: every call becomes a message to the scheduler's thread. */
+#include "router/infer.h"
+#include "common/clock.h"
+#include "common/mailbox.h"
+#include "common/rpc_loop.h"
+#include "router/scheduler/scheduler.h"
+#include "router/shards.h"
+#include "router/shards_start.h"
+#include <assert.h>
+#include <grpc/grpc.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum mail_kind { MAIL_START, MAIL_ADD, MAIL_CANCEL, MAIL_PROBE, MAIL_ON_LOST, MAIL_STOP };
+struct letter {
+    struct mail mail; /* first */
+    enum mail_kind kind;
+    struct seq *seq; /* ADD */
+    uint64_t id;     /* CANCEL */
+    void (*on_lost)(void *arg, const char *why);
+    void *arg; /* ON_LOST */
+};
+
+/* What a creator holds of its request: the scheduler's own part may be gone before the creator
+ * knows. Lives in the request's arena. */
+struct infer_seq {
+    uint64_t id;
+};
+
+struct infer {
+    struct rpc_loop *loop;
+    pthread_t thread;
+    struct shards *shards;
+    struct scheduler *sched;
+    struct infer_limits limits;
+    uint32_t speculate;
+
+    struct mailbox box;
+    struct rpc_op bell;
+    _Atomic int64_t probe_ns; /* when the shards were last asked for their health */
+    _Atomic uint64_t next_id;
+    _Atomic uint32_t alive; /* submitted, and not through; counts letters too */
+    atomic_bool draining;
+    struct sched_status status;
+};
+
+enum { ANSWER_OLD_NS = 1000000000, ANSWER_LATE_NS = 2000000000 };
+
+/* ------------------------------------------------------------------ the scheduler's thread */
+static void on_gone(void *arg)
+{
+    struct infer *i = arg;
+    rpc_loop_stop(i->loop);
+}
+
+static void read_letter(struct infer *i, struct letter *l)
+{
+    switch (l->kind) {
+    case MAIL_START:
+        sched_watch(i->sched);
+        break;
+    case MAIL_ADD:
+        sched_add(i->sched, l->seq);
+        atomic_fetch_sub(&i->alive, 1);
+        break;
+    case MAIL_CANCEL:
+        sched_cancel(i->sched, l->id);
+        break;
+    case MAIL_PROBE:
+        sched_probe(i->sched);
+        break;
+    case MAIL_ON_LOST:
+        sched_on_lost(i->sched, l->on_lost, l->arg);
+        break;
+    case MAIL_STOP:
+        sched_stop(i->sched, on_gone, i);
+        break;
+    }
+    free(l);
+}
+
+static void on_bell(struct rpc_op *op, bool ok)
+{
+    struct infer *i = CONTAINER_OF(op, struct infer, bell);
+    (void)ok;
+    for (struct mail *m = mailbox_take(&i->box), *next; m; m = next) {
+        next = m->next;
+        read_letter(i, (struct letter *)m);
+    }
+}
+
+static void *run(void *arg)
+{
+    struct infer *i = arg;
+    rpc_loop_run(i->loop);
+    return NULL;
+}
+
+/* ------------------------------------------------------------------ any thread */
+static void put(struct infer *i, struct letter *l)
+{
+    if (mailbox_put(&i->box, &l->mail))
+        rpc_post(i->loop, &i->bell);
+}
+
+static bool post(struct infer *i, const struct letter *l)
+{
+    struct letter *copy = malloc(sizeof(*copy));
+    if (!copy)
+        return false;
+    *copy = *l;
+    put(i, copy);
+    return true;
+}
+
+/* The only event that does not come from the scheduler's thread. */
+static void refuse(struct gen_request *r, enum err_kind kind, const char *why)
+{
+    struct err e = ERR_INIT;
+    err_set(&e, kind, "%s", why);
+    const struct gen_sink sink = r->sink;
+    r->times.queued = r->times.ended = clock_ns();
+    sink.event(r, &(struct gen_event){.type = GEN_ERROR, .err = &e});
+    if (sink.flush)
+        sink.flush(sink.arg);
+}
+
+void infer_submit(struct infer *i, struct gen_request *r)
+{
+    if (atomic_load(&i->draining)) {
+        refuse(r, ERR_OVERLOADED, "The server is shutting down");
+        return;
+    }
+    uint64_t id = atomic_fetch_add(&i->next_id, 1);
+    r->seq = ARENA_NEW(&r->arena, struct infer_seq, 1);
+    struct seq *q = r->seq ? seq_new(r, id, i->speculate) : NULL;
+    if (q) {
+        r->seq->id = id;
+        r->times.queued = clock_ns();
+        atomic_fetch_add(&i->alive, 1);
+        if (post(i, &(struct letter){.kind = MAIL_ADD, .seq = q}))
+            return;
+        atomic_fetch_sub(&i->alive, 1);
+        seq_free(q);
+    }
+    refuse(r, ERR_OVERLOADED, "Model is overloaded");
+}
+
+void infer_cancel(struct infer *i, struct gen_request *r)
+{
+    if (r->seq) /* without memory for the letter the request runs to its end */
+        post(i, &(struct letter){.kind = MAIL_CANCEL, .id = r->seq->id});
+}
+
+bool infer_healthy(struct infer *i)
+{
+    int64_t now = clock_ns(), answered = atomic_load(&i->status.answered_ns);
+    int64_t asked = atomic_load(&i->probe_ns);
+    bool ok = atomic_load(&i->status.healthy);
+    if (asked > answered && now - asked > ANSWER_LATE_NS)
+        ok = false; /* asked, and still no answer */
+    if ((now - answered > ANSWER_OLD_NS || !ok) && now - asked > ANSWER_OLD_NS / 10 &&
+        atomic_compare_exchange_strong(&i->probe_ns, &asked, now))
+        post(i, &(struct letter){.kind = MAIL_PROBE});
+    return ok;
+}
+
+void infer_on_lost(struct infer *i, void (*fn)(void *arg, const char *why), void *arg)
+{
+    post(i, &(struct letter){.kind = MAIL_ON_LOST, .on_lost = fn, .arg = arg});
+}
+
+struct infer_stats infer_stats(struct infer *i)
+{
+    return (struct infer_stats){.queued = atomic_load(&i->status.queued),
+                                .running = atomic_load(&i->status.running),
+                                .blocks_total = atomic_load(&i->status.blocks_total),
+                                .blocks_used = atomic_load(&i->status.blocks_used),
+                                .blocks_cached = atomic_load(&i->status.blocks_cached)};
+}
+
+const struct infer_limits *infer_limits(const struct infer *i) { return &i->limits; }
+
+void infer_drain(struct infer *i, int timeout_ms)
+{
+    int64_t end = clock_ms() + timeout_ms;
+    atomic_store(&i->draining, true);
+    while (clock_ms() < end) {
+        struct infer_stats s = infer_stats(i);
+        if (atomic_load(&i->alive) == 0 && s.queued == 0 && s.running == 0)
+            return;
+        nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
+    }
+}
+
+/* ------------------------------------------------------------------ life */
+static void settle_limits(struct infer *i, const struct shard_model *m)
+{
+    struct infer_limits *l = &i->limits;
+    *l = (struct infer_limits){.max_input_tokens = m->max_input_tokens,
+                               .max_total_tokens = m->max_total_tokens,
+                               .max_batch_prefill_tokens = m->max_batch_prefill_tokens,
+                               .max_batch_total_tokens = m->max_batch_total_tokens,
+                               .vocab_size = m->vocab_size,
+                               .block_size = m->block_size,
+                               .n_shards = shards_count(i->shards),
+                               .takes_input_ids = m->takes_input_ids};
+    memcpy(l->dtype, m->dtype, sizeof(l->dtype));
+    memcpy(l->device, m->device, sizeof(l->device));
+    i->speculate = m->speculate;
+}
+
+static int start(struct infer *i, const struct infer_config *c, struct err *e)
+{
+    struct shard_model m = {.max_input_tokens = c->max_input_tokens,
+                            .max_total_tokens = c->max_total_tokens,
+                            .max_batch_prefill_tokens = c->max_batch_prefill_tokens,
+                            .max_batch_total_tokens = c->max_batch_total_tokens,
+                            .max_batch_size = c->max_batch_size};
+    i->shards = shards_connect(i->loop, c->shard_target,
+                               c->connect_timeout_ms ? c->connect_timeout_ms : 600000, e);
+    if (!i->shards || shards_warmup(i->shards, &m, e) != 0)
+        return -1;
+    settle_limits(i, &m);
+    struct sched_options o = {.shards = i->shards,
+                              .model = m,
+                              .max_batch_size = c->max_batch_size,
+                              .max_waiting_tokens = c->max_waiting_tokens,
+                              .waiting_served_ratio = c->waiting_served_ratio,
+                              .metrics = c->metrics,
+                              .status = &i->status};
+    i->sched = sched_new(&o, e);
+    return i->sched ? 0 : -1;
+}
+
+static void on_halt(struct rpc_op *op, bool ok)
+{
+    (void)ok;
+    rpc_loop_stop(CONTAINER_OF(op, struct infer, bell)->loop);
+}
+
+static void infer_free(struct infer *i)
+{
+    pthread_join(i->thread, NULL);
+    sched_free(i->sched);
+    shards_free(i->shards);
+    rpc_loop_free(i->loop);
+    free(i);
+    grpc_shutdown();
+}
+
+struct infer *infer_start(const struct infer_config *c, struct err *e)
+{
+    struct infer *i = calloc(1, sizeof(*i));
+    if (!i)
+        return err_nomem(e), NULL;
+    grpc_init();
+    i->loop = rpc_loop_new();
+    if (!i->loop || pthread_create(&i->thread, NULL, run, i) != 0) {
+        err_set(e, ERR_SYSTEM, "the scheduler's thread did not start");
+        if (i->loop)
+            rpc_loop_free(i->loop);
+        free(i);
+        grpc_shutdown();
+        return NULL;
+    }
+    if (start(i, c, e) != 0) {
+        i->bell = (struct rpc_op){on_halt, "halt"};
+        rpc_post(i->loop, &i->bell);
+        infer_free(i);
+        return NULL;
+    }
+    i->bell = (struct rpc_op){on_bell, "mail"};
+    post(i, &(struct letter){.kind = MAIL_START});
+    return i;
+}
+
+void infer_stop(struct infer *i)
+{
+    if (!i)
+        return;
+    atomic_store(&i->draining, true);
+    while (!post(i, &(struct letter){.kind = MAIL_STOP}))
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    infer_free(i);
+}

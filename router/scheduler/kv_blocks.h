@@ -1,0 +1,92 @@
+/* kv_blocks.h - paged KV cache bookkeeping: which block holds which tokens.
+ *
+ * Pure accounting on the host: no device memory, no clock, no lock, no log. The scheduler thread
+ * owns the one instance. A block is `block_tokens` positions of KV; its number is the shard's.
+ * Block 0 is never handed out: shards let padding rows write there.
+ *
+ * A block is in exactly one state:
+ *   free      ref == 0, not indexed
+ *   cached    ref == 0, indexed, on the LRU list
+ *   in use    ref >= 1; indexed only when it is full and its KV was computed
+ *
+ * The index is a prefix tree over full blocks: a block is found under its parent block (the root:
+ * under its adapter) by its own tokens. A hash finds the candidate, the tokens and the parent's
+ * number decide, so that a collision never hands one prompt the KV of another. Blocks are evicted
+ * coldest first, and a parent is always warmer than its children.
+ *
+ * Reserve and commit are apart. kv_admit() only reserves; a block can be hit by others after
+ * kv_commit() (or kv_release()) was told that its tokens went through the model. A prefill that
+ * failed, was cut or never ran leaves nothing behind. */
+#ifndef ROUTER_SCHEDULER_KV_BLOCKS_H
+#define ROUTER_SCHEDULER_KV_BLOCKS_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define KV_NO_BLOCK UINT32_MAX
+
+struct kv_blocks; /* opaque: layout lives in kv_blocks.c */
+
+/* Whose KV it is. Equal keys share blocks as far as their tokens are equal. */
+struct kv_key {
+    const uint32_t *tokens;
+    uint32_t n;
+    uint32_t adapter; /* 0: base model */
+};
+
+/* One sequence's page table: plain data, embedded in its owner, zero when empty. */
+struct kv_table {
+    uint32_t *ids;
+    uint32_t len, cap; /* blocks */
+    uint32_t n_cached; /* tokens whose KV was there already; at most prompt - 1. A multiple of
+                          block_tokens today; readers must not rely on that (a half-filled last
+                          block may be copied one day) */
+    uint32_t n_sealed; /* leading blocks that are in the index */
+    uint32_t adapter, era;
+    bool shares; /* takes part in prefix sharing */
+};
+
+/* `n_blocks` counts block 0. `seed` keeps clients from choosing collisions. NULL: out of memory. */
+struct kv_blocks *kv_new(uint32_t n_blocks, uint32_t block_tokens, uint64_t seed);
+void kv_free(struct kv_blocks *kv);
+
+/* Reserve room for `n_reserve` tokens, of which the first key->n are known, and share every full
+ * block that is resident. With `share` false nothing is taken from the cache and nothing goes in.
+ * All or nothing: on false `t` holds no block and nothing was evicted. */
+bool kv_admit(struct kv_blocks *kv, struct kv_table *t, const struct kv_key *key, bool share,
+              uint32_t n_reserve);
+
+/* Room for `n` tokens in all; false: `t` is unchanged and the caller must preempt. */
+bool kv_grow(struct kv_blocks *kv, struct kv_table *t, uint32_t n);
+
+/* The KV of tokens[0..n) was computed: full blocks become hits for others at once. Idempotent and
+ * incremental. A block that somebody else published first stays private until kv_release(). */
+void kv_commit(struct kv_blocks *kv, struct kv_table *t, const uint32_t *tokens, uint32_t n);
+
+/* Commit (n may be 0), then give everything back. Indexed blocks stay as cache until evicted. Only
+ * when the shard writes them no more. */
+void kv_release(struct kv_blocks *kv, struct kv_table *t, const uint32_t *tokens, uint32_t n);
+
+/* Take back a kv_admit() that nothing came of: as kv_release() without tokens, but no room was made
+ * that was not there before. */
+void kv_undo(struct kv_blocks *kv, struct kv_table *t);
+
+/* The device lost its memory: nothing is resident any more. Tables in use stay valid. */
+void kv_forget(struct kv_blocks *kv);
+
+/* Could `n` tokens ever fit, with the cache empty and nobody else there? */
+bool kv_could_fit(const struct kv_blocks *kv, uint32_t n);
+/* Cheaper than kv_admit(): false when even a full prefix hit would not be enough now. */
+bool kv_may_fit(const struct kv_blocks *kv, uint32_t n_prompt, uint32_t n_reserve);
+
+struct kv_stats {
+    uint32_t total, free, cached, used; /* blocks; total = free + cached + used, without block 0 */
+    uint64_t hits, misses;              /* blocks at admission */
+    uint64_t evictions;
+    uint64_t releases; /* grows when room was made: before that, who did not fit will not */
+};
+struct kv_stats kv_stats(const struct kv_blocks *kv);
+
+/* Walks every block and aborts on a broken invariant: for tests, O(blocks). */
+void kv_check(const struct kv_blocks *kv);
+#endif

@@ -1,0 +1,67 @@
+/* policy.h - who waits, and who of them joins the next step with how many prompt tokens.
+ *
+ * Pure: the queue, the block books and the clock it is given; no I/O, so that traffic replays in a
+ * test. The scheduler thread is the only caller.
+ *
+ * A step computes at most `prefill_tokens` tokens: one for each running request, the rest for
+ * prompts. Requests join in the order they came, with three exceptions:
+ *   - one that cannot get its KV blocks yet is passed by those that can, but only `max_passed`
+ *     times or `max_passed_ns` long: then nobody newer joins before it;
+ *   - a prompt too long for the rest of the step is cut (chunked prefill) and joins last, leaving
+ * up to half of the step to shorter prompts behind it;
+ *   - a peer that cannot chunk gets prompts whole, and running requests are interrupted only when
+ *     enough wait (waiting_served_ratio) or long enough (max_waiting_tokens). */
+#ifndef ROUTER_SCHEDULER_POLICY_H
+#define ROUTER_SCHEDULER_POLICY_H
+#include "router/scheduler/kv_blocks.h"
+
+struct policy_limits {
+    uint32_t prefill_tokens; /* per step */
+    uint32_t batch_size;     /* 0: no limit */
+    bool chunking;
+    double waiting_served_ratio; /* without chunking only */
+    uint32_t max_waiting_tokens; /* decode steps; without chunking only */
+    uint32_t max_passed;         /* 0: POLICY_MAX_PASSED */
+    int64_t max_passed_ns;       /* 0: POLICY_MAX_PASSED_NS; counted from the first time */
+};
+enum { POLICY_MAX_PASSED = 64 };
+#define POLICY_MAX_PASSED_NS INT64_C(2000000000)
+
+/* Embedded in a request that waits. */
+struct waiter {
+    struct kv_key key;   /* the prompt */
+    uint32_t n_reserve;  /* tokens to reserve blocks for */
+    bool share;          /* may use and fill the prefix cache */
+    struct kv_table *kv; /* filled when it joins */
+    struct waiter *prev, *next;
+    uint32_t passed;   /* times a newer one joined first */
+    int64_t passed_ns; /* the first of them */
+    uint64_t tried;    /* kv_stats.releases + 1 when its blocks were last asked for in vain */
+};
+
+struct policy {
+    struct policy_limits limits;
+    struct kv_blocks *kv;
+    struct waiter *head, *tail;
+    uint32_t n_waiting;
+};
+
+struct load { /* what runs now */
+    uint32_t n_running;
+    uint32_t n_tokens; /* it takes in the next step */
+    uint32_t steps_since_join;
+};
+struct joiner {
+    struct waiter *w;  /* w->kv holds its blocks; it waits no more */
+    uint32_t n_tokens; /* of the prompt, behind w->kv->n_cached, to compute in this step */
+    bool cut;          /* more of the prompt is left */
+};
+
+void policy_init(struct policy *p, const struct policy_limits *l, struct kv_blocks *kv);
+void policy_add(struct policy *p, struct waiter *w);
+void policy_remove(struct policy *p, struct waiter *w); /* one that waits */
+
+/* Fills at most `cap` rows of `out`; a cut one is the last. */
+uint32_t policy_join(struct policy *p, const struct load *l, int64_t now_ns, struct joiner *out,
+                     uint32_t cap);
+#endif

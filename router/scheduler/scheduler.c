@@ -1,0 +1,484 @@
+#include "router/scheduler/scheduler.h"
+#include "common/clock.h"
+#include "router/metrics.h"
+#include "router/scheduler/state.h"
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+enum {
+    STEP_TIMEOUT_MS = 600000, /* a long prefill on a slow machine takes minutes */
+    STOP_TIMEOUT_MS = 1000,
+    IN_LIMIT = 256 << 20,
+    OUT_LIMIT = 1 << 30,
+};
+
+/* ------------------------------------------------------------------ sequences */
+bool sched_room(struct scheduler *s, uint32_t n)
+{
+    uint32_t need = s->n_running + n;
+    if (need <= s->cap_running)
+        return true;
+    uint32_t cap = need > 2 * s->cap_running ? need : 2 * s->cap_running;
+    struct seq **p = realloc(s->running, cap * sizeof(struct seq *));
+    if (!p)
+        return false;
+    s->running = p;
+    s->cap_running = cap;
+    return true;
+}
+
+void sched_bury(struct scheduler *s, struct seq *q)
+{
+    kv_release(s->kv, &q->kv, q->tokens, q->n_computed);
+    q->waiter.next = s->dead ? &s->dead->waiter : NULL;
+    s->dead = q;
+}
+
+void sched_remove(struct scheduler *s, struct seq *q)
+{
+    uint32_t i = 0;
+    while (s->running[i] != q)
+        i++;
+    memmove(&s->running[i], &s->running[i + 1], (s->n_running - i - 1) * sizeof(struct seq *));
+    s->n_running--;
+    sched_bury(s, q);
+}
+
+static void refuse(struct scheduler *s, struct seq *q, const struct err *e)
+{
+    deliver_error(&s->deliver, q, e, clock_ns());
+    sched_bury(s, q);
+}
+
+/* 1..MAX_ADAPTERS; 0: the base model; -1: too many to tell apart, so that nothing is shared. */
+static int adapter_number(struct scheduler *s, const char *id)
+{
+    if (!id)
+        return 0;
+    for (int i = 0; i < MAX_ADAPTERS; i++) {
+        if (!s->adapters[i] && !(s->adapters[i] = strdup(id)))
+            return -1;
+        if (strcmp(s->adapters[i], id) == 0)
+            return i + 1;
+    }
+    return -1;
+}
+
+static void fill_waiter(struct scheduler *s, struct seq *q)
+{
+    const struct gen_params *p = &q->req->params;
+    int adapter = adapter_number(s, p->adapter_id);
+    /* the last token's KV is never needed; speculated tokens need room */
+    uint64_t reserve = (uint64_t)q->n_prompt + p->max_new_tokens + s->peer.speculate - 1;
+    q->waiter = (struct waiter){
+        .key = {q->tokens, q->n_prompt, adapter > 0 ? (uint32_t)adapter : 0},
+        .n_reserve = reserve > q->n_prompt ? (uint32_t)reserve : q->n_prompt,
+        /* logprobs of the prompt need every token of it computed */
+        .share = s->o.model.prefix_caching && adapter >= 0 && !p->prefill_logprobs,
+        .kv = &q->kv,
+    };
+}
+
+void sched_add(struct scheduler *s, struct seq *q)
+{
+    struct err e = ERR_INIT;
+    seq_table_add(&s->known, q);
+    fill_waiter(s, q);
+    if (s->stopping || s->lost) {
+        err_set(&e, ERR_GENERATION, "Request failed during generation: %s",
+                s->lost ? "a shard was lost" : "the router is shutting down");
+        refuse(s, q, &e);
+    } else if (q->n_prompt == 0 || !kv_could_fit(s->kv, q->waiter.n_reserve)) {
+        err_set(&e, ERR_VALIDATION,
+                "`inputs` tokens + `max_new_tokens` must be <= %u. Given: %u `inputs` tokens and "
+                "%u `max_new_tokens`",
+                kv_stats(s->kv).total * s->peer.block_size, q->n_prompt,
+                q->req->params.max_new_tokens);
+        refuse(s, q, &e);
+    } else {
+        policy_add(&s->policy, &q->waiter);
+    }
+    sched_turn(s);
+    sched_end_turn(s);
+}
+
+void sched_cancel(struct scheduler *s, uint64_t id)
+{
+    struct seq *q = seq_table_find(&s->known, id);
+    if (!q || !q->req) /* its last event is on its way */
+        return;
+    struct err e = ERR_INIT;
+    err_set(&e, ERR_INCOMPLETE, "Request cancelled");
+    deliver_error(&s->deliver, q, &e, clock_ns());
+    sched_count(s, M_REQUEST_FAILURE, "dropped", 1);
+    if (q->state == SEQ_WAITING) {
+        policy_remove(&s->policy, &q->waiter);
+        sched_bury(s, q);
+    } else if (q->state == SEQ_JOINING) {
+        q->gone = true;
+    } else if (q->state == SEQ_RUNNING) {
+        q->state = SEQ_LEAVING;
+    }
+    sched_turn(s);
+    sched_end_turn(s);
+}
+
+/* ------------------------------------------------------------------ sending */
+static void send(struct scheduler *s, enum call call, enum shard_rpc rpc,
+                 const ProtobufCMessage *msg, int64_t timeout_ms)
+{
+    assert(s->call == CALL_NONE);
+    s->call = call;
+    s->call_ns = clock_ns();
+    fan_call(&s->fan, rpc, msg, timeout_ms, false);
+    rpc_mem_reset(&s->out);
+}
+
+static void send_clear_all(struct scheduler *s)
+{
+    Generate__V3__ClearCacheRequest all = GENERATE__V3__CLEAR_CACHE_REQUEST__INIT;
+    s->must_clear = false;
+    send(s, CALL_CLEAR_ALL, SHARD_CLEAR_CACHE, &all.base,
+         s->stopping ? STOP_TIMEOUT_MS : STEP_TIMEOUT_MS);
+}
+
+/* Without memory for a message no call is possible; the requests it would carry on end here. */
+static void send_failed(struct scheduler *s)
+{
+    struct err e = ERR_INIT;
+    err_nomem(&e);
+    rpc_mem_reset(&s->out);
+    trouble_fail_all(s, &e);
+    send_clear_all(s);
+}
+
+static bool send_clean(struct scheduler *s, uint32_t k)
+{
+    uint32_t n_keep = 0, n_go = 0;
+    for (uint32_t i = 0; i < s->n_running; i++)
+        if (s->running[i]->batch == k)
+            *(s->running[i]->state == SEQ_RUNNING ? &n_keep : &n_go) += 1;
+    if (n_go == 0)
+        return false;
+    uint64_t *keep = RPC_NEW(&s->out, uint64_t, n_keep + 1);
+    n_keep = 0;
+    for (uint32_t i = 0; keep && i < s->n_running; i++) {
+        struct seq *q = s->running[i];
+        if (q->batch == k && q->state == SEQ_RUNNING)
+            keep[n_keep++] = q->id;
+        else if (q->batch == k)
+            q->state = SEQ_GOING;
+    }
+    const ProtobufCMessage *msg = !keep    ? NULL
+                                  : n_keep ? wire_filter(s->batch[k].b.id, keep, n_keep, &s->out)
+                                           : wire_clear(&s->batch[k].b.id, &s->out);
+    if (!msg)
+        return send_failed(s), true;
+    s->call_batch = k;
+    if (n_keep == 0)
+        s->batch[k].live = false;
+    send(s, CALL_CLEAN, n_keep ? SHARD_FILTER_BATCH : SHARD_CLEAR_CACHE, msg, STEP_TIMEOUT_MS);
+    return true;
+}
+
+static struct load current_load(const struct scheduler *s)
+{
+    struct load l = {.n_running = s->n_running, .steps_since_join = s->steps_since_join};
+    uint32_t tokens = s->batch[0].live ? s->batch[0].b.current_tokens : 0;
+    if (s->o.model.chunking) /* else a prefill runs alone */
+        l.n_tokens = tokens > s->n_running ? tokens : s->n_running;
+    return l;
+}
+
+static uint32_t join(struct scheduler *s, struct seq **out)
+{
+    struct joiner j[MAX_JOIN];
+    int64_t now = clock_ns();
+    struct load l = current_load(s);
+    if (!s->policy.head || !sched_room(s, MAX_JOIN))
+        return 0;
+    uint32_t n = policy_join(&s->policy, &l, now, j, MAX_JOIN);
+    for (uint32_t i = 0; i < n; i++) {
+        struct seq *q = out[i] = CONTAINER_OF(j[i].w, struct seq, waiter);
+        q->state = SEQ_JOINING;
+        q->n_now = j[i].n_tokens;
+        q->cut = j[i].cut;
+        q->req->times.batched = now;
+        sched_count(s, M_PREFIX_HIT_TOKENS, NULL, q->kv.n_cached);
+    }
+    return n;
+}
+
+static bool send_prefill(struct scheduler *s)
+{
+    if (s->batch[NEW_BATCH].live || !(s->n_joining = join(s, s->joining)))
+        return false;
+    bool running = s->batch[0].live, merge = running && s->o.model.chunking;
+    s->call_batch = running && !merge ? NEW_BATCH : 0;
+    sched_observe(s, M_BATCH_NEXT_SIZE, NULL, s->n_joining);
+    if (running)
+        sched_count(s, M_BATCH_CONCAT,
+                    merge                                            ? "chunking"
+                    : s->steps_since_join >= s->o.max_waiting_tokens ? "wait_exceeded"
+                                                                     : "backpressure",
+                    1);
+    sched_count(s, M_BATCH_INFERENCE_COUNT, "prefill", 1);
+    const ProtobufCMessage *msg =
+        wire_prefill(&s->peer, s->next_batch_id++, s->joining, s->n_joining,
+                     merge ? &s->batch[0].b : NULL, &s->out);
+    if (!msg) {
+        step_join(s, s->call_batch);
+        return send_failed(s), true;
+    }
+    send(s, CALL_PREFILL, SHARD_PREFILL, msg, STEP_TIMEOUT_MS);
+    return true;
+}
+
+static bool send_decode(struct scheduler *s)
+{
+    const struct wire_batch *b[2];
+    uint32_t n = 0;
+    for (uint32_t k = 0; k < 2; k++)
+        if (s->batch[k].live)
+            b[n++] = &s->batch[k].b;
+    if (n == 0)
+        return false;
+    sched_count(s, M_BATCH_INFERENCE_COUNT, "decode", 1);
+    const ProtobufCMessage *msg = wire_decode(b, n, &s->out);
+    if (!msg)
+        return send_failed(s), true;
+    send(s, CALL_DECODE, SHARD_DECODE, msg, STEP_TIMEOUT_MS);
+    return true;
+}
+
+static void finish(struct scheduler *s)
+{
+    if (s->unwatching || s->health.busy)
+        return;
+    s->unwatching = true;
+    if (s->watched)
+        shards_unwatch(s->o.shards, s->gone, s->gone_arg);
+    else
+        s->gone(s->gone_arg);
+}
+
+void sched_turn(struct scheduler *s)
+{
+    if (s->call != CALL_NONE)
+        return;
+    if (s->must_clear && !s->lost) {
+        send_clear_all(s);
+    } else if (s->stopping) {
+        finish(s);
+    } else if (s->lost) {
+        return;
+    } else if (!(s->batch[0].live && send_clean(s, 0)) &&
+               !(s->batch[NEW_BATCH].live && send_clean(s, NEW_BATCH)) && !send_prefill(s) &&
+               !send_decode(s) && s->probe_due) {
+        s->probe_due = false;
+        send(s, CALL_PROBE, SHARD_PREFILL, wire_probe(&s->peer, &s->out), STEP_TIMEOUT_MS);
+    }
+}
+
+/* ------------------------------------------------------------------ what came back */
+static void on_prefill(struct scheduler *s, struct step *st)
+{
+    step_join(s, s->call_batch);
+    for (uint32_t i = 0; i < s->n_joining; i++) {
+        struct seq *q = s->joining[i];
+        q->n_computed = q->cut ? q->kv.n_cached + q->n_now : q->n_prompt;
+        kv_commit(s->kv, &q->kv, q->tokens, q->n_computed);
+    }
+    s->steps_since_join = 0;
+    step_metrics(s, "prefill", &st->r);
+    step_note(s, st, s->call_batch);
+}
+
+static void on_decode(struct scheduler *s, struct step *st)
+{
+    for (uint32_t i = 0; s->batch[NEW_BATCH].live && i < s->n_running; i++)
+        s->running[i]->batch = 0; /* merged into the first by this very call */
+    s->batch[NEW_BATCH].live = false;
+    s->steps_since_join++;
+    step_metrics(s, "decode", &st->r);
+    step_note(s, st, 0);
+}
+
+static void on_clean(struct scheduler *s)
+{
+    struct err e = ERR_INIT;
+    const Generate__V3__FilterBatchResponse *r;
+    for (uint32_t i = s->n_running; i-- > 0;)
+        if (s->running[i]->state == SEQ_GOING)
+            sched_remove(s, s->running[i]);
+    if (s->fan.rpc == SHARD_FILTER_BATCH &&
+        (r = (const void *)fan_reply(&s->fan, s->fan.n - 1, &s->in, &e)) && r->batch)
+        s->batch[s->call_batch].b = (struct wire_batch){
+            r->batch->id, r->batch->size, r->batch->max_tokens, r->batch->current_tokens};
+    sched_observe(s, M_BATCH_FILTER_DURATION, "decode", (double)(clock_ns() - s->call_ns) * 1e-9);
+}
+
+static void on_clear_all(struct scheduler *s)
+{
+    s->batch[0].live = s->batch[NEW_BATCH].live = false;
+    while (s->n_running > 0)
+        sched_remove(s, s->running[s->n_running - 1]);
+}
+
+/* True: a step that succeeded and has something to tell. */
+static bool note(struct scheduler *s, struct step *st)
+{
+    struct err e = ERR_INIT;
+    bool is_step = s->call == CALL_PREFILL || s->call == CALL_DECODE;
+    int rc = fan_error(&s->fan, &e);
+    if (rc == 0 && is_step)
+        rc = fan_step_reply(&s->fan, &s->in, &st->r, &e);
+    if (s->stopping && s->call == CALL_PREFILL)
+        step_join(s, s->call_batch);
+    if (s->stopping && s->call != CALL_CLEAR_ALL) { /* all have had their last event */
+        s->must_clear = true;
+        return false;
+    }
+    if (rc != 0 && is_step)
+        trouble_step(s, &e);
+    else if (rc != 0 && s->call != CALL_PROBE)
+        trouble_clean(s, &e);
+    else if (s->call == CALL_PROBE && fan_lost_rank(&s->fan) >= 0)
+        s->must_clear = true; /* which will tell whether it is lost */
+    else if (s->call == CALL_CLEAN)
+        on_clean(s);
+    else if (s->call == CALL_CLEAR_ALL)
+        on_clear_all(s);
+    else if (rc == 0)
+        trouble_over(s);
+    if (rc != 0 || !is_step)
+        return false;
+    if (s->call == CALL_PREFILL)
+        on_prefill(s, st);
+    else
+        on_decode(s, st);
+    return true;
+}
+
+static void on_call(struct fan *f)
+{
+    struct scheduler *s = f->arg;
+    struct step st = {0};
+    rpc_mem_reset(&s->in);
+    bool tell = note(s, &st);
+    s->call = CALL_NONE;
+    s->n_joining = 0;
+    if (s->why_lost[0])
+        trouble_lose(s, s->why_lost);
+    sched_turn(s); /* the shards first: they work while we talk */
+    if (tell)
+        step_tell(s, &st);
+    sched_end_turn(s);
+}
+
+/* ------------------------------------------------------------------ the end of a turn */
+static void publish(struct scheduler *s)
+{
+    struct sched_status *t = s->o.status;
+    struct kv_stats kv = kv_stats(s->kv);
+    atomic_store_explicit(&t->queued, s->policy.n_waiting, memory_order_relaxed);
+    atomic_store_explicit(&t->running, s->n_running + s->n_joining, memory_order_relaxed);
+    atomic_store_explicit(&t->blocks_total, kv.total, memory_order_relaxed);
+    atomic_store_explicit(&t->blocks_used, kv.used, memory_order_relaxed);
+    atomic_store_explicit(&t->blocks_cached, kv.cached, memory_order_relaxed);
+    atomic_store_explicit(&t->healthy, !s->suspect && !s->lost, memory_order_relaxed);
+    sched_gauge(s, M_QUEUE_SIZE, NULL, s->policy.n_waiting);
+    sched_gauge(s, M_BATCH_CURRENT_SIZE, NULL, s->n_running);
+    sched_gauge(s, M_BATCH_CURRENT_MAX_TOKENS, NULL, (double)kv.used * s->peer.block_size);
+    sched_gauge(s, M_KV_BLOCKS, "used", kv.used);
+    sched_gauge(s, M_KV_BLOCKS, "cached", kv.cached);
+    sched_gauge(s, M_KV_BLOCKS, "free", kv.free);
+}
+
+void sched_end_turn(struct scheduler *s)
+{
+    publish(s); /* before the sinks wake anybody who looks */
+    deliver_flush(&s->deliver);
+    while (s->dead) {
+        struct seq *q = s->dead;
+        s->dead = q->waiter.next ? CONTAINER_OF(q->waiter.next, struct seq, waiter) : NULL;
+        assert(!q->req); /* nobody goes without a last word */
+        seq_table_remove(&s->known, q);
+        seq_free(q);
+    }
+}
+
+/* ------------------------------------------------------------------ life */
+struct scheduler *sched_new(const struct sched_options *o, struct err *e)
+{
+    const struct shard_model *m = &o->model;
+    uint64_t seed = 0;
+    struct scheduler *s = calloc(1, sizeof(*s));
+    if (!s)
+        return err_nomem(e), NULL;
+    s->o = *o;
+    s->peer =
+        (struct wire_peer){m->takes_input_ids, m->requires_padding, m->block_size, m->speculate};
+    rpc_mem_init(&s->in, IN_LIMIT);
+    rpc_mem_init(&s->out, OUT_LIMIT);
+    if (getrandom(&seed, sizeof(seed), GRND_NONBLOCK) < 0)
+        seed = (uint64_t)clock_ns();
+    /* a padding peer has no block 0 to spare: one more, so that all its tokens count */
+    s->kv = kv_new(m->max_batch_total_tokens / m->block_size + m->requires_padding, m->block_size,
+                   seed);
+    if (!s->kv) {
+        err_nomem(e);
+        sched_free(s);
+        return NULL;
+    }
+    struct policy_limits limits = {.prefill_tokens = m->max_batch_prefill_tokens,
+                                   .batch_size = o->max_batch_size,
+                                   .chunking = m->chunking,
+                                   .waiting_served_ratio = o->waiting_served_ratio,
+                                   .max_waiting_tokens = o->max_waiting_tokens};
+    policy_init(&s->policy, &limits, s->kv);
+    if (fan_init(&s->fan, o->shards, on_call, s, e) != 0 || trouble_init(s, e) != 0) {
+        sched_free(s);
+        return NULL;
+    }
+    trouble_over(s); /* warm-up has just worked */
+    publish(s);
+    sched_gauge(s, M_BATCH_MAX_TOTAL_TOKENS, NULL, m->max_batch_total_tokens);
+    return s;
+}
+
+void sched_stop(struct scheduler *s, void (*gone)(void *arg), void *arg)
+{
+    struct err e = ERR_INIT;
+    s->stopping = true;
+    s->gone = gone;
+    s->gone_arg = arg;
+    err_set(&e, ERR_GENERATION, "Request failed during generation: the router is shutting down");
+    for (uint32_t i = 0; i < s->n_joining; i++) {
+        deliver_error(&s->deliver, s->joining[i], &e, clock_ns());
+        s->joining[i]->gone = true;
+    }
+    trouble_fail_everything(s, &e);
+    fan_cancel(&s->fan);
+    fan_cancel(&s->health);
+    sched_turn(s);
+    sched_end_turn(s);
+}
+
+void sched_free(struct scheduler *s)
+{
+    if (!s)
+        return;
+    assert(s->n_running == 0 && s->known.n == 0);
+    fan_free(&s->fan);
+    fan_free(&s->health);
+    kv_free(s->kv);
+    rpc_mem_free(&s->in);
+    rpc_mem_free(&s->out);
+    for (int i = 0; i < MAX_ADAPTERS; i++)
+        free(s->adapters[i]);
+    free(s->running);
+    free(s);
+}

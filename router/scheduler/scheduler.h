@@ -1,0 +1,53 @@
+/* scheduler.h - the loop that keeps the shards busy: queue -> Prefill -> Decode -> FilterBatch.
+ *
+ * One model call is out at any time. When it comes back: note what it brought, send the next call,
+ * and only then tell the clients, while the shards work already. Every function runs on the loop's
+ * thread, which owns all of this; router/infer.c is the door for other threads.
+ *
+ * The next call is, in this order:
+ *   ClearCache(all)     after a failure that left the shards' batches in doubt
+ *   FilterBatch, or     when requests of a batch ended, were cancelled or failed; their blocks are
+ *   ClearCache(batch)   released when it is answered, because only then nobody writes them
+ *   Prefill             when policy_join() lets somebody in; a peer that chunks merges them with
+ * the running batch, another one gets them apart and merges at the next Decode Decode while a batch
+ * runs a probe             a one-token Prefill, when idle with an error behind us
+ */
+#ifndef ROUTER_SCHEDULER_SCHEDULER_H
+#define ROUTER_SCHEDULER_SCHEDULER_H
+#include "common/metrics.h"
+#include "router/scheduler/seq.h"
+#include "router/shards.h"
+#include "router/shards_start.h"
+#include <stdatomic.h>
+
+struct sched_status { /* written on the loop's thread, read anywhere */
+    _Atomic uint32_t queued, running, blocks_total, blocks_used, blocks_cached;
+    _Atomic bool healthy;        /* no error behind us, no shard lost */
+    _Atomic int64_t answered_ns; /* when all shards last answered anything */
+};
+
+struct sched_options {
+    struct shards *shards;
+    struct shard_model model;
+    uint32_t max_batch_size; /* 0: no limit */
+    uint32_t max_waiting_tokens;
+    double waiting_served_ratio;
+    struct metrics *metrics; /* NULL: none */
+    struct sched_status *status;
+};
+
+struct scheduler;
+struct scheduler *sched_new(const struct sched_options *o, struct err *e);
+void sched_free(struct scheduler *s);  /* after sched_stop() was through */
+void sched_watch(struct scheduler *s); /* notice connections that break, from now on */
+
+void sched_add(struct scheduler *s, struct seq *q); /* takes q over; may end it at once */
+void sched_cancel(struct scheduler *s, uint64_t id);
+/* The answers are older than the reader likes: ask the shards for their health. */
+void sched_probe(struct scheduler *s);
+/* fn(arg, why) when a shard is lost; at once if that has happened already. */
+void sched_on_lost(struct scheduler *s, void (*fn)(void *arg, const char *why), void *arg);
+/* Ends every request with ERR_GENERATION, lets go of the shards, then calls gone(arg) once: nothing
+ * is pending on the loop any more. */
+void sched_stop(struct scheduler *s, void (*gone)(void *arg), void *arg);
+#endif

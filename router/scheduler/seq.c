@@ -1,0 +1,64 @@
+#include "router/scheduler/seq.h"
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct seq *seq_new(struct gen_request *r, uint64_t id, uint32_t speculate)
+{
+    uint64_t cap = (uint64_t)r->n_ids + r->params.max_new_tokens + speculate + 1;
+    if (cap > UINT32_MAX / 2)
+        return NULL;
+    struct seq *q = calloc(1, sizeof(*q) + cap * sizeof(q->tokens[0]));
+    if (!q)
+        return NULL;
+    q->req = r;
+    q->id = id;
+    q->cap_tokens = (uint32_t)cap;
+    q->n_prompt = q->n_tokens = r->n_ids;
+    if (r->n_ids)
+        memcpy(q->tokens, r->ids, r->n_ids * sizeof(q->tokens[0]));
+    return q;
+}
+
+void seq_free(struct seq *q)
+{
+    assert(q->kv.len == 0);
+    free(q);
+}
+
+/* A peer that generates more than it was asked for costs itself the cache, not us the memory. */
+void seq_push(struct seq *q, uint32_t token)
+{
+    if (q->n_tokens < q->cap_tokens)
+        q->tokens[q->n_tokens++] = token;
+}
+
+static struct seq **slot(const struct seq_table *t, uint64_t id)
+{
+    return (struct seq **)&t->bucket[id % (sizeof(t->bucket) / sizeof(t->bucket[0]))];
+}
+
+void seq_table_add(struct seq_table *t, struct seq *q)
+{
+    struct seq **at = slot(t, q->id);
+    q->chain = *at;
+    *at = q;
+    t->n++;
+}
+
+void seq_table_remove(struct seq_table *t, struct seq *q)
+{
+    struct seq **at = slot(t, q->id);
+    while (*at != q)
+        at = &(*at)->chain;
+    *at = q->chain;
+    t->n--;
+}
+
+struct seq *seq_table_find(const struct seq_table *t, uint64_t id)
+{
+    struct seq *q = *slot(t, id);
+    while (q && q->id != id)
+        q = q->chain;
+    return q;
+}

@@ -1,0 +1,51 @@
+/* seq.h - one request as the scheduler sees it.
+ *
+ * It outlives the gen_request: after the last event the creator may free that, while the blocks are
+ * ours until the shards write them no more. It holds every token of the stream, prompt first: the
+ * router, not a shard, is the source of truth of what was generated. Scheduler thread only, but for
+ * seq_new(). */
+#ifndef ROUTER_SCHEDULER_SEQ_H
+#define ROUTER_SCHEDULER_SEQ_H
+#include "router/request.h"
+#include "router/scheduler/kv_blocks.h"
+#include "router/scheduler/policy.h"
+
+/*  WAITING -> JOINING -> RUNNING -> LEAVING -> GOING -> freed
+ *  (in the    (its       (in a      (ended:    (that call
+ *   queue)     Prefill    batch of   the next   is on its
+ *              is on its  the        call drops way)
+ *              way)       shards)    it)                     */
+enum seq_state { SEQ_WAITING, SEQ_JOINING, SEQ_RUNNING, SEQ_LEAVING, SEQ_GOING };
+
+struct seq {
+    struct waiter waiter;
+    struct gen_request *req; /* NULL: has had its last event */
+    uint64_t id;
+    struct seq *chain; /* in seq_table */
+    struct kv_table kv;
+    enum seq_state state;
+    bool gone;      /* the client left while it was JOINING */
+    bool cut;       /* JOINING: not the whole prompt */
+    uint32_t n_now; /* JOINING: prompt tokens in this Prefill */
+    uint32_t batch; /* RUNNING and later: which of the shards' batches */
+    uint32_t n_prompt, n_tokens, cap_tokens;
+    uint32_t n_computed; /* tokens whose KV is certainly there */
+    uint32_t tokens[];
+};
+
+/* Copies the prompt, so that `r` is needed for its parameters only. NULL: out of memory. */
+struct seq *seq_new(struct gen_request *r, uint64_t id, uint32_t speculate);
+void seq_free(struct seq *q); /* its blocks were released */
+void seq_push(struct seq *q, uint32_t token);
+
+static inline uint32_t seq_generated(const struct seq *q) { return q->n_tokens - q->n_prompt; }
+
+/* id -> seq, of every request that is known. */
+struct seq_table {
+    struct seq *bucket[1024];
+    uint32_t n;
+};
+void seq_table_add(struct seq_table *t, struct seq *q);
+void seq_table_remove(struct seq_table *t, struct seq *q);
+struct seq *seq_table_find(const struct seq_table *t, uint64_t id); /* NULL: unknown */
+#endif

@@ -1,0 +1,118 @@
+/* What a Prefill or Decode brought. Read twice: step_note() before the next call is sent, because
+ * it decides what that is; step_tell() after, while the shards work. */
+#include "common/clock.h"
+#include "common/log.h"
+#include "router/metrics.h"
+#include "router/scheduler/state.h"
+#include <string.h>
+
+/* The KV of everything but the newest token was computed: that one goes in with the next step. */
+static void note_tokens(struct scheduler *s, struct seq *q, const Generate__V3__Generation *g)
+{
+    bool first = q->n_tokens == q->n_prompt;
+    for (size_t i = 0; i < g->tokens->n_ids; i++)
+        seq_push(q, g->tokens->ids[i]);
+    q->n_computed = q->n_tokens - 1;
+    if (first) /* a prompt that came in chunks is complete now; the rest is committed at the end */
+        kv_commit(s->kv, &q->kv, q->tokens, q->n_prompt);
+    if (g->generated_text)
+        q->state = SEQ_LEAVING;
+    sched_observe(s, M_SKIPPED_TOKENS, NULL, (double)(g->tokens->n_ids - 1));
+}
+
+static void fail_one(struct scheduler *s, struct seq *q, const char *why, int64_t now)
+{
+    struct err e = ERR_INIT;
+    err_set(&e, ERR_GENERATION, "Request failed during generation: Server error: %s", why);
+    deliver_error(&s->deliver, q, &e, now);
+    sched_count(s, M_REQUEST_FAILURE, "generation", 1);
+    q->state = SEQ_LEAVING;
+}
+
+static struct seq *note_generation(struct scheduler *s, const Generate__V3__Generation *g,
+                                   int64_t now)
+{
+    struct seq *q = seq_table_find(&s->known, g->request_id);
+    if (!q || (q->state != SEQ_RUNNING && q->state != SEQ_LEAVING)) {
+        if (!q)
+            LOG(LOG_WARN, "a generation for an unknown request", LOGI("request_id", g->request_id));
+        return NULL;
+    }
+    const char *bad = deliver_check(g);
+    if (bad) {
+        fail_one(s, q, bad, now);
+        return NULL;
+    }
+    if (*g->error) { /* the shards have dropped it already: no call is needed */
+        fail_one(s, q, g->error, now);
+        sched_remove(s, q);
+        return NULL;
+    }
+    if (!q->req) /* cancelled while the step ran */
+        return NULL;
+    note_tokens(s, q, g);
+    return q;
+}
+
+/* The shards say that every request of the batch ended. Those that did not were lost. */
+static void note_no_batch(struct scheduler *s, uint32_t into, int64_t now)
+{
+    s->batch[into].live = false;
+    for (uint32_t i = s->n_running; i-- > 0;) {
+        struct seq *q = s->running[i];
+        if (q->batch != into)
+            continue;
+        if (q->state == SEQ_RUNNING)
+            fail_one(s, q, "its batch has vanished", now);
+        sched_remove(s, q);
+    }
+}
+
+void step_note(struct scheduler *s, struct step *st, uint32_t into)
+{
+    int64_t now = clock_ns();
+    st->owner = RPC_NEW(&s->in, struct seq *, st->r.n_gens + 1);
+    for (size_t i = 0; i < st->r.n_gens; i++) {
+        struct seq *q = note_generation(s, st->r.gens[i], now);
+        if (st->owner)
+            st->owner[i] = q;
+    }
+    if (!st->r.batch) {
+        note_no_batch(s, into, now);
+        return;
+    }
+    const Generate__V3__CachedBatch *b = st->r.batch;
+    s->batch[into].live = true;
+    s->batch[into].b = (struct wire_batch){b->id, b->size, b->max_tokens, b->current_tokens};
+}
+
+void step_tell(struct scheduler *s, struct step *st)
+{
+    int64_t now = clock_ns();
+    for (size_t i = 0; st->owner && i < st->r.n_gens; i++) {
+        struct seq *q = st->owner[i];
+        if (q && q->req) /* the next call may have found the shards gone */
+            deliver_generation(&s->deliver, q, st->r.gens[i], now, &s->in);
+    }
+}
+
+void step_join(struct scheduler *s, uint32_t into)
+{
+    for (uint32_t i = 0; i < s->n_joining; i++) {
+        struct seq *q = s->joining[i];
+        q->batch = into;
+        q->state = q->gone ? SEQ_LEAVING : SEQ_RUNNING;
+        s->running[s->n_running++] = q;
+    }
+}
+
+void step_metrics(struct scheduler *s, const char *method, const struct step_reply *r)
+{
+    double sec = (double)(clock_ns() - s->call_ns) * 1e-9;
+    sched_count(s, M_BATCH_INFERENCE_SUCCESS, method, 1);
+    sched_observe(s, M_BATCH_INFERENCE_DURATION, method, sec);
+    sched_observe(s, M_BATCH_FORWARD_DURATION, method, (double)r->forward_ns * 1e-9);
+    sched_observe(s, M_BATCH_DECODE_DURATION, method, (double)r->decode_ns * 1e-9);
+    if (r->concat_ns)
+        sched_observe(s, M_BATCH_CONCAT_DURATION, method, (double)r->concat_ns * 1e-9);
+}

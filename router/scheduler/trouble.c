@@ -1,0 +1,190 @@
+/* Failures, health and loss. A request's own fault ends that request; a failed step ends the
+ * requests it carried; a lost shard ends all, and the router with them. */
+#include "common/clock.h"
+#include "common/log.h"
+#include "router/metrics.h"
+#include "router/scheduler/state.h"
+#include <stdio.h>
+#include <string.h>
+
+enum { HEALTH_TIMEOUT_MS = 5000 };
+
+static void fail(struct scheduler *s, struct seq *q, const struct err *cause, int64_t now)
+{
+    if (!q->req)
+        return;
+    deliver_error(&s->deliver, q, cause, now);
+    sched_count(s, M_REQUEST_FAILURE, "generation", 1);
+}
+
+void trouble_fail_all(struct scheduler *s, const struct err *cause)
+{
+    int64_t now = clock_ns();
+    for (uint32_t i = 0; i < s->n_running; i++) {
+        fail(s, s->running[i], cause, now);
+        s->running[i]->state = SEQ_LEAVING;
+    }
+    s->must_clear = s->n_running > 0 || s->batch[0].live || s->batch[1].live;
+}
+
+void trouble_fail_everything(struct scheduler *s, const struct err *why)
+{
+    int64_t now = clock_ns();
+    trouble_fail_all(s, why);
+    while (s->policy.head) {
+        struct seq *q = CONTAINER_OF(s->policy.head, struct seq, waiter);
+        policy_remove(&s->policy, &q->waiter);
+        fail(s, q, why, now);
+        sched_bury(s, q);
+    }
+}
+
+static struct err during(const struct err *cause)
+{
+    struct err e = *cause;
+    e.kind = ERR_GENERATION;
+    err_wrap(&e, "Request failed during generation");
+    LOG(LOG_ERROR, e.msg);
+    return e;
+}
+
+/* The requests that were to join are out. Those that ran go on if the shards still agree about
+ * them: every rank has answered and none did the step. FilterBatch will tell whether the old batch
+ * is still there (TGI's server has thrown it away, ours has not); if not, trouble_clean() has the
+ * rest. */
+static void prefill_failed(struct scheduler *s, const struct err *e)
+{
+    int64_t now = clock_ns();
+    uint32_t into = s->call_batch;
+    bool merged = s->batch[into].live;
+    for (uint32_t i = 0; i < s->n_joining; i++) {
+        fail(s, s->joining[i], e, now);
+        s->joining[i]->gone = true;
+    }
+    step_join(s, into);
+    if (!merged) /* ClearCache(id) follows; clearing what is not there is fine */
+        s->batch[into] = (struct held_batch){true, {.id = s->next_batch_id - 1}};
+    else if (!fan_refused(&s->fan))
+        trouble_fail_all(s, e);
+}
+
+void trouble_step(struct scheduler *s, const struct err *cause)
+{
+    struct err e = during(cause);
+    bool broke = fan_lost_rank(&s->fan) >= 0;
+    bool prefill = s->call == CALL_PREFILL;
+    sched_count(s, M_BATCH_INFERENCE_FAILURE, prefill ? "prefill" : "decode", 1);
+    s->suspect = s->probe_due = true;
+    if (prefill)
+        prefill_failed(s, &e);
+    if (!prefill || broke)
+        trouble_fail_all(s, &e);
+    if (broke) {
+        s->must_clear = true;
+        kv_forget(s->kv);
+    }
+}
+
+void trouble_clean(struct scheduler *s, const struct err *cause)
+{
+    if (s->call == CALL_CLEAR_ALL) {
+        trouble_lose(s, cause->msg);
+        return;
+    }
+    struct err e = during(cause);
+    s->suspect = s->probe_due = true;
+    trouble_fail_all(s, &e);
+    s->must_clear = true;
+    if (fan_lost_rank(&s->fan) >= 0)
+        kv_forget(s->kv);
+}
+
+void trouble_over(struct scheduler *s)
+{
+    s->suspect = s->probe_due = false;
+    atomic_store(&s->o.status->answered_ns, clock_ns());
+}
+
+void trouble_lose(struct scheduler *s, const char *why)
+{
+    struct err e = ERR_INIT;
+    if (s->lost)
+        return;
+    s->lost = true;
+    err_set(&e, ERR_GENERATION, "Request failed during generation: %s", why);
+    trouble_fail_everything(s, &e);
+    s->must_clear = false;
+    s->batch[0].live = s->batch[1].live = false;
+    while (s->n_running > 0) /* nobody is left to write their blocks */
+        sched_remove(s, s->running[s->n_running - 1]);
+    kv_forget(s->kv);
+    LOG(LOG_ERROR, "shard lost", LOGS("error", why));
+    if (s->on_lost && !s->stopping)
+        s->on_lost(s->on_lost_arg, why);
+}
+
+/* ------------------------------------------------------------------ health */
+static void on_health(struct fan *f)
+{
+    struct scheduler *s = f->arg;
+    struct err e = ERR_INIT;
+    if (fan_error(f, &e) == 0) {
+        atomic_store(&s->o.status->answered_ns, clock_ns());
+    } else if (!s->stopping) {
+        s->suspect = s->probe_due = true;
+        LOG(LOG_WARN, "health check failed", LOGS("error", e.msg));
+        if (fan_lost_rank(f) >= 0 && s->call == CALL_NONE) {
+            trouble_lose(s, e.msg);
+        } else if (fan_lost_rank(f) >= 0) { /* the call that is out first: it holds blocks */
+            snprintf(s->why_lost, sizeof(s->why_lost), "%s", e.msg);
+            fan_cancel(&s->fan);
+        }
+    }
+    sched_turn(s);
+    sched_end_turn(s);
+}
+
+void sched_probe(struct scheduler *s)
+{
+    Generate__V3__HealthRequest ask = GENERATE__V3__HEALTH_REQUEST__INIT;
+    s->probe_due = s->suspect;
+    /* TGI's server answers nothing while it computes: being at it is its sign of life. */
+    bool deaf = s->call != CALL_NONE && !s->peer.takes_input_ids;
+    if (deaf)
+        atomic_store(&s->o.status->answered_ns, clock_ns());
+    else if (!s->health.busy && !s->lost && !s->stopping)
+        fan_call(&s->health, SHARD_HEALTH, &ask.base, HEALTH_TIMEOUT_MS, false);
+    sched_turn(s);
+    sched_end_turn(s);
+}
+
+static void on_break(void *arg, uint32_t rank)
+{
+    struct scheduler *s = arg;
+    LOG(LOG_WARN, "the connection to a shard broke", LOGI("rank", rank));
+    kv_forget(s->kv);         /* whoever answers next may be somebody else */
+    if (s->call == CALL_NONE) /* a call that is out notices by itself */
+        s->must_clear = true;
+    s->suspect = s->probe_due = true;
+    sched_turn(s);
+    sched_end_turn(s);
+}
+
+void sched_watch(struct scheduler *s)
+{
+    s->watched = true;
+    shards_watch(s->o.shards, on_break, s);
+}
+
+int trouble_init(struct scheduler *s, struct err *e)
+{
+    return fan_init(&s->health, s->o.shards, on_health, s, e);
+}
+
+void sched_on_lost(struct scheduler *s, void (*fn)(void *arg, const char *why), void *arg)
+{
+    s->on_lost = fn;
+    s->on_lost_arg = arg;
+    if (s->lost)
+        fn(arg, "a shard was lost");
+}

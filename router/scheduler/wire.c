@@ -1,0 +1,227 @@
+#include "router/scheduler/wire.h"
+#include <string.h>
+
+/* One allocation: a Request and what it points to. */
+struct whole {
+    Generate__V3__Request r;
+    Generate__V3__NextTokenChooserParameters p;
+    Generate__V3__StoppingCriteriaParameters s;
+    Generate__V3__Input input;
+    Generate__V3__InputChunk chunk, *chunks[1];
+};
+
+/* protobuf-c has no const; packing writes nothing. */
+static void *mutable(const void *p) { return (void *)(uintptr_t)p; }
+
+static struct whole *whole_new(struct rpc_mem *m)
+{
+    struct whole *w = RPC_NEW(m, struct whole, 1);
+    if (!w)
+        return NULL;
+    generate__v3__request__init(&w->r);
+    generate__v3__next_token_chooser_parameters__init(&w->p);
+    generate__v3__stopping_criteria_parameters__init(&w->s);
+    w->r.parameters = &w->p;
+    w->r.stopping_parameters = &w->s;
+    return w;
+}
+
+static void put_text(struct whole *w, const char *text)
+{
+    generate__v3__input__init(&w->input);
+    generate__v3__input_chunk__init(&w->chunk);
+    w->chunk.chunk_case = GENERATE__V3__INPUT_CHUNK__CHUNK_TEXT;
+    w->chunk.text = w->r.inputs = mutable(text);
+    w->chunks[0] = &w->chunk;
+    w->input.n_chunks = 1;
+    w->input.chunks = w->chunks;
+    w->r.input_chunks = &w->input;
+}
+
+static void put_params(struct whole *w, const struct gen_params *g)
+{
+    w->p.temperature = g->temperature;
+    w->p.top_k = g->top_k;
+    w->p.top_p = g->top_p;
+    w->p.typical_p = g->typical_p;
+    w->p.do_sample = g->do_sample;
+    w->p.seed = g->seed;
+    w->p.repetition_penalty = g->repetition_penalty;
+    w->p.frequency_penalty = g->frequency_penalty;
+    w->p.openai_presence_penalty = g->openai_presence_penalty;
+    w->p.openai_frequency_penalty = g->openai_frequency_penalty;
+    w->p.watermark = g->watermark;
+    if (g->grammar) {
+        w->p.grammar = mutable(g->grammar);
+        w->p.grammar_type = GENERATE__V3__GRAMMAR_TYPE__GRAMMAR_TYPE_REGEX;
+    }
+    w->s.max_new_tokens = g->max_new_tokens;
+    w->s.n_stop_sequences = g->n_stop;
+    w->s.stop_sequences = mutable(g->stop);
+    w->s.ignore_eos_token = g->ignore_eos;
+    w->r.prefill_logprobs = g->prefill_logprobs;
+    w->r.top_n_tokens = g->top_n_tokens;
+    if (g->adapter_id) {
+        w->r._adapter_id_case = GENERATE__V3__REQUEST___ADAPTER_ID_ADAPTER_ID;
+        w->r.adapter_id = mutable(g->adapter_id);
+    }
+}
+
+static int put_blocks(struct whole *w, const struct wire_peer *p, const struct seq *q,
+                      struct rpc_mem *m)
+{
+    if (p->requires_padding)
+        return 0;
+    w->r.n_blocks = q->kv.len;
+    w->r.blocks = q->kv.ids;
+    w->r.cache_len = q->kv.n_cached;
+    if (p->takes_input_ids)
+        return 0;
+    uint32_t n = q->waiter.n_reserve;
+    w->r.slots = RPC_NEW(m, uint32_t, n);
+    if (!w->r.slots)
+        return -1;
+    for (uint32_t i = 0; i < n; i++)
+        w->r.slots[i] = q->kv.ids[i / p->block_size] * p->block_size + i % p->block_size;
+    w->r.n_slots = n;
+    return 0;
+}
+
+static Generate__V3__Request *request(const struct wire_peer *p, const struct seq *q,
+                                      struct rpc_mem *m)
+{
+    struct whole *w = whole_new(m);
+    if (!w || put_blocks(w, p, q, m) != 0)
+        return NULL;
+    w->r.id = q->id;
+    w->r.truncate = q->req->truncate;
+    w->r.add_special_tokens = q->req->add_special_tokens;
+    put_params(w, &q->req->params);
+    if (p->takes_input_ids) {
+        w->r.n_input_ids = q->n_prompt;
+        w->r.input_ids = mutable(q->tokens);
+    } else if (q->req->inputs) {
+        put_text(w, q->req->inputs);
+    }
+    if (q->cut) {
+        w->r._chunk_len_case = GENERATE__V3__REQUEST___CHUNK_LEN_CHUNK_LEN;
+        w->r.chunk_len = q->n_now;
+    }
+    return &w->r;
+}
+
+static Generate__V3__CachedBatch *cached_batch(const struct wire_batch *b, struct rpc_mem *m)
+{
+    Generate__V3__CachedBatch *c = RPC_NEW(m, Generate__V3__CachedBatch, 1);
+    if (!c)
+        return NULL;
+    generate__v3__cached_batch__init(c); /* peers read the id alone: no list of requests */
+    c->id = b->id;
+    c->size = b->size;
+    c->max_tokens = b->max_tokens;
+    c->current_tokens = b->current_tokens;
+    return c;
+}
+
+const ProtobufCMessage *wire_prefill(const struct wire_peer *p, uint64_t id,
+                                     struct seq *const *joining, uint32_t n,
+                                     const struct wire_batch *cached, struct rpc_mem *m)
+{
+    Generate__V3__PrefillRequest *msg = RPC_NEW(m, Generate__V3__PrefillRequest, 1);
+    Generate__V3__Batch *b = RPC_NEW(m, Generate__V3__Batch, 1);
+    if (!msg || !b)
+        return NULL;
+    generate__v3__prefill_request__init(msg);
+    generate__v3__batch__init(b);
+    msg->batch = b;
+    b->id = id;
+    b->size = n;
+    b->requests = RPC_NEW(m, Generate__V3__Request *, n);
+    if (!b->requests)
+        return NULL;
+    for (; b->n_requests < n; b->n_requests++) {
+        const struct seq *q = joining[b->n_requests];
+        if (!(b->requests[b->n_requests] = request(p, q, m)))
+            return NULL;
+        b->max_tokens += q->waiter.n_reserve;
+        b->max_blocks = q->kv.len > b->max_blocks ? q->kv.len : b->max_blocks;
+    }
+    if (cached && !(msg->cached_batch = cached_batch(cached, m)))
+        return NULL;
+    return &msg->base;
+}
+
+const ProtobufCMessage *wire_decode(const struct wire_batch *const *batches, uint32_t n,
+                                    struct rpc_mem *m)
+{
+    Generate__V3__DecodeRequest *msg = RPC_NEW(m, Generate__V3__DecodeRequest, 1);
+    if (!msg)
+        return NULL;
+    generate__v3__decode_request__init(msg);
+    msg->batches = RPC_NEW(m, Generate__V3__CachedBatch *, n);
+    for (; msg->batches && msg->n_batches < n; msg->n_batches++)
+        if (!(msg->batches[msg->n_batches] = cached_batch(batches[msg->n_batches], m)))
+            return NULL;
+    return msg->batches ? &msg->base : NULL;
+}
+
+const ProtobufCMessage *wire_clear(const uint64_t *batch, struct rpc_mem *m)
+{
+    Generate__V3__ClearCacheRequest *msg = RPC_NEW(m, Generate__V3__ClearCacheRequest, 1);
+    if (!msg)
+        return NULL;
+    generate__v3__clear_cache_request__init(msg);
+    if (batch) {
+        msg->_id_case = GENERATE__V3__CLEAR_CACHE_REQUEST___ID_ID;
+        msg->id = *batch;
+    }
+    return &msg->base;
+}
+
+const ProtobufCMessage *wire_filter(uint64_t batch, const uint64_t *keep, uint32_t n_keep,
+                                    struct rpc_mem *m)
+{
+    Generate__V3__FilterBatchRequest *msg = RPC_NEW(m, Generate__V3__FilterBatchRequest, 1);
+    if (!msg)
+        return NULL;
+    generate__v3__filter_batch_request__init(msg);
+    msg->batch_id = batch;
+    msg->n_request_ids = n_keep;
+    msg->request_ids = mutable(keep);
+    return &msg->base;
+}
+
+const ProtobufCMessage *wire_probe(const struct wire_peer *p, struct rpc_mem *m)
+{
+    static uint32_t zero[1] = {0};
+    Generate__V3__PrefillRequest *msg = RPC_NEW(m, Generate__V3__PrefillRequest, 1);
+    Generate__V3__Batch *b = RPC_NEW(m, Generate__V3__Batch, 1);
+    Generate__V3__Request **list = RPC_NEW(m, Generate__V3__Request *, 1);
+    struct whole *w = whole_new(m);
+    if (!msg || !b || !list || !w)
+        return NULL;
+    w->r.id = WIRE_PROBE_ID;
+    w->r.truncate = 1;
+    w->p.temperature = w->p.top_p = w->p.typical_p = w->p.repetition_penalty = 1;
+    w->s.max_new_tokens = 1;
+    w->r.n_blocks = w->r.n_slots = 1;
+    w->r.blocks = w->r.slots = zero;
+    if (p->takes_input_ids) {
+        w->r.n_input_ids = 1;
+        w->r.input_ids = zero;
+    } else {
+        put_text(w, "liveness");
+    }
+    generate__v3__prefill_request__init(msg);
+    generate__v3__batch__init(b);
+    list[0] = &w->r;
+    *b = (Generate__V3__Batch){.base = b->base,
+                               .id = WIRE_PROBE_ID,
+                               .n_requests = 1,
+                               .requests = list,
+                               .size = 1,
+                               .max_tokens = 2,
+                               .max_blocks = 1};
+    msg->batch = b;
+    return &msg->base;
+}

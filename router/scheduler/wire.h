@@ -1,0 +1,34 @@
+/* wire.h - what the scheduler decided, as messages of generate.v3. Pure: builds in `m`, sends
+ * nothing. Every function returns NULL when `m` is full. */
+#ifndef ROUTER_SCHEDULER_WIRE_H
+#define ROUTER_SCHEDULER_WIRE_H
+#include "common/rpc_pack.h"
+#include "proto/generate.pb-c.h"
+#include "router/scheduler/seq.h"
+
+struct wire_peer {         /* what the shards understand */
+    bool takes_input_ids;  /* token ids go instead of text, blocks without slots */
+    bool requires_padding; /* neither blocks nor slots */
+    uint32_t block_size, speculate;
+};
+
+struct wire_batch { /* a batch the shards hold */
+    uint64_t id;
+    uint32_t size, max_tokens, current_tokens;
+};
+
+/* `cached` NULL: the new ones stand alone. */
+const ProtobufCMessage *wire_prefill(const struct wire_peer *p, uint64_t id,
+                                     struct seq *const *joining, uint32_t n,
+                                     const struct wire_batch *cached, struct rpc_mem *m);
+const ProtobufCMessage *wire_decode(const struct wire_batch *const *batches, uint32_t n,
+                                    struct rpc_mem *m);
+/* Keeps the n_keep requests in `keep`; NULL and 0: clears the batch. */
+const ProtobufCMessage *wire_filter(uint64_t batch, const uint64_t *keep, uint32_t n_keep,
+                                    struct rpc_mem *m);
+const ProtobufCMessage *wire_clear(const uint64_t *batch, struct rpc_mem *m); /* NULL: all */
+
+/* TGI's liveness probe: one token, block 0, no cache left behind. */
+#define WIRE_PROBE_ID UINT64_MAX
+const ProtobufCMessage *wire_probe(const struct wire_peer *p, struct rpc_mem *m);
+#endif

@@ -1,0 +1,20 @@
+/* shards_start.h - what a model is, and what its shards can hold: Info, then Warmup.
+ *
+ * Blocks, as shards_connect(); called once, before the scheduler starts. */
+#ifndef ROUTER_SHARDS_START_H
+#define ROUTER_SHARDS_START_H
+#include "router/shards.h"
+
+struct shard_model {
+    bool requires_padding; /* no block numbers: the peer lays its KV out itself */
+    bool chunking, prefix_caching, takes_input_ids;
+    uint32_t speculate, block_size, vocab_size, max_positions; /* max_positions 0: unbounded */
+    char dtype[32], device[32];
+    /* asked for (0: not), then settled by warm-up */
+    uint32_t max_input_tokens, max_total_tokens, max_batch_prefill_tokens, max_batch_total_tokens;
+    uint32_t max_batch_size; /* 0: no limit; only read */
+};
+
+/* `m` comes with what the operator asked for and leaves with what is. */
+int shards_warmup(struct shards *s, struct shard_model *m, struct err *e);
+#endif

@@ -1,0 +1,471 @@
+/* fake_shard.h - a shard without a model, in the test's own process.
+ *
+ * It speaks generate.v3 on a Unix socket and holds a KV cache of token ids: a step writes the ids
+ * it computes into the blocks it was given, and the next token is a hash of what the blocks then
+ * hold. A block that was handed to two writers, or offered as cached with other contents, therefore
+ * changes the answer, and fake_expect() says what the answer has to be. Scripted by the fields
+ * under "script", which any thread may set. */
+#ifndef TESTS_FAKE_SHARD_H
+#define TESTS_FAKE_SHARD_H
+#include "common/rpc_server.h"
+#include "proto/generate.pb-c.h"
+#include <assert.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { FAKE_VOCAB = 1000, FAKE_MAX_RUN = 512, FAKE_MAX_LOG = 4096 };
+
+struct fake_seq {
+    uint64_t id, batch;
+    uint32_t *blocks, n_blocks;
+    uint32_t *tokens, n_tokens, n_prompt, computed, n_next, max_new;
+    bool ends; /* had its last token, waits for FilterBatch */
+};
+
+enum fake_rpc { FAKE_PREFILL, FAKE_DECODE, FAKE_FILTER, FAKE_CLEAR };
+struct fake_log {
+    enum fake_rpc rpc;
+    uint32_t n_new, n_size; /* requests: joined by this call; in the batch after it */
+    uint32_t n_tokens;      /* computed by this step */
+    uint32_t cached;        /* cache_len of the first new request */
+};
+
+struct fake_shard {
+    /* set before fake_start() */
+    char path[100];
+    const char *urls[8];
+    uint32_t rank, world, block_size, n_blocks;
+    bool no_chunking, no_prefix_caching, text_only;
+    /* script */
+    _Atomic int step_ms;
+    _Atomic int fail_prefill, fail_decode, fail_filter; /* this many next calls fail */
+    _Atomic bool fail_drops;   /* a failing Prefill loses the cached batch (TGI's way) */
+    _Atomic uint64_t fail_one; /* id + 1: its next generation is an error */
+    _Atomic int hold;          /* steps wait while it is set */
+    /* what happened; read under `lock` */
+    pthread_mutex_t lock;
+    struct fake_log log[FAKE_MAX_LOG];
+    uint32_t n_log;
+    _Atomic uint32_t n_health, n_probe;
+    uint32_t n_bad; /* cached blocks whose contents were wrong */
+    /* its own */
+    uint32_t max_prefill, *kv;
+    struct fake_seq run[FAKE_MAX_RUN];
+    uint32_t n_run;
+    struct rpc_server *server;
+    pthread_t thread;
+};
+
+static inline uint32_t fake_next(uint32_t h) { return (h >> 7) % FAKE_VOCAB; }
+static inline uint32_t fake_mix(uint32_t h, uint32_t tok) { return (h ^ tok) * 0x9e3779b1u; }
+
+/* The n tokens that follow `prompt`. */
+static inline void fake_expect(const uint32_t *prompt, uint32_t n_prompt, uint32_t *out, uint32_t n)
+{
+    uint32_t h = 1;
+    for (uint32_t i = 0; i < n_prompt; i++)
+        h = fake_mix(h, prompt[i]);
+    for (uint32_t i = 0; i < n; i++) {
+        out[i] = fake_next(h);
+        h = fake_mix(h, out[i]);
+    }
+}
+
+static inline uint32_t *fake_slot(struct fake_shard *f, const struct fake_seq *q, uint32_t pos)
+{
+    assert(pos / f->block_size < q->n_blocks);
+    return &f->kv[q->blocks[pos / f->block_size] * f->block_size + pos % f->block_size];
+}
+
+static inline void fake_note(struct fake_shard *f, struct fake_log l)
+{
+    pthread_mutex_lock(&f->lock);
+    if (f->n_log < FAKE_MAX_LOG)
+        f->log[f->n_log++] = l;
+    pthread_mutex_unlock(&f->lock);
+}
+
+static inline void fake_drop(struct fake_shard *f, uint32_t i)
+{
+    free(f->run[i].blocks);
+    free(f->run[i].tokens);
+    memmove(&f->run[i], &f->run[i + 1], (f->n_run - i - 1) * sizeof(f->run[0]));
+    f->n_run--;
+}
+
+static inline void fake_drop_batch(struct fake_shard *f, uint64_t id)
+{
+    for (uint32_t i = f->n_run; i-- > 0;)
+        if (f->run[i].batch == id)
+            fake_drop(f, i);
+}
+
+static inline uint32_t fake_batch_size(struct fake_shard *f, uint64_t id)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < f->n_run; i++)
+        n += f->run[i].batch == id;
+    return n;
+}
+
+static inline void fake_pause(struct fake_shard *f)
+{
+    do
+        nanosleep(&(struct timespec){.tv_nsec = f->hold ? 1000000 : f->step_ms * 1000000L}, NULL);
+    while (f->hold);
+}
+
+static inline Generate__V3__Tokens *fake_tokens(uint32_t id, struct rpc_mem *m)
+{
+    Generate__V3__Tokens *t = RPC_NEW(m, Generate__V3__Tokens, 1);
+    generate__v3__tokens__init(t);
+    t->n_ids = t->n_logprobs = t->n_texts = t->n_is_special = 1;
+    t->ids = RPC_NEW(m, uint32_t, 1);
+    t->logprobs = RPC_NEW(m, float, 1);
+    t->is_special = RPC_NEW(m, protobuf_c_boolean, 1);
+    t->texts = RPC_NEW(m, char *, 1);
+    t->ids[0] = id;
+    t->logprobs[0] = -0.5f;
+    t->texts[0] = rpc_mem_alloc(m, 12);
+    snprintf(t->texts[0], 12, "t%u ", id);
+    return t;
+}
+
+static inline Generate__V3__Generation *fake_generation(struct fake_shard *f, struct fake_seq *q,
+                                                        struct rpc_mem *m)
+{
+    Generate__V3__Generation *g = RPC_NEW(m, Generate__V3__Generation, 1);
+    generate__v3__generation__init(g);
+    g->request_id = q->id;
+    uint32_t h = 1;
+    for (uint32_t i = 0; i < q->computed; i++)
+        h = fake_mix(h, *fake_slot(f, q, i));
+    uint32_t id = fake_next(h);
+    q->tokens[q->n_tokens++] = id;
+    g->tokens = fake_tokens(id, m);
+    q->ends = q->n_tokens - q->n_prompt == q->max_new;
+    if (q->ends) {
+        g->generated_text = RPC_NEW(m, Generate__V3__GeneratedText, 1);
+        generate__v3__generated_text__init(g->generated_text);
+        g->generated_text->text = rpc_mem_strdup(m, "whole", 5);
+        g->generated_text->generated_tokens = q->max_new;
+    }
+    return g;
+}
+
+/* One forward pass over a batch: every sequence computes its n_next tokens. */
+static inline const ProtobufCMessage *fake_step(struct fake_shard *f, uint64_t batch,
+                                                struct rpc_mem *m, struct fake_log l)
+{
+    Generate__V3__PrefillResponse *r = RPC_NEW(m, Generate__V3__PrefillResponse, 1);
+    generate__v3__prefill_response__init(r);
+    r->generations = RPC_NEW(m, Generate__V3__Generation *, f->n_run + 1);
+    uint32_t n_open = 0;
+    fake_pause(f);
+    for (uint32_t i = 0; i < f->n_run; i++) {
+        struct fake_seq *q = &f->run[i];
+        if (q->batch != batch)
+            continue;
+        assert(!q->ends); /* the router forgot to filter */
+        for (uint32_t end = q->computed + q->n_next; q->computed < end; q->computed++)
+            *fake_slot(f, q, q->computed) = q->tokens[q->computed];
+        l.n_tokens += q->n_next;
+        if (q->computed < q->n_prompt) {
+            n_open++;
+            continue;
+        }
+        Generate__V3__Generation *g = fake_generation(f, q, m);
+        if (f->fail_one == q->id + 1) {
+            g->error = rpc_mem_strdup(m, "its own fault", 13);
+            f->fail_one = 0;
+            fake_drop(f, i--);
+        } else {
+            n_open += !q->ends;
+        }
+        if (f->world < 2 || g->request_id % f->world == f->rank)
+            r->generations[r->n_generations++] = g;
+    }
+    l.n_size = fake_batch_size(f, batch);
+    fake_note(f, l);
+    r->forward_ns = r->total_ns = 1000;
+    if (n_open == 0) {
+        fake_drop_batch(f, batch);
+        return &r->base;
+    }
+    r->batch = RPC_NEW(m, Generate__V3__CachedBatch, 1);
+    generate__v3__cached_batch__init(r->batch);
+    r->batch->id = batch;
+    r->batch->size = l.n_size;
+    uint32_t budget = f->max_prefill > l.n_size ? f->max_prefill - (l.n_size - 1) : 1;
+    for (uint32_t i = f->n_run; i-- > 0;) { /* what the next step will do: TGI's rule */
+        struct fake_seq *q = &f->run[i];
+        if (q->batch != batch)
+            continue;
+        uint32_t left = q->n_prompt > q->computed ? q->n_prompt - q->computed : 0;
+        q->n_next = left == 0 ? 1 : left < budget ? left : budget > 0 ? budget : 1;
+        if (left)
+            budget -= q->n_next < budget ? q->n_next : budget;
+        r->batch->current_tokens += q->n_next;
+    }
+    return &r->base;
+}
+
+static inline void fake_add(struct fake_shard *f, const Generate__V3__Request *r, uint64_t batch)
+{
+    struct fake_seq *q = &f->run[f->n_run++];
+    assert(f->n_run < FAKE_MAX_RUN);
+    *q = (struct fake_seq){.id = r->id,
+                           .batch = batch,
+                           .n_prompt = (uint32_t)r->n_input_ids,
+                           .n_tokens = (uint32_t)r->n_input_ids,
+                           .computed = r->cache_len,
+                           .n_blocks = (uint32_t)r->n_blocks,
+                           .max_new = r->stopping_parameters->max_new_tokens};
+    if (f->text_only)
+        q->n_prompt = q->n_tokens = (uint32_t)strlen(r->inputs);
+    q->tokens = calloc(q->n_prompt + q->max_new + 1, sizeof(uint32_t));
+    q->blocks = calloc(q->n_blocks + 1, sizeof(uint32_t));
+    if (f->text_only)
+        for (uint32_t i = 0; i < q->n_prompt; i++)
+            q->tokens[i] = (unsigned char)r->inputs[i];
+    else
+        memcpy(q->tokens, r->input_ids, q->n_prompt * sizeof(uint32_t));
+    memcpy(q->blocks, r->blocks, q->n_blocks * sizeof(uint32_t));
+    assert(r->cache_len < q->n_prompt);
+    q->n_next = r->_chunk_len_case ? r->chunk_len : q->n_prompt - q->computed;
+    for (uint32_t i = 0; i < q->computed; i++)
+        if (*fake_slot(f, q, i) != q->tokens[i])
+            f->n_bad++;
+}
+
+static inline bool fake_fails(_Atomic int *n)
+{
+    if (*n <= 0)
+        return false;
+    --*n;
+    return true;
+}
+
+static inline const ProtobufCMessage *fake_prefill(void *ctx, const ProtobufCMessage *in,
+                                                   struct rpc_call *call, struct err *e)
+{
+    struct fake_shard *f = ctx;
+    const Generate__V3__PrefillRequest *p = (const void *)in;
+    uint64_t id = p->cached_batch ? p->cached_batch->id : p->batch->id;
+    if (p->batch->id == UINT64_MAX)
+        f->n_probe++;
+    if (fake_fails(&f->fail_prefill)) {
+        if (f->fail_drops)
+            fake_drop_batch(f, id);
+        fake_pause(f);
+        err_set(e, ERR_SYSTEM, "prefill failed");
+        return NULL;
+    }
+    if (p->cached_batch && fake_batch_size(f, id) == 0) {
+        err_set(e, ERR_SYSTEM, "Batch ID %lu not found in cache.", (unsigned long)id);
+        return NULL;
+    }
+    for (size_t i = 0; i < p->batch->n_requests; i++)
+        fake_add(f, p->batch->requests[i], id);
+    return fake_step(f, id, call->mem,
+                     (struct fake_log){.rpc = FAKE_PREFILL,
+                                       .n_new = (uint32_t)p->batch->n_requests,
+                                       .cached = p->batch->requests[0]->cache_len});
+}
+
+static inline const ProtobufCMessage *fake_decode(void *ctx, const ProtobufCMessage *in,
+                                                  struct rpc_call *call, struct err *e)
+{
+    struct fake_shard *f = ctx;
+    const Generate__V3__DecodeRequest *d = (const void *)in;
+    assert(d->n_batches > 0);
+    uint64_t id = d->batches[0]->id;
+    bool fails = fake_fails(&f->fail_decode);
+    for (size_t i = 0; i < d->n_batches; i++) {
+        uint64_t other = d->batches[i]->id;
+        if (fake_batch_size(f, other) == 0) {
+            err_set(e, ERR_SYSTEM, "Batch ID %lu not found in cache.", (unsigned long)other);
+            return NULL;
+        }
+        for (uint32_t k = 0; k < f->n_run; k++)
+            if (f->run[k].batch == other)
+                f->run[k].batch = id;
+    }
+    if (fails) {
+        fake_drop_batch(f, id);
+        err_set(e, ERR_SYSTEM, "decode failed");
+        return NULL;
+    }
+    return fake_step(f, id, call->mem, (struct fake_log){.rpc = FAKE_DECODE});
+}
+
+static inline const ProtobufCMessage *fake_filter(void *ctx, const ProtobufCMessage *in,
+                                                  struct rpc_call *call, struct err *e)
+{
+    struct fake_shard *f = ctx;
+    const Generate__V3__FilterBatchRequest *p = (const void *)in;
+    if (fake_fails(&f->fail_filter) || fake_batch_size(f, p->batch_id) == 0) {
+        err_set(e, ERR_SYSTEM, "Batch ID %lu not found in cache.", (unsigned long)p->batch_id);
+        return NULL;
+    }
+    Generate__V3__FilterBatchResponse *r = RPC_NEW(call->mem, Generate__V3__FilterBatchResponse, 1);
+    generate__v3__filter_batch_response__init(r);
+    r->batch = RPC_NEW(call->mem, Generate__V3__CachedBatch, 1);
+    generate__v3__cached_batch__init(r->batch);
+    r->batch->id = p->batch_id;
+    for (uint32_t i = f->n_run; i-- > 0;) {
+        bool keep = false;
+        for (size_t k = 0; k < p->n_request_ids; k++)
+            keep |= p->request_ids[k] == f->run[i].id;
+        if (f->run[i].batch != p->batch_id)
+            continue;
+        if (keep)
+            r->batch->current_tokens += f->run[i].n_next;
+        else
+            fake_drop(f, i);
+    }
+    r->batch->size = fake_batch_size(f, p->batch_id);
+    fake_note(f, (struct fake_log){.rpc = FAKE_FILTER, .n_size = r->batch->size});
+    return &r->base;
+}
+
+static inline const ProtobufCMessage *fake_clear(void *ctx, const ProtobufCMessage *in,
+                                                 struct rpc_call *call, struct err *e)
+{
+    struct fake_shard *f = ctx;
+    const Generate__V3__ClearCacheRequest *p = (const void *)in;
+    static const Generate__V3__ClearCacheResponse none = GENERATE__V3__CLEAR_CACHE_RESPONSE__INIT;
+    (void)call, (void)e;
+    for (uint32_t i = f->n_run; i-- > 0;)
+        if (!p->_id_case || f->run[i].batch == p->id)
+            fake_drop(f, i);
+    fake_note(f, (struct fake_log){.rpc = FAKE_CLEAR});
+    return &none.base;
+}
+
+static inline const ProtobufCMessage *fake_health(void *ctx, const ProtobufCMessage *in,
+                                                  struct rpc_call *call, struct err *e)
+{
+    static const Generate__V3__HealthResponse none = GENERATE__V3__HEALTH_RESPONSE__INIT;
+    struct fake_shard *f = ctx;
+    (void)in, (void)call, (void)e;
+    f->n_health++;
+    return &none.base;
+}
+
+static inline const ProtobufCMessage *fake_info(void *ctx, const ProtobufCMessage *in,
+                                                struct rpc_call *call, struct err *e)
+{
+    struct fake_shard *f = ctx;
+    (void)in, (void)e;
+    Generate__V3__InfoResponse *r = RPC_NEW(call->mem, Generate__V3__InfoResponse, 1);
+    generate__v3__info_response__init(r);
+    r->dtype = rpc_mem_strdup(call->mem, "float32", 7);
+    r->device_type = rpc_mem_strdup(call->mem, "cpu", 3);
+    r->block_size = f->block_size;
+    r->support_chunking = !f->no_chunking;
+    r->use_prefix_caching = !f->no_prefix_caching;
+    r->takes_input_ids = !f->text_only;
+    r->vocab_size = f->text_only ? 0 : FAKE_VOCAB;
+    return &r->base;
+}
+
+static inline const ProtobufCMessage *fake_discovery(void *ctx, const ProtobufCMessage *in,
+                                                     struct rpc_call *call, struct err *e)
+{
+    struct fake_shard *f = ctx;
+    (void)in, (void)e;
+    Generate__V3__ServiceDiscoveryResponse *r =
+        RPC_NEW(call->mem, Generate__V3__ServiceDiscoveryResponse, 1);
+    generate__v3__service_discovery_response__init(r);
+    r->n_urls = f->world;
+    r->urls = (char **)(uintptr_t)f->urls;
+    return &r->base;
+}
+
+static inline const ProtobufCMessage *fake_warmup(void *ctx, const ProtobufCMessage *in,
+                                                  struct rpc_call *call, struct err *e)
+{
+    struct fake_shard *f = ctx;
+    const Generate__V3__WarmupRequest *p = (const void *)in;
+    (void)e;
+    Generate__V3__WarmupResponse *r = RPC_NEW(call->mem, Generate__V3__WarmupResponse, 1);
+    generate__v3__warmup_response__init(r);
+    f->max_prefill = p->max_prefill_tokens;
+    r->_max_supported_total_tokens_case = 1;
+    r->max_supported_total_tokens = f->n_blocks * f->block_size;
+    r->max_total_tokens =
+        p->_max_total_tokens_case ? p->max_total_tokens : f->n_blocks * f->block_size;
+    r->max_input_tokens = p->_max_input_tokens_case ? p->max_input_tokens : r->max_total_tokens - 1;
+    return &r->base;
+}
+
+#define FAKE_RPC(rpc, type, lane_, fn)                                                             \
+    {                                                                                              \
+        .name = "/generate.v3.TextGenerationService/" rpc,                                         \
+        .request = &generate__v3__##type##_request__descriptor, .lane = lane_, .handle = fn        \
+    }
+static const struct rpc_method fake_methods[] = {
+    FAKE_RPC("Info", info, RPC_AT_ONCE, fake_info),
+    FAKE_RPC("Health", health, RPC_AT_ONCE, fake_health),
+    FAKE_RPC("ServiceDiscovery", service_discovery, RPC_AT_ONCE, fake_discovery),
+    FAKE_RPC("ClearCache", clear_cache, RPC_SERIAL, fake_clear),
+    FAKE_RPC("FilterBatch", filter_batch, RPC_SERIAL, fake_filter),
+    FAKE_RPC("Warmup", warmup, RPC_SERIAL, fake_warmup),
+    FAKE_RPC("Prefill", prefill, RPC_SERIAL, fake_prefill),
+    FAKE_RPC("Decode", decode, RPC_SERIAL, fake_decode),
+};
+
+static inline void *fake_run(void *arg)
+{
+    rpc_server_run(((struct fake_shard *)arg)->server);
+    return NULL;
+}
+
+static inline void fake_open(struct fake_shard *f)
+{
+    struct err e = ERR_INIT;
+    pthread_mutex_init(&f->lock, NULL);
+    if (!f->world) {
+        f->world = 1;
+        f->urls[0] = f->path;
+    }
+    f->block_size = f->block_size ? f->block_size : 4;
+    f->n_blocks = f->n_blocks ? f->n_blocks : 64;
+    f->kv = calloc((size_t)f->n_blocks * f->block_size, sizeof(uint32_t));
+    f->server = rpc_server_open(
+        &(struct rpc_server_options){.address = f->path,
+                                     .methods = fake_methods,
+                                     .n_methods = sizeof(fake_methods) / sizeof(fake_methods[0]),
+                                     .ctx = f},
+        &e);
+    if (!f->server) {
+        fprintf(stderr, "fake shard: %s\n", e.msg);
+        abort();
+    }
+}
+
+static inline void fake_start(struct fake_shard *f)
+{
+    fake_open(f);
+    pthread_create(&f->thread, NULL, fake_run, f);
+}
+
+static inline void fake_stop(struct fake_shard *f)
+{
+    if (!f->server)
+        return;
+    rpc_server_stop(f->server);
+    pthread_join(f->thread, NULL);
+    rpc_server_close(f->server);
+    f->server = NULL;
+    while (f->n_run)
+        fake_drop(f, 0);
+    free(f->kv);
+    f->kv = NULL;
+}
+#endif

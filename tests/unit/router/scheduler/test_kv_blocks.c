@@ -1,0 +1,428 @@
+/* KV books: what is shared, what is not, who is evicted, and a random walk against a model that
+ * knows what every block holds. */
+#include "router/scheduler/kv_blocks.h"
+#include "tests/unit/test.h"
+
+static const uint32_t P[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
+
+static struct kv_key key(const uint32_t *tokens, uint32_t n)
+{
+    return (struct kv_key){tokens, n, 0};
+}
+
+static bool admit(struct kv_blocks *kv, struct kv_table *t, const uint32_t *tokens, uint32_t n,
+                  uint32_t reserve)
+{
+    bool ok = kv_admit(kv, t, &(struct kv_key){tokens, n, 0}, true, reserve);
+    kv_check(kv);
+    return ok;
+}
+
+static void release(struct kv_blocks *kv, struct kv_table *t, const uint32_t *tokens, uint32_t n)
+{
+    kv_release(kv, t, tokens, n);
+    kv_check(kv);
+}
+
+/* ------------------------------------------------ sharing */
+static void a_released_prompt_is_a_hit_up_to_its_last_full_block(void **state)
+{
+    struct kv_blocks *kv = kv_new(12, 2, 1);
+    struct kv_table a = {0}, b = {0}, c = {0};
+    (void)state;
+    assert_true(admit(kv, &a, P, 4, 8));
+    assert_int_equal(a.len, 4);
+    assert_int_equal(a.n_cached, 0);
+    uint32_t first = a.ids[0];
+    release(kv, &a, P, 4);
+    /* the last prompt token is always computed: 4 tokens hit one block of two, not two */
+    assert_true(admit(kv, &b, P, 4, 8));
+    assert_int_equal(b.n_cached, 2);
+    assert_int_equal(b.ids[0], first);
+    assert_true(admit(kv, &c, P, 5, 8));
+    assert_int_equal(c.n_cached, 4);
+    release(kv, &b, NULL, 0);
+    release(kv, &c, NULL, 0);
+    kv_free(kv);
+}
+
+static void block_0_is_never_handed_out(void **state)
+{
+    struct kv_blocks *kv = kv_new(5, 1, 1);
+    struct kv_table a = {0};
+    (void)state;
+    assert_int_equal(kv_stats(kv).total, 4);
+    assert_false(kv_could_fit(kv, 5));
+    assert_true(admit(kv, &a, P, 4, 4));
+    for (uint32_t i = 0; i < a.len; i++)
+        assert_true(a.ids[i] > 0 && a.ids[i] < 5);
+    release(kv, &a, NULL, 0);
+    kv_free(kv);
+}
+
+static void what_was_not_computed_is_not_a_hit(void **state)
+{
+    struct kv_blocks *kv = kv_new(12, 2, 1);
+    struct kv_table a = {0}, b = {0};
+    (void)state;
+    assert_true(admit(kv, &a, P, 8, 8)); /* reserved, prefill fails */
+    release(kv, &a, P, 0);
+    assert_true(admit(kv, &b, P, 8, 8));
+    assert_int_equal(b.n_cached, 0);
+    kv_commit(kv, &b, P, 5); /* a chunk of five: two full blocks */
+    kv_check(kv);
+    assert_true(admit(kv, &a, P, 8, 8));
+    assert_int_equal(a.n_cached, 4);
+    kv_undo(kv, &a);
+    release(kv, &b, P, 5);
+    assert_int_equal(kv_stats(kv).cached, 2);
+    kv_free(kv);
+}
+
+static void running_prompts_share_as_soon_as_they_are_computed(void **state)
+{
+    struct kv_blocks *kv = kv_new(20, 4, 1);
+    struct kv_table a = {0}, b = {0};
+    (void)state;
+    assert_true(admit(kv, &a, P, 10, 10));
+    kv_commit(kv, &a, P, 10);
+    assert_true(admit(kv, &b, P, 10, 10));
+    assert_int_equal(b.n_cached, 8);
+    assert_int_equal(b.ids[0], a.ids[0]);
+    assert_true(b.ids[2] != a.ids[2]);
+    assert_int_equal(kv_stats(kv).used, 4);
+    release(kv, &a, P, 10);
+    assert_int_equal(kv_stats(kv).used, 3);
+    release(kv, &b, P, 10);
+    assert_int_equal(kv_stats(kv).cached, 2);
+    kv_free(kv);
+}
+
+static void generated_tokens_are_cached_too(void **state)
+{
+    struct kv_blocks *kv = kv_new(12, 2, 1);
+    struct kv_table a = {0}, b = {0};
+    (void)state;
+    assert_true(admit(kv, &a, P, 3, 9));
+    release(kv, &a, P, 9); /* six of them generated */
+    assert_true(admit(kv, &b, P, 12, 12));
+    assert_int_equal(b.n_cached, 8);
+    release(kv, &b, NULL, 0);
+    kv_free(kv);
+}
+
+static void two_that_computed_the_same_leave_one_copy(void **state)
+{
+    struct kv_blocks *kv = kv_new(10, 1, 1);
+    struct kv_table a = {0}, b = {0};
+    (void)state;
+    assert_true(admit(kv, &a, P, 4, 4));
+    assert_true(admit(kv, &b, P, 4, 4));
+    kv_commit(kv, &a, P, 4);
+    kv_commit(kv, &b, P, 4); /* the shard reads b's own blocks: nothing is swapped now */
+    kv_check(kv);
+    assert_int_equal(kv_stats(kv).used, 8);
+    release(kv, &b, P, 4);
+    release(kv, &a, P, 4);
+    assert_int_equal(kv_stats(kv).cached, 4);
+    assert_int_equal(kv_stats(kv).free, 5);
+    kv_free(kv);
+}
+
+static void a_longer_copy_goes_on_under_the_first_one(void **state)
+{
+    struct kv_blocks *kv = kv_new(20, 2, 1);
+    struct kv_table a = {0}, b = {0}, c = {0};
+    (void)state;
+    assert_true(admit(kv, &a, P, 4, 4));
+    assert_true(admit(kv, &b, P, 8, 8));
+    release(kv, &a, P, 4);
+    release(kv, &b, P, 8); /* its first two blocks give way, the other two are new */
+    assert_int_equal(kv_stats(kv).cached, 4);
+    assert_true(admit(kv, &c, P, 9, 9));
+    assert_int_equal(c.n_cached, 8);
+    release(kv, &c, NULL, 0);
+    kv_free(kv);
+}
+
+static void adapters_and_the_unshared_see_nothing_of_each_other(void **state)
+{
+    struct kv_blocks *kv = kv_new(40, 2, 1);
+    struct kv_table a = {0}, b = {0};
+    (void)state;
+    struct kv_key base = key(P, 8), one = {P, 8, 1};
+    assert_true(kv_admit(kv, &a, &base, true, 8));
+    kv_release(kv, &a, P, 8);
+    assert_true(kv_admit(kv, &b, &one, true, 8));
+    assert_int_equal(b.n_cached, 0);
+    kv_release(kv, &b, P, 8);
+    assert_int_equal(kv_stats(kv).cached, 8);
+    assert_true(kv_admit(kv, &a, &base, false, 8)); /* wants the prompt's logprobs */
+    assert_int_equal(a.n_cached, 0);
+    kv_release(kv, &a, P, 8);
+    assert_int_equal(kv_stats(kv).cached, 8);
+    kv_check(kv);
+    kv_free(kv);
+}
+
+static void adapters_that_meet_in_a_bucket_are_told_apart(void **state)
+{
+    struct kv_blocks *kv = kv_new(6, 2, 1); /* 16 buckets */
+    struct kv_table t = {0};
+    (void)state;
+    for (uint32_t adapter = 1; adapter < 200; adapter++) {
+        assert_true(kv_admit(kv, &t, &(struct kv_key){P, 3, adapter}, true, 3));
+        assert_int_equal(t.n_cached, 0);
+        kv_release(kv, &t, P, 3);
+    }
+    kv_free(kv);
+}
+
+/* 1500 first blocks in 4096 buckets: hundreds meet in one. The tokens decide, not the hash. */
+static void colliding_hashes_share_nothing(void **state)
+{
+    struct kv_blocks *kv = kv_new(2000, 1, 1);
+    struct kv_table t = {0};
+    (void)state;
+    for (uint32_t i = 0; i < 1500; i++) {
+        assert_true(kv_admit(kv, &t, &(struct kv_key){&i, 1, 0}, true, 1));
+        kv_release(kv, &t, &i, 1);
+    }
+    assert_int_equal(kv_stats(kv).cached, 1500);
+    for (uint32_t i = 0; i < 1500; i++) {
+        uint32_t two[2] = {i, 0};
+        assert_true(kv_admit(kv, &t, &(struct kv_key){two, 2, 0}, true, 2));
+        assert_int_equal(t.n_cached, 1);
+        kv_undo(kv, &t);
+    }
+    kv_check(kv);
+    kv_free(kv);
+}
+
+/* ------------------------------------------------ room */
+static void admission_is_all_or_nothing_and_evicts_only_when_that_helps(void **state)
+{
+    struct kv_blocks *kv = kv_new(9, 2, 1); /* 8 usable */
+    struct kv_table live = {0}, a = {0};
+    uint32_t other[12] = {90, 91, 92, 93, 94, 95, 96, 97, 98, 99, 100, 101};
+    (void)state;
+    assert_true(admit(kv, &a, P, 6, 6)); /* three will be cached */
+    release(kv, &a, P, 6);
+    assert_true(admit(kv, &live, other, 8, 8));
+    assert_false(admit(kv, &a, other + 6, 6, 12)); /* needs 6, 4 to be had */
+    assert_int_equal(a.len, 0);
+    assert_int_equal(kv_stats(kv).cached, 3);
+    assert_int_equal(kv_stats(kv).evictions, 0);
+    assert_true(admit(kv, &a, other + 6, 4, 4)); /* needs 2: one free, one evicted */
+    assert_int_equal(kv_stats(kv).evictions, 1);
+    assert_int_equal(kv_stats(kv).cached, 2);
+    release(kv, &a, NULL, 0);
+    assert_true(admit(kv, &a, P, 6, 6)); /* the leaf went, the root is still a hit */
+    assert_int_equal(a.n_cached, 4);
+    release(kv, &a, NULL, 0);
+    release(kv, &live, NULL, 0);
+    kv_free(kv);
+}
+
+static void the_coldest_goes_first(void **state)
+{
+    struct kv_blocks *kv = kv_new(7, 1, 1); /* 6 usable */
+    struct kv_table t = {0};
+    uint32_t a[3] = {1, 2, 3}, b[3] = {7, 8, 9}, c[2] = {20, 21};
+    (void)state;
+    assert_true(admit(kv, &t, a, 3, 3));
+    release(kv, &t, a, 3);
+    assert_true(admit(kv, &t, b, 3, 3));
+    release(kv, &t, b, 3);
+    assert_true(admit(kv, &t, a, 3, 3)); /* a is used again: b is the coldest now */
+    release(kv, &t, a, 3);
+    assert_true(admit(kv, &t, c, 2, 2));
+    release(kv, &t, c, 2);
+    assert_true(admit(kv, &t, a, 3, 4));
+    assert_int_equal(t.n_cached, 2);
+    release(kv, &t, NULL, 0);
+    kv_free(kv);
+}
+
+static void growing_takes_one_block_at_a_time(void **state)
+{
+    struct kv_blocks *kv = kv_new(4, 2, 1);
+    struct kv_table t = {0};
+    (void)state;
+    assert_true(admit(kv, &t, P, 2, 2));
+    assert_true(kv_grow(kv, &t, 2));
+    assert_int_equal(t.len, 1);
+    assert_true(kv_grow(kv, &t, 3));
+    assert_true(kv_grow(kv, &t, 6));
+    assert_int_equal(t.len, 3);
+    assert_false(kv_grow(kv, &t, 7));
+    assert_int_equal(t.len, 3);
+    kv_check(kv);
+    release(kv, &t, P, 6);
+    assert_int_equal(kv_stats(kv).cached, 3);
+    kv_free(kv);
+}
+
+static void nothing_is_resident_after_the_device_forgot(void **state)
+{
+    struct kv_blocks *kv = kv_new(20, 2, 1);
+    struct kv_table live = {0}, t = {0};
+    (void)state;
+    assert_true(admit(kv, &t, P, 8, 8));
+    release(kv, &t, P, 8);
+    assert_true(admit(kv, &live, P, 9, 12));
+    assert_int_equal(live.n_cached, 8);
+    kv_forget(kv);
+    kv_check(kv);
+    kv_commit(kv, &live, P, 12); /* computed before: worth nothing now */
+    release(kv, &live, P, 12);
+    assert_int_equal(kv_stats(kv).cached, 0);
+    assert_int_equal(kv_stats(kv).free, 19);
+    assert_true(admit(kv, &t, P, 8, 8));
+    assert_int_equal(t.n_cached, 0);
+    release(kv, &t, P, 8);
+    assert_int_equal(kv_stats(kv).cached, 4);
+    kv_free(kv);
+}
+
+/* ------------------------------------------------ the walk */
+enum { SEQS = 10, LONG = 40, BLOCKS = 48, BT = 4 };
+struct walker {
+    struct kv_table t;
+    uint32_t tok[LONG], n, computed, adapter;
+    bool live;
+};
+/* What the device holds, per slot: token + 1, and for whom. 0: nothing. */
+struct device {
+    uint64_t slot[BLOCKS * BT];
+};
+
+static uint32_t rnd_state;
+static uint32_t rnd(uint32_t n)
+{
+    rnd_state = rnd_state * 1664525u + 1013904223u;
+    return (uint32_t)((uint64_t)(rnd_state >> 4) * n >> 28);
+}
+
+static uint64_t content(const struct walker *w, uint32_t pos)
+{
+    uint64_t h = w->adapter + 1; /* KV depends on the whole prefix, not on the token alone */
+    for (uint32_t i = 0; i <= pos; i++)
+        h = h * 31 + w->tok[i] + 1;
+    return h;
+}
+
+static uint64_t *at(struct device *d, const struct walker *w, uint32_t pos)
+{
+    assert_true(pos / BT < w->t.len);
+    return &d->slot[w->t.ids[pos / BT] * BT + pos % BT];
+}
+
+static void compute(struct device *d, struct walker *w, uint32_t upto)
+{
+    for (; w->computed < upto; w->computed++)
+        *at(d, w, w->computed) = content(w, w->computed);
+}
+
+static void begin(struct kv_blocks *kv, struct device *d, struct walker *w)
+{
+    w->n = 1 + rnd(LONG - 8);
+    w->adapter = rnd(2);
+    uint32_t family = rnd(3);
+    for (uint32_t i = 0; i < w->n; i++)
+        w->tok[i] = i < 12 ? family : rnd(2);
+    struct kv_key k = {w->tok, w->n, w->adapter};
+    uint32_t reserve = w->n + rnd(8);
+    struct kv_stats before = kv_stats(kv);
+    w->live = kv_admit(kv, &w->t, &k, rnd(8) != 0, reserve);
+    if (!w->live) {
+        assert_int_equal(w->t.len, 0);
+        assert_int_equal(kv_stats(kv).evictions, before.evictions);
+        return;
+    }
+    assert_true(kv_may_fit(kv, w->n, 0));
+    assert_true(w->t.n_cached < w->n);
+    w->computed = w->t.n_cached;
+    for (uint32_t i = 0; i < w->computed; i++) /* a hit is what we would have computed */
+        assert_true(*at(d, w, i) == content(w, i));
+}
+
+static void go_on(struct kv_blocks *kv, struct device *d, struct walker *w)
+{
+    switch (rnd(6)) {
+    case 0: /* a chunk of the prompt, or what is left of it */
+    case 1:
+        compute(d, w, w->computed + rnd(w->n - w->computed + 1));
+        kv_commit(kv, &w->t, w->tok, w->computed);
+        break;
+    case 2: /* a generated token */
+        compute(d, w, w->n);
+        if (w->n < LONG && kv_grow(kv, &w->t, w->n + 1)) {
+            w->tok[w->n++] = rnd(2);
+            compute(d, w, w->n);
+        }
+        break;
+    case 3:
+        if (w->computed == w->t.n_cached && rnd(2))
+            kv_undo(kv, &w->t);
+        else
+            kv_release(kv, &w->t, w->tok, w->computed);
+        w->live = false;
+        break;
+    default: /* what was computed stays what it is, whoever else runs */
+        for (uint32_t i = 0; i < w->computed; i++)
+            assert_true(*at(d, w, i) == content(w, i));
+    }
+}
+
+static void a_random_walk_keeps_the_books_and_the_contents(void **state)
+{
+    enum { STEPS = 150000 };
+    (void)state;
+    for (rnd_state = 1; rnd_state <= 3; rnd_state++) {
+        uint32_t seed = rnd_state;
+        struct kv_blocks *kv = kv_new(BLOCKS, BT, seed);
+        struct device d = {{0}};
+        struct walker w[SEQS] = {0};
+        for (int step = 0; step < STEPS; step++) {
+            struct walker *one = &w[rnd(SEQS)];
+            if (!one->live)
+                begin(kv, &d, one);
+            else
+                go_on(kv, &d, one);
+            if (step % 50000 == 49999)
+                kv_forget(kv); /* running ones go on with what they have */
+            kv_check(kv);
+        }
+        for (int i = 0; i < SEQS; i++)
+            kv_release(kv, &w[i].t, NULL, 0);
+        kv_check(kv);
+        struct kv_stats st = kv_stats(kv);
+        assert_int_equal(st.used, 0);
+        assert_true(st.hits > 1000 && st.evictions > 1000);
+        kv_free(kv);
+        rnd_state = seed;
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_released_prompt_is_a_hit_up_to_its_last_full_block),
+        cmocka_unit_test(block_0_is_never_handed_out),
+        cmocka_unit_test(what_was_not_computed_is_not_a_hit),
+        cmocka_unit_test(running_prompts_share_as_soon_as_they_are_computed),
+        cmocka_unit_test(generated_tokens_are_cached_too),
+        cmocka_unit_test(two_that_computed_the_same_leave_one_copy),
+        cmocka_unit_test(a_longer_copy_goes_on_under_the_first_one),
+        cmocka_unit_test(adapters_and_the_unshared_see_nothing_of_each_other),
+        cmocka_unit_test(adapters_that_meet_in_a_bucket_are_told_apart),
+        cmocka_unit_test(colliding_hashes_share_nothing),
+        cmocka_unit_test(admission_is_all_or_nothing_and_evicts_only_when_that_helps),
+        cmocka_unit_test(the_coldest_goes_first),
+        cmocka_unit_test(growing_takes_one_block_at_a_time),
+        cmocka_unit_test(nothing_is_resident_after_the_device_forgot),
+        cmocka_unit_test(a_random_walk_keeps_the_books_and_the_contents),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,762 @@
+/* The scheduler against scripted shards over real gRPC: batching order, chunks, cancellation in
+ * every phase, failures of every call, loss of a rank, health, drain and stop. */
+#include "common/clock.h"
+#include "router/infer.h"
+#include "router/metrics.h"
+#include "tests/fake_shard.h"
+#include "tests/unit/test.h"
+#include <unistd.h>
+
+enum { MAX_OUT = 256, WAIT_MS = 20000 };
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t cond = PTHREAD_COND_INITIALIZER;
+static int n_flushed;
+
+struct client {
+    struct gen_request r;
+    uint32_t prompt[2048];
+    char text[2048];
+    uint32_t out[MAX_OUT], n_out, n_last; /* n_last: last events; must become 1 */
+    bool ended, whole;
+    enum err_kind kind;
+    char msg[480];
+    int64_t first_ns, last_ns;
+};
+
+static void on_event(struct gen_request *r, const struct gen_event *ev)
+{
+    struct client *c = r->owner;
+    pthread_mutex_lock(&lock);
+    assert_int_equal(c->n_last, 0); /* nothing after the last event */
+    if (ev->type == GEN_TOKEN) {
+        char want[16];
+        snprintf(want, sizeof(want), "t%u ", ev->token.id);
+        assert_string_equal(ev->token.text, want);
+        if (c->n_out == 0)
+            c->first_ns = clock_ns();
+        if (c->n_out < MAX_OUT)
+            c->out[c->n_out++] = ev->token.id;
+        c->ended = ev->end != NULL;
+        c->whole =
+            ev->end && strcmp(ev->end->text, "whole") == 0 && ev->end->generated_tokens == c->n_out;
+    } else if (ev->type == GEN_ERROR) {
+        c->kind = ev->err->kind;
+        snprintf(c->msg, sizeof(c->msg), "%s", ev->err->msg);
+    }
+    if (c->ended || c->kind) {
+        c->n_last++;
+        c->last_ns = clock_ns();
+    }
+    pthread_cond_broadcast(&cond);
+    pthread_mutex_unlock(&lock);
+}
+
+static void on_flush(void *arg)
+{
+    pthread_mutex_lock(&lock);
+    ++*(int *)arg;
+    pthread_mutex_unlock(&lock);
+}
+
+static struct client *client_new(uint32_t seed, uint32_t n_prompt, uint32_t max_new)
+{
+    struct client *c = calloc(1, sizeof(*c));
+    arena_init(&c->r.arena, 1 << 20);
+    for (uint32_t i = 0; i < n_prompt; i++) {
+        c->text[i] = (char)('a' + (seed + i * i) % 26);
+        c->prompt[i] = (unsigned char)c->text[i];
+    }
+    c->r.params = (struct gen_params){.temperature = 1,
+                                      .top_p = 1,
+                                      .typical_p = 1,
+                                      .repetition_penalty = 1,
+                                      .max_new_tokens = max_new};
+    c->r.ids = c->prompt;
+    c->r.n_ids = n_prompt;
+    c->r.inputs = c->text;
+    c->r.sink = (struct gen_sink){on_event, on_flush, &n_flushed};
+    c->r.owner = c;
+    return c;
+}
+
+static void client_free(struct client *c)
+{
+    arena_reset(&c->r.arena);
+    free(c);
+}
+
+static bool wait_for(bool (*is)(const void *arg), const void *arg)
+{
+    int64_t end = clock_ms() + WAIT_MS;
+    for (;;) {
+        pthread_mutex_lock(&lock);
+        bool ok = is(arg);
+        pthread_mutex_unlock(&lock);
+        if (ok || clock_ms() > end)
+            return ok;
+        usleep(500);
+    }
+}
+
+static bool is_over(const void *c) { return ((const struct client *)c)->n_last > 0; }
+static bool has_token(const void *c) { return ((const struct client *)c)->n_out > 0; }
+
+static void expect_answer(struct client *c)
+{
+    uint32_t want[MAX_OUT];
+    assert_true(wait_for(is_over, c));
+    if (c->kind)
+        print_error("%s\n", c->msg);
+    assert_int_equal(c->kind, ERR_NONE);
+    assert_true(c->whole);
+    assert_int_equal(c->n_out, c->r.params.max_new_tokens);
+    fake_expect(c->prompt, c->r.n_ids, want, c->n_out);
+    assert_memory_equal(c->out, want, c->n_out * sizeof(want[0]));
+}
+
+static void expect_error(struct client *c, enum err_kind kind, const char *part)
+{
+    assert_true(wait_for(is_over, c));
+    assert_int_equal(c->kind, kind);
+    if (!strstr(c->msg, part))
+        print_error("got: %s\n", c->msg);
+    assert_non_null(strstr(c->msg, part));
+}
+
+/* ------------------------------------------------ a router's lower half with its shards */
+struct rig {
+    struct fake_shard *shard[2];
+    uint32_t n;
+    struct infer *infer;
+    struct metrics *metrics;
+    char why[512];
+    atomic_bool lost;
+};
+static char dir[] = "/tmp/infer-test-XXXXXX";
+
+static void on_lost(void *arg, const char *why)
+{
+    struct rig *g = arg;
+    snprintf(g->why, sizeof(g->why), "%s", why);
+    atomic_store(&g->lost, true);
+}
+
+static struct rig *rig_new(const struct fake_shard *like, const struct infer_config *c, uint32_t n)
+{
+    static int serial;
+    struct rig *g = calloc(1, sizeof(*g));
+    struct err e = ERR_INIT;
+    serial++;
+    for (g->n = 0; g->n < n; g->n++) {
+        struct fake_shard *f = g->shard[g->n] = calloc(1, sizeof(*f));
+        *f = *like;
+        snprintf(f->path, sizeof(f->path), "%s/s%d-%u", dir, serial, g->n);
+        f->rank = g->n;
+        f->world = n;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        for (uint32_t k = 0; k < n; k++)
+            g->shard[i]->urls[k] = g->shard[k]->path;
+        fake_start(g->shard[i]);
+    }
+    struct infer_config conf = *c;
+    conf.shard_target = g->shard[0]->path;
+    conf.connect_timeout_ms = WAIT_MS;
+    conf.metrics = g->metrics = metrics_new(router_metrics, N_ROUTER_METRICS);
+    g->infer = infer_start(&conf, &e);
+    if (!g->infer)
+        print_error("%s\n", e.msg);
+    assert_non_null(g->infer);
+    infer_on_lost(g->infer, on_lost, g);
+    return g;
+}
+
+/* What a shard did so far; n_log of it. Static: one reader. */
+static uint32_t n_log;
+static const struct fake_log *log_of(struct rig *g, uint32_t rank)
+{
+    static struct fake_log copy[FAKE_MAX_LOG];
+    pthread_mutex_lock(&g->shard[rank]->lock);
+    n_log = g->shard[rank]->n_log;
+    memcpy(copy, g->shard[rank]->log, n_log * sizeof(copy[0]));
+    pthread_mutex_unlock(&g->shard[rank]->lock);
+    return copy;
+}
+
+static struct fake_log last_prefill(struct rig *g)
+{
+    const struct fake_log *log = log_of(g, 0);
+    struct fake_log last = {0};
+    for (uint32_t i = 0; i < n_log; i++)
+        if (log[i].rpc == FAKE_PREFILL)
+            last = log[i];
+    return last;
+}
+
+static bool is_idle(const void *arg)
+{
+    struct infer_stats s = infer_stats(((const struct rig *)arg)->infer);
+    return s.queued == 0 && s.running == 0;
+}
+
+/* Whatever happened: every block is back, nobody read a foreign one. */
+static void rig_free(struct rig *g)
+{
+    assert_true(wait_for(is_idle, g));
+    assert_int_equal(infer_stats(g->infer).blocks_used, 0);
+    infer_stop(g->infer);
+    for (uint32_t i = 0; i < g->n; i++) {
+        fake_stop(g->shard[i]);
+        assert_int_equal(g->shard[i]->n_bad, 0);
+        free(g->shard[i]);
+    }
+    metrics_free(g->metrics);
+    free(g);
+}
+
+static const struct fake_shard plain;
+static const struct infer_config modest = {.max_batch_prefill_tokens = 64};
+
+/* ------------------------------------------------ batching */
+static void many_requests_get_the_answers_they_would_get_alone(void **state)
+{
+    enum { N = 60 };
+    struct fake_shard like = {.block_size = 4, .n_blocks = 80};
+    struct infer_config conf = {.max_batch_prefill_tokens = 40, .max_batch_size = 12};
+    struct rig *g = rig_new(&like, &conf, 1);
+    struct client *c[N];
+    (void)state;
+    for (uint32_t i = 0; i < N; i++) { /* few families of prompts: prefixes are shared */
+        c[i] = client_new(i % 3, 1 + (i * 7) % 90, 1 + i % 23);
+        infer_submit(g->infer, &c[i]->r);
+    }
+    for (uint32_t i = 0; i < N; i++)
+        expect_answer(c[i]);
+    const struct fake_log *log = log_of(g, 0);
+    for (uint32_t i = 0; i < n_log; i++)
+        assert_true(log[i].n_size <= 12);
+    for (uint32_t i = 0; i < N; i++)
+        client_free(c[i]);
+    assert_true(n_flushed > 0);
+    rig_free(g);
+}
+
+static void a_late_short_request_finishes_before_an_early_long_one(void **state)
+{
+    struct fake_shard like = {.step_ms = 3};
+    struct rig *g = rig_new(&like, &modest, 1);
+    struct client *slow = client_new(1, 10, 60), *quick = client_new(2, 10, 3);
+    (void)state;
+    infer_submit(g->infer, &slow->r);
+    assert_true(wait_for(has_token, slow));
+    infer_submit(g->infer, &quick->r);
+    expect_answer(quick);
+    expect_answer(slow);
+    assert_true(quick->last_ns < slow->last_ns);
+    assert_true(quick->r.times.queued <= quick->r.times.batched);
+    assert_true(quick->r.times.batched < quick->r.times.ended);
+    client_free(slow);
+    client_free(quick);
+    rig_free(g);
+}
+
+static void long_prompts_come_in_chunks_and_do_not_hold_up_short_ones(void **state)
+{
+    struct fake_shard like = {.block_size = 4, .n_blocks = 300, .step_ms = 2};
+    struct infer_config conf = {.max_batch_prefill_tokens = 16};
+    struct rig *g = rig_new(&like, &conf, 1);
+    struct client *first = client_new(9, 3, 80), *slow = client_new(1, 200, 4),
+                  *quick = client_new(2, 6, 4);
+    (void)state;
+    infer_submit(g->infer, &first->r); /* keeps the shard busy while the two queue up */
+    assert_true(wait_for(has_token, first));
+    g->shard[0]->hold = 1;
+    usleep(20000);
+    infer_submit(g->infer, &slow->r);
+    infer_submit(g->infer, &quick->r);
+    usleep(20000);
+    g->shard[0]->hold = 0;
+    expect_answer(quick);
+    expect_answer(slow);
+    expect_answer(first);
+    assert_true(quick->first_ns < slow->first_ns);
+    const struct fake_log *log = log_of(g, 0);
+    for (uint32_t i = 0; i < n_log; i++)
+        assert_true(log[i].n_tokens <= 16);
+    client_free(first);
+    client_free(slow);
+    client_free(quick);
+    rig_free(g);
+}
+
+static void a_prompt_seen_before_is_not_computed_again(void **state)
+{
+    struct rig *g = rig_new(&plain, &modest, 1);
+    struct client *a = client_new(5, 41, 8), *b = client_new(5, 41, 8),
+                  *chat = client_new(5, 41, 2);
+    (void)state;
+    infer_submit(g->infer, &a->r);
+    expect_answer(a);
+    assert_true(wait_for(is_idle, g));
+    infer_submit(g->infer, &b->r);
+    expect_answer(b);
+    assert_int_equal(last_prefill(g).cached, 40);
+    assert_true(wait_for(is_idle, g));
+    /* the next turn of a chat: prompt, answer, question; the answer's KV is there too */
+    memcpy(chat->prompt + 41, a->out, 8 * sizeof(uint32_t));
+    chat->prompt[49] = 77;
+    chat->r.n_ids = 50;
+    infer_submit(g->infer, &chat->r);
+    expect_answer(chat);
+    assert_int_equal(last_prefill(g).cached, 48);
+    client_free(a);
+    client_free(b);
+    client_free(chat);
+    rig_free(g);
+}
+
+static void adapters_share_no_prefix(void **state)
+{
+    struct rig *g = rig_new(&plain, &modest, 1);
+    const char *names[3] = {NULL, "one", "two"};
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        struct client *c = client_new(5, 41, 2);
+        c->r.params.adapter_id = names[i];
+        infer_submit(g->infer, &c->r);
+        expect_answer(c);
+        assert_true(wait_for(is_idle, g));
+        client_free(c);
+    }
+    const struct fake_log *log = log_of(g, 0);
+    for (uint32_t i = 0; i < n_log; i++)
+        assert_int_equal(log[i].cached, 0);
+    rig_free(g);
+}
+
+static void peers_that_neither_chunk_nor_take_ids_are_served(void **state)
+{
+    struct fake_shard like = {
+        .no_chunking = true, .text_only = true, .n_blocks = 200, .step_ms = 1};
+    struct infer_config conf = {.max_batch_prefill_tokens = 64,
+                                .max_waiting_tokens = 4,
+                                .waiting_served_ratio = 1.2,
+                                .max_input_tokens = 100,
+                                .max_total_tokens = 200};
+    struct rig *g = rig_new(&like, &conf, 1);
+    struct client *c[12];
+    (void)state;
+    for (uint32_t i = 0; i < 12; i++) {
+        c[i] = client_new(i % 2, 5 + i * 6, 10 + i);
+        infer_submit(g->infer, &c[i]->r);
+        usleep(2000);
+    }
+    for (uint32_t i = 0; i < 12; i++) {
+        expect_answer(c[i]);
+        client_free(c[i]);
+    }
+    rig_free(g);
+}
+
+/* ------------------------------------------------ refusals and cancellation */
+static void what_can_never_fit_is_refused_at_once(void **state)
+{
+    struct fake_shard like = {.block_size = 4, .n_blocks = 10}; /* 9 usable: 36 tokens */
+    struct rig *g = rig_new(&like, &modest, 1);
+    struct client *big = client_new(1, 30, 8), *fits = client_new(1, 30, 7);
+    (void)state;
+    assert_int_equal(infer_limits(g->infer)->max_total_tokens, 36);
+    infer_submit(g->infer, &big->r);
+    infer_submit(g->infer, &fits->r);
+    expect_error(
+        big, ERR_VALIDATION,
+        "`inputs` tokens + `max_new_tokens` must be <= 36. Given: 30 `inputs` tokens and 8");
+    expect_answer(fits);
+    client_free(big);
+    client_free(fits);
+    rig_free(g);
+}
+
+static void cancel_in_the_queue(void **state)
+{
+    struct fake_shard like = {.step_ms = 1};
+    struct infer_config conf = {.max_batch_prefill_tokens = 64, .max_batch_size = 1};
+    struct rig *g = rig_new(&like, &conf, 1);
+    struct client *runs = client_new(1, 10, 40), *waits = client_new(2, 10, 40);
+    (void)state;
+    infer_submit(g->infer, &runs->r);
+    assert_true(wait_for(has_token, runs));
+    infer_submit(g->infer, &waits->r);
+    infer_cancel(g->infer, &waits->r);
+    expect_error(waits, ERR_INCOMPLETE, "cancelled");
+    assert_int_equal(waits->n_out, 0);
+    client_free(waits);
+    expect_answer(runs);
+    infer_cancel(g->infer, &runs->r); /* too late: nothing happens */
+    rig_free(g);
+    assert_int_equal(runs->n_last, 1);
+    client_free(runs);
+}
+
+static void cancel_during_prefill(void **state)
+{
+    struct rig *g = rig_new(&plain, &modest, 1);
+    struct client *gone = client_new(1, 50, 40), *stays = client_new(2, 10, 5);
+    (void)state;
+    g->shard[0]->hold = 1;
+    infer_submit(g->infer, &gone->r);
+    usleep(30000); /* its Prefill is out */
+    infer_submit(g->infer, &stays->r);
+    infer_cancel(g->infer, &gone->r);
+    expect_error(gone, ERR_INCOMPLETE, "cancelled");    /* at once, though the step hangs */
+    assert_true(infer_stats(g->infer).blocks_used > 0); /* the shard may still write them */
+    client_free(gone);
+    g->shard[0]->hold = 0;
+    expect_answer(stays);
+    assert_int_equal(stays->n_out, 5);
+    client_free(stays);
+    rig_free(g);
+}
+
+static void cancel_while_decoding_frees_its_blocks_before_the_next_step(void **state)
+{
+    struct fake_shard like = {.step_ms = 5};
+    struct rig *g = rig_new(&like, &modest, 1);
+    struct client *gone = client_new(1, 10, 200), *stays = client_new(2, 10, 30);
+    (void)state;
+    infer_submit(g->infer, &gone->r);
+    infer_submit(g->infer, &stays->r);
+    assert_true(wait_for(has_token, gone));
+    assert_true(wait_for(has_token, stays));
+    log_of(g, 0);
+    uint32_t before = n_log;
+    infer_cancel(g->infer, &gone->r);
+    expect_error(gone, ERR_INCOMPLETE, "cancelled");
+    expect_answer(stays);
+    uint32_t steps = 0, at = before;
+    const struct fake_log *log = log_of(g, 0);
+    while (at < n_log && log[at].rpc != FAKE_FILTER)
+        steps += log[at++].rpc == FAKE_DECODE;
+    assert_true(at < n_log);
+    assert_true(steps <= 2); /* the one that ran, and one more if that was just over */
+    client_free(gone);
+    client_free(stays);
+    rig_free(g);
+}
+
+static void storms_of_cancels_leave_nothing_behind(void **state)
+{
+    enum { N = 150 };
+    struct fake_shard like = {.n_blocks = 60};
+    struct infer_config conf = {.max_batch_prefill_tokens = 24, .max_batch_size = 16};
+    struct rig *g = rig_new(&like, &conf, 1);
+    struct client *c[N];
+    (void)state;
+    for (uint32_t i = 0; i < N; i++) {
+        c[i] = client_new(i % 5, 1 + (i * 13) % 60, 1 + (i * 5) % 40);
+        infer_submit(g->infer, &c[i]->r);
+        if (i % 3)
+            infer_cancel(g->infer, &c[(i * 31) % (i + 1)]->r);
+        if (i % 16 == 0)
+            usleep(3000);
+    }
+    for (uint32_t i = 0; i < N; i++) {
+        assert_true(wait_for(is_over, c[i]));
+        assert_true(c[i]->kind == ERR_NONE || c[i]->kind == ERR_INCOMPLETE);
+        if (c[i]->kind == ERR_NONE)
+            expect_answer(c[i]);
+    }
+    rig_free(g);
+    for (uint32_t i = 0; i < N; i++)
+        client_free(c[i]);
+}
+
+/* ------------------------------------------------ failures */
+static bool is_healthy(const void *g) { return infer_healthy(((const struct rig *)g)->infer); }
+static bool was_probed(const void *g) { return ((const struct rig *)g)->shard[0]->n_probe > 0; }
+static bool is_sick(const void *g) { return !is_healthy(g); }
+
+static void a_failed_prefill_fails_only_the_new_ones(void **state)
+{
+    struct fake_shard like = {.step_ms = 2};
+    struct rig *g = rig_new(&like, &modest, 1);
+    struct client *old = client_new(1, 10, 60), *new = client_new(2, 10, 5),
+                  *again = client_new(2, 10, 5);
+    (void)state;
+    infer_submit(g->infer, &old->r);
+    assert_true(wait_for(has_token, old));
+    g->shard[0]->fail_prefill = 1;
+    infer_submit(g->infer, &new->r);
+    expect_error(new, ERR_GENERATION,
+                 "Request failed during generation: Server error: prefill failed");
+    infer_submit(g->infer, &again->r); /* and its KV was not taken for computed */
+    expect_answer(again);
+    expect_answer(old);
+    client_free(old);
+    client_free(new);
+    client_free(again);
+    rig_free(g);
+}
+
+static void a_peer_that_loses_the_old_batch_too_fails_both_and_goes_on(void **state)
+{
+    struct fake_shard like = {.step_ms = 2, .fail_drops = true};
+    struct rig *g = rig_new(&like, &modest, 1);
+    struct client *old = client_new(1, 10, 60), *new = client_new(2, 10, 5),
+                  *next = client_new(3, 10, 5);
+    (void)state;
+    infer_submit(g->infer, &old->r);
+    assert_true(wait_for(has_token, old));
+    g->shard[0]->fail_prefill = 1;
+    infer_submit(g->infer, &new->r);
+    expect_error(new, ERR_GENERATION, "prefill failed");
+    expect_error(old, ERR_GENERATION, "Request failed during generation: Server error: Batch ID");
+    infer_submit(g->infer, &next->r);
+    expect_answer(next);
+    client_free(old);
+    client_free(new);
+    client_free(next);
+    rig_free(g);
+}
+
+static void a_failed_decode_fails_what_runs_and_service_goes_on(void **state)
+{
+    struct fake_shard like = {.step_ms = 2};
+    struct rig *g = rig_new(&like, &modest, 1);
+    struct client *a = client_new(1, 10, 60), *b = client_new(2, 10, 60), *c = client_new(3, 9, 5);
+    (void)state;
+    infer_submit(g->infer, &a->r);
+    infer_submit(g->infer, &b->r);
+    assert_true(wait_for(has_token, a));
+    assert_true(wait_for(has_token, b));
+    g->shard[0]->fail_decode = 1;
+    expect_error(a, ERR_GENERATION,
+                 "Request failed during generation: Server error: decode failed");
+    expect_error(b, ERR_GENERATION, "decode failed");
+    assert_true(wait_for(was_probed, g));
+    assert_true(wait_for(is_healthy, g)); /* a one-token prefill has proved it */
+    infer_submit(g->infer, &c->r);
+    expect_answer(c);
+    client_free(a);
+    client_free(b);
+    client_free(c);
+    rig_free(g);
+}
+
+static void health_stays_bad_until_a_model_call_succeeds(void **state)
+{
+    struct rig *g = rig_new(&plain, &modest, 1);
+    struct client *a = client_new(1, 10, 60);
+    (void)state;
+    assert_true(infer_healthy(g->infer));
+    g->shard[0]->fail_prefill = 1000;
+    infer_submit(g->infer, &a->r);
+    expect_error(a, ERR_GENERATION, "prefill failed");
+    assert_true(wait_for(is_sick, g));
+    usleep(300000);
+    assert_false(infer_healthy(g->infer));
+    g->shard[0]->fail_prefill = 0;
+    assert_true(wait_for(is_healthy, g));
+    client_free(a);
+    rig_free(g);
+}
+
+static void one_request_can_fail_alone(void **state)
+{
+    struct fake_shard like = {.step_ms = 2};
+    struct rig *g = rig_new(&like, &modest, 1);
+    struct client *a = client_new(1, 10, 60), *b = client_new(2, 10, 30);
+    (void)state;
+    infer_submit(g->infer, &a->r); /* id 0 */
+    infer_submit(g->infer, &b->r);
+    assert_true(wait_for(has_token, a));
+    g->shard[0]->fail_one = 1;
+    expect_error(a, ERR_GENERATION,
+                 "Request failed during generation: Server error: its own fault");
+    expect_answer(b);
+    client_free(a);
+    client_free(b);
+    rig_free(g);
+}
+
+static bool is_lost(const void *g) { return atomic_load(&((const struct rig *)g)->lost); }
+
+static void a_lost_shard_ends_everything_by_name(void **state)
+{
+    struct fake_shard like = {.step_ms = 3};
+    struct infer_config conf = {.max_batch_prefill_tokens = 64, .max_batch_size = 1};
+    struct rig *g = rig_new(&like, &conf, 2);
+    struct client *runs = client_new(1, 10, 200), *waits = client_new(2, 10, 5),
+                  *late = client_new(3, 10, 5);
+    (void)state;
+    infer_submit(g->infer, &runs->r);
+    infer_submit(g->infer, &waits->r);
+    assert_true(wait_for(has_token, runs));
+    fake_stop(g->shard[1]);
+    expect_error(runs, ERR_GENERATION,
+                 "Request failed during generation: Could not connect to Text Generation server: "
+                 "shard 1: ");
+    expect_error(waits, ERR_GENERATION, "shard 1: ");
+    assert_true(wait_for(is_lost, g));
+    assert_non_null(strstr(g->why, "shard 1"));
+    assert_false(infer_healthy(g->infer));
+    infer_submit(g->infer, &late->r);
+    expect_error(late, ERR_GENERATION, "lost");
+    client_free(runs);
+    client_free(waits);
+    client_free(late);
+    rig_free(g);
+}
+
+static void a_shard_that_dies_while_idle_is_noticed(void **state)
+{
+    struct rig *g = rig_new(&plain, &modest, 1);
+    (void)state;
+    assert_true(infer_healthy(g->infer));
+    usleep(50000);
+    int64_t start = clock_ms();
+    fake_stop(g->shard[0]);
+    assert_true(wait_for(is_lost, g));
+    assert_true(clock_ms() - start < 2000);
+    rig_free(g);
+}
+
+static void two_ranks_answer_as_one(void **state)
+{
+    struct infer_config conf = {.max_batch_prefill_tokens = 32};
+    struct rig *g = rig_new(&plain, &conf, 2);
+    struct client *c[20];
+    (void)state;
+    assert_int_equal(infer_limits(g->infer)->n_shards, 2);
+    for (uint32_t i = 0; i < 20; i++) {
+        c[i] = client_new(i % 4, 3 + i * 3, 2 + i);
+        infer_submit(g->infer, &c[i]->r);
+    }
+    for (uint32_t i = 0; i < 20; i++) {
+        expect_answer(c[i]);
+        client_free(c[i]);
+    }
+    rig_free(g);
+}
+
+static void ranks_that_disagree_about_a_step_start_afresh(void **state)
+{
+    struct fake_shard like = {.step_ms = 2};
+    struct rig *g = rig_new(&like, &modest, 2);
+    struct client *old = client_new(1, 10, 60), *new = client_new(2, 10, 5),
+                  *next = client_new(3, 10, 5);
+    (void)state;
+    infer_submit(g->infer, &old->r);
+    assert_true(wait_for(has_token, old));
+    g->shard[1]->fail_prefill = 1;
+    infer_submit(g->infer, &new->r);
+    expect_error(new, ERR_GENERATION, "prefill failed");
+    expect_error(old, ERR_GENERATION, "prefill failed");
+    infer_submit(g->infer, &next->r);
+    expect_answer(next);
+    client_free(old);
+    client_free(new);
+    client_free(next);
+    rig_free(g);
+}
+
+/* ------------------------------------------------ life */
+static void idle_shards_are_asked_for_their_health(void **state)
+{
+    struct rig *g = rig_new(&plain, &modest, 1);
+    (void)state;
+    usleep(1100000);
+    assert_true(infer_healthy(g->infer)); /* asks, and does not wait */
+    usleep(200000);
+    assert_true(infer_healthy(g->infer));
+    assert_int_equal(g->shard[0]->n_health, 1);
+    rig_free(g);
+}
+
+static void drain_lets_requests_finish_and_refuses_new_ones(void **state)
+{
+    struct fake_shard like = {.step_ms = 2};
+    struct rig *g = rig_new(&like, &modest, 1);
+    struct client *a = client_new(1, 10, 30), *b = client_new(2, 10, 5);
+    (void)state;
+    infer_submit(g->infer, &a->r);
+    infer_drain(g->infer, WAIT_MS);
+    assert_true(wait_for(is_over, a));
+    expect_answer(a);
+    infer_submit(g->infer, &b->r);
+    expect_error(b, ERR_OVERLOADED, "shutting down");
+    client_free(a);
+    client_free(b);
+    rig_free(g);
+}
+
+static void stop_ends_what_is_alive(void **state)
+{
+    struct fake_shard like = {.step_ms = 5};
+    struct infer_config conf = {.max_batch_prefill_tokens = 64, .max_batch_size = 1};
+    struct rig *g = rig_new(&like, &conf, 1);
+    struct client *runs = client_new(1, 10, 200), *waits = client_new(2, 10, 5);
+    (void)state;
+    infer_submit(g->infer, &runs->r);
+    infer_submit(g->infer, &waits->r);
+    assert_true(wait_for(has_token, runs));
+    int64_t start = clock_ms();
+    infer_stop(g->infer);
+    assert_true(clock_ms() - start < 3000);
+    expect_error(runs, ERR_GENERATION, "shutting down");
+    expect_error(waits, ERR_GENERATION, "shutting down");
+    client_free(runs);
+    client_free(waits);
+    fake_stop(g->shard[0]);
+    free(g->shard[0]);
+    metrics_free(g->metrics);
+    free(g);
+}
+
+static void a_shard_that_never_comes_is_not_waited_for_forever(void **state)
+{
+    struct err e = ERR_INIT;
+    struct infer_config conf = {.shard_target = "unix:///tmp/no-such-shard",
+                                .connect_timeout_ms = 300};
+    (void)state;
+    int64_t start = clock_ms();
+    assert_null(infer_start(&conf, &e));
+    assert_in_range(clock_ms() - start, 250, 5000);
+    assert_non_null(strstr(e.msg, "Unable to connect to the model shards"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(many_requests_get_the_answers_they_would_get_alone),
+        cmocka_unit_test(a_late_short_request_finishes_before_an_early_long_one),
+        cmocka_unit_test(long_prompts_come_in_chunks_and_do_not_hold_up_short_ones),
+        cmocka_unit_test(a_prompt_seen_before_is_not_computed_again),
+        cmocka_unit_test(adapters_share_no_prefix),
+        cmocka_unit_test(peers_that_neither_chunk_nor_take_ids_are_served),
+        cmocka_unit_test(what_can_never_fit_is_refused_at_once),
+        cmocka_unit_test(cancel_in_the_queue),
+        cmocka_unit_test(cancel_during_prefill),
+        cmocka_unit_test(cancel_while_decoding_frees_its_blocks_before_the_next_step),
+        cmocka_unit_test(storms_of_cancels_leave_nothing_behind),
+        cmocka_unit_test(a_failed_prefill_fails_only_the_new_ones),
+        cmocka_unit_test(a_peer_that_loses_the_old_batch_too_fails_both_and_goes_on),
+        cmocka_unit_test(a_failed_decode_fails_what_runs_and_service_goes_on),
+        cmocka_unit_test(health_stays_bad_until_a_model_call_succeeds),
+        cmocka_unit_test(one_request_can_fail_alone),
+        cmocka_unit_test(a_lost_shard_ends_everything_by_name),
+        cmocka_unit_test(a_shard_that_dies_while_idle_is_noticed),
+        cmocka_unit_test(two_ranks_answer_as_one),
+        cmocka_unit_test(ranks_that_disagree_about_a_step_start_afresh),
+        cmocka_unit_test(idle_shards_are_asked_for_their_health),
+        cmocka_unit_test(drain_lets_requests_finish_and_refuses_new_ones),
+        cmocka_unit_test(stop_ends_what_is_alive),
+        cmocka_unit_test(a_shard_that_never_comes_is_not_waited_for_forever),
+    };
+    if (!mkdtemp(dir))
+        return 1;
+    int rc = cmocka_run_group_tests(tests, NULL, NULL);
+    rmdir(dir);
+    return rc;
+}
