@@ -1,0 +1,134 @@
+/* The answers to a chat request. */
+#include "router/call_books.h"
+#include "router/chat/completion.h"
+#include <string.h>
+
+static void string(struct buf *out, const char *s) { buf_json_str(out, s, strlen(s)); }
+
+static void head(struct buf *out, const struct call *c, const char *object)
+{
+    const struct openai *o = c->state;
+    buf_fmt(out, "{\"object\":\"%s\",\"id\":\"%s\",\"created\":%lld,\"model\":", object, o->id,
+            (long long)c->created_unix);
+    string(out, o->model);
+    buf_str(out, ",\"system_fingerprint\":");
+    string(out, c->edge->fingerprint);
+    buf_str(out, ",\"choices\":[");
+}
+
+/* {"token","logprob","bytes","top_logprobs"}: OpenAI's client insists on bytes being there. */
+static void token_fields(struct buf *out, const struct gen_token *t)
+{
+    buf_str(out, "{\"token\":");
+    buf_json_str(out, t->text, t->text_len);
+    buf_str(out, ",\"logprob\":");
+    buf_json_f32(out, t->logprob);
+    buf_str(out, ",\"bytes\":[");
+    for (size_t i = 0; i < t->text_len; i++)
+        buf_fmt(out, "%s%u", i ? "," : "", (unsigned char)t->text[i]);
+    buf_ch(out, ']');
+}
+
+static void logprob_item(struct buf *out, const struct gen_event *ev)
+{
+    token_fields(out, &ev->token);
+    buf_str(out, ",\"top_logprobs\":[");
+    for (uint32_t i = 0; i < ev->n_top; i++) {
+        if (i)
+            buf_ch(out, ',');
+        token_fields(out, &ev->top[i]);
+        buf_ch(out, '}');
+    }
+    buf_str(out, "]}");
+}
+
+/* ---------------------------------------------------------------- chunks */
+
+static void stream_token(struct call *c, struct generation *g, const struct gen_event *ev)
+{
+    struct openai *o = c->state;
+    struct buf *out = &c->out, *text = &o->seq[g->index].text;
+    buf_reset(text);
+    openai_text(o, g, ev, text);
+    buf_str(out, "data: ");
+    head(out, c, "chat.completion.chunk");
+    buf_fmt(out, "{\"index\":%u,\"delta\":{\"role\":\"assistant\",\"content\":", g->index);
+    buf_json_str(out, text->p ? text->p : "", text->len);
+    buf_str(out, "},\"logprobs\":");
+    if (o->logprobs) {
+        buf_str(out, "{\"content\":[");
+        logprob_item(out, ev);
+        buf_str(out, "]}");
+    } else {
+        buf_str(out, "null");
+    }
+    if (ev->end)
+        buf_fmt(out, ",\"finish_reason\":\"%s\"}],\"usage\":", openai_finish(ev->end->finish));
+    else
+        buf_str(out, ",\"finish_reason\":null}],\"usage\":");
+    if (o->continuous_usage)
+        openai_usage(out, c);
+    else
+        buf_str(out, "null");
+    buf_str(out, "}\n\n");
+}
+
+static void stream_finish(struct call *c)
+{
+    const struct openai *o = c->state;
+    if (o->include_usage) {
+        buf_str(&c->out, "data: ");
+        head(&c->out, c, "chat.completion.chunk");
+        buf_str(&c->out, "],\"usage\":");
+        openai_usage(&c->out, c);
+        buf_str(&c->out, "}\n\n");
+    }
+    buf_str(&c->out, "data: [DONE]\n\n");
+}
+
+/* ---------------------------------------------------------------- one answer */
+
+static void collect_token(struct call *c, struct generation *g, const struct gen_event *ev)
+{
+    struct openai *o = c->state;
+    struct openai_sequence *s = &o->seq[g->index];
+    openai_text(o, g, ev, &s->text);
+    if (!o->logprobs)
+        return;
+    if (s->logprobs.len)
+        buf_ch(&s->logprobs, ',');
+    logprob_item(&s->logprobs, ev);
+}
+
+static void choice(struct buf *out, const struct openai *o, const struct generation *g)
+{
+    const struct openai_sequence *s = &o->seq[g->index];
+    buf_fmt(out,
+            "%s{\"index\":%u,\"message\":{\"role\":\"assistant\",\"content\":", g->index ? "," : "",
+            g->index);
+    buf_json_str(out, s->text.p ? s->text.p : "", s->text.len);
+    buf_str(out, "},\"logprobs\":");
+    if (o->logprobs) {
+        buf_str(out, "{\"content\":[");
+        buf_add(out, s->logprobs.p ? s->logprobs.p : "", s->logprobs.len);
+        buf_str(out, "]}");
+    } else {
+        buf_str(out, "null");
+    }
+    buf_fmt(out, ",\"finish_reason\":\"%s\"}", openai_finish(g->answer.finish));
+    out->oom |= s->text.oom || s->logprobs.oom;
+}
+
+static void finish(struct call *c)
+{
+    head(&c->out, c, "chat.completion");
+    for (uint32_t i = 0; i < c->n_gen; i++)
+        choice(&c->out, c->state, &c->gen[i]);
+    buf_str(&c->out, "],\"usage\":");
+    openai_usage(&c->out, c);
+    buf_ch(&c->out, '}');
+    books_headers(c, 0, c->n_gen, true);
+}
+
+const struct format chat_object = {NULL, collect_token, finish, openai_error_event};
+const struct format chat_stream = {NULL, stream_token, stream_finish, openai_error_event};

@@ -1,0 +1,242 @@
+#include "router/chat/chat.h"
+#include "common/json.h"
+#include "common/template/chat.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { CONFIG_MAX = 32 << 20 };
+
+struct chat {
+    struct template *plain,
+        *with_tools;  /* with_tools: the template named "tool_use", may be NULL */
+    cJSON *bos, *eos; /* string or null */
+};
+
+/* ---------------------------------------------------------------- load */
+
+static int compile(struct template **slot, const char *src, struct err *e)
+{
+    template_free(*slot);
+    *slot = template_compile(src, strlen(src), e);
+    return *slot ? 0 : -1;
+}
+
+/* chat_template is a string, or a list of {"name", "template"}. 1: there is none. */
+static int take_template(struct chat *c, const cJSON *value, struct err *e)
+{
+    if (cJSON_IsString(value))
+        return compile(&c->plain, value->valuestring, e);
+    if (!cJSON_IsArray(value) || !value->child)
+        return 1;
+    for (const cJSON *v = value->child; v; v = v->next) {
+        const char *name = json_str(v, "name", ""), *src = json_str(v, "template", NULL);
+        if (!src)
+            continue;
+        if (!strcmp(name, "default") && compile(&c->plain, src, e) != 0)
+            return -1;
+        if (!strcmp(name, "tool_use") && compile(&c->with_tools, src, e) != 0)
+            return -1;
+    }
+    return c->plain ? 0 : 1;
+}
+
+static int from_json(struct chat *c, const char *path, bool tokens, struct err *e)
+{
+    cJSON *j = json_load(path, CONFIG_MAX, e);
+    static const char *const names[] = {"bos_token", "eos_token"};
+    cJSON **slots[] = {&c->bos, &c->eos};
+    if (!j)
+        return -1;
+    int rc = take_template(c, json_get(j, "chat_template"), e);
+    for (int i = 0; tokens && i < 2; i++) {
+        const cJSON *v = json_get(j, names[i]);
+        const char *s = cJSON_IsString(v) ? v->valuestring : json_str(v, "content", NULL);
+        if (s) {
+            cJSON_Delete(*slots[i]);
+            *slots[i] = cJSON_CreateString(s);
+        }
+    }
+    cJSON_Delete(j);
+    return rc < 0 ? err_wrap(e, "%s: chat_template", path) : rc;
+}
+
+static int from_jinja(struct chat *c, const char *path, struct err *e)
+{
+    size_t n;
+    char *src = file_read(path, CONFIG_MAX, &n, e);
+    int rc = src ? compile(&c->plain, src, e) : -1;
+    if (src && rc != 0)
+        err_wrap(e, "%s", path);
+    free(src);
+    return rc;
+}
+
+static int find_template(struct chat *c, const char *dir, struct err *e)
+{
+    static const char *const files[] = {"chat_template.jinja", "chat_template.json",
+                                        "tokenizer_config.json", "processor_config.json"};
+    char path[4096];
+    for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+        snprintf(path, sizeof(path), "%s/%s", dir, files[i]);
+        if (access(path, F_OK) != 0)
+            continue;
+        int rc = i == 0 ? from_jinja(c, path, e) : from_json(c, path, false, e);
+        if (rc <= 0)
+            return rc;
+    }
+    return 0;
+}
+
+static cJSON *token(const struct tokenizer *t, const char *name)
+{
+    const char *s = tokenizer_special(t, name);
+    return s ? cJSON_CreateString(s) : cJSON_CreateNull();
+}
+
+struct chat *chat_load(const char *dir, const char *config_path, const struct tokenizer *t,
+                       struct err *e)
+{
+    struct chat *c = calloc(1, sizeof(*c));
+    if (!c) {
+        err_nomem(e);
+        return NULL;
+    }
+    c->bos = token(t, "bos_token");
+    c->eos = token(t, "eos_token");
+    int rc = config_path ? from_json(c, config_path, true, e) : find_template(c, dir, e);
+    if (rc < 0 || !c->bos || !c->eos) {
+        chat_free(c);
+        return NULL;
+    }
+    return c;
+}
+
+void chat_free(struct chat *c)
+{
+    if (!c)
+        return;
+    template_free(c->plain);
+    template_free(c->with_tools);
+    cJSON_Delete(c->bos);
+    cJSON_Delete(c->eos);
+    free(c);
+}
+
+/* ---------------------------------------------------------------- messages */
+
+static const char *check_parts(const cJSON *parts)
+{
+    for (const cJSON *p = parts->child; p; p = p->next) {
+        const char *type = json_str(p, "type", "");
+        if (!strcmp(type, "image_url"))
+            return "image inputs are not supported by this model";
+        if (strcmp(type, "text") != 0)
+            return "a content part must have the type `text`";
+        if (!json_str(p, "text", NULL))
+            return "missing field `text`";
+    }
+    return NULL;
+}
+
+static const char *check_message(const cJSON *m)
+{
+    const cJSON *content = json_get(m, "content");
+    if (!cJSON_IsObject(m))
+        return "a message must be an object";
+    if (!json_str(m, "role", NULL))
+        return "missing field `role`";
+    if (cJSON_IsArray(content))
+        return check_parts(content);
+    if (content && !cJSON_IsString(content))
+        return "`content` must be a string or a list of parts";
+    if (!content && !cJSON_IsArray(json_get(m, "tool_calls")))
+        return "data did not match any variant of untagged enum MessageBody";
+    return NULL;
+}
+
+const char *chat_check(const cJSON *messages, int *index)
+{
+    *index = 0;
+    for (const cJSON *m = messages->child; m; m = m->next, ++*index) {
+        const char *what = check_message(m);
+        if (what)
+            return what;
+    }
+    return NULL;
+}
+
+static cJSON *joined_text(const cJSON *parts)
+{
+    struct buf b = BUF_INIT;
+    buf_reserve(&b, 0);
+    for (const cJSON *p = parts->child; p; p = p->next)
+        buf_str(&b, json_str(p, "text", ""));
+    cJSON *s = b.oom ? NULL : cJSON_CreateString(b.p);
+    buf_free(&b);
+    return s;
+}
+
+/* Clients send arguments as a JSON string; templates want the object. */
+static void open_arguments(cJSON *tool_calls)
+{
+    for (cJSON *call = tool_calls ? tool_calls->child : NULL; call; call = call->next) {
+        cJSON *f = cJSON_GetObjectItemCaseSensitive(call, "function");
+        const char *s = json_str(f, "arguments", NULL);
+        struct err ignored;
+        cJSON *j = s ? json_parse(s, strlen(s), &ignored) : NULL;
+        if (cJSON_IsObject(j) && cJSON_ReplaceItemInObjectCaseSensitive(f, "arguments", j))
+            continue;
+        cJSON_Delete(j);
+    }
+}
+
+/* Templates written for text read `content` as a string: join the parts; drop nulls. */
+static cJSON *for_template(const cJSON *messages)
+{
+    cJSON *list = cJSON_Duplicate(messages, true);
+    for (cJSON *m = list ? list->child : NULL; m; m = m->next) {
+        const cJSON *content = cJSON_GetObjectItemCaseSensitive(m, "content");
+        if (cJSON_IsNull(content))
+            cJSON_DeleteItemFromObjectCaseSensitive(m, "content");
+        if (cJSON_IsArray(content)) {
+            cJSON *text = joined_text(content);
+            if (!text || !cJSON_ReplaceItemInObjectCaseSensitive(m, "content", text)) {
+                cJSON_Delete(text);
+                cJSON_Delete(list);
+                return NULL;
+            }
+        }
+        open_arguments(cJSON_GetObjectItemCaseSensitive(m, "tool_calls"));
+    }
+    return list;
+}
+
+int chat_prompt(const struct chat *c, const cJSON *messages, const cJSON *tools,
+                const cJSON *variables, struct buf *out, struct err *e)
+{
+    if (!c->plain)
+        return err_set(e, ERR_TEMPLATE, "Template error: template not found");
+    cJSON *list = for_template(messages);
+    if (!list)
+        return err_nomem(e);
+    const cJSON *last = list->child ? list->child->prev : NULL;
+    bool go_on =
+        last && !strcmp(json_str(last, "role", ""), "assistant") && *json_str(last, "content", "");
+    struct chat_input in = {
+        .messages = list,
+        .tools = tools,
+        .bos_token = c->bos,
+        .eos_token = c->eos,
+        .variables = variables,
+        .add_generation_prompt = !go_on,
+        .continue_field = go_on ? "content" : NULL,
+    };
+    const struct template *t = tools && c->with_tools ? c->with_tools : c->plain;
+    int rc = chat_render(t, &in, NULL, out, e);
+    cJSON_Delete(list);
+    if (rc != 0 && e->kind == ERR_TEMPLATE)
+        err_wrap(e, "Template error");
+    return rc;
+}

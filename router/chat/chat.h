@@ -1,0 +1,26 @@
+/* chat.h - from a list of messages to a prompt, through the model's chat template. */
+#ifndef ROUTER_CHAT_CHAT_H
+#define ROUTER_CHAT_CHAT_H
+#include "common/buf.h"
+#include "common/err.h"
+#include "common/tokenizer/tokenizer.h"
+#include <cjson/cJSON.h>
+
+struct chat; /* immutable after load: any thread may render */
+
+/* The template of a model folder: `config_path` if given, else chat_template.jinja,
+ * chat_template.json, tokenizer_config.json, processor_config.json. A model without one still makes
+ * a chat, whose chat_prompt() says so. NULL: a file that is there cannot be used. */
+struct chat *chat_load(const char *dir, const char *config_path, const struct tokenizer *t,
+                       struct err *e);
+void chat_free(struct chat *c);
+
+/* `messages` as OpenAI clients send them, already checked by chat_check(); `tools` and `variables`
+ * may be NULL. A last message by the assistant is continued. ERR_TEMPLATE with the prefix "Template
+ * error: ". */
+int chat_prompt(const struct chat *c, const cJSON *messages, const cJSON *tools,
+                const cJSON *variables, struct buf *out, struct err *e);
+
+/* What is wrong with the messages (a static string), or NULL; *index gets the message. */
+const char *chat_check(const cJSON *messages, int *index);
+#endif

@@ -1,0 +1,100 @@
+#include "common/json.h"
+#include "common/utf8.h"
+#include "router/completions/completions.h"
+#include <string.h>
+
+/* A prompt is a string or a list of token ids. */
+static void read_prompt(struct call *c, struct body *b, const cJSON *v, struct ask *q)
+{
+    struct object root = body_root(b);
+    if (cJSON_IsString(v)) {
+        q->inputs = v->valuestring;
+        q->n_inputs = strlen(q->inputs);
+        q->add_special_tokens = true;
+    } else if (cJSON_IsArray(v)) {
+        struct buf text = BUF_INIT;
+        q->ids = body_ids(b, root, "prompt", v, &q->n_ids);
+        buf_reserve(&text, 0);
+        if (q->ids)
+            tokenizer_decode(c->edge->tokenizer, q->ids, q->n_ids, false, &text);
+        q->inputs = text.oom ? NULL : arena_strdup(&c->arena, text.p, text.len);
+        q->n_inputs = text.len;
+        buf_free(&text);
+        if (!q->inputs)
+            body_fail(b, root, "prompt", "out of memory");
+    } else {
+        body_mistyped(b, root, "prompt", v, "a string or a list of token ids");
+    }
+    q->n_chars = q->inputs ? utf8_count(q->inputs, q->n_inputs) : 0;
+}
+
+static void read_prompts(struct call *c, struct body *b, struct openai *o)
+{
+    struct object root = body_root(b);
+    const cJSON *p = body_get(b, root, "prompt", true);
+    bool list = cJSON_IsArray(p) && p->child && !cJSON_IsNumber(p->child);
+    uint32_t i = 0;
+    if (cJSON_IsArray(p) && !p->child)
+        body_fail(b, root, "prompt",
+                  "Empty array detected. Do not use an empty array for the prompt.");
+    if (b->failed)
+        return;
+    o->n_asks = list ? (uint32_t)cJSON_GetArraySize(p) : 1;
+    if (o->n_asks > c->edge->config->max_client_batch_size)
+        return; /* refused by the caller, who knows the words */
+    if (!(o->asks = ARENA_NEW(&c->arena, struct ask, o->n_asks))) {
+        body_fail(b, root, "prompt", "out of memory");
+        return;
+    }
+    for (const cJSON *v = list ? p->child : p; v && i < o->n_asks; v = v->next) {
+        openai_sampling(b, root, &o->asks[i]);
+        read_prompt(c, b, v, &o->asks[i++]);
+    }
+}
+
+/* "logprobs": how many alternatives; 0 still asks for the chosen tokens'. */
+static void read_logprobs(struct body *b, struct openai *o)
+{
+    struct object root = body_root(b);
+    const cJSON *v = json_get(b->root, "logprobs");
+    struct opt_u64 n = {0};
+    if (cJSON_IsBool(v))
+        n = (struct opt_u64){cJSON_IsTrue(v), 1};
+    else
+        n = body_u32(b, root, "logprobs");
+    o->logprobs = n.set;
+    o->echo = body_opt_bool(b, root, "echo", false);
+    for (uint32_t i = 0; o->asks && i < o->n_asks; i++) {
+        o->asks[i].top_n_tokens = n;
+        o->asks[i].decoder_input_details = o->logprobs && o->echo;
+    }
+}
+
+struct openai *completions_parse(struct call *c, struct err *e)
+{
+    struct body b;
+    uint32_t max = c->edge->config->max_client_batch_size;
+    if (body_open(&b, c->body.p, c->body.len, &c->arena, e) != 0)
+        return NULL;
+    struct openai *o = openai_parse(c, &b, "cmpl", e);
+    if (!o)
+        return NULL;
+    read_prompts(c, &b, o);
+    read_logprobs(&b, o);
+    struct opt_u64 best_of = body_u32(&b, body_root(&b), "best_of");
+    if (best_of.set && best_of.v > o->each)
+        body_fail(&b, body_root(&b), "best_of", "`best_of` greater than `n` is not supported");
+    if (b.failed)
+        return NULL;
+    if (json_get(b.root, "suffix")) {
+        err_set(e, ERR_SUFFIX,
+                "Suffix is not supported and can be achieved by preprocessing the prompt.");
+        return NULL;
+    }
+    if (o->n_asks > max) {
+        err_set(e, ERR_BATCH_SIZE, "Number of prompts exceeds the maximum allowed batch size of %u",
+                max);
+        return NULL;
+    }
+    return o;
+}

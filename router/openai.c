@@ -1,0 +1,130 @@
+#include "router/openai.h"
+#include "common/json.h"
+#include <stdio.h>
+#include <string.h>
+
+void openai_sampling(struct body *b, struct object root, struct ask *q)
+{
+    struct opt_f32 t = body_f32(b, root, "temperature");
+    q->do_sample = !(t.set && t.v == 0);
+    q->temperature = t.set && t.v != 0 ? t : (struct opt_f32){0};
+    q->top_p = body_f32(b, root, "top_p");
+    if (q->top_p.set && q->top_p.v == 1)
+        q->top_p.set = false; /* OpenAI's default, sent by many clients */
+    q->top_k = body_i32(b, root, "top_k");
+    if (q->top_k.v <= 0)
+        q->top_k.set = false; /* 0 and -1 turn it off elsewhere */
+    q->repetition_penalty = body_f32(b, root, "repetition_penalty");
+    q->openai_frequency_penalty = body_f32(b, root, "frequency_penalty");
+    q->openai_presence_penalty = body_f32(b, root, "presence_penalty");
+    q->seed = body_u64(b, root, "seed");
+    q->stop = body_strings(b, root, "stop", true, true, &q->n_stop);
+    q->ignore_eos = body_opt_bool(b, root, "ignore_eos", false);
+    q->max_new_tokens = body_u32(b, root, "max_completion_tokens");
+    if (!q->max_new_tokens.set)
+        q->max_new_tokens = body_u32(b, root, "max_tokens");
+}
+
+static void read_bias(struct body *b, struct object root)
+{
+    const cJSON *bias = body_get(b, root, "logit_bias", false);
+    if (bias && bias->child)
+        body_fail(b, root, "logit_bias", "logit_bias is not supported");
+}
+
+static void read_choices(struct call *c, struct body *b, struct object root, struct openai *o)
+{
+    const struct router_config *f = c->edge->config;
+    uint32_t max =
+        f->max_best_of > f->max_client_batch_size ? f->max_best_of : f->max_client_batch_size;
+    struct opt_u64 n = body_u32(b, root, "n");
+    if (n.set && (n.v == 0 || n.v > max))
+        body_fail(b, root, "n", "`n` must be > 0 and <= %u. Given: %llu", max,
+                  (unsigned long long)n.v);
+    o->each = n.set ? (uint32_t)n.v : 1;
+}
+
+struct openai *openai_parse(struct call *c, struct body *b, const char *id_prefix, struct err *e)
+{
+    struct openai *o = ARENA_NEW(&c->arena, struct openai, 1);
+    bool given;
+    if (!o) {
+        err_nomem(e);
+        return NULL;
+    }
+    struct object root = body_root(b);
+    const char *model = body_str(b, root, "model", false);
+    o->model = model && *model && strcmp(model, "tgi") != 0 ? model : c->edge->model_id;
+    snprintf(o->id, sizeof(o->id), "%s-%016llx%08x", id_prefix, (unsigned long long)seed_draw(),
+             (unsigned)c->created_unix);
+    o->stream = body_bool(b, root, "stream", false);
+    const cJSON *options = json_get(root.json, "stream_options");
+    if (options) {
+        struct object so = body_object(b, root, "stream_options", &given);
+        o->include_usage = body_bool(b, so, "include_usage", false);
+        o->continuous_usage = body_bool(b, so, "continuous_usage_stats", false);
+    }
+    read_choices(c, b, root, o);
+    read_bias(b, root);
+    return o;
+}
+
+static void free_sequences(void *arg)
+{
+    struct call *c = arg;
+    struct openai *o = c->state;
+    for (uint32_t i = 0; i < c->n_gen; i++) {
+        stop_trim_free(&o->seq[i].trim);
+        buf_free(&o->seq[i].text);
+        buf_free(&o->seq[i].logprobs);
+        for (int k = 0; k < 3; k++)
+            buf_free(&o->seq[i].lists[k]);
+    }
+}
+
+int openai_generate(struct call *c, struct openai *o, const struct format *f, struct err *e)
+{
+    uint32_t n = o->n_asks * o->each;
+    c->state = o;
+    c->stream = o->stream;
+    c->format = f;
+    o->seq = ARENA_NEW(&c->arena, struct openai_sequence, n);
+    if (!o->seq || arena_defer(&c->arena, free_sequences, c) != 0)
+        return err_nomem(e);
+    for (uint32_t i = 0; i < n; i++)
+        o->seq[i].trim = (struct stop_trim){.stop = o->asks[0].stop, .n = o->asks[0].n_stop};
+    return call_generate(c, o->asks, o->n_asks, o->each, e);
+}
+
+const char *openai_finish(enum gen_finish f) { return f == FINISH_LENGTH ? "length" : "stop"; }
+
+void openai_text(struct openai *o, const struct generation *g, const struct gen_event *ev,
+                 struct buf *out)
+{
+    struct stop_trim *t = &o->seq[g->index].trim;
+    if (!ev->token.special)
+        stop_trim_push(t, ev->token.text, ev->token.text_len, out);
+    if (ev->end)
+        stop_trim_end(t, ev->end->finish == FINISH_STOP, out);
+}
+
+void openai_usage(struct buf *out, const struct call *c)
+{
+    const struct openai *o = c->state;
+    uint64_t prompt = 0, completion = 0;
+    for (uint32_t i = 0; i < c->n_gen; i++) {
+        prompt += i % o->each ? 0 : c->gen[i].r.n_ids;
+        completion += c->gen[i].answer.n_tokens;
+    }
+    buf_fmt(out, "{\"prompt_tokens\":%llu,\"completion_tokens\":%llu,\"total_tokens\":%llu}",
+            (unsigned long long)prompt, (unsigned long long)completion,
+            (unsigned long long)(prompt + completion));
+}
+
+void openai_error_event(struct call *c, const struct err *e)
+{
+    buf_str(&c->out, "data: {\"error\":{\"message\":");
+    buf_json_str(&c->out, e->msg, strlen(e->msg));
+    buf_fmt(&c->out, ",\"http_status_code\":%d,\"type\":\"%s\"}}\n\ndata: [DONE]\n\n",
+            err_status(e->kind), err_wire(e->kind));
+}

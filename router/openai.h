@@ -1,0 +1,41 @@
+/* openai.h - what /v1/chat/completions and /v1/completions have in common. */
+#ifndef ROUTER_OPENAI_H
+#define ROUTER_OPENAI_H
+#include "router/body.h"
+#include "router/call.h"
+#include "router/stop_trim.h"
+
+struct openai_sequence {
+    struct stop_trim trim;
+    struct buf text;     /* not streaming: what the client gets */
+    struct buf logprobs; /* not streaming: items of the logprobs, as the route wants them */
+    struct buf lists[3]; /* completions: token_logprobs, top_logprobs, text_offset */
+    size_t chars;        /* Unicode characters before the next token, for text_offset */
+};
+
+struct openai { /* the state of a call; in its arena */
+    char id[48];
+    const char *model; /* what answers call the model */
+    bool stream, include_usage, continuous_usage;
+    bool logprobs, echo;
+    uint32_t each; /* choices a prompt */
+    struct ask *asks;
+    uint32_t n_asks;
+    struct openai_sequence *seq; /* one a choice */
+};
+
+/* Fields that both routes read: sampling, limits, stop, stream, stream_options, n, model. */
+struct openai *openai_parse(struct call *c, struct body *b, const char *id_prefix, struct err *e);
+/* Copy the common sampling fields into `q`. */
+void openai_sampling(struct body *b, struct object root, struct ask *q);
+/* Make the generations: n_asks prompts, `each` choices of each. */
+int openai_generate(struct call *c, struct openai *o, const struct format *f, struct err *e);
+
+/* "stop" or "length" */
+const char *openai_finish(enum gen_finish f);
+/* The text of a token event as the client reads it: without special tokens and stop sequences. */
+void openai_text(struct openai *o, const struct generation *g, const struct gen_event *ev,
+                 struct buf *out);
+void openai_usage(struct buf *out, const struct call *c);
+void openai_error_event(struct call *c, const struct err *e);
+#endif

@@ -1,0 +1,43 @@
+#include "router/stop_trim.h"
+#include <string.h>
+
+/* Does text that begins with s[0..n) begin with the stop sequence, or may it still? */
+static bool may_begin(const struct stop_trim *t, const char *s, size_t n, bool *whole)
+{
+    bool may = false;
+    for (uint32_t i = 0; i < t->n; i++) {
+        size_t len = strlen(t->stop[i]);
+        bool same = !memcmp(t->stop[i], s, len < n ? len : n);
+        may |= same;
+        *whole |= same && len <= n;
+    }
+    return may;
+}
+
+void stop_trim_push(struct stop_trim *t, const char *s, size_t n, struct buf *out)
+{
+    size_t from = 0;
+    if (t->n == 0) {
+        buf_add(out, s, n);
+        return;
+    }
+    buf_add(&t->held, s, n);
+    if (t->matched)
+        return;
+    while (from < t->held.len && !may_begin(t, t->held.p + from, t->held.len - from, &t->matched))
+        from++;
+    buf_add(out, t->held.p ? t->held.p : "", from);
+    t->held.len -= from;
+    if (from && t->held.len)
+        memmove(t->held.p, t->held.p + from, t->held.len);
+}
+
+void stop_trim_end(struct stop_trim *t, bool stopped, struct buf *out)
+{
+    if (!(stopped && t->matched) && t->held.len)
+        buf_add(out, t->held.p, t->held.len);
+    out->oom |= t->held.oom;
+    buf_reset(&t->held);
+}
+
+void stop_trim_free(struct stop_trim *t) { buf_free(&t->held); }

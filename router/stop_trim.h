@@ -1,0 +1,24 @@
+/* stop_trim.h - keep stop sequences out of what OpenAI clients read. Pure.
+ *
+ * The shard ends a generation where a stop sequence is complete, and its text includes it. OpenAI's
+ * answer does not: text is held back while it may be the beginning of a stop sequence, and dropped
+ * when it was one. */
+#ifndef ROUTER_STOP_TRIM_H
+#define ROUTER_STOP_TRIM_H
+#include "common/buf.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+struct stop_trim { /* zero-initialise, set stop and n */
+    const char *const *stop;
+    uint32_t n;
+    struct buf held;
+    bool matched; /* held begins with a whole stop sequence */
+};
+
+/* Append to `out` what can be told already. */
+void stop_trim_push(struct stop_trim *t, const char *s, size_t n, struct buf *out);
+/* The end: `stopped` by a stop sequence, or for another reason. */
+void stop_trim_end(struct stop_trim *t, bool stopped, struct buf *out);
+void stop_trim_free(struct stop_trim *t);
+#endif

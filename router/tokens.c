@@ -1,0 +1,22 @@
+#include "router/tokens.h"
+#include <string.h>
+
+int tokens_json(struct call *c, const char *text, size_t n, bool add_special, struct err *e)
+{
+    struct tok_ids ids = {0};
+    unsigned flags = TOK_OFFSETS | (add_special ? TOK_ADD_SPECIAL : 0);
+    if (tokenizer_encode(c->edge->tokenizer, text, n, flags, c->scratch, &ids, e) != 0) {
+        tok_ids_free(&ids);
+        return err_wrap(e, "Input validation error: tokenizer error");
+    }
+    buf_ch(&c->out, '[');
+    for (uint32_t i = 0; i < ids.n; i++) {
+        uint32_t start = ids.at ? ids.at[i].start : 0, end = ids.at ? ids.at[i].end : 0;
+        buf_fmt(&c->out, "%s{\"id\":%u,\"text\":", i ? "," : "", ids.id[i]);
+        buf_json_str(&c->out, text + start, end - start);
+        buf_fmt(&c->out, ",\"start\":%u,\"stop\":%u}", start, end);
+    }
+    buf_ch(&c->out, ']');
+    tok_ids_free(&ids);
+    return 0;
+}

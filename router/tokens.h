@@ -1,0 +1,9 @@
+/* tokens.h - a text as the list of its tokens, for /tokenize and /chat_tokenize. */
+#ifndef ROUTER_TOKENS_H
+#define ROUTER_TOKENS_H
+#include "router/call.h"
+
+/* Append [{"id","text","start","stop"}...] to c->out; offsets are bytes of `text`. Worker thread.
+ */
+int tokens_json(struct call *c, const char *text, size_t n, bool add_special, struct err *e);
+#endif
