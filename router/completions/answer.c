@@ -110,7 +110,8 @@ static void model(struct buf *out, const struct call *c)
     string(out, c->edge->fingerprint);
 }
 
-static void choice(struct buf *out, struct openai *o, const struct generation *g, const char *finish)
+static void choice(struct buf *out, struct openai *o, const struct generation *g,
+                   const char *finish)
 {
     struct openai_sequence *s = &o->seq[g->index];
     buf_fmt(out, "{\"index\":%u,\"text\":", g->index);

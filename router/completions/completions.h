@@ -3,7 +3,8 @@
 #define ROUTER_COMPLETIONS_COMPLETIONS_H
 #include "router/openai.h"
 
-/* Body -> o->asks, one a prompt. NULL on failure: ERR_SYNTAX, ERR_SHAPE, ERR_SUFFIX, ERR_BATCH_SIZE. */
+/* Body -> o->asks, one a prompt. NULL on failure: ERR_SYNTAX, ERR_SHAPE, ERR_SUFFIX,
+ * ERR_BATCH_SIZE. */
 struct openai *completions_parse(struct call *c, struct err *e);
 
 extern const struct format completions_object, completions_stream;

@@ -346,7 +346,7 @@ static void must_have(const char *s, const char *part)
     if (!strstr(s, part))
         fail_msg("`%s` is not in:\n%.2000s", part, s);
 }
-static double metric(const struct rig *r, const char *line)
+__attribute__((unused)) static double metric(const struct rig *r, const char *line)
 {
     struct buf b = BUF_INIT;
     metrics_print(r->edge.metrics, &b);

@@ -1,0 +1,290 @@
+#include "router/serve.h"
+#include "common/clock.h"
+#include "common/hub/cache.h"
+#include "common/log.h"
+#include "router/chat/chat.h"
+#include "router/edge.h"
+#include "router/metrics.h"
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+enum news { STARTED = 1, START_FAILED, LOST };
+
+struct service {
+    const struct router_config *c;
+    struct edge edge;
+    struct tokenizer *tokenizer;
+    struct chat *chat;
+    char *dir, *target;
+    pthread_t loop, starter;
+    bool looping, starting;
+    int signal_fd, news_fd;
+    atomic_int news;        /* the newest, from the starter or the scheduler */
+    struct infer *infer;    /* with STARTED */
+    struct err start_error; /* with START_FAILED */
+    char why_lost[400];     /* with LOST */
+};
+
+static void tell(struct service *s, enum news n)
+{
+    uint64_t one = 1;
+    atomic_store(&s->news, n);
+    if (write(s->news_fd, &one, sizeof(one)) < 0) {
+        /* Cannot happen: the counter would have to be full. */
+    }
+}
+
+/* ---------------------------------------------------------------- other threads */
+
+static void *run_loop(void *arg)
+{
+    struct service *s = arg;
+    http_run(s->edge.http);
+    return NULL;
+}
+
+static void on_lost(void *arg, const char *why)
+{
+    struct service *s = arg;
+    snprintf(s->why_lost, sizeof(s->why_lost), "%s", why);
+    tell(s, LOST);
+}
+
+static void *connect_shards(void *arg)
+{
+    struct service *s = arg;
+    const struct router_config *c = s->c;
+    struct infer_config i = {
+        .shard_target = s->target,
+        .max_input_tokens = c->max_input_tokens,
+        .max_total_tokens = c->max_total_tokens,
+        .max_batch_prefill_tokens = c->max_batch_prefill_tokens,
+        .max_batch_total_tokens = c->max_batch_total_tokens,
+        .max_batch_size = c->max_batch_size,
+        .max_waiting_tokens = c->max_waiting_tokens,
+        .waiting_served_ratio = c->waiting_served_ratio,
+        .connect_timeout_ms = c->shard_connect_timeout * 1000,
+        .metrics = s->edge.metrics,
+    };
+    s->infer = infer_start(&i, &s->start_error);
+    if (s->infer)
+        infer_on_lost(s->infer, on_lost, s);
+    tell(s, s->infer ? STARTED : START_FAILED);
+    return NULL;
+}
+
+/* ---------------------------------------------------------------- start */
+
+static int check(const struct router_config *c, struct err *e)
+{
+    const char *what = NULL;
+    if (c->validation_workers == 0)
+        what = "`validation_workers` must be > 0";
+    else if (c->max_input_tokens && c->max_total_tokens &&
+             c->max_input_tokens >= c->max_total_tokens)
+        what = "`max_input_tokens` must be < `max_total_tokens`";
+    else if (c->ngrok)
+        what = "`ngrok` is not supported";
+    return what ? err_set(e, ERR_VALIDATION, "Argument validation error: %s", what) : 0;
+}
+
+static void start_log(const struct router_config *c)
+{
+    enum log_level level = LOG_INFO;
+    bool known = log_level_parse(c->log_level, &level);
+    log_init("router", level, c->json_output, STDOUT_FILENO);
+    if (!known)
+        log_msg(LOG_WARN, "unknown log level `%s`: using info", c->log_level);
+}
+
+/* Every stream is a descriptor: take as many as we may. */
+static void raise_file_limit(void)
+{
+    struct rlimit r;
+    if (getrlimit(RLIMIT_NOFILE, &r) == 0 && r.rlim_cur < r.rlim_max) {
+        r.rlim_cur = r.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &r);
+    }
+}
+
+static int catch_signals(struct service *s, struct err *e)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    signal(SIGPIPE, SIG_IGN);
+    pthread_sigmask(SIG_BLOCK, &set, NULL); /* before any thread: all inherit it */
+    s->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    s->news_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    return s->signal_fd < 0 || s->news_fd < 0 ? err_sys(e, "signalfd, eventfd") : 0;
+}
+
+static int load_model(struct service *s, struct err *e)
+{
+    const struct router_config *c = s->c;
+    int64_t t = clock_ms();
+    if (!(s->dir = hub_resolve(c->tokenizer_name, c->revision, e)) ||
+        !(s->tokenizer = tokenizer_load(s->dir, e)) ||
+        !(s->chat = chat_load(s->dir, c->tokenizer_config_path, s->tokenizer, e)))
+        return -1;
+    LOG(LOG_INFO, "Tokenizer loaded", LOGS("folder", s->dir),
+        LOGI("vocabulary", tokenizer_vocab_size(s->tokenizer)), LOGI("ms", clock_ms() - t));
+    return 0;
+}
+
+static int build_edge(struct service *s, struct err *e)
+{
+    const struct router_config *c = s->c;
+    struct edge *g = &s->edge;
+    const char *type = getenv("COMPUTE_TYPE");
+    g->config = c;
+    g->tokenizer = s->tokenizer;
+    g->chat = s->chat;
+    g->model_id = c->served_model_name ? c->served_model_name : c->tokenizer_name;
+    g->compute_type = type && *type ? type : "cpu";
+    snprintf(g->fingerprint, sizeof(g->fingerprint), "%s-native", VERSION);
+    atomic_store(&g->permits, c->max_concurrent_requests);
+    if (!(g->metrics = metrics_new(router_metrics, N_ROUTER_METRICS)))
+        return err_nomem(e);
+    if (!(g->workers = workers_new(c->validation_workers, e)))
+        return -1;
+    struct http_config h = {
+        .hostname = c->hostname,
+        .port = (uint16_t)c->port,
+        .max_body = c->payload_limit,
+        .api_key = c->api_key,
+        .origins = c->cors_allow_origin.v,
+        .n_origins = c->cors_allow_origin.n,
+        .events = edge_events,
+        .arg = g,
+    };
+    return (g->http = http_new(&h, e)) ? 0 : -1;
+}
+
+static char *shard_target(const char *path)
+{
+    char *s = NULL;
+    bool address = !strncmp(path, "tcp://", 6) || !strncmp(path, "unix:", 5);
+    return asprintf(&s, "%s%s", address ? "" : "unix:", path) < 0 ? NULL : s;
+}
+
+static int start(struct service *s, struct err *e)
+{
+    start_log(s->c);
+    raise_file_limit();
+    if (check(s->c, e) != 0 || catch_signals(s, e) != 0 || load_model(s, e) != 0 ||
+        build_edge(s, e) != 0)
+        return -1;
+    if (!(s->target = shard_target(s->c->shard_uds_path)))
+        return err_nomem(e);
+    s->looping = pthread_create(&s->loop, NULL, run_loop, s) == 0;
+    s->starting = s->looping && pthread_create(&s->starter, NULL, connect_shards, s) == 0;
+    if (!s->starting)
+        return err_set(e, ERR_SYSTEM, "cannot start threads");
+    LOG(LOG_INFO, "Listening", LOGS("hostname", s->c->hostname),
+        LOGI("port", http_port(s->edge.http)), LOGS("shards", s->target));
+    return 0;
+}
+
+/* ---------------------------------------------------------------- run */
+
+static void opened(struct service *s)
+{
+    pthread_join(s->starter, NULL);
+    s->starting = false;
+    edge_open(&s->edge, s->infer);
+    const struct infer_limits *l = &s->edge.limits;
+    LOG(LOG_INFO, "Connected", LOGI("shards", l->n_shards), LOGS("dtype", l->dtype),
+        LOGS("device", l->device), LOGI("max_input_tokens", l->max_input_tokens),
+        LOGI("max_total_tokens", l->max_total_tokens),
+        LOGI("max_batch_prefill_tokens", l->max_batch_prefill_tokens),
+        LOGI("max_batch_total_tokens", l->max_batch_total_tokens));
+}
+
+/* 0: go on. -1: over, `e` says why. */
+static int on_news(struct service *s, struct err *e)
+{
+    uint64_t count;
+    if (read(s->news_fd, &count, sizeof(count)) < 0)
+        return 0;
+    switch (atomic_load(&s->news)) {
+    case STARTED:
+        opened(s);
+        return 0;
+    case START_FAILED:
+        *e = s->start_error;
+        return -1;
+    default:
+        return err_set(e, ERR_GENERATION, "%s", s->why_lost);
+    }
+}
+
+/* 0: drained; -1: `e`. A second signal does not return. */
+static int wait(struct service *s, struct err *e)
+{
+    bool draining = false;
+    for (;;) {
+        struct pollfd fds[] = {{s->signal_fd, POLLIN, 0}, {s->news_fd, POLLIN, 0}};
+        struct signalfd_siginfo info;
+        if (poll(fds, 2, draining ? 10 : -1) < 0 && errno != EINTR)
+            return err_sys(e, "poll");
+        if (fds[1].revents && on_news(s, e) != 0)
+            return -1;
+        if (fds[0].revents && read(s->signal_fd, &info, sizeof(info)) == sizeof(info)) {
+            if (draining || s->starting) /* nothing runs yet, or nobody wants to wait */
+                _exit(draining ? 1 : 0);
+            log_msg(LOG_INFO, "signal received, starting graceful shutdown");
+            draining = true;
+            atomic_store(&s->edge.draining, true);
+        }
+        if (draining && atomic_load(&s->edge.live) == 0)
+            return 0;
+    }
+}
+
+static void stop(struct service *s)
+{
+    struct edge *g = &s->edge;
+    if (s->looping) {
+        http_stop(g->http);
+        pthread_join(s->loop, NULL);
+    }
+    workers_free(g->workers);
+    if (s->infer)
+        infer_stop(s->infer);
+    http_free(g->http);
+    metrics_free(g->metrics);
+    chat_free(s->chat);
+    tokenizer_free(s->tokenizer);
+    free(s->target);
+    free(s->dir);
+    if (s->signal_fd >= 0)
+        close(s->signal_fd);
+    if (s->news_fd >= 0)
+        close(s->news_fd);
+}
+
+int serve(const struct router_config *c, struct err *e)
+{
+    struct service s = {.c = c, .signal_fd = -1, .news_fd = -1};
+    int rc = start(&s, e);
+    if (rc == 0 && (rc = wait(&s, e)) != 0) {
+        /* The shards are gone or never came: what still runs cannot be answered, and the threads
+         * that wait for them need not come back. */
+        log_msg(LOG_ERROR, "%s", e->msg);
+        fprintf(stderr, "Error: %s\n", e->msg);
+        _exit(1);
+    }
+    stop(&s);
+    return rc;
+}

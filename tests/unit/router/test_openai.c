@@ -1,0 +1,309 @@
+/* OpenAI's routes on a socket: exact bodies, chunks, refusals. */
+#include "rig.h"
+#include "router/chat/chat.h"
+#include <sys/stat.h>
+
+static struct rig rig;
+static struct buf b;
+static char dir[] = "/tmp/test_openai_XXXXXX";
+
+static const char TEMPLATE[] =
+    "{{ bos_token }}{% for m in messages %}[{{ m.role }}]{{ m.content }}{% if m.tool_calls %}"
+    "{{ m.tool_calls[0].function.arguments.city }}{% endif %}{% endfor %}"
+    "{% if tools %}<{{ tools[0].function.name }}>{% endif %}"
+    "{% if add_generation_prompt %}[assistant]{% endif %}"
+    "{% if messages[0].role == 'bad' %}{{ raise_exception('no such role') }}{% endif %}";
+
+static int start(void **state)
+{
+    (void)state;
+    struct err e;
+    char path[64];
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof(path), "%s/chat_template.jinja", dir);
+    FILE *f = fopen(path, "w");
+    fputs(TEMPLATE, f);
+    fclose(f);
+    struct chat *chat = chat_load(dir, NULL, NULL, &e);
+    assert_non_null(chat);
+    unlink(path);
+    rmdir(dir);
+    rig.edge.chat = chat;
+    rig_start(&rig, NULL, 300);
+    return 0;
+}
+static int stop(void **state)
+{
+    (void)state;
+    rig_settle(&rig);
+    rig_stop(&rig);
+    chat_free((struct chat *)rig.edge.chat);
+    buf_free(&b);
+    return 0;
+}
+
+/* `id` and `created` differ from run to run: compare with both cut out. */
+static char *settled(char *s)
+{
+    static const char *const keys[] = {"\"id\":\"", "\"created\":"};
+    for (int k = 0; k < 2; k++)
+        for (char *p = s; (p = strstr(p, keys[k]));) {
+            p += strlen(keys[k]);
+            size_t n = strcspn(p, "\",");
+            assert_true(n >= 10); /* never empty */
+            memmove(p, p + n, strlen(p + n) + 1);
+        }
+    return s;
+}
+
+#define CHAT(rest) "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]" rest "}"
+
+static void chat_answers(void **state)
+{
+    (void)state;
+    char *p = post(&rig, "/v1/chat/completions", CHAT(",\"max_tokens\":3"), &b);
+    must_have(p, "x-prompt-tokens: 22\r\n"); /* <s>[user]hi[assistant] */
+    must_have(p, "x-compute-time: ");
+    assert_string_equal(
+        body_of(settled(p)),
+        "{\"object\":\"chat.completion\",\"id\":\"\",\"created\":,\"model\":\"test/model\","
+        "\"system_fingerprint\":\"0.0-native\",\"choices\":[{\"index\":0,\"message\":{\"role\":"
+        "\"assistant\",\"content\":\"abc\"},\"logprobs\":null,\"finish_reason\":\"length\"}],"
+        "\"usage\":{\"prompt_tokens\":22,\"completion_tokens\":3,\"total_tokens\":25}}");
+}
+
+static void chat_streams(void **state)
+{
+    (void)state;
+    char *p =
+        post(&rig, "/v1/chat/completions",
+             "{\"model\":\"mine\",\"stream\":true,\"stream_options\":{\"include_usage\":true},"
+             "\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"E\"},"
+             "{\"type\":\"text\",\"text\":\"OS\"}]}]}",
+             &b);
+#define CHUNK(delta, finish)                                                                       \
+    "data: {\"object\":\"chat.completion.chunk\",\"id\":\"\",\"created\":,\"model\":\"mine\","     \
+    "\"system_fingerprint\":\"0.0-native\",\"choices\":[{\"index\":0,\"delta\":{\"role\":"         \
+    "\"assistant\",\"content\":\"" delta "\"},\"logprobs\":null,\"finish_reason\":" finish         \
+    "}],\"usage\":null}\n\n"
+    assert_string_equal(
+        settled(unchunk(p)),
+        CHUNK("a", "null") CHUNK("b", "null") CHUNK(
+            "", "\"stop\"") "data: "
+                            "{\"object\":\"chat.completion.chunk\",\"id\":\"\",\"created\":,"
+                            "\"model\":\"mine\","
+                            "\"system_fingerprint\":\"0.0-native\",\"choices\":[],\"usage\":{"
+                            "\"prompt_tokens\":23,"
+                            "\"completion_tokens\":3,\"total_tokens\":26}}\n\ndata: [DONE]\n\n");
+}
+
+static void chat_logprobs_and_n(void **state)
+{
+    (void)state;
+    char *p =
+        post(&rig, "/v1/chat/completions",
+             CHAT(",\"max_completion_tokens\":1,\"logprobs\":true,\"top_logprobs\":1,\"n\":2"), &b);
+    must_have(p, "\"logprobs\":{\"content\":[{\"token\":\"a\",\"logprob\":-0.5,\"bytes\":[97],"
+                 "\"top_logprobs\":[{\"token\":\"A\",\"logprob\":-0.1,\"bytes\":[65]}]}]}");
+    must_have(p, "{\"index\":1,\"message\":{\"role\":\"assistant\",\"content\":\"a\"}");
+    must_have(p, "\"usage\":{\"prompt_tokens\":22,\"completion_tokens\":2,\"total_tokens\":24}");
+}
+
+static void the_template_sees_tools_calls_and_a_last_answer(void **state)
+{
+    (void)state;
+    char *p = post(
+        &rig, "/chat_tokenize",
+        "{\"messages\":[{\"role\":\"user\",\"content\":\"w?\"},{\"role\":\"assistant\","
+        "\"content\":null,\"tool_calls\":[{\"id\":\"1\",\"type\":\"function\",\"function\":"
+        "{\"name\":\"f\",\"arguments\":\"{\\\"city\\\":\\\"Rome\\\"}\"}}]},{\"role\":\"tool\","
+        "\"content\":\"5\"}],\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\"}}]}",
+        &b);
+    must_have(p, "\"templated_text\":\"<s>[user]w?[assistant]Rome[tool]5<f>[assistant]\"}");
+    must_have(p, "{\"tokenize_response\":[{\"id\":60,\"text\":\"<\",\"start\":0,\"stop\":1},");
+    p = post(&rig, "/chat_tokenize",
+             "{\"messages\":[{\"role\":\"user\",\"content\":\"w?\"},{\"role\":\"assistant\","
+             "\"content\":\"It is\"}]}",
+             &b);
+    must_have(p, "\"templated_text\":\"<s>[user]w?[assistant]It is\"}");
+}
+
+static void completions_answer(void **state)
+{
+    (void)state;
+    char *p =
+        post(&rig, "/v1/completions", "{\"prompt\":\"x\",\"max_tokens\":2,\"echo\":true}", &b);
+    assert_string_equal(
+        body_of(settled(p)),
+        "{\"object\":\"text_completion\",\"id\":\"\",\"created\":,\"model\":\"test/model\","
+        "\"system_fingerprint\":\"0.0-native\",\"choices\":[{\"index\":0,\"text\":\"xab\","
+        "\"logprobs\":null,"
+        "\"finish_reason\":\"length\"}],\"usage\":{\"prompt_tokens\":2,\"completion_tokens\":2,"
+        "\"total_tokens\":4}}");
+    p = post(&rig, "/v1/completions", "{\"prompt\":[\"x\",\"EOS\"],\"n\":2,\"max_tokens\":4}", &b);
+    must_have(p, "{\"index\":0,\"text\":\"abcd\",\"logprobs\":null,\"finish_reason\":\"length\"},"
+                 "{\"index\":1,\"text\":\"abcd\",\"logprobs\":null,\"finish_reason\":\"length\"},"
+                 "{\"index\":2,\"text\":\"ab\",\"logprobs\":null,\"finish_reason\":\"stop\"},"
+                 "{\"index\":3,\"text\":\"ab\",\"logprobs\":null,\"finish_reason\":\"stop\"}]");
+    must_have(p, "\"usage\":{\"prompt_tokens\":6,\"completion_tokens\":14,\"total_tokens\":20}");
+    p = post(&rig, "/v1/completions", "{\"prompt\":[104,105],\"max_tokens\":1,\"echo\":true}", &b);
+    must_have(p, "\"text\":\"hia\"");
+    must_have(p, "x-prompt-tokens: 2\r\n");
+    p = post(&rig, "/v1/completions", "{\"prompt\":[[104],[105]],\"max_tokens\":1}", &b);
+    must_have(p, "{\"index\":1,\"text\":\"a\"");
+}
+
+static void completions_logprobs_with_echo(void **state)
+{
+    (void)state;
+    char *p = post(&rig, "/v1/completions",
+                   "{\"prompt\":\"h\xc3\xa9\",\"max_tokens\":1,\"echo\":true,\"logprobs\":1}", &b);
+    must_have(
+        p,
+        "\"logprobs\":{\"tokens\":[\"p\",\"p\",\"p\",\"p\",\"a\"],\"token_logprobs\":[null,-0.25,"
+        "-0.25,-0.25,-0.5],\"top_logprobs\":[null,{\"p\":-0.25},{\"p\":-0.25},{\"p\":-0.25},"
+        "{\"A\":-0.1,\"a\":-0.5}],\"text_offset\":[0,1,2,3,4]}");
+}
+
+static void completions_stream(void **state)
+{
+    (void)state;
+    char *p = post(&rig, "/v1/completions",
+                   "{\"prompt\":\"x\",\"max_tokens\":2,\"stream\":true,\"echo\":true}", &b);
+    assert_string_equal(
+        settled(unchunk(p)),
+        "data: "
+        "{\"object\":\"text_completion\",\"id\":\"\",\"created\":,\"choices\":[{\"index\":0,"
+        "\"text\":"
+        "\"xa\",\"logprobs\":null,\"finish_reason\":\"\"}],\"model\":\"test/"
+        "model\",\"system_fingerprint\":"
+        "\"0.0-native\"}\n\n"
+        "data: {\"object\":\"text_completion\",\"id\":\"\",\"created\":,\"model\":\"test/model\","
+        "\"system_fingerprint\":\"0.0-native\",\"choices\":[{\"index\":0,\"text\":\"b\","
+        "\"logprobs\":null,"
+        "\"finish_reason\":\"length\"}],\"usage\":{\"prompt_tokens\":2,\"completion_tokens\":2,"
+        "\"total_tokens\":4}}\n\ndata: [DONE]\n\n");
+}
+
+static const struct {
+    const char *path, *body;
+    int status;
+    const char *part;
+} cases[] = {
+    /* what clients send by habit */
+    {"/v1/chat/completions",
+     CHAT(",\"max_tokens\":1,\"temperature\":0,\"top_p\":1.0,\"n\":1,\"stop\":null"), 200,
+     "\"content\":\"a\""},
+    {"/v1/chat/completions",
+     CHAT(",\"max_tokens\":1,\"top_p\":1,\"presence_penalty\":0,\"logit_bias\":{}"), 200, ""},
+    {"/v1/chat/completions",
+     CHAT(",\"max_tokens\":1,\"stop\":\"z\",\"user\":\"u\",\"seed\":18446744073709551615"), 200,
+     ""},
+    {"/v1/chat/completions", CHAT(",\"max_tokens\":1,\"response_format\":{\"type\":\"text\"}"), 200,
+     ""},
+    {"/v1/chat/completions", CHAT(",\"max_tokens\":1,\"tools\":[],\"tool_choice\":\"auto\""), 200,
+     ""},
+    {"/v1/chat/completions", CHAT(",\"max_tokens\":null,\"max_completion_tokens\":1"), 200, ""},
+    /* what is refused */
+    {"/v1/chat/completions", "{}", 422, "missing field `messages`"},
+    {"/v1/chat/completions", "{\"messages\":{}}", 422, "messages: invalid type: map"},
+    {"/v1/chat/completions", "{\"messages\":[{\"content\":\"a\"}]}", 422,
+     "messages[0]: missing field `role`"},
+    {"/v1/chat/completions", "{\"messages\":[{\"role\":\"user\"}]}", 422, "MessageBody"},
+    {"/v1/chat/completions",
+     "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\",\"image_url\":{}}]}]}",
+     422, "image inputs are not supported"},
+    {"/v1/chat/completions", "{\"messages\":[{\"role\":\"bad\",\"content\":\"a\"}]}", 422,
+     "\"error_type\":\"template_error\"}"},
+    {"/v1/chat/completions",
+     "{\"stream\":true,\"messages\":[{\"role\":\"bad\",\"content\":\"a\"}]}", 422, "no such role"},
+    {"/v1/chat/completions", CHAT(",\"n\":9"), 422, "`n` must be > 0 and <= 4. Given: 9"},
+    {"/v1/chat/completions", CHAT(",\"logit_bias\":{\"5\":1}"), 422, "logit_bias is not supported"},
+    {"/v1/chat/completions", CHAT(",\"presence_penalty\":3"), 422,
+     "`presence_penalty` must be >= -2.0"},
+    {"/v1/chat/completions", CHAT(",\"response_format\":{\"type\":\"json_object\"}"), 422,
+     "{\"error\":\"Input validation error: grammar is not "
+     "supported\",\"error_type\":\"validation\"}"},
+    {"/v1/chat/completions", CHAT(",\"tools\":[{}],\"response_format\":{\"type\":\"json_object\"}"),
+     422,
+     "{\"error\":\"Tool error: Grammar and tools are mutually "
+     "exclusive\",\"error_type\":\"tool_error\"}"},
+    {"/v1/chat/completions", CHAT(",\"tools\":[{}],\"tool_choice\":\"required\""), 422,
+     "grammar is not supported"},
+    {"/v1/chat/completions", CHAT(",\"stream\":true,\"top_p\":7"), 200,
+     "data: {\"error\":{\"message\":\"Input validation error: `top_p` must be > 0.0 and < 1.0\","
+     "\"http_status_code\":422,\"type\":\"validation\"}}\n\ndata: [DONE]\n\n"},
+    {"/v1/completions", "{}", 422, "missing field `prompt`"},
+    {"/v1/completions", "{\"prompt\":[]}", 422,
+     "Empty array detected. Do not use an empty array for the prompt."},
+    {"/v1/completions", "{\"prompt\":[[]]}", 422, "`inputs` cannot be empty"},
+    {"/v1/completions", "{\"prompt\":[1,\"a\"]}", 422, "expected u32"},
+    {"/v1/completions", "{\"prompt\":[\"a\",1]}", 422, "expected a string or a list of token ids"},
+    {"/v1/completions", "{\"prompt\":[257]}", 422, "token id 257 is outside the vocabulary of 257"},
+    {"/v1/completions", "{\"prompt\":\"a\",\"suffix\":\"b\"}", 422,
+     "{\"error\":\"Suffix is not supported and can be achieved by preprocessing the prompt.\","
+     "\"error_type\":\"suffix not supported\"}"},
+    {"/v1/completions", "{\"prompt\":[\"1\",\"2\",\"3\",\"4\",\"5\"]}", 422,
+     "{\"error\":\"Number of prompts exceeds the maximum allowed batch size of 4\","
+     "\"error_type\":\"batch size exceeded\"}"},
+    {"/v1/completions", "{\"prompt\":\"FAIL\",\"stream\":true}", 200,
+     "data: {\"error\":{\"message\":\"Request failed during generation: Server error: x\","
+     "\"http_status_code\":424,\"type\":\"generation\"}}\n\ndata: [DONE]\n\n"},
+    {"/v1/completions", "{\"prompt\":[\"a\",\"FAIL\"],\"max_tokens\":3000}", 424, "generation"},
+    {"/tokenize", "{\"inputs\":\"ab\"}", 200,
+     "[{\"id\":256,\"text\":\"\",\"start\":0,\"stop\":0},{\"id\":97,\"text\":\"a\",\"start\":0,"
+     "\"stop\":1},"
+     "{\"id\":98,\"text\":\"b\",\"start\":1,\"stop\":2}]"},
+};
+
+static void requests_and_refusals(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        char *p = post(&rig, cases[i].path, cases[i].body, &b);
+        if (status_of(p) != cases[i].status || !strstr(p, cases[i].part))
+            fail_msg("%s %s\nwanted %d %s\ngot %s", cases[i].path, cases[i].body, cases[i].status,
+                     cases[i].part, p);
+    }
+}
+
+static void stop_sequences_stay_out_of_openai_answers(void **state)
+{
+    (void)state;
+    /* the fake scheduler does not stop by itself: held back text must come back in full */
+    char *p = post(&rig, "/v1/completions",
+                   "{\"prompt\":\"x\",\"max_tokens\":5,\"stop\":[\"cx\",\"de\"]}", &b);
+    must_have(p, "\"text\":\"abcde\"");
+}
+
+static void models_are_listed_and_found(void **state)
+{
+    (void)state;
+    char *p = ask_raw(&rig, "GET /v1/models HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", &b);
+    must_have(
+        p,
+        "{\"object\":\"list\",\"data\":[{\"id\":\"test/model\",\"object\":\"model\",\"created\":0,"
+        "\"owned_by\":\"test/model\"}]}");
+    p = ask_raw(&rig, "GET /v1/models/test/model HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+                &b);
+    must_have(p, "{\"id\":\"test/model\",\"object\":\"model\"");
+    p = ask_raw(&rig, "GET /v1/models/nope HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", &b);
+    assert_int_equal(status_of(p), 404);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(chat_answers),
+        cmocka_unit_test(chat_streams),
+        cmocka_unit_test(chat_logprobs_and_n),
+        cmocka_unit_test(the_template_sees_tools_calls_and_a_last_answer),
+        cmocka_unit_test(completions_answer),
+        cmocka_unit_test(completions_logprobs_with_echo),
+        cmocka_unit_test(completions_stream),
+        cmocka_unit_test(requests_and_refusals),
+        cmocka_unit_test(stop_sequences_stay_out_of_openai_answers),
+        cmocka_unit_test(models_are_listed_and_found),
+    };
+    return cmocka_run_group_tests(tests, start, stop);
+}

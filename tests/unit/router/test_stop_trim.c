@@ -1,0 +1,64 @@
+/* For every way of cutting a text into tokens: what is sent is the text before the stop sequence.
+ */
+#include "router/stop_trim.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void check(const char *const *stop, uint32_t n, const char *text, bool stopped,
+                  const char *want)
+{
+    size_t len = strlen(text);
+    for (unsigned cuts = 0; cuts < 1u << (len - 1); cuts++) { /* bit i: a cut behind byte i */
+        struct stop_trim t = {.stop = stop, .n = n};
+        struct buf out = BUF_INIT;
+        size_t from = 0;
+        for (size_t i = 0; i < len; i++)
+            if (i + 1 == len || cuts & 1u << i) {
+                stop_trim_push(&t, text + from, i + 1 - from, &out);
+                from = i + 1;
+                if (strncmp(out.p ? out.p : "", want, out.len) != 0)
+                    fail_msg("cuts %x of `%s`: `%s` is out", cuts, text, out.p);
+            }
+        stop_trim_end(&t, stopped, &out);
+        assert_string_equal(out.p ? out.p : "", want);
+        buf_free(&out);
+        stop_trim_free(&t);
+    }
+}
+
+static void matched_text_is_never_sent(void **state)
+{
+    (void)state;
+    const char *const one[] = {"abab"}, *const two[] = {"</s>", "\n\n"},
+                      *const nested[] = {"aab", "ab"};
+    check(one, 1, "xababab", true, "x");
+    check(one, 1, "abaabab", true, "aba");
+    check(two, 2, "hi <b></s>", true, "hi <b>");
+    check(two, 2, "a\nb\n\n", true, "a\nb");
+    check(nested, 2, "caab", true, "c");
+}
+
+static void unmatched_text_is_sent_in_full(void **state)
+{
+    (void)state;
+    const char *const one[] = {"abab"};
+    check(one, 1, "xabaxaba", false, "xabaxaba");
+    check(one, 1, "xaba", true, "xaba"); /* the shard stopped on something we do not see */
+    check(one, 1, "xababab", false, "xababab");
+    check(NULL, 0, "abc", false, "abc");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(matched_text_is_never_sent),
+        cmocka_unit_test(unmatched_text_is_sent_in_full),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
