@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+"""Tiny random checkpoints with golden.json for the families and options that the reference data does not have.
+
+    python tests/golden/make_arch.py [OUTDIR]        default: build/golden/arch
+
+Each folder: config.json (keys of the hub), config.v5.json (keys of transformers 5, as saved), model.safetensors,
+golden.json with last_logits, prompt_logprobs and greedy_ids of three prompts: eager attention, fp32, CPU.
+Needs torch and transformers 5. tests/golden/test_arch runs what it finds there."""
+
+import json, os, sys
+import torch
+from transformers import AutoModelForCausalLM, AutoConfig
+
+COMMON = dict(
+    vocab_size=320,
+    hidden_size=64,
+    intermediate_size=128,
+    num_hidden_layers=3,
+    num_attention_heads=8,
+    num_key_value_heads=4,
+    max_position_embeddings=512,
+    bos_token_id=1,
+    eos_token_id=2,
+    pad_token_id=0,
+)
+THETA = {"rope_type": "default", "rope_theta": 10000.0}
+CASES = {
+    "gemma2": dict(
+        model_type="gemma2", head_dim=16, sliding_window=24, query_pre_attn_scalar=24,
+        attn_logit_softcapping=5.0, final_logit_softcapping=3.0, num_hidden_layers=4,
+    ),
+    "qwen3": dict(model_type="qwen3", head_dim=16, rope_parameters={"rope_type": "default", "rope_theta": 1e6}),
+    "qwen3_window": dict(
+        model_type="qwen3", head_dim=32, use_sliding_window=True, sliding_window=20, max_window_layers=1,
+        attention_bias=True, rope_parameters=THETA,
+    ),
+    "qwen2_window": dict(
+        model_type="qwen2", use_sliding_window=True, sliding_window=20, max_window_layers=2, rope_parameters=THETA,
+    ),
+    "granite": dict(
+        model_type="granite", attention_multiplier=0.2, embedding_multiplier=6.0, residual_multiplier=0.4,
+        logits_scaling=3.0, attention_bias=True, mlp_bias=True, rope_parameters=THETA,
+    ),
+    "phi3_partial": dict(
+        model_type="phi3", rope_parameters=dict(THETA, partial_rotary_factor=0.5), sliding_window=None,
+        original_max_position_embeddings=512,
+    ),
+    "gpt2_by_layer": dict(
+        model_type="gpt2", n_embd=64, n_layer=3, n_head=4, n_positions=256, scale_attn_by_inverse_layer_idx=True,
+        activation_function="gelu",
+    ),
+    "llama_yarn_mscale": dict(
+        model_type="llama",
+        rope_parameters=dict(
+            rope_type="yarn", rope_theta=10000.0, factor=8.0, original_max_position_embeddings=64, mscale=0.7,
+            mscale_all_dim=0.3, beta_fast=16.0, beta_slow=2.0, truncate=False,
+        ),
+    ),
+    "mixtral_window": dict(
+        model_type="mixtral", num_local_experts=6, num_experts_per_tok=3, sliding_window=20, rope_parameters=THETA,
+    ),
+}
+
+
+def hub_keys(v5):
+    """The same configuration as transformers 4 wrote it."""
+    c = dict(v5)
+    c["torch_dtype"] = c.pop("dtype", "float32")
+    rope = c.pop("rope_parameters", None)
+    if rope:
+        rope = dict(rope)
+        c["rope_theta"] = rope.pop("rope_theta")
+        partial = rope.pop("partial_rotary_factor", None)
+        if partial is not None:
+            c["partial_rotary_factor"] = partial
+        c["rope_scaling"] = rope if rope["rope_type"] != "default" else None
+    return c
+
+
+def prompts(seed):
+    g = torch.Generator().manual_seed(seed)
+    for name, n in ("short", 5), ("forty", 40), ("long", 96):
+        yield name, [1] + torch.randint(3, 320, (n - 1,), generator=g).tolist()
+
+
+@torch.no_grad()
+def golden(model, ids, n_greedy=32):
+    logits = model(torch.tensor([ids])).logits[0].float()
+    lp = torch.log_softmax(logits.double(), -1)
+    out = {
+        "ids": ids,
+        "last_logits": [round(x, 6) for x in logits[-1].tolist()],
+        "prompt_logprobs": [None] + [lp[i, t].item() for i, t in enumerate(ids[1:])],
+    }
+    past = model(torch.tensor([ids]), use_cache=True)
+    greedy, margin = [], 9e9
+    for _ in range(n_greedy):
+        top = past.logits[0, -1].topk(2)
+        margin = min(margin, (top.values[0] - top.values[1]).item())
+        greedy.append(top.indices[0].item())
+        past = model(torch.tensor([[greedy[-1]]]), past_key_values=past.past_key_values, use_cache=True)
+    return out | {"greedy_ids": greedy, "greedy_min_margin": margin}
+
+
+def make(name, overrides, out):
+    keys = dict(COMMON) if overrides["model_type"] != "gpt2" else dict(vocab_size=320, bos_token_id=1, eos_token_id=2)
+    keys.update(overrides)
+    config = AutoConfig.for_model(keys.pop("model_type"), **keys)
+    for seed in range(100):  # a seed whose greedy choices are no coin tosses
+        torch.manual_seed(seed)
+        model = AutoModelForCausalLM.from_config(config, dtype=torch.float32, attn_implementation="eager").eval()
+        for p in model.parameters():
+            p.data = p.data + torch.randn_like(p) * (0.1 if p.dim() == 1 else 0.15)
+        result = {n: golden(model, ids) for n, ids in prompts(seed)}
+        if min(p["greedy_min_margin"] for p in result.values()) > 0.002:
+            break
+    model.save_pretrained(out)
+    v5 = json.load(open(f"{out}/config.json"))
+    json.dump(v5, open(f"{out}/config.v5.json", "w"), indent=1)
+    json.dump(hub_keys(v5), open(f"{out}/config.json", "w"), indent=1)
+    json.dump({"name": name, "seed": seed, "prompts": result}, open(f"{out}/golden.json", "w"))
+    print(f"{name}: seed {seed}")
+
+
+if __name__ == "__main__":
+    root = sys.argv[1] if len(sys.argv) > 1 else "build/golden/arch"
+    for name, overrides in CASES.items():
+        os.makedirs(f"{root}/{name}", exist_ok=True)
+        make(name, overrides, f"{root}/{name}")
