@@ -90,12 +90,13 @@ static int prompt_parse(struct prompt *p, const struct flag_list *words, struct 
 
 static double logsumexp(const float *row, uint32_t n)
 {
-    double max = row[0], sum = 0;
+    uint32_t best = 0;
+    double sum = 1; /* of exp(x - the largest), which is itself one of them */
     for (uint32_t i = 1; i < n; i++)
-        max = row[i] > max ? row[i] : max;
+        best = row[i] > row[best] ? i : best;
     for (uint32_t i = 0; i < n; i++)
-        sum += exp(row[i] - max);
-    return max + log(sum);
+        sum += i == best ? 0 : exp((double)row[i] - row[best]);
+    return row[best] + log(sum);
 }
 
 static void print_rows(struct buf *out, const struct prompt *p, uint32_t at, uint32_t n,

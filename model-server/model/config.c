@@ -77,6 +77,18 @@ bool config_bool_or(struct config *c, const char *key, bool def)
     return json_bool(c->root, key, def);
 }
 
+void config_layer_norm(struct config *c, struct decoder_spec *s, const char *key, bool bias)
+{
+    s->norm = (struct norm_spec){.kind = NORM_LAYER, .eps = (float)config_num_or(c, key, 1e-5)};
+    s->bias.norm = bias;
+}
+
+void config_only(struct config *c, const char *key, bool value)
+{
+    if (config_bool_or(c, key, value) != value)
+        config_fail(c, "`%s`: %s is not supported", key, value ? "false" : "true");
+}
+
 enum act config_act(struct config *c, const char *key, const char *def)
 {
     static const struct {
@@ -136,7 +148,7 @@ void config_decoder(struct config *c, struct decoder_spec *s, const struct confi
     for (uint32_t i = 0; i < s->n_layers; i++)
         s->layers[i] = (struct layer_spec){.attn_scale = spec_head_scale(s)};
     if (d->rope_theta > 0) {
-        s->rope[0].dim = config_rotary_dim(c, s->head_dim, 1);
+        s->rope[0].dim = config_rotary_dim(c, s->head_dim, d->rotary > 0 ? d->rotary : 1);
         config_rope(c, s, d->rope_theta);
     }
 }
@@ -164,9 +176,9 @@ void config_attn_scale(struct config *c, struct decoder_spec *s, double def)
         s->layers[i].attn_scale = (float)(1 / sqrt(scalar));
 }
 
-void config_moe(struct config *c, struct decoder_spec *s, const char *key, uint32_t n,
-                uint32_t top_k)
+void config_moe(struct config *c, struct decoder_spec *s, uint32_t n, uint32_t top_k)
 {
+    const char *key = json_get(c->root, "num_local_experts") ? "num_local_experts" : "num_experts";
     s->moe.n_experts = config_u32_or(c, key, n, 1, 4096);
     s->moe.top_k = config_u32_or(c, "num_experts_per_tok", top_k, 1, 4096);
     if (s->moe.top_k > s->moe.n_experts)

@@ -29,6 +29,10 @@ uint32_t config_u32(struct config *c, const char *key, uint32_t min, uint32_t ma
 uint32_t config_u32_or(struct config *c, const char *key, uint32_t def, uint32_t min, uint32_t max);
 double config_num_or(struct config *c, const char *key, double def); /* finite */
 bool config_bool_or(struct config *c, const char *key, bool def);
+/* Layer norms, their epsilon under `key`; `bias`: they have one. */
+void config_layer_norm(struct config *c, struct decoder_spec *s, const char *key, bool bias);
+/* A fault unless the key is absent or `value`: what a family allows and this decoder does not. */
+void config_only(struct config *c, const char *key, bool value);
 enum act config_act(struct config *c, const char *key, const char *def);
 
 /* The keys that most families share: hidden_size, num_hidden_layers, num_attention_heads,
@@ -38,7 +42,8 @@ enum act config_act(struct config *c, const char *key, const char *def);
  */
 struct config_defaults {
     uint32_t head_dim, max_positions;
-    double norm_eps, rope_theta;
+    double norm_eps, rope_theta; /* rope_theta 0: no rotation, or the family's own reading of it */
+    double rotary;               /* part of a head that rotates; 0: all of it */
     bool tied;
 };
 void config_decoder(struct config *c, struct decoder_spec *s, const struct config_defaults *d);
@@ -69,7 +74,6 @@ bool config_upper_layers(const struct config *c, uint32_t layer);
 void config_attn_scale(struct config *c, struct decoder_spec *s, double def);
 /* A soft cap: null means none, else positive. */
 double config_softcap(struct config *c, const char *key, double def);
-/* Number of experts under `key` and num_experts_per_tok. */
-void config_moe(struct config *c, struct decoder_spec *s, const char *key, uint32_t n,
-                uint32_t top_k);
+/* num_local_experts or num_experts (a family may have written either), and num_experts_per_tok. */
+void config_moe(struct config *c, struct decoder_spec *s, uint32_t n, uint32_t top_k);
 #endif

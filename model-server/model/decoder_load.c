@@ -248,7 +248,8 @@ static int qkv_parts(struct loader *l, int layer, bool bias, struct mat_part *pa
         const uint32_t of = p == 0 ? s->n_heads : s->n_kv_heads;
         uint32_t end = UINT32_MAX;
         if (!packed)
-            whole = tensor_part(l, roles[p], layer, NO_EXPERT, bias, of * s->head_dim, s->hidden);
+            whole = tensor_part(l, roles[p], layer, NO_EXPERT, bias, (int64_t)of * s->head_dim,
+                                s->hidden);
         for (uint32_t h = heads.first; h < heads.first + heads.n; h++) {
             uint32_t row = spec_qkv_row(s, p, h);
             if (row == end)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Tiny random checkpoints with golden.json for the families and options that the reference data does not have.
 
-    python tests/golden/make_arch.py [OUTDIR]        default: build/golden/arch
+    python tests/golden/make_arch.py [NAME...]       into build/golden/arch
 
 Each folder: config.json (keys of the hub), config.v5.json (keys of transformers 5, as saved), model.safetensors,
 golden.json with last_logits, prompt_logprobs and greedy_ids of three prompts: eager attention, fp32, CPU.
@@ -58,6 +58,10 @@ CASES = {
     ),
     "mixtral_window": dict(
         model_type="mixtral", num_local_experts=6, num_experts_per_tok=3, sliding_window=20, rope_parameters=THETA,
+    ),
+    "starcoder2": dict(model_type="starcoder2", sliding_window=20, rope_parameters=THETA),
+    "stablelm_parallel": dict(
+        model_type="stablelm", use_parallel_residual=True, rope_parameters=dict(THETA, partial_rotary_factor=0.25),
     ),
 }
 
@@ -123,7 +127,7 @@ def make(name, overrides, out):
 
 
 if __name__ == "__main__":
-    root = sys.argv[1] if len(sys.argv) > 1 else "build/golden/arch"
-    for name, overrides in CASES.items():
-        os.makedirs(f"{root}/{name}", exist_ok=True)
-        make(name, overrides, f"{root}/{name}")
+    for name in sys.argv[1:] or CASES:
+        folder = f"build/golden/arch/{name}"
+        os.makedirs(folder, exist_ok=True)
+        make(name, CASES[name], folder)

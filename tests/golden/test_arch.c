@@ -32,6 +32,15 @@ static const char *const dirs[] = {
     "arch/phi3",
     "arch/phi3_longrope",
     "arch/gpt2",
+    "arch/gemma3_text",
+    "arch/qwen3_moe",
+    "arch/stablelm",
+    "arch/phi",
+    "arch/gpt_neox",
+    "arch/gpt_neox_sequential",
+    "arch/gptj",
+    "arch/cohere",
+    "arch/opt",
     "models/stories260K",
     "models/stories260K-bf16",
     "models/stories260K-fp16",
@@ -44,6 +53,8 @@ static const char *const dirs[] = {
     MADE "gpt2_by_layer",
     MADE "llama_yarn_mscale",
     MADE "mixtral_window",
+    MADE "starcoder2",
+    MADE "stablelm_parallel",
 };
 enum { N_DIRS = sizeof(dirs) / sizeof(dirs[0]), N_TOGETHER = 3 };
 

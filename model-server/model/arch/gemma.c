@@ -1,6 +1,5 @@
 /* Gemma 1: norms around 1, scaled embeddings, a tied head. */
 #include "model-server/model/arch.h"
-#include <math.h>
 
 static void configure(struct config *c, struct decoder_spec *s)
 {

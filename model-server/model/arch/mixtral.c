@@ -7,7 +7,7 @@ static void configure(struct config *c, struct decoder_spec *s)
                    &(struct config_defaults){
                        .max_positions = 131072, .norm_eps = 1e-5, .rope_theta = 1000000});
     s->act = config_act(c, "hidden_act", "silu");
-    config_moe(c, s, "num_local_experts", 8, 2);
+    config_moe(c, s, 8, 2);
     s->moe.ffn = s->ffn;
     s->moe.renormalise = true;
     config_windows(c, s, 0, config_every_layer);

@@ -1,0 +1,61 @@
+/* Gemma 3, the text decoder: windows with a rotation of their own, q and k normalised. arXiv
+ * 2503.19786 */
+#include "common/json.h"
+#include "model-server/model/arch.h"
+
+static bool all_but_every_nth(const struct config *c, uint32_t layer)
+{
+    double n = json_num(c->root, "sliding_window_pattern",
+                        json_num(c->root, "_sliding_window_pattern", 6));
+    return n < 1 || (layer + 1) % (uint32_t)n != 0;
+}
+
+/* Layers with a window rotate by a base of their own, without the scaling. */
+static void local_rope(struct config *c, struct decoder_spec *s)
+{
+    const cJSON *set = json_get(json_get(c->root, "rope_parameters"), "sliding_attention");
+    double theta = json_num(set, "rope_theta", config_num_or(c, "rope_local_base_freq", 10000));
+    if (!(theta > 1))
+        config_fail(c, "`rope_local_base_freq` must be above 1");
+    s->rope[1] = (struct rope_spec){
+        .kind = ROPE_DEFAULT, .dim = s->head_dim, .theta = theta, .attention_factor = 1};
+    for (uint32_t i = 0; i < s->n_layers; i++)
+        s->layers[i].rope = s->layers[i].window ? 1 : 0;
+}
+
+static void configure(struct config *c, struct decoder_spec *s)
+{
+    config_decoder(c, s,
+                   &(struct config_defaults){.head_dim = 256,
+                                             .max_positions = 131072,
+                                             .norm_eps = 1e-6,
+                                             .rope_theta = 1000000,
+                                             .tied = true});
+    s->max_positions =
+        config_u32_or(c, "max_position_embeddings", 131072, 1, 1u << 30); /* stretched already */
+    s->act = config_act(c, "hidden_activation", "gelu_pytorch_tanh");
+    s->norm.plus = 1;
+    s->post_norms = s->qk_norm = true;
+    s->embed_scale = sqrtf((float)s->hidden);
+    s->bias.qkv = s->bias.o = config_bool_or(c, "attention_bias", false);
+    s->attn_softcap = (float)config_softcap(c, "attn_logit_softcapping", 0);
+    s->logit_softcap = (float)config_softcap(c, "final_logit_softcapping", 0);
+    config_only(c, "use_bidirectional_attention", false);
+    config_attn_scale(c, s, 256);
+    config_windows(c, s, 4096, all_but_every_nth);
+    local_rope(c, s);
+}
+
+const struct arch arch_gemma3_text = {
+    .types = (const char *const[]){"gemma3_text", NULL},
+    .prefix = "model.",
+    .names = {NAMES_LLAMA_OUTER, NAMES_LLAMA_QKV,
+              NAMES_LLAMA_O, [W_Q_NORM] = "model.layers.*.self_attn.q_norm",
+              [W_K_NORM] = "model.layers.*.self_attn.k_norm",
+              [W_POST_ATTN_NORM] = "model.layers.*.post_attention_layernorm",
+              [W_MLP_NORM] = "model.layers.*.pre_feedforward_layernorm",
+              [W_POST_MLP_NORM] = "model.layers.*.post_feedforward_layernorm",
+              [W_GATE] = "model.layers.*.mlp.gate_proj", [W_UP] = "model.layers.*.mlp.up_proj",
+              [W_DOWN] = "model.layers.*.mlp.down_proj"},
+    .configure = configure,
+};

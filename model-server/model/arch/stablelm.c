@@ -1,0 +1,21 @@
+/* StableLM 2 and 3B: layer norms, a quarter of each head rotates. */
+#include "model-server/model/arch.h"
+
+static void configure(struct config *c, struct decoder_spec *s)
+{
+    config_decoder(
+        c, s,
+        &(struct config_defaults){.max_positions = 4096, .rope_theta = 10000, .rotary = 0.25});
+    config_layer_norm(c, s, "layer_norm_eps", true);
+    config_only(c, "qk_layernorm", false);
+    s->act = config_act(c, "hidden_act", "silu");
+    s->bias.qkv = config_bool_or(c, "use_qkv_bias", false);
+    s->parallel = s->shared_norm = config_bool_or(c, "use_parallel_residual", false);
+}
+
+const struct arch arch_stablelm = {
+    .types = (const char *const[]){"stablelm", NULL},
+    .prefix = "model.",
+    .names = {NAMES_LLAMA},
+    .configure = configure,
+};
