@@ -34,8 +34,13 @@ FILTER(filter_title) /* words begin behind white space and - ( { [ < */
             c = utf8_decode(s.s->p + i, s.s->n - i, &len);
         if (i < s.s->n && !is_space(c) && (c >= 0x80 || !strchr("-({[<", (int)c) || !c))
             continue;
-        struct val word = text_case(vm, val_wrap(vm, s.s->p + from, i - from), CASE_CAPITALIZE);
-        sb_add(vm, &b, word.s->p, word.s->n);
+        struct val word = val_wrap(vm, s.s->p + from, i - from);
+        if (word.s->n) {
+            struct val head = text_case(vm, str_slice(vm, word, 0, 1), CASE_UPPER);
+            struct val rest = text_case(vm, str_slice(vm, word, 1, word.s->n_chars), CASE_LOWER);
+            sb_add(vm, &b, head.s->p, head.s->n);
+            sb_add(vm, &b, rest.s->p, rest.s->n);
+        }
         if (i < s.s->n)
             sb_add(vm, &b, s.s->p + i, len);
         from = i + len;
@@ -91,7 +96,6 @@ FILTER(filter_indent)
 
 FILTER(filter_truncate)
 {
-    struct val s = text_need(vm, self, "truncate() argument");
     struct val end = arg_given(a, 2) ? text_need(vm, a->v[2], "end") : val_cstr(vm, "...");
     int64_t length = arg_int(vm, a, 0, 255), leeway = 5;
     if (arg_given(a, 3) && a->v[3].type != V_NONE)
@@ -100,8 +104,10 @@ FILTER(filter_truncate)
         vm_type_error(vm, "expected length >= %u, got %lld", end.s->n_chars, (long long)length);
     if (leeway < 0)
         vm_type_error(vm, "expected leeway >= 0, got %lld", (long long)leeway);
-    if (s.s->n_chars <= length || s.s->n_chars - length <= leeway)
-        return s;
+    int64_t n = val_length(vm, self);
+    if (n <= length || n - length <= leeway)
+        return self;
+    struct val s = text_need(vm, self, "truncate() argument");
     struct val cut = str_slice(vm, s, 0, length - end.s->n_chars);
     if (!arg_bool(vm, a, 1, false))
         cut = text_rsplit(vm, cut, val_cstr(vm, " "), 1)->v[0];
@@ -327,6 +333,8 @@ FILTER(filter_round)
         vm_type_error(vm, "method must be common, ceil or floor");
     if (self.type == V_UNDEFINED)
         vm_fail_undefined(vm, self);
+    if (self.type == V_BIGINT && precision >= 0 && !ceiling && !floored)
+        return self;
     if (!val_is_number(self, &f))
         vm_type_error(vm, "type %s doesn't define __round__ method", val_type(self));
     if (ceiling || floored) {
@@ -345,9 +353,11 @@ FILTER(filter_filesizeformat)
         {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB", "ZiB", "YiB"}};
     bool binary = arg_bool(vm, a, 0, false);
     double bytes, base = binary ? 1024 : 1000, unit = base;
-    struct val v = filter_float(vm, self, &(struct args){.v = &(struct val){0}, .n = 1});
+    struct val none = NONE_VALUE;
+    struct val v = filter_float(vm, self, &(struct args){.v = &none, .n = 1});
     int i = 0;
-    val_is_number(v, &bytes);
+    if (!val_is_number(v, &bytes))
+        vm_type_error(vm, "could not convert to float: %s", val_repr_c(vm, self));
     if (bytes == 1)
         return val_cstr(vm, "1 Byte");
     if (bytes < base)

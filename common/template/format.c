@@ -117,7 +117,7 @@ static void put_value(struct format *f, struct strbuf *b, struct val v, struct v
     struct spec s;
     int64_t i;
     double d;
-    if (!text.s->n || (v.type == V_UNDEFINED)) {
+    if (!text.s->n) {
         struct val str = val_to_str(vm, v);
         if (f->markup)
             str = html_escape(vm, str);
@@ -128,17 +128,26 @@ static void put_value(struct format *f, struct strbuf *b, struct val v, struct v
     if (v.type == V_STR) {
         if (s.type && s.type != 's')
             vm_type_error(vm, "Unknown format code '%c' for object of type 'str'", s.type);
+        if (s.sign)
+            vm_type_error(vm, "Sign not allowed in string format specifier");
+        if (s.group)
+            vm_type_error(vm, "Cannot specify '%c' with 's'.", s.group);
+        if (s.align == '=')
+            vm_type_error(vm, "'=' alignment not allowed in string format specifier");
         if (s.zero && !s.fill)
             s.fill = '0';
         format_text(vm, b, f->markup ? html_escape(vm, v) : v, &s);
     } else if (val_as_int(v, &i) && (!s.type || strchr("bcdoxXn", s.type))) {
         if (s.type == 'c') {
             struct strbuf c = {0};
-            sb_cp(vm, &c, i >= 0 && i <= 0x10ffff ? (uint32_t)i : 0xfffd);
+            if (i < 0 || i > 0x10ffff)
+                vm_type_error(vm, "%%c arg not in range(0x110000)");
+            sb_cp(vm, &c, (uint32_t)i);
             format_text(vm, b, sb_val(vm, &c), &s);
             return;
         }
-        s.precision = -1;
+        if (s.precision >= 0)
+            vm_type_error(vm, "Precision not allowed in integer format specifier");
         format_int(vm, b, i, &s);
     } else if (val_is_number(v, &d) && (!s.type || strchr("eEfFgGn%", s.type))) {
         format_float(vm, b, d, &s);

@@ -13,6 +13,7 @@ METHOD(m_upper) { return UNUSED, text_case(vm, self, CASE_UPPER); }
 METHOD(m_lower) { return UNUSED, text_case(vm, self, CASE_LOWER); }
 METHOD(m_title) { return UNUSED, text_case(vm, self, CASE_TITLE); }
 METHOD(m_capitalize) { return UNUSED, text_case(vm, self, CASE_CAPITALIZE); }
+METHOD(m_casefold) { return UNUSED, text_case(vm, self, CASE_FOLD); }
 METHOD(m_swapcase) { return UNUSED, text_case(vm, self, CASE_SWAP); }
 METHOD(m_strip) { return text_trim(vm, self, a->v[0], TRIM_BOTH); }
 METHOD(m_lstrip) { return text_trim(vm, self, a->v[0], TRIM_LEFT); }
@@ -366,7 +367,7 @@ METHOD(m_cycler_reset)
 static const struct builtin str_methods[] = {
     {"upper", m_upper, ""},
     {"lower", m_lower, ""},
-    {"casefold", m_lower, ""},
+    {"casefold", m_casefold, ""},
     {"title", m_title, ""},
     {"capitalize", m_capitalize, ""},
     {"swapcase", m_swapcase, ""},

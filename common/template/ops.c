@@ -207,7 +207,7 @@ struct val op_binary(struct vm *vm, int op, struct val a, struct val b)
         return repeat(vm, a, b);
     if (op == OP_MUL && is_sequence(b) && a.type != V_UNDEFINED)
         return repeat(vm, b, a);
-    if (op == OP_MOD && a.type == V_STR && b.type != V_UNDEFINED)
+    if (op == OP_MOD && a.type == V_STR)
         return percent_format(vm, a, b);
     unsupported(vm, op, a, b);
 }

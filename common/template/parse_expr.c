@@ -249,6 +249,11 @@ static void keyword_arg(struct parser *p, struct call *c)
 {
     uint32_t n = c->kw_values.n;
     struct val name = parse_next(p)->v;
+    vm_charge(p->vm, n);
+    for (uint32_t i = 0; i < n; i++)
+        if (val_eq(p->vm, c->kw_names[i], name))
+            parse_fail(p, p->tok->line, "keyword argument repeated: %.*s", (int)name.s->n,
+                       name.s->p);
     parse_next(p);
     if ((n & (n - 1)) == 0) { /* grow at powers of two */
         struct val *v = VM_NEW(p->vm, struct val, n ? n * 2 : 1);

@@ -191,7 +191,8 @@ struct val percent_format(struct vm *vm, struct val fmt, struct val arg)
             conversion(&f, &b);
         }
     }
-    bool any_number = arg.type == V_DICT || arg.type == V_LIST || arg.type == V_RANGE;
+    bool any_number =
+        arg.type == V_DICT || arg.type == V_LIST || arg.type == V_RANGE || arg.type == V_UNDEFINED;
     if (f.used < f.n && !any_number)
         vm_type_error(vm, "not all arguments converted during string formatting");
     return val_markup(vm, sb_val(vm, &b), fmt.s->markup);

@@ -1,5 +1,5 @@
 /* repr.c - str() and repr() as Python prints them. */
-#include "common/template/vm.h"
+#include "common/template/eval.h"
 #include "common/utf8.h"
 #include <math.h>
 #include <stdio.h>
@@ -15,7 +15,8 @@ void float_repr(double f, char out[32])
         strcpy(out, isnan(f) ? "nan" : f < 0 ? "-inf" : "inf");
         return;
     }
-    for (int prec = 14; prec <= 16; prec++) {
+    for (int prec = fabs(f) < 2.3e-308 ? 0 : 14; prec <= 16;
+         prec++) { /* 15 digits always fit, but for denormals */
         snprintf(digits, sizeof(digits), "%.*e", prec, f);
         if (strtod(digits, NULL) == f)
             break;
@@ -182,6 +183,15 @@ void val_repr(struct vm *vm, struct strbuf *b, struct val v)
         vm_enter(vm);
         repr_container(vm, b, v);
         vm_leave(vm);
+        break;
+    case V_LOOP:
+        sb_fmt(vm, b, "<LoopContext %u/%u>", v.loop->turn + 1, loop_length(vm, v.loop));
+        break;
+    case V_MACRO:
+        if (v.m->def->name.type == V_NONE)
+            sb_str(vm, b, "<Macro anonymous>");
+        else
+            sb_fmt(vm, b, "<Macro %s>", val_repr_c(vm, v.m->def->name));
         break;
     default: /* Python prints an address, which nobody can rely on */
         sb_fmt(vm, b, "<%s object>", val_type(v));

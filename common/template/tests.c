@@ -30,7 +30,8 @@ TEST(is_upper) { ANSWER(text_is_cased(vm, val_to_str(vm, self), CASE_UPPER)); }
 
 TEST(is_sequence) /* has len() and [] */
 {
-    ANSWER(self.type == V_STR || self.type == V_DICT || val_indexable(self));
+    ANSWER(self.type == V_STR || self.type == V_DICT || self.type == V_UNDEFINED ||
+           val_indexable(self));
 }
 
 TEST(is_callable)

@@ -71,7 +71,9 @@ struct val text_case(struct vm *vm, struct val v, enum text_case how)
         bool end = c == 0x3a3 && in_word &&
                    (i + len >= s->n || !cased(utf8_decode(s->p + i + len, s->n - i - len, &n_len)));
         in_word = cased(c);
-        if (up)
+        if (how == CASE_FOLD && (c == 0xdf || c == 0x1e9e))
+            sb_str(vm, &b, "ss");
+        else if (up)
             put_upper(vm, &b, c, how == CASE_TITLE || how == CASE_CAPITALIZE);
         else
             put_lower(vm, &b, c, end);
@@ -217,7 +219,7 @@ static void split_words(struct vm *vm, struct val s, int64_t max, struct list *l
     while (i < n) {
         size_t from = i;
         if (max-- == 0) {
-            list_push(vm, l, part(vm, s, from, trimmed_len(p, n)));
+            list_push(vm, l, part(vm, s, from, n));
             return;
         }
         while (i < n && !is_space(utf8_decode(p + i, n - i, &len)))
@@ -266,8 +268,7 @@ static void rsplit_words(struct vm *vm, struct val s, int64_t max, struct list *
     while (n) {
         size_t from = n;
         if (max-- == 0) {
-            size_t skip = space_prefix(p, n);
-            list_push(vm, l, part(vm, s, skip, n));
+            list_push(vm, l, part(vm, s, 0, n));
             return;
         }
         while (from) {

@@ -3,7 +3,7 @@
 #define COMMON_TEMPLATE_TEXT_H
 #include "common/template/vm.h"
 
-enum text_case { CASE_UPPER, CASE_LOWER, CASE_TITLE, CASE_CAPITALIZE, CASE_SWAP };
+enum text_case { CASE_UPPER, CASE_LOWER, CASE_TITLE, CASE_CAPITALIZE, CASE_SWAP, CASE_FOLD };
 struct val text_case(struct vm *vm, struct val s, enum text_case how);
 
 enum { TRIM_LEFT = 1, TRIM_RIGHT = 2, TRIM_BOTH = 3 };

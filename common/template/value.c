@@ -304,6 +304,7 @@ bool val_eq(struct vm *vm, struct val a, struct val b)
     case V_LIST:
     case V_TUPLE:
     case V_RANGE:
+    case V_VIEW:
         vm_enter(vm);
         eq = seq_eq(vm, a.l, b.l);
         vm_leave(vm);

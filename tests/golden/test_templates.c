@@ -2,7 +2,6 @@
 #include "common/cleanup.h"
 #include "common/json.h"
 #include "common/template/chat.h"
-#include <cmocka.h>
 #include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+#include <cmocka.h>
 
 static const char *data_dir(void)
 {
