@@ -1,5 +1,6 @@
 #include "router/body.h"
 #include "common/json.h"
+#include "common/utf8.h"
 #include <errno.h>
 #include <math.h>
 #include <stdarg.h>
@@ -122,9 +123,11 @@ void body_fail(struct body *b, struct object o, const char *key, const char *fmt
 
 static void describe(const cJSON *v, char *out, size_t n)
 {
-    if (cJSON_IsString(v))
-        snprintf(out, n, "string \"%.40s\"", v->valuestring);
-    else if (cJSON_IsNumber(v) && v->valuedouble == floor(v->valuedouble))
+    if (cJSON_IsString(v)) {
+        size_t len = strnlen(v->valuestring, 40);
+        len -= utf8_incomplete_tail(v->valuestring, len);
+        snprintf(out, n, "string \"%.*s\"", (int)len, v->valuestring);
+    } else if (cJSON_IsNumber(v) && v->valuedouble == floor(v->valuedouble))
         snprintf(out, n, "integer `%.15g`", v->valuedouble);
     else if (cJSON_IsNumber(v))
         snprintf(out, n, "floating point `%.15g`", v->valuedouble);

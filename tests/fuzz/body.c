@@ -1,0 +1,80 @@
+// fuzz-sources: router/body.c router/tgi.c router/openai.c router/stop_trim.c router/answer.c
+// fuzz-sources: router/chat/request.c router/chat/chat.c router/completions/request.c
+// fuzz-sources: common/json.c common/err.c common/utf8.c common/buf.c common/arena.c common/log.c
+// fuzz-sources: common/template/*.c
+#include "router/call_books.h"
+#include "router/chat/chat.h"
+#include "router/chat/completion.h"
+#include "router/completions/completions.h"
+#include "router/tgi.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* What the parsers call but never reach, or need only the existence of. */
+int call_generate(struct call *c, const struct ask *asks, uint32_t n_asks, uint32_t each,
+                  struct err *e)
+{
+    (void)c, (void)asks, (void)n_asks, (void)each, (void)e;
+    return 0;
+}
+void books_headers(struct call *c, uint32_t first, uint32_t n, bool compute_time)
+{
+    (void)c, (void)first, (void)n, (void)compute_time;
+}
+void error_json(struct buf *out, const struct err *e) { (void)out, (void)e; }
+uint64_t seed_draw(void) { return 1; }
+const char *tokenizer_special(const struct tokenizer *t, const char *name)
+{
+    return (void)t, (void)name, "<s>";
+}
+void tokenizer_decode(const struct tokenizer *t, const uint32_t *ids, size_t n, bool skip,
+                      struct buf *out)
+{
+    (void)t, (void)ids, (void)skip;
+    buf_fmt(out, "%zu ids", n);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+
+static void check_ask(const struct ask *q)
+{
+    if (!q->inputs || strlen(q->inputs) != q->n_inputs)
+        abort();
+    for (uint32_t i = 0; i < q->n_stop; i++)
+        if (strlen(q->stop[i]) > 1000000)
+            abort();
+}
+
+/* The first byte picks the protocol. A refusal has a status and one line; what is accepted is
+ * whole. */
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    static struct router_config config = {.max_best_of = 2, .max_client_batch_size = 4};
+    static struct edge edge = {.config = &config, .model_id = "m"};
+    struct err e = ERR_INIT;
+    if (!edge.chat)
+        edge.chat = chat_load("/nowhere", NULL, NULL, &e);
+    struct call c = {.edge = &edge};
+    arena_init(&c.arena, 64 << 20);
+    if (n)
+        buf_add(&c.body, data + 1, n - 1);
+    bool ok = false;
+    struct chat_request chat;
+    const struct openai *o = NULL;
+    if (n && data[0] % 3 == 0) {
+        struct tgi *t = tgi_parse(&c, true, &e);
+        if ((ok = t != NULL))
+            check_ask(&t->ask);
+    } else if (n && data[0] % 3 == 1) {
+        if ((ok = (o = completions_parse(&c, &e)) != NULL))
+            for (uint32_t i = 0; i < o->n_asks; i++)
+                check_ask(&o->asks[i]);
+    } else {
+        ok = chat_request_parse(&c, &chat, &e) == 0;
+    }
+    if (!ok && (err_status(e.kind) < 400 || err_status(e.kind) >= 500 || !e.msg[0]))
+        abort();
+    buf_free(&c.body);
+    arena_reset(&c.arena);
+    return 0;
+}
