@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { ARENA_MIN = 64 << 20, ARENA_PER_BYTE = 16 };
+enum { ARENA_MIN = 64 << 20, ARENA_PER_BYTE = 16, SCHEDULER_ARENA = 64 << 10 };
 
 static struct call *call_new(struct edge *g, struct exchange *x)
 {
@@ -38,7 +38,7 @@ static void call_free(struct call *c)
 {
     struct edge *g = c->edge;
     for (uint32_t i = 0; i < c->n_gen; i++)
-        answer_free(&c->gen[i].answer);
+        answer_free(&c->gen[i].answer), arena_reset(&c->gen[i].r.arena);
     atomic_fetch_add(&g->permits, c->permits);
     buf_free(&c->out);
     buf_free(&c->body);
@@ -228,6 +228,7 @@ static void init_generation(struct call *c, struct generation *g, uint32_t index
 {
     g->call = c;
     g->index = index;
+    arena_init(&g->r.arena, SCHEDULER_ARENA);
     g->r.owner = g;
     g->r.sink = (struct gen_sink){event, flush, c->edge};
     g->r.times.received = c->received_ns;

@@ -46,6 +46,9 @@ void books_done(struct call *c)
     for (uint32_t i = 0; i < c->n_gen; i++) {
         const struct generation *g = &c->gen[i];
         struct spent s = spent_on(g);
+        char seed[24] = "-"; /* as text: collectors read numbers as doubles */
+        if (g->r.params.do_sample)
+            snprintf(seed, sizeof(seed), "%llu", (unsigned long long)g->r.params.seed);
         observe(m, g);
         LOG(LOG_INFO, "Success", LOGS("path", c->path),
             LOGS("request_id", c->x ? exchange_id(c->x) : "-"), LOGI("input_tokens", g->r.n_ids),
@@ -55,7 +58,7 @@ void books_done(struct call *c)
             LOGD("validation_time", (double)s.validation * 1e-9),
             LOGD("queue_time", (double)s.queue * 1e-9),
             LOGD("inference_time", (double)s.inference * 1e-9),
-            LOGD("time_per_token", (double)s.per_token * 1e-9), LOGI("seed", g->r.params.seed));
+            LOGD("time_per_token", (double)s.per_token * 1e-9), LOGS("seed", seed));
     }
 }
 

@@ -16,8 +16,11 @@ void exchange_add(struct exchange *x, const char *name, const char *value)
         return;
     f->name = name;
     memcpy(f->value, value, n);
-    f->next = x->headers;
-    x->headers = f;
+    f->next = NULL;
+    struct header **last = &x->headers;
+    while (*last)
+        last = &(*last)->next;
+    *last = f;
 }
 
 static void add_cors(struct exchange *x, struct MHD_Response *r)

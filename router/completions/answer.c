@@ -25,7 +25,8 @@ static void note_logprob(struct openai_sequence *s, const struct gen_token *t,
     buf_json_f32(&s->lists[TOKEN_LOGPROBS], t->logprob);
     item(&s->lists[TEXT_OFFSET]);
     buf_u64(&s->lists[TEXT_OFFSET], s->chars);
-    s->chars += utf8_count(t->text, t->text_len);
+    if (!t->special) /* special tokens are listed, but the text has nothing of them */
+        s->chars += utf8_count(t->text, t->text_len);
     item(alternatives);
     if (isnan(t->logprob)) {
         buf_str(alternatives, "null");
