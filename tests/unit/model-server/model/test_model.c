@@ -1,0 +1,198 @@
+/* Loading: what a checkpoint that does not fit its config.json is told, and what model_info() says.
+ */
+#include "model-server/model/model.h"
+#include "tests/unit/test.h"
+#include <string.h>
+#include <unistd.h>
+
+static char base[512], dir[64]; /* the reference checkpoint, a copy to break */
+static struct device *dev;
+
+static int start(void **state)
+{
+    struct err e;
+    (void)state;
+    const char *config = test_data("arch/llama/config.json");
+    if (!config)
+        return 0;
+    snprintf(base, sizeof(base), "%.*s", (int)(strlen(config) - strlen("/config.json")), config);
+    dev = backend_cpu.open(&(struct device_options){.threads = 1, .features = ~0ull}, &e);
+    snprintf(dir, sizeof(dir), "/tmp/test-model-XXXXXX");
+    return dev && mkdtemp(dir) ? 0 : -1;
+}
+
+static int stop(void **state)
+{
+    char cmd[128];
+    (void)state;
+    if (!dev)
+        return 0;
+    backend_cpu.close(dev);
+    snprintf(cmd, sizeof(cmd), "rm -rf '%s'", dir);
+    return system(cmd);
+}
+
+static int shell(const char *fmt, const char *arg)
+{
+    char cmd[2048];
+    snprintf(cmd, sizeof(cmd), "B='%s' D='%s' A='%s'; %s", base, dir, arg, fmt);
+    return system(cmd);
+}
+
+/* A fresh copy whose config.json went through `sed`. */
+static void copy(const char *sed)
+{
+    assert_int_equal(shell("rm -rf \"$D\"; cp -r \"$B\" \"$D\" && chmod -R u+w \"$D\" && "
+                           "sed -i \"$A\" \"$D/config.json\"",
+                           sed),
+                     0);
+}
+
+static struct model *load(int world, int rank, struct err *e)
+{
+    struct comm c = {.rank = rank, .world = world}; /* loading calls no collective */
+    return model_load(
+        dir, &(struct model_options){.ops = &backend_cpu, .dev = dev, .comm = &c, .dtype = -1}, e);
+}
+
+static bool no_data(void)
+{
+    if (!dev)
+        TEST_SKIPPED(1, "no arch/llama under TEST_DATA");
+    return !dev;
+}
+
+static void test_refuses(void **state)
+{
+    static const struct {
+        const char *sed, *says;
+        int world;
+    } cases[] = {
+        {"s/\"num_hidden_layers\": 3/\"num_hidden_layers\": 4/",
+         "/model.safetensors: tensor `model.layers.3.input_layernorm.weight` is missing", 1},
+        {"s/\"vocab_size\": 320/\"vocab_size\": 321/",
+         "/model.safetensors: tensor `model.embed_tokens.weight` has shape [320, 64]; "
+         "config.json means [321, 64]",
+         1},
+        {"s/\"intermediate_size\": 128/\"intermediate_size\": 96/",
+         "tensor `model.layers.0.mlp.gate_proj.weight` has shape [128, 64]; config.json means [96, "
+         "64]",
+         1},
+        {"s/\"attention_bias\": false/\"attention_bias\": true/",
+         "tensor `model.layers.0.self_attn.q_proj.bias` is missing", 1},
+        {"s/nothing/nothing/", "`num_shard` 3 does not divide the 8 attention heads of this model",
+         3},
+    };
+    (void)state;
+    if (no_data())
+        return;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct err e = ERR_INIT;
+        copy(cases[i].sed);
+        assert_null(load(cases[i].world, 0, &e));
+        assert_int_equal(e.kind, ERR_VALIDATION);
+        if (!strstr(e.msg, cases[i].says))
+            fail_msg("`%s` does not say `%s`", e.msg, cases[i].says);
+    }
+}
+
+static void test_wrong_type(void **state)
+{
+    struct err e = ERR_INIT;
+    (void)state;
+    if (no_data())
+        return;
+    copy("s/nothing/nothing/");
+    /* the same number of bytes, another meaning */
+    assert_int_equal(shell("LC_ALL=C sed -i 's/\"F32\"/\"I32\"/g' \"$D/model.safetensors\"", ""),
+                     0);
+    assert_null(load(1, 0, &e));
+    assert_non_null(strstr(e.msg, "has dtype I32; weights must be F32, F16 or BF16"));
+}
+
+static void expect_eos(const uint32_t *ids, uint32_t n)
+{
+    struct err e = ERR_INIT;
+    struct model *m = load(1, 0, &e);
+    if (!m)
+        fail_msg("%s", e.msg);
+    assert_int_equal(model_info(m)->n_eos, n);
+    if (n)
+        assert_memory_equal(model_info(m)->eos, ids, n * sizeof(ids[0]));
+    model_free(m);
+}
+
+static void test_eos(void **state)
+{
+    static const uint32_t two[] = {2}, more[] = {7, 2};
+    (void)state;
+    if (no_data())
+        return;
+    copy("s/nothing/nothing/");
+    expect_eos(two, 1);
+    shell("echo '{\"eos_token_id\":[7,2,999999]}' > \"$D/generation_config.json\"", "");
+    expect_eos(more, 2); /* an id outside the vocabulary never comes */
+    shell("echo '{}' > \"$D/generation_config.json\"", "");
+    expect_eos(two, 1); /* config.json's */
+    shell("rm \"$D/generation_config.json\"; sed -i /eos_token_id/d \"$D/config.json\"", "");
+    expect_eos(NULL, 0);
+}
+
+static void test_info(void **state)
+{
+    struct err e = ERR_INIT;
+    (void)state;
+    if (no_data())
+        return;
+    copy("s/nothing/nothing/");
+    struct model *whole = load(1, 0, &e), *part = load(4, 3, &e);
+    assert_non_null(whole);
+    assert_non_null(part);
+    const struct model_info *i = model_info(whole);
+    assert_string_equal(i->type, "llama");
+    assert_int_equal(i->vocab, 320);
+    assert_int_equal(i->max_positions, 512);
+    assert_int_equal(i->n_layers, 3);
+    assert_int_equal(i->n_kv_heads, 4);
+    assert_int_equal(i->dtype, DT_F32);
+    assert_int_equal(model_info(part)->n_kv_heads, 4); /* of the whole model */
+    assert_in_range(model_info(part)->weight_bytes, i->weight_bytes / 4, i->weight_bytes / 3);
+    assert_in_range(model_kv_block_bytes(part, 16, DT_F32),
+                    model_kv_block_bytes(whole, 16, DT_F32) / 4,
+                    model_kv_block_bytes(whole, 16, DT_F32) - 1);
+    assert_true(model_scratch_bytes(whole, 64, 8) > model_scratch_bytes(whole, 32, 8));
+    model_free(part);
+    model_free(whole);
+}
+
+/* Ids and positions come from a peer: they are looked at before they index anything. */
+static void test_refuses_ids(void **state)
+{
+    static float logits[320];
+    struct err e = ERR_INIT;
+    uint32_t id = 320, zero = 0;
+    const struct span span = {0, 1, 1, &zero, 0};
+    const struct ragged b = {1, 1, 1, &id, &zero, &zero, &span, &zero};
+    (void)state;
+    if (no_data())
+        return;
+    copy("s/nothing/nothing/");
+    struct model *m = load(1, 0, &e);
+    assert_non_null(m);
+    assert_int_equal(model_kv_resize(m, 1, 16, DT_F32, &e), 0);
+    assert_int_equal(model_forward(m, &b, logits, &e), -1);
+    assert_string_equal(e.msg, "token id 320 is not below the vocabulary size 320");
+    id = 319;
+    assert_int_equal(model_forward(m, &b, logits, &e), 0);
+    model_free(m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_refuses),     cmocka_unit_test(test_wrong_type),
+        cmocka_unit_test(test_eos),         cmocka_unit_test(test_info),
+        cmocka_unit_test(test_refuses_ids),
+    };
+    return cmocka_run_group_tests(tests, start, stop);
+}
