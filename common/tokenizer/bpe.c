@@ -6,8 +6,8 @@
 enum {
     WORD_BYTES = 22,
     WORD_IDS = 8, /* what the cache remembers: 64 bytes an entry */
-    WORDS = 1 << 14,
-    SCAN_MAX = 40, /* symbols up to which scanning beats the heap */
+    WORDS = 1 << 15,
+    SCAN_MAX = 64, /* symbols up to which scanning beats the heap */
     NO_RANK = UINT32_MAX,
 };
 
@@ -133,20 +133,37 @@ static int init_chars(const struct bpe *b, struct bpe_work *w, const char *s, si
 }
 
 /* ---------------------------------------------------------------- merging */
-static void merge_scanning(const struct bpe *b, struct bpe_work *w)
+static void first_ranks(const struct bpe *b, const struct bpe_work *w, const char *text,
+                        uint32_t *rank, uint32_t *made)
 {
-    uint32_t rank[SCAN_MAX], made[SCAN_MAX], n = w->n;
-    struct sym *s = w->sym;
-    for (uint32_t i = 0; i + 1 < n; i++) {
-        const struct bpe_merge *m = bpe_find(b, s[i].id, s[i + 1].id);
+    const struct sym *s = w->sym;
+    for (uint32_t i = 0; i + 1 < w->n; i++) {
+        const struct bpe_merge *m =
+            b->bytes ? &b->bytes[(unsigned char)text[i] << 8 | (unsigned char)text[i + 1]]
+                     : bpe_find(b, s[i].id, s[i + 1].id);
         rank[i] = m ? m->rank : NO_RANK;
         made[i] = m ? m->id : 0;
     }
+}
+
+static uint32_t lowest(const uint32_t *rank, uint32_t n)
+{
+    uint32_t best = 0, least = rank[0];
+    for (uint32_t i = 1; i < n; i++) {
+        best = rank[i] < least ? i : best;
+        least = rank[i] < least ? rank[i] : least;
+    }
+    return best;
+}
+
+/* `text`: the bytes of the symbols, for the first round only. */
+static void merge_scanning(const struct bpe *b, struct bpe_work *w, const char *text)
+{
+    uint32_t rank[SCAN_MAX], made[SCAN_MAX], n = w->n;
+    struct sym *s = w->sym;
+    first_ranks(b, w, text, rank, made);
     while (n > 1) {
-        uint32_t best = 0;
-        for (uint32_t i = 1; i + 1 < n; i++)
-            if (rank[i] < rank[best])
-                best = i;
+        uint32_t best = lowest(rank, n - 1);
         if (rank[best] == NO_RANK)
             break;
         s[best].id = made[best];
@@ -292,28 +309,46 @@ static bool recall(struct bpe_work *w, struct sink *k, const char *s, size_t n, 
     return true;
 }
 
-static int piece(const struct bpe *b, struct bpe_work *w, struct sink *k, uint32_t at, uint32_t n,
-                 struct err *e)
+static int merge_piece(const struct bpe *b, struct bpe_work *w, const char *s, uint32_t n,
+                       struct err *e)
 {
-    const char *s = k->text->p + at;
-    if (n <= WORD_BYTES && recall(w, k, s, n, at))
-        return 0;
+    struct buf tmp = BUF_INIT;
+    int rc = 0;
     w->n = 0;
-    if (b->on_bytes) {
-        if (init_bytes(b, w, s, n) != 0)
-            return err_nomem(e);
-    } else {
-        struct buf tmp = BUF_INIT;
-        int rc = init_chars(b, w, s, n, &tmp, e);
-        buf_free(&tmp);
-        if (rc != 0)
-            return rc;
-    }
+    if (b->on_bytes)
+        rc = init_bytes(b, w, s, n) == 0 ? 0 : err_nomem(e);
+    else
+        rc = init_chars(b, w, s, n, &tmp, e);
+    buf_free(&tmp);
+    if (rc != 0)
+        return rc;
     if (w->n <= SCAN_MAX)
-        merge_scanning(b, w);
+        merge_scanning(b, w, s);
     else if (merge_with_heap(b, w) != 0)
         return err_nomem(e);
-    if (n <= WORD_BYTES)
+    return 0;
+}
+
+/* A piece that no earlier cut can divide. `whole`: it is all that the pre-tokenizer handed over. */
+static int piece(const struct bpe *b, struct bpe_work *w, struct sink *k, uint32_t at, uint32_t n,
+                 bool whole, struct err *e)
+{
+    const char *s = k->text->p + at;
+    uint32_t id = NO_ID;
+    /* with ignore_merges a part of a cut is not what the same bytes are on their own */
+    bool cached = n <= WORD_BYTES && (whole || !b->ignore_merges);
+    if (cached && recall(w, k, s, n, at))
+        return 0;
+    if (whole && b->ignore_merges)
+        id = vocab_find(b->on_bytes ? &b->raw : b->vocab, s, n);
+    if (id != NO_ID) {
+        w->n = 0;
+        if (add_sym(w, id, n) != 0)
+            return err_nomem(e);
+    } else if (merge_piece(b, w, s, n, e) != 0) {
+        return -1;
+    }
+    if (cached)
         remember(w, s, n);
     for (uint32_t i = 0; i < w->n; i++) {
         sink_put(k, w->sym[i].id, at, at + w->sym[i].len);
@@ -332,19 +367,20 @@ int bpe_encode(const struct bpe *b, struct bpe_work *w, struct sink *k, uint32_t
                uint32_t end, struct err *e)
 {
     const char *s = k->text->p;
+    uint32_t n = end - start;
+    if (n <= WORD_BYTES || !b->may_cut)
+        return piece(b, w, k, start, n, true, e);
     if (b->ignore_merges) {
-        uint32_t id = vocab_find(b->on_bytes ? &b->raw : b->vocab, s + start, end - start);
+        uint32_t id = vocab_find(b->on_bytes ? &b->raw : b->vocab, s + start, n);
         if (id != NO_ID)
             return sink_put(k, id, start, end), 0;
     }
-    if (b->may_cut && end - start > WORD_BYTES) {
-        for (uint32_t i = start + 1; i < end; i++) {
-            if (touch(b, s + i))
-                continue;
-            if (piece(b, w, k, start, i - start, e) != 0)
-                return -1;
-            start = i;
-        }
+    for (uint32_t i = start + 1; i < end; i++) {
+        if (touch(b, s + i))
+            continue;
+        if (piece(b, w, k, start, i - start, false, e) != 0)
+            return -1;
+        start = i;
     }
-    return piece(b, w, k, start, end - start, e);
+    return piece(b, w, k, start, end - start, false, e);
 }

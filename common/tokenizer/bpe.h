@@ -19,7 +19,9 @@ struct bpe {
     } * merge; /* open addressing */
     uint64_t mask;
     uint32_t merges;
-    bool on_bytes; /* the text is raw bytes, the vocabulary spells them (byte_chars.h) */
+    struct bpe_merge *bytes; /* on_bytes with all bytes known: by left byte << 8 | right byte, rank
+                              * UINT32_MAX where they don't merge; else NULL */
+    bool on_bytes;           /* the text is raw bytes, the vocabulary spells them (byte_chars.h) */
     bool ignore_merges, fuse_unk, byte_fallback, may_cut;
     uint32_t unk;           /* NO_ID: none */
     char *unk_text;         /* named but not in the vocabulary: an error when needed */

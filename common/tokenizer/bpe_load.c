@@ -167,6 +167,19 @@ static int load_raw(struct bpe *b, struct err *e)
     return rc;
 }
 
+/* Most lookups are about two single bytes: a table of their own keeps them out of the big one. */
+static int load_bytes(struct bpe *b)
+{
+    b->bytes = malloc((1 << 16) * sizeof *b->bytes);
+    if (!b->bytes)
+        return -1;
+    for (unsigned i = 0; i < 1 << 16; i++) {
+        const struct bpe_merge *m = bpe_find(b, b->symbol[i >> 8], b->symbol[i & 255]);
+        b->bytes[i] = m ? *m : (struct bpe_merge){NO_PAIR, UINT32_MAX, 0};
+    }
+    return 0;
+}
+
 static char *affix(const cJSON *j, const char *key) /* "" is none */
 {
     const char *s = json_str(j, key, "");
@@ -192,6 +205,8 @@ int bpe_load(struct bpe *b, const struct vocab *v, const cJSON *j, const char *m
         return err_nomem(e);
     if (load_merges(b, merges, n, e) != 0)
         return -1;
+    if (b->on_bytes && b->may_cut && load_bytes(b) != 0)
+        return err_nomem(e);
     return b->on_bytes && b->ignore_merges ? load_raw(b, e) : 0;
 }
 
@@ -199,6 +214,7 @@ void bpe_free(struct bpe *b)
 {
     vocab_free(&b->raw);
     free(b->merge);
+    free(b->bytes);
     free(b->unk_text);
     free(b->prefix);
     free(b->suffix);
