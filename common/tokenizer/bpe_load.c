@@ -153,6 +153,15 @@ static void load_symbols(struct bpe *b)
     b->may_cut &= all && (b->on_bytes || b->byte_fallback);
 }
 
+static bool knows_all_bytes(const struct vocab *v)
+{
+    char u[4];
+    for (unsigned c = 0; c < 256; c++)
+        if (vocab_find(v, u, utf8_encode(byte_to_char((unsigned char)c), u)) == NO_ID)
+            return false;
+    return true;
+}
+
 static int load_raw(struct bpe *b, struct err *e)
 {
     struct buf bytes = BUF_INIT;
@@ -193,7 +202,7 @@ int bpe_load(struct bpe *b, const struct vocab *v, const cJSON *j, const char *m
     b->vocab = v;
     b->prefix = affix(j, "continuing_subword_prefix");
     b->suffix = affix(j, "end_of_word_suffix");
-    b->on_bytes = on_bytes && !b->prefix && !b->suffix;
+    b->on_bytes = on_bytes && !b->prefix && !b->suffix && knows_all_bytes(v);
     b->ignore_merges = json_bool(j, "ignore_merges", false);
     b->fuse_unk = json_bool(j, "fuse_unk", false);
     b->byte_fallback = json_bool(j, "byte_fallback", false);

@@ -95,7 +95,8 @@ static int set_escape(struct translation *t, char c)
             category(t, "Nd", 2);
             category(t, "Nl", 2);
             category(t, "Pc", 2);
-            buf_str(t->out, "\\x{24B6}-\\x{24E9}");
+            buf_str(t->out, "\\xB2\\xB3\\xB9\\xBC-\\xBE\\x{24B6}-\\x{24E9}\\x{1F130}-\\x{1F149}"
+                            "\\x{1F150}-\\x{1F169}\\x{1F170}-\\x{1F189}");
         }
     }
     if (!t->in_class)

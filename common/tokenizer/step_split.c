@@ -85,16 +85,22 @@ int finder_next(struct finder *f, size_t *start, size_t *end)
 struct cutter {
     enum split_behaviour how;
     struct spans *out;
-    uint32_t base;      /* of the span in its text */
-    uint32_t own;       /* first span in `out` that belongs to this text */
-    bool previous, oom; /* was the piece before a match? */
+    uint32_t base;       /* of the span in its text */
+    uint32_t start, end; /* the piece that may still grow; it may be empty */
+    bool open, previous; /* is there one; was the piece before a match? */
+    bool oom;
 };
+
+static void flush(struct cutter *c)
+{
+    if (c->open)
+        c->oom |= spans_add(c->out, c->base + c->start, c->base + c->end, NO_ID) != 0;
+    c->open = false;
+}
 
 /* The piece [a, b): a match or what lies between matches. */
 static void cut(struct cutter *c, size_t a, size_t b, bool match)
 {
-    uint32_t start = c->base + (uint32_t)a, end = c->base + (uint32_t)b;
-    struct span *last = c->out->n > c->own ? &c->out->v[c->out->n - 1] : NULL;
     bool join = false;
     switch (c->how) {
     case SPLIT_ISOLATED:
@@ -109,15 +115,17 @@ static void cut(struct cutter *c, size_t a, size_t b, bool match)
     case SPLIT_PREVIOUS:
         join = match && !c->previous;
         break;
-    case SPLIT_NEXT: /* a match waits; the piece behind it, if it is no match, takes it in */
+    case SPLIT_NEXT: /* the piece behind a match, if it is none itself, takes it in */
         join = !match && c->previous;
         break;
     }
     c->previous = match;
-    if (join && last)
-        last->end = end;
-    else
-        c->oom |= spans_add(c->out, start, end, NO_ID) != 0;
+    if (!join || !c->open) {
+        flush(c);
+        c->start = (uint32_t)a;
+    }
+    c->end = (uint32_t)b;
+    c->open = true;
 }
 
 static int split_fixed(const struct step *st, const char *s, const struct span *sp,
@@ -139,7 +147,7 @@ int step_split(const struct step *st, struct step_work *w, const struct span *sp
 {
     const char *s = work_text(w)->p + sp->start;
     size_t n = sp->end - sp->start, at = 0, a, b;
-    struct cutter c = {.how = st->behaviour, .out = out, .base = sp->start, .own = out->n};
+    struct cutter c = {.how = st->behaviour, .out = out, .base = sp->start};
     if (st->kind == STEP_FIXED)
         return split_fixed(st, s, sp, out) == 0 ? 0 : err_nomem(e);
     struct finder f = finder(st, s, n, w->match);
@@ -155,5 +163,6 @@ int step_split(const struct step *st, struct step_work *w, const struct span *sp
                        "the tokenizer's regular expression gave up on this text");
     if (n > at)
         cut(&c, at, n, st->invert);
+    flush(&c);
     return c.oom ? err_nomem(e) : 0;
 }

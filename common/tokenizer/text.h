@@ -27,7 +27,8 @@ struct spans {
     struct span *v;
     uint32_t n, cap;
 };
-int spans_add(struct spans *s, uint32_t start, uint32_t end, uint32_t id); /* -1: memory */
+/* Empty spans are dropped. -1: memory. */
+int spans_add(struct spans *s, uint32_t start, uint32_t end, uint32_t id);
 
 /* Writing a new text from one span of an old one. Which original bytes a new character stands for
  * follows the rule of the reference: `change` 0 replaces the next old character, 1 is inserted (and

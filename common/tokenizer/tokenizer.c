@@ -92,45 +92,51 @@ static void put_special(struct sink *k, const uint32_t *id, uint32_t n)
     }
 }
 
-/* White space at one end of s[0..n), in bytes of the text that s spells: on byte level a space
- * shows as U+0120, the other kinds are visible characters. */
+/* Characters of white space at one end of s[0..n); on byte level a space shows as U+0120, the other
+ * kinds are visible. */
 static uint32_t margin(const char *s, size_t n, bool at_end)
 {
-    size_t done = 0, len;
-    uint32_t bytes = 0;
-    while (done < n) {
+    uint32_t count = 0;
+    for (size_t done = 0, len; done < n; done += len, count++) {
         size_t at = at_end ? n - done - 1 : done;
         while (at_end && at > 0 && ((unsigned char)s[at] & 0xC0) == 0x80)
             at--;
         uint32_t cp = utf8_decode(s + at, n - at, &len);
         if (!uni_white(cp) && cp != byte_to_char(' '))
             break;
-        bytes += cp == byte_to_char(' ') ? 1 : (uint32_t)len;
-        done += len;
     }
-    return bytes;
+    return count;
 }
 
-/* The offsets of the last token lose the white space that its text begins and ends with. */
-static void trim(const struct post *p, struct tok_offset *o, const char *s, size_t n, bool first)
+/* A token's offsets in the text `s` lose as many characters as its own text has white space at its
+ * ends. */
+static void trim(const struct post *p, struct tok_offset *o, const char *s, const char *token,
+                 size_t n, bool first)
 {
-    uint32_t lead = margin(s, n, false), trail = margin(s, n, true);
-    if (p->keep_first && (first || o->start == 0))
-        lead = 0;
-    o->start = lead < o->end - o->start ? o->start + lead : o->end;
-    if (o->end >= trail)
-        o->end = o->end - o->start > trail ? o->end - trail : o->start;
+    uint32_t lead = margin(token, n, false), trail = margin(token, n, true);
+    if (p->keep_first && lead == 1 && (first || o->start == 0))
+        lead = 0; /* one space may be the prefix; more were in the text */
+    for (; lead && o->start < o->end; lead--) {
+        size_t len = utf8_valid_len(s + o->start, o->end - o->start);
+        o->start += len ? (uint32_t)len : 1;
+    }
+    for (; trail && o->end > o->start; trail--) {
+        o->end--;
+        for (int i = 0; i < 3 && o->end > o->start && ((unsigned char)s[o->end] & 0xC0) == 0x80;
+             i++)
+            o->end--;
+    }
 }
 
 static void trim_tokens(const struct tokenizer *t, struct sink *k, const struct span *sp,
-                        uint32_t from, uint32_t first)
+                        const char *original, uint32_t from, uint32_t first)
 {
     for (uint32_t i = from; i < k->out->n; i++) {
         size_t n = sp->end - sp->start;
         const char *s = k->text->p + sp->start;
         if (sp->id == NO_ID)
             s = vocab_text(&t->vocab, k->out->id[i], &n);
-        trim(&t->post, &k->out->at[i], s ? s : "", n, i == first);
+        trim(&t->post, &k->out->at[i], original, s ? s : "", n, i == first);
     }
 }
 
@@ -160,7 +166,7 @@ static int take_text(struct tok_scratch *x, const char *s, size_t n)
 }
 
 static int encode_span(const struct tokenizer *t, struct tok_scratch *x, struct sink *k,
-                       const struct span *sp, uint32_t first, struct err *e)
+                       const struct span *sp, const char *original, uint32_t first, struct err *e)
 {
     uint32_t from = k->out->n;
     int rc = 0;
@@ -173,7 +179,7 @@ static int encode_span(const struct tokenizer *t, struct tok_scratch *x, struct 
     else
         rc = wordpiece_encode(&t->wordpiece, k, sp->start, sp->end, e);
     if (rc == 0 && k->offsets && t->post.trim && !k->oom)
-        trim_tokens(t, k, sp, from, first);
+        trim_tokens(t, k, sp, original, from, first);
     return rc;
 }
 
@@ -217,7 +223,7 @@ int tokenizer_encode(const struct tokenizer *t, const char *s, size_t n, unsigne
     const struct spans *spans = work_spans(w);
     uint32_t first = out->n;
     for (uint32_t i = 0; i < spans->n; i++)
-        if (encode_span(t, x, &k, &spans->v[i], first, e) != 0)
+        if (encode_span(t, x, &k, &spans->v[i], s, first, e) != 0)
             return -1;
     if (flags & TOK_ADD_SPECIAL)
         put_special(&k, t->post.after, t->post.after_n);
