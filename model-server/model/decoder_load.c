@@ -4,9 +4,12 @@
 #include "common/log.h"
 #include "model-server/model/decoder.h"
 #include "model-server/model/half.h"
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { NAME_MAX_LEN = 200, NO_LAYER = -1, NO_EXPERT = -1, MAX_SOURCES = 4 };
 
 struct loader {
     struct decoder *d;
@@ -14,11 +17,13 @@ struct loader {
     const struct checkpoint *c;
     struct err *e;
     bool failed;
-    void *aligned[4]; /* copies of tensors at odd addresses, until the matrix is packed */
-    int n_aligned;
+    /* What the matrix at hand is made of, until it is packed (at most q, k and v): tensors whose
+     * pages are then let go, so that memory peaks at the packed weights and not at twice that; and
+     * copies of those at odd addresses. */
+    const struct tensor *tensors[MAX_SOURCES];
+    void *copies[MAX_SOURCES];
+    int n_tensors, n_copies;
 };
-
-enum { NAME_MAX_LEN = 200, NO_LAYER = -1, NO_EXPERT = -1 };
 
 /* ---------------------------------------------------------------- tensors by role */
 
@@ -52,24 +57,28 @@ static const struct tensor *find(struct loader *l, const char *name)
 }
 
 /* Backends read elements at their natural alignment; the format promises none. */
-static const void *aligned(struct loader *l, const struct tensor *t, size_t size)
+static const void *source(struct loader *l, const struct tensor *t, size_t size)
 {
+    assert(l->n_tensors < MAX_SOURCES);
+    l->tensors[l->n_tensors++] = t;
     if ((uintptr_t)t->data % size == 0)
         return t->data;
-    void *copy = l->n_aligned < 4 ? malloc(t->bytes) : NULL;
+    void *copy = malloc(t->bytes ? t->bytes : 1);
     if (!copy) {
         err_nomem(l->e);
         l->failed = true;
         return t->data;
     }
-    l->aligned[l->n_aligned++] = copy;
+    l->copies[l->n_copies++] = copy;
     return memcpy(copy, t->data, t->bytes);
 }
 
-static void drop_copies(struct loader *l)
+static void drop_sources(struct loader *l)
 {
-    while (l->n_aligned)
-        free(l->aligned[--l->n_aligned]);
+    while (l->n_tensors)
+        tensor_release(l->tensors[--l->n_tensors]);
+    while (l->n_copies)
+        free(l->copies[--l->n_copies]);
 }
 
 static int element_type(struct loader *l, const struct tensor *t, enum dtype *out)
@@ -119,7 +128,7 @@ static struct mat_part tensor_part(struct loader *l, enum role role, int layer, 
         wrong_shape(l, t, (int64_t)r, bias ? 0 : (int64_t)c);
         return p;
     }
-    p.data = aligned(l, t, dtype_size(p.dtype));
+    p.data = source(l, t, dtype_size(p.dtype));
     p.rows = rows;
     p.cols = bias ? 1 : cols;
     p.row_stride = bias || turned ? 1 : cols;
@@ -154,7 +163,7 @@ static struct weight *pack(struct loader *l, const struct mat_part *parts, int n
         l->failed = true;
     for (int i = 0; w && i < n; i++)
         d->weight_bytes += (uint64_t)(parts[i].rows * parts[i].cols) * dtype_size(dtype);
-    drop_copies(l);
+    drop_sources(l);
     return w;
 }
 
@@ -195,7 +204,7 @@ static float *pack_vector(struct loader *l, const struct mat_part *parts, int n,
     if (!v)
         l->failed = true;
     d->weight_bytes += (uint64_t)rows * sizeof(float);
-    drop_copies(l);
+    drop_sources(l);
     return v;
 }
 
@@ -216,7 +225,7 @@ static float *weight_vector(struct loader *l, enum role role, int layer, uint32_
     if (t->n_dims != 1 || t->dims[0] != n)
         wrong_shape(l, t, n, 0);
     else
-        p.data = aligned(l, t, dtype_size(p.dtype));
+        p.data = source(l, t, dtype_size(p.dtype));
     return pack_vector(l, &p, 1, l->d->spec.norm.plus);
 }
 
@@ -408,7 +417,7 @@ int decoder_load(struct decoder *d, const struct arch *a, const struct checkpoin
     load_outer(&l);
     for (uint32_t i = 0; i < d->spec.n_layers && !l.failed; i++)
         load_layer(&l, &d->layers[i], (int)i);
-    drop_copies(&l);
+    drop_sources(&l);
     return l.failed ? -1 : 0;
 }
 

@@ -199,6 +199,15 @@ void safetensors_close(struct safetensors *s)
     *s = (struct safetensors){0};
 }
 
+/* Whole pages only: the first and last may be shared with neighbours. */
+void tensor_release(const struct tensor *t)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)t->data;
+    uintptr_t begin = (at + page - 1) & ~(page - 1), end = (at + t->bytes) & ~(page - 1);
+    if (begin < end)
+        madvise((void *)begin, end - begin, MADV_DONTNEED);
+}
+
 const struct tensor *safetensors_find(const struct safetensors *s, const char *name)
 {
     const struct tensor key = {.name = name};

@@ -64,5 +64,7 @@ int safetensors_open(struct safetensors *s, const char *path, struct err *e);
 int safetensors_parse(struct safetensors *s, const char *path, const uint8_t *bytes, size_t n,
                       struct err *e);
 void safetensors_close(struct safetensors *s);
+/* Of a tensor in an opened file: its pages will not be read again soon. They stay readable. */
+void tensor_release(const struct tensor *t);
 const struct tensor *safetensors_find(const struct safetensors *s, const char *name); /* or NULL */
 #endif
