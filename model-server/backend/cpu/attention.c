@@ -18,6 +18,8 @@
 
 enum { SCORE_LD = SPLIT + LANES }; /* rows of scores must not all fall into one set of the cache */
 
+enum { FETCH_BLOCKS = 2 }; /* how far ahead a decode step fetches */
+
 /* Softmax sums so far, one entry a row: maximum, sum of exp, weighted values. */
 struct partial {
     float max[TILE_ROWS], sum[TILE_ROWS];
@@ -126,11 +128,16 @@ static void walk_blocks(const struct attn_job *j, const struct rows *r, struct w
     const struct kv_cache *kv = j->kv;
     uint32_t size = kv->desc.block_size, stride = tile_stride(r->n);
     size_t lane_bytes = LANES * dtype_size(kv->desc.dtype);
+    bool cold = r->span->n * j->group <= j->d->kern.mr; /* no other tile has just read the keys */
     for (uint32_t n, key = begin; key < end; key += n) {
         uint32_t at = key % size; /* a multiple of 16, or 0 */
         n = end - key < size - at ? end - key : size - at;
         const char *head = kv_head(kv, j->layer, r->span->blocks[key / size], v, r->head);
         struct tile t = {.rows = r->n};
+        if (cold && key + FETCH_BLOCKS * size < r->hi) { /* the same place of a later block */
+            uint32_t later = r->span->blocks[key / size + FETCH_BLOCKS];
+            t.ahead = UINT32_MAX, t.next = kv_head(kv, j->layer, later, v, r->head) - head;
+        }
         if (v) {
             t.y = ws->o, t.ldy = kv->panel_dim, t.add = key > begin;
             t.x = ws->p + (size_t)(key - base) * stride, t.k = n, t.n = j->p->head_dim;

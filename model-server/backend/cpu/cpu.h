@@ -23,8 +23,6 @@ struct device {
     char describe[96];
 };
 
-/* Columns of a weight that are widened to fp32 at a time, two panels each. */
-enum { K_BLOCK = 512 };
 /* Panels are dealt to threads in groups of this many, at load and in every product. */
 enum { PANEL_GRAIN = 4 };
 /* Keys whose softmax is taken at once: splits lie at multiples of this position. */
@@ -57,20 +55,20 @@ static inline const char *weight_panel(const struct weight *w, size_t panel)
 /* dst[0 .. n) = columns k .. k + n - 1 of a row, as fp32 */
 void weight_row(float *dst, const struct weight *w, uint32_t row, uint32_t k, uint32_t n);
 
-/* [layer][block][K, V][kv head]: `head_bytes` each. K is [positions / 16] panels over head
- * dimensions, V is [head dimensions / 16] panels over positions; both counts rounded up to 16. */
+/* [layer][K, V][kv head][block]: `head_bytes` each, so that blocks with neighbouring numbers are
+ * one stream to whoever reads a head. K is [positions / 16] panels over head dimensions, V is [head
+ * dimensions / 16] panels over positions; both counts rounded up to 16. */
 struct kv_cache {
     struct kv_desc desc;
     uint32_t panel_pos, panel_dim; /* block_size and head_dim, rounded up to 16 */
-    size_t head_bytes, block_bytes, layer_bytes;
-    size_t bytes;
+    size_t head_bytes, bytes;
     char *data;
 };
 static inline char *kv_head(const struct kv_cache *kv, uint32_t layer, uint32_t block, bool v,
                             uint32_t head)
 {
-    return kv->data + layer * kv->layer_bytes + block * kv->block_bytes +
-           (v * kv->desc.n_kv_heads + head) * kv->head_bytes;
+    size_t stream = ((size_t)layer * 2 + v) * kv->desc.n_kv_heads + head;
+    return kv->data + (stream * kv->desc.n_blocks + block) * kv->head_bytes;
 }
 
 /* The operations of backend.h, one file a subject. */

@@ -39,9 +39,10 @@ struct tile {
     size_t w_bytes; /* from one panel to the next */
     uint32_t rows, n, k;
     bool add; /* continue the chains that y holds, instead of starting at zero */
-    /* Bytes to prefetch ahead in each panel, a multiple of 64; 0: none (what comes next lies
-     * elsewhere). Only for panels that follow each other without gaps. */
+    /* Bytes to prefetch ahead in each panel, a multiple of 64; 0: none. Past a panel's end it goes
+     * on at `next` bytes from its beginning; 0: in the panels behind those in hand. */
     uint32_t ahead;
+    ptrdiff_t next;
 };
 
 static inline uint32_t tile_stride(uint32_t rows) { return rows <= 2 ? rows : (rows + 3) & ~3u; }
@@ -51,9 +52,6 @@ static inline uint32_t tile_stride(uint32_t rows) { return rows <= 2 ? rows : (r
     X(tile_f32, void, (const struct tile *t))                                                      \
     X(tile_f16, void, (const struct tile *t))                                                      \
     X(tile_bf16, void, (const struct tile *t))                                                     \
-    /* dst[k * 16 + i]: `k` columns of one panel as fp32 */                                        \
-    X(widen_f16, void, (float *dst, const void *panel, uint32_t k))                                \
-    X(widen_bf16, void, (float *dst, const void *panel, uint32_t k))                               \
     /* dst[k * tile_stride(rows) + t] = scale * src[t][k], k < n */                                \
     X(pack, void, (float *dst, const float *const *src, uint32_t rows, uint32_t n, float scale))   \
     /* to storage, rounded to nearest even */                                                      \
@@ -82,8 +80,6 @@ static inline uint32_t tile_stride(uint32_t rows) { return rows <= 2 ? rows : (r
     X(tile_f32, variant, needs)                                                                    \
     X(tile_f16, variant, needs)                                                                    \
     X(tile_bf16, variant, needs)                                                                   \
-    X(widen_f16, variant, needs)                                                                   \
-    X(widen_bf16, variant, needs)                                                                  \
     X(pack, variant, needs)                                                                        \
     X(narrow_f16, variant, needs)                                                                  \
     X(narrow_bf16, variant, needs)                                                                 \

@@ -32,16 +32,6 @@ void k_tile_f32_ref(const struct tile *t) { tile(t, DT_F32); }
 void k_tile_f16_ref(const struct tile *t) { tile(t, DT_F16); }
 void k_tile_bf16_ref(const struct tile *t) { tile(t, DT_BF16); }
 
-static void widen(float *dst, const void *panel, uint32_t k, enum dtype type)
-{
-    for (uint32_t c = 0; c < k; c++)
-        for (uint32_t i = 0; i < LANES; i++)
-            dst[c * LANES + i] = panel_at(panel, type, i, c);
-}
-
-void k_widen_f16_ref(float *dst, const void *panel, uint32_t k) { widen(dst, panel, k, DT_F16); }
-void k_widen_bf16_ref(float *dst, const void *panel, uint32_t k) { widen(dst, panel, k, DT_BF16); }
-
 void k_pack_ref(float *dst, const float *const *src, uint32_t rows, uint32_t n, float scale)
 {
     uint32_t xs = tile_stride(rows);

@@ -43,9 +43,9 @@ INLINE void group(const struct tile *t, const char *w, float *y, const float *x,
 {
     const uint32_t xs = tile_stride(t->rows);
     const int per_step = type == DT_F32 ? 1 : 2;
-    const bool fetch = type != DT_F32 || rows <= 6; /* else out of the cache: see linear.c */
     const size_t w_bytes = t->w_bytes, end = (size_t)t->k / per_step * STEP_BYTES;
-    size_t ahead = t->ahead < end ? t->ahead : panels * w_bytes;
+    const size_t next = t->next ? (size_t)t->next : panels * w_bytes;
+    size_t ahead = t->ahead < end ? t->ahead : next;
     v16 acc[12][4];
     UNROLL for (uint32_t r = 0; r < rows; r++)
     {
@@ -58,12 +58,9 @@ INLINE void group(const struct tile *t, const char *w, float *y, const float *x,
         }
     }
     for (size_t at = 0; at < end; at += STEP_BYTES) {
-        if (fetch) {
-            UNROLL for (uint32_t p = 0; p < panels; p++)
-                __builtin_prefetch(w + p * w_bytes + ahead);
-            ahead += STEP_BYTES;
-            ahead = ahead == end ? panels * w_bytes : ahead; /* on into the next group's panels */
-        }
+        UNROLL for (uint32_t p = 0; p < panels; p++) __builtin_prefetch(w + p * w_bytes + ahead);
+        ahead += STEP_BYTES;
+        ahead = ahead == end ? next : ahead;
         column(acc, w, at, w_bytes, x, rows, panels, type, 0);
         x += xs;
         if (per_step == 2) {
@@ -145,20 +142,6 @@ INLINE void tile(const struct tile *t, const enum dtype type)
 void ISA(tile_f32)(const struct tile *t) { tile(t, DT_F32); }
 void ISA(tile_f16)(const struct tile *t) { tile(t, DT_F16); }
 void ISA(tile_bf16)(const struct tile *t) { tile(t, DT_BF16); }
-
-INLINE void widen(float *dst, const char *panel, uint32_t k, const enum dtype type)
-{
-    uint32_t c = 0;
-    for (; c + 1 < k; c += 2, panel += STEP_BYTES) {
-        v_store(dst + c * LANES, step_weights(panel, type, 0));
-        v_store(dst + (c + 1) * LANES, step_weights(panel, type, 1));
-    }
-    if (c < k)
-        v_store(dst + c * LANES, step_weights(panel, type, 0));
-}
-
-void ISA(widen_f16)(float *dst, const void *panel, uint32_t k) { widen(dst, panel, k, DT_F16); }
-void ISA(widen_bf16)(float *dst, const void *panel, uint32_t k) { widen(dst, panel, k, DT_BF16); }
 
 /* Four rows of x, four columns at a time: a 4 x 4 transposition in registers. */
 static void pack4(float *dst, uint32_t xs, const float *const *src, uint32_t n, float scale)

@@ -36,9 +36,7 @@ struct kv_cache *cpu_kv_new(struct device *d, const struct kv_desc *k, struct er
     kv->panel_pos = (uint32_t)lanes_up(k->block_size);
     kv->panel_dim = (uint32_t)lanes_up(k->head_dim);
     kv->head_bytes = head_bytes(k);
-    kv->block_bytes = 2 * k->n_kv_heads * kv->head_bytes;
-    if (__builtin_mul_overflow(kv->block_bytes, (size_t)k->n_blocks, &kv->layer_bytes) ||
-        __builtin_mul_overflow(kv->layer_bytes, (size_t)k->n_layers, &kv->bytes) ||
+    if (__builtin_mul_overflow((size_t)cpu_kv_block_bytes(k), (size_t)k->n_blocks, &kv->bytes) ||
         !(kv->data = cpu_map(kv->bytes))) {
         err_set(e, ERR_SYSTEM, "no memory for a KV cache of %u blocks", k->n_blocks);
         free(kv);
@@ -60,13 +58,15 @@ int cpu_kv_copy(struct device *d, struct kv_cache *kv, const uint32_t *src, cons
                 uint32_t n, struct err *e)
 {
     (void)d;
+    size_t stream_bytes = kv->desc.n_blocks * kv->head_bytes;
     for (uint32_t i = 0; i < n; i++) {
         if (src[i] >= kv->desc.n_blocks || dst[i] >= kv->desc.n_blocks)
             return err_set(e, ERR_VALIDATION, "copy of KV block %u to %u: there are %u", src[i],
                            dst[i], kv->desc.n_blocks);
-        for (uint32_t l = 0; src[i] != dst[i] && l < kv->desc.n_layers; l++)
-            memcpy(kv_head(kv, l, dst[i], false, 0), kv_head(kv, l, src[i], false, 0),
-                   kv->block_bytes);
+        char *from = kv_head(kv, 0, src[i], false, 0), *to = kv_head(kv, 0, dst[i], false, 0);
+        size_t streams = (size_t)2 * kv->desc.n_layers * kv->desc.n_kv_heads;
+        for (size_t s = 0; src[i] != dst[i] && s < streams; s++)
+            memcpy(to + s * stream_bytes, from + s * stream_bytes, kv->head_bytes);
     }
     return 0;
 }

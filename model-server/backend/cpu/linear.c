@@ -1,13 +1,15 @@
 /* linear.c - products with packed weights.
  *
- * Few rows (a decode step): the panels are streamed from memory once, widened in registers.
- * Many rows (prefill): x is packed into tiles of rows that fill the registers; for two panels and a
- * block of columns at a time the weights are widened once into a buffer in the cache, which all
- * tiles then use, continuing the sums that y holds. Same chains, same bits. */
+ * x is packed into tiles of rows that fill the registers together with the panels. One tile (a
+ * decode step): the panels are streamed from memory. Several (prefill): two panels and a block of
+ * columns at a time, for all tiles. Weights are widened to fp32 in registers, next to the
+ * multiply-adds, which costs a tenth at most; a widened copy in the cache was measured to be slower
+ * (twice the bytes). */
 #include "model-server/backend/cpu/cpu.h"
 #include <string.h>
 
-enum { ROW_CHUNK = 40 * TILE_ROWS }; /* rows packed at a time: bounds the scratch */
+enum { K_BLOCK = 512 };              /* columns of a pair of panels that stay in the cache */
+enum { ROW_CHUNK = 20 * TILE_ROWS }; /* rows packed at a time: bounds the scratch */
 enum { AHEAD = 1024 };               /* bytes prefetched in each of the streams */
 enum { PACK_COLS = 256 };            /* grain of the packing */
 
@@ -100,48 +102,31 @@ static void stream_panels(void *arg, int thread, size_t begin, size_t end)
     add_bias(p, first, n);
 }
 
-/* Columns [k, k + n_k) of a pair of panels as fp32, in `buf` or where they are. */
-static const void *widened(const struct product *p, size_t panel, size_t end, uint32_t k,
-                           uint32_t n_k, float *buf)
-{
-    const struct weight *w = p->w;
-    size_t at = (size_t)k * LANES * dtype_size(w->dtype);
-    if (w->dtype == DT_F32)
-        return weight_panel(w, panel) + at;
-    for (size_t i = panel; i < panel + 2 && i < end; i++) {
-        float *dst = buf + (i - panel) * K_BLOCK * LANES;
-        if (w->dtype == DT_F16)
-            p->kern->widen_f16(dst, weight_panel(w, i) + at, n_k);
-        else
-            p->kern->widen_bf16(dst, weight_panel(w, i) + at, n_k);
-    }
-    return buf;
-}
-
+/* A pair of panels, K_BLOCK columns of it, stays in the cache while all tiles use it: the first
+ * tile fetches it (and runs ahead into the next pair), each tile continues the sums that y holds.
+ */
 static void block_panels(void *arg, int thread, size_t begin, size_t end)
 {
     const struct product *p = arg;
     const struct weight *w = p->w;
-    float *buf = (float *)cpu_thread_scratch(p->d, thread);
-    size_t w_bytes = w->dtype == DT_F32 ? w->panel_bytes : K_BLOCK * LANES * sizeof(float);
-    for (uint32_t k = 0; k < w->cols; k += K_BLOCK) {
-        uint32_t n_k = w->cols - k < K_BLOCK ? w->cols - k : K_BLOCK;
+    (void)thread;
+    for (uint32_t k = 0; k < w->cols; k += K_BLOCK)
         for (size_t panel = begin; panel < end; panel += 2) {
             struct tile t = {.ldy = w->rows,
-                             .w = widened(p, panel, end, k, n_k, buf),
-                             .w_bytes = w_bytes,
+                             .w = weight_panel(w, panel) + (size_t)k * LANES * dtype_size(w->dtype),
+                             .w_bytes = w->panel_bytes,
                              .n = n_outputs(w, panel, panel + 2 < end ? panel + 2 : end),
-                             .k = n_k,
+                             .k = w->cols - k < K_BLOCK ? w->cols - k : K_BLOCK,
                              .add = k > 0};
             for (uint32_t i = 0; i < p->n_tiles; i++) {
                 uint32_t first = tile_first(p, i);
                 t.rows = tile_first(p, i + 1) - first;
                 t.x = tile_x(p, i) + (size_t)k * tile_stride(t.rows);
                 t.y = p->y + (size_t)first * w->rows + panel * LANES;
-                p->kern->tile_f32(&t);
+                t.ahead = i ? 0 : AHEAD;
+                run_tile(p->kern, w->dtype, &t);
             }
         }
-    }
     add_bias(p, (uint32_t)begin * LANES, n_outputs(w, begin, end));
 }
 

@@ -1,0 +1,321 @@
+/* test_kernels.c - every variant of every kernel that this CPU can run, against the plain C
+ * reference: bit for bit, on every length from 1 to 65 and on model shapes, with a canary behind
+ * each result; and the reference's functions against double precision. SEED=n repeats a failure. */
+#include "model-server/backend/cpu/kernels.h"
+#include "model-server/backend/cpu/mathf.h"
+#include "tests/check/random.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+// cmocka wants these above
+#include <cmocka.h>
+
+enum { MAXN = 4200, CANARY = 64 };
+static struct rng rng;
+static float x[2 * MAXN], w[MAXN], b[MAXN], want[2 * MAXN + CANARY], got[2 * MAXN + CANARY];
+
+static const uint32_t model_shapes[] = {128, 576, 896, 1536, 2047, 2048, 4096};
+
+static void fill(uint32_t n)
+{
+    for (uint32_t i = 0; i < 2 * n; i++)
+        x[i] = rng_wide(&rng);
+    for (uint32_t i = 0; i < n; i++)
+        w[i] = rng_wide(&rng), b[i] = rng_wide(&rng);
+    for (uint32_t i = 0; i < 2 * MAXN + CANARY; i++)
+        want[i] = got[i] = 12345.0f;
+}
+
+static bool same(void) { return !memcmp(want, got, sizeof(want)); }
+
+/* Start both results from the same row. */
+static void start_from(const float *row, uint32_t n)
+{
+    memcpy(want, row, n * sizeof(*row));
+    memcpy(got, row, n * sizeof(*row));
+}
+
+/* ---------------------------------------------------------------- one check per kernel */
+
+typedef bool check_fn(void (*fn)(void), uint32_t n);
+#define CALL(op) (*(op##_fn *)fn)
+
+/* n outputs; columns, rows and stride at random. Weights are random bits that are no NaN. */
+static bool check_tile(tile_f32_fn *ref, tile_f32_fn *fn, uint32_t n, enum dtype t)
+{
+    enum { MAX_K = 70, LDY = 200 };
+    static float tx[MAX_K * TILE_ROWS], y0[TILE_ROWS * LDY + CANARY], y1[TILE_ROWS * LDY + CANARY];
+    static _Alignas(64) uint16_t panels[LDY / LANES * 2 * MAX_K * LANES * 2];
+    if (n > LDY - 2 * LANES)
+        return true; /* nothing depends on more panels */
+    for (size_t i = 0; i < sizeof(panels) / 2; i++)
+        panels[i] = t == DT_F16 ? f16_of_f32(rng_wide(&rng))
+                    : t == DT_BF16
+                        ? bf16_of_f32(rng_wide(&rng))
+                        : (uint16_t)(i & 1 ? bf16_of_f32(rng_wide(&rng)) : rng_u32(&rng));
+    for (uint32_t rows = 1; rows <= TILE_ROWS; rows++) {
+        uint32_t k = 1 + rng_below(&rng, MAX_K), k_room = (k + 1) & ~1u;
+        struct tile a = {.y = y0, .ldy = n + rng_below(&rng, 20), .x = tx, .w = panels};
+        a.w_bytes = (size_t)k_room * LANES * dtype_size(t), a.rows = rows, a.n = n, a.k = k;
+        a.add = rng_below(&rng, 2), a.ahead = 64 * rng_below(&rng, 20);
+        for (size_t i = 0; i < sizeof(tx) / 4; i++)
+            tx[i] = rng_wide(&rng);
+        for (size_t i = 0; i < sizeof(y0) / 4; i++)
+            y0[i] = y1[i] = rng_wide(&rng);
+        ref(&a);
+        a.y = y1;
+        fn(&a);
+        if (memcmp(y0, y1, sizeof(y0)))
+            return false;
+    }
+    return true;
+}
+
+static bool check_tile_f32(void (*fn)(void), uint32_t n)
+{
+    return check_tile(k_tile_f32_ref, (tile_f32_fn *)fn, n, DT_F32);
+}
+
+static bool check_tile_f16(void (*fn)(void), uint32_t n)
+{
+    return check_tile(k_tile_f16_ref, (tile_f16_fn *)fn, n, DT_F16);
+}
+
+static bool check_tile_bf16(void (*fn)(void), uint32_t n)
+{
+    return check_tile(k_tile_bf16_ref, (tile_bf16_fn *)fn, n, DT_BF16);
+}
+
+/* The padding between the rows' numbers may be anything, what follows the last may not. */
+static bool check_pack(void (*fn)(void), uint32_t n)
+{
+    n = n > 300 ? 300 : n;
+    for (uint32_t rows = 1; rows <= TILE_ROWS; rows++) {
+        const float *src[TILE_ROWS];
+        uint32_t xs = tile_stride(rows);
+        fill(n);
+        for (uint32_t r = 0; r < rows; r++)
+            src[r] = x + rng_below(&rng, n);
+        CALL(pack)(got, src, rows, n, 0.3f);
+        for (uint32_t k = 0; k < n; k++)
+            for (uint32_t r = 0; r < rows; r++)
+                if (got[k * xs + r] != 0.3f * src[r][k])
+                    return false;
+        if (got[n * xs] != 12345.0f)
+            return false;
+    }
+    return true;
+}
+
+static bool check_narrow(narrow_f16_fn *ref, narrow_f16_fn *fn, uint32_t n)
+{
+    fill(n);
+    for (uint32_t i = 0; i < n; i++) /* any bits: subnormals, infinities, NaN, ties */
+        x[i] = float_of(rng_below(&rng, 4) ? rng_u32(&rng) : rng_u32(&rng) & 0xfffff000);
+    ref((uint16_t *)want, x, n);
+    fn((uint16_t *)got, x, n);
+    return same();
+}
+
+static bool check_narrow_f16(void (*fn)(void), uint32_t n)
+{
+    return check_narrow(k_narrow_f16_ref, (narrow_f16_fn *)fn, n);
+}
+
+static bool check_narrow_bf16(void (*fn)(void), uint32_t n)
+{
+    return check_narrow(k_narrow_bf16_ref, (narrow_bf16_fn *)fn, n);
+}
+
+static bool check_norm(norm_rms_fn *ref, norm_rms_fn *fn, uint32_t n)
+{
+    fill(n);
+    const float *bias = n & 1 ? b : NULL;
+    ref(want, x, w, bias, n, 1e-5f);
+    fn(got, x, w, bias, n, 1e-5f);
+    return same();
+}
+
+static bool check_norm_rms(void (*fn)(void), uint32_t n)
+{
+    return check_norm(k_norm_rms_ref, (norm_rms_fn *)fn, n);
+}
+
+static bool check_norm_layer(void (*fn)(void), uint32_t n)
+{
+    return check_norm(k_norm_layer_ref, (norm_layer_fn *)fn, n);
+}
+
+static bool check_axpy(void (*fn)(void), uint32_t n)
+{
+    fill(n);
+    start_from(x, n);
+    k_axpy_ref(want, w, 0.7f, n);
+    CALL(axpy)(got, w, 0.7f, n);
+    return same();
+}
+
+static bool check_act(void (*fn)(void), uint32_t n)
+{
+    for (enum act a = ACT_SILU; a <= ACT_RELU; a++) {
+        fill(n);
+        x[rng_below(&rng, n)] = 200.0f, x[rng_below(&rng, n)] = -200.0f;
+        x[rng_below(&rng, n)] = INFINITY, x[rng_below(&rng, n)] = -0.0f;
+        k_act_ref(want, x, n & 1 ? w : NULL, n, a);
+        CALL(act)(got, x, n & 1 ? w : NULL, n, a);
+        for (uint32_t i = 0; i < n; i++) /* NaN (from 0 * infinity) is NaN, whatever its bits */
+            if (isnan(want[i]) && isnan(got[i]))
+                got[i] = want[i];
+        if (!same())
+            return false;
+    }
+    return true;
+}
+
+static bool check_soft_cap(void (*fn)(void), uint32_t n)
+{
+    for (int cap = 0; cap < 40; cap += 15) {
+        fill(n);
+        start_from(x, n);
+        k_soft_cap_ref(want, n, 1.7f, (float)cap);
+        CALL(soft_cap)(got, n, 1.7f, (float)cap);
+        if (!same())
+            return false;
+    }
+    return true;
+}
+
+static uint32_t lanes_up(uint32_t n) { return (n + LANES - 1) / LANES * LANES; }
+
+static bool check_row_max(void (*fn)(void), uint32_t n)
+{
+    n = lanes_up(n);
+    fill(n);
+    for (uint32_t i = 0; i < n; i += 1 + rng_below(&rng, 5))
+        x[i] = -INFINITY;
+    return k_row_max_ref(x, n) == CALL(row_max)(x, n);
+}
+
+static bool check_exp_sum(void (*fn)(void), uint32_t n)
+{
+    n = lanes_up(n);
+    fill(n);
+    for (uint32_t i = 0; i < n; i += 1 + rng_below(&rng, 5))
+        x[i] = -INFINITY;
+    start_from(x, n);
+    return k_exp_sum_ref(want, n, 16.0f) == CALL(exp_sum)(got, n, 16.0f) && same();
+}
+
+static bool check_merge(void (*fn)(void), uint32_t n)
+{
+    fill(n);
+    start_from(x, n);
+    k_merge_ref(want, w, 0.3f, 0.9f, n);
+    CALL(merge)(got, w, 0.3f, 0.9f, n);
+    return same();
+}
+
+static bool check_rotate(void (*fn)(void), uint32_t n)
+{
+    uint32_t rot = n * 2 > MAXN ? MAXN : n * 2;
+    for (int interleaved = 0; interleaved < 2; interleaved++) {
+        fill(rot);
+        start_from(x, rot + 3);
+        k_rotate_ref(want, w, rot, interleaved);
+        CALL(rotate)(got, w, rot, interleaved);
+        if (!same())
+            return false;
+    }
+    return true;
+}
+
+/* ---------------------------------------------------------------- all of them */
+
+static void every_variant_gives_the_bits_of_the_reference(void **state)
+{
+    (void)state;
+    unsigned have = cpu_detect();
+    for (const struct kernel_row *r = kernel_rows; r->op; r++) {
+        check_fn *check = NULL;
+#define X(OP, ret, args)                                                                           \
+    if (!strcmp(r->op, #OP))                                                                       \
+        check = check_##OP;
+        KERNELS(X)
+#undef X
+        assert_non_null(check);
+        if ((r->needs & have) != r->needs) {
+            printf("skipped: 1 cases (no %s for %s on this CPU)\n", r->variant, r->op);
+            continue;
+        }
+        for (uint32_t n = 1; n <= 65; n++)
+            if (!check(r->fn, n))
+                fail_msg("%s, %s: n = %u", r->op, r->variant, n);
+        for (size_t i = 0; i < sizeof(model_shapes) / sizeof(*model_shapes); i++)
+            if (!check(r->fn, model_shapes[i]))
+                fail_msg("%s, %s: n = %u", r->op, r->variant, model_shapes[i]);
+    }
+}
+
+/* Error in units of the last place of the exact result. */
+static double ulps(float f, double exact)
+{
+    double step = fabs((double)nextafterf((float)exact, INFINITY) - (double)(float)exact);
+    return fabs(f - exact) / step;
+}
+
+static void functions_are_as_exact_as_they_say(void **state)
+{
+    (void)state;
+    double worst_exp = 0, worst_tanh = 0, worst_erf = 0;
+    for (int i = 0; i < 400000; i++) {
+        float e = rng_unit(&rng) * 87.0f,
+              u = rng_unit(&rng) * ldexpf(1, (int)rng_below(&rng, 8) - 4);
+        worst_exp = fmax(worst_exp, ulps(math_exp(e), exp(e)));
+        worst_tanh = fmax(worst_tanh, ulps(math_tanh(u), tanh(u)));
+        worst_erf = fmax(worst_erf, ulps(math_erf(u), erf(u)));
+    }
+    print_message("exp %.2f, tanh %.2f, erf %.2f units in the last place\n", worst_exp, worst_tanh,
+                  worst_erf);
+    assert_true(worst_exp <= 1.2 && worst_tanh <= 1.5 && worst_erf <= 1.2);
+}
+
+static void functions_keep_their_edges(void **state)
+{
+    (void)state;
+    assert_true(math_exp(0) == 1 && math_exp(INFINITY) == INFINITY && math_exp(100) == INFINITY);
+    assert_true(math_exp(-INFINITY) == 0 && math_exp(-1000) == 0 && isnan(math_exp(NAN)));
+    assert_true(math_exp(-100) > 0 && math_exp(88.7f) < INFINITY);
+    assert_true(math_tanh(INFINITY) == 1 && math_tanh(-INFINITY) == -1 && isnan(math_tanh(NAN)));
+    assert_true(math_erf(5) == 1 && math_erf(-INFINITY) == -1 && isnan(math_erf(NAN)));
+    assert_true(math_act(-1000, ACT_SILU) == 0 && math_act(-1000, ACT_GELU_TANH) == 0);
+    assert_true(isnan(math_act(NAN, ACT_RELU)) && isnan(math_act(NAN, ACT_SILU)));
+}
+
+static void storage_formats_round_trip(void **state)
+{
+    (void)state;
+    for (uint32_t h = 0; h < 0x10000; h++) {
+        uint16_t u = (uint16_t)h;
+        float f16 = f32_of_f16(u), bf16 = f32_of_bf16(u);
+        assert_true(isnan(f16) ? isnan(f32_of_f16(f16_of_f32(f16))) : f16_of_f32(f16) == u);
+        assert_true(isnan(bf16) ? isnan(f32_of_bf16(bf16_of_f32(bf16))) : bf16_of_f32(bf16) == u);
+    }
+    assert_true(f32_of_f16(1) == 0x1p-24f && f32_of_f16(0x7bff) == 65504 &&
+                f32_of_f16(0xc000) == -2);
+    assert_true(f16_of_f32(65519) == 0x7bff && f16_of_f32(65520) == 0x7c00 &&
+                f16_of_f32(1e9f) == 0x7c00);
+    assert_true(f16_of_f32(2049) == f16_of_f32(2048) && f16_of_f32(2051) == f16_of_f32(2052));
+    assert_true(bf16_of_f32(1 + 0x1p-8f) == 0x3f80 && bf16_of_f32(1 + 0x1.8p-7f) == 0x3f82);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(storage_formats_round_trip),
+        cmocka_unit_test(functions_keep_their_edges),
+        cmocka_unit_test(functions_are_as_exact_as_they_say),
+        cmocka_unit_test(every_variant_gives_the_bits_of_the_reference),
+    };
+    rng = rng_new();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
