@@ -220,6 +220,7 @@ struct stopper {
     pthread_t thread;
     sigset_t signals;
     _Atomic(struct rpc_server *) server; /* NULL while the model loads */
+    atomic_bool over;
 };
 
 static void *wait_signal(void *arg)
@@ -227,6 +228,8 @@ static void *wait_signal(void *arg)
     struct stopper *t = arg;
     int sig = 0;
     sigwait(&t->signals, &sig);
+    if (atomic_load(&t->over))
+        return NULL;
     LOG(LOG_INFO, "signal received, shutting down", LOGI("signal", sig));
     struct rpc_server *server = atomic_load(&t->server);
     if (server) {
@@ -250,6 +253,13 @@ static int catch_signals(struct stopper *t, struct err *e)
     return pthread_create(&t->thread, NULL, wait_signal, t)
                ? err_set(e, ERR_SYSTEM, "cannot start a thread")
                : 0;
+}
+
+static void release_signals(struct stopper *t)
+{
+    atomic_store(&t->over, true);
+    pthread_kill(t->thread, SIGTERM);
+    pthread_join(t->thread, NULL);
 }
 
 /* Until a signal or a fault. */
@@ -287,8 +297,7 @@ static int serve(const struct serve_config *c, struct err *e)
         announce(&s, c, address);
         rc = run(&s, &t, e);
     }
-    pthread_cancel(t.thread); /* no signal will find the server any more */
-    pthread_join(t.thread, NULL);
+    release_signals(&t); /* none will find the server any more */
     rpc_server_close(s.server);
     close_all(&s);
     return rc;
