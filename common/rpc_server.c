@@ -149,7 +149,8 @@ static void answer(struct call *k, struct rpc_mem *mem)
 {
     struct err e = ERR_INIT;
     grpc_status_code code;
-    finish(k, code, handle(k, mem, &code, &e) ? e.msg : NULL);
+    bool failed = handle(k, mem, &code, &e) != 0;
+    finish(k, code, failed ? e.msg : NULL);
 }
 
 static void on_replied(struct rpc_op *op, bool ok)

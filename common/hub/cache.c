@@ -16,7 +16,7 @@ static bool is_dir(const char *path)
 
 static const char *env(const char *name)
 {
-    const char *v = getenv(name);
+    const char *v = getenv(name); // NOLINT(concurrency-mt-unsafe): nobody here calls setenv()
     return v && *v ? v : NULL;
 }
 

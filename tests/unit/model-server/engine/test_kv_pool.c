@@ -1,0 +1,64 @@
+// What decides the size of the KV pool.
+#include "model-server/engine/kv_pool.h"
+#include "tests/unit/test.h"
+
+static struct kv_memory cpu(uint64_t free_bytes)
+{
+    return (struct kv_memory){.free = free_bytes,
+                              .total = 1000000000,
+                              .shared = true,
+                              .world = 1,
+                              .fraction = 1,
+                              .block_bytes = 1000,
+                              .block_size = 16};
+}
+
+static void cpu_ranks_share_what_is_free(void **state)
+{
+    (void)state;
+    struct kv_memory m = cpu(100000000);
+    assert_int_equal(kv_plan(&m).n_blocks, 95000);
+    m.world = 2;
+    assert_int_equal(kv_plan(&m).n_blocks, 47500);
+    m.fraction = 0.5;
+    assert_int_equal(kv_plan(&m).n_blocks, 23750);
+    m.free = 500;
+    assert_int_equal(kv_plan(&m).n_blocks, 0);
+}
+
+static void limits(void **state)
+{
+    (void)state;
+    struct kv_memory m = cpu(100000000);
+    m.limit = 5000000; /* bytes */
+    assert_int_equal(kv_plan(&m).n_blocks, 5000);
+    assert_string_equal(kv_plan(&m).why, "--kv-cache-memory");
+    m.limit = 0.5; /* share */
+    assert_int_equal(kv_plan(&m).n_blocks, 50000);
+    m.limit = 1e15;
+    assert_string_equal(kv_plan(&m).why, "free memory");
+    m = cpu(UINT64_MAX / 4);
+    assert_int_equal(kv_plan(&m).n_blocks, (4 << 20) / 16);
+}
+
+static void gpus_keep_a_margin_of_the_whole(void **state)
+{
+    (void)state;
+    struct kv_memory m = cpu(800000000);
+    m.shared = false;
+    m.world = 8;
+    m.block_bytes = 100000;
+    assert_in_range(kv_plan(&m).n_blocks, 6999, 7000); /* free - 10% of total */
+    m.fraction = 0.1;
+    assert_int_equal(kv_plan(&m).n_blocks, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest t[] = {
+        cmocka_unit_test(cpu_ranks_share_what_is_free),
+        cmocka_unit_test(limits),
+        cmocka_unit_test(gpus_keep_a_margin_of_the_whole),
+    };
+    return cmocka_run_group_tests(t, NULL, NULL);
+}
