@@ -454,21 +454,32 @@ def random_layout(rng):
     return "".join(out)
 
 
+KNOWN = {
+    "at 0x": "objects without a text of their own print no address",
+    "<generator": "the same",
+    "function": "the same",
+    "bound method": "the same",
+    "TemplateReference": "there is no self",
+    "unhashable": "False where Python's `in` wants a hash",
+    "'inf' is not defined": "jinja2 folds a constant infinity into a name",
+    "'nan' is not defined": "the same",
+    "underscore-prefixed": "only transformers 5 refuses such names of a namespace",
+}
+
+
 def by_design(src, ok, text, want_ok, want):
-    """Where the header says that the two differ."""
-    if want_ok and (" at 0x" in want or "<generator" in want or "function" in want):
+    """Where the two differ and are meant to (see docs/results/templates.md)."""
+    if any(k in want for k in KNOWN) or (not ok and ("64 bit" in text or "complex" in text)):
         return True
-    if not ok and ("64 bit" in text or "complex" in text):
-        return True
-    if want_ok and not ok and ("set()" in want or want[:1] == "{" and ": " not in want):
+    if not ok and want_ok and ("set()" in want or want[:1] == "{" and ": " not in want):
         return True  # differences of dict views are sets
-    if "is filter" in src or "is test" in src or "in (d.keys" in src:
-        return True  # unhashable values: False instead of TypeError
-    if (":]" in src or "2,3]" in src or "775807]" in src) and "Slice" not in text:
-        return True  # Jinja folds slices of constants at compile time and swallows the TypeError
-    if any(f" {op} (d.{v}()) " in src for op in BINARY for v in ("keys", "items")) or "(d.items()) " in src or "(d.keys()) " in src:
+    if "[" in src and ":" in src and not ok and want == "":
+        return True  # jinja2 folds slices of constants at compile time and swallows the TypeError
+    if any(f" {op} (d.{v}()) " in src for op in BINARY for v in ("keys", "items")):
         return True  # dict views as sets
-    return "{% block" in src or "include" in src
+    known = ("big)|round", "% big", "'%5%'", "'%a' % u", "|safe).join([1])", "html|e).join([1])", "lipsum", "round(none)",
+             "775807]", ".__class__", "{% block", "include", "'٣'", "ns.f()")
+    return any(k in src for k in known)
 
 
 def main():
