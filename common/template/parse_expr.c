@@ -1,76 +1,6 @@
 #include "common/template/parser.h"
 #include <string.h>
 
-/* ---------------------------------------------------------------- tokens */
-bool tok_is(const struct token *t, const char *name)
-{
-    return t->type == T_NAME && val_is(t->v, name);
-}
-
-struct token *parse_next(struct parser *p)
-{
-    struct token *t = p->tok;
-    if (t->type != T_EOF)
-        p->tok = &p->tokens.v[++p->at];
-    return t;
-}
-
-static struct token *look(struct parser *p) { return p->tok->type == T_EOF ? p->tok : p->tok + 1; }
-
-bool skip_type(struct parser *p, enum token_type t)
-{
-    if (p->tok->type != t)
-        return false;
-    parse_next(p);
-    return true;
-}
-
-bool skip_name(struct parser *p, const char *name)
-{
-    if (!tok_is(p->tok, name))
-        return false;
-    parse_next(p);
-    return true;
-}
-
-const char *tok_describe(struct parser *p, const struct token *t)
-{
-    if (t->type != T_NAME)
-        return token_name(t->type);
-    return vm_printf(p->vm, "%.*s", (int)(t->v.s->n < 80 ? t->v.s->n : 80), t->v.s->p);
-}
-
-struct token *expect(struct parser *p, enum token_type t)
-{
-    if (p->tok->type == t)
-        return parse_next(p);
-    if (p->tok->type == T_EOF)
-        parse_fail(p, p->tok->line, "unexpected end of template, expected '%s'.", token_name(t));
-    parse_fail(p, p->tok->line, "expected token '%s', got '%s'", token_name(t),
-               tok_describe(p, p->tok));
-}
-
-/* ---------------------------------------------------------------- nodes */
-struct node *node_new(struct parser *p, enum node_kind kind, uint32_t line)
-{
-    struct node *n = VM_NEW(p->vm, struct node, 1);
-    n->kind = kind;
-    n->line = line;
-    return n;
-}
-
-void nodes_add(struct parser *p, struct nodes *l, struct node *n)
-{
-    if (l->n == l->cap) {
-        l->cap = l->cap ? l->cap * 2 : 4;
-        struct node **v = VM_NEW(p->vm, struct node *, l->cap);
-        if (l->n)
-            memcpy(v, l->v, l->n * sizeof(*v));
-        l->v = v;
-    }
-    l->v[l->n++] = n;
-}
-
 static struct node *node_of(struct parser *p, enum node_kind kind, uint32_t line, struct node *a,
                             struct node *b)
 {
@@ -85,15 +15,6 @@ static struct node *const_node(struct parser *p, uint32_t line, struct val v)
     struct node *n = node_new(p, N_CONST, line);
     n->v = v;
     return n;
-}
-
-void note_name(struct parser *p, uint32_t id)
-{
-    for (struct macro_scope *m = p->macro; m; m = m->outer) {
-        m->def->uses_caller |= id == p->t->id_caller;
-        m->def->uses_kwargs |= id == p->t->id_kwargs;
-        m->def->uses_varargs |= id == p->t->id_varargs;
-    }
 }
 
 /* ---------------------------------------------------------------- primaries */
@@ -281,7 +202,7 @@ void parse_call_args(struct parser *p, struct call *c)
         } else if (skip_type(p, T_POW)) {
             ok = !c->star_star;
             c->star_star = parse_expression(p, true);
-        } else if (p->tok->type == T_NAME && look(p)->type == T_ASSIGN) {
+        } else if (p->tok->type == T_NAME && parse_look(p)->type == T_ASSIGN) {
             ok = !c->star_star;
             keyword_arg(p, c);
         } else {
@@ -494,7 +415,7 @@ static int compare_op(struct parser *p) /* consumes it; -1: none here */
             return ops[i].op;
     if (skip_name(p, "in"))
         return CMP_IN;
-    if (tok_is(p->tok, "not") && tok_is(look(p), "in")) {
+    if (tok_is(p->tok, "not") && tok_is(parse_look(p), "in")) {
         parse_next(p);
         parse_next(p);
         return CMP_NOT_IN;

@@ -28,6 +28,7 @@ struct parser {
     ((p)->vm->line = (at_line), vm_fail((p)->vm, FAULT_SYNTAX, __VA_ARGS__))
 
 struct token *parse_next(struct parser *p);           /* the current token; moves on */
+struct token *parse_look(struct parser *p);           /* the one behind the current */
 bool tok_is(const struct token *t, const char *name); /* a name token with this text */
 bool skip_type(struct parser *p, enum token_type t);
 bool skip_name(struct parser *p, const char *name);

@@ -139,6 +139,23 @@ static void repr_container(struct vm *vm, struct strbuf *b, struct val v)
     }
 }
 
+static void repr_object(struct vm *vm, struct strbuf *b, struct val v)
+{
+    switch (v.type) {
+    case V_LOOP:
+        sb_fmt(vm, b, "<LoopContext %u/%u>", v.loop->turn + 1, loop_length(vm, v.loop));
+        break;
+    case V_MACRO:
+        if (v.m->def->name.type == V_NONE)
+            sb_str(vm, b, "<Macro anonymous>");
+        else
+            sb_fmt(vm, b, "<Macro %s>", val_repr_c(vm, v.m->def->name));
+        break;
+    default: /* Python prints an address, which nobody can rely on */
+        sb_fmt(vm, b, "<%s object>", val_type(v));
+    }
+}
+
 void val_repr(struct vm *vm, struct strbuf *b, struct val v)
 {
     char num[32];
@@ -184,17 +201,8 @@ void val_repr(struct vm *vm, struct strbuf *b, struct val v)
         repr_container(vm, b, v);
         vm_leave(vm);
         break;
-    case V_LOOP:
-        sb_fmt(vm, b, "<LoopContext %u/%u>", v.loop->turn + 1, loop_length(vm, v.loop));
-        break;
-    case V_MACRO:
-        if (v.m->def->name.type == V_NONE)
-            sb_str(vm, b, "<Macro anonymous>");
-        else
-            sb_fmt(vm, b, "<Macro %s>", val_repr_c(vm, v.m->def->name));
-        break;
-    default: /* Python prints an address, which nobody can rely on */
-        sb_fmt(vm, b, "<%s object>", val_type(v));
+    default:
+        repr_object(vm, b, v);
     }
 }
 
