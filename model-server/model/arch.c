@@ -27,25 +27,15 @@ static const struct arch *find(const char *model_type, const char **type)
     return NULL;
 }
 
-static int unknown(const char *model_type, struct err *e)
+static void unknown(struct config *c, const char *model_type)
 {
     struct buf known = BUF_INIT;
     for (int i = 0; i < N_ARCHS; i++)
         for (const char *const *t = archs[i]->types; *t; t++)
             buf_fmt(&known, "%s%s", known.len ? ", " : "", *t);
-    err_set(e, ERR_VALIDATION, "model_type `%.64s` is not supported (known: %s)", model_type,
-            known.p ? known.p : "");
+    config_fail(c, "model_type `%.64s` is not supported (known: %s)", model_type,
+                known.p ? known.p : "");
     buf_free(&known);
-    return -1;
-}
-
-const struct arch *arch_find(const char *model_type, struct err *e)
-{
-    const char *type;
-    const struct arch *a = find(model_type, &type);
-    if (!a)
-        unknown(model_type, e);
-    return a;
 }
 
 static void check_rope_option(struct config *c)
@@ -69,9 +59,7 @@ static void configure(struct config *c, const struct arch **arch, const char **t
         return;
     }
     if (!(*arch = find(word, type))) {
-        unknown(word, c->e);
-        err_wrap(c->e, "%s", c->path);
-        c->failed = true;
+        unknown(c, word);
         return;
     }
     if (q)

@@ -27,13 +27,16 @@ void config_close(struct config *c)
 
 void config_fail(struct config *c, const char *fmt, ...)
 {
-    char msg[300];
+    char msg[400];
     va_list ap;
     if (c->failed)
         return;
     va_start(ap, fmt);
     vsnprintf(msg, sizeof(msg), fmt, ap);
     va_end(ap);
+    for (char *p = msg; *p; p++) /* words of the file stay in their line */
+        if ((unsigned char)*p < ' ')
+            *p = '?';
     c->failed = true;
     err_set(c->e, ERR_VALIDATION, "%s: %s", c->path, msg);
 }

@@ -72,8 +72,7 @@ static void row(const struct rope_spec *s, const float *inv, uint32_t pos, float
 }
 
 /* The row of `pos`, or NULL where the table must not or cannot hold it. */
-static const float *lookup(const struct rope *r, struct rope_table *t, const float *inv,
-                           uint32_t pos)
+static const float *lookup(const struct rope *r, struct rope_table *t, uint32_t pos)
 {
     size_t dim = r->spec->dim;
     if (pos >= t->cap) {
@@ -87,11 +86,16 @@ static const float *lookup(const struct rope *r, struct rope_table *t, const flo
         t->cap = (uint32_t)cap;
     }
     for (; t->n <= pos; t->n++)
-        row(r->spec, inv, t->n, t->rows + t->n * dim);
+        row(r->spec, t->inv, t->n, t->rows + t->n * dim);
     return t->rows + pos * dim;
 }
 
-void rope_init(struct rope *r, const struct rope_spec *spec) { *r = (struct rope){.spec = spec}; }
+void rope_init(struct rope *r, const struct rope_spec *spec)
+{
+    *r = (struct rope){.spec = spec};
+    rope_inv_freq(spec, 0, r->shorter.inv);
+    rope_inv_freq(spec, UINT32_MAX, r->longer.inv);
+}
 
 void rope_free(struct rope *r)
 {
@@ -103,17 +107,23 @@ void rope_free(struct rope *r)
 static void span_rows(struct rope *r, const struct ragged *b, const struct span *sp, float *out)
 {
     const struct rope_spec *s = r->spec;
-    float inv[ROPE_MAX_DIM / 2];
+    float grown[ROPE_MAX_DIM / 2];
     uint32_t length = sp->seq_len > sp->kv_len ? sp->seq_len : sp->kv_len;
-    bool beyond = (s->kind == ROPE_DYNAMIC || s->kind == ROPE_LONGROPE) && length > s->original;
-    struct rope_table *t = !beyond ? &r->shorter : s->kind == ROPE_LONGROPE ? &r->longer : NULL;
-    rope_inv_freq(s, length, inv);
+    bool longer = s->kind == ROPE_LONGROPE && length > s->original;
+    struct rope_table *t = longer ? &r->longer : &r->shorter;
+    const float *inv = t->inv;
+    if (s->kind == ROPE_DYNAMIC &&
+        length > s->original) { /* another base at every length: not kept */
+        rope_inv_freq(s, length, grown);
+        inv = grown;
+    }
     for (uint32_t i = sp->first; i < sp->first + sp->n; i++) {
-        const float *known = t ? lookup(r, t, inv, b->pos[i]) : NULL;
+        float *dst = out + (size_t)i * s->dim;
+        const float *known = inv == t->inv ? lookup(r, t, b->pos[i]) : NULL;
         if (known)
-            memcpy(out + (size_t)i * s->dim, known, s->dim * sizeof(float));
+            memcpy(dst, known, s->dim * sizeof(float));
         else
-            row(s, inv, b->pos[i], out + (size_t)i * s->dim);
+            row(s, inv, b->pos[i], dst);
     }
 }
 

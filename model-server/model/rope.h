@@ -10,8 +10,10 @@
  * has them. */
 void rope_inv_freq(const struct rope_spec *spec, uint32_t length, float *inv);
 
-/* `rows` [cap][dim], the first n of them computed. */
+/* One set of frequencies and `rows` [cap][dim] of positions from 0, the first n of them computed.
+ */
 struct rope_table {
+    float inv[ROPE_MAX_DIM / 2];
     float *rows;
     uint32_t n, cap;
 };

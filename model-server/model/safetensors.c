@@ -1,6 +1,7 @@
 #include "model-server/model/safetensors.h"
 #include "common/json.h"
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -41,6 +42,13 @@ static int natural(const cJSON *j, uint64_t *out)
     return 0;
 }
 
+static bool printable(const char *s)
+{
+    while (*s && (unsigned char)*s >= ' ')
+        s++;
+    return !*s;
+}
+
 static int parse_shape(const cJSON *j, struct tensor *t, uint64_t *bytes)
 {
     const cJSON *shape = json_get(j, "shape"), *d;
@@ -65,9 +73,12 @@ static int parse_tensor(struct safetensors *s, const cJSON *j, const uint8_t *da
     const cJSON *offsets = json_get(j, "data_offsets");
     uint64_t end, bytes;
     *t = (struct tensor){.name = j->string, .file = s->path};
+    if (!printable(t->name))
+        return err_set(e, ERR_VALIDATION, "%s: a tensor name with control characters", s->path);
     if (parse_type(j, &t->type))
         return err_set(e, ERR_VALIDATION, "%s: tensor `%s`: dtype `%.32s` is not known", s->path,
-                       t->name, json_str(j, "dtype", ""));
+                       t->name,
+                       printable(json_str(j, "dtype", "")) ? json_str(j, "dtype", "") : "?");
     if (parse_shape(j, t, &bytes))
         return err_set(e, ERR_VALIDATION, "%s: tensor `%s`: bad shape", s->path, t->name);
     if (!cJSON_IsArray(offsets) || !offsets->child || !offsets->child->next ||

@@ -41,6 +41,7 @@ static void test_refuses(void **state)
     } cases[] = {
         {"", "", "`model_type` is missing"},
         {"\"model_type\":\"llava\"", SIZES, "model_type `llava` is not supported (known: "},
+        {"\"model_type\":\"a\\nb\"", SIZES, "model_type `a?b` is not supported"},
         {"", "\"model_type\":\"llama\"", "`hidden_size` is missing"},
         {"\"hidden_size\":0", LLAMA, "`hidden_size` must be an integer from 1 to"},
         {"\"hidden_size\":1e18", LLAMA, "`hidden_size` must be an integer from 1 to"},

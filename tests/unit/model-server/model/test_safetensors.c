@@ -69,6 +69,7 @@ static void test_refuses(void **state)
         {"{" T("a", "F32", "1", 0, 4) "}", 4, 0, "tensor `a`: bad shape"},
         {"{" T("a", "F32", "[4294967296,4294967296]", 0, 4) "}", 4, 0, "tensor `a`: bad shape"},
         {"{" T("a", "F32", "[1,1,1,1,1,1,1,1,1]", 0, 4) "}", 4, 0, "tensor `a`: bad shape"},
+        {"{" T("a\\n", "U8", "[1]", 0, 1) "}", 1, 0, "a tensor name with control characters"},
         {"{" T("a", "F32", "[2]", 0, 8) "," T("b", "F32", "[2]", 4, 12) "}", 12, 0,
          "tensors `a` and `b` overlap"},
         {"{" T("a", "U8", "[1]", 0, 1) "," T("a", "U8", "[1]", 1, 2) "}", 2, 0,
