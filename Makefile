@@ -62,7 +62,7 @@ ROOMS     := common router launcher model-server
 PROGRAMS  := router launcher model-server
 PROTOS    := $(wildcard proto/*.proto)
 GEN_SRC   := $(patsubst proto/%.proto,$(B)/gen/proto/%.pb-c.c,$(PROTOS))
-GEN       := $(GEN_SRC) $(B)/gen/archs.h $(B)/gen/routes.h
+GEN       := $(GEN_SRC) $(B)/gen/archs.h $(B)/gen/routes.h $(B)/gen/descriptors.inc
 ARCHIVES  := $(foreach r,$(PROGRAMS) common proto,$(B)/lib/lib$(r).a)
 BINS      := $(PROGRAMS:%=$(B)/bin/%)
 UNIT_SRC  := $(sort $(shell find tests/unit tests/check tests/golden -name '*.c' 2>/dev/null))
@@ -103,6 +103,12 @@ $(B)/gen/proto/%.pb-c.c: proto/%.proto
 	@mkdir -p $(@D)
 	$(call say,PROTO,$<)
 	$(Q)protoc-c --c_out=$(B)/gen $<
+
+# All .proto files as one FileDescriptorSet, in bytes of C: what the reflection service hands out.
+$(B)/gen/descriptors.inc: $(PROTOS)
+	@mkdir -p $(@D)
+	$(Q)protoc --descriptor_set_out=$@.bin $^
+	$(Q)od -An -v -tu1 -w32 $@.bin | sed 's/  */,/g; s/^,//; s/$$/,/' > $@
 
 # Every file of a registry folder becomes one row: arch/llama.c -> ROW(llama).
 define registry

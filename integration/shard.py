@@ -15,25 +15,26 @@ import grpc
 from serving import BIN, ROOT, SLOW, Process
 
 BLOCK = 16
-_stubs = None
+_stubs = {}
 
 
-def stubs():
+def stubs(name="generate"):
     """The Python messages, made from proto/ by protoc into a temporary folder."""
-    global _stubs
     if not _stubs:
         import grpc_tools
         from grpc_tools import protoc
 
         out = tempfile.mkdtemp(prefix="stubs-")
+        files = sorted((ROOT / "proto").glob("*.proto"))
         std = pathlib.Path(grpc_tools.__file__).parent / "_proto"
-        args = ["protoc", f"-I{ROOT}/proto", f"-I{std}", f"--python_out={out}", f"--grpc_python_out={out}"]
-        files = [str(p) for p in (ROOT / "proto").glob("*.proto")]
-        assert protoc.main(args + files) == 0
+        args = ["protoc", f"-I{ROOT}/proto", f"-I{std}", f"--python_out={out}", *map(str, files)]
+        assert protoc.main(args) == 0
         sys.path.insert(0, out)
-        _stubs = importlib.import_module("generate_pb2")
+        for f in files:
+            _stubs[f.stem] = importlib.import_module(f"{f.stem}_pb2")
+        sys.path.remove(out)
         shutil.rmtree(out)
-    return _stubs
+    return _stubs[name]
 
 
 class Shards:

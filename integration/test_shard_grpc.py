@@ -9,8 +9,9 @@ import time
 
 import grpc
 import pytest
+from google.protobuf import descriptor_pb2
 from serving import BIN, DEMO, SLOW, data
-from shard import BLOCK, Router, Shards
+from shard import BLOCK, Router, Shards, stubs
 
 
 @pytest.fixture(scope="module")
@@ -272,6 +273,46 @@ def test_errors_of_whole_calls(router, golden):
     with pytest.raises(grpc.RpcError) as e:
         s.channels[0].unary_unary("/generate.v3.TextGenerationService/Decode")(b"\x0a\xff\xff", timeout=10)
     assert e.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+
+
+def test_standard_services(shards):
+    health_pb2, reflection_pb2 = stubs("health"), stubs("reflection")
+    c = shards.channels[0]
+
+    def check(service):
+        method = c.unary_unary(
+            "/grpc.health.v1.Health/Check",
+            request_serializer=health_pb2.HealthCheckRequest.SerializeToString,
+            response_deserializer=health_pb2.HealthCheckResponse.FromString,
+        )
+        return method(health_pb2.HealthCheckRequest(service=service), timeout=10).status
+
+    assert check("") == check("generate.v3.TextGenerationService") == health_pb2.HealthCheckResponse.SERVING
+    with pytest.raises(grpc.RpcError) as e:
+        check("nonsense")
+    assert e.value.code() == grpc.StatusCode.NOT_FOUND
+
+    ask = reflection_pb2.ServerReflectionRequest
+    asked = [
+        ask(list_services=""),
+        ask(file_containing_symbol="generate.v3.TextGenerationService"),
+        ask(file_by_filename="proto/health.proto"),
+        ask(file_containing_symbol="generate.v9.X"),
+    ]
+    for version in ("v1", "v1alpha"):
+        method = c.stream_stream(
+            f"/grpc.reflection.{version}.ServerReflection/ServerReflectionInfo",
+            request_serializer=ask.SerializeToString,
+            response_deserializer=reflection_pb2.ServerReflectionResponse.FromString,
+        )
+        listed, file, health, missing = method(iter(asked), timeout=10)
+        names = [s.name for s in listed.list_services_response.service]
+        assert "generate.v3.TextGenerationService" in names and "grpc.health.v1.Health" in names
+        for answer, name in ((file, "proto/generate.proto"), (health, "proto/health.proto")):
+            found = descriptor_pb2.FileDescriptorProto.FromString(answer.file_descriptor_response.file_descriptor_proto[0])
+            assert found.name == name
+        assert missing.error_response.error_code == grpc.StatusCode.NOT_FOUND.value[0]
+        assert missing.original_request == asked[3]
 
 
 def test_the_router_s_health_probe(router):

@@ -1,4 +1,5 @@
 #include "model-server/service.h"
+#include "common/rpc_std.h"
 #include "model-server/service_impl.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -116,5 +117,6 @@ const struct rpc_method service_methods[] = {
     METHOD("Warmup", warmup_request, RPC_SERIAL, rpc_warmup),
     METHOD("Prefill", prefill_request, RPC_SERIAL, rpc_prefill),
     METHOD("Decode", decode_request, RPC_SERIAL, rpc_decode),
+    RPC_STD_METHODS,
 };
 const size_t service_n_methods = sizeof(service_methods) / sizeof(service_methods[0]);

@@ -1,4 +1,5 @@
 #include "model-server/engine/seq.h"
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,6 +73,7 @@ static int fill(struct seq *s, const struct seq_spec *spec, const struct seq_lim
                 struct err *e)
 {
     uint32_t total = spec->n_prompt + new_tokens(spec);
+    assert(spec->n_prompt > 0);
     s->ids = malloc(total * sizeof(*s->ids));
     if (!s->ids)
         return err_nomem(e);
@@ -93,7 +95,7 @@ static int fill(struct seq *s, const struct seq_spec *spec, const struct seq_lim
                 return -1;
     }
     if (spec->prefill_logprobs) {
-        s->prompt_logprob = malloc(s->n * sizeof(*s->prompt_logprob));
+        s->prompt_logprob = malloc(spec->n_prompt * sizeof(*s->prompt_logprob));
         if (!s->prompt_logprob)
             return err_nomem(e);
         for (uint32_t i = 0; i < s->n; i++)
