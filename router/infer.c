@@ -156,10 +156,12 @@ void infer_cancel(struct infer *i, struct gen_request *r)
 bool infer_healthy(struct infer *i)
 {
     int64_t now = clock_ns(), answered = atomic_load(&i->status.answered_ns);
-    int64_t asked = atomic_load(&i->probe_ns);
+    int64_t asked = atomic_load(&i->probe_ns), call = atomic_load(&i->status.call_ns);
     bool ok = atomic_load(&i->status.healthy);
     if (asked > answered && now - asked > ANSWER_LATE_NS)
         ok = false; /* asked, and still no answer */
+    if (call && now - call > atomic_load(&i->status.stalled_ns))
+        ok = false; /* they answer, but the model does not move */
     if ((now - answered > ANSWER_OLD_NS || !ok) && now - asked > ANSWER_OLD_NS / 10 &&
         atomic_compare_exchange_strong(&i->probe_ns, &asked, now))
         post(i, &(struct letter){.kind = MAIL_PROBE});

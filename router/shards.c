@@ -144,6 +144,7 @@ int fan_call_sync(struct fan *f, enum shard_rpc rpc, const ProtobufCMessage *req
     while (!y.over)
         pthread_cond_wait(&y.cond, &y.lock);
     pthread_mutex_unlock(&y.lock);
+    f->arg = NULL;
     return fan_error(f, e);
 }
 
@@ -237,9 +238,9 @@ int fan_step_reply(const struct fan *f, struct rpc_mem *m, struct step_reply *ou
     if (!out->gens)
         return err_nomem(e);
     size_t n = 0;
-    for (uint32_t i = f->n; i-- > 0; n += r[i]->n_generations)
-        if (r[i]->n_generations)
-            memcpy(out->gens + n, r[i]->generations, r[i]->n_generations * sizeof(*out->gens));
+    for (uint32_t i = f->n; i-- > 0;)
+        for (size_t k = 0; k < r[i]->n_generations; k++)
+            out->gens[n++] = r[i]->generations[k];
     return 0;
 }
 

@@ -13,6 +13,7 @@ enum {
     IN_LIMIT = 256 << 20,
     OUT_LIMIT = 1 << 30,
 };
+#define FIRST_PATIENCE_NS INT64_C(120000000000) /* before the pace of the machine is known */
 
 /* ------------------------------------------------------------------ sequences */
 bool sched_room(struct scheduler *s, uint32_t n)
@@ -132,6 +133,7 @@ static void send(struct scheduler *s, enum call call, enum shard_rpc rpc,
     assert(s->call == CALL_NONE);
     s->call = call;
     s->call_ns = clock_ns();
+    atomic_store(&s->o.status->call_ns, s->call_ns);
     fan_call(&s->fan, rpc, msg, timeout_ms, false);
     rpc_mem_reset(&s->out);
 }
@@ -362,11 +364,23 @@ static bool note(struct scheduler *s, struct step *st)
     return true;
 }
 
+/* A step that takes twenty times the slowest one so far hangs. Health needs no more than that; the
+ * call's own deadline ends it. */
+static void learn_pace(struct scheduler *s)
+{
+    struct err e;
+    int64_t patience = 20 * (clock_ns() - s->call_ns);
+    if (patience > atomic_load(&s->o.status->stalled_ns) && fan_error(&s->fan, &e) == 0)
+        atomic_store(&s->o.status->stalled_ns, patience);
+    atomic_store(&s->o.status->call_ns, 0);
+}
+
 static void on_call(struct fan *f)
 {
     struct scheduler *s = f->arg;
     struct step st = {0};
     rpc_mem_reset(&s->in);
+    learn_pace(s);
     bool tell = note(s, &st);
     s->call = CALL_NONE;
     s->n_joining = 0;
@@ -444,6 +458,7 @@ struct scheduler *sched_new(const struct sched_options *o, struct err *e)
         return NULL;
     }
     trouble_over(s); /* warm-up has just worked */
+    atomic_store(&o->status->stalled_ns, FIRST_PATIENCE_NS);
     publish(s);
     sched_gauge(s, M_BATCH_MAX_TOTAL_TOKENS, NULL, m->max_batch_total_tokens);
     return s;
