@@ -38,14 +38,15 @@ struct infer {
 
     struct mailbox box;
     struct rpc_op bell;
-    _Atomic int64_t probe_ns; /* when the shards were last asked for their health */
+    /* when the shards were first asked for their health without an answer since; last asked */
+    _Atomic int64_t asked_ns, asked_last_ns;
     _Atomic uint64_t next_id;
     _Atomic uint32_t alive; /* submitted, and not through; counts letters too */
     atomic_bool draining;
     struct sched_status status;
 };
 
-enum { ANSWER_OLD_NS = 1000000000, ANSWER_LATE_NS = 2000000000 };
+enum { ANSWER_OLD_NS = 1000000000, ANSWER_LATE_NS = 2000000000, ASK_AGAIN_NS = 100000000 };
 
 /* ------------------------------------------------------------------ the scheduler's thread */
 static void on_gone(void *arg)
@@ -156,15 +157,19 @@ void infer_cancel(struct infer *i, struct gen_request *r)
 bool infer_healthy(struct infer *i)
 {
     int64_t now = clock_ns(), answered = atomic_load(&i->status.answered_ns);
-    int64_t asked = atomic_load(&i->probe_ns), call = atomic_load(&i->status.call_ns);
+    int64_t asked = atomic_load(&i->asked_ns), last = atomic_load(&i->asked_last_ns);
+    int64_t call = atomic_load(&i->status.call_ns);
     bool ok = atomic_load(&i->status.healthy);
     if (asked > answered && now - asked > ANSWER_LATE_NS)
         ok = false; /* asked, and still no answer */
     if (call && now - call > atomic_load(&i->status.stalled_ns))
         ok = false; /* they answer, but the model does not move */
-    if ((now - answered > ANSWER_OLD_NS || !ok) && now - asked > ANSWER_OLD_NS / 10 &&
-        atomic_compare_exchange_strong(&i->probe_ns, &asked, now))
+    if ((now - answered > ANSWER_OLD_NS || !ok) && now - last > ASK_AGAIN_NS &&
+        atomic_compare_exchange_strong(&i->asked_last_ns, &last, now)) {
+        if (asked <= answered)
+            atomic_store(&i->asked_ns, now);
         post(i, &(struct letter){.kind = MAIL_PROBE});
+    }
     return ok;
 }
 

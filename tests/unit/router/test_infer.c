@@ -5,6 +5,10 @@
 #include "router/metrics.h"
 #include "tests/fake_shard.h"
 #include "tests/unit/test.h"
+#include <signal.h>
+#include <spawn.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 enum { MAX_OUT = 256, WAIT_MS = 20000 };
@@ -661,6 +665,64 @@ static void ranks_that_disagree_about_a_step_start_afresh(void **state)
     rig_free(g);
 }
 
+/* A shard in a process of its own: this program again. */
+static pid_t spawn_shard(const char *path)
+{
+    char *argv[] = {(char *)(uintptr_t) "/proc/self/exe", (char *)(uintptr_t) "--shard",
+                    (char *)(uintptr_t)path, NULL};
+    pid_t pid;
+    assert_int_equal(posix_spawn(&pid, argv[0], NULL, NULL, argv, environ), 0);
+    return pid;
+}
+
+static int be_a_shard(const char *path)
+{
+    struct fake_shard *f = calloc(1, sizeof(*f));
+    f->step_ms = 3;
+    snprintf(f->path, sizeof(f->path), "%s", path);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    fake_open(f);
+    fake_run(f);
+    return 0;
+}
+
+static void a_shard_that_freezes_is_unhealthy_and_one_that_is_killed_is_lost(void **state)
+{
+    struct rig g = {0};
+    struct err e = ERR_INIT;
+    char path[100];
+    struct client *c = client_new(1, 10, 240);
+    (void)state;
+    snprintf(path, sizeof(path), "%s/own", dir);
+    struct infer_config conf = {
+        .shard_target = path, .connect_timeout_ms = WAIT_MS, .max_batch_prefill_tokens = 64};
+    pid_t pid = spawn_shard(path);
+    g.infer = infer_start(&conf, &e); /* which waits until it is up */
+    assert_non_null(g.infer);
+    infer_on_lost(g.infer, on_lost, &g);
+    assert_true(is_healthy(&g));
+    kill(pid, SIGSTOP);
+    int64_t start = clock_ms();
+    assert_true(wait_for(is_sick, &g));
+    assert_in_range(clock_ms() - start, 1000, 6000);
+    kill(pid, SIGCONT);
+    assert_true(wait_for(is_healthy, &g));
+    assert_false(is_lost(&g));
+    infer_submit(g.infer, &c->r);
+    assert_true(wait_for(has_token, c));
+    kill(pid, SIGKILL);
+    start = clock_ms();
+    expect_error(c, ERR_GENERATION, "Could not connect to Text Generation server: shard 0: ");
+    assert_true(wait_for(is_lost, &g));
+    assert_true(clock_ms() - start < 1500);
+    waitpid(pid, NULL, 0);
+    infer_stop(g.infer);
+    client_free(c);
+    unlink(path);
+    snprintf(path, sizeof(path), "%s/own.lock", dir);
+    unlink(path);
+}
+
 /* ------------------------------------------------ life */
 static void idle_shards_are_asked_for_their_health(void **state)
 {
@@ -726,8 +788,10 @@ static void a_shard_that_never_comes_is_not_waited_for_forever(void **state)
     assert_non_null(strstr(e.msg, "Unable to connect to the model shards"));
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    if (argc == 3 && strcmp(argv[1], "--shard") == 0)
+        return be_a_shard(argv[2]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(many_requests_get_the_answers_they_would_get_alone),
         cmocka_unit_test(a_late_short_request_finishes_before_an_early_long_one),
@@ -749,6 +813,7 @@ int main(void)
         cmocka_unit_test(a_shard_that_dies_while_idle_is_noticed),
         cmocka_unit_test(two_ranks_answer_as_one),
         cmocka_unit_test(ranks_that_disagree_about_a_step_start_afresh),
+        cmocka_unit_test(a_shard_that_freezes_is_unhealthy_and_one_that_is_killed_is_lost),
         cmocka_unit_test(idle_shards_are_asked_for_their_health),
         cmocka_unit_test(drain_lets_requests_finish_and_refuses_new_ones),
         cmocka_unit_test(stop_ends_what_is_alive),
