@@ -15,13 +15,14 @@ static void configure(struct config *c, struct decoder_spec *s)
         s->layers[i].moe = true;
 }
 
-#define MOE "model.layers.*.block_sparse_moe."
 const struct arch arch_mixtral = {
     .types = (const char *const[]){"mixtral", NULL},
     .prefix = "model.",
     .names = {NAMES_LLAMA_OUTER, NAMES_LLAMA_QKV,
               NAMES_LLAMA_O, [W_MLP_NORM] = "model.layers.*.post_attention_layernorm",
-              [W_ROUTER] = MOE "gate", [W_MOE_GATE] = MOE "experts.*.w1",
-              [W_MOE_UP] = MOE "experts.*.w3", [W_MOE_DOWN] = MOE "experts.*.w2"},
+              [W_ROUTER] = "model.layers.*.block_sparse_moe.gate",
+              [W_MOE_GATE] = "model.layers.*.block_sparse_moe.experts.*.w1",
+              [W_MOE_UP] = "model.layers.*.block_sparse_moe.experts.*.w3",
+              [W_MOE_DOWN] = "model.layers.*.block_sparse_moe.experts.*.w2"},
     .configure = configure,
 };

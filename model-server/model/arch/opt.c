@@ -32,7 +32,6 @@ static void configure(struct config *c, struct decoder_spec *s)
     s->embed_scale = s->residual_scale = s->logit_scale = 1;
 }
 
-#define LAYER "model.decoder.layers.*."
 const struct arch arch_opt = {
     .types = (const char *const[]){"opt", NULL},
     .prefix = "model.",
@@ -40,13 +39,13 @@ const struct arch arch_opt = {
               [W_POSITIONS] = "model.decoder.embed_positions",
               [W_FINAL_NORM] = "model.decoder.final_layer_norm",
               [W_HEAD] = "lm_head",
-              [W_ATTN_NORM] = LAYER "self_attn_layer_norm",
-              [W_Q] = LAYER "self_attn.q_proj",
-              [W_K] = LAYER "self_attn.k_proj",
-              [W_V] = LAYER "self_attn.v_proj",
-              [W_O] = LAYER "self_attn.out_proj",
-              [W_MLP_NORM] = LAYER "final_layer_norm",
-              [W_UP] = LAYER "fc1",
-              [W_DOWN] = LAYER "fc2"},
+              [W_ATTN_NORM] = "model.decoder.layers.*.self_attn_layer_norm",
+              [W_Q] = "model.decoder.layers.*.self_attn.q_proj",
+              [W_K] = "model.decoder.layers.*.self_attn.k_proj",
+              [W_V] = "model.decoder.layers.*.self_attn.v_proj",
+              [W_O] = "model.decoder.layers.*.self_attn.out_proj",
+              [W_MLP_NORM] = "model.decoder.layers.*.final_layer_norm",
+              [W_UP] = "model.decoder.layers.*.fc1",
+              [W_DOWN] = "model.decoder.layers.*.fc2"},
     .configure = configure,
 };

@@ -31,13 +31,14 @@ static void configure(struct config *c, struct decoder_spec *s)
     sparse_layers(c, s);
 }
 
-#define MLP "model.layers.*.mlp."
 const struct arch arch_qwen3_moe = {
     .types = (const char *const[]){"qwen3_moe", NULL},
     .prefix = "model.",
-    .names = {NAMES_LLAMA, [W_Q_NORM] = "model.layers.*.self_attn.q_norm",
-              [W_K_NORM] = "model.layers.*.self_attn.k_norm", [W_ROUTER] = MLP "gate",
-              [W_MOE_GATE] = MLP "experts.*.gate_proj", [W_MOE_UP] = MLP "experts.*.up_proj",
-              [W_MOE_DOWN] = MLP "experts.*.down_proj"},
+    .names =
+        {NAMES_LLAMA, [W_Q_NORM] = "model.layers.*.self_attn.q_norm",
+         [W_K_NORM] = "model.layers.*.self_attn.k_norm", [W_ROUTER] = "model.layers.*.mlp.gate",
+         [W_MOE_GATE] = "model.layers.*.mlp.experts.*.gate_proj",
+         [W_MOE_UP] = "model.layers.*.mlp.experts.*.up_proj",
+         [W_MOE_DOWN] = "model.layers.*.mlp.experts.*.down_proj"},
     .configure = configure,
 };

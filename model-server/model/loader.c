@@ -1,0 +1,217 @@
+#include "model-server/model/loader.h"
+#include "model-server/model/half.h"
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NAME_MAX_LEN = 200 };
+
+void loader_nomem(struct loader *l)
+{
+    err_nomem(l->e);
+    l->failed = true;
+}
+
+/* ---------------------------------------------------------------- tensors by role */
+
+static void name_of(const struct loader *l, enum role role, int layer, int expert,
+                    const char *suffix, char out[NAME_MAX_LEN])
+{
+    int index = layer;
+    size_t n = 0;
+    assert(l->a->names[role]); /* the spec asks for what the family has no name for */
+    for (const char *p = l->a->names[role]; *p && n < NAME_MAX_LEN - 32; p++) {
+        if (*p != '*') {
+            out[n++] = *p;
+            continue;
+        }
+        n += (size_t)snprintf(out + n, NAME_MAX_LEN - n, "%d", index);
+        index = expert;
+    }
+    snprintf(out + n, NAME_MAX_LEN - n, "%s", suffix);
+}
+
+static const struct tensor *find(struct loader *l, const char *name)
+{
+    const char *prefix = l->a->prefix;
+    const struct tensor *t = checkpoint_find(l->c, name);
+    if (!t && prefix && strncmp(name, prefix, strlen(prefix)) == 0)
+        t = checkpoint_find(l->c, name + strlen(prefix));
+    if (!t && !l->failed) {
+        checkpoint_missing(l->c, name, l->e);
+        l->failed = true;
+    }
+    return t;
+}
+
+/* Backends read elements at their natural alignment; the format promises none. */
+static const void *source(struct loader *l, const struct tensor *t, size_t size)
+{
+    assert(l->n_tensors < MAX_SOURCES);
+    l->tensors[l->n_tensors++] = t;
+    if ((uintptr_t)t->data % size == 0)
+        return t->data;
+    void *copy = malloc(t->bytes ? t->bytes : 1);
+    if (!copy) {
+        loader_nomem(l);
+        return t->data;
+    }
+    l->copies[l->n_copies++] = copy;
+    return memcpy(copy, t->data, t->bytes);
+}
+
+void loader_drop(struct loader *l)
+{
+    while (l->n_tensors)
+        tensor_release(l->tensors[--l->n_tensors]);
+    while (l->n_copies)
+        free(l->copies[--l->n_copies]);
+}
+
+static int element_type(struct loader *l, const struct tensor *t, enum dtype *out)
+{
+    if (t->type == T_F32 || t->type == T_F16 || t->type == T_BF16) {
+        *out = t->type == T_F32 ? DT_F32 : t->type == T_F16 ? DT_F16 : DT_BF16;
+        return 0;
+    }
+    l->failed = true;
+    return err_set(l->e, ERR_VALIDATION,
+                   "%s: tensor `%s` has dtype %s; weights must be F32, F16 or BF16", t->file,
+                   t->name, tensor_type_name(t->type));
+}
+
+static int wrong_shape(struct loader *l, const struct tensor *t, int64_t rows, int64_t cols)
+{
+    char have[TENSOR_MAX_DIMS * 24] = "", want[64];
+    for (int i = 0, n = 0; i < t->n_dims; i++)
+        n += snprintf(have + n, sizeof(have) - (size_t)n, "%s%llu", i ? ", " : "",
+                      (unsigned long long)t->dims[i]);
+    if (cols)
+        snprintf(want, sizeof(want), "%lld, %lld", (long long)rows, (long long)cols);
+    else
+        snprintf(want, sizeof(want), "%lld", (long long)rows);
+    l->failed = true;
+    return err_set(l->e, ERR_VALIDATION, "%s: tensor `%s` has shape [%s]; config.json means [%s]",
+                   t->file, t->name, have, want);
+}
+
+/* The whole matrix [rows, cols] of a role; its bias [rows] where `bias`, as one column. An empty
+ * part after a fault. */
+struct mat_part loader_part(struct loader *l, enum role role, int layer, int expert, bool bias,
+                            int64_t rows, int64_t cols)
+{
+    bool table = role == W_EMBED || role == W_POSITIONS || role == W_HEAD || role == W_ROUTER;
+    bool turned = l->d->spec.transposed && !bias && !table;
+    uint64_t r = (uint64_t)(turned ? cols : rows), c = (uint64_t)(turned ? rows : cols);
+    struct mat_part p = {0};
+    char name[NAME_MAX_LEN];
+    name_of(l, role, layer, expert, bias ? ".bias" : ".weight", name);
+    const struct tensor *t = l->failed ? NULL : find(l, name);
+    if (!t || element_type(l, t, &p.dtype))
+        return p;
+    bool ok = bias ? t->n_dims == 1 && t->dims[0] == (uint64_t)rows
+                   : t->n_dims == 2 && t->dims[0] == r && t->dims[1] == c;
+    if (!ok) {
+        wrong_shape(l, t, (int64_t)r, bias ? 0 : (int64_t)c);
+        return p;
+    }
+    p.data = source(l, t, dtype_size(p.dtype));
+    p.rows = rows;
+    p.cols = bias ? 1 : cols;
+    p.row_stride = bias || turned ? 1 : cols;
+    p.col_stride = bias ? 1 : turned ? rows : 1;
+    return p;
+}
+
+struct mat_part loader_cut(struct mat_part p, int64_t row, int64_t rows, int64_t col, int64_t cols)
+{
+    size_t at = (size_t)(row * p.row_stride + col * p.col_stride) * dtype_size(p.dtype);
+    if (p.data)
+        p.data = (const char *)p.data + at;
+    p.rows = rows;
+    p.cols = cols;
+    return p;
+}
+
+struct mat_part loader_rows(struct mat_part p, uint32_t first, uint32_t n)
+{
+    return loader_cut(p, first, n, 0, p.cols);
+}
+
+/* ---------------------------------------------------------------- onto the device */
+
+struct weight *loader_pack(struct loader *l, const struct mat_part *parts, int n, enum dtype dtype)
+{
+    struct decoder *d = l->d;
+    const struct mat_desc m = {.parts = parts, .n_parts = n, .dtype = dtype};
+    struct weight *w = l->failed ? NULL : d->ops->weight_load(d->dev, &m, l->e);
+    if (!w)
+        l->failed = true;
+    for (int i = 0; w && i < n; i++)
+        d->weight_bytes += (uint64_t)(parts[i].rows * parts[i].cols) * dtype_size(dtype);
+    loader_drop(l);
+    return w;
+}
+
+static float element(const struct mat_part *p, int64_t i)
+{
+    const char *at = (const char *)p->data + (size_t)(i * p->row_stride) * dtype_size(p->dtype);
+    float v;
+    if (p->dtype == DT_F32)
+        memcpy(&v, at, 4);
+    else {
+        uint16_t h;
+        memcpy(&h, at, 2);
+        v = p->dtype == DT_BF16 ? bf16_to_f32(h) : f16_to_f32(h);
+    }
+    return v;
+}
+
+/* Columns stacked into one fp32 vector: biases of q over k over v, of gate over up. */
+float *loader_vector(struct loader *l, const struct mat_part *parts, int n, float plus)
+{
+    struct decoder *d = l->d;
+    int64_t rows = 0, at = 0;
+    float *host, *v = NULL;
+    for (int i = 0; i < n; i++)
+        rows += parts[i].rows;
+    if (l->failed)
+        return NULL;
+    if (!(host = malloc((size_t)rows * sizeof(float))))
+        err_nomem(l->e);
+    else {
+        for (int i = 0; i < n; i++)
+            for (int64_t k = 0; k < parts[i].rows; k++)
+                host[at++] = element(&parts[i], k);
+        v = d->ops->vector_load(d->dev, &(struct mat_part){host, DT_F32, rows, 1, 1, 1}, plus,
+                                l->e);
+    }
+    free(host);
+    if (!v)
+        l->failed = true;
+    d->weight_bytes += (uint64_t)rows * sizeof(float);
+    loader_drop(l);
+    return v;
+}
+
+float *loader_bias(struct loader *l, enum role role, int layer, uint32_t n)
+{
+    struct mat_part p = loader_part(l, role, layer, NO_EXPERT, true, n, 1);
+    return loader_vector(l, &p, 1, 0);
+}
+
+float *loader_weight_vector(struct loader *l, enum role role, int layer, uint32_t n)
+{
+    char name[NAME_MAX_LEN];
+    struct mat_part p = {.rows = n, .cols = 1, .row_stride = 1, .col_stride = 1};
+    name_of(l, role, layer, NO_EXPERT, ".weight", name);
+    const struct tensor *t = l->failed ? NULL : find(l, name);
+    if (!t || element_type(l, t, &p.dtype))
+        return NULL;
+    if (t->n_dims != 1 || t->dims[0] != n)
+        wrong_shape(l, t, n, 0);
+    else
+        p.data = source(l, t, dtype_size(p.dtype));
+    return loader_vector(l, &p, 1, l->d->spec.norm.plus);
+}
