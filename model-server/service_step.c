@@ -15,15 +15,30 @@ static const ProtobufCMessage *fail(struct service *s, const char *rpc, const st
     return NULL;
 }
 
-/* PrefillResponse and DecodeResponse have the same fields. */
-#define WRITE_ANSWER(r, s, a, m, t0, e)                                                            \
+/* The two responses have the same fields by different types. */
+struct reply {
+    Generate__V3__Generation **generations;
+    size_t n_generations;
+    Generate__V3__CachedBatch *batch;
+};
+
+static int write_reply(const struct service *s, const struct answer *a, struct rpc_mem *m,
+                       struct reply *r, struct err *e)
+{
+    *r = (struct reply){0};
+    if (write_generations(s, a->out, m, &r->generations, &r->n_generations) ||
+        (a->batch && !(r->batch = write_batch(s, a->batch, m))))
+        return err_nomem(e);
+    return 0;
+}
+
+#define FILL(r, reply, a, t0)                                                                      \
     do {                                                                                           \
-        (r)->forward_ns = (uint64_t)(a)->out->forward_ns;                                          \
-        (r)->decode_ns = (uint64_t)(a)->out->decode_ns;                                            \
-        if ((a)->batch && !((r)->batch = write_batch(s, (a)->batch, m)))                           \
-            return err_nomem(e), NULL;                                                             \
-        if (write_generations(s, (a)->out, m, &(r)->generations, &(r)->n_generations))             \
-            return err_nomem(e), NULL;                                                             \
+        (r)->generations = (reply).generations;                                                    \
+        (r)->n_generations = (reply).n_generations;                                                \
+        (r)->batch = (reply).batch;                                                                \
+        (r)->forward_ns = (uint64_t)(a).out->forward_ns;                                           \
+        (r)->decode_ns = (uint64_t)(a).out->decode_ns;                                             \
         (r)->total_ns = (uint64_t)(clock_ns() - (t0));                                             \
     } while (0)
 
@@ -33,6 +48,7 @@ const ProtobufCMessage *rpc_prefill(void *ctx, const ProtobufCMessage *in, struc
     const Generate__V3__PrefillRequest *q = (const void *)in;
     struct service *s = ctx;
     struct answer a;
+    struct reply reply;
     int64_t t0 = clock_ns();
     Generate__V3__PrefillResponse *r = RPC_NEW(call->mem, Generate__V3__PrefillResponse, 1);
     if (!q->batch)
@@ -43,12 +59,14 @@ const ProtobufCMessage *rpc_prefill(void *ctx, const ProtobufCMessage *in, struc
     if (engine_prefill(s->o.engine, q->batch->id, specs, (uint32_t)q->batch->n_requests,
                        q->cached_batch ? &q->cached_batch->id : NULL, &a, e))
         return fail(s, "Prefill", e);
+    if (write_reply(s, &a, call->mem, &reply, e))
+        return NULL;
     generate__v3__prefill_response__init(r);
     if (a.concat_ns >= 0) {
         r->_concat_ns_case = GENERATE__V3__PREFILL_RESPONSE___CONCAT_NS_CONCAT_NS;
         r->concat_ns = (uint64_t)a.concat_ns;
     }
-    WRITE_ANSWER(r, s, &a, call->mem, t0, e);
+    FILL(r, reply, a, t0);
     return &r->base;
 }
 
@@ -58,6 +76,7 @@ const ProtobufCMessage *rpc_decode(void *ctx, const ProtobufCMessage *in, struct
     const Generate__V3__DecodeRequest *q = (const void *)in;
     struct service *s = ctx;
     struct answer a;
+    struct reply reply;
     int64_t t0 = clock_ns();
     Generate__V3__DecodeResponse *r = RPC_NEW(call->mem, Generate__V3__DecodeResponse, 1);
     uint64_t *ids = RPC_NEW(call->mem, uint64_t, q->n_batches);
@@ -67,12 +86,14 @@ const ProtobufCMessage *rpc_decode(void *ctx, const ProtobufCMessage *in, struct
         ids[i] = q->batches[i]->id;
     if (engine_decode(s->o.engine, ids, q->n_batches, &a, e))
         return fail(s, "Decode", e);
+    if (write_reply(s, &a, call->mem, &reply, e))
+        return NULL;
     generate__v3__decode_response__init(r);
     if (a.concat_ns >= 0) {
         r->_concat_ns_case = GENERATE__V3__DECODE_RESPONSE___CONCAT_NS_CONCAT_NS;
         r->concat_ns = (uint64_t)a.concat_ns;
     }
-    WRITE_ANSWER(r, s, &a, call->mem, t0, e);
+    FILL(r, reply, a, t0);
     return &r->base;
 }
 

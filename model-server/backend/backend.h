@@ -172,6 +172,13 @@ struct backend_ops {
     void (*gather_out)(struct device *d, float *y, const float *x, uint32_t n);
     /* x = cap * tanh(x * scale / cap) where cap > 0, else x * scale. */
     void (*logit_scale)(struct device *d, float *x, uint32_t rows, uint32_t n, float scale, float cap);
+
+    /* The host's threads, for work on rows that are in host memory already: between steps, fn(arg,
+     * thread, begin, end) over ranges that cover [0, n), thread < host_threads(). NULL: the caller
+     * works alone. */
+    int (*host_threads)(struct device *d);
+    void (*host_run)(struct device *d, void (*fn)(void *arg, int thread, size_t begin, size_t end),
+                     void *arg, size_t n);
 };
 
 extern const struct backend_ops backend_cpu;

@@ -23,7 +23,7 @@ struct engine *engine_new(const struct engine_options *o, struct err *e)
         return err_nomem(e), NULL;
     g->o = *o;
     g->max_prefill = DEFAULT_PREFILL;
-    if (stepper_init(&g->step, o->model, o->tok, o->block_size, e)) {
+    if (stepper_init(&g->step, o->model, o->ops, o->dev, o->tok, o->block_size, e)) {
         engine_free(g);
         return NULL;
     }

@@ -8,19 +8,31 @@
  * token; they are walked through in passes of this much memory. */
 enum { PASS_BYTES = 64 << 20, DETOK_CONTEXT = 5 };
 
-int stepper_init(struct stepper *st, struct model *m, const struct tokenizer *tok,
-                 uint32_t block_size, struct err *e)
+int stepper_init(struct stepper *st, struct model *m, const struct backend_ops *ops,
+                 struct device *dev, const struct tokenizer *tok, uint32_t block_size,
+                 struct err *e)
 {
-    *st = (struct stepper){.model = m, .tok = tok, .block_size = block_size};
+    *st = (struct stepper){
+        .model = m, .ops = ops, .dev = dev, .tok = tok, .block_size = block_size, .threads = 1};
     st->vocab = model_info(m)->vocab;
-    return filter_mem_init(&st->filter, st->vocab, e);
+    if (ops->host_run)
+        st->threads = ops->host_threads(dev);
+    st->filter = calloc((size_t)st->threads, sizeof(*st->filter));
+    if (!st->filter)
+        return err_nomem(e);
+    for (int i = 0; i < st->threads; i++)
+        if (filter_mem_init(&st->filter[i], st->vocab, e))
+            return -1;
+    return 0;
 }
 
 void stepper_free(struct stepper *st)
 {
     free(st->ids), free(st->pos), free(st->slots), free(st->out_rows);
     free(st->spans), free(st->logits), free(st->gen), free(st->top_id), free(st->top_logprob);
-    filter_mem_free(&st->filter);
+    for (int i = 0; st->filter && i < st->threads; i++)
+        filter_mem_free(&st->filter[i]);
+    free(st->filter);
     buf_free(&st->text);
     buf_free(&st->piece);
     *st = (struct stepper){0};
@@ -126,7 +138,7 @@ static int prompt_pass(struct stepper *st, struct seq *s, uint32_t len, struct e
     for (uint32_t i = 0; i < len && s->start + i + 1 < s->n_prompt; i++) {
         uint32_t next = s->start + i + 1;
         s->prompt_logprob[next] =
-            row_logprob(st->logits + (size_t)i * st->vocab, st->vocab, s->ids[next], &st->filter);
+            row_logprob(st->logits + (size_t)i * st->vocab, st->vocab, s->ids[next], st->filter);
     }
     s->start += len;
     return 0;
@@ -187,32 +199,55 @@ static int forward(struct stepper *st, struct seq **v, uint32_t n, struct err *e
 
 /* ---------------------------------------------------------------- what comes of it */
 
-/* Choose a token for every sequence whose last logits are there. */
-static void sample_all(struct stepper *st, struct seq **v, uint32_t n)
+/* The sequences that get a token now, or have failed: which row is theirs. */
+static void list_gens(struct stepper *st, struct seq **v, uint32_t n)
 {
     uint32_t row = 0, top = 0;
+    st->n_gen = 0;
     for (uint32_t i = 0; i < n; i++) {
         struct seq *s = v[i];
-        if (s->error[0]) {
-            st->gen[st->n_gen++] = (struct gen){.seq = s};
+        if (s->done || (seq_live(s) && seq_prefilling(s)))
             continue;
-        }
-        if (s->done)
-            continue;
-        bool more = seq_prefilling(s);
-        s->cached += s->step;
-        if (more)
-            continue;
-        struct err why = ERR_INIT;
         struct gen *g = &st->gen[st->n_gen++];
-        *g = (struct gen){.seq = s, .first = s->n == s->n_prompt};
+        *g = (struct gen){.seq = s, .row = row, .first = s->n == s->n_prompt};
         g->token = (struct sampled){
             .n_top = s->top_n, .top_id = st->top_id + top, .top_logprob = st->top_logprob + top};
-        top += s->top_n;
-        if (sample_row(&s->sampling, &s->tally, s->ids[s->n - 1], NULL, s->n,
-                       st->logits + (size_t)row++ * st->vocab, st->vocab, &st->filter, &g->token,
-                       &why) ||
-            seq_push(s, g->token.id, &why))
+        if (seq_live(s)) {
+            row++;
+            top += s->top_n;
+        }
+    }
+}
+
+static void sample_range(void *arg, int thread, size_t begin, size_t end)
+{
+    struct stepper *st = arg;
+    for (size_t i = begin; i < end; i++) {
+        struct gen *g = &st->gen[i];
+        struct seq *s = g->seq;
+        struct err why = ERR_INIT;
+        if (seq_live(s) && sample_row(&s->sampling, &s->tally, s->ids[s->n - 1], NULL, s->n,
+                                      st->logits + (size_t)g->row * st->vocab, st->vocab,
+                                      &st->filter[thread], &g->token, &why))
+            seq_fail(s, why.msg);
+    }
+}
+
+/* Choose a token for every sequence whose last logits are there: rows are independent. */
+static void sample_all(struct stepper *st, struct seq **v, uint32_t n)
+{
+    list_gens(st, v, n);
+    if (st->threads > 1 && st->n_gen > 1)
+        st->ops->host_run(st->dev, sample_range, st, st->n_gen);
+    else
+        sample_range(st, 0, 0, st->n_gen);
+    for (uint32_t i = 0; i < n; i++)
+        if (seq_live(v[i]))
+            v[i]->cached += v[i]->step;
+    for (uint32_t i = 0; i < st->n_gen; i++) {
+        struct err why = ERR_INIT;
+        struct seq *s = st->gen[i].seq;
+        if (seq_live(s) && seq_push(s, st->gen[i].token.id, &why))
             seq_fail(s, why.msg);
         s->step = 1;
     }

@@ -14,6 +14,7 @@
 struct gen {
     struct seq *seq; /* seq->error not empty: failed alone, the rest means nothing */
     struct sampled token;
+    uint32_t row; /* of the logits */
     bool special;
     bool first;              /* the first generated token: prompt log-probabilities are complete */
     size_t text, text_len;   /* into stepper.text */
@@ -23,6 +24,8 @@ struct gen {
 
 struct stepper {
     struct model *model;
+    const struct backend_ops *ops; /* whose host threads sample */
+    struct device *dev;
     const struct tokenizer *tok;
     uint32_t vocab, block_size;
 
@@ -35,15 +38,17 @@ struct stepper {
     uint32_t *ids, *pos, *slots, *out_rows;
     struct span *spans;
     float *logits;
-    struct filter_mem filter;
+    struct filter_mem *filter; /* [threads] */
+    int threads;
     uint32_t *top_id;
     float *top_logprob;
     uint32_t cap_tokens, cap_spans, cap_gen, cap_rows, cap_top;
     struct buf piece;
 };
 
-int stepper_init(struct stepper *st, struct model *m, const struct tokenizer *tok,
-                 uint32_t block_size, struct err *e);
+int stepper_init(struct stepper *st, struct model *m, const struct backend_ops *ops,
+                 struct device *dev, const struct tokenizer *tok, uint32_t block_size,
+                 struct err *e);
 void stepper_free(struct stepper *st);
 /* Room for a step of that size ahead of time. */
 int stepper_reserve(struct stepper *st, uint32_t tokens, uint32_t rows, struct err *e);

@@ -134,6 +134,15 @@ static int cpu_step_end(struct device *d, struct err *e)
     return -1;
 }
 
+static int cpu_host_threads(struct device *d) { return pool_threads(d->pool); }
+
+static void cpu_host_run(struct device *d,
+                         void (*fn)(void *arg, int thread, size_t begin, size_t end), void *arg,
+                         size_t n)
+{
+    pool_run(d->pool, fn, arg, n, 1);
+}
+
 const struct backend_ops backend_cpu = {
     .name = "cpu",
     .open = cpu_open,
@@ -165,4 +174,6 @@ const struct backend_ops backend_cpu = {
     .moe = cpu_moe,
     .gather_out = cpu_gather_out,
     .logit_scale = cpu_logit_scale,
+    .host_threads = cpu_host_threads,
+    .host_run = cpu_host_run,
 };

@@ -106,7 +106,16 @@ static int memory(struct device *d, uint64_t *f, uint64_t *t, struct err *e)
     *f = device_free, *t = 1 << 30;
     return 0;
 }
-static const struct backend_ops ops = {.name = "cpu", .memory = memory};
+/* Two "threads", one after the other, the second first. */
+static int two(struct device *d) { return (void)d, 2; }
+static void in_turn(struct device *d, void (*fn)(void *, int, size_t, size_t), void *arg, size_t n)
+{
+    (void)d;
+    fn(arg, 1, n / 2, n);
+    fn(arg, 0, 0, n / 2);
+}
+static const struct backend_ops ops = {
+    .name = "cpu", .memory = memory, .host_threads = two, .host_run = in_turn};
 static struct comm_ops no_ops;
 static struct comm solo = {.ops = &no_ops, .world = 1};
 

@@ -1,0 +1,84 @@
+// A model id is a folder or a snapshot in the hub's cache, and never a way out of it.
+#include "common/hub/cache.h"
+#include "tests/unit/test.h"
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char root[] = "/tmp/hub-test-XXXXXX";
+
+static void make(const char *path, const char *text)
+{
+    char full[400];
+    snprintf(full, sizeof(full), "%s/%s", root, path);
+    if (!text) {
+        assert_int_equal(mkdir(full, 0700), 0);
+        return;
+    }
+    FILE *f = fopen(full, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+}
+
+static void expect(const char *id, const char *revision, const char *want)
+{
+    struct err e = ERR_INIT;
+    char full[400];
+    char *got = hub_resolve(id, revision, &e);
+    snprintf(full, sizeof(full), "%s/%s", root, want ? want : "");
+    if (want)
+        assert_string_equal(got ? got : e.msg, full);
+    else if (got)
+        fail_msg("%s was found as %s", id, got);
+    free(got);
+}
+
+static void repositories(void **state)
+{
+    (void)state;
+    make("models--org--name", NULL), make("models--org--name/refs", NULL);
+    make("models--org--name/refs/main", "abc\n"),
+        make("models--org--name/refs/evil", "../../../etc");
+    make("models--org--name/snapshots", NULL), make("models--org--name/snapshots/abc", NULL);
+    make("models--gpt2", NULL), make("models--gpt2/snapshots", NULL),
+        make("models--gpt2/snapshots/v1", NULL);
+    expect("org/name", NULL, "models--org--name/snapshots/abc");
+    expect("org/name", "", "models--org--name/snapshots/abc");
+    expect("org/name", "abc", "models--org--name/snapshots/abc"); /* a commit names itself */
+    expect("gpt2", "v1", "models--gpt2/snapshots/v1");
+    expect("gpt2", NULL, NULL);
+    const char *const not_there[] = {
+        "org/other", "org/name/more", "../org/name", "org/../name", "/org/name", "", "org/"};
+    for (size_t i = 0; i < sizeof(not_there) / sizeof(not_there[0]); i++)
+        expect(not_there[i], NULL, NULL);
+    expect("org/name", "../../..", NULL);
+    expect("org/name", "evil", NULL);
+}
+
+static void folders(void **state)
+{
+    (void)state;
+    struct err e = ERR_INIT;
+    char *got = hub_resolve(root, NULL, &e);
+    assert_string_equal(got, root);
+    free(got);
+    make("folder", NULL), make("folder/model-1.safetensors", "x");
+    char path[400];
+    snprintf(path, sizeof(path), "%s/folder", root);
+    assert_true(hub_has_file(path, ".safetensors"));
+    assert_false(hub_has_file(path, ".bin"));
+    assert_false(hub_has_file("/not/there", ".bin"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest t[] = {cmocka_unit_test(repositories), cmocka_unit_test(folders)};
+    if (!mkdtemp(root))
+        return 1;
+    setenv("HUGGINGFACE_HUB_CACHE", root, 1);
+    int rc = cmocka_run_group_tests(t, NULL, NULL);
+    char rm[100];
+    snprintf(rm, sizeof(rm), "rm -rf '%s'", root);
+    return system(rm) ? 1 : rc;
+}
