@@ -14,7 +14,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { TICK_MS = 1000, BACKLOG = 4096, SEND_BUFFER = 64 << 10, USER_TIMEOUT_MS = 30000 };
+enum {
+    TICK_MS = 1000,
+    BACKLOG = 4096,
+    SEND_BUFFER = 64 << 10,
+    USER_TIMEOUT_MS = 30000,
+    HANG_UP_MS = 500
+};
 
 static void set_option(int fd, int level, int name, int value)
 {
@@ -44,6 +50,7 @@ static void conn_open(struct http *h, struct MHD_Connection *mhd, void **socket_
     if (!c)
         return;
     c->http = h;
+    c->mhd = mhd;
     c->fd = info->connect_fd;
     c->deadline_ms = clock_ms() + h->c.header_timeout_ms;
     if ((c->next = h->conns))
@@ -84,19 +91,28 @@ static void on_connection(void *cls, struct MHD_Connection *mhd, void **socket_c
 static void on_hang_up(struct conn *c)
 {
     c->hung_up = true;
-    /* Before the request is complete libmicrohttpd reads the socket and sees the end itself; once
-     * the whole answer is made, sending it is the cheapest way to find out who still reads. */
+    /* Once the whole answer is made, sending it is the cheapest way to find out who still reads. */
     if (c->x && exchange_waits(c->x))
         exchange_drop(c->x);
+    else if (!c->x || !c->x->dispatched) /* libmicrohttpd misses an end that came with the last */
+        c->deadline_ms = clock_ms() + HANG_UP_MS; /* bytes: do not wait for the rest of a request */
+}
+
+/* There is no call to close a connection. The shut socket is an event for libmicrohttpd; should
+ * that edge have come and gone already (the peer's reset, say), its own timeout ends it a second
+ * later. */
+static void cut(struct conn *c)
+{
+    shutdown(c->fd, SHUT_RDWR);
+    MHD_set_connection_option(c->mhd, MHD_CONNECTION_OPTION_TIMEOUT, 1u);
+    c->deadline_ms = INT64_MAX;
 }
 
 static void tick(struct http *h, int64_t now)
 {
     for (struct conn *c = h->conns; c; c = c->next) {
-        if (c->deadline_ms <= now) {
-            shutdown(c->fd, SHUT_RDWR);
-            c->deadline_ms = INT64_MAX;
-        }
+        if (c->deadline_ms <= now)
+            cut(c);
         if (c->x && c->x->streaming)
             exchange_act(c->x, sse_tick(&c->x->sse, now));
     }

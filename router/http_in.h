@@ -10,6 +10,7 @@ enum { HTTP_MAX_CONNECTIONS = 16384, HTTP_POOL = 32768, REQUEST_ID_MAX = 64 };
 struct conn { /* one TCP connection: from accept to close */
     struct conn *next, *prev;
     struct http *http;
+    struct MHD_Connection *mhd;
     int fd;
     bool hung_up;        /* the client closed its side */
     int64_t deadline_ms; /* INT64_MAX: none */

@@ -69,7 +69,7 @@ void http_completed(void *cls, struct MHD_Connection *mhd, void **con_cls,
         h->c.events.over(h->c.arg, x, why == MHD_REQUEST_TERMINATED_COMPLETED_OK);
     if (x->conn) {
         x->conn->x = NULL;
-        x->conn->deadline_ms = clock_ms() + h->c.idle_timeout_ms;
+        x->conn->deadline_ms = x->conn->hung_up ? 0 : clock_ms() + h->c.idle_timeout_ms;
     }
     for (struct header *f = x->headers, *next; f; f = next) {
         next = f->next;
@@ -166,7 +166,8 @@ static enum MHD_Result begin(struct exchange *x, const char *url, const char *me
     set_id(x, exchange_header(x, "x-request-id"));
     if (!(x->path = strdup(url)))
         return MHD_NO;
-    x->conn->deadline_ms = clock_ms() + x->http->c.body_timeout_ms;
+    if (!x->conn->hung_up)
+        x->conn->deadline_ms = clock_ms() + x->http->c.body_timeout_ms;
     x->refusal = judge_headers(x, method);
     /* Where the body ends is unknown, or the client asked before sending it: answer now. */
     if (x->refusal == 400 || (x->refusal && exchange_header(x, "Expect"))) {

@@ -89,8 +89,11 @@ static void take_token(struct openai *o, const struct generation *g, const struc
 static void take_prefill(struct call *c, struct generation *g, const struct gen_event *ev)
 {
     struct openai *o = c->state;
-    for (uint32_t i = 0; o->echo && o->logprobs && i < ev->n_prefill; i++)
-        note_logprob(&o->seq[g->index], &ev->prefill[i], NULL, 0);
+    for (uint32_t i = 0; o->echo && o->logprobs && i < ev->n_prefill; i++) {
+        struct gen_token t = ev->prefill[i];
+        t.special |= tokenizer_is_special(c->edge->tokenizer, t.id);
+        note_logprob(&o->seq[g->index], &t, NULL, 0);
+    }
 }
 
 /* ---------------------------------------------------------------- chunks */

@@ -113,7 +113,6 @@ void sched_cancel(struct scheduler *s, uint64_t id)
     struct err e = ERR_INIT;
     err_set(&e, ERR_INCOMPLETE, "Request cancelled");
     deliver_error(&s->deliver, q, &e, clock_ns());
-    sched_count(s, M_REQUEST_FAILURE, "dropped", 1);
     if (q->state == SEQ_WAITING) {
         policy_remove(&s->policy, &q->waiter);
         sched_bury(s, q);

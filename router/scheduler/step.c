@@ -25,7 +25,6 @@ static void fail_one(struct scheduler *s, struct seq *q, const char *why, int64_
     struct err e = ERR_INIT;
     err_set(&e, ERR_GENERATION, "Request failed during generation: Server error: %s", why);
     deliver_error(&s->deliver, q, &e, now);
-    sched_count(s, M_REQUEST_FAILURE, "generation", 1);
     q->state = SEQ_LEAVING;
 }
 

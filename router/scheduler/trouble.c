@@ -14,7 +14,6 @@ static void fail(struct scheduler *s, struct seq *q, const struct err *cause, in
     if (!q->req)
         return;
     deliver_error(&s->deliver, q, cause, now);
-    sched_count(s, M_REQUEST_FAILURE, "generation", 1);
 }
 
 void trouble_fail_all(struct scheduler *s, const struct err *cause)

@@ -32,6 +32,7 @@ void tok_ids_free(struct tok_ids *ids)
     free(ids->at);
 }
 uint32_t tokenizer_vocab_size(const struct tokenizer *t) { return (void)t, VOCAB; }
+bool tokenizer_is_special(const struct tokenizer *t, uint32_t id) { return (void)t, id == BOS; }
 const char *tokenizer_special(const struct tokenizer *t, const char *name)
 {
     (void)t;

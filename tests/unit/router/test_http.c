@@ -1,6 +1,7 @@
 /* The edge from the outside: status, headers and bytes on a socket, for good and for bad clients.
  */
 #include "rig.h"
+#include <dirent.h>
 
 static struct rig rig;
 static struct buf b;
@@ -484,6 +485,37 @@ static void dawdlers_are_closed(void **state)
     rig_stop(&strict);
 }
 
+static int open_files(void)
+{
+    int n = 0;
+    DIR *d = opendir("/proc/self/fd");
+    while (readdir(d))
+        n++;
+    closedir(d);
+    return n;
+}
+
+/* Clients that hang up anywhere in a request, also with their end in the same packet as the bytes.
+ */
+static void half_requests_leave_no_sockets(void **state)
+{
+    (void)state;
+    char *req = post_text("/generate", "{\"inputs\":\"x\",\"parameters\":{\"max_new_tokens\":5}}");
+    size_t n = strlen(req);
+    int before = open_files();
+    for (size_t i = 0; i < 600; i++) {
+        int fd = dial(&rig);
+        say(fd, req, n * (i % 40 + 1) / 40);
+        if (i % 3 == 0)
+            usleep(1000);
+        close(fd);
+    }
+    for (int i = 0; i < 80 && open_files() > before; i++)
+        usleep(50000);
+    assert_true(open_files() <= before);
+    free(req);
+}
+
 static void stopping_cuts_what_is_open(void **state)
 {
     (void)state;
@@ -526,6 +558,7 @@ int main(void)
         cmocka_unit_test(every_request_has_one_outcome),
         cmocka_unit_test(keys_are_compared_exactly),
         cmocka_unit_test(dawdlers_are_closed),
+        cmocka_unit_test(half_requests_leave_no_sockets),
         cmocka_unit_test(stopping_cuts_what_is_open),
     };
     return cmocka_run_group_tests(tests, start, stop);

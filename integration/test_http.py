@@ -1,0 +1,332 @@
+"""The router as clients meet it: SDKs, raw sockets, bad manners, and its life from port to exit code."""
+
+import concurrent.futures
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import threading
+import time
+
+import pytest
+import requests
+from serving import BIN, DEMO, ROOT, SLOW, Process, Service, free_port
+
+ONCE = "Once upon a time"
+CHAT = [{"role": "user", "content": "Hello!"}]
+
+
+@pytest.fixture(scope="module")
+def s():
+    with Service(DEMO, args=["--max-concurrent-requests", "96"]) as service:
+        yield service
+
+
+def wait_for(what, seconds=10):
+    end = time.monotonic() + seconds * SLOW
+    while not what():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.02)
+
+
+def idle(s):
+    wait_for(lambda: s.metric("kv_blocks", state="used") == 0 and s.metric("tgi_batch_current_size") == 0)
+
+
+# ---------------------------------------------------------------- SDKs
+
+
+@pytest.fixture(scope="module")
+def client(s):
+    import openai
+
+    return openai.OpenAI(base_url=s.url + "/v1", api_key="-", max_retries=0)
+
+
+def strict(obj):
+    """What the SDK received must be what its own typed models accept."""
+    return type(obj).model_validate(obj.model_dump(), strict=True)
+
+
+def test_openai_chat(client):
+    kw = dict(model="tgi", messages=CHAT, temperature=0, max_completion_tokens=12)
+    whole = strict(client.chat.completions.create(**kw, logprobs=True, top_logprobs=2))
+    choice = whole.choices[0]
+    assert whole.id.startswith("chatcmpl-") and choice.message.role == "assistant" and choice.message.content
+    assert choice.finish_reason in ("stop", "length")
+    assert whole.usage.completion_tokens == len(choice.logprobs.content) <= 12
+    assert all(len(t.top_logprobs) == 2 and t.logprob <= 0 for t in choice.logprobs.content)
+
+    chunks = [strict(c) for c in client.chat.completions.create(**kw, stream=True, stream_options={"include_usage": True})]
+    assert "".join(c.choices[0].delta.content for c in chunks if c.choices) == choice.message.content
+    assert chunks[-1].choices == [] and chunks[-1].usage == whole.usage
+    assert len({c.id for c in chunks}) == 1
+    assert [c.choices[0].finish_reason for c in chunks[:-1]][-1] == choice.finish_reason
+
+
+def test_openai_n_gives_different_answers_in_order(client):
+    r = client.chat.completions.create(model="tgi", messages=CHAT, n=3, seed=5, temperature=1.5, max_tokens=16)
+    assert [c.index for c in r.choices] == [0, 1, 2]
+    assert len({c.message.content for c in r.choices}) > 1
+    again = client.chat.completions.create(model="tgi", messages=CHAT, n=3, seed=5, temperature=1.5, max_tokens=16)
+    assert [c.message.content for c in r.choices] == [c.message.content for c in again.choices]
+
+
+def test_openai_completions(client, s):
+    whole = client.completions.create(model="tgi", prompt=ONCE, temperature=0, max_tokens=8, logprobs=2, echo=True)
+    lp = whole.choices[0].logprobs
+    assert whole.choices[0].text.startswith(ONCE)
+    assert len(lp.tokens) == len(lp.token_logprobs) == len(lp.top_logprobs) == len(lp.text_offset)
+    assert lp.token_logprobs[0] is None and all(x <= 0 for x in lp.token_logprobs[1:])
+    for token, offset in list(zip(lp.tokens, lp.text_offset))[-8:]:
+        assert whole.choices[0].text[offset:].startswith(token)
+    text = "".join(c.choices[0].text for c in client.completions.create(model="tgi", prompt=ONCE, temperature=0, max_tokens=8, stream=True))
+    assert ONCE + text == whole.choices[0].text
+    strict(client.completions.create(model="tgi", prompt=[ONCE, "The"], n=2, max_tokens=2, logprobs=1))
+    ids = [t["id"] for t in s.post("/tokenize", {"inputs": ONCE}).json()]
+    by_ids = client.completions.create(model="tgi", prompt=ids, temperature=0, max_tokens=8)
+    assert by_ids.choices[0].text == text and by_ids.usage.prompt_tokens == len(ids)
+
+
+def test_stop_sequences_are_left_out_for_openai_and_kept_for_tgi(client, s):
+    free = client.completions.create(model="tgi", prompt=ONCE, temperature=0, max_tokens=30).choices[0].text
+    stop = free[len(free) // 2 : len(free) // 2 + 5]
+    before = free[: free.index(stop)]
+    kw = dict(model="tgi", prompt=ONCE, temperature=0, max_tokens=30, stop=stop)
+    whole = client.completions.create(**kw)
+    assert whole.choices[0].text == before and whole.choices[0].finish_reason == "stop"
+    assert "".join(c.choices[0].text for c in client.completions.create(**kw, stream=True)) == before
+    tgi = s.post("/generate", {"inputs": ONCE, "parameters": {"max_new_tokens": 30, "stop": [stop], "details": True}}).json()
+    assert stop in tgi["generated_text"] and tgi["details"]["finish_reason"] == "stop_sequence"
+
+
+def test_openai_errors_are_exceptions(client):
+    import openai
+
+    with pytest.raises(openai.UnprocessableEntityError) as e:
+        client.chat.completions.create(model="tgi", messages=CHAT, top_p=3)
+    assert "top_p" in str(e.value.body) and e.value.request_id
+    with pytest.raises(openai.APIError, match="top_p"):
+        list(client.chat.completions.create(model="tgi", messages=CHAT, top_p=3, stream=True))
+    with pytest.raises(openai.NotFoundError):
+        client.models.retrieve("no-such-model")
+
+
+def test_huggingface_hub(s):
+    hub = pytest.importorskip("huggingface_hub")
+    c = hub.InferenceClient(s.url)
+    d = c.text_generation(ONCE, max_new_tokens=6, details=True, decoder_input_details=True)
+    assert d.details.generated_tokens == 6 and d.details.prefill and d.details.finish_reason == "length"
+    events = list(c.text_generation(ONCE, max_new_tokens=6, stream=True, details=True))
+    assert "".join(e.token.text for e in events) in d.generated_text and events[-1].details.generated_tokens == 6
+    assert c.chat_completion(CHAT, max_tokens=8).choices[0].message.content
+    assert "".join(x.choices[0].delta.content for x in c.chat_completion(CHAT, max_tokens=8, stream=True) if x.choices)
+    with pytest.raises(hub.errors.ValidationError, match="temperature"):
+        c.text_generation(ONCE, max_new_tokens=6, temperature=-1.0)
+
+
+# ---------------------------------------------------------------- numbers agree
+
+
+def test_stream_details_headers_and_metrics_count_the_same(s):
+    idle(s)
+    before = s.metric("tgi_request_generated_tokens_sum")
+    body = {"inputs": ONCE, "parameters": {"max_new_tokens": 9, "details": True, "do_sample": True, "seed": 2**64 - 1}}
+    r = s.post("/generate", body)
+    d = r.json()["details"]
+    events = list(s.events("/generate_stream", body))
+    assert d["seed"] == events[-1]["details"]["seed"] == 2**64 - 1
+    assert [t["id"] for t in d["tokens"]] == [e["token"]["id"] for e in events]
+    assert [t["logprob"] for t in d["tokens"]] == [e["token"]["logprob"] for e in events]
+    assert len(d["tokens"]) == d["generated_tokens"] == int(r.headers["x-generated-tokens"])
+    assert int(r.headers["x-prompt-tokens"]) == events[-1]["details"]["input_length"]
+    wait_for(lambda: s.metric("tgi_request_generated_tokens_sum") == before + 2 * d["generated_tokens"])
+
+
+def test_truncate_keeps_the_end_of_the_prompt_and_its_first_token(s):
+    long = "the little cat and " * 40 + ONCE
+    ids = [t["id"] for t in s.post("/tokenize", {"inputs": long}).json()]
+    p = {"max_new_tokens": 1, "truncate": 9, "details": True, "decoder_input_details": True}
+    r = s.post("/generate", {"inputs": long, "parameters": p})
+    got = [t["id"] for t in r.json()["details"]["prefill"]]
+    assert got == ids[:1] + ids[-8:], "the model starts with a special token, which truncation keeps"
+
+
+def test_a_generation_may_be_longer_than_tgis_chunk_of_1024(s):
+    p = {"max_new_tokens": 1100, "details": True, "ignore_eos": True}
+    d = s.post("/generate", {"inputs": ONCE, "parameters": p}).json()["details"]
+    assert d["generated_tokens"] == 1100 and len(d["tokens"]) == 1100
+
+
+# ---------------------------------------------------------------- bad manners
+
+
+def raw(s, head, body=b"", half_close=False):
+    c = socket.create_connection(("127.0.0.1", s.port))
+    c.sendall(head.encode() + body)
+    if half_close:
+        c.shutdown(socket.SHUT_WR)
+    return c
+
+
+def post_head(path, n):
+    return f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {n}\r\n\r\n"
+
+
+@pytest.mark.parametrize("path", ["/generate", "/generate_stream", "/v1/chat/completions"])
+@pytest.mark.parametrize("way", ["close", "reset", "half-close"])
+def test_whoever_leaves_frees_his_blocks(s, path, way):
+    idle(s)
+    body = json.dumps({"inputs": ONCE, "messages": CHAT, "max_tokens": 1500, "ignore_eos": True, "parameters": {"max_new_tokens": 1500, "ignore_eos": True}}).encode()
+    dropped = s.metric("tgi_request_failure", err="dropped") or 0
+    c = raw(s, post_head(path, len(body)), body)
+    wait_for(lambda: s.metric("kv_blocks", state="used") > 0)
+    if way == "reset":
+        c.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    if way == "half-close":
+        c.shutdown(socket.SHUT_WR)
+    else:
+        c.close()
+    wait_for(lambda: s.metric("kv_blocks", state="used") == 0, 2)
+    wait_for(lambda: s.metric("tgi_request_failure", err="dropped") == dropped + 1, 2)
+    c.close()
+
+
+def test_a_slow_reader_harms_nobody(s):
+    idle(s)
+    body = json.dumps({"inputs": ONCE, "parameters": {"max_new_tokens": 1800, "ignore_eos": True, "top_n_tokens": 5}}).encode()
+    slow = [raw(s, post_head("/generate_stream", len(body)), body) for _ in range(8)]
+    t = time.monotonic()
+    r = s.post("/generate", {"inputs": ONCE, "parameters": {"max_new_tokens": 20}})
+    assert r.status_code == 200 and time.monotonic() - t < 20 * SLOW
+    for c in slow:
+        c.close()
+    idle(s)
+
+
+def test_dribbled_requests_are_understood(s):
+    body = json.dumps({"inputs": ONCE, "parameters": {"max_new_tokens": 1}}).encode()
+    c = socket.create_connection(("127.0.0.1", s.port))
+    for b in post_head("/generate", len(body)).encode() + body:
+        c.sendall(bytes([b]))
+    assert b"200 OK" in c.recv(4096)
+    c.close()
+
+
+def test_probes_answer_while_long_prompts_are_read(s):
+    long = {"inputs": "the little cat " * 100000, "parameters": {"max_new_tokens": 1}}  # 1.5 MB each
+    with concurrent.futures.ThreadPoolExecutor(6) as pool:
+        work = [pool.submit(s.post, "/generate", long) for _ in range(12)]
+        worst = 0
+        session = requests.Session()
+        while not all(w.done() for w in work):
+            t = time.monotonic()
+            assert session.get(s.url + "/livez").status_code == 200
+            worst = max(worst, time.monotonic() - t)
+    assert all(w.result().status_code == 422 for w in work)
+    assert "`inputs` tokens + `max_new_tokens` must be <= " in work[0].result().json()["error"]
+    assert worst < 0.25 * SLOW
+
+
+# ---------------------------------------------------------------- life and death
+
+
+def test_an_occupied_port_is_one_clear_line(s):
+    p = subprocess.run([BIN / "router", "--tokenizer-name", DEMO, "--hostname", "127.0.0.1", "--port", str(s.port)], capture_output=True, text=True, timeout=20 * SLOW)
+    assert p.returncode == 1
+    assert p.stderr.strip() == f"Error: listen on 127.0.0.1 port {s.port}: Address already in use"
+
+
+def test_without_shards_it_lives_but_is_not_ready(tmp_path):
+    port = free_port()
+    r = Process([BIN / "router", "--tokenizer-name", DEMO, "--hostname", "127.0.0.1", "--port", port, "--master-shard-uds-path", tmp_path / "none", "--shard-connect-timeout", "3"])
+    try:
+        r.wait_log("Listening")
+        url = f"http://127.0.0.1:{port}"
+        assert requests.get(url + "/livez").status_code == 200
+        assert requests.get(url + "/health").status_code == 503
+        g = requests.post(url + "/generate", json={"inputs": "x"})
+        assert g.status_code == 503 and g.headers["retry-after"] and g.json()["error_type"] == "healthcheck"
+        assert requests.post(url + "/tokenize", json={"inputs": "x"}).status_code == 200
+        assert r.p.wait(30 * SLOW) == 1
+        assert "Error: " in r.log
+    finally:
+        r.stop(signal.SIGKILL)
+
+
+def router_pid(s):
+    return next(p for p in s.children() if pathlib.Path(f"/proc/{p}/comm").read_text().strip() == "router")
+
+
+def test_sigterm_finishes_what_runs():
+    with Service(DEMO) as s:
+        events = s.events("/generate_stream", {"inputs": ONCE, "parameters": {"max_new_tokens": 200, "ignore_eos": True}})
+        next(events)
+        os.kill(router_pid(s), signal.SIGTERM)
+        wait_for(lambda: requests.get(s.url + "/health").status_code == 503)
+        assert s.post("/generate", {"inputs": ONCE}).status_code == 503
+        assert sum(1 for _ in events) == 199
+        s.stop()  # the launcher noticed that the router has ended
+        s.p.returncode = 0
+
+
+def test_a_key_is_asked_for(tmp_path):
+    with Service(DEMO, env={"API_KEY": "sesame"}) as s:
+        assert s.post("/generate", {"inputs": ONCE}).status_code == 401
+        ok = s.post("/generate", {"inputs": ONCE, "parameters": {"max_new_tokens": 1}}, headers={"authorization": "Bearer sesame"})
+        assert ok.status_code == 200
+        assert requests.get(s.url + "/metrics").status_code == 200
+
+
+def test_the_router_keeps_its_size_over_a_thousand_departures(s):
+    def leave(i):
+        path = ["/generate", "/generate_stream", "/v1/completions"][i % 3]
+        body = json.dumps({"inputs": ONCE, "prompt": [ONCE, f"{i}"], "max_tokens": 60, "parameters": {"max_new_tokens": 60}}).encode()
+        head = post_head(path, len(body))
+        data = head.encode() + body
+        c = socket.create_connection(("127.0.0.1", s.port))
+        c.sendall(data[: len(data) * (i % 7 + 1) // 7])  # some leave in the middle of a sentence
+        time.sleep((i % 5) * 0.004)
+        c.close()
+
+    def size():
+        return int(pathlib.Path(f"/proc/{router_pid(s)}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+    with concurrent.futures.ThreadPoolExecutor(24) as pool:
+        list(pool.map(leave, range(300)))
+        idle(s)
+        before = size()
+        list(pool.map(leave, range(1000)))
+    idle(s)
+    assert size() < before + (8 << 20)
+    wait_for(lambda: len(os.listdir(f"/proc/{router_pid(s)}/fd")) < 60, 5)
+    count = s.metric("tgi_request_count")
+    assert s.post("/generate", {"inputs": ONCE, "parameters": {"max_new_tokens": 1}}).status_code == 200
+    wait_for(lambda: s.metric("tgi_request_count") == count + 1)
+
+
+# ---------------------------------------------------------------- documents and filters
+
+
+def test_documents_are_current(s):
+    page = subprocess.run([BIN / "router", "routes"], capture_output=True, text=True, check=True).stdout
+    assert (ROOT / "docs/http-api.md").read_text() == page, "router routes > docs/http-api.md"
+    schema = requests.get(s.url + "/api-doc/openapi.json").json()
+    assert schema == json.loads(subprocess.run([BIN / "router", "print-schema"], capture_output=True, check=True).stdout)
+    assert {"/generate", "/generate_stream", "/", "/v1/chat/completions", "/health"} <= set(schema["paths"])
+    assert {"get", "post"} == set(schema["paths"]["/"])
+
+
+def test_filters(s, tmp_path):
+    def run(*args, lines):
+        p = subprocess.run([BIN / "router", *args], input="".join(json.dumps(x) + "\n" for x in lines), capture_output=True, text=True, check=True)
+        return [json.loads(x) for x in p.stdout.splitlines()]
+
+    ids = run("tokenize", "--tokenizer-name", DEMO, lines=[{"text": ONCE}])[0]["ids"]
+    assert ids == [t["id"] for t in s.post("/tokenize", {"inputs": ONCE}).json()]
+    assert run("detokenize", "--tokenizer-name", DEMO, lines=[{"ids": ids, "skip_special_tokens": True}])[0]["text"] == ONCE
+    template = tmp_path / "t.jinja"
+    template.write_text("{{ messages[0].content }}!")
+    assert run("render", "--template", template, lines=[{"messages": CHAT}]) == [{"text": "Hello!!"}]
