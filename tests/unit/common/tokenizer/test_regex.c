@@ -1,0 +1,107 @@
+/* Oniguruma's dialect on PCRE2, and the character classes of the reference. */
+#include "common/tokenizer/regex.h"
+#include "common/tokenizer/unicode.h"
+#include "tests/unit/test.h"
+#include <string.h>
+
+/* All matches of a text, each in angle brackets. */
+static void matches(const char *pattern, const char *text, const char *want)
+{
+    struct err e = ERR_INIT;
+    struct buf got = BUF_INIT;
+    struct regex *r = regex_compile(pattern, strlen(pattern), &e);
+    void *m = regex_match_new();
+    size_t a, b;
+    if (!r)
+        fail_msg("%s: %s", pattern, e.msg);
+    struct regex_iter it = regex_iter(r, text, strlen(text), m);
+    while (regex_next(&it, &a, &b) > 0)
+        buf_fmt(&got, "<%.*s>", (int)(b - a), text + a);
+    assert_string_equal(got.p ? got.p : "", want);
+    buf_free(&got);
+    regex_match_free(m);
+    regex_free(r);
+}
+
+static void the_dialect_is_rubys(void **state)
+{
+    (void)state;
+    matches("\\h+", "beefy 12", "<beef><12>");
+    matches("[0-9]{1,2}+", "12345", "<12345>"); /* repeated, not possessive */
+    matches("x{,2}y", "xxxy", "<xxy>");
+    matches("^.", "ab\ncd", "<a><c>"); /* ^ is the beginning of a line */
+    matches("(?m:a.b)", "a\nb", "<a\nb>");
+    matches("[^(\\s|[.,!?])]+", "a (b). c", "<a><b><c>");
+    matches("[]a]+", "]a]b", "<]a]>");
+    matches("a{x", "a{x", "<a{x>");
+    matches("", "ab", "<><><>");
+    matches("b*", "abc", "<><b><>");
+}
+
+static void white_space_is_the_unicode_property(void **state)
+{
+    (void)state;
+    matches("\\s",
+            "a\xC2\x85"
+            "b\xE1\xA0\x8E"
+            "c\xE2\x80\xA8",
+            "<\xC2\x85><\xE2\x80\xA8>"); /* not U+180E */
+    matches("[^\\S\\n]+", " \n\t", "< ><\t>");
+    assert_true(uni_white(0x3000) && !uni_white(0x180E) && !uni_white(0x200B));
+}
+
+static void letters_newer_than_the_library_are_letters(void **state)
+{
+    (void)state;
+    matches("\\p{L}+",
+            "a\xF0\xB1\x8D\x90"
+            "b1",
+            "<a\xF0\xB1\x8D\x90"
+            "b>"); /* U+31350, extension H */
+    matches("\\P{L}+",
+            "\xF0\xB1\x8D\x90"
+            "12",
+            "<12>");
+    matches("[^\\p{L}]+",
+            "\xF0\xB1\x8D\x90"
+            "12",
+            "<12>");
+    assert_int_equal(uni_category(0x31350), UNI_LO);
+    assert_int_equal(uni_category('A'), UNI_LU);
+    assert_int_equal(uni_category(0x10FFFF), UNI_CN);
+}
+
+static void what_cannot_be_said_is_refused(void **state)
+{
+    static const char *const bad[] = {"[a&&b]",  "(?~abc)", "[a[^b]]", "[a",   "a)",
+                                      "(*UTF)a", "\\",      "\\p{",    "[\\W]"};
+    (void)state;
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        struct err e = ERR_INIT;
+        struct regex *r = regex_compile(bad[i], strlen(bad[i]), &e);
+        if (r)
+            fail_msg("accepted: %s", bad[i]);
+        assert_non_null(strstr(e.msg, "regular expression"));
+    }
+}
+
+static void predicates_match_the_reference(void **state)
+{
+    (void)state;
+    assert_true(uni_numeric(0xB2) && uni_numeric('5') && !uni_numeric('x') && uni_numeric(0x2160));
+    assert_true(uni_punct('$') && uni_punct(0x3002) && !uni_punct('a') && !uni_punct(0x20AC));
+    assert_true(uni_word('_') && uni_word(0x301) && uni_word(0x200D) && !uni_word('-'));
+    assert_true(uni_mark(0x301) && !uni_mark('a'));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_dialect_is_rubys),
+        cmocka_unit_test(white_space_is_the_unicode_property),
+        cmocka_unit_test(letters_newer_than_the_library_are_letters),
+        cmocka_unit_test(what_cannot_be_said_is_refused),
+        cmocka_unit_test(predicates_match_the_reference),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
