@@ -102,7 +102,8 @@ const ProtobufCMessage *rpc_warmup(void *ctx, const ProtobufCMessage *in, struct
 {
     const Generate__V3__WarmupRequest *q = (const void *)in;
     struct service *s = ctx;
-    struct warmup w = {.max_prefill_tokens = q->max_prefill_tokens};
+    struct warmup w = {.max_prefill_tokens = q->max_prefill_tokens,
+                       .max_chunk_tokens = q->max_chunk_tokens};
     Generate__V3__WarmupResponse *r = RPC_NEW(call->mem, Generate__V3__WarmupResponse, 1);
     struct seq_spec *specs = q->batch ? read_requests(s, q->batch, true, call->mem) : NULL;
     if (!r || (q->batch && !specs))

@@ -141,6 +141,9 @@ static int ask_warmup(struct fan *f, const struct shard_model *m, struct rpc_mem
         return err_nomem(e);
     ask.batch = &batch;
     ask.max_prefill_tokens = m->max_batch_prefill_tokens;
+    /* A quarter of each step is the newcomers': a short prompt does not wait for a long one's end.
+     */
+    ask.max_chunk_tokens = m->max_batch_prefill_tokens - m->max_batch_prefill_tokens / 4;
     if (m->max_input_tokens) {
         ask._max_input_tokens_case =
             GENERATE__V3__WARMUP_REQUEST___MAX_INPUT_TOKENS_MAX_INPUT_TOKENS;

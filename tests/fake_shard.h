@@ -54,7 +54,7 @@ struct fake_shard {
     _Atomic uint32_t n_health, n_probe;
     uint32_t n_bad; /* cached blocks whose contents were wrong */
     /* its own */
-    uint32_t max_prefill, *kv;
+    uint32_t max_prefill, max_chunk, *kv;
     struct fake_seq run[FAKE_MAX_RUN];
     uint32_t n_run;
     struct rpc_server *server;
@@ -203,7 +203,7 @@ static inline const ProtobufCMessage *fake_step(struct fake_shard *f, uint64_t b
     generate__v3__cached_batch__init(r->batch);
     r->batch->id = batch;
     r->batch->size = l.n_size;
-    uint32_t budget = f->max_prefill > l.n_size ? f->max_prefill - (l.n_size - 1) : 1;
+    uint32_t budget = f->max_chunk > l.n_size ? f->max_chunk - (l.n_size - 1) : 1;
     for (uint32_t i = f->n_run; i-- > 0;) { /* what the next step will do: TGI's rule */
         struct fake_seq *q = &f->run[i];
         if (q->batch != batch)
@@ -399,6 +399,7 @@ static inline const ProtobufCMessage *fake_warmup(void *ctx, const ProtobufCMess
     Generate__V3__WarmupResponse *r = RPC_NEW(call->mem, Generate__V3__WarmupResponse, 1);
     generate__v3__warmup_response__init(r);
     f->max_prefill = p->max_prefill_tokens;
+    f->max_chunk = p->max_chunk_tokens ? p->max_chunk_tokens : f->max_prefill;
     r->_max_supported_total_tokens_case = 1;
     r->max_supported_total_tokens = f->n_blocks * f->block_size;
     r->max_total_tokens =

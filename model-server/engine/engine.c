@@ -12,7 +12,7 @@ struct engine {
     struct stepper step;
     struct batches batches;
     struct batch *gone; /* sequences that the last answer still points to */
-    uint32_t n_blocks, max_prefill;
+    uint32_t n_blocks, max_prefill, max_chunk;
     bool broken;
 };
 
@@ -22,7 +22,7 @@ struct engine *engine_new(const struct engine_options *o, struct err *e)
     if (!g)
         return err_nomem(e), NULL;
     g->o = *o;
-    g->max_prefill = DEFAULT_PREFILL;
+    g->max_prefill = g->max_chunk = DEFAULT_PREFILL;
     if (stepper_init(&g->step, o->model, o->ops, o->dev, o->tok, o->block_size, e)) {
         engine_free(g);
         return NULL;
@@ -90,7 +90,7 @@ static int settle(struct engine *g, struct batch *b, struct answer *a, struct er
         }
         batch_drop_failed(b, g->gone);
     }
-    step_plan_chunks(b->v, b->n, g->max_prefill);
+    step_plan_chunks(b->v, b->n, g->max_chunk);
     batches_put(&g->batches, b);
     return 0;
 }
@@ -220,7 +220,7 @@ int engine_filter(struct engine *g, uint64_t id, const uint64_t *requests, size_
     forget(g);
     if (batches_find_all(&g->batches, &id, 1, &b, e) || batch_filter(b, requests, n, e))
         return -1;
-    step_plan_chunks(b->v, b->n, g->max_prefill);
+    step_plan_chunks(b->v, b->n, g->max_chunk);
     *out = b;
     return 0;
 }
@@ -326,6 +326,8 @@ int engine_warmup(struct engine *g, struct warmup *w, struct err *e)
     g->max_prefill = w->max_prefill_tokens ? w->max_prefill_tokens : DEFAULT_PREFILL;
     if (g->max_prefill > INT32_MAX / 2)
         return err_set(e, ERR_VALIDATION, "%u prefill tokens are too many", g->max_prefill);
+    g->max_chunk = w->max_chunk_tokens && w->max_chunk_tokens < g->max_prefill ? w->max_chunk_tokens
+                                                                               : g->max_prefill;
     if (reserve(g, w, e) || (w->n && trial(g, w, e)) || size_pool(g, &plan, e)) {
         g->broken |= g->o.comm->world > 1;
         return -1;

@@ -33,6 +33,7 @@ struct warmup {
     const struct seq_spec *specs; /* the largest batch the router will ever send */
     uint32_t n;
     uint32_t max_prefill_tokens;
+    uint32_t max_chunk_tokens;                   /* of these, for prompts that go on; 0: all */
     uint32_t max_input_tokens, max_total_tokens; /* 0: to be found out; on return: the values */
     uint32_t supported_tokens;                   /* on return: what the KV cache holds */
 };

@@ -294,6 +294,26 @@ static void long_prompts_come_in_chunks_and_do_not_hold_up_short_ones(void **sta
     rig_free(g);
 }
 
+static void a_short_prompt_does_not_wait_for_the_end_of_a_long_one(void **state)
+{
+    struct fake_shard like = {.block_size = 4, .n_blocks = 600, .step_ms = 4};
+    struct infer_config conf = {.max_batch_prefill_tokens = 16};
+    struct rig *g = rig_new(&like, &conf, 1);
+    struct client *slow = client_new(1, 1000, 4), *quick = client_new(2, 4, 4);
+    (void)state;
+    infer_submit(g->infer, &slow->r);
+    usleep(50000); /* in the middle of some eighty chunks */
+    int64_t start = clock_ns();
+    infer_submit(g->infer, &quick->r);
+    expect_answer(quick);
+    expect_answer(slow);
+    assert_true(quick->last_ns < slow->first_ns);
+    assert_true(quick->first_ns - start < (slow->first_ns - start) / 3);
+    client_free(slow);
+    client_free(quick);
+    rig_free(g);
+}
+
 static void a_prompt_seen_before_is_not_computed_again(void **state)
 {
     struct rig *g = rig_new(&plain, &modest, 1);
@@ -796,6 +816,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(many_requests_get_the_answers_they_would_get_alone),
         cmocka_unit_test(a_late_short_request_finishes_before_an_early_long_one),
         cmocka_unit_test(long_prompts_come_in_chunks_and_do_not_hold_up_short_ones),
+        cmocka_unit_test(a_short_prompt_does_not_wait_for_the_end_of_a_long_one),
         cmocka_unit_test(a_prompt_seen_before_is_not_computed_again),
         cmocka_unit_test(adapters_share_no_prefix),
         cmocka_unit_test(peers_that_neither_chunk_nor_take_ids_are_served),
