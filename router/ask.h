@@ -28,7 +28,7 @@ struct ask {
     const uint32_t *ids; /* the prompt as token ids */
     uint32_t n_ids;
     bool add_special_tokens;
-    struct opt_f32 temperature, repetition_penalty, frequency_penalty, top_p, typical_p;
+    struct opt_f32 temperature, repetition_penalty, frequency_penalty, top_p, typical_p, min_p;
     struct opt_f32 openai_presence_penalty, openai_frequency_penalty;
     struct opt_i64 top_k;
     struct opt_u64 best_of, max_new_tokens, truncate, seed, top_n_tokens;

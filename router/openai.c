@@ -14,6 +14,7 @@ void openai_sampling(struct body *b, struct object root, struct ask *q)
     q->top_k = body_i32(b, root, "top_k");
     if (q->top_k.v <= 0)
         q->top_k.set = false; /* 0 and -1 turn it off elsewhere */
+    q->min_p = body_f32(b, root, "min_p");
     q->repetition_penalty = body_f32(b, root, "repetition_penalty");
     q->openai_frequency_penalty = body_f32(b, root, "frequency_penalty");
     q->openai_presence_penalty = body_f32(b, root, "presence_penalty");

@@ -18,6 +18,7 @@
 struct gen_params {
     float temperature;        /* 1: off */
     float top_p, typical_p;   /* 1: off */
+    float min_p;              /* 0: off */
     float repetition_penalty; /* 1: off */
     float frequency_penalty;  /* 0: off; TGI's formula (share of the context) */
     float openai_presence_penalty, openai_frequency_penalty; /* 0: off */

@@ -48,16 +48,50 @@ const struct route *route_find(const char *method, const char *path, char allow[
     return found;
 }
 
-void routes_markdown(struct buf *out)
+static void route_rows(struct buf *out)
 {
-    buf_str(out, "| method | path | key | what it does |\n|---|---|---|---|\n");
     for (unsigned i = 0; i < n_routes; i++) {
         buf_fmt(out, "| %s | ", routes[i]->method);
         for (int k = 0; k < ROUTE_PATHS && routes[i]->paths[k]; k++)
             buf_fmt(out, "%s`%s`", k ? ", " : "", routes[i]->paths[k]);
         buf_fmt(out, " | %s | %s", routes[i]->open ? "no" : "yes", routes[i]->summary);
         if (routes[i]->body)
-            buf_fmt(out, " Body: %s", routes[i]->body);
+            buf_fmt(out, " Body: %s.", routes[i]->body);
         buf_str(out, " |\n");
     }
+}
+
+void routes_markdown(struct buf *out)
+{
+    buf_str(out,
+            "# HTTP interface\n\n"
+            "Printed by `router routes`; do not edit. Fields, messages and framing are those of "
+            "TGI 3.3 and of OpenAI's API; `decisions/http-quirks.md` lists the differences.\n\n"
+            "| method | path | key | what it does |\n|---|---|---|---|\n");
+    route_rows(out);
+    buf_str(
+        out,
+        "\n\"Key\": with `--api-key`, the request must carry `Authorization: Bearer KEY`.\n"
+        "\n## Errors\n\n"
+        "`{\"error\": text, \"error_type\": word}`; where there is no word, plain text. Replies "
+        "with 429 and 503 carry `Retry-After`.\n\n| status | error_type |\n|---|---|\n");
+#define X(kind, status, wire)                                                                      \
+    if (kind != ERR_NONE)                                                                          \
+        buf_fmt(out, "| %d | %s |\n", status, *(wire) ? "`" wire "`" : "(plain text)");
+    ERR_KINDS(X)
+#undef X
+    buf_str(
+        out,
+        "\nBefore any route: 400 (ambiguous framing), 401 (key), 404, 405 (with `Allow`), 413 "
+        "(`--payload-limit`), 415 (not JSON).\n"
+        "\n## Streams\n\n"
+        "`text/event-stream`; each event is `data: ` and one line of JSON. After 15 s without an "
+        "event a comment line (`:`) is sent. Streams of `/v1/*` end with `data: [DONE]`. Errors "
+        "before and after the first token come as an event with status 200, except for 503 and "
+        "for template and tool errors. A client with more than 1 MB unread is cut off.\n"
+        "\n## Headers\n\n"
+        "`x-request-id` is echoed, or made up. Answers to generations carry `x-compute-type`, "
+        "`x-compute-time` (s), `x-compute-characters`, `x-total-time`, `x-validation-time`, "
+        "`x-queue-time`, `x-inference-time`, `x-time-per-token` (ms), `x-prompt-tokens` and "
+        "`x-generated-tokens`.\n");
 }

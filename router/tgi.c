@@ -21,6 +21,7 @@ static void read_parameters(struct body *b, struct object p, struct tgi *t)
     q->top_k = body_i32(b, p, "top_k");
     q->top_p = body_f32(b, p, "top_p");
     q->typical_p = body_f32(b, p, "typical_p");
+    q->min_p = body_f32(b, p, "min_p");
     q->do_sample = body_bool(b, p, "do_sample", false);
     q->max_new_tokens = body_u32(b, p, "max_new_tokens");
     t->full_text_given = json_get(p.json, "return_full_text") != NULL;

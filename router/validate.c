@@ -27,6 +27,8 @@ static int check_sampling(const struct validator *v, const struct ask *q, struct
         REFUSE("`top_p` must be > 0.0 and < 1.0");
     if (q->typical_p.set && !(q->typical_p.v > 0 && q->typical_p.v < 1))
         REFUSE("`typical_p` must be > 0.0 and < 1.0");
+    if (q->min_p.set && !(q->min_p.v >= 0 && q->min_p.v < 1))
+        REFUSE("`min_p` must be >= 0.0 and < 1.0");
     if (q->top_k.set && q->top_k.v <= 0)
         REFUSE("`top_k` must be strictly positive");
     if (q->max_new_tokens.set && q->max_new_tokens.v == 0)
@@ -138,6 +140,7 @@ static void fill_params(const struct ask *q, struct gen_params *p)
         .temperature = q->temperature.set ? q->temperature.v : 1,
         .top_p = q->top_p.set ? q->top_p.v : 1,
         .typical_p = q->typical_p.set ? q->typical_p.v : 1,
+        .min_p = q->min_p.v,
         .repetition_penalty = q->repetition_penalty.set ? q->repetition_penalty.v : 1,
         .frequency_penalty = q->frequency_penalty.set ? q->frequency_penalty.v : 0,
         .openai_presence_penalty = q->openai_presence_penalty.v,

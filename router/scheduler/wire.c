@@ -44,6 +44,7 @@ static void put_params(struct whole *w, const struct gen_params *g)
     w->p.top_k = g->top_k;
     w->p.top_p = g->top_p;
     w->p.typical_p = g->typical_p;
+    w->p.min_p = g->min_p;
     w->p.do_sample = g->do_sample;
     w->p.seed = g->seed;
     w->p.repetition_penalty = g->repetition_penalty;

@@ -23,6 +23,8 @@
 
 #include <cmocka.h>
 
+#define UNUSED __attribute__((unused)) /* a test takes what it needs */
+
 /* ---------------------------------------------------------------- tokenizer: a byte is a token */
 enum { BOS = 256, VOCAB = 257 };
 void tok_scratch_free(struct tok_scratch *s) { (void)s; }
@@ -201,7 +203,7 @@ static void *rig_loop(void *h)
     return NULL;
 }
 
-static void rig_start(struct rig *r, const struct http_config *h, int step_us)
+UNUSED static void rig_start(struct rig *r, const struct http_config *h, int step_us)
 {
     struct err e;
     log_init("test", LOG_OFF, false, STDERR_FILENO);
@@ -235,7 +237,7 @@ static void rig_start(struct rig *r, const struct http_config *h, int step_us)
 }
 
 /* Wait until nothing is alive below and above; then the permits must all be back. */
-static void rig_settle(struct rig *r)
+UNUSED static void rig_settle(struct rig *r)
 {
     for (int i = 0; i < 500 && (r->edge.live || r->infer.live); i++)
         usleep(10000);
@@ -244,7 +246,7 @@ static void rig_settle(struct rig *r)
     assert_int_equal(r->edge.permits, r->config.max_concurrent_requests);
 }
 
-static void rig_stop(struct rig *r)
+UNUSED static void rig_stop(struct rig *r)
 {
     http_stop(r->edge.http);
     pthread_join(r->loop, NULL);
@@ -258,7 +260,7 @@ static void rig_stop(struct rig *r)
 }
 
 /* ---------------------------------------------------------------- a client */
-static int dial(const struct rig *r)
+UNUSED static int dial(const struct rig *r)
 {
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons(http_port(r->edge.http))};
     a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -269,7 +271,7 @@ static int dial(const struct rig *r)
     return fd;
 }
 
-static void say(int fd, const char *s, size_t n)
+UNUSED static void say(int fd, const char *s, size_t n)
 {
     for (ssize_t w; n; s += w, n -= (size_t)w)
         if ((w = send(fd, s, n, MSG_NOSIGNAL)) <= 0)
@@ -277,7 +279,7 @@ static void say(int fd, const char *s, size_t n)
 }
 
 /* All bytes until the server closes (or ten silent seconds). */
-static char *hear(int fd, struct buf *b)
+UNUSED static char *hear(int fd, struct buf *b)
 {
     char tmp[65536];
     buf_reset(b);
@@ -287,7 +289,7 @@ static char *hear(int fd, struct buf *b)
     return b->p;
 }
 
-__attribute__((format(printf, 1, 2))) static char *text(const char *fmt, ...)
+UNUSED __attribute__((format(printf, 1, 2))) static char *text(const char *fmt, ...)
 {
     char *s = NULL;
     va_list ap;
@@ -298,7 +300,7 @@ __attribute__((format(printf, 1, 2))) static char *text(const char *fmt, ...)
     return s;
 }
 
-static char *post_text(const char *path, const char *body)
+UNUSED static char *post_text(const char *path, const char *body)
 {
     return text(
         "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nConnection: close\r\n"
@@ -307,7 +309,7 @@ static char *post_text(const char *path, const char *body)
 }
 
 /* A request with Connection: close, and the whole reply. */
-static char *ask_raw(const struct rig *r, const char *request, struct buf *b)
+UNUSED static char *ask_raw(const struct rig *r, const char *request, struct buf *b)
 {
     int fd = dial(r);
     say(fd, request, strlen(request));
@@ -316,7 +318,7 @@ static char *ask_raw(const struct rig *r, const char *request, struct buf *b)
     return p;
 }
 
-static char *post(const struct rig *r, const char *path, const char *body, struct buf *b)
+UNUSED static char *post(const struct rig *r, const char *path, const char *body, struct buf *b)
 {
     char *request = post_text(path, body);
     char *p = ask_raw(r, request, b);
@@ -324,14 +326,14 @@ static char *post(const struct rig *r, const char *path, const char *body, struc
     return p;
 }
 
-static int status_of(const char *reply) { return strlen(reply) > 12 ? atoi(reply + 9) : 0; }
-static const char *body_of(const char *reply)
+UNUSED static int status_of(const char *reply) { return strlen(reply) > 12 ? atoi(reply + 9) : 0; }
+UNUSED static const char *body_of(const char *reply)
 {
     const char *p = strstr(reply, "\r\n\r\n");
     return p ? p + 4 : "";
 }
 /* The bytes of a chunked body, in place. */
-static char *unchunk(char *reply)
+UNUSED static char *unchunk(char *reply)
 {
     char *in = (char *)body_of(reply), *out = in, *start = in;
     for (size_t n; (n = strtoul(in, &in, 16)) > 0; in += n + 2) {
@@ -342,12 +344,12 @@ static char *unchunk(char *reply)
     *out = 0;
     return start;
 }
-static void must_have(const char *s, const char *part)
+UNUSED static void must_have(const char *s, const char *part)
 {
     if (!strstr(s, part))
         fail_msg("`%s` is not in:\n%.2000s", part, s);
 }
-__attribute__((unused)) static double metric(const struct rig *r, const char *line)
+UNUSED static double metric(const struct rig *r, const char *line)
 {
     struct buf b = BUF_INIT;
     metrics_print(r->edge.metrics, &b);
