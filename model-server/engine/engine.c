@@ -278,7 +278,14 @@ static int trial(struct engine *g, const struct warmup *w, struct err *e)
     return 0;
 }
 
-static int size_pool(struct engine *g, struct kv_plan *plan, struct err *e)
+/* Tokens that one request may come to: as asked for, else what the model knows. */
+static uint32_t longest_request(const struct engine *g, const struct warmup *w)
+{
+    uint32_t asked = w->max_total_tokens ? w->max_total_tokens : g->o.max_total_tokens;
+    return asked ? asked : model_info(g->o.model)->max_positions;
+}
+
+static int size_pool(struct engine *g, const struct warmup *w, struct kv_plan *plan, struct err *e)
 {
     const struct engine_options *o = &g->o;
     struct kv_memory m = {.shared = strcmp(o->ops->name, "cpu") == 0,
@@ -286,6 +293,7 @@ static int size_pool(struct engine *g, struct kv_plan *plan, struct err *e)
                           .fraction = o->memory_fraction,
                           .limit = o->kv_limit,
                           .block_size = o->block_size,
+                          .longest = longest_request(g, w),
                           .block_bytes =
                               model_kv_block_bytes(o->model, o->block_size, o->kv_dtype)};
     if (o->comm->world > 1 && o->comm->ops->barrier(o->comm, e)) /* all have taken theirs */
@@ -306,14 +314,12 @@ static int size_pool(struct engine *g, struct kv_plan *plan, struct err *e)
 /* What one request may have: given, or what memory and model allow. */
 static void find_limits(const struct engine *g, struct warmup *w)
 {
-    uint32_t positions = model_info(g->o.model)->max_positions;
     w->supported_tokens = g->n_blocks * g->o.block_size;
-    if (!w->max_total_tokens)
-        w->max_total_tokens = g->o.max_total_tokens;
     if (!w->max_total_tokens) {
-        w->max_total_tokens = w->supported_tokens;
-        if (positions && positions < w->max_total_tokens)
-            w->max_total_tokens = positions;
+        bool asked = g->o.max_total_tokens > 0;
+        w->max_total_tokens = longest_request(g, w);
+        if (!w->max_total_tokens || (!asked && w->supported_tokens < w->max_total_tokens))
+            w->max_total_tokens = w->supported_tokens;
     }
     if (!w->max_input_tokens)
         w->max_input_tokens = w->max_total_tokens - 1;
@@ -328,7 +334,7 @@ int engine_warmup(struct engine *g, struct warmup *w, struct err *e)
         return err_set(e, ERR_VALIDATION, "%u prefill tokens are too many", g->max_prefill);
     g->max_chunk = w->max_chunk_tokens && w->max_chunk_tokens < g->max_prefill ? w->max_chunk_tokens
                                                                                : g->max_prefill;
-    if (reserve(g, w, e) || (w->n && trial(g, w, e)) || size_pool(g, &plan, e)) {
+    if (reserve(g, w, e) || (w->n && trial(g, w, e)) || size_pool(g, w, &plan, e)) {
         g->broken |= g->o.comm->world > 1;
         return -1;
     }

@@ -1,16 +1,25 @@
 #include "model-server/engine/kv_pool.h"
 #include <stdlib.h>
 
-/* More tokens than any batch of one service holds; past that, block numbers only cost the router.
- */
-static const uint64_t most_tokens = 4 << 20;
+/* Without a wish of the operator the pool holds this many long requests at once: more is of no use
+ * to the largest batches that one service runs, and would only be taken from others. */
+enum { OF_USE_REQUESTS = 64, OF_USE_TOKENS = 8192 };
+static const uint64_t most_tokens = 4 << 20; /* past that, block numbers only cost the router */
+
+static uint64_t tokens_of_use(uint32_t longest)
+{
+    uint64_t each = longest && longest < OF_USE_TOKENS ? longest : OF_USE_TOKENS;
+    uint64_t n = each * OF_USE_REQUESTS;
+    return n > longest ? n : longest;
+}
 
 struct kv_plan kv_plan(const struct kv_memory *m)
 {
     struct kv_plan p = {.why = "free memory"};
     double usable;
-    if (m->shared) /* the margin is for the page cache and the other programs */
-        usable = (double)m->free * 0.95 * m->fraction / m->world;
+    if (m->shared) /* the pool is touched when it is made: half is left for the rest of the machine
+                    */
+        usable = (double)m->free * (m->limit > 0 ? 0.95 : 0.5) * m->fraction / m->world;
     else /* TGI's: the service may fill 90% of the fraction */
         usable = (double)m->free - (1 - 0.9 * m->fraction) * (double)m->total;
     double limit =
@@ -20,8 +29,9 @@ struct kv_plan kv_plan(const struct kv_memory *m)
         p.why = "--kv-cache-memory";
     }
     uint64_t n = usable > 0 ? (uint64_t)(usable / (double)m->block_bytes) : 0;
-    if (n > most_tokens / m->block_size) {
-        n = most_tokens / m->block_size;
+    uint64_t most = m->limit > 0 ? most_tokens : tokens_of_use(m->longest);
+    if (n > most / m->block_size + 1) { /* block 0 is nobody's */
+        n = most / m->block_size + 1;
         p.why = "as many as are of use";
     }
     p.n_blocks = (uint32_t)n;

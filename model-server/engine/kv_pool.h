@@ -14,6 +14,7 @@ struct kv_memory {
     double limit;    /* 0: none; up to 1: share of what is free; above: bytes on this rank */
     uint64_t block_bytes;
     uint32_t block_size;
+    uint32_t longest; /* tokens that one request may come to; 0: not known */
 };
 
 struct kv_plan {

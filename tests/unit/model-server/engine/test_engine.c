@@ -136,7 +136,7 @@ static int setup(void **state)
                                .comm = &solo,
                                .block_size = BS,
                                .memory_fraction = 1};
-    device_free = 1700 * 1000;
+    device_free = 3230 * 1000;
     g = engine_new(&o, &e);
     struct seq_spec s = {
         .prompt = (uint32_t[]){1, 2, 3}, .n_prompt = 3, .sampling = sampling_neutral()};

@@ -17,11 +17,12 @@ static void cpu_ranks_share_what_is_free(void **state)
 {
     (void)state;
     struct kv_memory m = cpu(100000000);
-    assert_int_equal(kv_plan(&m).n_blocks, 95000);
+    m.longest = 1 << 22;
+    assert_int_equal(kv_plan(&m).n_blocks, 50000);
     m.world = 2;
-    assert_int_equal(kv_plan(&m).n_blocks, 47500);
+    assert_int_equal(kv_plan(&m).n_blocks, 25000);
     m.fraction = 0.5;
-    assert_int_equal(kv_plan(&m).n_blocks, 23750);
+    assert_int_equal(kv_plan(&m).n_blocks, 12500);
     m.free = 500;
     assert_int_equal(kv_plan(&m).n_blocks, 0);
 }
@@ -38,7 +39,23 @@ static void limits(void **state)
     m.limit = 1e15;
     assert_string_equal(kv_plan(&m).why, "free memory");
     m = cpu(UINT64_MAX / 4);
-    assert_int_equal(kv_plan(&m).n_blocks, (4 << 20) / 16);
+    m.limit = 0.9;
+    assert_int_equal(kv_plan(&m).n_blocks, (4 << 20) / 16 + 1);
+}
+
+static void without_a_wish_the_pool_is_no_larger_than_of_use(void **state)
+{
+    (void)state;
+    struct kv_memory m = cpu(UINT64_MAX / 4);
+    m.longest = 2048;
+    assert_int_equal(kv_plan(&m).n_blocks, 64 * 2048 / 16 + 1);
+    assert_string_equal(kv_plan(&m).why, "as many as are of use");
+    m.longest = 131072; /* 64 requests are rarely all that long */
+    assert_int_equal(kv_plan(&m).n_blocks, 64 * 8192 / 16 + 1);
+    m.longest = 0;
+    assert_int_equal(kv_plan(&m).n_blocks, 64 * 8192 / 16 + 1);
+    m.longest = 1 << 20; /* but one of them must fit */
+    assert_int_equal(kv_plan(&m).n_blocks, (1 << 20) / 16 + 1);
 }
 
 static void gpus_keep_a_margin_of_the_whole(void **state)
@@ -58,6 +75,7 @@ int main(void)
     const struct CMUnitTest t[] = {
         cmocka_unit_test(cpu_ranks_share_what_is_free),
         cmocka_unit_test(limits),
+        cmocka_unit_test(without_a_wish_the_pool_is_no_larger_than_of_use),
         cmocka_unit_test(gpus_keep_a_margin_of_the_whole),
     };
     return cmocka_run_group_tests(t, NULL, NULL);
