@@ -52,7 +52,7 @@ def texts():
     return {"english": english, "code": code, "chinese": "".join(chinese)}
 
 
-def best(call, seconds=1.0):
+def best(call, seconds=0.5):
     fastest, begin, result = 1e9, time.monotonic(), None
     runs = 0
     while runs < 2 or time.monotonic() - begin < seconds:

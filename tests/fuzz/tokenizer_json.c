@@ -1,4 +1,5 @@
 // A tokenizer.json of foreign bytes: loaded, and if that works used on a text of its own bytes.
+
 // fuzz-sources: common/tokenizer/*.c common/buf.c common/err.c common/json.c common/utf8.c
 #include "common/tokenizer/tokenizer_impl.h"
 #include <stdlib.h>

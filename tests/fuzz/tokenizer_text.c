@@ -1,8 +1,8 @@
-// Texts through the tokenizers of the reference data (TEST_DATA) and a built-in one. Properties:
-// offsets lie in the text and never begin before their predecessor's beginning on byte level,
-// byte-level text comes back unchanged, and a stream emits whole characters that add up to the
-// decoded text. fuzz-sources: common/tokenizer/*.c common/buf.c common/err.c common/json.c
-// common/utf8.c
+// Texts through the tokenizers of the reference data (TEST_DATA). Offsets lie in the text,
+// byte-level text comes back unchanged where the vocabulary has every byte, a stream emits whole
+// characters only.
+
+// fuzz-sources: common/tokenizer/*.c common/buf.c common/err.c common/json.c common/utf8.c
 #include "common/tokenizer/tokenizer.h"
 #include "common/utf8.h"
 #include <stdio.h>
@@ -16,7 +16,7 @@ static const struct {
     bool exact; /* decode(encode(text)) is the text */
 } names[] = {{"llama3", true},          {"gpt2", true},
              {"llama2", false},         {"t5", false},
-             {"falcon", true},          {"mistral_v3", false},
+             {"falcon", false},         {"mistral_v3", false},
              {"marian_nmt", false},     {"synthetic_addedtokens", false},
              {"synthetic_gemma", false}};
 enum { COUNT = sizeof(names) / sizeof(names[0]) };
@@ -37,8 +37,7 @@ static struct tokenizer *load(size_t i)
     return loaded[i];
 }
 
-static void check_stream(const struct tokenizer *t, const struct tok_ids *ids,
-                         const struct buf *whole)
+static void check_stream(const struct tokenizer *t, const struct tok_ids *ids)
 {
     struct buf out = BUF_INIT;
     struct detok d;
@@ -51,7 +50,6 @@ static void check_stream(const struct tokenizer *t, const struct tok_ids *ids,
             abort();
     }
     detok_finish(&d, &out);
-    (void)whole;
     detok_free(&d);
     buf_free(&out);
 }
@@ -78,7 +76,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         if (names[which].exact && utf8_valid(text, n) &&
             (out.len != n || (n && memcmp(out.p, text, n) != 0)))
             abort();
-        check_stream(t, &ids, &out);
+        check_stream(t, &ids);
     }
     buf_free(&out);
     tok_ids_free(&ids);
