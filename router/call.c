@@ -336,7 +336,8 @@ static void on_over(void *arg, struct exchange *x, bool sent)
     c->x = NULL;
     atomic_store(&c->cancelled, true);
     if (!c->finished) {
-        cancel_all(c);
+        if (!c->busy) /* else the generations are the worker's, and never submitted */
+            cancel_all(c);
         if (!sent)
             books_dropped(c);
     }

@@ -99,7 +99,7 @@ void books_dropped(struct call *c)
     metrics_add(c->edge->metrics, M_REQUEST_COUNT, NULL, 1);
     metrics_add(c->edge->metrics, M_REQUEST_FAILURE, "dropped", 1);
     uint64_t tokens = 0;
-    for (uint32_t i = 0; i < c->n_gen; i++)
+    for (uint32_t i = 0; !c->busy && i < c->n_gen; i++)
         tokens += c->gen[i].answer.n_tokens;
     LOG(LOG_INFO, "Dropped: the client has left", LOGS("path", c->path), LOGI("tokens", tokens),
         LOGD("total_time", (double)(clock_ns() - c->received_ns) * 1e-9));

@@ -96,7 +96,7 @@ static void fake_error(struct gen_request *r, enum err_kind k, const char *what)
 /* One token; true when it was the last. */
 static bool fake_step(struct gen_request *r, uint32_t *done)
 {
-    static char big[65536];
+    char big[65536];
     char letter[2] = {(char)('a' + *done % 26), 0};
     memset(big, 'x', sizeof(big));
     if (r->inputs && !strncmp(r->inputs, "FAIL", 4) && *done == 2)
@@ -206,7 +206,6 @@ static void *rig_loop(void *h)
 UNUSED static void rig_start(struct rig *r, const struct http_config *h, int step_us)
 {
     struct err e;
-    log_init("test", LOG_OFF, false, STDERR_FILENO);
     if (!r->config.max_concurrent_requests)
         r->config.max_concurrent_requests = 128;
     r->config.max_best_of = 2, r->config.max_stop_sequences = 4, r->config.max_top_n_tokens = 5;

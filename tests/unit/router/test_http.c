@@ -561,5 +561,6 @@ int main(void)
         cmocka_unit_test(half_requests_leave_no_sockets),
         cmocka_unit_test(stopping_cuts_what_is_open),
     };
+    log_init("test", LOG_OFF, false, STDERR_FILENO);
     return cmocka_run_group_tests(tests, start, stop);
 }

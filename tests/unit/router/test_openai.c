@@ -305,5 +305,6 @@ int main(void)
         cmocka_unit_test(stop_sequences_stay_out_of_openai_answers),
         cmocka_unit_test(models_are_listed_and_found),
     };
+    log_init("test", LOG_OFF, false, STDERR_FILENO);
     return cmocka_run_group_tests(tests, start, stop);
 }
