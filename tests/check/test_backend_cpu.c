@@ -452,7 +452,9 @@ static void norms_and_their_sums(void **state)
             for (uint32_t k = 0; k < n; k++) {
                 double z = (sum[t * n + k] - mean) / sqrt(sq + p.eps);
                 double want = z * w[k] + (p.b ? b[k] : 0);
-                double mag = (fabs(z) + fabs(mean) / sqrt(sq + p.eps)) * fabs(w[k]) + fabs(b[k]);
+                /* the mean is as exact as the row's size, not as its own */
+                double mag = (1 + fabs(z) + fabs(mean) / sqrt(sq + p.eps)) * fabs(w[k]);
+                mag += fabs(b[k]);
                 assert_true(fabs(y[t * n + k] - want) <= 2e-6 * mag + 1e-30);
             }
         }
