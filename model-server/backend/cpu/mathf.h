@@ -3,7 +3,7 @@
  * rounded, so the results do not depend on the machine. NaN in, NaN out.
  *
  * The polynomials are near-minimax fits (Lawson's iteration) of this project; errors are in units
- * in the last place over the whole range: exp 1.2, tanh 1.5, erf 1.2 (tests/check/test_kernels.c).
+ * in the last place over the whole range: exp 1.2, tanh 1.5, erf 1.5 (tests/check/test_kernels.c).
  */
 #ifndef MODEL_SERVER_BACKEND_CPU_MATHF_H
 #define MODEL_SERVER_BACKEND_CPU_MATHF_H
