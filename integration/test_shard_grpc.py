@@ -10,7 +10,7 @@ import time
 import grpc
 import pytest
 from google.protobuf import descriptor_pb2
-from serving import BIN, DEMO, SLOW, data
+from serving import BIN, DEMO, ROOT, SLOW, data
 from shard import BLOCK, Router, Shards, stubs
 
 
@@ -387,3 +387,9 @@ def test_the_demo_model_is_served():
         router = Router(s)
         router.finish(router.prefill(r := router.request("Hello", max_new=10)))
         assert router.done(r.id)
+
+
+def test_the_printed_page_is_the_one_in_docs():
+    argv = [BIN / "model-server", "serve", "--help-markdown"]
+    page = subprocess.run(argv, capture_output=True, text=True, check=True).stdout
+    assert page == (ROOT / "docs/model-server.md").read_text(), "model-server serve --help-markdown > docs/model-server.md"
