@@ -255,14 +255,13 @@ static void *loop_thread(void *arg)
     return NULL;
 }
 
-/* Next call of the serial lane. NULL: stopping. `*quiet` is set while none was waiting. */
-static struct call *next_call(struct rpc_server *s, bool wait, bool *quiet)
+/* Next call of the serial lane. NULL: stopping. */
+static struct call *next_call(struct rpc_server *s)
 {
     pthread_mutex_lock(&s->lock);
-    while (wait && !s->head && !s->stopping)
+    while (!s->head && !s->stopping)
         pthread_cond_wait(&s->wake, &s->lock);
     struct call *k = s->stopping ? NULL : s->head;
-    *quiet = !s->stopping && !k;
     if (k && !(s->head = k->next))
         s->tail = &s->head;
     pthread_mutex_unlock(&s->lock);
@@ -285,19 +284,11 @@ static void refuse_waiting(struct rpc_server *s)
 
 void rpc_server_run(struct rpc_server *s)
 {
-    bool quiet, worked = false;
-    for (;;) {
-        bool idle = worked && s->o.idle;
-        struct call *k = next_call(s, !idle, &quiet);
-        if (quiet) {
-            s->o.idle(s->o.ctx);
-            worked = false;
-            continue;
-        }
-        if (!k)
-            break;
+    struct call *k;
+    while ((k = next_call(s))) {
         answer(k, &s->serial);
-        worked = true;
+        if (s->o.after)
+            s->o.after(s->o.ctx);
     }
     refuse_waiting(s);
 }

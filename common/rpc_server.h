@@ -38,9 +38,9 @@ struct rpc_server_options {
     const struct rpc_method *methods; /* must outlive the server */
     size_t n_methods;
     void *ctx; /* for the handlers */
-    /* Called on the serial lane's thread once after each serial call when no other one waits: the
-     * place to start work whose result the next call will ask for. NULL: none. */
-    void (*idle)(void *ctx);
+    /* Called on the serial lane's thread after each serial call was answered: the place to start
+     * work whose result the next call will ask for. NULL: none. */
+    void (*after)(void *ctx);
 };
 
 struct rpc_server;

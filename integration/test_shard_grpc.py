@@ -335,9 +335,10 @@ def test_a_lost_rank_ends_the_others(model, golden):
     batch = router.decode(batch)
     s.ranks[1].stop(signal.SIGKILL)
     t0 = time.monotonic()
-    with pytest.raises(grpc.RpcError) as e:
-        s.rpc(0, "Decode", s.pb.DecodeRequest(batches=[batch])).result()
-    assert e.value.code() == grpc.StatusCode.INTERNAL
+    with pytest.raises(grpc.RpcError) as e:  # INTERNAL; after the loss was seen between two calls, UNAVAILABLE
+        for _ in range(3):  # what was run ahead is still answered
+            s.rpc(0, "Decode", s.pb.DecodeRequest(batches=[batch])).result()
+    assert e.value.code() in (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNAVAILABLE)
     assert time.monotonic() - t0 < 10 * SLOW
     assert s.ranks[0].p.wait(10 * SLOW) == 1
     for c in s.channels:

@@ -210,7 +210,8 @@ static int listen_at(struct shard *s, const struct serve_config *c, char *addres
     struct rpc_server_options r = {.address = address,
                                    .methods = service_methods,
                                    .n_methods = service_n_methods,
-                                   .ctx = &s->service};
+                                   .ctx = &s->service,
+                                   .after = service_after};
     return (s->server = rpc_server_open(&r, e)) ? 0 : -1;
 }
 

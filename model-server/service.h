@@ -32,6 +32,7 @@ extern const size_t service_n_methods;
 
 void service_init(struct service *s, const struct service_options *o);
 void service_free(struct service *s);
+void service_after(void *service); /* rpc_server_options.after */
 /* "unix://PREFIX-RANK"; for "tcp://host:port" the ranks count up from that port. */
 void service_address(const char *uds_path, uint32_t rank, char *out, size_t size);
 #endif

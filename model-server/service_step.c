@@ -15,6 +15,14 @@ static const ProtobufCMessage *fail(struct service *s, const char *rpc, const st
     return NULL;
 }
 
+void service_after(void *service)
+{
+    struct service *s = service;
+    struct err e = ERR_INIT;
+    if (engine_ahead(s->o.engine, &e))
+        fail(s, "run-ahead", &e);
+}
+
 /* The two responses have the same fields by different types. */
 struct reply {
     Generate__V3__Generation **generations;

@@ -13,6 +13,7 @@ struct engine {
     struct batches batches;
     struct batch *gone; /* sequences that the last answer still points to */
     uint32_t n_blocks, max_prefill, max_chunk;
+    struct batch *next; /* was decoded by the last call, and will be by the next */
     bool broken;
 };
 
@@ -66,6 +67,7 @@ static int run(struct engine *g, struct batch *b, struct err *e)
 
 static void forget(struct engine *g)
 {
+    g->next = NULL;
     batch_free(g->gone);
     g->gone = NULL;
 }
@@ -168,12 +170,34 @@ int engine_prefill(struct engine *g, uint64_t id, const struct seq_spec *specs, 
     return settle(g, all, a, e);
 }
 
+/* Whatever was decoded now will be decoded again, unless some of it is still in prefill: how much
+ * of that rides along is for the router's next call to say. */
+static void expect_more(struct engine *g, struct batch *b)
+{
+    for (uint32_t i = 0; i < b->n; i++)
+        if (seq_live(b->v[i]) && b->v[i]->cached + 1 != b->v[i]->n)
+            return;
+    g->next = b;
+}
+
+int engine_ahead(struct engine *g, struct err *e)
+{
+    struct batch *b = g->next;
+    g->next = NULL;
+    if (!b || stepper_ahead(&g->step, b->v, b->n, e) == 0)
+        return 0;
+    g->broken |= g->o.comm->world > 1;
+    return -1;
+}
+
 /* The usual case: one batch, which stays where it is. */
 static int decode_one(struct engine *g, struct batch *b, struct answer *a, struct err *e)
 {
-    if (run(g, b, e))
+    if (run(g, b, e) || settle(g, batches_take(&g->batches, b->id), a, e))
         return -1;
-    return settle(g, batches_take(&g->batches, b->id), a, e);
+    if (a->batch)
+        expect_more(g, b);
+    return 0;
 }
 
 static int decode_joined(struct engine *g, struct batch *const *parts, size_t n, struct answer *a,
@@ -190,7 +214,11 @@ static int decode_joined(struct engine *g, struct batch *const *parts, size_t n,
     }
     for (size_t i = 0; i < n; i++)
         let_go(batches_take(&g->batches, parts[i]->id));
-    return settle(g, all, a, e);
+    if (settle(g, all, a, e))
+        return -1;
+    if (a->batch)
+        expect_more(g, all);
+    return 0;
 }
 
 int engine_decode(struct engine *g, const uint64_t *ids, size_t n, struct answer *a, struct err *e)

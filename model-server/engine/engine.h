@@ -50,6 +50,9 @@ int engine_prefill(struct engine *g, uint64_t id, const struct seq_spec *specs, 
                    const uint64_t *cached, struct answer *a, struct err *e);
 /* One step over all of the listed batches, which become one under the first one's id. */
 int engine_decode(struct engine *g, const uint64_t *ids, size_t n, struct answer *a, struct err *e);
+/* After each call, on every rank alike: begin the next step of what was just decoded, so that the
+ * router's time between two Decodes is not lost. An error only matters if engine_broken(). */
+int engine_ahead(struct engine *g, struct err *e);
 int engine_filter(struct engine *g, uint64_t id, const uint64_t *requests, size_t n,
                   const struct batch **out, struct err *e);
 void engine_clear(struct engine *g, const uint64_t *id); /* NULL: all; an unknown id is fine */

@@ -45,6 +45,7 @@ struct seq {
     uint32_t n, n_prompt, cached, step;
     uint32_t start; /* cached, and what passes of the running step have added; no meaning between
                        steps */
+    uint32_t ahead, ahead_row; /* the run-ahead that has its next logits, and where; see step.h */
     uint32_t *blocks, n_blocks;
     struct sampling sampling;
     struct tally tally;

@@ -29,7 +29,8 @@ int stepper_init(struct stepper *st, struct model *m, const struct backend_ops *
 void stepper_free(struct stepper *st)
 {
     free(st->ids), free(st->pos), free(st->slots), free(st->out_rows);
-    free(st->spans), free(st->logits), free(st->gen), free(st->top_id), free(st->top_logprob);
+    free(st->spans), free(st->logits), free(st->ahead), free(st->gen), free(st->top_id),
+        free(st->top_logprob);
     for (int i = 0; st->filter && i < st->threads; i++)
         filter_mem_free(&st->filter[i]);
     free(st->filter);
@@ -159,12 +160,17 @@ static int walk_prompt(struct stepper *st, struct seq *s, struct err *e)
     return 0;
 }
 
+static bool is_ahead(const struct stepper *st, const struct seq *s)
+{
+    return st->ahead_no && s->ahead == st->ahead_no;
+}
+
 static int joint_pass(struct stepper *st, struct seq **v, uint32_t n, struct err *e)
 {
     uint64_t tokens = 0;
     uint32_t rows = 0;
     for (uint32_t i = 0; i < n; i++)
-        if (seq_live(v[i])) {
+        if (seq_live(v[i]) && !is_ahead(st, v[i])) {
             tokens += v[i]->cached + v[i]->step - v[i]->start;
             rows += !seq_prefilling(v[i]);
         }
@@ -177,7 +183,7 @@ static int joint_pass(struct stepper *st, struct seq **v, uint32_t n, struct err
         return -1;
     struct ragged b = empty(st);
     for (uint32_t i = 0; i < n; i++) {
-        if (!seq_live(v[i]) || v[i]->start == v[i]->cached + v[i]->step)
+        if (!seq_live(v[i]) || is_ahead(st, v[i]) || v[i]->start == v[i]->cached + v[i]->step)
             continue;
         put(st, &b, v[i], v[i]->cached + v[i]->step - v[i]->start);
         if (!seq_prefilling(v[i]))
@@ -197,6 +203,35 @@ static int forward(struct stepper *st, struct seq **v, uint32_t n, struct err *e
     return joint_pass(st, v, n, e);
 }
 
+int stepper_ahead(struct stepper *st, struct seq **v, uint32_t n, struct err *e)
+{
+    uint32_t no = st->ahead_no + 1 ? st->ahead_no + 1 : 1;
+    st->ahead_no = 0; /* nothing is ahead until this has worked */
+    if (reserve_lists(st, v, n, e) || stepper_reserve(st, n, 0, e))
+        return -1;
+    if (n > st->cap_ahead) {
+        st->cap_ahead = 0;
+        if (renew(&st->ahead, n, stepper_row_bytes(st)))
+            return err_nomem(e);
+        st->cap_ahead = n;
+    }
+    struct ragged b = empty(st);
+    for (uint32_t i = 0; i < n; i++) {
+        if (!seq_live(v[i]))
+            continue;
+        assert(v[i]->step == 1 && !seq_prefilling(v[i]));
+        v[i]->start = v[i]->cached;
+        v[i]->ahead = no;
+        v[i]->ahead_row = b.n_out;
+        put(st, &b, v[i], 1);
+        st->out_rows[b.n_out++] = b.n_tokens - 1;
+    }
+    if (model_forward(st->model, &b, st->ahead, e))
+        return -1;
+    st->ahead_no = no;
+    return 0;
+}
+
 /* ---------------------------------------------------------------- what comes of it */
 
 /* The sequences that get a token now, or have failed: which row is theirs. */
@@ -209,13 +244,14 @@ static void list_gens(struct stepper *st, struct seq **v, uint32_t n)
         if (s->done || (seq_live(s) && seq_prefilling(s)))
             continue;
         struct gen *g = &st->gen[st->n_gen++];
-        *g = (struct gen){.seq = s, .row = row, .first = s->n == s->n_prompt};
+        *g = (struct gen){.seq = s, .first = s->n == s->n_prompt};
         g->token = (struct sampled){
             .n_top = s->top_n, .top_id = st->top_id + top, .top_logprob = st->top_logprob + top};
-        if (seq_live(s)) {
-            row++;
-            top += s->top_n;
-        }
+        if (!seq_live(s))
+            continue;
+        g->row = is_ahead(st, s) ? st->ahead + (size_t)s->ahead_row * st->vocab
+                                 : st->logits + (size_t)row++ * st->vocab;
+        top += s->top_n;
     }
 }
 
@@ -226,9 +262,8 @@ static void sample_range(void *arg, int thread, size_t begin, size_t end)
         struct gen *g = &st->gen[i];
         struct seq *s = g->seq;
         struct err why = ERR_INIT;
-        if (seq_live(s) && sample_row(&s->sampling, &s->tally, s->ids[s->n - 1], NULL, s->n,
-                                      st->logits + (size_t)g->row * st->vocab, st->vocab,
-                                      &st->filter[thread], &g->token, &why))
+        if (seq_live(s) && sample_row(&s->sampling, &s->tally, s->ids[s->n - 1], NULL, s->n, g->row,
+                                      st->vocab, &st->filter[thread], &g->token, &why))
             seq_fail(s, why.msg);
     }
 }
@@ -250,6 +285,7 @@ static void sample_all(struct stepper *st, struct seq **v, uint32_t n)
         if (seq_live(s) && seq_push(s, st->gen[i].token.id, &why))
             seq_fail(s, why.msg);
         s->step = 1;
+        s->ahead = 0;
     }
 }
 

@@ -14,7 +14,7 @@
 struct gen {
     struct seq *seq; /* seq->error not empty: failed alone, the rest means nothing */
     struct sampled token;
-    uint32_t row; /* of the logits */
+    float *row; /* its logits; used up by sampling */
     bool special;
     bool first;              /* the first generated token: prompt log-probabilities are complete */
     size_t text, text_len;   /* into stepper.text */
@@ -37,7 +37,8 @@ struct stepper {
     /* Working memory. */
     uint32_t *ids, *pos, *slots, *out_rows;
     struct span *spans;
-    float *logits;
+    float *logits, *ahead; /* of the running step; of the run-ahead number ahead_no */
+    uint32_t ahead_no, cap_ahead;
     struct filter_mem *filter; /* [threads] */
     int threads;
     uint32_t *top_id;
@@ -57,6 +58,12 @@ uint64_t stepper_row_bytes(const struct stepper *st);
 /* Sequences that are done are passed over; failed ones only get their gen. An error is the model's:
  * no sequence has changed. */
 int stepper_run(struct stepper *st, struct seq **v, uint32_t n, struct err *e);
+
+/* Run the forward of the next step of `v` now, and keep its logits: the next stepper_run() that
+ * meets one of these sequences, in whatever company, only samples. No sequence changes; a sequence
+ * that never comes back costs its row. All of `v` that live must be decoding. An earlier run-ahead
+ * is forgotten. */
+int stepper_ahead(struct stepper *st, struct seq **v, uint32_t n, struct err *e);
 
 /* How many prompt tokens each sequence still in prefill may process in the next step: `budget` less
  * one for each other sequence, to the oldest first; at least one each, so that nobody stands still.

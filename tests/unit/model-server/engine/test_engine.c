@@ -182,6 +182,7 @@ static void ask(struct asked *a, uint64_t id, uint32_t seed, bool sample)
         a->blocks[i] = next_block++ * 7 % POOL;
 }
 
+/* Also run ahead, most of the time: nobody may notice. */
 static void take(const struct answer *a, struct asked *v)
 {
     for (uint32_t i = 0; i < a->out->n_gen; i++) {
@@ -197,6 +198,9 @@ static void take(const struct answer *a, struct asked *v)
         q->over = x->reason != STOP_NOT;
         assert_int_equal(x->first, q->n_got == 1);
     }
+    struct err e = ERR_INIT;
+    if (rand() % 4)
+        assert_int_equal(engine_ahead(g, &e), 0);
 }
 
 /* Decode and filter until nothing is left of batch `id`. */
@@ -319,6 +323,41 @@ static void failures_leave_no_trace(void **state)
     }
 }
 
+/* After a run-ahead the next Decode finds its logits there, also after a filter and in new company;
+ * a failed run-ahead is as if there had been none. */
+static void running_ahead(void **state)
+{
+    (void)state;
+    static struct asked v[3];
+    struct err e = ERR_INIT;
+    struct answer a;
+    const struct batch *b;
+    for (uint32_t i = 0; i < 3; i++) {
+        ask(&v[i], i, 6 * i + 1, i == 1);
+        v[i].spec.ignore_eos = true;
+    }
+    struct seq_spec two_of[2] = {v[0].spec, v[1].spec};
+    assert_int_equal(engine_prefill(g, 0, two_of, 2, NULL, &a, &e), 0);
+    assert_int_equal(engine_decode(g, (uint64_t[]){0}, 1, &a, &e), 0);
+    assert_int_equal(engine_ahead(g, &e), 0);
+    int before = fake.forwards;
+    assert_int_equal(engine_ahead(g, &e), 0); /* once is enough */
+    assert_int_equal(engine_decode(g, (uint64_t[]){0}, 1, &a, &e), 0);
+    assert_int_equal(a.out->n_gen, 2);
+    assert_int_equal(fake.forwards, before);
+    assert_int_equal(engine_ahead(g, &e), 0);
+    before = fake.forwards;
+    assert_int_equal(engine_prefill(g, 1, &v[2].spec, 1, NULL, &a, &e), 0);
+    assert_int_equal(engine_filter(g, 0, (uint64_t[]){1}, 1, &b, &e), 0);
+    assert_int_equal(engine_decode(g, (uint64_t[]){0, 1}, 2, &a, &e), 0);
+    assert_int_equal(fake.forwards, before + 2); /* the prefill, and request 2 alone */
+    fake.fail_in = 1;
+    assert_int_equal(engine_ahead(g, &e), -1);
+    assert_int_equal(engine_decode(g, (uint64_t[]){0}, 1, &a, &e), 0);
+    assert_int_equal(a.out->n_gen, 2);
+    assert_int_equal(fake.forwards, before + 4);
+}
+
 static void chunks_go_to_the_oldest(void **state)
 {
     (void)state;
@@ -392,8 +431,8 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest t[] = {
-        T(company_changes_nothing), T(failures_leave_no_trace),      T(chunks_go_to_the_oldest),
-        T(warmup_sizes_the_pool),   T(bookkeeping_refuses_nonsense),
+        T(company_changes_nothing), T(failures_leave_no_trace), T(running_ahead),
+        T(chunks_go_to_the_oldest), T(warmup_sizes_the_pool),   T(bookkeeping_refuses_nonsense),
     };
     return cmocka_run_group_tests(t, NULL, NULL);
 }
