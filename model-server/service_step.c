@@ -47,7 +47,7 @@ static int write_reply(const struct service *s, const struct answer *a, struct r
         (r)->batch = (reply).batch;                                                                \
         (r)->forward_ns = (uint64_t)(a).out->forward_ns;                                           \
         (r)->decode_ns = (uint64_t)(a).out->decode_ns;                                             \
-        (r)->total_ns = (uint64_t)(clock_ns() - (t0));                                             \
+        (r)->total_ns = (uint64_t)(clock_ns() - (t0) + (a).out->early_ns);                         \
     } while (0)
 
 const ProtobufCMessage *rpc_prefill(void *ctx, const ProtobufCMessage *in, struct rpc_call *call,

@@ -278,7 +278,8 @@ static int reserve(struct engine *g, const struct warmup *w, struct err *e)
     uint32_t rows = w->n > 1 ? w->n : 1;
     rows = rows < MOST_ROWS_AHEAD ? rows : MOST_ROWS_AHEAD;
     uint32_t tokens = g->max_prefill + rows;
-    if (model_reserve(g->o.model, tokens, rows, e) || stepper_reserve(&g->step, tokens, rows, e))
+    if (model_reserve(g->o.model, tokens, rows, e) || stepper_reserve(&g->step, tokens, rows, e) ||
+        stepper_reserve_ahead(&g->step, rows, e))
         return err_wrap(e,
                         "Not enough memory to handle %u prefill tokens. You need to decrease "
                         "`--max-batch-prefill-tokens`",

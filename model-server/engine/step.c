@@ -203,18 +203,25 @@ static int forward(struct stepper *st, struct seq **v, uint32_t n, struct err *e
     return joint_pass(st, v, n, e);
 }
 
+int stepper_reserve_ahead(struct stepper *st, uint32_t rows, struct err *e)
+{
+    if (rows <= st->cap_ahead)
+        return 0;
+    st->cap_ahead = st->ahead_no = 0;
+    if (renew(&st->ahead, rows, stepper_row_bytes(st)))
+        return err_nomem(e);
+    st->cap_ahead = rows;
+    return 0;
+}
+
 int stepper_ahead(struct stepper *st, struct seq **v, uint32_t n, struct err *e)
 {
     uint32_t no = st->ahead_no + 1 ? st->ahead_no + 1 : 1;
     st->ahead_no = 0; /* nothing is ahead until this has worked */
-    if (reserve_lists(st, v, n, e) || stepper_reserve(st, n, 0, e))
+    int64_t t0 = clock_ns();
+    if (reserve_lists(st, v, n, e) || stepper_reserve(st, n, 0, e) ||
+        stepper_reserve_ahead(st, n, e))
         return -1;
-    if (n > st->cap_ahead) {
-        st->cap_ahead = 0;
-        if (renew(&st->ahead, n, stepper_row_bytes(st)))
-            return err_nomem(e);
-        st->cap_ahead = n;
-    }
     struct ragged b = empty(st);
     for (uint32_t i = 0; i < n; i++) {
         if (!seq_live(v[i]))
@@ -229,6 +236,7 @@ int stepper_ahead(struct stepper *st, struct seq **v, uint32_t n, struct err *e)
     if (model_forward(st->model, &b, st->ahead, e))
         return -1;
     st->ahead_no = no;
+    st->ahead_ns = clock_ns() - t0;
     return 0;
 }
 
@@ -239,6 +247,7 @@ static void list_gens(struct stepper *st, struct seq **v, uint32_t n)
 {
     uint32_t row = 0, top = 0;
     st->n_gen = 0;
+    st->early_ns = 0;
     for (uint32_t i = 0; i < n; i++) {
         struct seq *s = v[i];
         if (s->done || (seq_live(s) && seq_prefilling(s)))
@@ -249,6 +258,8 @@ static void list_gens(struct stepper *st, struct seq **v, uint32_t n)
             .n_top = s->top_n, .top_id = st->top_id + top, .top_logprob = st->top_logprob + top};
         if (!seq_live(s))
             continue;
+        if (is_ahead(st, s))
+            st->early_ns = st->ahead_ns;
         g->row = is_ahead(st, s) ? st->ahead + (size_t)s->ahead_row * st->vocab
                                  : st->logits + (size_t)row++ * st->vocab;
         top += s->top_n;
@@ -348,7 +359,7 @@ int stepper_run(struct stepper *st, struct seq **v, uint32_t n, struct err *e)
     for (uint32_t i = 0; i < st->n_gen; i++)
         if (!st->gen[i].seq->error[0])
             finish_one(st, &st->gen[i]);
-    st->forward_ns = t1 - t0;
+    st->forward_ns = t1 - t0 + st->early_ns;
     st->decode_ns = clock_ns() - t1;
     return 0;
 }

@@ -33,12 +33,14 @@ struct stepper {
     uint32_t n_gen;
     struct buf text;
     int64_t forward_ns, decode_ns;
+    int64_t early_ns; /* the part of forward_ns that was spent before the call: the run-ahead's */
 
     /* Working memory. */
     uint32_t *ids, *pos, *slots, *out_rows;
     struct span *spans;
     float *logits, *ahead; /* of the running step; of the run-ahead number ahead_no */
     uint32_t ahead_no, cap_ahead;
+    int64_t ahead_ns;
     struct filter_mem *filter; /* [threads] */
     int threads;
     uint32_t *top_id;
@@ -53,6 +55,7 @@ int stepper_init(struct stepper *st, struct model *m, const struct backend_ops *
 void stepper_free(struct stepper *st);
 /* Room for a step of that size ahead of time. */
 int stepper_reserve(struct stepper *st, uint32_t tokens, uint32_t rows, struct err *e);
+int stepper_reserve_ahead(struct stepper *st, uint32_t rows, struct err *e);
 uint64_t stepper_row_bytes(const struct stepper *st);
 
 /* Sequences that are done are passed over; failed ones only get their gen. An error is the model's:
