@@ -251,7 +251,7 @@ int call_generate(struct call *c, const struct ask *asks, uint32_t n_asks, uint3
     if (!(c->gen = ARENA_NEW(&c->arena, struct generation, n)))
         return err_nomem(e);
     for (uint32_t i = 0; i < n_asks; i++) {
-        struct generation *first = &c->gen[i * each];
+        struct generation *first = &c->gen[(size_t)i * each];
         if (validate(&v, &asks[i], c->scratch, &c->arena, &first->r, e) != 0)
             return -1;
         init_generation(c, first, i * each);

@@ -9,6 +9,8 @@ static const struct flag rows[] = {
      .help = "Revision of the model when it is named by its hub name."},
     {.name = "served-model-name", .type = FLAG_STR, F(served_model_name),
      .help = "Name that clients see. Default: --tokenizer-name."},
+    {.name = "compute-type", .type = FLAG_STR, F(compute_type), .def = "cpu",
+     .help = "What the header x-compute-type says."},
     {.name = "hostname", .type = FLAG_STR, F(hostname), .def = "0.0.0.0",
      .help = "Address to listen on; `::` takes IPv6 and IPv4."},
     {.name = "port", .letter = 'p', .type = FLAG_U32, F(port), .def = "3000", .min = 0, .max = 65535,

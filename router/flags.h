@@ -13,6 +13,7 @@ struct router_config {
     const char *shard_uds_path;
     uint32_t shard_connect_timeout;
     const char *tokenizer_name, *tokenizer_config_path, *revision, *served_model_name;
+    const char *compute_type;
     uint32_t validation_workers, max_client_batch_size, payload_limit;
     bool json_output, disable_grammar_support, trust_remote_code;
     const char *log_level, *api_key;

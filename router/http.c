@@ -173,7 +173,11 @@ void http_stop(struct http *h)
 static int bind_one(const struct addrinfo *a, uint16_t *port)
 {
     int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    struct sockaddr_storage got;
+    union {
+        struct sockaddr any;
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6;
+    } got = {.v6 = {.sin6_port = 0}};
     socklen_t n = sizeof(got);
     if (fd < 0)
         return -1;
@@ -181,14 +185,13 @@ static int bind_one(const struct addrinfo *a, uint16_t *port)
     if (a->ai_family == AF_INET6)
         set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0);
     if (bind(fd, a->ai_addr, a->ai_addrlen) != 0 || listen(fd, BACKLOG) != 0 ||
-        getsockname(fd, (struct sockaddr *)&got, &n) != 0) {
+        getsockname(fd, &got.any, &n) != 0) {
         int saved = errno;
         close(fd);
         errno = saved;
         return -1;
     }
-    *port = ntohs(got.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)&got)->sin6_port
-                                            : ((struct sockaddr_in *)&got)->sin_port);
+    *port = ntohs(got.any.sa_family == AF_INET6 ? got.v6.sin6_port : got.v4.sin_port);
     return fd;
 }
 

@@ -112,14 +112,13 @@ void openai_text(struct openai *o, const struct generation *g, const struct gen_
 void openai_usage(struct buf *out, const struct call *c)
 {
     const struct openai *o = c->state;
-    uint64_t prompt = 0, completion = 0;
+    unsigned long long prompt = 0, completion = 0;
     for (uint32_t i = 0; i < c->n_gen; i++) {
         prompt += i % o->each ? 0 : c->gen[i].r.n_ids;
         completion += c->gen[i].answer.n_tokens;
     }
     buf_fmt(out, "{\"prompt_tokens\":%llu,\"completion_tokens\":%llu,\"total_tokens\":%llu}",
-            (unsigned long long)prompt, (unsigned long long)completion,
-            (unsigned long long)(prompt + completion));
+            prompt, completion, prompt + completion);
 }
 
 void openai_error_event(struct call *c, const struct err *e)

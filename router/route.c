@@ -1,4 +1,5 @@
 #include "router/route.h"
+#include <stdio.h>
 #include <string.h>
 
 #define ROW(name) extern const struct route route_##name;
@@ -40,11 +41,9 @@ const struct route *route_find(const char *method, const char *path, char allow[
         if (!strcmp(routes[i]->method, want))
             found = routes[i];
     }
-    allow[0] = 0;
-    if (!found && (get || post))
-        strcpy(allow, get && post ? "GET, HEAD, POST, OPTIONS"
-                      : get       ? "GET, HEAD, OPTIONS"
-                                  : "POST, OPTIONS");
+    bool wrong = !found && (get || post);
+    snprintf(allow, 64, "%s%s%s", wrong && get ? "GET, HEAD, " : "", wrong && post ? "POST, " : "",
+             wrong ? "OPTIONS" : "");
     return found;
 }
 

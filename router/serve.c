@@ -146,12 +146,11 @@ static int build_edge(struct service *s, struct err *e)
 {
     const struct router_config *c = s->c;
     struct edge *g = &s->edge;
-    const char *type = getenv("COMPUTE_TYPE");
     g->config = c;
     g->tokenizer = s->tokenizer;
     g->chat = s->chat;
     g->model_id = c->served_model_name ? c->served_model_name : c->tokenizer_name;
-    g->compute_type = type && *type ? type : "cpu";
+    g->compute_type = c->compute_type;
     snprintf(g->fingerprint, sizeof(g->fingerprint), "%s-native", VERSION);
     atomic_store(&g->permits, c->max_concurrent_requests);
     if (!(g->metrics = metrics_new(router_metrics, N_ROUTER_METRICS)))

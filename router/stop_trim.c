@@ -22,11 +22,11 @@ void stop_trim_push(struct stop_trim *t, const char *s, size_t n, struct buf *ou
         return;
     }
     buf_add(&t->held, s, n);
-    if (t->matched)
+    if (t->matched || !t->held.p)
         return;
     while (from < t->held.len && !may_begin(t, t->held.p + from, t->held.len - from, &t->matched))
         from++;
-    buf_add(out, t->held.p ? t->held.p : "", from);
+    buf_add(out, t->held.p, from);
     t->held.len -= from;
     if (from && t->held.len)
         memmove(t->held.p, t->held.p + from, t->held.len);
