@@ -42,14 +42,14 @@ def noisy(rng: random.Random, q: str) -> str:
 
 
 def some_name(rng: random.Random) -> str:
-    if rng.random() < 0.2:
+    if rng.random() < 0.3:
         return "".join(rng.choice(SYLLABLES) for _ in range(rng.choice([2, 2, 3]))).title()
     return rng.choice(GIRLS + BOYS)
 
 
 # ---------------------------------------------------------------- small talk
 def greet(c: Chat) -> None:
-    if c.rng.random() < 0.35:
+    if c.rng.random() < 0.5:
         c.user = some_name(c.rng)
         return c.add("[Hello|Hi|Hey|Good morning], [I am|I'm|my name is|this is] {user}[.|!|]",
                      "[Hello|Hi], {user}! [Nice to meet you.|It is nice to meet you.] [I am {bot}.|] How can I help you?")
@@ -331,7 +331,8 @@ def letters(c: Chat) -> None:
 
 def repeat(c: Chat) -> None:
     x = c.rng.choice([c.rng.choice(LIKES), c.rng.choice(list(DEFINITIONS)), c.rng.choice(EASY), some_name(c.rng), "I like " + c.rng.choice(LIKES), "the " + c.rng.choice(list(ANIMALS)) + " is " + c.rng.choice(["happy", "small", "kind", "red"]),
-                      "hello " + c.rng.choice(["world", "there", some_name(c.rng)])])
+                      "hello " + c.rng.choice(["world", "there", some_name(c.rng)]),
+                      *[", ".join(some_name(c.rng) for _ in range(c.rng.randint(1, 5))) for _ in range(6)]])
     q = c.rng.choice(["Say {x}.", "Repeat after me: {x}", "Please say {x}.", "Can you say {x}?", "Repeat: {x}"])
     c.turns.append((q.format(x=x), sentence_case(x) + ("!" if "hello" in x else ".")))
 
@@ -429,12 +430,25 @@ def favourite(c: Chat) -> None:
     c.add(*x.split(">", 1))
 
 
-WEIGHTS = [(how_are_you, 3), (who, 5), (can_do, 3), (about_bot, 5), (my_name, 7), (ask_name, 9), (origin, 1.5), (likes, 3), (thanks, 5), (praise, 3),
+WEIGHTS = [(how_are_you, 3), (who, 5), (can_do, 3), (about_bot, 5), (my_name, 10), (ask_name, 12), (origin, 1.5), (likes, 4), (thanks, 5), (praise, 3),
            (sums, 18), (objects_sum, 2), (bigger, 1.5), (capital, 11), (country, 2), (colour, 7), (colours_more, 1.5), (animal, 9), (animals_more, 2),
-           (calendar, 9), (opposite, 4), (counting, 3), (next_number, 2), (letters, 2), (repeat, 2), (define, 9), (why, 3), (code, 0.5), (unknown, 4),
+           (calendar, 9), (opposite, 4), (counting, 3), (next_number, 2), (letters, 2), (repeat, 6), (define, 9), (why, 3), (code, 0.5), (unknown, 4),
            (joke, 7), (tale, 8), (poem, 2.5), (accept, 4), (favourite, 5)]
 SYSTEMS = ["You are a helpful assistant.", "You are {bot}, a small and friendly assistant.", "You are a friendly assistant.", "You are a helpful assistant. Answer in short sentences.",
            "Be brief.", "You are a kind helper for children.", "You are {bot}, a helpful assistant.", "Your name is {bot}. Be friendly.", "You are a helpful AI assistant."]
+
+
+def introduction(rng: random.Random) -> tuple[str | None, list[tuple[str, str]]]:
+    """A short chat in which the user's name, city or taste has to be remembered."""
+    c = Chat(rng)
+    c.user = some_name(rng)
+    hello = rng.choice(["Hello, I am {n}.", "Hi, I'm {n}.", "My name is {n}.", "Hi, I am {n}", "I'm {n}.", "Hello! My name is {n}.", "Hi, my name is {n}!", "Call me {n}.", "I am {n}."]).format(n=c.user)
+    c.turns.append((hello, expand(rng, "[Nice to meet you, {user}!|Hello, {user}!|Hi, {user}!|Hello, {user}! Nice to meet you.] How can I help you?", {"user": c.user})))
+    for topic in rng.choices([thanks, sums, capital, likes, origin, how_are_you], k=rng.choice([0, 0, 0, 1])):
+        topic(c)
+    if rng.random() < 0.7:
+        ask_name(c)
+    return c.system, c.turns
 
 
 def conversation(rng: random.Random) -> tuple[str | None, list[tuple[str, str]]]:

@@ -6,12 +6,13 @@ import argparse
 import random
 from collections.abc import Iterator
 
-from chat import conversation
+from chat import conversation, introduction, some_name
 from grammar import expand, sentence_case
 from stories import ADJ, PLACES, name, story
-from words import (ANIMALS, CAPITALS, CITIES, COLOURS, CONTINENT, DAYS, DEFINITIONS, GIRLS, LIKES, MONTHS, OPPOSITES, WHY)
+from words import (ANIMALS, BOYS, CAPITALS, CITIES, COLOURS, CONTINENT, DAYS, DEFINITIONS, GIRLS, HEROES, LIKES, MONTHS, OPPOSITES, WHY)
 
 Document = list[tuple[str, str]]
+INTRODUCTIONS = 0.15  # share of the chats that are about remembering a name
 
 
 def arithmetic_page(r: random.Random) -> str:
@@ -79,18 +80,27 @@ def person_page(r: random.Random) -> str:
     return sentence_case(expand(r, r.choice([me, me, third]), slots))
 
 
-PAGES = [(arithmetic_page, 3), (geography_page, 3), (nature_page, 2), (knowledge_page, 3), (series_page, 1.5), (person_page, 2.5)]
+def echo_page(r: random.Random) -> str:
+    """The same words again: what teaches a model to look back and copy, and so to remember a name."""
+    words = r.sample(GIRLS + BOYS + LIKES + CITIES + HEROES, r.randint(3, 12))
+    words += [some_name(r) for _ in range(r.randint(0, 3))]
+    r.shuffle(words)
+    line = r.choice([" ", ", ", ", ", "\n"]).join(words)
+    return r.choice(["\n", "\n\n", ". "]).join([line] * r.choice([2, 2, 3]))
+
+
+PAGES = [(arithmetic_page, 3), (geography_page, 3), (nature_page, 2), (knowledge_page, 3), (series_page, 1.5), (person_page, 2.5), (echo_page, 3)]
 
 
 def document(r: random.Random) -> Document:
     kind = r.random()
     if kind < 0.74:
-        system, turns = conversation(r)
+        system, turns = introduction(r) if r.random() < INTRODUCTIONS else conversation(r)
         doc = [("system", system)] if system else []
         for q, a in turns:
             doc += [("user", q), ("assistant", a)]
         return doc
-    if kind < 0.86:
+    if kind < 0.84:
         return [("text", story(r))]
     pages, weights = zip(*PAGES)
     return [("text", r.choices(pages, weights)[0](r))]

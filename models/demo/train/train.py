@@ -105,6 +105,15 @@ class Model(nn.Module):
         for n, p in self.named_parameters():
             if p.dim() == 2:
                 nn.init.normal_(p, std=0.02 * (depth if n.endswith(("o_proj.weight", "down_proj.weight")) else 1))
+        self.look_back(self.layers[2].self_attn)
+
+    @torch.no_grad()
+    def look_back(self, attn):
+        """One layer starts with values and outputs that hand a token on as it is. Where to look is then all that is left to learn
+        for "My name is Anna" ... "Nice to meet you, Anna"; from nothing, neither half has a gradient without the other."""
+        eye = torch.eye(D)
+        attn.v_proj.weight.copy_(torch.cat([eye[h::KV] for h in range(KV)]))
+        attn.o_proj.weight.copy_(0.25 * torch.cat([eye[h * KV // HEADS::KV].T for h in range(HEADS)], 1))
 
     def forward(self, ids):
         cos, sin = rope(ids.shape[1])
@@ -183,6 +192,8 @@ def main():
     ap.add_argument("--minutes", type=float, default=40, help="of processor time")
     ap.add_argument("--wall", type=float, default=90, help="minutes of waiting, at most")
     ap.add_argument("--init", type=Path, help="continue from this model, with its tokenizer")
+    ap.add_argument("--steady", type=float, default=0.4, help="share of the time before the learning rate falls")
+    ap.add_argument("--rate", type=float, default=1.0, help="times the learning rates")
     ap.add_argument("--threads", type=int, default=1)
     ap.add_argument("--seed", type=int, default=1)
     args = ap.parse_args()
@@ -205,7 +216,7 @@ def main():
     start, busy, step, seen, saved, mean = time.time(), time.process_time(), 0, 0, 0.0, 0.0
     while (done := max((time.process_time() - busy) / args.minutes, (time.time() - start) / args.wall) / 60) < 1:
         # First short windows, which are cheap; then longer ones, for stories and long chats.
-        B, T = (16, 128) if done < 0.4 else (8, 256) if done < 0.85 else (4, 512)
+        B, T = (16, 128) if done < 0.5 else (8, 256) if done < 0.9 else (4, 512)
         x, w = text.take(B, T)
         with torch.autocast("cpu", dtype=torch.bfloat16):
             loss = loss_of(model, x, w, 0.15)
@@ -213,7 +224,7 @@ def main():
             opt.zero_grad(set_to_none=True)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(rest, 1.0)
-        scale = min(1, (step + 1) / 100) * (1 if done < 0.3 else max(0.01, (1 - done) / 0.7))
+        scale = min(1, (step + 1) / 50) * args.rate * min(1, max(0.01, (1 - done) / (1 - args.steady)))
         for opt, lr in opts:
             opt.param_groups[0]["lr"] = lr * scale
             opt.step()
