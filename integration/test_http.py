@@ -256,6 +256,25 @@ def test_without_shards_it_lives_but_is_not_ready(tmp_path):
         r.stop(signal.SIGKILL)
 
 
+def test_a_lost_shard_is_one_line_and_an_exit(tmp_path):
+    shard = Process([BIN / "model-server", "serve", DEMO, "--uds-path", tmp_path / "s"])
+    port = free_port()
+    r = Process([BIN / "router", "--tokenizer-name", DEMO, "--hostname", "127.0.0.1", "--port", port, "--master-shard-uds-path", tmp_path / "s-0"])
+    try:
+        r.wait_log("Connected")
+        body = {"inputs": ONCE, "parameters": {"max_new_tokens": 1900, "ignore_eos": True}}
+        with requests.post(f"http://127.0.0.1:{port}/generate_stream", json=body, stream=True) as stream:
+            lines = (line for line in stream.iter_lines() if line)
+            assert b'"index":1,' in next(lines)
+            shard.stop(signal.SIGKILL)
+            assert b'"error_type":"generation"' in list(lines)[-1]
+        assert r.p.wait(30 * SLOW) == 1
+        assert [line for line in r.log.splitlines() if line.startswith("Error: ")]
+    finally:
+        r.stop(signal.SIGKILL)
+        shard.stop(signal.SIGKILL)
+
+
 def router_pid(s):
     return next(p for p in s.children() if pathlib.Path(f"/proc/{p}/comm").read_text().strip() == "router")
 
@@ -313,6 +332,8 @@ def test_the_router_keeps_its_size_over_a_thousand_departures(s):
 def test_documents_are_current(s):
     page = subprocess.run([BIN / "router", "routes"], capture_output=True, text=True, check=True).stdout
     assert (ROOT / "docs/http-api.md").read_text() == page, "router routes > docs/http-api.md"
+    page = subprocess.run([BIN / "router", "--help-markdown"], capture_output=True, text=True, check=True).stdout
+    assert (ROOT / "docs/router.md").read_text() == page, "router --help-markdown > docs/router.md"
     schema = requests.get(s.url + "/api-doc/openapi.json").json()
     assert schema == json.loads(subprocess.run([BIN / "router", "print-schema"], capture_output=True, check=True).stdout)
     assert {"/generate", "/generate_stream", "/", "/v1/chat/completions", "/health"} <= set(schema["paths"])
