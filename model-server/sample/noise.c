@@ -2,7 +2,9 @@
 #include "model-server/sample/multiversion.h"
 #include <math.h>
 
-enum { LANES = 16 }; /* counters worked on side by side: one AVX-512 register */
+/* Counters worked on side by side: one AVX-512 register; the words they give; words at a time. */
+enum { LANES = 16, WORDS = 64, BATCH = 256 };
+_Static_assert(WORDS == 4 * LANES, "four words a counter");
 static const uint32_t M0 = 0xD2511F53, M1 = 0xCD9E8D57, W0 = 0x9E3779B9, W1 = 0xBB67AE85;
 
 void philox4x32(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4])
@@ -21,7 +23,7 @@ void philox4x32(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4
 
 /* philox4x32 on LANES counters that differ in their first word; out[4 * lane + word]. */
 MULTIVERSION static void philox_lanes(uint32_t first, const uint32_t rest[3], const uint32_t key[2],
-                                      uint32_t out[4 * LANES])
+                                      uint32_t out[WORDS])
 {
     uint32_t c0[LANES], c1[LANES], c2[LANES], c3[LANES], k0 = key[0], k1 = key[1];
     for (uint32_t j = 0; j < LANES; j++)
@@ -35,7 +37,7 @@ MULTIVERSION static void philox_lanes(uint32_t first, const uint32_t rest[3], co
             c3[j] = (uint32_t)p0;
         }
     }
-    for (int j = 0; j < LANES; j++) {
+    for (size_t j = 0; j < LANES; j++) {
         out[4 * j] = c0[j], out[4 * j + 1] = c1[j];
         out[4 * j + 2] = c2[j], out[4 * j + 3] = c3[j];
     }
@@ -53,10 +55,10 @@ static void counter_rest(uint64_t position, enum noise_use use, uint32_t rest[3]
 void noise_bits(uint64_t seed, uint64_t position, enum noise_use use, uint32_t first,
                 uint32_t *bits, size_t n)
 {
-    uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)}, rest[3], tail[4 * LANES];
+    uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)}, rest[3], tail[WORDS];
     counter_rest(position, use, rest);
     size_t i = 0;
-    for (; i + 4 * LANES <= n; i += 4 * LANES)
+    for (; i + WORDS <= n; i += WORDS)
         philox_lanes((first + (uint32_t)i) / 4, rest, key, bits + i);
     if (i < n)
         philox_lanes((first + (uint32_t)i) / 4, rest, key, tail);
@@ -94,12 +96,12 @@ static void run(struct race *r, size_t i, float w, uint32_t bits)
 size_t noise_draw(const float *w, const uint32_t *id, size_t n, uint64_t seed, uint64_t position)
 {
     struct race r = {INFINITY, SIZE_MAX};
-    uint32_t bits[16 * LANES];
+    uint32_t bits[BATCH];
     for (size_t i = 0; id && i < n; i++)
         if (w[i] > 0)
             run(&r, i, w[i], bits_of(seed, position, id[i]));
-    for (size_t i = 0; !id && i < n; i += 16 * LANES) {
-        size_t len = n - i < 16 * LANES ? n - i : 16 * LANES;
+    for (size_t i = 0; !id && i < n; i += BATCH) {
+        size_t len = n - i < BATCH ? n - i : BATCH;
         noise_bits(seed, position, NOISE_TOKEN, (uint32_t)i, bits, len);
         for (size_t j = 0; j < len; j++)
             if (w[i + j] > 0)
