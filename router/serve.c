@@ -17,6 +17,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+enum { LAST_WORDS_MS = 500 };
 enum news { STARTED = 1, START_FAILED, LOST };
 
 struct service {
@@ -273,17 +274,25 @@ static void stop(struct service *s)
         close(s->news_fd);
 }
 
+/* The shards are gone or never came. Whoever waits for an answer is still told so; the threads that
+ * wait for the shards need not come back. */
+static _Noreturn void give_up(struct service *s, const struct err *e)
+{
+    int64_t until = clock_ms() + LAST_WORDS_MS;
+    log_msg(LOG_ERROR, "%s", e->msg);
+    fprintf(stderr, "Error: %s\n", e->msg);
+    atomic_store(&s->edge.draining, true);
+    while (atomic_load(&s->edge.live) && clock_ms() < until)
+        poll(NULL, 0, 10);
+    _exit(1);
+}
+
 int serve(const struct router_config *c, struct err *e)
 {
     struct service s = {.c = c, .signal_fd = -1, .news_fd = -1};
     int rc = start(&s, e);
-    if (rc == 0 && (rc = wait(&s, e)) != 0) {
-        /* The shards are gone or never came: what still runs cannot be answered, and the threads
-         * that wait for them need not come back. */
-        log_msg(LOG_ERROR, "%s", e->msg);
-        fprintf(stderr, "Error: %s\n", e->msg);
-        _exit(1);
-    }
+    if (rc == 0 && wait(&s, e) != 0)
+        give_up(&s, e);
     stop(&s);
     return rc;
 }
