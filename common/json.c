@@ -115,7 +115,8 @@ double json_num(const cJSON *o, const char *key, double def)
 int64_t json_int(const cJSON *o, const char *key, int64_t def)
 {
     const cJSON *v = json_get(o, key);
-    if (!cJSON_IsNumber(v) || v->valuedouble < -0x1p63 || v->valuedouble >= 0x1p63 ||
+    if (!cJSON_IsNumber(v) || v->valuedouble < -9223372036854775808.0 ||
+        v->valuedouble >= 9223372036854775808.0 ||
         v->valuedouble != (double)(int64_t)v->valuedouble)
         return def;
     return (int64_t)v->valuedouble;
