@@ -189,8 +189,7 @@ format:                ## fail where clang-format would change a line (make form
 	@clang-format $(if $(FIX),-i,--dry-run --Werror) $(SOURCES)
 
 tidy: $(GEN)           ## clang-tidy over the programs
-	@echo $(CSRC) | tr ' ' '\n' | xargs -P 2 -n 4 sh -c 'clang-tidy --quiet "$$@" -- $(BASEFLAGS) -march=sapphirerapids \
-	  2>/tmp/tidy.$$$$; rc=$$?; grep -v "warnings generated" /tmp/tidy.$$$$ >&2; rm -f /tmp/tidy.$$$$; exit $$rc' tidy
+	@printf '%s\n' $(CSRC) | xargs -P $(shell nproc) -n 4 tests/tidy $(B)/gen
 
 cppcheck: $(GEN)       ## cppcheck over the programs
 	@cppcheck --quiet -j 2 --enable=warning,performance,portability --error-exitcode=1 --inline-suppr \

@@ -55,7 +55,7 @@ char *file_read(const char *path, size_t max, size_t *n, struct err *e)
         err_set(e, ERR_SYSTEM, "%s: not a regular file of at most %zu bytes", path, max);
         goto out;
     }
-    if (!(p = malloc((size_t)st.st_size + 1))) {
+    if (!(p = calloc(1, (size_t)st.st_size + 1))) {
         err_nomem(e);
         goto out;
     }

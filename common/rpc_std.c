@@ -173,8 +173,8 @@ static struct bytes find_file(const char *name, uint64_t field)
     size_t longest = 0;
     for (size_t i = 0; (file = file_at(i)).p; i++) {
         struct bytes v = get(file, field, 0);
-        bool match =
-            strncmp(name, (const char *)v.p, v.n) == 0 && (name[v.n] == (field == 2 ? '.' : '\0'));
+        bool match = v.p && strncmp(name, (const char *)v.p, v.n) == 0 &&
+                     (name[v.n] == (field == 2 ? '.' : '\0'));
         if (match && v.n > longest) {
             longest = v.n;
             best = file;

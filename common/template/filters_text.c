@@ -139,7 +139,7 @@ FILTER(filter_wordcount)
     struct val s = val_to_str(vm, self);
     int64_t n = 0;
     bool in_word = false;
-    vm_work(vm, s.s->n * 4u);
+    vm_work(vm, (uint64_t)s.s->n * 4);
     for (size_t i = 0, len; i < s.s->n; i += len) {
         uint32_t c = utf8_decode(s.s->p + i, s.s->n - i, &len);
         utf8proc_category_t k = utf8proc_category((utf8proc_int32_t)c);
