@@ -255,7 +255,7 @@ static bool answers(uint32_t c, enum question q)
 
 static struct val all(struct vm *vm, struct val self, enum question q, bool empty)
 {
-    vm_work(vm, self.s->n * 4u);
+    vm_work(vm, (uint64_t)self.s->n * 4);
     for (size_t i = 0, len; i < self.s->n; i += len)
         if (!answers(utf8_decode(self.s->p + i, self.s->n - i, &len), q))
             return val_bool(false);

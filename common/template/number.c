@@ -35,7 +35,7 @@ static const char *grouped(struct vm *vm, const char *digits, char group, size_t
             *o++ = group;
         *o++ = digits[i];
     }
-    strcpy(o, digits + n);
+    memcpy(o, digits + n, strlen(digits + n) + 1);
     return out;
 }
 

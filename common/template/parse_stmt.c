@@ -195,7 +195,7 @@ static void add_param(struct parser *p, struct macro_def *m, uint32_t id, struct
         struct node **defs = VM_NEW(p->vm, struct node *, k ? k * 2 : 1);
         if (k) {
             memcpy(ids, m->params, k * sizeof(*ids));
-            memcpy(defs, m->defaults, k * sizeof(*defs));
+            memcpy(defs, m->defaults, k * sizeof(struct node *));
         }
         m->params = ids;
         m->defaults = defs;

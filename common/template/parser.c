@@ -65,7 +65,7 @@ void nodes_add(struct parser *p, struct nodes *l, struct node *n)
         l->cap = l->cap ? l->cap * 2 : 4;
         struct node **v = VM_NEW(p->vm, struct node *, l->cap);
         if (l->n)
-            memcpy(v, l->v, l->n * sizeof(*v));
+            memcpy(v, l->v, l->n * sizeof(struct node *));
         l->v = v;
     }
     l->v[l->n++] = n;

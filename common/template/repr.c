@@ -12,7 +12,7 @@ void float_repr(double f, char out[32])
 {
     char digits[32];
     if (!isfinite(f)) {
-        strcpy(out, isnan(f) ? "nan" : f < 0 ? "-inf" : "inf");
+        snprintf(out, 32, "%s", isnan(f) ? "nan" : f < 0 ? "-inf" : "inf");
         return;
     }
     for (int prec = fabs(f) < 2.3e-308 ? 0 : 14; prec <= 16;
@@ -23,7 +23,7 @@ void float_repr(double f, char out[32])
     }
     char *e = strchr(digits, 'e');
     int exp = atoi(e + 1), n = 0;
-    char d[20], *o = out;
+    char d[20] = {0}, *o = out;
     for (char *p = digits; p < e; p++)
         if (*p >= '0' && *p <= '9')
             d[n++] = *p;
@@ -47,7 +47,7 @@ void float_repr(double f, char out[32])
         if (n > exp + 1)
             sprintf(o, ".%.*s", n - exp - 1, d + exp + 1);
         else
-            strcpy(o, ".0");
+            memcpy(o, ".0", 3);
     }
 }
 
@@ -74,7 +74,7 @@ static void repr_str(struct vm *vm, struct strbuf *b, const struct str *s)
 {
     char quote = memchr(s->p, '\'', s->n) && !memchr(s->p, '"', s->n) ? '"' : '\'';
     sb_ch(vm, b, quote);
-    vm_work(vm, s->n * 4u);
+    vm_work(vm, (uint64_t)s->n * 4);
     for (size_t i = 0, len; i < s->n; i += len) {
         uint32_t cp = utf8_decode(s->p + i, s->n - i, &len);
         if (cp == (uint32_t)quote || cp == '\\') {

@@ -58,7 +58,7 @@ struct val text_case(struct vm *vm, struct val v, enum text_case how)
     struct strbuf b = {0};
     bool in_word = false;
     sb_reserve(vm, &b, s->n);
-    vm_work(vm, s->n * 4u);
+    vm_work(vm, (uint64_t)s->n * 4);
     for (size_t i = 0, len, n_len; i < s->n; i += len) {
         uint32_t c = utf8_decode(s->p + i, s->n - i, &len);
         bool up = how == CASE_UPPER;
@@ -84,7 +84,7 @@ struct val text_case(struct vm *vm, struct val v, enum text_case how)
 bool text_is_cased(struct vm *vm, struct val v, enum text_case how)
 {
     bool any = false;
-    vm_work(vm, v.s->n * 4u);
+    vm_work(vm, (uint64_t)v.s->n * 4);
     for (size_t i = 0, len; i < v.s->n; i += len) {
         uint32_t c = utf8_decode(v.s->p + i, v.s->n - i, &len);
         utf8proc_category_t k = utf8proc_category((utf8proc_int32_t)c);
