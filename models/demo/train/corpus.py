@@ -52,10 +52,11 @@ def knowledge_page(r: random.Random) -> str:
     if " " in k and not k.startswith(("a ", "an ", "the ")) and r.random() < 0.4:
         k = k.title()
     if r.random() < 0.5:
-        return f"What is {k}?\n{v}" if r.random() < 0.7 else f"Question: What is {k}?\nAnswer: {v}"
+        # "?\n" is one token: with a blank, the question that ends a prompt is continued too.
+        return f"What is {k}?{r.choice([' ', ' ', chr(10)])}{v}" if r.random() < 0.7 else f"Question: What is {k}?\nAnswer: {v}"
     if r.random() < 0.4:
         q, a = r.choice(list(WHY.items()))
-        return f"Why {q}?\n{a}"
+        return f"Why {q}? {a}"
     return v
 
 
