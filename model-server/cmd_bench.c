@@ -157,7 +157,7 @@ static int prepare(struct bench *b, struct err *e)
     b->per_seq = (longest + BLOCK - 1) / BLOCK;
     size_t n_blocks = (size_t)b->per_seq * c->batch;
     b->logits = malloc((size_t)c->batch * b->info->vocab * sizeof(float));
-    b->ids = calloc(rows_max * 4 + n_blocks, sizeof(uint32_t));
+    b->ids = calloc((size_t)rows_max * 4 + n_blocks, sizeof(uint32_t));
     b->spans = calloc(c->batch, sizeof(*b->spans));
     if (!b->logits || !b->ids || !b->spans)
         return err_nomem(e);

@@ -155,7 +155,7 @@ static void walk_blocks(const struct attn_job *j, const struct rows *r, struct w
 static void weigh_row(const struct attn_job *j, const struct rows *r, struct workspace *ws,
                       uint32_t row, uint32_t base, uint32_t from, uint32_t n)
 {
-    float *s = ws->s + row * SCORE_LD;
+    float *s = ws->s + (size_t)row * SCORE_LD;
     const struct kernels *k = &j->d->kern;
     uint32_t pos = row_pos(j, r, row), lo = first_key(j->p, pos), hi = pos + 1;
     lo = lo > base ? lo - base : 0; /* visible: [lo, hi) of this row */
@@ -191,7 +191,7 @@ static void attend_split(const struct attn_job *j, const struct rows *r, struct 
     walk_blocks(j, r, ws, base, begin, end, false);
     for (uint32_t i = 0; i < r->n; i++) {
         weigh_row(j, r, ws, i, base, from, n);
-        src[i] = ws->s + i * SCORE_LD + (begin - base);
+        src[i] = ws->s + (size_t)i * SCORE_LD + (begin - base);
         ws->split.o[i] = ws->o + (size_t)i * j->kv->panel_dim;
     }
     float *p = ws->p + (size_t)(begin - base) * tile_stride(r->n);
@@ -267,7 +267,8 @@ static void attend_part(const struct attn_job *j, struct workspace *ws, uint32_t
     memcpy(to, ws->split.max, r.n * sizeof(float));
     memcpy(to + TILE_ROWS, ws->split.sum, r.n * sizeof(float));
     for (uint32_t i = 0; i < r.n; i++)
-        memcpy(to + 2 * TILE_ROWS + i * dim, ws->split.o[i], dim * sizeof(float));
+        memcpy(to + (ptrdiff_t)2 * TILE_ROWS + (size_t)i * dim, ws->split.o[i],
+               dim * sizeof(float));
 }
 
 static void merge_unit(const struct attn_job *j, uint32_t unit)
@@ -279,7 +280,7 @@ static void merge_unit(const struct attn_job *j, uint32_t unit)
         memcpy(from.max, p, r.n * sizeof(float));
         memcpy(from.sum, p + TILE_ROWS, r.n * sizeof(float));
         for (uint32_t i = 0; i < r.n; i++) {
-            from.o[i] = p + 2 * TILE_ROWS + i * j->p->head_dim;
+            from.o[i] = p + (ptrdiff_t)2 * TILE_ROWS + (size_t)i * j->p->head_dim;
             merge_row(j, &to, &from, i);
         }
     }

@@ -1,4 +1,7 @@
 #include "model-server/backend/cpu/kernels.h"
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 const struct kernel_row kernel_rows[] = {
 #define X(op, variant, needs) {#op, #variant, needs, (void (*)(void))k_##op##_##variant},
@@ -7,12 +10,21 @@ const struct kernel_row kernel_rows[] = {
         {NULL},
 };
 
+#if defined(__x86_64__)
+/* Not every compiler's __builtin_cpu_supports() knows the word; AVX2 being usable implies the rest.
+ */
+static int has_f16c(void)
+{
+    unsigned a, b, c, d;
+    return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+#endif
+
 unsigned cpu_detect(void)
 {
     unsigned f = 0;
 #if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-        __builtin_cpu_supports("f16c"))
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c())
         f |= CPU_AVX2;
     if (f && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))

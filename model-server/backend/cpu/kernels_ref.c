@@ -10,7 +10,7 @@
 static float panel_at(const void *panel, enum dtype t, uint32_t i, uint32_t k)
 {
     if (t == DT_BF16)
-        return number_at(panel, t, (int64_t)(k / 2) * 2 * LANES + 2 * i + k % 2);
+        return number_at(panel, t, (int64_t)(k / 2) * 2 * LANES + 2 * (int64_t)i + k % 2);
     return number_at(panel, t, (int64_t)k * LANES + i);
 }
 

@@ -120,6 +120,7 @@ static void store_head(const struct rope_job *j, bool v, uint32_t head, uint32_t
         if (k->dtype == DT_F32)
             ((float *)dst)[to] = x[i];
         else
+            // NOLINTNEXTLINE(clang-analyzer-core.uninitialized.Assign): narrow_*() filled it
             ((uint16_t *)dst)[to] = half[i];
     }
 }

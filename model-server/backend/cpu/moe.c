@@ -73,7 +73,7 @@ static size_t lay_out(struct moe_work *m, char *base, uint32_t rows, const struc
     PLACE(logits, (size_t)rows * p->n_experts);
     PLACE(choices, (size_t)rows * p->n_experts);
     PLACE(x, rows * hidden);
-    PLACE(hidden, rows * 2 * ffn);
+    PLACE(hidden, (size_t)2 * rows * ffn);
     PLACE(gated, rows * ffn);
     PLACE(out, rows * hidden);
 #undef PLACE

@@ -31,7 +31,7 @@ static void pack_row_16(uint16_t *panel, const uint16_t *src, uint32_t cols, int
     uint32_t k = 0;
     for (uint32_t pair; k + 1 < cols; k += 2) {
         memcpy(&pair, src + k, sizeof(pair));
-        memcpy(panel + k * LANES + 2 * lane, &pair, sizeof(pair));
+        memcpy(panel + (size_t)k * LANES + (size_t)2 * lane, &pair, sizeof(pair));
     }
     if (k < cols)
         panel[k * LANES + 2 * lane] = src[k];
@@ -47,7 +47,8 @@ static void pack_row_any(char *panel, const struct mat_part *p, int64_t row, int
         else if (to == DT_F16)
             ((uint16_t *)panel)[k * LANES + lane] = f16_of_f32(f);
         else
-            ((uint16_t *)panel)[(k & ~(int64_t)1) * LANES + 2 * lane + (k & 1)] = bf16_of_f32(f);
+            ((uint16_t *)panel)[(k & ~(int64_t)1) * LANES + (int64_t)2 * lane + (k & 1)] =
+                bf16_of_f32(f);
     }
 }
 
@@ -123,7 +124,7 @@ void weight_row(float *dst, const struct weight *w, uint32_t row, uint32_t k, ui
     const char *panel = weight_panel(w, row / LANES);
     uint32_t lane = row % LANES;
     for (uint32_t i = k; i < k + n; i++) {
-        int64_t at = w->dtype == DT_BF16 ? (int64_t)(i & ~1u) * LANES + 2 * lane + (i & 1)
+        int64_t at = w->dtype == DT_BF16 ? (int64_t)(i & ~1u) * LANES + (int64_t)2 * lane + (i & 1)
                                          : (int64_t)i * LANES + lane;
         dst[i - k] = number_at(panel, w->dtype, at);
     }
