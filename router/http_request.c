@@ -84,20 +84,34 @@ void http_completed(void *cls, struct MHD_Connection *mhd, void **con_cls,
     *con_cls = NULL;
 }
 
-static enum MHD_Result count_lengths(void *cls, enum MHD_ValueKind kind, const char *key,
-                                     const char *value)
+struct framing {
+    int lengths, codings;
+    bool odd; /* a name that is none ("Content-Length :"), a coding that we cannot undo */
+};
+
+static enum MHD_Result look_at_header(void *cls, enum MHD_ValueKind kind, const char *key,
+                                      const char *value)
 {
-    (void)kind, (void)value;
-    *(int *)cls += !strcasecmp(key, "content-length");
+    struct framing *f = cls;
+    (void)kind;
+    for (const char *p = key; *p; p++)
+        f->odd |= *p <= ' ' || *p > '~' || strchr("\"(),/:;<=>?@[\\]{}", *p);
+    if (!strcasecmp(key, "content-length"))
+        f->lengths++;
+    if (!strcasecmp(key, "transfer-encoding")) {
+        f->codings++;
+        f->odd |= !value || strcasecmp(value, "chunked") != 0;
+    }
     return MHD_YES;
 }
 
-/* Two framings in one request are how requests are smuggled past a proxy. */
+/* Two framings in one request, or one that a proxy may read and we do not, are how requests are
+ * smuggled past it. */
 static bool ambiguous(struct exchange *x)
 {
-    int lengths = 0;
-    MHD_get_connection_values(x->mhd, MHD_HEADER_KIND, count_lengths, &lengths);
-    return lengths > 1 || (lengths && exchange_header(x, "Transfer-Encoding"));
+    struct framing f = {0};
+    MHD_get_connection_values(x->mhd, MHD_HEADER_KIND, look_at_header, &f);
+    return f.odd || f.lengths + f.codings > 1;
 }
 
 /* Takes as long for a wrong key as for the right one. */

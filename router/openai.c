@@ -29,7 +29,9 @@ void openai_sampling(struct body *b, struct object root, struct ask *q)
 static void read_bias(struct body *b, struct object root)
 {
     const cJSON *bias = body_get(b, root, "logit_bias", false);
-    if (bias && bias->child)
+    if (bias && !cJSON_IsObject(bias) && !cJSON_IsArray(bias))
+        body_mistyped(b, root, "logit_bias", bias, "a map");
+    else if (bias && bias->child)
         body_fail(b, root, "logit_bias", "logit_bias is not supported");
 }
 
@@ -97,7 +99,11 @@ int openai_generate(struct call *c, struct openai *o, const struct format *f, st
     return call_generate(c, o->asks, o->n_asks, o->each, e);
 }
 
-const char *openai_finish(enum gen_finish f) { return f == FINISH_LENGTH ? "length" : "stop"; }
+const char *openai_finish(const struct openai *o, const struct generation *g)
+{
+    bool stopped = g->answer.finish != FINISH_LENGTH || o->seq[g->index].trim.matched;
+    return stopped ? "stop" : "length";
+}
 
 void openai_text(struct openai *o, const struct generation *g, const struct gen_event *ev,
                  struct buf *out)
@@ -105,8 +111,10 @@ void openai_text(struct openai *o, const struct generation *g, const struct gen_
     struct stop_trim *t = &o->seq[g->index].trim;
     if (!ev->token.special)
         stop_trim_push(t, ev->token.text, ev->token.text_len, out);
-    if (ev->end)
-        stop_trim_end(t, ev->end->finish == FINISH_STOP, out);
+    else if (ev->end && ev->end->finish == FINISH_STOP)
+        buf_reset(&t->held);          /* the sequence ends in a special token's text */
+    if (ev->end || ev->token.special) /* no sequence goes on behind a special token */
+        stop_trim_end(t, out);
 }
 
 void openai_usage(struct buf *out, const struct call *c)

@@ -31,8 +31,9 @@ void openai_sampling(struct body *b, struct object root, struct ask *q);
 /* Make the generations: n_asks prompts, `each` choices of each. */
 int openai_generate(struct call *c, struct openai *o, const struct format *f, struct err *e);
 
-/* "stop" or "length" */
-const char *openai_finish(enum gen_finish f);
+/* "stop" or "length" of an answer that has ended. A stop sequence in the last token allowed counts
+ * as a stop: the answer was cut there. */
+const char *openai_finish(const struct openai *o, const struct generation *g);
 /* The text of a token event as the client reads it: without special tokens and stop sequences. */
 void openai_text(struct openai *o, const struct generation *g, const struct gen_event *ev,
                  struct buf *out);

@@ -32,10 +32,24 @@ void stop_trim_push(struct stop_trim *t, const char *s, size_t n, struct buf *ou
         memmove(t->held.p, t->held.p + from, t->held.len);
 }
 
-void stop_trim_end(struct stop_trim *t, bool stopped, struct buf *out)
+/* A sequence may have ended inside what looked like the beginning of a longer one. */
+static size_t before_match(const struct stop_trim *t)
 {
-    if (!(stopped && t->matched) && t->held.len)
-        buf_add(out, t->held.p, t->held.len);
+    bool whole = false;
+    for (size_t i = 0; i < t->held.len; i++) {
+        may_begin(t, t->held.p + i, t->held.len - i, &whole);
+        if (whole)
+            return i;
+    }
+    return t->held.len;
+}
+
+void stop_trim_end(struct stop_trim *t, struct buf *out)
+{
+    size_t n = t->matched ? 0 : before_match(t);
+    t->matched |= n < t->held.len;
+    if (n)
+        buf_add(out, t->held.p, n);
     out->oom |= t->held.oom;
     buf_reset(&t->held);
 }

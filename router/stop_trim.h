@@ -13,12 +13,13 @@ struct stop_trim { /* zero-initialise, set stop and n */
     const char *const *stop;
     uint32_t n;
     struct buf held;
-    bool matched; /* held begins with a whole stop sequence */
+    bool matched; /* a whole stop sequence was seen, and what follows it is dropped */
 };
 
 /* Append to `out` what can be told already. */
 void stop_trim_push(struct stop_trim *t, const char *s, size_t n, struct buf *out);
-/* The end: `stopped` by a stop sequence, or for another reason. */
-void stop_trim_end(struct stop_trim *t, bool stopped, struct buf *out);
+/* The end, by a stop sequence or for another reason (the last token allowed may complete one too).
+ */
+void stop_trim_end(struct stop_trim *t, struct buf *out);
 void stop_trim_free(struct stop_trim *t);
 #endif

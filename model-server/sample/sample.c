@@ -12,12 +12,18 @@ struct sampling sampling_neutral(void)
 
 static bool bad(float v, float min, float max) { return !(v >= min && v <= max); }
 
+/* Any positive number is a temperature (1e-8 is a habit of those who mean greedy); what lies beyond
+ * these ends differs in nothing but the danger of infinities. */
+static float tame(float v) { return v > 0 ? fminf(fmaxf(v, 1e-6f), 1e6f) : v; }
+
 int sampling_normalise(struct sampling *p, struct err *e)
 {
     float *off_is_one[] = {&p->temperature, &p->top_p, &p->typical_p, &p->penalties.repetition};
     for (int i = 0; i < 4; i++)
         if (*off_is_one[i] == 0)
             *off_is_one[i] = 1;
+    p->temperature = tame(p->temperature);
+    p->penalties.repetition = tame(p->penalties.repetition);
     if (bad(p->temperature, 1e-6f, 1e6f))
         return err_set(e, ERR_VALIDATION, "`temperature` must be strictly positive");
     if (bad(p->penalties.repetition, 1e-6f, 1e6f))

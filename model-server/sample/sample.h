@@ -27,8 +27,8 @@ struct sampling { /* neutral values mean off; see sampling_neutral() */
 };
 struct sampling sampling_neutral(void);
 /* Mend what a peer leaves at zero (temperature, top_p, typical_p, repetition: off) and turn
- * sampling on where a parameter asks for it, as TGI does. NaN and out-of-range values:
- * ERR_VALIDATION. */
+ * sampling on where a parameter asks for it, as TGI does. Extreme temperatures and
+ * repetition penalties are brought into range; NaN and out-of-range values: ERR_VALIDATION. */
 int sampling_normalise(struct sampling *p, struct err *e);
 
 struct sampled {

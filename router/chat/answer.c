@@ -63,7 +63,7 @@ static void stream_token(struct call *c, struct generation *g, const struct gen_
         buf_str(out, "null");
     }
     if (ev->end)
-        buf_fmt(out, ",\"finish_reason\":\"%s\"}],\"usage\":", openai_finish(ev->end->finish));
+        buf_fmt(out, ",\"finish_reason\":\"%s\"}],\"usage\":", openai_finish(o, g));
     else
         buf_str(out, ",\"finish_reason\":null}],\"usage\":");
     if (o->continuous_usage)
@@ -115,7 +115,7 @@ static void choice(struct buf *out, const struct openai *o, const struct generat
     } else {
         buf_str(out, "null");
     }
-    buf_fmt(out, ",\"finish_reason\":\"%s\"}", openai_finish(g->answer.finish));
+    buf_fmt(out, ",\"finish_reason\":\"%s\"}", openai_finish(o, g));
     out->oom |= s->text.oom || s->logprobs.oom;
 }
 

@@ -198,9 +198,9 @@ static cJSON *for_template(const cJSON *messages)
     cJSON *list = cJSON_Duplicate(messages, true);
     for (cJSON *m = list ? list->child : NULL; m; m = m->next) {
         const cJSON *content = cJSON_GetObjectItemCaseSensitive(m, "content");
-        if (cJSON_IsNull(content))
+        if (cJSON_IsNull(content)) {
             cJSON_DeleteItemFromObjectCaseSensitive(m, "content");
-        if (cJSON_IsArray(content)) {
+        } else if (cJSON_IsArray(content)) {
             cJSON *text = joined_text(content);
             if (!text || !cJSON_ReplaceItemInObjectCaseSensitive(m, "content", text)) {
                 cJSON_Delete(text);

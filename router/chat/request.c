@@ -21,6 +21,23 @@ static const cJSON *read_messages(struct body *b, struct object root)
     return m;
 }
 
+static void read_tools(struct body *b, struct object root)
+{
+    const cJSON *tools = body_get(b, root, "tools", false);
+    const cJSON *choice = body_get(b, root, "tool_choice", false);
+    int i = 0;
+    if (tools && !cJSON_IsArray(tools))
+        body_mistyped(b, root, "tools", tools, "a sequence");
+    for (const cJSON *t = tools ? tools->child : NULL; t; t = t->next, i++) {
+        const cJSON *function = json_get(t, "function");
+        if (!json_str(function, "name", NULL))
+            body_fail(b, root, "tools", "tools[%d]: missing field `%s`", i,
+                      cJSON_IsObject(function) ? "name" : "function");
+    }
+    if (choice && !cJSON_IsString(choice) && !json_str(json_get(choice, "function"), "name", NULL))
+        body_mistyped(b, root, "tool_choice", choice, "a string or a function with a name");
+}
+
 /* Nothing that changes the meaning of a request is ignored. */
 static int check_format(const cJSON *root, struct err *e)
 {
@@ -75,6 +92,7 @@ int chat_request_parse(struct call *c, struct chat_request *r, struct err *e)
     openai_sampling(&b, root, q);
     o->logprobs = body_opt_bool(&b, root, "logprobs", false);
     q->top_n_tokens = body_u32(&b, root, "top_logprobs");
+    read_tools(&b, root);
     o->asks = q;
     o->n_asks = 1;
     r->openai = o;

@@ -122,7 +122,10 @@ static void choice(struct buf *out, struct openai *o, const struct generation *g
     buf_json_str(out, s->text.p ? s->text.p : "", s->text.len);
     buf_str(out, ",\"logprobs\":");
     logprobs(out, o, s);
-    buf_fmt(out, ",\"finish_reason\":\"%s\"}", finish);
+    if (finish)
+        buf_fmt(out, ",\"finish_reason\":\"%s\"}", finish);
+    else
+        buf_str(out, ",\"finish_reason\":null}");
     out->oom |= s->text.oom;
 }
 
@@ -136,7 +139,7 @@ static void stream_token(struct call *c, struct generation *g, const struct gen_
     if (ev->end)
         model(out, c);
     buf_str(out, ",\"choices\":[");
-    choice(out, o, g, ev->end ? openai_finish(ev->end->finish) : "");
+    choice(out, o, g, ev->end ? openai_finish(o, g) : NULL);
     buf_ch(out, ']');
     if (!ev->end)
         model(out, c);
@@ -178,7 +181,7 @@ static void finish(struct call *c)
     buf_str(out, ",\"choices\":[");
     for (uint32_t i = 0; i < c->n_gen; i++) {
         buf_str(out, i ? "," : "");
-        choice(out, o, &c->gen[i], openai_finish(c->gen[i].answer.finish));
+        choice(out, o, &c->gen[i], openai_finish(o, &c->gen[i]));
     }
     buf_str(out, "],\"usage\":");
     openai_usage(out, c);

@@ -239,6 +239,13 @@ static void the_protocol_is_guarded(void **state)
         {"POST /generate HTTP/1.1\r\nHost: x\r\n" JSON
          "Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
          400, ""},
+        {"POST /generate HTTP/1.1\r\nHost: x\r\n" JSON "Content-Length : 2\r\n\r\n{}", 400,
+         "Connection: close"},
+        {"POST /generate HTTP/1.1\r\nHost: x\r\n" JSON "Transfer-Encoding : chunked\r\n\r\n", 400,
+         "Connection: close"},
+        {"POST /generate HTTP/1.1\r\nHost: x\r\n" JSON
+         "Transfer-Encoding: gzip, chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+         400, "Connection: close"},
         {"POST /generate HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 2\r\n\r\n{}",
          415, "Expected request with `Content-Type: application/json`"},
         {"POST /generate HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: text/json\r\n"

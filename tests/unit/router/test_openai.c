@@ -175,7 +175,7 @@ static void completions_stream(void **state)
         "data: "
         "{\"object\":\"text_completion\",\"id\":\"\",\"created\":,\"choices\":[{\"index\":0,"
         "\"text\":"
-        "\"xa\",\"logprobs\":null,\"finish_reason\":\"\"}],\"model\":\"test/"
+        "\"xa\",\"logprobs\":null,\"finish_reason\":null}],\"model\":\"test/"
         "model\",\"system_fingerprint\":"
         "\"0.0-native\"}\n\n"
         "data: {\"object\":\"text_completion\",\"id\":\"\",\"created\":,\"model\":\"test/model\","
@@ -219,16 +219,25 @@ static const struct {
      "{\"stream\":true,\"messages\":[{\"role\":\"bad\",\"content\":\"a\"}]}", 422, "no such role"},
     {"/v1/chat/completions", CHAT(",\"n\":9"), 422, "`n` must be > 0 and <= 4. Given: 9"},
     {"/v1/chat/completions", CHAT(",\"logit_bias\":{\"5\":1}"), 422, "logit_bias is not supported"},
+    {"/v1/chat/completions", CHAT(",\"logit_bias\":7"), 422, "integer `7`, expected a map"},
+    {"/v1/chat/completions", CHAT(",\"tools\":\"f\""), 422, "string \"f\", expected a sequence"},
+    {"/v1/chat/completions", CHAT(",\"tools\":[{}]"), 422, "tools[0]: missing field `function`"},
+    {"/v1/chat/completions", CHAT(",\"tools\":[{\"function\":{}}]"), 422,
+     "tools[0]: missing field `name`"},
+    {"/v1/chat/completions", CHAT(",\"tool_choice\":{}"), 422, "expected a string or a function"},
     {"/v1/chat/completions", CHAT(",\"presence_penalty\":3"), 422,
      "`presence_penalty` must be >= -2.0"},
     {"/v1/chat/completions", CHAT(",\"response_format\":{\"type\":\"json_object\"}"), 422,
      "{\"error\":\"Input validation error: grammar is not "
      "supported\",\"error_type\":\"validation\"}"},
-    {"/v1/chat/completions", CHAT(",\"tools\":[{}],\"response_format\":{\"type\":\"json_object\"}"),
+    {"/v1/chat/completions",
+     CHAT(",\"tools\":[{\"function\":{\"name\":\"f\"}}],\"response_format\":{\"type\":\"json_"
+          "object\"}"),
      422,
      "{\"error\":\"Tool error: Grammar and tools are mutually "
      "exclusive\",\"error_type\":\"tool_error\"}"},
-    {"/v1/chat/completions", CHAT(",\"tools\":[{}],\"tool_choice\":\"required\""), 422,
+    {"/v1/chat/completions",
+     CHAT(",\"tools\":[{\"function\":{\"name\":\"f\"}}],\"tool_choice\":\"required\""), 422,
      "grammar is not supported"},
     {"/v1/chat/completions", CHAT(",\"stream\":true,\"top_p\":7"), 200,
      "data: {\"error\":{\"message\":\"Input validation error: `top_p` must be > 0.0 and < 1.0\","
@@ -272,8 +281,12 @@ static void stop_sequences_stay_out_of_openai_answers(void **state)
     (void)state;
     /* the fake scheduler does not stop by itself: held back text must come back in full */
     char *p = post(&rig, "/v1/completions",
-                   "{\"prompt\":\"x\",\"max_tokens\":5,\"stop\":[\"cx\",\"de\"]}", &b);
-    must_have(p, "\"text\":\"abcde\"");
+                   "{\"prompt\":\"x\",\"max_tokens\":5,\"stop\":[\"cx\",\"ef\"]}", &b);
+    must_have(p, "\"text\":\"abcde\",\"logprobs\":null,\"finish_reason\":\"length\"");
+    /* complete with the last token allowed: a stop all the same */
+    p = post(&rig, "/v1/completions",
+             "{\"prompt\":\"x\",\"max_tokens\":5,\"stop\":[\"cx\",\"de\"]}", &b);
+    must_have(p, "\"text\":\"abc\",\"logprobs\":null,\"finish_reason\":\"stop\"");
 }
 
 static void models_are_listed_and_found(void **state)

@@ -82,6 +82,10 @@ static void parameters(void **state)
     p.top_k = 4;
     assert_int_equal(sampling_normalise(&p, &e), 0);
     assert_true(p.sample);
+    p.temperature = 1e-8f;
+    p.penalties.repetition = 1e30f;
+    assert_int_equal(sampling_normalise(&p, &e), 0);
+    assert_true(p.temperature == 1e-6f && p.penalties.repetition == 1e6f);
     p.temperature = NAN;
     assert_int_equal(sampling_normalise(&p, &e), -1);
     p.temperature = -1;
