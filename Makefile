@@ -4,8 +4,9 @@
 # Variants are other build directories, never other sources:  make SAN=1   make TSAN=1   make DEBUG=1
 # A folder is a list: dropping a .c file into a room is all it takes to add it.
 
-ifeq ($(filter -j%,$(MAKEFLAGS)),)
-MAKEFLAGS += -j$(shell nproc)
+JOBS ?= $(shell nproc)
+ifeq ($(MAKELEVEL),0)
+MAKEFLAGS += -j$(JOBS)
 endif
 MAKEFLAGS += -r --no-print-directory
 # make V=1 shows whole commands

@@ -16,7 +16,7 @@ static void dump_str(struct vm *vm, struct dump *d, const struct str *s)
     static const char from[] = "\"\\\n\r\t\f\b", to[] = "\"\\nrtfb";
     struct strbuf *b = &d->b;
     sb_ch(vm, b, '"');
-    vm_work(vm, s->n * 2u);
+    vm_work(vm, (uint64_t)s->n * 2);
     for (size_t i = 0, len; i < s->n; i += len) {
         unsigned char c = (unsigned char)s->p[i];
         const char *f = c ? memchr(from, c, sizeof(from) - 1) : NULL;

@@ -2,6 +2,7 @@
 #include "common/hash.h"
 #include "common/template/vm.h"
 #include "common/utf8.h"
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -9,6 +10,7 @@
 static uint32_t count_chars(const char *p, size_t n)
 {
     uint32_t c = 0;
+    assert(p || !n);
     for (size_t i = 0; i < n; i++)
         c += ((unsigned char)p[i] & 0xc0) != 0x80;
     return c;
@@ -78,6 +80,7 @@ void list_push(struct vm *vm, struct list *l, struct val v)
         l->v = p;
         l->cap = cap;
     }
+    assert(l->v);
     l->v[l->n++] = v;
     vm_charge(vm, 1);
 }
@@ -120,7 +123,7 @@ static uint64_t val_hash(struct vm *vm, struct val v)
     case V_NONE:
         return v.type;
     default:
-        return hash_bytes(2, &v.s, sizeof(v.s));
+        return hash_bytes(2, &v.s, sizeof(v.s)); /* who it is. NOLINT(bugprone-sizeof-expression) */
     }
 }
 
