@@ -219,15 +219,16 @@ def test_probes_answer_while_long_prompts_are_read(s):
     long = {"inputs": "the little cat " * 100000, "parameters": {"max_new_tokens": 1}}  # 1.5 MB each
     with concurrent.futures.ThreadPoolExecutor(6) as pool:
         work = [pool.submit(s.post, "/generate", long) for _ in range(12)]
-        worst = 0
+        worst, probes, start = 0, 0, time.monotonic()
         session = requests.Session()
         while not all(w.done() for w in work):
             t = time.monotonic()
             assert session.get(s.url + "/livez").status_code == 200
-            worst = max(worst, time.monotonic() - t)
+            worst, probes = max(worst, time.monotonic() - t), probes + 1
     assert all(w.result().status_code == 422 for w in work)
     assert "`inputs` tokens + `max_new_tokens` must be <= " in work[0].result().json()["error"]
-    assert worst < 0.25 * SLOW
+    # No clock: the share of the whole that one probe waited. A loop that tokenized would keep them all waiting.
+    assert probes > 20 and worst < (time.monotonic() - start) / 3
 
 
 # ---------------------------------------------------------------- life and death
