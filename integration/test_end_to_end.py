@@ -79,6 +79,19 @@ def test_64_concurrent_streams_get_exactly_what_each_gets_alone(num_shard):
         assert all(alone)
 
 
+def test_a_rotation_that_looks_at_the_length_shares_no_prefix():
+    def tokens(s, n):
+        body = {"inputs": "Once upon a time there was a little cat. " * n, "parameters": {"max_new_tokens": 20}}
+        return [(e["token"]["id"], e["token"]["logprob"]) for e in s.events("/generate_stream", body)]
+
+    model, args = data("models/stories260K"), ["--dtype", "float32", "--rope-scaling", "dynamic", "--rope-factor", "2"]
+    with Service(model, args=args) as s:
+        alone = tokens(s, 60)
+    with Service(model, args=args) as s:
+        tokens(s, 20)
+        assert tokens(s, 60) == alone
+
+
 def resident(s):
     total = 0
     for pid in s.children():

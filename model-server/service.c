@@ -37,7 +37,7 @@ static const ProtobufCMessage *info(void *ctx, const ProtobufCMessage *in, struc
     r->dtype = rpc_mem_strdup(call->mem, dtype, strlen(dtype));
     r->device_type = (char *)s->o.device_type;
     r->support_chunking = true;
-    r->use_prefix_caching = true;
+    r->use_prefix_caching = !s->o.model->by_length;
     r->attention_impl = (char *)"paged";
     r->block_size = s->o.block_size;
     r->vocab_size = s->o.model->vocab;

@@ -51,12 +51,18 @@ static int check_input(const struct validator *v, const struct ask *q, struct er
 {
     if (q->ids ? q->n_ids == 0 : q->n_inputs == 0)
         REFUSE("`inputs` cannot be empty");
-    for (uint32_t i = 0; q->ids && i < q->n_ids; i++)
-        if (q->ids[i] >= v->vocab_size)
-            REFUSE("token id %u is outside the vocabulary of %u", q->ids[i], v->vocab_size);
     if (q->truncate.set && (q->truncate.v == 0 || q->truncate.v > v->max_input_tokens))
         REFUSE("`truncate` must be strictly positive and less than %u. Given: %llu",
                v->max_input_tokens, (unsigned long long)q->truncate.v);
+    return 0;
+}
+
+/* The client's ids, or those of a tokenizer that knows more than the model. */
+static int check_ids(const struct validator *v, const uint32_t *ids, uint32_t n, struct err *e)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (ids[i] >= v->vocab_size)
+            REFUSE("token id %u is outside the vocabulary of %u", ids[i], v->vocab_size);
     return 0;
 }
 
@@ -175,7 +181,8 @@ int validate(const struct validator *v, const struct ask *q, struct tok_scratch 
                           &r->n_ids, e) != 0)
         return -1;
     fill_params(q, &r->params);
-    if (budget(v, q, r->n_ids, &r->params.max_new_tokens, e) != 0)
+    if (check_ids(v, r->ids, r->n_ids, e) != 0 ||
+        budget(v, q, r->n_ids, &r->params.max_new_tokens, e) != 0)
         return -1;
     if (q->grammar)
         REFUSE("grammar is not supported");

@@ -82,6 +82,8 @@ static void fill_info(struct model *m)
     i->n_heads = s->n_heads;
     i->n_kv_heads = s->n_kv_heads;
     i->head_dim = s->head_dim;
+    for (uint32_t r = 0; r < SPEC_MAX_ROPES; r++)
+        i->by_length |= rope_by_length(&s->rope[r], s->max_positions);
     for (uint32_t l = 0; l < s->n_layers; l++)
         if (s->layers[l].window)
             i->window = s->layers[l].window;

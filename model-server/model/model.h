@@ -26,6 +26,8 @@ struct model_info {
     enum dtype dtype;
     uint64_t weight_bytes;                                    /* on this rank */
     uint32_t n_layers, hidden, n_heads, n_kv_heads, head_dim; /* whole model */
+    bool by_length; /* rotations look at the length of the sequence (dynamic, longrope): keys of a
+                       prefix are right only for a sequence of that length, so none are shared */
     const uint32_t *eos; /* generation_config.json's, else config.json's; owned by the model */
     uint32_t n_eos;
 };

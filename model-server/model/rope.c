@@ -59,6 +59,12 @@ void rope_inv_freq(const struct rope_spec *s, uint32_t length, float *inv)
     }
 }
 
+bool rope_by_length(const struct rope_spec *s, uint32_t max_positions)
+{
+    return (s->kind == ROPE_DYNAMIC || s->kind == ROPE_LONGROPE) &&
+           (max_positions == 0 || max_positions > s->original);
+}
+
 /* The angle is rounded to fp32 as the reference does: at 10^5 positions that is a visible part of
  * it. */
 static void row(const struct rope_spec *s, const float *inv, uint32_t pos, float *out)

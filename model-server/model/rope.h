@@ -10,6 +10,9 @@
  * has them. */
 void rope_inv_freq(const struct rope_spec *spec, uint32_t length, float *inv);
 
+/* Whether the frequencies of some length below max_positions (0: any) are not those of length 0. */
+bool rope_by_length(const struct rope_spec *spec, uint32_t max_positions);
+
 /* One set of frequencies and `rows` [cap][dim] of positions from 0, the first n of them computed.
  */
 struct rope_table {

@@ -171,6 +171,21 @@ static void truncation_keeps_what_stands_in_front(void **state)
     assert_int_equal(r.truncate, 50);
 }
 
+/* A tokenizer with words that the embedding has no rows for. */
+static void ids_of_text_are_of_the_model(void **state)
+{
+    struct validator small = V;
+    struct tok_scratch *scratch = NULL;
+    struct ask q = text_ask("abz");
+    (void)state;
+    assert_int_equal(check(&q), 0);
+    small.vocab_size = 'z';
+    q.add_special_tokens = false;
+    assert_int_equal(validate(&small, &q, &scratch, &arena, &r, &e), -1);
+    assert_int_equal(e.kind, ERR_VALIDATION);
+    assert_non_null(strstr(e.msg, "token id 122 is outside the vocabulary of 122"));
+}
+
 static void budgets(void **state)
 {
     (void)state;
@@ -247,6 +262,7 @@ int main(void)
         cmocka_unit_test(sampling_is_what_changes_the_distribution),
         cmocka_unit_test(checks_run_in_tgis_order),
         cmocka_unit_test(truncation_keeps_what_stands_in_front),
+        cmocka_unit_test(ids_of_text_are_of_the_model),
         cmocka_unit_test(budgets),
         cmocka_unit_test(best_is_the_highest_mean_and_the_first_of_equals),
         cmocka_unit_test(notes_are_deep_copies),

@@ -92,12 +92,25 @@ static void test_length(void **state)
     }
 }
 
+static void test_by_length(void **state)
+{
+    (void)state;
+    for (int kind = ROPE_NONE; kind <= ROPE_LONGROPE; kind++) {
+        struct rope_spec s = plain((enum rope_kind)kind);
+        bool looks = kind == ROPE_DYNAMIC || kind == ROPE_LONGROPE;
+        assert_int_equal(rope_by_length(&s, s.original + 1), looks);
+        assert_int_equal(rope_by_length(&s, 0), looks);
+        assert_false(rope_by_length(&s, s.original)); /* never gets there */
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_angles),
         cmocka_unit_test(test_frequencies),
         cmocka_unit_test(test_length),
+        cmocka_unit_test(test_by_length),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
