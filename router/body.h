@@ -13,7 +13,7 @@ struct body {
     const char *text;
     size_t n;
     struct arena *arena;
-    const cJSON *root;
+    cJSON *root;
     struct err *e;
     bool failed;
 };

@@ -35,6 +35,17 @@ static void read_bias(struct body *b, struct object root)
         body_fail(b, root, "logit_bias", "logit_bias is not supported");
 }
 
+/* Other servers' ways to constrain an answer: an unconstrained one would be taken for obedient. */
+static void refuse_constraints(struct body *b, struct object root)
+{
+    static const char *const names[] = {"functions",      "function_call",     "grammar",
+                                        "guided_json",    "guided_regex",      "guided_choice",
+                                        "guided_grammar", "structured_outputs"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (body_get(b, root, names[i], false))
+            body_fail(b, root, names[i], "%s is not supported", names[i]);
+}
+
 static void read_choices(struct call *c, struct body *b, struct object root, struct openai *o)
 {
     const struct router_config *f = c->edge->config;
@@ -69,6 +80,7 @@ struct openai *openai_parse(struct call *c, struct body *b, const char *id_prefi
     }
     read_choices(c, b, root, o);
     read_bias(b, root);
+    refuse_constraints(b, root);
     return o;
 }
 

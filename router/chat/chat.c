@@ -186,6 +186,8 @@ static void open_arguments(cJSON *tool_calls)
         const char *s = json_str(f, "arguments", NULL);
         struct err ignored;
         cJSON *j = s ? json_parse(s, strlen(s), &ignored) : NULL;
+        if (j)
+            template_keep_numbers(j, s, strlen(s));
         if (cJSON_IsObject(j) && cJSON_ReplaceItemInObjectCaseSensitive(f, "arguments", j))
             continue;
         cJSON_Delete(j);

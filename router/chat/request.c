@@ -1,5 +1,6 @@
 /* The body of a chat request. */
 #include "common/json.h"
+#include "common/template/template.h"
 #include "common/utf8.h"
 #include "router/chat/chat.h"
 #include "router/chat/completion.h"
@@ -29,8 +30,8 @@ static void read_tools(struct body *b, struct object root)
     if (tools && !cJSON_IsArray(tools))
         body_mistyped(b, root, "tools", tools, "a sequence");
     for (const cJSON *t = tools ? tools->child : NULL; t; t = t->next, i++) {
-        const cJSON *function = json_get(t, "function");
-        if (!json_str(function, "name", NULL))
+        const cJSON *function = json_get(t, "function"), *bare = t;
+        if (!json_str(function ? function : bare, "name", NULL))
             body_fail(b, root, "tools", "tools[%d]: missing field `%s`", i,
                       cJSON_IsObject(function) ? "name" : "function");
     }
@@ -60,13 +61,20 @@ static const cJSON *tools_for_template(const cJSON *root)
     return cJSON_IsArray(tools) && tools->child && strcmp(choice, "none") != 0 ? tools : NULL;
 }
 
-static int render(struct call *c, const cJSON *root, const cJSON *messages, struct ask *q,
-                  struct err *e)
+static const cJSON *read_variables(struct body *b, struct object root)
+{
+    const cJSON *v = body_get(b, root, "chat_template_kwargs", false);
+    if (v && !cJSON_IsObject(v))
+        body_mistyped(b, root, "chat_template_kwargs", v, "a map");
+    return v;
+}
+
+static int render(struct call *c, const cJSON *root, const cJSON *messages, const cJSON *variables,
+                  struct ask *q, struct err *e)
 {
     struct buf prompt = BUF_INIT;
     buf_reserve(&prompt, 0);
-    int rc = chat_prompt(c->edge->chat, messages, tools_for_template(root),
-                         json_get(root, "chat_template_kwargs"), &prompt, e);
+    int rc = chat_prompt(c->edge->chat, messages, tools_for_template(root), variables, &prompt, e);
     if (rc == 0) {
         q->inputs = arena_strdup(&c->arena, prompt.p, prompt.len);
         q->n_inputs = prompt.len;
@@ -84,7 +92,8 @@ int chat_request_parse(struct call *c, struct chat_request *r, struct err *e)
     if (body_open(&b, c->body.p, c->body.len, &c->arena, e) != 0)
         return -1;
     struct object root = body_root(&b);
-    const cJSON *messages = read_messages(&b, root);
+    template_keep_numbers(b.root, b.text, b.n);
+    const cJSON *messages = read_messages(&b, root), *variables = read_variables(&b, root);
     struct openai *o = openai_parse(c, &b, "chatcmpl", e);
     struct ask *q = ARENA_NEW(&c->arena, struct ask, 1);
     if (!o || !q)
@@ -98,5 +107,5 @@ int chat_request_parse(struct call *c, struct chat_request *r, struct err *e)
     r->openai = o;
     if (b.failed)
         return -1;
-    return check_format(b.root, e) != 0 ? -1 : render(c, b.root, messages, q, e);
+    return check_format(b.root, e) != 0 ? -1 : render(c, b.root, messages, variables, q, e);
 }

@@ -10,7 +10,7 @@ static char dir[] = "/tmp/test_openai_XXXXXX";
 static const char TEMPLATE[] =
     "{{ bos_token }}{% for m in messages %}[{{ m.role }}]{{ m.content }}{% if m.tool_calls %}"
     "{{ m.tool_calls[0].function.arguments.city }}{% endif %}{% endfor %}"
-    "{% if tools %}<{{ tools[0].function.name }}>{% endif %}"
+    "{% if tools %}<{{ (tools[0].function or tools[0]).name }}>{% endif %}"
     "{% if add_generation_prompt %}[assistant]{% endif %}"
     "{% if messages[0].role == 'bad' %}{{ raise_exception('no such role') }}{% endif %}";
 
@@ -128,6 +128,22 @@ static void the_template_sees_tools_calls_and_a_last_answer(void **state)
     must_have(p, "\"templated_text\":\"<s>[user]w?[assistant]It is\"}");
 }
 
+static void numbers_reach_the_template_as_they_were_written(void **state)
+{
+    static const char *const arguments[] = {"{\"city\":2.0}", "\"{\\\"city\\\":2.0}\"",
+                                            "{\"city\":12345678901234567890}"};
+    static const char *const want[] = {"[assistant]2.0", "[assistant]2.0",
+                                       "[assistant]12345678901234567890"};
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        char *body = text("{\"messages\":[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{"
+                          "\"name\":\"f\",\"arguments\":%s}}]}]}",
+                          arguments[i]);
+        must_have(post(&rig, "/chat_tokenize", body, &b), want[i]);
+        free(body);
+    }
+}
+
 static void completions_answer(void **state)
 {
     (void)state;
@@ -201,6 +217,7 @@ static const struct {
      ""},
     {"/v1/chat/completions", CHAT(",\"max_tokens\":1,\"response_format\":{\"type\":\"text\"}"), 200,
      ""},
+    {"/v1/chat/completions", CHAT(",\"max_tokens\":1,\"tools\":[{\"name\":\"bare\"}]"), 200, ""},
     {"/v1/chat/completions", CHAT(",\"max_tokens\":1,\"tools\":[],\"tool_choice\":\"auto\""), 200,
      ""},
     {"/v1/chat/completions", CHAT(",\"max_tokens\":null,\"max_completion_tokens\":1"), 200, ""},
@@ -224,6 +241,8 @@ static const struct {
     {"/v1/chat/completions", CHAT(",\"tools\":[{}]"), 422, "tools[0]: missing field `function`"},
     {"/v1/chat/completions", CHAT(",\"tools\":[{\"function\":{}}]"), 422,
      "tools[0]: missing field `name`"},
+    {"/v1/chat/completions", CHAT(",\"guided_json\":{}"), 422, "guided_json is not supported"},
+    {"/v1/chat/completions", CHAT(",\"chat_template_kwargs\":1"), 422, "expected a map"},
     {"/v1/chat/completions", CHAT(",\"tool_choice\":{}"), 422, "expected a string or a function"},
     {"/v1/chat/completions", CHAT(",\"presence_penalty\":3"), 422,
      "`presence_penalty` must be >= -2.0"},
@@ -311,6 +330,7 @@ int main(void)
         cmocka_unit_test(chat_streams),
         cmocka_unit_test(chat_logprobs_and_n),
         cmocka_unit_test(the_template_sees_tools_calls_and_a_last_answer),
+        cmocka_unit_test(numbers_reach_the_template_as_they_were_written),
         cmocka_unit_test(completions_answer),
         cmocka_unit_test(completions_logprobs_with_echo),
         cmocka_unit_test(completions_stream),
