@@ -357,6 +357,7 @@ def test_startup_faults(model, tmp_path):
         (["org/not-there"], "neither a folder nor in the cache"),
         ([tmp_path], "tokenizer.json"),
         ([model, "--quantize", "awq"], "--quantize awq"),
+        ([model, "--lora-adapters", "a,b"], "--lora-adapters a: this version serves no adapters"),
         ([model, "--sharded"], "RANK must be set when sharded is True"),
         ([model, "--uds-path", "/tmp/" + "x" * 150], "107 bytes"),
     ]:

@@ -16,6 +16,7 @@ enum { BLOCK_SIZE = 16, RENDEZVOUS_MS = 120 * 1000 };
 struct serve_config {
     const char *model_id, *revision, *uds_path, *device, *quantize, *shard_group, *rope_scaling;
     const char *otlp_endpoint, *otlp_service_name;
+    struct flag_list lora_adapters;
     uint32_t dtype, kv_dtype, threads, logger_level, max_input_tokens, max_total_tokens, speculate;
     uint32_t rank, world;
     double rope_factor, memory_fraction, kv_memory, watermark_gamma, watermark_delta;
@@ -69,6 +70,8 @@ static const struct flag flags[] = {
      .help = "Share of the vocabulary that a watermark prefers."},
     {.name = "watermark-delta", .type = FLAG_F64, F(watermark_delta), .def = "2.0", .min = -100, .max = 100,
      .help = "What a watermark adds to the scores of the tokens it prefers."},
+    {.name = "lora-adapters", .type = FLAG_LIST, F(lora_adapters),
+     .help = "Adapters to load. None is supported by this version."},
     {.name = "speculate", .type = FLAG_U32, F(speculate), .def = "0", .env = "",
      .help = "Tokens to speculate ahead. Not supported by this version: taken as 0."},
     {.name = "logger-level", .type = FLAG_ENUM, F(logger_level), .def = "info", .choices = levels, .env = "",
@@ -105,6 +108,9 @@ static int check(struct serve_config *c, int argc, char **argv, struct err *e)
             e, ERR_VALIDATION,
             "--quantize %s: this version serves float32, float16 and bfloat16 weights only",
             c->quantize);
+    if (c->lora_adapters.n)
+        return err_set(e, ERR_VALIDATION, "--lora-adapters %s: this version serves no adapters",
+                       c->lora_adapters.v[0]);
     if (c->rope_scaling && !*c->rope_scaling)
         c->rope_scaling = NULL;
     if (c->speculate)

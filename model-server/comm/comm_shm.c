@@ -412,6 +412,7 @@ struct comm *comm_shm_open(const char *group, int rank, int world, int timeout_m
         rc = barrier(s, e); /* everybody is here */
         if (!rank)
             unlink(path);
+        rc = rc ? rc : barrier(s, e); /* nobody goes on, perhaps to fail, before that */
     }
     if (!rc)
         return &s->comm;

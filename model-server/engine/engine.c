@@ -314,6 +314,21 @@ static uint32_t longest_request(const struct engine *g, const struct warmup *w)
     return asked ? asked : model_info(g->o.model)->max_positions;
 }
 
+/* Rotations go on beyond the training, badly; a table of positions ends. */
+static int check_longest(const struct engine *g, const struct warmup *w, struct err *e)
+{
+    const struct model_info *m = model_info(g->o.model);
+    uint32_t longest = longest_request(g, w);
+    if (!m->max_positions || longest <= m->max_positions)
+        return 0;
+    if (m->learned_positions)
+        return err_set(e, ERR_VALIDATION, "--max-total-tokens %u: this model has %u positions",
+                       longest, m->max_positions);
+    LOG(LOG_WARN, "max_total_tokens is beyond what this model was trained for",
+        LOGI("max_total_tokens", longest), LOGI("max_positions", m->max_positions));
+    return 0;
+}
+
 static int size_pool(struct engine *g, const struct warmup *w, struct kv_plan *plan, struct err *e)
 {
     const struct engine_options *o = &g->o;
@@ -363,7 +378,8 @@ int engine_warmup(struct engine *g, struct warmup *w, struct err *e)
         return err_set(e, ERR_VALIDATION, "%u prefill tokens are too many", g->max_prefill);
     g->max_chunk = w->max_chunk_tokens && w->max_chunk_tokens < g->max_prefill ? w->max_chunk_tokens
                                                                                : g->max_prefill;
-    if (reserve(g, w, e) || (w->n && trial(g, w, e)) || size_pool(g, w, &plan, e)) {
+    if (check_longest(g, w, e) || reserve(g, w, e) || (w->n && trial(g, w, e)) ||
+        size_pool(g, w, &plan, e)) {
         g->broken |= g->o.comm->world > 1;
         return -1;
     }
@@ -373,7 +389,7 @@ int engine_warmup(struct engine *g, struct warmup *w, struct err *e)
                        "Not enough memory for a KV cache: %llu bytes are free for it",
                        (unsigned long long)plan.bytes);
     if (model_kv_resize(g->o.model, plan.n_blocks, g->o.block_size, g->o.kv_dtype, e))
-        return err_wrap(e, "KV cache of %u blocks", plan.n_blocks);
+        return err_wrap(e, "set `--kv-cache-memory`");
     g->n_blocks = plan.n_blocks;
     find_limits(g, w);
     return 0;

@@ -75,6 +75,7 @@ static void fill_info(struct model *m)
     struct model_info *i = &m->info;
     i->vocab = s->vocab;
     i->max_positions = s->max_positions;
+    i->learned_positions = s->learned_positions;
     i->dtype = m->d.dtype;
     i->weight_bytes = m->d.weight_bytes;
     i->n_layers = s->n_layers;

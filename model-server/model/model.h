@@ -22,6 +22,7 @@ struct model_info {
     const char *type;       /* model_type of config.json */
     uint32_t vocab;         /* rows of the head = length of a logit row */
     uint32_t max_positions; /* 0: unbounded */
+    bool learned_positions; /* there is nothing beyond max_positions */
     uint32_t window;        /* sliding window of the layers that have one; 0: none */
     enum dtype dtype;
     uint64_t weight_bytes;                                    /* on this rank */

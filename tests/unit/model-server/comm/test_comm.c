@@ -337,6 +337,20 @@ static void a_dead_group_is_replaced(void **state)
     assert_int_equal(left_behind(), 0);
 }
 
+static int joins_and_looks(int rank, int world)
+{
+    struct err e = ERR_INIT;
+    return !join(rank, world, 20000, &e) || left_behind();
+}
+
+/* A rank that fails right after the meeting takes the others with it: the name is gone by then. */
+static void the_name_is_gone_before_anyone_leaves_the_meeting(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 40; i++)
+        run_ranks(joins_and_looks, 4);
+}
+
 static void a_world_of_one_is_the_identity(void **state)
 {
     (void)state;
@@ -364,6 +378,7 @@ int main(void)
         cmocka_unit_test(a_rank_that_never_comes_is_named),
         cmocka_unit_test(ranks_that_disagree_are_refused),
         cmocka_unit_test(a_dead_group_is_replaced),
+        cmocka_unit_test(the_name_is_gone_before_anyone_leaves_the_meeting),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -396,6 +396,19 @@ static void warmup_sizes_the_pool(void **state)
                                   "decrease `--max-batch-prefill-tokens`"));
 }
 
+static void learned_positions_end(void **state)
+{
+    (void)state;
+    struct err e = ERR_INIT;
+    struct warmup w = {.max_prefill_tokens = 16, .max_total_tokens = 3001};
+    assert_int_equal(engine_warmup(g, &w, &e), 0); /* a rotation goes on */
+    fake.info.learned_positions = true;
+    assert_int_equal(engine_warmup(g, &w, &e), -1);
+    assert_string_equal(e.msg, "--max-total-tokens 3001: this model has 3000 positions");
+    w.max_total_tokens = 3000;
+    assert_int_equal(engine_warmup(g, &w, &e), 0);
+}
+
 static void bookkeeping_refuses_nonsense(void **state)
 {
     (void)state;
@@ -431,8 +444,9 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest t[] = {
-        T(company_changes_nothing), T(failures_leave_no_trace), T(running_ahead),
-        T(chunks_go_to_the_oldest), T(warmup_sizes_the_pool),   T(bookkeeping_refuses_nonsense),
+        T(company_changes_nothing),      T(failures_leave_no_trace), T(running_ahead),
+        T(chunks_go_to_the_oldest),      T(warmup_sizes_the_pool),   T(learned_positions_end),
+        T(bookkeeping_refuses_nonsense),
     };
     return cmocka_run_group_tests(t, NULL, NULL);
 }
