@@ -176,7 +176,7 @@ static int measure(struct bench *b, struct err *e)
     const struct bench_cfg *c = &b->c;
     double prefill = 0, decode = 0;
     int threads = c->threads ? (int)c->threads : (int)sysconf(_SC_NPROCESSORS_ONLN);
-    if (prepare(b, e) != 0 || fill(b, 1, c->prefill ? 16 : 0, e) != 0)
+    if (prepare(b, e) != 0 || fill(b, 1, c->prefill, e) != 0)
         return -1;
     if (c->prefill && median(b, false, &prefill, e) != 0)
         return -1;

@@ -16,6 +16,13 @@
 
 enum { SPINS = 2000 }; /* about 30 us: longer than the gap between two operations of a step */
 enum { MAX_THREADS = 1024 };
+enum { PIECES = 8 }; /* of a thread's range: what others can take from one that lost its core */
+
+/* A thread's range of the loop at hand: pieces of it are taken from `next` on. */
+struct lane {
+    _Alignas(64) atomic_size_t next;
+    size_t end, piece;
+};
 
 struct worker {
     struct pool *pool;
@@ -28,7 +35,7 @@ struct pool {
     /* the loop at hand: written before `generation` moves, read after */
     range_fn *fn;
     void *arg;
-    size_t items, grain;
+    struct lane *lanes; /* [n] */
     bool quit;
     _Alignas(64) atomic_uint generation; /* a new value: there is work */
     _Alignas(64) atomic_uint running;    /* workers that have not finished it */
@@ -55,14 +62,27 @@ static inline void pause_briefly(void)
 #endif
 }
 
-static void run_range(struct pool *p, int id)
+static void cut(struct pool *p, size_t items, size_t grain)
 {
-    size_t chunks = (p->items + p->grain - 1) / p->grain, n = (size_t)p->n, t = (size_t)id;
-    size_t begin = chunks * t / n * p->grain, end = chunks * (t + 1) / n * p->grain;
-    if (end > p->items)
-        end = p->items;
-    if (begin < end)
-        p->fn(p->arg, id, begin, end);
+    size_t chunks = (items + grain - 1) / grain, n = (size_t)p->n;
+    for (size_t t = 0; t < n; t++) {
+        size_t begin = chunks * t / n, end = chunks * (t + 1) / n;
+        size_t piece = (end - begin + PIECES - 1) / PIECES;
+        atomic_store_explicit(&p->lanes[t].next, begin * grain, memory_order_relaxed);
+        p->lanes[t].end = end * grain < items ? end * grain : items;
+        p->lanes[t].piece = (piece ? piece : 1) * grain;
+    }
+}
+
+/* The own range first, then what is left of the others'. */
+static void run_pieces(struct pool *p, int id)
+{
+    for (int i = 0; i < p->n; i++) {
+        struct lane *l = &p->lanes[(id + i) % p->n];
+        size_t at;
+        while ((at = atomic_fetch_add_explicit(&l->next, l->piece, memory_order_relaxed)) < l->end)
+            p->fn(p->arg, id, at, at + l->piece < l->end ? at + l->piece : l->end);
+    }
 }
 
 /* The generation after `seen`. */
@@ -91,7 +111,7 @@ static void *worker_main(void *arg)
         seen = await_work(p, seen);
         if (p->quit)
             return NULL;
-        run_range(p, w->id);
+        run_pieces(p, w->id);
         if (atomic_fetch_sub_explicit(&p->running, 1, memory_order_acq_rel) == 1)
             futex_wake(&p->running, 1);
     }
@@ -125,9 +145,10 @@ void pool_run(struct pool *p, range_fn *fn, void *arg, size_t n, size_t grain)
             fn(arg, 0, 0, n);
         return;
     }
-    p->fn = fn, p->arg = arg, p->items = n, p->grain = grain;
+    p->fn = fn, p->arg = arg;
+    cut(p, n, grain);
     pool_start(p);
-    run_range(p, 0);
+    run_pieces(p, 0);
     pool_finish(p);
 }
 
@@ -179,6 +200,11 @@ struct pool *pool_new(int threads, struct err *e)
         return err_nomem(e), NULL;
     memset(p, 0, size);
     p->n = 1;
+    p->lanes = aligned_alloc(64, sizeof(*p->lanes) * (size_t)n);
+    if (!p->lanes) {
+        free(p);
+        return err_nomem(e), NULL;
+    }
     for (int i = 1; i < n; i++, p->n++) {
         struct worker *w = &p->workers[i - 1];
         *w = (struct worker){.pool = p, .id = i};
@@ -200,6 +226,7 @@ void pool_free(struct pool *p)
     pool_start(p);
     for (int i = 1; i < p->n; i++)
         pthread_join(p->workers[i - 1].thread, NULL);
+    free(p->lanes);
     free(p);
 }
 

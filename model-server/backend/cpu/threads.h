@@ -1,8 +1,10 @@
 /* threads.h - a pool of workers that split loops among themselves.
  *
  * pool_run() cuts [0, n) into one range per thread, at multiples of `grain`, always the same way
- * for the same n, grain and number of threads: memory first touched in such a loop is read by the
- * same thread in a later one. Callers must not let the cut change a result.
+ * for the same n, grain and number of threads: memory first touched in such a loop is mostly read
+ * by the same thread in a later one. A range is taken in pieces; a thread that is through with its
+ * own helps the others, so that one that loses its core for a while does not hold up all. Callers
+ * must not let the cut change a result.
  *
  * Workers spin briefly between loops (an operation follows the last within microseconds) and then
  * sleep on a futex, so that an idle server costs nothing and processes that share cores get them.
@@ -21,6 +23,7 @@ struct pool *pool_new(int threads, struct err *e);
 void pool_free(struct pool *p); /* NULL is fine */
 int pool_threads(const struct pool *p);
 
-/* fn(arg, thread, begin, end) for each non-empty range; returns when all are done. */
+/* fn(arg, thread, begin, end) for non-empty pieces that cover [0, n) once; returns when all are
+ * done. */
 void pool_run(struct pool *p, range_fn *fn, void *arg, size_t n, size_t grain);
 #endif
