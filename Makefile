@@ -204,8 +204,11 @@ headers: $(GEN)        ## every header compiles alone
 	  case $$h in *.inc.h) continue;; esac; \
 	  $(CC) $(BASEFLAGS) $(WARN) -Wno-unused-function -fsyntax-only -x c $$h || exit 1; done
 
-bench: all $(BENCH)    ## ratios against the machine's limits and the peers
+bench: all $(BENCH)    ## ratios against the machine's limits, and against the peers that VENV has (tokenizers)
 	@for b in $(BENCH); do echo "== $$b"; TEST_DATA=$(TEST_DATA) $$b || exit 1; done
+	@if $(PYTHON) -c 'import tokenizers' 2>/dev/null && [ -d $(TEST_DATA)/tokenizers ]; then \
+	  echo "== tokenizers from PyPI"; $(PYTHON) integration/bench/tokenizer_peer.py llama3; \
+	else echo "skipped: the tokenizer peer (pip install tokenizers in $(VENV); reference data in $(TEST_DATA))"; fi
 
 FUZZ_SRC := $(sort $(wildcard tests/fuzz/*.c))
 fuzz: $(GEN)           ## each parser of foreign bytes for FUZZ_SECONDS (10) under libFuzzer

@@ -2,7 +2,7 @@
 """Our tokenizer beside Hugging Face `tokenizers`, on the same texts, in processor time of one thread.
 
     python integration/bench/tokenizer_peer.py --data ../shared/data/tokenizers \
-        --bench build/tests/bench/bench_tokenizer [name ...]
+        --bench build/tests/bench/tokenizer [name ...]
 
 Texts: English (pydoc's topics), code (Python's standard library), Chinese-like (common words in the order
 of a fixed seed), about 1.5 MB each. Both sides encode a text in one call, best of several runs; `offsets` is the
@@ -73,7 +73,7 @@ def ours(bench, directory, files):
 def main():
     args = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     args.add_argument("--data", default=os.environ.get("TEST_DATA", "../shared/data") + "/tokenizers")
-    args.add_argument("--bench", default="build/tests/bench/bench_tokenizer")
+    args.add_argument("--bench", default="build/tests/bench/tokenizer")
     args.add_argument("names", nargs="*", default=NAMES)
     a = args.parse_args()
     bad = 0

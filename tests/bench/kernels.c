@@ -1,11 +1,11 @@
-/* bench_kernels.c - the CPU backend against the limits of the machine it runs on.
+/* kernels.c - the CPU backend against the limits of the machine it runs on.
  *
  * Two probes come first: bandwidth of reading memory (all threads, several streams) and rate of
  * fused multiply-adds (all threads, registers only). Everything after is a fraction of one of them,
  * and beside the plain C kernels where those can be waited for. Each figure is the best of several
  * runs (the machine may be shared); rates of several threads are of the whole device.
  *
- *   bench_kernels [threads]     default: all allowed cores */
+ *   kernels [threads]     default: all allowed cores */
 #include "model-server/backend/cpu/cpu.h"
 #include "tests/bench/probes.h"
 #include <stdio.h>

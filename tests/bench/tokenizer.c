@@ -1,6 +1,6 @@
 /* MB/s of encoding and decoding, and milliseconds of loading, in time of one core.
  *
- *   bench_tokenizer [tokenizer dir [text file ...]]
+ *   tokenizer [tokenizer dir [text file ...]]
  *
  * Without texts it makes three itself: English-like, code-like and Chinese-like, 2 MB each, from a
  * fixed seed. Words follow Zipf's law over a vocabulary of 20,000, a good part of them real, so
