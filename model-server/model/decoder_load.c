@@ -167,7 +167,11 @@ static void load_outer(struct loader *l)
     }
     d->final_norm = norm(l, W_FINAL_NORM, NO_LAYER);
     d->head = d->embed;
-    if (!s->tied) {
+    bool own = s->tied && loader_own_head(l); /* trained apart; transformers 5 does so too */
+    if (own)
+        log_msg(LOG_WARN,
+                "config.json ties the head to the embedding; another is stored, and used");
+    if (!s->tied || own) {
         p = loader_part(l, W_HEAD, NO_LAYER, NO_EXPERT, false, s->vocab, s->hidden);
         p = loader_rows(p, v.first, v.n);
         d->head = loader_pack(l, &p, 1, d->dtype);

@@ -32,12 +32,32 @@ static void name_of(const struct loader *l, enum role role, int layer, int exper
     snprintf(out + n, NAME_MAX_LEN - n, "%s", suffix);
 }
 
-static const struct tensor *find(struct loader *l, const char *name)
+static const struct tensor *look(const struct loader *l, const char *name)
 {
     const char *prefix = l->a->prefix;
     const struct tensor *t = checkpoint_find(l->c, name);
     if (!t && prefix && strncmp(name, prefix, strlen(prefix)) == 0)
         t = checkpoint_find(l->c, name + strlen(prefix));
+    return t;
+}
+
+bool loader_own_head(const struct loader *l)
+{
+    char name[NAME_MAX_LEN];
+    if (!l->a->names[W_HEAD])
+        return false;
+    name_of(l, W_HEAD, NO_LAYER, NO_EXPERT, ".weight", name);
+    const struct tensor *head = look(l, name);
+    name_of(l, W_EMBED, NO_LAYER, NO_EXPERT, ".weight", name);
+    const struct tensor *embed = look(l, name);
+    return head && embed &&
+           (head->type != embed->type || head->bytes != embed->bytes ||
+            memcmp(head->data, embed->data, head->bytes) != 0);
+}
+
+static const struct tensor *find(struct loader *l, const char *name)
+{
+    const struct tensor *t = look(l, name);
     if (!t && !l->failed) {
         checkpoint_missing(l->c, name, l->e);
         l->failed = true;

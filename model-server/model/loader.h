@@ -28,6 +28,9 @@ void loader_nomem(struct loader *l);
 /* After the last matrix. */
 void loader_drop(struct loader *l);
 
+/* The checkpoint has a head that is not its embedding, whatever config.json says of them. */
+bool loader_own_head(const struct loader *l);
+
 /* The whole matrix [rows, cols] of a role, or its bias [rows] as one column. Valid until packed. */
 struct mat_part loader_part(struct loader *l, enum role role, int layer, int expert, bool bias,
                             int64_t rows, int64_t cols);

@@ -182,6 +182,21 @@ static void forward_one(float *logits)
 }
 
 /* The format aligns nothing: one blank more in the header moves every tensor to an odd address. */
+/* A head that was trained by itself is used, although config.json says that it is the embedding. */
+static void test_stored_head(void **state)
+{
+    static float untied[320], tied[320];
+    (void)state;
+    if (no_data())
+        return;
+    copy("s/nothing/nothing/");
+    forward_one(untied);
+    copy("s/\"tie_word_embeddings\": false/\"tie_word_embeddings\": true/");
+    assert_int_equal(shell("grep -q '\"tie_word_embeddings\": true' \"$D/config.json\"", ""), 0);
+    forward_one(tied);
+    assert_memory_equal(untied, tied, sizeof(tied));
+}
+
 static void test_odd_addresses(void **state)
 {
     static float even[320], odd[320];
@@ -237,9 +252,10 @@ static void test_refuses_ids(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refuses),     cmocka_unit_test(test_wrong_type),
-        cmocka_unit_test(test_eos),         cmocka_unit_test(test_info),
-        cmocka_unit_test(test_refuses_ids), cmocka_unit_test(test_odd_addresses),
+        cmocka_unit_test(test_refuses),       cmocka_unit_test(test_wrong_type),
+        cmocka_unit_test(test_eos),           cmocka_unit_test(test_stored_head),
+        cmocka_unit_test(test_info),          cmocka_unit_test(test_refuses_ids),
+        cmocka_unit_test(test_odd_addresses),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }
