@@ -174,11 +174,19 @@ static const char *refusal_text(int status)
     }
 }
 
+/* Some clients name the whole URI, as they would to a proxy (RFC 9112, 3.2.2). */
+static const char *path_of(const char *url)
+{
+    const char *host = *url == '/' ? NULL : strstr(url, "://");
+    const char *path = host ? strchr(host + 3, '/') : url;
+    return path ? path : "/";
+}
+
 static enum MHD_Result begin(struct exchange *x, const char *url, const char *method)
 {
     x->begun = true;
     set_id(x, exchange_header(x, "x-request-id"));
-    if (!(x->path = strdup(url)))
+    if (!(x->path = strdup(path_of(url))))
         return MHD_NO;
     if (!x->conn->hung_up)
         x->conn->deadline_ms = clock_ms() + x->http->c.body_timeout_ms;

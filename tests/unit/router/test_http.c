@@ -223,6 +223,9 @@ static void the_protocol_is_guarded(void **state)
     static const struct raw raws[] = {
         {"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", 200, ""},
         {"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", 200, ""},
+        {"GET http://x/info HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", 200, "test/model"},
+        {"GET http://x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", 200, ""},
+        {"GET /http://x/info HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", 404, ""},
         {"HEAD /info HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", 200, "application/json"},
         {"GET /info HTTP/1.0\r\n\r\n", 200, "{\"model_id\":\"test/model\",\"model_sha\":null"},
         {"GET /nothing HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n", 404, ""},
