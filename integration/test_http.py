@@ -74,6 +74,12 @@ def test_openai_n_gives_different_answers_in_order(client):
     assert [c.message.content for c in r.choices] == [c.message.content for c in again.choices]
 
 
+def test_every_positive_temperature_serves(s):
+    for t in (1e-30, 1e-8, 1e9, 3e38):
+        p = {"temperature": t, "repetition_penalty": t, "max_new_tokens": 3}
+        assert s.post("/generate", {"inputs": ONCE, "parameters": p}).status_code == 200
+
+
 def test_openai_completions(client, s):
     whole = client.completions.create(model="tgi", prompt=ONCE, temperature=0, max_tokens=8, logprobs=2, echo=True)
     lp = whole.choices[0].logprobs
