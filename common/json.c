@@ -46,7 +46,7 @@ char *file_read(const char *path, size_t max, size_t *n, struct err *e)
     struct stat st;
     char *p = NULL;
     size_t got = 0;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe is refused, not waited for */
     if (fd < 0 || fstat(fd, &st) != 0) {
         err_sys(e, "open %s", path);
         goto out;

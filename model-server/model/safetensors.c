@@ -180,7 +180,7 @@ int safetensors_open(struct safetensors *s, const char *path, struct err *e)
     struct stat st;
     void *map = MAP_FAILED;
     *s = (struct safetensors){0};
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe is refused, not waited for */
     if (fd < 0 || fstat(fd, &st) != 0)
         err_sys(e, "open %s", path);
     else if (!S_ISREG(st.st_mode) || st.st_size == 0)

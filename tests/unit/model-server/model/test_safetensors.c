@@ -3,6 +3,7 @@
 #include "tests/unit/test.h"
 #include <stdbool.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* A file of `header` and n_data bytes; the stated header length is off by `lie`. */
@@ -190,6 +191,20 @@ static void test_folders(void **state)
     refused("model.safetensors: empty, or not a regular file");
 }
 
+static void test_pipes(void **state)
+{
+    char path[256];
+    (void)state;
+    alarm(10); /* opening a pipe without a writer would wait for ever */
+    snprintf(path, sizeof(path), "%s/" INDEX, dir);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    refused(INDEX ": not a regular file");
+    snprintf(path, sizeof(path), "%s/model.safetensors", dir);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    refused("model.safetensors: empty, or not a regular file");
+    alarm(0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -197,6 +212,7 @@ int main(void)
         cmocka_unit_test(test_refuses),
         cmocka_unit_test(test_truncated),
         cmocka_unit_test_setup_teardown(test_folders, make_dir, drop_dir),
+        cmocka_unit_test_setup_teardown(test_pipes, make_dir, drop_dir),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
