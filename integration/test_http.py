@@ -4,6 +4,7 @@ import concurrent.futures
 import json
 import os
 import pathlib
+import resource
 import signal
 import socket
 import subprocess
@@ -72,6 +73,22 @@ def test_openai_n_gives_different_answers_in_order(client):
     assert len({c.message.content for c in r.choices}) > 1
     again = client.chat.completions.create(model="tgi", messages=CHAT, n=3, seed=5, temperature=1.5, max_tokens=16)
     assert [c.message.content for c in r.choices] == [c.message.content for c in again.choices]
+
+
+def test_a_router_out_of_descriptors_recovers(s):
+    router = next(p for p in s.children() if pathlib.Path(f"/proc/{p}/comm").read_text().strip() == "router")
+    soft, hard = resource.prlimit(router, resource.RLIMIT_NOFILE)
+    used = len(os.listdir(f"/proc/{router}/fd"))
+    resource.prlimit(router, resource.RLIMIT_NOFILE, (used + 10, hard))
+    try:
+        clients = [socket.create_connection(("127.0.0.1", s.port)) for _ in range(40)]
+        time.sleep(0.3)
+        for c in clients:
+            c.close()
+        time.sleep(0.3)
+        assert requests.get(s.url + "/livez", timeout=5).status_code == 200
+    finally:
+        resource.prlimit(router, resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_every_positive_temperature_serves(s):

@@ -145,7 +145,12 @@ void http_run(struct http *h)
         }
         if (rung)
             h->c.events.wake(h->c.arg); /* resumes many connections; MHD_run() walks them once */
+        bool busy = h->conns;
         MHD_run(h->daemon);
+        /* Out of descriptors, libmicrohttpd stops listening, and listens again in the run after
+         * the one that closed a connection. While there are others, the next tick is that run. */
+        if (busy && !h->conns)
+            MHD_run(h->daemon);
         int64_t now = clock_ms();
         if (now - h->ticked_ms >= TICK_MS)
             tick(h, now);
