@@ -8,7 +8,8 @@
 #define COMMON_ERR_H
 
 /* name, HTTP status, `error_type` on the wire: the only place where these meet
- * (statuses and words: TGI's HTTP API). An empty word: the message itself is the (plain text) body. */
+ * (statuses and words: TGI's HTTP API). An empty word: the message itself is the (plain text) body.
+ */
 #define ERR_KINDS(X)                                                                               \
     X(ERR_NONE, 200, "")                                                                           \
     X(ERR_VALIDATION, 422, "validation")                                                           \

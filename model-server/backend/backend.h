@@ -1,9 +1,10 @@
 /* backend.h - the one seam between the layers of a model and a device.
  *
  * A backend is a folder backend/<name>/ that fills `struct backend_ops`. Operations are ragged (one
- * flat list of tokens, see struct ragged), fused where every device gains, and explicit about shapes.
- * They may enqueue and return; download() and step_end() wait. Activations are fp32 rows on the CPU and
- * whatever the device likes elsewhere: the model sees only pointers from alloc() and element counts.
+ * flat list of tokens, see struct ragged), fused where every device gains, and explicit about
+ * shapes. They may enqueue and return; download() and step_end() wait. Activations are fp32 rows on
+ * the CPU and whatever the device likes elsewhere: the model sees only pointers from alloc() and
+ * element counts.
  *
  * Invariance: every op computes a row of its result from that row's inputs alone, in an order that
  * depends on the shapes of the weights and on absolute positions only. Batch size, chunking and
@@ -48,8 +49,8 @@ struct span {
     uint32_t first, n;
     uint32_t kv_len;        /* tokens in the cache after this step */
     const uint32_t *blocks; /* block numbers covering [0, kv_len) */
-    /* Tokens of the sequence that are decided already: all of its prompt, even while a chunk of it is
-     * in the step; 0: kv_len. Only rotary scalings that depend on the length look at it. */
+    /* Tokens of the sequence that are decided already: all of its prompt, even while a chunk of it
+     * is in the step; 0: kv_len. Only rotary scalings that depend on the length look at it. */
     uint32_t seq_len;
 };
 struct ragged {
@@ -73,15 +74,17 @@ struct norm {
 /* GELU: erf. GELU_TANH: the tanh approximation. */
 enum act { ACT_SILU, ACT_GELU, ACT_GELU_TANH, ACT_RELU };
 
-/* Opaque: K and V of all layers, in meaning [n_layers][n_blocks][block_size][n_kv_heads][head_dim]. */
+/* Opaque: K and V of all layers, in meaning [n_layers][n_blocks][block_size][n_kv_heads][head_dim].
+ */
 struct kv_cache;
 struct kv_desc {
     uint32_t n_layers, n_blocks, block_size, n_kv_heads, head_dim;
     enum dtype dtype;
 };
 
-/* Split qkv rows into heads, optionally normalise q and k per head, rotate, write k and v to the cache.
- * `rope` is [n_tokens][rot_dim]: rot_dim/2 cosines, then rot_dim/2 sines, already scaled; NULL: none. */
+/* Split qkv rows into heads, optionally normalise q and k per head, rotate, write k and v to the
+ * cache. `rope` is [n_tokens][rot_dim]: rot_dim/2 cosines, then rot_dim/2 sines, already scaled;
+ * NULL: none. */
 struct rope_kv {
     uint32_t n_heads, n_kv_heads, head_dim, rot_dim;
     bool interleaved;             /* pairs (2i, 2i+1) instead of (i, i + rot_dim/2) */
@@ -129,7 +132,8 @@ struct backend_ops {
     int (*upload)(struct device *d, void *dst, const void *src, size_t bytes, struct err *e);
     int (*download)(struct device *d, void *dst, const void *src, size_t bytes, struct err *e);
 
-    /* Weights. vector_load() converts to fp32 and adds `plus` (0; 1 for Gemma's norms); free() it. */
+    /* Weights. vector_load() converts to fp32 and adds `plus` (0; 1 for Gemma's norms); free() it.
+     */
     struct weight *(*weight_load)(struct device *d, const struct mat_desc *m, struct err *e);
     void (*weight_free)(struct device *d, struct weight *w);
     float *(*vector_load)(struct device *d, const struct mat_part *v, float plus, struct err *e);
@@ -145,19 +149,21 @@ struct backend_ops {
     int (*step_begin)(struct device *d, const struct ragged *b, struct err *e);
     int (*step_end)(struct device *d, struct err *e);
 
-    /* y[t] = scale * W[ids[t] - first_row]; zero where the id is outside W's rows (vocabulary slice). */
-    void (*embed)(struct device *d, float *y, const struct weight *w, uint32_t first_row, float scale);
+    /* y[t] = scale * W[ids[t] - first_row]; zero where the id is outside W's rows (vocabulary
+     * slice). */
+    void (*embed)(struct device *d, float *y, const struct weight *w, uint32_t first_row,
+                  float scale);
     /* y[t] += W[pos[t] + offset] (learned positions). */
     void (*embed_pos)(struct device *d, float *y, const struct weight *w, uint32_t offset);
     /* y = norm(x), rows of n elements; y may be x. */
     void (*norm)(struct device *d, float *y, const float *x, uint32_t rows, uint32_t n,
                  const struct norm *p);
     /* x += scale * r, then y = norm(x) unless p is NULL. */
-    void (*add_norm)(struct device *d, float *y, float *x, const float *r, float scale, uint32_t rows,
-                     uint32_t n, const struct norm *p);
+    void (*add_norm)(struct device *d, float *y, float *x, const float *r, float scale,
+                     uint32_t rows, uint32_t n, const struct norm *p);
     /* y[rows, W.rows] = x[rows, W.cols] W^T + bias ([W.rows] or NULL); y and x do not overlap. */
-    void (*linear)(struct device *d, float *y, const float *x, uint32_t rows, const struct weight *w,
-                   const float *bias);
+    void (*linear)(struct device *d, float *y, const float *x, uint32_t rows,
+                   const struct weight *w, const float *bias);
     /* qkv: [T, (n_heads + 2 n_kv_heads) * head_dim]; q ends up normalised and rotated in place. */
     void (*rope_kv)(struct device *d, float *qkv, struct kv_cache *kv, uint32_t layer,
                     const struct rope_kv *p);
@@ -165,13 +171,16 @@ struct backend_ops {
     void (*attention)(struct device *d, float *o, const float *q, uint32_t q_stride,
                       const struct kv_cache *kv, uint32_t layer, const struct attn *p);
     /* y[t, i] = act(x[t, i]) * x[t, n + i]; x: [rows, 2n], y: [rows, n]. */
-    void (*act_mul)(struct device *d, float *y, const float *x, uint32_t rows, uint32_t n, enum act act);
+    void (*act_mul)(struct device *d, float *y, const float *x, uint32_t rows, uint32_t n,
+                    enum act act);
     void (*act)(struct device *d, float *x, uint32_t rows, uint32_t n, enum act act); /* in place */
     void (*moe)(struct device *d, float *y, const float *x, uint32_t rows, const struct moe *p);
-    /* y[i] = x[out_rows[i]], rows of n elements: only these go through the last norm and the head. */
+    /* y[i] = x[out_rows[i]], rows of n elements: only these go through the last norm and the head.
+     */
     void (*gather_out)(struct device *d, float *y, const float *x, uint32_t n);
     /* x = cap * tanh(x * scale / cap) where cap > 0, else x * scale. */
-    void (*logit_scale)(struct device *d, float *x, uint32_t rows, uint32_t n, float scale, float cap);
+    void (*logit_scale)(struct device *d, float *x, uint32_t rows, uint32_t n, float scale,
+                        float cap);
 
     /* The host's threads, for work on rows that are in host memory already: between steps, fn(arg,
      * thread, begin, end) over ranges that cover [0, n), thread < host_threads(). NULL: the caller

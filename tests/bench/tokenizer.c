@@ -7,8 +7,8 @@
  * that caches are neither useless nor perfect. The tokenizer defaults to TEST_DATA's llama3. The
  * last line of a text is "text <name> <bytes> <tokens> <encode MB/s> <with offsets MB/s> <decode
  * MB/s>". */
-#include "common/json.h"
 #include "common/tokenizer/tokenizer.h"
+#include "common/json.h"
 #include "common/utf8.h"
 #include <stdio.h>
 #include <stdlib.h>
