@@ -1,4 +1,5 @@
 #include "router/validate.h"
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -60,6 +61,7 @@ static int check_input(const struct validator *v, const struct ask *q, struct er
 /* The client's ids, or those of a tokenizer that knows more than the model. */
 static int check_ids(const struct validator *v, const uint32_t *ids, uint32_t n, struct err *e)
 {
+    assert(ids || !n);
     for (uint32_t i = 0; i < n; i++)
         if (ids[i] >= v->vocab_size)
             REFUSE("token id %u is outside the vocabulary of %u", ids[i], v->vocab_size);
