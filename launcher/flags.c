@@ -34,7 +34,7 @@ static const struct flag rows[] = {
     {ROW("revision", STR, revision, TO_ROUTER | TO_SHARD | TO_DOWNLOAD, "Branch, tag or commit of the repository.")},
     {ROW("validation-workers", U32, validation_workers, TO_ROUTER, "Threads that tokenize and validate requests."), .def = "2"},
     {ROW("sharded", ENUM, sharded, 0, "Whether to split the model over several shards. With `true` and no --num-shard, one shard per visible device."), .choices = sharded_words},
-    {ROW("num-shard", U32, num_shard, 0, "Number of shards the model is split into. Unset: one per visible device, or 1."), BETWEEN(1, 1024), .unit = "shards"},
+    {ROW("num-shard", U32, num_shard, 0, "Number of shards the model is split into. Unset: one per visible device, or 1."), BETWEEN(1, 64), .unit = "shards"},
     {ROW("quantize", ENUM, quantize, TO_SHARD, "Quantization scheme. `auto` follows the checkpoint's config."), .choices = quantizers},
     {ROW("speculate", U32, speculate, TO_SHARD, "Number of tokens drafted ahead of each step, by n-gram lookup or the checkpoint's own heads."), .unit = "tokens"},
     {ROW("dtype", ENUM, dtype, TO_SHARD, "Type of weights and activations. `auto` follows the checkpoint."), .choices = dtypes},
