@@ -51,7 +51,7 @@ static void num_shard_follows_the_table(void **state)
             "not enough cuda devices: `sharded` is true but only found 1 CUDA devices");
     refused("--sharded true", -1,
             "Invalid argument: `sharded` is true but no device is visible: give `num_shard`");
-    refused("--num-shard 0", -1, "--num-shard: 0 is outside 1..1024");
+    refused("--num-shard 0", -1, "--num-shard: 0 is outside 1..64");
 }
 
 static void contradictions_are_refused_in_order(void **state)
