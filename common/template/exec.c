@@ -21,14 +21,8 @@ void scope_set(struct vm *vm, struct scope *s, uint32_t name, struct val v)
             return;
         }
     vm_charge(vm, s->n);
-    if (s->n == s->cap) {
-        uint32_t cap = s->cap ? s->cap * 2 : 4;
-        struct binding *b = VM_NEW(vm, struct binding, cap);
-        if (s->n)
-            memcpy(b, s->b, s->n * sizeof(*b));
-        s->b = b;
-        s->cap = cap;
-    }
+    if (s->n == s->cap)
+        s->b = vm_grow(vm, s->b, s->n, &s->cap, 4, sizeof(*s->b));
     s->b[s->n++] = (struct binding){name, v};
 }
 

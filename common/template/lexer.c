@@ -58,14 +58,8 @@ const char *token_name(enum token_type t)
 static void emit(struct lexer *lx, enum token_type type, uint32_t line, struct val v)
 {
     struct tokens *o = lx->out;
-    if (o->n == o->cap) {
-        uint32_t cap = o->cap ? o->cap * 2 : 256;
-        struct token *p = VM_NEW(lx->vm, struct token, cap);
-        if (o->n)
-            memcpy(p, o->v, o->n * sizeof(*p));
-        o->v = p;
-        o->cap = cap;
-    }
+    if (o->n == o->cap)
+        o->v = vm_grow(lx->vm, o->v, o->n, &o->cap, 256, sizeof(*o->v));
     o->v[o->n++] = (struct token){type, line, v};
 }
 

@@ -61,13 +61,8 @@ struct node *node_new(struct parser *p, enum node_kind kind, uint32_t line)
 
 void nodes_add(struct parser *p, struct nodes *l, struct node *n)
 {
-    if (l->n == l->cap) {
-        l->cap = l->cap ? l->cap * 2 : 4;
-        struct node **v = VM_NEW(p->vm, struct node *, l->cap);
-        if (l->n)
-            memcpy(v, l->v, l->n * sizeof(struct node *));
-        l->v = v;
-    }
+    if (l->n == l->cap)
+        l->v = vm_grow(p->vm, l->v, l->n, &l->cap, 4, sizeof(struct node *));
     l->v[l->n++] = n;
 }
 

@@ -72,14 +72,8 @@ struct list *list_new(struct vm *vm, uint32_t cap)
 
 void list_push(struct vm *vm, struct list *l, struct val v)
 {
-    if (l->n == l->cap) {
-        uint32_t cap = l->cap ? l->cap * 2 : 8;
-        struct val *p = VM_NEW(vm, struct val, cap);
-        if (l->n)
-            memcpy(p, l->v, l->n * sizeof(*p));
-        l->v = p;
-        l->cap = cap;
-    }
+    if (l->n == l->cap)
+        l->v = vm_grow(vm, l->v, l->n, &l->cap, 8, sizeof(*l->v));
     assert(l->v);
     l->v[l->n++] = v;
     vm_charge(vm, 1);
@@ -172,13 +166,8 @@ void dict_set(struct vm *vm, struct dict *d, struct val k, struct val v)
         return;
     }
     if (d->n == d->cap) {
-        uint32_t cap = d->cap ? d->cap * 2 : 4;
-        struct entry *p = VM_NEW(vm, struct entry, cap);
-        if (d->n)
-            memcpy(p, d->e, d->n * sizeof(*p));
-        d->e = p;
-        d->cap = cap;
-        if (cap > 8) {
+        d->e = vm_grow(vm, d->e, d->n, &d->cap, 4, sizeof(*d->e));
+        if (d->cap > 8) {
             dict_reindex(vm, d);
             dict_probe(vm, d, k, hash, &slot);
         }

@@ -56,6 +56,16 @@ void *vm_alloc(struct vm *vm, size_t n)
     return p;
 }
 
+void *vm_grow(struct vm *vm, const void *old, uint32_t n, uint32_t *cap, uint32_t first,
+              size_t size)
+{
+    *cap = *cap ? *cap * 2 : first;
+    void *p = vm_alloc(vm, *cap * size);
+    if (n)
+        memcpy(p, old, n * size);
+    return p;
+}
+
 const char *vm_printf(struct vm *vm, const char *fmt, ...)
 {
     va_list ap, again;

@@ -58,6 +58,10 @@ _Noreturn void vm_fail_undefined(struct vm *vm, struct val v); /* using an undef
 
 void *vm_alloc(struct vm *vm, size_t n);
 #define VM_NEW(vm, type, n) ((type *)vm_alloc((vm), sizeof(type) * (size_t)(n)))
+/* A copy of the n elements of `size` bytes at `old` with room for twice *cap, or for `first` if
+ * there was no room at all; *cap gets the new number. */
+void *vm_grow(struct vm *vm, const void *old, uint32_t n, uint32_t *cap, uint32_t first,
+              size_t size);
 const char *vm_printf(struct vm *vm, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 _Noreturn void vm_out_of_steps(struct vm *vm);
