@@ -22,6 +22,17 @@ enum dtype { DT_F32, DT_F16, DT_BF16, DT_N };
 static inline size_t dtype_size(enum dtype t) { return t == DT_F32 ? 4 : 2; }
 const char *dtype_name(enum dtype t); /* "float32", "float16", "bfloat16" */
 
+/* How a matrix is stored in fewer bits than the checkpoint has. Quantised at load, symmetric, never
+ * a zero point. A number that is not finite makes its row (of weights) or its token (of
+ * activations) NaN; nothing else is touched by it.
+ *   INT8  8-bit weights, a scale per output row; activations and sums stay fp32.
+ *   W8A8  the same weights; activations are rounded to 8 bits with a scale per token; exact sums.
+ *   INT4  4-bit weights, a scale per row and group of 32 columns; activations are rounded to 8 bits
+ *         with a scale per token and group; sums exact within a group, fp32 over groups. */
+enum quant { QUANT_NONE, QUANT_INT8, QUANT_W8A8, QUANT_INT4, QUANT_N };
+const char *quant_name(enum quant q); /* "none", "int8", "w8a8", "int4" */
+enum { QUANT_MAX_COLS = 65536 };      /* of a quantised matrix: exact sums fit 32 bits */
+
 /* ---------------------------------------------------------------- weights */
 
 /* A matrix in the checkpoint: element (r, c) is data[r * row_stride + c * col_stride]. Strides make
@@ -37,7 +48,8 @@ struct mat_part {
 struct mat_desc {
     const struct mat_part *parts;
     int n_parts;
-    enum dtype dtype; /* storage wanted on the device */
+    enum dtype dtype; /* storage wanted on the device; of no meaning with `quant` */
+    enum quant quant; /* each rank of a split by columns quantises its own slice */
 };
 struct weight; /* opaque: a packed matrix [rows, cols] */
 
@@ -136,6 +148,7 @@ struct backend_ops {
      */
     struct weight *(*weight_load)(struct device *d, const struct mat_desc *m, struct err *e);
     void (*weight_free)(struct device *d, struct weight *w);
+    uint64_t (*weight_bytes)(const struct weight *w); /* that it takes on the device */
     float *(*vector_load)(struct device *d, const struct mat_part *v, float plus, struct err *e);
 
     struct kv_cache *(*kv_new)(struct device *d, const struct kv_desc *k, struct err *e);
@@ -150,7 +163,7 @@ struct backend_ops {
     int (*step_end)(struct device *d, struct err *e);
 
     /* y[t] = scale * W[ids[t] - first_row]; zero where the id is outside W's rows (vocabulary
-     * slice). */
+     * slice). Of a quantised W: the numbers that its product works with. */
     void (*embed)(struct device *d, float *y, const struct weight *w, uint32_t first_row,
                   float scale);
     /* y[t] += W[pos[t] + offset] (learned positions). */

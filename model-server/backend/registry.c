@@ -8,6 +8,12 @@ const char *dtype_name(enum dtype t)
     return (unsigned)t < DT_N ? names[t] : "unknown";
 }
 
+const char *quant_name(enum quant q)
+{
+    static const char *const names[QUANT_N] = {"none", "int8", "w8a8", "int4"};
+    return (unsigned)q < QUANT_N ? names[q] : "unknown";
+}
+
 const struct backend_ops *backend_find(const char *name, struct err *e)
 {
     if (!strcmp(name, "cpu") || !strcmp(name, "auto"))

@@ -86,6 +86,117 @@ static bool check_tile_bf16(void (*fn)(void), uint32_t n)
     return check_tile(k_tile_bf16_ref, (tile_bf16_fn *)fn, n, DT_BF16);
 }
 
+/* The quantised tiles: any bytes are weights, any numbers are activations. */
+enum { INT_MAX_K = 300, INT_LDY = 200, INT_PANEL_BYTES = (INT_MAX_K + 64) * LANES };
+static _Alignas(64) uint8_t int_panels[INT_LDY / LANES * INT_PANEL_BYTES];
+
+static bool check_tile_int8(void (*fn)(void), uint32_t n)
+{
+    static float tx[INT_MAX_K * TILE_ROWS], y0[TILE_ROWS * INT_LDY + CANARY],
+        y1[TILE_ROWS * INT_LDY + CANARY];
+    for (size_t i = 0; i < sizeof(int_panels); i++)
+        int_panels[i] = (uint8_t)rng_u32(&rng);
+    for (uint32_t rows = 1; rows <= TILE_ROWS && n <= INT_LDY - 2 * LANES; rows++) {
+        struct tile a = {.y = y0, .ldy = n + rng_below(&rng, 20), .x = tx, .w = int_panels};
+        a.w_bytes = INT_PANEL_BYTES, a.rows = rows, a.n = n, a.k = 1 + rng_below(&rng, INT_MAX_K);
+        a.add = rng_below(&rng, 2), a.ahead = 64 * rng_below(&rng, 20);
+        for (size_t i = 0; i < sizeof(tx) / 4; i++)
+            tx[i] = rng_wide(&rng);
+        for (size_t i = 0; i < sizeof(y0) / 4; i++)
+            y0[i] = y1[i] = rng_wide(&rng);
+        k_tile_int8_ref(&a);
+        a.y = y1;
+        CALL(tile_int8)(&a);
+        if (memcmp(y0, y1, sizeof(y0)))
+            return false;
+    }
+    return true;
+}
+
+/* Activations as the product packs them: zero past column k, scale and true sum behind. */
+static void fill_groups(int32_t *tx, uint32_t rows, uint32_t k, uint32_t quads, uint32_t groups)
+{
+    for (uint32_t g = 0; g < groups; g++, tx += (size_t)(quads + 2) * rows)
+        for (uint32_t r = 0; r < rows; r++) {
+            int32_t sum = 0;
+            float scale = rng_wide(&rng);
+            for (uint32_t i = 0; i < quads * 4; i++) {
+                int extreme = rng_below(&rng, 2) ? 127 : -127;
+                int v = rng_below(&rng, 3) ? (int)rng_below(&rng, 255) - 127 : extreme;
+                ((int8_t *)&tx[(size_t)(i / 4) * rows + r])[i % 4] =
+                    (int8_t)(v = g * quads * 4 + i < k ? v : 0);
+                sum += v;
+            }
+            memcpy(&tx[(size_t)quads * rows + r], &scale, sizeof(scale));
+            tx[(size_t)(quads + 1) * rows + r] = sum;
+        }
+}
+
+static bool check_int_tile(tile_w8a8_fn *ref, tile_w8a8_fn *fn, uint32_t n, bool int4)
+{
+    static int32_t tx[(INT_MAX_K / 4 + 40) * TILE_ROWS];
+    static float y0[TILE_ROWS * INT_LDY + CANARY], y1[TILE_ROWS * INT_LDY + CANARY];
+    for (size_t i = 0; i < sizeof(int_panels); i++)
+        int_panels[i] = (uint8_t)(rng_below(&rng, 4) ? rng_u32(&rng) : rng_below(&rng, 2) * 255);
+    for (uint32_t rows = 1; rows <= TILE_ROWS && n <= INT_LDY - 2 * LANES; rows++) {
+        struct int_tile a = {.y = y0, .ldy = n + rng_below(&rng, 20), .x = tx, .w = int_panels};
+        a.w_bytes = INT_PANEL_BYTES, a.rows = rows, a.n = n, a.k = 1 + rng_below(&rng, INT_MAX_K);
+        a.ahead = 64 * rng_below(&rng, 20);
+        uint32_t blocks = (a.k + INT4_BLOCK_COLS - 1) / INT4_BLOCK_COLS;
+        fill_groups(tx, rows, a.k, int4 ? INT4_GROUP / 4 : quads_of(a.k), int4 ? 2 * blocks : 1);
+        for (uint32_t p = 0; p < INT_LDY / LANES; p++) /* scales must be numbers */
+            for (uint32_t i = 0; i < (int4 ? blocks : 1) * LANES; i++) {
+                uint8_t *panel = int_panels + p * (size_t)INT_PANEL_BYTES;
+                float f = int4 ? float_of((uint32_t)bf16_of_f32(rng_wide(&rng)) << 16 |
+                                          bf16_of_f32(rng_wide(&rng)))
+                               : rng_wide(&rng);
+                size_t at = int4 ? i / LANES * INT4_BLOCK_BYTES + i % LANES * 4
+                                 : ((size_t)quads_of(a.k) * LANES + i) * 4;
+                memcpy(panel + at, &f, sizeof(f));
+            }
+        for (size_t i = 0; i < sizeof(y0) / 4; i++)
+            y0[i] = y1[i] = rng_wide(&rng);
+        ref(&a);
+        a.y = y1;
+        fn(&a);
+        if (memcmp(y0, y1, sizeof(y0)))
+            return false;
+    }
+    return true;
+}
+
+static bool check_tile_w8a8(void (*fn)(void), uint32_t n)
+{
+    return check_int_tile(k_tile_w8a8_ref, (tile_w8a8_fn *)fn, n, false);
+}
+
+static bool check_tile_int4(void (*fn)(void), uint32_t n)
+{
+    return check_int_tile(k_tile_int4_ref, (tile_int4_fn *)fn, n, true);
+}
+
+/* Ties, numbers next to nothing, all zeros, and such as are not finite. */
+static bool check_quantise(void (*fn)(void), uint32_t n)
+{
+    static const float odd[] = {0x1p-121f, INFINITY, -INFINITY, NAN, 0x1p127f, -0.0f, 0x1p-149f};
+    for (int round = 0; round < 12; round++) {
+        int32_t sums[2] = {1, 2};
+        size_t stride = 4 * (1 + rng_below(&rng, 3));
+        fill(n);
+        for (uint32_t i = 0; round > 6 && i < n; i++)
+            x[i] = round == 7 ? ldexpf(x[i], -130) : (float)((int)rng_below(&rng, 255) - 127) / 2;
+        if (round > 0 && round < 7)
+            x[rng_below(&rng, n)] = odd[round - 1];
+        if (round == 9)
+            memset(x, 0, n * sizeof(*x));
+        float scale = k_quantise_ref((int8_t *)want, stride, x, n, &sums[0]);
+        float fast = CALL(quantise)((int8_t *)got, stride, x, n, &sums[1]);
+        if (!same() || sums[0] != sums[1] || !(scale == fast || (isnan(scale) && isnan(fast))))
+            return false;
+    }
+    return true;
+}
+
 /* The padding between the rows' numbers may be anything, what follows the last may not. */
 static bool check_pack(void (*fn)(void), uint32_t n)
 {

@@ -42,8 +42,23 @@ void *cpu_map(size_t bytes);
 void cpu_unmap(void *p, size_t bytes);
 int cpu_memory(uint64_t *free_bytes, uint64_t *total_bytes, struct err *e);
 
+/* How weights of one kind are stored and multiplied with. */
+struct weight_format {
+    size_t (*panel_bytes)(const struct weight *w);
+    /* `row` of a part into a lane of a panel of zeros */
+    void (*pack)(struct device *d, int thread, const struct weight *w, char *panel, int lane,
+                 const struct mat_part *p, int64_t row);
+    /* dst[0 .. n) = columns k .. k + n - 1 of a row, as fp32 */
+    void (*row)(float *dst, const struct weight *w, uint32_t row, uint32_t k, uint32_t n);
+    void (*linear)(struct device *d, float *y, const float *x, uint32_t rows,
+                   const struct weight *w, const float *bias);
+};
+extern const struct weight_format format_float, format_int8, format_w8a8, format_int4;
+
 struct weight {
+    const struct weight_format *format;
     enum dtype dtype;
+    enum quant quant;
     uint32_t rows, cols, n_panels;
     size_t panel_bytes, bytes;
     char *data;
@@ -52,8 +67,15 @@ static inline const char *weight_panel(const struct weight *w, size_t panel)
 {
     return w->data + panel * w->panel_bytes;
 }
-/* dst[0 .. n) = columns k .. k + n - 1 of a row, as fp32 */
-void weight_row(float *dst, const struct weight *w, uint32_t row, uint32_t k, uint32_t n);
+/* The 16 scales of an int8 panel. */
+static inline const float *int8_scales(const struct weight *w, const char *panel)
+{
+    return (const float *)(panel + (size_t)quads_of(w->cols) * LANES * 4);
+}
+void linear_float(struct device *d, float *y, const float *x, uint32_t rows, const struct weight *w,
+                  const float *bias);
+void linear_int(struct device *d, float *y, const float *x, uint32_t rows, const struct weight *w,
+                const float *bias);
 
 /* [layer][K, V][kv head][block]: `head_bytes` each, so that blocks with neighbouring numbers are
  * one stream to whoever reads a head. K is [positions / 16] panels over head dimensions, V is [head
@@ -74,6 +96,7 @@ static inline char *kv_head(const struct kv_cache *kv, uint32_t layer, uint32_t 
 /* The operations of backend.h, one file a subject. */
 struct weight *cpu_weight_load(struct device *d, const struct mat_desc *m, struct err *e);
 void cpu_weight_free(struct device *d, struct weight *w);
+uint64_t cpu_weight_bytes(const struct weight *w);
 float *cpu_vector_load(struct device *d, const struct mat_part *v, float plus, struct err *e);
 struct kv_cache *cpu_kv_new(struct device *d, const struct kv_desc *k, struct err *e);
 void cpu_kv_free(struct device *d, struct kv_cache *kv);

@@ -155,6 +155,7 @@ const struct backend_ops backend_cpu = {
     .download = cpu_copy,
     .weight_load = cpu_weight_load,
     .weight_free = cpu_weight_free,
+    .weight_bytes = cpu_weight_bytes,
     .vector_load = cpu_vector_load,
     .kv_new = cpu_kv_new,
     .kv_free = cpu_kv_free,

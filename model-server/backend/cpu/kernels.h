@@ -45,6 +45,31 @@ struct tile {
     ptrdiff_t next;
 };
 
+/* Quantised panels, in quads: four columns of a row side by side in 32 bits.
+ *   int8   [quads][16][4] bytes w + 128, then 16 fp32 scales
+ *   int4   per 64 columns: [16][2] bf16 scales, of the first and of the second 32 columns; then
+ *          [8][16][4] bytes with a quad of w + 8 in the low nibbles and the next quad in the high
+ * Activations of a tile, in groups of columns (int8: one group of all; int4: 32 and an even number
+ * of groups): [group]{ [quads][rows] of four int8, [rows] fp32 scales, [rows] int32 sums }. Columns
+ * past the last are zero.
+ *
+ * y[t][i] = sum over groups, ascending, of float(sum of w x) * (w's scale * x's scale), by fma. */
+enum { INT4_GROUP = 32, INT4_BLOCK_COLS = 64, INT4_BLOCK_BYTES = 576 };
+struct int_tile {
+    float *y;
+    size_t ldy;
+    const int32_t *x;
+    const void *w;
+    size_t w_bytes;
+    uint32_t rows, n, k; /* rows <= TILE_ROWS */
+    /* Bytes to fetch ahead of each panel in hand, as in struct tile; instead, where `fetch` is
+     * given: `fetch_step` bytes from there on with every 64 bytes of a panel. */
+    uint32_t ahead, fetch_step;
+    const char *fetch;
+};
+
+static inline uint32_t quads_of(uint32_t cols) { return (cols + 3) / 4; }
+
 static inline uint32_t tile_stride(uint32_t rows) { return rows <= 2 ? rows : (rows + 3) & ~3u; }
 
 /*  kernel       result  arguments */
@@ -52,6 +77,13 @@ static inline uint32_t tile_stride(uint32_t rows) { return rows <= 2 ? rows : (r
     X(tile_f32, void, (const struct tile *t))                                                      \
     X(tile_f16, void, (const struct tile *t))                                                      \
     X(tile_bf16, void, (const struct tile *t))                                                     \
+    X(tile_int8, void, (const struct tile *t)) /* of w without its scale */                        \
+    X(tile_w8a8, void, (const struct int_tile *t))                                                 \
+    X(tile_int4, void, (const struct int_tile *t))                                                 \
+    /* n numbers to -127 .. 127 in quads, `stride` bytes apart, the last one padded with zeros;    \
+     * their sum; returns the scale: greatest magnitude / 127. Below 2^-120 all are zero; where    \
+     * one is not finite, NaN and zeros. */                                                        \
+    X(quantise, float, (int8_t * dst, size_t stride, const float *src, uint32_t n, int32_t *sum))  \
     /* dst[k * tile_stride(rows) + t] = scale * src[t][k], k < n */                                \
     X(pack, void, (float *dst, const float *const *src, uint32_t rows, uint32_t n, float scale))   \
     /* to storage, rounded to nearest even */                                                      \
@@ -93,14 +125,24 @@ static inline uint32_t tile_stride(uint32_t rows) { return rows <= 2 ? rows : (r
     X(merge, variant, needs)                                                                       \
     X(rotate, variant, needs)
 
+#define INT_KERNELS(X, variant, needs)                                                             \
+    X(tile_w8a8, variant, needs)                                                                   \
+    X(tile_int4, variant, needs)                                                                   \
+    X(quantise, variant, needs)
+
 /* From slowest to fastest: a later row that the CPU can run wins. */
 #if defined(__x86_64__)
 #define VARIANTS(X)                                                                                \
     ALL_KERNELS(X, ref, 0)                                                                         \
+    X(tile_int8, ref, 0)                                                                           \
+    INT_KERNELS(X, ref, 0)                                                                         \
     ALL_KERNELS(X, avx2, CPU_AVX2)                                                                 \
     ALL_KERNELS(X, avx512, CPU_AVX512)
 #else
-#define VARIANTS(X) ALL_KERNELS(X, ref, 0)
+#define VARIANTS(X)                                                                                \
+    ALL_KERNELS(X, ref, 0)                                                                         \
+    X(tile_int8, ref, 0)                                                                           \
+    INT_KERNELS(X, ref, 0)
 #endif
 
 #define X(op, ret, args) typedef ret op##_fn args;

@@ -51,9 +51,13 @@ static void pack_x(void *arg, int thread, size_t begin, size_t end)
     }
 }
 
-static void run_tile(const struct kernels *kern, enum dtype type, const struct tile *t)
+static void run_tile(const struct kernels *kern, const struct weight *w, const struct tile *t)
 {
-    switch (type) {
+    if (w->quant == QUANT_INT8) {
+        kern->tile_int8(t);
+        return;
+    }
+    switch (w->dtype) {
     case DT_F32:
         kern->tile_f32(t);
         return;
@@ -69,9 +73,20 @@ static void run_tile(const struct kernels *kern, enum dtype type, const struct t
     __builtin_unreachable();
 }
 
-/* The bias comes last, so that it does not matter where a chain was cut. */
-static void add_bias(const struct product *p, uint32_t first, uint32_t n)
+static size_t column_bytes(const struct weight *w)
 {
+    return w->quant == QUANT_INT8 ? LANES : LANES * dtype_size(w->dtype);
+}
+
+/* Scales and bias come last, so that it does not matter where a chain was cut. */
+static void finish(const struct product *p, uint32_t first, uint32_t n)
+{
+    for (uint32_t i = 0; p->w->quant == QUANT_INT8 && i < n; i += LANES) {
+        const float *s = int8_scales(p->w, weight_panel(p->w, (first + i) / LANES));
+        for (uint32_t r = 0; r < p->rows; r++)
+            for (uint32_t l = 0; l < LANES && i + l < n; l++)
+                p->y[(size_t)r * p->w->rows + first + i + l] *= s[l];
+    }
     for (uint32_t r = 0; p->bias && r < p->rows; r++)
         p->kern->axpy(p->y + (size_t)r * p->w->rows + first, p->bias + first, 1.0f, n);
 }
@@ -89,7 +104,7 @@ static void stream_panels(void *arg, int thread, size_t begin, size_t end)
     const struct weight *w = p->w;
     (void)thread;
     uint32_t first = (uint32_t)begin * LANES, n = n_outputs(w, begin, end);
-    run_tile(p->kern, w->dtype,
+    run_tile(p->kern, w,
              &(struct tile){.y = p->y + first,
                             .ldy = w->rows,
                             .x = p->rows == 1 ? p->x : p->packed,
@@ -99,7 +114,7 @@ static void stream_panels(void *arg, int thread, size_t begin, size_t end)
                             .n = n,
                             .k = w->cols,
                             .ahead = AHEAD});
-    add_bias(p, first, n);
+    finish(p, first, n);
 }
 
 /* A pair of panels, K_BLOCK columns of it, stays in the cache while all tiles use it: the first
@@ -113,7 +128,7 @@ static void block_panels(void *arg, int thread, size_t begin, size_t end)
     for (uint32_t k = 0; k < w->cols; k += K_BLOCK)
         for (size_t panel = begin; panel < end; panel += 2) {
             struct tile t = {.ldy = w->rows,
-                             .w = weight_panel(w, panel) + (size_t)k * LANES * dtype_size(w->dtype),
+                             .w = weight_panel(w, panel) + (size_t)k * column_bytes(w),
                              .w_bytes = w->panel_bytes,
                              .n = n_outputs(w, panel, panel + 2 < end ? panel + 2 : end),
                              .k = w->cols - k < K_BLOCK ? w->cols - k : K_BLOCK,
@@ -124,10 +139,10 @@ static void block_panels(void *arg, int thread, size_t begin, size_t end)
                 t.x = tile_x(p, i) + (size_t)k * tile_stride(t.rows);
                 t.y = p->y + (size_t)first * w->rows + panel * LANES;
                 t.ahead = i ? 0 : AHEAD;
-                run_tile(p->kern, w->dtype, &t);
+                run_tile(p->kern, w, &t);
             }
         }
-    add_bias(p, (uint32_t)begin * LANES, n_outputs(w, begin, end));
+    finish(p, (uint32_t)begin * LANES, n_outputs(w, begin, end));
 }
 
 static void multiply(struct product *p)
@@ -145,8 +160,8 @@ static void multiply(struct product *p)
     pool_run(pool, p->n_tiles == 1 ? stream_panels : block_panels, p, w->n_panels, PANEL_GRAIN);
 }
 
-void cpu_linear(struct device *d, float *y, const float *x, uint32_t rows, const struct weight *w,
-                const float *bias)
+void linear_float(struct device *d, float *y, const float *x, uint32_t rows, const struct weight *w,
+                  const float *bias)
 {
     for (uint32_t first = 0; first < rows; first += ROW_CHUNK) {
         uint32_t n = rows - first < ROW_CHUNK ? rows - first : ROW_CHUNK;
@@ -159,4 +174,10 @@ void cpu_linear(struct device *d, float *y, const float *x, uint32_t rows, const
                                    .rows = n,
                                    .n_tiles = (n + d->kern.mr - 1) / d->kern.mr});
     }
+}
+
+void cpu_linear(struct device *d, float *y, const float *x, uint32_t rows, const struct weight *w,
+                const float *bias)
+{
+    w->format->linear(d, y, x, rows, w, bias);
 }

@@ -7,6 +7,7 @@
 /* ---------------------------------------------------------------- packing */
 
 struct packing {
+    struct device *d;
     struct weight *w;
     const struct mat_desc *m;
 };
@@ -52,23 +53,49 @@ static void pack_row_any(char *panel, const struct mat_part *p, int64_t row, int
     }
 }
 
+static size_t float_panel_bytes(const struct weight *w)
+{
+    return ((size_t)w->cols + 1) / 2 * 2 * LANES * dtype_size(w->dtype);
+}
+
+static void float_pack(struct device *d, int thread, const struct weight *w, char *panel, int lane,
+                       const struct mat_part *p, int64_t row)
+{
+    (void)d, (void)thread;
+    if (w->dtype != DT_F32 && p->dtype == w->dtype && p->col_stride == 1)
+        pack_row_16((uint16_t *)panel, (const uint16_t *)p->data + row * p->row_stride, w->cols,
+                    lane, w->dtype == DT_BF16);
+    else
+        pack_row_any(panel, p, row, lane, w->dtype);
+}
+
+static void float_row(float *dst, const struct weight *w, uint32_t row, uint32_t k, uint32_t n)
+{
+    const char *panel = weight_panel(w, row / LANES);
+    uint32_t lane = row % LANES;
+    for (uint32_t i = k; i < k + n; i++) {
+        int64_t at = w->dtype == DT_BF16 ? (int64_t)(i & ~1u) * LANES + (int64_t)2 * lane + (i & 1)
+                                         : (int64_t)i * LANES + lane;
+        dst[i - k] = number_at(panel, w->dtype, at);
+    }
+}
+
+const struct weight_format format_float = {float_panel_bytes, float_pack, float_row, linear_float};
+
 /* The thread that packs a panel is the one that multiplies with it: see pool_run(). */
 static void pack_panels(void *arg, int thread, size_t begin, size_t end)
 {
     const struct packing *job = arg;
     struct weight *w = job->w;
-    (void)thread;
     for (size_t i = begin * LANES; i < end * LANES && i < w->rows; i++) {
         int64_t row = (int64_t)i;
         const struct mat_part *p = part_of(job->m, &row);
-        char *panel = w->data + i / LANES * w->panel_bytes;
-        if (w->dtype != DT_F32 && p->dtype == w->dtype && p->col_stride == 1)
-            pack_row_16((uint16_t *)panel, (const uint16_t *)p->data + row * p->row_stride, w->cols,
-                        (int)(i % LANES), w->dtype == DT_BF16);
-        else
-            pack_row_any(panel, p, row, (int)(i % LANES), w->dtype);
+        w->format->pack(job->d, thread, w, w->data + i / LANES * w->panel_bytes, (int)(i % LANES),
+                        p, row);
     }
 }
+
+/* ---------------------------------------------------------------- loading */
 
 static int check_shape(const struct mat_desc *m, int64_t *rows, struct err *e)
 {
@@ -83,30 +110,37 @@ static int check_shape(const struct mat_desc *m, int64_t *rows, struct err *e)
     }
     if (!*rows)
         return err_set(e, ERR_VALIDATION, "a weight without rows");
+    if (m->quant && m->parts[0].cols > QUANT_MAX_COLS)
+        return err_set(e, ERR_VALIDATION, "a weight of %lld columns: at most %d are quantised",
+                       (long long)m->parts[0].cols, QUANT_MAX_COLS);
     return 0;
 }
 
 struct weight *cpu_weight_load(struct device *d, const struct mat_desc *m, struct err *e)
 {
+    static const struct weight_format *const formats[QUANT_N] = {&format_float, &format_int8,
+                                                                 &format_w8a8, &format_int4};
     int64_t rows;
     if (check_shape(m, &rows, e))
         return NULL;
     struct weight *w = calloc(1, sizeof(*w));
     if (!w)
         return err_nomem(e), NULL;
+    w->format = formats[m->quant];
+    w->quant = m->quant;
     w->dtype = m->dtype;
     w->rows = (uint32_t)rows;
     w->cols = (uint32_t)m->parts[0].cols;
     w->n_panels = (w->rows + LANES - 1) / LANES;
-    w->panel_bytes = ((size_t)w->cols + 1) / 2 * 2 * LANES * dtype_size(w->dtype);
+    w->panel_bytes = w->format->panel_bytes(w);
     if (__builtin_mul_overflow(w->panel_bytes, (size_t)w->n_panels, &w->bytes) ||
         !(w->data = cpu_map(w->bytes))) {
         err_set(e, ERR_SYSTEM, "no memory for a weight of %u x %u %s", w->rows, w->cols,
-                dtype_name(w->dtype));
+                w->quant ? quant_name(w->quant) : dtype_name(w->dtype));
         free(w);
         return NULL;
     }
-    pool_run(d->pool, pack_panels, &(struct packing){w, m}, w->n_panels, PANEL_GRAIN);
+    pool_run(d->pool, pack_panels, &(struct packing){d, w, m}, w->n_panels, PANEL_GRAIN);
     return w;
 }
 
@@ -119,16 +153,7 @@ void cpu_weight_free(struct device *d, struct weight *w)
     free(w);
 }
 
-void weight_row(float *dst, const struct weight *w, uint32_t row, uint32_t k, uint32_t n)
-{
-    const char *panel = weight_panel(w, row / LANES);
-    uint32_t lane = row % LANES;
-    for (uint32_t i = k; i < k + n; i++) {
-        int64_t at = w->dtype == DT_BF16 ? (int64_t)(i & ~1u) * LANES + (int64_t)2 * lane + (i & 1)
-                                         : (int64_t)i * LANES + lane;
-        dst[i - k] = number_at(panel, w->dtype, at);
-    }
-}
+uint64_t cpu_weight_bytes(const struct weight *w) { return w->bytes; }
 
 float *cpu_vector_load(struct device *d, const struct mat_part *v, float plus, struct err *e)
 {

@@ -1,0 +1,110 @@
+/* kernels_int_ref.c - what the kernels of quantised weights mean: plain C, see kernels_ref.c. */
+#include "model-server/backend/cpu/kernels.h"
+#include "model-server/backend/cpu/numbers.h"
+#include <math.h>
+
+void k_tile_int8_ref(const struct tile *t)
+{
+    uint32_t xs = tile_stride(t->rows);
+    for (uint32_t i = 0; i < t->n; i++) {
+        const uint8_t *w = (const uint8_t *)t->w + i / LANES * t->w_bytes;
+        for (uint32_t r = 0; r < t->rows; r++) {
+            float *y = &t->y[r * t->ldy + i], acc = t->add ? *y : 0.0f;
+            for (uint32_t k = 0; k < t->k; k++) {
+                int stored = w[((size_t)(k / 4) * LANES + i % LANES) * 4 + k % 4];
+                acc = fmaf((float)(stored - 128), t->x[(size_t)k * xs + r], acc);
+            }
+            *y = acc;
+        }
+    }
+}
+
+/* One row's numbers in a group of a tile of activations. */
+struct x_group {
+    const int32_t *quads; /* `rows` apart */
+    uint32_t rows, n;
+    float scale;
+};
+
+static struct x_group x_group(const struct int_tile *t, uint32_t row, uint32_t group,
+                              uint32_t quads)
+{
+    const int32_t *x = t->x + (size_t)group * (quads + 2) * t->rows + row;
+    return (struct x_group){x, t->rows, quads, float_of((uint32_t)x[(size_t)quads * t->rows])};
+}
+
+static int x_at(const struct x_group *x, uint32_t k)
+{
+    return ((const int8_t *)&x->quads[(size_t)(k / 4) * x->rows])[k % 4];
+}
+
+void k_tile_w8a8_ref(const struct int_tile *t)
+{
+    uint32_t quads = quads_of(t->k);
+    for (uint32_t i = 0; i < t->n; i++) {
+        const uint8_t *w = (const uint8_t *)t->w + i / LANES * t->w_bytes;
+        float scale = ((const float *)(w + (size_t)quads * LANES * 4))[i % LANES];
+        for (uint32_t r = 0; r < t->rows; r++) {
+            struct x_group x = x_group(t, r, 0, quads);
+            int32_t sum = 0;
+            for (uint32_t k = 0; k < t->k; k++)
+                sum += (w[((size_t)(k / 4) * LANES + i % LANES) * 4 + k % 4] - 128) * x_at(&x, k);
+            t->y[r * t->ldy + i] = fmaf((float)sum, scale * x.scale, 0.0f);
+        }
+    }
+}
+
+/* Of one output in one group: the scale, and element k. */
+static float int4_scale(const uint8_t *panel, uint32_t lane, uint32_t group)
+{
+    const uint16_t *s = (const uint16_t *)(panel + (size_t)(group / 2) * INT4_BLOCK_BYTES);
+    return f32_of_bf16(s[lane * 2 + group % 2]);
+}
+
+static int int4_at(const uint8_t *panel, uint32_t lane, uint32_t group, uint32_t k)
+{
+    uint32_t quad = group % 2 * (INT4_GROUP / 4) + k / 4;
+    const uint8_t *b = panel + (size_t)(group / 2) * INT4_BLOCK_BYTES + LANES * 4;
+    uint8_t byte = b[(quad / 2 * LANES + lane) * 4 + k % 4];
+    return (quad % 2 ? byte >> 4 : byte & 15) - 8;
+}
+
+void k_tile_int4_ref(const struct int_tile *t)
+{
+    uint32_t groups = (t->k + INT4_BLOCK_COLS - 1) / INT4_BLOCK_COLS * 2;
+    for (uint32_t i = 0; i < t->n; i++) {
+        const uint8_t *w = (const uint8_t *)t->w + i / LANES * t->w_bytes;
+        for (uint32_t r = 0; r < t->rows; r++) {
+            float y = 0;
+            for (uint32_t g = 0; g < groups; g++) {
+                struct x_group x = x_group(t, r, g, INT4_GROUP / 4);
+                int32_t sum = 0;
+                for (uint32_t k = 0; k < INT4_GROUP; k++)
+                    sum += int4_at(w, i % LANES, g, k) * x_at(&x, k);
+                y = fmaf((float)sum, int4_scale(w, i % LANES, g) * x.scale, y);
+            }
+            t->y[r * t->ldy + i] = y;
+        }
+    }
+}
+
+float k_quantise_ref(int8_t *dst, size_t stride, const float *src, uint32_t n, int32_t *sum)
+{
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t u = bits_of(src[i]) & 0x7fffffff;
+        most = u > most ? u : most;
+    }
+    float top = float_of(most), to_int = 0, scale = 0;
+    if (most >= 0x7f800000)
+        scale = NAN;
+    else if (top >= 0x1p-120f)
+        scale = top / 127.0f, to_int = 127.0f / top;
+    *sum = 0;
+    for (uint32_t i = 0; i < quads_of(n) * 4; i++) {
+        int v = i < n && to_int > 0 ? (int)rintf(src[i] * to_int) : 0;
+        dst[i / 4 * stride + i % 4] = (int8_t)v;
+        *sum += v;
+    }
+    return scale;
+}

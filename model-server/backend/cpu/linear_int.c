@@ -1,0 +1,129 @@
+/* linear_int.c - products of quantised weights with quantised activations.
+ *
+ * x is quantised once per product, into tiles of rows. One tile (a decode step): the panels are
+ * streamed from memory. Several (prefill): a pair of panels at a time for all tiles, while the next
+ * pair is fetched. Sums stay in registers over all columns: 8-bit panels of a pair are small enough
+ * for the second cache. */
+#include "model-server/backend/cpu/cpu.h"
+#include <string.h>
+
+enum { ROW_CHUNK = 20 * TILE_ROWS }; /* rows quantised at a time: bounds the scratch */
+enum { AHEAD = 1024 };               /* bytes prefetched in each of the streams */
+enum { GRAIN_NUMBERS = 16384 };      /* quantised in a thread */
+
+struct product {
+    const struct kernels *kern;
+    struct device *d;
+    const struct weight *w;
+    float *y;
+    const float *x, *bias;
+    int32_t *packed; /* tiles, row_words for each row */
+    uint32_t rows, n_tiles;
+    uint32_t groups, group_cols;
+};
+
+static size_t row_words(const struct product *p)
+{
+    return (size_t)p->groups * (quads_of(p->group_cols) + 2);
+}
+
+/* Rows are spread evenly: 13 are 7 + 6, not 12 + 1. */
+static uint32_t tile_first(const struct product *p, uint32_t tile)
+{
+    return (uint32_t)((uint64_t)p->rows * tile / p->n_tiles);
+}
+
+/* One row of a tile of `rows`, in groups; what is past the last column is zero. */
+static void quantise_row(const struct product *p, int32_t *dst, uint32_t rows, const float *src)
+{
+    uint32_t quads = quads_of(p->group_cols), cols = p->w->cols;
+    for (uint32_t g = 0; g < p->groups; g++, dst += (size_t)(quads + 2) * rows) {
+        uint32_t k = g * p->group_cols, n = k >= cols ? 0 : cols - k;
+        n = n < p->group_cols ? n : p->group_cols;
+        float scale = 0;
+        int32_t sum = 0;
+        for (uint32_t q = quads_of(n); q < quads; q++)
+            dst[(size_t)q * rows] = 0;
+        if (n)
+            scale = p->kern->quantise((int8_t *)dst, rows * sizeof(*dst), src + k, n, &sum);
+        memcpy(&dst[(size_t)quads * rows], &scale, sizeof(scale));
+        dst[(size_t)(quads + 1) * rows] = sum;
+    }
+}
+
+static void quantise_rows(void *arg, int thread, size_t begin, size_t end)
+{
+    const struct product *p = arg;
+    (void)thread;
+    for (size_t r = begin; r < end; r++) {
+        uint32_t tile = (uint32_t)(((uint64_t)(r + 1) * p->n_tiles - 1) / p->rows);
+        uint32_t first = tile_first(p, tile), rows = tile_first(p, tile + 1) - first;
+        int32_t *dst = p->packed + first * row_words(p) + (r - first);
+        quantise_row(p, dst, rows, p->x + r * p->w->cols);
+    }
+}
+
+static void run_tile(const struct product *p, uint32_t tile, size_t panel, size_t end)
+{
+    const struct weight *w = p->w;
+    uint32_t first = tile_first(p, tile);
+    size_t last = end * LANES < w->rows ? end * LANES : w->rows;
+    struct int_tile t = {.y = p->y + (size_t)first * w->rows + panel * LANES,
+                         .ldy = w->rows,
+                         .x = p->packed + first * row_words(p),
+                         .w = weight_panel(w, panel),
+                         .w_bytes = w->panel_bytes,
+                         .rows = tile_first(p, tile + 1) - first,
+                         .n = (uint32_t)(last - panel * LANES),
+                         .k = w->cols};
+    if (p->n_tiles == 1)
+        t.ahead = AHEAD;
+    if (w->quant == QUANT_W8A8)
+        p->kern->tile_w8a8(&t);
+    else
+        p->kern->tile_int4(&t);
+}
+
+static void run_panels(void *arg, int thread, size_t begin, size_t end)
+{
+    const struct product *p = arg;
+    size_t step = p->n_tiles == 1 ? end - begin : 2;
+    (void)thread;
+    for (size_t panel = begin; panel < end; panel += step)
+        for (uint32_t i = 0; i < p->n_tiles; i++)
+            run_tile(p, i, panel, panel + step < end ? panel + step : end);
+    uint32_t first = (uint32_t)begin * LANES;
+    uint32_t last = end * LANES < p->w->rows ? (uint32_t)end * LANES : p->w->rows;
+    for (uint32_t r = 0; p->bias && r < p->rows; r++)
+        p->kern->axpy(p->y + (size_t)r * p->w->rows + first, p->bias + first, 1.0f, last - first);
+}
+
+static void multiply(struct product *p)
+{
+    const struct weight *w = p->w;
+    bool one_group = w->quant == QUANT_W8A8;
+    p->group_cols = one_group ? quads_of(w->cols) * 4 : INT4_GROUP;
+    p->groups = one_group ? 1 : (w->cols + INT4_BLOCK_COLS - 1) / INT4_BLOCK_COLS * 2;
+    p->packed = cpu_scratch(p->d, SCRATCH_PACK, p->rows * row_words(p) * sizeof(*p->packed));
+    if (!p->packed)
+        return;
+    size_t grain = GRAIN_NUMBERS / w->cols;
+    pool_run(p->d->pool, quantise_rows, p, p->rows, grain ? grain : 1);
+    pool_run(p->d->pool, run_panels, p, w->n_panels, PANEL_GRAIN);
+}
+
+void linear_int(struct device *d, float *y, const float *x, uint32_t rows, const struct weight *w,
+                const float *bias)
+{
+    for (uint32_t first = 0; first < rows; first += ROW_CHUNK) {
+        uint32_t n = rows - first < ROW_CHUNK ? rows - first : ROW_CHUNK;
+        multiply(&(struct product){.kern = &d->kern,
+                                   .d = d,
+                                   .w = w,
+                                   .y = y + (size_t)first * w->rows,
+                                   .x = x + (size_t)first * w->cols,
+                                   .bias = bias,
+                                   .rows = n,
+                                   .n_tiles = (n + d->kern.mr - 1) / d->kern.mr});
+    }
+}

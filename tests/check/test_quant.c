@@ -1,0 +1,234 @@
+/* test_quant.c - products of quantised weights: against double precision on the rounded numbers,
+ * and their promise: a row's bits do not depend on batch, threads or instruction set. */
+#include "model-server/backend/backend.h"
+#include "tests/check/random.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+// cmocka wants these above
+#include <cmocka.h>
+
+static struct rng rng;
+static const struct backend_ops *const ops = &backend_cpu;
+
+static struct device *device(int threads, uint64_t features)
+{
+    struct err e = ERR_INIT;
+    struct device *d =
+        ops->open(&(struct device_options){.threads = threads, .features = features}, &e);
+    if (!d)
+        fail_msg("%s", e.msg);
+    return d;
+}
+
+static struct weight *load(struct device *d, const float *w, uint32_t rows, uint32_t cols,
+                           enum quant q)
+{
+    struct err e = ERR_INIT;
+    struct mat_part part = {w, DT_F32, rows, cols, cols, 1};
+    struct weight *out =
+        ops->weight_load(d, &(struct mat_desc){.parts = &part, .n_parts = 1, .quant = q}, &e);
+    if (!out)
+        fail_msg("%s", e.msg);
+    return out;
+}
+
+/* The numbers that the product works with. */
+static float *rounded(struct device *d, const struct weight *w, uint32_t rows, uint32_t cols)
+{
+    struct err e = ERR_INIT;
+    float *f = malloc((size_t)rows * cols * sizeof(*f));
+    uint32_t *ids = malloc(rows * sizeof(*ids));
+    for (uint32_t i = 0; i < rows; i++)
+        ids[i] = i;
+    struct ragged b = {.n_tokens = rows, .ids = ids};
+    assert_int_equal(ops->step_begin(d, &b, &e), 0);
+    ops->embed(d, f, w, 0, 1.0f);
+    assert_int_equal(ops->step_end(d, &e), 0);
+    free(ids);
+    return f;
+}
+
+/* x as the product sees it: -127 .. 127 of a scale per group of columns. */
+static void round_x(double *out, const float *x, uint32_t k, uint32_t group)
+{
+    for (uint32_t g = 0; g < k; g += group) {
+        uint32_t n = k - g < group ? k - g : group;
+        float top = 0;
+        for (uint32_t i = 0; i < n; i++)
+            top = fmaxf(top, fabsf(x[g + i]));
+        float to_int = top > 0 ? 127.0f / top : 0;
+        for (uint32_t i = 0; i < n; i++)
+            out[g + i] = (double)rintf(x[g + i] * to_int) * (top / 127.0f);
+    }
+}
+
+static void check_linear(struct device *d, uint32_t rows, uint32_t n, uint32_t k, enum quant q)
+{
+    float *w = rng_floats(&rng, (size_t)n * k), *x = rng_floats(&rng, (size_t)rows * k);
+    float *bias = rng_floats(&rng, n), *y = rng_floats(&rng, (size_t)rows * n + 16);
+    float canary = y[(size_t)rows * n];
+    double *xr = malloc(k * sizeof(*xr));
+    struct weight *pw = load(d, w, n, k, q);
+    float *wr = rounded(d, pw, n, k);
+    ops->linear(d, y, x, rows, pw, bias);
+    assert_true(y[(size_t)rows * n] == canary);
+    for (uint32_t r = 0; r < rows; r++) {
+        for (uint32_t c = 0; c < k; c++)
+            xr[c] = x[(size_t)r * k + c];
+        if (q != QUANT_INT8)
+            round_x(xr, x + (size_t)r * k, k, q == QUANT_INT4 ? 32 : k);
+        for (uint32_t i = 0; i < n; i++) {
+            double sum = bias[i], mag = fabs(bias[i]);
+            for (uint32_t c = 0; c < k; c++)
+                sum += wr[(size_t)i * k + c] * xr[c], mag += fabs(wr[(size_t)i * k + c] * xr[c]);
+            if (fabs(y[(size_t)r * n + i] - sum) > 1e-6 * mag)
+                fail_msg("%s [%u, %u] x %u rows: y[%u][%u] = %g, not %g", quant_name(q), n, k, rows,
+                         r, i, y[(size_t)r * n + i], sum);
+        }
+    }
+    ops->weight_free(d, pw);
+    free(w), free(x), free(bias), free(y), free(xr), free(wr);
+}
+
+static void products_agree_with_double_precision(void **state)
+{
+    (void)state;
+    struct device *d = device(2, ~0ull);
+    static const uint32_t rows[] = {1, 2, 3, 7, 8, 16, 33};
+    for (enum quant q = QUANT_INT8; q < QUANT_N; q++) {
+        for (uint32_t n = 1; n <= 65; n += n < 34 ? 1 : 7)
+            check_linear(d, rows[n % 7], n, 1 + rng_below(&rng, 150), q);
+        check_linear(d, 33, 80, 1100, q);
+        check_linear(d, 1, 80, 1101, q);
+        check_linear(d, 64, 33, 130, q);
+    }
+    ops->close(d);
+}
+
+/* The greatest numbers there are in the longest row there is: exact sums hold them. */
+static void sums_of_the_longest_rows_do_not_overflow(void **state)
+{
+    (void)state;
+    enum { K = QUANT_MAX_COLS };
+    float *w = malloc(2 * K * sizeof(*w)), *x = malloc(2 * K * sizeof(*x)), y[4];
+    for (int k = 0; k < K; k++)
+        w[k] = x[k] = 127, w[K + k] = x[K + k] = -127;
+    for (unsigned features = 0; features < 2; features++) {
+        struct device *d = device(1, features ? ~0ull : 0);
+        struct weight *pw = load(d, w, 2, K, QUANT_W8A8);
+        ops->linear(d, y, x, 2, pw, NULL);
+        assert_true(y[0] == 127.0f * 127 * K && y[1] == -y[0] && y[2] == y[1] && y[3] == y[0]);
+        ops->weight_free(d, pw);
+        ops->close(d);
+    }
+    struct device *d = device(1, ~0ull);
+    struct err e = ERR_INIT;
+    struct mat_part part = {w, DT_F32, 1, K + 1, K + 1, 1};
+    assert_null(ops->weight_load(
+        d, &(struct mat_desc){.parts = &part, .n_parts = 1, .quant = QUANT_INT8}, &e));
+    assert_int_equal(e.kind, ERR_VALIDATION);
+    ops->close(d);
+    free(w), free(x);
+}
+
+/* The same product on differently built devices and with rows taken in other groups. */
+static void products_are_bitwise_the_same_everywhere(void **state)
+{
+    (void)state;
+    static const uint32_t rows[] = {1, 2, 3, 5, 7, 8, 12, 13, 16, 33, 100};
+    static const uint64_t features[] = {0, 1, 3, 5, 7, ~0ull};
+    enum { N = 150, K = 1030, ROWS = 100 };
+    float *w = rng_floats(&rng, N * K), *x = rng_floats(&rng, ROWS * K);
+    float *bias = rng_floats(&rng, N);
+    float *want = malloc(ROWS * N * sizeof(float)), *got = malloc(ROWS * N * sizeof(float));
+    for (enum quant q = QUANT_INT8; q < QUANT_N; q++)
+        for (size_t f = 0; f < sizeof(features) / sizeof(*features); f++)
+            for (int threads = 1; threads <= 4; threads++) {
+                struct device *d = device(threads, features[f]);
+                struct weight *pw = load(d, w, N, K, q);
+                if (f == 0 && threads == 1)
+                    for (int r = 0; r < ROWS; r++)
+                        ops->linear(d, want + r * N, x + r * K, 1, pw, bias);
+                for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+                    if (f == 0 && rows[i] % 4 != (uint32_t)threads - 1)
+                        continue; /* the reference is slow */
+                    uint32_t first = rng_below(&rng, ROWS - rows[i] + 1);
+                    ops->linear(d, got, x + (size_t)first * K, rows[i], pw, bias);
+                    if (memcmp(got, want + (size_t)first * N, rows[i] * N * sizeof(float)))
+                        fail_msg("%s, %d threads, features %d, %u rows: other bits", quant_name(q),
+                                 threads, (int)features[f], rows[i]);
+                }
+                ops->weight_free(d, pw);
+                ops->close(d);
+            }
+    free(w), free(x), free(bias), free(want), free(got);
+}
+
+/* A row of zeros is zero; what is not finite spoils its own row or token and no other. */
+static void odd_numbers_stay_where_they_are(void **state)
+{
+    (void)state;
+    enum { N = 20, K = 100, ROWS = 15 };
+    float *w = rng_floats(&rng, N * K), *x = rng_floats(&rng, ROWS * K), y[N * ROWS];
+    memset(w + 3 * K, 0, K * sizeof(*w)), memset(x + 5 * K, 0, K * sizeof(*x));
+    w[7 * K + 50] = NAN, w[8 * K] = -INFINITY, x[9 * K + 99] = INFINITY, x[14 * K] = NAN;
+    struct device *d = device(2, ~0ull);
+    for (enum quant q = QUANT_INT8; q < QUANT_N; q++) {
+        struct weight *pw = load(d, w, N, K, q);
+        ops->linear(d, y, x, ROWS, pw, NULL);
+        for (int r = 0; r < ROWS; r++)
+            for (int i = 0; i < N; i++) {
+                float v = y[r * N + i];
+                if (i == 7 || i == 8 || r == 14 || (r == 9 && q != QUANT_INT8))
+                    assert_true(isnan(v));
+                else if (r != 9)
+                    assert_true(isfinite(v) && (v == 0 || (r != 5 && i != 3)));
+            }
+        ops->weight_free(d, pw);
+    }
+    free(w), free(x);
+    ops->close(d);
+}
+
+/* The rounding error of normally distributed weights, relative to their root mean square. */
+static void rounded_weights_are_near(void **state)
+{
+    (void)state;
+    static const double bound[QUANT_N] = {0, 0.01, 0.01, 0.1};
+    enum { N = 64, K = 2048 };
+    float *w = malloc(N * K * sizeof(*w));
+    for (int i = 0; i < N * K; i++) {
+        w[i] = 0;
+        for (int j = 0; j < 12; j++)
+            w[i] += rng_unit(&rng) * 0.02f;
+    }
+    struct device *d = device(2, ~0ull);
+    for (enum quant q = QUANT_INT8; q < QUANT_N; q++) {
+        struct weight *pw = load(d, w, N, K, q);
+        float *f = rounded(d, pw, N, K);
+        double err = 0, sq = 0;
+        for (int i = 0; i < N * K; i++)
+            err += (f[i] - w[i]) * (double)(f[i] - w[i]), sq += (double)w[i] * w[i];
+        print_message("%s: relative error %.4f, %.2f bits a weight\n", quant_name(q),
+                      sqrt(err / sq), 8.0 * (double)ops->weight_bytes(pw) / (N * K));
+        assert_true(sqrt(err / sq) < bound[q]);
+        ops->weight_free(d, pw), free(f);
+    }
+    free(w);
+    ops->close(d);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(products_agree_with_double_precision),
+        cmocka_unit_test(sums_of_the_longest_rows_do_not_overflow),
+        cmocka_unit_test(products_are_bitwise_the_same_everywhere),
+        cmocka_unit_test(odd_numbers_stay_where_they_are),
+        cmocka_unit_test(rounded_weights_are_near),
+    };
+    rng = rng_new();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
