@@ -1,233 +1,199 @@
-/* model-server bench: tokens per second of the engine's forward pass alone (no gRPC, no HTTP),
- * beside the memory bandwidth measured in the same run. Token ids are pseudo-random; their values
- * do not matter. */
-#include "common/clock.h"
-#include "common/flag.h"
+/* model-server bench: tokens per second of the forward pass alone, beside the limits of the machine
+ * measured in the same run. */
+#include "common/buf.h"
 #include "common/log.h"
 #include "model-server/bench/limits.h"
+#include "model-server/bench/report.h"
 #include "model-server/commands.h"
-#include "model-server/model/model.h"
+#include "model-server/tool.h"
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-struct bench_cfg {
-    const char *model, *device;
-    uint32_t dtype, threads, prefill, decode, depth, batch, repeat;
+enum { MOST = 64 }; /* values of a list */
+
+struct bench_config {
+    struct tool_options tool;
+    struct flag_list prefill, batch, depth;
+    uint32_t decode, repeat;
     bool json;
 };
 
-static const char *const dtypes[] = {"auto", "float32", "float16", "bfloat16", NULL};
-#define AT(field) .off = offsetof(struct bench_cfg, field)
-static const struct flag rows[] = {
-    {.name = "model",
-     .positional = true,
-     .required = true,
-     .type = FLAG_STR,
-     AT(model),
-     .env = "",
-     .help = "Directory of the checkpoint."},
-    {.name = "device", .type = FLAG_STR, AT(device), .def = "auto", .help = "cpu, cuda or auto."},
-    {.name = "dtype",
-     .type = FLAG_ENUM,
-     AT(dtype),
-     .def = "auto",
-     .choices = dtypes,
-     .help = "Storage of the weights; auto: as in the checkpoint."},
-    {.name = "threads",
-     .type = FLAG_U32,
-     AT(threads),
-     .def = "0",
-     .max = 256,
-     .min = 0,
-     .help = "Threads of the CPU backend; 0: all cores."},
-    {.name = "prefill",
-     .type = FLAG_U32,
-     AT(prefill),
-     .def = "512",
-     .min = 0,
-     .max = 1e6,
-     .unit = "tokens",
-     .help = "Length of the prompt that is timed; 0: none."},
-    {.name = "decode",
-     .type = FLAG_U32,
-     AT(decode),
-     .def = "32",
-     .min = 0,
-     .max = 1e6,
-     .unit = "steps",
-     .help = "Decode steps that are timed; 0: none."},
-    {.name = "depth",
-     .type = FLAG_U32,
-     AT(depth),
-     .def = "0",
-     .min = 0,
-     .max = 1e6,
-     .unit = "tokens",
-     .help = "Context that lies in the cache before the timed decode steps."},
-    {.name = "batch",
-     .type = FLAG_U32,
-     AT(batch),
-     .def = "1",
-     .min = 1,
-     .max = 1024,
-     .help = "Sequences decoded together."},
-    {.name = "repeat",
-     .type = FLAG_U32,
-     AT(repeat),
-     .def = "5",
-     .min = 1,
-     .max = 1000,
-     .help = "Rounds; the median is reported."},
-    {.name = "json", .type = FLAG_BOOL, AT(json), .help = "One JSON object instead of a table."},
+// clang-format off
+#define F(field) .off = offsetof(struct bench_config, field), .env = ""
+static const struct flag flags[] = {
+    TOOL_ROWS(bench_config, tool),
+    TOOL_ROW_KV(bench_config, tool),
+    TOOL_ROW_SHAPE(bench_config, tool),
+    {.name = "prefill", .type = FLAG_LIST, F(prefill), .def = "512", .unit = "tokens",
+     .help = "Lengths of the prompts that are timed; 0: none."},
+    {.name = "decode", .type = FLAG_U32, F(decode), .def = "32", .min = 0, .max = 1e6, .unit = "steps",
+     .help = "Decode steps that are timed for every batch and depth; 0: none."},
+    {.name = "batch", .type = FLAG_LIST, F(batch), .def = "1",
+     .help = "Numbers of sequences that are decoded together."},
+    {.name = "depth", .type = FLAG_LIST, F(depth), .def = "0", .unit = "tokens",
+     .help = "Lengths of the context before the decode steps."},
+    {.name = "repeat", .type = FLAG_U32, F(repeat), .def = "5", .min = 1, .max = BENCH_ROUNDS_MAX,
+     .help = "Rounds of each case; the median is reported, best and worst beside it."},
+    {.name = "json", .type = FLAG_BOOL, F(json), .help = "One JSON object instead of a table."},
     {0},
 };
+// clang-format on
+
 static const struct flag_program program = {
-    "model-server bench",
-    "Times the forward pass: prefill, decode, and the share of the memory bandwidth.", rows};
-
-enum { BLOCK = 16, CHUNK = 512 };
-
-struct bench {
-    struct bench_cfg c;
-    struct model *m;
-    const struct model_info *info;
-    float *logits;
-    uint32_t *ids, *pos, *slots, *blocks, *out_rows; /* blocks: [batch][per_seq] */
-    struct span *spans;
-    uint32_t per_seq;
+    .name = "model-server bench",
+    .about = "Times the forward pass: prefill and decode over batches and depths, beside the "
+             "memory bandwidth and the arithmetic that the machine shows in the same run.",
+    .flags = flags,
 };
 
-/* One step over `n` new tokens of each of `seqs` sequences that hold `kv` tokens already. */
-static int step(struct bench *b, uint32_t seqs, uint32_t kv, uint32_t n, struct err *e)
+/* ---------------------------------------------------------------- which cases */
+
+struct list {
+    uint32_t v[MOST], n;
+};
+
+static int numbers(struct list *l, const struct flag_list *words, const char *name, uint32_t min,
+                   uint32_t max, struct err *e)
 {
-    struct ragged r = {seqs * n, seqs, seqs, b->ids, b->pos, b->slots, b->spans, b->out_rows};
-    for (uint32_t s = 0; s < seqs; s++) {
-        const uint32_t *blocks = b->blocks + (size_t)s * b->per_seq;
-        b->spans[s] = (struct span){s * n, n, kv + n, blocks};
-        b->out_rows[s] = s * n + n - 1;
-        for (uint32_t i = 0; i < n; i++) {
-            uint32_t row = s * n + i, p = kv + i;
-            b->ids[row] = (p * 2654435761u + s * 40503u) % b->info->vocab;
-            b->pos[row] = p;
-            b->slots[row] = blocks[p / BLOCK] * BLOCK + p % BLOCK;
-        }
+    l->n = 0;
+    for (uint32_t i = 0; i < words->n; i++) {
+        char *end;
+        unsigned long v = strtoul(words->v[i], &end, 10);
+        if (end == words->v[i] || *end || v < min || v > max)
+            return err_set(e, ERR_VALIDATION, "--%s: `%.40s` is no number from %u to %u", name,
+                           words->v[i], min, max);
+        if (l->n == MOST)
+            return err_set(e, ERR_VALIDATION, "--%s: at most %d values", name, MOST);
+        l->v[l->n++] = (uint32_t)v;
     }
-    return model_forward(b->m, &r, b->logits, e);
-}
-
-static int fill(struct bench *b, uint32_t seqs, uint32_t tokens, struct err *e)
-{
-    uint32_t chunk = CHUNK / seqs ? CHUNK / seqs : 1;
-    for (uint32_t kv = 0; kv < tokens; kv += chunk)
-        if (step(b, seqs, kv, tokens - kv < chunk ? tokens - kv : chunk, e) != 0)
-            return -1;
     return 0;
 }
 
-static int by_value(const void *a, const void *b)
+struct cases {
+    struct bench_case v[MOST + MOST * MOST];
+    size_t n;
+    uint32_t max_batch, longest;
+};
+
+static void add_case(struct cases *c, struct bench_case one)
 {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
+    uint32_t length = one.depth + one.tokens;
+    if (!one.tokens)
+        return;
+    c->v[c->n++] = one;
+    c->max_batch = one.batch > c->max_batch ? one.batch : c->max_batch;
+    c->longest = length > c->longest ? length : c->longest;
 }
 
-/* Median seconds of `repeat` rounds of a prefill or of all decode steps. */
-static int median(struct bench *b, bool decode, double *out, struct err *e)
+static int list_cases(struct cases *c, const struct bench_config *cfg, struct err *e)
 {
-    double t[1000];
-    for (uint32_t i = 0; i < b->c.repeat; i++) {
-        int64_t start = clock_ns();
-        if (!decode && fill(b, 1, b->c.prefill, e) != 0)
-            return -1;
-        for (uint32_t k = 0; decode && k < b->c.decode; k++)
-            if (step(b, b->c.batch, b->c.depth + k, 1, e) != 0)
-                return -1;
-        t[i] = (double)(clock_ns() - start) * 1e-9;
+    struct list prefill, batch, depth;
+    if (numbers(&prefill, &cfg->prefill, "prefill", 0, 1000000, e) ||
+        numbers(&batch, &cfg->batch, "batch", 1, 1024, e) ||
+        numbers(&depth, &cfg->depth, "depth", 0, 1000000, e))
+        return -1;
+    for (uint32_t i = 0; i < prefill.n; i++)
+        add_case(c, (struct bench_case){false, prefill.v[i], 1, 0});
+    for (uint32_t d = 0; d < depth.n; d++)
+        for (uint32_t b = 0; b < batch.n; b++)
+            add_case(c, (struct bench_case){true, cfg->decode, batch.v[b], depth.v[d]});
+    return c->n ? 0 : err_set(e, ERR_VALIDATION, "neither --prefill nor --decode: nothing to time");
+}
+
+/* ---------------------------------------------------------------- measuring */
+
+/* Before and after the cases: what the neighbours of a shared machine leave changes. */
+static int measure_limits(struct bench_report *r, struct err *e)
+{
+    double read = limit_read_bandwidth(r->threads, (size_t)1 << 30, 5, e);
+    double fp32 = read < 0 ? -1 : limit_fp32(r->threads, 5, e);
+    if (fp32 < 0)
+        return -1;
+    r->read_limit = read > r->read_limit ? read : r->read_limit;
+    r->fp32_limit = fp32 > r->fp32_limit ? fp32 : r->fp32_limit;
+    return 0;
+}
+
+static int measure(const struct bench_config *cfg, const struct tool *t, const struct cases *c,
+                   struct bench_report *r, struct bench_result *out, struct err *e)
+{
+    struct bench_steps steps = {0};
+    uint64_t peak;
+    int rc = measure_limits(r, e);
+    if (rc == 0)
+        rc = bench_steps_init(&steps, t->model, c->max_batch, c->longest, t->kv_dtype, e);
+    r->kv_bytes = (uint64_t)steps.per_seq * c->max_batch *
+                  model_kv_block_bytes(t->model, BENCH_BLOCK, t->kv_dtype);
+    for (size_t i = 0; i < c->n && rc == 0; i++) {
+        LOG(LOG_INFO, c->v[i].decode ? "decode" : "prefill", LOGI("tokens", c->v[i].tokens),
+            LOGI("batch", c->v[i].batch), LOGI("depth", c->v[i].depth));
+        bench_work(t->model, &c->v[i], t->kv_dtype, &out[i]);
+        rc = bench_time(&steps, &c->v[i], cfg->repeat, &out[i].s, e);
     }
-    qsort(t, b->c.repeat, sizeof(*t), by_value);
-    *out = t[b->c.repeat / 2];
-    return 0;
+    bench_memory(&r->rss_bytes, &peak);
+    bench_steps_free(&steps);
+    return rc ? -1 : measure_limits(r, e);
 }
 
-static int prepare(struct bench *b, struct err *e)
+static int print(const struct bench_config *cfg, const struct bench_report *r,
+                 const struct bench_result *v, size_t n, struct err *e)
 {
-    const struct bench_cfg *c = &b->c;
-    uint32_t longest = c->prefill > c->depth + c->decode ? c->prefill : c->depth + c->decode;
-    uint32_t rows_max = c->batch > CHUNK ? c->batch : CHUNK;
-    b->per_seq = (longest + BLOCK - 1) / BLOCK;
-    size_t n_blocks = (size_t)b->per_seq * c->batch;
-    b->logits = malloc((size_t)c->batch * b->info->vocab * sizeof(float));
-    b->ids = calloc((size_t)rows_max * 4 + n_blocks, sizeof(uint32_t));
-    b->spans = calloc(c->batch, sizeof(*b->spans));
-    if (!b->logits || !b->ids || !b->spans)
-        return err_nomem(e);
-    b->pos = b->ids + rows_max;
-    b->slots = b->pos + rows_max;
-    b->out_rows = b->slots + rows_max;
-    b->blocks = b->out_rows + rows_max;
-    for (size_t i = 0; i < n_blocks; i++)
-        b->blocks[i] = (uint32_t)i;
-    return model_kv_resize(b->m, (uint32_t)n_blocks, BLOCK,
-                           b->info->dtype == DT_F32 ? DT_F32 : b->info->dtype, e);
+    struct buf out = BUF_INIT;
+    if (cfg->json)
+        bench_print_json(&out, r, v, n);
+    else
+        bench_print_table(&out, r, v, n);
+    int rc = out.oom ? err_nomem(e) : 0;
+    if (rc == 0 && fwrite(out.p, 1, out.len, stdout) != out.len)
+        rc = err_sys(e, "write");
+    buf_free(&out);
+    return rc;
 }
 
-static int measure(struct bench *b, struct err *e)
+static int run(const struct bench_config *cfg, struct err *e)
 {
-    const struct bench_cfg *c = &b->c;
-    double prefill = 0, decode = 0;
-    int threads = c->threads ? (int)c->threads : (int)sysconf(_SC_NPROCESSORS_ONLN);
-    if (prepare(b, e) != 0 || fill(b, 1, c->prefill, e) != 0)
-        return -1;
-    if (c->prefill && median(b, false, &prefill, e) != 0)
-        return -1;
-    if (c->decode && (fill(b, c->batch, c->depth, e) != 0 || median(b, true, &decode, e) != 0))
-        return -1;
-    double limit = limit_read_bandwidth(threads, (size_t)1 << 30, 5, e);
-    if (limit < 0)
-        return -1;
-    double prefill_s = c->prefill ? c->prefill / prefill : 0;
-    double steps_s = c->decode ? c->decode / decode : 0;
-    double read = steps_s * (double)b->info->weight_bytes;
-    printf(c->json
-               ? "{\"prefill_tokens\":%u,\"prefill_tokens_per_s\":%.2f,\"decode_batch\":%u,"
-                 "\"decode_depth\":%u,"
-                 "\"decode_tokens_per_s\":%.3f,\"weight_bytes\":%llu,\"weight_read_gb_per_s\":%.2f,"
-                 "\"limit_read_gb_per_s\":%.2f,\"fraction_of_bandwidth\":%.3f}\n"
-               : "prefill %u tokens     %10.1f tokens/s\ndecode batch %u depth %u %8.2f tokens/s\n"
-                 "weights                %10llu bytes\nread while decoding    %10.1f GB/s\n"
-                 "read limit, same run   %10.1f GB/s\nfraction of the limit  %10.2f\n",
-           c->prefill, prefill_s, c->batch, c->depth, steps_s * c->batch,
-           (unsigned long long)b->info->weight_bytes, read * 1e-9, limit * 1e-9, read / limit);
-    return 0;
+    struct cases *cases = calloc(1, sizeof(*cases));
+    struct tool t = {0};
+    struct bench_result *results = NULL;
+    struct bench_report r = {.model = cfg->tool.shape ? cfg->tool.shape : cfg->tool.model,
+                             .random = cfg->tool.shape != NULL,
+                             .quantize = "none",
+                             .rounds = cfg->repeat};
+    int rc = cases ? list_cases(cases, cfg, e) : err_nomem(e);
+    if (rc == 0)
+        rc = tool_open(&t, &cfg->tool, e);
+    if (rc == 0 && !(results = calloc(cases->n, sizeof(*results))))
+        rc = err_nomem(e);
+    if (rc == 0) {
+        bench_memory(&r.rss_bytes, &r.load_peak_bytes);
+        r.device = t.ops->describe(t.dev);
+        r.threads = t.ops->host_threads ? t.ops->host_threads(t.dev) : 1;
+        r.dtype = model_info(t.model)->dtype;
+        r.kv_dtype = t.kv_dtype;
+        r.load_s = t.load_s;
+        r.weight_bytes = model_info(t.model)->weight_bytes;
+        rc = measure(cfg, &t, cases, &r, results, e);
+    }
+    if (rc == 0)
+        rc = print(cfg, &r, results, cases->n, e);
+    free(results);
+    free(cases);
+    tool_close(&t);
+    return rc;
 }
 
 int cmd_bench(int argc, char **argv)
 {
-    struct bench b = {0};
+    struct bench_config cfg = {0};
     struct err e = ERR_INIT;
-    struct device *dev = NULL;
-    const struct backend_ops *ops = NULL;
-    int rc = flags_parse(&program, &b.c, argc, argv, NULL, &e);
-    if (rc != 0)
-        goto out;
-    rc = -1;
-    struct device_options options = {.threads = (int)b.c.threads, .features = ~0ull};
-    if (!(ops = backend_find(b.c.device, &e)) || !(dev = ops->open(&options, &e)))
-        goto out;
-    struct model_options mo = {
-        .ops = ops, .dev = dev, .comm = comm_solo(), .dtype = (int)b.c.dtype - 1};
-    if (!(b.m = model_load(b.c.model, &mo, &e)))
-        goto out;
-    b.info = model_info(b.m);
-    rc = measure(&b, &e);
-out:
+    int rc = flags_parse(&program, &cfg, argc, argv, environ, &e);
+    if (rc == 0) {
+        log_init("model_server", (enum log_level)cfg.tool.log_level, false, 2);
+        rc = run(&cfg, &e);
+    }
     if (rc < 0)
         fprintf(stderr, "model-server bench: %s\n", e.msg);
-    free(b.logits);
-    free(b.ids);
-    free(b.spans);
-    model_free(b.m);
-    if (dev)
-        ops->close(dev);
-    return rc < 0;
+    flags_free(&program, &cfg);
+    return rc < 0 ? 1 : 0;
 }

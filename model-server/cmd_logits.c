@@ -2,10 +2,9 @@
  * question of the kind "is it the model or the sampling?". */
 #include "common/buf.h"
 #include "common/cleanup.h"
-#include "common/flag.h"
 #include "common/log.h"
 #include "model-server/commands.h"
-#include "model-server/model/model.h"
+#include "model-server/tool.h"
 #include <errno.h>
 #include <math.h>
 #include <string.h>
@@ -13,34 +12,16 @@
 enum { BLOCK = 16, CHUNK = 64 };
 
 struct logits_config {
-    const char *model, *device, *rope_scaling;
+    struct tool_options tool;
     struct flag_list ids;
-    uint32_t dtype, log_level, threads;
-    double rope_factor;
 };
 
-static const char *const dtypes[] = {"auto", "float32", "float16", "bfloat16", NULL};
-static const char *const levels[] = {"error", "warn", "info", "debug", "trace", NULL};
-
 // clang-format off
-#define F(field) .off = offsetof(struct logits_config, field)
 static const struct flag flags[] = {
-    {.name = "model", .positional = true, .required = true, .type = FLAG_STR, F(model), .env = "",
-     .help = "Folder with config.json and safetensors weights."},
-    {.name = "ids", .required = true, .type = FLAG_LIST, F(ids), .env = "",
+    TOOL_ROWS(logits_config, tool),
+    TOOL_ROW_SHAPE(logits_config, tool),
+    {.name = "ids", .required = true, .type = FLAG_LIST, .off = offsetof(struct logits_config, ids), .env = "",
      .help = "Token ids of the prompt, separated by commas."},
-    {.name = "dtype", .type = FLAG_ENUM, F(dtype), .def = "auto", .choices = dtypes, .env = "",
-     .help = "Type of the weights on the device; auto: as stored."},
-    {.name = "device", .type = FLAG_STR, F(device), .def = "cpu", .env = "",
-     .help = "Backend: cpu, cuda or auto."},
-    {.name = "threads", .type = FLAG_U32, F(threads), .def = "0", .env = "", .min = 0, .max = 1024,
-     .help = "Worker threads of the CPU backend; 0: all allowed cores."},
-    {.name = "rope-scaling", .type = FLAG_STR, F(rope_scaling), .env = "",
-     .help = "linear or dynamic: replaces the scaling of config.json."},
-    {.name = "rope-factor", .type = FLAG_F64, F(rope_factor), .def = "1", .env = "",
-     .help = "Factor of --rope-scaling."},
-    {.name = "log-level", .type = FLAG_ENUM, F(log_level), .def = "warn", .choices = levels, .env = "",
-     .help = "Lines above this level are not logged."},
     {0},
 };
 // clang-format on
@@ -164,34 +145,16 @@ static int print_all(struct model *m, const struct prompt *p, struct err *e)
 
 /* ---------------------------------------------------------------- the command */
 
-static int with_model(const struct logits_config *cfg, const struct prompt *p,
-                      const struct backend_ops *ops, struct device *dev, struct err *e)
-{
-    const struct model_options o = {.ops = ops,
-                                    .dev = dev,
-                                    .comm = comm_solo(),
-                                    .dtype = (int)cfg->dtype - 1,
-                                    .rope_scaling = cfg->rope_scaling,
-                                    .rope_factor = cfg->rope_factor};
-    struct model *m = model_load(cfg->model, &o, e);
-    int rc = m ? model_kv_resize(m, p->n / BLOCK + 1, BLOCK, DT_F32, e) : -1;
-    if (rc == 0)
-        rc = print_all(m, p, e);
-    model_free(m);
-    return rc;
-}
-
 static int run(const struct logits_config *cfg, struct err *e)
 {
     struct prompt p = {0};
-    const struct backend_ops *ops = backend_find(cfg->device, e);
-    const struct device_options o = {.threads = (int)cfg->threads, .features = ~(uint64_t)0};
-    struct device *dev = NULL;
-    int rc = !ops || prompt_parse(&p, &cfg->ids, e) || !(dev = ops->open(&o, e)) ? -1 : 0;
-    if (rc == 0)
-        rc = with_model(cfg, &p, ops, dev, e);
-    if (dev)
-        ops->close(dev);
+    struct tool t = {0};
+    int rc = prompt_parse(&p, &cfg->ids, e) || tool_open(&t, &cfg->tool, e) ||
+                     model_kv_resize(t.model, p.n / BLOCK + 1, BLOCK, DT_F32, e) ||
+                     print_all(t.model, &p, e)
+                 ? -1
+                 : 0;
+    tool_close(&t);
     prompt_free(&p);
     return rc;
 }
@@ -202,7 +165,7 @@ int cmd_logits(int argc, char **argv)
     struct err e = ERR_INIT;
     int rc = flags_parse(&program, &cfg, argc, argv, environ, &e);
     if (rc == 0) {
-        log_init("model_server", (enum log_level)cfg.log_level, false, 2);
+        log_init("model_server", (enum log_level)cfg.tool.log_level, false, 2);
         rc = run(&cfg, &e);
     }
     if (rc < 0)

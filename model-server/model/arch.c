@@ -70,13 +70,13 @@ static void configure(struct config *c, const struct arch **arch, const char **t
         (*arch)->configure(c, spec);
 }
 
-int arch_configure(const char *path, const char *rope_scaling, double rope_factor,
+int arch_configure(const char *path, const char *text, const char *rope_scaling, double rope_factor,
                    const struct arch **arch, const char **type, struct decoder_spec *spec,
                    struct err *e)
 {
     struct config c;
     memset(spec, 0, sizeof(*spec));
-    if (config_open(&c, path, e))
+    if (config_open(&c, path, text, e))
         return -1;
     c.rope_scaling = rope_scaling;
     c.rope_factor = rope_factor;

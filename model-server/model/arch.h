@@ -57,10 +57,11 @@ struct arch {
     [W_DOWN] = "model.layers.*.mlp.down_proj"
 #define NAMES_LLAMA NAMES_LLAMA_OUTER, NAMES_LLAMA_QKV, NAMES_LLAMA_O, NAMES_LLAMA_MLP
 
-/* `path` is a config.json; `rope_scaling` and `rope_factor` as in model_options. Fills `spec` and
- * sets *arch; `*type` is the arch's own copy of model_type. ERR_VALIDATION, one line that begins
- * with the path, for what the file says; an unknown model_type is answered with the known ones. */
-int arch_configure(const char *path, const char *rope_scaling, double rope_factor,
+/* `path` is a config.json, `text` what it says where it is not to be read, or NULL; `rope_scaling`
+ * and `rope_factor` as in model_options. Fills `spec` and sets *arch; `*type` is the arch's own
+ * copy of model_type. ERR_VALIDATION, one line that begins with the path, for what the file says;
+ * an unknown model_type is answered with the known ones. */
+int arch_configure(const char *path, const char *text, const char *rope_scaling, double rope_factor,
                    const struct arch **arch, const char **type, struct decoder_spec *spec,
                    struct err *e);
 #endif

@@ -7,10 +7,10 @@
 
 enum { CONFIG_MAX = 16 * 1024 * 1024 };
 
-int config_open(struct config *c, const char *path, struct err *e)
+int config_open(struct config *c, const char *path, const char *text, struct err *e)
 {
     *c = (struct config){.path = path, .e = e};
-    c->root = json_load(path, CONFIG_MAX, e);
+    c->root = text ? json_parse(text, strlen(text), e) : json_load(path, CONFIG_MAX, e);
     if (!c->root)
         return -1;
     if (cJSON_IsObject(c->root))

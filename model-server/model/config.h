@@ -19,7 +19,8 @@ struct config {
     double rope_factor;
 };
 
-int config_open(struct config *c, const char *path, struct err *e); /* `path` must outlive it */
+/* `path` must outlive it. `text`: what the file would say, or NULL to read it. */
+int config_open(struct config *c, const char *path, const char *text, struct err *e);
 void config_close(struct config *c);
 void config_fail(struct config *c, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

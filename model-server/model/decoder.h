@@ -39,6 +39,10 @@ struct scratch {
     float *host;                 /* host memory: rope rows going up, gathered logits coming down */
 };
 
+struct amount {
+    uint64_t bytes, elements;
+};
+
 struct decoder {
     const struct backend_ops *ops;
     struct device *dev;
@@ -52,16 +56,18 @@ struct decoder {
     struct norm final_norm;
     struct weight *head; /* [vocabulary slice, hidden]; == embed when tied */
     float *head_bias;
-    struct layer *layers; /* [n_layers] */
-    uint64_t weight_bytes;
+    struct layer *layers;  /* [n_layers] */
+    struct amount weights; /* all of it; of these: */
+    struct amount tables;  /* looked up, never multiplied with */
+    struct amount experts;
 
     struct rope rope[SPEC_MAX_ROPES];
     struct kv_cache *kv;
     struct scratch scratch;
 };
 
-/* Take this rank's slices of every weight. ops, dev, comm, dtype, spec and split are set by the
- * caller; decoder_free() after a failure too. */
+/* Take this rank's slices of every weight, random ones where `c` is NULL. ops, dev, comm, dtype,
+ * spec and split are set by the caller; decoder_free() after a failure too. */
 int decoder_load(struct decoder *d, const struct arch *a, const struct checkpoint *c,
                  struct err *e);
 void decoder_free(struct decoder *d);

@@ -110,6 +110,7 @@ static void load_experts(struct loader *l, struct layer *y, int layer)
     }
     parts[0] = loader_part(l, W_ROUTER, layer, NO_EXPERT, false, n, s->hidden);
     y->router = loader_pack(l, parts, 1, DT_F32); /* small, and its ties decide */
+    struct amount before = l->d->weights;
     for (uint32_t i = 0; i < n && !l->failed; i++) {
         parts[0] = loader_part(l, W_MOE_GATE, layer, (int)i, false, s->moe.ffn, s->hidden);
         parts[1] = loader_part(l, W_MOE_UP, layer, (int)i, false, s->moe.ffn, s->hidden);
@@ -120,6 +121,8 @@ static void load_experts(struct loader *l, struct layer *y, int layer)
         parts[0] = loader_cut(parts[0], 0, s->hidden, f.first, f.n);
         y->experts_down[i] = loader_pack(l, parts, 1, l->d->dtype);
     }
+    l->d->experts.bytes += l->d->weights.bytes - before.bytes;
+    l->d->experts.elements += l->d->weights.elements - before.elements;
 }
 
 static void load_layer(struct loader *l, struct layer *y, int layer)
@@ -149,7 +152,7 @@ static void load_layer(struct loader *l, struct layer *y, int layer)
     else
         load_mlp(l, y, layer);
     LOG(LOG_DEBUG, "layer loaded", LOGI("layer", layer + 1), LOGI("of", s->n_layers),
-        LOGI("bytes", l->d->weight_bytes));
+        LOGI("bytes", l->d->weights.bytes));
 }
 
 static void load_outer(struct loader *l)
@@ -160,10 +163,12 @@ static void load_outer(struct loader *l)
     struct mat_part p = loader_rows(
         loader_part(l, W_EMBED, NO_LAYER, NO_EXPERT, false, s->vocab, s->hidden), v.first, v.n);
     d->embed = loader_pack(l, &p, 1, d->dtype);
+    const struct amount embed = d->tables = d->weights;
     if (s->learned_positions) {
         int64_t rows = (int64_t)s->max_positions + s->position_offset;
         p = loader_part(l, W_POSITIONS, NO_LAYER, NO_EXPERT, false, rows, s->hidden);
         d->positions = loader_pack(l, &p, 1, d->dtype);
+        d->tables = d->weights;
     }
     d->final_norm = norm(l, W_FINAL_NORM, NO_LAYER);
     d->head = d->embed;
@@ -175,6 +180,10 @@ static void load_outer(struct loader *l)
         p = loader_part(l, W_HEAD, NO_LAYER, NO_EXPERT, false, s->vocab, s->hidden);
         p = loader_rows(p, v.first, v.n);
         d->head = loader_pack(l, &p, 1, d->dtype);
+    }
+    if (d->head == d->embed) { /* multiplied with after all */
+        d->tables.bytes -= embed.bytes;
+        d->tables.elements -= embed.elements;
     }
     if (s->bias.head) {
         p = loader_rows(loader_part(l, W_HEAD, NO_LAYER, NO_EXPERT, true, s->vocab, 1), v.first,

@@ -1,5 +1,6 @@
 #include "model-server/model/loader.h"
 #include "model-server/model/half.h"
+#include "model-server/model/random_weights.h"
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,7 +45,7 @@ static const struct tensor *look(const struct loader *l, const char *name)
 bool loader_own_head(const struct loader *l)
 {
     char name[NAME_MAX_LEN];
-    if (!l->a->names[W_HEAD])
+    if (!l->a->names[W_HEAD] || !l->c)
         return false;
     name_of(l, W_HEAD, NO_LAYER, NO_EXPERT, ".weight", name);
     const struct tensor *head = look(l, name);
@@ -55,8 +56,35 @@ bool loader_own_head(const struct loader *l)
             memcmp(head->data, embed->data, head->bytes) != 0);
 }
 
-static const struct tensor *find(struct loader *l, const char *name)
+/* Without a checkpoint every tensor is there and has the shape that is asked for (cols 0: one
+ * dimension). The spread keeps rows of activations at their size, as training does. */
+static const struct tensor *made_up(struct loader *l, const char *name, int64_t rows, int64_t cols)
 {
+    bool vector = cols == 0, bias = strcmp(name + strlen(name) - 5, ".bias") == 0;
+    size_t n = (size_t)rows * (size_t)(vector ? 1 : cols);
+    float mean = vector && !bias ? 1 : 0, spread = vector ? 0.1F : sqrtf(3 / (float)cols);
+    struct tensor *t = &l->made[l->n_copies];
+    assert(l->n_copies < MAX_SOURCES);
+    void *data = random_tensor(l->d->ops, l->d->dev, name, n, mean, spread);
+    if (!data) {
+        loader_nomem(l);
+        return NULL;
+    }
+    l->copies[l->n_copies++] = data;
+    *t = (struct tensor){.name = "random",
+                         .file = "random weights",
+                         .type = T_BF16,
+                         .n_dims = vector ? 1 : 2,
+                         .dims = {(uint64_t)rows, (uint64_t)cols},
+                         .bytes = n * 2,
+                         .data = data};
+    return t;
+}
+
+static const struct tensor *find(struct loader *l, const char *name, int64_t rows, int64_t cols)
+{
+    if (!l->c)
+        return l->failed ? NULL : made_up(l, name, rows, cols);
     const struct tensor *t = look(l, name);
     if (!t && !l->failed) {
         checkpoint_missing(l->c, name, l->e);
@@ -68,6 +96,8 @@ static const struct tensor *find(struct loader *l, const char *name)
 /* Backends read elements at their natural alignment; the format promises none. */
 static const void *source(struct loader *l, const struct tensor *t, size_t size)
 {
+    if (!l->c)
+        return t->data;
     assert(l->n_tensors < MAX_SOURCES);
     l->tensors[l->n_tensors++] = t;
     if ((uintptr_t)t->data % size == 0)
@@ -127,7 +157,8 @@ struct mat_part loader_part(struct loader *l, enum role role, int layer, int exp
     struct mat_part p = {0};
     char name[NAME_MAX_LEN];
     name_of(l, role, layer, expert, bias ? ".bias" : ".weight", name);
-    const struct tensor *t = l->failed ? NULL : find(l, name);
+    const struct tensor *t =
+        l->failed ? NULL : find(l, name, bias ? rows : (int64_t)r, bias ? 0 : (int64_t)c);
     if (!t || element_type(l, t, &p.dtype))
         return p;
     bool ok = bias ? t->n_dims == 1 && t->dims[0] == (uint64_t)rows
@@ -161,6 +192,12 @@ struct mat_part loader_rows(struct mat_part p, uint32_t first, uint32_t n)
 
 /* ---------------------------------------------------------------- onto the device */
 
+static void count(struct decoder *d, uint64_t elements, size_t size)
+{
+    d->weights.elements += elements;
+    d->weights.bytes += elements * size;
+}
+
 struct weight *loader_pack(struct loader *l, const struct mat_part *parts, int n, enum dtype dtype)
 {
     struct decoder *d = l->d;
@@ -169,7 +206,7 @@ struct weight *loader_pack(struct loader *l, const struct mat_part *parts, int n
     if (!w)
         l->failed = true;
     for (int i = 0; w && i < n; i++)
-        d->weight_bytes += (uint64_t)(parts[i].rows * parts[i].cols) * dtype_size(dtype);
+        count(d, (uint64_t)(parts[i].rows * parts[i].cols), dtype_size(dtype));
     loader_drop(l);
     return w;
 }
@@ -210,7 +247,7 @@ float *loader_vector(struct loader *l, const struct mat_part *parts, int n, floa
     free(host);
     if (!v)
         l->failed = true;
-    d->weight_bytes += (uint64_t)rows * sizeof(float);
+    count(d, (uint64_t)rows, sizeof(float));
     loader_drop(l);
     return v;
 }
@@ -226,7 +263,7 @@ float *loader_weight_vector(struct loader *l, enum role role, int layer, uint32_
     char name[NAME_MAX_LEN];
     struct mat_part p = {.rows = n, .cols = 1, .row_stride = 1, .col_stride = 1};
     name_of(l, role, layer, NO_EXPERT, ".weight", name);
-    const struct tensor *t = l->failed ? NULL : find(l, name);
+    const struct tensor *t = l->failed ? NULL : find(l, name, n, 0);
     if (!t || element_type(l, t, &p.dtype))
         return NULL;
     if (t->n_dims != 1 || t->dims[0] != n)

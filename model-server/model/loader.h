@@ -13,7 +13,7 @@ enum { NO_LAYER = -1, NO_EXPERT = -1, MAX_SOURCES = 4 };
 struct loader {
     struct decoder *d;
     const struct arch *a;
-    const struct checkpoint *c;
+    const struct checkpoint *c; /* NULL: random weights */
     struct err *e;
     bool failed;
     /* What the matrix at hand is made of, until it is packed (at most q, k and v): tensors whose
@@ -21,6 +21,7 @@ struct loader {
      * copies of those at odd addresses. */
     const struct tensor *tensors[MAX_SOURCES];
     void *copies[MAX_SOURCES];
+    struct tensor made[MAX_SOURCES]; /* without a checkpoint: views of `copies` */
     int n_tensors, n_copies;
 };
 

@@ -36,7 +36,7 @@ static int load_eos(struct model *m, const char *dir, struct err *e)
 {
     static const char *const files[] = {"generation_config.json", "config.json"};
     uint32_t ids[MAX_EOS], n = 0;
-    for (int i = 0; i < 2 && n == 0; i++) {
+    for (int i = 0; i < 2 && n == 0 && dir; i++) {
         char path[PATH_MAX];
         snprintf(path, sizeof(path), "%s/%s", dir, files[i]);
         if (access(path, F_OK) != 0)
@@ -69,6 +69,18 @@ static enum dtype stored_dtype(const struct checkpoint *c, const struct arch *a)
     return t && t->type == T_F16 ? DT_F16 : t && t->type == T_BF16 ? DT_BF16 : DT_F32;
 }
 
+/* A token reads every matrix but the tables that are only looked up, and its own experts. */
+static void count_work(struct model *m)
+{
+    const struct decoder *d = &m->d;
+    const struct moe_spec *moe = &d->spec.moe;
+    m->info.dense_bytes = d->weights.bytes - d->tables.bytes - d->experts.bytes;
+    m->info.dense_ops = 2 * (d->weights.elements - d->tables.elements - d->experts.elements);
+    m->info.expert_bytes = d->experts.bytes;
+    m->info.expert_ops = 2 * d->experts.elements;
+    m->info.expert_share = moe->n_experts ? (double)moe->top_k / moe->n_experts : 0;
+}
+
 static void fill_info(struct model *m)
 {
     const struct decoder_spec *s = &m->d.spec;
@@ -77,7 +89,8 @@ static void fill_info(struct model *m)
     i->max_positions = s->max_positions;
     i->learned_positions = s->learned_positions;
     i->dtype = m->d.dtype;
-    i->weight_bytes = m->d.weight_bytes;
+    i->weight_bytes = m->d.weights.bytes;
+    count_work(m);
     i->n_layers = s->n_layers;
     i->hidden = s->hidden;
     i->n_heads = s->n_heads;
@@ -107,6 +120,9 @@ static int load_weights(struct model *m, const char *dir, const struct arch *a, 
                         struct err *e)
 {
     struct checkpoint c;
+    m->d.dtype = dtype < 0 ? DT_BF16 : (enum dtype)dtype;
+    if (!dir)
+        return decoder_load(&m->d, a, NULL, e);
     if (checkpoint_open(&c, dir, e))
         return -1;
     m->d.dtype = dtype < 0 ? stored_dtype(&c, a) : (enum dtype)dtype;
@@ -125,13 +141,16 @@ static int load(struct model *m, const char *dir, const struct model_options *o,
     d->comm = o->comm;
     if (snprintf(path, sizeof(path), "%s/config.json", dir) >= PATH_MAX)
         return err_set(e, ERR_VALIDATION, "%.200s...: path too long", dir);
-    if (arch_configure(path, o->rope_scaling, o->rope_factor, &arch, &m->info.type, &d->spec, e) ||
+    if (o->random_config)
+        dir = NULL;
+    if (arch_configure(path, o->random_config, o->rope_scaling, o->rope_factor, &arch,
+                       &m->info.type, &d->spec, e) ||
         split_make(&d->split, &d->spec, o->comm->rank, o->comm->world, e) || check_ops(d, e) ||
         load_weights(m, dir, arch, o->dtype, e) || load_eos(m, dir, e))
         return -1;
     fill_info(m);
     LOG(LOG_DEBUG, "weights loaded", LOGS("model_type", m->info.type),
-        LOGS("dtype", dtype_name(d->dtype)), LOGI("bytes", d->weight_bytes));
+        LOGS("dtype", dtype_name(d->dtype)), LOGI("bytes", d->weights.bytes));
     return 0;
 }
 

@@ -11,8 +11,10 @@
 struct model_options {
     const struct backend_ops *ops;
     struct device *dev;
-    struct comm *comm;        /* rank and world: which slice of the weights to take */
-    int dtype;                /* enum dtype, or -1: as stored in the checkpoint */
+    struct comm *comm; /* rank and world: which slice of the weights to take */
+    int dtype;         /* enum dtype, or -1: as stored in the checkpoint */
+    /* The text of a config.json: random weights of its shape, in bf16, instead of a checkpoint. */
+    const char *random_config;
     const char *rope_scaling; /* "linear", "dynamic" or NULL: replaces config.json's (TGI's
                                  --rope-scaling) */
     double rope_factor;
@@ -25,7 +27,11 @@ struct model_info {
     bool learned_positions; /* there is nothing beyond max_positions */
     uint32_t window;        /* sliding window of the layers that have one; 0: none */
     enum dtype dtype;
-    uint64_t weight_bytes;                                    /* on this rank */
+    uint64_t weight_bytes; /* on this rank */
+    /* What a token reads of these, and its multiplications and additions without attention's: the
+     * part that all tokens share; all experts of all layers; the share of these that one chooses. */
+    uint64_t dense_bytes, dense_ops, expert_bytes, expert_ops;
+    double expert_share;
     uint32_t n_layers, hidden, n_heads, n_kv_heads, head_dim; /* whole model */
     bool by_length; /* rotations look at the length of the sequence (dynamic, longrope): keys of a
                        prefix are right only for a sequence of that length, so none are shared */
@@ -35,7 +41,8 @@ struct model_info {
 
 struct model;
 
-/* `dir` holds config.json and the weights (model.safetensors, or a sharded index). ERR_VALIDATION
+/* `dir` holds config.json and the weights (model.safetensors, or a sharded index); with
+ * random_config it is a name for messages. ERR_VALIDATION
  * for what the checkpoint says (unknown model_type, missing tensor, wrong shape: one line naming
  * file and tensor), ERR_SYSTEM for files and memory. The caller owns the result; `o` is copied,
  * what it points to must outlive it. */

@@ -42,7 +42,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     if (ftruncate(fd, 0) || pwrite(fd, data, n, 0) != (ssize_t)n)
         return 0;
     snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-    if (arch_configure(path, NULL, 0, &a, &type, &spec, &e) == 0)
+    if (arch_configure(path, NULL, NULL, 0, &a, &type, &spec, &e) == 0)
         check_spec(&spec);
     else if (!e.msg[0] || strchr(e.msg, '\n'))
         abort();

@@ -26,7 +26,7 @@ static int configure(const char *keys, const char *base, struct decoder_spec *s,
     assert_non_null(f);
     fprintf(f, "{%s%s%s}", keys, *keys && *base ? "," : "", base);
     fclose(f);
-    return arch_configure(path, NULL, 0, &a, &type, s, e);
+    return arch_configure(path, NULL, NULL, 0, &a, &type, s, e);
 }
 
 #define SIZES                                                                                      \
@@ -177,13 +177,13 @@ static void test_rope_option(void **state)
     struct err e = ERR_INIT;
     (void)state;
     accepted("\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":4}", LLAMA, &s);
-    assert_int_equal(arch_configure(path, "linear", 3, &a, &type, &s, &e), 0);
+    assert_int_equal(arch_configure(path, NULL, "linear", 3, &a, &type, &s, &e), 0);
     assert_int_equal(s.rope[0].kind, ROPE_LINEAR);
     assert_true(s.rope[0].factor == 3);
     assert_int_equal(s.max_positions, 1536);
-    assert_int_equal(arch_configure(path, "yarn", 3, &a, &type, &s, &e), -1);
+    assert_int_equal(arch_configure(path, NULL, "yarn", 3, &a, &type, &s, &e), -1);
     assert_non_null(strstr(e.msg, "must be linear or dynamic"));
-    assert_int_equal(arch_configure(path, "linear", 0.5, &a, &type, &s, &e), -1);
+    assert_int_equal(arch_configure(path, NULL, "linear", 0.5, &a, &type, &s, &e), -1);
     assert_non_null(strstr(e.msg, "the rope factor must be"));
 }
 

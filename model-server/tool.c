@@ -1,0 +1,51 @@
+#include "model-server/tool.h"
+#include "common/clock.h"
+#include "common/log.h"
+#include "model-server/bench/shapes.h"
+#include <stdlib.h>
+
+const char *const tool_dtypes[] = {"auto", "float32", "float16", "bfloat16", NULL};
+const char *const tool_levels[] = {"error", "warn", "info", "debug", "trace", NULL};
+
+static int load(struct tool *t, const struct tool_options *o, const char *config, struct err *e)
+{
+    const struct device_options d = {.threads = (int)o->threads, .features = ~(uint64_t)0};
+    if (!(t->ops = backend_find(o->device, e)) || !(t->dev = t->ops->open(&d, e)))
+        return -1;
+    const struct model_options m = {.ops = t->ops,
+                                    .dev = t->dev,
+                                    .comm = comm_solo(),
+                                    .dtype = (int)o->dtype - 1,
+                                    .random_config = config,
+                                    .rope_scaling = o->rope_scaling,
+                                    .rope_factor = o->rope_factor};
+    int64_t start = clock_ns();
+    if (!(t->model = model_load(config ? o->shape : o->model, &m, e)))
+        return -1;
+    t->load_s = (double)(clock_ns() - start) * 1e-9;
+    t->kv_dtype = o->kv_dtype ? (enum dtype)(o->kv_dtype - 1) : model_info(t->model)->dtype;
+    return 0;
+}
+
+int tool_open(struct tool *t, const struct tool_options *o, struct err *e)
+{
+    char *config = NULL;
+    *t = (struct tool){0};
+    if (!o->model == !o->shape)
+        return err_set(e, ERR_VALIDATION,
+                       o->model ? "a model and --shape: only one of the two"
+                                : "the folder of a model is missing");
+    if (o->shape && !(config = shape_config(o->shape, e)))
+        return -1;
+    int rc = load(t, o, config, e);
+    free(config);
+    return rc;
+}
+
+void tool_close(struct tool *t)
+{
+    model_free(t->model);
+    if (t->dev)
+        t->ops->close(t->dev);
+    *t = (struct tool){0};
+}

@@ -1,0 +1,58 @@
+/* tool.h - what the commands beside `serve` share: the options that say which model to load and
+ * how, and a model loaded by them. Their options have no environment names of their own: a tool
+ * must not be changed by what a service is started with. */
+#ifndef MODEL_SERVER_TOOL_H
+#define MODEL_SERVER_TOOL_H
+#include "common/flag.h"
+#include "model-server/model/model.h"
+
+struct tool_options {
+    const char *model, *shape, *device, *rope_scaling;
+    uint32_t dtype, kv_dtype, threads, log_level;
+    double rope_factor;
+};
+
+extern const char *const tool_dtypes[], *const tool_levels[];
+
+// clang-format off
+/* Rows of a flag table whose configuration has a `struct tool_options` as its member `at`. */
+#define TOOL_ROW(config, at, n, t, field) \
+    .name = (n), .type = FLAG_##t, .off = offsetof(struct config, at.field), .env = ""
+#define TOOL_ROWS(config, at)                                                                      \
+    {TOOL_ROW(config, at, "model", STR, model), .positional = true,                                \
+     .help = "Folder with config.json and safetensors weights."},                                  \
+    {TOOL_ROW(config, at, "dtype", ENUM, dtype), .def = "auto", .choices = tool_dtypes,            \
+     .help = "Type of the weights on the device; auto: as stored."},                               \
+    {TOOL_ROW(config, at, "device", STR, device), .def = "auto",                                   \
+     .help = "Backend: cpu, cuda or auto."},                                                       \
+    {TOOL_ROW(config, at, "threads", U32, threads), .def = "0", .min = 0, .max = 256,              \
+     .help = "Worker threads of the CPU backend; 0: all allowed cores."},                          \
+    {TOOL_ROW(config, at, "rope-scaling", STR, rope_scaling),                                      \
+     .help = "linear or dynamic: replaces the scaling of config.json."},                           \
+    {TOOL_ROW(config, at, "rope-factor", F64, rope_factor), .def = "1",                            \
+     .help = "Factor of --rope-scaling."},                                                         \
+    {TOOL_ROW(config, at, "log-level", ENUM, log_level), .def = "warn", .choices = tool_levels,    \
+     .help = "Lines above this level are not logged."}
+#define TOOL_ROW_KV(config, at)                                                                    \
+    {TOOL_ROW(config, at, "kv-cache-dtype", ENUM, kv_dtype), .def = "auto",                        \
+     .choices = tool_dtypes,                                                                       \
+     .help = "Type of keys and values in the cache; auto: that of the weights."}
+#define TOOL_ROW_SHAPE(config, at)                                                                 \
+    {TOOL_ROW(config, at, "shape", STR, shape),                                                    \
+     .help = "Random weights of this shape instead of a checkpoint: a name (`--shape help` lists " \
+             "them) or the path of a config.json."}
+// clang-format on
+
+struct tool {
+    const struct backend_ops *ops;
+    struct device *dev;
+    struct model *model;
+    enum dtype kv_dtype; /* as asked for, or what --kv-cache-dtype auto means */
+    double load_s;
+};
+
+/* Opens the device and loads the model. ERR_VALIDATION unless exactly one of model and shape is
+ * given. tool_close() after a failure too. */
+int tool_open(struct tool *t, const struct tool_options *o, struct err *e);
+void tool_close(struct tool *t);
+#endif
