@@ -50,6 +50,20 @@ static int write_reply(const struct service *s, const struct answer *a, struct r
         (r)->total_ns = (uint64_t)(clock_ns() - (t0) + (a).out->early_ns);                         \
     } while (0)
 
+static int copy_blocks(struct service *s, const Generate__V3__PrefillRequest *q, struct rpc_mem *m,
+                       struct err *e)
+{
+    uint32_t n = (uint32_t)q->n_kv_copies;
+    uint32_t *source = RPC_NEW(m, uint32_t, n + 1), *target = RPC_NEW(m, uint32_t, n + 1);
+    if (!source || !target)
+        return err_nomem(e);
+    for (uint32_t i = 0; i < n; i++) {
+        source[i] = q->kv_copies[i]->source;
+        target[i] = q->kv_copies[i]->target;
+    }
+    return engine_copy(s->o.engine, source, target, n, e);
+}
+
 const ProtobufCMessage *rpc_prefill(void *ctx, const ProtobufCMessage *in, struct rpc_call *call,
                                     struct err *e)
 {
@@ -64,7 +78,8 @@ const ProtobufCMessage *rpc_prefill(void *ctx, const ProtobufCMessage *in, struc
     struct seq_spec *specs = read_requests(s, q->batch, false, call->mem);
     if (!r || !specs)
         return err_nomem(e), NULL;
-    if (engine_prefill(s->o.engine, q->batch->id, specs, (uint32_t)q->batch->n_requests,
+    if (copy_blocks(s, q, call->mem, e) ||
+        engine_prefill(s->o.engine, q->batch->id, specs, (uint32_t)q->batch->n_requests,
                        q->cached_batch ? &q->cached_batch->id : NULL, &a, e))
         return fail(s, "Prefill", e);
     if (write_reply(s, &a, call->mem, &reply, e))

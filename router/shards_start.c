@@ -25,6 +25,7 @@ static int ask_info(struct fan *f, struct shard_model *m, struct rpc_mem *mem, s
     m->chunking = r->support_chunking;
     m->prefix_caching = r->use_prefix_caching;
     m->takes_input_ids = r->takes_input_ids;
+    m->copies_kv = r->copies_kv;
     m->speculate = r->speculate;
     m->block_size = r->block_size ? r->block_size : 1;
     m->vocab_size = r->vocab_size;

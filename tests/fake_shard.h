@@ -39,7 +39,7 @@ struct fake_shard {
     char path[100];
     const char *urls[8];
     uint32_t rank, world, block_size, n_blocks;
-    bool no_chunking, no_prefix_caching, text_only;
+    bool no_chunking, no_prefix_caching, no_copies, text_only;
     bool quick; /* constant tokens: for benchmarks */
     /* script */
     _Atomic int step_ms;
@@ -272,6 +272,10 @@ static inline const ProtobufCMessage *fake_prefill(void *ctx, const ProtobufCMes
         err_set(e, ERR_SYSTEM, "Batch ID %lu not found in cache.", (unsigned long)id);
         return NULL;
     }
+    assert(p->n_kv_copies == 0 || !f->no_copies);
+    for (size_t i = 0; i < p->n_kv_copies; i++)
+        memcpy(&f->kv[p->kv_copies[i]->target * f->block_size],
+               &f->kv[p->kv_copies[i]->source * f->block_size], f->block_size * sizeof(f->kv[0]));
     for (size_t i = 0; i < p->batch->n_requests; i++)
         fake_add(f, p->batch->requests[i], id);
     return fake_step(f, id, call->mem,
@@ -373,6 +377,7 @@ static inline const ProtobufCMessage *fake_info(void *ctx, const ProtobufCMessag
     r->support_chunking = !f->no_chunking;
     r->use_prefix_caching = !f->no_prefix_caching;
     r->takes_input_ids = !f->text_only;
+    r->copies_kv = !f->no_copies;
     r->vocab_size = f->text_only ? 0 : FAKE_VOCAB;
     return &r->base;
 }

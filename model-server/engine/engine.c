@@ -170,6 +170,19 @@ int engine_prefill(struct engine *g, uint64_t id, const struct seq_spec *specs, 
     return settle(g, all, a, e);
 }
 
+int engine_copy(struct engine *g, const uint32_t *source, const uint32_t *target, uint32_t n,
+                struct err *e)
+{
+    for (uint32_t i = 0; i < n; i++) /* all or nothing: every rank refuses the same */
+        if (source[i] >= g->n_blocks || target[i] >= g->n_blocks)
+            return err_set(e, ERR_VALIDATION, "copy of KV block %u to %u: the cache has %u blocks",
+                           source[i], target[i], g->n_blocks);
+    if (n == 0 || model_kv_copy(g->o.model, source, target, n, e) == 0)
+        return 0;
+    g->broken |= g->o.comm->world > 1;
+    return -1;
+}
+
 /* Whatever was decoded now will be decoded again, unless some of it is still in prefill: how much
  * of that rides along is for the router's next call to say. */
 static void expect_more(struct engine *g, struct batch *b)

@@ -48,6 +48,10 @@ struct answer {
 /* Begin `specs` as batch `id`; with `cached`, behind that batch's sequences and under its id. */
 int engine_prefill(struct engine *g, uint64_t id, const struct seq_spec *specs, uint32_t n,
                    const uint64_t *cached, struct answer *a, struct err *e);
+/* Before a Prefill whose requests go on from the KV of others: block target[i] becomes a copy of
+ * source[i], in this order. */
+int engine_copy(struct engine *g, const uint32_t *source, const uint32_t *target, uint32_t n,
+                struct err *e);
 /* One step over all of the listed batches, which become one under the first one's id. */
 int engine_decode(struct engine *g, const uint64_t *ids, size_t n, struct answer *a, struct err *e);
 /* After each call, on every rank alike: begin the next step of what was just decoded, so that the

@@ -1,10 +1,14 @@
 #include "router/scheduler/kv_blocks.h"
 #include "common/hash.h"
+#include "router/scheduler/kv_order.h"
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { RESERVED = 1 }; /* block 0 */
+enum {
+    RESERVED = 1,        /* block 0 */
+    MIN_COMMON_ROOT = 2, /* a first token alone is not worth a copy: every prompt has that of BOS */
+};
 
 struct block {
     uint64_t warm;       /* when it was put on the LRU list; larger is warmer */
@@ -13,13 +17,16 @@ struct block {
     uint32_t chain;      /* next block in the same hash bucket */
     uint32_t parent;     /* KV_NO_BLOCK: first block of a prompt */
     uint32_t bucket, adapter;
+    uint32_t fill; /* tokens that others may find in it: block_tokens, or less in a last block */
     bool indexed;
 };
 
 struct kv_blocks {
     struct block *b;
-    uint32_t *bucket; /* [n_buckets] heads, KV_NO_BLOCK when empty */
-    uint32_t *tok;    /* [n][block_tokens]: what an indexed block holds */
+    uint32_t *bucket;      /* [n_buckets] heads, KV_NO_BLOCK when empty */
+    uint32_t *tok;         /* [n][block_tokens]: what an indexed block holds */
+    struct kv_order order; /* all indexed blocks */
+    bool copies;           /* the shards copy blocks: beginnings of blocks are hits, too */
     uint32_t n, n_buckets, block_tokens;
     uint32_t free_head;
     uint32_t lru_head, lru_tail; /* head = coldest */
@@ -42,7 +49,7 @@ struct kv_blocks *kv_new(uint32_t n_blocks, uint32_t block_tokens, uint64_t seed
     kv->b = calloc(n_blocks + 1, sizeof(*kv->b));
     kv->tok = calloc((size_t)(n_blocks + 1) * block_tokens, sizeof(*kv->tok));
     kv->bucket = malloc(kv->n_buckets * sizeof(*kv->bucket));
-    if (!kv->b || !kv->bucket || !kv->tok) {
+    if (!kv->b || !kv->bucket || !kv->tok || !kv_order_init(&kv->order, n_blocks, seed)) {
         kv_free(kv);
         return NULL;
     }
@@ -63,8 +70,11 @@ void kv_free(struct kv_blocks *kv)
     free(kv->b);
     free(kv->bucket);
     free(kv->tok);
+    kv_order_free(&kv->order);
     free(kv);
 }
+
+void kv_copying(struct kv_blocks *kv, bool on) { kv->copies = on; }
 
 static uint32_t blocks_of(const struct kv_blocks *kv, uint32_t tokens)
 {
@@ -129,27 +139,54 @@ static uint32_t index_find(const struct kv_blocks *kv, uint32_t parent, uint32_t
     return id;
 }
 
-static void index_put(struct kv_blocks *kv, uint32_t id, uint32_t parent, uint32_t adapter,
-                      const uint32_t *tok)
+static void index_put(struct kv_blocks *kv, uint32_t id, const struct kv_content *c)
 {
     struct block *b = &kv->b[id];
-    assert(!b->indexed && b->ref > 0);
-    memcpy(kv->tok + (size_t)id * kv->block_tokens, tok, kv->block_tokens * sizeof(*tok));
-    b->bucket = bucket_of(kv, parent, adapter, tok);
-    b->parent = parent;
-    b->adapter = adapter;
+    uint32_t *tok = kv->tok + (size_t)id * kv->block_tokens;
+    assert(!b->indexed && b->ref > 0 && c->n > 0 && c->n <= kv->block_tokens);
+    memmove(tok, c->tok, c->n * sizeof(*tok));
+    b->parent = c->parent;
+    b->adapter = c->adapter;
+    b->fill = c->n;
     b->indexed = true;
+    kv_order_put(&kv->order, id, &(struct kv_content){c->parent, c->adapter, tok, c->n});
+    if (b->fill < kv->block_tokens)
+        return;
+    b->bucket = bucket_of(kv, b->parent, b->adapter, tok);
     b->chain = kv->bucket[b->bucket];
     kv->bucket[b->bucket] = id;
 }
 
 static void index_drop(struct kv_blocks *kv, uint32_t id)
 {
-    uint32_t *p = &kv->bucket[kv->b[id].bucket];
+    struct block *b = &kv->b[id];
+    b->indexed = false;
+    kv_order_drop(&kv->order, id);
+    if (b->fill < kv->block_tokens)
+        return;
+    uint32_t *p = &kv->bucket[b->bucket];
     while (*p != id)
         p = &kv->b[*p].chain;
-    *p = kv->b[id].chain;
-    kv->b[id].indexed = false;
+    *p = b->chain;
+}
+
+/* What `c` says was computed into block `id`. False: somebody has that already. A block whose
+ * content is the beginning of this one, maybe `id` itself, is no hit any more: this one is. */
+static bool publish(struct kv_blocks *kv, uint32_t id, const struct kv_content *c)
+{
+    struct kv_near near = kv_order_near(&kv->order, c);
+    if (kv_order_common(&kv->order, near.after, c) == c->n)
+        return near.after == id;
+    uint32_t old = near.before;
+    if (old != KV_NO_BLOCK && kv_order_common(&kv->order, old, c) == kv->b[old].fill) {
+        index_drop(kv, old);
+        if (kv->b[old].ref == 0) {
+            lru_drop(kv, old);
+            free_push(kv, old);
+        }
+    }
+    index_put(kv, id, c);
+    return true;
 }
 
 /* ------------------------------------------------------------------ references */
@@ -219,39 +256,100 @@ bool kv_may_fit(const struct kv_blocks *kv, uint32_t n_prompt, uint32_t n_reserv
            need - (hits < need ? hits : need) <= kv->st.free + kv->st.cached;
 }
 
+/* Where a prompt goes on from: full blocks that it shares, then the beginning of one more. */
+struct hit {
+    uint32_t full;
+    uint32_t from, n; /* block whose first n tokens are the next; n == 0: none */
+    bool whole;       /* nobody uses it and it holds nothing else: it can be had itself */
+};
+
+/* The last token of a prompt is always computed: its logits are wanted. */
+static void find_begun(const struct kv_blocks *kv, const struct kv_key *key, uint32_t parent,
+                       struct hit *h)
+{
+    uint32_t done = h->full * kv->block_tokens, left = key->n - done - 1;
+    struct kv_content c = {parent, key->adapter, key->tokens + done,
+                           left < kv->block_tokens ? left : kv->block_tokens};
+    struct kv_near near = kv_order_near(&kv->order, &c);
+    uint32_t before = kv_order_common(&kv->order, near.before, &c);
+    uint32_t after = kv_order_common(&kv->order, near.after, &c);
+    h->from = before >= after ? near.before : near.after;
+    h->n = before >= after ? before : after;
+    if (h->n < (parent == KV_NO_BLOCK ? MIN_COMMON_ROOT : 1))
+        h->n = 0;
+    if (h->n == 0)
+        return;
+    const struct block *b = &kv->b[h->from];
+    h->whole = h->n == b->fill && b->fill < kv->block_tokens && b->ref == 0;
+}
+
+static struct hit find(const struct kv_blocks *kv, struct kv_table *t, const struct kv_key *key)
+{
+    size_t bt = kv->block_tokens;
+    struct hit h = {0};
+    uint32_t parent = KV_NO_BLOCK;
+    /* The block with the last prompt token is never shared: recomputing that token in place would
+     * write under another reader. */
+    while ((h.full + 1) * bt < key->n) {
+        uint32_t id = index_find(kv, parent, key->adapter, key->tokens + h.full * bt);
+        if (id == KV_NO_BLOCK)
+            break;
+        t->ids[h.full++] = parent = id;
+    }
+    if (kv->copies && key->n > 0)
+        find_begun(kv, key, parent, &h);
+    return h;
+}
+
+/* Are there blocks for all that `h` leaves over? What it revives is no room. */
+static bool room_for(const struct kv_blocks *kv, const struct kv_table *t, const struct hit *h,
+                     uint32_t need)
+{
+    uint32_t revived = h->n > 0 && kv->b[h->from].ref == 0;
+    for (uint32_t i = 0; i < h->full; i++)
+        revived += kv->b[t->ids[i]].ref == 0;
+    return kv->st.free + kv->st.cached - revived >= need - h->full - (h->n > 0 && h->whole);
+}
+
 bool kv_admit(struct kv_blocks *kv, struct kv_table *t, const struct kv_key *key, bool share,
               uint32_t n_reserve)
 {
-    size_t bt = kv->block_tokens;
-    uint32_t need = blocks_of(kv, n_reserve), hit = 0, revived = 0, parent = KV_NO_BLOCK;
-
+    uint32_t need = blocks_of(kv, n_reserve);
     assert(t->len == 0 && key->n <= n_reserve);
     if (need > kv->st.total || !table_room(t, need))
         return false;
-    /* The block with the last prompt token is never shared: at least one token must be computed
-     * to produce logits, and recomputing it in place would write under another reader. */
-    for (; share && (hit + 1) * bt < key->n; hit++) {
-        parent = index_find(kv, parent, key->adapter, key->tokens + hit * bt);
-        if (parent == KV_NO_BLOCK)
-            break;
-        t->ids[hit] = parent;
-        revived += kv->b[parent].ref == 0;
-    }
-    if (kv->st.free + kv->st.cached - revived < need - hit)
+    struct hit h = share ? find(kv, t, key) : (struct hit){0};
+    if (h.n > 0 && !room_for(kv, t, &h, need))
+        h.n = 0; /* the block to copy from would be one too many */
+    if (!room_for(kv, t, &h, need))
         return false;
-    for (uint32_t i = 0; i < hit; i++)
+    t->len = h.full;
+    for (uint32_t i = 0; i < h.full; i++)
         block_hold(kv, t->ids[i]);
-    for (uint32_t i = hit; i < need; i++)
-        t->ids[i] = block_take(kv);
-    t->len = need;
-    t->n_sealed = hit;
-    t->n_cached = hit * kv->block_tokens;
+    if (h.n > 0)
+        block_hold(kv, h.from); /* before others are taken: it must not be one of them */
+    if (h.n > 0 && h.whole)
+        t->ids[t->len++] = h.from;
+    else if (h.n > 0)
+        t->copy_from = h.from;
+    while (t->len < need)
+        t->ids[t->len++] = block_take(kv);
+    t->n_sealed = h.full;
+    t->n_cached = h.full * kv->block_tokens + h.n;
     t->adapter = key->adapter;
     t->era = kv->era;
     t->shares = share;
-    kv->st.hits += hit;
-    kv->st.misses += need - hit;
+    kv->st.hits += h.full;
+    kv->st.begun += h.n > 0;
+    kv->st.misses += need - h.full;
     return true;
+}
+
+void kv_copied(struct kv_blocks *kv, struct kv_table *t)
+{
+    if (t->copy_from)
+        block_let_go(kv, t->copy_from);
+    t->copy_from = 0;
 }
 
 bool kv_grow(struct kv_blocks *kv, struct kv_table *t, uint32_t n)
@@ -266,18 +364,39 @@ bool kv_grow(struct kv_blocks *kv, struct kv_table *t, uint32_t n)
     return true;
 }
 
+/* Tokens [i * block_tokens, n) of block i, at most as many as it holds. */
+static struct kv_content content(const struct kv_blocks *kv, const struct kv_table *t, uint32_t i,
+                                 const uint32_t *tokens, uint32_t n)
+{
+    size_t at = (size_t)i * kv->block_tokens;
+    uint32_t left = n > at ? n - (uint32_t)at : 0;
+    return (struct kv_content){i > 0 ? t->ids[i - 1] : KV_NO_BLOCK, t->adapter, tokens + at,
+                               left < kv->block_tokens ? left : kv->block_tokens};
+}
+
+/* The block behind the sealed ones, as far as it is filled. */
+static void publish_begun(struct kv_blocks *kv, struct kv_table *t, const uint32_t *tokens,
+                          uint32_t n)
+{
+    if (!kv->copies || t->n_sealed >= t->len)
+        return;
+    struct kv_content c = content(kv, t, t->n_sealed, tokens, n);
+    if (c.n > 0 && c.n < kv->block_tokens)
+        publish(kv, t->ids[t->n_sealed], &c);
+}
+
 void kv_commit(struct kv_blocks *kv, struct kv_table *t, const uint32_t *tokens, uint32_t n)
 {
-    size_t bt = kv->block_tokens;
     if (!t->shares || t->era != kv->era)
         return;
-    for (uint32_t i = t->n_sealed; i < t->len && (i + 1) * bt <= n; i++) {
-        uint32_t parent = i > 0 ? t->ids[i - 1] : KV_NO_BLOCK;
-        if (index_find(kv, parent, t->adapter, tokens + i * bt) != KV_NO_BLOCK)
+    for (; t->n_sealed < t->len; t->n_sealed++) {
+        struct kv_content c = content(kv, t, t->n_sealed, tokens, n);
+        if (c.n < kv->block_tokens)
+            break;
+        if (!publish(kv, t->ids[t->n_sealed], &c))
             return; /* the shard reads our copy: we cannot swap it for the other one now */
-        index_put(kv, t->ids[i], parent, t->adapter, tokens + i * bt);
-        t->n_sealed++;
     }
+    publish_begun(kv, t, tokens, n);
 }
 
 /* Nobody reads our blocks any more, so that a copy can give way to the block that was published
@@ -285,19 +404,19 @@ void kv_commit(struct kv_blocks *kv, struct kv_table *t, const uint32_t *tokens,
 static void commit_or_replace(struct kv_blocks *kv, struct kv_table *t, const uint32_t *tokens,
                               uint32_t n)
 {
-    size_t bt = kv->block_tokens;
-    for (uint32_t i = t->n_sealed; i < t->len && (i + 1) * bt <= n; i++) {
-        uint32_t parent = i > 0 ? t->ids[i - 1] : KV_NO_BLOCK;
-        uint32_t twin = index_find(kv, parent, t->adapter, tokens + i * bt);
-        if (twin == KV_NO_BLOCK) {
-            index_put(kv, t->ids[i], parent, t->adapter, tokens + i * bt);
-        } else {
-            block_hold(kv, twin); /* before the copy goes: twin may be cached */
-            block_let_go(kv, t->ids[i]);
-            t->ids[i] = twin;
-        }
-        t->n_sealed++;
+    for (; t->n_sealed < t->len; t->n_sealed++) {
+        uint32_t i = t->n_sealed;
+        struct kv_content c = content(kv, t, i, tokens, n);
+        if (c.n < kv->block_tokens)
+            break;
+        if (publish(kv, t->ids[i], &c))
+            continue;
+        uint32_t twin = index_find(kv, c.parent, c.adapter, c.tok);
+        block_hold(kv, twin); /* before the copy goes: twin may be cached */
+        block_let_go(kv, t->ids[i]);
+        t->ids[i] = twin;
     }
+    publish_begun(kv, t, tokens, n);
 }
 
 void kv_release(struct kv_blocks *kv, struct kv_table *t, const uint32_t *tokens, uint32_t n)
@@ -310,6 +429,7 @@ void kv_release(struct kv_blocks *kv, struct kv_table *t, const uint32_t *tokens
 
 void kv_undo(struct kv_blocks *kv, struct kv_table *t)
 {
+    kv_copied(kv, t);                   /* a child of ours: first */
     for (uint32_t i = t->len; i-- > 0;) /* tail first: children get colder than their parents */
         block_let_go(kv, t->ids[i]);
     free(t->ids);
@@ -339,23 +459,36 @@ static void check_block(const struct kv_blocks *kv, uint32_t id)
     const struct block *b = &kv->b[id];
     if (!b->indexed)
         return;
-    uint32_t in = kv->bucket[b->bucket];
-    while (in != id) {
-        assert(in != KV_NO_BLOCK);
-        in = kv->b[in].chain;
-    }
+    assert(b->fill > 0 && b->fill <= kv->block_tokens);
     /* exactly one block per content: the index finds this one */
-    assert(index_find(kv, b->parent, b->adapter, kv->tok + (size_t)id * kv->block_tokens) == id);
+    if (b->fill == kv->block_tokens)
+        assert(index_find(kv, b->parent, b->adapter, kv->tok + (size_t)id * kv->block_tokens) ==
+               id);
     if (b->parent == KV_NO_BLOCK)
         return;
     const struct block *p = &kv->b[b->parent];
-    assert(p->indexed && p->adapter == b->adapter);
+    assert(p->indexed && p->adapter == b->adapter && p->fill == kv->block_tokens);
     assert(p->ref > 0 || (b->ref == 0 && p->warm > b->warm));
+}
+
+/* In order: every indexed block once, and none that only begins as another does. */
+static void check_order(const struct kv_blocks *kv, uint32_t n_indexed)
+{
+    const struct kv_content *is = NULL;
+    for (uint32_t id; (id = kv_order_next(&kv->order, is)) != KV_NO_BLOCK; n_indexed--) {
+        const struct block *b = &kv->b[id];
+        const struct kv_content *next = &kv->order.v[id].is;
+        assert(n_indexed > 0 && b->indexed && next->parent == b->parent && next->n == b->fill);
+        assert(!is || is->parent != next->parent || is->adapter != next->adapter ||
+               kv_order_common(&kv->order, id, is) < is->n);
+        is = next;
+    }
+    assert(n_indexed == 0);
 }
 
 void kv_check(const struct kv_blocks *kv)
 {
-    uint32_t n_free = 0, n_cached = 0, n_used = 0;
+    uint32_t n_free = 0, n_cached = 0, n_used = 0, n_indexed = 0;
     for (uint32_t i = kv->free_head; i != KV_NO_BLOCK; i = kv->b[i].next) {
         assert(i >= RESERVED && kv->b[i].ref == 0 && !kv->b[i].indexed);
         n_free++;
@@ -368,8 +501,10 @@ void kv_check(const struct kv_blocks *kv)
     }
     for (uint32_t i = RESERVED; i < kv->n; i++) {
         n_used += kv->b[i].ref > 0;
+        n_indexed += kv->b[i].indexed;
         check_block(kv, i);
     }
+    check_order(kv, n_indexed);
     assert(n_free == kv->st.free && n_cached == kv->st.cached && n_used == kv->st.used);
     assert(n_free + n_cached + n_used == kv->st.total);
 }

@@ -7,12 +7,18 @@
  * A block is in exactly one state:
  *   free      ref == 0, not indexed
  *   cached    ref == 0, indexed, on the LRU list
- *   in use    ref >= 1; indexed only when it is full and its KV was computed
+ *   in use    ref >= 1; indexed as far as its KV was computed
  *
- * The index is a prefix tree over full blocks: a block is found under its parent block (the root:
- * under its adapter) by its own tokens. A hash finds the candidate, the tokens and the parent's
- * number decide, so that a collision never hands one prompt the KV of another. Blocks are evicted
- * coldest first, and a parent is always warmer than its children.
+ * The index is a prefix tree over blocks: a block is found under its parent block (the root: under
+ * its adapter) by its own tokens. A hash finds the candidate, the tokens and the parent's number
+ * decide, so that a collision never hands one prompt the KV of another. Blocks are evicted coldest
+ * first, and a parent is always warmer than its children.
+ *
+ * Full blocks are shared. A block of which only the beginning is wanted (it is half full, or goes
+ * on differently, or holds the last prompt token) is copied: the shards do that before the step
+ * (kv_table.copy_from), so that its user goes on writing where nobody else reads. A half-full block
+ * that nobody uses and that is wanted as far as it goes is taken as it is. No indexed block holds
+ * just the beginning of another one.
  *
  * Reserve and commit are apart. kv_admit() only reserves; a block can be hit by others after
  * kv_commit() (or kv_release()) was told that its tokens went through the model. A prefill that
@@ -22,8 +28,6 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
-
-#define KV_NO_BLOCK UINT32_MAX
 
 struct kv_blocks; /* opaque: layout lives in kv_blocks.c */
 
@@ -38,10 +42,10 @@ struct kv_key {
 struct kv_table {
     uint32_t *ids;
     uint32_t len, cap; /* blocks */
-    uint32_t n_cached; /* tokens whose KV was there already; at most prompt - 1. A multiple of
-                          block_tokens today; readers must not rely on that (a half-filled last
-                          block may be copied one day) */
-    uint32_t n_sealed; /* leading blocks that are in the index */
+    uint32_t n_cached; /* tokens whose KV was there already (behind the copy); at most prompt - 1 */
+    uint32_t copy_from; /* 0: none; else copy this block to ids[n_cached / block_tokens] first. Held
+                           until kv_copied() */
+    uint32_t n_sealed;  /* leading blocks that are in the index, full */
     uint32_t adapter, era;
     bool shares; /* takes part in prefix sharing */
 };
@@ -49,17 +53,23 @@ struct kv_table {
 /* `n_blocks` counts block 0. `seed` keeps clients from choosing collisions. NULL: out of memory. */
 struct kv_blocks *kv_new(uint32_t n_blocks, uint32_t block_tokens, uint64_t seed);
 void kv_free(struct kv_blocks *kv);
+/* The shards can copy blocks; off at first: then full blocks alone are hits. Before any use. */
+void kv_copying(struct kv_blocks *kv, bool on);
 
 /* Reserve room for `n_reserve` tokens, of which the first key->n are known, and share every full
- * block that is resident. With `share` false nothing is taken from the cache and nothing goes in.
- * All or nothing: on false `t` holds no block and nothing was evicted. */
+ * block that is resident, and the beginning of one more. With `share` false nothing is taken from
+ * the cache and nothing goes in. All or nothing: on false `t` holds no block and nothing was
+ * evicted. */
 bool kv_admit(struct kv_blocks *kv, struct kv_table *t, const struct kv_key *key, bool share,
               uint32_t n_reserve);
+
+/* The shards have made the copy that `t` asked for, if any. */
+void kv_copied(struct kv_blocks *kv, struct kv_table *t);
 
 /* Room for `n` tokens in all; false: `t` is unchanged and the caller must preempt. */
 bool kv_grow(struct kv_blocks *kv, struct kv_table *t, uint32_t n);
 
-/* The KV of tokens[0..n) was computed: full blocks become hits for others at once. Idempotent and
+/* The KV of tokens[0..n) was computed: it becomes a hit for others at once. Idempotent and
  * incremental. A block that somebody else published first stays private until kv_release(). */
 void kv_commit(struct kv_blocks *kv, struct kv_table *t, const uint32_t *tokens, uint32_t n);
 
@@ -82,6 +92,7 @@ bool kv_may_fit(const struct kv_blocks *kv, uint32_t n_prompt, uint32_t n_reserv
 struct kv_stats {
     uint32_t total, free, cached, used; /* blocks; total = free + cached + used, without block 0 */
     uint64_t hits, misses;              /* blocks at admission */
+    uint64_t begun;                     /* admissions that went on in the middle of a block */
     uint64_t evictions;
     uint64_t releases; /* grows when room was made: before that, who did not fit will not */
 };

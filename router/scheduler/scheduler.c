@@ -289,6 +289,7 @@ static void on_prefill(struct scheduler *s, struct step *st)
     step_join(s, s->call_batch);
     for (uint32_t i = 0; i < s->n_joining; i++) {
         struct seq *q = s->joining[i];
+        kv_copied(s->kv, &q->kv);
         q->n_computed = q->cut ? q->kv.n_cached + q->n_now : q->n_prompt;
         kv_commit(s->kv, &q->kv, q->tokens, q->n_computed);
     }
@@ -446,6 +447,7 @@ struct scheduler *sched_new(const struct sched_options *o, struct err *e)
         sched_free(s);
         return NULL;
     }
+    kv_copying(s->kv, m->copies_kv && m->prefix_caching);
     struct policy_limits limits = {.prefill_tokens = m->max_batch_prefill_tokens,
                                    .batch_size = o->max_batch_size,
                                    .chunking = m->chunking,

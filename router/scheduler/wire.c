@@ -124,6 +124,26 @@ static Generate__V3__CachedBatch *cached_batch(const struct wire_batch *b, struc
     return c;
 }
 
+/* What must be copied before `joining` can run: at most a block each. */
+static int put_copies(Generate__V3__PrefillRequest *msg, const struct wire_peer *p,
+                      struct seq *const *joining, uint32_t n, struct rpc_mem *m)
+{
+    msg->kv_copies = RPC_NEW(m, Generate__V3__KvCopy *, n);
+    for (uint32_t i = 0; msg->kv_copies && i < n; i++) {
+        const struct kv_table *t = &joining[i]->kv;
+        if (!t->copy_from)
+            continue;
+        Generate__V3__KvCopy *c = RPC_NEW(m, Generate__V3__KvCopy, 1);
+        if (!c)
+            return -1;
+        generate__v3__kv_copy__init(c);
+        c->source = t->copy_from;
+        c->target = t->ids[t->n_cached / p->block_size];
+        msg->kv_copies[msg->n_kv_copies++] = c;
+    }
+    return msg->kv_copies ? 0 : -1;
+}
+
 const ProtobufCMessage *wire_prefill(const struct wire_peer *p, uint64_t id,
                                      struct seq *const *joining, uint32_t n,
                                      const struct wire_batch *cached, struct rpc_mem *m)
@@ -147,7 +167,8 @@ const ProtobufCMessage *wire_prefill(const struct wire_peer *p, uint64_t id,
         b->max_tokens += q->waiter.n_reserve;
         b->max_blocks = q->kv.len > b->max_blocks ? q->kv.len : b->max_blocks;
     }
-    if (cached && !(msg->cached_batch = cached_batch(cached, m)))
+    if (put_copies(msg, p, joining, n, m) != 0 ||
+        (cached && !(msg->cached_batch = cached_batch(cached, m))))
         return NULL;
     return &msg->base;
 }

@@ -17,7 +17,7 @@ struct wire_batch { /* a batch the shards hold */
     uint32_t size, max_tokens, current_tokens;
 };
 
-/* `cached` NULL: the new ones stand alone. */
+/* `cached` NULL: the new ones stand alone. The blocks that they begin with a copy of come along. */
 const ProtobufCMessage *wire_prefill(const struct wire_peer *p, uint64_t id,
                                      struct seq *const *joining, uint32_t n,
                                      const struct wire_batch *cached, struct rpc_mem *m);

@@ -328,17 +328,85 @@ static void a_prompt_seen_before_is_not_computed_again(void **state)
     assert_int_equal(last_prefill(g).cached, 40);
     assert_true(wait_for(is_idle, g));
     /* The next turn of a chat: prompt, answer, question. The answer's KV is there too, but for its
-     * last token, which never went in: 47 tokens, eleven full blocks. */
+     * last token, which never went in: 47 tokens, eleven full blocks and a part of the next. */
     memcpy(chat->prompt + 41, a->out, 7 * sizeof(uint32_t));
     chat->prompt[48] = 77;
     chat->prompt[49] = 78;
     chat->r.n_ids = 50;
     infer_submit(g->infer, &chat->r);
     expect_answer(chat);
-    assert_int_equal(last_prefill(g).cached, 44);
+    assert_int_equal(last_prefill(g).cached, 47);
     client_free(a);
     client_free(b);
     client_free(chat);
+    rig_free(g);
+}
+
+/* LMTP and agents send the whole conversation again for every few tokens: each time one token is
+ * computed, wherever in a block the last part has ended. */
+static void a_conversation_in_small_parts_computes_one_token_a_part(void **state)
+{
+    struct fake_shard like = {.block_size = 16, .n_blocks = 300};
+    struct rig *g = rig_new(&like, &modest, 1);
+    uint32_t n = 41;
+    struct client *all = client_new(5, n, 1);
+    (void)state;
+    for (uint32_t part = 1; n < 700; part++) {
+        struct client *c = client_new(5, n, 1 + part % 23);
+        memcpy(c->prompt, all->prompt, n * sizeof(c->prompt[0]));
+        infer_submit(g->infer, &c->r);
+        expect_answer(c);
+        assert_true(wait_for(is_idle, g));
+        if (part > 1)
+            assert_int_equal(last_prefill(g).cached, n - 1);
+        for (uint32_t i = 0; i < c->n_out; i++)
+            all->prompt[n++] = c->out[i];
+        client_free(c);
+    }
+    client_free(all);
+    rig_free(g);
+}
+
+/* Many go on from one conversation at the same time: one in its own last block, the others in
+ * copies. Everybody's answer is what it would be alone. */
+static void many_go_on_from_one_half_filled_block(void **state)
+{
+    enum { N = 24 };
+    struct fake_shard like = {.block_size = 16, .n_blocks = 300};
+    struct rig *g = rig_new(&like, &modest, 1);
+    struct client *first = client_new(5, 40, 5), *c[N];
+    (void)state;
+    infer_submit(g->infer, &first->r);
+    expect_answer(first);
+    assert_true(wait_for(is_idle, g));
+    for (uint32_t i = 0; i < N; i++) {
+        c[i] = client_new(5, 48, 1 + i % 7);
+        for (uint32_t k = 0; k < 8; k++)
+            c[i]->prompt[40 + k] = k < i % 6 ? first->out[k] : 100 + i / 2 + k;
+        infer_submit(g->infer, &c[i]->r);
+    }
+    for (uint32_t i = 0; i < N; i++) {
+        expect_answer(c[i]);
+        client_free(c[i]);
+    }
+    client_free(first);
+    rig_free(g);
+}
+
+static void peers_that_do_not_copy_share_full_blocks_alone(void **state)
+{
+    struct fake_shard like = {.block_size = 16, .n_blocks = 300, .no_copies = true};
+    struct rig *g = rig_new(&like, &modest, 1);
+    struct client *a = client_new(5, 41, 7), *b = client_new(5, 41, 7);
+    (void)state;
+    infer_submit(g->infer, &a->r);
+    expect_answer(a);
+    assert_true(wait_for(is_idle, g));
+    infer_submit(g->infer, &b->r);
+    expect_answer(b);
+    assert_int_equal(last_prefill(g).cached, 32);
+    client_free(a);
+    client_free(b);
     rig_free(g);
 }
 
@@ -826,6 +894,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(long_prompts_come_in_chunks_and_do_not_hold_up_short_ones),
         cmocka_unit_test(a_short_prompt_does_not_wait_for_the_end_of_a_long_one),
         cmocka_unit_test(a_prompt_seen_before_is_not_computed_again),
+        cmocka_unit_test(a_conversation_in_small_parts_computes_one_token_a_part),
+        cmocka_unit_test(many_go_on_from_one_half_filled_block),
+        cmocka_unit_test(peers_that_do_not_copy_share_full_blocks_alone),
         cmocka_unit_test(adapters_share_no_prefix),
         cmocka_unit_test(peers_that_neither_chunk_nor_take_ids_are_served),
         cmocka_unit_test(what_can_never_fit_is_refused_at_once),

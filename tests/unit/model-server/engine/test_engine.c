@@ -37,6 +37,15 @@ int model_kv_resize(struct model *m, uint32_t n, uint32_t bs, enum dtype t, stru
     return n > BLOCKS ? err_nomem(e) : 0;
 }
 
+int model_kv_copy(struct model *m, const uint32_t *src, const uint32_t *dst, uint32_t n,
+                  struct err *e)
+{
+    (void)e;
+    for (uint32_t i = 0; i < n; i++)
+        memcpy(&m->kv[dst[i] * BS], &m->kv[src[i] * BS], BS * sizeof(m->kv[0]));
+    return 0;
+}
+
 static uint32_t hash_of(const struct model *m, const struct span *s, uint32_t len)
 {
     uint64_t h = 1;
@@ -286,6 +295,44 @@ static void company_changes_nothing(void **state)
     }
 }
 
+/* A request that goes on from copies of somebody's blocks gets what it gets alone, and so does he,
+ * who writes on behind them. */
+static void a_copied_beginning_is_as_good_as_a_computed_one(void **state)
+{
+    static struct asked v[2];
+    struct err e = ERR_INIT;
+    struct answer a;
+    uint64_t both[2] = {500, 501};
+    (void)state;
+    for (uint32_t seed = 4; seed < 64; seed += 6) {
+        next_block = 1;
+        ask(&v[0], 0, seed, false), ask(&v[1], 1, seed, true);
+        run_alone(&v[0], v), run_alone(&v[1], v);
+        for (uint32_t i = 0; i < v[1].spec.n_blocks; i++) /* what it left there is no help */
+            for (uint32_t k = 0; k < BS; k++)
+                fake.kv[v[1].blocks[i] * BS + k] = 1;
+        assert_int_equal(engine_prefill(g, 500, &v[0].spec, 1, NULL, &a, &e), 0);
+        take(&a, v);
+        uint32_t n = v[1].spec.n_prompt / BS + 1;
+        assert_int_equal(engine_copy(g, v[0].blocks, v[1].blocks, n, &e), 0);
+        v[1].spec.cache_len = v[1].spec.n_prompt - 1;
+        assert_int_equal(engine_prefill(g, 501, &v[1].spec, 1, NULL, &a, &e), 0);
+        take(&a, v);
+        assert_int_equal(engine_decode(g, both, 2, &a, &e), 0);
+        take(&a, v);
+        if (a.batch)
+            finish(a.batch->id, v);
+        for (int i = 0; i < 2; i++) {
+            assert_int_equal(v[i].n_got, v[i].n_alone);
+            assert_memory_equal(v[i].got, v[i].alone, v[i].n_got * sizeof(uint32_t));
+        }
+        engine_clear(g, NULL);
+    }
+    uint32_t inside = 1, outside = fake.n_blocks;
+    assert_int_equal(engine_copy(g, &inside, &outside, 1, &e), -1);
+    assert_int_equal(engine_copy(g, &outside, &inside, 1, &e), -1);
+}
+
 /* A step that fails leaves everything as it was: asked again, the answer is the same. */
 static void failures_leave_no_trace(void **state)
 {
@@ -444,9 +491,10 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest t[] = {
-        T(company_changes_nothing),      T(failures_leave_no_trace), T(running_ahead),
-        T(chunks_go_to_the_oldest),      T(warmup_sizes_the_pool),   T(learned_positions_end),
-        T(bookkeeping_refuses_nonsense),
+        T(company_changes_nothing), T(a_copied_beginning_is_as_good_as_a_computed_one),
+        T(failures_leave_no_trace), T(running_ahead),
+        T(chunks_go_to_the_oldest), T(warmup_sizes_the_pool),
+        T(learned_positions_end),   T(bookkeeping_refuses_nonsense),
     };
     return cmocka_run_group_tests(t, NULL, NULL);
 }

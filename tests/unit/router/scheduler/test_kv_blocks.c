@@ -2,6 +2,7 @@
  * knows what every block holds. */
 #include "router/scheduler/kv_blocks.h"
 #include "tests/unit/test.h"
+#include <string.h>
 
 static const uint32_t P[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
 
@@ -285,13 +286,137 @@ static void nothing_is_resident_after_the_device_forgot(void **state)
     kv_free(kv);
 }
 
+/* ------------------------------------------------ half-filled blocks */
+static struct kv_blocks *copying(uint32_t n_blocks, uint32_t bt)
+{
+    struct kv_blocks *kv = kv_new(n_blocks, bt, 1);
+    kv_copying(kv, true);
+    return kv;
+}
+
+static void a_conversation_goes_on_in_the_block_where_it_ended(void **state)
+{
+    struct kv_blocks *kv = copying(20, 4);
+    struct kv_table a = {0}, b = {0}, c = {0};
+    (void)state;
+    assert_true(admit(kv, &a, P, 7, 10));
+    release(kv, &a, P, 9); /* ten tokens, the last one's KV is not there */
+    uint32_t tail = 3;
+    assert_int_equal(kv_stats(kv).cached, 3);
+    assert_true(admit(kv, &b, P, 10, 14)); /* all that was said, and on */
+    assert_int_equal(b.n_cached, 9);
+    assert_int_equal(b.copy_from, 0); /* nobody else wants it: it is taken as it is */
+    assert_int_equal(b.ids[2], tail);
+    assert_true(admit(kv, &c, P, 10, 14)); /* somebody else does: a copy */
+    assert_int_equal(c.n_cached, 9);
+    assert_int_equal(c.copy_from, tail);
+    assert_int_not_equal(c.ids[2], tail);
+    kv_copied(kv, &c);
+    release(kv, &b, P, 13);
+    release(kv, &c, P, 11); /* b has all of that */
+    assert_int_equal(kv_stats(kv).cached, 4);
+    assert_int_equal(kv_stats(kv).begun, 2);
+    kv_free(kv);
+}
+
+static void a_running_prompt_lends_the_beginning_of_its_last_block(void **state)
+{
+    struct kv_blocks *kv = copying(20, 4);
+    struct kv_table a = {0}, b = {0};
+    (void)state;
+    assert_true(admit(kv, &a, P, 7, 12));
+    assert_true(admit(kv, &b, P, 7, 12));
+    assert_int_equal(b.n_cached, 0); /* reserved is not computed */
+    kv_undo(kv, &b);
+    kv_commit(kv, &a, P, 7);
+    kv_check(kv);
+    assert_true(admit(kv, &b, P, 7, 12));
+    assert_int_equal(b.n_cached, 6);
+    assert_int_equal(b.copy_from, a.ids[1]);
+    uint32_t source = a.ids[1];
+    release(kv, &a, NULL, 0); /* before the copy: the block is held */
+    assert_int_equal(kv_stats(kv).used, 4);
+    assert_int_equal(b.copy_from, source);
+    kv_copied(kv, &b);
+    kv_check(kv);
+    assert_int_equal(kv_stats(kv).used, 3);
+    release(kv, &b, P, 7);
+    kv_free(kv);
+}
+
+static void a_prompt_that_differs_inside_a_block_copies_what_is_common(void **state)
+{
+    struct kv_blocks *kv = copying(40, 8);
+    struct kv_table t = {0};
+    uint32_t other[16];
+    (void)state;
+    for (int i = 0; i < 16; i++)
+        other[i] = i < 13 ? P[i] : 900 + (uint32_t)i;
+    assert_true(admit(kv, &t, P, 16, 16));
+    release(kv, &t, P, 16);
+    assert_true(admit(kv, &t, other, 16, 16));
+    assert_int_equal(t.n_cached, 13);
+    assert_int_equal(t.copy_from, 2);
+    kv_copied(kv, &t);
+    release(kv, &t, other, 16);
+    assert_int_equal(kv_stats(kv).cached, 3);
+    assert_true(admit(kv, &t, P, 16, 16)); /* the block of the last token is never shared */
+    assert_int_equal(t.n_cached, 15);
+    assert_int_equal(t.copy_from, 2);
+    kv_undo(kv, &t);
+    assert_true(admit(kv, &t, (uint32_t[]){P[0], 77, 78}, 3, 3)); /* BOS alone is worth nothing */
+    assert_int_equal(t.n_cached, 0);
+    kv_undo(kv, &t);
+    kv_check(kv);
+    kv_free(kv);
+}
+
+/* With one block too few to keep the source, the prompt is computed; it is not kept out. */
+static void a_copy_never_costs_admission(void **state)
+{
+    struct kv_blocks *kv = copying(4, 4); /* three */
+    struct kv_table t = {0};
+    (void)state;
+    assert_true(admit(kv, &t, P, 8, 12));
+    release(kv, &t, P, 8);
+    assert_int_equal(kv_stats(kv).cached, 2);
+    assert_true(admit(kv, &t, P, 8, 8)); /* one shared, one copied, one from which */
+    assert_int_equal(t.n_cached, 7);
+    kv_undo(kv, &t);
+    assert_true(admit(kv, &t, P, 8, 12));
+    assert_int_equal(t.n_cached, 4);
+    assert_int_equal(t.copy_from, 0);
+    release(kv, &t, P, 0);
+    kv_free(kv);
+}
+
+static void nothing_of_a_failed_beginning_is_lent(void **state)
+{
+    struct kv_blocks *kv = copying(20, 4);
+    struct kv_table t = {0};
+    (void)state;
+    assert_true(admit(kv, &t, P, 6, 8));
+    release(kv, &t, P, 0);
+    assert_true(admit(kv, &t, P, 6, 8));
+    assert_int_equal(t.n_cached, 0);
+    kv_commit(kv, &t, P, 2); /* a chunk of two */
+    kv_forget(kv);           /* the device lost it */
+    kv_commit(kv, &t, P, 6);
+    release(kv, &t, P, 6);
+    assert_true(admit(kv, &t, P, 6, 8));
+    assert_int_equal(t.n_cached, 0);
+    release(kv, &t, NULL, 0);
+    kv_free(kv);
+}
+
 /* ------------------------------------------------ the walk */
 enum { SEQS = 10, LONG = 40, BLOCKS = 48, BT = 4 };
 struct walker {
     struct kv_table t;
     uint32_t tok[LONG], n, computed, adapter;
-    bool live;
+    bool live, fresh;
 };
+static uint32_t n_copies;
 /* What the device holds, per slot: token + 1, and for whom. 0: nothing. */
 struct device {
     uint64_t slot[BLOCKS * BT];
@@ -324,7 +449,7 @@ static void compute(struct device *d, struct walker *w, uint32_t upto)
         *at(d, w, w->computed) = content(w, w->computed);
 }
 
-static void begin(struct kv_blocks *kv, struct device *d, struct walker *w)
+static void begin(struct kv_blocks *kv, struct walker *w)
 {
     w->n = 1 + rnd(LONG - 8);
     w->adapter = rnd(2);
@@ -343,12 +468,34 @@ static void begin(struct kv_blocks *kv, struct device *d, struct walker *w)
     assert_true(kv_may_fit(kv, w->n, 0));
     assert_true(w->t.n_cached < w->n);
     w->computed = w->t.n_cached;
+    w->fresh = true;
+}
+
+/* The call that begins `w`: the source of its copy was held, and only written behind what was
+ * promised. */
+static void first_step(struct kv_blocks *kv, struct device *d, struct walker *w)
+{
+    w->fresh = false;
+    if (w->t.copy_from) {
+        uint32_t to = w->t.ids[w->computed / BT];
+        assert_int_not_equal(to, w->t.copy_from);
+        memcpy(&d->slot[to * BT], &d->slot[w->t.copy_from * BT], BT * sizeof(d->slot[0]));
+        n_copies++;
+        kv_copied(kv, &w->t);
+    }
     for (uint32_t i = 0; i < w->computed; i++) /* a hit is what we would have computed */
         assert_true(*at(d, w, i) == content(w, i));
 }
 
 static void go_on(struct kv_blocks *kv, struct device *d, struct walker *w)
 {
+    if (w->fresh && rnd(8) == 0) { /* nothing came of it */
+        kv_undo(kv, &w->t);
+        w->live = false;
+        return;
+    }
+    if (w->fresh)
+        first_step(kv, d, w);
     switch (rnd(6)) {
     case 0: /* a chunk of the prompt, or what is left of it */
     case 1:
@@ -375,19 +522,20 @@ static void go_on(struct kv_blocks *kv, struct device *d, struct walker *w)
     }
 }
 
-static void a_random_walk_keeps_the_books_and_the_contents(void **state)
+static void walk(bool copies)
 {
     enum { STEPS = 150000 };
-    (void)state;
     for (rnd_state = 1; rnd_state <= 3; rnd_state++) {
         uint32_t seed = rnd_state;
         struct kv_blocks *kv = kv_new(BLOCKS, BT, seed);
+        kv_copying(kv, copies);
+        n_copies = 0;
         struct device d = {{0}};
         struct walker w[SEQS] = {0};
         for (int step = 0; step < STEPS; step++) {
             struct walker *one = &w[rnd(SEQS)];
             if (!one->live)
-                begin(kv, &d, one);
+                begin(kv, one);
             else
                 go_on(kv, &d, one);
             if (step % 50000 == 49999)
@@ -400,9 +548,22 @@ static void a_random_walk_keeps_the_books_and_the_contents(void **state)
         struct kv_stats st = kv_stats(kv);
         assert_int_equal(st.used, 0);
         assert_true(st.hits > 1000 && st.evictions > 1000);
+        assert_true(copies ? st.begun > n_copies && n_copies > 1000 : st.begun == 0);
         kv_free(kv);
         rnd_state = seed;
     }
+}
+
+static void a_random_walk_keeps_the_books_and_the_contents(void **state)
+{
+    (void)state;
+    walk(false);
+}
+
+static void a_random_walk_with_copies_keeps_them_too(void **state)
+{
+    (void)state;
+    walk(true);
 }
 
 int main(void)
@@ -422,7 +583,13 @@ int main(void)
         cmocka_unit_test(the_coldest_goes_first),
         cmocka_unit_test(growing_takes_one_block_at_a_time),
         cmocka_unit_test(nothing_is_resident_after_the_device_forgot),
+        cmocka_unit_test(a_conversation_goes_on_in_the_block_where_it_ended),
+        cmocka_unit_test(a_running_prompt_lends_the_beginning_of_its_last_block),
+        cmocka_unit_test(a_prompt_that_differs_inside_a_block_copies_what_is_common),
+        cmocka_unit_test(a_copy_never_costs_admission),
+        cmocka_unit_test(nothing_of_a_failed_beginning_is_lent),
         cmocka_unit_test(a_random_walk_keeps_the_books_and_the_contents),
+        cmocka_unit_test(a_random_walk_with_copies_keeps_them_too),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

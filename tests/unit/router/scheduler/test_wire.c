@@ -107,6 +107,28 @@ static void tgis_server_gets_text_and_slots(void **state)
     done(q);
 }
 
+static void a_copy_goes_before_the_step_that_needs_it(void **state)
+{
+    struct gen_request r = a_request();
+    struct seq *q = a_seq(&r, 41);
+    struct rpc_mem m;
+    (void)state;
+    rpc_mem_init(&m, 1 << 16);
+    struct wire_peer peer = {.takes_input_ids = true, .block_size = 4};
+    const Generate__V3__PrefillRequest *p = (const void *)wire_prefill(&peer, 0, &q, 1, NULL, &m);
+    assert_int_equal(p->n_kv_copies, 0);
+    q->kv.n_cached = 6;
+    q->kv.copy_from = 77;
+    p = (const void *)wire_prefill(&peer, 0, &q, 1, NULL, &m);
+    assert_int_equal(p->n_kv_copies, 1);
+    assert_int_equal(p->kv_copies[0]->source, 77);
+    assert_int_equal(p->kv_copies[0]->target, q->kv.ids[1]);
+    assert_int_equal(p->batch->requests[0]->cache_len, 6);
+    q->kv.copy_from = 0;
+    rpc_mem_free(&m);
+    done(q);
+}
+
 static void the_probe_is_tgis(void **state)
 {
     struct rpc_mem m;
@@ -230,6 +252,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_peer_of_ours_gets_ids_and_blocks),
         cmocka_unit_test(tgis_server_gets_text_and_slots),
+        cmocka_unit_test(a_copy_goes_before_the_step_that_needs_it),
         cmocka_unit_test(the_probe_is_tgis),
         cmocka_unit_test(no_memory_is_no_message),
         cmocka_unit_test(a_step_of_several_tokens_is_an_event_each),

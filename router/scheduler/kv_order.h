@@ -1,0 +1,47 @@
+/* kv_order.h - indexed blocks in the order of what they hold, so that the one with the longest
+ * common beginning is a neighbour.
+ *
+ * A treap over block numbers: no allocation after kv_order_init(), no recursion, O(log n) expected
+ * whatever clients send. Sorted by parent, adapter, tokens; a beginning comes before what goes on
+ * from it. Private to kv_blocks.c. */
+#ifndef ROUTER_SCHEDULER_KV_ORDER_H
+#define ROUTER_SCHEDULER_KV_ORDER_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define KV_NO_BLOCK UINT32_MAX
+
+/* What a block holds: `n` tokens behind those of its parent. */
+struct kv_content {
+    uint32_t parent; /* KV_NO_BLOCK: the first block of a prompt */
+    uint32_t adapter;
+    const uint32_t *tok;
+    uint32_t n;
+};
+
+struct kv_order {
+    struct kv_node {
+        struct kv_content is;
+        uint32_t left, right;
+        uint64_t height; /* random: a parent's is the largest of its subtree */
+    } * v;
+    uint32_t root;
+};
+
+bool kv_order_init(struct kv_order *o, uint32_t n_blocks, uint64_t seed); /* false: no memory */
+void kv_order_free(struct kv_order *o);
+/* `is->tok` must stay as it is until the block is dropped; nobody else holds the same. */
+void kv_order_put(struct kv_order *o, uint32_t id, const struct kv_content *is);
+void kv_order_drop(struct kv_order *o, uint32_t id);
+
+struct kv_near {
+    uint32_t before, after; /* `after` holds the same or more; KV_NO_BLOCK: none of that parent */
+};
+/* The neighbours of `is`: nobody has more tokens in common with it than one of them. */
+struct kv_near kv_order_near(const struct kv_order *o, const struct kv_content *is);
+uint32_t kv_order_common(const struct kv_order *o, uint32_t id, const struct kv_content *is);
+
+/* The first block in order, and the one after `is`; for tests. */
+uint32_t kv_order_next(const struct kv_order *o, const struct kv_content *is); /* NULL: the first */
+#endif
