@@ -113,8 +113,9 @@ static bool check_tile_int8(void (*fn)(void), uint32_t n)
     return true;
 }
 
-/* Activations as the product packs them: zero past column k, scale and true sum behind. */
-static void fill_groups(int32_t *tx, uint32_t rows, uint32_t k, uint32_t quads, uint32_t groups)
+/* Activations as the product packs them: zero past column k, scale and correction behind. */
+static void fill_groups(int32_t *tx, uint32_t rows, uint32_t k, uint32_t quads, uint32_t groups,
+                        int zero)
 {
     for (uint32_t g = 0; g < groups; g++, tx += (size_t)(quads + 2) * rows)
         for (uint32_t r = 0; r < rows; r++) {
@@ -128,22 +129,32 @@ static void fill_groups(int32_t *tx, uint32_t rows, uint32_t k, uint32_t quads, 
                 sum += v;
             }
             memcpy(&tx[(size_t)quads * rows + r], &scale, sizeof(scale));
-            tx[(size_t)(quads + 1) * rows + r] = sum;
+            tx[(size_t)(quads + 1) * rows + r] = -zero * sum;
         }
+}
+
+/* Weights are -127 .. 127; extremes are frequent. */
+static void fill_panels(bool int4)
+{
+    for (size_t i = 0; i < sizeof(int_panels); i++) {
+        uint8_t extreme = rng_below(&rng, 2) ? 255 : int4 ? 0 : 1;
+        int_panels[i] = rng_below(&rng, 4) ? (uint8_t)(1 + rng_below(&rng, 255)) : extreme;
+    }
 }
 
 static bool check_int_tile(tile_w8a8_fn *ref, tile_w8a8_fn *fn, uint32_t n, bool int4)
 {
     static int32_t tx[(INT_MAX_K / 4 + 40) * TILE_ROWS];
     static float y0[TILE_ROWS * INT_LDY + CANARY], y1[TILE_ROWS * INT_LDY + CANARY];
-    for (size_t i = 0; i < sizeof(int_panels); i++)
-        int_panels[i] = (uint8_t)(rng_below(&rng, 4) ? rng_u32(&rng) : rng_below(&rng, 2) * 255);
     for (uint32_t rows = 1; rows <= TILE_ROWS && n <= INT_LDY - 2 * LANES; rows++) {
         struct int_tile a = {.y = y0, .ldy = n + rng_below(&rng, 20), .x = tx, .w = int_panels};
+        fill_panels(int4);
         a.w_bytes = INT_PANEL_BYTES, a.rows = rows, a.n = n, a.k = 1 + rng_below(&rng, INT_MAX_K);
-        a.ahead = 64 * rng_below(&rng, 20);
+        if (rng_below(&rng, 2))
+            a.fetch = (char *)int_panels, a.fetch_step = rng_below(&rng, 65);
         uint32_t blocks = (a.k + INT4_BLOCK_COLS - 1) / INT4_BLOCK_COLS;
-        fill_groups(tx, rows, a.k, int4 ? INT4_GROUP / 4 : quads_of(a.k), int4 ? 2 * blocks : 1);
+        fill_groups(tx, rows, a.k, int4 ? INT4_GROUP / 4 : quads_of(a.k), int4 ? 2 * blocks : 1,
+                    int4 ? 8 : 128);
         for (uint32_t p = 0; p < INT_LDY / LANES; p++) /* scales must be numbers */
             for (uint32_t i = 0; i < (int4 ? blocks : 1) * LANES; i++) {
                 uint8_t *panel = int_panels + p * (size_t)INT_PANEL_BYTES;

@@ -18,6 +18,12 @@ static int has_f16c(void)
     unsigned a, b, c, d;
     return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
 }
+
+static int has_avx_vnni(void)
+{
+    unsigned a, b, c, d;
+    return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & 1 << 4);
+}
 #endif
 
 unsigned cpu_detect(void)
@@ -29,6 +35,10 @@ unsigned cpu_detect(void)
     if (f && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
         f |= CPU_AVX512;
+    if (f & CPU_AVX512 && __builtin_cpu_supports("avx512vnni"))
+        f |= CPU_AVX512_VNNI;
+    if (f && has_avx_vnni())
+        f |= CPU_AVX_VNNI;
 #endif
     return f;
 }
@@ -36,6 +46,9 @@ unsigned cpu_detect(void)
 void kernels_init(struct kernels *k, unsigned features)
 {
     k->mr = features & CPU_AVX512 ? 12 : 6;
+    k->int_mr = (features & (CPU_AVX512 | CPU_AVX512_VNNI)) == (CPU_AVX512 | CPU_AVX512_VNNI) ? 12
+                : features & CPU_AVX_VNNI                                                     ? 6
+                                                                                              : 4;
 #define X(OP, variant, needs)                                                                      \
     if ((features & (needs)) == (needs))                                                           \
         k->OP = k_##OP##_##variant;
@@ -46,6 +59,8 @@ void kernels_init(struct kernels *k, unsigned features)
 const char *cpu_feature_names(unsigned features)
 {
     if (features & CPU_AVX512)
-        return "AVX-512";
-    return features & CPU_AVX2 ? "AVX2" : "plain C";
+        return features & CPU_AVX512_VNNI ? "AVX-512 VNNI" : "AVX-512";
+    if (features & CPU_AVX2)
+        return features & CPU_AVX_VNNI ? "AVX2 VNNI" : "AVX2";
+    return "plain C";
 }

@@ -26,7 +26,12 @@ enum { LANES = 16 };
 enum { TILE_ROWS = 12 }; /* most rows of x that a tile kernel takes */
 
 /* Bits of device_options.features and of the environment variable CPU_FEATURES. */
-enum cpu_feature { CPU_AVX2 = 1 << 0, CPU_AVX512 = 1 << 1 };
+enum cpu_feature {
+    CPU_AVX2 = 1 << 0,
+    CPU_AVX512 = 1 << 1,      /* F, BW, VL, DQ */
+    CPU_AVX512_VNNI = 1 << 2, /* 8-bit products into 32-bit sums */
+    CPU_AVX_VNNI = 1 << 3,    /* the same in vectors of 256 bits */
+};
 
 /* y[t][i] (+)= sum over k of x[k][t] * w[i][k], for t < rows <= TILE_ROWS and i < n.
  * x is transposed, [k][tile_stride(rows)], as pack() makes it. Nothing past y[t][n - 1] is written.
@@ -46,12 +51,12 @@ struct tile {
 };
 
 /* Quantised panels, in quads: four columns of a row side by side in 32 bits.
- *   int8   [quads][16][4] bytes w + 128, then 16 fp32 scales
+ *   int8   [quads][16][4] bytes w + 128 (w is -127 or more), then 16 fp32 scales
  *   int4   per 64 columns: [16][2] bf16 scales, of the first and of the second 32 columns; then
  *          [8][16][4] bytes with a quad of w + 8 in the low nibbles and the next quad in the high
  * Activations of a tile, in groups of columns (int8: one group of all; int4: 32 and an even number
- * of groups): [group]{ [quads][rows] of four int8, [rows] fp32 scales, [rows] int32 sums }. Columns
- * past the last are zero.
+ * of groups): [group]{ [quads][rows] of four int8, [rows] fp32 scales, [rows] int32 }: the last are
+ * minus the zero point (128, 8) times the sum of the numbers. Columns past the last are zero.
  *
  * y[t][i] = sum over groups, ascending, of float(sum of w x) * (w's scale * x's scale), by fma. */
 enum { INT4_GROUP = 32, INT4_BLOCK_COLS = 64, INT4_BLOCK_BYTES = 576 };
@@ -62,10 +67,10 @@ struct int_tile {
     const void *w;
     size_t w_bytes;
     uint32_t rows, n, k; /* rows <= TILE_ROWS */
-    /* Bytes to fetch ahead of each panel in hand, as in struct tile; instead, where `fetch` is
-     * given: `fetch_step` bytes from there on with every 64 bytes of a panel. */
-    uint32_t ahead, fetch_step;
+    /* With every 64 bytes of a panel, memory is fetched at `fetch`, which goes on by `fetch_step`,
+     * and the same place of the panels after it. NULL: 1 KiB ahead in the panels in hand. */
     const char *fetch;
+    size_t fetch_step;
 };
 
 static inline uint32_t quads_of(uint32_t cols) { return (cols + 3) / 4; }
@@ -112,6 +117,7 @@ static inline uint32_t tile_stride(uint32_t rows) { return rows <= 2 ? rows : (r
     X(tile_f32, variant, needs)                                                                    \
     X(tile_f16, variant, needs)                                                                    \
     X(tile_bf16, variant, needs)                                                                   \
+    X(tile_int8, variant, needs)                                                                   \
     X(pack, variant, needs)                                                                        \
     X(narrow_f16, variant, needs)                                                                  \
     X(narrow_bf16, variant, needs)                                                                 \
@@ -134,14 +140,15 @@ static inline uint32_t tile_stride(uint32_t rows) { return rows <= 2 ? rows : (r
 #if defined(__x86_64__)
 #define VARIANTS(X)                                                                                \
     ALL_KERNELS(X, ref, 0)                                                                         \
-    X(tile_int8, ref, 0)                                                                           \
     INT_KERNELS(X, ref, 0)                                                                         \
     ALL_KERNELS(X, avx2, CPU_AVX2)                                                                 \
-    ALL_KERNELS(X, avx512, CPU_AVX512)
+    INT_KERNELS(X, avx2, CPU_AVX2)                                                                 \
+    INT_KERNELS(X, avxvnni, CPU_AVX2 | CPU_AVX_VNNI)                                               \
+    ALL_KERNELS(X, avx512, CPU_AVX512)                                                             \
+    INT_KERNELS(X, avx512vnni, CPU_AVX512 | CPU_AVX512_VNNI)
 #else
 #define VARIANTS(X)                                                                                \
     ALL_KERNELS(X, ref, 0)                                                                         \
-    X(tile_int8, ref, 0)                                                                           \
     INT_KERNELS(X, ref, 0)
 #endif
 
@@ -155,6 +162,7 @@ VARIANTS(X)
 struct kernels {
     uint32_t
         mr; /* rows of x that fill the registers: tiles of a large product have at most this many */
+    uint32_t int_mr; /* the same for quantised activations */
 #define X(op, ret, args) op##_fn *op;
     KERNELS(X)
 #undef X

@@ -1,87 +1,12 @@
 /* kernels_avx512.c - 16 lanes are one register. Compiled alone with -mavx512{f,bw,vl,dq}. */
-#include "model-server/backend/cpu/kernels.h"
 #include "model-server/backend/cpu/mathf.h"
-#include <immintrin.h>
+#include "model-server/backend/cpu/vector_avx512.inc.h"
 
 #define ISA(op) k_##op##_avx512
-
-typedef __m512 v16;
-typedef __m512i i16;
-typedef __mmask16 m16;
 
 /* 32 registers: 24 sums, the weights, a broadcast element of x. */
 enum { ROWS_MAX = 12 };
 #define PANELS(rows) ((rows) <= 6 ? 4 : (rows) <= 8 ? 3 : 2)
-
-static inline m16 first_n(uint32_t n) { return n >= LANES ? 0xffff : (m16)((1u << n) - 1); }
-
-static inline v16 v_set(float f) { return _mm512_set1_ps(f); }
-static inline v16 v_load(const float *p) { return _mm512_loadu_ps(p); }
-static inline v16 v_load_n(const float *p, uint32_t n)
-{
-    return _mm512_maskz_loadu_ps(first_n(n), p);
-}
-static inline void v_store(float *p, v16 v) { _mm512_storeu_ps(p, v); }
-static inline void v_store_n(float *p, v16 v, uint32_t n)
-{
-    _mm512_mask_storeu_ps(p, first_n(n), v);
-}
-static inline v16 v_keep_n(v16 v, uint32_t n) { return _mm512_maskz_mov_ps(first_n(n), v); }
-
-static inline v16 v_add(v16 a, v16 b) { return _mm512_add_ps(a, b); }
-static inline v16 v_sub(v16 a, v16 b) { return _mm512_sub_ps(a, b); }
-static inline v16 v_mul(v16 a, v16 b) { return _mm512_mul_ps(a, b); }
-static inline v16 v_div(v16 a, v16 b) { return _mm512_div_ps(a, b); }
-static inline v16 v_fma(v16 a, v16 b, v16 c) { return _mm512_fmadd_ps(a, b, c); }
-static inline v16 v_min(v16 a, v16 b) { return _mm512_min_ps(a, b); } /* a < b ? a : b */
-static inline v16 v_max(v16 a, v16 b) { return _mm512_max_ps(a, b); } /* a > b ? a : b */
-static inline v16 v_below(v16 a, v16 b, v16 yes, v16 no)              /* a < b ? yes : no */
-{
-    return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), no, yes);
-}
-
-static inline i16 v_bits(v16 v) { return _mm512_castps_si512(v); }
-static inline v16 i_float(i16 i) { return _mm512_castsi512_ps(i); }
-static inline i16 i_set(uint32_t u) { return _mm512_set1_epi32((int)u); }
-static inline i16 i_load(const void *p) { return _mm512_loadu_si512(p); }
-static inline i16 i_add(i16 a, i16 b) { return _mm512_add_epi32(a, b); }
-static inline i16 i_sub(i16 a, i16 b) { return _mm512_sub_epi32(a, b); }
-static inline i16 i_and(i16 a, i16 b) { return _mm512_and_si512(a, b); }
-static inline i16 i_or(i16 a, i16 b) { return _mm512_or_si512(a, b); }
-static inline i16 i_xor(i16 a, i16 b) { return _mm512_xor_si512(a, b); }
-#define i_shl(a, n) _mm512_slli_epi32(a, n)
-#define i_shr(a, n) _mm512_srli_epi32(a, n)
-#define i_sar(a, n) _mm512_srai_epi32(a, n)
-static inline i16 i_above(i16 a, i16 b, i16 yes, i16 no) /* signed a > b ? yes : no */
-{
-    return _mm512_mask_blend_epi32(_mm512_cmpgt_epi32_mask(a, b), no, yes);
-}
-
-static inline v16 v_from_f16(const uint16_t *p)
-{
-    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
-}
-
-static inline void v_to_f16(uint16_t *p, v16 v)
-{
-    _mm256_storeu_si256((__m256i *)p, _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
-}
-
-/* The low 16 bits of each lane. */
-static inline void i_store_u16(uint16_t *p, i16 i)
-{
-    _mm256_storeu_si256((__m256i *)p, _mm512_cvtepi32_epi16(i));
-}
-
-/* Lanes i and i + 8 added; the greater of them. */
-static inline __m256 v_fold_add(v16 v)
-{
-    return _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
-}
-static inline __m256 v_fold_max(v16 v)
-{
-    return _mm256_max_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
-}
 
 #define WIDE_TILES 1
 #include "model-server/backend/cpu/kernels_simd.inc.h"

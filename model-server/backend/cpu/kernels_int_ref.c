@@ -49,7 +49,7 @@ void k_tile_w8a8_ref(const struct int_tile *t)
             int32_t sum = 0;
             for (uint32_t k = 0; k < t->k; k++)
                 sum += (w[((size_t)(k / 4) * LANES + i % LANES) * 4 + k % 4] - 128) * x_at(&x, k);
-            t->y[r * t->ldy + i] = fmaf((float)sum, scale * x.scale, 0.0f);
+            t->y[r * t->ldy + i] = (float)sum * (scale * x.scale);
         }
     }
 }

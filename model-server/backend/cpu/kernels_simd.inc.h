@@ -4,27 +4,40 @@
  * the same arithmetic as kernels_ref.c: only exactly rounded steps, in the same order. */
 #include <string.h>
 
-#define INLINE static inline __attribute__((always_inline))
-#define UNROLL _Pragma("GCC unroll 16")
-
 /* ---------------------------------------------------------------- panels */
 
-/* In one step of the loop each panel gives 64 bytes: two columns of a 16-bit type, one of fp32. */
+/* In one step of the loop each panel gives 64 bytes: one column of fp32, two of a 16-bit type, four
+ * of int8. */
 enum { STEP_BYTES = 64 };
+enum panel { PANEL_F32, PANEL_F16, PANEL_BF16, PANEL_INT8 };
 
-INLINE v16 step_weights(const char *at, enum dtype type, int which)
+/* Byte `which` of each lane less 128: it becomes the integer part of a number whose fraction has
+ * the bits below it, none here. */
+INLINE v16 from_int8(i16 quad, int which)
 {
-    if (type == DT_F32)
+    if (which >= 2)
+        quad = i_shr(quad, 16);
+    if (which % 2)
+        return v_sub(i_float(i_and_or(quad, i_set(0xff00), i_set(0x47000000))),
+                     v_set(0x1p15f + 128.0f));
+    return v_sub(i_float(i_and_or(quad, i_set(0xff), i_set(0x4b000000))), v_set(0x1p23f + 128.0f));
+}
+
+INLINE v16 step_weights(const char *at, enum panel type, int which)
+{
+    if (type == PANEL_F32)
         return v_load((const float *)at);
-    if (type == DT_F16)
+    if (type == PANEL_F16)
         return v_from_f16((const uint16_t *)at + which * LANES);
+    if (type == PANEL_INT8)
+        return from_int8(i_load(at), which);
     i16 pair = i_load(at);
     return i_float(which ? i_and(pair, i_set(0xffff0000)) : i_shl(pair, 16));
 }
 
 /* One column: `which` of the step at byte `at`. */
 INLINE void column(v16 (*acc)[4], const char *w, size_t at, size_t w_bytes, const float *x,
-                   const uint32_t rows, const uint32_t panels, const enum dtype type,
+                   const uint32_t rows, const uint32_t panels, const enum panel type,
                    const int which)
 {
     v16 wk[4];
@@ -39,10 +52,10 @@ INLINE void column(v16 (*acc)[4], const char *w, size_t at, size_t w_bytes, cons
 
 /* `rows` x `panels` sums in registers over all columns. `last` lanes of the last panel are real. */
 INLINE void group(const struct tile *t, const char *w, float *y, const float *x, uint32_t last,
-                  const uint32_t rows, const uint32_t panels, const enum dtype type)
+                  const uint32_t rows, const uint32_t panels, const enum panel type)
 {
     const uint32_t xs = tile_stride(t->rows);
-    const int per_step = type == DT_F32 ? 1 : 2;
+    const int per_step = type == PANEL_F32 ? 1 : type == PANEL_INT8 ? 4 : 2;
     const size_t w_bytes = t->w_bytes, end = (size_t)t->k / per_step * STEP_BYTES;
     const size_t next = t->next ? (size_t)t->next : panels * w_bytes;
     size_t ahead = t->ahead < end ? t->ahead : next;
@@ -61,15 +74,14 @@ INLINE void group(const struct tile *t, const char *w, float *y, const float *x,
         UNROLL for (uint32_t p = 0; p < panels; p++) __builtin_prefetch(w + p * w_bytes + ahead);
         ahead += STEP_BYTES;
         ahead = ahead == end ? next : ahead;
-        column(acc, w, at, w_bytes, x, rows, panels, type, 0);
-        x += xs;
-        if (per_step == 2) {
-            column(acc, w, at, w_bytes, x, rows, panels, type, 1);
-            x += xs;
-        }
+        UNROLL for (int which = 0; which < per_step; which++, x += xs)
+            column(acc, w, at, w_bytes, x, rows, panels, type, which);
     }
-    if (per_step == 2 && t->k % 2)
-        column(acc, w, end, w_bytes, x, rows, panels, type, 0);
+    UNROLL for (int which = 0; which < per_step - 1; which++, x += xs)
+    {
+        if (which < (int)(t->k % per_step))
+            column(acc, w, end, w_bytes, x, rows, panels, type, which);
+    }
     UNROLL for (uint32_t r = 0; r < rows; r++)
     {
         UNROLL for (uint32_t p = 0; p < panels; p++)
@@ -85,7 +97,7 @@ INLINE void group(const struct tile *t, const char *w, float *y, const float *x,
 
 /* All panels for `rows` rows from `first` on: as many at a time as fit, then two, then one. */
 INLINE void all_panels(const struct tile *t, uint32_t first, const uint32_t rows,
-                       const enum dtype type)
+                       const enum panel type)
 {
     const char *w = t->w;
     const float *x = t->x + first;
@@ -108,7 +120,7 @@ INLINE void all_panels(const struct tile *t, uint32_t first, const uint32_t rows
 #undef GROUPS
 }
 
-INLINE void tile_rows(const struct tile *t, uint32_t first, uint32_t rows, const enum dtype type)
+INLINE void tile_rows(const struct tile *t, uint32_t first, uint32_t rows, const enum panel type)
 {
     switch (rows) {
 #define CASE(n)                                                                                    \
@@ -133,15 +145,16 @@ INLINE void tile_rows(const struct tile *t, uint32_t first, uint32_t rows, const
     }
 }
 
-INLINE void tile(const struct tile *t, const enum dtype type)
+INLINE void tile(const struct tile *t, const enum panel type)
 {
     for (uint32_t r = 0; r < t->rows; r += ROWS_MAX)
         tile_rows(t, r, t->rows - r < ROWS_MAX ? t->rows - r : ROWS_MAX, type);
 }
 
-void ISA(tile_f32)(const struct tile *t) { tile(t, DT_F32); }
-void ISA(tile_f16)(const struct tile *t) { tile(t, DT_F16); }
-void ISA(tile_bf16)(const struct tile *t) { tile(t, DT_BF16); }
+void ISA(tile_f32)(const struct tile *t) { tile(t, PANEL_F32); }
+void ISA(tile_f16)(const struct tile *t) { tile(t, PANEL_F16); }
+void ISA(tile_bf16)(const struct tile *t) { tile(t, PANEL_BF16); }
+void ISA(tile_int8)(const struct tile *t) { tile(t, PANEL_INT8); }
 
 /* Four rows of x, four columns at a time: a 4 x 4 transposition in registers. */
 static void pack4(float *dst, uint32_t xs, const float *const *src, uint32_t n, float scale)

@@ -8,7 +8,6 @@
 #include <string.h>
 
 enum { ROW_CHUNK = 20 * TILE_ROWS }; /* rows quantised at a time: bounds the scratch */
-enum { AHEAD = 1024 };               /* bytes prefetched in each of the streams */
 enum { GRAIN_NUMBERS = 16384 };      /* quantised in a thread */
 
 struct product {
@@ -20,6 +19,7 @@ struct product {
     int32_t *packed; /* tiles, row_words for each row */
     uint32_t rows, n_tiles;
     uint32_t groups, group_cols;
+    int zero; /* is added to weights in storage */
 };
 
 static size_t row_words(const struct product *p)
@@ -47,7 +47,7 @@ static void quantise_row(const struct product *p, int32_t *dst, uint32_t rows, c
         if (n)
             scale = p->kern->quantise((int8_t *)dst, rows * sizeof(*dst), src + k, n, &sum);
         memcpy(&dst[(size_t)quads * rows], &scale, sizeof(scale));
-        dst[(size_t)(quads + 1) * rows] = sum;
+        dst[(size_t)(quads + 1) * rows] = -p->zero * sum;
     }
 }
 
@@ -76,8 +76,10 @@ static void run_tile(const struct product *p, uint32_t tile, size_t panel, size_
                          .rows = tile_first(p, tile + 1) - first,
                          .n = (uint32_t)(last - panel * LANES),
                          .k = w->cols};
-    if (p->n_tiles == 1)
-        t.ahead = AHEAD;
+    if (p->n_tiles > 1) { /* a share of the next pair, so that memory is read all the time */
+        t.fetch_step = (LANES * 4 + p->n_tiles - 1) / p->n_tiles;
+        t.fetch = (const char *)t.w + 2 * w->panel_bytes + tile * (w->panel_bytes / p->n_tiles);
+    }
     if (w->quant == QUANT_W8A8)
         p->kern->tile_w8a8(&t);
     else
@@ -103,6 +105,7 @@ static void multiply(struct product *p)
     const struct weight *w = p->w;
     bool one_group = w->quant == QUANT_W8A8;
     p->group_cols = one_group ? quads_of(w->cols) * 4 : INT4_GROUP;
+    p->zero = one_group ? 128 : 8;
     p->groups = one_group ? 1 : (w->cols + INT4_BLOCK_COLS - 1) / INT4_BLOCK_COLS * 2;
     p->packed = cpu_scratch(p->d, SCRATCH_PACK, p->rows * row_words(p) * sizeof(*p->packed));
     if (!p->packed)
@@ -124,6 +127,6 @@ void linear_int(struct device *d, float *y, const float *x, uint32_t rows, const
                                    .x = x + (size_t)first * w->cols,
                                    .bias = bias,
                                    .rows = n,
-                                   .n_tiles = (n + d->kern.mr - 1) / d->kern.mr});
+                                   .n_tiles = (n + d->kern.int_mr - 1) / d->kern.int_mr});
     }
 }

@@ -1,0 +1,246 @@
+/* kernels_int.inc.h - products of quantised weights and activations, once for all instruction sets
+ * (see kernels_simd.inc.h). The including file defines
+ *   dot8_weights, dot8_start, dot8    sums of w x for quads of 8-bit weights, with any numbers
+ *   dot4_start, dot4, dot4_end        the same for numbers up to 15, over one group
+ * where start and end see to the correction for the zero point; and how many sums fit the
+ * registers: ROWS8_MAX rows of x by PANELS8(rows) panels, ROWS4_MAX by PANELS4(rows). */
+#include "model-server/backend/cpu/numbers.h"
+#include <math.h>
+
+enum { STEP_BYTES = LANES * 4 };
+enum { FETCH_AHEAD = 1024 };
+
+/* Where memory is fetched while panels are multiplied with. */
+struct fetch {
+    const char *at;
+    size_t panel, step;
+};
+
+INLINE void fetch_lines(struct fetch *f, const uint32_t panels, const uint32_t lines)
+{
+    UNROLL for (uint32_t i = 0; i < lines; i++, f->at += f->step)
+    {
+        UNROLL for (uint32_t p = 0; p < panels; p++) __builtin_prefetch(f->at + p * f->panel);
+    }
+}
+
+/* The columns of a group of panels, in bytes [0, cut) and [cut, end): in the second part it is the
+ * next group that is fetched. */
+struct plan {
+    size_t cut[3];
+    struct fetch fetch[2];
+};
+
+INLINE struct plan plan_of(const struct int_tile *t, const char *w, size_t end, size_t step,
+                           const uint32_t panels)
+{
+    size_t ahead = (FETCH_AHEAD + step - 1) / step * step, cut = end > ahead ? end - ahead : 0;
+    if (t->fetch) {
+        struct fetch f = {t->fetch, t->w_bytes, t->fetch_step};
+        return (struct plan){{0, end, end}, {f, f}};
+    }
+    return (struct plan){
+        {0, cut, end},
+        {{w + ahead, t->w_bytes, STEP_BYTES}, {w + panels * t->w_bytes, t->w_bytes, STEP_BYTES}}};
+}
+
+INLINE void store_panels(const struct int_tile *t, float *y, uint32_t last, v16 (*acc)[4],
+                         const uint32_t rows, const uint32_t panels)
+{
+    UNROLL for (uint32_t r = 0; r < rows; r++)
+    {
+        UNROLL for (uint32_t p = 0; p < panels; p++)
+        {
+            float *to = y + r * t->ldy + p * LANES;
+            if (p < panels - 1)
+                v_store(to, acc[r][p]);
+            else
+                v_store_n(to, acc[r][p], last);
+        }
+    }
+}
+
+/* ---------------------------------------------------------------- 8 bits */
+
+INLINE void quads8(i16 (*acc)[4], const char *w, size_t from, size_t to, size_t w_bytes,
+                   const int32_t *x, uint32_t xs, struct fetch f, const uint32_t rows,
+                   const uint32_t panels)
+{
+    x += from / STEP_BYTES * xs;
+    for (size_t at = from; at < to; at += STEP_BYTES, x += xs) {
+        i16 wk[4];
+        fetch_lines(&f, panels, 1);
+        UNROLL for (uint32_t p = 0; p < panels; p++) wk[p] =
+            dot8_weights(i_load(w + p * w_bytes + at));
+        UNROLL for (uint32_t r = 0; r < rows; r++)
+        {
+            i16 xr = i_set((uint32_t)x[r]);
+            UNROLL for (uint32_t p = 0; p < panels; p++) acc[r][p] = dot8(acc[r][p], wk[p], xr);
+        }
+    }
+}
+
+INLINE void group8(const struct int_tile *t, const char *w, float *y, const int32_t *x,
+                   uint32_t last, const uint32_t rows, const uint32_t panels)
+{
+    size_t end = (size_t)quads_of(t->k) * STEP_BYTES;
+    const int32_t *scale = x + (size_t)quads_of(t->k) * t->rows, *correction = scale + t->rows;
+    struct plan plan = plan_of(t, w, end, STEP_BYTES, panels);
+    i16 acc[ROWS8_MAX][4];
+    v16 out[ROWS8_MAX][4];
+    UNROLL for (uint32_t r = 0; r < rows; r++)
+    {
+        UNROLL for (uint32_t p = 0; p < panels; p++) acc[r][p] = dot8_start(correction[r]);
+    }
+    for (int i = 0; i < 2; i++)
+        quads8(acc, w, plan.cut[i], plan.cut[i + 1], t->w_bytes, x, t->rows, plan.fetch[i], rows,
+               panels);
+    UNROLL for (uint32_t r = 0; r < rows; r++)
+    {
+        v16 sx = i_float(i_set((uint32_t)scale[r]));
+        UNROLL for (uint32_t p = 0; p < panels; p++)
+        {
+            v16 sw = v_load((const float *)(w + p * t->w_bytes + end));
+            out[r][p] = v_mul(v_from_int(acc[r][p]), v_mul(sw, sx));
+        }
+    }
+    store_panels(t, y, last, out, rows, panels);
+}
+
+/* ---------------------------------------------------------------- 4 bits */
+
+/* One group of 32 columns: add up in integers, then onto the sums. */
+INLINE void columns4(v16 *acc, const char *quads, v16 sw, const int32_t *x, uint32_t xs,
+                     const uint32_t rows)
+{
+    i16 w[8], low = i_set(0x0f0f0f0f);
+    UNROLL for (uint32_t i = 0; i < 4; i++)
+    {
+        i16 both = i_load(quads + i * STEP_BYTES);
+        w[2 * i] = i_and(both, low);
+        w[2 * i + 1] = i_and(i_shr(both, 4), low);
+    }
+    UNROLL for (uint32_t r = 0; r < rows; r++)
+    {
+        i16 sum = dot4_start(x[9 * xs + r]);
+        UNROLL for (uint32_t i = 0; i < 8; i++) sum =
+            dot4(sum, w[i], i_set((uint32_t)x[i * xs + r]));
+        v16 s = v_mul(sw, i_float(i_set((uint32_t)x[8 * xs + r])));
+        acc[4 * r] = v_fma(v_from_int(dot4_end(sum, x[9 * xs + r])), s, acc[4 * r]);
+    }
+}
+
+INLINE void blocks4(v16 (*acc)[4], const char *w, size_t from, size_t to, size_t w_bytes,
+                    const int32_t *x, uint32_t xs, struct fetch f, const uint32_t rows,
+                    const uint32_t panels)
+{
+    x += from / INT4_BLOCK_BYTES * 20 * xs;
+    for (size_t at = from; at < to; at += INT4_BLOCK_BYTES, x += (size_t)20 * xs) {
+        fetch_lines(&f, panels, INT4_BLOCK_BYTES / STEP_BYTES);
+        UNROLL for (uint32_t p = 0; p < panels; p++)
+        {
+            const char *block = w + p * w_bytes + at;
+            i16 scales = i_load(block);
+            columns4(&acc[0][p], block + STEP_BYTES, i_float(i_shl(scales, 16)), x, xs, rows);
+            columns4(&acc[0][p], block + 5 * STEP_BYTES, i_float(i_and(scales, i_set(0xffff0000))),
+                     x + 10 * xs, xs, rows);
+        }
+    }
+}
+
+INLINE void group4(const struct int_tile *t, const char *w, float *y, const int32_t *x,
+                   uint32_t last, const uint32_t rows, const uint32_t panels)
+{
+    size_t end = ((size_t)t->k + INT4_BLOCK_COLS - 1) / INT4_BLOCK_COLS * INT4_BLOCK_BYTES;
+    struct plan plan = plan_of(t, w, end, INT4_BLOCK_BYTES, panels);
+    v16 acc[ROWS4_MAX][4];
+    UNROLL for (uint32_t r = 0; r < rows; r++)
+    {
+        UNROLL for (uint32_t p = 0; p < panels; p++) acc[r][p] = v_set(0.0f);
+    }
+    for (int i = 0; i < 2; i++)
+        blocks4(acc, w, plan.cut[i], plan.cut[i + 1], t->w_bytes, x, t->rows, plan.fetch[i], rows,
+                panels);
+    store_panels(t, y, last, acc, rows, panels);
+}
+
+/* ---------------------------------------------------------------- tiles */
+
+/* All panels for `rows` rows from `first` on: as many at a time as fit, then two, then one. */
+#define PANELS_OF(GROUP, MOST)                                                                     \
+    {                                                                                              \
+        const char *w = t->w;                                                                      \
+        const int32_t *x = t->x + first;                                                           \
+        float *y = t->y + first * t->ldy;                                                          \
+        uint32_t left = t->n;                                                                      \
+        TAKE(GROUP, MOST)                                                                          \
+        if (MOST > 2)                                                                              \
+            TAKE(GROUP, 2)                                                                         \
+        if (MOST > 1)                                                                              \
+            TAKE(GROUP, 1)                                                                         \
+    }
+#define TAKE(GROUP, panels)                                                                        \
+    for (; left > ((panels)-1) * LANES; y += (panels)*LANES, w += (panels)*t->w_bytes) {           \
+        uint32_t last = left < (panels)*LANES ? left - ((panels)-1) * LANES : LANES;               \
+        GROUP(t, w, y, x, last, rows, panels);                                                     \
+        left -= ((panels)-1) * LANES + last;                                                       \
+    }
+
+INLINE void all_panels8(const struct int_tile *t, uint32_t first, const uint32_t rows)
+    PANELS_OF(group8, PANELS8(rows))
+
+        INLINE void all_panels4(const struct int_tile *t, uint32_t first, const uint32_t rows)
+            PANELS_OF(group4, PANELS4(rows))
+
+#define CASE(n)                                                                                    \
+    case n:                                                                                        \
+        if (n <= MOST_ROWS)                                                                        \
+            ALL_PANELS(t, r, n);                                                                   \
+        break;
+#define ROWS_OF_TILE                                                                               \
+    for (uint32_t r = 0; r < t->rows; r += MOST_ROWS)                                              \
+        switch (t->rows - r < MOST_ROWS ? t->rows - r : MOST_ROWS) {                               \
+            CASE(1)                                                                                \
+            CASE(2)                                                                                \
+            CASE(3) CASE(4) CASE(5) CASE(6) CASE(7) CASE(8) CASE(9) CASE(10) CASE(11) CASE(12)     \
+        }
+
+                void ISA(tile_w8a8)(const struct int_tile *t)
+{
+    enum { MOST_ROWS = ROWS8_MAX };
+#define ALL_PANELS all_panels8
+    ROWS_OF_TILE
+#undef ALL_PANELS
+}
+
+void ISA(tile_int4)(const struct int_tile *t)
+{
+    enum { MOST_ROWS = ROWS4_MAX };
+#define ALL_PANELS all_panels4
+    ROWS_OF_TILE
+#undef ALL_PANELS
+}
+
+/* ---------------------------------------------------------------- rounding */
+
+float ISA(quantise)(int8_t *dst, size_t stride, const float *src, uint32_t n, int32_t *sum)
+{
+    i16 most = i_set(0), total = i_set(0);
+    for (uint32_t i = 0; i < n; i += LANES)
+        most = i_max(most, i_and(v_bits(v_load_n(src + i, n - i)), i_set(0x7fffffff)));
+    float top = float_of((uint32_t)i_top(most)), scale = 0, to_int = 0;
+    if (!isfinite(top))
+        return k_quantise_ref(dst, stride, src, n, sum);
+    if (top >= 0x1p-120f)
+        scale = top / 127.0f, to_int = 127.0f / top;
+    for (uint32_t i = 0; i < n; i += LANES) {
+        i16 q = v_to_int(v_mul(v_load_n(src + i, n - i), v_set(to_int)));
+        int32_t quads[LANES / 4];
+        total = i_add(total, q);
+        i_store_u8(quads, q);
+        for (uint32_t j = 0; j < LANES && i + j < n; j += 4)
+            memcpy(dst + (i + j) / 4 * stride, &quads[j / 4], 4);
+    }
+    *sum = i_sum(total);
+    return scale;
+}

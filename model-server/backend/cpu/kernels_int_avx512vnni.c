@@ -1,0 +1,19 @@
+/* kernels_int_avx512vnni.c - one instruction for 16 quads. Compiled alone with -mavx512vnni. */
+#include "model-server/backend/cpu/vector_avx512.inc.h"
+
+#define ISA(op) k_##op##_avx512vnni
+
+/* 32 registers. 8 bits: 24 sums, the weights, a quad of x. 4 bits: a group's weights in 8, the
+ * sums, one row's sum at a time. */
+enum { ROWS8_MAX = 12, ROWS4_MAX = 12 };
+#define PANELS8(rows) ((rows) <= 6 ? 4 : (rows) <= 8 ? 3 : 2)
+#define PANELS4(rows) ((rows) <= 4 ? 4 : (rows) <= 8 ? 2 : 1)
+
+INLINE i16 dot8_weights(i16 w) { return w; }
+INLINE i16 dot8_start(int32_t correction) { return i_set((uint32_t)correction); }
+INLINE i16 dot8(i16 acc, i16 w, i16 x) { return _mm512_dpbusd_epi32(acc, w, x); }
+INLINE i16 dot4_start(int32_t correction) { return i_set((uint32_t)correction); }
+INLINE i16 dot4(i16 acc, i16 w, i16 x) { return _mm512_dpbusd_epi32(acc, w, x); }
+INLINE i16 dot4_end(i16 acc, int32_t correction) { return (void)correction, acc; }
+
+#include "model-server/backend/cpu/kernels_int.inc.h"
