@@ -19,7 +19,7 @@ struct serve_config {
     struct flag_list lora_adapters;
     uint32_t dtype, kv_dtype, threads, logger_level, max_input_tokens, max_total_tokens, speculate;
     uint32_t rank, world;
-    double rope_factor, memory_fraction, kv_memory, watermark_gamma, watermark_delta;
+    double rope_factor, memory_fraction, kv_memory, swap_gib, watermark_gamma, watermark_delta;
     bool sharded, json_output, trust_remote_code, prefill_logprobs;
 };
 
@@ -55,6 +55,9 @@ static const struct flag flags[] = {
     {.name = "kv-cache-memory", .type = FLAG_F64, F(kv_memory), .def = "0", .min = 0, .max = 1e18,
      .help = "Limit of the KV cache on this rank: up to 1 a share of the free memory, above that bytes; "
              "0: all that is free."},
+    {.name = "swap-space", .type = FLAG_F64, F(swap_gib), .def = "0", .min = 0, .max = 1e6, .unit = "GiB",
+     .help = "Host memory of this rank for the KV blocks of requests that must make way; 0: what they held is "
+             "computed again."},
     {.name = "cuda-memory-fraction", .type = FLAG_F64, F(memory_fraction), .def = "1.0", .min = 0.01, .max = 1,
      .help = "Share of the device's memory that this service may use."},
     {.name = "max-input-tokens", .type = FLAG_U32, F(max_input_tokens), .env = "", .unit = "tokens",
@@ -193,7 +196,8 @@ static int load(struct shard *s, const struct serve_config *c, struct err *e)
                                                        : model_info(s->model)->dtype,
                                .memory_fraction = c->memory_fraction,
                                .kv_limit = c->kv_memory,
-                               .max_total_tokens = c->max_total_tokens};
+                               .max_total_tokens = c->max_total_tokens,
+                               .swap_bytes = (uint64_t)(c->swap_gib * (double)(1 << 30))};
     return (s->engine = engine_new(&g, e)) ? 0 : -1;
 }
 

@@ -91,6 +91,7 @@ static int read_request(struct service *s, const Generate__V3__Request *q, bool 
                               .n_blocks = q->n_blocks,
                               .n_slots = q->n_slots,
                               .cache_len = q->cache_len,
+                              .n_said = q->generated_len,
                               .sampling = read_sampling(s, p),
                               .top_n = q->top_n_tokens,
                               .prefill_logprobs = q->prefill_logprobs && s->o.prefill_logprobs};

@@ -64,6 +64,30 @@ static int copy_blocks(struct service *s, const Generate__V3__PrefillRequest *q,
     return engine_copy(s->o.engine, source, target, n, e);
 }
 
+/* What changes before the step, in *x; false: no memory. NULL where nothing does. */
+static bool read_edits(const Generate__V3__Edits *q, struct rpc_mem *m, struct edits *x,
+                       const struct edits **out)
+{
+    *out = NULL;
+    if (!q)
+        return true;
+    struct kv_more *more = RPC_NEW(m, struct kv_more, q->n_more + 1);
+    if (!more)
+        return false;
+    for (size_t i = 0; i < q->n_more; i++)
+        more[i] =
+            (struct kv_more){q->more[i]->request_id, q->more[i]->blocks, q->more[i]->n_blocks};
+    *x =
+        (struct edits){.leave = q->leave, .n_leave = q->n_leave, .more = more, .n_more = q->n_more};
+    if (q->out)
+        x->out =
+            (struct kv_moves){q->out->blocks, q->out->slots, q->out->n_blocks, q->out->n_slots};
+    if (q->in)
+        x->in = (struct kv_moves){q->in->blocks, q->in->slots, q->in->n_blocks, q->in->n_slots};
+    *out = x;
+    return true;
+}
+
 const ProtobufCMessage *rpc_prefill(void *ctx, const ProtobufCMessage *in, struct rpc_call *call,
                                     struct err *e)
 {
@@ -71,16 +95,18 @@ const ProtobufCMessage *rpc_prefill(void *ctx, const ProtobufCMessage *in, struc
     struct service *s = ctx;
     struct answer a;
     struct reply reply;
+    struct edits edits;
+    const struct edits *x;
     int64_t t0 = clock_ns();
     Generate__V3__PrefillResponse *r = RPC_NEW(call->mem, Generate__V3__PrefillResponse, 1);
     if (!q->batch)
         return err_set(e, ERR_VALIDATION, "Prefill without a batch"), NULL;
     struct seq_spec *specs = read_requests(s, q->batch, false, call->mem);
-    if (!r || !specs)
+    if (!r || !specs || !read_edits(q->edits, call->mem, &edits, &x))
         return err_nomem(e), NULL;
     if (copy_blocks(s, q, call->mem, e) ||
         engine_prefill(s->o.engine, q->batch->id, specs, (uint32_t)q->batch->n_requests,
-                       q->cached_batch ? &q->cached_batch->id : NULL, &a, e))
+                       q->cached_batch ? &q->cached_batch->id : NULL, x, &a, e))
         return fail(s, "Prefill", e);
     if (write_reply(s, &a, call->mem, &reply, e))
         return NULL;
@@ -100,14 +126,16 @@ const ProtobufCMessage *rpc_decode(void *ctx, const ProtobufCMessage *in, struct
     struct service *s = ctx;
     struct answer a;
     struct reply reply;
+    struct edits edits;
+    const struct edits *x;
     int64_t t0 = clock_ns();
     Generate__V3__DecodeResponse *r = RPC_NEW(call->mem, Generate__V3__DecodeResponse, 1);
     uint64_t *ids = RPC_NEW(call->mem, uint64_t, q->n_batches);
-    if (!r || !ids)
+    if (!r || !ids || !read_edits(q->edits, call->mem, &edits, &x))
         return err_nomem(e), NULL;
     for (size_t i = 0; i < q->n_batches; i++)
         ids[i] = q->batches[i]->id;
-    if (engine_decode(s->o.engine, ids, q->n_batches, &a, e))
+    if (engine_decode(s->o.engine, ids, q->n_batches, x, &a, e))
         return fail(s, "Decode", e);
     if (write_reply(s, &a, call->mem, &reply, e))
         return NULL;
@@ -147,5 +175,7 @@ const ProtobufCMessage *rpc_warmup(void *ctx, const ProtobufCMessage *in, struct
     r->max_supported_total_tokens = w.supported_tokens;
     r->max_input_tokens = w.max_input_tokens;
     r->max_total_tokens = w.max_total_tokens;
+    r->swap_slots = w.swap_slots;
+    r->swap_block_ns = (uint64_t)w.swap_block_ns;
     return &r->base;
 }

@@ -158,6 +158,18 @@ struct backend_ops {
     int (*kv_copy)(struct device *d, struct kv_cache *kv, const uint32_t *src, const uint32_t *dst,
                    uint32_t n, struct err *e);
 
+    /* The host's memory for blocks that make way: page-locked where that is faster; not touched
+     * before it is used. */
+    void *(*host_alloc)(struct device *d, size_t bytes, struct err *e);
+    void (*host_free)(struct device *d, void *p, size_t bytes);
+    /* Whole blocks, all layers, to and from host + slots[i] * kv_block_bytes(), whose layout is the
+     * backend's own. In order with steps and with each other; they may enqueue and return. NULL:
+     * this backend does not swap. */
+    int (*kv_read)(struct device *d, struct kv_cache *kv, const uint32_t *blocks, void *host,
+                   const uint32_t *slots, uint32_t n, struct err *e);
+    int (*kv_write)(struct device *d, struct kv_cache *kv, const uint32_t *blocks, const void *host,
+                    const uint32_t *slots, uint32_t n, struct err *e);
+
     /* One step; T below is b->n_tokens. `b` stays valid until step_end(). */
     int (*step_begin)(struct device *d, const struct ragged *b, struct err *e);
     int (*step_end)(struct device *d, struct err *e);

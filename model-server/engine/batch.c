@@ -85,6 +85,20 @@ int batch_filter(struct batch *b, const uint64_t *ids, size_t n, struct err *e)
     return 0;
 }
 
+struct seq *batch_find(const struct batch *b, uint64_t id)
+{
+    uint32_t at = find(b->v, 0, b->n, id);
+    return at < b->n ? b->v[at] : NULL;
+}
+
+void batch_drop(struct batch *b, uint64_t id)
+{
+    uint32_t at = find(b->v, 0, b->n, id);
+    seq_free(b->v[at]);
+    b->n--;
+    memmove(b->v + at, b->v + at + 1, (b->n - at) * sizeof(struct seq *));
+}
+
 void batch_drop_failed(struct batch *b, struct batch *out)
 {
     uint32_t kept = 0;

@@ -20,6 +20,8 @@ void batch_join(struct batch *b, struct batch *from);
 /* Keep the listed requests, in that order. An id that is not there, or twice: ERR_VALIDATION, and
  * nothing has changed. */
 int batch_filter(struct batch *b, const uint64_t *ids, size_t n, struct err *e);
+struct seq *batch_find(const struct batch *b, uint64_t id); /* NULL: not there */
+void batch_drop(struct batch *b, uint64_t id);              /* it is there */
 /* Move sequences that failed to the end of `out` (room must be there). */
 void batch_drop_failed(struct batch *b, struct batch *out);
 bool batch_over(const struct batch *b); /* no sequence has anything left to do */

@@ -12,7 +12,7 @@ struct engine {
     struct stepper step;
     struct batches batches;
     struct batch *gone; /* sequences that the last answer still points to */
-    uint32_t n_blocks, max_prefill, max_chunk;
+    uint32_t n_blocks, n_slots, max_prefill, max_chunk;
     struct batch *next; /* was decoded by the last call, and will be by the next */
     bool broken;
 };
@@ -56,9 +56,19 @@ bool engine_broken(const struct engine *g) { return g->broken; }
 
 /* ---------------------------------------------------------------- a step and its bookkeeping */
 
+/* A sequence without a block for what it would write next must not run: it would write elsewhere.
+ */
+static bool has_room(const struct engine *g, const struct seq *s)
+{
+    return seq_has_room(s, (uint64_t)s->cached + s->step, g->o.block_size);
+}
+
 /* A rank whose step failed is out of step with the others for good. */
 static int run(struct engine *g, struct batch *b, struct err *e)
 {
+    for (uint32_t i = 0; i < b->n; i++)
+        if (seq_live(b->v[i]) && !has_room(g, b->v[i]))
+            seq_fail(b->v[i], "the router gave no KV block for its next token");
     if (stepper_run(&g->step, b->v, b->n, e) == 0)
         return 0;
     g->broken |= g->o.comm->world > 1;
@@ -94,6 +104,22 @@ static int settle(struct engine *g, struct batch *b, struct answer *a, struct er
     }
     step_plan_chunks(b->v, b->n, g->max_chunk);
     batches_put(&g->batches, b);
+    return 0;
+}
+
+/* What the router changes in `parts` before a step over them. */
+static int edit(struct engine *g, const struct edits *x, struct batch *const *parts, size_t n,
+                struct err *e)
+{
+    struct edit_limits lim = {g->n_blocks, g->n_slots};
+    if (!x)
+        return 0;
+    if (edits_apply(x, g->o.model, &lim, parts, n, e)) {
+        g->broken |= g->o.comm->world > 1 && e->kind != ERR_VALIDATION;
+        return -1;
+    }
+    for (size_t i = 0; i < n && x->n_leave; i++)
+        step_plan_chunks(parts[i]->v, parts[i]->n, g->max_chunk);
     return 0;
 }
 
@@ -141,12 +167,13 @@ static void let_go(struct batch *part)
 }
 
 int engine_prefill(struct engine *g, uint64_t id, const struct seq_spec *specs, uint32_t n,
-                   const uint64_t *cached, struct answer *a, struct err *e)
+                   const uint64_t *cached, const struct edits *x, struct answer *a, struct err *e)
 {
     struct batch *old = NULL;
     *a = (struct answer){.concat_ns = -1};
     forget(g);
-    if (cached && batches_find_all(&g->batches, cached, 1, &old, e))
+    if ((cached && batches_find_all(&g->batches, cached, 1, &old, e)) ||
+        edit(g, x, &old, old ? 1 : 0, e))
         return -1;
     struct batch *fresh = admit(g, id, specs, n, e);
     if (!fresh)
@@ -184,11 +211,11 @@ int engine_copy(struct engine *g, const uint32_t *source, const uint32_t *target
 }
 
 /* Whatever was decoded now will be decoded again, unless some of it is still in prefill: how much
- * of that rides along is for the router's next call to say. */
+ * of that rides along is for the router's next call to say. It may bring missing blocks as well. */
 static void expect_more(struct engine *g, struct batch *b)
 {
     for (uint32_t i = 0; i < b->n; i++)
-        if (seq_live(b->v[i]) && b->v[i]->cached + 1 != b->v[i]->n)
+        if (seq_live(b->v[i]) && (b->v[i]->cached + 1 != b->v[i]->n || !has_room(g, b->v[i])))
             return;
     g->next = b;
 }
@@ -204,19 +231,22 @@ int engine_ahead(struct engine *g, struct err *e)
 }
 
 /* The usual case: one batch, which stays where it is. */
-static int decode_one(struct engine *g, struct batch *b, struct answer *a, struct err *e)
+static int decode_one(struct engine *g, struct batch *b, const struct edits *x, struct answer *a,
+                      struct err *e)
 {
-    if (run(g, b, e) || settle(g, batches_take(&g->batches, b->id), a, e))
+    if (edit(g, x, &b, 1, e) || run(g, b, e) || settle(g, batches_take(&g->batches, b->id), a, e))
         return -1;
     if (a->batch)
         expect_more(g, b);
     return 0;
 }
 
-static int decode_joined(struct engine *g, struct batch *const *parts, size_t n, struct answer *a,
-                         struct err *e)
+static int decode_joined(struct engine *g, struct batch *const *parts, size_t n,
+                         const struct edits *x, struct answer *a, struct err *e)
 {
     int64_t t0 = clock_ns();
+    if (edit(g, x, parts, n, e))
+        return -1;
     struct batch *all = view(parts, n, e);
     if (!all)
         return -1;
@@ -234,7 +264,8 @@ static int decode_joined(struct engine *g, struct batch *const *parts, size_t n,
     return 0;
 }
 
-int engine_decode(struct engine *g, const uint64_t *ids, size_t n, struct answer *a, struct err *e)
+int engine_decode(struct engine *g, const uint64_t *ids, size_t n, const struct edits *x,
+                  struct answer *a, struct err *e)
 {
     *a = (struct answer){.concat_ns = -1};
     forget(g);
@@ -242,14 +273,14 @@ int engine_decode(struct engine *g, const uint64_t *ids, size_t n, struct answer
         return err_set(e, ERR_VALIDATION, "Must provide at least one batch");
     if (n == 1) {
         struct batch *b;
-        return batches_find_all(&g->batches, ids, 1, &b, e) ? -1 : decode_one(g, b, a, e);
+        return batches_find_all(&g->batches, ids, 1, &b, e) ? -1 : decode_one(g, b, x, a, e);
     }
     struct batch **parts = calloc(n, sizeof(struct batch *));
     if (!parts)
         return err_nomem(e);
     int rc = batches_find_all(&g->batches, ids, n, parts, e);
     if (rc == 0)
-        rc = decode_joined(g, parts, n, a, e);
+        rc = decode_joined(g, parts, n, x, a, e);
     free(parts);
     return rc;
 }
@@ -312,7 +343,7 @@ static int trial(struct engine *g, const struct warmup *w, struct err *e)
     s.n_blocks = s.n_slots = 0;
     g->n_blocks = blocks_for(g, &s);
     if (model_kv_resize(g->o.model, g->n_blocks, g->o.block_size, g->o.kv_dtype, e) ||
-        engine_prefill(g, 0, &s, 1, NULL, &a, e))
+        engine_prefill(g, 0, &s, 1, NULL, NULL, &a, e))
         return err_wrap(e, "warm-up");
     if (a.out->n_gen && a.out->gen[0].seq->error[0])
         return err_set(e, ERR_SYSTEM, "warm-up: %s", a.out->gen[0].seq->error);
@@ -357,6 +388,8 @@ static int size_pool(struct engine *g, const struct warmup *w, struct kv_plan *p
         return -1;
     if (o->ops->memory(o->dev, &m.free, &m.total, e))
         return -1;
+    uint64_t swap = m.shared ? o->swap_bytes * m.world : 0; /* is taken from the same memory */
+    m.free -= swap < m.free ? swap : m.free;
     *plan = kv_plan(&m);
     if (kv_agree(o->comm, &plan->n_blocks, e))
         return -1;
@@ -382,10 +415,27 @@ static void find_limits(const struct engine *g, struct warmup *w)
         w->max_input_tokens = w->max_total_tokens - 1;
 }
 
+enum { MOST_SLOTS = 1 << 24 };
+
+static int make_swap(struct engine *g, struct warmup *w, struct err *e)
+{
+    const struct engine_options *o = &g->o;
+    uint64_t n = o->swap_bytes / model_kv_block_bytes(o->model, o->block_size, o->kv_dtype);
+    g->n_slots = (uint32_t)(n < MOST_SLOTS ? n : MOST_SLOTS);
+    if (g->n_slots && model_swap_resize(o->model, g->n_slots, &w->swap_block_ns, e))
+        return err_wrap(e, "--swap-space");
+    w->swap_slots = g->n_slots;
+    if (g->n_slots)
+        LOG(LOG_INFO, "swap region", LOGI("blocks", g->n_slots),
+            LOGI("block_ns", (uint64_t)w->swap_block_ns));
+    return 0;
+}
+
 int engine_warmup(struct engine *g, struct warmup *w, struct err *e)
 {
     struct kv_plan plan;
     engine_clear(g, NULL);
+    g->n_slots = 0;
     g->max_prefill = w->max_prefill_tokens ? w->max_prefill_tokens : DEFAULT_PREFILL;
     if (g->max_prefill > INT32_MAX / 2)
         return err_set(e, ERR_VALIDATION, "%u prefill tokens are too many", g->max_prefill);
@@ -405,5 +455,5 @@ int engine_warmup(struct engine *g, struct warmup *w, struct err *e)
         return err_wrap(e, "set `--kv-cache-memory`");
     g->n_blocks = plan.n_blocks;
     find_limits(g, w);
-    return 0;
+    return make_swap(g, w, e);
 }

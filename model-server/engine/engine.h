@@ -9,6 +9,7 @@
 #ifndef MODEL_SERVER_ENGINE_ENGINE_H
 #define MODEL_SERVER_ENGINE_ENGINE_H
 #include "model-server/engine/batch.h"
+#include "model-server/engine/edit.h"
 #include "model-server/engine/step.h"
 
 struct engine_options {
@@ -21,6 +22,7 @@ struct engine_options {
     enum dtype kv_dtype;
     double memory_fraction, kv_limit; /* see kv_pool.h */
     uint32_t max_total_tokens;        /* 0: what the model and the memory allow */
+    uint64_t swap_bytes;              /* of the host's memory, on this rank; 0: no swap region */
 };
 
 struct engine;
@@ -36,6 +38,8 @@ struct warmup {
     uint32_t max_chunk_tokens;                   /* of these, for prompts that go on; 0: all */
     uint32_t max_input_tokens, max_total_tokens; /* 0: to be found out; on return: the values */
     uint32_t supported_tokens;                   /* on return: what the KV cache holds */
+    uint32_t swap_slots;                         /* on return: blocks in the swap region */
+    int64_t swap_block_ns;                       /* on return: to move one there */
 };
 /* Reserve scratch for the largest step, give the rest of the memory to the KV cache, run once. */
 int engine_warmup(struct engine *g, struct warmup *w, struct err *e);
@@ -45,15 +49,19 @@ struct answer {
     const struct batch *batch; /* NULL: every request has stopped */
     int64_t concat_ns;         /* negative: nothing was concatenated */
 };
-/* Begin `specs` as batch `id`; with `cached`, behind that batch's sequences and under its id. */
+/* Begin `specs` as batch `id`; with `cached`, behind that batch's sequences and under its id. `x`
+ * (NULL: nothing) changes the cached batch first; once that is done it stays, whatever becomes of
+ * the step. */
 int engine_prefill(struct engine *g, uint64_t id, const struct seq_spec *specs, uint32_t n,
-                   const uint64_t *cached, struct answer *a, struct err *e);
+                   const uint64_t *cached, const struct edits *x, struct answer *a, struct err *e);
 /* Before a Prefill whose requests go on from the KV of others: block target[i] becomes a copy of
  * source[i], in this order. */
 int engine_copy(struct engine *g, const uint32_t *source, const uint32_t *target, uint32_t n,
                 struct err *e);
-/* One step over all of the listed batches, which become one under the first one's id. */
-int engine_decode(struct engine *g, const uint64_t *ids, size_t n, struct answer *a, struct err *e);
+/* One step over all of the listed batches, which become one under the first one's id; `x` as above.
+ */
+int engine_decode(struct engine *g, const uint64_t *ids, size_t n, const struct edits *x,
+                  struct answer *a, struct err *e);
 /* After each call, on every rank alike: begin the next step of what was just decoded, so that the
  * router's time between two Decodes is not lost. An error only matters if engine_broken(). */
 int engine_ahead(struct engine *g, struct err *e);

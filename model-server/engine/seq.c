@@ -20,6 +20,9 @@ static int check_tokens(const struct seq_spec *spec, const struct seq_limits *li
         if (spec->prompt[i] >= lim->vocab)
             return err_set(e, ERR_VALIDATION, "token id %u is not in the vocabulary of %u",
                            spec->prompt[i], lim->vocab);
+    if (spec->n_said && (spec->n_said >= spec->n_prompt || spec->n_said >= new_tokens(spec)))
+        return err_set(e, ERR_VALIDATION, "%u of %u tokens cannot have been generated before",
+                       spec->n_said, spec->n_prompt);
     if (spec->cache_len >= spec->n_prompt)
         return err_set(e, ERR_VALIDATION, "Prefix %u vs input %u", spec->cache_len, spec->n_prompt);
     return 0;
@@ -44,23 +47,22 @@ static int check_blocks(const struct seq_spec *spec, const struct seq_limits *li
     return 0;
 }
 
+/* Blocks that come with the request hold at least what is known of it; the rest may come as it is
+ * needed. */
 static int place(struct seq *s, const struct seq_spec *spec, struct seq_limits *lim, struct err *e)
 {
-    uint64_t need =
-        (uint64_t)spec->n_prompt + new_tokens(spec) - 1; /* the last token is not cached */
-    if (spec->n_blocks) {
-        if (check_blocks(spec, lim, need, e))
-            return -1;
-        s->n_blocks = (uint32_t)spec->n_blocks;
-    } else {
-        uint64_t n = (need + lim->block_size - 1) / lim->block_size;
-        if (n > lim->n_blocks || lim->next_block > lim->n_blocks - n)
-            return err_set(e, ERR_VALIDATION,
-                           "%llu tokens do not fit into the KV cache of %u blocks",
-                           (unsigned long long)need, lim->n_blocks);
-        s->n_blocks = (uint32_t)n;
-    }
-    s->blocks = malloc(s->n_blocks * sizeof(*s->blocks));
+    uint64_t most = (uint64_t)spec->n_prompt - spec->n_said + new_tokens(spec) -
+                    1; /* the last token is not cached */
+    uint64_t n = (most + lim->block_size - 1) / lim->block_size;
+    uint32_t taken = spec->n_blocks ? 0 : lim->next_block;
+    if (n > lim->n_blocks || taken > lim->n_blocks - n)
+        return err_set(e, ERR_VALIDATION, "%llu tokens do not fit into the KV cache of %u blocks",
+                       (unsigned long long)most, lim->n_blocks);
+    if (spec->n_blocks && check_blocks(spec, lim, spec->n_prompt, e))
+        return -1;
+    s->n_blocks = (uint32_t)(spec->n_blocks ? spec->n_blocks : n);
+    s->max_blocks = s->n_blocks > n ? s->n_blocks : (uint32_t)n;
+    s->blocks = malloc(s->max_blocks * sizeof(*s->blocks));
     if (!s->blocks)
         return err_nomem(e);
     for (uint32_t i = 0; i < s->n_blocks; i++)
@@ -68,17 +70,36 @@ static int place(struct seq *s, const struct seq_spec *spec, struct seq_limits *
     return 0;
 }
 
-/* All memory that decoding needs is taken here; its size is bounded by the blocks just checked. */
+/* Tokens that were generated before count, and bring stop texts and text to where they were. */
+static int replay(struct seq *s, struct err *e)
+{
+    struct buf piece = BUF_INIT;
+    enum stop_reason over = STOP_NOT;
+    for (uint32_t i = s->n_prompt; i < s->n && over == STOP_NOT; i++) {
+        buf_reset(&piece);
+        detok_push(&s->detok, s->ids[i], &piece);
+        size_t len = piece.len;
+        over = stop_push(&s->stop, s->ids[i], piece.p ? piece.p : "", &len);
+    }
+    bool oom = piece.oom;
+    buf_free(&piece);
+    if (oom)
+        return err_nomem(e);
+    return over == STOP_NOT ? 0 : err_set(e, ERR_VALIDATION, "this request has ended already");
+}
+
+/* All memory that decoding needs is taken here; its size is bounded by place(). */
 static int fill(struct seq *s, const struct seq_spec *spec, const struct seq_limits *lim,
                 struct err *e)
 {
-    uint32_t total = spec->n_prompt + new_tokens(spec);
+    uint32_t total = spec->n_prompt - spec->n_said + new_tokens(spec);
     assert(spec->n_prompt > 0);
     s->ids = malloc(total * sizeof(*s->ids));
     if (!s->ids)
         return err_nomem(e);
     memcpy(s->ids, spec->prompt, spec->n_prompt * sizeof(*s->ids));
-    s->n = s->n_prompt = spec->n_prompt;
+    s->n = spec->n_prompt;
+    s->n_prompt = s->n - spec->n_said;
     s->cached = s->start = spec->cache_len;
     s->step = s->n - s->cached;
     if (spec->chunk_len && spec->chunk_len < s->step)
@@ -91,10 +112,10 @@ static int fill(struct seq *s, const struct seq_spec *spec, const struct seq_lim
         if (tally_reserve(&s->tally, total < lim->vocab ? total : lim->vocab, e))
             return -1;
         for (uint32_t i = 0; i < s->n; i++)
-            if (tally_add(&s->tally, s->ids[i], false, e))
+            if (tally_add(&s->tally, s->ids[i], i >= s->n_prompt, e))
                 return -1;
     }
-    if (spec->prefill_logprobs) {
+    if (spec->prefill_logprobs && !spec->n_said) {
         s->prompt_logprob = malloc(spec->n_prompt * sizeof(*s->prompt_logprob));
         if (!s->prompt_logprob)
             return err_nomem(e);
@@ -104,9 +125,10 @@ static int fill(struct seq *s, const struct seq_spec *spec, const struct seq_lim
     struct stop_rules rules = {spec->max_new_tokens, spec->ignore_eos, lim->eos, lim->n_eos};
     if (stop_init(&s->stop, &rules, spec->stops, spec->n_stops, e))
         return -1;
-    uint32_t context = s->n < DETOK_CONTEXT ? s->n : DETOK_CONTEXT;
-    return detok_init(&s->detok, lim->tok, s->ids + s->n - context, context, false) ? err_nomem(e)
-                                                                                    : 0;
+    uint32_t context = s->n_prompt < DETOK_CONTEXT ? s->n_prompt : DETOK_CONTEXT;
+    if (detok_init(&s->detok, lim->tok, s->ids + s->n_prompt - context, context, false))
+        return err_nomem(e);
+    return replay(s, e);
 }
 
 struct seq *seq_new(const struct seq_spec *spec, struct seq_limits *lim, struct err *e)

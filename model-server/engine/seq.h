@@ -20,6 +20,7 @@ struct seq_spec {
     const uint32_t *blocks, *slots; /* none: blocks are taken in sequence (seq_limits.next_block) */
     size_t n_blocks, n_slots;
     uint32_t cache_len; /* prompt tokens that are in the cache already */
+    uint32_t n_said;    /* of prompt, the last so many were generated before */
     uint32_t chunk_len; /* prompt tokens of the first forward; 0: all the rest */
     struct sampling sampling;
     uint32_t top_n;
@@ -45,8 +46,9 @@ struct seq {
     uint32_t n, n_prompt, cached, step;
     uint32_t start; /* cached, and what passes of the running step have added; no meaning between
                        steps */
-    uint32_t ahead, ahead_row; /* the run-ahead that has its next logits, and where; see step.h */
-    uint32_t *blocks, n_blocks;
+    uint32_t ahead, ahead_row;  /* the run-ahead that has its next logits, and where; see step.h */
+    uint32_t *blocks, n_blocks; /* more may come, up to max_blocks; see edit.h */
+    uint32_t max_blocks;
     struct sampling sampling;
     struct tally tally;
     struct stop stop;
@@ -63,6 +65,11 @@ struct seq *seq_new(const struct seq_spec *spec, struct seq_limits *lim, struct 
 void seq_free(struct seq *s);
 void seq_fail(struct seq *s, const char *why);
 static inline bool seq_prefilling(const struct seq *s) { return s->cached + s->step < s->n; }
+/* Do its blocks hold `n` tokens? */
+static inline bool seq_has_room(const struct seq *s, uint64_t n, uint32_t block_size)
+{
+    return n <= (uint64_t)s->n_blocks * block_size;
+}
 static inline bool seq_live(const struct seq *s) { return !s->done && !s->error[0]; }
 /* A chosen token: remember it and count it. */
 int seq_push(struct seq *s, uint32_t id, struct err *e);

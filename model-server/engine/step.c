@@ -15,6 +15,7 @@ int stepper_init(struct stepper *st, struct model *m, const struct backend_ops *
     *st = (struct stepper){
         .model = m, .ops = ops, .dev = dev, .tok = tok, .block_size = block_size, .threads = 1};
     st->vocab = model_info(m)->vocab;
+    st->by_length = model_info(m)->by_length;
     if (ops->host_run)
         st->threads = ops->host_threads(dev);
     st->filter = calloc((size_t)st->threads, sizeof(*st->filter));
@@ -75,14 +76,22 @@ int stepper_reserve(struct stepper *st, uint32_t tokens, uint32_t rows, struct e
 
 static int reserve_lists(struct stepper *st, struct seq **v, uint32_t n, struct err *e)
 {
-    uint64_t top = 0;
-    for (uint32_t i = 0; i < n; i++)
+    uint64_t top = 0, spans = n;
+    for (uint32_t i = 0; i < n; i++) {
         top += v[i]->top_n;
+        spans += st->by_length ? v[i]->step : 0; /* see put() */
+    }
     if (n > st->cap_gen) {
-        st->cap_gen = st->cap_spans = 0;
-        if (renew(&st->gen, n, sizeof(*st->gen)) || renew(&st->spans, n, sizeof(*st->spans)))
+        st->cap_gen = 0;
+        if (renew(&st->gen, n, sizeof(*st->gen)))
             return err_nomem(e);
-        st->cap_gen = st->cap_spans = n;
+        st->cap_gen = n;
+    }
+    if (spans > st->cap_spans) {
+        st->cap_spans = 0;
+        if (spans > UINT32_MAX || renew(&st->spans, spans, sizeof(*st->spans)))
+            return err_nomem(e);
+        st->cap_spans = (uint32_t)spans;
     }
     if (top > UINT32_MAX)
         return err_set(e, ERR_VALIDATION, "too many alternatives are asked for");
@@ -98,14 +107,23 @@ static int reserve_lists(struct stepper *st, struct seq **v, uint32_t n, struct 
 
 /* ---------------------------------------------------------------- passes through the model */
 
+/* A token's rotation may look at the length of its sequence when it was first computed: that of the
+ * prompt, or its own position's. Tokens that are computed again get what they had, one span each.
+ */
 static void put(struct stepper *st, struct ragged *b, const struct seq *s, uint32_t len)
 {
-    st->spans[b->n_spans++] = (struct span){.first = b->n_tokens,
-                                            .n = len,
-                                            .kv_len = s->start + len,
-                                            .blocks = s->blocks,
-                                            .seq_len = s->n};
-    for (uint32_t i = 0, p = s->start; i < len; i++, p++) {
+    const uint32_t end = s->start + len;
+    for (uint32_t p = s->start, n; p < end; p += n) {
+        n = end - p;
+        if (st->by_length && end > s->n_prompt)
+            n = p < s->n_prompt ? s->n_prompt - p : 1;
+        st->spans[b->n_spans++] = (struct span){.first = b->n_tokens + (p - s->start),
+                                                .n = n,
+                                                .kv_len = p + n,
+                                                .blocks = s->blocks,
+                                                .seq_len = p < s->n_prompt ? s->n_prompt : p + n};
+    }
+    for (uint32_t p = s->start; p < end; p++) {
         st->ids[b->n_tokens] = s->ids[p];
         st->pos[b->n_tokens] = p;
         st->slots[b->n_tokens] =
@@ -375,8 +393,8 @@ void step_plan_chunks(struct seq **v, uint32_t n, uint32_t budget)
         if (!seq_live(s) || s->cached >= s->n)
             continue;
         uint32_t rest = s->n - s->cached;
-        if (s->cached >= s->n_prompt || rest == 1) {
-            s->step = rest;
+        if (rest == 1) {
+            s->step = 1;
             continue;
         }
         s->step = rest < left ? rest : left ? left : 1;

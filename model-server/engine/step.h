@@ -28,6 +28,7 @@ struct stepper {
     struct device *dev;
     const struct tokenizer *tok;
     uint32_t vocab, block_size;
+    bool by_length; /* model_info's */
 
     struct gen *gen; /* results of the last step, in the order of its sequences */
     uint32_t n_gen;

@@ -1,4 +1,5 @@
 #include "model-server/model/model.h"
+#include "common/clock.h"
 #include "common/json.h"
 #include "common/log.h"
 #include "model-server/model/decoder.h"
@@ -12,6 +13,9 @@ struct model {
     struct decoder d;
     struct model_info info;
     uint32_t *eos;
+    uint64_t block_bytes; /* of the KV cache that is there */
+    void *swap;           /* the host's region */
+    size_t swap_bytes;
 };
 
 enum { MAX_EOS = 64, SMALL_JSON = 16 * 1024 * 1024 };
@@ -168,10 +172,19 @@ struct model *model_load(const char *dir, const struct model_options *o, struct 
     return m;
 }
 
+static void swap_free(struct model *m)
+{
+    if (m->swap)
+        m->d.ops->host_free(m->d.dev, m->swap, m->swap_bytes);
+    m->swap = NULL;
+    m->swap_bytes = 0;
+}
+
 void model_free(struct model *m)
 {
     if (!m)
         return;
+    swap_free(m);
     decoder_free(&m->d);
     free(m->eos);
     free(m);
@@ -205,6 +218,7 @@ int model_kv_resize(struct model *m, uint32_t n_blocks, uint32_t block_size, enu
     struct kv_desc k = kv_desc(m, n_blocks, block_size, kv_dtype);
     if (d->kv)
         d->ops->kv_free(d->dev, d->kv); /* first: there may be no room for both */
+    m->block_bytes = d->ops->kv_block_bytes(&k);
     d->kv = d->ops->kv_new(d->dev, &k, e);
     return d->kv ? 0 : -1;
 }
@@ -213,6 +227,53 @@ int model_kv_copy(struct model *m, const uint32_t *src, const uint32_t *dst, uin
                   struct err *e)
 {
     return m->d.ops->kv_copy(m->d.dev, m->d.kv, src, dst, n, e);
+}
+
+/* Twice, because the first time touches the memory. A download waits for what was enqueued. */
+static int time_swap(struct model *m, int64_t *block_ns, struct err *e)
+{
+    const struct backend_ops *ops = m->d.ops;
+    const uint32_t zero = 0;
+    char here[64], *there = ops->alloc(m->d.dev, sizeof(here), e);
+    if (!there)
+        return -1;
+    int rc = 0;
+    for (int i = 0; i < 2 && rc == 0; i++) {
+        int64_t t0 = clock_ns();
+        rc = model_swap_out(m, &zero, &zero, 1, e);
+        if (rc == 0)
+            rc = ops->download(m->d.dev, here, there, sizeof(here), e);
+        *block_ns = clock_ns() - t0;
+    }
+    ops->free(m->d.dev, there);
+    return rc;
+}
+
+int model_swap_resize(struct model *m, uint32_t n_slots, int64_t *block_ns, struct err *e)
+{
+    const struct backend_ops *ops = m->d.ops;
+    swap_free(m);
+    *block_ns = 0;
+    if (!n_slots)
+        return 0;
+    if (!ops->kv_read)
+        return err_set(e, ERR_VALIDATION, "the %s backend does not swap", ops->name);
+    if (__builtin_mul_overflow((size_t)m->block_bytes, (size_t)n_slots, &m->swap_bytes))
+        return err_nomem(e);
+    m->swap = ops->host_alloc(m->d.dev, m->swap_bytes, e);
+    return m->swap ? time_swap(m, block_ns, e) : -1;
+}
+
+int model_swap_out(struct model *m, const uint32_t *blocks, const uint32_t *slots, uint32_t n,
+                   struct err *e)
+{
+    return m->d.ops->kv_read(m->d.dev, m->d.kv, blocks, m->swap, slots, n, e);
+}
+
+int model_swap_in(struct model *m, const uint32_t *blocks, const uint32_t *slots, uint32_t n,
+                  struct err *e)
+{
+    return m->d.ops->kv_write(m->d.dev, m->d.kv, blocks, m->swap, slots, n, e);
 }
 
 /* ---------------------------------------------------------------- steps */

@@ -57,6 +57,15 @@ int model_kv_resize(struct model *m, uint32_t n_blocks, uint32_t block_size, enu
                     struct err *e);
 int model_kv_copy(struct model *m, const uint32_t *src, const uint32_t *dst, uint32_t n,
                   struct err *e);
+/* Host memory for n_slots blocks of this rank that make way for others; contents are lost. 0: none.
+ * ERR_VALIDATION where the backend cannot. After model_kv_resize(). *block_ns: what moving a block
+ * there takes. */
+int model_swap_resize(struct model *m, uint32_t n_slots, int64_t *block_ns, struct err *e);
+/* Pairs of a block and a slot, in order with the steps. The caller has checked the numbers. */
+int model_swap_out(struct model *m, const uint32_t *blocks, const uint32_t *slots, uint32_t n,
+                   struct err *e);
+int model_swap_in(struct model *m, const uint32_t *blocks, const uint32_t *slots, uint32_t n,
+                  struct err *e);
 
 /* One step: logits of b->n_out rows, fp32, [n_out][vocab], into the caller's memory; all ranks get
  * all of it. Scratch memory grows with the largest batch seen and is then reused: model_reserve()

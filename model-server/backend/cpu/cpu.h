@@ -103,6 +103,12 @@ void cpu_kv_free(struct device *d, struct kv_cache *kv);
 uint64_t cpu_kv_block_bytes(const struct kv_desc *k);
 int cpu_kv_copy(struct device *d, struct kv_cache *kv, const uint32_t *src, const uint32_t *dst,
                 uint32_t n, struct err *e);
+void *cpu_host_alloc(struct device *d, size_t bytes, struct err *e);
+void cpu_host_free(struct device *d, void *p, size_t bytes);
+int cpu_kv_read(struct device *d, struct kv_cache *kv, const uint32_t *blocks, void *host,
+                const uint32_t *slots, uint32_t n, struct err *e);
+int cpu_kv_write(struct device *d, struct kv_cache *kv, const uint32_t *blocks, const void *host,
+                 const uint32_t *slots, uint32_t n, struct err *e);
 void cpu_embed(struct device *d, float *y, const struct weight *w, uint32_t first_row, float scale);
 void cpu_embed_pos(struct device *d, float *y, const struct weight *w, uint32_t offset);
 void cpu_norm(struct device *d, float *y, const float *x, uint32_t rows, uint32_t n,

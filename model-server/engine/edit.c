@@ -1,0 +1,95 @@
+#include "model-server/engine/edit.h"
+#include <string.h>
+
+/* Whose it is, and in *part in which batch. */
+static struct seq *owner(struct batch *const *parts, size_t n, uint64_t id, struct batch **part)
+{
+    struct seq *s = NULL;
+    for (size_t i = 0; i < n && !s; i++)
+        if ((s = batch_find(parts[i], id)))
+            *part = parts[i];
+    return s;
+}
+
+static int check_blocks(const uint32_t *v, size_t n, uint32_t limit, const char *what,
+                        struct err *e)
+{
+    for (size_t i = 0; i < n; i++)
+        if (v[i] >= limit)
+            return err_set(e, ERR_VALIDATION, "%s %u: there are %u", what, v[i], limit);
+    return 0;
+}
+
+static int check_moves(const struct kv_moves *m, const struct edit_limits *lim, struct err *e)
+{
+    if (m->n_blocks != m->n_slots)
+        return err_set(e, ERR_VALIDATION, "%zu blocks and %zu slots are no pairs", m->n_blocks,
+                       m->n_slots);
+    return check_blocks(m->blocks, m->n_blocks, lim->n_blocks, "KV block", e) ||
+                   check_blocks(m->slots, m->n_slots, lim->n_slots, "swap slot", e)
+               ? -1
+               : 0;
+}
+
+static int check_more(const struct edits *x, size_t at, const struct edit_limits *lim,
+                      struct batch *const *parts, size_t n_parts, struct err *e)
+{
+    const struct kv_more *more = &x->more[at];
+    struct batch *part;
+    const struct seq *s = owner(parts, n_parts, more->id, &part);
+    for (size_t i = 0; i < at && s; i++)
+        if (x->more[i].id == more->id)
+            s = NULL;
+    for (size_t i = 0; i < x->n_leave && s; i++)
+        if (x->leave[i] == more->id)
+            s = NULL;
+    if (!s)
+        return err_set(e, ERR_VALIDATION, "blocks for request %llu, which is not there",
+                       (unsigned long long)more->id);
+    if (more->n > s->max_blocks - s->n_blocks)
+        return err_set(e, ERR_VALIDATION, "request %llu: %zu blocks more than its %u are too many",
+                       (unsigned long long)more->id, more->n, s->n_blocks);
+    return check_blocks(more->blocks, more->n, lim->n_blocks, "KV block", e);
+}
+
+static int check(const struct edits *x, const struct edit_limits *lim, struct batch *const *parts,
+                 size_t n_parts, struct err *e)
+{
+    struct batch *part;
+    for (size_t i = 0; i < x->n_leave; i++) {
+        bool there = owner(parts, n_parts, x->leave[i], &part);
+        for (size_t k = 0; k < i && there; k++)
+            there = x->leave[k] != x->leave[i];
+        if (!there)
+            return err_set(e, ERR_VALIDATION, "Request ID %llu not found.",
+                           (unsigned long long)x->leave[i]);
+    }
+    if (check_moves(&x->out, lim, e) || check_moves(&x->in, lim, e))
+        return -1;
+    for (size_t i = 0; i < x->n_more; i++)
+        if (check_more(x, i, lim, parts, n_parts, e))
+            return -1;
+    return 0;
+}
+
+int edits_apply(const struct edits *x, struct model *m, const struct edit_limits *lim,
+                struct batch *const *parts, size_t n_parts, struct err *e)
+{
+    struct batch *part = NULL;
+    if (check(x, lim, parts, n_parts, e) ||
+        (x->out.n_blocks &&
+         model_swap_out(m, x->out.blocks, x->out.slots, (uint32_t)x->out.n_blocks, e)) ||
+        (x->in.n_blocks &&
+         model_swap_in(m, x->in.blocks, x->in.slots, (uint32_t)x->in.n_blocks, e)))
+        return -1;
+    for (size_t i = 0; i < x->n_leave; i++) {
+        owner(parts, n_parts, x->leave[i], &part);
+        batch_drop(part, x->leave[i]);
+    }
+    for (size_t i = 0; i < x->n_more; i++) {
+        struct seq *s = owner(parts, n_parts, x->more[i].id, &part);
+        memcpy(s->blocks + s->n_blocks, x->more[i].blocks, x->more[i].n * sizeof(*s->blocks));
+        s->n_blocks += (uint32_t)x->more[i].n;
+    }
+    return 0;
+}

@@ -1,0 +1,35 @@
+/* edit.h - what the router changes between two steps: who leaves, which KV blocks move to the
+ * host's swap region or come back, and who gets more blocks.
+ *
+ * In this order, all before the step: so a block that somebody leaves may be swapped out, filled
+ * from the region and given to somebody else by one call. Every rank does the same. */
+#ifndef MODEL_SERVER_ENGINE_EDIT_H
+#define MODEL_SERVER_ENGINE_EDIT_H
+#include "model-server/engine/batch.h"
+#include "model-server/model/model.h"
+
+struct kv_moves { /* n pairs */
+    const uint32_t *blocks, *slots;
+    size_t n_blocks, n_slots; /* must be equal */
+};
+struct kv_more { /* behind those that the request has */
+    uint64_t id;
+    const uint32_t *blocks;
+    size_t n;
+};
+struct edits {
+    const uint64_t *leave;
+    size_t n_leave;
+    struct kv_moves out, in;
+    const struct kv_more *more;
+    size_t n_more;
+};
+struct edit_limits {
+    uint32_t n_blocks, n_slots; /* of the KV cache and the swap region */
+};
+
+/* Change the sequences of `parts`. Everything is checked first: ERR_VALIDATION, and nothing has
+ * changed. An error of the device (ERR_SYSTEM) leaves the sequences as they were as well. */
+int edits_apply(const struct edits *x, struct model *m, const struct edit_limits *lim,
+                struct batch *const *parts, size_t n_parts, struct err *e);
+#endif

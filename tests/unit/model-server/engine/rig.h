@@ -1,0 +1,276 @@
+/* rig.h - the engine over a model that is a hash: the next token of a sequence is a function of all
+ * ids that its block table leads to in the fake KV cache. A wrong block, slot, position or length
+ * changes the answer; batch mates cannot. The tokenizer is fake too: token 17 reads "<17>". */
+#ifndef TEST_ENGINE_RIG_H
+#define TEST_ENGINE_RIG_H
+#include "common/hash.h"
+#include "model-server/engine/engine.h"
+#include "tests/unit/test.h"
+#include <string.h>
+
+#define UNUSED __attribute__((unused)) /* a test takes what it needs */
+
+enum { VOCAB = 97, BS = 4, BLOCKS = 4096, SLOTS = 64, EOS = 5 };
+
+/* ---------------------------------------------------------------- the fakes */
+
+struct model {
+    struct model_info info;
+    uint32_t kv[BLOCKS * BS], swap[SLOTS * BS], n_blocks, n_slots;
+    int fail_in, forwards; /* fail_in: so many forwards from now, one fails; 0: none */
+    uint32_t largest;
+};
+static const uint32_t eos[] = {EOS};
+static struct model fake;
+
+const struct model_info *model_info(const struct model *m) { return &m->info; }
+int model_reserve(struct model *m, uint32_t tokens, uint32_t rows, struct err *e)
+{
+    (void)m, (void)rows;
+    return tokens > 1000000 ? err_nomem(e) : 0;
+}
+uint64_t model_kv_block_bytes(const struct model *m, uint32_t bs, enum dtype t)
+{
+    (void)m;
+    return bs * 100 * dtype_size(t);
+}
+int model_kv_resize(struct model *m, uint32_t n, uint32_t bs, enum dtype t, struct err *e)
+{
+    (void)bs, (void)t;
+    m->n_blocks = n;
+    return n > BLOCKS ? err_nomem(e) : 0;
+}
+
+int model_kv_copy(struct model *m, const uint32_t *src, const uint32_t *dst, uint32_t n,
+                  struct err *e)
+{
+    (void)e;
+    for (uint32_t i = 0; i < n; i++)
+        memcpy(&m->kv[dst[i] * BS], &m->kv[src[i] * BS], BS * sizeof(m->kv[0]));
+    return 0;
+}
+
+int model_swap_resize(struct model *m, uint32_t n, int64_t *block_ns, struct err *e)
+{
+    (void)e;
+    *block_ns = 1;
+    return n > SLOTS ? err_nomem(e) : (m->n_slots = n, 0);
+}
+int model_swap_out(struct model *m, const uint32_t *blocks, const uint32_t *slots, uint32_t n,
+                   struct err *e)
+{
+    (void)e;
+    for (uint32_t i = 0; i < n; i++)
+        memcpy(m->swap + slots[i] * BS, m->kv + blocks[i] * BS, BS * sizeof(uint32_t));
+    return 0;
+}
+int model_swap_in(struct model *m, const uint32_t *blocks, const uint32_t *slots, uint32_t n,
+                  struct err *e)
+{
+    (void)e;
+    for (uint32_t i = 0; i < n; i++)
+        memcpy(m->kv + blocks[i] * BS, m->swap + slots[i] * BS, BS * sizeof(uint32_t));
+    return 0;
+}
+
+static uint32_t hash_of(const struct model *m, const struct span *s, uint32_t len)
+{
+    uint64_t h = 1;
+    for (uint32_t p = 0; p < len; p++)
+        h = hash_mix(h * 31 + m->kv[s->blocks[p / BS] * BS + p % BS]);
+    return (uint32_t)(h % VOCAB);
+}
+
+static void check_ragged(const struct model *m, const struct ragged *b)
+{
+    uint32_t row = 0;
+    for (uint32_t i = 0; i < b->n_spans; i++) {
+        const struct span *s = &b->spans[i];
+        assert_int_equal(s->first, row);
+        for (uint32_t k = 0; k < s->n; k++, row++) {
+            uint32_t p = s->kv_len - s->n + k;
+            assert_int_equal(b->pos[row], p);
+            assert_true(s->blocks[p / BS] < m->n_blocks);
+            assert_int_equal(b->slots[row], s->blocks[p / BS] * BS + p % BS);
+        }
+    }
+    assert_int_equal(row, b->n_tokens);
+}
+
+int model_forward(struct model *m, const struct ragged *b, float *logits, struct err *e)
+{
+    check_ragged(m, b);
+    m->forwards++;
+    m->largest = b->n_tokens > m->largest ? b->n_tokens : m->largest;
+    for (uint32_t i = 0; i < b->n_tokens; i++)
+        m->kv[b->slots[i]] = b->ids[i];
+    if (m->fail_in && --m->fail_in == 0)
+        return err_set(e, ERR_SYSTEM, "broken on purpose");
+    uint32_t out = 0;
+    for (uint32_t i = 0; i < b->n_spans; i++) {
+        const struct span *s = &b->spans[i];
+        for (; out < b->n_out && b->out_rows[out] < s->first + s->n; out++) {
+            uint32_t len = s->kv_len - s->n + (b->out_rows[out] - s->first) + 1;
+            for (uint32_t v = 0; v < VOCAB; v++)
+                logits[(size_t)out * VOCAB + v] = 0.01f * (float)(v % 7);
+            logits[(size_t)out * VOCAB + hash_of(m, s, len)] = 3;
+        }
+    }
+    assert_int_equal(out, b->n_out);
+    return 0;
+}
+
+bool tokenizer_is_special(const struct tokenizer *t, uint32_t id) { return (void)t, id == EOS; }
+int detok_init(struct detok *d, const struct tokenizer *t, const uint32_t *ids, size_t n, bool skip)
+{
+    (void)ids, (void)n;
+    *d = (struct detok){.t = t, .skip_special = skip};
+    return 0;
+}
+void detok_free(struct detok *d) { (void)d; }
+void detok_push(struct detok *d, uint32_t id, struct buf *out)
+{
+    if (!d->skip_special || id != EOS)
+        buf_fmt(out, "<%u>", id);
+}
+void detok_finish(struct detok *d, struct buf *out) { (void)d, (void)out; }
+
+static uint64_t device_free;
+static int memory(struct device *d, uint64_t *f, uint64_t *t, struct err *e)
+{
+    (void)d, (void)e;
+    *f = device_free, *t = 1 << 30;
+    return 0;
+}
+/* Two "threads", one after the other, the second first. */
+static int two(struct device *d) { return (void)d, 2; }
+static void in_turn(struct device *d, void (*fn)(void *, int, size_t, size_t), void *arg, size_t n)
+{
+    (void)d;
+    fn(arg, 1, n / 2, n);
+    fn(arg, 0, 0, n / 2);
+}
+static const struct backend_ops ops = {
+    .name = "cpu", .memory = memory, .host_threads = two, .host_run = in_turn};
+static struct comm_ops no_ops;
+static struct comm solo = {.ops = &no_ops, .world = 1};
+
+/* ---------------------------------------------------------------- helpers */
+
+static struct engine *g;
+static uint32_t next_block;
+
+static int setup(void **state)
+{
+    (void)state;
+    struct err e = ERR_INIT;
+    memset(&fake, 0, sizeof(fake));
+    fake.info = (struct model_info){.vocab = VOCAB, .eos = eos, .n_eos = 1, .max_positions = 3000};
+    struct engine_options o = {.model = &fake,
+                               .tok = (const struct tokenizer *)&fake,
+                               .ops = &ops,
+                               .comm = &solo,
+                               .block_size = BS,
+                               .memory_fraction = 1,
+                               .swap_bytes = SLOTS * BS * 400};
+    device_free = 3230 * 1000 + o.swap_bytes;
+    g = engine_new(&o, &e);
+    struct seq_spec s = {
+        .prompt = (uint32_t[]){1, 2, 3}, .n_prompt = 3, .sampling = sampling_neutral()};
+    struct warmup w = {.specs = &s, .n = 1, .max_prefill_tokens = 16};
+    next_block = 0;
+    return g && !engine_warmup(g, &w, &e) ? 0 : -1;
+}
+static int teardown(void **state)
+{
+    (void)state;
+    engine_free(g);
+    return 0;
+}
+
+enum { MAX_NEW = 12, MOST = 40, POOL = 1009 };
+struct asked {
+    uint32_t prompt[60], blocks[40];
+    struct seq_spec spec;
+    uint32_t got[MAX_NEW], n_got, alone[MAX_NEW], n_alone;
+    bool over;
+};
+
+static void ask(struct asked *a, uint64_t id, uint32_t seed, bool sample)
+{
+    *a = (struct asked){0};
+    uint32_t n = 1 + seed * 7 % 50, need = n + MAX_NEW - 1;
+    for (uint32_t i = 0; i < n; i++)
+        a->prompt[i] = (seed * 31 + i * i * 3) % VOCAB;
+    a->spec = (struct seq_spec){.id = id,
+                                .prompt = a->prompt,
+                                .n_prompt = n,
+                                .max_new_tokens = MAX_NEW,
+                                .blocks = a->blocks,
+                                .n_blocks = (need + BS - 1) / BS,
+                                .ignore_eos = seed % 3,
+                                .sampling = sampling_neutral()};
+    if (sample) {
+        a->spec.sampling.temperature = 2;
+        a->spec.sampling.seed = seed;
+        a->spec.sampling.penalties.repetition = 1.3f;
+    }
+    for (uint32_t i = 0; i < a->spec.n_blocks; i++) /* scattered; unique among POOL in a row */
+        a->blocks[i] = next_block++ * 7 % POOL;
+}
+
+/* Also run ahead, most of the time: nobody may notice. */
+static void take(const struct answer *a, struct asked *v)
+{
+    for (uint32_t i = 0; i < a->out->n_gen; i++) {
+        const struct gen *x = &a->out->gen[i];
+        struct asked *q = &v[x->seq->id];
+        char text[16];
+        assert_string_equal(x->seq->error, "");
+        assert_false(q->over);
+        q->got[q->n_got++] = x->token.id;
+        snprintf(text, sizeof(text), "<%u>", x->token.id);
+        assert_int_equal(x->text_len, strlen(text));
+        assert_memory_equal(a->out->text.p + x->text, text, strlen(text));
+        q->over = x->reason != STOP_NOT;
+        assert_int_equal(x->first, q->n_got == 1);
+    }
+    struct err e = ERR_INIT;
+    if (rand() % 4)
+        assert_int_equal(engine_ahead(g, &e), 0);
+}
+
+/* Decode and filter until nothing is left of batch `id`. */
+UNUSED static void finish(uint64_t id, struct asked *v)
+{
+    struct err e = ERR_INIT;
+    struct answer a;
+    for (;;) {
+        assert_int_equal(engine_decode(g, &id, 1, NULL, &a, &e), 0);
+        take(&a, v);
+        if (!a.batch)
+            return;
+        uint64_t live[MOST];
+        size_t n = 0;
+        for (uint32_t i = 0; i < a.batch->n; i++)
+            if (!v[a.batch->v[i]->id].over)
+                live[n++] = a.batch->v[i]->id;
+        const struct batch *b;
+        assert_int_equal(engine_filter(g, id, live, n, &b, &e), 0);
+    }
+}
+
+UNUSED static void run_alone(struct asked *q, struct asked *all)
+{
+    struct err e = ERR_INIT;
+    struct answer a;
+    assert_int_equal(engine_prefill(g, 1000, &q->spec, 1, NULL, NULL, &a, &e), 0);
+    take(&a, all);
+    if (a.batch)
+        finish(1000, all);
+    memcpy(q->alone, q->got, sizeof(q->got));
+    q->n_alone = q->n_got;
+    assert_true(q->over && (q->n_got == MAX_NEW || q->got[q->n_got - 1] == EOS));
+    q->n_got = 0, q->over = false;
+}
+#endif
