@@ -74,7 +74,8 @@ static inline void probe_read(struct pool *pool, unsigned features)
 
 /* ---------------------------------------------------------------- multiplying and adding */
 
-#define PROBE_FMA(name, bytes, attribute)                                                          \
+/* One instruction over and over, PROBE_CHAINS sums at a time, so that only its rate counts. */
+#define PROBE_RATE(name, op, bytes, attribute)                                                     \
     attribute static void name(void *arg, int thread, size_t begin, size_t end)                    \
     {                                                                                              \
         typedef float vec __attribute__((vector_size(bytes)));                                     \
@@ -83,7 +84,7 @@ static inline void probe_read(struct pool *pool, unsigned features)
         _Pragma("GCC unroll 16") for (int i = 0; i < PROBE_CHAINS; i++) acc[i] = w;                \
         for (long k = 0; k < PROBE_STEPS; k++) {                                                   \
             _Pragma("GCC unroll 16") for (int i = 0; i < PROBE_CHAINS; i++) __asm__(               \
-                "vfmadd231ps %1, %2, %0" : "+x"(acc[i]) : "x"(w), "x"(x));                         \
+                op " %1, %2, %0" : "+x"(acc[i]) : "x"(w), "x"(x));                                 \
         }                                                                                          \
         _Pragma("GCC unroll 16") for (int i = 1; i < PROBE_CHAINS; i++) acc[0] += acc[i];          \
         ((float *)arg)[thread] = acc[0][0];                                                        \
@@ -91,8 +92,8 @@ static inline void probe_read(struct pool *pool, unsigned features)
     }
 
 #if defined(__x86_64__)
-PROBE_FMA(probe_fma_512, 64, __attribute__((target("avx512f"))))
-PROBE_FMA(probe_fma_256, 32, __attribute__((target("avx2,fma"))))
+PROBE_RATE(probe_fma_512, "vfmadd231ps", 64, __attribute__((target("avx512f"))))
+PROBE_RATE(probe_fma_256, "vfmadd231ps", 32, __attribute__((target("avx2,fma"))))
 #endif
 
 static inline double probe_ops(struct pool *pool, unsigned features)
@@ -101,14 +102,18 @@ static inline double probe_ops(struct pool *pool, unsigned features)
     return 2.0 * lanes * PROBE_CHAINS * PROBE_STEPS * pool_threads(pool);
 }
 
-static inline void probe_fma(struct pool *pool, unsigned features)
+static inline void probe_rate(struct pool *pool, range_fn *fn)
 {
     static float sink[1024];
-#if defined(__x86_64__)
-    range_fn *fn = features & CPU_AVX512 ? probe_fma_512 : probe_fma_256;
     pool_run(pool, fn, sink, (size_t)pool_threads(pool), 1);
+}
+
+static inline void probe_fma(struct pool *pool, unsigned features)
+{
+#if defined(__x86_64__)
+    probe_rate(pool, features & CPU_AVX512 ? probe_fma_512 : probe_fma_256);
 #else
-    (void)pool, (void)features, (void)sink;
+    (void)pool, (void)features;
 #endif
 }
 #endif
