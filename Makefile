@@ -23,6 +23,7 @@ B         := $(BUILD)$(if $(VARIANT),/$(VARIANT))
 VENV      ?= $(BUILD)/venv
 PYTHON    := $(VENV)/bin/python
 TEST_DATA ?= ../shared/data
+PEERS     ?= $(BUILD)/peers
 PREFIX    ?= /usr/local
 VERSION   := $(shell cat VERSION)
 
@@ -76,7 +77,7 @@ UNIT      := $(UNIT_SRC:tests/%.c=$(B)/tests/%)
 BENCH_SRC := $(sort $(wildcard tests/bench/*.c))
 BENCH     := $(BENCH_SRC:tests/%.c=$(B)/tests/%)
 
-.PHONY: all help deps run test unit integration check bench install clean format tidy cppcheck layers headers fuzz \
+.PHONY: all help deps run test unit integration check bench bench-compare bench-peers install clean format tidy cppcheck layers headers fuzz \
         distclean demo docs
 .SECONDARY:
 .DELETE_ON_ERROR:
@@ -206,11 +207,19 @@ headers: $(GEN)        ## every header compiles alone
 	  case $$h in *.inc.h) continue;; esac; \
 	  $(CC) $(BASEFLAGS) $(WARN) -Wno-unused-function -fsyntax-only -x c $$h || exit 1; done
 
-bench: all $(BENCH)    ## ratios against the machine's limits, and against the peers that VENV has (tokenizers)
-	@for b in $(BENCH); do echo "== $$b"; TEST_DATA=$(TEST_DATA) $$b || exit 1; done
+bench: all $(BENCH)    ## ratios against the machine's limits, and against the peers in PEERS (BENCH_FLAGS="--quick --rows ...")
+	@for b in $(filter-out %/limits,$(BENCH)); do echo "== $$b"; TEST_DATA=$(TEST_DATA) $$b || exit 1; done
 	@if $(PYTHON) -c 'import tokenizers' 2>/dev/null && [ -d $(TEST_DATA)/tokenizers ]; then \
 	  echo "== tokenizers from PyPI"; $(PYTHON) integration/bench/tokenizer_peer.py llama3; \
 	else echo "skipped: the tokenizer peer (pip install tokenizers in $(VENV); reference data in $(TEST_DATA))"; fi
+	@$(MAKE) bench-compare
+
+bench-compare: all $(B)/tests/bench/limits  ## the forward pass and serving beside llama.cpp, OpenVINO and CTranslate2
+	@echo "== the CPU engine beside its peers"
+	@python3 integration/bench/compare.py --build $(B) --peers $(PEERS) $(BENCH_FLAGS)
+
+bench-peers:           ## install those peers into PEERS and make their files: 20 GB, half an hour
+	@JOBS=$(JOBS) integration/bench/install_peers.sh $(PEERS)
 
 FUZZ_SRC := $(sort $(wildcard tests/fuzz/*.c))
 fuzz: $(GEN)           ## each parser of foreign bytes for FUZZ_SECONDS (10) under libFuzzer
