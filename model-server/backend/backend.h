@@ -124,11 +124,19 @@ struct moe {
 
 /* ---------------------------------------------------------------- the table */
 
+/* How products of 16-bit weights with activations are computed.
+ *   EXACT  16-bit weights are widened exactly; activations, products and sums are fp32.
+ *   HALF   the device may round activations to the weights' type where it is measured to be faster
+ *          so (bfloat16 on CPUs with a full-rate vdpbf16ps); sums are fp32. describe() says whether
+ *          it does. Results stay independent of batch and chunking. */
+enum arith { ARITH_EXACT, ARITH_HALF };
+
 struct device;
 struct device_options {
     int index;         /* which GPU; unused by the CPU */
     int threads;       /* CPU: worker threads, the caller included; 0: all allowed cores */
     uint64_t features; /* CPU: mask of instruction sets, for bisecting; ~0: all that are found */
+    enum arith arith;
 };
 
 struct backend_ops {

@@ -111,6 +111,30 @@ static void linear_is_bitwise_the_same_everywhere(void **state)
     free(w), free(x), free(bias), free(want), free(got);
 }
 
+/* Beyond every block of the driver: several passes over rows, chunks of tiles, blocks of columns.
+ */
+static void large_products_are_those_of_single_rows(void **state)
+{
+    (void)state;
+    enum { N = 72, K = 4103, ROWS = 700 };
+    float *w = rng_floats(&rng, N * K), *x = rng_floats(&rng, (size_t)ROWS * K),
+          *bias = rng_floats(&rng, N);
+    float *want = malloc(ROWS * N * sizeof(float)), *got = malloc(ROWS * N * sizeof(float));
+    for (enum dtype t = 0; t < DT_N; t++)
+        for (unsigned features = 1; features <= 3; features += 2) {
+            struct device *d = device(2, features);
+            struct weight *pw = load(d, w, N, K, t);
+            for (size_t r = 0; r < ROWS; r++)
+                ops->linear(d, want + r * N, x + r * K, 1, pw, bias);
+            ops->linear(d, got, x, ROWS, pw, bias);
+            if (memcmp(got, want, ROWS * N * sizeof(float)))
+                fail_msg("%s, features %u: other bits", dtype_name(t), features);
+            ops->weight_free(d, pw);
+            ops->close(d);
+        }
+    free(w), free(x), free(bias), free(want), free(got);
+}
+
 static void a_weight_may_be_stacked_strided_and_of_any_type(void **state)
 {
     (void)state;
@@ -635,6 +659,7 @@ int main(void)
         cmocka_unit_test(the_registry_and_the_device_introduce_themselves),
         cmocka_unit_test(linear_agrees_with_double_precision),
         cmocka_unit_test(linear_is_bitwise_the_same_everywhere),
+        cmocka_unit_test(large_products_are_those_of_single_rows),
         cmocka_unit_test(a_weight_may_be_stacked_strided_and_of_any_type),
         cmocka_unit_test(attention_agrees_with_double_precision),
         cmocka_unit_test(attention_is_bitwise_the_same_however_it_is_cut),

@@ -58,6 +58,7 @@ static bool check_tile(tile_f32_fn *ref, tile_f32_fn *fn, uint32_t n, enum dtype
         struct tile a = {.y = y0, .ldy = n + rng_below(&rng, 20), .x = tx, .w = panels};
         a.w_bytes = (size_t)k_room * LANES * dtype_size(t), a.rows = rows, a.n = n, a.k = k;
         a.add = rng_below(&rng, 2), a.ahead = 64 * rng_below(&rng, 20);
+        a.pace = rng_below(&rng, 65);
         for (size_t i = 0; i < sizeof(tx) / 4; i++)
             tx[i] = rng_wide(&rng);
         for (size_t i = 0; i < sizeof(y0) / 4; i++)

@@ -24,6 +24,9 @@
 
 enum { LANES = 16 };
 enum { TILE_ROWS = 12 }; /* most rows of x that a tile kernel takes */
+/* A step of a tile kernel takes these of each panel: one column of fp32, two of a 16-bit type, four
+ * of int8. */
+enum { STEP_BYTES = 64 };
 
 /* Bits of device_options.features and of the environment variable CPU_FEATURES. */
 enum cpu_feature {
@@ -45,8 +48,9 @@ struct tile {
     uint32_t rows, n, k;
     bool add; /* continue the chains that y holds, instead of starting at zero */
     /* Bytes to prefetch ahead in each panel, a multiple of 64; 0: none. Past a panel's end it goes
-     * on at `next` bytes from its beginning; 0: in the panels behind those in hand. */
-    uint32_t ahead;
+     * on at `next` bytes from its beginning; 0: in the panels behind those in hand. Each step of
+     * 64 bytes moves it by `pace`; 0: by 64. */
+    uint32_t ahead, pace;
     ptrdiff_t next;
 };
 

@@ -6,9 +6,6 @@
 
 /* ---------------------------------------------------------------- panels */
 
-/* In one step of the loop each panel gives 64 bytes: one column of fp32, two of a 16-bit type, four
- * of int8. */
-enum { STEP_BYTES = 64 };
 enum panel { PANEL_F32, PANEL_F16, PANEL_BF16, PANEL_INT8 };
 
 /* Byte `which` of each lane less 128: it becomes the integer part of a number whose fraction has
@@ -35,6 +32,8 @@ INLINE v16 step_weights(const char *at, enum panel type, int which)
     return i_float(which ? i_and(pair, i_set(0xffff0000)) : i_shl(pair, 16));
 }
 
+enum { X_AHEAD = 128 };
+
 /* One column: `which` of the step at byte `at`. */
 INLINE void column(v16 (*acc)[4], const char *w, size_t at, size_t w_bytes, const float *x,
                    const uint32_t rows, const uint32_t panels, const enum panel type,
@@ -43,6 +42,8 @@ INLINE void column(v16 (*acc)[4], const char *w, size_t at, size_t w_bytes, cons
     v16 wk[4];
     UNROLL for (uint32_t p = 0; p < panels; p++) wk[p] =
         step_weights(w + p * w_bytes + at, type, which);
+    if (rows > 6) /* x of a wide tile is too much for the first cache */
+        __builtin_prefetch(x + X_AHEAD);
     UNROLL for (uint32_t r = 0; r < rows; r++)
     {
         v16 xr = v_set(x[r]);
@@ -58,6 +59,7 @@ INLINE void group(const struct tile *t, const char *w, float *y, const float *x,
     const int per_step = type == PANEL_F32 ? 1 : type == PANEL_INT8 ? 4 : 2;
     const size_t w_bytes = t->w_bytes, end = (size_t)t->k / per_step * STEP_BYTES;
     const size_t next = t->next ? (size_t)t->next : panels * w_bytes;
+    const size_t pace = t->pace ? t->pace : STEP_BYTES;
     size_t ahead = t->ahead < end ? t->ahead : next;
     v16 acc[12][4];
     UNROLL for (uint32_t r = 0; r < rows; r++)
@@ -72,7 +74,7 @@ INLINE void group(const struct tile *t, const char *w, float *y, const float *x,
     }
     for (size_t at = 0; at < end; at += STEP_BYTES) {
         UNROLL for (uint32_t p = 0; p < panels; p++) __builtin_prefetch(w + p * w_bytes + ahead);
-        ahead += STEP_BYTES;
+        ahead += pace;
         ahead = ahead == end ? next : ahead;
         UNROLL for (int which = 0; which < per_step; which++, x += xs)
             column(acc, w, at, w_bytes, x, rows, panels, type, which);

@@ -1,17 +1,18 @@
-/* linear.c - products with packed weights.
+/* linear.c - products with packed weights, in fp32.
  *
  * x is packed into tiles of rows that fill the registers together with the panels. One tile (a
  * decode step): the panels are streamed from memory. Several (prefill): two panels and a block of
- * columns at a time, for all tiles. Weights are widened to fp32 in registers, next to the
- * multiply-adds, which costs a tenth at most; a widened copy in the cache was measured to be slower
- * (twice the bytes). */
+ * columns at a time, for all tiles of a chunk of rows, while the next pair is fetched. Weights are
+ * widened to fp32 in registers, next to the multiply-adds. docs/results/cpu-kernels.md has what
+ * was measured about the sizes below. */
 #include "model-server/backend/cpu/cpu.h"
 #include <string.h>
 
-enum { K_BLOCK = 512 };              /* columns of a pair of panels that stay in the cache */
-enum { ROW_CHUNK = 20 * TILE_ROWS }; /* rows packed at a time: bounds the scratch */
-enum { AHEAD = 1024 };               /* bytes prefetched in each of the streams */
-enum { PACK_COLS = 256 };            /* grain of the packing */
+enum { K_BLOCK = 2048 };  /* columns of a pair of panels that stay in the cache */
+enum { CHUNK_TILES = 8 }; /* that share a pair while it is there: x and it fit the second cache */
+enum { PASS_TILES = 48 }; /* packed at a time: bounds the scratch */
+enum { AHEAD = 1024 };    /* bytes prefetched in each of the streams */
+enum { PACK_COLS = 256 }; /* grain of the packing */
 
 struct product {
     const struct kernels *kern;
@@ -117,31 +118,57 @@ static void stream_panels(void *arg, int thread, size_t begin, size_t end)
     finish(p, first, n);
 }
 
-/* A pair of panels, K_BLOCK columns of it, stays in the cache while all tiles use it: the first
- * tile fetches it (and runs ahead into the next pair), each tile continues the sums that y holds.
- */
+/* What is multiplied while one pair of panels stays in the cache. */
+struct block {
+    size_t panel, end;    /* the pair: [panel, end) */
+    uint32_t k;           /* columns [k, k + K_BLOCK) */
+    uint32_t tile, tiles; /* tiles [tile, tile + tiles) */
+    ptrdiff_t next;       /* from this pair to the one after it, in bytes */
+};
+
+/* Each tile continues the sums that y holds and fetches its share of the next pair. */
+static void run_block(const struct product *p, const struct block *b)
+{
+    const struct weight *w = p->w;
+    uint32_t cols = w->cols - b->k < K_BLOCK ? w->cols - b->k : K_BLOCK;
+    size_t steps = cols * column_bytes(w) / STEP_BYTES;
+    struct tile t = {.ldy = w->rows,
+                     .w = weight_panel(w, b->panel) + b->k * column_bytes(w),
+                     .w_bytes = w->panel_bytes,
+                     .n = n_outputs(w, b->panel, b->end),
+                     .k = cols,
+                     .add = b->k > 0,
+                     .ahead = UINT32_MAX,
+                     .pace = (STEP_BYTES + b->tiles - 1) / b->tiles};
+    for (uint32_t i = 0; i < b->tiles; i++) {
+        uint32_t first = tile_first(p, b->tile + i);
+        t.rows = tile_first(p, b->tile + i + 1) - first;
+        t.x = tile_x(p, b->tile + i) + (size_t)b->k * tile_stride(t.rows);
+        t.y = p->y + (size_t)first * w->rows + b->panel * LANES;
+        t.next = b->next + (ptrdiff_t)(i * steps * t.pace);
+        run_tile(p->kern, w, &t);
+    }
+}
+
 static void block_panels(void *arg, int thread, size_t begin, size_t end)
 {
     const struct product *p = arg;
     const struct weight *w = p->w;
     (void)thread;
-    for (uint32_t k = 0; k < w->cols; k += K_BLOCK)
-        for (size_t panel = begin; panel < end; panel += 2) {
-            struct tile t = {.ldy = w->rows,
-                             .w = weight_panel(w, panel) + (size_t)k * column_bytes(w),
-                             .w_bytes = w->panel_bytes,
-                             .n = n_outputs(w, panel, panel + 2 < end ? panel + 2 : end),
-                             .k = w->cols - k < K_BLOCK ? w->cols - k : K_BLOCK,
-                             .add = k > 0};
-            for (uint32_t i = 0; i < p->n_tiles; i++) {
-                uint32_t first = tile_first(p, i);
-                t.rows = tile_first(p, i + 1) - first;
-                t.x = tile_x(p, i) + (size_t)k * tile_stride(t.rows);
-                t.y = p->y + (size_t)first * w->rows + panel * LANES;
-                t.ahead = i ? 0 : AHEAD;
-                run_tile(p->kern, w, &t);
+    uint32_t chunks = (p->n_tiles + CHUNK_TILES - 1) / CHUNK_TILES;
+    for (uint32_t c = 0; c < chunks; c++) {
+        struct block b = {.tile = p->n_tiles * c / chunks};
+        b.tiles = p->n_tiles * (c + 1) / chunks - b.tile;
+        for (b.k = 0; b.k < w->cols; b.k += K_BLOCK)
+            for (b.panel = begin; b.panel < end; b.panel = b.end) {
+                b.end = b.panel + 2 < end ? b.panel + 2 : end;
+                /* after the last: the next columns of the first pair */
+                b.next = b.end < end ? (ptrdiff_t)((b.end - b.panel) * w->panel_bytes)
+                                     : (ptrdiff_t)(K_BLOCK * column_bytes(w)) -
+                                           (ptrdiff_t)((b.panel - begin) * w->panel_bytes);
+                run_block(p, &b);
             }
-        }
+    }
     finish(p, (uint32_t)begin * LANES, n_outputs(w, begin, end));
 }
 
@@ -163,16 +190,18 @@ static void multiply(struct product *p)
 void linear_float(struct device *d, float *y, const float *x, uint32_t rows, const struct weight *w,
                   const float *bias)
 {
-    for (uint32_t first = 0; first < rows; first += ROW_CHUNK) {
-        uint32_t n = rows - first < ROW_CHUNK ? rows - first : ROW_CHUNK;
+    const uint32_t mr = d->kern.mr;
+    uint32_t tiles = (rows + mr - 1) / mr, passes = (tiles + PASS_TILES - 1) / PASS_TILES;
+    for (uint32_t i = 0, first = 0, end; i < passes; i++, first = end) {
+        end = (uint32_t)((uint64_t)rows * (i + 1) / passes);
         multiply(&(struct product){.kern = &d->kern,
                                    .d = d,
                                    .w = w,
                                    .y = y + (size_t)first * w->rows,
                                    .x = x + (size_t)first * w->cols,
                                    .bias = bias,
-                                   .rows = n,
-                                   .n_tiles = (n + d->kern.mr - 1) / d->kern.mr});
+                                   .rows = end - first,
+                                   .n_tiles = (end - first + mr - 1) / mr});
     }
 }
 
