@@ -7,7 +7,6 @@
 #include "model-server/backend/cpu/numbers.h"
 #include <math.h>
 
-enum { STEP_BYTES = LANES * 4 };
 enum { FETCH_AHEAD = 1024 };
 
 /* Where memory is fetched while panels are multiplied with. */
