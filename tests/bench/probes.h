@@ -96,6 +96,38 @@ PROBE_RATE(probe_fma_512, "vfmadd231ps", 64, __attribute__((target("avx512f"))))
 PROBE_RATE(probe_fma_256, "vfmadd231ps", 32, __attribute__((target("avx2,fma"))))
 #endif
 
+/* The same of vpdpbusd: 4 multiply-adds of 8 bits in each 32. */
+#if defined(__x86_64__)
+__attribute__((target("avx512f,avx512vnni"))) static void probe_dot_512(void *arg, int thread,
+                                                                        size_t begin, size_t end)
+{
+    probe_line acc[PROBE_CHAINS], w = {0}, x = {0};
+    __asm__ volatile("" : "+x"(w), "+x"(x));
+    _Pragma("GCC unroll 16") for (int i = 0; i < PROBE_CHAINS; i++) acc[i] = w;
+    for (long k = 0; k < PROBE_STEPS; k++) {
+        _Pragma("GCC unroll 16") for (int i = 0; i < PROBE_CHAINS; i++) __asm__(
+            "vpdpbusd %1, %2, %0" : "+x"(acc[i]) : "x"(w), "x"(x));
+    }
+    _Pragma("GCC unroll 16") for (int i = 1; i < PROBE_CHAINS; i++) acc[0] += acc[i];
+    ((float *)arg)[thread] = (float)acc[0][0];
+    (void)begin, (void)end;
+}
+#endif
+
+/* False where the CPU has no such instruction. */
+static inline bool probe_dot(struct pool *pool, unsigned features)
+{
+    static float sink[1024];
+#if defined(__x86_64__)
+    if (features & CPU_AVX512_VNNI) {
+        pool_run(pool, probe_dot_512, sink, (size_t)pool_threads(pool), 1);
+        return true;
+    }
+#endif
+    (void)pool, (void)features, (void)sink;
+    return false;
+}
+
 static inline double probe_ops(struct pool *pool, unsigned features)
 {
     double lanes = features & CPU_AVX512 ? 16 : 8;

@@ -115,23 +115,29 @@ static bool check_tile_int8(void (*fn)(void), uint32_t n)
 }
 
 /* Activations as the product packs them: zero past column k, scale and correction behind. */
-static void fill_groups(int32_t *tx, uint32_t rows, uint32_t k, uint32_t quads, uint32_t groups,
-                        int zero)
+static void fill_group(int32_t *tx, uint32_t word, uint32_t left, uint32_t quads, int zero)
 {
-    for (uint32_t g = 0; g < groups; g++, tx += (size_t)(quads + 2) * rows)
-        for (uint32_t r = 0; r < rows; r++) {
-            int32_t sum = 0;
-            float scale = rng_wide(&rng);
-            for (uint32_t i = 0; i < quads * 4; i++) {
-                int extreme = rng_below(&rng, 2) ? 127 : -127;
-                int v = rng_below(&rng, 3) ? (int)rng_below(&rng, 255) - 127 : extreme;
-                ((int8_t *)&tx[(size_t)(i / 4) * rows + r])[i % 4] =
-                    (int8_t)(v = g * quads * 4 + i < k ? v : 0);
-                sum += v;
-            }
-            memcpy(&tx[(size_t)quads * rows + r], &scale, sizeof(scale));
-            tx[(size_t)(quads + 1) * rows + r] = -zero * sum;
-        }
+    int32_t sum = 0;
+    float scale = rng_wide(&rng);
+    for (uint32_t i = 0; i < quads * 4; i++) {
+        int extreme = rng_below(&rng, 2) ? 127 : -127;
+        int v = rng_below(&rng, 3) ? (int)rng_below(&rng, 255) - 127 : extreme;
+        v = i < left ? v : 0;
+        ((int8_t *)&tx[(size_t)(i / 4) * word])[i % 4] = (int8_t)v;
+        sum += v;
+    }
+    memcpy(&tx[(size_t)quads * word], &scale, sizeof(scale));
+    tx[(size_t)(quads + 1) * word] = -zero * sum;
+}
+
+static void fill_tile(int32_t *tx, uint32_t rows, uint32_t k, bool int4)
+{
+    uint32_t groups = (k + INT4_BLOCK_COLS - 1) / INT4_BLOCK_COLS * 2;
+    for (uint32_t r = 0; !int4 && r < rows; r++)
+        fill_group(tx + r, rows, k, quads_of(k), 128);
+    for (uint32_t g = 0; int4 && g < groups; g++)
+        for (uint32_t r = 0, at = g * INT4_GROUP; r < rows; r++, tx += INT4_X_WORDS)
+            fill_group(tx, 1, k > at ? k - at : 0, INT4_GROUP / 4, 8);
 }
 
 /* Weights are -127 .. 127; extremes are frequent. */
@@ -154,8 +160,7 @@ static bool check_int_tile(tile_w8a8_fn *ref, tile_w8a8_fn *fn, uint32_t n, bool
         if (rng_below(&rng, 2))
             a.fetch = (char *)int_panels, a.fetch_step = rng_below(&rng, 65);
         uint32_t blocks = (a.k + INT4_BLOCK_COLS - 1) / INT4_BLOCK_COLS;
-        fill_groups(tx, rows, a.k, int4 ? INT4_GROUP / 4 : quads_of(a.k), int4 ? 2 * blocks : 1,
-                    int4 ? 8 : 128);
+        fill_tile(tx, rows, a.k, int4);
         for (uint32_t p = 0; p < INT_LDY / LANES; p++) /* scales must be numbers */
             for (uint32_t i = 0; i < (int4 ? blocks : 1) * LANES; i++) {
                 uint8_t *panel = int_panels + p * (size_t)INT_PANEL_BYTES;

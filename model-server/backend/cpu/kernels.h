@@ -58,12 +58,13 @@ struct tile {
  *   int8   [quads][16][4] bytes w + 128 (w is -127 or more), then 16 fp32 scales
  *   int4   per 64 columns: [16][2] bf16 scales, of the first and of the second 32 columns; then
  *          [8][16][4] bytes with a quad of w + 8 in the low nibbles and the next quad in the high
- * Activations of a tile, in groups of columns (int8: one group of all; int4: 32 and an even number
- * of groups): [group]{ [quads][rows] of four int8, [rows] fp32 scales, [rows] int32 }: the last are
- * minus the zero point (128, 8) times the sum of the numbers. Columns past the last are zero.
+ * Activations of a tile, for each group of columns (int8: one group of all; int4: 32, an even
+ * number of groups) its quads, an fp32 scale, and an int32: minus the zero point (128, 8) times the
+ * sum of the numbers. Columns past the last are zero. int8   [quads + 2][rows] int4
+ * [groups][rows][8 + 2]
  *
  * y[t][i] = sum over groups, ascending, of float(sum of w x) * (w's scale * x's scale), by fma. */
-enum { INT4_GROUP = 32, INT4_BLOCK_COLS = 64, INT4_BLOCK_BYTES = 576 };
+enum { INT4_GROUP = 32, INT4_BLOCK_COLS = 64, INT4_BLOCK_BYTES = 576, INT4_X_WORDS = 10 };
 struct int_tile {
     float *y;
     size_t ldy;

@@ -43,6 +43,14 @@ INLINE struct plan plan_of(const struct int_tile *t, const char *w, size_t end, 
         {{w + ahead, t->w_bytes, STEP_BYTES}, {w + panels * t->w_bytes, t->w_bytes, STEP_BYTES}}};
 }
 
+/* Two, unknown to the compiler: it would write the loop out twice. */
+INLINE int parts(void)
+{
+    int n = 2;
+    __asm__("" : "+r"(n));
+    return n;
+}
+
 INLINE void store_panels(const struct int_tile *t, float *y, uint32_t last, v16 (*acc)[4],
                          const uint32_t rows, const uint32_t panels)
 {
@@ -91,7 +99,7 @@ INLINE void group8(const struct int_tile *t, const char *w, float *y, const int3
     {
         UNROLL for (uint32_t p = 0; p < panels; p++) acc[r][p] = dot8_start(correction[r]);
     }
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < parts(); i++)
         quads8(acc, w, plan.cut[i], plan.cut[i + 1], t->w_bytes, x, t->rows, plan.fetch[i], rows,
                panels);
     UNROLL for (uint32_t r = 0; r < rows; r++)
@@ -109,8 +117,7 @@ INLINE void group8(const struct int_tile *t, const char *w, float *y, const int3
 /* ---------------------------------------------------------------- 4 bits */
 
 /* One group of 32 columns: add up in integers, then onto the sums. */
-INLINE void columns4(v16 *acc, const char *quads, v16 sw, const int32_t *x, uint32_t xs,
-                     const uint32_t rows)
+INLINE void columns4(v16 *acc, const char *quads, v16 sw, const int32_t *x, const uint32_t rows)
 {
     i16 w[8], low = i_set(0x0f0f0f0f);
     UNROLL for (uint32_t i = 0; i < 4; i++)
@@ -119,30 +126,29 @@ INLINE void columns4(v16 *acc, const char *quads, v16 sw, const int32_t *x, uint
         w[2 * i] = i_and(both, low);
         w[2 * i + 1] = i_and(i_shr(both, 4), low);
     }
-    UNROLL for (uint32_t r = 0; r < rows; r++)
+    UNROLL for (uint32_t r = 0; r < rows; r++, x += INT4_X_WORDS)
     {
-        i16 sum = dot4_start(x[9 * xs + r]);
-        UNROLL for (uint32_t i = 0; i < 8; i++) sum =
-            dot4(sum, w[i], i_set((uint32_t)x[i * xs + r]));
-        v16 s = v_mul(sw, i_float(i_set((uint32_t)x[8 * xs + r])));
-        acc[4 * r] = v_fma(v_from_int(dot4_end(sum, x[9 * xs + r])), s, acc[4 * r]);
+        i16 sum = dot4_start(x[9]);
+        UNROLL for (uint32_t i = 0; i < 8; i++) sum = dot4(sum, w[i], x + i);
+        v16 s = v_mul(sw, i_float(i_set((uint32_t)x[8])));
+        acc[4 * r] = v_fma(v_from_int(dot4_end(sum, x[9])), s, acc[4 * r]);
     }
 }
 
 INLINE void blocks4(v16 (*acc)[4], const char *w, size_t from, size_t to, size_t w_bytes,
-                    const int32_t *x, uint32_t xs, struct fetch f, const uint32_t rows,
+                    const int32_t *x, size_t xs, struct fetch f, const uint32_t rows,
                     const uint32_t panels)
 {
-    x += from / INT4_BLOCK_BYTES * 20 * xs;
-    for (size_t at = from; at < to; at += INT4_BLOCK_BYTES, x += (size_t)20 * xs) {
+    x += from / INT4_BLOCK_BYTES * 2 * xs;
+    for (size_t at = from; at < to; at += INT4_BLOCK_BYTES, x += 2 * xs) {
         fetch_lines(&f, panels, INT4_BLOCK_BYTES / STEP_BYTES);
         UNROLL for (uint32_t p = 0; p < panels; p++)
         {
             const char *block = w + p * w_bytes + at;
             i16 scales = i_load(block);
-            columns4(&acc[0][p], block + STEP_BYTES, i_float(i_shl(scales, 16)), x, xs, rows);
+            columns4(&acc[0][p], block + STEP_BYTES, i_float(i_shl(scales, 16)), x, rows);
             columns4(&acc[0][p], block + 5 * STEP_BYTES, i_float(i_and(scales, i_set(0xffff0000))),
-                     x + 10 * xs, xs, rows);
+                     x + xs, rows);
         }
     }
 }
@@ -157,19 +163,19 @@ INLINE void group4(const struct int_tile *t, const char *w, float *y, const int3
     {
         UNROLL for (uint32_t p = 0; p < panels; p++) acc[r][p] = v_set(0.0f);
     }
-    for (int i = 0; i < 2; i++)
-        blocks4(acc, w, plan.cut[i], plan.cut[i + 1], t->w_bytes, x, t->rows, plan.fetch[i], rows,
-                panels);
+    for (int i = 0; i < parts(); i++)
+        blocks4(acc, w, plan.cut[i], plan.cut[i + 1], t->w_bytes, x, (size_t)t->rows * INT4_X_WORDS,
+                plan.fetch[i], rows, panels);
     store_panels(t, y, last, acc, rows, panels);
 }
 
 /* ---------------------------------------------------------------- tiles */
 
 /* All panels for `rows` rows from `first` on: as many at a time as fit, then two, then one. */
-#define PANELS_OF(GROUP, MOST)                                                                     \
+#define PANELS_OF(GROUP, MOST, X_STEP)                                                             \
     {                                                                                              \
         const char *w = t->w;                                                                      \
-        const int32_t *x = t->x + first;                                                           \
+        const int32_t *x = t->x + first * X_STEP;                                                  \
         float *y = t->y + first * t->ldy;                                                          \
         uint32_t left = t->n;                                                                      \
         TAKE(GROUP, MOST)                                                                          \
@@ -186,10 +192,10 @@ INLINE void group4(const struct int_tile *t, const char *w, float *y, const int3
     }
 
 INLINE void all_panels8(const struct int_tile *t, uint32_t first, const uint32_t rows)
-    PANELS_OF(group8, PANELS8(rows))
+    PANELS_OF(group8, PANELS8(rows), 1)
 
         INLINE void all_panels4(const struct int_tile *t, uint32_t first, const uint32_t rows)
-            PANELS_OF(group4, PANELS4(rows))
+            PANELS_OF(group4, PANELS4(rows), INT4_X_WORDS)
 
 #define CASE(n)                                                                                    \
     case n:                                                                                        \

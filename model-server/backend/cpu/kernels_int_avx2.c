@@ -25,8 +25,9 @@ INLINE i16 dot8(i16 acc, i16 w, i16 x)
 
 /* 4-bit weights: the 8 quads of a group fit 16 bits, 8 * 2 * 15 * 127 = 30480. */
 INLINE i16 dot4_start(int32_t correction) { return (void)correction, i_set(0); }
-INLINE i16 dot4(i16 acc, i16 w, i16 x)
+INLINE i16 dot4(i16 acc, i16 w, const int32_t *quad)
 {
+    i16 x = i_set((uint32_t)*quad);
     return (i16){_mm256_add_epi16(acc.l, _mm256_maddubs_epi16(w.l, x.l)),
                  _mm256_add_epi16(acc.h, _mm256_maddubs_epi16(w.h, x.h))};
 }

@@ -11,9 +11,19 @@ enum { ROWS8_MAX = 12, ROWS4_MAX = 12 };
 
 INLINE i16 dot8_weights(i16 w) { return w; }
 INLINE i16 dot8_start(int32_t correction) { return i_set((uint32_t)correction); }
-INLINE i16 dot8(i16 acc, i16 w, i16 x) { return _mm512_dpbusd_epi32(acc, w, x); }
+/* Not _mm512_dpbusd_epi32(): around it gcc 12 copies every sum from register to register and spills
+ * a third of them. */
+INLINE i16 dot8(i16 acc, i16 w, i16 x)
+{
+    __asm__("vpdpbusd %2, %1, %0" : "+v"(acc) : "v"(w), "v"(x));
+    return acc;
+}
 INLINE i16 dot4_start(int32_t correction) { return i_set((uint32_t)correction); }
-INLINE i16 dot4(i16 acc, i16 w, i16 x) { return _mm512_dpbusd_epi32(acc, w, x); }
+INLINE i16 dot4(i16 acc, i16 w, const int32_t *x)
+{
+    __asm__("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(acc) : "v"(w), "m"(*x));
+    return acc;
+}
 INLINE i16 dot4_end(i16 acc, int32_t correction) { return (void)correction, acc; }
 
 #include "model-server/backend/cpu/kernels_int.inc.h"

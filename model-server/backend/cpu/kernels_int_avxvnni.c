@@ -16,7 +16,7 @@ INLINE i16 dot8(i16 acc, i16 w, i16 x)
                  _mm256_dpbusd_avx_epi32(acc.h, w.h, x.h)};
 }
 INLINE i16 dot4_start(int32_t correction) { return i_set((uint32_t)correction); }
-INLINE i16 dot4(i16 acc, i16 w, i16 x) { return dot8(acc, w, x); }
+INLINE i16 dot4(i16 acc, i16 w, const int32_t *x) { return dot8(acc, w, i_set((uint32_t)*x)); }
 INLINE i16 dot4_end(i16 acc, int32_t correction) { return (void)correction, acc; }
 
 #include "model-server/backend/cpu/kernels_int.inc.h"

@@ -19,23 +19,21 @@ void k_tile_int8_ref(const struct tile *t)
     }
 }
 
-/* One row's numbers in a group of a tile of activations. */
+/* One row's numbers in a group of a tile of activations: every `step`th word. */
 struct x_group {
-    const int32_t *quads; /* `rows` apart */
-    uint32_t rows, n;
+    const int32_t *quads;
+    uint32_t step;
     float scale;
 };
 
-static struct x_group x_group(const struct int_tile *t, uint32_t row, uint32_t group,
-                              uint32_t quads)
+static struct x_group x_group(const int32_t *x, uint32_t step, uint32_t quads)
 {
-    const int32_t *x = t->x + (size_t)group * (quads + 2) * t->rows + row;
-    return (struct x_group){x, t->rows, quads, float_of((uint32_t)x[(size_t)quads * t->rows])};
+    return (struct x_group){x, step, float_of((uint32_t)x[(size_t)quads * step])};
 }
 
 static int x_at(const struct x_group *x, uint32_t k)
 {
-    return ((const int8_t *)&x->quads[(size_t)(k / 4) * x->rows])[k % 4];
+    return ((const int8_t *)&x->quads[(size_t)(k / 4) * x->step])[k % 4];
 }
 
 void k_tile_w8a8_ref(const struct int_tile *t)
@@ -45,7 +43,7 @@ void k_tile_w8a8_ref(const struct int_tile *t)
         const uint8_t *w = (const uint8_t *)t->w + i / LANES * t->w_bytes;
         float scale = ((const float *)(w + (size_t)quads * LANES * 4))[i % LANES];
         for (uint32_t r = 0; r < t->rows; r++) {
-            struct x_group x = x_group(t, r, 0, quads);
+            struct x_group x = x_group(t->x + r, t->rows, quads);
             int32_t sum = 0;
             for (uint32_t k = 0; k < t->k; k++)
                 sum += (w[((size_t)(k / 4) * LANES + i % LANES) * 4 + k % 4] - 128) * x_at(&x, k);
@@ -77,7 +75,8 @@ void k_tile_int4_ref(const struct int_tile *t)
         for (uint32_t r = 0; r < t->rows; r++) {
             float y = 0;
             for (uint32_t g = 0; g < groups; g++) {
-                struct x_group x = x_group(t, r, g, INT4_GROUP / 4);
+                struct x_group x =
+                    x_group(t->x + ((size_t)g * t->rows + r) * INT4_X_WORDS, 1, INT4_GROUP / 4);
                 int32_t sum = 0;
                 for (uint32_t k = 0; k < INT4_GROUP; k++)
                     sum += int4_at(w, i % LANES, g, k) * x_at(&x, k);

@@ -33,21 +33,22 @@ static uint32_t tile_first(const struct product *p, uint32_t tile)
     return (uint32_t)((uint64_t)p->rows * tile / p->n_tiles);
 }
 
-/* One row of a tile of `rows`, in groups; what is past the last column is zero. */
-static void quantise_row(const struct product *p, int32_t *dst, uint32_t rows, const float *src)
+/* One row of a tile, in groups; what is past the last column is zero. */
+static void quantise_row(const struct product *p, int32_t *dst, size_t word, size_t group,
+                         const float *src)
 {
     uint32_t quads = quads_of(p->group_cols), cols = p->w->cols;
-    for (uint32_t g = 0; g < p->groups; g++, dst += (size_t)(quads + 2) * rows) {
+    for (uint32_t g = 0; g < p->groups; g++, dst += group) {
         uint32_t k = g * p->group_cols, n = k >= cols ? 0 : cols - k;
         n = n < p->group_cols ? n : p->group_cols;
         float scale = 0;
         int32_t sum = 0;
         for (uint32_t q = quads_of(n); q < quads; q++)
-            dst[(size_t)q * rows] = 0;
+            dst[q * word] = 0;
         if (n)
-            scale = p->kern->quantise((int8_t *)dst, rows * sizeof(*dst), src + k, n, &sum);
-        memcpy(&dst[(size_t)quads * rows], &scale, sizeof(scale));
-        dst[(size_t)(quads + 1) * rows] = -p->zero * sum;
+            scale = p->kern->quantise((int8_t *)dst, word * sizeof(*dst), src + k, n, &sum);
+        memcpy(&dst[quads * word], &scale, sizeof(scale));
+        dst[(quads + 1) * word] = -p->zero * sum;
     }
 }
 
@@ -58,8 +59,12 @@ static void quantise_rows(void *arg, int thread, size_t begin, size_t end)
     for (size_t r = begin; r < end; r++) {
         uint32_t tile = (uint32_t)(((uint64_t)(r + 1) * p->n_tiles - 1) / p->rows);
         uint32_t first = tile_first(p, tile), rows = tile_first(p, tile + 1) - first;
-        int32_t *dst = p->packed + first * row_words(p) + (r - first);
-        quantise_row(p, dst, rows, p->x + r * p->w->cols);
+        int32_t *dst = p->packed + first * row_words(p);
+        const float *src = p->x + r * p->w->cols;
+        if (p->groups > 1)
+            quantise_row(p, dst + (r - first) * INT4_X_WORDS, 1, (size_t)rows * INT4_X_WORDS, src);
+        else
+            quantise_row(p, dst + (r - first), rows, 0, src);
     }
 }
 
