@@ -16,6 +16,10 @@ static const char *const quantizers[] = {"auto",
                                          "bitsandbytes-nf4",
                                          "bitsandbytes-fp4",
                                          "fp8",
+                                         "w8a8",
+                                         "int8",
+                                         "int4",
+                                         "none",
                                          NULL};
 enum { QUANT_EXL2 = 4, QUANT_BITSANDBYTES = 7 };
 static const char *const ropes[] = {"none", "linear", "dynamic", NULL};
@@ -35,7 +39,7 @@ static const struct flag rows[] = {
     {ROW("validation-workers", U32, validation_workers, TO_ROUTER, "Threads that tokenize and validate requests."), .def = "2"},
     {ROW("sharded", ENUM, sharded, 0, "Whether to split the model over several shards. With `true` and no --num-shard, one shard per visible device."), .choices = sharded_words},
     {ROW("num-shard", U32, num_shard, 0, "Number of shards the model is split into. Unset: one per visible device, or 1."), BETWEEN(1, 64), .unit = "shards"},
-    {ROW("quantize", ENUM, quantize, TO_SHARD, "Quantization scheme. `auto` follows the checkpoint's config."), .choices = quantizers},
+    {ROW("quantize", ENUM, quantize, TO_SHARD, "Keep the weights in fewer bits, made at load: eetq (or int8: 8-bit weights), w8a8 (8-bit weights and activations), int4. `auto`: as the checkpoint is. The other schemes are not supported by this version."), .choices = quantizers},
     {ROW("speculate", U32, speculate, TO_SHARD, "Number of tokens drafted ahead of each step, by n-gram lookup or the checkpoint's own heads."), .unit = "tokens"},
     {ROW("dtype", ENUM, dtype, TO_SHARD, "Type of weights and activations. `auto` follows the checkpoint."), .choices = dtypes},
     {ROW("kv-cache-dtype", ENUM, kv_cache_dtype, TO_SHARD, "Type of the KV cache. `auto` follows the model."), .choices = kv_dtypes},

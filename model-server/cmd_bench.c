@@ -71,7 +71,7 @@ static int numbers(struct list *l, const struct flag_list *words, const char *na
 }
 
 struct cases {
-    struct bench_case v[MOST + MOST * MOST];
+    struct bench_result v[MOST + MOST * MOST];
     size_t n;
     uint32_t max_batch, longest;
 };
@@ -81,7 +81,7 @@ static void add_case(struct cases *c, struct bench_case one)
     uint32_t length = one.depth + one.tokens;
     if (!one.tokens)
         return;
-    c->v[c->n++] = one;
+    c->v[c->n++].of = one;
     c->max_batch = one.batch > c->max_batch ? one.batch : c->max_batch;
     c->longest = length > c->longest ? length : c->longest;
 }
@@ -115,8 +115,8 @@ static int measure_limits(struct bench_report *r, struct err *e)
     return 0;
 }
 
-static int measure(const struct bench_config *cfg, const struct tool *t, const struct cases *c,
-                   struct bench_report *r, struct bench_result *out, struct err *e)
+static int measure(const struct bench_config *cfg, const struct tool *t, struct cases *c,
+                   struct bench_report *r, struct err *e)
 {
     struct bench_steps steps = {0};
     uint64_t peak;
@@ -125,11 +125,11 @@ static int measure(const struct bench_config *cfg, const struct tool *t, const s
         rc = bench_steps_init(&steps, t->model, c->max_batch, c->longest, t->kv_dtype, e);
     r->kv_bytes = (uint64_t)steps.per_seq * c->max_batch *
                   model_kv_block_bytes(t->model, BENCH_BLOCK, t->kv_dtype);
-    for (size_t i = 0; i < c->n && rc == 0; i++) {
-        LOG(LOG_INFO, c->v[i].decode ? "decode" : "prefill", LOGI("tokens", c->v[i].tokens),
-            LOGI("batch", c->v[i].batch), LOGI("depth", c->v[i].depth));
-        bench_work(t->model, &c->v[i], t->kv_dtype, &out[i]);
-        rc = bench_time(&steps, &c->v[i], cfg->repeat, &out[i].s, e);
+    for (struct bench_result *v = c->v; v < c->v + c->n && rc == 0; v++) {
+        LOG(LOG_INFO, v->of.decode ? "decode" : "prefill", LOGI("tokens", v->of.tokens),
+            LOGI("batch", v->of.batch), LOGI("depth", v->of.depth));
+        bench_work(t->model, t->kv_dtype, v);
+        rc = bench_time(&steps, &v->of, cfg->repeat, &v->s, e);
     }
     bench_memory(&r->rss_bytes, &peak);
     bench_steps_free(&steps);
@@ -137,13 +137,13 @@ static int measure(const struct bench_config *cfg, const struct tool *t, const s
 }
 
 static int print(const struct bench_config *cfg, const struct bench_report *r,
-                 const struct bench_result *v, size_t n, struct err *e)
+                 const struct cases *c, struct err *e)
 {
     struct buf out = BUF_INIT;
     if (cfg->json)
-        bench_print_json(&out, r, v, n);
+        bench_print_json(&out, r, c->v, c->n);
     else
-        bench_print_table(&out, r, v, n);
+        bench_print_table(&out, r, c->v, c->n);
     int rc = out.oom ? err_nomem(e) : 0;
     if (rc == 0 && fwrite(out.p, 1, out.len, stdout) != out.len)
         rc = err_sys(e, "write");
@@ -151,35 +151,35 @@ static int print(const struct bench_config *cfg, const struct bench_report *r,
     return rc;
 }
 
+static int with_model(const struct bench_config *cfg, const struct tool *t, struct cases *c,
+                      struct err *e)
+{
+    const struct model_info *i = model_info(t->model);
+    struct bench_report r = {.model = cfg->tool.shape ? cfg->tool.shape : cfg->tool.model,
+                             .random = cfg->tool.shape != NULL,
+                             .quantize = quant_name(i->quant),
+                             .device = t->ops->describe(t->dev),
+                             .threads = t->ops->host_threads ? t->ops->host_threads(t->dev) : 1,
+                             .dtype = i->dtype,
+                             .kv_dtype = t->kv_dtype,
+                             .load_s = t->load_s,
+                             .weight_bytes = i->weight_bytes,
+                             .rounds = cfg->repeat};
+    bench_memory(&r.rss_bytes, &r.load_peak_bytes);
+    return measure(cfg, t, c, &r, e) || print(cfg, &r, c, e) ? -1 : 0;
+}
+
 static int run(const struct bench_config *cfg, struct err *e)
 {
     struct cases *cases = calloc(1, sizeof(*cases));
     struct tool t = {0};
-    struct bench_result *results = NULL;
-    struct bench_report r = {.model = cfg->tool.shape ? cfg->tool.shape : cfg->tool.model,
-                             .random = cfg->tool.shape != NULL,
-                             .quantize = "none",
-                             .rounds = cfg->repeat};
     int rc = cases ? list_cases(cases, cfg, e) : err_nomem(e);
     if (rc == 0)
         rc = tool_open(&t, &cfg->tool, e);
-    if (rc == 0 && !(results = calloc(cases->n, sizeof(*results))))
-        rc = err_nomem(e);
-    if (rc == 0) {
-        bench_memory(&r.rss_bytes, &r.load_peak_bytes);
-        r.device = t.ops->describe(t.dev);
-        r.threads = t.ops->host_threads ? t.ops->host_threads(t.dev) : 1;
-        r.dtype = model_info(t.model)->dtype;
-        r.kv_dtype = t.kv_dtype;
-        r.load_s = t.load_s;
-        r.weight_bytes = model_info(t.model)->weight_bytes;
-        rc = measure(cfg, &t, cases, &r, results, e);
-    }
     if (rc == 0)
-        rc = print(cfg, &r, results, cases->n, e);
-    free(results);
-    free(cases);
+        rc = with_model(cfg, &t, cases, e);
     tool_close(&t);
+    free(cases);
     return rc;
 }
 

@@ -19,6 +19,7 @@ struct serve_config {
     struct flag_list lora_adapters;
     uint32_t dtype, kv_dtype, threads, logger_level, max_input_tokens, max_total_tokens, speculate;
     uint32_t rank, world;
+    enum quant quant; /* what `quantize` says */
     double rope_factor, memory_fraction, kv_memory, swap_gib, watermark_gamma, watermark_delta;
     bool sharded, json_output, trust_remote_code, prefill_logprobs;
 };
@@ -47,7 +48,8 @@ static const struct flag flags[] = {
     {.name = "kv-cache-dtype", .type = FLAG_ENUM, F(kv_dtype), .def = "auto", .choices = dtypes, .env = "",
      .help = "Type of keys and values in the cache; auto: that of the weights."},
     {.name = "quantize", .type = FLAG_STR, F(quantize), .env = "",
-     .help = "Quantization scheme. None is supported by this version."},
+     .help = "Keep the linear layers in fewer bits, made at load: eetq (8-bit weights), w8a8 (8-bit weights and "
+             "activations) or int4. The other schemes are not supported by this version."},
     {.name = "device", .type = FLAG_STR, F(device), .def = "auto",
      .help = "Backend: cpu, cuda, or auto for a GPU where there is one."},
     {.name = "threads", .type = FLAG_U32, F(threads), .def = "0", .min = 0, .max = 1024,
@@ -106,11 +108,8 @@ static int check(struct serve_config *c, int argc, char **argv, struct err *e)
         return err_set(e, ERR_VALIDATION, "WORLD_SIZE must be set when sharded is True");
     if (c->rank >= c->world)
         return err_set(e, ERR_VALIDATION, "RANK %u is not below WORLD_SIZE %u", c->rank, c->world);
-    if (c->quantize && *c->quantize)
-        return err_set(
-            e, ERR_VALIDATION,
-            "--quantize %s: this version serves float32, float16 and bfloat16 weights only",
-            c->quantize);
+    if (quant_parse(c->quantize, &c->quant, e))
+        return -1;
     if (c->lora_adapters.n)
         return err_set(e, ERR_VALIDATION, "--lora-adapters %s: this version serves no adapters",
                        c->lora_adapters.v[0]);
@@ -182,6 +181,7 @@ static int load(struct shard *s, const struct serve_config *c, struct err *e)
                               .dev = s->dev,
                               .comm = s->comm,
                               .dtype = (int)c->dtype - 1,
+                              .quant = c->quant,
                               .rope_scaling = c->rope_scaling,
                               .rope_factor = c->rope_factor};
     if (!(s->model = model_load(s->dir, &m, e)))
@@ -291,8 +291,9 @@ static void announce(const struct shard *s, const struct serve_config *c, const 
     s->ops->memory(s->dev, &free_bytes, &total, &e);
     LOG(LOG_INFO, "shard ready", LOGI("rank", c->rank), LOGI("world_size", c->world),
         LOGS("address", address), LOGS("model", c->model_id), LOGS("model_type", m->type),
-        LOGS("dtype", dtype_name(m->dtype)), LOGS("device", s->ops->describe(s->dev)),
-        LOGI("weight_bytes", m->weight_bytes), LOGI("free_bytes", free_bytes));
+        LOGS("dtype", dtype_name(m->dtype)), LOGS("quantize", quant_name(m->quant)),
+        LOGS("device", s->ops->describe(s->dev)), LOGI("weight_bytes", m->weight_bytes),
+        LOGI("free_bytes", free_bytes));
 }
 
 static int serve(const struct serve_config *c, struct err *e)

@@ -35,6 +35,7 @@ static const ProtobufCMessage *info(void *ctx, const ProtobufCMessage *in, struc
     generate__v3__info_response__init(r);
     snprintf(dtype, sizeof(dtype), "torch.%s", dtype_name(s->o.model->dtype));
     r->dtype = rpc_mem_strdup(call->mem, dtype, strlen(dtype));
+    r->quantize = (char *)quant_name(s->o.model->quant);
     r->device_type = (char *)s->o.device_type;
     r->support_chunking = true;
     r->use_prefix_caching = !s->o.model->by_length;

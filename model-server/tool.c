@@ -10,12 +10,15 @@ const char *const tool_levels[] = {"error", "warn", "info", "debug", "trace", NU
 static int load(struct tool *t, const struct tool_options *o, const char *config, struct err *e)
 {
     const struct device_options d = {.threads = (int)o->threads, .features = ~(uint64_t)0};
-    if (!(t->ops = backend_find(o->device, e)) || !(t->dev = t->ops->open(&d, e)))
+    enum quant quant;
+    if (quant_parse(o->quantize, &quant, e) || !(t->ops = backend_find(o->device, e)) ||
+        !(t->dev = t->ops->open(&d, e)))
         return -1;
     const struct model_options m = {.ops = t->ops,
                                     .dev = t->dev,
                                     .comm = comm_solo(),
                                     .dtype = (int)o->dtype - 1,
+                                    .quant = quant,
                                     .random_config = config,
                                     .rope_scaling = o->rope_scaling,
                                     .rope_factor = o->rope_factor};

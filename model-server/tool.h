@@ -7,7 +7,7 @@
 #include "model-server/model/model.h"
 
 struct tool_options {
-    const char *model, *shape, *device, *rope_scaling;
+    const char *model, *shape, *device, *quantize, *rope_scaling;
     uint32_t dtype, kv_dtype, threads, log_level;
     double rope_factor;
 };
@@ -23,6 +23,8 @@ extern const char *const tool_dtypes[], *const tool_levels[];
      .help = "Folder with config.json and safetensors weights."},                                  \
     {TOOL_ROW(config, at, "dtype", ENUM, dtype), .def = "auto", .choices = tool_dtypes,            \
      .help = "Type of the weights on the device; auto: as stored."},                               \
+    {TOOL_ROW(config, at, "quantize", STR, quantize),                                              \
+     .help = "Linear layers in fewer bits, made at load: eetq (int8), w8a8 or int4."},              \
     {TOOL_ROW(config, at, "device", STR, device), .def = "auto",                                   \
      .help = "Backend: cpu, cuda or auto."},                                                       \
     {TOOL_ROW(config, at, "threads", U32, threads), .def = "0", .min = 0, .max = 256,              \

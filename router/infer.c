@@ -214,6 +214,7 @@ static void settle_limits(struct infer *i, const struct shard_model *m)
                                .n_shards = shards_count(i->shards),
                                .takes_input_ids = m->takes_input_ids};
     memcpy(l->dtype, m->dtype, sizeof(l->dtype));
+    memcpy(l->quantize, m->quantize, sizeof(l->quantize));
     memcpy(l->device, m->device, sizeof(l->device));
     i->speculate = m->speculate;
 }

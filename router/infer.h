@@ -26,7 +26,7 @@ struct infer_limits { /* what warm-up settled */
     uint32_t max_input_tokens, max_total_tokens, max_batch_prefill_tokens, max_batch_total_tokens;
     uint32_t vocab_size, block_size, n_shards;
     bool takes_input_ids;
-    char dtype[32], device[32];
+    char dtype[32], device[32], quantize[32];
 };
 
 struct infer *infer_start(const struct infer_config *c, struct err *e);

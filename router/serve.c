@@ -205,7 +205,8 @@ static void opened(struct service *s)
     edge_open(&s->edge, s->infer);
     const struct infer_limits *l = &s->edge.limits;
     LOG(LOG_INFO, "Connected", LOGI("shards", l->n_shards), LOGS("dtype", l->dtype),
-        LOGS("device", l->device), LOGI("max_input_tokens", l->max_input_tokens),
+        LOGS("quantize", l->quantize), LOGS("device", l->device),
+        LOGI("max_input_tokens", l->max_input_tokens),
         LOGI("max_total_tokens", l->max_total_tokens),
         LOGI("max_batch_prefill_tokens", l->max_batch_prefill_tokens),
         LOGI("max_batch_total_tokens", l->max_batch_total_tokens));

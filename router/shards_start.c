@@ -31,6 +31,7 @@ static int ask_info(struct fan *f, struct shard_model *m, struct rpc_mem *mem, s
     m->vocab_size = r->vocab_size;
     m->max_positions = r->max_positions;
     snprintf(m->dtype, sizeof(m->dtype), "%s", r->dtype);
+    snprintf(m->quantize, sizeof(m->quantize), "%s", r->quantize);
     snprintf(m->device, sizeof(m->device), "%s", r->device_type);
     return 0;
 }

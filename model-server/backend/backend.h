@@ -31,7 +31,10 @@ const char *dtype_name(enum dtype t); /* "float32", "float16", "bfloat16" */
  *         with a scale per token and group; sums exact within a group, fp32 over groups. */
 enum quant { QUANT_NONE, QUANT_INT8, QUANT_W8A8, QUANT_INT4, QUANT_N };
 const char *quant_name(enum quant q); /* "none", "int8", "w8a8", "int4" */
-enum { QUANT_MAX_COLS = 65536 };      /* of a quantised matrix: exact sums fit 32 bits */
+/* The words of --quantize: NULL, "", none and auto; int8 and eetq; w8a8; int4. ERR_VALIDATION with
+ * the reason for any other. */
+int quant_parse(const char *word, enum quant *out, struct err *e);
+enum { QUANT_MAX_COLS = 65536 }; /* of a quantised matrix: exact sums fit 32 bits */
 
 /* ---------------------------------------------------------------- weights */
 

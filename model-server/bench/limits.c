@@ -134,7 +134,8 @@ double limit_read_bandwidth(int threads, size_t bytes, int rounds, struct err *e
     memset(mem, 1, bytes);
     double s = best_of(rounds, reader(), mem, each, threads, e);
     munmap(mem, bytes);
-    return s < 0 ? s : (double)(each / STREAMS / 64 * 64 * STREAMS) * threads / s;
+    size_t read = each / STREAMS / 64 * 64 * STREAMS;
+    return s < 0 ? s : (double)read * threads / s;
 }
 
 double limit_fp32(int threads, int rounds, struct err *e)

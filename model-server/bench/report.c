@@ -13,14 +13,13 @@ static double pass_bytes(const struct model_info *i, double tokens)
     return (double)i->dense_bytes + touched * (double)i->expert_bytes;
 }
 
-void bench_work(const struct model *m, const struct bench_case *c, enum dtype kv_dtype,
-                struct bench_result *out)
+void bench_work(const struct model *m, enum dtype kv_dtype, struct bench_result *out)
 {
+    const struct bench_case *c = &out->of;
     const struct model_info *i = model_info(m);
     double per_kv = (double)model_kv_block_bytes(m, BENCH_BLOCK, kv_dtype) / BENCH_BLOCK;
     double n = c->tokens, tokens = n * c->batch, first = c->decode ? c->depth : 0, context;
     double head = 2.0 * i->vocab * i->hidden;
-    out->of = *c;
     context = c->batch * (n * first + n * (n + 1) / 2); /* keys, over all tokens */
     out->ops = tokens * ((double)i->dense_ops - head + i->expert_share * (double)i->expert_ops);
     out->ops += head * (c->decode ? tokens : ceil(n / BENCH_CHUNK)); /* a prompt's last tokens */

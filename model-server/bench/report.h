@@ -22,9 +22,8 @@ struct bench_result {
     double bytes, ops; /* that a round reads and computes, from the shapes */
 };
 
-/* Bytes of weights and of the KV cache, and operations, of one round of a case. */
-void bench_work(const struct model *m, const struct bench_case *c, enum dtype kv_dtype,
-                struct bench_result *out);
+/* Bytes of weights and of the KV cache, and operations, of one round of the case out->of. */
+void bench_work(const struct model *m, enum dtype kv_dtype, struct bench_result *out);
 /* Resident bytes of this process now and at most so far; 0 where the system does not say. */
 void bench_memory(uint64_t *now, uint64_t *peak);
 

@@ -47,14 +47,15 @@ struct decoder {
     const struct backend_ops *ops;
     struct device *dev;
     struct comm *comm;
-    enum dtype dtype; /* of the matrices on the device */
+    enum dtype dtype; /* of the matrices on the device that are not quantised */
+    enum quant quant; /* of the linear layers */
     struct decoder_spec spec;
     struct split split;
 
     struct weight *embed;     /* [vocabulary slice, hidden] */
     struct weight *positions; /* [positions, hidden] */
     struct norm final_norm;
-    struct weight *head; /* [vocabulary slice, hidden]; == embed when tied */
+    struct weight *head; /* [vocabulary slice, hidden]; == embed when tied and not quantised */
     float *head_bias;
     struct layer *layers;  /* [n_layers] */
     struct amount weights; /* all of it; of these: */

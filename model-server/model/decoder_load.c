@@ -53,7 +53,7 @@ static void load_qkv(struct loader *l, struct layer *y, int layer)
         loader_nomem(l);
         return;
     }
-    y->qkv = loader_pack(l, parts, qkv_parts(l, layer, false, parts), l->d->dtype);
+    y->qkv = loader_pack(l, parts, qkv_parts(l, layer, false, parts), l->d->dtype, l->d->quant);
     if (l->d->spec.bias.qkv)
         y->qkv_bias = loader_vector(l, parts, qkv_parts(l, layer, true, parts), 0);
     free(parts);
@@ -85,10 +85,10 @@ static void load_mlp(struct loader *l, struct layer *y, int layer)
     const struct decoder_spec *s = &l->d->spec;
     const struct slice f = l->d->split.ffn;
     struct mat_part parts[2];
-    y->up = loader_pack(l, parts, up_parts(l, layer, false, parts), l->d->dtype);
+    y->up = loader_pack(l, parts, up_parts(l, layer, false, parts), l->d->dtype, l->d->quant);
     parts[0] = loader_part(l, W_DOWN, layer, NO_EXPERT, false, s->hidden, s->ffn);
     parts[0] = loader_cut(parts[0], 0, s->hidden, f.first, f.n);
-    y->down = loader_pack(l, parts, 1, l->d->dtype);
+    y->down = loader_pack(l, parts, 1, l->d->dtype, l->d->quant);
     if (!s->bias.mlp)
         return;
     y->up_bias = loader_vector(l, parts, up_parts(l, layer, true, parts), 0);
@@ -109,17 +109,17 @@ static void load_experts(struct loader *l, struct layer *y, int layer)
         return;
     }
     parts[0] = loader_part(l, W_ROUTER, layer, NO_EXPERT, false, n, s->hidden);
-    y->router = loader_pack(l, parts, 1, DT_F32); /* small, and its ties decide */
+    y->router = loader_pack(l, parts, 1, DT_F32, QUANT_NONE); /* small, and its ties decide */
     struct amount before = l->d->weights;
     for (uint32_t i = 0; i < n && !l->failed; i++) {
         parts[0] = loader_part(l, W_MOE_GATE, layer, (int)i, false, s->moe.ffn, s->hidden);
         parts[1] = loader_part(l, W_MOE_UP, layer, (int)i, false, s->moe.ffn, s->hidden);
         parts[0] = loader_rows(parts[0], f.first, f.n);
         parts[1] = loader_rows(parts[1], f.first, f.n);
-        y->experts_up[i] = loader_pack(l, parts, 2, l->d->dtype);
+        y->experts_up[i] = loader_pack(l, parts, 2, l->d->dtype, l->d->quant);
         parts[0] = loader_part(l, W_MOE_DOWN, layer, (int)i, false, s->hidden, s->moe.ffn);
         parts[0] = loader_cut(parts[0], 0, s->hidden, f.first, f.n);
-        y->experts_down[i] = loader_pack(l, parts, 1, l->d->dtype);
+        y->experts_down[i] = loader_pack(l, parts, 1, l->d->dtype, l->d->quant);
     }
     l->d->experts.bytes += l->d->weights.bytes - before.bytes;
     l->d->experts.elements += l->d->weights.elements - before.elements;
@@ -138,7 +138,7 @@ static void load_layer(struct loader *l, struct layer *y, int layer)
     struct mat_part o =
         loader_part(l, W_O, layer, NO_EXPERT, false, s->hidden, (int64_t)s->n_heads * s->head_dim);
     o = loader_cut(o, 0, s->hidden, (int64_t)h.first * s->head_dim, (int64_t)h.n * s->head_dim);
-    y->o = loader_pack(l, &o, 1, l->d->dtype);
+    y->o = loader_pack(l, &o, 1, l->d->dtype, l->d->quant);
     if (s->bias.o && l->d->split.rank == 0)
         y->o_bias = loader_bias(l, W_O, layer, s->hidden);
     if (!s->parallel || !s->shared_norm)
@@ -155,6 +155,11 @@ static void load_layer(struct loader *l, struct layer *y, int layer)
         LOGI("bytes", l->d->weights.bytes));
 }
 
+/* Tied or not, the head is read whole for every token and is a fifth of a small model: it is
+ * quantised too, apart from the table that is only looked up. In 8 bits and with exact activations
+ * whatever the layers are in: docs/results/quality.md has what more would cost. */
+static enum quant head_quant(enum quant q) { return q ? QUANT_INT8 : QUANT_NONE; }
+
 static void load_outer(struct loader *l)
 {
     struct decoder *d = l->d;
@@ -162,12 +167,12 @@ static void load_outer(struct loader *l)
     const struct slice v = d->split.vocab;
     struct mat_part p = loader_rows(
         loader_part(l, W_EMBED, NO_LAYER, NO_EXPERT, false, s->vocab, s->hidden), v.first, v.n);
-    d->embed = loader_pack(l, &p, 1, d->dtype);
+    d->embed = loader_pack(l, &p, 1, d->dtype, QUANT_NONE);
     const struct amount embed = d->tables = d->weights;
     if (s->learned_positions) {
         int64_t rows = (int64_t)s->max_positions + s->position_offset;
         p = loader_part(l, W_POSITIONS, NO_LAYER, NO_EXPERT, false, rows, s->hidden);
-        d->positions = loader_pack(l, &p, 1, d->dtype);
+        d->positions = loader_pack(l, &p, 1, d->dtype, QUANT_NONE);
         d->tables = d->weights;
     }
     d->final_norm = norm(l, W_FINAL_NORM, NO_LAYER);
@@ -176,10 +181,12 @@ static void load_outer(struct loader *l)
     if (own)
         log_msg(LOG_WARN,
                 "config.json ties the head to the embedding; another is stored, and used");
-    if (!s->tied || own) {
-        p = loader_part(l, W_HEAD, NO_LAYER, NO_EXPERT, false, s->vocab, s->hidden);
+    const enum quant quant = head_quant(d->quant);
+    if (!s->tied || own || quant) {
+        enum role role = !s->tied || own ? W_HEAD : W_EMBED;
+        p = loader_part(l, role, NO_LAYER, NO_EXPERT, false, s->vocab, s->hidden);
         p = loader_rows(p, v.first, v.n);
-        d->head = loader_pack(l, &p, 1, d->dtype);
+        d->head = loader_pack(l, &p, 1, d->dtype, quant);
     }
     if (d->head == d->embed) { /* multiplied with after all */
         d->tables.bytes -= embed.bytes;

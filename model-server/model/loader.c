@@ -192,21 +192,24 @@ struct mat_part loader_rows(struct mat_part p, uint32_t first, uint32_t n)
 
 /* ---------------------------------------------------------------- onto the device */
 
-static void count(struct decoder *d, uint64_t elements, size_t size)
+static void count(struct decoder *d, uint64_t elements, uint64_t bytes)
 {
     d->weights.elements += elements;
-    d->weights.bytes += elements * size;
+    d->weights.bytes += bytes;
 }
 
-struct weight *loader_pack(struct loader *l, const struct mat_part *parts, int n, enum dtype dtype)
+struct weight *loader_pack(struct loader *l, const struct mat_part *parts, int n, enum dtype dtype,
+                           enum quant quant)
 {
     struct decoder *d = l->d;
-    const struct mat_desc m = {.parts = parts, .n_parts = n, .dtype = dtype};
+    const struct mat_desc m = {.parts = parts, .n_parts = n, .dtype = dtype, .quant = quant};
     struct weight *w = l->failed ? NULL : d->ops->weight_load(d->dev, &m, l->e);
     if (!w)
         l->failed = true;
     for (int i = 0; w && i < n; i++)
-        count(d, (uint64_t)(parts[i].rows * parts[i].cols), dtype_size(dtype));
+        count(d, (uint64_t)(parts[i].rows * parts[i].cols), 0);
+    if (w)
+        count(d, 0, d->ops->weight_bytes(w));
     loader_drop(l);
     return w;
 }
@@ -247,7 +250,7 @@ float *loader_vector(struct loader *l, const struct mat_part *parts, int n, floa
     free(host);
     if (!v)
         l->failed = true;
-    count(d, (uint64_t)rows, sizeof(float));
+    count(d, (uint64_t)rows, (uint64_t)rows * sizeof(float));
     loader_drop(l);
     return v;
 }

@@ -41,7 +41,8 @@ struct mat_part loader_rows(struct mat_part p, uint32_t first, uint32_t n);
 
 /* Parts stacked by rows, as a matrix of `dtype`; or, each of one column, as an fp32 vector with
  * `plus` added. Both end the validity of the parts. NULL after a fault. */
-struct weight *loader_pack(struct loader *l, const struct mat_part *parts, int n, enum dtype dtype);
+struct weight *loader_pack(struct loader *l, const struct mat_part *parts, int n, enum dtype dtype,
+                           enum quant quant);
 float *loader_vector(struct loader *l, const struct mat_part *parts, int n, float plus);
 
 /* A whole vector [n]: the ".bias" of a role; the ".weight" of a norm, plus what the spec adds. */

@@ -93,6 +93,7 @@ static void fill_info(struct model *m)
     i->max_positions = s->max_positions;
     i->learned_positions = s->learned_positions;
     i->dtype = m->d.dtype;
+    i->quant = m->d.quant;
     i->weight_bytes = m->d.weights.bytes;
     count_work(m);
     i->n_layers = s->n_layers;
@@ -143,6 +144,7 @@ static int load(struct model *m, const char *dir, const struct model_options *o,
     d->ops = o->ops;
     d->dev = o->dev;
     d->comm = o->comm;
+    d->quant = o->quant;
     if (snprintf(path, sizeof(path), "%s/config.json", dir) >= PATH_MAX)
         return err_set(e, ERR_VALIDATION, "%.200s...: path too long", dir);
     if (o->random_config)
@@ -154,7 +156,8 @@ static int load(struct model *m, const char *dir, const struct model_options *o,
         return -1;
     fill_info(m);
     LOG(LOG_DEBUG, "weights loaded", LOGS("model_type", m->info.type),
-        LOGS("dtype", dtype_name(d->dtype)), LOGI("bytes", d->weights.bytes));
+        LOGS("dtype", dtype_name(d->dtype)), LOGS("quantize", quant_name(d->quant)),
+        LOGI("bytes", d->weights.bytes));
     return 0;
 }
 

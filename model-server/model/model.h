@@ -13,6 +13,7 @@ struct model_options {
     struct device *dev;
     struct comm *comm; /* rank and world: which slice of the weights to take */
     int dtype;         /* enum dtype, or -1: as stored in the checkpoint */
+    enum quant quant;  /* of the linear layers, see loader.h */
     /* The text of a config.json: random weights of its shape, in bf16, instead of a checkpoint. */
     const char *random_config;
     const char *rope_scaling; /* "linear", "dynamic" or NULL: replaces config.json's (TGI's
@@ -27,9 +28,11 @@ struct model_info {
     bool learned_positions; /* there is nothing beyond max_positions */
     uint32_t window;        /* sliding window of the layers that have one; 0: none */
     enum dtype dtype;
+    enum quant quant;
     uint64_t weight_bytes; /* on this rank */
     /* What a token reads of these, and its multiplications and additions without attention's: the
-     * part that all tokens share; all experts of all layers; the share of these that one chooses. */
+     * part that all tokens share; all experts of all layers; the share of these that one chooses.
+     */
     uint64_t dense_bytes, dense_ops, expert_bytes, expert_ops;
     double expert_share;
     uint32_t n_layers, hidden, n_heads, n_kv_heads, head_dim; /* whole model */

@@ -25,6 +25,9 @@ static void reply(struct call *c)
     buf_json_str(out, g->model_id, strlen(g->model_id));
     text(out, "model_sha", g->model_sha);
     text(out, "model_pipeline_tag", NULL);
+    text(out, "model_dtype", open ? g->limits.dtype : NULL);
+    text(out, "model_device_type", open ? g->limits.device : NULL);
+    text(out, "quantize", open && *g->limits.quantize ? g->limits.quantize : NULL);
     number(out, "max_concurrent_requests", f->max_concurrent_requests);
     number(out, "max_best_of", f->max_best_of);
     number(out, "max_stop_sequences", f->max_stop_sequences);

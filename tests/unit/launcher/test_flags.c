@@ -73,7 +73,7 @@ static void contradictions_are_refused_in_order(void **state)
     refused(
         "--quantize fp9", -1,
         "--quantize: `fp9` is not one of auto, awq, compressed-tensors, eetq, exl2, gptq, marlin, "
-        "bitsandbytes, bitsandbytes-nf4, bitsandbytes-fp4, fp8");
+        "bitsandbytes, bitsandbytes-nf4, bitsandbytes-fp4, fp8, w8a8, int8, int4, none");
 }
 
 static void both_names_of_the_input_limit(void **state)

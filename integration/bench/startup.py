@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+"""Seconds from exec to ready: model-server alone (its `shard ready` line), and the launcher with router and shards (the first
+200 of GET /health).   startup.py CHECKPOINT [--rounds N] [--bin build/bin] [options of the launcher...]
+The files are read once before, so that the page cache holds them; peak memory is the largest resident size of the shard, with and
+without the pages of the mapped checkpoint."""
+
+import argparse
+import os
+import pathlib
+import re
+import signal
+import socket
+import statistics
+import subprocess
+import tempfile
+import threading
+import time
+import urllib.request
+
+
+def warm(folder):
+    for f in pathlib.Path(folder).iterdir():
+        with open(f, "rb", buffering=0) as r:
+            while r.read(1 << 24):
+                pass
+
+
+class Peak(threading.Thread):
+    """The largest resident and anonymous size of a process, by looking every 10 ms."""
+
+    def __init__(self, pid):
+        super().__init__(daemon=True)
+        self.pid, self.rss, self.anon = pid, 0, 0
+        self.over = threading.Event()
+        self.start()
+
+    def run(self):
+        while not self.over.wait(0.01):
+            try:
+                text = pathlib.Path(f"/proc/{self.pid}/status").read_text()
+            except OSError:
+                return
+            found = dict(re.findall(r"(Rss\w+|VmRSS):\s+(\d+)", text))
+            self.rss = max(self.rss, int(found.get("VmRSS", 0)))
+            self.anon = max(self.anon, int(found.get("RssAnon", 0)))
+
+
+def stop(p):
+    p.send_signal(signal.SIGTERM)
+    p.wait(60)
+
+
+def shard(args, rest):
+    with tempfile.TemporaryDirectory() as d:
+        cmd = [f"{args.bin}/model-server", "serve", args.checkpoint, "--uds-path", f"{d}/s", *rest]
+        start = time.perf_counter()
+        p = subprocess.Popen(cmd, stdout=subprocess.PIPE, text=True)
+        peak = Peak(p.pid)
+        for line in p.stdout:
+            if "shard ready" in line:
+                took = time.perf_counter() - start
+                break
+        else:
+            raise SystemExit(f"the shard ended: {p.wait()}")
+        peak.over.set()
+        stop(p)
+        return took, peak.rss / 1e6, peak.anon / 1e6
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def launcher(args, rest):
+    port = free_port()
+    with tempfile.TemporaryDirectory() as d:
+        cmd = [f"{args.bin}/launcher", "--model-id", args.checkpoint, "--port", str(port)]
+        cmd += ["--hostname", "127.0.0.1", "--shard-uds-path", f"{d}/s", *rest]
+        start = time.perf_counter()
+        p = subprocess.Popen(cmd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        log = []
+        threading.Thread(target=lambda: log.extend(p.stdout), daemon=True).start()
+        while True:
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5):
+                    break
+            except OSError:
+                if p.poll() is not None:
+                    raise SystemExit("the launcher ended:\n" + "".join(log))
+                time.sleep(0.002)
+        took = time.perf_counter() - start
+        stop(p)
+        if args.log:
+            print("".join(log))
+        return took
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("checkpoint")
+    p.add_argument("--bin", default=os.environ.get("BIN_DIR", "build/bin"))
+    p.add_argument("--rounds", type=int, default=5)
+    p.add_argument("--log", action="store_true")
+    args, rest = p.parse_known_args()
+    warm(args.checkpoint)
+    alone = [shard(args, rest) for _ in range(args.rounds)]
+    whole = [launcher(args, rest) for _ in range(args.rounds)]
+    print("| exec to ready | median s | best | worst | peak resident GB | of it anonymous |")
+    print("|---|---|---|---|---|---|")
+    took = [a[0] for a in alone]
+    rss, anon = (max(a[i] for a in alone) for i in (1, 2))
+    print(
+        f"| model-server | {statistics.median(took):.2f} | {min(took):.2f} | {max(took):.2f} | {rss:.2f} | {anon:.2f} |"
+    )
+    print(
+        f"| launcher, router, shard | {statistics.median(whole):.2f} | {min(whole):.2f} | {max(whole):.2f} | | |"
+    )
+
+
+if __name__ == "__main__":
+    main()
