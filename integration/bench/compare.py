@@ -38,6 +38,9 @@ def options():
     p.add_argument("--quick", action="store_true", help="one round, 8 steps, 16 new tokens")
     p.add_argument("--prefix", default=os.environ.get("BENCH_PREFIX", ""), help="command before each measurement")
     p.add_argument("--json", help="write all rounds there; what it holds of other rows is kept")
+    p.add_argument(
+        "--append", action="store_true", help="what it holds of these rows is kept too: more rounds of one run"
+    )
     o = p.parse_args()
     if o.quick:
         o.rounds, o.steps, o.new = 1, 8, 16
@@ -109,17 +112,11 @@ def machine():
     }
 
 
-def merge(path, report):
-    """Rows of an earlier run that this one did not measure stay in the file."""
-    if path and os.path.exists(path):
-        old = json.loads(pathlib.Path(path).read_text())
-        new = {r["name"]: r for r in report["rows"]}
-        kept = {r["name"]: r for r in old["rows"]}
-        order = [c.name for c in cases.CASES]
-        report["rows"] = [(kept | new)[n] for n in order if n in kept or n in new]
-    if path:
-        pathlib.Path(path).write_text(json.dumps(report, indent=1) + "\n")
-    return report
+def kept_rows(path):
+    """Rows that an earlier run left in the file, by name."""
+    if not path or not os.path.exists(path):
+        return {}
+    return {row["name"]: row for row in json.loads(pathlib.Path(path).read_text())["rows"]}
 
 
 def main():
@@ -141,15 +138,21 @@ def main():
         "engines": [(e.name, e.title) for e in engines.ENGINES],
         "rows": [],
     }
+    kept = kept_rows(o.json)
     for case in rows:
-        report["rows"].append(measure_row(o, case, there, missing))
-        merged = merge(o.json, dict(report))
+        row = measure_row(o, case, there, missing)
+        if o.append and case.name in kept:
+            row["rounds"] = kept[case.name]["rounds"] + row["rounds"]
+        kept[case.name] = row
+        report["rows"] = [kept[c.name] for c in cases.CASES if c.name in kept]
+        if o.json:
+            pathlib.Path(o.json).write_text(json.dumps(report, indent=1) + "\n")
     m = report["machine"]
     print(f"{m['cpu']} ({m['family']}), {o.threads} threads, {m['memory_bytes'] / 2**30:.0f} GiB, {report['date']}")
     print(" ".join(m["flags"]))
     for name, version in report["versions"].items():
         print(f"{name}: {version}")
-    print("\n" + table.render(merged))
+    print("\n" + table.render(report))
     return 0
 
 

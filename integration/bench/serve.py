@@ -86,6 +86,7 @@ def main():
     p.add_argument("argv", nargs=argparse.REMAINDER)
     o = p.parse_args()
     warm(o.warm)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))  # so that the server is stopped too
     port = free_port()
     log = open(os.environ.get("BENCH_SERVER_LOG", os.devnull), "w")
     begin = time.perf_counter()

@@ -93,7 +93,7 @@ def serving(rows, engines):
     for row in rows:
         for title, key, scale, better in SERVED:
             v = [[x * scale for x in values(row["rounds"], n, key)] for n in names]
-            if not any(v) and (row["kind"] == "ready" or key != "tokens_per_s"):
+            if not any(v) and key != ("ready_s" if row["kind"] == "ready" else "tokens_per_s"):
                 continue
             cells = [
                 figure(x, 3 if key == "overhead" else 1) if x else row["absent"].get(n, "–") for x, n in zip(v, names)
