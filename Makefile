@@ -60,6 +60,7 @@ UNROLLED  := -O3 -fno-math-errno $(if $(SAN)$(TSAN),-fno-sanitize=all)
 %_avx2.o:   ISA := -mavx2 -mfma -mf16c $(UNROLLED)
 %_avxvnni.o: ISA := -mavxvnni -mavx2 -mfma -mf16c $(UNROLLED)
 %_avx512vnni.o: ISA := -mavx512vnni -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx2 -mfma -mf16c $(UNROLLED)
+%_avx512bf16.o: ISA := -mavx512bf16 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx2 -mfma -mf16c $(UNROLLED)
 %_avx512.o: ISA := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx2 -mfma -mf16c $(UNROLLED)
 
 # ---------------------------------------------------------------- rooms

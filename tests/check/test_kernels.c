@@ -214,6 +214,36 @@ static bool check_quantise(void (*fn)(void), uint32_t n)
     return true;
 }
 
+/* Weights and x are pairs of any bfloat16 that are no NaN, subnormal ones too. */
+static bool check_tile_bf16x2(void (*fn)(void), uint32_t n)
+{
+    enum { MAX_K = 70, LDY = 200 };
+    static float tx[MAX_K * TILE_ROWS], y0[TILE_ROWS * LDY + CANARY], y1[TILE_ROWS * LDY + CANARY];
+    static _Alignas(64) uint16_t panels[LDY * MAX_K];
+    if (n > LDY - 2 * LANES)
+        return true; /* nothing depends on more panels */
+    for (size_t i = 0; i < LDY * MAX_K; i++)
+        panels[i] = rng_below(&rng, 50) ? bf16_of_f32(rng_wide(&rng)) : rng_u32(&rng) & 0x807f;
+    for (uint32_t rows = 1; rows <= TILE_ROWS; rows++) {
+        uint32_t k = 1 + rng_below(&rng, MAX_K);
+        struct tile a = {.y = y0, .ldy = n + rng_below(&rng, 20), .x = tx, .w = panels};
+        a.w_bytes = ((k + 1) & ~1u) * LANES * sizeof(uint16_t), a.rows = rows, a.n = n, a.k = k;
+        a.add = rng_below(&rng, 2), a.ahead = 64 * rng_below(&rng, 20);
+        a.pace = rng_below(&rng, 65);
+        for (size_t i = 0; i < sizeof(tx) / 4; i++)
+            tx[i] = float_of((uint32_t)panels[rng_below(&rng, LDY * MAX_K)] << 16 |
+                             panels[rng_below(&rng, LDY * MAX_K)]);
+        for (size_t i = 0; i < sizeof(y0) / 4; i++)
+            y0[i] = y1[i] = rng_wide(&rng);
+        k_tile_bf16x2_ref(&a);
+        a.y = y1;
+        CALL(tile_bf16x2)(&a);
+        if (memcmp(y0, y1, sizeof(y0)))
+            return false;
+    }
+    return true;
+}
+
 /* The padding between the rows' numbers may be anything, what follows the last may not. */
 static bool check_pack(void (*fn)(void), uint32_t n)
 {

@@ -13,6 +13,7 @@ struct device {
     struct pool *pool;
     struct kernels kern;
     unsigned features;
+    bool half;                  /* of bfloat16 weights: see struct weight */
     const struct ragged *batch; /* between step_begin() and step_end() */
     struct {
         void *p;
@@ -59,6 +60,7 @@ struct weight {
     const struct weight_format *format;
     enum dtype dtype;
     enum quant quant;
+    bool half; /* x is rounded to bfloat16 and multiplied in pairs */
     uint32_t rows, cols, n_panels;
     size_t panel_bytes, bytes;
     char *data;
@@ -67,6 +69,8 @@ static inline const char *weight_panel(const struct weight *w, size_t panel)
 {
     return w->data + panel * w->panel_bytes;
 }
+/* Whether tile_bf16x2 is worth its rounding here: measured, a few milliseconds. */
+bool half_is_faster(const struct kernels *kern, unsigned features);
 /* The 16 scales of an int8 panel. */
 static inline const float *int8_scales(const struct weight *w, const char *panel)
 {

@@ -65,6 +65,7 @@ static struct device *cpu_open(const struct device_options *o, struct err *e)
     if (mask)
         d->features &= (unsigned)strtoul(mask, NULL, 0);
     kernels_init(&d->kern, d->features);
+    d->half = o->arith == ARITH_HALF && half_is_faster(&d->kern, d->features);
     if (!(d->pool = pool_new(o->threads, e))) {
         cpu_close(d);
         return NULL;
@@ -76,8 +77,8 @@ static struct device *cpu_open(const struct device_options *o, struct err *e)
         cpu_close(d);
         return NULL;
     }
-    snprintf(d->describe, sizeof(d->describe), "CPU, %d thread%s, %s", n, n > 1 ? "s" : "",
-             cpu_feature_names(d->features));
+    snprintf(d->describe, sizeof(d->describe), "CPU, %d thread%s, %s%s", n, n > 1 ? "s" : "",
+             cpu_feature_names(d->features), d->half ? ", bfloat16 products" : "");
     return d;
 }
 

@@ -19,6 +19,12 @@ static int has_f16c(void)
     return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
 }
 
+static int has_avx512_bf16(void)
+{
+    unsigned a, b, c, d;
+    return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & 1 << 5);
+}
+
 static int has_avx_vnni(void)
 {
     unsigned a, b, c, d;
@@ -37,6 +43,8 @@ unsigned cpu_detect(void)
         f |= CPU_AVX512;
     if (f & CPU_AVX512 && __builtin_cpu_supports("avx512vnni"))
         f |= CPU_AVX512_VNNI;
+    if (f & CPU_AVX512 && has_avx512_bf16())
+        f |= CPU_AVX512_BF16;
     if (f && has_avx_vnni())
         f |= CPU_AVX_VNNI;
 #endif

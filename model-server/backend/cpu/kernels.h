@@ -34,6 +34,7 @@ enum cpu_feature {
     CPU_AVX512 = 1 << 1,      /* F, BW, VL, DQ */
     CPU_AVX512_VNNI = 1 << 2, /* 8-bit products into 32-bit sums */
     CPU_AVX_VNNI = 1 << 3,    /* the same in vectors of 256 bits */
+    CPU_AVX512_BF16 = 1 << 4, /* products of bfloat16 pairs into fp32 sums */
 };
 
 /* y[t][i] (+)= sum over k of x[k][t] * w[i][k], for t < rows <= TILE_ROWS and i < n.
@@ -87,6 +88,9 @@ static inline uint32_t tile_stride(uint32_t rows) { return rows <= 2 ? rows : (r
     X(tile_f32, void, (const struct tile *t))                                                      \
     X(tile_f16, void, (const struct tile *t))                                                      \
     X(tile_bf16, void, (const struct tile *t))                                                     \
+    /* x as bfloat16, in pairs like w: [ceil(k / 2)][tile_stride(rows)][2]. Of a pair the second   \
+     * product is added first, each by fma; subnormal numbers count as zero, also in sums. */      \
+    X(tile_bf16x2, void, (const struct tile *t))                                                   \
     X(tile_int8, void, (const struct tile *t)) /* of w without its scale */                        \
     X(tile_w8a8, void, (const struct int_tile *t))                                                 \
     X(tile_int4, void, (const struct int_tile *t))                                                 \
@@ -146,15 +150,18 @@ static inline uint32_t tile_stride(uint32_t rows) { return rows <= 2 ? rows : (r
 #define VARIANTS(X)                                                                                \
     ALL_KERNELS(X, ref, 0)                                                                         \
     INT_KERNELS(X, ref, 0)                                                                         \
+    X(tile_bf16x2, ref, 0)                                                                         \
     ALL_KERNELS(X, avx2, CPU_AVX2)                                                                 \
     INT_KERNELS(X, avx2, CPU_AVX2)                                                                 \
     INT_KERNELS(X, avxvnni, CPU_AVX2 | CPU_AVX_VNNI)                                               \
     ALL_KERNELS(X, avx512, CPU_AVX512)                                                             \
-    INT_KERNELS(X, avx512vnni, CPU_AVX512 | CPU_AVX512_VNNI)
+    INT_KERNELS(X, avx512vnni, CPU_AVX512 | CPU_AVX512_VNNI)                                       \
+    X(tile_bf16x2, avx512bf16, CPU_AVX512 | CPU_AVX512_BF16)
 #else
 #define VARIANTS(X)                                                                                \
     ALL_KERNELS(X, ref, 0)                                                                         \
-    INT_KERNELS(X, ref, 0)
+    INT_KERNELS(X, ref, 0)                                                                         \
+    X(tile_bf16x2, ref, 0)
 #endif
 
 #define X(op, ret, args) typedef ret op##_fn args;

@@ -32,6 +32,32 @@ void k_tile_f32_ref(const struct tile *t) { tile(t, DT_F32); }
 void k_tile_f16_ref(const struct tile *t) { tile(t, DT_F16); }
 void k_tile_bf16_ref(const struct tile *t) { tile(t, DT_BF16); }
 
+static float no_subnormal(float f) { return fabsf(f) < 0x1p-126f ? copysignf(0.0f, f) : f; }
+
+/* One number of a pair: x is any row of pairs. */
+static float bf16_at(const void *pairs, size_t i)
+{
+    return no_subnormal(number_at(pairs, DT_BF16, (int64_t)i));
+}
+
+void k_tile_bf16x2_ref(const struct tile *t)
+{
+    size_t xs = tile_stride(t->rows);
+    for (uint32_t i = 0; i < t->n; i++) {
+        const void *panel = (const char *)t->w + i / LANES * t->w_bytes;
+        for (uint32_t r = 0; r < t->rows; r++) {
+            float *y = &t->y[r * t->ldy + i], acc = t->add ? no_subnormal(*y) : 0.0f;
+            for (size_t pair = 0; pair < ((size_t)t->k + 1) / 2; pair++)
+                for (size_t half = 2; half--;) {
+                    float w = bf16_at(panel, (pair * LANES + i % LANES) * 2 + half);
+                    float x = bf16_at(t->x, (pair * xs + r) * 2 + half);
+                    acc = no_subnormal(fmaf(w, x, acc));
+                }
+            *y = acc;
+        }
+    }
+}
+
 void k_pack_ref(float *dst, const float *const *src, uint32_t rows, uint32_t n, float scale)
 {
     uint32_t xs = tile_stride(rows);

@@ -3,8 +3,9 @@
  * x is packed into tiles of rows that fill the registers together with the panels. One tile (a
  * decode step): the panels are streamed from memory. Several (prefill): two panels and a block of
  * columns at a time, for all tiles of a chunk of rows, while the next pair is fetched. Weights are
- * widened to fp32 in registers, next to the multiply-adds. docs/results/cpu-kernels.md has what
- * was measured about the sizes below. */
+ * widened to fp32 in registers, next to the multiply-adds; or x is narrowed to pairs of bfloat16
+ * where the device multiplies those (weight.half). docs/results/cpu-kernels.md has what was
+ * measured about the sizes below. */
 #include "model-server/backend/cpu/cpu.h"
 #include <string.h>
 
@@ -12,7 +13,8 @@ enum { K_BLOCK = 2048 };  /* columns of a pair of panels that stay in the cache 
 enum { CHUNK_TILES = 8 }; /* that share a pair while it is there: x and it fit the second cache */
 enum { PASS_TILES = 48 }; /* packed at a time: bounds the scratch */
 enum { AHEAD = 1024 };    /* bytes prefetched in each of the streams */
-enum { PACK_COLS = 256 }; /* grain of the packing */
+enum { PACK_COLS = 256 }; /* an item of the packing */
+enum { PACK_ALONE = 16384 }; /* numbers that are not worth a second thread */
 
 struct product {
     const struct kernels *kern;
@@ -20,9 +22,15 @@ struct product {
     const struct weight *w;
     float *y;
     const float *x, *bias;
-    float *packed; /* [tiles][cols][tile_stride] */
+    float *packed; /* [tiles][cols][tile_stride]; of pairs: [tiles][ceil(cols / 2)][tile_stride] */
     uint32_t rows, n_tiles;
 };
+
+/* Elements of `packed` in a row: a pair of 16-bit numbers is one. */
+static uint32_t packed_cols(const struct weight *w, uint32_t cols)
+{
+    return w->half ? (cols + 1) / 2 : cols;
+}
 
 /* Rows are spread evenly: 13 are 7 + 6, not 12 + 1. */
 static uint32_t tile_first(const struct product *p, uint32_t tile)
@@ -32,7 +40,20 @@ static uint32_t tile_first(const struct product *p, uint32_t tile)
 
 static const float *tile_x(const struct product *p, uint32_t tile)
 {
-    return p->packed + (size_t)tile * p->w->cols * TILE_ROWS;
+    return p->packed + (size_t)tile * packed_cols(p->w, p->w->cols) * TILE_ROWS;
+}
+
+/* PACK_COLS columns at most, as pairs; an odd last one is paired with zero. */
+static void pack_pairs(const struct kernels *kern, float *dst, const float *const *src,
+                       uint32_t rows, uint32_t n)
+{
+    _Alignas(64) uint16_t half[PACK_COLS + 1];
+    for (uint32_t r = 0; r < rows; r++) {
+        kern->narrow_bf16(half, src[r], n);
+        half[n] = 0;
+        for (uint32_t k = 0; k < n; k += 2)
+            memcpy(dst + (size_t)(k / 2) * tile_stride(rows) + r, half + k, sizeof(*dst));
+    }
 }
 
 /* Items are blocks of columns of a tile. */
@@ -47,8 +68,12 @@ static void pack_x(void *arg, int thread, size_t begin, size_t end)
         const float *src[TILE_ROWS];
         for (uint32_t r = 0; r < rows; r++)
             src[r] = p->x + (size_t)(first + r) * cols + k;
-        float *dst = (float *)tile_x(p, tile) + (size_t)k * tile_stride(rows);
-        p->kern->pack(dst, src, rows, cols - k < PACK_COLS ? cols - k : PACK_COLS, 1.0f);
+        float *dst = (float *)tile_x(p, tile) + (size_t)packed_cols(p->w, k) * tile_stride(rows);
+        uint32_t n = cols - k < PACK_COLS ? cols - k : PACK_COLS;
+        if (p->w->half)
+            pack_pairs(p->kern, dst, src, rows, n);
+        else
+            p->kern->pack(dst, src, rows, n, 1.0f);
     }
 }
 
@@ -56,6 +81,10 @@ static void run_tile(const struct kernels *kern, const struct weight *w, const s
 {
     if (w->quant == QUANT_INT8) {
         kern->tile_int8(t);
+        return;
+    }
+    if (w->half) {
+        kern->tile_bf16x2(t);
         return;
     }
     switch (w->dtype) {
@@ -108,7 +137,7 @@ static void stream_panels(void *arg, int thread, size_t begin, size_t end)
     run_tile(p->kern, w,
              &(struct tile){.y = p->y + first,
                             .ldy = w->rows,
-                            .x = p->rows == 1 ? p->x : p->packed,
+                            .x = p->packed ? p->packed : p->x,
                             .w = weight_panel(w, begin),
                             .w_bytes = w->panel_bytes,
                             .rows = p->rows,
@@ -143,7 +172,7 @@ static void run_block(const struct product *p, const struct block *b)
     for (uint32_t i = 0; i < b->tiles; i++) {
         uint32_t first = tile_first(p, b->tile + i);
         t.rows = tile_first(p, b->tile + i + 1) - first;
-        t.x = tile_x(p, b->tile + i) + (size_t)b->k * tile_stride(t.rows);
+        t.x = tile_x(p, b->tile + i) + (size_t)packed_cols(w, b->k) * tile_stride(t.rows);
         t.y = p->y + (size_t)first * w->rows + b->panel * LANES;
         t.next = b->next + (ptrdiff_t)(i * steps * t.pace);
         run_tile(p->kern, w, &t);
@@ -176,13 +205,13 @@ static void multiply(struct product *p)
 {
     const struct weight *w = p->w;
     struct pool *pool = p->d->pool;
-    if (p->rows > 1) {
+    if (p->rows > 1 || w->half) {
         uint32_t blocks = (w->cols + PACK_COLS - 1) / PACK_COLS;
-        p->packed = cpu_scratch(p->d, SCRATCH_PACK,
-                                (size_t)p->n_tiles * w->cols * TILE_ROWS * sizeof(float));
+        size_t row = packed_cols(w, w->cols), alone = PACK_ALONE / PACK_COLS * p->n_tiles / p->rows;
+        p->packed = cpu_scratch(p->d, SCRATCH_PACK, p->n_tiles * row * TILE_ROWS * sizeof(float));
         if (!p->packed)
             return;
-        pool_run(pool, pack_x, p, (size_t)p->n_tiles * blocks, 4);
+        pool_run(pool, pack_x, p, (size_t)p->n_tiles * blocks, alone ? alone : 1);
     }
     pool_run(pool, p->n_tiles == 1 ? stream_panels : block_panels, p, w->n_panels, PANEL_GRAIN);
 }

@@ -129,6 +129,7 @@ struct weight *cpu_weight_load(struct device *d, const struct mat_desc *m, struc
     w->format = formats[m->quant];
     w->quant = m->quant;
     w->dtype = m->dtype;
+    w->half = d->half && m->quant == QUANT_NONE && m->dtype == DT_BF16;
     w->rows = (uint32_t)rows;
     w->cols = (uint32_t)m->parts[0].cols;
     w->n_panels = (w->rows + LANES - 1) / LANES;

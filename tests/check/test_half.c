@@ -1,0 +1,171 @@
+/* test_half.c - products of bfloat16 weights with activations rounded to bfloat16: how far from
+ * double precision they may be, and that a row's bits depend on nothing but the row. The device is
+ * told to do it, whether this CPU is fast at it or not. */
+#include "model-server/backend/cpu/cpu.h"
+#include "model-server/backend/cpu/numbers.h"
+#include "tests/check/random.h"
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+// cmocka wants these above
+#include <cmocka.h>
+
+static struct rng rng;
+static const struct backend_ops *const ops = &backend_cpu;
+
+static struct device *half_device(int threads, uint64_t features)
+{
+    struct err e = ERR_INIT;
+    const struct device_options o = {.threads = threads, .features = features};
+    struct device *d = ops->open(&o, &e);
+    if (!d)
+        fail_msg("%s", e.msg);
+    d->half = true;
+    return d;
+}
+
+static struct weight *load(struct device *d, const float *w, uint32_t rows, uint32_t cols)
+{
+    struct err e = ERR_INIT;
+    struct mat_part part = {w, DT_F32, rows, cols, cols, 1};
+    struct weight *out =
+        ops->weight_load(d, &(struct mat_desc){.parts = &part, .n_parts = 1, .dtype = DT_BF16}, &e);
+    if (!out)
+        fail_msg("%s", e.msg);
+    assert_true(out->half);
+    return out;
+}
+
+static void a_row_has_the_same_bits_everywhere(void **state)
+{
+    (void)state;
+    static const uint32_t rows[] = {1, 2, 5, 8, 12, 13, 33, 100, 130};
+    static const uint64_t features[] = {0, 3, ~0ull}; /* the reference; none for pairs; all */
+    enum { N = 50, K = 2301, ROWS = 130 };
+    float *w = rng_floats(&rng, N * K), *x = rng_floats(&rng, ROWS * K), *b = rng_floats(&rng, N);
+    float *want = malloc(ROWS * N * sizeof(float)), *got = malloc(ROWS * N * sizeof(float));
+    for (size_t f = 0; f < sizeof(features) / sizeof(*features); f++)
+        for (int threads = 1; threads <= 3; threads += 2) {
+            struct device *d = half_device(threads, features[f]);
+            struct weight *pw = load(d, w, N, K);
+            for (size_t r = 0; f == 0 && threads == 1 && r < ROWS; r++)
+                ops->linear(d, want + r * N, x + r * K, 1, pw, b);
+            for (size_t i = f < 2 ? 5 : 0; i < sizeof(rows) / sizeof(*rows) - (f < 2); i++) {
+                uint32_t first = rng_below(&rng, ROWS - rows[i] + 1);
+                ops->linear(d, got, x + (size_t)first * K, rows[i], pw, b);
+                if (memcmp(got, want + (size_t)first * N, rows[i] * N * sizeof(float)))
+                    fail_msg("features %llu, %d threads, %u rows: other bits",
+                             (unsigned long long)features[f], threads, rows[i]);
+            }
+            ops->weight_free(d, pw);
+            ops->close(d);
+        }
+    free(w), free(x), free(b), free(want), free(got);
+}
+
+struct error {
+    double rms;   /* of the errors, in units of the exact results' */
+    double worst; /* error / sum of |w x| */
+};
+
+/* Half of x and w repeats the other with the opposite sign, but for `part` of it. */
+static struct error error_of(uint32_t k, bool cancelling, float part)
+{
+    enum { N = 64, ROWS = 13 };
+    float *w = rng_floats(&rng, (size_t)N * k), *x = rng_floats(&rng, (size_t)ROWS * k);
+    float y[N * ROWS];
+    for (uint32_t i = 0; cancelling && i < N; i++)
+        for (uint32_t c = 0; c + 1 < k; c += 2)
+            w[(size_t)i * k + c + 1] = -w[(size_t)i * k + c];
+    for (uint32_t r = 0; cancelling && r < ROWS; r++)
+        for (uint32_t c = 0; c + 1 < k; c += 2)
+            x[(size_t)r * k + c + 1] = x[(size_t)r * k + c] * (1 + part * rng_unit(&rng));
+    struct device *d = half_device(2, ~0ull);
+    struct weight *pw = load(d, w, N, k);
+    ops->linear(d, y, x, ROWS, pw, NULL);
+    double sq_err = 0, sq = 0, worst = 0;
+    for (uint32_t r = 0; r < ROWS; r++)
+        for (uint32_t i = 0; i < N; i++) {
+            double sum = 0, mag = 0;
+            for (uint32_t c = 0; c < k; c++) {
+                double term = (double)f32_of_bf16(bf16_of_f32(w[(size_t)i * k + c])) *
+                              (double)x[(size_t)r * k + c];
+                sum += term, mag += fabs(term);
+            }
+            double err = fabs((double)y[r * N + i] - sum);
+            sq_err += err * err, sq += sum * sum;
+            worst = fmax(worst, err / mag);
+        }
+    ops->weight_free(d, pw);
+    ops->close(d);
+    free(w), free(x);
+    return (struct error){sqrt(sq_err / sq), worst};
+}
+
+/* Rounding x to 8 bits errs by 2^-8 of each product at most: that bounds the sum's error whatever
+ * the data. Independent errors on independent products: 1.7e-3 of the result, for any k. */
+static void errors_are_as_small_as_documented(void **state)
+{
+    (void)state;
+    static const uint32_t ks[] = {1, 63, 64, 576, 2048, 8191};
+    double rms = 0, worst = 0;
+    for (size_t i = 0; i < sizeof(ks) / sizeof(*ks); i++) {
+        struct error plain = error_of(ks[i], false, 0), bad = error_of(ks[i], true, 0.01f);
+        double bound = 0x1p-8 + ks[i] * 0x1p-24;
+        assert_true(plain.worst <= bound && bad.worst <= bound);
+        assert_true(ks[i] == 1 || plain.rms <= 2.2e-3); /* of 1, there are 13 errors only */
+        rms = fmax(rms, ks[i] == 1 ? 0 : plain.rms),
+        worst = fmax(worst, fmax(plain.worst, bad.worst));
+        if (i == 4)
+            print_message("results that cancel to 1/100: %.1e of them\n", bad.rms);
+    }
+    print_message("random: %.2e of the results' rms; at most %.2e of the sum of magnitudes\n", rms,
+                  worst);
+}
+
+static void exact_arithmetic_is_the_default(void **state)
+{
+    (void)state;
+    struct err e = ERR_INIT;
+    struct device *d = ops->open(&(struct device_options){.threads = 1, .features = ~0ull}, &e);
+    assert_non_null(d);
+    assert_false(d->half);
+    ops->close(d);
+    const struct device_options asked = {.threads = 1, .features = 3, .arith = ARITH_HALF};
+    d = ops->open(&asked, &e);
+    assert_non_null(d);
+    assert_false(d->half); /* no instruction for it */
+    ops->close(d);
+}
+
+/* Only matrices of bfloat16 are multiplied so. */
+static void other_weights_stay_exact(void **state)
+{
+    (void)state;
+    struct device *d = half_device(1, ~0ull);
+    struct err e = ERR_INIT;
+    float one[4] = {1, 2, 3, 4};
+    struct mat_part part = {one, DT_F32, 1, 4, 4, 1};
+    for (enum dtype t = 0; t < DT_N; t++) {
+        struct weight *w =
+            ops->weight_load(d, &(struct mat_desc){.parts = &part, .n_parts = 1, .dtype = t}, &e);
+        assert_non_null(w);
+        assert_int_equal(w->half, t == DT_BF16);
+        ops->weight_free(d, w);
+    }
+    ops->close(d);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(exact_arithmetic_is_the_default),
+        cmocka_unit_test(other_weights_stay_exact),
+        cmocka_unit_test(a_row_has_the_same_bits_everywhere),
+        cmocka_unit_test(errors_are_as_small_as_documented),
+    };
+    rng = rng_new();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
