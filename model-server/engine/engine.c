@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEFAULT_PREFILL = 4096, MOST_ROWS_AHEAD = 256, TRIAL_TOKENS = 64 };
+enum { DEFAULT_PREFILL = 4096, MOST_ROWS_AHEAD = 256, TRIAL_TOKENS = 16 };
 
 struct engine {
     struct engine_options o;
@@ -388,6 +388,10 @@ static int size_pool(struct engine *g, const struct warmup *w, struct kv_plan *p
         return -1;
     if (o->ops->memory(o->dev, &m.free, &m.total, e))
         return -1;
+    if (m.shared) { /* reserved, and not touched yet */
+        uint64_t scratch = m.world * model_scratch_held(o->model);
+        m.free -= scratch < m.free ? scratch : m.free;
+    }
     uint64_t swap = m.shared ? o->swap_bytes * m.world : 0; /* is taken from the same memory */
     m.free -= swap < m.free ? swap : m.free;
     *plan = kv_plan(&m);

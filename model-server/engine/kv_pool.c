@@ -17,7 +17,7 @@ struct kv_plan kv_plan(const struct kv_memory *m)
 {
     struct kv_plan p = {.why = "free memory"};
     double usable;
-    if (m->shared) /* the pool is touched when it is made: half is left for the rest of the machine
+    if (m->shared) /* the pool will be touched: half is left for the rest of the machine
                     */
         usable = (double)m->free * (m->limit > 0 ? 0.95 : 0.5) * m->fraction / m->world;
     else /* TGI's: the service may fill 90% of the fraction */

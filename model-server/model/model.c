@@ -291,6 +291,11 @@ int model_reserve(struct model *m, uint32_t max_tokens, uint32_t max_out, struct
     return decoder_reserve(&m->d, max_tokens, max_out, e);
 }
 
+uint64_t model_scratch_held(const struct model *m)
+{
+    return decoder_scratch_bytes(&m->d, m->d.scratch.max_tokens, m->d.scratch.max_out);
+}
+
 uint64_t model_scratch_bytes(const struct model *m, uint32_t max_tokens, uint32_t max_out)
 {
     return decoder_scratch_bytes(&m->d, max_tokens, max_out);

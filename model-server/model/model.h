@@ -75,5 +75,6 @@ int model_swap_in(struct model *m, const uint32_t *blocks, const uint32_t *slots
  * does it ahead. */
 int model_forward(struct model *m, const struct ragged *b, float *logits, struct err *e);
 int model_reserve(struct model *m, uint32_t max_tokens, uint32_t max_out, struct err *e);
+uint64_t model_scratch_held(const struct model *m); /* bytes that are reserved now */
 uint64_t model_scratch_bytes(const struct model *m, uint32_t max_tokens, uint32_t max_out);
 #endif

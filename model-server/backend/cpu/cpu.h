@@ -38,9 +38,14 @@ static inline char *cpu_thread_scratch(struct device *d, int thread)
     return d->thread_scratch + (size_t)thread * THREAD_SCRATCH;
 }
 
+void *cpu_alloc(struct device *d, size_t bytes, struct err *e); /* backend_ops.alloc */
 /* Zeroed pages, huge ones where the kernel has them; NULL if there are none. */
 void *cpu_map(size_t bytes);
 void cpu_unmap(void *p, size_t bytes);
+/* Takes the pages of fresh memory in the background. NULL where it cannot: they come as they are
+ * used. End it before the memory goes. */
+struct populate *cpu_populate(void *p, size_t bytes);
+void cpu_populate_end(struct populate *f); /* NULL is fine */
 int cpu_memory(uint64_t *free_bytes, uint64_t *total_bytes, struct err *e);
 
 /* How weights of one kind are stored and multiplied with. */
@@ -86,6 +91,7 @@ void linear_int(struct device *d, float *y, const float *x, uint32_t rows, const
  * dimensions / 16] panels over positions; both counts rounded up to 16. */
 struct kv_cache {
     struct kv_desc desc;
+    struct populate *populate;
     uint32_t panel_pos, panel_dim; /* block_size and head_dim, rounded up to 16 */
     size_t head_bytes, bytes;
     char *data;

@@ -91,22 +91,33 @@ static int cpu_memory_op(struct device *d, uint64_t *free_bytes, uint64_t *total
     return cpu_memory(free_bytes, total_bytes, e);
 }
 
-static void *cpu_alloc(struct device *d, size_t bytes, struct err *e)
+/* Aligned zeroes. Large ones are fresh pages that are not touched before they are used: the scratch
+ * of the largest step is hundreds of MB, and most steps are small. The word in front of the result
+ * is what calloc() gave. */
+void *cpu_alloc(struct device *d, size_t bytes, struct err *e)
 {
     (void)d;
     size_t padded;
-    void *p = NULL;
-    if (!__builtin_add_overflow(bytes, 64, &padded))
-        p = aligned_alloc(64, padded & ~(size_t)63);
-    if (!p)
+    char *raw = NULL;
+    if (!__builtin_add_overflow(bytes, 64 + sizeof(char *), &padded))
+        raw = calloc(1, padded);
+    if (!raw)
         return err_nomem(e), NULL;
-    return memset(p, 0, bytes);
+    char *p = raw + sizeof(char *) + (-((uintptr_t)raw + sizeof(char *)) & 63);
+    memcpy(p - sizeof(char *), &raw, sizeof(raw));
+    if (bytes >= HUGE_PAGE)
+        madvise((void *)(((uintptr_t)p + 4095) & ~(uintptr_t)4095), (bytes - 4096) & ~(size_t)4095,
+                MADV_HUGEPAGE);
+    return p;
 }
 
 static void cpu_free(struct device *d, void *p)
 {
+    char *raw = NULL;
     (void)d;
-    free(p);
+    if (p)
+        memcpy(&raw, (char *)p - sizeof(raw), sizeof(raw));
+    free(raw);
 }
 
 static int cpu_copy(struct device *d, void *dst, const void *src, size_t bytes, struct err *e)

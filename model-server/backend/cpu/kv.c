@@ -4,8 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PAGE = 4096 };
-
 static size_t lanes_up(size_t n) { return (n + LANES - 1) / LANES * LANES; }
 
 static size_t head_bytes(const struct kv_desc *k)
@@ -18,18 +16,9 @@ uint64_t cpu_kv_block_bytes(const struct kv_desc *k)
     return (uint64_t)2 * k->n_layers * k->n_kv_heads * head_bytes(k);
 }
 
-/* The pool is touched when it is made, by all threads: what warm-up promised is there, and the size
- * of the process does not grow while it serves. */
-static void touch(void *arg, int thread, size_t begin, size_t end)
-{
-    volatile char *pages = arg;
-    (void)thread;
-    for (size_t i = begin; i < end; i++)
-        pages[i * PAGE] = 0;
-}
-
 struct kv_cache *cpu_kv_new(struct device *d, const struct kv_desc *k, struct err *e)
 {
+    (void)d;
     if (!k->block_size || k->block_size & (k->block_size - 1)) {
         err_set(e, ERR_VALIDATION, "KV block size %u: the CPU backend takes powers of two",
                 k->block_size);
@@ -53,7 +42,7 @@ struct kv_cache *cpu_kv_new(struct device *d, const struct kv_desc *k, struct er
         free(kv);
         return NULL;
     }
-    pool_run(d->pool, touch, kv->data, (kv->bytes + PAGE - 1) / PAGE, 512);
+    kv->populate = cpu_populate(kv->data, kv->bytes);
     return kv;
 }
 
@@ -62,6 +51,7 @@ void cpu_kv_free(struct device *d, struct kv_cache *kv)
     (void)d;
     if (!kv)
         return;
+    cpu_populate_end(kv->populate);
     cpu_unmap(kv->data, kv->bytes);
     free(kv);
 }

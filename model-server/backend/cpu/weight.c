@@ -158,12 +158,9 @@ uint64_t cpu_weight_bytes(const struct weight *w) { return w->bytes; }
 
 float *cpu_vector_load(struct device *d, const struct mat_part *v, float plus, struct err *e)
 {
-    (void)d;
     int64_t n = v->rows * v->cols;
-    float *out = aligned_alloc(64, ((size_t)n * sizeof(float) + 127) & ~(size_t)63);
-    if (!out)
-        return err_nomem(e), NULL;
-    for (int64_t i = 0; i < n; i++) {
+    float *out = cpu_alloc(d, (size_t)n * sizeof(float) + 64, e);
+    for (int64_t i = 0; out && i < n; i++) {
         int64_t at = i / v->cols * v->row_stride + i % v->cols * v->col_stride;
         out[i] = number_at(v->data, v->dtype, at) + plus;
     }
