@@ -236,7 +236,7 @@ fuzz: $(GEN)           ## each parser of foreign bytes for FUZZ_SECONDS (10) und
 install: all           ## programs and man pages under PREFIX (/usr/local)
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/man/man1
 	install -m 755 $(BINS) $(DESTDIR)$(PREFIX)/bin/
-	@for p in launcher router 'model-server serve' 'model-server logits' 'model-server bench' \
+	@for p in launcher router 'model-server serve' 'model-server logits' 'model-server bench' 'model-server quality' \
 	  'model-server download-weights'; do \
 	  $(B)/bin/$$p --help-man > $(DESTDIR)$(PREFIX)/share/man/man1/$$(echo $$p | tr ' ' -).1 || exit 1; done
 

@@ -41,7 +41,7 @@ static const struct flag rows[] = {
     {ROW("num-shard", U32, num_shard, 0, "Number of shards the model is split into. Unset: one per visible device, or 1."), BETWEEN(1, 64), .unit = "shards"},
     {ROW("quantize", ENUM, quantize, TO_SHARD, "Keep the weights in fewer bits, made at load: eetq (or int8: 8-bit weights), w8a8 (8-bit weights and activations), int4. `auto`: as the checkpoint is. The other schemes are not supported by this version."), .choices = quantizers},
     {ROW("speculate", U32, speculate, TO_SHARD, "Number of tokens drafted ahead of each step, by n-gram lookup or the checkpoint's own heads."), .unit = "tokens"},
-    {ROW("dtype", ENUM, dtype, TO_SHARD, "Type of weights and activations. `auto` follows the checkpoint."), .choices = dtypes},
+    {ROW("dtype", ENUM, dtype, TO_SHARD, "Type of the weights. `auto`: as the checkpoint has them, computed with in fp32. float16 or bfloat16 that is asked for may be computed with too, where the CPU is faster so."), .choices = dtypes},
     {ROW("kv-cache-dtype", ENUM, kv_cache_dtype, TO_SHARD, "Type of the KV cache. `auto` follows the model."), .choices = kv_dtypes},
     {ROW("trust-remote-code", BOOL, trust_remote_code, TO_ROUTER | TO_SHARD | TO_DOWNLOAD, "Accepted for compatibility. No code from a model repository is ever run.")},
     {ROW("max-concurrent-requests", U32, max_concurrent_requests, TO_ROUTER, "Requests in flight before the server answers `overloaded`."), .def = "128", BETWEEN(1, 1e6), .unit = "requests"},

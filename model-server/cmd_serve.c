@@ -44,7 +44,8 @@ static const struct flag flags[] = {
     {.name = "shard-group", .type = FLAG_STR, F(shard_group),
      .help = "Name under which the ranks find each other, unique on the host; default: made of --uds-path."},
     {.name = "dtype", .type = FLAG_ENUM, F(dtype), .def = "auto", .choices = dtypes, .env = "",
-     .help = "Type of the weights on the device; auto: as stored in the checkpoint."},
+     .help = "Type of the weights on the device; auto: as stored in the checkpoint, computed with in fp32. float16 or "
+             "bfloat16 that is asked for may be computed with too, where the CPU is faster so."},
     {.name = "kv-cache-dtype", .type = FLAG_ENUM, F(kv_dtype), .def = "auto", .choices = dtypes, .env = "",
      .help = "Type of keys and values in the cache; auto: that of the weights."},
     {.name = "quantize", .type = FLAG_STR, F(quantize), .env = "",
@@ -173,8 +174,10 @@ static int load(struct shard *s, const struct serve_config *c, struct err *e)
     if (!(s->dir = hub_resolve(c->model_id, c->revision, e)) ||
         !(s->tok = tokenizer_load(s->dir, e)) || !(s->ops = backend_find(c->device, e)))
         return -1;
-    struct device_options d = {
-        .index = (int)c->rank, .threads = worker_threads(c, s->ops), .features = ~(uint64_t)0};
+    struct device_options d = {.index = (int)c->rank,
+                               .threads = worker_threads(c, s->ops),
+                               .features = ~(uint64_t)0,
+                               .arith = dtype_arith((int)c->dtype - 1)};
     if (!(s->dev = s->ops->open(&d, e)) || !(s->comm = join(c, e)))
         return -1;
     struct model_options m = {.ops = s->ops,

@@ -11,5 +11,6 @@ struct subcommand {
 int cmd_download_weights(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_logits(int argc, char **argv);
+int cmd_quality(int argc, char **argv);
 int cmd_serve(int argc, char **argv);
 #endif

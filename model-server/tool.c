@@ -9,7 +9,9 @@ const char *const tool_levels[] = {"error", "warn", "info", "debug", "trace", NU
 
 static int load(struct tool *t, const struct tool_options *o, const char *config, struct err *e)
 {
-    const struct device_options d = {.threads = (int)o->threads, .features = ~(uint64_t)0};
+    const struct device_options d = {.threads = (int)o->threads,
+                                     .features = ~(uint64_t)0,
+                                     .arith = dtype_arith((int)o->dtype - 1)};
     enum quant quant;
     if (quant_parse(o->quantize, &quant, e) || !(t->ops = backend_find(o->device, e)) ||
         !(t->dev = t->ops->open(&d, e)))

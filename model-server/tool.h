@@ -22,7 +22,8 @@ extern const char *const tool_dtypes[], *const tool_levels[];
     {TOOL_ROW(config, at, "model", STR, model), .positional = true,                                \
      .help = "Folder with config.json and safetensors weights."},                                  \
     {TOOL_ROW(config, at, "dtype", ENUM, dtype), .def = "auto", .choices = tool_dtypes,            \
-     .help = "Type of the weights on the device; auto: as stored."},                               \
+     .help = "Type of the weights on the device; auto: as stored, computed with in fp32. A 16-bit type "   \
+             "that is asked for may be computed with too."},                               \
     {TOOL_ROW(config, at, "quantize", STR, quantize),                                              \
      .help = "Linear layers in fewer bits, made at load: eetq (int8), w8a8 or int4."},              \
     {TOOL_ROW(config, at, "device", STR, device), .def = "auto",                                   \

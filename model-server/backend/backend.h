@@ -134,6 +134,13 @@ struct moe {
  *          it does. Results stay independent of batch and chunking. */
 enum arith { ARITH_EXACT, ARITH_HALF };
 
+/* What --dtype means for it: 16 bits that were asked for (`dtype` as in model_options) may be
+ * computed with; auto and fp32 are exact. */
+static inline enum arith dtype_arith(int dtype)
+{
+    return dtype == DT_F16 || dtype == DT_BF16 ? ARITH_HALF : ARITH_EXACT;
+}
+
 struct device;
 struct device_options {
     int index;         /* which GPU; unused by the CPU */
