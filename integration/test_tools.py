@@ -1,10 +1,10 @@
-"""The commands of model-server that serve nobody: bench and logits."""
+"""The commands of model-server that serve nobody: bench, logits and quality."""
 
 import json
 import subprocess
 
 import pytest
-from serving import BIN, DEMO
+from serving import BIN, DEMO, ROOT, data
 
 
 def tool(*args, ok=True):
@@ -95,3 +95,41 @@ def test_random_weights_are_the_same_every_time(shape):
     first = logits("--threads", "1")
     assert first == logits("--threads", "3") and len(set(first)) > 300
     assert max(map(abs, first)) < 10
+
+
+TEXT = ROOT / "tests/data/stories.txt"
+
+
+def quality(*args, ok=True):
+    out = tool("quality", *args, "--text", TEXT, "--limit", "700", "--json", ok=ok)
+    return json.loads(out) if ok else out
+
+
+def test_quality_of_the_exact_model_is_perfect():
+    j = quality(DEMO, "--kv-cache-dtype", "float32")
+    assert (j["relative_error"], j["divergence"], j["agreement"], j["tokens"]) == (0, 0, 1, 700)
+    assert j["perplexity"] == j["exact_perplexity"] and j["quantize"] == "none"
+
+
+def test_quality_finds_what_each_scheme_costs():
+    model = data("models/stories260K")
+    runs = [quality(model, "--quantize", q) for q in ("eetq", "w8a8", "int4")]
+    errors = [j["relative_error"] for j in runs]
+    assert 1e-3 < errors[0] < errors[1] < errors[2] < 0.2, runs
+    assert [j["exact_perplexity"] for j in runs] == [pytest.approx(runs[0]["exact_perplexity"])] * 3
+    assert runs[0]["exact_perplexity"] < 9, "the model knows such stories"
+    assert runs[1]["perplexity"] == pytest.approx(runs[1]["exact_perplexity"], rel=0.02)
+    sizes = [j["weight_bytes"] for j in runs]
+    assert sizes[0] == sizes[1] > sizes[2]
+
+
+def test_quality_in_pieces():
+    """Every piece begins from nothing: a short context knows less."""
+    model = data("models/stories260K")
+    long, short = (quality(model, "--dtype", "float16", "--context", n) for n in (512, 16))
+    assert short["exact_perplexity"] > 1.2 * long["exact_perplexity"]
+
+
+def test_quality_refuses():
+    assert "no/such.txt" in tool("quality", DEMO, "--text", "no/such.txt", ok=False)
+    assert "--quantize gptq: this version" in quality(DEMO, "--quantize", "gptq", ok=False)
