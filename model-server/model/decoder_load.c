@@ -1,7 +1,10 @@
 /* What a decoder is made of: this rank's part of every weight, and how it all goes away again. */
+#include "common/clock.h"
 #include "common/log.h"
 #include "model-server/model/loader.h"
 #include <stdlib.h>
+
+static const int64_t TELL_NS = 5000000000;
 
 static struct norm norm(struct loader *l, enum role role, int layer)
 {
@@ -125,6 +128,17 @@ static void load_experts(struct loader *l, struct layer *y, int layer)
     l->d->experts.elements += l->d->weights.elements - before.elements;
 }
 
+/* Now and then, so that nobody wonders: small models load without a word. */
+static void tell(struct loader *l, int layers)
+{
+    int64_t now = clock_ns();
+    if (now - l->told < TELL_NS)
+        return;
+    l->told = now;
+    LOG(LOG_INFO, "loading weights", LOGI("layers", layers), LOGI("of", l->d->spec.n_layers),
+        LOGI("bytes", l->d->weights.bytes));
+}
+
 static void load_layer(struct loader *l, struct layer *y, int layer)
 {
     const struct decoder_spec *s = &l->d->spec;
@@ -151,8 +165,7 @@ static void load_layer(struct loader *l, struct layer *y, int layer)
         load_experts(l, y, layer);
     else
         load_mlp(l, y, layer);
-    LOG(LOG_DEBUG, "layer loaded", LOGI("layer", layer + 1), LOGI("of", s->n_layers),
-        LOGI("bytes", l->d->weights.bytes));
+    tell(l, layer + 1);
 }
 
 /* Tied or not, the head is read whole for every token and is a fifth of a small model: it is
@@ -201,7 +214,7 @@ static void load_outer(struct loader *l)
 
 int decoder_load(struct decoder *d, const struct arch *a, const struct checkpoint *c, struct err *e)
 {
-    struct loader l = {.d = d, .a = a, .c = c, .e = e};
+    struct loader l = {.d = d, .a = a, .c = c, .e = e, .told = clock_ns()};
     d->layers = calloc(d->spec.n_layers, sizeof(d->layers[0]));
     if (!d->layers)
         return err_nomem(e);

@@ -23,6 +23,7 @@ struct loader {
     void *copies[MAX_SOURCES];
     struct tensor made[MAX_SOURCES]; /* without a checkpoint: views of `copies` */
     int n_tensors, n_copies;
+    int64_t told; /* when the log last heard of progress */
 };
 
 void loader_nomem(struct loader *l);

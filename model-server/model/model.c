@@ -141,6 +141,7 @@ static int load(struct model *m, const char *dir, const struct model_options *o,
     char path[PATH_MAX];
     const struct arch *arch;
     struct decoder *d = &m->d;
+    const int64_t start = clock_ns();
     d->ops = o->ops;
     d->dev = o->dev;
     d->comm = o->comm;
@@ -155,9 +156,9 @@ static int load(struct model *m, const char *dir, const struct model_options *o,
         load_weights(m, dir, arch, o->dtype, e) || load_eos(m, dir, e))
         return -1;
     fill_info(m);
-    LOG(LOG_DEBUG, "weights loaded", LOGS("model_type", m->info.type),
-        LOGS("dtype", dtype_name(d->dtype)), LOGS("quantize", quant_name(d->quant)),
-        LOGI("bytes", d->weights.bytes));
+    LOG(LOG_INFO, "weights loaded", LOGD("seconds", (double)(clock_ns() - start) * 1e-9),
+        LOGS("model_type", m->info.type), LOGS("dtype", dtype_name(d->dtype)),
+        LOGS("quantize", quant_name(d->quant)), LOGI("bytes", d->weights.bytes));
     return 0;
 }
 

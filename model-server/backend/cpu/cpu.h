@@ -103,6 +103,10 @@ static inline char *kv_head(const struct kv_cache *kv, uint32_t layer, uint32_t 
     return kv->data + (stream * kv->desc.n_blocks + block) * kv->head_bytes;
 }
 
+/* Rows [row, row + 16) of `p` into one panel. False where they are not all there, or have to be
+ * converted: then they go in one by one. */
+bool cpu_pack_panel(const struct weight *w, char *panel, const struct mat_part *p, int64_t row);
+
 /* The operations of backend.h, one file a subject. */
 struct weight *cpu_weight_load(struct device *d, const struct mat_desc *m, struct err *e);
 void cpu_weight_free(struct device *d, struct weight *w);

@@ -90,8 +90,11 @@ static void pack_panels(void *arg, int thread, size_t begin, size_t end)
     for (size_t i = begin * LANES; i < end * LANES && i < w->rows; i++) {
         int64_t row = (int64_t)i;
         const struct mat_part *p = part_of(job->m, &row);
-        w->format->pack(job->d, thread, w, w->data + i / LANES * w->panel_bytes, (int)(i % LANES),
-                        p, row);
+        char *panel = w->data + i / LANES * w->panel_bytes;
+        if (i % LANES == 0 && cpu_pack_panel(w, panel, p, row))
+            i += LANES - 1;
+        else
+            w->format->pack(job->d, thread, w, panel, (int)(i % LANES), p, row);
     }
 }
 

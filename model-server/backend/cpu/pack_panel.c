@@ -1,0 +1,52 @@
+/* pack_panel.c - sixteen rows at once into a panel, where nothing has to be converted.
+ *
+ * A panel of fp32, or of pairs of bf16, is the transposed matrix of its rows' 32-bit words. Row by
+ * row, every word would be a store into another cache line; here 4 x 4 blocks are turned in
+ * registers and lines are written whole, in order. */
+#include "model-server/backend/cpu/cpu.h"
+#include <string.h>
+
+typedef uint32_t quad __attribute__((vector_size(16)));
+enum { QUAD = 4 };
+
+static inline quad load(const char *p)
+{
+    quad v;
+    memcpy(&v, p, sizeof(v)); /* rows are aligned to their elements only */
+    return v;
+}
+
+/* to[i][j] = from[j][i]; rows of `to` are LANES words apart. */
+static inline void turn(uint32_t *to, const char *from, size_t stride)
+{
+    const quad a = load(from), b = load(from + stride), c = load(from + 2 * stride),
+               d = load(from + 3 * stride);
+    const quad ab = __builtin_shuffle(a, b, (quad){0, 4, 1, 5}),
+               AB = __builtin_shuffle(a, b, (quad){2, 6, 3, 7}),
+               cd = __builtin_shuffle(c, d, (quad){0, 4, 1, 5}),
+               CD = __builtin_shuffle(c, d, (quad){2, 6, 3, 7});
+    const quad rows[QUAD] = {__builtin_shuffle(ab, cd, (quad){0, 1, 4, 5}),
+                             __builtin_shuffle(ab, cd, (quad){2, 3, 6, 7}),
+                             __builtin_shuffle(AB, CD, (quad){0, 1, 4, 5}),
+                             __builtin_shuffle(AB, CD, (quad){2, 3, 6, 7})};
+    for (int i = 0; i < QUAD; i++)
+        memcpy(to + (size_t)i * LANES, &rows[i], sizeof(rows[i]));
+}
+
+bool cpu_pack_panel(const struct weight *w, char *panel, const struct mat_part *p, int64_t row)
+{
+    size_t size = dtype_size(w->dtype), words = w->cols * size / sizeof(uint32_t);
+    if (w->quant || w->dtype == DT_F16 || p->dtype != w->dtype || p->col_stride != 1 ||
+        p->row_stride < 0 || row + LANES > p->rows || w->cols * size % sizeof(uint32_t))
+        return false;
+    const char *from = (const char *)p->data + (size_t)(row * p->row_stride) * size;
+    size_t stride = (size_t)p->row_stride * size, k = 0;
+    uint32_t *to = (uint32_t *)panel;
+    for (; k + QUAD <= words; k += QUAD)
+        for (size_t lane = 0; lane < LANES; lane += QUAD)
+            turn(to + k * LANES + lane, from + lane * stride + k * sizeof(*to), stride);
+    for (; k < words; k++)
+        for (size_t lane = 0; lane < LANES; lane++)
+            memcpy(&to[k * LANES + lane], from + lane * stride + k * sizeof(*to), sizeof(*to));
+    return true;
+}
