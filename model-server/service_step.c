@@ -75,8 +75,8 @@ static bool read_edits(const Generate__V3__Edits *q, struct rpc_mem *m, struct e
     if (!more)
         return false;
     for (size_t i = 0; i < q->n_more; i++)
-        more[i] =
-            (struct kv_more){q->more[i]->request_id, q->more[i]->blocks, q->more[i]->n_blocks};
+        more[i] = (struct kv_more){q->more[i]->request_id, q->more[i]->from, q->more[i]->blocks,
+                                   q->more[i]->n_blocks};
     *x =
         (struct edits){.leave = q->leave, .n_leave = q->n_leave, .more = more, .n_more = q->n_more};
     if (q->out)

@@ -184,7 +184,8 @@ struct infer_stats infer_stats(struct infer *i)
                                 .running = atomic_load(&i->status.running),
                                 .blocks_total = atomic_load(&i->status.blocks_total),
                                 .blocks_used = atomic_load(&i->status.blocks_used),
-                                .blocks_cached = atomic_load(&i->status.blocks_cached)};
+                                .blocks_cached = atomic_load(&i->status.blocks_cached),
+                                .swap_used = atomic_load(&i->status.swap_used)};
 }
 
 const struct infer_limits *infer_limits(const struct infer *i) { return &i->limits; }
@@ -237,6 +238,7 @@ static int start(struct infer *i, const struct infer_config *c, struct err *e)
                               .max_waiting_tokens = c->max_waiting_tokens,
                               .waiting_served_ratio = c->waiting_served_ratio,
                               .metrics = c->metrics,
+                              .check = c->check,
                               .status = &i->status};
     i->sched = sched_new(&o, e);
     return i->sched ? 0 : -1;

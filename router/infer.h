@@ -21,6 +21,7 @@ struct infer_config {
     double waiting_served_ratio;
     uint32_t connect_timeout_ms;
     struct metrics *metrics; /* rows of router/metrics.h */
+    bool check;              /* for tests: walk all KV blocks after every turn */
 };
 struct infer_limits { /* what warm-up settled */
     uint32_t max_input_tokens, max_total_tokens, max_batch_prefill_tokens, max_batch_total_tokens;
@@ -48,7 +49,7 @@ bool infer_healthy(struct infer *i);
 void infer_on_lost(struct infer *i, void (*fn)(void *arg, const char *why), void *arg);
 
 struct infer_stats {
-    uint32_t queued, running, blocks_total, blocks_used, blocks_cached;
+    uint32_t queued, running, blocks_total, blocks_used, blocks_cached, swap_used;
 };
 struct infer_stats infer_stats(struct infer *i);
 

@@ -57,6 +57,11 @@
       "Seconds to filter a batch.", 0.00015, 1.5, 35)                                              \
     X(M_KV_BLOCKS, GAUGE, "kv_blocks", "state", "KV blocks by state: used, cached, free.", 0, 0,   \
       0)                                                                                           \
+    X(M_PREEMPTIONS, COUNTER, "tgi_preemption_count", "method",                                    \
+      "Requests that made way: `swap` or `recompute`.", 0, 0, 0)                                   \
+    X(M_SWAPPED_BLOCKS, COUNTER, "tgi_swapped_blocks", "direction",                                \
+      "KV blocks moved to the swap region and back.", 0, 0, 0)                                     \
+    X(M_SWAP_USED, GAUGE, "tgi_swap_blocks_used", NULL, "KV blocks in the swap region.", 0, 0, 0)  \
     X(M_PREFIX_HIT_TOKENS, COUNTER, "prefix_hit_tokens", NULL,                                     \
       "Prompt tokens served from the prefix cache.", 0, 0, 0)
 

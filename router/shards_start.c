@@ -26,6 +26,7 @@ static int ask_info(struct fan *f, struct shard_model *m, struct rpc_mem *mem, s
     m->prefix_caching = r->use_prefix_caching;
     m->takes_input_ids = r->takes_input_ids;
     m->copies_kv = r->copies_kv;
+    m->takes_edits = r->takes_edits && r->takes_input_ids && r->support_chunking;
     m->speculate = r->speculate;
     m->block_size = r->block_size ? r->block_size : 1;
     m->vocab_size = r->vocab_size;
@@ -123,6 +124,8 @@ static int fill_batch(Generate__V3__Batch *b, const struct shard_model *m, struc
 struct warmed {
     bool has_supported;
     uint32_t supported, input, total;
+    uint32_t swap_slots;    /* the fewest */
+    uint64_t swap_block_ns; /* the slowest */
 };
 
 static bool smaller(const struct warmed *a, const struct warmed *b)
@@ -166,8 +169,15 @@ static int ask_warmup(struct fan *f, const struct shard_model *m, struct rpc_mem
                            r->max_total_tokens};
         if (w.has_supported)
             w.supported = r->max_supported_total_tokens;
-        if (i == 0 || smaller(&w, out))
+        w.swap_slots = i ? min_u32(out->swap_slots, r->swap_slots) : r->swap_slots;
+        w.swap_block_ns =
+            i && out->swap_block_ns > r->swap_block_ns ? out->swap_block_ns : r->swap_block_ns;
+        if (i > 0 && !smaller(&w, out)) {
+            out->swap_slots = w.swap_slots;
+            out->swap_block_ns = w.swap_block_ns;
+        } else {
             *out = w;
+        }
     }
     return 0;
 }
@@ -187,6 +197,8 @@ static int settle(struct shard_model *m, const struct warmed *w, struct err *e)
         return err_set(e, ERR_SYSTEM,
                        "the shards changed `max_input_tokens` to %u and `max_total_tokens` to %u",
                        w->input, w->total);
+    m->swap_slots = w->swap_slots;
+    m->swap_block_ns = w->swap_block_ns;
     m->max_input_tokens = w->input;
     m->max_total_tokens = w->total;
     if (w->has_supported && asked > w->supported)

@@ -22,7 +22,7 @@ enum { FAKE_VOCAB = 1000, FAKE_MAX_RUN = 512, FAKE_MAX_LOG = 4096 };
 struct fake_seq {
     uint64_t id, batch;
     uint32_t *blocks, n_blocks;
-    uint32_t *tokens, n_tokens, n_prompt, computed, n_next, max_new;
+    uint32_t *tokens, n_tokens, n_prompt, n_known, computed, n_next, max_new;
     bool ends; /* had its last token, waits for FilterBatch */
 };
 
@@ -39,11 +39,14 @@ struct fake_shard {
     char path[100];
     const char *urls[8];
     uint32_t rank, world, block_size, n_blocks;
-    bool no_chunking, no_prefix_caching, no_copies, text_only;
-    bool quick; /* constant tokens: for benchmarks */
+    bool no_chunking, no_prefix_caching, no_copies, no_edits, text_only;
+    uint32_t n_slots;       /* of the swap region */
+    uint64_t swap_block_ns; /* to move a block; a token takes 1000 ns to compute */
+    bool quick;             /* constant tokens: for benchmarks */
     /* script */
     _Atomic int step_ms;
     _Atomic int fail_prefill, fail_decode, fail_filter; /* this many next calls fail */
+    _Atomic bool fail_late;                             /* a failing Prefill has done its edits */
     _Atomic bool fail_drops;   /* a failing Prefill loses the cached batch (TGI's way) */
     _Atomic uint64_t fail_one; /* id + 1: its next generation is an error */
     _Atomic int hold;          /* steps wait while it is set */
@@ -52,9 +55,12 @@ struct fake_shard {
     struct fake_log log[FAKE_MAX_LOG];
     uint32_t n_log;
     _Atomic uint32_t n_health, n_probe;
-    uint32_t n_bad; /* cached blocks whose contents were wrong */
+    uint32_t n_bad;                               /* cached blocks whose contents were wrong */
+    _Atomic uint32_t n_left, n_more, n_out, n_in; /* edits */
+    _Atomic uint32_t n_unfair;                    /* made way for a newer one */
+    _Atomic uint32_t n_tight; /* steps after which somebody had no block to run ahead into */
     /* its own */
-    uint32_t max_prefill, max_chunk, *kv;
+    uint32_t max_prefill, max_chunk, *kv, *swap;
     struct fake_seq run[FAKE_MAX_RUN];
     uint32_t n_run;
     struct rpc_server *server;
@@ -177,7 +183,7 @@ static inline const ProtobufCMessage *fake_step(struct fake_shard *f, uint64_t b
         for (uint32_t end = q->computed + q->n_next; q->computed < end; q->computed++)
             *fake_slot(f, q, q->computed) = q->tokens[q->computed];
         l.n_tokens += q->n_next;
-        if (q->computed < q->n_prompt) {
+        if (q->computed < q->n_known) {
             n_open++;
             continue;
         }
@@ -194,7 +200,7 @@ static inline const ProtobufCMessage *fake_step(struct fake_shard *f, uint64_t b
     }
     l.n_size = fake_batch_size(f, batch);
     fake_note(f, l);
-    r->forward_ns = r->total_ns = 1000;
+    r->forward_ns = r->total_ns = 1000 * (uint64_t)l.n_tokens;
     if (n_open == 0) {
         fake_drop_batch(f, batch);
         return &r->base;
@@ -208,7 +214,7 @@ static inline const ProtobufCMessage *fake_step(struct fake_shard *f, uint64_t b
         struct fake_seq *q = &f->run[i];
         if (q->batch != batch)
             continue;
-        uint32_t left = q->n_prompt > q->computed ? q->n_prompt - q->computed : 0;
+        uint32_t left = q->n_known > q->computed ? q->n_known - q->computed : 0;
         q->n_next = left == 0 ? 1 : left < budget ? left : budget > 0 ? budget : 1;
         if (left)
             budget -= q->n_next < budget ? q->n_next : budget;
@@ -223,26 +229,93 @@ static inline void fake_add(struct fake_shard *f, const Generate__V3__Request *r
     assert(f->n_run < FAKE_MAX_RUN);
     *q = (struct fake_seq){.id = r->id,
                            .batch = batch,
-                           .n_prompt = (uint32_t)r->n_input_ids,
+                           .n_prompt = (uint32_t)r->n_input_ids - r->generated_len,
+                           .n_known = (uint32_t)r->n_input_ids,
                            .n_tokens = (uint32_t)r->n_input_ids,
                            .computed = r->cache_len,
                            .n_blocks = (uint32_t)r->n_blocks,
                            .max_new = r->stopping_parameters->max_new_tokens};
     if (f->text_only)
-        q->n_prompt = q->n_tokens = (uint32_t)strlen(r->inputs);
+        q->n_prompt = q->n_known = q->n_tokens = (uint32_t)strlen(r->inputs);
     q->tokens = calloc(q->n_prompt + q->max_new + 1, sizeof(uint32_t));
-    q->blocks = calloc(q->n_blocks + 1, sizeof(uint32_t));
+    q->blocks =
+        calloc(q->n_blocks + (q->n_prompt + q->max_new) / f->block_size + 2, sizeof(uint32_t));
     if (f->text_only)
         for (uint32_t i = 0; i < q->n_prompt; i++)
             q->tokens[i] = (unsigned char)r->inputs[i];
     else
-        memcpy(q->tokens, r->input_ids, q->n_prompt * sizeof(uint32_t));
+        memcpy(q->tokens, r->input_ids, q->n_known * sizeof(uint32_t));
     memcpy(q->blocks, r->blocks, q->n_blocks * sizeof(uint32_t));
-    assert(r->cache_len < q->n_prompt);
-    q->n_next = r->_chunk_len_case ? r->chunk_len : q->n_prompt - q->computed;
+    assert(r->cache_len < q->n_known);
+    q->n_next = r->_chunk_len_case ? r->chunk_len : q->n_known - q->computed;
     for (uint32_t i = 0; i < q->computed; i++)
         if (*fake_slot(f, q, i) != q->tokens[i])
             f->n_bad++;
+}
+
+static inline struct fake_seq *fake_find(struct fake_shard *f, uint64_t id, uint64_t batch)
+{
+    for (uint32_t i = 0; i < f->n_run; i++)
+        if (f->run[i].id == id && f->run[i].batch == batch)
+            return &f->run[i];
+    return NULL;
+}
+
+/* The router's changes, in their order; a wrong one is a bug of the router's. */
+static inline void fake_edit(struct fake_shard *f, const Generate__V3__Edits *x, uint64_t batch)
+{
+    size_t bytes = f->block_size * sizeof(uint32_t);
+    uint64_t newest = UINT64_MAX; /* that stays may be no newer than who makes way */
+    assert(!x || !f->no_edits);
+    for (size_t i = 0; x && i < x->n_leave; i++) {
+        struct fake_seq *q = fake_find(f, x->leave[i], batch);
+        assert(q);
+        newest = !q->ends && q->id < newest ? q->id : newest;
+        fake_drop(f, (uint32_t)(q - f->run));
+        f->n_left++;
+    }
+    for (uint32_t i = 0; i < f->n_run; i++)
+        f->n_unfair += f->run[i].batch == batch && f->run[i].id > newest;
+    for (size_t i = 0; x && x->out && i < x->out->n_blocks; i++) {
+        assert(x->out->slots[i] < f->n_slots && x->out->blocks[i] < f->n_blocks);
+        memcpy(f->swap + x->out->slots[i] * f->block_size,
+               f->kv + x->out->blocks[i] * f->block_size, bytes);
+        f->n_out++;
+    }
+    for (size_t i = 0; x && x->in && i < x->in->n_blocks; i++) {
+        assert(x->in->slots[i] < f->n_slots && x->in->blocks[i] < f->n_blocks);
+        memcpy(f->kv + x->in->blocks[i] * f->block_size, f->swap + x->in->slots[i] * f->block_size,
+               bytes);
+        memset(f->swap + x->in->slots[i] * f->block_size, 0xff, bytes); /* read once */
+        f->n_in++;
+    }
+    for (size_t i = 0; x && i < x->n_more; i++) {
+        struct fake_seq *q = fake_find(f, x->more[i]->request_id, batch);
+        assert(q && x->more[i]->n_blocks > 0);
+        assert(x->more[i]->from <= q->n_blocks);
+        memcpy(q->blocks + x->more[i]->from, x->more[i]->blocks,
+               x->more[i]->n_blocks * sizeof(uint32_t));
+        q->n_blocks = x->more[i]->from + (uint32_t)x->more[i]->n_blocks;
+        assert(q->n_blocks <= (q->n_prompt + q->max_new) / f->block_size + 1);
+        f->n_more++;
+    }
+}
+
+/* After a Decode the next token of each goes into its block at once, if all have one. */
+static inline void fake_ahead(struct fake_shard *f, uint64_t batch)
+{
+    bool room = true;
+    for (int write = 0; write < 2 && room; write++)
+        for (uint32_t i = 0; i < f->n_run; i++) {
+            struct fake_seq *q = &f->run[i];
+            if (q->batch != batch || q->ends || q->computed + 1 != q->n_tokens)
+                continue;
+            if (write)
+                *fake_slot(f, q, q->computed) = q->tokens[q->computed];
+            else
+                room &= q->computed / f->block_size < q->n_blocks;
+        }
+    f->n_tight += !room;
 }
 
 static inline bool fake_fails(_Atomic int *n)
@@ -262,6 +335,8 @@ static inline const ProtobufCMessage *fake_prefill(void *ctx, const ProtobufCMes
     if (p->batch->id == UINT64_MAX)
         f->n_probe++;
     if (fake_fails(&f->fail_prefill)) {
+        if (f->fail_late && fake_batch_size(f, id) > 0)
+            fake_edit(f, p->edits, id);
         if (f->fail_drops)
             fake_drop_batch(f, id);
         fake_pause(f);
@@ -276,6 +351,7 @@ static inline const ProtobufCMessage *fake_prefill(void *ctx, const ProtobufCMes
     for (size_t i = 0; i < p->n_kv_copies; i++)
         memcpy(&f->kv[p->kv_copies[i]->target * f->block_size],
                &f->kv[p->kv_copies[i]->source * f->block_size], f->block_size * sizeof(f->kv[0]));
+    fake_edit(f, p->edits, id);
     for (size_t i = 0; i < p->batch->n_requests; i++)
         fake_add(f, p->batch->requests[i], id);
     return fake_step(f, id, call->mem,
@@ -307,7 +383,10 @@ static inline const ProtobufCMessage *fake_decode(void *ctx, const ProtobufCMess
         err_set(e, ERR_SYSTEM, "decode failed");
         return NULL;
     }
-    return fake_step(f, id, call->mem, (struct fake_log){.rpc = FAKE_DECODE});
+    fake_edit(f, d->edits, id);
+    const ProtobufCMessage *r = fake_step(f, id, call->mem, (struct fake_log){.rpc = FAKE_DECODE});
+    fake_ahead(f, id);
+    return r;
 }
 
 static inline const ProtobufCMessage *fake_filter(void *ctx, const ProtobufCMessage *in,
@@ -378,6 +457,7 @@ static inline const ProtobufCMessage *fake_info(void *ctx, const ProtobufCMessag
     r->use_prefix_caching = !f->no_prefix_caching;
     r->takes_input_ids = !f->text_only;
     r->copies_kv = !f->no_copies;
+    r->takes_edits = !f->no_edits && !f->text_only;
     r->vocab_size = f->text_only ? 0 : FAKE_VOCAB;
     return &r->base;
 }
@@ -410,6 +490,8 @@ static inline const ProtobufCMessage *fake_warmup(void *ctx, const ProtobufCMess
     r->max_total_tokens =
         p->_max_total_tokens_case ? p->max_total_tokens : f->n_blocks * f->block_size;
     r->max_input_tokens = p->_max_input_tokens_case ? p->max_input_tokens : r->max_total_tokens - 1;
+    r->swap_slots = f->n_slots;
+    r->swap_block_ns = f->swap_block_ns;
     return &r->base;
 }
 
@@ -446,6 +528,7 @@ static inline void fake_open(struct fake_shard *f)
     f->block_size = f->block_size ? f->block_size : 4;
     f->n_blocks = f->n_blocks ? f->n_blocks : 64;
     f->kv = calloc((size_t)f->n_blocks * f->block_size, sizeof(uint32_t));
+    f->swap = calloc((size_t)f->n_slots * f->block_size + 1, sizeof(uint32_t));
     f->server = rpc_server_open(
         &(struct rpc_server_options){.address = f->path,
                                      .methods = fake_methods,
@@ -475,6 +558,7 @@ static inline void fake_stop(struct fake_shard *f)
     while (f->n_run)
         fake_drop(f, 0);
     free(f->kv);
-    f->kv = NULL;
+    free(f->swap);
+    f->kv = f->swap = NULL;
 }
 #endif

@@ -46,9 +46,14 @@ static int check_more(const struct edits *x, size_t at, const struct edit_limits
     if (!s)
         return err_set(e, ERR_VALIDATION, "blocks for request %llu, which is not there",
                        (unsigned long long)more->id);
-    if (more->n > s->max_blocks - s->n_blocks)
-        return err_set(e, ERR_VALIDATION, "request %llu: %zu blocks more than its %u are too many",
-                       (unsigned long long)more->id, more->n, s->n_blocks);
+    if (more->from > s->n_blocks || more->n > s->max_blocks - more->from)
+        return err_set(e, ERR_VALIDATION, "request %llu: blocks %u to %zu do not follow its %u",
+                       (unsigned long long)more->id, more->from, more->from + more->n, s->n_blocks);
+    for (uint32_t i = more->from; i < s->n_blocks && i - more->from < more->n; i++)
+        if (s->blocks[i] != more->blocks[i - more->from])
+            return err_set(e, ERR_VALIDATION, "request %llu: block %u is %u, not %u",
+                           (unsigned long long)more->id, i, s->blocks[i],
+                           more->blocks[i - more->from]);
     return check_blocks(more->blocks, more->n, lim->n_blocks, "KV block", e);
 }
 
@@ -88,8 +93,9 @@ int edits_apply(const struct edits *x, struct model *m, const struct edit_limits
     }
     for (size_t i = 0; i < x->n_more; i++) {
         struct seq *s = owner(parts, n_parts, x->more[i].id, &part);
-        memcpy(s->blocks + s->n_blocks, x->more[i].blocks, x->more[i].n * sizeof(*s->blocks));
-        s->n_blocks += (uint32_t)x->more[i].n;
+        uint32_t end = x->more[i].from + (uint32_t)x->more[i].n;
+        memcpy(s->blocks + x->more[i].from, x->more[i].blocks, x->more[i].n * sizeof(*s->blocks));
+        s->n_blocks = end > s->n_blocks ? end : s->n_blocks;
     }
     return 0;
 }

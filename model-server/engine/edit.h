@@ -12,8 +12,9 @@ struct kv_moves { /* n pairs */
     const uint32_t *blocks, *slots;
     size_t n_blocks, n_slots; /* must be equal */
 };
-struct kv_more { /* behind those that the request has */
+struct kv_more { /* blocks from number `from` on; those the request has may be said again */
     uint64_t id;
+    uint32_t from;
     const uint32_t *blocks;
     size_t n;
 };

@@ -28,6 +28,7 @@ struct kv_blocks {
     struct kv_order order; /* all indexed blocks */
     bool copies;           /* the shards copy blocks: beginnings of blocks are hits, too */
     uint32_t n, n_buckets, block_tokens;
+    uint32_t keep_free; /* see kv_keep_free() */
     uint32_t free_head;
     uint32_t lru_head, lru_tail; /* head = coldest */
     uint64_t seed, clock;
@@ -253,7 +254,7 @@ bool kv_may_fit(const struct kv_blocks *kv, uint32_t n_prompt, uint32_t n_reserv
     uint32_t need = blocks_of(kv, n_reserve);
     uint32_t hits = n_prompt > 0 ? (n_prompt - 1) / kv->block_tokens : 0;
     return need <= kv->st.total &&
-           need - (hits < need ? hits : need) <= kv->st.free + kv->st.cached;
+           need - (hits < need ? hits : need) + kv->keep_free <= kv->st.free + kv->st.cached;
 }
 
 /* Where a prompt goes on from: full blocks that it shares, then the beginning of one more. */
@@ -308,7 +309,8 @@ static bool room_for(const struct kv_blocks *kv, const struct kv_table *t, const
     uint32_t revived = h->n > 0 && kv->b[h->from].ref == 0;
     for (uint32_t i = 0; i < h->full; i++)
         revived += kv->b[t->ids[i]].ref == 0;
-    return kv->st.free + kv->st.cached - revived >= need - h->full - (h->n > 0 && h->whole);
+    return kv->st.free + kv->st.cached - revived >=
+           need - h->full - (h->n > 0 && h->whole) + kv->keep_free;
 }
 
 bool kv_admit(struct kv_blocks *kv, struct kv_table *t, const struct kv_key *key, bool share,
@@ -350,6 +352,16 @@ void kv_copied(struct kv_blocks *kv, struct kv_table *t)
     if (t->copy_from)
         block_let_go(kv, t->copy_from);
     t->copy_from = 0;
+}
+
+void kv_keep_free(struct kv_blocks *kv, uint32_t n) { kv->keep_free = n; }
+
+uint32_t kv_shared(const struct kv_blocks *kv, const struct kv_table *t)
+{
+    uint32_t n = 0;
+    while (n < t->len && kv->b[t->ids[n]].ref > 1)
+        n++;
+    return n;
 }
 
 bool kv_grow(struct kv_blocks *kv, struct kv_table *t, uint32_t n)

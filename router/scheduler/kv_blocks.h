@@ -66,8 +66,14 @@ bool kv_admit(struct kv_blocks *kv, struct kv_table *t, const struct kv_key *key
 /* The shards have made the copy that `t` asked for, if any. */
 void kv_copied(struct kv_blocks *kv, struct kv_table *t);
 
+/* From now on kv_admit() leaves `n` blocks free or cached, for those that run to grow into. */
+void kv_keep_free(struct kv_blocks *kv, uint32_t n);
+
 /* Room for `n` tokens in all; false: `t` is unchanged and the caller must preempt. */
 bool kv_grow(struct kv_blocks *kv, struct kv_table *t, uint32_t n);
+
+/* Leading blocks that others hold as well: they do not go when `t` does. */
+uint32_t kv_shared(const struct kv_blocks *kv, const struct kv_table *t);
 
 /* The KV of tokens[0..n) was computed: it becomes a hit for others at once. Idempotent and
  * incremental. A block that somebody else published first stays private until kv_release(). */

@@ -28,6 +28,28 @@ void policy_add(struct policy *p, struct waiter *w)
     p->n_waiting++;
 }
 
+bool policy_outranks(const struct waiter *a, const struct waiter *b)
+{
+    return a->arrival < b->arrival;
+}
+
+void policy_return(struct policy *p, struct waiter *w)
+{
+    struct waiter *at = p->head;
+    while (at && policy_outranks(at, w))
+        at = at->next;
+    policy_add(p, w);
+    w->passed = p->limits.max_passed;
+    if (!at)
+        return;
+    p->tail = w->prev; /* from the tail to before `at` */
+    p->tail->next = NULL;
+    w->next = at;
+    w->prev = at->prev;
+    *(at->prev ? &at->prev->next : &p->head) = w;
+    at->prev = w;
+}
+
 void policy_remove(struct policy *p, struct waiter *w)
 {
     assert(p->n_waiting > 0);
@@ -49,11 +71,16 @@ static bool reserve(struct policy *p, struct waiter *w)
     uint64_t now = kv_stats(p->kv).releases + 1;
     if (w->tried == now)
         return false;
-    if (kv_may_fit(p->kv, w->key.n, w->n_reserve) &&
-        kv_admit(p->kv, w->kv, &w->key, w->share, w->n_reserve))
-        return true;
-    w->tried = now;
-    return false;
+    if (!kv_may_fit(p->kv, w->key.n, w->n_reserve) ||
+        !kv_admit(p->kv, w->kv, &w->key, w->share, w->n_reserve)) {
+        w->tried = now;
+        return false;
+    }
+    if (w->swap_to > w->kv->n_cached && w->swap_from <= w->kv->n_cached) {
+        kv_copied(p->kv, w->kv); /* needless: that block comes back whole */
+        w->kv->n_cached = w->swap_to;
+    }
+    return true;
 }
 
 static bool passed_enough(const struct policy *p, const struct waiter *w, int64_t now_ns)
@@ -90,6 +117,8 @@ struct scan {
 static bool consider(struct policy *p, struct scan *s, const struct load *l, struct waiter *w,
                      int64_t now_ns, struct joiner *out)
 {
+    bool first = l->n_running == 0 && s->n == 0 && !s->cut;
+    kv_keep_free(p->kv, p->limits.grows && !first ? l->keep_free + s->n + !!s->cut : 0);
     if (!reserve(p, w)) {
         s->skipped[s->n_skipped++] = w;
         return !passed_enough(p, w, now_ns);

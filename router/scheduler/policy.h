@@ -10,7 +10,13 @@
  *   - a prompt too long for the rest of the step is cut (chunked prefill) and joins last, leaving
  * up to half of the step to shorter prompts behind it;
  *   - a peer that cannot chunk gets prompts whole, and running requests are interrupted only when
- *     enough wait (waiting_served_ratio) or long enough (max_waiting_tokens). */
+ *     enough wait (waiting_served_ratio) or long enough (max_waiting_tokens).
+ *
+ * Where blocks come as they are needed, a request reserves those of its prompt and a few more, and
+ * joins only while others that run have some to grow into. When none is left the one that
+ * policy_outranks() puts last makes way, and waits again before everybody it outranks: nobody
+ * passes it. The order is total and does not change, so that whoever is first in it runs to its
+ * end. */
 #ifndef ROUTER_SCHEDULER_POLICY_H
 #define ROUTER_SCHEDULER_POLICY_H
 #include "router/scheduler/kv_blocks.h"
@@ -19,6 +25,7 @@ struct policy_limits {
     uint32_t prefill_tokens; /* per step */
     uint32_t batch_size;     /* 0: no limit */
     bool chunking;
+    bool grows;                  /* blocks come as they are needed */
     double waiting_served_ratio; /* without chunking only */
     uint32_t max_waiting_tokens; /* decode steps; without chunking only */
     uint32_t max_passed;         /* 0: POLICY_MAX_PASSED */
@@ -29,8 +36,13 @@ enum { POLICY_MAX_PASSED = 64 };
 
 /* Embedded in a request that waits. */
 struct waiter {
-    struct kv_key key;   /* the prompt */
-    uint32_t n_reserve;  /* tokens to reserve blocks for */
+    struct kv_key key;  /* the prompt */
+    uint32_t n_reserve; /* tokens to reserve blocks for */
+    uint64_t arrival;   /* unique, grows */
+    /* Tokens [swap_from, swap_to) lie in the host's swap region; swap_to 0: none. When it joins
+     * they count as computed, if what stands before them is in the cache: n_cached of `kv` is
+     * swap_to then, and full blocks from n_sealed of `kv` on are to be filled from there. */
+    uint32_t swap_from, swap_to;
     bool share;          /* may use and fill the prefix cache */
     struct kv_table *kv; /* filled when it joins */
     struct waiter *prev, *next;
@@ -50,6 +62,7 @@ struct load { /* what runs now */
     uint32_t n_running;
     uint32_t n_tokens; /* it takes in the next step */
     uint32_t steps_since_join;
+    uint32_t keep_free; /* grows: blocks that newcomers leave to those that run */
 };
 struct joiner {
     struct waiter *w;  /* w->kv holds its blocks; it waits no more */
@@ -59,7 +72,11 @@ struct joiner {
 
 void policy_init(struct policy *p, const struct policy_limits *l, struct kv_blocks *kv);
 void policy_add(struct policy *p, struct waiter *w);
+/* One that ran and made way: nobody it outranks joins before it. */
+void policy_return(struct policy *p, struct waiter *w);
 void policy_remove(struct policy *p, struct waiter *w); /* one that waits */
+/* Of two that run: does `a` keep its blocks, and `b` make way? */
+bool policy_outranks(const struct waiter *a, const struct waiter *b);
 
 /* Fills at most `cap` rows of `out`; a cut one is the last. */
 uint32_t policy_join(struct policy *p, const struct load *l, int64_t now_ns, struct joiner *out,

@@ -33,17 +33,23 @@ bool sched_room(struct scheduler *s, uint32_t n)
 void sched_bury(struct scheduler *s, struct seq *q)
 {
     kv_release(s->kv, &q->kv, q->tokens, q->n_computed);
+    yield_drop_swap(s, q);
     q->waiter.next = s->dead ? &s->dead->waiter : NULL;
     s->dead = q;
 }
 
-void sched_remove(struct scheduler *s, struct seq *q)
+void sched_unlist(struct scheduler *s, struct seq *q)
 {
     uint32_t i = 0;
     while (s->running[i] != q)
         i++;
     memmove(&s->running[i], &s->running[i + 1], (s->n_running - i - 1) * sizeof(struct seq *));
     s->n_running--;
+}
+
+void sched_remove(struct scheduler *s, struct seq *q)
+{
+    sched_unlist(s, q);
     sched_bury(s, q);
 }
 
@@ -73,13 +79,15 @@ static void fill_waiter(struct scheduler *s, struct seq *q)
     int adapter = adapter_number(s, p->adapter_id);
     /* the last token's KV is never needed; speculated tokens need room */
     uint64_t reserve = (uint64_t)q->n_prompt + p->max_new_tokens + s->peer.speculate - 1;
+    q->n_most = reserve > q->n_prompt ? (uint32_t)reserve : q->n_prompt;
     q->waiter = (struct waiter){
         .key = {q->tokens, q->n_prompt, adapter > 0 ? (uint32_t)adapter : 0},
-        .n_reserve = reserve > q->n_prompt ? (uint32_t)reserve : q->n_prompt,
+        .arrival = q->id,
         /* logprobs of the prompt need every token of it computed */
         .share = s->o.model.prefix_caching && adapter >= 0 && !p->prefill_logprobs,
         .kv = &q->kv,
     };
+    yield_wait(s, q);
 }
 
 void sched_add(struct scheduler *s, struct seq *q)
@@ -91,7 +99,7 @@ void sched_add(struct scheduler *s, struct seq *q)
         err_set(&e, ERR_GENERATION, "Request failed during generation: %s",
                 s->lost ? "a shard was lost" : "the router is shutting down");
         refuse(s, q, &e);
-    } else if (q->n_prompt == 0 || !kv_could_fit(s->kv, q->waiter.n_reserve)) {
+    } else if (q->n_prompt == 0 || !kv_could_fit(s->kv, q->n_most)) {
         err_set(&e, ERR_VALIDATION,
                 "`inputs` tokens + `max_new_tokens` must be <= %u. Given: %u `inputs` tokens and "
                 "%u `max_new_tokens`",
@@ -141,6 +149,7 @@ static void send_clear_all(struct scheduler *s)
 {
     Generate__V3__ClearCacheRequest all = GENERATE__V3__CLEAR_CACHE_REQUEST__INIT;
     s->must_clear = false;
+    yield_sent(s); /* nobody is there to leave or to grow */
     send(s, CALL_CLEAR_ALL, SHARD_CLEAR_CACHE, &all.base,
          s->stopping ? STOP_TIMEOUT_MS : STEP_TIMEOUT_MS);
 }
@@ -151,6 +160,7 @@ static void send_failed(struct scheduler *s)
     struct err e = ERR_INIT;
     err_nomem(&e);
     rpc_mem_reset(&s->out);
+    yield_forget_swap(s);
     trouble_fail_all(s, &e);
     send_clear_all(s);
 }
@@ -184,9 +194,24 @@ static bool send_clean(struct scheduler *s, uint32_t k)
     return true;
 }
 
+/* All of the running batch has left, and nobody comes. */
+static bool send_over(struct scheduler *s)
+{
+    const ProtobufCMessage *msg = wire_clear(&s->batch[0].b.id, &s->out);
+    if (!msg)
+        return send_failed(s), true;
+    s->batch[0].live = false;
+    s->call_batch = 0;
+    yield_sent(s);
+    send(s, CALL_CLEAN, SHARD_CLEAR_CACHE, msg, STEP_TIMEOUT_MS);
+    return true;
+}
+
 static struct load current_load(const struct scheduler *s)
 {
-    struct load l = {.n_running = s->n_running, .steps_since_join = s->steps_since_join};
+    struct load l = {.n_running = s->n_running,
+                     .steps_since_join = s->steps_since_join,
+                     .keep_free = s->n_running};
     uint32_t tokens = s->batch[0].live ? s->batch[0].b.current_tokens : 0;
     if (s->o.model.chunking) /* else a prefill runs alone */
         l.n_tokens = tokens > s->n_running ? tokens : s->n_running;
@@ -198,7 +223,7 @@ static uint32_t join(struct scheduler *s, struct seq **out)
     struct joiner j[MAX_JOIN];
     int64_t now = clock_ns();
     struct load l = current_load(s);
-    if (!s->policy.head || !sched_room(s, MAX_JOIN))
+    if (!s->policy.head || !sched_room(s, MAX_JOIN) || !yield_room(s))
         return 0;
     uint32_t n = policy_join(&s->policy, &l, now, j, MAX_JOIN);
     for (uint32_t i = 0; i < n; i++) {
@@ -206,8 +231,11 @@ static uint32_t join(struct scheduler *s, struct seq **out)
         q->state = SEQ_JOINING;
         q->n_now = j[i].n_tokens;
         q->cut = j[i].cut;
-        q->req->times.batched = now;
-        sched_count(s, M_PREFIX_HIT_TOKENS, NULL, q->kv.n_cached);
+        if (q->n_yielded == 0)
+            q->req->times.batched = now;
+        if (q->kv.n_cached != q->waiter.swap_to)
+            sched_count(s, M_PREFIX_HIT_TOKENS, NULL, q->kv.n_cached);
+        yield_swap_in(s, q);
     }
     return n;
 }
@@ -226,14 +254,17 @@ static bool send_prefill(struct scheduler *s)
                                                                      : "backpressure",
                     1);
     sched_count(s, M_BATCH_INFERENCE_COUNT, "prefill", 1);
-    const ProtobufCMessage *msg =
-        wire_prefill(&s->peer, s->next_batch_id++, s->joining, s->n_joining,
-                     merge ? &s->batch[0].b : NULL, &s->out);
+    struct wire_edits x;
+    const ProtobufCMessage *msg = NULL;
+    if (yield_edits(s, &x))
+        msg = wire_prefill(&s->peer, s->next_batch_id++, s->joining, s->n_joining,
+                           merge ? &s->batch[0].b : NULL, &x, &s->out);
     if (!msg) {
         step_join(s, s->call_batch);
         return send_failed(s), true;
     }
     send(s, CALL_PREFILL, SHARD_PREFILL, msg, STEP_TIMEOUT_MS);
+    yield_sent(s);
     return true;
 }
 
@@ -247,10 +278,12 @@ static bool send_decode(struct scheduler *s)
     if (n == 0)
         return false;
     sched_count(s, M_BATCH_INFERENCE_COUNT, "decode", 1);
-    const ProtobufCMessage *msg = wire_decode(b, n, &s->out);
+    struct wire_edits x;
+    const ProtobufCMessage *msg = yield_edits(s, &x) ? wire_decode(b, n, &x, &s->out) : NULL;
     if (!msg)
         return send_failed(s), true;
     send(s, CALL_DECODE, SHARD_DECODE, msg, STEP_TIMEOUT_MS);
+    yield_sent(s);
     return true;
 }
 
@@ -265,6 +298,28 @@ static void finish(struct scheduler *s)
         s->gone(s->gone_arg);
 }
 
+/* For peers that are told of every change by a call of its own. */
+static bool send_reserved(struct scheduler *s)
+{
+    return (s->batch[0].live && send_clean(s, 0)) ||
+           (s->batch[NEW_BATCH].live && send_clean(s, NEW_BATCH)) || send_prefill(s) ||
+           send_decode(s);
+}
+
+/* Who leaves and who gets blocks goes with the next step. */
+static bool send_growing(struct scheduler *s)
+{
+    bool doubt = s->doubt;
+    s->doubt = false;
+    if (doubt && s->batch[0].live && send_clean(s, 0))
+        return true;
+    if (!yield_turn(s) && send_prefill(s))
+        return true;
+    if (s->n_running > 0)
+        return send_decode(s);
+    return s->batch[0].live && send_over(s);
+}
+
 void sched_turn(struct scheduler *s)
 {
     if (s->call != CALL_NONE)
@@ -275,24 +330,32 @@ void sched_turn(struct scheduler *s)
         finish(s);
     } else if (s->lost) {
         return;
-    } else if (!(s->batch[0].live && send_clean(s, 0)) &&
-               !(s->batch[NEW_BATCH].live && send_clean(s, NEW_BATCH)) && !send_prefill(s) &&
-               !send_decode(s) && s->probe_due) {
+    } else if (!(s->grows ? send_growing(s) : send_reserved(s)) && s->probe_due) {
         s->probe_due = false;
         send(s, CALL_PROBE, SHARD_PREFILL, wire_probe(&s->peer, &s->out), STEP_TIMEOUT_MS);
     }
 }
 
 /* ------------------------------------------------------------------ what came back */
+/* What computing a token again would cost. */
+static void learn_token(struct scheduler *s, double ns)
+{
+    s->token_ns = s->token_ns > 0 ? 0.8 * s->token_ns + 0.2 * ns : ns;
+}
+
 static void on_prefill(struct scheduler *s, struct step *st)
 {
+    uint32_t tokens = s->n_running;
     step_join(s, s->call_batch);
     for (uint32_t i = 0; i < s->n_joining; i++) {
         struct seq *q = s->joining[i];
+        tokens += q->n_now;
         kv_copied(s->kv, &q->kv);
-        q->n_computed = q->cut ? q->kv.n_cached + q->n_now : q->n_prompt;
+        q->n_computed = q->cut ? q->kv.n_cached + q->n_now : q->waiter.key.n;
         kv_commit(s->kv, &q->kv, q->tokens, q->n_computed);
     }
+    yield_told(s);
+    learn_token(s, (double)st->r.forward_ns / tokens);
     s->steps_since_join = 0;
     step_metrics(s, "prefill", &st->r);
     step_note(s, st, s->call_batch);
@@ -304,6 +367,7 @@ static void on_decode(struct scheduler *s, struct step *st)
         s->running[i]->batch = 0; /* merged into the first by this very call */
     s->batch[NEW_BATCH].live = false;
     s->steps_since_join++;
+    yield_told(s);
     step_metrics(s, "decode", &st->r);
     step_note(s, st, 0);
 }
@@ -409,10 +473,14 @@ static void publish(struct scheduler *s)
     sched_gauge(s, M_KV_BLOCKS, "used", kv.used);
     sched_gauge(s, M_KV_BLOCKS, "cached", kv.cached);
     sched_gauge(s, M_KV_BLOCKS, "free", kv.free);
+    sched_gauge(s, M_SWAP_USED, NULL, swap_used(&s->swap));
+    atomic_store_explicit(&t->swap_used, swap_used(&s->swap), memory_order_relaxed);
 }
 
 void sched_end_turn(struct scheduler *s)
 {
+    if (s->o.check)
+        kv_check(s->kv);
     publish(s); /* before the sinks wake anybody who looks */
     deliver_flush(&s->deliver);
     while (s->dead) {
@@ -448,9 +516,16 @@ struct scheduler *sched_new(const struct sched_options *o, struct err *e)
         return NULL;
     }
     kv_copying(s->kv, m->copies_kv && m->prefix_caching);
+    s->grows = m->takes_edits;
+    if (!swap_init(&s->swap, s->grows ? m->swap_slots : 0)) {
+        err_nomem(e);
+        sched_free(s);
+        return NULL;
+    }
     struct policy_limits limits = {.prefill_tokens = m->max_batch_prefill_tokens,
                                    .batch_size = o->max_batch_size,
                                    .chunking = m->chunking,
+                                   .grows = m->takes_edits,
                                    .waiting_served_ratio = o->waiting_served_ratio,
                                    .max_waiting_tokens = o->max_waiting_tokens};
     policy_init(&s->policy, &limits, s->kv);
@@ -487,10 +562,11 @@ void sched_free(struct scheduler *s)
 {
     if (!s)
         return;
-    assert(s->n_running == 0 && s->known.n == 0);
+    assert(s->n_running == 0 && s->known.n == 0 && swap_used(&s->swap) == 0);
     fan_free(&s->fan);
     fan_free(&s->health);
     kv_free(s->kv);
+    yield_free(s);
     rpc_mem_free(&s->in);
     rpc_mem_free(&s->out);
     for (int i = 0; i < MAX_ADAPTERS; i++)

@@ -22,7 +22,8 @@ struct seq *seq_new(struct gen_request *r, uint64_t id, uint32_t speculate)
 
 void seq_free(struct seq *q)
 {
-    assert(q->kv.len == 0);
+    assert(q->kv.len == 0 && q->n_slots == 0);
+    free(q->slots);
     free(q);
 }
 

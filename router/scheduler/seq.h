@@ -29,7 +29,11 @@ struct seq {
     uint32_t n_now; /* JOINING: prompt tokens in this Prefill */
     uint32_t batch; /* RUNNING and later: which of the shards' batches */
     uint32_t n_prompt, n_tokens, cap_tokens;
-    uint32_t n_computed; /* tokens whose KV is certainly there */
+    uint32_t n_computed;      /* tokens whose KV is certainly there */
+    uint32_t n_most;          /* tokens whose KV it may come to: more than all is never needed */
+    uint32_t n_told;          /* blocks of kv that the shards certainly know of */
+    uint32_t n_yielded;       /* times it made way for others */
+    uint32_t *slots, n_slots; /* in the swap region, for the blocks from waiter.swap_from on */
     uint32_t tokens[];
 };
 

@@ -1,10 +1,12 @@
 /* state.h - the scheduler's insides, shared by scheduler.c (what next), step.c (what a step
- * brought) and trouble.c (failures, health, loss) and nobody else. */
+ * brought), yield.c (who gets blocks, who makes way) and trouble.c (failures, health, loss) and
+ * nobody else. */
 #ifndef ROUTER_SCHEDULER_STATE_H
 #define ROUTER_SCHEDULER_STATE_H
 #include "router/scheduler/deliver.h"
 #include "router/scheduler/policy.h"
 #include "router/scheduler/scheduler.h"
+#include "router/scheduler/swap.h"
 #include "router/scheduler/wire.h"
 
 enum call { CALL_NONE, CALL_PREFILL, CALL_DECODE, CALL_CLEAN, CALL_CLEAR_ALL, CALL_PROBE };
@@ -14,6 +16,13 @@ struct held_batch { /* a batch the shards hold; the second only until a peer tha
                        has merged it into the first */
     bool live;
     struct wire_batch b;
+};
+
+struct u32_list {
+    uint32_t *v, n, cap;
+};
+struct moves { /* KV blocks to or from the swap region, in pairs */
+    struct u32_list blocks, slots;
 };
 
 struct scheduler {
@@ -28,6 +37,15 @@ struct scheduler {
     uint64_t next_batch_id;
     uint32_t steps_since_join;
     char *adapters[MAX_ADAPTERS]; /* index + 1 is the number kv_key knows */
+
+    /* what the next step does first; see yield.c */
+    bool grows; /* the shards take blocks as they are needed */
+    bool doubt; /* a Prefill failed: FilterBatch must tell whether the old batch is still there */
+    uint64_t *leave;
+    uint32_t n_leave, cap_leave;
+    struct moves out_moves, in_moves;
+    struct swap swap;
+    double token_ns; /* what a prompt token takes to compute; 0: not known */
 
     /* the one model call that is out */
     struct fan fan;
@@ -61,8 +79,9 @@ void sched_turn(struct scheduler *s);     /* send the next call, if none is out 
 void sched_end_turn(struct scheduler *s); /* flush sinks, free the dead, publish numbers */
 /* Out of the running batch with its blocks; q stays readable until the end of the turn. */
 void sched_remove(struct scheduler *s, struct seq *q);
-void sched_bury(struct scheduler *s, struct seq *q); /* the same for one that is in no batch */
-bool sched_room(struct scheduler *s, uint32_t n);    /* for n more in `running`; false: oom */
+void sched_unlist(struct scheduler *s, struct seq *q); /* out of `running`, and nothing else */
+void sched_bury(struct scheduler *s, struct seq *q);   /* the same for one that is in no batch */
+bool sched_room(struct scheduler *s, uint32_t n);      /* for n more in `running`; false: oom */
 
 /* step.c */
 struct step { /* an answer to Prefill or Decode between its two readings */
@@ -73,6 +92,24 @@ void step_note(struct scheduler *s, struct step *st, uint32_t into); /* counts, 
 void step_tell(struct scheduler *s, struct step *st);                /* events */
 void step_join(struct scheduler *s, uint32_t into); /* those of the Prefill run in batch `into` */
 void step_metrics(struct scheduler *s, const char *method, const struct step_reply *r);
+
+/* yield.c; only where s->grows, but for the ones that end things */
+/* Before a step: those that have ended leave, those that run get the blocks they need, and whoever
+ * is last in rank makes way where there is none. True: somebody did; then nobody joins now. */
+bool yield_turn(struct scheduler *s);
+void yield_wait(struct scheduler *s, struct seq *q); /* sets what it asks for when it joins */
+bool yield_room(struct scheduler *s);                /* for yield_swap_in(); false: no memory */
+/* It joins: its blocks come back from the swap region, unless the cache had better. */
+void yield_swap_in(struct scheduler *s, struct seq *q);
+/* What the next step does first, in `x` and s->out; NULL: no memory. */
+const struct wire_edits *yield_edits(struct scheduler *s, struct wire_edits *x);
+void yield_sent(struct scheduler *s); /* that is on its way */
+/* And was answered. A Prefill that failed may have done it or not: who left is out by FilterBatch,
+ * blocks are said again, and nothing in the swap region is relied on. */
+void yield_told(struct scheduler *s);
+void yield_drop_swap(struct scheduler *s, struct seq *q);
+void yield_forget_swap(struct scheduler *s); /* nothing in the region can be relied on */
+void yield_free(struct scheduler *s);
 
 /* trouble.c */
 int trouble_init(struct scheduler *s, struct err *e);

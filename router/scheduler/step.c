@@ -9,12 +9,12 @@
 /* The KV of everything but the newest token was computed: that one goes in with the next step. */
 static void note_tokens(struct scheduler *s, struct seq *q, const Generate__V3__Generation *g)
 {
-    bool first = q->n_tokens == q->n_prompt;
+    bool first = q->n_tokens == q->waiter.key.n;
     for (size_t i = 0; i < g->tokens->n_ids; i++)
         seq_push(q, g->tokens->ids[i]);
     q->n_computed = q->n_tokens - 1;
     if (first) /* a prompt that came in chunks is complete now; the rest is committed at the end */
-        kv_commit(s->kv, &q->kv, q->tokens, q->n_prompt);
+        kv_commit(s->kv, &q->kv, q->tokens, q->waiter.key.n);
     if (g->generated_text)
         q->state = SEQ_LEAVING;
     sched_observe(s, M_SKIPPED_TOKENS, NULL, (double)(g->tokens->n_ids - 1));

@@ -9,6 +9,13 @@
 
 enum { HEALTH_TIMEOUT_MS = 5000 };
 
+/* Whoever answers next may be another process. */
+static void forget(struct scheduler *s)
+{
+    kv_forget(s->kv);
+    yield_forget_swap(s);
+}
+
 static void fail(struct scheduler *s, struct seq *q, const struct err *cause, int64_t now)
 {
     if (!q->req)
@@ -61,6 +68,7 @@ static void prefill_failed(struct scheduler *s, const struct err *e)
         s->joining[i]->gone = true;
     }
     step_join(s, into);
+    s->doubt = true;
     if (!merged) /* ClearCache(id) follows; clearing what is not there is fine */
         s->batch[into] = (struct held_batch){true, {.id = s->next_batch_id - 1}};
     else if (!fan_refused(&s->fan))
@@ -74,13 +82,14 @@ void trouble_step(struct scheduler *s, const struct err *cause)
     bool prefill = s->call == CALL_PREFILL;
     sched_count(s, M_BATCH_INFERENCE_FAILURE, prefill ? "prefill" : "decode", 1);
     s->suspect = s->probe_due = true;
+    yield_forget_swap(s); /* what this call was to put there may be missing */
     if (prefill)
         prefill_failed(s, &e);
     if (!prefill || broke)
         trouble_fail_all(s, &e);
     if (broke) {
         s->must_clear = true;
-        kv_forget(s->kv);
+        forget(s);
     }
 }
 
@@ -95,7 +104,7 @@ void trouble_clean(struct scheduler *s, const struct err *cause)
     trouble_fail_all(s, &e);
     s->must_clear = true;
     if (fan_lost_rank(&s->fan) >= 0)
-        kv_forget(s->kv);
+        forget(s);
 }
 
 void trouble_over(struct scheduler *s)
@@ -116,7 +125,7 @@ void trouble_lose(struct scheduler *s, const char *why)
     s->batch[0].live = s->batch[1].live = false;
     while (s->n_running > 0) /* nobody is left to write their blocks */
         sched_remove(s, s->running[s->n_running - 1]);
-    kv_forget(s->kv);
+    forget(s);
     LOG(LOG_ERROR, "shard lost", LOGS("error", why));
     if (s->on_lost && !s->stopping)
         s->on_lost(s->on_lost_arg, why);
@@ -161,7 +170,7 @@ static void on_break(void *arg, uint32_t rank)
 {
     struct scheduler *s = arg;
     LOG(LOG_WARN, "the connection to a shard broke", LOGI("rank", rank));
-    kv_forget(s->kv);         /* whoever answers next may be somebody else */
+    forget(s);                /* whoever answers next may be somebody else */
     if (s->call == CALL_NONE) /* a call that is out notices by itself */
         s->must_clear = true;
     s->suspect = s->probe_due = true;

@@ -99,8 +99,10 @@ static Generate__V3__Request *request(const struct wire_peer *p, const struct se
     w->r.add_special_tokens = q->req->add_special_tokens;
     put_params(w, &q->req->params);
     if (p->takes_input_ids) {
-        w->r.n_input_ids = q->n_prompt;
+        w->r.n_input_ids = q->n_tokens;
         w->r.input_ids = mutable(q->tokens);
+        w->r.generated_len = seq_generated(q);
+        w->r.prefill_logprobs &= seq_generated(q) == 0; /* else they were sent */
     } else if (q->req->inputs) {
         put_text(w, q->req->inputs);
     }
@@ -144,9 +146,55 @@ static int put_copies(Generate__V3__PrefillRequest *msg, const struct wire_peer 
     return msg->kv_copies ? 0 : -1;
 }
 
+static Generate__V3__BlockMoves *block_moves(const struct wire_moves *v, struct rpc_mem *m)
+{
+    Generate__V3__BlockMoves *w = RPC_NEW(m, Generate__V3__BlockMoves, 1);
+    if (!w)
+        return NULL;
+    generate__v3__block_moves__init(w);
+    w->blocks = mutable(v->blocks);
+    w->slots = mutable(v->slots);
+    w->n_blocks = w->n_slots = v->n;
+    return w;
+}
+
+static bool put_grown(Generate__V3__Edits *w, const struct wire_edits *x, struct rpc_mem *m)
+{
+    Generate__V3__MoreBlocks *v = RPC_NEW(m, Generate__V3__MoreBlocks, x->n_grown);
+    w->more = RPC_NEW(m, Generate__V3__MoreBlocks *, x->n_grown);
+    if (!v || !w->more)
+        return false;
+    for (w->n_more = 0; w->n_more < x->n_grown; w->n_more++, v++) {
+        const struct seq *q = x->grown[w->n_more];
+        generate__v3__more_blocks__init(v);
+        v->request_id = q->id;
+        v->from = q->n_told;
+        v->blocks = q->kv.ids + q->n_told;
+        v->n_blocks = q->kv.len - q->n_told;
+        w->more[w->n_more] = v;
+    }
+    return true;
+}
+
+/* False: no memory. *out stays NULL where nothing changes. */
+static bool edits(const struct wire_edits *x, struct rpc_mem *m, Generate__V3__Edits **out)
+{
+    if (!x || !(x->n_leave || x->out.n || x->in.n || x->n_grown))
+        return true;
+    Generate__V3__Edits *w = *out = RPC_NEW(m, Generate__V3__Edits, 1);
+    if (!w)
+        return false;
+    generate__v3__edits__init(w);
+    w->leave = mutable(x->leave);
+    w->n_leave = x->n_leave;
+    return (!x->out.n || (w->out = block_moves(&x->out, m))) &&
+           (!x->in.n || (w->in = block_moves(&x->in, m))) && (!x->n_grown || put_grown(w, x, m));
+}
+
 const ProtobufCMessage *wire_prefill(const struct wire_peer *p, uint64_t id,
                                      struct seq *const *joining, uint32_t n,
-                                     const struct wire_batch *cached, struct rpc_mem *m)
+                                     const struct wire_batch *cached, const struct wire_edits *x,
+                                     struct rpc_mem *m)
 {
     Generate__V3__PrefillRequest *msg = RPC_NEW(m, Generate__V3__PrefillRequest, 1);
     Generate__V3__Batch *b = RPC_NEW(m, Generate__V3__Batch, 1);
@@ -167,14 +215,14 @@ const ProtobufCMessage *wire_prefill(const struct wire_peer *p, uint64_t id,
         b->max_tokens += q->waiter.n_reserve;
         b->max_blocks = q->kv.len > b->max_blocks ? q->kv.len : b->max_blocks;
     }
-    if (put_copies(msg, p, joining, n, m) != 0 ||
+    if (put_copies(msg, p, joining, n, m) != 0 || !edits(x, m, &msg->edits) ||
         (cached && !(msg->cached_batch = cached_batch(cached, m))))
         return NULL;
     return &msg->base;
 }
 
 const ProtobufCMessage *wire_decode(const struct wire_batch *const *batches, uint32_t n,
-                                    struct rpc_mem *m)
+                                    const struct wire_edits *x, struct rpc_mem *m)
 {
     Generate__V3__DecodeRequest *msg = RPC_NEW(m, Generate__V3__DecodeRequest, 1);
     if (!msg)
@@ -184,7 +232,7 @@ const ProtobufCMessage *wire_decode(const struct wire_batch *const *batches, uin
     for (; msg->batches && msg->n_batches < n; msg->n_batches++)
         if (!(msg->batches[msg->n_batches] = cached_batch(batches[msg->n_batches], m)))
             return NULL;
-    return msg->batches ? &msg->base : NULL;
+    return msg->batches && edits(x, m, &msg->edits) ? &msg->base : NULL;
 }
 
 const ProtobufCMessage *wire_clear(const uint64_t *batch, struct rpc_mem *m)

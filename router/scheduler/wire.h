@@ -17,12 +17,26 @@ struct wire_batch { /* a batch the shards hold */
     uint32_t size, max_tokens, current_tokens;
 };
 
+struct wire_moves { /* KV blocks to or from slots of the swap region */
+    const uint32_t *blocks, *slots;
+    uint32_t n;
+};
+struct wire_edits { /* of the running batch, before the step; for peers that take them */
+    const uint64_t *leave;
+    uint32_t n_leave;
+    struct wire_moves out, in;
+    struct seq *const *grown; /* the shards know n_told of their blocks */
+    uint32_t n_grown;
+};
+
 /* `cached` NULL: the new ones stand alone. The blocks that they begin with a copy of come along. */
 const ProtobufCMessage *wire_prefill(const struct wire_peer *p, uint64_t id,
                                      struct seq *const *joining, uint32_t n,
-                                     const struct wire_batch *cached, struct rpc_mem *m);
+                                     const struct wire_batch *cached, const struct wire_edits *x,
+                                     struct rpc_mem *m);
+/* Edits that change nothing, and NULL, cost nothing on the wire. */
 const ProtobufCMessage *wire_decode(const struct wire_batch *const *batches, uint32_t n,
-                                    struct rpc_mem *m);
+                                    const struct wire_edits *x, struct rpc_mem *m);
 /* Keeps the n_keep requests in `keep`; NULL and 0: clears the batch. */
 const ProtobufCMessage *wire_filter(uint64_t batch, const uint64_t *keep, uint32_t n_keep,
                                     struct rpc_mem *m);

@@ -112,7 +112,7 @@ static void tell_more(void)
     for (uint32_t i = 0; i < ALL; i++)
         if (r.t[i].state == RUNS && r.t[i].told < r.t[i].n) {
             r.more[r.x.n_more++] =
-                (struct kv_more){i, r.t[i].ids + r.t[i].told, r.t[i].n - r.t[i].told};
+                (struct kv_more){i, r.t[i].told, r.t[i].ids + r.t[i].told, r.t[i].n - r.t[i].told};
             r.t[i].told = r.t[i].n;
         }
 }
@@ -280,8 +280,12 @@ static void edits_are_whole(void **state)
         specs[i].n_blocks = 8;
     }
     assert_int_equal(engine_prefill(g, 1, specs, 3, NULL, NULL, &a, &e), 0);
-    const struct kv_more unknown = {7, block, 1}, gone = {0, block, 1}, two = {1, block, 2},
-                         outside = {1, far, 1}, twice[2] = {{1, block, 1}, {1, block + 1, 1}};
+    const struct kv_more unknown = {7, 8, block, 1}, gone = {0, 8, block, 1},
+                         two = {1, 8, block, 2},
+                         again = {1, 7, (uint32_t[]){v[1].blocks[7], 900, 901}, 3},
+                         other = {1, 7, block, 2}, hole = {1, 9, block, 1},
+                         outside = {1, 8, far, 1},
+                         twice[2] = {{1, 8, block, 1}, {1, 9, block + 1, 1}};
     const struct edits bad[] = {
         {.leave = (uint64_t[]){0, 9}, .n_leave = 2},
         {.leave = (uint64_t[]){0, 0}, .n_leave = 2},
@@ -289,7 +293,9 @@ static void edits_are_whole(void **state)
         {.leave = (uint64_t[]){0}, .n_leave = 1, .more = &gone, .n_more = 1},
         {.leave = (uint64_t[]){0}, .n_leave = 1, .more = &outside, .n_more = 1},
         {.leave = (uint64_t[]){0}, .n_leave = 1, .more = twice, .n_more = 2},
-        {.more = (struct kv_more[]){{1, v[0].blocks, 40}}, .n_more = 1},
+        {.more = (struct kv_more[]){{1, 8, v[0].blocks, 40}}, .n_more = 1},
+        {.more = &other, .n_more = 1},
+        {.more = &hole, .n_more = 1},
         {.out = {block, (uint32_t[]){SLOTS}, 1, 1}},
         {.out = {block, (uint32_t[]){0}, 2, 1}},
         {.in = {far, (uint32_t[]){0}, 1, 1}},
@@ -302,8 +308,9 @@ static void edits_are_whole(void **state)
     const struct edits good = {.leave = (uint64_t[]){0}, .n_leave = 1, .more = &two, .n_more = 1};
     fake.fail_in = 1;
     assert_int_equal(engine_decode(g, (uint64_t[]){1}, 1, &good, &a, &e), -1);
+    const struct edits said_again = {.more = &again, .n_more = 1};
     for (int i = 0; i < 4; i++)
-        assert_int_equal(engine_decode(g, (uint64_t[]){1}, 1, NULL, &a, &e), 0);
+        assert_int_equal(engine_decode(g, (uint64_t[]){1}, 1, &said_again, &a, &e), 0);
     assert_int_equal(a.out->n_gen, 2); /* 0 is out, 1 has blocks, 2 has none */
     assert_string_equal(a.out->gen[0].seq->error, "");
     assert_int_equal(a.out->gen[0].seq->id, 1);

@@ -56,7 +56,7 @@ static void a_peer_of_ours_gets_ids_and_blocks(void **state)
     q->cut = true;
     q->n_now = 1;
     const Generate__V3__PrefillRequest *p = (const void *)wire_prefill(
-        &(struct wire_peer){.takes_input_ids = true, .block_size = 4}, 12, &q, 1, &old, &m);
+        &(struct wire_peer){.takes_input_ids = true, .block_size = 4}, 12, &q, 1, &old, NULL, &m);
     assert_int_equal(p->batch->id, 12);
     assert_int_equal(p->batch->size, 1);
     assert_int_equal(p->batch->max_blocks, 3);
@@ -89,7 +89,7 @@ static void tgis_server_gets_text_and_slots(void **state)
     (void)state;
     rpc_mem_init(&m, 1 << 20);
     const Generate__V3__PrefillRequest *p =
-        (const void *)wire_prefill(&(struct wire_peer){.block_size = 4}, 0, &q, 1, NULL, &m);
+        (const void *)wire_prefill(&(struct wire_peer){.block_size = 4}, 0, &q, 1, NULL, NULL, &m);
     const Generate__V3__Request *w = p->batch->requests[0];
     assert_null(p->cached_batch);
     assert_int_equal(w->n_input_ids, 0);
@@ -100,7 +100,7 @@ static void tgis_server_gets_text_and_slots(void **state)
     assert_int_equal(w->_chunk_len_case, 0);
     /* one that pads lays its cache out itself */
     p = (const void *)wire_prefill(&(struct wire_peer){.requires_padding = true, .block_size = 4},
-                                   0, &q, 1, NULL, &m);
+                                   0, &q, 1, NULL, NULL, &m);
     assert_int_equal(p->batch->requests[0]->n_blocks, 0);
     assert_int_equal(p->batch->requests[0]->cache_len, 0);
     rpc_mem_free(&m);
@@ -115,11 +115,12 @@ static void a_copy_goes_before_the_step_that_needs_it(void **state)
     (void)state;
     rpc_mem_init(&m, 1 << 16);
     struct wire_peer peer = {.takes_input_ids = true, .block_size = 4};
-    const Generate__V3__PrefillRequest *p = (const void *)wire_prefill(&peer, 0, &q, 1, NULL, &m);
+    const Generate__V3__PrefillRequest *p =
+        (const void *)wire_prefill(&peer, 0, &q, 1, NULL, NULL, &m);
     assert_int_equal(p->n_kv_copies, 0);
     q->kv.n_cached = 6;
     q->kv.copy_from = 77;
-    p = (const void *)wire_prefill(&peer, 0, &q, 1, NULL, &m);
+    p = (const void *)wire_prefill(&peer, 0, &q, 1, NULL, NULL, &m);
     assert_int_equal(p->n_kv_copies, 1);
     assert_int_equal(p->kv_copies[0]->source, 77);
     assert_int_equal(p->kv_copies[0]->target, q->kv.ids[1]);
@@ -156,7 +157,7 @@ static void no_memory_is_no_message(void **state)
         struct rpc_mem m;
         rpc_mem_init(&m, limit);
         const ProtobufCMessage *p =
-            wire_prefill(&(struct wire_peer){.block_size = 4}, 0, &q, 1, NULL, &m);
+            wire_prefill(&(struct wire_peer){.block_size = 4}, 0, &q, 1, NULL, NULL, &m);
         assert_true(p || limit < 1400);
         rpc_mem_free(&m);
     }

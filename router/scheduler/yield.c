@@ -1,0 +1,228 @@
+/* Blocks that come as they are needed: who grows, who makes way, and how he comes back.
+ *
+ * All of it goes to the shards with the next step, which does it first, in the order of `struct
+ * edits`. A request that leaves gives its blocks back at once: whoever gets them writes them after
+ * that. */
+#include "common/clock.h"
+#include "router/metrics.h"
+#include "router/scheduler/state.h"
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ------------------------------------------------------------------ what the next call carries */
+static bool list_room(struct u32_list *l, uint32_t more)
+{
+    if (l->n + more <= l->cap)
+        return true;
+    uint32_t cap = l->n + more > 2 * l->cap ? l->n + more : 2 * l->cap;
+    uint32_t *p = realloc(l->v, cap * sizeof(*p));
+    if (!p)
+        return false;
+    l->v = p;
+    l->cap = cap;
+    return true;
+}
+
+static void moves_reset(struct moves *m) { m->blocks.n = m->slots.n = 0; }
+
+static bool moves_room(struct moves *m, uint32_t more)
+{
+    return list_room(&m->blocks, more) && list_room(&m->slots, more);
+}
+
+static void moves_put(struct moves *m, uint32_t block, uint32_t slot)
+{
+    m->blocks.v[m->blocks.n++] = block;
+    m->slots.v[m->slots.n++] = slot;
+}
+
+void yield_free(struct scheduler *s)
+{
+    struct u32_list *all[] = {&s->out_moves.blocks, &s->out_moves.slots, &s->in_moves.blocks,
+                              &s->in_moves.slots};
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+        free(all[i]->v);
+    free(s->leave);
+    swap_fini(&s->swap);
+}
+
+static struct wire_moves wire_of(const struct moves *m)
+{
+    return (struct wire_moves){m->blocks.v, m->slots.v, m->blocks.n};
+}
+
+const struct wire_edits *yield_edits(struct scheduler *s, struct wire_edits *x)
+{
+    struct seq **grown = NULL;
+    *x = (struct wire_edits){.leave = s->leave,
+                             .n_leave = s->n_leave,
+                             .out = wire_of(&s->out_moves),
+                             .in = wire_of(&s->in_moves)};
+    for (uint32_t i = 0; s->grows && i < s->n_running; i++) {
+        struct seq *q = s->running[i];
+        if (q->n_told == q->kv.len)
+            continue;
+        if (!grown && !(grown = RPC_NEW(&s->out, struct seq *, s->n_running)))
+            return NULL;
+        grown[x->n_grown++] = q;
+    }
+    x->grown = grown;
+    return x;
+}
+
+void yield_told(struct scheduler *s)
+{
+    for (uint32_t i = 0; i < s->n_running; i++)
+        s->running[i]->n_told = s->running[i]->kv.len;
+}
+
+void yield_sent(struct scheduler *s)
+{
+    s->n_leave = 0;
+    moves_reset(&s->out_moves);
+    moves_reset(&s->in_moves);
+}
+
+/* ------------------------------------------------------------------ the swap region */
+void yield_drop_swap(struct scheduler *s, struct seq *q)
+{
+    swap_give(&s->swap, q->slots, q->n_slots);
+    free(q->slots);
+    q->slots = NULL;
+    q->n_slots = 0;
+    q->waiter.swap_from = q->waiter.swap_to = 0;
+}
+
+void yield_forget_swap(struct scheduler *s)
+{
+    if (swap_used(&s->swap) == 0)
+        return;
+    for (size_t i = 0; i < sizeof(s->known.bucket) / sizeof(s->known.bucket[0]); i++)
+        for (struct seq *q = s->known.bucket[i]; q; q = q->chain)
+            yield_drop_swap(s, q);
+    moves_reset(&s->out_moves);
+}
+
+/* Is it cheaper to move blocks out and in again than to compute what they hold? */
+static bool worth_moving(const struct scheduler *s, uint32_t blocks, uint32_t tokens)
+{
+    return 2.0 * blocks * (double)s->o.model.swap_block_ns < s->token_ns * tokens;
+}
+
+/* Copies what `q` computed, but for what others hold as well, to the region. False: it will be
+ * computed again. */
+static bool swap_out(struct scheduler *s, struct seq *q)
+{
+    uint32_t bt = s->peer.block_size, from = kv_shared(s->kv, &q->kv);
+    uint32_t end = (q->n_computed + bt - 1) / bt;
+    uint32_t n = end > from ? end - from : 0;
+    if (n == 0 || !worth_moving(s, n, q->n_computed - from * bt) || !moves_room(&s->out_moves, n) ||
+        !(q->slots = malloc(n * sizeof(*q->slots))))
+        return false;
+    if (!swap_take(&s->swap, q->slots, n)) {
+        free(q->slots);
+        q->slots = NULL;
+        return false;
+    }
+    q->n_slots = n;
+    q->waiter.swap_from = from * bt;
+    q->waiter.swap_to = q->n_computed;
+    for (uint32_t i = 0; i < n; i++)
+        moves_put(&s->out_moves, q->kv.ids[from + i], q->slots[i]);
+    sched_count(s, M_SWAPPED_BLOCKS, "out", n);
+    return true;
+}
+
+void yield_swap_in(struct scheduler *s, struct seq *q)
+{
+    uint32_t bt = s->peer.block_size, from = q->waiter.swap_from / bt;
+    uint32_t hits = q->kv.n_sealed, n = from + q->n_slots;
+    if (q->n_slots && q->kv.n_cached == q->waiter.swap_to) {
+        for (uint32_t i = hits; i < n; i++)
+            moves_put(&s->in_moves, q->kv.ids[i], q->slots[i - from]);
+        sched_count(s, M_SWAPPED_BLOCKS, "in", n > hits ? n - hits : 0);
+    }
+    if (q->n_slots)
+        yield_drop_swap(s, q);
+}
+
+bool yield_room(struct scheduler *s) { return moves_room(&s->in_moves, swap_used(&s->swap)); }
+
+/* ------------------------------------------------------------------ making way */
+void yield_wait(struct scheduler *s, struct seq *q)
+{
+    uint32_t want = q->n_tokens + s->peer.block_size; /* it grows soon: not in its first steps */
+    q->waiter.key.n = q->n_tokens;
+    q->waiter.n_reserve = s->grows && want < q->n_most ? want : q->n_most;
+}
+
+static bool leave_room(struct scheduler *s)
+{
+    if (s->n_leave < s->cap_leave)
+        return true;
+    uint32_t cap = s->cap_leave ? 2 * s->cap_leave : 64;
+    uint64_t *p = realloc(s->leave, cap * sizeof(*p));
+    if (!p)
+        return false;
+    s->leave = p;
+    s->cap_leave = cap;
+    return true;
+}
+
+/* What it computed stays in the cache as long as nobody needs the blocks. */
+static void preempt(struct scheduler *s, struct seq *q)
+{
+    bool swapped = s->swap.n > 0 && swap_out(s, q);
+    sched_count(s, M_PREEMPTIONS, swapped ? "swap" : "recompute", 1);
+    q->n_yielded++;
+    s->leave[s->n_leave++] = q->id;
+    sched_unlist(s, q);
+    kv_release(s->kv, &q->kv, q->tokens, q->n_computed);
+    q->n_computed = q->n_told = 0;
+    q->state = SEQ_WAITING;
+    yield_wait(s, q);
+    policy_return(&s->policy, &q->waiter);
+}
+
+static struct seq *last_in_rank(struct scheduler *s)
+{
+    struct seq *last = NULL;
+    for (uint32_t i = 0; i < s->n_running; i++) {
+        struct seq *q = s->running[i];
+        if (q->state == SEQ_RUNNING && (!last || policy_outranks(&last->waiter, &q->waiter)))
+            last = q;
+    }
+    return last;
+}
+
+/* The next step writes what is known, and the shards run one ahead. */
+static uint32_t tokens_needed(const struct seq *q)
+{
+    return q->n_tokens + 1 < q->n_most ? q->n_tokens + 1 : q->n_most;
+}
+
+bool yield_turn(struct scheduler *s)
+{
+    bool any = false;
+    for (uint32_t i = s->n_running; i-- > 0;) {
+        struct seq *q = s->running[i];
+        if (q->state != SEQ_LEAVING || !leave_room(s))
+            continue;
+        s->leave[s->n_leave++] = q->id;
+        sched_remove(s, q);
+    }
+    for (uint32_t i = 0; i < s->n_running;) {
+        struct seq *q = s->running[i];
+        if (q->state != SEQ_RUNNING || kv_grow(s->kv, &q->kv, tokens_needed(q))) {
+            i++;
+            continue;
+        }
+        if (!leave_room(s))
+            break; /* the shards will end who has no block */
+        preempt(s, last_in_rank(s));
+        any = true;
+        i = 0; /* the list has changed; who has grown has nothing to do */
+    }
+    return any;
+}
