@@ -91,6 +91,7 @@ static const struct flag rows[] = {
     /* ours */
     {ROW("device", ENUM, device, TO_SHARD, "Where to compute. `auto`: CUDA when the plugin and a device are there, else CPU."), .choices = devices_},
     {ROW("kv-cache-memory", F64, kv_cache_memory, TO_SHARD, "Limit of the KV cache of each shard: up to 1 a share of the free memory, above that bytes. Unset: what is free."), BETWEEN(0, 1e18)},
+    {ROW("swap-space", F64, swap_space, TO_SHARD, "Host memory of each shard for the KV blocks of requests that must make way for others, in GiB. Unset: none; what they held is computed again."), BETWEEN(0, 1e6), .unit = "GiB"},
     {ROW("served-model-name", STR, served_model_name, TO_ROUTER, "Name of the model in answers and in /v1/models. Unset: --model-id.")},
     {ROW("max-image-fetch-size", U64, max_image_fetch_size, TO_ROUTER, "Largest image fetched for a request."), .unit = "bytes"},
     {ROW("threads", U32, threads, 0, "Threads of each shard. Unset: the cores this process may use, divided by the number of shards."), BETWEEN(1, 4096), .unit = "threads"},

@@ -25,7 +25,7 @@ struct config {
     uint32_t sharded, num_shard, device, threads;
     const char *shard_uds_path, *master_addr;
     uint32_t master_port;
-    double cuda_memory_fraction, kv_cache_memory;
+    double cuda_memory_fraction, kv_cache_memory, swap_space;
     struct flag_list cuda_graphs;
     bool disable_custom_kernels, prefill_logprobs;
     double watermark_gamma, watermark_delta;
