@@ -11,7 +11,7 @@ from fnmatch import fnmatch
 # folder of CTranslate2.
 OURS = {
     "bf16": [],
-    "half": ["--arithmetic", "16bit"],
+    "half": ["--dtype", "bfloat16"],  # asked for by name: exact only with auto
     "int8": ["--quantize", "w8a8"],
     "int4": ["--quantize", "int4"],
 }
