@@ -143,6 +143,7 @@ def main():
         row = measure_row(o, case, there, missing)
         if o.append and case.name in kept:
             row["rounds"] = kept[case.name]["rounds"] + row["rounds"]
+            row["absent"] = kept[case.name]["absent"] | row["absent"]
         kept[case.name] = row
         report["rows"] = [kept[c.name] for c in cases.CASES if c.name in kept]
         if o.json:

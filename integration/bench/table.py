@@ -115,7 +115,8 @@ def limits(rows):
         return
     yield head(["limit of the machine, every round of the run", "median (least–most)"])
     for key, unit in [("read_gb_per_s", "GB/s"), *((k, "Gop/s") for k in found[0] if k != "read_gb_per_s")]:
-        yield line([key.split("_")[0] + f", {unit}", figure([f[key] for f in found])])
+        name, v = key.split("_")[0], [f[key] for f in found]
+        yield line([f"{name}, {unit}", figure(v) if any(v) else "no such instruction"])
 
 
 def render(report):
