@@ -56,7 +56,7 @@ def available(o):
     there, missing = [], {}
     wanted = o.engines.split(",")
     for engine in engines.ENGINES:
-        if o.engines != "*" and engine.name not in wanted and engine.name != "ours":
+        if o.engines != "*" and engine.name not in wanted:
             missing[engine.name] = "not asked for"
             continue
         try:
@@ -72,7 +72,8 @@ def measure_row(o, case, there, missing):
     running = [e for e in there if e.name not in row["absent"]]
     for n in range(o.rounds):
         measured = {"limits": engines.limits(o)}
-        for engine in running[n % len(running) :] + running[: n % len(running)]:
+        at = n % max(len(running), 1)
+        for engine in running[at:] + running[:at]:
             if engine.name in row["absent"]:
                 continue
             try:

@@ -21,9 +21,13 @@ def digits_of(v):
 
 
 def ratio(rounds, peer, key, better):
-    """Median over the rounds of ours against the peer in the same round; above 1: ours is better."""
-    both = [(r["ours"][key], r[peer][key]) for r in rounds if key in r.get("ours", {}) and key in r.get(peer, {})]
-    return statistics.median(a / b if better == "more" else b / a for a, b in both) if both else None
+    """Median over the rounds of ours against the peer in the same round; above 1: ours is better. Where no round has
+    both, the ratio of their medians."""
+    pairs = [(r["ours"][key], r[peer][key]) for r in rounds if key in r.get("ours", {}) and key in r.get(peer, {})]
+    alone = [values(rounds, "ours", key), values(rounds, peer, key)]
+    if not pairs and all(alone):
+        pairs = [tuple(map(statistics.median, alone))]
+    return statistics.median(a / b if better == "more" else b / a for a, b in pairs) if pairs else None
 
 
 def best_ratio(row, peers, key, better):
