@@ -171,13 +171,14 @@ static int with_model(const struct bench_config *cfg, const struct tool *t, stru
 
 static int run(const struct bench_config *cfg, struct err *e)
 {
-    struct cases *cases = calloc(1, sizeof(*cases));
     struct tool t = {0};
-    int rc = cases ? list_cases(cases, cfg, e) : err_nomem(e);
-    if (rc == 0)
-        rc = tool_open(&t, &cfg->tool, e);
-    if (rc == 0)
-        rc = with_model(cfg, &t, cases, e);
+    struct cases *cases = calloc(1, sizeof(*cases));
+    if (!cases)
+        return err_nomem(e);
+    int rc =
+        list_cases(cases, cfg, e) || tool_open(&t, &cfg->tool, e) || with_model(cfg, &t, cases, e)
+            ? -1
+            : 0;
     tool_close(&t);
     free(cases);
     return rc;

@@ -1,5 +1,6 @@
 #include "model-server/model/random_weights.h"
 #include "common/hash.h"
+#include "common/multiversion.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,19 +12,24 @@ struct job {
 
 /* A counter goes through murmur3's finaliser: elements know nothing of each other, so any thread
  * may make any of them. */
+MULTIVERSION static void fill(uint16_t *out, struct job job, size_t begin, size_t end)
+{
+    for (size_t i = begin; i < end; i++) {
+        uint32_t h = ((uint32_t)i ^ job.seed) + (uint32_t)(i >> 32) * 0x9e3779b9u, bits;
+        h = (h ^ h >> 16) * 0x85ebca6bu;
+        h = (h ^ h >> 13) * 0xc2b2ae35u;
+        h ^= h >> 16;
+        float v = job.mean + job.spread * ((float)(int32_t)h * 0x1p-31f);
+        memcpy(&bits, &v, sizeof(bits));
+        out[i] = (uint16_t)(bits >> 16);
+    }
+}
+
 static void make(void *arg, int thread, size_t begin, size_t end)
 {
     const struct job *j = arg;
     (void)thread;
-    for (size_t i = begin; i < end; i++) {
-        uint32_t h = ((uint32_t)i ^ j->seed) + (uint32_t)(i >> 32) * 0x9e3779b9u, bits;
-        h = (h ^ h >> 16) * 0x85ebca6bu;
-        h = (h ^ h >> 13) * 0xc2b2ae35u;
-        h ^= h >> 16;
-        float v = j->mean + j->spread * ((float)(int32_t)h * 0x1p-31f);
-        memcpy(&bits, &v, sizeof(bits));
-        j->out[i] = (uint16_t)(bits >> 16);
-    }
+    fill(j->out, *j, begin, end);
 }
 
 void *random_tensor(const struct backend_ops *ops, struct device *dev, const char *name, size_t n,

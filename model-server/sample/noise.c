@@ -1,5 +1,5 @@
 #include "model-server/sample/noise.h"
-#include "model-server/sample/multiversion.h"
+#include "common/multiversion.h"
 #include <math.h>
 
 /* Counters worked on side by side: one AVX-512 register; the words they give; words at a time. */

@@ -1,5 +1,5 @@
 #include "model-server/sample/rows.h"
-#include "model-server/sample/multiversion.h"
+#include "common/multiversion.h"
 #include <math.h>
 #include <string.h>
 

@@ -21,14 +21,13 @@ static inline void turn(uint32_t *to, const char *from, size_t stride)
 {
     const quad a = load(from), b = load(from + stride), c = load(from + 2 * stride),
                d = load(from + 3 * stride);
-    const quad ab = __builtin_shuffle(a, b, (quad){0, 4, 1, 5}),
-               AB = __builtin_shuffle(a, b, (quad){2, 6, 3, 7}),
-               cd = __builtin_shuffle(c, d, (quad){0, 4, 1, 5}),
-               CD = __builtin_shuffle(c, d, (quad){2, 6, 3, 7});
-    const quad rows[QUAD] = {__builtin_shuffle(ab, cd, (quad){0, 1, 4, 5}),
-                             __builtin_shuffle(ab, cd, (quad){2, 3, 6, 7}),
-                             __builtin_shuffle(AB, CD, (quad){0, 1, 4, 5}),
-                             __builtin_shuffle(AB, CD, (quad){2, 3, 6, 7})};
+    const quad ab = __builtin_shufflevector(a, b, 0, 4, 1, 5),
+               AB = __builtin_shufflevector(a, b, 2, 6, 3, 7),
+               cd = __builtin_shufflevector(c, d, 0, 4, 1, 5),
+               CD = __builtin_shufflevector(c, d, 2, 6, 3, 7);
+    const quad rows[QUAD] = {
+        __builtin_shufflevector(ab, cd, 0, 1, 4, 5), __builtin_shufflevector(ab, cd, 2, 3, 6, 7),
+        __builtin_shufflevector(AB, CD, 0, 1, 4, 5), __builtin_shufflevector(AB, CD, 2, 3, 6, 7)};
     for (int i = 0; i < QUAD; i++)
         memcpy(to + (size_t)i * LANES, &rows[i], sizeof(rows[i]));
 }

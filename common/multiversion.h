@@ -2,8 +2,8 @@
  *
  * For plain loops over fixed-width lanes that the compiler vectorises by itself. Kernels written by
  * hand live in backend/cpu/, one file per instruction set. */
-#ifndef MODEL_SERVER_SAMPLE_MULTIVERSION_H
-#define MODEL_SERVER_SAMPLE_MULTIVERSION_H
+#ifndef COMMON_MULTIVERSION_H
+#define COMMON_MULTIVERSION_H
 
 /* Sanitizers do not get along with the resolvers, which run before they are ready. */
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) &&                             \
