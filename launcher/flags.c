@@ -54,6 +54,7 @@ static const struct flag rows[] = {
     {ROW("waiting-served-ratio", F64, waiting_served_ratio, TO_ROUTER, "Waiting requests per running one above which running ones are paused to prefill."), .def = "0.3", BETWEEN(0, 1e6)},
     {ROW("max-batch-prefill-tokens", U32, max_batch_prefill_tokens, TO_ROUTER, "Most prompt tokens computed in one step. Unset: the router's default."), .unit = "tokens"},
     {ROW("max-batch-total-tokens", U32, max_batch_total_tokens, TO_ROUTER, "Most tokens of all running requests together. Unset: measured at warm-up."), .unit = "tokens"},
+    {ROW("target-inter-token-ms", U32, target_inter_token_ms, TO_ROUTER, "While answers are streamed, a step takes so many prompt tokens that the next token comes in this time, or in twice what it takes without prompts. 0: as many as --max-batch-prefill-tokens."), .def = "200", .unit = "milliseconds"},
     {ROW("max-waiting-tokens", U32, max_waiting_tokens, TO_ROUTER, "Decode steps after which waiting requests are let in regardless of --waiting-served-ratio."), .def = "20", .unit = "steps"},
     {ROW("max-batch-size", U32, max_batch_size, TO_ROUTER | TO_SHARD_ENV, "Most requests in a batch. Unset: no limit of its own."), .unit = "requests"},
     {ROW("cuda-graphs", LIST, cuda_graphs, TO_SHARD_ENV, "Batch sizes captured as CUDA graphs; 0 turns them off."), .def = "1,2,4,8,16,32"},

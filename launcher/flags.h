@@ -36,6 +36,7 @@ struct config {
     uint32_t max_client_batch_size, validation_workers;
     uint64_t payload_limit, max_image_fetch_size;
     double waiting_served_ratio;
+    uint32_t target_inter_token_ms;
     /* door */
     const char *hostname, *served_model_name;
     uint32_t port, prometheus_port;

@@ -45,7 +45,7 @@ static const ProtobufCMessage *info(void *ctx, const ProtobufCMessage *in, struc
     r->max_positions = s->o.model->max_positions;
     r->world_size = s->o.world;
     r->takes_input_ids = true;
-    r->copies_kv = true;
+    r->copies_kv = r->takes_chunks = true;
     r->takes_edits = true;
     return r->dtype ? &r->base : (err_nomem(e), NULL);
 }

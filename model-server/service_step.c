@@ -84,6 +84,9 @@ static bool read_edits(const Generate__V3__Edits *q, struct rpc_mem *m, struct e
             (struct kv_moves){q->out->blocks, q->out->slots, q->out->n_blocks, q->out->n_slots};
     if (q->in)
         x->in = (struct kv_moves){q->in->blocks, q->in->slots, q->in->n_blocks, q->in->n_slots};
+    if ((x->names_chunks = q->chunks))
+        x->chunks = (struct chunks){q->chunks->request_ids, q->chunks->tokens,
+                                    q->chunks->n_request_ids, q->chunks->n_tokens};
     *out = x;
     return true;
 }

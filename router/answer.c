@@ -27,6 +27,18 @@ double answer_mean_logprob(const struct answer *a)
 
 void answer_free(struct answer *a) { buf_free(&a->text); }
 
+void answer_rank(const struct answer *(*at)(void *arg, uint32_t i), void *arg, uint32_t n,
+                 uint32_t *out)
+{
+    for (uint32_t i = 0; i < n; i++) { /* insertion: a handful, and equals keep their order */
+        double mean = answer_mean_logprob(at(arg, i));
+        uint32_t k = i;
+        for (; k > 0 && answer_mean_logprob(at(arg, out[k - 1])) < mean; k--)
+            out[k] = out[k - 1];
+        out[k] = i;
+    }
+}
+
 uint32_t answer_best(const struct answer *(*at)(void *arg, uint32_t i), void *arg, uint32_t n)
 {
     uint32_t best = 0;

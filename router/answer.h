@@ -16,6 +16,9 @@ struct answer {
 void answer_token(struct answer *a, const struct gen_event *ev); /* a TOKEN event */
 double answer_mean_logprob(const struct answer *a);              /* -inf without tokens */
 void answer_free(struct answer *a);
+/* out[0 .. n): the indices by mean logprob, highest first; equals by index. */
+void answer_rank(const struct answer *(*at)(void *arg, uint32_t i), void *arg, uint32_t n,
+                 uint32_t *out);
 /* Index of the highest mean logprob; the first of equals. `at(arg, i)` gives the i-th answer. */
 uint32_t answer_best(const struct answer *(*at)(void *arg, uint32_t i), void *arg, uint32_t n);
 #endif

@@ -38,5 +38,7 @@ struct ask {
     const char *const *stop;
     uint32_t n_stop;
     const char *adapter_id;
+    struct opt_i64 priority; /* lower runs first */
+    const char *user;        /* whom the client says it asks for; NULL: nobody */
 };
 #endif

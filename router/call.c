@@ -2,6 +2,7 @@
  * call_books.c. */
 #include "router/call.h"
 #include "common/clock.h"
+#include "common/hash.h"
 #include "common/log.h"
 #include "router/call_books.h"
 #include <stdlib.h>
@@ -9,6 +10,28 @@
 #include <time.h>
 
 enum { ARENA_MIN = 64 << 20, ARENA_PER_BYTE = 16, SCHEDULER_ARENA = 64 << 10 };
+
+/* Whom a request is counted for: the one that a gateway names (the Gateway API's header), else the
+ * key it came with. */
+static void find_tenant(struct call *c)
+{
+    const char *id = exchange_header(c->x, "x-gateway-inference-fairness-id");
+    const char *key = exchange_header(c->x, "authorization");
+    c->tenant_named = id && *id;
+    if (c->tenant_named)
+        c->tenant = hash_bytes(1, id, strlen(id));
+    else if (key)
+        c->tenant = hash_bytes(2, key, strlen(key));
+}
+
+/* Where all have the same key, the client's word tells its users apart. */
+static uint64_t tenant_of(const struct call *c, const struct ask *q)
+{
+    const char *key = c->edge->config->api_key;
+    return q->user && !c->tenant_named && key && *key
+               ? hash_bytes(c->tenant, q->user, strlen(q->user))
+               : c->tenant;
+}
 
 static struct call *call_new(struct edge *g, struct exchange *x)
 {
@@ -19,6 +42,7 @@ static struct call *call_new(struct edge *g, struct exchange *x)
     c->x = x;
     c->route = exchange_route(x);
     c->received_ns = clock_ns();
+    find_tenant(c);
     c->created_unix = (int64_t)time(NULL);
     c->body = exchange_take_body(x);
     c->status = 200;
@@ -254,9 +278,11 @@ int call_generate(struct call *c, const struct ask *asks, uint32_t n_asks, uint3
         struct generation *first = &c->gen[(size_t)i * each];
         if (validate(&v, &asks[i], c->scratch, &c->arena, &first->r, e) != 0)
             return -1;
+        first->r.tenant = tenant_of(c, &asks[i]);
         init_generation(c, first, i * each);
         for (uint32_t k = 1; k < each; k++) {
             first[k].r = first->r;
+            first[k].r.same = &first->r;
             first[k].r.params.seed = asks[i].seed.set ? asks[i].seed.v + k : seed_draw();
             init_generation(c, &first[k], i * each + k);
         }

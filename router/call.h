@@ -49,6 +49,8 @@ struct call {
     struct arena arena;           /* all that is parsed, templated and tokenized */
     struct buf body;              /* the request's */
     const char *path;             /* in the arena */
+    uint64_t tenant;              /* whom its requests are counted for; 0: anybody */
+    bool tenant_named;            /* by a gateway in front of us */
     int64_t received_ns;          /* monotonic */
     int64_t created_unix;         /* seconds */
     struct tok_scratch **scratch; /* during work() */

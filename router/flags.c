@@ -41,6 +41,10 @@ static const struct flag rows[] = {
      .help = "Tokens that all running requests may hold. Default: as many as memory has room for."},
     {.name = "max-waiting-tokens", .type = FLAG_U32, F(max_waiting_tokens), .def = "20",
      .unit = "tokens", .help = "Steps after which waiting requests join the running batch anyway."},
+    {.name = "target-inter-token-ms", .type = FLAG_U32, F(target_inter_token_ms), .def = "200",
+     .unit = "milliseconds",
+     .help = "While answers are streamed, a step takes so many prompt tokens that the next token comes in this "
+             "time, or in twice what it takes without prompts. 0: as many as --max-batch-prefill-tokens."},
     {.name = "max-batch-size", .type = FLAG_U32, F(max_batch_size),
      .help = "Requests in one batch. Default: no limit."},
     {.name = "validation-workers", .type = FLAG_U32, F(validation_workers), .def = "2", .min = 0,

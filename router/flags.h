@@ -7,6 +7,7 @@ struct router_config {
     uint32_t max_concurrent_requests, max_best_of, max_stop_sequences, max_top_n_tokens;
     uint32_t max_input_tokens, max_total_tokens;
     double waiting_served_ratio;
+    uint32_t target_inter_token_ms;
     uint32_t max_batch_prefill_tokens, max_batch_total_tokens, max_waiting_tokens, max_batch_size;
     const char *hostname;
     uint32_t port;

@@ -138,6 +138,7 @@ void infer_submit(struct infer *i, struct gen_request *r)
     struct seq *q = r->seq ? seq_new(r, id, i->speculate) : NULL;
     if (q) {
         r->seq->id = id;
+        q->leads = r->same && r->same->seq ? r->same->seq->id + 1 : 0;
         r->times.queued = clock_ns();
         atomic_fetch_add(&i->alive, 1);
         if (post(i, &(struct letter){.kind = MAIL_ADD, .seq = q}))
@@ -237,6 +238,7 @@ static int start(struct infer *i, const struct infer_config *c, struct err *e)
                               .max_batch_size = c->max_batch_size,
                               .max_waiting_tokens = c->max_waiting_tokens,
                               .waiting_served_ratio = c->waiting_served_ratio,
+                              .target_inter_token_ms = c->target_inter_token_ms,
                               .metrics = c->metrics,
                               .check = c->check,
                               .status = &i->status};

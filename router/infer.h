@@ -19,6 +19,7 @@ struct infer_config {
     uint32_t max_batch_prefill_tokens, max_batch_total_tokens, max_batch_size;
     uint32_t max_waiting_tokens;
     double waiting_served_ratio;
+    uint32_t target_inter_token_ms; /* 0: none */
     uint32_t connect_timeout_ms;
     struct metrics *metrics; /* rows of router/metrics.h */
     bool check;              /* for tests: walk all KV blocks after every turn */

@@ -62,6 +62,17 @@
     X(M_SWAPPED_BLOCKS, COUNTER, "tgi_swapped_blocks", "direction",                                \
       "KV blocks moved to the swap region and back.", 0, 0, 0)                                     \
     X(M_SWAP_USED, GAUGE, "tgi_swap_blocks_used", NULL, "KV blocks in the swap region.", 0, 0, 0)  \
+    X(M_BATCH_PROMPT_TOKENS, HISTOGRAM, "tgi_batch_prompt_tokens", NULL,                           \
+      "Prompt tokens computed per model call.", 1, 2, 15)                                          \
+    X(M_BATCH_PROMPT_BUDGET, GAUGE, "tgi_batch_prompt_budget", NULL,                               \
+      "Prompt tokens that the next model call may compute.", 0, 0, 0)                              \
+    X(M_QUEUE_KEYS, GAUGE, "tgi_queue_keys", NULL, "Keys with requests waiting or running.", 0, 0, \
+      0)                                                                                           \
+    X(M_KV_COPIES, COUNTER, "tgi_kv_copies", NULL,                                                 \
+      "KV blocks copied because a prompt goes on in the middle of one.", 0, 0, 0)                  \
+    X(M_SHARED_PROMPTS, COUNTER, "tgi_shared_prompts", NULL,                                       \
+      "Requests that waited for another one with the same prompt instead of computing it.", 0, 0,  \
+      0)                                                                                           \
     X(M_PREFIX_HIT_TOKENS, COUNTER, "prefix_hit_tokens", NULL,                                     \
       "Prompt tokens served from the prefix cache.", 0, 0, 0)
 

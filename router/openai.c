@@ -21,6 +21,8 @@ void openai_sampling(struct body *b, struct object root, struct ask *q)
     q->seed = body_u64(b, root, "seed");
     q->stop = body_strings(b, root, "stop", true, true, &q->n_stop);
     q->ignore_eos = body_opt_bool(b, root, "ignore_eos", false);
+    q->priority = body_i32(b, root, "priority");
+    q->user = body_str(b, root, "user", false);
     q->max_new_tokens = body_u32(b, root, "max_completion_tokens");
     if (!q->max_new_tokens.set)
         q->max_new_tokens = body_u32(b, root, "max_tokens");
@@ -55,7 +57,39 @@ static void read_choices(struct call *c, struct body *b, struct object root, str
     if (n.set && (n.v == 0 || n.v > max))
         body_fail(b, root, "n", "`n` must be > 0 and <= %u. Given: %llu", max,
                   (unsigned long long)n.v);
-    o->each = n.set ? (uint32_t)n.v : 1;
+    o->shown = o->each = n.set ? (uint32_t)n.v : 1;
+}
+
+void openai_best_of(struct call *c, struct body *b, struct openai *o)
+{
+    const struct router_config *f = c->edge->config;
+    struct object root = body_root(b);
+    uint32_t max =
+        f->max_best_of > f->max_client_batch_size ? f->max_best_of : f->max_client_batch_size;
+    struct opt_u64 n = body_u32(b, root, "best_of");
+    if (!n.set)
+        return;
+    if (n.v < o->shown || n.v == 0 || n.v > max)
+        body_fail(b, root, "best_of", "`best_of` must be >= `n` and <= %u. Given: %llu", max,
+                  (unsigned long long)n.v);
+    else if (o->stream && n.v > o->shown)
+        body_fail(b, root, "best_of", "`best_of` greater than `n` is not supported when streaming");
+    else
+        o->each = (uint32_t)n.v;
+}
+
+static const struct answer *answer_at(void *gens, uint32_t i)
+{
+    return &((struct generation *)gens)[i].answer;
+}
+
+void openai_rank(const struct openai *o, struct call *c, uint32_t ask, uint32_t *out)
+{
+    struct generation *g = &c->gen[(size_t)ask * o->each];
+    for (uint32_t i = 0; i < o->each; i++)
+        out[i] = i;
+    if (o->each > o->shown)
+        answer_rank(answer_at, g, o->each, out);
 }
 
 struct openai *openai_parse(struct call *c, struct body *b, const char *id_prefix, struct err *e)
@@ -132,13 +166,18 @@ void openai_text(struct openai *o, const struct generation *g, const struct gen_
 void openai_usage(struct buf *out, const struct call *c)
 {
     const struct openai *o = c->state;
-    unsigned long long prompt = 0, completion = 0;
+    unsigned long long prompt = 0, completion = 0, cached = 0;
     for (uint32_t i = 0; i < c->n_gen; i++) {
-        prompt += i % o->each ? 0 : c->gen[i].r.n_ids;
+        bool first = i % o->each == 0; /* the others share its prompt */
+        prompt += first ? c->gen[i].r.n_ids : 0;
+        cached += first ? c->gen[i].r.n_cached : 0;
         completion += c->gen[i].answer.n_tokens;
     }
-    buf_fmt(out, "{\"prompt_tokens\":%llu,\"completion_tokens\":%llu,\"total_tokens\":%llu}",
-            prompt, completion, prompt + completion);
+    buf_fmt(out, "{\"prompt_tokens\":%llu,\"completion_tokens\":%llu,\"total_tokens\":%llu", prompt,
+            completion, prompt + completion);
+    if (cached)
+        buf_fmt(out, ",\"prompt_tokens_details\":{\"cached_tokens\":%llu}", cached);
+    buf_ch(out, '}');
 }
 
 void openai_error_event(struct call *c, const struct err *e)

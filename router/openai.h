@@ -18,7 +18,8 @@ struct openai { /* the state of a call; in its arena */
     const char *model; /* what answers call the model */
     bool stream, include_usage, continuous_usage;
     bool logprobs, echo;
-    uint32_t each; /* choices a prompt */
+    uint32_t each;  /* generations a prompt */
+    uint32_t shown; /* of them, the best: choices that the client gets */
     struct ask *asks;
     uint32_t n_asks;
     struct openai_sequence *seq; /* one a choice */
@@ -26,6 +27,10 @@ struct openai { /* the state of a call; in its arena */
 
 /* Fields that both routes read: sampling, limits, stop, stream, stream_options, n, model. */
 struct openai *openai_parse(struct call *c, struct body *b, const char *id_prefix, struct err *e);
+/* Read `best_of`, behind `n`. For the route that has it. */
+void openai_best_of(struct call *c, struct body *b, struct openai *o);
+/* The `each` generations of a prompt, as offsets, in the order of the choices: out[0 .. shown). */
+void openai_rank(const struct openai *o, struct call *c, uint32_t ask, uint32_t *out);
 /* Copy the common sampling fields into `q`. */
 void openai_sampling(struct body *b, struct object root, struct ask *q);
 /* Make the generations: n_asks prompts, `each` choices of each. */

@@ -89,8 +89,13 @@ struct gen_request {
     bool add_special_tokens;
     uint32_t truncate;
     struct gen_sink sink;
-    void *owner;            /* the creator's */
-    struct gen_times times; /* received: set by the creator; the others by the scheduler */
-    struct infer_seq *seq;  /* the scheduler's own */
+    uint64_t
+        tenant; /* whose account it is on: requests of one tenant share one turn; 0: anybody's */
+    int32_t priority;               /* lower runs first, among those of the tenant */
+    const struct gen_request *same; /* submitted before, with the same prompt; NULL: none */
+    uint32_t n_cached;              /* prompt tokens that were in the cache; set by the scheduler */
+    void *owner;                    /* the creator's */
+    struct gen_times times;         /* received: set by the creator; the others by the scheduler */
+    struct infer_seq *seq;          /* the scheduler's own */
 };
 #endif

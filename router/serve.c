@@ -73,6 +73,7 @@ static void *connect_shards(void *arg)
         .max_batch_size = c->max_batch_size,
         .max_waiting_tokens = c->max_waiting_tokens,
         .waiting_served_ratio = c->waiting_served_ratio,
+        .target_inter_token_ms = c->target_inter_token_ms,
         .connect_timeout_ms = c->shard_connect_timeout * 1000,
         .metrics = s->edge.metrics,
     };

@@ -36,6 +36,7 @@ static void read_parameters(struct body *b, struct object p, struct tgi *t)
     q->grammar = json_get(p.json, "grammar") != NULL;
     q->adapter_id = body_str(b, p, "adapter_id", false);
     q->ignore_eos = body_opt_bool(b, p, "ignore_eos", false);
+    q->priority = body_i32(b, p, "priority");
 }
 
 struct tgi *tgi_parse(struct call *c, bool with_stream, struct err *e)

@@ -176,6 +176,7 @@ int validate(const struct validator *v, const struct ask *q, struct tok_scratch 
     r->truncate = q->truncate.set ? (uint32_t)q->truncate.v : v->max_input_tokens;
     r->add_special_tokens = q->add_special_tokens;
     r->inputs = q->inputs;
+    r->priority = (int32_t)q->priority.v;
     r->ids = q->ids;
     r->n_ids = q->n_ids;
     if (!q->ids && encode(v, q->inputs, q->n_inputs, q->add_special_tokens,

@@ -39,7 +39,7 @@ struct fake_shard {
     char path[100];
     const char *urls[8];
     uint32_t rank, world, block_size, n_blocks;
-    bool no_chunking, no_prefix_caching, no_copies, no_edits, text_only;
+    bool no_chunking, no_prefix_caching, no_copies, no_edits, no_chunks, text_only;
     uint32_t n_slots;       /* of the swap region */
     uint64_t swap_block_ns; /* to move a block; a token takes 1000 ns to compute */
     bool quick;             /* constant tokens: for benchmarks */
@@ -253,6 +253,24 @@ static inline void fake_add(struct fake_shard *f, const Generate__V3__Request *r
             f->n_bad++;
 }
 
+/* What prompts in the middle compute now, where the call says so. */
+static inline void fake_chunks(struct fake_shard *f, const Generate__V3__Edits *x, uint64_t batch)
+{
+    if (!x || !x->chunks)
+        return;
+    assert(!f->no_chunks && x->chunks->n_tokens == x->chunks->n_request_ids);
+    for (uint32_t i = 0; i < f->n_run; i++) {
+        struct fake_seq *q = &f->run[i];
+        if (q->batch != batch || q->n_tokens - q->computed <= 1)
+            continue;
+        q->n_next = 0;
+        for (size_t k = 0; k < x->chunks->n_tokens; k++)
+            if (x->chunks->request_ids[k] == q->id)
+                q->n_next = x->chunks->tokens[k];
+        assert(q->n_next <= q->n_tokens - q->computed);
+    }
+}
+
 static inline struct fake_seq *fake_find(struct fake_shard *f, uint64_t id, uint64_t batch)
 {
     for (uint32_t i = 0; i < f->n_run; i++)
@@ -299,6 +317,7 @@ static inline void fake_edit(struct fake_shard *f, const Generate__V3__Edits *x,
         assert(q->n_blocks <= (q->n_prompt + q->max_new) / f->block_size + 1);
         f->n_more++;
     }
+    fake_chunks(f, x, batch);
 }
 
 /* After a Decode the next token of each goes into its block at once, if all have one. */
@@ -458,6 +477,7 @@ static inline const ProtobufCMessage *fake_info(void *ctx, const ProtobufCMessag
     r->takes_input_ids = !f->text_only;
     r->copies_kv = !f->no_copies;
     r->takes_edits = !f->no_edits && !f->text_only;
+    r->takes_chunks = !f->no_chunks;
     r->vocab_size = f->text_only ? 0 : FAKE_VOCAB;
     return &r->base;
 }

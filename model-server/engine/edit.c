@@ -57,6 +57,39 @@ static int check_more(const struct edits *x, size_t at, const struct edit_limits
     return check_blocks(more->blocks, more->n, lim->n_blocks, "KV block", e);
 }
 
+static uint32_t rest(const struct seq *s) { return s->n - s->cached; }
+
+static int check_chunks(const struct edits *x, struct batch *const *parts, size_t n_parts,
+                        struct err *e)
+{
+    const struct chunks *c = &x->chunks;
+    struct batch *part;
+    if (c->n_ids != c->n_tokens)
+        return err_set(e, ERR_VALIDATION, "%zu requests and %zu chunks are no pairs", c->n_ids,
+                       c->n_tokens);
+    for (size_t i = 0; i < c->n_ids; i++) {
+        const struct seq *s = owner(parts, n_parts, c->ids[i], &part);
+        if (!s || !seq_live(s) || c->tokens[i] > rest(s))
+            return err_set(e, ERR_VALIDATION, "request %llu: no %u tokens of its prompt are left",
+                           (unsigned long long)c->ids[i], c->tokens[i]);
+    }
+    return 0;
+}
+
+static void plan_chunks(const struct chunks *c, struct batch *const *parts, size_t n_parts)
+{
+    struct batch *part;
+    for (size_t i = 0; i < n_parts; i++)
+        for (uint32_t k = 0; k < parts[i]->n; k++)
+            if (seq_live(parts[i]->v[k]) && rest(parts[i]->v[k]) > 1)
+                parts[i]->v[k]->step = 0;
+    for (size_t i = 0; i < c->n_ids; i++) {
+        struct seq *s = owner(parts, n_parts, c->ids[i], &part);
+        if (s && rest(s) > 1) /* it may just have left */
+            s->step = c->tokens[i];
+    }
+}
+
 static int check(const struct edits *x, const struct edit_limits *lim, struct batch *const *parts,
                  size_t n_parts, struct err *e)
 {
@@ -74,7 +107,7 @@ static int check(const struct edits *x, const struct edit_limits *lim, struct ba
     for (size_t i = 0; i < x->n_more; i++)
         if (check_more(x, i, lim, parts, n_parts, e))
             return -1;
-    return 0;
+    return check_chunks(x, parts, n_parts, e);
 }
 
 int edits_apply(const struct edits *x, struct model *m, const struct edit_limits *lim,
@@ -97,5 +130,7 @@ int edits_apply(const struct edits *x, struct model *m, const struct edit_limits
         memcpy(s->blocks + x->more[i].from, x->more[i].blocks, x->more[i].n * sizeof(*s->blocks));
         s->n_blocks = end > s->n_blocks ? end : s->n_blocks;
     }
+    if (x->names_chunks)
+        plan_chunks(&x->chunks, parts, n_parts);
     return 0;
 }

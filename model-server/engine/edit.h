@@ -1,5 +1,6 @@
 /* edit.h - what the router changes between two steps: who leaves, which KV blocks move to the
- * host's swap region or come back, and who gets more blocks.
+ * host's swap region or come back, who gets more blocks, and how much of their prompts those
+ * compute who are in the middle of one.
  *
  * In this order, all before the step: so a block that somebody leaves may be swapped out, filled
  * from the region and given to somebody else by one call. Every rank does the same. */
@@ -24,6 +25,13 @@ struct edits {
     struct kv_moves out, in;
     const struct kv_more *more;
     size_t n_more;
+    bool names_chunks; /* prompts with more than one token left compute what is said here, or
+                          nothing */
+    struct chunks {
+        const uint64_t *ids;
+        const uint32_t *tokens;
+        size_t n_ids, n_tokens; /* must be equal */
+    } chunks;
 };
 struct edit_limits {
     uint32_t n_blocks, n_slots; /* of the KV cache and the swap region */

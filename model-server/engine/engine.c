@@ -118,7 +118,7 @@ static int edit(struct engine *g, const struct edits *x, struct batch *const *pa
         g->broken |= g->o.comm->world > 1 && e->kind != ERR_VALIDATION;
         return -1;
     }
-    for (size_t i = 0; i < n && x->n_leave; i++)
+    for (size_t i = 0; i < n && x->n_leave && !x->names_chunks; i++)
         step_plan_chunks(parts[i]->v, parts[i]->n, g->max_chunk);
     return 0;
 }

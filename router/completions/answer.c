@@ -114,11 +114,11 @@ static void model(struct buf *out, const struct call *c)
     string(out, c->edge->fingerprint);
 }
 
-static void choice(struct buf *out, struct openai *o, const struct generation *g,
+static void choice(struct buf *out, struct openai *o, const struct generation *g, uint32_t index,
                    const char *finish)
 {
     struct openai_sequence *s = &o->seq[g->index];
-    buf_fmt(out, "{\"index\":%u,\"text\":", g->index);
+    buf_fmt(out, "{\"index\":%u,\"text\":", index);
     buf_json_str(out, s->text.p ? s->text.p : "", s->text.len);
     buf_str(out, ",\"logprobs\":");
     logprobs(out, o, s);
@@ -139,7 +139,7 @@ static void stream_token(struct call *c, struct generation *g, const struct gen_
     if (ev->end)
         model(out, c);
     buf_str(out, ",\"choices\":[");
-    choice(out, o, g, ev->end ? openai_finish(o, g) : NULL);
+    choice(out, o, g, g->index, ev->end ? openai_finish(o, g) : NULL);
     buf_ch(out, ']');
     if (!ev->end)
         model(out, c);
@@ -179,9 +179,15 @@ static void finish(struct call *c)
             (long long)c->created_unix);
     model(out, c);
     buf_str(out, ",\"choices\":[");
-    for (uint32_t i = 0; i < c->n_gen; i++) {
-        buf_str(out, i ? "," : "");
-        choice(out, o, &c->gen[i], openai_finish(o, &c->gen[i]));
+    uint32_t *rank = ARENA_NEW(&c->arena, uint32_t, o->each);
+    out->oom |= !rank;
+    for (uint32_t ask = 0; rank && ask < o->n_asks; ask++) {
+        openai_rank(o, c, ask, rank);
+        for (uint32_t k = 0; k < o->shown; k++) {
+            const struct generation *g = &c->gen[ask * o->each + rank[k]];
+            buf_str(out, ask + k ? "," : "");
+            choice(out, o, g, ask * o->shown + k, openai_finish(o, g));
+        }
     }
     buf_str(out, "],\"usage\":");
     openai_usage(out, c);

@@ -81,9 +81,7 @@ struct openai *completions_parse(struct call *c, struct err *e)
         return NULL;
     read_prompts(c, &b, o);
     read_logprobs(&b, o);
-    struct opt_u64 best_of = body_u32(&b, body_root(&b), "best_of");
-    if (best_of.set && best_of.v > o->each)
-        body_fail(&b, body_root(&b), "best_of", "`best_of` greater than `n` is not supported");
+    openai_best_of(c, &b, o);
     if (b.failed)
         return NULL;
     if (json_get(b.root, "suffix")) {

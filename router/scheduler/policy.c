@@ -1,5 +1,5 @@
 #include "router/scheduler/policy.h"
-#include <assert.h>
+#include <stddef.h>
 
 /* How many waiters are looked at in one step: bounds the hashing of prompts that do not fit. */
 enum { MAX_SCAN = 32 };
@@ -13,56 +13,64 @@ void policy_init(struct policy *p, const struct policy_limits *l, struct kv_bloc
         p->limits.max_passed_ns = POLICY_MAX_PASSED_NS;
 }
 
-void policy_add(struct policy *p, struct waiter *w)
+void policy_free(struct policy *p) { fair_free(&p->fair); }
+
+static struct waiter *waiter_of(struct fair_item *it)
 {
+    return it ? (struct waiter *)((char *)it - offsetof(struct waiter, fair)) : NULL;
+}
+
+bool policy_add(struct policy *p, struct waiter *w)
+{
+    if (!w->fair.key && !fair_enter(&p->fair, &w->fair, w->tenant))
+        return false;
     w->passed = 0;
     w->passed_ns = 0;
     w->tried = 0;
-    w->next = NULL;
-    w->prev = p->tail;
-    if (p->tail)
-        p->tail->next = w;
-    else
-        p->head = w;
-    p->tail = w;
-    p->n_waiting++;
+    w->left = 0;
+    fair_wait(&p->fair, &w->fair);
+    return true;
 }
 
 bool policy_outranks(const struct waiter *a, const struct waiter *b)
 {
-    return a->arrival < b->arrival;
+    return a->fair.priority < b->fair.priority ||
+           (a->fair.priority == b->fair.priority && a->fair.order < b->fair.order);
 }
 
 void policy_return(struct policy *p, struct waiter *w)
 {
-    struct waiter *at = p->head;
-    while (at && policy_outranks(at, w))
-        at = at->next;
-    policy_add(p, w);
+    struct waiter **at = &p->returned;
+    while (*at && policy_outranks(*at, w))
+        at = &(*at)->behind;
+    (void)policy_add(p, w); /* its key is there as long as it is */
     w->passed = p->limits.max_passed;
-    if (!at)
-        return;
-    p->tail = w->prev; /* from the tail to before `at` */
-    p->tail->next = NULL;
-    w->next = at;
-    w->prev = at->prev;
-    *(at->prev ? &at->prev->next : &p->head) = w;
-    at->prev = w;
+    w->returned = true;
+    w->behind = *at;
+    *at = w;
 }
 
 void policy_remove(struct policy *p, struct waiter *w)
 {
-    assert(p->n_waiting > 0);
-    if (w->prev)
-        w->prev->next = w->next;
-    else
-        p->head = w->next;
-    if (w->next)
-        w->next->prev = w->prev;
-    else
-        p->tail = w->prev;
-    w->prev = w->next = NULL;
-    p->n_waiting--;
+    struct waiter **at = &p->returned;
+    fair_unwait(&p->fair, &w->fair);
+    if (p->next_up == w)
+        p->next_up = NULL;
+    while (w->returned && *at != w)
+        at = &(*at)->behind;
+    if (w->returned)
+        *at = w->behind;
+    w->returned = false;
+}
+
+void policy_forget(struct policy *p, struct waiter *w) { fair_leave(&p->fair, &w->fair); }
+
+struct waiter *policy_any(const struct policy *p)
+{
+    for (const struct fair_key *k = p->fair.present; k; k = k->next)
+        if (k->head)
+            return waiter_of(k->head);
+    return NULL;
 }
 
 /* Nothing got free since it was refused: asking again would hash its prompt for nothing. */
@@ -89,7 +97,7 @@ static bool passed_enough(const struct policy *p, const struct waiter *w, int64_
            (w->passed && now_ns - w->passed_ns >= p->limits.max_passed_ns);
 }
 
-/* Everybody older than the newest who joined, and still waiting, was passed. */
+/* Those that could not join and before whom somebody did. */
 static void count_passed(struct waiter *const *skipped, uint32_t n, int64_t now_ns)
 {
     for (uint32_t i = 0; i < n; i++)
@@ -108,10 +116,47 @@ static uint32_t min_joiners(const struct policy *p, const struct load *l)
 struct scan {
     uint32_t room, budget; /* requests and tokens left in this step */
     uint32_t n;
+    uint32_t least_started;       /* prompts take whole steps: the shortest rest of them; 0: no */
     struct waiter *cut;           /* too long for the rest of the step: joins last */
-    uint32_t n_skipped, n_passed; /* n_passed: of the skipped, older than a joiner */
+    uint32_t n_skipped, n_passed; /* n_passed: of the skipped, before a joiner */
     struct waiter *skipped[MAX_SCAN];
 };
+
+/* May a prompt with so much to compute come between those that were started? */
+static bool may_come_between(const struct scan *s, uint32_t left)
+{
+    return !s->least_started || left <= s->budget || left <= s->least_started / 2;
+}
+
+static void undo(struct policy *p, struct waiter *w)
+{
+    fair_charge(&w->fair, -(int64_t)FAIR_PROMPT_TOKEN * w->left);
+    kv_undo(p->kv, w->kv);
+}
+
+/* Its blocks are there: it joins, is cut, or is put back. False: nobody behind it joins. */
+static bool place(struct policy *p, struct scan *s, const struct load *l, struct waiter *w,
+                  struct joiner *out)
+{
+    bool alone = s->n == 0 && l->n_running == 0, chunking = p->limits.chunking;
+    if (!w->returned && !may_come_between(s, w->left)) {
+        undo(p, w);
+        return true;
+    }
+    if (w->left <= s->budget || (!chunking && alone)) {
+        out[s->n++] = (struct joiner){w, w->left, false};
+        s->budget -= w->left < s->budget ? w->left : s->budget;
+    } else if (!chunking || s->cut) { /* the one that is cut takes what is left */
+        undo(p, w);
+        return false;
+    } else {
+        s->cut = w;
+        s->budget -= s->budget / 2; /* half of it is the long prompt's, whatever comes behind */
+    }
+    s->room--;
+    s->n_passed = s->n_skipped;
+    return true;
+}
 
 /* False: nobody behind `w` joins in this step. */
 static bool consider(struct policy *p, struct scan *s, const struct load *l, struct waiter *w,
@@ -119,61 +164,124 @@ static bool consider(struct policy *p, struct scan *s, const struct load *l, str
 {
     bool first = l->n_running == 0 && s->n == 0 && !s->cut;
     kv_keep_free(p->kv, p->limits.grows && !first ? l->keep_free + s->n + !!s->cut : 0);
+    if (w->left && !w->returned && !may_come_between(s, w->left))
+        return true; /* as before: without hashing its prompt again */
     if (!reserve(p, w)) {
         s->skipped[s->n_skipped++] = w;
-        return !passed_enough(p, w, now_ns);
-    }
-    uint32_t left = w->key.n - w->kv->n_cached;
-    bool alone = s->n == 0 && l->n_running == 0;
-    if (left <= s->budget || (!p->limits.chunking && alone)) {
-        out[s->n++] = (struct joiner){w, left, false};
-        s->budget -= left < s->budget ? left : s->budget;
-        s->room--;
-        s->n_passed = s->n_skipped;
-        return true;
-    }
-    if (!p->limits.chunking || s->cut) { /* the one that is cut takes what is left */
-        kv_undo(p->kv, w->kv);
+        if (!passed_enough(p, w, now_ns))
+            return true;
+        p->next_up = w->returned ? p->next_up : w;
         return false;
     }
-    s->cut = w;
-    s->room--;
-    s->n_passed = s->n_skipped;
-    s->budget -= s->budget / 2; /* half of it is the long prompt's, whatever comes behind */
-    return true;
+    w->left = w->key.n - w->kv->n_cached;
+    fair_charge(&w->fair, (int64_t)FAIR_PROMPT_TOKEN * w->left);
+    return place(p, s, l, w, out);
 }
+
+static void look(struct policy *p, struct scan *s, const struct load *l, int64_t now_ns,
+                 struct joiner *out)
+{
+    struct fair_item *it = fair_first(&p->fair);
+    struct waiter *first = p->next_up;
+    for (struct waiter *w = p->returned; w && s->room && s->budget; w = w->behind)
+        if (!consider(p, s, l, w, now_ns, out))
+            return;
+    if (first && s->room && s->budget && !consider(p, s, l, first, now_ns, out))
+        return;
+    for (uint32_t n = 0; it && s->room && s->budget && n < MAX_SCAN - 1; n++) {
+        struct waiter *w = waiter_of(it);
+        if (w != first && !w->returned && !consider(p, s, l, w, now_ns, out))
+            return;
+        it = fair_next(&p->fair);
+    }
+}
+
+/* They are in this step: out of the queue. */
+static void take(struct policy *p, const struct joiner *out, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        fair_joins(&out[i].w->fair);
+        policy_remove(p, out[i].w);
+    }
+}
+
+/* New prompts in a step that has `budget` tokens for them; how many they use. */
+static uint32_t join(struct policy *p, struct scan *s, const struct load *l, int64_t now_ns,
+                     struct joiner *out)
+{
+    uint32_t whole = s->budget, taken = 0, least = min_joiners(p, l);
+    if (!s->room || !s->budget || p->fair.n_waiting == 0 || p->fair.n_waiting < least)
+        return 0;
+    look(p, s, l, now_ns, out);
+    for (uint32_t i = 0; i < s->n; i++)
+        taken += out[i].n_tokens;
+    if (s->cut) {
+        out[s->n++] = (struct joiner){s->cut, whole - taken, true};
+        taken = whole;
+    }
+    if (s->n < least) { /* not worth stopping the others: as if nobody had asked */
+        for (uint32_t i = 0; i < s->n; i++)
+            undo(p, out[i].w);
+        s->n = 0;
+        return 0;
+    }
+    take(p, out, s->n);
+    count_passed(s->skipped, s->n_passed, now_ns);
+    return taken;
+}
+
+static void give(struct started *s, uint32_t *budget, uint32_t most)
+{
+    uint32_t rest = s->left - s->n_now, n = rest < most ? rest : most;
+    n = n < *budget ? n : *budget;
+    s->n_now += n;
+    *budget -= n;
+}
+
+/* The shortest rest first; a quarter for the oldest, so that it never stands still. */
+static void share_out(const struct load *l, uint32_t budget)
+{
+    struct started *v = l->started;
+    for (uint32_t i = 0; i < l->n_started; i++)
+        v[i].n_now = 0;
+    if (l->n_started > 0)
+        give(&v[0], &budget, budget / 4 + 1);
+    while (budget > 0) {
+        struct started *next = NULL;
+        for (uint32_t i = 0; i < l->n_started; i++)
+            if (v[i].n_now < v[i].left && (!next || v[i].left < next->left))
+                next = &v[i];
+        if (!next)
+            return;
+        give(next, &budget, budget);
+    }
+}
+
+static uint32_t least(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
 uint32_t policy_join(struct policy *p, const struct load *l, int64_t now_ns, struct joiner *out,
                      uint32_t cap)
 {
-    uint32_t prefill = p->limits.prefill_tokens;
-    struct scan s = {.room = cap, .budget = prefill > l->n_tokens ? prefill - l->n_tokens : 0};
-
-    if (p->limits.batch_size) {
-        uint32_t free =
-            p->limits.batch_size > l->n_running ? p->limits.batch_size - l->n_running : 0;
-        s.room = free < s.room ? free : s.room;
+    uint32_t prefill = p->limits.prefill_tokens, batch = p->limits.batch_size;
+    uint32_t budget = prefill > l->n_tokens ? prefill - l->n_tokens : 0;
+    uint64_t need = 0;
+    uint32_t shortest = UINT32_MAX;
+    if (l->prompt_tokens)
+        budget = least(budget, l->prompt_tokens);
+    if (l->n_started > 0 && budget == 0)
+        budget = 1; /* nobody stands still */
+    for (uint32_t i = 0; i < l->n_started; i++) {
+        need += l->started[i].left;
+        shortest = least(shortest, l->started[i].left);
     }
-    uint32_t whole = s.budget, scanned = 0, least = min_joiners(p, l);
-    if (p->n_waiting < least)
-        return 0;
-    for (struct waiter *w = p->head; w && s.room && s.budget && scanned < MAX_SCAN;
-         w = w->next, scanned++)
-        if (!consider(p, &s, l, w, now_ns, out))
-            break;
-    if (s.cut) {
-        uint32_t taken = 0;
-        for (uint32_t i = 0; i < s.n; i++)
-            taken += out[i].n_tokens;
-        out[s.n++] = (struct joiner){s.cut, whole - taken, true};
+    struct scan s = {.room = cap, .budget = budget - (need < budget ? (uint32_t)need : budget)};
+    if (batch)
+        s.room = least(cap, batch > l->n_running ? batch - l->n_running : 0);
+    if (need > budget) {
+        s.budget = budget / 2;
+        s.least_started = shortest;
     }
-    if (s.n < least) { /* not worth stopping the others: as if nobody had asked */
-        for (uint32_t i = 0; i < s.n; i++)
-            kv_undo(p->kv, out[i].w->kv);
-        return 0;
-    }
-    for (uint32_t i = 0; i < s.n; i++)
-        policy_remove(p, out[i].w);
-    count_passed(s.skipped, s.n_passed, now_ns);
+    uint32_t used = join(p, &s, l, now_ns, out);
+    share_out(l, budget - used);
     return s.n;
 }

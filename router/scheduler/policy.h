@@ -4,13 +4,18 @@
  * test. The scheduler thread is the only caller.
  *
  * A step computes at most `prefill_tokens` tokens: one for each running request, the rest for
- * prompts. Requests join in the order they came, with three exceptions:
+ * prompts - of those less, where load.prompt_tokens says so, so that running streams keep their
+ * pace. Requests join in the order of fair.h, with these exceptions:
  *   - one that cannot get its KV blocks yet is passed by those that can, but only `max_passed`
- *     times or `max_passed_ns` long: then nobody newer joins before it;
+ *     times or `max_passed_ns` long: then nobody joins before it;
  *   - a prompt too long for the rest of the step is cut (chunked prefill) and joins last, leaving
  * up to half of the step to shorter prompts behind it;
+ *   - as long as prompts that were cut take whole steps, others join if they fit into half a step,
+ *     or are less than half as long as any of those;
  *   - a peer that cannot chunk gets prompts whole, and running requests are interrupted only when
  *     enough wait (waiting_served_ratio) or long enough (max_waiting_tokens).
+ * Of prompts that were cut the shortest rest goes first, but a quarter of what they get is the
+ * oldest one's.
  *
  * Where blocks come as they are needed, a request reserves those of its prompt and a few more, and
  * joins only while others that run have some to grow into. When none is left the one that
@@ -19,6 +24,7 @@
  * end. */
 #ifndef ROUTER_SCHEDULER_POLICY_H
 #define ROUTER_SCHEDULER_POLICY_H
+#include "router/scheduler/fair.h"
 #include "router/scheduler/kv_blocks.h"
 
 struct policy_limits {
@@ -36,33 +42,44 @@ enum { POLICY_MAX_PASSED = 64 };
 
 /* Embedded in a request that waits. */
 struct waiter {
-    struct kv_key key;  /* the prompt */
-    uint32_t n_reserve; /* tokens to reserve blocks for */
-    uint64_t arrival;   /* unique, grows */
+    struct fair_item fair; /* priority and order are the creator's */
+    uint64_t tenant;       /* whose account it is on */
+    struct kv_key key;     /* the prompt */
+    uint32_t n_reserve;    /* tokens to reserve blocks for */
     /* Tokens [swap_from, swap_to) lie in the host's swap region; swap_to 0: none. When it joins
      * they count as computed, if what stands before them is in the cache: n_cached of `kv` is
      * swap_to then, and full blocks from n_sealed of `kv` on are to be filled from there. */
     uint32_t swap_from, swap_to;
-    bool share;          /* may use and fill the prefix cache */
-    struct kv_table *kv; /* filled when it joins */
-    struct waiter *prev, *next;
-    uint32_t passed;   /* times a newer one joined first */
-    int64_t passed_ns; /* the first of them */
-    uint64_t tried;    /* kv_stats.releases + 1 when its blocks were last asked for in vain */
+    bool share;            /* may use and fill the prefix cache */
+    struct kv_table *kv;   /* filled when it joins */
+    uint32_t passed;       /* times a newer one joined first */
+    int64_t passed_ns;     /* the first of them */
+    uint64_t tried;        /* kv_stats.releases + 1 when its blocks were last asked for in vain */
+    bool returned;         /* it ran and made way: nobody passes it */
+    struct waiter *behind; /* among those that returned */
+    uint32_t left;         /* prompt tokens it would have had to compute, when last looked at */
 };
 
 struct policy {
     struct policy_limits limits;
     struct kv_blocks *kv;
-    struct waiter *head, *tail;
-    uint32_t n_waiting;
+    struct fair fair;
+    struct waiter *returned; /* those that made way, by rank */
+    struct waiter *next_up;  /* passed often enough: nobody joins before it */
 };
 
+struct started { /* a prompt of which a part is computed */
+    uint32_t left;
+    uint32_t n_now; /* filled in: tokens of it in this step */
+};
 struct load { /* what runs now */
     uint32_t n_running;
-    uint32_t n_tokens; /* it takes in the next step */
+    uint32_t n_tokens;      /* it takes in the next step, without `started` */
+    uint32_t prompt_tokens; /* at most that many in this step; 0: as many as there is room for */
     uint32_t steps_since_join;
-    uint32_t keep_free; /* grows: blocks that newcomers leave to those that run */
+    uint32_t keep_free;      /* grows: blocks that newcomers leave to those that run */
+    struct started *started; /* oldest first; none for a peer that sizes its chunks itself */
+    uint32_t n_started;
 };
 struct joiner {
     struct waiter *w;  /* w->kv holds its blocks; it waits no more */
@@ -71,14 +88,20 @@ struct joiner {
 };
 
 void policy_init(struct policy *p, const struct policy_limits *l, struct kv_blocks *kv);
-void policy_add(struct policy *p, struct waiter *w);
-/* One that ran and made way: nobody it outranks joins before it. */
-void policy_return(struct policy *p, struct waiter *w);
+void policy_free(struct policy *p); /* nobody is left */
+/* Into the queue; again, for one that ran. False: no memory. */
+bool policy_add(struct policy *p, struct waiter *w);
 void policy_remove(struct policy *p, struct waiter *w); /* one that waits */
-/* Of two that run: does `a` keep its blocks, and `b` make way? */
+void policy_forget(struct policy *p, struct waiter *w); /* neither waits nor runs any more */
+struct waiter *policy_any(const struct policy *p);      /* one that waits, or NULL */
+static inline uint32_t policy_waiting(const struct policy *p) { return p->fair.n_waiting; }
+/* One that ran and made way: nobody joins before it, but for those like it that outrank it. */
+void policy_return(struct policy *p, struct waiter *w);
+/* Of two that run: does `a` keep its blocks, and `b` make way? By priority, then by arrival. */
 bool policy_outranks(const struct waiter *a, const struct waiter *b);
 
-/* Fills at most `cap` rows of `out`; a cut one is the last. */
+/* The next step: who joins it, in at most `cap` rows of `out` (a cut one is the last), and what the
+ * `started` ones compute. */
 uint32_t policy_join(struct policy *p, const struct load *l, int64_t now_ns, struct joiner *out,
                      uint32_t cap);
 #endif

@@ -26,6 +26,10 @@ bool sched_room(struct scheduler *s, uint32_t n)
     if (!p)
         return false;
     s->running = p;
+    struct started *started = realloc(s->started, cap * sizeof(*started));
+    if (!started)
+        return false;
+    s->started = started;
     s->cap_running = cap;
     return true;
 }
@@ -34,8 +38,10 @@ void sched_bury(struct scheduler *s, struct seq *q)
 {
     kv_release(s->kv, &q->kv, q->tokens, q->n_computed);
     yield_drop_swap(s, q);
-    q->waiter.next = s->dead ? &s->dead->waiter : NULL;
+    policy_forget(&s->policy, &q->waiter);
+    q->next = s->dead;
     s->dead = q;
+    follow_succeed(s, q);
 }
 
 void sched_unlist(struct scheduler *s, struct seq *q)
@@ -81,8 +87,9 @@ static void fill_waiter(struct scheduler *s, struct seq *q)
     uint64_t reserve = (uint64_t)q->n_prompt + p->max_new_tokens + s->peer.speculate - 1;
     q->n_most = reserve > q->n_prompt ? (uint32_t)reserve : q->n_prompt;
     q->waiter = (struct waiter){
+        .fair = {.priority = q->req->priority, .order = q->id},
+        .tenant = q->req->tenant,
         .key = {q->tokens, q->n_prompt, adapter > 0 ? (uint32_t)adapter : 0},
-        .arrival = q->id,
         /* logprobs of the prompt need every token of it computed */
         .share = s->o.model.prefix_caching && adapter >= 0 && !p->prefill_logprobs,
         .kv = &q->kv,
@@ -106,8 +113,8 @@ void sched_add(struct scheduler *s, struct seq *q)
                 kv_stats(s->kv).total * s->peer.block_size, q->n_prompt,
                 q->req->params.max_new_tokens);
         refuse(s, q, &e);
-    } else {
-        policy_add(&s->policy, &q->waiter);
+    } else if (!follow(s, q)) {
+        follow_enqueue(s, q);
     }
     sched_turn(s);
     sched_end_turn(s);
@@ -121,7 +128,10 @@ void sched_cancel(struct scheduler *s, uint64_t id)
     struct err e = ERR_INIT;
     err_set(&e, ERR_INCOMPLETE, "Request cancelled");
     deliver_error(&s->deliver, q, &e, clock_ns());
-    if (q->state == SEQ_WAITING) {
+    if (q->state == SEQ_FOLLOWING) {
+        follow_leave(q);
+        sched_bury(s, q);
+    } else if (q->state == SEQ_WAITING) {
         policy_remove(&s->policy, &q->waiter);
         sched_bury(s, q);
     } else if (q->state == SEQ_JOINING) {
@@ -218,23 +228,61 @@ static struct load current_load(const struct scheduler *s)
     return l;
 }
 
-static uint32_t join(struct scheduler *s, struct seq **out)
+/* In the middle of its prompt; a last token rides along with those that decode. */
+static bool is_started(const struct seq *q) { return seq_in_prompt(q) && seq_left(q) > 1; }
+
+/* For a peer that is told what prompts compute of the next step. */
+static void load_chunks(struct scheduler *s, struct load *l)
+{
+    l->started = s->started;
+    for (uint32_t i = 0; i < s->n_running; i++)
+        if (is_started(s->running[i]))
+            s->started[l->n_started++] = (struct started){.left = seq_left(s->running[i])};
+    l->n_tokens = s->n_running - l->n_started;
+    l->prompt_tokens = pace_budget(&s->pace, l->n_tokens, s->o.target_inter_token_ms * 1e-3,
+                                   s->o.model.max_batch_prefill_tokens);
+    sched_gauge(s, M_BATCH_PROMPT_BUDGET, NULL, l->prompt_tokens);
+}
+
+static void plan_chunks(struct scheduler *s, const struct load *l)
+{
+    for (uint32_t i = 0, k = 0; i < s->n_running; i++) {
+        struct seq *q = s->running[i];
+        bool started = is_started(q);
+        q->n_now = started ? l->started[k++].n_now : seq_in_prompt(q);
+        s->n_prompt_tokens += started ? q->n_now : 0;
+    }
+}
+
+/* Decides the next step: returns who joins, `most` at most. */
+static uint32_t join(struct scheduler *s, struct seq **out, uint32_t most)
 {
     struct joiner j[MAX_JOIN];
     int64_t now = clock_ns();
     struct load l = current_load(s);
-    if (!s->policy.head || !sched_room(s, MAX_JOIN) || !yield_room(s))
+    bool names = s->peer.takes_chunks;
+    if ((!policy_waiting(&s->policy) && !names) || !sched_room(s, MAX_JOIN) || !yield_room(s))
         return 0;
-    uint32_t n = policy_join(&s->policy, &l, now, j, MAX_JOIN);
+    if (names)
+        load_chunks(s, &l);
+    uint32_t n = policy_join(&s->policy, &l, now, j, most);
+    s->n_rows = l.n_tokens;
+    s->n_prompt_tokens = 0;
+    if (names)
+        plan_chunks(s, &l);
     for (uint32_t i = 0; i < n; i++) {
         struct seq *q = out[i] = CONTAINER_OF(j[i].w, struct seq, waiter);
         q->state = SEQ_JOINING;
         q->n_now = j[i].n_tokens;
+        s->n_prompt_tokens += q->n_now;
         q->cut = j[i].cut;
-        if (q->n_yielded == 0)
+        if (q->n_yielded == 0) {
             q->req->times.batched = now;
+            q->req->n_cached = q->kv.n_cached;
+        }
         if (q->kv.n_cached != q->waiter.swap_to)
             sched_count(s, M_PREFIX_HIT_TOKENS, NULL, q->kv.n_cached);
+        sched_count(s, M_KV_COPIES, NULL, q->kv.copy_from != 0);
         yield_swap_in(s, q);
     }
     return n;
@@ -242,7 +290,7 @@ static uint32_t join(struct scheduler *s, struct seq **out)
 
 static bool send_prefill(struct scheduler *s)
 {
-    if (s->batch[NEW_BATCH].live || !(s->n_joining = join(s, s->joining)))
+    if (s->batch[NEW_BATCH].live || !(s->n_joining = join(s, s->joining, MAX_JOIN)))
         return false;
     bool running = s->batch[0].live, merge = running && s->o.model.chunking;
     s->call_batch = running && !merge ? NEW_BATCH : 0;
@@ -259,6 +307,8 @@ static bool send_prefill(struct scheduler *s)
     if (yield_edits(s, &x))
         msg = wire_prefill(&s->peer, s->next_batch_id++, s->joining, s->n_joining,
                            merge ? &s->batch[0].b : NULL, &x, &s->out);
+    if (s->peer.takes_chunks)
+        msg = wire_chunks(msg, s->running, s->n_running, &s->out);
     if (!msg) {
         step_join(s, s->call_batch);
         return send_failed(s), true;
@@ -280,6 +330,8 @@ static bool send_decode(struct scheduler *s)
     sched_count(s, M_BATCH_INFERENCE_COUNT, "decode", 1);
     struct wire_edits x;
     const ProtobufCMessage *msg = yield_edits(s, &x) ? wire_decode(b, n, &x, &s->out) : NULL;
+    if (s->peer.takes_chunks)
+        msg = wire_chunks(msg, s->running, s->n_running, &s->out);
     if (!msg)
         return send_failed(s), true;
     send(s, CALL_DECODE, SHARD_DECODE, msg, STEP_TIMEOUT_MS);
@@ -313,8 +365,11 @@ static bool send_growing(struct scheduler *s)
     s->doubt = false;
     if (doubt && s->batch[0].live && send_clean(s, 0))
         return true;
-    if (!yield_turn(s) && send_prefill(s))
+    bool made_way = yield_turn(s);
+    if (!made_way && send_prefill(s))
         return true;
+    if (made_way && s->peer.takes_chunks) /* nobody joins, but prompts go on */
+        join(s, s->joining, 0);
     if (s->n_running > 0)
         return send_decode(s);
     return s->batch[0].live && send_over(s);
@@ -346,6 +401,7 @@ static void learn_token(struct scheduler *s, double ns)
 static void on_prefill(struct scheduler *s, struct step *st)
 {
     uint32_t tokens = s->n_running;
+    step_progress(s);
     step_join(s, s->call_batch);
     for (uint32_t i = 0; i < s->n_joining; i++) {
         struct seq *q = s->joining[i];
@@ -355,6 +411,8 @@ static void on_prefill(struct scheduler *s, struct step *st)
         kv_commit(s->kv, &q->kv, q->tokens, q->n_computed);
     }
     yield_told(s);
+    if (s->peer.takes_chunks && s->n_rows + s->n_prompt_tokens > 0)
+        tokens = s->n_rows + s->n_prompt_tokens;
     learn_token(s, (double)st->r.forward_ns / tokens);
     s->steps_since_join = 0;
     step_metrics(s, "prefill", &st->r);
@@ -368,6 +426,7 @@ static void on_decode(struct scheduler *s, struct step *st)
     s->batch[NEW_BATCH].live = false;
     s->steps_since_join++;
     yield_told(s);
+    step_progress(s);
     step_metrics(s, "decode", &st->r);
     step_note(s, st, 0);
 }
@@ -461,13 +520,17 @@ static void publish(struct scheduler *s)
 {
     struct sched_status *t = s->o.status;
     struct kv_stats kv = kv_stats(s->kv);
-    atomic_store_explicit(&t->queued, s->policy.n_waiting, memory_order_relaxed);
+    uint32_t n_waiting = s->known.n - s->n_running - s->n_joining; /* with those who follow */
+    for (const struct seq *q = s->dead; q; q = q->next)
+        n_waiting--;
+    atomic_store_explicit(&t->queued, n_waiting, memory_order_relaxed);
     atomic_store_explicit(&t->running, s->n_running + s->n_joining, memory_order_relaxed);
     atomic_store_explicit(&t->blocks_total, kv.total, memory_order_relaxed);
     atomic_store_explicit(&t->blocks_used, kv.used, memory_order_relaxed);
     atomic_store_explicit(&t->blocks_cached, kv.cached, memory_order_relaxed);
     atomic_store_explicit(&t->healthy, !s->suspect && !s->lost, memory_order_relaxed);
-    sched_gauge(s, M_QUEUE_SIZE, NULL, s->policy.n_waiting);
+    sched_gauge(s, M_QUEUE_SIZE, NULL, n_waiting);
+    sched_gauge(s, M_QUEUE_KEYS, NULL, fair_present(&s->policy.fair));
     sched_gauge(s, M_BATCH_CURRENT_SIZE, NULL, s->n_running);
     sched_gauge(s, M_BATCH_CURRENT_MAX_TOKENS, NULL, (double)kv.used * s->peer.block_size);
     sched_gauge(s, M_KV_BLOCKS, "used", kv.used);
@@ -485,7 +548,7 @@ void sched_end_turn(struct scheduler *s)
     deliver_flush(&s->deliver);
     while (s->dead) {
         struct seq *q = s->dead;
-        s->dead = q->waiter.next ? CONTAINER_OF(q->waiter.next, struct seq, waiter) : NULL;
+        s->dead = q->next;
         assert(!q->req); /* nobody goes without a last word */
         seq_table_remove(&s->known, q);
         seq_free(q);
@@ -501,8 +564,8 @@ struct scheduler *sched_new(const struct sched_options *o, struct err *e)
     if (!s)
         return err_nomem(e), NULL;
     s->o = *o;
-    s->peer =
-        (struct wire_peer){m->takes_input_ids, m->requires_padding, m->block_size, m->speculate};
+    s->peer = (struct wire_peer){m->takes_input_ids, m->requires_padding, m->block_size,
+                                 m->speculate, m->takes_chunks};
     rpc_mem_init(&s->in, IN_LIMIT);
     rpc_mem_init(&s->out, OUT_LIMIT);
     if (getrandom(&seed, sizeof(seed), GRND_NONBLOCK) < 0)
@@ -565,6 +628,7 @@ void sched_free(struct scheduler *s)
     assert(s->n_running == 0 && s->known.n == 0 && swap_used(&s->swap) == 0);
     fan_free(&s->fan);
     fan_free(&s->health);
+    policy_free(&s->policy);
     kv_free(s->kv);
     yield_free(s);
     rpc_mem_free(&s->in);
@@ -572,5 +636,6 @@ void sched_free(struct scheduler *s)
     for (int i = 0; i < MAX_ADAPTERS; i++)
         free(s->adapters[i]);
     free(s->running);
+    free(s->started);
     free(s);
 }

@@ -34,7 +34,8 @@ struct sched_options {
     uint32_t max_batch_size; /* 0: no limit */
     uint32_t max_waiting_tokens;
     double waiting_served_ratio;
-    struct metrics *metrics; /* NULL: none */
+    uint32_t target_inter_token_ms; /* 0: none */
+    struct metrics *metrics;        /* NULL: none */
     struct sched_status *status;
     bool check; /* for tests: kv_check() after every turn */
 };

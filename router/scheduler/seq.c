@@ -13,6 +13,7 @@ struct seq *seq_new(struct gen_request *r, uint64_t id, uint32_t speculate)
         return NULL;
     q->req = r;
     q->id = id;
+    q->state = SEQ_WAITING;
     q->cap_tokens = (uint32_t)cap;
     q->n_prompt = q->n_tokens = r->n_ids;
     if (r->n_ids)

@@ -10,23 +10,28 @@
 #include "router/scheduler/kv_blocks.h"
 #include "router/scheduler/policy.h"
 
-/*  WAITING -> JOINING -> RUNNING -> LEAVING -> GOING -> freed
+/*  FOLLOWING: not in the queue yet; somebody else computes the same prompt
+ *  WAITING -> JOINING -> RUNNING -> LEAVING -> GOING -> freed
  *  (in the    (its       (in a      (ended:    (that call
  *   queue)     Prefill    batch of   the next   is on its
  *              is on its  the        call drops way)
  *              way)       shards)    it)                     */
-enum seq_state { SEQ_WAITING, SEQ_JOINING, SEQ_RUNNING, SEQ_LEAVING, SEQ_GOING };
+enum seq_state { SEQ_FOLLOWING, SEQ_WAITING, SEQ_JOINING, SEQ_RUNNING, SEQ_LEAVING, SEQ_GOING };
 
 struct seq {
     struct waiter waiter;
     struct gen_request *req; /* NULL: has had its last event */
     uint64_t id;
-    struct seq *chain; /* in seq_table */
+    uint64_t leads;        /* id + 1 of a request with the same prompt that came before; 0: none */
+    struct seq *chain;     /* in seq_table */
+    struct seq *next;      /* among the dead, or the followers of one */
+    struct seq *followers; /* have the same prompt, and wait for its KV; newest first */
+    struct seq *leader;    /* FOLLOWING: whose follower it is */
     struct kv_table kv;
     enum seq_state state;
     bool gone;      /* the client left while it was JOINING */
     bool cut;       /* JOINING: not the whole prompt */
-    uint32_t n_now; /* JOINING: prompt tokens in this Prefill */
+    uint32_t n_now; /* prompt tokens in the step that is out */
     uint32_t batch; /* RUNNING and later: which of the shards' batches */
     uint32_t n_prompt, n_tokens, cap_tokens;
     uint32_t n_computed;      /* tokens whose KV is certainly there */
@@ -42,6 +47,12 @@ struct seq *seq_new(struct gen_request *r, uint64_t id, uint32_t speculate);
 void seq_free(struct seq *q); /* its blocks were released */
 void seq_push(struct seq *q, uint32_t token);
 
+/* In the middle of its prompt, or of what it computes again after it made way? */
+static inline bool seq_in_prompt(const struct seq *q)
+{
+    return q->n_tokens == q->waiter.key.n && q->n_computed < q->n_tokens;
+}
+static inline uint32_t seq_left(const struct seq *q) { return q->n_tokens - q->n_computed; }
 static inline uint32_t seq_generated(const struct seq *q) { return q->n_tokens - q->n_prompt; }
 
 /* id -> seq, of every request that is known. */

@@ -4,6 +4,7 @@
 #ifndef ROUTER_SCHEDULER_STATE_H
 #define ROUTER_SCHEDULER_STATE_H
 #include "router/scheduler/deliver.h"
+#include "router/scheduler/pace.h"
 #include "router/scheduler/policy.h"
 #include "router/scheduler/scheduler.h"
 #include "router/scheduler/swap.h"
@@ -30,12 +31,14 @@ struct scheduler {
     struct wire_peer peer;
     struct kv_blocks *kv;
     struct policy policy;
-    struct seq_table known; /* every seq that was not freed */
-    struct seq **running;   /* in the shards' batches, whatever their state, in join order */
+    struct seq_table known;  /* every seq that was not freed */
+    struct seq **running;    /* in the shards' batches, whatever their state, in join order */
+    struct started *started; /* as many: those of them in the middle of their prompt */
     uint32_t n_running, cap_running;
     struct held_batch batch[2];
     uint64_t next_batch_id;
     uint32_t steps_since_join;
+    struct pace pace;
     char *adapters[MAX_ADAPTERS]; /* index + 1 is the number kv_key knows */
 
     /* what the next step does first; see yield.c */
@@ -54,7 +57,8 @@ struct scheduler {
     int64_t call_ns;
     struct seq *joining[MAX_JOIN]; /* PREFILL */
     uint32_t n_joining;
-    struct rpc_mem out, in; /* being sent; received: lives until the next answer */
+    uint32_t n_rows, n_prompt_tokens; /* decoding requests and prompt tokens in this step */
+    struct rpc_mem out, in;           /* being sent; received: lives until the next answer */
 
     struct deliver deliver;
     struct seq *dead; /* freed at the end of the turn */
@@ -83,6 +87,14 @@ void sched_unlist(struct scheduler *s, struct seq *q); /* out of `running`, and 
 void sched_bury(struct scheduler *s, struct seq *q);   /* the same for one that is in no batch */
 bool sched_room(struct scheduler *s, uint32_t n);      /* for n more in `running`; false: oom */
 
+/* follow.c */
+bool follow(struct scheduler *s, struct seq *q); /* false: nobody computes the same prompt */
+void follow_enqueue(struct scheduler *s, struct seq *q);  /* into the queue, or its end */
+void follow_computed(struct scheduler *s, struct seq *q); /* its prompt: all may share it */
+void follow_succeed(struct scheduler *s, struct seq *q);  /* it will not compute its prompt */
+void follow_leave(struct seq *q);                         /* a follower was cancelled */
+void follow_fail_all(struct scheduler *s, const struct err *why);
+
 /* step.c */
 struct step { /* an answer to Prefill or Decode between its two readings */
     struct step_reply r;
@@ -90,6 +102,7 @@ struct step { /* an answer to Prefill or Decode between its two readings */
 };
 void step_note(struct scheduler *s, struct step *st, uint32_t into); /* counts, commits, marks */
 void step_tell(struct scheduler *s, struct step *st);                /* events */
+void step_progress(struct scheduler *s);            /* prompts that were cut went on as planned */
 void step_join(struct scheduler *s, uint32_t into); /* those of the Prefill run in batch `into` */
 void step_metrics(struct scheduler *s, const char *method, const struct step_reply *r);
 

@@ -13,8 +13,12 @@ static void note_tokens(struct scheduler *s, struct seq *q, const Generate__V3__
     for (size_t i = 0; i < g->tokens->n_ids; i++)
         seq_push(q, g->tokens->ids[i]);
     q->n_computed = q->n_tokens - 1;
-    if (first) /* a prompt that came in chunks is complete now; the rest is committed at the end */
+    fair_charge(&q->waiter.fair, (int64_t)FAIR_NEW_TOKEN * (int64_t)g->tokens->n_ids);
+    if (first) { /* a prompt that came in chunks is complete now; the rest is committed at the end
+                  */
         kv_commit(s->kv, &q->kv, q->tokens, q->waiter.key.n);
+        follow_computed(s, q);
+    }
     if (g->generated_text)
         q->state = SEQ_LEAVING;
     sched_observe(s, M_SKIPPED_TOKENS, NULL, (double)(g->tokens->n_ids - 1));
@@ -95,6 +99,18 @@ void step_tell(struct scheduler *s, struct step *st)
     }
 }
 
+void step_progress(struct scheduler *s)
+{
+    for (uint32_t i = 0; i < s->n_running; i++) {
+        struct seq *q = s->running[i];
+        if (!s->peer.takes_chunks || !seq_in_prompt(q))
+            continue;
+        q->n_computed += q->n_now;
+        q->n_now = 0;
+        kv_commit(s->kv, &q->kv, q->tokens, q->n_computed);
+    }
+}
+
 void step_join(struct scheduler *s, uint32_t into)
 {
     for (uint32_t i = 0; i < s->n_joining; i++) {
@@ -111,6 +127,11 @@ void step_metrics(struct scheduler *s, const char *method, const struct step_rep
     sched_count(s, M_BATCH_INFERENCE_SUCCESS, method, 1);
     sched_observe(s, M_BATCH_INFERENCE_DURATION, method, sec);
     sched_observe(s, M_BATCH_FORWARD_DURATION, method, (double)r->forward_ns * 1e-9);
+    if (s->peer.takes_chunks) {
+        double model = (double)(r->forward_ns + r->decode_ns) * 1e-9;
+        pace_note(&s->pace, s->n_rows, s->n_prompt_tokens, model);
+        sched_observe(s, M_BATCH_PROMPT_TOKENS, NULL, s->n_prompt_tokens);
+    }
     sched_observe(s, M_BATCH_DECODE_DURATION, method, (double)r->decode_ns * 1e-9);
     if (r->concat_ns)
         sched_observe(s, M_BATCH_CONCAT_DURATION, method, (double)r->concat_ns * 1e-9);

@@ -37,8 +37,9 @@ void trouble_fail_everything(struct scheduler *s, const struct err *why)
 {
     int64_t now = clock_ns();
     trouble_fail_all(s, why);
-    while (s->policy.head) {
-        struct seq *q = CONTAINER_OF(s->policy.head, struct seq, waiter);
+    follow_fail_all(s, why);
+    for (struct waiter *w; (w = policy_any(&s->policy));) {
+        struct seq *q = CONTAINER_OF(w, struct seq, waiter);
         policy_remove(&s->policy, &q->waiter);
         fail(s, q, why, now);
         sched_bury(s, q);

@@ -235,6 +235,44 @@ const ProtobufCMessage *wire_decode(const struct wire_batch *const *batches, uin
     return msg->batches && edits(x, m, &msg->edits) ? &msg->base : NULL;
 }
 
+/* The Edits of a Prefill or Decode; made if there are none. */
+static Generate__V3__Edits *edits_of(const ProtobufCMessage *call, struct rpc_mem *m)
+{
+    Generate__V3__Edits **at = call->descriptor == &generate__v3__decode_request__descriptor
+                                   ? &((Generate__V3__DecodeRequest *)mutable(call))->edits
+                                   : &((Generate__V3__PrefillRequest *)mutable(call))->edits;
+    if (!*at && (*at = RPC_NEW(m, Generate__V3__Edits, 1)))
+        generate__v3__edits__init(*at);
+    return *at;
+}
+
+const ProtobufCMessage *wire_chunks(const ProtobufCMessage *call, struct seq *const *running,
+                                    uint32_t n, struct rpc_mem *m)
+{
+    uint32_t open = 0;
+    for (uint32_t i = 0; i < n; i++)
+        open += seq_in_prompt(running[i]);
+    if (call && open == 0)
+        return call;
+    Generate__V3__Edits *x = call ? edits_of(call, m) : NULL;
+    Generate__V3__Chunks *c = x ? RPC_NEW(m, Generate__V3__Chunks, 1) : NULL;
+    if (!c)
+        return NULL;
+    generate__v3__chunks__init(c);
+    c->request_ids = RPC_NEW(m, uint64_t, open);
+    c->tokens = RPC_NEW(m, uint32_t, open);
+    if (!c->request_ids || !c->tokens)
+        return NULL;
+    for (uint32_t i = 0; i < n; i++) {
+        if (!seq_in_prompt(running[i]) || running[i]->n_now == 0)
+            continue;
+        c->request_ids[c->n_request_ids++] = running[i]->id;
+        c->tokens[c->n_tokens++] = running[i]->n_now;
+    }
+    x->chunks = c;
+    return call;
+}
+
 const ProtobufCMessage *wire_clear(const uint64_t *batch, struct rpc_mem *m)
 {
     Generate__V3__ClearCacheRequest *msg = RPC_NEW(m, Generate__V3__ClearCacheRequest, 1);

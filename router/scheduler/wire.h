@@ -10,6 +10,7 @@ struct wire_peer {         /* what the shards understand */
     bool takes_input_ids;  /* token ids go instead of text, blocks without slots */
     bool requires_padding; /* neither blocks nor slots */
     uint32_t block_size, speculate;
+    bool takes_chunks; /* prompts that are cut compute what the call says */
 };
 
 struct wire_batch { /* a batch the shards hold */
@@ -37,6 +38,10 @@ const ProtobufCMessage *wire_prefill(const struct wire_peer *p, uint64_t id,
 /* Edits that change nothing, and NULL, cost nothing on the wire. */
 const ProtobufCMessage *wire_decode(const struct wire_batch *const *batches, uint32_t n,
                                     const struct wire_edits *x, struct rpc_mem *m);
+/* To a Prefill or Decode of a peer that takes chunks: of the `n` in `running`, those in the middle
+ * of their prompt compute `n_now` tokens of it. NULL: no memory, or no call. */
+const ProtobufCMessage *wire_chunks(const ProtobufCMessage *call, struct seq *const *running,
+                                    uint32_t n, struct rpc_mem *m);
 /* Keeps the n_keep requests in `keep`; NULL and 0: clears the batch. */
 const ProtobufCMessage *wire_filter(uint64_t batch, const uint64_t *keep, uint32_t n_keep,
                                     struct rpc_mem *m);

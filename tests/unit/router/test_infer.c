@@ -193,6 +193,122 @@ static void peers_that_do_not_copy_share_full_blocks_alone(void **state)
     rig_free(g);
 }
 
+/* The n answers to one prompt: it is computed once, and the blocks are there once. */
+static void answers_to_one_prompt_compute_it_once(void **state)
+{
+    enum { N = 6 };
+    struct fake_shard like = {.block_size = 16, .n_blocks = 60};
+    struct rig *g = rig_new(&like, &modest, 1);
+    struct client *c[N];
+    uint32_t computed = 0;
+    (void)state;
+    for (uint32_t i = 0; i < N; i++) {
+        c[i] = client_new(3, 150, 12); /* the prompts alone would need 60 blocks */
+        c[i]->r.same = i ? &c[0]->r : NULL;
+        infer_submit(g->infer, &c[i]->r);
+    }
+    for (uint32_t i = 0; i < N; i++)
+        expect_answer(c[i]);
+    const struct fake_log *log = log_of(g, 0);
+    for (uint32_t i = 0; i < n_log; i++)
+        computed += log[i].n_tokens;
+    assert_int_equal(computed, 150 + (N - 1) + N * 11);
+    for (uint32_t i = 1; i < N; i++)
+        assert_int_equal(c[i]->r.n_cached, 149);
+    for (uint32_t i = 0; i < N; i++)
+        client_free(c[i]);
+    rig_free(g);
+}
+
+/* The one that computes the prompt for the others fails, or its client goes: another one does. */
+static void another_takes_the_place_of_one_that_fails(void **state)
+{
+    enum { N = 5 };
+    struct fake_shard like = {.block_size = 4, .n_blocks = 400, .step_ms = 2};
+    (void)state;
+    for (int how = 0; how < 3; how++) {
+        struct rig *g = rig_new(&like, &modest, 1);
+        struct client *c[N], *busy = client_new(7, 9, 200);
+        infer_submit(g->infer, &busy->r);
+        assert_true(wait_for(has_token, busy));
+        g->shard[0]->hold = 1;
+        for (uint32_t i = 0; i < N; i++) {
+            c[i] = client_new(3, 300, 5);
+            c[i]->r.same = i ? &c[0]->r : NULL;
+            infer_submit(g->infer, &c[i]->r);
+        }
+        if (how == 0)
+            g->shard[0]->fail_prefill = 1;
+        if (how == 2) {
+            g->shard[0]->hold = 0;
+            usleep(4000); /* in the middle of its prompt */
+        }
+        if (how > 0) {
+            infer_cancel(g->infer, &c[0]->r);
+            infer_cancel(g->infer, &c[2]->r);
+        }
+        g->shard[0]->hold = 0;
+        assert_true(wait_for(is_over, c[0]));
+        assert_int_equal(c[0]->kind, how ? ERR_INCOMPLETE : ERR_GENERATION);
+        for (uint32_t i = 1; i < N; i++)
+            if (how > 0 && i == 2)
+                expect_error(c[i], ERR_INCOMPLETE, "cancelled");
+            else
+                expect_answer(c[i]);
+        infer_cancel(g->infer, &busy->r);
+        assert_true(wait_for(is_over, busy));
+        for (uint32_t i = 0; i < N; i++)
+            client_free(c[i]);
+        client_free(busy);
+        rig_free(g);
+    }
+}
+
+static void followers_are_told_when_all_is_over(void **state)
+{
+    struct fake_shard like = {.block_size = 4, .n_blocks = 400, .step_ms = 60};
+    struct rig *g = rig_new(&like, &modest, 1);
+    struct client *c[4];
+    (void)state;
+    for (uint32_t i = 0; i < 4; i++) {
+        c[i] = client_new(3, 300, 5);
+        c[i]->r.same = i ? &c[0]->r : NULL;
+        infer_submit(g->infer, &c[i]->r);
+    }
+    usleep(20000);
+    infer_stop(g->infer);
+    for (uint32_t i = 0; i < 4; i++) {
+        expect_error(c[i], ERR_GENERATION, "shutting down");
+        client_free(c[i]);
+    }
+    fake_stop(g->shard[0]);
+    free(g->shard[0]);
+    metrics_free(g->metrics);
+    free(g);
+}
+
+/* Shards of TGI size the chunks themselves; ours are told. */
+static void chunks_are_named_for_those_who_listen(void **state)
+{
+    (void)state;
+    for (int deaf = 0; deaf < 2; deaf++) {
+        struct fake_shard like = {.block_size = 4, .n_blocks = 600, .no_chunks = deaf};
+        struct infer_config conf = {.max_batch_prefill_tokens = 16};
+        struct rig *g = rig_new(&like, &conf, 1);
+        struct client *c[3] = {client_new(1, 300, 4), client_new(2, 200, 9), client_new(3, 10, 40)};
+        for (int i = 0; i < 3; i++)
+            infer_submit(g->infer, &c[i]->r);
+        for (int i = 0; i < 3; i++)
+            expect_answer(c[i]);
+        const struct fake_log *log = log_of(g, 0);
+        for (uint32_t i = 0; i < n_log; i++)
+            assert_true(log[i].n_tokens <= 16);
+        for (int i = 0; i < 3; i++)
+            client_free(c[i]);
+        rig_free(g);
+    }
+}
+
 static void adapters_share_no_prefix(void **state)
 {
     struct rig *g = rig_new(&plain, &modest, 1);
@@ -687,6 +803,10 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_conversation_in_small_parts_computes_one_token_a_part),
         cmocka_unit_test(many_go_on_from_one_half_filled_block),
         cmocka_unit_test(peers_that_do_not_copy_share_full_blocks_alone),
+        cmocka_unit_test(answers_to_one_prompt_compute_it_once),
+        cmocka_unit_test(another_takes_the_place_of_one_that_fails),
+        cmocka_unit_test(followers_are_told_when_all_is_over),
+        cmocka_unit_test(chunks_are_named_for_those_who_listen),
         cmocka_unit_test(adapters_share_no_prefix),
         cmocka_unit_test(peers_that_neither_chunk_nor_take_ids_are_served),
         cmocka_unit_test(what_can_never_fit_is_refused_at_once),

@@ -162,6 +162,12 @@ static void completions_answer(void **state)
                  "{\"index\":2,\"text\":\"ab\",\"logprobs\":null,\"finish_reason\":\"stop\"},"
                  "{\"index\":3,\"text\":\"ab\",\"logprobs\":null,\"finish_reason\":\"stop\"}]");
     must_have(p, "\"usage\":{\"prompt_tokens\":6,\"completion_tokens\":14,\"total_tokens\":20}");
+    /* of four answers the two best: they differ in nothing here but in who computed them */
+    p = post(&rig, "/v1/completions",
+             "{\"prompt\":[\"x\",\"EOS\"],\"n\":1,\"best_of\":3,\"max_tokens\":4}", &b);
+    must_have(p, "{\"index\":0,\"text\":\"abcd\",\"logprobs\":null,\"finish_reason\":\"length\"},"
+                 "{\"index\":1,\"text\":\"ab\",\"logprobs\":null,\"finish_reason\":\"stop\"}]");
+    must_have(p, "\"usage\":{\"prompt_tokens\":6,\"completion_tokens\":21,\"total_tokens\":27}");
     p = post(&rig, "/v1/completions", "{\"prompt\":[104,105],\"max_tokens\":1,\"echo\":true}", &b);
     must_have(p, "\"text\":\"hia\"");
     must_have(p, "x-prompt-tokens: 2\r\n");

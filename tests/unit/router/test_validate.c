@@ -218,6 +218,11 @@ static void best_is_the_highest_mean_and_the_first_of_equals(void **state)
                           {.n_tokens = 4, .logprob_sum = -4},
                           {.n_tokens = 1, .logprob_sum = -1}};
     assert_int_equal(answer_best(pick, a, 3), 1);
+    uint32_t rank[3];
+    answer_rank(pick, a, 3, rank);
+    assert_int_equal(rank[0], 1);
+    for (int i = 1; i < 3; i++)
+        assert_true(answer_mean_logprob(&a[rank[i - 1]]) >= answer_mean_logprob(&a[rank[i]]));
     a[0].logprob_sum = -1;
     assert_int_equal(answer_best(pick, a, 3), 0);
     a[0].n_tokens = 0; /* nothing generated is never better */

@@ -322,6 +322,64 @@ static void edits_are_whole(void **state)
     assert_int_equal(engine_decode(g, (uint64_t[]){1}, 1, NULL, &a, &e), -1);
 }
 
+/* Prompts in parts of any size, none at all included, in the company of others that decode: each
+ * answer is what it is alone. A chunk larger than the rest is refused and changes nothing. */
+static void chunks_are_as_the_router_says(void **state)
+{
+    (void)state;
+    static struct asked v[4];
+    struct err e = ERR_INIT;
+    struct answer a;
+    uint64_t id = 1;
+    srand(11);
+    for (int round = 0; round < 40; round++) {
+        struct seq_spec specs[4];
+        uint32_t done[4], forwards = 0;
+        next_block = 0;
+        for (uint32_t i = 0; i < 4; i++) {
+            ask(&v[i], i, 1 + (uint32_t)rand() % 3000 * 3, i % 2);
+            run_alone(&v[i], v);
+            specs[i] = v[i].spec;
+            specs[i].chunk_len = done[i] = 1 + (uint32_t)rand() % specs[i].n_prompt;
+        }
+        assert_int_equal(engine_prefill(g, id, specs, 4, NULL, NULL, &a, &e), 0);
+        take(&a, v);
+        while (a.batch && forwards++ < 500) {
+            uint64_t ids[4];
+            uint32_t tokens[4];
+            struct edits x = {.names_chunks = true, .chunks = {.ids = ids, .tokens = tokens}};
+            for (uint32_t i = 0; i < 4; i++) {
+                uint32_t left = v[i].spec.n_prompt - done[i];
+                if (left <= 1 || rand() % 3 == 0)
+                    continue;
+                ids[x.chunks.n_ids] = i;
+                tokens[x.chunks.n_ids++] = left + 1;
+                x.chunks.n_tokens = x.chunks.n_ids;
+                assert_int_equal(engine_decode(g, &id, 1, &x, &a, &e), -1);
+                tokens[x.chunks.n_ids - 1] = (uint32_t)rand() % (left + 1);
+            }
+            for (uint32_t k = 0; k < x.chunks.n_ids; k++)
+                done[ids[k]] += tokens[k];
+            for (uint32_t i = 0; i < 4; i++) /* a last token rides along */
+                if (v[i].spec.n_prompt - done[i] == 1) {
+                    bool named = false;
+                    for (uint32_t k = 0; k < x.chunks.n_ids; k++)
+                        named |= ids[k] == i;
+                    done[i] += !named;
+                }
+            assert_int_equal(engine_decode(g, &id, 1, &x, &a, &e), 0);
+            take(&a, v);
+        }
+        for (uint32_t i = 0; i < 4; i++) {
+            assert_int_equal(v[i].n_got, v[i].n_alone);
+            assert_memory_equal(v[i].got, v[i].alone, v[i].n_got * sizeof(uint32_t));
+        }
+    }
+    struct edits odd = {.names_chunks = true, .chunks = {.n_ids = 1}};
+    assert_int_equal(engine_prefill(g, id, &v[0].spec, 1, NULL, NULL, &a, &e), 0);
+    assert_int_equal(engine_decode(g, &id, 1, &odd, &a, &e), -1);
+}
+
 static void nonsense_cannot_go_on(void **state)
 {
     (void)state;
@@ -351,6 +409,7 @@ int main(void)
         T(a_stop_text_goes_on),
         T(no_block_no_step),
         T(edits_are_whole),
+        T(chunks_are_as_the_router_says),
         T(nonsense_cannot_go_on),
     };
     return cmocka_run_group_tests(t, NULL, NULL);

@@ -1,6 +1,8 @@
 /* Who joins a step: order, budget, chunks, passing, and that nobody is passed forever. */
 #include "router/scheduler/policy.h"
 #include "tests/unit/test.h"
+#include <stdlib.h>
+#include <string.h>
 
 enum { MAX = 64, SEC = 1000000000 };
 static uint32_t
@@ -15,12 +17,14 @@ struct rig {
     struct kv_blocks *kv;
     struct policy p;
     struct joiner out[MAX];
+    uint64_t next_order;
 };
 
 static void rig_init(struct rig *g, struct policy_limits l, uint32_t blocks)
 {
     g->kv = kv_new(blocks + 1, 4, 1);
     policy_init(&g->p, &l, g->kv);
+    g->next_order = 1;
     for (uint32_t i = 0; i < 4096; i++)
         tokens[i] = i;
 }
@@ -29,7 +33,8 @@ static void add(struct rig *g, struct one *o, uint32_t n_prompt, uint32_t n_rese
 {
     *o = (struct one){.w = {.key = {tokens, n_prompt, 0}, .n_reserve = n_reserve}};
     o->w.kv = &o->t;
-    policy_add(&g->p, &o->w);
+    o->w.fair.order = g->next_order++;
+    assert_true(policy_add(&g->p, &o->w));
 }
 
 static uint32_t join(struct rig *g, struct load l, int64_t now)
@@ -39,13 +44,22 @@ static uint32_t join(struct rig *g, struct load l, int64_t now)
     return n;
 }
 
-static void done(struct rig *g, struct one *o) { kv_release(g->kv, &o->t, NULL, 0); }
+static void done(struct rig *g, struct one *o)
+{
+    kv_release(g->kv, &o->t, NULL, 0);
+    policy_forget(&g->p, &o->w);
+}
 
 static void rig_fini(struct rig *g, struct one *o, uint32_t n)
 {
+    for (struct waiter *w; (w = policy_any(&g->p));) {
+        policy_remove(&g->p, w);
+        policy_forget(&g->p, w);
+    }
     for (uint32_t i = 0; i < n; i++)
         done(g, &o[i]);
     assert_int_equal(kv_stats(g->kv).used, 0);
+    policy_free(&g->p);
     kv_free(g->kv);
 }
 
@@ -65,7 +79,7 @@ static void first_come_first_served_within_the_budget(void **state)
     assert_false(g.out[1].cut);
     assert_int_equal(g.out[2].n_tokens, 4); /* the rest of the step */
     assert_true(g.out[2].cut);
-    assert_int_equal(g.p.n_waiting, 1);
+    assert_int_equal(policy_waiting(&g.p), 1);
     rig_fini(&g, o, 4);
 }
 
@@ -113,7 +127,7 @@ static void a_long_prompt_leaves_half_of_the_step_to_short_ones(void **state)
     assert_ptr_equal(g.out[1].w, &o[0].w); /* the cut one comes last */
     assert_true(g.out[1].cut);
     assert_int_equal(g.out[1].n_tokens, 70);
-    assert_int_equal(g.p.n_waiting, 2);
+    assert_int_equal(policy_waiting(&g.p), 2);
     rig_fini(&g, o, 4);
 }
 
@@ -222,12 +236,207 @@ static void cached_tokens_cost_no_budget(void **state)
     o[0].w.share = true;
     assert_int_equal(join(&g, (struct load){0}, 0), 1);
     kv_release(g.kv, &o[0].t, tokens, 8);
+    policy_forget(&g.p, &o[0].w);
     add(&g, &o[1], 18, 20);
     o[1].w.share = true;
     assert_int_equal(join(&g, (struct load){0}, 0), 1);
     assert_int_equal(g.out[0].n_tokens, 10);
     assert_false(g.out[0].cut);
     rig_fini(&g, &o[1], 1);
+}
+
+static void prompts_in_progress_and_newcomers_share_a_bounded_step(void **state)
+{
+    struct rig g;
+    struct one o[4];
+    struct started st[2] = {{.left = 1000}, {.left = 30}};
+    struct load l = {.n_running = 8,
+                     .n_tokens = 6,
+                     .prompt_tokens = 80, /* of the 4096: the streams keep their pace */
+                     .started = st,
+                     .n_started = 2};
+    (void)state;
+    rig_init(&g, (struct policy_limits){.prefill_tokens = 4096, .chunking = true}, 10000);
+    assert_int_equal(join(&g, l, 0), 0);
+    assert_int_equal(st[1].n_now, 30); /* the shortest rest goes first */
+    assert_int_equal(st[0].n_now, 50);
+    add(&g, &o[0], 2000, 2001); /* not now: longer than those */
+    add(&g, &o[1], 25, 30);
+    add(&g, &o[2], 15, 30);
+    add(&g, &o[3], 15, 30); /* half of the step is full */
+    assert_int_equal(join(&g, l, 0), 2);
+    assert_ptr_equal(g.out[0].w, &o[1].w);
+    assert_ptr_equal(g.out[1].w, &o[2].w);
+    assert_int_equal(st[1].n_now + st[0].n_now, 40);
+    assert_int_equal(st[0].n_now, 11); /* a quarter is the oldest one's, come what may */
+    st[1].left = 0;
+    l.n_started = 1;
+    done(&g, &o[1]);
+    add(&g, &o[1], 400, 401); /* less than half of what the long one has left: it goes between */
+    assert_int_equal(join(&g, l, 0), 2);
+    assert_ptr_equal(g.out[0].w, &o[3].w);
+    assert_ptr_equal(g.out[1].w, &o[1].w);
+    assert_true(g.out[1].cut);
+    assert_int_equal(g.out[0].n_tokens + g.out[1].n_tokens + st[0].n_now, 80);
+    st[0].left = 20; /* ends in this step: the rest is for whoever is next */
+    assert_int_equal(join(&g, l, 0), 1);
+    assert_ptr_equal(g.out[0].w, &o[0].w);
+    assert_int_equal(g.out[0].n_tokens, 60);
+    rig_fini(&g, o, 4);
+}
+
+static void a_key_with_one_request_does_not_wait_for_a_key_with_many(void **state)
+{
+    struct rig g;
+    struct one many[20], one;
+    (void)state;
+    rig_init(&g, (struct policy_limits){.prefill_tokens = 100, .chunking = true}, 1000);
+    for (int i = 0; i < 20; i++) {
+        add(&g, &many[i], 40, 41);
+        policy_remove(&g.p, &many[i].w);
+        policy_forget(&g.p, &many[i].w);
+        many[i].w.tenant = 1;
+        assert_true(policy_add(&g.p, &many[i].w));
+    }
+    assert_int_equal(join(&g, (struct load){0}, 0), 3);
+    add(&g, &one, 40, 41); /* another's */
+    assert_int_equal(join(&g, (struct load){.n_running = 3, .n_tokens = 3}, 0), 3);
+    assert_true(g.out[0].w == &one.w || g.out[1].w == &one.w);
+    done(&g, &one);
+    rig_fini(&g, many, 20);
+}
+
+static void priorities_rule_within_a_key(void **state)
+{
+    struct rig g;
+    struct one o[3];
+    (void)state;
+    rig_init(&g, (struct policy_limits){.prefill_tokens = 8, .chunking = true}, 1000);
+    for (int i = 0; i < 3; i++) {
+        add(&g, &o[i], 8, 9);
+        policy_remove(&g.p, &o[i].w);
+        o[i].w.fair.priority = i == 2 ? -1 : 0;
+        assert_true(policy_add(&g.p, &o[i].w));
+    }
+    assert_int_equal(join(&g, (struct load){0}, 0), 1);
+    assert_ptr_equal(g.out[0].w, &o[2].w);
+    assert_int_equal(join(&g, (struct load){0}, 0), 1);
+    assert_ptr_equal(g.out[0].w, &o[0].w);
+    rig_fini(&g, o, 3);
+}
+
+/* A day in the life: keys, priorities, lengths, memory, cancels and paces at random, with chunks
+ * that are planned here and computed as planned. Nobody is lost, no block leaks, no step is too
+ * large, and whoever waits has not been overtaken by more tokens than the rules allow. */
+struct life {
+    struct one one;
+    uint32_t tok[600], computed, new_left, n;
+    uint64_t in_step;
+    enum { OUTSIDE, WAITS, RUNS, OVER } state;
+};
+
+static void begin_life(struct rig *g, struct life *v, uint64_t step)
+{
+    v->n = 1 + (rand() % 8 ? (uint32_t)rand() % 40 : (uint32_t)rand() % 500);
+    for (uint32_t i = 0; i < v->n; i++)
+        v->tok[i] = i < 30 ? (uint32_t)rand() % 2 * (i % 7 == 0) : (uint32_t)rand() % 1000;
+    v->new_left = 1 + (uint32_t)rand() % 20;
+    v->one.w = (struct waiter){.key = {v->tok, v->n, 0},
+                               .share = rand() % 8,
+                               .n_reserve = v->n + v->new_left,
+                               .kv = &v->one.t,
+                               .tenant = (uint64_t)(rand() % 4 ? 0 : rand() % 4),
+                               .fair = {.priority = rand() % 3 - 1, .order = g->next_order++}};
+    v->in_step = step;
+    v->computed = 0;
+    v->state = WAITS;
+    assert_true(policy_add(&g->p, &v->one.w));
+}
+
+static void end_life(struct rig *g, struct life *v)
+{
+    if (v->state == WAITS)
+        policy_remove(&g->p, &v->one.w);
+    kv_release(g->kv, &v->one.t, v->tok, v->computed < v->n ? v->computed : v->n);
+    policy_forget(&g->p, &v->one.w);
+    v->state = OVER;
+}
+
+static void any_traffic_is_served_within_the_rules(void **state)
+{
+    enum { N = 2500, AT_ONCE = 40 };
+    struct life *v = calloc(N, sizeof(*v));
+    (void)state;
+    for (int round = 0; round < 3; round++) {
+        struct rig g;
+        uint32_t in = 0, over = 0, prefill = 16 << 2 * round, batch = round == 1 ? 7 : 0;
+        uint64_t longest = 0, step = 0;
+        srand((unsigned)round + 1);
+        memset(v, 0, N * sizeof(*v));
+        rig_init(&g,
+                 (struct policy_limits){
+                     .prefill_tokens = prefill, .batch_size = batch, .chunking = true},
+                 150 + 100 * (uint32_t)round);
+        kv_copying(g.kv, true);
+        for (; over < N; step++) {
+            struct started st[N];
+            struct life *of[N];
+            struct load l = {.started = st, .prompt_tokens = (uint32_t)rand() % 3 ? 0 : 9};
+            while (in < N && in - over < AT_ONCE && rand() % 3)
+                begin_life(&g, &v[in++], step);
+            for (uint32_t i = 0; i < in; i++) {
+                if (v[i].state < WAITS || v[i].state > RUNS)
+                    continue;
+                if (rand() % 500 == 0) {
+                    end_life(&g, &v[i]);
+                    over++;
+                } else if (v[i].state == RUNS && v[i].computed < v[i].n) {
+                    l.n_running++;
+                    of[l.n_started] = &v[i];
+                    st[l.n_started++].left = v[i].n - v[i].computed;
+                } else if (v[i].state == RUNS) {
+                    l.n_running++;
+                    l.n_tokens++;
+                }
+            }
+            uint32_t n = join(&g, l, (int64_t)step * SEC / 50), used = 0;
+            uint32_t most = prefill > l.n_tokens ? prefill - l.n_tokens : 0;
+            most = l.prompt_tokens && l.prompt_tokens < most ? l.prompt_tokens : most;
+            for (uint32_t i = 0; i < l.n_started; i++) {
+                assert_true(st[i].n_now <= st[i].left);
+                used += st[i].n_now;
+                of[i]->computed += st[i].n_now;
+                kv_commit(g.kv, &of[i]->one.t, of[i]->tok, of[i]->computed);
+            }
+            assert_true(l.n_started == 0 || st[0].n_now > 0); /* the oldest goes on */
+            for (uint32_t i = 0; i < in; i++)
+                if (v[i].state == RUNS && v[i].computed == v[i].n && v[i].new_left-- == 0) {
+                    end_life(&g, &v[i]);
+                    over++;
+                }
+            for (uint32_t i = 0; i < n; i++) {
+                struct life *w = (struct life *)g.out[i].w;
+                assert_int_equal(w->state, WAITS);
+                assert_int_equal(g.out[i].cut, w->one.t.n_cached + g.out[i].n_tokens < w->n);
+                w->state = RUNS;
+                kv_copied(g.kv, &w->one.t);
+                w->computed = w->one.t.n_cached + g.out[i].n_tokens;
+                used += g.out[i].n_tokens;
+                kv_commit(g.kv, &w->one.t, w->tok, w->computed);
+                longest = step - w->in_step > longest ? step - w->in_step : longest;
+            }
+            assert_true(used <= (most > 0 || l.n_started == 0 ? most : 1));
+            assert_true(!batch || l.n_running + n <= batch || n == 0);
+            assert_true(step < 200000); /* somebody waits forever */
+        }
+        /* 40 at once, of at most 500 + 20 tokens, in steps of at least nine prompt tokens in three:
+         * all of those before one, eight times */
+        assert_true(longest < 8 * 40 * 60);
+        kv_check(g.kv);
+        assert_int_equal(policy_waiting(&g.p), 0);
+        rig_fini(&g, NULL, 0);
+    }
+    free(v);
 }
 
 /* Random traffic, random lengths: everybody gets in, and nobody waits longer than the rule says. */
@@ -280,6 +489,10 @@ int main(void)
         cmocka_unit_test(one_that_waits_can_leave),
         cmocka_unit_test(without_chunking_prompts_come_whole_and_wait_until_enough_do),
         cmocka_unit_test(cached_tokens_cost_no_budget),
+        cmocka_unit_test(prompts_in_progress_and_newcomers_share_a_bounded_step),
+        cmocka_unit_test(a_key_with_one_request_does_not_wait_for_a_key_with_many),
+        cmocka_unit_test(priorities_rule_within_a_key),
+        cmocka_unit_test(any_traffic_is_served_within_the_rules),
         cmocka_unit_test(nobody_starves),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,86 @@
+/* Several answers to one prompt (n, best_of): the prompt is computed once. The first request leads;
+ * the others follow it, outside the queue, until its KV can be shared. Where it fails or is
+ * cancelled before that, the oldest follower takes its place. */
+#include "common/clock.h"
+#include "router/metrics.h"
+#include "router/scheduler/state.h"
+
+void follow_enqueue(struct scheduler *s, struct seq *q)
+{
+    struct err e = ERR_INIT;
+    q->state = SEQ_WAITING;
+    if (policy_add(&s->policy, &q->waiter))
+        return;
+    err_nomem(&e);
+    deliver_error(&s->deliver, q, &e, clock_ns());
+    sched_bury(s, q);
+}
+
+bool follow(struct scheduler *s, struct seq *q)
+{
+    struct seq *leader = q->leads ? seq_table_find(&s->known, q->leads - 1) : NULL;
+    while (leader && leader->state == SEQ_FOLLOWING)
+        leader = leader->leader;
+    if (!leader || !leader->req || !q->waiter.share || !leader->waiter.share ||
+        (leader->state != SEQ_WAITING && leader->state != SEQ_JOINING && !seq_in_prompt(leader)))
+        return false;
+    q->state = SEQ_FOLLOWING;
+    q->leader = leader;
+    q->next = leader->followers;
+    leader->followers = q;
+    sched_count(s, M_SHARED_PROMPTS, NULL, 1);
+    return true;
+}
+
+/* `f` follows nobody any more. */
+static struct seq *first_follower(struct seq *q)
+{
+    struct seq *f = q->followers;
+    q->followers = f->next;
+    f->leader = NULL;
+    return f;
+}
+
+void follow_computed(struct scheduler *s, struct seq *q)
+{
+    while (q->followers)
+        follow_enqueue(s, first_follower(q));
+}
+
+void follow_succeed(struct scheduler *s, struct seq *q)
+{
+    struct seq **at = &q->followers, *heir;
+    if (!*at)
+        return;
+    while ((*at)->next)
+        at = &(*at)->next;
+    heir = *at;
+    *at = NULL;
+    heir->leader = NULL;
+    heir->followers = q->followers;
+    q->followers = NULL;
+    for (struct seq *f = heir->followers; f; f = f->next)
+        f->leader = heir;
+    follow_enqueue(s, heir); /* without memory it is buried, and the next one takes its place */
+}
+
+void follow_leave(struct seq *q)
+{
+    struct seq **at = &q->leader->followers;
+    while (*at != q)
+        at = &(*at)->next;
+    *at = q->next;
+    q->leader = NULL;
+}
+
+void follow_fail_all(struct scheduler *s, const struct err *why)
+{
+    int64_t now = clock_ns();
+    for (uint32_t i = 0; i < sizeof(s->known.bucket) / sizeof(s->known.bucket[0]); i++)
+        for (struct seq *q = s->known.bucket[i]; q; q = q->chain)
+            while (q->followers) {
+                struct seq *f = first_follower(q);
+                deliver_error(&s->deliver, f, why, now);
+                sched_bury(s, f);
+            }
+}

@@ -1,0 +1,80 @@
+#include "router/scheduler/pace.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    LEAST_TOKENS = 16,   /* of prompts in a step: fewer cost nearly as much */
+    UNKNOWN_TOKENS = 64, /* as long as nothing is known */
+    MAX_PAIRS = PACE_DECODES * (PACE_DECODES - 1) / 2,
+};
+#define LEAST_SECONDS 1e-9 /* a token that costs nothing measurable */
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static double median(double *v, uint32_t n)
+{
+    qsort(v, n, sizeof(*v), ascending);
+    return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
+}
+
+static double no_less(double x, double least) { return x > least ? x : least; }
+
+/* Theil-Sen: the median slope of all pairs, then the median of what is left. Where all steps had as
+ * many rows the slope stays what it was. */
+static void fit_decode(struct pace *p)
+{
+    double slope[MAX_PAIRS], rest[PACE_DECODES];
+    uint32_t n = p->n_decode < PACE_DECODES ? p->n_decode : PACE_DECODES, pairs = 0;
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t k = 0; k < i; k++) {
+            double rows = p->decode[i].rows - p->decode[k].rows;
+            if (rows != 0)
+                slope[pairs++] = (p->decode[i].seconds - p->decode[k].seconds) / rows;
+        }
+    if (pairs > 0)
+        p->b = no_less(median(slope, pairs), 0);
+    for (uint32_t i = 0; i < n; i++)
+        rest[i] = p->decode[i].seconds - p->b * p->decode[i].rows;
+    p->a = no_less(median(rest, n), 0);
+}
+
+static void fit_prompt(struct pace *p)
+{
+    double v[PACE_PROMPTS];
+    uint32_t n = p->n_prompt < PACE_PROMPTS ? p->n_prompt : PACE_PROMPTS;
+    memcpy(v, p->prompt, n * sizeof(*v));
+    p->c = no_less(median(v, n), LEAST_SECONDS);
+}
+
+double pace_of(const struct pace *p, uint32_t rows) { return p->n_decode ? p->a + p->b * rows : 0; }
+
+void pace_note(struct pace *p, uint32_t rows, uint32_t tokens, double seconds)
+{
+    if (seconds <= 0)
+        return;
+    if (tokens == 0 && rows > 0) {
+        uint32_t i = p->n_decode++ % PACE_DECODES;
+        p->decode[i].rows = rows;
+        p->decode[i].seconds = seconds;
+        fit_decode(p);
+    } else if (tokens >= LEAST_TOKENS) {
+        double added = (seconds - pace_of(p, rows)) / tokens;
+        p->prompt[p->n_prompt++ % PACE_PROMPTS] = no_less(added, 0);
+        fit_prompt(p);
+    }
+}
+
+uint32_t pace_budget(const struct pace *p, uint32_t rows, double target, uint32_t most)
+{
+    if (rows == 0 || target <= 0)
+        return most;
+    double without = pace_of(p, rows);
+    double gap = no_less(target, 2 * without) - without;
+    double n = p->n_prompt ? gap / p->c : UNKNOWN_TOKENS;
+    n = no_less(n, LEAST_TOKENS);
+    return n < most ? (uint32_t)n : most;
+}

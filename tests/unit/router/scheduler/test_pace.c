@@ -1,0 +1,104 @@
+/* The model of a step's time: found from noisy steps, and a share for prompts that keeps the pace.
+ */
+#include "router/scheduler/pace.h"
+#include "tests/unit/test.h"
+#include <stdbool.h>
+
+static uint32_t seed = 1;
+static double rnd(void) /* [0, 1) */
+{
+    seed = seed * 1664525u + 1013904223u;
+    return (seed >> 8) / 16777216.0;
+}
+
+/* A machine: 30 ms to read the weights, 1 ms a row, 2 ms a prompt token; one step in eight takes up
+ * to ten times as long. */
+static double machine(uint32_t rows, uint32_t tokens, bool noisy)
+{
+    double t = 0.030 + 0.001 * rows + 0.002 * tokens;
+    if (!noisy)
+        return t;
+    return rnd() < 0.125 ? t * (2 + 8 * rnd()) : t * (0.98 + 0.04 * rnd());
+}
+
+static void near(double got, double want, double share)
+{
+    if (got < want * (1 - share) || got > want * (1 + share))
+        fail_msg("%g is not %g", got, want);
+}
+
+static void the_machine_is_found_in_noise(void **state)
+{
+    struct pace p = {0};
+    (void)state;
+    for (uint32_t i = 0; i < 200; i++) {
+        uint32_t rows = 1 + (uint32_t)(rnd() * 16),
+                 tokens = i % 3 ? 0 : 20 + (uint32_t)(rnd() * 99);
+        pace_note(&p, rows, tokens, machine(rows, tokens, true));
+    }
+    near(pace_of(&p, 1), 0.031, 0.1);
+    near(pace_of(&p, 16), 0.046, 0.1);
+    near(p.c, 0.002, 0.15);
+    /* 200 ms: 40 of them are the ten streams', the rest is worth 80 tokens */
+    near(pace_budget(&p, 10, 0.200, 4096), 80, 0.2);
+}
+
+/* What counts: whatever the load, the gaps of the streams stay below the target but for the noise.
+ */
+static void gaps_stay_below_the_target_from_the_start(void **state)
+{
+    struct pace p = {0};
+    uint32_t late = 0, tokens = 0;
+    (void)state;
+    for (uint32_t i = 0; i < 1000; i++) {
+        uint32_t rows = 1 + i / 20 % 24, n = pace_budget(&p, rows, 0.200, 4096);
+        double t = machine(rows, n, false);
+        late += t > 0.220;
+        tokens += n;
+        pace_note(&p, rows, n, machine(rows, n, true));
+    }
+    assert_true(late <= 20);
+    assert_true(tokens > 1000 * 60); /* and the prompts have got what there was */
+}
+
+static void a_machine_that_changes_is_learnt_anew(void **state)
+{
+    struct pace p = {0};
+    (void)state;
+    for (int i = 0; i < 50; i++)
+        pace_note(&p, 4, i % 2 ? 64 : 0, machine(4, i % 2 ? 64 : 0, false));
+    for (int i = 0; i < 50; i++) /* four times slower now */
+        pace_note(&p, 4, i % 2 ? 64 : 0, 4 * machine(4, i % 2 ? 64 : 0, false));
+    near(pace_of(&p, 4), 4 * 0.034, 0.05);
+    near(p.c, 0.008, 0.05);
+}
+
+static void without_streams_or_a_target_there_is_no_bound(void **state)
+{
+    struct pace p = {0};
+    (void)state;
+    assert_int_equal(pace_budget(&p, 0, 0.2, 4096), 4096);
+    assert_int_equal(pace_budget(&p, 3, 0, 4096), 4096);
+    assert_int_equal(pace_budget(&p, 3, 0.2, 4096), 64); /* nothing is known: careful */
+    assert_int_equal(pace_budget(&p, 3, 0.2, 40), 40);
+    for (int i = 0; i < 30; i++)
+        pace_note(&p, 3, i % 2 ? 100 : 0, i % 2 ? 1.2 : 1.0); /* a step alone is late already */
+    near(pace_budget(&p, 3, 0.2, 4096), 500, 0.01);           /* as much again */
+    for (int i = 0; i < 30; i++)
+        pace_note(&p, 3, i % 2 ? 100 : 0, i % 2 ? 101.0 : 1.0);
+    assert_int_equal(pace_budget(&p, 3, 0.2, 4096), 16); /* prompts never stand still */
+    for (int i = 0; i < 30; i++)
+        pace_note(&p, 3, i % 2 ? 100 : 0, 1e-6); /* times that say nothing */
+    assert_int_equal(pace_budget(&p, 3, 0.2, 4096), 4096);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_machine_is_found_in_noise),
+        cmocka_unit_test(gaps_stay_below_the_target_from_the_start),
+        cmocka_unit_test(a_machine_that_changes_is_learnt_anew),
+        cmocka_unit_test(without_streams_or_a_target_there_is_no_bound),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
