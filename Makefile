@@ -83,7 +83,7 @@ BENCH     := $(BENCH_SRC:tests/%.c=$(B)/tests/%)
 .SECONDARY:
 .DELETE_ON_ERROR:
 
-all: $(BINS) $(if $(shell command -v nvcc 2>/dev/null),cuda)  ## build the three programs (and the CUDA plugin where nvcc is found)
+all: $(BINS) cuda  ## build the three programs (and the CUDA plugin where nvcc is found)
 
 help:                  ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -206,7 +206,7 @@ layers:                ## common knows nobody; programs never include each other
 headers: $(GEN)        ## every header compiles alone
 	@for h in $(filter-out tests/%,$(filter %.h,$(SOURCES))); do \
 	  case $$h in *.inc.h) continue;; esac; \
-	  $(CC) $(BASEFLAGS) $(WARN) -Wno-unused-function -fsyntax-only -x c $$h || exit 1; done
+	  $(CC) $(BASEFLAGS) $(WARN) -Itests/cuda_double -Wno-unused-function -fsyntax-only -x c $$h || exit 1; done
 
 bench: all $(BENCH)    ## ratios against the machine's limits, and against the peers in PEERS (BENCH_FLAGS="--quick --rows ...")
 	@for b in $(filter-out %/limits,$(BENCH)); do echo "== $$b"; TEST_DATA=$(TEST_DATA) $$b || exit 1; done

@@ -1,6 +1,11 @@
-/* registry.c - which backends there are. */
-#include "model-server/backend/backend.h"
+/* registry.c - which backends there are: the CPU's is built in, the others are plugins. */
+#include "model-server/backend/plugin.h"
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 const char *dtype_name(enum dtype t)
 {
@@ -34,14 +39,71 @@ int quant_parse(const char *word, enum quant *out, struct err *e)
         word);
 }
 
+/* ---------------------------------------------------------------- plugins */
+
+const struct backend_plugin *backend_plugin_load(const char *path, struct err *e)
+{
+    void *so = dlopen(path, RTLD_NOW | RTLD_LOCAL); /* never closed: it holds the driver */
+    if (!so)
+        return err_set(e, ERR_SYSTEM, "%.400s", dlerror()), NULL;
+    backend_plugin_fn *entry;
+    *(void **)&entry = dlsym(so, BACKEND_PLUGIN_SYMBOL);
+    const struct backend_plugin *p = entry ? entry() : NULL;
+    if (p && p->abi == BACKEND_ABI && p->ops_size == sizeof(struct backend_ops) &&
+        !strcmp(p->version, VERSION))
+        return p;
+    err_set(e, ERR_VALIDATION, "%.300s is not of this build (version %s); install both together",
+            path, VERSION);
+    dlclose(so);
+    return NULL;
+}
+
+/* $BACKEND_CUDA, else backend-cuda.so beside the program or in ../lib/model-server. */
+static int find_plugin(char path[PATH_MAX], struct err *e)
+{
+    static const char *const places[] = {"", "../lib/model-server/"};
+    const char *set = getenv("BACKEND_CUDA"); /* NOLINT(concurrency-mt-unsafe): nobody writes it */
+    char exe[PATH_MAX];
+    if (set) {
+        snprintf(path, PATH_MAX, "%s", set);
+        return 0;
+    }
+    ssize_t n = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
+    if (n < 0)
+        return err_sys(e, "/proc/self/exe");
+    exe[n] = '\0';
+    *strrchr(exe, '/') = '\0';
+    for (int i = 0; i < 2; i++)
+        if (snprintf(path, PATH_MAX, "%s/%sbackend-cuda.so", exe, places[i]) < PATH_MAX &&
+            access(path, F_OK) == 0)
+            return 0;
+    return err_set(
+        e, ERR_VALIDATION,
+        "there is no backend-cuda.so beside this program or in ../lib/model-server (it is "
+        "built where nvcc is found)");
+}
+
+static const struct backend_ops *find_cuda(struct err *e)
+{
+    char path[PATH_MAX];
+    const struct backend_plugin *p = NULL;
+    if (find_plugin(path, e) || !(p = backend_plugin_load(path, e)) || p->available(e)) {
+        err_wrap(e, "backend cuda");
+        return NULL;
+    }
+    return p->ops;
+}
+
 const struct backend_ops *backend_find(const char *name, struct err *e)
 {
-    if (!strcmp(name, "cpu") || !strcmp(name, "auto"))
+    struct err quiet = ERR_INIT;
+    const struct backend_ops *gpu;
+    if (!strcmp(name, "cpu"))
         return &backend_cpu;
+    if (!strcmp(name, "auto"))
+        return (gpu = find_cuda(&quiet)) ? gpu : &backend_cpu;
     if (!strcmp(name, "cuda"))
-        err_set(e, ERR_VALIDATION,
-                "backend cuda: this build has no CUDA plugin (it is built where nvcc is found)");
-    else
-        err_set(e, ERR_VALIDATION, "backend %s: unknown; there are cpu, cuda and auto", name);
+        return find_cuda(e);
+    err_set(e, ERR_VALIDATION, "backend %s: unknown; there are cpu, cuda and auto", name);
     return NULL;
 }

@@ -1,0 +1,171 @@
+/* batch.c - the ragged batch on the device: one pinned record, one copy a step. */
+#include "model-server/backend/cuda/cuda.h"
+#include <string.h>
+
+/* Tiles a step may need: 16 rows each at worst. */
+enum { MAX_GROUP = 128 };
+
+static size_t align64(size_t n) { return (n + 63) & ~(size_t)63; }
+
+static size_t n_tiles_most(const struct ragged *b)
+{
+    return (size_t)b->n_spans + (size_t)b->n_tokens * MAX_GROUP / SHARED_ROWS;
+}
+
+static size_t n_table(const struct device *d, const struct span *s)
+{
+    return d->kv_block_size ? (s->kv_len + d->kv_block_size - 1) / d->kv_block_size : 0;
+}
+
+static int reserve(struct device *d, size_t bytes, struct err *e)
+{
+    struct batch_record *r = &d->b;
+    if (bytes <= r->cap)
+        return 0;
+    batch_free(d);
+    bytes += bytes / 2;
+    cudaError_t rc = cudaMallocHost((void **)&r->host, bytes);
+    if (rc != cudaSuccess)
+        return cuda_failed(d, rc, "pinned memory for the batch", e);
+    if (!(r->dev = cuda_take(d, bytes, "the batch", "lower --max-batch-prefill-tokens", e)))
+        return -1;
+    r->cap = bytes;
+    return 0;
+}
+
+void batch_free(struct device *d)
+{
+    cudaFree(d->b.dev);
+    cudaFreeHost(d->b.host);
+    d->b = (struct batch_record){0};
+}
+
+/* The next `bytes` of the record: host and device address. */
+static void *place(struct batch_record *r, size_t bytes, void *dev)
+{
+    void *host = r->host + r->used;
+    *(void **)dev = r->dev + r->used;
+    r->used = align64(r->used + bytes);
+    return host;
+}
+
+static void put_u32(struct batch_record *r, uint32_t **dev, const uint32_t *src, size_t n)
+{
+    void *host = place(r, n * sizeof(*src), dev);
+    if (src && n)
+        memcpy(host, src, n * sizeof(*src));
+}
+
+int batch_begin(struct device *d, const struct ragged *b, struct err *e)
+{
+    struct batch_record *r = &d->b;
+    size_t tables = 0, tiles = n_tiles_most(b) * sizeof(struct row_tile);
+    for (uint32_t i = 0; i < b->n_spans; i++)
+        tables += n_table(d, &b->spans[i]);
+    size_t bytes = (size_t)b->n_tokens * 16 + (size_t)b->n_out * 4 + tables * 4 + tiles +
+                   b->n_spans * sizeof(struct span_view) + 9 * 64;
+    if (reserve(d, bytes, e))
+        return -1;
+    r->used = 0;
+    put_u32(r, &r->ids, b->ids, b->n_tokens);
+    put_u32(r, &r->pos, b->pos, b->n_tokens);
+    put_u32(r, &r->slots, b->slots, b->n_tokens);
+    put_u32(r, &r->out_rows, b->out_rows, b->n_out);
+    uint32_t *span_of = place(r, b->n_tokens * sizeof(*span_of), &r->span_of);
+    struct span_view *spans = place(r, b->n_spans * sizeof(*spans), &r->spans);
+    struct row_tile *host_tiles = place(r, tiles, &r->tiles);
+    (void)host_tiles;
+    uint32_t *table = place(r, tables * sizeof(*table), &r->tables), at = 0;
+    d->decode = true;
+    for (uint32_t i = 0; i < b->n_spans; i++) {
+        const struct span *s = &b->spans[i];
+        uint32_t n = (uint32_t)n_table(d, s);
+        spans[i] = (struct span_view){s->first, s->n, s->kv_len, at};
+        for (uint32_t t = 0; t < s->n; t++)
+            span_of[s->first + t] = i;
+        if (n)
+            memcpy(table + at, s->blocks, n * sizeof(*table));
+        at += n;
+        d->decode &= s->n == 1;
+    }
+    r->group = 0;
+    r->dirty = true;
+    return 0;
+}
+
+/* ---------------------------------------------------------------- row tiles */
+
+static uint32_t power_of_two(uint32_t n)
+{
+    uint32_t p = 1;
+    while (p < n)
+        p *= 2;
+    return p;
+}
+
+/* Few rows, and so few tiles that their segments must be dealt out to fill the device. */
+static bool worth_splitting(const struct device *d, uint32_t group, uint32_t n_kv_heads,
+                            uint32_t head_dim, uint32_t *segments, uint32_t *rows)
+{
+    static const size_t most = 256 << 20; /* of partial results */
+    const struct ragged *b = d->batch;
+    uint32_t n = 0, longest = 0;
+    *rows = 0;
+    for (uint32_t i = 0; i < b->n_spans; i++) {
+        const struct span *s = &b->spans[i];
+        if ((uint64_t)s->n * group > TILE_Q)
+            continue;
+        n++;
+        longest = s->kv_len > longest ? s->kv_len : longest;
+        *rows = s->n * group > *rows ? s->n * group : *rows;
+    }
+    /* rounded up, so that a graph lasts */
+    *segments = power_of_two((longest + SEGMENT - 1) / SEGMENT);
+    size_t bytes = (size_t)n * n_kv_heads * *segments * *rows * (head_dim + 2) * sizeof(float);
+    return n && bytes <= most && (uint64_t)n * n_kv_heads < 2 * (uint64_t)d->sms;
+}
+
+bool batch_tiles(struct device *d, uint32_t group, uint32_t n_kv_heads, uint32_t head_dim)
+{
+    struct batch_record *r = &d->b;
+    const struct ragged *b = d->batch;
+    struct row_tile *t = (struct row_tile *)(void *)(r->host + ((char *)r->tiles - r->dev));
+    if (r->group == group)
+        return true;
+    if (group > MAX_GROUP || r->group) {
+        err_set(
+            &d->fault, ERR_VALIDATION,
+            "%u query heads a K/V head: the CUDA backend takes up to %d, the same in all layers",
+            group, MAX_GROUP);
+        return false;
+    }
+    bool split = worth_splitting(d, group, n_kv_heads, head_dim, &r->segments, &r->split_rows);
+    uint32_t n = 0;
+    for (uint32_t i = 0; split && i < b->n_spans; i++)
+        if ((uint64_t)b->spans[i].n * group <= TILE_Q)
+            t[n++] = (struct row_tile){i, 0, b->spans[i].n * group};
+    r->n_split = n;
+    for (uint32_t i = 0; i < b->n_spans; i++) {
+        uint32_t rows = b->spans[i].n * group;
+        if (split && rows <= TILE_Q)
+            continue;
+        for (uint32_t first = 0; first < rows; first += SHARED_ROWS)
+            t[n++] = (struct row_tile){i, first,
+                                       rows - first < SHARED_ROWS ? rows - first : SHARED_ROWS};
+    }
+    r->n_shared = n - r->n_split;
+    r->group = group;
+    r->dirty = true;
+    return true;
+}
+
+void batch_send(struct device *d)
+{
+    struct batch_record *r = &d->b;
+    if (!r->dirty)
+        return;
+    r->dirty = false;
+    cudaError_t rc = cudaMemcpyAsync(r->dev, r->host, r->used, cudaMemcpyHostToDevice, d->stream);
+    if (rc != cudaSuccess)
+        cuda_fault(d, rc, "sending the batch");
+}

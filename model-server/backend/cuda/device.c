@@ -1,0 +1,311 @@
+/* device.c - the device: opening it or saying why not, its memory, its stream; the plugin's table.
+ */
+#include "model-server/backend/cuda/cuda.h"
+#include "model-server/backend/plugin.h"
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ---------------------------------------------------------------- errors */
+
+int cuda_failed(const struct device *d, cudaError_t rc, const char *what, struct err *e)
+{
+    return err_set(e, ERR_SYSTEM, "GPU %d: %s: %s", d->index, what, cudaGetErrorString(rc));
+}
+
+void cuda_fault(struct device *d, cudaError_t rc, const char *what)
+{
+    if (d->fault.kind == ERR_NONE)
+        cuda_failed(d, rc, what, &d->fault);
+}
+
+/* Why there is no device at all. */
+static int no_device(cudaError_t rc, struct err *e)
+{
+    int driver = 0, runtime = 0;
+    cudaDriverGetVersion(&driver);
+    cudaRuntimeGetVersion(&runtime);
+    if (!driver)
+        return err_set(e, ERR_SYSTEM, "no NVIDIA driver (libcuda.so.1) on this machine");
+    if (rc == cudaErrorInsufficientDriver || driver / 1000 < runtime / 1000)
+        return err_set(e, ERR_SYSTEM,
+                       "the NVIDIA driver supports CUDA %d.%d, this program needs %d.%d: update it",
+                       driver / 1000, driver % 1000 / 10, runtime / 1000, runtime % 1000 / 10);
+    if (rc == cudaErrorNoDevice || rc == cudaSuccess)
+        return err_set(e, ERR_SYSTEM,
+                       "no GPU is visible on this machine (see CUDA_VISIBLE_DEVICES)");
+    return err_set(e, ERR_SYSTEM, "no GPU can be used: %s", cudaGetErrorString(rc));
+}
+
+static int check_available(struct err *e)
+{
+    int n = 0;
+    cudaError_t rc = cudaGetDeviceCount(&n);
+    return rc == cudaSuccess && n > 0 ? 0 : no_device(rc, e);
+}
+
+/* ---------------------------------------------------------------- memory */
+
+void *cuda_take(struct device *d, size_t bytes, const char *what, const char *remedy, struct err *e)
+{
+    static const double gib = 1 << 30;
+    void *p = NULL;
+    size_t left = 0, total = 0;
+    cudaError_t rc = cudaMalloc(&p, bytes ? bytes : 1);
+    if (rc == cudaSuccess)
+        return p;
+    cudaGetLastError(); /* an allocation that failed is no lasting error */
+    if (rc != cudaErrorMemoryAllocation || cudaMemGetInfo(&left, &total) != cudaSuccess) {
+        cuda_failed(d, rc, what, e);
+        return NULL;
+    }
+    err_set(e, ERR_SYSTEM,
+            "GPU %d: no memory for %s: %.2f GiB are wanted, %.2f of %.2f are free; %s", d->index,
+            what, (double)bytes / gib, (double)left / gib, (double)total / gib, remedy);
+    return NULL;
+}
+
+static void retire(struct device *d, void *p)
+{
+    void **all = p ? realloc(d->retired, ((size_t)d->n_retired + 1) * sizeof(*all)) : NULL;
+    if (!p)
+        return;
+    if (!all) { /* what is recorded may name it: let that go first */
+        cuda_flush(d, false);
+        cudaFree(p);
+        return;
+    }
+    d->retired = all;
+    all[d->n_retired++] = p;
+}
+
+void cuda_drop_retired(struct device *d)
+{
+    for (uint32_t i = 0; i < d->n_retired; i++)
+        cudaFree(d->retired[i]);
+    d->n_retired = 0;
+}
+
+void *cuda_work(struct device *d, enum workspace which, size_t bytes)
+{
+    if (d->work[which].bytes >= bytes)
+        return d->work[which].p;
+    retire(d, d->work[which].p);
+    d->work[which].bytes = 0;
+    d->work[which].p =
+        cuda_take(d, bytes, "the scratch of a step",
+                  "lower --max-batch-prefill-tokens or --kv-cache-memory", &d->fault);
+    if (d->work[which].p)
+        d->work[which].bytes = bytes;
+    return d->work[which].p;
+}
+
+int cuda_sync(struct device *d, const char *what, struct err *e)
+{
+    cudaError_t rc = cudaStreamSynchronize(d->stream);
+    return rc == cudaSuccess ? 0 : cuda_failed(d, rc, what, e);
+}
+
+static void *cuda_alloc(struct device *d, size_t bytes, struct err *e)
+{
+    void *p = cuda_take(d, bytes, "a step's activations", "lower --max-batch-prefill-tokens", e);
+    if (!p)
+        return NULL;
+    cudaError_t rc = cudaMemsetAsync(p, 0, bytes, d->stream);
+    if (rc == cudaSuccess)
+        return p;
+    cuda_failed(d, rc, "clearing memory", e);
+    cudaFree(p);
+    return NULL;
+}
+
+static void cuda_release(struct device *d, void *p)
+{
+    if (!p)
+        return;
+    cuda_flush(d, false);
+    cudaFree(p); /* waits for what uses it */
+}
+
+static int cuda_memory(struct device *d, uint64_t *free_bytes, uint64_t *total_bytes, struct err *e)
+{
+    size_t left, total;
+    cudaError_t rc = cudaMemGetInfo(&left, &total);
+    if (rc != cudaSuccess)
+        return cuda_failed(d, rc, "asking for the free memory", e);
+    *free_bytes = left, *total_bytes = total;
+    return 0;
+}
+
+/* ---------------------------------------------------------------- opening */
+
+static void cuda_close(struct device *d)
+{
+    if (!d)
+        return;
+    if (d->stream)
+        cudaStreamSynchronize(d->stream);
+    recorder_free(d);
+    batch_free(d);
+    moe_tables_free(d);
+    cuda_drop_retired(d);
+    free(d->retired);
+    for (int i = 0; i < WORK_N; i++)
+        cudaFree(d->work[i].p);
+    staging_close(d);
+    if (d->stream)
+        cudaStreamDestroy(d->stream);
+    if (d->pool)
+        pool_free(d->pool);
+    free(d);
+}
+
+static unsigned features_of(uint64_t wanted, int major)
+{
+    unsigned f = (unsigned)wanted & (CUDA_TENSOR | CUDA_GRAPHS | CUDA_OVERLAP);
+    const char *mask =
+        getenv("CUDA_FEATURES"); /* NOLINT(concurrency-mt-unsafe): nobody writes it */
+    if (mask)
+        f &= (unsigned)strtoul(mask, NULL, 0);
+    return major >= 9 ? f : f & ~(unsigned)CUDA_OVERLAP; /* depend() does nothing before sm_90 */
+}
+
+static int identify(struct device *d, const struct device_options *o, struct err *e)
+{
+    struct cudaDeviceProp p;
+    int n = 0, driver = 0;
+    cudaError_t rc = cudaGetDeviceCount(&n);
+    if (rc != cudaSuccess || n < 1)
+        return no_device(rc, e);
+    if (d->index < 0 || d->index >= n)
+        return err_set(e, ERR_VALIDATION, "GPU %d: there are %d, numbered from 0", d->index, n);
+    if ((rc = cudaSetDevice(d->index)) != cudaSuccess ||
+        (rc = cudaGetDeviceProperties(&p, d->index)) != cudaSuccess)
+        return cuda_failed(d, rc, "opening the device", e);
+    if (p.major < 8)
+        return err_set(e, ERR_SYSTEM,
+                       "GPU %d: %s has compute capability %d.%d; 8.0 or later is needed", d->index,
+                       p.name, p.major, p.minor);
+    d->sms = p.multiProcessorCount;
+    d->features = features_of(o->features, p.major);
+    cudaDriverGetVersion(&driver);
+    snprintf(d->describe, sizeof(d->describe),
+             "GPU %d, %.64s, compute capability %d.%d, %d multiprocessors, CUDA %d.%d%s%s%s",
+             d->index, p.name, p.major, p.minor, d->sms, driver / 1000, driver % 1000 / 10,
+             d->features & CUDA_TENSOR ? ", tensor cores" : "",
+             d->features & CUDA_GRAPHS ? ", graphs" : "",
+             d->features & CUDA_OVERLAP ? ", overlap" : "");
+    return 0;
+}
+
+static int prepare(struct device *d, const struct device_options *o, struct err *e)
+{
+    if (identify(d, o, e))
+        return -1;
+    cudaError_t rc = cudaStreamCreateWithFlags(&d->stream, cudaStreamNonBlocking);
+    if (rc != cudaSuccess)
+        return cuda_failed(d, rc, "making a stream", e);
+    if (staging_open(d, e))
+        return -1;
+    return (d->pool = pool_new(o->threads, e)) ? 0 : -1;
+}
+
+static struct device *cuda_open(const struct device_options *o, struct err *e)
+{
+    struct device *d = calloc(1, sizeof(*d));
+    if (!d)
+        return err_nomem(e), NULL;
+    d->index = o->index;
+    if (prepare(d, o, e)) {
+        cuda_close(d);
+        return NULL;
+    }
+    return d;
+}
+
+static const char *cuda_describe(struct device *d) { return d->describe; }
+
+/* ---------------------------------------------------------------- steps */
+
+static int cuda_step_begin(struct device *d, const struct ragged *b, struct err *e)
+{
+    assert(!d->batch);
+    cuda_flush(d, false);
+    if (batch_begin(d, b, e))
+        return -1;
+    d->batch = b;
+    return 0;
+}
+
+static int cuda_step_end(struct device *d, struct err *e)
+{
+    cuda_flush(d, d->decode);
+    cudaError_t rc = cudaStreamSynchronize(d->stream);
+    if (rc != cudaSuccess)
+        cuda_fault(d, rc, "running a step");
+    cuda_drop_retired(d);
+    d->batch = NULL;
+    if (d->fault.kind == ERR_NONE)
+        return 0;
+    *e = d->fault;
+    d->fault = (struct err)ERR_INIT;
+    return -1;
+}
+
+static int cuda_host_threads(struct device *d) { return pool_threads(d->pool); }
+
+static void cuda_host_run(struct device *d,
+                          void (*fn)(void *arg, int thread, size_t begin, size_t end), void *arg,
+                          size_t n)
+{
+    pool_run(d->pool, fn, arg, n, 1);
+}
+
+static const struct backend_ops backend_cuda = {
+    .name = "cuda",
+    .open = cuda_open,
+    .close = cuda_close,
+    .describe = cuda_describe,
+    .memory = cuda_memory,
+    .alloc = cuda_alloc,
+    .free = cuda_release,
+    .upload = cuda_upload,
+    .download = cuda_download,
+    .weight_load = cuda_weight_load,
+    .weight_free = cuda_weight_free,
+    .weight_bytes = cuda_weight_bytes,
+    .vector_load = cuda_vector_load,
+    .kv_new = cuda_kv_new,
+    .kv_free = cuda_kv_free,
+    .kv_block_bytes = cuda_kv_block_bytes,
+    .kv_copy = cuda_kv_copy,
+    .host_alloc = cuda_host_alloc,
+    .host_free = cuda_host_free,
+    .kv_read = cuda_kv_read,
+    .kv_write = cuda_kv_write,
+    .step_begin = cuda_step_begin,
+    .step_end = cuda_step_end,
+    .embed = cuda_embed,
+    .embed_pos = cuda_embed_pos,
+    .norm = cuda_norm,
+    .add_norm = cuda_add_norm,
+    .linear = cuda_linear,
+    .rope_kv = cuda_rope_kv,
+    .attention = cuda_attention,
+    .act_mul = cuda_act_mul,
+    .act = cuda_act,
+    .moe = cuda_moe,
+    .gather_out = cuda_gather_out,
+    .logit_scale = cuda_logit_scale,
+    .host_threads = cuda_host_threads,
+    .host_run = cuda_host_run,
+};
+
+/* The one symbol that leaves the plugin. */
+__attribute__((visibility("default"))) const struct backend_plugin *backend_plugin_1(void);
+const struct backend_plugin *backend_plugin_1(void)
+{
+    static const struct backend_plugin plugin = {BACKEND_ABI, sizeof(struct backend_ops), VERSION,
+                                                 &backend_cuda, check_available};
+    return &plugin;
+}

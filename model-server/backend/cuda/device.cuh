@@ -1,0 +1,153 @@
+/* device.cuh - the instructions that CUDA C++ has no name for, one wrapper each, and launch().
+ *
+ * Kernels use nothing of PTX but what is here, so that tests/cuda_double can stand in for this
+ * file and run the same kernels on a CPU. Fragment layouts are those of the PTX manual, with
+ * g = lane / 4 and t = lane % 4. */
+#ifndef MODEL_SERVER_BACKEND_CUDA_DEVICE_CUH
+#define MODEL_SERVER_BACKEND_CUDA_DEVICE_CUH
+#include <cuda_runtime.h>
+#include <stdint.h>
+
+/* ---------------------------------------------------------------- launching */
+
+/* Enqueue kernel<<<grid, block, smem, stream>>>(args). `overlap`: programmatic dependent launch;
+ * the kernel must call depend() in every thread before it touches what another kernel wrote, and
+ * before it returns. */
+template <typename... P, typename... A>
+static inline cudaError_t launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t smem,
+                                 cudaStream_t stream, bool overlap, A... args)
+{
+    if (smem > 48 << 10) {
+        cudaError_t rc = cudaFuncSetAttribute(
+            (const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)smem);
+        if (rc != cudaSuccess)
+            return rc;
+    }
+    cudaLaunchAttribute attr = {};
+    attr.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attr.val.programmaticStreamSerializationAllowed = overlap;
+    cudaLaunchConfig_t c = {};
+    c.gridDim = grid;
+    c.blockDim = block;
+    c.dynamicSmemBytes = smem;
+    c.stream = stream;
+    c.attrs = &attr;
+    c.numAttrs = 1;
+    return cudaLaunchKernelEx(&c, kernel, static_cast<P>(args)...);
+}
+
+/* The predecessor's results are visible after this, and the successor may be set up. Safe to call
+ * at the very start: the successor's own depend() waits for this whole grid, and this grid does
+ * not end before its own wait is over, so "complete" is passed on from kernel to kernel. */
+static __device__ __forceinline__ void depend(void)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;");
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+/* Dynamic shared memory, 128-byte aligned. */
+template <typename T> static __device__ __forceinline__ T *dynamic_shared(void)
+{
+    extern __shared__ __align__(128) unsigned char dynamic_shared_bytes[];
+    return (T *)dynamic_shared_bytes;
+}
+
+/* ---------------------------------------------------------------- memory */
+
+static __device__ __forceinline__ uint32_t shared_address(const void *p)
+{
+    return (uint32_t)__cvta_generic_to_shared(p);
+}
+
+/* 16 bytes of weights, read once in a step: not kept in the first-level cache. */
+static __device__ __forceinline__ uint4 load_streaming(const void *p)
+{
+    uint4 v;
+    asm volatile("ld.global.nc.L1::no_allocate.L2::256B.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(p));
+    return v;
+}
+
+/* 16 bytes from global to shared memory; zeros when `valid` is false. Complete after
+ * copy_commit(), copy_wait() and a barrier. */
+static __device__ __forceinline__ void copy_async(void *dst, const void *src, bool valid)
+{
+    int bytes = valid ? 16 : 0;
+    asm volatile(
+        "cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(shared_address(dst)),
+        "l"(src), "r"(bytes)
+        : "memory");
+}
+static __device__ __forceinline__ void copy_commit(void)
+{
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+/* All but the `LEFT` youngest groups of this thread are in shared memory. */
+template <int LEFT> static __device__ __forceinline__ void copy_wait(void)
+{
+    asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
+}
+
+/* Four 8x8 matrices of 16-bit numbers, transposed: lanes 8i .. 8i + 7 give the rows of matrix i;
+ * r[i] is elements (2t, g) and (2t + 1, g) of it. */
+static __device__ __forceinline__ void load_matrix_trans(uint32_t r[4], const void *row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"(shared_address(row))
+                 : "memory");
+}
+
+/* ---------------------------------------------------------------- arithmetic */
+
+/* 2^x, within 2 units in the last place; 2^-inf is 0. The same bits wherever it is used. */
+static __device__ __forceinline__ float exp2_fast(float x)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+/* The two 16-bit formats: pack(lo, hi) rounds to nearest even; mma: c[16x8] += a[16x16] b[16x8],
+ * fp32 sums. a: (g, 2t..), (g + 8, 2t..), (g, 2t + 8..), (g + 8, 2t + 8..); b: (2t.., g),
+ * (2t + 8.., g); c: (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1). */
+struct Bf16 {
+    static __device__ __forceinline__ uint32_t pack(float lo, float hi)
+    {
+        uint32_t r;
+        asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo));
+        return r;
+    }
+    static __device__ __forceinline__ void mma(float c[4], const uint32_t a[4], uint32_t b0,
+                                               uint32_t b1)
+    {
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, "
+                     "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                     : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    }
+};
+
+struct F16 {
+    /* Beyond the largest half, 65504, rounds to it instead of to infinity. */
+    static __device__ __forceinline__ uint32_t pack(float lo, float hi)
+    {
+        uint32_t r;
+        lo = lo > 65504.0f ? 65504.0f : lo < -65504.0f ? -65504.0f : lo;
+        hi = hi > 65504.0f ? 65504.0f : hi < -65504.0f ? -65504.0f : hi;
+        asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo));
+        return r;
+    }
+    static __device__ __forceinline__ void mma(float c[4], const uint32_t a[4], uint32_t b0,
+                                               uint32_t b1)
+    {
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, "
+                     "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                     : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    }
+};
+#endif

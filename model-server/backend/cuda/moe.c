@@ -1,0 +1,138 @@
+/* moe.c - mixture of experts as a handful of launches whose shapes do not depend on the routing. */
+#include "model-server/backend/cuda/cuda.h"
+#include <stdlib.h>
+
+/* ---------------------------------------------------------------- the experts' weights */
+
+static int check_alike(struct weight *const *w, uint32_t n, struct err *e)
+{
+    for (uint32_t i = 1; i < n; i++)
+        if (w[i]->rows != w[0]->rows || w[i]->cols != w[0]->cols || w[i]->dtype != w[0]->dtype)
+            return err_set(e, ERR_VALIDATION, "expert %u is not of the shape of expert 0", i);
+    return 0;
+}
+
+static const void **make_table(struct device *d, struct weight *const *w, uint32_t n, struct err *e)
+{
+    const void **host = malloc(n * sizeof(*host)), **dev = NULL;
+    if (!host)
+        return err_nomem(e), NULL;
+    for (uint32_t i = 0; i < n; i++)
+        host[i] = w[i]->data;
+    dev = cuda_take(d, n * sizeof(*dev), "a table of experts", "lower --kv-cache-memory", e);
+    if (dev && cuda_upload(d, dev, host, n * sizeof(*host), e)) {
+        cudaFree(dev);
+        dev = NULL;
+    }
+    free(host);
+    return dev;
+}
+
+/* The device's array of the data of w[0 .. n), made when it is first asked for. */
+static const void *const *table_of(struct device *d, struct weight *const *w, uint32_t n)
+{
+    const void *const *key = (const void *const *)w;
+    for (uint32_t i = 0; i < d->n_experts; i++)
+        if (d->experts[i].key == key && d->experts[i].first == w[0] && d->experts[i].n == n)
+            return d->experts[i].dev;
+    struct expert_table *all = realloc(d->experts, ((size_t)d->n_experts + 1) * sizeof(*all));
+    if (!all)
+        return err_nomem(&d->fault), NULL;
+    d->experts = all;
+    const void **dev = check_alike(w, n, &d->fault) ? NULL : make_table(d, w, n, &d->fault);
+    if (dev)
+        all[d->n_experts++] = (struct expert_table){key, w[0], n, dev};
+    return dev;
+}
+
+void moe_forget(struct device *d, const struct weight *w)
+{
+    for (uint32_t i = 0; i < d->n_experts;)
+        if (d->experts[i].first == w) {
+            cudaFree(d->experts[i].dev);
+            d->experts[i] = d->experts[--d->n_experts];
+        } else {
+            i++;
+        }
+}
+
+void moe_tables_free(struct device *d)
+{
+    for (uint32_t i = 0; i < d->n_experts; i++)
+        cudaFree(d->experts[i].dev);
+    free(d->experts);
+}
+
+/* ---------------------------------------------------------------- one layer */
+
+struct moe_work {
+    float *logits, *weight;          /* [rows][n_experts], [rows][top_k] */
+    uint32_t *expert, *begin, *list; /* [pairs], [n_experts + 1], [pairs] */
+    float *hidden, *gated, *out;     /* [pairs][2 ffn], [pairs][ffn], [pairs][hidden] */
+};
+
+static size_t lay_out(struct moe_work *m, char *base, size_t rows, const struct moe *p)
+{
+    size_t pairs = rows * p->top_k, ffn = p->down[0]->cols, at = 0;
+#define PLACE(field, count)                                                                        \
+    m->field = (void *)((uintptr_t)base + at);                                                     \
+    at += ((count) * sizeof(*m->field) + 255) & ~(size_t)255
+    PLACE(logits, rows * p->n_experts);
+    PLACE(weight, pairs);
+    PLACE(expert, pairs);
+    PLACE(begin, (size_t)p->n_experts + 1);
+    PLACE(list, pairs);
+    PLACE(hidden, pairs * 2 * ffn);
+    PLACE(gated, pairs * ffn);
+    PLACE(out, pairs * p->router->cols);
+#undef PLACE
+    return at;
+}
+
+static void experts_linear(struct device *d, float *y, const float *x, const struct moe_work *m,
+                           struct weight *const *w, const struct moe *p, uint32_t per_row)
+{
+    struct linear_args a = {.y = y,
+                            .x = x,
+                            .table = table_of(d, w, p->n_experts),
+                            .list = m->list,
+                            .begin = m->begin,
+                            .n = w[0]->rows,
+                            .k = w[0]->cols,
+                            .dtype = w[0]->dtype,
+                            .experts = p->n_experts,
+                            .per_row = per_row};
+    if (!a.table)
+        return;
+    if (a.dtype == DT_F32 || !(d->features & CUDA_TENSOR))
+        RECORD(d, linear_any_launch, a);
+    else
+        RECORD(d, linear_stream_launch, a);
+}
+
+void cuda_moe(struct device *d, float *y, const float *x, uint32_t rows, const struct moe *p)
+{
+    struct moe_work m;
+    uint32_t pairs = rows * p->top_k;
+    if (p->top_k > p->n_experts) {
+        err_set(&d->fault, ERR_VALIDATION, "%u experts per token of %u", p->top_k, p->n_experts);
+        return;
+    }
+    if (!rows)
+        return;
+    char *base = cuda_work(d, WORK_MOE, lay_out(&m, NULL, rows, p));
+    if (!base)
+        return;
+    lay_out(&m, base, rows, p);
+    cuda_linear(d, m.logits, x, rows, p->router, NULL);
+    struct route_args route = {m.logits,     m.expert, m.weight,      rows,
+                               p->n_experts, p->top_k, p->renormalise};
+    RECORD(d, route_launch, route);
+    struct group_args group = {m.expert, m.begin, m.list, pairs, p->n_experts};
+    RECORD(d, group_launch, group);
+    experts_linear(d, m.hidden, x, &m, p->up, p, p->top_k);
+    cuda_act_mul(d, m.gated, m.hidden, pairs, p->down[0]->cols, p->act);
+    experts_linear(d, m.out, m.gated, &m, p->down, p, 1);
+    struct mix_args mix = {y, m.out, m.weight, rows, p->router->cols, p->top_k, 0};
+    RECORD(d, mix_launch, mix);
+}

@@ -1,0 +1,110 @@
+/* moe.cu - mixture of experts: each row's best experts, the pairs (row, expert) sorted by expert,
+ * and the experts' results added up in the order of their numbers. Everything stays on the device,
+ * so that a step with experts can be captured. The experts' products: linear_*.cu with `table`. */
+#include "model-server/backend/cuda/device.cuh"
+#include "model-server/backend/cuda/kernels.h"
+#include "model-server/backend/cuda/numbers.cuh"
+
+/* Index of the largest of p[0 .. n) that is not taken (sign bit set), the lowest of equals, the
+ * same in all lanes. */
+static __device__ uint32_t warp_best(const float *p, uint32_t n, uint32_t lane)
+{
+    float best = -INFINITY;
+    uint32_t at = n;
+    for (uint32_t i = lane; i < n; i += 32)
+        if (!signbit(p[i]) && p[i] > best)
+            best = p[i], at = i;
+    for (int i = 16; i; i /= 2) {
+        float b = __shfl_xor_sync(~0u, best, i);
+        uint32_t j = __shfl_xor_sync(~0u, at, i);
+        if (b > best || (b == best && j < at))
+            best = b, at = j;
+    }
+    return at;
+}
+
+/* One warp a row; grid: (rows). Shared memory: the row's probabilities. The choices leave in the
+ * order of the experts' numbers, the order in which they are added up. */
+static __global__ void __launch_bounds__(32) route_kernel(route_args a)
+{
+    float *p = dynamic_shared<float>();
+    depend();
+    const float *logits = a.logits + (size_t)blockIdx.x * a.n_experts;
+    const uint32_t lane = threadIdx.x;
+    float max = logits[0], sum = 0.0f, kept = 0.0f;
+    for (uint32_t i = 0; i < a.n_experts; i++)
+        max = logits[i] > max ? logits[i] : max;
+    for (uint32_t i = lane; i < a.n_experts; i += 32) {
+        float e = math_exp(logits[i] - max);
+        p[i] = e >= 0.0f ? e : 0.0f; /* NaN chooses nobody, and 0 / 0 shows it in the result */
+    }
+    __syncwarp();
+    for (uint32_t i = 0; i < a.n_experts; i++) /* in order: the sum that the CPU takes */
+        sum += p[i];
+    for (uint32_t k = 0; k < a.top_k; k++) {
+        uint32_t best = warp_best(p, a.n_experts, lane);
+        float v = p[best];
+        kept += v;
+        __syncwarp(); /* all have read it */
+        if (lane == 0)
+            p[best] = copysignf(v, -1.0f);
+        __syncwarp();
+    }
+    if (lane)
+        return;
+    uint32_t *expert = a.expert + (size_t)blockIdx.x * a.top_k;
+    float *weight = a.weight + (size_t)blockIdx.x * a.top_k;
+    for (uint32_t i = 0, k = 0; i < a.n_experts && k < a.top_k; i++)
+        if (signbit(p[i]))
+            expert[k] = i, weight[k++] = fabsf(p[i]) / (a.renormalise ? kept : sum);
+}
+
+extern "C" cudaError_t route_launch(const struct launch *l, const void *args)
+{
+    const route_args *a = (const route_args *)args;
+    return launch(route_kernel, a->rows, 32, a->n_experts * sizeof(float), l->stream, l->overlap,
+                  *a);
+}
+
+/* One block. A thread has one expert at a time and walks all pairs: pairs are few next to the
+ * products that follow, and the order within an expert is theirs. */
+static __global__ void __launch_bounds__(1024) group_kernel(group_args a)
+{
+    depend();
+    for (uint32_t e = threadIdx.x; e <= a.n_experts; e += blockDim.x) {
+        uint32_t before = 0;
+        for (uint32_t i = 0; i < a.pairs; i++)
+            before += a.expert[i] < e;
+        a.begin[e] = before;
+        for (uint32_t i = 0; i < a.pairs; i++)
+            if (a.expert[i] == e)
+                a.list[before++] = i;
+    }
+}
+
+extern "C" cudaError_t group_launch(const struct launch *l, const void *args)
+{
+    const group_args *a = (const group_args *)args;
+    uint32_t threads = a->n_experts + 1 < 1024 ? a->n_experts + 1 : 1024;
+    return launch(group_kernel, 1, threads, 0, l->stream, l->overlap, *a);
+}
+
+/* grid: (rows) */
+static __global__ void __launch_bounds__(256) mix_kernel(mix_args a)
+{
+    depend();
+    const float *w = a.weight + (size_t)blockIdx.x * a.top_k;
+    const float *x = a.x + (size_t)blockIdx.x * a.top_k * a.n;
+    for (uint32_t i = threadIdx.x; i < a.n; i += 256) {
+        float sum = 0.0f;
+        for (uint32_t k = 0; k < a.top_k; k++)
+            sum = fmaf(w[k], x[(size_t)k * a.n + i], sum);
+        a.y[(size_t)blockIdx.x * a.n + i] = sum;
+    }
+}
+
+extern "C" cudaError_t mix_launch(const struct launch *l, const void *args)
+{
+    const mix_args *a = (const mix_args *)args;
+    return launch(mix_kernel, a->rows, 256, 0, l->stream, l->overlap, *a);
+}

@@ -1,0 +1,15 @@
+/* numbers.cuh - the numbers and functions of backend/cpu/{numbers,mathf}.h on the device.
+ *
+ * They are plain C with explicit fused multiply-adds; compiled without contraction (-fmad=false)
+ * they give the same bits here as there. The headers are shared instead of repeated: only the word
+ * `inline` is given another meaning while they are read, after everything they include. */
+#ifndef MODEL_SERVER_BACKEND_CUDA_NUMBERS_CUH
+#define MODEL_SERVER_BACKEND_CUDA_NUMBERS_CUH
+#include "model-server/backend/backend.h"
+#include <cuda_runtime.h>
+#include <math.h>
+#include <string.h>
+#define inline __host__ __device__ inline
+#include "model-server/backend/cpu/mathf.h"
+#undef inline
+#endif

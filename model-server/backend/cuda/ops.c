@@ -1,0 +1,213 @@
+/* ops.c - operations of backend.h as kernels and their arguments. */
+#include "model-server/backend/cuda/cuda.h"
+
+/* ---------------------------------------------------------------- rows */
+
+static void embed_rows(struct device *d, float *y, const struct weight *w, const uint32_t *index,
+                       uint32_t shift, float scale, bool add)
+{
+    struct embed_args a = {.y = y,
+                           .w = w->data,
+                           .index = index,
+                           .pitch = w->pitch,
+                           .rows = d->batch->n_tokens,
+                           .n = w->cols,
+                           .n_rows = w->rows,
+                           .dtype = w->dtype,
+                           .shift = shift,
+                           .scale = scale,
+                           .add = add};
+    RECORD(d, embed_launch, a);
+}
+
+void cuda_embed(struct device *d, float *y, const struct weight *w, uint32_t first_row, float scale)
+{
+    embed_rows(d, y, w, d->b.ids, -first_row, scale, false);
+}
+
+void cuda_embed_pos(struct device *d, float *y, const struct weight *w, uint32_t offset)
+{
+    embed_rows(d, y, w, d->b.pos, offset, 1.0f, true);
+}
+
+void cuda_norm(struct device *d, float *y, const float *x, uint32_t rows, uint32_t n,
+               const struct norm *p)
+{
+    struct norm_args a = {.y = y,
+                          .x = (float *)(uintptr_t)x, /* written only with r */
+                          .w = p->w,
+                          .b = p->b,
+                          .rows = rows,
+                          .n = n,
+                          .layer = p->kind == NORM_LAYER,
+                          .eps = p->eps};
+    if (rows)
+        RECORD(d, norm_launch, a);
+}
+
+void cuda_add_norm(struct device *d, float *y, float *x, const float *r, float scale, uint32_t rows,
+                   uint32_t n, const struct norm *p)
+{
+    struct norm_args a = {
+        .y = y, .x = x, .r = r, .rows = rows, .n = n, .plain = !p, .scale = scale};
+    if (p) {
+        a.w = p->w, a.b = p->b, a.eps = p->eps;
+        a.layer = p->kind == NORM_LAYER;
+    }
+    if (rows)
+        RECORD(d, norm_launch, a);
+}
+
+void cuda_act_mul(struct device *d, float *y, const float *x, uint32_t rows, uint32_t n,
+                  enum act kind)
+{
+    struct act_args a = {y, x, rows, n, kind, true};
+    if (rows)
+        RECORD(d, act_launch, a);
+}
+
+void cuda_act(struct device *d, float *x, uint32_t rows, uint32_t n, enum act kind)
+{
+    struct act_args a = {x, x, rows, n, kind, false};
+    if (rows)
+        RECORD(d, act_launch, a);
+}
+
+void cuda_gather_out(struct device *d, float *y, const float *x, uint32_t n)
+{
+    struct gather_args a = {y, x, d->b.out_rows, d->batch->n_out, n};
+    if (a.rows)
+        RECORD(d, gather_launch, a);
+}
+
+void cuda_logit_scale(struct device *d, float *x, uint32_t rows, uint32_t n, float scale, float cap)
+{
+    struct scale_args a = {x, (uint64_t)rows * n, scale, cap};
+    if (a.n)
+        RECORD(d, scale_launch, a);
+}
+
+/* ---------------------------------------------------------------- linear */
+
+enum { STREAM_ROWS = 16 };
+
+/* So few tiles that their slices must be dealt out to fill the device. */
+static bool slices_apart(const struct device *d, uint32_t rows, const struct weight *w)
+{
+    uint32_t tile = rows <= 32 ? 32 : 128;
+    uint64_t tiles = ((uint64_t)w->rows + 127) / 128 * ((rows + tile - 1) / tile);
+    return tiles < (uint64_t)d->sms && (size_t)rows * w->rows <= (8 << 20);
+}
+
+static void linear_tile(struct device *d, struct linear_args *a, const struct weight *w)
+{
+    struct narrow_args x = {.x = a->x, .rows = a->rows, .n = a->k, .dtype = a->dtype};
+    x.pitch = (uint32_t)w->pitch;
+    x.y = cuda_work(d, WORK_NARROW, (size_t)x.rows * x.pitch * sizeof(*x.y));
+    a->x16 = x.y;
+    if (slices_apart(d, a->rows, w))
+        a->part = cuda_work(d, WORK_SLICES, (size_t)SLICES * a->rows * a->n * sizeof(float));
+    RECORD(d, narrow_launch, x);
+    RECORD(d, linear_tile_launch, *a);
+    if (a->part)
+        RECORD(d, linear_sum_launch, *a);
+}
+
+/* Which kernel takes a product does not change its bits: they depend on CUDA_TENSOR and on the
+ * weight alone. */
+void cuda_linear(struct device *d, float *y, const float *x, uint32_t rows, const struct weight *w,
+                 const float *bias)
+{
+    struct linear_args a = {.y = y,
+                            .x = x,
+                            .w = w->data,
+                            .bias = bias,
+                            .rows = rows,
+                            .n = w->rows,
+                            .k = w->cols,
+                            .dtype = w->dtype};
+    if (!rows)
+        return;
+    if (w->dtype == DT_F32 || !(d->features & CUDA_TENSOR))
+        RECORD(d, linear_any_launch, a);
+    else if (rows <= STREAM_ROWS)
+        RECORD(d, linear_stream_launch, a);
+    else
+        linear_tile(d, &a, w);
+}
+
+/* ---------------------------------------------------------------- attention */
+
+void cuda_rope_kv(struct device *d, float *qkv, struct kv_cache *kv, uint32_t layer,
+                  const struct rope_kv *p)
+{
+    struct rope_args a = {.qkv = qkv,
+                          .k = kv_stream(kv, layer, false),
+                          .v = kv_stream(kv, layer, true),
+                          .rope = p->rot_dim ? p->rope : NULL,
+                          .q_norm = p->q_norm,
+                          .k_norm = p->k_norm,
+                          .slots = d->b.slots,
+                          .tokens = d->batch->n_tokens,
+                          .n_heads = p->n_heads,
+                          .n_kv_heads = p->n_kv_heads,
+                          .head_dim = p->head_dim,
+                          .rot_dim = p->rot_dim,
+                          .interleaved = p->interleaved,
+                          .block_size = kv->desc.block_size,
+                          .dtype = kv->desc.dtype,
+                          .eps = p->norm_eps};
+    RECORD(d, rope_launch, a);
+}
+
+static void attention_mma(struct device *d, struct attn_args *a)
+{
+    const struct batch_record *b = &d->b;
+    if (!batch_tiles(d, a->n_heads / a->n_kv_heads, a->n_kv_heads, a->head_dim))
+        return;
+    if (b->n_split) {
+        a->tiles = b->tiles, a->n_tiles = b->n_split;
+        a->rows = b->split_rows, a->segments = b->segments;
+        size_t rows = (size_t)a->n_tiles * a->n_kv_heads * a->segments * a->rows;
+        a->part_o = cuda_work(d, WORK_ATTN, rows * (a->head_dim + 2) * sizeof(float));
+        if (!a->part_o)
+            return;
+        a->part_ml = a->part_o + rows * a->head_dim;
+        RECORD(d, attn_split_launch, *a);
+        RECORD(d, attn_merge_launch, *a);
+    }
+    if (b->n_shared) {
+        a->tiles = b->tiles + b->n_split, a->n_tiles = b->n_shared;
+        a->part_o = a->part_ml = NULL;
+        a->rows = a->segments = 0;
+        RECORD(d, attn_shared_launch, *a);
+    }
+}
+
+/* As with linear(): the bits depend on CUDA_TENSOR and on the shape of the cache alone. */
+void cuda_attention(struct device *d, float *o, const float *q, uint32_t q_stride,
+                    const struct kv_cache *kv, uint32_t layer, const struct attn *p)
+{
+    struct attn_args a = {.o = o,
+                          .q = q,
+                          .k = kv_stream(kv, layer, false),
+                          .v = kv_stream(kv, layer, true),
+                          .spans = d->b.spans,
+                          .tables = d->b.tables,
+                          .span_of = d->b.span_of,
+                          .alibi = p->alibi,
+                          .q_stride = q_stride,
+                          .tokens = d->batch->n_tokens,
+                          .dtype = kv->desc.dtype,
+                          .n_heads = p->n_heads,
+                          .n_kv_heads = p->n_kv_heads,
+                          .head_dim = p->head_dim,
+                          .block_size = kv->desc.block_size,
+                          .window = p->window,
+                          .scale = p->scale,
+                          .softcap = p->softcap};
+    if (d->features & CUDA_TENSOR && attn_mma_has(p->head_dim, kv->desc.dtype))
+        attention_mma(d, &a);
+    else
+        RECORD(d, attn_any_launch, a);
+}

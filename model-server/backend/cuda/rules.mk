@@ -1,0 +1,90 @@
+# The CUDA backend: backend-cuda.so beside the programs, loaded when it is asked for.
+#
+#   make cuda                 build it (NVCC=path if nvcc is not on PATH or in /usr/local/cuda)
+#   CUDA_ARCHS="90"           only these architectures (quicker while developing)
+
+NVCC       ?= $(firstword $(shell command -v nvcc 2>/dev/null) $(wildcard /usr/local/cuda/bin/nvcc))
+CUDA_HOME  ?= $(patsubst %/bin/nvcc,%,$(realpath $(NVCC)))
+CXX        ?= c++
+ifeq ($(origin CXX),default)
+CXX        := c++
+endif
+CUDA_DIR   := model-server/backend/cuda
+# sm_80 serves 8.x. 9.0 and later wait for their predecessors by griddepcontrol, so PTX for newer ones starts at 90.
+CUDA_ARCHS ?= 80 90
+CUDA_PTX   := -gencode=arch=compute_90,code=compute_90
+CUDA_GEN   := $(foreach a,$(CUDA_ARCHS),-gencode=arch=compute_$(a),code=sm_$(a)) $(if $(filter 90,$(CUDA_ARCHS)),$(CUDA_PTX))
+# No silent fused multiply-adds, as everywhere.
+NVCCFLAGS  := -std=c++17 -O3 -fmad=false -lineinfo -I. -I$(B)/gen -Xcompiler -fPIC,-Wall,-fvisibility=hidden \
+              -Werror all-warnings -Xptxas -v $(CUDA_GEN)
+
+CUDA_CU    := $(sort $(wildcard $(CUDA_DIR)/*.cu))
+CUDA_C     := $(sort $(wildcard $(CUDA_DIR)/*.c))
+CUDA_OBJ   := $(CUDA_CU:%.cu=$(B)/obj/%.cu.o) $(CUDA_C:%.c=$(B)/obj/%.pic.o)
+# What the plugin needs of the rest, compiled once more: it exports one symbol and imports none of the program's.
+CUDA_REST  := common/err.c model-server/backend/cpu/threads.c
+CUDA_OBJ   += $(CUDA_REST:%.c=$(B)/obj/%.pic.o)
+
+ifneq ($(NVCC),)
+cuda: $(B)/bin/backend-cuda.so  ## build the CUDA plugin
+else
+cuda:                  ## build the CUDA plugin
+	@echo "cuda: left out (no nvcc on PATH or in /usr/local/cuda)"
+endif
+
+# The registers, stack and spills of every kernel are kept beside its object for tests/cuda_spills.
+$(B)/obj/%.cu.o: %.cu
+	@mkdir -p $(@D)
+	$(call say,NVCC,$<)
+	$(Q)$(NVCC) $(NVCCFLAGS) -MD -MP -MF $(@:.o=.d) -c $< -o $@ > $@.ptxas 2>&1 || { cat $@.ptxas; exit 1; }
+	$(Q)tests/cuda_spills $@.ptxas
+
+$(B)/obj/%.pic.o: %.c | $(GEN)
+	@mkdir -p $(@D)
+	$(call say,CC,$<)
+	$(Q)$(CC) $(ALLFLAGS) -isystem $(CUDA_HOME)/include -fPIC -fvisibility=hidden -c $< -o $@
+
+$(B)/bin/backend-cuda.so: $(CUDA_OBJ)
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)
+	$(Q)$(CC) -shared $(OPT) $^ -L$(CUDA_HOME)/lib64 -lcudart_static -lstdc++ -ldl -lrt -lpthread -lm \
+	  -Wl,--exclude-libs,ALL -Wl,-z,defs -o $@
+
+# ---------------------------------------------------------------- tests without a GPU
+# The same sources with tests/cuda_double in the place of CUDA: kernels run on the CPU, thread by thread.
+DOUBLE     := $(B)/tests/cuda-double.so
+DOUBLE_INC := -Itests/cuda_double -I. -I$(B)/gen
+DOUBLE_OPT := $(filter-out -fsanitize=thread,$(OPT))
+DOUBLE_CXX := -std=gnu++17 $(DOUBLE_OPT) -O2 -ffp-contract=off -fPIC -fvisibility=hidden -Wall -Werror \
+              -Wno-unknown-pragmas -Wno-subobject-linkage -Wno-unused-function -DVERSION='"$(VERSION)"' -MMD -MP
+DOUBLE_OBJ := $(CUDA_CU:%.cu=$(B)/double/%.cu.o) $(CUDA_C:%.c=$(B)/double/%.o) $(CUDA_REST:%.c=$(B)/double/%.o) \
+              $(B)/double/tests/cuda_double/double.o
+
+$(B)/double/%.cu.o: %.cu
+	@mkdir -p $(@D)
+	$(call say,CXX,$<)
+	$(Q)$(CXX) -x c++ $(DOUBLE_INC) $(DOUBLE_CXX) -c $< -o $@
+
+$(B)/double/%.o: %.cc
+	@mkdir -p $(@D)
+	$(call say,CXX,$<)
+	$(Q)$(CXX) $(DOUBLE_INC) $(DOUBLE_CXX) -c $< -o $@
+
+$(B)/double/%.o: %.c | $(GEN)
+	@mkdir -p $(@D)
+	$(call say,CC,$<)
+	$(Q)$(CC) $(DOUBLE_INC) $(BASEFLAGS) $(WARN) $(DOUBLE_OPT) -MMD -MP -fPIC -fvisibility=hidden -c $< -o $@
+
+$(DOUBLE): $(DOUBLE_OBJ)
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)
+	$(Q)$(CXX) -shared $(DOUBLE_OPT) $^ -lpthread -ldl -lm -o $@
+
+-include $(shell find $(B)/double -name '*.d' 2>/dev/null)
+
+ifeq ($(shell uname -m),x86_64)
+ifneq ($(findstring cuda,$(CHOSEN)),)
+unit: $(DOUBLE)
+export CUDA_DOUBLE := $(DOUBLE)
+endif
+endif

@@ -1,0 +1,88 @@
+/* cuda_runtime_api.h - a CPU in the place of a GPU, for tests: the calls of the CUDA runtime that
+ * the backend makes, with the same names and meanings.
+ *
+ * Work on a stream waits until somebody synchronises, as late as CUDA allows; copies from pinned
+ * memory read it then. Device memory cannot be touched outside of such work: it is unmapped. Memory
+ * that was not written holds NaN. So a host that touches device memory, reads too early or reuses a
+ * buffer too soon fails here too. One thread. */
+#ifndef TESTS_CUDA_DOUBLE_CUDA_RUNTIME_API_H
+#define TESTS_CUDA_DOUBLE_CUDA_RUNTIME_API_H
+#include <stddef.h>
+#include <stdint.h>
+#define __host__
+#define __device__
+#define __global__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum {
+    cudaSuccess = 0,
+    cudaErrorInvalidValue = 1,
+    cudaErrorMemoryAllocation = 2,
+    cudaErrorInsufficientDriver = 35,
+    cudaErrorNoDevice = 100,
+    cudaErrorIllegalAddress = 700,
+    cudaErrorStreamCaptureUnsupported = 900,
+} cudaError_t;
+const char *cudaGetErrorString(cudaError_t rc);
+cudaError_t cudaGetLastError(void);
+
+typedef struct double_stream *cudaStream_t;
+typedef struct double_event *cudaEvent_t;
+typedef struct double_graph *cudaGraph_t;
+typedef struct double_graph *cudaGraphExec_t;
+enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2 };
+enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal = 1 };
+enum { cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2 };
+struct cudaDeviceProp {
+    char name[256];
+    int major, minor, multiProcessorCount;
+};
+
+cudaError_t cudaGetDeviceCount(int *n);
+cudaError_t cudaSetDevice(int i);
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int i);
+cudaError_t cudaDriverGetVersion(int *v);
+cudaError_t cudaRuntimeGetVersion(int *v);
+cudaError_t cudaMemGetInfo(size_t *left, size_t *total);
+cudaError_t cudaMalloc(void **p, size_t n);
+cudaError_t cudaFree(void *p);
+cudaError_t cudaMallocHost(void **p, size_t n);
+cudaError_t cudaFreeHost(void *p);
+cudaError_t cudaMemsetAsync(void *p, int v, size_t n, cudaStream_t s);
+cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t n, enum cudaMemcpyKind kind,
+                            cudaStream_t s);
+cudaError_t cudaMemcpy2DAsync(void *dst, size_t dst_pitch, const void *src, size_t src_pitch,
+                              size_t width, size_t height, enum cudaMemcpyKind kind,
+                              cudaStream_t s);
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned flags);
+cudaError_t cudaStreamDestroy(cudaStream_t s);
+cudaError_t cudaStreamSynchronize(cudaStream_t s);
+cudaError_t cudaStreamBeginCapture(cudaStream_t s, enum cudaStreamCaptureMode mode);
+cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *g);
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *x, cudaGraph_t g, unsigned long long flags);
+cudaError_t cudaGraphLaunch(cudaGraphExec_t x, cudaStream_t s);
+cudaError_t cudaGraphDestroy(cudaGraph_t g);
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t x);
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned flags);
+cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s);
+cudaError_t cudaEventSynchronize(cudaEvent_t e);
+cudaError_t cudaEventDestroy(cudaEvent_t e);
+
+/* What the machine is like, and what happened on it; for the tests. */
+struct cuda_double {
+    int devices, driver, major, sms;
+    size_t total;             /* bytes of device memory; set before the first allocation */
+    int fail_after;           /* allocations that still succeed; -1: all */
+    uint32_t shuffle;         /* not 0: seed of the order in which threads of a block run */
+    size_t used, allocations; /* now */
+    uint64_t launches, graph_launches; /* so far */
+};
+struct cuda_double *cuda_double(void);
+#ifdef __cplusplus
+}
+#endif
+#endif

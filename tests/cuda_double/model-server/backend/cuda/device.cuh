@@ -1,0 +1,112 @@
+/* device.cuh - the double's instructions, in the place of the file of the same name: what the PTX
+ * manual says they do, lane by lane. Sums of an MMA are taken in double and rounded once. */
+#ifndef MODEL_SERVER_BACKEND_CUDA_DEVICE_CUH
+#define MODEL_SERVER_BACKEND_CUDA_DEVICE_CUH
+#include "model-server/backend/cpu/numbers.h"
+#include <cuda_runtime.h>
+
+template <typename... P, typename... A>
+static inline cudaError_t launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t smem,
+                                 cudaStream_t stream, bool overlap, A... args)
+{
+    (void)overlap;
+    return double_launch(grid, block, smem, stream, [=] { kernel(args...); });
+}
+
+static inline void depend(void) {}
+
+template <typename T> static inline T *dynamic_shared(void) { return (T *)double_dynamic_shared(); }
+
+static inline uint4 load_streaming(const void *p)
+{
+    uint4 v;
+    if ((uintptr_t)p % 16)
+        __builtin_trap(); /* a vector load must be aligned */
+    memcpy(&v, p, sizeof(v));
+    return v;
+}
+
+static inline void copy_async(void *dst, const void *src, bool valid)
+{
+    double_copy_async(dst, src, valid);
+}
+static inline void copy_commit(void) { double_copy_commit(); }
+template <int LEFT> static inline void copy_wait(void) { double_copy_wait(LEFT); }
+
+struct double_matrix {
+    const uint16_t *row;
+    uint32_t *r;
+};
+static inline void load_matrix_trans(uint32_t r[4], const void *row)
+{
+    double_matrix mine = {(const uint16_t *)row, r};
+    double_warp(
+        [](void *const *lanes) {
+            double_matrix *const *l = (double_matrix *const *)lanes;
+            for (int lane = 0; lane < 32; lane++)
+                for (int i = 0; i < 4; i++) {
+                    uint32_t lo = l[8 * i + lane % 4 * 2]->row[lane / 4];
+                    uint32_t hi = l[8 * i + lane % 4 * 2 + 1]->row[lane / 4];
+                    l[lane]->r[i] = lo | hi << 16;
+                }
+        },
+        &mine);
+}
+
+static inline float exp2_fast(float x) { return exp2f(x); }
+
+struct double_mma {
+    float *c;
+    const uint32_t *a;
+    uint32_t b[2];
+};
+
+/* c[16x8] += a[16x16] b[16x8] from the fragments of 32 lanes. */
+template <float (*WIDE)(uint16_t)> static inline void double_mma_run(void *const *lanes)
+{
+    double_mma *const *l = (double_mma *const *)lanes;
+    float a[16][16], b[16][8];
+    for (int lane = 0; lane < 32; lane++)
+        for (int h = 0; h < 2; h++) { /* low and high half of a register */
+            int g = lane / 4, t = lane % 4;
+            for (int i = 0; i < 4; i++)
+                a[g + i % 2 * 8][2 * t + h + i / 2 * 8] = WIDE((uint16_t)(l[lane]->a[i] >> 16 * h));
+            for (int i = 0; i < 2; i++)
+                b[2 * t + h + 8 * i][g] = WIDE((uint16_t)(l[lane]->b[i] >> 16 * h));
+        }
+    for (int lane = 0; lane < 32; lane++)
+        for (int i = 0; i < 4; i++) {
+            int row = lane / 4 + i / 2 * 8, col = lane % 4 * 2 + i % 2;
+            double sum = l[lane]->c[i];
+            for (int k = 0; k < 16; k++)
+                sum += (double)a[row][k] * b[k][col];
+            l[lane]->c[i] = (float)sum;
+        }
+}
+
+struct Bf16 {
+    static inline uint32_t pack(float lo, float hi)
+    {
+        return bf16_of_f32(lo) | (uint32_t)bf16_of_f32(hi) << 16;
+    }
+    static inline void mma(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
+    {
+        double_mma mine = {c, a, {b0, b1}};
+        double_warp(double_mma_run<f32_of_bf16>, &mine);
+    }
+};
+
+struct F16 {
+    static inline uint32_t pack(float lo, float hi)
+    {
+        lo = lo > 65504.0f ? 65504.0f : lo < -65504.0f ? -65504.0f : lo;
+        hi = hi > 65504.0f ? 65504.0f : hi < -65504.0f ? -65504.0f : hi;
+        return f16_of_f32(lo) | (uint32_t)f16_of_f32(hi) << 16;
+    }
+    static inline void mma(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
+    {
+        double_mma mine = {c, a, {b0, b1}};
+        double_warp(double_mma_run<f32_of_f16>, &mine);
+    }
+};
+#endif
