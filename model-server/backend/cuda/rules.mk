@@ -39,7 +39,7 @@ $(B)/obj/%.cu.o: %.cu
 	$(Q)$(NVCC) $(NVCCFLAGS) -MD -MP -MF $(@:.o=.d) -c $< -o $@ > $@.ptxas 2>&1 || { cat $@.ptxas; exit 1; }
 	$(Q)tests/cuda_spills $@.ptxas
 
-$(B)/obj/%.pic.o: %.c | $(GEN)
+$(B)/obj/%.pic.o: %.c
 	@mkdir -p $(@D)
 	$(call say,CC,$<)
 	$(Q)$(CC) $(ALLFLAGS) -isystem $(CUDA_HOME)/include -fPIC -fvisibility=hidden -c $< -o $@
@@ -70,7 +70,7 @@ $(B)/double/%.o: %.cc
 	$(call say,CXX,$<)
 	$(Q)$(CXX) $(DOUBLE_INC) $(DOUBLE_CXX) -c $< -o $@
 
-$(B)/double/%.o: %.c | $(GEN)
+$(B)/double/%.o: %.c
 	@mkdir -p $(@D)
 	$(call say,CC,$<)
 	$(Q)$(CC) $(DOUBLE_INC) $(BASEFLAGS) $(WARN) $(DOUBLE_OPT) -MMD -MP -fPIC -fvisibility=hidden -c $< -o $@
@@ -88,3 +88,24 @@ unit: $(DOUBLE)
 export CUDA_DOUBLE := $(DOUBLE)
 endif
 endif
+
+# ---------------------------------------------------------------- tests and benchmarks with a GPU
+# What a machine with a GPU needs besides the repository, in one folder of some 30 MiB: programs, the libraries
+# they load (all but glibc's), reference models. Made anywhere, run there by tests/gpu_check and tests/gpu_bench.
+GPU_KIT    := $(B)/gpu-kit
+GPU_TESTS  := $(B)/tests/check/test_backend_cuda $(B)/tests/golden/test_cuda_models
+.PHONY: gpu-kit gpu-check gpu-bench
+gpu-kit: $(B)/bin/backend-cuda.so $(B)/bin/model-server $(GPU_TESTS)  ## pack the CUDA checks for another machine: build/gpu-kit
+	@rm -rf $(GPU_KIT) && mkdir -p $(GPU_KIT)/lib $(GPU_KIT)/data
+	@for f in $^; do strip -o $(GPU_KIT)/$$(basename $$f) $$f || exit 1; done
+	@ldd $^ | awk '$$3 ~ /^\// && $$3 !~ /\/(ld-linux|lib(c|m|dl|rt|pthread)\.so)/ {print $$3}' | sort -u | \
+	  xargs -I{} cp -L {} $(GPU_KIT)/lib/
+	@for d in $$(sed -n 's|.*"\(arch/[a-z0-9_]*\)".*|\1|p; s|.*"\(models/stories[^"]*\)".*|\1|p' tests/golden/test_cuda_models.c | sort -u); do \
+	  [ ! -d $(TEST_DATA)/$$d ] || { mkdir -p $(GPU_KIT)/data/$$d && cp -L $(TEST_DATA)/$$d/*.json $(TEST_DATA)/$$d/*.safetensors $(GPU_KIT)/data/$$d/; }; done
+	@du -sh $(GPU_KIT)
+
+gpu-check: gpu-kit     ## on a machine with a GPU: every kernel and whole models against the CPU backend, compute-sanitizer
+	@tests/gpu_check $(GPU_KIT)
+
+gpu-bench: gpu-kit     ## on a machine with a GPU: Llama shapes beside PyTorch and the machine's limits
+	@tests/gpu_bench $(GPU_KIT)

@@ -1,0 +1,154 @@
+/* Whole models on the CUDA backend against the CPU backend: the families of TEST_DATA/arch, the
+ * tiny models and the demo, as stored and in bfloat16; and the bits of a result against chunks,
+ * neighbours and replay. Which device: see tests/check/test_backend_cuda.c. */
+#include "model-server/backend/plugin.h"
+#include "tests/golden/golden.h"
+#include <unistd.h>
+
+/* On the double a token takes milliseconds. */
+enum { LEN = 29, NEIGHBOUR = 11 };
+
+// clang-format off: one a line, for make gpu-kit
+static const char *const dirs[] = {
+    "arch/llama_hd64",
+    "arch/llama_hd128",
+    "arch/llama_mqa",
+    "arch/llama_tied_bias",
+    "arch/mistral",
+    "arch/mixtral",
+    "arch/qwen2",
+    "arch/gemma",
+    "arch/phi3",
+    "arch/gpt2",
+    "arch/gemma3_text",
+    "arch/qwen3_moe",
+    "arch/stablelm",
+    "arch/phi",
+    "arch/gpt_neox",
+    "arch/gptj",
+    "arch/cohere",
+    "arch/opt",
+    "models/stories260K",
+    "models/stories260K-bf16",
+    "models/stories260K-fp16",
+};
+// clang-format on
+enum { N_DIRS = sizeof(dirs) / sizeof(dirs[0]) };
+
+static const struct backend_ops *gpu;
+static int skipped;
+
+static void open_on(struct bench *b, const struct backend_ops *ops, const char *dir, int dtype)
+{
+    struct err e = ERR_INIT;
+    *b = (struct bench){.ops = ops};
+    b->dev = ops->open(&(struct device_options){.threads = 1, .features = ~0ull}, &e);
+    if (b->dev)
+        b->model = model_load(
+            dir,
+            &(struct model_options){.ops = ops, .dev = b->dev, .comm = comm_solo(), .dtype = dtype},
+            &e);
+    if (!b->model ||
+        model_kv_resize(b->model, 2 * MAX_SEQ_BLOCKS, BLOCK_SIZE, model_info(b->model)->dtype, &e))
+        fail_msg("%s: %s", dir, e.msg);
+    b->vocab = model_info(b->model)->vocab;
+}
+
+static void make_seq(struct seq *s, const struct bench *b, uint32_t n, uint32_t first_block)
+{
+    struct prompt p = {.n = n};
+    uint32_t order[MAX_SEQ_BLOCKS];
+    for (uint32_t i = 0; i < n; i++)
+        p.ids[i] = (i * 2654435761u >> 7) % b->vocab;
+    for (uint32_t i = 0; i < MAX_SEQ_BLOCKS; i++)
+        order[i] = first_block + MAX_SEQ_BLOCKS - 1 - i;
+    seq_init(s, b, &p, order);
+}
+
+static void step(struct bench *b, struct seq *s, uint32_t n, struct seq *other, uint32_t m)
+{
+    struct err e = ERR_INIT;
+    if (bench_step(b, (struct seq *const[]){other, s}, (uint32_t[]){m, n}, 2, &e))
+        fail_msg("%s", e.msg);
+}
+
+/* ||a - b|| / ||b|| */
+static double distance(const float *a, const float *b, size_t n)
+{
+    double d = 0, r = 0;
+    for (size_t i = 0; i < n; i++)
+        d += ((double)a[i] - b[i]) * ((double)a[i] - b[i]), r += (double)b[i] * b[i];
+    return sqrt(d / r);
+}
+
+static void check(const char *dir, int dtype)
+{
+    static struct seq want, whole, parts, other;
+    struct bench c, g;
+    open_on(&c, &backend_cpu, dir, dtype);
+    open_on(&g, gpu, dir, dtype);
+    make_seq(&want, &c, LEN, 0), make_seq(&whole, &g, LEN, 0);
+    make_seq(&parts, &g, LEN, 0), make_seq(&other, &g, LEN, MAX_SEQ_BLOCKS);
+    step(&c, &want, LEN, &other, 0);
+    step(&g, &whole, LEN, &other, 0);
+    enum dtype t = model_info(g.model)->dtype;
+    double d = distance(whole.rows, want.rows, (size_t)LEN * c.vocab);
+    printf("%s %s: ||d|| / ||r|| = %.2g\n", dir, dtype_name(t), d);
+    /* rounding to bfloat16 can send a token to another expert */
+    if (!(d < (t == DT_F32 ? 1e-5 : t == DT_F16 ? 5e-3 : 5e-2)))
+        fail_msg("%s %s: off by %g", dir, dtype_name(t), d);
+    step(&g, &parts, 9, &other, NEIGHBOUR);
+    while (parts.done < LEN) /* beside a neighbour, from the third step on replayed */
+        step(&g, &parts, 1, &other, 1);
+    assert_memory_equal(parts.rows, whole.rows, (size_t)LEN * g.vocab * sizeof(float));
+    free(want.rows), free(whole.rows), free(parts.rows), free(other.rows);
+    bench_close(&c), bench_close(&g);
+}
+
+static void a_model_agrees_with_the_cpu(void **state)
+{
+    char file[128], dir[PATH_LEN];
+    snprintf(file, sizeof(file), "%s/config.json", *(const char *const *)*state);
+    const char *path = test_data(file);
+    if (!path) {
+        skipped++;
+        return;
+    }
+    snprintf(dir, sizeof(dir), "%.*s", (int)(strlen(path) - strlen("/config.json")), path);
+    check(dir, -1);
+    check(dir, DT_BF16);
+}
+
+static void the_demo_agrees_with_the_cpu(void **state)
+{
+    (void)state;
+    check("models/demo", -1);
+    check("models/demo", DT_F16);
+}
+
+int main(void)
+{
+    const char *path = getenv("BACKEND_CUDA"), *stand_in = getenv("CUDA_DOUBLE");
+    struct err e = ERR_INIT;
+    if (!path && !stand_in) {
+        printf("skipped: %d cases (no GPU plugin is given, and the double runs on x86-64 only)\n",
+               N_DIRS + 1);
+        return 0;
+    }
+    const struct backend_plugin *p = backend_plugin_load(path ? path : stand_in, &e);
+    if (!p || p->available(&e)) {
+        fprintf(stderr, "%s\n", e.msg);
+        return 1;
+    }
+    gpu = p->ops;
+    struct CMUnitTest tests[N_DIRS + 1];
+    for (int i = 0; i < N_DIRS; i++)
+        tests[i] = (struct CMUnitTest){.name = dirs[i],
+                                       .test_func = a_model_agrees_with_the_cpu,
+                                       .initial_state = (void *)&dirs[i]};
+    tests[N_DIRS] = (struct CMUnitTest)cmocka_unit_test(the_demo_agrees_with_the_cpu);
+    int rc = cmocka_run_group_tests_name("cuda_models", tests, NULL, NULL);
+    if (skipped)
+        printf("skipped: %d cases (no reference data)\n", skipped);
+    return rc;
+}
