@@ -59,7 +59,7 @@ struct weight_format {
     void (*linear)(struct device *d, float *y, const float *x, uint32_t rows,
                    const struct weight *w, const float *bias);
 };
-extern const struct weight_format format_float, format_int8, format_w8a8, format_int4;
+extern const struct weight_format format_plain, format_int8, format_w8a8, format_int4;
 
 struct weight {
     const struct weight_format *format;

@@ -80,7 +80,7 @@ static void float_row(float *dst, const struct weight *w, uint32_t row, uint32_t
     }
 }
 
-const struct weight_format format_float = {float_panel_bytes, float_pack, float_row, linear_float};
+const struct weight_format format_plain = {float_panel_bytes, float_pack, float_row, linear_float};
 
 /* The thread that packs a panel is the one that multiplies with it: see pool_run(). */
 static void pack_panels(void *arg, int thread, size_t begin, size_t end)
@@ -121,7 +121,7 @@ static int check_shape(const struct mat_desc *m, int64_t *rows, struct err *e)
 
 struct weight *cpu_weight_load(struct device *d, const struct mat_desc *m, struct err *e)
 {
-    static const struct weight_format *const formats[QUANT_N] = {&format_float, &format_int8,
+    static const struct weight_format *const formats[QUANT_N] = {&format_plain, &format_int8,
                                                                  &format_w8a8, &format_int4};
     int64_t rows;
     if (check_shape(m, &rows, e))
