@@ -46,7 +46,9 @@ INLINE void group(const struct tile *t, const char *w, float *y, const float *x,
         }
     }
     for (size_t at = 0; at < end; at += STEP_BYTES) {
-        UNROLL for (uint32_t p = 0; p < panels; p++) __builtin_prefetch(w + p * w_bytes + ahead);
+        /* into the second cache: misses of the first one are too few to stream memory with */
+        UNROLL for (uint32_t p = 0; p < panels; p++)
+            __builtin_prefetch(w + p * w_bytes + ahead, 0, 2);
         ahead += pace;
         ahead = ahead == end ? next : ahead;
         UNROLL for (int which = 0; which < per_step; which++, x += xs)
