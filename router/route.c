@@ -71,6 +71,14 @@ void routes_markdown(struct buf *out)
     buf_str(
         out,
         "\n\"Key\": with `--api-key`, the request must carry `Authorization: Bearer KEY`.\n"
+        "\n## Turns\n\n"
+        "Requests wait in turns by tokens served: one account for each value of "
+        "`x-gateway-inference-fairness-id`, else for each key in `Authorization`; with "
+        "`--api-key`, "
+        "`user` of OpenAI's bodies tells its users apart. Within an account the lowest `priority` "
+        "(in "
+        "`parameters`, or beside OpenAI's fields; default 0) runs first, then the oldest; every "
+        "eighth turn is the oldest one's.\n"
         "\n## Errors\n\n"
         "`{\"error\": text, \"error_type\": word}`; where there is no word, plain text. Replies "
         "with 429 and 503 carry `Retry-After`.\n\n| status | error_type |\n|---|---|\n");
