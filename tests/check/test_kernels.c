@@ -151,9 +151,9 @@ static void fill_panels(bool int4)
 
 static bool check_int_tile(tile_w8a8_fn *ref, tile_w8a8_fn *fn, uint32_t n, bool int4)
 {
-    static int32_t tx[(INT_MAX_K / 4 + 40) * TILE_ROWS];
-    static float y0[TILE_ROWS * INT_LDY + CANARY], y1[TILE_ROWS * INT_LDY + CANARY];
-    for (uint32_t rows = 1; rows <= TILE_ROWS && n <= INT_LDY - 2 * LANES; rows++) {
+    static int32_t tx[(INT_MAX_K / 4 + 40) * INT_TILE_ROWS];
+    static float y0[INT_TILE_ROWS * INT_LDY + CANARY], y1[INT_TILE_ROWS * INT_LDY + CANARY];
+    for (uint32_t rows = 1; rows <= INT_TILE_ROWS && n <= INT_LDY - 2 * LANES; rows++) {
         struct int_tile a = {.y = y0, .ldy = n + rng_below(&rng, 20), .x = tx, .w = int_panels};
         fill_panels(int4);
         a.w_bytes = INT_PANEL_BYTES, a.rows = rows, a.n = n, a.k = 1 + rng_below(&rng, INT_MAX_K);
@@ -199,6 +199,7 @@ static bool check_quantise(void (*fn)(void), uint32_t n)
     for (int round = 0; round < 12; round++) {
         int32_t sums[2] = {1, 2};
         size_t stride = 4 * (1 + rng_below(&rng, 3));
+        uint32_t flip = round % 2 ? 0 : 0x80808080;
         fill(n);
         for (uint32_t i = 0; round > 6 && i < n; i++)
             x[i] = round == 7 ? ldexpf(x[i], -130) : (float)((int)rng_below(&rng, 255) - 127) / 2;
@@ -206,8 +207,8 @@ static bool check_quantise(void (*fn)(void), uint32_t n)
             x[rng_below(&rng, n)] = odd[round - 1];
         if (round == 9)
             memset(x, 0, n * sizeof(*x));
-        float scale = k_quantise_ref((int8_t *)want, stride, x, n, &sums[0]);
-        float fast = CALL(quantise)((int8_t *)got, stride, x, n, &sums[1]);
+        float scale = k_quantise_ref((uint8_t *)want, stride, x, n, flip, &sums[0]);
+        float fast = CALL(quantise)((uint8_t *)got, stride, x, n, flip, &sums[1]);
         if (!same() || sums[0] != sums[1] || !(scale == fast || (isnan(scale) && isnan(fast))))
             return false;
     }
@@ -242,6 +243,42 @@ static bool check_tile_bf16x2(void (*fn)(void), uint32_t n)
             return false;
     }
     return true;
+}
+
+static bool check_quantise4(void (*fn)(void), uint32_t n)
+{
+    static const float odd[] = {0x1p-61f, INFINITY, -INFINITY, NAN, 0x1p60f, -0.0f, 0x1p-149f};
+    for (int round = 0; round < 12; round++) {
+        fill(INT4_GROUP);
+        for (uint32_t i = 0; i < INT4_GROUP; i++)
+            x[i] *= round == 9 ? 0 : round == 8 ? 0x1p-62f : 1 / (float)n;
+        if (round > 0 && round < 8)
+            x[rng_below(&rng, INT4_GROUP)] = odd[round - 1];
+        float scale = k_quantise4_ref((int8_t *)want, x), fast = CALL(quantise4)((int8_t *)got, x);
+        if (!same() || !(scale == fast || (isnan(scale) && isnan(fast))))
+            return false;
+    }
+    return true;
+}
+
+static bool check_widen(widen_f16_fn *ref, widen_f16_fn *fn, uint32_t n)
+{
+    fill(n);
+    for (uint32_t i = 0; i < n; i++)
+        x[i] = float_of(rng_u32(&rng));
+    ref(want, (const uint16_t *)x, n);
+    fn(got, (const uint16_t *)x, n);
+    return same();
+}
+
+static bool check_widen_f16(void (*fn)(void), uint32_t n)
+{
+    return check_widen(k_widen_f16_ref, (widen_f16_fn *)fn, n);
+}
+
+static bool check_widen_bf16(void (*fn)(void), uint32_t n)
+{
+    return check_widen(k_widen_bf16_ref, (widen_bf16_fn *)fn, n);
 }
 
 /* The padding between the rows' numbers may be anything, what follows the last may not. */

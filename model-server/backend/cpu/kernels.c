@@ -54,9 +54,9 @@ unsigned cpu_detect(void)
 void kernels_init(struct kernels *k, unsigned features)
 {
     k->mr = features & CPU_AVX512 ? 12 : 6;
-    k->int_mr = (features & (CPU_AVX512 | CPU_AVX512_VNNI)) == (CPU_AVX512 | CPU_AVX512_VNNI) ? 12
-                : features & CPU_AVX_VNNI                                                     ? 6
-                                                                                              : 4;
+    bool vnni512 = features & CPU_AVX512 && features & CPU_AVX512_VNNI;
+    k->mr_w8a8 = vnni512 ? 12 : features & CPU_AVX_VNNI ? 6 : 4;
+    k->mr_int4 = vnni512 ? 16 : 4;
 #define X(OP, variant, needs)                                                                      \
     if ((features & (needs)) == (needs))                                                           \
         k->OP = k_##OP##_##variant;

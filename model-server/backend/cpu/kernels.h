@@ -66,13 +66,19 @@ struct tile {
  *
  * y[t][i] = sum over groups, ascending, of float(sum of w x) * (w's scale * x's scale), by fma. */
 enum { INT4_GROUP = 32, INT4_BLOCK_COLS = 64, INT4_BLOCK_BYTES = 576, INT4_X_WORDS = 10 };
+enum { INT_TILE_ROWS = 16 }; /* most rows of x that a quantised tile takes */
+/* What the greatest magnitude of a group may become; -8 uses all 16 numbers. */
+#define INT4_TOPS                                                                                  \
+    {                                                                                              \
+        -8.0f, -7.6f, -7.2f, -6.8f, -8.4f                                                          \
+    }
 struct int_tile {
     float *y;
     size_t ldy;
     const int32_t *x;
     const void *w;
     size_t w_bytes;
-    uint32_t rows, n, k; /* rows <= TILE_ROWS */
+    uint32_t rows, n, k; /* rows <= INT_TILE_ROWS */
     /* With every 64 bytes of a panel, memory is fetched at `fetch`, which goes on by `fetch_step`,
      * and the same place of the panels after it. NULL: 1 KiB ahead in the panels in hand. */
     const char *fetch;
@@ -94,10 +100,17 @@ static inline uint32_t tile_stride(uint32_t rows) { return rows <= 2 ? rows : (r
     X(tile_int8, void, (const struct tile *t)) /* of w without its scale */                        \
     X(tile_w8a8, void, (const struct int_tile *t))                                                 \
     X(tile_int4, void, (const struct int_tile *t))                                                 \
-    /* n numbers to -127 .. 127 in quads, `stride` bytes apart, the last one padded with zeros;    \
-     * their sum; returns the scale: greatest magnitude / 127. Below 2^-120 all are zero; where    \
-     * one is not finite, NaN and zeros. */                                                        \
-    X(quantise, float, (int8_t * dst, size_t stride, const float *src, uint32_t n, int32_t *sum))  \
+    /* n numbers to -127 .. 127 in quads, `stride` bytes apart, each byte ^ flip, the last quad    \
+     * padded with zeros; their sum; returns the scale: greatest magnitude / 127. Below 2^-120 all \
+     * are zero; where one is not finite, NaN and zeros. */                                        \
+    X(quantise, float,                                                                             \
+      (uint8_t * dst, size_t stride, const float *src, uint32_t n, uint32_t flip, int32_t *sum))   \
+    /* A group of 32 numbers to -8 .. 7; returns the scale, which bf16 holds. Of the scales that   \
+     * make the greatest magnitude -8 (of INT4_TOPS) the one with the least squared error. */      \
+    X(quantise4, float, (int8_t * dst, const float *src))                                          \
+    /* from storage */                                                                             \
+    X(widen_f16, void, (float *dst, const uint16_t *src, uint32_t n))                              \
+    X(widen_bf16, void, (float *dst, const uint16_t *src, uint32_t n))                             \
     /* dst[k * tile_stride(rows) + t] = scale * src[t][k], k < n */                                \
     X(pack, void, (float *dst, const float *const *src, uint32_t rows, uint32_t n, float scale))   \
     /* to storage, rounded to nearest even */                                                      \
@@ -127,6 +140,10 @@ static inline uint32_t tile_stride(uint32_t rows) { return rows <= 2 ? rows : (r
     X(tile_f16, variant, needs)                                                                    \
     X(tile_bf16, variant, needs)                                                                   \
     X(tile_int8, variant, needs)                                                                   \
+    X(quantise, variant, needs)                                                                    \
+    X(quantise4, variant, needs)                                                                   \
+    X(widen_f16, variant, needs)                                                                   \
+    X(widen_bf16, variant, needs)                                                                  \
     X(pack, variant, needs)                                                                        \
     X(narrow_f16, variant, needs)                                                                  \
     X(narrow_bf16, variant, needs)                                                                 \
@@ -142,8 +159,7 @@ static inline uint32_t tile_stride(uint32_t rows) { return rows <= 2 ? rows : (r
 
 #define INT_KERNELS(X, variant, needs)                                                             \
     X(tile_w8a8, variant, needs)                                                                   \
-    X(tile_int4, variant, needs)                                                                   \
-    X(quantise, variant, needs)
+    X(tile_int4, variant, needs)
 
 /* From slowest to fastest: a later row that the CPU can run wins. */
 #if defined(__x86_64__)
@@ -174,7 +190,7 @@ VARIANTS(X)
 struct kernels {
     uint32_t
         mr; /* rows of x that fill the registers: tiles of a large product have at most this many */
-    uint32_t int_mr; /* the same for quantised activations */
+    uint32_t mr_w8a8, mr_int4; /* the same for quantised activations */
 #define X(op, ret, args) op##_fn *op;
     KERNELS(X)
 #undef X

@@ -10,3 +10,5 @@ enum { ROWS_MAX = 6 };
 
 #define WIDE_TILES 0
 #include "model-server/backend/cpu/kernels_simd.inc.h"
+// on top of those
+#include "model-server/backend/cpu/kernels_round.inc.h"

@@ -10,3 +10,5 @@ enum { ROWS_MAX = 12 };
 
 #define WIDE_TILES 1
 #include "model-server/backend/cpu/kernels_simd.inc.h"
+// on top of those
+#include "model-server/backend/cpu/kernels_round.inc.h"

@@ -4,8 +4,7 @@
  *   dot4_start, dot4, dot4_end        the same for numbers up to 15, over one group
  * where start and end see to the correction for the zero point; and how many sums fit the
  * registers: ROWS8_MAX rows of x by PANELS8(rows) panels, ROWS4_MAX by PANELS4(rows). */
-#include "model-server/backend/cpu/numbers.h"
-#include <math.h>
+#include "model-server/backend/cpu/kernels.h"
 
 enum { FETCH_AHEAD = 1024 };
 
@@ -35,7 +34,7 @@ INLINE struct plan plan_of(const struct int_tile *t, const char *w, size_t end, 
 {
     size_t ahead = (FETCH_AHEAD + step - 1) / step * step, cut = end > ahead ? end - ahead : 0;
     if (t->fetch) {
-        struct fetch f = {t->fetch, t->w_bytes, t->fetch_step};
+        struct fetch f = {t->fetch + (w - (const char *)t->w), t->w_bytes, t->fetch_step};
         return (struct plan){{0, end, end}, {f, f}};
     }
     return (struct plan){
@@ -207,7 +206,9 @@ INLINE void all_panels8(const struct int_tile *t, uint32_t first, const uint32_t
         switch (t->rows - r < MOST_ROWS ? t->rows - r : MOST_ROWS) {                               \
             CASE(1)                                                                                \
             CASE(2)                                                                                \
-            CASE(3) CASE(4) CASE(5) CASE(6) CASE(7) CASE(8) CASE(9) CASE(10) CASE(11) CASE(12)     \
+            CASE(3)                                                                                \
+            CASE(4) CASE(5) CASE(6) CASE(7) CASE(8) CASE(9) CASE(10) CASE(11) CASE(12) CASE(13)    \
+                CASE(14) CASE(15) CASE(16)                                                         \
         }
 
                 void ISA(tile_w8a8)(const struct int_tile *t)
@@ -224,28 +225,4 @@ void ISA(tile_int4)(const struct int_tile *t)
 #define ALL_PANELS all_panels4
     ROWS_OF_TILE
 #undef ALL_PANELS
-}
-
-/* ---------------------------------------------------------------- rounding */
-
-float ISA(quantise)(int8_t *dst, size_t stride, const float *src, uint32_t n, int32_t *sum)
-{
-    i16 most = i_set(0), total = i_set(0);
-    for (uint32_t i = 0; i < n; i += LANES)
-        most = i_max(most, i_and(v_bits(v_load_n(src + i, n - i)), i_set(0x7fffffff)));
-    float top = float_of((uint32_t)i_top(most)), scale = 0, to_int = 0;
-    if (!isfinite(top))
-        return k_quantise_ref(dst, stride, src, n, sum);
-    if (top >= 0x1p-120f)
-        scale = top / 127.0f, to_int = 127.0f / top;
-    for (uint32_t i = 0; i < n; i += LANES) {
-        i16 q = v_to_int(v_mul(v_load_n(src + i, n - i), v_set(to_int)));
-        int32_t quads[LANES / 4];
-        total = i_add(total, q);
-        i_store_u8(quads, q);
-        for (uint32_t j = 0; j < LANES && i + j < n; j += 4)
-            memcpy(dst + (i + j) / 4 * stride, &quads[j / 4], 4);
-    }
-    *sum = i_sum(total);
-    return scale;
 }

@@ -5,7 +5,7 @@
 
 /* 32 registers. 8 bits: 24 sums, the weights, a quad of x. 4 bits: a group's weights in 8, the
  * sums, one row's sum at a time. */
-enum { ROWS8_MAX = 12, ROWS4_MAX = 12 };
+enum { ROWS8_MAX = 12, ROWS4_MAX = 16 };
 #define PANELS8(rows) ((rows) <= 6 ? 4 : (rows) <= 8 ? 3 : 2)
 #define PANELS4(rows) ((rows) <= 4 ? 4 : (rows) <= 8 ? 2 : 1)
 

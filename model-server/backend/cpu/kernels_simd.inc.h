@@ -118,6 +118,14 @@ INLINE float lane_sum(v16 v)
     return fold4_add(_mm_add_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1)));
 }
 
+INLINE float lane_top(v16 v)
+{
+    __m256 h = v_fold_max(v);
+    __m128 q = _mm_max_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
+    q = _mm_max_ps(q, _mm_movehl_ps(q, q));
+    return _mm_cvtss_f32(_mm_max_ss(q, _mm_movehdup_ps(q)));
+}
+
 INLINE void scale_row(float *y, const float *x, const float *w, const float *b, uint32_t n,
                       float mean, float s)
 {
@@ -271,10 +279,7 @@ float ISA(row_max)(const float *x, uint32_t n)
     v16 m = v_set(-INFINITY);
     for (uint32_t i = 0; i < n; i += LANES)
         m = v_max(v_load(x + i), m);
-    __m256 h = v_fold_max(m);
-    __m128 q = _mm_max_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
-    q = _mm_max_ps(q, _mm_movehl_ps(q, q));
-    return _mm_cvtss_f32(_mm_max_ss(q, _mm_movehdup_ps(q)));
+    return lane_top(m);
 }
 
 float ISA(exp_sum)(float *x, uint32_t n, float max)

@@ -7,8 +7,8 @@
 #include "model-server/backend/cpu/cpu.h"
 #include <string.h>
 
-enum { ROW_CHUNK = 20 * TILE_ROWS }; /* rows quantised at a time: bounds the scratch */
-enum { GRAIN_NUMBERS = 16384 };      /* quantised in a thread */
+enum { ROW_CHUNK = 240 };       /* rows quantised at a time: bounds the scratch */
+enum { GRAIN_NUMBERS = 16384 }; /* quantised in a thread */
 
 struct product {
     const struct kernels *kern;
@@ -46,7 +46,7 @@ static void quantise_row(const struct product *p, int32_t *dst, size_t word, siz
         for (uint32_t q = quads_of(n); q < quads; q++)
             dst[q * word] = 0;
         if (n)
-            scale = p->kern->quantise((int8_t *)dst, word * sizeof(*dst), src + k, n, &sum);
+            scale = p->kern->quantise((uint8_t *)dst, word * sizeof(*dst), src + k, n, 0, &sum);
         memcpy(&dst[quads * word], &scale, sizeof(scale));
         dst[(quads + 1) * word] = -p->zero * sum;
     }
@@ -123,6 +123,7 @@ static void multiply(struct product *p)
 void linear_int(struct device *d, float *y, const float *x, uint32_t rows, const struct weight *w,
                 const float *bias)
 {
+    uint32_t mr = w->quant == QUANT_W8A8 ? d->kern.mr_w8a8 : d->kern.mr_int4;
     for (uint32_t first = 0; first < rows; first += ROW_CHUNK) {
         uint32_t n = rows - first < ROW_CHUNK ? rows - first : ROW_CHUNK;
         multiply(&(struct product){.kern = &d->kern,
@@ -132,6 +133,6 @@ void linear_int(struct device *d, float *y, const float *x, uint32_t rows, const
                                    .x = x + (size_t)first * w->cols,
                                    .bias = bias,
                                    .rows = n,
-                                   .n_tiles = (n + d->kern.int_mr - 1) / d->kern.int_mr});
+                                   .n_tiles = (n + mr - 1) / mr});
     }
 }

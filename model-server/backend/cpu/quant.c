@@ -6,12 +6,21 @@
 #include <string.h>
 
 /* A row of a part as fp32, in the thread's scratch. */
-static const float *widen(struct device *d, int thread, const struct mat_part *p, int64_t row)
+static float *widen(struct device *d, int thread, const struct mat_part *p, int64_t row)
 {
     static_assert(THREAD_SCRATCH >= QUANT_MAX_COLS * sizeof(float), "");
     float *f = (float *)cpu_thread_scratch(d, thread);
-    for (int64_t k = 0; k < p->cols; k++)
-        f[k] = number_at(p->data, p->dtype, row * p->row_stride + k * p->col_stride);
+    const char *at = (const char *)p->data + (size_t)(row * p->row_stride) * dtype_size(p->dtype);
+    uint32_t n = (uint32_t)p->cols;
+    if (p->col_stride != 1)
+        for (uint32_t k = 0; k < n; k++)
+            f[k] = number_at(at, p->dtype, k * p->col_stride);
+    else if (p->dtype == DT_F16)
+        d->kern.widen_f16(f, (const uint16_t *)at, n);
+    else if (p->dtype == DT_BF16)
+        d->kern.widen_bf16(f, (const uint16_t *)at, n);
+    else
+        memcpy(f, at, n * sizeof(*f));
     return f;
 }
 
@@ -27,13 +36,9 @@ static void int8_pack(struct device *d, int thread, const struct weight *w, char
 {
     int32_t sum;
     uint8_t *quads = (uint8_t *)panel + (size_t)lane * 4;
-    float scale =
-        d->kern.quantise((int8_t *)quads, LANES * 4, widen(d, thread, p, row), w->cols, &sum);
-    for (uint32_t q = 0; q < quads_of(w->cols); q++)
-        for (int i = 0; i < 4; i++)
-            quads[q * LANES * 4 + i] ^= 128;
-    memcpy(panel + (size_t)quads_of(w->cols) * LANES * 4 + (size_t)lane * sizeof(float), &scale,
-           sizeof(scale));
+    float *scales = (float *)(panel + (size_t)quads_of(w->cols) * LANES * 4);
+    scales[lane] =
+        d->kern.quantise(quads, LANES * 4, widen(d, thread, p, row), w->cols, 0x80808080, &sum);
 }
 
 static void int8_row(float *dst, const struct weight *w, uint32_t row, uint32_t k, uint32_t n)
@@ -56,36 +61,25 @@ static size_t int4_panel_bytes(const struct weight *w)
     return ((size_t)w->cols + INT4_BLOCK_COLS - 1) / INT4_BLOCK_COLS * INT4_BLOCK_BYTES;
 }
 
-/* The scale of a group, in bf16: the greatest magnitude becomes -8, so that all 16 numbers serve.
- * Sixteen bits of scale cost nothing: the numbers are rounded to multiples of what is stored. */
-static uint16_t int4_group_scale(const float *f, uint32_t n)
-{
-    float top = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        if (!isfinite(f[i]))
-            return bf16_of_f32(NAN);
-        top = fabsf(f[i]) > fabsf(top) ? f[i] : top;
-    }
-    return fabsf(top) < 0x1p-120f ? 0 : bf16_of_f32(top / -8.0f);
-}
-
+/* Sixteen bits of scale cost nothing: the numbers are rounded to multiples of what is stored. */
 static void int4_pack(struct device *d, int thread, const struct weight *w, char *panel, int lane,
                       const struct mat_part *p, int64_t row)
 {
-    const float *f = widen(d, thread, p, row);
-    for (uint32_t k = 0; k < w->cols; k += INT4_GROUP) {
-        char *block = panel + (size_t)(k / INT4_BLOCK_COLS) * INT4_BLOCK_BYTES;
-        uint32_t n = w->cols - k < INT4_GROUP ? w->cols - k : INT4_GROUP,
-                 which = k / INT4_GROUP % 2;
-        uint16_t s = int4_group_scale(f + k, n);
-        float scale = f32_of_bf16(s), to_int = scale == 0 || isnan(scale) ? 0 : 1 / scale;
-        memcpy(block + (size_t)lane * 4 + which * 2, &s, sizeof(s));
-        uint8_t *bytes =
-            (uint8_t *)block + LANES * 4 + (size_t)which * 4 * LANES * 4 + (size_t)lane * 4;
-        for (uint32_t i = 0; i < n; i++) {
-            float q = to_int == 0 ? 0 : rintf(f[k + i] * to_int);
-            uint8_t u = (uint8_t)((int)(q > 7 ? 7 : q < -8 ? -8 : q) + 8);
-            bytes[i / 8 * LANES * 4 + i % 4] |= (uint8_t)(i / 4 % 2 ? u << 4 : u);
+    float *f = widen(d, thread, p, row);
+    uint32_t groups = (w->cols + INT4_GROUP - 1) / INT4_GROUP;
+    memset(f + w->cols, 0, ((size_t)groups * INT4_GROUP - w->cols) * sizeof(*f));
+    for (uint32_t g = 0; g < groups; g++) {
+        int8_t q[INT4_GROUP];
+        char *block = panel + (size_t)(g / 2) * INT4_BLOCK_BYTES + (size_t)lane * 4;
+        uint16_t scale = bf16_of_f32(d->kern.quantise4(q, f + (size_t)g * INT4_GROUP));
+        memcpy(block + g % 2 * sizeof(scale), &scale, sizeof(scale));
+        for (uint32_t i = 0; i < INT4_GROUP / 8; i++) {
+            uint32_t low, high;
+            memcpy(&low, q + i * 8, 4), memcpy(&high, q + i * 8 + 4, 4);
+            low = (low & 0x0f0f0f0f) ^ 0x08080808; /* of two's complement: plus 8 */
+            high = (high & 0x0f0f0f0f) ^ 0x08080808;
+            low |= high << 4;
+            memcpy(block + (1 + g % 2 * 4 + i) * LANES * 4, &low, sizeof(low));
         }
     }
 }

@@ -150,7 +150,7 @@ static inline v16 v_from_int(i16 i)
 }
 
 /* Each lane's number, -128 .. 127, in 8 bits. */
-static inline void i_store_u8(void *p, i16 i)
+static inline void i_store_s8(void *p, i16 i)
 {
     __m256i words = _mm256_permute4x64_epi64(_mm256_packs_epi32(i.l, i.h), 0xd8);
     _mm_storeu_si128(

@@ -91,5 +91,5 @@ static inline int32_t i_sum(i16 a) { return _mm512_reduce_add_epi32(a); }
 static inline i16 v_to_int(v16 v) { return _mm512_cvtps_epi32(v); } /* to nearest even */
 static inline v16 v_from_int(i16 i) { return _mm512_cvtepi32_ps(i); }
 
-/* The low 8 bits of each lane. */
-static inline void i_store_u8(void *p, i16 i) { _mm_storeu_si128(p, _mm512_cvtepi32_epi8(i)); }
+/* Each lane's number, -128 .. 127, in 8 bits. */
+static inline void i_store_s8(void *p, i16 i) { _mm_storeu_si128(p, _mm512_cvtepi32_epi8(i)); }
