@@ -1,6 +1,7 @@
 /* test_quant.c - products of quantised weights: against double precision on the rounded numbers,
  * and their promise: a row's bits do not depend on batch, threads or instruction set. */
 #include "model-server/backend/backend.h"
+#include "model-server/backend/cpu/numbers.h"
 #include "tests/check/random.h"
 #include <setjmp.h>
 #include <stdarg.h>
@@ -166,6 +167,83 @@ static void products_are_bitwise_the_same_everywhere(void **state)
     free(w), free(x), free(bias), free(want), free(got);
 }
 
+/* The same numbers in every type, contiguous and transposed, whole and in parts. */
+static void the_source_may_be_stacked_strided_and_of_any_type(void **state)
+{
+    (void)state;
+    enum { N = 41, K = 77, CUT = 19 };
+    static float w[N * K], x[3 * K], want[3 * N], got[3 * N];
+    static uint16_t h[2][N * K], transposed[N * K];
+    for (int i = 0; i < N * K; i++) {
+        w[i] = f32_of_bf16(bf16_of_f32(rng_unit(&rng) + 1.0f)); /* both 16-bit types hold it */
+        h[0][i] = f16_of_f32(w[i]), h[1][i] = bf16_of_f32(w[i]);
+        transposed[i % K * N + i / K] = h[1][i];
+    }
+    for (int i = 0; i < 3 * K; i++)
+        x[i] = rng_wide(&rng);
+    struct mat_part whole = {w, DT_F32, N, K, K, 1},
+                    parts[][2] = {
+                        {{h[0], DT_F16, CUT, K, K, 1}, {h[0] + CUT * K, DT_F16, N - CUT, K, K, 1}},
+                        {{h[1], DT_BF16, CUT, K, K, 1}, {w + CUT * K, DT_F32, N - CUT, K, K, 1}},
+                        {{transposed, DT_BF16, CUT, K, 1, N},
+                         {transposed + CUT, DT_BF16, N - CUT, K, 1, N}},
+                    };
+    struct device *d = device(2, ~0ull);
+    struct err e = ERR_INIT;
+    for (enum quant q = QUANT_INT8; q < QUANT_N; q++)
+        for (int i = -1; i < 3; i++) {
+            struct mat_desc m = {i < 0 ? &whole : parts[i], i < 0 ? 1 : 2, DT_F32, q};
+            struct weight *pw = ops->weight_load(d, &m, &e);
+            assert_non_null(pw);
+            ops->linear(d, i < 0 ? want : got, x, 3, pw, NULL);
+            assert_true(i < 0 || !memcmp(want, got, sizeof(want)));
+            ops->weight_free(d, pw);
+        }
+    ops->close(d);
+}
+
+/* Quantised experts, beside the same in fp32; and a row among others is the row alone. */
+static void experts_may_be_quantised(void **state)
+{
+    (void)state;
+    enum { EXPERTS = 5, HIDDEN = 70, FFN = 50, ROWS = 40 };
+    struct device *d = device(2, ~0ull);
+    struct weight *up[QUANT_N][EXPERTS], *down[QUANT_N][EXPERTS];
+    float *x = rng_floats(&rng, ROWS * HIDDEN), *router = rng_floats(&rng, EXPERTS * HIDDEN);
+    float y[QUANT_N][ROWS * HIDDEN], one[HIDDEN];
+    struct moe m = {.n_experts = EXPERTS, .top_k = 2, .act = ACT_SILU};
+    for (int i = 0; i < EXPERTS * HIDDEN; i++)
+        router[i] *= 0.05f;
+    m.router = load(d, router, EXPERTS, HIDDEN, QUANT_NONE);
+    for (int i = 0; i < EXPERTS; i++) {
+        float *u = rng_floats(&rng, 2 * FFN * HIDDEN), *w = rng_floats(&rng, HIDDEN * FFN);
+        for (enum quant q = QUANT_NONE; q < QUANT_N; q++) {
+            up[q][i] = load(d, u, 2 * FFN, HIDDEN, q);
+            down[q][i] = load(d, w, HIDDEN, FFN, q);
+        }
+        free(u), free(w);
+    }
+    for (enum quant q = QUANT_NONE; q < QUANT_N; q++) {
+        double err = 0, sq = 0;
+        m.up = up[q], m.down = down[q];
+        ops->moe(d, y[q], x, ROWS, &m);
+        for (int r = 0; r < ROWS; r++) {
+            ops->moe(d, one, x + r * HIDDEN, 1, &m);
+            assert_memory_equal(one, y[q] + r * HIDDEN, sizeof(one));
+        }
+        for (int i = 0; i < ROWS * HIDDEN; i++)
+            err += pow(y[q][i] - y[QUANT_NONE][i], 2), sq += pow(y[QUANT_NONE][i], 2);
+        print_message("%s: error of a mixture %.4f\n", quant_name(q), sqrt(err / sq));
+        assert_true(sqrt(err / sq) < (q == QUANT_INT4 ? 0.25 : 0.05));
+    }
+    for (enum quant q = QUANT_NONE; q < QUANT_N; q++)
+        for (int i = 0; i < EXPERTS; i++)
+            ops->weight_free(d, up[q][i]), ops->weight_free(d, down[q][i]);
+    ops->weight_free(d, m.router);
+    free(x), free(router);
+    ops->close(d);
+}
+
 /* A row of zeros is zero; what is not finite spoils its own row or token and no other. */
 static void odd_numbers_stay_where_they_are(void **state)
 {
@@ -226,6 +304,8 @@ int main(void)
         cmocka_unit_test(products_agree_with_double_precision),
         cmocka_unit_test(sums_of_the_longest_rows_do_not_overflow),
         cmocka_unit_test(products_are_bitwise_the_same_everywhere),
+        cmocka_unit_test(the_source_may_be_stacked_strided_and_of_any_type),
+        cmocka_unit_test(experts_may_be_quantised),
         cmocka_unit_test(odd_numbers_stay_where_they_are),
         cmocka_unit_test(rounded_weights_are_near),
     };

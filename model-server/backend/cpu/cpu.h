@@ -79,7 +79,7 @@ bool half_is_faster(const struct kernels *kern, unsigned features);
 /* The 16 scales of an int8 panel. */
 static inline const float *int8_scales(const struct weight *w, const char *panel)
 {
-    return (const float *)(panel + (size_t)quads_of(w->cols) * LANES * 4);
+    return (const float *)(panel + (size_t)quads_of(w->cols) * STEP_BYTES);
 }
 void linear_float(struct device *d, float *y, const float *x, uint32_t rows, const struct weight *w,
                   const float *bias);

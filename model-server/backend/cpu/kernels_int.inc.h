@@ -171,18 +171,6 @@ INLINE void group4(const struct int_tile *t, const char *w, float *y, const int3
 /* ---------------------------------------------------------------- tiles */
 
 /* All panels for `rows` rows from `first` on: as many at a time as fit, then two, then one. */
-#define PANELS_OF(GROUP, MOST, X_STEP)                                                             \
-    {                                                                                              \
-        const char *w = t->w;                                                                      \
-        const int32_t *x = t->x + first * X_STEP;                                                  \
-        float *y = t->y + first * t->ldy;                                                          \
-        uint32_t left = t->n;                                                                      \
-        TAKE(GROUP, MOST)                                                                          \
-        if (MOST > 2)                                                                              \
-            TAKE(GROUP, 2)                                                                         \
-        if (MOST > 1)                                                                              \
-            TAKE(GROUP, 1)                                                                         \
-    }
 #define TAKE(GROUP, panels)                                                                        \
     for (; left > ((panels)-1) * LANES; y += (panels)*LANES, w += (panels)*t->w_bytes) {           \
         uint32_t last = left < (panels)*LANES ? left - ((panels)-1) * LANES : LANES;               \
@@ -191,38 +179,66 @@ INLINE void group4(const struct int_tile *t, const char *w, float *y, const int3
     }
 
 INLINE void all_panels8(const struct int_tile *t, uint32_t first, const uint32_t rows)
-    PANELS_OF(group8, PANELS8(rows), 1)
-
-        INLINE void all_panels4(const struct int_tile *t, uint32_t first, const uint32_t rows)
-            PANELS_OF(group4, PANELS4(rows), INT4_X_WORDS)
-
-#define CASE(n)                                                                                    \
-    case n:                                                                                        \
-        if (n <= MOST_ROWS)                                                                        \
-            ALL_PANELS(t, r, n);                                                                   \
-        break;
-#define ROWS_OF_TILE                                                                               \
-    for (uint32_t r = 0; r < t->rows; r += MOST_ROWS)                                              \
-        switch (t->rows - r < MOST_ROWS ? t->rows - r : MOST_ROWS) {                               \
-            CASE(1)                                                                                \
-            CASE(2)                                                                                \
-            CASE(3)                                                                                \
-            CASE(4) CASE(5) CASE(6) CASE(7) CASE(8) CASE(9) CASE(10) CASE(11) CASE(12) CASE(13)    \
-                CASE(14) CASE(15) CASE(16)                                                         \
-        }
-
-                void ISA(tile_w8a8)(const struct int_tile *t)
 {
-    enum { MOST_ROWS = ROWS8_MAX };
-#define ALL_PANELS all_panels8
-    ROWS_OF_TILE
-#undef ALL_PANELS
+    const char *w = t->w;
+    const int32_t *x = t->x + first;
+    float *y = t->y + first * t->ldy;
+    uint32_t left = t->n;
+    TAKE(group8, PANELS8(rows));
+    if (PANELS8(rows) > 2)
+        TAKE(group8, 2);
+    if (PANELS8(rows) > 1)
+        TAKE(group8, 1);
+}
+
+INLINE void all_panels4(const struct int_tile *t, uint32_t first, const uint32_t rows)
+{
+    const char *w = t->w;
+    const int32_t *x = t->x + (size_t)first * INT4_X_WORDS;
+    float *y = t->y + first * t->ldy;
+    uint32_t left = t->n;
+    TAKE(group4, PANELS4(rows));
+    if (PANELS4(rows) > 2)
+        TAKE(group4, 2);
+    if (PANELS4(rows) > 1)
+        TAKE(group4, 1);
+}
+
+#define CASE(n, ALL, MOST)                                                                         \
+    case n:                                                                                        \
+        if (n <= (MOST))                                                                           \
+            ALL(t, r, n);                                                                          \
+        break
+#define CASES(ALL, MOST)                                                                           \
+    CASE(1, ALL, MOST);                                                                            \
+    CASE(2, ALL, MOST);                                                                            \
+    CASE(3, ALL, MOST);                                                                            \
+    CASE(4, ALL, MOST);                                                                            \
+    CASE(5, ALL, MOST);                                                                            \
+    CASE(6, ALL, MOST);                                                                            \
+    CASE(7, ALL, MOST);                                                                            \
+    CASE(8, ALL, MOST);                                                                            \
+    CASE(9, ALL, MOST);                                                                            \
+    CASE(10, ALL, MOST);                                                                           \
+    CASE(11, ALL, MOST);                                                                           \
+    CASE(12, ALL, MOST);                                                                           \
+    CASE(13, ALL, MOST);                                                                           \
+    CASE(14, ALL, MOST);                                                                           \
+    CASE(15, ALL, MOST);                                                                           \
+    CASE(16, ALL, MOST)
+
+void ISA(tile_w8a8)(const struct int_tile *t)
+{
+    for (uint32_t r = 0; r < t->rows; r += ROWS8_MAX)
+        switch (t->rows - r < ROWS8_MAX ? t->rows - r : ROWS8_MAX) {
+            CASES(all_panels8, ROWS8_MAX);
+        }
 }
 
 void ISA(tile_int4)(const struct int_tile *t)
 {
-    enum { MOST_ROWS = ROWS4_MAX };
-#define ALL_PANELS all_panels4
-    ROWS_OF_TILE
-#undef ALL_PANELS
+    for (uint32_t r = 0; r < t->rows; r += ROWS4_MAX)
+        switch (t->rows - r < ROWS4_MAX ? t->rows - r : ROWS4_MAX) {
+            CASES(all_panels4, ROWS4_MAX);
+        }
 }

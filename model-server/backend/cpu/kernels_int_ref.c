@@ -41,7 +41,7 @@ void k_tile_w8a8_ref(const struct int_tile *t)
     uint32_t quads = quads_of(t->k);
     for (uint32_t i = 0; i < t->n; i++) {
         const uint8_t *w = (const uint8_t *)t->w + i / LANES * t->w_bytes;
-        float scale = ((const float *)(w + (size_t)quads * LANES * 4))[i % LANES];
+        float scale = ((const float *)(w + (size_t)quads * STEP_BYTES))[i % LANES];
         for (uint32_t r = 0; r < t->rows; r++) {
             struct x_group x = x_group(t->x + r, t->rows, quads);
             int32_t sum = 0;
@@ -62,7 +62,7 @@ static float int4_scale(const uint8_t *panel, uint32_t lane, uint32_t group)
 static int int4_at(const uint8_t *panel, uint32_t lane, uint32_t group, uint32_t k)
 {
     uint32_t quad = group % 2 * (INT4_GROUP / 4) + k / 4;
-    const uint8_t *b = panel + (size_t)(group / 2) * INT4_BLOCK_BYTES + LANES * 4;
+    const uint8_t *b = panel + (size_t)(group / 2) * INT4_BLOCK_BYTES + STEP_BYTES;
     uint8_t byte = b[(quad / 2 * LANES + lane) * 4 + k % 4];
     return (quad % 2 ? byte >> 4 : byte & 15) - 8;
 }

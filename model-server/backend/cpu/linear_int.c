@@ -82,7 +82,7 @@ static void run_tile(const struct product *p, uint32_t tile, size_t panel, size_
                          .n = (uint32_t)(last - panel * LANES),
                          .k = w->cols};
     if (p->n_tiles > 1) { /* a share of the next pair, so that memory is read all the time */
-        t.fetch_step = (LANES * 4 + p->n_tiles - 1) / p->n_tiles;
+        t.fetch_step = (STEP_BYTES + p->n_tiles - 1) / p->n_tiles;
         t.fetch = (const char *)t.w + 2 * w->panel_bytes + tile * (w->panel_bytes / p->n_tiles);
     }
     if (w->quant == QUANT_W8A8)

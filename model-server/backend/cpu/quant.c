@@ -36,9 +36,9 @@ static void int8_pack(struct device *d, int thread, const struct weight *w, char
 {
     int32_t sum;
     uint8_t *quads = (uint8_t *)panel + (size_t)lane * 4;
-    float *scales = (float *)(panel + (size_t)quads_of(w->cols) * LANES * 4);
+    float *scales = (float *)(panel + (size_t)quads_of(w->cols) * STEP_BYTES);
     scales[lane] =
-        d->kern.quantise(quads, LANES * 4, widen(d, thread, p, row), w->cols, 0x80808080, &sum);
+        d->kern.quantise(quads, STEP_BYTES, widen(d, thread, p, row), w->cols, 0x80808080, &sum);
 }
 
 static void int8_row(float *dst, const struct weight *w, uint32_t row, uint32_t k, uint32_t n)
@@ -75,11 +75,11 @@ static void int4_pack(struct device *d, int thread, const struct weight *w, char
         memcpy(block + g % 2 * sizeof(scale), &scale, sizeof(scale));
         for (uint32_t i = 0; i < INT4_GROUP / 8; i++) {
             uint32_t low, high;
-            memcpy(&low, q + i * 8, 4), memcpy(&high, q + i * 8 + 4, 4);
+            memcpy(&low, q + (size_t)i * 8, 4), memcpy(&high, q + (size_t)i * 8 + 4, 4);
             low = (low & 0x0f0f0f0f) ^ 0x08080808; /* of two's complement: plus 8 */
             high = (high & 0x0f0f0f0f) ^ 0x08080808;
             low |= high << 4;
-            memcpy(block + (1 + g % 2 * 4 + i) * LANES * 4, &low, sizeof(low));
+            memcpy(block + (size_t)(1 + g % 2 * 4 + i) * STEP_BYTES, &low, sizeof(low));
         }
     }
 }
@@ -91,7 +91,7 @@ static void int4_row(float *dst, const struct weight *w, uint32_t row, uint32_t 
     for (uint32_t i = k; i < k + n; i++) {
         const char *block = panel + (size_t)(i / INT4_BLOCK_COLS) * INT4_BLOCK_BYTES;
         uint32_t in = i % INT4_BLOCK_COLS;
-        uint8_t byte = (uint8_t)block[(1 + in / 8) * LANES * 4 + lane * 4 + in % 4];
+        uint8_t byte = (uint8_t)block[(1 + in / 8) * STEP_BYTES + lane * 4 + in % 4];
         uint16_t s = ((const uint16_t *)block)[lane * 2 + in / INT4_GROUP];
         dst[i - k] = (float)((in / 4 % 2 ? byte >> 4 : byte & 15) - 8) * f32_of_bf16(s);
     }
