@@ -32,6 +32,9 @@ static void observe(struct metrics *m, const struct generation *g)
     metrics_observe(m, M_VALIDATION_DURATION, NULL, (double)s.validation * 1e-9);
     metrics_observe(m, M_QUEUE_DURATION, NULL, (double)s.queue * 1e-9);
     metrics_observe(m, M_INFERENCE_DURATION, NULL, (double)s.inference * 1e-9);
+    if (g->r.times.first)
+        metrics_observe(m, M_FIRST_TOKEN_DURATION, NULL,
+                        (double)since(g->r.times.received, g->r.times.first) * 1e-9);
     metrics_observe(m, M_TOKEN_DURATION, NULL, (double)s.per_token * 1e-9);
     metrics_observe(m, M_GENERATED_TOKENS, NULL, g->answer.generated_tokens);
     metrics_observe(m, M_INPUT_LENGTH, NULL, g->r.n_ids);

@@ -19,6 +19,8 @@
       "Seconds from validation to first scheduling.", 0.00015, 1.5, 35)                            \
     X(M_INFERENCE_DURATION, HISTOGRAM, "tgi_request_inference_duration", NULL,                     \
       "Seconds from first scheduling to the end.", 0.00015, 1.5, 35)                               \
+    X(M_FIRST_TOKEN_DURATION, HISTOGRAM, "tgi_request_first_token_duration", NULL,                 \
+      "Seconds from arrival to the first token.", 0.00015, 1.5, 35)                                \
     X(M_TOKEN_DURATION, HISTOGRAM, "tgi_request_mean_time_per_token_duration", NULL,               \
       "Mean seconds per token of a request.", 0.00015, 1.5, 35)                                    \
     X(M_GENERATED_TOKENS, HISTOGRAM, "tgi_request_generated_tokens", NULL,                         \

@@ -46,8 +46,8 @@ struct gen_token {
     size_t text_len;
 };
 
-struct gen_times { /* monotonic ns */
-    int64_t received, queued, batched, ended;
+struct gen_times {                                   /* monotonic ns */
+    int64_t received, queued, batched, first, ended; /* first: its first token */
 };
 
 /* Events of one request, in order: at most one PREFILL, then TOKENs; the last TOKEN has `end` set.

@@ -83,6 +83,8 @@ void deliver_generation(struct deliver *d, struct seq *q, const Generate__V3__Ge
     }
     if (g->generated_text)
         end = end_of(g->generated_text);
+    if (!q->req->times.first)
+        q->req->times.first = now_ns;
     for (size_t i = 0; i < g->tokens->n_ids; i++) {
         struct gen_event ev = {.type = GEN_TOKEN, .token = token_at(g->tokens, i)};
         if (i < g->n_top_tokens && (ev.top = token_list(g->top_tokens[i], m)))

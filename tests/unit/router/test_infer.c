@@ -287,6 +287,37 @@ static void followers_are_told_when_all_is_over(void **state)
     free(g);
 }
 
+/* A key that floods the server waits for itself: another one's request is served next. */
+static void a_key_that_floods_holds_up_nobody_else(void **state)
+{
+    enum { MANY = 60 };
+    struct fake_shard like = {.block_size = 4, .n_blocks = 2000, .step_ms = 2};
+    struct infer_config conf = {.max_batch_prefill_tokens = 64, .max_batch_size = 4};
+    struct rig *g = rig_new(&like, &conf, 1);
+    struct client *flood[MANY], *other = client_new(1, 30, 3);
+    uint32_t before = 0;
+    (void)state;
+    for (uint32_t i = 0; i < MANY; i++) {
+        flood[i] = client_new(100 + i, 30, 8);
+        flood[i]->r.tenant = 1;
+        flood[i]->r.priority = -100; /* its own word */
+        infer_submit(g->infer, &flood[i]->r);
+    }
+    assert_true(wait_for(has_token, flood[0]));
+    other->r.tenant = 2;
+    infer_submit(g->infer, &other->r);
+    expect_answer(other);
+    for (uint32_t i = 0; i < MANY; i++) {
+        expect_answer(flood[i]);
+        before += flood[i]->first_ns < other->first_ns;
+    }
+    assert_true(before <= 12); /* those that ran, and those of the turn it came in */
+    for (uint32_t i = 0; i < MANY; i++)
+        client_free(flood[i]);
+    client_free(other);
+    rig_free(g);
+}
+
 /* Shards of TGI size the chunks themselves; ours are told. */
 static void chunks_are_named_for_those_who_listen(void **state)
 {
@@ -806,6 +837,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(answers_to_one_prompt_compute_it_once),
         cmocka_unit_test(another_takes_the_place_of_one_that_fails),
         cmocka_unit_test(followers_are_told_when_all_is_over),
+        cmocka_unit_test(a_key_that_floods_holds_up_nobody_else),
         cmocka_unit_test(chunks_are_named_for_those_who_listen),
         cmocka_unit_test(adapters_share_no_prefix),
         cmocka_unit_test(peers_that_neither_chunk_nor_take_ids_are_served),
