@@ -9,9 +9,12 @@
  *   FilterBatch, or     when requests of a batch ended, were cancelled or failed; their blocks are
  *   ClearCache(batch)   released when it is answered, because only then nobody writes them
  *   Prefill             when policy_join() lets somebody in; a peer that chunks merges them with
- * the running batch, another one gets them apart and merges at the next Decode Decode while a batch
- * runs a probe             a one-token Prefill, when idle with an error behind us
- */
+ *                       the running batch, another one gets them apart and merges at the next
+ *                       Decode
+ *   Decode              while a batch runs
+ *   a probe             a one-token Prefill, when idle with an error behind us
+ * A peer that takes edits hears with Prefill and Decode who left: FilterBatch comes only after a
+ * Prefill that failed, ClearCache(batch) when all have left and nobody comes. */
 #ifndef ROUTER_SCHEDULER_SCHEDULER_H
 #define ROUTER_SCHEDULER_SCHEDULER_H
 #include "common/metrics.h"
