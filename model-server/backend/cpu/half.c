@@ -36,8 +36,8 @@ bool half_is_faster(const struct kernels *kern, unsigned features)
     if ((features & (CPU_AVX512 | CPU_AVX512_BF16)) != (CPU_AVX512 | CPU_AVX512_BF16))
         return false;
     enum { N = 2 * LANES };
-    size_t w_bytes = K * LANES * sizeof(uint16_t), x_bytes = K * TILE_ROWS * sizeof(float);
-    size_t y_bytes = TILE_ROWS * N * sizeof(float);
+    size_t w_bytes = sizeof(uint16_t) * K * LANES, x_bytes = sizeof(float) * K * TILE_ROWS;
+    size_t y_bytes = sizeof(float) * TILE_ROWS * N;
     char *p = aligned_alloc(64, 2 * w_bytes + x_bytes + y_bytes);
     if (!p)
         return false;
