@@ -141,6 +141,7 @@ static inline enum arith dtype_arith(int dtype)
     return dtype == DT_F16 || dtype == DT_BF16 ? ARITH_HALF : ARITH_EXACT;
 }
 
+struct comm;
 struct device;
 struct device_options {
     int index;         /* which GPU; unused by the CPU */
@@ -231,6 +232,11 @@ struct backend_ops {
     int (*host_threads)(struct device *d);
     void (*host_run)(struct device *d, void (*fn)(void *arg, int thread, size_t begin, size_t end),
                      void *arg, size_t n);
+
+    /* Collectives on this device's memory for the ranks of `host`, whose collectives are on host
+     * memory; close it before the device and before `host`. NULL: this device's memory is the
+     * host's. */
+    struct comm *(*comm_open)(struct device *d, struct comm *host, struct err *e);
 };
 
 extern const struct backend_ops backend_cpu;

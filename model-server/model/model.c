@@ -11,6 +11,7 @@
 
 struct model {
     struct decoder d;
+    struct comm *comm; /* on the device's memory; NULL: the caller's serves */
     struct model_info info;
     uint32_t *eos;
     uint64_t block_bytes; /* of the KV cache that is there */
@@ -145,6 +146,11 @@ static int load(struct model *m, const char *dir, const struct model_options *o,
     d->ops = o->ops;
     d->dev = o->dev;
     d->comm = o->comm;
+    if (o->comm->world > 1 && d->ops->comm_open) {
+        if (!(m->comm = d->ops->comm_open(d->dev, o->comm, e)))
+            return -1;
+        d->comm = m->comm;
+    }
     d->quant = o->quant;
     if (snprintf(path, sizeof(path), "%s/config.json", dir) >= PATH_MAX)
         return err_set(e, ERR_VALIDATION, "%.200s...: path too long", dir);
@@ -190,6 +196,7 @@ void model_free(struct model *m)
         return;
     swap_free(m);
     decoder_free(&m->d);
+    comm_close(m->comm);
     free(m->eos);
     free(m);
 }

@@ -3,6 +3,8 @@
  * neighbours and replay. Which device: see tests/check/test_backend_cuda.c. */
 #include "model-server/backend/plugin.h"
 #include "tests/golden/golden.h"
+#include <dlfcn.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* On the double a token takes milliseconds. */
@@ -36,17 +38,18 @@ static const char *const dirs[] = {
 enum { N_DIRS = sizeof(dirs) / sizeof(dirs[0]) };
 
 static const struct backend_ops *gpu;
+static bool on_double;
 static int skipped;
 
-static void open_on(struct bench *b, const struct backend_ops *ops, const char *dir, int dtype)
+static void open_on(struct bench *b, const struct backend_ops *ops, const char *dir, int dtype,
+                    struct comm *comm)
 {
     struct err e = ERR_INIT;
     *b = (struct bench){.ops = ops};
     b->dev = ops->open(&(struct device_options){.threads = 1, .features = ~0ull}, &e);
     if (b->dev)
         b->model = model_load(
-            dir,
-            &(struct model_options){.ops = ops, .dev = b->dev, .comm = comm_solo(), .dtype = dtype},
+            dir, &(struct model_options){.ops = ops, .dev = b->dev, .comm = comm, .dtype = dtype},
             &e);
     if (!b->model ||
         model_kv_resize(b->model, 2 * MAX_SEQ_BLOCKS, BLOCK_SIZE, model_info(b->model)->dtype, &e))
@@ -85,8 +88,8 @@ static void check(const char *dir, int dtype)
 {
     static struct seq want, whole, parts, other;
     struct bench c, g;
-    open_on(&c, &backend_cpu, dir, dtype);
-    open_on(&g, gpu, dir, dtype);
+    open_on(&c, &backend_cpu, dir, dtype, comm_solo());
+    open_on(&g, gpu, dir, dtype, comm_solo());
     make_seq(&want, &c, LEN, 0), make_seq(&whole, &g, LEN, 0);
     make_seq(&parts, &g, LEN, 0), make_seq(&other, &g, LEN, MAX_SEQ_BLOCKS);
     step(&c, &want, LEN, &other, 0);
@@ -126,13 +129,67 @@ static void the_demo_agrees_with_the_cpu(void **state)
     check("models/demo", DT_F16);
 }
 
+/* One rank of two: the prompt, then a token at a time; its logits into `rows` if given. */
+static void run_rank(int rank, const char *group, int dtype, float *rows)
+{
+    static struct seq s, other;
+    struct err e = ERR_INIT;
+    struct bench b;
+    struct comm *comm = comm_shm_open(group, rank, 2, 20000, &e);
+    if (!comm)
+        fail_msg("%s", e.msg);
+    open_on(&b, gpu, "models/demo", dtype, comm);
+    make_seq(&s, &b, LEN, 0);
+    step(&b, &s, LEN - 4, &other, 0);
+    while (s.done < LEN)
+        step(&b, &s, 1, &other, 0);
+    if (rows)
+        memcpy(rows, s.rows, (size_t)LEN * b.vocab * sizeof(float));
+    free(s.rows);
+    bench_close(&b);
+    comm_close(comm);
+}
+
+/* Two processes, as the launcher has them; the sums travel through the host. */
+static void two_ranks_agree_with_one(void **state)
+{
+    static struct seq want, other;
+    char group[64];
+    struct bench c;
+    int status = -1;
+    (void)state;
+    if (!on_double) /* a GPU's driver does not survive fork(), and a second GPU is needed */
+        skip();
+    snprintf(group, sizeof(group), "test-cuda-%d", (int)getpid());
+    setenv("CUDA_DOUBLE_DEVICES", "2", 1);
+    for (int t = -1; t <= DT_F32; t++) {
+        open_on(&c, &backend_cpu, "models/demo", t, comm_solo());
+        make_seq(&want, &c, LEN, 0);
+        step(&c, &want, LEN, &other, 0);
+        float *rows = malloc((size_t)LEN * c.vocab * sizeof(float));
+        pid_t child = fork();
+        if (child == 0) {
+            run_rank(1, group, t, NULL);
+            _exit(0);
+        }
+        run_rank(0, group, t, rows);
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+        double d = distance(rows, want.rows, (size_t)LEN * c.vocab);
+        printf("two ranks, %s: ||d|| / ||r|| = %.2g\n", t == DT_F32 ? "float32" : "as stored", d);
+        assert_true(d < (t == DT_F32 ? 1e-5 : 1e-2));
+        free(rows), free(want.rows);
+        bench_close(&c);
+    }
+}
+
 int main(void)
 {
     const char *path = getenv("BACKEND_CUDA"), *stand_in = getenv("CUDA_DOUBLE");
     struct err e = ERR_INIT;
     if (!path && !stand_in) {
         printf("skipped: %d cases (no GPU plugin is given, and the double runs on x86-64 only)\n",
-               N_DIRS + 1);
+               N_DIRS + 2);
         return 0;
     }
     const struct backend_plugin *p = backend_plugin_load(path ? path : stand_in, &e);
@@ -141,12 +198,14 @@ int main(void)
         return 1;
     }
     gpu = p->ops;
-    struct CMUnitTest tests[N_DIRS + 1];
+    on_double = dlsym(dlopen(path ? path : stand_in, RTLD_NOW), "cuda_double");
+    struct CMUnitTest tests[N_DIRS + 2];
     for (int i = 0; i < N_DIRS; i++)
         tests[i] = (struct CMUnitTest){.name = dirs[i],
                                        .test_func = a_model_agrees_with_the_cpu,
                                        .initial_state = (void *)&dirs[i]};
     tests[N_DIRS] = (struct CMUnitTest)cmocka_unit_test(the_demo_agrees_with_the_cpu);
+    tests[N_DIRS + 1] = (struct CMUnitTest)cmocka_unit_test(two_ranks_agree_with_one);
     int rc = cmocka_run_group_tests_name("cuda_models", tests, NULL, NULL);
     if (skipped)
         printf("skipped: %d cases (no reference data)\n", skipped);

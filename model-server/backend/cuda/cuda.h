@@ -183,6 +183,7 @@ void cuda_moe(struct device *d, float *y, const float *x, uint32_t rows, const s
 void moe_forget(struct device *d, const struct weight *w); /* a weight goes: so do tables of it */
 void moe_tables_free(struct device *d);
 void cuda_gather_out(struct device *d, float *y, const float *x, uint32_t n);
+struct comm *cuda_comm_open(struct device *d, struct comm *host, struct err *e);
 void cuda_logit_scale(struct device *d, float *x, uint32_t rows, uint32_t n, float scale,
                       float cap);
 #endif

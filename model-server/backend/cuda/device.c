@@ -299,6 +299,7 @@ static const struct backend_ops backend_cuda = {
     .logit_scale = cuda_logit_scale,
     .host_threads = cuda_host_threads,
     .host_run = cuda_host_run,
+    .comm_open = cuda_comm_open,
 };
 
 /* The one symbol that leaves the plugin. */
