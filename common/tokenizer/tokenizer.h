@@ -27,6 +27,10 @@ tokenizer_vocab_size(const struct tokenizer *t); /* largest id + 1, added tokens
 const char *tokenizer_token(const struct tokenizer *t, uint32_t id);
 bool tokenizer_is_special(const struct tokenizer *t, uint32_t id);
 int64_t tokenizer_id(const struct tokenizer *t, const char *token); /* -1: not in the vocabulary */
+/* What each token adds to a text that is under way, as bytes (a token may be part of a character):
+ * those of id are bytes->p[id ? end[id - 1] : 0 .. end[id]). Special tokens and holes add none.
+ * `end` [tokenizer_vocab_size()]. -1: out of memory. */
+int tokenizer_token_bytes(const struct tokenizer *t, struct buf *bytes, size_t *end);
 /* bos_token / eos_token / unk_token / pad_token of tokenizer_config.json (or
  * special_tokens_map.json) as text; NULL where it has none. `name` is the key. */
 const char *tokenizer_special(const struct tokenizer *t, const char *name);

@@ -1,0 +1,23 @@
+/* pattern.h - regular expressions as people write them, into terms.
+ *
+ * The common ground of ECMA-262, Python and Rust: alternation, groups (capturing, named or not),
+ * greedy and lazy quantifiers (the same language), classes, \d \w \s (ASCII) and their complements,
+ * \p{..} of general categories, \x \u escapes, `.` (all but line ends), and the anchors ^ and $
+ * where they begin or end a top-level alternative. What cannot be a regular language or would need
+ * to be guessed (look-around, back references, word boundaries, inline flags, anchors elsewhere) is
+ * refused by name. */
+#ifndef COMMON_CONSTRAINT_PATTERN_H
+#define COMMON_CONSTRAINT_PATTERN_H
+#include "common/constraint/chars.h"
+#include "common/err.h"
+
+enum { PATTERN_MAX_BYTES = 32768, PATTERN_MAX_COUNT = 100000 };
+
+enum pattern_reach {
+    PATTERN_WHOLE, /* the pattern describes the whole text */
+    PATTERN_SEARCH /* it describes some part of the text, as JSON Schema's `pattern` does */
+};
+/* TERM_NONE with `e` set: ERR_VALIDATION, naming what and at which byte. */
+term pattern_term(struct term_pool *p, const char *text, size_t n, enum pattern_reach reach,
+                  enum spelling how, struct err *e);
+#endif

@@ -1,0 +1,21 @@
+/* schema.h - JSON Schema (draft 2020-12) into a term: the texts of all instances that we let a
+ * model write.
+ *
+ * The language is a subset of what the schema allows, never more: properties come in the order in
+ * which they are declared, white space is at most one blank or one line break with indentation, and
+ * numbers have at most 18 digits before the point. A schema without `type` but with keywords of
+ * certain types means these types. Keywords that cannot be promised (uniqueItems, contains, not,
+ * if, ...), unknown ones and references outside the document are refused with their JSON pointer.
+ */
+#ifndef COMMON_CONSTRAINT_SCHEMA_H
+#define COMMON_CONSTRAINT_SCHEMA_H
+#include "common/constraint/term.h"
+#include "common/err.h"
+#include <cjson/cJSON.h>
+
+/* TERM_NONE with `e` set: ERR_VALIDATION, naming the keyword's place, or that no instance exists.
+ */
+term schema_term(struct term_pool *p, const cJSON *root, struct err *e);
+/* Any JSON value; with `object` only objects. */
+term schema_any(struct term_pool *p, bool object, struct err *e);
+#endif

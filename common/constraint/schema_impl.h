@@ -1,0 +1,64 @@
+/* schema_impl.h - what the files of the schema compiler share.
+ *
+ * A value is described by a conjunction of schema objects: the instance must satisfy each. That is
+ * what allOf, $ref with siblings, a property that several patterns match, and additionalProperties
+ * beside an allOf come down to, so that there is one way through all of them. */
+#ifndef COMMON_CONSTRAINT_SCHEMA_IMPL_H
+#define COMMON_CONSTRAINT_SCHEMA_IMPL_H
+#include "common/constraint/chars.h"
+#include "common/constraint/pattern.h"
+#include "common/constraint/schema.h"
+
+enum { MAX_CONJ = 64, MAX_RULES = 20000, MAX_NESTING = 500, MAX_LITERAL = 16384 };
+
+struct conj {
+    const cJSON *at[MAX_CONJ]; /* in the order they were met, each once */
+    int n;
+    bool never; /* `false` is among them */
+};
+
+struct schema {
+    struct term_pool *p;
+    const cJSON *root;
+    struct rule {
+        struct conj c; /* sorted by address */
+        term t;
+    } * rules;
+    size_t n_rules, cap_rules;
+    int depth;
+    bool failed;
+    struct err *e;
+    term blank, colon_blank; /* white space between tokens; behind a colon */
+};
+
+/* Always TERM_NONE. `at`: the value whose place is named; NULL: none. The first error stays. */
+term schema_fail(struct schema *s, const cJSON *at, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Adds a schema (an object or a boolean) to the conjunction. */
+void conj_add(struct schema *s, struct conj *c, const cJSON *node);
+/* The text of the values that satisfy all of c. */
+term schema_value(struct schema *s, const struct conj *c);
+
+/* schema_scalar.c: c is flat, without references and alternatives. */
+term schema_string(struct schema *s, const struct conj *c);
+term schema_number(struct schema *s, const struct conj *c, bool integer);
+/* schema_number_range.c: decimal texts without exponent */
+term number_range(struct term_pool *p, double lo, bool lo_strict, double hi, bool hi_strict);
+term number_multiple(struct term_pool *p, uint32_t of); /* integers */
+/* schema_format.c: the inside of a string; TERM_EMPTY: a format without meaning for texts */
+term schema_format(struct schema *s, const cJSON *format);
+/* schema_shape.c */
+term schema_object(struct schema *s, const struct conj *c);
+term schema_array(struct schema *s, const struct conj *c);
+
+/* A non-negative integer keyword: the greatest (least) over c; `def` where none has it. */
+uint32_t conj_bound(struct schema *s, const struct conj *c, const char *key, bool greatest,
+                    uint32_t def);
+static inline term lit(struct schema *s, const char *text)
+{
+    size_t n = 0;
+    while (text[n])
+        n++;
+    return term_bytes_of(s->p, text, n);
+}
+#endif

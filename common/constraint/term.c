@@ -1,0 +1,341 @@
+/* term.c - the pool of terms and what they are made with. */
+#include "common/constraint/term_impl.h"
+#include "common/hash.h"
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---------------------------------------------------------------- memory */
+
+size_t term_bytes(const struct term_pool *p)
+{
+    return p->cap_nodes * (sizeof(*p->node) + 1) + p->cap_sets * sizeof(*p->set) +
+           (p->kids.cap + p->scratch.cap + p->n_slots) * sizeof(uint32_t);
+}
+
+bool term_full(const struct term_pool *p) { return p->full; }
+
+static bool grow(struct term_pool *p, void *at, size_t *cap, size_t need, size_t size)
+{
+    if (need <= *cap)
+        return true;
+    size_t now = *cap ? *cap * 2 : 256;
+    now = now < need ? need : now;
+    void *more = p->full || term_bytes(p) + (now - *cap) * size > p->max_bytes
+                     ? NULL
+                     : realloc(*(void **)at, now * size);
+    if (!more) {
+        p->full = true;
+        return false;
+    }
+    *(void **)at = more;
+    *cap = now;
+    return true;
+}
+
+bool term_push(struct term_pool *p, struct words *w, uint32_t v)
+{
+    if (!grow(p, &w->at, &w->cap, w->n + 1, sizeof(*w->at)))
+        return false;
+    w->at[w->n++] = v;
+    return true;
+}
+
+/* ---------------------------------------------------------------- hash-consing */
+
+static bool same_node(const struct term_pool *p, const struct node *n, const struct node *m)
+{
+    if (n->kind != m->kind || n->lo != m->lo || n->hi != m->hi)
+        return false;
+    if (n->kind == SET)
+        return !memcmp(&p->set[n->a], &p->set[m->a], sizeof(*p->set));
+    if (n->kind != ALT && n->kind != AND)
+        return n->a == m->a && n->b == m->b;
+    return n->b == m->b && !memcmp(p->kids.at + n->a, p->kids.at + m->a, n->b * sizeof(uint32_t));
+}
+
+static uint64_t hash_node(const struct term_pool *p, const struct node *n)
+{
+    uint64_t h = hash_mix(n->kind * UINT64_C(0x9e3779b97f4a7c15) + n->lo + ((uint64_t)n->hi << 32));
+    if (n->kind == SET)
+        return hash_bytes(h, &p->set[n->a], sizeof(*p->set));
+    if (n->kind == ALT || n->kind == AND)
+        return hash_bytes(h, p->kids.at + n->a, n->b * sizeof(uint32_t));
+    return hash_mix(h ^ (n->a + ((uint64_t)n->b << 32)));
+}
+
+static bool rehash(struct term_pool *p)
+{
+    size_t n = p->n_slots ? p->n_slots * 2 : 1024;
+    uint32_t *slots = p->full || term_bytes(p) + n * sizeof(*slots) > p->max_bytes
+                          ? NULL
+                          : calloc(n, sizeof(*slots));
+    if (!slots) {
+        p->full = true;
+        return false;
+    }
+    for (size_t i = 0; i < p->n_nodes; i++) {
+        size_t at = hash_node(p, &p->node[i]) & (n - 1);
+        while (slots[at])
+            at = (at + 1) & (n - 1);
+        slots[at] = (uint32_t)i + 1;
+    }
+    free(p->slots);
+    p->slots = slots, p->n_slots = n;
+    return true;
+}
+
+/* The number of a node like `n`. Kids and sets that `n` brought are given back if it was there. */
+static term intern(struct term_pool *p, const struct node *n)
+{
+    if (p->n_nodes * 2 >= p->n_slots && !rehash(p))
+        return TERM_NONE;
+    size_t at = hash_node(p, n) & (p->n_slots - 1);
+    for (; p->slots[at]; at = (at + 1) & (p->n_slots - 1))
+        if (same_node(p, &p->node[p->slots[at] - 1], n)) {
+            if (n->kind == ALT || n->kind == AND)
+                p->kids.n = n->a;
+            else if (n->kind == SET)
+                p->n_sets = n->a;
+            return p->slots[at] - 1;
+        }
+    size_t cap = p->cap_nodes;
+    if (!grow(p, &p->node, &p->cap_nodes, p->n_nodes + 1, sizeof(*n)))
+        return TERM_NONE;
+    if (cap != p->cap_nodes) {
+        uint8_t *active = realloc(p->active, p->cap_nodes);
+        if (!active) {
+            p->full = true;
+            return TERM_NONE;
+        }
+        memset(active + cap, 0, p->cap_nodes - cap);
+        p->active = active;
+    }
+    p->node[p->n_nodes] = *n;
+    p->slots[at] = (uint32_t)++p->n_nodes;
+    return (term)p->n_nodes - 1;
+}
+
+struct term_pool *term_pool_new(size_t max_bytes)
+{
+    struct term_pool *p = calloc(1, sizeof(*p));
+    if (!p)
+        return NULL;
+    p->max_bytes = max_bytes;
+    term none = intern(p, &(struct node){.kind = NONE});
+    term empty = intern(p, &(struct node){.kind = EMPTY, .nullable = true});
+    term all = intern(p, &(struct node){.kind = NOT, .nullable = true, .a = TERM_NONE});
+    if (p->full) {
+        term_pool_free(p);
+        return NULL;
+    }
+    p->node[all].living = LIVES; /* and not `checked`: there is nothing to find out */
+    assert(none == TERM_NONE && empty == TERM_EMPTY && all == TERM_ALL);
+    (void)none, (void)empty;
+    return p;
+}
+
+void term_pool_free(struct term_pool *p)
+{
+    if (!p)
+        return;
+    free(p->node);
+    free(p->set);
+    free(p->kids.at);
+    free(p->scratch.at);
+    free(p->slots);
+    free(p->active);
+    free(p);
+}
+
+/* ---------------------------------------------------------------- constructors */
+
+term term_set(struct term_pool *p, const struct byte_set *s)
+{
+    if (!(s->bits[0] | s->bits[1] | s->bits[2] | s->bits[3]) ||
+        !grow(p, &p->set, &p->cap_sets, p->n_sets + 1, sizeof(*s)))
+        return TERM_NONE;
+    p->set[p->n_sets] = *s;
+    return intern(p, &(struct node){.kind = SET, .a = (uint32_t)p->n_sets++});
+}
+
+term term_cat(struct term_pool *p, term a, term b)
+{
+    if (a == TERM_NONE || b == TERM_NONE)
+        return TERM_NONE;
+    if (a == TERM_EMPTY || b == TERM_EMPTY)
+        return a == TERM_EMPTY ? b : a;
+    struct node x = *node(p, a), y = *node(p, b);
+    if (x.kind == CAT) /* to the right, so that the head is at hand */
+        return term_cat(p, x.a, term_cat(p, x.b, b));
+    return intern(p, &(struct node){.kind = CAT,
+                                    .nullable = x.nullable && y.nullable,
+                                    .checked = x.checked || y.checked,
+                                    .a = a,
+                                    .b = b});
+}
+
+term term_bytes_of(struct term_pool *p, const void *text, size_t n)
+{
+    term t = TERM_EMPTY;
+    for (size_t i = n; i-- > 0;) {
+        struct byte_set one = {{0}};
+        byte_set_add(&one, ((const uint8_t *)text)[i], ((const uint8_t *)text)[i]);
+        t = term_cat(p, term_set(p, &one), t);
+    }
+    return t;
+}
+
+static int by_number(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+void term_add_part(struct term_pool *p, enum kind kind, term t)
+{
+    const struct node *n = node(p, t);
+    if (n->kind != kind) {
+        term_push(p, &p->scratch, t);
+        return;
+    }
+    for (uint32_t i = 0; i < n->b; i++)
+        term_push(p, &p->scratch, p->kids.at[n->a + i]);
+}
+
+/* The byte sets among scratch[from ..] become one; *any says whether there were any. */
+static struct byte_set join_sets(struct term_pool *p, size_t from, bool both, bool *any)
+{
+    struct byte_set s = {{0}};
+    size_t to = from;
+    *any = false;
+    for (size_t i = from; i < p->scratch.n; i++) {
+        const struct node *n = node(p, p->scratch.at[i]);
+        if (n->kind != SET) {
+            p->scratch.at[to++] = p->scratch.at[i];
+            continue;
+        }
+        for (int w = 0; w < 4; w++) {
+            uint64_t bits = p->set[n->a].bits[w];
+            s.bits[w] = !*any ? bits : both ? s.bits[w] & bits : s.bits[w] | bits;
+        }
+        *any = true;
+    }
+    p->scratch.n = to;
+    return s;
+}
+
+/* scratch[from ..] are the parts: sorted, each once, without those that change nothing. */
+term term_combine(struct term_pool *p, enum kind kind, size_t from)
+{
+    const term zero = kind == ALT ? TERM_ALL : TERM_NONE; /* x | all = all, x & none = none */
+    const term one = kind == ALT ? TERM_NONE : TERM_ALL;
+    bool sets, nullable = kind == AND, checked = kind == AND, empty = false;
+    struct byte_set s = join_sets(p, from, kind == AND, &sets);
+    if (sets) {
+        term t = term_set(p, &s);
+        term_push(p, &p->scratch, t);
+    }
+    size_t n = p->scratch.n - from, to = from;
+    qsort(p->scratch.at + from, n, sizeof(uint32_t), by_number);
+    for (size_t i = from; i < from + n; i++) {
+        term t = p->scratch.at[i];
+        if (t == zero) {
+            p->scratch.n = from;
+            return zero;
+        }
+        if (t == one || (to > from && p->scratch.at[to - 1] == t))
+            continue;
+        empty |= t == TERM_EMPTY;
+        nullable =
+            kind == ALT ? nullable || node(p, t)->nullable : nullable && node(p, t)->nullable;
+        checked |= node(p, t)->checked;
+        p->scratch.at[to++] = t;
+    }
+    n = to - from;
+    p->scratch.n = from;
+    if (p->full || !n)
+        return p->full ? TERM_NONE : one;
+    if (n == 1)
+        return p->scratch.at[from];
+    if (kind == AND && empty)
+        return nullable ? TERM_EMPTY : TERM_NONE;
+    if (!grow(p, &p->kids.at, &p->kids.cap, p->kids.n + n, sizeof(uint32_t)))
+        return TERM_NONE;
+    struct node made = {.kind = (uint8_t)kind,
+                        .nullable = nullable,
+                        .checked = checked,
+                        .a = (uint32_t)p->kids.n,
+                        .b = (uint32_t)n};
+    memcpy(p->kids.at + p->kids.n, p->scratch.at + from, n * sizeof(uint32_t));
+    p->kids.n += n;
+    return intern(p, &made);
+}
+
+static term join(struct term_pool *p, enum kind kind, const term *of, size_t n)
+{
+    size_t from = p->scratch.n;
+    for (size_t i = 0; i < n; i++)
+        term_add_part(p, kind, of[i]);
+    return term_combine(p, kind, from);
+}
+
+term term_alt(struct term_pool *p, term a, term b)
+{
+    return a == b || b == TERM_NONE ? a : a == TERM_NONE ? b : join(p, ALT, (term[]){a, b}, 2);
+}
+
+term term_alt_n(struct term_pool *p, const term *of, size_t n) { return join(p, ALT, of, n); }
+
+term term_and(struct term_pool *p, term a, term b)
+{
+    return a == b || b == TERM_ALL ? a : a == TERM_ALL ? b : join(p, AND, (term[]){a, b}, 2);
+}
+
+term term_not(struct term_pool *p, term a)
+{
+    if (a == TERM_NONE)
+        return TERM_ALL;
+    struct node x = *node(p, a);
+    if (x.kind == NOT)
+        return x.a;
+    return intern(p, &(struct node){.kind = NOT, .nullable = !x.nullable, .checked = true, .a = a});
+}
+
+term term_repeat(struct term_pool *p, term a, uint32_t lo, uint32_t hi)
+{
+    if (lo > hi)
+        return TERM_NONE;
+    if (a == TERM_EMPTY || !hi || (a == TERM_NONE && !lo))
+        return TERM_EMPTY;
+    if (a == TERM_NONE || (lo == 1 && hi == 1))
+        return a;
+    struct node x = *node(p, a);
+    if (x.nullable)
+        lo = 0; /* what may be missing need not be counted from below */
+    if (x.kind == REPEAT && !x.lo && x.hi == TERM_UNBOUNDED)
+        return a;
+    return intern(
+        p, &(struct node){
+               .kind = REPEAT, .nullable = !lo, .checked = x.checked, .a = a, .lo = lo, .hi = hi});
+}
+
+/* ---------------------------------------------------------------- rules */
+
+term term_rule(struct term_pool *p, bool nullable)
+{
+    struct node n = {.kind = RULE, .nullable = nullable, .a = TERM_NONE};
+    n.b = (uint32_t)p->n_nodes;
+    return intern(p, &n);
+}
+
+void term_define(struct term_pool *p, term rule, term body)
+{
+    if (p->full)
+        return;
+    assert(node(p, rule)->kind == RULE && node(p, rule)->a == TERM_NONE);
+    assert(body == TERM_NONE || node(p, rule)->nullable == node(p, body)->nullable);
+    p->node[rule].a = body; /* nobody ever looks an equal rule up, so its hash may change */
+}
+
+bool term_nullable(const struct term_pool *p, term t) { return node(p, t)->nullable; }

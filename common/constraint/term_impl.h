@@ -1,0 +1,46 @@
+/* term_impl.h - the inside of a pool, for term.c and term_after.c. */
+#ifndef COMMON_CONSTRAINT_TERM_IMPL_H
+#define COMMON_CONSTRAINT_TERM_IMPL_H
+#include "common/constraint/term.h"
+
+enum kind { NONE, EMPTY, SET, CAT, ALT, AND, NOT, REPEAT, RULE };
+
+/* a, b: SET: index of the set; CAT: the two; ALT, AND: where in `kids`, how many; NOT, REPEAT: the
+ * inner one; RULE: its body and its own number (no two rules are equal). */
+struct node {
+    uint8_t kind;
+    bool nullable;
+    bool checked;   /* this term, or one inside it, is an AND or a NOT */
+    uint8_t living; /* of AND and NOT: can it be finished? */
+    uint32_t a, b, lo, hi;
+    uint32_t horizon; /* term_horizon() of it, + 1; 0: never asked */
+};
+enum { UNKNOWN, LIVES, DEAD };
+
+struct words { /* a growing list of numbers */
+    uint32_t *at;
+    size_t n, cap;
+};
+
+struct term_pool {
+    struct node *node;
+    size_t n_nodes, cap_nodes;
+    struct byte_set *set;
+    size_t n_sets, cap_sets;
+    struct words kids, scratch;
+    uint32_t *slots; /* hash table of nodes: number + 1 */
+    size_t n_slots;
+    uint8_t *active;        /* [cap_nodes] rules being entered: see term_derive() */
+    uint32_t horizon_bytes; /* what the nodes' `horizon` was asked with */
+    size_t max_bytes;
+    bool full;
+};
+
+static inline const struct node *node(const struct term_pool *p, term t) { return &p->node[t]; }
+
+bool term_push(struct term_pool *p, struct words *w, uint32_t v); /* false: the pool is full */
+/* An ALT or AND of n parts without an array of them: `from = p->scratch.n`, then term_add_part()
+ * for each, then term_combine(). */
+void term_add_part(struct term_pool *p, enum kind kind, term t);
+term term_combine(struct term_pool *p, enum kind kind, size_t from);
+#endif

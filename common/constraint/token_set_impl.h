@@ -1,0 +1,27 @@
+/* token_set_impl.h - the flat tries, for constraint_mask.c. */
+#ifndef COMMON_CONSTRAINT_TOKEN_SET_IMPL_H
+#define COMMON_CONSTRAINT_TOKEN_SET_IMPL_H
+#include "common/constraint/token_set.h"
+
+struct flat_node {
+    uint32_t past;       /* the first node that is not below this one */
+    uint32_t ids, n_ids; /* tokens that end here: where in `id`, how many */
+    uint16_t depth;      /* 1: a first byte */
+    uint8_t byte;
+};
+struct flat_trie {
+    struct flat_node *node;
+    uint32_t n;
+    uint32_t *id;
+};
+
+/* What a JSON string may hold anywhere, one byte a character: most of most vocabularies. */
+static inline bool plain_byte(uint8_t b) { return b >= 0x20 && b < 0x7f && b != '"' && b != '\\'; }
+
+struct token_set {
+    uint32_t vocab, n_end, longest; /* bytes of the longest token */
+    uint32_t *end;
+    struct flat_trie plain, rest; /* tokens of plain bytes only; the others */
+    uint32_t *plain_mask;         /* [(vocab + 31) / 32] all tokens of `plain` */
+};
+#endif

@@ -1,0 +1,106 @@
+/* token_bytes.c - what each token adds to a text that is under way, in bytes: also for tokens that
+ * are a part of a character and that no text can show. */
+#include "common/tokenizer/byte_chars.h"
+#include "common/tokenizer/tokenizer_impl.h"
+#include "common/utf8.h"
+#include <string.h>
+
+struct work {
+    struct strings in, tmp;
+    struct buf text;
+};
+
+static bool has_step(const struct decoder *d, enum decode_kind kind)
+{
+    for (uint32_t i = 0; i < d->n; i++)
+        if (d->v[i].kind == kind)
+            return true;
+    return false;
+}
+
+/* Visible characters back to bytes; false: one of them stands for none. */
+static bool visible_bytes(const char *s, size_t n, struct buf *out)
+{
+    size_t len = out->len;
+    for (size_t i = 0, c; i < n; i += c) {
+        int b = char_to_byte(utf8_decode(s + i, n - i, &c));
+        if (b < 0) {
+            out->len = len;
+            return false;
+        }
+        buf_ch(out, (char)b);
+    }
+    return true;
+}
+
+/* <0xE4> */
+static int fallback_byte(const char *s, size_t n)
+{
+    static const char digits[] = "0123456789ABCDEF";
+    if (n != 6 || memcmp(s, "<0x", 3) != 0 || s[5] != '>')
+        return -1;
+    const char *hi = memchr(digits, s[3], 16), *lo = memchr(digits, s[4], 16);
+    return hi && lo ? (int)((hi - digits) * 16 + (lo - digits)) : -1;
+}
+
+/* Through the decoder behind a token that stands for itself; what comes after that one. */
+static void decoded_bytes(const struct tokenizer *t, struct work *w, const char *s, size_t n,
+                          struct buf *out)
+{
+    size_t before = 0;
+    for (int both = 0; both < 2; both++) {
+        strings_reset(&w->in);
+        buf_reset(&w->text);
+        buf_str(&w->in.text, "x");
+        strings_close(&w->in);
+        if (both) {
+            buf_add(&w->in.text, s, n);
+            strings_close(&w->in);
+        }
+        decoder_run(&t->decoder, &w->in, &w->tmp, &w->text);
+        if (!both)
+            before = w->text.len;
+    }
+    if (w->text.len > before)
+        buf_add(out, w->text.p + before, w->text.len - before);
+}
+
+static void token_bytes(const struct tokenizer *t, struct work *w, uint32_t id, struct buf *out)
+{
+    size_t n;
+    const char *s = vocab_text(&t->added.text, id, &n);
+    if (added_special(&t->added, id))
+        return;
+    if (s) { /* an added token stands as it is */
+        buf_add(out, s, n);
+        return;
+    }
+    s = vocab_text(&t->vocab, id, &n);
+    if (!s)
+        return;
+    if (has_step(&t->decoder, DECODE_BYTES)) {
+        if (!visible_bytes(s, n, out))
+            buf_add(out, s, n);
+        return;
+    }
+    int byte = has_step(&t->decoder, DECODE_FALLBACK) ? fallback_byte(s, n) : -1;
+    if (byte >= 0)
+        buf_ch(out, (char)byte);
+    else
+        decoded_bytes(t, w, s, n, out);
+}
+
+int tokenizer_token_bytes(const struct tokenizer *t, struct buf *bytes, size_t *end)
+{
+    struct work w = {0};
+    uint32_t size = tokenizer_vocab_size(t);
+    for (uint32_t id = 0; id < size; id++) {
+        token_bytes(t, &w, id, bytes);
+        end[id] = bytes->len;
+    }
+    bool oom = bytes->oom || w.text.oom || w.in.text.oom;
+    strings_free(&w.in);
+    strings_free(&w.tmp);
+    buf_free(&w.text);
+    return oom ? -1 : 0;
+}

@@ -1,0 +1,309 @@
+/* Patterns and schemas: texts that must pass, texts that must not, and what is refused. */
+#include "common/constraint/constraint.h"
+#include "tests/unit/test.h"
+#include <string.h>
+
+enum { MAX_TEXTS = 12 };
+struct row {
+    enum constraint_kind kind;
+    const char *text;
+    const char *yes[MAX_TEXTS], *no[MAX_TEXTS];
+};
+
+static bool takes(struct constraint *c, const char *text)
+{
+    constraint_state s = constraint_next(c, constraint_start(c), text, strlen(text));
+    return s != CONSTRAINT_DEAD && constraint_may_end(c, s);
+}
+
+static void check(const struct row *rows, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        struct err e = ERR_INIT;
+        struct constraint *c = constraint_new(rows[i].kind, rows[i].text, strlen(rows[i].text), &e);
+        if (!c)
+            fail_msg("%s: %s", rows[i].text, e.msg);
+        for (int k = 0; k < MAX_TEXTS && rows[i].yes[k]; k++)
+            if (!takes(c, rows[i].yes[k]))
+                fail_msg("%s refuses %s", rows[i].text, rows[i].yes[k]);
+        for (int k = 0; k < MAX_TEXTS && rows[i].no[k]; k++)
+            if (takes(c, rows[i].no[k]))
+                fail_msg("%s takes %s", rows[i].text, rows[i].no[k]);
+        constraint_unref(c);
+    }
+}
+#define R           CONSTRAINT_REGEX
+#define J           CONSTRAINT_JSON_SCHEMA
+#define CHECK(rows) check(rows, sizeof(rows) / sizeof(*(rows)))
+
+static void patterns_describe_the_whole_answer(void **state)
+{
+    (void)state;
+    static const struct row rows[] = {
+        {R, "ab?c+(x|yz)*", {"ac", "abccxyzx"}, {"ab", "abcxy", "xac", ""}},
+        {R, "^\\d{3}-\\d{4}$", {"123-4567"}, {"12-4567", "123-45678"}},
+        {R, "a{2}b{0,2}c{3,}", {"aaccc", "aabbcccc"}, {"accc", "aabbbccc", "aacc"}},
+        {R, "[^\\n]{1,3}", {"\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80"}, {"", "\n", "abcd", "\xc3"}},
+        {R, "[\\w.-]+@\\w+\\.(?:com|org)", {"a.b-c@x.org"}, {"@x.org", "a@x.net"}},
+        {R, "(?P<y>\\d{4})|(?<z>z)", {"2026", "z"}, {"202", "2026z"}},
+        {R, "x*?y+?", {"y", "xxyy"}, {"x"}},
+        {R, "\\u0041\\x42[\\u00e0-\\u00ff]", {"AB\xc3\xa9"}, {"AB\xc3\x97"}},
+        {R, "\\p{Lu}\\p{Ll}*", {"\xc3\x84rger"}, {"\xc3\xa4rger"}},
+        {R, "a|", {"", "a"}, {"b"}},
+        {R, "a{,2}", {"", "aa"}, {"aaa"}},
+        {R, "{a}\\{", {"{a}{"}, {"a"}},
+        {R, "[]a]+", {"]a]"}, {"b"}},
+        {R,
+         "(?:a{0,50}){0,50}b",
+         {"b", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab"},
+         {"a"}},
+        {R, ".", {"x", "\xe2\x82\xac"}, {"\n", "\r", "xy"}},
+    };
+    CHECK(rows);
+}
+
+static void values_of_each_type(void **state)
+{
+    (void)state;
+    static const struct row rows[] = {
+        {J, "{\"type\":\"null\"}", {"null"}, {"", "nul", "true"}},
+        {J, "{\"type\":[\"boolean\",\"null\"]}", {"true", "false", "null"}, {"1"}},
+        {J,
+         "{\"type\":\"integer\"}",
+         {"0", "-12", "123456789012345678"},
+         {"01", "1.0", "1e3", "+1"}},
+        {J, "{\"type\":\"number\"}", {"0.5", "-1e-9", "12E+3"}, {".5", "1.", "00", "1e"}},
+        {J,
+         "{\"type\":\"string\"}",
+         {"\"\"", "\"a\\n\\u00e9\\ud83d\\ude00\"", "\"\xc3\xa9\""},
+         {"\"", "\"a", "\"\n\"", "\"\\x\"", "\"\\ud83d\"", "\"\xff\""}},
+        {J,
+         "{\"type\":\"array\",\"items\":{\"type\":\"integer\"},\"minItems\":2,\"maxItems\":3}",
+         {"[1,2]", "[1, 2, 3]", "[\n  1,\n  2\n]"},
+         {"[1]", "[]", "[1,2,3,4]", "[1,]", "[1 2]"}},
+        {J,
+         "{\"type\":\"array\",\"prefixItems\":[{\"type\":\"string\"},{\"type\":\"null\"}],"
+         "\"items\":false}",
+         {"[]", "[\"a\"]", "[\"a\",null]"},
+         {"[null]", "[\"a\",null,1]"}},
+        {J, "true", {"{\"a\":[1,{\"b\":null}]}", "[]", "\"x\""}, {"{a:1}", "[1,]", ""}},
+        {CONSTRAINT_JSON_OBJECT, "", {"{}", "{ \"a\": [ {} ] }"}, {"[]", "1", "{\"a\"}"}},
+        {J,
+         "{\"enum\":[\"a\",1,null,{\"x\":[1,2]}]}",
+         {"\"a\"", "1", "null", "{\"x\":[1,2]}"},
+         {"\"b\"", "2"}},
+        {J, "{\"const\":\"\\u00e9\\n\"}", {"\"\xc3\xa9\\n\""}, {"\"e\""}},
+        {J, "{\"type\":\"string\",\"enum\":[\"red\",3]}", {"\"red\""}, {"3"}},
+    };
+    CHECK(rows);
+}
+
+static void numbers_keep_their_bounds(void **state)
+{
+    (void)state;
+    static const struct row rows[] = {
+        {J,
+         "{\"type\":\"integer\",\"minimum\":-5,\"maximum\":105}",
+         {"-5", "0", "99", "105"},
+         {"-6", "106", "1000", "-10"}},
+        {J,
+         "{\"type\":\"integer\",\"exclusiveMinimum\":-5,\"exclusiveMaximum\":0}",
+         {"-4", "-1"},
+         {"-5", "0", "1"}},
+        {J,
+         "{\"type\":\"number\",\"minimum\":-1.25,\"maximum\":3.75}",
+         {"-1.25", "-1.2", "3.75", "3.7", "3.7500", "0", "3"},
+         {"-1.26", "3.751", "4", "-2", "-1.2501"}},
+        {J,
+         "{\"type\":\"number\",\"exclusiveMinimum\":0}",
+         {"0.001", "1", "0.10"},
+         {"0", "0.0", "-1"}},
+        {J,
+         "{\"type\":\"number\",\"minimum\":100,\"exclusiveMaximum\":101}",
+         {"100", "100.999"},
+         {"101", "99.9", "101.0"}},
+        {J,
+         "{\"type\":\"integer\",\"multipleOf\":7,\"minimum\":50}",
+         {"56", "700", "7007"},
+         {"49", "57", "0"}},
+        {J,
+         "{\"allOf\":[{\"type\":\"integer\",\"minimum\":3},{\"maximum\":9}]}",
+         {"3", "9"},
+         {"2", "10"}},
+    };
+    CHECK(rows);
+}
+
+static void strings_keep_length_pattern_and_format(void **state)
+{
+    (void)state;
+    static const struct row rows[] = {
+        {J,
+         "{\"type\":\"string\",\"minLength\":2,\"maxLength\":3}",
+         {"\"ab\"", "\"\xc3\xa9\\u00e9x\"", "\"\\ud83d\\ude00a\""},
+         {"\"a\"", "\"abcd\""}},
+        {J,
+         "{\"type\":\"string\",\"pattern\":\"[0-9]{3}\",\"maxLength\":5}",
+         {"\"a123b\"", "\"123\""},
+         {"\"12\"", "\"abc123\""}},
+        {J, "{\"pattern\":\"^\\\"q\\\\\\\\$\"}", {"\"\\\"q\\\\\""}, {"\"q\"", "\"\\u0022q\\\\\""}},
+        {J,
+         "{\"type\":\"string\",\"pattern\":\"^[^a-z]$\"}",
+         {"\"\\n\"", "\"A\"", "\"\xc3\xa4\""},
+         {"\"a\"", "\"AB\""}},
+        {J,
+         "{\"type\":\"string\",\"format\":\"date\"}",
+         {"\"2026-11-21\""},
+         {"\"2026-02-30\"", "\"26-1-1\""}},
+        {J,
+         "{\"type\":\"string\",\"format\":\"uuid\"}",
+         {"\"123e4567-e89b-12d3-a456-426614174000\""},
+         {"\"123\""}},
+        {J,
+         "{\"type\":\"string\",\"format\":\"ipv4\"}",
+         {"\"255.1.0.9\""},
+         {"\"256.1.1.1\"", "\"1.1.1\""}},
+    };
+    CHECK(rows);
+}
+
+static void objects_come_in_declared_order(void **state)
+{
+    (void)state;
+    static const struct row rows[] = {
+        {J,
+         "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\"},\"b\":{\"type\":"
+         "\"string\"},\"c\":{\"type\":\"null\"}},"
+         "\"required\":[\"b\"]}",
+         {"{\"b\":\"\"}", "{\"a\":1,\"b\":\"x\"}", "{\"b\": \"x\", \"c\": null}",
+          "{\n  \"a\": 1,\n  \"b\": \"\"\n}"},
+         {"{}", "{\"a\":1}", "{\"b\":\"\",\"a\":1}", "{\"b\":\"\",}", "{\"b\":\"\",\"z\":1}",
+          "{,\"b\":\"\"}"}},
+        {J,
+         "{\"type\":\"object\",\"properties\":{\"ab\":{\"type\":\"null\"}},"
+         "\"additionalProperties\":{\"type\":\"integer\"}}",
+         {"{}", "{\"ab\":null}", "{\"a\":1,\"abc\":2}", "{\"ab\":null,\"\":3}"},
+         {"{\"ab\":1}", "{\"a\":null}", "{\"\\u0061b\":1}"}},
+        {J,
+         "{\"type\":\"object\",\"patternProperties\":{\"^x\":{\"type\":\"integer\"},\"y$\":{"
+         "\"type\":\"integer\",\"minimum\":10}},"
+         "\"additionalProperties\":false}",
+         {"{\"x\":1}", "{\"ay\":10}", "{\"xy\":12}", "{}"},
+         {"{\"xy\":1}", "{\"z\":1}", "{\"ay\":9}"}},
+        {J,
+         "{\"type\":\"object\",\"properties\":{\"a\":{},\"b\":{},\"c\":{}},\"minProperties\":2,"
+         "\"maxProperties\":2}",
+         {"{\"a\":1,\"b\":2}", "{\"b\":1,\"c\":[]}"},
+         {"{\"a\":1}", "{\"a\":1,\"b\":2,\"c\":3}", "{}"}},
+        {J,
+         "{\"allOf\":[{\"properties\":{\"a\":{\"type\":\"integer\",\"minimum\":3}}},{"
+         "\"properties\":{\"a\":{\"maximum\":7}},"
+         "\"required\":[\"a\"]}]}",
+         {"{\"a\":3}", "{\"a\":7}"},
+         {"{\"a\":2}", "{\"a\":8}", "{}"}},
+        {J,
+         "{\"properties\":{\"a\\\"/\\n\":{\"type\":\"null\"}},\"required\":[\"a\\\"/\\n\"]}",
+         {"{\"a\\\"/\\n\":null}"},
+         {"{}"}},
+        {J, "{\"type\":\"object\",\"required\":[\"zz\"]}", {"{\"zz\":[]}"}, {"{}", "{\"y\":1}"}},
+    };
+    CHECK(rows);
+}
+
+static void alternatives_and_references(void **state)
+{
+    (void)state;
+    static const struct row rows[] = {
+        {J,
+         "{\"anyOf\":[{\"type\":\"integer\"},{\"type\":\"string\",\"maxLength\":1}]}",
+         {"5", "\"a\""},
+         {"\"ab\"", "null"}},
+        {J,
+         "{\"type\":\"object\",\"properties\":{\"k\":{\"type\":\"null\"},\"m\":{\"type\":\"null\"}}"
+         ",\"anyOf\":[{\"required\":[\"k\"]},"
+         "{\"required\":[\"m\"]}]}",
+         {"{\"k\":null}", "{\"m\":null}", "{\"k\":null,\"m\":null}"},
+         {"{}"}},
+        {J,
+         "{\"oneOf\":[{\"properties\":{\"t\":{\"const\":\"a\"},\"n\":{\"type\":\"integer\"}},"
+         "\"required\":[\"t\"]},"
+         "{\"properties\":{\"t\":{\"const\":\"b\"}},\"required\":[\"t\"]}]}",
+         {"{\"t\":\"a\",\"n\":1}", "{\"t\":\"b\"}"},
+         {"{\"t\":\"b\",\"n\":1}", "{\"t\":\"c\"}"}},
+        {J,
+         "{\"$defs\":{\"n\":{\"type\":\"object\",\"properties\":{\"v\":{\"type\":\"integer\"},"
+         "\"next\":{\"anyOf\":[{\"$ref\":\"#/$defs/n\"},"
+         "{\"type\":\"null\"}]}},\"required\":[\"v\",\"next\"]}},\"$ref\":\"#/$defs/n\"}",
+         {"{\"v\":1,\"next\":null}",
+          "{\"v\":1,\"next\":{\"v\":2,\"next\":{\"v\":3,\"next\":null}}}"},
+         {"{\"v\":1}", "{\"v\":1,\"next\":{\"v\":2}}"}},
+        {J,
+         "{\"$defs\":{\"x\":{\"$anchor\":\"here\",\"type\":\"boolean\"}},\"$ref\":\"#here\"}",
+         {"true"},
+         {"1"}},
+        {J,
+         "{\"properties\":{\"a\":{\"type\":\"null\"},\"inf\":{\"$ref\":\"#/$defs/"
+         "i\"}},\"$defs\":{\"i\":{\"type\":\"object\",\"properties\":"
+         "{\"i\":{\"$ref\":\"#/$defs/i\"}},\"required\":[\"i\"]}}}",
+         {"{}", "{\"a\":null}"},
+         {"{\"inf\":{}}"}},
+    };
+    CHECK(rows);
+}
+
+static void what_cannot_be_promised_is_refused_by_name(void **state)
+{
+    (void)state;
+    static const struct {
+        enum constraint_kind kind;
+        const char *text, *says;
+    } rows[] = {
+        {J, "{\"properties\":{\"a/b\":{\"uniqueItems\":true}}}",
+         "`uniqueItems` is not supported at `#/properties/a~1b/uniqueItems`"},
+        {J, "{\"not\":{}}", "`not` is not supported"},
+        {J, "{\"nonsense\":1}", "`nonsense` is not supported"},
+        {J, "{\"$ref\":\"http://x/y\"}", "only references inside"},
+        {J, "{\"$ref\":\"#/nope\"}", "a reference to nothing"},
+        {J, "{\"type\":\"strin\"}", "an unknown type"},
+        {J, "{\"type\":\"string\",\"format\":\"nope\"}", "`format` is not supported"},
+        {J, "{\"type\":\"integer\",\"minimum\":5,\"maximum\":3}", "no instance"},
+        {J, "{\"properties\":{\"a\":{\"$ref\":\"#\"}},\"required\":[\"a\"]}", "no instance"},
+        {J, "{\"anyOf\":[{\"$ref\":\"#\"}]}", "alternative to itself"},
+        {J, "{\"oneOf\":[{\"type\":\"integer\"},{\"type\":\"number\"}]}", "may overlap"},
+        {J, "{\"enum\":[]}", "no list of values"},
+        {J, "false", "no instance"},
+        {J, "{\"type\":", "JSON schema: "},
+        {R, "(?=a)b", "look-around or inline flags at byte 2"},
+        {R, "(a)\\1", "a back reference"},
+        {R, "\\bx", "a word boundary"},
+        {R, "a(b", "a group without end"},
+        {R, "a)b", "closes nothing"},
+        {R, "[b-a]", "ends before it begins"},
+        {R, "*a", "a quantifier without"},
+        {R, "a^b", "an anchor"},
+        {R, "a++", "possessive"},
+        {R, "x{5,2}", "ends before it begins"},
+        {R, "\xff", "invalid UTF-8"},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        struct err e = ERR_INIT;
+        struct constraint *c = constraint_new(rows[i].kind, rows[i].text, strlen(rows[i].text), &e);
+        if (c || !strstr(e.msg, rows[i].says))
+            fail_msg("%s: %s", rows[i].text, c ? "taken" : e.msg);
+        assert_int_equal(e.kind, ERR_VALIDATION);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(patterns_describe_the_whole_answer),
+        cmocka_unit_test(values_of_each_type),
+        cmocka_unit_test(numbers_keep_their_bounds),
+        cmocka_unit_test(strings_keep_length_pattern_and_format),
+        cmocka_unit_test(objects_come_in_declared_order),
+        cmocka_unit_test(alternatives_and_references),
+        cmocka_unit_test(what_cannot_be_promised_is_refused_by_name),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

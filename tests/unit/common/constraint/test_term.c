@@ -1,0 +1,164 @@
+/* Terms against a matcher that is too simple to be wrong: random terms, random texts. */
+#include "common/constraint/term.h"
+#include "tests/unit/test.h"
+#include <string.h>
+
+/* The same language as a tree, matched by trying everything. */
+struct tree {
+    enum { SET, CAT, ALT, AND, NOT, REPEAT } op;
+    char a, b;       /* SET */
+    uint32_t lo, hi; /* REPEAT */
+    struct tree *x, *y;
+};
+
+static bool matches(const struct tree *t, const char *s, size_t n)
+{
+    switch (t->op) {
+    case SET:
+        return n == 1 && (s[0] == t->a || s[0] == t->b);
+    case CAT:
+        for (size_t i = 0; i <= n; i++)
+            if (matches(t->x, s, i) && matches(t->y, s + i, n - i))
+                return true;
+        return false;
+    case ALT:
+        return matches(t->x, s, n) || matches(t->y, s, n);
+    case AND:
+        return matches(t->x, s, n) && matches(t->y, s, n);
+    case NOT:
+        return !matches(t->x, s, n);
+    case REPEAT: {
+        struct tree less = *t;
+        if (!n && (!t->lo || matches(t->x, s, 0)))
+            return true;
+        if (!t->hi)
+            return false;
+        less.lo = t->lo ? t->lo - 1 : 0;
+        less.hi = t->hi - 1;
+        for (size_t i = 1; i <= n; i++)
+            if (matches(t->x, s, i) && matches(&less, s + i, n - i))
+                return true;
+        /* empty rounds use up counts without using up text */
+        return t->lo && matches(t->x, s, 0) && matches(&less, s, n);
+    }
+    }
+    return false;
+}
+
+static struct tree *random_tree(struct tree **next, int depth)
+{
+    struct tree *t = (*next)++;
+    *t = (struct tree){.op = depth ? rand() % 6 : SET};
+    t->a = (char)('a' + rand() % 3), t->b = (char)('a' + rand() % 3);
+    t->lo = (uint32_t)rand() % 3, t->hi = t->lo + (uint32_t)rand() % 3;
+    if (t->op != SET)
+        t->x = random_tree(next, depth - 1);
+    if (t->op == CAT || t->op == ALT || t->op == AND)
+        t->y = random_tree(next, depth - 1);
+    return t;
+}
+
+static term term_of(struct term_pool *p, const struct tree *t)
+{
+    struct byte_set s = {{0}};
+    switch (t->op) {
+    case SET:
+        byte_set_add(&s, (uint8_t)t->a, (uint8_t)t->a);
+        byte_set_add(&s, (uint8_t)t->b, (uint8_t)t->b);
+        return term_set(p, &s);
+    case CAT:
+        return term_cat(p, term_of(p, t->x), term_of(p, t->y));
+    case ALT:
+        return term_alt(p, term_of(p, t->x), term_of(p, t->y));
+    case AND:
+        return term_and(p, term_of(p, t->x), term_of(p, t->y));
+    case NOT:
+        return term_not(p, term_of(p, t->x));
+    case REPEAT:
+        return term_repeat(p, term_of(p, t->x), t->lo, t->hi);
+    }
+    return TERM_NONE;
+}
+
+static void derivatives_match_what_the_language_says(void **state)
+{
+    (void)state;
+    srand(7);
+    for (int round = 0; round < 300; round++) {
+        struct tree nodes[64], *next = nodes;
+        struct term_pool *p = term_pool_new(1 << 24);
+        struct tree *tree = random_tree(&next, 1 + rand() % 4);
+        term t = term_of(p, tree);
+        for (int i = 0; i < 121; i++) { /* all texts up to 4 letters of 3 */
+            char s[5];
+            size_t n = 0;
+            for (int k = i; k; k = (k - 1) / 3)
+                s[n++] = (char)('a' + (k - 1) % 3);
+            term end = term_after_all(p, t, s, n);
+            assert_int_equal(term_nullable(p, end), matches(tree, s, n));
+            /* counts beyond what can still be read change nothing */
+            term far = term_after_all(p, term_horizon(p, t, 4), s, n);
+            assert_int_equal(far == TERM_NONE, end == TERM_NONE);
+        }
+        assert_false(term_full(p));
+        term_pool_free(p);
+    }
+}
+
+static void dead_ends_are_seen_before_they_are_entered(void **state)
+{
+    (void)state;
+    struct term_pool *p = term_pool_new(1 << 24);
+    struct byte_set a = {{0}}, ab = {{0}};
+    byte_set_add(&a, 'a', 'a');
+    byte_set_add(&ab, 'a', 'b');
+    term as = term_repeat(p, term_set(p, &a), 3, TERM_UNBOUNDED);
+    term two = term_repeat(p, term_set(p, &ab), 0, 2);
+    assert_false(term_possible(p, term_and(p, as, two)));
+    term three = term_and(p, as, term_repeat(p, term_set(p, &ab), 0, 3));
+    assert_true(term_possible(p, three));
+    assert_int_equal(term_after(p, three, 'b'), TERM_NONE); /* b could begin two of three */
+    assert_int_not_equal(term_after(p, three, 'a'), TERM_NONE);
+    term_pool_free(p);
+}
+
+static void rules_nest_and_those_without_end_disappear(void **state)
+{
+    (void)state;
+    struct term_pool *p = term_pool_new(1 << 24);
+    term open = term_bytes_of(p, "(", 1), close = term_bytes_of(p, ")", 1);
+    term nest = term_rule(p, false), endless = term_rule(p, false);
+    term inner = term_opt(p, nest);
+    term_define(p, nest, term_cat(p, open, term_cat(p, inner, close)));
+    term_define(p, endless, term_cat(p, open, term_cat(p, endless, close)));
+    assert_int_equal(term_close(p, endless), TERM_NONE);
+    term t = term_close(p, term_alt(p, nest, term_cat(p, term_bytes_of(p, "x", 1), endless)));
+    assert_int_equal(term_after(p, t, 'x'), TERM_NONE);
+    assert_true(term_nullable(p, term_after_all(p, t, "((()))", 6)));
+    assert_false(term_nullable(p, term_after_all(p, t, "((())", 5)));
+    assert_int_equal(term_after_all(p, t, "())", 3), TERM_NONE);
+    term_pool_free(p);
+}
+
+static void a_full_pool_says_so(void **state)
+{
+    (void)state;
+    struct term_pool *p = term_pool_new(1 << 16);
+    term t = TERM_EMPTY;
+    for (int i = 0; i < 100000 && !term_full(p); i++)
+        t = term_cat(p, term_bytes_of(p, (char[]){(char)('a' + i % 7), 'x'}, 2), t);
+    assert_true(term_full(p));
+    assert_true(term_bytes(p) <= 1 << 16);
+    term_pool_free(p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(derivatives_match_what_the_language_says),
+        cmocka_unit_test(dead_ends_are_seen_before_they_are_entered),
+        cmocka_unit_test(rules_nest_and_those_without_end_disappear),
+        cmocka_unit_test(a_full_pool_says_so),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,156 @@
+/* Masks against the automaton itself, token by token; and the bytes of real vocabularies. */
+#include "common/constraint/constraint.h"
+#include "common/tokenizer/tokenizer.h"
+#include "tests/unit/test.h"
+#include <string.h>
+
+enum { VOCAB = 700, WORDS = (VOCAB + 31) / 32, END = 3 };
+
+struct vocabulary {
+    char bytes[VOCAB][12];
+    struct token_text text[VOCAB];
+    struct token_set *set;
+};
+
+/* All single bytes, pieces of JSON, random pieces; some texts twice, some empty. */
+static void make_vocabulary(struct vocabulary *v)
+{
+    static const char *const pieces[] = {"{\"",  "\":",  "\",\"", "\"}",  "true",
+                                         "null", "\n  ", "\\\"",  "\\u00"};
+    static const char letters[] = "ab01\"\\{}[]:, \xc3\xa9\xf0\x9f";
+    for (int i = 0; i < VOCAB; i++) {
+        size_t n = i % 37 == 36 ? 0 : 1 + (size_t)rand() % 6;
+        for (size_t k = 0; k < n; k++)
+            v->bytes[i][k] = letters[(size_t)rand() % (sizeof(letters) - 1)];
+        if (i >= 256 && i < 256 + 9)
+            n = strlen(strcpy(v->bytes[i], pieces[i - 256]));
+        if (i < 256)
+            v->bytes[i][0] = (char)i, n = 1;
+        v->text[i] = (struct token_text){v->bytes[i], (uint32_t)n};
+    }
+    v->text[END].n = 0;
+    v->set = token_set_new(v->text, VOCAB, (uint32_t[]){END, VOCAB + 5}, 2);
+    assert_non_null(v->set);
+}
+
+static void check_state(struct constraint *c, constraint_state s, const struct vocabulary *v,
+                        const uint32_t *mask)
+{
+    for (uint32_t i = 0; i < VOCAB; i++) {
+        const struct token_text *t = &v->text[i];
+        bool want = i == END ? constraint_may_end(c, s)
+                             : t->n && constraint_next(c, s, t->bytes, t->n) != CONSTRAINT_DEAD;
+        if (want != (mask[i / 32] >> i % 32 & 1))
+            fail_msg("token %u (%.*s): %d", i, (int)t->n, t->bytes, want);
+    }
+}
+
+static void masks_say_what_the_automaton_says(void **state)
+{
+    (void)state;
+    static const char *const schemas[] = {
+        "{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"string\"},\"b\":{\"type\":"
+        "\"integer\",\"maximum\":10}},\"required\":[\"a\"],"
+        "\"additionalProperties\":{\"type\":\"string\",\"maxLength\":4}}",
+        "{\"type\":\"string\",\"minLength\":3,\"maxLength\":2000}",
+        "{\"type\":\"array\",\"items\":{\"type\":\"string\",\"pattern\":\"^[ab]*1$\"}}", "true"};
+    static struct vocabulary v;
+    srand(3);
+    make_vocabulary(&v);
+    for (size_t i = 0; i < sizeof(schemas) / sizeof(*schemas); i++) {
+        struct err e = ERR_INIT;
+        struct constraint *c =
+            constraint_new(CONSTRAINT_JSON_SCHEMA, schemas[i], strlen(schemas[i]), &e);
+        assert_non_null(c);
+        for (int walk = 0; walk < 6; walk++) {
+            constraint_state s = constraint_start(c);
+            for (int k = 0; k < 25; k++) {
+                uint32_t mask[WORDS], pick;
+                assert_int_equal(constraint_mask(c, s, v.set, mask, &e), 0);
+                check_state(c, s, &v, mask);
+                do
+                    pick = (uint32_t)rand() % VOCAB;
+                while (!(mask[pick / 32] >> pick % 32 & 1));
+                if (pick == END)
+                    break;
+                s = constraint_next(c, s, v.text[pick].bytes, v.text[pick].n);
+            }
+        }
+        constraint_unref(c);
+    }
+    token_set_free(v.set);
+}
+
+static void a_state_that_no_token_leaves_is_an_error(void **state)
+{
+    (void)state;
+    struct err e = ERR_INIT;
+    uint32_t mask[1];
+    struct token_set *set = token_set_new((struct token_text[]){{"a", 1}, {"bc", 2}}, 2, NULL, 0);
+    struct constraint *c = constraint_new(CONSTRAINT_REGEX, "a+b", 3, &e);
+    assert_int_equal(constraint_mask(c, constraint_start(c), set, mask, &e), 0);
+    assert_int_equal(mask[0], 1); /* "bc" is one byte too many */
+    assert_int_equal(constraint_mask(c, CONSTRAINT_DEAD, set, mask, &e), -1);
+    assert_int_equal(e.kind, ERR_GENERATION);
+    constraint_unref(c);
+    token_set_free(set);
+}
+
+/* Bytes of ids, one behind the other, are what decoding them says (which may trim the start). */
+static void token_bytes_of(const char *name)
+{
+    struct err e = ERR_INIT;
+    char file[128];
+    snprintf(file, sizeof(file), "tokenizers/%s/tokenizer.json", name);
+    const char *path = test_data(file);
+    if (!path) {
+        TEST_SKIPPED(1, "no reference tokenizers");
+        return;
+    }
+    static const char text[] = "Hello, w\xc3\xb6rld!\n  if x == 10:\t\xe4\xbd\xa0\xe5\xa5\xbd "
+                               "\xf0\x9f\x98\x80\xf0\x9f\x8f\xbd {\"a\": [1]}";
+    struct tokenizer *t = tokenizer_load(path, &e);
+    assert_non_null(t);
+    struct buf bytes = BUF_INIT, joined = BUF_INIT, decoded = BUF_INIT;
+    size_t *end = calloc(tokenizer_vocab_size(t), sizeof(*end));
+    assert_int_equal(tokenizer_token_bytes(t, &bytes, end), 0);
+    struct tok_ids ids = {0};
+    struct tok_scratch *scratch = NULL;
+    assert_int_equal(tokenizer_encode(t, text, strlen(text), 0, &scratch, &ids, &e), 0);
+    for (uint32_t i = 0; i < ids.n; i++) {
+        size_t from = ids.id[i] ? end[ids.id[i] - 1] : 0;
+        buf_add(&joined, bytes.p + from, end[ids.id[i]] - from);
+    }
+    tokenizer_decode(t, ids.id, ids.n, true, &decoded);
+    size_t trim = joined.len - decoded.len;
+    assert_in_range(trim, 0, 1);
+    if (strcmp(joined.p + trim, decoded.p) != 0)
+        fail_msg("%s: <%s>, not <%s>", name, joined.p, decoded.p);
+    tok_scratch_free(scratch);
+    tok_ids_free(&ids);
+    buf_free(&bytes);
+    buf_free(&joined);
+    buf_free(&decoded);
+    free(end);
+    tokenizer_free(t);
+}
+
+static void token_bytes_make_up_the_text(void **state)
+{
+    (void)state;
+    static const char *const names[] = {
+        "gpt2",   "llama3",      "qwen2_5", "llama2",          "mistral_v3",           "phi3",
+        "falcon", "stories260k", "cohere",  "synthetic_gemma", "synthetic_deepseek_v3"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(*names); i++)
+        token_bytes_of(names[i]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(masks_say_what_the_automaton_says),
+        cmocka_unit_test(a_state_that_no_token_leaves_is_an_error),
+        cmocka_unit_test(token_bytes_make_up_the_text),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
