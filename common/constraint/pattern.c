@@ -75,7 +75,7 @@ static void property(struct parser *q, struct chars *c)
         from = q->at;
         n = end ? (size_t)(end - (q->text + from)) : 0;
         q->at = end ? from + n + 1 : q->n;
-    } else {
+    } else if (more(q)) {
         q->at++;
     }
     uint32_t set = from + n <= q->n && n ? uni_category_set(q->text + from, n) : 0;
@@ -283,8 +283,10 @@ static bool number(struct parser *q, uint32_t *v)
     size_t from = q->at;
     for (*v = 0; peek(q) >= '0' && peek(q) <= '9'; q->at++) {
         *v = *v * 10 + (uint32_t)(peek(q) - '0');
-        if (*v > PATTERN_MAX_COUNT)
+        if (*v > PATTERN_MAX_COUNT) {
             fail(q, "a count above 100000");
+            return false;
+        }
     }
     return q->at > from;
 }
