@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import time
@@ -221,7 +222,7 @@ def test_one_bad_request_fails_alone(router, golden):
     slots = router.request([1, 2, 3], max_new=6)
     slots.slots[1] = 0
     hot = router.request([1, 2, 3], max_new=6, temperature=-1.0)
-    grammar = router.request([1, 2, 3], max_new=6, grammar="a+", grammar_type=pb.GRAMMAR_TYPE_REGEX)
+    grammar = router.request([1, 2, 3], max_new=6, grammar="a(", grammar_type=pb.GRAMMAR_TYPE_REGEX)
     bad = {
         beyond.id: "token id 5000",
         nothing.id: "no tokens",
@@ -230,7 +231,7 @@ def test_one_bad_request_fails_alone(router, golden):
         prefix.id: "Prefix 3 vs input 3",
         slots.id: "slot 0",
         hot.id: "temperature",
-        grammar.id: "grammar",
+        grammar.id: "a group without end",
     }
     requests = [beyond, nothing, good, outside, small, prefix, slots, hot, grammar]
     answer = router.s.call("Prefill", pb.PrefillRequest(batch=router.batch(*requests)))
@@ -244,6 +245,45 @@ def test_one_bad_request_fails_alone(router, golden):
     assert router.got[good.id] == golden[0]["generated_ids"][:6]
     only = router.s.call("Prefill", pb.PrefillRequest(batch=router.batch(router.request([1, 5000]))))
     assert only.generations[0].error and not only.HasField("batch")
+
+
+def test_constrained_answers(router, golden):
+    """Greedy and sampled, alone and beside a free request: the text is of its language to the last byte."""
+    pb = router.pb
+    schema = {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "maxLength": 12},
+            "age": {"type": "integer", "minimum": 3, "maximum": 42},
+            "tags": {"type": "array", "items": {"enum": ["red", "blue"]}, "maxItems": 2},
+        },
+        "required": ["name", "age", "tags"],
+    }
+    regex = r"(Once|Twice) upon a [a-z]{3,9}, \d{4}\."
+    cases = [(json.dumps(schema), pb.GRAMMAR_TYPE_JSON), (regex, pb.GRAMMAR_TYPE_REGEX)]
+    texts = {}
+    for together in (False, True):
+        asked = []
+        for text, kind in cases:
+            for sampling in ({}, {"do_sample": True, "seed": 7, "temperature": 1.5}):
+                asked.append(router.request(golden[0]["inputs"], 300, grammar=text, grammar_type=kind, **sampling))
+        free = router.request(golden[1]["inputs"], max_new=20)
+        if together:
+            router.finish(router.prefill(*asked, free))
+            assert router.got[free.id] == golden[1]["generated_ids"][:20]
+        else:
+            for r in asked:
+                router.finish(router.prefill(r))
+        texts[together] = [router.last[r.id].generated_text.text for r in asked]
+        assert all(router.last[r.id].generated_text.finish_reason == pb.FINISH_REASON_EOS_TOKEN for r in asked)
+    assert texts[False] == texts[True]
+    for text in texts[True][:2]:
+        value = json.loads(text)
+        assert list(value) == ["name", "age", "tags"]
+        assert len(value["name"]) <= 12 and 3 <= value["age"] <= 42
+        assert len(value["tags"]) <= 2 and set(value["tags"]) <= {"red", "blue"}
+    for text in texts[True][2:]:
+        assert re.fullmatch(regex, text)
 
 
 def test_errors_of_whole_calls(router, golden):

@@ -104,8 +104,11 @@ static int read_request(struct service *s, const Generate__V3__Request *q, bool 
         spec->n_stops = stop->n_stop_sequences;
     }
     if (p && p->grammar_type != GENERATE__V3__GRAMMAR_TYPE__GRAMMAR_TYPE_NONE && *p->grammar)
-        spec->refusal = "grammar-constrained generation is not supported by this version";
-    else if (q->n_input_ids == 0)
+        spec->grammar = (struct grammar_spec){
+            p->grammar, p->grammar_type == GENERATE__V3__GRAMMAR_TYPE__GRAMMAR_TYPE_REGEX
+                            ? CONSTRAINT_REGEX
+                            : CONSTRAINT_JSON_SCHEMA};
+    if (q->n_input_ids == 0)
         return read_text(s, q, warmup, m, spec);
     return 0;
 }

@@ -39,8 +39,6 @@ static void drop(uint32_t **table, size_t n, size_t *bytes)
 static term compile(struct constraint *c, enum constraint_kind kind, const char *text, size_t n,
                     struct err *e)
 {
-    if (kind == CONSTRAINT_JSON_OBJECT)
-        return schema_any(c->pool, true, e);
     if (kind == CONSTRAINT_REGEX)
         return pattern_term(c->pool, text, n, PATTERN_WHOLE, SPELL_PLAIN, e);
     cJSON *schema = json_parse(text, n, e);

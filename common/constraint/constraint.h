@@ -13,9 +13,8 @@
 #include "common/err.h"
 
 enum constraint_kind {
-    CONSTRAINT_REGEX,       /* the whole answer matches: common/constraint/pattern.h */
-    CONSTRAINT_JSON_SCHEMA, /* the answer is an instance: common/constraint/schema.h */
-    CONSTRAINT_JSON_OBJECT  /* any JSON object; no text */
+    CONSTRAINT_REGEX,      /* the whole answer matches: common/constraint/pattern.h */
+    CONSTRAINT_JSON_SCHEMA /* the answer is an instance: common/constraint/schema.h */
 };
 struct constraint;
 

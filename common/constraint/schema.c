@@ -561,31 +561,19 @@ static void white_space(struct schema *s)
                  term_cat(s->p, lit(s, "\n"), term_repeat(s->p, term_set(s->p, &indent), 0, 64)));
 }
 
-static term finish(struct schema *s, term t)
-{
-    if (!s->failed)
-        t = term_close(s->p, t);
-    if (!s->failed && term_full(s->p))
-        schema_fail(s, NULL, "it needs too much memory");
-    if (!s->failed && t == TERM_NONE)
-        schema_fail(s, NULL, "no instance satisfies it");
-    free(s->rules);
-    return s->failed ? TERM_NONE : t;
-}
-
 term schema_term(struct term_pool *p, const cJSON *root, struct err *e)
 {
     struct schema s = {.p = p, .root = root, .e = e};
     struct conj c = {.n = 0};
     white_space(&s);
     conj_add(&s, &c, root);
-    return finish(&s, schema_value(&s, &c));
-}
-
-term schema_any(struct term_pool *p, bool object, struct err *e)
-{
-    struct schema s = {.p = p, .e = e};
-    struct conj c = {.n = 0};
-    white_space(&s);
-    return finish(&s, object ? schema_object(&s, &c) : schema_value(&s, &c));
+    term t = schema_value(&s, &c);
+    if (!s.failed)
+        t = term_close(p, t);
+    if (!s.failed && term_full(p))
+        schema_fail(&s, NULL, "it needs too much memory");
+    if (!s.failed && t == TERM_NONE)
+        schema_fail(&s, NULL, "no instance satisfies it");
+    free(s.rules);
+    return s.failed ? TERM_NONE : t;
 }

@@ -16,6 +16,4 @@
 /* TERM_NONE with `e` set: ERR_VALIDATION, naming the keyword's place, or that no instance exists.
  */
 term schema_term(struct term_pool *p, const cJSON *root, struct err *e);
-/* Any JSON value; with `object` only objects. */
-term schema_any(struct term_pool *p, bool object, struct err *e);
 #endif

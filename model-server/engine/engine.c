@@ -11,6 +11,7 @@ struct engine {
     struct engine_options o;
     struct stepper step;
     struct batches batches;
+    struct grammars *grammars;
     struct batch *gone; /* sequences that the last answer still points to */
     uint32_t n_blocks, n_slots, max_prefill, max_chunk;
     struct batch *next; /* was decoded by the last call, and will be by the next */
@@ -24,7 +25,12 @@ struct engine *engine_new(const struct engine_options *o, struct err *e)
         return err_nomem(e), NULL;
     g->o = *o;
     g->max_prefill = g->max_chunk = DEFAULT_PREFILL;
-    if (stepper_init(&g->step, o->model, o->ops, o->dev, o->tok, o->block_size, e)) {
+    const struct model_info *m = model_info(o->model);
+    g->grammars = grammars_new(o->tok, m->vocab, m->eos, m->n_eos);
+    if (!g->grammars)
+        err_nomem(e);
+    if (!g->grammars ||
+        stepper_init(&g->step, o->model, o->ops, o->dev, o->tok, o->block_size, e)) {
         engine_free(g);
         return NULL;
     }
@@ -38,6 +44,7 @@ void engine_free(struct engine *g)
     batches_clear(&g->batches);
     batch_free(g->gone);
     stepper_free(&g->step);
+    grammars_free(g->grammars); /* sequences refer to it */
     free(g);
 }
 
@@ -49,7 +56,8 @@ struct seq_limits engine_limits(const struct engine *g)
                                .n_blocks = g->n_blocks,
                                .eos = m->eos,
                                .n_eos = m->n_eos,
-                               .tok = g->o.tok};
+                               .tok = g->o.tok,
+                               .grammars = g->grammars};
 }
 
 bool engine_broken(const struct engine *g) { return g->broken; }

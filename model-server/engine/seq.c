@@ -70,6 +70,28 @@ static int place(struct seq *s, const struct seq_spec *spec, struct seq_limits *
     return 0;
 }
 
+/* What the answer must look like. */
+static int constrain(struct seq *s, const struct seq_spec *spec, const struct seq_limits *lim,
+                     struct err *e)
+{
+    if (!spec->grammar.text)
+        return 0;
+    if (!lim->grammars)
+        return err_set(e, ERR_VALIDATION, "grammars are not served");
+    s->constraint = grammars_get(lim->grammars, &spec->grammar, e);
+    if (!s->constraint)
+        return -1;
+    s->grammars = lim->grammars;
+    s->grammar_state = constraint_start(s->constraint);
+    return 0;
+}
+
+static void follow(struct seq *s, uint32_t id)
+{
+    if (s->constraint)
+        s->grammar_state = grammars_next(s->grammars, s->constraint, s->grammar_state, id);
+}
+
 /* Tokens that were generated before count, and bring stop texts and text to where they were. */
 static int replay(struct seq *s, struct err *e)
 {
@@ -80,6 +102,7 @@ static int replay(struct seq *s, struct err *e)
         detok_push(&s->detok, s->ids[i], &piece);
         size_t len = piece.len;
         over = stop_push(&s->stop, s->ids[i], piece.p ? piece.p : "", &len);
+        follow(s, s->ids[i]);
     }
     bool oom = piece.oom;
     buf_free(&piece);
@@ -122,6 +145,8 @@ static int fill(struct seq *s, const struct seq_spec *spec, const struct seq_lim
         for (uint32_t i = 0; i < s->n; i++)
             s->prompt_logprob[i] = NAN;
     }
+    if (constrain(s, spec, lim, e))
+        return -1;
     struct stop_rules rules = {spec->max_new_tokens, spec->ignore_eos, lim->eos, lim->n_eos};
     if (stop_init(&s->stop, &rules, spec->stops, spec->n_stops, e))
         return -1;
@@ -162,6 +187,7 @@ void seq_free(struct seq *s)
     tally_free(&s->tally);
     stop_free(&s->stop);
     detok_free(&s->detok);
+    constraint_unref(s->constraint);
     free(s->prompt_logprob);
     free(s);
 }
@@ -169,5 +195,6 @@ void seq_free(struct seq *s)
 int seq_push(struct seq *s, uint32_t id, struct err *e)
 {
     s->ids[s->n++] = id;
+    follow(s, id);
     return penalties_on(&s->sampling.penalties) ? tally_add(&s->tally, id, true, e) : 0;
 }

@@ -7,6 +7,7 @@
 #define MODEL_SERVER_ENGINE_SEQ_H
 #include "common/err.h"
 #include "common/tokenizer/tokenizer.h"
+#include "model-server/engine/grammars.h"
 #include "model-server/sample/sample.h"
 #include "model-server/sample/stop.h"
 #include <stdbool.h>
@@ -23,6 +24,7 @@ struct seq_spec {
     uint32_t n_said;    /* of prompt, the last so many were generated before */
     uint32_t chunk_len; /* prompt tokens of the first forward; 0: all the rest */
     struct sampling sampling;
+    struct grammar_spec grammar;
     uint32_t top_n;
     bool prefill_logprobs;
     uint32_t max_new_tokens;
@@ -37,6 +39,7 @@ struct seq_limits {                       /* what the engine knows when a reques
     const uint32_t *eos;
     uint32_t n_eos;
     const struct tokenizer *tok;
+    struct grammars *grammars; /* NULL: none are served */
     uint32_t next_block; /* first unused one, for requests that bring no block numbers; advanced */
 };
 
@@ -50,6 +53,9 @@ struct seq {
     uint32_t *blocks, n_blocks; /* more may come, up to max_blocks; see edit.h */
     uint32_t max_blocks;
     struct sampling sampling;
+    const struct grammars *grammars; /* of the engine */
+    struct constraint *constraint;   /* NULL: any token may come */
+    constraint_state grammar_state;
     struct tally tally;
     struct stop stop;
     struct detok detok;

@@ -19,7 +19,9 @@ int stepper_init(struct stepper *st, struct model *m, const struct backend_ops *
     if (ops->host_run)
         st->threads = ops->host_threads(dev);
     st->filter = calloc((size_t)st->threads, sizeof(*st->filter));
-    if (!st->filter)
+    st->mask_words = (st->vocab + (size_t)31) / 32;
+    st->mask = malloc((size_t)st->threads * st->mask_words * sizeof(*st->mask));
+    if (!st->filter || !st->mask)
         return err_nomem(e);
     for (int i = 0; i < st->threads; i++)
         if (filter_mem_init(&st->filter[i], st->vocab, e))
@@ -35,6 +37,7 @@ void stepper_free(struct stepper *st)
     for (int i = 0; st->filter && i < st->threads; i++)
         filter_mem_free(&st->filter[i]);
     free(st->filter);
+    free(st->mask);
     buf_free(&st->text);
     buf_free(&st->piece);
     *st = (struct stepper){0};
@@ -284,6 +287,16 @@ static void list_gens(struct stepper *st, struct seq **v, uint32_t n)
     }
 }
 
+/* The thread's mask, filled for `s`; NULL (and no error) where any token may come. */
+static const uint32_t *mask_for(struct stepper *st, const struct seq *s, int thread, struct err *e)
+{
+    uint32_t *mask = st->mask + (size_t)thread * st->mask_words;
+    if (!s->constraint ||
+        constraint_mask(s->constraint, s->grammar_state, grammars_tokens(s->grammars), mask, e))
+        return NULL;
+    return mask;
+}
+
 static void sample_range(void *arg, int thread, size_t begin, size_t end)
 {
     struct stepper *st = arg;
@@ -291,8 +304,11 @@ static void sample_range(void *arg, int thread, size_t begin, size_t end)
         struct gen *g = &st->gen[i];
         struct seq *s = g->seq;
         struct err why = ERR_INIT;
-        if (seq_live(s) && sample_row(&s->sampling, &s->tally, s->ids[s->n - 1], NULL, s->n, g->row,
-                                      st->vocab, &st->filter[thread], &g->token, &why))
+        if (!seq_live(s))
+            continue;
+        const uint32_t *mask = mask_for(st, s, thread, &why);
+        if (why.kind || sample_row(&s->sampling, &s->tally, s->ids[s->n - 1], mask, s->n, g->row,
+                                   st->vocab, &st->filter[thread], &g->token, &why))
             seq_fail(s, why.msg);
     }
 }

@@ -43,6 +43,8 @@ struct stepper {
     uint32_t ahead_no, cap_ahead;
     int64_t ahead_ns;
     struct filter_mem *filter; /* [threads] */
+    uint32_t *mask;            /* [threads][mask_words] */
+    size_t mask_words;
     int threads;
     uint32_t *top_id;
     float *top_logprob;

@@ -88,7 +88,10 @@ void row_mask(float *s, const uint32_t *mask, size_t n)
     for (size_t i = 0; i < n; i += 32) {
         uint32_t m = mask[i / 32];
         size_t len = n - i < 32 ? n - i : 32;
-        for (size_t j = 0; m != UINT32_MAX && j < len; j++)
+        if (!m) /* most words of most masks */
+            for (size_t j = 0; j < len; j++)
+                s[i + j] = -INFINITY;
+        for (size_t j = 0; m && m != UINT32_MAX && j < len; j++)
             if (!(m >> j & 1))
                 s[i + j] = -INFINITY;
     }

@@ -126,6 +126,16 @@ int model_forward(struct model *m, const struct ragged *b, float *logits, struct
     return 0;
 }
 
+uint32_t tokenizer_vocab_size(const struct tokenizer *t) { return (void)t, VOCAB; }
+int tokenizer_token_bytes(const struct tokenizer *t, struct buf *bytes, size_t *end)
+{
+    (void)t;
+    for (uint32_t id = 0; id < VOCAB; id++) {
+        buf_fmt(bytes, "<%u>", id);
+        end[id] = bytes->len;
+    }
+    return 0;
+}
 bool tokenizer_is_special(const struct tokenizer *t, uint32_t id) { return (void)t, id == EOS; }
 int detok_init(struct detok *d, const struct tokenizer *t, const uint32_t *ids, size_t n, bool skip)
 {

@@ -125,6 +125,47 @@ static void failures_leave_no_trace(void **state)
     }
 }
 
+/* A constrained answer is of its language and the same in any company; an impossible constraint
+ * fails its request alone. */
+static void grammars_choose_among_the_tokens_that_fit(void **state)
+{
+    (void)state;
+    static struct asked v[3];
+    struct answer a;
+    struct err e = ERR_INIT;
+    for (uint32_t i = 0; i < 3; i++)
+        ask(&v[i], i, 5 + i, i == 1);
+    for (uint32_t i = 0; i < 2; i++) {
+        v[i].spec.ignore_eos = false;
+        v[i].spec.grammar = (struct grammar_spec){"(<1[0-9]>|<7>){3,5}<8>", CONSTRAINT_REGEX};
+    }
+    for (uint32_t i = 0; i < 3; i++)
+        run_alone(&v[i], v);
+    struct seq_spec all[4] = {v[0].spec, v[1].spec, v[2].spec, v[2].spec};
+    all[3].id = 3;
+    all[3].grammar = (struct grammar_spec){"(", CONSTRAINT_REGEX};
+    assert_int_equal(engine_prefill(g, 9, all, 4, NULL, NULL, &a, &e), 0);
+    assert_string_equal(a.out->gen[3].seq->error, "pattern: a group without end at byte 1");
+    struct answer three = a;
+    struct stepper out = *a.out;
+    out.n_gen = 3;
+    three.out = &out;
+    take(&three, v);
+    finish(9, v);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(v[i].n_got, v[i].n_alone);
+        assert_memory_equal(v[i].got, v[i].alone, v[i].n_got * sizeof(uint32_t));
+    }
+    for (int i = 0; i < 2; i++) { /* 3 to 5 of the first kind, <8>, and the end */
+        uint32_t n = v[i].n_got;
+        assert_in_range(n, 5, 7);
+        assert_int_equal(v[i].got[n - 1], EOS);
+        assert_int_equal(v[i].got[n - 2], 8);
+        for (uint32_t k = 0; k < n - 2; k++)
+            assert_true(v[i].got[k] == 7 || (v[i].got[k] >= 10 && v[i].got[k] < 20));
+    }
+}
+
 /* After a run-ahead the next Decode finds its logits there, also after a filter and in new company;
  * a failed run-ahead is as if there had been none. */
 static void running_ahead(void **state)
@@ -246,10 +287,15 @@ int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest t[] = {
-        T(company_changes_nothing), T(a_copied_beginning_is_as_good_as_a_computed_one),
-        T(failures_leave_no_trace), T(running_ahead),
-        T(chunks_go_to_the_oldest), T(warmup_sizes_the_pool),
-        T(learned_positions_end),   T(bookkeeping_refuses_nonsense),
+        T(company_changes_nothing),
+        T(a_copied_beginning_is_as_good_as_a_computed_one),
+        T(failures_leave_no_trace),
+        T(grammars_choose_among_the_tokens_that_fit),
+        T(running_ahead),
+        T(chunks_go_to_the_oldest),
+        T(warmup_sizes_the_pool),
+        T(learned_positions_end),
+        T(bookkeeping_refuses_nonsense),
     };
     return cmocka_run_group_tests(t, NULL, NULL);
 }

@@ -1,0 +1,114 @@
+#include "model-server/engine/grammars.h"
+#include "common/buf.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { KEPT = 64 }; /* constraints that stay compiled after their last request */
+
+struct grammars {
+    const struct tokenizer *tok;
+    uint32_t vocab, n_eos, *eos;
+    struct buf bytes;
+    struct token_text *text; /* [vocab]; NULL: not laid out yet */
+    struct token_set *tokens;
+    struct kept {
+        struct constraint *c;
+        enum constraint_kind kind;
+        char *text;
+        uint64_t used;
+    } kept[KEPT];
+    uint64_t clock;
+};
+
+struct grammars *grammars_new(const struct tokenizer *tok, uint32_t vocab, const uint32_t *eos,
+                              uint32_t n_eos)
+{
+    struct grammars *g = calloc(1, sizeof(*g));
+    uint32_t *copy = malloc((n_eos + (size_t)1) * sizeof(*copy));
+    if (!g || !copy) {
+        free(g);
+        free(copy);
+        return NULL;
+    }
+    if (n_eos)
+        memcpy(copy, eos, n_eos * sizeof(*copy));
+    g->tok = tok, g->vocab = vocab, g->eos = copy, g->n_eos = n_eos;
+    return g;
+}
+
+void grammars_free(struct grammars *g)
+{
+    if (!g)
+        return;
+    for (int i = 0; i < KEPT; i++) {
+        constraint_unref(g->kept[i].c);
+        free(g->kept[i].text);
+    }
+    token_set_free(g->tokens);
+    buf_free(&g->bytes);
+    free(g->text);
+    free(g->eos);
+    free(g);
+}
+
+static int lay_out(struct grammars *g, struct err *e)
+{
+    uint32_t n = tokenizer_vocab_size(g->tok);
+    size_t *end = malloc((n + (size_t)1) * sizeof(*end));
+    struct token_text *text = calloc(g->vocab + (size_t)1, sizeof(*text));
+    if (end && text && !tokenizer_token_bytes(g->tok, &g->bytes, end)) {
+        for (uint32_t id = 0; id < n && id < g->vocab; id++) {
+            size_t from = id ? end[id - 1] : 0;
+            text[id] = (struct token_text){g->bytes.p + from, (uint32_t)(end[id] - from)};
+        }
+        for (uint32_t i = 0; i < g->n_eos; i++)
+            if (g->eos[i] < g->vocab)
+                text[g->eos[i]].n = 0; /* ends the text, whatever it looks like */
+        g->tokens = token_set_new(text, g->vocab, g->eos, g->n_eos);
+    }
+    free(end);
+    if (!g->tokens) {
+        free(text);
+        buf_free(&g->bytes);
+        return err_nomem(e);
+    }
+    g->text = text;
+    return 0;
+}
+
+struct constraint *grammars_get(struct grammars *g, const struct grammar_spec *spec, struct err *e)
+{
+    struct kept *oldest = g->kept;
+    if (!g->text && lay_out(g, e))
+        return NULL;
+    for (struct kept *k = g->kept; k < g->kept + KEPT; k++) {
+        if (k->c && k->kind == spec->kind && !strcmp(k->text, spec->text)) {
+            k->used = ++g->clock;
+            return constraint_ref(k->c);
+        }
+        oldest = k->used < oldest->used ? k : oldest;
+    }
+    char *text = strdup(spec->text);
+    if (!text)
+        return err_nomem(e), NULL;
+    struct constraint *c = constraint_new(spec->kind, text, strlen(text), e);
+    if (!c) {
+        free(text);
+        return NULL;
+    }
+    constraint_unref(oldest->c);
+    free(oldest->text);
+    *oldest = (struct kept){c, spec->kind, text, ++g->clock};
+    return constraint_ref(c);
+}
+
+const struct token_set *grammars_tokens(const struct grammars *g) { return g->tokens; }
+
+constraint_state grammars_next(const struct grammars *g, struct constraint *c, constraint_state at,
+                               uint32_t id)
+{
+    if (id >= g->vocab)
+        return CONSTRAINT_DEAD;
+    const struct token_text *t = &g->text[id];
+    return t->n ? constraint_next(c, at, t->bytes, t->n) : at;
+}
