@@ -150,7 +150,7 @@ static int run(const struct logits_config *cfg, struct err *e)
     struct prompt p = {0};
     struct tool t = {0};
     int rc = prompt_parse(&p, &cfg->ids, e) || tool_open(&t, &cfg->tool, e) ||
-                     model_kv_resize(t.model, p.n / BLOCK + 1, BLOCK, DT_F32, e) ||
+                     model_kv_resize(t.model, p.n / BLOCK + 1, BLOCK, KV_F32, e) ||
                      print_all(t.model, &p, e)
                  ? -1
                  : 0;

@@ -25,6 +25,7 @@ struct serve_config {
 };
 
 static const char *const dtypes[] = {"auto", "float32", "float16", "bfloat16", NULL};
+static const char *const kv_dtypes[] = {"auto", "float32", "float16", "bfloat16", "int8", NULL};
 static const char *const levels[] = {"error", "warn", "info", "debug", "trace", "off", NULL};
 
 // clang-format off
@@ -46,8 +47,8 @@ static const struct flag flags[] = {
     {.name = "dtype", .type = FLAG_ENUM, F(dtype), .def = "auto", .choices = dtypes, .env = "",
      .help = "Type of the weights on the device; auto: as stored in the checkpoint, computed with in fp32. float16 or "
              "bfloat16 that is asked for may be computed with too, where the CPU is faster so."},
-    {.name = "kv-cache-dtype", .type = FLAG_ENUM, F(kv_dtype), .def = "auto", .choices = dtypes, .env = "",
-     .help = "Type of keys and values in the cache; auto: that of the weights."},
+    {.name = "kv-cache-dtype", .type = FLAG_ENUM, F(kv_dtype), .def = "auto", .choices = kv_dtypes, .env = "",
+     .help = "Type of keys and values in the cache; auto: as the weights are stored."},
     {.name = "quantize", .type = FLAG_STR, F(quantize), .env = "",
      .help = "Keep the linear layers in fewer bits, made at load: eetq (8-bit weights), w8a8 (8-bit weights and "
              "activations) or int4. The other schemes are not supported by this version."},
@@ -195,8 +196,8 @@ static int load(struct shard *s, const struct serve_config *c, struct err *e)
                                .dev = s->dev,
                                .comm = s->comm,
                                .block_size = BLOCK_SIZE,
-                               .kv_dtype = c->kv_dtype ? (enum dtype)(c->kv_dtype - 1)
-                                                       : model_info(s->model)->dtype,
+                               .kv_dtype = c->kv_dtype ? (enum kv_dtype)(c->kv_dtype - 1)
+                                                       : model_kv_dtype(s->model),
                                .memory_fraction = c->memory_fraction,
                                .kv_limit = c->kv_memory,
                                .max_total_tokens = c->max_total_tokens,

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 const char *const tool_dtypes[] = {"auto", "float32", "float16", "bfloat16", NULL};
+const char *const tool_kv_dtypes[] = {"auto", "float32", "float16", "bfloat16", "int8", NULL};
 const char *const tool_levels[] = {"error", "warn", "info", "debug", "trace", NULL};
 
 static int load(struct tool *t, const struct tool_options *o, const char *config, struct err *e)
@@ -28,7 +29,7 @@ static int load(struct tool *t, const struct tool_options *o, const char *config
     if (!(t->model = model_load(config ? o->shape : o->model, &m, e)))
         return -1;
     t->load_s = (double)(clock_ns() - start) * 1e-9;
-    t->kv_dtype = o->kv_dtype ? (enum dtype)(o->kv_dtype - 1) : model_info(t->model)->dtype;
+    t->kv_dtype = o->kv_dtype ? (enum kv_dtype)(o->kv_dtype - 1) : model_kv_dtype(t->model);
     return 0;
 }
 

@@ -12,7 +12,7 @@ struct tool_options {
     double rope_factor;
 };
 
-extern const char *const tool_dtypes[], *const tool_levels[];
+extern const char *const tool_dtypes[], *const tool_kv_dtypes[], *const tool_levels[];
 
 // clang-format off
 /* Rows of a flag table whose configuration has a `struct tool_options` as its member `at`. */
@@ -38,8 +38,8 @@ extern const char *const tool_dtypes[], *const tool_levels[];
      .help = "Lines above this level are not logged."}
 #define TOOL_ROW_KV(config, at)                                                                    \
     {TOOL_ROW(config, at, "kv-cache-dtype", ENUM, kv_dtype), .def = "auto",                        \
-     .choices = tool_dtypes,                                                                       \
-     .help = "Type of keys and values in the cache; auto: that of the weights."}
+     .choices = tool_kv_dtypes,                                                                    \
+     .help = "Type of keys and values in the cache; auto: as the weights are stored."}
 #define TOOL_ROW_SHAPE(config, at)                                                                 \
     {TOOL_ROW(config, at, "shape", STR, shape),                                                    \
      .help = "Random weights of this shape instead of a checkpoint: a name (`--shape help` lists " \
@@ -50,7 +50,7 @@ struct tool {
     const struct backend_ops *ops;
     struct device *dev;
     struct model *model;
-    enum dtype kv_dtype; /* as asked for, or what --kv-cache-dtype auto means */
+    enum kv_dtype kv_dtype; /* as asked for, or what --kv-cache-dtype auto means */
     double load_s;
 };
 

@@ -89,12 +89,17 @@ struct norm {
 /* GELU: erf. GELU_TANH: the tanh approximation. */
 enum act { ACT_SILU, ACT_GELU, ACT_GELU_TANH, ACT_RELU };
 
+/* How keys and values are kept. int8: symmetric, one scale for each token and head. */
+enum kv_dtype { KV_F32, KV_F16, KV_BF16, KV_I8, KV_N };
+static inline size_t kv_dtype_size(enum kv_dtype t) { return t == KV_F32 ? 4 : t == KV_I8 ? 1 : 2; }
+const char *kv_dtype_name(enum kv_dtype t); /* "float32", "float16", "bfloat16", "int8" */
+
 /* Opaque: K and V of all layers, in meaning [n_layers][n_blocks][block_size][n_kv_heads][head_dim].
  */
 struct kv_cache;
 struct kv_desc {
     uint32_t n_layers, n_blocks, block_size, n_kv_heads, head_dim;
-    enum dtype dtype;
+    enum kv_dtype dtype;
 };
 
 /* Split qkv rows into heads, optionally normalise q and k per head, rotate, write k and v to the

@@ -39,6 +39,12 @@ int quant_parse(const char *word, enum quant *out, struct err *e)
         word);
 }
 
+const char *kv_dtype_name(enum kv_dtype t)
+{
+    static const char *const names[KV_N] = {"float32", "float16", "bfloat16", "int8"};
+    return (unsigned)t < KV_N ? names[t] : "unknown";
+}
+
 /* ---------------------------------------------------------------- plugins */
 
 const struct backend_plugin *backend_plugin_load(const char *path, struct err *e)

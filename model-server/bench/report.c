@@ -13,7 +13,7 @@ static double pass_bytes(const struct model_info *i, double tokens)
     return (double)i->dense_bytes + touched * (double)i->expert_bytes;
 }
 
-void bench_work(const struct model *m, enum dtype kv_dtype, struct bench_result *out)
+void bench_work(const struct model *m, enum kv_dtype kv_dtype, struct bench_result *out)
 {
     const struct bench_case *c = &out->of;
     const struct model_info *i = model_info(m);
@@ -91,7 +91,7 @@ void bench_print_json(struct buf *out, const struct bench_report *r, const struc
             "\"load_s\":%.3f,\"memory\":{\"weight_bytes\":%" PRIu64 ",\"kv_bytes\":%" PRIu64
             ",\"rest_bytes\":%" PRIu64 ",\"rss_bytes\":%" PRIu64 ",\"load_peak_bytes\":%" PRIu64
             "},\"limits\":{\"read_bytes_per_s\":%.4g,\"fp32_flop_per_s\":%.4g},\"results\":[",
-            r->threads, dtype_name(r->dtype), r->quantize, dtype_name(r->kv_dtype), r->load_s,
+            r->threads, dtype_name(r->dtype), r->quantize, kv_dtype_name(r->kv_dtype), r->load_s,
             r->weight_bytes, r->kv_bytes, rest_bytes(r), r->rss_bytes, r->load_peak_bytes,
             r->read_limit, r->fp32_limit);
     for (size_t i = 0; i < n; i++) {
@@ -106,7 +106,7 @@ void bench_print_table(struct buf *out, const struct bench_report *r, const stru
 {
     buf_fmt(out, "%s: %s weights%s%s, %s cache; %s\n", r->model, dtype_name(r->dtype),
             r->quantize[0] && strcmp(r->quantize, "none") ? ", quantised " : "",
-            strcmp(r->quantize, "none") ? r->quantize : "", dtype_name(r->kv_dtype), r->device);
+            strcmp(r->quantize, "none") ? r->quantize : "", kv_dtype_name(r->kv_dtype), r->device);
     buf_fmt(out,
             "memory: weights %.3f GB, cache %.3f GB, rest %.3f GB; at most %.3f GB in %.2f s "
             "of loading\n",

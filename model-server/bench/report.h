@@ -9,7 +9,8 @@
 struct bench_report {
     const char *model, *device, *quantize;
     bool random;
-    enum dtype dtype, kv_dtype;
+    enum dtype dtype;
+    enum kv_dtype kv_dtype;
     int threads;
     double load_s;
     uint64_t weight_bytes, kv_bytes, rss_bytes, load_peak_bytes;
@@ -23,7 +24,7 @@ struct bench_result {
 };
 
 /* Bytes of weights and of the KV cache, and operations, of one round of the case out->of. */
-void bench_work(const struct model *m, enum dtype kv_dtype, struct bench_result *out);
+void bench_work(const struct model *m, enum kv_dtype kv_dtype, struct bench_result *out);
 /* Resident bytes of this process now and at most so far; 0 where the system does not say. */
 void bench_memory(uint64_t *now, uint64_t *peak);
 

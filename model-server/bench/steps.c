@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 int bench_steps_init(struct bench_steps *b, struct model *m, uint32_t max_batch, uint32_t longest,
-                     enum dtype kv_dtype, struct err *e)
+                     enum kv_dtype kv_dtype, struct err *e)
 {
     size_t rows = max_batch > BENCH_CHUNK ? max_batch : BENCH_CHUNK;
     *b = (struct bench_steps){.m = m, .max_batch = max_batch};

@@ -27,7 +27,7 @@ struct bench_steps {
 
 /* Memory and a KV cache for `max_batch` sequences of up to `longest` tokens. */
 int bench_steps_init(struct bench_steps *b, struct model *m, uint32_t max_batch, uint32_t longest,
-                     enum dtype kv_dtype, struct err *e);
+                     enum kv_dtype kv_dtype, struct err *e);
 void bench_steps_free(struct bench_steps *b);
 /* The case once for warmth and then `rounds` times. */
 int bench_time(struct bench_steps *b, const struct bench_case *c, uint32_t rounds,

@@ -409,7 +409,7 @@ static int size_pool(struct engine *g, const struct warmup *w, struct kv_plan *p
     LOG(LOG_INFO, "KV cache", LOGI("blocks", plan->n_blocks), LOGI("block_size", o->block_size),
         LOGI("tokens", (uint64_t)plan->n_blocks * o->block_size), LOGI("bytes", plan->bytes),
         LOGS("decided_by", plan->why), LOGI("free", m.free), LOGI("total", m.total),
-        LOGI("block_bytes", m.block_bytes), LOGS("dtype", dtype_name(o->kv_dtype)));
+        LOGI("block_bytes", m.block_bytes), LOGS("dtype", kv_dtype_name(o->kv_dtype)));
     return 0;
 }
 

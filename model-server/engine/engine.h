@@ -19,7 +19,7 @@ struct engine_options {
     struct device *dev;
     struct comm *comm;
     uint32_t block_size;
-    enum dtype kv_dtype;
+    enum kv_dtype kv_dtype;
     double memory_fraction, kv_limit; /* see kv_pool.h */
     uint32_t max_total_tokens;        /* 0: what the model and the memory allow */
     uint64_t swap_bytes;              /* of the host's memory, on this rank; 0: no swap region */

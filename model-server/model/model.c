@@ -206,7 +206,7 @@ const struct model_info *model_info(const struct model *m) { return &m->info; }
 /* ---------------------------------------------------------------- KV cache */
 
 static struct kv_desc kv_desc(const struct model *m, uint32_t n_blocks, uint32_t block_size,
-                              enum dtype dtype)
+                              enum kv_dtype dtype)
 {
     return (struct kv_desc){.n_layers = m->d.spec.n_layers,
                             .n_blocks = n_blocks,
@@ -216,13 +216,18 @@ static struct kv_desc kv_desc(const struct model *m, uint32_t n_blocks, uint32_t
                             .dtype = dtype};
 }
 
-uint64_t model_kv_block_bytes(const struct model *m, uint32_t block_size, enum dtype kv_dtype)
+enum kv_dtype model_kv_dtype(const struct model *m)
+{
+    return m->info.dtype == DT_F32 ? KV_F32 : m->info.dtype == DT_F16 ? KV_F16 : KV_BF16;
+}
+
+uint64_t model_kv_block_bytes(const struct model *m, uint32_t block_size, enum kv_dtype kv_dtype)
 {
     struct kv_desc k = kv_desc(m, 1, block_size, kv_dtype);
     return m->d.ops->kv_block_bytes(&k);
 }
 
-int model_kv_resize(struct model *m, uint32_t n_blocks, uint32_t block_size, enum dtype kv_dtype,
+int model_kv_resize(struct model *m, uint32_t n_blocks, uint32_t block_size, enum kv_dtype kv_dtype,
                     struct err *e)
 {
     struct decoder *d = &m->d;

@@ -54,9 +54,12 @@ void model_free(struct model *m); /* NULL is fine */
 const struct model_info *model_info(const struct model *m);
 
 /* KV cache. A block holds block_size positions of all layers of this rank. */
-uint64_t model_kv_block_bytes(const struct model *m, uint32_t block_size, enum dtype kv_dtype);
+/* What `--kv-cache-dtype auto` means: 16 bits, or 32 for a model in fp32, as the weights are
+ * stored, so that the cache is never what a result loses most by. Quantised weights: bfloat16. */
+enum kv_dtype model_kv_dtype(const struct model *m);
+uint64_t model_kv_block_bytes(const struct model *m, uint32_t block_size, enum kv_dtype kv_dtype);
 /* Allocate (first call) or replace (contents are lost) the cache. */
-int model_kv_resize(struct model *m, uint32_t n_blocks, uint32_t block_size, enum dtype kv_dtype,
+int model_kv_resize(struct model *m, uint32_t n_blocks, uint32_t block_size, enum kv_dtype kv_dtype,
                     struct err *e);
 int model_kv_copy(struct model *m, const uint32_t *src, const uint32_t *dst, uint32_t n,
                   struct err *e);

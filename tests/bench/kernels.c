@@ -107,63 +107,6 @@ static void bench_linear(void)
     }
 }
 
-/* ---------------------------------------------------------------- attention */
-
-/* `seqs` sequences at `depth`, `n` new tokens each, in the shape of Llama-3.2-1B. */
-static double seconds_attention(struct device *d, uint32_t seqs, uint32_t depth, uint32_t n,
-                                bool scattered, int runs)
-{
-    enum { H = 32, HK = 8, D = 64, BLOCK = 16, WIDTH = (H + 2 * HK) * D };
-    struct err e = ERR_INIT;
-    uint32_t per_seq = depth / BLOCK, tokens = seqs * n;
-    struct kv_desc kd = {1, seqs * per_seq, BLOCK, HK, D, DT_BF16};
-    struct kv_cache *kv = ops->kv_new(d, &kd, &e);
-    uint32_t *blocks = malloc(kd.n_blocks * sizeof(*blocks));
-    struct span *spans = malloc(seqs * sizeof(*spans));
-    if (!kv || !blocks || !spans)
-        die(&e);
-    memset(kv->data, 0x3c, kv->bytes);
-    for (uint32_t i = 0; i < kd.n_blocks; i++)
-        blocks[i] = scattered ? (uint32_t)((uint64_t)i * 7919 % kd.n_blocks) : i;
-    for (uint32_t i = 0; i < seqs; i++)
-        spans[i] = (struct span){i * n, n, depth, blocks + i * per_seq};
-    struct ragged b = {.n_tokens = tokens, .n_spans = seqs, .spans = spans};
-    struct attn a = {H, HK, D, 0.125f, 0, 0, NULL};
-    float *q = numbers((size_t)tokens * WIDTH), *o = numbers((size_t)tokens * H * D);
-    ops->step_begin(d, &b, &e);
-    double s = BEST(runs, ops->attention(d, o, q, WIDTH, kv, 0, &a));
-    ops->step_end(d, &e);
-    ops->free(fast, q), ops->free(fast, o), free(blocks), free(spans);
-    ops->kv_free(d, kv);
-    return s;
-}
-
-static void attention_row(uint32_t seqs, uint32_t depth, uint32_t n, bool scattered)
-{
-    double s = seconds_attention(fast, seqs, depth, n, scattered, 7);
-    double keys = n * (depth - (n - 1) / 2.0) * seqs; /* seen by all tokens together */
-    double rate = keys * 32 * 64 * 4 / s, bytes = (double)seqs * depth * 8 * 64 * 4 / s;
-    printf("  %2u x %5u new at depth %5u %9.3f ms %7.1f GB/s of K and V %7.1f GFLOP/s (%.2f of "
-           "peak)%s",
-           seqs, n, depth, s * 1e3, bytes / 1e9, rate / 1e9, rate / flops,
-           scattered ? ", scattered blocks" : "");
-    if (n == 1 && seqs == 1 && depth < 4096)
-        printf("   x%.0f of plain C", seconds_attention(plain, seqs, depth, n, false, 1) / s);
-    printf("\n");
-}
-
-static void bench_attention(void)
-{
-    printf("\nattention, one layer: 32 query heads on 8 K/V heads of 64, bf16 cache in blocks of "
-           "16\n");
-    attention_row(1, 2048, 1, false);
-    attention_row(16, 2048, 1, false);
-    attention_row(16, 2048, 1, true);
-    attention_row(1, 32768, 1, false);
-    attention_row(1, 512, 512, false);
-    attention_row(1, 2048, 2048, false);
-}
-
 /* ---------------------------------------------------------------- rows */
 
 static void rows_row(const char *name, double elements, double f, double p)
@@ -210,7 +153,6 @@ int main(int argc, char **argv)
     flops = probe_ops(fast->pool, fast->features) / flops;
     printf("limits: %.1f GB/s read, %.1f GFLOP/s fp32 FMA\n", bandwidth / 1e9, flops / 1e9);
     bench_linear();
-    bench_attention();
     bench_rows();
     ops->close(fast);
     ops->close(plain);

@@ -401,6 +401,93 @@ static bool check_exp_sum(void (*fn)(void), uint32_t n)
     return k_exp_sum_ref(want, n, 16.0f) == CALL(exp_sum)(got, n, 16.0f) && same();
 }
 
+/* Pages of any bits that are no NaN; both lists name the same ones, in any order. */
+enum { KV_DIM_MAX = 140, KV_PAGES = KV_SPLIT / KV_PAGE, KV_ROOM = 6 };
+static _Alignas(64) char pages[KV_ROOM][KV_PAGE * (KV_DIM_MAX + 16) * 4];
+static const char *page_list[KV_PAGES + KV_AHEAD];
+static float kv_p[TILE_ROWS * KV_SCORES_LD];
+
+static void fill_pages(enum kv_dtype t, uint32_t dim)
+{
+    for (uint32_t i = 0; i < KV_ROOM; i++)
+        for (size_t k = 0; k < sizeof(pages[0]); k += 4) {
+            uint16_t low = t == KV_F16 ? f16_of_f32(rng_wide(&rng)) : bf16_of_f32(rng_wide(&rng));
+            uint16_t high = t == KV_F16 ? f16_of_f32(rng_wide(&rng)) : bf16_of_f32(rng_wide(&rng));
+            uint32_t both = (uint32_t)high << 16 | low, bytes = rng_u32(&rng) & 0x7f7f7f7f;
+            memcpy(pages[i] + k, t == KV_I8 ? &bytes : &both, 4);
+        }
+    for (uint32_t i = 0; t == KV_I8 && i < KV_ROOM * KV_PAGE; i++)
+        kv_scales(pages[i / KV_PAGE], dim)[i % KV_PAGE] = rng_wide(&rng);
+    for (uint32_t i = 0; i < KV_PAGES + KV_AHEAD; i++)
+        page_list[i] = pages[rng_below(&rng, KV_ROOM)];
+}
+
+/* `n` is the head's dimension here. */
+static bool check_scores(scores_f32_fn *ref, scores_f32_fn *fn, uint32_t n, enum kv_dtype t)
+{
+    n = n > KV_DIM_MAX ? 64 * (1 + n % 2) : n;
+    for (uint32_t rows = 1; rows <= TILE_ROWS; rows++) {
+        struct kv_scores a = {.rows = rows, .head_dim = n, .pages = page_list, .q = x};
+        a.n = 1 + rng_below(&rng, n < 20 ? KV_PAGES : 7);
+        fill_pages(t, n);
+        fill(MAXN);
+        a.s = want;
+        ref(&a);
+        a.s = got;
+        fn(&a);
+        if (!same())
+            return false;
+    }
+    return true;
+}
+
+static bool check_values(values_f32_fn *ref, values_f32_fn *fn, uint32_t n, enum kv_dtype t)
+{
+    n = n > KV_DIM_MAX ? 64 * (1 + n % 2) : n;
+    for (uint32_t rows = 1; rows <= TILE_ROWS; rows++) {
+        struct kv_values a = {.rows = rows, .head_dim = n, .pages = page_list, .p = kv_p};
+        a.ldo = kv_padded(n), a.first = rng_below(&rng, 40);
+        a.end = a.first + 1 + rng_below(&rng, n < 20 ? KV_SPLIT - 40 : 50);
+        fill_pages(t, n);
+        fill(MAXN);
+        for (uint32_t i = 0; i < TILE_ROWS * KV_SCORES_LD; i++)
+            kv_p[i] = rng_unit(&rng);
+        start_from(x, (uint32_t)(rows * a.ldo));
+        a.o = want;
+        ref(&a);
+        a.o = got;
+        fn(&a);
+        if (!same())
+            return false;
+    }
+    return true;
+}
+
+#define CHECK_KV(type, t)                                                                          \
+    static bool check_scores_##type(void (*fn)(void), uint32_t n)                                  \
+    {                                                                                              \
+        return check_scores(k_scores_##type##_ref, (scores_f32_fn *)fn, n, t);                     \
+    }                                                                                              \
+    static bool check_values_##type(void (*fn)(void), uint32_t n)                                  \
+    {                                                                                              \
+        return check_values(k_values_##type##_ref, (values_f32_fn *)fn, n, t);                     \
+    }
+CHECK_KV(f32, KV_F32)
+CHECK_KV(f16, KV_F16)
+CHECK_KV(bf16, KV_BF16)
+CHECK_KV(i8, KV_I8)
+
+static bool check_weigh_i8(void (*fn)(void), uint32_t n)
+{
+    uint32_t rows = 1 + n % TILE_ROWS, dim = 1 + n % KV_DIM_MAX, count = 1 + n % KV_PAGES;
+    fill_pages(KV_I8, dim);
+    fill(MAXN);
+    start_from(x, MAXN);
+    k_weigh_i8_ref(want, rows, page_list, count, dim);
+    CALL(weigh_i8)(got, rows, page_list, count, dim);
+    return same();
+}
+
 static bool check_merge(void (*fn)(void), uint32_t n)
 {
     fill(n);
@@ -461,22 +548,26 @@ static double ulps(float f, double exact)
 static void functions_are_as_exact_as_they_say(void **state)
 {
     (void)state;
-    double worst_exp = 0, worst_tanh = 0, worst_erf = 0;
+    double worst_exp = 0, worst_neg = 0, worst_tanh = 0, worst_erf = 0;
     for (int i = 0; i < 400000; i++) {
         float e = rng_unit(&rng) * 87.0f,
               u = rng_unit(&rng) * ldexpf(1, (int)rng_below(&rng, 8) - 4);
         worst_exp = fmax(worst_exp, ulps(math_exp(e), exp(e)));
+        worst_neg = fmax(worst_neg, ulps(math_exp_neg(-fabsf(e)), exp(-fabsf(e))));
         worst_tanh = fmax(worst_tanh, ulps(math_tanh(u), tanh(u)));
         worst_erf = fmax(worst_erf, ulps(math_erf(u), erf(u)));
     }
-    print_message("exp %.2f, tanh %.2f, erf %.2f units in the last place\n", worst_exp, worst_tanh,
-                  worst_erf);
+    print_message("exp %.2f, exp of negatives %.2f, tanh %.2f, erf %.2f units in the last place\n",
+                  worst_exp, worst_neg, worst_tanh, worst_erf);
+    assert_true(worst_neg <= 1.2);
     assert_true(worst_exp <= 1.2 && worst_tanh <= 1.5 && worst_erf <= 1.5);
 }
 
 static void functions_keep_their_edges(void **state)
 {
     (void)state;
+    assert_true(math_exp_neg(0) == 1 && math_exp_neg(-INFINITY) == 0 && isnan(math_exp_neg(NAN)));
+    assert_true(math_exp_neg(-87) > 0 && math_exp_neg(-87.01f) == 0 && math_exp_neg(-1e30f) == 0);
     assert_true(math_exp(0) == 1 && math_exp(INFINITY) == INFINITY && math_exp(100) == INFINITY);
     assert_true(math_exp(-INFINITY) == 0 && math_exp(-1000) == 0 && isnan(math_exp(NAN)));
     assert_true(math_exp(-100) > 0 && math_exp(88.7f) < INFINITY);

@@ -14,7 +14,7 @@ enum {
     PATH_LEN = 1024,
     MAX_PROMPTS = 8,
     MAX_LEN = 512,
-    BLOCK_SIZE = 8,
+    BLOCK_SIZE = 16,
     MAX_SEQ_BLOCKS = MAX_LEN / BLOCK_SIZE
 };
 
@@ -114,7 +114,7 @@ static inline int bench_open(struct bench *b, const char *dir, struct comm *comm
         return -1;
     b->model = model_load(
         dir, &(struct model_options){.ops = b->ops, .dev = b->dev, .comm = comm, .dtype = -1}, e);
-    if (!b->model || model_kv_resize(b->model, n_blocks, BLOCK_SIZE, DT_F32, e))
+    if (!b->model || model_kv_resize(b->model, n_blocks, BLOCK_SIZE, KV_F32, e))
         return -1;
     b->vocab = model_info(b->model)->vocab;
     return 0;

@@ -2,11 +2,15 @@
  *
  * The query heads that share a K/V head are rows of one small product: row r of a span is query
  * head r % group of token r / group. A unit of work takes a tile of such rows, which fills the
- * registers, and walks the keys in splits that lie at multiples of SPLIT positions. Within a split:
- * scores of all rows (K as panels of keys), softmax against the split's own maximum, weighted sum
- * (V as panels of dimensions). Splits are merged in ascending order. A row's operations depend on
- * its position alone: keys it may not see enter as weights of exactly 0, splits it sees nothing of
- * are passed over.
+ * registers, and walks the keys in splits that lie at multiples of KV_SPLIT positions. Within a
+ * split: scores of all rows, softmax against the split's own maximum, weighted sum of the values.
+ * Splits are merged in ascending order.
+ *
+ * A row's operations depend on its position alone. It never meets a value that it does not see, not
+ * even with a weight of 0 (0 * NaN is NaN): where the rows of a tile see different keys, at the
+ * diagonal and at the far end of a window, the keys are walked one by one, each with its rows. What
+ * lies in a block behind the last token, or was left there by another sequence, is read as a key at
+ * most, and its score is overwritten.
  *
  * Many tiles (prefill, batches): a unit walks all splits of its tile. Few tiles (one long sequence,
  * more cores than heads): a unit is one split; a second pass merges. The bits are the same.
@@ -16,9 +20,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
-enum { SCORE_LD = SPLIT + LANES }; /* rows of scores must not all fall into one set of the cache */
-
-enum { FETCH_BLOCKS = 2 }; /* how far ahead a decode step fetches */
+enum { SPLIT_PAGES = KV_SPLIT / KV_PAGE };
 
 /* Softmax sums so far, one entry a row: maximum, sum of exp, weighted values. */
 struct partial {
@@ -29,9 +31,9 @@ struct partial {
 /* What one thread works with: lives in its scratch. */
 struct workspace {
     _Alignas(64) float q[MAX_HEAD_DIM * TILE_ROWS];
-    _Alignas(64) float s[TILE_ROWS * SCORE_LD]; /* [row][key] */
-    _Alignas(64) float p[SPLIT * TILE_ROWS];    /* [key][row] */
+    _Alignas(64) float s[TILE_ROWS * KV_SCORES_LD]; /* scores, then weights: [row][key] */
     _Alignas(64) float o[TILE_ROWS * MAX_HEAD_DIM];
+    const char *pages[2 * SPLIT_PAGES + KV_AHEAD]; /* in the order in which they are read */
     struct partial split;
 };
 _Static_assert(sizeof(struct workspace) <= THREAD_SCRATCH, "attention needs more scratch");
@@ -47,6 +49,12 @@ struct attn_job {
     float *partials;
     uint32_t max_splits;
     atomic_uint next;
+};
+
+/* Where the units of a span begin. Whoever takes units takes them in ascending order. */
+struct cursor {
+    const struct span *span;
+    uint32_t first;
 };
 
 /* Rows [first, first + n) of a span for one K/V head, and the keys that any of them sees. */
@@ -89,28 +97,41 @@ static uint32_t n_tiles(const struct attn_job *j, const struct span *s)
 }
 
 /* Unit u: spans, then heads, then tiles. */
-static struct rows unit_rows(const struct attn_job *j, uint32_t u)
+static struct rows unit_rows(const struct attn_job *j, struct cursor *c, uint32_t u)
 {
-    const struct span *s = j->d->batch->spans;
-    for (; u >= n_tiles(j, s) * j->p->n_kv_heads; s++)
-        u -= n_tiles(j, s) * j->p->n_kv_heads;
-    uint32_t tiles = n_tiles(j, s), tile = u % tiles;
-    uint64_t all = (uint64_t)s->n * j->group;
-    struct rows r = {.span = s, .head = u / tiles, .first = (uint32_t)(all * tile / tiles)};
+    for (; u - c->first >= n_tiles(j, c->span) * j->p->n_kv_heads; c->span++)
+        c->first += n_tiles(j, c->span) * j->p->n_kv_heads;
+    uint32_t tiles = n_tiles(j, c->span), tile = (u - c->first) % tiles;
+    uint64_t all = (uint64_t)c->span->n * j->group;
+    struct rows r = {.span = c->span, .head = (u - c->first) / tiles};
+    r.first = (uint32_t)(all * tile / tiles);
     r.n = (uint32_t)(all * (tile + 1) / tiles) - r.first;
     r.lo = first_key(j->p, row_pos(j, &r, 0));
     r.hi = row_pos(j, &r, r.n - 1) + 1;
     return r;
 }
 
-/* ---------------------------------------------------------------- one split */
+/* ---------------------------------------------------------------- kernels of the cache's type */
 
-static void run_tile(const struct attn_job *j, const struct tile *t)
+static void scores(const struct attn_job *j, const struct kv_scores *t)
 {
-    const struct kernels *k = &j->d->kern;
-    enum dtype type = j->kv->desc.dtype;
-    (type == DT_F32 ? k->tile_f32 : type == DT_F16 ? k->tile_f16 : k->tile_bf16)(t);
+    static const size_t slot[KV_N] = {
+        offsetof(struct kernels, scores_f32), offsetof(struct kernels, scores_f16),
+        offsetof(struct kernels, scores_bf16), offsetof(struct kernels, scores_i8)};
+    scores_f32_fn *const *fn = (const void *)((const char *)&j->d->kern + slot[j->kv->desc.dtype]);
+    (*fn)(t);
 }
+
+static void values(const struct attn_job *j, const struct kv_values *t)
+{
+    static const size_t slot[KV_N] = {
+        offsetof(struct kernels, values_f32), offsetof(struct kernels, values_f16),
+        offsetof(struct kernels, values_bf16), offsetof(struct kernels, values_i8)};
+    values_f32_fn *const *fn = (const void *)((const char *)&j->d->kern + slot[j->kv->desc.dtype]);
+    (*fn)(t);
+}
+
+/* ---------------------------------------------------------------- one split */
 
 static void pack_q(const struct attn_job *j, const struct rows *r, struct workspace *ws)
 {
@@ -118,85 +139,130 @@ static void pack_q(const struct attn_job *j, const struct rows *r, struct worksp
     for (uint32_t i = 0; i < r->n; i++)
         src[i] = j->q + (size_t)row_token(j, r, i) * j->q_stride +
                  (size_t)row_head(j, r, i) * j->p->head_dim;
-    j->d->kern.pack(ws->q, src, r->n, j->p->head_dim, j->p->scale);
+    const uint32_t dim = j->p->head_dim, stride = tile_stride(r->n);
+    j->d->kern.pack(ws->q, src, r->n, dim, j->p->scale);
+    memset(ws->q + (size_t)dim * stride, 0, (kv_dims(dim) - dim) * stride * sizeof(float));
 }
 
-/* Keys [begin, end) of the split at `base`, block by block; `v` says which product. */
-static void walk_blocks(const struct attn_job *j, const struct rows *r, struct workspace *ws,
-                        uint32_t base, uint32_t begin, uint32_t end, bool v)
+/* Keys of a split that some row of the tile sees: [begin, end), `begin` at a page's beginning. */
+struct range {
+    uint32_t begin, end, pages;
+};
+
+static struct range split_range(const struct rows *r, uint32_t split)
+{
+    uint32_t base = split * KV_SPLIT, lo = r->lo & ~(uint32_t)(KV_PAGE - 1);
+    struct range a = {.begin = lo > base ? lo : base};
+    a.end = r->hi - base < KV_SPLIT ? r->hi : base + KV_SPLIT;
+    a.pages = (a.end - a.begin + KV_PAGE - 1) / KV_PAGE;
+    return a;
+}
+
+static void name_pages(const struct attn_job *j, const struct rows *r, bool v, uint32_t key,
+                       const char **out, uint32_t n)
 {
     const struct kv_cache *kv = j->kv;
-    uint32_t size = kv->desc.block_size, stride = tile_stride(r->n);
-    size_t lane_bytes = LANES * dtype_size(kv->desc.dtype);
-    bool cold = r->span->n * j->group <= j->d->kern.mr; /* no other tile has just read the keys */
-    for (uint32_t n, key = begin; key < end; key += n) {
-        uint32_t at = key % size; /* a multiple of 16, or 0 */
-        n = end - key < size - at ? end - key : size - at;
-        const char *head = kv_head(kv, j->layer, r->span->blocks[key / size], v, r->head);
-        struct tile t = {.rows = r->n};
-        if (cold && key + FETCH_BLOCKS * size < r->hi) { /* the same place of a later block */
-            uint32_t later = r->span->blocks[key / size + FETCH_BLOCKS];
-            t.ahead = UINT32_MAX, t.next = kv_head(kv, j->layer, later, v, r->head) - head;
-        }
-        if (v) {
-            t.y = ws->o, t.ldy = kv->panel_dim, t.add = key > begin;
-            t.x = ws->p + (size_t)(key - base) * stride, t.k = n, t.n = j->p->head_dim;
-            t.w = head + at * lane_bytes, t.w_bytes = kv->panel_pos * lane_bytes;
-        } else {
-            t.y = ws->s + (key - base), t.ldy = SCORE_LD;
-            t.x = ws->q, t.k = j->p->head_dim, t.n = n;
-            t.w_bytes = kv->panel_dim * lane_bytes, t.w = head + at / LANES * t.w_bytes;
-        }
-        run_tile(j, &t);
+    const char *stream = kv_stream(kv, j->layer, v, r->head);
+    uint32_t page = key / KV_PAGE, in_block = (1u << kv->page_shift) - 1;
+    for (uint32_t i = 0; i < n; i++, page++) {
+        size_t block = r->span->blocks[page >> kv->page_shift];
+        out[i] = stream + ((block << kv->page_shift) + (page & in_block)) * kv->page_bytes;
     }
 }
 
-/* Scores of one row to weights. The row covers keys base .. base + n - 1, n a multiple of 16. */
-static void weigh_row(const struct attn_job *j, const struct rows *r, struct workspace *ws,
-                      uint32_t row, uint32_t base, uint32_t from, uint32_t n)
+/* The split's keys, its values, and the first keys of the next split, as far as there are any. */
+static void list_pages(const struct attn_job *j, const struct rows *r, struct workspace *ws,
+                       const struct range *a)
 {
-    float *s = ws->s + (size_t)row * SCORE_LD;
+    uint32_t left = (r->hi - a->end + KV_PAGE - 1) / KV_PAGE, n = left < KV_AHEAD ? left : KV_AHEAD;
+    const char **next = ws->pages + (size_t)2 * a->pages;
+    name_pages(j, r, false, a->begin, ws->pages, a->pages);
+    name_pages(j, r, true, a->begin, ws->pages + a->pages, a->pages);
+    name_pages(j, r, false, a->end, next, n);
+    for (; n < KV_AHEAD; n++) /* in the cache already: costs nothing */
+        next[n] = next[-1];
+}
+
+/* Scores of one row to weights, as far as it sees; its maximum and sum. */
+static void weigh_row(const struct attn_job *j, const struct rows *r, struct workspace *ws,
+                      const struct range *a, uint32_t row)
+{
+    float *s = ws->s + (size_t)row * KV_SCORES_LD;
     const struct kernels *k = &j->d->kern;
     uint32_t pos = row_pos(j, r, row), lo = first_key(j->p, pos), hi = pos + 1;
-    lo = lo > base ? lo - base : 0; /* visible: [lo, hi) of this row */
-    hi = hi > base ? (hi - base < n ? hi - base : n) : 0;
+    lo = lo > a->begin ? lo : a->begin;
+    hi = hi < a->end ? hi : a->end;
     if (lo >= hi) {
         ws->split.max[row] = -INFINITY, ws->split.sum[row] = 0.0f;
-        memset(s, 0, n * sizeof(*s));
         return;
     }
+    lo -= a->begin, hi -= a->begin;
     if (j->p->softcap > 0.0f)
         k->soft_cap(s + lo, hi - lo, 1.0f, j->p->softcap);
     for (uint32_t i = lo; j->p->alibi && i < hi; i++) {
-        float distance = (float)(int32_t)(base + i - pos);
+        float distance = (float)(int32_t)(a->begin + i - pos);
         s[i] = fmaf(j->p->alibi[row_head(j, r, row)], distance, s[i]);
     }
+    uint32_t from = lo & ~(uint32_t)(LANES - 1), to = (hi + LANES - 1) & ~(uint32_t)(LANES - 1);
     for (uint32_t i = from; i < lo; i++)
         s[i] = -INFINITY;
-    for (uint32_t i = hi; i < n; i++)
+    for (uint32_t i = hi; i < to; i++)
         s[i] = -INFINITY;
-    ws->split.max[row] = k->row_max(s + from, n - from);
-    ws->split.sum[row] = k->exp_sum(s + from, n - from, ws->split.max[row]);
+    ws->split.max[row] = k->row_max(s + from, to - from);
+    ws->split.sum[row] = k->exp_sum(s + from, to - from, ws->split.max[row]);
+}
+
+/* First row of the tile's token number `token`; tiles may begin and end within a token. */
+static uint32_t token_row(const struct attn_job *j, const struct rows *r, uint32_t token)
+{
+    uint32_t row = token * j->group, before = r->first % j->group;
+    row = row > before ? row - before : 0;
+    return row < r->n ? row : r->n;
+}
+
+/* Every key with the rows that see it: those of tokens [from, to), in runs as long as these are the
+ * same. */
+static void sum_values(const struct attn_job *j, const struct rows *r, struct workspace *ws,
+                       const struct range *a)
+{
+    uint32_t pos = row_pos(j, r, 0), tokens = r->hi - pos, window = j->p->window;
+    struct kv_values t = {.ldo = kv_padded(j->p->head_dim), .head_dim = j->p->head_dim};
+    t.pages = ws->pages + a->pages;
+    for (uint32_t key = r->lo > a->begin ? r->lo : a->begin, next; key < a->end; key = next) {
+        uint32_t from = key > pos ? key - pos : 0, to = tokens;
+        if (window && (uint64_t)key + window - pos < tokens) /* at least 1: some row sees the key */
+            to = key + window - pos;
+        next = from || to < tokens ? key + 1 : pos + 1;
+        next = next < a->end ? next : a->end;
+        uint32_t row = token_row(j, r, from);
+        t.rows = token_row(j, r, to) - row;
+        t.o = ws->o + row * t.ldo;
+        t.p = ws->s + (size_t)row * KV_SCORES_LD;
+        t.first = key - a->begin, t.end = next - a->begin;
+        values(j, &t);
+    }
 }
 
 static void attend_split(const struct attn_job *j, const struct rows *r, struct workspace *ws,
                          uint32_t split)
 {
-    uint32_t base = split * SPLIT, end = r->hi - base < SPLIT ? r->hi : base + SPLIT;
-    uint32_t align = j->kv->desc.block_size < LANES ? j->kv->desc.block_size : LANES;
-    uint32_t begin = r->lo > base ? r->lo & ~(align - 1) : base;
-    uint32_t from = (begin - base) & ~(uint32_t)(LANES - 1);
-    uint32_t n = (end - base + LANES - 1) & ~(uint32_t)(LANES - 1);
-    const float *src[TILE_ROWS];
-    walk_blocks(j, r, ws, base, begin, end, false);
+    struct range a = split_range(r, split);
+    size_t ldo = kv_padded(j->p->head_dim);
+    list_pages(j, r, ws, &a);
+    scores(j, &(struct kv_scores){.s = ws->s,
+                                  .q = ws->q,
+                                  .rows = r->n,
+                                  .head_dim = j->p->head_dim,
+                                  .n = a.pages,
+                                  .pages = ws->pages});
     for (uint32_t i = 0; i < r->n; i++) {
-        weigh_row(j, r, ws, i, base, from, n);
-        src[i] = ws->s + (size_t)i * SCORE_LD + (begin - base);
-        ws->split.o[i] = ws->o + (size_t)i * j->kv->panel_dim;
+        weigh_row(j, r, ws, &a, i);
+        ws->split.o[i] = ws->o + i * ldo;
     }
-    float *p = ws->p + (size_t)(begin - base) * tile_stride(r->n);
-    j->d->kern.pack(p, src, r->n, end - begin, 1.0f);
-    walk_blocks(j, r, ws, base, begin, end, true);
+    if (j->kv->desc.dtype == KV_I8)
+        j->d->kern.weigh_i8(ws->s, r->n, ws->pages + a.pages, a.pages, j->p->head_dim);
+    memset(ws->o, 0, r->n * ldo * sizeof(float));
+    sum_values(j, r, ws, &a);
 }
 
 /* ---------------------------------------------------------------- several splits */
@@ -212,7 +278,7 @@ static void merge_row(const struct attn_job *j, struct partial *to, const struct
         return;
     }
     float max = to->max[row] > from->max[row] ? to->max[row] : from->max[row];
-    float a = math_exp(to->max[row] - max), b = math_exp(from->max[row] - max);
+    float a = math_exp_neg(to->max[row] - max), b = math_exp_neg(from->max[row] - max);
     j->d->kern.merge(to->o[row], from->o[row], a, b, j->p->head_dim);
     to->sum[row] = fmaf(from->sum[row], b, to->sum[row] * a);
     to->max[row] = max;
@@ -235,12 +301,13 @@ static void partial_finish(const struct attn_job *j, const struct rows *r, const
         j->d->kern.soft_cap(p->o[i], j->p->head_dim, 1.0f / p->sum[i], 0.0f);
 }
 
-static void attend_whole(const struct attn_job *j, struct workspace *ws, uint32_t unit)
+static void attend_whole(const struct attn_job *j, struct workspace *ws, struct cursor *c,
+                         uint32_t unit)
 {
-    struct rows r = unit_rows(j, unit);
+    struct rows r = unit_rows(j, c, unit);
     struct partial to = partial_begin(j, &r);
     pack_q(j, &r, ws);
-    for (uint32_t split = r.lo / SPLIT; split * SPLIT < r.hi; split++) {
+    for (uint32_t split = r.lo / KV_SPLIT; split * KV_SPLIT < r.hi; split++) {
         attend_split(j, &r, ws, split);
         for (uint32_t i = 0; i < r.n; i++)
             merge_row(j, &to, &ws->split, i);
@@ -255,11 +322,12 @@ static float *partial_at(const struct attn_job *j, uint32_t unit, uint32_t split
     return j->partials + ((size_t)unit * j->max_splits + split) * size;
 }
 
-static void attend_part(const struct attn_job *j, struct workspace *ws, uint32_t item)
+static void attend_part(const struct attn_job *j, struct workspace *ws, struct cursor *c,
+                        uint32_t item)
 {
     uint32_t unit = item / j->max_splits, split = item % j->max_splits, dim = j->p->head_dim;
-    struct rows r = unit_rows(j, unit);
-    if (split < r.lo / SPLIT || split * SPLIT >= r.hi)
+    struct rows r = unit_rows(j, c, unit);
+    if (split < r.lo / KV_SPLIT || split * KV_SPLIT >= r.hi)
         return;
     float *to = partial_at(j, unit, split);
     pack_q(j, &r, ws);
@@ -271,11 +339,11 @@ static void attend_part(const struct attn_job *j, struct workspace *ws, uint32_t
                dim * sizeof(float));
 }
 
-static void merge_unit(const struct attn_job *j, uint32_t unit)
+static void merge_unit(const struct attn_job *j, struct cursor *c, uint32_t unit)
 {
-    struct rows r = unit_rows(j, unit);
+    struct rows r = unit_rows(j, c, unit);
     struct partial to = partial_begin(j, &r), from;
-    for (uint32_t split = r.lo / SPLIT; split * SPLIT < r.hi; split++) {
+    for (uint32_t split = r.lo / KV_SPLIT; split * KV_SPLIT < r.hi; split++) {
         float *p = partial_at(j, unit, split);
         memcpy(from.max, p, r.n * sizeof(float));
         memcpy(from.sum, p + TILE_ROWS, r.n * sizeof(float));
@@ -295,19 +363,22 @@ static void take_units(void *arg, int thread, size_t begin, size_t end)
     struct attn_job *j = arg;
     struct workspace *ws = (struct workspace *)cpu_thread_scratch(j->d, thread);
     uint32_t n = j->partials ? j->n_units * j->max_splits : j->n_units;
+    struct cursor c = {.span = j->d->batch->spans};
     (void)begin, (void)end;
     for (uint32_t u; (u = atomic_fetch_add_explicit(&j->next, 1, memory_order_relaxed)) < n;)
         if (j->partials)
-            attend_part(j, ws, u);
+            attend_part(j, ws, &c, u);
         else
-            attend_whole(j, ws, u);
+            attend_whole(j, ws, &c, u);
 }
 
 static void merge_units(void *arg, int thread, size_t begin, size_t end)
 {
+    const struct attn_job *j = arg;
+    struct cursor c = {.span = j->d->batch->spans};
     (void)thread;
     for (size_t u = begin; u < end; u++)
-        merge_unit(arg, (uint32_t)u);
+        merge_unit(j, &c, (uint32_t)u);
 }
 
 void cpu_attention(struct device *d, float *o, const float *q, uint32_t q_stride,
@@ -322,8 +393,8 @@ void cpu_attention(struct device *d, float *o, const float *q, uint32_t q_stride
         j.n_units += n_tiles(&j, span) * p->n_kv_heads;
         longest = span->kv_len > longest ? span->kv_len : longest;
     }
-    if (threads > 1 && j.n_units < 4 * threads && longest > SPLIT) {
-        j.max_splits = (longest + SPLIT - 1) / SPLIT;
+    if (threads > 1 && j.n_units < 4 * threads && longest > KV_SPLIT) {
+        j.max_splits = (longest + KV_SPLIT - 1) / KV_SPLIT;
         size_t size = (size_t)TILE_ROWS * (2 + p->head_dim) * sizeof(float);
         j.partials = cpu_scratch(d, SCRATCH_ATTN, (size_t)j.n_units * j.max_splits * size);
         if (!j.partials)

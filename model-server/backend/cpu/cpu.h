@@ -26,8 +26,6 @@ struct device {
 
 /* Panels are dealt to threads in groups of this many, at load and in every product. */
 enum { PANEL_GRAIN = 4 };
-/* Keys whose softmax is taken at once: splits lie at multiples of this position. */
-enum { SPLIT = 512 };
 enum { MAX_HEAD_DIM = 512 };
 enum { THREAD_SCRATCH = 256 * 1024 };
 
@@ -86,21 +84,23 @@ void linear_float(struct device *d, float *y, const float *x, uint32_t rows, con
 void linear_int(struct device *d, float *y, const float *x, uint32_t rows, const struct weight *w,
                 const float *bias);
 
-/* [layer][K, V][kv head][block]: `head_bytes` each, so that blocks with neighbouring numbers are
- * one stream to whoever reads a head. K is [positions / 16] panels over head dimensions, V is [head
- * dimensions / 16] panels over positions; both counts rounded up to 16. */
+/* [layer][K, V][kv head][block]: one stream for each head, so that blocks with neighbouring numbers
+ * are neighbours to whoever reads a head. A block is 2^page_shift pages: see kv_page.h. */
 struct kv_cache {
     struct kv_desc desc;
     struct populate *populate;
-    uint32_t panel_pos, panel_dim; /* block_size and head_dim, rounded up to 16 */
-    size_t head_bytes, bytes;
+    uint32_t page_shift;
+    size_t page_bytes, block_bytes, bytes; /* block_bytes: of one stream */
     char *data;
 };
-static inline char *kv_head(const struct kv_cache *kv, uint32_t layer, uint32_t block, bool v,
-                            uint32_t head)
+static inline char *kv_stream(const struct kv_cache *kv, uint32_t layer, bool v, uint32_t head)
 {
     size_t stream = ((size_t)layer * 2 + v) * kv->desc.n_kv_heads + head;
-    return kv->data + (stream * kv->desc.n_blocks + block) * kv->head_bytes;
+    return kv->data + stream * kv->desc.n_blocks * kv->block_bytes;
+}
+static inline size_t kv_n_streams(const struct kv_cache *kv)
+{
+    return (size_t)2 * kv->desc.n_layers * kv->desc.n_kv_heads;
 }
 
 /* Rows [row, row + 16) of `p` into one panel. False where they are not all there, or have to be

@@ -14,13 +14,11 @@
  * output is one sequential chain y = fma(w[k], x[k], y), k ascending, whatever the number of rows
  * of x, threads or vector length. K runs over the columns: f32, f16  [K][16] bf16      [ceil(K /
  * 2)][16][2]: columns k and k + 1 of one row share 32 bits, so that widening to fp32 is a shift (k,
- * low half) or a mask (k + 1, high half) Weights are panels of output rows over input columns. In
- * the KV cache a block holds K as panels of 16 positions over head dimensions, and V as panels of
- * 16 head dimensions over positions: scores and weighted sums are the same kernel as a matrix
- * product. */
+ * low half) or a mask (k + 1, high half). Weights are panels of output rows over input columns. The
+ * pages of the KV cache follow the same idea: see kv_page.h. */
 #ifndef MODEL_SERVER_BACKEND_CPU_KERNELS_H
 #define MODEL_SERVER_BACKEND_CPU_KERNELS_H
-#include "model-server/backend/backend.h"
+#include "model-server/backend/cpu/kv_page.h"
 
 enum { LANES = 16 };
 enum { TILE_ROWS = 12 }; /* most rows of x that a tile kernel takes */
@@ -130,6 +128,18 @@ static inline uint32_t tile_stride(uint32_t rows) { return rows <= 2 ? rows : (r
     /* softmax in two steps; n is a multiple of 16 */                                              \
     X(row_max, float, (const float *x, uint32_t n))                                                \
     X(exp_sum, float, (float *x, uint32_t n, float max)) /* x = exp(x - max); the lane_sum of x */ \
+    /* attention over pages of the cache: see kv_page.h */                                         \
+    X(scores_f32, void, (const struct kv_scores *t))                                               \
+    X(scores_f16, void, (const struct kv_scores *t))                                               \
+    X(scores_bf16, void, (const struct kv_scores *t))                                              \
+    X(scores_i8, void, (const struct kv_scores *t))                                                \
+    X(values_f32, void, (const struct kv_values *t))                                               \
+    X(values_f16, void, (const struct kv_values *t))                                               \
+    X(values_bf16, void, (const struct kv_values *t))                                              \
+    X(values_i8, void, (const struct kv_values *t))                                                \
+    /* p[r][i] *= scale of position i % 16 of page i / 16, i < 16 n; rows KV_SCORES_LD apart */    \
+    X(weigh_i8, void,                                                                              \
+      (float *p, uint32_t rows, const char *const *pages, uint32_t n, uint32_t head_dim))          \
     /* o = fma(p, b, o * a): two partial attention results into one */                             \
     X(merge, void, (float *o, const float *p, float a, float b, uint32_t n))                       \
     /* Rotate rot / 2 pairs of v: (a, b) -> (a c - b s, b c + a s). rope: rot / 2 c, then s. */    \
@@ -154,6 +164,15 @@ static inline uint32_t tile_stride(uint32_t rows) { return rows <= 2 ? rows : (r
     X(soft_cap, variant, needs)                                                                    \
     X(row_max, variant, needs)                                                                     \
     X(exp_sum, variant, needs)                                                                     \
+    X(scores_f32, variant, needs)                                                                  \
+    X(scores_f16, variant, needs)                                                                  \
+    X(scores_bf16, variant, needs)                                                                 \
+    X(scores_i8, variant, needs)                                                                   \
+    X(values_f32, variant, needs)                                                                  \
+    X(values_f16, variant, needs)                                                                  \
+    X(values_bf16, variant, needs)                                                                 \
+    X(values_i8, variant, needs)                                                                   \
+    X(weigh_i8, variant, needs)                                                                    \
     X(merge, variant, needs)                                                                       \
     X(rotate, variant, needs)
 

@@ -148,7 +148,7 @@ float k_exp_sum_ref(float *x, uint32_t n, float max)
 {
     float sum[LANES] = {0};
     for (uint32_t i = 0; i < n; i++) {
-        x[i] = math_exp(x[i] - max);
+        x[i] = math_exp_neg(x[i] - max);
         sum[i % LANES] += x[i];
     }
     return lane_sum(sum);

@@ -193,6 +193,16 @@ INLINE v16 v_exp(v16 x)
     return v_mul(p, i_float(i_shl(i_add(i_sub(e, half), i_set(127)), 23)));
 }
 
+INLINE v16 v_exp_neg(v16 x)
+{
+    v16 t = v_fma(x, v_set(EXP_LOG2E), v_set(EXP_NEG_ROUND)), n = v_sub(t, v_set(EXP_NEG_ROUND));
+    v16 r = v_fma(n, v_set(-EXP_LN2_LO), v_fma(n, v_set(-EXP_LN2_HI), x)), p = v_set(EXP_P4);
+    p = v_next(p, r, EXP_P3), p = v_next(p, r, EXP_P2), p = v_next(p, r, EXP_P1);
+    p = v_next(p, r, EXP_P0), p = v_next(p, r, 1.0f), p = v_next(p, r, 1.0f);
+    p = v_mul(p, i_float(i_shl(v_bits(t), 23)));
+    return v_below(x, v_set(EXP_NEG_LO), v_set(0.0f), p);
+}
+
 INLINE v16 v_tanh(v16 x)
 {
     v16 s = v_mul(x, x), a = v_abs(x), p = v_set(TANH_P5), one = v_set(1.0f);
@@ -286,7 +296,7 @@ float ISA(exp_sum)(float *x, uint32_t n, float max)
 {
     v16 sum = v_set(0.0f);
     for (uint32_t i = 0; i < n; i += LANES) {
-        v16 e = v_exp(v_sub(v_load(x + i), v_set(max)));
+        v16 e = v_exp_neg(v_sub(v_load(x + i), v_set(max)));
         v_store(x + i, e);
         sum = v_add(sum, e);
     }

@@ -1,41 +1,42 @@
 /* kv.c - the paged cache of K and V, and the operation that fills it. */
 #include "model-server/backend/cpu/cpu.h"
-#include "model-server/backend/cpu/numbers.h"
 #include <stdlib.h>
 #include <string.h>
 
-static size_t lanes_up(size_t n) { return (n + LANES - 1) / LANES * LANES; }
-
-static size_t head_bytes(const struct kv_desc *k)
-{
-    return lanes_up(k->block_size) * lanes_up(k->head_dim) * dtype_size(k->dtype);
-}
 
 uint64_t cpu_kv_block_bytes(const struct kv_desc *k)
 {
-    return (uint64_t)2 * k->n_layers * k->n_kv_heads * head_bytes(k);
+    uint64_t streams = (uint64_t)2 * k->n_layers * k->n_kv_heads;
+    return streams * (k->block_size / KV_PAGE) * kv_page_bytes(k->dtype, k->head_dim);
+}
+
+static int check_desc(const struct kv_desc *k, struct err *e)
+{
+    if (k->block_size < KV_PAGE || k->block_size & (k->block_size - 1))
+        return err_set(e, ERR_VALIDATION,
+                       "KV block size %u: the CPU backend takes powers of two from %d on",
+                       k->block_size, KV_PAGE);
+    if (!k->head_dim || k->head_dim > MAX_HEAD_DIM)
+        return err_set(e, ERR_VALIDATION, "head dimension %u: the CPU backend takes up to %d",
+                       k->head_dim, MAX_HEAD_DIM);
+    if ((unsigned)k->dtype >= KV_N)
+        return err_set(e, ERR_VALIDATION, "unknown type of the KV cache");
+    return 0;
 }
 
 struct kv_cache *cpu_kv_new(struct device *d, const struct kv_desc *k, struct err *e)
 {
     (void)d;
-    if (!k->block_size || k->block_size & (k->block_size - 1)) {
-        err_set(e, ERR_VALIDATION, "KV block size %u: the CPU backend takes powers of two",
-                k->block_size);
+    if (check_desc(k, e))
         return NULL;
-    }
-    if (!k->head_dim || k->head_dim > MAX_HEAD_DIM) {
-        err_set(e, ERR_VALIDATION, "head dimension %u: the CPU backend takes up to %d", k->head_dim,
-                MAX_HEAD_DIM);
-        return NULL;
-    }
     struct kv_cache *kv = calloc(1, sizeof(*kv));
     if (!kv)
         return err_nomem(e), NULL;
     kv->desc = *k;
-    kv->panel_pos = (uint32_t)lanes_up(k->block_size);
-    kv->panel_dim = (uint32_t)lanes_up(k->head_dim);
-    kv->head_bytes = head_bytes(k);
+    while ((uint32_t)KV_PAGE << kv->page_shift < k->block_size)
+        kv->page_shift++;
+    kv->page_bytes = kv_page_bytes(k->dtype, k->head_dim);
+    kv->block_bytes = kv->page_bytes << kv->page_shift;
     if (__builtin_mul_overflow((size_t)cpu_kv_block_bytes(k), (size_t)k->n_blocks, &kv->bytes) ||
         !(kv->data = cpu_map(kv->bytes))) {
         err_set(e, ERR_SYSTEM, "no memory for a KV cache of %u blocks", k->n_blocks);
@@ -60,15 +61,15 @@ int cpu_kv_copy(struct device *d, struct kv_cache *kv, const uint32_t *src, cons
                 uint32_t n, struct err *e)
 {
     (void)d;
-    size_t stream_bytes = kv->desc.n_blocks * kv->head_bytes;
     for (uint32_t i = 0; i < n; i++) {
         if (src[i] >= kv->desc.n_blocks || dst[i] >= kv->desc.n_blocks)
             return err_set(e, ERR_VALIDATION, "copy of KV block %u to %u: there are %u", src[i],
                            dst[i], kv->desc.n_blocks);
-        char *from = kv_head(kv, 0, src[i], false, 0), *to = kv_head(kv, 0, dst[i], false, 0);
-        size_t streams = (size_t)2 * kv->desc.n_layers * kv->desc.n_kv_heads;
-        for (size_t s = 0; src[i] != dst[i] && s < streams; s++)
-            memcpy(to + s * stream_bytes, from + s * stream_bytes, kv->head_bytes);
+        for (size_t s = 0; src[i] != dst[i] && s < kv_n_streams(kv); s++) {
+            char *stream = kv->data + s * kv->desc.n_blocks * kv->block_bytes;
+            memcpy(stream + dst[i] * kv->block_bytes, stream + src[i] * kv->block_bytes,
+                   kv->block_bytes);
+        }
     }
     return 0;
 }
@@ -83,36 +84,61 @@ struct rope_job {
     const struct rope_kv *p;
 };
 
-/* Element (out, k) of a panel matrix whose panels are `k_len` long: see kernels.h. */
-static size_t panel_index(enum dtype t, uint32_t out, uint32_t k, uint32_t k_len)
+/* One head of one token in the type of the cache, dimension after dimension. */
+union narrow {
+    uint16_t half[MAX_HEAD_DIM];
+    int8_t byte[MAX_HEAD_DIM];
+};
+
+static void put_key(char *page, enum kv_dtype t, uint32_t at, uint32_t dim, const void *x)
 {
-    size_t panel = (size_t)(out / LANES) * LANES * k_len, lane = out % LANES;
-    return t == DT_BF16 ? panel + (size_t)(k & ~1u) * LANES + 2 * lane + (k & 1)
-                        : panel + (size_t)k * LANES + lane;
+    for (uint32_t i = 0; i < dim; i++) {
+        size_t to = kv_key_at(t, at, i);
+        if (t == KV_F32)
+            ((float *)(void *)page)[to] = ((const float *)x)[i];
+        else if (t == KV_I8)
+            ((int8_t *)page)[to] = ((const int8_t *)x)[i];
+        else
+            ((uint16_t *)(void *)page)[to] = ((const uint16_t *)x)[i];
+    }
 }
 
-/* One head of one token into its block: K as a column of panels over dimensions, V as a row. */
+static void put_value(char *page, enum kv_dtype t, uint32_t at, uint32_t dim, const void *x)
+{
+    size_t size = kv_dtype_size(t);
+    if (t != KV_BF16) {
+        memcpy(page + kv_value_at(t, dim, at, 0) * size, x, dim * size);
+        return;
+    }
+    for (uint32_t i = 0; i < dim; i++)
+        ((uint16_t *)(void *)page)[kv_value_at(t, dim, at, i)] = ((const uint16_t *)x)[i];
+}
+
 static void store_head(const struct rope_job *j, bool v, uint32_t head, uint32_t slot,
                        const float *x)
 {
     const struct kv_cache *kv = j->kv;
-    const struct kv_desc *k = &kv->desc;
-    uint32_t at = slot % k->block_size;
-    char *dst = kv_head(kv, j->layer, slot / k->block_size, v, head);
-    uint16_t half[MAX_HEAD_DIM];
-    if (k->dtype == DT_F16)
-        j->d->kern.narrow_f16(half, x, k->head_dim);
-    else if (k->dtype == DT_BF16)
-        j->d->kern.narrow_bf16(half, x, k->head_dim);
-    for (uint32_t i = 0; i < k->head_dim; i++) {
-        size_t to = v ? panel_index(k->dtype, i, at, kv->panel_pos)
-                      : panel_index(k->dtype, at, i, kv->panel_dim);
-        if (k->dtype == DT_F32)
-            ((float *)dst)[to] = x[i];
-        else
-            // NOLINTNEXTLINE(clang-analyzer-core.uninitialized.Assign): narrow_*() filled it
-            ((uint16_t *)dst)[to] = half[i];
+    const struct kernels *kern = &j->d->kern;
+    const enum kv_dtype t = kv->desc.dtype;
+    uint32_t dim = kv->desc.head_dim, at = slot % KV_PAGE;
+    char *page = kv_stream(kv, j->layer, v, head) + (size_t)(slot / KV_PAGE) * kv->page_bytes;
+    union narrow small;
+    int32_t unused;
+    const void *from = &small;
+    switch (t) {
+    case KV_F16:
+        kern->narrow_f16(small.half, x, dim);
+        break;
+    case KV_BF16:
+        kern->narrow_bf16(small.half, x, dim);
+        break;
+    case KV_I8:
+        kv_scales(page, dim)[at] = kern->quantise(small.byte, 4, x, dim, &unused);
+        break;
+    default:
+        from = x;
     }
+    (v ? put_value : put_key)(page, t, at, dim, from);
 }
 
 static void prepare_head(const struct rope_job *j, float *x, const float *norm, size_t token)
@@ -144,8 +170,6 @@ static void rope_tokens(void *arg, int thread, size_t begin, size_t end)
     }
 }
 
-/* Two tokens of one step may share a 32-bit pair of bf16 positions of V, but each thread writes
- * only its own 16 bits. */
 void cpu_rope_kv(struct device *d, float *qkv, struct kv_cache *kv, uint32_t layer,
                  const struct rope_kv *p)
 {

@@ -30,14 +30,13 @@ static void move_blocks(void *arg, int thread, size_t begin, size_t end)
 {
     const struct move *m = arg;
     const struct kv_cache *kv = m->kv;
-    size_t streams = (size_t)2 * kv->desc.n_layers * kv->desc.n_kv_heads;
-    size_t stride = kv->desc.n_blocks * kv->head_bytes;
+    size_t streams = kv_n_streams(kv), bytes = kv->block_bytes;
     (void)thread;
     for (size_t i = begin; i < end; i++) {
-        char *block = kv_head(kv, 0, m->blocks[i], false, 0);
-        char *piece = m->host + m->slots[i] * streams * kv->head_bytes;
-        for (size_t s = 0; s < streams; s++, block += stride, piece += kv->head_bytes)
-            memcpy(m->out ? piece : block, m->out ? block : piece, kv->head_bytes);
+        char *block = kv->data + m->blocks[i] * bytes;
+        char *piece = m->host + m->slots[i] * streams * bytes;
+        for (size_t s = 0; s < streams; s++, block += kv->desc.n_blocks * bytes, piece += bytes)
+            memcpy(m->out ? piece : block, m->out ? block : piece, bytes);
     }
 }
 

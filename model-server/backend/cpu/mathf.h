@@ -23,6 +23,10 @@
 #define EXP_P3     0x1.123a6cp-7f
 #define EXP_P4     0x1.6a234ep-10f
 
+/* The same for x <= 0 and results above 2^-126. */
+#define EXP_NEG_LO    -87.0f
+#define EXP_NEG_ROUND 0x1.8000fep23f /* EXP_ROUND + 127 */
+
 /* tanh(x) = x + x s P(s), s = x^2, below 0.625; else 1 - 2 / (exp(2x) + 1). */
 #define TANH_SPLIT 0.625f
 #define TANH_P0    -0x1.555554p-2f
@@ -65,6 +69,17 @@ static inline float math_exp(float x)
     int32_t e = (int32_t)(bits_of(t) - bits_of(EXP_ROUND)), half = e >> 1;
     p *= float_of((uint32_t)(half + 127) << 23);
     return p * float_of((uint32_t)(e - half + 127) << 23);
+}
+
+/* exp(x) for x <= 0, for softmax: exactly 0 below EXP_NEG_LO, where results would leave the normal
+ * numbers. The integer comes out of the sum ready to be an exponent. */
+static inline float math_exp_neg(float x)
+{
+    float t = fmaf(x, EXP_LOG2E, EXP_NEG_ROUND), n = t - EXP_NEG_ROUND;
+    float r = fmaf(n, -EXP_LN2_LO, fmaf(n, -EXP_LN2_HI, x));
+    float p = fmaf(fmaf(fmaf(fmaf(EXP_P4, r, EXP_P3), r, EXP_P2), r, EXP_P1), r, EXP_P0);
+    p = fmaf(fmaf(p, r, 1.0f), r, 1.0f) * float_of(bits_of(t) << 23);
+    return x < EXP_NEG_LO ? 0.0f : p;
 }
 
 static inline float math_tanh(float x)

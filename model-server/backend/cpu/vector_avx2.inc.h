@@ -107,6 +107,19 @@ static inline v16 v_from_f16(const uint16_t *p)
                  _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(p + 8)))};
 }
 
+/* 16 numbers of 16 bits, each in the low half of a lane; 16 of 8 bits as numbers. */
+static inline i16 i_from_u16(const uint16_t *p)
+{
+    return (i16){_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p)),
+                 _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(p + 8)))};
+}
+static inline v16 v_from_i8(const int8_t *p)
+{
+    const void *q = p + 8;
+    return (v16){_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const void *)p))),
+                 _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(q)))};
+}
+
 static inline void v_to_f16(uint16_t *p, v16 v)
 {
     _mm_storeu_si128((__m128i *)p, _mm256_cvtps_ph(v.l, _MM_FROUND_TO_NEAREST_INT));

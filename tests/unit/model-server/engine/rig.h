@@ -35,12 +35,12 @@ int model_reserve(struct model *m, uint32_t tokens, uint32_t rows, struct err *e
     (void)m, (void)rows;
     return tokens > 1000000 ? err_nomem(e) : 0;
 }
-uint64_t model_kv_block_bytes(const struct model *m, uint32_t bs, enum dtype t)
+uint64_t model_kv_block_bytes(const struct model *m, uint32_t bs, enum kv_dtype t)
 {
     (void)m;
-    return bs * 100 * dtype_size(t);
+    return bs * 100 * kv_dtype_size(t);
 }
-int model_kv_resize(struct model *m, uint32_t n, uint32_t bs, enum dtype t, struct err *e)
+int model_kv_resize(struct model *m, uint32_t n, uint32_t bs, enum kv_dtype t, struct err *e)
 {
     (void)bs, (void)t;
     m->n_blocks = n;

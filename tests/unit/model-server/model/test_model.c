@@ -161,9 +161,9 @@ static void test_info(void **state)
     assert_int_equal(i->dtype, DT_F32);
     assert_int_equal(model_info(part)->n_kv_heads, 4); /* of the whole model */
     assert_in_range(model_info(part)->weight_bytes, i->weight_bytes / 4, i->weight_bytes / 3);
-    assert_in_range(model_kv_block_bytes(part, 16, DT_F32),
-                    model_kv_block_bytes(whole, 16, DT_F32) / 4,
-                    model_kv_block_bytes(whole, 16, DT_F32) - 1);
+    assert_in_range(model_kv_block_bytes(part, 16, KV_F32),
+                    model_kv_block_bytes(whole, 16, KV_F32) / 4,
+                    model_kv_block_bytes(whole, 16, KV_F32) - 1);
     assert_true(model_scratch_bytes(whole, 64, 8) > model_scratch_bytes(whole, 32, 8));
     model_free(part);
     model_free(whole);
@@ -176,7 +176,7 @@ static void forward_one(float *logits)
     const struct span span = {0, 1, 1, &zero, 0};
     const struct ragged b = {1, 1, 1, &id, &zero, &zero, &span, &zero};
     struct model *m = load(1, 0, &e);
-    if (!m || model_kv_resize(m, 1, 16, DT_F32, &e) || model_forward(m, &b, logits, &e))
+    if (!m || model_kv_resize(m, 1, 16, KV_F32, &e) || model_forward(m, &b, logits, &e))
         fail_msg("%s", e.msg);
     model_free(m);
 }
@@ -241,7 +241,7 @@ static void test_refuses_ids(void **state)
     copy("s/nothing/nothing/");
     struct model *m = load(1, 0, &e);
     assert_non_null(m);
-    assert_int_equal(model_kv_resize(m, 1, 16, DT_F32, &e), 0);
+    assert_int_equal(model_kv_resize(m, 1, 16, KV_F32, &e), 0);
     assert_int_equal(model_forward(m, &b, logits, &e), -1);
     assert_string_equal(e.msg, "token id 320 is not below the vocabulary size 320");
     id = 319;

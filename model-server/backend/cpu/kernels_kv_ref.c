@@ -1,0 +1,70 @@
+/* kernels_kv_ref.c - what the kernels of attention and of its cache mean: see kernels_ref.c. */
+#include "model-server/backend/cpu/kernels.h"
+#include "model-server/backend/cpu/mathf.h"
+
+static float number_in(const char *page, enum kv_dtype t, size_t at)
+{
+    switch (t) {
+    case KV_F32:
+        return ((const float *)(const void *)page)[at];
+    case KV_F16:
+        return f32_of_f16(((const uint16_t *)(const void *)page)[at]);
+    case KV_BF16:
+        return f32_of_bf16(((const uint16_t *)(const void *)page)[at]);
+    case KV_I8:
+        return ((const int8_t *)page)[at];
+    case KV_N:
+        break;
+    }
+    __builtin_unreachable();
+}
+
+static void scores(const struct kv_scores *t, enum kv_dtype type)
+{
+    uint32_t qs = tile_stride(t->rows);
+    for (uint32_t key = 0; key < t->n * KV_PAGE; key++) {
+        const char *page = t->pages[key / KV_PAGE];
+        uint32_t i = key % KV_PAGE;
+        for (uint32_t r = 0; r < t->rows; r++) {
+            float acc = 0.0f;
+            for (uint32_t d = 0; d < kv_dims(t->head_dim); d++)
+                acc = fmaf(number_in(page, type, kv_key_at(type, i, d)), t->q[(size_t)d * qs + r],
+                           acc);
+            if (type == KV_I8)
+                acc *= kv_scales(page, t->head_dim)[i];
+            t->s[(size_t)r * KV_SCORES_LD + key] = acc;
+        }
+    }
+}
+
+void k_scores_f32_ref(const struct kv_scores *t) { scores(t, KV_F32); }
+void k_scores_f16_ref(const struct kv_scores *t) { scores(t, KV_F16); }
+void k_scores_bf16_ref(const struct kv_scores *t) { scores(t, KV_BF16); }
+void k_scores_i8_ref(const struct kv_scores *t) { scores(t, KV_I8); }
+
+static void values(const struct kv_values *t, enum kv_dtype type)
+{
+    for (uint32_t r = 0; r < t->rows; r++)
+        for (uint32_t d = 0; d < kv_padded(t->head_dim); d++) {
+            float acc = t->o[r * t->ldo + d];
+            for (uint32_t i = t->first; i < t->end; i++) {
+                size_t at = kv_value_at(type, t->head_dim, i % KV_PAGE, d);
+                acc = fmaf(number_in(t->pages[i / KV_PAGE], type, at),
+                           t->p[(size_t)r * KV_SCORES_LD + i], acc);
+            }
+            t->o[r * t->ldo + d] = acc;
+        }
+}
+
+void k_values_f32_ref(const struct kv_values *t) { values(t, KV_F32); }
+void k_values_f16_ref(const struct kv_values *t) { values(t, KV_F16); }
+void k_values_bf16_ref(const struct kv_values *t) { values(t, KV_BF16); }
+void k_values_i8_ref(const struct kv_values *t) { values(t, KV_I8); }
+
+void k_weigh_i8_ref(float *p, uint32_t rows, const char *const *pages, uint32_t n,
+                    uint32_t head_dim)
+{
+    for (uint32_t r = 0; r < rows; r++)
+        for (uint32_t i = 0; i < n * KV_PAGE; i++)
+            p[(size_t)r * KV_SCORES_LD + i] *= kv_scales(pages[i / KV_PAGE], head_dim)[i % KV_PAGE];
+}

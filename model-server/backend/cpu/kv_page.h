@@ -1,0 +1,81 @@
+/* kv_page.h - how keys and values lie in the cache, and what attention's kernels are asked.
+ *
+ * A page holds KV_PAGE positions of one K/V head of one layer, either its keys or its values. A
+ * block is one or more pages, one behind the other.
+ *
+ *   keys    [head_dim][16 positions]: a vector is one dimension of 16 keys, so that the scores of
+ * 16 keys are 16 independent chains over the dimensions. bf16: dimensions 2 k and 2 k + 1 of a
+ *           position share 32 bits.
+ *   values  [16 positions][head_dim]: a vector is 16 dimensions of one position, and a chain runs
+ *           over the positions. bf16: dimensions d and d + 16 of every 32 share 32 bits; 16 left
+ * over lie as they are.
+ *
+ * Pairs of bf16 are made fp32 by a shift (the first) or a mask (the second). Head dimensions are
+ * padded to a multiple of 16. int8 is symmetric with one scale for each position, in fp32 behind
+ * the numbers: a key's scale multiplies its scores, a value's scale its weight. */
+#ifndef MODEL_SERVER_BACKEND_CPU_KV_PAGE_H
+#define MODEL_SERVER_BACKEND_CPU_KV_PAGE_H
+#include "model-server/backend/backend.h"
+
+enum { KV_PAGE = 16 };
+/* Keys whose softmax is taken at once: splits lie at multiples of this position. */
+enum { KV_SPLIT = 256 };
+/* Floats from one row of scores to the next: rows must not all fall into one set of the cache. */
+enum { KV_SCORES_LD = KV_SPLIT + 16 };
+/* How many pages further the one lies that is fetched while one is in hand: lists of pages have so
+ * many more than a call works on. */
+enum { KV_AHEAD = 4 };
+
+static inline uint32_t kv_padded(uint32_t head_dim) { return (head_dim + 15) & ~15u; }
+
+/* Dimensions of a key that are multiplied: those behind the last are 0, as in q. */
+static inline uint32_t kv_dims(uint32_t head_dim) { return (head_dim + 3) & ~3u; }
+
+static inline size_t kv_page_bytes(enum kv_dtype t, uint32_t head_dim)
+{
+    size_t n = (size_t)KV_PAGE * kv_padded(head_dim) * kv_dtype_size(t);
+    return t == KV_I8 ? n + KV_PAGE * sizeof(float) : n;
+}
+
+/* Number of the element in its page. */
+static inline size_t kv_key_at(enum kv_dtype t, uint32_t position, uint32_t d)
+{
+    return t == KV_BF16 ? (size_t)(d & ~1u) * KV_PAGE + (size_t)2 * position + (d & 1)
+                        : (size_t)d * KV_PAGE + position;
+}
+
+static inline size_t kv_value_at(enum kv_dtype t, uint32_t head_dim, uint32_t position, uint32_t d)
+{
+    uint32_t padded = kv_padded(head_dim), pair = d & ~31u;
+    size_t row = (size_t)position * padded;
+    if (t != KV_BF16 || pair + 32 > padded)
+        return row + d;
+    return row + pair + (size_t)2 * (d & 15) + (d >> 4 & 1);
+}
+
+/* The 16 scales of an int8 page. */
+static inline float *kv_scales(const char *page, uint32_t head_dim)
+{
+    return (float *)(void *)(page + (size_t)KV_PAGE * kv_padded(head_dim));
+}
+
+/* s[r][16 j + i] = the sum over d < kv_dims() of q[d][r] * key i of page j, d ascending; for int8
+ * times the key's scale. r < rows <= TILE_ROWS, j < n. Every position of a page counts, whatever it
+ * holds. */
+struct kv_scores {
+    float *s;       /* rows KV_SCORES_LD apart */
+    const float *q; /* [kv_dims(head_dim)][tile_stride(rows)] as pack() makes it */
+    uint32_t rows, head_dim, n;
+    const char *const *pages; /* n, and KV_AHEAD more */
+};
+
+/* o[r][d] continues its chain over p[r][i] * value i, i = first .. end - 1 ascending, where value i
+ * is position i % 16 of page i / 16. d runs over the padded head. */
+struct kv_values {
+    float *o;
+    size_t ldo;     /* elements between rows of o; a multiple of 16 */
+    const float *p; /* rows KV_SCORES_LD apart */
+    uint32_t rows, head_dim, first, end;
+    const char *const *pages; /* as many as `end` needs, and KV_AHEAD more */
+};
+#endif

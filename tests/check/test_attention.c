@@ -1,0 +1,475 @@
+/* test_attention.c - attention and its cache on the CPU backend: against double precision, and the
+ * promise that a row's bits depend on what its token sees and on nothing else: not on batch,
+ * chunks, block table, block size, threads or instruction set, nor on what other sequences left in
+ * a block. */
+#include "model-server/backend/backend.h"
+#include "model-server/backend/cpu/numbers.h"
+#include "tests/check/random.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+// cmocka wants the three above first
+#include <cmocka.h>
+
+static struct rng rng;
+static const struct backend_ops *const ops = &backend_cpu;
+
+static struct device *device(int threads, uint64_t features)
+{
+    struct err e = ERR_INIT;
+    struct device *d =
+        ops->open(&(struct device_options){.threads = threads, .features = features}, &e);
+    if (!d)
+        fail_msg("%s", e.msg);
+    return d;
+}
+
+/* ---------------------------------------------------------------- a sequence */
+
+/* A sequence of `len` tokens with random q, k, v; and how to run it. */
+struct sequence {
+    struct attn attn;
+    uint32_t len, rot, block_size;
+    enum kv_dtype dtype;
+    bool dirty; /* every block has been another sequence's, whose keys and values were all NaN */
+    float *qkv; /* [len][(n_heads + 2 n_kv_heads) * head_dim], before rope */
+    float *rope;
+};
+
+static size_t qkv_width(const struct attn *a)
+{
+    return (size_t)(a->n_heads + 2 * a->n_kv_heads) * a->head_dim;
+}
+
+static struct sequence sequence_new(struct attn attn, uint32_t len, enum kv_dtype t,
+                                    uint32_t block_size)
+{
+    struct sequence s = {.attn = attn, .len = len, .dtype = t, .block_size = block_size};
+    s.rot = attn.head_dim / 2 & ~1u;
+    s.qkv = rng_floats(&rng, len * qkv_width(&attn));
+    for (size_t i = 0; i < len * qkv_width(&attn); i++)
+        s.qkv[i] *= 0.25f;
+    s.rope = malloc((size_t)len * s.rot * sizeof(float) + 4);
+    for (uint32_t t2 = 0; t2 < len; t2++)
+        for (uint32_t i = 0; i < s.rot / 2; i++) {
+            double angle = t2 * pow(10000, -2.0 * i / s.rot);
+            s.rope[t2 * s.rot + i] = (float)cos(angle);
+            s.rope[t2 * s.rot + s.rot / 2 + i] = (float)sin(angle);
+        }
+    return s;
+}
+
+static void sequence_free(struct sequence *s) { free(s->qkv), free(s->rope); }
+
+/* Spans of one step and their rows. */
+struct step {
+    struct ragged b;
+    struct span spans[2];
+    uint32_t *pos, *slots;
+    float *qkv, *rope, *out;
+};
+
+static struct step step_new(const struct sequence *s, uint32_t tokens)
+{
+    return (struct step){.pos = malloc(tokens * 4),
+                         .slots = malloc(tokens * 4),
+                         .qkv = malloc(tokens * qkv_width(&s->attn) * 4),
+                         .rope = malloc((size_t)tokens * s->rot * 4 + 4),
+                         .out = malloc((size_t)tokens * s->attn.n_heads * s->attn.head_dim * 4)};
+}
+
+static void step_free(struct step *t)
+{
+    free(t->pos), free(t->slots), free(t->qkv), free(t->rope), free(t->out);
+}
+
+/* Tokens [at, at + n) of the sequence as the next span. */
+static void step_add(struct step *t, const struct sequence *s, const uint32_t *table, uint32_t at,
+                     uint32_t n)
+{
+    size_t width = qkv_width(&s->attn);
+    uint32_t row = t->b.n_tokens;
+    t->spans[t->b.n_spans++] = (struct span){row, n, at + n, table};
+    t->b.n_tokens += n;
+    for (uint32_t i = at; i < at + n; i++, row++) {
+        t->pos[row] = i;
+        t->slots[row] = table[i / s->block_size] * s->block_size + i % s->block_size;
+        memcpy(t->qkv + row * width, s->qkv + i * width, width * 4);
+        memcpy(t->rope + (size_t)row * s->rot, s->rope + (size_t)i * s->rot, s->rot * 4);
+    }
+}
+
+static void step_run(struct device *d, struct step *t, const struct sequence *s,
+                     struct kv_cache *kv)
+{
+    struct err e = ERR_INIT;
+    const struct attn *a = &s->attn;
+    struct rope_kv rk = {a->n_heads, a->n_kv_heads, a->head_dim, s->rot, false,
+                         t->rope,    NULL,          NULL,        0};
+    t->b.pos = t->pos, t->b.slots = t->slots, t->b.spans = t->spans;
+    assert_int_equal(ops->step_begin(d, &t->b, &e), 0);
+    ops->rope_kv(d, t->qkv, kv, 1, &rk);
+    ops->attention(d, t->out, t->qkv, (uint32_t)qkv_width(a), kv, 1, a);
+    assert_int_equal(ops->step_end(d, &e), 0);
+}
+
+static void make_dirty(struct device *d, const struct sequence *s, struct kv_cache *kv,
+                       uint32_t n_blocks)
+{
+    uint32_t block;
+    struct sequence bad = *s;
+    struct step t = step_new(s, s->block_size);
+    bad.qkv = malloc(s->block_size * qkv_width(&s->attn) * 4);
+    for (size_t i = 0; i < s->block_size * qkv_width(&s->attn); i++)
+        bad.qkv[i] = i % 3 ? NAN : INFINITY;
+    bad.rope = calloc((size_t)s->block_size * s->rot + 1, 4);
+    for (block = 0; block < n_blocks; block++) {
+        t.b = (struct ragged){0};
+        step_add(&t, &bad, &block, 0, s->block_size);
+        step_run(d, &t, &bad, kv);
+    }
+    free(bad.qkv), free(bad.rope);
+    step_free(&t);
+}
+
+/* Feed the sequence in chunks of at most `chunk` tokens, beside a second, shorter copy of itself
+ * when `beside`; o: [len][n_heads * head_dim]. */
+static void run_sequence(struct device *d, const struct sequence *s, uint32_t chunk, bool beside,
+                         float *o)
+{
+    struct err e = ERR_INIT;
+    const struct attn *a = &s->attn;
+    size_t out = (size_t)a->n_heads * a->head_dim;
+    uint32_t n = (s->len + s->block_size - 1) / s->block_size, other = s->len / 2;
+    struct kv_desc kd = {2, 2 * n + 3, s->block_size, a->n_kv_heads, a->head_dim, s->dtype};
+    struct kv_cache *kv = ops->kv_new(d, &kd, &e);
+    if (!kv)
+        fail_msg("%s", e.msg);
+    uint32_t *blocks = malloc(2 * n * sizeof(*blocks)); /* scattered */
+    for (uint32_t i = 0; i < 2 * n; i++)
+        blocks[i] = (i * 2 + 1) % (2 * n + 1);
+    if (s->dirty)
+        make_dirty(d, s, kv, 2 * n + 3);
+    struct step t = step_new(s, 2 * s->len);
+    for (uint32_t at = 0; at < s->len; at += chunk) {
+        uint32_t len = s->len - at < chunk ? s->len - at : chunk;
+        t.b = (struct ragged){0};
+        if (beside && at < other) /* the neighbour comes first */
+            step_add(&t, s, blocks + n, at, other - at < len ? other - at : len);
+        step_add(&t, s, blocks, at, len);
+        step_run(d, &t, s, kv);
+        memcpy(o + at * out, t.out + t.spans[t.b.n_spans - 1].first * out, len * out * 4);
+    }
+    ops->kv_free(d, kv);
+    step_free(&t);
+    free(blocks);
+}
+
+/* ---------------------------------------------------------------- in double precision */
+
+/* What the cache gives back for a head. */
+static void stored(double *x, uint32_t n, enum kv_dtype t)
+{
+    double most = 0;
+    for (uint32_t i = 0; i < n; i++)
+        most = fmax(most, fabs(x[i]));
+    for (uint32_t i = 0; i < n; i++) {
+        float f = (float)x[i];
+        if (t == KV_I8)
+            x[i] = most > 0 ? rint(x[i] * 127 / most) * most / 127 : 0;
+        else
+            x[i] = t == KV_F32   ? f
+                   : t == KV_F16 ? f32_of_f16(f16_of_f32(f))
+                                 : f32_of_bf16(bf16_of_f32(f));
+    }
+}
+
+/* One head of one token after rope, in double; K and V as they are stored. */
+static void head_of(const struct sequence *s, uint32_t t, uint32_t head, bool cached, double *x)
+{
+    uint32_t dim = s->attn.head_dim, half = s->rot / 2;
+    const float *src = s->qkv + t * qkv_width(&s->attn) + (size_t)head * dim;
+    const float *rope = s->rope + (size_t)t * s->rot;
+    bool v = head >= s->attn.n_heads + s->attn.n_kv_heads;
+    for (uint32_t i = 0; i < dim; i++)
+        x[i] = src[i];
+    for (uint32_t i = 0; !v && i < half; i++) {
+        x[i] = src[i] * (double)rope[i] - src[i + half] * (double)rope[half + i];
+        x[i + half] = src[i + half] * (double)rope[i] + src[i] * (double)rope[half + i];
+    }
+    if (cached)
+        stored(x, dim, s->dtype);
+}
+
+static double score(const struct sequence *s, const double *q, const double *k, uint32_t head,
+                    int64_t dist)
+{
+    const struct attn *a = &s->attn;
+    double dot = 0;
+    for (uint32_t i = 0; i < a->head_dim; i++)
+        dot += q[i] * k[i];
+    dot *= a->scale;
+    if (a->softcap > 0)
+        dot = a->softcap * tanh(dot / a->softcap);
+    return a->alibi ? dot + a->alibi[head] * (double)dist : dot;
+}
+
+/* o of one token and head in double; returns the largest difference from `got`. */
+static double attention_error(const struct sequence *s, uint32_t t, uint32_t head, const float *got)
+{
+    const struct attn *a = &s->attn;
+    uint32_t dim = a->head_dim, kv = head / (a->n_heads / a->n_kv_heads);
+    uint32_t lo = a->window && t + 1 > a->window ? t + 1 - a->window : 0;
+    double q[512], x[512], o[512] = {0}, sum = 0, max = -INFINITY, worst = 0;
+    double *p = malloc((t + 1) * sizeof(*p));
+    head_of(s, t, head, false, q);
+    for (uint32_t i = lo; i <= t; i++) {
+        head_of(s, i, a->n_heads + kv, true, x);
+        p[i] = score(s, q, x, head, (int64_t)i - t);
+        max = fmax(max, p[i]);
+    }
+    for (uint32_t i = lo; i <= t; i++)
+        sum += p[i] = exp(p[i] - max);
+    for (uint32_t i = lo; i <= t; i++) {
+        head_of(s, i, a->n_heads + a->n_kv_heads + kv, true, x);
+        for (uint32_t c = 0; c < dim; c++)
+            o[c] += p[i] / sum * x[c];
+    }
+    for (uint32_t c = 0; c < dim; c++)
+        worst = fmax(worst, fabs(o[c] - got[c]));
+    free(p);
+    return worst;
+}
+
+static const float slopes[16] = {.5f, .25f, .125f, .0625f, .03125f, .4f, .3f, .2f,
+                                 .1f, .05f, .02f,  .01f,   .7f,     .6f, .9f, .8f};
+/* ---------------------------------------------------------------- the cases */
+
+struct attn_case {
+    struct attn attn;
+    uint32_t len, block_size;
+};
+static const struct attn_case attn_cases[] = {
+    {{8, 2, 64, 0.125f, 0, 0, NULL}, 1100, 16},
+    {{4, 4, 48, 0.144f, 0, 0, NULL}, 70, 32},
+    {{14, 2, 64, 0.125f, 0, 100, NULL}, 650, 64},
+    {{6, 1, 80, 0.11f, 20.0f, 33, NULL}, 600, 16},
+    {{16, 1, 18, 0.2f, 0, 0, slopes}, 130, 16},
+    {{3, 3, 7, 0.3f, 5.0f, 0, slopes}, 40, 16},
+    {{2, 1, 256, 0.0625f, 50.0f, 0, NULL}, 530, 1024},
+    {{5, 5, 96, 0.1f, 0, 5, NULL}, 300, 16},
+    {{9, 3, 128, 0.09f, 0, 1, NULL}, 60, 16},
+};
+enum { N_FIXED = sizeof(attn_cases) / sizeof(*attn_cases), N_RANDOM = 14 };
+
+/* Case number c: one of the table, then at random. */
+static struct attn_case pick(uint32_t c)
+{
+    static const uint32_t dims[] = {64, 80, 96, 128, 256, 0};
+    if (c < N_FIXED)
+        return attn_cases[c];
+    uint32_t group = 1 + c % 9, heads = 1 + rng_below(&rng, 3), dim = dims[rng_below(&rng, 6)];
+    struct attn_case k = {.attn = {.n_heads = group * heads, .n_kv_heads = heads}};
+    k.attn.head_dim = dim ? dim : 1 + rng_below(&rng, 140);
+    k.attn.scale = 1 / sqrtf((float)k.attn.head_dim);
+    k.attn.softcap = rng_below(&rng, 3) ? 0 : 10;
+    k.attn.window = rng_below(&rng, 2) ? 0 : 1 + rng_below(&rng, 400);
+    k.attn.alibi = rng_below(&rng, 4) || group * heads > 16 ? NULL : slopes;
+    k.len = 1 + rng_below(&rng, 700);
+    k.block_size = 16u << rng_below(&rng, 4);
+    return k;
+}
+
+static struct sequence sequence_of(const struct attn_case *k, enum kv_dtype t)
+{
+    return sequence_new(k->attn, k->len, t, k->block_size);
+}
+
+static size_t out_bytes(const struct attn_case *k)
+{
+    return (size_t)k->len * k->attn.n_heads * k->attn.head_dim * 4;
+}
+
+/* ---------------------------------------------------------------- tests */
+
+/* rope is rounded to fp32 before it is stored: a stored value may differ by one step. */
+static const double tolerance[KV_N] = {3e-5, 4e-4, 3e-3, 6e-3};
+
+static void attention_agrees_with_double_precision(void **state)
+{
+    (void)state;
+    struct device *d = device(2, ~0ull);
+    for (uint32_t c = 0; c < N_FIXED + N_RANDOM; c++) {
+        struct attn_case k = pick(c);
+        enum kv_dtype type = (enum kv_dtype)(c % KV_N);
+        struct sequence s = sequence_of(&k, type);
+        size_t out = (size_t)k.attn.n_heads * k.attn.head_dim;
+        float *o = malloc(out_bytes(&k));
+        run_sequence(d, &s, k.len, false, o);
+        for (uint32_t i = 0; i < 40; i++) {
+            uint32_t t = i ? rng_below(&rng, k.len) : k.len - 1,
+                     h = rng_below(&rng, k.attn.n_heads);
+            double err = attention_error(&s, t, h, o + t * out + (size_t)h * k.attn.head_dim);
+            if (!(err < tolerance[type]))
+                fail_msg("case %u, %s, token %u, head %u: off by %g", c, kv_dtype_name(type), t, h,
+                         err);
+        }
+        free(o);
+        sequence_free(&s);
+    }
+    ops->close(d);
+}
+
+static void same_however_it_is_cut(uint32_t c, struct attn_case *k, enum kv_dtype type)
+{
+    static const uint32_t chunks[] = {1, 7, 64, 513, 4096};
+    struct sequence s = sequence_of(k, type);
+    size_t bytes = out_bytes(k);
+    float *want = malloc(bytes), *got = malloc(bytes);
+    struct device *d = device(1, ~0ull);
+    run_sequence(d, &s, k->len, false, want);
+    ops->close(d);
+    for (uint32_t i = 0; i < 5; i++) {
+        d = device((int)i + 1, i == 2 ? 1 : ~0ull);
+        s.dirty = i == 1 || i == 3;
+        s.block_size = i == 4 ? 16u << rng_below(&rng, 3) : k->block_size;
+        run_sequence(d, &s, chunks[i], i & 1, got);
+        ops->close(d);
+        if (memcmp(want, got, bytes))
+            fail_msg("case %u, %s: chunks of %u give other bits", c, kv_dtype_name(type),
+                     chunks[i]);
+    }
+    d = device(2, 0);
+    if (c < N_FIXED || c % 4 == 0) { /* slow */
+        run_sequence(d, &s, 100, false, got);
+        if (memcmp(want, got, bytes))
+            fail_msg("case %u, %s: the plain C kernels give other bits", c, kv_dtype_name(type));
+    }
+    ops->close(d);
+    free(want), free(got);
+    sequence_free(&s);
+}
+
+static void attention_is_bitwise_the_same_however_it_is_cut(void **state)
+{
+    (void)state;
+    for (uint32_t c = 0; c < N_FIXED + N_RANDOM; c++) {
+        struct attn_case k = pick(c);
+        for (enum kv_dtype t = 0; t < KV_N; t++)
+            if (c < 4 || c % KV_N == t) /* every type on some, each case with some */
+                same_however_it_is_cut(c, &k, t);
+    }
+}
+
+/* Does the token at position `t` see position `key`? */
+static bool sees(const struct attn *a, uint32_t t, uint32_t key)
+{
+    return key <= t && (!a->window || t - key < a->window);
+}
+
+/* A token whose key or value is not finite must be felt by those that see it, and by no other: not
+ * by earlier rows of the same tile, not by rows whose window has passed it. */
+static void a_broken_token_reaches_only_those_that_see_it(void **state)
+{
+    (void)state;
+    for (uint32_t c = 0; c < N_FIXED + N_RANDOM; c++) {
+        struct attn_case k = pick(c);
+        struct sequence s = sequence_of(&k, (enum kv_dtype)(c % KV_N));
+        struct device *d = device(1 + (int)(c & 1), c % 5 == 0 ? 1 : ~0ull);
+        size_t out = (size_t)k.attn.n_heads * k.attn.head_dim, width = qkv_width(&k.attn);
+        float *clean = malloc(out_bytes(&k)), *got = malloc(out_bytes(&k));
+        uint32_t bad = rng_below(&rng, k.len), n_k = k.attn.n_kv_heads * k.attn.head_dim;
+        run_sequence(d, &s, k.len, false, clean);
+        for (uint32_t i = 0; i < n_k; i++) /* values, or keys as well */
+            s.qkv[(bad + 1) * width - 1 - i] = i % 2 ? NAN : INFINITY;
+        for (uint32_t i = 0; c & 1 && i < n_k; i++)
+            s.qkv[(bad + 1) * width - 1 - n_k - i] = NAN;
+        run_sequence(d, &s, c & 2 ? 33 : k.len, c & 4, got);
+        for (uint32_t t = 0; t < k.len; t++)
+            for (size_t i = t * out; i < (t + 1) * out; i++)
+                if (sees(&k.attn, t, bad) ? isfinite(got[i])
+                                          : memcmp(&got[i], &clean[i], sizeof(*got)) != 0)
+                    fail_msg("case %u: token %u, broken is %u, gives %g, not %g", c, t, bad, got[i],
+                             clean[i]);
+        free(clean), free(got);
+        sequence_free(&s);
+        ops->close(d);
+    }
+}
+
+static void copied_block(enum kv_dtype t, size_t block_bytes)
+{
+    struct err e = ERR_INIT;
+    struct device *d = device(2, ~0ull);
+    struct kv_desc kd = {3, 5, 16, 2, 32, t};
+    struct kv_cache *kv = ops->kv_new(d, &kd, &e);
+    assert_non_null(kv);
+    assert_int_equal(ops->kv_block_bytes(&kd), block_bytes);
+    float *qkv = rng_floats(&rng, 16 * 6 * 32), q[64], o[2][64];
+    uint32_t pos[16], slots[16], one_pos = 15, one_slot = 4 * 16 + 15, block = 1, copy = 3;
+    for (uint32_t i = 0; i < 16; i++)
+        pos[i] = i, slots[i] = 16 + i;
+    struct span span = {0, 16, 16, &block};
+    struct ragged b = {.n_tokens = 16, .n_spans = 1, .pos = pos, .slots = slots, .spans = &span};
+    struct rope_kv rk = {2, 2, 32, 0, false, NULL, NULL, NULL, 0};
+    struct attn a = {2, 2, 32, 0.2f, 0, 0, NULL};
+    assert_int_equal(ops->step_begin(d, &b, &e), 0);
+    ops->rope_kv(d, qkv, kv, 2, &rk);
+    assert_int_equal(ops->step_end(d, &e), 0);
+    assert_int_equal(ops->kv_copy(d, kv, &block, &copy, 1, &e), 0);
+    memcpy(q, qkv, sizeof(q));
+    for (int i = 0; i < 2; i++) {
+        struct span s = {0, 1, 16, i ? &copy : &block};
+        b = (struct ragged){
+            .n_tokens = 1, .n_spans = 1, .pos = &one_pos, .slots = &one_slot, .spans = &s};
+        assert_int_equal(ops->step_begin(d, &b, &e), 0);
+        ops->attention(d, o[i], q, 64, kv, 2, &a);
+        assert_int_equal(ops->step_end(d, &e), 0);
+    }
+    assert_memory_equal(o[0], o[1], sizeof(o[0]));
+    assert_true(o[0][0] != 0);
+    assert_int_equal(ops->kv_copy(d, kv, &block, &(uint32_t){5}, 1, &e), -1);
+    free(qkv);
+    ops->kv_free(d, kv);
+    ops->close(d);
+}
+
+static void a_copied_block_reads_the_same(void **state)
+{
+    (void)state;
+    enum { HEADS = 3 * 2 * 2, NUMBERS = 16 * 32 };
+    copied_block(KV_F32, HEADS * NUMBERS * 4);
+    copied_block(KV_F16, HEADS * NUMBERS * 2);
+    copied_block(KV_BF16, HEADS * NUMBERS * 2);
+    copied_block(KV_I8, HEADS * (NUMBERS + 16 * 4)); /* the scales are copied and counted */
+}
+
+static void what_the_cache_cannot_hold_is_refused(void **state)
+{
+    (void)state;
+    struct device *d = device(1, ~0ull);
+    static const struct kv_desc bad[] = {{3, 5, 24, 2, 32, KV_F16},
+                                         {3, 5, 8, 2, 32, KV_F16},
+                                         {3, 5, 16, 2, 0, KV_F16},
+                                         {3, 5, 16, 2, 513, KV_F16},
+                                         {3, 5, 16, 2, 32, KV_N}};
+    for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+        struct err e = ERR_INIT;
+        assert_null(ops->kv_new(d, &bad[i], &e));
+        assert_int_equal(e.kind, ERR_VALIDATION);
+    }
+    ops->close(d);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(attention_agrees_with_double_precision),
+        cmocka_unit_test(attention_is_bitwise_the_same_however_it_is_cut),
+        cmocka_unit_test(a_broken_token_reaches_only_those_that_see_it),
+        cmocka_unit_test(a_copied_block_reads_the_same),
+        cmocka_unit_test(what_the_cache_cannot_hold_is_refused),
+    };
+    rng = rng_new();
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
