@@ -162,7 +162,7 @@ static void print(const struct quality_config *cfg, const struct tool *t,
                  "relative error    %.4g (rms of logits)\nlargest error     %.4g\n"
                  "agreement         %.5f (first choice)\ndivergence        %.4g nats\n",
            name.p ? name.p : "\"\"", dtype_name(i->dtype), quant_name(i->quant),
-           dtype_name(t->kv_dtype), (unsigned long long)c->rows,
+           kv_dtype_name(t->kv_dtype), (unsigned long long)c->rows,
            (unsigned long long)i->weight_bytes, before, after, compare_error(c), c->largest,
            (double)c->agreed / rows, c->divergence / rows);
     buf_free(&name);
@@ -175,7 +175,7 @@ static int run(const struct quality_config *cfg, struct err *e)
                                        .rope_scaling = cfg->tool.rope_scaling,
                                        .rope_factor = cfg->tool.rope_factor,
                                        .threads = cfg->tool.threads,
-                                       .kv_dtype = 1 + DT_F32};
+                                       .kv_dtype = 1 + KV_F32};
     struct tool t[2] = {0};
     struct pair p = {0};
     struct tok_ids ids = {0};

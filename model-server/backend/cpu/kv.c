@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-
 uint64_t cpu_kv_block_bytes(const struct kv_desc *k)
 {
     uint64_t streams = (uint64_t)2 * k->n_layers * k->n_kv_heads;
