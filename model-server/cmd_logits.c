@@ -20,6 +20,8 @@ struct logits_config {
 static const struct flag flags[] = {
     TOOL_ROWS(logits_config, tool),
     TOOL_ROW_SHAPE(logits_config, tool),
+    {TOOL_ROW(logits_config, tool, "kv-cache-dtype", ENUM, kv_dtype), .def = "float32", .choices = tool_kv_dtypes,
+     .help = "Type of keys and values in the cache; auto: as the weights are stored."},
     {.name = "ids", .required = true, .type = FLAG_LIST, .off = offsetof(struct logits_config, ids), .env = "",
      .help = "Token ids of the prompt, separated by commas."},
     {0},
@@ -150,7 +152,7 @@ static int run(const struct logits_config *cfg, struct err *e)
     struct prompt p = {0};
     struct tool t = {0};
     int rc = prompt_parse(&p, &cfg->ids, e) || tool_open(&t, &cfg->tool, e) ||
-                     model_kv_resize(t.model, p.n / BLOCK + 1, BLOCK, KV_F32, e) ||
+                     model_kv_resize(t.model, p.n / BLOCK + 1, BLOCK, t.kv_dtype, e) ||
                      print_all(t.model, &p, e)
                  ? -1
                  : 0;
