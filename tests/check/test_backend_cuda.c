@@ -425,7 +425,7 @@ static void run_sequence(struct side s, const struct sequence *q, uint32_t chunk
     uint32_t len = q->c.len, size = q->c.block_size, n_blocks = (len + size - 1) / size;
     size_t width = qkv_width(a), out = (size_t)a->n_heads * a->head_dim;
     uint32_t all = (beside + 1) * n_blocks, most = (beside + 1) * len;
-    struct kv_desc kd = {2, all + 3, size, a->n_kv_heads, a->head_dim, q->c.dtype};
+    struct kv_desc kd = {2, all + 3, size, a->n_kv_heads, a->head_dim, (enum kv_dtype)q->c.dtype};
     struct kv_cache *kv = s.ops->kv_new(s.d, &kd, &e);
     if (!kv)
         fail_msg("%s", e.msg);
@@ -514,7 +514,7 @@ static void a_copied_block_reads_the_same(void **state)
     struct side g = open_side(gpu, ~0ull);
     struct attn_case k = {{4, 2, 64, 0.2f, 0, 0, NULL}, 16, 16, DT_F16, false, false};
     struct sequence s = sequence_new(&k);
-    struct kv_desc kd = {3, 9, 16, 2, 64, DT_F16};
+    struct kv_desc kd = {3, 9, 16, 2, 64, KV_F16};
     struct kv_cache *kv = g.ops->kv_new(g.d, &kd, &e);
     assert_non_null(kv);
     assert_int_equal(g.ops->kv_block_bytes(&kd), 3 * 2 * 16 * 2 * 64 * 2);
@@ -617,7 +617,7 @@ static void decode(struct side s, const struct sequence *q, uint32_t steps, floa
     const struct attn *a = &q->c.attn;
     size_t width = qkv_width(a), out = (size_t)a->n_heads * a->head_dim;
     uint32_t blocks[64], pos, slot, size = q->c.block_size, row = 0, id = 0;
-    struct kv_desc kd = {2, 64, size, a->n_kv_heads, a->head_dim, q->c.dtype};
+    struct kv_desc kd = {2, 64, size, a->n_kv_heads, a->head_dim, (enum kv_dtype)q->c.dtype};
     struct kv_cache *kv = s.ops->kv_new(s.d, &kd, &e);
     float *qkv = up(s, NULL, width * 4), *rope = up(s, NULL, q->rot * 4);
     float *res = up(s, NULL, out * 4), *picked = up(s, NULL, out * 4);
@@ -720,7 +720,7 @@ static void every_refusal_says_why(void **state)
     assert_non_null(strstr(e.msg, "compute capability 7.0; 8.0 or later is needed"));
     machine->major = 9;
     struct side g = open_side(gpu, ~0ull);
-    struct kv_desc kd = {32, 100000, 16, 8, 128, DT_BF16};
+    struct kv_desc kd = {32, 100000, 16, 8, 128, KV_BF16};
     assert_null(g.ops->kv_new(g.d, &kd, &e));
     assert_non_null(strstr(e.msg, "no memory for a KV cache of 100000 blocks: 195.31 GiB are"));
     assert_non_null(strstr(e.msg, "lower --kv-cache-memory"));
@@ -734,7 +734,7 @@ static void every_refusal_says_why(void **state)
 static int use_all(struct side g, const float *w, struct err *e)
 {
     struct mat_part part = {w, DT_F32, 40, 40, 40, 1};
-    struct kv_desc kd = {2, 4, 16, 2, 64, DT_BF16};
+    struct kv_desc kd = {2, 4, 16, 2, 64, KV_BF16};
     struct weight *m = g.ops->weight_load(g.d, &(struct mat_desc){&part, 1, DT_BF16}, e);
     float *v = m ? g.ops->vector_load(g.d, &part, 1, e) : NULL, *y = NULL;
     struct kv_cache *kv = v ? g.ops->kv_new(g.d, &kd, e) : NULL;

@@ -105,6 +105,11 @@ struct kv_cache {
     size_t block_bytes, stream_bytes, bytes;
     char *data;
 };
+/* The kernels know the cache by the types of weights: int8 was refused. */
+static inline enum dtype kv_storage(const struct kv_cache *kv)
+{
+    return kv->desc.dtype == KV_F32 ? DT_F32 : kv->desc.dtype == KV_F16 ? DT_F16 : DT_BF16;
+}
 static inline void *kv_stream(const struct kv_cache *kv, uint32_t layer, bool v)
 {
     return kv->data + ((size_t)layer * 2 + v) * kv->stream_bytes;

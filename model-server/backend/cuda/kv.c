@@ -5,7 +5,7 @@
 
 static size_t block_bytes(const struct kv_desc *k)
 {
-    return (size_t)k->block_size * k->n_kv_heads * k->head_dim * dtype_size(k->dtype);
+    return (size_t)k->block_size * k->n_kv_heads * k->head_dim * kv_dtype_size(k->dtype);
 }
 
 uint64_t cuda_kv_block_bytes(const struct kv_desc *k)
@@ -15,7 +15,10 @@ uint64_t cuda_kv_block_bytes(const struct kv_desc *k)
 
 static int check(const struct device *d, const struct kv_desc *k, struct err *e)
 {
-    if ((unsigned)k->dtype >= DT_N)
+    if (k->dtype == KV_I8)
+        return err_set(e, ERR_VALIDATION,
+                       "--kv-cache-dtype int8: the CUDA backend has no such cache");
+    if ((unsigned)k->dtype >= KV_N)
         return err_set(e, ERR_VALIDATION, "the CUDA backend has no KV cache of this type yet");
     if (!k->block_size || k->block_size & (k->block_size - 1))
         return err_set(e, ERR_VALIDATION, "KV block size %u: the CUDA backend takes powers of two",

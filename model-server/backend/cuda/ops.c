@@ -155,7 +155,7 @@ void cuda_rope_kv(struct device *d, float *qkv, struct kv_cache *kv, uint32_t la
                           .rot_dim = p->rot_dim,
                           .interleaved = p->interleaved,
                           .block_size = kv->desc.block_size,
-                          .dtype = kv->desc.dtype,
+                          .dtype = kv_storage(kv),
                           .eps = p->norm_eps};
     RECORD(d, rope_launch, a);
 }
@@ -198,7 +198,7 @@ void cuda_attention(struct device *d, float *o, const float *q, uint32_t q_strid
                           .alibi = p->alibi,
                           .q_stride = q_stride,
                           .tokens = d->batch->n_tokens,
-                          .dtype = kv->desc.dtype,
+                          .dtype = kv_storage(kv),
                           .n_heads = p->n_heads,
                           .n_kv_heads = p->n_kv_heads,
                           .head_dim = p->head_dim,
@@ -206,7 +206,7 @@ void cuda_attention(struct device *d, float *o, const float *q, uint32_t q_strid
                           .window = p->window,
                           .scale = p->scale,
                           .softcap = p->softcap};
-    if (d->features & CUDA_TENSOR && attn_mma_has(p->head_dim, kv->desc.dtype))
+    if (d->features & CUDA_TENSOR && attn_mma_has(p->head_dim, kv_storage(kv)))
         attention_mma(d, &a);
     else
         RECORD(d, attn_any_launch, a);
