@@ -132,7 +132,7 @@ static void store_head(const struct rope_job *j, bool v, uint32_t head, uint32_t
         kern->narrow_bf16(small.half, x, dim);
         break;
     case KV_I8:
-        kv_scales(page, dim)[at] = kern->quantise(small.byte, 4, x, dim, &unused);
+        kv_scales(page, dim)[at] = kern->quantise((uint8_t *)small.byte, 4, x, dim, 0, &unused);
         break;
     default:
         from = x;
