@@ -129,6 +129,8 @@ static void peers_that_take_no_edits_get_it_all_at_once(void **state)
         client_free(c[i]);
     }
     assert_true(swaps(g) + recomputes(g) == 0);
+    log_of(g, 0);
+    print_message("%u requests in %u calls\n", N, n_log);
     rig_free(g);
 }
 

@@ -248,6 +248,24 @@ static void a_generation_must_say_something(void **state)
     assert_null(deliver_check(&g));
 }
 
+/* A step with nothing to change is sent as it always was. */
+static void edits_that_change_nothing_cost_no_byte(void **state)
+{
+    struct wire_batch b = {7, 2, 64, 2};
+    const struct wire_batch *list[] = {&b};
+    const uint64_t gone[] = {3};
+    struct wire_edits none = {0}, one = {.leave = gone, .n_leave = 1};
+    struct rpc_mem m;
+    (void)state;
+    rpc_mem_init(&m, 1 << 20);
+    size_t without = protobuf_c_message_get_packed_size(wire_decode(list, 1, NULL, &m));
+    size_t empty = protobuf_c_message_get_packed_size(wire_decode(list, 1, &none, &m));
+    size_t leaves = protobuf_c_message_get_packed_size(wire_decode(list, 1, &one, &m));
+    assert_int_equal(empty, without);
+    assert_true(leaves > without);
+    rpc_mem_free(&m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -258,6 +276,7 @@ int main(void)
         cmocka_unit_test(no_memory_is_no_message),
         cmocka_unit_test(a_step_of_several_tokens_is_an_event_each),
         cmocka_unit_test(a_generation_must_say_something),
+        cmocka_unit_test(edits_that_change_nothing_cost_no_byte),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
