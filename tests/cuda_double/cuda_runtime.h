@@ -37,6 +37,7 @@ void *double_dynamic_shared(void);
 void double_copy_async(void *dst, const void *src, bool valid);
 void double_copy_commit(void);
 void double_copy_wait(int left);
+void double_enqueue(cudaStream_t s, std::function<void()> f);
 /* Run `body` for every thread of the grid, in stream order. */
 cudaError_t double_launch(dim3 grid, dim3 block, size_t smem, cudaStream_t s,
                           std::function<void()> body);

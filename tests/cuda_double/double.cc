@@ -339,6 +339,7 @@ struct double_event {
 static std::set<cudaStream_t> streams;
 
 static void enqueue(cudaStream_t s, std::function<void()> f) { s->waiting.push_back(std::move(f)); }
+void double_enqueue(cudaStream_t s, std::function<void()> f) { enqueue(s, std::move(f)); }
 
 static void run_stream(cudaStream_t s)
 {
@@ -423,6 +424,15 @@ extern "C" cudaError_t cudaStreamSynchronize(cudaStream_t s)
         return cudaErrorStreamCaptureUnsupported;
     run_stream(s);
     return cudaSuccess;
+}
+
+/* Not ready when it is asked for the first time. */
+extern "C" cudaError_t cudaStreamQuery(cudaStream_t s)
+{
+    if (s->waiting.empty())
+        return cudaSuccess;
+    run_stream(s);
+    return cudaErrorNotReady;
 }
 
 extern "C" cudaError_t cudaStreamBeginCapture(cudaStream_t s, enum cudaStreamCaptureMode mode)
@@ -536,6 +546,11 @@ extern "C" cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int i)
 {
     (void)i;
     *p = cudaDeviceProp{"CUDA double (no GPU)", machine.major, 0, machine.sms};
+    return cudaSuccess;
+}
+extern "C" cudaError_t cudaDeviceGetPCIBusId(char *id, int n, int i)
+{
+    snprintf(id, (size_t)n, "0000:%02x:00.0", 16 + i);
     return cudaSuccess;
 }
 extern "C" cudaError_t cudaDriverGetVersion(int *v)

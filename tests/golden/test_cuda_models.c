@@ -45,8 +45,10 @@ static void open_on(struct bench *b, const struct backend_ops *ops, const char *
                     struct comm *comm)
 {
     struct err e = ERR_INIT;
+    int index = ops == gpu ? comm->rank : 0;
     *b = (struct bench){.ops = ops};
-    b->dev = ops->open(&(struct device_options){.threads = 1, .features = ~0ull}, &e);
+    b->dev =
+        ops->open(&(struct device_options){.index = index, .threads = 1, .features = ~0ull}, &e);
     if (b->dev)
         b->model = model_load(
             dir, &(struct model_options){.ops = ops, .dev = b->dev, .comm = comm, .dtype = dtype},
@@ -150,37 +152,80 @@ static void run_rank(int rank, const char *group, int dtype, float *rows)
     comm_close(comm);
 }
 
-/* Two processes, as the launcher has them; the sums travel through the host. */
+/* The demo's logits by two processes, as the launcher has them. */
+static void run_two(int dtype, float *rows)
+{
+    char group[64];
+    int status = -1;
+    snprintf(group, sizeof(group), "test-cuda-%d", (int)getpid());
+    pid_t child = fork();
+    if (child == 0) {
+        run_rank(1, group, dtype, NULL);
+        _exit(0);
+    }
+    run_rank(0, group, dtype, rows);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
 static void two_ranks_agree_with_one(void **state)
 {
     static struct seq want, other;
-    char group[64];
     struct bench c;
-    int status = -1;
     (void)state;
     if (!on_double) /* a GPU's driver does not survive fork(), and a second GPU is needed */
         skip();
-    snprintf(group, sizeof(group), "test-cuda-%d", (int)getpid());
     setenv("CUDA_DOUBLE_DEVICES", "2", 1);
     for (int t = -1; t <= DT_F32; t++) {
         open_on(&c, &backend_cpu, "models/demo", t, comm_solo());
         make_seq(&want, &c, LEN, 0);
         step(&c, &want, LEN, &other, 0);
-        float *rows = malloc((size_t)LEN * c.vocab * sizeof(float));
-        pid_t child = fork();
-        if (child == 0) {
-            run_rank(1, group, t, NULL);
-            _exit(0);
-        }
-        run_rank(0, group, t, rows);
-        assert_int_equal(waitpid(child, &status, 0), child);
-        assert_int_equal(status, 0);
-        double d = distance(rows, want.rows, (size_t)LEN * c.vocab);
+        size_t n = (size_t)LEN * c.vocab;
+        float *nccl = malloc(n * sizeof(float)), *host = malloc(n * sizeof(float));
+        setenv("NCCL_LIBRARY", getenv("CUDA_DOUBLE"), 1);
+        run_two(t, nccl);
+        setenv("NCCL_LIBRARY", "/no/such/libnccl.so", 1);
+        run_two(t, host); /* sums travel through the host instead */
+        assert_memory_equal(nccl, host, n * sizeof(float));
+        double d = distance(nccl, want.rows, n);
         printf("two ranks, %s: ||d|| / ||r|| = %.2g\n", t == DT_F32 ? "float32" : "as stored", d);
         assert_true(d < (t == DT_F32 ? 1e-5 : 1e-2));
-        free(rows), free(want.rows);
+        free(nccl), free(host), free(want.rows);
         bench_close(&c);
     }
+}
+
+/* A rank that dies between two steps is an error of the other one, not a hang. */
+static void a_lost_rank_is_an_error(void **state)
+{
+    static struct seq s, other;
+    char group[64];
+    struct err e = ERR_INIT;
+    struct bench b;
+    int status;
+    (void)state;
+    if (!on_double)
+        skip();
+    setenv("CUDA_DOUBLE_DEVICES", "2", 1);
+    setenv("NCCL_LIBRARY", getenv("CUDA_DOUBLE"), 1);
+    snprintf(group, sizeof(group), "test-cuda-lost-%d", (int)getpid());
+    pid_t child = fork();
+    int rank = child == 0;
+    struct comm *comm = comm_shm_open(group, rank, 2, 20000, &e);
+    if (!comm)
+        fail_msg("%s", e.msg);
+    open_on(&b, gpu, "models/demo", -1, comm);
+    make_seq(&s, &b, LEN, 0);
+    step(&b, &s, 2, &other, 0);
+    if (rank)
+        _exit(0);
+    waitpid(child, &status, 0);
+    assert_int_equal(bench_step(&b, (struct seq *const[]){&s}, (uint32_t[]){1}, 1, &e), -1);
+    assert_string_equal(e.msg, "GPU 0, rank 0 of 2: NCCL: unhandled system error");
+    assert_int_equal(bench_step(&b, (struct seq *const[]){&s}, (uint32_t[]){1}, 1, &e), -1);
+    free(s.rows);
+    bench_close(&b);
+    comm_close(comm);
 }
 
 int main(void)
@@ -189,7 +234,7 @@ int main(void)
     struct err e = ERR_INIT;
     if (!path && !stand_in) {
         printf("skipped: %d cases (no GPU plugin is given, and the double runs on x86-64 only)\n",
-               N_DIRS + 2);
+               N_DIRS + 3);
         return 0;
     }
     const struct backend_plugin *p = backend_plugin_load(path ? path : stand_in, &e);
@@ -199,13 +244,14 @@ int main(void)
     }
     gpu = p->ops;
     on_double = dlsym(dlopen(path ? path : stand_in, RTLD_NOW), "cuda_double");
-    struct CMUnitTest tests[N_DIRS + 2];
+    struct CMUnitTest tests[N_DIRS + 3];
     for (int i = 0; i < N_DIRS; i++)
         tests[i] = (struct CMUnitTest){.name = dirs[i],
                                        .test_func = a_model_agrees_with_the_cpu,
                                        .initial_state = (void *)&dirs[i]};
     tests[N_DIRS] = (struct CMUnitTest)cmocka_unit_test(the_demo_agrees_with_the_cpu);
     tests[N_DIRS + 1] = (struct CMUnitTest)cmocka_unit_test(two_ranks_agree_with_one);
+    tests[N_DIRS + 2] = (struct CMUnitTest)cmocka_unit_test(a_lost_rank_is_an_error);
     int rc = cmocka_run_group_tests_name("cuda_models", tests, NULL, NULL);
     if (skipped)
         printf("skipped: %d cases (no reference data)\n", skipped);

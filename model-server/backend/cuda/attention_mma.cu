@@ -15,11 +15,12 @@
  * 4: free of bank conflicts for the copies, for the 16-byte fragment loads of K and for ldmatrix of
  * V. K's dimensions are dealt to the MMAs as linear_mma.cuh deals columns.
  *
- * head dim 128: 16 KiB a stage; split 128 KiB a block of 4 warps, shared 48 KiB. Order of the sums:
+ * head dim 128: 16 KiB a stage; split 64 KiB a block of 2 warps, shared 48 KiB. Order of the sums:
  * attention.cuh. After FlashAttention-2 (Dao 2023) and FlashInfer (Ye et al. 2025). */
 #include "model-server/backend/cuda/attention.cuh"
 
 enum { WARPS = 4, THREADS = WARPS * 32, KEYS = 32, SPLIT_STAGES = 2, SHARED_STAGES = 3 };
+enum { SPLIT_WARPS = 2 }; /* 64 KiB of shared memory: three blocks on sm_90, one on sm_86 and 89 */
 
 /* One step's K or V. */
 template <int DIM> struct tile {
@@ -207,13 +208,13 @@ template <int DIM> static __device__ __forceinline__ void fold_sums(chain<DIM> &
 
 /* ---------------------------------------------------------------- split */
 
-/* grid: (kv heads, tiles, segments / 4) */
+/* grid: (kv heads, tiles, segments / SPLIT_WARPS) */
 template <typename T, int DIM>
-static __global__ void __launch_bounds__(THREADS) attn_split_kernel(attn_args a)
+static __global__ void __launch_bounds__(SPLIT_WARPS * 32) attn_split_kernel(attn_args a)
 {
     depend();
     const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    const uint32_t segment = blockIdx.z * WARPS + warp;
+    const uint32_t segment = blockIdx.z * SPLIT_WARPS + warp;
     stage<DIM> *ring = dynamic_shared<stage<DIM>>() + warp * SPLIT_STAGES;
     const tile_rows t = rows_of(a, blockIdx.y, blockIdx.x);
     const lane_rows r = lane_of(a, t, 0);
@@ -350,9 +351,11 @@ template <typename T, int DIM>
 static cudaError_t start(const struct launch *l, const attn_args *a, bool split)
 {
     if (split)
-        return launch(attn_split_kernel<T, DIM>,
-                      dim3(a->n_kv_heads, a->n_tiles, (a->segments + WARPS - 1) / WARPS), THREADS,
-                      WARPS * SPLIT_STAGES * sizeof(stage<DIM>), l->stream, l->overlap, *a);
+        return launch(
+            attn_split_kernel<T, DIM>,
+            dim3(a->n_kv_heads, a->n_tiles, (a->segments + SPLIT_WARPS - 1) / SPLIT_WARPS),
+            SPLIT_WARPS * 32, SPLIT_WARPS * SPLIT_STAGES * sizeof(stage<DIM>), l->stream,
+            l->overlap, *a);
     return launch(attn_shared_kernel<T, DIM>, dim3(a->n_kv_heads, a->n_tiles), THREADS,
                   SHARED_STAGES * sizeof(stage<DIM>), l->stream, l->overlap, *a);
 }

@@ -1,7 +1,7 @@
-/* comm.c - collectives on device memory by way of the host's communicator: down, through shared
- * memory, up again. Works wherever the ranks share a host, whatever GPUs they have, and adds up in
- * rank order like every communicator here; its cost is two copies over the bus and the wait for
- * both. */
+/* comm.c - collectives on device memory: NCCL's, or by way of the host's communicator: down,
+ * through shared memory, up again. The latter works wherever the ranks share a host, whatever GPUs
+ * they have, and adds up in rank order like every communicator here; its cost is two copies over
+ * the bus and the wait for both. */
 #include "model-server/comm/comm.h"
 #include "model-server/backend/cuda/cuda.h"
 #include <stdlib.h>
@@ -89,6 +89,11 @@ static void comm_drop(struct comm *base)
 struct comm *cuda_comm_open(struct device *d, struct comm *host, struct err *e)
 {
     static const struct comm_ops ops = {all_reduce, all_gather, barrier, comm_drop};
+    struct comm *nccl;
+    if (nccl_open(d, host, &nccl, e))
+        return NULL;
+    if (nccl)
+        return nccl;
     struct cuda_comm *c = calloc(1, sizeof(*c));
     if (!c)
         return err_nomem(e), NULL;

@@ -17,7 +17,7 @@ enum cuda_feature {
 };
 
 /* Scratch memory of the device, one region per use, so that an operation may call another. */
-enum workspace { WORK_NARROW, WORK_SLICES, WORK_ATTN, WORK_MOE, WORK_N };
+enum workspace { WORK_NARROW, WORK_SLICES, WORK_ATTN, WORK_MOE, WORK_GATHER, WORK_N };
 
 struct command {
     launch_fn *fn;
@@ -90,6 +90,9 @@ struct device {
     uint32_t n_kv, kv_block_size; /* caches alive, and the block size of all of them */
     struct err fault;             /* of an operation that cannot return one; step_end() does */
     char describe[256];
+    /* With NCCL: waits for the stream in the place of cudaStreamSynchronize(). */
+    int (*watch)(struct device *d, struct err *e);
+    struct nccl *watched;
 };
 
 struct weight {
@@ -188,6 +191,8 @@ void cuda_moe(struct device *d, float *y, const float *x, uint32_t rows, const s
 void moe_forget(struct device *d, const struct weight *w); /* a weight goes: so do tables of it */
 void moe_tables_free(struct device *d);
 void cuda_gather_out(struct device *d, float *y, const float *x, uint32_t n);
+/* nccl.c: *out stays NULL, without an error, where NCCL does not suit all ranks. */
+int nccl_open(struct device *d, struct comm *host, struct comm **out, struct err *e);
 struct comm *cuda_comm_open(struct device *d, struct comm *host, struct err *e);
 void cuda_logit_scale(struct device *d, float *x, uint32_t rows, uint32_t n, float scale,
                       float cap);

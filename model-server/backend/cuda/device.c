@@ -102,6 +102,8 @@ void *cuda_work(struct device *d, enum workspace which, size_t bytes)
 
 int cuda_sync(struct device *d, const char *what, struct err *e)
 {
+    if (d->watch)
+        return d->watch(d, e);
     cudaError_t rc = cudaStreamSynchronize(d->stream);
     return rc == cudaSuccess ? 0 : cuda_failed(d, rc, what, e);
 }
@@ -239,10 +241,10 @@ static int cuda_step_begin(struct device *d, const struct ragged *b, struct err 
 
 static int cuda_step_end(struct device *d, struct err *e)
 {
+    struct err late = ERR_INIT;
     cuda_flush(d, d->decode);
-    cudaError_t rc = cudaStreamSynchronize(d->stream);
-    if (rc != cudaSuccess)
-        cuda_fault(d, rc, "running a step");
+    if (cuda_sync(d, "running a step", &late) && d->fault.kind == ERR_NONE)
+        d->fault = late;
     cuda_drop_retired(d);
     d->batch = NULL;
     if (d->fault.kind == ERR_NONE)

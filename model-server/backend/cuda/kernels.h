@@ -185,6 +185,16 @@ struct mix_args {
     uint32_t rows, n, top_k, reserved;
 };
 launch_fn mix_launch;
+
+/* ---------------------------------------------------------------- nccl.c's sums, in rows.cu */
+
+struct rank_sum_args {
+    float *y;
+    const float *x; /* [world][n] */
+    uint64_t n;
+    uint32_t world, reserved;
+};
+launch_fn rank_sum_launch;
 #ifdef __cplusplus
 }
 #endif

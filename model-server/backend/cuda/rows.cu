@@ -161,3 +161,22 @@ extern "C" cudaError_t narrow_launch(const struct launch *l, const void *args)
     return launch(narrow_kernel, blocks_for((uint64_t)a->rows * a->pitch / 2), THREADS, 0,
                   l->stream, l->overlap, *a);
 }
+
+/* What the ranks have, added up in their order. */
+static __global__ void __launch_bounds__(THREADS) rank_sum_kernel(rank_sum_args a)
+{
+    depend();
+    uint64_t step = (uint64_t)gridDim.x * THREADS;
+    for (uint64_t i = (uint64_t)blockIdx.x * THREADS + threadIdx.x; i < a.n; i += step) {
+        float sum = a.x[i];
+        for (uint32_t r = 1; r < a.world; r++)
+            sum += a.x[r * a.n + i];
+        a.y[i] = sum;
+    }
+}
+
+extern "C" cudaError_t rank_sum_launch(const struct launch *l, const void *args)
+{
+    const rank_sum_args *a = (const rank_sum_args *)args;
+    return launch(rank_sum_kernel, blocks_for(a->n), THREADS, 0, l->stream, l->overlap, *a);
+}

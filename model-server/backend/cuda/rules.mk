@@ -19,8 +19,11 @@ NVCCFLAGS  := -std=c++17 -O3 -fmad=false -lineinfo -I. -I$(B)/gen -Xcompiler -fP
               -Werror all-warnings -Xptxas -v $(CUDA_GEN)
 
 CUDA_CU    := $(sort $(wildcard $(CUDA_DIR)/*.cu))
-CUDA_C     := $(sort $(wildcard $(CUDA_DIR)/*.c))
-CUDA_OBJ   := $(CUDA_CU:%.cu=$(B)/obj/%.cu.o) $(CUDA_C:%.c=$(B)/obj/%.pic.o)
+# nccl.h is only read; the library is looked for when several ranks meet.
+NCCL_H     := $(firstword $(wildcard $(CUDA_HOME)/include/nccl.h /usr/include/nccl.h))
+CUDA_C     := $(filter-out $(CUDA_DIR)/nccl%.c,$(sort $(wildcard $(CUDA_DIR)/*.c)))
+NCCL_C     := $(CUDA_DIR)/$(if $(NCCL_H),nccl.c,nccl_none.c)
+CUDA_OBJ   := $(CUDA_CU:%.cu=$(B)/obj/%.cu.o) $(CUDA_C:%.c=$(B)/obj/%.pic.o) $(NCCL_C:%.c=$(B)/obj/%.pic.o)
 # What the plugin needs of the rest, compiled once more: it exports one symbol and imports none of the program's.
 CUDA_REST  := common/err.c model-server/backend/cpu/threads.c
 CUDA_OBJ   += $(CUDA_REST:%.c=$(B)/obj/%.pic.o)
@@ -54,11 +57,11 @@ $(B)/bin/backend-cuda.so: $(CUDA_OBJ)
 # The same sources with tests/cuda_double in the place of CUDA: kernels run on the CPU, thread by thread.
 DOUBLE     := $(B)/tests/cuda-double.so
 DOUBLE_INC := -Itests/cuda_double -I. -I$(B)/gen
-DOUBLE_OPT := $(filter-out -fsanitize=thread,$(OPT))
-DOUBLE_CXX := -std=gnu++17 $(DOUBLE_OPT) -O2 -ffp-contract=off -fPIC -fvisibility=hidden -Wall -Werror \
+DOUBLE_OPT := -O2 -g # no sanitizers: they do not follow fibers
+DOUBLE_CXX := -std=gnu++17 $(DOUBLE_OPT) -ffp-contract=off -fPIC -fvisibility=hidden -Wall -Werror \
               -Wno-unknown-pragmas -Wno-subobject-linkage -Wno-unused-function -DVERSION='"$(VERSION)"' -MMD -MP
 DOUBLE_OBJ := $(CUDA_CU:%.cu=$(B)/double/%.cu.o) $(CUDA_C:%.c=$(B)/double/%.o) $(CUDA_REST:%.c=$(B)/double/%.o) \
-              $(B)/double/tests/cuda_double/double.o
+              $(B)/double/$(CUDA_DIR)/nccl.o $(B)/double/tests/cuda_double/double.o $(B)/double/tests/cuda_double/nccl.o
 
 $(B)/double/%.cu.o: %.cu
 	@mkdir -p $(@D)
