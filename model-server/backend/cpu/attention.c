@@ -270,9 +270,9 @@ static void attend_split(const struct attn_job *j, const struct rows *r, struct 
 static void merge_row(const struct attn_job *j, struct partial *to, const struct partial *from,
                       uint32_t row)
 {
-    if (from->max[row] == -INFINITY)
+    if (from->sum[row] == 0.0f) /* sees nothing of the split; NaN has to go on */
         return;
-    if (to->max[row] == -INFINITY) {
+    if (to->sum[row] == 0.0f) {
         to->max[row] = from->max[row], to->sum[row] = from->sum[row];
         memcpy(to->o[row], from->o[row], j->p->head_dim * sizeof(float));
         return;
