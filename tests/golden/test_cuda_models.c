@@ -54,7 +54,7 @@ static void open_on(struct bench *b, const struct backend_ops *ops, const char *
             dir, &(struct model_options){.ops = ops, .dev = b->dev, .comm = comm, .dtype = dtype},
             &e);
     if (!b->model ||
-        model_kv_resize(b->model, 2 * MAX_SEQ_BLOCKS, BLOCK_SIZE, model_info(b->model)->dtype, &e))
+        model_kv_resize(b->model, 2 * MAX_SEQ_BLOCKS, BLOCK_SIZE, model_kv_dtype(b->model), &e))
         fail_msg("%s: %s", dir, e.msg);
     b->vocab = model_info(b->model)->vocab;
 }
