@@ -46,7 +46,7 @@ static const ProtobufCMessage *info(void *ctx, const ProtobufCMessage *in, struc
     r->world_size = s->o.world;
     r->takes_input_ids = true;
     r->copies_kv = r->takes_chunks = true;
-    r->takes_edits = true;
+    r->takes_edits = r->takes_bias = true;
     return r->dtype ? &r->base : (err_nomem(e), NULL);
 }
 

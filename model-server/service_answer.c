@@ -96,6 +96,7 @@ static int write_whole(const struct stepper *st, const struct gen *g, struct rpc
     static const Generate__V3__FinishReason reasons[] = {
         [STOP_LENGTH] = GENERATE__V3__FINISH_REASON__FINISH_REASON_LENGTH,
         [STOP_EOS] = GENERATE__V3__FINISH_REASON__FINISH_REASON_EOS_TOKEN,
+        [STOP_TOKEN] = GENERATE__V3__FINISH_REASON__FINISH_REASON_EOS_TOKEN,
         [STOP_SEQUENCE] = GENERATE__V3__FINISH_REASON__FINISH_REASON_STOP_SEQUENCE,
     };
     Generate__V3__GeneratedText *t = RPC_NEW(m, Generate__V3__GeneratedText, 1);

@@ -73,6 +73,8 @@ static struct sampling read_sampling(const struct service *s,
     out.penalties.frequency = p->frequency_penalty;
     out.penalties.openai_presence = p->openai_presence_penalty;
     out.penalties.openai_frequency = p->openai_frequency_penalty;
+    size_t n = p->n_bias_ids < p->n_bias_values ? p->n_bias_ids : p->n_bias_values;
+    out.bias = (struct bias){p->bias_ids, p->bias_values, n};
     if (p->watermark)
         out.watermark = s->o.watermark;
     return out;
@@ -100,6 +102,9 @@ static int read_request(struct service *s, const Generate__V3__Request *q, bool 
     if (stop) {
         spec->max_new_tokens = stop->max_new_tokens;
         spec->ignore_eos = stop->ignore_eos_token;
+        spec->min_new_tokens = stop->min_new_tokens;
+        spec->stop_tokens = stop->stop_token_ids;
+        spec->n_stop_tokens = stop->n_stop_token_ids;
         spec->stops = stop->stop_sequences;
         spec->n_stops = stop->n_stop_sequences;
     }

@@ -37,6 +37,12 @@ struct ask {
     bool grammar;          /* a grammar was given */
     const char *const *stop;
     uint32_t n_stop;
+    struct opt_u64 min_new_tokens;
+    const uint32_t *stop_token_ids;
+    uint32_t n_stop_token_ids;
+    const uint32_t *bias_ids; /* pairs with bias: what is added to these tokens' logits */
+    const float *bias;
+    uint32_t n_bias;
     const char *adapter_id;
     struct opt_i64 priority; /* lower runs first */
     const char *user;        /* whom the client says it asks for; NULL: nobody */

@@ -49,6 +49,10 @@ const char *body_str(struct body *b, struct object o, const char *key, bool requ
  * refused. */
 const char *const *body_strings(struct body *b, struct object o, const char *key, bool bare,
                                 bool null_ok, uint32_t *n);
+/* An object of numbers with token ids as keys: OpenAI's logit_bias. Time linear in its size. */
+void body_bias(struct body *b, struct object o, const char *key, struct ask *q);
+/* ignore_eos, stop_token_ids and, under the name `min`, the least length. */
+void body_ending(struct body *b, struct object o, const char *min, struct ask *q);
 /* A list of token ids; `v` is an array. */
 const uint32_t *body_ids(struct body *b, struct object o, const char *key, const cJSON *v,
                          uint32_t *n);

@@ -23,6 +23,7 @@ struct validator edge_validator(const struct edge *g)
         .max_top_n_tokens = g->config->max_top_n_tokens,
         .max_input_tokens = g->limits.max_input_tokens,
         .max_total_tokens = g->limits.max_total_tokens,
+        .takes_bias = g->limits.takes_bias,
         .vocab_size =
             g->limits.vocab_size ? g->limits.vocab_size : tokenizer_vocab_size(g->tokenizer),
     };

@@ -214,7 +214,8 @@ static void settle_limits(struct infer *i, const struct shard_model *m)
                                .vocab_size = m->vocab_size,
                                .block_size = m->block_size,
                                .n_shards = shards_count(i->shards),
-                               .takes_input_ids = m->takes_input_ids};
+                               .takes_input_ids = m->takes_input_ids,
+                               .takes_bias = m->takes_bias};
     memcpy(l->dtype, m->dtype, sizeof(l->dtype));
     memcpy(l->quantize, m->quantize, sizeof(l->quantize));
     memcpy(l->device, m->device, sizeof(l->device));

@@ -28,6 +28,7 @@ struct infer_limits { /* what warm-up settled */
     uint32_t max_input_tokens, max_total_tokens, max_batch_prefill_tokens, max_batch_total_tokens;
     uint32_t vocab_size, block_size, n_shards;
     bool takes_input_ids;
+    bool takes_bias; /* also min_new_tokens and stop_token_ids */
     char dtype[32], device[32], quantize[32];
 };
 

@@ -20,21 +20,13 @@ void openai_sampling(struct body *b, struct object root, struct ask *q)
     q->openai_presence_penalty = body_f32(b, root, "presence_penalty");
     q->seed = body_u64(b, root, "seed");
     q->stop = body_strings(b, root, "stop", true, true, &q->n_stop);
-    q->ignore_eos = body_opt_bool(b, root, "ignore_eos", false);
+    body_ending(b, root, "min_tokens", q);
+    body_bias(b, root, "logit_bias", q);
     q->priority = body_i32(b, root, "priority");
     q->user = body_str(b, root, "user", false);
     q->max_new_tokens = body_u32(b, root, "max_completion_tokens");
     if (!q->max_new_tokens.set)
         q->max_new_tokens = body_u32(b, root, "max_tokens");
-}
-
-static void read_bias(struct body *b, struct object root)
-{
-    const cJSON *bias = body_get(b, root, "logit_bias", false);
-    if (bias && !cJSON_IsObject(bias) && !cJSON_IsArray(bias))
-        body_mistyped(b, root, "logit_bias", bias, "a map");
-    else if (bias && bias->child)
-        body_fail(b, root, "logit_bias", "logit_bias is not supported");
 }
 
 /* Other servers' ways to constrain an answer: an unconstrained one would be taken for obedient. */
@@ -113,7 +105,6 @@ struct openai *openai_parse(struct call *c, struct body *b, const char *id_prefi
         o->continuous_usage = body_bool(b, so, "continuous_usage_stats", false);
     }
     read_choices(c, b, root, o);
-    read_bias(b, root);
     refuse_constraints(b, root);
     return o;
 }

@@ -28,8 +28,13 @@ struct gen_params {
     const char *grammar; /* regular expression, NULL: none */
     const char *const *stop;
     uint32_t n_stop;
-    uint32_t max_new_tokens;
+    uint32_t max_new_tokens, min_new_tokens;
     bool ignore_eos;
+    const uint32_t *stop_token_ids;
+    uint32_t n_stop_token_ids;
+    const uint32_t *bias_ids; /* pairs with bias: what is added to these tokens' logits */
+    const float *bias;
+    uint32_t n_bias;
     uint32_t top_n_tokens;
     bool prefill_logprobs;  /* decoder_input_details */
     const char *adapter_id; /* NULL: base model */

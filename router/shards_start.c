@@ -28,6 +28,7 @@ static int ask_info(struct fan *f, struct shard_model *m, struct rpc_mem *mem, s
     m->copies_kv = r->copies_kv;
     m->takes_edits = r->takes_edits && r->takes_input_ids && r->support_chunking;
     m->takes_chunks = r->takes_chunks && r->support_chunking;
+    m->takes_bias = r->takes_bias;
     m->speculate = r->speculate;
     m->block_size = r->block_size ? r->block_size : 1;
     m->vocab_size = r->vocab_size;

@@ -7,7 +7,8 @@
 
 struct shard_model {
     bool requires_padding; /* no block numbers: the peer lays its KV out itself */
-    bool chunking, prefix_caching, takes_input_ids, copies_kv, takes_edits, takes_chunks;
+    bool chunking, prefix_caching, takes_input_ids, copies_kv, takes_edits, takes_chunks,
+        takes_bias;
     uint32_t speculate, block_size, vocab_size, max_positions; /* max_positions 0: unbounded */
     char dtype[32], device[32], quantize[32];
     /* asked for (0: not), then settled by warm-up */

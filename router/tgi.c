@@ -35,7 +35,8 @@ static void read_parameters(struct body *b, struct object p, struct tgi *t)
     q->top_n_tokens = body_u32(b, p, "top_n_tokens");
     q->grammar = json_get(p.json, "grammar") != NULL;
     q->adapter_id = body_str(b, p, "adapter_id", false);
-    q->ignore_eos = body_opt_bool(b, p, "ignore_eos", false);
+    body_ending(b, p, "min_new_tokens", q);
+    body_bias(b, p, "logit_bias", q);
     q->priority = body_i32(b, p, "priority");
 }
 

@@ -48,6 +48,30 @@ static int check_sampling(const struct validator *v, const struct ask *q, struct
     return 0;
 }
 
+/* What the shards that we know serve, and others' may not: nothing is dropped silently. */
+static int check_choice(const struct validator *v, const struct ask *q, struct err *e)
+{
+    uint64_t min = q->min_new_tokens.v;
+    if (q->min_new_tokens.set && q->max_new_tokens.set && min > q->max_new_tokens.v)
+        REFUSE("`min_tokens` must be <= `max_tokens`. Given: %llu", (unsigned long long)min);
+    if (q->n_bias > v->vocab_size)
+        REFUSE("`logit_bias` may have at most %u entries. Given: %u", v->vocab_size, q->n_bias);
+    for (uint32_t i = 0; i < q->n_bias; i++) {
+        if (q->bias_ids[i] >= v->vocab_size)
+            REFUSE("`logit_bias`: token id %u is outside the vocabulary of %u", q->bias_ids[i],
+                   v->vocab_size);
+        if (!(q->bias[i] >= -100 && q->bias[i] <= 100))
+            REFUSE("`logit_bias` must be between -100 and 100 (token id %u)", q->bias_ids[i]);
+    }
+    for (uint32_t i = 0; i < q->n_stop_token_ids; i++)
+        if (q->stop_token_ids[i] >= v->vocab_size)
+            REFUSE("`stop_token_ids`: %u is outside the vocabulary of %u", q->stop_token_ids[i],
+                   v->vocab_size);
+    if (!v->takes_bias && (min || q->n_bias || q->n_stop_token_ids))
+        REFUSE("`logit_bias`, `min_tokens` and `stop_token_ids` are not supported by these shards");
+    return 0;
+}
+
 static int check_input(const struct validator *v, const struct ask *q, struct err *e)
 {
     if (q->ids ? q->n_ids == 0 : q->n_inputs == 0)
@@ -162,6 +186,12 @@ static void fill_params(const struct ask *q, struct gen_params *p)
         .stop = q->stop,
         .n_stop = q->n_stop,
         .ignore_eos = q->ignore_eos,
+        .min_new_tokens = (uint32_t)q->min_new_tokens.v,
+        .stop_token_ids = q->stop_token_ids,
+        .n_stop_token_ids = q->n_stop_token_ids,
+        .bias_ids = q->bias_ids,
+        .bias = q->bias,
+        .n_bias = q->n_bias,
         .top_n_tokens = (uint32_t)q->top_n_tokens.v,
         .prefill_logprobs = q->decoder_input_details,
         .adapter_id = q->adapter_id,
@@ -171,7 +201,7 @@ static void fill_params(const struct ask *q, struct gen_params *p)
 int validate(const struct validator *v, const struct ask *q, struct tok_scratch **scratch,
              struct arena *a, struct gen_request *r, struct err *e)
 {
-    if (check_sampling(v, q, e) != 0 || check_input(v, q, e) != 0)
+    if (check_sampling(v, q, e) != 0 || check_choice(v, q, e) != 0 || check_input(v, q, e) != 0)
         return -1;
     r->truncate = q->truncate.set ? (uint32_t)q->truncate.v : v->max_input_tokens;
     r->add_special_tokens = q->add_special_tokens;

@@ -129,7 +129,8 @@ static int fill(struct seq *s, const struct seq_spec *spec, const struct seq_lim
         s->step = spec->chunk_len;
     s->top_n = spec->top_n < lim->vocab ? spec->top_n : lim->vocab;
     s->sampling = spec->sampling;
-    if (sampling_normalise(&s->sampling, e))
+    if (bias_copy(&s->sampling.bias, &spec->sampling.bias, lim->vocab, e) ||
+        sampling_normalise(&s->sampling, e))
         return -1;
     if (penalties_on(&s->sampling.penalties)) {
         if (tally_reserve(&s->tally, total < lim->vocab ? total : lim->vocab, e))
@@ -147,7 +148,9 @@ static int fill(struct seq *s, const struct seq_spec *spec, const struct seq_lim
     }
     if (constrain(s, spec, lim, e))
         return -1;
-    struct stop_rules rules = {spec->max_new_tokens, spec->ignore_eos, lim->eos, lim->n_eos};
+    struct stop_rules rules = {spec->max_new_tokens, spec->ignore_eos,     lim->eos,
+                               lim->n_eos,           spec->min_new_tokens, spec->stop_tokens,
+                               spec->n_stop_tokens};
     if (stop_init(&s->stop, &rules, spec->stops, spec->n_stops, e))
         return -1;
     uint32_t context = s->n_prompt < DETOK_CONTEXT ? s->n_prompt : DETOK_CONTEXT;
@@ -186,6 +189,7 @@ void seq_free(struct seq *s)
     free(s->blocks);
     tally_free(&s->tally);
     stop_free(&s->stop);
+    bias_free(&s->sampling.bias);
     detok_free(&s->detok);
     constraint_unref(s->constraint);
     free(s->prompt_logprob);

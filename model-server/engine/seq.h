@@ -27,8 +27,10 @@ struct seq_spec {
     struct grammar_spec grammar;
     uint32_t top_n;
     bool prefill_logprobs;
-    uint32_t max_new_tokens;
+    uint32_t max_new_tokens, min_new_tokens;
     bool ignore_eos;
+    const uint32_t *stop_tokens;
+    size_t n_stop_tokens;
     char *const *stops;
     size_t n_stops;
     const char *refusal; /* not NULL: this request cannot be served, and why */

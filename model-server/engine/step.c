@@ -307,6 +307,8 @@ static void sample_range(void *arg, int thread, size_t begin, size_t end)
         if (!seq_live(s))
             continue;
         const uint32_t *mask = mask_for(st, s, thread, &why);
+        if (!s->constraint) /* a grammar alone decides when it is over */
+            stop_forbid(&s->stop, g->row, st->vocab);
         if (why.kind || sample_row(&s->sampling, &s->tally, s->ids[s->n - 1], mask, s->n, g->row,
                                    st->vocab, &st->filter[thread], &g->token, &why))
             seq_fail(s, why.msg);
@@ -347,7 +349,7 @@ static void whole_text(struct stepper *st, struct gen *g, size_t cut)
     }
     for (uint32_t i = s->n_prompt; i < s->n; i++)
         detok_push(&d, s->ids[i], &st->text);
-    if (g->reason != STOP_SEQUENCE)
+    if (g->reason != STOP_SEQUENCE && g->reason != STOP_TOKEN)
         detok_finish(&d, &st->text);
     detok_free(&d);
     g->whole_len = st->text.len - g->whole;

@@ -88,6 +88,7 @@ int sample_row(const struct sampling *p, const struct tally *t, uint32_t last, c
 {
     struct cands c;
     assert(vocab <= x->vocab);
+    bias_apply(&p->bias, row);
     if (p->watermark.delta != 0)
         prefer_green(&p->watermark, last, row, vocab);
     if (penalties_on(&p->penalties))

@@ -1,12 +1,13 @@
 /* sample.h - from one row of logits to one token: the whole chain, in TGI's order.
  *
- * watermark, repetition, frequency (ours: OpenAI's two), grammar mask, temperature, top_k, top_p,
- * min_p, typical_p, choice, log-probabilities. All in fp32 on this row alone: what else is in the
- * batch, or which rank asks, changes nothing. docs/decisions/sampling.md says where this departs
- * from TGI and why. */
+ * bias, watermark, repetition, frequency (ours: OpenAI's two), grammar mask, temperature, top_k,
+ * top_p, min_p, typical_p, choice, log-probabilities. All in fp32 on this row alone: what else is
+ * in the batch, or which rank asks, changes nothing. docs/decisions/sampling.md says where this
+ * departs from TGI and why. */
 #ifndef MODEL_SERVER_SAMPLE_SAMPLE_H
 #define MODEL_SERVER_SAMPLE_SAMPLE_H
 #include "common/err.h"
+#include "model-server/sample/bias.h"
 #include "model-server/sample/filter.h"
 #include "model-server/sample/tally.h"
 #include <stdbool.h>
@@ -24,6 +25,7 @@ struct sampling { /* neutral values mean off; see sampling_neutral() */
     uint64_t seed;
     struct penalties penalties;
     struct watermark watermark;
+    struct bias bias;
 };
 struct sampling sampling_neutral(void);
 /* Mend what a peer leaves at zero (temperature, top_p, typical_p, repetition: off) and turn

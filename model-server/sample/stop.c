@@ -1,4 +1,5 @@
 #include "model-server/sample/stop.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,8 +33,14 @@ int stop_init(struct stop *s, const struct stop_rules *r, char *const *texts, si
 {
     *s = (struct stop){.rules = *r};
     s->m = n ? calloc(n, sizeof(*s->m)) : NULL;
-    if (n && !s->m)
+    s->tokens = r->n_tokens ? calloc(r->n_tokens, sizeof(*s->tokens)) : NULL;
+    if ((n && !s->m) || (r->n_tokens && !s->tokens)) {
+        stop_free(s);
         return err_nomem(e);
+    }
+    for (size_t i = 0; i < r->n_tokens; i++)
+        s->tokens[i] = r->tokens[i];
+    s->rules.tokens = s->tokens;
     for (size_t i = 0; i < n; i++)
         if (*texts[i] && match_init(&s->m[s->n++], texts[i], e)) {
             stop_free(s);
@@ -49,7 +56,10 @@ void stop_free(struct stop *s)
         free(s->m[i].fail);
     }
     free(s->m);
+    free(s->tokens);
     s->m = NULL;
+    s->rules.tokens = s->tokens = NULL;
+    s->rules.n_tokens = 0;
     s->n = 0;
 }
 
@@ -76,6 +86,30 @@ static bool is_eos(const struct stop_rules *r, uint32_t id)
     return false;
 }
 
+static bool is_stop_token(const struct stop_rules *r, uint32_t id)
+{
+    for (size_t i = 0; i < r->n_tokens; i++)
+        if (r->tokens[i] == id)
+            return true;
+    return false;
+}
+
+static void forbid(float *row, size_t vocab, const uint32_t *id, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (id[i] < vocab)
+            row[id[i]] = -INFINITY;
+}
+
+void stop_forbid(const struct stop *s, float *row, size_t vocab)
+{
+    if (s->generated >= s->rules.min_new_tokens)
+        return;
+    if (!s->rules.ignore_eos)
+        forbid(row, vocab, s->rules.eos, s->rules.n_eos);
+    forbid(row, vocab, s->rules.tokens, s->rules.n_tokens);
+}
+
 enum stop_reason stop_push(struct stop *s, uint32_t id, const char *text, size_t *len)
 {
     size_t cut = 0;
@@ -89,7 +123,11 @@ enum stop_reason stop_push(struct stop *s, uint32_t id, const char *text, size_t
         return STOP_LENGTH;
     if (!s->rules.ignore_eos && is_eos(&s->rules, id))
         return STOP_EOS;
-    if (!cut)
+    if (is_stop_token(&s->rules, id)) {
+        *len = 0;
+        return STOP_TOKEN;
+    }
+    if (!cut || s->generated < s->rules.min_new_tokens)
         return STOP_NOT;
     *len = cut;
     return STOP_SEQUENCE;

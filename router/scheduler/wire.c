@@ -60,6 +60,12 @@ static void put_params(struct whole *w, const struct gen_params *g)
     w->s.n_stop_sequences = g->n_stop;
     w->s.stop_sequences = mutable(g->stop);
     w->s.ignore_eos_token = g->ignore_eos;
+    w->s.min_new_tokens = g->min_new_tokens;
+    w->s.n_stop_token_ids = g->n_stop_token_ids;
+    w->s.stop_token_ids = mutable(g->stop_token_ids);
+    w->p.n_bias_ids = w->p.n_bias_values = g->n_bias;
+    w->p.bias_ids = mutable(g->bias_ids);
+    w->p.bias_values = mutable(g->bias);
     w->r.prefill_logprobs = g->prefill_logprobs;
     w->r.top_n_tokens = g->top_n_tokens;
     if (g->adapter_id) {

@@ -214,7 +214,8 @@ UNUSED static void rig_start(struct rig *r, const struct http_config *h, int ste
     r->infer.limits = (struct infer_limits){.max_input_tokens = 3000,
                                             .max_total_tokens = 4000,
                                             .vocab_size = VOCAB,
-                                            .takes_input_ids = true};
+                                            .takes_input_ids = true,
+                                            .takes_bias = true};
     pthread_mutex_init(&r->infer.lock, NULL);
     pthread_create(&r->infer.thread, NULL, fake_run, &r->infer);
     r->edge.config = &r->config;

@@ -154,6 +154,34 @@ static void watermark(void **state)
     assert_true(green > V * 4 / 10 && green < V * 6 / 10);
 }
 
+static void bias(void **state)
+{
+    (void)state;
+    uint32_t ids[] = {3, 5, 3};
+    float values[] = {-100, 2, -1};
+    struct bias from = {ids, values, 3}, copy;
+    struct err e = ERR_INIT;
+    struct sampling p = sampling_neutral();
+    struct sampled o;
+    assert_int_equal(bias_copy(&copy, &from, V, &e), 0);
+    ids[0] = 1; /* a copy it is */
+    p.bias = copy;
+    memset(row, 0, sizeof(row));
+    row[3] = 50, row[6] = 1.5f;
+    assert_int_equal(run(p, NULL, 0, V, &o), 0);
+    assert_int_equal(o.id, 5);
+    assert_true(row[3] == -51 && row[5] == 2 && row[6] == 1.5f);
+    bias_free(&copy);
+    ids[1] = V;
+    assert_int_equal(bias_copy(&copy, &from, V, &e), -1);
+    ids[1] = 5, values[1] = NAN;
+    assert_int_equal(bias_copy(&copy, &from, V, &e), -1);
+    assert_int_equal(bias_copy(&copy, &from, 2, &e), -1);
+    from.n = 0;
+    assert_int_equal(bias_copy(&copy, &from, V, &e), 0);
+    bias_free(&copy);
+}
+
 int main(void)
 {
     const struct CMUnitTest t[] = {
@@ -163,6 +191,7 @@ int main(void)
         cmocka_unit_test(seeds),
         cmocka_unit_test(openai_penalties),
         cmocka_unit_test(watermark),
+        cmocka_unit_test(bias),
     };
     struct err e = ERR_INIT;
     if (filter_mem_init(&mem, V, &e))

@@ -1,6 +1,7 @@
 // TGI's stopping cases, and what its end-of-text regular expression misses.
 #include "common/clock.h"
 #include "model-server/sample/stop.h"
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -106,6 +107,38 @@ static void linear(void **state)
     free(text), free(stop);
 }
 
+/* Stop tokens of the request end it and leave their text out; before the least length nothing does.
+ */
+static void least_length_and_stop_tokens(void **state)
+{
+    (void)state;
+    static const uint32_t eos[] = {2, 7}, own[] = {4};
+    float row[6] = {0};
+    size_t len;
+    struct err e = ERR_INIT;
+    struct stop s;
+    struct stop_rules r = {100, false, eos, 2, .min_new_tokens = 2, .tokens = own, .n_tokens = 1};
+    char *const texts[] = {"x"};
+    assert_int_equal(stop_init(&s, &r, texts, 1, &e), 0);
+    stop_forbid(&s, row, 6);
+    for (uint32_t i = 0; i < 6; i++)
+        assert_int_equal(isinf(row[i]) != 0, i == 2 || i == 4);
+    assert_int_equal(push(&s, 1, "x", &len), STOP_NOT);
+    assert_int_equal(push(&s, 1, "x", &len), STOP_SEQUENCE);
+    assert_int_equal(push(&s, 4, "end", &len), STOP_TOKEN);
+    assert_int_equal(len, 0);
+    memset(row, 0, sizeof(row));
+    stop_forbid(&s, row, 6);
+    for (uint32_t i = 0; i < 6; i++)
+        assert_true(row[i] == 0);
+    stop_free(&s);
+    r.ignore_eos = true; /* it would not end the answer, so that nothing forbids it */
+    assert_int_equal(stop_init(&s, &r, texts, 1, &e), 0);
+    stop_forbid(&s, row, 6);
+    assert_true(row[2] == 0 && isinf(row[4]));
+    stop_free(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest t[] = {
@@ -113,6 +146,7 @@ int main(void)
         cmocka_unit_test(inside_and_across),
         cmocka_unit_test(agrees_with_search),
         cmocka_unit_test(linear),
+        cmocka_unit_test(least_length_and_stop_tokens),
     };
     return cmocka_run_group_tests(t, NULL, NULL);
 }

@@ -1,0 +1,60 @@
+#include "common/json.h"
+#include "router/body.h"
+
+/* Digits only, as token ids are written: "7", not "07", "+7" or "7.0". */
+static bool token_id(const char *s, uint32_t *id)
+{
+    uint64_t v = 0;
+    if (!*s || (*s == '0' && s[1]))
+        return false;
+    for (; *s; s++) {
+        if (*s < '0' || *s > '9' || v > UINT32_MAX / 10)
+            return false;
+        v = v * 10 + (uint64_t)(*s - '0');
+    }
+    *id = (uint32_t)v;
+    return v <= UINT32_MAX;
+}
+
+void body_bias(struct body *b, struct object o, const char *key, struct ask *q)
+{
+    const cJSON *map = json_get(o.json, key);
+    if (!map || b->failed)
+        return;
+    if (!cJSON_IsObject(map)) {
+        body_mistyped(b, o, key, map, "a map of token ids to numbers");
+        return;
+    }
+    uint32_t n = (uint32_t)cJSON_GetArraySize(map), i = 0;
+    uint32_t *ids = ARENA_NEW(b->arena, uint32_t, n + 1);
+    float *bias = ARENA_NEW(b->arena, float, n + 1);
+    if (!ids || !bias) {
+        body_fail(b, o, key, "out of memory");
+        return;
+    }
+    for (const cJSON *v = map->child; v; v = v->next, i++) {
+        if (!token_id(v->string, &ids[i])) {
+            body_fail(b, o, key, "invalid key \"%.20s\", expected a token id", v->string);
+            return;
+        }
+        if (!cJSON_IsNumber(v)) {
+            body_mistyped(b, o, key, v, "a number for each token id");
+            return;
+        }
+        bias[i] = (float)v->valuedouble;
+    }
+    q->bias_ids = ids;
+    q->bias = bias;
+    q->n_bias = n;
+}
+
+void body_ending(struct body *b, struct object o, const char *min, struct ask *q)
+{
+    const cJSON *ids = json_get(o.json, "stop_token_ids");
+    q->ignore_eos = body_opt_bool(b, o, "ignore_eos", false);
+    q->min_new_tokens = body_u32(b, o, min);
+    if (ids && !cJSON_IsArray(ids))
+        body_mistyped(b, o, "stop_token_ids", ids, "a sequence");
+    else if (ids)
+        q->stop_token_ids = body_ids(b, o, "stop_token_ids", ids, &q->n_stop_token_ids);
+}
