@@ -334,7 +334,7 @@ static const struct attn_case attn_cases[] = {
     {{4, 1, 128, 0.088f, 0, 40, NULL}, 150, 16, DT_F16, true, false},
     {{6, 1, 80, 0.11f, 20.0f, 33, NULL}, 200, 16, DT_BF16, false, true},
     {{16, 1, 18, 0.2f, 0, 0, slopes}, 130, 16, DT_F32, false, false},
-    {{3, 3, 7, 0.3f, 5.0f, 0, slopes}, 40, 1, DT_F16, false, false},
+    {{3, 3, 7, 0.3f, 5.0f, 0, slopes}, 40, 16, DT_F16, false, false},
     {{14, 2, 64, 0.125f, 10.0f, 0, slopes}, 140, 64, DT_F16, false, false},
     {{2, 2, 128, 0.0884f, 0, 0, NULL}, 260, 32, DT_BF16, false, false},
 };
