@@ -236,6 +236,7 @@ fuzz: $(GEN)           ## each parser of foreign bytes for FUZZ_SECONDS (10) und
 install: all           ## programs and man pages under PREFIX (/usr/local)
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/man/man1
 	install -m 755 $(BINS) $(DESTDIR)$(PREFIX)/bin/
+	@[ ! -f $(B)/bin/backend-cuda.so ] || install -D -m 755 -t $(DESTDIR)$(PREFIX)/lib/model-server $(B)/bin/backend-cuda.so
 	@for p in launcher router 'model-server serve' 'model-server logits' 'model-server bench' 'model-server quality' \
 	  'model-server download-weights'; do \
 	  $(B)/bin/$$p --help-man > $(DESTDIR)$(PREFIX)/share/man/man1/$$(echo $$p | tr ' ' -).1 || exit 1; done
@@ -247,7 +248,7 @@ cuda: ;
 endif
 
 clean:                 ## remove what was built (keeps the Python environment)
-	rm -rf $(BUILD)/obj $(BUILD)/lib $(BUILD)/bin $(BUILD)/gen $(BUILD)/tests $(BUILD)/san $(BUILD)/tsan $(BUILD)/debug $(BUILD)/fuzz
+	rm -rf $(BUILD)/obj $(BUILD)/lib $(BUILD)/bin $(BUILD)/gen $(BUILD)/tests $(BUILD)/san $(BUILD)/tsan $(BUILD)/debug $(BUILD)/fuzz $(BUILD)/double $(BUILD)/gpu-kit
 
 distclean:             ## remove build/
 	rm -rf $(BUILD)

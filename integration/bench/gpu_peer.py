@@ -149,6 +149,7 @@ class Peer:
             pos.add_(1)
 
         side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             for _ in range(3):
                 step()

@@ -50,8 +50,10 @@ const char *kv_dtype_name(enum kv_dtype t)
 const struct backend_plugin *backend_plugin_load(const char *path, struct err *e)
 {
     void *so = dlopen(path, RTLD_NOW | RTLD_LOCAL); /* never closed: it holds the driver */
-    if (!so)
-        return err_set(e, ERR_SYSTEM, "%.400s", dlerror()), NULL;
+    if (!so) {
+        const char *why = dlerror(); /* NOLINT(concurrency-mt-unsafe): the thread's own in glibc */
+        return err_set(e, ERR_SYSTEM, "%.400s", why), NULL;
+    }
     backend_plugin_fn *entry;
     *(void **)&entry = dlsym(so, BACKEND_PLUGIN_SYMBOL);
     const struct backend_plugin *p = entry ? entry() : NULL;

@@ -468,7 +468,9 @@ static void attention_is_right(void **state)
         size_t n = o_count(k);
         float *got = malloc(n * 4), *want = malloc(n * 4);
         run_sequence(g, &s, k->len, 0, got);
-        run_sequence(c, &s, k->len, 0, want);
+        struct sequence other = s; /* the CPU backend's blocks begin at 16 */
+        other.c.block_size = k->block_size < 16 ? 16 : k->block_size;
+        run_sequence(c, &other, k->len, 0, want);
         /* tensor cores round q and the weights to the cache's type */
         assert_near(got, want, n,
                     k->dtype == DT_F32   ? 1e-5

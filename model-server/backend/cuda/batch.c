@@ -63,7 +63,7 @@ int batch_begin(struct device *d, const struct ragged *b, struct err *e)
     for (uint32_t i = 0; i < b->n_spans; i++)
         tables += n_table(d, &b->spans[i]);
     size_t bytes = (size_t)b->n_tokens * 16 + (size_t)b->n_out * 4 + tables * 4 + tiles +
-                   b->n_spans * sizeof(struct span_view) + 9 * 64;
+                   b->n_spans * sizeof(struct span_view) + (size_t)9 * 64;
     if (reserve(d, bytes, e))
         return -1;
     r->used = 0;
@@ -73,8 +73,7 @@ int batch_begin(struct device *d, const struct ragged *b, struct err *e)
     put_u32(r, &r->out_rows, b->out_rows, b->n_out);
     uint32_t *span_of = place(r, b->n_tokens * sizeof(*span_of), &r->span_of);
     struct span_view *spans = place(r, b->n_spans * sizeof(*spans), &r->spans);
-    struct row_tile *host_tiles = place(r, tiles, &r->tiles);
-    (void)host_tiles;
+    place(r, tiles, &r->tiles); /* filled by batch_tiles() */
     uint32_t *table = place(r, tables * sizeof(*table), &r->tables), at = 0;
     d->decode = true;
     for (uint32_t i = 0; i < b->n_spans; i++) {

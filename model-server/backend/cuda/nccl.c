@@ -87,10 +87,11 @@ static int suits_all(struct nccl *n, bool loaded, struct err *e)
     mine[0] = loaded, mine[1] = (float)domain, mine[2] = (float)bus, mine[3] = (float)slot;
     if (n->host->ops->all_gather(n->host, mine, all, PARTS, e))
         rc = -1;
-    for (int i = 0; rc == 1 && i < n->base.world; i++) {
-        rc = all[i * PARTS] > 0;
-        for (int j = 0; rc == 1 && j < i; j++)
-            rc = memcmp(all + (size_t)i * PARTS, all + (size_t)j * PARTS, sizeof(mine)) != 0;
+    for (size_t i = 0; rc == 1 && i < (size_t)n->base.world; i++) {
+        const float *a = all + i * PARTS;
+        rc = a[0] > 0;
+        for (const float *b = all; rc == 1 && b < a; b += PARTS)
+            rc = a[1] != b[1] || a[2] != b[2] || a[3] != b[3];
     }
     free(all);
     return rc;
@@ -152,7 +153,8 @@ static int watch(struct device *d, struct err *e)
 {
     struct nccl *n = d->watched;
     const double start = now();
-    for (double t = start; t < start + TIMEOUT_S; t = now()) {
+    double t;
+    while ((t = now()) < start + TIMEOUT_S) {
         cudaError_t rc = cudaStreamQuery(d->stream);
         if (rc == cudaSuccess)
             return 0;
