@@ -130,16 +130,40 @@ def test_stop_sequences_are_left_out_for_openai_and_kept_for_tgi(client, s):
     assert stop in tgi["generated_text"] and tgi["details"]["finish_reason"] == "stop_sequence"
 
 
-def test_openai_errors_are_exceptions(client):
+def test_openai_errors_are_exceptions(client, s):
     import openai
 
-    with pytest.raises(openai.UnprocessableEntityError) as e:
-        client.chat.completions.create(model="tgi", messages=CHAT, top_p=3)
-    assert "top_p" in str(e.value.body) and e.value.request_id
-    with pytest.raises(openai.APIError, match="top_p"):
-        list(client.chat.completions.create(model="tgi", messages=CHAT, top_p=3, stream=True))
-    with pytest.raises(openai.NotFoundError):
+    for stream in (False, True):
+        with pytest.raises(openai.BadRequestError, match="top_p") as e:
+            client.chat.completions.create(model="tgi", messages=CHAT, top_p=3, stream=stream)
+        assert e.value.param == "top_p" and e.value.request_id and e.value.type == "invalid_request_error"
+    with pytest.raises(openai.BadRequestError) as e:
+        client.completions.create(model="tgi", prompt="word " * 20000)
+    assert e.value.code == "context_length_exceeded"
+    with pytest.raises(openai.BadRequestError, match="use_beam_search"):
+        client.completions.create(model="tgi", prompt=ONCE, extra_body={"use_beam_search": True})
+    with pytest.raises(openai.NotFoundError) as e:
         client.models.retrieve("no-such-model")
+    assert e.value.code == "model_not_found"
+    with pytest.raises(openai.NotFoundError, match="no such path"):
+        client.embeddings.create(model="tgi", input="x")
+    assert s.post("/generate", {"inputs": ""}).json()["error_type"] == "validation", "TGI's routes keep TGI's shape"
+
+
+def test_an_overloaded_server_says_when_to_come_back():
+    import openai
+
+    with Service(DEMO, args=["--max-concurrent-requests", "1"]) as s:
+        client = openai.OpenAI(base_url=s.url + "/v1", api_key="-", max_retries=0)
+        kw = dict(model="tgi", prompt=ONCE, max_tokens=400, extra_body={"ignore_eos": True})
+        running = client.completions.create(**kw, stream=True)
+        next(iter(running))
+        with pytest.raises(openai.RateLimitError) as e:
+            client.completions.create(**kw)
+        assert 1 <= int(e.value.response.headers["retry-after"]) <= 120 and e.value.code == "rate_limit_exceeded"
+        patient = openai.OpenAI(base_url=s.url + "/v1", api_key="-", max_retries=20)
+        threading.Thread(target=lambda: [None for _ in running]).start()
+        assert patient.completions.create(model="tgi", prompt=ONCE, max_tokens=2).usage.completion_tokens > 0
 
 
 def test_huggingface_hub(s):
@@ -321,11 +345,22 @@ def test_sigterm_finishes_what_runs():
 
 
 def test_a_key_is_asked_for(tmp_path):
-    with Service(DEMO, env={"API_KEY": "sesame"}) as s:
-        assert s.post("/generate", {"inputs": ONCE}).status_code == 401
-        ok = s.post("/generate", {"inputs": ONCE, "parameters": {"max_new_tokens": 1}}, headers={"authorization": "Bearer sesame"})
-        assert ok.status_code == 200
+    import openai
+
+    (tmp_path / "keys").write_text("# the team\nopen\n")
+    with Service(DEMO, env={"API_KEY": "sesame,simsim"}, args=["--api-key-file", tmp_path / "keys"]) as s:
+        body = {"inputs": ONCE, "parameters": {"max_new_tokens": 1}}
+        assert s.post("/generate", body).status_code == 401
+        for key in ("sesame", "simsim", "open"):
+            assert s.post("/generate", body, headers={"authorization": f"Bearer {key}"}).status_code == 200
+        assert s.post("/generate", body, headers={"x-api-key": "open"}).status_code == 200
         assert requests.get(s.url + "/metrics").status_code == 200
+        client = openai.OpenAI(base_url=s.url + "/v1", api_key="Sesame", max_retries=0)
+        with pytest.raises(openai.AuthenticationError, match="API key") as e:
+            client.completions.create(model="tgi", prompt=ONCE)
+        assert e.value.code == "invalid_api_key"
+        client.api_key = "sesame"
+        assert client.completions.create(model="tgi", prompt=ONCE, max_tokens=1).choices
 
 
 def test_the_router_keeps_its_size_over_a_thousand_departures(s):

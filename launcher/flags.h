@@ -41,7 +41,7 @@ struct config {
     const char *hostname, *served_model_name;
     uint32_t port, prometheus_port;
     struct flag_list cors_allow_origin;
-    const char *api_key, *tokenizer_config_path;
+    const char *api_key, *api_key_file, *tokenizer_config_path;
     bool disable_grammar_support;
     bool ngrok;
     const char *ngrok_authtoken, *ngrok_edge;

@@ -5,6 +5,7 @@
 #include "common/hash.h"
 #include "common/log.h"
 #include "router/call_books.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -16,7 +17,8 @@ enum { ARENA_MIN = 64 << 20, ARENA_PER_BYTE = 16, SCHEDULER_ARENA = 64 << 10 };
 static void find_tenant(struct call *c)
 {
     const char *id = exchange_header(c->x, "x-gateway-inference-fairness-id");
-    const char *key = exchange_header(c->x, "authorization");
+    const char *bearer = exchange_header(c->x, "authorization");
+    const char *key = bearer ? bearer : exchange_header(c->x, "x-api-key");
     c->tenant_named = id && *id;
     if (c->tenant_named)
         c->tenant = hash_bytes(1, id, strlen(id));
@@ -27,8 +29,7 @@ static void find_tenant(struct call *c)
 /* Where all have the same key, the client's word tells its users apart. */
 static uint64_t tenant_of(const struct call *c, const struct ask *q)
 {
-    const char *key = c->edge->config->api_key;
-    return q->user && !c->tenant_named && key && *key
+    return q->user && !c->tenant_named && c->edge->has_keys
                ? hash_bytes(c->tenant, q->user, strlen(q->user))
                : c->tenant;
 }
@@ -54,6 +55,7 @@ static struct call *call_new(struct edge *g, struct exchange *x)
         free(c);
         return NULL;
     }
+    c->errors = error_shape_of(c->path);
     atomic_fetch_add(&g->live, 1);
     return c;
 }
@@ -91,13 +93,6 @@ static void cancel_all(struct call *c)
 
 /* ---------------------------------------------------------------- answering */
 
-void error_json(struct buf *out, const struct err *e)
-{
-    buf_str(out, "{\"error\":");
-    buf_json_str(out, e->msg, strlen(e->msg));
-    buf_fmt(out, ",\"error_type\":\"%s\"}", err_wire(e->kind));
-}
-
 void call_reply(struct call *c)
 {
     if (!c->x)
@@ -107,17 +102,24 @@ void call_reply(struct call *c)
                    &c->out);
 }
 
-static void reply_error(struct call *c, const struct err *e)
+/* When asking again is worth it: when those that wait now have been served. */
+static void add_retry_after(struct call *c)
+{
+    struct infer *i = atomic_load(&c->edge->infer);
+    uint32_t ahead = i ? infer_stats(i).queued + 1 : 0;
+    char s[16];
+    snprintf(s, sizeof(s), "%u",
+             i ? drain_wait(&c->edge->drain, clock_ns(), ahead) : (uint32_t)DRAIN_UNKNOWN_S);
+    exchange_add(c->x, "retry-after", s);
+}
+
+void call_reply_error(struct call *c, const struct err *e)
 {
     buf_reset(&c->out);
-    c->status = err_status(e->kind);
-    c->type = *err_wire(e->kind) ? NULL : "text/plain; charset=utf-8";
-    if (c->type)
-        buf_str(&c->out, e->msg);
-    else
-        error_json(&c->out, e);
-    if (c->status == 429 || c->status == 503)
-        exchange_add(c->x, "retry-after", "1");
+    c->status = error_status(c->errors, e->kind);
+    c->type = error_body(&c->out, c->errors, e, c->x ? exchange_id(c->x) : "");
+    if (c->x && (c->status == 429 || c->status == 503))
+        add_retry_after(c);
     call_reply(c);
 }
 
@@ -137,9 +139,11 @@ static void open_stream(struct call *c)
 }
 
 /* Some failures come before the protocol's stream begins, whatever the client asked for: the
- * request never became a generation. */
+ * request never became a generation. TGI tells most of them in a stream all the same. */
 static bool as_event(const struct call *c, const struct err *e)
 {
+    if (c->errors != ERRORS_TGI)
+        return c->streaming;
     return c->stream && (c->streaming || (e->kind != ERR_TEMPLATE && e->kind != ERR_TOOL &&
                                           e->kind != ERR_UNHEALTHY && *err_wire(e->kind)));
 }
@@ -157,7 +161,7 @@ static void fail(struct call *c, const struct err *e)
         if (c->x)
             exchange_end(c->x);
     } else {
-        reply_error(c, e);
+        call_reply_error(c, e);
     }
     cancel_all(c);
 }
@@ -173,6 +177,7 @@ static void finish(struct call *c)
         return;
     }
     books_done(c);
+    drain_ended(&c->edge->drain, clock_ns(), c->n_gen);
     if (c->stream) {
         push_out(c);
         if (c->x)

@@ -14,6 +14,7 @@
 #include "router/answer.h"
 #include "router/ask.h"
 #include "router/edge.h"
+#include "router/errors.h"
 #include "router/note.h"
 #include "router/route.h"
 #include "router/workers.h"
@@ -44,11 +45,12 @@ struct call {
     struct mail mail;
     struct edge *edge;
     const struct route *route;
-    struct exchange *x;           /* NULL: the client has left; loop thread only */
-    atomic_bool cancelled;        /* the same, for the worker */
-    struct arena arena;           /* all that is parsed, templated and tokenized */
-    struct buf body;              /* the request's */
-    const char *path;             /* in the arena */
+    struct exchange *x;    /* NULL: the client has left; loop thread only */
+    atomic_bool cancelled; /* the same, for the worker */
+    struct arena arena;    /* all that is parsed, templated and tokenized */
+    struct buf body;       /* the request's */
+    const char *path;      /* in the arena */
+    enum error_shape errors;
     uint64_t tenant;              /* whom its requests are counted for; 0: anybody */
     bool tenant_named;            /* by a gateway in front of us */
     int64_t received_ns;          /* monotonic */
@@ -78,6 +80,6 @@ int call_generate(struct call *c, const struct ask *asks, uint32_t n_asks, uint3
                   struct err *e);
 /* Send c->out. For routes' reply(). */
 void call_reply(struct call *c);
-/* Append {"error":...,"error_type":...}, TGI's error body. */
-void error_json(struct buf *out, const struct err *e);
+/* Send an error, in the shape of the call's route. For routes' reply(). */
+void call_reply_error(struct call *c, const struct err *e);
 #endif

@@ -91,8 +91,8 @@ void books_failed(struct call *c, const struct err *e)
     metrics_add(c->edge->metrics, M_REQUEST_COUNT, NULL, 1);
     metrics_add(c->edge->metrics, M_REQUEST_FAILURE, label(e->kind), 1);
     LOG(ours ? LOG_ERROR : LOG_INFO, "Failed", LOGS("path", c->path),
-        LOGS("request_id", c->x ? exchange_id(c->x) : "-"), LOGI("status", err_status(e->kind)),
-        LOGS("error", e->msg));
+        LOGS("request_id", c->x ? exchange_id(c->x) : "-"),
+        LOGI("status", error_status(c->errors, e->kind)), LOGS("error", e->msg));
 }
 
 void books_dropped(struct call *c)

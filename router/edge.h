@@ -8,6 +8,7 @@
 #include "common/mailbox.h"
 #include "common/metrics.h"
 #include "common/tokenizer/tokenizer.h"
+#include "router/drain.h"
 #include "router/flags.h"
 #include "router/http.h"
 #include "router/infer.h"
@@ -28,12 +29,14 @@ struct edge {
     const char *model_id, *model_sha; /* sha: NULL unknown */
     char fingerprint[64];             /* system_fingerprint of OpenAI's answers */
     const char *compute_type;
+    bool has_keys; /* clients must show one */
 
     _Atomic(struct infer *) infer; /* NULL: not warmed up */
     struct infer_limits limits;    /* valid once infer is set */
     atomic_uint permits;           /* free ones */
     atomic_bool draining;
-    atomic_uint live; /* calls not yet freed */
+    atomic_uint live;   /* calls not yet freed */
+    struct drain drain; /* loop thread only */
 
     struct mailbox done;   /* calls back from the workers */
     struct mailbox events; /* notes from the scheduler */

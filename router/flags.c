@@ -58,7 +58,10 @@ static const struct flag rows[] = {
     {.name = "disable-grammar-support", .type = FLAG_BOOL, F(disable_grammar_support),
      .help = "Refuse grammars."},
     {.name = "api-key", .type = FLAG_STR, F(api_key),
-     .help = "Key that clients must send as `Authorization: Bearer KEY`. Better given as API_KEY."},
+     .help = "Key that clients must send as `Authorization: Bearer KEY` (or `x-api-key: KEY`); several with commas "
+             "between them. Better given as API_KEY."},
+    {.name = "api-key-file", .type = FLAG_STR, F(api_key_file),
+     .help = "File with a key a line, as well as --api-key; lines that begin with # do not count."},
     {.name = "cors-allow-origin", .type = FLAG_LIST, F(cors_allow_origin),
      .help = "Origins that browsers may call from. Default: all."},
     {.name = "json-output", .type = FLAG_BOOL, F(json_output), .help = "Log lines as JSON."},

@@ -17,7 +17,7 @@ struct router_config {
     const char *compute_type;
     uint32_t validation_workers, max_client_batch_size, payload_limit;
     bool json_output, disable_grammar_support, trust_remote_code;
-    const char *log_level, *api_key;
+    const char *log_level, *api_key, *api_key_file;
     struct flag_list cors_allow_origin;
     const char *otlp_endpoint, *otlp_service_name, *usage_stats, *ngrok_authtoken, *ngrok_edge;
     bool ngrok;

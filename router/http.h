@@ -15,6 +15,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct keys; /* router/keys.h */
+
 struct http;
 struct exchange; /* one request and its reply; belongs to the loop thread */
 struct route;
@@ -29,11 +31,11 @@ struct http_events { /* all are called on the loop thread */
 };
 
 struct http_config {
-    const char *hostname; /* address or name; "::" also takes IPv4 */
-    uint16_t port;        /* 0: any free one */
-    size_t max_body;      /* bytes */
-    const char *api_key;  /* NULL or "": open to all */
-    char *const *origins; /* for CORS; none: all */
+    const char *hostname;    /* address or name; "::" also takes IPv4 */
+    uint16_t port;           /* 0: any free one */
+    size_t max_body;         /* bytes */
+    const struct keys *keys; /* NULL, or none in it: open to all */
+    char *const *origins;    /* for CORS; none: all */
     uint32_t n_origins;
     uint32_t header_timeout_ms, body_timeout_ms, idle_timeout_ms; /* 0: 30 s, 60 s, 75 s */
     size_t stream_limit;                                          /* unread bytes; 0: 1 MB */

@@ -1,5 +1,6 @@
 /* Replies and streams: the only place that builds libmicrohttpd responses. */
 #include "common/clock.h"
+#include "router/errors.h"
 #include "router/http_in.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -90,18 +91,23 @@ void exchange_reply(struct exchange *x, int status, const char *type, struct buf
 void exchange_refuse(struct exchange *x, int status, const char *text)
 {
     struct buf body = BUF_INIT;
-    if (text)
+    enum error_shape shape = x->path ? error_shape_of(x->path) : ERRORS_TGI;
+    if (status != 200 && shape != ERRORS_TGI)
+        error_refusal(&body, shape, status, text, x->id);
+    else if (text)
         buf_str(&body, text);
+    const char *type = shape != ERRORS_TGI ? "application/json" : "text/plain; charset=utf-8";
     if (status == 405)
         exchange_add(x, "allow", x->allow);
     if (status == 401)
         exchange_add(x, "www-authenticate", "Bearer");
     if (status == 200) { /* OPTIONS */
         exchange_add(x, "access-control-allow-methods", "GET,POST");
-        exchange_add(x, "access-control-allow-headers", "content-type,authorization");
+        exchange_add(x, "access-control-allow-headers",
+                     "content-type,authorization,x-api-key,anthropic-version");
         exchange_add(x, "allow", "GET, HEAD, POST, OPTIONS");
     }
-    exchange_reply(x, status, text ? "text/plain; charset=utf-8" : NULL, &body);
+    exchange_reply(x, status, body.len ? type : NULL, &body);
 }
 
 /* libmicrohttpd wants bytes. None yet: suspend until somebody pushes some. */

@@ -1,6 +1,7 @@
 /* From the first header to the last byte of the body: what is let through to a route. */
 #include "common/clock.h"
 #include "router/http_in.h"
+#include "router/keys.h"
 #include "router/route.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -114,22 +115,17 @@ static bool ambiguous(struct exchange *x)
     return f.odd || f.lengths + f.codings > 1;
 }
 
-/* Takes as long for a wrong key as for the right one. */
-static bool same_key(const char *given, const char *key)
-{
-    size_t n = strlen(given), k = strlen(key);
-    volatile unsigned char diff = n != k;
-    for (size_t i = 0; i < n; i++)
-        diff |= (unsigned char)given[i] ^ (unsigned char)key[i % k];
-    return diff == 0;
-}
-
+/* `Authorization: Bearer KEY`, or Anthropic's `x-api-key: KEY`. */
 static bool authorized(const struct exchange *x)
 {
-    const char *key = x->http->c.api_key, *given = exchange_header(x, "Authorization");
-    if (!key || !*key || x->route->open)
+    const struct keys *keys = x->http->c.keys;
+    const char *given = exchange_header(x, "Authorization");
+    if (!keys || !keys->n || x->route->open)
         return true;
-    return given && !strncasecmp(given, "Bearer ", 7) && same_key(given + 7, key);
+    if (given)
+        return !strncasecmp(given, "Bearer ", 7) && keys_have(keys, given + 7);
+    given = exchange_header(x, "x-api-key");
+    return given && keys_have(keys, given);
 }
 
 /* application/json or application/anything+json, with or without parameters. */

@@ -29,15 +29,53 @@ void openai_sampling(struct body *b, struct object root, struct ask *q)
         q->max_new_tokens = body_u32(b, root, "max_tokens");
 }
 
-/* Other servers' ways to constrain an answer: an unconstrained one would be taken for obedient. */
-static void refuse_constraints(struct body *b, struct object root)
+/* null, false, 0, "", [] and {} ask for nothing. */
+static bool asks_nothing(const cJSON *v)
 {
-    static const char *const names[] = {"functions",      "function_call",     "grammar",
-                                        "guided_json",    "guided_regex",      "guided_choice",
-                                        "guided_grammar", "structured_outputs"};
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-        if (body_get(b, root, names[i], false))
-            body_fail(b, root, names[i], "%s is not supported", names[i]);
+    return cJSON_IsNull(v) || cJSON_IsFalse(v) || (cJSON_IsNumber(v) && v->valuedouble == 0) ||
+           (cJSON_IsString(v) && !*v->valuestring) ||
+           ((cJSON_IsArray(v) || cJSON_IsObject(v)) && !v->child);
+}
+
+/* What other servers have and this one has not: an answer that ignored it would be taken for
+ * obedient. `neutral`: a number that asks for nothing either. */
+static void refuse_unknown(struct body *b, struct object root)
+{
+    static const struct {
+        const char *name;
+        double neutral;
+    } rows[] = {
+        {"functions", 0},
+        {"function_call", 0},
+        {"grammar", 0},
+        {"guided_json", 0},
+        {"guided_regex", 0},
+        {"guided_choice", 0},
+        {"guided_grammar", 0},
+        {"structured_outputs", 0},
+        {"audio", 0},
+        {"web_search_options", 0},
+        {"use_beam_search", 0},
+        {"length_penalty", 1},
+        {"bad_words", 0},
+        {"allowed_token_ids", 0},
+        {"prompt_logprobs", 0},
+        {"truncate_prompt_tokens", 0},
+        {"include_stop_str_in_output", 0},
+        {"top_a", 0},
+        {"tfs", 1},
+        {"mirostat", 0},
+        {"dry_multiplier", 0},
+        {"xtc_probability", 0},
+        {"repetition_detection", 0},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const cJSON *v = json_get(root.json, rows[i].name);
+        bool constraint = !strncmp(rows[i].name, "guided_", 7); /* {} is a schema */
+        if (v && (constraint || !asks_nothing(v)) &&
+            !(cJSON_IsNumber(v) && v->valuedouble == rows[i].neutral))
+            body_fail(b, root, rows[i].name, "`%s` is not supported", rows[i].name);
+    }
 }
 
 static void read_choices(struct call *c, struct body *b, struct object root, struct openai *o)
@@ -105,7 +143,7 @@ struct openai *openai_parse(struct call *c, struct body *b, const char *id_prefi
         o->continuous_usage = body_bool(b, so, "continuous_usage_stats", false);
     }
     read_choices(c, b, root, o);
-    refuse_constraints(b, root);
+    refuse_unknown(b, root);
     return o;
 }
 
@@ -154,27 +192,30 @@ void openai_text(struct openai *o, const struct generation *g, const struct gen_
         stop_trim_end(t, out);
 }
 
+void openai_counts(struct buf *out, uint64_t prompt, uint64_t completion, uint64_t cached)
+{
+    buf_fmt(out,
+            "{\"prompt_tokens\":%llu,\"completion_tokens\":%llu,\"total_tokens\":%llu,"
+            "\"prompt_tokens_details\":{\"cached_tokens\":%llu}}",
+            (unsigned long long)prompt, (unsigned long long)completion,
+            (unsigned long long)(prompt + completion), (unsigned long long)cached);
+}
+
 void openai_usage(struct buf *out, const struct call *c)
 {
     const struct openai *o = c->state;
-    unsigned long long prompt = 0, completion = 0, cached = 0;
+    uint64_t prompt = 0, completion = 0, cached = 0;
     for (uint32_t i = 0; i < c->n_gen; i++) {
         bool first = i % o->each == 0; /* the others share its prompt */
         prompt += first ? c->gen[i].r.n_ids : 0;
         cached += first ? c->gen[i].r.n_cached : 0;
         completion += c->gen[i].answer.n_tokens;
     }
-    buf_fmt(out, "{\"prompt_tokens\":%llu,\"completion_tokens\":%llu,\"total_tokens\":%llu", prompt,
-            completion, prompt + completion);
-    if (cached)
-        buf_fmt(out, ",\"prompt_tokens_details\":{\"cached_tokens\":%llu}", cached);
-    buf_ch(out, '}');
+    openai_counts(out, prompt, completion, cached);
 }
 
 void openai_error_event(struct call *c, const struct err *e)
 {
-    buf_str(&c->out, "data: {\"error\":{\"message\":");
-    buf_json_str(&c->out, e->msg, strlen(e->msg));
-    buf_fmt(&c->out, ",\"http_status_code\":%d,\"type\":\"%s\"}}\n\ndata: [DONE]\n\n",
-            err_status(e->kind), err_wire(e->kind));
+    error_event(&c->out, c->errors, e, "");
+    buf_str(&c->out, "data: [DONE]\n\n");
 }

@@ -42,6 +42,8 @@ const char *openai_finish(const struct openai *o, const struct generation *g);
 /* The text of a token event as the client reads it: without special tokens and stop sequences. */
 void openai_text(struct openai *o, const struct generation *g, const struct gen_event *ev,
                  struct buf *out);
+/* OpenAI's usage object: of these counts; of all generations of a call. */
+void openai_counts(struct buf *out, uint64_t prompt, uint64_t completion, uint64_t cached);
 void openai_usage(struct buf *out, const struct call *c);
 void openai_error_event(struct call *c, const struct err *e);
 #endif

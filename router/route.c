@@ -70,7 +70,9 @@ void routes_markdown(struct buf *out)
     route_rows(out);
     buf_str(
         out,
-        "\n\"Key\": with `--api-key`, the request must carry `Authorization: Bearer KEY`.\n"
+        "\n\"Key\": with `--api-key` or `--api-key-file`, the request must carry one of the keys, "
+        "as "
+        "`Authorization: Bearer KEY` or as `x-api-key: KEY`.\n"
         "\n## Turns\n\n"
         "Requests wait in turns by tokens served: one account for each value of "
         "`x-gateway-inference-fairness-id`, else for each key in `Authorization`; with "
@@ -80,8 +82,13 @@ void routes_markdown(struct buf *out)
         "`parameters`, or beside OpenAI's fields; default 0) runs first, then the oldest; every "
         "eighth turn is the oldest one's.\n"
         "\n## Errors\n\n"
-        "`{\"error\": text, \"error_type\": word}`; where there is no word, plain text. Replies "
-        "with 429 and 503 carry `Retry-After`.\n\n| status | error_type |\n|---|---|\n");
+        "TGI's routes: `{\"error\": text, \"error_type\": word}`; where there is no word, plain "
+        "text. `/v1/*`: `{\"error\": {\"message\", \"type\", \"param\", \"code\"}, "
+        "\"error_type\": word}`, with 400 for 422 and 500 for 424. `/v1/messages`: `{\"type\": "
+        "\"error\", \"error\": {\"type\", \"message\"}, \"request_id\"}`, same statuses. Replies "
+        "with 429 and 503 carry `Retry-After`: the seconds in which those that wait will have been "
+        "served, at the pace of the last minute (1 to 120; 5 where there is none).\n\n"
+        "| status | error_type |\n|---|---|\n");
 #define X(kind, status, wire)                                                                      \
     if (kind != ERR_NONE)                                                                          \
         buf_fmt(out, "| %d | %s |\n", status, *(wire) ? "`" wire "`" : "(plain text)");
@@ -93,9 +100,10 @@ void routes_markdown(struct buf *out)
         "(`--payload-limit`), 415 (not JSON).\n"
         "\n## Streams\n\n"
         "`text/event-stream`; each event is `data: ` and one line of JSON. After 15 s without an "
-        "event a comment line (`:`) is sent. Streams of `/v1/*` end with `data: [DONE]`. Errors "
-        "before and after the first token come as an event with status 200, except for 503 and "
-        "for template and tool errors. A client with more than 1 MB unread is cut off.\n"
+        "event a comment line (`:`) is sent. Streams of `/v1/*` end with `data: [DONE]`. TGI's "
+        "routes send errors before the first token as an event with status 200 too, except for 503 "
+        "and for template and tool errors; `/v1/*` answers with the status until the stream has "
+        "begun. A client with more than 1 MB unread is cut off.\n"
         "\n## Headers\n\n"
         "`x-request-id` is echoed, or made up. Answers to generations carry `x-compute-type`, "
         "`x-compute-time` (s), `x-compute-characters`, `x-total-time`, `x-validation-time`, "

@@ -4,6 +4,7 @@
 #include "common/log.h"
 #include "router/chat/chat.h"
 #include "router/edge.h"
+#include "router/keys.h"
 #include "router/metrics.h"
 #include <errno.h>
 #include <poll.h>
@@ -21,6 +22,7 @@ enum { LAST_WORDS_MS = 500 };
 enum news { STARTED = 1, START_FAILED, LOST };
 
 struct service {
+    struct keys keys;
     const struct router_config *c;
     struct edge edge;
     struct tokenizer *tokenizer;
@@ -159,11 +161,14 @@ static int build_edge(struct service *s, struct err *e)
         return err_nomem(e);
     if (!(g->workers = workers_new(c->validation_workers, e)))
         return -1;
+    if (keys_load(&s->keys, c->api_key, c->api_key_file, e) != 0)
+        return -1;
+    g->has_keys = s->keys.n > 0;
     struct http_config h = {
         .hostname = c->hostname,
         .port = (uint16_t)c->port,
         .max_body = c->payload_limit,
-        .api_key = c->api_key,
+        .keys = &s->keys,
         .origins = c->cors_allow_origin.v,
         .n_origins = c->cors_allow_origin.n,
         .events = edge_events,
@@ -265,6 +270,7 @@ static void stop(struct service *s)
     if (s->infer)
         infer_stop(s->infer);
     http_free(g->http);
+    keys_free(&s->keys);
     metrics_free(g->metrics);
     chat_free(s->chat);
     tokenizer_free(s->tokenizer);

@@ -151,9 +151,7 @@ static void stream_finish(struct call *c) { (void)c; }
 
 static void stream_error(struct call *c, const struct err *e)
 {
-    buf_str(&c->out, "data: ");
-    error_json(&c->out, e);
-    buf_str(&c->out, "\n\n");
+    error_event(&c->out, c->errors, e, "");
 }
 
 static void comma(struct buf *b)

@@ -143,10 +143,10 @@ static void stream_token(struct call *c, struct generation *g, const struct gen_
     buf_ch(out, ']');
     if (!ev->end)
         model(out, c);
-    if (ev->end)
-        buf_fmt(out,
-                ",\"usage\":{\"prompt_tokens\":%u,\"completion_tokens\":%u,\"total_tokens\":%u}",
-                g->r.n_ids, g->answer.n_tokens, g->r.n_ids + g->answer.n_tokens);
+    if (ev->end) {
+        buf_str(out, ",\"usage\":");
+        openai_counts(out, g->r.n_ids, g->answer.n_tokens, g->r.n_cached);
+    }
     buf_str(out, "}\n\n");
 }
 

@@ -7,8 +7,8 @@ static void reply(struct call *c)
     if (edge_closed(c->edge) || !infer_healthy(i)) {
         struct err e;
         err_set(&e, ERR_UNHEALTHY, "unhealthy");
-        c->status = err_status(e.kind);
-        error_json(&c->out, &e);
+        call_reply_error(c, &e);
+        return;
     }
     call_reply(c);
 }

@@ -21,9 +21,9 @@ static void reply(struct call *c)
     } else if (!strcmp(c->path + strlen(prefix), id)) {
         model(&c->out, id);
     } else {
-        c->status = 404;
         err_set(&e, ERR_NOT_FOUND, "The model `%.200s` does not exist", c->path + strlen(prefix));
-        error_json(&c->out, &e);
+        call_reply_error(c, &e);
+        return;
     }
     call_reply(c);
 }

@@ -1,7 +1,7 @@
-// fuzz-sources: router/body.c router/tgi.c router/openai.c router/stop_trim.c router/answer.c
-// fuzz-sources: router/chat/request.c router/chat/chat.c router/completions/request.c
-// fuzz-sources: common/json.c common/err.c common/utf8.c common/buf.c common/arena.c common/log.c
-// fuzz-sources: common/template/*.c
+// fuzz-sources: router/body.c router/body_ask.c router/errors.c router/tgi.c router/openai.c
+// router/stop_trim.c router/answer.c fuzz-sources: router/chat/request.c router/chat/chat.c
+// router/completions/request.c fuzz-sources: common/json.c common/err.c common/utf8.c common/buf.c
+// common/arena.c common/log.c fuzz-sources: common/template/*.c
 #include "router/call_books.h"
 #include "router/chat/chat.h"
 #include "router/chat/completion.h"
@@ -21,7 +21,6 @@ void books_headers(struct call *c, uint32_t first, uint32_t n, bool compute_time
 {
     (void)c, (void)first, (void)n, (void)compute_time;
 }
-void error_json(struct buf *out, const struct err *e) { (void)out, (void)e; }
 uint64_t seed_draw(void) { return 1; }
 const char *tokenizer_special(const struct tokenizer *t, const char *name)
 {

@@ -1,6 +1,7 @@
 /* The edge from the outside: status, headers and bytes on a socket, for good and for bad clients.
  */
 #include "rig.h"
+#include "router/keys.h"
 #include <dirent.h>
 
 static struct rig rig;
@@ -438,7 +439,10 @@ static void keys_are_compared_exactly(void **state)
 {
     (void)state;
     static struct rig locked;
-    struct http_config c = {.api_key = "Secret"};
+    struct keys known;
+    struct err e;
+    assert_int_equal(keys_load(&known, "other,Secret", NULL, &e), 0);
+    struct http_config c = {.keys = &known};
     rig_start(&locked, &c, 300);
     static const struct {
         const char *header;
@@ -449,6 +453,10 @@ static void keys_are_compared_exactly(void **state)
                 {"Authorization: Bearer SecretSecret\r\n", 401},
                 {"Authorization: Bearer \r\n", 401},
                 {"Authorization: Basic Secret\r\n", 401},
+                {"Authorization: Bearer other\r\n", 422},
+                {"Authorization: Bearer other,Secret\r\n", 401},
+                {"x-api-key: Secret\r\n", 422},
+                {"x-api-key: secret\r\n", 401},
                 {"", 401}};
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
         char *req = text("POST /generate HTTP/1.1\r\nHost: x\r\n" JSON
@@ -469,6 +477,7 @@ static void keys_are_compared_exactly(void **state)
     }
     rig_settle(&locked);
     rig_stop(&locked);
+    keys_free(&known);
 }
 
 static void dawdlers_are_closed(void **state)

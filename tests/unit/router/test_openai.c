@@ -69,7 +69,8 @@ static void chat_answers(void **state)
         "{\"object\":\"chat.completion\",\"id\":\"\",\"created\":,\"model\":\"test/model\","
         "\"system_fingerprint\":\"0.0-native\",\"choices\":[{\"index\":0,\"message\":{\"role\":"
         "\"assistant\",\"content\":\"abc\"},\"logprobs\":null,\"finish_reason\":\"length\"}],"
-        "\"usage\":{\"prompt_tokens\":22,\"completion_tokens\":3,\"total_tokens\":25}}");
+        "\"usage\":{\"prompt_tokens\":22,\"completion_tokens\":3,\"total_tokens\":25,\"prompt_"
+        "tokens_details\":{\"cached_tokens\":0}}}");
 }
 
 static void chat_streams(void **state)
@@ -88,13 +89,14 @@ static void chat_streams(void **state)
     "}],\"usage\":null}\n\n"
     assert_string_equal(
         settled(unchunk(p)),
-        CHUNK("a", "null") CHUNK("b", "null") CHUNK(
-            "", "\"stop\"") "data: "
-                            "{\"object\":\"chat.completion.chunk\",\"id\":\"\",\"created\":,"
-                            "\"model\":\"mine\","
-                            "\"system_fingerprint\":\"0.0-native\",\"choices\":[],\"usage\":{"
-                            "\"prompt_tokens\":23,"
-                            "\"completion_tokens\":3,\"total_tokens\":26}}\n\ndata: [DONE]\n\n");
+        CHUNK("a", "null") CHUNK("b", "null")
+            CHUNK("", "\"stop\"") "data: "
+                                  "{\"object\":\"chat.completion.chunk\",\"id\":\"\",\"created\":,"
+                                  "\"model\":\"mine\","
+                                  "\"system_fingerprint\":\"0.0-native\",\"choices\":[],\"usage\":{"
+                                  "\"prompt_tokens\":23,"
+                                  "\"completion_tokens\":3,\"total_tokens\":26,\"prompt_tokens_"
+                                  "details\":{\"cached_tokens\":0}}}\n\ndata: [DONE]\n\n");
 }
 
 static void chat_logprobs_and_n(void **state)
@@ -106,7 +108,8 @@ static void chat_logprobs_and_n(void **state)
     must_have(p, "\"logprobs\":{\"content\":[{\"token\":\"a\",\"logprob\":-0.5,\"bytes\":[97],"
                  "\"top_logprobs\":[{\"token\":\"A\",\"logprob\":-0.1,\"bytes\":[65]}]}]}");
     must_have(p, "{\"index\":1,\"message\":{\"role\":\"assistant\",\"content\":\"a\"}");
-    must_have(p, "\"usage\":{\"prompt_tokens\":22,\"completion_tokens\":2,\"total_tokens\":24}");
+    must_have(p, "\"usage\":{\"prompt_tokens\":22,\"completion_tokens\":2,\"total_tokens\":24,"
+                 "\"prompt_tokens_details\":{\"cached_tokens\":0}}");
 }
 
 static void the_template_sees_tools_calls_and_a_last_answer(void **state)
@@ -155,19 +158,21 @@ static void completions_answer(void **state)
         "\"system_fingerprint\":\"0.0-native\",\"choices\":[{\"index\":0,\"text\":\"xab\","
         "\"logprobs\":null,"
         "\"finish_reason\":\"length\"}],\"usage\":{\"prompt_tokens\":2,\"completion_tokens\":2,"
-        "\"total_tokens\":4}}");
+        "\"total_tokens\":4,\"prompt_tokens_details\":{\"cached_tokens\":0}}}");
     p = post(&rig, "/v1/completions", "{\"prompt\":[\"x\",\"EOS\"],\"n\":2,\"max_tokens\":4}", &b);
     must_have(p, "{\"index\":0,\"text\":\"abcd\",\"logprobs\":null,\"finish_reason\":\"length\"},"
                  "{\"index\":1,\"text\":\"abcd\",\"logprobs\":null,\"finish_reason\":\"length\"},"
                  "{\"index\":2,\"text\":\"ab\",\"logprobs\":null,\"finish_reason\":\"stop\"},"
                  "{\"index\":3,\"text\":\"ab\",\"logprobs\":null,\"finish_reason\":\"stop\"}]");
-    must_have(p, "\"usage\":{\"prompt_tokens\":6,\"completion_tokens\":14,\"total_tokens\":20}");
+    must_have(p, "\"usage\":{\"prompt_tokens\":6,\"completion_tokens\":14,\"total_tokens\":20,"
+                 "\"prompt_tokens_details\":{\"cached_tokens\":0}}");
     /* of four answers the two best: they differ in nothing here but in who computed them */
     p = post(&rig, "/v1/completions",
              "{\"prompt\":[\"x\",\"EOS\"],\"n\":1,\"best_of\":3,\"max_tokens\":4}", &b);
     must_have(p, "{\"index\":0,\"text\":\"abcd\",\"logprobs\":null,\"finish_reason\":\"length\"},"
                  "{\"index\":1,\"text\":\"ab\",\"logprobs\":null,\"finish_reason\":\"stop\"}]");
-    must_have(p, "\"usage\":{\"prompt_tokens\":6,\"completion_tokens\":21,\"total_tokens\":27}");
+    must_have(p, "\"usage\":{\"prompt_tokens\":6,\"completion_tokens\":21,\"total_tokens\":27,"
+                 "\"prompt_tokens_details\":{\"cached_tokens\":0}}");
     p = post(&rig, "/v1/completions", "{\"prompt\":[104,105],\"max_tokens\":1,\"echo\":true}", &b);
     must_have(p, "\"text\":\"hia\"");
     must_have(p, "x-prompt-tokens: 2\r\n");
@@ -204,7 +209,7 @@ static void completions_stream(void **state)
         "\"system_fingerprint\":\"0.0-native\",\"choices\":[{\"index\":0,\"text\":\"b\","
         "\"logprobs\":null,"
         "\"finish_reason\":\"length\"}],\"usage\":{\"prompt_tokens\":2,\"completion_tokens\":2,"
-        "\"total_tokens\":4}}\n\ndata: [DONE]\n\n");
+        "\"total_tokens\":4,\"prompt_tokens_details\":{\"cached_tokens\":0}}}\n\ndata: [DONE]\n\n");
 }
 
 static const struct {
@@ -228,79 +233,84 @@ static const struct {
      ""},
     {"/v1/chat/completions", CHAT(",\"max_tokens\":null,\"max_completion_tokens\":1"), 200, ""},
     /* what is refused */
-    {"/v1/chat/completions", "{}", 422, "missing field `messages`"},
-    {"/v1/chat/completions", "{\"messages\":{}}", 422, "messages: invalid type: map"},
-    {"/v1/chat/completions", "{\"messages\":[{\"content\":\"a\"}]}", 422,
+    {"/v1/chat/completions", "{}", 400, "missing field `messages`"},
+    {"/v1/chat/completions", "{\"messages\":{}}", 400, "messages: invalid type: map"},
+    {"/v1/chat/completions", "{\"messages\":[{\"content\":\"a\"}]}", 400,
      "messages[0]: missing field `role`"},
-    {"/v1/chat/completions", "{\"messages\":[{\"role\":\"user\"}]}", 422, "MessageBody"},
+    {"/v1/chat/completions", "{\"messages\":[{\"role\":\"user\"}]}", 400, "MessageBody"},
     {"/v1/chat/completions",
      "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\",\"image_url\":{}}]}]}",
-     422, "image inputs are not supported"},
-    {"/v1/chat/completions", "{\"messages\":[{\"role\":\"bad\",\"content\":\"a\"}]}", 422,
+     400, "image inputs are not supported"},
+    {"/v1/chat/completions", "{\"messages\":[{\"role\":\"bad\",\"content\":\"a\"}]}", 400,
      "\"error_type\":\"template_error\"}"},
     {"/v1/chat/completions",
-     "{\"stream\":true,\"messages\":[{\"role\":\"bad\",\"content\":\"a\"}]}", 422, "no such role"},
-    {"/v1/chat/completions", CHAT(",\"n\":9"), 422, "`n` must be > 0 and <= 4. Given: 9"},
+     "{\"stream\":true,\"messages\":[{\"role\":\"bad\",\"content\":\"a\"}]}", 400, "no such role"},
+    {"/v1/chat/completions", CHAT(",\"n\":9"), 400, "`n` must be > 0 and <= 4. Given: 9"},
     {"/v1/chat/completions",
      CHAT(",\"max_tokens\":1,\"logit_bias\":{\"5\":-100,\"0\":1.5},\"min_tokens\":1,"
           "\"stop_token_ids\":[3]"),
      200, ""},
-    {"/v1/chat/completions", CHAT(",\"logit_bias\":7"), 422, "integer `7`, expected a map"},
-    {"/v1/chat/completions", CHAT(",\"logit_bias\":{\"a\":1}"), 422,
-     "logit_bias: invalid key \"a\", expected a token id"},
-    {"/v1/chat/completions", CHAT(",\"logit_bias\":{\"07\":1}"), 422, "expected a token id"},
-    {"/v1/chat/completions", CHAT(",\"logit_bias\":{\"4294967296\":1}"), 422,
+    {"/v1/chat/completions", CHAT(",\"logit_bias\":7"), 400, "integer `7`, expected a map"},
+    {"/v1/chat/completions", CHAT(",\"logit_bias\":{\"a\":1}"), 400,
+     "logit_bias: invalid key \\\"a\\\", expected a token id"},
+    {"/v1/chat/completions", CHAT(",\"logit_bias\":{\"07\":1}"), 400, "expected a token id"},
+    {"/v1/chat/completions", CHAT(",\"logit_bias\":{\"4294967296\":1}"), 400,
      "expected a token id"},
-    {"/v1/chat/completions", CHAT(",\"logit_bias\":{\"7\":\"1\"}"), 422, "expected a number"},
-    {"/v1/chat/completions", CHAT(",\"logit_bias\":{\"257\":1}"), 422,
+    {"/v1/chat/completions", CHAT(",\"logit_bias\":{\"7\":\"1\"}"), 400, "expected a number"},
+    {"/v1/chat/completions", CHAT(",\"logit_bias\":{\"257\":1}"), 400,
      "token id 257 is outside the vocabulary of 257"},
-    {"/v1/chat/completions", CHAT(",\"logit_bias\":{\"7\":100.5}"), 422,
+    {"/v1/chat/completions", CHAT(",\"logit_bias\":{\"7\":100.5}"), 400,
      "`logit_bias` must be between -100 and 100"},
-    {"/v1/chat/completions", CHAT(",\"min_tokens\":5,\"max_tokens\":4"), 422,
+    {"/v1/chat/completions", CHAT(",\"min_tokens\":5,\"max_tokens\":4"), 400,
      "`min_tokens` must be <= `max_tokens`"},
-    {"/v1/chat/completions", CHAT(",\"stop_token_ids\":[257]"), 422, "`stop_token_ids`: 257"},
-    {"/v1/chat/completions", CHAT(",\"stop_token_ids\":3"), 422, "expected a sequence"},
-    {"/v1/chat/completions", CHAT(",\"tools\":\"f\""), 422, "string \"f\", expected a sequence"},
-    {"/v1/chat/completions", CHAT(",\"tools\":[{}]"), 422, "tools[0]: missing field `function`"},
-    {"/v1/chat/completions", CHAT(",\"tools\":[{\"function\":{}}]"), 422,
+    {"/v1/chat/completions", CHAT(",\"stop_token_ids\":[257]"), 400, "`stop_token_ids`: 257"},
+    {"/v1/chat/completions", CHAT(",\"stop_token_ids\":3"), 400, "expected a sequence"},
+    {"/v1/chat/completions", CHAT(",\"tools\":\"f\""), 400,
+     "string \\\"f\\\", expected a sequence"},
+    {"/v1/chat/completions", CHAT(",\"tools\":[{}]"), 400, "tools[0]: missing field `function`"},
+    {"/v1/chat/completions", CHAT(",\"tools\":[{\"function\":{}}]"), 400,
      "tools[0]: missing field `name`"},
-    {"/v1/chat/completions", CHAT(",\"guided_json\":{}"), 422, "guided_json is not supported"},
-    {"/v1/chat/completions", CHAT(",\"chat_template_kwargs\":1"), 422, "expected a map"},
-    {"/v1/chat/completions", CHAT(",\"tool_choice\":{}"), 422, "expected a string or a function"},
-    {"/v1/chat/completions", CHAT(",\"presence_penalty\":3"), 422,
+    {"/v1/chat/completions", CHAT(",\"guided_json\":{}"), 400, "`guided_json` is not supported"},
+    {"/v1/chat/completions", CHAT(",\"use_beam_search\":true"), 400,
+     "\"param\":\"use_beam_search\""},
+    {"/v1/chat/completions",
+     CHAT(",\"max_tokens\":1,\"use_beam_search\":false,\"functions\":null,"
+          "\"length_penalty\":1,\"bad_words\":[]"),
+     200, ""},
+    {"/v1/chat/completions", CHAT(",\"chat_template_kwargs\":1"), 400, "expected a map"},
+    {"/v1/chat/completions", CHAT(",\"tool_choice\":{}"), 400, "expected a string or a function"},
+    {"/v1/chat/completions", CHAT(",\"presence_penalty\":3"), 400,
      "`presence_penalty` must be >= -2.0"},
-    {"/v1/chat/completions", CHAT(",\"response_format\":{\"type\":\"json_object\"}"), 422,
-     "{\"error\":\"Input validation error: grammar is not "
-     "supported\",\"error_type\":\"validation\"}"},
+    {"/v1/chat/completions", CHAT(",\"response_format\":{\"type\":\"json_object\"}"), 400,
+     "{\"error\":{\"message\":\"Input validation error: grammar is not supported\",\"type\":"
+     "\"invalid_request_error\",\"param\":null,\"code\":null},\"error_type\":\"validation\"}"},
     {"/v1/chat/completions",
      CHAT(",\"tools\":[{\"function\":{\"name\":\"f\"}}],\"response_format\":{\"type\":\"json_"
           "object\"}"),
-     422,
-     "{\"error\":\"Tool error: Grammar and tools are mutually "
-     "exclusive\",\"error_type\":\"tool_error\"}"},
+     400, "\"message\":\"Tool error: Grammar and tools are mutually exclusive\""},
     {"/v1/chat/completions",
-     CHAT(",\"tools\":[{\"function\":{\"name\":\"f\"}}],\"tool_choice\":\"required\""), 422,
+     CHAT(",\"tools\":[{\"function\":{\"name\":\"f\"}}],\"tool_choice\":\"required\""), 400,
      "grammar is not supported"},
-    {"/v1/chat/completions", CHAT(",\"stream\":true,\"top_p\":7"), 200,
-     "data: {\"error\":{\"message\":\"Input validation error: `top_p` must be > 0.0 and < 1.0\","
-     "\"http_status_code\":422,\"type\":\"validation\"}}\n\ndata: [DONE]\n\n"},
-    {"/v1/completions", "{}", 422, "missing field `prompt`"},
-    {"/v1/completions", "{\"prompt\":[]}", 422,
+    {"/v1/chat/completions", CHAT(",\"stream\":true,\"top_p\":7"), 400,
+     "{\"error\":{\"message\":\"Input validation error: `top_p` must be > 0.0 and < 1.0\","
+     "\"type\":\"invalid_request_error\",\"param\":\"top_p\",\"code\":null},\"error_type\":"
+     "\"validation\"}"},
+    {"/v1/completions", "{}", 400, "missing field `prompt`"},
+    {"/v1/completions", "{\"prompt\":[]}", 400,
      "Empty array detected. Do not use an empty array for the prompt."},
-    {"/v1/completions", "{\"prompt\":[[]]}", 422, "`inputs` cannot be empty"},
-    {"/v1/completions", "{\"prompt\":[1,\"a\"]}", 422, "expected u32"},
-    {"/v1/completions", "{\"prompt\":[\"a\",1]}", 422, "expected a string or a list of token ids"},
-    {"/v1/completions", "{\"prompt\":[257]}", 422, "token id 257 is outside the vocabulary of 257"},
-    {"/v1/completions", "{\"prompt\":\"a\",\"suffix\":\"b\"}", 422,
-     "{\"error\":\"Suffix is not supported and can be achieved by preprocessing the prompt.\","
-     "\"error_type\":\"suffix not supported\"}"},
-    {"/v1/completions", "{\"prompt\":[\"1\",\"2\",\"3\",\"4\",\"5\"]}", 422,
-     "{\"error\":\"Number of prompts exceeds the maximum allowed batch size of 4\","
-     "\"error_type\":\"batch size exceeded\"}"},
+    {"/v1/completions", "{\"prompt\":[[]]}", 400, "`inputs` cannot be empty"},
+    {"/v1/completions", "{\"prompt\":[1,\"a\"]}", 400, "expected u32"},
+    {"/v1/completions", "{\"prompt\":[\"a\",1]}", 400, "expected a string or a list of token ids"},
+    {"/v1/completions", "{\"prompt\":[257]}", 400, "token id 257 is outside the vocabulary of 257"},
+    {"/v1/completions", "{\"prompt\":\"a\",\"suffix\":\"b\"}", 400,
+     "\"message\":\"Suffix is not supported and can be achieved by preprocessing the prompt.\""},
+    {"/v1/completions", "{\"prompt\":[\"1\",\"2\",\"3\",\"4\",\"5\"]}", 400,
+     "\"message\":\"Number of prompts exceeds the maximum allowed batch size of 4\""},
     {"/v1/completions", "{\"prompt\":\"FAIL\",\"stream\":true}", 200,
      "data: {\"error\":{\"message\":\"Request failed during generation: Server error: x\","
-     "\"http_status_code\":424,\"type\":\"generation\"}}\n\ndata: [DONE]\n\n"},
-    {"/v1/completions", "{\"prompt\":[\"a\",\"FAIL\"],\"max_tokens\":3000}", 424, "generation"},
+     "\"type\":\"server_error\",\"param\":null,\"code\":null,\"http_status_code\":500},"
+     "\"error_type\":\"generation\"}\n\ndata: [DONE]\n\n"},
+    {"/v1/completions", "{\"prompt\":[\"a\",\"FAIL\"],\"max_tokens\":3000}", 500, "generation"},
     {"/tokenize", "{\"inputs\":\"ab\"}", 200,
      "[{\"id\":256,\"text\":\"\",\"start\":0,\"stop\":0},{\"id\":97,\"text\":\"a\",\"start\":0,"
      "\"stop\":1},"
