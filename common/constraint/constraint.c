@@ -11,6 +11,9 @@
 
 /* Bounds of one constraint's memory, in bytes. */
 enum { POOL_BYTES = 64 << 20, TABLE_BYTES = 32 << 20, MASK_BYTES = 64 << 20 };
+/* Bounds of its work, in steps of some 20 ns: what a compilation, a mask or a token may take.
+ * Nobody else's answer is to wait for a constraint that is too clever. */
+enum { COMPILE_STEPS = 4000000, MASK_STEPS = 2000000 };
 enum { UNKNOWN = UINT32_MAX };
 
 struct constraint {
@@ -59,8 +62,13 @@ struct constraint *constraint_new(enum constraint_kind kind, const char *text, s
     }
     pthread_mutex_init(&c->lock, NULL);
     atomic_init(&c->refs, 1);
+    term_budget(c->pool, COMPILE_STEPS);
     c->start = compile(c, kind, text, n, e);
-    if (c->start != TERM_NONE && !term_possible(c->pool, c->start)) {
+    bool possible = c->start != TERM_NONE && term_possible(c->pool, c->start);
+    if (term_spent(c->pool)) {
+        err_set(e, ERR_VALIDATION, "the constraint is too complex");
+        c->start = TERM_NONE;
+    } else if (c->start != TERM_NONE && !possible) {
         err_set(e, ERR_VALIDATION, "no text satisfies the constraint");
         c->start = TERM_NONE;
     }
@@ -132,16 +140,20 @@ static term step(struct constraint *c, term t, uint8_t byte)
         memset(c->next[t], 0xff, 256 * sizeof(uint32_t));
         c->table_bytes += 256 * sizeof(uint32_t);
     }
-    uint32_t *to = &c->next[t][byte];
-    if (*to == UNKNOWN)
-        *to = term_after(c->pool, t, byte);
-    return *to;
+    uint32_t to = c->next[t][byte];
+    if (to != UNKNOWN)
+        return to;
+    to = term_after(c->pool, t, byte);
+    if (!term_spent(c->pool))
+        c->next[t][byte] = to;
+    return to;
 }
 
 constraint_state constraint_next(struct constraint *c, constraint_state at, const void *bytes,
                                  size_t n)
 {
     pthread_mutex_lock(&c->lock);
+    term_budget(c->pool, MASK_STEPS);
     for (size_t i = 0; i < n && at != CONSTRAINT_DEAD; i++)
         at = step(c, at, ((const uint8_t *)bytes)[i]);
     pthread_mutex_unlock(&c->lock);
@@ -161,7 +173,7 @@ bool constraint_may_end(struct constraint *c, constraint_state at)
 static void walk(struct constraint *c, const struct flat_trie *t, term from, uint32_t *mask)
 {
     c->path[0] = from;
-    for (uint32_t i = 0; i < t->n;) {
+    for (uint32_t i = 0; i < t->n && !term_spent(c->pool);) {
         const struct flat_node *n = &t->node[i];
         term at = c->path[n->depth - 1];
         const uint32_t *next = at < c->cap ? c->next[at] : NULL;
@@ -222,6 +234,7 @@ static bool use_tokens(struct constraint *c, const struct token_set *tokens)
 static const uint32_t *mask_of(struct constraint *c, term at, const struct token_set *tokens,
                                size_t words, struct err *e)
 {
+    term_budget(c->pool, MASK_STEPS);
     if (!use_tokens(c, tokens))
         return err_nomem(e), NULL;
     if (at == CONSTRAINT_DEAD)
@@ -235,6 +248,10 @@ static const uint32_t *mask_of(struct constraint *c, term at, const struct token
         uint32_t *mask = new_mask(c, at, words);
         if (!mask)
             return err_nomem(e), NULL;
+        if (term_spent(c->pool)) {
+            free(mask);
+            return err_set(e, ERR_GENERATION, "the constraint is too complex"), NULL;
+        }
         c->mask[at] = mask;
         c->mask_bytes += words * sizeof(*mask);
     }

@@ -35,7 +35,7 @@ bool constraint_may_end(struct constraint *c, constraint_state at);
 
 /* mask [(vocabulary + 31) / 32]: bit set = the token may come next. End tokens may come where the
  * text may end. ERR_GENERATION: nothing may come (the state is dead, or no token of this vocabulary
- * spells a way on), or the constraint outgrew its memory. */
+ * spells a way on), or the constraint outgrew its memory or the work a mask may take. */
 int constraint_mask(struct constraint *c, constraint_state at, const struct token_set *tokens,
                     uint32_t *mask, struct err *e);
 #endif

@@ -14,6 +14,8 @@ size_t term_bytes(const struct term_pool *p)
 }
 
 bool term_full(const struct term_pool *p) { return p->full; }
+void term_budget(struct term_pool *p, uint64_t steps) { p->left = steps; }
+bool term_spent(const struct term_pool *p) { return !p->left; }
 
 static bool grow(struct term_pool *p, void *at, size_t *cap, size_t need, size_t size)
 {
@@ -88,6 +90,7 @@ static bool rehash(struct term_pool *p)
 /* The number of a node like `n`. Kids and sets that `n` brought are given back if it was there. */
 static term intern(struct term_pool *p, const struct node *n)
 {
+    p->left -= p->left > 0;
     if (p->n_nodes * 2 >= p->n_slots && !rehash(p))
         return TERM_NONE;
     size_t at = hash_node(p, n) & (p->n_slots - 1);
@@ -122,6 +125,7 @@ struct term_pool *term_pool_new(size_t max_bytes)
     if (!p)
         return NULL;
     p->max_bytes = max_bytes;
+    p->left = UINT64_MAX;
     term none = intern(p, &(struct node){.kind = NONE});
     term empty = intern(p, &(struct node){.kind = EMPTY, .nullable = true});
     term all = intern(p, &(struct node){.kind = NOT, .nullable = true, .a = TERM_NONE});

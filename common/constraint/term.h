@@ -29,6 +29,11 @@ void term_pool_free(struct term_pool *p);
 bool term_full(const struct term_pool *p);
 size_t term_bytes(const struct term_pool *p); /* memory in use */
 
+/* Bounds the work from now on, in elementary steps (tens of nanoseconds each). When they are used
+ * up term_spent() says so until the next call, and what derivatives answer means nothing. */
+void term_budget(struct term_pool *p, uint64_t steps);
+bool term_spent(const struct term_pool *p);
+
 struct byte_set {
     uint64_t bits[4];
 };

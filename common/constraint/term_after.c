@@ -43,6 +43,9 @@ static term derive_rule(struct term_pool *p, term t, uint8_t byte)
 static term derive(struct term_pool *p, term t, uint8_t byte)
 {
     struct node n = *node(p, t); /* a copy: the pool moves */
+    if (!p->left)
+        return TERM_NONE;
+    p->left--;
     switch ((enum kind)n.kind) {
     case NONE:
     case EMPTY:
@@ -162,9 +165,9 @@ static bool lives(struct term_pool *p, term t)
     bool found = node(p, t)->nullable || !s;
     if (s) {
         s->at[0] = t, s->from[0] = -1, s->n = 1;
-        for (int i = 0; !found && i < s->n && s->n < SEARCH && !p->full; i++)
+        for (int i = 0; !found && i < s->n && s->n < SEARCH && !p->full && p->left; i++)
             found = expand(p, s, i);
-        bool given_up = s->n >= SEARCH || p->full;
+        bool given_up = s->n >= SEARCH || p->full || !p->left;
         if (found)
             for (int i = s->n - 1; i >= 0; i = s->from[i])
                 p->node[s->at[i]].living = LIVES;
@@ -173,7 +176,8 @@ static bool lives(struct term_pool *p, term t)
         found |= given_up;
     }
     free(s);
-    p->node[t].living = found ? LIVES : DEAD;
+    if (p->left)
+        p->node[t].living = found ? LIVES : DEAD;
     return found;
 }
 

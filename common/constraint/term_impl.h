@@ -32,6 +32,7 @@ struct term_pool {
     size_t n_slots;
     uint8_t *active;        /* [cap_nodes] rules being entered: see term_derive() */
     uint32_t horizon_bytes; /* what the nodes' `horizon` was asked with */
+    uint64_t left;          /* steps of the budget */
     size_t max_bytes;
     bool full;
 };

@@ -96,6 +96,36 @@ static void a_state_that_no_token_leaves_is_an_error(void **state)
     token_set_free(set);
 }
 
+/* What would keep everybody waiting is given up, in compiling or at a mask; and stays given up. */
+static void too_much_work_is_an_error(void **state)
+{
+    (void)state;
+    static const char *const patterns[] = {"((a{0,30}){0,30}){0,30}b", "(\\w+\\s*){1,100}\\d{5}"};
+    static struct vocabulary v;
+    struct err e = ERR_INIT;
+    uint32_t mask[WORDS];
+    make_vocabulary(&v);
+    for (int i = 0; i < 2; i++) {
+        struct constraint *c =
+            constraint_new(CONSTRAINT_REGEX, patterns[i], strlen(patterns[i]), &e);
+        if (!c)
+            continue;
+        constraint_state s = constraint_start(c);
+        for (int k = 0; k < 60 && s && !constraint_mask(c, s, v.set, mask, &e); k++)
+            s = constraint_next(c, s, "a", 1);
+        if (e.kind)
+            assert_non_null(strstr(e.msg, "too complex"));
+        constraint_unref(c);
+    }
+    struct err why = ERR_INIT;
+    static const char many[] =
+        "{\"type\":\"object\",\"patternProperties\":{\"a.*b\":{\"type\":\"integer\"},"
+        "\"b.*c\":{\"type\":\"integer\"},\"c.*d\":{\"type\":\"integer\"},\"d.*e\":{}}}";
+    assert_null(constraint_new(CONSTRAINT_JSON_SCHEMA, many, sizeof(many) - 1, &why));
+    assert_string_equal(why.msg, "the constraint is too complex");
+    token_set_free(v.set);
+}
+
 /* Bytes of ids, one behind the other, are what decoding them says (which may trim the start). */
 static void token_bytes_of(const char *name)
 {
@@ -150,6 +180,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(masks_say_what_the_automaton_says),
         cmocka_unit_test(a_state_that_no_token_leaves_is_an_error),
+        cmocka_unit_test(too_much_work_is_an_error),
         cmocka_unit_test(token_bytes_make_up_the_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
