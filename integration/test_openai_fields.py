@@ -88,3 +88,24 @@ def test_seeds_are_64_bits_exact(s):
     runs = {seed: ids(generate(s, do_sample=True, temperature=1.5, max_new_tokens=24, seed=seed)) for seed in (big, big + 1)}
     assert runs[big] != runs[big + 1]
     assert generate(s, do_sample=True, seed=2**64 - 1)["seed"] == 2**64 - 1
+
+
+def test_echo_scores_the_prompt_as_generation_does(s, client):
+    """What evaluation tools do for multiple choice: the whole text as the prompt, log-probabilities echoed."""
+    made = client.completions.create(model="tgi", prompt=ONCE, max_tokens=8, temperature=0, logprobs=1)
+    lp = made.choices[0].logprobs
+    prompt = [t["id"] for t in s.post("/tokenize", {"inputs": ONCE}).json()]
+    new = ids(generate(s, max_new_tokens=8))
+    for n in (0, 1):
+        scored = client.completions.create(model="tgi", prompt=prompt + new, max_tokens=n, temperature=0, logprobs=1, echo=True)
+        got = scored.choices[0].logprobs
+        assert len(got.tokens) == len(prompt) + 8 + n and scored.usage.completion_tokens == n
+        assert got.token_logprobs[len(prompt) : len(prompt) + 8] == lp.token_logprobs
+        tops = got.top_logprobs[len(prompt) : len(prompt) + 8]
+        assert all(max(top.values()) == x for top, x in zip(tops, lp.token_logprobs)), "greedy tokens are the best ones"
+    sampled = client.completions.create(model="tgi", prompt=ONCE + " xylophone", max_tokens=0, logprobs=2, echo=True).choices[0].logprobs
+    best = [max(top, key=top.get) for top in sampled.top_logprobs[1:]]
+    assert best != sampled.tokens[1:], "words that nobody expects are not the best ones"
+    assert all(top[t] == x for t, x, top in list(zip(sampled.tokens, sampled.token_logprobs, sampled.top_logprobs))[1:])
+    bare = client.completions.create(model="tgi", prompt=ONCE, max_tokens=0, echo=True)
+    assert bare.choices[0].text == ONCE and bare.choices[0].finish_reason == "length"

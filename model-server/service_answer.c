@@ -129,6 +129,10 @@ static int write_generation(const struct service *s, const struct stepper *st, c
     if (g->first && q->prompt_logprob &&
         !(w->prefill_tokens = write_list(s, m, q->ids, q->prompt_logprob, q->n_prompt, false)))
         return -1;
+    if (w->prefill_tokens && q->top_n &&
+        !(w->prefill_top_tokens = write_list(s, m, q->prompt_top, q->prompt_top_logprob,
+                                             q->n_prompt * q->top_n, false)))
+        return -1;
     if (!q->top_n)
         return 0;
     w->top_tokens = RPC_NEW(m, Generate__V3__Tokens *, 1);

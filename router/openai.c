@@ -177,7 +177,7 @@ int openai_generate(struct call *c, struct openai *o, const struct format *f, st
 const char *openai_finish(const struct openai *o, const struct generation *g)
 {
     bool stopped = g->answer.finish != FINISH_LENGTH || o->seq[g->index].trim.matched;
-    return stopped ? "stop" : "length";
+    return stopped && !o->only_prompt ? "stop" : "length";
 }
 
 void openai_text(struct openai *o, const struct generation *g, const struct gen_event *ev,
@@ -209,7 +209,7 @@ void openai_usage(struct buf *out, const struct call *c)
         bool first = i % o->each == 0; /* the others share its prompt */
         prompt += first ? c->gen[i].r.n_ids : 0;
         cached += first ? c->gen[i].r.n_cached : 0;
-        completion += c->gen[i].answer.n_tokens;
+        completion += o->only_prompt ? 0 : c->gen[i].answer.n_tokens;
     }
     openai_counts(out, prompt, completion, cached);
 }

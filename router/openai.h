@@ -18,8 +18,9 @@ struct openai { /* the state of a call; in its arena */
     const char *model; /* what answers call the model */
     bool stream, include_usage, continuous_usage;
     bool logprobs, echo;
-    uint32_t each;  /* generations a prompt */
-    uint32_t shown; /* of them, the best: choices that the client gets */
+    bool only_prompt; /* max_tokens 0 with echo: the token that was generated is not told */
+    uint32_t each;    /* generations a prompt */
+    uint32_t shown;   /* of them, the best: choices that the client gets */
     struct ask *asks;
     uint32_t n_asks;
     struct openai_sequence *seq; /* one a choice */

@@ -69,7 +69,8 @@ struct gen_event {
     const struct gen_token *prefill; /* PREFILL: the prompt's tokens; logprob of the first is NaN */
     uint32_t n_prefill;
     struct gen_token token;      /* TOKEN */
-    const struct gen_token *top; /* TOKEN: alternatives, best first */
+    const struct gen_token *top; /* TOKEN: alternatives, best first; PREFILL: as many for each, one
+                                    list behind the other, NaN for the first */
     uint32_t n_top;
     const struct gen_end *end; /* TOKEN: not NULL on the last one */
     const struct err *err;     /* ERROR */

@@ -145,6 +145,13 @@ static int fill(struct seq *s, const struct seq_spec *spec, const struct seq_lim
             return err_nomem(e);
         for (uint32_t i = 0; i < s->n; i++)
             s->prompt_logprob[i] = NAN;
+        size_t tops = (size_t)s->n * s->top_n;
+        s->prompt_top = calloc(tops + 1, sizeof(*s->prompt_top));
+        s->prompt_top_logprob = malloc((tops + 1) * sizeof(*s->prompt_top_logprob));
+        if (!s->prompt_top || !s->prompt_top_logprob)
+            return err_nomem(e);
+        for (size_t i = 0; i < tops; i++)
+            s->prompt_top_logprob[i] = NAN;
     }
     if (constrain(s, spec, lim, e))
         return -1;
@@ -193,6 +200,8 @@ void seq_free(struct seq *s)
     detok_free(&s->detok);
     constraint_unref(s->constraint);
     free(s->prompt_logprob);
+    free(s->prompt_top);
+    free(s->prompt_top_logprob);
     free(s);
 }
 

@@ -63,8 +63,10 @@ struct seq {
     struct detok detok;
     uint32_t top_n;
     float *prompt_logprob; /* [n_prompt] NaN where unknown; NULL: not wanted */
-    bool done;             /* finished; stays in its batch until the router filters it out */
-    char error[200];       /* not empty: this request failed alone and leaves its batch */
+    uint32_t *prompt_top; /* [n_prompt][top_n] the best in the place of each; with prompt_logprob */
+    float *prompt_top_logprob;
+    bool done;       /* finished; stays in its batch until the router filters it out */
+    char error[200]; /* not empty: this request failed alone and leaves its batch */
 };
 
 /* Always returns a sequence (NULL only without memory): one that cannot be served says so in

@@ -159,8 +159,11 @@ static int prompt_pass(struct stepper *st, struct seq *s, uint32_t len, struct e
         return -1;
     for (uint32_t i = 0; i < len && s->start + i + 1 < s->n_prompt; i++) {
         uint32_t next = s->start + i + 1;
-        s->prompt_logprob[next] =
-            row_logprob(st->logits + (size_t)i * st->vocab, st->vocab, s->ids[next], st->filter);
+        float *row = st->logits + (size_t)i * st->vocab;
+        s->prompt_logprob[next] = row_logprob(row, st->vocab, s->ids[next], st->filter);
+        if (s->top_n)
+            row_best(row, st->vocab, s->top_n, st->filter, s->prompt_top + (size_t)next * s->top_n,
+                     s->prompt_top_logprob + (size_t)next * s->top_n);
     }
     s->start += len;
     return 0;

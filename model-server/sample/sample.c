@@ -114,6 +114,23 @@ int sample_row(const struct sampling *p, const struct tally *t, uint32_t last, c
     return 0;
 }
 
+void row_best(float *row, size_t vocab, uint32_t n, struct filter_mem *x, uint32_t *id,
+              float *logprob)
+{
+    struct cands c;
+    struct err ignored = ERR_INIT;
+    size_t found = 0;
+    if (cands_begin(&c, row, vocab, &ignored) == 0) {
+        cands_weigh(&c, x);
+        found = cands_best(&c, x, n, id);
+    }
+    for (size_t i = 0; i < n; i++) {
+        bool there = i < found;
+        logprob[i] = there ? (float)((double)(c.s[id[i]] - c.max) - log(c.sum)) : NAN;
+        id[i] = there ? id[i] : 0;
+    }
+}
+
 float row_logprob(const float *row, size_t vocab, uint32_t id, struct filter_mem *x)
 {
     float max = row_max(row, vocab);

@@ -49,6 +49,10 @@ int sample_row(const struct sampling *p, const struct tally *t, uint32_t last, c
                uint64_t position, float *row, size_t vocab, struct filter_mem *x,
                struct sampled *out, struct err *e);
 
+/* The n tokens that log_softmax(row) puts first, best first. `row` is used up. NaN throughout if
+ * the row holds one. */
+void row_best(float *row, size_t vocab, uint32_t n, struct filter_mem *x, uint32_t *id,
+              float *logprob);
 /* log_softmax(row)[id]: of prompt tokens. NaN if the row holds one. `row` is kept. */
 float row_logprob(const float *row, size_t vocab, uint32_t id, struct filter_mem *x);
 #endif

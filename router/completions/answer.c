@@ -79,6 +79,8 @@ static void take_token(struct openai *o, const struct generation *g, const struc
     const struct ask *q = &o->asks[g->index / o->each];
     if (first && o->echo)
         buf_add(&s->text, q->inputs, q->n_inputs);
+    if (o->only_prompt)
+        return;
     if (first && o->echo && !s->chars)
         s->chars = q->n_chars; /* no prompt tokens were listed */
     openai_text(o, g, ev, &s->text);
@@ -92,7 +94,8 @@ static void take_prefill(struct call *c, struct generation *g, const struct gen_
     for (uint32_t i = 0; o->echo && o->logprobs && i < ev->n_prefill; i++) {
         struct gen_token t = ev->prefill[i];
         t.special |= tokenizer_is_special(c->edge->tokenizer, t.id);
-        note_logprob(&o->seq[g->index], &t, NULL, 0);
+        uint32_t k = ev->n_top / ev->n_prefill;
+        note_logprob(&o->seq[g->index], &t, k ? ev->top + (size_t)i * k : NULL, k);
     }
 }
 
@@ -145,7 +148,7 @@ static void stream_token(struct call *c, struct generation *g, const struct gen_
         model(out, c);
     if (ev->end) {
         buf_str(out, ",\"usage\":");
-        openai_counts(out, g->r.n_ids, g->answer.n_tokens, g->r.n_cached);
+        openai_counts(out, g->r.n_ids, o->only_prompt ? 0 : g->answer.n_tokens, g->r.n_cached);
     }
     buf_str(out, "}\n\n");
 }

@@ -64,9 +64,13 @@ static void read_logprobs(struct body *b, struct openai *o)
         n = body_u32(b, root, "logprobs");
     o->logprobs = n.set;
     o->echo = body_opt_bool(b, root, "echo", false);
+    o->only_prompt = o->echo && o->asks && o->n_asks && o->asks[0].max_new_tokens.set &&
+                     o->asks[0].max_new_tokens.v == 0;
     for (uint32_t i = 0; o->asks && i < o->n_asks; i++) {
         o->asks[i].top_n_tokens = n;
         o->asks[i].decoder_input_details = o->logprobs && o->echo;
+        if (o->only_prompt)
+            o->asks[i].max_new_tokens.v = 1;
     }
 }
 

@@ -78,6 +78,9 @@ void deliver_generation(struct deliver *d, struct seq *q, const Generate__V3__Ge
         struct gen_event ev = {.type = GEN_PREFILL,
                                .prefill = token_list(g->prefill_tokens, m),
                                .n_prefill = (uint32_t)g->prefill_tokens->n_ids};
+        const Generate__V3__Tokens *top = g->prefill_top_tokens;
+        if (top && top->n_ids % g->prefill_tokens->n_ids == 0 && (ev.top = token_list(top, m)))
+            ev.n_top = (uint32_t)top->n_ids;
         if (ev.prefill)
             emit(d, q, &ev);
     }
