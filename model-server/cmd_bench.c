@@ -4,6 +4,7 @@
 #include "common/log.h"
 #include "model-server/bench/limits.h"
 #include "model-server/bench/report.h"
+#include "model-server/bench/watch.h"
 #include "model-server/commands.h"
 #include "model-server/tool.h"
 #include <stdlib.h>
@@ -16,7 +17,7 @@ struct bench_config {
     struct tool_options tool;
     struct flag_list prefill, batch, depth;
     uint32_t decode, repeat;
-    bool json;
+    bool json, ops;
 };
 
 // clang-format off
@@ -36,6 +37,8 @@ static const struct flag flags[] = {
     {.name = "repeat", .type = FLAG_U32, F(repeat), .def = "5", .min = 1, .max = BENCH_ROUNDS_MAX,
      .help = "Rounds of each case; the median is reported, best and worst beside it."},
     {.name = "json", .type = FLAG_BOOL, F(json), .help = "One JSON object instead of a table."},
+    {.name = "ops", .type = FLAG_BOOL, F(ops),
+     .help = "Behind the table: where the time of a step goes, operation by operation (CPU)."},
     {0},
 };
 // clang-format on
@@ -116,7 +119,7 @@ static int measure_limits(struct bench_report *r, struct err *e)
 }
 
 static int measure(const struct bench_config *cfg, const struct tool *t, struct cases *c,
-                   struct bench_report *r, struct err *e)
+                   struct bench_report *r, struct buf *ops, struct err *e)
 {
     struct bench_steps steps = {0};
     uint64_t peak;
@@ -129,7 +132,10 @@ static int measure(const struct bench_config *cfg, const struct tool *t, struct 
         LOG(LOG_INFO, v->of.decode ? "decode" : "prefill", LOGI("tokens", v->of.tokens),
             LOGI("batch", v->of.batch), LOGI("depth", v->of.depth));
         bench_work(t->model, t->kv_dtype, v);
+        watch_reset();
         rc = bench_time(&steps, &v->of, cfg->repeat, &v->s, e);
+        if (cfg->ops)
+            watch_print(ops);
     }
     bench_memory(&r->rss_bytes, &peak);
     bench_steps_free(&steps);
@@ -137,13 +143,15 @@ static int measure(const struct bench_config *cfg, const struct tool *t, struct 
 }
 
 static int print(const struct bench_config *cfg, const struct bench_report *r,
-                 const struct cases *c, struct err *e)
+                 const struct cases *c, const struct buf *ops, struct err *e)
 {
     struct buf out = BUF_INIT;
-    if (cfg->json)
+    if (cfg->json) {
         bench_print_json(&out, r, c->v, c->n);
-    else
+    } else {
         bench_print_table(&out, r, c->v, c->n);
+        buf_add(&out, ops->p, ops->len);
+    }
     int rc = out.oom ? err_nomem(e) : 0;
     if (rc == 0 && fwrite(out.p, 1, out.len, stdout) != out.len)
         rc = err_sys(e, "write");
@@ -166,7 +174,10 @@ static int with_model(const struct bench_config *cfg, const struct tool *t, stru
                              .weight_bytes = i->weight_bytes,
                              .rounds = cfg->repeat};
     bench_memory(&r.rss_bytes, &r.load_peak_bytes);
-    return measure(cfg, t, c, &r, e) || print(cfg, &r, c, e) ? -1 : 0;
+    struct buf ops = BUF_INIT;
+    int rc = measure(cfg, t, c, &r, &ops, e) || print(cfg, &r, c, &ops, e) ? -1 : 0;
+    buf_free(&ops);
+    return rc;
 }
 
 static int run(const struct bench_config *cfg, struct err *e)
@@ -191,6 +202,7 @@ int cmd_bench(int argc, char **argv)
     int rc = flags_parse(&program, &cfg, argc, argv, environ, &e);
     if (rc == 0) {
         log_init("model_server", (enum log_level)cfg.tool.log_level, false, 2);
+        cfg.tool.watch = cfg.ops ? watch_ops : NULL;
         rc = run(&cfg, &e);
     }
     if (rc < 0)

@@ -15,7 +15,7 @@ static int load(struct tool *t, const struct tool_options *o, const char *config
                                      .arith = dtype_arith((int)o->dtype - 1)};
     enum quant quant;
     if (quant_parse(o->quantize, &quant, e) || !(t->ops = backend_find(o->device, e)) ||
-        !(t->dev = t->ops->open(&d, e)))
+        (o->watch && !(t->ops = o->watch(t->ops))) || !(t->dev = t->ops->open(&d, e)))
         return -1;
     const struct model_options m = {.ops = t->ops,
                                     .dev = t->dev,

@@ -10,6 +10,8 @@ struct tool_options {
     const char *model, *shape, *device, *quantize, *rope_scaling;
     uint32_t dtype, kv_dtype, threads, log_level;
     double rope_factor;
+    /* NULL, or gives the operations to use in place of the device's */
+    const struct backend_ops *(*watch)(const struct backend_ops *ops);
 };
 
 extern const char *const tool_dtypes[], *const tool_kv_dtypes[], *const tool_levels[];

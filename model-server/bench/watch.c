@@ -1,0 +1,153 @@
+#include "model-server/bench/watch.h"
+#include "common/clock.h"
+#include <inttypes.h>
+#include <string.h>
+
+enum { MOST = 32 }; /* kinds of operations; the last takes what has no room */
+
+struct kind {
+    const char *name;
+    uint64_t bytes; /* of the weight; 0: none */
+    int64_t ns, calls;
+};
+
+static struct {
+    const struct backend_ops *ops;
+    struct kind kinds[MOST];
+    int n;
+    int64_t steps, start, ns, inside; /* of whole steps; of their operations */
+} found;
+
+static void add(const char *name, uint64_t bytes, int64_t start)
+{
+    struct kind *k = found.kinds;
+    int64_t ns = clock_ns() - start;
+    while (k < found.kinds + found.n && (k->name != name || k->bytes != bytes))
+        k++;
+    if (k == found.kinds + found.n && found.n < MOST)
+        *k = (struct kind){name, bytes, 0, 0}, found.n++;
+    k -= k == found.kinds + MOST;
+    k->ns += ns, k->calls++;
+    found.inside += ns;
+}
+
+/* An operation without a result: `args` as declared, `pass` as handed on. */
+#define TIMED(op, bytes, args, pass)                                                               \
+    static void watch_##op args                                                                    \
+    {                                                                                              \
+        int64_t start = clock_ns();                                                                \
+        found.ops->op pass;                                                                        \
+        add(#op, bytes, start);                                                                    \
+    }
+
+TIMED(embed, 0,
+      (struct device * d, float *y, const struct weight *w, uint32_t first_row, float scale),
+      (d, y, w, first_row, scale))
+TIMED(embed_pos, 0, (struct device * d, float *y, const struct weight *w, uint32_t offset),
+      (d, y, w, offset))
+TIMED(norm, 0,
+      (struct device * d, float *y, const float *x, uint32_t rows, uint32_t n,
+       const struct norm *p),
+      (d, y, x, rows, n, p))
+TIMED(add_norm, 0,
+      (struct device * d, float *y, float *x, const float *r, float scale, uint32_t rows,
+       uint32_t n, const struct norm *p),
+      (d, y, x, r, scale, rows, n, p))
+TIMED(linear, found.ops->weight_bytes(w),
+      (struct device * d, float *y, const float *x, uint32_t rows, const struct weight *w,
+       const float *bias),
+      (d, y, x, rows, w, bias))
+TIMED(rope_kv, 0,
+      (struct device * d, float *qkv, struct kv_cache *kv, uint32_t layer, const struct rope_kv *p),
+      (d, qkv, kv, layer, p))
+TIMED(attention, 0,
+      (struct device * d, float *o, const float *q, uint32_t q_stride, const struct kv_cache *kv,
+       uint32_t layer, const struct attn *p),
+      (d, o, q, q_stride, kv, layer, p))
+TIMED(act_mul, 0,
+      (struct device * d, float *y, const float *x, uint32_t rows, uint32_t n, enum act act),
+      (d, y, x, rows, n, act))
+TIMED(act, 0, (struct device * d, float *x, uint32_t rows, uint32_t n, enum act act),
+      (d, x, rows, n, act))
+TIMED(moe, 0, (struct device * d, float *y, const float *x, uint32_t rows, const struct moe *p),
+      (d, y, x, rows, p))
+TIMED(gather_out, 0, (struct device * d, float *y, const float *x, uint32_t n), (d, y, x, n))
+TIMED(logit_scale, 0,
+      (struct device * d, float *x, uint32_t rows, uint32_t n, float scale, float cap),
+      (d, x, rows, n, scale, cap))
+
+static int watch_download(struct device *d, void *dst, const void *src, size_t bytes, struct err *e)
+{
+    int64_t start = clock_ns();
+    int rc = found.ops->download(d, dst, src, bytes, e);
+    add("download", 0, start);
+    return rc;
+}
+
+static int watch_step_begin(struct device *d, const struct ragged *b, struct err *e)
+{
+    found.start = clock_ns();
+    return found.ops->step_begin(d, b, e);
+}
+
+static int watch_step_end(struct device *d, struct err *e)
+{
+    int rc = found.ops->step_end(d, e);
+    found.ns += clock_ns() - found.start;
+    found.steps++;
+    return rc;
+}
+
+const struct backend_ops *watch_ops(const struct backend_ops *ops)
+{
+    static struct backend_ops all;
+    all = *ops;
+    found.ops = ops;
+#define TAKE(op)                                                                                   \
+    if (all.op)                                                                                    \
+    all.op = watch_##op
+    TAKE(embed);
+    TAKE(embed_pos);
+    TAKE(norm);
+    TAKE(add_norm);
+    TAKE(linear);
+    TAKE(rope_kv);
+    TAKE(attention);
+    TAKE(act_mul);
+    TAKE(act);
+    TAKE(moe);
+    TAKE(gather_out);
+    TAKE(logit_scale);
+    TAKE(download);
+    TAKE(step_begin);
+    TAKE(step_end);
+#undef TAKE
+    return &all;
+}
+
+void watch_reset(void)
+{
+    found.n = 0;
+    found.steps = found.ns = found.inside = 0;
+}
+
+void watch_print(struct buf *out)
+{
+    double steps = (double)(found.steps ? found.steps : 1) * 1e3; /* and ns to microseconds */
+    buf_str(out, "\n| operation | us of a step | calls of a step | us of a call | GB/s |\n"
+                 "|---|---|---|---|---|\n");
+    for (const struct kind *k = found.kinds; k < found.kinds + found.n; k++) {
+        buf_str(out, "| ");
+        buf_str(out, k->name);
+        if (k->bytes)
+            buf_fmt(out, ", %.1f MB", (double)k->bytes * 1e-6);
+        buf_fmt(out, " | %.1f | %.1f | %.1f | ", (double)k->ns / steps,
+                (double)k->calls / steps * 1e3, (double)k->ns / (double)k->calls * 1e-3);
+        if (k->bytes)
+            buf_fmt(out, "%.1f", (double)k->bytes * (double)k->calls / (double)k->ns);
+        buf_str(out, " |\n");
+    }
+    buf_fmt(out, "| between them | %.1f | | | |\n| all of a step, %lld of them | %.1f | | | |\n",
+            (double)(found.ns - found.inside) / steps, (long long)found.steps,
+            (double)found.ns / steps);
+}
