@@ -78,7 +78,7 @@ struct int_tile {
     size_t w_bytes;
     uint32_t rows, n, k; /* rows <= INT_TILE_ROWS */
     /* With every 64 bytes of a panel, memory is fetched at `fetch`, which goes on by `fetch_step`,
-     * and the same place of the panels after it. NULL: 1 KiB ahead in the panels in hand. */
+     * and the same place of the panels after it. NULL: some KiB ahead in the panels in hand. */
     const char *fetch;
     size_t fetch_step;
 };

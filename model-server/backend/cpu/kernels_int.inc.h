@@ -2,11 +2,15 @@
  * (see kernels_simd.inc.h). The including file defines
  *   dot8_weights, dot8_start, dot8    sums of w x for quads of 8-bit weights, with any numbers
  *   dot4_start, dot4, dot4_end        the same for numbers up to 15, over one group
- * where start and end see to the correction for the zero point; and how many sums fit the
- * registers: ROWS8_MAX rows of x by PANELS8(rows) panels, ROWS4_MAX by PANELS4(rows). */
+ * where start and end see to the correction for the zero point; HAS_DOT4_ONE and dot4_one, a whole
+ * group of one row of x, where that row fits the registers; and how many sums do: ROWS8_MAX rows
+ * of x by PANELS8(rows) panels, ROWS4_MAX by PANELS4(rows). */
 #include "model-server/backend/cpu/kernels.h"
 
-enum { FETCH_AHEAD = 1024 };
+/* Bytes ahead in each panel, and into the second cache: the first one has room for too few misses
+ * at a time to stream memory with. */
+enum { FETCH_AHEAD8 = 1024, FETCH_AHEAD4 = 4 * INT4_BLOCK_BYTES };
+#define FETCH(at) __builtin_prefetch((at), 0, 2)
 
 /* Where memory is fetched while panels are multiplied with. */
 struct fetch {
@@ -18,7 +22,7 @@ INLINE void fetch_lines(struct fetch *f, const uint32_t panels, const uint32_t l
 {
     UNROLL for (uint32_t i = 0; i < lines; i++, f->at += f->step)
     {
-        UNROLL for (uint32_t p = 0; p < panels; p++) __builtin_prefetch(f->at + p * f->panel);
+        UNROLL for (uint32_t p = 0; p < panels; p++) FETCH(f->at + p * f->panel);
     }
 }
 
@@ -29,10 +33,10 @@ struct plan {
     struct fetch fetch[2];
 };
 
-INLINE struct plan plan_of(const struct int_tile *t, const char *w, size_t end, size_t step,
+INLINE struct plan plan_of(const struct int_tile *t, const char *w, size_t end, size_t ahead,
                            const uint32_t panels)
 {
-    size_t ahead = (FETCH_AHEAD + step - 1) / step * step, cut = end > ahead ? end - ahead : 0;
+    size_t cut = end > ahead ? end - ahead : 0;
     if (t->fetch) {
         struct fetch f = {t->fetch + (w - (const char *)t->w), t->w_bytes, t->fetch_step};
         return (struct plan){{0, end, end}, {f, f}};
@@ -91,7 +95,7 @@ INLINE void group8(const struct int_tile *t, const char *w, float *y, const int3
 {
     size_t end = (size_t)quads_of(t->k) * STEP_BYTES;
     const int32_t *scale = x + (size_t)quads_of(t->k) * t->rows, *correction = scale + t->rows;
-    struct plan plan = plan_of(t, w, end, STEP_BYTES, panels);
+    struct plan plan = plan_of(t, w, end, FETCH_AHEAD8, panels);
     i16 acc[ROWS8_MAX][4];
     v16 out[ROWS8_MAX][4];
     UNROLL for (uint32_t r = 0; r < rows; r++)
@@ -134,10 +138,48 @@ INLINE void columns4(v16 *acc, const char *quads, v16 sw, const int32_t *x, cons
     }
 }
 
+#ifdef HAS_DOT4_ONE
+/* One group of a block, first or second, for one row of x, whose quads stay in registers for all
+ * panels. The lines ahead are fetched between the panels: all at once they would wait. */
+INLINE void columns4_one(v16 (*acc)[4], const char *block, size_t w_bytes, const int32_t *x,
+                         const struct fetch *f, const int half, const uint32_t panels)
+{
+    i16 quad[8], correction = i_set((uint32_t)x[9]);
+    v16 sx = i_float(i_set((uint32_t)x[8]));
+    UNROLL for (uint32_t i = 0; i < 8; i++) quad[i] = i_set((uint32_t)x[i]);
+    UNROLL for (uint32_t p = 0; p < panels; p++)
+    {
+        const char *at = block + p * w_bytes, *ahead = f->at + p * f->panel;
+        UNROLL for (int i = 0; i < 5 - half; i++) FETCH(ahead + (size_t)(5 * half + i) * f->step);
+        i16 scale = i_load(at);
+        scale = half ? i_and(scale, i_set(0xffff0000)) : i_shl(scale, 16);
+        i16 sum = dot4_one(correction, at + STEP_BYTES + half * 4 * STEP_BYTES, quad);
+        acc[0][p] = v_fma(v_from_int(sum), v_mul(i_float(scale), sx), acc[0][p]);
+    }
+}
+
+INLINE void blocks4_one(v16 (*acc)[4], const char *w, size_t from, size_t to, size_t w_bytes,
+                        const int32_t *x, size_t xs, struct fetch f, const uint32_t panels)
+{
+    x += from / INT4_BLOCK_BYTES * 2 * xs;
+    for (size_t at = from; at < to; at += INT4_BLOCK_BYTES, x += 2 * xs) {
+        columns4_one(acc, w + at, w_bytes, x, &f, 0, panels);
+        columns4_one(acc, w + at, w_bytes, x + xs, &f, 1, panels);
+        f.at += INT4_BLOCK_BYTES / STEP_BYTES * f.step;
+    }
+}
+#endif
+
 INLINE void blocks4(v16 (*acc)[4], const char *w, size_t from, size_t to, size_t w_bytes,
                     const int32_t *x, size_t xs, struct fetch f, const uint32_t rows,
                     const uint32_t panels)
 {
+#ifdef HAS_DOT4_ONE
+    if (rows == 1) {
+        blocks4_one(acc, w, from, to, w_bytes, x, xs, f, panels);
+        return;
+    }
+#endif
     x += from / INT4_BLOCK_BYTES * 2 * xs;
     for (size_t at = from; at < to; at += INT4_BLOCK_BYTES, x += 2 * xs) {
         fetch_lines(&f, panels, INT4_BLOCK_BYTES / STEP_BYTES);
@@ -156,7 +198,7 @@ INLINE void group4(const struct int_tile *t, const char *w, float *y, const int3
                    uint32_t last, const uint32_t rows, const uint32_t panels)
 {
     size_t end = ((size_t)t->k + INT4_BLOCK_COLS - 1) / INT4_BLOCK_COLS * INT4_BLOCK_BYTES;
-    struct plan plan = plan_of(t, w, end, INT4_BLOCK_BYTES, panels);
+    struct plan plan = plan_of(t, w, end, FETCH_AHEAD4, panels);
     v16 acc[ROWS4_MAX][4];
     UNROLL for (uint32_t r = 0; r < rows; r++)
     {
