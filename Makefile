@@ -30,9 +30,9 @@ VERSION   := $(shell cat VERSION)
 # ---------------------------------------------------------------- what we stand on (docs/dependencies.md)
 PKGS      := grpc libprotobuf-c libmicrohttpd libcjson libpcre2-8 libutf8proc
 DEB       := build-essential pkg-config protobuf-compiler protobuf-c-compiler libgrpc-dev libprotobuf-c-dev \
-             libmicrohttpd-dev libcjson-dev libpcre2-dev libutf8proc-dev libcmocka-dev python3-venv curl
+             libmicrohttpd-dev libwslay-dev libcjson-dev libpcre2-dev libutf8proc-dev libcmocka-dev python3-venv curl
 DEB_CHECK := clang-format clang-tidy cppcheck valgrind
-LIBS      := -lgrpc -lgpr -lprotobuf-c -lmicrohttpd -lcjson -lpcre2-8 -lutf8proc -lm -lpthread -ldl
+LIBS      := -lgrpc -lgpr -lprotobuf-c -lmicrohttpd -lwslay -lcjson -lpcre2-8 -lutf8proc -lm -lpthread -ldl
 
 # ---------------------------------------------------------------- flags
 WARN      := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wold-style-definition \
@@ -94,6 +94,7 @@ deps: $(BUILD)/.deps   ## install the Debian packages that pkg-config misses
 $(BUILD)/.deps: Makefile
 	@mkdir -p $(BUILD)
 	@if pkg-config --exists $(PKGS) cmocka 2>/dev/null && command -v protoc protoc-c curl >/dev/null \
+	    && printf '\043include <wslay/wslay.h>\n' | $(CC) -E - >/dev/null 2>&1 \
 	    && python3 -c 'import ensurepip' 2>/dev/null; then :; else \
 	  sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
 	  echo "installing: $(DEB)"; \
@@ -155,7 +156,7 @@ define program
 $(B)/bin/$(1): $(B)/obj/$(1)/main.o $(B)/lib/lib$(1).a $(B)/lib/libcommon.a $(B)/lib/libproto.a
 	@mkdir -p $$(@D)
 	$$(call say,LINK,$$@)
-	$$(Q)$$(LINK) $$^ $(if $(filter launcher,$(1)),$(filter-out -lmicrohttpd,$(LIBS)),$(LIBS)) -o $$@
+	$$(Q)$$(LINK) $$^ $(if $(filter launcher,$(1)),$(filter-out -lmicrohttpd -lwslay,$(LIBS)),$(LIBS)) -o $$@
 endef
 $(foreach p,$(PROGRAMS),$(eval $(call program,$(p))))
 

@@ -41,6 +41,9 @@ struct config {
     const char *hostname, *served_model_name;
     uint32_t port, prometheus_port;
     struct flag_list cors_allow_origin;
+    const char *lmtp_listen;
+    struct flag_list lmtp_model_alias;
+    uint32_t lmtp_max_message;
     const char *api_key, *api_key_file, *tokenizer_config_path;
     bool disable_grammar_support;
     bool ngrok;

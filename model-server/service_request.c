@@ -69,6 +69,7 @@ static struct sampling read_sampling(const struct service *s,
     out.min_p = p->min_p;
     out.sample = p->do_sample;
     out.seed = p->seed;
+    out.raw_logprobs = p->raw_logprobs;
     out.penalties.repetition = p->repetition_penalty;
     out.penalties.frequency = p->frequency_penalty;
     out.penalties.openai_presence = p->openai_presence_penalty;

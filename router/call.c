@@ -5,26 +5,13 @@
 #include "common/hash.h"
 #include "common/log.h"
 #include "router/call_books.h"
+#include "router/lmtp/lmtp.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 enum { ARENA_MIN = 64 << 20, ARENA_PER_BYTE = 16, SCHEDULER_ARENA = 64 << 10 };
-
-/* Whom a request is counted for: the one that a gateway names (the Gateway API's header), else the
- * key it came with. */
-static void find_tenant(struct call *c)
-{
-    const char *id = exchange_header(c->x, "x-gateway-inference-fairness-id");
-    const char *bearer = exchange_header(c->x, "authorization");
-    const char *key = bearer ? bearer : exchange_header(c->x, "x-api-key");
-    c->tenant_named = id && *id;
-    if (c->tenant_named)
-        c->tenant = hash_bytes(1, id, strlen(id));
-    else if (key)
-        c->tenant = hash_bytes(2, key, strlen(key));
-}
 
 /* Where all have the same key, the client's word tells its users apart. */
 static uint64_t tenant_of(const struct call *c, const struct ask *q)
@@ -43,7 +30,7 @@ static struct call *call_new(struct edge *g, struct exchange *x)
     c->x = x;
     c->route = exchange_route(x);
     c->received_ns = clock_ns();
-    find_tenant(c);
+    c->tenant = exchange_tenant(x, &c->tenant_named);
     c->created_unix = (int64_t)time(NULL);
     c->body = exchange_take_body(x);
     c->status = 200;
@@ -388,4 +375,9 @@ static void on_wake(void *arg)
     }
 }
 
-const struct http_events edge_events = {on_request, on_over, on_wake};
+static void on_socket(void *arg, struct http_socket *s)
+{
+    lmtp_adopt(((struct edge *)arg)->lmtp, s);
+}
+
+const struct http_events edge_events = {on_request, on_over, on_wake, on_socket};

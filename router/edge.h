@@ -26,6 +26,7 @@ struct edge {
     const struct chat *chat;
     struct workers *workers;
     struct http *http;
+    struct lmtp *lmtp;                /* router/lmtp/lmtp.h */
     const char *model_id, *model_sha; /* sha: NULL unknown */
     char fingerprint[64];             /* system_fingerprint of OpenAI's answers */
     const char *compute_type;

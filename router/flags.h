@@ -19,6 +19,9 @@ struct router_config {
     bool json_output, disable_grammar_support, trust_remote_code;
     const char *log_level, *api_key, *api_key_file;
     struct flag_list cors_allow_origin;
+    const char *lmtp_listen;
+    struct flag_list lmtp_model_alias;
+    uint32_t lmtp_max_message;
     const char *otlp_endpoint, *otlp_service_name, *usage_stats, *ngrok_authtoken, *ngrok_edge;
     bool ngrok;
     uint32_t prometheus_port;

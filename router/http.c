@@ -143,8 +143,10 @@ void http_run(struct http *h)
             else
                 on_hang_up(ev[i].data.ptr);
         }
-        if (rung)
-            h->c.events.wake(h->c.arg); /* resumes many connections; MHD_run() walks them once */
+        if (rung) { /* resumes many connections; MHD_run() walks them once */
+            socket_close_all(h);
+            h->c.events.wake(h->c.arg);
+        }
         bool busy = h->conns;
         MHD_run(h->daemon);
         /* Out of descriptors, libmicrohttpd stops listening, and listens again in the run after
@@ -223,8 +225,8 @@ static void quiet(void *cls, const char *fmt, va_list ap)
 
 static int start_daemon(struct http *h, bool v6, struct err *e)
 {
-    unsigned flags =
-        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG | (v6 ? MHD_USE_IPv6 : 0);
+    unsigned flags = MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_ALLOW_UPGRADE |
+                     MHD_USE_ERROR_LOG | (v6 ? MHD_USE_IPv6 : 0);
     h->daemon = MHD_start_daemon(
         flags, h->port, NULL, NULL, http_access, h, MHD_OPTION_EXTERNAL_LOGGER, quiet, NULL,
         MHD_OPTION_LISTEN_SOCKET, h->listen_fd, MHD_OPTION_CONNECTION_LIMIT,
@@ -278,9 +280,11 @@ void http_free(struct http *h)
 {
     if (!h)
         return;
-    if (h->daemon)
+    if (h->daemon) {
+        socket_close_all(h); /* libmicrohttpd stops the process if one is still open */
+        MHD_run(h->daemon);
         MHD_stop_daemon(h->daemon); /* closes the listening socket */
-    else if (h->listen_fd >= 0)
+    } else if (h->listen_fd >= 0)
         close(h->listen_fd);
     if (h->epoll_fd >= 0)
         close(h->epoll_fd);

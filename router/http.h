@@ -12,12 +12,14 @@
 #define ROUTER_HTTP_H
 #include "common/buf.h"
 #include "common/err.h"
+#include "common/mailbox.h"
 #include <stdbool.h>
 #include <stdint.h>
 
 struct keys; /* router/keys.h */
 
 struct http;
+struct http_socket;
 struct exchange; /* one request and its reply; belongs to the loop thread */
 struct route;
 
@@ -28,7 +30,22 @@ struct http_events { /* all are called on the loop thread */
      * request() saw. */
     void (*over)(void *arg, struct exchange *x, bool sent);
     void (*wake)(void *arg); /* after http_wake() */
+    /* A WebSocket was opened on `/` or `/lmtp`: it is the receiver's until http_socket_close().
+     * NULL: none are. */
+    void (*socket)(void *arg, struct http_socket *s);
 };
+
+/* A connection that speaks HTTP no more. */
+struct http_socket {
+    struct mail mail; /* the holder's; http_socket_close() takes it back */
+    int fd;
+    const void *early; /* bytes that came behind the request */
+    size_t n_early;
+    uint64_t tenant; /* whose account it is on (gen_request) */
+    struct http *http;
+    void *handle;
+};
+void http_socket_close(struct http_socket *s); /* any thread; frees it, and closes the descriptor */
 
 struct http_config {
     const char *hostname;    /* address or name; "::" also takes IPv4 */
@@ -52,6 +69,9 @@ void http_wake(struct http *h); /* any thread, also signal handlers */
 void http_stop(struct http *h);
 void http_free(struct http *h); /* after http_run() has returned */
 
+/* Whom a request is counted for: the one that a gateway names (the Gateway API's header), else the
+ * key it came with; 0: anybody. *named: by a gateway. */
+uint64_t exchange_tenant(const struct exchange *x, bool *named);
 const char *exchange_path(const struct exchange *x);
 const struct route *exchange_route(const struct exchange *x);
 const char *exchange_header(const struct exchange *x, const char *name); /* NULL: absent */

@@ -28,6 +28,7 @@ struct exchange {
     bool begun;      /* headers were looked at */
     bool dispatched; /* request() was called; over() is owed */
     bool suspended;
+    bool upgrade;   /* asks for a WebSocket */
     bool cut;       /* close instead of replying */
     int refusal;    /* status decided from the headers, given when the body was swallowed */
     char allow[64]; /* with 405 */
@@ -53,6 +54,7 @@ struct http {
     uint16_t port;
     _Atomic bool stop;
     struct conn *conns;
+    struct mailbox closed; /* http_sockets */
     int64_t ticked_ms;
 };
 
@@ -63,6 +65,11 @@ enum MHD_Result http_access(void *cls, struct MHD_Connection *mhd, const char *u
 void *http_uri(void *cls, const char *uri, struct MHD_Connection *mhd);
 void http_completed(void *cls, struct MHD_Connection *mhd, void **con_cls,
                     enum MHD_RequestTerminationCode why);
+/* http_socket.c */
+bool socket_wanted(const struct exchange *x, const char *method);
+int socket_judge(struct exchange *x); /* 0, or the status that refuses it */
+enum MHD_Result socket_open(struct exchange *x);
+void socket_close_all(struct http *h); /* those that were handed back */
 /* http_reply.c */
 bool exchange_waits(const struct exchange *x); /* for its answer, or for more of it */
 enum MHD_Result exchange_queue(struct exchange *x);

@@ -99,6 +99,8 @@ void exchange_refuse(struct exchange *x, int status, const char *text)
     const char *type = shape != ERRORS_TGI ? "application/json" : "text/plain; charset=utf-8";
     if (status == 405)
         exchange_add(x, "allow", x->allow);
+    if (status == 426)
+        exchange_add(x, "sec-websocket-version", "13");
     if (status == 401)
         exchange_add(x, "www-authenticate", "Bearer");
     if (status == 200) { /* OPTIONS */

@@ -116,11 +116,11 @@ static bool ambiguous(struct exchange *x)
 }
 
 /* `Authorization: Bearer KEY`, or Anthropic's `x-api-key: KEY`. */
-static bool authorized(const struct exchange *x)
+static bool authorized(const struct exchange *x, bool open)
 {
     const struct keys *keys = x->http->c.keys;
     const char *given = exchange_header(x, "Authorization");
-    if (!keys || !keys->n || x->route->open)
+    if (!keys || !keys->n || open)
         return true;
     if (given)
         return !strncasecmp(given, "Bearer ", 7) && keys_have(keys, given + 7);
@@ -145,11 +145,13 @@ static int judge_headers(struct exchange *x, const char *method)
         return 400;
     if (!strcmp(method, "OPTIONS"))
         return 200;
+    if (socket_wanted(x, method))
+        return authorized(x, false) ? socket_judge(x) : 401;
     if (!(x->route = route_find(method, x->path, x->allow)))
         return x->allow[0] ? 405 : 404;
     if (length && strtoull(length, NULL, 10) > x->http->c.max_body)
         return 413;
-    if (!authorized(x))
+    if (!authorized(x, x->route->open))
         return 401;
     if (x->route->work && !is_json(exchange_header(x, "Content-Type")))
         return 415;
@@ -161,8 +163,12 @@ static const char *refusal_text(int status)
     switch (status) {
     case 400:
         return "Bad request";
+    case 403:
+        return "This origin may not open WebSockets here";
     case 413:
         return "Failed to buffer the request body: length limit exceeded";
+    case 426:
+        return "WebSocket version 13 is spoken here";
     case 415:
         return "Expected request with `Content-Type: application/json`";
     default:
@@ -219,6 +225,8 @@ static enum MHD_Result dispatch(struct exchange *x)
     }
     if (h->stop)
         return MHD_NO;
+    if (x->upgrade)
+        return socket_open(x);
     x->dispatched = true;
     h->c.events.request(h->c.arg, x);
     if (x->response)

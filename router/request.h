@@ -24,6 +24,7 @@ struct gen_params {
     float openai_presence_penalty, openai_frequency_penalty; /* 0: off */
     uint32_t top_k;                                          /* 0: off */
     bool do_sample, watermark;
+    bool raw_logprobs;   /* of the answer: before temperature and filters */
     uint64_t seed;       /* always set: drawn at random when the client gave none */
     const char *grammar; /* regular expression, NULL: none */
     const char *const *stop;

@@ -5,6 +5,7 @@
 #include "router/chat/chat.h"
 #include "router/edge.h"
 #include "router/keys.h"
+#include "router/lmtp/lmtp.h"
 #include "router/metrics.h"
 #include <errno.h>
 #include <poll.h>
@@ -164,6 +165,8 @@ static int build_edge(struct service *s, struct err *e)
     if (keys_load(&s->keys, c->api_key, c->api_key_file, e) != 0)
         return -1;
     g->has_keys = s->keys.n > 0;
+    if (!(g->lmtp = lmtp_new(g, e)))
+        return -1;
     struct http_config h = {
         .hostname = c->hostname,
         .port = (uint16_t)c->port,
@@ -193,6 +196,8 @@ static int start(struct service *s, struct err *e)
         return -1;
     if (!(s->target = shard_target(s->c->shard_uds_path)))
         return err_nomem(e);
+    if (lmtp_start(s->edge.lmtp, e) != 0)
+        return -1;
     s->looping = pthread_create(&s->loop, NULL, run_loop, s) == 0;
     s->starting = s->looping && pthread_create(&s->starter, NULL, connect_shards, s) == 0;
     if (!s->starting)
@@ -262,6 +267,7 @@ static int wait(struct service *s, struct err *e)
 static void stop(struct service *s)
 {
     struct edge *g = &s->edge;
+    lmtp_stop(g->lmtp);
     if (s->looping) {
         http_stop(g->http);
         pthread_join(s->loop, NULL);
@@ -269,6 +275,7 @@ static void stop(struct service *s)
     workers_free(g->workers);
     if (s->infer)
         infer_stop(s->infer);
+    lmtp_free(g->lmtp);
     http_free(g->http);
     keys_free(&s->keys);
     metrics_free(g->metrics);

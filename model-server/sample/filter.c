@@ -14,9 +14,10 @@ int filter_mem_init(struct filter_mem *x, uint32_t vocab, struct err *e)
     x->id = malloc(vocab * sizeof(*x->id));
     x->w = malloc(vocab * sizeof(*x->w));
     x->key = malloc(vocab * sizeof(*x->key));
+    x->raw = malloc(vocab * sizeof(*x->raw));
     x->sort = malloc(vocab * sizeof(*x->sort));
     x->swap = malloc(vocab * sizeof(*x->swap));
-    if (x->id && x->w && x->key && x->sort && x->swap)
+    if (x->id && x->w && x->key && x->raw && x->sort && x->swap)
         return 0;
     filter_mem_free(x);
     return err_nomem(e);
@@ -24,7 +25,7 @@ int filter_mem_init(struct filter_mem *x, uint32_t vocab, struct err *e)
 
 void filter_mem_free(struct filter_mem *x)
 {
-    free(x->id), free(x->w), free(x->key), free(x->sort), free(x->swap);
+    free(x->id), free(x->w), free(x->key), free(x->raw), free(x->sort), free(x->swap);
     *x = (struct filter_mem){0};
 }
 

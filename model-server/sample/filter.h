@@ -13,7 +13,7 @@
 struct filter_mem {
     uint32_t vocab;
     uint32_t *id;          /* [vocab] */
-    float *w, *key;        /* [vocab] */
+    float *w, *key, *raw;  /* [vocab]; raw is sample_row()'s */
     uint64_t *sort, *swap; /* [vocab] */
 };
 int filter_mem_init(struct filter_mem *x, uint32_t vocab, struct err *e);

@@ -3,6 +3,7 @@
 #include "model-server/sample/rows.h"
 #include <assert.h>
 #include <math.h>
+#include <string.h>
 
 struct sampling sampling_neutral(void)
 {
@@ -68,6 +69,34 @@ static void filter(const struct sampling *p, struct cands *c, struct filter_mem 
         cut_typical(c, x, p->typical_p);
 }
 
+static void report_top(const struct cands *c, struct filter_mem *x, struct sampled *out)
+{
+    double log_sum = log(c->sum);
+    out->n_top = (uint32_t)cands_best(c, x, out->n_top, out->top_id);
+    for (uint32_t i = 0; i < out->n_top; i++) {
+        uint32_t at = out->top_id[i];
+        out->top_id[i] = cand_id(c, at);
+        out->top_logprob[i] = (float)((double)(c->s[at] - c->max) - log_sum);
+    }
+}
+
+static bool reshapes(const struct sampling *p)
+{
+    return p->temperature != 1 || p->top_k || p->top_p < 1 || p->min_p > 0 || p->typical_p < 1;
+}
+
+/* The row before temperature and filters: kept in x->raw, weighed as `c`. */
+static int report_raw(const float *row, size_t vocab, struct filter_mem *x, struct sampled *out,
+                      struct cands *c, struct err *e)
+{
+    memcpy(x->raw, row, vocab * sizeof(*row));
+    if (cands_begin(c, x->raw, vocab, e))
+        return -1;
+    cands_weigh(c, x);
+    report_top(c, x, out);
+    return 0;
+}
+
 static size_t choose(const struct sampling *p, const struct cands *c, uint64_t position)
 {
     if (p->sample) {
@@ -86,7 +115,8 @@ int sample_row(const struct sampling *p, const struct tally *t, uint32_t last, c
                uint64_t position, float *row, size_t vocab, struct filter_mem *x,
                struct sampled *out, struct err *e)
 {
-    struct cands c;
+    struct cands c, plain;
+    bool raw = p->raw_logprobs && reshapes(p);
     assert(vocab <= x->vocab);
     bias_apply(&p->bias, row);
     if (p->watermark.delta != 0)
@@ -95,6 +125,8 @@ int sample_row(const struct sampling *p, const struct tally *t, uint32_t last, c
         penalties_apply(&p->penalties, t, row, vocab);
     if (mask)
         row_mask(row, mask, vocab);
+    if (raw && report_raw(row, vocab, x, out, &plain, e))
+        return -1;
     if (p->temperature != 1)
         row_divide(row, p->temperature, vocab);
     if (cands_begin(&c, row, vocab, e))
@@ -102,15 +134,14 @@ int sample_row(const struct sampling *p, const struct tally *t, uint32_t last, c
     filter(p, &c, x);
 
     size_t chosen = choose(p, &c, position);
-    double log_sum = log(c.sum);
     out->id = cand_id(&c, chosen);
-    out->logprob = (float)((double)(c.s[chosen] - c.max) - log_sum);
-    out->n_top = (uint32_t)cands_best(&c, x, out->n_top, out->top_id);
-    for (uint32_t i = 0; i < out->n_top; i++) {
-        uint32_t at = out->top_id[i];
-        out->top_id[i] = cand_id(&c, at);
-        out->top_logprob[i] = (float)((double)(c.s[at] - c.max) - log_sum);
+    if (raw) {
+        out->logprob = (float)((double)(plain.s[out->id] - plain.max) - log(plain.sum));
+        return 0;
     }
+    double log_sum = log(c.sum);
+    out->logprob = (float)((double)(c.s[chosen] - c.max) - log_sum);
+    report_top(&c, x, out);
     return 0;
 }
 

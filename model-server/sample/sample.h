@@ -21,7 +21,8 @@ struct watermark {
 struct sampling { /* neutral values mean off; see sampling_neutral() */
     float temperature, top_p, typical_p, min_p;
     uint32_t top_k;
-    bool sample; /* false: greedy */
+    bool sample;       /* false: greedy */
+    bool raw_logprobs; /* reported: those before temperature and filters, which only choose */
     uint64_t seed;
     struct penalties penalties;
     struct watermark watermark;

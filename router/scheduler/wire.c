@@ -52,6 +52,7 @@ static void put_params(struct whole *w, const struct gen_params *g)
     w->p.openai_presence_penalty = g->openai_presence_penalty;
     w->p.openai_frequency_penalty = g->openai_frequency_penalty;
     w->p.watermark = g->watermark;
+    w->p.raw_logprobs = g->raw_logprobs;
     if (g->grammar) {
         w->p.grammar = mutable(g->grammar);
         w->p.grammar_type = GENERATE__V3__GRAMMAR_TYPE__GRAMMAR_TYPE_REGEX;

@@ -5,6 +5,7 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "router/call.h"
+#include "router/lmtp/lmtp.h"
 #include "router/metrics.h"
 #include <arpa/inet.h>
 #include <math.h>
@@ -34,6 +35,14 @@ void tok_ids_free(struct tok_ids *ids)
     free(ids->at);
 }
 uint32_t tokenizer_vocab_size(const struct tokenizer *t) { return (void)t, VOCAB; }
+const char *tokenizer_token(const struct tokenizer *t, uint32_t id)
+{
+    return (void)t, id == BOS ? "<s>" : "";
+}
+int64_t tokenizer_id(const struct tokenizer *t, const char *token)
+{
+    return (void)t, strcmp(token, "<s>") ? -1 : BOS;
+}
 bool tokenizer_is_special(const struct tokenizer *t, uint32_t id) { return (void)t, id == BOS; }
 const char *tokenizer_special(const struct tokenizer *t, const char *name)
 {
@@ -93,16 +102,28 @@ static void fake_error(struct gen_request *r, enum err_kind k, const char *what)
     r->sink.event(r, &(struct gen_event){.type = GEN_ERROR, .err = &e});
 }
 
+/* The first letters of a prompt, given as text or as bytes. */
+static bool begins(const struct gen_request *r, const char *with)
+{
+    size_t n = strlen(with);
+    if (r->inputs)
+        return !strncmp(r->inputs, with, n);
+    for (size_t i = 0; i < n; i++)
+        if (i >= r->n_ids || r->ids[i] != (unsigned char)with[i])
+            return false;
+    return true;
+}
+
 /* One token; true when it was the last. */
 static bool fake_step(struct gen_request *r, uint32_t *done)
 {
     char big[65536];
     char letter[2] = {(char)('a' + *done % 26), 0};
     memset(big, 'x', sizeof(big));
-    if (r->inputs && !strncmp(r->inputs, "FAIL", 4) && *done == 2)
+    if (begins(r, "FAIL") && *done == 2)
         return fake_error(r, ERR_GENERATION, "Request failed during generation: Server error: x"),
                true;
-    bool eos = r->inputs && strstr(r->inputs, "EOS") && *done == 2;
+    bool eos = (begins(r, "EOS") || (r->inputs && strstr(r->inputs, "EOS"))) && *done == 2;
     if (*done == 0) {
         r->times.batched = clock_ns();
         struct gen_token *p = calloc(r->n_ids + 1, sizeof(*p));
@@ -211,6 +232,9 @@ UNUSED static void rig_start(struct rig *r, const struct http_config *h, int ste
         r->config.max_concurrent_requests = 128;
     r->config.max_best_of = 2, r->config.max_stop_sequences = 4, r->config.max_top_n_tokens = 5;
     r->config.validation_workers = 2, r->config.max_client_batch_size = 4;
+    r->config.tokenizer_name = "test/model";
+    if (!r->config.lmtp_max_message)
+        r->config.lmtp_max_message = 4 << 20;
     r->infer.step_us = step_us;
     r->infer.limits = (struct infer_limits){.max_input_tokens = 3000,
                                             .max_total_tokens = 4000,
@@ -226,6 +250,9 @@ UNUSED static void rig_start(struct rig *r, const struct http_config *h, int ste
     strcpy(r->edge.fingerprint, "0.0-native");
     r->edge.permits = r->config.max_concurrent_requests;
     r->edge.workers = workers_new(2, &e);
+    r->edge.lmtp = lmtp_new(&r->edge, &e);
+    assert_non_null(r->edge.lmtp);
+    assert_int_equal(lmtp_start(r->edge.lmtp, &e), 0);
     struct http_config c = h ? *h : (struct http_config){0};
     c.hostname = c.hostname ? c.hostname : "127.0.0.1";
     c.max_body = c.max_body ? c.max_body : 200000;
@@ -249,6 +276,7 @@ UNUSED static void rig_settle(struct rig *r)
 
 UNUSED static void rig_stop(struct rig *r)
 {
+    lmtp_stop(r->edge.lmtp);
     http_stop(r->edge.http);
     pthread_join(r->loop, NULL);
     workers_free(r->edge.workers);
@@ -256,6 +284,7 @@ UNUSED static void rig_stop(struct rig *r)
     r->infer.stop = true;
     pthread_mutex_unlock(&r->infer.lock);
     pthread_join(r->infer.thread, NULL);
+    lmtp_free(r->edge.lmtp);
     http_free(r->edge.http);
     metrics_free(r->edge.metrics);
 }

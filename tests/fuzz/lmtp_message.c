@@ -1,0 +1,35 @@
+// fuzz-sources: router/lmtp/message.c router/lmtp/scan.c common/arena.c common/err.c
+/* A client's message: whatever it is, reading it ends, stays within its bytes, and what comes out
+ * keeps its promises. */
+#include "router/lmtp/message.h"
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct lmtp_message m;
+    struct arena a;
+    arena_init(&a, 4096 + 16 * size);
+    char *exact = malloc(size ? size : 1);
+    if (size)
+        memcpy(exact, data, size);
+    lmtp_parse(exact, size, &a, &m);
+    free(exact);
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < m.n_prompt; i++)
+        sum += m.prompt[i];
+    for (uint32_t i = 0; i < m.n_scored; i++)
+        sum += m.scored[i];
+    for (uint32_t i = 0; i < m.n_bias; i++)
+        sum += m.bias_ids[i] + (m.bias[i] == m.bias[i]);
+    if (sum == 1 && m.model && strlen(m.model) == size)
+        abort(); /* a model's name is shorter than what holds it */
+    bool work = m.type == LMTP_GENERATE || m.type == LMTP_SCORE;
+    if (m.err.kind == ERR_NONE && (!m.id.text[0] || (work && (!m.prompt || !m.max_tokens))))
+        abort();
+    if (memchr(m.id.text, 0, sizeof(m.id.text)) == NULL)
+        abort();
+    arena_reset(&a);
+    return 0;
+}
