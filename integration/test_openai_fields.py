@@ -103,7 +103,11 @@ def test_echo_scores_the_prompt_as_generation_does(s, client):
         assert got.token_logprobs[len(prompt) : len(prompt) + 8] == lp.token_logprobs
         tops = got.top_logprobs[len(prompt) : len(prompt) + 8]
         assert all(max(top.values()) == x for top, x in zip(tops, lp.token_logprobs)), "greedy tokens are the best ones"
-    sampled = client.completions.create(model="tgi", prompt=ONCE + " xylophone", max_tokens=0, logprobs=2, echo=True).choices[0].logprobs
+    sampled = (
+        client.completions.create(model="tgi", prompt=ONCE + " xylophone", max_tokens=0, logprobs=2, echo=True)
+        .choices[0]
+        .logprobs
+    )
     best = [max(top, key=top.get) for top in sampled.top_logprobs[1:]]
     assert best != sampled.tokens[1:], "words that nobody expects are not the best ones"
     assert all(top[t] == x for t, x, top in list(zip(sampled.tokens, sampled.token_logprobs, sampled.top_logprobs))[1:])

@@ -2,14 +2,17 @@
 #include <string.h>
 
 /* Does text that begins with s[0..n) begin with the stop sequence, or may it still? */
-static bool may_begin(const struct stop_trim *t, const char *s, size_t n, bool *whole)
+static bool may_begin(struct stop_trim *t, const char *s, size_t n, bool *whole)
 {
     bool may = false;
     for (uint32_t i = 0; i < t->n; i++) {
         size_t len = strlen(t->stop[i]);
         bool same = !memcmp(t->stop[i], s, len < n ? len : n);
         may |= same;
-        *whole |= same && len <= n;
+        if (same && len <= n) {
+            *whole = true;
+            t->found = t->stop[i];
+        }
     }
     return may;
 }
@@ -33,7 +36,7 @@ void stop_trim_push(struct stop_trim *t, const char *s, size_t n, struct buf *ou
 }
 
 /* A sequence may have ended inside what looked like the beginning of a longer one. */
-static size_t before_match(const struct stop_trim *t)
+static size_t before_match(struct stop_trim *t)
 {
     bool whole = false;
     for (size_t i = 0; i < t->held.len; i++) {

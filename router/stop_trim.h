@@ -13,7 +13,8 @@ struct stop_trim { /* zero-initialise, set stop and n */
     const char *const *stop;
     uint32_t n;
     struct buf held;
-    bool matched; /* a whole stop sequence was seen, and what follows it is dropped */
+    const char *found; /* the sequence that was seen */
+    bool matched;      /* a whole stop sequence was seen, and what follows it is dropped */
 };
 
 /* Append to `out` what can be told already. */

@@ -20,3 +20,14 @@ int tokens_json(struct call *c, const char *text, size_t n, bool add_special, st
     tok_ids_free(&ids);
     return 0;
 }
+
+int tokens_count(struct call *c, const char *text, size_t n, bool add_special, uint32_t *count,
+                 struct err *e)
+{
+    struct tok_ids ids = {0};
+    unsigned flags = add_special ? TOK_ADD_SPECIAL : 0;
+    int rc = tokenizer_encode(c->edge->tokenizer, text, n, flags, c->scratch, &ids, e);
+    *count = ids.n;
+    tok_ids_free(&ids);
+    return rc == 0 ? 0 : err_wrap(e, "Input validation error: tokenizer error");
+}

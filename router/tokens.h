@@ -6,4 +6,7 @@
 /* Append [{"id","text","start","stop"}...] to c->out; offsets are bytes of `text`. Worker thread.
  */
 int tokens_json(struct call *c, const char *text, size_t n, bool add_special, struct err *e);
+/* How many there are. */
+int tokens_count(struct call *c, const char *text, size_t n, bool add_special, uint32_t *count,
+                 struct err *e);
 #endif

@@ -1,0 +1,21 @@
+#include "router/messages/messages.h"
+#include "router/route.h"
+#include "router/tokens.h"
+
+static int work(struct call *c, struct err *e)
+{
+    struct openai *o = messages_parse(c, true, e);
+    uint32_t n;
+    if (!o || tokens_count(c, o->asks->inputs, o->asks->n_inputs, false, &n, e) != 0)
+        return -1;
+    buf_fmt(&c->out, "{\"input_tokens\":%u}", n);
+    return 0;
+}
+
+const struct route route_messages_count_tokens = {
+    .method = "POST",
+    .paths = {"/v1/messages/count_tokens"},
+    .summary = "How many tokens the prompt of `/v1/messages` would have.",
+    .body = "as `/v1/messages`, without `max_tokens`",
+    .work = work,
+};
