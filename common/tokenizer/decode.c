@@ -6,10 +6,11 @@
 
 static const char replacement[] = "\xEF\xBF\xBD";
 
-/* Texts of the ids into `in`, then through the decoder; appended to `out`. */
+/* Texts of the ids into w->in, then through the decoder; appended to `out`. */
 static void decode(const struct tokenizer *t, const uint32_t *ids, size_t n, bool skip_special,
-                   struct strings *in, struct strings *tmp, struct buf *out)
+                   struct decode_work *w, struct buf *out)
 {
+    struct strings *in = &w->in;
     strings_reset(in);
     for (size_t i = 0, len; i < n; i++) {
         if (skip_special && added_special(&t->added, ids[i]))
@@ -20,16 +21,15 @@ static void decode(const struct tokenizer *t, const uint32_t *ids, size_t n, boo
         buf_add(&in->text, s, len);
         strings_close(in);
     }
-    decoder_run(&t->decoder, in, tmp, out);
+    decoder_run(&t->decoder, w, out);
 }
 
 void tokenizer_decode(const struct tokenizer *t, const uint32_t *ids, size_t n, bool skip_special,
                       struct buf *out)
 {
-    struct strings in = {0}, tmp = {0};
-    decode(t, ids, n, skip_special, &in, &tmp, out);
-    strings_free(&in);
-    strings_free(&tmp);
+    struct decode_work w = {0};
+    decode(t, ids, n, skip_special, &w, out);
+    decode_work_free(&w);
 }
 
 /* ---------------------------------------------------------------- streaming
@@ -40,7 +40,7 @@ void tokenizer_decode(const struct tokenizer *t, const uint32_t *ids, size_t n, 
 enum { CONTEXT = 5, HELD_MAX = 64 };
 
 struct detok_work {
-    struct strings in, tmp;
+    struct decode_work run;
     struct buf text, cut;
 };
 
@@ -59,7 +59,7 @@ int detok_init(struct detok *d, const struct tokenizer *t, const uint32_t *conte
         memcpy(d->ids, context + n - keep, keep * sizeof *d->ids);
     d->n = d->read = (uint32_t)keep;
     struct buf *b = &d->work->text;
-    decode(t, d->ids, keep, skip_special, &d->work->in, &d->work->tmp, b);
+    decode(t, d->ids, keep, skip_special, &d->work->run, b);
     d->seen = utf8_count(b->p ? b->p : "", b->len);
     return 0;
 }
@@ -67,8 +67,7 @@ int detok_init(struct detok *d, const struct tokenizer *t, const uint32_t *conte
 void detok_free(struct detok *d)
 {
     if (d->work) {
-        strings_free(&d->work->in);
-        strings_free(&d->work->tmp);
+        decode_work_free(&d->work->run);
         buf_free(&d->work->text);
         buf_free(&d->work->cut);
     }
@@ -81,7 +80,7 @@ void detok_free(struct detok *d)
 static void window(struct detok *d, uint32_t n, struct buf *b)
 {
     buf_reset(b);
-    decode(d->t, d->ids, n, d->skip_special, &d->work->in, &d->work->tmp, b);
+    decode(d->t, d->ids, n, d->skip_special, &d->work->run, b);
 }
 
 /* Bytes of the first `chars` characters. */

@@ -5,10 +5,19 @@
 #include <string.h>
 
 /* ---------------------------------------------------------------- lists of strings */
-void strings_free(struct strings *s)
+static void strings_free(struct strings *s)
 {
     buf_free(&s->text);
     buf_free(&s->end);
+}
+
+void decode_work_free(struct decode_work *w)
+{
+    strings_free(&w->in);
+    strings_free(&w->tmp);
+    buf_free(&w->part);
+    regex_match_free(w->match);
+    *w = (struct decode_work){0};
 }
 
 void strings_reset(struct strings *s)
@@ -48,25 +57,24 @@ static void add_lossy(struct buf *out, const char *s, size_t n)
     }
 }
 
-static void bytes(struct strings *in, struct strings *out)
+static void bytes(struct strings *in, struct strings *out, struct buf *raw)
 {
-    struct buf raw = BUF_INIT;
+    buf_reset(raw);
     for (size_t i = 0, n; i < strings_n(in); i++) {
         const char *s = strings_at(in, i, &n);
-        size_t mark = raw.len, len;
+        size_t mark = raw->len, len;
         for (size_t k = 0; k < n; k += len) {
             int byte = char_to_byte(utf8_decode(s + k, n - k, &len));
             if (byte < 0) { /* not of the alphabet: the token stands for its own text */
-                raw.len = mark;
-                buf_add(&raw, s, n);
+                raw->len = mark;
+                buf_add(raw, s, n);
                 break;
             }
-            buf_ch(&raw, (char)byte);
+            buf_ch(raw, (char)byte);
         }
     }
-    add_lossy(&out->text, raw.p ? raw.p : "", raw.len);
-    out->text.oom |= raw.oom;
-    buf_free(&raw);
+    add_lossy(&out->text, raw->p ? raw->p : "", raw->len);
+    out->text.oom |= raw->oom;
     strings_close(out);
 }
 
@@ -103,22 +111,21 @@ static void flush_bytes(struct buf *run, struct strings *out)
     buf_reset(run);
 }
 
-static void fallback(struct strings *in, struct strings *out)
+static void fallback(struct strings *in, struct strings *out, struct buf *run)
 {
-    struct buf run = BUF_INIT;
+    buf_reset(run);
     for (size_t i = 0, n; i < strings_n(in); i++) {
         const char *s = strings_at(in, i, &n);
         int byte = fallback_byte(s, n);
         if (byte >= 0) {
-            buf_ch(&run, (char)byte);
+            buf_ch(run, (char)byte);
             continue;
         }
-        flush_bytes(&run, out);
+        flush_bytes(run, out);
         buf_add(&out->text, s, n);
         strings_close(out);
     }
-    flush_bytes(&run, out);
-    buf_free(&run);
+    flush_bytes(run, out);
 }
 
 static void strip(const struct decode_step *st, const char *s, size_t n, struct buf *out)
@@ -145,26 +152,25 @@ static void replace_text(const char *s, size_t n, const char *what, const char *
     buf_add(out, s + at, n - at);
 }
 
-static void replace(const struct decode_step *st, const char *s, size_t n, struct buf *out)
+static void replace(const struct decode_step *st, const char *s, size_t n, void **match,
+                    struct buf *out)
 {
     if (!st->regex) {
         replace_text(s, n, st->what, st->text, out);
         return;
     }
-    void *match = regex_match_new();
     size_t at = 0, a, b;
-    if (!match) {
+    if (!*match && !(*match = regex_match_new())) {
         out->oom = true;
         return;
     }
-    struct regex_iter it = regex_iter(st->regex, s, n, match);
+    struct regex_iter it = regex_iter(st->regex, s, n, *match);
     while (regex_next(&it, &a, &b) > 0) {
         buf_add(out, s + at, a - at);
         buf_str(out, st->text);
         at = b;
     }
     buf_add(out, s + at, n - at);
-    regex_match_free(match);
 }
 
 static void metaspace(const struct decode_step *st, const char *s, size_t n, bool first,
@@ -183,24 +189,23 @@ static void metaspace(const struct decode_step *st, const char *s, size_t n, boo
     }
 }
 
-static void clean_up(struct buf *text, size_t from)
+static void clean_up(struct buf *text, size_t from, struct buf *tmp)
 {
     static const char *const pairs[][2] = {{" .", "."},     {" ?", "?"},           {" !", "!"},
                                            {" ,", ","},     {" ' ", "'"},          {" n't", "n't"},
                                            {" 'm", "'m"},   {" do not", " don't"}, {" 's", "'s"},
                                            {" 've", "'ve"}, {" 're", "'re"}};
-    struct buf tmp = BUF_INIT;
     for (size_t i = 0; i < sizeof(pairs) / sizeof(pairs[0]); i++) {
-        buf_reset(&tmp);
-        replace_text(text->p + from, text->len - from, pairs[i][0], pairs[i][1], &tmp);
+        buf_reset(tmp);
+        replace_text(text->p + from, text->len - from, pairs[i][0], pairs[i][1], tmp);
         text->len = from;
-        buf_add(text, tmp.p ? tmp.p : "", tmp.len);
+        buf_add(text, tmp->p ? tmp->p : "", tmp->len);
+        text->oom |= tmp->oom;
     }
-    buf_free(&tmp);
 }
 
 static void wordpiece(const struct decode_step *st, const char *s, size_t n, bool first,
-                      struct buf *out)
+                      struct buf *tmp, struct buf *out)
 {
     size_t pn = strlen(st->what), from = out->len;
     if (first) {
@@ -212,24 +217,24 @@ static void wordpiece(const struct decode_step *st, const char *s, size_t n, boo
         buf_add(out, s, n);
     }
     if (st->flag && out->p)
-        clean_up(out, from);
+        clean_up(out, from, tmp);
 }
 
-static void one(const struct decode_step *st, const char *s, size_t n, bool first, bool last,
-                struct buf *out)
+static void one(const struct decode_step *st, struct decode_work *w, const char *s, size_t n,
+                bool first, bool last, struct buf *out)
 {
     switch (st->kind) {
     case DECODE_STRIP:
         strip(st, s, n, out);
         break;
     case DECODE_REPLACE:
-        replace(st, s, n, out);
+        replace(st, s, n, &w->match, out);
         break;
     case DECODE_METASPACE:
         metaspace(st, s, n, first, out);
         break;
     case DECODE_WORDPIECE:
-        wordpiece(st, s, n, first, out);
+        wordpiece(st, s, n, first, &w->part, out);
         break;
     case DECODE_SUFFIX:
         replace_text(s, n, st->what, last ? "" : " ", out);
@@ -239,32 +244,33 @@ static void one(const struct decode_step *st, const char *s, size_t n, bool firs
     }
 }
 
-static void run_step(const struct decode_step *st, struct strings *in, struct strings *out)
+static void run_step(const struct decode_step *st, struct decode_work *w, struct strings *in,
+                     struct strings *out)
 {
     size_t count = strings_n(in), n;
     strings_reset(out);
     if (st->kind == DECODE_BYTES) {
-        bytes(in, out);
+        bytes(in, out, &w->part);
     } else if (st->kind == DECODE_FALLBACK) {
-        fallback(in, out);
+        fallback(in, out, &w->part);
     } else if (st->kind == DECODE_FUSE) {
         buf_add(&out->text, in->text.p ? in->text.p : "", in->text.len);
         strings_close(out);
     } else {
         for (size_t i = 0; i < count; i++) {
             const char *s = strings_at(in, i, &n);
-            one(st, s, n, i == 0, i + 1 == count, &out->text);
+            one(st, w, s, n, i == 0, i + 1 == count, &out->text);
             strings_close(out);
         }
     }
     out->text.oom |= in->text.oom | in->end.oom;
 }
 
-void decoder_run(const struct decoder *d, struct strings *in, struct strings *tmp, struct buf *out)
+void decoder_run(const struct decoder *d, struct decode_work *w, struct buf *out)
 {
-    struct strings *from = in, *to = tmp;
+    struct strings *from = &w->in, *to = &w->tmp;
     for (uint32_t i = 0; i < d->n; i++) {
-        run_step(&d->v[i], from, to);
+        run_step(&d->v[i], w, from, to);
         struct strings *x = from;
         from = to;
         to = x;

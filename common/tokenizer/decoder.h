@@ -35,12 +35,20 @@ struct strings {
     struct buf text;
     struct buf end; /* size_t each: where they end */
 };
-void strings_free(struct strings *s);
 void strings_reset(struct strings *s);
 static inline size_t strings_n(const struct strings *s) { return s->end.len / sizeof(size_t); }
 void strings_close(struct strings *s); /* what was appended to `text` since is one string */
 const char *strings_at(const struct strings *s, size_t i, size_t *n);
 
-/* Runs the chain over `in`; the joined result is appended to `out`. `in` and `tmp` are used up. */
-void decoder_run(const struct decoder *d, struct strings *in, struct strings *tmp, struct buf *out);
+/* What a run is given and works with: one caller's, zero-initialised, kept from run to run so that
+ * a stream of tokens soon allocates nothing. */
+struct decode_work {
+    struct strings in, tmp;
+    struct buf part; /* of a step */
+    void *match;     /* of a regular expression */
+};
+void decode_work_free(struct decode_work *w);
+
+/* Runs the chain over w->in, which is used up; the joined result is appended to `out`. */
+void decoder_run(const struct decoder *d, struct decode_work *w, struct buf *out);
 #endif

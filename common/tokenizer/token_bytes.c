@@ -6,7 +6,7 @@
 #include <string.h>
 
 struct work {
-    struct strings in, tmp;
+    struct decode_work run;
     struct buf text;
 };
 
@@ -49,15 +49,15 @@ static void decoded_bytes(const struct tokenizer *t, struct work *w, const char 
 {
     size_t before = 0;
     for (int both = 0; both < 2; both++) {
-        strings_reset(&w->in);
+        strings_reset(&w->run.in);
         buf_reset(&w->text);
-        buf_str(&w->in.text, "x");
-        strings_close(&w->in);
+        buf_str(&w->run.in.text, "x");
+        strings_close(&w->run.in);
         if (both) {
-            buf_add(&w->in.text, s, n);
-            strings_close(&w->in);
+            buf_add(&w->run.in.text, s, n);
+            strings_close(&w->run.in);
         }
-        decoder_run(&t->decoder, &w->in, &w->tmp, &w->text);
+        decoder_run(&t->decoder, &w->run, &w->text);
         if (!both)
             before = w->text.len;
     }
@@ -98,9 +98,8 @@ int tokenizer_token_bytes(const struct tokenizer *t, struct buf *bytes, size_t *
         token_bytes(t, &w, id, bytes);
         end[id] = bytes->len;
     }
-    bool oom = bytes->oom || w.text.oom || w.in.text.oom;
-    strings_free(&w.in);
-    strings_free(&w.tmp);
+    bool oom = bytes->oom || w.text.oom || w.run.in.text.oom;
+    decode_work_free(&w.run);
     buf_free(&w.text);
     return oom ? -1 : 0;
 }

@@ -156,7 +156,9 @@ struct device_options {
 };
 
 struct backend_ops {
-    const char *name; /* "cpu" */
+    const char *name;    /* "cpu" */
+    uint64_t step_bytes; /* memory for the rows of a step beyond which it is cheaper to walk through
+                            the step in passes than to hold it at once; 0: it never is */
     struct device *(*open)(const struct device_options *o, struct err *e);
     void (*close)(struct device *d);
     const char *(*describe)(struct device *d); /* one line for the log: cores, instruction sets */

@@ -1,4 +1,5 @@
 #include "model-server/model/decoder.h"
+#include "model-server/model/pass.h"
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,9 +49,24 @@ static size_t host_floats(const struct decoder *d, size_t t, size_t o)
     return rows > logits ? rows : logits;
 }
 
+enum { SMALLEST_PASS = 256 };
+
+/* Tokens that go through the layers together. */
+static uint32_t pass_tokens(const struct decoder *d, uint32_t tokens)
+{
+    struct scratch s;
+    const uint32_t sample = 1024;
+    uint64_t most = d->ops->step_bytes / (layout(d, &s, NULL, sample, 0) / sample);
+    if (!d->ops->step_bytes)
+        return tokens;
+    most = most > SMALLEST_PASS ? most : SMALLEST_PASS;
+    return tokens < most ? tokens : (uint32_t)most;
+}
+
 uint64_t decoder_scratch_bytes(const struct decoder *d, uint32_t max_tokens, uint32_t max_out)
 {
     struct scratch s;
+    max_tokens = pass_tokens(d, max_tokens);
     return layout(d, &s, NULL, max_tokens, max_out) +
            host_floats(d, max_tokens, max_out) * sizeof(float);
 }
@@ -58,18 +74,22 @@ uint64_t decoder_scratch_bytes(const struct decoder *d, uint32_t max_tokens, uin
 int decoder_reserve(struct decoder *d, uint32_t max_tokens, uint32_t max_out, struct err *e)
 {
     struct scratch *s = &d->scratch;
+    max_tokens = pass_tokens(d, max_tokens);
     if (max_tokens <= s->max_tokens && max_out <= s->max_out)
         return 0;
     max_tokens = max_tokens > s->max_tokens ? max_tokens : s->max_tokens;
     max_out = max_out > s->max_out ? max_out : s->max_out;
     d->ops->free(d->dev, s->memory);
-    free(s->host);
+    free(s->host), free(s->spans), free(s->out_rows);
     *s = (struct scratch){0};
     size_t bytes = layout(d, s, NULL, max_tokens, max_out);
     size_t host = host_floats(d, max_tokens, max_out);
     if (!(s->memory = d->ops->alloc(d->dev, bytes, e)))
         return -1;
-    if (!(s->host = malloc((host ? host : 1) * sizeof(float))))
+    s->host = malloc((host ? host : 1) * sizeof(float));
+    s->spans = malloc((max_tokens + (size_t)1) * sizeof(*s->spans));
+    s->out_rows = malloc((max_out + (size_t)1) * sizeof(*s->out_rows));
+    if (!s->host || !s->spans || !s->out_rows)
         return err_nomem(e);
     layout(d, s, s->memory, max_tokens, max_out);
     s->max_tokens = max_tokens;
@@ -261,16 +281,34 @@ static int fetch_logits(struct decoder *d, uint32_t n_out, float *logits, struct
     return 0;
 }
 
-int decoder_forward(struct decoder *d, const struct ragged *b, float *logits, struct err *e)
+static int pass(struct decoder *d, const struct ragged *b, float *logits, struct err *e)
 {
     struct err late = ERR_INIT;
-    if (b->n_tokens == 0)
-        return 0;
-    if (check(d, b, e) || decoder_reserve(d, b->n_tokens, b->n_out, e) || upload_ropes(d, b, e) ||
-        d->ops->step_begin(d->dev, b, e))
+    if (upload_ropes(d, b, e) || d->ops->step_begin(d->dev, b, e))
         return -1;
     int rc = run(d, b, e);
     if (d->ops->step_end(d->dev, rc ? &late : e))
         rc = -1;
     return rc || !b->n_out ? rc : fetch_logits(d, b->n_out, logits, e);
+}
+
+int decoder_forward(struct decoder *d, const struct ragged *b, float *logits, struct err *e)
+{
+    const uint32_t n = b->n_tokens, most = pass_tokens(d, n);
+    if (n == 0)
+        return 0;
+    if (check(d, b, e) || decoder_reserve(d, n, b->n_out, e))
+        return -1;
+    const uint32_t passes = (n + most - 1) / most;
+    if (passes == 1)
+        return pass(d, b, logits, e);
+    for (uint32_t i = 0; i < passes; i++) { /* equal shares */
+        uint32_t from = (uint32_t)((uint64_t)n * i / passes);
+        uint32_t to = (uint32_t)((uint64_t)n * (i + 1) / passes);
+        struct ragged part = pass_cut(b, from, to, d->scratch.spans, d->scratch.out_rows);
+        if (pass(d, &part, logits, e))
+            return -1;
+        logits += (size_t)part.n_out * d->spec.vocab;
+    }
+    return 0;
 }

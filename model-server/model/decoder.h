@@ -24,7 +24,7 @@ struct layer {
         **experts_down; /* [n_experts] of up and down as above, ffn of an expert */
 };
 
-/* Device memory of a step of T tokens and O rows of logits. */
+/* Device memory of a pass over T tokens with O rows of logits. */
 struct scratch {
     uint32_t max_tokens, max_out;
     void *memory;
@@ -37,6 +37,8 @@ struct scratch {
     float *logits;               /* [O, vocabulary slice] */
     float *gathered;             /* [world][O, largest slice]; one rank: unused */
     float *host;                 /* host memory: rope rows going up, gathered logits coming down */
+    struct span *spans;          /* [T] of a pass, see pass.h */
+    uint32_t *out_rows;          /* [O] */
 };
 
 struct amount {
@@ -73,7 +75,8 @@ int decoder_load(struct decoder *d, const struct arch *a, const struct checkpoin
                  struct err *e);
 void decoder_free(struct decoder *d);
 
-/* See model_forward() and model_reserve(). */
+/* See model_forward() and model_reserve(). Steps that are larger than the backend likes
+ * (step_bytes) are walked through in passes. */
 int decoder_forward(struct decoder *d, const struct ragged *b, float *logits, struct err *e);
 int decoder_reserve(struct decoder *d, uint32_t max_tokens, uint32_t max_out, struct err *e);
 uint64_t decoder_scratch_bytes(const struct decoder *d, uint32_t max_tokens, uint32_t max_out);

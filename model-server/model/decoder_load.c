@@ -220,7 +220,7 @@ int decoder_load(struct decoder *d, const struct arch *a, const struct checkpoin
     if (!d->layers)
         return err_nomem(e);
     for (int i = 0; i < SPEC_MAX_ROPES; i++)
-        rope_init(&d->rope[i], &d->spec.rope[i]);
+        rope_init(&d->rope[i], &d->spec.rope[i], d->spec.max_positions);
     load_outer(&l);
     for (uint32_t i = 0; i < d->spec.n_layers && !l.failed; i++)
         load_layer(&l, &d->layers[i], (int)i);
@@ -279,5 +279,5 @@ void decoder_free(struct decoder *d)
     if (d->kv)
         d->ops->kv_free(d->dev, d->kv);
     d->ops->free(d->dev, d->scratch.memory);
-    free(d->scratch.host);
+    free(d->scratch.host), free(d->scratch.spans), free(d->scratch.out_rows);
 }

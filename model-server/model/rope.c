@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TABLE_MAX_BYTES = 128 << 20, TABLE_FIRST = 512 };
+enum { TABLE_MAX_BYTES = 128 << 20, TABLE_UNBOUNDED = 32768 };
 
 /* The dimension of a head that turns `rotations` times within the original length. */
 static double yarn_dim(const struct rope_spec *s, double rotations)
@@ -77,30 +77,38 @@ static void row(const struct rope_spec *s, const float *inv, uint32_t pos, float
     }
 }
 
-/* The row of `pos`, or NULL where the table must not or cannot hold it. */
+/* The row of `pos`, or NULL where the table does not hold it. */
 static const float *lookup(const struct rope *r, struct rope_table *t, uint32_t pos)
 {
     size_t dim = r->spec->dim;
-    if (pos >= t->cap) {
-        size_t cap = t->cap ? t->cap : TABLE_FIRST;
-        while (cap <= pos)
-            cap *= 2;
-        float *rows = cap * dim * 4 > TABLE_MAX_BYTES ? NULL : realloc(t->rows, cap * dim * 4);
-        if (!rows)
-            return NULL;
-        t->rows = rows;
-        t->cap = (uint32_t)cap;
-    }
+    if (pos >= t->cap)
+        return NULL;
     for (; t->n <= pos; t->n++)
         row(r->spec, t->inv, t->n, t->rows + t->n * dim);
     return t->rows + pos * dim;
 }
 
-void rope_init(struct rope *r, const struct rope_spec *spec)
+/* Taken once, so that no step allocates; its pages are not touched before they are filled. */
+static void reserve(struct rope_table *t, size_t dim, uint32_t positions)
+{
+    size_t most = TABLE_MAX_BYTES / (dim * sizeof(float));
+    t->cap = positions < most ? positions : (uint32_t)most;
+    t->rows = malloc(t->cap * dim * sizeof(float));
+    if (!t->rows)
+        t->cap = 0;
+}
+
+void rope_init(struct rope *r, const struct rope_spec *spec, uint32_t max_positions)
 {
     *r = (struct rope){.spec = spec};
+    if (spec->kind == ROPE_NONE)
+        return;
     rope_inv_freq(spec, 0, r->shorter.inv);
     rope_inv_freq(spec, UINT32_MAX, r->longer.inv);
+    max_positions = max_positions ? max_positions : TABLE_UNBOUNDED;
+    reserve(&r->shorter, spec->dim, max_positions);
+    if (spec->kind == ROPE_LONGROPE)
+        reserve(&r->longer, spec->dim, max_positions);
 }
 
 void rope_free(struct rope *r)

@@ -25,7 +25,8 @@ struct rope {
     struct rope_table shorter, longer; /* up to spec->original tokens, and LONGROPE beyond */
 };
 
-void rope_init(struct rope *r, const struct rope_spec *spec); /* `spec` must outlive it */
+/* Rows of positions below max_positions (0: of a usual number) are kept. `spec` must outlive it. */
+void rope_init(struct rope *r, const struct rope_spec *spec, uint32_t max_positions);
 void rope_free(struct rope *r);
 /* out[n_tokens][dim]: dim/2 cosines, then dim/2 sines, times the attention factor. Cannot fail: a
  * table that finds no memory is computed row by row. */

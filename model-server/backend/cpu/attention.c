@@ -357,6 +357,22 @@ static void merge_unit(const struct attn_job *j, struct cursor *c, uint32_t unit
 
 /* ---------------------------------------------------------------- the operation */
 
+/* Fewer units for each thread than this: they are split. */
+enum { UNITS_PER_THREAD = 4, RESERVED_MOST = 64 << 20 };
+
+static size_t partial_bytes(uint32_t head_dim)
+{
+    return (size_t)TILE_ROWS * (2 + head_dim) * sizeof(float);
+}
+
+bool cpu_attention_reserve(struct device *d, const struct kv_desc *k)
+{
+    uint64_t splits = ((uint64_t)k->n_blocks * k->block_size + KV_SPLIT - 1) / KV_SPLIT;
+    uint64_t units = (uint64_t)pool_threads(d->pool) * UNITS_PER_THREAD;
+    uint64_t most = RESERVED_MOST / partial_bytes(k->head_dim), n = units * splits;
+    return cpu_scratch(d, SCRATCH_ATTN, (n < most ? n : most) * partial_bytes(k->head_dim));
+}
+
 /* Units differ in cost (causality), so threads take the next one instead of a fixed share. */
 static void take_units(void *arg, int thread, size_t begin, size_t end)
 {
@@ -393,10 +409,10 @@ void cpu_attention(struct device *d, float *o, const float *q, uint32_t q_stride
         j.n_units += n_tiles(&j, span) * p->n_kv_heads;
         longest = span->kv_len > longest ? span->kv_len : longest;
     }
-    if (threads > 1 && j.n_units < 4 * threads && longest > KV_SPLIT) {
+    if (threads > 1 && j.n_units < UNITS_PER_THREAD * threads && longest > KV_SPLIT) {
         j.max_splits = (longest + KV_SPLIT - 1) / KV_SPLIT;
-        size_t size = (size_t)TILE_ROWS * (2 + p->head_dim) * sizeof(float);
-        j.partials = cpu_scratch(d, SCRATCH_ATTN, (size_t)j.n_units * j.max_splits * size);
+        j.partials = cpu_scratch(d, SCRATCH_ATTN,
+                                 (size_t)j.n_units * j.max_splits * partial_bytes(p->head_dim));
         if (!j.partials)
             return;
     }

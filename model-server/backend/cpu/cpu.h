@@ -133,6 +133,9 @@ void cpu_linear(struct device *d, float *y, const float *x, uint32_t rows, const
                 const float *bias);
 void cpu_rope_kv(struct device *d, float *qkv, struct kv_cache *kv, uint32_t layer,
                  const struct rope_kv *p);
+/* Scratch for sequences as long as the cache, so that no step takes any; it is not touched before
+ * it is used. */
+bool cpu_attention_reserve(struct device *d, const struct kv_desc *k);
 void cpu_attention(struct device *d, float *o, const float *q, uint32_t q_stride,
                    const struct kv_cache *kv, uint32_t layer, const struct attn *p);
 void cpu_act_mul(struct device *d, float *y, const float *x, uint32_t rows, uint32_t n,

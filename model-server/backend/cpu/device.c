@@ -36,6 +36,7 @@ void *cpu_scratch(struct device *d, enum scratch which, size_t bytes)
 {
     if (d->scratch[which].bytes >= bytes)
         return d->scratch[which].p;
+    bytes = (bytes + HUGE_PAGE - 1) & ~(size_t)(HUGE_PAGE - 1); /* is mapped, so may be used */
     cpu_unmap(d->scratch[which].p, d->scratch[which].bytes);
     d->scratch[which].p = cpu_map(bytes);
     d->scratch[which].bytes = d->scratch[which].p ? bytes : 0;
@@ -155,8 +156,13 @@ static void cpu_host_run(struct device *d,
     pool_run(d->pool, fn, arg, n, 1);
 }
 
+/* Some 500 tokens of a model with 10^9 weights. Products of more rows read the weights again
+ * anyway (linear.c, linear_int.c). */
+enum { STEP_BYTES_MOST = 80 << 20 };
+
 const struct backend_ops backend_cpu = {
     .name = "cpu",
+    .step_bytes = STEP_BYTES_MOST,
     .open = cpu_open,
     .close = cpu_close,
     .describe = cpu_describe,

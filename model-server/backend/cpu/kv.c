@@ -25,9 +25,10 @@ static int check_desc(const struct kv_desc *k, struct err *e)
 
 struct kv_cache *cpu_kv_new(struct device *d, const struct kv_desc *k, struct err *e)
 {
-    (void)d;
     if (check_desc(k, e))
         return NULL;
+    if (!cpu_attention_reserve(d, k))
+        return err_nomem(e), NULL;
     struct kv_cache *kv = calloc(1, sizeof(*kv));
     if (!kv)
         return err_nomem(e), NULL;

@@ -12,7 +12,7 @@ static void rows_at(const struct rope_spec *spec, uint32_t length, float out[N][
     struct rope r;
     const struct span span = {0, N, length, NULL, 0};
     const struct ragged b = {.n_tokens = N, .n_spans = 1, .pos = pos, .spans = &span};
-    rope_init(&r, spec);
+    rope_init(&r, spec, 1000); /* the last two are beyond the table */
     rope_rows(&r, &b, &out[0][0]);
     float again[N][DIM];
     rope_rows(&r, &b, &again[0][0]); /* from the table */

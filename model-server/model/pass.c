@@ -1,0 +1,32 @@
+#include "model-server/model/pass.h"
+
+/* Rotations look at the length of the sequence, which the cut does not change. */
+static struct span cut_span(const struct span *s, uint32_t from, uint32_t to)
+{
+    uint32_t first = s->first > from ? s->first : from;
+    uint32_t end = s->first + s->n < to ? s->first + s->n : to;
+    struct span cut = *s;
+    cut.first = first - from;
+    cut.n = end - first;
+    cut.kv_len = s->kv_len - (s->first + s->n - end);
+    cut.seq_len = s->seq_len > s->kv_len ? s->seq_len : s->kv_len;
+    return cut;
+}
+
+struct ragged pass_cut(const struct ragged *b, uint32_t from, uint32_t to, struct span *spans,
+                       uint32_t *out_rows)
+{
+    struct ragged p = {.n_tokens = to - from,
+                       .ids = b->ids + from,
+                       .pos = b->pos + from,
+                       .slots = b->slots + from,
+                       .spans = spans,
+                       .out_rows = out_rows};
+    for (uint32_t i = 0; i < b->n_spans; i++)
+        if (b->spans[i].first < to && b->spans[i].first + b->spans[i].n > from)
+            spans[p.n_spans++] = cut_span(&b->spans[i], from, to);
+    for (uint32_t i = 0; i < b->n_out; i++)
+        if (b->out_rows[i] >= from && b->out_rows[i] < to)
+            out_rows[p.n_out++] = b->out_rows[i] - from;
+    return p;
+}

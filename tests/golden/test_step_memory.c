@@ -1,0 +1,220 @@
+/* A decode step allocates nothing: engine, sampler, detokenizer, model and CPU backend, over the
+ * bundled model. Every allocation of the process is counted between the end of the warm-up and the
+ * last step but one; the first one that is found is printed with its callers. */
+#include "common/tokenizer/tokenizer.h"
+#include "model-server/engine/engine.h"
+#include "tests/unit/test.h"
+#include <execinfo.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#define MODEL "models/demo"
+enum { BLOCK = 16, MOST = 6, PROMPT = 200, NEW = 500, WARM = 4 };
+
+/* ---------------------------------------------------------------- counting */
+
+static atomic_bool counting;
+static atomic_uint counted;
+
+static void count(void)
+{
+    if (!atomic_load(&counting) || atomic_fetch_add(&counted, 1))
+        return;
+    void *callers[24];
+    backtrace_symbols_fd(callers, backtrace(callers, 24), 2);
+}
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+int __sanitizer_install_malloc_and_free_hooks(void (*on_malloc)(const volatile void *, size_t),
+                                              void (*on_free)(const volatile void *));
+static void on_malloc(const volatile void *p, size_t n) { (void)p, (void)n, count(); }
+static void on_free(const volatile void *p) { (void)p; }
+static void watch(void) { __sanitizer_install_malloc_and_free_hooks(on_malloc, on_free); }
+#else
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+void *__libc_malloc(size_t n);
+void *__libc_calloc(size_t n, size_t size);
+void *__libc_realloc(void *p, size_t n);
+void *__libc_memalign(size_t align, size_t n);
+void *malloc(size_t n) { return count(), __libc_malloc(n); }
+void *calloc(size_t n, size_t size) { return count(), __libc_calloc(n, size); }
+void *realloc(void *p, size_t n) { return count(), __libc_realloc(p, n); }
+void *aligned_alloc(size_t align, size_t n) { return count(), __libc_memalign(align, n); }
+void *mmap(void *at, size_t n, int prot, int flags, int fd, off_t offset)
+{
+    count();
+    return (void *)syscall(SYS_mmap, at, n, prot, flags, fd, offset);
+}
+static void watch(void) {}
+#endif
+
+/* ---------------------------------------------------------------- an engine */
+
+struct rig {
+    const struct backend_ops *ops;
+    struct device *dev;
+    struct model *model;
+    struct tokenizer *tok;
+    struct engine *engine;
+};
+
+static void open_rig(struct rig *r, enum quant quant)
+{
+    struct err e = ERR_INIT;
+    static const uint32_t some[] = {2, 3, 4, 5};
+    struct seq_spec s = {.prompt = some, .n_prompt = 4, .sampling = sampling_neutral()};
+    struct warmup w = {.specs = &s, .n = 1, .max_prefill_tokens = MOST * PROMPT};
+    r->ops = backend_find("cpu", &e);
+    r->dev = r->ops->open(&(struct device_options){.threads = 2, .features = ~0ull}, &e);
+    r->tok = tokenizer_load(MODEL, &e);
+    struct model_options m = {
+        .ops = r->ops, .dev = r->dev, .comm = comm_solo(), .dtype = -1, .quant = quant};
+    r->model = model_load(MODEL, &m, &e);
+    if (!r->dev || !r->tok || !r->model)
+        fail_msg("%s (run from the top of the repository)", e.msg);
+    struct engine_options o = {.model = r->model,
+                               .tok = r->tok,
+                               .ops = r->ops,
+                               .dev = r->dev,
+                               .comm = m.comm,
+                               .block_size = BLOCK,
+                               .kv_dtype = KV_BF16,
+                               .memory_fraction = 1,
+                               .kv_limit = 64 << 20};
+    r->engine = engine_new(&o, &e);
+    if (!r->engine || engine_warmup(r->engine, &w, &e))
+        fail_msg("%s", e.msg);
+}
+
+static void close_rig(struct rig *r)
+{
+    engine_free(r->engine);
+    model_free(r->model);
+    tokenizer_free(r->tok);
+    r->ops->close(r->dev);
+}
+
+/* ---------------------------------------------------------------- requests */
+
+/* The last one goes far enough for the attention to be split over the threads, and past the table
+ * that rotations might have begun with. */
+static struct seq_spec request(uint64_t id)
+{
+    static uint32_t prompt[PROMPT];
+    static char *stops[] = {"never said", "nor this"};
+    for (uint32_t i = 0; i < PROMPT; i++)
+        prompt[i] = 2 + i * 7 % 1900;
+    struct seq_spec s = {.id = id,
+                         .prompt = prompt,
+                         .n_prompt = PROMPT,
+                         .max_new_tokens = NEW,
+                         .ignore_eos = true,
+                         .sampling = sampling_neutral()};
+    s.sampling.seed = id;
+    if (id & 1) {
+        s.sampling.temperature = 0.8f;
+        s.sampling.top_p = 0.95f;
+    }
+    if (id == 2)
+        s.sampling.penalties.repetition = 1.1f;
+    if (id == 3) {
+        s.sampling.top_k = 50;
+        s.sampling.typical_p = 0.9f;
+        s.stops = stops;
+        s.n_stops = 2;
+    }
+    s.top_n = id == 4 ? 5 : 0;
+    if (id == 5)
+        s.sampling.min_p = 0.05f;
+    return s;
+}
+
+/* As the service calls it: each answer, then the next step ahead of its being asked for. */
+static unsigned allocations(struct rig *r, uint64_t first, uint32_t n)
+{
+    struct err e = ERR_INIT;
+    struct answer a;
+    struct seq_spec specs[MOST];
+    const uint64_t batch = 1;
+    for (uint32_t i = 0; i < n; i++) {
+        specs[i] = request(first + i);
+        struct seq_limits lim = engine_limits(r->engine);
+        uint32_t blocks = (PROMPT + NEW + BLOCK - 1) / BLOCK;
+        assert_true(lim.n_blocks >= blocks * n);
+        uint32_t *v = calloc(blocks, sizeof(*v));
+        assert_non_null(v);
+        for (uint32_t k = 0; k < blocks; k++)
+            v[k] = i * blocks + k;
+        specs[i].blocks = v;
+        specs[i].n_blocks = blocks;
+    }
+    assert_int_equal(engine_prefill(r->engine, batch, specs, n, NULL, NULL, &a, &e), 0);
+    atomic_store(&counted, 0);
+    for (uint32_t step = 1; step < NEW; step++) {
+        atomic_store(&counting, step > WARM && step < NEW - 1);
+        int rc = engine_decode(r->engine, &batch, 1, NULL, &a, &e);
+        rc = rc ? rc : engine_ahead(r->engine, &e);
+        atomic_store(&counting, false);
+        assert_int_equal(rc, 0);
+        assert_int_equal(a.out->n_gen, n);
+        for (uint32_t i = 0; i < n; i++)
+            assert_string_equal(a.out->gen[i].seq->error, "");
+    }
+    assert_null(a.batch);
+    for (uint32_t i = 0; i < n; i++)
+        free((uint32_t *)specs[i].blocks);
+    return atomic_load(&counted);
+}
+
+static void steps(enum quant quant)
+{
+    struct rig r;
+    open_rig(&r, quant);
+    assert_int_equal(allocations(&r, 0, 1), 0); /* greedy */
+    assert_int_equal(allocations(&r, 1, 1), 0); /* sampled */
+    assert_int_equal(allocations(&r, 0, MOST), 0);
+    close_rig(&r);
+}
+
+static void a_decode_step_allocates_nothing(void **state)
+{
+    (void)state;
+    steps(QUANT_NONE);
+}
+
+static void nor_with_integer_weights(void **state)
+{
+    (void)state;
+    steps(QUANT_W8A8);
+}
+
+/* Or the zeroes above would mean nothing. */
+static void what_allocates_is_counted(void **state)
+{
+    void *volatile p;
+    (void)state;
+    atomic_store(&counted, 0);
+    atomic_store(&counting, true);
+    p = malloc(10);
+    p = realloc(p, 100000);
+    free(p);
+    p = calloc(3, 7);
+    free(p);
+    atomic_store(&counting, false);
+    assert_int_equal(atomic_load(&counted), 3);
+}
+
+int main(void)
+{
+    void *once[4];
+    backtrace(once, 4); /* the first call loads a library */
+    watch();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_allocates_is_counted),
+        cmocka_unit_test(a_decode_step_allocates_nothing),
+        cmocka_unit_test(nor_with_integer_weights),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
