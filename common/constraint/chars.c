@@ -132,7 +132,8 @@ static bool escaped(uint32_t cp) { return cp < 0x20 || cp == '"' || cp == '\\'; 
 
 term chars_term(struct term_pool *p, struct chars *c, enum spelling how)
 {
-    term t = TERM_NONE;
+    term part[CHARS_MAX_RANGES + 2 * '\\']; /* a character up to there may split a range */
+    size_t k = 0;
     chars_tidy(c);
     for (uint32_t i = 0; i < c->n; i++) {
         uint32_t first = c->at[i].first, last = c->at[i].last;
@@ -142,13 +143,13 @@ term chars_term(struct term_pool *p, struct chars *c, enum spelling how)
             while (to < last && !escaped(to) && !escaped(to + 1))
                 to++;
             size_t n = json_escape(first, text);
-            t = term_alt(p, t, n ? term_bytes_of(p, text, n) : utf8_range(p, first, to));
+            part[k++] = n ? term_bytes_of(p, text, n) : utf8_range(p, first, to);
             first = n ? first + 1 : to + 1;
         }
         if (first <= last)
-            t = term_alt(p, t, utf8_range(p, first, last));
+            part[k++] = utf8_range(p, first, last);
     }
-    return t;
+    return term_alt_n(p, part, k);
 }
 
 term chars_json_text(struct term_pool *p, const char *text, size_t n)

@@ -3,6 +3,7 @@
 #include "common/constraint/pattern.h"
 #include "common/tokenizer/unicode.h"
 #include "common/utf8.h"
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,19 +51,43 @@ static uint32_t next_char(struct parser *q)
 
 /* ---------------------------------------------------------------- escapes */
 
+/* Where the category changes: all code points are looked at once a process, not once a pattern. */
+static struct category_run {
+    uint32_t first;
+    enum uni_category category;
+} * runs;
+static uint32_t n_runs;
+static pthread_once_t runs_once = PTHREAD_ONCE_INIT;
+
+static void find_runs(void)
+{
+    uint32_t cap = 0;
+    for (uint32_t cp = 0; cp <= CHAR_LAST; cp++) {
+        enum uni_category category = uni_category(cp);
+        if (n_runs && runs[n_runs - 1].category == category)
+            continue;
+        if (n_runs == cap) {
+            cap = cap ? cap * 2 : 4096;
+            struct category_run *more = realloc(runs, cap * sizeof(*more));
+            if (!more) {
+                n_runs = 0;
+                return;
+            }
+            runs = more;
+        }
+        runs[n_runs++] = (struct category_run){cp, category};
+    }
+}
+
 static void add_category(struct parser *q, struct chars *c, uint32_t set)
 {
-    uint32_t first = CHAR_LAST + 1;
-    for (uint32_t cp = 0; cp <= CHAR_LAST + 1; cp++) {
-        bool in = cp <= CHAR_LAST && set >> uni_category(cp) & 1;
-        if (in && first > CHAR_LAST)
-            first = cp;
-        if (!in && first <= CHAR_LAST) {
-            chars_add(c, first, cp - 1);
-            first = CHAR_LAST + 1;
-        }
-    }
-    if (c->overflow)
+    pthread_once(&runs_once, find_runs);
+    term_work(q->p, n_runs / 8);
+    for (uint32_t i = 0; i < n_runs; i++)
+        if (set >> runs[i].category & 1)
+            chars_add(c, runs[i].first, i + 1 < n_runs ? runs[i + 1].first - 1 : CHAR_LAST);
+    chars_tidy(c);
+    if (c->overflow || !n_runs || term_spent(q->p))
         fail(q, "too many ranges of characters");
 }
 

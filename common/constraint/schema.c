@@ -103,13 +103,14 @@ static size_t unescape(char *to, const char *s, size_t n)
     return len;
 }
 
-static const cJSON *find_anchor(const cJSON *at, const char *name)
+static const cJSON *find_anchor(struct schema *s, const cJSON *at, const char *name)
 {
+    term_work(s->p, 1);
     const char *own = json_str(at, "$anchor", NULL);
     if (own && !strcmp(own, name))
         return at;
     const cJSON *kid, *found;
-    cJSON_ArrayForEach(kid, at) if ((found = find_anchor(kid, name))) return found;
+    cJSON_ArrayForEach(kid, at) if ((found = find_anchor(s, kid, name))) return found;
     return NULL;
 }
 
@@ -126,7 +127,7 @@ static const cJSON *resolve(struct schema *s, const cJSON *ref)
     if (!to || *to != '#')
         return schema_fail(s, ref, "only references inside the schema are supported"), NULL;
     if (to[1] && to[1] != '/') {
-        at = find_anchor(s->root, to + 1);
+        at = find_anchor(s, s->root, to + 1);
         return at ? at : (schema_fail(s, ref, "a reference to nothing"), NULL);
     }
     for (to++; *to == '/' && at;) {
@@ -135,6 +136,7 @@ static const cJSON *resolve(struct schema *s, const cJSON *ref)
             break;
         unescape(key, to, n);
         to += n;
+        term_work(s->p, (uint64_t)cJSON_GetArraySize(at) / 8);
         at = cJSON_IsArray(at) ? cJSON_GetArrayItem(at, atoi(key))
                                : cJSON_GetObjectItemCaseSensitive(at, key);
     }
@@ -153,6 +155,9 @@ static bool holds(const struct conj *c, const cJSON *node)
 
 void conj_add(struct schema *s, struct conj *c, const cJSON *node)
 {
+    term_work(s->p, 4 + (uint64_t)c->n / 8);
+    if (term_spent(s->p))
+        schema_fail(s, NULL, "too complex");
     if (!node || cJSON_IsTrue(node) || holds(c, node) || s->failed)
         return;
     if (cJSON_IsFalse(node)) {
@@ -293,16 +298,22 @@ static term typed_value(struct schema *s, const struct conj *c, unsigned bits)
 
 /* ---------------------------------------------------------------- enum and const */
 
-static bool allowed_by(const cJSON *node, const cJSON *value)
+/* `own`: the list that the value is of; it need not be searched. */
+static bool allowed_by(struct schema *s, const cJSON *node, const cJSON *value, const cJSON *own)
 {
     const cJSON *list = json_get(node, "enum"),
                 *one = cJSON_GetObjectItemCaseSensitive(node, "const");
     if (one && !cJSON_Compare(one, value, true))
         return false;
-    if (!list)
+    if (!list || own == list)
         return true;
     const cJSON *kid;
-    cJSON_ArrayForEach(kid, list) if (cJSON_Compare(kid, value, true)) return true;
+    cJSON_ArrayForEach(kid, list)
+    {
+        term_work(s->p, 1);
+        if (kid == value || cJSON_Compare(kid, value, true))
+            return true;
+    }
     return false;
 }
 
@@ -311,11 +322,13 @@ static bool has_values(const cJSON *node)
     return cJSON_GetObjectItemCaseSensitive(node, "const") || json_get(node, "enum");
 }
 
-/* `value` written out, if it satisfies all of c; `rest`: the language of c without its values. */
-static term value_text(struct schema *s, const struct conj *c, const cJSON *value, term rest)
+/* `value` (of the list `own`) written out, if it satisfies all of c; `rest`: the language of c
+ * without its values. */
+static term value_text(struct schema *s, const struct conj *c, const cJSON *value,
+                       const cJSON *own, term rest)
 {
     for (int i = 0; i < c->n; i++)
-        if (!allowed_by(c->at[i], value))
+        if (!allowed_by(s, c->at[i], value, own))
             return TERM_NONE;
     char *text = cJSON_PrintUnformatted(value);
     size_t n = text ? strlen(text) : 0;
@@ -332,14 +345,15 @@ static term listed_values(struct schema *s, const struct conj *c, const cJSON *n
 {
     const cJSON *list = json_get(node, "enum"), *kid;
     if (!list)
-        return value_text(s, c, cJSON_GetObjectItemCaseSensitive(node, "const"), rest);
+        return value_text(s, c, cJSON_GetObjectItemCaseSensitive(node, "const"), NULL,
+                          rest);
     if (!cJSON_IsArray(list) || !cJSON_GetArraySize(list))
         return schema_fail(s, list, "`enum` is no list of values");
     size_t n = 0;
     term *part = malloc((size_t)cJSON_GetArraySize(list) * sizeof(*part)), t = TERM_NONE;
     if (!part)
         return schema_fail(s, list, "no memory");
-    cJSON_ArrayForEach(kid, list) part[n++] = value_text(s, c, kid, rest);
+    cJSON_ArrayForEach(kid, list) part[n++] = value_text(s, c, kid, list, rest);
     t = term_alt_n(s->p, part, n);
     free(part);
     return t;
@@ -471,16 +485,16 @@ static bool separated(struct schema *s, const struct conj *a, const struct conj 
 }
 
 /* Both list their values, and none is in both lists. */
-static bool other_values(const struct conj *a, const struct conj *b)
+static bool other_values(struct schema *s, const struct conj *a, const struct conj *b)
 {
     for (int x = 0; x < a->n; x++)
         for (int y = 0; y < b->n; y++) {
             const cJSON *list = json_get(a->at[x], "enum"), *kid;
             const cJSON *one = cJSON_GetObjectItemCaseSensitive(a->at[x], "const");
-            bool common = one && allowed_by(b->at[y], one);
+            bool common = one && allowed_by(s, b->at[y], one, NULL);
             if (!has_values(a->at[x]) || !has_values(b->at[y]))
                 continue;
-            cJSON_ArrayForEach(kid, list) common |= !one && allowed_by(b->at[y], kid);
+            cJSON_ArrayForEach(kid, list) common |= !one && allowed_by(s, b->at[y], kid, NULL);
             if (!common)
                 return true;
         }
@@ -492,7 +506,7 @@ static bool disjoint_flat(struct schema *s, const struct conj *a, const struct c
     unsigned x = conj_types(s, a), y = conj_types(s, b);
     if (depth > 8)
         return false;
-    if (!(x & y) || other_values(a, b))
+    if (!(x & y) || other_values(s, a, b))
         return true;
     if ((x & y) == T_OBJECT)
         return separated(s, a, b, depth) || separated(s, b, a, depth);

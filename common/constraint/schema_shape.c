@@ -30,6 +30,7 @@ static uint32_t property(struct schema *s, struct object *o, const char *name, c
     uint32_t i = 0;
     while (i < o->n && strcmp(o->name[i], name) != 0)
         i++;
+    term_work(s->p, i / 8);
     if (i == MAX_PROPERTIES) {
         schema_fail(s, at, "more than %d properties", MAX_PROPERTIES);
         return 0;

@@ -17,6 +17,11 @@ bool term_full(const struct term_pool *p) { return p->full; }
 void term_budget(struct term_pool *p, uint64_t steps) { p->left = steps; }
 bool term_spent(const struct term_pool *p) { return !p->left; }
 
+void term_work(struct term_pool *p, uint64_t steps)
+{
+    p->left -= steps < p->left ? steps : p->left;
+}
+
 static bool grow(struct term_pool *p, void *at, size_t *cap, size_t need, size_t size)
 {
     if (need <= *cap)
@@ -241,6 +246,7 @@ term term_combine(struct term_pool *p, enum kind kind, size_t from)
         term_push(p, &p->scratch, t);
     }
     size_t n = p->scratch.n - from, to = from;
+    term_work(p, n / 4);
     qsort(p->scratch.at + from, n, sizeof(uint32_t), by_number);
     for (size_t i = from; i < from + n; i++) {
         term t = p->scratch.at[i];

@@ -33,6 +33,7 @@ size_t term_bytes(const struct term_pool *p); /* memory in use */
  * up term_spent() says so until the next call, and what derivatives answer means nothing. */
 void term_budget(struct term_pool *p, uint64_t steps);
 bool term_spent(const struct term_pool *p);
+void term_work(struct term_pool *p, uint64_t steps); /* what a caller does besides */
 
 struct byte_set {
     uint64_t bits[4];

@@ -1,4 +1,5 @@
 /* Patterns and schemas: texts that must pass, texts that must not, and what is refused. */
+#include "common/buf.h"
 #include "common/constraint/constraint.h"
 #include "tests/unit/test.h"
 #include <string.h>
@@ -294,6 +295,47 @@ static void what_cannot_be_promised_is_refused_by_name(void **state)
     }
 }
 
+/* Each is small on the wire and would take seconds, were compiling not bounded. */
+static void large_constraints_are_refused_soon(void **state)
+{
+    (void)state;
+    struct buf b = BUF_INIT;
+    struct err e = ERR_INIT;
+    for (int i = 0; i < 5; i++) {
+        buf_reset(&b);
+        buf_str(&b, i == 1   ? "{\"allOf\":["
+                    : i == 2 ? "{\"enum\":["
+                    : i == 3 ? "{\"anyOf\":["
+                             : "");
+        for (int k = 0; k < (i == 0   ? 6000
+                             : i == 1 ? 12
+                             : i == 2 ? 100000
+                             : i == 3 ? 9000
+                                      : 0);
+             k++) {
+            if (i == 0)
+                buf_str(&b, "\\p{L}");
+            else if (i == 1)
+                buf_fmt(&b,
+                        "%s{\"anyOf\":[{\"minLength\":1},{\"maxLength\":7},{\"pattern\":\"a\"}]}",
+                        k ? "," : "");
+            else if (i == 2)
+                buf_fmt(&b, "%s\"the value %d\"", k ? "," : "", k);
+            else
+                buf_fmt(&b, "%s{\"properties\":{\"k%d\":{\"type\":\"integer\",\"minimum\":%d}}}",
+                        k ? "," : "", k, k);
+        }
+        buf_str(&b, i == 0 ? "" : i < 4 ? "]}" : "(a|(b|(c|d)*)+){0,100000}");
+        enum constraint_kind kind = i % 4 ? CONSTRAINT_JSON_SCHEMA : CONSTRAINT_REGEX;
+        struct constraint *c = constraint_new(kind, b.p, b.len, &e);
+        assert_int_equal(c != NULL, i == 4); /* a large count alone is cheap */
+        if (!c)
+            assert_string_equal(e.msg, "the constraint is too complex");
+        constraint_unref(c);
+    }
+    buf_free(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -304,6 +346,7 @@ int main(void)
         cmocka_unit_test(objects_come_in_declared_order),
         cmocka_unit_test(alternatives_and_references),
         cmocka_unit_test(what_cannot_be_promised_is_refused_by_name),
+        cmocka_unit_test(large_constraints_are_refused_soon),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
