@@ -4,6 +4,7 @@
  * call's arena. */
 #ifndef ROUTER_ASK_H
 #define ROUTER_ASK_H
+#include "common/constraint/constraint.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -33,8 +34,9 @@ struct ask {
     struct opt_i64 top_k;
     struct opt_u64 best_of, max_new_tokens, truncate, seed, top_n_tokens;
     bool do_sample, watermark, decoder_input_details, ignore_eos;
-    bool sampling_implied; /* one of the parameters that only make sense with sampling was given */
-    bool grammar;          /* a grammar was given */
+    bool sampling_implied;  /* one of the parameters that only make sense with sampling was given */
+    const char *constraint; /* what the answer must look like; NULL: free */
+    enum constraint_kind constraint_kind;
     const char *const *stop;
     uint32_t n_stop;
     struct opt_u64 min_new_tokens;

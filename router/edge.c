@@ -21,6 +21,7 @@ struct validator edge_validator(const struct edge *g)
         .max_best_of = g->config->max_best_of,
         .max_stop_sequences = g->config->max_stop_sequences,
         .max_top_n_tokens = g->config->max_top_n_tokens,
+        .no_constraints = g->config->disable_grammar_support,
         .max_input_tokens = g->limits.max_input_tokens,
         .max_total_tokens = g->limits.max_total_tokens,
         .takes_bias = g->limits.takes_bias,

@@ -1,5 +1,6 @@
 #include "router/openai.h"
 #include "common/json.h"
+#include "router/constrain.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -24,6 +25,7 @@ void openai_sampling(struct body *b, struct object root, struct ask *q)
     body_bias(b, root, "logit_bias", q);
     q->priority = body_i32(b, root, "priority");
     q->user = body_str(b, root, "user", false);
+    constrain_openai(b, root, q);
     q->max_new_tokens = body_u32(b, root, "max_completion_tokens");
     if (!q->max_new_tokens.set)
         q->max_new_tokens = body_u32(b, root, "max_tokens");
@@ -48,11 +50,8 @@ static void refuse_unknown(struct body *b, struct object root)
         {"functions", 0},
         {"function_call", 0},
         {"grammar", 0},
-        {"guided_json", 0},
-        {"guided_regex", 0},
-        {"guided_choice", 0},
         {"guided_grammar", 0},
-        {"structured_outputs", 0},
+        {"structural_tag", 0},
         {"audio", 0},
         {"web_search_options", 0},
         {"use_beam_search", 0},
@@ -71,9 +70,7 @@ static void refuse_unknown(struct body *b, struct object root)
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
         const cJSON *v = json_get(root.json, rows[i].name);
-        bool constraint = !strncmp(rows[i].name, "guided_", 7); /* {} is a schema */
-        if (v && (constraint || !asks_nothing(v)) &&
-            !(cJSON_IsNumber(v) && v->valuedouble == rows[i].neutral))
+        if (v && !asks_nothing(v) && !(cJSON_IsNumber(v) && v->valuedouble == rows[i].neutral))
             body_fail(b, root, rows[i].name, "`%s` is not supported", rows[i].name);
     }
 }

@@ -9,6 +9,7 @@
 #ifndef ROUTER_REQUEST_H
 #define ROUTER_REQUEST_H
 #include "common/arena.h"
+#include "common/constraint/constraint.h"
 #include "common/err.h"
 #include <stdbool.h>
 #include <stddef.h>
@@ -24,9 +25,10 @@ struct gen_params {
     float openai_presence_penalty, openai_frequency_penalty; /* 0: off */
     uint32_t top_k;                                          /* 0: off */
     bool do_sample, watermark;
-    bool raw_logprobs;   /* of the answer: before temperature and filters */
-    uint64_t seed;       /* always set: drawn at random when the client gave none */
-    const char *grammar; /* regular expression, NULL: none */
+    bool raw_logprobs;      /* of the answer: before temperature and filters */
+    uint64_t seed;          /* always set: drawn at random when the client gave none */
+    const char *constraint; /* what the text must look like; NULL: free */
+    enum constraint_kind constraint_kind;
     const char *const *stop;
     uint32_t n_stop;
     uint32_t max_new_tokens, min_new_tokens;

@@ -2,6 +2,7 @@
 #include "common/json.h"
 #include "common/utf8.h"
 #include "router/call_books.h"
+#include "router/constrain.h"
 #include <string.h>
 
 struct tgi_sequence { /* JSON lists without their brackets */
@@ -33,7 +34,7 @@ static void read_parameters(struct body *b, struct object p, struct tgi *t)
     q->decoder_input_details = body_bool(b, p, "decoder_input_details", false);
     q->seed = body_u64(b, p, "seed");
     q->top_n_tokens = body_u32(b, p, "top_n_tokens");
-    q->grammar = json_get(p.json, "grammar") != NULL;
+    constrain_grammar(b, p, "grammar", q);
     q->adapter_id = body_str(b, p, "adapter_id", false);
     body_ending(b, p, "min_new_tokens", q);
     body_bias(b, p, "logit_bias", q);

@@ -1,4 +1,5 @@
 #include "router/validate.h"
+#include "router/constrain.h"
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -193,6 +194,8 @@ static void fill_params(const struct ask *q, struct gen_params *p)
         .bias = q->bias,
         .n_bias = q->n_bias,
         .top_n_tokens = (uint32_t)q->top_n_tokens.v,
+        .constraint = q->constraint,
+        .constraint_kind = q->constraint_kind,
         .prefill_logprobs = q->decoder_input_details,
         .adapter_id = q->adapter_id,
     };
@@ -217,7 +220,7 @@ int validate(const struct validator *v, const struct ask *q, struct tok_scratch 
     if (check_ids(v, r->ids, r->n_ids, e) != 0 ||
         budget(v, q, r->n_ids, &r->params.max_new_tokens, e) != 0)
         return -1;
-    if (q->grammar)
+    if (q->constraint && v->no_constraints)
         REFUSE("grammar is not supported");
-    return 0;
+    return q->constraint ? constrain_check(q, e) : 0;
 }

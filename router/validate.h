@@ -12,7 +12,8 @@ struct validator {
     const struct tokenizer *tokenizer;
     uint32_t max_best_of, max_stop_sequences, max_top_n_tokens;
     uint32_t max_input_tokens, max_total_tokens, vocab_size;
-    bool takes_bias; /* the shards honour bias, min_new_tokens and stop_token_ids */
+    bool takes_bias;     /* the shards honour bias, min_new_tokens and stop_token_ids */
+    bool no_constraints; /* --disable-grammar-support */
 };
 
 /* Fill params, ids, inputs, add_special_tokens and truncate of `r`; memory from `a`. The seed of an

@@ -13,7 +13,7 @@
 enum { POOL_BYTES = 64 << 20, TABLE_BYTES = 32 << 20, MASK_BYTES = 64 << 20 };
 /* Bounds of its work, in steps of some 20 ns: what a compilation, a mask or a token may take.
  * Nobody else's answer is to wait for a constraint that is too clever. */
-enum { COMPILE_STEPS = 4000000, MASK_STEPS = 2000000 };
+enum { COMPILE_STEPS = 1000000, MASK_STEPS = 2000000 };
 enum { UNKNOWN = UINT32_MAX };
 
 struct constraint {

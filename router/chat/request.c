@@ -49,7 +49,7 @@ static int check_format(const cJSON *root, struct err *e)
     if (format && !text && tools)
         return err_set(e, ERR_TOOL, "Tool error: Grammar and tools are mutually exclusive");
     bool forced = tools && strcmp(word, "auto") != 0 && strcmp(word, "none") != 0;
-    if (forced || (format && !text))
+    if (forced)
         return err_set(e, ERR_VALIDATION, "Input validation error: grammar is not supported");
     return 0;
 }

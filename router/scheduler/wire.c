@@ -53,9 +53,11 @@ static void put_params(struct whole *w, const struct gen_params *g)
     w->p.openai_frequency_penalty = g->openai_frequency_penalty;
     w->p.watermark = g->watermark;
     w->p.raw_logprobs = g->raw_logprobs;
-    if (g->grammar) {
-        w->p.grammar = mutable(g->grammar);
-        w->p.grammar_type = GENERATE__V3__GRAMMAR_TYPE__GRAMMAR_TYPE_REGEX;
+    if (g->constraint) {
+        w->p.grammar = mutable(g->constraint);
+        w->p.grammar_type = g->constraint_kind == CONSTRAINT_REGEX
+                                ? GENERATE__V3__GRAMMAR_TYPE__GRAMMAR_TYPE_REGEX
+                                : GENERATE__V3__GRAMMAR_TYPE__GRAMMAR_TYPE_JSON;
     }
     w->s.max_new_tokens = g->max_new_tokens;
     w->s.n_stop_sequences = g->n_stop;

@@ -161,8 +161,19 @@ static const struct bad {
     {"/generate", "{\"inputs\":\"a\",\"parameters\":{\"truncate\":0}}", 422,
      "`truncate` must be strictly positive and less than 3000. Given: 0"},
     {"/generate",
-     "{\"inputs\":\"a\",\"parameters\":{\"grammar\":{\"type\":\"regex\",\"value\":\"a\"}}}", 422,
-     "grammar is not supported"},
+     "{\"inputs\":\"a\",\"parameters\":{\"grammar\":{\"type\":\"regex\",\"value\":\"a(\"}}}", 422,
+     "{\"error\":\"Input validation error: grammar is not valid: pattern: a group without end"},
+    {"/generate_stream",
+     "{\"inputs\":\"a\",\"parameters\":{\"grammar\":{\"type\":\"json\",\"value\":\"{\"}}}", 200,
+     "data: {\"error\":\"Input validation error: grammar is not valid: JSON schema:"},
+    {"/generate", "{\"inputs\":\"a\",\"parameters\":{\"grammar\":{\"type\":\"json\"}}}", 422,
+     "parameters.grammar: missing field `value`"},
+    {"/generate", "{\"inputs\":\"a\",\"parameters\":{\"grammar\":{\"type\":\"ebnf\",\"value\":1}}}",
+     422, "unknown variant `ebnf`"},
+    {"/generate",
+     "{\"inputs\":\"a\",\"parameters\":{\"max_new_tokens\":2,\"grammar\":{\"type\":\"json_schema\","
+     "\"value\":{\"name\":\"n\",\"schema\":{\"type\":\"integer\"}}}}}",
+     200, "\"generated_text\":\"ab\""},
     {"/generate_stream", "{\"inputs\":\"a\",\"parameters\":{\"best_of\":2}}", 200,
      "data: {\"error\":\"Input validation error: `best_of` != 1 is not supported when streaming "
      "tokens\","

@@ -270,7 +270,8 @@ static const struct {
     {"/v1/chat/completions", CHAT(",\"tools\":[{}]"), 400, "tools[0]: missing field `function`"},
     {"/v1/chat/completions", CHAT(",\"tools\":[{\"function\":{}}]"), 400,
      "tools[0]: missing field `name`"},
-    {"/v1/chat/completions", CHAT(",\"guided_json\":{}"), 400, "`guided_json` is not supported"},
+    {"/v1/chat/completions", CHAT(",\"guided_grammar\":\"x\""), 400,
+     "`guided_grammar` is not supported"},
     {"/v1/chat/completions", CHAT(",\"use_beam_search\":true"), 400,
      "\"param\":\"use_beam_search\""},
     {"/v1/chat/completions",
@@ -281,9 +282,43 @@ static const struct {
     {"/v1/chat/completions", CHAT(",\"tool_choice\":{}"), 400, "expected a string or a function"},
     {"/v1/chat/completions", CHAT(",\"presence_penalty\":3"), 400,
      "`presence_penalty` must be >= -2.0"},
-    {"/v1/chat/completions", CHAT(",\"response_format\":{\"type\":\"json_object\"}"), 400,
-     "{\"error\":{\"message\":\"Input validation error: grammar is not supported\",\"type\":"
-     "\"invalid_request_error\",\"param\":null,\"code\":null},\"error_type\":\"validation\"}"},
+    /* constraints: the fake scheduler does not obey, but refuses nothing either */
+    {"/v1/chat/completions",
+     CHAT(",\"max_tokens\":1,\"response_format\":{\"type\":\"json_object\"}"), 200,
+     "\"content\":\"a\""},
+    {"/v1/chat/completions",
+     CHAT(",\"max_tokens\":1,\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{"
+          "\"name\":"
+          "\"n\",\"strict\":true,\"schema\":{\"type\":\"object\",\"properties\":{\"a\":{}}}}}"),
+     200, ""},
+    {"/v1/chat/completions",
+     CHAT(",\"max_tokens\":1,\"response_format\":{\"type\":\"regex\",\"value\":\"[a-z]+\"}"), 200,
+     ""},
+    {"/v1/completions",
+     "{\"prompt\":\"a\",\"max_tokens\":1,\"structured_outputs\":{\"choice\":[\"a|b\",\"\xc3\xa9\"]}"
+     "}",
+     200, ""},
+    {"/v1/completions", "{\"prompt\":\"a\",\"max_tokens\":1,\"guided_regex\":\"a+\"}", 200, ""},
+    {"/v1/completions", "{\"prompt\":\"a\",\"max_tokens\":1,\"guided_choice\":[\"x\"]}", 200, ""},
+    {"/v1/chat/completions",
+     CHAT(",\"stream\":true,\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{"
+          "\"schema\":{"
+          "\"properties\":{\"a\":{\"uniqueItems\":true}}}}}"),
+     400,
+     "{\"error\":{\"message\":\"Input validation error: grammar is not valid: JSON schema: "
+     "`uniqueItems` is not supported at `#/properties/a/uniqueItems`\",\"type\":"
+     "\"invalid_request_error\""},
+    {"/v1/completions", "{\"prompt\":\"a\",\"guided_regex\":\"a(?=b)\"}", 400,
+     "grammar is not valid: pattern"},
+    {"/v1/completions", "{\"prompt\":\"a\",\"guided_json\":7}", 400,
+     "guided_json: invalid type: integer `7`, expected a JSON schema"},
+    {"/v1/completions", "{\"prompt\":\"a\",\"guided_json\":{},\"guided_regex\":\"a\"}", 400,
+     "more than one constraint"},
+    {"/v1/completions", "{\"prompt\":\"a\",\"structured_outputs\":{\"grammar\":\"root ::= a\"}}",
+     400, "structured_outputs.grammar: grammar is not supported"},
+    {"/v1/completions", "{\"prompt\":\"a\",\"response_format\":{\"type\":\"json_schema\"}}", 400,
+     "missing field `json_schema`"},
+    {"/v1/completions", "{\"prompt\":\"a\",\"guided_choice\":[]}", 400, "expected a list of texts"},
     {"/v1/chat/completions",
      CHAT(",\"tools\":[{\"function\":{\"name\":\"f\"}}],\"response_format\":{\"type\":\"json_"
           "object\"}"),

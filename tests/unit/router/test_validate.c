@@ -77,22 +77,24 @@ static void checks_run_in_tgis_order(void **state)
                     .seed = {true, 1},
                     .top_n_tokens = {true, 6},
                     .truncate = {true, 101},
-                    .grammar = true};
-    const char *const order[] = {"you must use sampling",
-                                 "`temperature`",
-                                 "`repetition_penalty`",
-                                 "`frequency_penalty`",
-                                 "`top_p`",
-                                 "`typical_p`",
-                                 "`top_k`",
-                                 "`max_new_tokens` must be",
-                                 "`stop` supports",
-                                 "`stop` sequences",
-                                 "`seed`",
-                                 "`top_n_tokens`",
-                                 "`inputs` cannot be",
-                                 "`truncate`",
-                                 "grammar"};
+                    .constraint = "{\"not\":{}}",
+                    .constraint_kind = CONSTRAINT_JSON_SCHEMA};
+    const char *const order[] = {
+        "you must use sampling",
+        "`temperature`",
+        "`repetition_penalty`",
+        "`frequency_penalty`",
+        "`top_p`",
+        "`typical_p`",
+        "`top_k`",
+        "`max_new_tokens` must be",
+        "`stop` supports",
+        "`stop` sequences",
+        "`seed`",
+        "`top_n_tokens`",
+        "`inputs` cannot be",
+        "`truncate`",
+        "grammar is not valid: JSON schema: `not` is not supported at `#/not`"};
     for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++) {
         assert_int_equal(check(&q), -1);
         assert_int_equal(e.kind, ERR_VALIDATION);
@@ -143,7 +145,7 @@ static void checks_run_in_tgis_order(void **state)
             q.truncate.v = 100;
             break;
         default:
-            q.grammar = false;
+            q.constraint = "{}";
         }
     }
     assert_int_equal(check(&q), 0);
