@@ -24,6 +24,7 @@ struct openai { /* the state of a call; in its arena */
     struct ask *asks;
     uint32_t n_asks;
     struct openai_sequence *seq; /* one a choice */
+    struct chat_part *parts;     /* chat: NULL where the text is the content, as it is */
 };
 
 /* Fields that both routes read: sampling, limits, stop, stream, stream_options, n, model. */

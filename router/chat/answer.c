@@ -44,16 +44,39 @@ static void logprob_item(struct buf *out, const struct gen_event *ev)
 
 /* ---------------------------------------------------------------- chunks */
 
+static const char *finish_reason(const struct openai *o, const struct generation *g)
+{
+    return o->parts && chat_parts_called(o, g) ? "tool_calls" : openai_finish(o, g);
+}
+
+/* The inside of a delta; false: there is nothing in it. */
+static bool delta(struct openai *o, const struct generation *g, const struct gen_event *ev,
+                  struct buf *out)
+{
+    struct buf *text = &o->seq[g->index].text;
+    if (o->parts) {
+        chat_parts_take(o, g, ev);
+        return chat_parts_delta(o, g, out);
+    }
+    buf_reset(text);
+    openai_text(o, g, ev, text);
+    buf_str(out, "\"role\":\"assistant\",\"content\":");
+    buf_json_str(out, text->p ? text->p : "", text->len);
+    return true;
+}
+
 static void stream_token(struct call *c, struct generation *g, const struct gen_event *ev)
 {
     struct openai *o = c->state;
-    struct buf *out = &c->out, *text = &o->seq[g->index].text;
-    buf_reset(text);
-    openai_text(o, g, ev, text);
+    struct buf *out = &c->out;
+    size_t before = out->len;
     buf_str(out, "data: ");
     head(out, c, "chat.completion.chunk");
-    buf_fmt(out, "{\"index\":%u,\"delta\":{\"role\":\"assistant\",\"content\":", g->index);
-    buf_json_str(out, text->p ? text->p : "", text->len);
+    buf_fmt(out, "{\"index\":%u,\"delta\":{", g->index);
+    if (!delta(o, g, ev, out) && !ev->end && !o->logprobs && !o->continuous_usage) {
+        out->len = before; /* held back: it may be the beginning of a call */
+        return;
+    }
     buf_str(out, "},\"logprobs\":");
     if (o->logprobs) {
         buf_str(out, "{\"content\":[");
@@ -63,7 +86,7 @@ static void stream_token(struct call *c, struct generation *g, const struct gen_
         buf_str(out, "null");
     }
     if (ev->end)
-        buf_fmt(out, ",\"finish_reason\":\"%s\"}],\"usage\":", openai_finish(o, g));
+        buf_fmt(out, ",\"finish_reason\":\"%s\"}],\"usage\":", finish_reason(o, g));
     else
         buf_str(out, ",\"finish_reason\":null}],\"usage\":");
     if (o->continuous_usage)
@@ -92,7 +115,10 @@ static void collect_token(struct call *c, struct generation *g, const struct gen
 {
     struct openai *o = c->state;
     struct openai_sequence *s = &o->seq[g->index];
-    openai_text(o, g, ev, &s->text);
+    if (o->parts)
+        chat_parts_take(o, g, ev);
+    else
+        openai_text(o, g, ev, &s->text);
     if (!o->logprobs)
         return;
     if (s->logprobs.len)
@@ -103,10 +129,13 @@ static void collect_token(struct call *c, struct generation *g, const struct gen
 static void choice(struct buf *out, const struct openai *o, const struct generation *g)
 {
     const struct openai_sequence *s = &o->seq[g->index];
-    buf_fmt(out,
-            "%s{\"index\":%u,\"message\":{\"role\":\"assistant\",\"content\":", g->index ? "," : "",
-            g->index);
-    buf_json_str(out, s->text.p ? s->text.p : "", s->text.len);
+    buf_fmt(out, "%s{\"index\":%u,\"message\":{", g->index ? "," : "", g->index);
+    if (o->parts) {
+        chat_parts_message(o, g, out);
+    } else {
+        buf_str(out, "\"role\":\"assistant\",\"content\":");
+        buf_json_str(out, s->text.p ? s->text.p : "", s->text.len);
+    }
     buf_str(out, "},\"logprobs\":");
     if (o->logprobs) {
         buf_str(out, "{\"content\":[");
@@ -115,7 +144,7 @@ static void choice(struct buf *out, const struct openai *o, const struct generat
     } else {
         buf_str(out, "null");
     }
-    buf_fmt(out, ",\"finish_reason\":\"%s\"}", openai_finish(o, g));
+    buf_fmt(out, ",\"finish_reason\":\"%s\"}", finish_reason(o, g));
     out->oom |= s->text.oom || s->logprobs.oom;
 }
 
@@ -130,5 +159,14 @@ static void finish(struct call *c)
     books_headers(c, 0, c->n_gen, true);
 }
 
-const struct format chat_object = {NULL, collect_token, finish, openai_error_event};
-const struct format chat_stream = {NULL, stream_token, stream_finish, openai_error_event};
+static const struct format chat_object = {NULL, collect_token, finish, openai_error_event};
+static const struct format chat_stream = {NULL, stream_token, stream_finish, openai_error_event};
+
+int chat_generate(struct call *c, const struct chat_request *r, struct err *e)
+{
+    struct openai *o = r->openai;
+    bool apart = r->reply.format || r->reply.may_think || r->reply.thinking;
+    if (openai_generate(c, o, o->stream ? &chat_stream : &chat_object, e) != 0)
+        return -1;
+    return apart ? chat_parts_new(c, r, e) : 0;
+}

@@ -8,19 +8,29 @@
 
 enum { CONFIG_MAX = 32 << 20 };
 
+struct entry { /* a template, NULL: there is none */
+    struct template *t;
+    struct chat_style style;
+    bool calls; /* it shows earlier calls */
+};
 struct chat {
-    struct template *plain,
-        *with_tools;  /* with_tools: the template named "tool_use", may be NULL */
-    cJSON *bos, *eos; /* string or null */
+    struct entry plain, with_tools; /* with_tools: the template named "tool_use" */
+    cJSON *bos, *eos;               /* string or null */
 };
 
 /* ---------------------------------------------------------------- load */
 
-static int compile(struct template **slot, const char *src, struct err *e)
+static int compile(struct entry *slot, const char *src, struct err *e)
 {
-    template_free(*slot);
-    *slot = template_compile(src, strlen(src), e);
-    return *slot ? 0 : -1;
+    template_free(slot->t);
+    slot->t = template_compile(src, strlen(src), e);
+    if (!slot->t)
+        return -1;
+    slot->style.tools = template_mentions(slot->t, "tools");
+    slot->style.calls = slot->style.tools ? call_format_find(src) : &call_format_bare;
+    slot->style.reasoning = strstr(src, "</think>") || strstr(src, "<think>");
+    slot->calls = strstr(src, "tool_calls") != NULL;
+    return 0;
 }
 
 /* chat_template is a string, or a list of {"name", "template"}. 1: there is none. */
@@ -39,7 +49,7 @@ static int take_template(struct chat *c, const cJSON *value, struct err *e)
         if (!strcmp(name, "tool_use") && compile(&c->with_tools, src, e) != 0)
             return -1;
     }
-    return c->plain ? 0 : 1;
+    return c->plain.t ? 0 : 1;
 }
 
 static int from_json(struct chat *c, const char *path, bool tokens, struct err *e)
@@ -117,8 +127,8 @@ void chat_free(struct chat *c)
 {
     if (!c)
         return;
-    template_free(c->plain);
-    template_free(c->with_tools);
+    template_free(c->plain.t);
+    template_free(c->with_tools.t);
     cJSON_Delete(c->bos);
     cJSON_Delete(c->eos);
     free(c);
@@ -195,32 +205,88 @@ static void open_arguments(cJSON *tool_calls)
 }
 
 /* Templates written for text read `content` as a string: join the parts; drop nulls. */
-static cJSON *for_template(const cJSON *messages)
+static int content_as_text(cJSON *m)
+{
+    const cJSON *content = cJSON_GetObjectItemCaseSensitive(m, "content");
+    if (cJSON_IsNull(content))
+        cJSON_DeleteItemFromObjectCaseSensitive(m, "content");
+    if (!cJSON_IsArray(content))
+        return 0;
+    cJSON *text = joined_text(content);
+    if (text && cJSON_ReplaceItemInObjectCaseSensitive(m, "content", text))
+        return 0;
+    cJSON_Delete(text);
+    return -1;
+}
+
+/* A template that does not know calls is shown them as text, as TGI does. */
+static int calls_as_text(cJSON *m)
+{
+    const cJSON *calls = json_get(m, "tool_calls");
+    if (!calls || json_get(m, "content"))
+        return 0;
+    char *text = cJSON_PrintUnformatted(calls);
+    bool ok = text && cJSON_AddStringToObject(m, "content", text);
+    cJSON_free(text);
+    return ok ? 0 : -1;
+}
+
+static int add_to_last_user(cJSON *list, const char *more)
+{
+    cJSON *last = NULL;
+    for (cJSON *m = list->child; m; m = m->next)
+        if (!strcmp(json_str(m, "role", ""), "user") && json_str(m, "content", NULL))
+            last = m;
+    if (!last)
+        return 0;
+    struct buf b = BUF_INIT;
+    buf_str(&b, json_str(last, "content", ""));
+    buf_str(&b, more);
+    cJSON *text = b.oom ? NULL : cJSON_CreateString(b.p);
+    buf_free(&b);
+    if (text && cJSON_ReplaceItemInObjectCaseSensitive(last, "content", text))
+        return 0;
+    cJSON_Delete(text);
+    return -1;
+}
+
+static cJSON *for_template(const struct entry *t, const cJSON *messages, const char *more)
 {
     cJSON *list = cJSON_Duplicate(messages, true);
-    for (cJSON *m = list ? list->child : NULL; m; m = m->next) {
-        const cJSON *content = cJSON_GetObjectItemCaseSensitive(m, "content");
-        if (cJSON_IsNull(content)) {
-            cJSON_DeleteItemFromObjectCaseSensitive(m, "content");
-        } else if (cJSON_IsArray(content)) {
-            cJSON *text = joined_text(content);
-            if (!text || !cJSON_ReplaceItemInObjectCaseSensitive(m, "content", text)) {
-                cJSON_Delete(text);
-                cJSON_Delete(list);
-                return NULL;
-            }
-        }
+    int rc = list ? 0 : -1;
+    for (cJSON *m = list ? list->child : NULL; m && rc == 0; m = m->next) {
+        rc = content_as_text(m);
+        if (rc == 0 && !t->calls)
+            rc = calls_as_text(m);
         open_arguments(cJSON_GetObjectItemCaseSensitive(m, "tool_calls"));
     }
-    return list;
+    if (rc == 0 && more)
+        rc = add_to_last_user(list, more);
+    if (rc == 0)
+        return list;
+    cJSON_Delete(list);
+    return NULL;
+}
+
+static const struct entry *entry_for(const struct chat *c, bool with_tools)
+{
+    return with_tools && c->with_tools.t ? &c->with_tools : &c->plain;
+}
+
+struct chat_style chat_style(const struct chat *c, bool with_tools)
+{
+    struct chat_style s = entry_for(c, with_tools)->style;
+    s.calls = s.calls ? s.calls : &call_format_bare;
+    return s;
 }
 
 int chat_prompt(const struct chat *c, const cJSON *messages, const cJSON *tools,
-                const cJSON *variables, struct buf *out, struct err *e)
+                const cJSON *variables, const char *more, struct buf *out, struct err *e)
 {
-    if (!c->plain)
+    const struct entry *entry = entry_for(c, tools != NULL);
+    if (!entry->t)
         return err_set(e, ERR_TEMPLATE, "Template error: template not found");
-    cJSON *list = for_template(messages);
+    cJSON *list = for_template(entry, messages, more);
     if (!list)
         return err_nomem(e);
     const cJSON *last = list->child ? list->child->prev : NULL;
@@ -235,8 +301,7 @@ int chat_prompt(const struct chat *c, const cJSON *messages, const cJSON *tools,
         .add_generation_prompt = !go_on,
         .continue_field = go_on ? "content" : NULL,
     };
-    const struct template *t = tools && c->with_tools ? c->with_tools : c->plain;
-    int rc = chat_render(t, &in, NULL, out, e);
+    int rc = chat_render(entry->t, &in, NULL, out, e);
     cJSON_Delete(list);
     if (rc != 0 && e->kind == ERR_TEMPLATE)
         err_wrap(e, "Template error");

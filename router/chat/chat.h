@@ -4,6 +4,7 @@
 #include "common/buf.h"
 #include "common/err.h"
 #include "common/tokenizer/tokenizer.h"
+#include "router/chat/format.h"
 #include <cjson/cJSON.h>
 
 struct chat; /* immutable after load: any thread may render */
@@ -15,11 +16,19 @@ struct chat *chat_load(const char *dir, const char *config_path, const struct to
                        struct err *e);
 void chat_free(struct chat *c);
 
+struct chat_style { /* what a template knows */
+    bool tools;     /* it shows them */
+    bool reasoning; /* the model thinks aloud in front of its answer */
+    const struct call_format *calls;
+};
+/* Of the template that is used with or without tools. */
+struct chat_style chat_style(const struct chat *c, bool with_tools);
+
 /* `messages` as OpenAI clients send them, already checked by chat_check(); `tools` and `variables`
- * may be NULL. A last message by the assistant is continued. ERR_TEMPLATE with the prefix "Template
- * error: ". */
+ * may be NULL. A last message by the assistant is continued. `more` (NULL: nothing) is added to the
+ * user's last message. ERR_TEMPLATE with the prefix "Template error: ". */
 int chat_prompt(const struct chat *c, const cJSON *messages, const cJSON *tools,
-                const cJSON *variables, struct buf *out, struct err *e);
+                const cJSON *variables, const char *more, struct buf *out, struct err *e);
 
 /* What is wrong with the messages (a static string), or NULL; *index gets the message. */
 const char *chat_check(const cJSON *messages, int *index);

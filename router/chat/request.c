@@ -4,6 +4,7 @@
 #include "common/utf8.h"
 #include "router/chat/chat.h"
 #include "router/chat/completion.h"
+#include "router/constrain.h"
 #include <string.h>
 
 static const cJSON *read_messages(struct body *b, struct object root)
@@ -22,45 +23,6 @@ static const cJSON *read_messages(struct body *b, struct object root)
     return m;
 }
 
-static void read_tools(struct body *b, struct object root)
-{
-    const cJSON *tools = body_get(b, root, "tools", false);
-    const cJSON *choice = body_get(b, root, "tool_choice", false);
-    int i = 0;
-    if (tools && !cJSON_IsArray(tools))
-        body_mistyped(b, root, "tools", tools, "a sequence");
-    for (const cJSON *t = tools ? tools->child : NULL; t; t = t->next, i++) {
-        const cJSON *function = json_get(t, "function"), *bare = t;
-        if (!json_str(function ? function : bare, "name", NULL))
-            body_fail(b, root, "tools", "tools[%d]: missing field `%s`", i,
-                      cJSON_IsObject(function) ? "name" : "function");
-    }
-    if (choice && !cJSON_IsString(choice) && !json_str(json_get(choice, "function"), "name", NULL))
-        body_mistyped(b, root, "tool_choice", choice, "a string or a function with a name");
-}
-
-/* Nothing that changes the meaning of a request is ignored. */
-static int check_format(const cJSON *root, struct err *e)
-{
-    const cJSON *format = json_get(root, "response_format"), *tools = json_get(root, "tools");
-    const cJSON *choice = json_get(root, "tool_choice");
-    const char *word = cJSON_IsString(choice) ? choice->valuestring : choice ? "function" : "auto";
-    bool text = !strcmp(json_str(format, "type", ""), "text");
-    if (format && !text && tools)
-        return err_set(e, ERR_TOOL, "Tool error: Grammar and tools are mutually exclusive");
-    bool forced = tools && strcmp(word, "auto") != 0 && strcmp(word, "none") != 0;
-    if (forced)
-        return err_set(e, ERR_VALIDATION, "Input validation error: grammar is not supported");
-    return 0;
-}
-
-static const cJSON *tools_for_template(const cJSON *root)
-{
-    const cJSON *tools = json_get(root, "tools");
-    const char *choice = json_str(root, "tool_choice", "auto");
-    return cJSON_IsArray(tools) && tools->child && strcmp(choice, "none") != 0 ? tools : NULL;
-}
-
 static const cJSON *read_variables(struct body *b, struct object root)
 {
     const cJSON *v = body_get(b, root, "chat_template_kwargs", false);
@@ -69,26 +31,86 @@ static const cJSON *read_variables(struct body *b, struct object root)
     return v;
 }
 
-static int render(struct call *c, const cJSON *root, const cJSON *messages, const cJSON *variables,
-                  struct ask *q, struct err *e)
+/* How the answer is taken apart. `separate_reasoning` (SGLang), `reasoning_format` (llama.cpp) and
+ * `include_reasoning` (vLLM) turn the split off, or leave the reasoning out. */
+static void read_split(struct body *b, struct object root, struct chat_request *r)
 {
-    struct buf prompt = BUF_INIT;
+    const char *format = body_str(b, root, "reasoning_format", false);
+    r->split =
+        body_opt_bool(b, root, "separate_reasoning", true) && !(format && !strcmp(format, "none"));
+    r->hide_reasoning = !body_opt_bool(b, root, "include_reasoning", true);
+}
+
+static bool ends_with(const struct buf *b, const char *s)
+{
+    size_t n = b->len, len = strlen(s);
+    while (n && strchr(" \t\r\n", b->p[n - 1]))
+        n--;
+    return n >= len && !memcmp(b->p + n - len, s, len);
+}
+
+/* Some templates open the reasoning themselves. A constrained answer has no room for any: there it
+ * is closed again. */
+static void settle_reasoning(struct chat_request *r, const struct ask *q, struct buf *prompt)
+{
+    bool opened = r->style.reasoning && ends_with(prompt, "<think>");
+    if (opened && q->constraint)
+        buf_str(prompt, "\n</think>\n\n");
+    r->reply.thinking = opened && !q->constraint && r->split;
+    r->reply.may_think = r->style.reasoning && !q->constraint && r->split;
+}
+
+static int render(struct call *c, const cJSON *messages, const cJSON *variables,
+                  struct chat_request *r, struct ask *q, struct err *e)
+{
+    const struct tools *t = &r->tools;
+    struct buf prompt = BUF_INIT, more = BUF_INIT;
     buf_reserve(&prompt, 0);
-    int rc = chat_prompt(c->edge->chat, messages, tools_for_template(root), variables, &prompt, e);
+    if (t->list)
+        tools_text(t, r->style.tools, &more);
+    int rc = more.oom ? err_nomem(e)
+                      : chat_prompt(c->edge->chat, messages, r->style.tools ? t->list : NULL,
+                                    variables, more.len ? more.p : NULL, &prompt, e);
     if (rc == 0) {
-        q->inputs = arena_strdup(&c->arena, prompt.p, prompt.len);
+        settle_reasoning(r, q, &prompt);
+        q->inputs = prompt.oom ? NULL : arena_strdup(&c->arena, prompt.p, prompt.len);
         q->n_inputs = prompt.len;
-        q->n_chars = utf8_count(prompt.p, prompt.len);
-        if (!q->inputs)
+        if (q->inputs)
+            q->n_chars = utf8_count(prompt.p, prompt.len);
+        else
             rc = err_nomem(e);
     }
     buf_free(&prompt);
+    buf_free(&more);
     return rc;
+}
+
+/* Which calls are looked for, and a schema where there must be one. */
+static int plan_calls(struct body *b, struct chat_request *r, struct ask *q, struct err *e)
+{
+    const struct tools *t = &r->tools;
+    if (t->list && q->constraint)
+        return err_set(e, ERR_TOOL, "Tool error: Grammar and tools are mutually exclusive");
+    if (!t->list)
+        return 0;
+    r->reply.format = r->style.calls;
+    r->reply.forced = t->forced;
+    r->reply.names = t->names;
+    r->reply.n_names = t->n;
+    if (!t->forced)
+        return 0;
+    cJSON *schema = tools_schema(t, r->style.calls->arguments);
+    if (!schema)
+        return err_nomem(e);
+    constrain_schema(b, schema, q);
+    cJSON_Delete(schema);
+    return b->failed ? -1 : 0;
 }
 
 int chat_request_parse(struct call *c, struct chat_request *r, struct err *e)
 {
     struct body b;
+    *r = (struct chat_request){0};
     if (body_open(&b, c->body.p, c->body.len, &c->arena, e) != 0)
         return -1;
     struct object root = body_root(&b);
@@ -101,11 +123,12 @@ int chat_request_parse(struct call *c, struct chat_request *r, struct err *e)
     openai_sampling(&b, root, q);
     o->logprobs = body_opt_bool(&b, root, "logprobs", false);
     q->top_n_tokens = body_u32(&b, root, "top_logprobs");
-    read_tools(&b, root);
+    read_split(&b, root, r);
     o->asks = q;
     o->n_asks = 1;
     r->openai = o;
-    if (b.failed)
+    if (tools_read(&b, root, &r->tools, e) != 0 || b.failed)
         return -1;
-    return check_format(b.root, e) != 0 ? -1 : render(c, b.root, messages, variables, q, e);
+    r->style = chat_style(c->edge->chat, r->tools.list != NULL);
+    return plan_calls(&b, r, q, e) != 0 ? -1 : render(c, messages, variables, r, q, e);
 }

@@ -6,7 +6,7 @@ static int work(struct call *c, struct err *e)
     struct chat_request r;
     if (chat_request_parse(c, &r, e) != 0)
         return -1;
-    return openai_generate(c, r.openai, r.openai->stream ? &chat_stream : &chat_object, e);
+    return chat_generate(c, &r, e);
 }
 
 const struct route route_chat_completions = {
@@ -14,7 +14,7 @@ const struct route route_chat_completions = {
     .paths = {"/v1/chat/completions"},
     .summary = "OpenAI's chat: one answer, or chunks and `[DONE]` when `stream` is true.",
     .body =
-        "`messages`, and what OpenAI's clients send; tools are shown to the template, forced tool "
-        "calls and JSON formats are refused",
+        "`messages`, and what OpenAI's clients send, `tools`, `tool_choice` and `response_format` "
+        "included; TGI's `tool_prompt`; vLLM's `guided_*` and `structured_outputs`",
     .work = work,
 };

@@ -80,7 +80,7 @@ void tokenizer_decode(const struct tokenizer *t, const uint32_t *ids, size_t n, 
 /* ---------------------------------------------------------------- scheduler
  * Token k of an answer is the letter 'a' + k % 26 with logprob -(index of request + 1) / 2; a
  * prompt that begins with FAIL fails, one with EOS ends after three tokens, one with BIG has 64 kB
- * tokens. */
+ * tokens, one with "SAY text|" is answered with the text, a byte a token. */
 struct infer {
     pthread_mutex_t lock;
     pthread_t thread;
@@ -124,6 +124,12 @@ static bool fake_step(struct gen_request *r, uint32_t *done)
         return fake_error(r, ERR_GENERATION, "Request failed during generation: Server error: x"),
                true;
     bool eos = (begins(r, "EOS") || (r->inputs && strstr(r->inputs, "EOS"))) && *done == 2;
+    const char *said = r->inputs ? strstr(r->inputs, "SAY ") : NULL;
+    if (said) {
+        size_t n = strcspn(said + 4, "|");
+        eos = *done == n;
+        letter[0] = said[4 + *done];
+    }
     if (*done == 0) {
         r->times.batched = clock_ns();
         struct gen_token *p = calloc(r->n_ids + 1, sizeof(*p));

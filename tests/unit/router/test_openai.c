@@ -12,6 +12,8 @@ static const char TEMPLATE[] =
     "{{ m.tool_calls[0].function.arguments.city }}{% endif %}{% endfor %}"
     "{% if tools %}<{{ (tools[0].function or tools[0]).name }}>{% endif %}"
     "{% if add_generation_prompt %}[assistant]{% endif %}"
+    "{% if messages[-1].content and 'OPEN' in messages[-1].content %}<think>{% endif %}"
+    "{# calls are written <tool_call>..</tool_call> #}"
     "{% if messages[0].role == 'bad' %}{{ raise_exception('no such role') }}{% endif %}";
 
 static int start(void **state)
@@ -145,6 +147,93 @@ static void numbers_reach_the_template_as_they_were_written(void **state)
         must_have(post(&rig, "/chat_tokenize", body, &b), want[i]);
         free(body);
     }
+}
+
+#define TOOLS                                                                                      \
+    "\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":{\"type\":"     \
+    "\"object\",\"properties\":{\"a\":{\"type\":\"integer\"}}}}}]"
+#define SAYS(text, rest)                                                                           \
+    "{\"messages\":[{\"role\":\"user\",\"content\":\"SAY " text "|\"}]," TOOLS rest "}"
+#define F1 "{\\\"name\\\": \\\"f\\\", \\\"arguments\\\": {\\\"a\\\": 1}}"
+
+/* Ids are drawn at random. */
+static char *without_call_ids(char *s)
+{
+    for (char *p = s; (p = strstr(p, "\"id\":\""));)
+        for (p += 6; *p != '"';)
+            memmove(p, p + 1, strlen(p));
+    return s;
+}
+
+static void calls_are_told_from_text(void **state)
+{
+    (void)state;
+    char *p =
+        post(&rig, "/v1/chat/completions",
+             SAYS("Hm.\\n<tool_call>" F1 "</tool_call>\\n<tool_call>" F1 "</tool_call>", ""), &b);
+    must_have(
+        without_call_ids(p),
+        "\"message\":{\"role\":\"assistant\",\"content\":\"Hm.\",\"tool_calls\":[{\"id\":\"\","
+        "\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"a\\\": 1}\"}},"
+        "{\"id\":\"\",\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":\"{\\\"a"
+        "\\\": 1}\"}}]},\"logprobs\":null,\"finish_reason\":\"tool_calls\"}");
+    p = post(&rig, "/v1/chat/completions",
+             SAYS("<tool_call>" F1 "</tool_call>", ",\"max_tokens\":42"), &b);
+    must_have(p, "\"content\":null,\"tool_calls\":[");
+    must_have(p,
+              "\"arguments\":\"{\\\"a\\\"\"}}]},\"logprobs\":null,\"finish_reason\":\"length\"}");
+    p = post(&rig, "/v1/chat/completions", SAYS(F1, ",\"tool_choice\":\"required\""), &b);
+    must_have(
+        p,
+        "\"arguments\":\"{\\\"a\\\": 1}\"}}]},\"logprobs\":null,\"finish_reason\":\"tool_calls\"}");
+    p = post(&rig, "/v1/chat/completions",
+             SAYS("<tool_call>" F1 "</tool_call>", ",\"tool_choice\":\"none\""), &b);
+    must_have(p, "\"content\":\"<tool_call>{");
+    must_have(p, "\"finish_reason\":\"stop\"");
+}
+
+static void calls_are_streamed(void **state)
+{
+    (void)state;
+    char *p = unchunk(post(&rig, "/v1/chat/completions",
+                           SAYS("Hm <tool_call>" F1 "</tool_call>", ",\"stream\":true"), &b));
+    must_have(p, "\"delta\":{\"role\":\"assistant\",\"content\":\"m\"}");
+    must_have(without_call_ids(p),
+              "\"delta\":{\"role\":\"assistant\",\"tool_calls\":[{\"index\":0,\"id\":\"\",\"type\":"
+              "\"function\",\"function\":{\"name\":\"f\",\"arguments\":\"\"}}]},\"logprobs\":null,"
+              "\"finish_reason\":null}");
+    must_have(p, "\"tool_calls\":[{\"index\":0,\"function\":{\"arguments\":\"{\"}}]}");
+    must_have(p, "\"finish_reason\":\"tool_calls\"}],\"usage\":null}\n\ndata: [DONE]");
+    struct buf all = BUF_INIT;
+    for (const char *at = p; (at = strstr(at, "\"arguments\":\""));) {
+        at += strlen("\"arguments\":\"");
+        buf_add(&all, at, strcspn(at, "}]")); /* the inside of one delta, still escaped */
+    }
+    assert_non_null(strstr(all.p, "\\\"")); /* more than a brace came */
+    buf_free(&all);
+    assert_null(strstr(p, "tool_call>"));
+}
+
+static void reasoning_is_told_from_the_answer(void **state)
+{
+    (void)state;
+#define THOUGHT "{\"messages\":[{\"role\":\"user\",\"content\":\"SAY <think>so</think>yes|\"}]"
+    char *p = post(&rig, "/v1/chat/completions", THOUGHT "}", &b);
+    must_have(p, "\"content\":\"yes\",\"reasoning_content\":\"so\",\"reasoning\":\"so\"}");
+    p = post(&rig, "/v1/chat/completions", THOUGHT ",\"separate_reasoning\":false}", &b);
+    must_have(p, "\"content\":\"<think>so</think>yes\"}");
+    p = post(&rig, "/v1/chat/completions", THOUGHT ",\"include_reasoning\":false}", &b);
+    must_have(p, "\"content\":\"yes\"}");
+    p = unchunk(post(&rig, "/v1/chat/completions", THOUGHT ",\"stream\":true}", &b));
+    must_have(p,
+              "\"delta\":{\"role\":\"assistant\",\"reasoning_content\":\"s\",\"reasoning\":\"s\"}");
+    must_have(p, "\"delta\":{\"role\":\"assistant\",\"content\":\"y\"}");
+    /* a template that opens the reasoning itself; closed where the answer is constrained */
+#define OPENS "{\"messages\":[{\"role\":\"user\",\"content\":\"SAY a</think>b|OPEN\"}]"
+    p = post(&rig, "/v1/chat/completions", OPENS "}", &b);
+    must_have(p, "\"content\":\"b\",\"reasoning_content\":\"a\"");
+    p = post(&rig, "/chat_tokenize", OPENS ",\"response_format\":{\"type\":\"json_object\"}}", &b);
+    must_have(p, "[assistant]<think>\\n</think>\\n\\n\"}");
 }
 
 static void completions_answer(void **state)
@@ -324,8 +413,17 @@ static const struct {
           "object\"}"),
      400, "\"message\":\"Tool error: Grammar and tools are mutually exclusive\""},
     {"/v1/chat/completions",
-     CHAT(",\"tools\":[{\"function\":{\"name\":\"f\"}}],\"tool_choice\":\"required\""), 400,
-     "grammar is not supported"},
+     CHAT(",\"max_tokens\":2,\"tools\":[{\"function\":{\"name\":\"f\"}}],\"tool_choice\":"
+          "\"required\""),
+     200, "\"content\":\"ab\"},\"logprobs\":null,\"finish_reason\":\"length\""},
+    {"/v1/chat/completions",
+     CHAT(",\"stream\":true,\"tools\":[{\"function\":{\"name\":\"f\"}}],\"tool_choice\":\"g\""),
+     400, "\"message\":\"Tool error: Tool with name g not found\""},
+    {"/v1/chat/completions",
+     CHAT(",\"tools\":[{\"function\":{\"name\":\"a/"
+          "b\",\"parameters\":{\"properties\":{\"x\":{\"$ref\":"
+          "\"#/$defs/y\"}},\"$defs\":{\"y\":{\"not\":{}}}}}}],\"tool_choice\":\"a/b\""),
+     400, "`not` is not supported at `#/$defs/a~1b/$defs/y/not`"},
     {"/v1/chat/completions", CHAT(",\"stream\":true,\"top_p\":7"), 400,
      "{\"error\":{\"message\":\"Input validation error: `top_p` must be > 0.0 and < 1.0\","
      "\"type\":\"invalid_request_error\",\"param\":\"top_p\",\"code\":null},\"error_type\":"
@@ -399,6 +497,9 @@ int main(void)
         cmocka_unit_test(chat_logprobs_and_n),
         cmocka_unit_test(the_template_sees_tools_calls_and_a_last_answer),
         cmocka_unit_test(numbers_reach_the_template_as_they_were_written),
+        cmocka_unit_test(calls_are_told_from_text),
+        cmocka_unit_test(calls_are_streamed),
+        cmocka_unit_test(reasoning_is_told_from_the_answer),
         cmocka_unit_test(completions_answer),
         cmocka_unit_test(completions_logprobs_with_echo),
         cmocka_unit_test(completions_stream),

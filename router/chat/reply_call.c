@@ -1,0 +1,313 @@
+/* reply_call.c - a call as the model writes it: {"name": .., "arguments": {..}}, lists of such, or
+ * name{..}. Arguments are passed on as they come, once the name is known. */
+#include "common/json.h"
+#include "router/chat/reply_impl.h"
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+
+enum { V_NAME, V_ARGUMENTS, V_BEHIND_NAME, V_OTHER };
+enum { MAX_NAME = 256, MAX_LEVEL = 4 };
+
+static struct reply_call *last(struct reply *r) { return &r->calls[r->n_calls - 1]; }
+
+void call_open(struct reply *r, const char *text, size_t n)
+{
+    buf_reset(&r->raw);
+    buf_add(&r->raw, text, n);
+    buf_reset(&r->early);
+    r->in_list = r->announced = false;
+    r->level = 0;
+    r->state = CALL_START;
+}
+
+/* It is no call: what was read since it seemed to begin is content. One that has its name already
+ * stays, cut. */
+static void no_call(struct reply *r)
+{
+    r->state = CONTENT;
+    if (!r->announced)
+        reply_content(r, r->raw.p, r->raw.len);
+    buf_reset(&r->raw);
+}
+
+static void make_id(char id[10])
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+    uint8_t random[9] = {0};
+    if (getrandom(random, sizeof(random), 0) != sizeof(random))
+        memset(random, 0, sizeof(random));
+    for (int i = 0; i < 9; i++)
+        id[i] = letters[random[i] % 62];
+    id[9] = '\0';
+}
+
+static bool known(const struct reply *r, const char *name)
+{
+    for (uint32_t i = 0; i < r->config.n_names; i++)
+        if (!strcmp(r->config.names[i], name))
+            return true;
+    return false;
+}
+
+/* The name is there: from here on it is a call. Takes `name`. */
+static void announce(struct reply *r, char *name)
+{
+    struct reply_call *more = NULL;
+    if (name && *name && r->n_calls < REPLY_MAX_CALLS && !r->announced &&
+        (!r->config.format->bare || known(r, name)))
+        more = realloc(r->calls, (r->n_calls + 1) * sizeof(*more));
+    if (!more) {
+        free(name);
+        no_call(r);
+        return;
+    }
+    r->calls = more;
+    r->calls[r->n_calls++] = (struct reply_call){.name = name};
+    make_id(last(r)->id);
+    buf_add(&last(r)->arguments, r->early.p, r->early.len);
+    buf_reset(&r->early);
+    buf_reset(&r->raw);
+    r->announced = true;
+}
+
+static void call_whole(struct reply *r)
+{
+    struct reply_call *c = last(r);
+    if (!c->arguments.len)
+        buf_str(&c->arguments, "{}");
+    c->whole = true;
+    r->oom |= c->arguments.oom;
+    r->state = r->in_list ? LIST_NEXT : BEHIND_CALL;
+    r->fresh = true;
+}
+
+/* ---------------------------------------------------------------- values */
+
+static char *decoded(const struct buf *text) /* of a JSON string; NULL: it is none */
+{
+    struct err e;
+    cJSON *j = json_parse(text->p, text->len, &e);
+    const char *s = cJSON_GetStringValue(j);
+    char *copy = s ? strdup(s) : NULL;
+    cJSON_Delete(j);
+    return copy;
+}
+
+/* Arguments that were not passed on as they came: written before the name, or as a string. */
+static void late_arguments(struct reply *r)
+{
+    struct buf *to = r->announced ? &last(r)->arguments : &r->early;
+    char *inside = *r->text.p == '"' ? decoded(&r->text) : NULL;
+    struct err e;
+    cJSON *j = inside ? json_parse(inside, strlen(inside), &e) : NULL;
+    if (cJSON_IsObject(j))
+        buf_str(to, inside);
+    else if (strcmp(r->text.p, "null") != 0)
+        buf_add(to, r->text.p, r->text.len);
+    cJSON_Delete(j);
+    free(inside);
+}
+
+static void value_end(struct reply *r)
+{
+    r->state = MEMBER;
+    if (r->value == V_NAME)
+        announce(r, decoded(&r->text));
+    else if (r->value == V_BEHIND_NAME)
+        call_whole(r);
+    else if (r->value == V_ARGUMENTS && !r->streams)
+        late_arguments(r);
+}
+
+static void take(struct reply *r, char c)
+{
+    buf_ch(r->streams ? &last(r)->arguments : &r->text, c);
+}
+
+static void value_byte(struct reply *r, char c)
+{
+    if (r->in_string) {
+        take(r, c);
+        if (r->escaped || c == '\\')
+            r->escaped = !r->escaped;
+        else if (c == '"')
+            r->in_string = false;
+    } else if (r->depth == 0 && (c == '}' || c == ']' || c == ',' || is_blank(c))) {
+        if (!r->announced)
+            r->raw.len--; /* it is read again */
+        value_end(r);     /* a number or a word ends where something else begins */
+        reply_byte(r, c);
+        return;
+    } else if (!is_blank(c) && !strchr("{}[]\",:+-.", c) && !(c >= '0' && c <= '9') &&
+               !((c | 0x20) >= 'a' && (c | 0x20) <= 'z')) {
+        no_call(r); /* not JSON */
+        return;
+    } else {
+        take(r, c);
+        r->in_string = c == '"';
+        r->depth += (c == '{' || c == '[') - (c == '}' || c == ']');
+    }
+    if (r->depth == 0 && !r->in_string && (c == '"' || c == '}' || c == ']'))
+        value_end(r);
+}
+
+static void value_start(struct reply *r, char c)
+{
+    if (c == '}' || c == ']' || c == ',' || c == ':') {
+        no_call(r);
+        return;
+    }
+    const char *key = r->key.p ? r->key.p : "";
+    bool function = !strcmp(key, "function"), object = c == '{';
+    if (function && object && r->level < MAX_LEVEL) { /* OpenAI's own form */
+        r->level++;
+        r->state = MEMBER;
+        return;
+    }
+    bool arguments = !strcmp(key, "arguments") || !strcmp(key, "parameters");
+    bool had = r->announced && last(r)->arguments.len;
+    r->value = !r->announced && (!strcmp(key, "name") || (function && c == '"')) ? V_NAME
+               : arguments && !had                                               ? V_ARGUMENTS
+                                                                                 : V_OTHER;
+    r->streams = r->value == V_ARGUMENTS && r->announced && object;
+    r->in_string = r->escaped = false;
+    r->depth = 0;
+    buf_reset(&r->text);
+    r->state = VALUE;
+    value_byte(r, c);
+}
+
+/* ---------------------------------------------------------------- a name in front */
+
+/* "NAME", "NAME[ARGS]", "NAME[CALL_ID]x[ARGS]", "function<sep>NAME ..", "NAME<sep>" */
+static char *name_in_front(const struct buf *text)
+{
+    static const char separator[] = "<｜tool▁sep｜>";
+    const char *s = text->p, *sep = strstr(s, separator);
+    const char *behind = sep ? sep + strlen(separator) : "";
+    size_t n = strcspn(behind, "\n`");
+    if (sep && n)
+        s = behind;
+    else
+        n = sep ? (size_t)(sep - s) : strcspn(s, "[");
+    while (n && is_blank(s[n - 1]))
+        n--;
+    return strndup(s, n);
+}
+
+static void name_byte(struct reply *r, char c)
+{
+    if (c != '{') {
+        buf_ch(&r->text, c);
+        if (r->text.len > MAX_NAME)
+            no_call(r);
+        return;
+    }
+    announce(r, name_in_front(&r->text));
+    if (!r->announced)
+        return;
+    r->value = V_BEHIND_NAME;
+    r->streams = true;
+    r->in_string = r->escaped = false;
+    r->depth = 0;
+    r->state = VALUE;
+    value_byte(r, c);
+}
+
+/* ---------------------------------------------------------------- objects */
+
+static void start_of_call(struct reply *r, char c)
+{
+    if (c == '{') {
+        r->level = 1;
+        r->announced = false;
+        r->state = MEMBER;
+    } else if (c == '[' && !r->in_list) {
+        r->in_list = true;
+    } else if (c == ']' && r->in_list) {
+        r->state = BEHIND_CALL;
+    } else if (r->config.format->named && !r->in_list) {
+        buf_reset(&r->text);
+        r->state = IN_NAME;
+        name_byte(r, c);
+    } else {
+        no_call(r);
+    }
+}
+
+static void member(struct reply *r, char c)
+{
+    if (c == '"') {
+        buf_reset(&r->key);
+        r->escaped = false;
+        r->state = KEY;
+    } else if (c == '}') {
+        if (--r->level > 0)
+            return;
+        if (r->announced)
+            call_whole(r);
+        else
+            no_call(r);
+    } else if (c != ',') {
+        no_call(r);
+    }
+}
+
+static void key_byte(struct reply *r, char c)
+{
+    if (c == '"' && !r->escaped) {
+        r->state = COLON;
+        return;
+    }
+    r->escaped = c == '\\' && !r->escaped;
+    buf_ch(&r->key, c);
+}
+
+static void next_in_list(struct reply *r, char c)
+{
+    if (c == ',') {
+        r->announced = false;
+        r->state = CALL_START;
+        return;
+    }
+    r->state = BEHIND_CALL;
+    if (c != ']')
+        reply_byte(r, c);
+}
+
+void call_byte(struct reply *r, char c)
+{
+    if (!r->announced)
+        buf_ch(&r->raw, c);
+    bool between = r->state == CALL_START || r->state == MEMBER || r->state == COLON ||
+                   r->state == VALUE_START || r->state == LIST_NEXT;
+    if (between && is_blank(c))
+        return;
+    if (r->state == CALL_START)
+        start_of_call(r, c);
+    else if (r->state == IN_NAME)
+        name_byte(r, c);
+    else if (r->state == MEMBER)
+        member(r, c);
+    else if (r->state == KEY)
+        key_byte(r, c);
+    else if (r->state == COLON && c == ':')
+        r->state = VALUE_START;
+    else if (r->state == VALUE_START)
+        value_start(r, c);
+    else if (r->state == VALUE)
+        value_byte(r, c);
+    else if (r->state == LIST_NEXT)
+        next_in_list(r, c);
+    else
+        no_call(r);
+}
+
+void call_end_of_text(struct reply *r)
+{
+    if (!r->announced)
+        reply_content(r, r->raw.p, r->raw.len);
+    else if (r->state == VALUE && r->value == V_ARGUMENTS && !r->streams)
+        buf_add(&last(r)->arguments, r->text.p, r->text.len);
+}
