@@ -49,7 +49,7 @@ static int render(struct call *c, struct body *b, struct ask *q, struct err *e)
     if (what)
         body_fail(b, root, "messages", "messages[%d]: %s", index, what);
     if (messages && !b->failed)
-        rc = chat_prompt(c->edge->chat, messages, tools, NULL, &prompt, e);
+        rc = chat_prompt(c->edge->chat, messages, tools, NULL, NULL, &prompt, e);
     if (rc == 0) {
         q->inputs = arena_strdup(&c->arena, prompt.p, prompt.len);
         q->n_inputs = prompt.len;
