@@ -70,7 +70,8 @@ ROOMS     := common router launcher model-server
 PROGRAMS  := router launcher model-server
 PROTOS    := $(wildcard proto/*.proto)
 GEN_SRC   := $(patsubst proto/%.proto,$(B)/gen/proto/%.pb-c.c,$(PROTOS))
-GEN       := $(GEN_SRC) $(B)/gen/archs.h $(B)/gen/routes.h $(B)/gen/descriptors.inc
+PAGES     := $(patsubst router/page/%.html,$(B)/gen/page/%.inc,$(wildcard router/page/*.html))
+GEN       := $(GEN_SRC) $(PAGES) $(B)/gen/archs.h $(B)/gen/routes.h $(B)/gen/descriptors.inc
 ARCHIVES  := $(foreach r,$(PROGRAMS) common proto,$(B)/lib/lib$(r).a)
 BINS      := $(PROGRAMS:%=$(B)/bin/%)
 UNIT_SRC  := $(sort $(shell find tests/unit tests/check tests/golden -name '*.c' 2>/dev/null))
@@ -118,6 +119,11 @@ $(B)/gen/descriptors.inc: $(PROTOS)
 	@mkdir -p $(@D)
 	$(Q)protoc --descriptor_set_out=$@.bin $^
 	$(Q)od -An -v -tu1 -w32 $@.bin | sed 's/  */,/g; s/^,//; s/$$/,/' > $@
+
+# Pages for people, in bytes of C.
+$(B)/gen/page/%.inc: router/page/%.html
+	@mkdir -p $(@D)
+	$(Q)od -An -v -tu1 -w32 $< | sed 's/  */,/g; s/^,//; s/$$/,/' > $@
 
 # Every file of a registry folder becomes one row: arch/llama.c -> ROW(llama).
 define registry

@@ -415,3 +415,20 @@ def test_filters(s, tmp_path):
     template = tmp_path / "t.jinja"
     template.write_text("{{ messages[0].content }}!")
     assert run("render", "--template", template, lines=[{"messages": CHAT}]) == [{"text": "Hello!!"}]
+
+
+def test_people_get_pages_that_need_nothing_from_elsewhere(s):
+    accept = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+    for path in ("/", "/docs"):
+        r = requests.get(s.url + path, headers=accept)
+        assert r.status_code == 200 and r.headers["content-type"].startswith("text/html") and len(r.content) <= 60000
+        assert "default-src 'none'" in r.headers["content-security-policy"]
+        assert "http://" not in r.text and "https://" not in r.text and "src=" not in r.text
+    assert requests.get(s.url + "/", headers={"accept": "*/*"}).content == b"", "for programs it is the health check"
+    page = requests.get(s.url + "/", headers=accept).text
+    metrics = requests.get(s.url + "/metrics").text
+    for name in ("tgi_queue_size", "tgi_batch_current_size", "tgi_request_generated_tokens_sum", 'kv_blocks{state="used"}'):
+        assert name in page
+    for path in ("/v1/chat/completions", "/v1/completions", "/metrics", "/info", "/readyz"):
+        assert f'"{path}"' in page
+    assert 'kv_blocks{state="used"}' in metrics and "tgi_queue_size " in metrics

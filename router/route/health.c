@@ -1,8 +1,13 @@
-#include "router/call.h"
+#include "router/page/page.h"
+#include <string.h>
 
 /* Ready: the shards answer and new requests are taken. */
 static void reply(struct call *c)
 {
+    if (!strcmp(c->path, "/") && page_wanted(c)) {
+        page_reply(c, PAGE_CHAT);
+        return;
+    }
     struct infer *i = atomic_load(&c->edge->infer);
     if (edge_closed(c->edge) || !infer_healthy(i)) {
         struct err e;
@@ -18,7 +23,8 @@ const struct route route_health = {
     .paths = {"/health", "/ping", "/", "/readyz"},
     .summary =
         "200 when requests are served; 503 while the model loads, when a shard does not answer, "
-        "and from the first SIGTERM on.",
+        "and from the first SIGTERM on. `/` with `Accept: text/html` is a page to chat with the "
+        "model.",
     .open = true,
     .reply = reply,
 };
