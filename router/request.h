@@ -40,6 +40,7 @@ struct gen_params {
     uint32_t n_bias;
     uint32_t top_n_tokens;
     bool prefill_logprobs;  /* decoder_input_details */
+    uint32_t logprobs_from; /* those of the prompt's tokens before this one are not wanted */
     const char *adapter_id; /* NULL: base model */
 };
 

@@ -164,6 +164,7 @@ static int fill(struct stream *s, const struct lmtp_message *m, struct err *e)
     s->r.params.raw_logprobs = true;
     s->n_prompt = m->n_prompt;
     s->score = m->type == LMTP_SCORE;
+    s->r.params.logprobs_from = s->score ? m->n_prompt : 0;
     return 0;
 }
 

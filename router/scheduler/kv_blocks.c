@@ -264,11 +264,18 @@ struct hit {
     bool whole;       /* nobody uses it and it holds nothing else: it can be had itself */
 };
 
-/* The last token of a prompt is always computed: its logits are wanted. */
+/* How much of a prompt may come from the cache. The last token is always computed: its logits are
+ * wanted. */
+static uint32_t most_hits(const struct kv_key *key)
+{
+    uint32_t fresh = key->n_fresh ? key->n_fresh : 1;
+    return key->n > fresh ? key->n - fresh : 0;
+}
+
 static void find_begun(const struct kv_blocks *kv, const struct kv_key *key, uint32_t parent,
                        struct hit *h)
 {
-    uint32_t done = h->full * kv->block_tokens, left = key->n - done - 1;
+    uint32_t done = h->full * kv->block_tokens, left = most_hits(key) - done;
     struct kv_content c = {parent, key->adapter, key->tokens + done,
                            left < kv->block_tokens ? left : kv->block_tokens};
     struct kv_near near = kv_order_near(&kv->order, &c);
@@ -291,13 +298,13 @@ static struct hit find(const struct kv_blocks *kv, struct kv_table *t, const str
     uint32_t parent = KV_NO_BLOCK;
     /* The block with the last prompt token is never shared: recomputing that token in place would
      * write under another reader. */
-    while ((h.full + 1) * bt < key->n) {
+    while ((h.full + 1) * bt <= most_hits(key)) {
         uint32_t id = index_find(kv, parent, key->adapter, key->tokens + h.full * bt);
         if (id == KV_NO_BLOCK)
             break;
         t->ids[h.full++] = parent = id;
     }
-    if (kv->copies && key->n > 0)
+    if (kv->copies && most_hits(key) > 0)
         find_begun(kv, key, parent, &h);
     return h;
 }

@@ -36,6 +36,7 @@ struct kv_key {
     const uint32_t *tokens;
     uint32_t n;
     uint32_t adapter; /* 0: base model */
+    uint32_t n_fresh; /* tokens at the end that are to be computed, in the cache or not; 0: one */
 };
 
 /* One sequence's page table: plain data, embedded in its owner, zero when empty. */

@@ -90,10 +90,13 @@ static void fill_waiter(struct scheduler *s, struct seq *q)
         .fair = {.priority = q->req->priority, .order = q->id},
         .tenant = q->req->tenant,
         .key = {q->tokens, q->n_prompt, adapter > 0 ? (uint32_t)adapter : 0},
-        /* logprobs of the prompt need every token of it computed */
-        .share = s->o.model.prefix_caching && adapter >= 0 && !p->prefill_logprobs,
+        /* whose log-probability is wanted needs the token before it computed */
+        .share = s->o.model.prefix_caching && adapter >= 0 &&
+                 (!p->prefill_logprobs || p->logprobs_from > 0),
         .kv = &q->kv,
     };
+    if (p->prefill_logprobs && p->logprobs_from && p->logprobs_from <= q->n_prompt)
+        q->waiter.key.n_fresh = q->n_prompt - p->logprobs_from + 1;
     yield_wait(s, q);
 }
 

@@ -173,7 +173,9 @@ static bool leave_room(struct scheduler *s)
 /* What it computed stays in the cache as long as nobody needs the blocks. */
 static void preempt(struct scheduler *s, struct seq *q)
 {
-    bool swapped = s->swap.n > 0 && swap_out(s, q);
+    /* log-probabilities of a prompt come of computing it, in one go */
+    bool scored = q->req && q->req->params.prefill_logprobs && seq_generated(q) == 0;
+    bool swapped = s->swap.n > 0 && !scored && swap_out(s, q);
     sched_count(s, M_PREEMPTIONS, swapped ? "swap" : "recompute", 1);
     q->n_yielded++;
     s->leave[s->n_leave++] = q->id;
