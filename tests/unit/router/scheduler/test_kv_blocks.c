@@ -166,6 +166,36 @@ static void adapters_and_the_unshared_see_nothing_of_each_other(void **state)
     kv_free(kv);
 }
 
+/* Scores: whatever the cache holds, the end of the prompt is computed. */
+static void what_must_be_fresh_is_no_hit(void **state)
+{
+    (void)state;
+    for (int copies = 0; copies < 2; copies++) {
+        struct kv_blocks *kv = kv_new(40, 4, 1);
+        struct kv_table t = {0};
+        kv_copying(kv, copies);
+        assert_true(admit(kv, &t, P, 16, 16));
+        release(kv, &t, P, 16);
+        for (uint32_t fresh = 0; fresh <= 16; fresh++) {
+            uint32_t most = 16 - (fresh ? fresh : 1);
+            assert_true(kv_admit(kv, &t, &(struct kv_key){P, 16, 0, .n_fresh = fresh}, true, 16));
+            kv_check(kv);
+            /* a handful of tokens is not worth a copy: see kv_blocks.c */
+            if (most >= 4)
+                assert_int_equal(t.n_cached, copies ? most : most / 4 * 4);
+            else
+                assert_in_range(t.n_cached, 0, most);
+            kv_copied(kv, &t);
+            kv_undo(kv, &t);
+            kv_check(kv);
+        }
+        assert_true(kv_admit(kv, &t, &(struct kv_key){P, 16, 0, .n_fresh = 99}, true, 16));
+        assert_int_equal(t.n_cached, 0);
+        release(kv, &t, P, 16);
+        kv_free(kv);
+    }
+}
+
 static void adapters_that_meet_in_a_bucket_are_told_apart(void **state)
 {
     struct kv_blocks *kv = kv_new(6, 2, 1); /* 16 buckets */
@@ -570,6 +600,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_released_prompt_is_a_hit_up_to_its_last_full_block),
+        cmocka_unit_test(what_must_be_fresh_is_no_hit),
         cmocka_unit_test(block_0_is_never_handed_out),
         cmocka_unit_test(what_was_not_computed_is_not_a_hit),
         cmocka_unit_test(running_prompts_share_as_soon_as_they_are_computed),
