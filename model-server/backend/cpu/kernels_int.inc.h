@@ -142,7 +142,7 @@ INLINE void columns4(v16 *acc, const char *quads, v16 sw, const int32_t *x, cons
 /* One group of a block, first or second, for one row of x, whose quads stay in registers for all
  * panels. The lines ahead are fetched between the panels: all at once they would wait. */
 INLINE void columns4_one(v16 (*acc)[4], const char *block, size_t w_bytes, const int32_t *x,
-                         const struct fetch *f, const int half, const uint32_t panels)
+                         const struct fetch *f, const size_t half, const uint32_t panels)
 {
     i16 quad[8], correction = i_set((uint32_t)x[9]);
     v16 sx = i_float(i_set((uint32_t)x[8]));
@@ -150,7 +150,7 @@ INLINE void columns4_one(v16 (*acc)[4], const char *block, size_t w_bytes, const
     UNROLL for (uint32_t p = 0; p < panels; p++)
     {
         const char *at = block + p * w_bytes, *ahead = f->at + p * f->panel;
-        UNROLL for (int i = 0; i < 5 - half; i++) FETCH(ahead + (size_t)(5 * half + i) * f->step);
+        UNROLL for (size_t i = 0; i < 5 - half; i++) FETCH(ahead + (5 * half + i) * f->step);
         i16 scale = i_load(at);
         scale = half ? i_and(scale, i_set(0xffff0000)) : i_shl(scale, 16);
         i16 sum = dot4_one(correction, at + STEP_BYTES + half * 4 * STEP_BYTES, quad);

@@ -32,7 +32,7 @@ INLINE i16 dot4_end(i16 acc, int32_t correction) { return (void)correction, acc;
 INLINE i16 dot4_one(i16 low, const char *quads, const i16 *x)
 {
     i16 high = i_set(0);
-    UNROLL for (int i = 0; i < 4; i++)
+    UNROLL for (size_t i = 0; i < 4; i++)
     {
         i16 both = i_load(quads + i * STEP_BYTES);
         low = dot8(low, i_and(both, i_set(0x0f0f0f0f)), x[2 * i]);
