@@ -32,7 +32,7 @@ static uint32_t common_bytes(const struct token_text *a, const struct token_text
 static int flatten(struct flat_trie *t, const struct entry *e, uint32_t n)
 {
     size_t nodes = 0;
-    uint32_t open[MAX_BYTES + 1];
+    uint32_t open[MAX_BYTES + 1] = {0};
     for (uint32_t i = 0; i < n; i++)
         nodes += e[i].text.n - (i ? common_bytes(&e[i - 1].text, &e[i].text) : 0);
     t->node = calloc(nodes + 1, sizeof(*t->node));

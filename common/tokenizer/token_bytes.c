@@ -33,14 +33,20 @@ static bool visible_bytes(const char *s, size_t n, struct buf *out)
     return true;
 }
 
+static int hex(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
 /* <0xE4> */
 static int fallback_byte(const char *s, size_t n)
 {
-    static const char digits[] = "0123456789ABCDEF";
     if (n != 6 || memcmp(s, "<0x", 3) != 0 || s[5] != '>')
         return -1;
-    const char *hi = memchr(digits, s[3], 16), *lo = memchr(digits, s[4], 16);
-    return hi && lo ? (int)((hi - digits) * 16 + (lo - digits)) : -1;
+    int hi = hex(s[3]), lo = hex(s[4]);
+    return hi < 0 || lo < 0 ? -1 : hi << 4 | lo;
 }
 
 /* Through the decoder behind a token that stands for itself; what comes after that one. */

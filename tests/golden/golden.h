@@ -183,7 +183,8 @@ static inline int bench_step(struct bench *b, struct seq *const *seqs, const uin
                                      logits, e);
     for (int i = 0; i < n_seqs && rc == 0; i++) {
         size_t row = b->vocab, want = take[i] * row;
-        memcpy(seqs[i]->rows + seqs[i]->done * row, logits + at * row, want * sizeof(float));
+        if (want) /* one without tokens may have no rows */
+            memcpy(seqs[i]->rows + seqs[i]->done * row, logits + at * row, want * sizeof(float));
         seqs[i]->done += take[i];
         at += take[i];
     }

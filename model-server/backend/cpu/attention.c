@@ -141,7 +141,7 @@ static void pack_q(const struct attn_job *j, const struct rows *r, struct worksp
                  (size_t)row_head(j, r, i) * j->p->head_dim;
     const uint32_t dim = j->p->head_dim, stride = tile_stride(r->n);
     j->d->kern.pack(ws->q, src, r->n, dim, j->p->scale);
-    memset(ws->q + (size_t)dim * stride, 0, (kv_dims(dim) - dim) * stride * sizeof(float));
+    memset(ws->q + (size_t)dim * stride, 0, (size_t)(kv_dims(dim) - dim) * stride * sizeof(float));
 }
 
 /* Keys of a split that some row of the tile sees: [begin, end), `begin` at a page's beginning. */

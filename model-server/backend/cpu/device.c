@@ -6,13 +6,23 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { HUGE_PAGE = 2 << 20 };
+enum { PAGE = 4096, HUGE_PAGE = 2 << 20 };
+
+static size_t round_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
+
+/* What is behind the last whole huge page is in small ones, unless little is wasted: matrices of
+ * 2^k bytes have scales as well, and would take most of a huge page more, each. */
+static size_t map_length(size_t bytes)
+{
+    size_t huge = round_up(bytes, HUGE_PAGE);
+    return huge - bytes <= bytes / 64 ? huge : round_up(bytes, PAGE);
+}
 
 /* Without huge pages a weight matrix costs a TLB miss every 4 KiB. Pages are touched, and so placed
  * on a memory node, by the thread that first writes them. */
 void *cpu_map(size_t bytes)
 {
-    bytes = (bytes + HUGE_PAGE - 1) & ~(size_t)(HUGE_PAGE - 1);
+    bytes = map_length(bytes);
     char *p =
         mmap(NULL, bytes + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED)
@@ -29,14 +39,14 @@ void *cpu_map(size_t bytes)
 void cpu_unmap(void *p, size_t bytes)
 {
     if (p)
-        munmap(p, (bytes + HUGE_PAGE - 1) & ~(size_t)(HUGE_PAGE - 1));
+        munmap(p, map_length(bytes));
 }
 
 void *cpu_scratch(struct device *d, enum scratch which, size_t bytes)
 {
     if (d->scratch[which].bytes >= bytes)
         return d->scratch[which].p;
-    bytes = (bytes + HUGE_PAGE - 1) & ~(size_t)(HUGE_PAGE - 1); /* is mapped, so may be used */
+    bytes = round_up(bytes, HUGE_PAGE); /* is mapped, so may be used */
     cpu_unmap(d->scratch[which].p, d->scratch[which].bytes);
     d->scratch[which].p = cpu_map(bytes);
     d->scratch[which].bytes = d->scratch[which].p ? bytes : 0;
