@@ -324,8 +324,8 @@ static bool has_values(const cJSON *node)
 
 /* `value` (of the list `own`) written out, if it satisfies all of c; `rest`: the language of c
  * without its values. */
-static term value_text(struct schema *s, const struct conj *c, const cJSON *value,
-                       const cJSON *own, term rest)
+static term value_text(struct schema *s, const struct conj *c, const cJSON *value, const cJSON *own,
+                       term rest)
 {
     for (int i = 0; i < c->n; i++)
         if (!allowed_by(s, c->at[i], value, own))
@@ -345,8 +345,7 @@ static term listed_values(struct schema *s, const struct conj *c, const cJSON *n
 {
     const cJSON *list = json_get(node, "enum"), *kid;
     if (!list)
-        return value_text(s, c, cJSON_GetObjectItemCaseSensitive(node, "const"), NULL,
-                          rest);
+        return value_text(s, c, cJSON_GetObjectItemCaseSensitive(node, "const"), NULL, rest);
     if (!cJSON_IsArray(list) || !cJSON_GetArraySize(list))
         return schema_fail(s, list, "`enum` is no list of values");
     size_t n = 0;
@@ -545,10 +544,10 @@ term schema_value(struct schema *s, const struct conj *c)
     struct conj sorted = *c;
     if (c->never || s->failed)
         return TERM_NONE;
-    qsort(sorted.at, (size_t)sorted.n, sizeof(*sorted.at), by_address);
+    qsort(sorted.at, (size_t)sorted.n, sizeof(const cJSON *), by_address);
     for (size_t i = 0; i < s->n_rules; i++)
         if (s->rules[i].c.n == c->n &&
-            !memcmp(s->rules[i].c.at, sorted.at, (size_t)c->n * sizeof(*sorted.at)))
+            !memcmp(s->rules[i].c.at, sorted.at, (size_t)c->n * sizeof(const cJSON *)))
             return s->rules[i].t;
     if (s->depth > MAX_NESTING)
         return schema_fail(s, NULL, "nested too deeply");

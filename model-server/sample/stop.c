@@ -51,7 +51,7 @@ int stop_init(struct stop *s, const struct stop_rules *r, char *const *texts, si
 
 void stop_free(struct stop *s)
 {
-    for (size_t i = 0; i < s->n; i++) {
+    for (size_t i = 0; s->m && i < s->n; i++) {
         free(s->m[i].text);
         free(s->m[i].fail);
     }

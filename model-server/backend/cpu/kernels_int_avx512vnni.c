@@ -34,7 +34,7 @@ INLINE i16 dot4_one(i16 low, const char *quads, const i16 *x)
     i16 high = i_set(0);
     UNROLL for (size_t i = 0; i < 4; i++)
     {
-        i16 both = i_load(quads + (ptrdiff_t)i * STEP_BYTES);
+        i16 both = i_load(quads + i * STEP_BYTES);
         low = dot8(low, i_and(both, i_set(0x0f0f0f0f)), x[2 * i]);
         high = dot8(high, i_and(both, i_set(0xf0f0f0f0)), x[2 * i + 1]);
     }
