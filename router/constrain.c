@@ -66,7 +66,7 @@ static void choice_value(struct body *b, struct object o, const char *key, const
                 buf_ch(&p, *s);
     }
     if (!b->failed)
-        constrain(b, q, CONSTRAINT_REGEX, p.oom ? "" : p.p);
+        constrain(b, q, CONSTRAINT_REGEX, p.p && !p.oom ? p.p : "");
     buf_free(&p);
 }
 

@@ -83,7 +83,7 @@ int tools_read(struct body *b, struct object root, struct tools *t, struct err *
         body_mistyped(b, root, "tool_choice", choice, "a string or a function with a name");
     t->prompt = body_str(b, root, "tool_prompt", false);
     t->several = body_opt_bool(b, root, "parallel_tool_calls", false);
-    if (b->failed)
+    if (b->failed || !word)
         return -1;
     if (!strcmp(word, "none") && cJSON_IsString(choice))
         t->list = NULL;

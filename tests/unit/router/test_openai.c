@@ -388,6 +388,7 @@ static const struct {
      "}",
      200, ""},
     {"/v1/completions", "{\"prompt\":\"a\",\"max_tokens\":1,\"guided_regex\":\"a+\"}", 200, ""},
+    {"/v1/completions", "{\"prompt\":\"a\",\"max_tokens\":1,\"guided_choice\":[\"\"]}", 200, ""},
     {"/v1/completions", "{\"prompt\":\"a\",\"max_tokens\":1,\"guided_choice\":[\"x\"]}", 200, ""},
     {"/v1/chat/completions",
      CHAT(",\"stream\":true,\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{"
