@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import resource
+import shutil
 import signal
 import socket
 import subprocess
@@ -432,3 +433,17 @@ def test_people_get_pages_that_need_nothing_from_elsewhere(s):
     for path in ("/v1/chat/completions", "/v1/completions", "/metrics", "/info", "/readyz"):
         assert f'"{path}"' in page
     assert 'kv_blocks{state="used"}' in metrics and "tgi_queue_size " in metrics
+
+
+def test_the_page_chats(s):
+    if not shutil.which("node"):
+        pytest.skip("node not found: the page's script is not run")
+    p = subprocess.run(["node", ROOT / "integration/page.js", s.url], capture_output=True, text=True, timeout=60 * SLOW)
+    out = json.loads(p.stdout)
+    assert out["failures"] == [] and out["turns"] == 0 and out["state"] == "ready" and len(out["charts"]) == 4
+    for mode in ("chat", "text"):
+        got = out[mode]
+        assert got["text"] and "tokens/s" in got["foot"] and "chosen" in got["tip"]
+        assert got["token"]["p"] <= 0 and len(got["token"]["top"]) >= 4
+    assert out["stopped"].endswith("stopped") and "top_p" in out["error"]
+    idle(s)

@@ -146,7 +146,7 @@ static void stream_token(struct call *c, struct generation *g, const struct gen_
     buf_ch(out, ']');
     if (!ev->end)
         model(out, c);
-    if (ev->end) {
+    if (ev->end || o->continuous_usage) {
         buf_str(out, ",\"usage\":");
         openai_counts(out, g->r.n_ids, o->only_prompt ? 0 : g->answer.n_tokens, g->r.n_cached);
     }
