@@ -6,6 +6,7 @@ import math
 import os
 import signal
 import socket
+import subprocess
 
 import aiohttp
 import numpy as np
@@ -13,7 +14,7 @@ import pytest
 import websockets
 from lmql.models.lmtp.errors import LMTPStreamError
 from lmql.models.lmtp.lmtp_client import LMTPWebSocketClient
-from serving import DEMO, SLOW, Service, data
+from serving import BIN, DEMO, SLOW, Service, data
 
 
 def stories(**kw):
@@ -154,7 +155,9 @@ def test_32_interleaved_streams_get_exactly_what_each_gets_alone(served):
             together = [plain(items) for items in await asyncio.gather(*streams)]
         assert together == alone
         for (name, _, kw), items in zip(work, alone):
-            assert len(items) == kw.get("max_tokens", len(items)) or items[-1]["finish_reason"] == "stop", "exactly what was asked for"
+            assert (
+                len(items) == kw.get("max_tokens", len(items)) or items[-1]["finish_reason"] == "stop"
+            ), "exactly what was asked for"
 
     run(body(*served))
 
@@ -327,3 +330,26 @@ def test_lines_on_a_unix_socket(tmp_path):
             assert len(items) == 5 and items[-1]["finish_reason"] == "length"
             assert all(math.isfinite(i["logprob"]) for i in items)
     assert not path.exists()
+
+
+def test_the_command_line_client(tmp_path):
+    def client(address, lines, *args):
+        argv = [BIN / "launcher", "lmtp", address, "--model-id", DEMO, *args]
+        return subprocess.run(argv, input=lines, capture_output=True, text=True, timeout=60 * SLOW)
+
+    path = tmp_path / "lmtp"
+    with Service(DEMO, args=["--lmtp-listen", f"unix:{path}"]) as s:
+        body = {"inputs": "Once upon a time", "parameters": {"max_new_tokens": 20}}
+        want = s.post("/generate", body).json()["generated_text"]
+        for address in (f"127.0.0.1:{s.port}", f"unix:{path}"):
+            r = client(address, "Once upon a time max_tokens=20\n\nOnce upon a time max_tokens=20 temperature=null")
+            assert (r.returncode, r.stdout) == (0, want + "\n" + want + "\n"), r.stderr
+        again = [client(address, "Hello temperature=1.2 seed=7 max_tokens=9\n").stdout for _ in range(2)]
+        assert again[0] == again[1]
+        r = client(address, "Once upon a time\t there was\nOnce upon a time\t xylophone\n", "--score")
+        likely, unlikely = map(float, r.stdout.split())
+        assert unlikely < likely < 0
+        r = client(address, "Hello max_tokens=0\nHello max_tokens=2\n", "--logprobs")
+        assert r.returncode == 1 and "max_tokens" in r.stderr and len(r.stdout.splitlines()) == 2
+    r = client(address, "Hello\n")
+    assert r.returncode == 1 and "error:" in r.stderr
