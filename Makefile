@@ -205,7 +205,8 @@ tidy: $(GEN)           ## clang-tidy over the programs
 
 cppcheck: $(GEN)       ## cppcheck over the programs
 	@cppcheck --quiet -j 2 --enable=warning,performance,portability --error-exitcode=1 --inline-suppr \
-	  --suppress=missingIncludeSystem --suppressions-list=tests/cppcheck.supp -I. -I$(B)/gen $(ROOMS)
+	  --suppress=missingIncludeSystem --suppressions-list=tests/cppcheck.supp -I. -I$(B)/gen \
+	  --include=$$(pkg-config --variable=includedir libcjson)/cjson/cJSON.h $(ROOMS)
 
 layers:                ## common knows nobody; programs never include each other; rooms of model-server keep their doors
 	@tests/layers

@@ -195,7 +195,7 @@ void openai_counts(struct buf *out, uint64_t prompt, uint64_t completion, uint64
             "{\"prompt_tokens\":%llu,\"completion_tokens\":%llu,\"total_tokens\":%llu,"
             "\"prompt_tokens_details\":{\"cached_tokens\":%llu}}",
             (unsigned long long)prompt, (unsigned long long)completion,
-            (unsigned long long)(prompt + completion), (unsigned long long)cached);
+            (unsigned long long)prompt + completion, (unsigned long long)cached);
 }
 
 void openai_usage(struct buf *out, const struct call *c)

@@ -58,10 +58,10 @@ static void sha1_60(const char *text, unsigned char out[DIGEST])
 
 static void base64(const unsigned char in[DIGEST], char out[WS_ACCEPT_LEN + 1])
 {
-    for (int i = 0; i < WS_ACCEPT_LEN / 4; i++) {
+    for (size_t i = 0; i < WS_ACCEPT_LEN / 4; i++) {
         uint32_t v = (uint32_t)in[3 * i] << 16 | (uint32_t)in[3 * i + 1] << 8 |
                      (3 * i + 2 < DIGEST ? in[3 * i + 2] : 0);
-        for (int k = 0; k < 4; k++)
+        for (size_t k = 0; k < 4; k++)
             out[4 * i + k] = alphabet[v >> (18 - 6 * k) & 63];
     }
     out[WS_ACCEPT_LEN - 1] = '=';

@@ -119,9 +119,10 @@ static void read_bias(struct reader *r)
         uint32_t id = 0;
         if (!bias_key(key, n, &id))
             complain(m, "logit_bias", "has a key that is no token id");
-        if (!number(r, &v) || !(fabs(v.v) <= FLT_MAX))
+        bool fine = number(r, &v) && fabs(v.v) <= FLT_MAX;
+        if (!fine)
             complain(m, "logit_bias", "has a value that is no number");
-        if (m->err.kind != ERR_NONE)
+        if (!fine || m->err.kind != ERR_NONE)
             continue;
         ids[m->n_bias] = id;
         bias[m->n_bias++] = (float)v.v;

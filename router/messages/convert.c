@@ -134,7 +134,7 @@ cJSON *messages_tools(struct body *b, struct object root)
     const char *choice = json_str(body_get(b, root, "tool_choice", false), "type", "auto");
     if (tools && strcmp(choice, "auto") != 0 && strcmp(choice, "none") != 0)
         body_fail(b, root, "tool_choice", "`tool_choice` of type `%.40s` is not supported", choice);
-    if (!cJSON_IsArray(tools) || !tools->child || !strcmp(choice, "none") || b->failed)
+    if (!tools || !cJSON_IsArray(tools) || !tools->child || !strcmp(choice, "none") || b->failed)
         return NULL;
     cJSON *list = cJSON_CreateArray();
     for (const cJSON *k = tools->child; k; k = k->next) {
