@@ -1,11 +1,13 @@
 // fuzz-sources: router/body.c router/body_ask.c router/errors.c router/tgi.c router/openai.c
-// router/stop_trim.c router/answer.c fuzz-sources: router/chat/request.c router/chat/chat.c
-// router/completions/request.c fuzz-sources: common/json.c common/err.c common/utf8.c common/buf.c
-// common/arena.c common/log.c fuzz-sources: common/template/*.c
+// fuzz-sources: router/stop_trim.c router/answer.c router/chat/*.c router/completions/request.c
+// fuzz-sources: router/messages/request.c router/messages/convert.c common/constraint/*.c
+// fuzz-sources: common/json.c common/err.c common/utf8.c common/buf.c common/arena.c common/log.c
+// fuzz-sources: common/template/*.c common/tokenizer/unicode.c router/constrain.c
 #include "router/call_books.h"
 #include "router/chat/chat.h"
 #include "router/chat/completion.h"
 #include "router/completions/completions.h"
+#include "router/messages/messages.h"
 #include "router/tgi.h"
 #include <stdlib.h>
 #include <string.h>
@@ -60,14 +62,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     bool ok = false;
     struct chat_request chat;
     const struct openai *o = NULL;
-    if (n && data[0] % 3 == 0) {
+    if (n && data[0] % 4 == 0) {
         struct tgi *t = tgi_parse(&c, true, &e);
         if ((ok = t != NULL))
             check_ask(&t->ask);
-    } else if (n && data[0] % 3 == 1) {
+    } else if (n && data[0] % 4 == 1) {
         if ((ok = (o = completions_parse(&c, &e)) != NULL))
             for (uint32_t i = 0; i < o->n_asks; i++)
                 check_ask(&o->asks[i]);
+    } else if (n && data[0] % 4 == 3) {
+        if ((ok = (o = messages_parse(&c, data[0] & 4, &e)) != NULL))
+            check_ask(o->asks);
     } else {
         ok = chat_request_parse(&c, &chat, &e) == 0;
     }
