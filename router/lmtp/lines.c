@@ -49,7 +49,8 @@ static void take_lines(struct lines *w)
         w->skipping = true;
         left = 0;
     }
-    memmove(w->in.p, end - left, left);
+    if (end - left != w->in.p) /* a long line comes in many pieces: it is not copied for each */
+        memmove(w->in.p, end - left, left);
     w->in.len = w->searched = left;
 }
 

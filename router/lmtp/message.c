@@ -26,6 +26,7 @@ static bool is_null(struct reader *r) { return scan_next(&r->s) == SCAN_NULL && 
 /* A number; false where there is none, and then the value was stepped over. */
 static bool number(struct reader *r, struct scan_number *out)
 {
+    *out = (struct scan_number){0};
     if (scan_next(&r->s) == SCAN_NUMBER)
         return scan_number(&r->s, out);
     scan_skip(&r->s);
