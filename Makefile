@@ -28,11 +28,12 @@ PREFIX    ?= /usr/local
 VERSION   := $(shell cat VERSION)
 
 # ---------------------------------------------------------------- what we stand on (docs/dependencies.md)
-PKGS      := grpc libprotobuf-c libmicrohttpd libcjson libpcre2-8 libutf8proc
+PKGS      := grpc libprotobuf-c libmicrohttpd gnutls libcurl libcjson libpcre2-8 libutf8proc
 DEB       := build-essential pkg-config protobuf-compiler protobuf-c-compiler libgrpc-dev libprotobuf-c-dev \
-             libmicrohttpd-dev libwslay-dev libcjson-dev libpcre2-dev libutf8proc-dev libcmocka-dev python3-venv curl
+             libmicrohttpd-dev libgnutls28-dev libcurl4-gnutls-dev libwslay-dev libcjson-dev libpcre2-dev libutf8proc-dev libcmocka-dev python3-venv curl
 DEB_CHECK := clang-format clang-tidy cppcheck valgrind
-LIBS      := -lgrpc -lgpr -lprotobuf-c -lmicrohttpd -lwslay -lcjson -lpcre2-8 -lutf8proc -lm -lpthread -ldl
+LIBS      := -lgrpc -lgpr -lprotobuf-c -lmicrohttpd -lgnutls -lwslay -lcjson -lpcre2-8 -lutf8proc -lm -lpthread -ldl \
+             -Wl,--push-state,--as-needed -lcurl -Wl,--pop-state
 
 # ---------------------------------------------------------------- flags
 WARN      := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wold-style-definition \
@@ -57,11 +58,11 @@ LINK       = $(CC) $(OPT) $(LDFLAGS)
 # Sanitizers leave them out: instrumenting thousands of unrolled loads takes the compiler minutes. Their results are
 # compared bit for bit with the instrumented reference, and valgrind runs the AVX2 ones (CPU_FEATURES=1).
 UNROLLED  := -O3 -fno-math-errno $(if $(SAN)$(TSAN),-fno-sanitize=all)
-%_avx2.o:   ISA := -mavx2 -mfma -mf16c $(UNROLLED)
-%_avxvnni.o: ISA := -mavxvnni -mavx2 -mfma -mf16c $(UNROLLED)
-%_avx512vnni.o: ISA := -mavx512vnni -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx2 -mfma -mf16c $(UNROLLED)
-%_avx512bf16.o: ISA := -mavx512bf16 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx2 -mfma -mf16c $(UNROLLED)
-%_avx512.o: ISA := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx2 -mfma -mf16c $(UNROLLED)
+%_avx2.o %_avx2.pic.o: ISA := -mavx2 -mfma -mf16c $(UNROLLED)
+%_avxvnni.o %_avxvnni.pic.o: ISA := -mavxvnni -mavx2 -mfma -mf16c $(UNROLLED)
+%_avx512vnni.o %_avx512vnni.pic.o: ISA := -mavx512vnni -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx2 -mfma -mf16c $(UNROLLED)
+%_avx512bf16.o %_avx512bf16.pic.o: ISA := -mavx512bf16 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx2 -mfma -mf16c $(UNROLLED)
+%_avx512.o %_avx512.pic.o: ISA := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx2 -mfma -mf16c $(UNROLLED)
 
 # ---------------------------------------------------------------- rooms
 room       = $(sort $(shell find $(1) -name '*.c' -not -path '*/cuda/*' 2>/dev/null))
@@ -70,8 +71,8 @@ ROOMS     := common router launcher model-server
 PROGRAMS  := router launcher model-server
 PROTOS    := $(wildcard proto/*.proto)
 GEN_SRC   := $(patsubst proto/%.proto,$(B)/gen/proto/%.pb-c.c,$(PROTOS))
-PAGES     := $(patsubst router/page/%.html,$(B)/gen/page/%.inc,$(wildcard router/page/*.html))
-GEN       := $(GEN_SRC) $(PAGES) $(B)/gen/archs.h $(B)/gen/routes.h $(B)/gen/descriptors.inc
+PAGES     := $(patsubst router/page/%.html,$(B)/gen/page/%.inc,$(wildcard router/page/*.html)) $(B)/gen/page/schemas.inc
+GEN       := $(GEN_SRC) $(PAGES) $(B)/gen/archs.h $(B)/gen/routes.h $(B)/gen/backend_abi.h $(B)/gen/descriptors.inc
 ARCHIVES  := $(foreach r,$(PROGRAMS) common proto,$(B)/lib/lib$(r).a)
 BINS      := $(PROGRAMS:%=$(B)/bin/%)
 UNIT_SRC  := $(sort $(shell find tests/unit tests/check tests/golden -name '*.c' 2>/dev/null))
@@ -79,7 +80,7 @@ UNIT      := $(UNIT_SRC:tests/%.c=$(B)/tests/%)
 BENCH_SRC := $(sort $(wildcard tests/bench/*.c))
 BENCH     := $(BENCH_SRC:tests/%.c=$(B)/tests/%)
 
-.PHONY: all help deps run test unit integration check bench bench-compare bench-peers install clean format tidy cppcheck layers headers fuzz \
+.PHONY: all help deps run test unit integration clients check bench bench-compare bench-peers install clean format tidy cppcheck layers headers fuzz fuzz-build \
         distclean demo docs
 .SECONDARY:
 .DELETE_ON_ERROR:
@@ -109,7 +110,8 @@ $(VENV)/.ok: integration/requirements.txt | $(BUILD)/.deps
 	@touch $@
 
 # ---------------------------------------------------------------- generated code
-$(B)/gen/proto/%.pb-c.c: proto/%.proto
+# Both come of one run: objects whose .d names the header wait for it.
+$(B)/gen/proto/%.pb-c.c $(B)/gen/proto/%.pb-c.h: proto/%.proto
 	@mkdir -p $(@D)
 	$(call say,PROTO,$<)
 	$(Q)protoc-c --c_out=$(B)/gen $<
@@ -125,12 +127,21 @@ $(B)/gen/page/%.inc: router/page/%.html
 	@mkdir -p $(@D)
 	$(Q)od -An -v -tu1 -w32 $< | sed 's/  */,/g; s/^,//; s/$$/,/' > $@
 
+$(B)/gen/page/%.inc: router/page/%.json
+	@mkdir -p $(@D)
+	$(Q)od -An -v -tu1 -w32 $< | sed 's/  */,/g; s/^,//; s/$$/,/' > $@
+
 # Every file of a registry folder becomes one row: arch/llama.c -> ROW(llama).
 define registry
 	@mkdir -p $(@D)
 	@for f in $(sort $(notdir $(basename $(wildcard $(1)/*.c)))); do echo "ROW($$f)"; done > $@.tmp
 	@cmp -s $@.tmp $@ && rm $@.tmp || mv $@.tmp $@
 endef
+# A plugin and a program that read other headers refuse each other.
+SEAM      := $(addprefix model-server/backend/,backend.h draw.h plugin.h)
+$(B)/gen/backend_abi.h: $(SEAM)
+	@mkdir -p $(@D)
+	$(Q)cat $(SEAM) | cksum | awk '{print "#define BACKEND_ABI " $$1 "u"}' > $@
 $(B)/gen/archs.h: $(wildcard model-server/model/arch/*.c) model-server/model/arch Makefile
 	$(call registry,model-server/model/arch)
 $(B)/gen/routes.h: $(wildcard router/route/*.c) router/route Makefile
@@ -162,7 +173,7 @@ define program
 $(B)/bin/$(1): $(B)/obj/$(1)/main.o $(B)/lib/lib$(1).a $(B)/lib/libcommon.a $(B)/lib/libproto.a
 	@mkdir -p $$(@D)
 	$$(call say,LINK,$$@)
-	$$(Q)$$(LINK) $$^ $(if $(filter launcher,$(1)),$(filter-out -lmicrohttpd -lwslay,$(LIBS)),$(LIBS)) -o $$@
+	$$(Q)$$(LINK) $$^ $(if $(filter launcher,$(1)),$(filter-out -lmicrohttpd -lgnutls -lwslay,$(LIBS)),$(LIBS)) -o $$@
 endef
 $(foreach p,$(PROGRAMS),$(eval $(call program,$(p))))
 
@@ -189,7 +200,18 @@ unit: $(CHOSEN)        ## unit, kernel and golden tests; T=word selects
 	@BUILD_DIR=$(B) TEST_DATA=$(TEST_DATA) TSAN_OPTIONS=suppressions=tests/tsan.supp tests/run $(CHOSEN)
 
 integration: $(BINS) $(VENV)/.ok  ## drive the real programs with real clients; T=word selects
-	@BIN_DIR=$(B)/bin TEST_DATA=$(TEST_DATA) SAN=$(SAN) $(PYTHON) -m pytest -q integration $(if $(T),-k '$(T)' || [ $$? = 5 ])
+	@BIN_DIR=$(B)/bin TEST_DATA=$(TEST_DATA) SAN=$(SAN) $(PYTHON) -m pytest -q integration --ignore integration/clients $(if $(T),-k '$(T)' || [ $$? = 5 ])
+
+CLIENTS_VENV ?= $(BUILD)/clients-venv
+$(CLIENTS_VENV)/.ok: integration/requirements-clients.txt
+	@mkdir -p $(dir $(CLIENTS_VENV))
+	[ -x $(CLIENTS_VENV)/bin/python ] || python3 -m venv $(CLIENTS_VENV)
+	while read -r p; do p=$${p%%\#*}; case "$$p" in '') ;; *) \
+	  $(CLIENTS_VENV)/bin/pip install -q --disable-pip-version-check "$$p" || echo "not installable: $$p";; esac; done < $<
+	@touch $@
+
+clients: $(BINS) $(CLIENTS_VENV)/.ok  ## litellm, LangChain, text-generation, lm-eval (an environment of their own; large)
+	@BIN_DIR=$(B)/bin TEST_DATA=$(TEST_DATA) $(CLIENTS_VENV)/bin/python -m pytest -q -rs integration/clients
 
 # ---------------------------------------------------------------- quality
 SOURCES = $(sort $(shell find common router launcher model-server tests -name '*.[ch]' 2>/dev/null))
@@ -217,7 +239,7 @@ headers: $(GEN)        ## every header compiles alone
 	  $(CC) $(BASEFLAGS) $(WARN) -Itests/cuda_double -Wno-unused-function -fsyntax-only -x c $$h || exit 1; done
 
 bench: all $(BENCH)    ## ratios against the machine's limits, and against the peers in PEERS (BENCH_FLAGS="--quick --rows ...")
-	@for b in $(filter-out %/limits,$(BENCH)); do echo "== $$b"; TEST_DATA=$(TEST_DATA) $$b || exit 1; done
+	@for b in $(filter-out %/limits,$(BENCH)); do echo "== $$b"; BIN_DIR=$(B)/bin TEST_DATA=$(TEST_DATA) $$b || exit 1; done
 	@if $(PYTHON) -c 'import tokenizers' 2>/dev/null && [ -d $(TEST_DATA)/tokenizers ]; then \
 	  echo "== tokenizers from PyPI"; $(PYTHON) integration/bench/tokenizer_peer.py llama3; \
 	else echo "skipped: the tokenizer peer (pip install tokenizers in $(VENV); reference data in $(TEST_DATA))"; fi
@@ -230,14 +252,26 @@ bench-compare: all $(B)/tests/bench/limits  ## the forward pass and serving besi
 bench-peers:           ## install those peers into PEERS and make their files: 20 GB, half an hour
 	@JOBS=$(JOBS) integration/bench/install_peers.sh $(PEERS)
 
-FUZZ_SRC := $(sort $(wildcard tests/fuzz/*.c))
-fuzz: $(GEN)           ## each parser of foreign bytes for FUZZ_SECONDS (10) under libFuzzer
-	@mkdir -p $(BUILD)/fuzz
-	@for f in $(FUZZ_SRC); do n=$$(basename $$f .c); \
-	  clang -g -O1 -fsanitize=fuzzer,address,undefined $(BASEFLAGS) $$f $$(sed -n 's|^// *fuzz-sources: *||p' $$f) \
-	    $(LIBS) -o $(BUILD)/fuzz/$$n || exit 1; \
-	  mkdir -p $(BUILD)/fuzz/$$n.corpus; \
-	  $(BUILD)/fuzz/$$n -max_total_time=$(or $(FUZZ_SECONDS),10) -verbosity=0 -print_final_stats=0 \
+# What a fuzzer is linked from is in its own first lines. Its objects are clang's, with libFuzzer's counters, and shared.
+FUZZ      := $(patsubst tests/fuzz/%.c,%,$(sort $(wildcard tests/fuzz/*.c)))
+FUZZFLAGS := -g -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
+FUZZ_NOW   = $(if $(T),$(foreach f,$(FUZZ),$(if $(findstring $(T),$f),$f)),$(FUZZ))
+$(BUILD)/fuzz/obj/%.o: %.c | $(GEN)
+	@mkdir -p $(@D)
+	$(Q)clang $(BASEFLAGS) $(FUZZFLAGS) -fsanitize=fuzzer-no-link -MMD -MP -c $< -o $@
+define fuzzer
+$(BUILD)/fuzz/$(1): $(patsubst %.c,$(BUILD)/fuzz/obj/%.o,tests/fuzz/$(1).c $(wildcard $(shell sed -n 's|^// *fuzz-sources: *||p' tests/fuzz/$(1).c)))
+	$$(call say,FUZZ,$$@)
+	$$(Q)clang $$(FUZZFLAGS) -fsanitize=fuzzer $$^ $$(LIBS) -o $$@
+endef
+ifneq ($(filter fuzz%,$(MAKECMDGOALS)),)
+$(foreach f,$(FUZZ),$(eval $(call fuzzer,$f)))
+-include $(shell find $(BUILD)/fuzz/obj -name '*.d' 2>/dev/null)
+endif
+fuzz-build: $(FUZZ_NOW:%=$(BUILD)/fuzz/%)
+fuzz: fuzz-build       ## each parser of foreign bytes for FUZZ_SECONDS (10) under libFuzzer; T=word selects
+	@for n in $(FUZZ_NOW); do mkdir -p $(BUILD)/fuzz/$$n.corpus; \
+	  $(BUILD)/fuzz/$$n -max_total_time=$(or $(FUZZ_SECONDS),10) -verbosity=0 -print_final_stats=0 -timeout=10 \
 	    -artifact_prefix=$(BUILD)/fuzz/ $(BUILD)/fuzz/$$n.corpus $$(ls -d tests/fuzz/corpus/$$n 2>/dev/null) || exit 1; done
 
 # ---------------------------------------------------------------- install

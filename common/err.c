@@ -1,4 +1,5 @@
 #include "common/err.h"
+#include "common/utf8.h"
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -16,12 +17,27 @@ static const struct {
 int err_status(enum err_kind k) { return kinds[k].status; }
 const char *err_wire(enum err_kind k) { return kinds[k].wire; }
 
+/* Messages quote what others sent, and cut it anywhere. However that looks, a message is one line
+ * of whole characters. */
+static void one_line(struct err *e)
+{
+    size_t len;
+    for (char *p = e->msg, *end = p + strlen(p); p < end; p += len) {
+        len = utf8_valid_len(p, (size_t)(end - p));
+        if (!len)
+            *p = '?', len = 1;
+        else if ((unsigned char)*p < ' ' || *p == 0x7f)
+            *p = ' ';
+    }
+}
+
 int err_set(struct err *e, enum err_kind k, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(e->msg, sizeof(e->msg), fmt, ap);
     va_end(ap);
+    one_line(e);
     e->kind = k;
     e->sys = 0;
     return -1;
@@ -38,6 +54,7 @@ int err_sys(struct err *e, const char *fmt, ...)
     if (n >= 0 && (size_t)n < sizeof(e->msg))
         snprintf(e->msg + n, sizeof(e->msg) - (size_t)n, ": %s",
                  strerror_r(saved, why, sizeof(why)));
+    one_line(e);
     e->kind = ERR_SYSTEM;
     e->sys = saved;
     return -1;
@@ -54,6 +71,7 @@ int err_wrap(struct err *e, const char *fmt, ...)
     if (n >= 0 && (size_t)n + 3 < sizeof(e->msg))
         snprintf(e->msg + n, sizeof(e->msg) - (size_t)n, ": %.*s",
                  (int)(sizeof(e->msg) - (size_t)n) - 3, inner);
+    one_line(e);
     return -1;
 }
 

@@ -36,7 +36,9 @@ enum err_kind {
 struct err {
     enum err_kind kind;
     int sys;       /* errno at the time, 0 if it played no part */
-    char msg[480]; /* "outer: inner: cause", always terminated; long ones are cut at the end */
+    char msg[480]; /* "outer: inner: cause", always terminated; long ones are cut at the end. One
+                      line of UTF-8: control characters are blanks, broken characters question marks
+                    */
 };
 #define ERR_INIT                                                                                   \
     {                                                                                              \

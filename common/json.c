@@ -127,3 +127,8 @@ bool json_bool(const cJSON *o, const char *key, bool def)
     const cJSON *v = json_get(o, key);
     return cJSON_IsBool(v) ? cJSON_IsTrue(v) : def;
 }
+
+const cJSON *json_first(const cJSON *list)
+{
+    return list && cJSON_IsArray(list) ? list->child : NULL;
+}

@@ -22,6 +22,9 @@ cJSON *json_load(const char *path, size_t max, struct err *e);
 const cJSON *json_get(const cJSON *o,
                       const char *key); /* NULL if o is no object, absent, or null */
 
+/* The first item of a list; NULL if it is empty or none. */
+const cJSON *json_first(const cJSON *list);
+
 /* Readers with a default for absent keys. A value of the wrong type is absent too: what must be
  * told from absent is checked by its reader with json_get(). */
 const char *json_str(const cJSON *o, const char *key, const char *def);

@@ -1,6 +1,7 @@
 #include "common/log.h"
 #include "common/buf.h"
 #include "common/json.h"
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -48,6 +49,18 @@ static void stamp(struct buf *b)
     buf_fmt(b, "%s.%06ldZ", day, t.tv_nsec / 1000);
 }
 
+/* What a client sent must not look like another field, let alone another line. */
+static void text_value(struct buf *b, const char *s)
+{
+    bool plain = *s;
+    for (const char *p = s; *p && plain; p++)
+        plain = (unsigned char)*p > ' ' && *p != '"' && *p != '=' && *p != 0x7f;
+    if (plain)
+        buf_str(b, s);
+    else
+        buf_json_str(b, s, strlen(s));
+}
+
 static void one_field(struct buf *b, const struct log_field *f)
 {
     if (sink.json)
@@ -59,7 +72,7 @@ static void one_field(struct buf *b, const struct log_field *f)
         if (sink.json)
             buf_json_str(b, f->str ? f->str : "", f->str ? strlen(f->str) : 0);
         else
-            buf_str(b, f->str ? f->str : "-");
+            text_value(b, f->str ? f->str : "-");
         break;
     case LOG_F_INT:
         buf_fmt(b, "%lld", (long long)f->i);
@@ -133,7 +146,7 @@ void log_relay(const char *source, const char *line, size_t n)
                 continue;
             if (cJSON_IsString(f))
                 one_field(&b, &LOGS(f->string, f->valuestring));
-            else if (f->valuedouble == (double)(int64_t)f->valuedouble)
+            else if (fabs(f->valuedouble) < 0x1p53 && f->valuedouble == floor(f->valuedouble))
                 one_field(&b, &LOGI(f->string, f->valuedouble));
             else
                 one_field(&b, &LOGD(f->string, f->valuedouble));

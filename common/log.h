@@ -1,9 +1,11 @@
 /* log.h - one line per event, as text for people or as JSON for collectors.
  *
  * The sink is the only process-wide state outside main: set once by log_init() before threads
- * start, read-only afterwards. A line is formatted on the stack and leaves in one write(2), so that
+ * start, read-only afterwards. A line is formatted in memory and leaves in one write(2), so that
  * lines of threads and processes sharing a pipe never mix (lines up to PIPE_BUF; longer ones are
  * cut).
+ *
+ * In text, values with blanks, quotes, `=` or control characters are quoted as JSON strings.
  *
  *   text:  2026-11-21T19:00:00.123456Z  INFO model_server: shard ready rank=0 path=/tmp/s-0
  *   json:  {"timestamp":"…","level":"INFO","fields":{"message":"shard

@@ -160,11 +160,16 @@ void rpc_unary_start(struct rpc_client *c, void *method, struct rpc_unary *u,
     grpc_metadata_array_init(&u->tail);
     u->call = grpc_channel_create_registered_call(c->channel, NULL, GRPC_PROPAGATE_DEFAULTS, c->cq,
                                                   method, end, NULL);
+    grpc_metadata trace = {.key = grpc_slice_from_static_string("traceparent"),
+                           .value =
+                               grpc_slice_from_copied_string(u->traceparent ? u->traceparent : "")};
     grpc_op ops[6] = {
         {.op = GRPC_OP_SEND_INITIAL_METADATA,
          .flags = wait ? GRPC_INITIAL_METADATA_WAIT_FOR_READY |
                              GRPC_INITIAL_METADATA_WAIT_FOR_READY_EXPLICITLY_SET
-                       : 0},
+                       : 0,
+         .data.send_initial_metadata = {.count = u->traceparent && *u->traceparent,
+                                        .metadata = &trace}},
         {.op = GRPC_OP_SEND_MESSAGE, .data.send_message.send_message = request},
         {.op = GRPC_OP_SEND_CLOSE_FROM_CLIENT},
         {.op = GRPC_OP_RECV_INITIAL_METADATA,
@@ -175,7 +180,9 @@ void rpc_unary_start(struct rpc_client *c, void *method, struct rpc_unary *u,
                                         .status = &u->status,
                                         .status_details = &u->details}},
     };
-    if (!u->call || rpc_start(c->loop, u->call, ops, 6, &u->op) != 0)
+    bool started = u->call && rpc_start(c->loop, u->call, ops, 6, &u->op) == 0;
+    grpc_slice_unref(trace.value);
+    if (!started)
         fail_later(c, u);
 }
 

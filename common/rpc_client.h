@@ -35,6 +35,8 @@ grpc_connectivity_state rpc_client_state(struct rpc_client *c);
 struct rpc_unary {
     void (*done)(struct rpc_unary *u);
     const char *name; /* for the trace */
+    /* Sent along as metadata of that name; NULL or "": none. Copied when the call starts. */
+    const char *traceparent;
 
     /* The outcome, valid in done() and until the next start or rpc_unary_clear(). */
     grpc_status_code status;

@@ -4,12 +4,15 @@
  *
  * The next call object is armed on arrival of the last one, so the core always holds one. */
 #include "common/rpc_server.h"
+#include "common/clock.h"
 #include "common/rpc_bind.h"
 #include "common/rpc_loop.h"
+#include "common/trace.h"
 #include <grpc/grpc_security.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -19,7 +22,7 @@ static const size_t mem_limit = (size_t)4 << 30; /* of one unpacked message and 
 
 struct rpc_server {
     struct rpc_server_options o;
-    struct rpc_bind bind;
+    struct rpc_bind bind, also;
     struct rpc_loop *loop;
     grpc_server *grpc;
     pthread_t thread; /* runs the loop and the RPC_AT_ONCE lane */
@@ -45,7 +48,9 @@ struct call {
     grpc_byte_buffer *in, *out;
     grpc_slice why; /* status text */
     int cancelled;
-    bool greeted; /* initial metadata sent */
+    bool greeted;                 /* initial metadata sent */
+    struct trace_context parent;  /* zero: none */
+    int64_t arrived_ns, begun_ns; /* begun: when a handler took it */
 };
 
 static void on_arrival(struct rpc_op *op, bool ok);
@@ -145,11 +150,36 @@ static int handle(struct call *k, struct rpc_mem *mem, grpc_status_code *code, s
     return out ? 0 : -1;
 }
 
+/* What OpenTelemetry's conventions for RPC say of a call, and how long it waited for its turn. */
+static void add_span(const struct call *k, grpc_status_code code, const char *why)
+{
+    const char *name = k->method->name + 1, *slash = strchr(name, '/');
+    char service[100];
+    struct trace_span s = {.self = trace_child(&k->parent),
+                           .name = name,
+                           .kind = TRACE_SERVER,
+                           .start_ns = k->arrived_ns,
+                           .end_ns = clock_ns(),
+                           .error = why};
+    memcpy(s.parent, k->parent.span_id, sizeof(s.parent));
+    snprintf(service, sizeof(service), "%.*s", slash ? (int)(slash - name) : 0, name);
+    s.attr[s.n_attrs++] = TRACE_S("rpc.system", "grpc");
+    s.attr[s.n_attrs++] = TRACE_S("rpc.service", service);
+    s.attr[s.n_attrs++] = TRACE_S("rpc.method", slash ? slash + 1 : name);
+    s.attr[s.n_attrs++] = TRACE_I("rpc.grpc.status_code", code);
+    s.attr[s.n_attrs++] = TRACE_D("rpc.server.wait", (double)(k->begun_ns - k->arrived_ns) * 1e-9);
+    tracer_add(k->s->o.tracer, &s);
+}
+
 static void answer(struct call *k, struct rpc_mem *mem)
 {
     struct err e = ERR_INIT;
     grpc_status_code code;
+    if (k->parent.sampled)
+        k->begun_ns = clock_ns();
     bool failed = handle(k, mem, &code, &e) != 0;
+    if (k->parent.sampled)
+        add_span(k, code, failed ? e.msg : NULL);
     finish(k, code, failed ? e.msg : NULL);
 }
 
@@ -218,6 +248,21 @@ static void on_message(struct rpc_op *op, bool ok)
         answer(k, &k->s->at_once);
 }
 
+static void read_parent(struct call *k)
+{
+    char text[2 * TRACE_PARENT_LEN];
+    for (size_t i = 0; i < k->md.count; i++) {
+        grpc_slice v = k->md.metadata[i].value;
+        size_t n = GRPC_SLICE_LENGTH(v);
+        if (grpc_slice_str_cmp(k->md.metadata[i].key, "traceparent") != 0 || n >= sizeof(text))
+            continue;
+        memcpy(text, GRPC_SLICE_START_PTR(v), n);
+        text[n] = 0;
+        trace_parse(text, &k->parent);
+    }
+    k->arrived_ns = clock_ns();
+}
+
 static void on_arrival(struct rpc_op *op, bool ok)
 {
     struct call *k = CONTAINER_OF(op, struct call, op);
@@ -230,6 +275,8 @@ static void on_arrival(struct rpc_op *op, bool ok)
     for (size_t i = 0; i < s->o.n_methods && !k->method; i++)
         if (grpc_slice_str_cmp(k->details.method, s->o.methods[i].name) == 0)
             k->method = &s->o.methods[i];
+    if (s->o.tracer)
+        read_parent(k);
     if (k->method)
         receive(k);
     else
@@ -329,10 +376,16 @@ static grpc_server *make_server(struct rpc_loop *loop)
 
 static int start(struct rpc_server *s, struct err *e)
 {
+    s->also.lock_fd = -1;
     if (rpc_bind_open(&s->bind, s->o.address, s->grpc, e))
         return -1;
+    if (s->o.also && rpc_bind_open(&s->also, s->o.also, s->grpc, e)) {
+        rpc_bind_close(&s->bind);
+        return -1;
+    }
     grpc_server_start(s->grpc);
     if (pthread_create(&s->thread, NULL, loop_thread, s)) {
+        rpc_bind_close(&s->also);
         rpc_bind_close(&s->bind);
         return err_set(e, ERR_SYSTEM, "cannot start the server's thread");
     }
@@ -393,7 +446,10 @@ struct rpc_server *rpc_server_open(const struct rpc_server_options *o, struct er
     return s;
 }
 
-int rpc_server_port(const struct rpc_server *s) { return s->bind.port; }
+int rpc_server_port(const struct rpc_server *s)
+{
+    return s->bind.port ? s->bind.port : s->also.port;
+}
 
 void rpc_server_close(struct rpc_server *s)
 {
@@ -416,6 +472,7 @@ void rpc_server_close(struct rpc_server *s)
     if (!drained) /* a client that neither reads nor goes away */
         grpc_server_cancel_all_calls(s->grpc);
     pthread_join(s->thread, NULL);
+    rpc_bind_close(&s->also);
     rpc_bind_close(&s->bind);
     destroy(s);
 }

@@ -17,6 +17,8 @@
 #include "common/rpc_pack.h"
 #include <grpc/status.h>
 
+struct tracer; /* common/trace.h */
+
 struct rpc_call {
     struct rpc_mem *mem; /* the answer is built here */
     grpc_status_code
@@ -41,13 +43,16 @@ struct rpc_server_options {
     /* Called on the serial lane's thread after each serial call was answered: the place to start
      * work whose result the next call will ask for. NULL: none. */
     void (*after)(void *ctx);
+    /* Where spans of calls that came with a sampled `traceparent` go; NULL: nowhere. */
+    struct tracer *tracer;
+    const char *also; /* a second address to listen at, or NULL */
 };
 
 struct rpc_server;
 
 /* Bind and begin to answer. grpc_init() is done here. Errors name the address and what is wrong. */
 struct rpc_server *rpc_server_open(const struct rpc_server_options *o, struct err *e);
-int rpc_server_port(const struct rpc_server *s); /* the bound TCP port; 0 for a Unix socket */
+int rpc_server_port(const struct rpc_server *s); /* the bound TCP port; 0: only Unix sockets */
 /* Run the serial lane on this thread until rpc_server_stop(). The call in progress is finished and
  * answered; those that wait are answered UNAVAILABLE. */
 void rpc_server_run(struct rpc_server *s);

@@ -12,11 +12,16 @@ keys of the script are optional:
      "chunking": true, "prefix_caching": true,
      "takes_input_ids": true,        false: as TGI's server, text and slots
      "fail": {"Prefill": ["broken", 2]},  the first two Prefills fail with this message
-     "fail_request": "its own fault"}     every request ends alone with this error
+     "fail_request": "its own fault",     every request ends alone with this error
+     "said_in_prompt": 3}            says what stands between the prompt's last "[[" and "]]", so many characters a
+                                     token, and ends; with takes_input_ids false, so that the prompt comes as text
+     "special": true,                with it: "<|word|>" is one token, a special one, which no text shows
+     "takes_reasoning": true         false: as a shard of others, which knows of no reasoning before a constraint
 """
 
 import argparse
 import json
+import re
 import threading
 import time
 from concurrent import futures
@@ -37,7 +42,11 @@ DEFAULTS = {
     "takes_input_ids": True,
     "fail": {},
     "fail_request": "",
+    "said_in_prompt": 0,
+    "special": False,
+    "takes_reasoning": True,
 }
+SPECIAL = re.compile(r"(<\|\w+\|>)")
 
 
 class Seq:
@@ -48,6 +57,16 @@ class Seq:
         left = self.prompt - r.cache_len
         self.next = min(r.chunk_len, left) if r.HasField("chunk_len") else left
         self.limit = r.stopping_parameters.max_new_tokens
+        self.words = script["words"]
+        if n := script["said_in_prompt"]:
+            text = r.inputs.rpartition("[[")[2].partition("]]")[0]
+            pieces = SPECIAL.split(text) if script["special"] else [text]
+            self.words = [
+                w
+                for p in pieces
+                for w in ([p] if SPECIAL.fullmatch(p) else [p[i : i + n] for i in range(0, len(p), n)])
+            ] or [""]
+            script = {**script, "eos_after": len(self.words)}
         self.eos = script["eos_after"] and script["eos_after"] <= self.limit
         if self.eos:
             self.limit = script["eos_after"]
@@ -73,18 +92,20 @@ class Shard:
         return self.batches.pop(id)
 
     def generation(self, s):
-        pb, words = self.pb, self.script["words"]
+        pb, words = self.pb, s.words
         if self.script["fail_request"]:
             s.said = s.limit
             return pb.Generation(request_id=s.id, error=self.script["fail_request"])
         k = s.said
         s.said += 1
+        special = [self.script["special"] and bool(SPECIAL.fullmatch(w)) for w in words]
         g = pb.Generation(
             request_id=s.id,
-            tokens=pb.Tokens(ids=[100 + k], logprobs=[-0.5], texts=[words[k % len(words)]], is_special=[False]),
+            tokens=pb.Tokens(ids=[100 + k], logprobs=[-0.5], texts=[words[k % len(words)]], is_special=[special[k % len(words)]]),
         )
         if s.over():
-            g.generated_text.text = "".join(words[i % len(words)] for i in range(s.said))
+            shown = [i % len(words) for i in range(s.said) if not special[i % len(words)]]
+            g.generated_text.text = "".join(words[i] for i in shown)
             g.generated_text.generated_tokens = s.said
             g.generated_text.finish_reason = 1 if s.eos else 0
         return g
@@ -121,6 +142,7 @@ class Shard:
             use_prefix_caching=s["prefix_caching"],
             block_size=s["block_size"],
             attention_impl="none",
+            takes_reasoning=self.script["takes_reasoning"],
             **own,
         )
 

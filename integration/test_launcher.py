@@ -185,13 +185,26 @@ def test_a_shard_that_cannot_start_is_named_with_its_reason(launch):
 
 
 def test_a_shard_that_dies_takes_the_service_down(launch):
-    s = launch("--num-shard", "2", env={"SHARD_1": "crash"})
+    s = launch("--num-shard", "2", "--max-shard-restarts", "0", env={"SHARD_1": "crash"})
     out = s.end()
     assert s.p.returncode == 1
-    assert "Shard 1 crashed" in out
+    assert "Shard 1 crashed" in out and "again" not in out
     last = out.strip().splitlines()[-1]
     assert "Shard failed: rank 1 was killed by signal 11 (Segmentation fault): free(): invalid pointer" in last
     assert none_left(s.pids()) and (s.seen / "shard-0.term").exists()
+
+
+def test_shards_that_die_are_started_again_but_not_for_ever(launch):
+    s = launch("--num-shard", "2", "--max-shard-restarts", "2", "--startup-timeout", "77", env={"SHARD_1": "crash"})
+    out = s.end()
+    assert s.p.returncode == 1
+    # the last times perhaps before anybody saw it answer
+    assert out.count("Shard 1 crashed") + out.count("Shard 1 failed to start") == 3 and out.count("Starting the shards again") == 2
+    assert out.count("Starting shard rank=0") == 3 and out.count("Starting Webserver") == 1
+    assert ": rank 1 was killed by signal 11" in out.strip().splitlines()[-1]
+    router = s.said("router")["argv"]
+    assert router[router.index("--shard-return-timeout") + 1] == "77"
+    assert none_left(s.pids())
 
 
 def test_a_router_that_exits_takes_the_shards_down(launch):

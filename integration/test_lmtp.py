@@ -247,6 +247,35 @@ def test_a_query_with_constraints():
         assert run(body()).strip()
 
 
+def test_beam_search_finds_what_greedy_misses():
+    """Many streams with alternatives and nearly the same prompt, by lmql's own decoder; then scores of what it found."""
+    import lmql
+
+    with Service(DEMO) as s:
+        model = lmql.model(str(DEMO), endpoint=f"127.0.0.1:{s.port}", tokenizer=str(DEMO))
+
+        @lmql.query(model=model, decoder="beam", n=3, max_len=64)
+        async def beams():
+            """lmql
+            "Once upon a time there was a[REST]" where len(TOKENS(REST)) < 12
+            return REST
+            """
+
+        @lmql.query(model=model, decoder="argmax", max_len=64)
+        async def greedy():
+            """lmql
+            "Once upon a time there was a[REST]" where len(TOKENS(REST)) < 12
+            return REST
+            """
+
+        async def body():
+            found, plain = await beams(), await greedy()
+            scores = (await model.score("Once upon a time there was a", [*found, plain])).scores()
+            assert len(set(found)) == 3 and max(scores[:3]) > scores[3] - 1e-4
+
+        run(body())
+
+
 async def raw(s):
     return await websockets.connect(f"ws://127.0.0.1:{s.port}/", max_size=None)
 
@@ -262,9 +291,8 @@ def test_a_dead_shard_ends_every_stream_with_an_error():
                 for i in range(4):
                     await ask(ws, "GENERATE", prompt=[1], max_tokens=1500, logit_bias={"1": -100}, stream_id=i)
                 await ws.recv()
-            for pid in s.children():
-                if "model-server" in os.readlink(f"/proc/{pid}/exe"):
-                    os.kill(pid, signal.SIGKILL)
+            for pid in s.shards():
+                os.kill(pid, signal.SIGKILL)
             for ws in (a, b):
                 failed = set()
                 try:
@@ -274,7 +302,7 @@ def test_a_dead_shard_ends_every_stream_with_an_error():
                     pass
                 assert failed == {0, 1, 2, 3}
 
-    s = Service(DEMO)
+    s = Service(DEMO, args=["--max-shard-restarts", 0])
     run(body(s))
     s.stop()
 
@@ -349,7 +377,97 @@ def test_the_command_line_client(tmp_path):
         r = client(address, "Once upon a time\t there was\nOnce upon a time\t xylophone\n", "--score")
         likely, unlikely = map(float, r.stdout.split())
         assert unlikely < likely < 0
+        text = [str(BIN / "launcher"), "lmtp", f"unix:{path}"]  # the server's tokenizer
+        r = subprocess.run(text, input="Once upon a time max_tokens=20\n", capture_output=True, text=True, timeout=60)
+        assert (r.returncode, r.stdout) == (0, want + "\n"), r.stderr
+        r2 = subprocess.run([*text, "--score"], input="Once upon a time\t there was\n", capture_output=True, text=True)
+        assert float(r2.stdout) == likely, r2.stderr
         r = client(address, "Hello max_tokens=0\nHello max_tokens=2\n", "--logprobs")
         assert r.returncode == 1 and "max_tokens" in r.stderr and len(r.stdout.splitlines()) == 2
     r = client(address, "Hello\n")
     assert r.returncode == 1 and "error:" in r.stderr
+
+
+async def items_of(ws, stream_id):
+    """TOKEN items of one stream until its last one."""
+    out = []
+    while not out or (out[-1].get("finish_reason") is None and "error" not in out[-1]):
+        kind, body = (await ws.recv()).split(" ", 1)
+        out += [i for i in json.loads(body) if kind == "TOKEN" and i["stream_id"] == stream_id]
+    return out
+
+
+def test_text_buffers_and_time_outs():
+    async def body(s):
+        want = s.post("/generate", {"inputs": "Once upon a time", "parameters": {"max_new_tokens": 40, "details": True}})
+        want = want.json()
+        async with await raw(s) as ws:
+            await ask(ws, "GENERATE", text="Once upon a time", max_tokens=40, stream_id=1)
+            items = await items_of(ws, 1)
+            assert "".join(i["text"] for i in items) == want["generated_text"]
+            assert [i["token"] for i in items] == [t["id"] for t in want["details"]["tokens"]]
+
+            # the same in two halves, the second of which sends no token at all
+            await ask(ws, "GENERATE", text="Once upon a time", max_tokens=20, save="story", stream_id=2)
+            first = await items_of(ws, 2)
+            before = s.metric("prefix_hit_tokens") or 0
+            await ask(ws, "GENERATE", buffer="story", max_tokens=20, save="story", stream_id=3)
+            second = await items_of(ws, 3)
+            assert [i["token"] for i in first + second] == [i["token"] for i in items]
+            assert s.metric("prefix_hit_tokens") > before
+            await ask(ws, "BUFFER", buffer="story", save="copy", stream_id=4)
+            n = len(s.post("/tokenize", {"inputs": "Once upon a time"}).json())
+            assert json.loads((await ws.recv()).split(" ", 1)[1])[0]["n_tokens"] == n + 40
+
+            await ask(ws, "GENERATE", prompt=[1], max_tokens=1900, logit_bias={"1": -100}, timeout=0.05, stream_id=5)
+            items = await items_of(ws, 5)
+            assert items[-1] == {"stream_id": 5, "error": "lmtp.timeout"} and len(items) < 1900
+
+    with Service(DEMO) as s:
+        run(body(s))
+
+
+def test_who_waits_is_told_its_place():
+    async def body(s):
+        async with await raw(s) as ws:
+            long = {"prompt": [1], "max_tokens": 1200, "logit_bias": {"1": -100}, "status": True}
+            for i in range(4):
+                await ask(ws, "GENERATE", stream_id=i, **long)
+            told = {i: [] for i in range(4)}
+            done = 0
+            while done < 4:
+                kind, items = (await ws.recv()).split(" ", 1)
+                for item in json.loads(items):
+                    if kind == "MSG":
+                        assert item["status"] == "queued"
+                        told[item["stream_id"]].append(item["position"])
+                    else:
+                        done += item["finish_reason"] is not None
+            assert told[0] == []  # it never waited
+            for i in range(1, 4):  # nearer and nearer; a step that lasts less than the interval is not told
+                assert told[i] == sorted(told[i], reverse=True) and told[i][0] == i
+
+    with Service(DEMO, args=["--max-batch-size", "1"]) as s:
+        run(body(s))
+
+
+def test_a_stream_survives_its_connection():
+    async def body(s):
+        want = {"prompt": [1, 5], "max_tokens": 400, "logit_bias": {"1": -100}}
+        async with await raw(s) as ws:
+            await ask(ws, "GENERATE", stream_id=1, **want)
+            alone = await items_of(ws, 1)
+        ws = await raw(s)
+        await ask(ws, "GENERATE", stream_id=1, session="5eb1c0de", **want)
+        got = json.loads((await ws.recv()).split(" ", 1)[1])
+        ws.transport.abort()  # as when a cable is pulled
+        while len(got) < 400:  # and again, in the middle
+            async with await raw(s) as ws:
+                await ask(ws, "RESUME", stream_id=1, session="5eb1c0de", **{"from": len(got)})
+                for _ in range(3):
+                    if len(got) < 400:
+                        got += json.loads((await ws.recv()).split(" ", 1)[1])
+        assert got == alone
+
+    with Service(DEMO) as s:
+        run(body(s))

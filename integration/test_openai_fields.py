@@ -4,6 +4,7 @@ import json
 import math
 
 import pytest
+import requests
 from serving import DEMO, Service
 
 ONCE = "Once upon a time"
@@ -43,6 +44,74 @@ def test_a_bias_forbids_and_forces(s, client):
     )
     assert len(set(r.choices[0].logprobs.tokens)) == 1
     assert all(x > -1e-3 for x in r.choices[0].logprobs.token_logprobs), "log-probabilities are those after the bias"
+
+
+def completion(s, **kw):
+    r = s.post("/v1/completions", {"prompt": ONCE, "max_tokens": 24, "temperature": 0, "ignore_eos": True, "return_token_ids": True, **kw})
+    assert r.status_code == 200, r.text
+    return r.json()["choices"][0]
+
+
+def spelled(s, text):
+    return s.post("/tokenize", {"prompt": text, "add_special_tokens": False}).json()["tokens"]
+
+
+def stands_in(word, answer):
+    return any(answer[i : i + len(word)] == word for i in range(len(answer)))
+
+
+def test_bad_words_are_not_said(s):
+    """vLLM's field: words of one token and of several, as they stand at the start of a text and behind a blank."""
+    free = completion(s)
+    words = free["text"].split()
+    one = next(w for w in words if len(spelled(s, " " + w)) == 1)
+    pairs = [" ".join(words[i : i + 2]) for i in range(1, len(words) - 1)]
+    several = next(w for w in pairs if stands_in(spelled(s, " " + w), free["token_ids"]))
+    for word in (one, several):
+        spelling = spelled(s, " " + word)
+        assert stands_in(spelling, free["token_ids"]), (word, free)
+        for route in ("completion", "chat"):
+            if route == "chat":
+                r = s.post("/v1/chat/completions", {"messages": [{"role": "user", "content": "Tell me a story!"}], "max_tokens": 30,
+                                                    "temperature": 0, "bad_words": [word], "return_token_ids": True})
+                assert r.status_code == 200, r.text
+                got = r.json()["choices"][0]
+            else:
+                got = completion(s, bad_words=["zebra crossing", " " + word])
+                assert got["text"] != free["text"]
+            assert not stands_in(spelling, got["token_ids"]) and not stands_in(spelled(s, word), got["token_ids"])
+    # only the last token of a word is masked, and the prompt is no part of it
+    first, last = free["token_ids"][:2]
+    assert completion(s, bad_words=[ONCE + free["text"]])["text"] == free["text"]
+    assert completion(s, bad_words=[several])["token_ids"][0] == first
+    assert completion(s, logit_bias={str(last): 0}, bad_words=[])["text"] == free["text"]
+    for bad in ("a", [1], [""], [" \n"], ["a"] * 10001):
+        assert s.post("/v1/completions", {"prompt": ONCE, "max_tokens": 1, "bad_words": bad}).status_code == 400, bad
+
+
+def test_temperature_0_is_greedy_beside_cuts(s, client):
+    """Many clients always send a top_p. TGI samples with it, at a temperature of 1."""
+    kw = dict(model="tgi", messages=[{"role": "user", "content": "Tell me a story!"}], max_tokens=30)
+    want = client.chat.completions.create(**kw, temperature=0).choices[0].message.content
+    for cut in ({"top_p": 0.95}, {"extra_body": {"top_k": 40}}, {"extra_body": {"min_p": 0.01}}):
+        assert {client.chat.completions.create(**kw, temperature=0, **cut).choices[0].message.content for _ in range(3)} == {want}, cut
+    anthropic = {"messages": kw["messages"], "max_tokens": 30, "temperature": 0, "top_p": 0.95, "top_k": 40}
+    assert {s.post("/v1/messages", {"model": "tgi", **anthropic}).json()["content"][0]["text"] for _ in range(3)} == {want}
+
+
+def test_tokens_as_vllm_and_llama_cpp_ask_for_them(s):
+    ours = [t["id"] for t in s.post("/tokenize", {"inputs": ONCE}).json()]
+    vllm = s.post("/tokenize", {"model": "m", "prompt": ONCE, "return_token_strs": True}).json()
+    assert vllm["tokens"] == ours and vllm["count"] == len(ours) and vllm["max_model_len"] == 2048
+    assert "".join(vllm["token_strs"][-vllm["count"] + 1 :]) == ONCE, "behind the special one"
+    bare = s.post("/tokenize", {"prompt": ONCE, "add_special_tokens": False}).json()
+    assert bare["tokens"] == ours[1:] == s.post("/tokenize", {"content": ONCE}).json()["tokens"] and bare["token_strs"] is None
+    assert s.post("/tokenize", {"content": ONCE, "add_special": True}).json()["tokens"] == ours
+    chat = {"messages": [{"role": "user", "content": "Hello!"}]}
+    assert s.post("/tokenize", chat).json()["tokens"] == [t["id"] for t in s.post("/chat_tokenize", chat).json()["tokenize_response"]]
+    back = s.post("/detokenize", {"tokens": bare["tokens"]}).json()
+    assert back["prompt"] == back["content"] == ONCE and s.post("/detokenize", {"ids": bare["tokens"]}).json() == {"text": ONCE}
+    assert s.post("/tokenize", {"prompt": 3}).status_code == 422 and s.post("/tokenize", {}).status_code == 422
 
 
 def test_half_a_vocabulary_may_be_masked(s):
@@ -113,3 +182,112 @@ def test_echo_scores_the_prompt_as_generation_does(s, client):
     assert all(top[t] == x for t, x, top in list(zip(sampled.tokens, sampled.token_logprobs, sampled.top_logprobs))[1:])
     bare = client.completions.create(model="tgi", prompt=ONCE, max_tokens=0, echo=True)
     assert bare.choices[0].text == ONCE and bare.choices[0].finish_reason == "length"
+
+
+HELLO = {"model": "tgi", "messages": [{"role": "user", "content": "Hello!"}], "temperature": 0, "max_tokens": 30}
+
+
+def said(s, stream=False, path="/v1/chat/completions", **body):
+    """The text and the choices (whole, or as the stream's chunks)."""
+    if stream:
+        chunks = [c for c in s.events(path, {**body, "stream": True}) if c != "[DONE]"]
+        text = "".join(c["choices"][0].get("delta", {}).get("content", "") + c["choices"][0].get("text", "") for c in chunks)
+        return text, chunks
+    r = s.post(path, body)
+    assert r.status_code == 200, r.text
+    choice = r.json()["choices"][0]
+    return choice.get("text") or choice["message"]["content"], [r.json()]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_stop_sequence_may_stay(s, stream):
+    free, _ = said(s, **HELLO)
+    stop = free[6:9]
+    cut, _ = said(s, stream, **HELLO, stop=[stop])
+    kept, _ = said(s, stream, **HELLO, stop=[stop], include_stop_str_in_output=True)
+    assert cut == free[: free.index(stop)] and kept == cut + stop
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_only_allowed_tokens_come(s, stream):
+    allowed = [t["id"] for t in s.post("/tokenize", {"inputs": "a b c"}).json()][1:]
+    _, got = said(s, stream, **HELLO, allowed_token_ids=allowed, return_token_ids=True, ignore_eos=True)
+    ids = [i for c in got for i in c["choices"][0]["token_ids"]]
+    assert len(ids) == 30 and set(ids) <= set(allowed)
+    assert got[0]["prompt_token_ids"] == [t["id"] for t in s.post("/chat_tokenize", HELLO).json()["tokenize_response"]]
+    assert not any("prompt_token_ids" in c for c in got[1:])
+    for bad in ([], [10**6], "a"):
+        assert s.post("/v1/chat/completions", {**HELLO, "allowed_token_ids": bad}).status_code == 400
+    both = {"allowed_token_ids": allowed, "logit_bias": {str(allowed[-1]): 100, "5": 100}}
+    _, got = said(s, stream, **HELLO, **both, return_token_ids=True, ignore_eos=True)
+    assert {i for c in got for i in c["choices"][0]["token_ids"]} == {allowed[-1]}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_ids_of_tokens(s, stream):
+    kw = dict(path="/v1/completions", model="tgi", prompt=ONCE, max_tokens=6, temperature=0, logprobs=1)
+    _, got = said(s, stream, **kw, return_token_ids=True, return_tokens_as_token_ids=True)
+    want = ids(generate(s, max_new_tokens=6))
+    assert [i for c in got for i in c["choices"][0]["token_ids"]] == want
+    assert [t for c in got for t in c["choices"][0]["logprobs"]["tokens"]] == [f"token_id:{i}" for i in want]
+    prompt = [t["id"] for t in s.post("/tokenize", {"inputs": ONCE}).json()]
+    assert got[0]["choices"][0]["prompt_token_ids"] == prompt
+    _, bare = said(s, stream, **{**kw, "logprobs": None}, add_special_tokens=False, return_token_ids=True)
+    assert bare[0]["choices"][0]["prompt_token_ids"] == prompt[1:]
+    _, chat = said(s, stream, **HELLO, logprobs=True, return_tokens_as_token_ids=True)
+    assert chat[0]["choices"][0]["logprobs"]["content"][0]["token"].startswith("token_id:")
+
+
+def test_prompts_are_cut_at_their_beginning(s):
+    prompt = [t["id"] for t in s.post("/tokenize", {"inputs": ONCE}).json()]
+    for form in (ONCE, prompt):
+        kw = dict(path="/v1/completions", model="tgi", prompt=form, max_tokens=1, return_token_ids=True)
+        _, got = said(s, **kw, truncate_prompt_tokens=3)
+        kept = got[0]["choices"][0]["prompt_token_ids"]
+        assert len(kept) == 3 and kept[-2:] == prompt[-2:] and got[0]["usage"]["prompt_tokens"] == 3
+        _, got = said(s, **kw, truncate_prompt_tokens=-1)
+        assert got[0]["choices"][0]["prompt_token_ids"] == prompt
+    assert s.post("/v1/completions", {"prompt": ONCE, "truncate_prompt_tokens": 0}).status_code == 400
+    long = {"prompt": "x " * 5000, "max_tokens": 1}
+    assert s.post("/v1/completions", long).status_code == 400
+
+
+def test_special_tokens_as_text(s):
+    end = json.loads((DEMO / "tokenizer_config.json").read_text())["eos_token"]
+    kw = {**HELLO, "ignore_eos": True, "max_tokens": 60}
+    plain, _ = said(s, **kw)
+    shown, _ = said(s, **kw, skip_special_tokens=False)
+    assert end in shown and end not in plain and "".join(shown.split(end)).replace("<|", "")[:20] == plain[:20]
+    assert said(s, True, **kw, skip_special_tokens=False)[0] == shown
+    assert end not in said(s, **{**HELLO, "max_tokens": 60}, skip_special_tokens=False)[0], "what ends the answer is not in it"
+
+
+def test_how_the_prompt_ends(s):
+    start = {"role": "assistant", "content": "Hello, I"}
+    asked = {**HELLO, "messages": [*HELLO["messages"], start]}
+
+    def prompt(**kw):
+        r = s.post("/apply-template", {**asked, **kw})
+        return r.json()["prompt"] if r.status_code == 200 else r.text
+
+    go_on = prompt()
+    assert go_on.endswith("Hello, I") and go_on == prompt(continue_final_message=True)
+    new = prompt(continue_final_message=False)
+    assert new == prompt(add_generation_prompt=True) and new.endswith("<|assistant|>")
+    assert prompt(add_generation_prompt=False) == new.removesuffix("<|assistant|>")
+    assert "exclude" in prompt(continue_final_message=True, add_generation_prompt=True)
+    for stream in (False, True):
+        assert said(s, stream, **asked, echo=True)[0] == "Hello, I" + said(s, stream, **asked)[0]
+        assert said(s, stream, **asked, echo=True, add_generation_prompt=True)[0] == said(s, stream, **asked, add_generation_prompt=True)[0]
+
+
+def test_tokenizer_info(s):
+    config = json.loads((DEMO / "tokenizer_config.json").read_text())
+    assert requests.get(s.url + "/tokenizer_info", timeout=60).json() == config
+
+
+def test_what_has_no_mechanism_is_refused(s):
+    for name, value in {"guided_grammar": "a", "prompt_logprobs": 1, "use_beam_search": True}.items():
+        r = s.post("/v1/chat/completions", {**HELLO, name: value})
+        assert r.status_code == 400 and name in r.text
+        assert s.post("/v1/chat/completions", {**HELLO, name: None, "spaces_between_special_tokens": True}).status_code == 200

@@ -8,7 +8,7 @@ from serving import DEMO, Service, data
 from shard import Router, Shards
 
 # mean absolute error of the log-probabilities of prompt tokens, at most: about three times what was measured
-SCHEMES = [("eetq", "int8", 0.06), ("w8a8", "w8a8", 0.08), ("int4", "int4", 0.5)]
+SCHEMES = [("eetq", "int8", 0.06), ("w8a8", "w8a8", 0.08), ("int4", "int4", 0.5), ("fp8", "fp8", 0.2)]
 
 
 def prompts(model):
@@ -48,6 +48,4 @@ def test_the_launcher_hands_it_down():
 def test_a_scheme_that_is_not_here_is_refused_with_the_reason():
     s = Service(DEMO, args=["--quantize", "gptq"], ready=False)
     assert s.p.wait(60) != 0
-    assert (
-        "--quantize gptq: this version quantises float weights at load, to eetq (int8), w8a8 or int4" in s.log
-    )
+    assert "--quantize gptq: this checkpoint is not stored quantised" in s.log

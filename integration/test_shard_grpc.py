@@ -286,6 +286,30 @@ def test_constrained_answers(router, golden):
         assert re.fullmatch(regex, text)
 
 
+def test_a_constraint_begins_behind_reasoning(router, golden):
+    """An answer that has thought already goes on as its schema says; one that has not is free until then."""
+    pb, ids = router.pb, golden[0]["ids"]
+    thought = router.request(ids, 40, grammar="so</think>", grammar_type=pb.GRAMMAR_TYPE_REGEX)
+    router.finish(router.prefill(thought))
+    said = [i for i in router.got[thought.id] if i > 2]  # without the end of text
+    assert router.last[thought.id].generated_text.text == "so</think>"
+    schema = {"grammar": json.dumps({"enum": ["red", "blue"]}), "grammar_type": pb.GRAMMAR_TYPE_JSON}
+    for how in (pb.GRAMMAR_REASONING_OPEN, pb.GRAMMAR_REASONING_NONE):
+        r = router.request(ids + said, 60, grammar_reasoning=how, **schema)
+        r.generated_len = len(said)
+        answer = router.s.call("Prefill", pb.PrefillRequest(batch=router.batch(r)))
+        if how == pb.GRAMMAR_REASONING_NONE:
+            assert answer.generations[0].error, "the thought is no instance of the schema"
+            continue
+        router.take(answer)
+        router.finish(answer.batch)
+        text = router.last[r.id].generated_text.text
+        assert text.startswith("so</think>") and json.loads(text.removeprefix("so</think>")) in ("red", "blue")
+    free, inside = router.request(ids, 25), router.request(ids, 25, grammar_reasoning=pb.GRAMMAR_REASONING_OPEN, **schema)
+    router.finish(router.prefill(free, inside))
+    assert router.got[free.id] == router.got[inside.id], "a mask of the reasoning forbids nothing the model wants"
+
+
 def test_errors_of_whole_calls(router, golden):
     pb, s = router.pb, router.s
     internal = grpc.StatusCode.INTERNAL
@@ -397,7 +421,7 @@ def test_startup_faults(model, tmp_path):
         (["org/not-there"], "neither a folder nor in the cache"),
         ([tmp_path], "tokenizer.json"),
         ([model, "--quantize", "awq"], "--quantize awq"),
-        ([model, "--lora-adapters", "a,b"], "--lora-adapters a: this version serves no adapters"),
+        ([model, "--lora-adapters", "a,b"], "a (revision main) is neither a folder nor in the cache"),
         ([model, "--sharded"], "RANK must be set when sharded is True"),
         ([model, "--uds-path", "/tmp/" + "x" * 150], "107 bytes"),
     ]:

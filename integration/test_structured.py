@@ -234,6 +234,40 @@ def test_auto_and_none_leave_text_alone(client, s):
     assert '"get_weather"' in r["templated_text"] and "CALL<" in r["templated_text"]
 
 
+def test_the_old_way_of_calling(client):
+    old = [t["function"] for t in TOOLS]
+    for choice in ({"name": "get_weather"}, "none", "auto"):
+        kw = dict(model="tgi", messages=CHAT, functions=old, function_call=choice, temperature=0, max_tokens=200)
+        r = client.chat.completions.create(**kw).choices[0]
+        name, arguments, content, finish = "", "", "", None
+        for chunk in client.chat.completions.create(**kw, stream=True):
+            d = chunk.choices[0].delta
+            name += (d.function_call and d.function_call.name) or ""
+            arguments += (d.function_call and d.function_call.arguments) or ""
+            content += d.content or ""
+            finish = chunk.choices[0].finish_reason or finish
+        assert r.message.tool_calls is None and finish == r.finish_reason and content == (r.message.content or "")
+        if isinstance(choice, dict):
+            assert finish == "function_call" and r.message.content is None
+            assert (name, arguments) == (r.message.function_call.name, r.message.function_call.arguments)
+            assert name == "get_weather" and validate(json.loads(arguments), PARAMETERS) is None
+        else:
+            assert finish in ("stop", "length") and r.message.function_call is None and content
+
+
+def test_an_old_conversation_is_shown_as_a_new_one(s):
+    call = {"name": "get_weather", "arguments": '{"city": "Rome"}'}
+    old = [*CHAT, {"role": "assistant", "content": None, "function_call": call}, {"role": "function", "name": "get_weather", "content": "Sun"}]
+    new = [
+        *CHAT,
+        {"role": "assistant", "content": None, "tool_calls": [{"type": "function", "function": call, "id": "call00000"}]},
+        {"role": "tool", "name": "get_weather", "content": "Sun", "tool_call_id": "call00000"},
+    ]
+    assert s.post("/apply-template", {"messages": old}).json() == s.post("/apply-template", {"messages": new}).json()
+    r = s.post("/v1/chat/completions", {"messages": CHAT, "functions": [call], "tools": TOOLS})
+    assert r.status_code == 400 and "exclude" in r.text
+
+
 # ---------------------------------------------------------------- hostile requests
 
 

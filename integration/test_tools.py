@@ -132,4 +132,4 @@ def test_quality_in_pieces():
 
 def test_quality_refuses():
     assert "no/such.txt" in tool("quality", DEMO, "--text", "no/such.txt", ok=False)
-    assert "--quantize gptq: this version" in quality(DEMO, "--quantize", "gptq", ok=False)
+    assert "--quantize gptq: this checkpoint is not stored quantised" in quality(DEMO, "--quantize", "gptq", ok=False)

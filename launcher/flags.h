@@ -7,7 +7,14 @@
 #define LAUNCHER_FLAGS_H
 #include "common/flag.h"
 
-enum { TO_ROUTER = 1, TO_SHARD = 2, TO_SHARD_ENV = 4, TO_DOWNLOAD = 8, TO_DOWNLOAD_ENV = 16 };
+enum {
+    TO_ROUTER = 1,
+    TO_SHARD = 2,
+    TO_SHARD_ENV = 4,
+    TO_DOWNLOAD = 8,
+    TO_DOWNLOAD_ENV = 16,
+    TO_ROUTER_ENV = 32
+};
 
 enum sharded { SHARDED_AUTO, SHARDED_TRUE, SHARDED_FALSE };
 enum device { DEVICE_AUTO, DEVICE_CPU, DEVICE_CUDA };
@@ -22,10 +29,13 @@ struct config {
     uint32_t rope_scaling;
     double rope_factor;
     /* shards */
+    const char *draft_model_id, *draft_shard_uds_path;
+    uint32_t draft_quantize, draft_device, draft_threads;
+    double draft_kv_cache_memory;
     uint32_t sharded, num_shard, device, threads;
     const char *shard_uds_path, *master_addr;
-    uint32_t master_port;
-    double cuda_memory_fraction, kv_cache_memory, swap_space;
+    uint32_t master_port, nnodes, node_rank, rendezvous_timeout;
+    double cuda_memory_fraction, adapter_memory_fraction, kv_cache_memory, swap_space;
     struct flag_list cuda_graphs;
     bool disable_custom_kernels, prefill_logprobs;
     double watermark_gamma, watermark_delta;
@@ -43,7 +53,9 @@ struct config {
     struct flag_list cors_allow_origin;
     const char *lmtp_listen;
     struct flag_list lmtp_model_alias;
-    uint32_t lmtp_max_message;
+    uint32_t lmtp_max_message, lmtp_grace;
+    const char *models_folder;
+    uint32_t max_loaded_models;
     const char *api_key, *api_key_file, *tokenizer_config_path;
     bool disable_grammar_support;
     bool ngrok;
@@ -51,13 +63,14 @@ struct config {
     uint32_t usage_stats;
     /* running */
     bool json_output, env;
-    const char *log_level, *otlp_endpoint, *otlp_service_name;
-    uint32_t graceful_termination_timeout, startup_timeout;
+    const char *tls_cert, *tls_key, *log_level, *otlp_endpoint, *otlp_service_name;
+    uint32_t graceful_termination_timeout, startup_timeout, max_shard_restarts;
 };
 
 extern const struct flag_program launcher_flags;
 
-/* How many shards: `devices` is what the machine or its environment offers, -1 unknown. */
+/* How many shards, on all machines: `devices` is what the machine or its environment offers, -1
+ * unknown. */
 int flags_num_shard(const struct config *c, int devices, uint32_t *out, struct err *e);
 
 /* Everything that can be judged without touching model or machine, in TGI's order and words; after

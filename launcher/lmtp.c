@@ -1,4 +1,4 @@
-/* Lines in, text out: what a tokenizer and docs/lmtp.md make of them. */
+/* Lines in, text out: what a tokenizer, here or the server's, and docs/lmtp.md make of them. */
 #include "launcher/lmtp.h"
 #include "common/flag.h"
 #include "common/json.h"
@@ -21,8 +21,8 @@ struct options {
 static const struct flag rows[] = {
     {.name = "address", .positional = true, .env = "", .type = FLAG_STR, F(where), .def = "localhost:3000",
      .help = "`host:port` (WebSocket) or `unix:/path` (--lmtp-listen)."},
-    {.name = "model-id", .type = FLAG_STR, F(model_id), .required = true,
-     .help = "Directory of the model, for its tokenizer."},
+    {.name = "model-id", .type = FLAG_STR, F(model_id), .env = "",
+     .help = "Directory of the model: its tokenizer is used here, and ids are sent. Default: text is sent."},
     {.name = "score", .type = FLAG_BOOL, F(score), .env = "",
      .help = "Lines are a prompt, a tab and a continuation; print the continuation's log-probability."},
     {.name = "logprobs", .type = FLAG_BOOL, F(logprobs), .env = "",
@@ -42,7 +42,7 @@ static const struct flag_program program = {
 
 struct client {
     struct options o;
-    struct tokenizer *tok;
+    struct tokenizer *tok; /* NULL: the server's is used */
     struct tok_scratch *scratch;
     struct lmtp_link link;
     long id; /* of the last request */
@@ -71,9 +71,15 @@ static void put_fields(char *line, struct buf *out)
     }
 }
 
-static int put_ids(struct client *c, const char *key, const char *text, unsigned flags,
-                   struct tok_ids *ids, struct buf *out, struct err *e)
+/* `text` under `key` as ids, or under `text_key` as it is. */
+static int put_tokens(struct client *c, const char *key, const char *text_key, const char *text,
+                      unsigned flags, struct tok_ids *ids, struct buf *out, struct err *e)
 {
+    if (!c->tok) {
+        buf_fmt(out, ",\"%s\":", text_key);
+        buf_json_str(out, text, strlen(text));
+        return 0;
+    }
     if (tokenizer_encode(c->tok, text, strlen(text), flags, &c->scratch, ids, e) != 0)
         return -1;
     buf_fmt(out, ",\"%s\":[", key);
@@ -96,9 +102,9 @@ static int send_request(struct client *c, char *line, struct tok_ids *prompt, st
     else if (!c->o.score)
         put_fields(line, &b);
     if (rc == 0)
-        rc = put_ids(c, "prompt", line, TOK_ADD_SPECIAL, prompt, &b, e);
+        rc = put_tokens(c, "prompt", "text", line, TOK_ADD_SPECIAL, prompt, &b, e);
     if (rc == 0 && tab)
-        rc = put_ids(c, "scored", tab + 1, 0, &scored, &b, e);
+        rc = put_tokens(c, "scored", "scored_text", tab + 1, 0, &scored, &b, e);
     buf_ch(&b, '}');
     if (rc == 0)
         rc = b.oom ? err_nomem(e) : lmtp_link_send(&c->link, b.p, b.len, e);
@@ -115,16 +121,28 @@ struct answer {
     bool ended;
 };
 
-static void show(const struct client *c, struct answer *a, uint32_t id, double logprob, bool last)
+/* What the token adds to the text. */
+static void decode(const struct client *c, struct answer *a, const cJSON *item, bool last,
+                   struct buf *piece)
+{
+    if (!c->tok) {
+        buf_str(piece, json_str(item, "text", ""));
+        return;
+    }
+    detok_push(&a->text, (uint32_t)json_int(item, "token", 0), piece);
+    if (last)
+        detok_finish(&a->text, piece);
+}
+
+static void show(const struct client *c, struct answer *a, const cJSON *item, bool last)
 {
     struct buf piece = BUF_INIT;
-    detok_push(&a->text, id, &piece);
-    if (last)
-        detok_finish(&a->text, &piece);
+    decode(c, a, item, last, &piece);
     if (c->o.logprobs) {
         struct buf json = BUF_INIT;
         buf_json_str(&json, piece.p ? piece.p : "", piece.len);
-        printf("%u\t%.6g\t%s\n", id, logprob, json.p ? json.p : "");
+        printf("%u\t%.6g\t%s\n", (uint32_t)json_int(item, "token", 0), json_num(item, "logprob", 0),
+               json.p ? json.p : "");
         buf_free(&json);
     } else if (!c->o.score && piece.len) {
         fwrite(piece.p, 1, piece.len, stdout);
@@ -142,7 +160,7 @@ static int take_item(const struct client *c, struct answer *a, const cJSON *item
         return err_set(e, ERR_GENERATION, "%s", error);
     a->ended = json_get(item, "finish_reason") != NULL;
     a->logprob += json_num(item, "logprob", 0);
-    show(c, a, (uint32_t)json_int(item, "token", 0), json_num(item, "logprob", 0), a->ended);
+    show(c, a, item, a->ended);
     return 0;
 }
 
@@ -164,7 +182,9 @@ static int answer(struct client *c, const struct tok_ids *prompt, struct err *e)
 {
     struct answer a = {0};
     struct buf message = BUF_INIT;
-    int rc = detok_init(&a.text, c->tok, prompt->id, prompt->n, true) != 0 ? err_nomem(e) : 0;
+    int rc = 0;
+    if (c->tok && detok_init(&a.text, c->tok, prompt->id, prompt->n, true) != 0)
+        rc = err_nomem(e);
     while (rc == 0 && !a.ended)
         rc = lmtp_link_receive(&c->link, &message, e) != 0 ? -1 : take_message(c, &a, &message, e);
     if (rc == 0 && c->o.score && !c->o.logprobs)
@@ -213,9 +233,10 @@ int lmtp_client(int argc, char **argv)
     struct client c = {.link.fd = -1, .tty = isatty(STDIN_FILENO)};
     struct err e = ERR_INIT;
     int rc = flags_parse(&program, &c.o, argc, argv, environ, &e);
-    if (rc == 0 && (!(c.tok = tokenizer_load(c.o.model_id, &e)) ||
-                    lmtp_link_open(&c.link, c.o.where, c.o.api_key, &e) != 0))
+    if (rc == 0 && c.o.model_id && !(c.tok = tokenizer_load(c.o.model_id, &e)))
         rc = -1;
+    if (rc == 0)
+        rc = lmtp_link_open(&c.link, c.o.where, c.o.api_key, &e);
     if (rc < 0)
         fprintf(stderr, "error: %s\n", e.msg);
     else if (rc == 0)

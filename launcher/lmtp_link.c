@@ -144,8 +144,8 @@ static int send_frame(struct lmtp_link *l, int opcode, const char *p, size_t n, 
     int extra = n < 126 ? 0 : n < 65536 ? 2 : 8;
     buf_ch(&b, (char)(FIN | opcode));
     buf_ch(&b, (char)(MASKED | (extra == 0 ? (int)n : extra == 2 ? 126 : 127)));
-    while (extra--)
-        buf_ch(&b, (char)((uint64_t)n >> 8 * extra));
+    for (; extra > 0; extra--)
+        buf_ch(&b, (char)((uint64_t)n >> 8 * (extra - 1)));
     buf_add(&b, mask, sizeof(mask));
     size_t head = b.len;
     buf_add(&b, p, n);

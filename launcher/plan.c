@@ -3,8 +3,8 @@
 #include <stdarg.h>
 #include <string.h>
 
-/* sizeof(sockaddr_un.sun_path) - 1, less "-<rank>" and ".lock" */
-enum { UDS_PREFIX_MAX = 107 - 10 };
+/* sizeof(sockaddr_un.sun_path) - 1, less "-draft-<rank>" and ".lock" */
+enum { UDS_PREFIX_MAX = 107 - 16 };
 
 static char *format(struct arena *a, const char *fmt, ...)
 {
@@ -134,11 +134,41 @@ static void hub_token(const struct plan *p, struct command *c)
         set_env(p->arena, c, "HF_TOKEN", token);
 }
 
+/* `id`, `id@revision`, `name=id`, `name=id@revision`; judged by the shard. */
+static int add_source(struct plan *p, const char *item, struct err *e)
+{
+    const char *id = strchr(item, '=') ? strchr(item, '=') + 1 : item;
+    size_t n = strcspn(id, "@");
+    struct source *s = &p->sources[p->n_sources++];
+    s->id = arena_strdup(p->arena, id, n);
+    s->revision = id[n] ? arena_strdup(p->arena, id + n + 1, strlen(id + n + 1)) : NULL;
+    return s->id && (s->revision || !id[n]) ? 0 : err_nomem(e);
+}
+
+static int add_sources(struct plan *p, struct err *e)
+{
+    const struct flag_list *adapters = &p->cfg->lora_adapters;
+    if (!(p->sources = ARENA_NEW(p->arena, struct source, adapters->n + (size_t)2)))
+        return err_nomem(e);
+    p->sources[p->n_sources++] = (struct source){p->cfg->model_id, p->cfg->revision};
+    if (p->cfg->draft_model_id)
+        p->sources[p->n_sources++] = (struct source){p->cfg->draft_model_id, NULL};
+    for (uint32_t i = 0; i < adapters->n; i++)
+        if (add_source(p, adapters->v[i], e))
+            return -1;
+    return 0;
+}
+
 int plan_init(struct plan *p, const struct config *cfg, char *const *env, struct arena *a,
               uint32_t cores, struct err *e)
 {
     *p = (struct plan){.cfg = cfg, .environ = env, .arena = a, .group = "0", .log_level = "info"};
-    p->threads = cfg->threads ? cfg->threads : cores / cfg->num_shard;
+    p->n = cfg->num_shard / cfg->nnodes;
+    p->first = p->n * cfg->node_rank;
+    p->draft_threads = cfg->draft_threads ? cfg->draft_threads : cores / 4 ? cores / 4 : 1;
+    if (cfg->draft_model_id && cfg->device != DEVICE_CUDA && cores > p->draft_threads)
+        cores -= p->draft_threads;
+    p->threads = cfg->threads ? cfg->threads : cores / p->n;
     if (!p->threads)
         p->threads = 1;
     p->uds_path = cfg->shard_uds_path ? cfg->shard_uds_path
@@ -147,11 +177,32 @@ int plan_init(struct plan *p, const struct config *cfg, char *const *env, struct
         return err_nomem(e);
     if (!strncmp(p->uds_path, "unix://", 7))
         p->uds_path += 7;
+    p->draft_uds_path = format(a, "%s-draft", p->uds_path);
+    p->draft_group = format(a, "%s-draft", p->group);
+    if (!p->draft_uds_path || !p->draft_group)
+        return err_nomem(e);
     if (!*p->uds_path || strlen(p->uds_path) > UDS_PREFIX_MAX)
         return err_set(e, ERR_VALIDATION,
                        "Invalid argument: `shard_uds_path` must have 1 to %d bytes",
                        UDS_PREFIX_MAX);
-    return 0;
+    return add_sources(p, e);
+}
+
+void plan_other(const struct plan *base, const char *model_id, const char *uds_path,
+                const char *group, struct config *cfg, struct arena *a, struct plan *out)
+{
+    *cfg = *base->cfg;
+    cfg->model_id = model_id;
+    cfg->revision = NULL;
+    cfg->rope_scaling = 0;
+    cfg->rope_factor = 0;
+    cfg->lora_adapters = (struct flag_list){0};
+    cfg->weights_cache = NULL;
+    *out = *base;
+    out->cfg = cfg;
+    out->arena = a;
+    out->uds_path = uds_path;
+    out->group = group;
 }
 
 const char *plan_socket(const struct plan *p, uint32_t rank)
@@ -159,16 +210,34 @@ const char *plan_socket(const struct plan *p, uint32_t rank)
     return format(p->arena, "%s-%u", p->uds_path, rank);
 }
 
-int plan_download(const struct plan *p, struct command *c, struct err *e)
+bool plan_restarts(const struct plan *p)
 {
+    return p->cfg->max_shard_restarts > 0 && p->cfg->nnodes == 1;
+}
+
+/* As long as loading may take; a day stands for ever. */
+static uint32_t return_timeout(const struct plan *p)
+{
+    enum { DAY = 86400 };
+    uint32_t t = p->cfg->startup_timeout;
+    return t && t < DAY ? t : DAY;
+}
+
+int plan_download(const struct plan *p, uint32_t i, struct command *c, struct err *e)
+{
+    const struct source *s = &p->sources[i];
     begin(p, c, "model-server");
     add(p->arena, &c->argv, "download-weights");
-    add(p->arena, &c->argv, p->cfg->model_id);
+    add(p->arena, &c->argv, s->id);
+    if (s->revision && *s->revision)
+        option(p, c, "revision", s->revision);
     option(p, c, "extension", ".safetensors");
     option(p, c, "logger-level", p->log_level);
     option(p, c, "json-output", NULL);
     options(p, c, TO_DOWNLOAD);
     variables(p, c, TO_DOWNLOAD_ENV);
+    if (i) /* stands for the model only */
+        set_env(p->arena, c, "WEIGHTS_CACHE_OVERRIDE", "");
     hub_token(p, c);
     return done(c, e);
 }
@@ -227,12 +296,19 @@ int plan_router(const struct plan *p, struct command *c, struct err *e)
     begin(p, c, "router");
     option(p, c, "tokenizer-name", cfg->model_id);
     option(p, c, "master-shard-uds-path", plan_socket(p, 0));
+    if (plan_restarts(p))
+        option(p, c, "shard-return-timeout", format(p->arena, "%u", return_timeout(p)));
+    if (cfg->draft_model_id)
+        option(p, c, "draft-shard-uds-path", format(p->arena, "%s-0", p->draft_uds_path));
     option(p, c, "hostname", flags_bind_address(cfg->hostname));
     option(p, c, "json-output", NULL); /* for relog.c; people see what --json-output says */
     options(p, c, TO_ROUTER);
+    if ((c->keep_fd = p->router_fd))
+        option(p, c, "launcher-fd", format(p->arena, "%d", p->router_fd));
     set_env(p->arena, c, "LOG_LEVEL", p->log_level);
     if (cfg->api_key)
         set_env(p->arena, c, "API_KEY", cfg->api_key);
+    variables(p, c, TO_ROUTER_ENV);
     hub_token(p, c);
     return done(c, e);
 }

@@ -17,6 +17,11 @@ struct command {
     const char *program; /* "model-server": found by spawn.c */
     struct words argv;   /* argv[0] is the program's name */
     struct words env;    /* "NAME=value" */
+    int keep_fd;         /* a descriptor the child inherits; 0: none */
+};
+
+struct source { /* what must be on this machine: a folder, or a repository of the hub */
+    const char *id, *revision;
 };
 
 struct plan {
@@ -26,18 +31,36 @@ struct plan {
     const char *uds_path; /* prefix of the shards' sockets */
     const char *group;    /* SHARD_GROUP: names what the ranks of this launch share */
     const char *log_level;
-    uint32_t threads; /* per shard */
+    struct source *sources; /* [0] the model, then the draft model and the adapters */
+    uint32_t n_sources;
+    uint32_t threads;           /* per shard */
+    uint32_t draft_threads;     /* of the draft model */
+    const char *draft_uds_path; /* as uds_path and group, for it */
+    const char *draft_group;
+    uint32_t first, n; /* the ranks of this machine: [first, first + n) */
+    int router_fd;     /* the router's end of the channel to us (groups.h); 0: none */
 };
 
-/* Fills uds_path and threads from `cfg`, or from port and `cores` where the user said nothing. */
+/* Fills uds_path, sources, threads and the ranks from `cfg`, or from port and `cores` where the
+ * user said nothing. */
 int plan_init(struct plan *p, const struct config *cfg, char *const *env, struct arena *a,
               uint32_t cores, struct err *e);
+
+/* *out is the same launch for another model: `cfg` becomes base's without what belongs to that
+ * model alone (its revision, rope, adapters and weights cache), and is the caller's to change. cfg,
+ * `a`, which holds the commands, and the strings live as long as *out does. */
+void plan_other(const struct plan *base, const char *model_id, const char *uds_path,
+                const char *group, struct config *cfg, struct arena *a, struct plan *out);
 
 /* Address of a rank: "unix:///tmp/text-generation-server-3000-0"; plain path: without the scheme.
  */
 const char *plan_socket(const struct plan *p, uint32_t rank);
 
-int plan_download(const struct plan *p, struct command *out, struct err *e);
+/* Whether shards that die may be started again while the router waits. */
+bool plan_restarts(const struct plan *p);
+
+/* For sources[i]; see model-server download-weights. */
+int plan_download(const struct plan *p, uint32_t i, struct command *out, struct err *e);
 int plan_shard(const struct plan *p, uint32_t rank, struct command *out, struct err *e);
 /* Ourselves again, as `launcher health`: see health.h. */
 int plan_probe(const struct plan *p, uint32_t rank, struct command *out, struct err *e);

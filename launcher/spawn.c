@@ -33,7 +33,7 @@ void spawn_find(const char *program, char *path, size_t max)
 
 /* After fork: only async-signal-safe calls. Ends in exec, or reports errno through `fail`. */
 static void become(const char *path, char *const *argv, char *const *env, pid_t parent,
-                   const int *out, const int *err, int fail)
+                   const int *out, const int *err, int fail, int keep)
 {
     sigset_t none;
     int null = open("/dev/null", O_RDONLY);
@@ -41,6 +41,8 @@ static void become(const char *path, char *const *argv, char *const *env, pid_t 
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != parent)
         _exit(127); /* the launcher died between fork and prctl: nobody would tell us any more */
     setpgid(0, 0);
+    if (keep)
+        fcntl(keep, F_SETFD, 0);
     signal(SIGPIPE, SIG_DFL);
     sigprocmask(SIG_SETMASK, &none, NULL);
     if (null >= 0 && dup2(null, STDIN_FILENO) >= 0 && dup2(out[1], STDOUT_FILENO) >= 0 &&
@@ -60,7 +62,8 @@ static void close_pair(int p[2])
             close(p[i]);
 }
 
-int spawn(const char *path, char *const *argv, char *const *env, struct spawned *s, struct err *e)
+int spawn(const char *path, char *const *argv, char *const *env, int keep, struct spawned *s,
+          struct err *e)
 {
     int out[2] = {-1, -1}, err[2] = {-1, -1}, fail[2] = {-1, -1}, why = 0;
     pid_t parent = getpid();
@@ -75,7 +78,7 @@ int spawn(const char *path, char *const *argv, char *const *env, struct spawned 
         goto undo;
     }
     if (s->pid == 0)
-        become(path, argv, env, parent, out, err, fail[1]);
+        become(path, argv, env, parent, out, err, fail[1], keep);
     close(fail[1]), fail[1] = -1;
     if (read(fail[0], &why, sizeof(why)) == (ssize_t)sizeof(why)) { /* EOF: exec closed it */
         errno = why;

@@ -2,6 +2,9 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "launcher/child.h"
+#include "launcher/draft.h"
+#include "launcher/groups.h"
+#include "launcher/machine.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -14,19 +17,27 @@
 
 /* ECHO_MS: `timeout` and some terminals signal the process and then its group; that is one request.
  */
-enum { NOTICE_MS = 10000, DOWNLOAD_STOP_MS = 10000, ECHO_MS = 500 };
+enum { NOTICE_MS = 10000, SHORT_GRACE_MS = 10000, ECHO_MS = 500, HOUR_MS = 3600000 };
 
-enum step { DOWNLOAD, LOADING, SERVING, STOP_ROUTER, STOP_SHARDS, OVER };
+enum step { DOWNLOAD, LOADING, SERVING, RESTARTING, STOP_ROUTER, STOP_SHARDS, OVER };
 
-/* All children in one array: [0] download, [1] router, then shard and probe of each rank. */
+/* All children in one array: [0] download, [1] router, then shard and probe of each rank of the
+ * first model, then those of the groups that the router asks for; last the draft model's. */
 enum { CHILD_DOWNLOAD, CHILD_ROUTER, CHILD_RANKS };
 enum role { ROLE_DOWNLOAD, ROLE_ROUTER, ROLE_SHARD, ROLE_PROBE };
 
 struct supervisor {
     const struct plan *plan;
     struct child *children;
-    struct pollfd *fds; /* [0] signals, then two for each child */
+    uint32_t *ended;    /* in one turn */
+    struct pollfd *fds; /* [0] signals, [1] the router's wishes, then two for each child */
+    struct plan own;    /* the plan, with the channel */
+    struct groups groups;
+    struct draft draft;
     uint32_t n, n_children, n_ready;
+    uint32_t n_restarts; /* since first_restart, ms; at most an hour ago */
+    int64_t first_restart;
+    uint32_t n_checked; /* of the plan's sources */
     enum step step;
     int64_t since, deadline, notice; /* ms; deadline and notice 0: none */
     int64_t asked;                   /* when we were last asked to stop */
@@ -45,13 +56,15 @@ struct step_row {
 };
 static const struct step_row rows[];
 
+/* Ranks are those of this machine: [plan->first, plan->first + n). */
 static struct child *shard(struct supervisor *s, uint32_t rank)
 {
-    return &s->children[CHILD_RANKS + 2 * rank];
+    return &s->children[CHILD_RANKS + 2 * (rank - s->plan->first)];
 }
-static struct child *probe(struct supervisor *s, uint32_t rank)
+static struct child *probe(struct supervisor *s, uint32_t rank) { return shard(s, rank) + 1; }
+static bool is_rank(const struct supervisor *s, uint32_t rank)
 {
-    return &s->children[CHILD_RANKS + 2 * rank + 1];
+    return rank < s->plan->first + s->n;
 }
 
 static bool all_gone(const struct supervisor *s)
@@ -109,11 +122,19 @@ static const char *label(struct supervisor *s, const char *what, uint32_t rank)
 }
 
 /* ---------------------------------------------------------------- DOWNLOAD */
+/* One source after the other; a folder needs no check that loading does not make. */
 static void download_enter(struct supervisor *s)
 {
     struct command cmd;
-    log_msg(LOG_INFO, "Starting check and download process for %s", s->plan->cfg->model_id);
-    if (plan_download(s->plan, &cmd, s->err) ||
+    while (s->n_checked < s->plan->n_sources && machine_is_dir(s->plan->sources[s->n_checked].id))
+        s->n_checked++;
+    if (s->n_checked == s->plan->n_sources) {
+        go(s, LOADING);
+        return;
+    }
+    log_msg(LOG_INFO, "Starting check and download process for %s",
+            s->plan->sources[s->n_checked].id);
+    if (plan_download(s->plan, s->n_checked, &cmd, s->err) ||
         child_start(&s->children[CHILD_DOWNLOAD], "download", &cmd, s->err))
         fail_err(s, "Download error");
 }
@@ -122,11 +143,80 @@ static void download_lost(struct supervisor *s, enum role role, uint32_t rank, s
 {
     (void)role, (void)rank;
     if (WIFEXITED(c->status) && WEXITSTATUS(c->status) == 0) {
-        log_msg(LOG_INFO, "Successfully downloaded weights for %s", s->plan->cfg->model_id);
-        go(s, LOADING);
+        log_msg(LOG_INFO, "Successfully downloaded weights for %s",
+                s->plan->sources[s->n_checked++].id);
+        go(s, DOWNLOAD);
     } else {
         fail(s, "Download error", "model-server download-weights", c);
     }
+}
+
+/* ---------------------------------------------------------------- RESTARTING */
+/* Under a router that waits for them, and not too often. */
+static bool may_restart(struct supervisor *s)
+{
+    int64_t now = clock_ms();
+    if (!s->children[CHILD_ROUTER].alive || !plan_restarts(s->plan))
+        return false;
+    if (s->n_restarts == 0 || now - s->first_restart > HOUR_MS) {
+        s->n_restarts = 0;
+        s->first_restart = now;
+    }
+    return s->n_restarts < s->plan->cfg->max_shard_restarts;
+}
+
+static void load_when_gone(struct supervisor *s)
+{
+    for (uint32_t r = s->plan->first; is_rank(s, r); r++)
+        if (shard(s, r)->alive || probe(s, r)->alive)
+            return;
+    for (uint32_t r = s->plan->first; is_rank(s, r); r++) {
+        child_free(shard(s, r)); /* of the life before */
+        child_free(probe(s, r));
+    }
+    go(s, LOADING);
+}
+
+/* The other ranks have nothing to save, and may hang in a collective. */
+static void restarting_enter(struct supervisor *s)
+{
+    s->n_restarts++;
+    LOG(LOG_WARN, "Starting the shards again", LOGI("restart", s->n_restarts),
+        LOGI("most_in_an_hour", s->plan->cfg->max_shard_restarts));
+    for (uint32_t r = s->plan->first; is_rank(s, r); r++) {
+        child_signal(shard(s, r), SIGKILL);
+        child_signal(probe(s, r), SIGKILL);
+    }
+    load_when_gone(s);
+}
+
+static void router_lost(struct supervisor *s, const struct child *c)
+{
+    log_msg(LOG_ERROR, "Webserver Crashed");
+    fail(s, "Webserver failed", "router", c);
+}
+
+static void restarting_lost(struct supervisor *s, enum role role, uint32_t rank, struct child *c)
+{
+    (void)rank;
+    if (role == ROLE_ROUTER)
+        router_lost(s, c);
+    else
+        load_when_gone(s);
+}
+
+/* A rank has died; `what` that is, where it is not started again. */
+static void rank_lost(struct supervisor *s, const char *what, uint32_t rank, const struct child *c)
+{
+    char who[32], cause[400];
+    snprintf(who, sizeof(who), "rank %" PRIu32, rank);
+    if (!may_restart(s)) {
+        fail(s, what, who, c);
+        return;
+    }
+    child_cause(c, cause, sizeof(cause));
+    log_msg(LOG_ERROR, "%s: %s %s", what, who, cause);
+    go(s, RESTARTING);
 }
 
 /* ---------------------------------------------------------------- LOADING */
@@ -142,9 +232,10 @@ static int start_probe(struct supervisor *s, uint32_t rank)
 static void loading_enter(struct supervisor *s)
 {
     struct command cmd;
+    s->n_ready = 0;
     if (s->plan->cfg->startup_timeout)
         s->deadline = s->since + 1000 * (int64_t)s->plan->cfg->startup_timeout;
-    for (uint32_t r = 0; r < s->n; r++) {
+    for (uint32_t r = s->plan->first; is_rank(s, r); r++) {
         LOG(LOG_INFO, "Starting shard", LOGI("rank", r));
         if (plan_shard(s->plan, r, &cmd, s->err) ||
             child_start(shard(s, r), label(s, "shard", r), &cmd, s->err) || start_probe(s, r)) {
@@ -157,10 +248,9 @@ static void loading_enter(struct supervisor *s)
 static void loading_lost(struct supervisor *s, enum role role, uint32_t rank, struct child *c)
 {
     char who[32];
-    snprintf(who, sizeof(who), "rank %" PRIu32, rank);
     if (role == ROLE_SHARD) {
         log_msg(LOG_ERROR, "Shard %" PRIu32 " failed to start", rank);
-        fail(s, "Shard cannot start", who, c);
+        rank_lost(s, "Shard cannot start", rank, c);
     } else if (role == ROLE_PROBE && (!WIFEXITED(c->status) || WEXITSTATUS(c->status) != 0)) {
         snprintf(who, sizeof(who), "health probe of rank %" PRIu32, rank);
         fail(s, "Shard cannot start", who, c);
@@ -169,19 +259,21 @@ static void loading_lost(struct supervisor *s, enum role role, uint32_t rank, st
             LOGD("seconds", (double)(clock_ms() - s->since) / 1e3));
         if (++s->n_ready == s->n)
             go(s, SERVING);
+    } else if (role == ROLE_ROUTER) {
+        router_lost(s, c);
     }
 }
 
 static void loading_notice(struct supervisor *s)
 {
-    for (uint32_t r = 0; r < s->n; r++)
+    for (uint32_t r = s->plan->first; is_rank(s, r); r++)
         if (probe(s, r)->alive)
             LOG(LOG_INFO, "Waiting for shard to be ready...", LOGI("rank", r));
 }
 
 static void loading_late(struct supervisor *s)
 {
-    for (uint32_t r = 0; r < s->n; r++)
+    for (uint32_t r = s->plan->first; is_rank(s, r); r++)
         if (probe(s, r)->alive) {
             char who[96];
             snprintf(who, sizeof(who),
@@ -196,6 +288,14 @@ static void loading_late(struct supervisor *s)
 static void serving_enter(struct supervisor *s)
 {
     struct command cmd;
+    if (s->plan->first) {
+        LOG(LOG_INFO, "Serving the router of machine 0", LOGI("first_rank", s->plan->first),
+            LOGI("ranks", s->n));
+        return;
+    }
+    if (s->children[CHILD_ROUTER].alive) /* it finds them by itself */
+        return;
+    draft_start(&s->draft);
     log_msg(LOG_INFO, "Starting Webserver");
     if (plan_router(s->plan, &cmd, s->err) ||
         child_start(&s->children[CHILD_ROUTER], "router", &cmd, s->err))
@@ -204,14 +304,14 @@ static void serving_enter(struct supervisor *s)
 
 static void serving_lost(struct supervisor *s, enum role role, uint32_t rank, struct child *c)
 {
-    char who[32];
-    if (role == ROLE_SHARD) {
+    if (role == ROLE_SHARD && s->plan->first && WIFEXITED(c->status) && !WEXITSTATUS(c->status)) {
+        log_msg(LOG_INFO, "machine 0 has ended");
+        stop(s);
+    } else if (role == ROLE_SHARD) {
         log_msg(LOG_ERROR, "Shard %" PRIu32 " crashed", rank);
-        snprintf(who, sizeof(who), "rank %" PRIu32, rank);
-        fail(s, "Shard failed", who, c);
+        rank_lost(s, "Shard failed", rank, c);
     } else if (role == ROLE_ROUTER) {
-        log_msg(LOG_ERROR, "Webserver Crashed");
-        fail(s, "Webserver failed", "router", c);
+        router_lost(s, c);
     }
 }
 
@@ -245,9 +345,13 @@ static void stop_router_late(struct supervisor *s)
 static void stop_shards_enter(struct supervisor *s)
 {
     log_msg(LOG_INFO, "Shutting down shards");
+    draft_stop(&s->draft);
     for (uint32_t i = 0; i < s->n_children; i++)
         child_signal(&s->children[i], SIGTERM);
-    s->deadline = s->since + (s->children[CHILD_DOWNLOAD].alive ? DOWNLOAD_STOP_MS : grace_ms(s));
+    s->deadline = s->since + grace_ms(s);
+    /* a download, or shards without a router, have nothing to finish */
+    if ((s->children[CHILD_DOWNLOAD].alive || s->failed) && grace_ms(s) > SHORT_GRACE_MS)
+        s->deadline = s->since + SHORT_GRACE_MS;
     if (all_gone(s))
         go(s, OVER);
 }
@@ -269,6 +373,7 @@ static void over_enter(struct supervisor *s) { (void)s; }
 
 static const struct step_row rows[] = {
     [DOWNLOAD] = {"download", download_enter, download_lost, NULL, NULL},
+    [RESTARTING] = {"restarting", restarting_enter, restarting_lost, NULL, NULL},
     [LOADING] = {"loading", loading_enter, loading_lost, loading_notice, loading_late},
     [SERVING] = {"serving", serving_enter, serving_lost, NULL, NULL},
     [STOP_ROUTER] = {"stop router", stop_router_enter, stop_router_lost, NULL, stop_router_late},
@@ -277,25 +382,51 @@ static const struct step_row rows[] = {
 };
 
 /* ---------------------------------------------------------------- the loop */
-/* Also reaps what is not ours: as process 1 of a container we inherit orphans. */
+static void told_of(struct supervisor *s, uint32_t i)
+{
+    const uint32_t groups = CHILD_RANKS + 2 * s->n;
+    struct child *c = &s->children[i];
+    if (i < CHILD_RANKS) {
+        if (s->step != OVER)
+            rows[s->step].lost(s, (enum role)i, 0, c);
+    } else if (i < groups) {
+        const uint32_t k = i - CHILD_RANKS;
+        if (s->step != OVER)
+            rows[s->step].lost(s, k % 2 ? ROLE_PROBE : ROLE_SHARD, s->plan->first + k / 2, c);
+    } else {
+        if (c == s->draft.child)
+            draft_lost(&s->draft);
+        else
+            groups_lost(&s->groups, i - groups);
+        if (s->step == STOP_SHARDS && all_gone(s))
+            go(s, OVER);
+    }
+}
+
+/* Of several that have ended, who was killed comes first: the others may have ended of it. Also
+ * reaps what is not ours: as process 1 of a container we inherit orphans. */
 static void reap(struct supervisor *s)
 {
     int status;
     pid_t pid;
+    uint32_t n = 0, first = 0;
     while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
         uint32_t i = 0;
         while (i < s->n_children && !(s->children[i].alive && s->children[i].pid == pid))
             i++;
         if (i == s->n_children)
             continue;
-        struct child *c = &s->children[i];
-        enum role role = i < CHILD_RANKS         ? (enum role)i
-                         : (i - CHILD_RANKS) % 2 ? ROLE_PROBE
-                                                 : ROLE_SHARD;
-        child_ended(c, status);
-        if (s->step != OVER)
-            rows[s->step].lost(s, role, i < CHILD_RANKS ? 0 : (i - CHILD_RANKS) / 2, c);
+        child_ended(&s->children[i], status);
+        s->ended[n] = i;
+        if (WIFSIGNALED(status)) {
+            s->ended[n] = s->ended[first];
+            s->ended[first++] = i;
+        }
+        n++;
     }
+    for (uint32_t i = 0; i < n; i++)
+        if (!s->children[s->ended[i]].alive) /* not started again meanwhile, for one before it */
+            told_of(s, s->ended[i]);
 }
 
 static void asked_to_stop(struct supervisor *s, uint32_t sig)
@@ -316,7 +447,9 @@ static void read_signals(struct supervisor *s)
 {
     struct signalfd_siginfo info;
     while (read(s->sigfd, &info, sizeof(info)) == (ssize_t)sizeof(info))
-        if (info.ssi_signo != SIGCHLD)
+        if (info.ssi_signo == SIGHUP && s->plan->cfg->tls_cert && *s->plan->cfg->tls_cert)
+            child_signal(&s->children[CHILD_ROUTER], SIGHUP); /* to read the certificate again */
+        else if (info.ssi_signo != SIGCHLD)
             asked_to_stop(s, info.ssi_signo);
     reap(s);
 }
@@ -324,6 +457,10 @@ static void read_signals(struct supervisor *s)
 static int wait_ms(const struct supervisor *s)
 {
     int64_t next = s->deadline, left;
+    const int64_t more[] = {groups_deadline(&s->groups), draft_deadline(&s->draft)};
+    for (int i = 0; i < 2; i++)
+        if (more[i] && (!next || more[i] < next))
+            next = more[i];
     if (s->notice && (!next || s->notice < next))
         next = s->notice;
     if (!next)
@@ -335,15 +472,18 @@ static int wait_ms(const struct supervisor *s)
 static void turn(struct supervisor *s)
 {
     s->fds[0] = (struct pollfd){s->sigfd, POLLIN, 0};
+    s->fds[1] = (struct pollfd){s->step == SERVING ? s->groups.fd : -1, POLLIN, 0};
     for (uint32_t i = 0; i < s->n_children; i++)
         for (int k = 0; k < 2; k++)
-            s->fds[1 + 2 * i + (uint32_t)k] =
+            s->fds[2 + 2 * i + (uint32_t)k] =
                 (struct pollfd){s->children[i].pid ? s->children[i].fds[k] : -1, POLLIN, 0};
-    if (poll(s->fds, 1 + 2 * s->n_children, wait_ms(s)) < 0 && errno != EINTR)
+    if (poll(s->fds, 2 + 2 * s->n_children, wait_ms(s)) < 0 && errno != EINTR)
         abort(); /* a bad set is our own mistake */
     for (uint32_t i = 0; i < 2 * s->n_children; i++)
-        if (s->fds[1 + i].revents)
+        if (s->fds[2 + i].revents)
             child_read(&s->children[i / 2], (int)(i % 2));
+    if (s->fds[1].revents)
+        groups_read(&s->groups);
     if (s->fds[0].revents)
         read_signals(s);
 
@@ -356,35 +496,45 @@ static void turn(struct supervisor *s)
         s->deadline = 0;
         rows[s->step].late(s);
     }
+    groups_late(&s->groups, now);
+    draft_late(&s->draft, now);
 }
 
-int supervise(const struct plan *p, bool download, struct err *e)
+int supervise(const struct plan *p, struct err *e)
 {
-    struct supervisor s = {.plan = p, .n = p->cfg->num_shard, .err = e};
+    struct supervisor s = {.own = *p, .n = p->n, .err = e};
+    uint32_t n_groups = p->cfg->models_folder ? p->cfg->max_loaded_models : 0;
     sigset_t set;
     int rc = -1;
 
-    s.n_children = CHILD_RANKS + 2 * s.n;
+    s.plan = &s.own;
+    s.n_children = CHILD_RANKS + 2 * s.n * (1 + n_groups) + 1;
     s.children = calloc(s.n_children, sizeof(*s.children));
-    s.fds = calloc(1 + 2 * s.n_children, sizeof(*s.fds));
+    s.ended = calloc(s.n_children, sizeof(*s.ended));
+    s.fds = calloc(2 + 2 * s.n_children, sizeof(*s.fds));
     sigemptyset(&set);
     for (const int *sig = (const int[]){SIGINT, SIGTERM, SIGHUP, SIGCHLD, 0}; *sig; sig++)
         sigaddset(&set, *sig);
     sigprocmask(SIG_BLOCK, &set, NULL);
     signal(SIGPIPE, SIG_IGN); /* nobody reads our log: no reason to stop serving */
     s.sigfd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC);
-    if (!s.children || !s.fds)
+    if (!s.children || !s.ended || !s.fds)
         err_nomem(e);
     else if (s.sigfd < 0)
         err_sys(e, "signalfd");
-    else {
-        for (go(&s, download ? DOWNLOAD : LOADING); s.step != OVER;)
+    else if (groups_init(&s.groups, &s.own, n_groups, &s.children[CHILD_RANKS + 2 * s.n], e) == 0) {
+        s.own.router_fd = n_groups ? s.groups.router_fd : 0;
+        draft_init(&s.draft, &s.own, &s.children[s.n_children - 1]);
+        for (go(&s, DOWNLOAD); s.step != OVER;)
             turn(&s);
         rc = s.failed ? -1 : 0;
     }
     for (uint32_t i = 0; s.children && i < s.n_children; i++)
         child_free(&s.children[i]);
+    groups_free(&s.groups);
+    draft_free(&s.draft);
     free(s.children);
+    free(s.ended);
     free(s.fds);
     if (s.sigfd >= 0)
         close(s.sigfd);

@@ -15,5 +15,5 @@
 /* Run until a signal or a failure, and until no child is left. 0: stopped by a signal. -1: `e`
  * names the child and why, e.g. "Shard failed: rank 1 was killed by signal 11 (Segmentation
  * fault)". */
-int supervise(const struct plan *p, bool download, struct err *e);
+int supervise(const struct plan *p, struct err *e);
 #endif

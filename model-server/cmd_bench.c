@@ -125,7 +125,7 @@ static int measure(const struct bench_config *cfg, const struct tool *t, struct 
     uint64_t peak;
     int rc = measure_limits(r, e);
     if (rc == 0)
-        rc = bench_steps_init(&steps, t->model, c->max_batch, c->longest, t->kv_dtype, e);
+        rc = bench_steps_init(&steps, t, c->max_batch, c->longest, e);
     r->kv_bytes = (uint64_t)steps.per_seq * c->max_batch *
                   model_kv_block_bytes(t->model, BENCH_BLOCK, t->kv_dtype);
     for (struct bench_result *v = c->v; v < c->v + c->n && rc == 0; v++) {
@@ -180,16 +180,17 @@ static int with_model(const struct bench_config *cfg, const struct tool *t, stru
     return rc;
 }
 
-static int run(const struct bench_config *cfg, struct err *e)
+static int run(const void *config, struct err *e)
 {
+    const struct bench_config *cfg = config;
     struct tool t = {0};
     struct cases *cases = calloc(1, sizeof(*cases));
     if (!cases)
         return err_nomem(e);
+    struct tool_options o = cfg->tool;
+    o.watch = cfg->ops ? watch_ops : NULL;
     int rc =
-        list_cases(cases, cfg, e) || tool_open(&t, &cfg->tool, e) || with_model(cfg, &t, cases, e)
-            ? -1
-            : 0;
+        list_cases(cases, cfg, e) || tool_open(&t, &o, e) || with_model(cfg, &t, cases, e) ? -1 : 0;
     tool_close(&t);
     free(cases);
     return rc;
@@ -198,15 +199,5 @@ static int run(const struct bench_config *cfg, struct err *e)
 int cmd_bench(int argc, char **argv)
 {
     struct bench_config cfg = {0};
-    struct err e = ERR_INIT;
-    int rc = flags_parse(&program, &cfg, argc, argv, environ, &e);
-    if (rc == 0) {
-        log_init("model_server", (enum log_level)cfg.tool.log_level, false, 2);
-        cfg.tool.watch = cfg.ops ? watch_ops : NULL;
-        rc = run(&cfg, &e);
-    }
-    if (rc < 0)
-        fprintf(stderr, "model-server bench: %s\n", e.msg);
-    flags_free(&program, &cfg);
-    return rc < 0 ? 1 : 0;
+    return tool_main(&program, &cfg, &cfg.tool, run, argc, argv);
 }

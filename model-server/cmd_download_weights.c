@@ -2,8 +2,13 @@
 #include "common/cleanup.h"
 #include "common/flag.h"
 #include "common/hub/cache.h"
+#include "common/hub/download.h"
 #include "common/log.h"
 #include "model-server/commands.h"
+#include <signal.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
 
 struct download_config {
     const char *model_id, *revision, *extension;
@@ -17,10 +22,11 @@ static const char *const levels[] = {"error", "warn", "info", "debug", "trace", 
 #define F(field) .off = offsetof(struct download_config, field)
 static const struct flag flags[] = {
     {.name = "model-id", .positional = true, .required = true, .type = FLAG_STR, F(model_id),
-     .help = "A folder, or the name of a repository of the Hugging Face hub."},
+     .help = "A folder, a GGUF file, or the name of a repository of the Hugging Face hub; "
+             "org/name:Q4_K_M means one of its GGUF models."},
     {.name = "revision", .type = FLAG_STR, F(revision), .help = "Branch, tag or commit; default: main."},
     {.name = "extension", .type = FLAG_STR, F(extension), .def = ".safetensors", .env = "",
-     .help = "What the names of the weight files end with."},
+     .help = "Accepted for compatibility: always .safetensors."},
     {.name = "auto-convert", .type = FLAG_BOOL, F(auto_convert), .def = "true", .env = "",
      .help = "Accepted for compatibility; has no effect."},
     {.name = "logger-level", .type = FLAG_ENUM, F(logger_level), .def = "info", .choices = levels, .env = "",
@@ -37,19 +43,49 @@ static const struct flag flags[] = {
 
 static const struct flag_program program = {
     .name = "model-server download-weights",
-    .about = "Looks for the weights of a model: a local folder, or a snapshot in the hub's cache.",
+    .about = "Makes sure that a model or an adapter is on this machine: a local folder, or a "
+             "repository of the "
+             "hub, which is downloaded into the hub's cache where it is not there already.",
     .flags = flags,
 };
 
+/* A descriptor that is readable once we were asked to stop. */
+static int stop_signals(struct err *e)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGHUP);
+    sigprocmask(SIG_BLOCK, &set, NULL); // NOLINT(concurrency-mt-unsafe): libcurl's threads inherit
+    int fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    return fd < 0 ? err_sys(e, "signalfd") : fd;
+}
+
 static int run(const struct download_config *cfg, struct err *e)
 {
-    char *dir CLEANUP(cleanup_free) = hub_resolve(cfg->model_id, cfg->revision, e);
-    if (!dir)
-        return -1;
-    if (!hub_has_file(dir, cfg->extension))
-        return err_set(e, ERR_VALIDATION, "%s: no %s files", dir, cfg->extension);
-    log_msg(LOG_INFO, "Files are already present on the host. Skipping download.");
-    return 0;
+    struct hub_settings settings;
+    struct stat st;
+    const char *folder = hub_weights_override();
+    int stop CLEANUP(cleanup_fd) = -1;
+    if (strcmp(cfg->extension, ".safetensors") != 0)
+        return err_set(e, ERR_VALIDATION, "--extension %s: only .safetensors are read here",
+                       cfg->extension);
+    folder = folder ? folder : cfg->model_id;
+    if (folder != cfg->model_id || stat(folder, &st) == 0) {
+        char *model CLEANUP(cleanup_free) = hub_resolve(folder, NULL, e);
+        if (!model)
+            return -1;
+        if (hub_parts(model) == HUB_NO_WEIGHTS)
+            return err_set(e, ERR_VALIDATION,
+                           "%s: no (or not all) .safetensors files, no .gguf file", folder);
+        log_msg(LOG_INFO, "Files are already present on the host. Skipping download.");
+        return 0;
+    }
+    hub_settings_read(&settings);
+    return (stop = stop_signals(e)) < 0
+               ? -1
+               : hub_download(&settings, cfg->model_id, cfg->revision, stop, e);
 }
 
 int cmd_download_weights(int argc, char **argv)

@@ -20,7 +20,7 @@ struct logits_config {
 static const struct flag flags[] = {
     TOOL_ROWS(logits_config, tool),
     TOOL_ROW_SHAPE(logits_config, tool),
-    {TOOL_ROW(logits_config, tool, "kv-cache-dtype", ENUM, kv_dtype), .def = "float32", .choices = tool_kv_dtypes,
+    {TOOL_ROW(logits_config, tool, "kv-cache-dtype", ENUM, kv_dtype), .def = "float32", .choices = kv_dtype_choices,
      .help = "Type of keys and values in the cache; auto: as the weights are stored."},
     {.name = "ids", .required = true, .type = FLAG_LIST, .off = offsetof(struct logits_config, ids), .env = "",
      .help = "Token ids of the prompt, separated by commas."},
@@ -147,8 +147,9 @@ static int print_all(struct model *m, const struct prompt *p, struct err *e)
 
 /* ---------------------------------------------------------------- the command */
 
-static int run(const struct logits_config *cfg, struct err *e)
+static int run(const void *config, struct err *e)
 {
+    const struct logits_config *cfg = config;
     struct prompt p = {0};
     struct tool t = {0};
     int rc = prompt_parse(&p, &cfg->ids, e) || tool_open(&t, &cfg->tool, e) ||
@@ -164,14 +165,5 @@ static int run(const struct logits_config *cfg, struct err *e)
 int cmd_logits(int argc, char **argv)
 {
     struct logits_config cfg = {0};
-    struct err e = ERR_INIT;
-    int rc = flags_parse(&program, &cfg, argc, argv, environ, &e);
-    if (rc == 0) {
-        log_init("model_server", (enum log_level)cfg.tool.log_level, false, 2);
-        rc = run(&cfg, &e);
-    }
-    if (rc < 0)
-        fprintf(stderr, "model-server logits: %s\n", e.msg);
-    flags_free(&program, &cfg);
-    return rc < 0 ? 1 : 0;
+    return tool_main(&program, &cfg, &cfg.tool, run, argc, argv);
 }

@@ -168,8 +168,9 @@ static void print(const struct quality_config *cfg, const struct tool *t,
     buf_free(&name);
 }
 
-static int run(const struct quality_config *cfg, struct err *e)
+static int run(const void *config, struct err *e)
 {
+    const struct quality_config *cfg = config;
     const struct tool_options exact = {.model = cfg->tool.model,
                                        .device = cfg->tool.device,
                                        .rope_scaling = cfg->tool.rope_scaling,
@@ -197,14 +198,5 @@ static int run(const struct quality_config *cfg, struct err *e)
 int cmd_quality(int argc, char **argv)
 {
     struct quality_config cfg = {0};
-    struct err e = ERR_INIT;
-    int rc = flags_parse(&program, &cfg, argc, argv, environ, &e);
-    if (rc == 0) {
-        log_init("model_server", (enum log_level)cfg.tool.log_level, false, 2);
-        rc = run(&cfg, &e);
-    }
-    if (rc < 0)
-        fprintf(stderr, "model-server quality: %s\n", e.msg);
-    flags_free(&program, &cfg);
-    return rc < 0 ? 1 : 0;
+    return tool_main(&program, &cfg, &cfg.tool, run, argc, argv);
 }

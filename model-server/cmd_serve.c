@@ -3,37 +3,42 @@
 #include "common/flag.h"
 #include "common/hub/cache.h"
 #include "common/log.h"
+#include "common/trace.h"
+#include "model-server/adapter_list.h"
 #include "model-server/commands.h"
+#include "model-server/engine/drafts.h"
+#include "model-server/ranks.h"
 #include "model-server/service.h"
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <unistd.h>
 
-enum { BLOCK_SIZE = 16, RENDEZVOUS_MS = 120 * 1000 };
+enum { BLOCK_SIZE = 16 };
 
 struct serve_config {
     const char *model_id, *revision, *uds_path, *device, *quantize, *shard_group, *rope_scaling;
-    const char *otlp_endpoint, *otlp_service_name;
+    const char *otlp_endpoint, *otlp_service_name, *master_addr;
     struct flag_list lora_adapters;
     uint32_t dtype, kv_dtype, threads, logger_level, max_input_tokens, max_total_tokens, speculate;
-    uint32_t rank, world;
+    uint32_t rank, world, nnodes, master_port, rendezvous_s;
     enum quant quant; /* what `quantize` says */
-    double rope_factor, memory_fraction, kv_memory, swap_gib, watermark_gamma, watermark_delta;
+    double rope_factor, row_cost, memory_fraction, adapter_fraction, kv_memory, swap_gib,
+        watermark_gamma, watermark_delta;
     bool sharded, json_output, trust_remote_code, prefill_logprobs;
 };
 
 static const char *const dtypes[] = {"auto", "float32", "float16", "bfloat16", NULL};
-static const char *const kv_dtypes[] = {"auto", "float32", "float16", "bfloat16", "int8", NULL};
 static const char *const levels[] = {"error", "warn", "info", "debug", "trace", "off", NULL};
 
 // clang-format off
 #define F(field) .off = offsetof(struct serve_config, field)
 static const struct flag flags[] = {
     {.name = "model-id", .positional = true, .required = true, .type = FLAG_STR, F(model_id),
-     .help = "A folder with config.json, tokenizer.json and safetensors weights, or the name of a repository "
-             "that is in the Hugging Face cache."},
+     .help = "A folder with config.json, tokenizer.json and safetensors weights, a GGUF file (or a folder with "
+             "one), or the name of a repository that is in the Hugging Face cache."},
     {.name = "revision", .type = FLAG_STR, F(revision), .help = "Branch, tag or commit in the cache; default: main."},
     {.name = "uds-path", .type = FLAG_STR, F(uds_path), .def = "/tmp/text-generation-server", .env = "",
      .help = "Rank r listens on the Unix socket PATH-r. tcp://host:port listens on port + r instead."},
@@ -44,14 +49,23 @@ static const struct flag flags[] = {
      .help = "Number of ranks that the model is split over."},
     {.name = "shard-group", .type = FLAG_STR, F(shard_group),
      .help = "Name under which the ranks find each other, unique on the host; default: made of --uds-path."},
+    {.name = "nnodes", .type = FLAG_U32, F(nnodes), .def = "1", .min = 1, .max = 64, .unit = "machines",
+     .help = "Machines that the ranks are spread over, as many on each."},
+    {.name = "master-addr", .type = FLAG_STR, F(master_addr), .def = "localhost",
+     .help = "With several machines: where rank 0 waits for the others."},
+    {.name = "master-port", .type = FLAG_U32, F(master_port), .def = "29500", .min = 1, .max = 65535,
+     .help = "Port there. Rank r of another machine than rank 0's answers the router on this port + 1 + r."},
+    {.name = "rendezvous-timeout", .type = FLAG_U32, F(rendezvous_s), .def = "120", .min = 1, .max = 86400,
+     .unit = "seconds", .help = "With several machines: how long ranks wait for each other."},
     {.name = "dtype", .type = FLAG_ENUM, F(dtype), .def = "auto", .choices = dtypes, .env = "",
      .help = "Type of the weights on the device; auto: as stored in the checkpoint, computed with in fp32. float16 or "
              "bfloat16 that is asked for may be computed with too, where the CPU is faster so."},
-    {.name = "kv-cache-dtype", .type = FLAG_ENUM, F(kv_dtype), .def = "auto", .choices = kv_dtypes, .env = "",
+    {.name = "kv-cache-dtype", .type = FLAG_ENUM, F(kv_dtype), .def = "auto", .choices = kv_dtype_choices, .env = "",
      .help = "Type of keys and values in the cache; auto: as the weights are stored."},
     {.name = "quantize", .type = FLAG_STR, F(quantize), .env = "",
      .help = "Keep the linear layers in fewer bits, made at load: eetq (8-bit weights), w8a8 (8-bit weights and "
-             "activations) or int4. The other schemes are not supported by this version."},
+             "activations), int4 or fp8. Of a checkpoint that is stored quantised: gptq, awq, marlin, fp8 and "
+             "compressed-tensors mean as it is stored, which needs no flag. Other schemes are not supported."},
     {.name = "device", .type = FLAG_STR, F(device), .def = "auto",
      .help = "Backend: cpu, cuda, or auto for a GPU where there is one."},
     {.name = "threads", .type = FLAG_U32, F(threads), .def = "0", .min = 0, .max = 1024,
@@ -78,18 +92,27 @@ static const struct flag flags[] = {
     {.name = "watermark-delta", .type = FLAG_F64, F(watermark_delta), .def = "2.0", .min = -100, .max = 100,
      .help = "What a watermark adds to the scores of the tokens it prefers."},
     {.name = "lora-adapters", .type = FLAG_LIST, F(lora_adapters),
-     .help = "Adapters to load. None is supported by this version."},
+     .help = "LoRA adapters to serve beside the model: `id`, `id@revision`, `name=path` or "
+             "`name=path@revision`, as PEFT saves them."},
+    {.name = "adapter-memory-fraction", .type = FLAG_F64, F(adapter_fraction), .def = "0.1", .min = 0, .max = 1,
+     .help = "Share of the memory that is free beside the weights for adapters on the device; others wait in "
+             "host memory for their turn."},
     {.name = "speculate", .type = FLAG_U32, F(speculate), .def = "0", .env = "",
-     .help = "Tokens to speculate ahead. Not supported by this version: taken as 0."},
+     .help = "Speculative decoding: at most so many draft tokens of a request are verified by one step, as many as are worth it. "
+             "Drafts are what followed the same words before, or come from the router's draft model. Answers stay the same."},
+    {.name = "speculate-row-cost", .type = FLAG_F64, F(row_cost), .min = 0, .max = 1, .env = "SPECULATE_ROW_COST",
+     .help = "What verifying another draft costs, in parts of a step of one token: decides how many are worth it. Default: measured at "
+             "warm-up."},
     {.name = "logger-level", .type = FLAG_ENUM, F(logger_level), .def = "info", .choices = levels, .env = "",
      .help = "Lines above this level are not logged."},
     {.name = "json-output", .type = FLAG_BOOL, F(json_output), .env = "", .help = "Log JSON objects instead of text."},
     {.name = "trust-remote-code", .type = FLAG_BOOL, F(trust_remote_code), .env = "",
      .help = "Accepted for compatibility; no code of a checkpoint is ever run."},
     {.name = "otlp-endpoint", .type = FLAG_STR, F(otlp_endpoint), .env = "",
-     .help = "Accepted for compatibility; this version sends no spans."},
+     .help = "OpenTelemetry collector (OTLP over gRPC, `http://host:4317`) that gets a span for each call that is part "
+             "of a trace. Default: none."},
     {.name = "otlp-service-name", .type = FLAG_STR, F(otlp_service_name), .env = "",
-     .help = "Accepted for compatibility; this version sends no spans."},
+     .def = "text-generation-inference.server", .help = "service.name of those spans."},
     {0},
 };
 // clang-format on
@@ -110,16 +133,18 @@ static int check(struct serve_config *c, int argc, char **argv, struct err *e)
         return err_set(e, ERR_VALIDATION, "WORLD_SIZE must be set when sharded is True");
     if (c->rank >= c->world)
         return err_set(e, ERR_VALIDATION, "RANK %u is not below WORLD_SIZE %u", c->rank, c->world);
+    if (c->world % c->nnodes)
+        return err_set(e, ERR_VALIDATION, "%u ranks cannot be spread evenly over %u machines",
+                       c->world, c->nnodes);
+    if (c->nnodes > 1 && c->master_port + c->world > 65535)
+        return err_set(e, ERR_VALIDATION, "--master-port %u: %u ports are needed above it",
+                       c->master_port, c->world);
     if (quant_parse(c->quantize, &c->quant, e))
         return -1;
-    if (c->lora_adapters.n)
-        return err_set(e, ERR_VALIDATION, "--lora-adapters %s: this version serves no adapters",
-                       c->lora_adapters.v[0]);
     if (c->rope_scaling && !*c->rope_scaling)
         c->rope_scaling = NULL;
-    if (c->speculate)
-        log_msg(LOG_WARN, "--speculate %u: not supported by this version, serving without",
-                c->speculate);
+    if (c->speculate > DRAFTS_MOST)
+        return err_set(e, ERR_VALIDATION, "--speculate %u: at most %d", c->speculate, DRAFTS_MOST);
     return 0;
 }
 
@@ -130,15 +155,54 @@ static int worker_threads(const struct serve_config *c, const struct backend_ops
     if (c->threads || c->world == 1 || strcmp(ops->name, "cpu") != 0 ||
         sched_getaffinity(0, sizeof(set), &set))
         return (int)c->threads;
-    int cores = CPU_COUNT(&set) / (int)c->world;
+    int cores = CPU_COUNT(&set) / (int)(c->world / c->nnodes);
     return cores ? cores : 1;
+}
+
+/* ---------------------------------------------------------------- being stopped */
+
+struct stopper {
+    pthread_t thread;
+    sigset_t signals;
+    _Atomic(struct rpc_server *) server; /* NULL while the model loads */
+    atomic_bool over;                    /* no longer wanted */
+    bool away;         /* this rank serves the router of another machine, and ends with it */
+    atomic_bool asked; /* by a signal: that others go as well is no surprise */
+    atomic_bool lost;  /* then `why` is set */
+    char why[480];
+};
+
+/* On the watch's thread. */
+static void rank_gone(void *arg, bool left, const char *why)
+{
+    struct stopper *t = arg;
+    struct rpc_server *server = atomic_load(&t->server);
+    if (atomic_load(&t->asked))
+        return;
+    if (server && left && t->away) {
+        log_msg(LOG_INFO, "%s: shutting down", why);
+        rpc_server_stop(server);
+        return;
+    }
+    snprintf(t->why, sizeof(t->why), "%s", why);
+    atomic_store(&t->lost, true);
+    if (server) {
+        rpc_server_stop(server);
+        return;
+    }
+    log_msg(LOG_ERROR, "while the model was loaded: %s", why);
+    _exit(1); /* nothing needs to be finished yet */
 }
 
 /* ---------------------------------------------------------------- parts, in order of life */
 
 struct shard {
     char *dir;
+    struct ranks_options ranks;
+    struct adapter_list adapters;
     struct comm *comm;
+    struct ranks_watch *watch;
+    char **addresses; /* [world] */
     const struct backend_ops *ops;
     struct device *dev;
     struct model *model;
@@ -146,6 +210,7 @@ struct shard {
     struct engine *engine;
     struct service service;
     struct rpc_server *server;
+    struct tracer *tracer;
 };
 
 static void close_all(struct shard *s)
@@ -157,37 +222,59 @@ static void close_all(struct shard *s)
     if (s->dev)
         s->ops->close(s->dev);
     comm_close(s->comm);
+    for (uint32_t r = 0; s->addresses && r < s->ranks.world; r++)
+        free(s->addresses[r]);
+    free(s->addresses);
+    adapter_list_free(&s->adapters);
     free(s->dir);
 }
 
-static struct comm *join(const struct serve_config *c, struct err *e)
+static int join(struct shard *s, const struct serve_config *c, struct stopper *t, struct err *e)
 {
-    char group[300];
-    if (c->world == 1)
-        return comm_solo();
-    snprintf(group, sizeof(group), "%s",
-             c->shard_group && *c->shard_group ? c->shard_group : c->uds_path);
-    return comm_shm_open(group, (int)c->rank, (int)c->world, RENDEZVOUS_MS, e);
+    s->ranks = (struct ranks_options){.uds_path = c->uds_path,
+                                      .group = c->shard_group,
+                                      .rank = c->rank,
+                                      .world = c->world,
+                                      .nodes = c->nnodes,
+                                      .master_addr = c->master_addr,
+                                      .master_port = c->master_port,
+                                      .timeout_s = c->rendezvous_s};
+    if (!(s->comm = ranks_join(&s->ranks, e)) ||
+        !(s->addresses = calloc(c->world, sizeof(*s->addresses))))
+        return s->comm ? err_nomem(e) : -1;
+    for (uint32_t r = 0; r < c->world; r++) {
+        char address[RANKS_ADDRESS];
+        ranks_address(&s->ranks, s->comm, r, address);
+        if (!(s->addresses[r] = strdup(address)))
+            return err_nomem(e);
+    }
+    t->away = ranks_away(&s->ranks);
+    s->watch = ranks_watch(&s->ranks, s->comm, rank_gone, t, e);
+    return c->nnodes > 1 && !s->watch ? -1 : 0;
 }
 
-static int load(struct shard *s, const struct serve_config *c, struct err *e)
+static int load(struct shard *s, const struct serve_config *c, struct stopper *t, struct err *e)
 {
-    if (!(s->dir = hub_resolve(c->model_id, c->revision, e)) ||
+    if (!(s->dir = hub_resolve_model(c->model_id, c->revision, e)) ||
+        adapter_list_read(&s->adapters, &c->lora_adapters, e) ||
         !(s->tok = tokenizer_load(s->dir, e)) || !(s->ops = backend_find(c->device, e)))
         return -1;
-    struct device_options d = {.index = (int)c->rank,
+    struct device_options d = {.index = (int)(c->rank % (c->world / c->nnodes)),
                                .threads = worker_threads(c, s->ops),
                                .features = ~(uint64_t)0,
                                .arith = dtype_arith((int)c->dtype - 1)};
-    if (!(s->dev = s->ops->open(&d, e)) || !(s->comm = join(c, e)))
+    if (!(s->dev = s->ops->open(&d, e)) || join(s, c, t, e))
         return -1;
     struct model_options m = {.ops = s->ops,
                               .dev = s->dev,
                               .comm = s->comm,
                               .dtype = (int)c->dtype - 1,
                               .quant = c->quant,
+                              .quantize = c->quantize,
                               .rope_scaling = c->rope_scaling,
-                              .rope_factor = c->rope_factor};
+                              .rope_factor = c->rope_factor,
+                              .adapters = s->adapters.v,
+                              .n_adapters = s->adapters.n};
     if (!(s->model = model_load(s->dir, &m, e)))
         return -1;
     struct engine_options g = {.model = s->model,
@@ -196,47 +283,50 @@ static int load(struct shard *s, const struct serve_config *c, struct err *e)
                                .dev = s->dev,
                                .comm = s->comm,
                                .block_size = BLOCK_SIZE,
-                               .kv_dtype = c->kv_dtype ? (enum kv_dtype)(c->kv_dtype - 1)
+                               .kv_dtype = c->kv_dtype ? kv_dtype_chosen(c->kv_dtype)
                                                        : model_kv_dtype(s->model),
                                .memory_fraction = c->memory_fraction,
                                .kv_limit = c->kv_memory,
+                               .adapter_fraction = c->adapter_fraction,
                                .max_total_tokens = c->max_total_tokens,
+                               .speculate = c->speculate,
+                               .row_cost = c->row_cost,
                                .swap_bytes = (uint64_t)(c->swap_gib * (double)(1 << 30))};
     return (s->engine = engine_new(&g, e)) ? 0 : -1;
 }
 
-static int listen_at(struct shard *s, const struct serve_config *c, char *address, size_t size,
+static int listen_at(struct shard *s, const struct serve_config *c, char local[RANKS_ADDRESS],
                      struct err *e)
 {
     struct service_options o = {
         .engine = s->engine,
         .model = model_info(s->model),
+        .adapters = model_adapters(s->model),
         .tok = s->tok,
-        .uds_path = c->uds_path,
+        .addresses = s->addresses,
         .rank = c->rank,
         .world = c->world,
         .block_size = BLOCK_SIZE,
+        .speculate = c->speculate,
         .device_type = s->ops->name,
         .prefill_logprobs = c->prefill_logprobs,
         .watermark = {(float)c->watermark_gamma, (float)c->watermark_delta}};
     service_init(&s->service, &o);
-    service_address(c->uds_path, c->rank, address, size);
-    struct rpc_server_options r = {.address = address,
+    ranks_local_address(c->uds_path, c->rank, local);
+    struct tracer_options t = {.endpoint = c->otlp_endpoint, .service_name = c->otlp_service_name};
+    if (c->otlp_endpoint && *c->otlp_endpoint && !(s->tracer = tracer_new(&t, e)))
+        return -1;
+    struct rpc_server_options r = {.address = local,
+                                   .also = ranks_away(&s->ranks) ? s->addresses[c->rank] : NULL,
                                    .methods = service_methods,
                                    .n_methods = service_n_methods,
                                    .ctx = &s->service,
-                                   .after = service_after};
+                                   .after = service_after,
+                                   .tracer = s->tracer};
     return (s->server = rpc_server_open(&r, e)) ? 0 : -1;
 }
 
 /* ---------------------------------------------------------------- running */
-
-struct stopper {
-    pthread_t thread;
-    sigset_t signals;
-    _Atomic(struct rpc_server *) server; /* NULL while the model loads */
-    atomic_bool over;
-};
 
 static void *wait_signal(void *arg)
 {
@@ -246,6 +336,7 @@ static void *wait_signal(void *arg)
     if (atomic_load(&t->over))
         return NULL;
     LOG(LOG_INFO, "signal received, shutting down", LOGI("signal", sig));
+    atomic_store(&t->asked, true);
     struct rpc_server *server = atomic_load(&t->server);
     if (server) {
         rpc_server_stop(server);
@@ -284,6 +375,8 @@ static int run(struct shard *s, struct stopper *t, struct err *e)
     s->service.server = s->server;
     atomic_store(&t->server, s->server);
     rpc_server_run(s->server);
+    if (atomic_load(&t->lost))
+        return err_set(e, ERR_SYSTEM, "%s", t->why);
     return atomic_load(&s->service.failed) ? err_set(e, ERR_SYSTEM, "lost the other ranks") : 0;
 }
 
@@ -304,18 +397,20 @@ static int serve(const struct serve_config *c, struct err *e)
 {
     struct shard s = {0};
     struct stopper t;
-    char address[300];
+    char address[RANKS_ADDRESS];
     if (catch_signals(&t, e))
         return -1;
-    int rc = load(&s, c, e);
+    int rc = load(&s, c, &t, e);
     if (rc == 0)
-        rc = listen_at(&s, c, address, sizeof(address), e);
+        rc = listen_at(&s, c, address, e);
     if (rc == 0) {
         announce(&s, c, address);
         rc = run(&s, &t, e);
     }
+    ranks_watch_end(s.watch);
     release_signals(&t); /* none will find the server any more */
     rpc_server_close(s.server);
+    tracer_free(s.tracer);
     close_all(&s);
     return rc;
 }

@@ -1,4 +1,5 @@
 #include "model-server/service.h"
+#include "common/hash.h"
 #include "common/rpc_std.h"
 #include "model-server/service_impl.h"
 #include <stdio.h>
@@ -12,15 +13,38 @@ void service_init(struct service *s, const struct service_options *o)
 
 void service_free(struct service *s) { tok_scratch_free(s->scratch); }
 
-void service_address(const char *uds_path, uint32_t rank, char *out, size_t size)
+static int list_adapters(const struct service *s, Generate__V3__InfoResponse *r, struct rpc_mem *m)
 {
-    const char *port = strrchr(uds_path, ':');
-    if (strncmp(uds_path, "tcp://", 6) == 0 && port > uds_path + 5)
-        snprintf(out, size, "%.*s:%lu", (int)(port - uds_path), uds_path,
-                 strtoul(port + 1, NULL, 10) + rank);
-    else
-        snprintf(out, size, "%s%s-%u", strncmp(uds_path, "unix://", 7) ? "unix://" : "", uds_path,
-                 rank);
+    const uint32_t n = s->o.adapters ? adapters_count(s->o.adapters) : 0;
+    Generate__V3__Adapter *v = RPC_NEW(m, Generate__V3__Adapter, n + (size_t)1);
+    r->adapters = RPC_NEW(m, Generate__V3__Adapter *, n + (size_t)1);
+    if (!v || !r->adapters)
+        return -1;
+    for (uint32_t i = 0; i < n; i++) {
+        generate__v3__adapter__init(&v[i]);
+        v[i].name = (char *)(uintptr_t)adapters_name(s->o.adapters, i + 1);
+        v[i].pages = adapters_pages(s->o.adapters, i + 1);
+        r->adapters[r->n_adapters++] = &v[i];
+    }
+    return 0;
+}
+
+/* Two models of one vocabulary agree in this, however many special tokens either adds. 0: no
+ * memory.
+ */
+static uint64_t vocab_hash(const struct tokenizer *tok)
+{
+    const uint32_t n = tokenizer_vocab_size(tok);
+    size_t *end = malloc((n + (size_t)1) * sizeof(*end)), from = 0;
+    struct buf bytes = BUF_INIT;
+    uint64_t h = 0;
+    if (end && tokenizer_token_bytes(tok, &bytes, end) == 0)
+        for (uint32_t id = 0; id < n; from = end[id++])
+            if (end[id] > from)
+                h = hash_bytes(h ^ id, bytes.p + from, end[id] - from);
+    free(end);
+    buf_free(&bytes);
+    return h;
 }
 
 static const ProtobufCMessage *info(void *ctx, const ProtobufCMessage *in, struct rpc_call *call,
@@ -41,13 +65,15 @@ static const ProtobufCMessage *info(void *ctx, const ProtobufCMessage *in, struc
     r->use_prefix_caching = !s->o.model->by_length;
     r->attention_impl = (char *)"paged";
     r->block_size = s->o.block_size;
+    r->speculate = s->o.speculate;
+    r->vocab_hash = vocab_hash(s->o.tok);
     r->vocab_size = s->o.model->vocab;
     r->max_positions = s->o.model->max_positions;
     r->world_size = s->o.world;
     r->takes_input_ids = true;
     r->copies_kv = r->takes_chunks = true;
-    r->takes_edits = r->takes_bias = true;
-    return r->dtype ? &r->base : (err_nomem(e), NULL);
+    r->takes_edits = r->takes_bias = r->takes_reasoning = true;
+    return r->dtype && !list_adapters(s, r, call->mem) ? &r->base : (err_nomem(e), NULL);
 }
 
 static const ProtobufCMessage *health(void *ctx, const ProtobufCMessage *in, struct rpc_call *call,
@@ -64,17 +90,12 @@ static const ProtobufCMessage *discover(void *ctx, const ProtobufCMessage *in,
     const struct service *s = ctx;
     Generate__V3__ServiceDiscoveryResponse *r =
         RPC_NEW(call->mem, Generate__V3__ServiceDiscoveryResponse, 1);
-    char **urls = RPC_NEW(call->mem, char *, s->o.world), url[300];
     (void)in;
-    if (!r || !urls)
+    if (!r)
         return err_nomem(e), NULL;
     generate__v3__service_discovery_response__init(r);
-    r->urls = urls;
-    for (uint32_t i = 0; i < s->o.world; i++) {
-        service_address(s->o.uds_path, i, url, sizeof(url));
-        if (!(urls[r->n_urls++] = rpc_mem_strdup(call->mem, url, strlen(url))))
-            return err_nomem(e), NULL;
-    }
+    r->urls = (char **)(uintptr_t)s->o.addresses;
+    r->n_urls = s->o.world;
     return &r->base;
 }
 

@@ -11,9 +11,11 @@
 struct service_options {
     struct engine *engine;
     const struct model_info *model;
+    const struct adapters *adapters; /* NULL: none are served */
     const struct tokenizer *tok;
-    const char *uds_path; /* addresses are uds_path-RANK; see service_address() */
-    uint32_t rank, world, block_size;
+    /* Of each rank, as rank 0's machine reaches it: [world], to be kept by the caller. */
+    char *const *addresses;
+    uint32_t rank, world, block_size, speculate;
     const char *device_type; /* "cpu", "cuda" */
     bool prefill_logprobs;   /* honour Request.prefill_logprobs */
     struct watermark watermark;
@@ -33,6 +35,4 @@ extern const size_t service_n_methods;
 void service_init(struct service *s, const struct service_options *o);
 void service_free(struct service *s);
 void service_after(void *service); /* rpc_server_options.after */
-/* "unix://PREFIX-RANK"; for "tcp://host:port" the ranks count up from that port. */
-void service_address(const char *uds_path, uint32_t rank, char *out, size_t size);
 #endif

@@ -76,18 +76,30 @@ static Generate__V3__Tokens *write_list(const struct service *s, struct rpc_mem 
     return t;
 }
 
-static int write_token(const struct stepper *st, const struct gen *g, struct rpc_mem *m,
-                       Generate__V3__Generation *w)
+static int write_tokens(const struct stepper *st, const struct gen *g, uint32_t n,
+                        struct rpc_mem *m, Generate__V3__Generation *w)
 {
-    Generate__V3__Tokens *t = new_tokens(m, 1, true);
-    if (!t)
+    Generate__V3__Tokens *t = w->tokens = new_tokens(m, n, true);
+    for (uint32_t i = 0; t && i < n; i++, g++) {
+        t->ids[i] = g->token.id;
+        t->logprobs[i] = g->token.logprob;
+        t->is_special[i] = g->special;
+        if (!(t->texts[i] = wire_text(m, st->text.p + g->text, g->text_len)))
+            return -1;
+    }
+    return t ? 0 : -1;
+}
+
+static int write_tops(const struct service *s, const struct gen *g, uint32_t n, struct rpc_mem *m,
+                      Generate__V3__Generation *w)
+{
+    if (!(w->top_tokens = RPC_NEW(m, Generate__V3__Tokens *, n)))
         return -1;
-    t->ids[0] = g->token.id;
-    t->logprobs[0] = g->token.logprob;
-    t->is_special[0] = g->special;
-    t->texts[0] = wire_text(m, st->text.p + g->text, g->text_len);
-    w->tokens = t;
-    return t->texts[0] ? 0 : -1;
+    for (w->n_top_tokens = 0; w->n_top_tokens < n; w->n_top_tokens++, g++)
+        if (!(w->top_tokens[w->n_top_tokens] =
+                  write_list(s, m, g->token.top_id, g->token.top_logprob, g->token.n_top, true)))
+            return -1;
+    return 0;
 }
 
 static int write_whole(const struct stepper *st, const struct gen *g, struct rpc_mem *m,
@@ -114,17 +126,19 @@ static int write_whole(const struct stepper *st, const struct gen *g, struct rpc
     return t->text ? 0 : -1;
 }
 
+/* What n gens of one sequence say. */
 static int write_generation(const struct service *s, const struct stepper *st, const struct gen *g,
-                            struct rpc_mem *m, Generate__V3__Generation *w)
+                            uint32_t n, struct rpc_mem *m, Generate__V3__Generation *w)
 {
     struct seq *q = g->seq;
+    const struct gen *last = g + n - 1;
     generate__v3__generation__init(w);
     w->request_id = q->id;
     if (q->error[0]) {
         w->error = wire_text(m, q->error, strlen(q->error));
         return w->error ? 0 : -1;
     }
-    if (write_token(st, g, m, w) || (g->reason != STOP_NOT && write_whole(st, g, m, w)))
+    if (write_tokens(st, g, n, m, w) || (last->reason != STOP_NOT && write_whole(st, last, m, w)))
         return -1;
     if (g->first && q->prompt_logprob &&
         !(w->prefill_tokens = write_list(s, m, q->ids, q->prompt_logprob, q->n_prompt, false)))
@@ -133,27 +147,23 @@ static int write_generation(const struct service *s, const struct stepper *st, c
         !(w->prefill_top_tokens = write_list(s, m, q->prompt_top, q->prompt_top_logprob,
                                              q->n_prompt * q->top_n, false)))
         return -1;
-    if (!q->top_n)
-        return 0;
-    w->top_tokens = RPC_NEW(m, Generate__V3__Tokens *, 1);
-    if (!w->top_tokens || !(w->top_tokens[0] = write_list(
-                                s, m, g->token.top_id, g->token.top_logprob, g->token.n_top, true)))
-        return -1;
-    w->n_top_tokens = 1;
-    return 0;
+    return q->top_n ? write_tops(s, g, n, m, w) : 0;
 }
 
 int write_generations(const struct service *s, const struct stepper *st, struct rpc_mem *m,
                       Generate__V3__Generation ***out, size_t *n)
 {
-    *n = s->o.rank == 0 ? st->n_gen : 0;
-    *out = RPC_NEW(m, Generate__V3__Generation *, *n);
-    Generate__V3__Generation *v = RPC_NEW(m, Generate__V3__Generation, *n);
+    const uint32_t n_gen = s->o.rank == 0 ? st->n_gen : 0;
+    *n = 0;
+    *out = RPC_NEW(m, Generate__V3__Generation *, n_gen);
+    Generate__V3__Generation *v = RPC_NEW(m, Generate__V3__Generation, n_gen);
     if (!*out || !v)
         return -1;
-    for (size_t i = 0; i < *n; i++) {
-        (*out)[i] = &v[i];
-        if (write_generation(s, st, &st->gen[i], m, &v[i]))
+    for (uint32_t i = 0, k; i < n_gen; i += k, v++) {
+        for (k = 1; i + k < n_gen && st->gen[i + k].seq == st->gen[i].seq; k++)
+            ;
+        (*out)[(*n)++] = v;
+        if (write_generation(s, st, &st->gen[i], k, m, v))
             return -1;
     }
     return 0;

@@ -81,6 +81,21 @@ static struct sampling read_sampling(const struct service *s,
     return out;
 }
 
+static enum constraint_reasoning reasoning_of(Generate__V3__GrammarReasoning r)
+{
+    return (int)r > 0 && (int)r <= CONSTRAINT_CHANNEL_CALLS ? (enum constraint_reasoning)r
+                                                            : CONSTRAINT_NO_REASONING;
+}
+
+static struct bad_words read_bad_words(const Generate__V3__NextTokenChooserParameters *p)
+{
+    return p ? (struct bad_words){.id = p->bad_word_ids,
+                                  .len = p->bad_word_lengths,
+                                  .n_ids = p->n_bad_word_ids,
+                                  .n = p->n_bad_word_lengths}
+             : (struct bad_words){0};
+}
+
 static int read_request(struct service *s, const Generate__V3__Request *q, bool warmup,
                         struct rpc_mem *m, struct seq_spec *spec)
 {
@@ -96,7 +111,9 @@ static int read_request(struct service *s, const Generate__V3__Request *q, bool 
                               .cache_len = q->cache_len,
                               .n_said = q->generated_len,
                               .sampling = read_sampling(s, p),
+                              .bad_words = read_bad_words(p),
                               .top_n = q->top_n_tokens,
+                              .adapter = q->adapter_id,
                               .prefill_logprobs = q->prefill_logprobs && s->o.prefill_logprobs};
     if (q->_chunk_len_case == GENERATE__V3__REQUEST___CHUNK_LEN_CHUNK_LEN)
         spec->chunk_len = q->chunk_len;
@@ -110,10 +127,12 @@ static int read_request(struct service *s, const Generate__V3__Request *q, bool 
         spec->n_stops = stop->n_stop_sequences;
     }
     if (p && p->grammar_type != GENERATE__V3__GRAMMAR_TYPE__GRAMMAR_TYPE_NONE && *p->grammar)
-        spec->grammar = (struct grammar_spec){
-            p->grammar, p->grammar_type == GENERATE__V3__GRAMMAR_TYPE__GRAMMAR_TYPE_REGEX
-                            ? CONSTRAINT_REGEX
-                            : CONSTRAINT_JSON_SCHEMA};
+        spec->grammar =
+            (struct grammar_spec){p->grammar,
+                                  p->grammar_type == GENERATE__V3__GRAMMAR_TYPE__GRAMMAR_TYPE_REGEX
+                                      ? CONSTRAINT_REGEX
+                                      : CONSTRAINT_JSON_SCHEMA,
+                                  reasoning_of(p->grammar_reasoning)};
     if (q->n_input_ids == 0)
         return read_text(s, q, warmup, m, spec);
     return 0;

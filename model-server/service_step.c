@@ -40,7 +40,8 @@ static int write_reply(const struct service *s, const struct answer *a, struct r
     return 0;
 }
 
-#define FILL(r, reply, a, t0)                                                                      \
+/* What both answers hold; KIND: PREFILL or DECODE. */
+#define FILL(KIND, r, reply, a, t0)                                                                \
     do {                                                                                           \
         (r)->generations = (reply).generations;                                                    \
         (r)->n_generations = (reply).n_generations;                                                \
@@ -48,6 +49,10 @@ static int write_reply(const struct service *s, const struct answer *a, struct r
         (r)->forward_ns = (uint64_t)(a).out->forward_ns;                                           \
         (r)->decode_ns = (uint64_t)(a).out->decode_ns;                                             \
         (r)->total_ns = (uint64_t)(clock_ns() - (t0) + (a).out->early_ns);                         \
+        if ((a).concat_ns >= 0) {                                                                  \
+            (r)->_concat_ns_case = GENERATE__V3__##KIND##_RESPONSE___CONCAT_NS_CONCAT_NS;          \
+            (r)->concat_ns = (uint64_t)(a).concat_ns;                                              \
+        }                                                                                          \
     } while (0)
 
 static int copy_blocks(struct service *s, const Generate__V3__PrefillRequest *q, struct rpc_mem *m,
@@ -72,13 +77,22 @@ static bool read_edits(const Generate__V3__Edits *q, struct rpc_mem *m, struct e
     if (!q)
         return true;
     struct kv_more *more = RPC_NEW(m, struct kv_more, q->n_more + 1);
-    if (!more)
+    struct draft_offer *offers = RPC_NEW(m, struct draft_offer, q->n_drafts + 1);
+    if (!more || !offers)
         return false;
+    for (size_t i = 0; i < q->n_drafts; i++)
+        offers[i] = (struct draft_offer){q->drafts[i]->request_id, q->drafts[i]->position,
+                                         q->drafts[i]->ids, q->drafts[i]->n_ids};
     for (size_t i = 0; i < q->n_more; i++)
         more[i] = (struct kv_more){q->more[i]->request_id, q->more[i]->from, q->more[i]->blocks,
                                    q->more[i]->n_blocks};
-    *x =
-        (struct edits){.leave = q->leave, .n_leave = q->n_leave, .more = more, .n_more = q->n_more};
+    *x = (struct edits){.leave = q->leave,
+                        .n_leave = q->n_leave,
+                        .more = more,
+                        .n_more = q->n_more,
+                        .offers = offers,
+                        .n_offers = q->n_drafts,
+                        .drafting = q->drafting};
     if (q->out)
         x->out =
             (struct kv_moves){q->out->blocks, q->out->slots, q->out->n_blocks, q->out->n_slots};
@@ -114,11 +128,7 @@ const ProtobufCMessage *rpc_prefill(void *ctx, const ProtobufCMessage *in, struc
     if (write_reply(s, &a, call->mem, &reply, e))
         return NULL;
     generate__v3__prefill_response__init(r);
-    if (a.concat_ns >= 0) {
-        r->_concat_ns_case = GENERATE__V3__PREFILL_RESPONSE___CONCAT_NS_CONCAT_NS;
-        r->concat_ns = (uint64_t)a.concat_ns;
-    }
-    FILL(r, reply, a, t0);
+    FILL(PREFILL, r, reply, a, t0);
     return &r->base;
 }
 
@@ -143,11 +153,7 @@ const ProtobufCMessage *rpc_decode(void *ctx, const ProtobufCMessage *in, struct
     if (write_reply(s, &a, call->mem, &reply, e))
         return NULL;
     generate__v3__decode_response__init(r);
-    if (a.concat_ns >= 0) {
-        r->_concat_ns_case = GENERATE__V3__DECODE_RESPONSE___CONCAT_NS_CONCAT_NS;
-        r->concat_ns = (uint64_t)a.concat_ns;
-    }
-    FILL(r, reply, a, t0);
+    FILL(DECODE, r, reply, a, t0);
     return &r->base;
 }
 
@@ -179,6 +185,7 @@ const ProtobufCMessage *rpc_warmup(void *ctx, const ProtobufCMessage *in, struct
     r->max_input_tokens = w.max_input_tokens;
     r->max_total_tokens = w.max_total_tokens;
     r->swap_slots = w.swap_slots;
+    r->adapter_pages = w.adapter_pages;
     r->swap_block_ns = (uint64_t)w.swap_block_ns;
     return &r->base;
 }

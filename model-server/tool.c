@@ -2,10 +2,11 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "model-server/bench/shapes.h"
+#include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 const char *const tool_dtypes[] = {"auto", "float32", "float16", "bfloat16", NULL};
-const char *const tool_kv_dtypes[] = {"auto", "float32", "float16", "bfloat16", "int8", NULL};
 const char *const tool_levels[] = {"error", "warn", "info", "debug", "trace", NULL};
 
 static int load(struct tool *t, const struct tool_options *o, const char *config, struct err *e)
@@ -22,6 +23,7 @@ static int load(struct tool *t, const struct tool_options *o, const char *config
                                     .comm = comm_solo(),
                                     .dtype = (int)o->dtype - 1,
                                     .quant = quant,
+                                    .quantize = o->quantize,
                                     .random_config = config,
                                     .rope_scaling = o->rope_scaling,
                                     .rope_factor = o->rope_factor};
@@ -29,7 +31,7 @@ static int load(struct tool *t, const struct tool_options *o, const char *config
     if (!(t->model = model_load(config ? o->shape : o->model, &m, e)))
         return -1;
     t->load_s = (double)(clock_ns() - start) * 1e-9;
-    t->kv_dtype = o->kv_dtype ? (enum kv_dtype)(o->kv_dtype - 1) : model_kv_dtype(t->model);
+    t->kv_dtype = o->kv_dtype ? kv_dtype_chosen(o->kv_dtype) : model_kv_dtype(t->model);
     return 0;
 }
 
@@ -54,4 +56,19 @@ void tool_close(struct tool *t)
     if (t->dev)
         t->ops->close(t->dev);
     *t = (struct tool){0};
+}
+
+int tool_main(const struct flag_program *program, void *config, const struct tool_options *o,
+              int (*run)(const void *config, struct err *e), int argc, char **argv)
+{
+    struct err e = ERR_INIT;
+    int rc = flags_parse(program, config, argc, argv, environ, &e);
+    if (rc == 0) {
+        log_init("model_server", (enum log_level)o->log_level, false, 2);
+        rc = run(config, &e);
+    }
+    if (rc < 0)
+        fprintf(stderr, "%s: %s\n", program->name, e.msg);
+    flags_free(program, config);
+    return rc < 0 ? 1 : 0;
 }

@@ -14,7 +14,7 @@ struct tool_options {
     const struct backend_ops *(*watch)(const struct backend_ops *ops);
 };
 
-extern const char *const tool_dtypes[], *const tool_kv_dtypes[], *const tool_levels[];
+extern const char *const tool_dtypes[], *const tool_levels[];
 
 // clang-format off
 /* Rows of a flag table whose configuration has a `struct tool_options` as its member `at`. */
@@ -22,12 +22,12 @@ extern const char *const tool_dtypes[], *const tool_kv_dtypes[], *const tool_lev
     .name = (n), .type = FLAG_##t, .off = offsetof(struct config, at.field), .env = ""
 #define TOOL_ROWS(config, at)                                                                      \
     {TOOL_ROW(config, at, "model", STR, model), .positional = true,                                \
-     .help = "Folder with config.json and safetensors weights."},                                  \
+     .help = "Folder with config.json and safetensors weights, or a GGUF file."},                  \
     {TOOL_ROW(config, at, "dtype", ENUM, dtype), .def = "auto", .choices = tool_dtypes,            \
      .help = "Type of the weights on the device; auto: as stored, computed with in fp32. A 16-bit type "   \
              "that is asked for may be computed with too."},                               \
     {TOOL_ROW(config, at, "quantize", STR, quantize),                                              \
-     .help = "Linear layers in fewer bits, made at load: eetq (int8), w8a8 or int4."},              \
+     .help = "Linear layers in fewer bits, made at load: eetq (int8), w8a8, int4 or fp8."},              \
     {TOOL_ROW(config, at, "device", STR, device), .def = "auto",                                   \
      .help = "Backend: cpu, cuda or auto."},                                                       \
     {TOOL_ROW(config, at, "threads", U32, threads), .def = "0", .min = 0, .max = 256,              \
@@ -40,7 +40,7 @@ extern const char *const tool_dtypes[], *const tool_kv_dtypes[], *const tool_lev
      .help = "Lines above this level are not logged."}
 #define TOOL_ROW_KV(config, at)                                                                    \
     {TOOL_ROW(config, at, "kv-cache-dtype", ENUM, kv_dtype), .def = "auto",                        \
-     .choices = tool_kv_dtypes,                                                                    \
+     .choices = kv_dtype_choices,                                                                  \
      .help = "Type of keys and values in the cache; auto: as the weights are stored."}
 #define TOOL_ROW_SHAPE(config, at)                                                                 \
     {TOOL_ROW(config, at, "shape", STR, shape),                                                    \
@@ -60,4 +60,10 @@ struct tool {
  * given. tool_close() after a failure too. */
 int tool_open(struct tool *t, const struct tool_options *o, struct err *e);
 void tool_close(struct tool *t);
+
+/* A command's main(): the command line into `config` (all zero; `program` has its
+ * rows, and `o` lies in it), then run(config). What went wrong is printed; the exit status is
+ * returned. */
+int tool_main(const struct flag_program *program, void *config, const struct tool_options *o,
+              int (*run)(const void *config, struct err *e), int argc, char **argv);
 #endif

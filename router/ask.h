@@ -34,9 +34,13 @@ struct ask {
     struct opt_i64 top_k;
     struct opt_u64 best_of, max_new_tokens, truncate, seed, top_n_tokens;
     bool do_sample, watermark, decoder_input_details, ignore_eos;
+    bool greedy; /* the likeliest token, whatever cuts are asked for beside it */
+    const char *length_name, *top_name; /* what the client calls max_new_tokens and top_n_tokens, in
+                                           messages; NULL: so */
     bool sampling_implied;  /* one of the parameters that only make sense with sampling was given */
     const char *constraint; /* what the answer must look like; NULL: free */
     enum constraint_kind constraint_kind;
+    enum constraint_reasoning constraint_reasoning; /* what may come before it */
     const char *const *stop;
     uint32_t n_stop;
     struct opt_u64 min_new_tokens;
@@ -45,6 +49,10 @@ struct ask {
     const uint32_t *bias_ids; /* pairs with bias: what is added to these tokens' logits */
     const float *bias;
     uint32_t n_bias;
+    const char *const *bad_words; /* none of these may be generated */
+    uint32_t n_bad_words;
+    const uint32_t *allowed_ids; /* no other token may come; NULL: any may */
+    uint32_t n_allowed;
     const char *adapter_id;
     struct opt_i64 priority; /* lower runs first */
     const char *user;        /* whom the client says it asks for; NULL: nobody */

@@ -1,4 +1,5 @@
 #include "router/body.h"
+#include "common/hash.h"
 #include "common/json.h"
 #include "common/utf8.h"
 #include <errno.h>
@@ -165,6 +166,32 @@ static bool has_escaped_nul(const char *s, size_t n)
     return false;
 }
 
+/* A key that stands twice in an object: what is in front of us may have looked at the other one.
+ * NULL: none, or no memory to tell. Linear, since bodies may have a hundred thousand keys. */
+static const char *duplicate(const cJSON *object)
+{
+    size_t n = (size_t)cJSON_GetArraySize(object), cap = 16;
+    while (cap < 2 * n)
+        cap *= 2;
+    const char **slot = calloc(cap, sizeof(*slot)), *found = NULL;
+    for (const cJSON *v = object->child; slot && v && !found; v = v->next) {
+        size_t i = hash_bytes(0, v->string, strlen(v->string)) & (cap - 1);
+        for (; slot[i] && !found; i = (i + 1) & (cap - 1))
+            found = !strcmp(slot[i], v->string) ? slot[i] : NULL;
+        if (!found)
+            slot[i] = v->string;
+    }
+    free(slot);
+    return found;
+}
+
+static void refuse_duplicates(struct body *b, struct object o)
+{
+    const char *key = o.json && cJSON_IsObject(o.json) ? duplicate(o.json) : NULL;
+    if (key)
+        body_fail(b, o, "", "duplicate field `%.80s`", key);
+}
+
 int body_open(struct body *b, const char *text, size_t n, struct arena *a, struct err *e)
 {
     *b = (struct body){.text = text ? text : "", .n = n, .arena = a, .e = e};
@@ -173,8 +200,11 @@ int body_open(struct body *b, const char *text, size_t n, struct arena *a, struc
         cJSON_Delete(tree);
         return err_nomem(e);
     }
-    if (tree && has_escaped_nul(b->text, n)) {
-        err_set(e, ERR_SYNTAX, "NUL characters are not supported");
+    const char *odd = tree ? body_strict(b->text, n) : NULL;
+    if (tree && !odd && has_escaped_nul(b->text, n))
+        odd = "NUL characters are not supported";
+    if (odd) {
+        err_set(e, ERR_SYNTAX, "%s", odd);
         tree = NULL;
     }
     if (!tree) {
@@ -184,6 +214,7 @@ int body_open(struct body *b, const char *text, size_t n, struct arena *a, struc
     b->root = tree;
     if (!cJSON_IsObject(tree))
         body_mistyped(b, body_root(b), "", tree, "a JSON object");
+    refuse_duplicates(b, body_root(b));
     return b->failed ? -1 : 0;
 }
 
@@ -225,7 +256,9 @@ struct object body_object(struct body *b, struct object o, const char *key, bool
     *given = v != NULL;
     if (v && !cJSON_IsObject(v))
         body_mistyped(b, o, key, v, "an object");
-    return (struct object){cJSON_IsObject(v) ? v : NULL, key};
+    struct object inner = {cJSON_IsObject(v) ? v : NULL, key};
+    refuse_duplicates(b, inner);
+    return inner;
 }
 
 struct opt_f32 body_f32(struct body *b, struct object o, const char *key)
@@ -342,6 +375,7 @@ const uint32_t *body_ids(struct body *b, struct object o, const char *key, const
         if (!cJSON_IsNumber(i) || i->valuedouble < 0 || i->valuedouble > UINT32_MAX ||
             i->valuedouble != floor(i->valuedouble)) {
             body_mistyped(b, o, key, i, "u32");
+            *n = 0;
             return NULL;
         }
         ids[(*n)++] = (uint32_t)i->valuedouble;

@@ -26,6 +26,9 @@ struct object { /* an object inside the body: json NULL stands for an empty one 
 int body_open(struct body *b, const char *text, size_t n, struct arena *a, struct err *e);
 static inline struct object body_root(const struct body *b) { return (struct object){b->root, ""}; }
 
+/* What is not JSON about a text that cJSON accepted; NULL: nothing. */
+const char *body_strict(const char *text, size_t n);
+
 /* The value at `key`; absent (and null) is NULL. `required`: absent is an error. */
 const cJSON *body_get(struct body *b, struct object o, const char *key, bool required);
 /* ERR_SHAPE: "<path>: <what> at line L column C". */
@@ -51,9 +54,14 @@ const char *const *body_strings(struct body *b, struct object o, const char *key
                                 bool null_ok, uint32_t *n);
 /* An object of numbers with token ids as keys: OpenAI's logit_bias. Time linear in its size. */
 void body_bias(struct body *b, struct object o, const char *key, struct ask *q);
+/* OpenAI's and Anthropic's `temperature`: 0 means the likeliest token, also beside a `top_p` or
+ * `top_k`, which many clients always send; any other samples. */
+void body_temperature(struct body *b, struct object o, struct ask *q);
 /* ignore_eos, stop_token_ids and, under the name `min`, the least length. */
 void body_ending(struct body *b, struct object o, const char *min, struct ask *q);
-/* A list of token ids; `v` is an array. */
+/* vLLM's allowed_token_ids, and truncate_prompt_tokens, where -1 means `max_input`. */
+void body_tokens(struct body *b, struct object o, uint32_t max_input, struct ask *q);
+/* A list of token ids; `v` is an array. NULL, and *n 0: the body has been failed. */
 const uint32_t *body_ids(struct body *b, struct object o, const char *key, const cJSON *v,
                          uint32_t *n);
 
@@ -61,4 +69,7 @@ const uint32_t *body_ids(struct body *b, struct object o, const char *key, const
  * offset and length, false if it is not there. */
 bool body_locate(const char *text, size_t n, const char *path, const char *key, size_t *at,
                  size_t *len);
+/* `model` of a body that is not parsed yet: the first member of that name, if it is a string; NULL:
+ * none. In `a`. */
+const char *body_model(const char *p, size_t n, struct arena *a);
 #endif

@@ -48,6 +48,33 @@ void body_bias(struct body *b, struct object o, const char *key, struct ask *q)
     q->n_bias = n;
 }
 
+void body_tokens(struct body *b, struct object o, uint32_t max_input, struct ask *q)
+{
+    const cJSON *ids = json_get(o.json, "allowed_token_ids");
+    struct opt_i64 keep = body_i32(b, o, "truncate_prompt_tokens");
+    if (ids && !cJSON_IsArray(ids))
+        body_mistyped(b, o, "allowed_token_ids", ids, "a sequence");
+    else if (ids && !ids->child)
+        body_fail(b, o, "allowed_token_ids", "`allowed_token_ids` cannot be empty");
+    else if (ids)
+        q->allowed_ids = body_ids(b, o, "allowed_token_ids", ids, &q->n_allowed);
+    if (keep.set && keep.v == -1) /* what fits */
+        q->truncate = (struct opt_u64){max_input > 0, max_input};
+    else if (keep.set && keep.v < 1)
+        body_fail(b, o, "truncate_prompt_tokens", "`truncate_prompt_tokens` must be -1 or > 0");
+    else if (keep.set)
+        q->truncate = (struct opt_u64){true, (uint64_t)keep.v};
+}
+
+void body_temperature(struct body *b, struct object o, struct ask *q)
+{
+    struct opt_f32 t = body_f32(b, o, "temperature");
+    q->greedy = t.set && t.v == 0;
+    q->do_sample = !q->greedy;
+    if (!q->greedy)
+        q->temperature = t;
+}
+
 void body_ending(struct body *b, struct object o, const char *min, struct ask *q)
 {
     const cJSON *ids = json_get(o.json, "stop_token_ids");

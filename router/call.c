@@ -4,7 +4,9 @@
 #include "common/clock.h"
 #include "common/hash.h"
 #include "common/log.h"
+#include "router/body.h"
 #include "router/call_books.h"
+#include "router/call_spans.h"
 #include "router/lmtp/lmtp.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,28 +38,35 @@ static struct call *call_new(struct edge *g, struct exchange *x)
     c->status = 200;
     arena_init(&c->arena, ARENA_MIN + ARENA_PER_BYTE * c->body.len);
     c->path = arena_strdup(&c->arena, exchange_path(x), strlen(exchange_path(x)));
-    if (!c->path) {
+    c->id = arena_strdup(&c->arena, exchange_id(x), strlen(exchange_id(x)));
+    snprintf(c->method, sizeof(c->method), "%s", exchange_method(x));
+    snprintf(c->key, sizeof(c->key), "%s", exchange_key(x));
+    if (!c->path || !c->id) {
         arena_reset(&c->arena);
         buf_free(&c->body);
         free(c);
         return NULL;
     }
     c->errors = error_shape_of(c->path);
+    spans_begin(c);
     atomic_fetch_add(&g->live, 1);
     return c;
 }
 
 static void call_free(struct call *c)
 {
-    struct edge *g = c->edge;
+    struct edge *g = c->edge, *home = edge_home(g);
+    books_line(c); /* here, since nobody else holds its times any more */
+    spans_end(c);
     for (uint32_t i = 0; i < c->n_gen; i++)
         answer_free(&c->gen[i].answer), arena_reset(&c->gen[i].r.arena);
     atomic_fetch_add(&g->permits, c->permits);
+    models_release(g);
     buf_free(&c->out);
     buf_free(&c->body);
     arena_reset(&c->arena);
     free(c);
-    atomic_fetch_sub(&g->live, 1);
+    atomic_fetch_sub(&home->live, 1);
 }
 
 /* Pushing bytes may find the client gone and end the exchange under the caller's feet: whoever
@@ -100,9 +109,18 @@ static void add_retry_after(struct call *c)
     exchange_add(c->x, "retry-after", s);
 }
 
+static void note_error(struct call *c, const struct err *e)
+{
+    c->error = arena_strdup(&c->arena, e->msg, strlen(e->msg));
+    if (!c->error)
+        c->error = "out of memory";
+    c->ours = err_status(e->kind) >= 500 || e->kind == ERR_GENERATION;
+}
+
 void call_reply_error(struct call *c, const struct err *e)
 {
     buf_reset(&c->out);
+    note_error(c, e);
     c->status = error_status(c->errors, e->kind);
     c->type = error_body(&c->out, c->errors, e, c->x ? exchange_id(c->x) : "");
     if (c->x && (c->status == 429 || c->status == 503))
@@ -140,6 +158,7 @@ static void fail(struct call *c, const struct err *e)
     c->finished = true;
     books_failed(c, e);
     if (as_event(c, e)) {
+        note_error(c, e);
         if (!c->streaming)
             open_stream(c);
         buf_reset(&c->out);
@@ -190,23 +209,35 @@ static void event(struct gen_request *r, const struct gen_event *ev)
         n = &g->last;
         *n = (struct note){.request = r, .event = {.type = GEN_ERROR, .err = &g->last_err}};
     }
-    mailbox_put(&edge->events, &n->mail);
+    mailbox_put(&edge_home(edge)->events, &n->mail);
 }
 
 static void flush(void *arg) { http_wake(((struct edge *)arg)->http); }
 
+static void on_token(struct call *c, struct generation *g, const struct gen_event *ev)
+{
+    answer_token(&g->answer, ev);
+    c->format->token(c, g, ev);
+    if (!g->enough || ev->end)
+        return;
+    g->answer.ended = true;
+    g->answer.finish = FINISH_STOP;
+    g->answer.generated_tokens = g->answer.n_tokens;
+    infer_cancel(atomic_load(&c->edge->infer), &g->r);
+}
+
 static void on_event(struct call *c, struct generation *g, const struct gen_event *ev)
 {
-    if (ev->type == GEN_ERROR) {
+    if (g->enough) /* what is on its way still is not told, not even that it was cancelled */
+        ;
+    else if (ev->type == GEN_ERROR) {
         fail(c, ev->err);
         return;
-    }
-    if (ev->type == GEN_TOKEN)
-        answer_token(&g->answer, ev);
-    if (ev->type == GEN_TOKEN)
-        c->format->token(c, g, ev);
-    else if (c->format->prefill)
+    } else if (ev->type == GEN_TOKEN) {
+        on_token(c, g, ev);
+    } else if (c->format->prefill) {
         c->format->prefill(c, g, ev);
+    }
     push_out(c);
     if (c->x && c->n_live == 0)
         finish(c);
@@ -248,6 +279,8 @@ static void init_generation(struct call *c, struct generation *g, uint32_t index
     g->r.owner = g;
     g->r.sink = (struct gen_sink){event, flush, c->edge};
     g->r.times.received = c->received_ns;
+    if (c->trace.sampled)
+        g->r.trace = trace_child(&c->trace);
 }
 
 int call_generate(struct call *c, const struct ask *asks, uint32_t n_asks, uint32_t each,
@@ -259,6 +292,7 @@ int call_generate(struct call *c, const struct ask *asks, uint32_t n_asks, uint3
     if (closed)
         return err_set(e, ERR_UNHEALTHY, "%s", closed);
     c->prompt_chars = 0;
+    c->user = asks[0].user;
     for (uint32_t i = 0; i < n_asks; i++)
         c->prompt_chars += asks[i].n_chars;
     if (!take_permits(c->edge, n))
@@ -283,13 +317,42 @@ int call_generate(struct call *c, const struct ask *asks, uint32_t n_asks, uint3
     return 0;
 }
 
+static void on_model(struct models_wait *w, struct edge *g, const struct err *why)
+{
+    struct call *c = (struct call *)((char *)w - offsetof(struct call, wait));
+    struct edge *home = edge_home(c->edge);
+    if (g)
+        c->edge = g;
+    else
+        c->err = *why;
+    workers_submit(home->workers, &c->job);
+}
+
+/* The model that the body names. False: it has to be loaded, and the call is not ours any more. */
+static bool settle(struct call *c)
+{
+    struct edge *home = c->edge, *g = home;
+    if (c->settled || !home->models)
+        return true;
+    const char *name = body_model(c->body.p, c->body.len, &c->arena);
+    c->wait.ready = on_model;
+    c->settled = true;
+    int rc = models_hold(home, name, &c->wait, &g, &c->err);
+    if (rc == 1)
+        c->edge = g;
+    return rc != 0;
+}
+
 static void run(struct job *j, struct tok_scratch **scratch)
 {
     struct call *c = (struct call *)((char *)j - offsetof(struct call, job));
-    struct edge *g = c->edge;
+    struct edge *g = edge_home(c->edge);
+    bool wanted = !atomic_load(&c->cancelled);
+    if (wanted && !settle(c))
+        return;
     c->scratch = scratch;
-    if (!atomic_load(&c->cancelled))
-        c->failed = c->route->work(c, &c->err) != 0;
+    if (wanted)
+        c->failed = c->err.kind != ERR_NONE || c->route->work(c, &c->err) != 0;
     c->scratch = NULL;
     if (mailbox_put(&g->done, &c->mail)) /* c is the loop's again */
         http_wake(g->http);
@@ -344,13 +407,18 @@ static void on_request(void *arg, struct exchange *x)
     workers_submit(g->workers, &c->job);
 }
 
+static void on_aside(void *arg, const struct exchange *x) { books_aside(arg, x); }
+
 static void on_over(void *arg, struct exchange *x, bool sent)
 {
     struct call *c = exchange_user(x);
-    (void)arg;
-    if (!c)
+    if (!c) {
+        on_aside(arg, x);
         return;
+    }
     pin(c);
+    c->over_ns = clock_ns();
+    c->dropped = !sent;
     c->x = NULL;
     atomic_store(&c->cancelled, true);
     if (!c->finished) {
@@ -380,4 +448,8 @@ static void on_socket(void *arg, struct http_socket *s)
     lmtp_adopt(((struct edge *)arg)->lmtp, s);
 }
 
-const struct http_events edge_events = {on_request, on_over, on_wake, on_socket};
+const struct http_events edge_events = {.request = on_request,
+                                        .over = on_over,
+                                        .aside = on_aside,
+                                        .wake = on_wake,
+                                        .socket = on_socket};

@@ -1,6 +1,7 @@
 /* call.h - one request, from its body to its answer.
  *
  *   loop      request arrives -> call
+ *   worker    the model that the body names; if it has to be loaded, the call comes back later
  *   worker    route->work(): parse, validate, tokenize; call_generate() makes the generations
  *   loop      submit; every event goes to the format, whose bytes go to the client
  *   loop      all generations ended -> format->finish()
@@ -15,6 +16,8 @@
 #include "router/ask.h"
 #include "router/edge.h"
 #include "router/errors.h"
+#include "router/keys.h"
+#include "router/models.h"
 #include "router/note.h"
 #include "router/route.h"
 #include "router/workers.h"
@@ -23,7 +26,8 @@ struct generation {
     struct gen_request r;
     struct call *call;
     uint32_t index;
-    bool live; /* submitted, last event not seen yet */
+    bool live;   /* submitted, last event not seen yet */
+    bool enough; /* set by a format: the answer is complete here, and the rest not wanted */
     struct answer answer;
     struct note last; /* so that an end can be told even when memory has run out */
     struct err last_err;
@@ -43,13 +47,24 @@ struct format {
 struct call {
     struct job job;
     struct mail mail;
-    struct edge *edge;
+    _Atomic(struct edge *) edge; /* of the model that it names, once that is known */
+    struct models_wait wait;     /* for that model */
+    bool settled;                /* it is known; the worker's */
     const struct route *route;
     struct exchange *x;    /* NULL: the client has left; loop thread only */
     atomic_bool cancelled; /* the same, for the worker */
     struct arena arena;    /* all that is parsed, templated and tokenized */
     struct buf body;       /* the request's */
-    const char *path;      /* in the arena */
+    const char *path, *id; /* in the arena */
+    char method[16], key[KEY_NAME_MAX];
+    struct trace_context trace; /* of this request's own span; zero: none */
+    uint8_t trace_parent[8];    /* zero: it is the first of its trace */
+    const char *trace_state;    /* the client's, in the arena; NULL: none */
+    const char *user;           /* whom the client says it asks for, in the arena; NULL: nobody */
+    const char *error;          /* why it failed, in the arena */
+    bool ours;                  /* the fault */
+    bool dropped;               /* the client left before the end */
+    int64_t over_ns;            /* the exchange ended; 0: not yet */
     enum error_shape errors;
     uint64_t tenant;              /* whom its requests are counted for; 0: anybody */
     bool tenant_named;            /* by a gateway in front of us */

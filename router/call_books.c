@@ -1,6 +1,6 @@
 #include "router/call_books.h"
 #include "common/clock.h"
-#include "common/log.h"
+#include "router/access.h"
 #include "router/metrics.h"
 #include <stdio.h>
 #include <string.h>
@@ -41,42 +41,13 @@ static void observe(struct metrics *m, const struct gen_request *r, uint32_t gen
     metrics_observe(m, M_MAX_NEW_TOKENS, NULL, r->params.max_new_tokens);
 }
 
-static void log_success(const char *path, const char *id, const struct gen_request *r,
-                        uint32_t generated, enum gen_finish finish)
-{
-    struct spent s = spent_on(r, generated);
-    char seed[24] = "-"; /* as text: collectors read numbers as doubles */
-    if (r->params.do_sample)
-        snprintf(seed, sizeof(seed), "%llu", (unsigned long long)r->params.seed);
-    LOG(LOG_INFO, "Success", LOGS("path", path), LOGS("request_id", id),
-        LOGI("input_tokens", r->n_ids), LOGI("generated_tokens", generated),
-        LOGS("finish_reason", gen_finish_name(finish)), LOGD("total_time", (double)s.total * 1e-9),
-        LOGD("validation_time", (double)s.validation * 1e-9),
-        LOGD("queue_time", (double)s.queue * 1e-9),
-        LOGD("inference_time", (double)s.inference * 1e-9),
-        LOGD("time_per_token", (double)s.per_token * 1e-9), LOGS("seed", seed));
-}
-
 void books_done(struct call *c)
 {
     struct metrics *m = c->edge->metrics;
     metrics_add(m, M_REQUEST_COUNT, NULL, 1);
     metrics_add(m, M_REQUEST_SUCCESS, NULL, 1);
-    for (uint32_t i = 0; i < c->n_gen; i++) {
-        const struct generation *g = &c->gen[i];
-        observe(m, &g->r, g->answer.generated_tokens);
-        log_success(c->path, c->x ? exchange_id(c->x) : "-", &g->r, g->answer.generated_tokens,
-                    g->answer.finish);
-    }
-}
-
-void books_generation(struct metrics *m, const char *path, const char *id,
-                      const struct gen_request *r, uint32_t generated, enum gen_finish finish)
-{
-    metrics_add(m, M_REQUEST_COUNT, NULL, 1);
-    metrics_add(m, M_REQUEST_SUCCESS, NULL, 1);
-    observe(m, r, generated);
-    log_success(path, id, r, generated, finish);
+    for (uint32_t i = 0; i < c->n_gen; i++)
+        observe(m, &c->gen[i].r, c->gen[i].answer.generated_tokens);
 }
 
 static const char *label(enum err_kind k)
@@ -99,39 +70,123 @@ static const char *label(enum err_kind k)
     }
 }
 
-static void refused(struct metrics *m, const char *path, const char *id, int status,
-                    const struct err *e)
+static void failed(struct metrics *m, const char *why)
 {
-    bool ours = err_status(e->kind) >= 500 || e->kind == ERR_GENERATION;
     metrics_add(m, M_REQUEST_COUNT, NULL, 1);
-    metrics_add(m, M_REQUEST_FAILURE, label(e->kind), 1);
-    LOG(ours ? LOG_ERROR : LOG_INFO, "Failed", LOGS("path", path), LOGS("request_id", id),
-        LOGI("status", status), LOGS("error", e->msg));
+    metrics_add(m, M_REQUEST_FAILURE, why, 1);
 }
 
-void books_refused(struct metrics *m, const char *path, const char *id, const struct err *e)
-{
-    refused(m, path, id, err_status(e->kind), e);
-}
-
-void books_failed(struct call *c, const struct err *e)
-{
-    refused(c->edge->metrics, c->path, c->x ? exchange_id(c->x) : "-",
-            error_status(c->errors, e->kind), e);
-}
+void books_failed(struct call *c, const struct err *e) { failed(c->edge->metrics, label(e->kind)); }
 
 void books_dropped(struct call *c)
 {
-    if (!c->busy && !c->n_gen)
-        return; /* an answer that was made but not fully sent */
-    metrics_add(c->edge->metrics, M_REQUEST_COUNT, NULL, 1);
-    metrics_add(c->edge->metrics, M_REQUEST_FAILURE, "dropped", 1);
-    uint64_t tokens = 0;
-    for (uint32_t i = 0; !c->busy && i < c->n_gen; i++)
-        tokens += c->gen[i].answer.n_tokens;
-    LOG(LOG_INFO, "Dropped: the client has left", LOGS("path", c->path), LOGI("tokens", tokens),
-        LOGD("total_time", (double)(clock_ns() - c->received_ns) * 1e-9));
+    if (c->busy || c->n_gen) /* else an answer that was made but not fully sent */
+        failed(c->edge->metrics, "dropped");
 }
+
+/* ---------------------------------------------------------------- lines */
+
+static void set_seed(struct access_work *w, const struct gen_request *r, char text[24])
+{
+    if (!r->params.do_sample)
+        return;
+    snprintf(text, 24, "%llu", (unsigned long long)r->params.seed);
+    w->seed = text; /* as text: collectors read numbers as doubles */
+}
+
+int books_status(const struct call *c)
+{
+    return c->dropped && !c->error && !c->streaming ? 499 : c->status;
+}
+
+void books_line(const struct call *c)
+{
+    struct access a = {.end = c->error     ? ACCESS_FAILED
+                              : c->dropped ? ACCESS_DROPPED
+                                           : ACCESS_SUCCESS,
+                       .ours = c->ours,
+                       .quiet = c->route->probe,
+                       .status = books_status(c),
+                       .id = c->id,
+                       .method = c->method,
+                       .path = c->path,
+                       .model = c->edge->model_id,
+                       .key = c->key,
+                       .user = c->user,
+                       .error = c->error,
+                       .total = since(c->received_ns, c->over_ns ? c->over_ns : clock_ns())};
+    char seed[24];
+    for (uint32_t i = 0; i < c->n_gen; i++) {
+        const struct answer *n = &c->gen[i].answer;
+        access_add(&a.work, &c->gen[i].r, n->ended ? n->generated_tokens : n->n_tokens,
+                   n->ended ? &n->finish : NULL);
+    }
+    if (c->n_gen == 1)
+        set_seed(&a.work, &c->gen[0].r, seed);
+    access_log(&a);
+}
+
+void books_aside(const struct edge *g, const struct exchange *x)
+{
+    int status = exchange_status(x);
+    struct access a = {.end = status >= 400 ? ACCESS_FAILED
+                              : status      ? ACCESS_SUCCESS
+                                            : ACCESS_DROPPED,
+                       .status = status ? status : 499,
+                       .id = exchange_id(x),
+                       .method = exchange_method(x),
+                       .path = exchange_path(x) ? exchange_path(x) : "-",
+                       .model = g->model_id,
+                       .key = exchange_key(x),
+                       .error = exchange_refusal(x),
+                       .total = since(exchange_begun_ns(x), clock_ns())};
+    access_log(&a);
+}
+
+static struct access stream_access(const struct edge *g, const struct books_stream *s,
+                                   enum access_end end)
+{
+    return (struct access){.end = end,
+                           .id = s->id,
+                           .method = s->method,
+                           .path = s->path,
+                           .key = s->key,
+                           .model = g->model_id,
+                           .total = s->r ? since(s->r->times.received, clock_ns()) : 0};
+}
+
+void books_generation(const struct edge *g, const struct books_stream *s, enum gen_finish finish)
+{
+    struct access a = stream_access(g, s, ACCESS_SUCCESS);
+    char seed[24];
+    metrics_add(g->metrics, M_REQUEST_COUNT, NULL, 1);
+    metrics_add(g->metrics, M_REQUEST_SUCCESS, NULL, 1);
+    observe(g->metrics, s->r, s->generated);
+    access_add(&a.work, s->r, s->generated, &finish);
+    set_seed(&a.work, s->r, seed);
+    access_log(&a);
+}
+
+void books_refused(const struct edge *g, const struct books_stream *s, const struct err *e)
+{
+    struct access a = stream_access(g, s, ACCESS_FAILED);
+    failed(g->metrics, label(e->kind));
+    a.error = e->msg;
+    a.ours = err_status(e->kind) >= 500 || e->kind == ERR_GENERATION;
+    if (s->r)
+        access_add(&a.work, s->r, s->generated, NULL);
+    access_log(&a);
+}
+
+void books_left(const struct edge *g, const struct books_stream *s)
+{
+    struct access a = stream_access(g, s, ACCESS_DROPPED);
+    failed(g->metrics, "dropped");
+    access_add(&a.work, s->r, s->generated, NULL);
+    access_log(&a);
+}
+
+/* ---------------------------------------------------------------- response headers */
 
 static void add_number(struct call *c, const char *name, uint64_t v)
 {

@@ -7,11 +7,22 @@
 void books_done(struct call *c); /* all generations ended normally */
 void books_failed(struct call *c, const struct err *e);
 void books_dropped(struct call *c); /* the client left before the end */
+/* What was answered; 499 where the client left before that. */
+int books_status(const struct call *c);
+/* The call is over and nobody works for it any more: its line of the access log. */
+void books_line(const struct call *c);
+/* The line of a request that never became a call. */
+void books_aside(const struct edge *g, const struct exchange *x);
 
-/* The same for a generation that no call holds. */
-void books_generation(struct metrics *m, const char *path, const char *id,
-                      const struct gen_request *r, uint32_t generated, enum gen_finish finish);
-void books_refused(struct metrics *m, const char *path, const char *id, const struct err *e);
+/* Metrics and line of a generation that no call holds. */
+struct books_stream {
+    const char *id, *path, *method, *key;
+    const struct gen_request *r; /* NULL: it was refused before there was one */
+    uint32_t generated;          /* tokens sent */
+};
+void books_generation(const struct edge *g, const struct books_stream *s, enum gen_finish finish);
+void books_refused(const struct edge *g, const struct books_stream *s, const struct err *e);
+void books_left(const struct edge *g, const struct books_stream *s); /* by its client */
 
 void books_stream_headers(struct call *c);
 /* x-compute-*, x-*-time, x-*-tokens of the generations [first, first + n), summed up. */

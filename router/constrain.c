@@ -135,8 +135,10 @@ static void response_format(struct body *b, struct object root, struct ask *q)
 static void structured_outputs(struct body *b, struct object root, struct ask *q)
 {
     const cJSON *s = body_get(b, root, "structured_outputs", false), *kid;
-    if (s && !cJSON_IsObject(s))
+    if (s && !cJSON_IsObject(s)) { /* a list's items have no names */
         body_mistyped(b, root, "structured_outputs", s, "a map");
+        return;
+    }
     struct object o = {s, "structured_outputs"};
     cJSON_ArrayForEach(kid, s)
     {

@@ -1,4 +1,25 @@
 #include "router/edge.h"
+#include "common/hash.h"
+#include <string.h>
+
+/* Equal for equal vocabularies: the wire carries ids alone, and a client whose tokenizer is another
+ * one would never know. */
+static uint64_t hash_vocab(const struct tokenizer *t)
+{
+    uint64_t h = 0;
+    for (uint32_t i = 0; i < tokenizer_vocab_size(t); i++) {
+        const char *text = tokenizer_token(t, i);
+        h = hash_bytes(h, text ? text : "", text ? strlen(text) + 1 : 0);
+    }
+    return h;
+}
+
+void edge_set_text(struct edge *g, const struct tokenizer *t, const struct chat *c)
+{
+    g->tokenizer = t;
+    g->chat = c;
+    g->vocab_hash = hash_vocab(t);
+}
 
 void edge_open(struct edge *g, struct infer *i)
 {
@@ -6,12 +27,24 @@ void edge_open(struct edge *g, struct infer *i)
     atomic_store(&g->infer, i);
 }
 
+const struct infer_limits *edge_limits(const struct edge *g)
+{
+    static const struct infer_limits none;
+    return atomic_load(&g->infer) ? &g->limits : &none;
+}
+
 const char *edge_closed(struct edge *g)
 {
     struct infer *i = atomic_load(&g->infer);
-    return !i                          ? "the model is being loaded"
-           : atomic_load(&g->draining) ? "the server is shutting down"
-                                       : NULL;
+    return !i                                     ? "the model is being loaded"
+           : atomic_load(&edge_home(g)->draining) ? "the server is shutting down"
+                                                  : NULL;
+}
+
+const char *edge_adapter(struct edge *g, const char *model)
+{
+    const struct served_adapters *a = atomic_load(&g->infer) ? g->limits.adapters : NULL;
+    return a && model && served_adapters_find(a, model) ? model : NULL;
 }
 
 struct validator edge_validator(const struct edge *g)
@@ -25,7 +58,24 @@ struct validator edge_validator(const struct edge *g)
         .max_input_tokens = g->limits.max_input_tokens,
         .max_total_tokens = g->limits.max_total_tokens,
         .takes_bias = g->limits.takes_bias,
+        .adapters = g->limits.adapters,
         .vocab_size =
             g->limits.vocab_size ? g->limits.vocab_size : tokenizer_vocab_size(g->tokenizer),
+    };
+}
+
+struct infer_config edge_infer_config(const struct router_config *c, const char *target)
+{
+    return (struct infer_config){
+        .shard_target = target,
+        .max_input_tokens = c->max_input_tokens,
+        .max_total_tokens = c->max_total_tokens,
+        .max_batch_prefill_tokens = c->max_batch_prefill_tokens,
+        .max_batch_total_tokens = c->max_batch_total_tokens,
+        .max_batch_size = c->max_batch_size,
+        .max_waiting_tokens = c->max_waiting_tokens,
+        .waiting_served_ratio = c->waiting_served_ratio,
+        .target_inter_token_ms = c->target_inter_token_ms,
+        .connect_timeout_ms = c->shard_connect_timeout * 1000,
     };
 }

@@ -1,5 +1,6 @@
-/* edge.h - what all requests share: the model's text side, the limits, the permits, the doors
- * below.
+/* edge.h - what all requests to one model share: its text side, the limits, the permits, the doors
+ * below. Those of other models (models.h) have edges of their own; the first model's also has what
+ * is there once.
  *
  * Built by main before the loop starts; `infer` appears when the shards have warmed up, and until
  * then everything that generates is answered 503. */
@@ -17,13 +18,20 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-struct chat; /* router/chat/chat.h */
+struct chat;   /* router/chat/chat.h */
+struct tracer; /* common/trace.h */
+
+struct models; /* router/models.h */
 
 struct edge {
+    struct edge *home;     /* the first model's; NULL: this is it */
+    struct models *models; /* NULL: there is one model alone */
     const struct router_config *config;
     struct metrics *metrics;
+    struct tracer *tracer; /* NULL: nobody is told */
     const struct tokenizer *tokenizer;
     const struct chat *chat;
+    uint64_t vocab_hash; /* equal for equal vocabularies */
     struct workers *workers;
     struct http *http;
     struct lmtp *lmtp;                /* router/lmtp/lmtp.h */
@@ -35,20 +43,30 @@ struct edge {
     _Atomic(struct infer *) infer; /* NULL: not warmed up */
     struct infer_limits limits;    /* valid once infer is set */
     atomic_uint permits;           /* free ones */
-    atomic_bool draining;
-    atomic_uint live;   /* calls not yet freed */
-    struct drain drain; /* loop thread only */
+    struct drain drain;            /* loop thread only */
 
+    /* at home only */
+    atomic_bool draining;
+    atomic_uint live;      /* calls not yet freed, of all models */
     struct mailbox done;   /* calls back from the workers */
     struct mailbox events; /* notes from the scheduler */
 };
 
+static inline struct edge *edge_home(struct edge *g) { return g->home ? g->home : g; }
+
 /* Callbacks of the loop; `arg` is the edge. */
 extern const struct http_events edge_events;
 
+void edge_set_text(struct edge *g, const struct tokenizer *t, const struct chat *c);
 /* The shards are ready: generations are served from here on. Any thread, once. */
 void edge_open(struct edge *g, struct infer *i);
+/* What the shards can; all zero before they are ready. Any thread. */
+const struct infer_limits *edge_limits(const struct edge *g);
 /* Why requests are refused now, or NULL. Any thread. */
 const char *edge_closed(struct edge *g);
 struct validator edge_validator(const struct edge *g);
+/* The adapter that a request's `model` names: that string, or NULL. Any thread. */
+const char *edge_adapter(struct edge *g, const char *model);
+/* What the flags say about the lower half; without metrics. */
+struct infer_config edge_infer_config(const struct router_config *c, const char *target);
 #endif

@@ -101,16 +101,23 @@ static void anthropic_body(struct buf *out, const char *msg, int status, const c
     buf_ch(out, '}');
 }
 
-static void openai_body(struct buf *out, const struct err *e, bool event)
+static void whole_object(struct buf *out, const struct err *e, bool event)
 {
     int status = error_status(ERRORS_OPENAI, e->kind);
     char param[64];
     error_param(e, param, sizeof(param));
-    buf_str(out, "{\"error\":");
     openai_object(out, e->msg, status, param, code_of(e, status));
     if (event) /* TGI's clients read it there */
         buf_fmt(out, ",\"http_status_code\":%d", status);
     buf_ch(out, '}');
+}
+
+void error_object(struct buf *out, const struct err *e) { whole_object(out, e, true); }
+
+static void openai_body(struct buf *out, const struct err *e, bool event)
+{
+    buf_str(out, "{\"error\":");
+    whole_object(out, e, event);
     if (*err_wire(e->kind))
         buf_fmt(out, ",\"error_type\":\"%s\"", err_wire(e->kind));
     buf_ch(out, '}');
@@ -150,7 +157,7 @@ void error_event(struct buf *out, enum error_shape s, const struct err *e, const
     buf_str(out, "\n\n");
 }
 
-static const char *refusal_text(int status)
+const char *error_refusal_text(int status)
 {
     switch (status) {
     case 401:
@@ -167,7 +174,7 @@ static const char *refusal_text(int status)
 void error_refusal(struct buf *out, enum error_shape s, int status, const char *text,
                    const char *id)
 {
-    const char *msg = text ? text : refusal_text(status);
+    const char *msg = text ? text : error_refusal_text(status);
     if (s == ERRORS_ANTHROPIC) {
         anthropic_body(out, msg, status, id);
     } else if (s == ERRORS_OPENAI) {

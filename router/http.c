@@ -2,6 +2,7 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "router/http_in.h"
+#include "router/tls.h"
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
@@ -11,6 +12,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -57,6 +59,10 @@ static void conn_open(struct http *h, struct MHD_Connection *mhd, void **socket_
         h->conns->prev = c;
     h->conns = c;
     tune_socket(c->fd);
+    if (h->c.tls) {
+        info = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_GNUTLS_SESSION);
+        c->cert = tls_take(h->c.tls, info->tls_session);
+    }
     struct epoll_event ev = {.events = EPOLLRDHUP | EPOLLET, .data.ptr = c};
     if (epoll_ctl(h->epoll_fd, EPOLL_CTL_ADD, c->fd, &ev) != 0)
         log_msg(LOG_WARN, "epoll_ctl: errno %d: a client that leaves early will go unnoticed",
@@ -70,6 +76,7 @@ static void conn_close(struct http *h, struct conn *c)
     (void)epoll_ctl(h->epoll_fd, EPOLL_CTL_DEL, c->fd, NULL);
     if (c->x)
         c->x->conn = NULL;
+    tls_drop(c->cert);
     if (c->prev)
         c->prev->next = c->next;
     else
@@ -226,14 +233,20 @@ static void quiet(void *cls, const char *fmt, va_list ap)
 static int start_daemon(struct http *h, bool v6, struct err *e)
 {
     unsigned flags = MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_ALLOW_UPGRADE |
-                     MHD_USE_ERROR_LOG | (v6 ? MHD_USE_IPv6 : 0);
+                     MHD_USE_ERROR_LOG | (v6 ? MHD_USE_IPv6 : 0) | (h->c.tls ? MHD_USE_TLS : 0);
+    struct MHD_OptionItem tls[] = {
+        {h->c.tls ? MHD_OPTION_HTTPS_MEM_CERT : MHD_OPTION_END, 0,
+         h->c.tls ? (void *)(uintptr_t)tls_cert_pem(h->c.tls) : NULL},
+        {MHD_OPTION_HTTPS_MEM_KEY, 0, h->c.tls ? (void *)(uintptr_t)tls_key_pem(h->c.tls) : NULL},
+        {MHD_OPTION_END, 0, NULL},
+    };
     h->daemon = MHD_start_daemon(
         flags, h->port, NULL, NULL, http_access, h, MHD_OPTION_EXTERNAL_LOGGER, quiet, NULL,
         MHD_OPTION_LISTEN_SOCKET, h->listen_fd, MHD_OPTION_CONNECTION_LIMIT,
         (unsigned)HTTP_MAX_CONNECTIONS, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HTTP_POOL,
         MHD_OPTION_NOTIFY_CONNECTION, on_connection, h, MHD_OPTION_NOTIFY_COMPLETED, http_completed,
         h, MHD_OPTION_URI_LOG_CALLBACK, http_uri, h, MHD_OPTION_STRICT_FOR_CLIENT, 1,
-        MHD_OPTION_END);
+        MHD_OPTION_ARRAY, tls, MHD_OPTION_END);
     return h->daemon ? 0 : err_set(e, ERR_SYSTEM, "cannot start the HTTP daemon");
 }
 
@@ -257,6 +270,8 @@ struct http *http_new(const struct http_config *c, struct err *e)
     h->c.idle_timeout_ms = c->idle_timeout_ms ? c->idle_timeout_ms : 75000;
     h->c.stream_limit = c->stream_limit ? c->stream_limit : 1000000;
     h->listen_fd = -1;
+    if (getrandom(&h->last_id, sizeof(h->last_id), 0) < 0)
+        h->last_id = (uint64_t)clock_ns();
     h->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     h->bell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (h->epoll_fd < 0 || h->bell_fd < 0) {

@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 struct keys; /* router/keys.h */
+struct tls;  /* router/tls.h */
 
 struct http;
 struct http_socket;
@@ -29,6 +30,9 @@ struct http_events { /* all are called on the loop thread */
     /* The exchange has ended (`sent`) or the client has left: forget x. Called once for each x that
      * request() saw. */
     void (*over)(void *arg, struct exchange *x, bool sent);
+    /* A request that request() never saw has ended: it was refused, became a WebSocket, or never
+     * came to its end (exchange_status() is 0). For the books; NULL: nobody keeps any. */
+    void (*aside)(void *arg, const struct exchange *x);
     void (*wake)(void *arg); /* after http_wake() */
     /* A WebSocket was opened on `/` or `/lmtp`: it is the receiver's until http_socket_close().
      * NULL: none are. */
@@ -51,6 +55,7 @@ struct http_config {
     const char *hostname;    /* address or name; "::" also takes IPv4 */
     uint16_t port;           /* 0: any free one */
     size_t max_body;         /* bytes */
+    struct tls *tls;         /* NULL: plain HTTP; lives as long as the loop */
     const struct keys *keys; /* NULL, or none in it: open to all */
     char *const *origins;    /* for CORS; none: all */
     uint32_t n_origins;
@@ -72,7 +77,13 @@ void http_free(struct http *h); /* after http_run() has returned */
 /* Whom a request is counted for: the one that a gateway names (the Gateway API's header), else the
  * key it came with; 0: anybody. *named: by a gateway. */
 uint64_t exchange_tenant(const struct exchange *x, bool *named);
-const char *exchange_path(const struct exchange *x);
+const char *exchange_path(const struct exchange *x);    /* NULL: not known yet */
+const char *exchange_method(const struct exchange *x);  /* "": not known yet */
+int exchange_status(const struct exchange *x);          /* 0: nothing was answered */
+const char *exchange_refusal(const struct exchange *x); /* why it was refused; NULL: it was not */
+int64_t exchange_begun_ns(const struct exchange *x);    /* when its first line was read */
+/* What logs may call the key it came with; "": none. */
+const char *exchange_key(const struct exchange *x);
 const struct route *exchange_route(const struct exchange *x);
 const char *exchange_header(const struct exchange *x, const char *name); /* NULL: absent */
 const char *exchange_id(const struct exchange *x); /* x-request-id, the client's or ours */

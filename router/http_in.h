@@ -2,19 +2,21 @@
 #ifndef ROUTER_HTTP_IN_H
 #define ROUTER_HTTP_IN_H
 #include "router/http.h"
+#include "router/keys.h"
 #include "router/sse.h"
 #include <microhttpd.h>
 
-enum { HTTP_MAX_CONNECTIONS = 16384, HTTP_POOL = 32768, REQUEST_ID_MAX = 64 };
+enum { HTTP_MAX_CONNECTIONS = 16384, HTTP_POOL = 16384, REQUEST_ID_MAX = 64 };
 
 struct conn { /* one TCP connection: from accept to close */
     struct conn *next, *prev;
     struct http *http;
     struct MHD_Connection *mhd;
     int fd;
-    bool hung_up;        /* the client closed its side */
-    int64_t deadline_ms; /* INT64_MAX: none */
-    struct exchange *x;  /* at most one at a time */
+    struct tls_cert *cert; /* NULL: plain */
+    bool hung_up;          /* the client closed its side */
+    int64_t deadline_ms;   /* INT64_MAX: none */
+    struct exchange *x;    /* at most one at a time */
 };
 
 struct exchange {
@@ -23,15 +25,19 @@ struct exchange {
     struct MHD_Connection *mhd;
     const struct route *route;
     char *path;
+    char method[16]; /* cut where it is longer */
+    char key[KEY_NAME_MAX];
+    int64_t begun_ns;
     char id[REQUEST_ID_MAX + 1];
     bool bad_uri;
     bool begun;      /* headers were looked at */
     bool dispatched; /* request() was called; over() is owed */
     bool suspended;
-    bool upgrade;   /* asks for a WebSocket */
-    bool cut;       /* close instead of replying */
-    int refusal;    /* status decided from the headers, given when the body was swallowed */
-    char allow[64]; /* with 405 */
+    bool upgrade;    /* asks for a WebSocket */
+    bool cut;        /* close instead of replying */
+    const char *why; /* it was refused; static */
+    int refusal;     /* status decided from the headers, given when the body was swallowed */
+    char allow[64];  /* with 405 */
     uint64_t received;
     struct buf body;
     int status;
@@ -56,6 +62,7 @@ struct http {
     struct conn *conns;
     struct mailbox closed; /* http_sockets */
     int64_t ticked_ms;
+    uint64_t last_id; /* of requests that bring none: drawn once, then counted */
 };
 
 /* http_request.c */

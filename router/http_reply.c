@@ -34,6 +34,8 @@ static void add_cors(struct exchange *x, struct MHD_Response *r)
             allowed = origin;
     if (allowed)
         MHD_add_response_header(r, "access-control-allow-origin", allowed);
+    if (allowed && origin) /* SDKs in browsers read x-request-id and retry-after */
+        MHD_add_response_header(r, "access-control-expose-headers", "*");
     MHD_add_response_header(
         r, "vary", "origin, access-control-request-method, access-control-request-headers");
 }
@@ -91,6 +93,7 @@ void exchange_reply(struct exchange *x, int status, const char *type, struct buf
 void exchange_refuse(struct exchange *x, int status, const char *text)
 {
     struct buf body = BUF_INIT;
+    x->why = text || status == 200 ? text : error_refusal_text(status);
     enum error_shape shape = x->path ? error_shape_of(x->path) : ERRORS_TGI;
     if (status != 200 && shape != ERRORS_TGI)
         error_refusal(&body, shape, status, text, x->id);
@@ -105,8 +108,8 @@ void exchange_refuse(struct exchange *x, int status, const char *text)
         exchange_add(x, "www-authenticate", "Bearer");
     if (status == 200) { /* OPTIONS */
         exchange_add(x, "access-control-allow-methods", "GET,POST");
-        exchange_add(x, "access-control-allow-headers",
-                     "content-type,authorization,x-api-key,anthropic-version");
+        /* SDKs in browsers send a dozen of their own. The star does not mean `authorization`. */
+        exchange_add(x, "access-control-allow-headers", "*,authorization");
         exchange_add(x, "allow", "GET, HEAD, POST, OPTIONS");
     }
     exchange_reply(x, status, body.len ? type : NULL, &body);

@@ -1,5 +1,6 @@
 /* From the first header to the last byte of the body: what is let through to a route. */
 #include "common/clock.h"
+#include "common/hash.h"
 #include "router/http_in.h"
 #include "router/keys.h"
 #include "router/route.h"
@@ -7,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 
 /* A refused body is read and dropped, so that the client sees the answer and not a reset. */
@@ -29,14 +29,11 @@ static bool printable(const char *s, size_t max)
 
 static void set_id(struct exchange *x, const char *given)
 {
-    uint64_t random = 0;
     if (given && printable(given, REQUEST_ID_MAX)) {
         memcpy(x->id, given, strlen(given) + 1);
         return;
     }
-    if (getrandom(&random, sizeof(random), 0) < 0)
-        random = (uint64_t)clock_ns();
-    snprintf(x->id, sizeof(x->id), "%016llx", (unsigned long long)random);
+    snprintf(x->id, sizeof(x->id), "%016llx", (unsigned long long)hash_mix(++x->http->last_id));
 }
 
 /* Called when the request line was read, with the raw target; what it returns is the first
@@ -52,6 +49,7 @@ void *http_uri(void *cls, const char *uri, struct MHD_Connection *mhd)
     x->http = cls;
     x->conn = c;
     x->mhd = mhd;
+    x->begun_ns = clock_ns();
     /* libmicrohttpd decodes into a C string: "/health%00x" would be taken for "/health". */
     x->bad_uri = strstr(uri, "%00") != NULL;
     c->x = x;
@@ -68,6 +66,8 @@ void http_completed(void *cls, struct MHD_Connection *mhd, void **con_cls,
         return;
     if (x->dispatched && !x->cut)
         h->c.events.over(h->c.arg, x, why == MHD_REQUEST_TERMINATED_COMPLETED_OK);
+    if (!x->dispatched && h->c.events.aside)
+        h->c.events.aside(h->c.arg, x);
     if (x->conn) {
         x->conn->x = NULL;
         x->conn->deadline_ms = x->conn->hung_up ? 0 : clock_ms() + h->c.idle_timeout_ms;
@@ -86,19 +86,36 @@ void http_completed(void *cls, struct MHD_Connection *mhd, void **con_cls,
 }
 
 struct framing {
-    int lengths, codings;
-    bool odd; /* a name that is none ("Content-Length :"), a coding that we cannot undo */
+    int lengths, codings, hosts;
+    bool odd; /* a name that is none ("Content-Length :"), a value with control characters (what
+                 one reader takes for the end of a line, another does not), a coding that we cannot
+                 undo */
 };
 
+static bool odd_name(const char *name)
+{
+    for (const char *p = name; *p; p++)
+        if (*p <= ' ' || *p > '~' || strchr("\"(),/:;<=>?@[\\]{}", *p))
+            return true;
+    return !*name;
+}
+
+static bool odd_value(const char *value, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (((unsigned char)value[i] < ' ' && value[i] != '\t') || value[i] == 0x7f)
+            return true;
+    return false;
+}
+
 static enum MHD_Result look_at_header(void *cls, enum MHD_ValueKind kind, const char *key,
-                                      const char *value)
+                                      size_t key_len, const char *value, size_t value_len)
 {
     struct framing *f = cls;
     (void)kind;
-    for (const char *p = key; *p; p++)
-        f->odd |= *p <= ' ' || *p > '~' || strchr("\"(),/:;<=>?@[\\]{}", *p);
-    if (!strcasecmp(key, "content-length"))
-        f->lengths++;
+    f->odd |= odd_name(key) || strlen(key) != key_len || odd_value(value, value_len);
+    f->lengths += !strcasecmp(key, "content-length");
+    f->hosts += !strcasecmp(key, "host");
     if (!strcasecmp(key, "transfer-encoding")) {
         f->codings++;
         f->odd |= !value || strcasecmp(value, "chunked") != 0;
@@ -107,25 +124,25 @@ static enum MHD_Result look_at_header(void *cls, enum MHD_ValueKind kind, const 
 }
 
 /* Two framings in one request, or one that a proxy may read and we do not, are how requests are
- * smuggled past it. */
-static bool ambiguous(struct exchange *x)
+ * smuggled past it; so are two hosts. HTTP/1.0 knows no chunks. */
+static bool ambiguous(struct exchange *x, bool old)
 {
     struct framing f = {0};
-    MHD_get_connection_values(x->mhd, MHD_HEADER_KIND, look_at_header, &f);
-    return f.odd || f.lengths + f.codings > 1;
+    MHD_get_connection_values_n(x->mhd, MHD_HEADER_KIND, look_at_header, &f);
+    return f.odd || f.lengths + f.codings > 1 || f.hosts > 1 || (old && f.codings);
 }
 
 /* `Authorization: Bearer KEY`, or Anthropic's `x-api-key: KEY`. */
-static bool authorized(const struct exchange *x, bool open)
+static bool authorized(struct exchange *x, bool open)
 {
     const struct keys *keys = x->http->c.keys;
     const char *given = exchange_header(x, "Authorization");
     if (!keys || !keys->n || open)
         return true;
     if (given)
-        return !strncasecmp(given, "Bearer ", 7) && keys_have(keys, given + 7);
+        return !strncasecmp(given, "Bearer ", 7) && keys_have(keys, given + 7, x->key);
     given = exchange_header(x, "x-api-key");
-    return given && keys_have(keys, given);
+    return given && keys_have(keys, given, x->key);
 }
 
 /* application/json or application/anything+json, with or without parameters. */
@@ -138,14 +155,14 @@ static bool is_json(const char *type)
            (n > 5 && !strncasecmp(type + n - 5, "+json", 5));
 }
 
-static int judge_headers(struct exchange *x, const char *method)
+static int judge_headers(struct exchange *x, const char *method, bool old)
 {
     const char *length = exchange_header(x, "Content-Length");
-    if (x->bad_uri || ambiguous(x))
+    if (x->bad_uri || ambiguous(x, old))
         return 400;
     if (!strcmp(method, "OPTIONS"))
         return 200;
-    if (socket_wanted(x, method))
+    if (socket_wanted(x, method) && !old)
         return authorized(x, false) ? socket_judge(x) : 401;
     if (!(x->route = route_find(method, x->path, x->allow)))
         return x->allow[0] ? 405 : 404;
@@ -184,15 +201,16 @@ static const char *path_of(const char *url)
     return path ? path : "/";
 }
 
-static enum MHD_Result begin(struct exchange *x, const char *url, const char *method)
+static enum MHD_Result begin(struct exchange *x, const char *url, const char *method, bool old)
 {
     x->begun = true;
+    snprintf(x->method, sizeof(x->method), "%s", method);
     set_id(x, exchange_header(x, "x-request-id"));
     if (!(x->path = strdup(path_of(url))))
         return MHD_NO;
     if (!x->conn->hung_up)
         x->conn->deadline_ms = clock_ms() + x->http->c.body_timeout_ms;
-    x->refusal = judge_headers(x, method);
+    x->refusal = judge_headers(x, method, old);
     /* Where the body ends is unknown, or the client asked before sending it: answer now. */
     if (x->refusal == 400 || (x->refusal && exchange_header(x, "Expect"))) {
         exchange_add(x, "connection", "close");
@@ -243,11 +261,11 @@ enum MHD_Result http_access(void *cls, struct MHD_Connection *mhd, const char *u
                             size_t *upload_size, void **con_cls)
 {
     struct exchange *x = *con_cls;
-    (void)cls, (void)mhd, (void)version;
+    (void)cls, (void)mhd;
     if (!x || x->cut)
         return MHD_NO;
     if (!x->begun)
-        return begin(x, url, method);
+        return begin(x, url, method, !strcmp(version, "HTTP/1.0"));
     if (*upload_size) {
         size_t n = *upload_size;
         *upload_size = 0;
@@ -259,6 +277,11 @@ enum MHD_Result http_access(void *cls, struct MHD_Connection *mhd, const char *u
 }
 
 const char *exchange_path(const struct exchange *x) { return x->path; }
+const char *exchange_method(const struct exchange *x) { return x->method; }
+const char *exchange_key(const struct exchange *x) { return x->key; }
+const char *exchange_refusal(const struct exchange *x) { return x->why; }
+int exchange_status(const struct exchange *x) { return x->status; }
+int64_t exchange_begun_ns(const struct exchange *x) { return x->begun_ns; }
 const struct route *exchange_route(const struct exchange *x) { return x->route; }
 const char *exchange_id(const struct exchange *x) { return x->id; }
 void exchange_set_user(struct exchange *x, void *user) { x->user = user; }

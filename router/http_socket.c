@@ -90,6 +90,7 @@ enum MHD_Result socket_open(struct exchange *x)
     MHD_add_response_header(r, "Upgrade", "websocket");
     MHD_add_response_header(r, "Sec-WebSocket-Accept", accept);
     MHD_add_response_header(r, "x-request-id", x->id);
+    x->status = MHD_HTTP_SWITCHING_PROTOCOLS;
     enum MHD_Result ok = MHD_queue_response(x->mhd, MHD_HTTP_SWITCHING_PROTOCOLS, r);
     MHD_destroy_response(r);
     return ok;

@@ -3,6 +3,7 @@
 #include "common/clock.h"
 #include "common/mailbox.h"
 #include "common/rpc_loop.h"
+#include "router/draft/drafter.h"
 #include "router/scheduler/scheduler.h"
 #include "router/shards.h"
 #include "router/shards_start.h"
@@ -12,7 +13,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum mail_kind { MAIL_START, MAIL_ADD, MAIL_CANCEL, MAIL_PROBE, MAIL_ON_LOST, MAIL_STOP };
+enum mail_kind {
+    MAIL_START,
+    MAIL_ADD,
+    MAIL_CANCEL,
+    MAIL_PROBE,
+    MAIL_ON_LOST,
+    MAIL_DRAIN,
+    MAIL_STOP
+};
 struct letter {
     struct mail mail; /* first */
     enum mail_kind kind;
@@ -31,9 +40,11 @@ struct infer_seq {
 struct infer {
     struct rpc_loop *loop;
     pthread_t thread;
-    struct shards *shards;
+    struct shards *shards;   /* until the scheduler has them */
+    struct drafter *drafter; /* NULL: none */
     struct scheduler *sched;
     struct infer_limits limits;
+    struct served_adapters adapters;
     uint32_t speculate;
 
     struct mailbox box;
@@ -41,18 +52,26 @@ struct infer {
     /* when the shards were first asked for their health without an answer since; last asked */
     _Atomic int64_t asked_ns, asked_last_ns;
     _Atomic uint64_t next_id;
-    _Atomic uint32_t alive; /* submitted, and not through; counts letters too */
-    atomic_bool draining;
+    atomic_bool stopping;
     struct sched_status status;
 };
 
 enum { ANSWER_OLD_NS = 1000000000, ANSWER_LATE_NS = 2000000000, ASK_AGAIN_NS = 100000000 };
 
 /* ------------------------------------------------------------------ the scheduler's thread */
-static void on_gone(void *arg)
+static void on_drafter_gone(void *arg)
 {
     struct infer *i = arg;
     rpc_loop_stop(i->loop);
+}
+
+static void on_gone(void *arg)
+{
+    struct infer *i = arg;
+    if (i->drafter)
+        drafter_end(i->drafter, on_drafter_gone, i);
+    else
+        on_drafter_gone(i);
 }
 
 static void read_letter(struct infer *i, struct letter *l)
@@ -63,7 +82,6 @@ static void read_letter(struct infer *i, struct letter *l)
         break;
     case MAIL_ADD:
         sched_add(i->sched, l->seq);
-        atomic_fetch_sub(&i->alive, 1);
         break;
     case MAIL_CANCEL:
         sched_cancel(i->sched, l->id);
@@ -73,6 +91,9 @@ static void read_letter(struct infer *i, struct letter *l)
         break;
     case MAIL_ON_LOST:
         sched_on_lost(i->sched, l->on_lost, l->arg);
+        break;
+    case MAIL_DRAIN:
+        sched_drain(i->sched);
         break;
     case MAIL_STOP:
         sched_stop(i->sched, on_gone, i);
@@ -129,7 +150,7 @@ static void refuse(struct gen_request *r, enum err_kind kind, const char *why)
 
 void infer_submit(struct infer *i, struct gen_request *r)
 {
-    if (atomic_load(&i->draining)) {
+    if (atomic_load(&i->stopping)) {
         refuse(r, ERR_OVERLOADED, "The server is shutting down");
         return;
     }
@@ -140,10 +161,8 @@ void infer_submit(struct infer *i, struct gen_request *r)
         r->seq->id = id;
         q->leads = r->same && r->same->seq ? r->same->seq->id + 1 : 0;
         r->times.queued = clock_ns();
-        atomic_fetch_add(&i->alive, 1);
         if (post(i, &(struct letter){.kind = MAIL_ADD, .seq = q}))
             return;
-        atomic_fetch_sub(&i->alive, 1);
         seq_free(q);
     }
     refuse(r, ERR_OVERLOADED, "Model is overloaded");
@@ -179,6 +198,8 @@ void infer_on_lost(struct infer *i, void (*fn)(void *arg, const char *why), void
     post(i, &(struct letter){.kind = MAIL_ON_LOST, .on_lost = fn, .arg = arg});
 }
 
+void infer_drain(struct infer *i) { post(i, &(struct letter){.kind = MAIL_DRAIN}); }
+
 struct infer_stats infer_stats(struct infer *i)
 {
     return (struct infer_stats){.queued = atomic_load(&i->status.queued),
@@ -190,18 +211,6 @@ struct infer_stats infer_stats(struct infer *i)
 }
 
 const struct infer_limits *infer_limits(const struct infer *i) { return &i->limits; }
-
-void infer_drain(struct infer *i, int timeout_ms)
-{
-    int64_t end = clock_ms() + timeout_ms;
-    atomic_store(&i->draining, true);
-    while (clock_ms() < end) {
-        struct infer_stats s = infer_stats(i);
-        if (atomic_load(&i->alive) == 0 && s.queued == 0 && s.running == 0)
-            return;
-        nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
-    }
-}
 
 /* ------------------------------------------------------------------ life */
 static void settle_limits(struct infer *i, const struct shard_model *m)
@@ -215,10 +224,12 @@ static void settle_limits(struct infer *i, const struct shard_model *m)
                                .block_size = m->block_size,
                                .n_shards = shards_count(i->shards),
                                .takes_input_ids = m->takes_input_ids,
-                               .takes_bias = m->takes_bias};
+                               .takes_bias = m->takes_bias,
+                               .takes_reasoning = m->takes_reasoning};
     memcpy(l->dtype, m->dtype, sizeof(l->dtype));
     memcpy(l->quantize, m->quantize, sizeof(l->quantize));
     memcpy(l->device, m->device, sizeof(l->device));
+    l->adapters = m->takes_input_ids ? &i->adapters : NULL; /* ours list all */
     i->speculate = m->speculate;
 }
 
@@ -230,21 +241,38 @@ static int start(struct infer *i, const struct infer_config *c, struct err *e)
                             .max_batch_total_tokens = c->max_batch_total_tokens,
                             .max_batch_size = c->max_batch_size};
     i->shards = shards_connect(i->loop, c->shard_target,
-                               c->connect_timeout_ms ? c->connect_timeout_ms : 600000, e);
-    if (!i->shards || shards_warmup(i->shards, &m, e) != 0)
+                               c->connect_timeout_ms ? c->connect_timeout_ms : 600000, true, e);
+    int rc = i->shards ? shards_warmup(i->shards, &m, e) : -1;
+    i->adapters = m.adapters;
+    if (rc != 0)
         return -1;
     settle_limits(i, &m);
+    struct drafter_options draft = {
+        .loop = i->loop, .target = c->draft_target, .served = &m, .metrics = c->metrics};
+    if (c->draft_target && !m.speculate)
+        return err_set(e, ERR_VALIDATION, "the shards verify no drafts (--speculate)");
+    if (c->draft_target && !(i->drafter = drafter_new(&draft, e)))
+        return -1;
     struct sched_options o = {.shards = i->shards,
+                              .return_ms = c->return_ms,
+                              .loop = i->loop,
+                              .target = c->shard_target,
                               .model = m,
                               .max_batch_size = c->max_batch_size,
                               .max_waiting_tokens = c->max_waiting_tokens,
                               .waiting_served_ratio = c->waiting_served_ratio,
                               .target_inter_token_ms = c->target_inter_token_ms,
                               .metrics = c->metrics,
+                              .drafter = i->drafter,
                               .check = c->check,
                               .status = &i->status};
-    i->sched = sched_new(&o, e);
-    return i->sched ? 0 : -1;
+    if ((i->sched = sched_new(&o, e))) {
+        i->shards = NULL; /* the scheduler's now */
+        return 0;
+    }
+    if (i->drafter)
+        drafter_halt(i->drafter);
+    return -1;
 }
 
 static void on_halt(struct rpc_op *op, bool ok)
@@ -257,7 +285,9 @@ static void infer_free(struct infer *i)
 {
     pthread_join(i->thread, NULL);
     sched_free(i->sched);
+    drafter_free(i->drafter);
     shards_free(i->shards);
+    served_adapters_free(&i->adapters);
     rpc_loop_free(i->loop);
     free(i);
     grpc_shutdown();
@@ -293,7 +323,10 @@ void infer_stop(struct infer *i)
 {
     if (!i)
         return;
-    atomic_store(&i->draining, true);
+    atomic_store(&i->stopping, true);
+    sched_halt(i->sched);
+    if (i->drafter)
+        drafter_halt(i->drafter);
     while (!post(i, &(struct letter){.kind = MAIL_STOP}))
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     infer_free(i);

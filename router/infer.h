@@ -8,6 +8,7 @@
 #include "common/err.h"
 #include "common/metrics.h"
 #include "router/request.h"
+#include "router/scheduler/adapters.h"
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -20,7 +21,9 @@ struct infer_config {
     uint32_t max_waiting_tokens;
     double waiting_served_ratio;
     uint32_t target_inter_token_ms; /* 0: none */
+    const char *draft_target;       /* as shard_target, of a draft model; NULL: none */
     uint32_t connect_timeout_ms;
+    uint32_t return_ms; /* lost shards are waited for so long, and requests go on; 0: not at all */
     struct metrics *metrics; /* rows of router/metrics.h */
     bool check;              /* for tests: walk all KV blocks after every turn */
 };
@@ -28,8 +31,10 @@ struct infer_limits { /* what warm-up settled */
     uint32_t max_input_tokens, max_total_tokens, max_batch_prefill_tokens, max_batch_total_tokens;
     uint32_t vocab_size, block_size, n_shards;
     bool takes_input_ids;
-    bool takes_bias; /* also min_new_tokens and stop_token_ids */
+    bool takes_bias;      /* also min_new_tokens and stop_token_ids */
+    bool takes_reasoning; /* constraint_reasoning */
     char dtype[32], device[32], quantize[32];
+    const struct served_adapters *adapters; /* NULL: the shards do not say */
 };
 
 struct infer *infer_start(const struct infer_config *c, struct err *e);
@@ -47,16 +52,16 @@ void infer_cancel(struct infer *i, struct gen_request *r);
  * prefill. */
 bool infer_healthy(struct infer *i);
 /* Called on the scheduler thread when a shard is lost for good: the router exits with this message.
- */
+ * Until then (return_ms) requests wait, and infer_healthy() is false. */
 void infer_on_lost(struct infer *i, void (*fn)(void *arg, const char *why), void *arg);
+
+/* Nobody new comes: a lost shard is not waited for any more (infer_on_lost()). */
+void infer_drain(struct infer *i);
 
 struct infer_stats {
     uint32_t queued, running, blocks_total, blocks_used, blocks_cached, swap_used;
 };
 struct infer_stats infer_stats(struct infer *i);
 
-/* Drain: running and queued requests finish; new ones are refused. Returns when idle or after
- * timeout_ms. */
-void infer_drain(struct infer *i, int timeout_ms);
 void infer_stop(struct infer *i); /* joins the thread; requests still alive get ERR_GENERATION */
 #endif

@@ -1,5 +1,6 @@
 #include "router/keys.h"
 #include "common/json.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,11 +23,14 @@ static int cut(struct keys *k, char *text, const char *sep, bool comments, struc
         s = trim(s);
         if (!*s || (comments && *s == '#'))
             continue;
-        char **v = realloc(k->v, (k->n + 1) * sizeof(*v));
+        struct key *v = realloc(k->v, (k->n + 1) * sizeof(*v));
         if (!v)
             return err_nomem(e);
+        size_t n = comments ? strcspn(s, " \t") : strlen(s);
+        const char *name = s[n] ? trim(s + n) : NULL;
+        s[n] = 0;
         k->v = v;
-        k->v[k->n++] = s;
+        k->v[k->n++] = (struct key){s, name};
     }
     return 0;
 }
@@ -84,11 +88,17 @@ static unsigned char differs(const char *given, size_t n, const char *key)
     return diff;
 }
 
-bool keys_have(const struct keys *k, const char *given)
+bool keys_have(const struct keys *k, const char *given, char name[KEY_NAME_MAX])
 {
     size_t n = strlen(given);
-    unsigned found = 0;
+    uint32_t found = 0; /* 1 + its index */
     for (uint32_t i = 0; i < k->n; i++)
-        found |= !differs(given, n, k->v[i]);
+        if (!differs(given, n, k->v[i].value))
+            found = i + 1;
+    name[0] = 0;
+    if (found && k->v[found - 1].name)
+        snprintf(name, KEY_NAME_MAX, "%s", k->v[found - 1].name);
+    else if (found)
+        snprintf(name, KEY_NAME_MAX, "key-%u", found);
     return found;
 }

@@ -75,6 +75,15 @@
     X(M_SHARED_PROMPTS, COUNTER, "tgi_shared_prompts", NULL,                                       \
       "Requests that waited for another one with the same prompt instead of computing it.", 0, 0,  \
       0)                                                                                           \
+    X(M_TRACE_SPANS, COUNTER, "otlp_spans", "fate",                                                \
+      "Spans by fate: sent, dropped (the queue was full), lost (the collector did not take "       \
+      "them).",                                                                                    \
+      0, 0, 0)                                                                                     \
+    X(M_SHARD_RETURNS, COUNTER, "tgi_shard_returns", NULL,                                         \
+      "Times that lost shards came back and what ran went on.", 0, 0, 0)                           \
+    X(M_DRAFT_MODEL, GAUGE, "tgi_draft_model", NULL, "1: a draft model is at work.", 0, 0, 0)      \
+    X(M_DRAFT_TOKENS, COUNTER, "tgi_draft_tokens", NULL, "Tokens that the draft model proposed.",  \
+      0, 0, 0)                                                                                     \
     X(M_PREFIX_HIT_TOKENS, COUNTER, "prefix_hit_tokens", NULL,                                     \
       "Prompt tokens served from the prefix cache.", 0, 0, 0)
 

@@ -6,9 +6,7 @@
 
 void openai_sampling(struct body *b, struct object root, struct ask *q)
 {
-    struct opt_f32 t = body_f32(b, root, "temperature");
-    q->do_sample = !(t.set && t.v == 0);
-    q->temperature = t.set && t.v != 0 ? t : (struct opt_f32){0};
+    body_temperature(b, root, q);
     q->top_p = body_f32(b, root, "top_p");
     if (q->top_p.set && q->top_p.v == 1)
         q->top_p.set = false; /* OpenAI's default, sent by many clients */
@@ -23,12 +21,16 @@ void openai_sampling(struct body *b, struct object root, struct ask *q)
     q->stop = body_strings(b, root, "stop", true, true, &q->n_stop);
     body_ending(b, root, "min_tokens", q);
     body_bias(b, root, "logit_bias", q);
+    q->bad_words = body_strings(b, root, "bad_words", false, true, &q->n_bad_words);
     q->priority = body_i32(b, root, "priority");
     q->user = body_str(b, root, "user", false);
     constrain_openai(b, root, q);
-    q->max_new_tokens = body_u32(b, root, "max_completion_tokens");
-    if (!q->max_new_tokens.set)
-        q->max_new_tokens = body_u32(b, root, "max_tokens");
+    q->length_name = "max_completion_tokens";
+    q->max_new_tokens = body_u32(b, root, q->length_name);
+    if (!q->max_new_tokens.set) {
+        q->length_name = "max_tokens";
+        q->max_new_tokens = body_u32(b, root, q->length_name);
+    }
 }
 
 /* null, false, 0, "", [] and {} ask for nothing. */
@@ -47,8 +49,6 @@ static void refuse_unknown(struct body *b, struct object root)
         const char *name;
         double neutral;
     } rows[] = {
-        {"functions", 0},
-        {"function_call", 0},
         {"grammar", 0},
         {"guided_grammar", 0},
         {"structural_tag", 0},
@@ -56,11 +56,7 @@ static void refuse_unknown(struct body *b, struct object root)
         {"web_search_options", 0},
         {"use_beam_search", 0},
         {"length_penalty", 1},
-        {"bad_words", 0},
-        {"allowed_token_ids", 0},
         {"prompt_logprobs", 0},
-        {"truncate_prompt_tokens", 0},
-        {"include_stop_str_in_output", 0},
         {"top_a", 0},
         {"tfs", 1},
         {"mirostat", 0},
@@ -139,6 +135,10 @@ struct openai *openai_parse(struct call *c, struct body *b, const char *id_prefi
         o->include_usage = body_bool(b, so, "include_usage", false);
         o->continuous_usage = body_bool(b, so, "continuous_usage_stats", false);
     }
+    o->special_text = !body_opt_bool(b, root, "skip_special_tokens", true);
+    o->tell_ids = body_opt_bool(b, root, "return_token_ids", false);
+    o->ids_as_text = body_opt_bool(b, root, "return_tokens_as_token_ids", false);
+    o->keep_stop = body_opt_bool(b, root, "include_stop_str_in_output", false);
     read_choices(c, b, root, o);
     refuse_unknown(b, root);
     return o;
@@ -152,6 +152,7 @@ static void free_sequences(void *arg)
         stop_trim_free(&o->seq[i].trim);
         buf_free(&o->seq[i].text);
         buf_free(&o->seq[i].logprobs);
+        buf_free(&o->seq[i].ids);
         for (int k = 0; k < 3; k++)
             buf_free(&o->seq[i].lists[k]);
     }
@@ -166,8 +167,12 @@ int openai_generate(struct call *c, struct openai *o, const struct format *f, st
     o->seq = ARENA_NEW(&c->arena, struct openai_sequence, n);
     if (!o->seq || arena_defer(&c->arena, free_sequences, c) != 0)
         return err_nomem(e);
+    for (uint32_t i = 0; i < o->n_asks; i++)
+        if (!o->asks[i].adapter_id)
+            o->asks[i].adapter_id = edge_adapter(c->edge, o->model);
     for (uint32_t i = 0; i < n; i++)
-        o->seq[i].trim = (struct stop_trim){.stop = o->asks[0].stop, .n = o->asks[0].n_stop};
+        o->seq[i].trim = (struct stop_trim){
+            .stop = o->asks[0].stop, .n = o->asks[0].n_stop, .keep = o->keep_stop};
     return call_generate(c, o->asks, o->n_asks, o->each, e);
 }
 
@@ -181,12 +186,48 @@ void openai_text(struct openai *o, const struct generation *g, const struct gen_
                  struct buf *out)
 {
     struct stop_trim *t = &o->seq[g->index].trim;
-    if (!ev->token.special)
+    bool eos = ev->end && ev->end->finish == FINISH_EOS;
+    bool special = ev->token.special && (!o->special_text || eos);
+    if (o->tell_ids)
+        buf_fmt(&o->seq[g->index].ids, o->seq[g->index].ids.len ? ",%u" : "%u", ev->token.id);
+    if (o->echo_text && g->answer.n_tokens == 1)
+        buf_str(out, o->echo_text);
+    if (!special)
         stop_trim_push(t, ev->token.text, ev->token.text_len, out);
     else if (ev->end && ev->end->finish == FINISH_STOP)
-        buf_reset(&t->held);          /* the sequence ends in a special token's text */
-    if (ev->end || ev->token.special) /* no sequence goes on behind a special token */
+        buf_reset(&t->held); /* the sequence ends in a special token's text */
+    if (ev->end || special)  /* no sequence goes on behind a special token */
         stop_trim_end(t, out);
+}
+
+void openai_token_ids(struct buf *out, struct openai *o, const struct generation *g)
+{
+    struct buf *ids = &o->seq[g->index].ids;
+    if (!o->tell_ids)
+        return;
+    buf_str(out, ",\"token_ids\":[");
+    buf_add(out, ids->p ? ids->p : "", ids->len);
+    buf_ch(out, ']');
+    out->oom |= ids->oom;
+    buf_reset(ids);
+}
+
+void openai_prompt_ids(struct buf *out, const struct openai *o, const struct generation *g)
+{
+    if (!o->tell_ids)
+        return;
+    buf_str(out, ",\"prompt_token_ids\":[");
+    for (uint32_t i = 0; i < g->r.n_ids; i++)
+        buf_fmt(out, i ? ",%u" : "%u", g->r.ids[i]);
+    buf_ch(out, ']');
+}
+
+void openai_token_name(struct buf *out, const struct openai *o, const struct gen_token *t)
+{
+    if (o->ids_as_text)
+        buf_fmt(out, "\"token_id:%u\"", t->id);
+    else
+        buf_json_str(out, t->text, t->text_len);
 }
 
 void openai_counts(struct buf *out, uint64_t prompt, uint64_t completion, uint64_t cached)
@@ -215,4 +256,30 @@ void openai_error_event(struct call *c, const struct err *e)
 {
     error_event(&c->out, c->errors, e, "");
     buf_str(&c->out, "data: [DONE]\n\n");
+}
+
+/* {"token","logprob","bytes","top_logprobs"}: OpenAI's client insists on bytes being there. */
+static void token_fields(struct buf *out, const struct openai *o, const struct gen_token *t)
+{
+    buf_str(out, "{\"token\":");
+    openai_token_name(out, o, t);
+    buf_str(out, ",\"logprob\":");
+    buf_json_f32(out, t->logprob);
+    buf_str(out, ",\"bytes\":[");
+    for (size_t i = 0; i < t->text_len; i++)
+        buf_fmt(out, "%s%u", i ? "," : "", (unsigned char)t->text[i]);
+    buf_ch(out, ']');
+}
+
+void openai_logprob(struct buf *out, const struct openai *o, const struct gen_event *ev)
+{
+    token_fields(out, o, &ev->token);
+    buf_str(out, ",\"top_logprobs\":[");
+    for (uint32_t i = 0; i < ev->n_top; i++) {
+        if (i)
+            buf_ch(out, ',');
+        token_fields(out, o, &ev->top[i]);
+        buf_ch(out, '}');
+    }
+    buf_str(out, "]}");
 }

@@ -9,6 +9,7 @@ struct openai_sequence {
     struct stop_trim trim;
     struct buf text;     /* not streaming: what the client gets */
     struct buf logprobs; /* not streaming: items of the logprobs, as the route wants them */
+    struct buf ids;      /* with tell_ids: of the tokens not told yet, with commas */
     struct buf lists[3]; /* completions: token_logprobs, top_logprobs, text_offset */
     size_t chars;        /* Unicode characters before the next token, for text_offset */
 };
@@ -18,13 +19,20 @@ struct openai { /* the state of a call; in its arena */
     const char *model; /* what answers call the model */
     bool stream, include_usage, continuous_usage;
     bool logprobs, echo;
-    bool only_prompt; /* max_tokens 0 with echo: the token that was generated is not told */
-    uint32_t each;    /* generations a prompt */
-    uint32_t shown;   /* of them, the best: choices that the client gets */
+    bool special_text;     /* special tokens are told as text (skip_special_tokens is false) */
+    bool told_prompt;      /* streamed: the prompt's ids have been */
+    bool tell_ids;         /* return_token_ids: choices carry the ids of their tokens */
+    bool ids_as_text;      /* return_tokens_as_token_ids: logprobs name tokens by their ids */
+    bool keep_stop;        /* include_stop_str_in_output */
+    const char *echo_text; /* chat: what the answer goes on from, told in front of it */
+    bool only_prompt;      /* max_tokens 0 with echo: the token that was generated is not told */
+    uint32_t each;         /* generations a prompt */
+    uint32_t shown;        /* of them, the best: choices that the client gets */
     struct ask *asks;
     uint32_t n_asks;
     struct openai_sequence *seq; /* one a choice */
     struct chat_part *parts;     /* chat: NULL where the text is the content, as it is */
+    struct responses *responses; /* /v1/responses: its own */
 };
 
 /* Fields that both routes read: sampling, limits, stop, stream, stream_options, n, model. */
@@ -47,5 +55,13 @@ void openai_text(struct openai *o, const struct generation *g, const struct gen_
 /* OpenAI's usage object: of these counts; of all generations of a call. */
 void openai_counts(struct buf *out, uint64_t prompt, uint64_t completion, uint64_t cached);
 void openai_usage(struct buf *out, const struct call *c);
+/* ,"token_ids":[..] of the tokens since the last time, where they were asked for. */
+void openai_token_ids(struct buf *out, struct openai *o, const struct generation *g);
+/* ,"prompt_token_ids":[..], where they were asked for. */
+void openai_prompt_ids(struct buf *out, const struct openai *o, const struct generation *g);
+/* A token in logprobs: its text, or "token_id:7"; quoted. */
+void openai_token_name(struct buf *out, const struct openai *o, const struct gen_token *t);
+/* {"token","logprob","bytes","top_logprobs"} of a token event. */
+void openai_logprob(struct buf *out, const struct openai *o, const struct gen_event *ev);
 void openai_error_event(struct call *c, const struct err *e);
 #endif

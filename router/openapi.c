@@ -1,9 +1,56 @@
-/* The OpenAPI document, from the route table. Bodies are described in words: see docs/http-api.md.
- */
+/* The OpenAPI document, from the route table and page/schemas.json. What else a body may hold is
+ * said in words: docs/http-api.md. */
 #include "router/route.h"
 #include <string.h>
 
+static const char schemas[] = {
+#include "page/schemas.inc"
+};
+
 static void string(struct buf *out, const char *s) { buf_json_str(out, s, strlen(s)); }
+
+static void schema(struct buf *out, const char *name)
+{
+    buf_fmt(out, "\"schema\":{\"$ref\":\"#/components/schemas/%s\"}", name);
+}
+
+static void good_answer(struct buf *out, const struct route *r)
+{
+    buf_str(out, ",\"responses\":{\"200\":{\"description\":\"OK\"");
+    if (!strcmp(r->method, "POST")) {
+        buf_str(out, ",\"content\":{\"text/event-stream\":{}");
+        if (r->gives) {
+            buf_str(out, ",\"application/json\":{");
+            schema(out, r->gives);
+            buf_ch(out, '}');
+        }
+        buf_ch(out, '}');
+    }
+    buf_ch(out, '}');
+}
+
+static void errors(struct buf *out)
+{
+    static const struct {
+        int status;
+        const char *text;
+    } rows[] = {{400, "The body is not JSON; on /v1: the request cannot be served"},
+                {404, "There is no such thing"},
+                {413, "The body is too large"},
+                {415, "The content type is not JSON"},
+                {422, "Input validation error"},
+                {424, "Generation error"},
+                {429, "Model is overloaded"},
+                {500, "Incomplete generation"}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        buf_fmt(out,
+                ",\"%d\":{\"description\":\"%s\",\"content\":{\"text/plain\":{},"
+                "\"application/json\":{",
+                rows[i].status, rows[i].text);
+        schema(out, "Error");
+        buf_str(out, "}}}");
+    }
+}
 
 static void operation(struct buf *out, const struct route *r)
 {
@@ -13,20 +60,21 @@ static void operation(struct buf *out, const struct route *r)
     if (post) {
         buf_str(out, ",\"requestBody\":{\"required\":true,\"description\":");
         string(out, r->body ? r->body : "");
-        buf_str(out, ",\"content\":{\"application/json\":{\"schema\":{\"type\":\"object\"}}}}");
+        buf_str(out, ",\"content\":{\"application/json\":{");
+        schema(out, r->takes ? r->takes : "Generate");
+        if (r->example)
+            buf_fmt(out, ",\"example\":%s", r->example);
+        buf_str(out, "}}}");
     }
-    buf_str(out, ",\"responses\":{\"200\":{\"description\":\"OK\"}");
+    good_answer(out, r);
     if (post)
-        buf_str(out, ",\"400\":{\"description\":\"The body is not JSON\"}"
-                     ",\"413\":{\"description\":\"The body is too large\"}"
-                     ",\"415\":{\"description\":\"The content type is not JSON\"}"
-                     ",\"422\":{\"description\":\"Input validation error\"}"
-                     ",\"424\":{\"description\":\"Generation error\"}"
-                     ",\"429\":{\"description\":\"Model is overloaded\"}"
-                     ",\"500\":{\"description\":\"Incomplete generation\"}");
+        errors(out);
     if (!r->open)
         buf_str(out, ",\"401\":{\"description\":\"The key is missing or wrong\"}");
-    if (post || !strcmp(r->paths[0], "/health"))
+    if (!strcmp(r->paths[0], "/lmtp"))
+        buf_str(out, ",\"426\":{\"description\":\"No WebSocket was asked for\"}"
+                     ",\"400\":{\"description\":\"No WebSocket was asked for\"}");
+    if (post || r->probe || !strncmp(r->paths[0], "/v2", 3))
         buf_str(out, ",\"503\":{\"description\":\"Not ready\"}");
     buf_str(out, "}}");
 }
@@ -75,6 +123,8 @@ void routes_openapi(struct buf *out)
             buf_ch(out, '}');
             sep = ",";
         }
-    buf_str(out, "},\"components\":{\"securitySchemes\":{\"key\":{\"type\":\"http\",\"scheme\":"
+    buf_str(out, "},\"components\":{\"schemas\":");
+    buf_add(out, schemas, sizeof(schemas));
+    buf_str(out, ",\"securitySchemes\":{\"key\":{\"type\":\"http\",\"scheme\":"
                  "\"bearer\"}}}}");
 }

@@ -11,9 +11,16 @@
 #include "common/arena.h"
 #include "common/constraint/constraint.h"
 #include "common/err.h"
+#include "common/trace.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+/* Token sequences, one behind the other, that must not be generated. */
+struct bad_words {
+    const uint32_t *ids, *lengths; /* lengths: [n] tokens of each, at least one */
+    uint32_t n_ids, n;
+};
 
 /* Sampling and stopping, defaults filled in: neutral values mean "off". */
 struct gen_params {
@@ -29,6 +36,7 @@ struct gen_params {
     uint64_t seed;          /* always set: drawn at random when the client gave none */
     const char *constraint; /* what the text must look like; NULL: free */
     enum constraint_kind constraint_kind;
+    enum constraint_reasoning constraint_reasoning; /* what may come before it */
     const char *const *stop;
     uint32_t n_stop;
     uint32_t max_new_tokens, min_new_tokens;
@@ -38,6 +46,7 @@ struct gen_params {
     const uint32_t *bias_ids; /* pairs with bias: what is added to these tokens' logits */
     const float *bias;
     uint32_t n_bias;
+    struct bad_words bad_words;
     uint32_t top_n_tokens;
     bool prefill_logprobs;  /* decoder_input_details */
     uint32_t logprobs_from; /* those of the prompt's tokens before this one are not wanted */
@@ -103,7 +112,10 @@ struct gen_request {
         tenant; /* whose account it is on: requests of one tenant share one turn; 0: anybody's */
     int32_t priority;               /* lower runs first, among those of the tenant */
     const struct gen_request *same; /* submitted before, with the same prompt; NULL: none */
+    bool wants_place;               /* the scheduler says in `place` where it stands in the queue */
+    _Atomic uint32_t place;         /* 1: next; 0: not in it, or not said yet */
     uint32_t n_cached;              /* prompt tokens that were in the cache; set by the scheduler */
+    struct trace_context trace;     /* the span of its prefill, for the shards; zero: none */
     void *owner;                    /* the creator's */
     struct gen_times times;         /* received: set by the creator; the others by the scheduler */
     struct infer_seq *seq;          /* the scheduler's own */

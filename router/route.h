@@ -16,7 +16,11 @@ struct route {
     const char *paths[ROUTE_PATHS]; /* a path that ends in "/" + "*" matches everything below it */
     const char *summary;            /* one sentence for the documents */
     const char *body;               /* POST: the body in words, for the documents */
-    bool open;                      /* needs no key even when the router has one */
+    const char *takes, *gives; /* POST: schemas of both bodies, names in page/schemas.json; gives
+                                  NULL: events alone */
+    const char *example;       /* POST: a body that this route answers with 200; JSON */
+    bool probe;                /* asked by machines every few seconds: logged at DEBUG */
+    bool open;                 /* needs no key even when the router has one */
     /* GET: answer at once with call_reply(), on the loop thread. */
     void (*reply)(struct call *c);
     /* POST: on a worker thread, with the body in c->body. Either describe the generations wanted

@@ -2,11 +2,14 @@
 #include "common/clock.h"
 #include "common/hub/cache.h"
 #include "common/log.h"
+#include "common/trace.h"
 #include "router/chat/chat.h"
 #include "router/edge.h"
 #include "router/keys.h"
 #include "router/lmtp/lmtp.h"
 #include "router/metrics.h"
+#include "router/models.h"
+#include "router/tls.h"
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -24,11 +27,12 @@ enum news { STARTED = 1, START_FAILED, LOST };
 
 struct service {
     struct keys keys;
+    struct tls *tls; /* NULL: plain HTTP */
     const struct router_config *c;
     struct edge edge;
     struct tokenizer *tokenizer;
     struct chat *chat;
-    char *dir, *target;
+    char *dir, *target, *draft_target;
     pthread_t loop, starter;
     bool looping, starting;
     int signal_fd, news_fd;
@@ -66,20 +70,10 @@ static void on_lost(void *arg, const char *why)
 static void *connect_shards(void *arg)
 {
     struct service *s = arg;
-    const struct router_config *c = s->c;
-    struct infer_config i = {
-        .shard_target = s->target,
-        .max_input_tokens = c->max_input_tokens,
-        .max_total_tokens = c->max_total_tokens,
-        .max_batch_prefill_tokens = c->max_batch_prefill_tokens,
-        .max_batch_total_tokens = c->max_batch_total_tokens,
-        .max_batch_size = c->max_batch_size,
-        .max_waiting_tokens = c->max_waiting_tokens,
-        .waiting_served_ratio = c->waiting_served_ratio,
-        .target_inter_token_ms = c->target_inter_token_ms,
-        .connect_timeout_ms = c->shard_connect_timeout * 1000,
-        .metrics = s->edge.metrics,
-    };
+    struct infer_config i = edge_infer_config(s->c, s->target);
+    i.metrics = s->edge.metrics;
+    i.draft_target = s->draft_target;
+    i.return_ms = s->c->shard_return_timeout * 1000;
     s->infer = infer_start(&i, &s->start_error);
     if (s->infer)
         infer_on_lost(s->infer, on_lost, s);
@@ -88,6 +82,8 @@ static void *connect_shards(void *arg)
 }
 
 /* ---------------------------------------------------------------- start */
+
+static bool given(const char *s) { return s && *s; }
 
 static int check(const struct router_config *c, struct err *e)
 {
@@ -99,6 +95,8 @@ static int check(const struct router_config *c, struct err *e)
         what = "`max_input_tokens` must be < `max_total_tokens`";
     else if (c->ngrok)
         what = "`ngrok` is not supported";
+    else if (given(c->tls_cert) != given(c->tls_key))
+        what = "`tls_cert` and `tls_key` belong together";
     return what ? err_set(e, ERR_VALIDATION, "Argument validation error: %s", what) : 0;
 }
 
@@ -127,6 +125,8 @@ static int catch_signals(struct service *s, struct err *e)
     sigemptyset(&set);
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGINT);
+    if (given(s->c->tls_cert)) /* else a terminal that closes ends us, as it does others */
+        sigaddset(&set, SIGHUP);
     signal(SIGPIPE, SIG_IGN);
     pthread_sigmask(SIG_BLOCK, &set, NULL); /* before any thread: all inherit it */
     s->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -138,7 +138,7 @@ static int load_model(struct service *s, struct err *e)
 {
     const struct router_config *c = s->c;
     int64_t t = clock_ms();
-    if (!(s->dir = hub_resolve(c->tokenizer_name, c->revision, e)) ||
+    if (!(s->dir = hub_resolve_model(c->tokenizer_name, c->revision, e)) ||
         !(s->tokenizer = tokenizer_load(s->dir, e)) ||
         !(s->chat = chat_load(s->dir, c->tokenizer_config_path, s->tokenizer, e)))
         return -1;
@@ -147,24 +147,37 @@ static int load_model(struct service *s, struct err *e)
     return 0;
 }
 
+static void on_spans(void *arg, enum trace_fate fate, uint64_t n)
+{
+    static const char *const words[] = {"sent", "dropped", "lost"};
+    metrics_add(((struct edge *)arg)->metrics, M_TRACE_SPANS, words[fate], (double)n);
+}
+
 static int build_edge(struct service *s, struct err *e)
 {
     const struct router_config *c = s->c;
     struct edge *g = &s->edge;
     g->config = c;
-    g->tokenizer = s->tokenizer;
-    g->chat = s->chat;
+    edge_set_text(g, s->tokenizer, s->chat);
     g->model_id = c->served_model_name ? c->served_model_name : c->tokenizer_name;
     g->compute_type = c->compute_type;
     snprintf(g->fingerprint, sizeof(g->fingerprint), "%s-native", VERSION);
     atomic_store(&g->permits, c->max_concurrent_requests);
     if (!(g->metrics = metrics_new(router_metrics, N_ROUTER_METRICS)))
         return err_nomem(e);
+    struct tracer_options t = {.endpoint = c->otlp_endpoint,
+                               .service_name = c->otlp_service_name,
+                               .count = on_spans,
+                               .arg = g};
+    if (given(c->otlp_endpoint) && !(g->tracer = tracer_new(&t, e)))
+        return -1;
     if (!(g->workers = workers_new(c->validation_workers, e)))
         return -1;
     if (keys_load(&s->keys, c->api_key, c->api_key_file, e) != 0)
         return -1;
     g->has_keys = s->keys.n > 0;
+    if (given(c->tls_cert) && !(s->tls = tls_new(c->tls_cert, c->tls_key, e)))
+        return -1;
     if (!(g->lmtp = lmtp_new(g, e)))
         return -1;
     struct http_config h = {
@@ -172,12 +185,15 @@ static int build_edge(struct service *s, struct err *e)
         .port = (uint16_t)c->port,
         .max_body = c->payload_limit,
         .keys = &s->keys,
+        .tls = s->tls,
         .origins = c->cors_allow_origin.v,
         .n_origins = c->cors_allow_origin.n,
         .events = edge_events,
         .arg = g,
     };
-    return (g->http = http_new(&h, e)) ? 0 : -1;
+    if (!(g->http = http_new(&h, e)))
+        return -1;
+    return !c->models_folder || (g->models = models_new(g, e)) ? 0 : -1;
 }
 
 static char *shard_target(const char *path)
@@ -194,7 +210,9 @@ static int start(struct service *s, struct err *e)
     if (check(s->c, e) != 0 || catch_signals(s, e) != 0 || load_model(s, e) != 0 ||
         build_edge(s, e) != 0)
         return -1;
-    if (!(s->target = shard_target(s->c->shard_uds_path)))
+    if (!(s->target = shard_target(s->c->shard_uds_path)) ||
+        (given(s->c->draft_shard_uds_path) &&
+         !(s->draft_target = shard_target(s->c->draft_shard_uds_path))))
         return err_nomem(e);
     if (lmtp_start(s->edge.lmtp, e) != 0)
         return -1;
@@ -203,7 +221,8 @@ static int start(struct service *s, struct err *e)
     if (!s->starting)
         return err_set(e, ERR_SYSTEM, "cannot start threads");
     LOG(LOG_INFO, "Listening", LOGS("hostname", s->c->hostname),
-        LOGI("port", http_port(s->edge.http)), LOGS("shards", s->target));
+        LOGI("port", http_port(s->edge.http)), LOGS("tls", s->tls ? "yes" : "no"),
+        LOGS("shards", s->target));
     return 0;
 }
 
@@ -241,6 +260,13 @@ static int on_news(struct service *s, struct err *e)
     }
 }
 
+static void renew(struct service *s)
+{
+    struct err e = ERR_INIT;
+    if (tls_reload(s->tls, &e) != 0)
+        log_msg(LOG_ERROR, "the certificate was not renewed: %s", e.msg);
+}
+
 /* 0: drained; -1: `e`. A second signal does not return. */
 static int wait(struct service *s, struct err *e)
 {
@@ -252,12 +278,18 @@ static int wait(struct service *s, struct err *e)
             return err_sys(e, "poll");
         if (fds[1].revents && on_news(s, e) != 0)
             return -1;
-        if (fds[0].revents && read(s->signal_fd, &info, sizeof(info)) == sizeof(info)) {
+        bool got = fds[0].revents && read(s->signal_fd, &info, sizeof(info)) == sizeof(info);
+        if (got && info.ssi_signo == SIGHUP) {
+            renew(s);
+        } else if (got) {
             if (draining || s->starting) /* nothing runs yet, or nobody wants to wait */
                 _exit(draining ? 1 : 0);
             log_msg(LOG_INFO, "signal received, starting graceful shutdown");
             draining = true;
             atomic_store(&s->edge.draining, true);
+            models_close(s->edge.models);
+            if (s->infer)
+                infer_drain(s->infer);
         }
         if (draining && atomic_load(&s->edge.live) == 0)
             return 0;
@@ -275,13 +307,18 @@ static void stop(struct service *s)
     workers_free(g->workers);
     if (s->infer)
         infer_stop(s->infer);
+    models_stop(g->models);
     lmtp_free(g->lmtp);
     http_free(g->http);
+    tls_free(s->tls);
+    tracer_free(g->tracer);
+    models_free(g->models);
     keys_free(&s->keys);
     metrics_free(g->metrics);
     chat_free(s->chat);
     tokenizer_free(s->tokenizer);
     free(s->target);
+    free(s->draft_target);
     free(s->dir);
     if (s->signal_fd >= 0)
         close(s->signal_fd);

@@ -101,12 +101,16 @@ void fan_call(struct fan *f, enum shard_rpc rpc, const ProtobufCMessage *request
     /* The core moves the bytes out of a buffer it sends: every rank gets its own, over shared
      * slices. From a foreign thread the fan may be done before the loop below is: use `n` only. */
     uint32_t n = f->n;
+    char traceparent[sizeof(f->traceparent)];
+    memcpy(traceparent, f->traceparent, sizeof(traceparent));
+    f->traceparent[0] = 0;
     grpc_byte_buffer *bytes[SHARDS_MAX];
     bytes[0] = rpc_pack(request);
     for (uint32_t i = 1; i < n; i++)
         bytes[i] = grpc_byte_buffer_copy(bytes[0]);
     for (uint32_t i = 0; i < n; i++) {
         f->ranks[i].call.name = rpcs[rpc].path;
+        f->ranks[i].call.traceparent = traceparent;
         rpc_unary_start(f->s->ranks[i].client, f->s->ranks[i].methods[rpc], &f->ranks[i].call,
                         bytes[i], timeout_ms, wait);
     }
@@ -337,7 +341,7 @@ struct discovery { /* what rank 0 says of the group */
     bool keepalive;
 };
 
-static int discover(struct shards *first, int64_t timeout_ms, struct rpc_mem *m,
+static int discover(struct shards *first, int64_t timeout_ms, bool wait, struct rpc_mem *m,
                     struct discovery *d, struct err *e)
 {
     Generate__V3__ServiceDiscoveryRequest ask = GENERATE__V3__SERVICE_DISCOVERY_REQUEST__INIT;
@@ -348,9 +352,9 @@ static int discover(struct shards *first, int64_t timeout_ms, struct rpc_mem *m,
 
     if (fan_init(&f, first, NULL, NULL, e) != 0)
         return -1;
-    if (fan_call_sync(&f, SHARD_DISCOVERY, &ask.base, timeout_ms, true, e) == 0)
+    if (fan_call_sync(&f, SHARD_DISCOVERY, &ask.base, timeout_ms, wait, e) == 0)
         found = (const void *)fan_reply(&f, 0, m, e);
-    if (found && fan_call_sync(&f, SHARD_INFO, &ask_info.base, timeout_ms, true, e) == 0)
+    if (found && fan_call_sync(&f, SHARD_INFO, &ask_info.base, timeout_ms, wait, e) == 0)
         info = (const void *)fan_reply(&f, 0, m, e);
     fan_free(&f);
     if (!info)
@@ -363,18 +367,18 @@ static int discover(struct shards *first, int64_t timeout_ms, struct rpc_mem *m,
 }
 
 /* Any answer will do; ClearCache is the one that is wanted first anyway. */
-static int wait_for_all(struct shards *s, int64_t timeout_ms, struct err *e)
+static int wait_for_all(struct shards *s, int64_t timeout_ms, bool wait, struct err *e)
 {
     Generate__V3__ClearCacheRequest clear = GENERATE__V3__CLEAR_CACHE_REQUEST__INIT;
     struct fan f;
     if (fan_init(&f, s, NULL, NULL, e) != 0)
         return -1;
-    int rc = fan_call_sync(&f, SHARD_CLEAR_CACHE, &clear.base, timeout_ms, true, e);
+    int rc = fan_call_sync(&f, SHARD_CLEAR_CACHE, &clear.base, timeout_ms, wait, e);
     fan_free(&f);
     return rc == 0 ? 0 : err_wrap(e, "Unable to clear the model shards cache");
 }
 
-struct shards *shards_connect(struct rpc_loop *l, const char *target, int64_t timeout_ms,
+struct shards *shards_connect(struct rpc_loop *l, const char *target, int64_t timeout_ms, bool wait,
                               struct err *e)
 {
     char *only[1] = {(char *)(uintptr_t)target};
@@ -384,14 +388,14 @@ struct shards *shards_connect(struct rpc_loop *l, const char *target, int64_t ti
     struct rpc_mem m;
 
     rpc_mem_init(&m, 1 << 20);
-    if (!first || discover(first, timeout_ms, &m, &d, e) != 0) {
+    if (!first || discover(first, timeout_ms, wait, &m, &d, e) != 0) {
         err_wrap(e, "Unable to connect to the model shards: %s", target);
         goto out;
     }
     if (!(s = ranks_new(l, d.urls, d.n, d.keepalive, e)))
         goto out;
     left = end_ms - clock_ms();
-    if (wait_for_all(s, left > 1 ? left : 1, e) != 0) {
+    if (wait_for_all(s, left > 1 ? left : 1, wait, e) != 0) {
         shards_free(s);
         s = NULL;
     }

@@ -16,6 +16,7 @@
 #include "common/rpc_client.h"
 #include "common/rpc_loop.h"
 #include "common/rpc_pack.h"
+#include "common/trace.h"
 #include "proto/generate.pb-c.h"
 #include <stdbool.h>
 #include <stdint.h>
@@ -35,8 +36,8 @@ enum shard_rpc {
 
 struct shards;
 /* Connect to rank 0, ask it for the others (ServiceDiscovery), connect to them and wait until all
- * answer, at most timeout_ms. */
-struct shards *shards_connect(struct rpc_loop *l, const char *target, int64_t timeout_ms,
+ * answer, at most timeout_ms; `wait`: also for those who do not listen yet. */
+struct shards *shards_connect(struct rpc_loop *l, const char *target, int64_t timeout_ms, bool wait,
                               struct err *e);
 void shards_free(struct shards *s); /* no call in flight; watches fire once more */
 uint32_t shards_count(const struct shards *s);
@@ -45,6 +46,8 @@ uint32_t shards_count(const struct shards *s);
 struct fan {
     void (*done)(struct fan *f); /* loop thread, when the last rank has answered */
     void *arg;
+    /* Metadata of the next call (common/trace.h); "": none. Forgotten when it has been sent. */
+    char traceparent[TRACE_PARENT_LEN + 1];
     /* private */
     struct shards *s;
     enum shard_rpc rpc;

@@ -2,6 +2,8 @@
 #include "common/log.h"
 #include "common/rpc_pack.h"
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 enum {
     INFO_TIMEOUT_MS = 60000,
@@ -12,6 +14,19 @@ enum {
 
 static uint32_t min_u32(uint32_t a, uint32_t b) { return a < b ? a : b; }
 static uint32_t max_u32(uint32_t a, uint32_t b) { return a > b ? a : b; }
+
+static int read_adapters(struct served_adapters *s, const Generate__V3__InfoResponse *r,
+                         struct err *e)
+{
+    s->v = calloc(r->n_adapters + (size_t)1, sizeof(*s->v));
+    for (size_t i = 0; s->v && i < r->n_adapters; i++) {
+        if (!(s->v[i].name = strdup(r->adapters[i]->name)))
+            return err_nomem(e);
+        s->v[i].pages = r->adapters[i]->pages;
+        s->n++;
+    }
+    return s->v ? 0 : err_nomem(e);
+}
 
 static int ask_info(struct fan *f, struct shard_model *m, struct rpc_mem *mem, struct err *e)
 {
@@ -29,14 +44,16 @@ static int ask_info(struct fan *f, struct shard_model *m, struct rpc_mem *mem, s
     m->takes_edits = r->takes_edits && r->takes_input_ids && r->support_chunking;
     m->takes_chunks = r->takes_chunks && r->support_chunking;
     m->takes_bias = r->takes_bias;
+    m->takes_reasoning = r->takes_reasoning;
     m->speculate = r->speculate;
     m->block_size = r->block_size ? r->block_size : 1;
     m->vocab_size = r->vocab_size;
+    m->vocab_hash = r->vocab_hash;
     m->max_positions = r->max_positions;
     snprintf(m->dtype, sizeof(m->dtype), "%s", r->dtype);
     snprintf(m->quantize, sizeof(m->quantize), "%s", r->quantize);
     snprintf(m->device, sizeof(m->device), "%s", r->device_type);
-    return 0;
+    return read_adapters(&m->adapters, r, e);
 }
 
 /* Neutral in effect, but with every sampling feature on, so that their memory is touched too. */
@@ -128,6 +145,7 @@ struct warmed {
     uint32_t supported, input, total;
     uint32_t swap_slots;    /* the fewest */
     uint64_t swap_block_ns; /* the slowest */
+    uint32_t adapter_pages; /* the fewest */
 };
 
 static bool smaller(const struct warmed *a, const struct warmed *b)
@@ -171,10 +189,12 @@ static int ask_warmup(struct fan *f, const struct shard_model *m, struct rpc_mem
                            r->max_total_tokens};
         if (w.has_supported)
             w.supported = r->max_supported_total_tokens;
+        w.adapter_pages = i ? min_u32(out->adapter_pages, r->adapter_pages) : r->adapter_pages;
         w.swap_slots = i ? min_u32(out->swap_slots, r->swap_slots) : r->swap_slots;
         w.swap_block_ns =
             i && out->swap_block_ns > r->swap_block_ns ? out->swap_block_ns : r->swap_block_ns;
         if (i > 0 && !smaller(&w, out)) {
+            out->adapter_pages = w.adapter_pages;
             out->swap_slots = w.swap_slots;
             out->swap_block_ns = w.swap_block_ns;
         } else {
@@ -199,6 +219,7 @@ static int settle(struct shard_model *m, const struct warmed *w, struct err *e)
         return err_set(e, ERR_SYSTEM,
                        "the shards changed `max_input_tokens` to %u and `max_total_tokens` to %u",
                        w->input, w->total);
+    m->adapters.pages = w->adapter_pages;
     m->swap_slots = w->swap_slots;
     m->swap_block_ns = w->swap_block_ns;
     m->max_input_tokens = w->input;

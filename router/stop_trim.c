@@ -30,6 +30,8 @@ void stop_trim_push(struct stop_trim *t, const char *s, size_t n, struct buf *ou
     while (from < t->held.len && !may_begin(t, t->held.p + from, t->held.len - from, &t->matched))
         from++;
     buf_add(out, t->held.p, from);
+    if (t->matched && t->keep)
+        buf_str(out, t->found);
     t->held.len -= from;
     if (from && t->held.len)
         memmove(t->held.p, t->held.p + from, t->held.len);
@@ -49,10 +51,13 @@ static size_t before_match(struct stop_trim *t)
 
 void stop_trim_end(struct stop_trim *t, struct buf *out)
 {
-    size_t n = t->matched ? 0 : before_match(t);
+    bool told = t->matched;
+    size_t n = told ? 0 : before_match(t);
     t->matched |= n < t->held.len;
     if (n)
         buf_add(out, t->held.p, n);
+    if (!told && t->matched && t->keep)
+        buf_str(out, t->found);
     out->oom |= t->held.oom;
     buf_reset(&t->held);
 }

@@ -1,4 +1,4 @@
-/* stop_trim.h - keep stop sequences out of what OpenAI clients read. Pure.
+/* stop_trim.h - end what OpenAI clients read before (or behind) a stop sequence. Pure.
  *
  * The shard ends a generation where a stop sequence is complete, and its text includes it. OpenAI's
  * answer does not: text is held back while it may be the beginning of a stop sequence, and dropped
@@ -12,6 +12,7 @@
 struct stop_trim { /* zero-initialise, set stop and n */
     const char *const *stop;
     uint32_t n;
+    bool keep; /* the sequence is told, what follows it is not */
     struct buf held;
     const char *found; /* the sequence that was seen */
     bool matched;      /* a whole stop sequence was seen, and what follows it is dropped */

@@ -41,11 +41,28 @@ static void read_parameters(struct body *b, struct object p, struct tgi *t)
     q->priority = body_i32(b, p, "priority");
 }
 
+int tgi_read(struct body *b, struct object o, struct tgi *t)
+{
+    bool given;
+    struct ask *q = &t->ask;
+    q->inputs = body_str(b, o, "inputs", true);
+    struct object p = body_object(b, o, "parameters", &given);
+    read_parameters(b, p, t);
+    if (b->failed)
+        return -1;
+    q->do_sample |= !given; /* no parameters at all: TGI samples; an empty object is greedy */
+    q->sampling_implied = q->temperature.set || q->top_k.set || q->top_p.set || q->typical_p.set;
+    q->n_inputs = strlen(q->inputs);
+    q->n_chars = utf8_count(q->inputs, q->n_inputs);
+    q->add_special_tokens = true;
+    t->details |= q->decoder_input_details;
+    return 0;
+}
+
 struct tgi *tgi_parse(struct call *c, bool with_stream, struct err *e)
 {
     struct tgi *t = ARENA_NEW(&c->arena, struct tgi, 1);
     struct body b;
-    bool given;
     if (!t) {
         err_nomem(e);
         return NULL;
@@ -53,21 +70,10 @@ struct tgi *tgi_parse(struct call *c, bool with_stream, struct err *e)
     if (body_open(&b, c->body.p, c->body.len, &c->arena, e) != 0)
         return NULL;
     struct object root = body_root(&b);
-    t->ask.inputs = body_str(&b, root, "inputs", true);
-    struct object p = body_object(&b, root, "parameters", &given);
-    read_parameters(&b, p, t);
-    if (with_stream)
+    int rc = tgi_read(&b, root, t);
+    if (with_stream && rc == 0)
         t->stream = body_bool(&b, root, "stream", false);
-    if (b.failed)
-        return NULL;
-    struct ask *q = &t->ask;
-    q->do_sample |= !given; /* no parameters at all: TGI samples; an empty object is greedy */
-    q->sampling_implied = q->temperature.set || q->top_k.set || q->top_p.set || q->typical_p.set;
-    q->n_inputs = strlen(q->inputs);
-    q->n_chars = utf8_count(q->inputs, q->n_inputs);
-    q->add_special_tokens = true;
-    t->details |= q->decoder_input_details;
-    return t;
+    return b.failed ? NULL : t;
 }
 
 /* ---------------------------------------------------------------- out */

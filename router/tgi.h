@@ -13,6 +13,9 @@ struct tgi { /* the state of a call; in its arena */
     struct tgi_sequence *seq; /* one a generation */
 };
 
+/* Read `inputs` and `parameters` of an object; -1: the body has been failed. Strings are the
+ * object's. */
+int tgi_read(struct body *b, struct object o, struct tgi *t);
 /* Read the body; ERR_SYNTAX, ERR_SHAPE. NULL on failure. */
 struct tgi *tgi_parse(struct call *c, bool with_stream, struct err *e);
 /* Make the generations and choose the format. */

@@ -21,6 +21,39 @@ int tokens_json(struct call *c, const char *text, size_t n, bool add_special, st
     return 0;
 }
 
+/* The text of a token, quoted. */
+static void piece(struct buf *out, const struct tokenizer *t, uint32_t id)
+{
+    struct buf text = BUF_INIT;
+    tokenizer_decode(t, &id, 1, false, &text);
+    buf_json_str(out, text.p ? text.p : "", text.len);
+    out->oom |= text.oom;
+    buf_free(&text);
+}
+
+int tokens_ids(struct call *c, const char *text, size_t n, bool add_special, bool pieces,
+               struct err *e)
+{
+    struct tok_ids ids = {0};
+    unsigned flags = add_special ? TOK_ADD_SPECIAL : 0;
+    if (tokenizer_encode(c->edge->tokenizer, text, n, flags, c->scratch, &ids, e) != 0) {
+        tok_ids_free(&ids);
+        return err_wrap(e, "Input validation error: tokenizer error");
+    }
+    buf_fmt(&c->out, "{\"count\":%u,\"max_model_len\":%u,\"tokens\":[", ids.n,
+            edge_limits(c->edge)->max_total_tokens);
+    for (uint32_t i = 0; i < ids.n; i++)
+        buf_fmt(&c->out, "%s%u", i ? "," : "", ids.id[i]);
+    buf_str(&c->out, pieces ? "],\"token_strs\":[" : "],\"token_strs\":null}");
+    for (uint32_t i = 0; pieces && i < ids.n; i++) {
+        buf_str(&c->out, i ? "," : "");
+        piece(&c->out, c->edge->tokenizer, ids.id[i]);
+    }
+    buf_str(&c->out, pieces ? "]}" : "");
+    tok_ids_free(&ids);
+    return c->out.oom ? err_nomem(e) : 0;
+}
+
 int tokens_count(struct call *c, const char *text, size_t n, bool add_special, uint32_t *count,
                  struct err *e)
 {

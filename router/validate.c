@@ -1,4 +1,5 @@
 #include "router/validate.h"
+#include "router/bad_words.h"
 #include "router/constrain.h"
 #include <assert.h>
 #include <stdlib.h>
@@ -7,6 +8,11 @@
 #include <time.h>
 
 #define REFUSE(...) return err_set(e, ERR_VALIDATION, "Input validation error: " __VA_ARGS__)
+
+static const char *length_name(const struct ask *q)
+{
+    return q->length_name ? q->length_name : "max_new_tokens";
+}
 
 static int check_sampling(const struct validator *v, const struct ask *q, struct err *e)
 {
@@ -34,7 +40,7 @@ static int check_sampling(const struct validator *v, const struct ask *q, struct
     if (q->top_k.set && q->top_k.v <= 0)
         REFUSE("`top_k` must be strictly positive");
     if (q->max_new_tokens.set && q->max_new_tokens.v == 0)
-        REFUSE("`max_new_tokens` must be strictly positive");
+        REFUSE("`%s` must be strictly positive", length_name(q));
     if (q->n_stop > v->max_stop_sequences)
         REFUSE("`stop` supports up to %u stop sequences. Given: %u", v->max_stop_sequences,
                q->n_stop);
@@ -44,7 +50,8 @@ static int check_sampling(const struct validator *v, const struct ask *q, struct
     if (q->seed.set && several)
         REFUSE("`seed` must not be set when `best_of` > 1");
     if (q->top_n_tokens.set && q->top_n_tokens.v > v->max_top_n_tokens)
-        REFUSE("`top_n_tokens` must be >= 0 and <= %u. Given: %llu", v->max_top_n_tokens,
+        REFUSE("`%s` must be >= 0 and <= %u. Given: %llu",
+               q->top_name ? q->top_name : "top_n_tokens", v->max_top_n_tokens,
                (unsigned long long)q->top_n_tokens.v);
     return 0;
 }
@@ -64,12 +71,24 @@ static int check_choice(const struct validator *v, const struct ask *q, struct e
         if (!(q->bias[i] >= -100 && q->bias[i] <= 100))
             REFUSE("`logit_bias` must be between -100 and 100 (token id %u)", q->bias_ids[i]);
     }
+    if (v->adapters && q->adapter_id && *q->adapter_id &&
+        !served_adapters_find(v->adapters, q->adapter_id))
+        REFUSE("`adapter_id`: there is no adapter `%.100s`", q->adapter_id);
     for (uint32_t i = 0; i < q->n_stop_token_ids; i++)
         if (q->stop_token_ids[i] >= v->vocab_size)
             REFUSE("`stop_token_ids`: %u is outside the vocabulary of %u", q->stop_token_ids[i],
                    v->vocab_size);
-    if (!v->takes_bias && (min || q->n_bias || q->n_stop_token_ids))
-        REFUSE("`logit_bias`, `min_tokens` and `stop_token_ids` are not supported by these shards");
+    for (uint32_t i = 0; i < q->n_allowed; i++)
+        if (q->allowed_ids[i] >= v->vocab_size)
+            REFUSE("`allowed_token_ids`: %u is outside the vocabulary of %u", q->allowed_ids[i],
+                   v->vocab_size);
+    if (!v->takes_bias &&
+        (min || q->n_bias || q->n_stop_token_ids || q->n_allowed || q->n_bad_words))
+        REFUSE("`logit_bias`, `min_tokens`, `stop_token_ids`, `allowed_token_ids` and `bad_words` "
+               "are not supported by these shards");
+    if (q->n_bad_words > MOST_BAD_WORDS)
+        REFUSE("`bad_words` may have at most %u entries. Given: %u", MOST_BAD_WORDS,
+               q->n_bad_words);
     return 0;
 }
 
@@ -167,6 +186,15 @@ uint64_t seed_draw(void)
     return seed;
 }
 
+/* A shard samples wherever a cut is asked for, as TGI's does. */
+static void take_the_likeliest(struct gen_params *p)
+{
+    p->do_sample = false;
+    p->temperature = p->top_p = p->typical_p = 1;
+    p->min_p = 0;
+    p->top_k = 0;
+}
+
 static void fill_params(const struct ask *q, struct gen_params *p)
 {
     *p = (struct gen_params){
@@ -196,9 +224,40 @@ static void fill_params(const struct ask *q, struct gen_params *p)
         .top_n_tokens = (uint32_t)q->top_n_tokens.v,
         .constraint = q->constraint,
         .constraint_kind = q->constraint_kind,
+        .constraint_reasoning = q->constraint_reasoning,
         .prefill_logprobs = q->decoder_input_details,
         .adapter_id = q->adapter_id,
     };
+    if (q->greedy)
+        take_the_likeliest(p);
+}
+
+/* All tokens but the allowed ones get the bias that forbids; those keep what they were given. */
+static int allow_only(const struct validator *v, const struct ask *q, struct arena *a,
+                      struct gen_params *p, struct err *e)
+{
+    enum { FORBIDS = -100 };
+    uint32_t n = 0;
+    uint32_t *ids = ARENA_NEW(a, uint32_t, v->vocab_size);
+    float *bias = ARENA_NEW(a, float, v->vocab_size), *of = ARENA_NEW(a, float, v->vocab_size);
+    if (!ids || !bias || !of)
+        return err_nomem(e);
+    for (uint32_t i = 0; i < v->vocab_size; i++)
+        of[i] = FORBIDS;
+    for (uint32_t i = 0; i < q->n_allowed; i++)
+        of[q->allowed_ids[i]] = 0;
+    for (uint32_t i = 0; i < q->n_bias; i++)
+        if (of[q->bias_ids[i]] != FORBIDS)
+            of[q->bias_ids[i]] = q->bias[i];
+    for (uint32_t i = 0; i < v->vocab_size; i++)
+        if (of[i] != 0) {
+            ids[n] = i;
+            bias[n++] = of[i];
+        }
+    p->bias_ids = ids;
+    p->bias = bias;
+    p->n_bias = n;
+    return 0;
 }
 
 int validate(const struct validator *v, const struct ask *q, struct tok_scratch **scratch,
@@ -212,11 +271,19 @@ int validate(const struct validator *v, const struct ask *q, struct tok_scratch 
     r->priority = (int32_t)q->priority.v;
     r->ids = q->ids;
     r->n_ids = q->n_ids;
+    if (q->ids && q->truncate.set && q->n_ids > q->truncate.v) {
+        r->ids += q->n_ids - (uint32_t)q->truncate.v;
+        r->n_ids = (uint32_t)q->truncate.v;
+    }
     if (!q->ids && encode(v, q->inputs, q->n_inputs, q->add_special_tokens,
                           q->truncate.set ? (uint32_t)q->truncate.v : 0, scratch, a, &r->ids,
                           &r->n_ids, e) != 0)
         return -1;
     fill_params(q, &r->params);
+    if (q->n_allowed && allow_only(v, q, a, &r->params, e) != 0)
+        return -1;
+    if (bad_words_encode(v, q, scratch, a, &r->params.bad_words, e) != 0)
+        return -1;
     if (check_ids(v, r->ids, r->n_ids, e) != 0 ||
         budget(v, q, r->n_ids, &r->params.max_new_tokens, e) != 0)
         return -1;

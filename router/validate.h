@@ -7,12 +7,14 @@
 #include "common/tokenizer/tokenizer.h"
 #include "router/ask.h"
 #include "router/request.h"
+#include "router/scheduler/adapters.h"
 
 struct validator {
     const struct tokenizer *tokenizer;
     uint32_t max_best_of, max_stop_sequences, max_top_n_tokens;
     uint32_t max_input_tokens, max_total_tokens, vocab_size;
-    bool takes_bias;     /* the shards honour bias, min_new_tokens and stop_token_ids */
+    const struct served_adapters *adapters; /* NULL: not known */
+    bool takes_bias;     /* the shards honour bias, bad words, min_new_tokens and stop_token_ids */
     bool no_constraints; /* --disable-grammar-support */
 };
 

@@ -43,6 +43,8 @@ struct fake_shard {
     uint32_t n_slots;       /* of the swap region */
     uint64_t swap_block_ns; /* to move a block; a token takes 1000 ns to compute */
     bool quick;             /* constant tokens: for benchmarks */
+    bool stamps;            /* the text of a token is when its step was through, in monotonic ns */
+    int64_t stamp;
     /* script */
     _Atomic int step_ms;
     _Atomic int fail_prefill, fail_decode, fail_filter; /* this many next calls fail */
@@ -156,6 +158,10 @@ static inline Generate__V3__Generation *fake_generation(struct fake_shard *f, st
     uint32_t id = fake_next(h);
     q->tokens[q->n_tokens++] = id;
     g->tokens = fake_tokens(id, m);
+    if (f->stamps) {
+        g->tokens->texts[0] = rpc_mem_alloc(m, 24);
+        snprintf(g->tokens->texts[0], 24, "%lld ", (long long)f->stamp);
+    }
     q->ends = q->n_tokens - q->n_prompt == q->max_new;
     if (q->ends) {
         g->generated_text = RPC_NEW(m, Generate__V3__GeneratedText, 1);
@@ -175,6 +181,11 @@ static inline const ProtobufCMessage *fake_step(struct fake_shard *f, uint64_t b
     r->generations = RPC_NEW(m, Generate__V3__Generation *, f->n_run + 1);
     uint32_t n_open = 0;
     fake_pause(f);
+    if (f->stamps) {
+        struct timespec t;
+        clock_gettime(CLOCK_MONOTONIC, &t);
+        f->stamp = (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+    }
     for (uint32_t i = 0; i < f->n_run; i++) {
         struct fake_seq *q = &f->run[i];
         if (q->batch != batch)
@@ -353,6 +364,10 @@ static inline const ProtobufCMessage *fake_prefill(void *ctx, const ProtobufCMes
     uint64_t id = p->cached_batch ? p->cached_batch->id : p->batch->id;
     if (p->batch->id == UINT64_MAX)
         f->n_probe++;
+    if (!f->max_prefill) {
+        err_set(e, ERR_VALIDATION, "the KV cache has 0 blocks before Warmup");
+        return NULL;
+    }
     if (fake_fails(&f->fail_prefill)) {
         if (f->fail_late && fake_batch_size(f, id) > 0)
             fake_edit(f, p->edits, id);

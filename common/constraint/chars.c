@@ -53,14 +53,6 @@ void chars_invert(struct chars *c)
     *c = r;
 }
 
-bool chars_has(const struct chars *c, uint32_t cp)
-{
-    for (uint32_t i = 0; i < c->n; i++)
-        if (cp >= c->at[i].first && cp <= c->at[i].last)
-            return true;
-    return false;
-}
-
 /* ---------------------------------------------------------------- UTF-8 */
 
 static term one_byte(struct term_pool *p, unsigned first, unsigned last)
@@ -150,6 +142,13 @@ term chars_term(struct term_pool *p, struct chars *c, enum spelling how)
             part[k++] = utf8_range(p, first, last);
     }
     return term_alt_n(p, part, k);
+}
+
+term chars_any_term(struct term_pool *p, enum spelling how)
+{
+    struct chars c = {.n = 0};
+    chars_invert(&c);
+    return chars_term(p, &c, how);
 }
 
 term chars_json_text(struct term_pool *p, const char *text, size_t n)

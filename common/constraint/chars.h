@@ -14,10 +14,14 @@ struct chars {
     uint32_t n;
     bool overflow;
 };
+static inline void chars_clear(struct chars *c)
+{
+    c->n = 0;
+    c->overflow = false;
+}
 void chars_add(struct chars *c, uint32_t first, uint32_t last);
 void chars_tidy(struct chars *c);
 void chars_invert(struct chars *c); /* tidies first */
-bool chars_has(const struct chars *c, uint32_t cp);
 
 /* How a character becomes bytes. */
 enum spelling {
@@ -27,6 +31,7 @@ enum spelling {
 };
 /* One character of the set. */
 term chars_term(struct term_pool *p, struct chars *c, enum spelling how);
+term chars_any_term(struct term_pool *p, enum spelling how); /* any character */
 /* The text's characters one after another, as a JSON string's inside. */
 term chars_json_text(struct term_pool *p, const char *text, size_t n);
 #endif

@@ -1,59 +1,70 @@
-/* constraint.c - terms as states, their transitions and masks kept as they are found. */
-#include "common/constraint/constraint.h"
+/* constraint.c - terms as states, their transitions kept as they are found. */
+#include "common/constraint/channels.h"
+#include "common/constraint/constraint_impl.h"
 #include "common/constraint/pattern.h"
 #include "common/constraint/schema.h"
-#include "common/constraint/token_set_impl.h"
 #include "common/json.h"
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Bounds of one constraint's memory, in bytes. */
-enum { POOL_BYTES = 64 << 20, TABLE_BYTES = 32 << 20, MASK_BYTES = 64 << 20 };
-/* Bounds of its work, in steps of some 20 ns: what a compilation, a mask or a token may take.
- * Nobody else's answer is to wait for a constraint that is too clever. */
-enum { COMPILE_STEPS = 1000000, MASK_STEPS = 2000000 };
-enum { UNKNOWN = UINT32_MAX };
+enum { UNKNOWN = STATE_UNKNOWN };
 
-struct constraint {
-    atomic_uint refs;
-    pthread_mutex_t lock;
-    struct term_pool *pool;
-    term start;
-    uint32_t **next; /* [term] -> [256] the state behind each byte; NULL: never left */
-    uint32_t **mask; /* [term, as far as a token sees] -> words; NULL: never asked for */
-    size_t cap, table_bytes, mask_bytes;
-    const struct token_set *tokens; /* what the masks are of */
-    term *path;                     /* [longest token + 1] */
-};
-
-static void drop(uint32_t **table, size_t n, size_t *bytes)
+static void drop_transitions(struct constraint *c)
 {
-    for (size_t i = 0; i < n; i++) {
-        free(table[i]);
-        table[i] = NULL;
+    for (size_t i = 0; i < c->cap; i++) {
+        free(c->next[i]);
+        c->next[i] = NULL;
     }
-    *bytes = 0;
+    c->table_bytes = 0;
 }
 
 /* ---------------------------------------------------------------- life */
 
-static term compile(struct constraint *c, enum constraint_kind kind, const char *text, size_t n,
-                    struct err *e)
+static term compile(struct constraint *c, enum constraint_reasoning reasoning,
+                    enum constraint_kind kind, const char *text, size_t n, struct err *e)
 {
     if (kind == CONSTRAINT_REGEX)
         return pattern_term(c->pool, text, n, PATTERN_WHOLE, SPELL_PLAIN, e);
     cJSON *schema = json_parse(text, n, e);
     if (!schema)
         return err_wrap(e, "JSON schema"), TERM_NONE;
-    term t = schema_term(c->pool, schema, e);
+    term t = reasoning == CONSTRAINT_CHANNEL_CALLS ? channel_calls(c->pool, schema, e)
+                                                   : schema_term(c->pool, schema, e);
     cJSON_Delete(schema);
     return t;
 }
 
+/* Everything up to the first "</think>", blanks, and then t. */
+static term behind(struct term_pool *p, enum constraint_reasoning reasoning, term t)
+{
+    static const char open[] = "<think>", close[] = "</think>";
+    struct byte_set blank = {0};
+    if (reasoning == CONSTRAINT_NO_REASONING || t == TERM_NONE)
+        return t;
+    if (reasoning == CONSTRAINT_CHANNELS || reasoning == CONSTRAINT_CHANNEL_CALLS)
+        return channel_thoughts(p, reasoning == CONSTRAINT_CHANNELS ? channel_final(p, t) : t);
+    byte_set_add(&blank, ' ', ' ');
+    byte_set_add(&blank, '\t', '\n');
+    byte_set_add(&blank, '\r', '\r');
+    term blanks = term_repeat(p, term_set(p, &blank), 0, 4);
+    term end = term_bytes_of(p, close, strlen(close));
+    term free_text = term_not(p, term_cat(p, TERM_ALL, term_cat(p, end, TERM_ALL)));
+    term inside = term_cat(p, free_text, term_cat(p, end, term_cat(p, blanks, t)));
+    if (reasoning == CONSTRAINT_REASONS)
+        return inside;
+    term begin = term_cat(p, blanks, term_bytes_of(p, open, strlen(open)));
+    return term_alt(p, t, term_cat(p, begin, inside));
+}
+
 struct constraint *constraint_new(enum constraint_kind kind, const char *text, size_t n,
                                   struct err *e)
+{
+    return constraint_new_behind(CONSTRAINT_NO_REASONING, kind, text, n, e);
+}
+
+static struct constraint *empty(struct err *e)
 {
     struct constraint *c = calloc(1, sizeof(*c));
     if (!c || !(c->pool = term_pool_new(POOL_BYTES))) {
@@ -61,21 +72,80 @@ struct constraint *constraint_new(enum constraint_kind kind, const char *text, s
         return err_nomem(e), NULL;
     }
     pthread_mutex_init(&c->lock, NULL);
+    pthread_cond_init(&c->compiled, NULL);
     atomic_init(&c->refs, 1);
+    return c;
+}
+
+/* The first state; TERM_NONE with `e` set: there is none. */
+static term begin(struct constraint *c, enum constraint_reasoning reasoning,
+                  enum constraint_kind kind, const char *text, size_t n, struct err *e)
+{
     term_budget(c->pool, COMPILE_STEPS);
-    c->start = compile(c, kind, text, n, e);
-    bool possible = c->start != TERM_NONE && term_possible(c->pool, c->start);
-    if (term_spent(c->pool)) {
-        err_set(e, ERR_VALIDATION, "the constraint is too complex");
-        c->start = TERM_NONE;
-    } else if (c->start != TERM_NONE && !possible) {
-        err_set(e, ERR_VALIDATION, "no text satisfies the constraint");
-        c->start = TERM_NONE;
-    }
-    if (c->start == TERM_NONE) {
+    term t = behind(c->pool, reasoning, compile(c, reasoning, kind, text, n, e));
+    bool possible = t != TERM_NONE && term_possible(c->pool, t);
+    if (t != TERM_NONE && term_spent(c->pool))
+        return err_set(e, ERR_VALIDATION, "the constraint is too complex"), TERM_NONE;
+    if (t != TERM_NONE && !possible)
+        return err_set(e, ERR_VALIDATION, "no text satisfies the constraint"), TERM_NONE;
+    return t;
+}
+
+struct constraint *constraint_new_behind(enum constraint_reasoning reasoning,
+                                         enum constraint_kind kind, const char *text, size_t n,
+                                         struct err *e)
+{
+    struct constraint *c = empty(e);
+    if (c && !(c->start = begin(c, reasoning, kind, text, n, e))) {
         constraint_unref(c);
         return NULL;
     }
+    return c;
+}
+
+struct order {
+    struct constraint *c;
+    enum constraint_reasoning reasoning;
+    enum constraint_kind kind;
+    size_t n;
+    char text[];
+};
+
+static void *carry_out(void *arg)
+{
+    struct order *o = arg;
+    struct constraint *c = o->c;
+    struct err why = ERR_INIT;
+    term t = begin(c, o->reasoning, o->kind, o->text, o->n, &why); /* nobody else touches it yet */
+    pthread_mutex_lock(&c->lock);
+    c->start = t;
+    c->why = why;
+    c->compiling = false;
+    pthread_cond_broadcast(&c->compiled);
+    pthread_mutex_unlock(&c->lock);
+    constraint_unref(c);
+    free(o);
+    return NULL;
+}
+
+struct constraint *constraint_order(enum constraint_reasoning reasoning, enum constraint_kind kind,
+                                    const char *text, size_t n, struct err *e)
+{
+    struct order *o = malloc(sizeof(*o) + n + 1);
+    struct constraint *c = o ? empty(e) : NULL;
+    pthread_t thread;
+    if (!c) {
+        free(o);
+        return o ? NULL : (err_nomem(e), NULL);
+    }
+    *o = (struct order){constraint_ref(c), reasoning, kind, n};
+    memcpy(o->text, text, n);
+    o->text[n] = '\0';
+    c->compiling = true;
+    if (pthread_create(&thread, NULL, carry_out, o) == 0)
+        pthread_detach(thread);
+    else
+        carry_out(o); /* then here */
     return c;
 }
 
@@ -89,32 +159,39 @@ void constraint_unref(struct constraint *c)
 {
     if (!c || atomic_fetch_sub_explicit(&c->refs, 1, memory_order_acq_rel) != 1)
         return;
-    drop(c->next, c->cap, &c->table_bytes);
-    drop(c->mask, c->cap, &c->mask_bytes);
+    drop_transitions(c);
+    constraint_drop_masks(c);
     free(c->next);
     free(c->mask);
     free(c->path);
     term_pool_free(c->pool);
+    pthread_cond_destroy(&c->compiled);
     pthread_mutex_destroy(&c->lock);
     free(c);
 }
 
-constraint_state constraint_start(const struct constraint *c) { return c->start; }
+term constraint_enter(struct constraint *c, constraint_state at)
+{
+    pthread_mutex_lock(&c->lock);
+    while (c->compiling)
+        pthread_cond_wait(&c->compiled, &c->lock);
+    return at == CONSTRAINT_START ? c->start : at;
+}
 
 /* ---------------------------------------------------------------- transitions */
 
-static bool widen(struct constraint *c, uint32_t ***table, size_t cap)
+/* `table` with room for `cap` pointers. */
+static bool widen(const struct constraint *c, void *table, size_t cap)
 {
-    uint32_t **more = realloc(*table, cap * sizeof(*more));
+    void **more = realloc(*(void **)table, cap * sizeof(*more));
     if (!more)
         return false;
     memset(more + c->cap, 0, (cap - c->cap) * sizeof(*more));
-    *table = more;
+    *(void ***)table = more;
     return true;
 }
 
-/* Room in both tables for term t. */
-static bool room(struct constraint *c, term t)
+bool constraint_room(struct constraint *c, term t)
 {
     size_t cap = c->cap ? c->cap : 256;
     while (cap <= t)
@@ -127,13 +204,13 @@ static bool room(struct constraint *c, term t)
     return true;
 }
 
-static term step(struct constraint *c, term t, uint8_t byte)
+term constraint_step(struct constraint *c, term t, uint8_t byte)
 {
-    if (t == TERM_NONE || !room(c, t))
+    if (t == TERM_NONE || !constraint_room(c, t))
         return TERM_NONE;
     if (!c->next[t]) {
         if (c->table_bytes > TABLE_BYTES)
-            drop(c->next, c->cap, &c->table_bytes);
+            drop_transitions(c);
         c->next[t] = malloc(256 * sizeof(uint32_t));
         if (!c->next[t])
             return TERM_NONE;
@@ -144,135 +221,29 @@ static term step(struct constraint *c, term t, uint8_t byte)
     if (to != UNKNOWN)
         return to;
     to = term_after(c->pool, t, byte);
-    if (!term_spent(c->pool))
-        c->next[t][byte] = to;
+    if (term_spent(c->pool))
+        return to;
+    struct byte_set alike = term_alike(c->pool, t, byte);
+    for (unsigned w = 0; w < 4; w++)
+        for (uint64_t left = alike.bits[w]; left; left &= left - 1)
+            c->next[t][w * 64 + (unsigned)__builtin_ctzll(left)] = to;
     return to;
 }
 
 constraint_state constraint_next(struct constraint *c, constraint_state at, const void *bytes,
                                  size_t n)
 {
-    pthread_mutex_lock(&c->lock);
+    at = constraint_enter(c, at);
     term_budget(c->pool, MASK_STEPS);
     for (size_t i = 0; i < n && at != CONSTRAINT_DEAD; i++)
-        at = step(c, at, ((const uint8_t *)bytes)[i]);
+        at = constraint_step(c, at, ((const uint8_t *)bytes)[i]);
     pthread_mutex_unlock(&c->lock);
     return at;
 }
 
 bool constraint_may_end(struct constraint *c, constraint_state at)
 {
-    pthread_mutex_lock(&c->lock);
-    bool end = term_nullable(c->pool, at);
+    bool end = term_nullable(c->pool, constraint_enter(c, at));
     pthread_mutex_unlock(&c->lock);
     return end;
-}
-
-/* ---------------------------------------------------------------- masks */
-
-static void walk(struct constraint *c, const struct flat_trie *t, term from, uint32_t *mask)
-{
-    c->path[0] = from;
-    for (uint32_t i = 0; i < t->n && !term_spent(c->pool);) {
-        const struct flat_node *n = &t->node[i];
-        term at = c->path[n->depth - 1];
-        const uint32_t *next = at < c->cap ? c->next[at] : NULL;
-        term to = next && next[n->byte] != UNKNOWN ? next[n->byte] : step(c, at, n->byte);
-        if (to == TERM_NONE) {
-            i = n->past;
-            continue;
-        }
-        c->path[n->depth] = to;
-        for (uint32_t k = 0; k < n->n_ids; k++) {
-            uint32_t id = t->id[n->ids + k];
-            mask[id / 32] |= 1u << id % 32;
-        }
-        i++;
-    }
-}
-
-/* Inside a string that may go on for ever, plain characters change nothing. */
-static bool stays(struct constraint *c, term t)
-{
-    for (unsigned b = 0; b < 256; b++)
-        if (plain_byte((uint8_t)b) && step(c, t, (uint8_t)b) != t)
-            return false;
-    return true;
-}
-
-static uint32_t *new_mask(struct constraint *c, term at, size_t words)
-{
-    uint32_t *mask = calloc(words, sizeof(*mask));
-    if (!mask || !room(c, at))
-        return free(mask), NULL;
-    if (stays(c, at))
-        memcpy(mask, c->tokens->plain_mask, words * sizeof(*mask));
-    else
-        walk(c, &c->tokens->plain, at, mask);
-    walk(c, &c->tokens->rest, at, mask);
-    for (uint32_t i = 0; i < c->tokens->n_end; i++) {
-        uint32_t id = c->tokens->end[i], bit = 1u << id % 32;
-        mask[id / 32] = term_nullable(c->pool, at) ? mask[id / 32] | bit : mask[id / 32] & ~bit;
-    }
-    return mask;
-}
-
-/* The masks of `tokens`; those of another vocabulary are forgotten. */
-static bool use_tokens(struct constraint *c, const struct token_set *tokens)
-{
-    if (c->tokens == tokens)
-        return true;
-    term *path = realloc(c->path, (tokens->longest + (size_t)1) * sizeof(*path));
-    if (!path)
-        return false;
-    c->path = path;
-    c->tokens = tokens;
-    drop(c->mask, c->cap, &c->mask_bytes);
-    return true;
-}
-
-static const uint32_t *mask_of(struct constraint *c, term at, const struct token_set *tokens,
-                               size_t words, struct err *e)
-{
-    term_budget(c->pool, MASK_STEPS);
-    if (!use_tokens(c, tokens))
-        return err_nomem(e), NULL;
-    if (at == CONSTRAINT_DEAD)
-        return err_set(e, ERR_GENERATION, "the text does not satisfy its constraint"), NULL;
-    at = term_horizon(c->pool, at, tokens->longest);
-    if (!room(c, at))
-        return err_nomem(e), NULL;
-    if (!c->mask[at]) {
-        if (c->mask_bytes > MASK_BYTES)
-            drop(c->mask, c->cap, &c->mask_bytes);
-        uint32_t *mask = new_mask(c, at, words);
-        if (!mask)
-            return err_nomem(e), NULL;
-        if (term_spent(c->pool)) {
-            free(mask);
-            return err_set(e, ERR_GENERATION, "the constraint is too complex"), NULL;
-        }
-        c->mask[at] = mask;
-        c->mask_bytes += words * sizeof(*mask);
-    }
-    if (term_full(c->pool))
-        return err_set(e, ERR_GENERATION, "the constraint needs too much memory"), NULL;
-    return c->mask[at];
-}
-
-int constraint_mask(struct constraint *c, constraint_state at, const struct token_set *tokens,
-                    uint32_t *mask, struct err *e)
-{
-    size_t words = (tokens->vocab + (size_t)31) / 32;
-    pthread_mutex_lock(&c->lock);
-    const uint32_t *found = mask_of(c, at, tokens, words, e);
-    if (found)
-        memcpy(mask, found, words * sizeof(*mask));
-    pthread_mutex_unlock(&c->lock);
-    if (!found)
-        return -1;
-    for (size_t i = 0; i < words; i++)
-        if (mask[i])
-            return 0;
-    return err_set(e, ERR_GENERATION, "no token of the vocabulary goes on as the constraint wants");
 }

@@ -16,18 +16,39 @@ enum constraint_kind {
     CONSTRAINT_REGEX,      /* the whole answer matches: common/constraint/pattern.h */
     CONSTRAINT_JSON_SCHEMA /* the answer is an instance: common/constraint/schema.h */
 };
+/* What a model that thinks aloud may write before the text that is constrained. */
+enum constraint_reasoning {
+    CONSTRAINT_NO_REASONING,
+    CONSTRAINT_MAY_REASON, /* nothing, or "<think>", anything, "</think>" */
+    CONSTRAINT_REASONS,    /* anything, "</think>": it has begun already */
+    /* gpt-oss's channels: messages of the channel analysis, then the constrained text as a message
+     * of the channel final */
+    CONSTRAINT_CHANNELS,
+    /* the same in front of a call: the constraint is a JSON schema with `anyOf`, of objects whose
+     * `name` is a `const`, the function's name, and whose other property is its arguments' schema;
+     * it becomes a message to that function, whose text is the arguments alone */
+    CONSTRAINT_CHANNEL_CALLS
+};
 struct constraint;
 
 /* ERR_VALIDATION says what in `text` cannot be promised, and where. One reference is the
  * caller's. */
 struct constraint *constraint_new(enum constraint_kind kind, const char *text, size_t n,
                                   struct err *e);
+/* The same behind reasoning and a few blanks. */
+struct constraint *constraint_new_behind(enum constraint_reasoning reasoning,
+                                         enum constraint_kind kind, const char *text, size_t n,
+                                         struct err *e);
+/* The same, by a thread of its own: who wants something of it first waits. What cannot be promised
+ * is what constraint_mask() says then. NULL: out of memory. */
+struct constraint *constraint_order(enum constraint_reasoning reasoning, enum constraint_kind kind,
+                                    const char *text, size_t n, struct err *e);
 struct constraint *constraint_ref(struct constraint *c);
 void constraint_unref(struct constraint *c); /* NULL is fine */
 
 typedef uint32_t constraint_state;
-enum { CONSTRAINT_DEAD }; /* the text cannot become right any more */
-constraint_state constraint_start(const struct constraint *c);
+enum { CONSTRAINT_DEAD };                 /* the text cannot become right any more */
+#define CONSTRAINT_START (UINT32_MAX - 1) /* nothing was written yet */
 /* The state behind n more bytes. CONSTRAINT_DEAD for ever after a wrong one. */
 constraint_state constraint_next(struct constraint *c, constraint_state at, const void *bytes,
                                  size_t n);

@@ -18,6 +18,8 @@ struct parser {
     int depth;
     bool failed;
     struct err *e;
+    struct chars set, class, own; /* too large for the stack of a recursion: an atom's, a class's,
+                                     and one escape's in a class */
 };
 
 static term fail(struct parser *q, const char *what)
@@ -87,8 +89,10 @@ static void add_category(struct parser *q, struct chars *c, uint32_t set)
         if (set >> runs[i].category & 1)
             chars_add(c, runs[i].first, i + 1 < n_runs ? runs[i + 1].first - 1 : CHAR_LAST);
     chars_tidy(c);
-    if (c->overflow || !n_runs || term_spent(q->p))
+    if (c->overflow || !n_runs)
         fail(q, "too many ranges of characters");
+    if (term_spent(q->p))
+        fail(q, "too complex");
 }
 
 /* Behind \p or \P: {L}, {Lu}, or one letter. */
@@ -184,7 +188,7 @@ static uint32_t escape(struct parser *q, struct chars *set)
 /* One end of a range, or a whole set. */
 static bool class_item(struct parser *q, struct chars *c, uint32_t *cp)
 {
-    struct chars set = {.n = 0};
+    struct chars *set = &q->own;
     if (!take(q, "\\")) {
         *cp = next_char(q);
         return true;
@@ -193,17 +197,19 @@ static bool class_item(struct parser *q, struct chars *c, uint32_t *cp)
         *cp = '\b';
         return true;
     }
-    *cp = escape(q, &set);
-    for (uint32_t i = 0; i < set.n; i++)
-        chars_add(c, set.at[i].first, set.at[i].last);
-    c->overflow |= set.overflow;
-    return !set.n;
+    chars_clear(set);
+    *cp = escape(q, set);
+    for (uint32_t i = 0; i < set->n; i++)
+        chars_add(c, set->at[i].first, set->at[i].last);
+    c->overflow |= set->overflow;
+    return !set->n;
 }
 
 /* Behind '['. */
 static term class(struct parser *q)
 {
-    struct chars c = {.n = 0};
+    struct chars *c = &q->class;
+    chars_clear(c);
     bool inverted = take(q, "^"), first = true;
     for (; more(q) && (first || peek(q) != ']'); first = false) {
         uint32_t from, to;
@@ -211,25 +217,25 @@ static term class(struct parser *q)
             return fail(q, "a named class");
         if (take(q, "&&"))
             return fail(q, "an intersection of classes");
-        if (!class_item(q, &c, &from))
+        if (!class_item(q, c, &from))
             continue;
         to = from;
         if (q->n - q->at > 1 && peek(q) == '-' && q->text[q->at + 1] != ']') {
             q->at++;
-            if (!class_item(q, &c, &to))
+            if (!class_item(q, c, &to))
                 return fail(q, "a range that ends in a set");
         }
         if (to < from)
             return fail(q, "a range that ends before it begins");
-        chars_add(&c, from, to);
+        chars_add(c, from, to);
     }
     if (!take(q, "]"))
         return fail(q, "a class without end");
     if (inverted)
-        chars_invert(&c);
-    if (c.overflow)
+        chars_invert(c);
+    if (c->overflow)
         return fail(q, "too many ranges of characters");
-    return chars_term(q->p, &c, q->how);
+    return chars_term(q->p, c, q->how);
 }
 
 /* ---------------------------------------------------------------- sequences */
@@ -257,25 +263,22 @@ static term group(struct parser *q)
 
 static term one_char(struct parser *q, uint32_t cp)
 {
-    struct chars c = {.n = 0};
-    chars_add(&c, cp, cp);
-    return chars_term(q->p, &c, q->how);
+    chars_clear(&q->set);
+    chars_add(&q->set, cp, cp);
+    return chars_term(q->p, &q->set, q->how);
 }
 
-static term all_chars(struct parser *q, bool line_ends)
+static term dot(struct parser *q)
 {
-    struct chars c = {.n = 0};
-    if (!line_ends) {
-        chars_add(&c, '\n', '\n');
-        chars_add(&c, '\r', '\r');
-    }
-    chars_invert(&c);
-    return chars_term(q->p, &c, q->how);
+    chars_clear(&q->set);
+    chars_add(&q->set, '\n', '\n');
+    chars_add(&q->set, '\r', '\r');
+    chars_invert(&q->set);
+    return chars_term(q->p, &q->set, q->how);
 }
 
 static term atom(struct parser *q)
 {
-    struct chars set = {.n = 0};
     switch (peek(q)) {
     case '(':
         q->at++;
@@ -285,11 +288,12 @@ static term atom(struct parser *q)
         return class(q);
     case '.':
         q->at++;
-        return all_chars(q, false);
+        return dot(q);
     case '\\': {
         q->at++;
-        uint32_t cp = escape(q, &set);
-        return set.n ? chars_term(q->p, &set, q->how) : one_char(q, cp);
+        chars_clear(&q->set);
+        uint32_t cp = escape(q, &q->set);
+        return q->set.n ? chars_term(q->p, &q->set, q->how) : one_char(q, cp);
     }
     case '*':
     case '+':
@@ -358,45 +362,66 @@ static term quantified(struct parser *q, term t)
     }
 }
 
+struct terms {
+    term *v;
+    size_t n, cap;
+};
+
+/* False: no memory; the list is gone, and the parser has failed. */
+static bool terms_add(struct parser *q, struct terms *l, term t)
+{
+    if (l->n == l->cap) {
+        size_t cap = l->cap ? l->cap * 2 : 16;
+        term *grown = realloc(l->v, cap * sizeof(*grown));
+        if (!grown) {
+            free(l->v);
+            return fail(q, "no memory"), false;
+        }
+        l->v = grown;
+        l->cap = cap;
+    }
+    l->v[l->n++] = t;
+    return true;
+}
+
 static term sequence(struct parser *q, bool top)
 {
-    size_t cap = 0, n = 0;
-    term *part = NULL, t = TERM_EMPTY;
+    struct terms part = {0};
+    term t = TERM_EMPTY;
     bool begins = top && (take(q, "^") || take(q, "\\A")), ends = false;
     while (more(q) && peek(q) != '|' && peek(q) != ')' && !ends) {
         if (top && (take(q, "$") || take(q, "\\Z") || take(q, "\\z"))) {
             ends = true;
             break;
         }
-        if (n == cap) {
-            cap = cap ? cap * 2 : 16;
-            term *grown = realloc(part, cap * sizeof(*part));
-            if (!grown) {
-                free(part);
-                return fail(q, "no memory");
-            }
-            part = grown;
-        }
-        part[n++] = quantified(q, atom(q));
+        if (!terms_add(q, &part, quantified(q, atom(q))))
+            return TERM_NONE;
     }
     if (ends && more(q) && peek(q) != '|' && peek(q) != ')')
         fail(q, "an anchor that is not at an end of the pattern");
     term any = top && q->reach == PATTERN_SEARCH
-                   ? term_repeat(q->p, all_chars(q, true), 0, TERM_UNBOUNDED)
+                   ? term_repeat(q->p, chars_any_term(q->p, q->how), 0, TERM_UNBOUNDED)
                    : TERM_EMPTY;
     if (!ends)
         t = any;
-    while (n--)
-        t = term_cat(q->p, part[n], t);
-    free(part);
+    while (part.n--)
+        t = term_cat(q->p, part.v[part.n], t);
+    free(part.v);
     return begins ? t : term_cat(q->p, any, t);
 }
 
 static term alternatives(struct parser *q, bool top)
 {
+    struct terms of = {0};
     term t = sequence(q, top);
-    while (take(q, "|"))
-        t = term_alt(q->p, t, sequence(q, top));
+    if (peek(q) != '|')
+        return t;
+    do {
+        if (!terms_add(q, &of, t))
+            return TERM_NONE;
+    } while (take(q, "|") && (t = sequence(q, top), true));
+    t = term_alt_n(q->p, of.v, of.n);
+    free(of.v);
     return t;
 }
 
@@ -413,6 +438,8 @@ term pattern_term(struct term_pool *p, const char *text, size_t n, enum pattern_
     term t = alternatives(&q, true);
     if (!q.failed && more(&q))
         fail(&q, "a closing parenthesis that closes nothing");
+    if (!q.failed && term_spent(p))
+        fail(&q, "too complex");
     if (!q.failed && term_full(p))
         fail(&q, "a pattern that needs too much memory");
     if (!q.failed && t == TERM_NONE)

@@ -29,6 +29,9 @@ struct schema {
     bool failed;
     struct err *e;
     term blank, colon_blank; /* white space between tokens; behind a colon */
+    term comma;              /* and what white space may follow */
+    term free_char;          /* a character inside a string, in any of JSON's ways to write it */
+    term char_once;          /* in one way only: SPELL_JSON */
 };
 
 /* Always TERM_NONE. `at`: the value whose place is named; NULL: none. The first error stays. */
@@ -38,6 +41,30 @@ term schema_fail(struct schema *s, const cJSON *at, const char *fmt, ...)
 void conj_add(struct schema *s, struct conj *c, const cJSON *node);
 /* The text of the values that satisfy all of c. */
 term schema_value(struct schema *s, const struct conj *c);
+
+/* schema_conj.c: what `$ref` names; NULL after an error. */
+const cJSON *schema_resolve(struct schema *s, const cJSON *ref);
+
+/* schema_choice.c: the alternatives that were not chosen from yet, from number `from` on: 2 i is
+ * the anyOf of c->at[i], 2 i + 1 its oneOf. */
+term schema_choose(struct schema *s, const struct conj *c, int from);
+
+/* schema_flat.c: the text of the values of c, in which no alternatives are left. */
+term schema_flat(struct schema *s, const struct conj *c);
+enum json_type {
+    T_NULL = 1,
+    T_BOOL = 2,
+    T_INTEGER = 4,
+    T_NUMBER = 8,
+    T_STRING = 16,
+    T_ARRAY = 32,
+    T_OBJECT = 64
+};
+unsigned conj_types(struct schema *s, const struct conj *c); /* that c allows */
+bool has_values(const cJSON *node);                          /* enum or const */
+/* `value` is one of node's values, if it has any. `own`: the list that `value` is of, which need
+ * not be searched; or NULL. */
+bool value_allowed(struct schema *s, const cJSON *node, const cJSON *value, const cJSON *own);
 
 /* schema_scalar.c: c is flat, without references and alternatives. */
 term schema_string(struct schema *s, const struct conj *c);
@@ -54,6 +81,8 @@ term schema_array(struct schema *s, const struct conj *c);
 /* A non-negative integer keyword: the greatest (least) over c; `def` where none has it. */
 uint32_t conj_bound(struct schema *s, const struct conj *c, const char *key, bool greatest,
                     uint32_t def);
+/* schema_scalar.c */
+term schema_quoted(struct schema *s, term inside);
 static inline term lit(struct schema *s, const char *text)
 {
     size_t n = 0;

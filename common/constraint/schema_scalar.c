@@ -6,13 +6,9 @@
 
 /* ---------------------------------------------------------------- strings */
 
-/* Any character, in any of the ways JSON writes it; escapes of surrogates come in pairs. */
-static term free_char(struct schema *s)
+term schema_quoted(struct schema *s, term inside)
 {
-    static const char spelled[] =
-        "[^\"\\\\\\x00-\\x1f]|\\\\([\"\\\\/bfnrt]|u(?:[0-9A-Ca-cEFef][0-9A-Fa-f]{3}|"
-        "[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2}))";
-    return pattern_term(s->p, spelled, sizeof(spelled) - 1, PATTERN_WHOLE, SPELL_PLAIN, s->e);
+    return term_cat(s->p, lit(s, "\""), term_cat(s->p, inside, lit(s, "\"")));
 }
 
 term schema_string(struct schema *s, const struct conj *c)
@@ -37,15 +33,11 @@ term schema_string(struct schema *s, const struct conj *c)
         if (t != TERM_EMPTY)
             inside = term_and(s->p, inside, t);
     }
-    if (inside == TERM_ALL) {
-        inside = term_repeat(s->p, free_char(s), lo, hi);
-    } else if (lo || hi != TERM_UNBOUNDED) {
-        struct chars any = {.n = 0};
-        chars_invert(&any);
-        inside =
-            term_and(s->p, inside, term_repeat(s->p, chars_term(s->p, &any, SPELL_JSON), lo, hi));
-    }
-    return term_cat(s->p, lit(s, "\""), term_cat(s->p, inside, lit(s, "\"")));
+    if (inside == TERM_ALL)
+        inside = term_repeat(s->p, s->free_char, lo, hi);
+    else if (lo || hi != TERM_UNBOUNDED)
+        inside = term_and(s->p, inside, term_repeat(s->p, s->char_once, lo, hi));
+    return schema_quoted(s, inside);
 }
 
 /* ---------------------------------------------------------------- numbers */

@@ -7,7 +7,7 @@
 
 /* ---------------------------------------------------------------- properties */
 
-enum { MAX_PROPERTIES = 2000, MAX_PATTERNS = 4 };
+enum { MAX_PROPERTIES = 2000, MAX_PATTERNS = 4, MAX_PREFIX = 1000 };
 
 struct patterns { /* of the patternProperties of all schemas: pattern texts, each once */
     const char *text[MAX_PATTERNS];
@@ -30,7 +30,7 @@ static uint32_t property(struct schema *s, struct object *o, const char *name, c
     uint32_t i = 0;
     while (i < o->n && strcmp(o->name[i], name) != 0)
         i++;
-    term_work(s->p, i / 8);
+    term_work(s->p, i / 4);
     if (i == MAX_PROPERTIES) {
         schema_fail(s, at, "more than %d properties", MAX_PROPERTIES);
         return 0;
@@ -40,11 +40,22 @@ static uint32_t property(struct schema *s, struct object *o, const char *name, c
     return i;
 }
 
+/* The schemas under a keyword, by name; NULL if there are none, or a list, whose items have no
+ * names. */
+static const cJSON *named(struct schema *s, const cJSON *at, const char *keyword)
+{
+    const cJSON *v = json_get(at, keyword);
+    if (!v || cJSON_IsObject(v))
+        return v;
+    schema_fail(s, v, "`%s` is no object", keyword);
+    return NULL;
+}
+
 static void collect_patterns(struct schema *s, const struct conj *c, struct patterns *out)
 {
     for (int i = 0; i < c->n; i++) {
         const cJSON *kid;
-        cJSON_ArrayForEach(kid, json_get(c->at[i], "patternProperties"))
+        cJSON_ArrayForEach(kid, named(s, c->at[i], "patternProperties"))
         {
             int k = 0;
             while (k < out->n && strcmp(out->text[k], kid->string) != 0)
@@ -68,10 +79,13 @@ static void collect_patterns(struct schema *s, const struct conj *c, struct patt
 static void collect_names(struct schema *s, const struct conj *c, struct object *o)
 {
     for (int i = 0; i < c->n && !s->failed; i++) {
-        const cJSON *properties = json_get(c->at[i], "properties"), *kid;
-        if (properties && !cJSON_IsObject(properties))
-            schema_fail(s, properties, "`properties` is no object");
-        cJSON_ArrayForEach(kid, properties) property(s, o, kid->string, kid);
+        const cJSON *kid;
+        cJSON_ArrayForEach(kid, named(s, c->at[i], "properties"))
+        {
+            property(s, o, kid->string, kid);
+            if (s->failed)
+                return;
+        }
     }
     for (int i = 0; i < c->n && !s->failed; i++) {
         const cJSON *required = json_get(c->at[i], "required"), *kid;
@@ -84,6 +98,8 @@ static void collect_names(struct schema *s, const struct conj *c, struct object 
                 return;
             }
             o->required[property(s, o, kid->valuestring, kid)] = true;
+            if (s->failed)
+                return;
         }
     }
     for (uint32_t i = 0; i < o->n; i++)
@@ -120,15 +136,10 @@ static struct conj key_conj(struct schema *s, const struct conj *c, const struct
     return out;
 }
 
-static term quoted(struct schema *s, term inside)
-{
-    return term_cat(s->p, lit(s, "\""), term_cat(s->p, inside, lit(s, "\"")));
-}
-
 static term key_value(struct schema *s, term key, term value)
 {
     term colon = term_cat(s->p, lit(s, ":"), s->colon_blank);
-    return term_cat(s->p, quoted(s, key), term_cat(s->p, colon, value));
+    return term_cat(s->p, schema_quoted(s, key), term_cat(s->p, colon, value));
 }
 
 static void name_pairs(struct schema *s, const struct conj *c, struct object *o)
@@ -154,17 +165,14 @@ static void name_pairs(struct schema *s, const struct conj *c, struct object *o)
  * match. Keys are spelled in one way only, so that none is a property's name in disguise. */
 static void other_pairs(struct schema *s, const struct conj *c, struct object *o)
 {
-    struct chars any = {.n = 0};
     term *named = malloc((o->n + 1) * sizeof(*named));
     o->others = TERM_NONE;
     for (uint32_t i = 0; named && i < o->n; i++)
         named[i] = chars_json_text(s->p, o->name[i], strlen(o->name[i]));
     term names = named ? term_alt_n(s->p, named, o->n) : TERM_ALL;
     free(named);
-    chars_invert(&any);
     term free_key =
-        term_and(s->p, term_repeat(s->p, chars_term(s->p, &any, SPELL_JSON), 0, TERM_UNBOUNDED),
-                 term_not(s->p, names));
+        term_and(s->p, term_repeat(s->p, s->char_once, 0, TERM_UNBOUNDED), term_not(s->p, names));
     for (unsigned matches = 0; matches < 1u << o->patterns.n; matches++) {
         struct conj of = key_conj(s, c, &o->patterns, NULL, matches);
         term key = free_key;
@@ -179,7 +187,6 @@ static void other_pairs(struct schema *s, const struct conj *c, struct object *o
 /* Behind the properties, `have` of which were written: others, separated by commas. */
 static term trailing(struct schema *s, const struct object *o, uint32_t have)
 {
-    term comma = term_cat(s->p, lit(s, ","), s->blank);
     uint32_t lo = o->lo > have ? o->lo - have : 0;
     uint32_t hi = o->hi == TERM_UNBOUNDED ? o->hi : o->hi < have ? 0 : o->hi - have;
     if (o->hi != TERM_UNBOUNDED && o->hi < have)
@@ -187,12 +194,12 @@ static term trailing(struct schema *s, const struct object *o, uint32_t have)
     if (lo > 1) /* the same key twice would count once */
         return TERM_NONE;
     if (have)
-        return term_repeat(s->p, term_cat(s->p, comma, o->others), lo, hi);
+        return term_repeat(s->p, term_cat(s->p, s->comma, o->others), lo, hi);
     if (!hi || o->others == TERM_NONE)
         return lo ? TERM_NONE : TERM_EMPTY;
     uint32_t rest = hi == TERM_UNBOUNDED ? hi : hi - 1;
     term some =
-        term_cat(s->p, o->others, term_repeat(s->p, term_cat(s->p, comma, o->others), 0, rest));
+        term_cat(s->p, o->others, term_repeat(s->p, term_cat(s->p, s->comma, o->others), 0, rest));
     return lo ? some : term_opt(s->p, some);
 }
 
@@ -205,7 +212,6 @@ static term inside_object(struct schema *s, struct object *o)
         most = o->hi + 1;
     most = most < o->n + 1 ? most : o->n + 1;
     term *tail = malloc((most + 1) * sizeof(*tail)), t = TERM_NONE;
-    term comma = term_cat(s->p, lit(s, ","), s->blank);
     if (!tail)
         return schema_fail(s, NULL, "no memory");
     for (uint32_t h = 0; h <= most; h++)
@@ -213,7 +219,7 @@ static term inside_object(struct schema *s, struct object *o)
     for (uint32_t i = o->n; i-- > 0;)
         for (uint32_t h = 0; h <= most; h++) { /* ascending: tail[h + 1] is of property i + 1 yet */
             uint32_t then = h < most ? h + 1 : most;
-            term pair = h ? term_cat(s->p, comma, o->pair[i]) : o->pair[i];
+            term pair = h ? term_cat(s->p, s->comma, o->pair[i]) : o->pair[i];
             term with = term_cat(s->p, pair, tail[then]);
             tail[h] = o->required[i] ? with : term_alt(s->p, with, tail[h]);
         }
@@ -271,7 +277,7 @@ static term element(struct schema *s, const struct conj *c, int i)
 /* The elements from the end of the prefix on, of which `lo` to `hi` are wanted. */
 static term further(struct schema *s, term of, bool first, uint32_t lo, uint32_t hi)
 {
-    term next = term_cat(s->p, term_cat(s->p, lit(s, ","), s->blank), of);
+    term next = term_cat(s->p, s->comma, of);
     if (!first)
         return term_repeat(s->p, next, lo, hi);
     if (!hi || of == TERM_NONE)
@@ -290,9 +296,11 @@ term schema_array(struct schema *s, const struct conj *c)
         if (prefix && !cJSON_IsArray(prefix))
             return schema_fail(s, prefix, "`prefixItems` is no array");
         uint32_t own = (uint32_t)cJSON_GetArraySize(prefix);
+        if (own > MAX_PREFIX)
+            return schema_fail(s, prefix, "more than %d items", MAX_PREFIX);
         n = own > n ? own : n;
     }
-    term comma = term_cat(s->p, lit(s, ","), s->blank), inside = TERM_NONE;
+    term inside = TERM_NONE;
     if (lo <= hi && hi >= n)
         inside = further(s, element(s, c, (int)n), !n, lo > n ? lo - n : 0,
                          hi == TERM_UNBOUNDED ? hi : hi - n);
@@ -302,7 +310,8 @@ term schema_array(struct schema *s, const struct conj *c)
         inside = TERM_EMPTY;
     for (uint32_t i = n; i-- > 0 && !s->failed;) {
         term one = term_cat(
-            s->p, i ? term_cat(s->p, comma, element(s, c, (int)i)) : element(s, c, (int)i), inside);
+            s->p, i ? term_cat(s->p, s->comma, element(s, c, (int)i)) : element(s, c, (int)i),
+            inside);
         inside = i >= lo ? term_alt(s->p, one, TERM_EMPTY) : one;
     }
     term open = term_cat(s->p, lit(s, "["), s->blank);

@@ -234,19 +234,81 @@ static struct byte_set join_sets(struct term_pool *p, size_t from, bool both, bo
     return s;
 }
 
+/* ---------------------------------------------------------------- common heads */
+
+enum { FACTOR = 8, FACTOR_DEPTH = 64 };
+
+/* What t begins with, if others may begin with the same; else t. Counts are no such beginning:
+ * taking apart what they count would make ever new terms. */
+static term head_of(const struct term_pool *p, term t)
+{
+    if (node(p, t)->kind != CAT)
+        return t;
+    const struct node *head = node(p, node(p, t)->a);
+    bool shared = head->kind == SET || head->kind == ALT || head->kind == RULE ||
+                  (head->kind == REPEAT && head->hi == 1);
+    return shared ? node(p, t)->a : t;
+}
+
+struct headed {
+    term head, part;
+};
+
+static int by_head(const void *a, const void *b)
+{
+    const struct headed *x = a, *y = b;
+    return x->head != y->head ? (x->head > y->head) - (x->head < y->head)
+                              : (x->part > y->part) - (x->part < y->part);
+}
+
+/* `ax | ay` among the alternatives scratch[from ..] becomes `a(x | y)`: a thousand
+ * words are then told apart by their first letters, not by looking at each. */
+static void join_heads(struct term_pool *p, size_t from)
+{
+    const size_t n = p->scratch.n - from;
+    struct headed *v = n < FACTOR || p->factoring == FACTOR_DEPTH ? NULL : malloc(n * sizeof(*v));
+    if (!v)
+        return;
+    for (size_t i = 0; i < n; i++)
+        v[i] = (struct headed){head_of(p, p->scratch.at[from + i]), p->scratch.at[from + i]};
+    qsort(v, n, sizeof(*v), by_head);
+    term_work(p, n / 2);
+    p->factoring++;
+    p->scratch.n = from;
+    for (size_t i = 0, k; i < n; i = k) {
+        size_t tails = p->scratch.n;
+        for (k = i + 1; k < n && v[k].head == v[i].head; k++) {
+        }
+        term t = v[i].part;
+        if (v[i].part != v[k - 1].part) { /* not the same part several times */
+            for (size_t m = i; m < k; m++)
+                term_add_part(p, ALT, v[m].part == v[m].head ? TERM_EMPTY : node(p, v[m].part)->b);
+            t = term_combine(p, ALT, tails);
+            t = term_cat(p, v[i].head, t);
+        }
+        term_push(p, &p->scratch, t);
+    }
+    p->factoring--;
+    free(v);
+}
+
 /* scratch[from ..] are the parts: sorted, each once, without those that change nothing. */
 term term_combine(struct term_pool *p, enum kind kind, size_t from)
 {
     const term zero = kind == ALT ? TERM_ALL : TERM_NONE; /* x | all = all, x & none = none */
     const term one = kind == ALT ? TERM_NONE : TERM_ALL;
     bool sets, nullable = kind == AND, checked = kind == AND, empty = false;
+    if (kind == ALT)
+        join_heads(p, from);
     struct byte_set s = join_sets(p, from, kind == AND, &sets);
     if (sets) {
         term t = term_set(p, &s);
         term_push(p, &p->scratch, t);
     }
     size_t n = p->scratch.n - from, to = from;
-    term_work(p, n / 4);
+    term_work(p, n / 2);
+    if (!n) /* and perhaps no array yet */
+        return p->full ? TERM_NONE : one;
     qsort(p->scratch.at + from, n, sizeof(uint32_t), by_number);
     for (size_t i = from; i < from + n; i++) {
         term t = p->scratch.at[i];

@@ -72,12 +72,18 @@ bool term_nullable(const struct term_pool *p, term t); /* may the text end here?
 /* What may follow `byte`; TERM_NONE: nothing, the byte was wrong. An intersection or complement
  * that no text can finish is TERM_NONE as far as a bounded search finds out. */
 term term_after(struct term_pool *p, term t, uint8_t byte);
+/* The bytes, `byte` among them, behind which the same may follow: as many as are seen at a glance.
+ */
+struct byte_set term_alike(struct term_pool *p, term t, uint8_t byte);
 term term_after_all(struct term_pool *p, term t, const void *text, size_t n);
 
 /* false: no text at all satisfies t, seen by a bounded search. */
 bool term_possible(struct term_pool *p, term t);
 
-/* The term that allows the same first `n` bytes as t, with counts beyond n forgotten: terms that
- * differ only in large counts become one. */
-term term_horizon(struct term_pool *p, term t, uint32_t n);
+/* Two terms in the place of t that many terms share, since they differ in large counts only. As far
+ * as the first `far` bytes of a text and whether it can be finished behind them go, what *under
+ * allows t allows, and what t allows *over allows. Counts beyond `fine` are kept by their order of
+ * magnitude or forgotten, and those beyond `far` always are where that changes nothing.
+ * *under may be TERM_NONE. */
+void term_coarse(struct term_pool *p, term t, uint32_t far, uint32_t fine, term *under, term *over);
 #endif

@@ -102,22 +102,44 @@ static int first_sets(const struct term_pool *p, term t, const struct byte_set *
     return n;
 }
 
-/* One byte of each class of bytes with equal derivatives (all bytes, when there are too many). */
-static int representatives(const struct term_pool *p, term t, uint8_t out[256])
+/* The bytes that are in the same of n sets as `byte` is; MAX_SETS: too many to say. */
+static struct byte_set alike_by(const struct byte_set *const *set, int n, uint8_t byte)
+{
+    struct byte_set alike = {{0}};
+    if (n == MAX_SETS) {
+        byte_set_add(&alike, byte, byte);
+        return alike;
+    }
+    byte_set_add(&alike, 0, 255);
+    for (int i = 0; i < n; i++) {
+        const uint64_t other = byte_set_has(set[i], byte) ? 0 : UINT64_MAX;
+        for (int w = 0; w < 4; w++)
+            alike.bits[w] &= set[i]->bits[w] ^ other;
+    }
+    return alike;
+}
+
+struct byte_set term_alike(struct term_pool *p, term t, uint8_t byte)
 {
     const struct byte_set *set[MAX_SETS];
-    uint64_t seen[256];
-    int n_sets = first_sets(p, t, set, 0, 0), n = 0;
-    for (int b = 0; b < 256; b++) {
-        uint64_t has = 0;
-        int k = 0;
-        for (int s = 0; n_sets < MAX_SETS && s < n_sets; s++)
-            has |= (uint64_t)byte_set_has(set[s], (uint8_t)b) << s;
-        while (n_sets < MAX_SETS && k < n && seen[k] != has)
-            k++;
-        if (n_sets < MAX_SETS && k < n)
+    int n = first_sets(p, t, set, 0, 0);
+    term_work(p, (uint64_t)n / 8);
+    return alike_by(set, n, byte);
+}
+
+/* One byte of each class of bytes with equal derivatives. */
+static int representatives(struct term_pool *p, term t, uint8_t out[256])
+{
+    const struct byte_set *set[MAX_SETS];
+    struct byte_set seen = {{0}};
+    int n = 0, sets = first_sets(p, t, set, 0, 0);
+    for (unsigned b = 0; b < 256; b++) {
+        if (byte_set_has(&seen, (uint8_t)b))
             continue;
-        seen[n] = has;
+        struct byte_set alike = alike_by(set, sets, (uint8_t)b);
+        term_work(p, (uint64_t)sets / 8);
+        for (int w = 0; w < 4; w++)
+            seen.bits[w] |= alike.bits[w];
         out[n++] = (uint8_t)b;
     }
     return n;
@@ -133,12 +155,11 @@ struct search { /* breadth first: the nearest end is found, and the way there is
     int n;
 };
 
-static bool seen_before(const struct search *s, term t)
+static bool seen_before(struct term_pool *p, term t)
 {
-    for (int i = 0; i < s->n; i++)
-        if (s->at[i] == t)
-            return true;
-    return false;
+    bool seen = p->node[t].seen == p->search;
+    p->node[t].seen = p->search;
+    return seen;
 }
 
 /* The derivatives of at[i]; true when one of them can end. */
@@ -148,7 +169,7 @@ static bool expand(struct term_pool *p, struct search *s, int i)
     int n = representatives(p, s->at[i], bytes);
     for (int b = 0; b < n && s->n < SEARCH; b++) {
         term t = derive(p, s->at[i], bytes[b]);
-        if (t == TERM_NONE || node(p, t)->living == DEAD || seen_before(s, t))
+        if (t == TERM_NONE || node(p, t)->living == DEAD || seen_before(p, t))
             continue;
         s->at[s->n] = t, s->from[s->n] = i, s->n++;
         if (node(p, t)->nullable || node(p, t)->living == LIVES || !node(p, t)->checked)
@@ -157,7 +178,7 @@ static bool expand(struct term_pool *p, struct search *s, int i)
     return false;
 }
 
-static bool lives(struct term_pool *p, term t)
+bool term_lives(struct term_pool *p, term t)
 {
     if (node(p, t)->living)
         return node(p, t)->living == LIVES;
@@ -165,6 +186,8 @@ static bool lives(struct term_pool *p, term t)
     bool found = node(p, t)->nullable || !s;
     if (s) {
         s->at[0] = t, s->from[0] = -1, s->n = 1;
+        p->search++;
+        seen_before(p, t);
         for (int i = 0; !found && i < s->n && s->n < SEARCH && !p->full && p->left; i++)
             found = expand(p, s, i);
         bool given_up = s->n >= SEARCH || p->full || !p->left;
@@ -190,7 +213,7 @@ static term prune(struct term_pool *p, term t)
     switch ((enum kind)n.kind) {
     case AND:
     case NOT:
-        return lives(p, t) ? t : TERM_NONE;
+        return term_lives(p, t) ? t : TERM_NONE;
     case CAT:
         return term_cat(p, prune(p, n.a), n.b);
     case ALT: {
@@ -206,7 +229,7 @@ static term prune(struct term_pool *p, term t)
 
 bool term_possible(struct term_pool *p, term t)
 {
-    return t != TERM_NONE && (!node(p, t)->checked || lives(p, t));
+    return t != TERM_NONE && (!node(p, t)->checked || term_lives(p, t));
 }
 
 term term_after(struct term_pool *p, term t, uint8_t byte) { return prune(p, derive(p, t, byte)); }
@@ -216,182 +239,4 @@ term term_after_all(struct term_pool *p, term t, const void *text, size_t n)
     for (size_t i = 0; i < n && t != TERM_NONE; i++)
         t = term_after(p, t, ((const uint8_t *)text)[i]);
     return t;
-}
-
-/* ---------------------------------------------------------------- terms made anew */
-
-/* A copy of t, its leaves and counts changed by `leaf` and `repeat`; `memo` [nodes] is 0 or the
- * result + 1. */
-struct rewrite {
-    struct term_pool *p;
-    term (*leaf)(struct rewrite *r, term t); /* RULE, AND, NOT after their parts */
-    uint32_t horizon;                        /* counts beyond it are forgotten; 0: none are */
-    uint32_t *memo; /* [nodes that there were at the beginning]; NULL: the nodes' own `horizon` */
-};
-
-static uint32_t *memo_of(struct rewrite *r, term t)
-{
-    return r->memo ? &r->memo[t] : &r->p->node[t].horizon;
-}
-
-static term rewrite(struct rewrite *r, term t);
-
-static term rewrite_cat(struct rewrite *r, term t)
-{
-    struct term_pool *p = r->p;
-    size_t from = p->scratch.n;
-    while (node(p, t)->kind == CAT && !*memo_of(r, t)) {
-        term head = rewrite(r, node(p, t)->a);
-        term_push(p, &p->scratch, head);
-        t = node(p, t)->b;
-    }
-    term made = rewrite(r, t);
-    while (p->scratch.n > from)
-        made = term_cat(p, p->scratch.at[--p->scratch.n], made);
-    return made;
-}
-
-static term rewrite_repeat(struct rewrite *r, struct node n)
-{
-    term a = rewrite(r, n.a);
-    uint32_t lo = n.lo, hi = n.hi;
-    if (r->horizon && lo > r->horizon)
-        lo = r->horizon + 1;
-    if (r->horizon && hi > r->horizon)
-        hi = TERM_UNBOUNDED;
-    return term_repeat(r->p, a, lo, hi);
-}
-
-static term rewrite(struct rewrite *r, term t)
-{
-    struct term_pool *p = r->p;
-    struct node n = *node(p, t);
-    if (*memo_of(r, t))
-        return *memo_of(r, t) - 1;
-    term made = t;
-    size_t from = p->scratch.n;
-    switch ((enum kind)n.kind) {
-    case NONE:
-    case EMPTY:
-    case SET:
-        break;
-    case CAT:
-        made = rewrite_cat(r, t);
-        break;
-    case ALT:
-    case AND:
-        for (uint32_t i = 0; i < n.b; i++)
-            term_add_part(p, n.kind, rewrite(r, p->kids.at[n.a + i]));
-        made = term_combine(p, n.kind, from);
-        break;
-    case NOT:
-        made = term_not(p, rewrite(r, n.a));
-        break;
-    case REPEAT:
-        made = rewrite_repeat(r, n);
-        break;
-    case RULE:
-        break;
-    }
-    if (r->leaf)
-        made = r->leaf(r, made);
-    *memo_of(r, t) = made + 1;
-    return made;
-}
-
-term term_horizon(struct term_pool *p, term t, uint32_t n)
-{
-    if (p->horizon_bytes != n) {
-        for (size_t i = 0; i < p->n_nodes; i++)
-            p->node[i].horizon = 0;
-        p->horizon_bytes = n;
-    }
-    return rewrite(&(struct rewrite){.p = p, .horizon = n}, t);
-}
-
-/* ---------------------------------------------------------------- closing */
-
-/* Has t any finite text, if the rules marked in `good` have? Intersections are taken to have one:
- * lives() looks closer. */
-static bool productive(const struct term_pool *p, term t, const uint8_t *good)
-{
-    for (const struct node *n = node(p, t);; n = node(p, t = n->b)) {
-        bool any = false;
-        switch ((enum kind)n->kind) {
-        case NONE:
-            return false;
-        case EMPTY:
-        case SET:
-        case AND:
-        case NOT:
-            return true;
-        case CAT: /* the loop goes on with what follows */
-            if (!productive(p, n->a, good))
-                return false;
-            continue;
-        case ALT:
-            for (uint32_t i = 0; i < n->b && !any; i++)
-                any = productive(p, p->kids.at[n->a + i], good);
-            return any;
-        case REPEAT:
-            return !n->lo || productive(p, n->a, good);
-        case RULE:
-            return good[t];
-        }
-    }
-}
-
-static term drop_dead(struct rewrite *r, term t)
-{
-    struct node n = *node(r->p, t);
-    if (n.kind == RULE)
-        return n.lo ? t : TERM_NONE; /* `lo` of a rule: it is productive */
-    if (n.kind == AND || (n.kind == NOT && t != TERM_ALL))
-        return lives(r->p, t) ? t : TERM_NONE;
-    return t;
-}
-
-static void mark_productive(struct term_pool *p, uint8_t *good)
-{
-    for (bool more = true; more;) {
-        more = false;
-        for (size_t i = 0; i < p->n_nodes; i++)
-            if (node(p, (term)i)->kind == RULE && !good[i] &&
-                productive(p, node(p, (term)i)->a, good))
-                good[i] = more = true;
-    }
-    for (size_t i = 0; i < p->n_nodes; i++)
-        if (node(p, (term)i)->kind == RULE)
-            p->node[i].lo = good[i];
-}
-
-/* One round; *more says whether a rule changed. */
-static term close_round(struct term_pool *p, term root, bool *more)
-{
-    size_t n = p->n_nodes;
-    uint8_t *good = calloc(n, 1);
-    struct rewrite r = {.p = p, .leaf = drop_dead, .memo = calloc(n, sizeof(*r.memo))};
-    *more = false;
-    if (!good || !r.memo)
-        p->full = true;
-    else
-        mark_productive(p, good);
-    for (size_t i = 0; i < n && !p->full; i++)
-        if (node(p, (term)i)->kind == RULE) {
-            term old = node(p, (term)i)->a, body = good[i] ? rewrite(&r, old) : TERM_NONE;
-            *more |= body != old;
-            p->node[i].a = body;
-        }
-    root = p->full ? TERM_NONE : rewrite(&r, root);
-    free(good);
-    free(r.memo);
-    return root;
-}
-
-/* Dropping an intersection may leave a rule without texts, so until nothing changes. */
-term term_close(struct term_pool *p, term root)
-{
-    for (bool more = true; more && !p->full;)
-        root = close_round(p, root, &more);
-    return p->full ? TERM_NONE : root;
 }

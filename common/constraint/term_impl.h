@@ -1,4 +1,4 @@
-/* term_impl.h - the inside of a pool, for term.c and term_after.c. */
+/* term_impl.h - the inside of a pool, for term.c, term_after.c and term_rewrite.c. */
 #ifndef COMMON_CONSTRAINT_TERM_IMPL_H
 #define COMMON_CONSTRAINT_TERM_IMPL_H
 #include "common/constraint/term.h"
@@ -13,7 +13,9 @@ struct node {
     bool checked;   /* this term, or one inside it, is an AND or a NOT */
     uint8_t living; /* of AND and NOT: can it be finished? */
     uint32_t a, b, lo, hi;
-    uint32_t horizon; /* term_horizon() of it, + 1; 0: never asked */
+    uint32_t coarse[2]
+                   [2]; /* [over][inside an AND or NOT] term_coarse() of it, + 1; 0: never asked */
+    uint32_t seen;      /* the last search that came by */
 };
 enum { UNKNOWN, LIVES, DEAD };
 
@@ -30,9 +32,11 @@ struct term_pool {
     struct words kids, scratch;
     uint32_t *slots; /* hash table of nodes: number + 1 */
     size_t n_slots;
-    uint8_t *active;        /* [cap_nodes] rules being entered: see term_derive() */
-    uint32_t horizon_bytes; /* what the nodes' `horizon` was asked with */
-    uint64_t left;          /* steps of the budget */
+    uint8_t *active;    /* [cap_nodes] rules being entered: see term_derive() */
+    uint32_t far, fine; /* what the nodes' `coarse` was asked with */
+    uint32_t search;    /* number of the last search */
+    int factoring;      /* how deep in term_combine() */
+    uint64_t left;      /* steps of the budget */
     size_t max_bytes;
     bool full;
 };
@@ -44,4 +48,6 @@ bool term_push(struct term_pool *p, struct words *w, uint32_t v); /* false: the 
  * for each, then term_combine(). */
 void term_add_part(struct term_pool *p, enum kind kind, term t);
 term term_combine(struct term_pool *p, enum kind kind, size_t from);
+/* Can t, an AND or a NOT, be finished? A bounded search; "yes" where it comes to no end. */
+bool term_lives(struct term_pool *p, term t);
 #endif

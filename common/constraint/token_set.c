@@ -54,6 +54,7 @@ static int flatten(struct flat_trie *t, const struct entry *e, uint32_t n)
     }
     for (uint32_t d = n ? e[n - 1].text.n : 0; d > 0; d--)
         t->node[open[d]].past = t->n;
+    t->node[t->n].ids = n;
     return 0;
 }
 
@@ -80,6 +81,8 @@ static int fill(struct token_set *t, const struct token_text *text, struct entry
         qsort(e, n, sizeof(*e), by_text);
         if (flatten(plain ? &t->plain : &t->rest, e, n))
             return -1;
+        for (uint32_t i = 0; i < n; i++)
+            t->place[e[i].id] = i;
     }
     return 0;
 }
@@ -92,9 +95,12 @@ struct token_set *token_set_new(const struct token_text *text, uint32_t vocab, c
     if (t) {
         t->vocab = vocab;
         t->plain_mask = calloc(vocab / 32 + (size_t)1, sizeof(*t->plain_mask));
+        t->place = malloc((vocab + (size_t)1) * sizeof(*t->place));
+        if (t->place)
+            memset(t->place, 0xff, (vocab + (size_t)1) * sizeof(*t->place));
         t->end = malloc((n_end + (size_t)1) * sizeof(*t->end));
     }
-    bool ok = t && e && t->plain_mask && t->end && !fill(t, text, e);
+    bool ok = t && e && t->plain_mask && t->place && t->end && !fill(t, text, e);
     for (uint32_t i = 0; ok && i < n_end; i++)
         if (end[i] < vocab)
             t->end[t->n_end++] = end[i];
@@ -110,13 +116,117 @@ void token_set_free(struct token_set *t)
 {
     if (!t)
         return;
-    free(t->plain.node);
-    free(t->plain.id);
-    free(t->rest.node);
-    free(t->rest.id);
+    flat_trie_free(&t->plain);
+    flat_trie_free(&t->rest);
     free(t->plain_mask);
+    free(t->place);
     free(t->end);
     free(t);
 }
 
-uint32_t token_set_size(const struct token_set *t) { return t->vocab; }
+/* ---------------------------------------------------------------- some of the tokens */
+
+void flat_trie_free(struct flat_trie *t)
+{
+    free(t->node);
+    free(t->id);
+    *t = (struct flat_trie){0};
+}
+
+/* Which of a trie's tokens are wanted, by their places in its `id`. */
+struct places {
+    uint64_t *bits;
+    uint32_t n; /* places there are */
+};
+
+static uint32_t next_place(const struct places *p, uint32_t from)
+{
+    if (from >= p->n)
+        return p->n;
+    uint32_t w = from / 64;
+    uint64_t left = p->bits[w] & (UINT64_MAX << from % 64);
+    while (!left && ++w <= (p->n - 1) / 64)
+        left = p->bits[w];
+    return left ? w * 64 + (uint32_t)__builtin_ctzll(left) : p->n;
+}
+
+/* One more node; NULL: out of memory. */
+static struct flat_node *more(struct flat_trie *t, size_t *cap)
+{
+    if (t->n == *cap) {
+        size_t now = *cap ? 2 * *cap : 512;
+        struct flat_node *node = realloc(t->node, now * sizeof(*node));
+        if (!node)
+            return NULL;
+        t->node = node;
+        *cap = now;
+    }
+    return &t->node[t->n++];
+}
+
+/* Appends those of `from` that are wanted; `out->id` has room. Below a node are the places from its
+ * own `ids` to those of the node that is past it. */
+static int pick(struct flat_trie *out, size_t *cap, uint32_t *n_ids, const struct flat_trie *from,
+                const struct places *wanted)
+{
+    uint32_t open[MAX_BYTES + 1] = {0}, depth = 0, next = next_place(wanted, 0);
+    for (uint32_t i = 0; i < from->n && next < wanted->n;) {
+        const struct flat_node *n = &from->node[i];
+        if (from->node[n->past].ids <= next) {
+            i = n->past;
+            continue;
+        }
+        for (; depth >= n->depth; depth--)
+            out->node[open[depth]].past = out->n;
+        depth = n->depth;
+        open[depth] = out->n;
+        struct flat_node *made = more(out, cap);
+        if (!made)
+            return -1;
+        *made = (struct flat_node){.depth = n->depth, .byte = n->byte, .ids = *n_ids};
+        for (; next < n->ids + n->n_ids; next = next_place(wanted, next + 1))
+            out->id[made->ids + made->n_ids++] = from->id[next];
+        *n_ids += made->n_ids;
+        i++;
+    }
+    for (; depth > 0; depth--)
+        out->node[open[depth]].past = out->n;
+    return 0;
+}
+
+/* The bits of tokens that are in `t` (`plain`: is it the trie of those?), as places. */
+static struct places places_of(const struct token_set *s, const struct flat_trie *t, bool plain,
+                               const uint32_t *wanted, uint64_t *bits)
+{
+    struct places p = {bits, t->node[t->n].ids};
+    memset(bits, 0, (p.n / 64 + (size_t)1) * sizeof(*bits));
+    for (uint32_t w = 0; w < (s->vocab + 31) / 32; w++) {
+        uint32_t left = wanted[w] & (plain ? s->plain_mask[w] : ~s->plain_mask[w]);
+        for (; left; left &= left - 1) {
+            uint32_t place = s->place[w * 32 + (uint32_t)__builtin_ctz(left)];
+            if (place != NO_PLACE)
+                bits[place / 64] |= UINT64_C(1) << place % 64;
+        }
+    }
+    return p;
+}
+
+int flat_trie_pick(struct flat_trie *out, const struct token_set *from, const uint32_t *wanted)
+{
+    size_t cap = 0, n = 0;
+    uint32_t n_ids = 0;
+    uint64_t *bits = malloc((from->vocab / 64 + (size_t)1) * sizeof(*bits));
+    for (uint32_t w = 0; w < (from->vocab + 31) / 32; w++)
+        n += (size_t)__builtin_popcount(wanted[w]);
+    *out = (struct flat_trie){.id = malloc((n + 1) * sizeof(*out->id))};
+    bool ok = bits && out->id;
+    for (int plain = 1; ok && plain >= 0; plain--) {
+        const struct flat_trie *t = plain ? &from->plain : &from->rest;
+        struct places places = places_of(from, t, plain, wanted, bits);
+        ok = pick(out, &cap, &n_ids, t, &places) == 0;
+    }
+    free(bits);
+    if (!ok)
+        flat_trie_free(out);
+    return ok ? 0 : -1;
+}

@@ -17,6 +17,5 @@ struct token_set;
 /* `text` [vocab], read here only. Tokens of `end` [n_end] end the text. NULL: out of memory. */
 struct token_set *token_set_new(const struct token_text *text, uint32_t vocab, const uint32_t *end,
                                 uint32_t n_end);
-void token_set_free(struct token_set *t);           /* NULL is fine */
-uint32_t token_set_size(const struct token_set *t); /* the vocabulary's */
+void token_set_free(struct token_set *t); /* NULL is fine */
 #endif

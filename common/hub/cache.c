@@ -1,12 +1,16 @@
 #include "common/hub/cache.h"
 #include "common/cleanup.h"
+#include "common/gguf/set.h"
+#include "common/hub/index.h"
+#include "common/hub/names.h"
+#include "common/hub/settings.h"
 #include "common/json.h"
-#include <dirent.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static bool is_dir(const char *path)
 {
@@ -14,53 +18,10 @@ static bool is_dir(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-static const char *env(const char *name)
-{
-    const char *v = getenv(name); // NOLINT(concurrency-mt-unsafe): nobody here calls setenv()
-    return v && *v ? v : NULL;
-}
-
-static void cache_root(char out[PATH_MAX])
-{
-    const char *dir = env("HUGGINGFACE_HUB_CACHE");
-    dir = dir ? dir : env("HF_HUB_CACHE");
-    if (dir)
-        snprintf(out, PATH_MAX, "%s", dir);
-    else if (env("HF_HOME"))
-        snprintf(out, PATH_MAX, "%s/hub", env("HF_HOME"));
-    else
-        snprintf(out, PATH_MAX, "%s/.cache/huggingface/hub", env("HOME") ? env("HOME") : "");
-}
-
-/* "org/name" or "name" of harmless characters; anything else was meant as a path. */
-static bool is_repository(const char *id)
-{
-    const char *slash = strchr(id, '/');
-    return *id && *id != '.' && *id != '/' && !strstr(id, "..") &&
-           !(slash && strchr(slash + 1, '/')) &&
-           strspn(id, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./") ==
-               strlen(id) &&
-           id[strlen(id) - 1] != '/' && strlen(id) < 200;
-}
-
-static bool is_revision(const char *r)
-{
-    return *r && *r != '/' && !strstr(r, "..") && strlen(r) < 200;
-}
-
-/* The folder of one repository: slashes become "--". */
-static int repository_dir(const char *root, const char *id, char out[PATH_MAX])
-{
-    int n = snprintf(out, PATH_MAX, "%s/models--", root);
-    for (; *id && n > 0 && n < PATH_MAX - 3; id++)
-        n += snprintf(out + n, (size_t)(PATH_MAX - n), *id == '/' ? "--" : "%c", *id);
-    return *id ? -1 : 0;
-}
-
 /* refs/<revision> names a commit; a commit names itself. */
 static void read_ref(const char *repository, const char *revision, char out[256])
 {
-    char path[PATH_MAX + 300];
+    char path[PATH_MAX + HUB_FOLDER_MAX + 300];
     struct err e = ERR_INIT;
     size_t n;
     snprintf(path, sizeof(path), "%s/refs/%s", repository, revision);
@@ -69,46 +30,115 @@ static void read_ref(const char *repository, const char *revision, char out[256]
     out[strcspn(out, " \r\n")] = '\0';
 }
 
+static char *copy(const char *path, struct err *e)
+{
+    char *p = strdup(path);
+    return p ? p : (err_nomem(e), NULL);
+}
+
+/* A folder, or the model in GGUF that is all there is in it. */
+static char *folder(const char *dir, struct err *e)
+{
+    if (hub_has_file(dir, HUB_WEIGHTS) || hub_has_file(dir, HUB_INDEX) ||
+        hub_has_file(dir, HUB_ADAPTER_CONFIG))
+        return copy(dir, e);
+    char *file = gguf_in_folder(dir, NULL, e);
+    return file || e->kind != ERR_NONE ? file : copy(dir, e);
+}
+
+/* The model of a snapshot that is packed so (NULL: whatever it holds). Of several in GGUF, Q4_K_M
+ * is the one that is meant, as llama-server has it. */
+static char *packed(const char *dir, const char *id, const char *packing, struct err *e)
+{
+    char *file = packing ? gguf_in_folder(dir, packing, e) : folder(dir, e);
+    struct err usual = ERR_INIT;
+    if (!file && !packing)
+        file = gguf_in_folder(dir, HUB_USUAL_PACKING, &usual);
+    if (!file && packing && e->kind == ERR_NONE)
+        err_set(e, ERR_VALIDATION,
+                "%s: no GGUF file of %s is in the cache (%s); `model-server download-weights %s` "
+                "fetches it from the hub",
+                id, packing, dir, id);
+    return file;
+}
+
 char *hub_resolve(const char *model_id, const char *revision, struct err *e)
 {
-    char root[PATH_MAX], repository[PATH_MAX], commit[256], path[2 * PATH_MAX];
-    if (is_dir(model_id)) {
-        char *copy = strdup(model_id);
-        return copy ? copy : (err_nomem(e), NULL);
-    }
-    if (!is_repository(model_id)) {
-        err_set(e, ERR_VALIDATION, "%s: no such folder", model_id);
+    struct hub_settings s;
+    char id[HUB_NAME_MAX], name[HUB_FOLDER_MAX], repository[PATH_MAX + HUB_FOLDER_MAX], commit[256];
+    char path[sizeof(repository) + sizeof(commit) + 16];
+    const char *packing = NULL;
+    if (is_dir(model_id))
+        return folder(model_id, e);
+    if (gguf_is_file(model_id))
+        return copy(model_id, e);
+    if (hub_is_repository(model_id))
+        snprintf(id, sizeof(id), "%s", model_id);
+    else if (!hub_is_packed(model_id, id, &packing)) {
+        err_set(e, ERR_VALIDATION, "%s: no such folder or GGUF file", model_id);
         return NULL;
     }
     revision = revision && *revision ? revision : "main";
-    cache_root(root);
-    if (!is_revision(revision) || repository_dir(root, model_id, repository)) {
+    if (!hub_is_revision(revision)) {
         err_set(e, ERR_VALIDATION, "%s: not a revision", revision);
         return NULL;
     }
+    hub_settings_read(&s);
+    hub_folder(id, name);
+    snprintf(repository, sizeof(repository), "%s/%s", s.cache, name);
     read_ref(repository, revision, commit);
     snprintf(path, sizeof(path), "%s/snapshots/%s", repository, commit);
-    if (!is_revision(commit) || !is_dir(path)) {
+    if (!hub_is_revision(commit) || !is_dir(path)) {
         err_set(e, ERR_VALIDATION,
-                "%s (revision %s) is neither a folder nor in the cache %s; this version does not "
-                "download: fetch it with `huggingface-cli download %s`, or give a folder",
-                model_id, revision, root, model_id);
+                "%s (revision %s) is neither a folder nor in the cache %s; "
+                "`model-server download-weights %s` fetches it from the hub",
+                model_id, revision, s.cache, model_id);
         return NULL;
     }
-    char *copy = strdup(path);
-    return copy ? copy : (err_nomem(e), NULL);
+    return packed(path, model_id, packing, e);
 }
 
-bool hub_has_file(const char *dir, const char *suffix)
+char *hub_resolve_model(const char *model_id, const char *revision, struct err *e)
 {
-    DIR *d = opendir(dir);
-    const struct dirent *f;
-    bool found = false;
-    while (d && !found && (f = readdir(d))) { // NOLINT(concurrency-mt-unsafe): own stream
-        size_t n = strlen(f->d_name), k = strlen(suffix);
-        found = n > k && strcmp(f->d_name + n - k, suffix) == 0;
-    }
-    if (d)
-        closedir(d);
-    return found;
+    const char *instead = hub_weights_override();
+    if (!instead)
+        return hub_resolve(model_id, revision, e);
+    if (is_dir(instead))
+        return folder(instead, e);
+    if (gguf_is_file(instead))
+        return copy(instead, e);
+    err_set(e, ERR_VALIDATION, "WEIGHTS_CACHE_OVERRIDE: %s: no such folder or GGUF file", instead);
+    return NULL;
+}
+
+bool hub_has_file(const char *dir, const char *name)
+{
+    char path[PATH_MAX];
+    return snprintf(path, sizeof(path), "%s/%s", dir, name) < PATH_MAX && access(path, R_OK) == 0;
+}
+
+static bool has_all_shards(const char *dir)
+{
+    struct err e = ERR_INIT;
+    struct hub_index index;
+    if (!hub_has_file(dir, HUB_INDEX) || hub_index_open(&index, dir, &e))
+        return false;
+    bool all = true;
+    for (size_t i = 0; i < index.n && all; i++)
+        all = hub_has_file(dir, index.names[i]);
+    hub_index_close(&index);
+    return all;
+}
+
+enum hub_parts hub_parts(const char *dir)
+{
+    if (gguf_is_file(dir))
+        return gguf_set_is_whole(dir) ? HUB_WHOLE : HUB_NO_WEIGHTS;
+    if (hub_has_file(dir, HUB_ADAPTER_CONFIG) && hub_has_file(dir, HUB_ADAPTER_WEIGHTS))
+        return HUB_WHOLE;
+    if (!hub_has_file(dir, HUB_WEIGHTS) && !has_all_shards(dir))
+        return HUB_NO_WEIGHTS;
+    return hub_has_file(dir, "config.json") && hub_has_file(dir, "tokenizer.json")
+               ? HUB_WHOLE
+               : HUB_ONLY_WEIGHTS;
 }

@@ -1,6 +1,7 @@
 #include "common/template/filter.h"
 #include "common/json.h"
 #include "common/template/chat.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -8,8 +9,8 @@
 static int64_t read_now(const cJSON *now)
 {
     struct tm tm = {.tm_isdst = -1};
-    if (cJSON_IsNumber(now))
-        return (int64_t)now->valuedouble;
+    if (cJSON_IsNumber(now)) /* in any year with four digits */
+        return fabs(now->valuedouble) < 253402300800.0 ? (int64_t)now->valuedouble : 0;
     if (cJSON_IsString(now) && (strptime(now->valuestring, "%Y-%m-%dT%H:%M:%S", &tm) ||
                                 strptime(now->valuestring, "%Y-%m-%d %H:%M:%S", &tm))) {
         tm.tm_isdst = -1;

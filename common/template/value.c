@@ -177,11 +177,6 @@ void dict_set(struct vm *vm, struct dict *d, struct val k, struct val v)
         d->index[slot] = d->n;
 }
 
-void dict_set_c(struct vm *vm, struct dict *d, const char *k, struct val v)
-{
-    dict_set(vm, d, val_cstr(vm, k), v);
-}
-
 const struct val *dict_get(struct vm *vm, const struct dict *d, struct val k)
 {
     uint32_t slot;
@@ -456,7 +451,8 @@ struct list *val_items(struct vm *vm, struct val v)
     case V_GENERATOR: {
         struct list *all = gen_run(vm, v.g);
         l = VM_NEW(vm, struct list, 1);
-        *l = (struct list){.v = all->v + v.g->at, .n = all->n - v.g->at};
+        *l = (struct list){.n = all->n - v.g->at};
+        l->v = l->n ? all->v + v.g->at : NULL;
         l->cap = l->n;
         v.g->at = all->n;
         return l;

@@ -136,7 +136,6 @@ struct val val_pair(struct vm *vm, struct val a, struct val b); /* a tuple */
 
 struct dict *dict_new(struct vm *vm);
 void dict_set(struct vm *vm, struct dict *d, struct val k, struct val v);
-void dict_set_c(struct vm *vm, struct dict *d, const char *k, struct val v);
 const struct val *dict_get(struct vm *vm, const struct dict *d, struct val k); /* NULL: absent */
 const struct val *dict_find(struct vm *vm, const struct dict *d, const char *k, size_t n);
 

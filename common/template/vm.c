@@ -167,7 +167,7 @@ const struct builtin *builtin_find(const struct builtin *rows, size_t n_rows, co
                                    size_t n)
 {
     for (size_t i = 0; i < n_rows; i++)
-        if (!strncmp(rows[i].name, name, n) && !rows[i].name[n])
+        if (strlen(rows[i].name) == n && !memcmp(rows[i].name, name, n)) /* which may hold a NUL */
             return &rows[i];
     return NULL;
 }

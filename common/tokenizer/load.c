@@ -2,6 +2,8 @@
  * straight into tables, the small ones through a JSON tree. */
 #include "common/cleanup.h"
 #include "common/clock.h"
+#include "common/gguf/set.h"
+#include "common/model_file.h"
 #include "common/tokenizer/jscan.h"
 #include "common/tokenizer/tokenizer_impl.h"
 #include "common/utf8.h"
@@ -250,9 +252,10 @@ static cJSON *beside(const char *dir, const char *name)
 {
     char path[PATH_MAX];
     struct err ignored = ERR_INIT;
-    if (snprintf(path, sizeof path, "%s/%s", dir, name) >= (int)sizeof path || access(path, R_OK))
+    if (snprintf(path, sizeof path, "%s/%s", dir, name) >= (int)sizeof path ||
+        !model_file_exists(path))
         return NULL;
-    return json_load(path, MAX_CONFIG, &ignored);
+    return model_file_json(path, MAX_CONFIG, &ignored);
 }
 
 struct tokenizer *tokenizer_load_text(const char *s, size_t n, struct err *e)
@@ -273,10 +276,10 @@ struct tokenizer *tokenizer_load(const char *dir, struct err *e)
     char path[PATH_MAX];
     struct stat st;
     size_t n = 0;
-    bool is_dir = stat(dir, &st) == 0 && S_ISDIR(st.st_mode);
+    bool is_dir = (stat(dir, &st) == 0 && S_ISDIR(st.st_mode)) || gguf_is_file(dir);
     if (snprintf(path, sizeof path, is_dir ? "%s/tokenizer.json" : "%s", dir) >= (int)sizeof path)
         return err_set(e, ERR_VALIDATION, "%.80s..: path too long", dir), NULL;
-    CLEANUP(cleanup_free) char *s = file_read(path, MAX_FILE, &n, e);
+    CLEANUP(cleanup_free) char *s = model_file_read(path, MAX_FILE, &n, e);
     if (!s)
         return NULL;
     struct tokenizer *t = tokenizer_load_text(s, n, e);

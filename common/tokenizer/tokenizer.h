@@ -16,8 +16,9 @@
 
 struct tokenizer;
 
-/* `dir` holds tokenizer.json (tokenizer_config.json and the like are optional); a path to the file
- * itself works too. Caller owns. Errors name the file, the section and what was expected. */
+/* `dir` holds tokenizer.json (tokenizer_config.json and the like are optional), or is a GGUF file;
+ * a path to tokenizer.json itself works too. Caller owns. Errors name the file, the section and
+ * what was expected. */
 struct tokenizer *tokenizer_load(const char *dir, struct err *e);
 void tokenizer_free(struct tokenizer *t); /* NULL is fine */
 

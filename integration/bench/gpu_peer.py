@@ -4,6 +4,7 @@ needs no compiler. Prints one JSON object a line. Also measures the limits of th
 
     python3 integration/bench/gpu_peer.py --what llama-3.2-1b --batch 1 8 --depth 512
     python3 integration/bench/gpu_peer.py --what limits
+    python3 integration/bench/gpu_peer.py --what products
 """
 
 import argparse
@@ -58,6 +59,42 @@ def limits():
         copy_bytes_per_s=2 * src.numel() / copy * 1e3,
         bf16_flop_per_s=2 * 8192**3 / product * 1e3,
     )
+
+
+PRODUCTS = {
+    "qkv": (6144, 4096),
+    "o": (4096, 4096),
+    "gate_up": (28672, 4096),
+    "down": (4096, 14336),
+}
+
+
+def products():
+    """Products alone, at the shapes of tests/bench/cuda_products: bfloat16 in and out."""
+    for name, (n, k) in PRODUCTS.items():
+        copies = min(16, (256 << 20) // (2 * n * k) + 1)
+        w = [
+            torch.randn(n, k, device="cuda", dtype=torch.bfloat16)
+            for _ in range(copies)
+        ]
+        for rows in (128, 512, 2048, 8192):
+            x = torch.randn(rows, k, device="cuda", dtype=torch.bfloat16)
+            inner = max(copies, 8)
+
+            def turn():
+                for i in range(inner):
+                    torch.matmul(x, w[i % copies].T)
+
+            ms = median_ms(turn) / inner
+            say(
+                what="product",
+                shape=name,
+                n=n,
+                k=k,
+                rows=rows,
+                ms=ms,
+                flop_per_s=2e3 * rows * n * k / ms,
+            )
 
 
 class Peer:
@@ -170,13 +207,15 @@ class Peer:
 @torch.no_grad()
 def main():
     a = argparse.ArgumentParser(description=__doc__)
-    a.add_argument("--what", required=True, choices=["limits", *SHAPES])
+    a.add_argument("--what", required=True, choices=["limits", "products", *SHAPES])
     a.add_argument("--prefill", type=int, nargs="*", default=[])
     a.add_argument("--batch", type=int, nargs="*", default=[1])
     a.add_argument("--depth", type=int, default=512)
     a = a.parse_args()
     if a.what == "limits":
         return limits()
+    if a.what == "products":
+        return products()
     start = time.time()
     peer = Peer(SHAPES[a.what], "cuda")
     torch.cuda.synchronize()

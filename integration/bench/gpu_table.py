@@ -26,18 +26,48 @@ def share(part, whole):
     return f"{part / whole:.2f}" if part and whole else "-"
 
 
+def products(out, flop):
+    """Products alone: TFLOP/s by either instruction, and the library's."""
+    sides = [lines(out / f"products.{x}.json") for x in ("15", "63", "torch")]
+    if not any(sides):
+        return
+    print("\n| product | n x k | rows | mma.sync | wgmma | torch | wgmma / torch | of bf16 |")
+    print("|---|---|---|---|---|---|---|---|")
+    cases = sorted({(r["n"], r["k"], r["shape"], r["rows"]) for s in sides for r in s})
+    for n, k, shape, rows in cases:
+        rate = [
+            next(
+                (
+                    r["flop_per_s"]
+                    for r in s
+                    if (r["n"], r["k"], r["rows"]) == (n, k, rows)
+                ),
+                0,
+            )
+            for s in sides
+        ]
+        print(
+            f"| {shape} | {n} x {k} | {rows} | "
+            + " | ".join(f"{x / 1e12:.0f}" for x in rate)
+            + f" | {share(rate[1], rate[2])} | {share(rate[1], flop)} |"
+        )
+    for r in sides[1][:1]:
+        print(f"\nwgmma as the start-up check sees it: {r['device']}")
+
+
 def main():
     out = pathlib.Path(sys.argv[1])
     limits = (lines(out / "limits.json") or [{}])[0]
     spec = next((v for k, v in SPEC.items() if k in limits.get("device", "")), None)
     copy, flop = limits.get("copy_bytes_per_s"), limits.get("bf16_flop_per_s")
+    if limits:
+        print(f"{limits['device']}: copy {copy / 1e9:.0f} GB/s, bf16 {flop / 1e12:.0f} TFLOP/s\n")
+    else:
+        print("the machine's limits and the peer were not measured\n")
     print(
-        f"{limits.get('device')}: copy {copy / 1e9:.0f} GB/s, bf16 {flop / 1e12:.0f} TFLOP/s\n"
+        "| shape | case | tokens/s | torch | ours / torch | GB/s | of copy | of spec | of bf16 | host us/step |"
     )
-    print(
-        "| shape | case | tokens/s | torch | ours / torch | GB/s | of copy | of spec | of bf16 |"
-    )
-    print("|---|---|---|---|---|---|---|---|---|")
+    print("|---|---|---|---|---|---|---|---|---|---|")
     for path in sorted(out.glob("*.ours.json")):
         shape = path.name.removesuffix(".ours.json")
         peer = lines(out / f"{shape}.torch.json")
@@ -53,8 +83,12 @@ def main():
                 print(
                     f"| {shape} | {name} | {rate:.1f} | {theirs or 0:.1f} | {share(rate, theirs)} "
                     f"| {(gb or 0) / 1e9:.0f} | {share(gb, copy)} | {share(gb, spec)} "
-                    f"| {share(ops, flop)} |"
+                    f"| {share(ops, flop)} | {case.get('host_us_per_step') or '-'} |"
                 )
+    products(out, flop)
+    sampler = out / "sampler.txt"
+    if sampler.exists():
+        print("\n" + sampler.read_text(), end="")
 
 
 if __name__ == "__main__":

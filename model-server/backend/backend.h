@@ -2,9 +2,9 @@
  *
  * A backend is a folder backend/<name>/ that fills `struct backend_ops`. Operations are ragged (one
  * flat list of tokens, see struct ragged), fused where every device gains, and explicit about
- * shapes. They may enqueue and return; download() and step_end() wait. Activations are fp32 rows on
- * the CPU and whatever the device likes elsewhere: the model sees only pointers from alloc() and
- * element counts.
+ * shapes. They may enqueue and return; download(), drawn() and step_end() wait. Activations are
+ * fp32 rows on the CPU and whatever the device likes elsewhere: the model sees only pointers from
+ * alloc() and element counts.
  *
  * Invariance: every op computes a row of its result from that row's inputs alone, in an order that
  * depends on the shapes of the weights and on absolute positions only. Batch size, chunking and
@@ -14,6 +14,7 @@
 #ifndef MODEL_SERVER_BACKEND_BACKEND_H
 #define MODEL_SERVER_BACKEND_BACKEND_H
 #include "common/err.h"
+#include "model-server/backend/draw.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -28,11 +29,26 @@ const char *dtype_name(enum dtype t); /* "float32", "float16", "bfloat16" */
  *   INT8  8-bit weights, a scale per output row; activations and sums stay fp32.
  *   W8A8  the same weights; activations are rounded to 8 bits with a scale per token; exact sums.
  *   INT4  4-bit weights, a scale per row and group of 32 columns; activations are rounded to 8 bits
- *         with a scale per token and group; sums exact within a group, fp32 over groups. */
-enum quant { QUANT_NONE, QUANT_INT8, QUANT_W8A8, QUANT_INT4, QUANT_N };
-const char *quant_name(enum quant q); /* "none", "int8", "w8a8", "int4" */
-/* The words of --quantize: NULL, "", none and auto; int8 and eetq; w8a8; int4. ERR_VALIDATION with
- * the reason for any other. */
+ *         with a scale per token and group; sums exact within a group, fp32 over groups.
+ *   FP8   8-bit floating-point weights (e4m3), a scale per output row; activations as with INT8.
+ * A device may round activations to 16 bits instead, in INT8, FP8 and INT4: its describe() and its
+ * documentation say so. */
+enum quant {
+    QUANT_NONE,
+    QUANT_INT8,
+    QUANT_W8A8,
+    QUANT_INT4,
+    QUANT_FP8,
+    QUANT_N,
+    /* No way to quantise: numbers that are MXFP4 already (e2m1 with a power of two for a row's 32
+     * columns, from the first on) are kept so, the others in mat_desc.dtype. Products have the bits
+     * of exact 16-bit weights. Backends that have keeps_mxfp4. */
+    QUANT_KEPT_MXFP4 = QUANT_N
+};
+const char *quant_name(enum quant q); /* "none", "int8", "w8a8", "int4", "fp8", "mxfp4" */
+/* The words of --quantize: NULL, "", none and auto; int8 and eetq; w8a8; int4; fp8; and those for
+ * checkpoints that are stored quantised, which leave nothing to do at load: gptq, awq, marlin,
+ * compressed-tensors. ERR_VALIDATION for any other. */
 int quant_parse(const char *word, enum quant *out, struct err *e);
 enum { QUANT_MAX_COLS = 65536 }; /* of a quantised matrix: exact sums fit 32 bits */
 
@@ -40,10 +56,21 @@ enum { QUANT_MAX_COLS = 65536 }; /* of a quantised matrix: exact sums fit 32 bit
 
 /* A matrix in the checkpoint: element (r, c) is data[r * row_stride + c * col_stride]. Strides make
  * transposed storage (GPT-2) and tensor-parallel slices free of copies. */
+struct random_tensor; /* random_tensor.h */
+struct stored_matrix; /* model/quant/stored.h */
 struct mat_part {
     const void *data;
     enum dtype dtype;
     int64_t rows, cols, row_stride, col_stride; /* in elements */
+    /* Not NULL: there is no data; its place 0 is element `first` of this tensor, in bfloat16. */
+    const struct random_tensor *random;
+    uint64_t first;
+    /* The loader's: `data` is still to be made from this. No backend sees one. */
+    const struct stored_matrix *stored;
+    /* Not NULL, for QUANT_INT4: the numbers are in 4 bits already, in fp32 and rows without gaps;
+     * scale (r, g), in bfloat16, is scales[r * groups + g] of ceil(cols / 32) groups. It is taken
+     * instead of one that fits best. */
+    const uint16_t *scales;
 };
 
 /* What the layers multiply with: `n_parts` parts stacked by rows (q over k over v, gate over up),
@@ -51,7 +78,8 @@ struct mat_part {
 struct mat_desc {
     const struct mat_part *parts;
     int n_parts;
-    enum dtype dtype; /* storage wanted on the device; of no meaning with `quant` */
+    enum dtype dtype; /* storage wanted on the device; with `quant`: of the activations, where the
+                         device rounds them */
     enum quant quant; /* each rank of a split by columns quantises its own slice */
 };
 struct weight; /* opaque: a packed matrix [rows, cols] */
@@ -67,6 +95,7 @@ struct span {
     /* Tokens of the sequence that are decided already: all of its prompt, even while a chunk of it
      * is in the step; 0: kv_len. Only rotary scalings that depend on the length look at it. */
     uint32_t seq_len;
+    uint32_t adapter; /* which low-rank update its tokens get, see lora(); 0: none */
 };
 struct ragged {
     uint32_t n_tokens, n_spans, n_out;
@@ -75,6 +104,10 @@ struct ragged {
     const uint32_t *slots;    /* [n_tokens] where K and V go: block * block_size + offset */
     const struct span *spans; /* [n_spans], ascending in `first`, covering all rows */
     const uint32_t *out_rows; /* [n_out] rows whose logits are wanted, ascending */
+    /* [n_tokens] DRAW_KNOWN, or the row of a draw() into set `drawn_set` that chooses this token:
+     * it need not have ended, and ids[i] means nothing. NULL: all are known. */
+    const uint32_t *drawn;
+    int drawn_set;
 };
 
 /* ---------------------------------------------------------------- op parameters */
@@ -86,13 +119,23 @@ struct norm {
     float eps;
 };
 
-/* GELU: erf. GELU_TANH: the tanh approximation. */
-enum act { ACT_SILU, ACT_GELU, ACT_GELU_TANH, ACT_RELU };
+/* GELU: erf. GELU_TANH: the tanh approximation. SWIGLU_CLAMPED exists gated only, as a function of
+ * gate g and up u: with g at most 7 and u within -7 .. 7, g * sigmoid(1.702 g) * (u + 1) (gpt-oss,
+ * arXiv 2508.10925). */
+enum act { ACT_SILU, ACT_GELU, ACT_GELU_TANH, ACT_RELU, ACT_SWIGLU_CLAMPED, ACT_N };
 
-/* How keys and values are kept. int8: symmetric, one scale for each token and head. */
-enum kv_dtype { KV_F32, KV_F16, KV_BF16, KV_I8, KV_N };
-static inline size_t kv_dtype_size(enum kv_dtype t) { return t == KV_F32 ? 4 : t == KV_I8 ? 1 : 2; }
-const char *kv_dtype_name(enum kv_dtype t); /* "float32", "float16", "bfloat16", "int8" */
+/* How keys and values are kept. int8 and fp8 (e4m3): symmetric, one fp32 scale for each token and
+ * head, which makes the greatest magnitude the type's greatest number. */
+enum kv_dtype { KV_F32, KV_F16, KV_BF16, KV_I8, KV_FP8, KV_N };
+static inline bool kv_dtype_scaled(enum kv_dtype t) { return t == KV_I8 || t == KV_FP8; }
+static inline size_t kv_dtype_size(enum kv_dtype t)
+{
+    return t == KV_F32 ? 4 : kv_dtype_scaled(t) ? 1 : 2;
+}
+const char *kv_dtype_name(enum kv_dtype t); /* "float32", "float16", "bfloat16", "int8", "fp8" */
+/* The words of --kv-cache-dtype, "auto" first, NULL last; what the one at `choice` (> 0) means. */
+extern const char *const kv_dtype_choices[];
+enum kv_dtype kv_dtype_chosen(uint32_t choice);
 
 /* Opaque: K and V of all layers, in meaning [n_layers][n_blocks][block_size][n_kv_heads][head_dim].
  */
@@ -119,6 +162,9 @@ struct attn {
     float softcap;      /* s = softcap * tanh(s / softcap); 0: none */
     uint32_t window;    /* a token sees itself and the window - 1 tokens before it; 0: all */
     const float *alibi; /* [n_heads] slopes or NULL */
+    /* [n_heads] a logit of each head that has no value: exp(sink) joins the sum of a row's weights
+     * (attention sinks, arXiv 2309.17453, learned as in arXiv 2508.10925). NULL: none. */
+    const float *sinks;
 };
 
 struct moe {
@@ -128,6 +174,26 @@ struct moe {
     uint32_t n_experts, top_k;
     bool renormalise; /* the top-k probabilities are scaled to sum to 1 */
     enum act act;
+    const float *router_bias; /* [n_experts] or NULL */
+    const float *up_bias;     /* [n_experts][2 * ffn], gate before up, or NULL */
+    const float *down_bias;   /* [n_experts][hidden] or NULL */
+};
+
+/* A low-rank update of a matrix that is not merged into it (LoRA, arXiv 2106.09685), or of some of
+ * its rows: y[first + i] += scale * sum over r of b[r][i] * (a[r] . x). The rows of a and b lie
+ * anywhere in device memory (S-LoRA's paging, arXiv 2311.03285), each on a 64-byte boundary. */
+struct lora {
+    const void *const *a; /* [rank] rows as wide as x */
+    const void *const *b; /* [rank] rows of n elements */
+    enum dtype dtype;
+    uint32_t rank, first, n;
+    float scale;
+};
+enum { LORA_MAX_PARTS = 3, LORA_MAX_RANK = 512 };
+/* Those of one adapter for one matrix (q, k and v have one each); n_parts 0: it leaves it alone. */
+struct lora_set {
+    struct lora part[LORA_MAX_PARTS];
+    uint32_t n_parts;
 };
 
 /* ---------------------------------------------------------------- the table */
@@ -157,6 +223,8 @@ struct device_options {
 
 struct backend_ops {
     const char *name;    /* "cpu" */
+    bool makes_weights;  /* weight_load() takes random parts, all or none, unless it quantises */
+    bool keeps_mxfp4;    /* weight_load() knows QUANT_KEPT_MXFP4 */
     uint64_t step_bytes; /* memory for the rows of a step beyond which it is cheaper to walk through
                             the step in passes than to hold it at once; 0: it never is */
     struct device *(*open)(const struct device_options *o, struct err *e);
@@ -199,6 +267,9 @@ struct backend_ops {
     /* One step; T below is b->n_tokens. `b` stays valid until step_end(). */
     int (*step_begin)(struct device *d, const struct ragged *b, struct err *e);
     int (*step_end)(struct device *d, struct err *e);
+    /* As step_begin(), for a step of which nothing is computed: its operations only take the memory
+     * that they would need for it and for smaller steps. NULL: there is none beside alloc(). */
+    int (*step_rehearse)(struct device *d, const struct ragged *b, struct err *e);
 
     /* y[t] = scale * W[ids[t] - first_row]; zero where the id is outside W's rows (vocabulary
      * slice). Of a quantised W: the numbers that its product works with. */
@@ -209,19 +280,26 @@ struct backend_ops {
     /* y = norm(x), rows of n elements; y may be x. */
     void (*norm)(struct device *d, float *y, const float *x, uint32_t rows, uint32_t n,
                  const struct norm *p);
-    /* x += scale * r, then y = norm(x) unless p is NULL. */
+    /* x += scale * r, then y = norm(x) unless p is NULL. What r holds afterwards is undefined: a
+     * backend may do the first as part of the product that r is, and never store r. */
     void (*add_norm)(struct device *d, float *y, float *x, const float *r, float scale,
                      uint32_t rows, uint32_t n, const struct norm *p);
     /* y[rows, W.rows] = x[rows, W.cols] W^T + bias ([W.rows] or NULL); y and x do not overlap. */
     void (*linear)(struct device *d, float *y, const float *x, uint32_t rows,
                    const struct weight *w, const float *bias);
+    /* What linear() of the same y and x lacks: y[T, y_width] += the update of each token's adapter,
+     * of[span.adapter]; of[0] is empty. NULL: this backend has no adapters. */
+    void (*lora)(struct device *d, float *y, uint32_t y_width, const float *x, uint32_t x_width,
+                 const struct lora_set *of);
     /* qkv: [T, (n_heads + 2 n_kv_heads) * head_dim]; q ends up normalised and rotated in place. */
     void (*rope_kv)(struct device *d, float *qkv, struct kv_cache *kv, uint32_t layer,
                     const struct rope_kv *p);
     /* o: [T, n_heads * head_dim]; q: rows of q_stride elements, the heads first. */
     void (*attention)(struct device *d, float *o, const float *q, uint32_t q_stride,
                       const struct kv_cache *kv, uint32_t layer, const struct attn *p);
-    /* y[t, i] = act(x[t, i]) * x[t, n + i]; x: [rows, 2n], y: [rows, n]. */
+    /* y[t, i] = act(x[t, i]) * x[t, n + i], or what a gated-only act says; x: [rows, 2n], y: [rows,
+     * n]. What x holds afterwards is undefined: a backend may do this as part of the product that x
+     * is, and never store x. */
     void (*act_mul)(struct device *d, float *y, const float *x, uint32_t rows, uint32_t n,
                     enum act act);
     void (*act)(struct device *d, float *x, uint32_t rows, uint32_t n, enum act act); /* in place */
@@ -232,6 +310,15 @@ struct backend_ops {
     /* x = cap * tanh(x * scale / cap) where cap > 0, else x * scale. */
     void (*logit_scale)(struct device *d, float *x, uint32_t rows, uint32_t n, float scale,
                         float cap);
+
+    /* Choose a token from each of n rows of logits, between the operations of a step and
+     * step_end(), which then returns without waiting. Results go to one of two sets, whose earlier
+     * results are forgotten. drawn() waits for the last draw() into a set, and for nothing that was
+     * enqueued after it; *out is valid until the next draw() into that set. NULL: the host chooses.
+     */
+    int (*draw)(struct device *d, const struct logits *x, const struct draw *v, uint32_t n, int set,
+                struct err *e);
+    int (*drawn)(struct device *d, int set, struct draw_results *out, struct err *e);
 
     /* The host's threads, for work on rows that are in host memory already: between steps, fn(arg,
      * thread, begin, end) over ranges that cover [0, n), thread < host_threads(). NULL: the caller

@@ -66,6 +66,8 @@ static uint64_t rest_bytes(const struct bench_report *r)
 
 static double share(double of, double limit) { return limit > 0 ? of / limit : 0; }
 
+static double host_us(const struct bench_result *v) { return v->s.host * 1e6 / v->of.tokens; }
+
 static void json_result(struct buf *out, const struct bench_report *r, const struct bench_result *v)
 {
     double ops = v->ops / v->s.median, bytes = v->bytes / v->s.median;
@@ -73,10 +75,10 @@ static void json_result(struct buf *out, const struct bench_report *r, const str
             "{\"test\":\"%s\",\"tokens\":%u,\"batch\":%u,\"depth\":%u,\"rounds\":%u,"
             "\"tokens_per_s\":%.3f,\"best_tokens_per_s\":%.3f,\"worst_tokens_per_s\":%.3f,"
             "\"flop_per_s\":%.4g,\"read_bytes_per_s\":%.4g,\"fraction_of_fp32\":%.3f,"
-            "\"fraction_of_read\":%.3f}",
+            "\"fraction_of_read\":%.3f,\"host_us_per_step\":%.2f}",
             v->of.decode ? "decode" : "prefill", v->of.tokens, v->of.batch, v->of.depth, r->rounds,
             tokens_of(v) / v->s.median, tokens_of(v) / v->s.best, tokens_of(v) / v->s.worst, ops,
-            bytes, share(ops, r->fp32_limit), share(bytes, r->read_limit));
+            bytes, share(ops, r->fp32_limit), share(bytes, r->read_limit), host_us(v));
 }
 
 void bench_print_json(struct buf *out, const struct bench_report *r, const struct bench_result *v,

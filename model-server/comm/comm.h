@@ -9,19 +9,27 @@
 #ifndef MODEL_SERVER_COMM_COMM_H
 #define MODEL_SERVER_COMM_COMM_H
 #include "common/err.h"
+#include <stdbool.h>
 #include <stddef.h>
 
+enum { COMM_LEFT = 1 };
 struct comm;
 struct comm_ops {
     int (*all_reduce)(struct comm *c, float *x, size_t n, struct err *e); /* sum, in place */
     int (*all_gather)(struct comm *c, const float *in, float *out, size_t n,
                       struct err *e); /* out: [world][n] */
     int (*barrier)(struct comm *c, struct err *e);
+    /* 0, or a rank that is known to be gone: COMM_LEFT in good order, -1 not; named either way.
+     * Does not wait, and may be called by any thread, also while another is in a collective. */
+    int (*check)(struct comm *c, struct err *e);
     void (*close)(struct comm *c);
 };
 struct comm {
     const struct comm_ops *ops;
     int rank, world;
+    int nodes;     /* machines; ranks [i, i + 1) * world / nodes are on machine i */
+    bool enqueues; /* collectives are enqueued like a device's operations: they return before their
+                      result is there, in order with what follows */
 };
 
 /* A world of one: every collective is the identity. */
@@ -33,9 +41,30 @@ struct comm *comm_solo(void);
  */
 struct comm *comm_shm_open(const char *group, int rank, int world, int timeout_ms, struct err *e);
 
+/* Ranks of several hosts over TCP, a connection between any two. Rank 0 listens at host:port until
+ * all have come, at most `timeout_ms`; the others try as long. Ranks that do not come, are of
+ * another version, or think that the group is larger or smaller end it for all, with one line that
+ * names them. Whoever reaches the port can join: for networks that are trusted. */
+struct comm_tcp_options {
+    const char *host; /* name or address of rank 0's machine */
+    int port, rank, world;
+    int nodes;      /* machines; see struct comm */
+    int timeout_ms; /* for the meeting, and for each collective */
+};
+struct comm *comm_tcp_open(const struct comm_tcp_options *o, struct err *e);
+/* A rank's address as this one sees it, its own as the others do; of comm_tcp_open()'s. */
+const char *comm_tcp_address(const struct comm *c, int rank);
+
 static inline int comm_all_reduce(struct comm *c, float *x, size_t n, struct err *e)
 {
     return c->world == 1 ? 0 : c->ops->all_reduce(c, x, n, e);
+}
+/* out: [world][bytes], what every rank gave; `bytes` is a multiple of 4, the same on all ranks. A
+ * gather copies its floats bit by bit, so they may be anything. */
+static inline int comm_gather_bytes(struct comm *c, const void *in, void *out, size_t bytes,
+                                    struct err *e)
+{
+    return c->ops->all_gather(c, (const float *)in, (float *)out, bytes / sizeof(float), e);
 }
 static inline void comm_close(struct comm *c)
 {

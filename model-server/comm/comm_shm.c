@@ -257,6 +257,23 @@ static int shm_all_gather(struct comm *c, const float *in, float *out, size_t n,
     return 0;
 }
 
+static int shm_check(struct comm *c, struct err *e)
+{
+    const struct shm *s = shm_of(c);
+    for (int r = 0; r < c->world; r++) {
+        struct shm_rank *other = &s->seg->ranks[r];
+        if (r == c->rank)
+            continue;
+        if (atomic_load(&other->left)) {
+            err_set(e, ERR_SYSTEM, "rank %d (pid %d) has left", r, atomic_load(&other->pid));
+            return COMM_LEFT;
+        }
+        if (!rank_lives(other))
+            return err_set(e, ERR_SYSTEM, "rank %d (pid %d) died", r, atomic_load(&other->pid));
+    }
+    return 0;
+}
+
 static void shm_close(struct comm *c)
 {
     struct shm *s = shm_of(c);
@@ -269,7 +286,8 @@ static void shm_close(struct comm *c)
     free(s);
 }
 
-static const struct comm_ops shm_ops = {shm_all_reduce, shm_all_gather, shm_barrier, shm_close};
+static const struct comm_ops shm_ops = {shm_all_reduce, shm_all_gather, shm_barrier, shm_check,
+                                        shm_close};
 
 /* ---------------------------------------------------------------- meeting */
 
@@ -403,7 +421,7 @@ struct comm *comm_shm_open(const char *group, int rank, int world, int timeout_m
     struct shm *s = calloc(1, sizeof(*s));
     if (!s)
         return err_nomem(e), NULL;
-    s->comm = (struct comm){&shm_ops, rank, world};
+    s->comm = (struct comm){&shm_ops, rank, world, 1};
     s->timeout_ms = timeout_ms;
     segment_path(path, sizeof(path), group);
     int rc = rank ? join_segment(path, world, clock_ms() + timeout_ms, s, e)

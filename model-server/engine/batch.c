@@ -41,14 +41,6 @@ void batch_add(struct batch *b, struct seq *s)
     b->v[b->n++] = s;
 }
 
-void batch_join(struct batch *b, struct batch *from)
-{
-    for (uint32_t i = 0; i < from->n; i++)
-        batch_add(b, from->v[i]);
-    from->n = 0;
-    batch_free(from);
-}
-
 /* Index of request `id` in v[from ..]; n if it is not there. Requests mostly keep their order, so
  * that the search usually ends at its first step. */
 static uint32_t find(struct seq **v, uint32_t from, uint32_t n, uint64_t id)

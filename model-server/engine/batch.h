@@ -15,8 +15,6 @@ struct batch *batch_new(uint64_t id, struct err *e);
 void batch_free(struct batch *b); /* with its sequences; NULL is fine */
 int batch_reserve(struct batch *b, uint32_t n, struct err *e);
 void batch_add(struct batch *b, struct seq *s); /* after batch_reserve() */
-/* Append all sequences of `from`, which is freed; room must be there. */
-void batch_join(struct batch *b, struct batch *from);
 /* Keep the listed requests, in that order. An id that is not there, or twice: ERR_VALIDATION, and
  * nothing has changed. */
 int batch_filter(struct batch *b, const uint64_t *ids, size_t n, struct err *e);

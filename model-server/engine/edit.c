@@ -1,4 +1,5 @@
 #include "model-server/engine/edit.h"
+#include "model-server/engine/drafts.h"
 #include <string.h>
 
 /* Whose it is, and in *part in which batch. */
@@ -110,6 +111,23 @@ static int check(const struct edits *x, const struct edit_limits *lim, struct ba
     return check_chunks(x, parts, n_parts, e);
 }
 
+/* The first time that memory is missing the rest is passed over: they are only drafts. */
+static void offer(const struct edits *x, const struct edit_limits *lim, struct batch *const *parts,
+                  size_t n_parts)
+{
+    struct err none = ERR_INIT;
+    struct batch *part;
+    for (size_t i = 0; i < x->n_offers && !none.kind; i++) {
+        const struct draft_offer *o = &x->offers[i];
+        struct seq *s = owner(parts, n_parts, o->id, &part);
+        uint32_t n = 0;
+        while (n < o->n && n < DRAFTS_MOST && o->ids[n] < lim->vocab)
+            n++;
+        if (s && seq_live(s))
+            seq_offer(s, o->at, o->ids, n, &none);
+    }
+}
+
 int edits_apply(const struct edits *x, struct model *m, const struct edit_limits *lim,
                 struct batch *const *parts, size_t n_parts, struct err *e)
 {
@@ -132,5 +150,6 @@ int edits_apply(const struct edits *x, struct model *m, const struct edit_limits
     }
     if (x->names_chunks)
         plan_chunks(&x->chunks, parts, n_parts);
+    offer(x, lim, parts, n_parts);
     return 0;
 }

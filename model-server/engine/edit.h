@@ -1,6 +1,6 @@
 /* edit.h - what the router changes between two steps: who leaves, which KV blocks move to the
- * host's swap region or come back, who gets more blocks, and how much of their prompts those
- * compute who are in the middle of one.
+ * host's swap region or come back, who gets more blocks, how much of their prompts those compute
+ * who are in the middle of one, and what somebody thinks that requests will go on with.
  *
  * In this order, all before the step: so a block that somebody leaves may be swapped out, filled
  * from the region and given to somebody else by one call. Every rank does the same. */
@@ -19,12 +19,21 @@ struct kv_more { /* blocks from number `from` on; those the request has may be s
     const uint32_t *blocks;
     size_t n;
 };
+struct draft_offer { /* see seq_offer(); one for an unknown request is passed over */
+    uint64_t id;
+    uint32_t at;
+    const uint32_t *ids;
+    size_t n;
+};
 struct edits {
     const uint64_t *leave;
     size_t n_leave;
     struct kv_moves out, in;
     const struct kv_more *more;
     size_t n_more;
+    const struct draft_offer *offers;
+    size_t n_offers;
+    bool drafting;     /* the next step is not run ahead */
     bool names_chunks; /* prompts with more than one token left compute what is said here, or
                           nothing */
     struct chunks {
@@ -35,6 +44,7 @@ struct edits {
 };
 struct edit_limits {
     uint32_t n_blocks, n_slots; /* of the KV cache and the swap region */
+    uint32_t vocab;             /* drafts end at an id that is not in it */
 };
 
 /* Change the sequences of `parts`. Everything is checked first: ERR_VALIDATION, and nothing has

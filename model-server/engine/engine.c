@@ -1,22 +1,6 @@
-#include "model-server/engine/engine.h"
 #include "common/clock.h"
-#include "common/log.h"
-#include "model-server/engine/kv_pool.h"
+#include "model-server/engine/engine_impl.h"
 #include <stdlib.h>
-#include <string.h>
-
-enum { DEFAULT_PREFILL = 4096, MOST_ROWS_AHEAD = 256, TRIAL_TOKENS = 16 };
-
-struct engine {
-    struct engine_options o;
-    struct stepper step;
-    struct batches batches;
-    struct grammars *grammars;
-    struct batch *gone; /* sequences that the last answer still points to */
-    uint32_t n_blocks, n_slots, max_prefill, max_chunk;
-    struct batch *next; /* was decoded by the last call, and will be by the next */
-    bool broken;
-};
 
 struct engine *engine_new(const struct engine_options *o, struct err *e)
 {
@@ -34,6 +18,11 @@ struct engine *engine_new(const struct engine_options *o, struct err *e)
         engine_free(g);
         return NULL;
     }
+    g->drafting = (struct drafting){.most = o->speculate,
+                                    .most_rows = DRAFT_ROWS,
+                                    .cost = o->row_cost > 0 ? o->row_cost : DRAFT_COST,
+                                    .block_size = o->block_size};
+    g->step.drafts = o->speculate > 0;
     return g;
 }
 
@@ -57,7 +46,8 @@ struct seq_limits engine_limits(const struct engine *g)
                                .eos = m->eos,
                                .n_eos = m->n_eos,
                                .tok = g->o.tok,
-                               .grammars = g->grammars};
+                               .grammars = g->grammars,
+                               .adapters = model_adapters(g->o.model)};
 }
 
 bool engine_broken(const struct engine *g) { return g->broken; }
@@ -111,6 +101,7 @@ static int settle(struct engine *g, struct batch *b, struct answer *a, struct er
         batch_drop_failed(b, g->gone);
     }
     step_plan_chunks(b->v, b->n, g->max_chunk);
+    drafts_plan(&g->drafting, b->v, b->n);
     batches_put(&g->batches, b);
     return 0;
 }
@@ -119,7 +110,7 @@ static int settle(struct engine *g, struct batch *b, struct answer *a, struct er
 static int edit(struct engine *g, const struct edits *x, struct batch *const *parts, size_t n,
                 struct err *e)
 {
-    struct edit_limits lim = {g->n_blocks, g->n_slots};
+    struct edit_limits lim = {g->n_blocks, g->n_slots, model_info(g->o.model)->vocab};
     if (!x)
         return 0;
     if (edits_apply(x, g->o.model, &lim, parts, n, e)) {
@@ -128,6 +119,9 @@ static int edit(struct engine *g, const struct edits *x, struct batch *const *pa
     }
     for (size_t i = 0; i < n && x->n_leave && !x->names_chunks; i++)
         step_plan_chunks(parts[i]->v, parts[i]->n, g->max_chunk);
+    for (size_t i = 0; i < n && x->n_offers; i++)
+        if (!stepper_is_ahead(&g->step, parts[i]->v, parts[i]->n))
+            drafts_plan(&g->drafting, parts[i]->v, parts[i]->n);
     return 0;
 }
 
@@ -244,7 +238,7 @@ static int decode_one(struct engine *g, struct batch *b, const struct edits *x, 
 {
     if (edit(g, x, &b, 1, e) || run(g, b, e) || settle(g, batches_take(&g->batches, b->id), a, e))
         return -1;
-    if (a->batch)
+    if (a->batch && !(x && x->drafting))
         expect_more(g, b);
     return 0;
 }
@@ -267,7 +261,7 @@ static int decode_joined(struct engine *g, struct batch *const *parts, size_t n,
         let_go(batches_take(&g->batches, parts[i]->id));
     if (settle(g, all, a, e))
         return -1;
-    if (a->batch)
+    if (a->batch && !(x && x->drafting))
         expect_more(g, all);
     return 0;
 }
@@ -312,160 +306,4 @@ void engine_clear(struct engine *g, const uint64_t *id)
         batch_free(batches_take(&g->batches, *id));
     else
         batches_clear(&g->batches);
-}
-
-/* ---------------------------------------------------------------- warm-up */
-
-static uint32_t blocks_for(const struct engine *g, const struct seq_spec *s)
-{
-    uint64_t tokens = (uint64_t)s->n_prompt + (s->max_new_tokens ? s->max_new_tokens : 1);
-    uint64_t n = (tokens + g->o.block_size - 1) / g->o.block_size;
-    return n < INT32_MAX ? (uint32_t)n : INT32_MAX;
-}
-
-/* Scratch of the largest step, without computing it: on a CPU a trial prefill of that length may
- * take minutes, and the memory is the same. */
-static int reserve(struct engine *g, const struct warmup *w, struct err *e)
-{
-    uint32_t rows = w->n > 1 ? w->n : 1;
-    rows = rows < MOST_ROWS_AHEAD ? rows : MOST_ROWS_AHEAD;
-    uint32_t tokens = g->max_prefill + rows;
-    if (model_reserve(g->o.model, tokens, rows, e) || stepper_reserve(&g->step, tokens, rows, e) ||
-        stepper_reserve_ahead(&g->step, rows, e))
-        return err_wrap(e,
-                        "Not enough memory to handle %u prefill tokens. You need to decrease "
-                        "`--max-batch-prefill-tokens`",
-                        g->max_prefill);
-    return 0;
-}
-
-/* A short real step: what cannot work at all is found out now, not by the first user. */
-static int trial(struct engine *g, const struct warmup *w, struct err *e)
-{
-    struct seq_spec s = w->specs[0];
-    struct answer a;
-    if (s.n_prompt > TRIAL_TOKENS)
-        s.n_prompt = TRIAL_TOKENS;
-    s.max_new_tokens = 1;
-    s.blocks = s.slots = NULL;
-    s.n_blocks = s.n_slots = 0;
-    g->n_blocks = blocks_for(g, &s);
-    if (model_kv_resize(g->o.model, g->n_blocks, g->o.block_size, g->o.kv_dtype, e) ||
-        engine_prefill(g, 0, &s, 1, NULL, NULL, &a, e))
-        return err_wrap(e, "warm-up");
-    if (a.out->n_gen && a.out->gen[0].seq->error[0])
-        return err_set(e, ERR_SYSTEM, "warm-up: %s", a.out->gen[0].seq->error);
-    engine_clear(g, NULL);
-    return 0;
-}
-
-/* Tokens that one request may come to: as asked for, else what the model knows. */
-static uint32_t longest_request(const struct engine *g, const struct warmup *w)
-{
-    uint32_t asked = w->max_total_tokens ? w->max_total_tokens : g->o.max_total_tokens;
-    return asked ? asked : model_info(g->o.model)->max_positions;
-}
-
-/* Rotations go on beyond the training, badly; a table of positions ends. */
-static int check_longest(const struct engine *g, const struct warmup *w, struct err *e)
-{
-    const struct model_info *m = model_info(g->o.model);
-    uint32_t longest = longest_request(g, w);
-    if (!m->max_positions || longest <= m->max_positions)
-        return 0;
-    if (m->learned_positions)
-        return err_set(e, ERR_VALIDATION, "--max-total-tokens %u: this model has %u positions",
-                       longest, m->max_positions);
-    LOG(LOG_WARN, "max_total_tokens is beyond what this model was trained for",
-        LOGI("max_total_tokens", longest), LOGI("max_positions", m->max_positions));
-    return 0;
-}
-
-static int size_pool(struct engine *g, const struct warmup *w, struct kv_plan *plan, struct err *e)
-{
-    const struct engine_options *o = &g->o;
-    struct kv_memory m = {.shared = strcmp(o->ops->name, "cpu") == 0,
-                          .world = (uint32_t)o->comm->world,
-                          .fraction = o->memory_fraction,
-                          .limit = o->kv_limit,
-                          .block_size = o->block_size,
-                          .longest = longest_request(g, w),
-                          .block_bytes =
-                              model_kv_block_bytes(o->model, o->block_size, o->kv_dtype)};
-    if (o->comm->world > 1 && o->comm->ops->barrier(o->comm, e)) /* all have taken theirs */
-        return -1;
-    if (o->ops->memory(o->dev, &m.free, &m.total, e))
-        return -1;
-    if (m.shared) { /* reserved, and not touched yet */
-        uint64_t scratch = m.world * model_scratch_held(o->model);
-        m.free -= scratch < m.free ? scratch : m.free;
-    }
-    uint64_t swap = m.shared ? o->swap_bytes * m.world : 0; /* is taken from the same memory */
-    m.free -= swap < m.free ? swap : m.free;
-    *plan = kv_plan(&m);
-    if (kv_agree(o->comm, &plan->n_blocks, e))
-        return -1;
-    plan->bytes = plan->n_blocks * m.block_bytes;
-    LOG(LOG_INFO, "KV cache", LOGI("blocks", plan->n_blocks), LOGI("block_size", o->block_size),
-        LOGI("tokens", (uint64_t)plan->n_blocks * o->block_size), LOGI("bytes", plan->bytes),
-        LOGS("decided_by", plan->why), LOGI("free", m.free), LOGI("total", m.total),
-        LOGI("block_bytes", m.block_bytes), LOGS("dtype", kv_dtype_name(o->kv_dtype)));
-    return 0;
-}
-
-/* What one request may have: given, or what memory and model allow. */
-static void find_limits(const struct engine *g, struct warmup *w)
-{
-    w->supported_tokens = g->n_blocks * g->o.block_size;
-    if (!w->max_total_tokens) {
-        bool asked = g->o.max_total_tokens > 0;
-        w->max_total_tokens = longest_request(g, w);
-        if (!w->max_total_tokens || (!asked && w->supported_tokens < w->max_total_tokens))
-            w->max_total_tokens = w->supported_tokens;
-    }
-    if (!w->max_input_tokens)
-        w->max_input_tokens = w->max_total_tokens - 1;
-}
-
-enum { MOST_SLOTS = 1 << 24 };
-
-static int make_swap(struct engine *g, struct warmup *w, struct err *e)
-{
-    const struct engine_options *o = &g->o;
-    uint64_t n = o->swap_bytes / model_kv_block_bytes(o->model, o->block_size, o->kv_dtype);
-    g->n_slots = (uint32_t)(n < MOST_SLOTS ? n : MOST_SLOTS);
-    if (g->n_slots && model_swap_resize(o->model, g->n_slots, &w->swap_block_ns, e))
-        return err_wrap(e, "--swap-space");
-    w->swap_slots = g->n_slots;
-    if (g->n_slots)
-        LOG(LOG_INFO, "swap region", LOGI("blocks", g->n_slots),
-            LOGI("block_ns", (uint64_t)w->swap_block_ns));
-    return 0;
-}
-
-int engine_warmup(struct engine *g, struct warmup *w, struct err *e)
-{
-    struct kv_plan plan;
-    engine_clear(g, NULL);
-    g->n_slots = 0;
-    g->max_prefill = w->max_prefill_tokens ? w->max_prefill_tokens : DEFAULT_PREFILL;
-    if (g->max_prefill > INT32_MAX / 2)
-        return err_set(e, ERR_VALIDATION, "%u prefill tokens are too many", g->max_prefill);
-    g->max_chunk = w->max_chunk_tokens && w->max_chunk_tokens < g->max_prefill ? w->max_chunk_tokens
-                                                                               : g->max_prefill;
-    if (check_longest(g, w, e) || reserve(g, w, e) || (w->n && trial(g, w, e)) ||
-        size_pool(g, w, &plan, e)) {
-        g->broken |= g->o.comm->world > 1;
-        return -1;
-    }
-    g->n_blocks = 0;
-    if (plan.n_blocks < 2)
-        return err_set(e, ERR_SYSTEM,
-                       "Not enough memory for a KV cache: %llu bytes are free for it",
-                       (unsigned long long)plan.bytes);
-    if (model_kv_resize(g->o.model, plan.n_blocks, g->o.block_size, g->o.kv_dtype, e))
-        return err_wrap(e, "set `--kv-cache-memory`");
-    g->n_blocks = plan.n_blocks;
-    find_limits(g, w);
-    return make_swap(g, w, e);
 }

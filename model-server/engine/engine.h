@@ -21,8 +21,11 @@ struct engine_options {
     uint32_t block_size;
     enum kv_dtype kv_dtype;
     double memory_fraction, kv_limit; /* see kv_pool.h */
+    double adapter_fraction;          /* of what is then free, for adapters on the device */
     uint32_t max_total_tokens;        /* 0: what the model and the memory allow */
     uint64_t swap_bytes;              /* of the host's memory, on this rank; 0: no swap region */
+    uint32_t speculate; /* tokens that a step may verify for each sequence; 0: no speculation */
+    double row_cost;    /* struct step_worth's; 0: measured at warm-up */
 };
 
 struct engine;
@@ -40,6 +43,7 @@ struct warmup {
     uint32_t supported_tokens;                   /* on return: what the KV cache holds */
     uint32_t swap_slots;                         /* on return: blocks in the swap region */
     int64_t swap_block_ns;                       /* on return: to move one there */
+    uint32_t adapter_pages;                      /* on return: that adapters on the device share */
 };
 /* Reserve scratch for the largest step, give the rest of the memory to the KV cache, run once. */
 int engine_warmup(struct engine *g, struct warmup *w, struct err *e);

@@ -14,6 +14,7 @@ struct grammars {
     struct kept {
         struct constraint *c;
         enum constraint_kind kind;
+        enum constraint_reasoning reasoning;
         char *text;
         uint64_t used;
     } kept[KEPT];
@@ -82,7 +83,8 @@ struct constraint *grammars_get(struct grammars *g, const struct grammar_spec *s
     if (!g->text && lay_out(g, e))
         return NULL;
     for (struct kept *k = g->kept; k < g->kept + KEPT; k++) {
-        if (k->c && k->kind == spec->kind && !strcmp(k->text, spec->text)) {
+        if (k->c && k->kind == spec->kind && k->reasoning == spec->reasoning &&
+            !strcmp(k->text, spec->text)) {
             k->used = ++g->clock;
             return constraint_ref(k->c);
         }
@@ -91,14 +93,14 @@ struct constraint *grammars_get(struct grammars *g, const struct grammar_spec *s
     char *text = strdup(spec->text);
     if (!text)
         return err_nomem(e), NULL;
-    struct constraint *c = constraint_new(spec->kind, text, strlen(text), e);
+    struct constraint *c = constraint_order(spec->reasoning, spec->kind, text, strlen(text), e);
     if (!c) {
         free(text);
         return NULL;
     }
     constraint_unref(oldest->c);
     free(oldest->text);
-    *oldest = (struct kept){c, spec->kind, text, ++g->clock};
+    *oldest = (struct kept){c, spec->kind, spec->reasoning, text, ++g->clock};
     return constraint_ref(c);
 }
 

@@ -11,6 +11,7 @@
 struct grammar_spec {
     const char *text; /* NULL: nothing */
     enum constraint_kind kind;
+    enum constraint_reasoning reasoning;
 };
 
 struct grammars;
@@ -19,7 +20,8 @@ struct grammars;
 struct grammars *grammars_new(const struct tokenizer *tok, uint32_t vocab, const uint32_t *eos,
                               uint32_t n_eos);
 void grammars_free(struct grammars *g); /* NULL is fine */
-/* A reference of the caller's own. ERR_VALIDATION: see constraint_new(). */
+/* A reference of the caller's own; it may still be compiling, on a thread of its own: see
+ * constraint_order(). NULL: out of memory. */
 struct constraint *grammars_get(struct grammars *g, const struct grammar_spec *spec, struct err *e);
 /* For constraint_mask(); NULL before the first grammars_get(). */
 const struct token_set *grammars_tokens(const struct grammars *g);

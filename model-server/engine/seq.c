@@ -1,4 +1,5 @@
 #include "model-server/engine/seq.h"
+#include "model-server/model/adapters.h"
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
@@ -82,7 +83,23 @@ static int constrain(struct seq *s, const struct seq_spec *spec, const struct se
     if (!s->constraint)
         return -1;
     s->grammars = lim->grammars;
-    s->grammar_state = constraint_start(s->constraint);
+    s->grammar_state = CONSTRAINT_START;
+    return 0;
+}
+
+/* On the device, and there until the sequence goes. */
+static int adapt(struct seq *s, const struct seq_spec *spec, const struct seq_limits *lim,
+                 struct err *e)
+{
+    if (!spec->adapter || !*spec->adapter)
+        return 0;
+    uint32_t number = lim->adapters ? adapters_find(lim->adapters, spec->adapter) : 0;
+    if (!number)
+        return err_set(e, ERR_VALIDATION, "there is no adapter `%.100s`", spec->adapter);
+    if (adapters_pin(lim->adapters, number, e))
+        return -1;
+    s->adapters = lim->adapters;
+    s->adapter = number;
     return 0;
 }
 
@@ -130,6 +147,7 @@ static int fill(struct seq *s, const struct seq_spec *spec, const struct seq_lim
     s->top_n = spec->top_n < lim->vocab ? spec->top_n : lim->vocab;
     s->sampling = spec->sampling;
     if (bias_copy(&s->sampling.bias, &spec->sampling.bias, lim->vocab, e) ||
+        bad_words_copy(&s->bad_words, &spec->bad_words, lim->vocab, e) ||
         sampling_normalise(&s->sampling, e))
         return -1;
     if (penalties_on(&s->sampling.penalties)) {
@@ -153,7 +171,7 @@ static int fill(struct seq *s, const struct seq_spec *spec, const struct seq_lim
         for (size_t i = 0; i < tops; i++)
             s->prompt_top_logprob[i] = NAN;
     }
-    if (constrain(s, spec, lim, e))
+    if (constrain(s, spec, lim, e) || adapt(s, spec, lim, e))
         return -1;
     struct stop_rules rules = {spec->max_new_tokens, spec->ignore_eos,     lim->eos,
                                lim->n_eos,           spec->min_new_tokens, spec->stop_tokens,
@@ -173,6 +191,7 @@ struct seq *seq_new(const struct seq_spec *spec, struct seq_limits *lim, struct 
     if (!s)
         return err_nomem(e), NULL;
     s->id = spec->id;
+    s->acceptance = acceptance_new();
     if (spec->refusal)
         err_set(&why, ERR_VALIDATION, "%s", spec->refusal);
     else if (!check_tokens(spec, lim, &why) && !place(s, spec, lim, &why) &&
@@ -194,11 +213,15 @@ void seq_free(struct seq *s)
         return;
     free(s->ids);
     free(s->blocks);
+    free(s->offer);
     tally_free(&s->tally);
     stop_free(&s->stop);
     bias_free(&s->sampling.bias);
+    bad_words_free(&s->bad_words);
     detok_free(&s->detok);
     constraint_unref(s->constraint);
+    if (s->adapter)
+        adapters_unpin(s->adapters, s->adapter);
     free(s->prompt_logprob);
     free(s->prompt_top);
     free(s->prompt_top_logprob);

@@ -2,14 +2,18 @@
  * its next token is chosen and when it ends.
  *
  * ids[0 .. n) are known: the prompt, then what was generated. ids[0 .. cached) are in the KV cache.
- * The next forward processes ids[cached .. cached + step). Positions are indices into ids. */
+ * The next forward processes ids[cached .. cached + step). Positions are indices into ids. Where
+ * something is `drafted`, ids[n .. n + drafted) are drafts, which that forward verifies: it yields
+ * a row of logits for the last known token and for each of them. */
 #ifndef MODEL_SERVER_ENGINE_SEQ_H
 #define MODEL_SERVER_ENGINE_SEQ_H
 #include "common/err.h"
 #include "common/tokenizer/tokenizer.h"
 #include "model-server/engine/grammars.h"
+#include "model-server/sample/bad_words.h"
 #include "model-server/sample/sample.h"
 #include "model-server/sample/stop.h"
+#include "model-server/spec/acceptance.h"
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -24,6 +28,7 @@ struct seq_spec {
     uint32_t n_said;    /* of prompt, the last so many were generated before */
     uint32_t chunk_len; /* prompt tokens of the first forward; 0: all the rest */
     struct sampling sampling;
+    struct bad_words bad_words;
     struct grammar_spec grammar;
     uint32_t top_n;
     bool prefill_logprobs;
@@ -33,6 +38,7 @@ struct seq_spec {
     size_t n_stop_tokens;
     char *const *stops;
     size_t n_stops;
+    const char *adapter; /* a name, or NULL or "": the model as it is */
     const char *refusal; /* not NULL: this request cannot be served, and why */
 };
 
@@ -42,19 +48,34 @@ struct seq_limits {                       /* what the engine knows when a reques
     uint32_t n_eos;
     const struct tokenizer *tok;
     struct grammars *grammars; /* NULL: none are served */
+    struct adapters *adapters; /* NULL: the same */
     uint32_t next_block; /* first unused one, for requests that bring no block numbers; advanced */
+};
+
+/* Where a device that chooses tokens puts a sequence's: see draws.h. */
+struct draw_place {
+    uint32_t row, top, fetched;
+    bool fetch; /* the logits, for the host to choose */
 };
 
 struct seq {
     uint64_t id;
     uint32_t *ids; /* room for prompt and all new tokens */
     uint32_t n, n_prompt, cached, step;
+    uint32_t proposed, drafted; /* see drafts.h; proposed: of which those were taken */
+    enum draft_kind draft_kind;
+    struct acceptance acceptance;
+    uint32_t *offer, offer_at, n_offer, cap_offer; /* tokens that may stand from offer_at on */
     uint32_t start; /* cached, and what passes of the running step have added; no meaning between
                        steps */
-    uint32_t ahead, ahead_row;  /* the run-ahead that has its next logits, and where; see step.h */
+    uint32_t ahead; /* the run-ahead that has its next logits, or token; see step.h */
+    struct draw_place ahead_at; /* and where; without draws, `row` of the logits */
     uint32_t *blocks, n_blocks; /* more may come, up to max_blocks; see edit.h */
     uint32_t max_blocks;
     struct sampling sampling;
+    struct bad_words bad_words;
+    struct adapters *adapters;       /* of the model; the sequence keeps its own there */
+    uint32_t adapter;                /* its number; 0: the model as it is */
     const struct grammars *grammars; /* of the engine */
     struct constraint *constraint;   /* NULL: any token may come */
     constraint_state grammar_state;
@@ -81,6 +102,11 @@ static inline bool seq_has_room(const struct seq *s, uint64_t n, uint32_t block_
     return n <= (uint64_t)s->n_blocks * block_size;
 }
 static inline bool seq_live(const struct seq *s) { return !s->done && !s->error[0]; }
+/* Does it decode: is all that it lacks the KV of its last token? */
+static inline bool seq_decoding(const struct seq *s)
+{
+    return seq_live(s) && s->cached + 1 == s->n;
+}
 /* A chosen token: remember it and count it. */
 int seq_push(struct seq *s, uint32_t id, struct err *e);
 #endif

@@ -1,12 +1,13 @@
-#include "model-server/engine/step.h"
 #include "common/clock.h"
+#include "model-server/engine/drafts.h"
+#include "model-server/engine/outcome.h"
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* Logits are vocab * 4 bytes a row. Prompts whose log-probabilities are wanted need a row for each
  * token; they are walked through in passes of this much memory. */
-enum { PASS_BYTES = 64 << 20, DETOK_CONTEXT = 5 };
+enum { PASS_BYTES = 64 << 20 };
 
 int stepper_init(struct stepper *st, struct model *m, const struct backend_ops *ops,
                  struct device *dev, const struct tokenizer *tok, uint32_t block_size,
@@ -16,6 +17,8 @@ int stepper_init(struct stepper *st, struct model *m, const struct backend_ops *
         .model = m, .ops = ops, .dev = dev, .tok = tok, .block_size = block_size, .threads = 1};
     st->vocab = model_info(m)->vocab;
     st->by_length = model_info(m)->by_length;
+    st->draws = ops->draw && st->vocab <= DRAW_MOST_VOCAB;
+    st->enqueues = model_info(m)->enqueues;
     if (ops->host_run)
         st->threads = ops->host_threads(dev);
     st->filter = calloc((size_t)st->threads, sizeof(*st->filter));
@@ -31,7 +34,8 @@ int stepper_init(struct stepper *st, struct model *m, const struct backend_ops *
 
 void stepper_free(struct stepper *st)
 {
-    free(st->ids), free(st->pos), free(st->slots), free(st->out_rows);
+    free(st->ids), free(st->pos), free(st->slots), free(st->out_rows), free(st->drawn);
+    draws_free(&st->rows);
     free(st->spans), free(st->logits), free(st->ahead), free(st->gen), free(st->top_id),
         free(st->top_logprob);
     for (int i = 0; st->filter && i < st->threads; i++)
@@ -58,37 +62,44 @@ static int renew(void *p, size_t n, size_t size)
 
 static uint32_t grown(uint32_t cap, uint32_t n) { return n > cap + cap / 2 ? n : cap + cap / 2; }
 
+static int reserve_logits(struct stepper *st, uint32_t rows, struct err *e)
+{
+    if (rows <= st->cap_rows)
+        return 0;
+    st->cap_rows = 0;
+    if (renew(&st->logits, rows, stepper_row_bytes(st)))
+        return err_nomem(e);
+    st->cap_rows = rows;
+    return 0;
+}
+
+/* Where the device chooses, logits stay there but for those of prompts. */
 int stepper_reserve(struct stepper *st, uint32_t tokens, uint32_t rows, struct err *e)
 {
     if (tokens > st->cap_tokens) {
         uint32_t n = grown(st->cap_tokens, tokens);
         st->cap_tokens = 0;
         if (renew(&st->ids, n, 4) || renew(&st->pos, n, 4) || renew(&st->slots, n, 4) ||
-            renew(&st->out_rows, n, 4))
+            renew(&st->out_rows, n, 4) || renew(&st->drawn, n, 4))
             return err_nomem(e);
         st->cap_tokens = n;
     }
-    if (rows > st->cap_rows) {
-        st->cap_rows = 0;
-        if (renew(&st->logits, rows, stepper_row_bytes(st)))
-            return err_nomem(e);
-        st->cap_rows = rows;
-    }
-    return 0;
+    return st->draws ? 0 : reserve_logits(st, rows, e);
 }
 
 static int reserve_lists(struct stepper *st, struct seq **v, uint32_t n, struct err *e)
 {
-    uint64_t top = 0, spans = n;
+    uint64_t top = 0, spans = n, gens = 0;
     for (uint32_t i = 0; i < n; i++) {
-        top += v[i]->top_n;
+        top += (uint64_t)v[i]->top_n * (1 + v[i]->drafted);
+        gens += 1 + v[i]->drafted;
         spans += st->by_length ? v[i]->step : 0; /* see put() */
     }
-    if (n > st->cap_gen) {
+    if (gens > st->cap_gen) {
         st->cap_gen = 0;
-        if (renew(&st->gen, n, sizeof(*st->gen)))
+        if (gens > UINT32_MAX || renew(&st->gen, gens, sizeof(*st->gen)))
             return err_nomem(e);
-        st->cap_gen = n;
+        st->cap_gen = (uint32_t)gens;
     }
     if (spans > st->cap_spans) {
         st->cap_spans = 0;
@@ -124,6 +135,7 @@ static void put(struct stepper *st, struct ragged *b, const struct seq *s, uint3
                                                 .n = n,
                                                 .kv_len = p + n,
                                                 .blocks = s->blocks,
+                                                .adapter = s->adapter,
                                                 .seq_len = p < s->n_prompt ? s->n_prompt : p + n};
     }
     for (uint32_t p = s->start; p < end; p++) {
@@ -148,10 +160,9 @@ static struct ragged empty(const struct stepper *st)
  */
 static int prompt_pass(struct stepper *st, struct seq *s, uint32_t len, struct err *e)
 {
-    struct ragged b = empty(st);
-    if (stepper_reserve(st, len, len, e))
+    if (stepper_reserve(st, len, 0, e) || reserve_logits(st, len, e))
         return -1;
-    b = empty(st);
+    struct ragged b = empty(st);
     put(st, &b, s, len);
     for (b.n_out = 0; b.n_out < len; b.n_out++)
         st->out_rows[b.n_out] = b.n_out;
@@ -184,9 +195,34 @@ static int walk_prompt(struct stepper *st, struct seq *s, struct err *e)
     return 0;
 }
 
-static bool is_ahead(const struct stepper *st, const struct seq *s)
+/* Rows of logits that a step of `v` may come to. */
+static uint32_t most_rows(struct seq *const *v, uint32_t n)
 {
-    return st->ahead_no && s->ahead == st->ahead_no;
+    uint32_t rows = 0;
+    for (uint32_t i = 0; i < n; i++)
+        rows += 1 + v[i]->drafted;
+    return rows;
+}
+
+/* Room for what all of `v` may ask of the device. */
+static int begin_draws(struct stepper *st, struct seq **v, uint32_t n, struct err *e)
+{
+    return draws_begin(&st->rows, v, n, most_rows(v, n), st->vocab, e);
+}
+
+/* `s` was put into the batch: a row for its last known token and for each of its drafts. Returns
+ * where the first one's result will be. */
+static struct draw_place want_rows(struct stepper *st, struct ragged *b, const struct seq *s)
+{
+    struct draw_place first = {.row = b->n_out};
+    for (uint32_t j = 0; j <= s->drafted; j++) {
+        st->out_rows[b->n_out++] = b->n_tokens - 1 - s->drafted + j;
+        if (!st->draws)
+            continue;
+        struct draw_place at = draws_add(&st->rows, s, j, DRAW_KNOWN);
+        first = j ? first : at;
+    }
+    return first;
 }
 
 static int joint_pass(struct stepper *st, struct seq **v, uint32_t n, struct err *e)
@@ -194,9 +230,9 @@ static int joint_pass(struct stepper *st, struct seq **v, uint32_t n, struct err
     uint64_t tokens = 0;
     uint32_t rows = 0;
     for (uint32_t i = 0; i < n; i++)
-        if (seq_live(v[i]) && !is_ahead(st, v[i])) {
+        if (seq_live(v[i]) && !seq_is_ahead(st, v[i])) {
             tokens += v[i]->cached + v[i]->step - v[i]->start;
-            rows += !seq_prefilling(v[i]);
+            rows += seq_rows(v[i]);
         }
     if (!tokens)
         return 0;
@@ -205,14 +241,18 @@ static int joint_pass(struct stepper *st, struct seq **v, uint32_t n, struct err
                        (unsigned long long)tokens);
     if (stepper_reserve(st, (uint32_t)tokens, rows, e))
         return -1;
+    if (st->draws && begin_draws(st, v, n, e))
+        return -1;
     struct ragged b = empty(st);
     for (uint32_t i = 0; i < n; i++) {
-        if (!seq_live(v[i]) || is_ahead(st, v[i]) || v[i]->start == v[i]->cached + v[i]->step)
+        if (!seq_live(v[i]) || seq_is_ahead(st, v[i]) || v[i]->start == v[i]->cached + v[i]->step)
             continue;
         put(st, &b, v[i], v[i]->cached + v[i]->step - v[i]->start);
         if (!seq_prefilling(v[i]))
-            st->out_rows[b.n_out++] = b.n_tokens - 1;
+            want_rows(st, &b, v[i]);
     }
+    if (st->draws && b.n_out)
+        return model_draw(st->model, &b, st->rows.v, !st->ahead_set, e);
     return model_forward(st->model, &b, st->logits, e);
 }
 
@@ -229,7 +269,7 @@ static int forward(struct stepper *st, struct seq **v, uint32_t n, struct err *e
 
 int stepper_reserve_ahead(struct stepper *st, uint32_t rows, struct err *e)
 {
-    if (rows <= st->cap_ahead)
+    if (rows <= st->cap_ahead || st->draws)
         return 0;
     st->cap_ahead = st->ahead_no = 0;
     if (renew(&st->ahead, rows, stepper_row_bytes(st)))
@@ -238,151 +278,124 @@ int stepper_reserve_ahead(struct stepper *st, uint32_t rows, struct err *e)
     return 0;
 }
 
+static bool all_ahead(const struct stepper *st, struct seq **v, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (seq_live(v[i]) && !seq_is_ahead(st, v[i]))
+            return false;
+    return st->ahead_no != 0;
+}
+
+bool stepper_is_ahead(const struct stepper *st, struct seq *const *v, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (seq_live(v[i]) && seq_is_ahead(st, v[i]))
+            return true;
+    return false;
+}
+
+static uint32_t next_no(const struct stepper *st)
+{
+    return st->ahead_no + 1 ? st->ahead_no + 1 : 1;
+}
+
 int stepper_ahead(struct stepper *st, struct seq **v, uint32_t n, struct err *e)
 {
-    uint32_t no = st->ahead_no + 1 ? st->ahead_no + 1 : 1;
+    if (st->draws && all_ahead(st, v, n))
+        return 0;
+    const uint32_t no = next_no(st), rows = most_rows(v, n);
     st->ahead_no = 0; /* nothing is ahead until this has worked */
     int64_t t0 = clock_ns();
-    if (reserve_lists(st, v, n, e) || stepper_reserve(st, n, 0, e) ||
-        stepper_reserve_ahead(st, n, e))
+    if (reserve_lists(st, v, n, e) || stepper_reserve(st, rows, 0, e) ||
+        stepper_reserve_ahead(st, rows, e) || (st->draws && begin_draws(st, v, n, e)))
         return -1;
     struct ragged b = empty(st);
     for (uint32_t i = 0; i < n; i++) {
         if (!seq_live(v[i]))
             continue;
-        assert(v[i]->step == 1 && !seq_prefilling(v[i]));
+        assert(v[i]->step == 1 + v[i]->drafted && !seq_prefilling(v[i]));
         v[i]->start = v[i]->cached;
         v[i]->ahead = no;
-        v[i]->ahead_row = b.n_out;
-        put(st, &b, v[i], 1);
-        st->out_rows[b.n_out++] = b.n_tokens - 1;
+        put(st, &b, v[i], v[i]->step);
+        v[i]->ahead_at = want_rows(st, &b, v[i]);
     }
-    if (model_forward(st->model, &b, st->ahead, e))
+    if (!b.n_out)
+        return 0;
+    if (st->draws ? model_draw(st->model, &b, st->rows.v, st->ahead_set = !st->ahead_set, e)
+                  : model_forward(st->model, &b, st->ahead, e))
         return -1;
     st->ahead_no = no;
-    st->ahead_ns = clock_ns() - t0;
+    st->enqueued_ns = clock_ns();
+    st->ahead_ns = st->enqueued_ns - t0;
     return 0;
 }
 
-/* ---------------------------------------------------------------- what comes of it */
+/* ---------------------------------------------------------------- tokens fed on the device */
 
-/* The sequences that get a token now, or have failed: which row is theirs. */
-static void list_gens(struct stepper *st, struct seq **v, uint32_t n)
+static bool ends_now(const struct seq *s)
 {
-    uint32_t row = 0, top = 0;
-    st->n_gen = 0;
-    st->early_ns = 0;
+    return s->stop.generated + 1 >= s->stop.rules.max_new_tokens;
+}
+
+/* May the step after the one that is ahead be enqueued before its tokens are known? Who ends with
+ * it by number has no part in that; who must have the host between the two makes all wait. What
+ * this looks at is the same on every rank. */
+static bool can_feed(const struct stepper *st, struct seq **v, uint32_t n)
+{
+    uint32_t rows = 0;
+    if (!st->draws || !st->enqueues || st->drafts || !all_ahead(st, v, n))
+        return false;
+    for (uint32_t i = 0; i < n; i++) {
+        const struct seq *s = v[i];
+        if (!seq_live(s) || ends_now(s))
+            continue;
+        if (draws_wait(s) || !seq_has_room(s, (uint64_t)s->cached + 2, st->block_size))
+            return false;
+        rows++;
+    }
+    return rows > 0;
+}
+
+/* Enqueue it: ids come from where the step that is ahead puts its tokens. From then on it is what
+ * is ahead. */
+static int feed(struct stepper *st, struct seq **v, uint32_t n, struct err *e)
+{
+    uint32_t no = next_no(st);
+    st->ahead_no = 0; /* until this has worked */
+    if (stepper_reserve(st, n, 0, e) || begin_draws(st, v, n, e))
+        return -1;
+    struct ragged b = empty(st);
+    b.drawn = st->drawn;
+    b.drawn_set = st->ahead_set;
     for (uint32_t i = 0; i < n; i++) {
         struct seq *s = v[i];
-        if (s->done || (seq_live(s) && seq_prefilling(s)))
+        if (!seq_live(s) || ends_now(s))
             continue;
-        struct gen *g = &st->gen[st->n_gen++];
-        *g = (struct gen){.seq = s, .first = s->n == s->n_prompt};
-        g->token = (struct sampled){
-            .n_top = s->top_n, .top_id = st->top_id + top, .top_logprob = st->top_logprob + top};
-        if (!seq_live(s))
-            continue;
-        if (is_ahead(st, s))
-            st->early_ns = st->ahead_ns;
-        g->row = is_ahead(st, s) ? st->ahead + (size_t)s->ahead_row * st->vocab
-                                 : st->logits + (size_t)row++ * st->vocab;
-        top += s->top_n;
+        const uint32_t last = s->ahead_at.row;
+        s->start = s->n;
+        put(st, &b, s, 1);
+        st->ids[b.n_tokens - 1] = 0;
+        st->drawn[b.n_tokens - 1] = last;
+        st->out_rows[b.n_out++] = b.n_tokens - 1;
+        s->ahead = no;
+        s->ahead_at = draws_add(&st->rows, s, 1, last);
     }
+    if (model_draw(st->model, &b, st->rows.v, !st->ahead_set, e))
+        return -1;
+    st->ahead_set = !st->ahead_set;
+    st->ahead_no = no;
+    st->enqueued_ns = clock_ns();
+    return 0;
 }
 
-/* The thread's mask, filled for `s`; NULL (and no error) where any token may come. */
-static const uint32_t *mask_for(struct stepper *st, const struct seq *s, int thread, struct err *e)
-{
-    uint32_t *mask = st->mask + (size_t)thread * st->mask_words;
-    if (!s->constraint ||
-        constraint_mask(s->constraint, s->grammar_state, grammars_tokens(s->grammars), mask, e))
-        return NULL;
-    return mask;
-}
+/* ---------------------------------------------------------------- a step */
 
-static void sample_range(void *arg, int thread, size_t begin, size_t end)
+/* Where the forward ran ahead of the call on a device that goes on by itself: since the results
+ * before it were there. */
+static int64_t early(const struct stepper *st, int64_t t0)
 {
-    struct stepper *st = arg;
-    for (size_t i = begin; i < end; i++) {
-        struct gen *g = &st->gen[i];
-        struct seq *s = g->seq;
-        struct err why = ERR_INIT;
-        if (!seq_live(s))
-            continue;
-        const uint32_t *mask = mask_for(st, s, thread, &why);
-        if (!s->constraint) /* a grammar alone decides when it is over */
-            stop_forbid(&s->stop, g->row, st->vocab);
-        if (why.kind || sample_row(&s->sampling, &s->tally, s->ids[s->n - 1], mask, s->n, g->row,
-                                   st->vocab, &st->filter[thread], &g->token, &why))
-            seq_fail(s, why.msg);
-    }
-}
-
-/* Choose a token for every sequence whose last logits are there: rows are independent. */
-static void sample_all(struct stepper *st, struct seq **v, uint32_t n)
-{
-    list_gens(st, v, n);
-    if (st->threads > 1 && st->n_gen > 1)
-        st->ops->host_run(st->dev, sample_range, st, st->n_gen);
-    else
-        sample_range(st, 0, 0, st->n_gen);
-    for (uint32_t i = 0; i < n; i++)
-        if (seq_live(v[i]))
-            v[i]->cached += v[i]->step;
-    for (uint32_t i = 0; i < st->n_gen; i++) {
-        struct err why = ERR_INIT;
-        struct seq *s = st->gen[i].seq;
-        if (seq_live(s) && seq_push(s, st->gen[i].token.id, &why))
-            seq_fail(s, why.msg);
-        s->step = 1;
-        s->ahead = 0;
-    }
-}
-
-/* The answer's text: special tokens left out, and what stands behind a stop sequence cut off. */
-static void whole_text(struct stepper *st, struct gen *g, size_t cut)
-{
-    struct seq *s = g->seq;
-    struct detok d;
-    uint32_t context = s->n_prompt < DETOK_CONTEXT ? s->n_prompt : DETOK_CONTEXT;
-    g->whole = st->text.len;
-    if (detok_init(&d, st->tok, s->ids + s->n_prompt - context, context, true)) {
-        seq_fail(s, "out of memory");
-        return;
-    }
-    for (uint32_t i = s->n_prompt; i < s->n; i++)
-        detok_push(&d, s->ids[i], &st->text);
-    if (g->reason != STOP_SEQUENCE && g->reason != STOP_TOKEN)
-        detok_finish(&d, &st->text);
-    detok_free(&d);
-    g->whole_len = st->text.len - g->whole;
-    if (!g->special)
-        g->whole_len -= cut < g->whole_len ? cut : g->whole_len;
-}
-
-static void finish_one(struct stepper *st, struct gen *g)
-{
-    struct seq *s = g->seq;
-    size_t len;
-    buf_reset(&st->piece);
-    detok_push(&s->detok, g->token.id, &st->piece);
-    g->special = tokenizer_is_special(st->tok, g->token.id);
-    len = st->piece.len;
-    g->reason = stop_push(&s->stop, g->token.id, st->piece.p ? st->piece.p : "", &len);
-    size_t cut = st->piece.len - len;
-    if (g->reason == STOP_LENGTH || g->reason == STOP_EOS) {
-        detok_finish(&s->detok, &st->piece);
-        len = st->piece.len;
-    }
-    g->text = st->text.len;
-    g->text_len = len;
-    buf_add(&st->text, st->piece.p, len);
-    if (g->reason != STOP_NOT) {
-        s->done = true;
-        whole_text(st, g, cut);
-    }
-    if (st->text.oom || st->piece.oom)
-        seq_fail(s, "out of memory");
+    int64_t since = st->enqueued_ns > st->ready_ns ? st->enqueued_ns : st->ready_ns;
+    return st->early_ns && t0 > since ? t0 - since : 0;
 }
 
 int stepper_run(struct stepper *st, struct seq **v, uint32_t n, struct err *e)
@@ -393,11 +406,20 @@ int stepper_run(struct stepper *st, struct seq **v, uint32_t n, struct err *e)
     buf_reset(&st->text);
     if (reserve_lists(st, v, n, e) || forward(st, v, n, e))
         return -1;
-    sample_all(st, v, n);
-    int64_t t1 = clock_ns();
-    for (uint32_t i = 0; i < st->n_gen; i++)
-        if (!st->gen[i].seq->error[0])
-            finish_one(st, &st->gen[i]);
+    outcome_list(st, v, n);
+    const uint32_t used = st->ahead_no;
+    if (st->draws) {
+        st->early_ns = early(st, t0);
+        if (can_feed(st, v, n) && feed(st, v, n, e))
+            return -1;
+    }
+    if (outcome_choose(st, e))
+        return -1;
+    for (uint32_t i = 0; i < st->n_gen; i++) /* but for those that were fed */
+        if (st->gen[i].seq->ahead == used)
+            st->gen[i].seq->ahead = 0;
+    int64_t t1 = st->ready_ns = clock_ns();
+    outcome_finish(st, v, n);
     st->forward_ns = t1 - t0 + st->early_ns;
     st->decode_ns = clock_ns() - t1;
     return 0;
@@ -415,7 +437,7 @@ void step_plan_chunks(struct seq **v, uint32_t n, uint32_t budget)
             continue;
         uint32_t rest = s->n - s->cached;
         if (rest == 1) {
-            s->step = 1;
+            s->step = 1 + s->drafted;
             continue;
         }
         s->step = rest < left ? rest : left ? left : 1;

@@ -53,7 +53,6 @@ static void configure(struct config *c, const struct arch **arch, const char **t
                       struct decoder_spec *spec)
 {
     const char *word = json_str(c->root, "model_type", NULL);
-    const cJSON *q = json_get(c->root, "quantization_config");
     if (!word) {
         config_fail(c, "`model_type` is missing");
         return;
@@ -62,9 +61,6 @@ static void configure(struct config *c, const struct arch **arch, const char **t
         unknown(c, word);
         return;
     }
-    if (q)
-        config_fail(c, "weights quantised by `%.40s` are not supported",
-                    json_str(q, "quant_method", "an unnamed method"));
     check_rope_option(c);
     if (!c->failed)
         (*arch)->configure(c, spec);

@@ -25,7 +25,9 @@ enum role {
     W_GATE,
     W_UP,
     W_DOWN,
+    W_SINKS,
     W_ROUTER,
+    W_MOE_GATE_UP,
     W_MOE_GATE,
     W_MOE_UP,
     W_MOE_DOWN,
@@ -38,6 +40,7 @@ struct arch {
      */
     const char *prefix;
     /* Tensor names without ".weight" and ".bias"; the first * is the layer, the second the expert.
+     * The whole name of W_SINKS and of tensors that hold all experts, whose biases end in "_bias".
      */
     const char *names[W_ROLES];
     void (*configure)(struct config *c, struct decoder_spec *s); /* faults stay in `c` */

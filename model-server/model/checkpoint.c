@@ -1,4 +1,6 @@
 #include "model-server/model/checkpoint.h"
+#include "common/hub/index.h"
+#include "common/hub/names.h"
 #include "common/json.h"
 #include <limits.h>
 #include <stdbool.h>
@@ -7,9 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MAX_SHARDS = 4096, INDEX_MAX = 100 * 1000 * 1000 };
-#define SINGLE "model.safetensors"
-#define INDEX  "model.safetensors.index.json"
+#define SINGLE HUB_WEIGHTS
+#define INDEX  HUB_INDEX
 
 static int path_of(char out[PATH_MAX], const char *dir, const char *name, struct err *e)
 {
@@ -42,58 +43,29 @@ static int add_file(struct checkpoint *c, const char *name, struct err *e)
     return 0;
 }
 
-static int by_text(const void *a, const void *b)
+static int open_index(struct checkpoint *c, struct err *e)
 {
-    return strcmp(*(const char *const *)a, *(const char *const *)b);
-}
-
-/* The distinct file names of the index: a name stays inside the folder. */
-static int add_shards(struct checkpoint *c, struct err *e)
-{
-    const cJSON *map = json_get(c->index, "weight_map"), *j;
-    size_t n = 0, i = 0;
+    struct hub_index index;
     int rc = 0;
-    if (!cJSON_IsObject(map) || !map->child)
-        return err_set(e, ERR_VALIDATION, "%s/" INDEX ": no weight_map", c->dir);
-    cJSON_ArrayForEach(j, map)
-    {
-        if (!cJSON_IsString(j) || strchr(j->valuestring, '/') || !j->valuestring[0])
-            return err_set(e, ERR_VALIDATION, "%s/" INDEX ": weight_map names no file for `%.200s`",
-                           c->dir, j->string);
-        n++;
-    }
-    const char **names = calloc(n, sizeof(*names));
-    if (!names)
-        return err_nomem(e);
-    cJSON_ArrayForEach(j, map) names[i++] = j->valuestring;
-    qsort(names, n, sizeof(*names), by_text);
-    for (i = 0; i < n && rc == 0; i++) {
-        if (i && strcmp(names[i], names[i - 1]) == 0)
-            continue;
-        rc =
-            c->n_files == MAX_SHARDS
-                ? err_set(e, ERR_VALIDATION, "%s/" INDEX ": more than %d files", c->dir, MAX_SHARDS)
-                : add_file(c, names[i], e);
-    }
-    free(names);
+    if (hub_index_open(&index, c->dir, e))
+        return -1;
+    c->index = index.json;
+    for (size_t i = 0; i < index.n && rc == 0; i++)
+        rc = add_file(c, index.names[i], e);
+    index.json = NULL; /* ours now */
+    hub_index_close(&index);
     return rc;
 }
 
-static int open_index(struct checkpoint *c, struct err *e)
-{
-    char path[PATH_MAX];
-    if (path_of(path, c->dir, INDEX, e) || !(c->index = json_load(path, INDEX_MAX, e)))
-        return -1;
-    return add_shards(c, e);
-}
-
-int checkpoint_open(struct checkpoint *c, const char *dir, struct err *e)
+int checkpoint_open(struct checkpoint *c, const char *dir, const struct arch *a, struct err *e)
 {
     int rc;
     *c = (struct checkpoint){.dir = strdup(dir)};
     if (!c->dir)
         return err_nomem(e);
-    if (has(dir, SINGLE))
+    if (a && gguf_is_file(dir))
+        rc = gguf_weights_open(&c->gguf, dir, a, e);
+    else if (has(dir, SINGLE))
         rc = add_file(c, SINGLE, e);
     else if (has(dir, INDEX))
         rc = open_index(c, e);
@@ -112,6 +84,7 @@ void checkpoint_close(struct checkpoint *c)
     for (uint32_t i = 0; i < c->n_files; i++)
         safetensors_close(&c->files[i]);
     free(c->files);
+    gguf_weights_close(&c->gguf);
     cJSON_Delete(c->index);
     free(c->dir);
     *c = (struct checkpoint){0};
@@ -124,11 +97,13 @@ const struct tensor *checkpoint_find(const struct checkpoint *c, const char *nam
         if (t)
             return t;
     }
-    return NULL;
+    return gguf_weights_find(&c->gguf, name);
 }
 
 int checkpoint_missing(const struct checkpoint *c, const char *name, struct err *e)
 {
+    if (c->gguf.set.n)
+        return err_set(e, ERR_VALIDATION, "%s: it has no tensor for `%s`", c->dir, name);
     const char *file = json_str(json_get(c->index, "weight_map"), name, c->index ? INDEX : SINGLE);
     return err_set(e, ERR_VALIDATION, "%s/%s: tensor `%s` is missing", c->dir, file, name);
 }

@@ -1,8 +1,10 @@
-/* checkpoint.h - the weights of a model folder: one safetensors file, or shards behind an index.
+/* checkpoint.h - the weights of a model: one safetensors file, or shards behind an index, in a
+ * folder; or a GGUF file, whose tensors are found by the names they would have there.
  *
  * Read-only views; close() unmaps everything. */
 #ifndef MODEL_SERVER_MODEL_CHECKPOINT_H
 #define MODEL_SERVER_MODEL_CHECKPOINT_H
+#include "model-server/model/gguf_weights.h"
 #include "model-server/model/safetensors.h"
 
 struct checkpoint {
@@ -11,10 +13,12 @@ struct checkpoint {
     struct safetensors *files;
     uint32_t n_files;
     uint64_t bytes; /* of all files */
+    struct gguf_weights gguf;
 };
 
-/* Errors are one line naming the file (and tensor). A failed open needs no close. */
-int checkpoint_open(struct checkpoint *c, const char *dir, struct err *e);
+/* `a` gives names to the tensors of a GGUF file; a folder may come without it. Errors are one line
+ * naming the file (and tensor). A failed open needs no close. */
+int checkpoint_open(struct checkpoint *c, const char *dir, const struct arch *a, struct err *e);
 void checkpoint_close(struct checkpoint *c);
 const struct tensor *checkpoint_find(const struct checkpoint *c, const char *name); /* or NULL */
 /* Always -1: says which file lacks `name`. */

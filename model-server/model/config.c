@@ -1,5 +1,6 @@
 #include "model-server/model/config.h"
 #include "common/json.h"
+#include "common/model_file.h"
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -10,7 +11,7 @@ enum { CONFIG_MAX = 16 * 1024 * 1024 };
 int config_open(struct config *c, const char *path, const char *text, struct err *e)
 {
     *c = (struct config){.path = path, .e = e};
-    c->root = text ? json_parse(text, strlen(text), e) : json_load(path, CONFIG_MAX, e);
+    c->root = text ? json_parse(text, strlen(text), e) : model_file_json(path, CONFIG_MAX, e);
     if (!c->root)
         return -1;
     if (cJSON_IsObject(c->root))

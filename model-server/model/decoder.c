@@ -101,7 +101,26 @@ int decoder_reserve(struct decoder *d, uint32_t max_tokens, uint32_t max_out, st
 
 static int sum_over_ranks(struct decoder *d, float *x, uint32_t rows, struct err *e)
 {
+    if (d->rehearsed && d->rehearsed++ > 1)
+        return 0; /* the others need no more than the first */
     return comm_all_reduce(d->comm, x, (size_t)rows * d->spec.hidden, e);
+}
+
+/* y[rows, y_width] = x W^T of one of a layer's matrices, each row as its adapter has it. */
+static void project(struct decoder *d, uint32_t layer, enum lora_site site, float *y,
+                    uint32_t y_width, const float *x, uint32_t x_width, uint32_t rows)
+{
+    const struct layer *l = &d->layers[layer];
+    const struct {
+        const struct weight *w;
+        const float *bias;
+    } of[LORA_SITES] = {[LORA_QKV] = {l->qkv, l->qkv_bias},
+                        [LORA_O] = {l->o, l->o_bias},
+                        [LORA_UP] = {l->up, l->up_bias},
+                        [LORA_DOWN] = {l->down, l->down_bias}};
+    d->ops->linear(d->dev, y, x, rows, of[site].w, of[site].bias);
+    if (d->adapters)
+        d->ops->lora(d->dev, y, y_width, x, x_width, adapters_sets(d->adapters, layer, site));
 }
 
 /* r = attention(n) */
@@ -113,7 +132,7 @@ static int attention(struct decoder *d, uint32_t layer, uint32_t t, struct err *
     const struct rope_spec *rope = &m->rope[ls->rope];
     struct scratch *s = &d->scratch;
     const uint32_t heads = d->split.heads.n, kv_heads = d->split.kv_heads.n;
-    d->ops->linear(d->dev, s->qkv, s->n, t, y->qkv, y->qkv_bias);
+    project(d, layer, LORA_QKV, s->qkv, qkv_width(d), s->n, m->hidden, t);
     d->ops->rope_kv(d->dev, s->qkv, d->kv, layer,
                     &(struct rope_kv){.n_heads = heads,
                                       .n_kv_heads = kv_heads,
@@ -130,8 +149,9 @@ static int attention(struct decoder *d, uint32_t layer, uint32_t t, struct err *
                                      .head_dim = m->head_dim,
                                      .scale = ls->attn_scale,
                                      .softcap = m->attn_softcap,
-                                     .window = ls->window});
-    d->ops->linear(d->dev, s->r, s->att, t, y->o, y->o_bias);
+                                     .window = ls->window,
+                                     .sinks = y->sinks});
+    project(d, layer, LORA_O, s->r, m->hidden, s->att, q_width(d), t);
     if (sum_over_ranks(d, s->r, t, e))
         return -1;
     if (m->post_norms)
@@ -154,15 +174,18 @@ static int mlp(struct decoder *d, uint32_t layer, uint32_t t, struct err *e)
                                   .n_experts = m->moe.n_experts,
                                   .top_k = m->moe.top_k,
                                   .renormalise = m->moe.renormalise,
-                                  .act = m->act});
+                                  .act = m->act,
+                                  .router_bias = y->router_bias,
+                                  .up_bias = y->experts_up_bias,
+                                  .down_bias = y->experts_down_bias});
     } else {
-        d->ops->linear(d->dev, s->up, s->n, t, y->up, y->up_bias);
-        if (m->mlp == MLP_PLAIN)
+        const bool plain = m->mlp == MLP_PLAIN;
+        project(d, layer, LORA_UP, s->up, plain ? ffn : 2 * ffn, s->n, m->hidden, t);
+        if (plain)
             d->ops->act(d->dev, s->up, t, ffn, m->act);
         else
             d->ops->act_mul(d->dev, s->act, s->up, t, ffn, m->act);
-        d->ops->linear(d->dev, s->r, m->mlp == MLP_PLAIN ? s->up : s->act, t, y->down,
-                       y->down_bias);
+        project(d, layer, LORA_DOWN, s->r, m->hidden, plain ? s->up : s->act, ffn, t);
     }
     if (sum_over_ranks(d, s->r, t, e))
         return -1;
@@ -197,7 +220,8 @@ static int check(const struct decoder *d, const struct ragged *b, struct err *e)
     const struct decoder_spec *m = &d->spec;
     assert(d->kv && b->n_out <= b->n_tokens);
     for (uint32_t i = 0; i < b->n_tokens; i++) {
-        if (b->ids[i] >= m->vocab)
+        bool known = !b->drawn || b->drawn[i] == DRAW_KNOWN;
+        if (known && b->ids[i] >= m->vocab)
             return err_set(e, ERR_VALIDATION, "token id %u is not below the vocabulary size %u",
                            b->ids[i], m->vocab);
         if (m->learned_positions && b->pos[i] >= m->max_positions)
@@ -281,15 +305,56 @@ static int fetch_logits(struct decoder *d, uint32_t n_out, float *logits, struct
     return 0;
 }
 
-static int pass(struct decoder *d, const struct ragged *b, float *logits, struct err *e)
+static int draw(struct decoder *d, uint32_t n_out, const struct draw *v, int set, struct err *e)
+{
+    const uint32_t world = (uint32_t)d->split.world;
+    struct logits x = {world == 1 ? d->scratch.logits : d->scratch.gathered, d->spec.vocab, world,
+                       (size_t)n_out * d->split.vocab_most};
+    return d->ops->draw(d->dev, &x, v, n_out, set, e);
+}
+
+/* All that a step enqueues; with `v`, nobody has waited for it yet. */
+static int enqueue(struct decoder *d, const struct ragged *b, const struct draw *v, int set,
+                   struct err *e)
 {
     struct err late = ERR_INIT;
     if (upload_ropes(d, b, e) || d->ops->step_begin(d->dev, b, e))
         return -1;
     int rc = run(d, b, e);
-    if (d->ops->step_end(d->dev, rc ? &late : e))
-        rc = -1;
+    if (rc == 0 && v)
+        rc = draw(d, b->n_out, v, set, e);
+    return d->ops->step_end(d->dev, rc ? &late : e) ? -1 : rc;
+}
+
+static int pass(struct decoder *d, const struct ragged *b, float *logits, struct err *e)
+{
+    int rc = enqueue(d, b, NULL, 0, e);
     return rc || !b->n_out ? rc : fetch_logits(d, b->n_out, logits, e);
+}
+
+int decoder_draw(struct decoder *d, const struct ragged *b, const struct draw *v, int set,
+                 struct err *e)
+{
+    assert(b->n_out && pass_tokens(d, b->n_tokens) == b->n_tokens);
+    if (check(d, b, e) || decoder_reserve(d, b->n_tokens, b->n_out, e))
+        return -1;
+    return enqueue(d, b, v, set, e);
+}
+
+int decoder_rehearse(struct decoder *d, const struct ragged *b, struct err *e)
+{
+    struct err late = ERR_INIT;
+    if (!d->ops->step_rehearse)
+        return 0;
+    if (check(d, b, e) || decoder_reserve(d, b->n_tokens, b->n_out, e) ||
+        d->ops->step_rehearse(d->dev, b, e))
+        return -1;
+    d->rehearsed = 1;
+    int rc = run(d, b, e);
+    if (rc == 0 && d->ops->draw && b->n_out && d->spec.vocab <= DRAW_MOST_VOCAB)
+        rc = draw(d, b->n_out, NULL, 0, e);
+    d->rehearsed = 0;
+    return d->ops->step_end(d->dev, rc ? &late : e) ? -1 : rc;
 }
 
 int decoder_forward(struct decoder *d, const struct ragged *b, float *logits, struct err *e)

@@ -5,10 +5,11 @@
 #ifndef MODEL_SERVER_MODEL_DECODER_H
 #define MODEL_SERVER_MODEL_DECODER_H
 #include "model-server/comm/comm.h"
-#include "model-server/model/arch.h"
+#include "model-server/model/adapters.h"
 #include "model-server/model/checkpoint.h"
 #include "model-server/model/rope.h"
-#include "model-server/model/split.h"
+
+struct stored; /* quant/stored.h */
 
 /* heads, kv_heads, ffn: this rank's. A NULL is a weight that the family does not have. */
 struct layer {
@@ -19,9 +20,11 @@ struct layer {
     struct weight *down; /* [hidden, ffn] */
     float *qkv_bias, *o_bias, *up_bias, *down_bias;
     float *q_norm, *k_norm; /* [head_dim] */
+    float *sinks;           /* [heads] */
     struct weight *router;  /* [n_experts, hidden] */
     struct weight **experts_up,
         **experts_down; /* [n_experts] of up and down as above, ffn of an expert */
+    float *router_bias, *experts_up_bias, *experts_down_bias; /* see struct moe */
 };
 
 /* Device memory of a pass over T tokens with O rows of logits. */
@@ -65,19 +68,25 @@ struct decoder {
     struct amount experts;
 
     struct rope rope[SPEC_MAX_ROPES];
+    struct adapters *adapters; /* NULL: none; the model's */
     struct kv_cache *kv;
     struct scratch scratch;
+    uint32_t rehearsed; /* while a step is rehearsed: 1 + its collectives so far */
 };
 
-/* Take this rank's slices of every weight, random ones where `c` is NULL. ops, dev, comm, dtype,
- * spec and split are set by the caller; decoder_free() after a failure too. */
+/* Take this rank's slices of every weight, random ones where `c` is NULL; `how` is with `c`. ops,
+ * dev, comm, dtype, spec and split are set by the caller; decoder_free() after a failure too. */
 int decoder_load(struct decoder *d, const struct arch *a, const struct checkpoint *c,
-                 struct err *e);
+                 const struct stored *how, struct err *e);
 void decoder_free(struct decoder *d);
 
 /* See model_forward() and model_reserve(). Steps that are larger than the backend likes
  * (step_bytes) are walked through in passes. */
 int decoder_forward(struct decoder *d, const struct ragged *b, float *logits, struct err *e);
+int decoder_draw(struct decoder *d, const struct ragged *b, const struct draw *v, int set,
+                 struct err *e); /* model_draw() */
 int decoder_reserve(struct decoder *d, uint32_t max_tokens, uint32_t max_out, struct err *e);
+/* The backend's own memory for a step like `b`, of which nothing is computed. There is a cache. */
+int decoder_rehearse(struct decoder *d, const struct ragged *b, struct err *e);
 uint64_t decoder_scratch_bytes(const struct decoder *d, uint32_t max_tokens, uint32_t max_out);
 #endif

@@ -99,11 +99,60 @@ static void load_mlp(struct loader *l, struct layer *y, int layer)
         y->down_bias = loader_bias(l, W_DOWN, layer, s->hidden);
 }
 
+/* Gate over up of one expert: this rank's rows. */
+static void expert_up_parts(struct loader *l, int layer, int expert, struct mat_part parts[2])
+{
+    const struct decoder_spec *s = &l->d->spec;
+    const struct slice f = l->d->split.moe_ffn;
+    if (s->moe.layout == EXPERTS_INTERLEAVED) {
+        parts[0] =
+            loader_expert(l, W_MOE_GATE_UP, layer, expert, 2 * (int64_t)s->moe.ffn, s->hidden);
+        loader_turns(l, parts[0], f.first, f.n, parts);
+        return;
+    }
+    parts[0] = loader_part(l, W_MOE_GATE, layer, expert, false, s->moe.ffn, s->hidden);
+    parts[1] = loader_part(l, W_MOE_UP, layer, expert, false, s->moe.ffn, s->hidden);
+    parts[0] = loader_rows(parts[0], f.first, f.n);
+    parts[1] = loader_rows(parts[1], f.first, f.n);
+}
+
+/* The router's, and all experts' one behind the other. */
+static void load_moe_biases(struct loader *l, struct layer *y, int layer)
+{
+    const struct decoder_spec *s = &l->d->spec;
+    const struct slice f = l->d->split.moe_ffn;
+    const uint32_t n = s->moe.n_experts, pair = 2 * s->moe.ffn;
+    struct mat_part *parts = calloc(2 * (size_t)n, sizeof(*parts));
+    if (!parts) {
+        loader_nomem(l);
+        return;
+    }
+    y->router_bias = loader_bias(l, W_ROUTER, layer, n);
+    struct mat_part all = loader_expert_biases(l, W_MOE_GATE_UP, layer, pair);
+    for (uint32_t i = 0; i < n; i++)
+        loader_turns(l, loader_rows(all, i * pair, pair), f.first, f.n, parts + 2 * (size_t)i);
+    y->experts_up_bias = loader_vector(l, parts, 2 * (int)n, 0);
+    if (l->d->split.rank == 0) { /* added once, before the sum over ranks */
+        all = loader_expert_biases(l, W_MOE_DOWN, layer, s->hidden);
+        y->experts_down_bias = loader_vector(l, &all, 1, 0);
+    }
+    free(parts);
+}
+
+/* What is stored in four bits stays so, where the backend can. */
+static enum quant expert_quant(const struct loader *l)
+{
+    const bool kept = l->c && l->how->format == &stored_mxfp4 && l->d->ops->keeps_mxfp4;
+    return kept ? QUANT_KEPT_MXFP4 : l->d->quant;
+}
+
 static void load_experts(struct loader *l, struct layer *y, int layer)
 {
     const struct decoder_spec *s = &l->d->spec;
     const struct slice f = l->d->split.moe_ffn;
     const uint32_t n = s->moe.n_experts;
+    const bool apart = s->moe.layout == EXPERTS_SEPARATE;
+    const enum quant quant = expert_quant(l);
     struct mat_part parts[2];
     y->experts_up = calloc(n, sizeof(struct weight *));
     y->experts_down = calloc(n, sizeof(struct weight *));
@@ -115,15 +164,15 @@ static void load_experts(struct loader *l, struct layer *y, int layer)
     y->router = loader_pack(l, parts, 1, DT_F32, QUANT_NONE); /* small, and its ties decide */
     struct amount before = l->d->weights;
     for (uint32_t i = 0; i < n && !l->failed; i++) {
-        parts[0] = loader_part(l, W_MOE_GATE, layer, (int)i, false, s->moe.ffn, s->hidden);
-        parts[1] = loader_part(l, W_MOE_UP, layer, (int)i, false, s->moe.ffn, s->hidden);
-        parts[0] = loader_rows(parts[0], f.first, f.n);
-        parts[1] = loader_rows(parts[1], f.first, f.n);
-        y->experts_up[i] = loader_pack(l, parts, 2, l->d->dtype, l->d->quant);
-        parts[0] = loader_part(l, W_MOE_DOWN, layer, (int)i, false, s->hidden, s->moe.ffn);
+        expert_up_parts(l, layer, (int)i, parts);
+        y->experts_up[i] = loader_pack(l, parts, 2, l->d->dtype, quant);
+        parts[0] = apart ? loader_part(l, W_MOE_DOWN, layer, (int)i, false, s->hidden, s->moe.ffn)
+                         : loader_expert(l, W_MOE_DOWN, layer, (int)i, s->hidden, s->moe.ffn);
         parts[0] = loader_cut(parts[0], 0, s->hidden, f.first, f.n);
-        y->experts_down[i] = loader_pack(l, parts, 1, l->d->dtype, l->d->quant);
+        y->experts_down[i] = loader_pack(l, parts, 1, l->d->dtype, quant);
     }
+    if (s->moe.bias)
+        load_moe_biases(l, y, layer);
     l->d->experts.bytes += l->d->weights.bytes - before.bytes;
     l->d->experts.elements += l->d->weights.elements - before.elements;
 }
@@ -155,6 +204,8 @@ static void load_layer(struct loader *l, struct layer *y, int layer)
     y->o = loader_pack(l, &o, 1, l->d->dtype, l->d->quant);
     if (s->bias.o && l->d->split.rank == 0)
         y->o_bias = loader_bias(l, W_O, layer, s->hidden);
+    if (s->sinks)
+        y->sinks = loader_plain_vector(l, W_SINKS, layer, s->n_heads, h);
     if (!s->parallel || !s->shared_norm)
         y->mlp_norm = norm(l, W_MLP_NORM, layer);
     if (s->post_norms) {
@@ -213,9 +264,10 @@ static void load_outer(struct loader *l)
     }
 }
 
-int decoder_load(struct decoder *d, const struct arch *a, const struct checkpoint *c, struct err *e)
+int decoder_load(struct decoder *d, const struct arch *a, const struct checkpoint *c,
+                 const struct stored *how, struct err *e)
 {
-    struct loader l = {.d = d, .a = a, .c = c, .e = e, .told = clock_ns()};
+    struct loader l = {.d = d, .a = a, .c = c, .how = how, .e = e, .told = clock_ns()};
     d->layers = calloc(d->spec.n_layers, sizeof(d->layers[0]));
     if (!d->layers)
         return err_nomem(e);
@@ -244,7 +296,9 @@ static void free_weight(struct decoder *d, struct weight *w)
 
 static void free_layer(struct decoder *d, struct layer *y)
 {
-    float *vectors[] = {y->qkv_bias, y->o_bias, y->up_bias, y->down_bias, y->q_norm, y->k_norm};
+    float *vectors[] = {y->qkv_bias,        y->o_bias,           y->up_bias, y->down_bias,
+                        y->q_norm,          y->k_norm,           y->sinks,   y->router_bias,
+                        y->experts_up_bias, y->experts_down_bias};
     struct weight *weights[] = {y->qkv, y->o, y->up, y->down, y->router};
     struct norm *norms[] = {&y->attn_norm, &y->post_attn_norm, &y->mlp_norm, &y->post_mlp_norm};
     for (size_t i = 0; i < sizeof(vectors) / sizeof(vectors[0]); i++)

@@ -64,9 +64,19 @@ struct layer_spec {
     bool moe;         /* experts instead of the dense MLP */
 };
 
+/* How the experts of a layer lie in the checkpoint. */
+enum expert_layout {
+    EXPERTS_SEPARATE, /* each has its matrices gate, up and down */
+    /* One tensor for all of a layer: [n_experts][hidden][2 * ffn], gate and up in turns, and
+     * [n_experts][ffn][hidden]. Stored quantised: each expert's matrix by rows of outputs. */
+    EXPERTS_INTERLEAVED,
+};
+
 struct moe_spec {
     uint32_t n_experts, top_k, ffn;
     bool renormalise;
+    bool bias; /* of the router, of gate and up, of down */
+    enum expert_layout layout;
 };
 
 struct decoder_spec {
@@ -92,6 +102,7 @@ struct decoder_spec {
     bool tied;                                      /* the head is the embedding */
     float embed_scale, residual_scale, logit_scale; /* factors; 1: none */
     float attn_softcap, logit_softcap;              /* cap * tanh(x / cap); 0: none */
+    bool sinks;                                     /* a learned logit a head, see struct attn */
 
     struct moe_spec moe;
     struct rope_spec rope[SPEC_MAX_ROPES];

@@ -1,5 +1,5 @@
 #include "model-server/model/loader.h"
-#include "model-server/model/half.h"
+#include "model-server/backend/numbers.h"
 #include "model-server/model/random_weights.h"
 #include <assert.h>
 #include <stdio.h>
@@ -60,13 +60,16 @@ bool loader_own_head(const struct loader *l)
  * dimension). The spread keeps rows of activations at their size, as training does. */
 static const struct tensor *made_up(struct loader *l, const char *name, int64_t rows, int64_t cols)
 {
-    bool vector = cols == 0, bias = strcmp(name + strlen(name) - 5, ".bias") == 0;
+    bool vector = cols == 0, bias = strcmp(name + strlen(name) - 4, "bias") == 0;
     size_t n = (size_t)rows * (size_t)(vector ? 1 : cols);
     float mean = vector && !bias ? 1 : 0, spread = vector ? 0.1F : sqrtf(3 / (float)cols);
     struct tensor *t = &l->made[l->n_copies];
     assert(l->n_copies < MAX_SOURCES);
-    void *data = random_tensor(l->d->ops, l->d->dev, name, n, mean, spread);
-    if (!data) {
+    const struct decoder *d = l->d;
+    const struct random_tensor of = l->random[l->n_copies] = random_tensor(name, mean, spread);
+    const bool elsewhere = !vector && d->ops->makes_weights && d->quant == QUANT_NONE;
+    void *data = elsewhere ? NULL : random_data(d->ops, d->dev, of, n);
+    if (!data && !elsewhere) {
         loader_nomem(l);
         return NULL;
     }
@@ -115,13 +118,22 @@ void loader_drop(struct loader *l)
 {
     while (l->n_tensors)
         tensor_release(l->tensors[--l->n_tensors]);
+    for (; l->n_stored; l->n_stored--)
+        for (int i = 0; i < STORED_TENSORS; i++)
+            if (l->stored[l->n_stored - 1].t[i])
+                tensor_release(l->stored[l->n_stored - 1].t[i]);
     while (l->n_copies)
         free(l->copies[--l->n_copies]);
 }
 
+static bool is_plain(const struct tensor *t)
+{
+    return t->type == T_F32 || t->type == T_F16 || t->type == T_BF16;
+}
+
 static int element_type(struct loader *l, const struct tensor *t, enum dtype *out)
 {
-    if (t->type == T_F32 || t->type == T_F16 || t->type == T_BF16) {
+    if (is_plain(t)) {
         *out = t->type == T_F32 ? DT_F32 : t->type == T_F16 ? DT_F16 : DT_BF16;
         return 0;
     }
@@ -133,18 +145,93 @@ static int element_type(struct loader *l, const struct tensor *t, enum dtype *ou
 
 static int wrong_shape(struct loader *l, const struct tensor *t, int64_t rows, int64_t cols)
 {
-    char have[TENSOR_MAX_DIMS * 24] = "", want[64];
-    for (int i = 0, n = 0; i < t->n_dims; i++)
-        n += snprintf(have + n, sizeof(have) - (size_t)n, "%s%llu", i ? ", " : "",
-                      (unsigned long long)t->dims[i]);
+    char want[64];
     if (cols)
         snprintf(want, sizeof(want), "%lld, %lld", (long long)rows, (long long)cols);
     else
         snprintf(want, sizeof(want), "%lld", (long long)rows);
     l->failed = true;
-    return err_set(l->e, ERR_VALIDATION, "%s: tensor `%s` has shape [%s]; config.json means [%s]",
-                   t->file, t->name, have, want);
+    return tensor_wrong_shape(t, want, l->e);
 }
+
+/* ---------------------------------------------------------------- stored quantised */
+
+static const struct tensor *look_for(const void *loader, const char *name)
+{
+    return look(loader, name);
+}
+
+/* The matrix of a role if it is kept so; its numbers are made when it is packed, of this rank's
+ * slice only. False: it is plain, or missing altogether. */
+static bool stored_part(struct loader *l, enum role role, int layer, int expert, const char *suffix,
+                        int64_t rows, int64_t cols, struct mat_part *out)
+{
+    char name[NAME_MAX_LEN];
+    if (l->failed || !l->c || !l->how->format)
+        return false;
+    name_of(l, role, layer, expert, suffix, name);
+    const struct tensor *plain = look(l, name);
+    if (plain && is_plain(plain))
+        return false;
+    if (plain && l->d->spec.transposed) {
+        l->failed = true;
+        err_set(l->e, ERR_VALIDATION,
+                "%s: tensor `%s`: transposed weights stored by %s are not supported", plain->file,
+                plain->name, l->how->method);
+        return true;
+    }
+    assert(l->n_stored < MAX_SOURCES);
+    struct stored_matrix *m = &l->stored[l->n_stored];
+    name_of(l, role, layer, expert, "", name);
+    if (stored_open(m, l->how, name, rows, cols, look_for, l, l->e)) {
+        l->failed = true;
+        return true;
+    }
+    l->n_stored++;
+    *out = (struct mat_part){
+        .rows = rows, .cols = cols, .row_stride = cols, .col_stride = 1, .stored = m};
+    return true;
+}
+
+/* Numbers for the parts that have none yet. */
+static void make_numbers(struct loader *l, struct mat_part *parts, int n, enum dtype dtype,
+                         enum quant quant)
+{
+    const struct decoder *d = l->d;
+    size_t elements = 0;
+    dtype = quant ? DT_F32 : dtype; /* rounded once */
+    for (int i = 0; i < n; i++)
+        elements += parts[i].stored ? (size_t)(parts[i].rows * parts[i].cols) : 0;
+    if (l->failed || !elements)
+        return;
+    /* Behind the numbers there is room for scales, one for each. */
+    const size_t bytes = elements * dtype_size(dtype);
+    char *at = malloc(bytes + (quant == QUANT_INT4 ? elements * sizeof(uint16_t) : 0));
+    uint16_t *scales = at ? (uint16_t *)(void *)(at + bytes) : NULL;
+    if (!at) {
+        loader_nomem(l);
+        return;
+    }
+    assert(l->n_copies < MAX_SOURCES);
+    l->copies[l->n_copies++] = at;
+    for (int i = 0; i < n; i++) {
+        struct mat_part *p = &parts[i];
+        if (!p->stored)
+            continue;
+        const struct stored_matrix *m = p->stored;
+        const int64_t row = (int64_t)p->first / p->row_stride,
+                      col = (int64_t)p->first % p->row_stride;
+        stored_numbers(m, row, p->rows, col, p->cols, dtype, at, d->ops, d->dev);
+        const bool kept = quant == QUANT_INT4 && m->how->format->scales &&
+                          m->how->format->scales(m, row, p->rows, col, p->cols, scales);
+        *p = (struct mat_part){at, dtype, p->rows, p->cols, p->cols, 1};
+        p->scales = kept ? scales : NULL;
+        scales += quant == QUANT_INT4 ? p->rows * p->cols : 0;
+        at += (size_t)(p->rows * p->cols) * dtype_size(dtype);
+    }
+}
+
+/* ---------------------------------------------------------------- parts */
 
 /* The whole matrix [rows, cols] of a role; its bias [rows] where `bias`, as one column. An empty
  * part after a fault. */
@@ -156,6 +243,8 @@ struct mat_part loader_part(struct loader *l, enum role role, int layer, int exp
     uint64_t r = (uint64_t)(turned ? cols : rows), c = (uint64_t)(turned ? rows : cols);
     struct mat_part p = {0};
     char name[NAME_MAX_LEN];
+    if (!bias && stored_part(l, role, layer, expert, ".weight", rows, cols, &p))
+        return p;
     name_of(l, role, layer, expert, bias ? ".bias" : ".weight", name);
     const struct tensor *t =
         l->failed ? NULL : find(l, name, bias ? rows : (int64_t)r, bias ? 0 : (int64_t)c);
@@ -168,6 +257,8 @@ struct mat_part loader_part(struct loader *l, enum role role, int layer, int exp
         return p;
     }
     p.data = source(l, t, dtype_size(p.dtype));
+    if (!l->c && !p.data)
+        p.random = &l->random[t - l->made];
     p.rows = rows;
     p.cols = bias ? 1 : cols;
     p.row_stride = bias || turned ? 1 : cols;
@@ -175,11 +266,18 @@ struct mat_part loader_part(struct loader *l, enum role role, int layer, int exp
     return p;
 }
 
+/* A part that begins `at` elements later. */
+static struct mat_part part_at(struct mat_part p, size_t at)
+{
+    if (p.data)
+        p.data = (const char *)p.data + at * dtype_size(p.dtype);
+    p.first += at;
+    return p;
+}
+
 struct mat_part loader_cut(struct mat_part p, int64_t row, int64_t rows, int64_t col, int64_t cols)
 {
-    size_t at = (size_t)(row * p.row_stride + col * p.col_stride) * dtype_size(p.dtype);
-    if (p.data)
-        p.data = (const char *)p.data + at;
+    p = part_at(p, (size_t)(row * p.row_stride + col * p.col_stride));
     p.rows = rows;
     p.cols = cols;
     return p;
@@ -190,6 +288,70 @@ struct mat_part loader_rows(struct mat_part p, uint32_t first, uint32_t n)
     return loader_cut(p, first, n, 0, p.cols);
 }
 
+/* ---------------------------------------------------------------- all experts in one tensor */
+
+struct mat_part loader_expert(struct loader *l, enum role role, int layer, int expert, int64_t rows,
+                              int64_t cols)
+{
+    const int64_t n = l->d->spec.moe.n_experts;
+    struct mat_part p = {0};
+    char name[NAME_MAX_LEN], want[64];
+    if (stored_part(l, role, layer, NO_EXPERT, "", n * rows, cols, &p))
+        return p.stored ? loader_cut(p, expert * rows, rows, 0, cols) : p;
+    name_of(l, role, layer, NO_EXPERT, "", name);
+    if (!l->c)
+        snprintf(name + strlen(name), sizeof(name) - strlen(name), ".%d", expert);
+    const struct tensor *t = l->failed ? NULL : find(l, name, rows, cols);
+    if (!t || element_type(l, t, &p.dtype))
+        return p;
+    if (l->c && (t->n_dims != 3 || t->dims[0] != (uint64_t)n || t->dims[1] != (uint64_t)cols ||
+                 t->dims[2] != (uint64_t)rows)) {
+        snprintf(want, sizeof(want), "%lld, %lld, %lld", (long long)n, (long long)cols,
+                 (long long)rows);
+        l->failed = true;
+        tensor_wrong_shape(t, want, l->e);
+        return p;
+    }
+    p.data = source(l, t, dtype_size(p.dtype));
+    p.rows = rows, p.cols = cols;
+    if (l->c) {
+        p.row_stride = 1, p.col_stride = rows;
+        return part_at(p, (size_t)expert * (size_t)(rows * cols));
+    }
+    p.random = p.data ? NULL : &l->random[t - l->made];
+    p.row_stride = cols, p.col_stride = 1;
+    return p;
+}
+
+struct mat_part loader_expert_biases(struct loader *l, enum role role, int layer, int64_t rows)
+{
+    const int64_t n = l->d->spec.moe.n_experts;
+    struct mat_part p = {.rows = n * rows, .cols = 1, .row_stride = 1, .col_stride = 1};
+    char name[NAME_MAX_LEN];
+    name_of(l, role, layer, NO_EXPERT, "_bias", name);
+    const struct tensor *t = l->failed ? NULL : find(l, name, n * rows, 0);
+    if (!t || element_type(l, t, &p.dtype))
+        return (struct mat_part){0};
+    if (l->c && (t->n_dims != 2 || t->dims[0] != (uint64_t)n || t->dims[1] != (uint64_t)rows)) {
+        wrong_shape(l, t, n, rows);
+        return (struct mat_part){0};
+    }
+    p.data = source(l, t, dtype_size(p.dtype));
+    return p;
+}
+
+void loader_turns(struct loader *l, struct mat_part p, uint32_t first, uint32_t n,
+                  struct mat_part out[2])
+{
+    p = loader_rows(p, 2 * first, 2 * n);
+    make_numbers(l, &p, 1, l->d->dtype,
+                 QUANT_NONE); /* of quantised ones whole runs of rows can be had */
+    for (uint32_t odd = 0; odd < 2; odd++) {
+        out[odd] = loader_rows(p, odd, n);
+        out[odd].row_stride *= 2;
+    }
+}
+
 /* ---------------------------------------------------------------- onto the device */
 
 static void count(struct decoder *d, uint64_t elements, uint64_t bytes)
@@ -198,10 +360,11 @@ static void count(struct decoder *d, uint64_t elements, uint64_t bytes)
     d->weights.bytes += bytes;
 }
 
-struct weight *loader_pack(struct loader *l, const struct mat_part *parts, int n, enum dtype dtype,
+struct weight *loader_pack(struct loader *l, struct mat_part *parts, int n, enum dtype dtype,
                            enum quant quant)
 {
     struct decoder *d = l->d;
+    make_numbers(l, parts, n, dtype, quant);
     const struct mat_desc m = {.parts = parts, .n_parts = n, .dtype = dtype, .quant = quant};
     struct weight *w = l->failed ? NULL : d->ops->weight_load(d->dev, &m, l->e);
     if (!w)
@@ -212,20 +375,6 @@ struct weight *loader_pack(struct loader *l, const struct mat_part *parts, int n
         count(d, 0, d->ops->weight_bytes(w));
     loader_drop(l);
     return w;
-}
-
-static float element(const struct mat_part *p, int64_t i)
-{
-    const char *at = (const char *)p->data + (size_t)(i * p->row_stride) * dtype_size(p->dtype);
-    float v;
-    if (p->dtype == DT_F32)
-        memcpy(&v, at, 4);
-    else {
-        uint16_t h;
-        memcpy(&h, at, 2);
-        v = p->dtype == DT_BF16 ? bf16_to_f32(h) : f16_to_f32(h);
-    }
-    return v;
 }
 
 /* Columns stacked into one fp32 vector: biases of q over k over v, of gate over up. */
@@ -243,7 +392,7 @@ float *loader_vector(struct loader *l, const struct mat_part *parts, int n, floa
     else {
         for (int i = 0; i < n; i++)
             for (int64_t k = 0; k < parts[i].rows; k++)
-                host[at++] = element(&parts[i], k);
+                host[at++] = number_at(parts[i].data, parts[i].dtype, k * parts[i].row_stride);
         v = d->ops->vector_load(d->dev, &(struct mat_part){host, DT_F32, rows, 1, 1, 1}, plus,
                                 l->e);
     }
@@ -261,11 +410,11 @@ float *loader_bias(struct loader *l, enum role role, int layer, uint32_t n)
     return loader_vector(l, &p, 1, 0);
 }
 
-float *loader_weight_vector(struct loader *l, enum role role, int layer, uint32_t n)
+/* Elements `s` of the vector [n] of this name, plus something. */
+static float *named_vector(struct loader *l, const char *name, uint32_t n, struct slice s,
+                           float plus)
 {
-    char name[NAME_MAX_LEN];
     struct mat_part p = {.rows = n, .cols = 1, .row_stride = 1, .col_stride = 1};
-    name_of(l, role, layer, NO_EXPERT, ".weight", name);
     const struct tensor *t = l->failed ? NULL : find(l, name, n, 0);
     if (!t || element_type(l, t, &p.dtype))
         return NULL;
@@ -273,5 +422,20 @@ float *loader_weight_vector(struct loader *l, enum role role, int layer, uint32_
         wrong_shape(l, t, n, 0);
     else
         p.data = source(l, t, dtype_size(p.dtype));
-    return loader_vector(l, &p, 1, l->d->spec.norm.plus);
+    p = loader_rows(p, s.first, s.n);
+    return loader_vector(l, &p, 1, plus);
+}
+
+float *loader_weight_vector(struct loader *l, enum role role, int layer, uint32_t n)
+{
+    char name[NAME_MAX_LEN];
+    name_of(l, role, layer, NO_EXPERT, ".weight", name);
+    return named_vector(l, name, n, (struct slice){0, n}, l->d->spec.norm.plus);
+}
+
+float *loader_plain_vector(struct loader *l, enum role role, int layer, uint32_t n, struct slice s)
+{
+    char name[NAME_MAX_LEN];
+    name_of(l, role, layer, NO_EXPERT, "", name);
+    return named_vector(l, name, n, s, 0);
 }

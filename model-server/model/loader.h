@@ -6,7 +6,9 @@
  * once. */
 #ifndef MODEL_SERVER_MODEL_LOADER_H
 #define MODEL_SERVER_MODEL_LOADER_H
+#include "model-server/backend/random_tensor.h"
 #include "model-server/model/decoder.h"
+#include "model-server/model/quant/stored.h"
 
 enum { NO_LAYER = -1, NO_EXPERT = -1, MAX_SOURCES = 4 };
 
@@ -14,6 +16,7 @@ struct loader {
     struct decoder *d;
     const struct arch *a;
     const struct checkpoint *c; /* NULL: random weights */
+    const struct stored *how;   /* matrices may be kept quantised; with `c` */
     struct err *e;
     bool failed;
     /* What the matrix at hand is made of, until it is packed (at most q, k and v): tensors whose
@@ -21,7 +24,10 @@ struct loader {
      * copies of those at odd addresses. */
     const struct tensor *tensors[MAX_SOURCES];
     void *copies[MAX_SOURCES];
-    struct tensor made[MAX_SOURCES]; /* without a checkpoint: views of `copies` */
+    struct tensor made[MAX_SOURCES]; /* without a checkpoint: views of `copies`, or no data */
+    struct random_tensor random[MAX_SOURCES]; /* and what they are made of */
+    struct stored_matrix stored[MAX_SOURCES]; /* quantised ones, made numbers when packed */
+    int n_stored;
     int n_tensors, n_copies;
     int64_t told; /* when the log last heard of progress */
 };
@@ -36,17 +42,27 @@ bool loader_own_head(const struct loader *l);
 /* The whole matrix [rows, cols] of a role, or its bias [rows] as one column. Valid until packed. */
 struct mat_part loader_part(struct loader *l, enum role role, int layer, int expert, bool bias,
                             int64_t rows, int64_t cols);
+/* Out of tensors that hold all experts (EXPERTS_INTERLEAVED): the matrix [rows, cols] of one of
+ * them; all biases, [n_experts * rows] as one column. */
+struct mat_part loader_expert(struct loader *l, enum role role, int layer, int expert, int64_t rows,
+                              int64_t cols);
+struct mat_part loader_expert_biases(struct loader *l, enum role role, int layer, int64_t rows);
+/* Rows in turns: of the pairs [first, first + n) of rows the even ones, then the odd ones. */
+void loader_turns(struct loader *l, struct mat_part p, uint32_t first, uint32_t n,
+                  struct mat_part out[2]);
 /* Rows [row, row + rows) and columns [col, col + cols) of a part. */
 struct mat_part loader_cut(struct mat_part p, int64_t row, int64_t rows, int64_t col, int64_t cols);
 struct mat_part loader_rows(struct mat_part p, uint32_t first, uint32_t n);
 
 /* Parts stacked by rows, as a matrix of `dtype`; or, each of one column, as an fp32 vector with
  * `plus` added. Both end the validity of the parts. NULL after a fault. */
-struct weight *loader_pack(struct loader *l, const struct mat_part *parts, int n, enum dtype dtype,
+struct weight *loader_pack(struct loader *l, struct mat_part *parts, int n, enum dtype dtype,
                            enum quant quant);
 float *loader_vector(struct loader *l, const struct mat_part *parts, int n, float plus);
 
 /* A whole vector [n]: the ".bias" of a role; the ".weight" of a norm, plus what the spec adds. */
 float *loader_bias(struct loader *l, enum role role, int layer, uint32_t n);
 float *loader_weight_vector(struct loader *l, enum role role, int layer, uint32_t n);
+/* Elements `s` of the vector [n] whose whole name the role is. */
+float *loader_plain_vector(struct loader *l, enum role role, int layer, uint32_t n, struct slice s);
 #endif

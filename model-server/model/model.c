@@ -2,7 +2,9 @@
 #include "common/clock.h"
 #include "common/json.h"
 #include "common/log.h"
+#include "common/model_file.h"
 #include "model-server/model/decoder.h"
+#include "model-server/model/quant/stored.h"
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,9 +46,9 @@ static int load_eos(struct model *m, const char *dir, struct err *e)
     for (int i = 0; i < 2 && n == 0 && dir; i++) {
         char path[PATH_MAX];
         snprintf(path, sizeof(path), "%s/%s", dir, files[i]);
-        if (access(path, F_OK) != 0)
+        if (!model_file_exists(path))
             continue;
-        cJSON *root = json_load(path, SMALL_JSON, e);
+        cJSON *root = model_file_json(path, SMALL_JSON, e);
         if (!root)
             return -1;
         n = read_eos(root, m->d.spec.vocab, ids);
@@ -63,7 +65,8 @@ static int load_eos(struct model *m, const char *dir, struct err *e)
 
 /* ---------------------------------------------------------------- loading */
 
-/* The type of the embedding stands for the checkpoint. */
+/* The type of the embedding stands for the checkpoint; packed numbers are bfloat16's, which holds
+ * any of them and loses less of them than packing did. */
 static enum dtype stored_dtype(const struct checkpoint *c, const struct arch *a)
 {
     char name[200];
@@ -71,7 +74,9 @@ static enum dtype stored_dtype(const struct checkpoint *c, const struct arch *a)
     const struct tensor *t = checkpoint_find(c, name);
     if (!t && a->prefix)
         t = checkpoint_find(c, name + strlen(a->prefix));
-    return t && t->type == T_F16 ? DT_F16 : t && t->type == T_BF16 ? DT_BF16 : DT_F32;
+    return t && t->type == T_F16                             ? DT_F16
+           : t && (t->type == T_BF16 || t->type == T_BLOCKS) ? DT_BF16
+                                                             : DT_F32;
 }
 
 /* A token reads every matrix but the tables that are only looked up, and its own experts. */
@@ -98,6 +103,7 @@ static void fill_info(struct model *m)
     i->weight_bytes = m->d.weights.bytes;
     count_work(m);
     i->n_layers = s->n_layers;
+    i->enqueues = m->d.comm->world == 1 || m->d.comm->enqueues;
     i->hidden = s->hidden;
     i->n_heads = s->n_heads;
     i->n_kv_heads = s->n_kv_heads;
@@ -122,17 +128,54 @@ static int check_ops(const struct decoder *d, struct err *e)
     return err_set(e, ERR_VALIDATION, "the %s backend has no %s", d->ops->name, missing);
 }
 
-static int load_weights(struct model *m, const char *dir, const struct arch *a, int dtype,
-                        struct err *e)
+/* Scales of a calibrated fp8 cache are not needed: every token and head has a scale of its own. */
+static void say_kv_scales(const struct checkpoint *c)
 {
+    static const char suffix[] = ".k_scale";
+    for (uint32_t f = 0; f < c->n_files; f++)
+        for (uint32_t i = 0; i < c->files[f].n; i++) {
+            const char *name = c->files[f].tensors[i].name;
+            size_t n = strlen(name);
+            if (n < sizeof(suffix) || strcmp(name + n - (sizeof(suffix) - 1), suffix) != 0)
+                continue;
+            LOG(LOG_INFO,
+                "k_scale and v_scale of the checkpoint are not used: 8-bit caches have a "
+                "scale for each token and head",
+                LOGS("tensor", name));
+            return;
+        }
+}
+
+/* They take more room here than in their file, which not everybody expects. */
+static void say_packed(const struct checkpoint *c, enum quant quant)
+{
+    const char *packing = gguf_weights_packing(&c->gguf);
+    if (packing && !quant)
+        LOG(LOG_INFO,
+            "packed weights are served in 16 bits or more: --quantize int4 or w8a8 takes less "
+            "memory",
+            LOGS("packing", packing));
+}
+
+static int load_weights(struct model *m, const char *dir, const struct arch *a,
+                        const struct model_options *o, struct err *e)
+{
+    const int dtype = o->dtype;
     struct checkpoint c;
+    struct stored how = {0};
+    if ((dir && stored_read(&how, dir, e)) ||
+        stored_agree(&how, o->quantize, o->quant, &m->d.quant, e))
+        return -1;
+    m->info.stored = how.method ? how.method : "plain";
     m->d.dtype = dtype < 0 ? DT_BF16 : (enum dtype)dtype;
     if (!dir)
-        return decoder_load(&m->d, a, NULL, e);
-    if (checkpoint_open(&c, dir, e))
+        return decoder_load(&m->d, a, NULL, NULL, e);
+    if (checkpoint_open(&c, dir, a, e))
         return -1;
     m->d.dtype = dtype < 0 ? stored_dtype(&c, a) : (enum dtype)dtype;
-    int rc = decoder_load(&m->d, a, &c, e);
+    say_kv_scales(&c);
+    say_packed(&c, m->d.quant);
+    int rc = decoder_load(&m->d, a, &c, &how, e);
     checkpoint_close(&c); /* everything is packed: the mapping goes */
     return rc;
 }
@@ -151,7 +194,6 @@ static int load(struct model *m, const char *dir, const struct model_options *o,
             return -1;
         d->comm = m->comm;
     }
-    d->quant = o->quant;
     if (snprintf(path, sizeof(path), "%s/config.json", dir) >= PATH_MAX)
         return err_set(e, ERR_VALIDATION, "%.200s...: path too long", dir);
     if (o->random_config)
@@ -159,12 +201,18 @@ static int load(struct model *m, const char *dir, const struct model_options *o,
     if (arch_configure(path, o->random_config, o->rope_scaling, o->rope_factor, &arch,
                        &m->info.type, &d->spec, e) ||
         split_make(&d->split, &d->spec, o->comm->rank, o->comm->world, e) || check_ops(d, e) ||
-        load_weights(m, dir, arch, o->dtype, e) || load_eos(m, dir, e))
+        load_weights(m, dir, arch, o, e) || load_eos(m, dir, e))
         return -1;
     fill_info(m);
+    if (o->n_adapters) {
+        const struct lora_base base = {arch, &d->spec, &d->split};
+        if (!(d->adapters = adapters_open(o->adapters, o->n_adapters, &base, d->ops, d->dev, e)))
+            return -1;
+    }
     LOG(LOG_INFO, "weights loaded", LOGD("seconds", (double)(clock_ns() - start) * 1e-9),
         LOGS("model_type", m->info.type), LOGS("dtype", dtype_name(d->dtype)),
-        LOGS("quantize", quant_name(d->quant)), LOGI("bytes", d->weights.bytes));
+        LOGS("stored", m->info.stored), LOGS("quantize", quant_name(d->quant)),
+        LOGI("bytes", d->weights.bytes));
     return 0;
 }
 
@@ -195,6 +243,7 @@ void model_free(struct model *m)
     if (!m)
         return;
     swap_free(m);
+    adapters_close(m->d.adapters);
     decoder_free(&m->d);
     comm_close(m->comm);
     free(m->eos);
@@ -202,6 +251,7 @@ void model_free(struct model *m)
 }
 
 const struct model_info *model_info(const struct model *m) { return &m->info; }
+struct adapters *model_adapters(struct model *m) { return m->d.adapters; }
 
 /* ---------------------------------------------------------------- KV cache */
 
@@ -299,17 +349,49 @@ int model_forward(struct model *m, const struct ragged *b, float *logits, struct
     return decoder_forward(&m->d, b, logits, e);
 }
 
+int model_draw(struct model *m, const struct ragged *b, const struct draw *v, int set,
+               struct err *e)
+{
+    return decoder_draw(&m->d, b, v, set, e);
+}
+
 int model_reserve(struct model *m, uint32_t max_tokens, uint32_t max_out, struct err *e)
 {
     return decoder_reserve(&m->d, max_tokens, max_out, e);
 }
 
+/* One long chunk and a token of each other sequence, which all are as long as can be. */
+static int rehearse(struct model *m, uint32_t tokens, uint32_t rows, uint32_t longest,
+                    const uint32_t *zeros, struct err *e)
+{
+    struct span *spans = calloc(rows, sizeof(*spans));
+    uint32_t *out_rows = calloc(rows, sizeof(*out_rows));
+    for (uint32_t i = 0; spans && out_rows && i < rows; i++) {
+        uint32_t chunk = tokens - (rows - 1), first = i ? chunk + i - 1 : 0;
+        spans[i] = (struct span){first, i ? 1 : chunk, longest > chunk ? longest : chunk, zeros, 0};
+        out_rows[i] = first + spans[i].n - 1;
+    }
+    const struct ragged b = {tokens, rows, rows, zeros, zeros, zeros, spans, out_rows};
+    int rc = spans && out_rows ? decoder_rehearse(&m->d, &b, e) : err_nomem(e);
+    free(spans), free(out_rows);
+    return rc;
+}
+
+int model_rehearse(struct model *m, uint32_t tokens, uint32_t rows, uint32_t longest,
+                   uint32_t block_size, enum kv_dtype kv_dtype, struct err *e)
+{
+    uint32_t most = longest > tokens ? longest : tokens;
+    if (!m->d.ops->step_rehearse)
+        return 0;
+    uint32_t *zeros = calloc(most, sizeof(*zeros)); /* ids, positions, slots, blocks */
+    int rc = !zeros ? err_nomem(e) : model_kv_resize(m, 1, block_size, kv_dtype, e) != 0 ? -1 : 0;
+    if (rc == 0)
+        rc = rehearse(m, tokens, rows < tokens ? rows : tokens, longest, zeros, e);
+    free(zeros);
+    return rc;
+}
+
 uint64_t model_scratch_held(const struct model *m)
 {
     return decoder_scratch_bytes(&m->d, m->d.scratch.max_tokens, m->d.scratch.max_out);
-}
-
-uint64_t model_scratch_bytes(const struct model *m, uint32_t max_tokens, uint32_t max_out)
-{
-    return decoder_scratch_bytes(&m->d, max_tokens, max_out);
 }

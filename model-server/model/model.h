@@ -7,18 +7,24 @@
 #include "common/err.h"
 #include "model-server/backend/backend.h"
 #include "model-server/comm/comm.h"
+#include "model-server/model/adapters.h"
 
 struct model_options {
     const struct backend_ops *ops;
     struct device *dev;
     struct comm *comm; /* rank and world: which slice of the weights to take */
     int dtype;         /* enum dtype, or -1: as stored in the checkpoint */
-    enum quant quant;  /* of the linear layers, see loader.h */
+    enum quant quant;  /* of the linear layers, made at load, see loader.h */
+    /* The word of --quantize, or NULL: for a checkpoint that is stored quantised it has to agree.
+     */
+    const char *quantize;
     /* The text of a config.json: random weights of its shape, in bf16, instead of a checkpoint. */
     const char *random_config;
     const char *rope_scaling; /* "linear", "dynamic" or NULL: replaces config.json's (TGI's
                                  --rope-scaling) */
     double rope_factor;
+    const struct adapter_source *adapters; /* names must outlive the model */
+    uint32_t n_adapters;
 };
 
 struct model_info {
@@ -29,6 +35,7 @@ struct model_info {
     uint32_t window;        /* sliding window of the layers that have one; 0: none */
     enum dtype dtype;
     enum quant quant;
+    const char *stored;    /* quant_method of the checkpoint, or "plain" */
     uint64_t weight_bytes; /* on this rank */
     /* What a token reads of these, and its multiplications and additions without attention's: the
      * part that all tokens share; all experts of all layers; the share of these that one chooses.
@@ -38,6 +45,7 @@ struct model_info {
     uint32_t n_layers, hidden, n_heads, n_kv_heads, head_dim; /* whole model */
     bool by_length; /* rotations look at the length of the sequence (dynamic, longrope): keys of a
                        prefix are right only for a sequence of that length, so none are shared */
+    bool enqueues;  /* model_draw() returns without waiting: no collective needs the host */
     const uint32_t *eos; /* generation_config.json's, else config.json's; owned by the model */
     uint32_t n_eos;
 };
@@ -52,6 +60,7 @@ struct model;
 struct model *model_load(const char *dir, const struct model_options *o, struct err *e);
 void model_free(struct model *m); /* NULL is fine */
 const struct model_info *model_info(const struct model *m);
+struct adapters *model_adapters(struct model *m); /* NULL: it has none */
 
 /* KV cache. A block holds block_size positions of all layers of this rank. */
 /* What `--kv-cache-dtype auto` means: 16 bits, or 32 for a model in fp32, as the weights are
@@ -77,7 +86,16 @@ int model_swap_in(struct model *m, const uint32_t *blocks, const uint32_t *slots
  * all of it. Scratch memory grows with the largest batch seen and is then reused: model_reserve()
  * does it ahead. */
 int model_forward(struct model *m, const struct ragged *b, float *logits, struct err *e);
+/* The same where the backend has draw(): tokens are chosen from those rows by `v` [n_out, not 0]
+ * into a set of its results, and nobody waits. ops->drawn() has them. */
+int model_draw(struct model *m, const struct ragged *b, const struct draw *v, int set,
+               struct err *e);
 int model_reserve(struct model *m, uint32_t max_tokens, uint32_t max_out, struct err *e);
+/* What the backend itself needs for steps of up to `tokens` tokens and `rows` sequences of up to
+ * `longest` tokens, taken now: such steps allocate nothing later. Replaces the cache by a small
+ * one.
+ */
+int model_rehearse(struct model *m, uint32_t tokens, uint32_t rows, uint32_t longest,
+                   uint32_t block_size, enum kv_dtype kv_dtype, struct err *e);
 uint64_t model_scratch_held(const struct model *m); /* bytes that are reserved now */
-uint64_t model_scratch_bytes(const struct model *m, uint32_t max_tokens, uint32_t max_out);
 #endif

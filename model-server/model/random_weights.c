@@ -6,38 +6,32 @@
 
 struct job {
     uint16_t *out;
-    uint32_t seed;
-    float mean, spread;
+    struct random_tensor of;
 };
 
-/* A counter goes through murmur3's finaliser: elements know nothing of each other, so any thread
- * may make any of them. */
-MULTIVERSION static void fill(uint16_t *out, struct job job, size_t begin, size_t end)
+/* Elements know nothing of each other, so any thread may make any of them. */
+MULTIVERSION static void fill(uint16_t *out, struct random_tensor of, size_t begin, size_t end)
 {
-    for (size_t i = begin; i < end; i++) {
-        uint32_t h = ((uint32_t)i ^ job.seed) + (uint32_t)(i >> 32) * 0x9e3779b9u, bits;
-        h = (h ^ h >> 16) * 0x85ebca6bu;
-        h = (h ^ h >> 13) * 0xc2b2ae35u;
-        h ^= h >> 16;
-        float v = job.mean + job.spread * ((float)(int32_t)h * 0x1p-31f);
-        memcpy(&bits, &v, sizeof(bits));
-        out[i] = (uint16_t)(bits >> 16);
-    }
+    for (size_t i = begin; i < end; i++)
+        out[i] = random_element(of, i);
 }
 
 static void make(void *arg, int thread, size_t begin, size_t end)
 {
     const struct job *j = arg;
     (void)thread;
-    fill(j->out, *j, begin, end);
+    fill(j->out, j->of, begin, end);
 }
 
-void *random_tensor(const struct backend_ops *ops, struct device *dev, const char *name, size_t n,
-                    float mean, float spread)
+struct random_tensor random_tensor(const char *name, float mean, float spread)
 {
-    struct job j = {.seed = (uint32_t)hash_bytes(0, name, strlen(name)), .mean = mean};
-    j.spread = spread;
-    j.out = malloc(n ? n * sizeof(uint16_t) : 1);
+    return (struct random_tensor){(uint32_t)hash_bytes(0, name, strlen(name)), mean, spread};
+}
+
+void *random_data(const struct backend_ops *ops, struct device *dev, struct random_tensor t,
+                  size_t n)
+{
+    struct job j = {malloc(n ? n * sizeof(uint16_t) : 1), t};
     if (j.out && ops->host_run)
         ops->host_run(dev, make, &j, n);
     else if (j.out)

@@ -1,11 +1,11 @@
 #include "model-server/model/safetensors.h"
+#include "common/file_map.h"
 #include "common/json.h"
-#include <fcntl.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum { HEADER_MAX = 100 * 1000 * 1000 }; /* the format's own limit */
@@ -17,6 +17,7 @@ static const struct {
 #define X(name, bits) {#name, bits},
     TENSOR_TYPES(X)
 #undef X
+        [T_BLOCKS] = {"blocks", 0},
 };
 
 const char *tensor_type_name(enum tensor_type t) { return types[t].name; }
@@ -177,37 +178,37 @@ int safetensors_parse(struct safetensors *s, const char *path, const uint8_t *by
 
 int safetensors_open(struct safetensors *s, const char *path, struct err *e)
 {
-    struct stat st;
-    void *map = MAP_FAILED;
+    size_t n = 0;
     *s = (struct safetensors){0};
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe is refused, not waited for */
-    if (fd < 0 || fstat(fd, &st) != 0)
-        err_sys(e, "open %s", path);
-    else if (!S_ISREG(st.st_mode) || st.st_size == 0)
-        err_set(e, ERR_VALIDATION, "%s: empty, or not a regular file", path);
-    else if ((map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0)) == MAP_FAILED)
-        err_sys(e, "mmap %s", path);
-    if (fd >= 0)
-        close(fd);
-    if (map == MAP_FAILED)
+    const void *map = file_map(path, &n, e);
+    if (!map)
         return -1;
-    if (safetensors_parse(s, path, map, (size_t)st.st_size, e)) {
-        munmap(map, (size_t)st.st_size);
+    if (safetensors_parse(s, path, map, n, e)) {
+        file_unmap(map, n);
         return -1;
     }
     s->map = map;
-    s->map_size = (size_t)st.st_size;
+    s->map_size = n;
     return 0;
 }
 
 void safetensors_close(struct safetensors *s)
 {
-    if (s->map)
-        munmap((void *)(uintptr_t)s->map, s->map_size);
+    file_unmap(s->map, s->map_size);
     cJSON_Delete(s->header);
     free(s->tensors);
     free((void *)(uintptr_t)s->path);
     *s = (struct safetensors){0};
+}
+
+int tensor_wrong_shape(const struct tensor *t, const char *want, struct err *e)
+{
+    char have[TENSOR_MAX_DIMS * 24] = "";
+    for (int i = 0, n = 0; i < t->n_dims; i++)
+        n += snprintf(have + n, sizeof(have) - (size_t)n, "%s%llu", i ? ", " : "",
+                      (unsigned long long)t->dims[i]);
+    return err_set(e, ERR_VALIDATION, "%s: tensor `%s` has shape [%s]; config.json means [%s]",
+                   t->file, t->name, have, want);
 }
 
 /* Whole pages only: the first and last may be shared with neighbours. */

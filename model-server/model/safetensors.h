@@ -33,7 +33,9 @@ enum tensor_type {
 #define X(name, bits) T_##name,
     TENSOR_TYPES(X)
 #undef X
-        T_N
+        T_N,
+    T_BLOCKS = T_N /* of a GGUF file: packed numbers, or rows in another order; no file of ours has
+                      it by name */
 };
 const char *tensor_type_name(enum tensor_type t);
 
@@ -46,6 +48,10 @@ struct tensor {
     uint64_t dims[TENSOR_MAX_DIMS];
     uint64_t begin, bytes; /* in the data section */
     const void *data;      /* not necessarily aligned to its type by the format */
+    /* T_BLOCKS: enum gguf_packing; and, where its rows lie in pairs that rotate, how many rows make
+     * a head, else 0. */
+    int packing;
+    uint32_t paired;
 };
 
 struct safetensors {
@@ -64,6 +70,8 @@ int safetensors_open(struct safetensors *s, const char *path, struct err *e);
 int safetensors_parse(struct safetensors *s, const char *path, const uint8_t *bytes, size_t n,
                       struct err *e);
 void safetensors_close(struct safetensors *s);
+/* Always -1: the shape is not `want`, as "64, 32", that config.json means. */
+int tensor_wrong_shape(const struct tensor *t, const char *want, struct err *e);
 /* Of a tensor in an opened file: its pages will not be read again soon. They stay readable. */
 void tensor_release(const struct tensor *t);
 const struct tensor *safetensors_find(const struct safetensors *s, const char *name); /* or NULL */

@@ -20,13 +20,19 @@ int split_make(struct split *s, const struct decoder_spec *spec, int rank, int w
     if (spec->ffn < w || spec->vocab < w || (spec->moe.n_experts && spec->moe.ffn < w))
         return err_set(e, ERR_VALIDATION, "`num_shard` %u is more than this model can be cut into",
                        w);
+    /* groups of columns that share a scale in the checkpoint stay whole */
+    const uint32_t unit = spec->moe.layout == EXPERTS_INTERLEAVED && spec->moe.ffn % 32 == 0 &&
+                                  spec->moe.ffn / 32 >= w
+                              ? 32
+                              : 1;
+    const struct slice units = slice_of(spec->moe.ffn / unit, rank, world);
     *s = (struct split){
         .rank = rank,
         .world = world,
         .heads = slice_of(spec->n_heads, rank, world),
         .kv_heads = kv % w == 0 ? slice_of(kv, rank, world) : (struct slice){r / (w / kv), 1},
         .ffn = slice_of(spec->ffn, rank, world),
-        .moe_ffn = slice_of(spec->moe.ffn, rank, world),
+        .moe_ffn = {units.first * unit, units.n * unit},
         .vocab = slice_of(spec->vocab, rank, world),
         .vocab_most = (spec->vocab + w - 1) / w,
     };

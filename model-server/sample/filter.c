@@ -1,4 +1,6 @@
 #include "model-server/sample/filter.h"
+#include "model-server/backend/draw.h"
+#include "model-server/backend/draw_math.h"
 #include "model-server/sample/rows.h"
 #include <math.h>
 #include <stdlib.h>
@@ -31,16 +33,7 @@ void filter_mem_free(struct filter_mem *x)
 
 /* ---------------------------------------------------------------- sorting what little is left */
 
-/* Floats as unsigned numbers of the same order. */
-static uint32_t sortable(float f)
-{
-    uint32_t u;
-    f += 0.0f; /* -0 and 0 are equal */
-    memcpy(&u, &f, sizeof(u));
-    return u & 0x80000000 ? ~u : u | 0x80000000;
-}
-
-static uint64_t entry(float key, size_t i) { return (uint64_t)sortable(key) << 32 | (uint32_t)i; }
+static uint64_t entry(float key, size_t i) { return (uint64_t)draw_order(key) << 32 | (uint32_t)i; }
 
 static void insertion_sort(uint64_t *v, size_t n)
 {
@@ -89,19 +82,25 @@ struct cut {
     size_t index; /* of the last one that is in, among those with this key */
 };
 
+/* What a candidate counts: its weight, or one. In integers, so that no sum depends on the order. */
+static uint64_t units(const float *w, size_t i) { return w ? draw_units(w[i]) : 1; }
+
 /* Go through the candidates by ascending key, equal ones from the highest index down (where the
  * order of equals is seen at all, transformers' stable ascending sort leaves the highest in), until
- * the sum of their weights (w == NULL: their number) reaches `target`; the one that reaches it is
- * the last. */
+ * the sum of their weights reaches the share p of all; without weights, until there are p of them.
+ * The one that reaches it is the last. */
 static struct cut find_cut(struct filter_mem *x, const float *key, const float *w, size_t n,
-                           double target)
+                           double p)
 {
-    double mass[BUCKETS] = {0}, sum = 0;
+    uint64_t mass[BUCKETS] = {0}, total = 0, sum = 0;
     float min = INFINITY;
     for (size_t i = 0; i < n; i++)
         min = key[i] < min ? key[i] : min;
     for (size_t i = 0; i < n; i++)
-        mass[bucket(key[i], min)] += w ? w[i] : 1;
+        mass[bucket(key[i], min)] += units(w, i);
+    for (int i = 0; i < BUCKETS; i++)
+        total += mass[i];
+    const uint64_t target = w ? draw_share(p, total) : (uint64_t)p;
     int b = 0;
     for (; b < BUCKETS - 1 && sum + mass[b] < target; b++)
         sum += mass[b];
@@ -110,12 +109,11 @@ static struct cut find_cut(struct filter_mem *x, const float *key, const float *
     for (size_t i = n; i-- > 0;)
         if (bucket(key[i], min) == b)
             x->sort[m++] = entry(key[i], i);
-    if (!m) /* rounding: the sum never came quite to the target */
+    if (!m) /* fewer than p */
         return (struct cut){INFINITY, 0};
     const uint64_t *v = sort_entries(x->sort, x->swap, m);
     for (; last < m - 1; last++) {
-        size_t i = (uint32_t)v[last];
-        sum += w ? w[i] : 1;
+        sum += units(w, (uint32_t)v[last]);
         if (sum >= target)
             break;
     }
@@ -156,9 +154,9 @@ int cands_begin(struct cands *c, float *s, size_t vocab, struct err *e)
 {
     *c = (struct cands){.s = s, .n = vocab, .max = row_max(s, vocab)};
     if (c->max == -INFINITY)
-        return err_set(e, ERR_GENERATION, "no token is allowed here");
+        return err_set(e, ERR_GENERATION, "%s", draw_failure(DRAW_NOTHING_ALLOWED));
     if (!isfinite(c->max))
-        return err_set(e, ERR_GENERATION, "the model's scores are not finite numbers");
+        return err_set(e, ERR_GENERATION, "%s", draw_failure(DRAW_NOT_FINITE));
     return 0;
 }
 
@@ -179,7 +177,7 @@ void cut_top_k(struct cands *c, struct filter_mem *x, uint32_t k)
 void cut_top_p(struct cands *c, struct filter_mem *x, double p)
 {
     const float *key = minus_scores(c, x);
-    keep(c, x, key, find_cut(x, key, c->w, c->n, p * c->sum), false);
+    keep(c, x, key, find_cut(x, key, c->w, c->n, p), false);
 }
 
 void cut_min_p(struct cands *c, struct filter_mem *x, float p)
@@ -189,15 +187,19 @@ void cut_min_p(struct cands *c, struct filter_mem *x, float p)
     keep(c, x, x->key, (struct cut){-p, 0}, true);
 }
 
+/* |log p + entropy| = |x - mean of x|, x being the logarithms of the weights: the normalisation
+ * drops out. */
 void cut_typical(struct cands *c, struct filter_mem *x, double p)
 {
-    double log_sum = log(c->sum), entropy = 0;
+    uint64_t sum = 0, logs = 0;
+    for (size_t i = 0; i < c->n; i++) {
+        sum += draw_units(c->w[i]);
+        logs += draw_units_of_log(c->w[i], c->s[i] - c->max);
+    }
+    double mean = (double)logs / (double)sum;
     for (size_t i = 0; i < c->n; i++)
-        if (c->w[i] > 0)
-            entropy -= c->w[i] / c->sum * ((double)(c->s[i] - c->max) - log_sum);
-    for (size_t i = 0; i < c->n; i++)
-        x->key[i] = fabsf((float)((double)(c->s[i] - c->max) - log_sum + entropy));
-    keep(c, x, x->key, find_cut(x, x->key, c->w, c->n, p * c->sum), true);
+        x->key[i] = draw_atypical(c->s[i] - c->max, mean);
+    keep(c, x, x->key, find_cut(x, x->key, c->w, c->n, p), true);
 }
 
 size_t cands_best(const struct cands *c, struct filter_mem *x, size_t n, uint32_t *out)

@@ -5,21 +5,6 @@
 /* Counters worked on side by side: one AVX-512 register; the words they give; words at a time. */
 enum { LANES = 16, WORDS = 64, BATCH = 256 };
 _Static_assert(WORDS == 4 * LANES, "four words a counter");
-static const uint32_t M0 = 0xD2511F53, M1 = 0xCD9E8D57, W0 = 0x9E3779B9, W1 = 0xBB67AE85;
-
-void philox4x32(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4])
-{
-    uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3];
-    uint32_t k0 = key[0], k1 = key[1];
-    for (int round = 0; round < 10; round++, k0 += W0, k1 += W1) {
-        uint64_t p0 = (uint64_t)M0 * c0, p1 = (uint64_t)M1 * c2;
-        c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
-        c1 = (uint32_t)p1;
-        c2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
-        c3 = (uint32_t)p0;
-    }
-    out[0] = c0, out[1] = c1, out[2] = c2, out[3] = c3;
-}
 
 /* philox4x32 on LANES counters that differ in their first word; out[4 * lane + word]. */
 MULTIVERSION static void philox_lanes(uint32_t first, const uint32_t rest[3], const uint32_t key[2],
@@ -28,9 +13,9 @@ MULTIVERSION static void philox_lanes(uint32_t first, const uint32_t rest[3], co
     uint32_t c0[LANES], c1[LANES], c2[LANES], c3[LANES], k0 = key[0], k1 = key[1];
     for (uint32_t j = 0; j < LANES; j++)
         c0[j] = first + j, c1[j] = rest[0], c2[j] = rest[1], c3[j] = rest[2];
-    for (int round = 0; round < 10; round++, k0 += W0, k1 += W1) {
+    for (int round = 0; round < 10; round++, k0 += PHILOX_W0, k1 += PHILOX_W1) {
         for (int j = 0; j < LANES; j++) {
-            uint64_t p0 = (uint64_t)M0 * c0[j], p1 = (uint64_t)M1 * c2[j];
+            uint64_t p0 = (uint64_t)PHILOX_M0 * c0[j], p1 = (uint64_t)PHILOX_M1 * c2[j];
             c0[j] = (uint32_t)(p1 >> 32) ^ c1[j] ^ k0;
             c1[j] = (uint32_t)p1;
             c2[j] = (uint32_t)(p0 >> 32) ^ c3[j] ^ k1;
@@ -43,20 +28,11 @@ MULTIVERSION static void philox_lanes(uint32_t first, const uint32_t rest[3], co
     }
 }
 
-/* Word 0 counts groups of four tokens, words 1 and 2 are the position (48 bits used), the top half
- * of word 2 is the purpose, word 3 is free. */
-static void counter_rest(uint64_t position, enum noise_use use, uint32_t rest[3])
-{
-    rest[0] = (uint32_t)position;
-    rest[1] = (uint32_t)(position >> 32 & 0xffff) | (uint32_t)use << 16;
-    rest[2] = 0;
-}
-
 void noise_bits(uint64_t seed, uint64_t position, enum noise_use use, uint32_t first,
                 uint32_t *bits, size_t n)
 {
     uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)}, rest[3], tail[WORDS];
-    counter_rest(position, use, rest);
+    noise_counter(position, use, rest);
     size_t i = 0;
     for (; i + WORDS <= n; i += WORDS)
         philox_lanes((first + (uint32_t)i) / 4, rest, key, bits + i);
@@ -69,24 +45,20 @@ void noise_bits(uint64_t seed, uint64_t position, enum noise_use use, uint32_t f
 static uint32_t bits_of(uint64_t seed, uint64_t position, uint32_t token)
 {
     uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)}, c[4] = {token / 4}, out[4];
-    counter_rest(position, NOISE_TOKEN, c + 1);
+    noise_counter(position, NOISE_TOKEN, c + 1);
     philox4x32(c, key, out);
     return out[token % 4];
 }
-
-static double unit(uint32_t bits) { return ((double)bits + 0.5) * 0x1p-32; } /* in (0, 1) */
-
-double noise_exp(uint32_t bits) { return -log1p(-unit(bits)); }
 
 struct race {
     double best; /* smallest E / w so far */
     size_t at;
 };
 
-/* E >= unit(bits), so most runners are seen to lose by one multiplication. */
+/* E >= noise_unit(bits), so most runners are seen to lose by one multiplication. */
 static void run(struct race *r, size_t i, float w, uint32_t bits)
 {
-    if (!(unit(bits) < r->best * w))
+    if (!(noise_unit(bits) < r->best * w))
         return;
     double t = noise_exp(bits) / w;
     if (t < r->best)

@@ -8,10 +8,8 @@
  * restart. */
 #ifndef MODEL_SERVER_SAMPLE_NOISE_H
 #define MODEL_SERVER_SAMPLE_NOISE_H
+#include "model-server/backend/draw_math.h"
 #include <stddef.h>
-#include <stdint.h>
-
-void philox4x32(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
 
 /* What the bits are for: different purposes never share noise. */
 enum noise_use { NOISE_TOKEN, NOISE_GREEN_LIST };
@@ -19,10 +17,6 @@ enum noise_use { NOISE_TOKEN, NOISE_GREEN_LIST };
 /* bits[i] for tokens first .. first + n of one position; first is a multiple of 4. */
 void noise_bits(uint64_t seed, uint64_t position, enum noise_use use, uint32_t first,
                 uint32_t *bits, size_t n);
-/* The Exp(1) variate of 32 bits. Its smallest value is 2^-33: a token whose probability is below
- * about 1e-9 is drawn with the right order of probability only. */
-double noise_exp(uint32_t bits);
-
 /* Index of the token drawn at `position` from weights w[i] >= 0 (any common scale) of tokens id[i],
  * ascending; id == NULL: token i. SIZE_MAX if no weight is positive. */
 size_t noise_draw(const float *w, const uint32_t *id, size_t n, uint64_t seed, uint64_t position);

@@ -1,7 +1,7 @@
 #include "model-server/sample/rows.h"
 #include "common/multiversion.h"
+#include "model-server/backend/draw_math.h"
 #include <math.h>
-#include <string.h>
 
 enum { LANES = 16 };
 
@@ -29,28 +29,6 @@ MULTIVERSION float row_max(const float *s, size_t n)
     return any ? NAN : lane[0];
 }
 
-/* exp(x) for x <= 0: x = k ln 2 + r, |r| <= ln 2 / 2, and Cephes' polynomial for e^r. Below -87 the
- * result is 0: such a token has less than 1e-37 of the best one's probability. */
-static inline float exp_neg(float x)
-{
-    float c = x < -87.0f ? -87.0f : x;
-    float k = c * 1.44269504f + 12582912.0f; /* adding 1.5 * 2^23 rounds to an integer */
-    k -= 12582912.0f;
-    float r = c - k * 0.693359375f;
-    r += k * 2.12194440e-4f;
-    float p = 1.9875691500e-4f;
-    p = p * r + 1.3981999507e-3f;
-    p = p * r + 8.3334519073e-3f;
-    p = p * r + 4.1665795894e-2f;
-    p = p * r + 1.6666665459e-1f;
-    p = p * r + 5.0000001201e-1f;
-    p = p * r * r + r + 1.0f;
-    int32_t bits = ((int32_t)k + 127) << 23;
-    float scale;
-    memcpy(&scale, &bits, sizeof(scale));
-    return x < -87.0f ? 0.0f : p * scale;
-}
-
 MULTIVERSION double row_exp(const float *s, float max, float *w, size_t n)
 {
     enum {
@@ -63,7 +41,7 @@ MULTIVERSION double row_exp(const float *s, float max, float *w, size_t n)
         size_t end = n - i > BLOCK ? i + BLOCK : n;
         for (; i + LANES <= end; i += LANES)
             for (int j = 0; j < LANES; j++) {
-                float y = exp_neg(s[i + j] - max);
+                float y = draw_weight(s[i + j] - max);
                 w[i + j] = y;
                 lane[j] += y;
             }
@@ -71,7 +49,7 @@ MULTIVERSION double row_exp(const float *s, float max, float *w, size_t n)
             sum += lane[j];
     }
     for (; i < n; i++) {
-        w[i] = exp_neg(s[i] - max);
+        w[i] = draw_weight(s[i] - max);
         sum += w[i];
     }
     return sum;

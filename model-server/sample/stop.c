@@ -101,13 +101,28 @@ static void forbid(float *row, size_t vocab, const uint32_t *id, size_t n)
             row[id[i]] = -INFINITY;
 }
 
-void stop_forbid(const struct stop *s, float *row, size_t vocab)
+void stop_forbidden(const struct stop *s, uint32_t generated, struct id_list out[2])
 {
-    if (s->generated >= s->rules.min_new_tokens)
+    const struct stop_rules *r = &s->rules;
+    out[0] = out[1] = (struct id_list){NULL, 0};
+    if (generated >= r->min_new_tokens)
         return;
-    if (!s->rules.ignore_eos)
-        forbid(row, vocab, s->rules.eos, s->rules.n_eos);
-    forbid(row, vocab, s->rules.tokens, s->rules.n_tokens);
+    if (!r->ignore_eos)
+        out[0] = (struct id_list){r->eos, r->n_eos};
+    out[1] = (struct id_list){r->tokens, r->n_tokens};
+}
+
+void stop_forbid(const struct stop *s, uint32_t generated, float *row, size_t vocab)
+{
+    struct id_list never[2];
+    stop_forbidden(s, generated, never);
+    for (int i = 0; i < 2; i++)
+        forbid(row, vocab, never[i].id, never[i].n);
+}
+
+bool stop_ends(const struct stop *s, uint32_t id)
+{
+    return (!s->rules.ignore_eos && is_eos(&s->rules, id)) || is_stop_token(&s->rules, id);
 }
 
 enum stop_reason stop_push(struct stop *s, uint32_t id, const char *text, size_t *len)

@@ -8,6 +8,7 @@
 #ifndef MODEL_SERVER_SAMPLE_STOP_H
 #define MODEL_SERVER_SAMPLE_STOP_H
 #include "common/err.h"
+#include "model-server/backend/draw.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -35,8 +36,13 @@ struct stop {
 int stop_init(struct stop *s, const struct stop_rules *r, char *const *texts, size_t n,
               struct err *e);
 void stop_free(struct stop *s);
-/* While the answer is shorter than its least length: -inf for the tokens that would end it. */
-void stop_forbid(const struct stop *s, float *row, size_t vocab);
+/* While the answer is shorter than its least length, `generated` tokens: -inf for the tokens that
+ * would end it. */
+void stop_forbid(const struct stop *s, uint32_t generated, float *row, size_t vocab);
+/* Which tokens these are. */
+void stop_forbidden(const struct stop *s, uint32_t generated, struct id_list out[2]);
+/* Does this token end the answer, whatever comes with it? */
+bool stop_ends(const struct stop *s, uint32_t id);
 /* Count `id`, whose text is text[0..*len). With STOP_SEQUENCE, *len is lowered to the end of the
  * stop text (the earliest one, if several end in this token); with STOP_TOKEN to 0. */
 enum stop_reason stop_push(struct stop *s, uint32_t id, const char *text, size_t *len);

@@ -2,7 +2,7 @@
 #include "common/hash.h"
 #include <stdlib.h>
 
-static struct tally_row *place(struct tally_row *v, uint32_t cap, uint32_t id)
+static struct token_count *place(struct token_count *v, uint32_t cap, uint32_t id)
 {
     uint32_t i = (uint32_t)hash_mix(id) & (cap - 1);
     while (v[i].all && v[i].id != id)
@@ -17,7 +17,7 @@ int tally_reserve(struct tally *t, uint32_t distinct, struct err *e)
         cap *= 2;
     if (cap == t->cap)
         return 0;
-    struct tally_row *v = calloc(cap, sizeof(*v));
+    struct token_count *v = calloc(cap, sizeof(*v));
     if (!v)
         return err_nomem(e);
     for (uint32_t i = 0; i < t->cap; i++)
@@ -33,7 +33,7 @@ int tally_add(struct tally *t, uint32_t id, bool generated, struct err *e)
 {
     if (tally_reserve(t, t->n + 1, e))
         return -1;
-    struct tally_row *r = place(t->v, t->cap, id);
+    struct token_count *r = place(t->v, t->cap, id);
     t->n += r->all == 0;
     r->id = id;
     r->all++;
@@ -57,7 +57,7 @@ bool penalties_on(const struct penalties *p)
 void penalties_apply(const struct penalties *p, const struct tally *t, float *s, size_t vocab)
 {
     for (uint32_t i = 0; i < t->cap; i++) {
-        const struct tally_row *r = &t->v[i];
+        const struct token_count *r = &t->v[i];
         if (!r->all || r->id >= vocab)
             continue;
         float x = s[r->id];

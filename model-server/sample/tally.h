@@ -4,15 +4,13 @@
 #ifndef MODEL_SERVER_SAMPLE_TALLY_H
 #define MODEL_SERVER_SAMPLE_TALLY_H
 #include "common/err.h"
+#include "model-server/backend/draw.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-struct tally_row {
-    uint32_t id, all, generated; /* all == 0: an empty place */
-};
 struct tally { /* zero-initialise; open addressing, never more than half full */
-    struct tally_row *v;
+    struct token_count *v;
     uint32_t cap, n; /* cap: a power of two; n: distinct ids */
     uint32_t length; /* tokens in all */
 };

@@ -16,41 +16,15 @@ static void head(struct buf *out, const struct call *c, const char *object)
     buf_str(out, ",\"choices\":[");
 }
 
-/* {"token","logprob","bytes","top_logprobs"}: OpenAI's client insists on bytes being there. */
-static void token_fields(struct buf *out, const struct gen_token *t)
-{
-    buf_str(out, "{\"token\":");
-    buf_json_str(out, t->text, t->text_len);
-    buf_str(out, ",\"logprob\":");
-    buf_json_f32(out, t->logprob);
-    buf_str(out, ",\"bytes\":[");
-    for (size_t i = 0; i < t->text_len; i++)
-        buf_fmt(out, "%s%u", i ? "," : "", (unsigned char)t->text[i]);
-    buf_ch(out, ']');
-}
-
-static void logprob_item(struct buf *out, const struct gen_event *ev)
-{
-    token_fields(out, &ev->token);
-    buf_str(out, ",\"top_logprobs\":[");
-    for (uint32_t i = 0; i < ev->n_top; i++) {
-        if (i)
-            buf_ch(out, ',');
-        token_fields(out, &ev->top[i]);
-        buf_ch(out, '}');
-    }
-    buf_str(out, "]}");
-}
-
 /* ---------------------------------------------------------------- chunks */
 
 static const char *finish_reason(const struct openai *o, const struct generation *g)
 {
-    return o->parts && chat_parts_called(o, g) ? "tool_calls" : openai_finish(o, g);
+    return o->parts ? chat_parts_finish(o, g) : openai_finish(o, g);
 }
 
 /* The inside of a delta; false: there is nothing in it. */
-static bool delta(struct openai *o, const struct generation *g, const struct gen_event *ev,
+static bool delta(struct openai *o, struct generation *g, const struct gen_event *ev,
                   struct buf *out)
 {
     struct buf *text = &o->seq[g->index].text;
@@ -73,19 +47,21 @@ static void stream_token(struct call *c, struct generation *g, const struct gen_
     buf_str(out, "data: ");
     head(out, c, "chat.completion.chunk");
     buf_fmt(out, "{\"index\":%u,\"delta\":{", g->index);
-    if (!delta(o, g, ev, out) && !ev->end && !o->logprobs && !o->continuous_usage) {
+    bool said = delta(o, g, ev, out), end = ev->end || g->enough;
+    if (!said && !end && !o->logprobs && !o->continuous_usage) {
         out->len = before; /* held back: it may be the beginning of a call */
         return;
     }
     buf_str(out, "},\"logprobs\":");
     if (o->logprobs) {
         buf_str(out, "{\"content\":[");
-        logprob_item(out, ev);
+        openai_logprob(out, o, ev);
         buf_str(out, "]}");
     } else {
         buf_str(out, "null");
     }
-    if (ev->end)
+    openai_token_ids(out, o, g);
+    if (end)
         buf_fmt(out, ",\"finish_reason\":\"%s\"}],\"usage\":", finish_reason(o, g));
     else
         buf_str(out, ",\"finish_reason\":null}],\"usage\":");
@@ -93,6 +69,9 @@ static void stream_token(struct call *c, struct generation *g, const struct gen_
         openai_usage(out, c);
     else
         buf_str(out, "null");
+    if (!o->told_prompt)
+        openai_prompt_ids(out, o, g);
+    o->told_prompt = true;
     buf_str(out, "}\n\n");
 }
 
@@ -123,10 +102,10 @@ static void collect_token(struct call *c, struct generation *g, const struct gen
         return;
     if (s->logprobs.len)
         buf_ch(&s->logprobs, ',');
-    logprob_item(&s->logprobs, ev);
+    openai_logprob(&s->logprobs, o, ev);
 }
 
-static void choice(struct buf *out, const struct openai *o, const struct generation *g)
+static void choice(struct buf *out, struct openai *o, const struct generation *g)
 {
     const struct openai_sequence *s = &o->seq[g->index];
     buf_fmt(out, "%s{\"index\":%u,\"message\":{", g->index ? "," : "", g->index);
@@ -144,6 +123,7 @@ static void choice(struct buf *out, const struct openai *o, const struct generat
     } else {
         buf_str(out, "null");
     }
+    openai_token_ids(out, o, g);
     buf_fmt(out, ",\"finish_reason\":\"%s\"}", finish_reason(o, g));
     out->oom |= s->text.oom || s->logprobs.oom;
 }
@@ -155,6 +135,7 @@ static void finish(struct call *c)
         choice(&c->out, c->state, &c->gen[i]);
     buf_str(&c->out, "],\"usage\":");
     openai_usage(&c->out, c);
+    openai_prompt_ids(&c->out, c->state, &c->gen[0]);
     buf_ch(&c->out, '}');
     books_headers(c, 0, c->n_gen, true);
 }
@@ -165,7 +146,7 @@ static const struct format chat_stream = {NULL, stream_token, stream_finish, ope
 int chat_generate(struct call *c, const struct chat_request *r, struct err *e)
 {
     struct openai *o = r->openai;
-    bool apart = r->reply.format || r->reply.may_think || r->reply.thinking;
+    bool apart = r->reply.format || r->reply.may_think || r->reply.thinking || r->reply.channels;
     if (openai_generate(c, o, o->stream ? &chat_stream : &chat_object, e) != 0)
         return -1;
     return apart ? chat_parts_new(c, r, e) : 0;

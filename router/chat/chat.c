@@ -1,10 +1,10 @@
 #include "router/chat/chat.h"
 #include "common/json.h"
+#include "common/model_file.h"
 #include "common/template/chat.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { CONFIG_MAX = 32 << 20 };
 
@@ -16,11 +16,13 @@ struct entry { /* a template, NULL: there is none */
 struct chat {
     struct entry plain, with_tools; /* with_tools: the template named "tool_use" */
     cJSON *bos, *eos;               /* string or null */
+    char *source;                   /* of `plain`; NULL: there is none */
+    char *info;                     /* see chat_tokenizer_info() */
 };
 
 /* ---------------------------------------------------------------- load */
 
-static int compile(struct entry *slot, const char *src, struct err *e)
+static int compile(struct chat *c, struct entry *slot, const char *src, struct err *e)
 {
     template_free(slot->t);
     slot->t = template_compile(src, strlen(src), e);
@@ -28,25 +30,30 @@ static int compile(struct entry *slot, const char *src, struct err *e)
         return -1;
     slot->style.tools = template_mentions(slot->t, "tools");
     slot->style.calls = slot->style.tools ? call_format_find(src) : &call_format_bare;
-    slot->style.reasoning = strstr(src, "</think>") || strstr(src, "<think>");
+    slot->style.channels = strstr(src, "<|channel|>") && strstr(src, "<|message|>");
+    slot->style.reasoning =
+        slot->style.channels || strstr(src, "</think>") || strstr(src, "<think>");
     slot->calls = strstr(src, "tool_calls") != NULL;
-    return 0;
+    if (slot == &c->with_tools)
+        return 0;
+    free(c->source);
+    return (c->source = strdup(src)) ? 0 : err_nomem(e);
 }
 
 /* chat_template is a string, or a list of {"name", "template"}. 1: there is none. */
 static int take_template(struct chat *c, const cJSON *value, struct err *e)
 {
     if (cJSON_IsString(value))
-        return compile(&c->plain, value->valuestring, e);
+        return compile(c, &c->plain, value->valuestring, e);
     if (!cJSON_IsArray(value) || !value->child)
         return 1;
     for (const cJSON *v = value->child; v; v = v->next) {
         const char *name = json_str(v, "name", ""), *src = json_str(v, "template", NULL);
         if (!src)
             continue;
-        if (!strcmp(name, "default") && compile(&c->plain, src, e) != 0)
+        if (!strcmp(name, "default") && compile(c, &c->plain, src, e) != 0)
             return -1;
-        if (!strcmp(name, "tool_use") && compile(&c->with_tools, src, e) != 0)
+        if (!strcmp(name, "tool_use") && compile(c, &c->with_tools, src, e) != 0)
             return -1;
     }
     return c->plain.t ? 0 : 1;
@@ -54,7 +61,7 @@ static int take_template(struct chat *c, const cJSON *value, struct err *e)
 
 static int from_json(struct chat *c, const char *path, bool tokens, struct err *e)
 {
-    cJSON *j = json_load(path, CONFIG_MAX, e);
+    cJSON *j = model_file_json(path, CONFIG_MAX, e);
     static const char *const names[] = {"bos_token", "eos_token"};
     cJSON **slots[] = {&c->bos, &c->eos};
     if (!j)
@@ -76,7 +83,7 @@ static int from_jinja(struct chat *c, const char *path, struct err *e)
 {
     size_t n;
     char *src = file_read(path, CONFIG_MAX, &n, e);
-    int rc = src ? compile(&c->plain, src, e) : -1;
+    int rc = src ? compile(c, &c->plain, src, e) : -1;
     if (src && rc != 0)
         err_wrap(e, "%s", path);
     free(src);
@@ -90,7 +97,7 @@ static int find_template(struct chat *c, const char *dir, struct err *e)
     char path[4096];
     for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
         snprintf(path, sizeof(path), "%s/%s", dir, files[i]);
-        if (access(path, F_OK) != 0)
+        if (!model_file_exists(path))
             continue;
         int rc = i == 0 ? from_jinja(c, path, e) : from_json(c, path, false, e);
         if (rc <= 0)
@@ -105,6 +112,33 @@ static cJSON *token(const struct tokenizer *t, const char *name)
     return s ? cJSON_CreateString(s) : cJSON_CreateNull();
 }
 
+/* vLLM's words: the configuration but for the names of files, the class, and the template. */
+static int describe_tokenizer(struct chat *c, const char *dir, const char *config_path,
+                              struct err *e)
+{
+    static const char *const left_out[] = {"vocab_file", "merges_file", "chat_template"};
+    char path[4096];
+    snprintf(path, sizeof(path), "%s/tokenizer_config.json", dir);
+    const char *from = config_path ? config_path : path;
+    cJSON *j =
+        model_file_exists(from) ? model_file_json(from, CONFIG_MAX, e) : cJSON_CreateObject();
+    if (!j)
+        return e->kind ? -1 : err_nomem(e);
+    for (size_t i = 0; i < sizeof(left_out) / sizeof(left_out[0]); i++)
+        cJSON_DeleteItemFromObjectCaseSensitive(j, left_out[i]);
+    if (!json_str(j, "tokenizer_class", NULL)) {
+        cJSON_DeleteItemFromObjectCaseSensitive(j, "tokenizer_class");
+        cJSON_AddStringToObject(j, "tokenizer_class", "PreTrainedTokenizerFast");
+    }
+    if (c->source)
+        cJSON_AddStringToObject(j, "chat_template", c->source);
+    c->info = cJSON_PrintUnformatted(j);
+    cJSON_Delete(j);
+    return c->info ? 0 : err_nomem(e);
+}
+
+const char *chat_tokenizer_info(const struct chat *c) { return c->info; }
+
 struct chat *chat_load(const char *dir, const char *config_path, const struct tokenizer *t,
                        struct err *e)
 {
@@ -116,7 +150,7 @@ struct chat *chat_load(const char *dir, const char *config_path, const struct to
     c->bos = token(t, "bos_token");
     c->eos = token(t, "eos_token");
     int rc = config_path ? from_json(c, config_path, true, e) : find_template(c, dir, e);
-    if (rc < 0 || !c->bos || !c->eos) {
+    if (rc < 0 || describe_tokenizer(c, dir, config_path, e) != 0 || !c->bos || !c->eos) {
         chat_free(c);
         return NULL;
     }
@@ -131,6 +165,8 @@ void chat_free(struct chat *c)
     template_free(c->with_tools.t);
     cJSON_Delete(c->bos);
     cJSON_Delete(c->eos);
+    free(c->source);
+    cJSON_free(c->info);
     free(c);
 }
 
@@ -231,6 +267,20 @@ static int calls_as_text(cJSON *m)
     return ok ? 0 : -1;
 }
 
+/* Templates of channels know what was thought as `thinking`, and refuse a call that has text beside
+ * it: what led to the call matters more to it than what was said on the way. */
+static int thoughts_for_channels(cJSON *m)
+{
+    const char *thought = json_str(m, "reasoning_content", json_str(m, "reasoning", ""));
+    if (strcmp(json_str(m, "role", ""), "assistant") != 0)
+        return 0;
+    if (*thought && !json_get(m, "thinking") && !cJSON_AddStringToObject(m, "thinking", thought))
+        return -1;
+    if (*json_str(m, "thinking", "") && json_get(m, "tool_calls"))
+        cJSON_DeleteItemFromObjectCaseSensitive(m, "content");
+    return json_get(m, "content") || cJSON_AddStringToObject(m, "content", "") ? 0 : -1;
+}
+
 static int add_to_last_user(cJSON *list, const char *more)
 {
     cJSON *last = NULL;
@@ -258,6 +308,8 @@ static cJSON *for_template(const struct entry *t, const cJSON *messages, const c
         rc = content_as_text(m);
         if (rc == 0 && !t->calls)
             rc = calls_as_text(m);
+        if (rc == 0 && t->style.channels)
+            rc = thoughts_for_channels(m);
         open_arguments(cJSON_GetObjectItemCaseSensitive(m, "tool_calls"));
     }
     if (rc == 0 && more)
@@ -281,7 +333,8 @@ struct chat_style chat_style(const struct chat *c, bool with_tools)
 }
 
 int chat_prompt(const struct chat *c, const cJSON *messages, const cJSON *tools,
-                const cJSON *variables, const char *more, struct buf *out, struct err *e)
+                const cJSON *variables, const char *more, enum chat_ending ending, struct buf *out,
+                struct err *e)
 {
     const struct entry *entry = entry_for(c, tools != NULL);
     if (!entry->t)
@@ -290,15 +343,16 @@ int chat_prompt(const struct chat *c, const cJSON *messages, const cJSON *tools,
     if (!list)
         return err_nomem(e);
     const cJSON *last = list->child ? list->child->prev : NULL;
-    bool go_on =
+    bool may =
         last && !strcmp(json_str(last, "role", ""), "assistant") && *json_str(last, "content", "");
+    bool go_on = ending == CHAT_CONTINUE || (ending == CHAT_DEFAULT && may);
     struct chat_input in = {
         .messages = list,
         .tools = tools,
         .bos_token = c->bos,
         .eos_token = c->eos,
         .variables = variables,
-        .add_generation_prompt = !go_on,
+        .add_generation_prompt = !go_on && ending != CHAT_NOTHING,
         .continue_field = go_on ? "content" : NULL,
     };
     int rc = chat_render(entry->t, &in, NULL, out, e);

@@ -1,11 +1,38 @@
 #include "router/chat/format.h"
-#include <stddef.h>
 #include <string.h>
 
 const struct call_format call_format_bare = {
     .name = "json", .clue = "", .bare = true, .arguments = "parameters"};
 
+static const struct call_tags qwen_tags = {
+    .name_open = "<function=",
+    .name_close = ">",
+    .key_open = "<parameter=",
+    .key_close = ">",
+    .value_close = "</parameter>",
+    .value_end = "\n</parameter>",
+    .end = "</function>",
+};
+static const struct call_tags glm_tags = {
+    .key_open = "<arg_key>",
+    .key_close = "</arg_key>",
+    .value_open = "<arg_value>",
+    .value_close = "</arg_value>",
+    .value_end = "\n</arg_value>",
+};
+static const struct call_tags minimax_tags = {
+    .name_open = "<invoke name=\"",
+    .name_close = "\">",
+    .key_open = "<parameter name=\"",
+    .key_close = "\">",
+    .value_close = "</parameter>",
+    .value_end = "\n</parameter>",
+    .end = "</invoke>",
+};
+
 static const struct call_format formats[] = {
+    /* gpt-oss: messages in channels (reply_channels.c) */
+    {.name = "channels", .clue = "<|channel|>", .arguments = "arguments"},
     /* DeepSeek V3, R1: "function", separator, name, arguments fenced; V3.1: name, separator,
      * arguments */
     {.name = "deepseek",
@@ -14,6 +41,17 @@ static const struct call_format formats[] = {
      .close = "<｜tool▁call▁end｜>",
      .around = {"<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"},
      .named = true,
+     .separator = "<｜tool▁sep｜>",
+     .arguments = "arguments"},
+    /* Kimi K2: functions.name:0, separator, arguments */
+    {.name = "kimi",
+     .clue = "<|tool_call_argument_begin|>",
+     .open = "<|tool_call_begin|>",
+     .close = "<|tool_call_end|>",
+     .around = {"<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"},
+     .named = true,
+     .separator = "<|tool_call_argument_begin|>",
+     .prefix = "functions.",
      .arguments = "arguments"},
     /* Mistral: a list of objects; later name[ARGS]{...} each behind a marker of its own */
     {.name = "mistral",
@@ -21,18 +59,57 @@ static const struct call_format formats[] = {
      .open = "[TOOL_CALLS]",
      .named = true,
      .arguments = "arguments"},
+    /* Cohere: a list of objects with "tool_name" */
+    {.name = "cohere",
+     .clue = "<|START_ACTION|>",
+     .open = "<|START_ACTION|>",
+     .close = "<|END_ACTION|>",
+     .arguments = "parameters"},
     /* Granite, Phi-4: a list of objects */
     {.name = "list",
      .clue = "<|tool_call|>",
      .open = "<|tool_call|>",
      .close = "<|/tool_call|>",
      .arguments = "arguments"},
-    /* Hermes, Qwen 2.5, Qwen 3: an object each */
+    {.name = "minimax",
+     .clue = "<minimax:tool_call>",
+     .open = "<minimax:tool_call>",
+     .close = "</minimax:tool_call>",
+     .tags = &minimax_tags,
+     .arguments = "arguments"},
+    /* Qwen3-Coder */
+    {.name = "qwen-xml",
+     .clue = "<function=",
+     .open = "<tool_call>",
+     .close = "</tool_call>",
+     .tags = &qwen_tags,
+     .arguments = "arguments"},
+    /* GLM 4.5 and later */
+    {.name = "glm",
+     .clue = "<arg_key>",
+     .open = "<tool_call>",
+     .close = "</tool_call>",
+     .tags = &glm_tags,
+     .arguments = "arguments"},
+    /* Hermes, Qwen 2.5, Qwen 3, Granite 3.3: an object each */
     {.name = "hermes",
      .clue = "<tool_call>",
      .open = "<tool_call>",
      .close = "</tool_call>",
      .arguments = "arguments"},
+    /* Llama 4, and Llama 3.2 as it was taught: [f(a=1), g()], or an object */
+    {.name = "pythonic",
+     .clue = "<|python_start|>",
+     .open = "<|python_start|>",
+     .close = "<|python_end|>",
+     .bare = true,
+     .python = true,
+     .arguments = "parameters"},
+    {.name = "pythonic list",
+     .clue = "[func_name1(",
+     .bare = true,
+     .python = true,
+     .arguments = "parameters"},
     /* Llama 3.1: the answer is an object, sometimes behind a marker */
     {.name = "llama",
      .clue = "<|python_tag|>",
@@ -47,4 +124,17 @@ const struct call_format *call_format_find(const char *template_source)
         if (strstr(template_source, formats[i].clue))
             return &formats[i];
     return &call_format_bare;
+}
+
+void call_format_markers(const struct call_format *f, const char *out[CALL_MARKERS + 1])
+{
+    const struct call_tags none = {0}, *t = f->tags ? f->tags : &none;
+    const char *all[] = {f->open,      f->close,      f->around[0],  f->around[1],
+                         f->separator, t->name_open,  t->key_open,   t->key_close,
+                         t->end,       t->value_open, t->value_close};
+    int n = 0;
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+        if (all[i])
+            out[n++] = all[i];
+    out[n] = NULL;
 }

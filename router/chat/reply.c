@@ -7,6 +7,23 @@
 static const char THINK[] = "<think>", THOUGHT[] = "</think>";
 enum { MAX_BLANKS = 64, MAX_MARKERS = 3 }; /* blanks held back in front of a marker */
 
+void reply_piece(struct reply *r, enum reply_kind kind)
+{
+    if (r->n_pieces && kind != REPLY_CALL && r->pieces[r->n_pieces - 1].kind == kind)
+        return;
+    struct reply_piece *more = realloc(r->pieces, (r->n_pieces + 1) * sizeof(*more));
+    if (!more) {
+        r->oom = true;
+        return;
+    }
+    r->pieces = more;
+    r->pieces[r->n_pieces++] = (struct reply_piece){
+        .kind = kind,
+        .from = kind == REPLY_REASONING ? r->reasoning.len : r->content.len,
+        .call = kind == REPLY_CALL ? r->n_calls - 1 : 0,
+    };
+}
+
 static void emit(struct reply *r, struct buf *to, const char *s, size_t n)
 {
     while (r->fresh && n && is_blank(*s))
@@ -14,10 +31,16 @@ static void emit(struct reply *r, struct buf *to, const char *s, size_t n)
     if (!n)
         return;
     r->fresh = false;
+    reply_piece(r, to == &r->reasoning ? REPLY_REASONING : REPLY_CONTENT);
     buf_add(to, s, n);
 }
 
 void reply_content(struct reply *r, const char *s, size_t n) { emit(r, &r->content, s, n); }
+
+void reply_text(struct reply *r, bool reasoning, const char *s, size_t n)
+{
+    emit(r, reasoning ? &r->reasoning : &r->content, s, n);
+}
 
 /* What was held back is read again in another state. */
 static void again(struct reply *r, enum reply_state state)
@@ -152,7 +175,8 @@ static void text_byte(struct reply *r, char c)
 
 static void behind_byte(struct reply *r, char c)
 {
-    const char *close = r->config.format->close;
+    const struct call_tags *tags = r->config.forced ? NULL : r->config.format->tags;
+    const char *close = r->config.format->close, *tag = tags ? tags->name_open : NULL;
     bool whole, bare = may_be_bare(r);
     if (r->held.len == 0 && (is_blank(c) || c == '`' || (bare && c == ';')))
         return;
@@ -161,6 +185,12 @@ static void behind_byte(struct reply *r, char c)
         if (whole) {
             buf_reset(&r->held);
             r->state = CONTENT;
+        }
+    } else if (tag && begins(tag, r->held.p, r->held.len, &whole)) {
+        if (whole) { /* a second call between the same markers */
+            call_open(r, tag, strlen(tag));
+            buf_reset(&r->held);
+            tags_name(r);
         }
     } else if (bare && r->held.len == 1 && (c == '{' || c == '[')) {
         call_open(r, "", 0);
@@ -172,13 +202,15 @@ static void behind_byte(struct reply *r, char c)
 
 void reply_byte(struct reply *r, char c)
 {
-    if (r->state == AT_START)
+    if (r->config.channels)
+        channels_byte(r, c);
+    else if (r->state == AT_START)
         start_byte(r, c);
     else if (r->state == THINKING || r->state == CONTENT)
         text_byte(r, c);
     else if (r->state == BEHIND_CALL)
         behind_byte(r, c);
-    else
+    else if (r->state != ENOUGH)
         call_byte(r, c);
 }
 
@@ -191,6 +223,9 @@ void reply_init(struct reply *r, const struct reply_config *c)
     r->fresh = c->thinking;
     if (c->thinking)
         r->config.may_think = false;
+    if (c->channels)
+        channels_begin(r);
+    r->config.opened = NULL;
 }
 
 void reply_push(struct reply *r, const char *s, size_t n)
@@ -203,16 +238,16 @@ void reply_push(struct reply *r, const char *s, size_t n)
 
 void reply_end(struct reply *r)
 {
-    struct buf held = r->held;
-    r->held = (struct buf)BUF_INIT;
-    bool blank = blanks(held.p, held.len) == held.len;
-    if (r->state >= CALL_START)
+    bool blank = blanks(r->held.p, r->held.len) == r->held.len;
+    if (r->config.channels)
+        channels_end(r);
+    else if (r->state >= CALL_START && r->state != ENOUGH)
         call_end_of_text(r);
     else if (r->state == THINKING && !blank)
-        emit(r, &r->reasoning, held.p, held.len);
+        emit(r, &r->reasoning, r->held.p, r->held.len);
     else if (r->state == AT_START || r->state == CONTENT)
-        emit(r, &r->content, held.p, held.len);
-    buf_free(&held);
+        emit(r, &r->content, r->held.p, r->held.len);
+    buf_reset(&r->held);
     r->state = CONTENT;
 }
 
@@ -227,24 +262,19 @@ void reply_free(struct reply *r)
         buf_free(&r->calls[i].arguments);
     }
     free(r->calls);
+    free(r->pieces);
 }
 
 bool reply_is_marker(const struct reply *r, const char *s, size_t n)
 {
     const struct call_format *f = r->config.format;
-    const char *all[] = {THINK,
-                         THOUGHT,
-                         f ? f->open : NULL,
-                         f ? f->close : NULL,
-                         f ? f->around[0] : NULL,
-                         f ? f->around[1] : NULL,
-                         f && f->named ? "[ARGS]" : NULL,
-                         f && f->named ? "[CALL_ID]" : NULL,
-                         f && f->named ? "<｜tool▁sep｜>" : NULL};
-    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
-        if (all[i] && strlen(all[i]) == n && !memcmp(all[i], s, n))
+    const char *all[CALL_MARKERS + 5] = {THINK, THOUGHT, "[ARGS]", "[CALL_ID]"};
+    if (f)
+        call_format_markers(f, all + 4);
+    for (const char **m = all; *m; m++)
+        if (strlen(*m) == n && !memcmp(*m, s, n))
             return true;
-    return false;
+    return r->config.channels && channels_marker(s, n);
 }
 
 bool reply_called(const struct reply *r)
@@ -253,4 +283,59 @@ bool reply_called(const struct reply *r)
         if (!r->calls[i].whole)
             return false;
     return r->n_calls > 0;
+}
+
+bool reply_enough(const struct reply *r) { return r->state == ENOUGH; }
+
+size_t reply_held(const struct reply *r) { return r->held.len + r->raw.len; }
+
+bool reply_thinks(const struct reply *r) { return r->state == THINKING; }
+
+/* ---------------------------------------------------------------- in order */
+
+static size_t end_of_text(const struct reply *r, uint32_t piece)
+{
+    const struct reply_piece *p = &r->pieces[piece];
+    for (uint32_t i = piece + 1; i < r->n_pieces; i++)
+        if (r->pieces[i].kind == p->kind)
+            return r->pieces[i].from;
+    return p->kind == REPLY_REASONING ? r->reasoning.len : r->content.len;
+}
+
+/* All of a piece's text so far. */
+static void text_of(const struct reply *r, uint32_t piece, struct reply_news *news)
+{
+    const struct reply_piece *p = &r->pieces[piece];
+    const struct buf *from = p->kind == REPLY_REASONING ? &r->reasoning
+                             : p->kind == REPLY_CONTENT ? &r->content
+                                                        : &r->calls[p->call].arguments;
+    size_t at = p->kind == REPLY_CALL ? 0 : p->from;
+    size_t end = p->kind == REPLY_CALL ? from->len : end_of_text(r, piece);
+    *news = (struct reply_news){.index = piece,
+                                .kind = p->kind,
+                                .text = from->p ? from->p + at : "",
+                                .n = end - at,
+                                .call = p->kind == REPLY_CALL ? &r->calls[p->call] : NULL};
+}
+
+bool reply_next(const struct reply *r, struct reply_cursor *at, bool ended, struct reply_news *news)
+{
+    if (at->piece >= r->n_pieces)
+        return false;
+    text_of(r, at->piece, news);
+    if (!at->open) {
+        at->open = true;
+        news->what = REPLY_OPENED;
+    } else if (news->n > at->sent) {
+        news->what = REPLY_GREW;
+        news->text += at->sent;
+        news->n -= at->sent;
+        at->sent += news->n;
+    } else if (at->piece + 1 < r->n_pieces || ended) {
+        news->what = REPLY_CLOSED;
+        *at = (struct reply_cursor){.piece = at->piece + 1};
+    } else {
+        return false;
+    }
+    return true;
 }

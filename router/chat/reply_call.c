@@ -1,7 +1,9 @@
-/* reply_call.c - a call as the model writes it: {"name": .., "arguments": {..}}, lists of such, or
- * name{..}. Arguments are passed on as they come, once the name is known. */
+/* reply_call.c - a call as the model writes it. Here: {"name": .., "arguments": {..}}, lists of
+ * such, or name{..}; what is in tags or Python's has files of its own. Arguments are passed on as
+ * they come, once the name is known. */
 #include "common/json.h"
 #include "router/chat/reply_impl.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -10,6 +12,10 @@ enum { V_NAME, V_ARGUMENTS, V_BEHIND_NAME, V_OTHER };
 enum { MAX_NAME = 256, MAX_LEVEL = 4 };
 
 static struct reply_call *last(struct reply *r) { return &r->calls[r->n_calls - 1]; }
+
+struct buf *call_arguments(struct reply *r) { return &last(r)->arguments; }
+
+const char *call_name(const struct reply *r) { return r->calls[r->n_calls - 1].name; }
 
 void call_open(struct reply *r, const char *text, size_t n)
 {
@@ -21,25 +27,38 @@ void call_open(struct reply *r, const char *text, size_t n)
     r->state = CALL_START;
 }
 
-/* It is no call: what was read since it seemed to begin is content. One that has its name already
- * stays, cut. */
-static void no_call(struct reply *r)
+void call_is_none(struct reply *r)
 {
     r->state = CONTENT;
+    buf_reset(&r->held);
     if (!r->announced)
         reply_content(r, r->raw.p, r->raw.len);
     buf_reset(&r->raw);
 }
 
-static void make_id(char id[10])
+static void random_id(struct reply_call *call)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
     uint8_t random[9] = {0};
     if (getrandom(random, sizeof(random), 0) != sizeof(random))
         memset(random, 0, sizeof(random));
     for (int i = 0; i < 9; i++)
-        id[i] = letters[random[i] % 62];
-    id[9] = '\0';
+        call->id[i] = letters[random[i] % 62];
+}
+
+/* "functions.f:0" is the id and the name in one: the name is what is left. */
+static void given_id(struct reply *r, struct reply_call *call)
+{
+    const char *prefix = r->config.format->prefix;
+    size_t skip = strncmp(call->name, prefix, strlen(prefix)) ? 0 : strlen(prefix);
+    char *colon = strrchr(call->name, ':');
+    if (!skip || !colon)
+        snprintf(call->id, sizeof(call->id), "%s%.60s:%u", prefix, call->name, r->n_calls - 1);
+    else
+        snprintf(call->id, sizeof(call->id), "%s", call->name);
+    if (colon)
+        *colon = '\0';
+    memmove(call->name, call->name + skip, strlen(call->name + skip) + 1);
 }
 
 static bool known(const struct reply *r, const char *name)
@@ -50,35 +69,38 @@ static bool known(const struct reply *r, const char *name)
     return false;
 }
 
-/* The name is there: from here on it is a call. Takes `name`. */
-static void announce(struct reply *r, char *name)
+void call_announce(struct reply *r, char *name)
 {
     struct reply_call *more = NULL;
-    if (name && *name && r->n_calls < REPLY_MAX_CALLS && !r->announced &&
+    if (name && *name && r->n_calls < (r->config.single ? 1 : REPLY_MAX_CALLS) && !r->announced &&
         (!r->config.format->bare || known(r, name)))
         more = realloc(r->calls, (r->n_calls + 1) * sizeof(*more));
     if (!more) {
         free(name);
-        no_call(r);
+        call_is_none(r);
         return;
     }
     r->calls = more;
     r->calls[r->n_calls++] = (struct reply_call){.name = name};
-    make_id(last(r)->id);
+    reply_piece(r, REPLY_CALL);
+    if (r->config.format->prefix)
+        given_id(r, last(r));
+    else
+        random_id(last(r));
     buf_add(&last(r)->arguments, r->early.p, r->early.len);
     buf_reset(&r->early);
     buf_reset(&r->raw);
     r->announced = true;
 }
 
-static void call_whole(struct reply *r)
+void call_whole(struct reply *r)
 {
     struct reply_call *c = last(r);
     if (!c->arguments.len)
         buf_str(&c->arguments, "{}");
     c->whole = true;
     r->oom |= c->arguments.oom;
-    r->state = r->in_list ? LIST_NEXT : BEHIND_CALL;
+    r->state = r->config.single ? ENOUGH : r->in_list ? LIST_NEXT : BEHIND_CALL;
     r->fresh = true;
 }
 
@@ -113,7 +135,7 @@ static void value_end(struct reply *r)
 {
     r->state = MEMBER;
     if (r->value == V_NAME)
-        announce(r, decoded(&r->text));
+        call_announce(r, decoded(&r->text));
     else if (r->value == V_BEHIND_NAME)
         call_whole(r);
     else if (r->value == V_ARGUMENTS && !r->streams)
@@ -141,7 +163,7 @@ static void value_byte(struct reply *r, char c)
         return;
     } else if (!is_blank(c) && !strchr("{}[]\",:+-.", c) && !(c >= '0' && c <= '9') &&
                !((c | 0x20) >= 'a' && (c | 0x20) <= 'z')) {
-        no_call(r); /* not JSON */
+        call_is_none(r); /* not JSON */
         return;
     } else {
         take(r, c);
@@ -155,7 +177,7 @@ static void value_byte(struct reply *r, char c)
 static void value_start(struct reply *r, char c)
 {
     if (c == '}' || c == ']' || c == ',' || c == ':') {
-        no_call(r);
+        call_is_none(r);
         return;
     }
     const char *key = r->key.p ? r->key.p : "";
@@ -167,9 +189,11 @@ static void value_start(struct reply *r, char c)
     }
     bool arguments = !strcmp(key, "arguments") || !strcmp(key, "parameters");
     bool had = r->announced && last(r)->arguments.len;
-    r->value = !r->announced && (!strcmp(key, "name") || (function && c == '"')) ? V_NAME
-               : arguments && !had                                               ? V_ARGUMENTS
-                                                                                 : V_OTHER;
+    r->value = !r->announced &&
+                       (!strcmp(key, "name") || !strcmp(key, "tool_name") || (function && c == '"'))
+                   ? V_NAME
+               : arguments && !had ? V_ARGUMENTS
+                                   : V_OTHER;
     r->streams = r->value == V_ARGUMENTS && r->announced && object;
     r->in_string = r->escaped = false;
     r->depth = 0;
@@ -181,10 +205,9 @@ static void value_start(struct reply *r, char c)
 /* ---------------------------------------------------------------- a name in front */
 
 /* "NAME", "NAME[ARGS]", "NAME[CALL_ID]x[ARGS]", "function<sep>NAME ..", "NAME<sep>" */
-static char *name_in_front(const struct buf *text)
+static char *name_in_front(const struct buf *text, const char *separator)
 {
-    static const char separator[] = "<｜tool▁sep｜>";
-    const char *s = text->p, *sep = strstr(s, separator);
+    const char *s = text->p, *sep = separator ? strstr(s, separator) : NULL;
     const char *behind = sep ? sep + strlen(separator) : "";
     size_t n = strcspn(behind, "\n`");
     if (sep && n)
@@ -201,10 +224,10 @@ static void name_byte(struct reply *r, char c)
     if (c != '{') {
         buf_ch(&r->text, c);
         if (r->text.len > MAX_NAME)
-            no_call(r);
+            call_is_none(r);
         return;
     }
-    announce(r, name_in_front(&r->text));
+    call_announce(r, name_in_front(&r->text, r->config.format->separator));
     if (!r->announced)
         return;
     r->value = V_BEHIND_NAME;
@@ -227,12 +250,17 @@ static void start_of_call(struct reply *r, char c)
         r->in_list = true;
     } else if (c == ']' && r->in_list) {
         r->state = BEHIND_CALL;
+    } else if (r->in_list && r->config.format->python && python_begins(c)) {
+        buf_reset(&r->text);
+        r->announced = false;
+        r->state = PY_NAME;
+        python_byte(r, c);
     } else if (r->config.format->named && !r->in_list) {
         buf_reset(&r->text);
         r->state = IN_NAME;
         name_byte(r, c);
     } else {
-        no_call(r);
+        call_is_none(r);
     }
 }
 
@@ -248,9 +276,9 @@ static void member(struct reply *r, char c)
         if (r->announced)
             call_whole(r);
         else
-            no_call(r);
+            call_is_none(r);
     } else if (c != ',') {
-        no_call(r);
+        call_is_none(r);
     }
 }
 
@@ -284,8 +312,15 @@ void call_byte(struct reply *r, char c)
                    r->state == VALUE_START || r->state == LIST_NEXT;
     if (between && is_blank(c))
         return;
-    if (r->state == CALL_START)
+    if (r->state == CALL_START && r->config.format->tags && !r->config.forced) {
+        r->state = TAG_NAME_OPEN;
+        tags_byte(r, c);
+    } else if (r->state == CALL_START)
         start_of_call(r, c);
+    else if (r->state >= TAG_NAME_OPEN && r->state <= TAG_VALUE)
+        tags_byte(r, c);
+    else if (r->state >= PY_NAME && r->state <= PY_VALUE)
+        python_byte(r, c);
     else if (r->state == IN_NAME)
         name_byte(r, c);
     else if (r->state == MEMBER)
@@ -301,7 +336,7 @@ void call_byte(struct reply *r, char c)
     else if (r->state == LIST_NEXT)
         next_in_list(r, c);
     else
-        no_call(r);
+        call_is_none(r);
 }
 
 void call_end_of_text(struct reply *r)
@@ -310,4 +345,6 @@ void call_end_of_text(struct reply *r)
         reply_content(r, r->raw.p, r->raw.len);
     else if (r->state == VALUE && r->value == V_ARGUMENTS && !r->streams)
         buf_add(&last(r)->arguments, r->text.p, r->text.len);
+    else if (r->state == TAG_VALUE)
+        tags_end_of_text(r);
 }

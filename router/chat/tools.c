@@ -83,6 +83,7 @@ int tools_read(struct body *b, struct object root, struct tools *t, struct err *
         body_mistyped(b, root, "tool_choice", choice, "a string or a function with a name");
     t->prompt = body_str(b, root, "tool_prompt", false);
     t->several = body_opt_bool(b, root, "parallel_tool_calls", false);
+    t->single = !body_opt_bool(b, root, "parallel_tool_calls", true);
     if (b->failed || !word)
         return -1;
     if (!strcmp(word, "none") && cJSON_IsString(choice))
@@ -188,6 +189,51 @@ cJSON *tools_schema(const struct tools *t, const char *arguments)
         buf_free(&base);
     }
     return schema;
+}
+
+/* ---------------------------------------------------------------- types */
+
+static unsigned type_bit(const cJSON *word)
+{
+    if (!cJSON_IsString(word))
+        return 0;
+    return !strcmp(word->valuestring, "string") ? REPLY_STRING
+           : !strcmp(word->valuestring, "null") ? REPLY_NULL
+                                                : REPLY_OTHER;
+}
+
+static unsigned value_bit(const cJSON *v)
+{
+    return cJSON_IsString(v) ? REPLY_STRING : cJSON_IsNull(v) ? REPLY_NULL : REPLY_OTHER;
+}
+
+static unsigned types_of(const cJSON *schema, int depth)
+{
+    const cJSON *type = json_get(schema, "type"), *any = json_get(schema, "anyOf");
+    const cJSON *values = json_get(schema, "enum"), *v;
+    unsigned types = type_bit(type);
+    any = any ? any : json_get(schema, "oneOf");
+    for (v = cJSON_IsArray(type) ? type->child : NULL; v; v = v->next)
+        types |= type_bit(v);
+    for (v = cJSON_IsArray(values) && !type ? values->child : NULL; v; v = v->next)
+        types |= value_bit(v);
+    if (!type && json_get(schema, "const"))
+        types |= value_bit(json_get(schema, "const"));
+    for (v = cJSON_IsArray(any) && depth < 4 ? any->child : NULL; v; v = v->next)
+        types |= types_of(v, depth + 1);
+    return types;
+}
+
+unsigned tools_types(const void *list, const char *function, const char *parameter)
+{
+    const cJSON *tool;
+    cJSON_ArrayForEach(tool, (const cJSON *)list)
+    {
+        const cJSON *f = function_of(tool), *given = json_get(f, "parameters");
+        if (!strcmp(json_str(f, "name", ""), function))
+            return types_of(json_get(json_get(given, "properties"), parameter), 0);
+    }
+    return 0;
 }
 
 /* ---------------------------------------------------------------- in words */

@@ -3,6 +3,7 @@
 #define ROUTER_CHAT_TOOLS_H
 #include "router/body.h"
 #include "router/chat/chat.h"
+#include "router/chat/reply.h"
 
 struct tools {
     const cJSON *list; /* [n > 0]; NULL: none may be called */
@@ -10,6 +11,7 @@ struct tools {
     uint32_t n;
     bool forced;  /* the answer is a call */
     bool several; /* a forced answer may be several calls */
+    bool single;  /* no answer may: parallel_tool_calls is false */
     const char *prompt;
 };
 
@@ -18,6 +20,8 @@ struct tools {
 int tools_read(struct body *b, struct object root, struct tools *t, struct err *e);
 /* The schema of an answer that is nothing but calls. Caller deletes; NULL: out of memory. */
 cJSON *tools_schema(const struct tools *t, const char *arguments);
+/* What a parameter of a function in `list` (struct tools) may be: REPLY_* bits, 0: nobody says. */
+unsigned tools_types(const void *list, const char *function, const char *parameter);
 /* What is said to a model whose template does not show tools: TGI's words, behind the user's last
  * message. */
 void tools_text(const struct tools *t, bool template_shows_them, struct buf *out);

@@ -15,12 +15,12 @@ static void item(struct buf *list)
 }
 
 /* One token in the four parallel lists of OpenAI's logprobs. */
-static void note_logprob(struct openai_sequence *s, const struct gen_token *t,
-                         const struct gen_token *top, uint32_t n_top)
+static void note_logprob(const struct openai *o, struct openai_sequence *s,
+                         const struct gen_token *t, const struct gen_token *top, uint32_t n_top)
 {
     struct buf *alternatives = &s->lists[TOP_LOGPROBS];
     item(&s->logprobs);
-    buf_json_str(&s->logprobs, t->text, t->text_len);
+    openai_token_name(&s->logprobs, o, t);
     item(&s->lists[TOKEN_LOGPROBS]);
     buf_json_f32(&s->lists[TOKEN_LOGPROBS], t->logprob);
     item(&s->lists[TEXT_OFFSET]);
@@ -36,14 +36,16 @@ static void note_logprob(struct openai_sequence *s, const struct gen_token *t,
     bool chosen = false;
     for (uint32_t i = 0; i < n_top; i++) {
         buf_str(alternatives, i ? "," : "");
-        buf_json_str(alternatives, top[i].text, top[i].text_len);
+        openai_token_name(alternatives, o, &top[i]);
         buf_ch(alternatives, ':');
         buf_json_f32(alternatives, top[i].logprob);
-        chosen |= top[i].text_len == t->text_len && !memcmp(top[i].text, t->text, t->text_len);
+        chosen |= o->ids_as_text ? top[i].id == t->id
+                                 : top[i].text_len == t->text_len &&
+                                       !memcmp(top[i].text, t->text, t->text_len);
     }
     if (!chosen) { /* OpenAI lists the chosen token too */
         buf_str(alternatives, n_top ? "," : "");
-        buf_json_str(alternatives, t->text, t->text_len);
+        openai_token_name(alternatives, o, t);
         buf_ch(alternatives, ':');
         buf_json_f32(alternatives, t->logprob);
     }
@@ -85,7 +87,7 @@ static void take_token(struct openai *o, const struct generation *g, const struc
         s->chars = q->n_chars; /* no prompt tokens were listed */
     openai_text(o, g, ev, &s->text);
     if (o->logprobs)
-        note_logprob(s, &ev->token, ev->top, ev->n_top);
+        note_logprob(o, s, &ev->token, ev->top, ev->n_top);
 }
 
 static void take_prefill(struct call *c, struct generation *g, const struct gen_event *ev)
@@ -95,7 +97,7 @@ static void take_prefill(struct call *c, struct generation *g, const struct gen_
         struct gen_token t = ev->prefill[i];
         t.special |= tokenizer_is_special(c->edge->tokenizer, t.id);
         uint32_t k = ev->n_top / ev->n_prefill;
-        note_logprob(&o->seq[g->index], &t, k ? ev->top + (size_t)i * k : NULL, k);
+        note_logprob(o, &o->seq[g->index], &t, k ? ev->top + (size_t)i * k : NULL, k);
     }
 }
 
@@ -125,6 +127,9 @@ static void choice(struct buf *out, struct openai *o, const struct generation *g
     buf_json_str(out, s->text.p ? s->text.p : "", s->text.len);
     buf_str(out, ",\"logprobs\":");
     logprobs(out, o, s);
+    openai_token_ids(out, o, g);
+    if (!o->stream || g->answer.n_tokens == 1)
+        openai_prompt_ids(out, o, g);
     if (finish)
         buf_fmt(out, ",\"finish_reason\":\"%s\"}", finish);
     else

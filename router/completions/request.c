@@ -10,7 +10,7 @@ static void read_prompt(struct call *c, struct body *b, const cJSON *v, struct a
     if (cJSON_IsString(v)) {
         q->inputs = v->valuestring;
         q->n_inputs = strlen(q->inputs);
-        q->add_special_tokens = true;
+        q->add_special_tokens = body_opt_bool(b, root, "add_special_tokens", true);
     } else if (cJSON_IsArray(v)) {
         struct buf text = BUF_INIT;
         q->ids = body_ids(b, root, "prompt", v, &q->n_ids);
@@ -48,6 +48,7 @@ static void read_prompts(struct call *c, struct body *b, struct openai *o)
     }
     for (const cJSON *v = list ? p->child : p; v && i < o->n_asks; v = v->next) {
         openai_sampling(b, root, &o->asks[i]);
+        body_tokens(b, root, edge_limits(c->edge)->max_input_tokens, &o->asks[i]);
         read_prompt(c, b, v, &o->asks[i++]);
     }
 }

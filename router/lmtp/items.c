@@ -44,6 +44,10 @@ void item_token(struct buf *out, const struct lmtp_token *t)
     }
     if (t->alternatives)
         put_top(out, t);
+    if (t->text) {
+        buf_str(out, ",\"text\":");
+        buf_json_str(out, t->text, t->n_text);
+    }
     buf_ch(out, '}');
 }
 

@@ -13,6 +13,8 @@ struct lmtp_token {
     bool alternatives;  /* `top_logprobs` is given, with `token` in front */
     const struct gen_token *top;
     uint32_t n_top;
+    const char *text; /* NULL: not wanted */
+    size_t n_text;
 };
 
 /* Numbers are always JSON: what is no finite logarithm of a probability becomes -1e30. */

@@ -1,11 +1,9 @@
 /* The thread: its epoll, its listening socket, its bell. */
 #include "common/clock.h"
-#include "common/hash.h"
 #include "router/lmtp/lmtp_in.h"
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -49,7 +47,6 @@ static void accept_all(struct lmtp *l)
     int fd;
     while ((fd = accept4(l->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0) {
         int one = 1, room = SEND_BUFFER; /* improvements that we can live without */
-        (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
         (void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
         (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
         if (l->closing || !peer_new(l, fd, NULL))
@@ -97,6 +94,18 @@ static void tick(struct lmtp *l)
         next = p->next;
         peer_tick(p, now);
     }
+    record_tick(l, now);
+}
+
+/* -1: as long as nobody says anything. */
+static int patience(const struct lmtp *l)
+{
+    int64_t most = l->peers || l->records ? TICK_MS : -1, left;
+    if (l->watch_ms == INT64_MAX)
+        return (int)most;
+    left = l->watch_ms - clock_ms();
+    left = left < 0 ? 0 : left;
+    return (int)(left < most ? left : most);
 }
 
 static void turn(struct lmtp *l, int timeout_ms)
@@ -111,10 +120,12 @@ static void turn(struct lmtp *l, int timeout_ms)
             peer_event(ev[i].data.ptr, ev[i].events);
         else if (read(l->bell_fd, &count, sizeof(count)) == sizeof(count)) {
             adopt_all(l);
+            prepare_done(l);
             read_notes(l);
         }
     }
     tick(l);
+    streams_watch(l, clock_ms());
     flush_all(l);
 }
 
@@ -124,6 +135,7 @@ static void goodbye(struct lmtp *l)
     l->closing = true;
     for (struct peer *p = l->peers; p; p = p->next)
         peer_goodbye(p, WIRE_GOING_AWAY, "the server is shutting down");
+    record_end_all(l);
     flush_all(l);
     while (l->peers && clock_ms() < until)
         turn(l, 20);
@@ -136,7 +148,7 @@ static void *run(void *arg)
 {
     struct lmtp *l = arg;
     while (!atomic_load(&l->stop))
-        turn(l, l->peers ? TICK_MS : -1);
+        turn(l, patience(l));
     goodbye(l);
     return NULL;
 }
@@ -218,18 +230,6 @@ static int open_listener(struct lmtp *l, struct err *e)
 
 /* ---------------------------------------------------------------- life */
 
-/* Equal for equal vocabularies: the wire carries ids alone, and a client whose tokenizer is another
- * one would never know. */
-static uint64_t hash_vocab(const struct tokenizer *t)
-{
-    uint64_t h = 0;
-    for (uint32_t i = 0; i < tokenizer_vocab_size(t); i++) {
-        const char *text = tokenizer_token(t, i);
-        h = hash_bytes(h, text ? text : "", text ? strlen(text) + 1 : 0);
-    }
-    return h;
-}
-
 struct lmtp *lmtp_new(struct edge *g, struct err *e)
 {
     struct lmtp *l = calloc(1, sizeof(*l));
@@ -238,9 +238,9 @@ struct lmtp *lmtp_new(struct edge *g, struct err *e)
         return NULL;
     }
     l->edge = g;
-    l->vocab_hash = hash_vocab(g->tokenizer);
     l->max_message = g->config->lmtp_max_message;
     l->listen_fd = -1;
+    l->watch_ms = INT64_MAX;
     l->staged.end = &l->staged.first;
     l->ready.end = &l->ready.first;
     pthread_mutex_init(&l->lock, NULL);
@@ -275,8 +275,10 @@ void lmtp_free(struct lmtp *l)
     if (!l)
         return;
     l->closing = true;
+    prepare_done(l);
     stream_publish(l);
     read_notes(l);
+    buf_free(&l->unheard);
     flush_all(l);
     adopt_all(l);
     if (l->listen_fd >= 0)

@@ -96,8 +96,40 @@ static bool bias_key(const char *p, size_t n, uint32_t *id)
     return v <= UINT32_MAX;
 }
 
+/* At most 9 digits; NULL: there are none, or more. */
+static const char *short_number(const char *p, const char *end, uint32_t *v)
+{
+    const char *begin = p;
+    for (*v = 0; p < end && *p >= '0' && *p <= '9' && p - begin < 10; p++)
+        *v = *v * 10 + (uint32_t)(*p - '0');
+    return p == begin || p - begin > 9 ? NULL : p;
+}
+
+/* A member as nearly all are written: "id": a short whole number. False: read it as any other. A
+ * mask of half a vocabulary has sixty thousand of them, which are to cost less than a token does.
+ */
+static bool plain_bias(struct scan *s, uint32_t *id, float *bias)
+{
+    const char *p = s->p, *end = s->end;
+    uint32_t v;
+    if (p == end || *p != '"' || !(p = short_number(p + 1, end, id)) || end - p < 4 ||
+        p[0] != '"' || p[1] != ':')
+        return false;
+    p += 2;
+    p += *p == ' ';
+    bool minus = *p == '-';
+    const char *begin = p + minus;
+    p = short_number(begin, end, &v);
+    if (!p || p == end || (*p != ',' && *p != '}') || (*begin == '0' && p - begin > 1))
+        return false;
+    *bias = minus && v ? -(float)v : (float)v;
+    s->p = p;
+    return true;
+}
+
 static void read_bias(struct reader *r)
 {
+    enum { LEAST = 6 }; /* bytes of a member and what parts it from the next: "1":0, */
     struct lmtp_message *m = r->m;
     struct scan_number v;
     const char *key = NULL;
@@ -110,14 +142,23 @@ static void read_bias(struct reader *r)
         scan_skip(&r->s);
         return;
     }
-    size_t most = count_members(&r->s, '}');
+    const char *close = memchr(r->s.p, '}', (size_t)(r->s.end - r->s.p));
+    size_t most = (size_t)((close ? close : r->s.end) - r->s.p) / LEAST + 1;
     uint32_t *ids = ARENA_NEW(r->arena, uint32_t, most);
     float *bias = ARENA_NEW(r->arena, float, most);
     if (!ids || !bias)
         complain(m, "logit_bias", "is too long");
     scan_open(&r->s);
-    for (bool first = true; scan_more(&r->s, '}', &first) && scan_key(&r->s, &key, &n);) {
+    for (bool first = true; scan_more(&r->s, '}', &first);) {
         uint32_t id = 0;
+        float plain = 0;
+        if (ids && bias && m->err.kind == ERR_NONE && plain_bias(&r->s, &id, &plain)) {
+            ids[m->n_bias] = id;
+            bias[m->n_bias++] = plain;
+            continue;
+        }
+        if (!scan_key(&r->s, &key, &n))
+            break;
         if (!bias_key(key, n, &id))
             complain(m, "logit_bias", "has a key that is no token id");
         bool fine = number(r, &v) && fabs(v.v) <= FLT_MAX;
@@ -159,17 +200,48 @@ static int64_t read_int(struct reader *r, const char *field, int64_t min, int64_
     return def;
 }
 
-static void read_model(struct reader *r)
+/* NULL: none, or null. */
+static const char *read_string(struct reader *r, const char *field, size_t *n)
+{
+    const char *out = NULL;
+    *n = 0;
+    if (is_null(r))
+        return NULL;
+    if (scan_next(&r->s) != SCAN_STRING) {
+        complain(r->m, field, "must be a string");
+        scan_skip(&r->s);
+    } else if (!scan_string(&r->s, r->arena, &out, n)) {
+        complain(r->m, field, "must be a string without NUL");
+        out = NULL;
+    }
+    return out;
+}
+
+static const char *read_name(struct reader *r, const char *field)
 {
     size_t n = 0;
+    const char *name = read_string(r, field, &n);
+    if (name && (n == 0 || n > LMTP_NAME_MAX))
+        complain(r->m, field, "must have 1 to 64 bytes");
+    return name;
+}
+
+static bool read_flag(struct reader *r, const char *field)
+{
     if (is_null(r))
-        return;
-    if (scan_next(&r->s) != SCAN_STRING) {
-        complain(r->m, "model", "must be a string");
-        scan_skip(&r->s);
-    } else if (!scan_string(&r->s, r->arena, &r->m->model, &n)) {
-        complain(r->m, "model", "must be a string");
-    }
+        return false;
+    bool is = scan_next(&r->s) == SCAN_BOOL && *r->s.p == 't';
+    if (scan_next(&r->s) != SCAN_BOOL)
+        complain(r->m, field, "must be true or false");
+    scan_skip(&r->s);
+    return is;
+}
+
+static uint32_t read_seconds(struct reader *r, const char *field)
+{
+    struct opt_f32 v;
+    read_real(r, field, 0.001, 86400, &v);
+    return v.set ? (uint32_t)(v.v * 1000) : 0;
 }
 
 /* {"stream_id": the one to end} */
@@ -234,6 +306,58 @@ static bool sampling_field(struct reader *r, const char *key, size_t n)
     return true;
 }
 
+/* What tokens a GENERATE, SCORE or BUFFER is about. */
+static bool token_field(struct reader *r, const char *key, size_t n)
+{
+    struct lmtp_message *m = r->m;
+    if (is(key, n, "prompt"))
+        m->prompt = read_ids(r, "prompt", &m->n_prompt);
+    else if (is(key, n, "text"))
+        m->text = read_string(r, "text", &m->n_text);
+    else if (is(key, n, "buffer"))
+        m->buffer = read_name(r, "buffer");
+    else if (is(key, n, "buffer_length"))
+        m->buffer_length = (uint32_t)read_int(r, "buffer_length", 0, INT32_MAX, 0);
+    else if (is(key, n, "save"))
+        m->save = read_name(r, "save");
+    else if (is(key, n, "drop") && m->type == LMTP_BUFFER)
+        m->drop = read_name(r, "drop");
+    else if (is(key, n, "scored") && m->type == LMTP_SCORE)
+        m->scored = read_ids(r, "scored", &m->n_scored);
+    else if (is(key, n, "scored_text") && m->type == LMTP_SCORE)
+        m->scored_text = read_string(r, "scored_text", &m->n_scored_text);
+    else
+        return false;
+    return true;
+}
+
+static void read_tracestate(struct reader *r)
+{
+    size_t n = 0;
+    const char *state = read_string(r, "tracestate", &n);
+    bool valid = trace_state_valid(state);
+    memcpy(r->m->tracestate, valid ? state : "", valid ? n + 1 : 1);
+}
+
+/* How a GENERATE or SCORE is served. */
+static bool stream_field(struct reader *r, const char *key, size_t n)
+{
+    struct lmtp_message *m = r->m;
+    if (is(key, n, "return_text"))
+        m->return_text = read_flag(r, "return_text");
+    else if (is(key, n, "timeout"))
+        m->timeout_ms = read_seconds(r, "timeout");
+    else if (is(key, n, "status"))
+        m->status = read_flag(r, "status");
+    else if (is(key, n, "traceparent"))
+        trace_parse(read_string(r, "traceparent", &(size_t){0}), &m->trace);
+    else if (is(key, n, "tracestate"))
+        read_tracestate(r);
+    else
+        return false;
+    return true;
+}
+
 static void read_field(struct reader *r, const char *key, size_t n)
 {
     struct lmtp_message *m = r->m;
@@ -241,14 +365,16 @@ static void read_field(struct reader *r, const char *key, size_t n)
     if (is(key, n, "stream_id"))
         read_id(r, &m->id);
     else if (is(key, n, "model") && m->type != LMTP_UNKNOWN)
-        read_model(r);
-    else if (is(key, n, "prompt") && work)
-        m->prompt = read_ids(r, "prompt", &m->n_prompt);
-    else if (is(key, n, "scored") && m->type == LMTP_SCORE)
-        m->scored = read_ids(r, "scored", &m->n_scored);
+        m->model = read_string(r, "model", &(size_t){0});
     else if (is(key, n, "data"))
         read_data(r);
-    else if (m->type != LMTP_GENERATE || !sampling_field(r, key, n))
+    else if (is(key, n, "session") && (work || m->type == LMTP_RESUME))
+        m->session = read_name(r, "session");
+    else if (is(key, n, "from") && m->type == LMTP_RESUME)
+        m->from = (uint32_t)read_int(r, "from", 0, INT32_MAX, 0);
+    else if (!((work || m->type == LMTP_BUFFER) && token_field(r, key, n)) &&
+             !(work && stream_field(r, key, n)) &&
+             !(m->type == LMTP_GENERATE && sampling_field(r, key, n)))
         scan_skip(&r->s);
 }
 
@@ -259,10 +385,8 @@ static enum lmtp_type type_of(const char *p, size_t n)
     static const struct {
         const char *name;
         enum lmtp_type type;
-    } types[] = {{"GENERATE", LMTP_GENERATE},
-                 {"SCORE", LMTP_SCORE},
-                 {"MODEL_INFO", LMTP_INFO},
-                 {"CANCEL", LMTP_CANCEL}};
+    } types[] = {{"GENERATE", LMTP_GENERATE}, {"SCORE", LMTP_SCORE},   {"MODEL_INFO", LMTP_INFO},
+                 {"CANCEL", LMTP_CANCEL},     {"BUFFER", LMTP_BUFFER}, {"RESUME", LMTP_RESUME}};
     for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
         if (is(p, n, types[i].name))
             return types[i].type;
@@ -275,6 +399,25 @@ static void malformed(struct lmtp_message *m, const char *what)
     err_set(&m->err, ERR_SYNTAX, "%s", what);
 }
 
+static void check_tokens(struct lmtp_message *m)
+{
+    bool buffer = m->type == LMTP_BUFFER;
+    if (m->prompt && m->text)
+        complain(m, "text", "is `prompt` in other words: give one of them");
+    else if (!m->prompt && !m->text && !m->buffer && !m->drop)
+        complain(m, "prompt", "is missing");
+    else if (buffer && !m->save == !m->drop)
+        complain(m, "save", "or `drop` must name a buffer");
+    else if (m->type == LMTP_SCORE && m->scored && m->scored_text)
+        complain(m, "scored_text", "is `scored` in other words: give one of them");
+    else if (m->type == LMTP_SCORE && !m->n_scored && !m->n_scored_text)
+        complain(m, "scored", "must be a list of at least one token id");
+    else if (m->type == LMTP_GENERATE && !m->n_prompt && !m->text && !m->buffer)
+        complain(m, "prompt", "must have at least one token: begin with the model's BOS");
+    else if (m->session && m->save)
+        complain(m, "save", "is of one connection, `session` of several: give one of them");
+}
+
 static void check(struct lmtp_message *m, const char *type, size_t n)
 {
     if (!m->id.text[0]) {
@@ -285,12 +428,10 @@ static void check(struct lmtp_message *m, const char *type, size_t n)
         err_set(&m->err, ERR_VALIDATION, "Unknown command: %.*s", (int)(n < 64 ? n : 64), type);
     } else if (m->type == LMTP_CANCEL && !m->victim.text[0]) {
         complain(m, "data.stream_id", "must name the stream to cancel");
-    } else if ((m->type == LMTP_GENERATE || m->type == LMTP_SCORE) && !m->prompt) {
-        complain(m, "prompt", "is missing");
-    } else if (m->type == LMTP_SCORE && !m->n_scored) {
-        complain(m, "scored", "must be a list of at least one token id");
-    } else if (m->type == LMTP_GENERATE && !m->n_prompt) {
-        complain(m, "prompt", "must have at least one token: begin with the model's BOS");
+    } else if (m->type == LMTP_RESUME && !m->session) {
+        complain(m, "session", "is missing");
+    } else if (m->type == LMTP_GENERATE || m->type == LMTP_SCORE || m->type == LMTP_BUFFER) {
+        check_tokens(m);
     }
 }
 
@@ -298,7 +439,8 @@ void lmtp_parse(const char *p, size_t n, struct arena *a, struct lmtp_message *m
 {
     const char *space = n ? memchr(p, ' ', n) : NULL, *key = NULL;
     size_t n_type = space ? (size_t)(space - p) : 0, n_key = 0;
-    *m = (struct lmtp_message){.max_tokens = LMTP_DEFAULT_TOKENS, .top_logprobs = 1};
+    *m = (struct lmtp_message){
+        .max_tokens = LMTP_DEFAULT_TOKENS, .top_logprobs = 1, .buffer_length = UINT32_MAX};
     m->type = type_of(p, n_type);
     struct reader r = {.arena = a, .m = m};
     if (m->type == LMTP_MALFORMED) {
@@ -317,5 +459,6 @@ void lmtp_parse(const char *p, size_t n, struct arena *a, struct lmtp_message *m
         malformed(m, "the object is not valid JSON, or something follows it");
         return;
     }
+    m->return_text |= m->text || m->scored_text; /* who has no ids to send can read none */
     check(m, p, n_type);
 }

@@ -7,12 +7,15 @@
 #define ROUTER_LMTP_MESSAGE_H
 #include "common/arena.h"
 #include "common/err.h"
+#include "common/trace.h"
 #include "router/ask.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-enum { LMTP_ID_MAX = 64, LMTP_DEFAULT_TOKENS = 32 };
+enum { LMTP_ID_MAX = 64, LMTP_NAME_MAX = 64, LMTP_DEFAULT_TOKENS = 32 };
+/* What the arena of a message of n bytes may take: see lmtp_parse(). */
+#define LMTP_ARENA(n) ((64u << 10) + 16 * (size_t)(n))
 
 /* A stream's name as the client wrote it, a JSON number or string: compared and echoed as it is.
  * Empty: none, or one that is none. */
@@ -20,7 +23,16 @@ struct lmtp_id {
     char text[LMTP_ID_MAX];
 };
 
-enum lmtp_type { LMTP_MALFORMED, LMTP_UNKNOWN, LMTP_GENERATE, LMTP_SCORE, LMTP_INFO, LMTP_CANCEL };
+enum lmtp_type {
+    LMTP_MALFORMED,
+    LMTP_UNKNOWN,
+    LMTP_GENERATE,
+    LMTP_SCORE,
+    LMTP_INFO,
+    LMTP_CANCEL,
+    LMTP_BUFFER,
+    LMTP_RESUME
+};
 
 struct lmtp_message {
     enum lmtp_type type;
@@ -30,6 +42,20 @@ struct lmtp_message {
     const uint32_t *prompt; /* NULL: not said */
     const uint32_t *scored; /* SCORE */
     uint32_t n_prompt, n_scored;
+    /* the same as text, which is not tokens yet; NULL: not said */
+    const char *text, *scored_text;
+    size_t n_text, n_scored_text;
+    bool return_text; /* items carry their text */
+    /* token buffers, by name: the prompt begins with one; the end is kept as one; forget one */
+    const char *buffer, *save, *drop;
+    uint32_t buffer_length;               /* how many of the buffer's tokens; UINT32_MAX: all */
+    uint32_t timeout_ms;                  /* 0: none */
+    int64_t deadline_ms;                  /* of that, for who sets it; not read from the message */
+    bool status;                          /* MSG about its place in the queue */
+    struct trace_context trace;           /* `traceparent`; zero: none, or none that can be read */
+    char tracestate[TRACE_STATE_MAX + 1]; /* beside it; empty: none */
+    const char *session;                  /* the stream outlives its connection under this name */
+    uint32_t from;                        /* RESUME: the first item that is wanted */
     uint32_t max_tokens, top_logprobs;
     float temperature; /* 0: greedy */
     struct opt_f32 top_p, min_p, typical_p, repetition_penalty, presence_penalty, frequency_penalty;

@@ -1,27 +1,8 @@
 /* One message, and what is done about it. */
+#include "common/clock.h"
 #include "router/lmtp/lmtp_in.h"
 #include <stdio.h>
 #include <string.h>
-
-enum { ARENA_MIN = 64 << 10, ARENA_PER_BYTE = 16 };
-
-/* The model under its own names, or under those that --lmtp-model-alias allows. */
-static bool is_served(const struct edge *g, const char *model)
-{
-    const struct flag_list *aliases = &g->config->lmtp_model_alias;
-    if (!model || !strcmp(model, g->model_id) || !strcmp(model, g->config->tokenizer_name))
-        return true;
-    for (uint32_t i = 0; i < aliases->n; i++)
-        if (!strcmp(aliases->v[i], model) || !strcmp(aliases->v[i], "*"))
-            return true;
-    return false;
-}
-
-static void unknown_model(struct lmtp_message *m)
-{
-    if (m->err.kind == ERR_NONE)
-        err_set(&m->err, ERR_NOT_FOUND, "model '%.200s' is not served here", m->model);
-}
 
 static void add_text(struct buf *out, const char *key, const char *text)
 {
@@ -29,9 +10,8 @@ static void add_text(struct buf *out, const char *key, const char *text)
     buf_json_str(out, text, strlen(text));
 }
 
-static void answer_info(struct peer *p, const struct lmtp_message *m)
+static void describe(struct peer *p, struct edge *g, const struct lmtp_message *m)
 {
-    struct edge *g = p->lmtp->edge;
     struct validator v = edge_validator(g);
     struct buf b = BUF_INIT;
     buf_fmt(&b, "{\"stream_id\":%s,\"model_info\":{\"model\":", m->id.text);
@@ -39,7 +19,7 @@ static void answer_info(struct peer *p, const struct lmtp_message *m)
     add_text(&b, "model_type", "native");
     add_text(&b, "server", "router/" VERSION);
     buf_fmt(&b, ",\"vocab_size\":%u,\"tokenizer_hash\":\"%016llx\"", v.vocab_size,
-            (unsigned long long)p->lmtp->vocab_hash);
+            (unsigned long long)g->vocab_hash);
     const char *eos = tokenizer_special(g->tokenizer, "eos_token");
     int64_t eos_id = eos ? tokenizer_id(g->tokenizer, eos) : -1;
     if (eos_id >= 0)
@@ -53,41 +33,122 @@ static void answer_info(struct peer *p, const struct lmtp_message *m)
     buf_free(&b);
 }
 
+/* Only who wants an answer loads a model. */
+static void answer_info(struct peer *p, const struct lmtp_message *m)
+{
+    struct edge *home = p->lmtp->edge, *g = models_peek(home, m->model);
+    struct buf b = BUF_INIT;
+    if (g) {
+        describe(p, g, m);
+        models_release(g);
+    } else if (models_known(home->models, m->model)) {
+        buf_fmt(&b, "{\"stream_id\":%s,\"model_info\":{\"model\":", m->id.text);
+        buf_json_str(&b, m->model, strlen(m->model));
+        buf_str(&b, ",\"model_type\":\"native\",\"loaded\":false}}");
+        peer_raw_message(p, &b);
+        buf_free(&b);
+    } else {
+        struct err e = ERR_INIT;
+        err_set(&e, ERR_NOT_FOUND, "model '%.200s' is not served here", m->model);
+        stream_refuse(p, m, &e);
+    }
+}
+
 static void cancel(struct peer *p, const struct lmtp_message *m)
 {
     struct stream *s = stream_find(p, &m->victim);
-    if (!s) {
+    struct preparation *q = prepare_find(p, &m->victim);
+    if (!s && !q) {
         char text[32 + LMTP_ID_MAX];
         snprintf(text, sizeof(text), "no active stream with id %s", m->victim.text);
         peer_message(p, m->id.text, "message", text);
         return;
     }
-    item_error(peer_items(p), s->id.text, "lmtp.cancelled");
-    peer_said(p);
-    stream_cancel(s);
+    if (s)
+        stream_fail(s, "lmtp.cancelled");
+    else
+        prepare_fail(q, "lmtp.cancelled");
     peer_message(p, m->id.text, "message", "cancel requested");
 }
 
-static void dispatch(struct peer *p, struct lmtp_message *m, struct arena *a)
+/* BUFFER: names tokens, or forgets a name. */
+static void serve_buffer(struct peer *p, const struct edge *g, struct lmtp_message *m,
+                         struct arena *a)
 {
-    if (m->type != LMTP_CANCEL && !is_served(p->lmtp->edge, m->model))
-        unknown_model(m);
-    if (m->id.text[0] && (m->type == LMTP_GENERATE || m->type == LMTP_SCORE))
-        stream_start(p, m, a);
-    else if (m->err.kind != ERR_NONE)
-        peer_message(p, m->id.text, "error", m->err.msg);
+    struct err e = ERR_INIT;
+    struct buf b = BUF_INIT;
+    struct validator v = edge_validator(g);
+    const struct token_buffer *t = m->buffer ? buffers_find(&p->buffers, m->buffer) : NULL;
+    const char *name = m->drop ? m->drop : m->save;
+    uint32_t n = 0;
+    a->limit += t ? t->n * sizeof(*t->ids) : 0;
+    const uint32_t *ids = m->drop ? NULL : stream_ids(m, &p->buffers, a, &n, &e);
+    for (uint32_t i = 0; ids && i < n && e.kind == ERR_NONE; i++)
+        if (ids[i] >= v.vocab_size)
+            err_set(&e, ERR_VALIDATION, "token id %u is outside the vocabulary of %u", ids[i],
+                    v.vocab_size);
+    if (m->drop && !buffers_drop(&p->buffers, m->drop))
+        err_set(&e, ERR_VALIDATION, "there is no buffer `%s`", m->drop);
+    if (e.kind == ERR_NONE && ids && buffers_reserve(&p->buffers, m->save, n, &e) == 0)
+        buffers_fill(&p->buffers, m->save, n, ids, n, NULL, 0);
+    if (e.kind != ERR_NONE) {
+        peer_message(p, m->id.text, "error", e.msg);
+        return;
+    }
+    buf_fmt(&b, "{\"stream_id\":%s", m->id.text);
+    add_text(&b, m->drop ? "dropped" : "buffer", name);
+    if (ids)
+        buf_fmt(&b, ",\"n_tokens\":%u", n);
+    buf_ch(&b, '}');
+    peer_raw_message(p, &b);
+    buf_free(&b);
+}
+
+void lmtp_dispatch(struct peer *p, struct edge *g, struct lmtp_message *m, struct arena *a)
+{
+    bool stream = m->type == LMTP_GENERATE || m->type == LMTP_SCORE;
+    if (m->id.text[0] && stream) {
+        stream_start(p, g, m, a);
+        arena_reset(a);
+        return;
+    }
+    if (m->err.kind != ERR_NONE)
+        stream_refuse(p, m, &m->err);
     else if (m->type == LMTP_INFO)
         answer_info(p, m);
+    else if (m->type == LMTP_BUFFER)
+        serve_buffer(p, g, m, a);
+    else if (m->type == LMTP_RESUME)
+        record_resume(p, m);
     else
         cancel(p, m);
+    models_release(g);
+    arena_reset(a);
+}
+
+void lmtp_settled(struct peer *p, struct edge *g, struct lmtp_message *m, struct arena *a)
+{
+    if (m->err.kind == ERR_NONE && (m->text || m->scored_text))
+        prepare_text(p, g, m, a);
+    else
+        lmtp_dispatch(p, g, m, a);
 }
 
 void lmtp_serve(struct peer *p, const char *text, size_t n)
 {
+    struct edge *home = p->lmtp->edge;
     struct lmtp_message m;
     struct arena a;
-    arena_init(&a, ARENA_MIN + ARENA_PER_BYTE * n);
+    if (p->preparing) {
+        prepare_defer(p, text, n);
+        return;
+    }
+    arena_init(&a, LMTP_ARENA(n));
     lmtp_parse(text, n, &a, &m);
-    dispatch(p, &m, &a);
-    arena_reset(&a);
+    m.deadline_ms = m.timeout_ms ? clock_ms() + m.timeout_ms : INT64_MAX;
+    bool needs = m.type == LMTP_GENERATE || m.type == LMTP_SCORE || m.type == LMTP_BUFFER;
+    if (needs && m.err.kind == ERR_NONE && !models_first(home, m.model))
+        prepare_model(p, &m, &a);
+    else
+        lmtp_settled(p, home, &m, &a);
 }

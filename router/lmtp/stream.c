@@ -1,9 +1,7 @@
 /* From a message to a request of the scheduler, and from its events to items. */
 #include "common/clock.h"
-#include "common/log.h"
 #include "router/call_books.h"
 #include "router/lmtp/lmtp_in.h"
-#include "router/metrics.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,10 +23,20 @@ static void attach(struct peer *p, struct stream *s)
     p->streams = s;
 }
 
+/* However it ended: the buffer has what was said. */
+static void save(struct stream *s)
+{
+    uint32_t n = s->out && !s->score ? s->n_tokens : 0;
+    if (s->save)
+        buffers_fill(&s->peer->buffers, s->save, s->reserved, s->r.ids, s->r.n_ids, s->out, n);
+    s->save = NULL;
+}
+
 static void detach(struct stream *s)
 {
     if (!s->peer)
         return;
+    save(s);
     if (s->prev)
         s->prev->next = s->next;
     else
@@ -41,15 +49,26 @@ static void detach(struct stream *s)
 static void stream_free(struct stream *s)
 {
     detach(s);
+    record_ended(s);
+    free(s->out);
     arena_reset(&s->r.arena);
-    atomic_fetch_add(&s->lmtp->edge->permits, 1);
+    atomic_fetch_add(&s->edge->permits, 1);
+    models_release(s->edge);
     s->lmtp->n_ended++;
     free(s);
 }
 
-static void say_error(struct peer *p, const char *id, const char *text)
+void stream_refuse(struct peer *p, const struct lmtp_message *m, const struct err *e)
 {
-    item_error(peer_items(p), id, text);
+    if (!m->id.text[0] ||
+        (m->type != LMTP_GENERATE && m->type != LMTP_SCORE && m->type != LMTP_RESUME)) {
+        peer_message(p, m->id.text, "error", e->msg);
+        return;
+    }
+    books_refused(p->lmtp->edge,
+                  &(struct books_stream){.id = m->id.text, .path = "/lmtp", .method = "LMTP"}, e);
+    stream_spans_refused(p->lmtp->edge, m, e);
+    item_error(peer_items(p), m->id.text, e->msg);
     peer_said(p);
 }
 
@@ -101,73 +120,6 @@ static void flush(void *arg)
 
 /* ---------------------------------------------------------------- asking */
 
-static struct ask ask_of(const struct lmtp_message *m, const uint32_t *ids, uint32_t n_ids)
-{
-    struct ask q = {.ids = ids, .n_ids = n_ids, .max_new_tokens = {true, 1}};
-    if (m->type == LMTP_SCORE) {
-        q.decoder_input_details = true;
-        return q;
-    }
-    q.max_new_tokens.v = m->max_tokens;
-    q.repetition_penalty = m->repetition_penalty;
-    q.openai_presence_penalty = m->presence_penalty;
-    q.openai_frequency_penalty = m->frequency_penalty;
-    q.bias_ids = m->bias_ids;
-    q.bias = m->bias;
-    q.n_bias = m->n_bias;
-    /* The best token of a greedy stream is the one it takes. */
-    if (m->top_logprobs > 1 || m->temperature > 0)
-        q.top_n_tokens = (struct opt_u64){true, m->top_logprobs};
-    if (m->temperature <= 0)
-        return q;
-    q.do_sample = true;
-    q.temperature = (struct opt_f32){true, m->temperature};
-    q.seed = m->seed;
-    if (m->top_k)
-        q.top_k = (struct opt_i64){true, m->top_k};
-    if (m->top_p.set && m->top_p.v < 1)
-        q.top_p = m->top_p;
-    if (m->typical_p.set && m->typical_p.v < 1)
-        q.typical_p = m->typical_p;
-    if (m->min_p.set && m->min_p.v < 1)
-        q.min_p = m->min_p;
-    return q;
-}
-
-/* SCORE: prompt and scored tokens as one prompt, computed once. */
-static const uint32_t *joined(const struct lmtp_message *m, struct arena *a, uint32_t *n)
-{
-    uint32_t *all = ARENA_NEW(a, uint32_t, (size_t)m->n_prompt + m->n_scored);
-    *n = m->n_prompt + m->n_scored;
-    if (!all)
-        return NULL;
-    if (m->n_prompt)
-        memcpy(all, m->prompt, m->n_prompt * sizeof(*all));
-    memcpy(all + m->n_prompt, m->scored, m->n_scored * sizeof(*all));
-    return all;
-}
-
-static int fill(struct stream *s, const struct lmtp_message *m, struct err *e)
-{
-    struct edge *g = s->lmtp->edge;
-    struct validator v = edge_validator(g);
-    uint32_t n = m->n_prompt;
-    const uint32_t *ids = m->type == LMTP_SCORE ? joined(m, &s->r.arena, &n) : m->prompt;
-    if (!ids)
-        return err_nomem(e);
-    struct ask q = ask_of(m, ids, n);
-    v.max_top_n_tokens = LMTP_TOP_MAX;
-    if (q.top_n_tokens.v > v.max_top_n_tokens)
-        return err_set(e, ERR_VALIDATION, "`top_logprobs` must be at most %d", LMTP_TOP_MAX);
-    if (validate(&v, &q, NULL, &s->r.arena, &s->r, e) != 0)
-        return -1;
-    s->r.params.raw_logprobs = true;
-    s->n_prompt = m->n_prompt;
-    s->score = m->type == LMTP_SCORE;
-    s->r.params.logprobs_from = s->score ? m->n_prompt : 0;
-    return 0;
-}
-
 static bool take_permit(struct edge *g)
 {
     unsigned have = atomic_load(&g->permits);
@@ -178,21 +130,24 @@ static bool take_permit(struct edge *g)
     return true;
 }
 
-static struct stream *stream_new(struct peer *p, const struct lmtp_message *m, struct arena *a,
-                                 struct err *e)
+/* Takes the hold on `g`. */
+static struct stream *stream_new(struct peer *p, struct edge *g, const struct lmtp_message *m,
+                                 struct arena *a, struct err *e)
 {
-    struct edge *g = p->lmtp->edge;
     if (!take_permit(g)) {
         err_set(e, ERR_OVERLOADED, "Model is overloaded");
+        models_release(g);
         return NULL;
     }
     struct stream *s = calloc(1, sizeof(*s));
     if (!s) {
         atomic_fetch_add(&g->permits, 1);
+        models_release(g);
         err_nomem(e);
         return NULL;
     }
     s->lmtp = p->lmtp;
+    s->edge = g;
     s->id = m->id;
     s->r.arena = *a;
     *a = (struct arena){0};
@@ -200,60 +155,86 @@ static struct stream *stream_new(struct peer *p, const struct lmtp_message *m, s
     s->r.tenant = p->tenant;
     s->r.sink = (struct gen_sink){event, flush, p->lmtp};
     s->r.times.received = clock_ns();
-    atomic_fetch_add(&g->live, 1);
-    if (fill(s, m, e) == 0)
+    s->deadline_ms = m->deadline_ms;
+    stream_spans_begin(s, m);
+    atomic_fetch_add(&p->lmtp->edge->live, 1);
+    if ((!m->session || record_new(s, m->session, e) == 0) && stream_ask(s, m, &p->buffers, e) == 0)
         return s;
+    if (s->record)
+        record_forget(s->record);
     stream_free(s);
     return NULL;
 }
 
-void stream_start(struct peer *p, const struct lmtp_message *m, struct arena *a)
+void stream_start(struct peer *p, struct edge *g, const struct lmtp_message *m, struct arena *a)
 {
-    struct edge *g = p->lmtp->edge;
     struct err e = m->err;
     const char *closed = edge_closed(g);
     struct stream *s = NULL;
     if (e.kind == ERR_NONE && closed)
         err_set(&e, ERR_UNHEALTHY, "%s", closed);
-    if (e.kind == ERR_NONE && stream_find(p, &m->id))
+    if (e.kind == ERR_NONE && (stream_find(p, &m->id) || prepare_find(p, &m->id)))
         err_set(&e, ERR_VALIDATION, "this `stream_id` is in use");
     if (e.kind == ERR_NONE)
-        s = stream_new(p, m, a, &e);
+        s = stream_new(p, g, m, a, &e);
+    else
+        models_release(g);
     if (!s) {
-        books_refused(g->metrics, "/lmtp", m->id.text, &e);
-        say_error(p, m->id.text, e.msg);
+        stream_refuse(p, m, &e);
         return;
     }
     attach(p, s);
+    watch_from(p->lmtp, s->status ? clock_ms() + LMTP_STATUS_MS : s->deadline_ms);
     infer_submit(atomic_load(&g->infer), &s->r);
 }
 
-/* ---------------------------------------------------------------- ending */
-
-void stream_cancel(struct stream *s)
+void stream_listen(struct peer *p, struct stream *s)
 {
     detach(s);
-    s->cancelled = true;
-    metrics_add(s->lmtp->edge->metrics, M_REQUEST_COUNT, NULL, 1);
-    metrics_add(s->lmtp->edge->metrics, M_REQUEST_FAILURE, "dropped", 1);
-    LOG(LOG_INFO, "Dropped: the client has left", LOGS("path", "/lmtp"),
-        LOGI("tokens", s->n_tokens));
-    infer_cancel(atomic_load(&s->lmtp->edge->infer), &s->r);
+    attach(p, s);
 }
 
-void stream_end_all(struct peer *p, const char *why)
+/* ---------------------------------------------------------------- saying */
+
+/* An item goes to whoever listens, and into the record. */
+static struct buf *begin_item(struct stream *s, size_t *at)
 {
-    while (p->streams) {
-        struct stream *s = p->streams;
-        if (why)
-            item_error(peer_items(p), s->id.text, why);
-        stream_cancel(s);
-    }
-    if (why)
-        peer_said(p);
+    struct buf *out = s->peer ? peer_items(s->peer) : &s->lmtp->unheard;
+    if (!s->peer)
+        buf_reset(out);
+    *at = out->len;
+    return out;
 }
 
-/* ---------------------------------------------------------------- answering */
+static void end_item(struct stream *s, struct buf *out, size_t at)
+{
+    if (s->record && !out->oom)
+        record_item(s->record, out->p + at, out->len - at);
+    if (s->peer)
+        peer_said(s->peer);
+}
+
+static void say_error(struct stream *s, const char *text)
+{
+    size_t at;
+    struct buf *out = begin_item(s, &at);
+    item_error(out, s->id.text, text);
+    end_item(s, out, at);
+}
+
+static void put_text(const struct stream *s, const struct gen_token *from, struct lmtp_token *t)
+{
+    t->text = !s->return_text ? NULL : from->special || !from->text ? "" : from->text;
+    t->n_text = t->text && *t->text ? from->text_len : 0;
+}
+
+static void remember(struct stream *s, uint32_t token)
+{
+    if (s->save && !s->out && s->n_tokens == 0)
+        s->out = malloc(s->r.params.max_new_tokens * sizeof(*s->out));
+    if (s->out && s->n_tokens < s->r.params.max_new_tokens)
+        s->out[s->n_tokens] = token;
+}
 
 static void say_token(struct stream *s, const struct gen_event *ev)
 {
@@ -263,61 +244,103 @@ static void say_token(struct stream *s, const struct gen_event *ev)
                            .alternatives = true,
                            .top = ev->top,
                            .n_top = ev->n_top};
+    size_t at;
     if (ev->end)
         t.finish = ev->end->finish == FINISH_LENGTH ? "length" : "stop";
+    put_text(s, &ev->token, &t);
+    remember(s, t.token);
     s->n_tokens++;
-    item_token(peer_items(s->peer), &t);
-    peer_said(s->peer);
+    struct buf *out = begin_item(s, &at);
+    item_token(out, &t);
+    end_item(s, out, at);
 }
 
 /* One item for each scored token. Where the prompt is empty, nothing stands before the first: its
  * log-probability is 0 by convention. */
 static void say_scores(struct stream *s, const struct gen_event *ev)
 {
-    struct peer *p = s->peer;
     for (uint32_t i = s->n_prompt; i < ev->n_prefill; i++) {
-        struct buf *out = peer_items(p);
-        size_t before = out->len;
-        item_token(out, &(struct lmtp_token){.id = s->id.text,
-                                             .token = ev->prefill[i].id,
-                                             .logprob = i == 0 ? 0 : ev->prefill[i].logprob,
-                                             .finish = i + 1 == ev->n_prefill ? "stop" : NULL});
-        p->allowance += out->len - before;
-        peer_said(p);
+        size_t at;
+        struct lmtp_token t = {.id = s->id.text,
+                               .token = ev->prefill[i].id,
+                               .logprob = i == 0 ? 0 : ev->prefill[i].logprob,
+                               .finish = i + 1 == ev->n_prefill ? "stop" : NULL};
+        struct buf *out = begin_item(s, &at);
+        put_text(s, &ev->prefill[i], &t);
+        item_token(out, &t);
+        if (s->peer)
+            s->peer->allowance += out->len - at;
+        end_item(s, out, at);
     }
     s->n_tokens = ev->n_prefill - s->n_prompt;
     detach(s); /* answered: the token that the model adds is nobody's */
+    record_ended(s);
+}
+
+/* ---------------------------------------------------------------- ending */
+
+void stream_cancel(struct stream *s)
+{
+    detach(s);
+    record_ended(s);
+    s->cancelled = true;
+    infer_cancel(atomic_load(&s->edge->infer), &s->r);
+}
+
+void stream_fail(struct stream *s, const char *why)
+{
+    say_error(s, why);
+    stream_cancel(s);
+}
+
+void stream_end_all(struct peer *p, const char *why)
+{
+    for (struct stream *s; (s = p->streams);) {
+        if (why) {
+            stream_fail(s, why);
+        } else if (s->record) {
+            detach(s);
+            record_parted(s);
+        } else {
+            stream_cancel(s);
+        }
+    }
 }
 
 static void account(struct stream *s, const struct gen_event *ev)
 {
-    struct metrics *m = s->lmtp->edge->metrics;
-    if (s->cancelled) /* counted when the client left */
-        return;
-    if (ev->type == GEN_ERROR)
-        books_refused(m, "/lmtp", s->id.text, ev->err);
-    else
-        books_generation(m, "/lmtp", s->id.text, &s->r, ev->end->generated_tokens, ev->end->finish);
+    const struct edge *g = s->edge;
+    struct books_stream b = {s->id.text, "/lmtp", "LMTP", NULL, &s->r, s->n_tokens};
+    if (s->cancelled) {
+        books_left(g, &b);
+    } else if (ev->type == GEN_ERROR) {
+        books_refused(g, &b, ev->err);
+    } else {
+        b.generated = ev->end->generated_tokens;
+        books_generation(g, &b, ev->end->finish);
+    }
 }
 
 void stream_note(struct note *n)
 {
     struct stream *s = n->request->owner;
     const struct gen_event *ev = &n->event;
-    bool last = ev->type == GEN_ERROR || ev->end;
+    bool last = ev->type == GEN_ERROR || ev->end, heard = s->peer || s->record;
     if (last)
         account(s, ev);
-    if (s->peer && ev->type == GEN_ERROR)
-        say_error(s->peer, s->id.text, ev->err->msg);
-    else if (s->peer && ev->type == GEN_PREFILL && s->score)
+    if (heard && ev->type == GEN_ERROR)
+        say_error(s, ev->err->msg);
+    else if (heard && ev->type == GEN_PREFILL && s->score)
         say_scores(s, ev);
-    else if (s->peer && ev->type == GEN_TOKEN && s->score)
-        say_error(s->peer, s->id.text, "the model-server sends no log-probabilities of prompts");
-    else if (s->peer && ev->type == GEN_TOKEN)
+    else if (heard && ev->type == GEN_TOKEN && s->score)
+        say_error(s, "the model-server sends no log-probabilities of prompts");
+    else if (heard && ev->type == GEN_TOKEN)
         say_token(s, ev);
     bool own = n == &s->last;
-    if (last)
+    if (last) {
+        stream_spans_end(s, ev);
         stream_free(s);
+    }
     if (!own)
         free(n);
 }

@@ -1,4 +1,5 @@
-/* From Anthropic's content blocks to OpenAI's messages, which chat templates know. */
+/* From Anthropic's bodies to OpenAI's, which chat templates know. */
+#include "router/chat/convert.h"
 #include "common/json.h"
 #include "router/messages/messages.h"
 #include <string.h>
@@ -7,13 +8,14 @@ struct turn { /* one message on its way */
     struct body *b;
     struct object root;
     cJSON *list;
-    struct buf text;
+    struct buf text, thoughts;
     cJSON *calls; /* of the assistant */
 };
 
-static void add_string(cJSON *o, const char *key, const char *s)
+static void refuse_block(struct turn *t, const cJSON *block)
 {
-    cJSON_AddItemToObject(o, key, cJSON_CreateString(s));
+    body_fail(t->b, t->root, "messages", "content blocks of type `%.40s` are not supported",
+              json_str(block, "type", "(none)"));
 }
 
 /* Text blocks joined, or a plain string. Anything else fails the body. */
@@ -22,48 +24,48 @@ static void read_text(struct turn *t, const cJSON *content, struct buf *out)
     buf_reserve(out, 0);
     if (cJSON_IsString(content))
         buf_str(out, content->valuestring);
-    for (const cJSON *k = cJSON_IsArray(content) ? content->child : NULL; k; k = k->next) {
+    for (const cJSON *k = json_first(content); k; k = k->next) {
         if (strcmp(json_str(k, "type", ""), "text") != 0)
-            body_fail(t->b, t->root, "messages", "content blocks of type `%.40s` are not supported",
-                      json_str(k, "type", "(none)"));
+            refuse_block(t, k);
         buf_str(out, json_str(k, "text", ""));
     }
 }
 
-static void add_message(struct turn *t, const char *role, const char *text)
+static cJSON *add_message(struct turn *t, const char *role, const char *text)
 {
     cJSON *m = cJSON_CreateObject();
-    add_string(m, "role", role);
-    add_string(m, "content", text);
+    cJSON_AddStringToObject(m, "role", role);
+    cJSON_AddStringToObject(m, "content", text);
     cJSON_AddItemToArray(t->list, m);
+    return m;
 }
 
 /* A result goes before the words that stand beside it: templates want it behind the call. */
 static void tool_result(struct turn *t, const cJSON *block)
 {
     struct buf text = BUF_INIT;
+    if (json_bool(block, "is_error", false))
+        buf_str(&text, "Error: ");
     read_text(t, json_get(block, "content"), &text);
-    if (!text.oom) {
-        add_message(t, "tool", text.p);
-        add_string(t->list->child->prev, "tool_call_id", json_str(block, "tool_use_id", ""));
-    }
+    if (!text.oom)
+        cJSON_AddStringToObject(add_message(t, "tool", text.p), "tool_call_id",
+                                json_str(block, "tool_use_id", ""));
     buf_free(&text);
 }
 
 static void tool_use(struct turn *t, const cJSON *block)
 {
     const cJSON *input = json_get(block, "input");
-    char *arguments = input ? cJSON_PrintUnformatted(input) : NULL;
-    cJSON *call = cJSON_CreateObject(), *f = cJSON_CreateObject();
-    add_string(call, "id", json_str(block, "id", ""));
-    add_string(call, "type", "function");
-    add_string(f, "name", json_str(block, "name", ""));
-    add_string(f, "arguments", arguments ? arguments : "{}");
-    cJSON_AddItemToObject(call, "function", f);
+    cJSON *call = cJSON_CreateObject(), *f = cJSON_AddObjectToObject(call, "function");
+    cJSON_AddStringToObject(call, "id", json_str(block, "id", ""));
+    cJSON_AddStringToObject(call, "type", "function");
+    cJSON_AddStringToObject(f, "name", json_str(block, "name", ""));
+    cJSON_AddItemToObject(f, "arguments",
+                          cJSON_IsObject(input) ? cJSON_Duplicate(input, true)
+                                                : cJSON_CreateObject());
     if (!t->calls)
         t->calls = cJSON_CreateArray();
     cJSON_AddItemToArray(t->calls, call);
-    cJSON_free(arguments);
 }
 
 static void read_block(struct turn *t, const cJSON *block, bool assistant)
@@ -71,13 +73,31 @@ static void read_block(struct turn *t, const cJSON *block, bool assistant)
     const char *type = json_str(block, "type", "");
     if (!strcmp(type, "text"))
         buf_str(&t->text, json_str(block, "text", ""));
+    else if (!strcmp(type, "thinking") && assistant)
+        buf_str(&t->thoughts, json_str(block, "thinking", ""));
     else if (!strcmp(type, "tool_result") && !assistant)
         tool_result(t, block);
     else if (!strcmp(type, "tool_use") && assistant)
         tool_use(t, block);
-    else if (strcmp(type, "thinking") != 0 && strcmp(type, "redacted_thinking") != 0)
-        body_fail(t->b, t->root, "messages", "content blocks of type `%.40s` are not supported",
-                  *type ? type : "(none)");
+    else if (strcmp(type, "redacted_thinking") != 0)
+        refuse_block(t, block);
+}
+
+/* The message that the blocks made; takes t->calls. */
+static void end_message(struct turn *t, const char *role, bool plain)
+{
+    cJSON *m = NULL;
+    if (t->text.oom || t->thoughts.oom)
+        body_fail(t->b, t->root, "messages", "out of memory");
+    else if (t->text.len || t->calls || t->thoughts.len || plain)
+        m = add_message(t, role, t->text.p);
+    if (m && t->thoughts.len)
+        cJSON_AddStringToObject(m, "reasoning_content", t->thoughts.p);
+    if (m && t->calls)
+        cJSON_AddItemToObject(m, "tool_calls", t->calls);
+    else
+        cJSON_Delete(t->calls);
+    t->calls = NULL;
 }
 
 static void read_message(struct turn *t, const cJSON *m)
@@ -91,64 +111,102 @@ static void read_message(struct turn *t, const cJSON *m)
         body_fail(t->b, t->root, "messages", "missing field `content`");
     buf_reset(&t->text);
     buf_reserve(&t->text, 0);
-    t->calls = NULL;
+    buf_reset(&t->thoughts);
     if (cJSON_IsString(content))
         buf_str(&t->text, content->valuestring);
-    for (const cJSON *k = cJSON_IsArray(content) ? content->child : NULL; k; k = k->next)
+    for (const cJSON *k = json_first(content); k; k = k->next)
         read_block(t, k, assistant);
-    if (t->text.oom) {
-        cJSON_Delete(t->calls);
-        body_fail(t->b, t->root, "messages", "out of memory");
-        return;
-    }
-    if (t->text.len || t->calls || cJSON_IsString(content))
-        add_message(t, role, t->text.p ? t->text.p : "");
-    if (t->calls)
-        cJSON_AddItemToObject(t->list->child->prev, "tool_calls", t->calls);
+    end_message(t, role, cJSON_IsString(content));
 }
 
-cJSON *messages_convert(struct body *b, struct object root)
+static cJSON *messages(struct body *b, struct object root)
 {
-    const cJSON *messages = body_get(b, root, "messages", true);
+    const cJSON *list = body_get(b, root, "messages", true);
     const cJSON *system = body_get(b, root, "system", false);
-    struct turn t = {.b = b, .root = root, .list = cJSON_CreateArray(), .text = BUF_INIT};
-    if (messages && (!cJSON_IsArray(messages) || !messages->child))
+    struct turn t = {.b = b, .root = root, .list = cJSON_CreateArray()};
+    if (list && (!cJSON_IsArray(list) || !list->child))
         body_fail(b, root, "messages", "at least one message is required");
     if (system) {
         read_text(&t, system, &t.text);
         if (!t.text.oom)
             add_message(&t, "system", t.text.p);
     }
-    for (const cJSON *m = messages ? messages->child : NULL; m && !b->failed; m = m->next)
+    for (const cJSON *m = json_first(list); m && !b->failed; m = m->next)
         read_message(&t, m);
     buf_free(&t.text);
-    if (!b->failed)
-        return t.list;
-    cJSON_Delete(t.list);
-    return NULL;
+    buf_free(&t.thoughts);
+    return t.list;
 }
 
-cJSON *messages_tools(struct body *b, struct object root)
+/* ---------------------------------------------------------------- tools */
+
+static cJSON *tool(struct body *b, struct object root, const cJSON *given)
 {
-    const cJSON *tools = body_get(b, root, "tools", false);
-    const char *choice = json_str(body_get(b, root, "tool_choice", false), "type", "auto");
-    if (tools && strcmp(choice, "auto") != 0 && strcmp(choice, "none") != 0)
-        body_fail(b, root, "tool_choice", "`tool_choice` of type `%.40s` is not supported", choice);
-    if (!tools || !cJSON_IsArray(tools) || !tools->child || !strcmp(choice, "none") || b->failed)
-        return NULL;
-    cJSON *list = cJSON_CreateArray();
-    for (const cJSON *k = tools->child; k; k = k->next) {
-        cJSON *tool = cJSON_CreateObject(), *f = cJSON_CreateObject();
-        const cJSON *schema = json_get(k, "input_schema");
-        if (!json_str(k, "name", NULL) || !schema)
-            body_fail(b, root, "tools", "a tool has `name` and `input_schema`");
-        add_string(tool, "type", "function");
-        add_string(f, "name", json_str(k, "name", ""));
-        add_string(f, "description", json_str(k, "description", ""));
-        cJSON_AddItemToObject(f, "parameters",
-                              schema ? cJSON_Duplicate(schema, true) : cJSON_CreateObject());
-        cJSON_AddItemToObject(tool, "function", f);
-        cJSON_AddItemToArray(list, tool);
+    cJSON *tool = cJSON_CreateObject(), *f = cJSON_AddObjectToObject(tool, "function");
+    const cJSON *schema = json_get(given, "input_schema");
+    const char *type = json_str(given, "type", "custom");
+    if (strcmp(type, "custom") != 0)
+        body_fail(b, root, "tools", "tools of type `%.40s` are not supported", type);
+    if (!json_str(given, "name", NULL) || !schema)
+        body_fail(b, root, "tools", "a tool has `name` and `input_schema`");
+    cJSON_AddStringToObject(tool, "type", "function");
+    cJSON_AddStringToObject(f, "name", json_str(given, "name", ""));
+    cJSON_AddStringToObject(f, "description", json_str(given, "description", ""));
+    cJSON_AddItemToObject(f, "parameters",
+                          schema ? cJSON_Duplicate(schema, true) : cJSON_CreateObject());
+    return tool;
+}
+
+static void tool_choice(struct body *b, struct object root, cJSON *chat)
+{
+    const cJSON *choice = body_get(b, root, "tool_choice", false);
+    const char *type = json_str(choice, "type", NULL), *name = json_str(choice, "name", NULL);
+    if (!choice)
+        return;
+    if (type && !strcmp(type, "tool") && name)
+        convert_named_choice(chat, name);
+    else if (type && (!strcmp(type, "auto") || !strcmp(type, "none")))
+        cJSON_AddStringToObject(chat, "tool_choice", type);
+    else if (type && !strcmp(type, "any"))
+        cJSON_AddStringToObject(chat, "tool_choice", "required");
+    else
+        body_fail(b, root, "tool_choice", "one of `auto`, `any`, `none`, or `tool` with a `name`");
+    if (json_get(choice, "disable_parallel_tool_use"))
+        cJSON_AddBoolToObject(chat, "parallel_tool_calls",
+                              !json_bool(choice, "disable_parallel_tool_use", false));
+}
+
+static void tools(struct body *b, struct object root, cJSON *chat)
+{
+    if (!convert_tools(b, root, chat, tool))
+        return;
+    tool_choice(b, root, chat);
+}
+
+/* ---------------------------------------------------------------- reasoning */
+
+/* How much is thought is the model's affair; whether, is a variable of its template. */
+static void thinking(struct body *b, struct object root, bool can, cJSON *chat)
+{
+    const cJSON *given = body_get(b, root, "thinking", false);
+    const char *type = json_str(given, "type", "");
+    bool on = !strcmp(type, "enabled"), off = !strcmp(type, "disabled");
+    if (given && !on && !off && strcmp(type, "adaptive") != 0)
+        body_fail(b, root, "thinking", "one of `enabled`, `adaptive` and `disabled`");
+    else if (on && !can)
+        body_fail(b, root, "thinking", "`thinking` is not supported by this model");
+    if ((on || off) && can) {
+        cJSON *v = cJSON_AddObjectToObject(chat, "chat_template_kwargs");
+        cJSON_AddBoolToObject(v, "enable_thinking", on); /* Qwen's name */
+        cJSON_AddBoolToObject(v, "thinking", on);        /* DeepSeek's and Granite's */
     }
-    return list;
+}
+
+cJSON *messages_convert(struct body *b, struct object root, bool can_think)
+{
+    cJSON *chat = cJSON_CreateObject();
+    cJSON_AddItemToObject(chat, "messages", messages(b, root));
+    tools(b, root, chat);
+    thinking(b, root, can_think, chat);
+    return chat;
 }

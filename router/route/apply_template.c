@@ -18,5 +18,8 @@ const struct route route_apply_template = {
     .paths = {"/apply-template"},
     .summary = "The prompt that the chat template makes of messages, as `prompt`.",
     .body = "as `/v1/chat/completions`",
+    .takes = "Chat",
+    .example = "{\"messages\": [{\"role\": \"user\", \"content\": \"Hello!\"}]}",
+    .gives = "Prompt",
     .work = work,
 };

@@ -16,5 +16,9 @@ const struct route route_chat_completions = {
     .body =
         "`messages`, and what OpenAI's clients send, `tools`, `tool_choice` and `response_format` "
         "included; TGI's `tool_prompt`; vLLM's `guided_*` and `structured_outputs`",
+    .takes = "Chat",
+    .example = "{\"messages\": [{\"role\": \"user\", \"content\": \"Hello!\"}], \"max_tokens\": "
+               "60, \"temperature\": 0.7, \"seed\": 1}",
+    .gives = "ChatAnswer",
     .work = work,
 };

@@ -22,5 +22,8 @@ const struct route route_chat_tokenize = {
     .paths = {"/chat_tokenize"},
     .summary = "The prompt that the chat template makes of messages, and its tokens.",
     .body = "as `/v1/chat/completions`",
+    .takes = "Chat",
+    .example = "{\"messages\": [{\"role\": \"user\", \"content\": \"Hello!\"}]}",
+    .gives = "ChatTokens",
     .work = work,
 };

@@ -17,5 +17,8 @@ const struct route route_compat = {
     .summary =
         "As `/generate_stream` when `stream` is true, else a list with `/generate`'s answer.",
     .body = "`inputs`, `parameters`, `stream`",
+    .takes = "Generate",
+    .example = "{\"inputs\": \"Once upon a time\", \"parameters\": {\"max_new_tokens\": 20}}",
+    .gives = "GenerateList",
     .work = work,
 };

@@ -13,5 +13,8 @@ const struct route route_completions = {
     .summary = "OpenAI's completions: one answer, or chunks and `[DONE]` when `stream` is true.",
     .body = "`prompt` (a string, a list of strings, token ids, or lists of ids), and what OpenAI's "
             "clients send",
+    .takes = "Completion",
+    .example = "{\"prompt\": \"Once upon a time\", \"max_tokens\": 20}",
+    .gives = "CompletionAnswer",
     .work = work,
 };

@@ -1,6 +1,13 @@
 #include "router/body.h"
 #include "router/call.h"
 #include "router/route.h"
+#include <string.h>
+
+static void tell(struct buf *out, const char *name, const struct buf *text)
+{
+    buf_str(out, name);
+    buf_json_str(out, text->p ? text->p : "", text->len);
+}
 
 static int work(struct call *c, struct err *e)
 {
@@ -23,8 +30,11 @@ static int work(struct call *c, struct err *e)
         return -1;
     buf_reserve(&text, 0);
     tokenizer_decode(c->edge->tokenizer, ids, n, skip, &text);
-    buf_str(&c->out, "{\"text\":");
-    buf_json_str(&c->out, text.p ? text.p : "", text.len);
+    tell(&c->out, "{\"text\":", &text);
+    if (!strcmp(key, "tokens")) { /* what vLLM and llama.cpp call it */
+        tell(&c->out, ",\"prompt\":", &text);
+        tell(&c->out, ",\"content\":", &text);
+    }
     buf_ch(&c->out, '}');
     c->out.oom |= text.oom;
     buf_free(&text);
@@ -34,7 +44,12 @@ static int work(struct call *c, struct err *e)
 const struct route route_detokenize = {
     .method = "POST",
     .paths = {"/detokenize"},
-    .summary = "The text of token ids, as `text`.",
+    .summary =
+        "The text of token ids, as `text`; of `tokens`, also as vLLM's `prompt` and llama.cpp's "
+        "`content`.",
     .body = "`ids` (or `tokens`): a list; `skip_special_tokens`",
+    .takes = "Detokenize",
+    .example = "{\"ids\": [1, 2, 3]}",
+    .gives = "Text",
     .work = work,
 };

@@ -12,5 +12,9 @@ const struct route route_generate = {
     .paths = {"/generate"},
     .summary = "Generate and answer when all is done.",
     .body = "`inputs`, `parameters`",
+    .takes = "Generate",
+    .example = "{\"inputs\": \"Once upon a time\", \"parameters\": {\"max_new_tokens\": 20, "
+               "\"details\": true}}",
+    .gives = "GenerateAnswer",
     .work = work,
 };

@@ -12,5 +12,7 @@ const struct route route_generate_stream = {
     .paths = {"/generate_stream"},
     .summary = "Generate and send an event per token.",
     .body = "`inputs`, `parameters`",
+    .takes = "Generate",
+    .example = "{\"inputs\": \"Once upon a time\", \"parameters\": {\"max_new_tokens\": 20}}",
     .work = work,
 };

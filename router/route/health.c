@@ -25,6 +25,7 @@ const struct route route_health = {
         "200 when requests are served; 503 while the model loads, when a shard does not answer, "
         "and from the first SIGTERM on. `/` with `Accept: text/html` is a page to chat with the "
         "model.",
+    .probe = true,
     .open = true,
     .reply = reply,
 };

@@ -6,6 +6,7 @@ const struct route route_livez = {
     .method = "GET",
     .paths = {"/livez"},
     .summary = "200 as long as the process runs.",
+    .probe = true,
     .open = true,
     .reply = reply,
 };

@@ -3,15 +3,19 @@
 
 static int work(struct call *c, struct err *e)
 {
-    struct openai *o = messages_parse(c, false, e);
-    return o ? openai_generate(c, o, o->stream ? &messages_stream : &messages_object, e) : -1;
+    struct chat_request r;
+    return messages_parse(c, false, &r, e) == 0 ? messages_generate(c, &r, e) : -1;
 }
 
 const struct route route_messages = {
     .method = "POST",
     .paths = {"/v1/messages"},
     .summary = "Anthropic's messages: one answer, or named events when `stream` is true.",
-    .body = "`messages`, `max_tokens`, and what Anthropic's clients send; text only: tools are "
-            "shown to the template, forced tool use, images and `thinking` are refused",
+    .body = "`messages`, `max_tokens`, and what Anthropic's clients send, `tools`, "
+            "`tool_choice` and `thinking` included; images and documents are refused",
+    .takes = "Messages",
+    .example = "{\"model\": \"tgi\", \"max_tokens\": 60, \"messages\": [{\"role\": \"user\", "
+               "\"content\": \"Hello!\"}]}",
+    .gives = "MessagesAnswer",
     .work = work,
 };

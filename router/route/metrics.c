@@ -11,6 +11,7 @@ const struct route route_metrics = {
     .method = "GET",
     .paths = {"/metrics"},
     .summary = "Prometheus metrics.",
+    .probe = true,
     .open = true,
     .reply = reply,
 };

@@ -16,6 +16,7 @@ const struct route route_startupz = {
     .method = "GET",
     .paths = {"/startupz"},
     .summary = "503 until the model is loaded and warm, 200 from then on.",
+    .probe = true,
     .open = true,
     .reply = reply,
 };

@@ -4,9 +4,10 @@
 /* How many waiters are looked at in one step: bounds the hashing of prompts that do not fit. */
 enum { MAX_SCAN = 32 };
 
-void policy_init(struct policy *p, const struct policy_limits *l, struct kv_blocks *kv)
+void policy_init(struct policy *p, const struct policy_limits *l, struct kv_blocks *kv,
+                 struct adapter_books *adapters)
 {
-    *p = (struct policy){.limits = *l, .kv = kv};
+    *p = (struct policy){.limits = *l, .kv = kv, .adapters = adapters};
     if (!p->limits.max_passed)
         p->limits.max_passed = POLICY_MAX_PASSED;
     if (!p->limits.max_passed_ns)
@@ -63,6 +64,13 @@ void policy_remove(struct policy *p, struct waiter *w)
     w->returned = false;
 }
 
+void policy_leaves(struct policy *p, struct waiter *w)
+{
+    if (w->adapted)
+        adapters_leave(p->adapters, w->key.adapter);
+    w->adapted = false;
+}
+
 void policy_forget(struct policy *p, struct waiter *w) { fair_leave(&p->fair, &w->fair); }
 
 struct waiter *policy_any(const struct policy *p)
@@ -79,11 +87,13 @@ static bool reserve(struct policy *p, struct waiter *w)
     uint64_t now = kv_stats(p->kv).releases + 1;
     if (w->tried == now)
         return false;
-    if (!kv_may_fit(p->kv, w->key.n, w->n_reserve) ||
+    if (!adapters_fit(p->adapters, w->key.adapter) || !kv_may_fit(p->kv, w->key.n, w->n_reserve) ||
         !kv_admit(p->kv, w->kv, &w->key, w->share, w->n_reserve)) {
         w->tried = now;
         return false;
     }
+    adapters_enter(p->adapters, w->key.adapter);
+    w->adapted = true;
     if (w->swap_to > w->kv->n_cached && w->swap_from <= w->kv->n_cached) {
         kv_copied(p->kv, w->kv); /* needless: that block comes back whole */
         w->kv->n_cached = w->swap_to;
@@ -132,6 +142,7 @@ static void undo(struct policy *p, struct waiter *w)
 {
     fair_charge(&w->fair, -(int64_t)FAIR_PROMPT_TOKEN * w->left);
     kv_undo(p->kv, w->kv);
+    policy_leaves(p, w);
 }
 
 /* Its blocks are there: it joins, is cut, or is put back. False: nobody behind it joins. */

@@ -6,8 +6,8 @@
  * A step computes at most `prefill_tokens` tokens: one for each running request, the rest for
  * prompts - of those less, where load.prompt_tokens says so, so that running streams keep their
  * pace. Requests join in the order of fair.h, with these exceptions:
- *   - one that cannot get its KV blocks yet is passed by those that can, but only `max_passed`
- *     times or `max_passed_ns` long: then nobody joins before it;
+ *   - one that cannot get its KV blocks, or room for its adapter, yet is passed by those that can,
+ * but only `max_passed` times or `max_passed_ns` long: then nobody joins before it;
  *   - a prompt too long for the rest of the step is cut (chunked prefill) and joins last, leaving
  * up to half of the step to shorter prompts behind it;
  *   - as long as prompts that were cut take whole steps, others join if they fit into half a step,
@@ -24,6 +24,7 @@
  * end. */
 #ifndef ROUTER_SCHEDULER_POLICY_H
 #define ROUTER_SCHEDULER_POLICY_H
+#include "router/scheduler/adapters.h"
 #include "router/scheduler/fair.h"
 #include "router/scheduler/kv_blocks.h"
 
@@ -55,6 +56,7 @@ struct waiter {
     uint32_t passed;       /* times a newer one joined first */
     int64_t passed_ns;     /* the first of them */
     uint64_t tried;        /* kv_stats.releases + 1 when its blocks were last asked for in vain */
+    bool adapted;          /* its adapter counts it among those that run */
     bool returned;         /* it ran and made way: nobody passes it */
     struct waiter *behind; /* among those that returned */
     uint32_t left;         /* prompt tokens it would have had to compute, when last looked at */
@@ -63,6 +65,7 @@ struct waiter {
 struct policy {
     struct policy_limits limits;
     struct kv_blocks *kv;
+    struct adapter_books *adapters;
     struct fair fair;
     struct waiter *returned; /* those that made way, by rank */
     struct waiter *next_up;  /* passed often enough: nobody joins before it */
@@ -87,7 +90,8 @@ struct joiner {
     bool cut;          /* more of the prompt is left */
 };
 
-void policy_init(struct policy *p, const struct policy_limits *l, struct kv_blocks *kv);
+void policy_init(struct policy *p, const struct policy_limits *l, struct kv_blocks *kv,
+                 struct adapter_books *adapters);
 void policy_free(struct policy *p); /* nobody is left */
 /* Into the queue; again, for one that ran. False: no memory. */
 bool policy_add(struct policy *p, struct waiter *w);
@@ -95,6 +99,8 @@ void policy_remove(struct policy *p, struct waiter *w); /* one that waits */
 void policy_forget(struct policy *p, struct waiter *w); /* neither waits nor runs any more */
 struct waiter *policy_any(const struct policy *p);      /* one that waits, or NULL */
 static inline uint32_t policy_waiting(const struct policy *p) { return p->fair.n_waiting; }
+/* It runs no more, or its step failed: its adapter may make way. */
+void policy_leaves(struct policy *p, struct waiter *w);
 /* One that ran and made way: nobody joins before it, but for those like it that outrank it. */
 void policy_return(struct policy *p, struct waiter *w);
 /* Of two that run: does `a` keep its blocks, and `b` make way? By priority, then by arrival. */

@@ -2,6 +2,7 @@
 #include "common/clock.h"
 #include "router/metrics.h"
 #include "router/scheduler/state.h"
+#include "router/shards_link.h"
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,141 +11,11 @@
 enum {
     STEP_TIMEOUT_MS = 600000, /* a long prefill on a slow machine takes minutes */
     STOP_TIMEOUT_MS = 1000,
+    SECOND_LOOK_MS = 50,
     IN_LIMIT = 256 << 20,
     OUT_LIMIT = 1 << 30,
 };
 #define FIRST_PATIENCE_NS INT64_C(120000000000) /* before the pace of the machine is known */
-
-/* ------------------------------------------------------------------ sequences */
-bool sched_room(struct scheduler *s, uint32_t n)
-{
-    uint32_t need = s->n_running + n;
-    if (need <= s->cap_running)
-        return true;
-    uint32_t cap = need > 2 * s->cap_running ? need : 2 * s->cap_running;
-    struct seq **p = realloc(s->running, cap * sizeof(struct seq *));
-    if (!p)
-        return false;
-    s->running = p;
-    struct started *started = realloc(s->started, cap * sizeof(*started));
-    if (!started)
-        return false;
-    s->started = started;
-    s->cap_running = cap;
-    return true;
-}
-
-void sched_bury(struct scheduler *s, struct seq *q)
-{
-    kv_release(s->kv, &q->kv, q->tokens, q->n_computed);
-    yield_drop_swap(s, q);
-    policy_forget(&s->policy, &q->waiter);
-    q->next = s->dead;
-    s->dead = q;
-    follow_succeed(s, q);
-}
-
-void sched_unlist(struct scheduler *s, struct seq *q)
-{
-    uint32_t i = 0;
-    while (s->running[i] != q)
-        i++;
-    memmove(&s->running[i], &s->running[i + 1], (s->n_running - i - 1) * sizeof(struct seq *));
-    s->n_running--;
-}
-
-void sched_remove(struct scheduler *s, struct seq *q)
-{
-    sched_unlist(s, q);
-    sched_bury(s, q);
-}
-
-static void refuse(struct scheduler *s, struct seq *q, const struct err *e)
-{
-    deliver_error(&s->deliver, q, e, clock_ns());
-    sched_bury(s, q);
-}
-
-/* 1..MAX_ADAPTERS; 0: the base model; -1: too many to tell apart, so that nothing is shared. */
-static int adapter_number(struct scheduler *s, const char *id)
-{
-    if (!id)
-        return 0;
-    for (int i = 0; i < MAX_ADAPTERS; i++) {
-        if (!s->adapters[i] && !(s->adapters[i] = strdup(id)))
-            return -1;
-        if (strcmp(s->adapters[i], id) == 0)
-            return i + 1;
-    }
-    return -1;
-}
-
-static void fill_waiter(struct scheduler *s, struct seq *q)
-{
-    const struct gen_params *p = &q->req->params;
-    int adapter = adapter_number(s, p->adapter_id);
-    /* the last token's KV is never needed; speculated tokens need room */
-    uint64_t reserve = (uint64_t)q->n_prompt + p->max_new_tokens + s->peer.speculate - 1;
-    q->n_most = reserve > q->n_prompt ? (uint32_t)reserve : q->n_prompt;
-    q->waiter = (struct waiter){
-        .fair = {.priority = q->req->priority, .order = q->id},
-        .tenant = q->req->tenant,
-        .key = {q->tokens, q->n_prompt, adapter > 0 ? (uint32_t)adapter : 0},
-        /* whose log-probability is wanted needs the token before it computed */
-        .share = s->o.model.prefix_caching && adapter >= 0 &&
-                 (!p->prefill_logprobs || p->logprobs_from > 0),
-        .kv = &q->kv,
-    };
-    if (p->prefill_logprobs && p->logprobs_from && p->logprobs_from <= q->n_prompt)
-        q->waiter.key.n_fresh = q->n_prompt - p->logprobs_from + 1;
-    yield_wait(s, q);
-}
-
-void sched_add(struct scheduler *s, struct seq *q)
-{
-    struct err e = ERR_INIT;
-    seq_table_add(&s->known, q);
-    fill_waiter(s, q);
-    if (s->stopping || s->lost) {
-        err_set(&e, ERR_GENERATION, "Request failed during generation: %s",
-                s->lost ? "a shard was lost" : "the router is shutting down");
-        refuse(s, q, &e);
-    } else if (q->n_prompt == 0 || !kv_could_fit(s->kv, q->n_most)) {
-        err_set(&e, ERR_VALIDATION,
-                "`inputs` tokens + `max_new_tokens` must be <= %u. Given: %u `inputs` tokens and "
-                "%u `max_new_tokens`",
-                kv_stats(s->kv).total * s->peer.block_size, q->n_prompt,
-                q->req->params.max_new_tokens);
-        refuse(s, q, &e);
-    } else if (!follow(s, q)) {
-        follow_enqueue(s, q);
-    }
-    sched_turn(s);
-    sched_end_turn(s);
-}
-
-void sched_cancel(struct scheduler *s, uint64_t id)
-{
-    struct seq *q = seq_table_find(&s->known, id);
-    if (!q || !q->req) /* its last event is on its way */
-        return;
-    struct err e = ERR_INIT;
-    err_set(&e, ERR_INCOMPLETE, "Request cancelled");
-    deliver_error(&s->deliver, q, &e, clock_ns());
-    if (q->state == SEQ_FOLLOWING) {
-        follow_leave(q);
-        sched_bury(s, q);
-    } else if (q->state == SEQ_WAITING) {
-        policy_remove(&s->policy, &q->waiter);
-        sched_bury(s, q);
-    } else if (q->state == SEQ_JOINING) {
-        q->gone = true;
-    } else if (q->state == SEQ_RUNNING) {
-        q->state = SEQ_LEAVING;
-    }
-    sched_turn(s);
-    sched_end_turn(s);
-}
 
 /* ------------------------------------------------------------------ sending */
 static void send(struct scheduler *s, enum call call, enum shard_rpc rpc,
@@ -276,10 +147,13 @@ static uint32_t join(struct scheduler *s, struct seq **out, uint32_t most)
     for (uint32_t i = 0; i < n; i++) {
         struct seq *q = out[i] = CONTAINER_OF(j[i].w, struct seq, waiter);
         q->state = SEQ_JOINING;
+        if (q->req && q->req->wants_place)
+            atomic_store_explicit(&q->req->place, 0, memory_order_relaxed);
         q->n_now = j[i].n_tokens;
         s->n_prompt_tokens += q->n_now;
         q->cut = j[i].cut;
         if (q->n_yielded == 0) {
+            assert(q->req); /* the last event takes a request out of the queue */
             q->req->times.batched = now;
             q->req->n_cached = q->kv.n_cached;
         }
@@ -289,6 +163,19 @@ static uint32_t join(struct scheduler *s, struct seq **out, uint32_t most)
         yield_swap_in(s, q);
     }
     return n;
+}
+
+/* A call carries the prompts of many requests, and one context: that of the first that is traced.
+ */
+static void trace_joining(struct scheduler *s)
+{
+    for (uint32_t i = 0; i < s->n_joining; i++) {
+        const struct gen_request *r = s->joining[i]->req;
+        if (r && r->trace.sampled) {
+            trace_print(&r->trace, s->fan.traceparent);
+            return;
+        }
+    }
 }
 
 static bool send_prefill(struct scheduler *s)
@@ -316,6 +203,7 @@ static bool send_prefill(struct scheduler *s)
         step_join(s, s->call_batch);
         return send_failed(s), true;
     }
+    trace_joining(s);
     send(s, CALL_PREFILL, SHARD_PREFILL, msg, STEP_TIMEOUT_MS);
     yield_sent(s);
     return true;
@@ -342,15 +230,17 @@ static bool send_decode(struct scheduler *s)
     return true;
 }
 
+static void on_unwatched(void *arg) { rejoin_end(arg); }
+
 static void finish(struct scheduler *s)
 {
     if (s->unwatching || s->health.busy)
         return;
     s->unwatching = true;
     if (s->watched)
-        shards_unwatch(s->o.shards, s->gone, s->gone_arg);
+        shards_unwatch(s->o.shards, on_unwatched, s);
     else
-        s->gone(s->gone_arg);
+        rejoin_end(s);
 }
 
 /* For peers that are told of every change by a call of its own. */
@@ -382,7 +272,9 @@ void sched_turn(struct scheduler *s)
 {
     if (s->call != CALL_NONE)
         return;
-    if (s->must_clear && !s->lost) {
+    if (s->bond != BOND_HELD) {
+        rejoin_turn(s);
+    } else if (s->must_clear && !s->lost) {
         send_clear_all(s);
     } else if (s->stopping) {
         finish(s);
@@ -501,12 +393,10 @@ static void learn_pace(struct scheduler *s)
     atomic_store(&s->o.status->call_ns, 0);
 }
 
-static void on_call(struct fan *f)
+static void call_back(struct scheduler *s)
 {
-    struct scheduler *s = f->arg;
     struct step st = {0};
     rpc_mem_reset(&s->in);
-    learn_pace(s);
     bool tell = note(s, &st);
     s->call = CALL_NONE;
     s->n_joining = 0;
@@ -516,6 +406,24 @@ static void on_call(struct fan *f)
     if (tell)
         step_tell(s, &st);
     sched_end_turn(s);
+}
+
+static void on_second_look(struct rpc_op *op, bool ok)
+{
+    (void)ok;
+    call_back(CONTAINER_OF(op, struct scheduler, second_look));
+}
+
+void sched_on_call(struct fan *f)
+{
+    struct scheduler *s = f->arg;
+    learn_pace(s);
+    if (trouble_doubtful(s)) {
+        s->second_look = (struct rpc_op){on_second_look, "second look"};
+        rpc_after(s->o.loop, SECOND_LOOK_MS, &s->second_look);
+    } else {
+        call_back(s);
+    }
 }
 
 /* ------------------------------------------------------------------ the end of a turn */
@@ -531,7 +439,8 @@ static void publish(struct scheduler *s)
     atomic_store_explicit(&t->blocks_total, kv.total, memory_order_relaxed);
     atomic_store_explicit(&t->blocks_used, kv.used, memory_order_relaxed);
     atomic_store_explicit(&t->blocks_cached, kv.cached, memory_order_relaxed);
-    atomic_store_explicit(&t->healthy, !s->suspect && !s->lost, memory_order_relaxed);
+    atomic_store_explicit(&t->healthy, !s->suspect && !s->lost && s->bond == BOND_HELD,
+                          memory_order_relaxed);
     sched_gauge(s, M_QUEUE_SIZE, NULL, n_waiting);
     sched_gauge(s, M_QUEUE_KEYS, NULL, fair_present(&s->policy.fair));
     sched_gauge(s, M_BATCH_CURRENT_SIZE, NULL, s->n_running);
@@ -543,10 +452,27 @@ static void publish(struct scheduler *s)
     atomic_store_explicit(&t->swap_used, swap_used(&s->swap), memory_order_relaxed);
 }
 
+/* For those who want to know. What the accounts of their keys come to be is not foreseen. */
+static void tell_places(struct scheduler *s)
+{
+    uint32_t place = 0;
+    if (s->n_placed == 0)
+        return;
+    for (struct fair_item *it = fair_first(&s->policy.fair); it; it = fair_next(&s->policy.fair)) {
+        const struct seq *q = CONTAINER_OF(it, struct seq, waiter.fair);
+        place++;
+        if (q->req && q->req->wants_place)
+            atomic_store_explicit(&q->req->place, place, memory_order_relaxed);
+    }
+}
+
 void sched_end_turn(struct scheduler *s)
 {
     if (s->o.check)
         kv_check(s->kv);
+    if (s->drafter)
+        drafter_turn(s->drafter);
+    tell_places(s);
     publish(s); /* before the sinks wake anybody who looks */
     deliver_flush(&s->deliver);
     while (s->dead) {
@@ -554,36 +480,55 @@ void sched_end_turn(struct scheduler *s)
         s->dead = q->next;
         assert(!q->req); /* nobody goes without a last word */
         seq_table_remove(&s->known, q);
+        s->n_placed -= q->placed;
         seq_free(q);
     }
 }
 
 /* ------------------------------------------------------------------ life */
+bool sched_books(struct scheduler *s)
+{
+    const struct shard_model *m = &s->o.model;
+    struct adapter_books adapters = {0};
+    struct swap swap = {0};
+    uint64_t seed = 0;
+    if (getrandom(&seed, sizeof(seed), GRND_NONBLOCK) < 0)
+        seed = (uint64_t)clock_ns();
+    /* a padding peer has no block 0 to spare: one more, so that all its tokens count */
+    struct kv_blocks *kv = kv_new(m->max_batch_total_tokens / m->block_size + m->requires_padding,
+                                  m->block_size, seed);
+    if (!kv || !adapters_init(&adapters, &m->adapters) ||
+        !swap_init(&swap, s->grows ? m->swap_slots : 0)) {
+        kv_free(kv);
+        adapters_free(&adapters);
+        return false;
+    }
+    kv_free(s->kv);
+    adapters_free(&s->adapters);
+    swap_fini(&s->swap);
+    s->policy.kv = s->kv = kv;
+    s->adapters = adapters;
+    s->swap = swap;
+    kv_copying(kv, m->copies_kv && m->prefix_caching);
+    sched_gauge(s, M_BATCH_MAX_TOTAL_TOKENS, NULL, m->max_batch_total_tokens);
+    return true;
+}
+
 struct scheduler *sched_new(const struct sched_options *o, struct err *e)
 {
     const struct shard_model *m = &o->model;
-    uint64_t seed = 0;
     struct scheduler *s = calloc(1, sizeof(*s));
     if (!s)
         return err_nomem(e), NULL;
     s->o = *o;
+    s->o.shards = NULL; /* not yet ours */
+    s->drafter = o->drafter;
     s->peer = (struct wire_peer){m->takes_input_ids, m->requires_padding, m->block_size,
                                  m->speculate, m->takes_chunks};
     rpc_mem_init(&s->in, IN_LIMIT);
     rpc_mem_init(&s->out, OUT_LIMIT);
-    if (getrandom(&seed, sizeof(seed), GRND_NONBLOCK) < 0)
-        seed = (uint64_t)clock_ns();
-    /* a padding peer has no block 0 to spare: one more, so that all its tokens count */
-    s->kv = kv_new(m->max_batch_total_tokens / m->block_size + m->requires_padding, m->block_size,
-                   seed);
-    if (!s->kv) {
-        err_nomem(e);
-        sched_free(s);
-        return NULL;
-    }
-    kv_copying(s->kv, m->copies_kv && m->prefix_caching);
     s->grows = m->takes_edits;
-    if (!swap_init(&s->swap, s->grows ? m->swap_slots : 0)) {
+    if (!sched_books(s)) {
         err_nomem(e);
         sched_free(s);
         return NULL;
@@ -594,15 +539,16 @@ struct scheduler *sched_new(const struct sched_options *o, struct err *e)
                                    .grows = m->takes_edits,
                                    .waiting_served_ratio = o->waiting_served_ratio,
                                    .max_waiting_tokens = o->max_waiting_tokens};
-    policy_init(&s->policy, &limits, s->kv);
-    if (fan_init(&s->fan, o->shards, on_call, s, e) != 0 || trouble_init(s, e) != 0) {
+    policy_init(&s->policy, &limits, s->kv, &s->adapters);
+    if (fan_init(&s->fan, o->shards, sched_on_call, s, e) != 0 ||
+        trouble_init(s, o->shards, e) != 0 || rejoin_init(s, e) != 0) {
         sched_free(s);
         return NULL;
     }
+    s->o.shards = o->shards;
     trouble_over(s); /* warm-up has just worked */
     atomic_store(&o->status->stalled_ns, FIRST_PATIENCE_NS);
     publish(s);
-    sched_gauge(s, M_BATCH_MAX_TOTAL_TOKENS, NULL, m->max_batch_total_tokens);
     return s;
 }
 
@@ -631,13 +577,14 @@ void sched_free(struct scheduler *s)
     assert(s->n_running == 0 && s->known.n == 0 && swap_used(&s->swap) == 0);
     fan_free(&s->fan);
     fan_free(&s->health);
+    shards_link_free(s->link);
+    shards_free(s->o.shards);
     policy_free(&s->policy);
     kv_free(s->kv);
     yield_free(s);
     rpc_mem_free(&s->in);
     rpc_mem_free(&s->out);
-    for (int i = 0; i < MAX_ADAPTERS; i++)
-        free(s->adapters[i]);
+    adapters_free(&s->adapters);
     free(s->running);
     free(s->started);
     free(s);

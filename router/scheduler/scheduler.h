@@ -32,7 +32,10 @@ struct sched_status { /* written on the loop's thread, read anywhere */
 };
 
 struct sched_options {
-    struct shards *shards;
+    struct shards *shards; /* the scheduler's, once sched_new() has succeeded */
+    uint32_t return_ms;    /* shards that are lost may come back within it; 0: a loss is final */
+    struct rpc_loop *loop; /* where return_ms, and where they were found: */
+    const char *target;
     struct shard_model model;
     uint32_t max_batch_size; /* 0: no limit */
     uint32_t max_waiting_tokens;
@@ -40,10 +43,12 @@ struct sched_options {
     uint32_t target_inter_token_ms; /* 0: none */
     struct metrics *metrics;        /* NULL: none */
     struct sched_status *status;
-    bool check; /* for tests: kv_check() after every turn */
+    struct drafter *drafter; /* NULL: none; not owned */
+    bool check;              /* for tests: kv_check() after every turn */
 };
 
 struct scheduler;
+struct drafter;
 struct scheduler *sched_new(const struct sched_options *o, struct err *e);
 void sched_free(struct scheduler *s);  /* after sched_stop() was through */
 void sched_watch(struct scheduler *s); /* notice connections that break, from now on */
@@ -52,8 +57,12 @@ void sched_add(struct scheduler *s, struct seq *q); /* takes q over; may end it 
 void sched_cancel(struct scheduler *s, uint64_t id);
 /* The answers are older than the reader likes: ask the shards for their health. */
 void sched_probe(struct scheduler *s);
-/* fn(arg, why) when a shard is lost; at once if that has happened already. */
+/* fn(arg, why) when a shard is lost for good; at once if that has happened already. */
 void sched_on_lost(struct scheduler *s, void (*fn)(void *arg, const char *why), void *arg);
+/* Nobody new comes: from now on a loss is final, also one that lies behind us. */
+void sched_drain(struct scheduler *s);
+/* From any other thread, before sched_stop(): shards that are lost are waited for no more. */
+void sched_halt(struct scheduler *s);
 /* Ends every request with ERR_GENERATION, lets go of the shards, then calls gone(arg) once: nothing
  * is pending on the loop any more. */
 void sched_stop(struct scheduler *s, void (*gone)(void *arg), void *arg);

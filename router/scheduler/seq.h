@@ -28,7 +28,9 @@ struct seq {
     struct seq *followers; /* have the same prompt, and wait for its KV; newest first */
     struct seq *leader;    /* FOLLOWING: whose follower it is */
     struct kv_table kv;
+    struct twin *twin; /* router/draft's; NULL: none */
     enum seq_state state;
+    bool placed;    /* it wants to hear its place in the queue */
     bool gone;      /* the client left while it was JOINING */
     bool cut;       /* JOINING: not the whole prompt */
     uint32_t n_now; /* prompt tokens in the step that is out */
@@ -37,7 +39,8 @@ struct seq {
     uint32_t n_computed;      /* tokens whose KV is certainly there */
     uint32_t n_most;          /* tokens whose KV it may come to: more than all is never needed */
     uint32_t n_told;          /* blocks of kv that the shards certainly know of */
-    uint32_t n_yielded;       /* times it made way for others */
+    uint32_t n_yielded;       /* times it made way for others, or its shards were lost */
+    uint32_t n_lost;          /* times they were lost while it ran */
     uint32_t *slots, n_slots; /* in the swap region, for the blocks from waiter.swap_from on */
     uint32_t tokens[];
 };

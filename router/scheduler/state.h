@@ -1,8 +1,9 @@
-/* state.h - the scheduler's insides, shared by scheduler.c (what next), step.c (what a step
- * brought), yield.c (who gets blocks, who makes way) and trouble.c (failures, health, loss) and
- * nobody else. */
+/* state.h - the scheduler's insides, shared by scheduler.c (what next), members.c (who comes and
+ * leaves), step.c (what a step brought), yield.c (who gets blocks, who makes way), trouble.c
+ * (failures, health, loss), rejoin.c (shards that come back) and nobody else. */
 #ifndef ROUTER_SCHEDULER_STATE_H
 #define ROUTER_SCHEDULER_STATE_H
+#include "router/draft/drafter.h"
 #include "router/scheduler/deliver.h"
 #include "router/scheduler/pace.h"
 #include "router/scheduler/policy.h"
@@ -11,7 +12,12 @@
 #include "router/scheduler/wire.h"
 
 enum call { CALL_NONE, CALL_PREFILL, CALL_DECODE, CALL_CLEAN, CALL_CLEAR_ALL, CALL_PROBE };
-enum { MAX_JOIN = 128, MAX_ADAPTERS = 256, NEW_BATCH = 1 };
+enum { MAX_JOIN = 128, NEW_BATCH = 1 };
+
+/*  HELD -> BROKEN -> PARTING -> ALONE -> HELD
+ *          (calls    (watches   (the link looks
+ *           pend)     end)       for successors)    */
+enum bond { BOND_HELD, BOND_BROKEN, BOND_PARTING, BOND_ALONE };
 
 struct held_batch { /* a batch the shards hold; the second only until a peer that does not chunk
                        has merged it into the first */
@@ -35,11 +41,12 @@ struct scheduler {
     struct seq **running;    /* in the shards' batches, whatever their state, in join order */
     struct started *started; /* as many: those of them in the middle of their prompt */
     uint32_t n_running, cap_running;
+    uint32_t n_placed; /* of those known: who wants to hear its place in the queue */
     struct held_batch batch[2];
     uint64_t next_batch_id;
     uint32_t steps_since_join;
     struct pace pace;
-    char *adapters[MAX_ADAPTERS]; /* index + 1 is the number kv_key knows */
+    struct adapter_books adapters;
 
     /* what the next step does first; see yield.c */
     bool grows; /* the shards take blocks as they are needed */
@@ -60,6 +67,7 @@ struct scheduler {
     uint32_t n_rows, n_prompt_tokens; /* decoding requests and prompt tokens in this step */
     struct rpc_mem out, in;           /* being sent; received: lives until the next answer */
 
+    struct drafter *drafter; /* NULL: no draft model */
     struct deliver deliver;
     struct seq *dead; /* freed at the end of the turn */
 
@@ -68,7 +76,12 @@ struct scheduler {
     bool suspect;    /* an error, and no model call that succeeded since */
     bool probe_due;
     bool lost;
+    enum bond bond;
+    struct shards_link *link; /* NULL: a loss is final */
+    bool draining;            /* here too */
+    int64_t parted_ns;
     char why_lost[512]; /* set: lost once the call that is out is back */
+    struct rpc_op second_look;
     struct fan health;
     void (*on_lost)(void *arg, const char *why);
     void *on_lost_arg;
@@ -81,6 +94,10 @@ struct scheduler {
 /* scheduler.c */
 void sched_turn(struct scheduler *s);     /* send the next call, if none is out */
 void sched_end_turn(struct scheduler *s); /* flush sinks, free the dead, publish numbers */
+bool sched_books(struct scheduler *s); /* empty ones, for what s->o.model holds; false: no memory */
+void sched_on_call(struct fan *f);     /* the model call is back */
+
+/* members.c */
 /* Out of the running batch with its blocks; q stays readable until the end of the turn. */
 void sched_remove(struct scheduler *s, struct seq *q);
 void sched_unlist(struct scheduler *s, struct seq *q); /* out of `running`, and nothing else */
@@ -123,16 +140,29 @@ void yield_told(struct scheduler *s);
 void yield_drop_swap(struct scheduler *s, struct seq *q);
 void yield_forget_swap(struct scheduler *s); /* nothing in the region can be relied on */
 void yield_free(struct scheduler *s);
+/* One that runs waits again, with what it has said so far: all of it is computed again. */
+void yield_return(struct scheduler *s, struct seq *q);
+
+/* rejoin.c */
+int rejoin_init(struct scheduler *s, struct err *e);    /* nothing, where a loss is final */
+void rejoin_part(struct scheduler *s, const char *why); /* the shards are gone; where s->link */
+void rejoin_turn(struct scheduler *s); /* instead of a turn, while the bond is not HELD */
+void rejoin_end(struct scheduler *s);  /* nothing else is pending: the last step of stopping */
 
 /* trouble.c */
-int trouble_init(struct scheduler *s, struct err *e);
+int trouble_init(struct scheduler *s, struct shards *of, struct err *e); /* also again */
 void trouble_step(struct scheduler *s, const struct err *cause); /* Prefill or Decode failed */
 void trouble_clean(struct scheduler *s,
                    const struct err *cause); /* FilterBatch, ClearCache failed */
 void trouble_over(struct scheduler *s);      /* a model call succeeded */
+/* The shards refused a call. Perhaps they are others, who know of nothing: a connection that breaks
+ * and is there again is told of a little later. */
+bool trouble_doubtful(const struct scheduler *s);
 void trouble_fail_all(struct scheduler *s, const struct err *cause);      /* all that runs */
 void trouble_fail_everything(struct scheduler *s, const struct err *why); /* and all that waits */
-void trouble_lose(struct scheduler *s, const char *why);
+void trouble_lose(struct scheduler *s, const char *why); /* for good, or until they come back */
+void trouble_end(struct scheduler *s, const char *why);  /* for good */
+void trouble_forget(struct scheduler *s);                /* whoever answers next knows nothing */
 
 /* metrics are optional in tests */
 static inline void sched_count(struct scheduler *s, uint32_t row, const char *label, double v)

@@ -1,5 +1,6 @@
 /* Failures, health and loss. A request's own fault ends that request; a failed step ends the
- * requests it carried; a lost shard ends all, and the router with them. */
+ * requests it carried; a lost shard ends all, and the router with them, unless another one takes
+ * its place (rejoin.c). */
 #include "common/clock.h"
 #include "common/log.h"
 #include "router/metrics.h"
@@ -9,8 +10,7 @@
 
 enum { HEALTH_TIMEOUT_MS = 5000 };
 
-/* Whoever answers next may be another process. */
-static void forget(struct scheduler *s)
+void trouble_forget(struct scheduler *s)
 {
     kv_forget(s->kv);
     yield_forget_swap(s);
@@ -76,13 +76,35 @@ static void prefill_failed(struct scheduler *s, const struct err *e)
         trouble_fail_all(s, e);
 }
 
+static bool may_return(const struct scheduler *s)
+{
+    return s->link && !s->stopping && !s->draining;
+}
+
+/* The call that is back, or the connection, says that the shards are gone; others may come. */
+static bool replaced(const struct scheduler *s)
+{
+    return may_return(s) && (s->why_lost[0] || fan_lost_rank(&s->fan) >= 0);
+}
+
+bool trouble_doubtful(const struct scheduler *s)
+{
+    struct err e = ERR_INIT;
+    return may_return(s) && !replaced(s) && fan_error(&s->fan, &e) != 0;
+}
+
 void trouble_step(struct scheduler *s, const struct err *cause)
 {
-    struct err e = during(cause);
-    bool broke = fan_lost_rank(&s->fan) >= 0;
     bool prefill = s->call == CALL_PREFILL;
     sched_count(s, M_BATCH_INFERENCE_FAILURE, prefill ? "prefill" : "decode", 1);
     s->suspect = s->probe_due = true;
+    if (replaced(s)) {
+        step_join(s, s->call_batch);
+        rejoin_part(s, cause->msg);
+        return;
+    }
+    struct err e = during(cause);
+    bool broke = fan_lost_rank(&s->fan) >= 0;
     yield_forget_swap(s); /* what this call was to put there may be missing */
     if (prefill)
         prefill_failed(s, &e);
@@ -90,13 +112,13 @@ void trouble_step(struct scheduler *s, const struct err *cause)
         trouble_fail_all(s, &e);
     if (broke) {
         s->must_clear = true;
-        forget(s);
+        trouble_forget(s);
     }
 }
 
 void trouble_clean(struct scheduler *s, const struct err *cause)
 {
-    if (s->call == CALL_CLEAR_ALL) {
+    if (s->call == CALL_CLEAR_ALL || replaced(s)) {
         trouble_lose(s, cause->msg);
         return;
     }
@@ -105,7 +127,7 @@ void trouble_clean(struct scheduler *s, const struct err *cause)
     trouble_fail_all(s, &e);
     s->must_clear = true;
     if (fan_lost_rank(&s->fan) >= 0)
-        forget(s);
+        trouble_forget(s);
 }
 
 void trouble_over(struct scheduler *s)
@@ -115,6 +137,14 @@ void trouble_over(struct scheduler *s)
 }
 
 void trouble_lose(struct scheduler *s, const char *why)
+{
+    if (may_return(s))
+        rejoin_part(s, why);
+    else
+        trouble_end(s, why);
+}
+
+void trouble_end(struct scheduler *s, const char *why)
 {
     struct err e = ERR_INIT;
     if (s->lost)
@@ -126,7 +156,7 @@ void trouble_lose(struct scheduler *s, const char *why)
     s->batch[0].live = s->batch[1].live = false;
     while (s->n_running > 0) /* nobody is left to write their blocks */
         sched_remove(s, s->running[s->n_running - 1]);
-    forget(s);
+    trouble_forget(s);
     LOG(LOG_ERROR, "shard lost", LOGS("error", why));
     if (s->on_lost && !s->stopping)
         s->on_lost(s->on_lost_arg, why);
@@ -137,7 +167,10 @@ static void on_health(struct fan *f)
 {
     struct scheduler *s = f->arg;
     struct err e = ERR_INIT;
-    if (fan_error(f, &e) == 0) {
+    int rc = fan_error(f, &e);
+    if (s->bond != BOND_HELD) {
+        /* of those that are gone */
+    } else if (rc == 0) {
         atomic_store(&s->o.status->answered_ns, clock_ns());
     } else if (!s->stopping) {
         s->suspect = s->probe_due = true;
@@ -161,7 +194,7 @@ void sched_probe(struct scheduler *s)
     bool deaf = s->call != CALL_NONE && !s->peer.takes_input_ids;
     if (deaf)
         atomic_store(&s->o.status->answered_ns, clock_ns());
-    else if (!s->health.busy && !s->lost && !s->stopping)
+    else if (!s->health.busy && !s->lost && !s->stopping && s->bond == BOND_HELD)
         fan_call(&s->health, SHARD_HEALTH, &ask.base, HEALTH_TIMEOUT_MS, false);
     sched_turn(s);
     sched_end_turn(s);
@@ -170,11 +203,18 @@ void sched_probe(struct scheduler *s)
 static void on_break(void *arg, uint32_t rank)
 {
     struct scheduler *s = arg;
+    if (s->bond != BOND_HELD)
+        return;
     LOG(LOG_WARN, "the connection to a shard broke", LOGI("rank", rank));
-    forget(s);                /* whoever answers next may be somebody else */
-    if (s->call == CALL_NONE) /* a call that is out notices by itself */
-        s->must_clear = true;
+    trouble_forget(s); /* whoever answers next may be somebody else */
     s->suspect = s->probe_due = true;
+    /* A call that is out may have succeeded; the next one would meet somebody else. */
+    if (may_return(s) && s->call != CALL_NONE)
+        snprintf(s->why_lost, sizeof(s->why_lost), "the connection broke");
+    else if (may_return(s))
+        trouble_lose(s, "the connection broke");
+    else if (s->call == CALL_NONE) /* a call that is out notices by itself */
+        s->must_clear = true;
     sched_turn(s);
     sched_end_turn(s);
 }
@@ -185,9 +225,9 @@ void sched_watch(struct scheduler *s)
     shards_watch(s->o.shards, on_break, s);
 }
 
-int trouble_init(struct scheduler *s, struct err *e)
+int trouble_init(struct scheduler *s, struct shards *of, struct err *e)
 {
-    return fan_init(&s->health, s->o.shards, on_health, s, e);
+    return fan_init(&s->health, of, on_health, s, e);
 }
 
 void sched_on_lost(struct scheduler *s, void (*fn)(void *arg, const char *why), void *arg)

@@ -10,6 +10,12 @@ struct whole {
     Generate__V3__InputChunk chunk, *chunks[1];
 };
 
+_Static_assert((int)CONSTRAINT_MAY_REASON ==
+                       GENERATE__V3__GRAMMAR_REASONING__GRAMMAR_REASONING_MAY &&
+                   (int)CONSTRAINT_CHANNEL_CALLS ==
+                       GENERATE__V3__GRAMMAR_REASONING__GRAMMAR_REASONING_CALLS,
+               "both lists are in the same order");
+
 /* protobuf-c has no const; packing writes nothing. */
 static void *mutable(const void *p) { return (void *)(uintptr_t)p; }
 
@@ -58,6 +64,7 @@ static void put_params(struct whole *w, const struct gen_params *g)
         w->p.grammar_type = g->constraint_kind == CONSTRAINT_REGEX
                                 ? GENERATE__V3__GRAMMAR_TYPE__GRAMMAR_TYPE_REGEX
                                 : GENERATE__V3__GRAMMAR_TYPE__GRAMMAR_TYPE_JSON;
+        w->p.grammar_reasoning = (Generate__V3__GrammarReasoning)g->constraint_reasoning;
     }
     w->s.max_new_tokens = g->max_new_tokens;
     w->s.n_stop_sequences = g->n_stop;
@@ -69,6 +76,10 @@ static void put_params(struct whole *w, const struct gen_params *g)
     w->p.n_bias_ids = w->p.n_bias_values = g->n_bias;
     w->p.bias_ids = mutable(g->bias_ids);
     w->p.bias_values = mutable(g->bias);
+    w->p.n_bad_word_ids = g->bad_words.n_ids;
+    w->p.bad_word_ids = mutable(g->bad_words.ids);
+    w->p.n_bad_word_lengths = g->bad_words.n;
+    w->p.bad_word_lengths = mutable(g->bad_words.lengths);
     w->r.prefill_logprobs = g->prefill_logprobs;
     w->r.top_n_tokens = g->top_n_tokens;
     if (g->adapter_id) {
@@ -185,10 +196,28 @@ static bool put_grown(Generate__V3__Edits *w, const struct wire_edits *x, struct
     return true;
 }
 
+static bool put_drafts(Generate__V3__Edits *w, const struct wire_edits *x, struct rpc_mem *m)
+{
+    Generate__V3__Draft *v = RPC_NEW(m, Generate__V3__Draft, x->n_drafts);
+    w->drafts = RPC_NEW(m, Generate__V3__Draft *, x->n_drafts);
+    if (!v || !w->drafts)
+        return false;
+    for (w->n_drafts = 0; w->n_drafts < x->n_drafts; w->n_drafts++, v++) {
+        const struct wire_draft *d = &x->drafts[w->n_drafts];
+        generate__v3__draft__init(v);
+        v->request_id = d->q->id;
+        v->position = d->q->n_tokens;
+        v->ids = mutable(d->ids);
+        v->n_ids = d->n;
+        w->drafts[w->n_drafts] = v;
+    }
+    return true;
+}
+
 /* False: no memory. *out stays NULL where nothing changes. */
 static bool edits(const struct wire_edits *x, struct rpc_mem *m, Generate__V3__Edits **out)
 {
-    if (!x || !(x->n_leave || x->out.n || x->in.n || x->n_grown))
+    if (!x || !(x->n_leave || x->out.n || x->in.n || x->n_grown || x->n_drafts || x->drafting))
         return true;
     Generate__V3__Edits *w = *out = RPC_NEW(m, Generate__V3__Edits, 1);
     if (!w)
@@ -196,8 +225,10 @@ static bool edits(const struct wire_edits *x, struct rpc_mem *m, Generate__V3__E
     generate__v3__edits__init(w);
     w->leave = mutable(x->leave);
     w->n_leave = x->n_leave;
+    w->drafting = x->drafting;
     return (!x->out.n || (w->out = block_moves(&x->out, m))) &&
-           (!x->in.n || (w->in = block_moves(&x->in, m))) && (!x->n_grown || put_grown(w, x, m));
+           (!x->in.n || (w->in = block_moves(&x->in, m))) && (!x->n_grown || put_grown(w, x, m)) &&
+           (!x->n_drafts || put_drafts(w, x, m));
 }
 
 const ProtobufCMessage *wire_prefill(const struct wire_peer *p, uint64_t id,

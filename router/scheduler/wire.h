@@ -28,6 +28,13 @@ struct wire_edits { /* of the running batch, before the step; for peers that tak
     struct wire_moves out, in;
     struct seq *const *grown; /* the shards know n_told of their blocks */
     uint32_t n_grown;
+    const struct wire_draft { /* what q may go on with from q->n_tokens on */
+        const struct seq *q;
+        const uint32_t *ids;
+        uint32_t n;
+    } * drafts;
+    uint32_t n_drafts;
+    bool drafting; /* there may be more before the next step */
 };
 
 /* `cached` NULL: the new ones stand alone. The blocks that they begin with a copy of come along. */

@@ -52,6 +52,23 @@ static struct wire_moves wire_of(const struct moves *m)
     return (struct wire_moves){m->blocks.v, m->slots.v, m->blocks.n};
 }
 
+/* What the draft model has found since the last step. */
+static bool add_drafts(struct scheduler *s, struct wire_edits *x)
+{
+    x->drafting = s->drafter && drafter_works(s->drafter);
+    if (!x->drafting)
+        return true;
+    struct wire_draft *v = RPC_NEW(&s->out, struct wire_draft, s->n_running + 1);
+    for (uint32_t i = 0; v && i < s->n_running; i++) {
+        struct wire_draft *d = &v[x->n_drafts];
+        d->q = s->running[i];
+        d->ids = drafter_offer(s->drafter, d->q, &d->n);
+        x->n_drafts += d->ids != NULL;
+    }
+    x->drafts = v;
+    return v != NULL;
+}
+
 const struct wire_edits *yield_edits(struct scheduler *s, struct wire_edits *x)
 {
     struct seq **grown = NULL;
@@ -68,7 +85,7 @@ const struct wire_edits *yield_edits(struct scheduler *s, struct wire_edits *x)
         grown[x->n_grown++] = q;
     }
     x->grown = grown;
-    return x;
+    return add_drafts(s, x) ? x : NULL;
 }
 
 void yield_told(struct scheduler *s)
@@ -170,6 +187,18 @@ static bool leave_room(struct scheduler *s)
     return true;
 }
 
+void yield_return(struct scheduler *s, struct seq *q)
+{
+    q->n_yielded++;
+    sched_unlist(s, q);
+    kv_release(s->kv, &q->kv, q->tokens, q->n_computed);
+    policy_leaves(&s->policy, &q->waiter);
+    q->n_computed = q->n_told = 0;
+    q->state = SEQ_WAITING;
+    yield_wait(s, q);
+    policy_return(&s->policy, &q->waiter);
+}
+
 /* What it computed stays in the cache as long as nobody needs the blocks. */
 static void preempt(struct scheduler *s, struct seq *q)
 {
@@ -177,14 +206,8 @@ static void preempt(struct scheduler *s, struct seq *q)
     bool scored = q->req && q->req->params.prefill_logprobs && seq_generated(q) == 0;
     bool swapped = s->swap.n > 0 && !scored && swap_out(s, q);
     sched_count(s, M_PREEMPTIONS, swapped ? "swap" : "recompute", 1);
-    q->n_yielded++;
     s->leave[s->n_leave++] = q->id;
-    sched_unlist(s, q);
-    kv_release(s->kv, &q->kv, q->tokens, q->n_computed);
-    q->n_computed = q->n_told = 0;
-    q->state = SEQ_WAITING;
-    yield_wait(s, q);
-    policy_return(&s->policy, &q->waiter);
+    yield_return(s, q);
 }
 
 static struct seq *last_in_rank(struct scheduler *s)
@@ -202,6 +225,21 @@ static struct seq *last_in_rank(struct scheduler *s)
 static uint32_t tokens_needed(const struct seq *q)
 {
     return q->n_tokens + 1 < q->n_most ? q->n_tokens + 1 : q->n_most;
+}
+
+/* Drafts of the next step and of the one behind it lie where tokens may come to lie. They get what
+ * is left over, and nobody makes way for them. */
+static void room_for_drafts(struct scheduler *s)
+{
+    for (uint32_t i = 0; i < s->n_running; i++) {
+        struct seq *q = s->running[i];
+        struct kv_stats k = kv_stats(s->kv);
+        uint64_t want = q->n_tokens + 2 * ((uint64_t)s->peer.speculate + 1);
+        if (k.free + k.cached <= s->n_running)
+            return;
+        if (q->state == SEQ_RUNNING && !seq_in_prompt(q))
+            kv_grow(s->kv, &q->kv, want < q->n_most ? (uint32_t)want : q->n_most);
+    }
 }
 
 bool yield_turn(struct scheduler *s)
@@ -226,5 +264,7 @@ bool yield_turn(struct scheduler *s)
         any = true;
         i = 0; /* the list has changed; who has grown has nothing to do */
     }
+    if (s->peer.speculate && !any)
+        room_for_drafts(s);
     return any;
 }

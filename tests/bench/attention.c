@@ -6,42 +6,12 @@
  *   attention [threads] [type of the cache]     default: all allowed cores, all types */
 #include "model-server/backend/cpu/cpu.h"
 #include "tests/bench/probes.h"
-#include <stdio.h>
-#include <stdlib.h>
+#include "tests/bench/timing.h"
 #include <string.h>
-#include <time.h>
 
 static const struct backend_ops *const ops = &backend_cpu;
 static struct device *dev;
 static double bandwidth, flops; /* what the machine can do: bytes and operations a second */
-
-static void die(const struct err *e)
-{
-    fprintf(stderr, "%s\n", e->msg);
-    exit(1);
-}
-
-static bool alone; /* one thread: its own clock, which stands still while others have the core */
-
-static double seconds(void)
-{
-    struct timespec t;
-    clock_gettime(alone ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
-/* Seconds of the fastest of `runs`. */
-#define BEST(runs, ...)                                                                            \
-    __extension__({                                                                                \
-        double best_ = 1e30;                                                                       \
-        for (int run_ = 0; run_ < (runs); run_++) {                                                \
-            double s_ = seconds();                                                                 \
-            __VA_ARGS__;                                                                           \
-            s_ = seconds() - s_;                                                                   \
-            best_ = s_ < best_ ? s_ : best_;                                                       \
-        }                                                                                          \
-        best_;                                                                                     \
-    })
 
 /* `seqs` sequences at `depth`, `n` new tokens each, in one of `layers` layers. */
 struct shape {
@@ -90,9 +60,7 @@ static void rig_open(struct rig *r, const struct shape *s, enum kv_dtype t)
         uint32_t at = s->depth - s->n + i % s->n;
         r->slots[i] = r->spans[i / s->n].blocks[at / BLOCK] * BLOCK + at % BLOCK;
     }
-    r->qkv = memory((size_t)tokens * width * 4);
-    for (size_t i = 0; i < (size_t)tokens * width; i++)
-        r->qkv[i] = (float)((i * 2654435761u >> 8) & 0xffff) / 65536.0f - 0.5f;
+    r->qkv = numbers(dev, (size_t)tokens * width);
     r->o = memory((size_t)tokens * s->heads * s->dim * 4);
     r->rope = memory((size_t)tokens * s->dim * 4);
     r->batch = (struct ragged){
@@ -160,7 +128,7 @@ int main(int argc, char **argv)
     struct device_options o = {.threads = argc > 1 ? atoi(argv[1]) : 0, .features = ~0ull};
     if (!(dev = ops->open(&o, &e)))
         die(&e);
-    alone = pool_threads(dev->pool) == 1;
+    timing_alone = pool_threads(dev->pool) == 1;
     bandwidth = probe_bytes(dev->pool) / BEST(3, probe_read(dev->pool, dev->features));
     flops = probe_ops(dev->pool, dev->features) / BEST(3, probe_fma(dev->pool, dev->features));
     printf("%s\nlimits: %.1f GB/s read, %.1f GFLOP/s fp32 FMA\n", ops->describe(dev),

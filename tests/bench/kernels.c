@@ -8,53 +8,12 @@
  *   kernels [threads]     default: all allowed cores */
 #include "model-server/backend/cpu/cpu.h"
 #include "tests/bench/probes.h"
-#include <stdio.h>
-#include <stdlib.h>
+#include "tests/bench/timing.h"
 #include <string.h>
-#include <time.h>
 
 static const struct backend_ops *const ops = &backend_cpu;
 static struct device *fast, *plain;
 static double bandwidth, flops; /* what the machine can do: bytes and operations a second */
-
-static void die(const struct err *e)
-{
-    fprintf(stderr, "%s\n", e->msg);
-    exit(1);
-}
-
-static bool alone; /* one thread */
-
-static double seconds(void)
-{
-    struct timespec t;
-    clock_gettime(alone ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
-/* Seconds of the fastest of `runs`. */
-#define BEST(runs, ...)                                                                            \
-    __extension__({                                                                                \
-        double best_ = 1e30;                                                                       \
-        for (int run_ = 0; run_ < (runs); run_++) {                                                \
-            double s_ = seconds();                                                                 \
-            __VA_ARGS__;                                                                           \
-            s_ = seconds() - s_;                                                                   \
-            best_ = s_ < best_ ? s_ : best_;                                                       \
-        }                                                                                          \
-        best_;                                                                                     \
-    })
-
-static float *numbers(size_t n)
-{
-    struct err e = ERR_INIT;
-    float *p = ops->alloc(fast, n * sizeof(*p), &e);
-    if (!p)
-        die(&e);
-    for (size_t i = 0; i < n; i++)
-        p[i] = (float)((i * 2654435761u >> 8) & 0xffff) / 65536.0f - 0.5f;
-    return p;
-}
 
 /* ---------------------------------------------------------------- products */
 
@@ -73,7 +32,7 @@ static struct weight *matrix(struct device *d, uint32_t rows, uint32_t cols, enu
 
 static double seconds_linear(struct device *d, uint32_t rows, const struct weight *w, int runs)
 {
-    float *x = numbers((size_t)rows * w->cols), *y = numbers((size_t)rows * w->rows);
+    float *x = numbers(fast, (size_t)rows * w->cols), *y = numbers(fast, (size_t)rows * w->rows);
     ops->linear(d, y, x, rows, w, NULL);
     double s = BEST(runs, ops->linear(d, y, x, rows, w, NULL));
     ops->free(fast, x), ops->free(fast, y);
@@ -118,9 +77,9 @@ static void rows_row(const char *name, double elements, double f, double p)
 static void bench_rows(void)
 {
     enum { ROWS = 512, N = 2048, FFN = 8192 };
-    struct norm rms = {NORM_RMS, numbers(N), NULL, 1e-5f},
+    struct norm rms = {NORM_RMS, numbers(fast, N), NULL, 1e-5f},
                 layer = {NORM_LAYER, rms.w, rms.w, 1e-5f};
-    float *x = numbers(ROWS * FFN * 2), *y = numbers(ROWS * FFN * 2);
+    float *x = numbers(fast, ROWS * FFN * 2), *y = numbers(fast, ROWS * FFN * 2);
     printf("\nrows, %d x %d (activations: %d x %d)\n", ROWS, N, ROWS, FFN);
 #define ROW(name, elements, OP, ...)                                                               \
     rows_row(name, (double)(elements), BEST(5, ops->OP(fast, __VA_ARGS__)),                        \
@@ -145,7 +104,7 @@ int main(int argc, char **argv)
     o.features = 0;
     if (!(plain = ops->open(&o, &e)))
         die(&e);
-    alone = pool_threads(fast->pool) == 1;
+    timing_alone = pool_threads(fast->pool) == 1;
     printf("%s\n", ops->describe(fast));
     bandwidth = BEST(5, probe_read(fast->pool, fast->features));
     bandwidth = probe_bytes(fast->pool) / bandwidth;

@@ -5,39 +5,11 @@
  *   quant [threads] [format]     default: all allowed cores, all formats */
 #include "model-server/backend/cpu/cpu.h"
 #include "tests/bench/probes.h"
-#include <stdio.h>
-#include <stdlib.h>
+#include "tests/bench/timing.h"
 #include <string.h>
-#include <time.h>
 
 static const struct backend_ops *const ops = &backend_cpu;
 static struct device *dev;
-
-static void die(const struct err *e)
-{
-    fprintf(stderr, "%s\n", e->msg);
-    exit(1);
-}
-
-static double seconds(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
-/* Seconds of the fastest of `runs`. */
-#define BEST(runs, ...)                                                                            \
-    __extension__({                                                                                \
-        double best_ = 1e30;                                                                       \
-        for (int run_ = 0; run_ < (runs); run_++) {                                                \
-            double s_ = seconds();                                                                 \
-            __VA_ARGS__;                                                                           \
-            s_ = seconds() - s_;                                                                   \
-            best_ = s_ < best_ ? s_ : best_;                                                       \
-        }                                                                                          \
-        best_;                                                                                     \
-    })
 
 static void limits(void)
 {
@@ -49,17 +21,6 @@ static void limits(void)
     if (probe_dot(dev->pool, dev->features))
         printf(", %.0f GOP/s vpdpbusd", 4 * probe_ops(dev->pool, dev->features) / dot / 1e9);
     printf("\n");
-}
-
-static float *numbers(size_t n)
-{
-    struct err e = ERR_INIT;
-    float *p = ops->alloc(dev, n * sizeof(*p), &e);
-    if (!p)
-        die(&e);
-    for (size_t i = 0; i < n; i++)
-        p[i] = (float)((i * 2654435761u >> 8) & 0xffff) / 65536.0f - 0.5f;
-    return p;
 }
 
 static struct weight *matrix(uint32_t rows, uint32_t cols, enum quant q, double *load)
@@ -83,7 +44,7 @@ static struct weight *matrix(uint32_t rows, uint32_t cols, enum quant q, double 
 
 static double seconds_linear(uint32_t rows, const struct weight *w, int runs)
 {
-    float *x = numbers((size_t)rows * w->cols), *y = numbers((size_t)rows * w->rows);
+    float *x = numbers(dev, (size_t)rows * w->cols), *y = numbers(dev, (size_t)rows * w->rows);
     ops->linear(dev, y, x, rows, w, NULL);
     double s = BEST(runs, ops->linear(dev, y, x, rows, w, NULL));
     ops->free(dev, x), ops->free(dev, y);

@@ -2,27 +2,13 @@
  * promise: a row's bits do not depend on batch, chunking, block table, threads or instruction set.
  */
 #include "model-server/backend/backend.h"
-#include "model-server/backend/cpu/numbers.h"
+#include "model-server/backend/numbers.h"
+#include "tests/check/cpu_device.h"
 #include "tests/check/random.h"
-#include <assert.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
-// cmocka wants the three above first
-#include <cmocka.h>
 
 static struct rng rng;
 static const struct backend_ops *const ops = &backend_cpu;
-
-static struct device *device(int threads, uint64_t features)
-{
-    struct err e = ERR_INIT;
-    struct device *d =
-        ops->open(&(struct device_options){.threads = threads, .features = features}, &e);
-    if (!d)
-        fail_msg("%s", e.msg);
-    return d;
-}
 
 /* ---------------------------------------------------------------- linear */
 
@@ -245,9 +231,19 @@ static double act_exact(double x, enum act a)
     case ACT_GELU_TANH:
         return 0.5 * x * (1 + tanh(sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
     case ACT_RELU:
+    case ACT_SWIGLU_CLAMPED:
+    case ACT_N:
         break;
     }
     return x > 0 ? x : 0;
+}
+
+static double gate_exact(double x, double up, enum act a)
+{
+    if (a != ACT_SWIGLU_CLAMPED)
+        return act_exact(x, a) * up;
+    x = fmin(x, 7), up = fmax(fmin(up, 7), -7);
+    return x / (1 + exp(-1.702 * x)) * (up + 1);
 }
 
 static void activations_agree_with_double_precision(void **state)
@@ -256,12 +252,17 @@ static void activations_agree_with_double_precision(void **state)
     struct device *d = device(2, ~0ull);
     enum { ROWS = 3, N = 1003 };
     float *x = rng_floats(&rng, 2 * ROWS * N), y[ROWS * N];
-    for (enum act a = ACT_SILU; a <= ACT_RELU; a++) {
+    for (int i = 0; i < 2 * ROWS * N; i++)
+        x[i] *= i % 3 ? 1 : 12; /* beyond the clamps too */
+    for (enum act a = ACT_SILU; a < ACT_N; a++) {
         ops->act_mul(d, y, x, ROWS, N, a);
         for (int i = 0; i < ROWS * N; i++) {
             double g = x[i / N * 2 * N + i % N], up = x[i / N * 2 * N + N + i % N];
-            assert_true(fabs(y[i] - act_exact(g, a) * up) <= 4e-7 * fabs(g * up));
+            double size = fabs(g) * (fabs(up) + (a == ACT_SWIGLU_CLAMPED));
+            assert_true(fabs(y[i] - gate_exact(g, up, a)) <= 4e-7 * size);
         }
+        if (a == ACT_SWIGLU_CLAMPED)
+            continue;
         memcpy(y, x, sizeof(y));
         ops->act(d, y, ROWS, N, a);
         for (int i = 0; i < ROWS * N; i++)
@@ -298,17 +299,19 @@ static void only_wanted_rows_are_gathered(void **state)
 enum { EXPERTS = 8, HIDDEN = 40, FFN = 24, MOE_ROWS = 30 };
 
 static void expert_exact(const float *up, const float *down, const float *x, double weight,
-                         double *y)
+                         const struct moe *m, int expert, double *y)
 {
     double h[2 * FFN];
     for (int i = 0; i < 2 * FFN; i++) {
-        h[i] = 0;
+        h[i] = m->up_bias ? m->up_bias[expert * 2 * FFN + i] : 0;
         for (int k = 0; k < HIDDEN; k++)
             h[i] += (double)up[i * HIDDEN + k] * x[k];
     }
-    for (int i = 0; i < HIDDEN; i++)
+    for (int i = 0; i < HIDDEN; i++) {
+        y[i] += m->down_bias ? weight * m->down_bias[expert * HIDDEN + i] : 0;
         for (int k = 0; k < FFN; k++)
-            y[i] += weight * down[i * FFN + k] * act_exact(h[k], ACT_SILU) * h[FFN + k];
+            y[i] += weight * down[i * FFN + k] * gate_exact(h[k], h[FFN + k], m->act);
+    }
 }
 
 static void moe_exact(const float *router, float *const *up, float *const *down, const float *x,
@@ -318,7 +321,7 @@ static void moe_exact(const float *router, float *const *up, float *const *down,
     int best[EXPERTS];
     memset(y, 0, HIDDEN * sizeof(*y));
     for (int i = 0; i < EXPERTS; i++) {
-        p[i] = 0;
+        p[i] = m->router_bias ? m->router_bias[i] : 0;
         for (int k = 0; k < HIDDEN; k++)
             p[i] += (double)router[i * HIDDEN + k] * x[k];
         sum += p[i] = exp(p[i]);
@@ -328,7 +331,7 @@ static void moe_exact(const float *router, float *const *up, float *const *down,
         for (int i = 1; i < EXPERTS; i++)
             best[k] = p[i] > p[best[k]] ? i : best[k];
         kept += p[best[k]];
-        expert_exact(up[best[k]], down[best[k]], x, p[best[k]], y);
+        expert_exact(up[best[k]], down[best[k]], x, p[best[k]], m, best[k], y);
         p[best[k]] = -1;
     }
     for (int i = 0; i < HIDDEN; i++)
@@ -351,8 +354,14 @@ static void experts_are_mixed_row_by_row(void **state)
         wdown[i] = load(d, down[i], HIDDEN, FFN, DT_F32);
     }
     m.router = load(d, router, EXPERTS, HIDDEN, DT_F32);
-    for (int renormalise = 0; renormalise < 2; renormalise++) {
-        m.renormalise = renormalise;
+    float *biases = rng_floats(&rng, EXPERTS * (1 + 2 * FFN + HIDDEN));
+    for (int kind = 0; kind < 3; kind++) {
+        m.renormalise = kind > 0;
+        if (kind == 2) {
+            m.act = ACT_SWIGLU_CLAMPED;
+            m.router_bias = biases, m.up_bias = biases + EXPERTS;
+            m.down_bias = biases + EXPERTS + EXPERTS * 2 * FFN;
+        }
         ops->moe(d, y, x, MOE_ROWS, &m);
         for (int r = 0; r < MOE_ROWS; r++) {
             double want[HIDDEN], mag = 0;
@@ -373,7 +382,7 @@ static void experts_are_mixed_row_by_row(void **state)
         ops->weight_free(d, wup[i]), ops->weight_free(d, wdown[i]);
     }
     ops->weight_free(d, m.router);
-    free(router), free(x);
+    free(router), free(x), free(biases);
     ops->close(d);
 }
 

@@ -2,7 +2,7 @@
  * double precision they may be, and that a row's bits depend on nothing but the row. The device is
  * told to do it, whether this CPU is fast at it or not. */
 #include "model-server/backend/cpu/cpu.h"
-#include "model-server/backend/cpu/numbers.h"
+#include "model-server/backend/numbers.h"
 #include "tests/check/random.h"
 #include <math.h>
 #include <setjmp.h>

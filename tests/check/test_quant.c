@@ -1,27 +1,14 @@
 /* test_quant.c - products of quantised weights: against double precision on the rounded numbers,
  * and their promise: a row's bits do not depend on batch, threads or instruction set. */
 #include "model-server/backend/backend.h"
-#include "model-server/backend/cpu/numbers.h"
+#include "model-server/backend/numbers.h"
+#include "tests/check/cpu_device.h"
 #include "tests/check/random.h"
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <string.h>
-// cmocka wants these above
-#include <cmocka.h>
 
 static struct rng rng;
 static const struct backend_ops *const ops = &backend_cpu;
-
-static struct device *device(int threads, uint64_t features)
-{
-    struct err e = ERR_INIT;
-    struct device *d =
-        ops->open(&(struct device_options){.threads = threads, .features = features}, &e);
-    if (!d)
-        fail_msg("%s", e.msg);
-    return d;
-}
 
 static struct weight *load(struct device *d, const float *w, uint32_t rows, uint32_t cols,
                            enum quant q)
@@ -78,7 +65,7 @@ static void check_linear(struct device *d, uint32_t rows, uint32_t n, uint32_t k
     for (uint32_t r = 0; r < rows; r++) {
         for (uint32_t c = 0; c < k; c++)
             xr[c] = x[(size_t)r * k + c];
-        if (q != QUANT_INT8)
+        if (q == QUANT_W8A8 || q == QUANT_INT4)
             round_x(xr, x + (size_t)r * k, k, q == QUANT_INT4 ? 32 : k);
         for (uint32_t i = 0; i < n; i++) {
             double sum = bias[i], mag = fabs(bias[i]);
@@ -259,7 +246,7 @@ static void odd_numbers_stay_where_they_are(void **state)
         for (int r = 0; r < ROWS; r++)
             for (int i = 0; i < N; i++) {
                 float v = y[r * N + i];
-                if (i == 7 || i == 8 || r == 14 || (r == 9 && q != QUANT_INT8))
+                if (i == 7 || i == 8 || r == 14 || (r == 9 && (q == QUANT_W8A8 || q == QUANT_INT4)))
                     assert_true(isnan(v));
                 else if (r != 9)
                     assert_true(isfinite(v) && (v == 0 || (r != 5 && i != 3)));
@@ -274,7 +261,7 @@ static void odd_numbers_stay_where_they_are(void **state)
 static void rounded_weights_are_near(void **state)
 {
     (void)state;
-    static const double bound[QUANT_N] = {0, 0.01, 0.01, 0.1};
+    static const double bound[QUANT_N] = {0, 0.01, 0.01, 0.1, 0.03};
     enum { N = 64, K = 2048 };
     float *w = malloc(N * K * sizeof(*w));
     for (int i = 0; i < N * K; i++) {
@@ -298,6 +285,127 @@ static void rounded_weights_are_near(void **state)
     ops->close(d);
 }
 
+/* Codes of 4 bits that come with scales stay what they are, also where none is -8, which the
+ * quantiser would look for; a scale that is not finite spoils its own group. */
+static void codes_with_scales_are_kept(void **state)
+{
+    (void)state;
+    enum { N = 21, K = 70, GROUPS = 3, BAD = 4 };
+    static float w[N * K], want[N * K];
+    static uint16_t scales[N * GROUPS];
+    for (int r = 0; r < N; r++)
+        for (int i = 0; i < K; i++) {
+            uint16_t *s = &scales[r * GROUPS + i / 32];
+            if (i % 32 == 0)
+                *s = i == 32 && r == BAD ? 0x7f80
+                     : i == 64 && r == 2 ? 0
+                                         : bf16_of_f32(rng_unit(&rng) * 0.1f);
+            int code = (int)rng_below(&rng, 16) - 8;
+            code = r % 2 ? code : code / 3;
+            want[r * K + i] = (float)code * f32_of_bf16(*s);
+            /* what sixteen bits of scale may have lost */
+            w[r * K + i] = *s == 0x7f80 ? 1 : want[r * K + i] * (1 + 0x1p-9f);
+        }
+    struct device *d = device(2, ~0ull);
+    struct err e = ERR_INIT;
+    const struct mat_part part = {w, DT_F32, N, K, K, 1, .scales = scales};
+    struct weight *pw = ops->weight_load(
+        d, &(struct mat_desc){.parts = &part, .n_parts = 1, .quant = QUANT_INT4}, &e);
+    assert_non_null(pw);
+    float *f = rounded(d, pw, N, K);
+    for (int r = 0; r < N; r++)
+        for (int i = 0; i < K; i++)
+            if (r == BAD && i / 32 == 1)
+                assert_true(isnan(f[r * K + i]));
+            else
+                assert_true(f[r * K + i] == want[r * K + i]);
+    ops->weight_free(d, pw), free(f);
+    ops->close(d);
+}
+
+/* Every number of e4m3 by its definition; what lies between two goes to the nearer, ties to even.
+ */
+static void e4m3_is_exact_and_rounds_to_nearest_even(void **state)
+{
+    (void)state;
+    assert_true(isnan(f32_of_e4m3(0x7f)) && isnan(f32_of_e4m3(0xff)));
+    for (int b = 0; b < 0x7f; b++) {
+        int exponent = b >> 3, mantissa = b & 7;
+        float v =
+            exponent ? ldexpf((float)(8 + mantissa), exponent - 10) : ldexpf((float)mantissa, -9);
+        assert_true(f32_of_e4m3((uint8_t)b) == v && f32_of_e4m3((uint8_t)(b | 0x80)) == -v);
+        assert_int_equal(e4m3_of_f32(v), b);
+        assert_int_equal(e4m3_of_f32(-v), b | 0x80);
+        if (b == 0x7e)
+            break;
+        float half = (v + f32_of_e4m3((uint8_t)(b + 1))) / 2;
+        assert_int_equal(e4m3_of_f32(half), b & 1 ? b + 1 : b);
+        assert_int_equal(e4m3_of_f32(nextafterf(half, 0)), b);
+        assert_int_equal(e4m3_of_f32(nextafterf(half, 500)), b + 1);
+    }
+    assert_int_equal(e4m3_of_f32(449), 0x7e);
+    assert_int_equal(e4m3_of_f32(-INFINITY), 0xfe);
+    assert_int_equal(e4m3_of_f32(1e-30f), 0);
+}
+
+/* ---------------------------------------------------------------- what is MXFP4 already */
+
+/* Numbers with a power of two for 32 columns of a row; as bfloat16 they are exact. */
+static void fill_mxfp4(uint16_t *to, uint32_t rows, uint32_t cols)
+{
+    static const float e2m1[8] = {0, 0.5F, 1, 1.5F, 2, 3, 4, 6};
+    int power = 0;
+    for (uint32_t i = 0; i < rows * cols; i++) {
+        if (i % cols % 32 == 0)
+            power = (int)rng_below(&rng, 40) - 30;
+        const float f = ldexpf(e2m1[rng_below(&rng, 8)], power);
+        to[i] = bf16_of_f32(rng_below(&rng, 2) ? f : -f);
+    }
+}
+
+static struct weight *kept(struct device *d, const uint16_t *of, uint32_t rows, uint32_t cols,
+                           enum quant q)
+{
+    struct err e = ERR_INIT;
+    const struct mat_part p = {of, DT_BF16, rows, cols, cols, 1};
+    struct weight *w = ops->weight_load(d, &(struct mat_desc){&p, 1, DT_BF16, q}, &e);
+    if (!w)
+        fail_msg("%s", e.msg);
+    return w;
+}
+
+static void mxfp4_is_kept_and_has_the_bits_of_16(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 12; round++) {
+        struct device *d =
+            ops->open(&(struct device_options){.threads = 2, .features = round % 4 ? ~0ULL : 0},
+                      &(struct err)ERR_INIT);
+        const uint32_t rows = 1 + rng_below(&rng, 70), n = 1 + rng_below(&rng, 40);
+        const uint32_t cols = round < 2 ? 4200 : 1 + rng_below(&rng, 400);
+        uint16_t *m = malloc((size_t)rows * cols * 2);
+        float *x = rng_floats(&rng, (size_t)n * cols);
+        float *want = malloc((size_t)n * rows * 4), *got = malloc((size_t)n * rows * 4);
+        assert_true(d && m && want && got);
+        fill_mxfp4(m, rows, cols);
+        struct weight *plain = kept(d, m, rows, cols, QUANT_NONE);
+        struct weight *packed = kept(d, m, rows, cols, QUANT_KEPT_MXFP4);
+        ops->linear(d, want, x, n, plain, NULL);
+        ops->linear(d, got, x, n, packed, NULL);
+        assert_memory_equal(want, got, (size_t)n * rows * 4);
+        const uint64_t sixteen = ops->weight_bytes(plain);
+        if (cols > 300)
+            assert_true(ops->weight_bytes(packed) * 2 < sixteen);
+        ops->weight_free(d, packed);
+        m[rng_below(&rng, rows * cols)] = bf16_of_f32(round % 2 ? 5 : NAN); /* has no code */
+        packed = kept(d, m, rows, cols, QUANT_KEPT_MXFP4);
+        assert_int_equal(ops->weight_bytes(packed), sixteen);
+        ops->weight_free(d, packed), ops->weight_free(d, plain);
+        ops->close(d);
+        free(m), free(x), free(want), free(got);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -308,6 +416,9 @@ int main(void)
         cmocka_unit_test(experts_may_be_quantised),
         cmocka_unit_test(odd_numbers_stay_where_they_are),
         cmocka_unit_test(rounded_weights_are_near),
+        cmocka_unit_test(codes_with_scales_are_kept),
+        cmocka_unit_test(e4m3_is_exact_and_rounds_to_nearest_even),
+        cmocka_unit_test(mxfp4_is_kept_and_has_the_bits_of_16),
     };
     rng = rng_new();
     return cmocka_run_group_tests(tests, NULL, NULL);

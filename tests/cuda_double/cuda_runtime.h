@@ -1,5 +1,5 @@
 /* cuda_runtime.h - the double's side of CUDA C++: vectors, built-in variables, what a warp does
- * together. Threads of a block are fibers (double.cc); one that must wait for others yields. */
+ * together. Threads of a block are fibers (block.cc); one that must wait for others yields. */
 #ifndef TESTS_CUDA_DOUBLE_CUDA_RUNTIME_H
 #define TESTS_CUDA_DOUBLE_CUDA_RUNTIME_H
 #include "tests/cuda_double/cuda_runtime_api.h"
@@ -18,13 +18,34 @@ struct float2 {
 struct float4 {
     float x, y, z, w;
 };
+struct uint2 {
+    uint32_t x, y;
+};
 struct uint4 {
     uint32_t x, y, z, w;
 };
+static inline uint32_t __float_as_uint(float f)
+{
+    uint32_t u;
+    memcpy(&u, &f, sizeof(u));
+    return u;
+}
+static inline uint32_t max(uint32_t a, uint32_t b) { return a > b ? a : b; }
 static inline float2 make_float2(float x, float y) { return float2{x, y}; }
+static inline float4 make_float4(float x, float y, float z, float w) { return float4{x, y, z, w}; }
 static inline uint4 make_uint4(uint32_t x, uint32_t y, uint32_t z, uint32_t w)
 {
     return uint4{x, y, z, w};
+}
+
+/* Nibble i of `which` names byte i of the result: 0 .. 3 of x, 4 .. 7 of y. */
+static inline uint32_t __byte_perm(uint32_t x, uint32_t y, uint32_t which)
+{
+    uint64_t both = (uint64_t)y << 32 | x;
+    uint32_t r = 0;
+    for (int i = 0; i < 4; i++)
+        r |= (uint32_t)(both >> 8 * (which >> 4 * i & 7) & 0xff) << 8 * i;
+    return r;
 }
 
 extern dim3 threadIdx, blockIdx, blockDim, gridDim; /* of the fiber that runs */
@@ -32,15 +53,49 @@ extern dim3 threadIdx, blockIdx, blockDim, gridDim; /* of the fiber that runs */
 void __syncthreads(void);
 /* All lanes of the warp arrive with their operand; the last one runs fn(operands) for all. */
 void double_warp(void (*fn)(void *const operands[32]), void *operand);
+void double_warpgroup(void (*fn)(void *const operands[128]), void *operand); /* four warps */
 void *double_dynamic_shared(void);
+void double_poll(void);   /* a thread asks again for what another device is to write */
+uint64_t double_ns(void); /* its clock; a second of it is a sixtieth of ours, for time-outs */
 /* Copies to shared memory happen at the wait, not before. */
 void double_copy_async(void *dst, const void *src, bool valid);
 void double_copy_commit(void);
 void double_copy_wait(int left);
 void double_enqueue(cudaStream_t s, std::function<void()> f);
-/* Run `body` for every thread of the grid, in stream order. */
-cudaError_t double_launch(dim3 grid, dim3 block, size_t smem, cudaStream_t s,
+/* The barrier of a cluster, and an address in the shared memory of one of its blocks. */
+void double_cluster_barrier(void);
+void *double_cluster_shared(void *p, uint32_t rank);
+/* Run `body` for every thread of the grid, in stream order; `cluster` blocks of a row together. */
+cudaError_t double_launch(dim3 grid, uint32_t cluster, dim3 block, size_t smem, cudaStream_t s,
                           std::function<void()> body);
+
+/* Fibers change places at barriers only. */
+template <typename T> static inline T atomicAdd(T *p, T v)
+{
+    T old = *p;
+    *p += v;
+    return old;
+}
+/* One block after the other: what one has written the next ones see. */
+static inline void __threadfence(void) {}
+static inline float __uint_as_float(uint32_t u)
+{
+    float f;
+    memcpy(&f, &u, sizeof(f));
+    return f;
+}
+static inline double __longlong_as_double(long long i)
+{
+    double d;
+    memcpy(&d, &i, sizeof(d));
+    return d;
+}
+static inline long long __double_as_longlong(double d)
+{
+    long long i;
+    memcpy(&i, &d, sizeof(i));
+    return i;
+}
 
 static inline void __syncwarp(void)
 {

@@ -7,12 +7,14 @@
  * buffer too soon fails here too. One thread. */
 #ifndef TESTS_CUDA_DOUBLE_CUDA_RUNTIME_API_H
 #define TESTS_CUDA_DOUBLE_CUDA_RUNTIME_API_H
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #define __host__
 #define __device__
 #define __global__
 #define __forceinline__ inline
+#define __grid_constant__
 #define __launch_bounds__(...)
 #ifdef __cplusplus
 extern "C" {
@@ -27,6 +29,7 @@ typedef enum {
     cudaErrorNotReady = 600,
     cudaErrorIllegalAddress = 700,
     cudaErrorStreamCaptureUnsupported = 900,
+    cudaErrorUnknown = 999,
 } cudaError_t;
 const char *cudaGetErrorString(cudaError_t rc);
 cudaError_t cudaGetLastError(void);
@@ -35,9 +38,22 @@ typedef struct double_stream *cudaStream_t;
 typedef struct double_event *cudaEvent_t;
 typedef struct double_graph *cudaGraph_t;
 typedef struct double_graph *cudaGraphExec_t;
-enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2 };
+enum cudaMemcpyKind {
+    cudaMemcpyHostToDevice = 1,
+    cudaMemcpyDeviceToHost = 2,
+    cudaMemcpyDeviceToDevice = 3
+};
 enum cudaStreamCaptureMode { cudaStreamCaptureModeThreadLocal = 1 };
+enum cudaDriverEntryPointQueryResult {
+    cudaDriverEntryPointSuccess = 0,
+    cudaDriverEntryPointSymbolNotFound = 1,
+};
+enum { cudaEnableDefault = 0 };
 enum { cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2 };
+enum { cudaIpcMemLazyEnablePeerAccess = 1 };
+typedef struct {
+    char reserved[64];
+} cudaIpcMemHandle_t;
 struct cudaDeviceProp {
     char name[256];
     int major, minor, multiProcessorCount;
@@ -47,13 +63,21 @@ cudaError_t cudaGetDeviceCount(int *n);
 cudaError_t cudaSetDevice(int i);
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *p, int i);
 cudaError_t cudaDeviceGetPCIBusId(char *id, int n, int i);
+cudaError_t cudaDeviceGetByPCIBusId(int *i, const char *id);
+cudaError_t cudaDeviceCanAccessPeer(int *can, int i, int peer);
 cudaError_t cudaDriverGetVersion(int *v);
 cudaError_t cudaRuntimeGetVersion(int *v);
+cudaError_t cudaGetDriverEntryPointByVersion(const char *name, void **f, unsigned version,
+                                             unsigned long long flags,
+                                             enum cudaDriverEntryPointQueryResult *is);
 cudaError_t cudaMemGetInfo(size_t *left, size_t *total);
 cudaError_t cudaMalloc(void **p, size_t n);
 cudaError_t cudaFree(void *p);
 cudaError_t cudaMallocHost(void **p, size_t n);
 cudaError_t cudaFreeHost(void *p);
+cudaError_t cudaIpcGetMemHandle(cudaIpcMemHandle_t *h, void *p);
+cudaError_t cudaIpcOpenMemHandle(void **p, cudaIpcMemHandle_t h, unsigned flags);
+cudaError_t cudaIpcCloseMemHandle(void *p);
 cudaError_t cudaMemsetAsync(void *p, int v, size_t n, cudaStream_t s);
 cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t n, enum cudaMemcpyKind kind,
                             cudaStream_t s);
@@ -73,6 +97,7 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t x);
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned flags);
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s);
 cudaError_t cudaEventSynchronize(cudaEvent_t e);
+cudaError_t cudaEventQuery(cudaEvent_t e);
 cudaError_t cudaEventDestroy(cudaEvent_t e);
 
 /* What the machine is like, and what happened on it; for the tests. */
@@ -80,9 +105,10 @@ struct cuda_double {
     int devices, driver, major, sms;
     size_t total;             /* bytes of device memory; set before the first allocation */
     int fail_after;           /* allocations that still succeed; -1: all */
-    uint32_t shuffle;         /* not 0: seed of the order in which threads of a block run */
+    uint32_t shuffle;         /* not 0: seed of the order in which blocks and threads run */
+    bool wgmma_truncates;     /* its sums are not rounded as those of mma.sync */
     size_t used, allocations; /* now */
-    uint64_t launches, graph_launches; /* so far */
+    uint64_t launches, graph_launches, wgmmas; /* so far */
 };
 struct cuda_double *cuda_double(void);
 #ifdef __cplusplus

@@ -18,6 +18,13 @@ typedef struct {
     {                                                                                              \
         1                                                                                          \
     }
+ncclResult_t ncclGetVersion(int *v);
+ncclResult_t ncclSend(const void *in, size_t n, ncclDataType_t t, int peer, ncclComm_t c,
+                      cudaStream_t s);
+ncclResult_t ncclRecv(void *out, size_t n, ncclDataType_t t, int peer, ncclComm_t c,
+                      cudaStream_t s);
+ncclResult_t ncclGroupStart(void);
+ncclResult_t ncclGroupEnd(void);
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id);
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *c, int world, ncclUniqueId id, int rank,
                                     ncclConfig_t *config);

@@ -1,14 +1,19 @@
-// fuzz-sources: router/body.c router/body_ask.c router/errors.c router/tgi.c router/openai.c
-// fuzz-sources: router/stop_trim.c router/answer.c router/chat/*.c router/completions/request.c
+// fuzz-sources: router/body.c router/body_ask.c router/body_strict.c router/errors.c
+// fuzz-sources: router/tgi.c router/openai.c router/stop_trim.c router/answer.c router/chat/*.c
+// fuzz-sources: router/completions/request.c
 // fuzz-sources: router/messages/request.c router/messages/convert.c common/constraint/*.c
+// fuzz-sources: router/responses/request.c router/responses/convert.c router/responses/echo.c
 // fuzz-sources: common/json.c common/err.c common/utf8.c common/buf.c common/arena.c common/log.c
 // fuzz-sources: common/template/*.c common/tokenizer/unicode.c router/constrain.c
+// fuzz-sources: common/model_file.c common/gguf/*.c common/tokenizer/vocab.c common/file_map.c
 #include "router/call_books.h"
 #include "router/chat/chat.h"
 #include "router/chat/completion.h"
 #include "router/completions/completions.h"
 #include "router/messages/messages.h"
+#include "router/responses/responses.h"
 #include "router/tgi.h"
+#include "router/tokens.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,7 +28,21 @@ void books_headers(struct call *c, uint32_t first, uint32_t n, bool compute_time
 {
     (void)c, (void)first, (void)n, (void)compute_time;
 }
+/* A token is four bytes. */
+int tokens_count(struct call *c, const char *text, size_t n, bool add_special, uint32_t *count,
+                 struct err *e)
+{
+    (void)c, (void)text, (void)add_special, (void)e;
+    *count = (uint32_t)(n / 4);
+    return 0;
+}
+const char *edge_adapter(struct edge *g, const char *model) { return (void)g, (void)model, NULL; }
 uint64_t seed_draw(void) { return 1; }
+const struct infer_limits *edge_limits(const struct edge *g)
+{
+    static const struct infer_limits limits = {.max_input_tokens = 100, .takes_reasoning = true};
+    return (void)g, &limits;
+}
 const char *tokenizer_special(const struct tokenizer *t, const char *name)
 {
     return (void)t, (void)name, "<s>";
@@ -62,17 +81,21 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     bool ok = false;
     struct chat_request chat;
     const struct openai *o = NULL;
-    if (n && data[0] % 4 == 0) {
+    if (n && data[0] % 5 == 0) {
         struct tgi *t = tgi_parse(&c, true, &e);
         if ((ok = t != NULL))
             check_ask(&t->ask);
-    } else if (n && data[0] % 4 == 1) {
+    } else if (n && data[0] % 5 == 1) {
         if ((ok = (o = completions_parse(&c, &e)) != NULL))
             for (uint32_t i = 0; i < o->n_asks; i++)
                 check_ask(&o->asks[i]);
-    } else if (n && data[0] % 4 == 3) {
-        if ((ok = (o = messages_parse(&c, data[0] & 4, &e)) != NULL))
-            check_ask(o->asks);
+    } else if (n && data[0] % 5 == 4) {
+        struct responses p;
+        if ((ok = responses_parse(&c, &chat, &p, &e) == 0))
+            check_ask(chat.openai->asks);
+    } else if (n && data[0] % 5 == 3) {
+        if ((ok = messages_parse(&c, data[0] & 4, &chat, &e) == 0))
+            check_ask(chat.openai->asks);
     } else {
         ok = chat_request_parse(&c, &chat, &e) == 0;
     }

@@ -28,7 +28,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
                                           (const char *)data + 1, len, &e);
     if (!c)
         return 0;
-    constraint_state s = constraint_start(c);
+    constraint_state s = CONSTRAINT_START;
     for (size_t i = len + 2; i < n && i < len + 66 && s; i++) {
         uint32_t mask[8];
         bool can = !constraint_mask(c, s, bytes, mask, &e);

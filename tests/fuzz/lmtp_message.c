@@ -1,4 +1,5 @@
-// fuzz-sources: router/lmtp/message.c router/lmtp/scan.c common/arena.c common/err.c
+// fuzz-sources: router/lmtp/message.c router/lmtp/scan.c common/arena.c common/err.c common/utf8.c
+// fuzz-sources: common/trace_context.c
 /* A client's message: whatever it is, reading it ends, stays within its bytes, and what comes out
  * keeps its promises. */
 #include "router/lmtp/message.h"
@@ -23,10 +24,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         sum += m.scored[i];
     for (uint32_t i = 0; i < m.n_bias; i++)
         sum += m.bias_ids[i] + (m.bias[i] == m.bias[i]);
+    const char *strings[] = {m.text, m.scored_text, m.buffer, m.save, m.drop, m.session};
+    for (size_t i = 0; i < sizeof(strings) / sizeof(strings[0]); i++)
+        if (strings[i] && strlen(strings[i]) > size)
+            abort();
+    if (m.text && strlen(m.text) != m.n_text)
+        abort();
     if (sum == 1 && m.model && strlen(m.model) == size)
         abort(); /* a model's name is shorter than what holds it */
     bool work = m.type == LMTP_GENERATE || m.type == LMTP_SCORE;
-    if (m.err.kind == ERR_NONE && (!m.id.text[0] || (work && (!m.prompt || !m.max_tokens))))
+    if (m.err.kind == ERR_NONE &&
+        (!m.id.text[0] || (work && ((!m.prompt && !m.text && !m.buffer) || !m.max_tokens))))
         abort();
     if (memchr(m.id.text, 0, sizeof(m.id.text)) == NULL)
         abort();

@@ -1,5 +1,6 @@
-// fuzz-sources: router/chat/reply.c router/chat/reply_call.c router/chat/format.c common/buf.c
-// fuzz-sources: common/json.c common/err.c common/utf8.c
+// fuzz-sources: router/chat/reply.c router/chat/reply_call.c router/chat/reply_tags.c
+// fuzz-sources: router/chat/reply_python.c router/chat/reply_channels.c router/chat/format.c
+// fuzz-sources: common/buf.c common/json.c common/err.c common/utf8.c
 /* Any text in any way of writing calls, in two pieces: no crash, and the same as in one. */
 #include "router/chat/reply.h"
 #include <stdlib.h>
@@ -15,17 +16,29 @@ static void add(struct buf *out, const struct buf *b)
 
 static void play(const uint8_t *text, size_t n, unsigned how, size_t cut, struct buf *out)
 {
-    static const char *const clues[] = {"<tool_call>",           "<|python_tag|>", "[TOOL_CALLS]",
-                                        "<｜tool▁call▁begin｜>", "<|tool_call|>",  ""};
+    static const char *const clues[] = {"<tool_call>",
+                                        "<|python_tag|>",
+                                        "[TOOL_CALLS]",
+                                        "<｜tool▁call▁begin｜>",
+                                        "<|tool_call|>",
+                                        "",
+                                        "<function=",
+                                        "<arg_key>",
+                                        "<minimax:tool_call>",
+                                        "<|python_start|>",
+                                        "<|tool_call_argument_begin|>"};
     static const char *const names[] = {"f"};
     struct reply r = {0};
-    reply_init(
-        &r, &(struct reply_config){.format = how % 7 == 6 ? NULL : call_format_find(clues[how % 7]),
-                                   .forced = how >> 4 & 1,
-                                   .may_think = how >> 5 & 1,
-                                   .thinking = how >> 6 & 1,
-                                   .names = names,
-                                   .n_names = 1});
+    reply_init(&r, &(struct reply_config){
+                       .format = how % 12 == 11 ? NULL : call_format_find(clues[how % 12]),
+                       .channels = how % 12 == 10 || how % 24 == 23,
+                       .opened = how >> 5 & 1 ? "assistant<|channel|>final<|message|>x" : NULL,
+                       .forced = how >> 4 & 1,
+                       .may_think = how >> 5 & 1,
+                       .thinking = how >> 6 & 1,
+                       .single = how >> 7 & 1,
+                       .names = names,
+                       .n_names = 1});
     reply_push(&r, (const char *)text, cut);
     reply_push(&r, (const char *)text + cut, n - cut);
     reply_end(&r);

@@ -1,4 +1,5 @@
 // fuzz-sources: model-server/model/safetensors.c common/json.c common/err.c common/utf8.c
+// fuzz-sources: common/file_map.c
 #include "model-server/model/safetensors.h"
 #include <stdlib.h>
 #include <string.h>

@@ -90,7 +90,7 @@ struct bench {
     const struct backend_ops *ops;
     struct device *dev;
     struct model *model;
-    uint32_t vocab;
+    uint32_t vocab, adapter; /* adapter: that judge() asks for */
 };
 
 static inline void bench_close(struct bench *b)
@@ -101,10 +101,32 @@ static inline void bench_close(struct bench *b)
     memset(b, 0, sizeof(*b));
 }
 
-/* fp32 arithmetic on weights and a cache as stored. 0, or -1 with `e` filled; close it either way.
- */
-static inline int bench_open(struct bench *b, const char *dir, struct comm *comm, int threads,
-                             uint32_t n_blocks, struct err *e)
+/* A model as it is to be opened. */
+struct bench_setup {
+    const char *dir;
+    int dtype; /* model_options' */
+    const struct adapter_source *adapters;
+    uint32_t n_adapters, adapter; /* adapter: struct bench's; all of them are put on the device */
+};
+
+static inline int bench_pin_all(struct bench *b, struct err *e)
+{
+    struct adapters *a = model_adapters(b->model);
+    uint32_t pages = 0;
+    for (uint32_t i = 1; i <= adapters_count(a); i++)
+        pages += adapters_pages(a, i);
+    if (adapters_reserve(a, pages, e))
+        return -1;
+    for (uint32_t i = 1; i <= adapters_count(a); i++)
+        if (adapters_pin(a, i, e))
+            return -1;
+    return 0;
+}
+
+/* On one device of the CPU, with a cache of fp32. 0, or -1 with `e` filled; close it either way.
+ * Adapters are there, but not on the device. */
+static inline int bench_open_with(struct bench *b, const struct bench_setup *u, struct comm *comm,
+                                  int threads, uint32_t n_blocks, struct err *e)
 {
     memset(b, 0, sizeof(*b));
     if (!(b->ops = backend_find("cpu", e)))
@@ -112,19 +134,42 @@ static inline int bench_open(struct bench *b, const char *dir, struct comm *comm
     if (!(b->dev =
               b->ops->open(&(struct device_options){.threads = threads, .features = ~0ull}, e)))
         return -1;
-    b->model = model_load(
-        dir, &(struct model_options){.ops = b->ops, .dev = b->dev, .comm = comm, .dtype = -1}, e);
-    if (!b->model || model_kv_resize(b->model, n_blocks, BLOCK_SIZE, KV_F32, e))
+    const struct model_options o = {.ops = b->ops,
+                                    .dev = b->dev,
+                                    .comm = comm,
+                                    .dtype = u->dtype,
+                                    .adapters = u->adapters,
+                                    .n_adapters = u->n_adapters};
+    if (!(b->model = model_load(u->dir, &o, e)) ||
+        model_kv_resize(b->model, n_blocks, BLOCK_SIZE, KV_F32, e))
         return -1;
     b->vocab = model_info(b->model)->vocab;
+    b->adapter = u->adapter;
     return 0;
+}
+
+/* The same with all adapters on the device. */
+static inline int bench_open_as(struct bench *b, const struct bench_setup *u, struct comm *comm,
+                                int threads, uint32_t n_blocks, struct err *e)
+{
+    if (bench_open_with(b, u, comm, threads, n_blocks, e))
+        return -1;
+    return u->n_adapters ? bench_pin_all(b, e) : 0;
+}
+
+/* fp32 arithmetic on weights as stored. */
+static inline int bench_open(struct bench *b, const char *dir, struct comm *comm, int threads,
+                             uint32_t n_blocks, struct err *e)
+{
+    return bench_open_with(b, &(struct bench_setup){.dir = dir, .dtype = -1}, comm, threads,
+                           n_blocks, e);
 }
 
 /* ---------------------------------------------------------------- sequences */
 
 struct seq {
     uint32_t ids[MAX_LEN], n, done; /* known tokens, those that are in the cache */
-    uint32_t blocks[MAX_SEQ_BLOCKS];
+    uint32_t blocks[MAX_SEQ_BLOCKS], adapter;
     float *rows; /* [MAX_LEN][vocab] logits after each token */
 };
 
@@ -136,6 +181,7 @@ static inline void seq_init(struct seq *s, const struct bench *b, const struct p
     memcpy(s->ids, p->ids, p->n * sizeof(p->ids[0]));
     s->n = p->n;
     memcpy(s->blocks, order, sizeof(s->blocks));
+    s->adapter = b->adapter;
     s->rows = malloc((size_t)MAX_LEN * b->vocab * sizeof(float));
     if (!s->rows)
         abort();
@@ -163,7 +209,8 @@ static inline int bench_step(struct bench *b, struct seq *const *seqs, const uin
         struct seq *s = seqs[i];
         if (!take[i])
             continue;
-        spans[n_spans++] = (struct span){n, take[i], s->done + take[i], s->blocks, s->n};
+        spans[n_spans++] =
+            (struct span){n, take[i], s->done + take[i], s->blocks, s->n, s->adapter};
         for (uint32_t k = s->done; k < s->done + take[i]; k++, n++) {
             ids[n] = s->ids[k], pos[n] = k, rows[n] = n;
             slots[n] = s->blocks[k / BLOCK_SIZE] * BLOCK_SIZE + k % BLOCK_SIZE;

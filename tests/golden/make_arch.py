@@ -9,6 +9,7 @@ Needs torch and transformers 5. tests/golden/test_arch runs what it finds there.
 
 import json, os, sys
 import torch
+from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM, AutoConfig
 
 COMMON = dict(
@@ -24,6 +25,16 @@ COMMON = dict(
     pad_token_id=0,
 )
 THETA = {"rope_type": "default", "rope_theta": 10000.0}
+GPT_OSS = dict(  # half of an expert's 96 columns ends within a group of 32
+    num_hidden_layers=4, head_dim=16, sliding_window=20, num_local_experts=6, num_experts_per_tok=3,
+    intermediate_size=96,
+    rope_parameters=dict(
+        rope_type="yarn", rope_theta=150000.0, factor=8.0, original_max_position_embeddings=64, beta_fast=32.0,
+        beta_slow=1.0, truncate=False,
+    ),
+)
+# Where the usual spread would leave a part of the arithmetic without effect: sinks, the clamps of the activation.
+SPREAD = {"sinks": 1.5, "gate_up_proj": 0.4}
 CASES = {
     "gemma2": dict(
         model_type="gemma2", head_dim=16, sliding_window=24, query_pre_attn_scalar=24,
@@ -60,6 +71,8 @@ CASES = {
         model_type="mixtral", num_local_experts=6, num_experts_per_tok=3, sliding_window=20, rope_parameters=THETA,
     ),
     "starcoder2": dict(model_type="starcoder2", sliding_window=20, rope_parameters=THETA),
+    "gpt_oss": dict(model_type="gpt_oss", **GPT_OSS),
+    "gpt_oss_mxfp4": dict(model_type="gpt_oss", **GPT_OSS),
     "stablelm_parallel": dict(
         model_type="stablelm", use_parallel_residual=True, rope_parameters=dict(THETA, partial_rotary_factor=0.25),
     ),
@@ -79,6 +92,37 @@ def hub_keys(v5):
             c["partial_rotary_factor"] = partial
         c["rope_scaling"] = rope if rope["rope_type"] != "default" else None
     return c
+
+
+E2M1 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6])
+
+
+def to_mxfp4(p):
+    """[experts, in, out] -> blocks [experts, out, groups, 16], scales [experts, out, groups], and what they mean."""
+    e, cols, rows = p.shape
+    x = p.transpose(1, 2).reshape(e, rows, cols // 32, 32)
+    power = torch.floor(torch.log2(x.abs().amax(-1).clamp(min=2.0**-120))) - 2
+    scaled = x / torch.exp2(power)[..., None]
+    codes = (scaled[..., None] - E2M1).abs().argmin(-1)
+    blocks = (codes[..., 0::2] | codes[..., 1::2] << 4).to(torch.uint8)
+    exact = (E2M1[codes] * torch.exp2(power)[..., None]).reshape(e, rows, cols).transpose(1, 2)
+    return blocks, (power + 127).to(torch.uint8), exact.contiguous()
+
+
+def store_mxfp4(model, out):
+    """As OpenAI's checkpoints are: experts in MXFP4, all else in bfloat16. The model has exactly these numbers."""
+    tensors = {}
+    for name, p in model.state_dict().items():
+        if name.endswith(("gate_up_proj", "down_proj")):
+            tensors[name + "_blocks"], tensors[name + "_scales"], _ = to_mxfp4(p)
+        else:
+            tensors[name] = p.to(torch.bfloat16)
+    save_file({k: v.contiguous() for k, v in tensors.items()}, f"{out}/model.safetensors", {"format": "pt"})
+
+
+def as_stored_mxfp4(model):
+    for name, p in model.named_parameters():
+        p.data = to_mxfp4(p.data)[2] if name.endswith(("gate_up_proj", "down_proj")) else p.data.bfloat16().float()
 
 
 def prompts(seed):
@@ -113,13 +157,20 @@ def make(name, overrides, out):
     for seed in range(100):  # a seed whose greedy choices are no coin tosses
         torch.manual_seed(seed)
         model = AutoModelForCausalLM.from_config(config, dtype=torch.float32, attn_implementation="eager").eval()
-        for p in model.parameters():
-            p.data = p.data + torch.randn_like(p) * (0.1 if p.dim() == 1 else 0.15)
+        for n, p in model.named_parameters():
+            spread = next((v for k, v in SPREAD.items() if n.endswith(k)), 0.1 if p.dim() == 1 else 0.15)
+            p.data = p.data + torch.randn_like(p) * spread
+        if name.endswith("mxfp4"):
+            as_stored_mxfp4(model)
         result = {n: golden(model, ids) for n, ids in prompts(seed)}
         if min(p["greedy_min_margin"] for p in result.values()) > 0.002:
             break
     model.save_pretrained(out)
     v5 = json.load(open(f"{out}/config.json"))
+    if name.endswith("mxfp4"):
+        store_mxfp4(model, out)
+        v5 |= {"dtype": "bfloat16", "quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": [
+            "model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"]}}
     json.dump(v5, open(f"{out}/config.v5.json", "w"), indent=1)
     json.dump(hub_keys(v5), open(f"{out}/config.json", "w"), indent=1)
     json.dump({"name": name, "seed": seed, "prompts": result}, open(f"{out}/golden.json", "w"))

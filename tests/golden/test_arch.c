@@ -4,8 +4,7 @@
  *   GOLDEN_TABLE=1 build/tests/golden/test_arch     also prints the table of
  * docs/results/architectures.md
  */
-#include "tests/golden/golden.h"
-#include <pthread.h>
+#include "tests/golden/ranks.h"
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -55,6 +54,8 @@ static const char *const dirs[] = {
     MADE "mixtral_window",
     MADE "starcoder2",
     MADE "stablelm_parallel",
+    MADE "gpt_oss",
+    MADE "gpt_oss_mxfp4",
 };
 enum { N_DIRS = sizeof(dirs) / sizeof(dirs[0]), N_TOGETHER = 3 };
 
@@ -244,48 +245,12 @@ static void test_same_bits(void **state)
 
 /* ---------------------------------------------------------------- ranks */
 
-/* Logits of every rank for the whole model; a rank is a thread with a device of its own. */
-struct rank {
-    pthread_t thread;
-    const char *dir, *group;
-    const struct golden *golden;
-    int rank, world, rc;
-    struct verdict verdict;
-    struct err e;
-};
-
-static void *run_rank(void *arg)
-{
-    struct rank *r = arg;
-    struct bench b = {0};
-    struct comm *c = comm_shm_open(r->group, r->rank, r->world, 20000, &r->e);
-    r->rc = c ? bench_open(&b, r->dir, c, 1, MAX_SEQ_BLOCKS, &r->e) : -1;
-    if (r->rc == 0)
-        r->rc = judge(&b, r->golden, &r->verdict, &r->e);
-    if (c) {
-        bench_close(&b);
-        comm_close(c);
-    }
-    return NULL;
-}
-
 static void run_world(const char *dir, const struct golden *g, int world)
 {
-    static struct rank ranks[4];
-    char group[64];
-    snprintf(group, sizeof(group), "test-arch-%d-%d", (int)getpid(), world);
-    for (int i = 0; i < world; i++) {
-        ranks[i] =
-            (struct rank){.dir = dir, .group = group, .golden = g, .rank = i, .world = world};
-        assert_int_equal(pthread_create(&ranks[i].thread, NULL, run_rank, &ranks[i]), 0);
-    }
+    struct verdict found[MOST_RANKS];
+    judge_ranks(&(struct bench_setup){.dir = dir, .dtype = -1}, g, world, found);
     for (int i = 0; i < world; i++)
-        assert_int_equal(pthread_join(ranks[i].thread, NULL), 0);
-    for (int i = 0; i < world; i++) {
-        if (ranks[i].rc)
-            fail_msg("rank %d of %d: %s", i, world, ranks[i].e.msg);
-        assert_verdict(&ranks[i].verdict);
-    }
+        assert_verdict(&found[i]);
 }
 
 static void test_ranks(void **state)

@@ -4,7 +4,7 @@
  * head r % group of token r / group. A unit of work takes a tile of such rows, which fills the
  * registers, and walks the keys in splits that lie at multiples of KV_SPLIT positions. Within a
  * split: scores of all rows, softmax against the split's own maximum, weighted sum of the values.
- * Splits are merged in ascending order.
+ * Splits are merged in ascending order, a sink last.
  *
  * A row's operations depend on its position alone. It never meets a value that it does not see, not
  * even with a weight of 0 (0 * NaN is NaN): where the rows of a tile see different keys, at the
@@ -117,7 +117,8 @@ static void scores(const struct attn_job *j, const struct kv_scores *t)
 {
     static const size_t slot[KV_N] = {
         offsetof(struct kernels, scores_f32), offsetof(struct kernels, scores_f16),
-        offsetof(struct kernels, scores_bf16), offsetof(struct kernels, scores_i8)};
+        offsetof(struct kernels, scores_bf16), offsetof(struct kernels, scores_i8),
+        offsetof(struct kernels, scores_fp8)};
     scores_f32_fn *const *fn = (const void *)((const char *)&j->d->kern + slot[j->kv->desc.dtype]);
     (*fn)(t);
 }
@@ -126,7 +127,8 @@ static void values(const struct attn_job *j, const struct kv_values *t)
 {
     static const size_t slot[KV_N] = {
         offsetof(struct kernels, values_f32), offsetof(struct kernels, values_f16),
-        offsetof(struct kernels, values_bf16), offsetof(struct kernels, values_i8)};
+        offsetof(struct kernels, values_bf16), offsetof(struct kernels, values_i8),
+        offsetof(struct kernels, values_fp8)};
     values_f32_fn *const *fn = (const void *)((const char *)&j->d->kern + slot[j->kv->desc.dtype]);
     (*fn)(t);
 }
@@ -259,8 +261,8 @@ static void attend_split(const struct attn_job *j, const struct rows *r, struct 
         weigh_row(j, r, ws, &a, i);
         ws->split.o[i] = ws->o + i * ldo;
     }
-    if (j->kv->desc.dtype == KV_I8)
-        j->d->kern.weigh_i8(ws->s, r->n, ws->pages + a.pages, a.pages, j->p->head_dim);
+    if (kv_dtype_scaled(j->kv->desc.dtype))
+        j->d->kern.weigh(ws->s, r->n, ws->pages + a.pages, a.pages, j->p->head_dim);
     memset(ws->o, 0, r->n * ldo * sizeof(float));
     sum_values(j, r, ws, &a);
 }
@@ -295,10 +297,23 @@ static struct partial partial_begin(const struct attn_job *j, const struct rows 
     return to;
 }
 
+/* What the weighted values of a row are multiplied with: a sink is one more term of the sum, the
+ * last that is merged. */
+static float row_factor(const struct attn_job *j, const struct rows *r, const struct partial *p,
+                        uint32_t row)
+{
+    if (!j->p->sinks)
+        return 1.0f / p->sum[row];
+    const float sink = j->p->sinks[row_head(j, r, row)];
+    const float max = p->max[row] > sink ? p->max[row] : sink;
+    const float a = math_exp_neg(p->max[row] - max);
+    return a / fmaf(p->sum[row], a, math_exp_neg(sink - max));
+}
+
 static void partial_finish(const struct attn_job *j, const struct rows *r, const struct partial *p)
 {
     for (uint32_t i = 0; i < r->n; i++)
-        j->d->kern.soft_cap(p->o[i], j->p->head_dim, 1.0f / p->sum[i], 0.0f);
+        j->d->kern.soft_cap(p->o[i], j->p->head_dim, row_factor(j, r, p, i), 0.0f);
 }
 
 static void attend_whole(const struct attn_job *j, struct workspace *ws, struct cursor *c,

@@ -5,9 +5,10 @@
 #include "model-server/backend/backend.h"
 #include "model-server/backend/cpu/kernels.h"
 #include "model-server/backend/cpu/threads.h"
+#include <stdatomic.h>
 
 /* Scratch memory of the device, one region per use, so that an operation may call another. */
-enum scratch { SCRATCH_PACK, SCRATCH_MOE, SCRATCH_ATTN, SCRATCH_N };
+enum scratch { SCRATCH_PACK, SCRATCH_MOE, SCRATCH_ATTN, SCRATCH_LORA, SCRATCH_N };
 
 struct device {
     struct pool *pool;
@@ -57,7 +58,8 @@ struct weight_format {
     void (*linear)(struct device *d, float *y, const float *x, uint32_t rows,
                    const struct weight *w, const float *bias);
 };
-extern const struct weight_format format_plain, format_int8, format_w8a8, format_int4;
+extern const struct weight_format format_plain, format_int8, format_w8a8, format_int4, format_fp8,
+    format_mxfp4;
 
 struct weight {
     const struct weight_format *format;
@@ -67,6 +69,7 @@ struct weight {
     uint32_t rows, cols, n_panels;
     size_t panel_bytes, bytes;
     char *data;
+    atomic_bool *inexact; /* while it is packed: set by a format that cannot hold a number */
 };
 static inline const char *weight_panel(const struct weight *w, size_t panel)
 {
@@ -74,8 +77,13 @@ static inline const char *weight_panel(const struct weight *w, size_t panel)
 }
 /* Whether tile_bf16x2 is worth its rounding here: measured, a few milliseconds. */
 bool half_is_faster(const struct kernels *kern, unsigned features);
-/* The 16 scales of an int8 panel. */
-static inline const float *int8_scales(const struct weight *w, const char *panel)
+/* Of 8 bits, with a scale for each row, which the sums are multiplied with at the end. */
+static inline bool has_row_scales(const struct weight *w)
+{
+    return w->quant == QUANT_INT8 || w->quant == QUANT_FP8;
+}
+/* The 16 scales of an 8-bit panel. */
+static inline const float *row_scales(const struct weight *w, const char *panel)
 {
     return (const float *)(panel + (size_t)quads_of(w->cols) * STEP_BYTES);
 }
@@ -103,6 +111,8 @@ static inline size_t kv_n_streams(const struct kv_cache *kv)
     return (size_t)2 * kv->desc.n_layers * kv->desc.n_kv_heads;
 }
 
+/* A row of a part as fp32, in the thread's scratch. */
+float *cpu_widen_row(struct device *d, int thread, const struct mat_part *p, int64_t row);
 /* Rows [row, row + 16) of `p` into one panel. False where they are not all there, or have to be
  * converted: then they go in one by one. */
 bool cpu_pack_panel(const struct weight *w, char *panel, const struct mat_part *p, int64_t row);
@@ -131,6 +141,8 @@ void cpu_add_norm(struct device *d, float *y, float *x, const float *r, float sc
                   uint32_t n, const struct norm *p);
 void cpu_linear(struct device *d, float *y, const float *x, uint32_t rows, const struct weight *w,
                 const float *bias);
+void cpu_lora(struct device *d, float *y, uint32_t y_width, const float *x, uint32_t x_width,
+              const struct lora_set *of);
 void cpu_rope_kv(struct device *d, float *qkv, struct kv_cache *kv, uint32_t layer,
                  const struct rope_kv *p);
 /* Scratch for sequences as long as the cache, so that no step takes any; it is not touched before

@@ -172,6 +172,7 @@ enum { STEP_BYTES_MOST = 80 << 20 };
 
 const struct backend_ops backend_cpu = {
     .name = "cpu",
+    .keeps_mxfp4 = true,
     .step_bytes = STEP_BYTES_MOST,
     .open = cpu_open,
     .close = cpu_close,
@@ -200,6 +201,7 @@ const struct backend_ops backend_cpu = {
     .norm = cpu_norm,
     .add_norm = cpu_add_norm,
     .linear = cpu_linear,
+    .lora = cpu_lora,
     .rope_kv = cpu_rope_kv,
     .attention = cpu_attention,
     .act_mul = cpu_act_mul,

@@ -53,8 +53,29 @@ struct tile {
     ptrdiff_t next;
 };
 
+/* MXFP4 panels: blocks of 128 columns, each 16 scales for the first 32 columns, for the next, ..,
+ * as bytes (2^(byte - 127); 0: the numbers are zero), then for each 8 columns [16] words, whose
+ * bits 4 c .. 4 c + 3 are column c as e2m1. w is number times scale, exactly, before it is
+ * multiplied. */
+enum { MX_GROUP = 32, MX_BLOCK_COLS = 128, MX_BLOCK_BYTES = 64 + 128 * 16 / 2 };
+
+/* Element (lane, k) of a panel. */
+static inline float mx_at(const void *panel, uint32_t lane, uint32_t k)
+{
+    static const float e2m1[16] = {0.0f,  0.5f,  1.0f,  1.5f,  2.0f,  3.0f,  4.0f,  6.0f,
+                                   -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f};
+    const uint8_t *block = (const uint8_t *)panel + (size_t)(k / MX_BLOCK_COLS) * MX_BLOCK_BYTES;
+    const uint32_t in = k % MX_BLOCK_COLS,
+                   bits = (uint32_t)block[in / MX_GROUP * LANES + lane] << 23;
+    const uint8_t pair = block[(1 + in / 8) * STEP_BYTES + lane * 4 + in % 8 / 2];
+    float scale;
+    __builtin_memcpy(&scale, &bits, sizeof(scale));
+    return e2m1[pair >> in % 2 * 4 & 15] * scale;
+}
+
 /* Quantised panels, in quads: four columns of a row side by side in 32 bits.
  *   int8   [quads][16][4] bytes w + 128 (w is -127 or more), then 16 fp32 scales
+ *   fp8    [quads][16][4] e4m3, none of them NaN, then 16 fp32 scales
  *   int4   per 64 columns: [16][2] bf16 scales, of the first and of the second 32 columns; then
  *          [8][16][4] bytes with a quad of w + 8 in the low nibbles and the next quad in the high
  * Activations of a tile, for each group of columns (int8: one group of all; int4: 32, an even
@@ -96,6 +117,8 @@ static inline uint32_t tile_stride(uint32_t rows) { return rows <= 2 ? rows : (r
      * product is added first, each by fma; subnormal numbers count as zero, also in sums. */      \
     X(tile_bf16x2, void, (const struct tile *t))                                                   \
     X(tile_int8, void, (const struct tile *t)) /* of w without its scale */                        \
+    X(tile_fp8, void, (const struct tile *t))  /* the same */                                      \
+    X(tile_mxfp4, void, (const struct tile *t))                                                    \
     X(tile_w8a8, void, (const struct int_tile *t))                                                 \
     X(tile_int4, void, (const struct int_tile *t))                                                 \
     /* n numbers to -127 .. 127 in quads, `stride` bytes apart, each byte ^ flip, the last quad    \
@@ -119,9 +142,13 @@ static inline uint32_t tile_stride(uint32_t rows) { return rows <= 2 ? rows : (r
       (float *y, const float *x, const float *w, const float *b, uint32_t n, float eps))           \
     X(norm_layer, void,                                                                            \
       (float *y, const float *x, const float *w, const float *b, uint32_t n, float eps))           \
+    /* sum of x[i] * w[i]: element i in chain i % 64, chains 16 apart added up to (0 + 1) + (2 +   \
+     * 3) of them, then the lane_sum */                                                            \
+    X(dot, float, (const float *x, const float *w, uint32_t n))                                    \
     /* x = fma(a, r, x) */                                                                         \
     X(axpy, void, (float *x, const float *r, float a, uint32_t n))                                 \
-    /* y = act(x) * m; m may be NULL (1), y may be x */                                            \
+    /* y = act(x) * m, or what the gated kinds say of x and m; act(x) where m is NULL; y may be x  \
+     */                                                                                            \
     X(act, void, (float *y, const float *x, const float *m, uint32_t n, enum act kind))            \
     /* x = cap * tanh(x * scale / cap); cap 0: x * scale */                                        \
     X(soft_cap, void, (float *x, uint32_t n, float scale, float cap))                              \
@@ -133,12 +160,17 @@ static inline uint32_t tile_stride(uint32_t rows) { return rows <= 2 ? rows : (r
     X(scores_f16, void, (const struct kv_scores *t))                                               \
     X(scores_bf16, void, (const struct kv_scores *t))                                              \
     X(scores_i8, void, (const struct kv_scores *t))                                                \
+    X(scores_fp8, void, (const struct kv_scores *t))                                               \
     X(values_f32, void, (const struct kv_values *t))                                               \
     X(values_f16, void, (const struct kv_values *t))                                               \
     X(values_bf16, void, (const struct kv_values *t))                                              \
     X(values_i8, void, (const struct kv_values *t))                                                \
+    X(values_fp8, void, (const struct kv_values *t))                                               \
+    /* n numbers to fp8 (numbers.h); returns the scale: greatest magnitude / FP8_TOP. Below 2^-120 \
+     * all are zero; where one is not finite, NaN and zeros. */                                    \
+    X(quantise_fp8, float, (uint8_t * dst, const float *src, uint32_t n))                          \
     /* p[r][i] *= scale of position i % 16 of page i / 16, i < 16 n; rows KV_SCORES_LD apart */    \
-    X(weigh_i8, void,                                                                              \
+    X(weigh, void,                                                                                 \
       (float *p, uint32_t rows, const char *const *pages, uint32_t n, uint32_t head_dim))          \
     /* o = fma(p, b, o * a): two partial attention results into one */                             \
     X(merge, void, (float *o, const float *p, float a, float b, uint32_t n))                       \
@@ -150,6 +182,8 @@ static inline uint32_t tile_stride(uint32_t rows) { return rows <= 2 ? rows : (r
     X(tile_f16, variant, needs)                                                                    \
     X(tile_bf16, variant, needs)                                                                   \
     X(tile_int8, variant, needs)                                                                   \
+    X(tile_fp8, variant, needs)                                                                    \
+    X(tile_mxfp4, variant, needs)                                                                  \
     X(quantise, variant, needs)                                                                    \
     X(quantise4, variant, needs)                                                                   \
     X(widen_f16, variant, needs)                                                                   \
@@ -159,6 +193,7 @@ static inline uint32_t tile_stride(uint32_t rows) { return rows <= 2 ? rows : (r
     X(narrow_bf16, variant, needs)                                                                 \
     X(norm_rms, variant, needs)                                                                    \
     X(norm_layer, variant, needs)                                                                  \
+    X(dot, variant, needs)                                                                         \
     X(axpy, variant, needs)                                                                        \
     X(act, variant, needs)                                                                         \
     X(soft_cap, variant, needs)                                                                    \
@@ -168,11 +203,13 @@ static inline uint32_t tile_stride(uint32_t rows) { return rows <= 2 ? rows : (r
     X(scores_f16, variant, needs)                                                                  \
     X(scores_bf16, variant, needs)                                                                 \
     X(scores_i8, variant, needs)                                                                   \
+    X(scores_fp8, variant, needs)                                                                  \
     X(values_f32, variant, needs)                                                                  \
     X(values_f16, variant, needs)                                                                  \
     X(values_bf16, variant, needs)                                                                 \
     X(values_i8, variant, needs)                                                                   \
-    X(weigh_i8, variant, needs)                                                                    \
+    X(values_fp8, variant, needs)                                                                  \
+    X(weigh, variant, needs)                                                                       \
     X(merge, variant, needs)                                                                       \
     X(rotate, variant, needs)
 
@@ -180,12 +217,17 @@ static inline uint32_t tile_stride(uint32_t rows) { return rows <= 2 ? rows : (r
     X(tile_w8a8, variant, needs)                                                                   \
     X(tile_int4, variant, needs)
 
+/* A row of n numbers to e4m3, the last quad padded with zeros; returns the scale: greatest
+ * magnitude / 448. Below 2^-100 all are zero; where one is not finite, NaN and zeros. */
+float quantise_e4m3(uint8_t *dst, size_t stride, const float *src, uint32_t n);
+
 /* From slowest to fastest: a later row that the CPU can run wins. */
 #if defined(__x86_64__)
 #define VARIANTS(X)                                                                                \
     ALL_KERNELS(X, ref, 0)                                                                         \
     INT_KERNELS(X, ref, 0)                                                                         \
     X(tile_bf16x2, ref, 0)                                                                         \
+    X(quantise_fp8, ref, 0)                                                                        \
     ALL_KERNELS(X, avx2, CPU_AVX2)                                                                 \
     INT_KERNELS(X, avx2, CPU_AVX2)                                                                 \
     INT_KERNELS(X, avxvnni, CPU_AVX2 | CPU_AVX_VNNI)                                               \
@@ -196,7 +238,8 @@ static inline uint32_t tile_stride(uint32_t rows) { return rows <= 2 ? rows : (r
 #define VARIANTS(X)                                                                                \
     ALL_KERNELS(X, ref, 0)                                                                         \
     INT_KERNELS(X, ref, 0)                                                                         \
-    X(tile_bf16x2, ref, 0)
+    X(tile_bf16x2, ref, 0)                                                                         \
+    X(quantise_fp8, ref, 0)
 #endif
 
 #define X(op, ret, args) typedef ret op##_fn args;

@@ -1,6 +1,6 @@
 /* kernels_int_ref.c - what the kernels of quantised weights mean: plain C, see kernels_ref.c. */
 #include "model-server/backend/cpu/kernels.h"
-#include "model-server/backend/cpu/numbers.h"
+#include "model-server/backend/numbers.h"
 #include <math.h>
 
 void k_tile_int8_ref(const struct tile *t)
@@ -13,6 +13,22 @@ void k_tile_int8_ref(const struct tile *t)
             for (uint32_t k = 0; k < t->k; k++) {
                 int stored = w[((size_t)(k / 4) * LANES + i % LANES) * 4 + k % 4];
                 acc = fmaf((float)(stored - 128), t->x[(size_t)k * xs + r], acc);
+            }
+            *y = acc;
+        }
+    }
+}
+
+void k_tile_fp8_ref(const struct tile *t)
+{
+    uint32_t xs = tile_stride(t->rows);
+    for (uint32_t i = 0; i < t->n; i++) {
+        const uint8_t *w = (const uint8_t *)t->w + i / LANES * t->w_bytes;
+        for (uint32_t r = 0; r < t->rows; r++) {
+            float *y = &t->y[r * t->ldy + i], acc = t->add ? *y : 0.0f;
+            for (uint32_t k = 0; k < t->k; k++) {
+                float wk = f32_of_e4m3(w[((size_t)(k / 4) * LANES + i % LANES) * 4 + k % 4]);
+                acc = fmaf(wk, t->x[(size_t)k * xs + r], acc);
             }
             *y = acc;
         }
@@ -112,6 +128,16 @@ float k_quantise_ref(uint8_t *dst, size_t stride, const float *src, uint32_t n, 
         dst[i / 4 * stride + i % 4] = (uint8_t)(v ^ (int)(flip >> i % 4 * 8));
         *sum += v;
     }
+    return scale;
+}
+
+float quantise_e4m3(uint8_t *dst, size_t stride, const float *src, uint32_t n)
+{
+    float top = top_of(src, n), scale = isnan(top) ? NAN : 0, to_e4m3 = 0;
+    if (top >= 0x1p-100f)
+        scale = top / 448.0f, to_e4m3 = 448.0f / top;
+    for (uint32_t i = 0; i < quads_of(n) * 4; i++)
+        dst[i / 4 * stride + i % 4] = i < n && to_e4m3 > 0 ? e4m3_of_f32(src[i] * to_e4m3) : 0;
     return scale;
 }
 

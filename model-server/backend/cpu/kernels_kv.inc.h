@@ -6,7 +6,7 @@
 /* ---------------------------------------------------------------- scores */
 
 /* 64 bytes of a page of keys are so many dimensions. */
-#define STEP_DIMS(type) ((type) == KV_F32 ? 1 : (type) == KV_I8 ? 4 : 2)
+#define STEP_DIMS(type) ((type) == KV_F32 ? 1 : kv_dtype_scaled(type) ? 4 : 2)
 
 INLINE v16 key_column(const char *step, const enum kv_dtype type, const int which)
 {
@@ -16,6 +16,8 @@ INLINE v16 key_column(const char *step, const enum kv_dtype type, const int whic
         return v_from_f16((const uint16_t *)step + which * LANES);
     if (type == KV_I8)
         return v_from_i8((const int8_t *)step + which * LANES);
+    if (type == KV_FP8)
+        return v_from_fp8((const uint8_t *)step + which * LANES);
     i16 pair = i_load(step);
     return i_float(which ? i_and(pair, i_set(0xffff0000)) : i_shl(pair, 16));
 }
@@ -56,10 +58,10 @@ INLINE void score_pages(const struct kv_scores *t, uint32_t first_page, uint32_t
     }
     UNROLL for (uint32_t p = 0; p < pages; p++)
     {
-        v16 scale = type == KV_I8 ? v_load(kv_scales(page[p], t->head_dim)) : v_set(0.0f);
+        v16 scale = kv_dtype_scaled(type) ? v_load(kv_scales(page[p], t->head_dim)) : v_set(0.0f);
         UNROLL for (uint32_t r = 0; r < rows; r++)
             v_store(s + r * KV_SCORES_LD + p * KV_PAGE,
-                    type == KV_I8 ? v_mul(acc[r][p], scale) : acc[r][p]);
+                    kv_dtype_scaled(type) ? v_mul(acc[r][p], scale) : acc[r][p]);
     }
 }
 
@@ -87,6 +89,8 @@ INLINE v16 value_panel(const char *row, const enum kv_dtype type, const uint32_t
         return v_from_f16((const uint16_t *)row + which * LANES);
     if (type == KV_I8)
         return v_from_i8((const int8_t *)row + which * LANES);
+    if (type == KV_FP8)
+        return v_from_fp8((const uint8_t *)row + which * LANES);
     if (!paired)
         return i_float(i_shl(i_from_u16((const uint16_t *)row), 16));
     i16 pair = i_load(row + (which & ~1u) * 32);
@@ -224,14 +228,16 @@ void ISA(scores_f32)(const struct kv_scores *t) { scores(t, KV_F32); }
 void ISA(scores_f16)(const struct kv_scores *t) { scores(t, KV_F16); }
 void ISA(scores_bf16)(const struct kv_scores *t) { scores(t, KV_BF16); }
 void ISA(scores_i8)(const struct kv_scores *t) { scores(t, KV_I8); }
+void ISA(scores_fp8)(const struct kv_scores *t) { scores(t, KV_FP8); }
 void ISA(values_f32)(const struct kv_values *t) { values(t, KV_F32); }
 void ISA(values_f16)(const struct kv_values *t) { values(t, KV_F16); }
 void ISA(values_bf16)(const struct kv_values *t) { values(t, KV_BF16); }
 void ISA(values_i8)(const struct kv_values *t) { values(t, KV_I8); }
+void ISA(values_fp8)(const struct kv_values *t) { values(t, KV_FP8); }
 
-/* ---------------------------------------------------------------- int8 */
+/* ---------------------------------------------------------------- scales */
 
-void ISA(weigh_i8)(float *p, uint32_t rows, const char *const *pages, uint32_t n, uint32_t head_dim)
+void ISA(weigh)(float *p, uint32_t rows, const char *const *pages, uint32_t n, uint32_t head_dim)
 {
     for (uint32_t j = 0; j < n; j++) {
         v16 scale = v_load(kv_scales(pages[j], head_dim));

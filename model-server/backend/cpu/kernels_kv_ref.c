@@ -13,6 +13,8 @@ static float number_in(const char *page, enum kv_dtype t, size_t at)
         return f32_of_bf16(((const uint16_t *)(const void *)page)[at]);
     case KV_I8:
         return ((const int8_t *)page)[at];
+    case KV_FP8:
+        return f32_of_fp8(((const uint8_t *)page)[at]);
     case KV_N:
         break;
     }
@@ -30,7 +32,7 @@ static void scores(const struct kv_scores *t, enum kv_dtype type)
             for (uint32_t d = 0; d < kv_dims(t->head_dim); d++)
                 acc = fmaf(number_in(page, type, kv_key_at(type, i, d)), t->q[(size_t)d * qs + r],
                            acc);
-            if (type == KV_I8)
+            if (kv_dtype_scaled(type))
                 acc *= kv_scales(page, t->head_dim)[i];
             t->s[(size_t)r * KV_SCORES_LD + key] = acc;
         }
@@ -41,6 +43,7 @@ void k_scores_f32_ref(const struct kv_scores *t) { scores(t, KV_F32); }
 void k_scores_f16_ref(const struct kv_scores *t) { scores(t, KV_F16); }
 void k_scores_bf16_ref(const struct kv_scores *t) { scores(t, KV_BF16); }
 void k_scores_i8_ref(const struct kv_scores *t) { scores(t, KV_I8); }
+void k_scores_fp8_ref(const struct kv_scores *t) { scores(t, KV_FP8); }
 
 static void values(const struct kv_values *t, enum kv_dtype type)
 {
@@ -60,9 +63,26 @@ void k_values_f32_ref(const struct kv_values *t) { values(t, KV_F32); }
 void k_values_f16_ref(const struct kv_values *t) { values(t, KV_F16); }
 void k_values_bf16_ref(const struct kv_values *t) { values(t, KV_BF16); }
 void k_values_i8_ref(const struct kv_values *t) { values(t, KV_I8); }
+void k_values_fp8_ref(const struct kv_values *t) { values(t, KV_FP8); }
 
-void k_weigh_i8_ref(float *p, uint32_t rows, const char *const *pages, uint32_t n,
-                    uint32_t head_dim)
+float k_quantise_fp8_ref(uint8_t *dst, const float *src, uint32_t n)
+{
+    uint32_t top = 0; /* magnitudes as bits: NaN is above infinity */
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t bits = bits_of(src[i]) & 0x7fffffff;
+        top = bits > top ? bits : top;
+    }
+    float most = float_of(top), scale = 0, to = 0;
+    if (top >= 0x7f800000)
+        scale = NAN;
+    else if (most >= 0x1p-120f)
+        scale = most / FP8_TOP, to = FP8_TOP / most;
+    for (uint32_t i = 0; i < n; i++)
+        dst[i] = to > 0 ? fp8_of_f32(src[i] * to) : 0;
+    return scale;
+}
+
+void k_weigh_ref(float *p, uint32_t rows, const char *const *pages, uint32_t n, uint32_t head_dim)
 {
     for (uint32_t r = 0; r < rows; r++)
         for (uint32_t i = 0; i < n * KV_PAGE; i++)

@@ -32,6 +32,20 @@ void k_tile_f32_ref(const struct tile *t) { tile(t, DT_F32); }
 void k_tile_f16_ref(const struct tile *t) { tile(t, DT_F16); }
 void k_tile_bf16_ref(const struct tile *t) { tile(t, DT_BF16); }
 
+void k_tile_mxfp4_ref(const struct tile *t)
+{
+    const uint32_t xs = tile_stride(t->rows);
+    for (uint32_t i = 0; i < t->n; i++) {
+        const void *panel = (const char *)t->w + i / LANES * t->w_bytes;
+        for (uint32_t r = 0; r < t->rows; r++) {
+            float *y = &t->y[r * t->ldy + i], acc = t->add ? *y : 0.0f;
+            for (uint32_t k = 0; k < t->k; k++)
+                acc = fmaf(mx_at(panel, i % LANES, k), t->x[(size_t)k * xs + r], acc);
+            *y = acc;
+        }
+    }
+}
+
 static float no_subnormal(float f) { return fabsf(f) < 0x1p-126f ? copysignf(0.0f, f) : f; }
 
 /* One number of a pair: x is any row of pairs. */
@@ -116,6 +130,18 @@ void k_norm_layer_ref(float *y, const float *x, const float *w, const float *b, 
         y[i] = b ? fmaf((x[i] - mean) * s, w[i], b[i]) : (x[i] - mean) * s * w[i];
 }
 
+float k_dot_ref(const float *x, const float *w, uint32_t n)
+{
+    float sum[4][LANES] = {{0}};
+    for (uint32_t i = 0; i < n; i++) {
+        float *at = &sum[i / LANES % 4][i % LANES];
+        *at = fmaf(x[i], w[i], *at);
+    }
+    for (int i = 0; i < LANES; i++)
+        sum[0][i] = (sum[0][i] + sum[1][i]) + (sum[2][i] + sum[3][i]);
+    return lane_sum(sum[0]);
+}
+
 void k_axpy_ref(float *x, const float *r, float a, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
@@ -125,7 +151,7 @@ void k_axpy_ref(float *x, const float *r, float a, uint32_t n)
 void k_act_ref(float *y, const float *x, const float *m, uint32_t n, enum act kind)
 {
     for (uint32_t i = 0; i < n; i++)
-        y[i] = math_act(x[i], kind) * (m ? m[i] : 1.0f);
+        y[i] = m ? math_gate(x[i], m[i], kind) : math_act(x[i], kind);
 }
 
 void k_soft_cap_ref(float *x, uint32_t n, float scale, float cap)

@@ -6,7 +6,7 @@
 
 /* ---------------------------------------------------------------- panels */
 
-enum panel { PANEL_F32, PANEL_F16, PANEL_BF16, PANEL_INT8, PANEL_BF16X2 };
+enum panel { PANEL_F32, PANEL_F16, PANEL_BF16, PANEL_INT8, PANEL_FP8, PANEL_BF16X2, PANEL_MXFP4 };
 
 /* Byte `which` of each lane less 128: it becomes the integer part of a number whose fraction has
  * the bits below it, none here. */
@@ -20,6 +20,19 @@ INLINE v16 from_int8(i16 quad, int which)
     return v_sub(i_float(i_and_or(quad, i_set(0xff), i_set(0x4b000000))), v_set(0x1p23f + 128.0f));
 }
 
+/* Byte `which` of each lane: its exponent and mantissa in the place of the wider ones. */
+INLINE v16 from_fp8(i16 quad, int which)
+{
+    if (which == 0)
+        quad = i_shl(quad, 24);
+    else if (which == 1)
+        quad = i_shl(quad, 16);
+    else if (which == 2)
+        quad = i_shl(quad, 8);
+    i16 mag = i_and(i_shr(quad, 4), i_set(0x07f00000));
+    return v_mul(i_float(i_and_or(quad, i_set(0x80000000), mag)), v_set(0x1p120f));
+}
+
 INLINE v16 step_weights(const char *at, enum panel type, int which)
 {
     if (type == PANEL_F32)
@@ -28,17 +41,22 @@ INLINE v16 step_weights(const char *at, enum panel type, int which)
         return v_from_f16((const uint16_t *)at + which * LANES);
     if (type == PANEL_INT8)
         return from_int8(i_load(at), which);
+    if (type == PANEL_FP8)
+        return from_fp8(i_load(at), which);
     i16 pair = i_load(at);
     return i_float(which ? i_and(pair, i_set(0xffff0000)) : i_shl(pair, 16));
 }
 
 #define TILE_FMA v_fma
+#include "model-server/backend/cpu/kernels_mx.inc.h"
 #include "model-server/backend/cpu/kernels_tile.inc.h"
 
 void ISA(tile_f32)(const struct tile *t) { tile(t, PANEL_F32); }
 void ISA(tile_f16)(const struct tile *t) { tile(t, PANEL_F16); }
 void ISA(tile_bf16)(const struct tile *t) { tile(t, PANEL_BF16); }
 void ISA(tile_int8)(const struct tile *t) { tile(t, PANEL_INT8); }
+void ISA(tile_fp8)(const struct tile *t) { tile(t, PANEL_FP8); }
+void ISA(tile_mxfp4)(const struct tile *t) { tile(t, PANEL_MXFP4); }
 
 /* Four rows of x, four columns at a time: a 4 x 4 transposition in registers. */
 static void pack4(float *dst, uint32_t xs, const float *const *src, uint32_t n, float scale)
@@ -162,6 +180,20 @@ void ISA(norm_layer)(float *y, const float *x, const float *w, const float *b, u
     scale_row(y, x, w, b, n, mean, 1.0f / sqrtf(lane_sum(sq) / (float)n + eps));
 }
 
+float ISA(dot)(const float *x, const float *w, uint32_t n)
+{
+    v16 sum[4] = {v_set(0.0f), v_set(0.0f), v_set(0.0f), v_set(0.0f)};
+    uint32_t i = 0;
+    for (; i + 4 * LANES <= n; i += 4 * LANES)
+        UNROLL for (uint32_t c = 0; c < 4; c++) sum[c] =
+            v_fma(v_load(x + i + c * LANES), v_load(w + i + c * LANES), sum[c]);
+    for (uint32_t c = 0; i < n; i += LANES, c++) {
+        uint32_t m = n - i < LANES ? n - i : LANES;
+        sum[c] = v_fma(v_load_n(x + i, m), v_load_n(w + i, m), sum[c]);
+    }
+    return lane_sum(v_add(v_add(sum[0], sum[1]), v_add(sum[2], sum[3])));
+}
+
 void ISA(axpy)(float *x, const float *r, float a, uint32_t n)
 {
     FOR_LANES(i, m, n)
@@ -237,17 +269,30 @@ INLINE v16 v_act(v16 x, const enum act kind)
         u = v_fma(v_mul(v_mul(v_set(GELU_CUBIC), x), x), x, x);
         return v_div(x, v_add(one, v_exp(v_mul(v_set(-GELU_TWO_C), u))));
     case ACT_RELU:
+    case ACT_SWIGLU_CLAMPED:
+    case ACT_N:
         break;
     }
     return v_max(v_set(0.0f), x);
+}
+
+INLINE v16 v_gate(v16 x, v16 up, const enum act kind)
+{
+    if (kind != ACT_SWIGLU_CLAMPED)
+        return v_mul(v_act(x, kind), up);
+    x = v_min(v_set(SWIGLU_LIMIT), x);
+    up = v_max(v_set(-SWIGLU_LIMIT), v_min(v_set(SWIGLU_LIMIT), up));
+    v16 one = v_set(1.0f), e = v_exp(v_mul(v_set(-SWIGLU_ALPHA), x));
+    return v_mul(v_div(x, v_add(one, e)), v_add(up, one));
 }
 
 INLINE void act_row(float *y, const float *x, const float *m, uint32_t n, const enum act kind)
 {
     FOR_LANES(i, lanes, n)
     {
-        v16 a = v_act(v_load_n(x + i, lanes), kind);
-        v_store_n(y + i, m ? v_mul(a, v_load_n(m + i, lanes)) : a, lanes);
+        v16 a = v_load_n(x + i, lanes);
+        a = m ? v_gate(a, v_load_n(m + i, lanes), kind) : v_act(a, kind);
+        v_store_n(y + i, a, lanes);
     }
 }
 
@@ -265,6 +310,11 @@ void ISA(act)(float *y, const float *x, const float *m, uint32_t n, enum act kin
         break;
     case ACT_RELU:
         act_row(y, x, m, n, ACT_RELU);
+        break;
+    case ACT_SWIGLU_CLAMPED:
+        act_row(y, x, m, n, ACT_SWIGLU_CLAMPED);
+        break;
+    case ACT_N:
         break;
     }
 }

@@ -28,7 +28,9 @@ INLINE void group(const struct tile *t, const char *w, float *y, const float *x,
 {
     const uint32_t xs = tile_stride(t->rows);
     const bool pairs = type == PANEL_BF16X2; /* both columns of a step at once */
-    const int per_step = type == PANEL_F32 || pairs ? 1 : type == PANEL_INT8 ? 4 : 2;
+    const int per_step = type == PANEL_F32 || pairs                ? 1
+                         : type == PANEL_INT8 || type == PANEL_FP8 ? 4
+                                                                   : 2;
     const uint32_t k = pairs ? (t->k + 1) / 2 : t->k;
     const size_t w_bytes = t->w_bytes, end = (size_t)k / per_step * STEP_BYTES;
     const size_t next = t->next ? (size_t)t->next : panels * w_bytes;
@@ -45,7 +47,9 @@ INLINE void group(const struct tile *t, const char *w, float *y, const float *x,
                                          : v_load_n(from, last);
         }
     }
-    for (size_t at = 0; at < end; at += STEP_BYTES) {
+    if (type == PANEL_MXFP4)
+        mx_sums(t, w, acc, x, rows, panels);
+    for (size_t at = 0; type != PANEL_MXFP4 && at < end; at += STEP_BYTES) {
         /* into the second cache: misses of the first one are too few to stream memory with */
         UNROLL for (uint32_t p = 0; p < panels; p++)
             __builtin_prefetch(w + p * w_bytes + ahead, 0, 2);
@@ -56,7 +60,7 @@ INLINE void group(const struct tile *t, const char *w, float *y, const float *x,
     }
     UNROLL for (int which = 0; which < per_step - 1; which++, x += xs)
     {
-        if (which < (int)(k % per_step))
+        if (type != PANEL_MXFP4 && which < (int)(k % per_step))
             column(acc, w, end, w_bytes, x, rows, panels, type, which);
     }
     UNROLL for (uint32_t r = 0; r < rows; r++)

@@ -87,7 +87,7 @@ struct rope_job {
 /* One head of one token in the type of the cache, dimension after dimension. */
 union narrow {
     uint16_t half[MAX_HEAD_DIM];
-    int8_t byte[MAX_HEAD_DIM];
+    uint8_t byte[MAX_HEAD_DIM];
 };
 
 static void put_key(char *page, enum kv_dtype t, uint32_t at, uint32_t dim, const void *x)
@@ -96,8 +96,8 @@ static void put_key(char *page, enum kv_dtype t, uint32_t at, uint32_t dim, cons
         size_t to = kv_key_at(t, at, i);
         if (t == KV_F32)
             ((float *)(void *)page)[to] = ((const float *)x)[i];
-        else if (t == KV_I8)
-            ((int8_t *)page)[to] = ((const int8_t *)x)[i];
+        else if (kv_dtype_scaled(t))
+            ((uint8_t *)page)[to] = ((const uint8_t *)x)[i];
         else
             ((uint16_t *)(void *)page)[to] = ((const uint16_t *)x)[i];
     }
@@ -133,7 +133,10 @@ static void store_head(const struct rope_job *j, bool v, uint32_t head, uint32_t
         kern->narrow_bf16(small.half, x, dim);
         break;
     case KV_I8:
-        kv_scales(page, dim)[at] = kern->quantise((uint8_t *)small.byte, 4, x, dim, 0, &unused);
+        kv_scales(page, dim)[at] = kern->quantise(small.byte, 4, x, dim, 0, &unused);
+        break;
+    case KV_FP8:
+        kv_scales(page, dim)[at] = kern->quantise_fp8(small.byte, x, dim);
         break;
     default:
         from = x;

@@ -11,8 +11,9 @@
  * over lie as they are.
  *
  * Pairs of bf16 are made fp32 by a shift (the first) or a mask (the second). Head dimensions are
- * padded to a multiple of 16. int8 is symmetric with one scale for each position, in fp32 behind
- * the numbers: a key's scale multiplies its scores, a value's scale its weight. */
+ * padded to a multiple of 16. int8 and fp8 are symmetric with one scale for each position, in fp32
+ * behind the numbers: a key's scale multiplies its scores, a value's scale its weight. fp8 numbers
+ * are read as in numbers.h: by a shift they are f16. */
 #ifndef MODEL_SERVER_BACKEND_CPU_KV_PAGE_H
 #define MODEL_SERVER_BACKEND_CPU_KV_PAGE_H
 #include "model-server/backend/backend.h"
@@ -34,7 +35,7 @@ static inline uint32_t kv_dims(uint32_t head_dim) { return (head_dim + 3) & ~3u;
 static inline size_t kv_page_bytes(enum kv_dtype t, uint32_t head_dim)
 {
     size_t n = (size_t)KV_PAGE * kv_padded(head_dim) * kv_dtype_size(t);
-    return t == KV_I8 ? n + KV_PAGE * sizeof(float) : n;
+    return kv_dtype_scaled(t) ? n + KV_PAGE * sizeof(float) : n;
 }
 
 /* Number of the element in its page. */
@@ -53,15 +54,15 @@ static inline size_t kv_value_at(enum kv_dtype t, uint32_t head_dim, uint32_t po
     return row + pair + (size_t)2 * (d & 15) + (d >> 4 & 1);
 }
 
-/* The 16 scales of an int8 page. */
+/* The 16 scales of a page that has them. */
 static inline float *kv_scales(const char *page, uint32_t head_dim)
 {
     return (float *)(void *)(page + (size_t)KV_PAGE * kv_padded(head_dim));
 }
 
-/* s[r][16 j + i] = the sum over d < kv_dims() of q[d][r] * key i of page j, d ascending; for int8
- * times the key's scale. r < rows <= TILE_ROWS, j < n. Every position of a page counts, whatever it
- * holds. */
+/* s[r][16 j + i] = the sum over d < kv_dims() of q[d][r] * key i of page j, d ascending; times
+ * the key's scale where there are scales. r < rows <= TILE_ROWS, j < n. Every position of a page
+ * counts, whatever it holds. */
 struct kv_scores {
     float *s;       /* rows KV_SCORES_LD apart */
     const float *q; /* [kv_dims(head_dim)][tile_stride(rows)] as pack() makes it */

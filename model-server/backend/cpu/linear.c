@@ -83,6 +83,14 @@ static void run_tile(const struct kernels *kern, const struct weight *w, const s
         kern->tile_int8(t);
         return;
     }
+    if (w->quant == QUANT_FP8) {
+        kern->tile_fp8(t);
+        return;
+    }
+    if (w->quant == QUANT_KEPT_MXFP4) {
+        kern->tile_mxfp4(t);
+        return;
+    }
     if (w->half) {
         kern->tile_bf16x2(t);
         return;
@@ -103,16 +111,20 @@ static void run_tile(const struct kernels *kern, const struct weight *w, const s
     __builtin_unreachable();
 }
 
-static size_t column_bytes(const struct weight *w)
+/* Bytes of n columns of a panel; of MXFP4 n is a multiple of a block, or the last. */
+static size_t column_bytes(const struct weight *w, size_t n)
 {
-    return w->quant == QUANT_INT8 ? LANES : LANES * dtype_size(w->dtype);
+    if (w->quant == QUANT_KEPT_MXFP4)
+        return (n + MX_BLOCK_COLS - 1) / MX_BLOCK_COLS * MX_BLOCK_BYTES;
+    return n * (has_row_scales(w) ? LANES : LANES * dtype_size(w->dtype));
 }
+_Static_assert(K_BLOCK % MX_BLOCK_COLS == 0, "blocks begin at the beginning of a block of scales");
 
 /* Scales and bias come last, so that it does not matter where a chain was cut. */
 static void finish(const struct product *p, uint32_t first, uint32_t n)
 {
-    for (uint32_t i = 0; p->w->quant == QUANT_INT8 && i < n; i += LANES) {
-        const float *s = int8_scales(p->w, weight_panel(p->w, (first + i) / LANES));
+    for (uint32_t i = 0; has_row_scales(p->w) && i < n; i += LANES) {
+        const float *s = row_scales(p->w, weight_panel(p->w, (first + i) / LANES));
         for (uint32_t r = 0; r < p->rows; r++)
             for (uint32_t l = 0; l < LANES && i + l < n; l++)
                 p->y[(size_t)r * p->w->rows + first + i + l] *= s[l];
@@ -160,9 +172,9 @@ static void run_block(const struct product *p, const struct block *b)
 {
     const struct weight *w = p->w;
     uint32_t cols = w->cols - b->k < K_BLOCK ? w->cols - b->k : K_BLOCK;
-    size_t steps = cols * column_bytes(w) / STEP_BYTES;
+    size_t steps = column_bytes(w, cols) / STEP_BYTES;
     struct tile t = {.ldy = w->rows,
-                     .w = weight_panel(w, b->panel) + b->k * column_bytes(w),
+                     .w = weight_panel(w, b->panel) + column_bytes(w, b->k),
                      .w_bytes = w->panel_bytes,
                      .n = n_outputs(w, b->panel, b->end),
                      .k = cols,
@@ -193,7 +205,7 @@ static void block_panels(void *arg, int thread, size_t begin, size_t end)
                 b.end = b.panel + 2 < end ? b.panel + 2 : end;
                 /* after the last: the next columns of the first pair */
                 b.next = b.end < end ? (ptrdiff_t)((b.end - b.panel) * w->panel_bytes)
-                                     : (ptrdiff_t)(K_BLOCK * column_bytes(w)) -
+                                     : (ptrdiff_t)column_bytes(w, K_BLOCK) -
                                            (ptrdiff_t)((b.panel - begin) * w->panel_bytes);
                 run_block(p, &b);
             }

@@ -7,7 +7,7 @@
  */
 #ifndef MODEL_SERVER_BACKEND_CPU_MATHF_H
 #define MODEL_SERVER_BACKEND_CPU_MATHF_H
-#include "model-server/backend/cpu/numbers.h"
+#include "model-server/backend/numbers.h"
 #include <math.h>
 
 /* exp(x) = 2^n exp(r), |r| <= ln 2 / 2; exp(r) = 1 + r + r^2 P(r). */
@@ -53,9 +53,11 @@
 #define ERF_Q5    0x1.527bcep-12f
 #define ERF_Q6    -0x1.78db9ap-17f
 
-#define SQRT_HALF  0x1.6a09e6p-1f
-#define GELU_TWO_C 0x1.988454p0f  /* 2 sqrt(2 / pi) */
-#define GELU_CUBIC 0x1.6e4e26p-5f /* 0.044715 */
+#define SQRT_HALF    0x1.6a09e6p-1f
+#define GELU_TWO_C   0x1.988454p0f /* 2 sqrt(2 / pi) */
+#define SWIGLU_ALPHA 1.702f
+#define SWIGLU_LIMIT 7.0f
+#define GELU_CUBIC   0x1.6e4e26p-5f /* 0.044715 */
 
 static inline float math_exp(float x)
 {
@@ -115,9 +117,22 @@ static inline float math_act(float x, enum act kind)
     case ACT_GELU_TANH: /* 0.5 (1 + tanh u) = 1 / (1 + exp(-2u)) */
         return x / (1.0f + math_exp(-GELU_TWO_C * fmaf(GELU_CUBIC * x * x, x, x)));
     case ACT_RELU:
+    case ACT_SWIGLU_CLAMPED:
+    case ACT_N:
         break;
     }
     return x < 0.0f ? 0.0f : x;
+}
+
+/* A gate with its up. */
+static inline float math_gate(float x, float up, enum act kind)
+{
+    if (kind != ACT_SWIGLU_CLAMPED)
+        return math_act(x, kind) * up;
+    x = SWIGLU_LIMIT < x ? SWIGLU_LIMIT : x;
+    up = SWIGLU_LIMIT < up ? SWIGLU_LIMIT : up;
+    up = -SWIGLU_LIMIT > up ? -SWIGLU_LIMIT : up;
+    return x / (1.0f + math_exp(-SWIGLU_ALPHA * x)) * (up + 1.0f);
 }
 
 static inline float math_soft_cap(float x, float scale, float cap)

@@ -54,9 +54,11 @@ static void run_expert(struct device *d, float *y, const float *x, uint32_t expe
     uint32_t n = m->n[expert], hidden = p->router->cols, ffn = p->down[expert]->cols;
     for (uint32_t i = 0; i < n; i++)
         memcpy(m->x + (size_t)i * hidden, x + (size_t)c[i].row * hidden, hidden * sizeof(float));
-    cpu_linear(d, m->hidden, m->x, n, p->up[expert], NULL);
+    const float *up_bias = p->up_bias ? p->up_bias + (size_t)expert * 2 * ffn : NULL;
+    const float *down_bias = p->down_bias ? p->down_bias + (size_t)expert * hidden : NULL;
+    cpu_linear(d, m->hidden, m->x, n, p->up[expert], up_bias);
     cpu_act_mul(d, m->gated, m->hidden, n, ffn, p->act);
-    cpu_linear(d, m->out, m->gated, n, p->down[expert], NULL);
+    cpu_linear(d, m->out, m->gated, n, p->down[expert], down_bias);
     for (uint32_t i = 0; i < n; i++)
         d->kern.axpy(y + (size_t)c[i].row * hidden, m->out + (size_t)i * hidden, c[i].weight,
                      hidden);
@@ -93,7 +95,7 @@ void cpu_moe(struct device *d, float *y, const float *x, uint32_t rows, const st
     lay_out(&m, base, rows, p);
     memset(m.n, 0, p->n_experts * sizeof(*m.n));
     memset(y, 0, (size_t)rows * p->router->cols * sizeof(*y));
-    cpu_linear(d, m.logits, x, rows, p->router, NULL);
+    cpu_linear(d, m.logits, x, rows, p->router, p->router_bias);
     for (uint32_t r = 0; r < rows; r++)
         route_row(&m, p, r, rows);
     for (uint32_t i = 0; i < p->n_experts; i++)

@@ -1,12 +1,11 @@
 /* quant.c - weights in 8 and 4 bits: from the checkpoint into panels (kernels.h), and back. */
 #include "model-server/backend/cpu/cpu.h"
-#include "model-server/backend/cpu/numbers.h"
+#include "model-server/backend/numbers.h"
 #include <assert.h>
 #include <math.h>
 #include <string.h>
 
-/* A row of a part as fp32, in the thread's scratch. */
-static float *widen(struct device *d, int thread, const struct mat_part *p, int64_t row)
+float *cpu_widen_row(struct device *d, int thread, const struct mat_part *p, int64_t row)
 {
     static_assert(THREAD_SCRATCH >= QUANT_MAX_COLS * sizeof(float), "");
     float *f = (float *)cpu_thread_scratch(d, thread);
@@ -26,7 +25,7 @@ static float *widen(struct device *d, int thread, const struct mat_part *p, int6
 
 /* ---------------------------------------------------------------- 8 bits */
 
-static size_t int8_panel_bytes(const struct weight *w)
+static size_t byte_panel_bytes(const struct weight *w)
 {
     return ((size_t)quads_of(w->cols) * 4 + sizeof(float)) * LANES;
 }
@@ -37,22 +36,42 @@ static void int8_pack(struct device *d, int thread, const struct weight *w, char
     int32_t sum;
     uint8_t *quads = (uint8_t *)panel + (size_t)lane * 4;
     float *scales = (float *)(panel + (size_t)quads_of(w->cols) * STEP_BYTES);
-    scales[lane] =
-        d->kern.quantise(quads, STEP_BYTES, widen(d, thread, p, row), w->cols, 0x80808080, &sum);
+    scales[lane] = d->kern.quantise(quads, STEP_BYTES, cpu_widen_row(d, thread, p, row), w->cols,
+                                    0x80808080, &sum);
 }
 
 static void int8_row(float *dst, const struct weight *w, uint32_t row, uint32_t k, uint32_t n)
 {
     const char *panel = weight_panel(w, row / LANES);
-    float scale = int8_scales(w, panel)[row % LANES];
+    float scale = row_scales(w, panel)[row % LANES];
     for (uint32_t i = k; i < k + n; i++) {
         uint8_t u = (uint8_t)panel[((size_t)(i / 4) * LANES + row % LANES) * 4 + i % 4];
         dst[i - k] = (float)(u - 128) * scale;
     }
 }
 
-const struct weight_format format_int8 = {int8_panel_bytes, int8_pack, int8_row, linear_float};
-const struct weight_format format_w8a8 = {int8_panel_bytes, int8_pack, int8_row, linear_int};
+const struct weight_format format_int8 = {byte_panel_bytes, int8_pack, int8_row, linear_float};
+const struct weight_format format_w8a8 = {byte_panel_bytes, int8_pack, int8_row, linear_int};
+
+static void fp8_pack(struct device *d, int thread, const struct weight *w, char *panel, int lane,
+                     const struct mat_part *p, int64_t row)
+{
+    uint8_t *quads = (uint8_t *)panel + (size_t)lane * 4;
+    float *scales = (float *)(panel + (size_t)quads_of(w->cols) * STEP_BYTES);
+    scales[lane] = quantise_e4m3(quads, STEP_BYTES, cpu_widen_row(d, thread, p, row), w->cols);
+}
+
+static void fp8_row(float *dst, const struct weight *w, uint32_t row, uint32_t k, uint32_t n)
+{
+    const char *panel = weight_panel(w, row / LANES);
+    float scale = row_scales(w, panel)[row % LANES];
+    for (uint32_t i = k; i < k + n; i++)
+        dst[i - k] =
+            f32_of_e4m3((uint8_t)panel[((size_t)(i / 4) * LANES + row % LANES) * 4 + i % 4]) *
+            scale;
+}
+
+const struct weight_format format_fp8 = {byte_panel_bytes, fp8_pack, fp8_row, linear_float};
 
 /* ---------------------------------------------------------------- 4 bits */
 
@@ -65,13 +84,16 @@ static size_t int4_panel_bytes(const struct weight *w)
 static void int4_pack(struct device *d, int thread, const struct weight *w, char *panel, int lane,
                       const struct mat_part *p, int64_t row)
 {
-    float *f = widen(d, thread, p, row);
+    float *f = cpu_widen_row(d, thread, p, row);
     uint32_t groups = (w->cols + INT4_GROUP - 1) / INT4_GROUP;
     memset(f + w->cols, 0, ((size_t)groups * INT4_GROUP - w->cols) * sizeof(*f));
     for (uint32_t g = 0; g < groups; g++) {
         int8_t q[INT4_GROUP];
         char *block = panel + (size_t)(g / 2) * INT4_BLOCK_BYTES + (size_t)lane * 4;
-        uint16_t scale = bf16_of_f32(d->kern.quantise4(q, f + (size_t)g * INT4_GROUP));
+        const float *at = f + (size_t)g * INT4_GROUP;
+        uint16_t scale = bf16_of_f32(
+            p->scales ? int4_of_scale(q, at, INT4_GROUP, p->scales[(size_t)row * groups + g])
+                      : d->kern.quantise4(q, at));
         memcpy(block + g % 2 * sizeof(scale), &scale, sizeof(scale));
         for (uint32_t i = 0; i < INT4_GROUP / 8; i++) {
             uint32_t low, high;

@@ -120,6 +120,33 @@ static inline v16 v_from_i8(const int8_t *p)
                  _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(q)))};
 }
 
+/* 16 fp8 numbers: see f32_of_fp8(). The sign's copies fill the bits above it; one of them is
+ * cleared. */
+static inline v16 v_from_fp8(const uint8_t *p)
+{
+    __m256i wide = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)p));
+    __m256i half = _mm256_and_si256(_mm256_slli_epi16(wide, 7), _mm256_set1_epi16((short)0xbfff));
+    return (v16){_mm256_cvtph_ps(_mm256_castsi256_si128(half)),
+                 _mm256_cvtph_ps(_mm256_extracti128_si256(half, 1))};
+}
+
+/* 16 numbers of 8 bits as integers. */
+static inline i16 i_from_u8(const uint8_t *p)
+{
+    const void *q = p + 8;
+    return (i16){_mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)p)),
+                 _mm256_cvtepu8_epi32(_mm_loadl_epi64(q))};
+}
+/* The number that the low four bits of each lane are in e2m1: its size is looked up, its sign moved
+ * up. */
+static inline v16 v_from_e2m1(i16 i)
+{
+    const __m256 size = _mm256_setr_ps(0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f);
+    const i16 sign = i_and(i_shl(i, 28), i_set(0x80000000));
+    return (v16){_mm256_xor_ps(_mm256_permutevar8x32_ps(size, i.l), _mm256_castsi256_ps(sign.l)),
+                 _mm256_xor_ps(_mm256_permutevar8x32_ps(size, i.h), _mm256_castsi256_ps(sign.h))};
+}
+
 static inline void v_to_f16(uint16_t *p, v16 v)
 {
     _mm_storeu_si128((__m128i *)p, _mm256_cvtps_ph(v.l, _MM_FROUND_TO_NEAREST_INT));

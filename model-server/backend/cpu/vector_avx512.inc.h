@@ -74,6 +74,28 @@ static inline v16 v_from_i8(const int8_t *p)
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)));
 }
 
+/* 16 fp8 numbers: see f32_of_fp8(). The sign's copies fill the bits above it; one of them is
+ * cleared. */
+static inline v16 v_from_fp8(const uint8_t *p)
+{
+    __m256i wide = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)p));
+    __m256i half = _mm256_and_si256(_mm256_slli_epi16(wide, 7), _mm256_set1_epi16((short)0xbfff));
+    return _mm512_cvtph_ps(half);
+}
+
+/* 16 numbers of 8 bits as integers. */
+static inline i16 i_from_u8(const uint8_t *p)
+{
+    return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p));
+}
+/* The number that the low four bits of each lane are in e2m1. */
+static inline v16 v_from_e2m1(i16 i)
+{
+    return _mm512_permutexvar_ps(i, _mm512_setr_ps(0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f,
+                                                   -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f,
+                                                   -6.0f));
+}
+
 static inline void v_to_f16(uint16_t *p, v16 v)
 {
     _mm256_storeu_si256((__m256i *)p, _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));

@@ -1,6 +1,6 @@
 /* weight.c - matrices from the checkpoint into panels (kernels.h says how they look). */
 #include "model-server/backend/cpu/cpu.h"
-#include "model-server/backend/cpu/numbers.h"
+#include "model-server/backend/numbers.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -119,10 +119,11 @@ static int check_shape(const struct mat_desc *m, int64_t *rows, struct err *e)
     return 0;
 }
 
-struct weight *cpu_weight_load(struct device *d, const struct mat_desc *m, struct err *e)
+static struct weight *load(struct device *d, const struct mat_desc *m, atomic_bool *inexact,
+                           struct err *e)
 {
-    static const struct weight_format *const formats[QUANT_N] = {&format_plain, &format_int8,
-                                                                 &format_w8a8, &format_int4};
+    static const struct weight_format *const formats[] = {
+        &format_plain, &format_int8, &format_w8a8, &format_int4, &format_fp8, &format_mxfp4};
     int64_t rows;
     if (check_shape(m, &rows, e))
         return NULL;
@@ -131,6 +132,7 @@ struct weight *cpu_weight_load(struct device *d, const struct mat_desc *m, struc
         return err_nomem(e), NULL;
     w->format = formats[m->quant];
     w->quant = m->quant;
+    w->inexact = inexact;
     w->dtype = m->dtype;
     w->half = d->half && m->quant == QUANT_NONE && m->dtype == DT_BF16;
     w->rows = (uint32_t)rows;
@@ -145,7 +147,22 @@ struct weight *cpu_weight_load(struct device *d, const struct mat_desc *m, struc
         return NULL;
     }
     pool_run(d->pool, pack_panels, &(struct packing){d, w, m}, w->n_panels, PANEL_GRAIN);
+    w->inexact = NULL;
     return w;
+}
+
+struct weight *cpu_weight_load(struct device *d, const struct mat_desc *m, struct err *e)
+{
+    atomic_bool inexact = false;
+    struct mat_desc plain = *m;
+    plain.quant = QUANT_NONE;
+    if (m->quant == QUANT_KEPT_MXFP4 && m->n_parts > 0 && m->parts[0].cols > QUANT_MAX_COLS)
+        m = &plain;
+    struct weight *w = load(d, m, &inexact, e);
+    if (!w || !inexact)
+        return w;
+    cpu_weight_free(d, w);
+    return load(d, &plain, &inexact, e);
 }
 
 void cpu_weight_free(struct device *d, struct weight *w)

@@ -3,8 +3,8 @@
  *
  * Keys are taken in segments of SEGMENT positions that lie at multiples of it. A segment has its
  * own maximum m, sum of weights l and weighted values o, in one chain of ascending keys; segments
- * are merged in ascending order, the result is o / l. A key that a row may not see has weight 0 and
- * changes nothing, bit for bit, so a kernel may take or leave such keys. (The split:
+ * are merged in ascending order, a sink last, the result is o / l. A key that a row may not see has
+ * weight 0 and changes nothing, bit for bit, so a kernel may take or leave such keys. (The split:
  * Flash-Decoding, Dao et al. 2023; the merge: Milakov, Gimelshein 2018.) */
 #ifndef MODEL_SERVER_BACKEND_CUDA_ATTENTION_CUH
 #define MODEL_SERVER_BACKEND_CUDA_ATTENTION_CUH
@@ -12,12 +12,16 @@
 #include "model-server/backend/cuda/kernels.h"
 #include "model-server/backend/cuda/numbers.cuh"
 
-/* First element of a key's head: [block][kv head][position][dim]. */
-static __device__ __forceinline__ size_t key_at(const attn_args &a, const uint32_t *table,
-                                                uint32_t kv_head, uint32_t key)
+/* Where a key's head lies in K, and its value in V: bytes. */
+struct key_place {
+    size_t block; /* of its block */
+    size_t row;   /* heads of tokens before it in the block */
+};
+static __device__ __forceinline__ key_place key_at(const attn_args &a, const uint32_t *table,
+                                                   uint32_t kv_head, uint32_t key)
 {
-    size_t block = table[key / a.block_size];
-    return ((block * a.n_kv_heads + kv_head) * a.block_size + key % a.block_size) * a.head_dim;
+    return key_place{(size_t)table[key / a.kv.block_size] * a.kv.block_bytes,
+                     (size_t)kv_head * a.kv.block_size + key % a.kv.block_size};
 }
 
 /* First key that the token at `pos` sees. */
@@ -40,6 +44,21 @@ static __device__ __forceinline__ float score(const attn_args &a, float dot, uin
     return s * log2e;
 }
 
+/* Rows of one K/V head: see struct row_tile. */
+struct tile_rows {
+    const span_view span;
+    uint32_t group, kv_head, first, n;
+    __device__ uint32_t token(uint32_t r) const { return (first + r) / group; }
+    __device__ uint32_t head(uint32_t r) const { return kv_head * group + (first + r) % group; }
+    __device__ uint32_t pos(uint32_t r) const { return span.kv_len - span.n + token(r); }
+};
+
+static __device__ tile_rows rows_of(const attn_args &a, uint32_t index, uint32_t kv_head)
+{
+    const row_tile t = a.tiles[index];
+    return tile_rows{a.spans[t.span], a.n_heads / a.n_kv_heads, kv_head, t.first, t.n};
+}
+
 /* Merging segments whose maxima are in log2: weights of the sum so far and of the new segment. */
 struct merge_weights {
     float max, old, fresh;
@@ -48,5 +67,40 @@ static __device__ __forceinline__ merge_weights merge(float max, float segment)
 {
     float m = max > segment ? max : segment, at = m == -INFINITY ? 0.0f : m;
     return merge_weights{m, exp2_fast(max - at), exp2_fast(segment - at)};
+}
+
+/* What the weighted values of a row are multiplied with: a sink is one more term of the sum, the
+ * last that is merged. `max` in log2. */
+static __device__ __forceinline__ float row_factor(const attn_args &a, uint32_t head, float max,
+                                                   float sum)
+{
+    if (!a.sinks)
+        return 1.0f / sum;
+    const float sink = a.sinks[head] * EXP_LOG2E;
+    const merge_weights w = merge(max, sink);
+    return w.old / fmaf(sum, w.old, w.fresh);
+}
+
+/* Four dimensions, from `dim` on, of row `row` of a tile: what attn_split left of its segments. */
+static __device__ __forceinline__ void merge_segments(const attn_args &a, const tile_rows &t,
+                                                      uint32_t tile, uint32_t row, uint32_t dim)
+{
+    const uint32_t pos = t.pos(row);
+    const size_t part = ((size_t)tile * a.n_kv_heads + t.kv_head) * a.segments;
+    float max = -INFINITY, sum = 0.0f, o[4] = {};
+#pragma unroll 4
+    for (uint32_t s = first_key(a, pos) / SEGMENT; s <= pos / SEGMENT; s++) {
+        const size_t at = (part + s) * a.rows + row;
+        const float2 ml = *(const float2 *)(a.part_ml + at * 2);
+        const float4 v = *(const float4 *)(a.part_o + at * a.head_dim + dim);
+        const merge_weights w = merge(max, ml.x);
+        o[0] = fmaf(v.x, w.fresh, o[0] * w.old), o[1] = fmaf(v.y, w.fresh, o[1] * w.old);
+        o[2] = fmaf(v.z, w.fresh, o[2] * w.old), o[3] = fmaf(v.w, w.fresh, o[3] * w.old);
+        sum = fmaf(ml.y, w.fresh, sum * w.old);
+        max = w.max;
+    }
+    const size_t to = (size_t)(t.span.first + t.token(row)) * a.n_heads + t.head(row);
+    const float r = row_factor(a, t.head(row), max, sum);
+    *(float4 *)(a.o + to * a.head_dim + dim) = make_float4(o[0] * r, o[1] * r, o[2] * r, o[3] * r);
 }
 #endif

@@ -30,12 +30,38 @@ template <bool MAX> static __device__ float block_fold(float v, any_shared *s)
     return v;
 }
 
-static __device__ float dot(const attn_args &a, const any_shared *s, size_t at)
+/* Number i of a block, without its scale. */
+static __device__ float number_of(const char *block, uint32_t dtype, size_t i)
+{
+    if (dtype == KV_I8)
+        return (float)((const int8_t *)block)[i];
+    if (dtype == KV_FP8)
+        return f32_of_fp8(((const uint8_t *)block)[i]);
+    if (dtype == KV_F32)
+        return ((const float *)block)[i];
+    const uint16_t h = ((const uint16_t *)block)[i];
+    return dtype == KV_F16 ? f32_of_f16(h) : f32_of_bf16(h);
+}
+
+static __device__ float scale_of(const attn_args &a, const char *stream, const key_place &at)
+{
+    if (!a.kv.scales)
+        return 1.0f;
+    return ((const float *)(stream + at.block + a.kv.scales))[at.row];
+}
+
+static __device__ float dot(const attn_args &a, const any_shared *s, const key_place &at)
 {
     float sum = 0.0f;
     for (uint32_t i = 0; i < a.head_dim; i++)
-        sum = fmaf(number_at(a.k, (enum dtype)a.dtype, (int64_t)(at + i)), s->q[i], sum);
-    return sum;
+        sum = fmaf(number_of(a.kv.k + at.block, a.kv.dtype, at.row * a.head_dim + i), s->q[i], sum);
+    return sum * scale_of(a, a.kv.k, at);
+}
+
+static __device__ float weighted(const attn_args &a, float p, const key_place &at, uint32_t dim,
+                                 float v)
+{
+    return fmaf(p, number_of(a.kv.v + at.block, a.kv.dtype, at.row * a.head_dim + dim), v);
 }
 
 /* grid: (heads, tokens) */
@@ -58,7 +84,8 @@ static __global__ void __launch_bounds__(THREADS, 8) attn_any_kernel(attn_args a
         if (key >= lo && key <= pos)
             x = score(a, dot(a, s, key_at(a, table, kv_head, key)), head, key, pos, EXP_LOG2E);
         const float m = block_fold<true>(x, s);
-        const float p = s->p[tid] = exp2_fast(x - m); /* at least one key is seen: m is finite */
+        const float p = exp2_fast(x - m); /* at least one key is seen: m is finite */
+        s->p[tid] = x == -INFINITY ? 0.0f : p * scale_of(a, a.kv.v, key_at(a, table, kv_head, key));
         const float l = block_fold<false>(p, s);
         const merge_weights w = merge(max, m);
         const uint32_t begin = lo > base ? lo - base : 0;
@@ -68,10 +95,7 @@ static __global__ void __launch_bounds__(THREADS, 8) attn_any_kernel(attn_args a
             const uint32_t dim = c * THREADS + tid;
             float v = 0.0f;
             for (uint32_t i = begin; dim < a.head_dim && i < end; i++)
-                v = fmaf(s->p[i],
-                         number_at(a.v, (enum dtype)a.dtype,
-                                   (int64_t)(key_at(a, table, kv_head, base + i) + dim)),
-                         v);
+                v = weighted(a, s->p[i], key_at(a, table, kv_head, base + i), dim, v);
             o[c] = fmaf(v, w.fresh, o[c] * w.old);
         }
         sum = fmaf(l, w.fresh, sum * w.old);
@@ -79,10 +103,11 @@ static __global__ void __launch_bounds__(THREADS, 8) attn_any_kernel(attn_args a
         __syncthreads(); /* the weights have been read */
     }
     float *to = a.o + ((size_t)row * a.n_heads + head) * a.head_dim;
+    const float factor = row_factor(a, head, max, sum);
 #pragma unroll
     for (int c = 0; c < DIMS; c++)
         if (c * THREADS + tid < a.head_dim)
-            to[c * THREADS + tid] = o[c] * (1.0f / sum);
+            to[c * THREADS + tid] = o[c] * factor;
 }
 
 extern "C" cudaError_t attn_any_launch(const struct launch *l, const void *args)

@@ -17,26 +17,14 @@ static size_t n_table(const struct device *d, const struct span *s)
     return d->kv_block_size ? (s->kv_len + d->kv_block_size - 1) / d->kv_block_size : 0;
 }
 
-static int reserve(struct device *d, size_t bytes, struct err *e)
+static size_t lora_tiles(const struct span *s)
 {
-    struct batch_record *r = &d->b;
-    if (bytes <= r->cap)
-        return 0;
-    batch_free(d);
-    bytes += bytes / 2;
-    cudaError_t rc = cudaMallocHost((void **)&r->host, bytes);
-    if (rc != cudaSuccess)
-        return cuda_failed(d, rc, "pinned memory for the batch", e);
-    if (!(r->dev = cuda_take(d, bytes, "the batch", "lower --max-batch-prefill-tokens", e)))
-        return -1;
-    r->cap = bytes;
-    return 0;
+    return s->adapter ? ((size_t)s->n + LORA_TOKENS - 1) / LORA_TOKENS : 0;
 }
 
 void batch_free(struct device *d)
 {
-    cudaFree(d->b.dev);
-    cudaFreeHost(d->b.host);
+    outbox_free(&d->b.box);
     d->b = (struct batch_record){0};
 }
 
@@ -59,21 +47,30 @@ static void put_u32(struct batch_record *r, uint32_t **dev, const uint32_t *src,
 int batch_begin(struct device *d, const struct ragged *b, struct err *e)
 {
     struct batch_record *r = &d->b;
-    size_t tables = 0, tiles = n_tiles_most(b) * sizeof(struct row_tile);
+    size_t tables = 0, lora = 0, tiles = n_tiles_most(b) * sizeof(struct row_tile);
     for (uint32_t i = 0; i < b->n_spans; i++)
-        tables += n_table(d, &b->spans[i]);
-    size_t bytes = (size_t)b->n_tokens * 16 + (size_t)b->n_out * 4 + tables * 4 + tiles +
-                   b->n_spans * sizeof(struct span_view) + (size_t)9 * 64;
-    if (reserve(d, bytes, e))
+        tables += n_table(d, &b->spans[i]), lora += lora_tiles(&b->spans[i]);
+    size_t bytes = (size_t)b->n_tokens * 20 + (size_t)b->n_out * 4 + tables * 4 + tiles +
+                   b->n_spans * sizeof(struct span_view) + lora * sizeof(struct lora_tile) +
+                   (size_t)11 * 64;
+    if (outbox_next(d, &r->box, bytes, "the batch", "lower --max-batch-prefill-tokens", e))
         return -1;
+    r->host = outbox_host(&r->box), r->dev = r->box.dev;
     r->used = 0;
     put_u32(r, &r->ids, b->ids, b->n_tokens);
     put_u32(r, &r->pos, b->pos, b->n_tokens);
     put_u32(r, &r->slots, b->slots, b->n_tokens);
     put_u32(r, &r->out_rows, b->out_rows, b->n_out);
+    uint32_t *from = place(r, b->drawn ? b->n_tokens * sizeof(*from) : 0, &r->from);
+    for (uint32_t i = 0; b->drawn && i < b->n_tokens; i++)
+        from[i] = b->drawn[i] == DRAW_KNOWN
+                      ? DRAW_KNOWN
+                      : (uint32_t)b->drawn_set * d->draw.cap_rows + b->drawn[i];
     uint32_t *span_of = place(r, b->n_tokens * sizeof(*span_of), &r->span_of);
     struct span_view *spans = place(r, b->n_spans * sizeof(*spans), &r->spans);
     place(r, tiles, &r->tiles); /* filled by batch_tiles() */
+    struct lora_tile *tile = place(r, lora * sizeof(*tile), &r->lora);
+    r->host_lora = tile, r->n_lora = (uint32_t)lora;
     uint32_t *table = place(r, tables * sizeof(*table), &r->tables), at = 0;
     d->decode = true;
     for (uint32_t i = 0; i < b->n_spans; i++) {
@@ -86,6 +83,9 @@ int batch_begin(struct device *d, const struct ragged *b, struct err *e)
             memcpy(table + at, s->blocks, n * sizeof(*table));
         at += n;
         d->decode &= s->n == 1;
+        for (uint32_t t = 0; s->adapter && t < s->n; t += LORA_TOKENS)
+            *tile++ = (struct lora_tile){
+                s->first + t, s->n - t < LORA_TOKENS ? s->n - t : LORA_TOKENS, s->adapter, 0};
     }
     r->group = 0;
     r->dirty = true;
@@ -106,7 +106,6 @@ static uint32_t power_of_two(uint32_t n)
 static bool worth_splitting(const struct device *d, uint32_t group, uint32_t n_kv_heads,
                             uint32_t head_dim, uint32_t *segments, uint32_t *rows)
 {
-    static const size_t most = 256 << 20; /* of partial results */
     const struct ragged *b = d->batch;
     uint32_t n = 0, longest = 0;
     *rows = 0;
@@ -121,7 +120,15 @@ static bool worth_splitting(const struct device *d, uint32_t group, uint32_t n_k
     /* rounded up, so that a graph lasts */
     *segments = power_of_two((longest + SEGMENT - 1) / SEGMENT);
     size_t bytes = (size_t)n * n_kv_heads * *segments * *rows * (head_dim + 2) * sizeof(float);
-    return n && bytes <= most && (uint64_t)n * n_kv_heads < 2 * (uint64_t)d->sms;
+    return n && bytes <= d->split_bytes && (uint64_t)n * n_kv_heads < 2 * (uint64_t)d->sms;
+}
+
+size_t batch_split_bytes(const struct device *d, uint32_t group, uint32_t head_dim)
+{
+    uint32_t rows = group <= TILE_Q ? TILE_Q / group * group : 0;
+    uint64_t tiles = 2 * (uint64_t)d->sms * d->b.segments;
+    uint64_t bytes = tiles * rows * (head_dim + 2) * sizeof(float);
+    return bytes < d->split_bytes ? bytes : d->split_bytes;
 }
 
 bool batch_tiles(struct device *d, uint32_t group, uint32_t n_kv_heads, uint32_t head_dim)
@@ -164,7 +171,5 @@ void batch_send(struct device *d)
     if (!r->dirty)
         return;
     r->dirty = false;
-    cudaError_t rc = cudaMemcpyAsync(r->dev, r->host, r->used, cudaMemcpyHostToDevice, d->stream);
-    if (rc != cudaSuccess)
-        cuda_fault(d, rc, "sending the batch");
+    outbox_send(d, &r->box, r->used);
 }

@@ -6,18 +6,32 @@
  * agreement between a graph and the operations it stands for. One thread. */
 #ifndef MODEL_SERVER_BACKEND_CUDA_CUDA_H
 #define MODEL_SERVER_BACKEND_CUDA_CUDA_H
+#include "model-server/backend/cpu/kernels.h"
 #include "model-server/backend/cpu/threads.h"
 #include "model-server/backend/cuda/kernels.h"
 
 /* device_options.features, and the environment variable CUDA_FEATURES for bisecting. */
 enum cuda_feature {
-    CUDA_TENSOR = 1,  /* tensor cores; without: fp32 arithmetic on the stored weights */
-    CUDA_GRAPHS = 2,  /* replay of repeated decode steps */
-    CUDA_OVERLAP = 4, /* programmatic dependent launch */
+    CUDA_TENSOR = 1,     /* tensor cores; without: fp32 arithmetic on the stored weights */
+    CUDA_GRAPHS = 2,     /* replay of repeated decode steps */
+    CUDA_OVERLAP = 4,    /* programmatic dependent launch */
+    CUDA_PEERS = 8,      /* sums over ranks through the memory of peers */
+    CUDA_WGMMA = 16,     /* wgmma for many rows, if its sums have the bits of mma.sync (wgmma.c) */
+    CUDA_WGMMA_ANY = 32, /* or if they do not; only CUDA_FEATURES can ask for it */
+    CUDA_FUSE = 64,      /* several operations of a decode step in one kernel (fuse.c) */
 };
 
 /* Scratch memory of the device, one region per use, so that an operation may call another. */
-enum workspace { WORK_NARROW, WORK_SLICES, WORK_ATTN, WORK_MOE, WORK_GATHER, WORK_N };
+enum workspace {
+    WORK_NARROW,
+    WORK_SLICES,
+    WORK_ATTN,
+    WORK_MOE,
+    WORK_GATHER,
+    WORK_DRAW,
+    WORK_LORA,
+    WORK_N
+};
 
 struct command {
     launch_fn *fn;
@@ -29,6 +43,7 @@ struct graph {
     char *bytes;
     uint32_t n, n_bytes;
     cudaGraphExec_t exec; /* NULL: seen once */
+    int number;           /* of its capture, from 1: the same on all ranks */
 };
 enum { MAX_GRAPHS = 64 };
 struct recorder {
@@ -37,22 +52,35 @@ struct recorder {
     uint32_t n, cap, n_bytes, cap_bytes;
     struct graph graphs[MAX_GRAPHS];
     uint64_t clock;
-    uint64_t captured, replayed, plain; /* steps, for the log and the tests */
+    int captured; /* graphs so far */
+};
+
+/* Pinned memory whose contents one copy a step takes to the same place on the device; two in turn,
+ * because the copy of the step before may not have left yet. */
+struct outbox {
+    char *host[2], *dev;
+    cudaEvent_t sent[2];
+    size_t cap;
+    int now;
 };
 
 /* The batch as it lies on the device: one region, written in pinned memory, copied as a whole.
  * Arrays that kernels find by a fixed address come first; row_tiles are added by attention(), which
  * alone knows the groups. */
 struct batch_record {
-    char *host, *dev;
-    size_t cap, used;
+    struct outbox box;
+    char *host, *dev; /* of the box, now */
+    size_t used;
     bool dirty;
     uint32_t *ids, *pos, *slots, *out_rows, *span_of; /* device addresses */
     struct span_view *spans;
-    uint32_t *tables;
+    uint32_t *tables, *from; /* from: [n_tokens] places in drawing.board; see feed_args */
     /* row tiles of the group they were made for: split, then shared */
     uint32_t group, n_split, n_shared, split_rows, segments;
     struct row_tile *tiles;
+    struct lora_tile *lora; /* rows that have adapters; host_lora: the same */
+    const struct lora_tile *host_lora;
+    uint32_t n_lora;
 };
 
 /* Device arrays of the experts' weights, one for each layer's list. */
@@ -63,21 +91,67 @@ struct expert_table {
     const void **dev;
 };
 
+/* What the device knows of the updates of one matrix by each adapter; see lora.c. */
+struct lora_table {
+    const struct lora_set *key;
+    struct lora_known *known; /* [cap] */
+    struct lora_view *dev;    /* [cap] */
+    uint32_t cap;
+};
+struct lora_tables {
+    struct lora_table *v;
+    uint32_t n, next;
+    char **chunks; /* device memory for lists of rows, of which the last one has `left` bytes */
+    uint32_t n_chunks;
+    size_t left;
+};
+
+/* Enough buffers that small uploads of the next step need not wait for the running one. */
+enum { STAGING_BUFFERS = 8 };
 struct staging {
-    char *host[2];
-    cudaEvent_t done[2];
+    char *host[STAGING_BUFFERS];
+    cudaEvent_t done[STAGING_BUFFERS];
     int next;
 };
 
+/* Results of a draw() on their way to the host. */
+struct draw_set {
+    struct drawn *v; /* these three: pinned */
+    struct scored *top;
+    float *rows;
+    uint32_t n, n_top, n_fetched, cap_n, cap_top;
+    size_t cap_rows; /* bytes */
+    cudaEvent_t done;
+};
+struct drawing {
+    struct outbox box; /* views, then words */
+    size_t used;
+    bool dirty;
+    struct drawn *board; /* [2][cap_rows] on the device: what was chosen */
+    struct scored *top;  /* [2][cap_top] */
+    uint32_t cap_rows, cap_top;
+    struct draw_set set[2], *open; /* open: of the running step, or NULL */
+    int open_set;
+    const struct draw_view *fetch; /* of the running step, in pinned memory */
+    float *scores;
+    uint32_t pitch, vocab;
+};
+
+enum { TICKETS = 4096 };
 struct device {
     int index, sms;
     unsigned features;
+    bool stuck;    /* a kernel does not end: nothing can be waited for, or freed */
+    bool clusters; /* blocks can see each other's shared memory */
     cudaStream_t stream;
-    struct pool *pool; /* host threads */
+    struct pool *pool;   /* host threads */
+    struct kernels kern; /* of the host, for what is quantised at load */
     struct recorder rec;
     const struct ragged *batch; /* between step_begin() and step_end() */
     bool decode;                /* every span of it has one token */
+    bool rehearsal;             /* what is recorded is dropped: step_rehearse() */
     struct batch_record b;
+    struct drawing draw;
     struct {
         void *p;
         size_t bytes;
@@ -86,37 +160,28 @@ struct device {
     uint32_t n_retired;
     struct expert_table *experts;
     uint32_t n_experts;
+    struct lora_tables lora;
     struct staging staging;
+    uint32_t *tickets;            /* [TICKETS] zeros between kernels, for last_block() */
+    size_t split_bytes;           /* most of attention's partial results */
     uint32_t n_kv, kv_block_size; /* caches alive, and the block size of all of them */
     struct err fault;             /* of an operation that cannot return one; step_end() does */
     char describe[256];
-    /* With NCCL: waits for the stream in the place of cudaStreamSynchronize(). */
-    int (*watch)(struct device *d, struct err *e);
-    struct nccl *watched;
+    struct group *group; /* of ranks, NULL: alone */
 };
 
 struct weight {
-    enum dtype dtype;
-    uint32_t rows, cols;
-    size_t pitch, bytes; /* pitch: elements from row to row, a multiple of K_ALIGN */
-    void *data;
+    struct stored m;
+    size_t bytes;
 };
 
-/* [layer][K, V][block][kv head][position][dim] */
+/* [layer][K, V][block]: see struct kv_view */
 struct kv_cache {
     struct kv_desc desc;
     size_t block_bytes, stream_bytes, bytes;
     char *data;
 };
-/* The kernels know the cache by the types of weights: int8 was refused. */
-static inline enum dtype kv_storage(const struct kv_cache *kv)
-{
-    return kv->desc.dtype == KV_F32 ? DT_F32 : kv->desc.dtype == KV_F16 ? DT_F16 : DT_BF16;
-}
-static inline void *kv_stream(const struct kv_cache *kv, uint32_t layer, bool v)
-{
-    return kv->data + ((size_t)layer * 2 + v) * kv->stream_bytes;
-}
+struct kv_view kv_view(const struct kv_cache *kv, uint32_t layer);
 
 /* device.c. cuda_failed() turns a CUDA error into `e` ("GPU 0: doing what: why") and returns -1;
  * cuda_fault() keeps the first one for step_end(). */
@@ -130,6 +195,13 @@ void *cuda_take(struct device *d, size_t bytes, const char *what, const char *re
 void *cuda_work(struct device *d, enum workspace which, size_t bytes);
 void cuda_drop_retired(struct device *d);
 int cuda_sync(struct device *d, const char *what, struct err *e);
+int cuda_wait(struct device *d, cudaEvent_t until, const char *what, struct err *e);
+
+/* quantise.c: row `row` of a quantised matrix, w->cols numbers in `f`, to `dst` and the scales of
+ * the matrix. `f` has room for k_padded() floats and as many bytes, and is lost. `known`: the
+ * row's scales of struct mat_part, or NULL. */
+void cuda_quantise_row(const struct kernels *kern, const struct stored *w, char *dst, void *scales,
+                       uint32_t row, float *f, const uint16_t *known);
 
 /* staging.c: copies through pinned memory; back when `src` may go, not when the copy has ended.
  * fill(arg, dst, first, n) writes rows [first, first + n) of `row_bytes` each. */
@@ -137,7 +209,17 @@ int cuda_upload_rows(struct device *d, void *dst, size_t rows, size_t row_bytes,
                      void (*fill)(void *arg, char *dst, size_t first, size_t n), void *arg,
                      struct err *e);
 int cuda_upload(struct device *d, void *dst, const void *src, size_t bytes, struct err *e);
+/* At most 4 MiB, to where nothing that is recorded and has not run reads: what is recorded stays
+ * so, and comes after. */
+int cuda_upload_first(struct device *d, void *dst, const void *src, size_t bytes, struct err *e);
 int cuda_download(struct device *d, void *dst, const void *src, size_t bytes, struct err *e);
+/* The other of the two, with room for `bytes` at least, once its last copy has left; its contents
+ * mean nothing. outbox_send() enqueues the copy. */
+int outbox_next(struct device *d, struct outbox *o, size_t bytes, const char *what,
+                const char *remedy, struct err *e);
+static inline char *outbox_host(const struct outbox *o) { return o->host[o->now]; }
+void outbox_send(struct device *d, struct outbox *o, size_t bytes); /* a fault, if anything */
+void outbox_free(struct outbox *o);
 int staging_open(struct device *d, struct err *e);
 void staging_close(struct device *d);
 
@@ -148,14 +230,46 @@ void cuda_record(struct device *d, launch_fn *fn, const void *args, uint32_t siz
 void cuda_flush(struct device *d, bool repeats);
 void recorder_free(struct device *d);
 
+/* wgmma.c: whether this device takes products by wgmma, decided at start-up; *why: for the log, ""
+ * when nothing is to be said. The product itself: `a` as cuda_linear() filled it. */
+int wgmma_decide(struct device *d, int major, int minor, const char **why, struct err *e);
+bool wgmma_takes(const struct device *d, const struct linear_args *a);
+void wgmma_linear(struct device *d, struct linear_args *a);
+/* act_mul() as part of the product x that was recorded last; false if that is another one. */
+bool wgmma_gate(struct device *d, float *y, const float *x, uint32_t rows, uint32_t n,
+                enum act act);
+
+/* fuse.c: the norm that was recorded last becomes part of the product `s`, if that reads it. The
+ * others: an operation that is to be recorded becomes part of the product recorded last; false: it
+ * is to be recorded. fuse_merge(): attn_merge becomes part of attn_split, or not: a->tickets. */
+void fuse_norm(struct device *d, struct stream_args *s);
+bool fuse_gate(struct device *d, float *y, const float *x, uint32_t rows, uint32_t n, enum act act);
+bool fuse_sum(struct device *d, float *x, const float *r, float scale, uint32_t rows, uint32_t n);
+bool fuse_rope(struct device *d, const struct rope_args *p);
+void fuse_merge(struct device *d, struct attn_args *a);
+
 /* batch.c */
 int batch_begin(struct device *d, const struct ragged *b, struct err *e);
 /* Row tiles for this many query heads a K/V head; false with a fault. */
 bool batch_tiles(struct device *d, uint32_t group, uint32_t n_kv_heads, uint32_t head_dim);
+/* Partial results of attention in any batch of this length or less; after batch_tiles(). */
+size_t batch_split_bytes(const struct device *d, uint32_t group, uint32_t head_dim);
 void batch_send(struct device *d); /* enqueue the copy of what has changed */
 void batch_free(struct device *d);
 
-/* weight.c, kv.c, ops.c, moe.c: the operations of backend.h. */
+/* draw.c: the copy of what is asked for, before the step runs; of the results, after it. */
+int cuda_draw(struct device *d, const struct logits *x, const struct draw *v, uint32_t n, int set,
+              struct err *e);
+int cuda_drawn(struct device *d, int set, struct draw_results *out, struct err *e);
+void draw_send(struct device *d);
+void draw_collect(struct device *d);
+void draw_free(struct device *d);
+
+/* ops.c: the product `a`, whose shape and pointers are there, by the kernel that fits: few rows or
+ * experts, or many. `x_rows`: of x, which w8a8 rounds before. */
+void cuda_product(struct device *d, struct linear_args *a, uint32_t x_rows);
+
+/* weight.c, kv.c, ops.c, moe.c, lora.c: the operations of backend.h. */
 struct weight *cuda_weight_load(struct device *d, const struct mat_desc *m, struct err *e);
 void cuda_weight_free(struct device *d, struct weight *w);
 uint64_t cuda_weight_bytes(const struct weight *w);
@@ -190,10 +304,20 @@ void cuda_act(struct device *d, float *x, uint32_t rows, uint32_t n, enum act ki
 void cuda_moe(struct device *d, float *y, const float *x, uint32_t rows, const struct moe *p);
 void moe_forget(struct device *d, const struct weight *w); /* a weight goes: so do tables of it */
 void moe_tables_free(struct device *d);
+void cuda_lora(struct device *d, float *y, uint32_t y_width, const float *x, uint32_t x_width,
+               const struct lora_set *of);
+void lora_tables_free(struct device *d);
 void cuda_gather_out(struct device *d, float *y, const float *x, uint32_t n);
-/* nccl.c: *out stays NULL, without an error, where NCCL does not suit all ranks. */
-int nccl_open(struct device *d, struct comm *host, struct comm **out, struct err *e);
-struct comm *cuda_comm_open(struct device *d, struct comm *host, struct err *e);
 void cuda_logit_scale(struct device *d, float *x, uint32_t rows, uint32_t n, float scale,
                       float cap);
+
+/* group.c. group_wait(): cuda_sync(), or with an event cuda_wait(), among other ranks. What a rank
+ * would do with a step that may repeat: run it, capture it, or replay the capture of this number,
+ * from 1. group_agree() is collective: all replay the same capture, or all capture, or all run.
+ * STEP_FAILED, with a fault, if any rank has failed; to be asked exactly if group_captures(). */
+enum { STEP_FAILED = -2, STEP_RUN = -1, STEP_CAPTURE = 0 };
+struct comm *cuda_comm_open(struct device *d, struct comm *host, struct err *e);
+int group_wait(struct group *g, cudaEvent_t until, struct err *e);
+bool group_captures(const struct group *g);
+int group_agree(struct group *g, int mine);
 #endif

@@ -102,9 +102,17 @@ void *cuda_work(struct device *d, enum workspace which, size_t bytes)
 
 int cuda_sync(struct device *d, const char *what, struct err *e)
 {
-    if (d->watch)
-        return d->watch(d, e);
+    if (d->group)
+        return group_wait(d->group, NULL, e);
     cudaError_t rc = cudaStreamSynchronize(d->stream);
+    return rc == cudaSuccess ? 0 : cuda_failed(d, rc, what, e);
+}
+
+int cuda_wait(struct device *d, cudaEvent_t until, const char *what, struct err *e)
+{
+    if (d->group)
+        return group_wait(d->group, until, e);
+    cudaError_t rc = cudaEventSynchronize(until);
     return rc == cudaSuccess ? 0 : cuda_failed(d, rc, what, e);
 }
 
@@ -143,15 +151,18 @@ static int cuda_memory(struct device *d, uint64_t *free_bytes, uint64_t *total_b
 
 static void cuda_close(struct device *d)
 {
-    if (!d)
+    if (!d || d->stuck)
         return;
     if (d->stream)
         cudaStreamSynchronize(d->stream);
     recorder_free(d);
     batch_free(d);
+    draw_free(d);
     moe_tables_free(d);
+    lora_tables_free(d);
     cuda_drop_retired(d);
     free(d->retired);
+    cudaFree(d->tickets);
     for (int i = 0; i < WORK_N; i++)
         cudaFree(d->work[i].p);
     staging_close(d);
@@ -164,52 +175,84 @@ static void cuda_close(struct device *d)
 
 static unsigned features_of(uint64_t wanted, int major)
 {
-    unsigned f = (unsigned)wanted & (CUDA_TENSOR | CUDA_GRAPHS | CUDA_OVERLAP);
+    unsigned f = (unsigned)wanted &
+                 (CUDA_TENSOR | CUDA_GRAPHS | CUDA_OVERLAP | CUDA_PEERS | CUDA_WGMMA | CUDA_FUSE);
     const char *mask =
         getenv("CUDA_FEATURES"); /* NOLINT(concurrency-mt-unsafe): nobody writes it */
     if (mask)
-        f &= (unsigned)strtoul(mask, NULL, 0);
+        f = (f | CUDA_WGMMA_ANY) & (unsigned)strtoul(mask, NULL, 0);
     return major >= 9 ? f : f & ~(unsigned)CUDA_OVERLAP; /* depend() does nothing before sm_90 */
 }
 
-static int identify(struct device *d, const struct device_options *o, struct err *e)
+/* CUDA_SHARE_GPU=1: ranks beyond the GPUs begin at the first again. For tests on one GPU; it is
+ * slow, as the ranks take turns on it. */
+static int choose_gpu(struct device *d, int n, struct err *e)
 {
-    struct cudaDeviceProp p;
-    int n = 0, driver = 0;
+    const char *share = getenv("CUDA_SHARE_GPU"); /* NOLINT(concurrency-mt-unsafe): as above */
+    if (share && atoi(share) && d->index >= 0)
+        d->index %= n;
+    if (d->index >= 0 && d->index < n)
+        return 0;
+    return err_set(e, ERR_VALIDATION,
+                   "GPU %d is wanted, and there %s %d, numbered from 0: a rank needs a GPU of its "
+                   "own (--num-shard, CUDA_VISIBLE_DEVICES)",
+                   d->index, n == 1 ? "is" : "are", n);
+}
+
+static int identify(struct device *d, const struct device_options *o, struct cudaDeviceProp *p,
+                    struct err *e)
+{
+    int n = 0;
     cudaError_t rc = cudaGetDeviceCount(&n);
     if (rc != cudaSuccess || n < 1)
         return no_device(rc, e);
-    if (d->index < 0 || d->index >= n)
-        return err_set(e, ERR_VALIDATION, "GPU %d: there are %d, numbered from 0", d->index, n);
+    if (choose_gpu(d, n, e))
+        return -1;
     if ((rc = cudaSetDevice(d->index)) != cudaSuccess ||
-        (rc = cudaGetDeviceProperties(&p, d->index)) != cudaSuccess)
+        (rc = cudaGetDeviceProperties(p, d->index)) != cudaSuccess)
         return cuda_failed(d, rc, "opening the device", e);
-    if (p.major < 8)
+    if (p->major < 8)
         return err_set(e, ERR_SYSTEM,
                        "GPU %d: %s has compute capability %d.%d; 8.0 or later is needed", d->index,
-                       p.name, p.major, p.minor);
-    d->sms = p.multiProcessorCount;
-    d->features = features_of(o->features, p.major);
+                       p->name, p->major, p->minor);
+    d->sms = p->multiProcessorCount;
+    d->clusters = p->major >= 9;
+    d->features = features_of(o->features, p->major);
+    return 0;
+}
+
+static void describe(struct device *d, const struct cudaDeviceProp *p, const char *wgmma)
+{
+    int driver = 0;
     cudaDriverGetVersion(&driver);
     snprintf(d->describe, sizeof(d->describe),
-             "GPU %d, %.64s, compute capability %d.%d, %d multiprocessors, CUDA %d.%d%s%s%s",
-             d->index, p.name, p.major, p.minor, d->sms, driver / 1000, driver % 1000 / 10,
+             "GPU %d, %.64s, compute capability %d.%d, %d multiprocessors, CUDA %d.%d%s%s%s%s",
+             d->index, p->name, p->major, p->minor, d->sms, driver / 1000, driver % 1000 / 10,
              d->features & CUDA_TENSOR ? ", tensor cores" : "",
              d->features & CUDA_GRAPHS ? ", graphs" : "",
-             d->features & CUDA_OVERLAP ? ", overlap" : "");
-    return 0;
+             d->features & CUDA_OVERLAP ? ", overlap" : "", wgmma);
 }
 
 static int prepare(struct device *d, const struct device_options *o, struct err *e)
 {
-    if (identify(d, o, e))
+    struct cudaDeviceProp p = {0};
+    const char *wgmma = "";
+    if (identify(d, o, &p, e))
         return -1;
     cudaError_t rc = cudaStreamCreateWithFlags(&d->stream, cudaStreamNonBlocking);
     if (rc != cudaSuccess)
         return cuda_failed(d, rc, "making a stream", e);
-    if (staging_open(d, e))
+    size_t left, total;
+    if ((rc = cudaMemGetInfo(&left, &total)) != cudaSuccess)
+        return cuda_failed(d, rc, "asking for the memory", e);
+    d->split_bytes = total / 64 < 256 << 20 ? total / 64 : 256 << 20;
+    if (!(d->tickets = cuda_alloc(d, TICKETS * sizeof(*d->tickets), e)))
         return -1;
-    return (d->pool = pool_new(o->threads, e)) ? 0 : -1;
+    if (staging_open(d, e) || !(d->pool = pool_new(o->threads, e)) ||
+        wgmma_decide(d, p.major, p.minor, &wgmma, e))
+        return -1;
+    describe(d, &p, wgmma);
+    return 0;
 }
 
 static struct device *cuda_open(const struct device_options *o, struct err *e)
@@ -218,6 +261,7 @@ static struct device *cuda_open(const struct device_options *o, struct err *e)
     if (!d)
         return err_nomem(e), NULL;
     d->index = o->index;
+    kernels_init(&d->kern, cpu_detect());
     if (prepare(d, o, e)) {
         cuda_close(d);
         return NULL;
@@ -236,6 +280,18 @@ static int cuda_step_begin(struct device *d, const struct ragged *b, struct err 
     if (batch_begin(d, b, e))
         return -1;
     d->batch = b;
+    if (b->drawn) {
+        struct feed_args a = {d->b.ids, d->b.from, d->draw.board, b->n_tokens, 0};
+        RECORD(d, feed_launch, a);
+    }
+    return 0;
+}
+
+static int cuda_step_rehearse(struct device *d, const struct ragged *b, struct err *e)
+{
+    if (cuda_step_begin(d, b, e))
+        return -1;
+    d->rehearsal = true;
     return 0;
 }
 
@@ -243,7 +299,10 @@ static int cuda_step_end(struct device *d, struct err *e)
 {
     struct err late = ERR_INIT;
     cuda_flush(d, d->decode);
-    if (cuda_sync(d, "running a step", &late) && d->fault.kind == ERR_NONE)
+    d->rehearsal = false;
+    if (d->draw.open)
+        draw_collect(d); /* nobody waits */
+    else if (cuda_sync(d, "running a step", &late) && d->fault.kind == ERR_NONE)
         d->fault = late;
     cuda_drop_retired(d);
     d->batch = NULL;
@@ -265,6 +324,7 @@ static void cuda_host_run(struct device *d,
 
 static const struct backend_ops backend_cuda = {
     .name = "cuda",
+    .makes_weights = true,
     .open = cuda_open,
     .close = cuda_close,
     .describe = cuda_describe,
@@ -287,11 +347,13 @@ static const struct backend_ops backend_cuda = {
     .kv_write = cuda_kv_write,
     .step_begin = cuda_step_begin,
     .step_end = cuda_step_end,
+    .step_rehearse = cuda_step_rehearse,
     .embed = cuda_embed,
     .embed_pos = cuda_embed_pos,
     .norm = cuda_norm,
     .add_norm = cuda_add_norm,
     .linear = cuda_linear,
+    .lora = cuda_lora,
     .rope_kv = cuda_rope_kv,
     .attention = cuda_attention,
     .act_mul = cuda_act_mul,
@@ -299,16 +361,18 @@ static const struct backend_ops backend_cuda = {
     .moe = cuda_moe,
     .gather_out = cuda_gather_out,
     .logit_scale = cuda_logit_scale,
+    .draw = cuda_draw,
+    .drawn = cuda_drawn,
     .host_threads = cuda_host_threads,
     .host_run = cuda_host_run,
     .comm_open = cuda_comm_open,
 };
 
 /* The one symbol that leaves the plugin. */
-__attribute__((visibility("default"))) const struct backend_plugin *backend_plugin_1(void);
-const struct backend_plugin *backend_plugin_1(void)
+__attribute__((visibility("default"))) const struct backend_plugin *backend_plugin_2(void);
+const struct backend_plugin *backend_plugin_2(void)
 {
-    static const struct backend_plugin plugin = {BACKEND_ABI, sizeof(struct backend_ops), VERSION,
-                                                 &backend_cuda, check_available};
+    static const struct backend_plugin plugin = {BACKEND_ABI, VERSION, &backend_cuda,
+                                                 check_available};
     return &plugin;
 }

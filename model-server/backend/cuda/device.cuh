@@ -14,8 +14,9 @@
  * the kernel must call depend() in every thread before it touches what another kernel wrote, and
  * before it returns. */
 template <typename... P, typename... A>
-static inline cudaError_t launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t smem,
-                                 cudaStream_t stream, bool overlap, A... args)
+static inline cudaError_t launch_clusters(void (*kernel)(P...), dim3 grid, unsigned cluster,
+                                          dim3 block, size_t smem, cudaStream_t stream,
+                                          bool overlap, A... args)
 {
     if (smem > 48 << 10) {
         cudaError_t rc = cudaFuncSetAttribute(
@@ -23,17 +24,36 @@ static inline cudaError_t launch(void (*kernel)(P...), dim3 grid, dim3 block, si
         if (rc != cudaSuccess)
             return rc;
     }
-    cudaLaunchAttribute attr = {};
-    attr.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attr.val.programmaticStreamSerializationAllowed = overlap;
+    cudaLaunchAttribute attr[2] = {};
+    attr[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attr[0].val.programmaticStreamSerializationAllowed = overlap;
+    attr[1].id = cudaLaunchAttributeClusterDimension;
+    attr[1].val.clusterDim.x = cluster;
+    attr[1].val.clusterDim.y = attr[1].val.clusterDim.z = 1;
     cudaLaunchConfig_t c = {};
     c.gridDim = grid;
     c.blockDim = block;
     c.dynamicSmemBytes = smem;
     c.stream = stream;
-    c.attrs = &attr;
-    c.numAttrs = 1;
+    c.attrs = attr;
+    c.numAttrs = cluster > 1 ? 2 : 1;
     return cudaLaunchKernelEx(&c, kernel, static_cast<P>(args)...);
+}
+
+template <typename... P, typename... A>
+static inline cudaError_t launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t smem,
+                                 cudaStream_t stream, bool overlap, A... args)
+{
+    return launch_clusters(kernel, grid, 1, block, smem, stream, overlap, args...);
+}
+
+/* The same with the blocks of a row of the grid as one cluster: compute capability 9.0, unless
+ * grid.x is 1; up to 8 blocks. */
+template <typename... P, typename... A>
+static inline cudaError_t launch_team(void (*kernel)(P...), dim3 grid, dim3 block, size_t smem,
+                                      cudaStream_t stream, bool overlap, A... args)
+{
+    return launch_clusters(kernel, grid, grid.x, block, smem, stream, overlap, args...);
 }
 
 /* The predecessor's results are visible after this, and the successor may be set up. Safe to call
@@ -54,6 +74,30 @@ template <typename T> static __device__ __forceinline__ T *dynamic_shared(void)
     return (T *)dynamic_shared_bytes;
 }
 
+/* ---------------------------------------------------------------- clusters */
+
+/* All threads of all blocks of the cluster have come, and see what the others wrote before. */
+static __device__ __forceinline__ void cluster_barrier(void)
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("barrier.cluster.arrive.release.aligned;\n"
+                 "barrier.cluster.wait.acquire.aligned;" ::
+                     : "memory");
+#endif
+}
+
+/* Where block `rank` of the cluster has what is at `p` in this block's shared memory. */
+template <typename T> static __device__ __forceinline__ T *cluster_shared(T *p, uint32_t rank)
+{
+#if __CUDA_ARCH__ >= 900
+    uint64_t there;
+    asm("mapa.u64 %0, %1, %2;" : "=l"(there) : "l"((uint64_t)p), "r"(rank));
+    return (T *)there;
+#else
+    return p;
+#endif
+}
+
 /* ---------------------------------------------------------------- memory */
 
 static __device__ __forceinline__ uint32_t shared_address(const void *p)
@@ -67,6 +111,16 @@ static __device__ __forceinline__ uint4 load_streaming(const void *p)
     uint4 v;
     asm volatile("ld.global.nc.L1::no_allocate.L2::256B.v4.u32 {%0, %1, %2, %3}, [%4];"
                  : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+                 : "l"(p));
+    return v;
+}
+
+/* The same of 8 bytes. */
+static __device__ __forceinline__ uint2 load_streaming8(const void *p)
+{
+    uint2 v;
+    asm volatile("ld.global.nc.L1::no_allocate.L2::256B.v2.u32 {%0, %1}, [%2];"
+                 : "=r"(v.x), "=r"(v.y)
                  : "l"(p));
     return v;
 }
@@ -91,6 +145,41 @@ template <int LEFT> static __device__ __forceinline__ void copy_wait(void)
     asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
 }
 
+/* Words that another device or the host reads or writes at the same time. A release makes what the
+ * block wrote before its last barrier visible to whoever acquires what it stores. */
+static __device__ __forceinline__ void store_release(uint32_t *p, uint32_t v)
+{
+    asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");
+}
+static __device__ __forceinline__ uint32_t load_acquire(const uint32_t *p)
+{
+    uint32_t v;
+    asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+    return v;
+}
+/* 16 bytes of a peer's memory, and of this one's that a peer has written. */
+static __device__ __forceinline__ void store_peer(float *p, float4 v)
+{
+    asm volatile("st.relaxed.sys.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(p), "f"(v.x),
+                 "f"(v.y), "f"(v.z), "f"(v.w)
+                 : "memory");
+}
+static __device__ __forceinline__ float4 load_peer(const float *p)
+{
+    float4 v;
+    asm volatile("ld.relaxed.sys.global.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+                 : "l"(p)
+                 : "memory");
+    return v;
+}
+static __device__ __forceinline__ uint64_t device_ns(void)
+{
+    uint64_t t;
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(t));
+    return t;
+}
+
 /* Four 8x8 matrices of 16-bit numbers, transposed: lanes 8i .. 8i + 7 give the rows of matrix i;
  * r[i] is elements (2t, g) and (2t + 1, g) of it. */
 static __device__ __forceinline__ void load_matrix_trans(uint32_t r[4], const void *row)
@@ -111,10 +200,24 @@ static __device__ __forceinline__ float exp2_fast(float x)
     return y;
 }
 
-/* The two 16-bit formats: pack(lo, hi) rounds to nearest even; mma: c[16x8] += a[16x16] b[16x8],
- * fp32 sums. a: (g, 2t..), (g + 8, 2t..), (g, 2t + 8..), (g + 8, 2t + 8..); b: (2t.., g),
+/* Bytes of {lo, hi}, 0 .. 3 of `lo` and 4 .. 7 of `hi`: nibble i of `select` says which becomes
+ * byte i. */
+static __device__ __forceinline__ uint32_t permute(uint32_t lo, uint32_t hi, uint32_t select)
+{
+    return __byte_perm(lo, hi, select);
+}
+
+/* The two 16-bit formats: pack(lo, hi) rounds to nearest even; fma2: a b + c of both halves,
+ * rounded once, subnormal numbers kept; mma: c[16x8] += a[16x16] b[16x8], fp32 sums. a: (g, 2t..), (g + 8, 2t..), (g, 2t + 8..), (g + 8, 2t + 8..); b: (2t.., g),
  * (2t + 8.., g); c: (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1). */
 struct Bf16 {
+    typedef float sum;
+    enum { BYTES = 2 };
+    static __device__ __forceinline__ uint32_t fma2(uint32_t a, uint32_t b, uint32_t c)
+    {
+        asm("fma.rn.bf16x2 %0, %0, %1, %2;" : "+r"(a) : "r"(b), "r"(c));
+        return a;
+    }
     static __device__ __forceinline__ uint32_t pack(float lo, float hi)
     {
         uint32_t r;
@@ -132,6 +235,13 @@ struct Bf16 {
 };
 
 struct F16 {
+    typedef float sum;
+    enum { BYTES = 2 };
+    static __device__ __forceinline__ uint32_t fma2(uint32_t a, uint32_t b, uint32_t c)
+    {
+        asm("fma.rn.f16x2 %0, %0, %1, %2;" : "+r"(a) : "r"(b), "r"(c));
+        return a;
+    }
     /* Beyond the largest half, 65504, rounds to it instead of to infinity. */
     static __device__ __forceinline__ uint32_t pack(float lo, float hi)
     {
@@ -147,6 +257,21 @@ struct F16 {
         asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, "
                      "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
                      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+    }
+};
+
+/* 8-bit integers, exact sums: c[16x8] += a[16x32] b[32x8]. a: (g, 4t..), (g + 8, 4t..),
+ * (g, 4t + 16..), (g + 8, 4t + 16..); b: (4t.., g), (4t + 16.., g); c as above. */
+struct S8 {
+    typedef int32_t sum;
+    enum { BYTES = 1 };
+    static __device__ __forceinline__ void mma(int32_t c[4], const uint32_t a[4], uint32_t b0,
+                                               uint32_t b1)
+    {
+        asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, "
+                     "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                     : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
                      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
     }
 };

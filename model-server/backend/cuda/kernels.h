@@ -32,15 +32,76 @@ struct row_tile {
     uint32_t span, first, n;
 };
 
+/* ---------------------------------------------------------------- weights */
+
+/* A matrix on the device: rows of row_bytes(), padded with zeros, a multiple of 64; behind them
+ * the scales of a quantised one. A lane of a product takes 16 bytes of a row at a time, and 32
+ * columns are dealt to four lanes, 8 columns each (linear_mma.cuh). Columns lie so that both fit:
+ *   none, w8a8   in order
+ *   int8, fp8    64 columns in 64 bytes: columns 8t .. of the first 32, then of the second; t = 0
+ * .. int4         128 columns in 64 bytes: 4 bytes for columns 8t .. of each of four groups; of 8
+ *                columns c is in nibble c / 2 + c % 2 * 4, plus 8
+ * int8 and w8a8 are two's complement, fp8 is e4m3. Scales: a float for each row; int4: bfloat16
+ * [row / 16][k / 128][row % 8][row / 8 % 2][group]. */
+struct stored {
+    const void *data;
+    uint32_t rows, cols;
+    uint32_t dtype; /* of a quantised one: what x is rounded to, F16 or BF16 */
+    uint32_t quant;
+};
+
+/* Columns are padded to a multiple of this, and products are cut at multiples of it. */
+enum { K_ALIGN = 64, K_ALIGN_WIDE = 128 };
+static inline __host__ __device__ uint32_t k_align(uint32_t quant)
+{
+    return quant == QUANT_W8A8 || quant == QUANT_INT4 ? K_ALIGN_WIDE : K_ALIGN;
+}
+static inline __host__ __device__ uint32_t k_padded(uint32_t k, uint32_t quant)
+{
+    uint32_t align = k_align(quant);
+    return (k + align - 1) / align * align;
+}
+static inline __host__ __device__ size_t row_bytes(uint32_t k, uint32_t dtype, uint32_t quant)
+{
+    size_t n = k_padded(k, quant);
+    return quant == QUANT_INT4 ? n / 2 : quant ? n : dtype == DT_F32 ? n * 4 : n * 2;
+}
+/* From the beginning of `data` to the scales. */
+static inline __host__ __device__ size_t scales_at(uint32_t rows, uint32_t k, uint32_t quant)
+{
+    return rows * row_bytes(k, 0, quant);
+}
+static inline size_t scales_bytes(uint32_t rows, uint32_t k, uint32_t quant)
+{
+    return quant == QUANT_NONE   ? 0
+           : quant == QUANT_INT4 ? (size_t)(rows + 15) / 16 * (k_padded(k, quant) / 128) * 128
+                                 : (size_t)rows * sizeof(float);
+}
+/* Of a quantised matrix: the byte of column k in its row, and in int4 the lower bit of its nibble.
+ */
+static inline __host__ __device__ uint32_t column_byte(uint32_t k, uint32_t quant)
+{
+    if (quant == QUANT_W8A8)
+        return k;
+    if (quant == QUANT_INT4)
+        return k / 128 * 64 + k % 32 / 8 * 16 + k % 128 / 32 * 4 + k % 2 * 2 + k % 8 / 4;
+    return k / 64 * 64 + k % 32 / 8 * 16 + k % 64 / 32 * 8 + k % 8;
+}
+static inline __host__ __device__ uint32_t int4_shift(uint32_t k) { return k / 2 % 2 * 4; }
+/* Element of the scales of an int4 matrix. */
+static inline __host__ __device__ size_t int4_scale_at(uint32_t row, uint32_t k, uint32_t cols)
+{
+    size_t block = (size_t)(row / 16) * (k_padded(cols, QUANT_INT4) / 128) + k / 128;
+    return block * 64 + row % 8 * 8 + row / 8 % 2 * 4 + k % 128 / 32;
+}
+
 /* ---------------------------------------------------------------- rows.cu */
 
 struct embed_args {
     float *y;
-    const void *w;
+    struct stored w;
     const uint32_t *index; /* [rows] ids or positions */
-    size_t pitch;          /* elements from row to row of w */
-    uint32_t rows, n, n_rows, dtype;
-    uint32_t shift; /* row of w = index + shift, which may wrap: below n_rows or zero */
+    uint32_t rows, shift;  /* row of w = index + shift, which may wrap: one of w's rows or zero */
     float scale;
     uint32_t add; /* y += instead of y = */
 };
@@ -62,6 +123,17 @@ struct act_args {
 };
 launch_fn act_launch;
 
+/* Rows of a matrix whose numbers are made: see random_tensor.h. */
+struct random_args {
+    void *w;
+    uint64_t first;
+    int64_t row_stride, col_stride;
+    uint32_t rows, cols, pitch, dtype, seed;
+    float mean, spread;
+    uint32_t reserved;
+};
+launch_fn random_launch;
+
 struct gather_args {
     float *y;
     const float *x;
@@ -77,23 +149,45 @@ struct scale_args {
 };
 launch_fn scale_launch;
 
-/* fp32 rows to 16 bits, each row padded with zeros to `pitch`. */
+/* fp32 rows to 16 bits, each row padded with zeros to `pitch`. NARROW_WGMMA: so that a step of 16
+ * columns in memory has the columns, and in the order, that a step of linear_mma.cuh has: of 32
+ * columns 8t + 2j + e (t, j < 4; e < 2), number 8j + 2t + e is that one. */
+enum narrow_order { NARROW_PLAIN, NARROW_WGMMA };
 struct narrow_args {
     uint16_t *y;
     const float *x;
-    uint32_t rows, n, pitch, dtype;
+    uint32_t rows, n, pitch, dtype, order, reserved;
 };
 launch_fn narrow_launch;
 
+/* fp32 rows to 8 bits with a scale each, as k_quantise_ref() has it; padded with zeros to `pitch`.
+ */
+struct quantise_args {
+    int8_t *y;
+    float *scale;
+    const float *x;
+    uint32_t rows, n, pitch, reserved;
+};
+launch_fn quantise_launch;
+
 /* ---------------------------------------------------------------- kv.cu */
+
+/* A layer's K and V. A block is [kv head][position][dim] numbers, then, of types that have them,
+ * [kv head][position] fp32 scales. */
+struct kv_view {
+    char *k, *v;
+    uint32_t block_bytes, scales; /* of a block; where its scales begin, 0: none */
+    uint32_t block_size, dtype;   /* enum kv_dtype */
+};
+/* Positions of a block whose scales are copied at once: the smallest block with scales. */
+enum { SCALES_AT_ONCE = 4 };
 
 struct rope_args {
     float *qkv;
-    void *k, *v; /* this layer's [block][kv head][position][dim] */
+    struct kv_view kv;
     const float *rope, *q_norm, *k_norm;
     const uint32_t *slots;
     uint32_t tokens, n_heads, n_kv_heads, head_dim, rot_dim, interleaved;
-    uint32_t block_size, dtype;
     float eps;
     uint32_t reserved;
 };
@@ -112,15 +206,17 @@ launch_fn kv_copy_launch;
 struct attn_args {
     float *o;
     const float *q;
-    const void *k, *v; /* this layer's */
+    struct kv_view kv;
     const struct span_view *spans;
     const uint32_t *tables, *span_of; /* span_of: [tokens] */
     const struct row_tile *tiles;
-    const float *alibi;
-    float *part_o;  /* [tile][kv head][segment][rows][dim] */
-    float *part_ml; /* [tile][kv head][segment][rows][2] */
-    uint32_t q_stride, tokens, n_tiles, rows, segments, dtype;
-    uint32_t n_heads, n_kv_heads, head_dim, block_size, window;
+    const float *alibi, *sinks;
+    float *part_o;     /* [tile][kv head][segment][rows][dim] */
+    float *part_ml;    /* [tile][kv head][segment][rows][2] */
+    uint32_t *tickets; /* [tile][kv head] zeros: attn_split merges (16-bit caches);
+                        * NULL: attn_merge does */
+    uint32_t q_stride, tokens, n_tiles, rows, segments;
+    uint32_t n_heads, n_kv_heads, head_dim, window;
     float scale, softcap;
     uint32_t reserved;
 };
@@ -130,34 +226,70 @@ launch_fn attn_any_launch;    /* any head_dim and type, one block a token and he
 launch_fn attn_split_launch;  /* tiles of up to 16 rows; a warp takes one segment */
 launch_fn attn_merge_launch;  /* what attn_split left in part_* */
 launch_fn attn_shared_launch; /* tiles of up to 64 rows; a block walks all their segments */
-bool attn_mma_has(uint32_t head_dim, enum dtype t); /* split and shared take these */
+#define ATTN_MMA_DIMS(X) X(64) X(80) X(96) X(112) X(128) X(192) X(256)
+bool attn_mma_has(uint32_t head_dim, enum kv_dtype t); /* split and shared take these */
+
+/* One file a type of cache: attn_split or attn_shared. */
+typedef cudaError_t attn_start_fn(const struct launch *l, const struct attn_args *a, bool split);
+attn_start_fn attn_start_f16, attn_start_bf16, attn_start_i8, attn_start_fp8;
 
 /* ---------------------------------------------------------------- linear*.cu */
 
-/* Products are taken in SLICES slices of k, each a multiple of 64 long, summed up in ascending
- * order: see linear_mma.cu. Columns are padded with zeros to a multiple of 64. */
-enum { SLICES = 8, K_ALIGN = 64 };
-static inline __host__ __device__ uint32_t k_padded(uint32_t k)
-{
-    return (k + K_ALIGN - 1) / K_ALIGN * K_ALIGN;
-}
+/* Products are taken in SLICES slices of k, each a multiple of k_align() long, summed up in
+ * ascending order: see linear_mma.cuh. */
+enum { SLICES = 8 };
 
-/* y[r, :] = x[r, :] W^T + bias. For experts (`table` not NULL), blockIdx.y chooses W: its rows are
- * list[begin[e] .. begin[e + 1]), of which x row = list[i] / per_row and y row = list[i]. */
+/* y[r, :] = x[r, :] W^T + bias. For experts (`table` not NULL), blockIdx.y chooses W, all of the
+ * shape and kind of `w`: its rows are list[begin[e] .. begin[e + 1]), of which x row = list[i] /
+ * per_row and y row = list[i]. */
 struct linear_args {
     float *y;
     const float *x;
-    const void *w;
-    const uint16_t *x16; /* linear_tile: x narrowed, [rows][k_padded] */
-    float *part;         /* linear_tile with slices side by side: [SLICES][rows][n] */
+    struct stored w;
+    /* [rows][k_padded]: x as the product takes it, in 16 bits (linear_tile) or with w8a8 in 8, and
+     * then [rows] scales */
+    const void *narrow;
+    const float *x_scale;
+    float *part; /* linear_tile with slices side by side: [SLICES][rows][n] */
     const float *bias;
     const void *const *table; /* [experts] */
     const uint32_t *list, *begin;
-    uint32_t rows, n, k, dtype, experts, per_row;
+    uint32_t rows, experts, per_row, reserved;
+    /* linear_wgmma: rows of a tile, 128 or 192. It and linear_stream: blocks at once; with `gate`,
+     * y is of n / 2 columns, act(the first half) * the second one. linear_wgmma: act is ACT_SILU or
+     * ACT_GELU_TANH, and part is NULL */
+    uint32_t tile_rows, blocks, gate, act;
 };
+/* linear_stream: the product `l` on l.blocks blocks (l.gate as above, any act), or of experts. What
+ * comes with it has the bits that it would have by itself:
+ *   norm.y   not NULL: x is this norm; see stream_x_bytes(). norm.x is not l.x
+ *   sum      not NULL: sum += scale * product, instead of y
+ *   rope.qkv not NULL: it is l.y; tickets: a zero for each head */
+struct stream_args {
+    struct linear_args l;
+    struct norm_args norm;
+    struct rope_args rope;
+    float *sum;
+    uint32_t *tickets;
+    float scale;
+    uint32_t reserved;
+};
+enum { STREAM_ROWS = 16, STREAM_OUTS = 16 /* of a tile: in one head */ };
+/* Shared memory for x where the block takes its norm: rows in 16 bits, 64 bytes further apart than
+ * they are long (a multiple of 128), so that two rows lie in different banks. */
+static inline __host__ __device__ size_t stream_x_pitch(const struct linear_args *l)
+{
+    return k_padded(l->w.cols, l->w.quant) * (size_t)2 + 64;
+}
+static inline __host__ __device__ size_t stream_x_bytes(const struct linear_args *l)
+{
+    return l->rows * stream_x_pitch(l);
+}
+
 launch_fn linear_any_launch;    /* fp32 arithmetic, any type: the bits of the CPU backend */
-launch_fn linear_stream_launch; /* tensor cores, up to 16 rows or experts */
+launch_fn linear_stream_launch; /* stream_args: tensor cores, up to 16 rows or experts */
 launch_fn linear_tile_launch;   /* tensor cores, many rows */
+launch_fn linear_wgmma_launch;  /* the same by wgmma; x16 in the order NARROW_WGMMA */
 launch_fn linear_sum_launch;    /* the slices of linear_tile, side by side, summed up */
 
 /* ---------------------------------------------------------------- moe.cu */
@@ -186,15 +318,122 @@ struct mix_args {
 };
 launch_fn mix_launch;
 
-/* ---------------------------------------------------------------- nccl.c's sums, in rows.cu */
+struct expert_bias_args {
+    float *y;               /* [pairs][n], to which is added */
+    const float *bias;      /* [n_experts][n] */
+    const uint32_t *expert; /* [pairs] */
+    uint32_t pairs, n;
+};
+launch_fn expert_bias_launch;
 
+/* ---------------------------------------------------------------- lora.cu */
+
+/* struct lora and struct lora_set on the device. */
+struct lora_part {
+    const void *const *a, *const *b;
+    uint32_t rank, first, n, dtype;
+    float scale;
+    uint32_t reserved;
+};
+struct lora_view {
+    struct lora_part part[LORA_MAX_PARTS];
+    uint32_t n_parts, reserved;
+};
+/* Rows [first, first + n) of the batch, of one span. */
+enum { LORA_TOKENS = 4, LORA_RANKS = 16 /* of a block of lora_down */ };
+struct lora_tile {
+    uint32_t first, n, adapter, reserved;
+};
+struct lora_args {
+    float *y;
+    const float *x;
+    const struct lora_view *of; /* by adapter */
+    const struct lora_tile *tiles;
+    float *u; /* [tiles][LORA_TOKENS][LORA_MAX_PARTS][rank] */
+    uint32_t y_width, x_width, n_tiles;
+    uint32_t rank, outs; /* no part has more, of ranks and of outputs */
+    uint32_t reserved;
+};
+launch_fn lora_down_launch; /* u = A x */
+launch_fn lora_up_launch;   /* y += scale u B */
+
+/* ---------------------------------------------------------------- draw.cu */
+
+/* A row as the kernel sees it; offsets are in 32-bit words of draw_args.words. DRAW_KNOWN: there is
+ * none. */
+struct draw_view {
+    float temperature, top_p, min_p, typical_p;
+    float repetition, frequency, openai_presence, openai_frequency;
+    uint32_t seed[2], position[2]; /* low words first */
+    uint32_t top_k, n_top;
+    uint32_t fetch, sample, raw,
+        penalised;             /* raw: log-probabilities are those before the filters */
+    uint32_t adds, n_adds;     /* ids, then as many floats to add in turn; -inf replaces */
+    uint32_t counts, n_counts; /* struct token_count, none empty */
+    uint32_t length, mask;
+    uint32_t out, top; /* places in draw_args.board and .top */
+    uint32_t last;     /* the place in .board of the context's last token */
+    uint32_t reserved;
+};
+struct draw_args {
+    struct logits logits;
+    const struct draw_view *v; /* [rows] */
+    const uint32_t *words;
+    float *scores; /* [rows][pitch] scratch */
+    struct drawn *board;
+    struct scored *top;
+    uint32_t rows, pitch, team; /* team: blocks a row, a power of two */
+    uint32_t reserved;
+};
+launch_fn draw_launch;
+
+/* ids[i] = board[from[i]].id */
+struct feed_args {
+    uint32_t *ids;
+    const uint32_t *from;
+    const struct drawn *board;
+    uint32_t n, reserved;
+};
+launch_fn feed_launch;
+
+/* ---------------------------------------------------------------- sums over ranks */
+
+/* rows.cu: y = the sum over ranks, in their order, of `own` on this rank and x[r] on the others. */
 struct rank_sum_args {
     float *y;
     const float *x; /* [world][n] */
+    const float *own;
     uint64_t n;
-    uint32_t world, reserved;
+    uint32_t world, rank;
 };
 launch_fn rank_sum_launch;
+
+/* oneshot.cu. A block's part of a message, the most ranks, and the sizes of a region; the parts of
+ * it begin at multiples of 128 bytes. */
+enum { ONESHOT_CHUNK = 1024, ONESHOT_RANKS = 8 };
+enum oneshot_word { ONESHOT_STOP, ONESHOT_MISSING /* 1 + rank */, ONESHOT_WORDS };
+static inline __host__ __device__ size_t oneshot_flags(uint32_t blocks)
+{
+    return ((blocks + 1) * sizeof(uint32_t) + 127) / 128 * 128;
+}
+static inline __host__ __device__ size_t oneshot_slots(uint32_t blocks)
+{
+    return oneshot_flags(blocks) +
+           ((size_t)blocks * ONESHOT_RANKS * sizeof(uint32_t) + 127) / 128 * 128;
+}
+static inline size_t oneshot_region(uint32_t blocks, uint32_t world)
+{
+    return oneshot_slots(blocks) + (size_t)blocks * 2 * world * ONESHOT_CHUNK * sizeof(float);
+}
+
+struct oneshot_args {
+    float *x;                   /* summed up in place; 16-byte aligned */
+    char *peers[ONESHOT_RANKS]; /* regions of the ranks, this one's among them */
+    uint32_t *words;            /* host memory: enum oneshot_word */
+    uint64_t n, patience_ns;    /* n: a multiple of 4, at most blocks * ONESHOT_CHUNK */
+    uint32_t rank, world, blocks, reserved;
+};
+launch_fn oneshot_launch;
 #ifdef __cplusplus
 }
 #endif

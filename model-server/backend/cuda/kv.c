@@ -3,9 +3,29 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* Of a block of one stream: its numbers, whole vectors of them, then the scales. */
+static size_t number_bytes(const struct kv_desc *k)
+{
+    size_t n = (size_t)k->block_size * k->n_kv_heads * k->head_dim * kv_dtype_size(k->dtype);
+    return kv_dtype_scaled(k->dtype) ? (n + 15) & ~(size_t)15 : n;
+}
+
 static size_t block_bytes(const struct kv_desc *k)
 {
-    return (size_t)k->block_size * k->n_kv_heads * k->head_dim * kv_dtype_size(k->dtype);
+    size_t scales = (size_t)k->block_size * k->n_kv_heads * sizeof(float);
+    return number_bytes(k) + (kv_dtype_scaled(k->dtype) ? scales : 0);
+}
+
+struct kv_view kv_view(const struct kv_cache *kv, uint32_t layer)
+{
+    char *k = kv->data + (size_t)layer * 2 * kv->stream_bytes;
+    return (struct kv_view){
+        .k = k,
+        .v = k + kv->stream_bytes,
+        .block_bytes = (uint32_t)kv->block_bytes,
+        .scales = kv_dtype_scaled(kv->desc.dtype) ? (uint32_t)number_bytes(&kv->desc) : 0,
+        .block_size = kv->desc.block_size,
+        .dtype = kv->desc.dtype};
 }
 
 uint64_t cuda_kv_block_bytes(const struct kv_desc *k)
@@ -15,14 +35,15 @@ uint64_t cuda_kv_block_bytes(const struct kv_desc *k)
 
 static int check(const struct device *d, const struct kv_desc *k, struct err *e)
 {
-    if (k->dtype == KV_I8)
-        return err_set(e, ERR_VALIDATION,
-                       "--kv-cache-dtype int8: the CUDA backend has no such cache");
     if ((unsigned)k->dtype >= KV_N)
-        return err_set(e, ERR_VALIDATION, "the CUDA backend has no KV cache of this type yet");
+        return err_set(e, ERR_VALIDATION, "unknown type of the KV cache");
     if (!k->block_size || k->block_size & (k->block_size - 1))
         return err_set(e, ERR_VALIDATION, "KV block size %u: the CUDA backend takes powers of two",
                        k->block_size);
+    if (kv_dtype_scaled(k->dtype) && k->block_size < SCALES_AT_ONCE)
+        return err_set(e, ERR_VALIDATION,
+                       "KV block size %u: a cache in 8 bits takes powers of two from %d on",
+                       k->block_size, SCALES_AT_ONCE);
     if (!k->head_dim || k->head_dim > ANY_HEAD_DIM)
         return err_set(e, ERR_VALIDATION, "head dimension %u: the CUDA backend takes up to %d",
                        k->head_dim, ANY_HEAD_DIM);
@@ -41,7 +62,11 @@ struct kv_cache *cuda_kv_new(struct device *d, const struct kv_desc *k, struct e
     if (!kv)
         return err_nomem(e), NULL;
     kv->desc = *k;
-    kv->block_bytes = block_bytes(k);
+    if ((kv->block_bytes = block_bytes(k)) > UINT32_MAX) {
+        err_set(e, ERR_VALIDATION, "KV blocks of %zu bytes a layer: too large", kv->block_bytes);
+        free(kv);
+        return NULL;
+    }
     kv->stream_bytes = k->n_blocks * kv->block_bytes;
     kv->bytes = (size_t)2 * k->n_layers * kv->stream_bytes;
     snprintf(what, sizeof(what), "a KV cache of %u blocks", k->n_blocks);

@@ -1,70 +1,17 @@
-/* kv.cu - filling and copying the paged cache of K and V.
- *
- * A layer's K (and V) is [block][kv head][position][dim]: what a head reads of a block is one run
- * of block_size * head_dim elements, 4 KiB for 16 positions of 128 in 16 bits. */
-#include "model-server/backend/cuda/device.cuh"
-#include "model-server/backend/cuda/kernels.h"
-#include "model-server/backend/cuda/numbers.cuh"
+/* kv.cu - filling and copying the paged cache of K and V. */
+#include "model-server/backend/cuda/heads.cuh"
 
 enum { WARPS = 4 };
 
-static __device__ void store(void *p, uint32_t dtype, size_t i, float f)
-{
-    if (dtype == DT_F32)
-        ((float *)p)[i] = f;
-    else
-        ((uint16_t *)p)[i] = dtype == DT_F16 ? f16_of_f32(f) : bf16_of_f32(f);
-}
-
-/* 1 / rms of one head, the same in all lanes. */
-static __device__ float inverse_rms(const float *x, uint32_t n, float eps, uint32_t lane)
-{
-    float sum = 0.0f;
-    for (uint32_t i = lane; i < n; i += 32)
-        sum = fmaf(x[i], x[i], sum);
-    for (int i = 16; i; i /= 2)
-        sum += __shfl_xor_sync(~0u, sum, i);
-    return 1.0f / sqrtf(sum / (float)n + eps);
-}
-
-/* One warp a head of a token; grid: (tokens, heads / WARPS). The lanes take pairs that rotate
- * together, so q may be written where it was read. */
+/* One warp a head of a token; grid: (tokens, heads / WARPS). */
 static __global__ void __launch_bounds__(WARPS * 32) rope_kernel(rope_args a)
 {
     depend();
     uint32_t head = blockIdx.y * WARPS + threadIdx.x / 32, lane = threadIdx.x % 32;
-    uint32_t heads = a.n_heads + 2 * a.n_kv_heads, dim = a.head_dim, half = a.rot_dim / 2;
+    uint32_t heads = a.n_heads + 2 * a.n_kv_heads;
     if (head >= heads)
         return;
-    float *x = a.qkv + ((size_t)blockIdx.x * heads + head) * dim;
-    bool q = head < a.n_heads, v = head >= a.n_heads + a.n_kv_heads;
-    uint32_t kv_head = q ? 0 : (head - a.n_heads) % a.n_kv_heads, slot = a.slots[blockIdx.x];
-    size_t block = slot / a.block_size, at = slot % a.block_size;
-    size_t to = ((block * a.n_kv_heads + kv_head) * a.block_size + at) * dim;
-    void *cache = v ? a.v : a.k;
-    const float *w = q ? a.q_norm : v ? NULL : a.k_norm;
-    float s = w ? inverse_rms(x, dim, a.eps, lane) : 1.0f;
-    const float *rope = a.rope + (size_t)blockIdx.x * a.rot_dim;
-    uint32_t pairs = !v && a.rope ? half : 0;
-    for (uint32_t i = lane; i < pairs; i += 32) {
-        uint32_t i0 = a.interleaved ? 2 * i : i, i1 = a.interleaved ? 2 * i + 1 : i + half;
-        float x0 = w ? x[i0] * s * w[i0] : x[i0], x1 = w ? x[i1] * s * w[i1] : x[i1];
-        float c = rope[i], sn = rope[half + i];
-        float y0 = fmaf(-x1, sn, x0 * c), y1 = fmaf(x0, sn, x1 * c);
-        if (q) {
-            x[i0] = y0, x[i1] = y1;
-        } else {
-            store(cache, a.dtype, to + i0, y0);
-            store(cache, a.dtype, to + i1, y1);
-        }
-    }
-    for (uint32_t i = 2 * pairs + lane; i < dim; i += 32) { /* what does not rotate */
-        float f = w ? x[i] * s * w[i] : x[i];
-        if (q)
-            x[i] = f;
-        else
-            store(cache, a.dtype, to + i, f);
-    }
+    finish_head(a, blockIdx.x, head, lane);
 }
 
 extern "C" cudaError_t rope_launch(const struct launch *l, const void *args)

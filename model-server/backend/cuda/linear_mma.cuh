@@ -1,41 +1,177 @@
 /* linear_mma.cuh - the order of a product on tensor cores, which all kernels keep, so that a row's
  * bits do not depend on how many rows there are.
  *
- * K, padded to a multiple of 64, is cut into SLICES slices at multiples of 64 that depend on K
- * alone. Within a slice: one chain of m16n8k16 MMAs into fp32, two for each 32 columns, the first
- * of columns 8t .. 8t + 3, the second of 8t + 4 .. 8t + 7 (t = 0 .. 3). The slices' sums are added
- * to 0 in ascending order, the bias last. An MMA's element depends on its row of weights and its
- * row of x alone; where in the tile it stands does not matter (assumed of the hardware; checked by
- * `make gpu-check`). */
+ * K, padded to a multiple of 64 or 128 (k_align), is cut into SLICES slices at such multiples that
+ * depend on K alone. Within a slice: one chain of m16n8k16 MMAs into fp32, two for each 32 columns,
+ * the first of columns 8t .. 8t + 3, the second of 8t + 4 .. 8t + 7 (t = 0 .. 3). The slices' sums
+ * are added to 0 in ascending order, then comes the scale of the row of weights, the bias last. Of
+ * int4 the two MMAs of each group of 32 columns are a chain of their own, which is multiplied with
+ * the group's scale into the slice's. Of w8a8 sums are exact, and their order does not matter. An
+ * MMA's element depends on its row of weights and its row of x alone; where in the tile it stands
+ * does not matter (assumed of the hardware; checked by `make gpu-check`). */
 #ifndef MODEL_SERVER_BACKEND_CUDA_LINEAR_MMA_CUH
 #define MODEL_SERVER_BACKEND_CUDA_LINEAR_MMA_CUH
 #include "model-server/backend/cuda/device.cuh"
 #include "model-server/backend/cuda/kernels.h"
 
 /* First column of slice s; SLICES gives the padded K. */
-static __host__ __device__ __forceinline__ uint32_t slice_begin(uint32_t k, uint32_t s)
+static __host__ __device__ __forceinline__ uint32_t slice_begin(uint32_t k, uint32_t s,
+                                                                uint32_t quant = QUANT_NONE)
 {
-    return (uint32_t)((uint64_t)(k_padded(k) / K_ALIGN) * s / SLICES) * K_ALIGN;
+    uint32_t align = k_align(quant);
+    return (uint32_t)((uint64_t)(k_padded(k, quant) / align) * s / SLICES) * align;
 }
 
-/* Columns 32 * step + 8 t of rows `row` and `row + apart`. Rows past the end repeat the last one:
- * nobody takes their results. */
-static __device__ __forceinline__ void load_weights(uint4 to[2], const uint16_t *w,
-                                                    const linear_args &a, uint32_t row,
-                                                    uint32_t apart, uint32_t step, uint32_t t)
+/* ---------------------------------------------------------------- formats */
+
+/* How a lane's 16 bytes of a row of weights become fragments: widen(w, p) is its 8 columns 8t .. of
+ * the p'th of PARTS 32 columns (of S8: 16 of 64) in the type T that is multiplied. A step, 64 bytes
+ * of a row, has STEP columns, of which linear_stream has AHEAD in flight, and a stage of linear_tile
+ * STAGE, in STAGES stages. What is widened
+ * is exact in both 16-bit types: small integers, or four significant bits. */
+template <typename TYPE> struct Direct {
+    typedef TYPE T;
+    static constexpr enum quant QUANT = T::BYTES == 1 ? QUANT_W8A8 : QUANT_NONE;
+    enum { GROUPED = 0, PARTS = 1 };
+    enum { STEP = 64 / T::BYTES, STAGE = 2 * STEP, STAGES = 3, AHEAD = 4 };
+    static __device__ __forceinline__ uint4 widen(uint4 w, int) { return w; }
+};
+
+/* Two bytes of w, `which` 0 or 2, as two halves; the byte in the upper half of each if `high`. */
+static __device__ __forceinline__ uint32_t spread(uint32_t w, int which, bool high)
 {
-    size_t pitch = k_padded(a.k), at = (size_t)step * 32 + 8 * t;
-    uint32_t r0 = row < a.n ? row : a.n - 1, r1 = row + apart < a.n ? row + apart : a.n - 1;
-    to[0] = load_streaming(w + r0 * pitch + at);
-    to[1] = load_streaming(w + r1 * pitch + at);
+    return permute(w, 0, high ? (which ? 0x3424u : 0x1404u) : (which ? 0x4342u : 0x4140u));
 }
 
-/* 32 columns: w0 and w1 are this lane's 8 of rows g and g + 8, x its 8 of row g of x. */
+static __device__ __forceinline__ uint32_t part_of(uint4 w, int i)
+{
+    return i == 0 ? w.x : i == 1 ? w.y : i == 2 ? w.z : w.w;
+}
+
+/* Put bits into the mantissa of a constant, subtract the constant: 128 + the lower 7 bits, less 128
+ * or 256 by the sign (bfloat16 has 7 bits there); 1024 + 128 + the number (float16 has 10). */
+static __device__ __forceinline__ uint32_t int8_pair(Bf16, uint32_t w, int which)
+{
+    uint32_t x = spread(w, which, false);
+    return Bf16::fma2((x & 0x007f007f) | 0x43004300, 0x3f803f80, (x & 0x00800080) | 0xc300c300);
+}
+static __device__ __forceinline__ uint32_t int8_pair(F16, uint32_t w, int which)
+{
+    uint32_t x = permute(w ^ 0x80808080, 0x64646464, which ? 0x4342 : 0x4140);
+    return F16::fma2(x, 0x3c003c00, 0xe480e480);
+}
+
+/* Exponent and mantissa into the place of the wider ones; the biases differ by 120 and by 8. */
+static __device__ __forceinline__ uint32_t fp8_pair(Bf16, uint32_t w, int which)
+{
+    uint32_t x = spread(w, which, true);
+    return Bf16::fma2((x & 0x80008000) | (x >> 4 & 0x07f007f0), 0x7b807b80, 0);
+}
+static __device__ __forceinline__ uint32_t fp8_pair(F16, uint32_t w, int which)
+{
+    uint32_t x = spread(w, which, true);
+    return F16::fma2((x & 0x80008000) | (x >> 1 & 0x3f803f80), 0x5c005c00, 0);
+}
+
+/* As with int8: 128 (1024) + 8 + the number, less 136 (1032). */
+static __device__ __forceinline__ uint32_t int4_pair(Bf16, uint32_t w)
+{
+    return Bf16::fma2((w & 0x000f000f) | 0x43004300, 0x3f803f80, 0xc308c308);
+}
+static __device__ __forceinline__ uint32_t int4_pair(F16, uint32_t w)
+{
+    return F16::fma2((w & 0x000f000f) | 0x64006400, 0x3c003c00, 0xe408e408);
+}
+
+template <typename TYPE, enum quant Q> struct Byte {
+    typedef TYPE T;
+    static constexpr enum quant QUANT = Q;
+    enum { GROUPED = 0, PARTS = 2, STEP = 64, STAGE = 64, STAGES = 3, AHEAD = 4 };
+    static __device__ __forceinline__ uint32_t pair(uint32_t w, int which)
+    {
+        return Q == QUANT_FP8 ? fp8_pair(T(), w, which) : int8_pair(T(), w, which);
+    }
+    static __device__ __forceinline__ uint4 widen(uint4 w, int p)
+    {
+        uint32_t lo = part_of(w, 2 * p), hi = part_of(w, 2 * p + 1);
+        return make_uint4(pair(lo, 0), pair(lo, 2), pair(hi, 0), pair(hi, 2));
+    }
+};
+
+template <typename TYPE> struct Int4 {
+    typedef TYPE T;
+    static constexpr enum quant QUANT = QUANT_INT4;
+    enum { GROUPED = 1, PARTS = 4, STEP = 128, STAGE = 128, STAGES = 2, AHEAD = 2 };
+    static __device__ __forceinline__ uint4 widen(uint4 w, int p) { return widen(part_of(w, p)); }
+    static __device__ __forceinline__ uint4 widen(uint32_t v)
+    {
+        return make_uint4(int4_pair(T(), v), int4_pair(T(), v >> 4), int4_pair(T(), v >> 8),
+                          int4_pair(T(), v >> 12));
+    }
+};
+
+/* run(format) for the matrix at hand. */
+template <typename RUN> static cudaError_t with_format(const stored &w, RUN run)
+{
+    const bool f16 = w.dtype == DT_F16;
+    switch (w.quant) {
+    case QUANT_INT8:
+        return f16 ? run(Byte<F16, QUANT_INT8>()) : run(Byte<Bf16, QUANT_INT8>());
+    case QUANT_W8A8:
+        return run(Direct<S8>());
+    case QUANT_INT4:
+        return f16 ? run(Int4<F16>()) : run(Int4<Bf16>());
+    case QUANT_FP8:
+        return f16 ? run(Byte<F16, QUANT_FP8>()) : run(Byte<Bf16, QUANT_FP8>());
+    }
+    return f16 ? run(Direct<F16>()) : run(Direct<Bf16>());
+}
+
+/* ---------------------------------------------------------------- products */
+
+/* Two MMAs: w0 and w1 are this lane's fragments of rows g and g + 8, x of row g of x. */
 template <typename T>
-static __device__ __forceinline__ void mma_pair(float c[4], uint4 w0, uint4 w1, uint4 x)
+static __device__ __forceinline__ void mma_pair(typename T::sum c[4], uint4 w0, uint4 w1, uint4 x)
 {
     const uint32_t first[4] = {w0.x, w1.x, w0.y, w1.y}, second[4] = {w0.z, w1.z, w0.w, w1.w};
     T::mma(c, first, x.x, x.y);
     T::mma(c, second, x.z, x.w);
+}
+
+/* Of the 4 scales of a row in bfloat16, that of group p. */
+static __device__ __forceinline__ float group_scale(uint2 scales, int p)
+{
+    uint32_t pair = p / 2 ? scales.y : scales.x;
+    return __uint_as_float(p % 2 ? pair & 0xffff0000 : pair << 16);
+}
+
+/* The same for a part of a step; where it is grouped with the scales of rows g and g + 8. */
+template <class F>
+static __device__ __forceinline__ void multiply_part(typename F::T::sum c[4], uint4 w0, uint4 w1,
+                                                     uint4 x, const float scale[2])
+{
+    if constexpr (F::GROUPED) {
+        float part[4] = {};
+        mma_pair<typename F::T>(part, w0, w1, x);
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            c[i] = fmaf(part[i], scale[i / 2], c[i]);
+    } else {
+        mma_pair<typename F::T>(c, w0, w1, x);
+    }
+}
+
+/* The sum of all slices as a number of y: row `row` of x, output `out`. */
+template <class F>
+static __device__ __forceinline__ float finish(const linear_args &a, typename F::T::sum sum,
+                                               const void *w, size_t row, uint32_t out)
+{
+    float y = (float)sum;
+    if (F::QUANT != QUANT_NONE && !F::GROUPED) {
+        const char *data = (const char *)w + scales_at(a.w.rows, a.w.cols, F::QUANT);
+        float scale = ((const float *)data)[out];
+        y *= F::QUANT == QUANT_W8A8 ? scale * a.x_scale[row] : scale;
+    }
+    return a.bias ? y + a.bias[out] : y;
 }
 #endif

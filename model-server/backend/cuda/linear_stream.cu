@@ -1,150 +1,311 @@
 /* linear_stream.cu - products of few rows, on tensor cores: a decode step, bound by reading the
- * weights once.
+ * weights once; with what comes before and after them, so that it needs no launch of its own.
  *
- * The weights are the M operand: a block has 16 outputs, its 8 warps one slice of k each (see
- * linear_mma.cuh), 8 or 16 rows of x are the N operand. Weights go from global memory to registers
- * and no further: lane (g, t) reads 16 bytes at columns 32 j + 8 t of rows g and g + 8, which are
- * its fragments of two MMAs once x is read at the same columns. STEPS such loads of each row are in
- * flight all the time, the first of them issued before the wait for the preceding kernel, since
- * weights do not depend on it. For 2 blocks of 8 warps a multiprocessor that is 64 KiB in flight;
- * 26 KiB are needed by Little's law on an H200 (4.3 TB/s, 0.8 us).
+ * The weights are the M operand: a tile has 16 outputs, the 8 warps of its block one slice of k
+ * each (see linear_mma.cuh), 8 or 16 rows of x are the N operand. Weights go from global memory to
+ * registers and no further: lane (g, t) reads 16 bytes of rows g and g + 8, 64 bytes of a row by
+ * four lanes, which are its fragments once x is read at the same columns; quantised ones are
+ * widened there (5 to 9 instructions for 4 weights of 8 bits, 5 or 6 of 4 bits). AHEAD such loads
+ * of each row are in flight all the time, the first of them issued before the wait for the
+ * preceding kernel, since weights do not depend on it. For 2 blocks of 8 warps a multiprocessor
+ * that is 64 KiB in flight; 26 KiB are needed by Little's law on an H200 (4.3 TB/s, 0.8 us). Two
+ * blocks a multiprocessor stay for the whole product: a tile's first loads are issued while the
+ * last steps of the tile before are multiplied, and what comes before the product is done once by
+ * each.
  *
- * Tiles: 16 outputs x 8 (16) rows x K / 8 a warp. Shared memory: 4 (8) KiB for the sum of slices.
- * Written after: calm (zeux) and Megakernels (Hazy Research) for the streaming, MARLIN for weights
- * as M. */
-#include "model-server/backend/cuda/linear_mma.cuh"
+ *   before  x is the norm of something: every block takes the norm for itself, into shared memory
+ * and rounded as the product has it (stream_x.cuh). after   a row's sum goes to the residual
+ * stream; or a tile has 8 outputs of a gate and the 8 that they gate; or the last block of a head
+ * of q, k or v rotates it and writes the cache.
+ *
+ * Each has the bits of the operation by itself. Shared memory: 2 x 4 (8) KiB for the sum of slices,
+ * a few rows of x. Written after: calm (zeux) and Megakernels (Hazy Research) for the streaming and
+ * the fusions, MARLIN for weights as M and for widening integers by way of a constant's mantissa.
+ */
+#include "model-server/backend/cuda/heads.cuh"
+#include "model-server/backend/cuda/last_block.cuh"
+#include "model-server/backend/cuda/stream_x.cuh"
 
-enum { THREADS = SLICES * 32, OUTS = 16 };
+enum { THREADS = SLICES * 32, OUTS = STREAM_OUTS };
+static_assert((int)THREADS == (int)NORM_THREADS, "a block takes norms");
 
-/* Columns [k, k + 8) of a row of x as fragments; past the end, and for rows that are not there:
- * zeros. */
-template <typename T>
-static __device__ uint4 load_x(const float *x, uint32_t k, uint32_t n, bool aligned)
-{
-    float f[8];
-    if (x && aligned) {
-        float4 lo = *(const float4 *)(x + k), hi = *(const float4 *)(x + k + 4);
-        f[0] = lo.x, f[1] = lo.y, f[2] = lo.z, f[3] = lo.w;
-        f[4] = hi.x, f[5] = hi.y, f[6] = hi.z, f[7] = hi.w;
-    } else {
-#pragma unroll
-        for (int i = 0; i < 8; i++)
-            f[i] = x && k + i < n ? x[k + i] : 0.0f;
-    }
-    return make_uint4(T::pack(f[0], f[1]), T::pack(f[2], f[3]), T::pack(f[4], f[5]),
-                      T::pack(f[6], f[7]));
-}
-
-/* Which row of x and of y a column of the tile is. */
-struct stream_rows {
-    const uint32_t *list;
-    uint32_t n, first;
-    __device__ bool has(uint32_t i) const { return first + i < n; }
-    __device__ size_t x(const linear_args &a, uint32_t i) const
-    {
-        return list ? list[first + i] / a.per_row : first + i;
-    }
-    __device__ size_t y(uint32_t i) const { return list ? list[first + i] : first + i; }
+/* A lane's weights of a step: rows g and g + 8, and their scales where there are groups. */
+struct step_weights {
+    uint4 row[2];
+    uint2 scales[2];
 };
 
-template <typename T, int TILES, int STEPS>
-static __device__ void stream_block(const linear_args &a, const uint16_t *w, stream_rows rows,
-                                    uint4 (&ahead)[STEPS][2], float *sums)
+/* ---------------------------------------------------------------- tiles */
+
+/* With a gate, of each half of the outputs. */
+static __host__ __device__ __forceinline__ uint32_t outputs(const linear_args &a)
 {
-    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
-    const uint32_t begin = slice_begin(a.k, warp) / 32, end = slice_begin(a.k, warp + 1) / 32;
-    const bool aligned = a.k % K_ALIGN == 0;
-    const float *x[TILES];
-    float acc[TILES][4] = {};
+    return a.gate ? a.w.rows / 2 : a.w.rows;
+}
+static __host__ __device__ __forceinline__ uint32_t tile_outs(const linear_args &a)
+{
+    return a.gate ? OUTS / 2 : OUTS;
+}
+static __host__ __device__ __forceinline__ uint32_t tiles_of(const linear_args &a)
+{
+    return (outputs(a) + tile_outs(a) - 1) / tile_outs(a);
+}
+
+/* Row g + 8 i of a tile as a row of W. Past the end the last one is repeated: nobody takes its
+ * results. */
+static __device__ __forceinline__ uint32_t weight_row(const linear_args &a, uint32_t tile,
+                                                      uint32_t g, uint32_t i)
+{
+    const uint32_t out = a.gate ? tile * 8 + g : tile * OUTS + g + 8 * i, n = outputs(a);
+    return (out < n ? out : n - 1) + (a.gate ? i * n : 0);
+}
+
+/* Where this lane's rows of a tile begin: of W in units of 16 bytes, of the scales of 8, so that 32
+ * bits are enough. */
+struct tile_place {
+    uint32_t row[2], scales[2];
+};
+template <class F>
+static __device__ __forceinline__ tile_place place_of(const linear_args &a, uint32_t tile)
+{
+    const uint32_t g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+    tile_place p;
 #pragma unroll
-    for (int i = 0; i < TILES; i++)
-        x[i] = rows.has(8 * i + g) ? a.x + rows.x(a, 8 * i + g) * a.k : NULL;
-    for (uint32_t at = begin; at < end; at += STEPS) {
+    for (uint32_t i = 0; i < 2; i++) {
+        const uint32_t row = weight_row(a, tile, g, i);
+        p.row[i] = row * (uint32_t)(row_bytes(a.w.cols, DT_F16, F::QUANT) / 16) + t;
+        p.scales[i] = F::GROUPED ? (uint32_t)(int4_scale_at(row, 0, a.w.cols) / 4) : 0;
+    }
+    return p;
+}
+
+template <class F>
+static __device__ __forceinline__ void load_step(step_weights *to, const linear_args &a,
+                                                 const char *w, const tile_place &p, uint32_t step)
+{
 #pragma unroll
-        for (int s = 0; s < STEPS; s++) {
+    for (int i = 0; i < 2; i++) {
+        to->row[i] = load_streaming(w + (size_t)(p.row[i] + 4 * step) * 16);
+        if (F::GROUPED)
+            to->scales[i] = load_streaming8(w + scales_at(a.w.rows, a.w.cols, F::QUANT) +
+                                            (size_t)(p.scales[i] + 16 * step) * 8);
+    }
+}
+
+/* The steps of this warp's slice. */
+template <class F> static __device__ uint32_t first_step(const linear_args &a, uint32_t slice)
+{
+    return slice_begin(a.w.cols, slice, F::QUANT) / F::STEP;
+}
+
+template <class F>
+static __device__ void stream_start(const linear_args &a, const char *w, tile_place *here,
+                                    step_weights (&ahead)[F::AHEAD])
+{
+    const uint32_t warp = threadIdx.x / 32;
+    const uint32_t begin = first_step<F>(a, warp), end = first_step<F>(a, warp + 1);
+    *here = place_of<F>(a, blockIdx.x);
+#pragma unroll
+    for (int s = 0; s < F::AHEAD; s++)
+        if (begin + s < end)
+            load_step<F>(&ahead[s], a, w, *here, begin + s);
+}
+
+/* This warp's slice of a tile for 8 * TILES rows, of which `x` gives the lane's fragments. Step
+ * begin + i is in ahead[i % AHEAD]; whichever is done with makes room for the step that comes AHEAD
+ * later, and from step `turn` on for the first ones of tile `next`, which becomes *here. */
+template <class F, int TILES, class X>
+static __device__ __forceinline__ void
+stream_slice(const linear_args &a, const char *w, const X (&x)[TILES], tile_place *here,
+             uint32_t next, step_weights (&ahead)[F::AHEAD], typename F::T::sum (&acc)[TILES][4])
+{
+    enum { UNROLL = F::GROUPED && TILES > 1 ? 1 : F::PARTS }; /* or registers do not suffice */
+    const uint32_t warp = threadIdx.x / 32, t = threadIdx.x % 4;
+    const uint32_t begin = first_step<F>(a, warp), end = first_step<F>(a, warp + 1);
+    const bool more = next < tiles_of(a);
+    const uint32_t turn = end - begin > F::AHEAD ? end - F::AHEAD : begin;
+    for (uint32_t at = begin; at < end; at += F::AHEAD) {
+#pragma unroll
+        for (int s = 0; s < F::AHEAD; s++) {
             if (at + s >= end)
                 break;
-            const uint4 w0 = ahead[s][0], w1 = ahead[s][1];
-            if (at + s + STEPS < end)
-                load_weights(ahead[s], w, a, blockIdx.x * OUTS + g, 8, at + s + STEPS, t);
+            const step_weights now = ahead[s];
+            if (at + s == turn && more)
+                *here = place_of<F>(a, next);
+            if (at + s < turn || more)
+                load_step<F>(&ahead[s], a, w, *here, at + s < turn ? at + s + F::AHEAD : begin + s);
+#pragma unroll UNROLL
+            for (int p = 0; p < F::PARTS; p++) {
+                const uint4 w0 = F::widen(now.row[0], p), w1 = F::widen(now.row[1], p);
+                float scale[2] = {};
+                if (F::GROUPED)
+                    scale[0] = group_scale(now.scales[0], p),
+                    scale[1] = group_scale(now.scales[1], p);
+                /* a lane's columns of a part: 16 bytes of x as it is multiplied */
+                uint32_t k = (at + s) * F::STEP + p * (64 / F::T::BYTES) + t * (16 / F::T::BYTES);
 #pragma unroll
-            for (int i = 0; i < TILES; i++)
-                mma_pair<T>(acc[i], w0, w1, load_x<T>(x[i], (at + s) * 32 + 8 * t, a.k, aligned));
+                for (int i = 0; i < TILES; i++)
+                    multiply_part<F>(acc[i], w0, w1, x[i].at(k, a.w.cols), scale);
+            }
         }
     }
-    float *mine = sums + warp * OUTS * 8 * TILES;
-#pragma unroll
-    for (int i = 0; i < TILES; i++)
-#pragma unroll
-        for (int c = 0; c < 4; c++) /* [row][output] */
-            mine[(8 * i + 2 * t + c % 2) * OUTS + g + c / 2 * 8] = acc[i][c];
-    __syncthreads();
-    for (uint32_t i = threadIdx.x; i < OUTS * 8 * TILES; i += THREADS) {
-        uint32_t row = i / OUTS, out = blockIdx.x * OUTS + i % OUTS;
-        float sum = 0.0f;
-        for (int s = 0; s < SLICES; s++)
-            sum += sums[s * OUTS * 8 * TILES + i];
-        if (rows.has(row) && out < a.n)
-            a.y[rows.y(row) * a.n + out] = a.bias ? sum + a.bias[out] : sum;
+}
+
+/* ---------------------------------------------------------------- results */
+
+/* Number `out` of row `row` of a tile, its slices added up. */
+template <class F, int TILES>
+static __device__ __forceinline__ float
+total(const stream_args &s, const char *w, const stream_rows &rows, const typename F::T::sum *sums,
+      uint32_t tile, uint32_t row, uint32_t out)
+{
+    typename F::T::sum sum = 0;
+    for (int i = 0; i < SLICES; i++)
+        sum += sums[i * OUTS * 8 * TILES + row * OUTS + out];
+    return finish<F>(s.l, sum, w, rows.x(s.l, row), weight_row(s.l, tile, out % 8, out / 8));
+}
+
+template <class F, int TILES>
+static __device__ void store_tile(const stream_args &s, const char *w, const stream_rows &rows,
+                                  const typename F::T::sum *sums, uint32_t tile)
+{
+    const uint32_t outs = tile_outs(s.l), n = outputs(s.l);
+    for (uint32_t i = threadIdx.x; i < outs * 8 * TILES; i += THREADS) {
+        const uint32_t row = i / outs, out = tile * outs + i % outs;
+        if (!rows.has(row) || out >= n)
+            continue;
+        float y = total<F, TILES>(s, w, rows, sums, tile, row, i % outs);
+        const size_t at = rows.y(row) * n + out;
+        if (s.l.gate)
+            y = math_gate(y, total<F, TILES>(s, w, rows, sums, tile, row, i % outs + 8),
+                          (enum act)s.l.act);
+        if (s.sum)
+            s.sum[at] = fmaf(s.scale, y, s.sum[at]);
+        else
+            s.l.y[at] = y;
     }
 }
 
-template <int STEPS>
-static __device__ void stream_start(const linear_args &a, const uint16_t *w,
-                                    uint4 (&ahead)[STEPS][2])
+/* The last of the blocks that have tiles of a head finishes it. */
+static __device__ void head_of_tile(const stream_args &s, uint32_t tile, uint32_t *word)
 {
-    const uint32_t warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-    const uint32_t begin = slice_begin(a.k, warp) / 32, end = slice_begin(a.k, warp + 1) / 32;
+    const uint32_t head = tile * OUTS / s.rope.head_dim;
+    if (!last_block(s.tickets + head, s.rope.head_dim / OUTS, word))
+        return;
+    for (uint32_t row = threadIdx.x / 32; row < s.l.rows; row += THREADS / 32)
+        finish_head(s.rope, row, head, threadIdx.x % 32);
+}
+
+/* The tiles of this block. Shared memory: two sets of sums in turn, so that a barrier a tile is
+ * enough. */
+template <class F, int TILES, class X>
+static __device__ void stream_tiles(const stream_args &s, const char *w, const stream_rows &rows,
+                                    const X (&x)[TILES], tile_place here,
+                                    step_weights (&ahead)[F::AHEAD], typename F::T::sum *sums)
+{
+    typedef typename F::T::sum SUM;
+    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, g = lane / 4, t = lane % 4;
+    const uint32_t set = SLICES * OUTS * 8 * TILES;
+    uint32_t turn = 0;
+    for (uint32_t tile = blockIdx.x; tile < tiles_of(s.l); tile += gridDim.x, turn ^= 1) {
+        SUM acc[TILES][4] = {};
+        stream_slice<F, TILES>(s.l, w, x, &here, tile + gridDim.x, ahead, acc);
+        SUM *now = sums + turn * set, *mine = now + warp * OUTS * 8 * TILES;
 #pragma unroll
-    for (int s = 0; s < STEPS; s++)
-        if (begin + s < end)
-            load_weights(ahead[s], w, a, blockIdx.x * OUTS + g, 8, begin + s, t);
+        for (int i = 0; i < TILES; i++)
+#pragma unroll
+            for (int c = 0; c < 4; c++) /* [row][output] */
+                mine[(8 * i + 2 * t + c % 2) * OUTS + g + c / 2 * 8] = acc[i][c];
+        __syncthreads();
+        store_tile<F, TILES>(s, w, rows, now, tile);
+        if (s.rope.qkv)
+            head_of_tile(s, tile, (uint32_t *)(sums + 2 * set));
+    }
 }
 
-/* grid: (outputs / 16); up to 8 * TILES rows */
-template <typename T, int TILES, int STEPS>
-static __global__ void __launch_bounds__(THREADS, 2) linear_stream_kernel(linear_args a)
+/* ---------------------------------------------------------------- kernels */
+
+/* Behind the sums: a word for last_block(), then x. */
+template <class F> static __host__ __device__ constexpr size_t sums_bytes(int tiles)
 {
-    uint4 ahead[STEPS][2];
-    stream_start<STEPS>(a, (const uint16_t *)a.w, ahead);
-    depend();
-    stream_block<T, TILES, STEPS>(a, (const uint16_t *)a.w, stream_rows{NULL, a.rows, 0}, ahead,
-                                  dynamic_shared<float>());
+    return 2 * SLICES * OUTS * 8 * tiles * sizeof(typename F::T::sum) + 64;
 }
 
-/* grid: (outputs / 16, experts); 8 pairs at a time, the weights from the second time on from the
+/* grid: any number of blocks; up to 8 * TILES rows */
+template <class F, int TILES>
+static __global__ void __launch_bounds__(THREADS, 2) linear_stream_kernel(stream_args s)
+{
+    step_weights ahead[F::AHEAD];
+    tile_place here;
+    const char *w = (const char *)s.l.w.data;
+    stream_start<F>(s.l, w, &here, ahead);
+    depend();
+    const stream_rows rows{NULL, s.l.rows, 0};
+    x_rows<F> x[TILES];
+#pragma unroll
+    for (int i = 0; i < TILES; i++)
+        x[i].init(s.l, rows, 8 * i + threadIdx.x % 32 / 4);
+    stream_tiles<F, TILES>(s, w, rows, x, here, ahead, dynamic_shared<typename F::T::sum>());
+}
+
+/* The same of up to NORM_ROWS rows, whose norm comes first. */
+template <class F>
+static __global__ void __launch_bounds__(THREADS, 2) linear_stream_norm_kernel(stream_args s)
+{
+    step_weights ahead[F::AHEAD];
+    tile_place here;
+    const char *w = (const char *)s.l.w.data;
+    unsigned char *shared = dynamic_shared<unsigned char>(), *room = shared + sums_bytes<F>(1);
+    stream_start<F>(s.l, w, &here, ahead);
+    depend();
+    x_norms<F> x[1];
+    take_norms<F>(s, room, (float *)shared);
+    x[0].init(s.l, room, threadIdx.x % 32 / 4);
+    __syncthreads();
+    stream_tiles<F, 1>(s, w, stream_rows{NULL, s.l.rows, 0}, x, here, ahead,
+                       (typename F::T::sum *)shared);
+}
+
+/* grid: (tiles, experts); 8 pairs at a time, the weights from the second time on from the
  * second-level cache. */
-template <typename T, int STEPS>
-static __global__ void __launch_bounds__(THREADS, 2) linear_experts_kernel(linear_args a)
+template <class F>
+static __global__ void __launch_bounds__(THREADS, 2) linear_experts_kernel(stream_args s)
 {
-    uint4 ahead[STEPS][2];
+    step_weights ahead[F::AHEAD];
+    tile_place here;
     depend();
-    const uint16_t *w = (const uint16_t *)a.table[blockIdx.y];
-    const uint32_t first = a.begin[blockIdx.y], n = a.begin[blockIdx.y + 1] - first;
+    const char *w = (const char *)s.l.table[blockIdx.y];
+    const uint32_t first = s.l.begin[blockIdx.y], n = s.l.begin[blockIdx.y + 1] - first;
     for (uint32_t i = 0; i < n; i += 8) {
-        stream_start<STEPS>(a, w, ahead);
-        stream_block<T, 1, STEPS>(a, w, stream_rows{a.list + first, n, i}, ahead,
-                                  dynamic_shared<float>());
+        const stream_rows rows{s.l.list + first, n, i};
+        x_rows<F> x[1];
+        x[0].init(s.l, rows, threadIdx.x % 32 / 4);
+        stream_start<F>(s.l, w, &here, ahead);
+        stream_tiles<F, 1>(s, w, rows, x, here, ahead, dynamic_shared<typename F::T::sum>());
         __syncthreads(); /* the sums have been read */
     }
 }
 
-template <typename T> static cudaError_t start(const struct launch *l, const linear_args *a)
+template <class F> static cudaError_t start(const struct launch *l, const stream_args *s)
 {
-    const uint32_t blocks = (a->n + OUTS - 1) / OUTS;
-    const size_t smem = SLICES * OUTS * 8 * sizeof(float);
-    if (a->table)
-        return launch(linear_experts_kernel<T, 4>, dim3(blocks, a->experts), THREADS, smem,
-                      l->stream, l->overlap, *a);
-    if (a->rows <= 8)
-        return launch(linear_stream_kernel<T, 1, 4>, blocks, THREADS, smem, l->stream, l->overlap,
-                      *a);
-    return launch(linear_stream_kernel<T, 2, 4>, blocks, THREADS, 2 * smem, l->stream, l->overlap,
-                  *a);
+    const linear_args &a = s->l;
+    const uint32_t tiles = tiles_of(a), blocks = tiles < a.blocks ? tiles : a.blocks;
+    if (a.table)
+        return launch(linear_experts_kernel<F>, dim3(tiles, a.experts), THREADS, sums_bytes<F>(1),
+                      l->stream, l->overlap, *s);
+    if constexpr (F::T::BYTES == 2)
+        if (s->norm.y)
+            return launch(linear_stream_norm_kernel<F>, blocks, THREADS,
+                          sums_bytes<F>(1) + stream_x_bytes(&a), l->stream, l->overlap, *s);
+    if (a.rows <= 8)
+        return launch(linear_stream_kernel<F, 1>, blocks, THREADS, sums_bytes<F>(1), l->stream,
+                      l->overlap, *s);
+    return launch(linear_stream_kernel<F, 2>, blocks, THREADS, sums_bytes<F>(2), l->stream,
+                  l->overlap, *s);
 }
 
 extern "C" cudaError_t linear_stream_launch(const struct launch *l, const void *args)
 {
-    const linear_args *a = (const linear_args *)args;
-    return a->dtype == DT_F16 ? start<F16>(l, a) : start<Bf16>(l, a);
+    const stream_args *s = (const stream_args *)args;
+    return with_format(s->l.w, [=](auto f) { return start<decltype(f)>(l, s); });
 }

@@ -1,103 +1,135 @@
 /* linear_tile.cu - products of many rows, on tensor cores: prefill, and decode steps of more than
  * 16 sequences.
  *
- * A block has 128 outputs x 32 or 128 rows; 8 warps in 4 x 2. Columns come 64 at a time through 3
- * stages of shared memory (cp.async), laid out [32 columns][row][64 bytes], so that the 16-byte
- * fragment loads of linear_mma.cuh and the copies are free of bank conflicts without a swizzle.
- * Order of the sums: linear_mma.cuh. With few tiles the slices are taken side by side (grid.z = 8)
- * and linear_sum adds them; else a block takes them one after the other and keeps two sets of
- * sums: the bits are the same.
+ * A block has 128 outputs x 32 or 128 rows; 8 warps in 4 x 2. Columns come in stages of shared
+ * memory (cp.async), 64 at a time in three of them, or 128 where they are small; laid out [64 bytes
+ * of a row][row], so that the 16-byte fragment loads of linear_mma.cuh and the copies are free of
+ * bank conflicts without a swizzle. Quantised weights are widened on their way from there to the
+ * fragments, by both warps that share them. Order of the sums: linear_mma.cuh. With few tiles the
+ * slices are taken side by side (grid.z = 8) and linear_sum adds them; else a block takes them one
+ * after the other and keeps two sets of sums: the bits are the same.
  *
- * Tiles 128 x 128 (x 64): accumulators 2 x 64 registers a thread, 96 KiB of shared memory, one
- * block a multiprocessor. 128 x 32: 60 KiB, two or three blocks. mma.sync reaches about 60% of what
- * wgmma does on Hopper; see docs/decisions/cuda.md. Written after: the multistage GEMM of CUTLASS'
- * documentation (Kerr et al.). */
+ * Tiles 128 x 128 (x 64): accumulators 2 x 64 registers a thread, 82 to 96 KiB of shared memory,
+ * one block a multiprocessor. 128 x 32: 34 to 60 KiB, two or three blocks. mma.sync reaches about
+ * 60% of what wgmma does on Hopper; see docs/decisions/cuda.md. Written after: the multistage GEMM
+ * of CUTLASS' documentation (Kerr et al.). */
 #include "model-server/backend/cuda/linear_mma.cuh"
 
-enum { THREADS = 256, OUTS = 128, STAGES = 3, ROW_BYTES = 64 };
+enum { THREADS = 256, OUTS = 128, ROW_BYTES = 64 };
 
-template <int ROWS> struct stage {
-    unsigned char w[2][OUTS][ROW_BYTES], x[2][ROWS][ROW_BYTES];
+template <class F, int ROWS> struct stage {
+    enum { W_PIECES = F::STAGE / F::STEP, X_PIECES = W_PIECES * F::PARTS };
+    unsigned char w[W_PIECES][OUTS][ROW_BYTES], x[X_PIECES][ROWS][ROW_BYTES];
+    unsigned char scales[F::GROUPED ? OUTS / 16 : 1][F::GROUPED ? 128 : 16]; /* 16 rows, 4 groups */
 };
 
-/* Columns [k, k + 64) of the tile on their way into a stage. */
-template <int ROWS>
-static __device__ void load_stage(const linear_args &a, stage<ROWS> *s, uint32_t k)
+/* Columns [k, k + F::STAGE) of the tile on their way into a stage. */
+template <class F, int ROWS>
+static __device__ void load_stage(const linear_args &a, stage<F, ROWS> *s, uint32_t k)
 {
-    const size_t pitch = k_padded(a.k);
-    const uint16_t *w = (const uint16_t *)a.w;
+    typedef stage<F, ROWS> S;
+    const size_t x_pitch = (size_t)k_padded(a.w.cols, F::QUANT) * F::T::BYTES;
+    const size_t w_pitch = row_bytes(a.w.cols, DT_F16, F::QUANT);
+    const char *w = (const char *)a.w.data + (size_t)(k / F::STEP) * ROW_BYTES;
+    const char *x = (const char *)a.narrow + (size_t)k * F::T::BYTES;
 #pragma unroll
-    for (uint32_t i = threadIdx.x; i < (OUTS + ROWS) * 8; i += THREADS) {
-        uint32_t chunk = i % 8, r = i / 8, half = chunk / 4, at = chunk % 4 * 16;
-        if (r < OUTS) {
-            uint32_t out = blockIdx.x * OUTS + r;
-            out = out < a.n ? out : a.n - 1; /* nobody takes its result */
-            copy_async(&s->w[half][r][at], w + out * pitch + k + 8 * chunk, true);
-        } else {
-            uint32_t row = blockIdx.y * ROWS + (r - OUTS);
-            row = row < a.rows ? row : a.rows - 1;
-            copy_async(&s->x[half][r - OUTS][at], a.x16 + row * pitch + k + 8 * chunk, true);
-        }
+    for (uint32_t i = threadIdx.x; i < OUTS * S::W_PIECES * 4; i += THREADS) {
+        uint32_t chunk = i % (S::W_PIECES * 4), r = i / (S::W_PIECES * 4);
+        uint32_t out = blockIdx.x * OUTS + r;
+        out = out < a.w.rows ? out : a.w.rows - 1; /* nobody takes its result */
+        copy_async(&s->w[chunk / 4][r][chunk % 4 * 16], w + out * w_pitch + 16 * chunk, true);
     }
+#pragma unroll
+    for (uint32_t i = threadIdx.x; i < ROWS * S::X_PIECES * 4; i += THREADS) {
+        uint32_t chunk = i % (S::X_PIECES * 4), r = i / (S::X_PIECES * 4);
+        uint32_t row = blockIdx.y * ROWS + r;
+        row = row < a.rows ? row : a.rows - 1;
+        copy_async(&s->x[chunk / 4][r][chunk % 4 * 16], x + row * x_pitch + 16 * chunk, true);
+    }
+    if (F::GROUPED && threadIdx.x < OUTS / 16 * 8) {
+        const uint32_t steps = k_padded(a.w.cols, F::QUANT) / 128, last = (a.w.rows - 1) / 16;
+        uint32_t block = blockIdx.x * (OUTS / 16) + threadIdx.x / 8;
+        block = block < last ? block : last;
+        const char *scales = (const char *)a.w.data + scales_at(a.w.rows, a.w.cols, F::QUANT);
+        copy_async(&s->scales[threadIdx.x / 8][threadIdx.x % 8 * 16],
+                   scales + ((size_t)block * steps + k / 128) * 128 + threadIdx.x % 8 * 16, true);
+    }
+}
+
+/* Fragments of a piece of a stage, 64 bytes of x, for outputs out + 16 m + 8 i, and their scales.
+ */
+template <class F, int ROWS>
+static __device__ __forceinline__ void load_fragments(uint4 (&w)[2][2], float (&scale)[2][2],
+                                                      const stage<F, ROWS> *s, uint32_t out,
+                                                      int piece)
+{
+    const uint32_t t = threadIdx.x % 4, from = piece / F::PARTS, p = piece % F::PARTS;
+#pragma unroll
+    for (int m = 0; m < 2; m++)
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            const unsigned char *at = &s->w[from][out + 16 * m + 8 * i][16 * t];
+            if constexpr (F::GROUPED) {
+                const unsigned char *of = s->scales[out / 16 + m] + out % 8 * 16 + 8 * i + 2 * p;
+                w[m][i] = F::widen(*(const uint32_t *)(at + 4 * p));
+                scale[m][i] = __uint_as_float((uint32_t) * (const uint16_t *)of << 16);
+            } else {
+                w[m][i] = F::widen(*(const uint4 *)at, p);
+            }
+        }
 }
 
 /* Warp (wm, wn) of 4 x 2: outputs 32 wm .. + 31, rows ROWS / 2 wn .. */
-template <typename T, int ROWS>
-static __device__ __forceinline__ void multiply_stage(const stage<ROWS> *s,
-                                                      float (&acc)[2][ROWS / 16][4])
+template <class F, int ROWS>
+static __device__ __forceinline__ void multiply_stage(const stage<F, ROWS> *s,
+                                                      typename F::T::sum (&acc)[2][ROWS / 16][4])
 {
+    enum { PIECES = stage<F, ROWS>::X_PIECES, UNROLL = F::GROUPED ? 1 : PIECES };
     const uint32_t warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-    const uint32_t out = warp % 4 * 32 + g, row = warp / 4 * (ROWS / 2) + g;
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
+    const uint32_t row = warp / 4 * (ROWS / 2) + g;
+#pragma unroll UNROLL
+    for (int piece = 0; piece < PIECES; piece++) {
         uint4 w[2][2];
-#pragma unroll
-        for (int m = 0; m < 2; m++)
-#pragma unroll
-            for (int i = 0; i < 2; i++)
-                w[m][i] = *(const uint4 *)&s->w[half][out + 16 * m + 8 * i][16 * t];
+        float scale[2][2];
+        load_fragments<F, ROWS>(w, scale, s, warp % 4 * 32 + g, piece);
 #pragma unroll
         for (int n = 0; n < ROWS / 16; n++) {
-            uint4 x = *(const uint4 *)&s->x[half][row + 8 * n][16 * t];
+            uint4 x = *(const uint4 *)&s->x[piece][row + 8 * n][16 * t];
 #pragma unroll
             for (int m = 0; m < 2; m++)
-                mma_pair<T>(acc[m][n], w[m][0], w[m][1], x);
+                multiply_part<F>(acc[m][n], w[m][0], w[m][1], x, scale[m]);
         }
     }
 }
 
-/* Sum of columns [begin, end) of the tile into `acc`, which starts from zero. */
-template <typename T, int ROWS>
-static __device__ void slice_sum(const linear_args &a, stage<ROWS> *ring, uint32_t begin,
-                                 uint32_t end, float (&acc)[2][ROWS / 16][4])
+/* Sum of columns [begin, end) of the tile, added to `acc`. */
+template <class F, int ROWS>
+static __device__ void slice_sum(const linear_args &a, stage<F, ROWS> *ring, uint32_t begin,
+                                 uint32_t end, typename F::T::sum (&acc)[2][ROWS / 16][4])
 {
-#pragma unroll
-    for (int i = 0; i < 2 * (ROWS / 16) * 4; i++)
-        acc[i / (ROWS / 16 * 4)][i / 4 % (ROWS / 16)][i % 4] = 0.0f;
-    for (int i = 0; i < STAGES - 1; i++) {
-        if (begin + i * 64 < end)
-            load_stage<ROWS>(a, &ring[i], begin + i * 64);
+    for (int i = 0; i < F::STAGES - 1; i++) {
+        if (begin + i * F::STAGE < end)
+            load_stage<F, ROWS>(a, &ring[i], begin + i * F::STAGE);
         copy_commit();
     }
     int at = 0;
-    for (uint32_t k = begin; k < end; k += 64) {
-        copy_wait<STAGES - 2>();
+    for (uint32_t k = begin; k < end; k += F::STAGE) {
+        copy_wait<F::STAGES - 2>();
         __syncthreads(); /* the stage is there, and all have left the one that is filled next */
-        uint32_t next = k + (STAGES - 1) * 64;
+        uint32_t next = k + (F::STAGES - 1) * F::STAGE;
         if (next < end)
-            load_stage<ROWS>(a, &ring[(at + STAGES - 1) % STAGES], next);
+            load_stage<F, ROWS>(a, &ring[(at + F::STAGES - 1) % F::STAGES], next);
         copy_commit();
-        multiply_stage<T, ROWS>(&ring[at], acc);
-        at = (at + 1) % STAGES;
+        multiply_stage<F, ROWS>(&ring[at], acc);
+        at = (at + 1) % F::STAGES;
     }
     copy_wait<0>();
     __syncthreads(); /* the next slice starts from stage 0 */
 }
 
-/* Where the sums of a thread go: rows of `width` outputs. */
-template <int ROWS>
-static __device__ void store_tile(const linear_args &a, float *y, const float *bias,
-                                  const float (&sum)[2][ROWS / 16][4])
+/* fn(m, n, c, row, output) for every sum of this thread that is in the result. */
+template <int ROWS, typename FN>
+static __device__ __forceinline__ void each_sum(const linear_args &a, FN fn)
 {
     const uint32_t warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
 #pragma unroll
@@ -108,68 +140,86 @@ static __device__ void store_tile(const linear_args &a, float *y, const float *b
             for (int c = 0; c < 4; c++) {
                 uint32_t out = blockIdx.x * OUTS + warp % 4 * 32 + 16 * m + g + c / 2 * 8;
                 uint32_t row = blockIdx.y * ROWS + warp / 4 * (ROWS / 2) + 8 * n + 2 * t + c % 2;
-                if (out < a.n && row < a.rows)
-                    y[(size_t)row * a.n + out] = bias ? sum[m][n][c] + bias[out] : sum[m][n][c];
+                if (out < a.w.rows && row < a.rows)
+                    fn(m, n, c, row, out);
             }
 }
 
 /* grid: (outputs / 128, rows / ROWS, 1 or SLICES) */
-template <typename T, int ROWS>
+template <class F, int ROWS>
 static __global__ void __launch_bounds__(THREADS, 1) linear_tile_kernel(linear_args a)
 {
-    stage<ROWS> *ring = dynamic_shared<stage<ROWS>>();
-    float acc[2][ROWS / 16][4];
+    typedef typename F::T::sum SUM;
+    stage<F, ROWS> *ring = dynamic_shared<stage<F, ROWS>>();
+    const uint32_t k = a.w.cols;
     depend();
     if (a.part) {
-        uint32_t s = blockIdx.z;
-        slice_sum<T, ROWS>(a, ring, slice_begin(a.k, s), slice_begin(a.k, s + 1), acc);
-        store_tile<ROWS>(a, a.part + (size_t)s * a.rows * a.n, NULL, acc);
+        const uint32_t s = blockIdx.z;
+        SUM acc[2][ROWS / 16][4] = {};
+        SUM *part = (SUM *)a.part + (size_t)s * a.rows * a.w.rows;
+        slice_sum<F, ROWS>(a, ring, slice_begin(k, s, F::QUANT), slice_begin(k, s + 1, F::QUANT),
+                           acc);
+        each_sum<ROWS>(a, [&](int m, int n, int c, uint32_t row, uint32_t out) {
+            part[(size_t)row * a.w.rows + out] = acc[m][n][c];
+        });
         return;
     }
-    float sum[2][ROWS / 16][4] = {};
-    for (uint32_t s = 0; s < SLICES; s++) {
-        slice_sum<T, ROWS>(a, ring, slice_begin(a.k, s), slice_begin(a.k, s + 1), acc);
+    SUM sum[2][ROWS / 16][4] = {};
+    if constexpr (F::QUANT == QUANT_W8A8) { /* exact: in any order */
+        slice_sum<F, ROWS>(a, ring, 0, k_padded(k, F::QUANT), sum);
+    } else {
+        for (uint32_t s = 0; s < SLICES; s++) {
+            SUM acc[2][ROWS / 16][4] = {};
+            slice_sum<F, ROWS>(a, ring, slice_begin(k, s, F::QUANT),
+                               slice_begin(k, s + 1, F::QUANT), acc);
 #pragma unroll
-        for (int i = 0; i < 2 * (ROWS / 16) * 4; i++)
-            sum[i / (ROWS / 16 * 4)][i / 4 % (ROWS / 16)][i % 4] +=
-                acc[i / (ROWS / 16 * 4)][i / 4 % (ROWS / 16)][i % 4];
+            for (int i = 0; i < 2 * (ROWS / 16) * 4; i++)
+                sum[i / (ROWS / 16 * 4)][i / 4 % (ROWS / 16)][i % 4] +=
+                    acc[i / (ROWS / 16 * 4)][i / 4 % (ROWS / 16)][i % 4];
+        }
     }
-    store_tile<ROWS>(a, a.y, a.bias, sum);
+    each_sum<ROWS>(a, [&](int m, int n, int c, uint32_t row, uint32_t out) {
+        a.y[(size_t)row * a.w.rows + out] = finish<F>(a, sum[m][n][c], a.w.data, row, out);
+    });
 }
 
-template <typename T, int ROWS>
-static cudaError_t start(const struct launch *l, const linear_args *a)
+template <class F, int ROWS> static cudaError_t start(const struct launch *l, const linear_args *a)
 {
-    dim3 grid((a->n + OUTS - 1) / OUTS, (a->rows + ROWS - 1) / ROWS, a->part ? SLICES : 1);
-    return launch(linear_tile_kernel<T, ROWS>, grid, THREADS, STAGES * sizeof(stage<ROWS>),
+    dim3 grid((a->w.rows + OUTS - 1) / OUTS, (a->rows + ROWS - 1) / ROWS, a->part ? SLICES : 1);
+    return launch(linear_tile_kernel<F, ROWS>, grid, THREADS, F::STAGES * sizeof(stage<F, ROWS>),
                   l->stream, l->overlap, *a);
 }
 
 extern "C" cudaError_t linear_tile_launch(const struct launch *l, const void *args)
 {
     const linear_args *a = (const linear_args *)args;
-    if (a->rows <= 32)
-        return a->dtype == DT_F16 ? start<F16, 32>(l, a) : start<Bf16, 32>(l, a);
-    return a->dtype == DT_F16 ? start<F16, 128>(l, a) : start<Bf16, 128>(l, a);
+    return with_format(a->w, [=](auto f) {
+        return a->rows <= 32 ? start<decltype(f), 32>(l, a) : start<decltype(f), 128>(l, a);
+    });
 }
 
 /* grid-stride over the outputs */
+template <class F>
 static __global__ void __launch_bounds__(THREADS) linear_sum_kernel(linear_args a)
 {
+    typedef typename F::T::sum SUM;
     depend();
-    size_t all = (size_t)a.rows * a.n, step = (size_t)gridDim.x * THREADS;
+    const SUM *part = (const SUM *)a.part;
+    size_t all = (size_t)a.rows * a.w.rows, step = (size_t)gridDim.x * THREADS;
     for (size_t i = (size_t)blockIdx.x * THREADS + threadIdx.x; i < all; i += step) {
-        float sum = 0.0f;
+        SUM sum = 0;
         for (int s = 0; s < SLICES; s++)
-            sum += a.part[s * all + i];
-        a.y[i] = a.bias ? sum + a.bias[i % a.n] : sum;
+            sum += part[s * all + i];
+        a.y[i] = finish<F>(a, sum, a.w.data, i / a.w.rows, (uint32_t)(i % a.w.rows));
     }
 }
 
 extern "C" cudaError_t linear_sum_launch(const struct launch *l, const void *args)
 {
     const linear_args *a = (const linear_args *)args;
-    size_t blocks = ((size_t)a->rows * a->n + THREADS - 1) / THREADS;
-    return launch(linear_sum_kernel, (uint32_t)(blocks < 1056 ? blocks : 1056), THREADS, 0,
-                  l->stream, l->overlap, *a);
+    size_t blocks = ((size_t)a->rows * a->w.rows + THREADS - 1) / THREADS;
+    return with_format(a->w, [=](auto f) {
+        return launch(linear_sum_kernel<decltype(f)>, (uint32_t)(blocks < 1056 ? blocks : 1056),
+                      THREADS, 0, l->stream, l->overlap, *a);
+    });
 }

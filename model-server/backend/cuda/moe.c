@@ -7,7 +7,8 @@
 static int check_alike(struct weight *const *w, uint32_t n, struct err *e)
 {
     for (uint32_t i = 1; i < n; i++)
-        if (w[i]->rows != w[0]->rows || w[i]->cols != w[0]->cols || w[i]->dtype != w[0]->dtype)
+        if (w[i]->m.rows != w[0]->m.rows || w[i]->m.cols != w[0]->m.cols ||
+            w[i]->m.dtype != w[0]->m.dtype || w[i]->m.quant != w[0]->m.quant)
             return err_set(e, ERR_VALIDATION, "expert %u is not of the shape of expert 0", i);
     return 0;
 }
@@ -18,7 +19,7 @@ static const void **make_table(struct device *d, struct weight *const *w, uint32
     if (!host)
         return err_nomem(e), NULL;
     for (uint32_t i = 0; i < n; i++)
-        host[i] = w[i]->data;
+        host[i] = w[i]->m.data;
     dev = cuda_take(d, n * sizeof(*dev), "a table of experts", "lower --kv-cache-memory", e);
     if (dev && cuda_upload(d, dev, host, n * sizeof(*host), e)) {
         cudaFree(dev);
@@ -73,7 +74,7 @@ struct moe_work {
 
 static size_t lay_out(struct moe_work *m, char *base, size_t rows, const struct moe *p)
 {
-    size_t pairs = rows * p->top_k, ffn = p->down[0]->cols, at = 0;
+    size_t pairs = rows * p->top_k, ffn = p->down[0]->m.cols, at = 0;
 #define PLACE(field, count)                                                                        \
     m->field = (void *)((uintptr_t)base + at);                                                     \
     at += ((count) * sizeof(*m->field) + 255) & ~(size_t)255
@@ -84,36 +85,39 @@ static size_t lay_out(struct moe_work *m, char *base, size_t rows, const struct 
     PLACE(list, pairs);
     PLACE(hidden, pairs * 2 * ffn);
     PLACE(gated, pairs * ffn);
-    PLACE(out, pairs * p->router->cols);
+    PLACE(out, pairs * p->router->m.cols);
 #undef PLACE
     return at;
 }
 
 static void experts_linear(struct device *d, float *y, const float *x, const struct moe_work *m,
-                           struct weight *const *w, const struct moe *p, uint32_t per_row)
+                           struct weight *const *w, const struct moe *p, uint32_t x_rows,
+                           uint32_t per_row)
 {
     struct linear_args a = {.y = y,
                             .x = x,
+                            .w = w[0]->m,
                             .table = table_of(d, w, p->n_experts),
                             .list = m->list,
                             .begin = m->begin,
-                            .n = w[0]->rows,
-                            .k = w[0]->cols,
-                            .dtype = w[0]->dtype,
                             .experts = p->n_experts,
                             .per_row = per_row};
-    if (!a.table)
-        return;
-    if (a.dtype == DT_F32 || !(d->features & CUDA_TENSOR))
-        RECORD(d, linear_any_launch, a);
-    else
-        RECORD(d, linear_stream_launch, a);
+    if (a.table)
+        cuda_product(d, &a, x_rows);
+}
+
+static void add_biases(struct device *d, float *y, const float *bias, const struct moe_work *m,
+                       uint32_t pairs, uint32_t n)
+{
+    struct expert_bias_args a = {y, bias, m->expert, pairs, n};
+    if (bias)
+        RECORD(d, expert_bias_launch, a);
 }
 
 void cuda_moe(struct device *d, float *y, const float *x, uint32_t rows, const struct moe *p)
 {
     struct moe_work m;
-    uint32_t pairs = rows * p->top_k;
+    const uint32_t pairs = rows * p->top_k, hidden = p->router->m.cols, ffn = p->down[0]->m.cols;
     if (p->top_k > p->n_experts) {
         err_set(&d->fault, ERR_VALIDATION, "%u experts per token of %u", p->top_k, p->n_experts);
         return;
@@ -124,15 +128,17 @@ void cuda_moe(struct device *d, float *y, const float *x, uint32_t rows, const s
     if (!base)
         return;
     lay_out(&m, base, rows, p);
-    cuda_linear(d, m.logits, x, rows, p->router, NULL);
+    cuda_linear(d, m.logits, x, rows, p->router, p->router_bias);
     struct route_args route = {m.logits,     m.expert, m.weight,      rows,
                                p->n_experts, p->top_k, p->renormalise};
     RECORD(d, route_launch, route);
     struct group_args group = {m.expert, m.begin, m.list, pairs, p->n_experts};
     RECORD(d, group_launch, group);
-    experts_linear(d, m.hidden, x, &m, p->up, p, p->top_k);
-    cuda_act_mul(d, m.gated, m.hidden, pairs, p->down[0]->cols, p->act);
-    experts_linear(d, m.out, m.gated, &m, p->down, p, 1);
-    struct mix_args mix = {y, m.out, m.weight, rows, p->router->cols, p->top_k, 0};
+    experts_linear(d, m.hidden, x, &m, p->up, p, rows, p->top_k);
+    add_biases(d, m.hidden, p->up_bias, &m, pairs, 2 * ffn);
+    cuda_act_mul(d, m.gated, m.hidden, pairs, ffn, p->act);
+    experts_linear(d, m.out, m.gated, &m, p->down, p, pairs, 1);
+    add_biases(d, m.out, p->down_bias, &m, pairs, hidden);
+    struct mix_args mix = {y, m.out, m.weight, rows, hidden, p->top_k, 0};
     RECORD(d, mix_launch, mix);
 }

@@ -89,6 +89,22 @@ extern "C" cudaError_t group_launch(const struct launch *l, const void *args)
     return launch(group_kernel, 1, threads, 0, l->stream, l->overlap, *a);
 }
 
+/* grid: (pairs) */
+static __global__ void __launch_bounds__(256) expert_bias_kernel(expert_bias_args a)
+{
+    depend();
+    const float *bias = a.bias + (size_t)a.expert[blockIdx.x] * a.n;
+    float *y = a.y + (size_t)blockIdx.x * a.n;
+    for (uint32_t i = threadIdx.x; i < a.n; i += 256)
+        y[i] += bias[i];
+}
+
+extern "C" cudaError_t expert_bias_launch(const struct launch *l, const void *args)
+{
+    const expert_bias_args *a = (const expert_bias_args *)args;
+    return launch(expert_bias_kernel, a->pairs, 256, 0, l->stream, l->overlap, *a);
+}
+
 /* grid: (rows) */
 static __global__ void __launch_bounds__(256) mix_kernel(mix_args a)
 {

@@ -7,13 +7,9 @@ static void embed_rows(struct device *d, float *y, const struct weight *w, const
                        uint32_t shift, float scale, bool add)
 {
     struct embed_args a = {.y = y,
-                           .w = w->data,
+                           .w = w->m,
                            .index = index,
-                           .pitch = w->pitch,
                            .rows = d->batch->n_tokens,
-                           .n = w->cols,
-                           .n_rows = w->rows,
-                           .dtype = w->dtype,
                            .shift = shift,
                            .scale = scale,
                            .add = add};
@@ -50,6 +46,11 @@ void cuda_add_norm(struct device *d, float *y, float *x, const float *r, float s
 {
     struct norm_args a = {
         .y = y, .x = x, .r = r, .rows = rows, .n = n, .plain = !p, .scale = scale};
+    if (rows && fuse_sum(d, x, r, scale, rows, n)) {
+        if (p)
+            cuda_norm(d, y, x, rows, n, p);
+        return;
+    }
     if (p) {
         a.w = p->w, a.b = p->b, a.eps = p->eps;
         a.layer = p->kind == NORM_LAYER;
@@ -62,7 +63,7 @@ void cuda_act_mul(struct device *d, float *y, const float *x, uint32_t rows, uin
                   enum act kind)
 {
     struct act_args a = {y, x, rows, n, kind, true};
-    if (rows)
+    if (rows && !wgmma_gate(d, y, x, rows, n, kind) && !fuse_gate(d, y, x, rows, n, kind))
         RECORD(d, act_launch, a);
 }
 
@@ -89,51 +90,90 @@ void cuda_logit_scale(struct device *d, float *x, uint32_t rows, uint32_t n, flo
 
 /* ---------------------------------------------------------------- linear */
 
-enum { STREAM_ROWS = 16 };
-
 /* So few tiles that their slices must be dealt out to fill the device. */
-static bool slices_apart(const struct device *d, uint32_t rows, const struct weight *w)
+static bool slices_apart(const struct device *d, uint32_t rows, const struct stored *w)
 {
     uint32_t tile = rows <= 32 ? 32 : 128;
     uint64_t tiles = ((uint64_t)w->rows + 127) / 128 * ((rows + tile - 1) / tile);
     return tiles < (uint64_t)d->sms && (size_t)rows * w->rows <= (8 << 20);
 }
 
-static void linear_tile(struct device *d, struct linear_args *a, const struct weight *w)
+/* Of a rehearsal: the most that fewer rows come to, one tile for each multiprocessor. */
+static size_t slices_bytes(const struct device *d, uint32_t rows, const struct stored *w)
 {
-    struct narrow_args x = {.x = a->x, .rows = a->rows, .n = a->k, .dtype = a->dtype};
-    x.pitch = (uint32_t)w->pitch;
-    x.y = cuda_work(d, WORK_NARROW, (size_t)x.rows * x.pitch * sizeof(*x.y));
-    a->x16 = x.y;
-    if (slices_apart(d, a->rows, w))
-        a->part = cuda_work(d, WORK_SLICES, (size_t)SLICES * a->rows * a->n * sizeof(float));
-    RECORD(d, narrow_launch, x);
+    const size_t n = (size_t)rows * w->rows, most = (size_t)d->sms * 128 * 128;
+    return SLICES * sizeof(float) * (d->rehearsal && n > most ? most : n);
+}
+
+/* x in 16 bits, for linear_tile. */
+static void narrow(struct device *d, struct linear_args *a)
+{
+    struct narrow_args x = {.x = a->x, .rows = a->rows, .n = a->w.cols, .dtype = a->w.dtype};
+    x.pitch = k_padded(a->w.cols, a->w.quant);
+    a->narrow = x.y = cuda_work(d, WORK_NARROW, (size_t)x.rows * x.pitch * sizeof(*x.y));
+    if (x.y)
+        RECORD(d, narrow_launch, x);
+}
+
+/* x in 8 bits, and the scales of its rows. */
+static void quantise(struct device *d, struct linear_args *a, uint32_t rows)
+{
+    struct quantise_args x = {.x = a->x, .rows = rows, .n = a->w.cols};
+    x.pitch = k_padded(a->w.cols, a->w.quant);
+    a->narrow = x.y = cuda_work(d, WORK_NARROW, (size_t)rows * (x.pitch + sizeof(*x.scale)));
+    if (!x.y)
+        return;
+    a->x_scale = x.scale = (float *)(x.y + (size_t)rows * x.pitch);
+    RECORD(d, quantise_launch, x);
+}
+
+static void linear_tile(struct device *d, struct linear_args *a)
+{
+    if (!a->narrow)
+        narrow(d, a);
+    if (slices_apart(d, a->rows, &a->w) || d->rehearsal)
+        a->part = cuda_work(d, WORK_SLICES, slices_bytes(d, a->rows, &a->w));
+    if (!a->narrow)
+        return;
     RECORD(d, linear_tile_launch, *a);
     if (a->part)
         RECORD(d, linear_sum_launch, *a);
 }
 
+static void linear_stream(struct device *d, const struct linear_args *a)
+{
+    struct stream_args s = {.l = *a};
+    s.l.blocks = 2 * (uint32_t)d->sms; /* as many as there are at a time */
+    if (!a->table)
+        fuse_norm(d, &s);
+    RECORD(d, linear_stream_launch, s);
+}
+
 /* Which kernel takes a product does not change its bits: they depend on CUDA_TENSOR and on the
- * weight alone. */
+ * weight alone (with CUDA_WGMMA_ANY on the number of rows too). */
+void cuda_product(struct device *d, struct linear_args *a, uint32_t x_rows)
+{
+    if (a->w.quant == QUANT_W8A8) {
+        quantise(d, a, x_rows);
+        if (!a->narrow)
+            return;
+    }
+    if ((a->w.quant == QUANT_NONE && a->w.dtype == DT_F32) || !(d->features & CUDA_TENSOR))
+        RECORD(d, linear_any_launch, *a);
+    else if (a->table || a->rows <= STREAM_ROWS)
+        linear_stream(d, a);
+    else if (wgmma_takes(d, a))
+        wgmma_linear(d, a);
+    else
+        linear_tile(d, a);
+}
+
 void cuda_linear(struct device *d, float *y, const float *x, uint32_t rows, const struct weight *w,
                  const float *bias)
 {
-    struct linear_args a = {.y = y,
-                            .x = x,
-                            .w = w->data,
-                            .bias = bias,
-                            .rows = rows,
-                            .n = w->rows,
-                            .k = w->cols,
-                            .dtype = w->dtype};
-    if (!rows)
-        return;
-    if (w->dtype == DT_F32 || !(d->features & CUDA_TENSOR))
-        RECORD(d, linear_any_launch, a);
-    else if (rows <= STREAM_ROWS)
-        RECORD(d, linear_stream_launch, a);
-    else
-        linear_tile(d, &a, w);
+    struct linear_args a = {.y = y, .x = x, .w = w->m, .bias = bias, .rows = rows};
+    if (rows)
+        cuda_product(d, &a, rows);
 }
 
 /* ---------------------------------------------------------------- attention */
@@ -142,8 +182,7 @@ void cuda_rope_kv(struct device *d, float *qkv, struct kv_cache *kv, uint32_t la
                   const struct rope_kv *p)
 {
     struct rope_args a = {.qkv = qkv,
-                          .k = kv_stream(kv, layer, false),
-                          .v = kv_stream(kv, layer, true),
+                          .kv = kv_view(kv, layer),
                           .rope = p->rot_dim ? p->rope : NULL,
                           .q_norm = p->q_norm,
                           .k_norm = p->k_norm,
@@ -154,10 +193,9 @@ void cuda_rope_kv(struct device *d, float *qkv, struct kv_cache *kv, uint32_t la
                           .head_dim = p->head_dim,
                           .rot_dim = p->rot_dim,
                           .interleaved = p->interleaved,
-                          .block_size = kv->desc.block_size,
-                          .dtype = kv_storage(kv),
                           .eps = p->norm_eps};
-    RECORD(d, rope_launch, a);
+    if (!fuse_rope(d, &a))
+        RECORD(d, rope_launch, a);
 }
 
 static void attention_mma(struct device *d, struct attn_args *a)
@@ -165,6 +203,10 @@ static void attention_mma(struct device *d, struct attn_args *a)
     const struct batch_record *b = &d->b;
     if (!batch_tiles(d, a->n_heads / a->n_kv_heads, a->n_kv_heads, a->head_dim))
         return;
+    if (d->rehearsal) {
+        cuda_work(d, WORK_ATTN, batch_split_bytes(d, a->n_heads / a->n_kv_heads, a->head_dim));
+        return;
+    }
     if (b->n_split) {
         a->tiles = b->tiles, a->n_tiles = b->n_split;
         a->rows = b->split_rows, a->segments = b->segments;
@@ -173,12 +215,15 @@ static void attention_mma(struct device *d, struct attn_args *a)
         if (!a->part_o)
             return;
         a->part_ml = a->part_o + rows * a->head_dim;
+        fuse_merge(d, a);
         RECORD(d, attn_split_launch, *a);
-        RECORD(d, attn_merge_launch, *a);
+        if (!a->tickets)
+            RECORD(d, attn_merge_launch, *a);
     }
     if (b->n_shared) {
         a->tiles = b->tiles + b->n_split, a->n_tiles = b->n_shared;
         a->part_o = a->part_ml = NULL;
+        a->tickets = NULL;
         a->rows = a->segments = 0;
         RECORD(d, attn_shared_launch, *a);
     }
@@ -190,23 +235,21 @@ void cuda_attention(struct device *d, float *o, const float *q, uint32_t q_strid
 {
     struct attn_args a = {.o = o,
                           .q = q,
-                          .k = kv_stream(kv, layer, false),
-                          .v = kv_stream(kv, layer, true),
+                          .kv = kv_view(kv, layer),
                           .spans = d->b.spans,
                           .tables = d->b.tables,
                           .span_of = d->b.span_of,
                           .alibi = p->alibi,
+                          .sinks = p->sinks,
                           .q_stride = q_stride,
                           .tokens = d->batch->n_tokens,
-                          .dtype = kv_storage(kv),
                           .n_heads = p->n_heads,
                           .n_kv_heads = p->n_kv_heads,
                           .head_dim = p->head_dim,
-                          .block_size = kv->desc.block_size,
                           .window = p->window,
                           .scale = p->scale,
                           .softcap = p->softcap};
-    if (d->features & CUDA_TENSOR && attn_mma_has(p->head_dim, kv_storage(kv)))
+    if (d->features & CUDA_TENSOR && attn_mma_has(p->head_dim, kv->desc.dtype))
         attention_mma(d, &a);
     else
         RECORD(d, attn_any_launch, a);

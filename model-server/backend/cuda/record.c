@@ -4,7 +4,8 @@
  * by comparing everything that was recorded - launchers, pointers, sizes - with what it was
  * captured from, so whatever changes (a batch size, a reallocated buffer, a longer context's grid)
  * is simply another step. What changes from step to step without being recorded lies in the batch
- * record, at addresses that depend on the sizes alone. */
+ * record, at addresses that depend on the sizes alone. Collectives are operations like the others;
+ * whether a step with them is replayed is decided by all ranks together (group_agree). */
 #include "model-server/backend/cuda/cuda.h"
 #include <stdlib.h>
 #include <string.h>
@@ -47,7 +48,7 @@ static void run(struct device *d)
     for (uint32_t i = 0; i < r->n; i++) {
         cudaError_t rc = r->commands[i].fn(&l, r->bytes + r->commands[i].at);
         if (rc != cudaSuccess) {
-            cuda_fault(d, rc, "launching a kernel");
+            cuda_fault(d, rc, "launching a kernel"); /* unless it has said more itself */
             return;
         }
     }
@@ -115,6 +116,10 @@ static void remember(struct graph *g, const struct recorder *r, uint64_t hash)
 static void capture(struct device *d, struct graph *g)
 {
     cudaGraph_t graph = NULL;
+    if (g->exec)
+        cudaGraphExecDestroy(g->exec);
+    g->exec = NULL;
+    g->number = ++d->rec.captured;
     cudaError_t rc = cudaStreamBeginCapture(d->stream, cudaStreamCaptureModeThreadLocal);
     if (rc == cudaSuccess) {
         run(d);
@@ -126,7 +131,19 @@ static void capture(struct device *d, struct graph *g)
         cudaGraphDestroy(graph);
     if (rc != cudaSuccess)
         cuda_fault(d, rc, "capturing a step");
-    d->rec.captured++;
+}
+
+/* Among ranks the choice is made by all together: a collective is replayed by all or by none. */
+static int choose(struct device *d, int mine)
+{
+    return d->group && group_captures(d->group) ? group_agree(d->group, mine) : mine;
+}
+
+static void replay(struct device *d, struct graph *g)
+{
+    cudaError_t rc = cudaGraphLaunch(g->exec, d->stream);
+    if (rc != cudaSuccess)
+        cuda_fault(d, rc, "launching a graph");
 }
 
 static void run_repeating(struct device *d)
@@ -134,34 +151,40 @@ static void run_repeating(struct device *d)
     struct recorder *r = &d->rec;
     uint64_t hash = hash_of(r);
     struct graph *g = find(r, hash);
-    bool seen = g->used;
-    if (!seen)
+    int step = choose(d, !g->used ? STEP_RUN : !g->exec ? STEP_CAPTURE : g->number);
+    if (!g->used)
         remember(g, r, hash);
-    else if (!g->exec)
-        capture(d, g);
     g->used = ++r->clock;
-    if (d->fault.kind != ERR_NONE)
+    if (step == STEP_FAILED)
         return;
-    if (!g->exec) {
+    if (step == STEP_RUN) {
         run(d);
-        r->plain++;
         return;
     }
-    cudaError_t rc = cudaGraphLaunch(g->exec, d->stream);
-    if (rc != cudaSuccess)
-        cuda_fault(d, rc, "launching a graph");
-    r->replayed++;
+    if (step == STEP_CAPTURE)
+        capture(d, g);
+    if (d->fault.kind == ERR_NONE)
+        replay(d, g);
 }
 
 void cuda_flush(struct device *d, bool repeats)
 {
     struct recorder *r = &d->rec;
-    if (r->n && d->fault.kind == ERR_NONE) {
+    const bool ok = d->fault.kind == ERR_NONE;
+    if (d->rehearsal) {
+        r->n = r->n_bytes = 0;
+        return;
+    }
+    repeats = repeats && d->features & CUDA_GRAPHS;
+    if (ok && r->n) {
         batch_send(d);
-        if (repeats && d->features & CUDA_GRAPHS)
+        draw_send(d);
+        if (repeats)
             run_repeating(d);
         else
             run(d);
+    } else if (repeats) {
+        choose(d, ok ? STEP_RUN : STEP_FAILED); /* the others ask */
     }
     r->n = r->n_bytes = 0;
 }

@@ -1,25 +1,26 @@
 /* rows.cu - operations that go row by row. All are bound by memory; none is large in a decode step.
- *
- * Sums over a row: thread i of 256 adds elements i, i + 256, ... in ascending order, a butterfly
- * adds the lanes of a warp, then the warps in order. That depends on the row's length alone. */
+ */
 #include "model-server/backend/cuda/device.cuh"
 #include "model-server/backend/cuda/kernels.h"
-#include "model-server/backend/cuda/numbers.cuh"
+#include "model-server/backend/cuda/norm.cuh"
+#include "model-server/backend/cuda/stored.cuh"
 
-enum { THREADS = 256, WARPS = THREADS / 32 };
+enum { THREADS = NORM_THREADS, WARPS = NORM_WARPS };
 
 /* ---------------------------------------------------------------- embedding */
 
-/* grid: (rows); any n */
+/* grid: (rows); any number of columns */
 static __global__ void __launch_bounds__(THREADS) embed_kernel(embed_args a)
 {
     depend();
     uint32_t row = a.index[blockIdx.x] + a.shift;
-    float *y = a.y + (size_t)blockIdx.x * a.n;
-    for (uint32_t i = threadIdx.x; i < a.n; i += THREADS) {
+    const bool in = row < a.w.rows;
+    const float of_row = in ? row_scale(a.w, a.w.data, row) : 0.0f;
+    float *y = a.y + (size_t)blockIdx.x * a.w.cols;
+    for (uint32_t i = threadIdx.x; i < a.w.cols; i += THREADS) {
         float f = 0.0f;
-        if (row < a.n_rows)
-            f = number_at(a.w, (enum dtype)a.dtype, (int64_t)(row * a.pitch + i));
+        if (in)
+            f = stored_at(a.w, a.w.data, row, i) * of_row;
         if (a.scale != 1.0f)
             f *= a.scale;
         y[i] = a.add ? y[i] + f : f;
@@ -34,20 +35,6 @@ extern "C" cudaError_t embed_launch(const struct launch *l, const void *args)
 
 /* ---------------------------------------------------------------- norms */
 
-static __device__ float block_sum(float v, float *sums)
-{
-    for (int i = 16; i; i /= 2)
-        v += __shfl_xor_sync(~0u, v, i);
-    __syncthreads(); /* whoever reads the last result has done so */
-    if (threadIdx.x % 32 == 0)
-        sums[threadIdx.x / 32] = v;
-    __syncthreads();
-    v = sums[0];
-    for (int i = 1; i < WARPS; i++)
-        v += sums[i];
-    return v;
-}
-
 /* grid: (rows); any n. A row of x is read two or three times, from the second time on from the
  * caches. */
 static __global__ void __launch_bounds__(THREADS) norm_kernel(norm_args a)
@@ -56,27 +43,20 @@ static __global__ void __launch_bounds__(THREADS) norm_kernel(norm_args a)
     depend();
     float *x = a.x + (size_t)blockIdx.x * a.n, *y = a.y + (size_t)blockIdx.x * a.n;
     const float *r = a.r + (a.r ? (size_t)blockIdx.x * a.n : 0);
-    float sum = 0.0f, square = 0.0f, mean = 0.0f;
-    for (uint32_t i = threadIdx.x; i < a.n; i += THREADS) {
+    auto value = [&](uint32_t i) {
         float v = x[i];
         if (a.r)
             x[i] = v = fmaf(a.scale, r[i], v);
-        sum += v;
-        square = fmaf(v, v, square);
-    }
-    if (a.plain)
-        return;
-    if (a.layer) {
-        mean = block_sum(sum, sums) / (float)a.n;
-        square = 0.0f;
+        return v;
+    };
+    if (a.plain) {
         for (uint32_t i = threadIdx.x; i < a.n; i += THREADS)
-            square = fmaf(x[i] - mean, x[i] - mean, square);
+            value(i);
+        return;
     }
-    float s = 1.0f / sqrtf(block_sum(square, sums) / (float)a.n + a.eps);
-    for (uint32_t i = threadIdx.x; i < a.n; i += THREADS) {
-        float v = (a.layer ? x[i] - mean : x[i]) * s;
-        y[i] = a.b ? fmaf(v, a.w[i], a.b[i]) : v * a.w[i];
-    }
+    const row_norm s = norm_of(a, x, sums, value);
+    for (uint32_t i = threadIdx.x; i < a.n; i += THREADS)
+        y[i] = norm_at(a, s, x[i], i);
 }
 
 extern "C" cudaError_t norm_launch(const struct launch *l, const void *args)
@@ -100,7 +80,7 @@ static __global__ void __launch_bounds__(THREADS) act_kernel(act_args a)
     uint64_t all = (uint64_t)a.rows * a.n, step = (uint64_t)gridDim.x * THREADS;
     for (uint64_t i = (uint64_t)blockIdx.x * THREADS + threadIdx.x; i < all; i += step) {
         const float *x = a.gated ? a.x + i + i / a.n * a.n : a.x + i;
-        a.y[i] = math_act(*x, (enum act)a.act) * (a.gated ? x[a.n] : 1.0f);
+        a.y[i] = a.gated ? math_gate(*x, x[a.n], (enum act)a.act) : math_act(*x, (enum act)a.act);
     }
 }
 
@@ -140,7 +120,8 @@ extern "C" cudaError_t scale_launch(const struct launch *l, const void *args)
     return launch(scale_kernel, blocks_for(a->n), THREADS, 0, l->stream, l->overlap, *a);
 }
 
-/* Pairs, because two 16-bit numbers are one store. */
+/* Pairs, because two 16-bit numbers are one store. NARROW_WGMMA: of 16 pairs, which are 4 x 4, the
+ * transpose. */
 static __global__ void __launch_bounds__(THREADS) narrow_kernel(narrow_args a)
 {
     depend();
@@ -148,7 +129,10 @@ static __global__ void __launch_bounds__(THREADS) narrow_kernel(narrow_args a)
     uint64_t all = (uint64_t)a.rows * pairs, step = (uint64_t)gridDim.x * THREADS;
     uint32_t *y = (uint32_t *)a.y;
     for (uint64_t i = (uint64_t)blockIdx.x * THREADS + threadIdx.x; i < all; i += step) {
-        uint32_t k = (uint32_t)(i % pairs) * 2;
+        uint32_t pair = (uint32_t)(i % pairs);
+        if (a.order == NARROW_WGMMA)
+            pair = pair / 16 * 16 + pair % 4 * 4 + pair % 16 / 4;
+        uint32_t k = pair * 2;
         const float *x = a.x + i / pairs * a.n;
         float lo = k < a.n ? x[k] : 0.0f, hi = k + 1 < a.n ? x[k + 1] : 0.0f;
         y[i] = a.dtype == DT_F16 ? F16::pack(lo, hi) : Bf16::pack(lo, hi);
@@ -162,15 +146,50 @@ extern "C" cudaError_t narrow_launch(const struct launch *l, const void *args)
                   l->stream, l->overlap, *a);
 }
 
+/* grid: (rows). As with every quantised row: a number that is not finite makes its scale NaN. */
+static __global__ void __launch_bounds__(THREADS) quantise_kernel(quantise_args a)
+{
+    uint32_t *tops = dynamic_shared<uint32_t>();
+    depend();
+    const float *x = a.x + (size_t)blockIdx.x * a.n;
+    uint32_t most = 0; /* as integers: NaN is the greatest of all */
+    for (uint32_t i = threadIdx.x; i < a.n; i += THREADS)
+        most = max(most, __float_as_uint(x[i]) & 0x7fffffff);
+    for (int i = 16; i; i /= 2)
+        most = max(most, __shfl_xor_sync(~0u, most, i));
+    if (threadIdx.x % 32 == 0)
+        tops[threadIdx.x / 32] = most;
+    __syncthreads();
+    for (int i = 0; i < WARPS; i++)
+        most = max(most, tops[i]);
+    float top = __uint_as_float(most), to_int = 0.0f, scale = 0.0f;
+    if (most >= 0x7f800000)
+        scale = __uint_as_float(0x7fc00000);
+    else if (top >= 0x1p-120f)
+        scale = top / 127.0f, to_int = 127.0f / top;
+    if (threadIdx.x == 0)
+        a.scale[blockIdx.x] = scale;
+    int8_t *y = a.y + (size_t)blockIdx.x * a.pitch;
+    for (uint32_t i = threadIdx.x; i < a.pitch; i += THREADS)
+        y[i] = i < a.n && to_int > 0.0f ? (int8_t)rintf(x[i] * to_int) : 0;
+}
+
+extern "C" cudaError_t quantise_launch(const struct launch *l, const void *args)
+{
+    const quantise_args *a = (const quantise_args *)args;
+    return launch(quantise_kernel, a->rows, THREADS, WARPS * sizeof(uint32_t), l->stream,
+                  l->overlap, *a);
+}
+
 /* What the ranks have, added up in their order. */
 static __global__ void __launch_bounds__(THREADS) rank_sum_kernel(rank_sum_args a)
 {
     depend();
     uint64_t step = (uint64_t)gridDim.x * THREADS;
     for (uint64_t i = (uint64_t)blockIdx.x * THREADS + threadIdx.x; i < a.n; i += step) {
-        float sum = a.x[i];
+        float own = a.own[i], sum = a.rank ? a.x[i] : own;
         for (uint32_t r = 1; r < a.world; r++)
-            sum += a.x[r * a.n + i];
+            sum += r == a.rank ? own : a.x[r * a.n + i];
         a.y[i] = sum;
     }
 }

@@ -2,8 +2,11 @@
 #
 #   make cuda                 build it (NVCC=path if nvcc is not on PATH or in /usr/local/cuda)
 #   CUDA_ARCHS="90"           only these architectures (quicker while developing)
+#   CUOBJDUMP=path            the disassembler, if it is neither beside nvcc, on PATH, nor in a Triton of $(VENV)
 
 NVCC       ?= $(firstword $(shell command -v nvcc 2>/dev/null) $(wildcard /usr/local/cuda/bin/nvcc))
+CUOBJDUMP  ?= $(firstword $(wildcard $(dir $(realpath $(NVCC)))cuobjdump) $(shell command -v cuobjdump 2>/dev/null) \
+              $(wildcard $(VENV)/lib/python3*/site-packages/triton/backends/nvidia/bin/cuobjdump))
 CUDA_HOME  ?= $(patsubst %/bin/nvcc,%,$(realpath $(NVCC)))
 CXX        ?= c++
 ifeq ($(origin CXX),default)
@@ -14,9 +17,13 @@ CUDA_DIR   := model-server/backend/cuda
 CUDA_ARCHS ?= 80 90
 CUDA_PTX   := -gencode=arch=compute_90,code=compute_90
 CUDA_GEN   := $(foreach a,$(CUDA_ARCHS),-gencode=arch=compute_$(a),code=sm_$(a)) $(if $(filter 90,$(CUDA_ARCHS)),$(CUDA_PTX))
+# wgmma exists on 9.0 alone, and only in code for sm_90a: there is no PTX of it for later devices. (-arch=sm_90a
+# would compile for compute_90 as well, which has no such instruction.)
+$(B)/obj/$(CUDA_DIR)/%_wgmma.cu.o: CUDA_GEN := -gencode=arch=compute_90a,code=sm_90a
+$(B)/obj/$(CUDA_DIR)/%_wgmma.cu.o: CUDA_SASS := HGMMA UTMALDG USETMAXREG
 # No silent fused multiply-adds, as everywhere.
 NVCCFLAGS  := -std=c++17 -O3 -fmad=false -lineinfo -I. -I$(B)/gen -Xcompiler -fPIC,-Wall,-fvisibility=hidden \
-              -Werror all-warnings -Xptxas -v $(CUDA_GEN)
+              -Werror all-warnings -Xptxas -v
 
 CUDA_CU    := $(sort $(wildcard $(CUDA_DIR)/*.cu))
 # nccl.h is only read; the library is looked for when several ranks meet.
@@ -25,7 +32,7 @@ CUDA_C     := $(filter-out $(CUDA_DIR)/nccl%.c,$(sort $(wildcard $(CUDA_DIR)/*.c
 NCCL_C     := $(CUDA_DIR)/$(if $(NCCL_H),nccl.c,nccl_none.c)
 CUDA_OBJ   := $(CUDA_CU:%.cu=$(B)/obj/%.cu.o) $(CUDA_C:%.c=$(B)/obj/%.pic.o) $(NCCL_C:%.c=$(B)/obj/%.pic.o)
 # What the plugin needs of the rest, compiled once more: it exports one symbol and imports none of the program's.
-CUDA_REST  := common/err.c model-server/backend/cpu/threads.c
+CUDA_REST  := common/err.c common/utf8.c model-server/backend/cpu/threads.c $(sort $(wildcard model-server/backend/cpu/kernels*.c))
 CUDA_OBJ   += $(CUDA_REST:%.c=$(B)/obj/%.pic.o)
 
 ifneq ($(NVCC),)
@@ -35,14 +42,16 @@ cuda:                  ## build the CUDA plugin
 	@echo "cuda: left out (no nvcc on PATH or in /usr/local/cuda)"
 endif
 
-# The registers, stack and spills of every kernel are kept beside its object for tests/cuda_spills.
-$(B)/obj/%.cu.o: %.cu
+# The registers, stack and spills of every kernel are kept beside its object for tests/cuda_spills. Instructions that
+# a kernel is there for must be in what was assembled.
+$(B)/obj/%.cu.o: %.cu | $(GEN)
 	@mkdir -p $(@D)
 	$(call say,NVCC,$<)
-	$(Q)$(NVCC) $(NVCCFLAGS) -MD -MP -MF $(@:.o=.d) -c $< -o $@ > $@.ptxas 2>&1 || { cat $@.ptxas; exit 1; }
+	$(Q)$(NVCC) $(NVCCFLAGS) $(CUDA_GEN) -MD -MP -MF $(@:.o=.d) -c $< -o $@ > $@.ptxas 2>&1 || { cat $@.ptxas; exit 1; }
 	$(Q)tests/cuda_spills $@.ptxas
+	$(Q)[ -z "$(CUDA_SASS)" ] || CUOBJDUMP="$(CUOBJDUMP)" tests/cuda_sass $@ $(CUDA_SASS)
 
-$(B)/obj/%.pic.o: %.c
+$(B)/obj/%.pic.o: %.c | $(GEN)
 	@mkdir -p $(@D)
 	$(call say,CC,$<)
 	$(Q)$(CC) $(ALLFLAGS) -isystem $(CUDA_HOME)/include -fPIC -fvisibility=hidden -c $< -o $@
@@ -59,29 +68,30 @@ DOUBLE     := $(B)/tests/cuda-double.so
 DOUBLE_INC := -Itests/cuda_double -I. -I$(B)/gen
 DOUBLE_OPT := -O2 -g # no sanitizers: they do not follow fibers
 DOUBLE_CXX := -std=gnu++17 $(DOUBLE_OPT) -ffp-contract=off -fPIC -fvisibility=hidden -Wall -Werror \
-              -Wno-unknown-pragmas -Wno-subobject-linkage -Wno-unused-function -DVERSION='"$(VERSION)"' -MMD -MP
+              -Wno-unknown-pragmas -Wno-psabi -Wno-subobject-linkage -Wno-unused-function -DVERSION='"$(VERSION)"' -MMD -MP
+DOUBLE_CC  := $(sort $(wildcard tests/cuda_double/*.cc))
 DOUBLE_OBJ := $(CUDA_CU:%.cu=$(B)/double/%.cu.o) $(CUDA_C:%.c=$(B)/double/%.o) $(CUDA_REST:%.c=$(B)/double/%.o) \
-              $(B)/double/$(CUDA_DIR)/nccl.o $(B)/double/tests/cuda_double/double.o $(B)/double/tests/cuda_double/nccl.o
+              $(B)/double/$(CUDA_DIR)/nccl.o $(DOUBLE_CC:%.cc=$(B)/double/%.o)
 
-$(B)/double/%.cu.o: %.cu
+$(B)/double/%.cu.o: %.cu | $(GEN)
 	@mkdir -p $(@D)
 	$(call say,CXX,$<)
 	$(Q)$(CXX) -x c++ $(DOUBLE_INC) $(DOUBLE_CXX) -c $< -o $@
 
-$(B)/double/%.o: %.cc
+$(B)/double/%.o: %.cc | $(GEN)
 	@mkdir -p $(@D)
 	$(call say,CXX,$<)
 	$(Q)$(CXX) $(DOUBLE_INC) $(DOUBLE_CXX) -c $< -o $@
 
-$(B)/double/%.o: %.c
+$(B)/double/%.o: %.c | $(GEN)
 	@mkdir -p $(@D)
 	$(call say,CC,$<)
-	$(Q)$(CC) $(DOUBLE_INC) $(BASEFLAGS) $(WARN) $(DOUBLE_OPT) -MMD -MP -fPIC -fvisibility=hidden -c $< -o $@
+	$(Q)$(CC) $(DOUBLE_INC) $(BASEFLAGS) $(WARN) $(DOUBLE_OPT) $(ISA) -MMD -MP -fPIC -fvisibility=hidden -c $< -o $@
 
 $(DOUBLE): $(DOUBLE_OBJ)
 	@mkdir -p $(@D)
 	$(call say,LINK,$@)
-	$(Q)$(CXX) -shared $(DOUBLE_OPT) $^ -lpthread -ldl -lm -o $@
+	$(Q)$(CXX) -shared $(DOUBLE_OPT) $^ -lpthread -ldl -lm -Wl,-z,defs -o $@
 
 -include $(shell find $(B)/double -name '*.d' 2>/dev/null)
 
@@ -93,10 +103,11 @@ endif
 endif
 
 # ---------------------------------------------------------------- tests and benchmarks with a GPU
-# What a machine with a GPU needs besides the repository, in one folder of some 30 MiB: programs, the libraries
+# What a machine with a GPU needs besides the repository, in one folder, and packed in at most 64 MiB: programs, the libraries
 # they load (all but glibc's), reference models. Made anywhere, run there by tests/gpu_check and tests/gpu_bench.
 GPU_KIT    := $(B)/gpu-kit
-GPU_TESTS  := $(B)/tests/check/test_backend_cuda $(B)/tests/golden/test_cuda_models
+GPU_TESTS  := $(patsubst tests/%.c,$(B)/tests/%,$(sort $(wildcard tests/*/test_cuda_*.c tests/bench/cuda_*.c)))
+GPU_TESTS  := $(filter-out %/test_cuda_memory,$(GPU_TESTS)) # counts the memory of the stand-in, which a GPU does not show
 .PHONY: gpu-kit gpu-check gpu-bench
 gpu-kit: $(B)/bin/backend-cuda.so $(B)/bin/model-server $(GPU_TESTS)  ## pack the CUDA checks for another machine: build/gpu-kit
 	@rm -rf $(GPU_KIT) && mkdir -p $(GPU_KIT)/lib $(GPU_KIT)/data
@@ -105,7 +116,9 @@ gpu-kit: $(B)/bin/backend-cuda.so $(B)/bin/model-server $(GPU_TESTS)  ## pack th
 	  xargs -I{} cp -L {} $(GPU_KIT)/lib/
 	@for d in $$(sed -n 's|.*"\(arch/[a-z0-9_]*\)".*|\1|p; s|.*"\(models/stories[^"]*\)".*|\1|p' tests/golden/test_cuda_models.c | sort -u); do \
 	  [ ! -d $(TEST_DATA)/$$d ] || { mkdir -p $(GPU_KIT)/data/$$d && cp -L $(TEST_DATA)/$$d/*.json $(TEST_DATA)/$$d/*.safetensors $(GPU_KIT)/data/$$d/; }; done
-	@du -sh $(GPU_KIT)
+	@tar -C $(B) -czf $(GPU_KIT).tgz $(notdir $(GPU_KIT))
+	@du -sh $(GPU_KIT) $(GPU_KIT).tgz
+	@[ $$(stat -c %s $(GPU_KIT).tgz) -le $$((64 << 20)) ] || { echo "gpu-kit: more than 64 MiB"; exit 1; }
 
 gpu-check: gpu-kit     ## on a machine with a GPU: every kernel and whole models against the CPU backend, compute-sanitizer
 	@tests/gpu_check $(GPU_KIT)

@@ -35,6 +35,24 @@ static void long_errors_are_cut_not_overrun(void **state)
     assert_true(strlen(e.msg) < sizeof(e.msg));
 }
 
+/* What a message quotes is anybody's; a log and a text/plain answer are not. */
+static void errors_are_one_line_of_whole_characters(void **state)
+{
+    (void)state;
+    struct err e = ERR_INIT;
+    err_set(&e, ERR_SYSTEM, "`%.4s`", "a\n\xc3\xa9\xc3\xa9");
+    assert_string_equal(e.msg, "`a \xc3\xa9`");
+    err_set(&e, ERR_SYSTEM, "`%.3s`", "\x7f\xe2\x82\xac");
+    assert_string_equal(e.msg, "` ??`");
+    err_wrap(&e, "at\r\n%.1s", "\xf0\x9f\x98\x80");
+    assert_string_equal(e.msg, "at  ?: ` ??`");
+    char big[2000]; /* cut in the middle of a character */
+    for (size_t i = 0; i + 1 < sizeof(big); i += 2)
+        memcpy(big + i, "\xc3\xa9", 3);
+    err_set(&e, ERR_SYSTEM, "%s", big);
+    assert_true(utf8_valid(e.msg, strlen(e.msg)));
+}
+
 static void count_reset(void *arg) { ++*(int *)arg; }
 
 static void an_arena_is_bounded_and_runs_its_hooks(void **state)
@@ -183,6 +201,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(errors_read_outside_in),
         cmocka_unit_test(long_errors_are_cut_not_overrun),
+        cmocka_unit_test(errors_are_one_line_of_whole_characters),
         cmocka_unit_test(an_arena_is_bounded_and_runs_its_hooks),
         cmocka_unit_test(floats_print_as_the_shortest_that_reads_back),
         cmocka_unit_test(strings_are_escaped_and_always_valid_json),

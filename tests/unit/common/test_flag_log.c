@@ -156,6 +156,9 @@ static void log_lines_are_text_or_json_and_survive_a_relay(void **state)
     logged(again, sizeof(again), p[0]);
     assert_non_null(
         strstr(again, "  INFO shard-1: ready \"now\" rank=1 path=/tmp/x seconds=0.5\n"));
+    LOG(LOG_INFO, "x", LOGS("a", "b=c \n\"d"), LOGS("e", ""), LOGS("f", "g"));
+    logged(again, sizeof(again), p[0]);
+    assert_non_null(strstr(again, ": x a=\"b=c \\n\\\"d\" e=\"\" f=g\n"));
     log_relay("shard-1", "Segfault-like noise {", 21);
     logged(again, sizeof(again), p[0]);
     assert_non_null(strstr(again, "shard-1: Segfault-like noise {\n"));

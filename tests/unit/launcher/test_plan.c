@@ -1,4 +1,5 @@
 /* From the configuration to the command lines of the children. */
+#include "launcher/draft.h"
 #include "launcher/plan.h"
 #include "tests/unit/test.h"
 #include <string.h>
@@ -92,6 +93,84 @@ static void a_shard_of_many(void **state)
     end(&f);
 }
 
+/* The router learns where it will be, the shards verify drafts and leave it a quarter of the cores.
+ */
+static void a_draft_model(void **state)
+{
+    struct fixture f;
+    (void)state;
+    given(&f, "--model-id m --draft-model-id small");
+    assert_int_equal(f.plan.n_sources, 2);
+    assert_string_equal(f.plan.sources[1].id, "small");
+    assert_int_equal(plan_shard(&f.plan, 0, &f.cmd, &f.e), 0);
+    assert_string_equal(arg(&f.cmd, "--speculate"), "8");
+    assert_string_equal(arg(&f.cmd, "--threads"), "12");
+    assert_int_equal(plan_router(&f.plan, &f.cmd, &f.e), 0);
+    assert_string_equal(arg(&f.cmd, "--draft-shard-uds-path"),
+                        "/tmp/text-generation-server-3000-draft-0");
+    struct child child = {0};
+    struct draft d;
+    draft_init(&d, &f.plan, &child);
+    assert_int_equal(plan_shard(&d.plan, 0, &f.cmd, &f.e), 0);
+    assert_string_equal(f.cmd.argv.v[2], "small");
+    assert_string_equal(arg(&f.cmd, "--threads"), "4");
+    assert_string_equal(arg(&f.cmd, "--uds-path"), "/tmp/text-generation-server-3000-draft");
+    assert_string_equal(env(&f.cmd, "SHARD_GROUP"), "0-draft");
+    assert_null(arg(&f.cmd, "--speculate"));
+    draft_free(&d);
+    end(&f);
+}
+
+/* It shares the launch, and nothing that was said of the first model alone. */
+static void another_model(void **state)
+{
+    struct fixture f;
+    struct config cfg;
+    struct plan other;
+    (void)state;
+    given(&f, "--model-id m --revision r --dtype float16 --rope-factor 2 --rope-scaling linear "
+              "--lora-adapters a --max-total-tokens 300");
+    plan_other(&f.plan, "other", "/tmp/x", "g", &cfg, &f.arena, &other);
+    assert_int_equal(plan_shard(&other, 0, &f.cmd, &f.e), 0);
+    assert_string_equal(f.cmd.argv.v[2], "other");
+    assert_string_equal(arg(&f.cmd, "--uds-path"), "/tmp/x");
+    assert_string_equal(arg(&f.cmd, "--dtype"), "float16");
+    assert_string_equal(env(&f.cmd, "SHARD_GROUP"), "g");
+    assert_string_equal(env(&f.cmd, "MAX_TOTAL_TOKENS"), "300");
+    assert_null(arg(&f.cmd, "--revision"));
+    assert_null(env(&f.cmd, "ROPE_FACTOR"));
+    assert_null(env(&f.cmd, "LORA_ADAPTERS"));
+    assert_int_equal(plan_shard(&f.plan, 0, &f.cmd, &f.e), 0);
+    assert_string_equal(env(&f.cmd, "LORA_ADAPTERS"), "a");
+    end(&f);
+}
+
+/* Only under the launcher of all ranks, and as long as loading may take. */
+static void shards_that_may_come_back(void **state)
+{
+    static const struct {
+        const char *line, *timeout;
+    } cases[] = {
+        {"--model-id m", "600"},
+        {"--model-id m --startup-timeout 5", "5"},
+        {"--model-id m --startup-timeout 0", "86400"},
+        {"--model-id m --max-shard-restarts 0", NULL},
+        {"--model-id m --num-shard 2 --nnodes 2 --master-addr x", NULL},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct fixture f;
+        given(&f, cases[i].line);
+        assert_int_equal(plan_router(&f.plan, &f.cmd, &f.e), 0);
+        const char *got = arg(&f.cmd, "--shard-return-timeout");
+        if (cases[i].timeout)
+            assert_string_equal(got, cases[i].timeout);
+        else
+            assert_null(got);
+        end(&f);
+    }
+}
+
 static void what_is_inherited(void **state)
 {
     struct fixture f;
@@ -142,8 +221,21 @@ static void the_download(void **state)
 {
     struct fixture f;
     (void)state;
-    given(&f, "--model-id org/m --revision v2 --huggingface-hub-cache /data");
-    assert_int_equal(plan_download(&f.plan, &f.cmd, &f.e), 0);
+    given(&f,
+          "--model-id org/m --revision v2 --huggingface-hub-cache /data --weights-cache-override "
+          "/w --lora-adapters a/b,c/d@v1,x=e/f@v3");
+    assert_int_equal(f.plan.n_sources, 4);
+    assert_int_equal(plan_download(&f.plan, 2, &f.cmd, &f.e), 0);
+    assert_string_equal(f.cmd.argv.v[2], "c/d");
+    assert_string_equal(arg(&f.cmd, "--revision"), "v1");
+    assert_string_equal(env(&f.cmd, "WEIGHTS_CACHE_OVERRIDE"), "");
+    assert_string_equal(f.plan.sources[3].id, "e/f");
+    assert_int_equal(plan_download(&f.plan, 1, &f.cmd, &f.e), 0);
+    assert_null(arg(&f.cmd, "--revision"));
+    assert_int_equal(plan_router(&f.plan, &f.cmd, &f.e), 0);
+    assert_string_equal(env(&f.cmd, "HUGGINGFACE_HUB_CACHE"), "/data");
+    assert_int_equal(plan_download(&f.plan, 0, &f.cmd, &f.e), 0);
+    assert_string_equal(env(&f.cmd, "WEIGHTS_CACHE_OVERRIDE"), "/w");
     assert_string_equal(f.cmd.argv.v[1], "download-weights");
     assert_string_equal(f.cmd.argv.v[2], "org/m");
     assert_string_equal(arg(&f.cmd, "--revision"), "v2");
@@ -167,7 +259,7 @@ static void sockets(void **state)
     memset(line + strlen(line), 'x', 120);
     f.cfg.shard_uds_path = line + strlen("--model-id m --shard-uds-path ");
     assert_int_equal(plan_init(&f.plan, &f.cfg, inherited, &f.arena, 16, &f.e), -1);
-    assert_non_null(strstr(f.e.msg, "`shard_uds_path` must have 1 to 97 bytes"));
+    assert_non_null(strstr(f.e.msg, "`shard_uds_path` must have 1 to 91 bytes"));
     end(&f);
 }
 
@@ -190,10 +282,32 @@ static void no_memory_is_an_error(void **state)
     end(&f);
 }
 
+/* Machine 1 of 2 starts the ranks of the second half; the cores are its own. */
+static void a_shard_of_another_machine(void **state)
+{
+    struct fixture f;
+    (void)state;
+    given(&f, "--model-id m --num-shard 4 --nnodes 2 --node-rank 1 --master-addr node0 "
+              "--rendezvous-timeout 30");
+    assert_int_equal(f.plan.first, 2);
+    assert_int_equal(f.plan.n, 2);
+    assert_int_equal(plan_shard(&f.plan, f.plan.first, &f.cmd, &f.e), 0);
+    assert_string_equal(env(&f.cmd, "RANK"), "2");
+    assert_string_equal(env(&f.cmd, "WORLD_SIZE"), "4");
+    assert_string_equal(env(&f.cmd, "NNODES"), "2");
+    assert_string_equal(env(&f.cmd, "MASTER_ADDR"), "node0");
+    assert_string_equal(env(&f.cmd, "MASTER_PORT"), "29500");
+    assert_string_equal(env(&f.cmd, "RENDEZVOUS_TIMEOUT"), "30");
+    assert_string_equal(arg(&f.cmd, "--threads"), "8");
+    end(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_shard_of_many), cmocka_unit_test(what_is_inherited),
+        cmocka_unit_test(a_shard_of_many), cmocka_unit_test(a_shard_of_another_machine),
+        cmocka_unit_test(another_model),   cmocka_unit_test(shards_that_may_come_back),
+        cmocka_unit_test(a_draft_model),   cmocka_unit_test(what_is_inherited),
         cmocka_unit_test(the_router),      cmocka_unit_test(the_download),
         cmocka_unit_test(sockets),         cmocka_unit_test(no_memory_is_an_error),
     };

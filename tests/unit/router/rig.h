@@ -80,7 +80,8 @@ void tokenizer_decode(const struct tokenizer *t, const uint32_t *ids, size_t n, 
 /* ---------------------------------------------------------------- scheduler
  * Token k of an answer is the letter 'a' + k % 26 with logprob -(index of request + 1) / 2; a
  * prompt that begins with FAIL fails, one with EOS ends after three tokens, one with BIG has 64 kB
- * tokens, one with "SAY text|" is answered with the text, a byte a token. */
+ * tokens, one with "SAY text|" is answered with the text, a byte a token. Who wants to know its
+ * place is the second, then the next, and then served. */
 struct infer {
     pthread_mutex_t lock;
     pthread_t thread;
@@ -90,6 +91,7 @@ struct infer {
     int n;
     bool stop;
     int step_us;
+    unsigned queued_steps;
     atomic_uint live, cancels, submitted;
     struct infer_limits limits;
 };
@@ -172,6 +174,12 @@ static void *fake_run(void *arg)
             struct gen_request *r = f->r[i];
             flush = r->sink.flush, flush_arg = r->sink.arg;
             bool last = true;
+            if (r->place && !f->cancelled[i] && r->wants_place) {
+                f->queued_steps++; /* it waits: a place nearer every 150 ms */
+                if (f->queued_steps % (150000 / f->step_us) == 0)
+                    r->place--;
+                continue;
+            }
             if (f->cancelled[i])
                 fake_error(r, ERR_INCOMPLETE, "cancelled");
             else
@@ -201,6 +209,7 @@ void infer_submit(struct infer *f, struct gen_request *r)
 {
     pthread_mutex_lock(&f->lock);
     r->times.queued = clock_ns();
+    r->place = r->wants_place ? 2 : 0;
     f->r[f->n] = r, f->done[f->n] = 0, f->cancelled[f->n] = false;
     f->n++;
     f->live++;
@@ -278,6 +287,13 @@ UNUSED static void rig_settle(struct rig *r)
     assert_int_equal(r->infer.live, 0);
     assert_int_equal(r->edge.live, 0);
     assert_int_equal(r->edge.permits, r->config.max_concurrent_requests);
+}
+
+UNUSED static void wait_for(atomic_uint *v, unsigned at_least)
+{
+    for (int i = 0; i < 400 && *v < at_least; i++)
+        usleep(5000);
+    assert_true(*v >= at_least);
 }
 
 UNUSED static void rig_stop(struct rig *r)

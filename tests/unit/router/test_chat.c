@@ -42,7 +42,7 @@ static int render(const char *config, const char *messages, struct buf *out, str
         return -1;
     cJSON *m = json_parse(messages, strlen(messages), e);
     buf_reset(out);
-    int rc = chat_prompt(c, m, NULL, NULL, NULL, out, e);
+    int rc = chat_prompt(c, m, NULL, NULL, NULL, CHAT_DEFAULT, out, e);
     cJSON_Delete(m);
     chat_free(c);
     return rc;

@@ -131,17 +131,22 @@ static void keys_from_list_and_file(void **state)
     assert_int_equal(keys_load(&k, "a", path, &e), -1); /* a file that lets nobody in */
     assert_non_null(strstr(e.msg, "no key in it"));
     assert_int_equal(keys_load(&k, NULL, "/nonexistent/keys", &e), -1);
-    const char *text = "# ours\n  third \r\n\nfourth,with comma\n";
+    const char *text = "# ours\n  third \r\n\nfourth,5\t the night shift \n";
     assert_int_equal(write(fd, text, strlen(text)), (ssize_t)strlen(text));
     close(fd);
     assert_int_equal(keys_load(&k, "first, second", path, &e), 0);
     assert_int_equal(k.n, 4);
-    static const char *const good[] = {"first", "second", "third", "fourth,with comma"};
-    static const char *const bad[] = {"", "First", "firs", "firstt", "firstfirst", "# ours", ","};
-    for (size_t i = 0; i < 4; i++)
-        assert_true(keys_have(&k, good[i]));
+    static const char *const good[] = {"first", "second", "third", "fourth,5"};
+    static const char *const names[] = {"key-1", "key-2", "key-3", "the night shift"};
+    static const char *const bad[] = {"",           "First",  "firs", "firstt",
+                                      "firstfirst", "# ours", ",",    "fourth,5\t the night shift"};
+    char name[KEY_NAME_MAX];
+    for (size_t i = 0; i < 4; i++) {
+        assert_true(keys_have(&k, good[i], name));
+        assert_string_equal(name, names[i]);
+    }
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
-        assert_false(keys_have(&k, bad[i]));
+        assert_true(!keys_have(&k, bad[i], name) && !*name);
     keys_free(&k);
     unlink(path);
 }

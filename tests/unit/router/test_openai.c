@@ -1,10 +1,8 @@
 /* OpenAI's routes on a socket: exact bodies, chunks, refusals. */
-#include "rig.h"
+#include "edge_rig.h"
 #include "router/chat/chat.h"
 #include <sys/stat.h>
 
-static struct rig rig;
-static struct buf b;
 static char dir[] = "/tmp/test_openai_XXXXXX";
 
 static const char TEMPLATE[] =
@@ -18,7 +16,6 @@ static const char TEMPLATE[] =
 
 static int start(void **state)
 {
-    (void)state;
     struct err e;
     char path[64];
     assert_non_null(mkdtemp(dir));
@@ -31,16 +28,12 @@ static int start(void **state)
     unlink(path);
     rmdir(dir);
     rig.edge.chat = chat;
-    rig_start(&rig, NULL, 300);
-    return 0;
+    return edge_up(state);
 }
 static int stop(void **state)
 {
-    (void)state;
-    rig_settle(&rig);
-    rig_stop(&rig);
+    edge_down(state);
     chat_free((struct chat *)rig.edge.chat);
-    buf_free(&b);
     return 0;
 }
 
@@ -350,6 +343,12 @@ static const struct {
      "token id 257 is outside the vocabulary of 257"},
     {"/v1/chat/completions", CHAT(",\"logit_bias\":{\"7\":100.5}"), 400,
      "`logit_bias` must be between -100 and 100"},
+    {"/v1/chat/completions", CHAT(",\"max_tokens\":1,\"bad_words\":[\"a\",\" bcd\"]"), 200, ""},
+    {"/v1/completions", "{\"prompt\":\"a\",\"max_tokens\":1,\"bad_words\":[\"a\"]}", 200, ""},
+    {"/v1/chat/completions", CHAT(",\"bad_words\":\"a\""), 400, "expected a sequence"},
+    {"/v1/chat/completions", CHAT(",\"bad_words\":[7]"), 400, "expected a string"},
+    {"/v1/chat/completions", CHAT(",\"bad_words\":[\"a\",\" \\n\"]"), 400,
+     "`bad_words` cannot contain an empty word"},
     {"/v1/chat/completions", CHAT(",\"min_tokens\":5,\"max_tokens\":4"), 400,
      "`min_tokens` must be <= `max_tokens`"},
     {"/v1/chat/completions", CHAT(",\"stop_token_ids\":[257]"), 400, "`stop_token_ids`: 257"},
@@ -406,6 +405,7 @@ static const struct {
      "more than one constraint"},
     {"/v1/completions", "{\"prompt\":\"a\",\"structured_outputs\":{\"grammar\":\"root ::= a\"}}",
      400, "structured_outputs.grammar: grammar is not supported"},
+    {"/v1/completions", "{\"prompt\":\"a\",\"structured_outputs\":[7]}", 400, "expected a map"},
     {"/v1/completions", "{\"prompt\":\"a\",\"response_format\":{\"type\":\"json_schema\"}}", 400,
      "missing field `json_schema`"},
     {"/v1/completions", "{\"prompt\":\"a\",\"guided_choice\":[]}", 400, "expected a list of texts"},

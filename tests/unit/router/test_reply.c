@@ -4,7 +4,8 @@
 #include "tests/unit/test.h"
 #include <string.h>
 
-static const struct call_format *hermes, *llama, *mistral, *deepseek, *granite;
+static const struct call_format *hermes, *llama, *mistral, *deepseek, *granite, *qwen, *glm, *kimi,
+    *minimax, *cohere, *python, *pylist, *harmony;
 static const char *const names[] = {"f", "get_weather"};
 
 static int find(void **state)
@@ -15,19 +16,29 @@ static int find(void **state)
     mistral = call_format_find("[TOOL_CALLS]");
     deepseek = call_format_find("<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>");
     granite = call_format_find("<|tool_call|>");
+    qwen = call_format_find("<tool_call>\n<function=' + tool_call.name");
+    glm = call_format_find("<tool_call>{{ tc.name }} <arg_key>");
+    kimi = call_format_find("<|tool_call_begin|>{{ id }}<|tool_call_argument_begin|>");
+    minimax = call_format_find("<minimax:tool_call>");
+    cohere = call_format_find("<|START_ACTION|>");
+    python = call_format_find("<|python_start|> <|python_tag|>");
+    pylist = call_format_find("[func_name1(params_name1=params_value1)]");
+    harmony = call_format_find("<|channel|>");
     assert_ptr_equal(call_format_find("{{ tools }}"), &call_format_bare);
     return 0;
 }
 
-enum { THINKS = 1, OPENED = 2, FORCED = 4 };
+enum { THINKS = 1, OPENED = 2, FORCED = 4, SINGLE = 8, CHANNELS = 16, JOINED = 32 };
 struct row {
     const struct call_format *const *format; /* NULL: no tools */
     unsigned flags;
     const char *text, *want; /* "reasoning|content|name(arguments)", "..." behind a cut call */
 };
 static const struct call_format *const none = NULL, *bare = &call_format_bare;
-#define SEP   "<｜tool▁sep｜>"
-#define DS(x) "<｜tool▁call▁begin｜>" x "<｜tool▁call▁end｜>"
+#define ASSIST "<|start|>assistant"
+#define IN(x)  "<|channel|>" x "<|message|>"
+#define SEP    "<｜tool▁sep｜>"
+#define DS(x)  "<｜tool▁call▁begin｜>" x "<｜tool▁call▁end｜>"
 
 static const struct row rows[] = {
     {&none, 0, "  plain <tool_call> text \n", "|  plain <tool_call> text \n|"},
@@ -42,6 +53,50 @@ static const struct row rows[] = {
     {&none, OPENED, "cut </th", "cut </th||"},
     {&hermes, THINKS, "<think>x</think>\n<tool_call>{\"name\":\"f\"}</tool_call>", "x||f({})"},
     {&bare, THINKS, "<think>x</think>{\"name\":\"f\",\"parameters\":{}}", "x||f({})"},
+    /* channels */
+    {&none, CHANNELS, IN("analysis") "so\n<|end|>" ASSIST IN("final") " yes <|return|>",
+     "so\n| yes |"},
+    {&none, CHANNELS, IN("final") "a < b <|en <|endure|> <|end", "|a < b <|en <|endure|> <|end|"},
+    {&none, CHANNELS, IN("analysis") "so <|e", "so <|e||"},
+    {&none, CHANNELS,
+     IN("analysis") "a<|end|>" ASSIST IN("analysis") "b<|end|>" ASSIST IN(
+         "commentary") "c<|end|>" ASSIST IN("final") "d",
+     "a\nb|c\nd|"},
+    {&none, JOINED, IN("analysis") "so<|end|>" ASSIST IN("final") "yes<|return|>", "|so\nyes|"},
+    {&none, CHANNELS | OPENED, "right.<|end|>" ASSIST IN("final") "yes", "right.|yes|"},
+    {&none, CHANNELS, "no channels <|end|>", "|no channels |"},
+    {&none, CHANNELS, " to", "| to|"},
+    {&none, CHANNELS, "<|message|>none<|end|>  " ASSIST "<|message|>either", "|none\neither|"},
+    {&none, CHANNELS, "<|channel|>fin", "||"},
+    {&none, CHANNELS, IN("analysis") "x<|end|><|start|>assis", "x||"},
+    {&none, CHANNELS, IN("analysis") "x" ASSIST IN("final") "y", "x|y|"},
+    {&none, CHANNELS, IN("analysis") "x<|end|>" IN("final") "y", "x|y|"},
+    {&none, CHANNELS, IN("analysis") "x<|end|> y <|end|>z", "x| y z|"},
+    {&none, CHANNELS, "<|channel|>final <|constrain|>json<|message|>{}<|return|>", "|{}|"},
+    {&none, CHANNELS, "<|channel|>final<|end|>" IN("final") "x", "|x|"},
+    {&none, CHANNELS, IN("commentary to=functions.f") "{}<|call|>", "|{}|"},
+    {&harmony, CHANNELS,
+     IN("analysis") "so<|end|>" ASSIST IN(
+         "commentary to=functions.f <|constrain|>json") "{\"a\": \"<|\"}<|call|>",
+     "so||f({\"a\": \"<|\"})"},
+    {&harmony, CHANNELS, " to=functions.f" IN("commentary json") "{\"a\":1}<|call|>",
+     "||f({\"a\":1})"},
+    {&harmony, CHANNELS, IN("analysis to=f ") "{\"a\":1}<|end|>" ASSIST IN("final") "x",
+     "|x|f({\"a\":1})"},
+    {&harmony, CHANNELS, IN("commentary to=functions.other") "{}", "||other({})"},
+    {&harmony, CHANNELS, IN("commentary to=functions.f") "<|call|>", "||f({})"},
+    {&harmony, CHANNELS, IN("commentary to=functions.f") "{\"a\":1} ", "||f({\"a\":1} )"},
+    {&harmony, CHANNELS, IN("commentary to=functions.f") "{\"a\":<|", "||f({\"a\":<|...)"},
+    {&harmony, CHANNELS, IN("commentary to=functions.") "x", "|x|"},
+    {&harmony, CHANNELS, IN("analysis to=browser.search") "{}<|call|>", "{}||"},
+    {&harmony, CHANNELS,
+     IN("commentary") "I look.<|end|>" ASSIST IN("commentary to=functions.f") "{}<|call|>" ASSIST
+         IN("commentary to=functions.g") "{}<|call|>",
+     "|I look.|f({})g({})"},
+    {&harmony, CHANNELS | SINGLE,
+     IN("commentary to=functions.f") "{}<|call|>" ASSIST IN(
+         "commentary to=functions.g") "{}<|call|>",
+     "||f({})"},
     /* Hermes, Qwen */
     {&hermes, 0,
      "Let me see.\n\n<tool_call>\n{\"name\": \"get_weather\", \"arguments\": {\"city\": "
@@ -103,6 +158,79 @@ static const struct row rows[] = {
      "||f({\"a\": 1})"},
     /* Granite, Phi-4 */
     {&granite, 0, "<|tool_call|>[{\"name\":\"f\",\"arguments\":{}}]<|/tool_call|>", "||f({})"},
+    /* Qwen3-Coder */
+    {&qwen, 0,
+     "I "
+     "look.\n<tool_call>\n<function=get_weather>\n<parameter=city>\nRo\"m\\e\n\n</par\n</"
+     "parameter>\n"
+     "<parameter=days>\n 2 "
+     "\n</parameter>\n<parameter=maybe>\nnull\n</parameter>\n</function>\n</tool_call>\nok",
+     "|I look.ok|get_weather({\"city\": \"Ro\\\"m\\\\e\\n\\n</par\", \"days\": 2, \"maybe\": "
+     "null})"},
+    {&qwen, 0,
+     "<tool_call><function=f></function></tool_call>\n<tool_call>\n<function=f>\n<parameter=x>True"
+     "</parameter></function></tool_call>",
+     "||f({})f({\"x\": true})"},
+    {&qwen, 0,
+     "<tool_call><function=f><parameter=y>{\"a\": [1]}</parameter><parameter=z>a b"
+     "</parameter></function>",
+     "||f({\"y\": {\"a\": [1]}, \"z\": \"a b\"})"},
+    {&qwen, 0,
+     "<tool_call><function=f><parameter=city>12</parameter><parameter=maybe>7</parameter>"
+     "</tool_call>x",
+     "|x|f({\"city\": \"12\", \"maybe\": \"7\"})"},
+    {&qwen, 0, "<tool_call>\n<function=f>\n<parameter=city>\nab\n</pa",
+     "||f({\"city\": \"ab\\n</pa...)"},
+    {&qwen, 0, "<tool_call>\n<function=f>\n<parameter=days>\n1", "||f({\"days\": ...)"},
+    {&qwen, 0, "<tool_call>no</tool_call>", "|<tool_call>no</tool_call>|"},
+    {&qwen, 0, "<tool_call>\n<function=f", "|<tool_call>\n<function=f|"},
+    {&qwen, 0, "<tool_call>\n<function=>x", "|<tool_call>\n<function=>x|"},
+    {&qwen, FORCED, "{\"name\": \"f\", \"arguments\": {\"city\": \"<\"}}",
+     "||f({\"city\": \"<\"})"},
+    {&qwen, SINGLE, "<tool_call><function=f></function></tool_call><tool_call><function=f>",
+     "||f({})"},
+    /* GLM */
+    {&glm, 0,
+     "<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>Rome</arg_value>\n<arg_key>days"
+     "</arg_key><arg_value>2</arg_value>\n</tool_call>\n<tool_call>f</tool_call> ok",
+     "|ok|get_weather({\"city\": \"Rome\", \"days\": 2})f({})"},
+    {&glm, 0, "<tool_call>f<arg_key>a</arg_key><arg_value>b\"\nc</arg_value></tool_call>",
+     "||f({\"a\": \"b\\\"\\nc\"})"},
+    {&glm, 0, "<tool_call></tool_call>", "|<tool_call></tool_call>|"},
+    {&glm, 0, "<tool_call>f\n<arg_key>a</arg_key>no<arg_value>", "|o<arg_value>|f(...)"},
+    /* MiniMax */
+    {&minimax, 0,
+     "<minimax:tool_call>\n<invoke name=\"f\">\n<parameter name=\"city\">a</parameter>\n</invoke>\n"
+     "<invoke name=\"get_weather\">\n</invoke>\n</minimax:tool_call>",
+     "||f({\"city\": \"a\"})get_weather({})"},
+    /* Kimi */
+    {&kimi, 0,
+     "Ok<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0<|tool_call_argument_"
+     "begin|>{\"a\": 1}<|tool_call_end|><|tool_call_begin|>functions.f:1"
+     "<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_section_end|>",
+     "|Ok|get_weather({\"a\": 1})f({})"},
+    /* Cohere */
+    {&cohere, 0,
+     "<|START_ACTION|>[\n {\"tool_call_id\": \"0\", \"tool_name\": \"f\", \"parameters\": "
+     "{\"a\": 1}}\n]<|END_ACTION|>",
+     "||f({\"a\": 1})"},
+    /* Python */
+    {&python, 0,
+     "<|python_start|>[get_weather(city='Ro\"me', n=-1.5e3, ok=True, l=[1, (2,3), {'a': None}]), "
+     "f()]<|python_end|>",
+     "||get_weather({\"city\": \"Ro\\\"me\", \"n\": -1.5e3, \"ok\": true, \"l\": [1, [2,3], "
+     "{\"a\": null}]})f({})"},
+    {&python, 0, "[f(a='x\\'\\n\\x41\\q')]", "||f({\"a\": \"x'\\n\\u0041\\\\q\"})"},
+    {&pylist, 0, " [f(a=\"it's\"), get_weather( city = 'x', )]",
+     "||f({\"a\": \"it's\"})get_weather({\"city\": \"x\"})"},
+    {&pylist, 0, "[g(a=1)] is no call", "|[g(a=1)] is no call|"},
+    {&pylist, 0, "[1, 2]", "|[1, 2]|"},
+    {&pylist, 0, "[see the note](x)", "|[see the note](x)|"},
+    {&pylist, 0, "[{\"name\": \"f\", \"parameters\": {}}]", "||f({})"},
+    {&pylist, 0, "[f(a='x", "||f({\"a\": \"x...)"},
+    {&pylist, 0, "[f(a=x, b=[y, 1])]", "||f({\"a\": \"x\", \"b\": [\"y\", 1]})"},
+    {&pylist, 0, "[f(a=$)]", "|)]|f({\"a\": ...)"},
+    {&pylist, SINGLE, "[f(), f()]", "||f({})"},
     /* forced */
     {&hermes, FORCED, " {\"name\": \"f\", \"arguments\": {\"a\": \"<tool_call>\"}}",
      "||f({\"a\": \"<tool_call>\"})"},
@@ -110,17 +238,44 @@ static const struct row rows[] = {
      "[{\"name\": \"f\", \"parameters\": {}}, {\"name\": \"f\", \"parameters\": {\"a\"",
      "||f({})f({\"a\"...)"},
     {&hermes, FORCED, "abc", "|abc|"},
+    /* one call and no more */
+    {&hermes, SINGLE,
+     "a <tool_call>{\"name\":\"f\"}</tool_call> b <tool_call>{\"name\":\"g\"}</tool_call>",
+     "|a|f({})"},
+    {&hermes, SINGLE, "<tool_call>x</tool_call><tool_call>{\"name\":\"g\"}</tool_call>",
+     "|<tool_call>x</tool_call>|g({})"},
+    {&hermes, SINGLE, "<tool_call>{\"name\":\"f\",\"arguments\":{<}<tool_call>{\"name\":\"g\"}",
+     "|}<tool_call>{\"name\":\"g\"}|f({...)"},
+    {&llama, SINGLE, "[{\"name\": \"f\"}, {\"name\": \"f\"}]", "||f({})"},
+    {&mistral, SINGLE, "[TOOL_CALLS]f{}[TOOL_CALLS]f{}", "||f({})"},
 };
+
+static unsigned types(const void *of, const char *function, const char *parameter)
+{
+    (void)of;
+    assert_true(*function);
+    return !strcmp(parameter, "city")    ? REPLY_STRING
+           : !strcmp(parameter, "maybe") ? REPLY_STRING | REPLY_NULL
+                                         : 0;
+}
+
+static const char opened[] = "assistant<|channel|>analysis<|message|>I was ";
 
 static void init(struct reply *r, const struct row *row)
 {
     *r = (struct reply){0};
+    /* a function's parameters: city is text, maybe text or null, the others are not known */
     reply_init(r, &(struct reply_config){.format = *row->format,
                                          .forced = row->flags & FORCED,
                                          .may_think = row->flags & THINKS,
                                          .thinking = row->flags & OPENED,
+                                         .single = row->flags & SINGLE,
+                                         .channels = row->flags & (CHANNELS | JOINED),
+                                         .joined = row->flags & JOINED,
+                                         .opened = row->flags & OPENED ? opened : NULL,
                                          .names = names,
-                                         .n_names = 2});
+                                         .n_names = 2,
+                                         .types = types});
 }
 
 static void add(struct buf *out, const struct buf *b) { buf_add(out, b->p ? b->p : "", b->len); }
@@ -133,11 +288,47 @@ static void summary(struct reply *r, struct buf *out)
     add(out, &r->content);
     buf_ch(out, '|');
     for (uint32_t i = 0; i < r->n_calls; i++) {
-        assert_int_equal(strlen(r->calls[i].id), 9);
+        if (r->config.format->prefix)
+            assert_memory_equal(r->calls[i].id, "functions.", 10);
+        else
+            assert_int_equal(strlen(r->calls[i].id), 9);
         buf_fmt(out, "%s(", r->calls[i].name);
         add(out, &r->calls[i].arguments);
         buf_str(out, r->calls[i].whole ? ")" : "...)");
     }
+}
+
+/* All that is new, each piece in brackets: "[R reasoning][C content][f arguments]". */
+static void tell(struct reply *r, struct reply_cursor *at, bool ended, struct buf *out)
+{
+    struct reply_news news;
+    while (reply_next(r, at, ended, &news))
+        if (news.what == REPLY_OPENED)
+            buf_fmt(out, "[%s ", news.call ? news.call->name : news.kind ? "C" : "R");
+        else if (news.what == REPLY_GREW)
+            buf_add(out, news.text, news.n);
+        else
+            buf_ch(out, ']');
+}
+
+/* A stream of pieces adds up to what a whole answer is read as. */
+static void check_pieces(struct reply *r, const struct buf *told)
+{
+    struct buf whole = BUF_INIT;
+    struct reply_cursor at = {0};
+    struct reply_news news;
+    size_t content = 0, reasoning = 0, calls = 0;
+    tell(r, &at, true, &whole);
+    assert_true(whole.len == told->len && (!told->len || !memcmp(whole.p, told->p, told->len)));
+    at = (struct reply_cursor){0};
+    while (reply_next(r, &at, true, &news))
+        if (news.what == REPLY_CLOSED) {
+            calls += news.kind == REPLY_CALL;
+            content += news.kind == REPLY_CONTENT ? news.n : 0;
+            reasoning += news.kind == REPLY_REASONING ? news.n : 0;
+        }
+    assert_true(calls == r->n_calls && content == r->content.len && reasoning == r->reasoning.len);
+    buf_free(&whole);
 }
 
 /* cut[0..n): where one piece ends and the next begins. What was said is never taken back. */
@@ -146,6 +337,8 @@ static void play(const struct row *row, const size_t *cut, int n, struct buf *ou
     struct reply r;
     size_t len = strlen(row->text), from = 0, content = 0, reasoning = 0, arguments = 0;
     uint32_t calls = 0;
+    struct reply_cursor at = {0};
+    struct buf told = BUF_INIT;
     init(&r, row);
     for (int i = 0; i <= n; i++) {
         size_t to = i < n ? cut[i] : len;
@@ -153,6 +346,7 @@ static void play(const struct row *row, const size_t *cut, int n, struct buf *ou
         memcpy(piece, row->text + from, to - from);
         reply_push(&r, piece, to - from);
         free(piece);
+        tell(&r, &at, false, &told);
         assert_true(r.content.len >= content && r.reasoning.len >= reasoning && r.n_calls >= calls);
         assert_true(r.n_calls > calls || !calls || r.calls[calls - 1].arguments.len >= arguments);
         content = r.content.len, reasoning = r.reasoning.len, calls = r.n_calls;
@@ -161,6 +355,9 @@ static void play(const struct row *row, const size_t *cut, int n, struct buf *ou
     }
     reply_end(&r);
     assert_false(r.oom);
+    tell(&r, &at, true, &told);
+    check_pieces(&r, &told);
+    buf_free(&told);
     summary(&r, out);
     reply_free(&r);
 }
@@ -180,7 +377,7 @@ static void every_split_says_the_same(void **state)
         size_t len = strlen(rows[i].text), cut[16];
         play(&rows[i], NULL, 0, &out);
         if (strcmp(out.p, rows[i].want) != 0)
-            fail_msg("%s\nwanted %s\ngot    %s", rows[i].text, rows[i].want, out.p);
+            print_error("%s\nwanted %s\ngot    %s\n", rows[i].text, rows[i].want, out.p);
         for (size_t k = 0; k <= len; k++) {
             play(&rows[i], &k, 1, &out);
             assert_string_equal(out.p, rows[i].want);
@@ -194,6 +391,23 @@ static void every_split_says_the_same(void **state)
             assert_string_equal(out.p, rows[i].want);
         }
     }
+    buf_free(&out);
+}
+
+static void pieces_keep_their_order(void **state)
+{
+    static const char text[] = "<think>x</think>a <tool_call>{\"name\":\"f\"}</tool_call>\n"
+                               "<tool_call>{\"name\":\"g\",\"arguments\":[]}</tool_call>b";
+    (void)state;
+    struct reply r;
+    struct reply_cursor at = {0};
+    struct buf out = BUF_INIT;
+    init(&r, &(struct row){&hermes, THINKS, "", ""});
+    reply_push(&r, text, strlen(text));
+    reply_end(&r);
+    tell(&r, &at, true, &out);
+    assert_string_equal(out.p, "[R x][C a][f {}][g []][C b]");
+    reply_free(&r);
     buf_free(&out);
 }
 
@@ -225,17 +439,46 @@ static void mixed_up_text_is_read_the_same_way_too(void **state)
                                          "<｜tool▁call▁end｜>",
                                          "<|python_tag|>",
                                          ";",
-                                         "7"};
-    const struct call_format *const *of[] = {&none,     &hermes,  &llama, &mistral,
-                                             &deepseek, &granite, &bare};
+                                         "7",
+                                         "<function=",
+                                         ">",
+                                         "<parameter=",
+                                         "</parameter>",
+                                         "</function>",
+                                         "<arg_key>",
+                                         "</arg_key>",
+                                         "<arg_value>",
+                                         "</arg_value>",
+                                         "city",
+                                         "f(",
+                                         "a=",
+                                         ")",
+                                         "'",
+                                         "functions.f:0",
+                                         "<|tool_call_argument_begin|>",
+                                         "<|start|>",
+                                         "assistant",
+                                         "<|channel|>",
+                                         "analysis",
+                                         "commentary",
+                                         "final",
+                                         " to=functions.",
+                                         "<|message|>",
+                                         "<|message|>",
+                                         "<|end|>",
+                                         "<|call|>",
+                                         "<|return|>"};
+    const struct call_format *const *of[] = {&none,    &hermes, &llama,  &mistral, &deepseek,
+                                             &granite, &bare,   &qwen,   &glm,     &minimax,
+                                             &kimi,    &cohere, &python, &pylist,  &harmony};
     (void)state;
     struct buf text = BUF_INIT, whole = BUF_INIT, out = BUF_INIT;
     struct rng rng = {2, 2};
-    for (int round = 0; round < 20000; round++) {
+    for (int round = 0; round < 40000; round++) {
         buf_reset(&text);
         for (uint32_t n = rng_u32(&rng) % 14 + 1; n; n--)
             buf_str(&text, pieces[rng_u32(&rng) % (sizeof(pieces) / sizeof(pieces[0]))]);
-        struct row row = {of[rng_u32(&rng) % 7], rng_u32(&rng) % 8, text.p, ""};
+        struct row row = {of[rng_u32(&rng) % 15], rng_u32(&rng) % 64, text.p, ""};
         play(&row, NULL, 0, &whole);
         size_t cut[8];
         for (int k = 0; k < 8; k++)
@@ -253,6 +496,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_split_says_the_same),
+        cmocka_unit_test(pieces_keep_their_order),
         cmocka_unit_test(mixed_up_text_is_read_the_same_way_too),
     };
     return cmocka_run_group_tests(tests, find, NULL);

@@ -3,6 +3,7 @@
 #include "router/stop_trim.h"
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -10,11 +11,13 @@
 
 #include <cmocka.h>
 
+static bool keep;
+
 static void check(const char *const *stop, uint32_t n, const char *text, const char *want)
 {
     size_t len = strlen(text);
     for (unsigned cuts = 0; cuts < 1u << (len - 1); cuts++) { /* bit i: a cut behind byte i */
-        struct stop_trim t = {.stop = stop, .n = n};
+        struct stop_trim t = {.stop = stop, .n = n, .keep = keep};
         struct buf out = BUF_INIT;
         size_t from = 0;
         for (size_t i = 0; i < len; i++)
@@ -44,6 +47,19 @@ static void matched_text_is_never_sent(void **state)
     check(inside, 2, "xab", "xa");
 }
 
+static void a_kept_sequence_is_the_last_that_is_sent(void **state)
+{
+    (void)state;
+    const char *const one[] = {"abab"}, *const nested[] = {"aab", "ab"},
+                      *const inside[] = {"ab c", "b"};
+    keep = true;
+    check(one, 1, "xababab", "xabab");
+    check(nested, 2, "caab", "caab");
+    check(inside, 2, "xab", "xab");
+    check(one, 1, "xaba", "xaba");
+    keep = false;
+}
+
 static void unmatched_text_is_sent_in_full(void **state)
 {
     (void)state;
@@ -57,6 +73,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(matched_text_is_never_sent),
+        cmocka_unit_test(a_kept_sequence_is_the_last_that_is_sent),
         cmocka_unit_test(unmatched_text_is_sent_in_full),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

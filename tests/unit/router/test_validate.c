@@ -58,6 +58,22 @@ static void sampling_is_what_changes_the_distribution(void **state)
     assert_true(r.params.do_sample && r.params.top_k == 3);
 }
 
+static void greedy_is_greedy_beside_cuts(void **state)
+{
+    (void)state;
+    struct ask q = text_ask("abc");
+    q.greedy = true;
+    q.top_k = (struct opt_i64){true, 3};
+    q.top_p = q.typical_p = (struct opt_f32){true, 0.9f};
+    q.min_p = (struct opt_f32){true, 0.1f};
+    assert_int_equal(check(&q), 0);
+    assert_false(r.params.do_sample);
+    assert_true(r.params.top_k == 0 && r.params.top_p == 1 && r.params.typical_p == 1);
+    assert_true(r.params.min_p == 0 && r.params.temperature == 1);
+    q.top_p.v = 7; /* wrong all the same */
+    assert_int_equal(check(&q), -1);
+}
+
 /* Everything is wrong: mended one by one, the messages come in TGI's order. */
 static void checks_run_in_tgis_order(void **state)
 {
@@ -267,6 +283,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(defaults_are_neutral),
         cmocka_unit_test(sampling_is_what_changes_the_distribution),
+        cmocka_unit_test(greedy_is_greedy_beside_cuts),
         cmocka_unit_test(checks_run_in_tgis_order),
         cmocka_unit_test(truncation_keeps_what_stands_in_front),
         cmocka_unit_test(ids_of_text_are_of_the_model),

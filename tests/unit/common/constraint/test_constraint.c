@@ -13,7 +13,7 @@ struct row {
 
 static bool takes(struct constraint *c, const char *text)
 {
-    constraint_state s = constraint_next(c, constraint_start(c), text, strlen(text));
+    constraint_state s = constraint_next(c, CONSTRAINT_START, text, strlen(text));
     return s != CONSTRAINT_DEAD && constraint_may_end(c, s);
 }
 
@@ -33,6 +33,94 @@ static void check(const struct row *rows, size_t n)
         constraint_unref(c);
     }
 }
+#define FINAL   "<|channel|>final<|message|>"
+#define THOUGHT "<|channel|>analysis<|message|>so <| {\"n\" <|en|><|end|><|start|>assistant"
+
+static void a_call_is_a_message_to_its_function(void **state)
+{
+    (void)state;
+    static const char schema[] =
+        "{\"$defs\":{\"f\":{\"type\":\"object\",\"properties\":{\"n\":{\"type\":\"integer\"}},"
+        "\"required\":[\"n\"]},\"g\":{\"type\":\"object\",\"additionalProperties\":false}},"
+        "\"anyOf\":["
+        "{\"properties\":{\"name\":{\"const\":\"f\"},\"arguments\":{\"$ref\":\"#/$defs/f\"}}},"
+        "{\"properties\":{\"name\":{\"const\":\"g\"},\"arguments\":{\"$ref\":\"#/$defs/g\"}}}]}";
+    static const struct {
+        const char *text;
+        bool good;
+    } rows[] = {
+        {THOUGHT "<|channel|>commentary to=functions.f <|constrain|>json<|message|>{\"n\": 1}",
+         true},
+        {" to=functions.f<|channel|>commentary <|constrain|>json<|message|>{\"n\": 1}", true},
+        {" to=functions.g<|channel|>commentary json<|message|>{}", true},
+        {" to=functions.g<|channel|>commentary json<|message|>{\"n\": 1}", false},
+        {" to=functions.f<|channel|>commentary json<|message|>{}", false},
+        {" to=functions.h<|channel|>commentary json<|message|>{}", false},
+        {FINAL "{}", false},
+        {"{\"name\":\"g\",\"arguments\":{}}", false},
+    };
+    struct err e = ERR_INIT;
+    struct constraint *c = constraint_new_behind(CONSTRAINT_CHANNEL_CALLS, CONSTRAINT_JSON_SCHEMA,
+                                                 schema, strlen(schema), &e);
+    if (!c)
+        fail_msg("%s", e.msg);
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        if (takes(c, rows[i].text) != rows[i].good)
+            fail_msg("%s", rows[i].text);
+    constraint_unref(c);
+    static const char *const wrong[] = {
+        "{}", "{\"anyOf\":[]}", "{\"anyOf\":[{\"properties\":{}}]}",
+        "{\"anyOf\":[{\"properties\":{\"name\":{\"const\":\"f\"}}}]}"};
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+        assert_null(constraint_new_behind(CONSTRAINT_CHANNEL_CALLS, CONSTRAINT_JSON_SCHEMA,
+                                          wrong[i], strlen(wrong[i]), &e));
+}
+
+static void a_constraint_begins_behind_reasoning(void **state)
+{
+    (void)state;
+    static const struct {
+        enum constraint_reasoning reasoning;
+        const char *text;
+        bool good;
+    } rows[] = {
+        {CONSTRAINT_REASONS, "so < {\"a\" </thin</think>\n\n{\"n\": 1}", true},
+        {CONSTRAINT_REASONS, "</think>{\"n\": 1}", true},
+        {CONSTRAINT_REASONS, "\xff\xfe</think>{\"n\": 1}", true},
+        {CONSTRAINT_REASONS, "{\"n\": 1}", false},
+        {CONSTRAINT_REASONS, "a</think>b</think>{\"n\": 1}", false},
+        {CONSTRAINT_REASONS, "a</think>{\"n\": \"1\"}", false},
+        {CONSTRAINT_MAY_REASON, "{\"n\": 1}", true},
+        {CONSTRAINT_MAY_REASON, "<think>\nso</think>\n{\"n\": 1}", true},
+        {CONSTRAINT_MAY_REASON, "\n<think></think>{\"n\": 1}", true},
+        {CONSTRAINT_MAY_REASON, "so</think>{\"n\": 1}", false},
+        {CONSTRAINT_MAY_REASON, "<think>so{\"n\": 1}", false},
+        {CONSTRAINT_NO_REASONING, "<think></think>{\"n\": 1}", false},
+        {CONSTRAINT_CHANNELS, FINAL "{\"n\": 1}", true},
+        {CONSTRAINT_CHANNELS, THOUGHT THOUGHT FINAL "{\"n\": 1}", true},
+        {CONSTRAINT_CHANNELS, "<|start|>assistant" THOUGHT FINAL "{\"n\": 1}", true},
+        {CONSTRAINT_CHANNELS, "<|channel|>final <|constrain|>json<|message|>{\"n\": 1}", true},
+        {CONSTRAINT_CHANNELS, "{\"n\": 1}", false},
+        {CONSTRAINT_CHANNELS, THOUGHT "{\"n\": 1}", false},
+        {CONSTRAINT_CHANNELS, FINAL "{\"n\": \"1\"}", false},
+        {CONSTRAINT_CHANNELS, FINAL "{\"n\": 1}<|end|>", false},
+        {CONSTRAINT_CHANNELS, "<|channel|>analysis<|message|>a<|start|>b" FINAL "{\"n\": 1}",
+         false},
+    };
+    static const char schema[] =
+        "{\"type\":\"object\",\"properties\":{\"n\":{\"type\":\"integer\"}},"
+        "\"required\":[\"n\"]}";
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct err e = ERR_INIT;
+        struct constraint *c = constraint_new_behind(rows[i].reasoning, CONSTRAINT_JSON_SCHEMA,
+                                                     schema, strlen(schema), &e);
+        assert_non_null(c);
+        if (takes(c, rows[i].text) != rows[i].good)
+            fail_msg("%d %s", (int)rows[i].reasoning, rows[i].text);
+        constraint_unref(c);
+    }
+}
+
 #define R           CONSTRAINT_REGEX
 #define J           CONSTRAINT_JSON_SCHEMA
 #define CHECK(rows) check(rows, sizeof(rows) / sizeof(*(rows)))
@@ -58,6 +146,16 @@ static void patterns_describe_the_whole_answer(void **state)
          "(?:a{0,50}){0,50}b",
          {"b", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaab"},
          {"a"}},
+        {J, "{\"type\":\"string\",\"maxLength\":1e300}", {"\"a\""}, {"1"}},
+        {J, /* more than eight that begin alike */
+         "{\"enum\":[\"aa\",\"ab\",\"ac\",\"a\",\"abc\",\"abd\",\"b\",\"bb\",\"bbb\",\"\",\"ba\","
+         "\"ca\"]}",
+         {"\"aa\"", "\"a\"", "\"abd\"", "\"\"", "\"bbb\"", "\"ca\""},
+         {"\"abe\"", "\"c\"", "\"bab\"", "\"aaa\""}},
+        {R,
+         "a|ab|a(b|c)d|ax*|b|bc|b(c)*|bx?|cc|c",
+         {"a", "abd", "axx", "bccc", "cc"},
+         {"ad", "bxx", "ccc"}},
         {R, ".", {"x", "\xe2\x82\xac"}, {"\n", "\r", "xy"}},
     };
     CHECK(rows);
@@ -266,6 +364,8 @@ static void what_cannot_be_promised_is_refused_by_name(void **state)
         {J, "{\"$ref\":\"http://x/y\"}", "only references inside"},
         {J, "{\"$ref\":\"#/nope\"}", "a reference to nothing"},
         {J, "{\"type\":\"strin\"}", "an unknown type"},
+        {J, "{\"properties\":[7,8]}", "`properties` is no object"},
+        {J, "{\"patternProperties\":[7]}", "`patternProperties` is no object"},
         {J, "{\"type\":\"string\",\"format\":\"nope\"}", "`format` is not supported"},
         {J, "{\"type\":\"integer\",\"minimum\":5,\"maximum\":3}", "no instance"},
         {J, "{\"properties\":{\"a\":{\"$ref\":\"#\"}},\"required\":[\"a\"]}", "no instance"},
@@ -285,6 +385,8 @@ static void what_cannot_be_promised_is_refused_by_name(void **state)
         {R, "a++", "possessive"},
         {R, "x{5,2}", "ends before it begins"},
         {R, "\xff", "invalid UTF-8"},
+        {J, "{\"maxLength\":1.5}", "`maxLength` is no count at `#/maxLength`"},
+        {J, "{\"minItems\":1e300}", "`minItems` above 100000"},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
         struct err e = ERR_INIT;
@@ -295,10 +397,75 @@ static void what_cannot_be_promised_is_refused_by_name(void **state)
     }
 }
 
+static void an_ordered_one_is_waited_for(void **state)
+{
+    (void)state;
+    struct err e = ERR_INIT;
+    uint32_t mask[1];
+    struct token_set *set = token_set_new((struct token_text[]){{"a", 1}, {"b", 1}}, 2, NULL, 0);
+    struct constraint *c =
+        constraint_order(CONSTRAINT_NO_REASONING, CONSTRAINT_REGEX, "b+a", 3, &e);
+    assert_int_equal(constraint_mask(c, CONSTRAINT_START, set, mask, &e), 0);
+    assert_int_equal(mask[0], 2);
+    assert_true(takes(c, "bba") && !takes(c, "ab"));
+    constraint_unref(c);
+    c = constraint_order(CONSTRAINT_NO_REASONING, CONSTRAINT_REGEX, "(", 1, &e);
+    assert_int_equal(constraint_mask(c, CONSTRAINT_START, set, mask, &e), -1);
+    assert_string_equal(e.msg, "pattern: a group without end at byte 1");
+    constraint_unref(c);
+    for (int i = 0; i < 50; i++) /* nobody waits for these */
+        constraint_unref(
+            constraint_order(CONSTRAINT_NO_REASONING, CONSTRAINT_JSON_SCHEMA, "true", 4, &e));
+    token_set_free(set);
+}
+
+/* Nesting costs stack; where it is bounded, what is inside the bounds must fit. */
+static void deep_ones_fit_the_stack_or_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        enum constraint_kind kind;
+        int times;
+        const char *open, *middle, *close;
+        bool good;
+    } rows[] = {
+        {R, 198, "(a", "", ")", true},
+        {R, 199, "([^b]", "\\d", "\\w)", true},
+        {R, 202, "(", "a", ")", false},
+        {J, 400, "{\"items\":", "true", "}", true},
+        {J, 600, "{\"items\":", "true", "}", false},
+        {J, 80,
+         "{\"allOf\":[{\"anyOf\":[{}]},{\"anyOf\":[{}]},{\"anyOf\":[{}]},{\"anyOf\":[{}]},{"
+         "\"anyOf\":[{}]},"
+         "{\"anyOf\":[{}]}],\"items\":",
+         "true", "}", false},
+    };
+    struct buf b = BUF_INIT;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        struct err e = ERR_INIT;
+        buf_reset(&b);
+        for (int k = 0; k < rows[i].times; k++)
+            buf_str(&b, rows[i].open);
+        buf_str(&b, rows[i].middle);
+        for (int k = 0; k < rows[i].times; k++)
+            buf_str(&b, rows[i].close);
+        struct constraint *c = constraint_new(rows[i].kind, b.p, b.len, &e);
+        if ((c != NULL) != rows[i].good)
+            fail_msg("%zu: %s", i, e.msg);
+        if (!c)
+            assert_non_null(strstr(e.msg, "nested too deeply"));
+        constraint_unref(c);
+    }
+    buf_free(&b);
+}
+
 /* Each is small on the wire and would take seconds, were compiling not bounded. */
 static void large_constraints_are_refused_soon(void **state)
 {
     (void)state;
+    static const char *const says[] = {"pattern: too complex at byte",
+                                       "too complex at byte 1 at `#/allOf/11/anyOf/2/pattern`",
+                                       "too complex at `#", "too complex at `#/anyOf/"};
     struct buf b = BUF_INIT;
     struct err e = ERR_INIT;
     for (int i = 0; i < 5; i++) {
@@ -330,7 +497,8 @@ static void large_constraints_are_refused_soon(void **state)
         struct constraint *c = constraint_new(kind, b.p, b.len, &e);
         assert_int_equal(c != NULL, i == 4); /* a large count alone is cheap */
         if (!c)
-            assert_string_equal(e.msg, "the constraint is too complex");
+            if (!strstr(e.msg, says[i]))
+                fail_msg("%d: %s", i, e.msg);
         constraint_unref(c);
     }
     buf_free(&b);
@@ -339,6 +507,8 @@ static void large_constraints_are_refused_soon(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_constraint_begins_behind_reasoning),
+        cmocka_unit_test(a_call_is_a_message_to_its_function),
         cmocka_unit_test(patterns_describe_the_whole_answer),
         cmocka_unit_test(values_of_each_type),
         cmocka_unit_test(numbers_keep_their_bounds),
@@ -346,6 +516,8 @@ int main(void)
         cmocka_unit_test(objects_come_in_declared_order),
         cmocka_unit_test(alternatives_and_references),
         cmocka_unit_test(what_cannot_be_promised_is_refused_by_name),
+        cmocka_unit_test(an_ordered_one_is_waited_for),
+        cmocka_unit_test(deep_ones_fit_the_stack_or_are_refused),
         cmocka_unit_test(large_constraints_are_refused_soon),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

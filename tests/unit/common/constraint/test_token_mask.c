@@ -7,12 +7,12 @@
 enum { VOCAB = 700, WORDS = (VOCAB + 31) / 32, END = 3 };
 
 struct vocabulary {
-    char bytes[VOCAB][12];
+    char bytes[VOCAB][136];
     struct token_text text[VOCAB];
     struct token_set *set;
 };
 
-/* All single bytes, pieces of JSON, random pieces; some texts twice, some empty. */
+/* All single bytes, pieces of JSON, random pieces, long runs; some texts twice, some empty. */
 static void make_vocabulary(struct vocabulary *v)
 {
     static const char *const pieces[] = {"{\"",  "\":",  "\",\"", "\"}",  "true",
@@ -24,6 +24,11 @@ static void make_vocabulary(struct vocabulary *v)
             v->bytes[i][k] = letters[(size_t)rand() % (sizeof(letters) - 1)];
         if (i >= 256 && i < 256 + 9)
             n = strlen(strcpy(v->bytes[i], pieces[i - 256]));
+        if (i >= VOCAB - 24) {
+            n = 20 + 5 * (size_t)(i - (VOCAB - 24));
+            memset(v->bytes[i], i % 2 ? 'a' : 'b', n);
+            v->bytes[i][n - 1] = "ab\""[i % 3];
+        }
         if (i < 256)
             v->bytes[i][0] = (char)i, n = 1;
         v->text[i] = (struct token_text){v->bytes[i], (uint32_t)n};
@@ -53,7 +58,16 @@ static void masks_say_what_the_automaton_says(void **state)
         "\"integer\",\"maximum\":10}},\"required\":[\"a\"],"
         "\"additionalProperties\":{\"type\":\"string\",\"maxLength\":4}}",
         "{\"type\":\"string\",\"minLength\":3,\"maxLength\":2000}",
-        "{\"type\":\"array\",\"items\":{\"type\":\"string\",\"pattern\":\"^[ab]*1$\"}}", "true"};
+        "{\"type\":\"array\",\"items\":{\"type\":\"string\",\"pattern\":\"^[ab]*1$\"}}", "true",
+        /* counts of which the masks are put together from coarser ones */
+        "{\"type\":\"string\",\"pattern\":\"^[ab]*$\",\"maxLength\":400}",
+        "{\"type\":\"string\",\"pattern\":\"^[ab]*$\",\"minLength\":150,\"maxLength\":700}",
+        "{\"type\":\"string\",\"pattern\":\"^(a{3}b?)*$\",\"maxLength\":270}",
+        "{\"type\":\"string\",\"pattern\":\"^(a{200}|[ab]{90,120}b*)$\",\"maxLength\":199}",
+        "{\"type\":\"string\",\"pattern\":\"^[ab]*a{9}$\",\"maxLength\":150}",
+        "{\"type\":\"string\",\"maxLength\":140}",
+        "{\"type\":\"object\",\"patternProperties\":{\"^a{70,90}\":{\"maxLength\":3}},"
+        "\"additionalProperties\":{\"type\":\"null\"}}"};
     static struct vocabulary v;
     srand(3);
     make_vocabulary(&v);
@@ -61,9 +75,10 @@ static void masks_say_what_the_automaton_says(void **state)
         struct err e = ERR_INIT;
         struct constraint *c =
             constraint_new(CONSTRAINT_JSON_SCHEMA, schemas[i], strlen(schemas[i]), &e);
-        assert_non_null(c);
+        if (!c)
+            fail_msg("%s: %s", schemas[i], e.msg);
         for (int walk = 0; walk < 6; walk++) {
-            constraint_state s = constraint_start(c);
+            constraint_state s = CONSTRAINT_START;
             for (int k = 0; k < 25; k++) {
                 uint32_t mask[WORDS], pick;
                 assert_int_equal(constraint_mask(c, s, v.set, mask, &e), 0);
@@ -81,6 +96,29 @@ static void masks_say_what_the_automaton_says(void **state)
     token_set_free(v.set);
 }
 
+/* Two characters are more than any token has here, and yet decide what the pattern lets come. */
+static void lengths_and_patterns_are_seen_together(void **state)
+{
+    (void)state;
+    static const char schema[] = "{\"type\":\"string\",\"pattern\":\"Of+$\",\"maxLength\":2}";
+    struct err e = ERR_INIT;
+    uint32_t mask[1];
+    struct token_set *set =
+        token_set_new((struct token_text[]){{"\"", 1}, {"O", 1}, {"f", 1}, {"a", 1}}, 4, NULL, 0);
+    struct constraint *c = constraint_new(CONSTRAINT_JSON_SCHEMA, schema, sizeof(schema) - 1, &e);
+    assert_non_null(c);
+    constraint_state s = CONSTRAINT_START;
+    static const uint32_t come[] = {1, 2, 4, 1}; /* the quote, O, f, the quote */
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(constraint_mask(c, s, set, mask, &e), 0);
+        assert_int_equal(mask[0], come[i]);
+        s = constraint_next(c, s, &"\"Of\""[i], 1);
+    }
+    assert_true(constraint_may_end(c, s));
+    constraint_unref(c);
+    token_set_free(set);
+}
+
 static void a_state_that_no_token_leaves_is_an_error(void **state)
 {
     (void)state;
@@ -88,7 +126,7 @@ static void a_state_that_no_token_leaves_is_an_error(void **state)
     uint32_t mask[1];
     struct token_set *set = token_set_new((struct token_text[]){{"a", 1}, {"bc", 2}}, 2, NULL, 0);
     struct constraint *c = constraint_new(CONSTRAINT_REGEX, "a+b", 3, &e);
-    assert_int_equal(constraint_mask(c, constraint_start(c), set, mask, &e), 0);
+    assert_int_equal(constraint_mask(c, CONSTRAINT_START, set, mask, &e), 0);
     assert_int_equal(mask[0], 1); /* "bc" is one byte too many */
     assert_int_equal(constraint_mask(c, CONSTRAINT_DEAD, set, mask, &e), -1);
     assert_int_equal(e.kind, ERR_GENERATION);
@@ -110,7 +148,7 @@ static void too_much_work_is_an_error(void **state)
             constraint_new(CONSTRAINT_REGEX, patterns[i], strlen(patterns[i]), &e);
         if (!c)
             continue;
-        constraint_state s = constraint_start(c);
+        constraint_state s = CONSTRAINT_START;
         for (int k = 0; k < 60 && s && !constraint_mask(c, s, v.set, mask, &e); k++)
             s = constraint_next(c, s, "a", 1);
         if (e.kind)
@@ -122,7 +160,7 @@ static void too_much_work_is_an_error(void **state)
         "{\"type\":\"object\",\"patternProperties\":{\"a.*b\":{\"type\":\"integer\"},"
         "\"b.*c\":{\"type\":\"integer\"},\"c.*d\":{\"type\":\"integer\"},\"d.*e\":{}}}";
     assert_null(constraint_new(CONSTRAINT_JSON_SCHEMA, many, sizeof(many) - 1, &why));
-    assert_string_equal(why.msg, "the constraint is too complex");
+    assert_string_equal(why.msg, "JSON schema: too complex at `#`");
     token_set_free(v.set);
 }
 
@@ -179,6 +217,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(masks_say_what_the_automaton_says),
+        cmocka_unit_test(lengths_and_patterns_are_seen_together),
         cmocka_unit_test(a_state_that_no_token_leaves_is_an_error),
         cmocka_unit_test(too_much_work_is_an_error),
         cmocka_unit_test(token_bytes_make_up_the_text),

@@ -56,6 +56,27 @@ static void repositories(void **state)
     expect("org/name", "evil", NULL);
 }
 
+static void packed_models(void **state)
+{
+    (void)state;
+    make("models--org--gguf", NULL), make("models--org--gguf/snapshots", NULL);
+    make("models--org--gguf/snapshots/main", NULL);
+    expect("org/gguf:Q8_0", NULL, NULL);
+    make("models--org--gguf/snapshots/main/m-Q8_0.gguf", "GGUF");
+    expect("org/gguf", NULL, "models--org--gguf/snapshots/main/m-Q8_0.gguf");
+    expect("org/gguf:q8_0", NULL, "models--org--gguf/snapshots/main/m-Q8_0.gguf");
+    make("models--org--gguf/snapshots/main/m-Q5_0.gguf", "GGUF");
+    expect("org/gguf", NULL, NULL); /* which one? */
+    make("models--org--gguf/snapshots/main/m-Q4_K_M-00001-of-00002.gguf", "GGUF");
+    expect("org/gguf", NULL, "models--org--gguf/snapshots/main/m-Q4_K_M-00001-of-00002.gguf");
+    char path[400];
+    snprintf(path, sizeof(path), "%s/models--org--gguf/snapshots/main/m-Q4_K_M-00001-of-00002.gguf",
+             root);
+    assert_int_equal(hub_parts(path), HUB_NO_WEIGHTS);
+    make("models--org--gguf/snapshots/main/m-Q4_K_M-00002-of-00002.gguf", "GGUF");
+    assert_int_equal(hub_parts(path), HUB_WHOLE);
+}
+
 static void folders(void **state)
 {
     (void)state;
@@ -66,14 +87,49 @@ static void folders(void **state)
     make("folder", NULL), make("folder/model-1.safetensors", "x");
     char path[400];
     snprintf(path, sizeof(path), "%s/folder", root);
-    assert_true(hub_has_file(path, ".safetensors"));
-    assert_false(hub_has_file(path, ".bin"));
-    assert_false(hub_has_file("/not/there", ".bin"));
+    assert_true(hub_has_file(path, "model-1.safetensors"));
+    assert_false(hub_has_file(path, "1.safetensors"));
+    assert_false(hub_has_file("/not/there", "x"));
+    setenv("WEIGHTS_CACHE_OVERRIDE", path, 1);
+    got = hub_resolve_model("org/name", NULL, &e);
+    assert_string_equal(got, path);
+    free(got);
+    setenv("WEIGHTS_CACHE_OVERRIDE", "/not/there", 1);
+    assert_null(hub_resolve_model("org/name", NULL, &e));
+    unsetenv("WEIGHTS_CACHE_OVERRIDE");
+}
+
+/* An interrupted download leaves some of the files of the index. */
+static void parts(void **state)
+{
+    (void)state;
+    char path[400];
+    make("parts", NULL);
+    snprintf(path, sizeof(path), "%s/parts", root);
+    assert_int_equal(hub_parts(path), HUB_NO_WEIGHTS);
+    make("parts/config.json", "{}"), make("parts/tokenizer.json", "{}");
+    make("parts/model.safetensors.index.json",
+         "{\"weight_map\":{\"a\":\"m-2\",\"b\":\"m-1\",\"c\":\"m-2\"}}");
+    make("parts/m-1", "x");
+    assert_int_equal(hub_parts(path), HUB_NO_WEIGHTS);
+    make("parts/m-2", "x");
+    assert_int_equal(hub_parts(path), HUB_WHOLE);
+    make("parts/model.safetensors.index.json", "{\"weight_map\":{\"a\":\"../parts/m-2\"}}");
+    assert_int_equal(hub_parts(path), HUB_NO_WEIGHTS);
+    make("parts/model.safetensors", "x");
+    assert_int_equal(hub_parts(path), HUB_WHOLE);
+    char full[440];
+    snprintf(full, sizeof(full), "%s/tokenizer.json", path);
+    assert_int_equal(unlink(full), 0);
+    assert_int_equal(hub_parts(path), HUB_ONLY_WEIGHTS);
+    make("parts/adapter_config.json", "{}"), make("parts/adapter_model.safetensors", "x");
+    assert_int_equal(hub_parts(path), HUB_WHOLE);
 }
 
 int main(void)
 {
-    const struct CMUnitTest t[] = {cmocka_unit_test(repositories), cmocka_unit_test(folders)};
+    const struct CMUnitTest t[] = {cmocka_unit_test(repositories), cmocka_unit_test(packed_models),
+                                   cmocka_unit_test(folders), cmocka_unit_test(parts)};
     if (!mkdtemp(root))
         return 1;
     setenv("HUGGINGFACE_HUB_CACHE", root, 1);

@@ -67,6 +67,7 @@ static void errors_name_kind_and_line(void **state)
 {
     (void)state;
     expect("\n{{ raise_exception('no') }}", "!syntax error: no (in <string>:2)");
+    expect_part("{{ ['a']|map('upper\\x00')|list }}", NULL, "No filter named"); /* any character */
     expect("\n\n{{ nope.x }}", "!undefined value: 'nope' is undefined (in <string>:3)");
     expect(
         "{{ 1 + 'a' }}",

@@ -6,24 +6,33 @@
 #include "common/hash.h"
 #include "model-server/engine/engine.h"
 #include "tests/unit/test.h"
+#include <math.h>
 #include <string.h>
 
 #define UNUSED __attribute__((unused)) /* a test takes what it needs */
 
 enum { VOCAB = 97, BS = 4, BLOCKS = 4096, SLOTS = 64, EOS = 5 };
+static int no_numbers; /* from this forward on the scores are none; 0: never */
 
 /* ---------------------------------------------------------------- the fakes */
 
 struct model {
     struct model_info info;
     uint32_t kv[BLOCKS * BS], swap[SLOTS * BS], n_blocks, n_slots;
-    int fail_in, forwards; /* fail_in: so many forwards from now, one fails; 0: none */
-    uint32_t largest;
+    int fail_in, forwards;    /* fail_in: so many forwards from now, one fails; 0: none */
+    int fed;                  /* forwards that were enqueued before their tokens were known */
+    uint32_t largest, tokens; /* of a forward; of all of them */
 };
 static const uint32_t eos[] = {EOS};
 static struct model fake;
+static void run_jobs(struct model *m, int set); /* rig_draws.h */
 
 const struct model_info *model_info(const struct model *m) { return &m->info; }
+struct adapters *model_adapters(struct model *m)
+{
+    (void)m;
+    return NULL;
+}
 uint64_t model_scratch_held(const struct model *m)
 {
     (void)m;
@@ -34,6 +43,12 @@ int model_reserve(struct model *m, uint32_t tokens, uint32_t rows, struct err *e
 {
     (void)m, (void)rows;
     return tokens > 1000000 ? err_nomem(e) : 0;
+}
+int model_rehearse(struct model *m, uint32_t tokens, uint32_t rows, uint32_t longest, uint32_t bs,
+                   enum kv_dtype t, struct err *e)
+{
+    (void)m, (void)tokens, (void)rows, (void)longest, (void)bs, (void)t, (void)e;
+    return 0;
 }
 uint64_t model_kv_block_bytes(const struct model *m, uint32_t bs, enum kv_dtype t)
 {
@@ -51,6 +66,7 @@ int model_kv_copy(struct model *m, const uint32_t *src, const uint32_t *dst, uin
                   struct err *e)
 {
     (void)e;
+    run_jobs(m, -1);
     for (uint32_t i = 0; i < n; i++)
         memcpy(&m->kv[dst[i] * BS], &m->kv[src[i] * BS], BS * sizeof(m->kv[0]));
     return 0;
@@ -66,6 +82,7 @@ int model_swap_out(struct model *m, const uint32_t *blocks, const uint32_t *slot
                    struct err *e)
 {
     (void)e;
+    run_jobs(m, -1);
     for (uint32_t i = 0; i < n; i++)
         memcpy(m->swap + slots[i] * BS, m->kv + blocks[i] * BS, BS * sizeof(uint32_t));
     return 0;
@@ -74,6 +91,7 @@ int model_swap_in(struct model *m, const uint32_t *blocks, const uint32_t *slots
                   struct err *e)
 {
     (void)e;
+    run_jobs(m, -1);
     for (uint32_t i = 0; i < n; i++)
         memcpy(m->kv + blocks[i] * BS, m->swap + slots[i] * BS, BS * sizeof(uint32_t));
     return 0;
@@ -103,15 +121,13 @@ static void check_ragged(const struct model *m, const struct ragged *b)
     assert_int_equal(row, b->n_tokens);
 }
 
-int model_forward(struct model *m, const struct ragged *b, float *logits, struct err *e)
+static void run_model(struct model *m, const struct ragged *b, float *logits)
 {
     check_ragged(m, b);
-    m->forwards++;
+    m->tokens += b->n_tokens;
     m->largest = b->n_tokens > m->largest ? b->n_tokens : m->largest;
     for (uint32_t i = 0; i < b->n_tokens; i++)
         m->kv[b->slots[i]] = b->ids[i];
-    if (m->fail_in && --m->fail_in == 0)
-        return err_set(e, ERR_SYSTEM, "broken on purpose");
     uint32_t out = 0;
     for (uint32_t i = 0; i < b->n_spans; i++) {
         const struct span *s = &b->spans[i];
@@ -119,10 +135,23 @@ int model_forward(struct model *m, const struct ragged *b, float *logits, struct
             uint32_t len = s->kv_len - s->n + (b->out_rows[out] - s->first) + 1;
             for (uint32_t v = 0; v < VOCAB; v++)
                 logits[(size_t)out * VOCAB + v] = 0.01f * (float)(v % 7);
-            logits[(size_t)out * VOCAB + hash_of(m, s, len)] = 3;
+            logits[(size_t)out * VOCAB + hash_of(m, s, len)] =
+                no_numbers && m->forwards >= no_numbers ? NAN : 3;
         }
     }
     assert_int_equal(out, b->n_out);
+}
+
+int model_forward(struct model *m, const struct ragged *b, float *logits, struct err *e)
+{
+    run_jobs(m, -1);
+    m->forwards++;
+    if (m->fail_in && --m->fail_in == 0) {
+        for (uint32_t i = 0; i < b->n_tokens; i++)
+            m->kv[b->slots[i]] = b->ids[i];
+        return err_set(e, ERR_SYSTEM, "broken on purpose");
+    }
+    run_model(m, b, logits);
     return 0;
 }
 
@@ -166,40 +195,55 @@ static void in_turn(struct device *d, void (*fn)(void *, int, size_t, size_t), v
     fn(arg, 1, n / 2, n);
     fn(arg, 0, 0, n / 2);
 }
+#include "tests/unit/model-server/engine/rig_draws.h"
 static const struct backend_ops ops = {
     .name = "cpu", .memory = memory, .host_threads = two, .host_run = in_turn};
+static const struct backend_ops drawing_ops = {.name = "cpu",
+                                               .memory = memory,
+                                               .host_threads = two,
+                                               .host_run = in_turn,
+                                               .draw = draw_unused,
+                                               .drawn = drawn};
 static struct comm_ops no_ops;
-static struct comm solo = {.ops = &no_ops, .world = 1};
+static struct comm solo = {.ops = &no_ops, .world = 1, .nodes = 1};
 
 /* ---------------------------------------------------------------- helpers */
 
 static struct engine *g;
 static uint32_t next_block;
+static uint32_t speculate; /* engine_options' of the next set-up */
+static struct err set_up;  /* why the last one failed */
 
-static int setup(void **state)
+static int setup_on(const struct backend_ops *which)
 {
-    (void)state;
-    struct err e = ERR_INIT;
     memset(&fake, 0, sizeof(fake));
-    fake.info = (struct model_info){.vocab = VOCAB, .eos = eos, .n_eos = 1, .max_positions = 3000};
+    set_up = (struct err)ERR_INIT;
+    n_jobs = 0;
+    fake.info = (struct model_info){
+        .vocab = VOCAB, .eos = eos, .n_eos = 1, .max_positions = 3000, .enqueues = true};
     struct engine_options o = {.model = &fake,
                                .tok = (const struct tokenizer *)&fake,
-                               .ops = &ops,
+                               .ops = which,
                                .comm = &solo,
                                .block_size = BS,
                                .memory_fraction = 1,
+                               .speculate = speculate,
                                .swap_bytes = SLOTS * BS * 400};
     device_free = 3230 * 1000 + o.swap_bytes;
-    g = engine_new(&o, &e);
+    g = engine_new(&o, &set_up);
     struct seq_spec s = {
         .prompt = (uint32_t[]){1, 2, 3}, .n_prompt = 3, .sampling = sampling_neutral()};
     struct warmup w = {.specs = &s, .n = 1, .max_prefill_tokens = 16};
     next_block = 0;
-    return g && !engine_warmup(g, &w, &e) ? 0 : -1;
+    return g && !engine_warmup(g, &w, &set_up) ? 0 : -1;
 }
+static int setup(void **state) { return (void)state, setup_on(&ops); }
+/* On a device that chooses tokens itself. */
+static int setup_draws(void **state) { return (void)state, setup_on(&drawing_ops); }
 static int teardown(void **state)
 {
     (void)state;
+    run_jobs(&fake, -1);
     engine_free(g);
     return 0;
 }
@@ -209,6 +253,7 @@ struct asked {
     uint32_t prompt[60], blocks[40];
     struct seq_spec spec;
     uint32_t got[MAX_NEW], n_got, alone[MAX_NEW], n_alone;
+    uint32_t words[3], lengths[2];
     bool over;
 };
 
@@ -233,6 +278,27 @@ static void ask(struct asked *a, uint64_t id, uint32_t seed, bool sample)
     }
     for (uint32_t i = 0; i < a->spec.n_blocks; i++) /* scattered; unique among POOL in a row */
         a->blocks[i] = next_block++ * 7 % POOL;
+}
+
+/* Of what it says alone, what it must not say when asked again: a token, and two in a row. */
+UNUSED static void avoid(struct asked *q, bool pair)
+{
+    assert_true(q->n_alone > 3);
+    memcpy(q->words, q->alone + 1, sizeof(q->words));
+    q->lengths[0] = 1, q->lengths[1] = 2;
+    q->spec.bad_words = (struct bad_words){
+        .id = q->words, .len = q->lengths, .n_ids = pair ? 3 : 1, .n = pair ? 2 : 1};
+}
+
+/* Does it? */
+UNUSED static bool says_bad_words(const uint32_t *said, uint32_t n, const struct asked *q)
+{
+    const struct bad_words *b = &q->spec.bad_words;
+    for (uint32_t i = 0; b->n && i < n; i++)
+        if (said[i] == b->id[0] ||
+            (b->n > 1 && i > 0 && said[i - 1] == b->id[1] && said[i] == b->id[2]))
+            return true;
+    return false;
 }
 
 /* Also run ahead, most of the time: nobody may notice. */

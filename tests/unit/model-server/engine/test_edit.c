@@ -404,6 +404,7 @@ static void nonsense_cannot_go_on(void **state)
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define D(f) cmocka_unit_test_setup_teardown(f, setup_draws, teardown)
     const struct CMUnitTest t[] = {
         T(who_makes_way_goes_on_exactly),
         T(a_stop_text_goes_on),
@@ -411,6 +412,11 @@ int main(void)
         T(edits_are_whole),
         T(chunks_are_as_the_router_says),
         T(nonsense_cannot_go_on),
+        D(who_makes_way_goes_on_exactly),
+        D(a_stop_text_goes_on),
+        D(no_block_no_step),
+        D(edits_are_whole),
+        D(chunks_are_as_the_router_says),
     };
     return cmocka_run_group_tests(t, NULL, NULL);
 }

@@ -201,6 +201,118 @@ static void running_ahead(void **state)
     assert_int_equal(fake.forwards, before + 4);
 }
 
+/* What the host chooses from the same logits: every parameter reaches the device, also those that
+ * change with a token that only the device knows yet. */
+static void the_device_chooses_what_the_host_would(void **state)
+{
+    (void)state;
+    enum { N = 12 };
+    static struct asked v[N];
+    struct err e = ERR_INIT;
+    struct answer a;
+    next_block = 0;
+    for (uint32_t i = 0; i < N; i++) {
+        ask(&v[i], i, 5 * i + 3, i % 3 != 0);
+        struct sampling *p = &v[i].spec.sampling;
+        p->top_k = i % 4 == 1 ? 20 : 0;
+        p->top_p = i % 4 == 2 ? 0.9f : 1;
+        p->penalties.openai_presence = i % 2 ? 0.5f : 0;
+        p->penalties.openai_frequency = i % 5 ? 0 : 3;
+        p->penalties.frequency = i % 7 == 3 ? 2 : 0;
+        p->raw_logprobs = i % 2;
+        p->watermark = i == 7 ? (struct watermark){0.5f, 3} : p->watermark;
+        v[i].spec.top_n = i % 4;
+        v[i].spec.min_new_tokens = i % 3 ? 0 : 8;
+        v[i].spec.ignore_eos = false;
+        run_alone(&v[i], v);
+        if (i == 1 || i == 10) { /* a pair waits for the host, a single token does not */
+            avoid(&v[i], i == 10);
+            assert_true(says_bad_words(v[i].alone, v[i].n_alone, &v[i]));
+            run_alone(&v[i], v);
+            assert_false(says_bad_words(v[i].alone, v[i].n_alone, &v[i]));
+        }
+    }
+    engine_free(g);
+    assert_int_equal(setup_on(&drawing_ops), 0);
+    for (uint32_t i = 0; i < N; i += 6) {
+        struct seq_spec specs[6];
+        for (uint32_t k = 0; k < 6; k++)
+            specs[k] = v[i + k].spec;
+        assert_int_equal(engine_prefill(g, 9, specs, 6, NULL, NULL, &a, &e), 0);
+        take(&a, v);
+        if (a.batch)
+            finish(9, v);
+    }
+    for (uint32_t i = 0; i < N; i++) {
+        assert_int_equal(v[i].n_got, v[i].n_alone);
+        assert_memory_equal(v[i].got, v[i].alone, v[i].n_got * sizeof(uint32_t));
+    }
+    assert_true(fake.fed > 0);
+}
+
+/* Decode `times` times and look each time whether the step after was enqueued at once. */
+static void decode_fed(struct asked *v, uint64_t id, int times, bool fed)
+{
+    struct err e = ERR_INIT;
+    struct answer a;
+    for (int i = 0; i < times; i++) {
+        int before = fake.fed, forwards = fake.forwards;
+        assert_int_equal(engine_ahead(g, &e), 0);
+        assert_int_equal(fake.forwards - forwards, fake.fed == 0); /* later ones are there */
+        assert_int_equal(engine_decode(g, &id, 1, NULL, &a, &e), 0);
+        assert_int_equal(fake.fed - before, fed);
+        for (uint32_t k = 0; k < a.out->n_gen; k++) {
+            struct asked *q = &v[a.out->gen[k].seq->id];
+            assert_string_equal(a.out->gen[k].seq->error, "");
+            q->got[q->n_got++] = a.out->gen[k].token.id;
+        }
+    }
+}
+
+/* In steady decoding each step is enqueued before the tokens of the one before are known, whoever
+ * leaves; at the end nobody is left to be fed, and with a constraint nobody is at all. */
+static void tokens_are_fed_to_the_next_step(void **state)
+{
+    (void)state;
+    static struct asked v[3];
+    struct err e = ERR_INIT;
+    struct answer a;
+    const struct batch *b;
+    next_block = 0;
+    for (uint32_t i = 0; i < 3; i++) {
+        ask(&v[i], i, 6 * i + 1, i == 1);
+        v[i].spec.ignore_eos = true;
+        run_alone(&v[i], v);
+    }
+    fake.fed = 0;
+    struct seq_spec both[2] = {v[0].spec, v[1].spec};
+    assert_int_equal(engine_prefill(g, 0, both, 2, NULL, NULL, &a, &e), 0);
+    v[0].n_got = v[1].n_got = 0;
+    for (int i = 0; i < 2; i++)
+        v[i].got[v[i].n_got++] = a.out->gen[i].token.id;
+    assert_int_equal(engine_decode(g, (uint64_t[]){0}, 1, NULL, &a, &e), 0);
+    for (int i = 0; i < 2; i++)
+        v[i].got[v[i].n_got++] = a.out->gen[i].token.id;
+    decode_fed(v, 0, 4, true);
+    /* one is let go; somebody else's prompt comes between */
+    assert_int_equal(engine_filter(g, 0, (uint64_t[]){1}, 1, &b, &e), 0);
+    assert_int_equal(engine_prefill(g, 1, &v[2].spec, 1, NULL, NULL, &a, &e), 0);
+    decode_fed(v, 0, MAX_NEW - 7, true);
+    decode_fed(v, 0, 1, false); /* the last one */
+    assert_int_equal(v[1].n_got, MAX_NEW);
+    assert_memory_equal(v[1].got, v[1].alone, MAX_NEW * sizeof(uint32_t));
+    assert_memory_equal(v[0].got, v[0].alone, 6 * sizeof(uint32_t));
+    v[0].spec.grammar = (struct grammar_spec){"(<1[0-9]>|<7>){12}", CONSTRAINT_REGEX};
+    v[0].n_got = 0;
+    assert_int_equal(engine_prefill(g, 2, &v[0].spec, 1, NULL, NULL, &a, &e), 0);
+    int before = fake.fed;
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(engine_decode(g, (uint64_t[]){2}, 1, NULL, &a, &e), 0);
+        assert_int_equal(engine_ahead(g, &e), 0);
+    }
+    assert_int_equal(fake.fed, before);
+}
+
 static void chunks_go_to_the_oldest(void **state)
 {
     (void)state;
@@ -286,6 +398,7 @@ static void bookkeeping_refuses_nonsense(void **state)
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define D(f) cmocka_unit_test_setup_teardown(f, setup_draws, teardown)
     const struct CMUnitTest t[] = {
         T(company_changes_nothing),
         T(a_copied_beginning_is_as_good_as_a_computed_one),
@@ -296,6 +409,13 @@ int main(void)
         T(warmup_sizes_the_pool),
         T(learned_positions_end),
         T(bookkeeping_refuses_nonsense),
+        T(the_device_chooses_what_the_host_would),
+        D(tokens_are_fed_to_the_next_step),
+        D(company_changes_nothing),
+        D(a_copied_beginning_is_as_good_as_a_computed_one),
+        D(failures_leave_no_trace),
+        D(grammars_choose_among_the_tokens_that_fit),
+        D(bookkeeping_refuses_nonsense),
     };
     return cmocka_run_group_tests(t, NULL, NULL);
 }

@@ -68,13 +68,16 @@ static void test_refuses(void **state)
          LLAMA, "`original_max_position_embeddings` must be from 2 to 2^30"},
         {"\"rope_scaling\":{\"type\":\"longrope\",\"short_factor\":[1],\"long_factor\":[1]}", LLAMA,
          "rope `short_factor` must be a list of 4 numbers"},
-        {"\"quantization_config\":{\"quant_method\":\"awq\"}", LLAMA, "weights quantised by `awq`"},
         {"\"layer_types\":[\"full_attention\"]", "\"model_type\":\"qwen2\"," SIZES,
          "`layer_types` does not name 2 layers"},
         {"\"num_experts_per_tok\":9", "\"model_type\":\"mixtral\"," SIZES,
          "`num_experts_per_tok` is more than the 8 experts"},
         {"\"query_pre_attn_scalar\":0", "\"model_type\":\"gemma2\"," SIZES,
          "`query_pre_attn_scalar` must be positive"},
+        {"\"swiglu_limit\":8", "\"model_type\":\"gpt_oss\"," SIZES,
+         "`swiglu_limit`: only 7 is supported"},
+        {"\"swiglu_alpha\":1", "\"model_type\":\"gpt_oss\"," SIZES,
+         "`swiglu_alpha`: only 1.702 is supported"},
         {"\"n_embd\":64", "\"model_type\":\"gpt2\"", "`n_layer` is missing"},
     };
     (void)state;

@@ -146,7 +146,7 @@ static void refused(const char *says)
 {
     struct checkpoint c;
     struct err e = ERR_INIT;
-    assert_int_equal(checkpoint_open(&c, dir, &e), -1);
+    assert_int_equal(checkpoint_open(&c, dir, NULL, &e), -1);
     if (!strstr(e.msg, says))
         fail_msg("`%s` does not say `%s`", e.msg, says);
 }
@@ -179,7 +179,7 @@ static void test_folders(void **state)
     put_tensor("one", "{" T("a", "F32", "[1]", 0, 4) "}");
     refused("/two: missing");
     put_tensor("two", "{" T("b", "F32", "[1]", 0, 4) "}");
-    assert_int_equal(checkpoint_open(&c, dir, &e), 0);
+    assert_int_equal(checkpoint_open(&c, dir, NULL, &e), 0);
     assert_int_equal(c.n_files, 2);
     assert_non_null(checkpoint_find(&c, "a"));
     assert_non_null(checkpoint_find(&c, "b"));

@@ -120,7 +120,7 @@ static void least_length_and_stop_tokens(void **state)
     struct stop_rules r = {100, false, eos, 2, .min_new_tokens = 2, .tokens = own, .n_tokens = 1};
     char *const texts[] = {"x"};
     assert_int_equal(stop_init(&s, &r, texts, 1, &e), 0);
-    stop_forbid(&s, row, 6);
+    stop_forbid(&s, s.generated, row, 6);
     for (uint32_t i = 0; i < 6; i++)
         assert_int_equal(isinf(row[i]) != 0, i == 2 || i == 4);
     assert_int_equal(push(&s, 1, "x", &len), STOP_NOT);
@@ -128,13 +128,13 @@ static void least_length_and_stop_tokens(void **state)
     assert_int_equal(push(&s, 4, "end", &len), STOP_TOKEN);
     assert_int_equal(len, 0);
     memset(row, 0, sizeof(row));
-    stop_forbid(&s, row, 6);
+    stop_forbid(&s, s.generated, row, 6);
     for (uint32_t i = 0; i < 6; i++)
         assert_true(row[i] == 0);
     stop_free(&s);
     r.ignore_eos = true; /* it would not end the answer, so that nothing forbids it */
     assert_int_equal(stop_init(&s, &r, texts, 1, &e), 0);
-    stop_forbid(&s, row, 6);
+    stop_forbid(&s, s.generated, row, 6);
     assert_true(row[2] == 0 && isinf(row[4]));
     stop_free(&s);
 }

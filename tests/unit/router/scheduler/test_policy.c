@@ -13,8 +13,12 @@ struct one {
     struct kv_table t;
 };
 
+static struct served_adapter listed[] = {{"two", 2}, {"also two", 2}, {"one", 1}};
+static const struct served_adapters served = {listed, 3, 3};
+
 struct rig {
     struct kv_blocks *kv;
+    struct adapter_books adapters;
     struct policy p;
     struct joiner out[MAX];
     uint64_t next_order;
@@ -23,7 +27,8 @@ struct rig {
 static void rig_init(struct rig *g, struct policy_limits l, uint32_t blocks)
 {
     g->kv = kv_new(blocks + 1, 4, 1);
-    policy_init(&g->p, &l, g->kv);
+    assert_true(adapters_init(&g->adapters, &served));
+    policy_init(&g->p, &l, g->kv, &g->adapters);
     g->next_order = 1;
     for (uint32_t i = 0; i < 4096; i++)
         tokens[i] = i;
@@ -47,6 +52,7 @@ static uint32_t join(struct rig *g, struct load l, int64_t now)
 static void done(struct rig *g, struct one *o)
 {
     kv_release(g->kv, &o->t, NULL, 0);
+    policy_leaves(&g->p, &o->w);
     policy_forget(&g->p, &o->w);
 }
 
@@ -61,6 +67,7 @@ static void rig_fini(struct rig *g, struct one *o, uint32_t n)
     assert_int_equal(kv_stats(g->kv).used, 0);
     policy_free(&g->p);
     kv_free(g->kv);
+    adapters_free(&g->adapters);
 }
 
 static void first_come_first_served_within_the_budget(void **state)
@@ -477,6 +484,53 @@ static void nobody_starves(void **state)
     rig_fini(&g, o, 0);
 }
 
+static void adapters_run_while_there_is_room_for_them(void **state)
+{
+    struct rig g;
+    struct one o[6] = {0};
+    (void)state;
+    rig_init(&g, (struct policy_limits){.prefill_tokens = 100, .chunking = true}, 100);
+    const uint32_t wants[6] = {1, 2, 1, 0, 3, ADAPTER_UNNUMBERED};
+    for (int i = 0; i < 6; i++) {
+        add(&g, &o[i], 4, 5);
+        o[i].w.key.adapter = wants[i];
+    }
+    /* two pages, then two that are too many, the same two again, none, one, and an unknown */
+    assert_int_equal(join(&g, (struct load){.n_running = 0}, 0), 5);
+    for (int i = 0; i < 5; i++)
+        assert_ptr_equal(g.out[i].w, &o[i < 1 ? 0 : i + 1].w);
+    assert_int_equal(g.adapters.pages, 3);
+    done(&g, &o[2]);
+    assert_int_equal(join(&g, (struct load){.n_running = 4}, 0), 0);
+    done(&g, &o[0]); /* the last that used it */
+    assert_int_equal(g.adapters.pages, 1);
+    assert_int_equal(join(&g, (struct load){.n_running = 3}, 0), 1);
+    assert_ptr_equal(g.out[0].w, &o[1].w);
+    done(&g, &o[1]), done(&g, &o[3]), done(&g, &o[4]), done(&g, &o[5]);
+    assert_int_equal(g.adapters.pages, 0);
+    rig_fini(&g, o, 0);
+}
+
+static void names_of_adapters_get_numbers(void **state)
+{
+    struct adapter_books b;
+    char name[16];
+    (void)state;
+    assert_true(adapters_init(&b, &served));
+    assert_int_equal(adapters_number(&b, NULL), 0);
+    assert_int_equal(adapters_number(&b, ""), 0);
+    assert_int_equal(adapters_number(&b, "one"), 3);
+    for (uint32_t i = 0; i < ADAPTERS_MAX_UNLISTED; i++) {
+        snprintf(name, sizeof(name), "peer %u", i);
+        assert_int_equal(adapters_number(&b, name), 4 + i);
+    }
+    assert_int_equal(adapters_number(&b, "peer 7"), 11);
+    assert_int_equal(adapters_number(&b, "one more"), ADAPTER_UNNUMBERED);
+    assert_true(adapters_fit(&b, ADAPTER_UNNUMBERED) && adapters_fit(&b, 11));
+    adapters_enter(&b, ADAPTER_UNNUMBERED), adapters_leave(&b, ADAPTER_UNNUMBERED);
+    adapters_free(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -494,6 +548,8 @@ int main(void)
         cmocka_unit_test(priorities_rule_within_a_key),
         cmocka_unit_test(any_traffic_is_served_within_the_rules),
         cmocka_unit_test(nobody_starves),
+        cmocka_unit_test(adapters_run_while_there_is_room_for_them),
+        cmocka_unit_test(names_of_adapters_get_numbers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

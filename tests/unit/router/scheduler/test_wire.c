@@ -19,6 +19,7 @@ static struct gen_request a_request(void)
                                            .seed = 1ull << 63,
                                            .constraint = "a*",
                                            .constraint_kind = CONSTRAINT_REGEX,
+                                           .constraint_reasoning = CONSTRAINT_REASONS,
                                            .stop = stops,
                                            .n_stop = 2,
                                            .max_new_tokens = 4,
@@ -75,6 +76,8 @@ static void a_peer_of_ours_gets_ids_and_blocks(void **state)
     assert_int_equal(w->top_n_tokens, 3);
     assert_true(w->parameters->seed == 1ull << 63);
     assert_int_equal(w->parameters->grammar_type, GENERATE__V3__GRAMMAR_TYPE__GRAMMAR_TYPE_REGEX);
+    assert_int_equal(w->parameters->grammar_reasoning,
+                     GENERATE__V3__GRAMMAR_REASONING__GRAMMAR_REASONING_OPEN);
     assert_string_equal(w->stopping_parameters->stop_sequences[1], "END");
     assert_int_equal(w->stopping_parameters->max_new_tokens, 4);
     rpc_mem_free(&m);

@@ -2,7 +2,7 @@
  * manual says they do, lane by lane. Sums of an MMA are taken in double and rounded once. */
 #ifndef MODEL_SERVER_BACKEND_CUDA_DEVICE_CUH
 #define MODEL_SERVER_BACKEND_CUDA_DEVICE_CUH
-#include "model-server/backend/cpu/numbers.h"
+#include "model-server/backend/numbers.h"
 #include <cuda_runtime.h>
 
 template <typename... P, typename... A>
@@ -10,7 +10,21 @@ static inline cudaError_t launch(void (*kernel)(P...), dim3 grid, dim3 block, si
                                  cudaStream_t stream, bool overlap, A... args)
 {
     (void)overlap;
-    return double_launch(grid, block, smem, stream, [=] { kernel(args...); });
+    return double_launch(grid, 1, block, smem, stream, [=] { kernel(args...); });
+}
+
+template <typename... P, typename... A>
+static inline cudaError_t launch_team(void (*kernel)(P...), dim3 grid, dim3 block, size_t smem,
+                                      cudaStream_t stream, bool overlap, A... args)
+{
+    (void)overlap;
+    return double_launch(grid, grid.x, block, smem, stream, [=] { kernel(args...); });
+}
+
+static inline void cluster_barrier(void) { double_cluster_barrier(); }
+template <typename T> static inline T *cluster_shared(T *p, uint32_t rank)
+{
+    return (T *)double_cluster_shared(p, rank);
 }
 
 static inline void depend(void) {}
@@ -26,12 +40,47 @@ static inline uint4 load_streaming(const void *p)
     return v;
 }
 
+static inline uint2 load_streaming8(const void *p)
+{
+    uint2 v;
+    if ((uintptr_t)p % 8)
+        __builtin_trap();
+    memcpy(&v, p, sizeof(v));
+    return v;
+}
+
 static inline void copy_async(void *dst, const void *src, bool valid)
 {
     double_copy_async(dst, src, valid);
 }
 static inline void copy_commit(void) { double_copy_commit(); }
 template <int LEFT> static inline void copy_wait(void) { double_copy_wait(LEFT); }
+
+/* Other devices are other processes. Who polls lets them run. */
+static inline void store_release(uint32_t *p, uint32_t v)
+{
+    __atomic_store_n(p, v, __ATOMIC_RELEASE);
+}
+static inline uint32_t load_acquire(const uint32_t *p)
+{
+    double_poll();
+    return __atomic_load_n(p, __ATOMIC_ACQUIRE);
+}
+static inline void store_peer(float *p, float4 v)
+{
+    if ((uintptr_t)p % 16)
+        __builtin_trap();
+    memcpy(p, &v, sizeof(v));
+}
+static inline float4 load_peer(const float *p)
+{
+    float4 v;
+    if ((uintptr_t)p % 16)
+        __builtin_trap();
+    memcpy(&v, p, sizeof(v));
+    return v;
+}
+static inline uint64_t device_ns(void) { return double_ns(); }
 
 struct double_matrix {
     const uint16_t *row;
@@ -55,8 +104,29 @@ static inline void load_matrix_trans(uint32_t r[4], const void *row)
 
 static inline float exp2_fast(float x) { return exp2f(x); }
 
-struct double_mma {
-    float *c;
+static inline uint32_t permute(uint32_t lo, uint32_t hi, uint32_t select)
+{
+    uint64_t both = lo | (uint64_t)hi << 32;
+    uint32_t r = 0;
+    for (int i = 0; i < 4; i++)
+        r |= (uint32_t)(both >> (select >> 4 * i & 7) * 8 & 0xff) << 8 * i;
+    return r;
+}
+
+/* a b + c of both halves, rounded once (double holds the exact sum of what kernels ask for). */
+template <float (*WIDE)(uint16_t), uint16_t (*NARROW)(float)>
+static inline uint32_t double_fma2(uint32_t a, uint32_t b, uint32_t c)
+{
+    uint32_t r = 0;
+    for (int h = 0; h < 32; h += 16)
+        r |= (uint32_t)NARROW((float)fma(WIDE((uint16_t)(a >> h)), WIDE((uint16_t)(b >> h)),
+                                         WIDE((uint16_t)(c >> h))))
+             << h;
+    return r;
+}
+
+template <typename SUM> struct double_mma {
+    SUM *c;
     const uint32_t *a;
     uint32_t b[2];
 };
@@ -64,7 +134,7 @@ struct double_mma {
 /* c[16x8] += a[16x16] b[16x8] from the fragments of 32 lanes. */
 template <float (*WIDE)(uint16_t)> static inline void double_mma_run(void *const *lanes)
 {
-    double_mma *const *l = (double_mma *const *)lanes;
+    double_mma<float> *const *l = (double_mma<float> *const *)lanes;
     float a[16][16], b[16][8];
     for (int lane = 0; lane < 32; lane++)
         for (int h = 0; h < 2; h++) { /* low and high half of a register */
@@ -85,18 +155,30 @@ template <float (*WIDE)(uint16_t)> static inline void double_mma_run(void *const
 }
 
 struct Bf16 {
+    typedef float sum;
+    enum { BYTES = 2 };
+    static inline uint32_t fma2(uint32_t a, uint32_t b, uint32_t c)
+    {
+        return double_fma2<f32_of_bf16, bf16_of_f32>(a, b, c);
+    }
     static inline uint32_t pack(float lo, float hi)
     {
         return bf16_of_f32(lo) | (uint32_t)bf16_of_f32(hi) << 16;
     }
     static inline void mma(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
     {
-        double_mma mine = {c, a, {b0, b1}};
+        double_mma<float> mine = {c, a, {b0, b1}};
         double_warp(double_mma_run<f32_of_bf16>, &mine);
     }
 };
 
 struct F16 {
+    typedef float sum;
+    enum { BYTES = 2 };
+    static inline uint32_t fma2(uint32_t a, uint32_t b, uint32_t c)
+    {
+        return double_fma2<f32_of_f16, f16_of_f32>(a, b, c);
+    }
     static inline uint32_t pack(float lo, float hi)
     {
         lo = lo > 65504.0f ? 65504.0f : lo < -65504.0f ? -65504.0f : lo;
@@ -105,8 +187,37 @@ struct F16 {
     }
     static inline void mma(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
     {
-        double_mma mine = {c, a, {b0, b1}};
+        double_mma<float> mine = {c, a, {b0, b1}};
         double_warp(double_mma_run<f32_of_f16>, &mine);
+    }
+};
+
+/* c[16x8] += a[16x32] b[32x8] of 8-bit integers. */
+static inline void double_mma_s8(void *const *lanes)
+{
+    double_mma<int32_t> *const *l = (double_mma<int32_t> *const *)lanes;
+    int a[16][32], b[32][8];
+    for (int lane = 0; lane < 32; lane++)
+        for (int h = 0; h < 4; h++) { /* byte of a register */
+            int g = lane / 4, t = lane % 4;
+            for (int i = 0; i < 4; i++)
+                a[g + i % 2 * 8][4 * t + h + i / 2 * 16] = (int8_t)(l[lane]->a[i] >> 8 * h);
+            for (int i = 0; i < 2; i++)
+                b[4 * t + h + 16 * i][g] = (int8_t)(l[lane]->b[i] >> 8 * h);
+        }
+    for (int lane = 0; lane < 32; lane++)
+        for (int i = 0; i < 4; i++)
+            for (int k = 0; k < 32; k++)
+                l[lane]->c[i] += a[lane / 4 + i / 2 * 8][k] * b[k][lane % 4 * 2 + i % 2];
+}
+
+struct S8 {
+    typedef int32_t sum;
+    enum { BYTES = 1 };
+    static inline void mma(int32_t c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
+    {
+        double_mma<int32_t> mine = {c, a, {b0, b1}};
+        double_warp(double_mma_s8, &mine);
     }
 };
 #endif

@@ -1,0 +1,211 @@
+/* schema_choice.c - alternatives: anyOf, oneOf. */
+#include "common/constraint/schema_impl.h"
+#include "common/json.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* ---------------------------------------------------------------- disjoint schemas */
+
+/* No instance satisfies both, as far as it can be seen: different types, or a property that both
+ * require with values of its own, or one requires what the other does not allow. */
+static bool disjoint_flat(struct schema *s, const struct conj *a, const struct conj *b, int depth);
+
+static bool disjoint(struct schema *s, const cJSON *a, const cJSON *b, int depth)
+{
+    struct conj ca = {.n = 0}, cb = {.n = 0};
+    term_work(s->p, 16);
+    conj_add(s, &ca, a);
+    conj_add(s, &cb, b);
+    return ca.never || cb.never || disjoint_flat(s, &ca, &cb, depth);
+}
+
+static bool requires(const struct conj *c, const char *name)
+{
+    for (int i = 0; i < c->n; i++) {
+        const cJSON *kid;
+        cJSON_ArrayForEach(kid, json_get(c->at[i], "required"))
+        {
+            const char *v = cJSON_GetStringValue(kid);
+            if (v && !strcmp(v, name))
+                return true;
+        }
+    }
+    return false;
+}
+
+static bool forbids(const struct conj *c, const char *name)
+{
+    for (int i = 0; i < c->n; i++)
+        if (cJSON_IsFalse(json_get(c->at[i], "additionalProperties")) &&
+            !json_get(c->at[i], "patternProperties") &&
+            !json_get(json_get(c->at[i], "properties"), name))
+            return true;
+    return false;
+}
+
+/* What a requires is not allowed by b, or has other values there. */
+static bool separated(struct schema *s, const struct conj *a, const struct conj *b, int depth)
+{
+    for (int i = 0; i < a->n; i++) {
+        const cJSON *kid;
+        cJSON_ArrayForEach(kid, json_get(a->at[i], "required"))
+        {
+            const char *name = cJSON_GetStringValue(kid);
+            if (!name)
+                continue;
+            if (forbids(b, name))
+                return true;
+            for (int x = 0; requires(b, name) && x < a->n; x++)
+                for (int y = 0; y < b->n; y++) {
+                    const cJSON *u = json_get(json_get(a->at[x], "properties"), name);
+                    const cJSON *v = json_get(json_get(b->at[y], "properties"), name);
+                    if (u && v && disjoint(s, u, v, depth + 1))
+                        return true;
+                }
+        }
+    }
+    return false;
+}
+
+/* Both list their values, and none is in both lists. */
+static bool other_values(struct schema *s, const struct conj *a, const struct conj *b)
+{
+    for (int x = 0; x < a->n; x++)
+        for (int y = 0; y < b->n; y++) {
+            const cJSON *list = json_get(a->at[x], "enum"), *kid;
+            const cJSON *one = cJSON_GetObjectItemCaseSensitive(a->at[x], "const");
+            bool common = one && value_allowed(s, b->at[y], one, NULL);
+            if (!has_values(a->at[x]) || !has_values(b->at[y]))
+                continue;
+            cJSON_ArrayForEach(kid, list) common |= !one && value_allowed(s, b->at[y], kid, NULL);
+            if (!common)
+                return true;
+        }
+    return false;
+}
+
+static bool disjoint_flat(struct schema *s, const struct conj *a, const struct conj *b, int depth)
+{
+    unsigned x = conj_types(s, a), y = conj_types(s, b);
+    if (depth > 8)
+        return false;
+    if (!(x & y) || other_values(s, a, b))
+        return true;
+    if ((x & y) == T_OBJECT)
+        return separated(s, a, b, depth) || separated(s, b, a, depth);
+    return false;
+}
+
+/* ---------------------------------------------------------------- tagged schemas */
+
+/* The one text that the property `name` of `kid` must have; NULL: it may be missing, or other. */
+static const char *tag_of(struct schema *s, const cJSON *kid, const char *name)
+{
+    struct conj c = {.n = 0};
+    conj_add(s, &c, kid);
+    for (int i = 0; i < c.n && requires(&c, name); i++) {
+        const cJSON *at = json_get(json_get(c.at[i], "properties"), name);
+        const cJSON *of = json_get(at, "enum");
+        const char *one = json_str(at, "const", NULL);
+        if (one || (cJSON_IsArray(of) && cJSON_GetArraySize(of) == 1))
+            return one ? one : cJSON_GetStringValue(of->child);
+    }
+    return NULL;
+}
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static bool differ(struct schema *s, const cJSON *of, const char *name, const char **tag)
+{
+    const cJSON *kid;
+    size_t n = 0;
+    cJSON_ArrayForEach(kid, of) if (!(tag[n++] = tag_of(s, kid, name))) return false;
+    qsort(tag, n, sizeof(*tag), by_text);
+    for (size_t i = 1; i < n; i++)
+        if (!strcmp(tag[i - 1], tag[i]))
+            return false;
+    return true;
+}
+
+/* All schemas of the list require one property and have different texts for it: what most lists
+ * that exclude each other look like, and needs no look at each pair. */
+static bool tagged(struct schema *s, const cJSON *of)
+{
+    const char **tag = malloc((size_t)cJSON_GetArraySize(of) * sizeof(*tag));
+    struct conj first = {.n = 0};
+    bool found = false;
+    conj_add(s, &first, of->child);
+    for (int i = 0; tag && i < first.n; i++) {
+        const cJSON *name;
+        cJSON_ArrayForEach(name, json_get(first.at[i], "required"))
+        {
+            found = found || (cJSON_IsString(name) && differ(s, of, name->valuestring, tag));
+        }
+    }
+    free(tag);
+    return found;
+}
+
+/* ---------------------------------------------------------------- one after the other */
+
+static bool refers_to(struct schema *s, const cJSON *from, const cJSON *to)
+{
+    for (int i = 0; from && from != to && i < 32; i++) {
+        const cJSON *ref = json_get(from, "$ref");
+        from = ref ? schema_resolve(s, ref) : NULL;
+    }
+    return from == to;
+}
+
+/* What any schema of the list `of` allows beside c; `owner` has the list, `one`: as its oneOf. */
+static term one_of_list(struct schema *s, const struct conj *c, const cJSON *of, const cJSON *owner,
+                        bool one, int then)
+{
+    const cJSON *kid, *other;
+    const bool apart = !one || tagged(s, of);
+    size_t n = 0;
+    term *part = malloc((size_t)cJSON_GetArraySize(of) * sizeof(*part)), t = TERM_NONE;
+    if (!part)
+        return schema_fail(s, of, "no memory");
+    cJSON_ArrayForEach(kid, of)
+    {
+        struct conj more = *c;
+        for (other = kid->next; !apart && !s->failed && other; other = other->next)
+            if (!disjoint(s, kid, other, 0))
+                schema_fail(s, other, "`oneOf` with a schema that may overlap another");
+        if (refers_to(s, kid, owner))
+            schema_fail(s, kid, "a schema that is an alternative to itself");
+        conj_add(s, &more, kid);
+        if (s->failed)
+            break;
+        if (!more.never)
+            part[n++] = schema_choose(s, &more, then);
+    }
+    if (!s->failed)
+        t = term_alt_n(s->p, part, n);
+    free(part);
+    return t;
+}
+
+term schema_choose(struct schema *s, const struct conj *c, int from)
+{
+    static const char *const keys[] = {"anyOf", "oneOf"};
+    for (int i = from / 2; i < c->n; i++)
+        for (int k = i == from / 2 ? from % 2 : 0; k < 2; k++) {
+            const cJSON *of = json_get(c->at[i], keys[k]);
+            if (!of)
+                continue;
+            if (!cJSON_IsArray(of) || !cJSON_GetArraySize(of))
+                return schema_fail(s, of, "`%s` is no list of schemas", keys[k]);
+            if (s->depth > MAX_NESTING)
+                return schema_fail(s, of, "nested too deeply");
+            s->depth++;
+            term t = one_of_list(s, c, of, c->at[i], k == 1, i * 2 + k + 1);
+            s->depth--;
+            return t;
+        }
+    return schema_flat(s, c);
+}

@@ -1,0 +1,134 @@
+/* gguf.h - one GGUF file: metadata by key, tensors in blocks.
+ *
+ * The bytes come from strangers: every count, length, offset and name is checked before anything
+ * points into the file. Values and tensors are views into the mapping; close() ends them all.
+ * Immutable after opening. Little-endian, versions 2 and 3 (which differ in nothing else).
+ * Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md */
+#ifndef COMMON_GGUF_GGUF_H
+#define COMMON_GGUF_GGUF_H
+#include "common/err.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* How numbers of a tensor are packed: name, number in the file, elements of a block, bytes of a
+ * block. What the last ones mean is nobody's business here: they are named to be refused. */
+#define GGUF_PACKINGS(X)                                                                           \
+    X(F32, 0, 1, 4)                                                                                \
+    X(F16, 1, 1, 2)                                                                                \
+    X(BF16, 30, 1, 2)                                                                              \
+    X(F64, 28, 1, 8)                                                                               \
+    X(I8, 24, 1, 1)                                                                                \
+    X(I16, 25, 1, 2)                                                                               \
+    X(I32, 26, 1, 4)                                                                               \
+    X(I64, 27, 1, 8)                                                                               \
+    X(Q4_0, 2, 32, 18)                                                                             \
+    X(Q4_1, 3, 32, 20)                                                                             \
+    X(Q5_0, 6, 32, 22)                                                                             \
+    X(Q5_1, 7, 32, 24)                                                                             \
+    X(Q8_0, 8, 32, 34)                                                                             \
+    X(Q2_K, 10, 256, 84)                                                                           \
+    X(Q3_K, 11, 256, 110)                                                                          \
+    X(Q4_K, 12, 256, 144)                                                                          \
+    X(Q5_K, 13, 256, 176)                                                                          \
+    X(Q6_K, 14, 256, 210)                                                                          \
+    X(Q8_1, 9, 32, 36)                                                                             \
+    X(Q8_K, 15, 256, 292)                                                                          \
+    X(IQ2_XXS, 16, 256, 66)                                                                        \
+    X(IQ2_XS, 17, 256, 74)                                                                         \
+    X(IQ3_XXS, 18, 256, 98)                                                                        \
+    X(IQ1_S, 19, 256, 50)                                                                          \
+    X(IQ4_NL, 20, 32, 18)                                                                          \
+    X(IQ3_S, 21, 256, 110)                                                                         \
+    X(IQ2_S, 22, 256, 82)                                                                          \
+    X(IQ4_XS, 23, 256, 136)                                                                        \
+    X(IQ1_M, 29, 256, 56)                                                                          \
+    X(TQ1_0, 34, 256, 54)                                                                          \
+    X(TQ2_0, 35, 256, 66)                                                                          \
+    X(MXFP4, 39, 32, 17)
+
+enum gguf_packing {
+#define X(name, number, elements, bytes) GGUF_##name,
+    GGUF_PACKINGS(X)
+#undef X
+        GGUF_N_PACKINGS
+};
+struct gguf_packing_info {
+    const char *name;
+    uint32_t number, elements, bytes;
+};
+extern const struct gguf_packing_info gguf_packings[GGUF_N_PACKINGS];
+
+/* The file's own numbers. */
+enum gguf_type {
+    GGUF_T_U8,
+    GGUF_T_I8,
+    GGUF_T_U16,
+    GGUF_T_I16,
+    GGUF_T_U32,
+    GGUF_T_I32,
+    GGUF_T_F32,
+    GGUF_T_BOOL,
+    GGUF_T_STRING,
+    GGUF_T_ARRAY,
+    GGUF_T_U64,
+    GGUF_T_I64,
+    GGUF_T_F64,
+    GGUF_T_N
+};
+
+struct gguf_str {
+    const char *p; /* not terminated */
+    size_t n;
+};
+struct gguf_value {
+    const char *key;     /* the gguf's copy */
+    enum gguf_type type; /* of the elements, where it is a list */
+    bool list;
+    uint64_t n; /* elements; 1 */
+    const uint8_t *data, *end;
+};
+
+enum { GGUF_MAX_DIMS = 4 };
+struct gguf_tensor {
+    const char *name; /* the gguf's copy */
+    enum gguf_packing packing;
+    int n_dims;
+    uint64_t dims[GGUF_MAX_DIMS]; /* the first is that of neighbours in memory; all of 1 behind */
+    uint64_t begin, bytes;        /* in the data section */
+    const uint8_t *data;
+};
+
+struct gguf {
+    const char *path; /* owned */
+    const uint8_t *map;
+    size_t map_size; /* 0: parsed from foreign memory */
+    uint32_t version;
+    char *names; /* of keys and tensors */
+    struct gguf_value *values;
+    struct gguf_tensor *tensors; /* sorted by name */
+    uint32_t n_values, n_tensors;
+};
+
+/* All fail with one line that begins with the path: ERR_VALIDATION for what the file says,
+ * ERR_SYSTEM for what the system says. A failed open needs no close. */
+int gguf_open(struct gguf *g, const char *path, struct err *e);
+/* The same over `n` bytes of the caller's memory, which must outlive `g`. */
+int gguf_parse(struct gguf *g, const char *path, const uint8_t *bytes, size_t n, struct err *e);
+void gguf_close(struct gguf *g);
+
+const struct gguf_value *gguf_find(const struct gguf *g, const char *key); /* or NULL */
+const struct gguf_tensor *gguf_tensor(const struct gguf *g, const char *name);
+
+/* A value that is no list, by key. Missing or of another kind: the default, or false. */
+bool gguf_number(const struct gguf *g, const char *key, double *out); /* any number */
+bool gguf_bool(const struct gguf *g, const char *key, bool def);
+bool gguf_text(const struct gguf *g, const char *key, struct gguf_str *out); /* valid UTF-8 */
+/* A list of numbers or truths, or NULL; one of strings, or NULL. */
+const struct gguf_value *gguf_numbers(const struct gguf *g, const char *key);
+const struct gguf_value *gguf_strings(const struct gguf *g, const char *key);
+/* Element i of such a list (i < n); of a value that is none: 0. */
+double gguf_number_at(const struct gguf_value *v, uint64_t i);
+/* The strings of a list one after the other: *at begins as v->data; false at the end. */
+bool gguf_next(const struct gguf_value *v, const uint8_t **at, struct gguf_str *out);
+#endif

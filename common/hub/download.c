@@ -1,0 +1,416 @@
+#include "common/hub/download.h"
+#include "common/cleanup.h"
+#include "common/clock.h"
+#include "common/gguf/set.h"
+#include "common/hub/blob.h"
+#include "common/hub/cache.h"
+#include "common/hub/index.h"
+#include "common/json.h"
+#include "common/log.h"
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { TRIES = 5, TRY_AGAIN_MS = 5000, GO_ON_MS = 500, RETRY_AFTER_MAX_S = 120 };
+enum { LISTING_MAX = 64 << 20, LOCK_POLL_MS = 200, LOCK_NOTICE_MS = 10000 };
+
+struct job {
+    const struct hub_settings *settings;
+    struct hub_http *http;
+    const char *id, *revision; /* of the repository */
+    const char *packing;       /* of the model in GGUF that is meant; NULL: not said */
+    cJSON *listing;
+    struct store store;
+};
+
+struct file {
+    const char *name;
+    char etag[HUB_ETAG_MAX];
+    int64_t size; /* -1: the hub does not say */
+};
+
+/* ---------------------------------------------------------------- tries */
+/* Is there another one? Waits for it. `went_on`: this one brought bytes, so it does not count. */
+static bool next_try(const struct job *j, int *n, const struct hub_reply *r, bool went_on,
+                     const struct err *e)
+{
+    int ms = TRY_AGAIN_MS;
+    if (r->verdict != HUB_AGAIN)
+        return false;
+    if (went_on)
+        *n = 0;
+    else if (++*n >= TRIES)
+        return false;
+    if (went_on)
+        ms = GO_ON_MS;
+    else if (r->retry_after_s * 1000 > ms)
+        ms = 1000 *
+             (int)(r->retry_after_s < RETRY_AFTER_MAX_S ? r->retry_after_s : RETRY_AFTER_MAX_S);
+    log_msg(LOG_WARN, "%s", e->msg);
+    if (!went_on)
+        log_msg(LOG_INFO, "Retrying in %d seconds (%d/%d)", ms / 1000, *n, TRIES - 1);
+    return hub_wait(j->http, ms) == 0;
+}
+
+/* What a status means for who started us. */
+static int explain(const struct job *j, const struct hub_reply *r, struct err *e)
+{
+    const char *host = j->settings->endpoint;
+    bool token = j->settings->token[0];
+    if (r->verdict == HUB_STOPPED || r->status < 400)
+        return -1;
+    if (!strcmp(r->error_code, "GatedRepo"))
+        return err_set(e, ERR_VALIDATION,
+                       "%s is gated: accept its conditions at %s/%s, then set HF_TOKEN to a token "
+                       "of that account",
+                       j->id, host, j->id);
+    if (!strcmp(r->error_code, "RevisionNotFound"))
+        return err_set(e, ERR_VALIDATION, "%s has no revision %s: see %s/%s/tree/main", j->id,
+                       j->revision, host, j->id);
+    if (r->status == 401 && token && strcmp(r->error_code, "RepoNotFound") != 0)
+        return err_set(e, ERR_VALIDATION,
+                       "%s does not accept the token: set HF_TOKEN to a valid one", host);
+    if (r->status == 403)
+        return err_set(e, ERR_VALIDATION,
+                       "%s: the %s may not read it at %s: set HF_TOKEN to one "
+                       "that may%s%s",
+                       j->id, token ? "token" : "public", host, r->error[0] ? " - " : "", r->error);
+    if (r->status == 401 || r->status == 404)
+        return err_set(e, ERR_VALIDATION,
+                       "%s is not at %s, or it is private: check the name; for a private one set "
+                       "HF_TOKEN to a token that may read it",
+                       j->id, host);
+    if (r->status == 429)
+        return err_wrap(e, "%s asks for fewer requests: try later%s", host,
+                        token ? "" : ", or set HF_TOKEN");
+    return -1;
+}
+
+static int unreachable(const struct job *j, const struct hub_reply *r, struct err *e)
+{
+    if (r->status || r->verdict == HUB_STOPPED)
+        return explain(j, r, e);
+    return err_wrap(e, "cannot reach the hub (proxies: https_proxy; another hub: HF_ENDPOINT; "
+                       "without a network give a folder)");
+}
+
+/* ---------------------------------------------------------------- the listing */
+static int gather(void *to, const struct hub_reply *r, const char *p, size_t n, struct err *e)
+{
+    struct buf *b = to;
+    (void)r;
+    buf_add(b, p, n);
+    if (b->oom)
+        return err_nomem(e);
+    return b->len <= LISTING_MAX ? 0 : err_set(e, ERR_VALIDATION, "the listing has no end");
+}
+
+static int list(struct job *j, struct err *e)
+{
+    char path[HUB_NAME_MAX + 32];
+    struct buf text = BUF_INIT;
+    struct hub_reply r;
+    int rc, n = 0;
+    snprintf(path, sizeof(path), "api/models/%s/revision", j->id);
+    char *url CLEANUP(cleanup_free) = hub_url(j->http, path, j->revision, NULL);
+    if (!url)
+        return err_nomem(e);
+    do {
+        buf_reset(&text);
+        rc = hub_get(j->http, url, 0, gather, &text, &r, e);
+    } while (rc && next_try(j, &n, &r, false, e));
+    if (rc)
+        unreachable(j, &r, e);
+    else if (!(j->listing = json_parse(text.p ? text.p : "", text.len, e)))
+        rc = err_wrap(e, "%s", url);
+    else if (!hub_is_commit(json_str(j->listing, "sha", "")))
+        rc = err_set(e, ERR_VALIDATION, "%s: no commit in the answer", url);
+    buf_free(&text);
+    return rc;
+}
+
+static bool is_listed(const struct job *j, const char *name)
+{
+    const cJSON *f;
+    cJSON_ArrayForEach(f, json_get(j->listing, "siblings"))
+    {
+        if (!strcmp(json_str(f, "rfilename", ""), name))
+            return true;
+    }
+    return false;
+}
+
+/* ---------------------------------------------------------------- one file */
+static int look_up(const struct job *j, struct file *f, const char *url, struct err *e)
+{
+    struct hub_reply r;
+    int rc, n = 0;
+    do
+        rc = hub_head(j->http, url, &r, e);
+    while (rc && next_try(j, &n, &r, false, e));
+    if (rc)
+        return unreachable(j, &r, e);
+    if (!r.etag[0])
+        return err_set(e, ERR_VALIDATION, "%s: no usable ETag in the answer", url);
+    memcpy(f->etag, r.etag, sizeof(f->etag));
+    f->size = r.size;
+    return 0;
+}
+
+/* The blob's lock, however long another process takes; or the blob, when that has brought it. */
+static int lock(const struct job *j, const struct file *f, int *fd, struct err *e)
+{
+    int64_t since = clock_ms(), notice = 0;
+    while ((*fd = store_lock(&j->store, f->etag, e)) == -2) {
+        int64_t now = clock_ms();
+        if (now - since >= notice) {
+            log_msg(LOG_INFO, "Waiting for another process that downloads %s", f->name);
+            notice += LOCK_NOTICE_MS;
+        }
+        if (hub_wait(j->http, LOCK_POLL_MS))
+            return err_set(e, ERR_SYSTEM, "stopped by a signal");
+    }
+    return *fd < 0 ? -1 : 0;
+}
+
+static int has_room(const struct job *j, const struct file *f, struct err *e)
+{
+    char partial[STORE_PATH_MAX];
+    struct stat st;
+    int64_t room = store_free_bytes(&j->store), have = 0;
+    store_blob(&j->store, f->etag, ".incomplete", partial);
+    if (stat(partial, &st) == 0)
+        have = st.st_size;
+    if (room < 0 || f->size - have <= room)
+        return 0;
+    return err_set(e, ERR_SYSTEM,
+                   "%s needs %" PRId64 " MB and %s has %" PRId64
+                   " MB free: make room, or name another folder by HF_HUB_CACHE",
+                   f->name, (f->size - have) / 1000000 + 1, j->settings->cache, room / 1000000);
+}
+
+static int fetch_locked(const struct job *j, const struct file *f, const char *url, struct err *e)
+{
+    struct blob b = {.http = j->http, .store = &j->store, .name = f->name, .url = url};
+    struct hub_reply r = {0};
+    int64_t since = clock_ms();
+    int rc, n = 0;
+    if (store_has_blob(&j->store, f->etag))
+        return 0;
+    if (has_room(j, f, e))
+        return -1;
+    b.size = f->size;
+    memcpy(b.etag, f->etag, sizeof(b.etag));
+    log_msg(LOG_INFO, "Download file: %s", f->name);
+    do
+        rc = blob_fetch(&b, &r, e);
+    while (rc && next_try(j, &n, &r, b.went_on, e));
+    if (rc)
+        return explain(j, &r, e);
+    LOG(LOG_INFO, "Downloaded", LOGS("file", f->name),
+        LOGD("seconds", (double)(clock_ms() - since) / 1e3));
+    return 0;
+}
+
+static int fetch(const struct job *j, const char *name, struct err *e)
+{
+    struct file f = {.name = name};
+    char path[HUB_NAME_MAX + 16];
+    int fd CLEANUP(cleanup_fd) = -1;
+    snprintf(path, sizeof(path), "%s/resolve", j->id);
+    char *url CLEANUP(cleanup_free) = hub_url(j->http, path, j->store.commit, name);
+    if (!url)
+        return err_nomem(e);
+    if (look_up(j, &f, url, e) || lock(j, &f, &fd, e) || fetch_locked(j, &f, url, e))
+        return err_wrap(e, "%s", name);
+    return store_link(&j->store, name, f.etag, e);
+}
+
+/* ---------------------------------------------------------------- the files of a snapshot */
+static int fetch_companions(const struct job *j, struct err *e)
+{
+    const cJSON *f;
+    cJSON_ArrayForEach(f, json_get(j->listing, "siblings"))
+    {
+        const char *name = json_str(f, "rfilename", "");
+        bool needless = !strcmp(name, HUB_INDEX) && is_listed(j, HUB_WEIGHTS);
+        if (hub_is_companion(name) && !needless && fetch(j, name, e))
+            return -1;
+    }
+    return 0;
+}
+
+static int fetch_shards(const struct job *j, struct err *e)
+{
+    char dir[STORE_PATH_MAX];
+    struct hub_index index;
+    int64_t since = clock_ms();
+    int rc = 0;
+    store_snapshot(&j->store, dir);
+    if (hub_index_open(&index, dir, e))
+        return -1;
+    for (size_t i = 0; i < index.n && rc == 0; i++) {
+        rc = fetch(j, index.names[i], e);
+        if (rc == 0)
+            LOG(LOG_INFO, "Download", LOGI("files", i + 1), LOGI("of", index.n),
+                LOGD("eta_seconds", (double)(clock_ms() - since) / 1e3 / (double)(i + 1) *
+                                        (double)(index.n - i - 1)));
+    }
+    hub_index_close(&index);
+    return rc;
+}
+
+static int no_weights(const struct job *j, struct err *e)
+{
+    const cJSON *f;
+    const char *instead = NULL;
+    cJSON_ArrayForEach(f, json_get(j->listing, "siblings"))
+    {
+        const char *name = json_str(f, "rfilename", ""), *end = strrchr(name, '.');
+        if (end && (!strcmp(end, ".bin") || !strcmp(end, ".pt") || !strcmp(end, ".pth") ||
+                    !strcmp(end, ".safetensors")))
+            instead = name;
+    }
+    return err_set(e, ERR_VALIDATION,
+                   "%s (revision %s) has no " HUB_WEIGHTS ", no " HUB_INDEX ", no .gguf%s%s%s",
+                   j->id, j->revision, instead ? "; " : "", instead ? instead : "",
+                   instead ? " is not read here: use a repository with " HUB_WEIGHTS : "");
+}
+
+/* The (first) file of the model in GGUF that is packed so; of several (*n) any. */
+static const char *find_gguf(const struct job *j, const char *packing, int *n)
+{
+    const cJSON *f;
+    const char *found = NULL;
+    *n = 0;
+    cJSON_ArrayForEach(f, json_get(j->listing, "siblings"))
+    {
+        const char *name = json_str(f, "rfilename", "");
+        if (!hub_is_file_name(name) || !gguf_is_first(name) ||
+            (packing && !gguf_name_says(name, packing)))
+            continue;
+        found = name;
+        ++*n;
+    }
+    return found;
+}
+
+/* The one that is meant. NULL: none, or the id does not say which. */
+static const char *gguf_meant(const struct job *j)
+{
+    int n;
+    const char *name = find_gguf(j, j->packing, &n);
+    if (n > 1 && !j->packing)
+        name = find_gguf(j, HUB_USUAL_PACKING, &n);
+    return n == 1 ? name : NULL;
+}
+
+static int no_gguf(const struct job *j, struct err *e)
+{
+    struct buf names = BUF_INIT;
+    const cJSON *f;
+    cJSON_ArrayForEach(f, json_get(j->listing, "siblings"))
+    {
+        const char *name = json_str(f, "rfilename", "");
+        if (hub_is_file_name(name) && gguf_is_first(name))
+            buf_fmt(&names, "%s%s", names.len ? ", " : "", name);
+    }
+    err_set(e, ERR_VALIDATION, "%s (revision %s): %s%s GGUF file is meant; there are: %s", j->id,
+            j->revision, j->packing ? "no single one of " : "it is not said which",
+            j->packing ? j->packing : "", names.p ? names.p : "none");
+    buf_free(&names);
+    return -1;
+}
+
+static int fetch_gguf(const struct job *j, struct err *e)
+{
+    char part[HUB_NAME_MAX];
+    const char *first = gguf_meant(j);
+    for (uint32_t i = 1; gguf_part_name(first, i, part, sizeof(part)); i++)
+        if (fetch(j, part, e))
+            return -1;
+    return 0;
+}
+
+enum layout { NOTHING, ADAPTER, SINGLE, SHARDS, GGUF };
+
+static enum layout layout(const struct job *j)
+{
+    int n;
+    if (j->packing)
+        return GGUF;
+    if (is_listed(j, HUB_ADAPTER_CONFIG) && is_listed(j, HUB_ADAPTER_WEIGHTS))
+        return ADAPTER;
+    return is_listed(j, HUB_WEIGHTS) ? SINGLE
+           : is_listed(j, HUB_INDEX) ? SHARDS
+           : find_gguf(j, NULL, &n)  ? GGUF
+                                     : NOTHING;
+}
+
+static int fetch_weights(const struct job *j, struct err *e)
+{
+    switch (layout(j)) {
+    case ADAPTER:
+        return fetch(j, HUB_ADAPTER_WEIGHTS, e);
+    case SINGLE:
+        return fetch(j, HUB_WEIGHTS, e);
+    case SHARDS:
+        return fetch_shards(j, e);
+    case GGUF:
+        return fetch_gguf(j, e);
+    case NOTHING:
+        break;
+    }
+    return no_weights(j, e);
+}
+
+static int fetch_all(struct job *j, struct err *e)
+{
+    if (list(j, e))
+        return -1;
+    if (layout(j) == NOTHING) /* before anything is fetched in vain */
+        return no_weights(j, e);
+    const bool gguf = layout(j) == GGUF;
+    if (gguf && !gguf_meant(j))
+        return no_gguf(j, e);
+    if (store_open(&j->store, j->settings->cache, j->id, json_str(j->listing, "sha", ""), e) ||
+        (!gguf && fetch_companions(j, e)) || fetch_weights(j, e))
+        return -1;
+    return store_ref(&j->store, j->revision, e);
+}
+
+int hub_download(const struct hub_settings *s, const char *id, const char *revision, int stop_fd,
+                 struct err *e)
+{
+    struct job j = {.settings = s, .id = id, .revision = revision && *revision ? revision : "main"};
+    struct err ignored = ERR_INIT;
+    char *cached CLEANUP(cleanup_free) = hub_resolve(id, revision, &ignored);
+    enum hub_parts parts = cached ? hub_parts(cached) : HUB_NO_WEIGHTS;
+    if (parts == HUB_WHOLE) {
+        log_msg(LOG_INFO, "Files are already present on the host. Skipping download.");
+        return 0;
+    }
+    char repository[HUB_NAME_MAX];
+    if (hub_is_packed(id, repository, &j.packing))
+        j.id = repository;
+    if (!hub_is_repository(j.id) || !hub_is_revision(j.revision))
+        return err_set(e, ERR_VALIDATION, "%s (revision %s): neither a folder nor a repository", id,
+                       j.revision);
+    if (s->offline && parts == HUB_ONLY_WEIGHTS)
+        return 0;
+    if (s->offline)
+        return err_set(e, ERR_VALIDATION,
+                       "%s (revision %s) is not whole in the cache %s, and HF_HUB_OFFLINE forbids "
+                       "to fetch it",
+                       id, j.revision, s->cache);
+    if (!(j.http = hub_http_open(s, stop_fd, e)))
+        return -1;
+    int rc = fetch_all(&j, e);
+    if (rc && parts == HUB_ONLY_WEIGHTS && hub_wait(j.http, 0) == 0) {
+        log_msg(LOG_WARN, "%s; going on with what the cache has", e->msg);
+        rc = 0;
+    }
+    hub_http_close(j.http);
+    cJSON_Delete(j.listing);
+    return rc;
+}

@@ -1,0 +1,124 @@
+#include "common/model_file.h"
+#include "common/buf.h"
+#include "common/gguf/family.h"
+#include "common/gguf/vocab.h"
+#include "common/json.h"
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---------------------------------------------------------------- what a GGUF file stands for */
+
+static int print(cJSON *j, struct buf *out, struct err *e)
+{
+    char *text = j ? cJSON_PrintUnformatted(j) : NULL;
+    if (text)
+        buf_str(out, text);
+    else if (j)
+        err_nomem(e);
+    cJSON_free(text);
+    cJSON_Delete(j);
+    return text ? 0 : -1;
+}
+
+static int config(const struct gguf_set *s, struct buf *out, struct err *e)
+{
+    return print(gguf_config(s, e), out, e);
+}
+static int generation_config(const struct gguf_set *s, struct buf *out, struct err *e)
+{
+    return print(gguf_generation_config(s, e), out, e);
+}
+static int tokenizer(const struct gguf_set *s, struct buf *out, struct err *e)
+{
+    return gguf_tokenizer(&s->files[0], out, e);
+}
+static int tokenizer_config(const struct gguf_set *s, struct buf *out, struct err *e)
+{
+    return gguf_tokenizer_config(&s->files[0], out, e);
+}
+
+static const struct made {
+    const char *name;
+    int (*make)(const struct gguf_set *s, struct buf *out, struct err *e);
+} all_made[] = {
+    {"config.json", config},
+    {"generation_config.json", generation_config},
+    {"tokenizer.json", tokenizer},
+    {"tokenizer_config.json", tokenizer_config},
+};
+
+/* The row of a path inside a GGUF file, whose own path goes to `file`; NULL: it is an ordinary
+ * path. */
+static const struct made *inside(const char *path, char file[PATH_MAX])
+{
+    const char *slash = strrchr(path, '/');
+    if (!slash || slash == path || slash - path >= PATH_MAX)
+        return NULL;
+    snprintf(file, PATH_MAX, "%.*s", (int)(slash - path), path);
+    for (size_t i = 0; i < sizeof(all_made) / sizeof(all_made[0]); i++)
+        if (strcmp(all_made[i].name, slash + 1) == 0)
+            return gguf_is_file(file) ? &all_made[i] : NULL;
+    return NULL;
+}
+
+/* ---------------------------------------------------------------- reading */
+
+bool model_file_exists(const char *path)
+{
+    char file[PATH_MAX];
+    return inside(path, file) || access(path, F_OK) == 0;
+}
+
+static char *make(const struct made *m, const char *file, size_t max, size_t *n, struct err *e)
+{
+    struct gguf_set s;
+    struct buf out = BUF_INIT;
+    if (gguf_set_open(&s, file, e))
+        return NULL;
+    int rc = m->make(&s, &out, e);
+    gguf_set_close(&s);
+    if (rc == 0 && out.len > max)
+        rc = err_set(e, ERR_VALIDATION, "%s: its %s would be too long", file, m->name);
+    *n = out.len;
+    if (rc == 0)
+        return buf_take(&out);
+    buf_free(&out);
+    return NULL;
+}
+
+char *model_file_read(const char *path, size_t max, size_t *n, struct err *e)
+{
+    char file[PATH_MAX];
+    const struct made *m = inside(path, file);
+    return m ? make(m, file, max, n, e) : file_read(path, max, n, e);
+}
+
+cJSON *model_file_json(const char *path, size_t max, struct err *e)
+{
+    size_t n;
+    char file[PATH_MAX];
+    const struct made *m = inside(path, file);
+    if (!m)
+        return json_load(path, max, e);
+    char *text = make(m, file, max, &n, e);
+    cJSON *j = text ? json_parse(text, n, e) : NULL;
+    if (text && !j)
+        err_wrap(e, "%s", path);
+    free(text);
+    return j;
+}
+
+bool model_is_one(const char *path)
+{
+    char config_path[PATH_MAX];
+    struct stat st;
+    const char *slash = strrchr(path, '/');
+    if (gguf_is_file(path))
+        return gguf_is_first(slash ? slash + 1 : path);
+    return snprintf(config_path, sizeof(config_path), "%s/config.json", path) < PATH_MAX &&
+           stat(config_path, &st) == 0 && S_ISREG(st.st_mode);
+}

@@ -1,0 +1,129 @@
+"""A folder of Hugging Face's tools as a GGUF file, written with llama.cpp's own Python module: its writer, its quantisers.
+
+    write(folder, "model.gguf", "Q8_0")
+
+For models of Llama's family whose tokenizer is byte-level or has SentencePiece's pieces."""
+
+import json
+import pathlib
+
+import gguf
+import numpy as np
+
+NAMES = {
+    "model.embed_tokens": "token_embd",
+    "model.norm": "output_norm",
+    "lm_head": "output",
+    "input_layernorm": "attn_norm",
+    "post_attention_layernorm": "ffn_norm",
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "mlp.gate_proj": "ffn_gate",
+    "mlp.up_proj": "ffn_up",
+    "mlp.down_proj": "ffn_down",
+}
+TYPE = gguf.TokenType
+
+
+def name_of(name):
+    stem, suffix = name.rsplit(".", 1)
+    if not stem.startswith("model.layers."):
+        return f"{NAMES[stem]}.{suffix}"
+    _, _, layer, part = stem.split(".", 3)
+    return f"blk.{layer}.{NAMES[part]}.{suffix}"
+
+
+def tensors(folder):
+    """Name and fp32 array of each tensor of model.safetensors."""
+    raw = (folder / "model.safetensors").read_bytes()
+    n = int.from_bytes(raw[:8], "little")
+    for name, t in json.loads(raw[8 : 8 + n]).items():
+        if name == "__metadata__":
+            continue
+        begin, end = (8 + n + o for o in t["data_offsets"])
+        if t["dtype"] == "BF16":
+            v = (np.frombuffer(raw[begin:end], np.uint16).astype(np.uint32) << 16).view(np.float32)
+        else:
+            v = np.frombuffer(raw[begin:end], {"F32": np.float32, "F16": np.float16}[t["dtype"]]).astype(np.float32)
+        yield name, v.reshape(t["shape"])
+
+
+def paired(v, heads):
+    """convert_hf_to_gguf.py's permute(): the halves of each head in turn."""
+    return v.reshape(heads, 2, v.shape[0] // heads // 2, *v.shape[1:]).swapaxes(1, 2).reshape(v.shape)
+
+
+def write_tokenizer(w, folder):
+    j = json.loads((folder / "tokenizer.json").read_text())
+    config = json.loads((folder / "tokenizer_config.json").read_text())
+    model = j["model"]
+    scored = model.get("byte_fallback", False)
+    text = {i: t for t, i in model["vocab"].items()}
+    kind = {i: TYPE.BYTE if scored and len(t) == 6 and t.startswith("<0x") else TYPE.NORMAL for i, t in text.items()}
+    for t in j["added_tokens"]:
+        text[t["id"]] = t["content"]
+        kind[t["id"]] = TYPE.CONTROL if t["special"] else TYPE.USER_DEFINED
+        if t["content"] == model.get("unk_token"):
+            kind[t["id"]] = TYPE.UNKNOWN
+    n = max(text) + 1
+    merges = [m if isinstance(m, str) else " ".join(m) for m in model["merges"]]
+    w.add_tokenizer_model("llama" if scored else "gpt2")
+    w.add_token_list([text.get(i, f"[PAD{i}]") for i in range(n)])
+    w.add_token_types([kind.get(i, TYPE.UNUSED) for i in range(n)])
+    if scored:
+        rank = {}
+        for k, m in enumerate(merges):
+            rank.setdefault(m.replace(" ", "", 1), -float(k + 1))
+        w.add_token_scores([rank.get(text.get(i), -1e6) for i in range(n)])
+    else:
+        w.add_tokenizer_pre("gpt-2")
+        w.add_token_merges(merges)
+    ids = {t: i for i, t in text.items()}
+    for key, add in (("bos_token", w.add_bos_token_id), ("eos_token", w.add_eos_token_id)):
+        token = config.get(key)
+        token = token["content"] if isinstance(token, dict) else token
+        if token in ids:
+            add(ids[token])
+    post = json.dumps(j.get("post_processor") or {})
+    w.add_add_bos_token("SpecialToken" in post)
+    if "chat_template" in config:
+        w.add_chat_template(config["chat_template"])
+
+
+def write(folder, path, quant="F32"):
+    """`quant`: a name of gguf.GGMLQuantizationType; what its blocks do not divide is F16."""
+    folder = pathlib.Path(folder)
+    config = json.loads((folder / "config.json").read_text())
+    heads, kv = config["num_attention_heads"], config["num_key_value_heads"]
+    w = gguf.GGUFWriter(str(path), "llama")
+    w.add_name("made for a test")
+    w.add_context_length(config["max_position_embeddings"])
+    w.add_embedding_length(config["hidden_size"])
+    w.add_block_count(config["num_hidden_layers"])
+    w.add_feed_forward_length(config["intermediate_size"])
+    w.add_head_count(heads)
+    w.add_head_count_kv(kv)
+    head_dim = config.get("head_dim") or config["hidden_size"] // heads
+    w.add_key_length(head_dim)
+    w.add_value_length(head_dim)
+    w.add_rope_dimension_count(head_dim)
+    w.add_rope_freq_base(config["rope_theta"])
+    w.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    w.add_vocab_size(config["vocab_size"])
+    write_tokenizer(w, folder)
+    kind = gguf.GGMLQuantizationType[quant]
+    for name, v in tensors(folder):
+        if ".q_proj." in name or ".k_proj." in name:
+            v = paired(v, heads if ".q_proj." in name else kv)
+        if v.ndim == 1 or quant == "F32":
+            w.add_tensor(name_of(name), np.ascontiguousarray(v, np.float32))
+            continue
+        to = kind if v.shape[1] % gguf.GGML_QUANT_SIZES[kind][0] == 0 else gguf.GGMLQuantizationType.F16
+        w.add_tensor(name_of(name), gguf.quants.quantize(v, to), raw_dtype=to)
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.write_tensors_to_file()
+    w.close()
+    return path

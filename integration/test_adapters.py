@@ -1,0 +1,199 @@
+"""LoRA adapters through the real programs: named by adapter_id and by `model`, many in one batch, more than fit at a time."""
+
+import concurrent.futures
+import json
+import random
+import socket
+import struct
+
+import openai
+import pytest
+
+from serving import DEMO, Service, data, free_port
+
+CONFIG = json.loads((DEMO / "config.json").read_text())
+WIDTHS = {  # outputs, inputs
+    "self_attn.q_proj": (CONFIG["num_attention_heads"] * CONFIG["head_dim"], CONFIG["hidden_size"]),
+    "self_attn.k_proj": (CONFIG["num_key_value_heads"] * CONFIG["head_dim"], CONFIG["hidden_size"]),
+    "self_attn.v_proj": (CONFIG["num_key_value_heads"] * CONFIG["head_dim"], CONFIG["hidden_size"]),
+    "self_attn.o_proj": (CONFIG["hidden_size"], CONFIG["num_attention_heads"] * CONFIG["head_dim"]),
+    "mlp.gate_proj": (CONFIG["intermediate_size"], CONFIG["hidden_size"]),
+    "mlp.up_proj": (CONFIG["intermediate_size"], CONFIG["hidden_size"]),
+    "mlp.down_proj": (CONFIG["hidden_size"], CONFIG["intermediate_size"]),
+}
+PROMPTS = ["Once upon a time", "The little dog", "Lily and Ben went to the"]
+
+
+def make_adapter(folder, seed, rank=4, targets=tuple(WIDTHS), scale=0.15):
+    """A random adapter of the demo model, as PEFT would save it."""
+    rng, header, blob = random.Random(seed), {}, b""
+    for layer in range(CONFIG["num_hidden_layers"]):
+        for target in targets:
+            out, inputs = WIDTHS[target]
+            for which, shape in (("A", (rank, inputs)), ("B", (out, rank))):
+                n = shape[0] * shape[1]
+                values = struct.pack(f"<{n}f", *(rng.gauss(0, scale) for _ in range(n)))
+                name = f"base_model.model.model.layers.{layer}.{target}.lora_{which}.weight"
+                header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [len(blob), len(blob) + len(values)]}
+                blob += values
+    text = json.dumps(header).encode()
+    folder.mkdir()
+    (folder / "adapter_model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + blob)
+    (folder / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", "lora_alpha": rank, "r": rank}))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def adapters(tmp_path_factory):
+    root = tmp_path_factory.mktemp("adapters")
+    made = {
+        "red": make_adapter(root / "red", 1),
+        "blue": make_adapter(root / "blue", 2, rank=9),
+        "green": make_adapter(root / "green", 3, rank=2, targets=("self_attn.q_proj", "mlp.down_proj"), scale=0.4),
+    }
+    return made, ",".join(f"{name}={folder}" for name, folder in made.items())
+
+
+def ask(s, prompt, adapter=None, **more):
+    parameters = {"max_new_tokens": 24, "details": True, "ignore_eos": True, **more}
+    if adapter:
+        parameters["adapter_id"] = adapter
+    r = s.post("/generate", {"inputs": prompt, "parameters": parameters})
+    assert r.status_code == 200, r.text
+    return [t["id"] for t in r.json()["details"]["tokens"]]
+
+
+def test_adapters_answer_alone_and_together(adapters):
+    made, flag = adapters
+    cases = [(p, a) for p in PROMPTS for a in (None, *made)]
+    with Service(DEMO) as s:
+        base = {p: ask(s, p) for p in PROMPTS}
+        r = s.post("/generate", {"inputs": "x", "parameters": {"adapter_id": "red"}})
+        assert r.status_code == 422 and "there is no adapter `red`" in r.json()["error"]
+    with Service(DEMO, args=["--lora-adapters", flag]) as s:
+        alone = {c: ask(s, *c) for c in cases}
+        for p in PROMPTS:
+            assert alone[p, None] == base[p]
+            assert len({tuple(alone[p, a]) for a in (None, *made)}) == 4, "each says something else"
+        with concurrent.futures.ThreadPoolExecutor(24) as pool:
+            together = list(pool.map(lambda c: ask(s, *c), cases * 4))
+        assert together == [alone[c] for c in cases * 4]
+        seeded = dict(do_sample=True, seed=7, temperature=1.2)
+        assert ask(s, PROMPTS[0], "red", **seeded) == ask(s, PROMPTS[0], "red", **seeded)
+        r = s.post("/generate", {"inputs": "x", "parameters": {"adapter_id": "purple"}})
+        assert r.status_code == 422 and "there is no adapter `purple`" in r.json()["error"]
+    with Service(DEMO, num_shard=2, args=["--lora-adapters", flag]) as s:
+        assert {c: ask(s, *c) for c in cases} == alone
+
+
+def test_openai_clients_name_them_as_models(adapters):
+    made, flag = adapters
+    with Service(DEMO, args=["--lora-adapters", flag]) as s:
+        client = openai.OpenAI(base_url=s.url + "/v1", api_key="-")
+        names = [m.id for m in client.models.list()]
+        assert names[1:] == list(made) and client.models.retrieve("blue").id == "blue"
+        with pytest.raises(openai.NotFoundError):
+            client.models.retrieve("purple")
+        for name in (None, *made):
+            r = client.completions.create(model=name or names[0], prompt=PROMPTS[0], max_tokens=12, temperature=0)
+            native = s.post("/generate", {"inputs": PROMPTS[0], "parameters": {"max_new_tokens": 12, "adapter_id": name}})
+            assert r.choices[0].text == native.json()["generated_text"] and r.model == (name or names[0])
+
+
+def test_lmtp_names_them_too(adapters, tmp_path):
+    made, flag = adapters
+    port = free_port()
+    with Service(DEMO, args=["--lora-adapters", flag, "--lmtp-listen", f"127.0.0.1:{port}", "--models-folder", tmp_path]) as s:
+        ids = [t["id"] for t in s.post("/tokenize", {"inputs": PROMPTS[0]}).json()]
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as line:
+            lines = line.makefile("rw")
+            for n, name in enumerate(made):
+                body = {"stream_id": n, "model": name, "prompt": ids, "max_tokens": 12, "temperature": 0}
+                lines.write(f"GENERATE {json.dumps(body)}\n")
+                lines.flush()
+                tokens, over = [], False
+                while not over:
+                    items = json.loads(lines.readline().split(" ", 1)[1])
+                    tokens += [i["token"] for i in items]
+                    over = items[-1]["finish_reason"] is not None
+                assert tokens[:12] == ask(s, PROMPTS[0], name, max_new_tokens=12)
+            r = s.post("/v1/completions", {"model": "red", "prompt": ids, "max_tokens": 3})
+            assert r.status_code == 200, r.text
+
+
+def test_prefixes_are_not_shared_between_adapters(adapters):
+    _, flag = adapters
+    prompt = "Once upon a time there was a little girl named Lily. " * 4
+    with Service(DEMO, args=["--lora-adapters", flag]) as s:
+        def cached(model):
+            r = s.post("/v1/completions", {"model": model, "prompt": prompt, "max_tokens": 1})
+            return r.json()["usage"]["prompt_tokens_details"]["cached_tokens"]
+        assert [cached("red"), cached("blue"), cached("tgi")] == [0, 0, 0]
+        assert min(cached("red"), cached("blue"), cached("tgi")) > 16
+
+
+def test_more_adapters_than_fit_take_turns(tmp_path):
+    """A pool for a few of twelve; every answer is what it is with room for all."""
+    made = {f"a{i}": make_adapter(tmp_path / f"a{i}", 100 + i, rank=2 + i % 3) for i in range(12)}
+    flag = ",".join(f"{name}={folder}" for name, folder in made.items())
+    cases = [(p, a) for a in made for p in PROMPTS]
+    with Service(DEMO, args=["--lora-adapters", flag]) as s:
+        want = [ask(s, *c) for c in cases]
+    available = next(int(line.split()[1]) for line in open("/proc/meminfo") if line.startswith("MemAvailable")) * 1024
+    share = ["--adapter-memory-fraction", f"{1.2e6 / available:.9f}"]
+    with Service(DEMO, args=["--lora-adapters", flag, *share]) as s:
+        fields = next(line for line in s.log.splitlines() if "pages_of_all" in line)
+        pages, of_all = (int(fields.split(k)[1].lstrip('=: ').split()[0].strip(',}"')) for k in ("pages=", "pages_of_all="))
+        assert pages < of_all / 2, fields
+        with concurrent.futures.ThreadPoolExecutor(36) as pool:
+            assert list(pool.map(lambda c: ask(s, *c), cases)) == want
+    s = Service(DEMO, args=["--lora-adapters", flag, "--adapter-memory-fraction", "0"], ready=False)
+    assert s.p.wait(60) != 0 and "raise `--adapter-memory-fraction`" in s.log
+
+
+def test_bad_adapters_are_refused_by_name(tmp_path):
+    good = make_adapter(tmp_path / "good", 5)
+
+    def broken(name, change):
+        folder = make_adapter(tmp_path / name, 6)
+        change(folder)
+        return folder
+
+    def config(**fields):
+        return lambda f: (f / "adapter_config.json").write_text(json.dumps({"lora_alpha": 8, **fields}))
+
+    small = dict(WIDTHS)
+    cases = [
+        (f"x={tmp_path / 'nowhere'}", "neither a folder nor a repository"),
+        (f"x={good},x={good}", "two adapters are called `x`"),
+        (f"x={good}@a@b", "Invalid LoRA adapter format"),
+        (f"x={broken('dora', config(use_dora=True))}", "`use_dora` is not supported"),
+        (f"x={broken('ia3', config(peft_type='IA3'))}", "only LORA is supported"),
+        (f"x={broken('alpha', config(lora_alpha='much'))}", "`lora_alpha` is no number"),
+        (f"x={broken('pickle', lambda f: (f / 'adapter_model.safetensors').rename(f / 'adapter_model.bin'))}", "is a pickle"),
+        (f"x={broken('empty', lambda f: (f / 'adapter_model.safetensors').unlink())}", "adapter_model.safetensors is missing"),
+    ]
+    WIDTHS["self_attn.q_proj"] = (WIDTHS["self_attn.q_proj"][0], 96)
+    cases.append((f"x={make_adapter(tmp_path / 'shape', 7)}", "has shape [4, 96]; this model means [4, 128]"))
+    WIDTHS.update(small)
+    WIDTHS["self_attn.w_proj"] = (8, 8)
+    cases.append((f"x={make_adapter(tmp_path / 'name', 8, targets=tuple(WIDTHS))}", "w_proj.lora_A.weight` is of no matrix of this model"))
+    del WIDTHS["self_attn.w_proj"]
+    for flag, word in cases:
+        s = Service(DEMO, args=["--lora-adapters", flag], ready=False)
+        assert s.p.wait(60) != 0 and word in s.log, s.log
+
+
+def test_peft_adapters_greedy_tokens(tmp_path):
+    """The reference adapters, served together: the tokens that PEFT generates."""
+    base = data("arch/llama")
+    folders = {name: data(f"lora/{name}") for name in ("attn_r4", "mlp_r8")}
+    flag = ",".join(f"{k}={v}" for k, v in folders.items())
+    with Service(base, args=["--lora-adapters", flag]) as s:
+        for name, folder in folders.items():
+            for p in json.loads((folder / "golden.json").read_text())["prompts"].values():
+                body = {"model": name, "prompt": p["ids"], "max_tokens": len(p["greedy_ids"]), "temperature": 0, "ignore_eos": True, "logprobs": 1}
+                r = s.post("/v1/completions", body)
+                assert r.status_code == 200, r.text
+                got = r.json()["choices"][0]["logprobs"]["token_logprobs"]
+                assert got == pytest.approx(p["greedy_logprobs"], abs=2e-4)

@@ -1,0 +1,186 @@
+"""A draft model beside the served one: answers stay what they are, bit by bit, whatever becomes of it."""
+
+import concurrent.futures
+import os
+import pathlib
+import random
+import signal
+import threading
+import time
+
+import pytest
+from deep import deep
+from serving import BIN, DEMO, SLOW, Process, Service, data, free_port, wait_for
+from test_speculation import CHEAP, TIGHT, answer, bodies, crowd, skipped
+
+LAYERS = 48  # eight times the draft's
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return deep(tmp_path_factory.mktemp("deep") / "model", LAYERS)
+
+
+@pytest.fixture(scope="module")
+def want(model):
+    """What the model says without drafts."""
+    with Service(model) as s:
+        return crowd(s, work())
+
+
+def work():
+    return list(bodies(24))
+
+
+def drafting(model, *args, num_shard=1, env=None):
+    return Service(model, num_shard, args=["--draft-model-id", DEMO, "--speculate", "6", *args], env=env)
+
+
+def draft_pid(s):
+    """The draft model's process; None between two of its lives."""
+    for pid in s.children():
+        try:
+            if b"shard-draft\0" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes():
+                return pid
+        except FileNotFoundError:
+            pass
+    return None
+
+
+def at_work(s):
+    return s.metric("tgi_draft_model") == 1
+
+
+def test_answers_stay_the_same_and_take_fewer_steps(model, want):
+    with drafting(model, env=CHEAP) as s:
+        wait_for(lambda: at_work(s), 30)
+        assert crowd(s, work()) == want
+        assert [answer(s, b) for b in work()] == want
+        assert skipped(s) > 100  # most of them alone, where rows are cheap
+        assert s.metric("tgi_draft_tokens") > 100
+        assert s.metric("kv_blocks", state="used") == 0
+
+
+@pytest.mark.parametrize("num_shard", [1, 2])
+def test_the_same_with_little_room_and_two_shards(model, want, num_shard):
+    with drafting(model, *TIGHT, num_shard=num_shard) as s:
+        wait_for(lambda: at_work(s), 30)
+        got = crowd(s, work())
+        if num_shard == 1:
+            assert got == want
+        else:
+            with Service(model, 2) as plain:
+                assert got == crowd(plain, work())
+        assert s.metric("tgi_draft_tokens") > 0
+        assert s.metric("kv_blocks", state="used") == 0
+
+
+def test_it_dies_and_comes_back_while_answers_are_made(model, want):
+    rng = random.Random(3)
+    over = threading.Event()
+    killed = 0
+
+    def kill():
+        nonlocal killed
+        while not over.is_set():
+            over.wait(rng.uniform(0, 0.8))
+            pid = draft_pid(s)
+            if pid:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                    killed += 1
+                except ProcessLookupError:
+                    pass
+
+    with drafting(model, env=CHEAP) as s:
+        wait_for(lambda: at_work(s), 30)
+        killer = threading.Thread(target=kill)
+        killer.start()
+        try:
+            end = time.monotonic() + 120
+            while killed < 4 and time.monotonic() < end:
+                assert crowd(s, work()) == want
+        finally:
+            over.set()
+            killer.join()
+        assert killed >= 4
+        before = skipped(s)
+        wait_for(lambda: at_work(s), 60)  # the launcher starts it again, later and later
+        assert [answer(s, b) for b in work()] == want
+        assert skipped(s) > before
+        assert s.metric("kv_blocks", state="used") == 0
+
+
+def test_one_that_freezes_holds_nobody_up(model, want):
+    with drafting(model) as s:
+        wait_for(lambda: at_work(s), 30)
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            answers = pool.submit(crowd, s, work())
+            time.sleep(0.3)
+            pid = draft_pid(s)
+            os.kill(pid, signal.SIGSTOP)
+            assert answers.result() == want
+        assert crowd(s, work()) == want
+        os.kill(pid, signal.SIGCONT)
+        wait_for(lambda: at_work(s), 30)
+        assert crowd(s, work()) == want
+
+
+@pytest.mark.parametrize("far", [False, True])
+def test_it_may_come_in_the_middle_of_an_answer(model, far):
+    """As three programs, without the launcher; also as if on another machine."""
+    port = free_port()
+    there = f"tcp://127.0.0.1:{free_port()}" if far else f"/tmp/d{port}"
+    target = Process([BIN / "model-server", "serve", model, "--uds-path", f"/tmp/t{port}", "--speculate", "4", "--threads", "1"])
+    argv = [BIN / "router", "--tokenizer-name", model, "--port", port, "--hostname", "127.0.0.1"]
+    argv += ["--master-shard-uds-path", f"/tmp/t{port}-0", "--draft-shard-uds-path", there if far else f"{there}-0"]
+    router = Process(argv)
+    s = Service.__new__(Service)
+    s.url = f"http://127.0.0.1:{port}"
+    draft = None
+    try:
+        router.wait_log("Connected", 60)
+        body = {"inputs": "Once upon a time", "parameters": {"max_new_tokens": 1900, "ignore_eos": True, "details": True}}
+        events = s.events("/generate_stream", body)
+        first = [next(events) for _ in range(20)]
+        draft = Process([BIN / "model-server", "serve", DEMO, "--uds-path", there, "--threads", "1"])
+        router.wait_log("Drafting", 60)
+        drafted = s.metric("tgi_draft_tokens")
+        rest = list(events)
+        assert s.metric("tgi_draft_tokens") > drafted + 50
+        again = list(s.events("/generate_stream", body))
+        assert again == first + rest
+    finally:
+        for p in (router, draft, target):
+            if p:
+                p.stop()
+
+
+def test_one_with_another_vocabulary_is_refused_and_nobody_is_hurt(model, want):
+    other = data("models/stories260K")
+    with Service(model, args=["--draft-model-id", other]) as s:
+        s.wait_log("its vocabulary is another one", 30)
+        assert crowd(s, work()) == want
+        assert s.metric("tgi_draft_tokens") == 0 and not at_work(s)
+
+
+def test_without_requests_it_rests(model):
+    def cpu(pid):
+        words = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
+    with drafting(model) as s:
+        wait_for(lambda: at_work(s), 30)
+        crowd(s, work()[:4])
+        pid = draft_pid(s)
+
+        def rests():  # after a while: at first it touches the memory of its cache
+            before = cpu(pid)
+            time.sleep(2)
+            return cpu(pid) - before <= 0.02 * SLOW
+
+        wait_for(rests, 60)
+        drafted = s.metric("tgi_draft_tokens")
+        assert rests() and s.metric("tgi_draft_tokens") == drafted
+        crowd(s, work()[:4])
+        assert s.metric("tgi_draft_tokens") > drafted

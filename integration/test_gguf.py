@@ -1,0 +1,113 @@
+"""A GGUF file served like the folder that it was made from: the same tokens, templates and answers."""
+
+import subprocess
+
+import pytest
+import requests
+from serving import BIN, DEMO, Service, data
+
+pytest.importorskip("gguf", reason="llama.cpp's Python module writes the files: pip install gguf")
+from gguf_made import write  # noqa: E402
+
+CHAT = {"model": "m", "max_tokens": 24, "temperature": 0, "messages": [{"role": "user", "content": "What is the capital of France?"}]}
+GENERATE = {"inputs": "Once upon a time", "parameters": {"max_new_tokens": 32, "details": True, "decoder_input_details": True}}
+
+
+def answers(service):
+    """A chat, a completion with the log-probabilities of its prompt, the ids of a text."""
+    chat = service.post("/v1/chat/completions", CHAT).json()
+    made = service.post("/generate", GENERATE).json()
+    tokens = service.post("/tokenize", {"inputs": "Hello, wörld! 12 <|x|>  \n"}).json()
+    return (
+        chat["choices"][0]["message"]["content"], chat["usage"], chat["choices"][0]["finish_reason"],
+        made["generated_text"], made["details"]["prefill"], made["details"]["tokens"], tokens,
+    )
+
+
+@pytest.fixture(scope="module")
+def demo():
+    with Service(DEMO) as s:
+        return answers(s)
+
+
+@pytest.mark.parametrize("num_shard", [1, 2])
+def test_the_demo_model_answers_the_same(tmp_path, demo, num_shard):
+    path = write(DEMO, tmp_path / "demo.gguf", "BF16")
+    if num_shard > 1:  # sums of ranks have last bits of their own
+        with Service(DEMO, num_shard) as s:
+            demo = answers(s)
+    with Service(path, num_shard) as s:
+        assert answers(s) == demo
+        info = requests.get(s.url + "/info", timeout=10).json()
+        assert info["model_id"] == str(path) and info["model_dtype"] == "torch.bfloat16"
+
+
+def test_sentencepiece_tokens(tmp_path):
+    model = data("models/stories260K")
+    with Service(model) as s:
+        want = s.post("/generate", GENERATE).json()
+    folder = tmp_path / "folder"  # that holds nothing else
+    folder.mkdir()
+    write(model, folder / "stories.gguf", "F32")
+    (folder / "mmproj-stories.gguf").write_bytes(b"GGUF")
+    with Service(folder) as s:
+        assert s.post("/generate", GENERATE).json() == want
+
+
+@pytest.mark.parametrize("quant", ["F16", "Q8_0", "Q5_1", "Q4_0"])
+def test_packed_weights_are_close(tmp_path, demo, quant):
+    """The same greedy beginning; log-probabilities of the prompt as near as the packing is fine."""
+    path = write(DEMO, tmp_path / f"demo-{quant}.gguf", quant)
+    with Service(path) as s:
+        got, log = answers(s), s.log
+    errors = [abs(a["logprob"] - b["logprob"]) for a, b in zip(got[4][1:], demo[4][1:])]
+    assert [t["id"] for t in got[4]] == [t["id"] for t in demo[4]]
+    assert "packed weights are served" in log or quant == "F16"
+    assert max(errors) < {"F16": 0.05, "Q8_0": 0.1, "Q5_1": 1, "Q4_0": 2}[quant], errors
+    if quant in ("F16", "Q8_0"):
+        assert got[0] == demo[0]
+
+
+@pytest.mark.parametrize("quant, word, num_shard", [("Q8_0", "w8a8", 1), ("Q4_0", "int4", 2)])
+def test_quantised_once_more(tmp_path, quant, word, num_shard):
+    path = write(DEMO, tmp_path / "demo.gguf", quant)
+    with Service(path, num_shard, args=["--quantize", word]) as s:
+        assert requests.get(s.url + "/info", timeout=10).json()["quantize"] == word
+        assert "packed weights are served" not in s.log
+        assert s.post("/generate", GENERATE).json()["generated_text"].strip()
+
+
+def test_more_models_by_their_files(tmp_path, demo):
+    write(DEMO, tmp_path / "other.gguf", "BF16")
+    with Service(DEMO, args=["--models-folder", tmp_path]) as s:
+        assert "other.gguf" in [m["id"] for m in requests.get(s.url + "/v1/models", timeout=10).json()["data"]]
+        chat = s.post("/v1/chat/completions", {**CHAT, "model": "other.gguf"}).json()
+        assert chat["choices"][0]["message"]["content"] == demo[0]
+
+
+def refused(path):
+    s = Service(path, ready=False)
+    assert s.p.wait(60) != 0
+    return s.log
+
+
+def test_what_is_no_model_is_refused_with_the_reason(tmp_path):
+    (tmp_path / "bad.gguf").write_bytes(b"GGUF\x03\0\0\0" + b"\xff" * 16)
+    assert "do not fit into a file of 24 bytes" in refused(tmp_path / "bad.gguf")
+    write(DEMO, tmp_path / "good.gguf", "F16")
+    assert "several GGUF models" in refused(tmp_path)
+    (tmp_path / "bad.gguf").unlink()
+    cut = (tmp_path / "good.gguf").read_bytes()
+    (tmp_path / "good.gguf").write_bytes(cut[: len(cut) // 2])
+    assert "are outside the" in refused(tmp_path)
+
+
+def test_download_weights_knows_files(tmp_path):
+    path = write(DEMO, tmp_path / "demo.gguf", "F16")
+    for model in (path, tmp_path):
+        r = subprocess.run([BIN / "model-server", "download-weights", model], capture_output=True, text=True, timeout=60)
+        assert r.returncode == 0 and "already present" in r.stdout + r.stderr
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    r = subprocess.run([BIN / "model-server", "download-weights", empty], capture_output=True, text=True, timeout=60)
+    assert r.returncode != 0 and "no .gguf file" in r.stdout + r.stderr

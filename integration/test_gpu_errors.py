@@ -1,0 +1,33 @@
+"""What a launcher says where GPUs do not do what is asked: seen with the stand-in of CUDA (make unit T=cuda builds it)."""
+
+import os
+
+import pytest
+from serving import BIN, DEMO, ROOT, SLOW, Process
+
+DOUBLE = ROOT / "build/tests/cuda-double.so"
+
+
+def launch(num_shard, **env):
+    if not DOUBLE.exists():
+        pytest.skip("the stand-in of CUDA was not built: make unit T=cuda")
+    p = Process(
+        [BIN / "launcher", "--model-id", DEMO, "--num-shard", num_shard, "--device", "cuda", "--shard-uds-path", f"/tmp/it-gpu-{os.getpid()}"],
+        env={"BACKEND_CUDA": str(DOUBLE), "NCCL_LIBRARY": str(DOUBLE), **env},
+    )
+    assert p.p.wait(60 * SLOW) == 1, p.log
+    return [line for line in p.log.splitlines() if "Error:" in line][-1]
+
+
+@pytest.mark.parametrize(
+    "num_shard,env,words",
+    [
+        (1, {"CUDA_DOUBLE_DRIVER": "0"}, "no NVIDIA driver (libcuda.so.1) on this machine"),
+        (2, {"CUDA_DOUBLE_DRIVER": "12040"}, "the NVIDIA driver supports CUDA 12.4, this program needs 13.0: update it"),
+        (2, {"CUDA_DOUBLE_DEVICES": "0"}, "no GPU is visible on this machine (see CUDA_VISIBLE_DEVICES)"),
+        (2, {"CUDA_DOUBLE_DEVICES": "1"}, "GPU 1 is wanted, and there is 1, numbered from 0: a rank needs a GPU of its own"),
+        (2, {"BACKEND_CUDA": "/no/such/plugin.so"}, "/no/such/plugin.so"),
+    ],
+)
+def test_one_clear_line(num_shard, env, words):
+    assert words in launch(num_shard, **env)

@@ -1,0 +1,190 @@
+"""Models on demand: one launch, several shard groups, by HTTP's `model` and by LMTP's."""
+
+import asyncio
+import json
+import os
+import signal
+import threading
+import time
+
+import pytest
+import requests
+import websockets
+from deep import deep
+from serving import DEMO, SLOW, Service, wait_for
+
+PROMPT = "Once upon a time"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Four names of the demo model: one has no weights, one has many layers and takes its time."""
+    top = tmp_path_factory.mktemp("models")
+    (top / "one").symlink_to(DEMO)
+    deep(top / "slow", 60)
+    (top / "org").mkdir()
+    (top / "org" / "two").symlink_to(DEMO)
+    (top / "broken").mkdir()
+    for f in DEMO.iterdir():
+        if f.suffix == ".json" or f.suffix == ".jinja":
+            (top / "broken" / f.name).symlink_to(f)
+    (top / "no-model").mkdir()
+    return top
+
+
+def service(folder, *args):
+    return Service(DEMO, args=["--models-folder", folder, "--kv-cache-memory", "5e7", "--threads", 1, *args])
+
+
+def complete(s, model, **kw):
+    return s.post("/v1/completions", {"model": model, "prompt": PROMPT, "max_tokens": 20, "temperature": 0, **kw})
+
+
+def run(coroutine):
+    return asyncio.run(asyncio.wait_for(coroutine, 120 * SLOW))
+
+
+def connect(s):
+    return websockets.connect(f"ws://127.0.0.1:{s.port}/", max_size=None)
+
+
+async def ask(ws, kind, **fields):
+    await ws.send(kind + " " + json.dumps(fields))
+
+
+async def until_end(ws, stream_id):
+    """All items of one stream, MSGs too."""
+    out = []
+    while True:
+        kind, items = (await ws.recv()).split(" ", 1)
+        for i in json.loads(items):
+            if i["stream_id"] == stream_id:
+                out.append((kind, i))
+                if "error" in i or i.get("finish_reason"):
+                    return out
+
+
+def test_the_name_decides_who_answers(folder):
+    with service(folder) as s:
+        first = s.shards()
+        listed = [m["id"] for m in requests.get(s.url + "/v1/models").json()["data"]]
+        assert sorted(listed[1:]) == ["broken", "one", "org/two", "slow"]
+        want = complete(s, "tgi").json()["choices"][0]["text"]
+        assert len(s.shards()) == 1  # nobody asked for more
+
+        r = complete(s, "one")
+        assert r.status_code == 200, r.text
+        assert r.json()["model"] == "one" and r.json()["choices"][0]["text"] == want
+        one = set(s.shards()) - set(first)
+        assert len(one) == 1
+        t = time.monotonic()
+        assert complete(s, "one").json()["choices"][0]["text"] == want
+        assert time.monotonic() - t < 2 * SLOW
+
+        # a second one takes its place, and the first of all stays
+        r = complete(s, "org/two")
+        assert r.status_code == 200 and r.json()["model"] == "org/two" and r.json()["choices"][0]["text"] == want
+        assert set(first) < set(s.shards()) and len(s.shards()) == 2 and not one & set(s.shards())
+        assert complete(s, str(DEMO)).json()["choices"][0]["text"] == want
+
+        chat = {"model": "org/two", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 5}
+        assert s.post("/v1/chat/completions", chat).json()["model"] == "org/two"
+        for name in ("three", "../models/one", "no-model", ".", "one/", "/etc"):
+            r = complete(s, name)
+            assert r.status_code == 404 and "does not exist" in r.text, (name, r.text)
+        r = complete(s, "broken")
+        assert r.status_code in (424, 500), r.text
+        assert "cannot be loaded" in r.text
+        assert complete(s, "one").status_code == 200  # and its place is free again
+
+
+def test_lmtp_loads_and_says_so(folder):
+    async def body(s):
+        async with connect(s) as ws:
+            await ask(ws, "MODEL_INFO", model="org/two", stream_id=1)
+            info = json.loads((await ws.recv()).split(" ", 1)[1])[0]
+            assert info["model_info"]["loaded"] is False
+            await ask(ws, "GENERATE", model="org/two", text=PROMPT, max_tokens=10, status=True, stream_id=2)
+            await ask(ws, "GENERATE", text=PROMPT, max_tokens=10, stream_id=3)  # overtakes it
+            here = await until_end(ws, 3)
+            there = await until_end(ws, 2)
+            told = [i for kind, i in there if kind == "MSG"]
+            # the first of them came while stream 3 was read, or there is another one a second later
+            assert all(i["status"] == "loading" for i in told)
+            tokens = [i["token"] for kind, i in there if kind == "TOKEN"]
+            assert tokens == [i["token"] for kind, i in here if kind == "TOKEN"] and len(tokens) == 10
+            await ask(ws, "MODEL_INFO", model="org/two", stream_id=4)
+            info = json.loads((await ws.recv()).split(" ", 1)[1])[0]
+            assert info["model_info"]["vocab_size"] > 0
+
+            # what ends while it waits
+            await ask(ws, "GENERATE", model="one", prompt=[1], stream_id=5, status=True, timeout=0.001)
+            assert (await until_end(ws, 5))[-1][1]["error"] == "lmtp.timeout"
+            await ask(ws, "GENERATE", model="nothing", prompt=[1], stream_id=6)
+            assert "nothing" in (await until_end(ws, 6))[-1][1]["error"]
+            await ask(ws, "GENERATE", model="broken", prompt=[1], stream_id=7)
+            assert "cannot be loaded" in (await until_end(ws, 7))[-1][1]["error"]
+            await ask(ws, "GENERATE", model="org/two", prompt=[1], stream_id=8)
+            await ask(ws, "CANCEL", stream_id=9, data={"stream_id": 8})
+            assert (await until_end(ws, 8))[-1][1]["error"] == "lmtp.cancelled"
+
+    with service(folder) as s:
+        run(body(s))
+
+
+def test_a_group_that_dies_takes_nobody_with_it(folder):
+    with service(folder, "--max-loaded-models", 2) as s:
+        first = set(s.shards())
+        want = complete(s, "slow").json()["choices"][0]["text"]
+        mine = set(s.shards()) - first
+        assert complete(s, "org/two").status_code == 200
+        results = []
+        long = {"ignore_eos": True, "max_tokens": 1900}
+        t = threading.Thread(target=lambda: results.append(complete(s, "slow", **long)))
+        t.start()
+        body = {"model": "slow", "prompt": PROMPT, "stream": True, **long}
+        events = s.events("/v1/completions", body)
+        next(events)
+        for p in mine:
+            os.kill(p, signal.SIGKILL)
+        assert any("error" in e for e in list(events))
+        t.join(20 * SLOW)
+        assert results and results[0].status_code >= 400, results[0].text
+        assert complete(s, "tgi").json()["choices"][0]["text"] == want
+        assert complete(s, "org/two").json()["choices"][0]["text"] == want
+        wait_for(lambda: complete(s, "slow").status_code == 200, 30)  # when its end is known it is loaded again
+        assert complete(s, "slow").json()["choices"][0]["text"] == want
+        assert len(s.shards()) == 3
+
+
+def test_a_model_in_use_is_not_unloaded(folder):
+    with service(folder) as s:
+        assert complete(s, "one").status_code == 200
+        done = {}
+
+        def timed(name, **kw):
+            done[name] = (complete(s, name, **kw), time.monotonic())
+
+        a = threading.Thread(target=timed, args=("one",), kwargs={"ignore_eos": True, "max_tokens": 1500})
+        b = threading.Thread(target=timed, args=("org/two",))
+        a.start()
+        time.sleep(0.2)
+        b.start()
+        a.join(), b.join()
+        assert done["one"][0].json()["usage"]["completion_tokens"] == 1500
+        assert done["org/two"][0].status_code == 200 and done["org/two"][1] > done["one"][1]
+
+
+def test_sigterm_ends_waiting(folder):
+    s = service(folder)
+    try:
+        results = []
+        t = threading.Thread(target=lambda: results.append(complete(s, "one")))
+        t.start()
+        s.wait_log("Loading model")
+        s.p.send_signal(signal.SIGTERM)
+        t.join(20 * SLOW)
+        assert results and results[0].status_code in (200, 503), results[0].text
+    finally:
+        assert s.stop() == 0
+    assert not [p for p in os.listdir(s.folder) if p.startswith("shard-m0")]

@@ -1,0 +1,158 @@
+"""A model over several machines: here two launchers on one machine, each with its own ranks, that know each other by TCP."""
+
+import random
+import re
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+
+import pytest
+from serving import BIN, DEMO, SLOW, Process, Service
+
+BODY = {"inputs": "Once upon a time", "parameters": {"max_new_tokens": 24, "details": True}}
+
+
+class Machine(Process):
+    """A launcher that is not machine 0: ranks, and no router."""
+
+    def __init__(self, rank, args):
+        folder = tempfile.mkdtemp(prefix="it-", dir="/tmp")
+        argv = [BIN / "launcher", "--model-id", DEMO, "--node-rank", rank, "--shard-uds-path", f"{folder}/shard"]
+        super().__init__([*argv, *args], folder=folder)
+
+
+def start(nodes, num_shard, timeout=60):
+    """Machine 0, which is not waited for, and the others."""
+    meet = ["--nnodes", nodes, "--master-addr", "127.0.0.1", "--master-port", master_port(), "--device", "cpu"]
+    meet += ["--threads", 1, "--rendezvous-timeout", timeout, "--max-total-tokens", 256]
+    others = [Machine(r, [*meet, "--num-shard", num_shard]) for r in range(1, nodes)]
+    return Service(DEMO, num_shard, ["--node-rank", 0, *meet], ready=False), others
+
+
+def master_port():
+    """With the ports of the ranks above it, all below those that the system gives away itself."""
+    while True:
+        first = random.randrange(15000, 30000)
+        try:
+            for port in range(first, first + 6):
+                with socket.socket() as s:
+                    s.bind(("127.0.0.1", port))
+            return first
+        except OSError:
+            continue
+
+
+def end_all(processes):
+    for p in processes:
+        if p.alive():
+            p.stop(signal.SIGKILL)
+
+
+def wait_end(p, timeout=30):
+    try:
+        return p.p.wait(timeout * SLOW)
+    except subprocess.TimeoutExpired:
+        raise AssertionError(f"still there after {timeout} s:\n{p.log[-4000:]}") from None
+
+
+def tokens(s):
+    r = s.post("/generate", BODY)
+    assert r.status_code == 200, r.text
+    return [(t["id"], t["logprob"]) for t in r.json()["details"]["tokens"]]
+
+
+@pytest.fixture(scope="module")
+def alone():
+    """What the demo says on one machine, by number of ranks."""
+    said = {}
+    for n in (1, 2, 4):
+        with Service(DEMO, n, ["--device", "cpu", "--threads", 1]) as s:
+            said[n] = tokens(s)
+    assert len(said[1]) == 24
+    return said
+
+
+@pytest.mark.parametrize("nodes,num_shard", [(2, 2), (2, 4)])
+def test_several_machines_answer_as_one(alone, nodes, num_shard):
+    master, others = start(nodes, num_shard)
+    try:
+        master.wait_ready()
+        for _ in range(2):
+            got = tokens(master)
+            assert got == alone[num_shard], "not the bits of shared memory"
+            assert [i for i, _ in got] == [i for i, _ in alone[1]], "not the tokens of one rank"
+        # told to stop, machine 0 ends in order, and the others with it
+        assert master.stop() == 0, master.log[-3000:]
+        for p in others:
+            assert wait_end(p) == 0, p.log[-3000:]
+            assert "has left: shutting down" in p.log
+    finally:
+        end_all([master, *others])
+
+
+def cause(p):
+    """The last words of a launcher."""
+    return [line for line in p.log.splitlines() if "Error:" in line][-1]
+
+
+@pytest.mark.parametrize("sig", [signal.SIGKILL, signal.SIGTERM])
+def test_a_lost_machine_ends_the_others_with_one_clear_line(sig):
+    master, others = start(2, 2)
+    try:
+        master.wait_ready()
+        tokens(master)
+        others[0].p.send_signal(sig)
+        assert wait_end(master, 20) != 0
+        assert re.search(r"rank 1 \(127.0.0.1\) (died|has left)|127.0.0.1:\d+", cause(master)), master.log[-3000:]
+        assert not master.children()
+    finally:
+        end_all([master, *others])
+
+
+def test_machine_0_killed_ends_the_others():
+    master, others = start(2, 2)
+    try:
+        master.wait_ready()
+        master.p.kill()
+        assert wait_end(others[0], 20) == 1
+        assert "rank 0 (127.0.0.1) died" in cause(others[0]), others[0].log[-3000:]
+    finally:
+        end_all([master, *others])
+
+
+def test_a_machine_that_does_not_come_is_named_in_time():
+    master, others = start(3, 3, timeout=3)
+    others.pop().stop(signal.SIGKILL)
+    try:
+        begin = time.monotonic()
+        for p in (master, others[0]):
+            assert wait_end(p) == 1
+            assert "rank 2 of machine 2 did not come within 3 s" in cause(p), p.log[-3000:]
+        assert time.monotonic() - begin < 15 * SLOW
+    finally:
+        end_all([master, *others])
+
+
+def test_machines_that_disagree_say_so_on_both():
+    port = master_port()
+    meet = ["--nnodes", 2, "--master-addr", "127.0.0.1", "--master-port", port, "--device", "cpu"]
+    both = [Service(DEMO, 2, meet, ready=False), Machine(1, [*meet, "--num-shard", 4])]
+    try:
+        for p in both:
+            assert wait_end(p) == 1
+            # of the two ranks of the second machine, the other one may only see that there is no group
+            assert "says 4 ranks on 2 machines, rank 0 says 2 on 2" in p.log, p.log[-3000:]
+    finally:
+        end_all(both)
+
+
+def test_flags_that_cannot_be_are_refused_at_once():
+    for args, words in [
+        (["--nnodes", 2, "--num-shard", 3], "`num_shard` (3) must be a multiple of `nnodes` (2)"),
+        (["--nnodes", 2, "--node-rank", 2], "`node_rank` (2) must be < `nnodes` (2)"),
+    ]:
+        p = Process([BIN / "launcher", "--model-id", DEMO, *args])
+        assert wait_end(p) == 1
+        assert words in p.log

@@ -1,0 +1,209 @@
+"""Clients that are broken, hostile or merely odd, against the real programs. What they may cost is bounded; what they send is
+refused by name; everybody else is served all the while."""
+
+import json
+import pathlib
+import re
+import socket
+import time
+
+import pytest
+import requests
+from serving import DEMO, SLOW, Service, wait_for
+
+ONCE = "Once upon a time"
+ROUTES = {
+    "/": {"inputs": ONCE},
+    "/generate": {"inputs": ONCE},
+    "/generate_stream": {"inputs": ONCE},
+    "/tokenize": {"inputs": ONCE},
+    "/v1/completions": {"model": "m", "prompt": ONCE, "max_tokens": 2},
+    "/v1/chat/completions": {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 2},
+    "/v1/messages": {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 2},
+}
+
+
+@pytest.fixture(scope="module")
+def s():
+    with Service(DEMO, args=["--json-output"]) as service:
+        yield service
+
+
+def idle(s):
+    wait_for(lambda: s.metric("kv_blocks", state="used") == 0 and s.metric("tgi_batch_current_size") == 0, 60)
+
+
+def router(s):
+    return next(p for p in s.children() if pathlib.Path(f"/proc/{p}/comm").read_text().strip() == "router")
+
+
+def rss(s):
+    return int(re.search(r"VmRSS:\s+(\d+)", pathlib.Path(f"/proc/{router(s)}/status").read_text()).group(1)) * 1024
+
+
+def raw(s, data, rcvbuf=None):
+    c = socket.socket()
+    if rcvbuf:
+        c.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, rcvbuf)
+    c.settimeout(60 * SLOW)
+    c.connect(("127.0.0.1", s.port))
+    c.sendall(data)
+    return c
+
+
+def post(path, body, id="x"):
+    return (
+        f"POST {path} HTTP/1.1\r\nHost: x\r\nx-request-id: {id}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    ).encode() + body
+
+
+def serves(s):
+    assert s.post("/generate", {"inputs": ONCE, "parameters": {"max_new_tokens": 2}}).status_code == 200
+
+
+def say(s, path, text):
+    data = text if isinstance(text, bytes) else text.encode()
+    return requests.post(s.url + path, data=data, headers={"content-type": "application/json"}, timeout=60 * SLOW)
+
+
+def test_slow_loris(s):
+    """Heads that never end: closed after 30 s, one line each; nobody else notices."""
+    files = len(list(pathlib.Path(f"/proc/{router(s)}/fd").iterdir()))
+    slow = [raw(s, f"GET /loris-{i} HTTP/1.1\r\nHost: x\r\n".encode()) for i in range(300)]
+    start = time.monotonic()
+    for c in slow:
+        c.setblocking(False)
+    open_ = set(slow)
+    while open_ and time.monotonic() < start + 45 * SLOW:
+        for c in list(open_):
+            try:
+                c.sendall(b"a")
+                if c.recv(100) == b"":
+                    open_.discard(c)
+            except BlockingIOError:
+                pass
+            except OSError:
+                open_.discard(c)
+        t = time.monotonic()
+        assert requests.get(s.url + "/livez", timeout=10).status_code == 200 and time.monotonic() - t < 2 * SLOW
+        time.sleep(0.5)
+    assert not open_ and time.monotonic() - start > 25
+    wait_for(lambda: len(list(pathlib.Path(f"/proc/{router(s)}/fd").iterdir())) <= files + 5)
+    serves(s)
+
+
+def test_a_client_that_stops_reading_is_cut_off(s):
+    idle(s)
+    before = rss(s)
+    body = json.dumps(
+        {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "n": 4, "max_tokens": 1900, "ignore_eos": True, "stream": True,
+         "logprobs": True, "top_logprobs": 5}
+    ).encode()  # fmt: skip
+    held = [raw(s, post("/v1/chat/completions", body, f"deaf-{i}"), rcvbuf=4096) for i in range(2)]
+    wait_for(lambda: s.metric("tgi_batch_current_size") == 8, 30)
+    wait_for(lambda: s.log.count("deaf-") == 2, 120)
+    idle(s)
+    lines = [json.loads(x)["fields"] for x in s.log.splitlines() if "deaf-" in x]
+    assert [x["message"] for x in lines] == ["Dropped"] * 2 and all(x["generated_tokens"] < 4 * 1900 for x in lines)
+    assert rss(s) - before < 30e6, "2 * 1 MB unread, and what was on its way"
+    for c in held:
+        c.close()
+    serves(s)
+
+
+@pytest.mark.parametrize("path", ROUTES)
+def test_bodies_of_10_mb(s, path):
+    big = json.dumps({**ROUTES[path], "x": "y" * 10_000_000}).encode()
+    assert say(s, path, big).status_code == 413
+    chunked = requests.post(s.url + path, data=iter([big[i : i + 65536] for i in range(0, len(big), 65536)]), headers={"content-type": "application/json"}, timeout=60)
+    assert chunked.status_code == 413
+    serves(s)
+
+
+@pytest.mark.parametrize("path", ROUTES)
+def test_deep_json(s, path):
+    for text in ("[" * 10_000, "[" * 10_000 + "]" * 10_000, '{"a":' * 10_000 + "1" + "}" * 10_000):
+        assert say(s, path, text).status_code == 400
+    deep = json.dumps(ROUTES[path])[:-1] + ',"tools":' + "[" * 900 + "]" * 900 + "}"
+    assert say(s, path, deep).status_code in (200, 400, 422)
+    serves(s)
+
+
+@pytest.mark.parametrize("path", ROUTES)
+def test_duplicate_keys_are_refused(s, path):
+    """A filter in front may take the last of two, and we the first."""
+    text = json.dumps(ROUTES[path])
+    key, value = next(iter(ROUTES[path].items()))
+    r = say(s, path, text[:-1] + f', "{key}": {json.dumps(value)}}}')
+    assert r.status_code in (400, 422) and f"duplicate field `{key}`" in r.text
+
+
+def test_duplicate_keys_below_the_root(s):
+    r = say(s, "/generate", '{"inputs": "a", "parameters": {"seed": 1, "seed": 2}}')
+    assert r.status_code == 422 and "parameters: duplicate field `seed`" in r.text
+    many = '{"inputs": "a", ' + ", ".join(f'"k{i}": 1' for i in range(150_000)) + "}"  # not quadratic
+    t = time.monotonic()
+    assert say(s, "/generate", many).status_code == 200 and time.monotonic() - t < 5 * SLOW
+
+
+@pytest.mark.parametrize("number", ["9007199254740993", "18446744073709551616", "1e400", "-1", "1.5", "4294967296", "NaN", "Infinity", "0x10", "01"])
+def test_numbers_that_do_not_fit(s, number):
+    for path, text in [
+        ("/generate", '{"inputs": "a", "parameters": {"max_new_tokens": %s}}'),
+        ("/generate", '{"inputs": "a", "parameters": {"max_new_tokens": 1, "top_n_tokens": %s}}'),
+        ("/v1/completions", '{"model": "m", "prompt": [%s], "max_tokens": 1}'),
+        ("/v1/completions", '{"model": "m", "prompt": "a", "max_tokens": 1, "n": %s}'),
+        ("/v1/chat/completions", '{"model": "m", "messages": [{"role": "user", "content": "a"}], "max_tokens": 1, "logit_bias": {"%s": 1}}'),
+        ("/v1/messages", '{"model": "m", "messages": [{"role": "user", "content": "a"}], "max_tokens": %s}'),
+    ]:
+        r = say(s, path, text % number)
+        assert r.status_code in (400, 422), (path, number, r.text)
+        assert r.json()["error"] if r.headers["content-type"] == "application/json" else r.text
+
+
+def test_large_seeds_are_exact(s):
+    for seed in (2**53 + 1, 2**63, 2**64 - 1):
+        body = {"inputs": ONCE, "parameters": {"max_new_tokens": 1, "do_sample": True, "seed": seed, "details": True}}
+        assert s.post("/generate", body).json()["details"]["seed"] == seed
+
+
+@pytest.mark.parametrize("bad", [b"\xff", b"\xc3", b"\xed\xa0\x80", b"\xc0\xaf", b"\xf5\x80\x80\x80", b"\\ud800", b"\\u0000", b"\0", b"\x01", b"\n"])
+@pytest.mark.parametrize("path", ROUTES)
+def test_text_that_is_none(s, path, bad):
+    text = json.dumps(ROUTES[path]).encode().replace(b"Once", b"On" + bad).replace(b"Hi", b"H" + bad)
+    assert say(s, path, text).status_code in (400, 422)
+
+
+@pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE", "TRACE", "CONNECT", "BREW", "get", "A" * 2000, "G(T"])
+def test_methods_that_are_none(s, method):
+    c = raw(s, f"{method} /generate HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n".encode())
+    assert re.match(rb"HTTP/1\.[01] (400|405|501) ", c.recv(1000))
+    c.close()
+    serves(s)
+
+
+def test_pipelines_of_generations(s):
+    body = json.dumps({"inputs": ONCE, "parameters": {"max_new_tokens": 3}}).encode()
+    c = raw(s, post("/generate", body) * 5 + post("/generate_stream", body) + post("/generate", b"{") + b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n")
+    got = b""
+    while not got.endswith(b"\r\n\r\n") or got.count(b"HTTP/1.1 ") < 8:
+        more = c.recv(65536)
+        assert more, got
+        got += more
+    assert [int(x) for x in re.findall(rb"HTTP/1\.1 (\d+)", got)] == [200] * 6 + [400, 200]
+    c.close()
+
+
+def test_heads_that_are_too_large(s):
+    for head in (b"GET /" + b"x" * 100_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n", b"GET / HTTP/1.1\r\nHost: x\r\nA: " + b"x" * 100_000 + b"\r\n\r\n",
+                 b"GET / HTTP/1.1\r\nHost: x\r\n" + b"A: b\r\n" * 20_000 + b"\r\n", b"GET /livez HTTP/2.0\r\nHost: x\r\n\r\n", b"\0" * 100 + b"\r\n\r\n", b"\r\n" * 50_000):  # fmt: skip
+        c = raw(s, b"")
+        try:
+            c.sendall(head)
+            c.shutdown(socket.SHUT_WR)
+            got = c.recv(100)
+            assert got == b"" or re.match(rb"HTTP/1\.[01] (4\d\d|5\d\d) ", got), got
+        except OSError:
+            pass  # cut off while sending
+        c.close()
+    serves(s)

@@ -1,0 +1,248 @@
+#include "launcher/groups.h"
+#include "common/clock.h"
+#include "common/log.h"
+#include "launcher/machine.h"
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { MESSAGE_MAX = 4096, GROUP_ARENA = 16 << 20 };
+enum group_state { FREE, LOADING, READY, STOPPING };
+
+struct group {
+    enum group_state state;
+    uint32_t slot, n_ready;
+    int64_t since, deadline; /* ms; deadline 0: none */
+    struct arena arena;      /* of one life */
+    struct config cfg;
+    struct plan plan;
+    char folder[MESSAGE_MAX], name[64], uds_path[128], why[512]; /* why: it has failed */
+};
+
+static struct child *shard(const struct groups *g, const struct group *q, uint32_t rank)
+{
+    return &g->children[2 * ((size_t)q->slot * g->n_ranks + rank)];
+}
+static struct child *probe(const struct groups *g, const struct group *q, uint32_t rank)
+{
+    return shard(g, q, rank) + 1;
+}
+
+static void tell(const struct groups *g, const char *what, const struct group *q, const char *more)
+{
+    char text[MESSAGE_MAX];
+    int n = snprintf(text, sizeof(text), "%s %" PRIu32 " %s", what, q->slot, more);
+    n = n < (int)sizeof(text) ? n : (int)sizeof(text) - 1;
+    /* A router that is gone needs no answer; one that reads nothing has no use for one. */
+    if (send(g->fd, text, (size_t)n, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+        log_msg(LOG_DEBUG, "the router does not hear: %s", text);
+}
+
+/* ---------------------------------------------------------------- ending */
+
+static void signal_all(const struct groups *g, const struct group *q, int sig)
+{
+    for (uint32_t r = 0; r < g->n_ranks; r++) {
+        child_signal(shard(g, q, r), sig);
+        child_signal(probe(g, q, r), sig);
+    }
+}
+
+static void over_when_gone(struct groups *g, struct group *q)
+{
+    for (uint32_t r = 0; r < g->n_ranks; r++)
+        if (shard(g, q, r)->alive || probe(g, q, r)->alive)
+            return;
+    q->state = FREE;
+    q->deadline = 0;
+    LOG(LOG_INFO, "Model unloaded", LOGS("model", q->folder), LOGI("slot", q->slot));
+    tell(g, *q->why ? "failed" : "gone", q, q->why);
+}
+
+static void stop(struct groups *g, struct group *q)
+{
+    q->state = STOPPING;
+    q->deadline = clock_ms() + 1000 * (int64_t)g->base->cfg->graceful_termination_timeout;
+    signal_all(g, q, SIGTERM);
+    over_when_gone(g, q);
+}
+
+/* The first cause is the one that counts. */
+static void fail(struct groups *g, struct group *q, const char *who, const struct child *c)
+{
+    char cause[400] = "";
+    if (q->state == STOPPING)
+        return;
+    if (c)
+        child_cause(c, cause, sizeof(cause));
+    snprintf(q->why, sizeof(q->why), "%s %s", who, cause);
+    LOG(LOG_ERROR, "Model failed", LOGS("model", q->folder), LOGS("why", q->why));
+    stop(g, q);
+}
+
+/* ---------------------------------------------------------------- starting */
+
+static void make_plan(struct groups *g, struct group *q)
+{
+    arena_reset(&q->arena);
+    arena_init(&q->arena, GROUP_ARENA);
+    snprintf(q->uds_path, sizeof(q->uds_path), "%s-m%" PRIu32, g->base->uds_path, q->slot);
+    snprintf(q->name, sizeof(q->name), "%s-m%" PRIu32, g->base->group, q->slot);
+    plan_other(g->base, q->folder, q->uds_path, q->name, &q->cfg, &q->arena, &q->plan);
+    q->cfg.master_port += 1 + q->slot;
+}
+
+static const char *label(struct group *q, const char *what, uint32_t rank)
+{
+    char text[64];
+    int n = snprintf(text, sizeof(text), "%s-m%" PRIu32 "-%" PRIu32, what, q->slot, rank);
+    const char *p = arena_strdup(&q->arena, text, (size_t)n);
+    return p ? p : what;
+}
+
+static int start_rank(struct groups *g, struct group *q, uint32_t rank, struct err *e)
+{
+    struct command cmd;
+    child_free(shard(g, q, rank)); /* of the life before */
+    child_free(probe(g, q, rank));
+    if (machine_socket_free(plan_socket(&q->plan, rank), e) != 0 ||
+        plan_shard(&q->plan, rank, &cmd, e) != 0 ||
+        child_start(shard(g, q, rank), label(q, "shard", rank), &cmd, e) != 0 ||
+        plan_probe(&q->plan, rank, &cmd, e) != 0)
+        return -1;
+    return child_start(probe(g, q, rank), label(q, "probe", rank), &cmd, e);
+}
+
+static void load(struct groups *g, struct group *q, const char *folder)
+{
+    struct err e = ERR_INIT;
+    snprintf(q->folder, sizeof(q->folder), "%s", folder);
+    *q->why = 0;
+    q->n_ready = 0;
+    q->state = LOADING;
+    q->since = clock_ms();
+    q->deadline = g->base->cfg->startup_timeout
+                      ? q->since + 1000 * (int64_t)g->base->cfg->startup_timeout
+                      : 0;
+    make_plan(g, q);
+    LOG(LOG_INFO, "Loading model", LOGS("model", folder), LOGI("slot", q->slot));
+    for (uint32_t r = 0; r < g->n_ranks; r++)
+        if (start_rank(g, q, r, &e) != 0) {
+            fail(g, q, e.msg, NULL);
+            return;
+        }
+}
+
+/* ---------------------------------------------------------------- what happens */
+
+static void serve(struct groups *g, const char *text)
+{
+    char word[16];
+    unsigned slot = 0;
+    int at = 0;
+    if (sscanf(text, "%15s %u %n", word, &slot, &at) < 2 || slot >= g->n) {
+        log_msg(LOG_ERROR, "the router says what is no message: %.100s", text);
+        return;
+    }
+    struct group *q = &g->v[slot];
+    if (!strcmp(word, "load") && q->state == FREE)
+        load(g, q, text + at);
+    else if (!strcmp(word, "unload") && q->state != FREE && q->state != STOPPING)
+        stop(g, q);
+    else
+        log_msg(LOG_ERROR, "the router says what does not fit: %.100s", text);
+}
+
+void groups_read(struct groups *g)
+{
+    char text[MESSAGE_MAX];
+    ssize_t n;
+    while (g->fd >= 0 && (n = recv(g->fd, text, sizeof(text) - 1, MSG_DONTWAIT)) > 0) {
+        text[n] = 0;
+        serve(g, text);
+    }
+}
+
+void groups_lost(struct groups *g, uint32_t child)
+{
+    struct group *q = &g->v[child / (2 * g->n_ranks)];
+    const struct child *c = &g->children[child];
+    bool is_probe = child % 2, ok = WIFEXITED(c->status) && WEXITSTATUS(c->status) == 0;
+    char who[64];
+    snprintf(who, sizeof(who), "%s %" PRIu32, is_probe ? "health probe of rank" : "rank",
+             child / 2 % g->n_ranks);
+    if (q->state == STOPPING) {
+        over_when_gone(g, q);
+    } else if (!is_probe || !ok) {
+        fail(g, q, who, c);
+    } else if (q->state == LOADING && ++q->n_ready == g->n_ranks) {
+        q->state = READY;
+        q->deadline = 0;
+        LOG(LOG_INFO, "Model ready", LOGS("model", q->folder),
+            LOGD("seconds", (double)(clock_ms() - q->since) / 1e3));
+        tell(g, "ready", q, plan_socket(&q->plan, 0));
+    }
+}
+
+int64_t groups_deadline(const struct groups *g)
+{
+    int64_t first = 0;
+    for (uint32_t i = 0; i < g->n; i++)
+        if (g->v[i].deadline && (!first || g->v[i].deadline < first))
+            first = g->v[i].deadline;
+    return first;
+}
+
+void groups_late(struct groups *g, int64_t now)
+{
+    for (uint32_t i = 0; i < g->n; i++) {
+        struct group *q = &g->v[i];
+        if (!q->deadline || now < q->deadline)
+            continue;
+        q->deadline = 0;
+        if (q->state == LOADING)
+            fail(g, q, "did not answer within --startup-timeout", NULL);
+        else
+            signal_all(g, q, SIGKILL);
+    }
+}
+
+/* ---------------------------------------------------------------- life */
+
+int groups_init(struct groups *g, const struct plan *base, uint32_t n, struct child *children,
+                struct err *e)
+{
+    int pair[2];
+    *g = (struct groups){.base = base,
+                         .n_ranks = base->cfg->num_shard,
+                         .children = children,
+                         .fd = -1,
+                         .router_fd = -1};
+    if (n == 0)
+        return 0;
+    if (!(g->v = calloc(n, sizeof(*g->v))))
+        return err_nomem(e);
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0)
+        return err_sys(e, "socketpair");
+    g->fd = pair[0];
+    g->router_fd = pair[1];
+    for (g->n = 0; g->n < n; g->n++)
+        g->v[g->n].slot = g->n;
+    return 0;
+}
+
+void groups_free(struct groups *g)
+{
+    for (uint32_t i = 0; i < g->n; i++)
+        arena_reset(&g->v[i].arena);
+    free(g->v);
+    if (g->fd >= 0)
+        close(g->fd);
+    if (g->router_fd >= 0)
+        close(g->router_fd);
+}

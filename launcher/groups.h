@@ -1,0 +1,28 @@
+/* groups.h - groups of shards that the router asks for while it serves: docs/decisions/
+ * on-demand-models.md has their life and the messages.
+ *
+ * A slot is one group: FREE -> LOADING -> READY -> STOPPING -> FREE. The children are the
+ * supervisor's, two for each rank (shard and probe); this says what their coming and going means.
+ * Main thread only. */
+#ifndef LAUNCHER_GROUPS_H
+#define LAUNCHER_GROUPS_H
+#include "launcher/child.h"
+
+struct group;
+struct groups {
+    const struct plan *base; /* what every group has in common */
+    struct group *v;
+    uint32_t n, n_ranks;
+    struct child *children; /* [n * 2 * n_ranks], shard and probe of each rank */
+    int fd, router_fd;      /* our end of the channel, and the router's; -1: none */
+};
+
+/* Room for `n` groups; 0: none will ever be asked for, and everything below does nothing. */
+int groups_init(struct groups *g, const struct plan *base, uint32_t n, struct child *children,
+                struct err *e);
+void groups_read(struct groups *g);                 /* the router has said something */
+void groups_lost(struct groups *g, uint32_t child); /* children[child] has ended */
+int64_t groups_deadline(const struct groups *g);    /* when groups_late() is due; 0: never */
+void groups_late(struct groups *g, int64_t now);
+void groups_free(struct groups *g); /* no child is left */
+#endif

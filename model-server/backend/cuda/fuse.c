@@ -1,0 +1,81 @@
+/* fuse.c - what comes before and after a product of few rows becomes part of it.
+ *
+ * A launch costs a decode step one to three microseconds in which no weights are read: more, in a
+ * small model, than the reading itself. linear_stream can do what its neighbours do, with the same
+ * bits, so an operation that is about to be recorded looks at the one recorded last and, where that
+ * is the product it follows (or the norm that it reads), they become one. Where something lies
+ * between - a sum over ranks, an adapter - they stay two. CUDA_FUSE turns it off. */
+#include "model-server/backend/cuda/cuda.h"
+
+/* More rows than these are normed faster by blocks of their own than by every block of the product:
+ * by estimate, 16 KiB a row and block from the second-level cache. */
+enum { NORM_ROWS = 4, NORM_BYTES = 36 << 10 };
+
+/* The arguments of what was recorded last, if it was recorded with `fn`. */
+static void *last(const struct device *d, launch_fn *fn)
+{
+    const struct recorder *r = &d->rec;
+    const struct command *c = r->n ? &r->commands[r->n - 1] : NULL;
+    return c && c->fn == fn && d->features & CUDA_FUSE ? r->bytes + c->at : NULL;
+}
+
+/* The product of few rows that was recorded last, if it is `y` and nothing has become of it yet. */
+static struct stream_args *last_product(const struct device *d, const float *y)
+{
+    struct stream_args *s = last(d, linear_stream_launch);
+    return s && s->l.y == y && !s->l.gate && !s->sum && !s->rope.qkv ? s : NULL;
+}
+
+void fuse_norm(struct device *d, struct stream_args *s)
+{
+    const struct norm_args *p = last(d, norm_launch);
+    if (!p || p->y != s->l.x || p->x == p->y || p->x == s->l.y || p->r || p->rows != s->l.rows ||
+        p->n != s->l.w.cols || s->l.rows > NORM_ROWS || stream_x_bytes(&s->l) > NORM_BYTES ||
+        s->l.w.quant == QUANT_W8A8)
+        return;
+    s->norm = *p;
+    d->rec.n--;
+    d->rec.n_bytes = d->rec.commands[d->rec.n].at;
+}
+
+bool fuse_gate(struct device *d, float *y, const float *x, uint32_t rows, uint32_t n, enum act act)
+{
+    struct stream_args *s = last_product(d, x);
+    if (!s || s->l.w.rows != 2 * n || (!s->l.table && s->l.rows != rows) || s->norm.x == y)
+        return false;
+    s->l.y = y, s->l.gate = true, s->l.act = act;
+    return true;
+}
+
+bool fuse_sum(struct device *d, float *x, const float *r, float scale, uint32_t rows, uint32_t n)
+{
+    struct stream_args *s = last_product(d, r);
+    if (!s || s->l.table || s->l.rows != rows || s->l.w.rows != n || s->l.x == x ||
+        s->norm.x == x || s->norm.y == x)
+        return false;
+    s->sum = x, s->scale = scale;
+    return true;
+}
+
+bool fuse_rope(struct device *d, const struct rope_args *p)
+{
+    struct stream_args *s = last_product(d, p->qkv);
+    const uint32_t heads = p->n_heads + 2 * p->n_kv_heads;
+    if (!s || s->l.table || s->l.rows != p->tokens || s->l.w.rows != heads * p->head_dim ||
+        p->head_dim % STREAM_OUTS || heads > TICKETS)
+        return false;
+    s->rope = *p, s->tickets = d->tickets;
+    return true;
+}
+
+/* Merging in one block is as fast as in many while a thread's loads follow each other no longer. */
+enum { MERGE_STEPS = 64, MERGE_THREADS = 64 };
+
+void fuse_merge(struct device *d, struct attn_args *a)
+{
+    const uint32_t quads = a->rows * a->head_dim / 4;
+    const uint32_t turns = (quads + MERGE_THREADS - 1) / MERGE_THREADS;
+    if (d->features & CUDA_FUSE && !a->kv.scales && (uint64_t)turns * a->segments <= MERGE_STEPS &&
+        (uint64_t)a->n_tiles * a->n_kv_heads <= TICKETS)
+        a->tickets = d->tickets;
+}

@@ -1,0 +1,297 @@
+/* group.c - forming a group of devices, choosing the way of a message, watching over the others.
+ *
+ * Whoever waits for the device (cuda_sync) comes here instead: asks now and then whether the other
+ * ranks live and whether NCCL still stands, and gives up after GROUP_TIMEOUT_S. A group that lost a
+ * rank is of no further use; the processes end, and the launcher says which was first. */
+#include "model-server/backend/cuda/group.h"
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* Up to which size a way is taken. Every rank writes a oneshot message to all others, so what is
+ * worth it shrinks with their number; the figures are those published for H100s, and wait to be
+ * measured here. Gathering everything takes one call fewer than scattering and gathering, and moves
+ * no more bytes for two ranks. */
+enum {
+    ONESHOT_FEW_BYTES = 256 << 10, /* up to 4 ranks */
+    ONESHOT_BYTES = 64 << 10,      /* up to 8; none beyond */
+    GATHER_BYTES = 64 << 10,       /* of three ranks and more; all of two */
+    CHUNK = 4 << 20,               /* floats that NCCL is given at a time */
+};
+
+static size_t oneshot_bytes(int world)
+{
+    return world <= 4 ? ONESHOT_FEW_BYTES : world <= 8 ? ONESHOT_BYTES : 0;
+}
+
+bool group_same_gpu(const struct group *g, int a, int b)
+{
+    const int per_node = g->base.world / g->base.nodes;
+    return a / per_node == b / per_node && !strcmp(g->cards[a].bus_id, g->cards[b].bus_id);
+}
+
+/* ---------------------------------------------------------------- loss */
+
+int group_lose(struct group *g, const char *what, const char *why, struct err *e)
+{
+    struct err dead = ERR_INIT;
+    if (g->lost.kind == ERR_NONE) {
+        const char *cause = g->host->ops->check(g->host, &dead) ? dead.msg : why;
+        err_set(&g->lost, ERR_SYSTEM, "GPU %d, rank %d of %d: %s: %s", g->d->index, g->base.rank,
+                g->base.world, what, cause);
+        if (g->oneshot)
+            oneshot_stop(g->oneshot);
+        if (g->nccl)
+            nccl_abort(g->nccl);
+    }
+    *e = g->lost;
+    return -1;
+}
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+int group_vigil(struct group *g, struct vigil *v, const char *what, struct err *e)
+{
+    static const double look_s = 0.05, busy_s = 0.01;
+    struct err dead = ERR_INIT;
+    double t = now();
+    if (!v->start)
+        v->start = v->looked = t;
+    if (t - v->start > GROUP_TIMEOUT_S)
+        return group_lose(g, what, "the other ranks did not come in time", e);
+    if (t - v->looked > look_s) {
+        v->looked = t;
+        if (g->host->ops->check(g->host, &dead))
+            return group_lose(g, what, dead.msg, e);
+    }
+    if (t - v->start > busy_s) /* a long step: let others have the core */
+        nanosleep(&(struct timespec){0, 20000}, NULL);
+    return 0;
+}
+
+int group_wait(struct group *g, cudaEvent_t until, struct err *e)
+{
+    struct vigil v = {0};
+    const char *why = "";
+    cudaError_t rc;
+    if (g->lost.kind != ERR_NONE) {
+        *e = g->lost;
+        return -1;
+    }
+    while ((rc = until ? cudaEventQuery(until) : cudaStreamQuery(g->d->stream)) ==
+           cudaErrorNotReady) {
+        if (g->nccl && nccl_state(g->nccl, &why) < 0)
+            return group_lose(g, "NCCL", why, e);
+        if (group_vigil(g, &v, "a collective", e))
+            return -1;
+    }
+    if (rc != cudaSuccess)
+        return cuda_failed(g->d, rc, "running a step", e);
+    int missing = g->oneshot ? oneshot_missing(g->oneshot) : -1;
+    if (missing >= 0) {
+        char who[64];
+        snprintf(who, sizeof(who), "rank %d did not come within %d s", missing, GROUP_TIMEOUT_S);
+        return group_lose(g, "a collective", who, e);
+    }
+    return 0;
+}
+
+/* ---------------------------------------------------------------- one decision of all */
+
+bool group_captures(const struct group *g) { return g->nccl; }
+
+int group_agree(struct group *g, int mine)
+{
+    struct device *d = g->d;
+    struct err e = ERR_INIT;
+    float vote = (float)mine; /* captures are counted far below 2^24: exact */
+    if (g->lost.kind != ERR_NONE || g->host->ops->all_gather(g->host, &vote, g->votes, 1, &e)) {
+        group_lose(g, "agreeing on a step", e.msg, &e);
+        if (d->fault.kind == ERR_NONE)
+            d->fault = e;
+        return STEP_FAILED;
+    }
+    float least = vote;
+    bool equal = true;
+    int failed = 0;
+    for (int r = 0; r < g->base.world; r++) {
+        equal &= g->votes[r] == vote;
+        if (g->votes[r] < least)
+            least = g->votes[r];
+        if (g->votes[r] == STEP_FAILED)
+            failed = r;
+    }
+    if (least == STEP_FAILED) {
+        char why[64];
+        snprintf(why, sizeof(why), "rank %d failed, its log says why", failed);
+        group_lose(g, "a step", why, &e);
+        if (d->fault.kind == ERR_NONE)
+            d->fault = e;
+        return STEP_FAILED;
+    }
+    return equal ? mine : least == STEP_RUN ? STEP_RUN : STEP_CAPTURE;
+}
+
+/* ---------------------------------------------------------------- collectives */
+
+static int fault_of(const struct group *g, struct err *e)
+{
+    const struct err *bad = g->lost.kind != ERR_NONE ? &g->lost : &g->d->fault;
+    if (bad->kind == ERR_NONE)
+        return 0;
+    *e = *bad;
+    return -1;
+}
+
+/* Everything to everybody, who add it up. */
+static void gather_and_add(struct group *g, float *x, size_t n)
+{
+    float *all = cuda_work(g->d, WORK_GATHER, (size_t)g->base.world * n * sizeof(float));
+    if (!all)
+        return;
+    nccl_gather(g->nccl, x, all, n);
+    struct rank_sum_args a = {x, all, x, n, (uint32_t)g->base.world, (uint32_t)g->base.rank};
+    RECORD(g->d, rank_sum_launch, a);
+}
+
+/* Each adds up its own part, then the parts go to everybody. */
+static void scatter_and_add(struct group *g, float *x, size_t share)
+{
+    float *all = cuda_work(g->d, WORK_GATHER, (size_t)g->base.world * share * sizeof(float));
+    float *mine = x + (size_t)g->base.rank * share;
+    if (!all)
+        return;
+    nccl_scatter(g->nccl, x, all, share);
+    struct rank_sum_args a = {
+        mine, all, mine, share, (uint32_t)g->base.world, (uint32_t)g->base.rank};
+    RECORD(g->d, rank_sum_launch, a);
+    nccl_gather(g->nccl, mine, x, share); /* in place, as NCCL has it */
+}
+
+static void nccl_all_reduce(struct group *g, float *x, size_t n)
+{
+    const size_t world = (size_t)g->base.world;
+    for (size_t at = 0, len; at < n; at += len) {
+        len = n - at < CHUNK ? n - at : CHUNK;
+        if (world == 2 || len * sizeof(float) <= GATHER_BYTES) {
+            gather_and_add(g, x + at, len);
+        } else {
+            len = len / world * world; /* the rest comes next, and is small */
+            scatter_and_add(g, x + at, len / world);
+        }
+    }
+}
+
+static int all_reduce(struct comm *base, float *x, size_t n, struct err *e)
+{
+    struct group *g = (struct group *)base;
+    if (fault_of(g, e))
+        return -1;
+    if (!n)
+        return 0;
+    if (g->oneshot && oneshot_takes(g->oneshot, x, n))
+        oneshot_all_reduce(g->oneshot, x, n);
+    else if (g->nccl)
+        nccl_all_reduce(g, x, n);
+    else
+        return host_all_reduce(g, x, n, e);
+    return fault_of(g, e);
+}
+
+static int all_gather(struct comm *base, const float *in, float *out, size_t n, struct err *e)
+{
+    struct group *g = (struct group *)base;
+    if (fault_of(g, e))
+        return -1;
+    if (!n)
+        return 0;
+    if (!g->nccl)
+        return host_all_gather(g, in, out, n, e);
+    nccl_gather(g->nccl, in, out, n);
+    return fault_of(g, e);
+}
+
+static int barrier(struct comm *base, struct err *e)
+{
+    struct group *g = (struct group *)base;
+    return g->host->ops->barrier(g->host, e);
+}
+
+static int check(struct comm *base, struct err *e)
+{
+    struct group *g = (struct group *)base;
+    return g->host->ops->check(g->host, e);
+}
+
+/* Without waiting for the others: they may be gone. */
+static void leave(struct comm *base)
+{
+    struct group *g = (struct group *)base;
+    cuda_flush(g->d, false);
+    if (g->oneshot)
+        oneshot_close(g->oneshot);
+    if (g->nccl)
+        nccl_close(g->nccl);
+    cudaFreeHost(g->buf);
+    g->d->group = NULL;
+    free(g->cards), free(g->votes), free(g);
+}
+
+/* ---------------------------------------------------------------- forming */
+
+static int exchange_cards(struct group *g, struct err *e)
+{
+    struct card mine = {.nccl = nccl_version(), .features = g->d->features};
+    if (cudaDeviceGetPCIBusId(mine.bus_id, sizeof(mine.bus_id), g->d->index) != cudaSuccess)
+        snprintf(mine.bus_id, sizeof(mine.bus_id), "rank %d", g->base.rank);
+    if (comm_gather_bytes(g->host, &mine, g->cards, sizeof(mine), e))
+        return -1;
+    assert(g->cards);
+    for (int r = 0; r < g->base.world; r++) /* what one cannot do, none does */
+        g->d->features &= g->cards[r].features;
+    return 0;
+}
+
+static void describe(struct group *g)
+{
+    char *at = g->d->describe + strlen(g->d->describe);
+    uint32_t v = g->cards[0].nccl;
+    size_t left = sizeof(g->d->describe) - strlen(g->d->describe);
+    int n = snprintf(at, left, ", sums by %s", g->oneshot ? "peers' memory and " : "");
+    if (n < 0 || (size_t)n >= left)
+        return;
+    if (g->nccl)
+        snprintf(at + n, left - (size_t)n, "NCCL %u.%u.%u", v / 10000, v / 100 % 100, v % 100);
+    else
+        snprintf(at + n, left - (size_t)n, "the hosts");
+}
+
+struct comm *cuda_comm_open(struct device *d, struct comm *host, struct err *e)
+{
+    static const struct comm_ops ops = {all_reduce, all_gather, barrier, check, leave};
+    struct group *g = calloc(1, sizeof(*g));
+    const size_t world = (size_t)host->world;
+    if (!g)
+        return err_nomem(e), NULL;
+    g->base = (struct comm){&ops, host->rank, host->world, host->nodes};
+    g->d = d, g->host = host;
+    g->cards = calloc(world, sizeof(*g->cards));
+    g->votes = calloc(world, sizeof(*g->votes));
+    d->group = g;
+    int rc = g->cards && g->votes ? 0 : err_nomem(e);
+    if (rc || exchange_cards(g, e) || oneshot_open(g, oneshot_bytes(host->world), e) ||
+        nccl_open(g, e)) {
+        leave(&g->base);
+        return NULL;
+    }
+    g->base.enqueues = g->nccl; /* the other way is by the host */
+    describe(g);
+    return &g->base;
+}

@@ -1,0 +1,110 @@
+/* heads.cuh - what becomes of a head of q, k or v between its product and attention, by one warp: norm,
+ * rotation, the way into the cache.
+ *
+ * A layer's K (and V) is [block][kv head][position][dim]: what a head reads of a block is one run
+ * of block_size * head_dim elements, 4 KiB for 16 positions of 128 in 16 bits. The scales of int8
+ * and fp8 lie behind the numbers of the block. */
+#ifndef MODEL_SERVER_BACKEND_CUDA_HEADS_CUH
+#define MODEL_SERVER_BACKEND_CUDA_HEADS_CUH
+#include "model-server/backend/cuda/device.cuh"
+#include "model-server/backend/cuda/kernels.h"
+#include "model-server/backend/cuda/numbers.cuh"
+
+/* Of one head to 8 bits, as the CPU's quantise(): see kernels.h there. */
+struct head_scale {
+    float scale, to; /* x = number * scale; number = x * to, nothing where to = 0 */
+};
+static __device__ head_scale scale_of(const float *x, uint32_t n, float top_number, uint32_t lane)
+{
+    uint32_t top = 0; /* magnitudes as bits: NaN is above infinity */
+    for (uint32_t i = lane; i < n; i += 32) {
+        uint32_t bits = bits_of(x[i]) & 0x7fffffff;
+        top = bits > top ? bits : top;
+    }
+    for (int i = 16; i; i /= 2) {
+        uint32_t other = __shfl_xor_sync(~0u, top, i);
+        top = other > top ? other : top;
+    }
+    if (top >= 0x7f800000)
+        return head_scale{NAN, 0.0f};
+    float most = float_of(top);
+    if (most < 0x1p-120f)
+        return head_scale{0.0f, 0.0f};
+    return head_scale{most / top_number, top_number / most};
+}
+
+/* A head of a token into the cache, by one warp. */
+static __device__ void store_head(const rope_args &a, char *cache, uint32_t kv_head, uint32_t slot,
+                                  const float *x, uint32_t lane)
+{
+    const uint32_t dim = a.head_dim;
+    char *block = cache + (size_t)(slot / a.kv.block_size) * a.kv.block_bytes;
+    const size_t row = (size_t)kv_head * a.kv.block_size + slot % a.kv.block_size, at = row * dim;
+    head_scale s = {};
+    if (a.kv.scales) {
+        s = scale_of(x, dim, a.kv.dtype == KV_I8 ? 127.0f : FP8_TOP, lane);
+        if (lane == 0)
+            ((float *)(block + a.kv.scales))[row] = s.scale;
+    }
+    for (uint32_t i = lane; i < dim; i += 32) {
+        const float f = x[i], n = s.to > 0.0f ? f * s.to : 0.0f;
+        switch (a.kv.dtype) {
+        case KV_F32:
+            ((float *)block)[at + i] = f;
+            break;
+        case KV_F16:
+            ((uint16_t *)block)[at + i] = f16_of_f32(f);
+            break;
+        case KV_BF16:
+            ((uint16_t *)block)[at + i] = bf16_of_f32(f);
+            break;
+        case KV_I8:
+            block[at + i] = (char)(int)rintf(n);
+            break;
+        default:
+            block[at + i] = (char)fp8_of_f32(n);
+        }
+    }
+}
+
+/* 1 / rms of one head, the same in all lanes. */
+static __device__ float inverse_rms(const float *x, uint32_t n, float eps, uint32_t lane)
+{
+    float sum = 0.0f;
+    for (uint32_t i = lane; i < n; i += 32)
+        sum = fmaf(x[i], x[i], sum);
+    for (int i = 16; i; i /= 2)
+        sum += __shfl_xor_sync(~0u, sum, i);
+    return 1.0f / sqrtf(sum / (float)n + eps);
+}
+
+/* Normalise and rotate one head in place. The lanes take pairs that rotate together. */
+static __device__ void rotate_head(const rope_args &a, float *x, const float *w, const float *rope,
+                                   uint32_t lane)
+{
+    const uint32_t dim = a.head_dim, half = a.rot_dim / 2, pairs = a.rope ? half : 0;
+    const float s = w ? inverse_rms(x, dim, a.eps, lane) : 1.0f;
+    for (uint32_t i = lane; i < pairs; i += 32) {
+        uint32_t i0 = a.interleaved ? 2 * i : i, i1 = a.interleaved ? 2 * i + 1 : i + half;
+        float x0 = w ? x[i0] * s * w[i0] : x[i0], x1 = w ? x[i1] * s * w[i1] : x[i1];
+        float c = rope[i], sn = rope[half + i];
+        x[i0] = fmaf(-x1, sn, x0 * c), x[i1] = fmaf(x0, sn, x1 * c);
+    }
+    for (uint32_t i = 2 * pairs + lane; w && i < dim; i += 32) /* what does not rotate */
+        x[i] = x[i] * s * w[i];
+}
+
+/* Head `head` of a token, of q, then k, then v. */
+static __device__ void finish_head(const rope_args &a, uint32_t token, uint32_t head, uint32_t lane)
+{
+    const uint32_t heads = a.n_heads + 2 * a.n_kv_heads;
+    float *x = a.qkv + ((size_t)token * heads + head) * a.head_dim;
+    const bool q = head < a.n_heads, v = head >= a.n_heads + a.n_kv_heads;
+    if (!v)
+        rotate_head(a, x, q ? a.q_norm : a.k_norm, a.rope + (size_t)token * a.rot_dim, lane);
+    if (q)
+        return;
+    __syncwarp(); /* the other lanes' numbers */
+    store_head(a, v ? a.kv.v : a.kv.k, (head - a.n_heads) % a.n_kv_heads, a.slots[token], x, lane);
+}
+#endif

@@ -1,0 +1,145 @@
+/* hopper.cuh - instructions that only compute capability 9.0 has, one wrapper each as in
+ * device.cuh: barriers in shared memory that count bytes, tiles copied by a tensor map, products of
+ * a warpgroup (4 warps in a row, the first of them a multiple of 4).
+ *
+ * For sources compiled for sm_90a. tests/cuda_double has a file of the same name. Meanings are
+ * those of the PTX manual's chapters on mbarrier, cp.async.bulk.tensor and wgmma. */
+#ifndef MODEL_SERVER_BACKEND_CUDA_HOPPER_CUH
+#define MODEL_SERVER_BACKEND_CUDA_HOPPER_CUH
+#include "model-server/backend/cuda/device.cuh"
+#include <cuda.h>
+
+/* ---------------------------------------------------------------- barriers */
+
+/* A phase ends when `arrivals` threads have arrived and all bytes that they announced have come;
+ * then the next one begins. In shared memory. */
+struct mbarrier {
+    uint64_t state;
+};
+
+static __device__ __forceinline__ void mbarrier_init(mbarrier *b, uint32_t arrivals)
+{
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(b)), "r"(arrivals)
+                 : "memory");
+}
+/* By the thread that initialised: copies may use its barriers after this, threads after
+ * __syncthreads(). */
+static __device__ __forceinline__ void mbarrier_init_fence(void)
+{
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+static __device__ __forceinline__ void mbarrier_arrive(mbarrier *b)
+{
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(b)) : "memory");
+}
+/* Arrive and announce `bytes` of copies. */
+static __device__ __forceinline__ void mbarrier_expect(mbarrier *b, uint32_t bytes)
+{
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(b)),
+                 "r"(bytes)
+                 : "memory");
+}
+/* Wait for the end of the phase of this parity: 0, 1, 0 ... from initialisation on. That of parity
+ * 1 before the first counts as over. */
+static __device__ __forceinline__ void mbarrier_wait(mbarrier *b, uint32_t parity)
+{
+    uint32_t over = 0;
+    while (!over)
+        asm volatile("{\n.reg .pred p;\n"
+                     "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+                     "selp.u32 %0, 1, 0, p;\n}"
+                     : "=r"(over)
+                     : "r"(shared_address(b)), "r"(parity)
+                     : "memory");
+}
+
+/* ---------------------------------------------------------------- tiles */
+
+/* The tile of `map` at (column, row) to shared memory, announced to `b` beforehand; rows and
+ * columns that are not there are zeros. dst: 128-byte aligned, 1024 with a 128-byte swizzle. One
+ * thread. */
+static __device__ __forceinline__ void tile_load(void *dst, const CUtensorMap *map, mbarrier *b,
+                                                 uint32_t column, uint32_t row)
+{
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+                 "[%0], [%1, {%3, %4}], [%2];" ::"r"(shared_address(dst)),
+                 "l"(map), "r"(shared_address(b)), "r"(column), "r"(row)
+                 : "memory");
+}
+/* The map itself on its way into the constant cache. */
+static __device__ __forceinline__ void tile_prefetch(const CUtensorMap *map)
+{
+    asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+
+/* ---------------------------------------------------------------- products of a warpgroup */
+
+/* Registers a thread of this warpgroup has from here on; all four warps. */
+template <int N> static __device__ __forceinline__ void registers_give(void)
+{
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N));
+}
+template <int N> static __device__ __forceinline__ void registers_take(void)
+{
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N));
+}
+
+/* Registers written before are seen by the wgmma that follow: needed before the first of them, and
+ * again after any register of theirs was written by other instructions. */
+static __device__ __forceinline__ void wgmma_fence(void)
+{
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+}
+static __device__ __forceinline__ void wgmma_commit(void)
+{
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+/* All but the `LEFT` youngest groups have ended: their sums are there; what they read may go. */
+template <int LEFT> static __device__ __forceinline__ void wgmma_wait(void)
+{
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory");
+}
+
+#define FOUR(i)    "+f"(c[i][0]), "+f"(c[i][1]), "+f"(c[i][2]), "+f"(c[i][3])
+#define SIXTEEN(i) FOUR(i), FOUR(i + 1), FOUR(i + 2), FOUR(i + 3)
+#define ALL64(i)   SIXTEEN(i), SIXTEEN(i + 4), SIXTEEN(i + 8), SIXTEEN(i + 12)
+#define SUMS_32                                                                                    \
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, "   \
+    "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "
+#define SUMS_64                                                                                    \
+    SUMS_32 "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "     \
+            "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define SUMS_96                                                                                    \
+    SUMS_64 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "   \
+            "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
+
+/* wgmma(T(), c, a0, a1, a2, a3, b): c[64 x N] += a[64 x 16] b[16 x N], warp w of the four has rows
+ * 16 w .. 16 w + 15. Fragments as of mma.sync: a: (g, 2t..), (g + 8, 2t..), (g, 2t + 8..),
+ * (g + 8, 2t + 8..); c[i]: (g, 8i + 2t), (g, 8i + 2t + 1), (g + 8, 8i + 2t), (g + 8, 8i + 2t + 1).
+ * b: a descriptor of shared memory, the manual's "matrix descriptor", with k running fastest.
+ * It runs on: neither the registers nor what b names may be touched before wgmma_wait(). */
+#define WGMMA(T, NAME, N, SUMS, A0, A1, A2, A3, B, ...)                                            \
+    static __device__ __forceinline__ void wgmma(T, float(&c)[N / 8][4], const uint32_t &a0,       \
+                                                 const uint32_t &a1, const uint32_t &a2,           \
+                                                 const uint32_t &a3, uint64_t b)                   \
+    {                                                                                              \
+        asm volatile("{\n.reg .pred p;\nsetp.eq.u32 p, 0, 0;\n"                                    \
+                     "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." NAME "." NAME " {" SUMS     \
+                     "}, {" A0 ", " A1 ", " A2 ", " A3 "}, " B ", p, 1, 1, 0;\n}"                  \
+                     : __VA_ARGS__                                                                 \
+                     : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b));                                \
+    }
+WGMMA(Bf16, "bf16", 128, SUMS_64, "%64", "%65", "%66", "%67", "%68", ALL64(0))
+WGMMA(F16, "f16", 128, SUMS_64, "%64", "%65", "%66", "%67", "%68", ALL64(0))
+WGMMA(Bf16, "bf16", 192, SUMS_96, "%96", "%97", "%98", "%99", "%100", ALL64(0), SIXTEEN(16),
+      SIXTEEN(20))
+WGMMA(F16, "f16", 192, SUMS_96, "%96", "%97", "%98", "%99", "%100", ALL64(0), SIXTEEN(16),
+      SIXTEEN(20))
+#undef FOUR
+#undef SIXTEEN
+#undef ALL64
+#undef SUMS_32
+#undef SUMS_64
+#undef SUMS_96
+#undef WGMMA
+#endif

@@ -1,0 +1,43 @@
+/* quantise.c - rows of weights in 8 and 4 bits: the numbers of the CPU backend's quantiser, laid
+ * out for the kernels (struct stored in kernels.h). */
+#include "model-server/backend/cuda/cuda.h"
+#include "model-server/backend/numbers.h"
+
+/* Eight columns in order, in 8 bits, to where they lie. */
+static void deal_bytes(char *dst, const uint8_t *q, uint32_t padded, uint32_t quant)
+{
+    for (uint32_t k = 0; k < padded; k += 8)
+        memcpy(dst + column_byte(k, quant), q + k, 8);
+}
+
+static void row_of_4_bits(const struct kernels *kern, const struct stored *w, char *dst,
+                          uint16_t *scales, uint32_t row, const float *f, const uint16_t *known)
+{
+    int8_t q[INT4_GROUP];
+    for (uint32_t g = 0; g < k_padded(w->cols, w->quant); g += INT4_GROUP) {
+        float scale = known && g < w->cols
+                          ? int4_of_scale(q, f + g, INT4_GROUP, known[g / INT4_GROUP])
+                          : kern->quantise4(q, f + g);
+        scales[int4_scale_at(row, g, w->cols)] = bf16_of_f32(scale);
+        for (uint32_t i = 0; i < INT4_GROUP; i++)
+            dst[column_byte(g + i, w->quant)] |= (char)((q[i] + 8) << int4_shift(i));
+    }
+}
+
+void cuda_quantise_row(const struct kernels *kern, const struct stored *w, char *dst, void *scales,
+                       uint32_t row, float *f, const uint16_t *known)
+{
+    const uint32_t padded = k_padded(w->cols, w->quant);
+    uint8_t *q = (uint8_t *)(f + padded); /* behind the numbers, as promised */
+    int32_t sum;
+    memset(f + w->cols, 0, (padded - w->cols) * sizeof(*f));
+    memset(dst, 0, row_bytes(w->cols, w->dtype, w->quant));
+    if (w->quant == QUANT_INT4) {
+        row_of_4_bits(kern, w, dst, scales, row, f, known);
+        return;
+    }
+    memset(q, 0, padded);
+    ((float *)scales)[row] = w->quant == QUANT_FP8 ? quantise_e4m3(q, 4, f, w->cols)
+                                                   : kern->quantise(q, 4, f, w->cols, 0, &sum);
+    deal_bytes(dst, q, padded, w->quant);
+}

@@ -1,0 +1,35 @@
+/* stored.cuh - single numbers of a matrix on the device (struct stored), for kernels that do not take
+ * them by the fragment. */
+#ifndef MODEL_SERVER_BACKEND_CUDA_STORED_CUH
+#define MODEL_SERVER_BACKEND_CUDA_STORED_CUH
+#include "model-server/backend/cuda/kernels.h"
+#include "model-server/backend/cuda/numbers.cuh"
+
+/* Element (row, k) without the scale of its row; `data` instead of w.data, for experts. */
+static __device__ __forceinline__ float stored_at(const stored &w, const void *data, uint32_t row,
+                                                  uint32_t k)
+{
+    if (w.quant == QUANT_NONE) {
+        size_t pitch = k_padded(w.cols, QUANT_NONE);
+        return number_at(data, (enum dtype)w.dtype, (int64_t)(row * pitch + k));
+    }
+    const uint8_t *at = (const uint8_t *)data + row * row_bytes(w.cols, w.dtype, w.quant);
+    uint8_t byte = at[column_byte(k, w.quant)];
+    if (w.quant == QUANT_FP8)
+        return f32_of_e4m3(byte);
+    if (w.quant != QUANT_INT4)
+        return (float)(int8_t)byte;
+    const uint16_t *scales =
+        (const uint16_t *)((const char *)data + scales_at(w.rows, w.cols, w.quant));
+    return (float)((byte >> int4_shift(k) & 15) - 8) *
+           f32_of_bf16(scales[int4_scale_at(row, k, w.cols)]);
+}
+
+/* What the numbers of a row are multiplied with. */
+static __device__ __forceinline__ float row_scale(const stored &w, const void *data, uint32_t row)
+{
+    if (w.quant == QUANT_NONE || w.quant == QUANT_INT4)
+        return 1.0f;
+    return ((const float *)((const char *)data + scales_at(w.rows, w.cols, w.quant)))[row];
+}
+#endif

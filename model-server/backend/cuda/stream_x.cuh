@@ -1,0 +1,95 @@
+/* stream_x.cuh - where linear_stream has its x from: rows of fp32, of 8 bits, or the norm of rows that
+ * the block takes itself. */
+#ifndef MODEL_SERVER_BACKEND_CUDA_STREAM_X_CUH
+#define MODEL_SERVER_BACKEND_CUDA_STREAM_X_CUH
+#include "model-server/backend/cuda/linear_mma.cuh"
+#include "model-server/backend/cuda/norm.cuh"
+
+/* Which row of x and of y a column of the tile is. */
+struct stream_rows {
+    const uint32_t *list;
+    uint32_t n, first;
+    __device__ bool has(uint32_t i) const { return first + i < n; }
+    __device__ size_t x(const linear_args &a, uint32_t i) const
+    {
+        return list ? list[first + i] / a.per_row : first + i;
+    }
+    __device__ size_t y(uint32_t i) const { return list ? list[first + i] : first + i; }
+};
+
+/* A row of x as a lane's fragments: columns [k, k + 8) in 16 bits, or [k, k + 16) of 8 bits. Past the
+ * end, and for rows that are not there: zeros. */
+template <class F> struct x_rows {
+    typedef typename F::T T;
+    const float *x;
+    const char *bytes;
+    bool aligned;
+    __device__ void init(const linear_args &a, const stream_rows &rows, uint32_t i)
+    {
+        const bool there = rows.has(i);
+        const size_t row = there ? rows.x(a, i) : 0;
+        aligned = a.w.cols % k_align(F::QUANT) == 0;
+        x = there ? a.x + row * a.w.cols : NULL;
+        bytes = there && T::BYTES == 1 ? (const char *)a.narrow + row * k_padded(a.w.cols, F::QUANT)
+                                       : NULL;
+    }
+    __device__ __forceinline__ uint4 at(uint32_t k, uint32_t n) const
+    {
+        if constexpr (T::BYTES == 1) {
+            return bytes ? *(const uint4 *)(bytes + k) : make_uint4(0, 0, 0, 0);
+        } else {
+            float f[8];
+            if (x && aligned) {
+                float4 lo = *(const float4 *)(x + k), hi = *(const float4 *)(x + k + 4);
+                f[0] = lo.x, f[1] = lo.y, f[2] = lo.z, f[3] = lo.w;
+                f[4] = hi.x, f[5] = hi.y, f[6] = hi.z, f[7] = hi.w;
+            } else {
+#pragma unroll
+                for (int i = 0; i < 8; i++)
+                    f[i] = x && k + i < n ? x[k + i] : 0.0f;
+            }
+            return make_uint4(T::pack(f[0], f[1]), T::pack(f[2], f[3]), T::pack(f[4], f[5]),
+                              T::pack(f[6], f[7]));
+        }
+    }
+};
+
+/* The same of what take_norms() left in shared memory. */
+template <class F> struct x_norms {
+    const unsigned char *row;
+    __device__ void init(const linear_args &a, const unsigned char *room, uint32_t i)
+    {
+        row = i < a.rows ? room + i * stream_x_pitch(&a) : NULL;
+    }
+    __device__ __forceinline__ uint4 at(uint32_t k, uint32_t) const
+    {
+        return row ? *(const uint4 *)(row + 2 * k) : make_uint4(0, 0, 0, 0);
+    }
+};
+
+/* Every block has the norm of all rows, as norm_kernel() takes it, rounded for the product and padded
+ * with zeros; one block for each row stores it in fp32 as well, for whoever else reads it. `sums`:
+ * NORM_WARPS floats of shared memory. Complete behind a barrier. */
+template <class F>
+static __device__ __forceinline__ void take_norms(const stream_args &s, unsigned char *room,
+                                                  float *sums)
+{
+    const uint32_t n = s.norm.n, pairs = k_padded(n, F::QUANT) / 2;
+    for (uint32_t row = 0; row < s.l.rows; row++) {
+        const float *x = s.norm.x + (size_t)row * n;
+        float *y = row % gridDim.x == blockIdx.x ? s.norm.y + (size_t)row * n : NULL;
+        uint32_t *to = (uint32_t *)(room + row * stream_x_pitch(&s.l));
+        const row_norm of = norm_of(s.norm, x, sums, [&](uint32_t i) { return x[i]; });
+        for (uint32_t i = threadIdx.x; i < pairs; i += NORM_THREADS) {
+            const uint32_t k = 2 * i;
+            const float lo = k < n ? norm_at(s.norm, of, x[k], k) : 0.0f;
+            const float hi = k + 1 < n ? norm_at(s.norm, of, x[k + 1], k + 1) : 0.0f;
+            to[i] = F::T::pack(lo, hi);
+            if (y && k < n)
+                y[k] = lo;
+            if (y && k + 1 < n)
+                y[k + 1] = hi;
+        }
+    }
+}
+#endif

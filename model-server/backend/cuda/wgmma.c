@@ -1,0 +1,192 @@
+/* wgmma.c - when products are taken by wgmma, and in which tiles.
+ *
+ * linear_wgmma keeps the order of sums of the other kernels as far as an instruction can be told;
+ * how the instruction adds up its 16 products is not documented, neither for it nor for mma.sync.
+ * So a device is asked once, when it is opened: products of numbers chosen to need rounding are
+ * taken both ways, and wgmma is used if every bit of them agrees. CUDA_WGMMA_ANY uses it in any
+ * case: then a row's bits depend on whether it is computed with more than 64 others, and nothing
+ * that docs/decisions/invariance.md promises holds between such steps. */
+#include "model-server/backend/cuda/cuda.h"
+#include "model-server/backend/numbers.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* ---------------------------------------------------------------- the product */
+
+/* Fewer rows fill a tile of 128 worse than linear_tile's. */
+enum { WGMMA_ROWS = 64 };
+
+bool wgmma_takes(const struct device *d, const struct linear_args *a)
+{
+    return d->features & CUDA_WGMMA && a->rows > WGMMA_ROWS && a->w.quant == QUANT_NONE;
+}
+
+static uint64_t tiles_of(const struct linear_args *a, uint32_t rows)
+{
+    return ((uint64_t)a->w.rows + 127) / 128 * ((a->rows + rows - 1) / rows);
+}
+
+/* The tile that needs less time for all waves of blocks; of two equal ones the larger, which reads
+ * less. */
+static uint32_t rows_of_tile(const struct device *d, const struct linear_args *a)
+{
+    uint64_t sms = (uint64_t)d->sms;
+    uint64_t small = (tiles_of(a, 128) + sms - 1) / sms * 128;
+    uint64_t large = (tiles_of(a, 192) + sms - 1) / sms * 192;
+    return small < large ? 128 : 192;
+}
+
+void wgmma_linear(struct device *d, struct linear_args *a)
+{
+    struct narrow_args x = {
+        .x = a->x, .rows = a->rows, .n = a->w.cols, .dtype = a->w.dtype, .order = NARROW_WGMMA};
+    x.pitch = k_padded(a->w.cols, QUANT_NONE);
+    x.y = cuda_work(d, WORK_NARROW, (size_t)x.rows * x.pitch * sizeof(*x.y));
+    a->narrow = x.y;
+    a->tile_rows = rows_of_tile(d, a);
+    a->blocks = (uint32_t)d->sms;
+    /* Side by side, slices are written and read once more: worth it when most of the device would
+     * idle otherwise (by estimate). */
+    if (4 * tiles_of(a, a->tile_rows) <= (uint64_t)d->sms)
+        a->part = cuda_work(d, WORK_SLICES, (size_t)SLICES * a->rows * a->w.rows * sizeof(float));
+    RECORD(d, narrow_launch, x);
+    RECORD(d, linear_wgmma_launch, *a);
+    if (a->part)
+        RECORD(d, linear_sum_launch, *a);
+}
+
+/* The last thing recorded is made to store what this product is wanted for, instead of itself. */
+bool wgmma_gate(struct device *d, float *y, const float *x, uint32_t rows, uint32_t n, enum act act)
+{
+    const struct recorder *r = &d->rec;
+    const struct command *last = r->n ? &r->commands[r->n - 1] : NULL;
+    if (!last || last->fn != linear_wgmma_launch || (act != ACT_SILU && act != ACT_GELU_TANH))
+        return false;
+    struct linear_args *a = (struct linear_args *)(void *)(r->bytes + last->at);
+    if (a->y != x || a->rows != rows || a->w.rows != 2 * n || a->part || a->gate)
+        return false;
+    a->y = y, a->gate = true, a->act = act;
+    return true;
+}
+
+/* ---------------------------------------------------------------- do the bits agree? */
+
+enum { OUTS = 128, ROWS = WGMMA_ROWS + 16, K = 512, SECONDS = 10 };
+enum { N_W = OUTS * K, N_X = ROWS * K, N_Y = ROWS * OUTS };
+
+/* Numbers whose sums need rounding, in every way: of one magnitude, of many, and such that most of
+ * a sum is cancelled by the rest. */
+static void fill(float *p, int rows, uint32_t *seed)
+{
+    for (int i = 0; i < rows * K; i++) {
+        *seed = *seed * 1664525u + 1013904223u;
+        float f = (float)(int32_t)*seed * 0x1p-31f;
+        switch (i / K % 3) {
+        case 1:
+            f = ldexpf(f, (int)(*seed >> 3 & 15) - 8);
+            break;
+        case 2:
+            f = i % 2 ? -p[i - 1] + ldexpf(f, -6) : f;
+            break;
+        }
+        p[i] = f;
+    }
+}
+
+/* Kernels may be wrong in ways that no test without a GPU finds: one that does not end must not
+ * leave a server that never starts. */
+static int wait_for_it(struct device *d, struct err *e)
+{
+    cudaError_t rc;
+    for (int ms = 0; (rc = cudaStreamQuery(d->stream)) == cudaErrorNotReady; ms++) {
+        if (ms > SECONDS * 1000) {
+            d->stuck = true;
+            return err_set(
+                e, ERR_SYSTEM,
+                "GPU %d: the check of wgmma does not end: CUDA_FEATURES=79 leaves it out",
+                d->index);
+        }
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    return rc == cudaSuccess
+               ? 0
+               : cuda_failed(d, rc, "checking wgmma (CUDA_FEATURES=79 leaves it out)", e);
+}
+
+static int product(struct device *d, unsigned feature, const struct weight *w, float *y,
+                   const float *x, float *host, struct err *e)
+{
+    unsigned features = d->features;
+    d->features = (features & ~(unsigned)CUDA_WGMMA) | feature;
+    cuda_linear(d, y, x, ROWS, w, NULL);
+    d->features = features;
+    cuda_flush(d, false);
+    if (d->fault.kind != ERR_NONE) {
+        *e = d->fault;
+        return -1;
+    }
+    return wait_for_it(d, e) ? -1 : cuda_download(d, host, y, N_Y * sizeof(*y), e);
+}
+
+struct trial {
+    float *host; /* weights, x, y of either */
+    struct weight *w;
+    float *x, *y;
+};
+
+/* 1: every bit agrees. */
+static int agree(struct device *d, enum dtype type, struct trial *t, struct err *e)
+{
+    uint32_t seed = 1 + type;
+    float *x, *y[2];
+    if (!(t->host = malloc(sizeof(float) * (N_W + N_X + 2 * N_Y))))
+        return err_nomem(e);
+    x = t->host + N_W, y[0] = x + N_X, y[1] = y[0] + N_Y;
+    fill(t->host, OUTS, &seed), fill(x, ROWS, &seed);
+    struct mat_part part = {t->host, DT_F32, OUTS, K, K, 1};
+    struct mat_part rows = {x, DT_F32, ROWS, K, K, 1};
+    t->w = cuda_weight_load(d, &(struct mat_desc){.parts = &part, .n_parts = 1, .dtype = type}, e);
+    t->x = t->w ? cuda_vector_load(d, &rows, 0, e) : NULL;
+    t->y = t->x ? cuda_take(d, N_Y * sizeof(float), "the check of wgmma", "free some", e) : NULL;
+    if (!t->y || product(d, 0, t->w, t->y, t->x, y[0], e) ||
+        product(d, CUDA_WGMMA, t->w, t->y, t->x, y[1], e))
+        return -1;
+    const void *sums[2] = {y[0], y[1]};
+    return memcmp(sums[0], sums[1], N_Y * sizeof(float)) == 0;
+}
+
+static int check(struct device *d, enum dtype type, struct err *e)
+{
+    struct trial t = {0};
+    int rc = agree(d, type, &t, e);
+    if (!d->stuck) {
+        cuda_weight_free(d, t.w);
+        cudaFree(t.x);
+        cudaFree(t.y);
+    }
+    free(t.host);
+    return rc;
+}
+
+int wgmma_decide(struct device *d, int major, int minor, const char **why, struct err *e)
+{
+    const unsigned wanted = d->features, both = CUDA_WGMMA | CUDA_WGMMA_ANY;
+    int same = 1;
+    d->features &= ~both;
+    *why = "";
+    /* code for sm_90a runs on 9.0 alone */
+    if (!(wanted & both) || !(wanted & CUDA_TENSOR) || major != 9 || minor != 0)
+        return 0;
+    for (enum dtype t = DT_F16; t <= DT_BF16 && same > 0; t++)
+        same = check(d, t, e);
+    if (same < 0)
+        return -1;
+    if (same || wanted & CUDA_WGMMA_ANY)
+        d->features |= CUDA_WGMMA;
+    *why = same                      ? ", wgmma"
+           : wanted & CUDA_WGMMA_ANY ? ", wgmma though its sums have other bits"
+                                     : ", no wgmma (its sums have other bits)";
+    return 0;
+}

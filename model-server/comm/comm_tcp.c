@@ -1,0 +1,344 @@
+/* comm_tcp.c - collectives between processes of several hosts.
+ *
+ * Every rank has a connection to every other. A small sum is one exchange: all send all they have
+ * and add up in rank order. A larger one is two: rank r gets everybody's part r, adds it up, and
+ * sends the sum to all, which moves the fewest bytes there can be, 2 (n - 1) / n of the message
+ * each way. The bits are those of comm_shm.c.
+ *
+ * An exchange sends to all and receives from all at once, so nobody waits for somebody who waits
+ * for him. A machine that vanishes is noticed by TCP's own means within SILENCE_S. */
+#include "model-server/comm/comm_tcp.h"
+#include "common/clock.h"
+#include <errno.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+enum { CHUNK = 1 << 20 };  /* floats summed up at a time */
+enum { SMALL = 2 * 1024 }; /* up to here one exchange: its latency counts, not its bytes */
+enum { SILENCE_S = 20 };   /* of a machine that is gone without a word */
+
+static struct tcp *tcp_of(struct comm *c)
+{
+    return (struct tcp *)c; /* `comm` is its first field */
+}
+
+void tcp_tune(int fd)
+{
+    const struct {
+        int level, name, value;
+    } all[] = {{IPPROTO_TCP, TCP_NODELAY, 1},
+               {SOL_SOCKET, SO_KEEPALIVE, 1},
+               {IPPROTO_TCP, TCP_KEEPIDLE, SILENCE_S / 4},
+               {IPPROTO_TCP, TCP_KEEPINTVL, SILENCE_S / 4},
+               {IPPROTO_TCP, TCP_KEEPCNT, 3},
+               {IPPROTO_TCP, TCP_USER_TIMEOUT, SILENCE_S * 1000}};
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+        setsockopt(fd, all[i].level, all[i].name, &all[i].value, sizeof(all[i].value));
+}
+
+/* ---------------------------------------------------------------- an exchange */
+
+/* With one peer: what goes to it and what is to come. */
+struct lane {
+    struct tcp_head send_head, recv_head;
+    const char *out;
+    char *in;
+    size_t out_bytes, in_bytes; /* without heads */
+    size_t sent, received;      /* with heads */
+};
+
+static int lost(const struct tcp *t, int rank, int why, struct err *e)
+{
+    if (why)
+        return err_set(e, ERR_SYSTEM, "rank %d (%s) is lost: %s", rank, t->peers[rank].name,
+                       strerror(why)); /* NOLINT(concurrency-mt-unsafe): glibc's is safe */
+    return err_set(e, ERR_SYSTEM, "rank %d (%s) died", rank, t->peers[rank].name);
+}
+
+static int send_some(struct tcp *t, int rank, struct lane *l, struct err *e)
+{
+    const size_t head = sizeof(l->send_head), all = head + l->out_bytes;
+    while (l->sent < all) {
+        struct iovec v[2] = {{(char *)&l->send_head + l->sent, 0}, {NULL, 0}};
+        size_t body = l->sent > head ? l->sent - head : 0;
+        v[0].iov_len = l->sent < head ? head - l->sent : 0;
+        v[1] = (struct iovec){(char *)(uintptr_t)l->out + body, l->out_bytes - body};
+        if (!v[0].iov_len)
+            v[0].iov_base = NULL;
+        struct msghdr m = {.msg_iov = v, .msg_iovlen = 2};
+        ssize_t n = sendmsg(t->peers[rank].fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return errno == EAGAIN                         ? 0
+                   : errno == EPIPE || errno == ECONNRESET ? lost(t, rank, 0, e)
+                                                           : lost(t, rank, errno, e);
+        l->sent += (size_t)n;
+    }
+    return 0;
+}
+
+static int check_head(const struct tcp *t, int rank, const struct lane *l, struct err *e)
+{
+    if (l->recv_head.number == TCP_BYE)
+        return err_set(e, ERR_SYSTEM, "rank %d (%s) has left", rank, t->peers[rank].name);
+    if (l->recv_head.number != t->number || l->recv_head.bytes != l->in_bytes)
+        return err_set(e, ERR_SYSTEM,
+                       "rank %d (%s) is at collective %u with %llu bytes, this one at %u with %zu: "
+                       "are model and options the same on all machines?",
+                       rank, t->peers[rank].name, l->recv_head.number,
+                       (unsigned long long)l->recv_head.bytes, t->number, l->in_bytes);
+    return 0;
+}
+
+static int receive_some(struct tcp *t, int rank, struct lane *l, struct err *e)
+{
+    const size_t head = sizeof(l->recv_head), all = head + l->in_bytes;
+    while (l->received < all) {
+        bool in_head = l->received < head;
+        char *to = in_head ? (char *)&l->recv_head + l->received : l->in + (l->received - head);
+        size_t want = in_head ? head - l->received : all - l->received;
+        ssize_t n = recv(t->peers[rank].fd, to, want, MSG_DONTWAIT);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && errno == EAGAIN)
+            return 0;
+        if (n <= 0)
+            return lost(t, rank, n < 0 && errno != ECONNRESET ? errno : 0, e);
+        l->received += (size_t)n;
+        if (in_head && l->received == head && check_head(t, rank, l, e))
+            return -1;
+    }
+    return 0;
+}
+
+static bool lane_done(const struct lane *l)
+{
+    return l->sent == sizeof(l->send_head) + l->out_bytes &&
+           l->received == sizeof(l->recv_head) + l->in_bytes;
+}
+
+/* Ranks whose lane is not done yet, for poll(). */
+static int unfinished(const struct tcp *t, const struct lane *lanes, struct pollfd *fds, int *ranks)
+{
+    int n = 0;
+    for (int r = 0; r < t->comm.world; r++) {
+        if (r == t->comm.rank || lane_done(&lanes[r]))
+            continue;
+        bool sends = lanes[r].sent < sizeof(lanes[r].send_head) + lanes[r].out_bytes;
+        fds[n] = (struct pollfd){t->peers[r].fd, (short)(POLLIN | (sends ? POLLOUT : 0)), 0};
+        ranks[n++] = r;
+    }
+    return n;
+}
+
+static int run_lanes(struct tcp *t, struct lane *lanes, struct err *e)
+{
+    struct pollfd fds[TCP_MAX_WORLD];
+    int ranks[TCP_MAX_WORLD], n;
+    const int64_t end_ms = clock_ms() + t->timeout_ms;
+    for (int r = 0; r < t->comm.world; r++)
+        if (r != t->comm.rank && send_some(t, r, &lanes[r], e))
+            return -1;
+    while ((n = unfinished(t, lanes, fds, ranks)) > 0) {
+        int64_t left = end_ms - clock_ms();
+        if (left <= 0)
+            return err_set(e, ERR_SYSTEM, "rank %d (%s) did not arrive within %g s", ranks[0],
+                           t->peers[ranks[0]].name, t->timeout_ms / 1000.0);
+        if (poll(fds, (nfds_t)n, (int)left) < 0 && errno != EINTR)
+            return err_sys(e, "poll");
+        for (int i = 0; i < n; i++) {
+            if (fds[i].revents & POLLOUT && send_some(t, ranks[i], &lanes[ranks[i]], e))
+                return -1;
+            if (fds[i].revents & ~POLLOUT && receive_some(t, ranks[i], &lanes[ranks[i]], e))
+                return -1;
+        }
+    }
+    return 0;
+}
+
+/* Rank r gets out[r] and sends what belongs to in[r]; the first failure lasts. */
+static int exchange(struct tcp *t, struct lane *lanes, struct err *e)
+{
+    if (t->broken.kind == ERR_NONE) {
+        t->number = t->number + 1 == TCP_BYE ? 1 : t->number + 1;
+        for (int r = 0; r < t->comm.world; r++)
+            lanes[r].send_head = (struct tcp_head){t->number, 0, lanes[r].out_bytes};
+        if (!run_lanes(t, lanes, &t->broken))
+            return 0;
+    }
+    *e = t->broken;
+    return -1;
+}
+
+/* ---------------------------------------------------------------- collectives */
+
+/* All of `in` to everybody; out: [world][n]. */
+static int everything(struct tcp *t, const float *in, float *out, size_t n, size_t stride,
+                      struct err *e)
+{
+    struct lane lanes[TCP_MAX_WORLD] = {0};
+    for (int r = 0; r < t->comm.world; r++) {
+        lanes[r].out = (const char *)in;
+        lanes[r].in = (char *)(out + (size_t)r * stride);
+        lanes[r].out_bytes = lanes[r].in_bytes = n * sizeof(float);
+    }
+    if (lanes[t->comm.rank].in != lanes[t->comm.rank].out)
+        memcpy(lanes[t->comm.rank].in, in, n * sizeof(float));
+    return exchange(t, lanes, e);
+}
+
+static int room(struct tcp *t, size_t n, struct err *e)
+{
+    if (n <= t->cap)
+        return 0;
+    float *fresh = realloc(t->parts, n * sizeof(*fresh));
+    if (!fresh)
+        return err_nomem(e);
+    t->parts = fresh, t->cap = n;
+    return 0;
+}
+
+/* y = the sum over ranks, in their order, of their n floats in t->parts; this rank's are in `own`,
+ * which may be y. */
+static void add_up(const struct tcp *t, float *y, const float *own, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        float sum = t->comm.rank ? t->parts[i] : own[i];
+        for (int r = 1; r < t->comm.world; r++)
+            sum += r == t->comm.rank ? own[i] : t->parts[(size_t)r * n + i];
+        y[i] = sum;
+    }
+}
+
+/* First element of a rank's share of n. */
+static size_t share(const struct tcp *t, size_t n, int rank)
+{
+    return n * (size_t)rank / (size_t)t->comm.world;
+}
+
+static int reduce_shares(struct tcp *t, float *x, size_t n, struct err *e)
+{
+    struct lane lanes[TCP_MAX_WORLD] = {0};
+    const size_t first = share(t, n, t->comm.rank), mine = share(t, n, t->comm.rank + 1) - first;
+    for (int r = 0; r < t->comm.world; r++) {
+        size_t at = share(t, n, r);
+        lanes[r].out = (const char *)(x + at);
+        lanes[r].out_bytes = (share(t, n, r + 1) - at) * sizeof(float);
+        lanes[r].in = (char *)(t->parts + (size_t)r * mine);
+        lanes[r].in_bytes = mine * sizeof(float);
+    }
+    if (exchange(t, lanes, e))
+        return -1;
+    add_up(t, x + first, x + first, mine);
+    for (int r = 0; r < t->comm.world; r++) { /* the way back */
+        struct lane l = {.out = (const char *)(x + first), .out_bytes = mine * sizeof(float)};
+        l.in = (char *)(x + share(t, n, r));
+        l.in_bytes = lanes[r].out_bytes;
+        lanes[r] = l;
+    }
+    return exchange(t, lanes, e);
+}
+
+static int tcp_all_reduce(struct comm *c, float *x, size_t n, struct err *e)
+{
+    struct tcp *t = tcp_of(c);
+    for (size_t at = 0, len; at < n; at += len) {
+        len = n - at < CHUNK ? n - at : CHUNK;
+        bool small = len <= SMALL;
+        /* shares differ by one element */
+        int rc = room(t, small ? len * (size_t)c->world : len + (size_t)c->world, e);
+        if (!rc && small && !(rc = everything(t, x + at, t->parts, len, len, e)))
+            add_up(t, x + at, x + at, len);
+        else if (!rc && !small)
+            rc = reduce_shares(t, x + at, len, e);
+        if (rc)
+            return err_wrap(e, "all_reduce");
+    }
+    return 0;
+}
+
+static int tcp_all_gather(struct comm *c, const float *in, float *out, size_t n, struct err *e)
+{
+    return everything(tcp_of(c), in, out, n, n, e) ? err_wrap(e, "all_gather") : 0;
+}
+
+static int tcp_barrier(struct comm *c, struct err *e)
+{
+    float here = 0, all[TCP_MAX_WORLD];
+    return everything(tcp_of(c), &here, all, 1, 1, e) ? err_wrap(e, "barrier") : 0;
+}
+
+/* Only looks at the connections: may run beside an exchange. */
+static int tcp_check(struct comm *c, struct err *e)
+{
+    const struct tcp *t = tcp_of(c);
+    for (int r = 0; r < c->world; r++) {
+        struct pollfd p = {t->peers[r].fd, POLLRDHUP, 0};
+        struct tcp_head last = {0};
+        if (r == c->rank || poll(&p, 1, 0) <= 0)
+            continue;
+        if (recv(p.fd, &last, sizeof(last), MSG_PEEK | MSG_DONTWAIT) == sizeof(last) &&
+            last.number == TCP_BYE) {
+            err_set(e, ERR_SYSTEM, "rank %d (%s) has left", r, t->peers[r].name);
+            return COMM_LEFT;
+        }
+        return lost(t, r, 0, e);
+    }
+    return 0;
+}
+
+static void tcp_close(struct comm *c)
+{
+    struct tcp *t = tcp_of(c);
+    const struct tcp_head bye = {TCP_BYE, 0, 0};
+    for (int r = 0; r < c->world; r++) {
+        if (t->peers[r].fd < 0)
+            continue;
+        if (t->broken.kind == ERR_NONE) /* else it is not the end of a message */
+            (void)!send(t->peers[r].fd, &bye, sizeof(bye), MSG_NOSIGNAL | MSG_DONTWAIT);
+        close(t->peers[r].fd);
+    }
+    free(t->parts);
+    free(t);
+}
+
+static const struct comm_ops tcp_ops = {tcp_all_reduce, tcp_all_gather, tcp_barrier, tcp_check,
+                                        tcp_close};
+
+struct comm *comm_tcp_open(const struct comm_tcp_options *o, struct err *e)
+{
+    if (o->world < 1 || o->world > TCP_MAX_WORLD || o->rank < 0 || o->rank >= o->world ||
+        o->nodes < 1 || o->world % o->nodes || o->port < 1 || o->port > 65535) {
+        err_set(e, ERR_VALIDATION,
+                "rank %d of %d on %d machines, port %d: there may be 1 to %d ranks, as many on "
+                "each machine",
+                o->rank, o->world, o->nodes, o->port, TCP_MAX_WORLD);
+        return NULL;
+    }
+    struct tcp *t = calloc(1, sizeof(*t));
+    if (!t)
+        return err_nomem(e), NULL;
+    t->comm = (struct comm){&tcp_ops, o->rank, o->world, o->nodes};
+    t->timeout_ms = o->timeout_ms;
+    for (int r = 0; r < TCP_MAX_WORLD; r++)
+        t->peers[r].fd = -1;
+    if (!tcp_meet(t, o->host, o->port, e) && !tcp_barrier(&t->comm, e)) /* nobody goes on alone */
+        return &t->comm;
+    err_wrap(e, "rank %d of %d, meeting at %s:%d", o->rank, o->world, o->host, o->port);
+    tcp_close(&t->comm);
+    return NULL;
+}
+
+const char *comm_tcp_address(const struct comm *c, int rank)
+{
+    const struct tcp *t = (const struct tcp *)c;
+    return rank == c->rank ? t->address : t->peers[rank].name;
+}

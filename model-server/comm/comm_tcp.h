@@ -1,0 +1,40 @@
+/* comm_tcp.h - a communicator over TCP: its state, and the two files it is made of. Private to
+ * comm/. comm_tcp_meet.c brings the ranks together, comm_tcp.c moves and adds up. */
+#ifndef MODEL_SERVER_COMM_COMM_TCP_H
+#define MODEL_SERVER_COMM_COMM_TCP_H
+#include "model-server/comm/comm.h"
+#include <netinet/in.h>
+#include <stdint.h>
+
+enum { TCP_MAX_WORLD = 64, TCP_NAME = 64 };
+
+/* Before the data of every message: a rank that is at another collective is found out. */
+struct tcp_head {
+    uint32_t number; /* of the exchange, from 1; TCP_BYE */
+    uint32_t reserved;
+    uint64_t bytes;
+};
+#define TCP_BYE UINT32_MAX
+
+struct tcp_peer {
+    int fd;              /* -1: myself, or not connected yet */
+    char name[TCP_NAME]; /* its address, for messages */
+};
+
+struct tcp {
+    struct comm comm;
+    struct tcp_peer peers[TCP_MAX_WORLD];
+    char address[TCP_NAME]; /* of this machine, as the others reach it; no port */
+    uint32_t number;        /* exchanges so far */
+    int timeout_ms;
+    float *parts; /* what came from the others, [world][n] */
+    size_t cap;   /* floats */
+    struct err broken;
+};
+
+/* Connects every rank with every other: t->peers, t->address. Rank 0 waits for the others at
+ * host:port; who does not come, or does not belong, is named to all. */
+int tcp_meet(struct tcp *t, const char *host, int port, struct err *e);
+/* What a connection between ranks is like, once it stands. */
+void tcp_tune(int fd);
+#endif

@@ -1,0 +1,110 @@
+#include "model-server/engine/drafts.h"
+#include "model-server/spec/ngram.h"
+#include <stdlib.h>
+#include <string.h>
+
+int seq_offer(struct seq *s, uint32_t at, const uint32_t *ids, uint32_t n, struct err *e)
+{
+    s->n_offer = 0;
+    if (n > s->cap_offer) {
+        uint32_t *more = realloc(s->offer, n * sizeof(*more));
+        if (!more)
+            return err_nomem(e);
+        s->offer = more;
+        s->cap_offer = n;
+    }
+    if (n)
+        memcpy(s->offer, ids, n * sizeof(*ids));
+    s->offer_at = at;
+    s->n_offer = n;
+    return 0;
+}
+
+/* Drafts that `s` can have: its last token needs none, and all need a place in its blocks. */
+static uint32_t most_of(const struct drafting *d, const struct seq *s)
+{
+    uint32_t left = s->stop.rules.max_new_tokens - s->stop.generated;
+    uint64_t room = (uint64_t)s->n_blocks * d->block_size;
+    uint64_t most = d->most;
+    if (!seq_decoding(s) || s->n == s->n_prompt || left < 2 || room <= s->n)
+        return 0;
+    most = most < left - 1 ? most : left - 1;
+    return (uint32_t)(most < room - s->n ? most : room - s->n);
+}
+
+/* Of what was offered, that behind the last known token, if all before it came true. */
+static uint32_t take_offer(struct seq *s, uint32_t most)
+{
+    if (s->offer_at > s->n || s->n - s->offer_at >= s->n_offer ||
+        memcmp(s->offer, s->ids + s->offer_at, (s->n - s->offer_at) * sizeof(*s->offer)) != 0)
+        return 0;
+    uint32_t from = s->n - s->offer_at, n = s->n_offer - from;
+    n = n < most ? n : most;
+    memcpy(s->ids + s->n, s->offer + from, n * sizeof(*s->offer));
+    s->draft_kind = DRAFT_OFFERED;
+    return n;
+}
+
+/* What followed the same words before; beyond what is known it goes on with itself, as a loop does.
+ */
+static uint32_t take_match(struct seq *s, uint32_t most)
+{
+    struct ngram g = ngram_find(s->ids, s->n);
+    if (!g.match)
+        return 0;
+    for (uint32_t i = 0; i < most; i++)
+        s->ids[s->n + i] = s->ids[g.at + i];
+    s->draft_kind = draft_kind_of(g.match);
+    return most;
+}
+
+/* At the end of ids, where there is room for all that may come. */
+static uint32_t propose(const struct drafting *d, struct seq *s)
+{
+    uint32_t most = most_of(d, s);
+    uint32_t n = most ? take_offer(s, most) : 0;
+    return n || !most ? n : take_match(s, most);
+}
+
+/* What its j-th draft is expected to bring; j counts from 1. */
+static double gain(const struct seq *s, uint32_t j)
+{
+    double p = 1, rate = s->acceptance.rate[s->draft_kind];
+    while (j--)
+        p *= rate;
+    return p;
+}
+
+void drafts_plan(const struct drafting *d, struct seq **v, uint32_t n)
+{
+    struct step_worth w = {.cost = d->cost};
+    uint32_t drafts = 0;
+    bool any = false;
+    if (!d->most)
+        return;
+    for (uint32_t i = 0; i < n; i++) {
+        struct seq *s = v[i];
+        s->step -= s->drafted; /* of the plan before */
+        s->drafted = 0;
+        s->proposed = seq_live(s) ? propose(d, s) : 0;
+        any |= s->proposed > 0;
+        w.rows += seq_live(s) ? s->step : 0;
+    }
+    w.tokens = w.rows; /* a prompt's are worth as much */
+    for (uint32_t j = 1; any && j <= d->most; j++) {
+        any = false;
+        for (uint32_t i = 0; i < n; i++) {
+            struct seq *s = v[i];
+            if (s->proposed < j || s->drafted != j - 1 || drafts == d->most_rows ||
+                !worth_row(&w, gain(s, j)))
+                continue;
+            w.rows++, drafts++;
+            w.tokens += gain(s, j);
+            s->drafted++, s->step++;
+            any = true;
+        }
+    }
+    for (uint32_t i = 0; i < n; i++)
+        if (v[i]->proposed && !v[i]->drafted)
+            acceptance_fade(&v[i]->acceptance, v[i]->draft_kind);
+}

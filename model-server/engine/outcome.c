@@ -1,0 +1,212 @@
+#include "model-server/engine/outcome.h"
+#include "model-server/engine/drafts.h"
+
+enum { DETOK_CONTEXT = 5 };
+
+/* Where the next sequence's rows are, in a forward that was not ahead. */
+struct cursor {
+    struct draw_place at;
+    uint32_t top;
+};
+
+/* The gens of `s`, one for each of its rows. */
+static void list_rows(struct stepper *st, struct seq *s, struct cursor *c)
+{
+    const bool ahead = seq_is_ahead(st, s);
+    const float *logits = ahead ? st->ahead : st->logits;
+    struct draw_place first = ahead ? s->ahead_at : c->at;
+    if (st->draws && !ahead)
+        first.fetch = st->rows.v[first.row].fetch;
+    for (uint32_t j = 0; j <= s->drafted; j++, c->top += s->top_n) {
+        struct gen *g = &st->gen[st->n_gen++];
+        *g = (struct gen){.seq = s,
+                          .first = j == 0 && s->n == s->n_prompt,
+                          .nth = j,
+                          .drafts = s->drafted - j,
+                          .at = draws_place(&first, s, j),
+                          .set = ahead ? st->ahead_set : !st->ahead_set,
+                          .token = {.n_top = s->top_n,
+                                    .top_id = st->top_id + c->top,
+                                    .top_logprob = st->top_logprob + c->top}};
+        g->row = st->draws ? NULL : (float *)logits + (size_t)g->at.row * st->vocab;
+    }
+    if (ahead)
+        st->early_ns = st->ahead_ns;
+    else
+        c->at = draws_place(&first, s, s->drafted + 1);
+}
+
+void outcome_list(struct stepper *st, struct seq **v, uint32_t n)
+{
+    struct cursor c = {0};
+    st->n_gen = 0;
+    st->early_ns = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (v[i]->error[0] && !v[i]->done)
+            st->gen[st->n_gen++] = (struct gen){.seq = v[i]};
+        else if (seq_live(v[i]) && !seq_prefilling(v[i]))
+            list_rows(st, v[i], &c);
+    }
+}
+
+/* The thread's mask, filled for `s`; NULL (and no error) where any token may come. */
+static const uint32_t *mask_for(struct stepper *st, const struct seq *s, int thread, struct err *e)
+{
+    uint32_t *mask = st->mask + (size_t)thread * st->mask_words;
+    if (!s->constraint ||
+        constraint_mask(s->constraint, s->grammar_state, grammars_tokens(s->grammars), mask, e))
+        return NULL;
+    return mask;
+}
+
+/* The token of one row, as if those before it had come one step each. */
+static int choose(struct stepper *st, struct gen *g, int thread, struct err *e)
+{
+    struct seq *s = g->seq;
+    if (g->why)
+        return err_set(e, ERR_GENERATION, "%s", g->why);
+    if (!g->row)
+        return 0;
+    const uint32_t *mask = mask_for(st, s, thread, e);
+    if (e->kind)
+        return -1;
+    if (!s->constraint) /* a grammar alone decides when it is over */
+        stop_forbid(&s->stop, s->stop.generated + g->nth, g->row, st->vocab);
+    bad_words_forbid(&s->bad_words, s->ids + s->n_prompt, s->n - s->n_prompt, g->row);
+    return sample_row(&s->sampling, &s->tally, s->ids[s->n - 1], mask, s->n, g->row, st->vocab,
+                      &st->filter[thread], &g->token, e);
+}
+
+/* Along the drafts of a sequence, whose first row is g's, as far as they are what is chosen. */
+static void walk(struct stepper *st, struct gen *g, int thread)
+{
+    struct seq *s = g->seq;
+    const uint32_t known = s->n;
+    for (bool agreed = true; agreed; g++) {
+        struct err why = ERR_INIT;
+        const uint32_t draft = g->drafts ? s->ids[s->n] : 0;
+        if (choose(st, g, thread, &why) || seq_push(s, g->token.id, &why)) {
+            seq_fail(s, why.msg);
+            return;
+        }
+        g->end = s->n;
+        agreed = g->drafts && g->token.id == draft && !stop_ends(&s->stop, draft);
+    }
+    if (s->drafted)
+        acceptance_learn(&s->acceptance, s->draft_kind, s->drafted, s->n - known - 1);
+    s->cached = s->n - 1;
+    s->step = 1;
+    s->drafted = 0;
+}
+
+static void walk_range(void *arg, int thread, size_t begin, size_t end)
+{
+    struct stepper *st = arg;
+    for (size_t i = begin; i < end; i++)
+        if (st->gen[i].nth == 0 && seq_live(st->gen[i].seq))
+            walk(st, &st->gen[i], thread);
+}
+
+/* Wait for what the device chooses for the gens, and for the logits of those it does not. */
+static int collect(struct stepper *st, struct err *e)
+{
+    struct draw_results r[2];
+    bool there[2] = {false, false};
+    for (uint32_t i = 0; i < st->n_gen; i++) {
+        struct gen *g = &st->gen[i];
+        if (!seq_live(g->seq))
+            continue;
+        if (!there[g->set] && st->ops->drawn(st->dev, g->set, &r[g->set], e)) {
+            st->ahead_no = 0;
+            return -1;
+        }
+        there[g->set] = true;
+    }
+    for (uint32_t i = 0; i < st->n_gen; i++) {
+        struct gen *g = &st->gen[i];
+        if (seq_live(g->seq))
+            g->why = draws_take(&r[g->set], &g->at, &g->token, st->vocab, &g->row);
+    }
+    return 0;
+}
+
+int outcome_choose(struct stepper *st, struct err *e)
+{
+    uint32_t rows = 0;
+    if (st->draws && collect(st, e))
+        return -1;
+    for (uint32_t i = 0; i < st->n_gen; i++)
+        rows += st->gen[i].row && st->gen[i].nth == 0;
+    if (st->threads > 1 && rows > 1)
+        st->ops->host_run(st->dev, walk_range, st, st->n_gen);
+    else
+        walk_range(st, 0, 0, st->n_gen);
+    return 0;
+}
+
+/* The answer's text: special tokens left out, and what stands behind a stop sequence cut off. */
+static void whole_text(struct stepper *st, struct gen *g, size_t cut)
+{
+    struct seq *s = g->seq;
+    struct detok d;
+    uint32_t context = s->n_prompt < DETOK_CONTEXT ? s->n_prompt : DETOK_CONTEXT;
+    g->whole = st->text.len;
+    if (detok_init(&d, st->tok, s->ids + s->n_prompt - context, context, true)) {
+        seq_fail(s, "out of memory");
+        return;
+    }
+    for (uint32_t i = s->n_prompt; i < s->n; i++)
+        detok_push(&d, s->ids[i], &st->text);
+    if (g->reason != STOP_SEQUENCE && g->reason != STOP_TOKEN)
+        detok_finish(&d, &st->text);
+    detok_free(&d);
+    g->whole_len = st->text.len - g->whole;
+    if (!g->special)
+        g->whole_len -= cut < g->whole_len ? cut : g->whole_len;
+}
+
+static void finish_token(struct stepper *st, struct gen *g)
+{
+    struct seq *s = g->seq;
+    size_t len;
+    buf_reset(&st->piece);
+    detok_push(&s->detok, g->token.id, &st->piece);
+    g->special = tokenizer_is_special(st->tok, g->token.id);
+    len = st->piece.len;
+    g->reason = stop_push(&s->stop, g->token.id, st->piece.p ? st->piece.p : "", &len);
+    size_t cut = st->piece.len - len;
+    if (g->reason == STOP_LENGTH || g->reason == STOP_EOS) {
+        detok_finish(&s->detok, &st->piece);
+        len = st->piece.len;
+    }
+    g->text = st->text.len;
+    g->text_len = len;
+    buf_add(&st->text, st->piece.p, len);
+    if (g->reason != STOP_NOT) {
+        s->done = true;
+        s->n = g->end;
+        s->cached = s->n - 1;
+        whole_text(st, g, cut);
+    }
+    if (st->text.oom || st->piece.oom)
+        seq_fail(s, "out of memory");
+}
+
+void outcome_finish(struct stepper *st, struct seq **v, uint32_t n)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (seq_live(v[i]) && seq_prefilling(v[i]))
+            v[i]->cached += v[i]->step;
+    for (uint32_t i = 0; i < st->n_gen; i++) {
+        struct gen *g = &st->gen[i];
+        struct seq *s = g->seq;
+        bool told = s->error[0] ? g->nth == 0 : g->end && !s->done;
+        if (!told)
+            continue;
+        if (!s->error[0])
+            finish_token(st, g);
+        st->gen[kept++] = *g;
+    }
+    st->n_gen = kept;
+}

@@ -1,0 +1,305 @@
+/* warmup.c - what the engine may hold: scratch of the largest step, adapters, the KV cache. */
+#include "common/log.h"
+#include "model-server/engine/engine_impl.h"
+#include "model-server/engine/kv_pool.h"
+#include <string.h>
+
+enum { MOST_ROWS_AHEAD = 256, TRIAL_TOKENS = 16 };
+
+static uint32_t blocks_for(const struct engine *g, const struct seq_spec *s)
+{
+    uint64_t tokens = (uint64_t)s->n_prompt + (s->max_new_tokens ? s->max_new_tokens : 1);
+    uint64_t n = (tokens + g->o.block_size - 1) / g->o.block_size;
+    return n < INT32_MAX ? (uint32_t)n : INT32_MAX;
+}
+
+/* Tokens that one request may come to: as asked for, else what the model knows. */
+static uint32_t longest_request(const struct engine *g, const struct warmup *w)
+{
+    uint32_t asked = w->max_total_tokens ? w->max_total_tokens : g->o.max_total_tokens;
+    return asked ? asked : model_info(g->o.model)->max_positions;
+}
+
+/* Of the largest step: its sequences and their drafts. */
+static uint32_t rows_of(const struct engine *g, const struct warmup *w)
+{
+    uint32_t rows = w->n > 1 ? w->n : 1;
+    rows = rows < MOST_ROWS_AHEAD ? rows : MOST_ROWS_AHEAD;
+    return g->drafting.most ? rows + g->drafting.most_rows : rows;
+}
+
+/* Scratch of the largest step, without computing it: on a CPU a trial prefill of that length may
+ * take minutes, and the memory is the same. */
+static int reserve(struct engine *g, const struct warmup *w, struct err *e)
+{
+    const uint32_t rows = rows_of(g, w);
+    uint32_t tokens = g->max_prefill + rows;
+    if (model_reserve(g->o.model, tokens, rows, e) || stepper_reserve(&g->step, tokens, rows, e) ||
+        stepper_reserve_ahead(&g->step, rows, e))
+        return err_wrap(e,
+                        "Not enough memory to handle %u prefill tokens. You need to decrease "
+                        "`--max-batch-prefill-tokens`",
+                        g->max_prefill);
+    return 0;
+}
+
+/* The backend's own memory for such steps. */
+static int rehearse(struct engine *g, const struct warmup *w, struct err *e)
+{
+    const struct engine_options *o = &g->o;
+    const uint32_t rows = rows_of(g, w);
+    if (model_rehearse(o->model, g->max_prefill + rows, rows, longest_request(g, w), o->block_size,
+                       o->kv_dtype, e))
+        return err_wrap(e, "the workspaces of %u prefill tokens", g->max_prefill);
+    return 0;
+}
+
+/* A short real step: what cannot work at all is found out now, not by the first user. */
+static int trial(struct engine *g, const struct warmup *w, struct err *e)
+{
+    struct seq_spec s = w->specs[0];
+    struct answer a;
+    if (s.n_prompt > TRIAL_TOKENS)
+        s.n_prompt = TRIAL_TOKENS;
+    s.max_new_tokens = 1;
+    s.blocks = s.slots = NULL;
+    s.n_blocks = s.n_slots = 0;
+    g->n_blocks = blocks_for(g, &s);
+    if (model_kv_resize(g->o.model, g->n_blocks, g->o.block_size, g->o.kv_dtype, e) ||
+        engine_prefill(g, 0, &s, 1, NULL, NULL, &a, e))
+        return err_wrap(e, "warm-up");
+    if (a.out->n_gen && a.out->gen[0].seq->error[0])
+        return err_set(e, ERR_SYSTEM, "warm-up: %s", a.out->gen[0].seq->error);
+    engine_clear(g, NULL);
+    return 0;
+}
+
+static bool in_host_memory(const struct engine_options *o)
+{
+    return strcmp(o->ops->name, "cpu") == 0; /* the ranks of a machine share it */
+}
+
+/* Rotations go on beyond the training, badly; a table of positions ends. */
+static int check_longest(const struct engine *g, const struct warmup *w, struct err *e)
+{
+    const struct model_info *m = model_info(g->o.model);
+    uint32_t longest = longest_request(g, w);
+    if (!m->max_positions || longest <= m->max_positions)
+        return 0;
+    if (m->learned_positions)
+        return err_set(e, ERR_VALIDATION, "--max-total-tokens %u: this model has %u positions",
+                       longest, m->max_positions);
+    LOG(LOG_WARN, "max_total_tokens is beyond what this model was trained for",
+        LOGI("max_total_tokens", longest), LOGI("max_positions", m->max_positions));
+    return 0;
+}
+
+/* As much as all adapters take, if the share that they may have is enough for that. */
+static int reserve_adapters(struct engine *g, struct warmup *w, struct err *e)
+{
+    const struct engine_options *o = &g->o;
+    struct adapters *a = model_adapters(o->model);
+    uint64_t free_bytes, total, all = 0;
+    if (!a)
+        return 0;
+    w->adapter_pages = adapters_reserved(a);
+    if (w->adapter_pages)
+        return 0;
+    if (o->comm->world > 1 && o->comm->ops->barrier(o->comm, e)) /* all have taken theirs */
+        return -1;
+    if (o->ops->memory(o->dev, &free_bytes, &total, e))
+        return -1;
+    for (uint32_t i = 1; i <= adapters_count(a); i++)
+        all += adapters_pages(a, i);
+    uint64_t share = (uint64_t)(o->adapter_fraction * (double)free_bytes) / adapters_page_bytes(a);
+    share /= in_host_memory(o) ? (uint32_t)(o->comm->world / o->comm->nodes) : 1;
+    uint32_t pages = (uint32_t)(share < all ? share : all);
+    if (kv_agree(o->comm, &pages, e) || adapters_reserve(a, pages, e))
+        return -1;
+    LOG(LOG_INFO, "adapters", LOGI("count", adapters_count(a)), LOGI("pages", pages),
+        LOGI("pages_of_all", all), LOGI("page_bytes", adapters_page_bytes(a)));
+    w->adapter_pages = pages;
+    return 0;
+}
+
+static int size_pool(struct engine *g, const struct warmup *w, struct kv_plan *plan, struct err *e)
+{
+    const struct engine_options *o = &g->o;
+    struct kv_memory m = {.shared = in_host_memory(o),
+                          .world = (uint32_t)(o->comm->world / o->comm->nodes),
+                          .fraction = o->memory_fraction,
+                          .limit = o->kv_limit,
+                          .block_size = o->block_size,
+                          .longest = longest_request(g, w),
+                          .block_bytes =
+                              model_kv_block_bytes(o->model, o->block_size, o->kv_dtype)};
+    if (o->comm->world > 1 && o->comm->ops->barrier(o->comm, e)) /* all have taken theirs */
+        return -1;
+    if (o->ops->memory(o->dev, &m.free, &m.total, e))
+        return -1;
+    if (m.shared) { /* reserved, and not touched yet */
+        struct adapters *a = model_adapters(o->model);
+        uint64_t scratch = model_scratch_held(o->model);
+        scratch += a ? adapters_reserved(a) * adapters_page_bytes(a) : 0;
+        scratch *= m.world;
+        m.free -= scratch < m.free ? scratch : m.free;
+    }
+    uint64_t swap = m.shared ? o->swap_bytes * m.world : 0; /* is taken from the same memory */
+    m.free -= swap < m.free ? swap : m.free;
+    *plan = kv_plan(&m);
+    if (kv_agree(o->comm, &plan->n_blocks, e))
+        return -1;
+    plan->bytes = plan->n_blocks * m.block_bytes;
+    LOG(LOG_INFO, "KV cache", LOGI("blocks", plan->n_blocks), LOGI("block_size", o->block_size),
+        LOGI("tokens", (uint64_t)plan->n_blocks * o->block_size), LOGI("bytes", plan->bytes),
+        LOGS("decided_by", plan->why), LOGI("free", m.free), LOGI("total", m.total),
+        LOGI("block_bytes", m.block_bytes), LOGS("dtype", kv_dtype_name(o->kv_dtype)));
+    return 0;
+}
+
+/* Who takes what, and which option takes less. */
+static int too_little(const struct engine *g, const struct warmup *w, uint64_t before,
+                      const struct kv_plan *plan, struct err *e)
+{
+    static const double gib = 1 << 30;
+    const struct engine_options *o = &g->o;
+    uint64_t left, total, longest = longest_request(g, w);
+    if (o->ops->memory(o->dev, &left, &total, e))
+        return -1;
+    uint64_t blocks = longest ? (longest + o->block_size - 1) / o->block_size : 1;
+    uint64_t each = model_kv_block_bytes(o->model, o->block_size, o->kv_dtype);
+    return err_set(
+        e, ERR_SYSTEM,
+        "Not enough memory for a KV cache: of %.2f GiB, weights take %.2f (--quantize, "
+        "--num-shard), workspaces %.2f (--max-batch-prefill-tokens); %.2f are left for the cache, "
+        "where a request of %llu tokens takes %.2f (--max-total-tokens, --kv-cache-dtype int8, "
+        "--cuda-memory-fraction)",
+        (double)total / gib, (double)model_info(o->model)->weight_bytes / gib,
+        (double)(before > left ? before - left : 0) / gib, (double)plan->bytes / gib,
+        (unsigned long long)longest, (double)(blocks * each) / gib);
+}
+
+/* ---------------------------------------------------------------- what another row costs */
+
+enum { TIMED = 3, TIMED_DRAFTS = 8, TIMED_TOKENS = 2 + TIMED * (TIMED_DRAFTS + 2) };
+
+static int ended_early(const struct seq *s, struct err *e)
+{
+    bool said = s && s->error[0];
+    return err_set(e, ERR_SYSTEM, "warm-up: %s", said ? s->error : "it ended early");
+}
+
+/* One decode step; what it plans for the next one is `drafts` drafts. */
+static int timed_step(struct engine *g, struct seq *s, uint32_t drafts, int64_t *least,
+                      struct err *e)
+{
+    static const uint32_t any[TIMED_DRAFTS];
+    struct answer a;
+    g->drafting.most = drafts;
+    if (seq_offer(s, s->n + 1, any, drafts, e) || engine_decode(g, (uint64_t[]){0}, 1, NULL, &a, e))
+        return -1;
+    if (s->error[0] || !a.batch)
+        return ended_early(s, e);
+    *least = a.out->forward_ns < *least ? a.out->forward_ns : *least;
+    return 0;
+}
+
+/* Steps of one sequence, with and without drafts. The ranks agree on the cheapest row that any of
+ * them has seen. */
+static int measure_rows(struct engine *g, const struct warmup *w, struct err *e)
+{
+    struct seq_spec s = w->specs[0];
+    struct answer a;
+    int64_t one = INT64_MAX, more = INT64_MAX;
+    const uint32_t most = g->drafting.most;
+    int rc = 0;
+    s.n_prompt = 1;
+    s.max_new_tokens = TIMED_TOKENS;
+    s.min_new_tokens = TIMED_TOKENS;
+    s.blocks = s.slots = NULL;
+    s.n_blocks = s.n_slots = 0;
+    if (blocks_for(g, &s) > g->n_blocks)
+        return 0;
+    g->drafting.most = 0;
+    g->drafting.cost = 0; /* all that is offered */
+    if (engine_prefill(g, 0, &s, 1, NULL, NULL, &a, e))
+        return err_wrap(e, "warm-up");
+    if (!a.batch)
+        return ended_early(a.out->n_gen ? a.out->gen[0].seq : NULL, e);
+    for (int i = 0; i < TIMED && rc == 0; i++)
+        rc = timed_step(g, a.batch->v[0], TIMED_DRAFTS, &one, e) ||
+             timed_step(g, a.batch->v[0], 0, &more, e);
+    engine_clear(g, NULL);
+    g->drafting.most = most;
+    g->drafting.cost = DRAFT_COST;
+    if (rc)
+        return -1;
+    double cost = (double)(more - one) / TIMED_DRAFTS / (double)(one > 0 ? one : 1);
+    uint32_t millionths = (uint32_t)(1e6 * (cost < 0.002 ? 0.002 : cost < 1 ? cost : 1));
+    if (kv_agree(g->o.comm, &millionths, e))
+        return -1;
+    g->drafting.cost = millionths / 1e6;
+    LOG(LOG_INFO, "speculation", LOGI("most", most), LOGD("row_cost", g->drafting.cost));
+    return 0;
+}
+
+/* What one request may have: given, or what memory and model allow. */
+static void find_limits(const struct engine *g, struct warmup *w)
+{
+    w->supported_tokens = g->n_blocks * g->o.block_size;
+    if (!w->max_total_tokens) {
+        bool asked = g->o.max_total_tokens > 0;
+        w->max_total_tokens = longest_request(g, w);
+        if (!w->max_total_tokens || (!asked && w->supported_tokens < w->max_total_tokens))
+            w->max_total_tokens = w->supported_tokens;
+    }
+    if (!w->max_input_tokens)
+        w->max_input_tokens = w->max_total_tokens - 1;
+}
+
+enum { MOST_SLOTS = 1 << 24 };
+
+static int make_swap(struct engine *g, struct warmup *w, struct err *e)
+{
+    const struct engine_options *o = &g->o;
+    uint64_t n = o->swap_bytes / model_kv_block_bytes(o->model, o->block_size, o->kv_dtype);
+    g->n_slots = (uint32_t)(n < MOST_SLOTS ? n : MOST_SLOTS);
+    if (g->n_slots && model_swap_resize(o->model, g->n_slots, &w->swap_block_ns, e))
+        return err_wrap(e, "--swap-space");
+    w->swap_slots = g->n_slots;
+    if (g->n_slots)
+        LOG(LOG_INFO, "swap region", LOGI("blocks", g->n_slots),
+            LOGI("block_ns", (uint64_t)w->swap_block_ns));
+    return 0;
+}
+
+int engine_warmup(struct engine *g, struct warmup *w, struct err *e)
+{
+    struct kv_plan plan;
+    engine_clear(g, NULL);
+    g->n_slots = 0;
+    g->max_prefill = w->max_prefill_tokens ? w->max_prefill_tokens : DEFAULT_PREFILL;
+    if (g->max_prefill > INT32_MAX / 2)
+        return err_set(e, ERR_VALIDATION, "%u prefill tokens are too many", g->max_prefill);
+    g->max_chunk = w->max_chunk_tokens && w->max_chunk_tokens < g->max_prefill ? w->max_chunk_tokens
+                                                                               : g->max_prefill;
+    uint64_t before, total;
+    if (check_longest(g, w, e) || g->o.ops->memory(g->o.dev, &before, &total, e) ||
+        reserve(g, w, e) || reserve_adapters(g, w, e) || (w->n && trial(g, w, e)) ||
+        rehearse(g, w, e) || size_pool(g, w, &plan, e)) {
+        g->broken |= g->o.comm->world > 1;
+        return -1;
+    }
+    g->n_blocks = 0;
+    if (plan.n_blocks < 2)
+        return too_little(g, w, before, &plan, e);
+    if (model_kv_resize(g->o.model, plan.n_blocks, g->o.block_size, g->o.kv_dtype, e))
+        return err_wrap(e, "set `--kv-cache-memory`");
+    g->n_blocks = plan.n_blocks;
+    if (g->drafting.most && g->o.row_cost <= 0 && w->n && measure_rows(g, w, e)) {
+        g->broken |= g->o.comm->world > 1;
+        return -1;
+    }
+    find_limits(g, w);
+    return make_swap(g, w, e);
+}

@@ -1,0 +1,47 @@
+/* gpt-oss: mixtures of experts, a window on every other layer, a sink for each head. arXiv
+ * 2508.10925 */
+#include "model-server/model/arch.h"
+
+static bool even(const struct config *c, uint32_t layer) { return (void)c, layer % 2 == 0; }
+
+/* The constants of the activation are the backend's. */
+static void check_activation(struct config *c)
+{
+    config_act(c, "hidden_act", "silu");
+    if (config_num_or(c, "swiglu_limit", 7) != 7)
+        config_fail(c, "`swiglu_limit`: only 7 is supported");
+    if (config_num_or(c, "swiglu_alpha", 1.702) != 1.702)
+        config_fail(c, "`swiglu_alpha`: only 1.702 is supported");
+}
+
+static void configure(struct config *c, struct decoder_spec *s)
+{
+    config_decoder(
+        c, s,
+        &(struct config_defaults){
+            .head_dim = 64, .max_positions = 131072, .norm_eps = 1e-5, .rope_theta = 150000});
+    check_activation(c);
+    s->act = ACT_SWIGLU_CLAMPED;
+    s->bias.qkv = s->bias.o = config_bool_or(c, "attention_bias", true);
+    s->sinks = true;
+    config_moe(c, s, 128, 4);
+    s->moe.ffn = s->ffn;
+    s->moe.renormalise = true; /* softmax over the chosen is that of all, scaled to sum to 1 */
+    s->moe.bias = true;
+    s->moe.layout = EXPERTS_INTERLEAVED;
+    config_windows(c, s, 128, even);
+    for (uint32_t i = 0; i < s->n_layers; i++)
+        s->layers[i].moe = true;
+}
+
+const struct arch arch_gpt_oss = {
+    .types = (const char *const[]){"gpt_oss", NULL},
+    .prefix = "model.",
+    .names = {NAMES_LLAMA_OUTER, NAMES_LLAMA_QKV,
+              NAMES_LLAMA_O, [W_SINKS] = "model.layers.*.self_attn.sinks",
+              [W_MLP_NORM] = "model.layers.*.post_attention_layernorm",
+              [W_ROUTER] = "model.layers.*.mlp.router",
+              [W_MOE_GATE_UP] = "model.layers.*.mlp.experts.gate_up_proj",
+              [W_MOE_DOWN] = "model.layers.*.mlp.experts.down_proj"},
+    .configure = configure,
+};

@@ -1,0 +1,317 @@
+#include "model-server/model/gguf_weights.h"
+#include "common/gguf/family.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NAME_BYTES = 256, LAYERS_MAX = 100000, EXPERTS_MAX = 65536 };
+
+/* What llama.cpp calls the tensors of a role. Where two roles share a name, it is that of the first
+ * one that the family has. */
+static const struct {
+    const char *name;
+    enum role role;
+} names[] = {
+    {"token_embd", W_EMBED},
+    {"output_norm", W_FINAL_NORM},
+    {"output", W_HEAD},
+    {"blk.*.attn_norm", W_ATTN_NORM},
+    {"blk.*.post_attention_norm", W_POST_ATTN_NORM},
+    {"blk.*.ffn_norm", W_MLP_NORM},
+    {"blk.*.post_ffw_norm", W_POST_MLP_NORM},
+    {"blk.*.attn_qkv", W_QKV},
+    {"blk.*.attn_q", W_Q},
+    {"blk.*.attn_k", W_K},
+    {"blk.*.attn_v", W_V},
+    {"blk.*.attn_output", W_O},
+    {"blk.*.attn_q_norm", W_Q_NORM},
+    {"blk.*.attn_k_norm", W_K_NORM},
+    {"blk.*.ffn_gate", W_GATE},
+    {"blk.*.ffn_up", W_UP},
+    {"blk.*.ffn_up", W_GATE_UP},
+    {"blk.*.ffn_down", W_DOWN},
+    {"blk.*.ffn_gate_inp", W_ROUTER},
+    {"blk.*.ffn_gate_exps", W_MOE_GATE},
+    {"blk.*.ffn_up_exps", W_MOE_UP},
+    {"blk.*.ffn_down_exps", W_MOE_DOWN},
+};
+
+static bool is_norm(enum role r)
+{
+    return r == W_FINAL_NORM || r == W_ATTN_NORM || r == W_POST_ATTN_NORM || r == W_MLP_NORM ||
+           r == W_POST_MLP_NORM || r == W_Q_NORM || r == W_K_NORM;
+}
+
+static bool has_experts(enum role r) { return r == W_MOE_GATE || r == W_MOE_UP || r == W_MOE_DOWN; }
+
+/* ---------------------------------------------------------------- names */
+
+/* What a tensor is for: its role, its layer, and ".weight" or ".bias". */
+struct use {
+    enum role role;
+    int layer;
+    const char *suffix;
+};
+
+/* "blk.12.attn_q" is "blk.*.attn_q" of layer 12. */
+static bool matches(const char *name, size_t n, const char *pattern, int *layer)
+{
+    const char *star = strchr(pattern, '*');
+    size_t head = star ? (size_t)(star - pattern) : 0;
+    *layer = 0;
+    if (!star)
+        return strlen(pattern) == n && memcmp(name, pattern, n) == 0;
+    if (n <= head || memcmp(name, pattern, head) != 0 || name[head] < '0' || name[head] > '9')
+        return false;
+    const char *p = name + head;
+    for (; p < name + n && *p >= '0' && *p <= '9' && *layer < LAYERS_MAX; p++)
+        *layer = *layer * 10 + (*p - '0');
+    size_t rest = strlen(star + 1);
+    return *layer < LAYERS_MAX && (size_t)(name + n - p) == rest && memcmp(p, star + 1, rest) == 0;
+}
+
+static bool use_of(const struct arch *a, const char *name, struct use *u)
+{
+    const char *dot = strrchr(name, '.');
+    if (!dot || (strcmp(dot, ".weight") != 0 && strcmp(dot, ".bias") != 0))
+        return false;
+    u->suffix = dot;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (a->names[names[i].role] &&
+            matches(name, (size_t)(dot - name), names[i].name, &u->layer)) {
+            u->role = names[i].role;
+            return true;
+        }
+    return false;
+}
+
+/* Memory that goes with `w`; NULL: there is none. Takes `p` over in any case. */
+static void *own(struct gguf_weights *w, void *p)
+{
+    if (w->n_owned == w->cap_owned) {
+        uint32_t cap = w->cap_owned ? w->cap_owned * 2 : 256;
+        void **more = p ? realloc(w->owned, cap * sizeof(*more)) : NULL;
+        if (!more) {
+            free(p);
+            return NULL;
+        }
+        w->owned = more;
+        w->cap_owned = cap;
+    }
+    if (p)
+        w->owned[w->n_owned++] = p;
+    return p;
+}
+
+/* The first * of the family's name is the layer, the second the expert. */
+static const char *name_for(struct gguf_weights *w, const struct arch *a, const struct use *u,
+                            unsigned expert)
+{
+    char out[NAME_BYTES];
+    size_t n = 0;
+    unsigned index = (unsigned)u->layer;
+    for (const char *p = a->names[u->role]; *p && n < NAME_BYTES - 32; p++) {
+        if (*p != '*') {
+            out[n++] = *p;
+            continue;
+        }
+        n += (size_t)snprintf(out + n, NAME_BYTES - n, "%u", index);
+        index = expert;
+    }
+    snprintf(out + n, NAME_BYTES - n, "%s", u->suffix);
+    return own(w, strdup(out));
+}
+
+/* ---------------------------------------------------------------- tensors */
+
+static int add(struct gguf_weights *w, const struct tensor *t, struct err *e)
+{
+    if (w->n == w->cap) {
+        uint32_t cap = w->cap ? w->cap * 2 : 512;
+        struct tensor *more = realloc(w->tensors, cap * sizeof(*more));
+        if (!more)
+            return err_nomem(e);
+        w->tensors = more;
+        w->cap = cap;
+    }
+    if (!t->name)
+        return err_nomem(e);
+    w->tensors[w->n++] = *t;
+    return 0;
+}
+
+/* Where row `row` of a head-by-head matrix lies, whose heads of `head` rows have their two halves
+ * row by row in turn. */
+static uint64_t paired_row(uint64_t row, uint64_t head)
+{
+    uint64_t i = row % head;
+    return row - i + (i < head / 2 ? 2 * i : 2 * (i - head / 2) + 1);
+}
+
+/* A vector in fp32, as the family wants it: norms less what was added, biases in order. */
+static int copy_vector(struct gguf_weights *w, struct tensor *t, float plus, uint32_t head,
+                       struct err *e)
+{
+    const uint64_t n = t->dims[0];
+    const uint8_t *from = t->data;
+    if (t->type != T_F32)
+        return err_set(e, ERR_VALIDATION, "%s: tensor `%s` has dtype %s; it must be F32", t->file,
+                       t->name, tensor_type_name(t->type));
+    float *to = own(w, malloc(t->bytes ? t->bytes : 1));
+    if (!to)
+        return err_nomem(e);
+    for (uint64_t i = 0; i < n; i++) {
+        memcpy(&to[i], from + (head ? paired_row(i, head) : i) * sizeof(float), sizeof(float));
+        to[i] -= plus;
+    }
+    t->data = to;
+    return 0;
+}
+
+/* Types that the format shares with safetensors stay themselves. */
+static int set_type(struct tensor *t, const struct gguf_tensor *g, struct err *e)
+{
+    t->packing = (int)g->packing;
+    t->type = g->packing == GGUF_F32    ? T_F32
+              : g->packing == GGUF_F16  ? T_F16
+              : g->packing == GGUF_BF16 ? T_BF16
+                                        : T_BLOCKS;
+    if (t->type == T_BLOCKS && !(g->packing >= GGUF_Q4_0 && g->packing <= GGUF_Q6_K))
+        return err_set(
+            e, ERR_VALIDATION,
+            "%s: tensor `%s` is packed as %s, which is not read here (read are F32, F16, "
+            "BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0 and Q2_K to Q6_K)",
+            t->file, g->name, gguf_packings[g->packing].name);
+    return 0;
+}
+
+static int reorder(struct gguf_weights *w, struct tensor *t, uint32_t head, struct err *e)
+{
+    if (head < 2 || head % 2 || t->dims[0] % head)
+        return err_set(e, ERR_VALIDATION, "%s: tensor `%s`: %llu rows are no heads of %u", t->file,
+                       t->name, (unsigned long long)t->dims[0], head);
+    if (t->n_dims == 1)
+        return copy_vector(w, t, 0, head, e);
+    t->type = T_BLOCKS;
+    t->paired = head;
+    return 0;
+}
+
+/* The tensors of a layer's experts, which lie one behind the other. */
+static int add_experts(struct gguf_weights *w, const struct arch *a, const struct use *u,
+                       const struct gguf_tensor *g, struct tensor t, struct err *e)
+{
+    if (g->n_dims != 3 || g->dims[2] == 0 || g->dims[2] > EXPERTS_MAX)
+        return err_set(e, ERR_VALIDATION, "%s: tensor `%s` has no three dimensions", t.file,
+                       g->name);
+    const uint64_t n = g->dims[2];
+    t.n_dims = 2;
+    t.dims[0] = g->dims[1], t.dims[1] = g->dims[0];
+    t.bytes = g->bytes / n;
+    for (uint64_t i = 0; i < n; i++) {
+        t.name = name_for(w, a, u, (unsigned)i);
+        t.begin = g->begin + i * t.bytes;
+        t.data = g->data + i * t.bytes;
+        if (add(w, &t, e))
+            return -1;
+    }
+    return 0;
+}
+
+struct source {
+    const struct gguf *file;
+    const struct gguf_family *family;
+    uint32_t head; /* rows of one */
+};
+
+static int take(struct gguf_weights *w, const struct arch *a, const struct source *s,
+                const struct gguf_tensor *g, struct err *e)
+{
+    struct use u;
+    struct tensor t = {
+        .file = s->file->path, .begin = g->begin, .bytes = g->bytes, .data = g->data};
+    if (strncmp(g->name, "rope_", 5) == 0) /* config.json has them */
+        return 0;
+    if (!use_of(a, g->name, &u))
+        return err_set(e, ERR_VALIDATION, "%s: tensor `%s` has no place in a model of `%s` here",
+                       t.file, g->name, s->family->name);
+    if (set_type(&t, g, e))
+        return -1;
+    if (has_experts(u.role))
+        return add_experts(w, a, &u, g, t, e);
+    t.name = name_for(w, a, &u, 0);
+    t.n_dims = g->n_dims ? g->n_dims : 1;
+    for (int i = 0; i < t.n_dims; i++)
+        t.dims[i] = g->dims[t.n_dims - 1 - i];
+    int rc = 0;
+    if (t.name && s->family->norm_plus != 0 && is_norm(u.role))
+        rc = t.n_dims == 1
+                 ? copy_vector(w, &t, s->family->norm_plus, 0, e)
+                 : err_set(e, ERR_VALIDATION, "%s: tensor `%s` is no vector", t.file, g->name);
+    else if (t.name && s->family->paired && (u.role == W_Q || u.role == W_K))
+        rc = reorder(w, &t, s->head, e);
+    return rc ? -1 : add(w, &t, e);
+}
+
+/* ---------------------------------------------------------------- the file */
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const struct tensor *)a)->name, ((const struct tensor *)b)->name);
+}
+
+static int open_set(struct gguf_weights *w, const char *path, const struct arch *a, struct err *e)
+{
+    if (gguf_set_open(&w->set, path, e))
+        return -1;
+    struct source s = {.family = gguf_family(&w->set, e)};
+    if (!s.family)
+        return -1;
+    double head = gguf_head_size(&w->set, s.family);
+    s.head = head >= 1 && head <= ROPE_MAX_DIM ? (uint32_t)head : 0;
+    for (uint32_t f = 0; f < w->set.n; f++) {
+        s.file = &w->set.files[f];
+        for (uint32_t i = 0; i < s.file->n_tensors; i++)
+            if (take(w, a, &s, &s.file->tensors[i], e))
+                return -1;
+    }
+    if (w->n)
+        qsort(w->tensors, w->n, sizeof(w->tensors[0]), by_name);
+    return 0;
+}
+
+int gguf_weights_open(struct gguf_weights *w, const char *path, const struct arch *a, struct err *e)
+{
+    *w = (struct gguf_weights){0};
+    if (open_set(w, path, a, e) == 0)
+        return 0;
+    gguf_weights_close(w);
+    return -1;
+}
+
+void gguf_weights_close(struct gguf_weights *w)
+{
+    while (w->n_owned)
+        free(w->owned[--w->n_owned]);
+    free(w->owned);
+    free(w->tensors);
+    gguf_set_close(&w->set);
+    *w = (struct gguf_weights){0};
+}
+
+const char *gguf_weights_packing(const struct gguf_weights *w)
+{
+    uint64_t bytes[GGUF_N_PACKINGS] = {0};
+    int most = GGUF_F32;
+    for (uint32_t i = 0; i < w->n; i++)
+        bytes[w->tensors[i].packing] += w->tensors[i].bytes;
+    for (int i = 0; i < GGUF_N_PACKINGS; i++)
+        most = bytes[i] > bytes[most] ? i : most;
+    return gguf_packings[most].elements > 1 ? gguf_packings[most].name : NULL;
+}
+
+const struct tensor *gguf_weights_find(const struct gguf_weights *w, const char *name)
+{
+    const struct tensor key = {.name = name};
+    return w->n ? bsearch(&key, w->tensors, w->n, sizeof(w->tensors[0]), by_name) : NULL;
+}

@@ -1,0 +1,360 @@
+#include "model-server/model/lora.h"
+#include "common/json.h"
+#include <float.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { SMALL_JSON = 1024 * 1024, NAME_LEN = 256 };
+
+/* ---------------------------------------------------------------- adapter_config.json */
+
+struct lora_config {
+    const char *path;
+    cJSON *root;
+    double alpha;
+    bool by_root; /* rsLoRA: scale = alpha / sqrt(rank), arXiv 2312.03732 */
+};
+
+static bool is_float(const cJSON *v)
+{
+    return cJSON_IsNumber(v) && fabs(v->valuedouble) <= FLT_MAX;
+}
+
+/* Fields that change what the tensors mean; all is well where they say no. */
+static int check_variants(const struct lora_config *c, struct err *e)
+{
+    static const char *const variants[] = {"use_dora",
+                                           "use_qalora",
+                                           "use_bdlora",
+                                           "lora_bias",
+                                           "modules_to_save",
+                                           "arrow_config",
+                                           "alora_invocation_tokens",
+                                           "layer_replication",
+                                           "trainable_token_indices",
+                                           "kasa_config",
+                                           "target_parameters",
+                                           NULL};
+    for (int i = 0; variants[i]; i++) {
+        const cJSON *v = json_get(c->root, variants[i]);
+        if (v && !cJSON_IsFalse(v) && !((cJSON_IsArray(v) || cJSON_IsObject(v)) && !v->child))
+            return err_set(e, ERR_VALIDATION, "%s: `%s` is not supported", c->path, variants[i]);
+    }
+    const char *type = json_str(c->root, "peft_type", "LORA");
+    const char *bias = json_str(c->root, "bias", "none");
+    if (strcmp(type, "LORA") != 0)
+        return err_set(e, ERR_VALIDATION, "%s: `peft_type` is `%.40s`; only LORA is supported",
+                       c->path, type);
+    if (strcmp(bias, "none") != 0)
+        return err_set(e, ERR_VALIDATION, "%s: `bias` is `%.40s`; only none is supported", c->path,
+                       bias);
+    const cJSON *key, *pattern = json_get(c->root, "alpha_pattern");
+    if (pattern && !cJSON_IsObject(pattern)) /* a list's items have no names */
+        return err_set(e, ERR_VALIDATION, "%s: `alpha_pattern` is no object", c->path);
+    cJSON_ArrayForEach(key, pattern)
+    {
+        if (key->string[strcspn(key->string, "^$*+?()[]{}\\|")])
+            return err_set(e, ERR_VALIDATION,
+                           "%s: `alpha_pattern`: the expression `%.80s` is not supported", c->path,
+                           key->string);
+        if (!is_float(key))
+            return err_set(e, ERR_VALIDATION,
+                           "%s: `alpha_pattern` has no number of float32 for `%.80s`", c->path,
+                           key->string);
+    }
+    return 0;
+}
+
+static int read_config(struct lora_config *c, struct err *e)
+{
+    if (!(c->root = json_load(c->path, SMALL_JSON, e)))
+        return -1;
+    const cJSON *alpha = json_get(c->root, "lora_alpha");
+    if (!is_float(alpha))
+        return err_set(e, ERR_VALIDATION, "%s: `lora_alpha` is no number of float32", c->path);
+    c->alpha = alpha->valuedouble;
+    c->by_root = cJSON_IsTrue(json_get(c->root, "use_rslora"));
+    return check_variants(c, e);
+}
+
+/* The rank is that of the tensors, which `rank_pattern` agrees with. */
+static float scale_of(const struct lora_config *c, const char *module, uint32_t rank)
+{
+    double alpha = c->alpha;
+    const cJSON *key;
+    cJSON_ArrayForEach(key, json_get(c->root, "alpha_pattern"))
+    {
+        size_t n = strlen(module), k = strlen(key->string);
+        if (n >= k && !strcmp(module + n - k, key->string) &&
+            (n == k || module[n - k - 1] == '.')) {
+            alpha = key->valuedouble;
+            break;
+        }
+    }
+    return (float)(c->by_root ? alpha / sqrt(rank) : alpha / rank);
+}
+
+/* ---------------------------------------------------------------- where a role's part lies */
+
+/* Part 0 q, 1 k, 2 v. */
+static struct slice heads_of(const struct lora_base *base, int part)
+{
+    return part == 0 ? base->split->heads : base->split->kv_heads;
+}
+
+static uint32_t most_of(uint32_t n, int world)
+{
+    return (n + (uint32_t)world - 1) / (uint32_t)world;
+}
+
+/* Rows that all ranks have of W_Q .. W_V and of the whole. */
+static uint32_t head_rows(const struct lora_base *base, int part)
+{
+    return heads_of(base, part).n * base->spec->head_dim;
+}
+
+/* Fills what this rank holds of a pair whose site and role are known; returns what the whole model
+ * has: inputs and outputs. */
+static void place_pair(const struct lora_base *base, struct lora_pair *p, uint32_t *inputs,
+                       uint32_t *outputs)
+{
+    const struct decoder_spec *s = base->spec;
+    const struct split *sp = base->split;
+    const uint32_t q = head_rows(base, 0), kv = head_rows(base, 1);
+    const bool gated = s->mlp != MLP_PLAIN;
+    *inputs = p->columns = p->most_columns = s->hidden;
+    switch (p->role) {
+    case W_QKV:
+        p->n = p->most_n = q + 2 * kv;
+        *outputs = (s->n_heads + 2 * s->n_kv_heads) * s->head_dim;
+        break;
+    case W_Q:
+    case W_K:
+    case W_V:
+        p->n = p->most_n = p->role == W_Q ? q : kv;
+        p->first = p->role == W_Q ? 0 : p->role == W_K ? q : q + kv;
+        *outputs = (p->role == W_Q ? s->n_heads : s->n_kv_heads) * s->head_dim;
+        break;
+    case W_GATE_UP:
+        p->n = 2 * sp->ffn.n;
+        p->most_n = 2 * most_of(s->ffn, sp->world);
+        *outputs = 2 * s->ffn;
+        break;
+    case W_GATE:
+    case W_UP:
+        p->n = sp->ffn.n;
+        p->most_n = most_of(s->ffn, sp->world);
+        p->first = p->role == W_UP && gated ? sp->ffn.n : 0;
+        *outputs = s->ffn;
+        break;
+    default: /* W_O, W_DOWN: split by columns */
+        p->n = p->most_n = *outputs = s->hidden;
+        *inputs = p->role == W_O ? s->n_heads * s->head_dim : s->ffn;
+        p->column = p->role == W_O ? sp->heads.first * s->head_dim : sp->ffn.first;
+        p->columns = p->role == W_O ? q : sp->ffn.n;
+        p->most_columns = p->role == W_O ? q : most_of(s->ffn, sp->world);
+    }
+}
+
+/* The row of B that becomes this rank's output i of the pair. */
+static uint32_t row_of_b(const struct lora_pair *p, const struct lora_base *base, uint32_t i)
+{
+    const struct decoder_spec *s = base->spec;
+    const struct slice f = base->split->ffn;
+    int part = p->role == W_K ? 1 : p->role == W_V ? 2 : 0;
+    switch (p->role) {
+    case W_QKV:
+        for (; part < 2 && i >= head_rows(base, part); part++)
+            i -= head_rows(base, part);
+        break;
+    case W_Q:
+    case W_K:
+    case W_V:
+        break;
+    case W_GATE_UP:
+        return i < f.n ? f.first + i : s->ffn + f.first + (i - f.n);
+    case W_GATE:
+    case W_UP:
+        return f.first + i;
+    default:
+        return i;
+    }
+    const uint32_t head = heads_of(base, part).first + i / s->head_dim;
+    return spec_qkv_row(s, part, head) + i % s->head_dim;
+}
+
+/* ---------------------------------------------------------------- tensors */
+
+/* What a search for pairs needs and finds. */
+struct lora_search {
+    struct lora_adapter *l;
+    const struct lora_base *base;
+    const struct lora_config *config;
+    bool *used;
+    struct err *e;
+};
+
+/* PEFT keeps a module's name behind "base_model.model."; older ones put the adapter's own before
+ * "weight". Checkpoints of the bare decoder lack the family's prefix. */
+static const struct tensor *find(const struct lora_search *s, const char *module, char which)
+{
+    static const char *const ends[] = {"weight", "default.weight"};
+    const char *prefix = s->base->arch->prefix;
+    size_t skip = prefix && !strncmp(module, prefix, strlen(prefix)) ? strlen(prefix) : 0;
+    for (size_t i = 0; i < 4; i++) {
+        char name[NAME_LEN];
+        snprintf(name, sizeof(name), "base_model.model.%s.lora_%c.%s", module + (i < 2 ? 0 : skip),
+                 which, ends[i % 2]);
+        const struct tensor *t = safetensors_find(&s->l->file, name);
+        if (t)
+            return t;
+    }
+    return NULL;
+}
+
+static int wrong_shape(const struct lora_search *s, const struct tensor *t, uint64_t rows,
+                       uint64_t cols)
+{
+    return err_set(s->e, ERR_VALIDATION,
+                   "%s: tensor `%s` has shape [%llu%s%llu]; this model means [%llu, %llu]", t->file,
+                   t->name, (unsigned long long)t->dims[0], t->n_dims == 2 ? ", " : " ... ",
+                   (unsigned long long)t->dims[t->n_dims ? t->n_dims - 1 : 0],
+                   (unsigned long long)rows, (unsigned long long)cols);
+}
+
+static int check_pair(const struct lora_search *s, const struct lora_pair *p, uint32_t inputs,
+                      uint32_t outputs)
+{
+    if (p->a->n_dims != 2 || p->a->dims[1] != inputs || !p->a->dims[0])
+        return wrong_shape(s, p->a, p->b->n_dims == 2 ? p->b->dims[1] : 1, inputs);
+    if (p->b->n_dims != 2 || p->b->dims[0] != outputs || p->b->dims[1] != p->a->dims[0])
+        return wrong_shape(s, p->b, outputs, p->a->dims[0]);
+    if (p->a->dims[0] > LORA_MAX_RANK)
+        return err_set(s->e, ERR_VALIDATION, "%s: tensor `%s` has rank %llu; at most %d is served",
+                       p->a->file, p->a->name, (unsigned long long)p->a->dims[0], LORA_MAX_RANK);
+    bool known = p->a->type == T_F32 || p->a->type == T_F16 || p->a->type == T_BF16;
+    if (!known || p->a->type != p->b->type)
+        return err_set(
+            s->e, ERR_VALIDATION,
+            "%s: tensors `%s` and its B have dtypes %s and %s; adapters must be F32, F16 "
+            "or BF16",
+            p->a->file, p->a->name, tensor_type_name(p->a->type), tensor_type_name(p->b->type));
+    return 0;
+}
+
+static int add_pair(struct lora_search *s, uint32_t layer, enum lora_site site, enum role role)
+{
+    const char *name = s->base->arch->names[role], *star = name ? strchr(name, '*') : NULL;
+    char module[NAME_LEN];
+    if (!star)
+        return 0;
+    snprintf(module, sizeof(module), "%.*s%u%s", (int)(star - name), name, layer, star + 1);
+    const struct tensor *a = find(s, module, 'A'), *b = find(s, module, 'B');
+    if (!a && !b)
+        return 0;
+    if (!a || !b)
+        return err_set(s->e, ERR_VALIDATION, "%s: `%s` has an A or a B alone", s->l->file.path,
+                       module);
+    struct lora_pair *p = &s->l->pairs[s->l->n++];
+    uint32_t inputs = 0, outputs = 0;
+    *p = (struct lora_pair){.a = a, .b = b, .role = role, .site = site, .layer = layer};
+    place_pair(s->base, p, &inputs, &outputs);
+    if (check_pair(s, p, inputs, outputs))
+        return -1;
+    p->rank = (uint32_t)a->dims[0];
+    p->dtype = a->type == T_F32 ? DT_F32 : a->type == T_F16 ? DT_F16 : DT_BF16;
+    p->scale = scale_of(s->config, module, p->rank);
+    s->used[a - s->l->file.tensors] = s->used[b - s->l->file.tensors] = true;
+    return 0;
+}
+
+static int collect(struct lora_search *s)
+{
+    static const struct {
+        enum role role;
+        enum lora_site site;
+        bool mlp;
+    } rows[] = {{W_QKV, LORA_QKV, false}, {W_Q, LORA_QKV, false}, {W_K, LORA_QKV, false},
+                {W_V, LORA_QKV, false},   {W_O, LORA_O, false},   {W_GATE_UP, LORA_UP, true},
+                {W_GATE, LORA_UP, true},  {W_UP, LORA_UP, true},  {W_DOWN, LORA_DOWN, true}};
+    const struct decoder_spec *spec = s->base->spec;
+    for (uint32_t layer = 0; layer < spec->n_layers; layer++)
+        for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
+            if (!(rows[i].mlp && spec->layers[layer].moe) &&
+                add_pair(s, layer, rows[i].site, rows[i].role))
+                return -1;
+    for (uint32_t i = 0; i < s->l->file.n; i++)
+        if (!s->used[i])
+            return err_set(
+                s->e, ERR_VALIDATION,
+                "%s: tensor `%s` is of no matrix of this model that an adapter can change",
+                s->l->file.path, s->l->file.tensors[i].name);
+    return s->l->n ? 0
+                   : err_set(s->e, ERR_VALIDATION, "%s: no tensors of an adapter", s->l->file.path);
+}
+
+static int open_tensors(struct lora_adapter *l, const char *dir, const struct lora_base *base,
+                        const struct lora_config *c, struct err *e)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof(path), "%s/adapter_model.safetensors", dir);
+    if (access(path, F_OK) != 0) {
+        snprintf(path, sizeof(path), "%s/adapter_model.bin", dir);
+        if (access(path, F_OK) == 0)
+            return err_set(e, ERR_VALIDATION,
+                           "%s is a pickle, which is not read: save the adapter as safetensors",
+                           path);
+        return err_set(e, ERR_VALIDATION, "%s/adapter_model.safetensors is missing", dir);
+    }
+    if (safetensors_open(&l->file, path, e))
+        return -1;
+    struct lora_search s = {.l = l, .base = base, .config = c, .e = e};
+    s.used = calloc(l->file.n + (size_t)1, sizeof(*s.used));
+    l->pairs = calloc(l->file.n / 2 + (size_t)1, sizeof(*l->pairs));
+    int rc = s.used && l->pairs ? collect(&s) : err_nomem(e);
+    free(s.used);
+    if (rc)
+        lora_close(l);
+    return rc;
+}
+
+int lora_open(struct lora_adapter *l, const char *dir, const struct lora_base *base, struct err *e)
+{
+    char path[PATH_MAX];
+    struct lora_config c = {.path = path};
+    *l = (struct lora_adapter){.n = 0};
+    if (snprintf(path, sizeof(path), "%s/adapter_config.json", dir) >= PATH_MAX - 40)
+        return err_set(e, ERR_VALIDATION, "%.200s...: path too long", dir);
+    int rc = read_config(&c, e) || open_tensors(l, dir, base, &c, e) ? -1 : 0;
+    cJSON_Delete(c.root);
+    return rc;
+}
+
+void lora_close(struct lora_adapter *l)
+{
+    free(l->pairs);
+    safetensors_close(&l->file);
+    *l = (struct lora_adapter){.n = 0};
+}
+
+/* ---------------------------------------------------------------- this rank's numbers */
+
+void lora_copy_a(const struct lora_pair *p, uint32_t r, void *dst)
+{
+    const size_t size = dtype_size(p->dtype);
+    const size_t at = (size_t)r * p->a->dims[1] + p->column;
+    memcpy(dst, (const char *)p->a->data + at * size, p->columns * size);
+}
+
+void lora_copy_b(const struct lora_pair *p, const struct lora_base *base, uint32_t r, void *dst)
+{
+    const size_t size = dtype_size(p->dtype);
+    for (uint32_t i = 0; i < p->n; i++) {
+        const size_t at = (size_t)row_of_b(p, base, i) * p->rank + r;
+        memcpy((char *)dst + i * size, (const char *)p->b->data + at * size, size);
+    }
+}

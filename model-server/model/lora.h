@@ -1,0 +1,53 @@
+/* lora.h - one adapter as PEFT stores it: adapter_config.json and adapter_model.safetensors,
+ * checked against the model that it is for (arXiv 2106.09685; https://huggingface.co/docs/peft).
+ *
+ * What changes which matrix of a layer, and how much of it this rank holds: matrices that are split
+ * by output rows split B, those split by input columns split A, and a rank adds its share before
+ * the sum over ranks. */
+#ifndef MODEL_SERVER_MODEL_LORA_H
+#define MODEL_SERVER_MODEL_LORA_H
+#include "model-server/model/arch.h"
+#include "model-server/model/safetensors.h"
+#include "model-server/model/split.h"
+
+/* The matrices of a layer that may have updates: those of struct layer in decoder.h. */
+enum lora_site { LORA_QKV, LORA_O, LORA_UP, LORA_DOWN, LORA_SITES };
+
+/* One pair of A and B. */
+struct lora_pair {
+    const struct tensor *a, *b; /* [rank, inputs], [outputs, rank] of the whole model */
+    enum role role;
+    enum lora_site site;
+    enum dtype dtype;
+    uint32_t layer, rank;
+    float scale;
+    /* on this rank: inputs [column, column + columns); n outputs, from row `first` of the site on
+     */
+    uint32_t column, columns, first, n;
+    uint32_t most_columns, most_n; /* on any rank */
+};
+
+struct lora_adapter {
+    struct safetensors file;
+    struct lora_pair *pairs; /* by layer */
+    uint32_t n;
+};
+
+/* What an adapter is for. */
+struct lora_base {
+    const struct arch *arch;
+    const struct decoder_spec *spec;
+    const struct split *split;
+};
+
+/* ERR_VALIDATION, one line that names file and field or tensor, for what the folder says: another
+ * kind of adapter, a tensor of no matrix that can be changed, a shape that is not the model's.
+ * Tensors stay mapped until lora_close(); after a failure there is nothing to close. */
+int lora_open(struct lora_adapter *l, const char *dir, const struct lora_base *base, struct err *e);
+void lora_close(struct lora_adapter *l);
+
+/* This rank's part of row r of A, `columns` elements, and of column r of B, n elements, as stored.
+ */
+void lora_copy_a(const struct lora_pair *p, uint32_t r, void *dst);
+void lora_copy_b(const struct lora_pair *p, const struct lora_base *base, uint32_t r, void *dst);
+#endif

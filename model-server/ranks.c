@@ -1,0 +1,135 @@
+#include "model-server/ranks.h"
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { SHM_TIMEOUT_MS = 120 * 1000, LOOK_MS = 500 };
+
+struct comm *ranks_join(const struct ranks_options *o, struct err *e)
+{
+    if (o->world == 1)
+        return comm_solo();
+    if (o->nodes == 1)
+        return comm_shm_open(o->group && *o->group ? o->group : o->uds_path, (int)o->rank,
+                             (int)o->world, SHM_TIMEOUT_MS, e);
+    struct comm_tcp_options t = {.host = o->master_addr,
+                                 .port = (int)o->master_port,
+                                 .rank = (int)o->rank,
+                                 .world = (int)o->world,
+                                 .nodes = (int)o->nodes,
+                                 .timeout_ms = (int)o->timeout_s * 1000};
+    return comm_tcp_open(&t, e);
+}
+
+/* ---------------------------------------------------------------- addresses */
+
+static bool away(const struct ranks_options *o, uint32_t rank)
+{
+    return rank / (o->world / o->nodes) > 0;
+}
+
+bool ranks_away(const struct ranks_options *o) { return away(o, o->rank); }
+
+void ranks_local_address(const char *uds_path, uint32_t rank, char out[RANKS_ADDRESS])
+{
+    const char *port = strrchr(uds_path, ':');
+    if (strncmp(uds_path, "tcp://", 6) == 0 && port > uds_path + 5)
+        snprintf(out, RANKS_ADDRESS, "%.*s:%lu", (int)(port - uds_path), uds_path,
+                 strtoul(port + 1, NULL, 10) + rank);
+    else
+        snprintf(out, RANKS_ADDRESS, "%s%s-%u", strncmp(uds_path, "unix://", 7) ? "unix://" : "",
+                 uds_path, rank);
+}
+
+void ranks_address(const struct ranks_options *o, const struct comm *c, uint32_t rank,
+                   char out[RANKS_ADDRESS])
+{
+    if (!away(o, rank)) {
+        ranks_local_address(o->uds_path, rank, out);
+        return;
+    }
+    const char *host = comm_tcp_address(c, (int)rank);
+    bool six = strchr(host, ':');
+    snprintf(out, RANKS_ADDRESS, "tcp://%s%s%s:%u", six ? "[" : "", host, six ? "]" : "",
+             o->master_port + 1 + rank);
+}
+
+/* ---------------------------------------------------------------- watching */
+
+struct ranks_watch {
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    bool over;
+    struct comm *comm;
+    void (*fn)(void *arg, bool left, const char *why);
+    void *arg;
+};
+
+/* Half a second later, or at the end: true. */
+static bool pause_is_last(struct ranks_watch *w)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    t.tv_nsec += LOOK_MS * 1000000L;
+    t.tv_sec += t.tv_nsec / 1000000000L, t.tv_nsec %= 1000000000L;
+    pthread_mutex_lock(&w->lock);
+    while (!w->over && !pthread_cond_timedwait(&w->wake, &w->lock, &t)) {
+    }
+    bool over = w->over;
+    pthread_mutex_unlock(&w->lock);
+    return over;
+}
+
+static void *look(void *arg)
+{
+    struct ranks_watch *w = arg;
+    struct err e = ERR_INIT;
+    while (!pause_is_last(w)) {
+        int gone = w->comm->ops->check(w->comm, &e);
+        if (gone) {
+            w->fn(w->arg, gone == COMM_LEFT, e.msg);
+            return NULL;
+        }
+    }
+    return NULL;
+}
+
+struct ranks_watch *ranks_watch(const struct ranks_options *o, struct comm *c,
+                                void (*fn)(void *arg, bool left, const char *why), void *arg,
+                                struct err *e)
+{
+    if (o->nodes == 1)
+        return NULL;
+    struct ranks_watch *w = calloc(1, sizeof(*w));
+    pthread_condattr_t monotonic;
+    if (!w)
+        return err_nomem(e), NULL;
+    w->comm = c, w->fn = fn, w->arg = arg;
+    pthread_mutex_init(&w->lock, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&w->wake, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    if (!pthread_create(&w->thread, NULL, look, w))
+        return w;
+    free(w);
+    err_set(e, ERR_SYSTEM, "cannot start a thread");
+    return NULL;
+}
+
+void ranks_watch_end(struct ranks_watch *w)
+{
+    if (!w)
+        return;
+    pthread_mutex_lock(&w->lock);
+    w->over = true;
+    pthread_cond_signal(&w->wake);
+    pthread_mutex_unlock(&w->lock);
+    pthread_join(w->thread, NULL);
+    pthread_cond_destroy(&w->wake);
+    pthread_mutex_destroy(&w->lock);
+    free(w);
+}

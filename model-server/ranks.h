@@ -1,0 +1,37 @@
+/* ranks.h - this rank among the others: how they meet, where each of them answers the router, and
+ * who notices that one is gone while nothing is computed. */
+#ifndef MODEL_SERVER_RANKS_H
+#define MODEL_SERVER_RANKS_H
+#include "model-server/comm/comm.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+struct ranks_options {
+    const char *uds_path, *group; /* group NULL or "": named after uds_path */
+    uint32_t rank, world, nodes;
+    const char *master_addr; /* with several machines */
+    uint32_t master_port, timeout_s;
+};
+
+/* One machine: shared memory; several: TCP. A world of one needs neither. */
+struct comm *ranks_join(const struct ranks_options *o, struct err *e);
+
+enum { RANKS_ADDRESS = 300 };
+/* "unix://PREFIX-RANK"; for "tcp://host:port" the ranks count up from that port. */
+void ranks_local_address(const char *uds_path, uint32_t rank, char out[RANKS_ADDRESS]);
+/* Where the router, on the machine of rank 0, reaches `rank`: on other machines TCP port
+ * master_port + 1 + rank. */
+void ranks_address(const struct ranks_options *o, const struct comm *c, uint32_t rank,
+                   char out[RANKS_ADDRESS]);
+/* This rank is on another machine than rank 0. */
+bool ranks_away(const struct ranks_options *o);
+
+/* A thread that looks every half second whether all ranks of all machines are there; the launcher
+ * of this machine sees only its own. fn(arg, left, why) is called once, on that thread, when one is
+ * gone: `left` in good order. NULL, without an error, on one machine. */
+struct ranks_watch;
+struct ranks_watch *ranks_watch(const struct ranks_options *o, struct comm *c,
+                                void (*fn)(void *arg, bool left, const char *why), void *arg,
+                                struct err *e);
+void ranks_watch_end(struct ranks_watch *w); /* NULL: nothing to do */
+#endif

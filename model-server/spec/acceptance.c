@@ -1,0 +1,40 @@
+#include "model-server/spec/acceptance.h"
+
+/* What a step teaches fades by an eighth with each draft, and by a sixty-fourth with each chance
+ * that was passed by. */
+static const float LEARN = 1.0f / 8, FADE = 1.0f / 64;
+static const float AT_FIRST[DRAFT_KINDS] = {[DRAFT_OFFERED] = 0.7f,
+                                            [DRAFT_SHORT_MATCH] = 0.4f,
+                                            [DRAFT_MATCH] = 0.6f,
+                                            [DRAFT_LONG_MATCH] = 0.8f};
+
+enum draft_kind draft_kind_of(uint32_t match)
+{
+    return match < 3 ? DRAFT_SHORT_MATCH : match < 5 ? DRAFT_MATCH : DRAFT_LONG_MATCH;
+}
+
+struct acceptance acceptance_new(void)
+{
+    struct acceptance a;
+    for (int k = 0; k < DRAFT_KINDS; k++)
+        a.rate[k] = AT_FIRST[k];
+    return a;
+}
+
+void acceptance_learn(struct acceptance *a, enum draft_kind k, uint32_t verified, uint32_t accepted)
+{
+    for (uint32_t i = 0; i < accepted; i++)
+        a->rate[k] += (1 - a->rate[k]) * LEARN;
+    if (accepted < verified)
+        a->rate[k] -= a->rate[k] * LEARN;
+}
+
+void acceptance_fade(struct acceptance *a, enum draft_kind k)
+{
+    a->rate[k] += (AT_FIRST[k] - a->rate[k]) * FADE;
+}
+
+bool worth_row(const struct step_worth *w, double tokens)
+{
+    return tokens * (1 + w->cost * (w->rows - 1)) > w->cost * w->tokens;
+}

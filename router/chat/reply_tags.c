@@ -1,0 +1,227 @@
+/* reply_tags.c - a call in tags: <function=NAME><parameter=KEY>VALUE</parameter>..</function>.
+ *
+ * What is between two tags ends where the next one that may stand there begins; a byte is taken
+ * when it can no longer belong to one. Values become JSON: text as it comes, anything else when it
+ * is whole. */
+#include "common/json.h"
+#include "router/chat/reply_impl.h"
+#include <string.h>
+
+enum { MAX_NAME = 256, MAX_ENDS = 3 };
+
+/* One byte more. Bytes that belong to no tag go to `to` (NULL: are dropped); a whole tag is
+ * returned. */
+static const char *scan(struct reply *r, const char *const ends[MAX_ENDS], char c, struct buf *to)
+{
+    buf_ch(&r->held, c);
+    while (r->held.len) {
+        bool may = false;
+        for (int i = 0; i < MAX_ENDS; i++) {
+            size_t len = ends[i] ? strlen(ends[i]) : 0;
+            if (len < r->held.len || memcmp(ends[i], r->held.p, r->held.len) != 0)
+                continue;
+            may = true;
+            if (len == r->held.len) {
+                buf_reset(&r->held);
+                return ends[i];
+            }
+        }
+        if (may)
+            return NULL;
+        if (to)
+            buf_ch(to, r->held.p[0]);
+        memmove(r->held.p, r->held.p + 1, --r->held.len);
+    }
+    return NULL;
+}
+
+/* ---------------------------------------------------------------- values */
+
+/* One byte of a string, as JSON has it. */
+static void escape(struct buf *out, char c)
+{
+    if (c == '"' || c == '\\')
+        buf_fmt(out, "\\%c", c);
+    else if (c == '\n')
+        buf_str(out, "\\n");
+    else if ((unsigned char)c < 0x20)
+        buf_fmt(out, "\\u%04x", (unsigned)(unsigned char)c);
+    else
+        buf_ch(out, c);
+}
+
+static void value_text(struct reply *r, const struct buf *from)
+{
+    for (size_t i = 0; i < from->len; i++)
+        if (r->fresh && from->p[i] == '\n')
+            r->fresh = false; /* the line break behind the tag */
+        else
+            r->fresh = false, escape(call_arguments(r), from->p[i]);
+}
+
+/* A value that may be other than text: JSON, a word of Python's, or text all the same. */
+static void value_any(struct reply *r)
+{
+    static const char *const words[][2] = {{"True", "true"}, {"False", "false"}, {"None", "null"}};
+    struct buf *out = call_arguments(r);
+    const char *s = r->text.p ? r->text.p : "";
+    size_t n = r->text.len;
+    struct err ignored;
+    while (n && is_blank(s[n - 1]))
+        n--;
+    while (n && is_blank(*s))
+        s++, n--;
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        if (strlen(words[i][0]) == n && !memcmp(words[i][0], s, n))
+            s = words[i][1], n = strlen(s);
+    cJSON *j = n ? json_parse(s, n, &ignored) : NULL;
+    bool json = j && (r->types & REPLY_OTHER || (cJSON_IsNull(j) && r->types & REPLY_NULL));
+    cJSON_Delete(j);
+    if (json) {
+        buf_add(out, s, n);
+        return;
+    }
+    buf_ch(out, '"');
+    r->fresh = true;
+    value_text(r, &r->text);
+    buf_ch(out, '"');
+}
+
+static void value_begins(struct reply *r)
+{
+    struct buf *out = call_arguments(r), *key = &r->key;
+    while (key->len && is_blank(key->p[key->len - 1]))
+        key->p[--key->len] = '\0';
+    r->types = r->config.types ? r->config.types(r->config.types_of, call_name(r), key->p) : 0;
+    r->types = r->types ? r->types : REPLY_STRING | REPLY_OTHER;
+    buf_str(out, out->len ? ", " : "{");
+    buf_json_str(out, key->p ? key->p : "", key->len);
+    buf_str(out, ": ");
+    if (r->types == REPLY_STRING)
+        buf_ch(out, '"');
+    buf_reset(&r->text);
+    r->fresh = true;
+    r->state = TAG_VALUE;
+}
+
+static void value_byte(struct reply *r, const struct call_tags *t, char c)
+{
+    const char *const ends[MAX_ENDS] = {t->value_end, t->value_close, NULL};
+    const char *end = scan(r, ends, c, &r->text);
+    if (r->types == REPLY_STRING) {
+        value_text(r, &r->text);
+        buf_reset(&r->text);
+    }
+    if (!end)
+        return;
+    if (r->types == REPLY_STRING)
+        buf_ch(call_arguments(r), '"');
+    else
+        value_any(r);
+    r->state = TAG_BETWEEN;
+}
+
+/* ---------------------------------------------------------------- around them */
+
+static void call_ends(struct reply *r, bool closed)
+{
+    if (call_arguments(r)->len)
+        buf_ch(call_arguments(r), '}');
+    call_whole(r);
+    if (closed && r->state == BEHIND_CALL)
+        r->state = CONTENT;
+}
+
+static void between(struct reply *r, const struct call_format *f, char c)
+{
+    const struct call_tags *t = f->tags;
+    const char *const ends[MAX_ENDS] = {t->key_open, t->end ? t->end : f->close, f->close};
+    const char *end = scan(r, ends, c, NULL);
+    if (!end)
+        return;
+    buf_reset(&r->key);
+    if (end == t->key_open)
+        r->state = TAG_KEY;
+    else
+        call_ends(r, end == f->close);
+}
+
+static void name_byte(struct reply *r, const struct call_format *f, char c)
+{
+    const struct call_tags *t = f->tags;
+    const char *const named[MAX_ENDS] = {t->name_close, f->close, NULL};
+    const char *const bare[MAX_ENDS] = {"\n", t->key_open, f->close};
+    const char *end = scan(r, t->name_open ? named : bare, c, &r->text);
+    size_t n = r->text.len;
+    if (n > MAX_NAME || (end == f->close && t->name_open)) {
+        call_is_none(r);
+        return;
+    }
+    if (!end || (!n && end[0] == '\n'))
+        return;
+    while (n && is_blank(r->text.p[n - 1]))
+        n--;
+    call_announce(r, strndup(r->text.p ? r->text.p : "", n));
+    if (r->state != TAG_NAME)
+        return; /* it was no name */
+    buf_reset(&r->key);
+    r->state = end == t->key_open ? TAG_KEY : TAG_BETWEEN;
+    if (end == f->close)
+        call_ends(r, true);
+}
+
+/* Blanks, and then the tag that must come here. */
+static void expect(struct reply *r, const char *tag, char c)
+{
+    if (!r->held.len && is_blank(c))
+        return;
+    buf_ch(&r->held, c);
+    if (strncmp(tag, r->held.p, r->held.len) != 0) {
+        buf_reset(&r->held);
+        call_is_none(r);
+    } else if (tag[r->held.len] == '\0') {
+        buf_reset(&r->held);
+        if (r->state == TAG_VALUE_OPEN)
+            value_begins(r);
+        else
+            tags_name(r);
+    }
+}
+
+void tags_name(struct reply *r)
+{
+    buf_reset(&r->text);
+    r->state = TAG_NAME;
+}
+
+void tags_byte(struct reply *r, char c)
+{
+    const struct call_format *f = r->config.format;
+    const struct call_tags *t = f->tags;
+    if (r->state == TAG_NAME_OPEN && t->name_open) {
+        expect(r, t->name_open, c);
+    } else if (r->state == TAG_NAME_OPEN || r->state == TAG_NAME) {
+        if (r->state == TAG_NAME_OPEN)
+            tags_name(r);
+        name_byte(r, f, c);
+    } else if (r->state == TAG_BETWEEN) {
+        between(r, f, c);
+    } else if (r->state == TAG_KEY) {
+        const char *const ends[MAX_ENDS] = {t->key_close, NULL, NULL};
+        if (!scan(r, ends, c, &r->key))
+            return;
+        r->state = TAG_VALUE_OPEN;
+        if (!t->value_open)
+            value_begins(r);
+    } else if (r->state == TAG_VALUE_OPEN) {
+        expect(r, t->value_open, c);
+    } else {
+        value_byte(r, t, c);
+    }
+}
+
+void tags_end_of_text(struct reply *r)
+{
+    if (r->state == TAG_VALUE && r->types == REPLY_STRING)
+        value_text(r, &r->held);
+}

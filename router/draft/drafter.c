@@ -1,0 +1,465 @@
+#include "router/draft/drafter.h"
+#include "common/log.h"
+#include "router/metrics.h"
+#include "router/scheduler/wire.h"
+#include "router/shards_link.h"
+#include <assert.h>
+#include <stdlib.h>
+#include <sys/random.h>
+
+/* CALL_TIMEOUT_MS: draft shards that hang so long are lost. */
+enum {
+    MOST_JOIN = 64,
+    CALL_TIMEOUT_MS = 10000,
+    MEMORY = 64 << 20,
+    OFFER_MOST = 64,
+    SMALL_PREFILL = 2048
+};
+
+struct drafter {
+    struct drafter_options o;
+    struct shards_link *link;
+    uint64_t vocab_hash; /* of the served model */
+    uint32_t ahead;      /* drafts that a twin may have */
+    struct twin *twins;
+    uint32_t n_twins;
+
+    struct shards *shards; /* NULL: there is no draft model now */
+    struct shard_model model;
+    struct wire_peer peer;
+    struct kv_blocks *kv;
+    struct fan fan;
+    bool calling, leaving; /* leaving: the shards are let go of */
+    bool clearing;         /* the call that is out is a ClearCache */
+    bool must_clear;
+    struct wire_batch batch;
+    bool batch_live;
+    uint64_t next_batch_id;
+    struct rpc_mem out, in;
+    struct seq *joining[MOST_JOIN];
+
+    void (*gone)(void *arg);
+    void *gone_arg;
+};
+
+static void detach(struct drafter *d);
+
+/* ---------------------------------------------------------------- twins */
+
+/* What q has confirmed may serve others, where it was computed; drafts may not. */
+static void release(struct drafter *d, struct twin *t, bool computed)
+{
+    uint32_t sure = t->n_kv < t->n_known ? t->n_kv : t->n_known;
+    if (t->own->kv.len)
+        kv_release(d->kv, &t->own->kv, t->own->tokens, computed ? sure : 0);
+}
+
+static void drop(struct drafter *d, struct twin *t)
+{
+    struct twin **at = &d->twins;
+    while (*at != t)
+        at = &(*at)->next;
+    *at = t->next;
+    d->n_twins--;
+    release(d, t, true);
+    twin_free(t);
+}
+
+void drafter_follow(struct drafter *d, struct seq *q)
+{
+    struct twin *t = q->twin ? NULL : twin_new(q); /* without memory there are no drafts */
+    if (!t)
+        return;
+    q->twin = t;
+    t->next = d->twins;
+    d->twins = t;
+    d->n_twins++;
+}
+
+void drafter_told(struct drafter *d, struct seq *q)
+{
+    (void)d;
+    if (q->twin)
+        twin_follow(q->twin);
+}
+
+void drafter_forget(struct drafter *d, struct seq *q)
+{
+    struct twin *t = q->twin;
+    if (!t)
+        return;
+    q->twin = NULL;
+    t->q = NULL;
+    if (t->state == TWIN_OUT)
+        drop(d, t);
+}
+
+const uint32_t *drafter_offer(const struct drafter *d, const struct seq *q, uint32_t *n)
+{
+    const struct twin *t = q->twin;
+    (void)d;
+    *n = t ? twin_ahead(t) : 0;
+    *n = *n < OFFER_MOST ? *n : OFFER_MOST;
+    return *n ? t->own->tokens + q->n_tokens : NULL;
+}
+
+bool drafter_works(const struct drafter *d) { return d->shards && !d->leaving && d->n_twins; }
+
+/* ---------------------------------------------------------------- who drafts next */
+
+static bool useful(const struct drafter *d, const struct twin *t)
+{
+    const struct seq *q = t->q;
+    return q && q->req && q->state == SEQ_RUNNING && !t->refused && !t->ended &&
+           twin_ahead(t) < d->ahead && seq_generated(t->own) + 1 < q->req->params.max_new_tokens;
+}
+
+/* Room for all that it may come to; taken once. */
+static bool place(struct drafter *d, struct twin *t)
+{
+    struct seq *own = t->own;
+    if (own->kv.len)
+        return true;
+    struct kv_key key = {.tokens = own->tokens, .n = own->n_tokens};
+    uint32_t most = t->q->n_prompt + t->q->req->params.max_new_tokens;
+    if (!kv_may_fit(d->kv, own->n_tokens, most) ||
+        !kv_admit(d->kv, &own->kv, &key, d->model.prefix_caching, most))
+        return false;
+    t->n_kv = own->kv.n_cached;
+    own->waiter.n_reserve = most;
+    return true;
+}
+
+/* Those that leave the batch; some come back at once. Returns how many stay. */
+static uint32_t choose_leavers(struct drafter *d, uint64_t *leave, uint32_t *n_leave)
+{
+    uint32_t stay = 0;
+    *n_leave = 0;
+    for (struct twin *t = d->twins; t; t = t->next) {
+        if (t->state != TWIN_IN)
+            continue;
+        if (useful(d, t) && twin_current(t)) {
+            stay++;
+            continue;
+        }
+        t->state = TWIN_LEAVING;
+        leave[(*n_leave)++] = t->own->id;
+    }
+    return stay;
+}
+
+/* Who is least ahead comes first, since he needs it first; a prompt too long for a step comes
+ * alone. */
+static uint32_t choose_joiners(struct drafter *d)
+{
+    uint32_t n = 0, tokens = 0;
+    for (uint32_t ahead = 0; ahead <= d->ahead / 2 && n < MOST_JOIN; ahead++)
+        for (struct twin *t = d->twins; t && n < MOST_JOIN; t = t->next) {
+            if ((t->state != TWIN_OUT && t->state != TWIN_LEAVING) || !useful(d, t) ||
+                twin_ahead(t) != ahead || !place(d, t))
+                continue;
+            uint32_t cost = t->own->n_tokens - (t->n_kv < t->own->n_tokens ? t->n_kv : 0);
+            if (n && tokens + cost > d->model.max_batch_prefill_tokens)
+                continue;
+            tokens += cost;
+            twin_join(t);
+            t->state = TWIN_JOINING;
+            d->joining[n++] = t->own;
+        }
+    return n;
+}
+
+static void call(struct drafter *d, enum shard_rpc rpc, const ProtobufCMessage *msg)
+{
+    d->calling = true;
+    d->clearing = rpc == SHARD_CLEAR_CACHE;
+    fan_call(&d->fan, rpc, msg, CALL_TIMEOUT_MS, false);
+    rpc_mem_reset(&d->out);
+}
+
+/* All batches, and all that the shards know. */
+static void clear(struct drafter *d)
+{
+    Generate__V3__ClearCacheRequest all = GENERATE__V3__CLEAR_CACHE_REQUEST__INIT;
+    d->must_clear = false;
+    call(d, SHARD_CLEAR_CACHE, &all.base);
+}
+
+void drafter_turn(struct drafter *d)
+{
+    const ProtobufCMessage *msg = NULL;
+    const struct wire_batch *batch = &d->batch;
+    uint32_t n_leave;
+    if (!d->shards || d->calling || d->leaving)
+        return;
+    if (d->must_clear) {
+        clear(d);
+        return;
+    }
+    if (!d->n_twins && !d->batch_live)
+        return;
+    uint64_t *leave = RPC_NEW(&d->out, uint64_t, d->n_twins + 1);
+    if (!leave)
+        return;
+    uint32_t stay = choose_leavers(d, leave, &n_leave), n = choose_joiners(d);
+    struct wire_edits x = {.leave = leave, .n_leave = n_leave};
+    if (n) {
+        msg = wire_prefill(&d->peer, d->next_batch_id++, d->joining, n,
+                           d->batch_live ? batch : NULL, &x, &d->out);
+        if (msg)
+            call(d, SHARD_PREFILL, msg);
+    } else if (stay) {
+        msg = wire_decode(&batch, 1, &x, &d->out);
+        if (msg)
+            call(d, SHARD_DECODE, msg);
+    } else if (d->batch_live) {
+        clear(d);
+        return;
+    } else {
+        rpc_mem_reset(&d->out);
+        return;
+    }
+    if (!msg)
+        clear(d); /* no memory for it: as if it had failed */
+}
+
+/* ---------------------------------------------------------------- what came back */
+
+static struct twin *find(struct drafter *d, uint64_t id)
+{
+    for (struct twin *t = d->twins; t; t = t->next)
+        if (t->own->id == id && t->state == TWIN_IN)
+            return t;
+    return NULL;
+}
+
+static void count(struct drafter *d, uint32_t row, double v)
+{
+    if (d->o.metrics)
+        metrics_add(d->o.metrics, row, NULL, v);
+}
+
+static void note(struct drafter *d, const Generate__V3__Generation *g)
+{
+    struct twin *t = find(d, g->request_id);
+    if (!t)
+        return;
+    if (*g->error) { /* the shard has dropped it */
+        LOG(LOG_DEBUG, "no drafts", LOGI("request_id", g->request_id), LOGS("why", g->error));
+        t->refused = true;
+        t->state = TWIN_OUT;
+        return;
+    }
+    for (size_t i = 0; t->q && g->tokens && i < g->tokens->n_ids; i++)
+        twin_push(t, g->tokens->ids[i], g->generated_text && i + 1 == g->tokens->n_ids);
+    count(d, M_DRAFT_TOKENS, g->tokens ? (double)g->tokens->n_ids : 0);
+}
+
+/* The call is over: who was on the way has arrived, and who is over may go. */
+static void arrive(struct drafter *d)
+{
+    for (struct twin *t = d->twins; t; t = t->next) {
+        if (t->state == TWIN_JOINING)
+            t->state = TWIN_IN;
+        else if (t->state == TWIN_LEAVING)
+            t->state = TWIN_OUT;
+    }
+}
+
+static void sweep(struct drafter *d)
+{
+    for (struct twin *t = d->twins, *next; t; t = next) {
+        next = t->next;
+        if (!t->q && t->state == TWIN_OUT)
+            drop(d, t);
+    }
+}
+
+static void reset_all(struct drafter *d)
+{
+    for (struct twin *t = d->twins; t; t = t->next) {
+        release(d, t, false);
+        twin_reset(t);
+    }
+    d->batch_live = false;
+}
+
+static void on_step(struct drafter *d)
+{
+    struct err e = ERR_INIT;
+    struct step_reply r;
+    if (fan_error(&d->fan, &e) != 0 || fan_step_reply(&d->fan, &d->in, &r, &e) != 0) {
+        LOG(LOG_WARN, "drafting failed", LOGS("why", e.msg));
+        reset_all(d);
+        kv_forget(d->kv);
+        d->must_clear = true;
+        return;
+    }
+    arrive(d);
+    for (size_t i = 0; i < r.n_gens; i++)
+        note(d, r.gens[i]);
+    d->batch_live = r.batch != NULL;
+    if (r.batch)
+        d->batch = (struct wire_batch){r.batch->id, r.batch->size, r.batch->max_tokens,
+                                       r.batch->current_tokens};
+    for (struct twin *t = d->twins; t && !r.batch; t = t->next)
+        t->state = TWIN_OUT; /* all are over */
+}
+
+static void on_call(struct fan *f)
+{
+    struct drafter *d = f->arg;
+    struct err e = ERR_INIT;
+    rpc_mem_reset(&d->in);
+    d->calling = false;
+    if (d->leaving) {
+        detach(d);
+        return;
+    }
+    if (!d->clearing) {
+        on_step(d);
+    } else {
+        for (struct twin *t = d->twins; t; t = t->next)
+            t->state = TWIN_OUT;
+        d->batch_live = false;
+    }
+    if (fan_lost_rank(f) >= 0 || (d->clearing && fan_error(f, &e) != 0)) {
+        detach(d);
+        return;
+    }
+    sweep(d);
+    drafter_turn(d);
+}
+
+/* ---------------------------------------------------------------- the draft shards come and go */
+
+static void gauge(struct drafter *d)
+{
+    if (d->o.metrics)
+        metrics_set(d->o.metrics, M_DRAFT_MODEL, NULL, d->shards && !d->leaving);
+}
+
+/* Nothing of the shards is pending any more. */
+static void on_unwatched(void *arg)
+{
+    struct drafter *d = arg;
+    struct shards *s = d->shards;
+    d->shards = NULL;
+    d->leaving = false;
+    fan_free(&d->fan);
+    kv_free(d->kv);
+    d->kv = NULL;
+    gauge(d);
+    shards_link_lost(d->link, s);
+    if (d->gone)
+        shards_link_end(d->link, d->gone, d->gone_arg);
+}
+
+static void detach(struct drafter *d)
+{
+    if (!d->leaving && !d->gone)
+        log_msg(LOG_WARN, "the draft model is lost; answers go on without it");
+    d->leaving = true;
+    gauge(d);
+    if (d->calling) {
+        fan_cancel(&d->fan); /* on_call() comes back to this */
+        return;
+    }
+    reset_all(d);
+    sweep(d);
+    shards_unwatch(d->shards, on_unwatched, d);
+}
+
+static void on_break(void *arg, uint32_t rank)
+{
+    struct drafter *d = arg;
+    (void)rank;
+    if (!d->leaving)
+        detach(d);
+}
+
+static void on_found(void *arg, struct shards *s, const struct shard_model *m)
+{
+    struct drafter *d = arg;
+    struct err e = ERR_INIT;
+    uint64_t seed = 0;
+    if (getrandom(&seed, sizeof(seed), GRND_NONBLOCK) < 0)
+        seed = (uint64_t)(uintptr_t)s;
+    d->kv = kv_new(m->max_batch_total_tokens / m->block_size, m->block_size, seed);
+    if (!d->kv || fan_init(&d->fan, s, on_call, d, &e) != 0) {
+        kv_free(d->kv);
+        d->kv = NULL;
+        shards_link_lost(d->link, s);
+        return;
+    }
+    d->shards = s;
+    d->model = *m;
+    d->peer = (struct wire_peer){.takes_input_ids = true, .block_size = m->block_size};
+    d->batch_live = d->must_clear = false;
+    LOG(LOG_INFO, "Drafting", LOGI("shards", shards_count(s)), LOGI("ahead", d->ahead),
+        LOGS("device", m->device), LOGS("quantize", m->quantize));
+    gauge(d);
+    shards_watch(s, on_break, d);
+    drafter_turn(d);
+}
+
+/* ---------------------------------------------------------------- life */
+
+/* The link's thread. */
+static const char *unfit(void *arg, const struct shard_model *m)
+{
+    const struct drafter *d = arg;
+    if (!m->takes_input_ids || !m->takes_edits)
+        return "its shards take no token ids";
+    if (d->vocab_hash && m->vocab_hash && d->vocab_hash != m->vocab_hash)
+        return "its vocabulary is another one";
+    return NULL;
+}
+
+struct drafter *drafter_new(const struct drafter_options *o, struct err *e)
+{
+    struct drafter *d = calloc(1, sizeof(*d));
+    if (!d)
+        return err_nomem(e), NULL;
+    d->o = *o;
+    d->o.served = NULL; /* the caller's */
+    d->ahead = 2 * o->served->speculate;
+    rpc_mem_init(&d->out, MEMORY);
+    rpc_mem_init(&d->in, MEMORY);
+    struct shards_link_options l = {.loop = o->loop,
+                                    .name = "the draft model",
+                                    .target = o->target,
+                                    .ask = {.max_total_tokens = o->served->max_total_tokens,
+                                            .max_batch_prefill_tokens = SMALL_PREFILL},
+                                    .unfit = unfit,
+                                    .found = on_found,
+                                    .arg = d};
+    d->vocab_hash = o->served->vocab_hash;
+    if ((d->link = shards_link_new(&l, e)) && shards_link_start(d->link, true, e) == 0)
+        return d;
+    drafter_free(d);
+    return NULL;
+}
+
+void drafter_halt(struct drafter *d) { shards_link_halt(d->link); }
+
+void drafter_end(struct drafter *d, void (*gone)(void *arg), void *arg)
+{
+    d->gone = gone;
+    d->gone_arg = arg;
+    if (!d->shards)
+        shards_link_end(d->link, gone, arg);
+    else if (!d->leaving)
+        detach(d);
+}
+
+void drafter_free(struct drafter *d)
+{
+    if (!d)
+        return;
+    assert(!d->twins && !d->shards);
+    shards_link_free(d->link);
+    rpc_mem_free(&d->out);
+    rpc_mem_free(&d->in);
+    free(d);
+}

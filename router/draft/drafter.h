@@ -1,0 +1,44 @@
+/* drafter.h - a draft model that works beside the served one and is never waited for.
+ *
+ * Its shards are a model-server like any other, which joins, is lost and comes back as it likes.
+ * The drafter keeps a twin of each running request there, lets it run ahead of what the served
+ * model has decided, and has what it found ready when the scheduler makes its next call. A call to
+ * the draft shards is out at most of the time; when it comes back, twins that were overtaken by
+ * other tokens leave the batch and join it again behind the KV that still holds.
+ *
+ * All on the scheduler's thread, but for drafter_new() and drafter_halt().
+ * docs/decisions/speculation.md says why it is so. */
+#ifndef ROUTER_DRAFT_DRAFTER_H
+#define ROUTER_DRAFT_DRAFTER_H
+#include "common/metrics.h"
+#include "router/draft/twin.h"
+#include "router/shards_start.h"
+
+struct drafter_options {
+    struct rpc_loop *loop; /* the scheduler's; runs */
+    const char *target;    /* rank 0 of the draft shards; borrowed */
+    const struct shard_model *served;
+    struct metrics *metrics; /* NULL: none */
+};
+
+struct drafter;
+struct drafter *drafter_new(const struct drafter_options *o, struct err *e);
+
+/* A request runs, has new tokens, or runs no more. */
+void drafter_follow(struct drafter *d, struct seq *q);
+void drafter_told(struct drafter *d, struct seq *q);
+void drafter_forget(struct drafter *d, struct seq *q);
+
+/* What q may go on with, from q->n_tokens on: valid until the next call of anything here. NULL:
+ * nothing is known. */
+const uint32_t *drafter_offer(const struct drafter *d, const struct seq *q, uint32_t *n);
+/* Is it at work for anybody, so that drafts are to be expected? */
+bool drafter_works(const struct drafter *d);
+/* The next call to the draft shards, if none is out and there is something to draft. */
+void drafter_turn(struct drafter *d);
+
+void drafter_halt(struct drafter *d); /* another thread, while the loop runs, before the end */
+/* Every request has been forgotten: gone(arg) once nothing is pending on the loop any more. */
+void drafter_end(struct drafter *d, void (*gone)(void *arg), void *arg);
+void drafter_free(struct drafter *d); /* after the loop has ended; NULL is fine */
+#endif

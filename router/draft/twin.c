@@ -1,0 +1,87 @@
+#include "router/draft/twin.h"
+#include <assert.h>
+#include <stdlib.h>
+
+struct twin *twin_new(struct seq *q)
+{
+    struct twin *t = calloc(1, sizeof(*t));
+    struct gen_request first = {.ids = q->tokens, .n_ids = q->n_prompt};
+    first.params.max_new_tokens = q->cap_tokens - q->n_prompt;
+    if (t && !(t->own = seq_new(&first, q->id, 0))) {
+        free(t);
+        t = NULL;
+    }
+    if (!t)
+        return NULL;
+    t->own->req = NULL; /* until it joins */
+    t->q = q;
+    t->n_known = q->n_prompt;
+    twin_follow(t);
+    return t;
+}
+
+void twin_free(struct twin *t)
+{
+    seq_free(t->own);
+    free(t);
+}
+
+/* What `own` has from position p on is not what q has. */
+static void cut(struct twin *t, uint32_t p)
+{
+    t->own->n_tokens = p;
+    t->wrong |= t->n_there > p;
+    t->n_kv = t->n_kv < p ? t->n_kv : p;
+    t->ended = false;
+}
+
+void twin_follow(struct twin *t)
+{
+    for (; t->n_known < t->q->n_tokens; t->n_known++) {
+        const uint32_t p = t->n_known, id = t->q->tokens[p];
+        if (p < t->own->n_tokens && t->own->tokens[p] == id)
+            continue;
+        cut(t, p);
+        seq_push(t->own, id);
+    }
+}
+
+void twin_push(struct twin *t, uint32_t id, bool last)
+{
+    if (t->wrong)
+        return;
+    if (t->n_there < t->own->n_tokens && t->own->tokens[t->n_there] != id) {
+        t->wrong = true; /* q knew better meanwhile */
+        return;
+    }
+    t->n_kv = t->n_there++;
+    if (t->n_there > t->own->n_tokens) {
+        seq_push(t->own, id);
+        t->n_there = t->own->n_tokens; /* there may be no room for more */
+        t->ended = last;
+    } else {
+        t->wrong |= last; /* the shard's sequence is over, q's is not */
+    }
+}
+
+void twin_join(struct twin *t)
+{
+    const struct gen_params *p = &t->q->req->params;
+    assert(t->q->req && t->own->n_tokens > 0);
+    t->ask.params = *p;
+    t->ask.params.prefill_logprobs = false;
+    t->ask.params.top_n_tokens = 0;
+    t->ask.params.n_stop = 0; /* texts do not matter here */
+    t->ask.params.adapter_id = NULL;
+    t->own->req = &t->ask;
+    t->n_there = t->own->n_tokens;
+    t->wrong = false;
+    t->own->kv.n_cached = t->n_kv < t->n_there - 1 ? t->n_kv : t->n_there - 1;
+}
+
+void twin_reset(struct twin *t)
+{
+    t->n_kv = t->n_there = 0;
+    t->wrong = t->ended = false;
+    t->state = TWIN_OUT;
+}

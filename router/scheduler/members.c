@@ -1,0 +1,129 @@
+/* members.c - who is known to the scheduler: requests that come, are cancelled, and leave. */
+#include "common/clock.h"
+#include "router/scheduler/state.h"
+#include <stdlib.h>
+#include <string.h>
+
+bool sched_room(struct scheduler *s, uint32_t n)
+{
+    uint32_t need = s->n_running + n;
+    if (need <= s->cap_running)
+        return true;
+    uint32_t cap = need > 2 * s->cap_running ? need : 2 * s->cap_running;
+    struct seq **p = realloc(s->running, cap * sizeof(struct seq *));
+    if (!p)
+        return false;
+    s->running = p;
+    struct started *started = realloc(s->started, cap * sizeof(*started));
+    if (!started)
+        return false;
+    s->started = started;
+    s->cap_running = cap;
+    return true;
+}
+
+void sched_bury(struct scheduler *s, struct seq *q)
+{
+    kv_release(s->kv, &q->kv, q->tokens, q->n_computed);
+    policy_leaves(&s->policy, &q->waiter);
+    yield_drop_swap(s, q);
+    policy_forget(&s->policy, &q->waiter);
+    q->next = s->dead;
+    s->dead = q;
+    follow_succeed(s, q);
+}
+
+void sched_unlist(struct scheduler *s, struct seq *q)
+{
+    uint32_t i = 0;
+    while (s->running[i] != q)
+        i++;
+    memmove(&s->running[i], &s->running[i + 1], (s->n_running - i - 1) * sizeof(struct seq *));
+    s->n_running--;
+    if (s->drafter)
+        drafter_forget(s->drafter, q);
+}
+
+void sched_remove(struct scheduler *s, struct seq *q)
+{
+    sched_unlist(s, q);
+    sched_bury(s, q);
+}
+
+static void refuse(struct scheduler *s, struct seq *q, const struct err *e)
+{
+    deliver_error(&s->deliver, q, e, clock_ns());
+    sched_bury(s, q);
+}
+
+static void fill_waiter(struct scheduler *s, struct seq *q)
+{
+    const struct gen_params *p = &q->req->params;
+    const uint32_t adapter = adapters_number(&s->adapters, p->adapter_id);
+    const bool numbered = adapter != ADAPTER_UNNUMBERED; /* else nothing is shared */
+    /* the last token's KV is never needed; a peer that does not take blocks as they come writes
+     * drafts behind it */
+    uint64_t reserve = (uint64_t)q->n_prompt + p->max_new_tokens - 1;
+    reserve += s->grows ? 0 : s->peer.speculate;
+    q->n_most = reserve > q->n_prompt ? (uint32_t)reserve : q->n_prompt;
+    q->waiter = (struct waiter){
+        .fair = {.priority = q->req->priority, .order = q->id},
+        .tenant = q->req->tenant,
+        .key = {q->tokens, q->n_prompt, numbered ? adapter : 0},
+        /* whose log-probability is wanted needs the token before it computed */
+        .share =
+            s->o.model.prefix_caching && numbered && (!p->prefill_logprobs || p->logprobs_from > 0),
+        .kv = &q->kv,
+    };
+    if (p->prefill_logprobs && p->logprobs_from && p->logprobs_from <= q->n_prompt)
+        q->waiter.key.n_fresh = q->n_prompt - p->logprobs_from + 1;
+    yield_wait(s, q);
+}
+
+void sched_add(struct scheduler *s, struct seq *q)
+{
+    struct err e = ERR_INIT;
+    seq_table_add(&s->known, q);
+    q->placed = q->req->wants_place;
+    s->n_placed += q->placed;
+    fill_waiter(s, q);
+    if (s->stopping || s->lost) {
+        err_set(&e, ERR_GENERATION, "Request failed during generation: %s",
+                s->lost ? "a shard was lost" : "the router is shutting down");
+        refuse(s, q, &e);
+    } else if (q->n_prompt == 0 || !kv_could_fit(s->kv, q->n_most)) {
+        err_set(&e, ERR_VALIDATION,
+                "`inputs` tokens + `max_new_tokens` must be <= %u. Given: %u `inputs` tokens and "
+                "%u `max_new_tokens`",
+                kv_stats(s->kv).total * s->peer.block_size, q->n_prompt,
+                q->req->params.max_new_tokens);
+        refuse(s, q, &e);
+    } else if (!follow(s, q)) {
+        follow_enqueue(s, q);
+    }
+    sched_turn(s);
+    sched_end_turn(s);
+}
+
+void sched_cancel(struct scheduler *s, uint64_t id)
+{
+    struct seq *q = seq_table_find(&s->known, id);
+    if (!q || !q->req) /* its last event is on its way */
+        return;
+    struct err e = ERR_INIT;
+    err_set(&e, ERR_INCOMPLETE, "Request cancelled");
+    deliver_error(&s->deliver, q, &e, clock_ns());
+    if (q->state == SEQ_FOLLOWING) {
+        follow_leave(q);
+        sched_bury(s, q);
+    } else if (q->state == SEQ_WAITING) {
+        policy_remove(&s->policy, &q->waiter);
+        sched_bury(s, q);
+    } else if (q->state == SEQ_JOINING) {
+        q->gone = true;
+    } else if (q->state == SEQ_RUNNING) {
+        q->state = SEQ_LEAVING;
+    }
+    sched_turn(s);
+    sched_end_turn(s);
+}

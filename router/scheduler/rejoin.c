@@ -1,0 +1,202 @@
+/* Shards that die and come back: whoever started them starts them again, and what ran goes on.
+ *
+ * A request is its tokens (the prompt, and what was said so far) and its parameters; the noise of a
+ * sampled token depends on seed and position alone. So whatever ran when the shards were lost waits
+ * again, like somebody who made way, and the successors compute it once more: its client sees a
+ * pause. Who was there at two losses may be their cause, and ends with the error. */
+#include "common/clock.h"
+#include "common/log.h"
+#include "router/metrics.h"
+#include "router/scheduler/state.h"
+#include "router/shards_link.h"
+#include <string.h>
+
+enum { LOSSES_MOST = 2, SILENCE_MS = 15000 };
+
+/* ------------------------------------------------------------------ letting go */
+
+/* One that has ended has its last words still to come, in the step that is being told. */
+static void let_go(struct scheduler *s, struct seq *q, const struct err *why)
+{
+    bool ended = q->state != SEQ_RUNNING || !q->req;
+    if (!ended && ++q->n_lost < LOSSES_MOST) {
+        yield_return(s, q);
+        return;
+    }
+    if (!ended)
+        deliver_error(&s->deliver, q, why, clock_ns());
+    sched_remove(s, q);
+}
+
+void rejoin_part(struct scheduler *s, const char *why)
+{
+    struct err e = ERR_INIT;
+    if (s->bond != BOND_HELD || s->lost)
+        return;
+    LOG(LOG_WARN, "shards lost; waiting for them to come back", LOGS("error", why),
+        LOGI("running", s->n_running));
+    err_set(&e, ERR_GENERATION, "Request failed during generation: %s", why);
+    while (s->n_running > 0)
+        let_go(s, s->running[s->n_running - 1], &e);
+    yield_sent(s); /* nobody is there to leave, or to grow */
+    trouble_forget(s);
+    s->batch[0].live = s->batch[NEW_BATCH].live = false;
+    s->must_clear = s->doubt = false;
+    s->why_lost[0] = 0;
+    s->bond = BOND_BROKEN;
+    s->parted_ns = clock_ns();
+    fan_cancel(&s->health);
+}
+
+static void on_unwatched(void *arg)
+{
+    struct scheduler *s = arg;
+    struct shards *old = s->o.shards;
+    s->o.shards = NULL;
+    s->watched = false;
+    s->bond = BOND_ALONE;
+    fan_free(&s->fan);
+    fan_free(&s->health);
+    shards_link_lost(s->link, old);
+    sched_turn(s);
+}
+
+void rejoin_turn(struct scheduler *s)
+{
+    if (s->bond == BOND_BROKEN && !s->health.busy) {
+        s->bond = BOND_PARTING;
+        shards_unwatch(s->o.shards, on_unwatched, s);
+    } else if (s->bond == BOND_ALONE && s->stopping && !s->unwatching) {
+        s->unwatching = true;
+        rejoin_end(s);
+    }
+}
+
+/* ------------------------------------------------------------------ finding them again */
+
+static bool same_adapters(const struct served_adapters *a, const struct served_adapters *b)
+{
+    bool same = a->n == b->n;
+    for (uint32_t i = 0; same && i < a->n; i++)
+        same = !strcmp(a->v[i].name, b->v[i].name) && a->v[i].pages == b->v[i].pages;
+    return same;
+}
+
+/* The link's thread, while the loop's has no use for s->o.model. The cache may be another size;
+ * whatever a client was promised, or a stream depends on, may not be. */
+static const char *unfit(void *arg, const struct shard_model *m)
+{
+    const struct shard_model *was = &((const struct scheduler *)arg)->o.model;
+    bool same = m->vocab_hash == was->vocab_hash && m->vocab_size == was->vocab_size &&
+                m->block_size == was->block_size && m->takes_edits == was->takes_edits &&
+                m->takes_chunks == was->takes_chunks && m->takes_bias == was->takes_bias &&
+                m->takes_reasoning == was->takes_reasoning && m->copies_kv == was->copies_kv &&
+                m->prefix_caching == was->prefix_caching && m->speculate == was->speculate &&
+                !strcmp(m->dtype, was->dtype) && !strcmp(m->quantize, was->quantize) &&
+                !strcmp(m->device, was->device) && same_adapters(&m->adapters, &was->adapters);
+    if (!same)
+        return "another model came back";
+    if (m->max_input_tokens != was->max_input_tokens ||
+        m->max_total_tokens != was->max_total_tokens ||
+        m->max_batch_prefill_tokens != was->max_batch_prefill_tokens)
+        return "they hold less than before";
+    return NULL;
+}
+
+/* Empty books, for caches of their size. */
+static bool take_over(struct scheduler *s, struct shards *of, const struct shard_model *m)
+{
+    struct err e = ERR_INIT;
+    struct shard_model *now = &s->o.model;
+    now->max_batch_total_tokens = m->max_batch_total_tokens;
+    now->swap_slots = m->swap_slots;
+    now->swap_block_ns = m->swap_block_ns;
+    now->adapters.pages = m->adapters.pages;
+    if (!sched_books(s))
+        return false;
+    for (size_t i = 0; i < sizeof(s->known.bucket) / sizeof(s->known.bucket[0]); i++)
+        for (struct seq *q = s->known.bucket[i]; q; q = q->chain)
+            q->waiter.tried = 0; /* that was in the other cache */
+    return fan_init(&s->fan, of, sched_on_call, s, &e) == 0 && trouble_init(s, of, &e) == 0;
+}
+
+static void on_found(void *arg, struct shards *of, const struct shard_model *m)
+{
+    struct scheduler *s = arg;
+    if (s->stopping || s->lost) {
+        shards_link_lost(s->link, of);
+        return;
+    }
+    if (!take_over(s, of, m)) {
+        shards_link_lost(s->link, of);
+        trouble_end(s, "out of memory");
+        return;
+    }
+    s->o.shards = of;
+    s->bond = BOND_HELD;
+    trouble_over(s);
+    sched_count(s, M_SHARD_RETURNS, NULL, 1);
+    LOG(LOG_INFO, "shards are back", LOGD("seconds", (double)(clock_ns() - s->parted_ns) * 1e-9),
+        LOGI("waiting", policy_waiting(&s->policy)));
+    sched_watch(s);
+    sched_turn(s);
+    sched_end_turn(s);
+}
+
+static void on_missed(void *arg, const char *why)
+{
+    struct scheduler *s = arg;
+    trouble_end(s, why);
+    sched_turn(s);
+    sched_end_turn(s);
+}
+
+/* ------------------------------------------------------------------ life */
+
+int rejoin_init(struct scheduler *s, struct err *e)
+{
+    const struct sched_options *o = &s->o;
+    if (!o->return_ms || !s->grows) /* others cannot go on in the middle */
+        return 0;
+    struct shards_link_options l = {.loop = o->loop,
+                                    .name = "the model",
+                                    .target = o->target,
+                                    .ask = o->model,
+                                    .unfit = unfit,
+                                    .found = on_found,
+                                    .missed = on_missed,
+                                    .arg = s,
+                                    .patience_ms = o->return_ms,
+                                    .silence_ms = SILENCE_MS};
+    l.ask.adapters = (struct served_adapters){0};
+    s->link = shards_link_new(&l, e);
+    if (!s->link || shards_link_start(s->link, false, e) == 0)
+        return s->link ? 0 : -1;
+    shards_link_free(s->link);
+    s->link = NULL;
+    return -1;
+}
+
+void sched_drain(struct scheduler *s)
+{
+    s->draining = true;
+    if (s->bond == BOND_HELD)
+        return;
+    trouble_end(s, "the shards were lost, and the server is shutting down");
+    sched_turn(s);
+    sched_end_turn(s);
+}
+
+void sched_halt(struct scheduler *s)
+{
+    if (s->link)
+        shards_link_halt(s->link);
+}
+
+void rejoin_end(struct scheduler *s)
+{
+    if (s->link)
+        shards_link_end(s->link, s->gone, s->gone_arg);
+    else
+        s->gone(s->gone_arg);
+}

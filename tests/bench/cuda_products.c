@@ -1,0 +1,140 @@
+/* cuda_products.c - products alone, at the shapes of Llama 3.1 8B in bfloat16, on a GPU: one JSON
+ * object a line. A product is the backend's operation: fp32 in and out, rounding the rows included.
+ * Median of several rounds; each round takes weights in turn that no cache holds together.
+ *
+ *   BACKEND_CUDA=backend-cuda.so cuda_products [small]      small: shapes for trying it out
+ *
+ * CUDA_FEATURES chooses the kernels: 79 mma.sync, 127 wgmma. */
+#include "common/clock.h"
+#include "model-server/backend/plugin.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROUNDS = 7, COLD_BYTES = 256 << 20, MAX_COPIES = 16, FEWEST = 8 };
+
+struct shape {
+    const char *name;
+    uint32_t n, k;
+};
+static const struct shape shapes[] = {
+    {"qkv", 6144, 4096}, {"o", 4096, 4096}, {"gate_up", 28672, 4096}, {"down", 4096, 14336}};
+static const struct shape small_shapes[] = {{"small", 150, 200}};
+static const uint32_t row_counts[] = {128, 512, 2048, 8192}, small_rows[] = {70, 200};
+
+static const struct backend_ops *ops;
+static struct device *dev;
+
+static int fail(const struct err *e)
+{
+    fprintf(stderr, "cuda_products: %s\n", e->msg);
+    exit(1);
+}
+
+/* In (-1, 1): zeros would draw less power, and be faster. */
+static float *random_floats(size_t n)
+{
+    float *p = malloc(n * sizeof(*p));
+    uint32_t s = 1;
+    for (size_t i = 0; p && i < n; i++) {
+        s = s * 1664525u + 1013904223u;
+        p[i] = (float)(int32_t)s * 0x1p-31f;
+    }
+    return p;
+}
+
+static void *device_memory(size_t bytes)
+{
+    struct err e = ERR_INIT;
+    void *p = ops->alloc(dev, bytes, &e);
+    if (!p)
+        fail(&e);
+    return p;
+}
+
+struct product {
+    struct weight *w[MAX_COPIES];
+    uint32_t copies, inner; /* weights taken in turn; products a round */
+    float *x, *y;
+};
+
+static double round_ns(const struct product *p, uint32_t rows)
+{
+    struct err e = ERR_INIT;
+    float first;
+    int64_t start = clock_ns();
+    for (uint32_t i = 0; i < p->inner; i++)
+        ops->linear(dev, p->y, p->x, rows, p->w[i % p->copies], NULL);
+    if (ops->download(dev, &first, p->y, sizeof(first), &e)) /* waits for them */
+        fail(&e);
+    return (double)(clock_ns() - start) / p->inner;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    double d = *(const double *)a - *(const double *)b;
+    return (d > 0) - (d < 0);
+}
+
+static void time_rows(const struct product *p, const struct shape *s, uint32_t rows)
+{
+    double ns[ROUNDS];
+    round_ns(p, rows); /* warm */
+    for (int i = 0; i < ROUNDS; i++)
+        ns[i] = round_ns(p, rows);
+    qsort(ns, ROUNDS, sizeof(*ns), ascending);
+    printf("{\"what\": \"product\", \"shape\": \"%s\", \"n\": %u, \"k\": %u, \"rows\": %u, "
+           "\"ms\": %.4f, \"flop_per_s\": %.4g, \"device\": \"%s\"}\n",
+           s->name, s->n, s->k, rows, ns[ROUNDS / 2] * 1e-6,
+           2e9 * rows * s->n * s->k / ns[ROUNDS / 2], ops->describe(dev));
+    fflush(stdout);
+}
+
+static void time_shape(const struct shape *s, const uint32_t *rows, size_t n_rows)
+{
+    struct err e = ERR_INIT;
+    const uint32_t most = rows[n_rows - 1];
+    size_t bytes = (size_t)s->n * s->k * 2, copies = COLD_BYTES / bytes + 1;
+    size_t n_host = (size_t)s->k * (most > s->n ? most : s->n);
+    struct product p = {.copies = (uint32_t)(copies < MAX_COPIES ? copies : MAX_COPIES)};
+    p.inner = p.copies > FEWEST ? p.copies : FEWEST;
+    float *host = random_floats(n_host);
+    struct mat_part part = {host, DT_F32, s->n, s->k, s->k, 1};
+    if (!host)
+        err_nomem(&e), fail(&e);
+    for (uint32_t i = 0; i < p.copies; i++)
+        if (!(p.w[i] = ops->weight_load(dev, &(struct mat_desc){&part, 1, DT_BF16}, &e)))
+            fail(&e);
+    p.x = device_memory((size_t)most * s->k * 4), p.y = device_memory((size_t)most * s->n * 4);
+    if (ops->upload(dev, p.x, host, (size_t)most * s->k * 4, &e))
+        fail(&e);
+    for (size_t i = 0; i < n_rows; i++)
+        time_rows(&p, s, rows[i]);
+    ops->free(dev, p.x), ops->free(dev, p.y);
+    for (uint32_t i = 0; i < p.copies; i++)
+        ops->weight_free(dev, p.w[i]);
+    free(host);
+}
+
+int main(int argc, char **argv)
+{
+    struct err e = ERR_INIT;
+    const char *path = getenv("BACKEND_CUDA");
+    const struct backend_plugin *plugin = path ? backend_plugin_load(path, &e) : NULL;
+    bool small = argc > 1 && strcmp(argv[1], "small") == 0;
+    if (!path) {
+        printf("skipped: BACKEND_CUDA names no plugin\n");
+        return 0;
+    }
+    if (!plugin || plugin->available(&e))
+        return fail(&e);
+    ops = plugin->ops;
+    if (!(dev = ops->open(&(struct device_options){.features = ~0ull}, &e)))
+        return fail(&e);
+    if (small)
+        time_shape(small_shapes, small_rows, 2);
+    for (size_t i = 0; !small && i < sizeof(shapes) / sizeof(*shapes); i++)
+        time_shape(&shapes[i], row_counts, 4);
+    ops->close(dev);
+    return 0;
+}

@@ -1,0 +1,206 @@
+/* test_cuda_attention.c - attention of the CUDA backend against the CPU's, and its promises: bits
+ * do not depend on batch, chunking or block table; a copied block reads the same; a replayed step
+ * is the step. */
+#include "tests/check/cuda_sequences.h"
+
+static const struct attn_case attn_cases[] = {
+    {{8, 2, 64, 0.125f, 0, 0, NULL}, 300, 16, KV_BF16, false, false},
+    {{4, 4, 48, 0.144f, 0, 0, NULL}, 70, 32, KV_F32, true, true},
+    {{4, 1, 128, 0.088f, 0, 40, NULL}, 150, 16, KV_F16, true, false},
+    {{6, 1, 80, 0.11f, 20.0f, 33, NULL}, 200, 16, KV_BF16, false, true},
+    {{16, 1, 18, 0.2f, 0, 0, slopes}, 130, 16, KV_F32, false, false},
+    {{3, 3, 7, 0.3f, 5.0f, 0, slopes}, 40, 16, KV_F16, false, false},
+    {{14, 2, 64, 0.125f, 10.0f, 0, slopes}, 140, 64, KV_F16, false, false},
+    {{2, 2, 128, 0.0884f, 0, 0, NULL}, 260, 32, KV_BF16, false, false},
+    {{16, 2, 64, 0.125f, 0, 0, NULL, sinks}, 300, 16, KV_BF16, false, false},
+    {{8, 1, 64, 0.125f, 0, 128, NULL, sinks}, 270, 16, KV_F32, false, false},
+};
+
+static void attention_is_right(void **state)
+{
+    (void)state;
+    struct side g = open_side(gpu, ~0ull), c = open_side(cpu, ~0ull);
+    for (size_t i = 0; i < sizeof(attn_cases) / sizeof(*attn_cases); i++) {
+        const struct attn_case *k = &attn_cases[i];
+        struct sequence s = sequence_new(k);
+        size_t n = o_count(k);
+        float *got = malloc(n * 4), *want = malloc(n * 4);
+        run_sequence(g, &s, k->len, 0, got);
+        struct sequence other = s; /* the CPU backend's blocks begin at 16 */
+        other.c.block_size = k->block_size < 16 ? 16 : k->block_size;
+        run_sequence(c, &other, k->len, 0, want);
+        /* tensor cores round q and the weights to the cache's type */
+        assert_near(got, want, n,
+                    k->dtype == KV_F32   ? 1e-5
+                    : k->dtype == KV_F16 ? 2e-3
+                                         : 1.2e-2,
+                    "attention");
+        free(got), free(want);
+        sequence_free(&s);
+    }
+    close_side(g), close_side(c);
+}
+
+static void attention_is_bitwise_the_same_however_it_is_cut(void **state)
+{
+    (void)state;
+    static const uint32_t chunks[] = {1, 7, 33, 64};
+    for (size_t i = 0; i < sizeof(attn_cases) / sizeof(*attn_cases); i++) {
+        const struct attn_case *k = &attn_cases[i];
+        struct sequence s = sequence_new(k);
+        size_t bytes = o_count(k) * 4;
+        float *want = malloc(bytes), *got = malloc(bytes);
+        struct side g = open_side(gpu, ~0ull);
+        run_sequence(g, &s, k->len, 0, want);
+        close_side(g);
+        for (uint32_t j = 0; j < 4; j++) {
+            if (machine) /* few: large batches are not split; many: they are */
+                machine->sms = j % 2 ? 1 : 132;
+            g = open_side(gpu, j == 2 ? TENSOR : ~0ull);
+            run_sequence(g, &s, chunks[j], j, got);
+            close_side(g);
+            if (memcmp(want, got, bytes))
+                fail_msg("case %zu: chunks of %u beside %u give other bits", i, chunks[j], j);
+        }
+        free(want), free(got);
+        sequence_free(&s);
+    }
+}
+
+static void a_copied_block_reads_the_same(void **state)
+{
+    (void)state;
+    struct err e = ERR_INIT;
+    struct side g = open_side(gpu, ~0ull);
+    struct attn_case k = {{4, 2, 64, 0.2f, 0, 0, NULL}, 16, 16, KV_F16, false, false};
+    struct sequence s = sequence_new(&k);
+    struct kv_desc kd = {3, 9, 16, 2, 64, KV_F16};
+    struct kv_cache *kv = g.ops->kv_new(g.d, &kd, &e);
+    assert_non_null(kv);
+    assert_int_equal(g.ops->kv_block_bytes(&kd), 3 * 2 * 16 * 2 * 64 * 2);
+    uint32_t pos[16], slots[16], blocks[3] = {1, 5, 7};
+    float o[3][256], all[16 * 256], *qkv = malloc(16 * 512 * 4), *rope = malloc(16 * 32 * 4);
+    struct feed f = {.pos = pos, .slots = slots, .qkv = qkv, .rope = rope};
+    feed_add(&f, &s, &blocks[0], 0, 16);
+    run_step(g, &s, kv, &f, NULL, all);
+    /* a chain: 5 takes what 1 had, 7 what 5 had then */
+    assert_int_equal(g.ops->kv_copy(g.d, kv, (uint32_t[]){1, 5, 2}, (uint32_t[]){5, 7, 2}, 3, &e),
+                     0);
+    for (int i = 0; i < 3; i++) {
+        f.b = (struct ragged){0};
+        feed_add(&f, &s, &blocks[i], 15, 1);
+        run_step(g, &s, kv, &f, NULL, o[i]);
+        assert_memory_equal(o[i], o[0], sizeof(o[0]));
+    }
+    assert_memory_equal(o[0], all + 15 * 256, sizeof(o[0]));
+    assert_int_equal(g.ops->kv_copy(g.d, kv, blocks, &(uint32_t){9}, 1, &e), -1);
+    /* out to the host, and back into another block */
+    size_t bytes = 3 * g.ops->kv_block_bytes(&kd);
+    void *host = g.ops->host_alloc(g.d, bytes, &e);
+    assert_int_equal(g.ops->kv_read(g.d, kv, blocks, host, (uint32_t[]){2, 0}, 2, &e), 0);
+    assert_int_equal(g.ops->kv_write(g.d, kv, (uint32_t[]){8, 3}, host, (uint32_t[]){2, 0}, 2, &e),
+                     0);
+    for (uint32_t i = 0, moved = 8; i < 2; i++, moved = 3) {
+        f.b = (struct ragged){0};
+        feed_add(&f, &s, &moved, 15, 1);
+        run_step(g, &s, kv, &f, NULL, o[i]);
+        assert_memory_equal(o[i], all + 15 * 256, sizeof(o[0]));
+    }
+    g.ops->host_free(g.d, host, bytes);
+    kd.block_size = 8;
+    assert_null(g.ops->kv_new(g.d, &kd, &e)); /* another size while this one is there */
+    kd.block_size = 24;
+    assert_null(g.ops->kv_new(g.d, &kd, &e));
+    assert_int_equal(e.kind, ERR_VALIDATION);
+    g.ops->kv_free(g.d, kv);
+    free(qkv), free(rope);
+    sequence_free(&s);
+    close_side(g);
+}
+
+/* ---------------------------------------------------------------- replay */
+
+/* Decode `steps` tokens of a sequence, one a step, activations in the same memory each time. */
+static void decode(struct side s, const struct sequence *q, uint32_t steps, float *o)
+{
+    struct err e = ERR_INIT;
+    const struct attn *a = &q->c.attn;
+    size_t width = qkv_width(a), out = (size_t)a->n_heads * a->head_dim;
+    uint32_t blocks[64], pos, slot, size = q->c.block_size, row = 0, id = 0;
+    struct kv_desc kd = {2, 64, size, a->n_kv_heads, a->head_dim, q->c.dtype};
+    struct kv_cache *kv = s.ops->kv_new(s.d, &kd, &e);
+    float *qkv = up(s, NULL, width * 4), *rope = up(s, NULL, q->rot * 4);
+    float *res = up(s, NULL, out * 4), *picked = up(s, NULL, out * 4);
+    for (uint32_t i = 0; i < 64; i++)
+        blocks[i] = 63 - i;
+    for (uint32_t i = 0; i < steps; i++) {
+        pos = i, slot = blocks[i / size] * size + i % size;
+        struct span span = {0, 1, i + 1, blocks, 0};
+        struct ragged b = {1, 1, 1, &id, &pos, &slot, &span, &row};
+        struct rope_kv rk = {a->n_heads, a->n_kv_heads, a->head_dim, q->rot, false, rope, 0, 0, 0};
+        assert_int_equal(s.ops->upload(s.d, qkv, q->qkv + i * width, width * 4, &e), 0);
+        assert_int_equal(s.ops->upload(s.d, rope, q->rope + (size_t)i * q->rot, q->rot * 4, &e), 0);
+        assert_int_equal(s.ops->step_begin(s.d, &b, &e), 0);
+        s.ops->rope_kv(s.d, qkv, kv, 0, &rk);
+        s.ops->attention(s.d, res, qkv, (uint32_t)width, kv, 0, a);
+        s.ops->gather_out(s.d, picked, res, (uint32_t)out);
+        if (s.ops->step_end(s.d, &e))
+            fail_msg("%s", e.msg);
+        assert_int_equal(s.ops->download(s.d, o + i * out, picked, out * 4, &e), 0);
+    }
+    s.ops->free(s.d, qkv), s.ops->free(s.d, rope), s.ops->free(s.d, res), s.ops->free(s.d, picked);
+    s.ops->kv_free(s.d, kv);
+}
+
+static void a_replayed_step_is_the_step(void **state)
+{
+    (void)state;
+    struct attn_case k = {{8, 2, 64, 0.125f, 0, 0, NULL}, 200, 16, KV_BF16, false, false};
+    struct sequence s = sequence_new(&k);
+    float *plain = malloc(o_count(&k) * 4), *graphs = malloc(o_count(&k) * 4);
+    struct side g = open_side(gpu, TENSOR);
+    decode(g, &s, k.len, plain);
+    close_side(g);
+    g = open_side(gpu, TENSOR | GRAPHS | OVERLAP);
+    uint64_t before = machine ? machine->graph_launches : 0;
+    decode(g, &s, k.len, graphs);
+    /* grids of one and of two segments: each is run once, then captured */
+    if (machine && !getenv("CUDA_FEATURES"))
+        assert_int_equal(machine->graph_launches - before, k.len - 2);
+    close_side(g);
+    assert_memory_equal(plain, graphs, o_count(&k) * 4);
+    free(plain), free(graphs);
+    sequence_free(&s);
+}
+
+/* ---------------------------------------------------------------- what only the double can show */
+
+static void no_result_depends_on_the_order_of_threads(void **state)
+{
+    (void)state;
+    if (!machine)
+        skip();
+    for (size_t i = 0; i < sizeof(attn_cases) / sizeof(*attn_cases); i++) {
+        struct attn_case k = attn_cases[i];
+        k.len = k.len < 70 ? k.len : 70;
+        struct sequence s = sequence_new(&k);
+        float *a = malloc(o_count(&k) * 4), *b = malloc(o_count(&k) * 4);
+        for (uint32_t seed = 0; seed < 3; seed++) {
+            machine->shuffle = seed * 77;
+            struct side g = open_side(gpu, ~0ull);
+            run_sequence(g, &s, 41, 1, seed ? b : a);
+            if (seed)
+                assert_memory_equal(a, b, o_count(&k) * 4);
+            close_side(g);
+        }
+        machine->shuffle = 0;
+        free(a), free(b);
+        sequence_free(&s);
+    }
+}
+
+CUDA_TESTS(cmocka_unit_test(attention_is_right),
+           cmocka_unit_test(attention_is_bitwise_the_same_however_it_is_cut),
+           cmocka_unit_test(a_copied_block_reads_the_same),
+           cmocka_unit_test(a_replayed_step_is_the_step),
+           cmocka_unit_test(no_result_depends_on_the_order_of_threads))

@@ -1,0 +1,233 @@
+/* test_cuda_wgmma.c - products by wgmma: against the CPU's, and their bits against those of
+ * mma.sync, whatever the tile, the number of blocks and the order in which threads run and copies
+ * come; and the check at start-up that decides whether they are taken at all.
+ *
+ * On a GPU that takes none, by its kind or by the check, the same products go another way and the
+ * cases still hold. */
+#include "tests/check/cuda_sides.h"
+
+enum { WGMMA = 16, WGMMA_ANY = 32 };
+
+/* Asked for though bits may differ: `make gpu-check` does, to see the kernel alone. */
+static bool bits_may_differ(void)
+{
+    const char *f = getenv("CUDA_FEATURES");
+    return f && strtoul(f, NULL, 0) & WGMMA_ANY;
+}
+
+static void set_sms(int n)
+{
+    if (machine)
+        machine->sms = n;
+}
+
+/* Of this side's products since the last call some were taken by wgmma: only the double knows. */
+static void assert_by_wgmma(bool expected)
+{
+    static uint64_t before;
+    if (machine && !getenv("CUDA_FEATURES"))
+        assert_true((machine->wgmmas > before) == expected);
+    before = machine ? machine->wgmmas : 0;
+}
+
+static struct side open_wgmma(int sms)
+{
+    set_sms(sms);
+    struct side g = open_side(gpu, ~0ull);
+    if (machine && !getenv("CUDA_FEATURES"))
+        assert_non_null(strstr(gpu->describe(g.d), ", wgmma"));
+    assert_by_wgmma(true); /* by the check at start-up */
+    return g;
+}
+
+static const double steps[DT_N] = {0, 0x1p-11, 0x1p-8};
+
+static void products_are_right(void **state)
+{
+    (void)state;
+    /* rows, outputs, columns: the edges of tiles, slices and stages */
+    static const uint32_t edges[][3] = {{65, 1, 1},      {128, 128, 64},  {192, 128, 512},
+                                        {193, 129, 576}, {129, 257, 513}, {400, 70, 1100}};
+    enum { EDGES = sizeof(edges) / sizeof(*edges) };
+    for (int sms = 1; sms <= 132; sms += sms == 1 ? 2 : 129) {
+        struct side g = open_wgmma(sms), c = open_side(cpu, ~0ull);
+        for (uint32_t i = 0; i < EDGES + 4; i++) {
+            uint32_t rows = i < EDGES ? edges[i][0] : 65 + rng_below(&rng, 250);
+            uint32_t n = i < EDGES ? edges[i][1] : 1 + rng_below(&rng, 300);
+            uint32_t k = i < EDGES ? edges[i][2] : 1 + rng_below(&rng, 900);
+            enum dtype t = (i + (uint32_t)sms) % 4 < 2 ? DT_F16 : DT_BF16;
+            check_linear(g, c, rows, n, k, t, steps[t]);
+            assert_by_wgmma(true);
+        }
+        close_side(g), close_side(c);
+    }
+}
+
+static void few_rows_and_floats_go_another_way(void **state)
+{
+    (void)state;
+    struct side g = open_wgmma(132), c = open_side(cpu, ~0ull);
+    printf("wgmma: %s\n", gpu->describe(g.d)); /* for the log of a machine with a GPU */
+    check_linear(g, c, 64, 40, 100, DT_BF16, steps[DT_BF16]);
+    check_linear(g, c, 100, 40, 100, DT_F32, 0);
+    assert_by_wgmma(false);
+    close_side(g), close_side(c);
+}
+
+/* The same product with and without wgmma, bit by bit, and a row of it alone. */
+static void compare_ways(int sms, enum dtype t, uint32_t rows, uint32_t n, uint32_t k)
+{
+    float *w = rng_floats(&rng, (size_t)n * k), *x = rng_floats(&rng, (size_t)rows * k);
+    float *bias = units(n), *y[2], *one;
+    uint32_t r = rng_below(&rng, rows);
+    for (int i = 0; i < 2; i++) {
+        struct side g = i ? open_wgmma(sms) : open_side(gpu, (uint64_t)~WGMMA);
+        struct weight *gw = load(g, w, n, k, t);
+        assert_by_wgmma(false);
+        y[i] = linear(g, x, rows, gw, n, k, bias);
+        assert_by_wgmma(i);
+        if (i && (one = linear(g, x + (size_t)r * k, 1, gw, n, k, bias))) {
+            assert_memory_equal(one, y[i] + (size_t)r * n, n * 4);
+            free(one);
+        }
+        g.ops->weight_free(g.d, gw);
+        close_side(g);
+    }
+    for (size_t i = 0; i < (size_t)rows * n; i++)
+        if (memcmp(&y[0][i], &y[1][i], 4))
+            fail_msg("%s [%u, %u] x %u rows on %d: y[%zu] is %.9g by wgmma, %.9g else",
+                     dtype_name(t), n, k, rows, sms, i, y[1][i], y[0][i]);
+    free(w), free(x), free(bias), free(y[0]), free(y[1]);
+}
+
+static void bits_do_not_depend_on_the_instruction(void **state)
+{
+    (void)state;
+    static const int sms[] = {1, 2, 132};
+    if (bits_may_differ())
+        skip();
+    for (int i = 0; i < 6; i++) {
+        enum dtype t = i % 2 ? DT_BF16 : DT_F16;
+        compare_ways(sms[i / 2], t, 65 + rng_below(&rng, 330), 1 + rng_below(&rng, 270),
+                     1 + rng_below(&rng, 1200));
+    }
+}
+
+static void bits_do_not_depend_on_the_order_of_threads_and_copies(void **state)
+{
+    (void)state;
+    if (!machine || bits_may_differ())
+        skip();
+    for (uint32_t seed = 1; seed <= 6; seed++) {
+        machine->shuffle = seed * 77;
+        compare_ways(seed % 2 ? 1 : 132, seed % 4 < 2 ? DT_BF16 : DT_F16, 70 + 60 * seed, 150,
+                     64 * seed + 500);
+    }
+    machine->shuffle = 0;
+}
+
+/* ---------------------------------------------------------------- gates */
+
+/* act_mul() of a product, and how many kernels that took. */
+static float *gated(struct side s, const float *x, uint32_t rows, struct weight *w, uint32_t n,
+                    uint32_t k, const float *bias, enum act act, uint64_t *launches)
+{
+    size_t bytes = (size_t)rows * n * 4;
+    float *y = malloc(bytes), *dx = up(s, x, (size_t)rows * k * 4), *db = up(s, bias, 2 * n * 4);
+    float *hidden = up(s, NULL, 2 * bytes), *dy = up(s, NULL, bytes);
+    *launches = machine ? machine->launches : 0;
+    s.ops->linear(s.d, hidden, dx, rows, w, bias ? db : NULL);
+    s.ops->act_mul(s.d, dy, hidden, rows, n, act);
+    down(s, y, dy, bytes);
+    *launches = machine ? machine->launches - *launches : 0;
+    s.ops->free(s.d, dx), s.ops->free(s.d, db), s.ops->free(s.d, hidden);
+    return y;
+}
+
+/* Bit by bit the same as two operations; `kernels`: expected of the fused way. */
+static void compare_gated(int sms, uint32_t rows, uint32_t n, uint32_t k, bool biased, enum act act,
+                          uint64_t kernels)
+{
+    enum dtype t = n % 2 ? DT_F16 : DT_BF16;
+    float *w = units(2 * (size_t)n * k), *x = units((size_t)rows * k), *bias = units(2 * n), *y[2];
+    uint64_t launches;
+    for (int i = 0; i < 2; i++) {
+        struct side g = i ? open_wgmma(sms) : open_side(gpu, (uint64_t)~WGMMA);
+        struct weight *gw = load(g, w, 2 * n, k, t);
+        y[i] = gated(g, x, rows, gw, n, k, biased ? bias : NULL, act, &launches);
+        g.ops->weight_free(g.d, gw);
+        close_side(g);
+    }
+    if (machine && !getenv("CUDA_FEATURES"))
+        assert_int_equal(launches, kernels);
+    assert_memory_equal(y[0], y[1], (size_t)rows * n * 4);
+    free(w), free(x), free(bias), free(y[0]), free(y[1]);
+}
+
+static void a_gate_is_part_of_its_product(void **state)
+{
+    (void)state;
+    if (bits_may_differ())
+        skip();
+    /* rows to 16 bits, the product */
+    compare_gated(1, 65, 1, 70, true, ACT_SILU, 2);
+    compare_gated(2, 193, 64, 200, false, ACT_GELU_TANH, 2);
+    compare_gated(2, 70 + rng_below(&rng, 300), 1 + rng_below(&rng, 200), 1 + rng_below(&rng, 700),
+                  true, ACT_SILU, 2);
+    compare_gated(1, 150, 100, 300, true, ACT_GELU, 3);   /* not this one */
+    compare_gated(132, 150, 100, 300, true, ACT_SILU, 4); /* slices side by side */
+}
+
+/* ---------------------------------------------------------------- the check at start-up */
+
+static void assert_describes(const char *features, const char *with, const char *without)
+{
+    if (features)
+        setenv("CUDA_FEATURES", features, 1);
+    struct side g = open_side(gpu, ~0ull);
+    const char *text = gpu->describe(g.d);
+    if ((with && !strstr(text, with)) || (without && strstr(text, without)))
+        fail_msg("with features %s: %s", features ? features : "as they are", text);
+    unsetenv("CUDA_FEATURES");
+    close_side(g);
+}
+
+static void other_bits_are_found_at_start_up(void **state)
+{
+    (void)state;
+    if (!machine || getenv("CUDA_FEATURES"))
+        skip();
+    assert_describes(NULL, ", wgmma", "bits");
+    assert_describes("15", NULL, "wgmma");
+    assert_describes("30", NULL, "wgmma"); /* not without tensor cores */
+    machine->major = 8;
+    assert_describes("63", NULL, "wgmma");
+    machine->major = 10;
+    assert_describes("63", NULL, "wgmma");
+    machine->major = 9;
+    machine->wgmma_truncates = true;
+    assert_describes(NULL, ", no wgmma (its sums have other bits)", NULL);
+    assert_by_wgmma(true);
+    struct side g = open_side(gpu, ~0ull), c = open_side(cpu, ~0ull);
+    assert_by_wgmma(true);
+    check_linear(g, c, 100, 40, 100, DT_BF16, steps[DT_BF16]);
+    assert_by_wgmma(false);
+    close_side(g);
+    /* asked for in so many words: right within rounding, but other bits */
+    assert_describes("63", ", wgmma though its sums have other bits", NULL);
+    setenv("CUDA_FEATURES", "63", 1);
+    g = open_side(gpu, ~0ull);
+    unsetenv("CUDA_FEATURES");
+    assert_by_wgmma(true);
+    check_linear(g, c, 100, 40, 100, DT_BF16, steps[DT_BF16]);
+    assert_by_wgmma(true);
+    close_side(g), close_side(c);
+    machine->wgmma_truncates = false;
+}
+
+CUDA_TESTS(cmocka_unit_test(products_are_right),
+           cmocka_unit_test(few_rows_and_floats_go_another_way),
+           cmocka_unit_test(bits_do_not_depend_on_the_instruction),
+           cmocka_unit_test(bits_do_not_depend_on_the_order_of_threads_and_copies),
+           cmocka_unit_test(a_gate_is_part_of_its_product),
+           cmocka_unit_test(other_bits_are_found_at_start_up))

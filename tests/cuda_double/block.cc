@@ -1,0 +1,304 @@
+/* block.cc - how a grid runs: the threads of a block, or of a cluster of blocks, are fibers, and a
+ * scheduler lets each go on when what it waits for has come. x86-64. */
+#include "tests/cuda_double/inside.h"
+#include <assert.h>
+#include <sys/mman.h>
+#include <vector>
+
+/* ---------------------------------------------------------------- fibers */
+
+dim3 threadIdx, blockIdx, blockDim, gridDim;
+
+extern "C" void double_switch(void **save, void *to);
+asm(".text\n"
+    "double_switch:\n"
+    "  pushq %rbp\n  pushq %rbx\n  pushq %r12\n  pushq %r13\n  pushq %r14\n  pushq %r15\n"
+    "  movq %rsp, (%rdi)\n  movq %rsi, %rsp\n"
+    "  popq %r15\n  popq %r14\n  popq %r13\n  popq %r12\n  popq %rbx\n  popq %rbp\n"
+    "  ret\n");
+
+enum {
+    MAX_THREADS = 1024,
+    MAX_CLUSTER = 8,
+    MAX_FIBERS = 2 * MAX_THREADS, /* of a cluster */
+    STACK = 256 << 10,
+    MAX_SHARED = 227 << 10,
+    CANARY = 256,
+    SHARED_FROM = 384
+};
+
+struct pending {
+    char *dst;
+    const char *src;
+    bool valid;
+    int group;
+};
+struct fiber {
+    void *sp;
+    dim3 index;
+    uint32_t block;       /* of its cluster */
+    const uint64_t *gate; /* runs when *gate != seen */
+    uint64_t seen;
+    bool done;
+    std::vector<pending> copies;
+    int groups;
+};
+/* Threads in a row that do something together: a warp, a warpgroup. */
+template <int N> struct team {
+    void *operands[N];
+    int arrived;
+    uint64_t gate;
+};
+/* Who meets at a barrier. */
+struct barrier {
+    uint32_t alive, arrived;
+    uint64_t gate;
+};
+/* The blocks of a cluster run together; without clusters, that is one. */
+static struct {
+    fiber fibers[MAX_FIBERS];
+    team<32> warps[MAX_FIBERS / 32];
+    team<128> warpgroups[MAX_FIBERS / 128];
+    char *stacks;
+    struct {
+        alignas(128) char shared[MAX_SHARED + CANARY];
+        barrier sync; /* of __syncthreads() */
+        dim3 index;
+    } block[MAX_CLUSTER];
+    barrier sync; /* of the cluster */
+    void *scheduler;
+    std::function<void()> *body;
+    uint32_t threads, blocks, current; /* threads: of a block */
+    size_t smem;
+} cluster;
+
+static uint32_t own_block(void) { return cluster.fibers[cluster.current].block; }
+static char *own_shared(void) { return cluster.block[own_block()].shared; }
+
+void double_yield_until(const uint64_t *gate)
+{
+    fiber *f = &cluster.fibers[cluster.current];
+    f->gate = gate, f->seen = *gate;
+    double_switch(&f->sp, cluster.scheduler);
+}
+
+static void meet(barrier *b)
+{
+    if (++b->arrived == b->alive)
+        b->arrived = 0, b->gate++;
+    else
+        double_yield_until(&b->gate);
+}
+
+static void leave_barrier(barrier *b)
+{
+    b->alive--;
+    if (b->alive && b->arrived == b->alive) /* those who wait need not wait for it */
+        b->arrived = 0, b->gate++;
+}
+
+static void leave(void)
+{
+    fiber *f = &cluster.fibers[cluster.current];
+    f->done = true;
+    leave_barrier(&cluster.block[f->block].sync);
+    leave_barrier(&cluster.sync);
+    double_switch(&f->sp, cluster.scheduler);
+}
+
+static void enter(void)
+{
+    (*cluster.body)();
+    leave();
+    double_die("a finished thread ran again");
+}
+
+void __syncthreads(void) { meet(&cluster.block[own_block()].sync); }
+void double_cluster_barrier(void) { meet(&cluster.sync); }
+
+template <int N>
+static void together(team<N> *teams, void (*fn)(void *const operands[N]), void *operand)
+{
+    uint32_t self = cluster.current, first = self % cluster.threads / N * N;
+    team<N> *t = &teams[self / N];
+    if (first + N > cluster.threads)
+        double_die("fewer threads than a warp or a warpgroup do something together");
+    t->operands[self % N] = operand;
+    if (++t->arrived < N) {
+        double_yield_until(&t->gate);
+        return;
+    }
+    fn(t->operands);
+    t->arrived = 0;
+    t->gate++;
+}
+
+void double_warp(void (*fn)(void *const operands[32]), void *operand)
+{
+    together<32>(cluster.warps, fn, operand);
+}
+
+void double_warpgroup(void (*fn)(void *const operands[128]), void *operand)
+{
+    together<128>(cluster.warpgroups, fn, operand);
+}
+
+void *double_dynamic_shared(void) { return own_shared(); }
+
+void *double_cluster_shared(void *p, uint32_t rank)
+{
+    ptrdiff_t at = (char *)p - own_shared();
+    if (at < 0 || at >= (ptrdiff_t)cluster.smem || rank >= cluster.blocks)
+        double_die("no address in the shared memory of a block of the cluster");
+    return cluster.block[rank].shared + at;
+}
+
+char *double_shared_at(uint32_t address, size_t n)
+{
+    bool inside = address >= SHARED_FROM && address + n <= SHARED_FROM + cluster.smem;
+    return inside ? own_shared() + (address - SHARED_FROM) : NULL;
+}
+
+uint32_t double_shared_address(const void *p)
+{
+    ptrdiff_t at = (const char *)p - own_shared();
+    if (at < 0 || at >= (ptrdiff_t)cluster.smem)
+        double_die("an address that is not one of shared memory");
+    return (uint32_t)at + SHARED_FROM;
+}
+
+/* ---------------------------------------------------------------- copies to shared memory */
+
+void double_copy_async(void *dst, const void *src, bool valid)
+{
+    fiber *f = &cluster.fibers[cluster.current];
+    if ((uintptr_t)dst % 16 || (uintptr_t)src % 16)
+        double_die("a copy that is not aligned");
+    memset(dst, 0xff, 16); /* NaN until it has been waited for */
+    f->copies.push_back({(char *)dst, (const char *)src, valid, f->groups});
+}
+
+void double_copy_commit(void) { cluster.fibers[cluster.current].groups++; }
+
+void double_copy_wait(int left)
+{
+    fiber *f = &cluster.fibers[cluster.current];
+    size_t kept = 0;
+    for (pending &p : f->copies)
+        if (p.group >= f->groups - left)
+            f->copies[kept++] = p;
+        else if (p.valid)
+            memcpy(p.dst, p.src, 16);
+        else
+            memset(p.dst, 0, 16);
+    f->copies.resize(kept);
+}
+
+/* ---------------------------------------------------------------- a grid */
+
+static void prepare(uint32_t i)
+{
+    fiber *f = &cluster.fibers[i];
+    uint32_t t = i % cluster.threads;
+    void **top = (void **)(cluster.stacks + (size_t)(i + 1) * STACK);
+    *--top = NULL; /* so that enter() finds the stack as after a call */
+    *--top = (void *)enter;
+    for (int r = 0; r < 6; r++)
+        *--top = NULL;
+    f->sp = top;
+    f->gate = NULL, f->done = false, f->groups = 0;
+    f->copies.clear();
+    f->index = dim3(t % blockDim.x, t / blockDim.x % blockDim.y, t / blockDim.x / blockDim.y);
+    f->block = i / cluster.threads;
+}
+
+static uint32_t next_random(void)
+{
+    machine.shuffle = machine.shuffle * 1664525u + 1013904223u;
+    return machine.shuffle >> 8;
+}
+
+uint32_t double_random(void) { return machine.shuffle ? next_random() : 0; }
+
+/* The order in which threads, or blocks, run: theirs, or, to find what relies on it, another each time. */
+static void order_of(std::vector<uint32_t> &order)
+{
+    uint32_t n = (uint32_t)order.size();
+    for (uint32_t i = 0; i < n; i++)
+        order[i] = i;
+    for (uint32_t i = n - 1; machine.shuffle && i > 0; i--)
+        std::swap(order[i], order[next_random() % (i + 1)]);
+}
+
+/* Blocks (x .. x + cluster.blocks, y, z). */
+static void run_cluster(dim3 first)
+{
+    const uint32_t n = cluster.threads * cluster.blocks;
+    std::vector<uint32_t> order(n);
+    memset(cluster.warps, 0, sizeof(cluster.warps));
+    memset(cluster.warpgroups, 0, sizeof(cluster.warpgroups));
+    cluster.sync = barrier{n, 0, 0};
+    for (uint32_t b = 0; b < cluster.blocks; b++) {
+        memset(cluster.block[b].shared, 0xff, cluster.smem + CANARY);
+        cluster.block[b].sync = barrier{cluster.threads, 0, 0};
+        cluster.block[b].index = dim3(first.x + b, first.y, first.z);
+    }
+    hopper_begin();
+    for (uint32_t i = 0; i < n; i++)
+        prepare(i);
+    order_of(order);
+    while (cluster.sync.alive) {
+        bool ran = false;
+        for (uint32_t i : order) {
+            fiber *f = &cluster.fibers[i];
+            if (f->done || (f->gate && *f->gate == f->seen))
+                continue;
+            ran = true;
+            f->gate = NULL;
+            cluster.current = i;
+            threadIdx = f->index;
+            blockIdx = cluster.block[f->block].index;
+            double_switch(&cluster.scheduler, f->sp);
+        }
+        if (machine.shuffle && next_random() % 4 == 0)
+            hopper_late();
+        else if (!ran && !hopper_late())
+            double_die("deadlock: some threads wait for others that are gone or wait elsewhere");
+    }
+    hopper_end();
+    for (uint32_t b = 0; b < cluster.blocks; b++)
+        for (size_t i = 0; i < CANARY; i++)
+            if ((unsigned char)cluster.block[b].shared[cluster.smem + i] != 0xff)
+                double_die("written past the end of shared memory");
+}
+
+bool double_grid_fits(dim3 grid, uint32_t blocks, dim3 threads, size_t smem)
+{
+    uint32_t n = threads.x * threads.y * threads.z;
+    if (!grid.x || !grid.y || !grid.z || grid.y > 65535 || grid.z > 65535 || !n ||
+        n > MAX_THREADS || smem > MAX_SHARED)
+        return false;
+    return blocks && blocks <= MAX_CLUSTER && grid.x % blocks == 0 && n * blocks <= MAX_FIBERS &&
+           (blocks == 1 || (n % 128 == 0 && machine.major >= 9));
+}
+
+void double_run_grid(dim3 grid, uint32_t blocks, dim3 threads, size_t smem,
+                     std::function<void()> &body)
+{
+    if (!cluster.stacks) {
+        void *p = mmap(NULL, (size_t)MAX_FIBERS * STACK, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        assert(p != MAP_FAILED);
+        cluster.stacks = (char *)p;
+    }
+    gridDim = grid, blockDim = threads;
+    cluster.threads = threads.x * threads.y * threads.z;
+    cluster.blocks = blocks;
+    cluster.smem = smem;
+    cluster.body = &body;
+    std::vector<uint32_t> order((size_t)grid.x / blocks * grid.y * grid.z);
+    order_of(order);
+    for (uint32_t i : order)
+        run_cluster(dim3(i % (grid.x / blocks) * blocks, i / (grid.x / blocks) % grid.y,
+                         i / (grid.x / blocks) / grid.y));
+}

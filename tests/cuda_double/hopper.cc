@@ -1,0 +1,311 @@
+/* hopper.cc - the double's mbarriers, tile copies and products of a warpgroup.
+ *
+ * Everything asynchronous happens as late as the PTX manual allows: a copy when no thread can go on
+ * without it (its destination is NaN until then), a product when its group is waited for, from the
+ * registers and the shared memory as they are then. So a missing wait, a stage overwritten too
+ * early or a register reused too early gives wrong numbers. With shuffled threads copies also come
+ * early, and in any order. */
+#include "model-server/backend/cuda/hopper.cuh"
+#include "model-server/backend/numbers.h"
+#include "tests/cuda_double/inside.h"
+#include <map>
+#include <vector>
+
+/* ---------------------------------------------------------------- barriers */
+
+struct phases {
+    uint32_t arrivals, pending;
+    int64_t bytes;  /* announced and not come */
+    uint64_t ended; /* phases so far */
+    bool fenced;    /* for copies */
+};
+static std::map<const mbarrier *, phases> barriers;
+
+static phases *find(const mbarrier *b)
+{
+    auto p = barriers.find(b);
+    if (p == barriers.end())
+        double_die("a barrier that was not initialised");
+    return &p->second;
+}
+
+static void settle(phases *p)
+{
+    if (p->pending || p->bytes)
+        return;
+    p->pending = p->arrivals;
+    p->ended++;
+}
+
+void mbarrier_init(mbarrier *b, uint32_t arrivals)
+{
+    double_shared_address(b);
+    if (!arrivals || (uintptr_t)b % 8 || barriers.count(b))
+        double_die("a barrier's initialisation");
+    barriers[b] = phases{arrivals, arrivals, 0, 0, false};
+}
+
+void mbarrier_init_fence(void)
+{
+    for (auto &b : barriers)
+        b.second.fenced = true;
+}
+
+static void arrive(phases *p)
+{
+    if (!p->pending)
+        double_die("more threads arrive at a barrier than it was made for");
+    p->pending--;
+    settle(p);
+}
+
+void mbarrier_arrive(mbarrier *b) { arrive(find(b)); }
+
+void mbarrier_expect(mbarrier *b, uint32_t bytes)
+{
+    phases *p = find(b);
+    if (p->bytes + bytes >= 1 << 20)
+        double_die("more bytes than a barrier can count");
+    p->bytes += bytes;
+    arrive(p);
+}
+
+void mbarrier_wait(mbarrier *b, uint32_t parity)
+{
+    const phases *p = find(b);
+    while ((p->ended & 1) == parity)
+        double_yield_until(&p->ended);
+}
+
+/* ---------------------------------------------------------------- tiles */
+
+/* What a tensor map holds here, in the place of what the hardware wants. */
+struct matrix {
+    uint64_t magic;
+    const char *data;
+    uint64_t columns, rows, pitch;
+    uint32_t box_columns, box_rows, swizzle;
+    uint32_t bytes(void) const { return box_columns * box_rows * 2; }
+};
+static const uint64_t MAGIC = 0x746e6573726f7421;
+
+/* Refuses what the driver's documentation refuses. */
+static CUresult encode(CUtensorMap *m, CUtensorMapDataType type, cuuint32_t rank, void *data,
+                       const cuuint64_t *dim, const cuuint64_t *stride, const cuuint32_t *box,
+                       const cuuint32_t *step, CUtensorMapInterleave, CUtensorMapSwizzle swizzle,
+                       CUtensorMapL2promotion, CUtensorMapFloatOOBfill)
+{
+    uint32_t row_bytes = box[0] * 2;
+    if ((uintptr_t)m % 64 || type != CU_TENSOR_MAP_DATA_TYPE_UINT16 || rank != 2 ||
+        (uintptr_t)data % 16 || !dim[0] || !dim[1] || dim[0] >> 32 || dim[1] >> 32 ||
+        stride[0] % 16 || stride[0] < 2 * dim[0] || stride[0] >> 40 || !box[0] || box[0] > 256 ||
+        !box[1] || box[1] > 256 || row_bytes % 16 || step[0] != 1 || step[1] != 1 ||
+        (swizzle == CU_TENSOR_MAP_SWIZZLE_128B && row_bytes > 128))
+        return CUDA_ERROR_INVALID_VALUE;
+    matrix as = {MAGIC,  (const char *)data, dim[0], dim[1], stride[0], box[0],
+                 box[1], (uint32_t)swizzle};
+    static_assert(sizeof(as) <= sizeof(*m), "a tensor map");
+    memcpy(m, &as, sizeof(as));
+    return CUDA_SUCCESS;
+}
+
+extern "C" cudaError_t cudaGetDriverEntryPointByVersion(const char *name, void **f,
+                                                        unsigned version, unsigned long long flags,
+                                                        enum cudaDriverEntryPointQueryResult *is)
+{
+    bool known = strcmp(name, "cuTensorMapEncodeTiled") == 0 && version >= 12000 && !flags;
+    *f = known ? (void *)encode : NULL;
+    *is = known ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
+    return cudaSuccess;
+}
+
+struct copy {
+    uint32_t to;
+    matrix from;
+    phases *barrier;
+    uint32_t column, row;
+};
+static std::vector<copy> copies;
+
+/* The 128-byte swizzle is one of addresses: bits 4 to 6 are exchanged by bits 7 to 9. */
+static uint32_t swizzled(uint32_t address) { return address ^ (address >> 7 & 7) << 4; }
+
+void tile_load(void *dst, const CUtensorMap *map, mbarrier *b, uint32_t column, uint32_t row)
+{
+    copy c = {double_shared_address(dst), {}, find(b), column, row};
+    memcpy(&c.from, map, sizeof(c.from));
+    if (c.from.magic != MAGIC || c.to % 128 || !double_shared_at(c.to, c.from.bytes()))
+        double_die("a tile's place or its map");
+    if (!c.barrier->fenced)
+        double_die("a copy to a barrier that was initialised without a fence");
+    memset(dst, 0xff, c.from.bytes());
+    copies.push_back(c);
+}
+
+static void land(const copy &c)
+{
+    const matrix &m = c.from;
+    for (uint32_t r = 0; r < m.box_rows; r++)
+        for (uint32_t k = 0; k < m.box_columns; k++) {
+            uint64_t row = (uint64_t)c.row + r, column = (uint64_t)c.column + k;
+            uint32_t at = c.to + (r * m.box_columns + k) * 2;
+            uint16_t v = 0;
+            if (row < m.rows && column < m.columns)
+                memcpy(&v, m.data + row * m.pitch + column * 2, 2);
+            if (m.swizzle == CU_TENSOR_MAP_SWIZZLE_128B)
+                at = c.to + (r * m.box_columns * 2), at = swizzled(at + k * 2);
+            memcpy(double_shared_at(at, 2), &v, 2);
+        }
+    c.barrier->bytes -= m.bytes();
+    settle(c.barrier);
+}
+
+bool hopper_late(void)
+{
+    if (copies.empty())
+        return false;
+    size_t i = double_random() % copies.size();
+    copy c = copies[i];
+    copies.erase(copies.begin() + (long)i);
+    land(c);
+    return true;
+}
+
+/* ---------------------------------------------------------------- products */
+
+struct product {
+    float *c[128];
+    const uint32_t *a[128][4];
+    uint64_t b;
+    uint32_t n, group;
+    float (*wide)(uint16_t);
+};
+static struct {
+    std::vector<product> waiting;
+    uint32_t groups;
+    bool fenced;
+} warpgroups[1024 / 128];
+
+static uint32_t warpgroup(void) { return threadIdx.x / 128; }
+
+/* b[k][n] as its descriptor lays it: rows of 128 bytes in eights, swizzled. */
+static void read_b(const product &p, float (*b)[256])
+{
+    uint32_t start = (uint32_t)(p.b & 0x3fff) << 4, eights = (uint32_t)(p.b >> 32 & 0x3fff) << 4;
+    if (p.b >> 62 != 1 || p.b >> 49 & 7 || start % 1024 > 96 || start % 32 || eights % 1024)
+        double_die("a descriptor of shared memory that is not one of swizzled rows");
+    for (uint32_t n = 0; n < p.n; n++)
+        for (uint32_t k = 0; k < 16; k++) {
+            uint16_t v;
+            char *at = double_shared_at(swizzled(start + n / 8 * eights + n % 8 * 128 + 2 * k), 2);
+            if (!at)
+                double_die("a product reads past shared memory");
+            memcpy(&v, at, 2);
+            b[k][n] = p.wide(v);
+        }
+}
+
+static float rounded(double sum)
+{
+    float f = (float)sum;
+    if (cuda_double()->wgmma_truncates && fabs((double)f) > fabs(sum))
+        f = nextafterf(f, 0.0f);
+    return f;
+}
+
+/* Sums in the order of the double's mma.sync. */
+__attribute__((optimize("O3"))) static void multiply(const product &p)
+{
+    static float a[64][16], b[16][256];
+    double sum[256];
+    cuda_double()->wgmmas++;
+    read_b(p, b);
+    for (uint32_t lane = 0; lane < 128; lane++)
+        for (uint32_t i = 0; i < 4; i++)
+            for (uint32_t h = 0; h < 2; h++)
+                a[lane / 32 * 16 + lane % 32 / 4 + i % 2 * 8][lane % 4 * 2 + h + i / 2 * 8] =
+                    p.wide((uint16_t)(*p.a[lane][i] >> 16 * h));
+    for (uint32_t m = 0; m < 64; m++) {
+        float *const *lane = &p.c[m / 16 * 32 + m % 8 * 4];
+        const uint32_t low = m % 16 / 8 * 2; /* of the 4 sums of 8 columns */
+        for (uint32_t n = 0; n < p.n; n++)
+            sum[n] = lane[n % 8 / 2][n / 8 * 4 + low + n % 2];
+        for (uint32_t k = 0; k < 16; k++)
+            for (uint32_t n = 0; n < p.n; n++)
+                sum[n] += (double)a[m][k] * b[k][n];
+        for (uint32_t n = 0; n < p.n; n++)
+            lane[n % 8 / 2][n / 8 * 4 + low + n % 2] = rounded(sum[n]);
+    }
+}
+
+void double_wgmma(const double_wgmma_lane *mine)
+{
+    double_warpgroup(
+        [](void *const *lanes) {
+            const double_wgmma_lane *const *l = (const double_wgmma_lane *const *)lanes;
+            auto &g = warpgroups[warpgroup()];
+            if (!g.fenced)
+                double_die("wgmma without a fence since its registers were written");
+            product p = {};
+            p.b = l[0]->b, p.n = l[0]->n, p.wide = l[0]->wide, p.group = g.groups;
+            for (int i = 0; i < 128; i++) {
+                if (l[i]->b != p.b || l[i]->n != p.n)
+                    double_die("the threads of a warpgroup want different products");
+                p.c[i] = l[i]->c;
+                memcpy(p.a[i], l[i]->a, sizeof(p.a[i]));
+            }
+            g.waiting.push_back(p);
+        },
+        (void *)mine);
+}
+
+/* Stricter than the manual, which wants a fence only when registers were written by others: here
+ * every group begins with one, as fragments of a are written for each. */
+void wgmma_fence(void)
+{
+    double_warpgroup([](void *const *) { warpgroups[warpgroup()].fenced = true; }, NULL);
+}
+
+void wgmma_commit(void)
+{
+    double_warpgroup(
+        [](void *const *) {
+            warpgroups[warpgroup()].groups++;
+            warpgroups[warpgroup()].fenced = false;
+        },
+        NULL);
+}
+
+void double_wgmma_wait(uint32_t left)
+{
+    double_warpgroup(
+        [](void *const *lanes) {
+            auto &g = warpgroups[warpgroup()];
+            size_t kept = 0;
+            for (const product &p : g.waiting)
+                if (p.group + *(const uint32_t *)lanes[0] >= g.groups)
+                    g.waiting[kept++] = p;
+                else
+                    multiply(p);
+            g.waiting.resize(kept);
+        },
+        &left);
+}
+
+/* ---------------------------------------------------------------- blocks */
+
+void hopper_begin(void)
+{
+    barriers.clear(), copies.clear();
+    for (auto &g : warpgroups)
+        g.waiting.clear(), g.groups = 0, g.fenced = false;
+}
+
+void hopper_end(void)
+{
+    if (!copies.empty())
+        double_die("a block ends while a copy is under way");
+    for (auto &g : warpgroups)
+        if (!g.waiting.empty())
+            double_die("a block ends before its products");
+}

@@ -1,0 +1,57 @@
+/* hopper.cuh - the double's side of the file of the same name: see hopper.cc. */
+#ifndef MODEL_SERVER_BACKEND_CUDA_HOPPER_CUH
+#define MODEL_SERVER_BACKEND_CUDA_HOPPER_CUH
+#include "model-server/backend/cuda/device.cuh"
+#include "tests/cuda_double/inside.h"
+#include <cuda.h>
+
+static inline uint32_t shared_address(const void *p) { return double_shared_address(p); }
+
+struct mbarrier {
+    uint64_t state;
+};
+void mbarrier_init(mbarrier *b, uint32_t arrivals);
+void mbarrier_init_fence(void);
+void mbarrier_arrive(mbarrier *b);
+void mbarrier_expect(mbarrier *b, uint32_t bytes);
+void mbarrier_wait(mbarrier *b, uint32_t parity);
+
+void tile_load(void *dst, const CUtensorMap *map, mbarrier *b, uint32_t column, uint32_t row);
+static inline void tile_prefetch(const CUtensorMap *) {}
+
+template <int N> static inline void registers_give(void)
+{
+    static_assert(N % 8 == 0 && N >= 24 && N <= 256, "setmaxnreg");
+    double_warpgroup([](void *const *) {}, NULL);
+}
+template <int N> static inline void registers_take(void) { registers_give<N>(); }
+
+void wgmma_fence(void);
+void wgmma_commit(void);
+void double_wgmma_wait(uint32_t left);
+template <int LEFT> static inline void wgmma_wait(void) { double_wgmma_wait(LEFT); }
+
+struct double_wgmma_lane {
+    float *c;
+    const uint32_t *a[4];
+    uint64_t b;
+    uint32_t n;
+    float (*wide)(uint16_t);
+};
+void double_wgmma(const double_wgmma_lane *mine);
+
+template <int N8>
+static inline void wgmma(Bf16, float (&c)[N8][4], const uint32_t &a0, const uint32_t &a1,
+                         const uint32_t &a2, const uint32_t &a3, uint64_t b)
+{
+    double_wgmma_lane mine = {&c[0][0], {&a0, &a1, &a2, &a3}, b, N8 * 8, f32_of_bf16};
+    double_wgmma(&mine);
+}
+template <int N8>
+static inline void wgmma(F16, float (&c)[N8][4], const uint32_t &a0, const uint32_t &a1,
+                         const uint32_t &a2, const uint32_t &a3, uint64_t b)
+{
+    double_wgmma_lane mine = {&c[0][0], {&a0, &a1, &a2, &a3}, b, N8 * 8, f32_of_f16};
+    double_wgmma(&mine);
+}
+#endif

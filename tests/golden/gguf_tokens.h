@@ -1,0 +1,152 @@
+/* gguf_tokens.h - a tokenizer.json as the metadata that llama.cpp's converters write for it. */
+#ifndef TESTS_GOLDEN_GGUF_TOKENS_H
+#define TESTS_GOLDEN_GGUF_TOKENS_H
+#include "common/gguf/vocab.h"
+#include "common/json.h"
+#include "common/tokenizer/tokenizer.h"
+#include "tests/gguf_write.h"
+#include "tests/unit/test.h"
+
+struct gguf_tokens {
+    uint32_t n;
+    const char **text; /* [n]; NULL: a hole */
+    int32_t *type;
+    float *score;
+};
+
+static inline void gt_set(struct gguf_tokens *t, uint32_t id, const char *text, int type)
+{
+    if (id >= t->n) {
+        t->text = realloc(t->text, (id + 1) * sizeof(*t->text));
+        t->type = realloc(t->type, (id + 1) * sizeof(*t->type));
+        t->score = realloc(t->score, (id + 1) * sizeof(*t->score));
+        assert_true(t->text && t->type && t->score);
+    }
+    for (; t->n <= id; t->n++)
+        t->text[t->n] = NULL, t->type[t->n] = GGUF_UNUSED, t->score[t->n] = -1e6F;
+    t->text[id] = text;
+    t->type[id] = type;
+}
+
+/* SentencePiece's scores of tokens that are made by merging fall with the rank of the first merge
+ * that makes one. */
+static inline void gt_scores(struct gguf_tokens *t, const cJSON *merges,
+                             const struct tokenizer *tok)
+{
+    const cJSON *j;
+    float rank = 0;
+    char joined[1024];
+    cJSON_ArrayForEach(j, merges)
+    {
+        const cJSON *pair = cJSON_IsArray(j) ? j->child : NULL;
+        const char *s = pair ? pair->valuestring : j->valuestring, *gap = strchr(s, ' ');
+        if (pair)
+            snprintf(joined, sizeof(joined), "%s%s", s, pair->next->valuestring);
+        else
+            snprintf(joined, sizeof(joined), "%.*s%s", (int)(gap - s), s, gap + 1);
+        int64_t id = tokenizer_id(tok, joined);
+        rank--;
+        if (id >= 0 && t->score[id] <= -1e6F)
+            t->score[id] = rank;
+    }
+}
+
+static inline void gt_lists(struct gguf_write *w, const struct gguf_tokens *t, const cJSON *merges,
+                            bool scored)
+{
+    char pad[32];
+    const cJSON *j;
+    gw_put_list(w, "tokenizer.ggml.tokens", GGUF_T_STRING, t->n);
+    for (uint32_t i = 0; i < t->n; i++) {
+        snprintf(pad, sizeof(pad), "[PAD%u]", i);
+        gw_text(&w->values, t->text[i] ? t->text[i] : pad, strlen(t->text[i] ? t->text[i] : pad));
+    }
+    gw_put_list(w, "tokenizer.ggml.token_type", GGUF_T_I32, t->n);
+    buf_add(&w->values, t->type, t->n * sizeof(*t->type));
+    if (scored) {
+        gw_put_list(w, "tokenizer.ggml.scores", GGUF_T_F32, t->n);
+        buf_add(&w->values, t->score, t->n * sizeof(*t->score));
+        return;
+    }
+    gw_put_list(w, "tokenizer.ggml.merges", GGUF_T_STRING, (uint64_t)cJSON_GetArraySize(merges));
+    cJSON_ArrayForEach(j, merges)
+    {
+        char both[2048];
+        const char *s = j->valuestring;
+        if (cJSON_IsArray(j)) {
+            snprintf(both, sizeof(both), "%s %s", j->child->valuestring,
+                     j->child->next->valuestring);
+            s = both;
+        }
+        gw_text(&w->values, s, strlen(s));
+    }
+}
+
+static inline void gt_special(struct gguf_write *w, const struct tokenizer *tok, const char *name,
+                              const char *key)
+{
+    const char *s = tokenizer_special(tok, name);
+    int64_t id = s ? tokenizer_id(tok, s) : -1;
+    if (id >= 0)
+        gw_put_u32(w, key, (uint32_t)id);
+}
+
+/* Of the folder `dir`; `pre`: the name of tokenizer.ggml.pre, NULL: a tokenizer with scores. */
+static inline void gguf_tokens(struct gguf_write *w, const char *dir, const char *pre)
+{
+    char path[2048];
+    struct err e = ERR_INIT;
+    struct gguf_tokens t = {0};
+    struct tok_scratch *scratch = NULL;
+    struct tok_ids ids = {0};
+    const cJSON *j;
+    snprintf(path, sizeof(path), "%s/tokenizer.json", dir);
+    cJSON *root = json_load(path, 64 << 20, &e);
+    struct tokenizer *tok = tokenizer_load(dir, &e);
+    if (!root || !tok)
+        fail_msg("%s", e.msg);
+    const cJSON *model = json_get(root, "model"), *merges = json_get(model, "merges");
+    cJSON_ArrayForEach(j, json_get(model, "vocab"))
+    {
+        const bool byte = !pre && strlen(j->string) == 6 && !strncmp(j->string, "<0x", 3);
+        gt_set(&t, (uint32_t)j->valuedouble, j->string, byte ? GGUF_BYTE : GGUF_NORMAL);
+    }
+    cJSON_ArrayForEach(j, json_get(root, "added_tokens"))
+    {
+        const char *s = json_str(j, "content", "");
+        const bool unk = !strcmp(s, json_str(model, "unk_token", ""));
+        gt_set(&t, (uint32_t)tokenizer_id(tok, s), s,
+               unk                              ? GGUF_UNKNOWN
+               : json_bool(j, "special", false) ? GGUF_CONTROL
+                                                : GGUF_USER_DEFINED);
+        if (unk)
+            gw_put_u32(w, "tokenizer.ggml.unknown_token_id", (uint32_t)tokenizer_id(tok, s));
+    }
+    gw_put_str(w, "tokenizer.ggml.model", pre ? "gpt2" : "llama");
+    if (pre)
+        gw_put_str(w, "tokenizer.ggml.pre", pre);
+    else
+        gt_scores(&t, merges, tok);
+    gt_lists(w, &t, merges, !pre);
+    /* What stands around a text tells the tokens and the switches. */
+    assert_int_equal(tokenizer_encode(tok, "", 0, TOK_ADD_SPECIAL, &scratch, &ids, &e), 0);
+    gw_put_bool(w, "tokenizer.ggml.add_bos_token", ids.n > 0);
+    gw_put_bool(w, "tokenizer.ggml.add_eos_token", ids.n > 1);
+    if (ids.n)
+        gw_put_u32(w, "tokenizer.ggml.bos_token_id", ids.id[0]);
+    else
+        gt_special(w, tok, "bos_token", "tokenizer.ggml.bos_token_id");
+    if (ids.n > 1)
+        gw_put_u32(w, "tokenizer.ggml.eos_token_id", ids.id[1]);
+    else
+        gt_special(w, tok, "eos_token", "tokenizer.ggml.eos_token_id");
+    const char *normalizer = json_str(json_get(root, "normalizer"), "type", "");
+    if (!pre)
+        gw_put_bool(w, "tokenizer.ggml.add_space_prefix", strcmp(normalizer, "Replace") != 0);
+    tok_ids_free(&ids);
+    tok_scratch_free(scratch);
+    tokenizer_free(tok);
+    cJSON_Delete(root);
+    free(t.text), free(t.type), free(t.score);
+}
+#endif

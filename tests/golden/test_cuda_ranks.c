@@ -1,0 +1,513 @@
+/* Ranks with a device each: sums in rank order by every way (peers' memory, NCCL, the hosts), steps
+ * with collectives replayed as graphs, and what happens when a rank dies, stays away or differs.
+ *
+ * Every rank is a process, and this one never touches a device, so that all of it also runs on a
+ * GPU: two ranks, on one GPU with CUDA_SHARE_GPU=1 (see tests/gpu_check). What needs the double is
+ * left out there. */
+#include "model-server/backend/plugin.h"
+#include "model-server/comm/comm.h"
+#include "tests/cuda_double/cuda_runtime_api.h"
+#include "tests/golden/golden.h"
+#include <dlfcn.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { MAX_RANKS = 4, LEN = 29, PROMPT = 20 };
+
+static const struct backend_ops *gpu;
+static const char *plugin_path;
+static struct cuda_double *machine; /* NULL: a real GPU */
+static char group[64];
+
+/* A way that sums may take. */
+static const struct way {
+    const char *name, *features;
+    bool nccl;
+} ways[] = {
+    {"NCCL and peers' memory", "0x4f", true},
+    {"NCCL", "0x7", true},
+    {"peers' memory and the hosts", "0x4f", false},
+    {"the hosts", "0x7", false},
+};
+enum { N_WAYS = sizeof(ways) / sizeof(ways[0]) };
+
+static bool wants_peers, wants_nccl;
+
+/* TEST_WAY: only the way of this number. */
+static bool skips(int way)
+{
+    const char *only = getenv("TEST_WAY");
+    return only && atoi(only) != way;
+}
+
+static void take_way(const struct way *w)
+{
+    wants_peers = !strcmp(w->features, "0x4f"), wants_nccl = w->nccl;
+    setenv("CUDA_FEATURES", w->features, 1);
+    if (!w->nccl)
+        setenv("NCCL_LIBRARY", "/no/such/libnccl.so", 1);
+    else if (machine)
+        setenv("NCCL_LIBRARY", plugin_path, 1);
+    else if (getenv("TEST_NCCL_LIBRARY"))
+        setenv("NCCL_LIBRARY", getenv("TEST_NCCL_LIBRARY"), 1);
+    else
+        unsetenv("NCCL_LIBRARY");
+}
+
+/* ---------------------------------------------------------------- processes */
+
+struct rank {
+    int rank, world;
+    struct comm *host, *comm;
+    struct device *dev;
+    void *arg;
+};
+
+/* In a rank's process: ends it, with words for whoever reads the log. */
+#define NEED(what)                                                                                 \
+    do {                                                                                           \
+        if (!(what)) {                                                                             \
+            fprintf(stderr, "rank %d of %d, line %d: %s: %s\n", r->rank, r->world, __LINE__,       \
+                    #what, e.msg);                                                                 \
+            _exit(1);                                                                              \
+        }                                                                                          \
+    } while (0)
+
+static void open_rank(struct rank *r)
+{
+    struct err e = ERR_INIT;
+    struct device_options o = {.index = r->rank, .threads = 1, .features = ~0ull};
+    NEED(r->host = comm_shm_open(group, r->rank, r->world, 20000, &e));
+    NEED(r->dev = gpu->open(&o, &e));
+}
+
+static void join_rank(struct rank *r)
+{
+    struct err e = ERR_INIT;
+    open_rank(r);
+    NEED(r->comm = gpu->comm_open(r->dev, r->host, &e));
+    const char *how = gpu->describe(r->dev);
+    NEED(!strstr(how, "peers' memory") != wants_peers);
+    NEED((!machine && !getenv("TEST_NCCL_LIBRARY")) || !strstr(how, "NCCL") != wants_nccl);
+}
+
+static void close_rank(struct rank *r)
+{
+    struct err e = ERR_INIT;
+    comm_close(r->comm);
+    gpu->close(r->dev);
+    NEED(!machine || machine->allocations == 0);
+    comm_close(r->host);
+}
+
+static pid_t start(void (*fn)(struct rank *r), int rank, int world, void *arg)
+{
+    pid_t child = fork();
+    if (child)
+        return child;
+    struct rank r = {.rank = rank, .world = world, .arg = arg};
+    alarm(100);
+    fn(&r);
+    _exit(0);
+}
+
+/* fn by `world` processes; every one must end well. */
+static void run_ranks(void (*fn)(struct rank *r), int world, void *arg)
+{
+    static int n;
+    pid_t pids[MAX_RANKS];
+    int bad = 0;
+    snprintf(group, sizeof(group), "test-cuda-%d-%d", (int)getpid(), n++);
+    setenv("CUDA_DOUBLE_DEVICES", "4", 1);
+    for (int i = 0; i < world; i++)
+        pids[i] = start(fn, i, world, arg);
+    for (int i = 0; i < world; i++) {
+        int status = -1;
+        waitpid(pids[i], &status, 0);
+        if (status)
+            bad = printf("rank %d of %d: status %#x\n", i, world, (unsigned)status);
+    }
+    assert_int_equal(bad, 0);
+}
+
+/* ---------------------------------------------------------------- sums */
+
+/* A value whose sum over ranks depends on the order of addition. */
+static float value(int rank, size_t i)
+{
+    uint32_t h = ((uint32_t)i * 2654435761u) ^ ((uint32_t)rank * 0x9e3779b9u);
+    h ^= h >> 15, h *= 0x85ebca6bu, h ^= h >> 13;
+    return ((float)(h & 0xffff) - 32768.0f) * (float)(1 << (h >> 28));
+}
+
+static void sum_once(struct rank *r, float *dev, float *x, size_t n, int round)
+{
+    struct err e = ERR_INIT;
+    for (size_t i = 0; i < n; i++)
+        x[i] = value(r->rank + round, i);
+    NEED(!gpu->upload(r->dev, dev, x, n * sizeof(*x), &e));
+    NEED(!comm_all_reduce(r->comm, dev, n, &e));
+    NEED(!gpu->download(r->dev, x, dev, n * sizeof(*x), &e));
+    for (size_t i = 0; i < n; i++) {
+        float want = value(round, i);
+        for (int k = 1; k < r->world; k++)
+            want += value(k + round, i);
+        NEED(x[i] == want);
+    }
+}
+
+/* Around the limits of every way: a chunk of one shot and its largest message, pieces of the double
+ * and what scattering leaves over. */
+static void sums(struct rank *r)
+{
+    static const size_t sizes[] = {4, 1, 1000, 1024, 1028, 65536, 65540, 16385, 100003, 128};
+    struct err e = ERR_INIT;
+    float *x = malloc(100003 * sizeof(*x)), *dev;
+    join_rank(r);
+    NEED(dev = gpu->alloc(r->dev, 100003 * sizeof(*x), &e));
+    for (int round = 0; round < 12; round++)
+        sum_once(r, dev, x, sizes[round % 10], round);
+    gpu->free(r->dev, dev);
+    free(x);
+    close_rank(r);
+}
+
+static void all_ways_add_in_rank_order(void **state)
+{
+    (void)state;
+    for (int w = 0; w < N_WAYS; w++)
+        for (int world = 2; !skips(w) && world <= (machine ? MAX_RANKS : 2); world++) {
+            take_way(&ways[w]);
+            run_ranks(sums, world, NULL);
+        }
+    if (!machine)
+        return;
+    take_way(&ways[0]);
+    setenv("CUDA_DOUBLE_PEERS", "0", 1); /* devices that do not see each other's memory */
+    wants_peers = false;
+    run_ranks(sums, 3, NULL);
+    unsetenv("CUDA_DOUBLE_PEERS");
+}
+
+/* ---------------------------------------------------------------- models */
+
+static void open_model(struct bench *b, const struct backend_ops *ops, struct device *dev,
+                       struct comm *comm, int dtype, struct err *e)
+{
+    struct model_options o = {.ops = ops, .dev = dev, .comm = comm, .dtype = dtype};
+    *b = (struct bench){.ops = ops, .dev = dev, .model = model_load("models/demo", &o, e)};
+    if (b->model)
+        b->vocab = model_info(b->model)->vocab;
+}
+
+static void make_seq(struct seq *s, const struct bench *b)
+{
+    struct prompt p = {.n = LEN};
+    uint32_t order[MAX_SEQ_BLOCKS];
+    for (uint32_t i = 0; i < LEN; i++)
+        p.ids[i] = (i * 2654435761u >> 7) % b->vocab;
+    for (uint32_t i = 0; i < MAX_SEQ_BLOCKS; i++)
+        order[i] = MAX_SEQ_BLOCKS - 1 - i;
+    seq_init(s, b, &p, order);
+}
+
+struct outcome {
+    int dtype;
+    uint64_t graphs; /* launched by rank 0, on the double */
+    float rows[LEN * 2048];
+};
+
+/* The prompt, then a token at a time; rank 0 leaves its logits. */
+static void demo(struct rank *r)
+{
+    static struct seq s;
+    struct outcome *out = r->arg;
+    struct err e = ERR_INIT;
+    struct bench b;
+    open_rank(r);
+    open_model(&b, gpu, r->dev, r->host, out->dtype, &e);
+    NEED(b.model && b.vocab == 2048);
+    NEED(!model_kv_resize(b.model, MAX_SEQ_BLOCKS, BLOCK_SIZE, model_kv_dtype(b.model), &e));
+    make_seq(&s, &b);
+    while (s.done < LEN)
+        NEED(!bench_step(&b, (struct seq *const[]){&s}, (uint32_t[]){s.done ? 1 : PROMPT}, 1, &e));
+    if (r->rank == 0) {
+        memcpy(out->rows, s.rows, sizeof(out->rows));
+        out->graphs = machine ? machine->graph_launches : 0;
+    }
+    model_free(b.model);
+    gpu->close(r->dev);
+    comm_close(r->host);
+}
+
+static void want_of_one_cpu(int dtype, float *rows)
+{
+    static struct seq s;
+    struct err e = ERR_INIT;
+    struct bench b;
+    struct device_options o = {.threads = 1, .features = ~0ull};
+    open_model(&b, &backend_cpu, backend_cpu.open(&o, &e), comm_solo(), dtype, &e);
+    if (!b.model ||
+        model_kv_resize(b.model, MAX_SEQ_BLOCKS, BLOCK_SIZE, model_kv_dtype(b.model), &e))
+        fail_msg("%s", e.msg);
+    make_seq(&s, &b);
+    if (bench_step(&b, (struct seq *const[]){&s}, (uint32_t[]){LEN}, 1, &e))
+        fail_msg("%s", e.msg);
+    memcpy(rows, s.rows, LEN * 2048 * sizeof(float));
+    free(s.rows);
+    bench_close(&b);
+}
+
+/* ||a - b|| / ||b|| */
+static double distance(const float *a, const float *b, size_t n)
+{
+    double d = 0, r = 0;
+    for (size_t i = 0; i < n; i++)
+        d += ((double)a[i] - b[i]) * ((double)a[i] - b[i]), r += (double)b[i] * b[i];
+    return sqrt(d / r);
+}
+
+static void compare_ways(struct outcome *out, int world, int dtype)
+{
+    static float first[LEN * 2048], want[LEN * 2048];
+    want_of_one_cpu(dtype, want);
+    for (int w = 0, seen = 0; w < N_WAYS; w++) {
+        if (skips(w))
+            continue;
+        *out = (struct outcome){.dtype = dtype};
+        take_way(&ways[w]);
+        run_ranks(demo, world, out);
+        if (!seen++)
+            memcpy(first, out->rows, sizeof(first));
+        assert_memory_equal(out->rows, first, sizeof(first));
+        if (machine && ways[w].nccl) /* 9 decodes, the first of which are run and captured */
+            assert_true(out->graphs > 0);
+    }
+    double d = distance(first, want, LEN * 2048);
+    printf("%d ranks, %s: ||d|| / ||r|| = %.2g\n", world, dtype < 0 ? "as stored" : "float32", d);
+    assert_true(d < (dtype == DT_F32 ? 1e-5 : 1e-2));
+}
+
+static void ranks_agree_with_one_and_by_all_ways(void **state)
+{
+    struct outcome *out =
+        mmap(NULL, sizeof(*out), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    (void)state;
+    compare_ways(out, 2, -1);
+    compare_ways(out, 2, DT_F32);
+    if (machine)
+        compare_ways(out, 4, -1);
+    munmap(out, sizeof(*out));
+}
+
+/* ---------------------------------------------------------------- steps that differ */
+
+/* Decode steps that consist of sums; rank 1 uses other memory in each second one, so that its steps
+ * repeat at other times than those of rank 0. */
+static void differ(struct rank *r)
+{
+    enum { N = 512, STEPS = 12 };
+    struct err e = ERR_INIT;
+    float *dev[2], x[N];
+    uint32_t zero = 0;
+    struct span span = {0, 1, 1, &zero, 0};
+    struct ragged batch = {1, 1, 1, &zero, &zero, &zero, &span, &zero};
+    join_rank(r);
+    for (int i = 0; i < 2; i++)
+        NEED(dev[i] = gpu->alloc(r->dev, sizeof(x), &e));
+    for (int step = 0; step < STEPS; step++) {
+        float *at = dev[r->rank == 1 && step % 2];
+        for (size_t i = 0; i < N; i++)
+            x[i] = value(r->rank + step, i);
+        NEED(!gpu->upload(r->dev, at, x, sizeof(x), &e));
+        NEED(!gpu->step_begin(r->dev, &batch, &e));
+        NEED(!comm_all_reduce(r->comm, at, N, &e));
+        NEED(!gpu->step_end(r->dev, &e));
+        NEED(!gpu->download(r->dev, x, at, sizeof(x), &e));
+        for (size_t i = 0; i < N; i++)
+            NEED(x[i] == value(step, i) + value(1 + step, i));
+    }
+    uint64_t *graphs = r->arg;
+    graphs[r->rank] = machine ? machine->graph_launches : 0;
+    for (int i = 0; i < 2; i++)
+        gpu->free(r->dev, dev[i]);
+    close_rank(r);
+}
+
+static void ranks_replay_together_or_not_at_all(void **state)
+{
+    uint64_t *graphs = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    (void)state;
+    for (int w = 0; w < 2; w++) {
+        if (skips(w))
+            continue;
+        take_way(&ways[w]);
+        run_ranks(differ, 2, graphs);
+        assert_int_equal(graphs[0], graphs[1]);
+        if (machine)
+            assert_int_equal(graphs[0], 10); /* all but the first of each kind */
+    }
+    munmap(graphs, 4096);
+}
+
+/* ---------------------------------------------------------------- losses */
+
+/* Rank 1 dies after a sum; rank 0 is told in time, by name, and every time it asks. */
+static void lose_one(struct rank *r)
+{
+    struct err e = ERR_INIT;
+    const bool away = r->arg; /* stays away instead */
+    float *dev, x[64] = {1};
+    char words[64];
+    join_rank(r);
+    NEED(dev = gpu->alloc(r->dev, sizeof(x), &e));
+    NEED(!comm_all_reduce(r->comm, dev, 64, &e));
+    NEED(!gpu->download(r->dev, x, dev, sizeof(x), &e));
+    if (r->rank == 1) {
+        sleep(away ? 5 : 0);
+        _exit(0);
+    }
+    snprintf(words, sizeof(words), away ? "rank 1 did not come" : "rank 1 (pid ");
+    NEED(comm_all_reduce(r->comm, dev, 64, &e) || gpu->download(r->dev, x, dev, sizeof(x), &e));
+    NEED(strstr(e.msg, words) && strstr(e.msg, "rank 0 of 2"));
+    e.msg[0] = '\0';
+    NEED(comm_all_reduce(r->comm, dev, 64, &e) && strstr(e.msg, words));
+    gpu->free(r->dev, dev);
+    close_rank(r);
+}
+
+static void a_lost_rank_is_an_error(void **state)
+{
+    (void)state;
+    for (int w = 0; w < N_WAYS; w++) {
+        if (skips(w))
+            continue;
+        take_way(&ways[w]);
+        run_ranks(lose_one, 2, NULL);
+    }
+    if (machine) { /* whose clock makes 120 s of 2 s */
+        take_way(&ways[0]);
+        run_ranks(lose_one, 2, &machine);
+    }
+}
+
+/* Rank 1 fails inside a step of decodes, on its own: no memory. Rank 0 hears of it in that step. */
+static void fail_one(struct rank *r)
+{
+    static struct seq s;
+    struct err e = ERR_INIT;
+    struct bench b;
+    open_rank(r);
+    open_model(&b, gpu, r->dev, r->host, -1, &e);
+    NEED(b.model && !model_kv_resize(b.model, MAX_SEQ_BLOCKS, BLOCK_SIZE, KV_F32, &e));
+    make_seq(&s, &b);
+    if (r->rank == 1)
+        machine->fail_after = 0;
+    NEED(bench_step(&b, (struct seq *const[]){&s}, (uint32_t[]){1}, 1, &e));
+    NEED(strstr(e.msg, r->rank ? "no memory for" : "rank 1"));
+    model_free(b.model);
+    gpu->close(r->dev);
+    comm_close(r->host);
+}
+
+static void a_rank_that_fails_tells_the_others(void **state)
+{
+    (void)state;
+    if (!machine)
+        skip();
+    take_way(&ways[1]);
+    run_ranks(fail_one, 2, NULL);
+}
+
+/* ---------------------------------------------------------------- ranks that do not fit */
+
+static void other_version(struct rank *r)
+{
+    struct err e = ERR_INIT;
+    setenv("CUDA_DOUBLE_NCCL", r->rank ? "23007" : "22809", 1);
+    open_rank(r);
+    NEED(!gpu->comm_open(r->dev, r->host, &e));
+    NEED(!strcmp(e.msg, "NCCL is 2.28.9 on rank 0 and 2.30.7 on rank 1: install the same, or name "
+                        "one by NCCL_LIBRARY"));
+    gpu->close(r->dev);
+    comm_close(r->host);
+}
+
+/* Graphs and peers' memory are used by all ranks or by none. */
+static void fewer_features(struct rank *r)
+{
+    uint64_t *graphs = r->arg;
+    setenv("CUDA_FEATURES", r->rank ? "0x5" : "0x4f", 1);
+    wants_peers = false;
+    differ(r);
+    if (graphs[r->rank])
+        _exit(2);
+}
+
+static void too_many(struct rank *r)
+{
+    struct err e = ERR_INIT;
+    setenv("CUDA_DOUBLE_DEVICES", "1", 1);
+    struct device_options o = {.index = r->rank, .threads = 1, .features = ~0ull};
+    struct device *d = gpu->open(&o, &e);
+    NEED(r->rank ? !d && strstr(e.msg, "GPU 1 is wanted, and there is 1") : d != NULL);
+    if (d)
+        gpu->close(d);
+}
+
+static void two_on_one_gpu(struct rank *r)
+{
+    setenv("CUDA_DOUBLE_DEVICES", "1", 1);
+    setenv("CUDA_SHARE_GPU", "1", 1);
+    setenv("CUDA_DOUBLE_NCCL", r->arg ? "23007" : "22809", 1);
+    sums(r);
+    const char *enable = getenv("NCCL_MULTI_RANK_GPU_ENABLE"), *host = getenv("NCCL_HOSTID");
+    if (r->arg ? !enable || host : enable || !host || host[5] != '0' + r->rank)
+        _exit(3);
+}
+
+static void ranks_must_fit_together(void **state)
+{
+    uint64_t *graphs = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    (void)state;
+    if (!machine)
+        skip();
+    take_way(&ways[0]);
+    run_ranks(other_version, 2, NULL);
+    run_ranks(fewer_features, 2, graphs);
+    run_ranks(too_many, 2, NULL);
+    run_ranks(two_on_one_gpu, 2, NULL);
+    run_ranks(two_on_one_gpu, 2, graphs);
+    munmap(graphs, 4096);
+}
+
+int main(void)
+{
+    const char *stand_in = getenv("CUDA_DOUBLE");
+    struct err e = ERR_INIT;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_ways_add_in_rank_order),
+        cmocka_unit_test(ranks_agree_with_one_and_by_all_ways),
+        cmocka_unit_test(ranks_replay_together_or_not_at_all),
+        cmocka_unit_test(a_lost_rank_is_an_error),
+        cmocka_unit_test(a_rank_that_fails_tells_the_others),
+        cmocka_unit_test(ranks_must_fit_together),
+    };
+    plugin_path = getenv("BACKEND_CUDA") ? getenv("BACKEND_CUDA") : stand_in;
+    if (!plugin_path) {
+        printf("skipped: %zu cases (no GPU plugin is given, and the double runs on x86-64 only)\n",
+               sizeof(tests) / sizeof(tests[0]));
+        return 0;
+    }
+    const struct backend_plugin *p = backend_plugin_load(plugin_path, &e);
+    if (!p) {
+        fprintf(stderr, "%s\n", e.msg);
+        return 1;
+    }
+    gpu = p->ops;
+    struct cuda_double *(*stand)(void) = NULL;
+    *(void **)&stand = dlsym(dlopen(plugin_path, RTLD_NOW), "cuda_double");
+    machine = stand ? stand() : NULL;
+    return cmocka_run_group_tests_name("cuda_ranks", tests, NULL, NULL);
+}

@@ -1,0 +1,58 @@
+/* Checkpoints that are stored quantised against the logits of their dequantised weights (fp32
+ * arithmetic), whole and split over ranks. */
+#include "tests/golden/ranks.h"
+
+static const char *const dirs[] = {
+    "quant/gptq_g32",      "quant/gptq_g32_desc_act", "quant/awq_gemm_g32", "quant/ct_fp8_channel",
+    "quant/ct_fp8_tensor", "quant/ct_w8a8_int8",      "quant/fp8_static",
+};
+enum { N_DIRS = sizeof(dirs) / sizeof(dirs[0]) };
+static int skipped;
+
+static void check(const char *dir, const struct golden *g, int world, int dtype, double tolerance)
+{
+    struct verdict found[MOST_RANKS];
+    judge_ranks(&(struct bench_setup){.dir = dir, .dtype = dtype}, g, world, found);
+    for (int i = 0; i < world; i++) {
+        const struct verdict *v = &found[i];
+        if (i == 0 && getenv("GOLDEN_TABLE"))
+            printf("%s, %d ranks, %s: largest logit error %.1e\n", dir, world,
+                   dtype < 0 ? "as stored" : dtype_name((enum dtype)dtype), v->logits);
+        if (!(v->logits < tolerance && v->logprobs < tolerance) || v->greedy_right != v->greedy)
+            fail_msg("rank %d of %d: off by %g, log-probabilities by %g, %u of %u ids", i, world,
+                     v->logits, v->logprobs, v->greedy_right, v->greedy);
+    }
+}
+
+static void test_dequantised(void **state)
+{
+    const char *name = *(const char *const *)*state;
+    char file[128], dir[PATH_LEN];
+    struct golden g;
+    snprintf(file, sizeof(file), "%s/golden.json", name);
+    const char *path = test_data(file);
+    if (!path) {
+        skipped++;
+        return;
+    }
+    snprintf(dir, sizeof(dir), "%.*s", (int)(strlen(path) - strlen("/golden.json")), path);
+    assert_true(golden_load(&g, dir, MAX_PROMPTS));
+    check(dir, &g, 1, DT_F32, 1e-4);
+    check(dir, &g, 2, DT_F32, 1e-4);
+    check(dir, &g, 4, DT_F32, 1e-4);
+    /* as the embedding is: products of a code and a scale are rounded to 11 bits */
+    check(dir, &g, 1, -1, 0.02);
+    golden_free(&g);
+}
+
+int main(void)
+{
+    static struct CMUnitTest tests[N_DIRS];
+    for (int i = 0; i < N_DIRS; i++)
+        tests[i] = (struct CMUnitTest){
+            .name = dirs[i], .test_func = test_dequantised, .initial_state = (void *)&dirs[i]};
+    int failed = _cmocka_run_group_tests("quantized", tests, N_DIRS, NULL, NULL);
+    if (skipped)
+        TEST_SKIPPED(skipped, "no golden.json under TEST_DATA");
+    return failed;
+}

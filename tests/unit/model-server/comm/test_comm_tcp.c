@@ -1,0 +1,264 @@
+/* test_comm_tcp.c - the same collectives over TCP, between processes of this machine: exact and
+ * equal sums; whoever dies, leaves, dawdles, does not come or does not belong is named to all. */
+#include "tests/unit/model-server/comm/ranks.h"
+#include <arpa/inet.h>
+#include <sys/socket.h>
+
+static int port;
+
+static int free_port(void)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t n = sizeof(a);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(bind(fd, (void *)&a, n), 0);
+    assert_int_equal(getsockname(fd, (void *)&a, &n), 0);
+    close(fd);
+    return ntohs(a.sin_port);
+}
+
+static struct comm *meet(int rank, int world, int nodes, int timeout_ms, struct err *e)
+{
+    return comm_tcp_open(&(struct comm_tcp_options){.host = "127.0.0.1",
+                                                    .port = port,
+                                                    .rank = rank,
+                                                    .world = world,
+                                                    .nodes = nodes,
+                                                    .timeout_ms = timeout_ms},
+                         e);
+}
+
+static struct comm *join(int rank, int world, int timeout_ms, struct err *e)
+{
+    struct comm *c = meet(rank, world, world, timeout_ms, e);
+    if (!c)
+        fprintf(stderr, "%s\n", e->msg);
+    return c;
+}
+
+static void run(rank_fn *fn, int world)
+{
+    port = free_port();
+    run_ranks(fn, world);
+}
+
+static void all_ranks_hold_the_sums_of_shared_memory(void **state)
+{
+    (void)state;
+    for (int world = 1; world <= 4; world++)
+        run(sums, world);
+    run(hurry, 2);
+    run(hurry, 3);
+    run(gathers, 2);
+    run(gathers, 5);
+}
+
+/* ---------------------------------------------------------------- losses */
+
+static int wait_check(struct comm *c, int want, const char *words)
+{
+    struct err e = ERR_INIT;
+    int rc = 0;
+    for (int i = 0; i < 500 && !(rc = c->ops->check(c, &e)); i++)
+        usleep(10000);
+    return rc == want && strstr(e.msg, words);
+}
+
+static int one_dies(int rank, int world)
+{
+    struct err e = ERR_INIT;
+    struct comm *c = join(rank, world, 30000, &e);
+    float x = 1;
+    if (!c || comm_all_reduce(c, &x, 1, &e) || (rank != 1 && c->ops->check(c, &e)))
+        return 1;
+    if (rank == 1) {
+        usleep(200000); /* the others have looked */
+        raise(SIGKILL);
+    }
+    if (!wait_check(c, -1, "rank 1 (127.0.0.1) died"))
+        return 2;
+    if (!comm_all_reduce(c, &x, 1, &e) || !strstr(e.msg, "rank 1 (127.0.0.1) died"))
+        return 3;
+    if (!comm_all_reduce(c, &x, 1, &e) || !strstr(e.msg, "died"))
+        return 4;
+    usleep(200000); /* so that the first to close is not taken for a second loss */
+    comm_close(c);
+    return 0;
+}
+
+static void a_rank_that_dies_is_named(void **state)
+{
+    pid_t pids[3];
+    int status[3];
+    (void)state;
+    port = free_port();
+    ranks_start(one_dies, 3, pids);
+    ranks_end(3, pids, status);
+    assert_int_equal(status[0], 0);
+    assert_int_equal(status[1], 128 + SIGKILL);
+    assert_int_equal(status[2], 0);
+}
+
+static int one_leaves(int rank, int world)
+{
+    struct err e = ERR_INIT;
+    struct comm *c = join(rank, world, 30000, &e);
+    int rc = 0;
+    if (!c)
+        return 1;
+    if (rank == 0) {
+        float x = 1;
+        if (!wait_check(c, COMM_LEFT, "rank 1 (127.0.0.1) has left"))
+            rc = 2;
+        else if (!comm_all_reduce(c, &x, 1, &e) || !strstr(e.msg, "rank 1 (127.0.0.1) has left"))
+            rc = 3;
+    }
+    comm_close(c);
+    usleep(rank ? 300000 : 0); /* alive, but gone */
+    return rc;
+}
+
+static int one_dawdles(int rank, int world)
+{
+    struct err e = ERR_INIT;
+    struct comm *c = join(rank, world, rank ? 30000 : 400, &e);
+    float x = 1;
+    if (!c)
+        return 1;
+    if (rank) {
+        usleep(900000);
+        return 0;
+    }
+    int64_t t = clock_ms();
+    if (!comm_all_reduce(c, &x, 1, &e) ||
+        strcmp(e.msg, "all_reduce: rank 1 (127.0.0.1) did not arrive within 0.4 s"))
+        return 2;
+    return clock_ms() - t > 3000 ? 3 : 0;
+}
+
+/* Ranks that are not at the same place find out instead of adding up what does not belong. */
+static int one_differs(int rank, int world)
+{
+    struct err e = ERR_INIT;
+    struct comm *c = join(rank, world, 5000, &e);
+    float x[4] = {1};
+    if (!c)
+        return 1;
+    int rc = comm_all_reduce(c, x, rank ? 4 : 3, &e) && strstr(e.msg, "bytes, this one at") ? 0 : 2;
+    usleep(200000);
+    comm_close(c);
+    return rc;
+}
+
+static void a_rank_that_leaves_dawdles_or_differs_is_named(void **state)
+{
+    (void)state;
+    run(one_leaves, 2);
+    run(one_dawdles, 2);
+    run(one_differs, 2);
+}
+
+/* ---------------------------------------------------------------- meetings that fail */
+
+static int refused(int rank, int world, int nodes, int timeout_ms, const char *words)
+{
+    struct err e = ERR_INIT;
+    int64_t t = clock_ms();
+    if (meet(rank, world, nodes, timeout_ms, &e))
+        return 1;
+    if (strstr(e.msg, words) && clock_ms() - t < 5000)
+        return 0;
+    fprintf(stderr, "rank %d: %s\n", rank, e.msg);
+    return 2;
+}
+
+static int one_misses(int rank, int world)
+{
+    return refused(rank, world + 1, world + 1, rank ? 10000 : 700,
+                   "rank 2 of machine 2 did not come within 0.7 s");
+}
+
+static int rank_0_misses(int rank, int world)
+{
+    return refused(rank + 1, world + 1, 2, 300, "rank 0 did not answer at 127.0.0.1:");
+}
+
+static int another_world(int rank, int world)
+{
+    return refused(rank, rank ? 4 : world, rank ? 4 : world, 4000,
+                   "rank 1 (127.0.0.1) says 4 ranks on 4 machines, rank 0 says 2 on 2");
+}
+
+static int the_same_rank(int rank, int world)
+{
+    (void)world;
+    return refused(rank ? 1 : 0, 3, 3, 4000, "rank 1, which is here already");
+}
+
+static int one_dies_waiting(int rank, int world)
+{
+    struct err e = ERR_INIT;
+    if (rank == 0)
+        return refused(0, world + 1, 3, 4500, "rank 1 (127.0.0.1) died while others were waited");
+    alarm(1);
+    meet(1, world + 1, 3, 4500, &e);
+    return 1;
+}
+
+static void a_meeting_that_fails_says_why_to_all(void **state)
+{
+    struct err e = ERR_INIT;
+    pid_t pids[2];
+    int status[2];
+    (void)state;
+    run(one_misses, 2);
+    run(rank_0_misses, 1);
+    run(another_world, 2);
+    run(the_same_rank, 3);
+    port = free_port();
+    ranks_start(one_dies_waiting, 2, pids);
+    ranks_end(2, pids, status);
+    assert_int_equal(status[0], 0);
+    assert_null(meet(2, 2, 2, 100, &e));
+    assert_null(meet(0, 3, 2, 100, &e));
+    assert_int_equal(e.kind, ERR_VALIDATION);
+}
+
+/* Guests who are no ranks do not disturb: one says nothing, one something else, one hangs up. */
+static int with_strangers(int rank, int world)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET,
+                            .sin_port = htons((uint16_t)port),
+                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    static const char words[400] = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+    if (rank == 1) {
+        for (int i = 0; i < 3; i++) {
+            int fd = socket(AF_INET, SOCK_STREAM, 0);
+            while (connect(fd, (void *)&a, sizeof(a)))
+                usleep(10000);
+            if (i == 1 && send(fd, words, sizeof(words), 0) < 0)
+                return 9;
+            if (i == 2)
+                close(fd);
+        }
+    }
+    return sums(rank, world);
+}
+
+static void strangers_are_sent_away(void **state)
+{
+    (void)state;
+    run(with_strangers, 2);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_ranks_hold_the_sums_of_shared_memory),
+        cmocka_unit_test(a_rank_that_dies_is_named),
+        cmocka_unit_test(a_rank_that_leaves_dawdles_or_differs_is_named),
+        cmocka_unit_test(a_meeting_that_fails_says_why_to_all),
+        cmocka_unit_test(strangers_are_sent_away),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

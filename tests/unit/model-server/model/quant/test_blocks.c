@@ -1,0 +1,173 @@
+/* Blocks of every packing against the numbers that llama.cpp's Python module makes of them
+ * (tests/data/gguf_blocks.py), whole and in slices, in order and in pairs. */
+#include "common/json.h"
+#include "model-server/backend/numbers.h"
+#include "model-server/model/quant/blocks.h"
+#include "model-server/model/quant/stored.h"
+#include "tests/unit/test.h"
+#include <string.h>
+
+enum { N_TYPES = 10 };
+static const struct backend_ops alone; /* without threads */
+
+static int packing_of(uint32_t number)
+{
+    for (int i = 0; i < GGUF_N_PACKINGS; i++)
+        if (gguf_packings[i].number == number)
+            return i;
+    return -1;
+}
+
+/* The next type of the file: its packing, blocks, numbers. */
+struct part {
+    enum gguf_packing packing;
+    uint32_t n;
+    const uint8_t *blocks, *numbers;
+};
+
+static const uint8_t *next_part(const uint8_t *p, struct part *out)
+{
+    uint32_t number;
+    memcpy(&number, p, 4);
+    memcpy(&out->n, p + 4, 4);
+    int packing = packing_of(number);
+    assert_true(packing >= 0);
+    out->packing = (enum gguf_packing)packing;
+    const struct gguf_packing_info *i = &gguf_packings[packing];
+    out->blocks = p + 8;
+    out->numbers = out->blocks + (size_t)out->n * i->bytes;
+    return out->numbers + (size_t)out->n * i->elements * 4;
+}
+
+static char *load(size_t *n)
+{
+    struct err e = ERR_INIT;
+    char *file = file_read("tests/data/gguf_blocks.bin", 1 << 20, n, &e);
+    if (!file)
+        fail_msg("%s", e.msg);
+    return file;
+}
+
+static void every_bit(void **state)
+{
+    size_t n;
+    char *file = load(&n);
+    const uint8_t *p = (const uint8_t *)file, *end = p + n;
+    int types = 0;
+    (void)state;
+    for (struct part x; p < end; types++) {
+        p = next_part(p, &x);
+        const struct gguf_packing_info *i = &gguf_packings[x.packing];
+        for (uint32_t b = 0; b < x.n; b++) {
+            float got[BLOCK_MAX];
+            block_numbers(x.packing, x.blocks + (size_t)b * i->bytes, got);
+            if (memcmp(got, x.numbers + (size_t)b * i->elements * 4, i->elements * 4) != 0)
+                fail_msg("%s, block %u", i->name, b);
+        }
+    }
+    assert_ptr_equal(p, end);
+    assert_int_equal(types, N_TYPES);
+    free(file);
+}
+
+static const struct tensor *the_one(const void *ctx, const char *name)
+{
+    return strcmp(name, "w.weight") == 0 ? ctx : NULL;
+}
+
+/* Element (r, c) of a matrix of `cols` columns whose numbers lie in `v`. */
+static float want(const uint8_t *v, const struct tensor *t, int64_t r, int64_t c)
+{
+    float f;
+    const int64_t h = t->paired, half = h / 2, cols = (int64_t)t->dims[1];
+    if (h) { /* row i of the first half of a head stands at 2 i, of the second at 2 i + 1 */
+        int64_t head = r / h, i = r % h;
+        r = head * h + (i < half ? 2 * i : 2 * (i - half) + 1);
+    }
+    memcpy(&f, v + (r * cols + c) * 4, 4);
+    return f;
+}
+
+/* Columns from 5 on and up to 3 before the end: slices begin and end inside of blocks. */
+static void check_slices(const struct part *x, uint32_t rows, uint32_t paired)
+{
+    static const struct stored how = {.format = &stored_blocks, .method = "gguf", .row_block = 1};
+    const struct gguf_packing_info *i = &gguf_packings[x->packing];
+    const int64_t cols = (int64_t)(x->n / rows * i->elements);
+    const struct tensor t = {.name = "w.weight",
+                             .file = "f",
+                             .type = T_BLOCKS,
+                             .n_dims = 2,
+                             .dims = {rows, (uint64_t)cols},
+                             .bytes = (uint64_t)x->n * i->bytes,
+                             .data = x->blocks,
+                             .packing = (int)x->packing,
+                             .paired = paired};
+    struct stored_matrix m;
+    struct err e = ERR_INIT;
+    float *out = malloc((size_t)(rows * cols) * sizeof(*out));
+    assert_non_null(out);
+    if (stored_open(&m, &how, "w", rows, cols, the_one, &t, &e))
+        fail_msg("%s", e.msg);
+    const int64_t from = 5, n = cols - 8;
+    stored_numbers(&m, 1, rows - 1, from, n, DT_F32, out, &alone, NULL);
+    for (int64_t r = 1; r < rows; r++)
+        for (int64_t c = 0; c < n; c++)
+            if (out[(r - 1) * n + c] != want(x->numbers, &t, r, from + c))
+                fail_msg("%s, row %d, column %d", i->name, (int)r, (int)(from + c));
+    assert_int_equal(stored_open(&m, &how, "w", rows, cols + 1, the_one, &t, &e), -1);
+    assert_non_null(strstr(e.msg, "f: tensor `w.weight` has shape"));
+    free(out);
+}
+
+/* Of Q4_0, and of whole blocks, the scales can be had: rounded to bfloat16. */
+static void check_scales(const struct part *x)
+{
+    static const struct stored how = {.format = &stored_blocks, .method = "gguf", .row_block = 1};
+    const struct tensor t = {.name = "w.weight",
+                             .file = "f",
+                             .type = T_BLOCKS,
+                             .n_dims = 2,
+                             .dims = {4, 128},
+                             .data = x->blocks,
+                             .packing = (int)x->packing};
+    struct stored_matrix m;
+    struct err e = ERR_INIT;
+    uint16_t got[4 * 4];
+    assert_int_equal(stored_open(&m, &how, "w", 4, 128, the_one, &t, &e), 0);
+    assert_int_equal(how.format->scales(&m, 0, 4, 0, 128, got), x->packing == GGUF_Q4_0);
+    assert_false(how.format->scales(&m, 0, 4, 16, 64, got));
+    assert_false(how.format->scales(&m, 0, 4, 0, 48, got));
+    if (!how.format->scales(&m, 1, 3, 32, 64, got))
+        return;
+    for (int i = 0; i < 6; i++) { /* rows 1 to 3, blocks 1 and 2 of four */
+        uint16_t half;
+        memcpy(&half, x->blocks + (size_t)((1 + i / 2) * 4 + 1 + i % 2) * 18, sizeof(half));
+        assert_int_equal(got[i], bf16_of_f32(f32_of_f16(half)));
+    }
+}
+
+static void slices(void **state)
+{
+    size_t n;
+    char *file = load(&n);
+    const uint8_t *p = (const uint8_t *)file, *end = p + n;
+    (void)state;
+    for (struct part x; p < end;) {
+        p = next_part(p, &x);
+        if (x.n == 16) {
+            check_slices(&x, 4, 0);
+            check_slices(&x, 8, 4);
+            check_scales(&x);
+        } else {
+            check_slices(&x, 3, 0);
+        }
+    }
+    free(file);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_bit), cmocka_unit_test(slices)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
