@@ -209,10 +209,13 @@ static void on_break(void *arg, uint32_t rank)
     trouble_forget(s); /* whoever answers next may be somebody else */
     s->suspect = s->probe_due = true;
     /* A call that is out may have succeeded; the next one would meet somebody else. */
+    char why[128]; /* as a call that fails by it says */
+    snprintf(why, sizeof(why),
+             "Could not connect to Text Generation server: shard %u: the connection broke", rank);
     if (may_return(s) && s->call != CALL_NONE)
-        snprintf(s->why_lost, sizeof(s->why_lost), "the connection broke");
+        snprintf(s->why_lost, sizeof(s->why_lost), "%s", why);
     else if (may_return(s))
-        trouble_lose(s, "the connection broke");
+        trouble_lose(s, why);
     else if (s->call == CALL_NONE) /* a call that is out notices by itself */
         s->must_clear = true;
     sched_turn(s);
