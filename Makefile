@@ -80,7 +80,7 @@ UNIT      := $(UNIT_SRC:tests/%.c=$(B)/tests/%)
 BENCH_SRC := $(sort $(wildcard tests/bench/*.c))
 BENCH     := $(BENCH_SRC:tests/%.c=$(B)/tests/%)
 
-.PHONY: all help deps run test unit integration clients check bench bench-compare bench-peers install clean format tidy cppcheck layers headers fuzz fuzz-build \
+.PHONY: all help deps run test unit jitter integration clients check bench bench-compare bench-peers install clean format tidy cppcheck layers headers fuzz fuzz-build \
         distclean demo docs
 .SECONDARY:
 .DELETE_ON_ERROR:
@@ -201,6 +201,15 @@ unit: $(CHOSEN)        ## unit, kernel and golden tests; T=word selects
 
 integration: $(BINS) $(VENV)/.ok  ## drive the real programs with real clients; T=word selects
 	@BIN_DIR=$(B)/bin TEST_DATA=$(TEST_DATA) SAN=$(SAN) $(PYTHON) -m pytest -q integration --ignore integration/clients $(if $(T),-k '$(T)' || [ $$? = 5 ])
+
+$(B)/tests/jitter.so: tests/jitter.c
+	@mkdir -p $(@D)
+	$(Q)$(CC) -std=c17 -O2 -fPIC -shared $(WARN) $< -o $@ -ldl
+JITTERED := $(foreach u,$(filter $(B)/tests/unit/router/% $(B)/tests/unit/common/rpc/% $(B)/tests/unit/model-server/server/%,$(UNIT)),$(if $(findstring $(T),$u),$u))
+jitter: $(JITTERED) $(B)/tests/jitter.so  ## tests with threads, N (10) times, under a scheduler that is out to get them; T=word selects
+	@for i in $$(seq $(or $(N),10)); do for t in $(JITTERED); do \
+	  LD_PRELOAD=$(B)/tests/jitter.so TEST_DATA=$(TEST_DATA) $$t >$(B)/jitter.log 2>&1 || \
+	    { cat $(B)/jitter.log; echo "$$t failed in round $$i"; exit 1; }; done; done; echo "$(words $(JITTERED)) programs, $(or $(N),10) rounds: no failure"
 
 CLIENTS_VENV ?= $(BUILD)/clients-venv
 $(CLIENTS_VENV)/.ok: integration/requirements-clients.txt

@@ -1,0 +1,88 @@
+/* A scheduler that is out to get you: preloaded into a test or a server, it makes threads sleep
+ * for a moment around the calls at which they meet: sockets, polls, locks. Orders that a quiet
+ * machine shows once in a thousand runs come up in a few:
+ *
+ *     make jitter                          # the router's and the launcher's tests, many times
+ *     make jitter T=rejoin N=100           # one of them
+ *     LD_PRELOAD=$PWD/build/tests/jitter.so JITTER_US=2000 ...   # anything else
+ *
+ * JITTER_US is the longest sleep in microseconds (8000 where it is not set). One call in eight
+ * sleeps, mostly much shorter: the time is drawn from scales that halve eight times. Not with
+ * sanitizers, which want to be loaded first.
+ *
+ * The idea is rr's chaos mode and Cuzz's: Burckhardt et al., "A randomized scheduler with
+ * probabilistic guarantees of finding bugs", ASPLOS 2010. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+static uint64_t next_random(void)
+{
+    static _Thread_local uint64_t x;
+    if (!x) {
+        struct timespec t;
+        clock_gettime(CLOCK_MONOTONIC, &t);
+        x = ((uint64_t)t.tv_nsec * 0x9e3779b97f4a7c15U ^ (uint64_t)syscall(SYS_gettid) << 32) | 1;
+    }
+    x ^= x << 13; /* xorshift64: Marsaglia, 2003 */
+    x ^= x >> 7;
+    x ^= x << 17;
+    return x >> 11;
+}
+
+static long longest_us(void)
+{
+    static long us = -1; /* racing threads find the same */
+    if (us < 0) {
+        const char *v = getenv("JITTER_US");
+        us = v ? atol(v) : 8000;
+    }
+    return us;
+}
+
+static void jitter(void)
+{
+    int kept = errno;
+    uint64_t r = next_random();
+    uint64_t scale = (uint64_t)longest_us() >> (r / 8 % 8);
+    if (r % 8 == 0 && scale > 0) {
+        struct timespec t = {0, (long)(r / 64 % scale) * 1000};
+        syscall(SYS_nanosleep, &t, NULL);
+    }
+    errno = kept;
+}
+
+/* Each call sleeps, or not, before and after the call that it stands for. */
+#define AROUND(type, name, params, args)                                                           \
+    type name params                                                                               \
+    {                                                                                              \
+        static type(*next) params;                                                                 \
+        if (!next)                                                                                 \
+            *(void **)&next = dlsym(RTLD_NEXT, #name);                                             \
+        jitter();                                                                                  \
+        type rc = next args;                                                                       \
+        jitter();                                                                                  \
+        return rc;                                                                                 \
+    }
+
+AROUND(int, epoll_wait, (int ep, struct epoll_event *ev, int n, int ms), (ep, ev, n, ms))
+AROUND(int, poll, (struct pollfd * fds, nfds_t n, int ms), (fds, n, ms))
+AROUND(ssize_t, sendmsg, (int fd, const struct msghdr *m, int flags), (fd, m, flags))
+AROUND(ssize_t, recvmsg, (int fd, struct msghdr *m, int flags), (fd, m, flags))
+AROUND(ssize_t, send, (int fd, const void *p, size_t n, int flags), (fd, p, n, flags))
+AROUND(ssize_t, recv, (int fd, void *p, size_t n, int flags), (fd, p, n, flags))
+AROUND(int, connect, (int fd, const struct sockaddr *a, socklen_t n), (fd, a, n))
+AROUND(int, accept4, (int fd, struct sockaddr *a, socklen_t *n, int flags), (fd, a, n, flags))
+AROUND(int, shutdown, (int fd, int how), (fd, how))
+AROUND(int, close, (int fd), (fd))
+AROUND(int, pthread_mutex_lock, (pthread_mutex_t * m), (m))
+AROUND(int, pthread_mutex_unlock, (pthread_mutex_t * m), (m))
