@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Deterministic random-weight checkpoints of real shapes, in HF layout (config.json, model.safetensors in bf16,
-tokenizer.json, tokenizer_config.json) and, with --gguf, the same tensors as GGUF (bf16 / f16 / f32-norms).
+tokenizer.json, tokenizer_config.json) and, with --gguf, the same tensors as GGUF (bf16 / f16 / f32-norms), or random blocks
+where Q4_K_M has its Q4_K and Q6_K (q4_k_m).
 Streams tensor by tensor in chunks (peak memory < 1 GB).   random_checkpoint.py SHAPE OUTDIR [--seed N] [--gguf bf16,f16]
 Needs numpy; --gguf needs gguf-py on PYTHONPATH (or pip install gguf)."""
 
@@ -354,6 +355,29 @@ def permute(a, nh):  # HF half-split rope order -> interleaved pairs (llama arch
     return a.reshape(nh, 2, a.shape[0] // nh // 2, *a.shape[1:]).swapaxes(1, 2).reshape(a.shape)
 
 
+def packing(n, layers):
+    """What llama-quantize makes of a tensor for Q4_K_M."""
+    fine = "embed" in n or "lm_head" in n
+    if "v_proj" in n or "down_proj" in n:
+        i = int(n.split(".")[2])
+        fine = i < layers // 8 or i >= 7 * layers // 8 or (i - layers // 8) % 3 == 2
+    return "Q6_K" if fine else "Q4_K"
+
+
+def blocks(kind, n, std, rng):
+    """n blocks of 256 numbers around 0: random codes, scales that make the numbers as large as they should be."""
+    b = rng.integers(0, 256, (n, {"Q4_K": 144, "Q6_K": 210}[kind]), dtype=np.uint8)
+    half = lambda f: np.frombuffer(np.float16(f).tobytes(), np.uint8)
+    if kind == "Q4_K":  # the offset of each group is the middle of its numbers
+        b[:, 4:8] &= 63
+        b[:, 8:12] = b[:, 4:8]
+        b[:, 12:16] = (b[:, 12:16] & 15) * 17
+        b[:, 0:2], b[:, 2:4] = half(std / 150), half(std / 20)
+    else:
+        b[:, 208:210] = half(std / 1400)
+    return b
+
+
 def write_gguf(name, s, path, seed, dt):
     import gguf
 
@@ -372,7 +396,7 @@ def write_gguf(name, s, path, seed, dt):
     w.add_vocab_size(s["vocab"])
     if arch == "llama":
         w.add_rope_dimension_count(D)
-    w.add_file_type(gguf.LlamaFileType.MOSTLY_BF16 if dt == "bf16" else gguf.LlamaFileType.MOSTLY_F16)
+    w.add_file_type(gguf.LlamaFileType["MOSTLY_" + dt.upper()])
     toks, merges, special = tokenizer(name, s)
     w.add_tokenizer_model("gpt2")
     w.add_tokenizer_pre("qwen2" if arch == "qwen2" else "llama-bpe")
@@ -409,7 +433,12 @@ def write_gguf(name, s, path, seed, dt):
         extra.append(("rope_freqs.weight", np.array(v, dtype=np.float32)))
     T = list(tensors(s))
     for n, sh, k in T:
-        if k == "w":
+        if k == "w" and dt == "q4_k_m":
+            q = gguf.GGMLQuantizationType[packing(n, s["layers"])]
+            elements, size = gguf.GGML_QUANT_SIZES[q]
+            row = sh[-1] // elements * size
+            w.add_tensor_info(gguf_name(n), (*sh[:-1], row), np.dtype(np.uint8), int(np.prod(sh[:-1])) * row, raw_dtype=q)
+        elif k == "w":
             q = gguf.GGMLQuantizationType.BF16 if dt == "bf16" else gguf.GGMLQuantizationType.F16
             w.add_tensor_info(gguf_name(n), sh, np.dtype(np.float16), 2 * int(np.prod(sh)), raw_dtype=q)
         else:
@@ -420,6 +449,10 @@ def write_gguf(name, s, path, seed, dt):
     w.write_kv_data_to_file()
     w.write_ti_data_to_file()
     for n, sh, k in T:
+        if k == "w" and dt == "q4_k_m":
+            rng = np.random.Generator(np.random.PCG64([seed, zlib.crc32(n.encode())]))
+            w.write_tensor_data(blocks(packing(n, s["layers"]), int(np.prod(sh)) // 256, 0.02 if "embed" in n else 1 / np.sqrt(sh[-1]), rng))
+            continue
         a = np.concatenate(list(chunks(n, sh, k, seed))).reshape(sh)
         if arch == "llama" and ("q_proj.weight" in n or "k_proj.weight" in n):
             a = permute(a, s["heads"] if "q_proj" in n else s["kv"])

@@ -43,9 +43,12 @@ enum quant {
     /* No way to quantise: numbers that are MXFP4 already (e2m1 with a power of two for a row's 32
      * columns, from the first on) are kept so, the others in mat_desc.dtype. Products have the bits
      * of exact 16-bit weights. Backends that have keeps_mxfp4. */
-    QUANT_KEPT_MXFP4 = QUANT_N
+    QUANT_KEPT_MXFP4 = QUANT_N,
+    /* Nor this: every part has `codes`. Products have the bits of the numbers in fp32. Backends
+     * that have keeps_codes. */
+    QUANT_KEPT_CODES
 };
-const char *quant_name(enum quant q); /* "none", "int8", "w8a8", "int4", "fp8", "mxfp4" */
+const char *quant_name(enum quant q); /* "none", "int8", "w8a8", "int4", "fp8", "mxfp4", "codes" */
 /* The words of --quantize: NULL, "", none and auto; int8 and eetq; w8a8; int4; fp8; and those for
  * checkpoints that are stored quantised, which leave nothing to do at load: gptq, awq, marlin,
  * compressed-tensors. ERR_VALIDATION for any other. */
@@ -53,6 +56,22 @@ int quant_parse(const char *word, enum quant *out, struct err *e);
 enum { QUANT_MAX_COLS = 65536 }; /* of a quantised matrix: exact sums fit 32 bits */
 
 /* ---------------------------------------------------------------- weights */
+
+/* Numbers that are codes of a few bits: (code - zero) * scale * by - offset * less, where products
+ * are exact in fp32 and the difference is rounded once. Groups of columns share `by` and `less`,
+ * blocks of them `scale` and `offset`; both begin with the row. A row has `cols`, a multiple of
+ * both. */
+struct mat_codes {
+    uint32_t bits;            /* of a code: 2 to 8 */
+    uint32_t group;           /* 16 or 32 */
+    uint32_t block;           /* 32 or 256 */
+    uint32_t zero;            /* 2^(bits - 1); 0 where there are offsets */
+    bool offsets;             /* else there is neither `offset` nor `less` */
+    bool nested;              /* else `by` and `less` are 1 and not there */
+    uint8_t *codes;           /* [rows][cols] */
+    uint16_t *scale, *offset; /* f16 [rows][cols / block], |scale| <= 256 */
+    int8_t *by, *less;        /* [rows][cols / group] */
+};
 
 /* A matrix in the checkpoint: element (r, c) is data[r * row_stride + c * col_stride]. Strides make
  * transposed storage (GPT-2) and tensor-parallel slices free of copies. */
@@ -71,6 +90,7 @@ struct mat_part {
      * scale (r, g), in bfloat16, is scales[r * groups + g] of ceil(cols / 32) groups. It is taken
      * instead of one that fits best. */
     const uint16_t *scales;
+    const struct mat_codes *codes; /* for QUANT_KEPT_CODES, instead of data */
 };
 
 /* What the layers multiply with: `n_parts` parts stacked by rows (q over k over v, gate over up),
@@ -225,6 +245,7 @@ struct backend_ops {
     const char *name;    /* "cpu" */
     bool makes_weights;  /* weight_load() takes random parts, all or none, unless it quantises */
     bool keeps_mxfp4;    /* weight_load() knows QUANT_KEPT_MXFP4 */
+    bool keeps_codes;    /* and QUANT_KEPT_CODES */
     uint64_t step_bytes; /* memory for the rows of a step beyond which it is cheaper to walk through
                             the step in passes than to hold it at once; 0: it never is */
     struct device *(*open)(const struct device_options *o, struct err *e);

@@ -15,7 +15,7 @@ const char *dtype_name(enum dtype t)
 
 const char *quant_name(enum quant q)
 {
-    static const char *const names[] = {"none", "int8", "w8a8", "int4", "fp8", "mxfp4"};
+    static const char *const names[] = {"none", "int8", "w8a8", "int4", "fp8", "mxfp4", "codes"};
     return (unsigned)q < sizeof(names) / sizeof(names[0]) ? names[q] : "unknown";
 }
 

@@ -193,6 +193,30 @@ static bool stored_part(struct loader *l, enum role role, int layer, int expert,
     return true;
 }
 
+/* Codes instead of numbers: of all parts, or of none. */
+static bool keep_codes(struct loader *l, struct mat_part *parts, int n)
+{
+    const struct decoder *d = l->d;
+    const int before = l->n_copies;
+    for (int i = 0; i < n; i++) {
+        const struct mat_part *p = &parts[i];
+        struct mat_codes *c = &l->codes[i];
+        if (l->failed || !l->c || !l->how->keep || !p->stored ||
+            !stored_codes(p->stored, (int64_t)p->first / p->row_stride, p->rows,
+                          (int64_t)p->first % p->row_stride, p->cols, c, d->ops, d->dev)) {
+            while (l->n_copies > before)
+                free(l->copies[--l->n_copies]);
+            return false;
+        }
+        assert(l->n_copies < MAX_SOURCES);
+        l->copies[l->n_copies++] = c->codes;
+    }
+    for (int i = 0; i < n; i++)
+        parts[i] =
+            (struct mat_part){.rows = parts[i].rows, .cols = parts[i].cols, .codes = &l->codes[i]};
+    return true;
+}
+
 /* Numbers for the parts that have none yet. */
 static void make_numbers(struct loader *l, struct mat_part *parts, int n, enum dtype dtype,
                          enum quant quant)
@@ -364,7 +388,10 @@ struct weight *loader_pack(struct loader *l, struct mat_part *parts, int n, enum
                            enum quant quant)
 {
     struct decoder *d = l->d;
-    make_numbers(l, parts, n, dtype, quant);
+    if (!quant && dtype == d->dtype && keep_codes(l, parts, n))
+        quant = QUANT_KEPT_CODES;
+    else
+        make_numbers(l, parts, n, dtype, quant);
     const struct mat_desc m = {.parts = parts, .n_parts = n, .dtype = dtype, .quant = quant};
     struct weight *w = l->failed ? NULL : d->ops->weight_load(d->dev, &m, l->e);
     if (!w)

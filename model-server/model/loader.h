@@ -28,6 +28,7 @@ struct loader {
     struct random_tensor random[MAX_SOURCES]; /* and what they are made of */
     struct stored_matrix stored[MAX_SOURCES]; /* quantised ones, made numbers when packed */
     int n_stored;
+    struct mat_codes codes[MAX_SOURCES]; /* of parts that are kept so, in the last of `copies` */
     int n_tensors, n_copies;
     int64_t told; /* when the log last heard of progress */
 };

@@ -146,11 +146,11 @@ static void say_kv_scales(const struct checkpoint *c)
         }
 }
 
-/* They take more room here than in their file, which not everybody expects. */
-static void say_packed(const struct checkpoint *c, enum quant quant)
+/* Where they take more room than in their file, which not everybody expects. */
+static void say_packed(const struct checkpoint *c, enum quant quant, bool kept)
 {
     const char *packing = gguf_weights_packing(&c->gguf);
-    if (packing && !quant)
+    if (packing && !quant && !kept)
         LOG(LOG_INFO,
             "packed weights are served in 16 bits or more: --quantize int4 or w8a8 takes less "
             "memory",
@@ -173,8 +173,9 @@ static int load_weights(struct model *m, const char *dir, const struct arch *a,
     if (checkpoint_open(&c, dir, a, e))
         return -1;
     m->d.dtype = dtype < 0 ? stored_dtype(&c, a) : (enum dtype)dtype;
+    how.keep = dtype < 0 && !m->d.quant && m->d.ops->keeps_codes;
     say_kv_scales(&c);
-    say_packed(&c, m->d.quant);
+    say_packed(&c, m->d.quant, how.keep);
     int rc = decoder_load(&m->d, a, &c, &how, e);
     checkpoint_close(&c); /* everything is packed: the mapping goes */
     return rc;

@@ -1,6 +1,7 @@
 /* test_kernels.c - every variant of every kernel that this CPU can run, against the plain C
  * reference: bit for bit, on every length from 1 to 65 and on model shapes, with a canary behind
  * each result. SEED=n repeats a failure. */
+#include "model-server/backend/cpu/cpu.h"
 #include "model-server/backend/cpu/mathf.h"
 #include "tests/check/kernels_kv.h"
 #include "tests/check/kernels_rig.h"
@@ -101,32 +102,64 @@ static bool check_tile_fp8(void (*fn)(void), uint32_t n)
     return check_tile_bytes(k_tile_fp8_ref, (tile_fp8_fn *)fn, n);
 }
 
-static bool check_tile_mxfp4(void (*fn)(void), uint32_t n)
+/* ---------------------------------------------------------------- panels of codes */
+
+enum { WIDE_K = 1024, CODES_MAX = WIDE_K / CODE_BLOCK * (4 * 256 + 512 * 16) };
+static _Alignas(64) char codes[CODES_MAX];
+static float wide_want[WIDE_K * LANES + CANARY], wide_got[WIDE_K * LANES + CANARY];
+
+static bool same_widened(void) { return memcmp(wide_want, wide_got, sizeof(wide_want)) == 0; }
+
+static void fill_widened(void)
 {
-    static float tx[INT_MAX_K * TILE_ROWS], y0[TILE_ROWS * INT_LDY + CANARY],
-        y1[TILE_ROWS * INT_LDY + CANARY];
-    for (uint32_t rows = 1; rows <= TILE_ROWS && n <= INT_LDY - 2 * LANES; rows++) {
-        struct tile a = {.y = y0, .ldy = n + rng_below(&rng, 20), .x = tx, .w = int_panels};
-        a.rows = rows, a.n = n, a.k = 1 + rng_below(&rng, INT_MAX_K);
-        a.w_bytes = (size_t)(a.k + MX_BLOCK_COLS - 1) / MX_BLOCK_COLS * MX_BLOCK_BYTES;
-        a.add = rng_below(&rng, 2), a.ahead = 64 * rng_below(&rng, 70),
-        a.pace = rng_below(&rng, 65);
-        for (size_t i = 0; i < sizeof(int_panels); i++)
-            int_panels[i] = (uint8_t)rng_u32(&rng);
-        for (size_t at = 0; at + MX_BLOCK_BYTES <= sizeof(int_panels); at += MX_BLOCK_BYTES)
-            for (uint32_t i = 0; i < STEP_BYTES; i++) /* scales */
-                int_panels[at + i] = (uint8_t)(rng_below(&rng, 9) ? 90 + rng_below(&rng, 70) : 0);
-        for (size_t i = 0; i < sizeof(tx) / 4; i++)
-            tx[i] = rng_wide(&rng);
-        for (size_t i = 0; i < sizeof(y0) / 4; i++)
-            y0[i] = y1[i] = rng_wide(&rng);
-        k_tile_mxfp4_ref(&a);
-        a.y = y1;
-        CALL(tile_mxfp4)(&a);
-        if (memcmp(y0, y1, sizeof(y0)))
-            return false;
-    }
-    return true;
+    for (size_t i = 0; i < sizeof(codes); i++)
+        codes[i] = (char)rng_u32(&rng);
+    for (size_t i = 0; i < sizeof(wide_want) / 4; i++)
+        wide_want[i] = wide_got[i] = rng_wide(&rng);
+}
+
+/* Any layout that a matrix can have. */
+static struct code_layout any_layout(void)
+{
+    const struct mat_codes c = {.bits = 2 + rng_below(&rng, 7),
+                                .group = rng_below(&rng, 2) ? 16 : 32,
+                                .block = rng_below(&rng, 2) ? 32 : 256,
+                                .offsets = rng_below(&rng, 2),
+                                .nested = rng_below(&rng, 2)};
+    struct code_layout l;
+    code_layout_make(&l, &(struct mat_part){.codes = &c}, 1);
+    return l;
+}
+
+static bool check_widen_codes(void (*fn)(void), uint32_t n)
+{
+    const struct code_layout l = any_layout();
+    const uint32_t k = 32 * rng_below(&rng, WIDE_K / 32);
+    const uint32_t cols = 32 * (1 + rng_below(&rng, (WIDE_K - k) / 32));
+    (void)n;
+    fill_widened();
+    for (size_t at = 0; at + l.bytes <= sizeof(codes); at += l.bytes)
+        for (uint32_t i = 0; i < (l.offset ? 2 : 1) * l.scales * LANES; i++) {
+            const uint16_t half = f16_of_f32(rng_wide(&rng));
+            memcpy(codes + at + (size_t)i * 2, &half, 2);
+        }
+    k_widen_codes_ref(wide_want, codes, &l, k, cols);
+    ((widen_codes_fn *)fn)(wide_got, codes, &l, k, cols);
+    return same_widened();
+}
+
+static bool check_widen_mxfp4(void (*fn)(void), uint32_t n)
+{
+    const uint32_t k = 32 * rng_below(&rng, WIDE_K / 32);
+    const uint32_t cols = 8 * (1 + rng_below(&rng, (WIDE_K - k) / 8));
+    (void)n;
+    fill_widened();
+    for (size_t at = 0; at + MX_BLOCK_BYTES <= sizeof(codes); at += MX_BLOCK_BYTES)
+        for (uint32_t i = 0; i < STEP_BYTES; i++) /* scales */
+            codes[at + i] = (char)(rng_below(&rng, 9) ? 90 + rng_below(&rng, 70) : 0);
+    k_widen_mxfp4_ref(wide_want, codes, k, cols);
+    ((widen_mxfp4_fn *)fn)(wide_got, codes, k, cols);
+    return same_widened();
 }
 
 /* Activations as the product packs them: zero past column k, scale and correction behind. */

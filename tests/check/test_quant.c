@@ -406,6 +406,99 @@ static void mxfp4_is_kept_and_has_the_bits_of_16(void **state)
     }
 }
 
+/* ---------------------------------------------------------------- what comes as codes */
+
+/* Random codes, and the numbers that they are. */
+static void fill_codes(struct mat_codes *c, uint32_t rows, uint32_t cols, float *numbers)
+{
+    const uint32_t n = rows * cols;
+    c->codes = malloc(n), c->scale = malloc((size_t)n), c->offset = malloc((size_t)n);
+    c->by = malloc(n), c->less = malloc(n);
+    assert_true(c->codes && c->scale && c->offset && c->by && c->less);
+    for (uint32_t i = 0; i < n; i++)
+        c->codes[i] = (uint8_t)rng_below(&rng, 1u << c->bits);
+    for (uint32_t i = 0; i < n / c->block; i++) {
+        c->scale[i] = f16_of_f32(((float)(int)rng_below(&rng, 8001) * 0.001f - 4.0f));
+        c->offset[i] = f16_of_f32(((float)(int)rng_below(&rng, 8001) * 0.001f - 4.0f));
+    }
+    for (uint32_t i = 0; i < n / c->group; i++) {
+        c->by[i] = (int8_t)(c->offsets ? rng_below(&rng, 64) : rng_below(&rng, 256));
+        c->less[i] = (int8_t)rng_below(&rng, 64);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        const float scale =
+            f32_of_f16(c->scale[i / c->block]) * (c->nested ? (float)c->by[i / c->group] : 1.0f);
+        const float less =
+            f32_of_f16(c->offset[i / c->block]) * (c->nested ? (float)c->less[i / c->group] : 1.0f);
+        numbers[i] = scale * (float)((int)c->codes[i] - (int)c->zero);
+        numbers[i] -= c->offsets ? less : 0.0f;
+    }
+}
+
+static void free_codes(struct mat_codes *c)
+{
+    free(c->codes), free(c->scale), free(c->offset), free(c->by), free(c->less);
+}
+
+static struct weight *load_parts(struct device *d, const struct mat_part *p, int n, enum quant q)
+{
+    struct err e = ERR_INIT;
+    struct weight *w = ops->weight_load(d, &(struct mat_desc){p, n, DT_F32, q}, &e);
+    if (!w)
+        fail_msg("%s", e.msg);
+    return w;
+}
+
+/* Q4_0 to Q8_0, Q2_K to Q6_K; what stands together in a matrix is as wide as it must be. */
+static void codes_are_kept_and_have_the_bits_of_their_numbers(void **state)
+{
+    static const struct mat_codes forms[] = {
+        {4, 32, 32, 8, false, false}, {4, 32, 32, 0, true, false},    {5, 32, 32, 16, false, false},
+        {5, 32, 32, 0, true, false},  {8, 32, 32, 128, false, false}, {2, 16, 256, 0, true, true},
+        {4, 32, 256, 0, true, true},  {5, 32, 256, 0, true, true},    {6, 16, 256, 32, false, true},
+        {3, 16, 256, 4, false, true},
+    };
+    enum { FORMS = sizeof(forms) / sizeof(forms[0]), PARTS = 3 };
+    (void)state;
+    for (int round = 0; round < 60; round++) {
+        struct device *d =
+            ops->open(&(struct device_options){.threads = 2, .features = round % 4 ? ~0ULL : 0},
+                      &(struct err)ERR_INIT);
+        const bool k_quants = rng_below(&rng, 2);
+        const int parts = round < FORMS ? 1 : 1 + (int)rng_below(&rng, PARTS);
+        const uint32_t n = round % 7 ? 1 + rng_below(&rng, 40) : 1;
+        struct mat_codes c[PARTS];
+        struct mat_part with[PARTS], plain[PARTS];
+        uint32_t rows = 0, cols = round < 2 ? 4096 + 512 : 256 * (1 + rng_below(&rng, 3));
+        cols += !k_quants && round >= FORMS ? 32 * rng_below(&rng, 8) : 0;
+        for (int i = 0; i < parts; i++) {
+            const uint32_t own = 1 + rng_below(&rng, 40);
+            float *numbers = malloc((size_t)own * cols * sizeof(float));
+            assert_true(d && numbers);
+            c[i] = forms[round < FORMS     ? (uint32_t)round
+                         : cols % 256 == 0 ? rng_below(&rng, FORMS)
+                                           : rng_below(&rng, 5)];
+            fill_codes(&c[i], own, cols, numbers);
+            plain[i] = (struct mat_part){numbers, DT_F32, own, cols, cols, 1};
+            with[i] = (struct mat_part){.rows = own, .cols = cols, .codes = &c[i]};
+            rows += own;
+        }
+        float *x = rng_floats(&rng, (size_t)n * cols);
+        float *want = malloc((size_t)n * rows * 4), *got = malloc((size_t)n * rows * 4);
+        struct weight *a = load_parts(d, plain, parts, QUANT_NONE);
+        struct weight *b = load_parts(d, with, parts, QUANT_KEPT_CODES);
+        ops->linear(d, want, x, n, a, NULL);
+        ops->linear(d, got, x, n, b, NULL);
+        assert_memory_equal(want, got, (size_t)n * rows * 4);
+        assert_true(ops->weight_bytes(b) < ops->weight_bytes(a));
+        ops->weight_free(d, a), ops->weight_free(d, b);
+        for (int i = 0; i < parts; i++)
+            free_codes(&c[i]), free((void *)plain[i].data);
+        ops->close(d);
+        free(x), free(want), free(got);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -419,6 +512,7 @@ int main(void)
         cmocka_unit_test(codes_with_scales_are_kept),
         cmocka_unit_test(e4m3_is_exact_and_rounds_to_nearest_even),
         cmocka_unit_test(mxfp4_is_kept_and_has_the_bits_of_16),
+        cmocka_unit_test(codes_are_kept_and_have_the_bits_of_their_numbers),
     };
     rng = rng_new();
     return cmocka_run_group_tests(tests, NULL, NULL);

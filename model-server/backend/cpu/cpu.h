@@ -59,13 +59,16 @@ struct weight_format {
                    const struct weight *w, const float *bias);
 };
 extern const struct weight_format format_plain, format_int8, format_w8a8, format_int4, format_fp8,
-    format_mxfp4;
+    format_mxfp4, format_codes;
+/* The layout that holds what all parts have, whose codes are there. */
+void code_layout_make(struct code_layout *l, const struct mat_part *parts, int n);
 
 struct weight {
     const struct weight_format *format;
     enum dtype dtype;
     enum quant quant;
-    bool half; /* x is rounded to bfloat16 and multiplied in pairs */
+    bool half;                /* x is rounded to bfloat16 and multiplied in pairs */
+    struct code_layout codes; /* of QUANT_KEPT_CODES */
     uint32_t rows, cols, n_panels;
     size_t panel_bytes, bytes;
     char *data;

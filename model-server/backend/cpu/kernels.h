@@ -18,6 +18,7 @@
  * pages of the KV cache follow the same idea: see kv_page.h. */
 #ifndef MODEL_SERVER_BACKEND_CPU_KERNELS_H
 #define MODEL_SERVER_BACKEND_CPU_KERNELS_H
+#include "model-server/backend/cpu/code_panel.h"
 #include "model-server/backend/cpu/kv_page.h"
 
 enum { LANES = 16 };
@@ -118,7 +119,11 @@ static inline uint32_t tile_stride(uint32_t rows) { return rows <= 2 ? rows : (r
     X(tile_bf16x2, void, (const struct tile *t))                                                   \
     X(tile_int8, void, (const struct tile *t)) /* of w without its scale */                        \
     X(tile_fp8, void, (const struct tile *t))  /* the same */                                      \
-    X(tile_mxfp4, void, (const struct tile *t))                                                    \
+    /* Columns k .. k + n - 1 of a panel that holds codes, [n][16]. k and n are multiples of 32;   \
+     * of MXFP4 n is up to the next multiple of 8. */                                              \
+    X(widen_codes, void,                                                                           \
+      (float *dst, const char *panel, const struct code_layout *l, uint32_t k, uint32_t n))        \
+    X(widen_mxfp4, void, (float *dst, const char *panel, uint32_t k, uint32_t n))                  \
     X(tile_w8a8, void, (const struct int_tile *t))                                                 \
     X(tile_int4, void, (const struct int_tile *t))                                                 \
     /* n numbers to -127 .. 127 in quads, `stride` bytes apart, each byte ^ flip, the last quad    \
@@ -183,7 +188,8 @@ static inline uint32_t tile_stride(uint32_t rows) { return rows <= 2 ? rows : (r
     X(tile_bf16, variant, needs)                                                                   \
     X(tile_int8, variant, needs)                                                                   \
     X(tile_fp8, variant, needs)                                                                    \
-    X(tile_mxfp4, variant, needs)                                                                  \
+    X(widen_codes, variant, needs)                                                                 \
+    X(widen_mxfp4, variant, needs)                                                                 \
     X(quantise, variant, needs)                                                                    \
     X(quantise4, variant, needs)                                                                   \
     X(widen_f16, variant, needs)                                                                   \

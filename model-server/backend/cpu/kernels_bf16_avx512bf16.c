@@ -6,7 +6,7 @@ enum { ROWS_MAX = 12 };
 #define PANELS(rows) ((rows) <= 6 ? 4 : (rows) <= 8 ? 3 : 2)
 #define WIDE_TILES   1
 
-enum panel { PANEL_F32, PANEL_INT8, PANEL_FP8, PANEL_BF16X2, PANEL_MXFP4 };
+enum panel { PANEL_F32, PANEL_INT8, PANEL_FP8, PANEL_BF16X2 };
 
 INLINE v16 step_weights(const char *at, enum panel type, int which)
 {
@@ -17,7 +17,6 @@ INLINE v16 step_weights(const char *at, enum panel type, int which)
 INLINE v16 dot2(v16 w, v16 x, v16 sum) { return _mm512_dpbf16_ps(sum, (__m512bh)w, (__m512bh)x); }
 
 #define TILE_FMA dot2
-#include "model-server/backend/cpu/kernels_mx.inc.h"
 #include "model-server/backend/cpu/kernels_tile.inc.h"
 
 void k_tile_bf16x2_avx512bf16(const struct tile *t) { tile(t, PANEL_BF16X2); }

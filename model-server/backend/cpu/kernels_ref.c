@@ -32,18 +32,17 @@ void k_tile_f32_ref(const struct tile *t) { tile(t, DT_F32); }
 void k_tile_f16_ref(const struct tile *t) { tile(t, DT_F16); }
 void k_tile_bf16_ref(const struct tile *t) { tile(t, DT_BF16); }
 
-void k_tile_mxfp4_ref(const struct tile *t)
+void k_widen_codes_ref(float *dst, const char *panel, const struct code_layout *l, uint32_t k,
+                       uint32_t n)
 {
-    const uint32_t xs = tile_stride(t->rows);
-    for (uint32_t i = 0; i < t->n; i++) {
-        const void *panel = (const char *)t->w + i / LANES * t->w_bytes;
-        for (uint32_t r = 0; r < t->rows; r++) {
-            float *y = &t->y[r * t->ldy + i], acc = t->add ? *y : 0.0f;
-            for (uint32_t k = 0; k < t->k; k++)
-                acc = fmaf(mx_at(panel, i % LANES, k), t->x[(size_t)k * xs + r], acc);
-            *y = acc;
-        }
-    }
+    for (uint32_t i = 0; i < n * LANES; i++)
+        dst[i] = code_at(l, panel, i % LANES, k + i / LANES);
+}
+
+void k_widen_mxfp4_ref(float *dst, const char *panel, uint32_t k, uint32_t n)
+{
+    for (uint32_t i = 0; i < n * LANES; i++)
+        dst[i] = mx_at(panel, i % LANES, k + i / LANES);
 }
 
 static float no_subnormal(float f) { return fabsf(f) < 0x1p-126f ? copysignf(0.0f, f) : f; }

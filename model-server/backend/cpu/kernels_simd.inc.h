@@ -6,7 +6,7 @@
 
 /* ---------------------------------------------------------------- panels */
 
-enum panel { PANEL_F32, PANEL_F16, PANEL_BF16, PANEL_INT8, PANEL_FP8, PANEL_BF16X2, PANEL_MXFP4 };
+enum panel { PANEL_F32, PANEL_F16, PANEL_BF16, PANEL_INT8, PANEL_FP8, PANEL_BF16X2 };
 
 /* Byte `which` of each lane less 128: it becomes the integer part of a number whose fraction has
  * the bits below it, none here. */
@@ -48,15 +48,14 @@ INLINE v16 step_weights(const char *at, enum panel type, int which)
 }
 
 #define TILE_FMA v_fma
-#include "model-server/backend/cpu/kernels_mx.inc.h"
 #include "model-server/backend/cpu/kernels_tile.inc.h"
+#include "model-server/backend/cpu/kernels_widen.inc.h"
 
 void ISA(tile_f32)(const struct tile *t) { tile(t, PANEL_F32); }
 void ISA(tile_f16)(const struct tile *t) { tile(t, PANEL_F16); }
 void ISA(tile_bf16)(const struct tile *t) { tile(t, PANEL_BF16); }
 void ISA(tile_int8)(const struct tile *t) { tile(t, PANEL_INT8); }
 void ISA(tile_fp8)(const struct tile *t) { tile(t, PANEL_FP8); }
-void ISA(tile_mxfp4)(const struct tile *t) { tile(t, PANEL_MXFP4); }
 
 /* Four rows of x, four columns at a time: a 4 x 4 transposition in registers. */
 static void pack4(float *dst, uint32_t xs, const float *const *src, uint32_t n, float scale)

@@ -47,9 +47,7 @@ INLINE void group(const struct tile *t, const char *w, float *y, const float *x,
                                          : v_load_n(from, last);
         }
     }
-    if (type == PANEL_MXFP4)
-        mx_sums(t, w, acc, x, rows, panels);
-    for (size_t at = 0; type != PANEL_MXFP4 && at < end; at += STEP_BYTES) {
+    for (size_t at = 0; at < end; at += STEP_BYTES) {
         /* into the second cache: misses of the first one are too few to stream memory with */
         UNROLL for (uint32_t p = 0; p < panels; p++)
             __builtin_prefetch(w + p * w_bytes + ahead, 0, 2);
@@ -60,7 +58,7 @@ INLINE void group(const struct tile *t, const char *w, float *y, const float *x,
     }
     UNROLL for (int which = 0; which < per_step - 1; which++, x += xs)
     {
-        if (type != PANEL_MXFP4 && which < (int)(k % per_step))
+        if (which < (int)(k % per_step))
             column(acc, w, end, w_bytes, x, rows, panels, type, which);
     }
     UNROLL for (uint32_t r = 0; r < rows; r++)

@@ -4,8 +4,9 @@
  * decode step): the panels are streamed from memory. Several (prefill): two panels and a block of
  * columns at a time, for all tiles of a chunk of rows, while the next pair is fetched. Weights are
  * widened to fp32 in registers, next to the multiply-adds; or x is narrowed to pairs of bfloat16
- * where the device multiplies those (weight.half). docs/results/cpu-kernels.md has what was
- * measured about the sizes below. */
+ * where the device multiplies those (weight.half). Those that are kept as codes take more work:
+ * they are widened into a piece of memory that stays in the cache, for all tiles of a chunk.
+ * docs/results/cpu-kernels.md has what was measured about the sizes below. */
 #include "model-server/backend/cpu/cpu.h"
 #include <string.h>
 
@@ -14,7 +15,9 @@ enum { CHUNK_TILES = 8 }; /* that share a pair while it is there: x and it fit t
 enum { PASS_TILES = 48 }; /* packed at a time: bounds the scratch */
 enum { AHEAD = 1024 };    /* bytes prefetched in each of the streams */
 enum { PACK_COLS = 256 }; /* an item of the packing */
-enum { PACK_ALONE = 16384 }; /* numbers that are not worth a second thread */
+enum { PACK_ALONE = 16384 };              /* numbers that are not worth a second thread */
+enum { WIDE_PANELS = 4, WIDE_COLS = 64 }; /* widened for one tile: half of the first cache */
+_Static_assert(2 * K_BLOCK * STEP_BYTES <= THREAD_SCRATCH, "a pair of panels, widened");
 
 struct product {
     const struct kernels *kern;
@@ -77,18 +80,23 @@ static void pack_x(void *arg, int thread, size_t begin, size_t end)
     }
 }
 
+static bool has_codes(const struct weight *w)
+{
+    return w->quant == QUANT_KEPT_MXFP4 || w->quant == QUANT_KEPT_CODES;
+}
+
 static void run_tile(const struct kernels *kern, const struct weight *w, const struct tile *t)
 {
+    if (has_codes(w)) { /* widened by now */
+        kern->tile_f32(t);
+        return;
+    }
     if (w->quant == QUANT_INT8) {
         kern->tile_int8(t);
         return;
     }
     if (w->quant == QUANT_FP8) {
         kern->tile_fp8(t);
-        return;
-    }
-    if (w->quant == QUANT_KEPT_MXFP4) {
-        kern->tile_mxfp4(t);
         return;
     }
     if (w->half) {
@@ -111,14 +119,11 @@ static void run_tile(const struct kernels *kern, const struct weight *w, const s
     __builtin_unreachable();
 }
 
-/* Bytes of n columns of a panel; of MXFP4 n is a multiple of a block, or the last. */
+/* Bytes of n columns of a panel. */
 static size_t column_bytes(const struct weight *w, size_t n)
 {
-    if (w->quant == QUANT_KEPT_MXFP4)
-        return (n + MX_BLOCK_COLS - 1) / MX_BLOCK_COLS * MX_BLOCK_BYTES;
     return n * (has_row_scales(w) ? LANES : LANES * dtype_size(w->dtype));
 }
-_Static_assert(K_BLOCK % MX_BLOCK_COLS == 0, "blocks begin at the beginning of a block of scales");
 
 /* Scales and bias come last, so that it does not matter where a chain was cut. */
 static void finish(const struct product *p, uint32_t first, uint32_t n)
@@ -138,6 +143,45 @@ static uint32_t n_outputs(const struct weight *w, size_t begin, size_t end)
 {
     size_t last = end * LANES < w->rows ? end * LANES : w->rows;
     return (uint32_t)(last - begin * LANES);
+}
+
+/* Columns [k, k + n) of panels [begin, end), [panel][n][16]. */
+static void widen(const struct product *p, float *to, size_t begin, size_t end, uint32_t k,
+                  uint32_t n)
+{
+    const struct weight *w = p->w;
+    for (size_t i = begin; i < end; i++, to += (size_t)n * LANES) {
+        if (w->quant == QUANT_KEPT_MXFP4)
+            p->kern->widen_mxfp4(to, weight_panel(w, i), k, n);
+        else
+            p->kern->widen_codes(to, weight_panel(w, i), &w->codes, k, n);
+    }
+}
+
+/* Panels of codes, a few columns at a time: the chains go on where the last ones ended. */
+static void stream_codes(void *arg, int thread, size_t begin, size_t end)
+{
+    const struct product *p = arg;
+    const struct weight *w = p->w;
+    const float *x = p->packed ? p->packed : p->x;
+    float *wide = (float *)(void *)cpu_thread_scratch(p->d, thread);
+    for (size_t i = begin, next; i < end; i = next) {
+        next = i + WIDE_PANELS < end ? i + WIDE_PANELS : end;
+        for (uint32_t k = 0; k < w->cols; k += WIDE_COLS) {
+            const uint32_t n = w->cols - k < WIDE_COLS ? w->cols - k : WIDE_COLS;
+            widen(p, wide, i, next, k, n);
+            p->kern->tile_f32(&(struct tile){.y = p->y + i * LANES,
+                                             .ldy = w->rows,
+                                             .x = x + (size_t)k * tile_stride(p->rows),
+                                             .w = wide,
+                                             .w_bytes = (size_t)n * STEP_BYTES,
+                                             .rows = p->rows,
+                                             .n = n_outputs(w, i, next),
+                                             .k = n,
+                                             .add = k > 0});
+        }
+    }
+    finish(p, (uint32_t)begin * LANES, n_outputs(w, begin, end));
 }
 
 static void stream_panels(void *arg, int thread, size_t begin, size_t end)
@@ -165,9 +209,11 @@ struct block {
     uint32_t k;           /* columns [k, k + K_BLOCK) */
     uint32_t tile, tiles; /* tiles [tile, tile + tiles) */
     ptrdiff_t next;       /* from this pair to the one after it, in bytes */
+    float *wide;          /* room for the pair in fp32 */
 };
 
-/* Each tile continues the sums that y holds and fetches its share of the next pair. */
+/* Each tile continues the sums that y holds and fetches its share of the next pair; codes are
+ * fetched as they are widened. */
 static void run_block(const struct product *p, const struct block *b)
 {
     const struct weight *w = p->w;
@@ -181,12 +227,17 @@ static void run_block(const struct product *p, const struct block *b)
                      .add = b->k > 0,
                      .ahead = UINT32_MAX,
                      .pace = (STEP_BYTES + b->tiles - 1) / b->tiles};
+    if (has_codes(w)) {
+        widen(p, b->wide, b->panel, b->end, b->k, cols);
+        t.w = b->wide;
+        t.w_bytes = (size_t)cols * STEP_BYTES;
+    }
     for (uint32_t i = 0; i < b->tiles; i++) {
         uint32_t first = tile_first(p, b->tile + i);
         t.rows = tile_first(p, b->tile + i + 1) - first;
         t.x = tile_x(p, b->tile + i) + (size_t)packed_cols(w, b->k) * tile_stride(t.rows);
         t.y = p->y + (size_t)first * w->rows + b->panel * LANES;
-        t.next = b->next + (ptrdiff_t)(i * steps * t.pace);
+        t.next = has_codes(w) ? 0 : b->next + (ptrdiff_t)(i * steps * t.pace);
         run_tile(p->kern, w, &t);
     }
 }
@@ -195,10 +246,10 @@ static void block_panels(void *arg, int thread, size_t begin, size_t end)
 {
     const struct product *p = arg;
     const struct weight *w = p->w;
-    (void)thread;
+    float *wide = (float *)(void *)cpu_thread_scratch(p->d, thread);
     uint32_t chunks = (p->n_tiles + CHUNK_TILES - 1) / CHUNK_TILES;
     for (uint32_t c = 0; c < chunks; c++) {
-        struct block b = {.tile = p->n_tiles * c / chunks};
+        struct block b = {.tile = p->n_tiles * c / chunks, .wide = wide};
         b.tiles = p->n_tiles * (c + 1) / chunks - b.tile;
         for (b.k = 0; b.k < w->cols; b.k += K_BLOCK)
             for (b.panel = begin; b.panel < end; b.panel = b.end) {
@@ -225,7 +276,8 @@ static void multiply(struct product *p)
             return;
         pool_run(pool, pack_x, p, (size_t)p->n_tiles * blocks, alone ? alone : 1);
     }
-    pool_run(pool, p->n_tiles == 1 ? stream_panels : block_panels, p, w->n_panels, PANEL_GRAIN);
+    range_fn *stream = has_codes(w) ? stream_codes : stream_panels;
+    pool_run(pool, p->n_tiles == 1 ? stream : block_panels, p, w->n_panels, PANEL_GRAIN);
 }
 
 void linear_float(struct device *d, float *y, const float *x, uint32_t rows, const struct weight *w,

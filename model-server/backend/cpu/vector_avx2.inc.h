@@ -95,6 +95,11 @@ static inline i16 i_and_or(i16 a, i16 mask, i16 c) { return i_or(i_and(a, mask),
 #define i_shl(a, n) ((i16){_mm256_slli_epi32((a).l, n), _mm256_slli_epi32((a).h, n)})
 #define i_shr(a, n) ((i16){_mm256_srli_epi32((a).l, n), _mm256_srli_epi32((a).h, n)})
 #define i_sar(a, n) ((i16){_mm256_srai_epi32((a).l, n), _mm256_srai_epi32((a).h, n)})
+static inline i16 i_shr_by(i16 a, uint32_t n)
+{
+    const __m128i by = _mm_cvtsi32_si128((int)n);
+    return (i16){_mm256_srl_epi32(a.l, by), _mm256_srl_epi32(a.h, by)};
+}
 static inline i16 i_above(i16 a, i16 b, i16 yes, i16 no) /* signed a > b ? yes : no */
 {
     return (i16){_mm256_blendv_epi8(no.l, yes.l, _mm256_cmpgt_epi32(a.l, b.l)),
@@ -196,3 +201,6 @@ static inline void i_store_s8(void *p, i16 i)
     _mm_storeu_si128(
         p, _mm_packs_epi16(_mm256_castsi256_si128(words), _mm256_extracti128_si256(words, 1)));
 }
+
+/* The low four bits of each lane as a number. */
+static inline v16 v_from_u4(i16 i) { return v_from_int(i_and(i, i_set(15))); }

@@ -54,6 +54,10 @@ static inline i16 i_and_or(i16 a, i16 mask, i16 c)
 #define i_shl(a, n) _mm512_slli_epi32(a, n)
 #define i_shr(a, n) _mm512_srli_epi32(a, n)
 #define i_sar(a, n) _mm512_srai_epi32(a, n)
+static inline i16 i_shr_by(i16 a, uint32_t n)
+{
+    return _mm512_srl_epi32(a, _mm_cvtsi32_si128((int)n));
+}
 static inline i16 i_above(i16 a, i16 b, i16 yes, i16 no) /* signed a > b ? yes : no */
 {
     return _mm512_mask_blend_epi32(_mm512_cmpgt_epi32_mask(a, b), no, yes);
@@ -87,6 +91,13 @@ static inline v16 v_from_fp8(const uint8_t *p)
 static inline i16 i_from_u8(const uint8_t *p)
 {
     return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p));
+}
+/* The low four bits of each lane as a number. */
+static inline v16 v_from_u4(i16 i)
+{
+    return _mm512_permutexvar_ps(i, _mm512_setr_ps(0.0f, 1.0f, 2.0f, 3.0f, 4.0f, 5.0f, 6.0f, 7.0f,
+                                                   8.0f, 9.0f, 10.0f, 11.0f, 12.0f, 13.0f, 14.0f,
+                                                   15.0f));
 }
 /* The number that the low four bits of each lane are in e2m1. */
 static inline v16 v_from_e2m1(i16 i)

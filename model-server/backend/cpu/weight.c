@@ -113,7 +113,7 @@ static int check_shape(const struct mat_desc *m, int64_t *rows, struct err *e)
     }
     if (!*rows)
         return err_set(e, ERR_VALIDATION, "a weight without rows");
-    if (m->quant && m->parts[0].cols > QUANT_MAX_COLS)
+    if (m->quant && m->quant < QUANT_N && m->parts[0].cols > QUANT_MAX_COLS)
         return err_set(e, ERR_VALIDATION, "a weight of %lld columns: at most %d are quantised",
                        (long long)m->parts[0].cols, QUANT_MAX_COLS);
     return 0;
@@ -123,7 +123,8 @@ static struct weight *load(struct device *d, const struct mat_desc *m, atomic_bo
                            struct err *e)
 {
     static const struct weight_format *const formats[] = {
-        &format_plain, &format_int8, &format_w8a8, &format_int4, &format_fp8, &format_mxfp4};
+        &format_plain, &format_int8,  &format_w8a8, &format_int4,
+        &format_fp8,   &format_mxfp4, &format_codes};
     int64_t rows;
     if (check_shape(m, &rows, e))
         return NULL;
@@ -138,6 +139,8 @@ static struct weight *load(struct device *d, const struct mat_desc *m, atomic_bo
     w->rows = (uint32_t)rows;
     w->cols = (uint32_t)m->parts[0].cols;
     w->n_panels = (w->rows + LANES - 1) / LANES;
+    if (m->quant == QUANT_KEPT_CODES)
+        code_layout_make(&w->codes, m->parts, m->n_parts);
     w->panel_bytes = w->format->panel_bytes(w);
     if (__builtin_mul_overflow(w->panel_bytes, (size_t)w->n_panels, &w->bytes) ||
         !(w->data = cpu_map(w->bytes))) {
@@ -156,8 +159,6 @@ struct weight *cpu_weight_load(struct device *d, const struct mat_desc *m, struc
     atomic_bool inexact = false;
     struct mat_desc plain = *m;
     plain.quant = QUANT_NONE;
-    if (m->quant == QUANT_KEPT_MXFP4 && m->n_parts > 0 && m->parts[0].cols > QUANT_MAX_COLS)
-        m = &plain;
     struct weight *w = load(d, m, &inexact, e);
     if (!w || !inexact)
         return w;

@@ -8,61 +8,62 @@
 #include <stdio.h>
 #include <string.h>
 
-static float half_at(const uint8_t *p)
+static uint16_t half_at(const uint8_t *p)
 {
     uint16_t h;
     memcpy(&h, p, sizeof(h));
-    return f32_of_f16(h);
+    return h;
 }
 
-static int signed_at(const uint8_t *p) { return (int8_t)*p; }
+static uint16_t minus(uint16_t half) { return half ^ 0x8000; }
 
 /* ---------------------------------------------------------------- 32 numbers */
 
-static void q4_0(const uint8_t *b, float *out)
+/* A nibble each, the upper halves for the second 16. */
+static void nibbles(const uint8_t *q, uint8_t *code)
 {
-    const float d = half_at(b);
-    for (int i = 0; i < 16; i++) {
-        out[i] = (float)((b[2 + i] & 15) - 8) * d;
-        out[i + 16] = (float)((b[2 + i] >> 4) - 8) * d;
-    }
-}
-
-static void q4_1(const uint8_t *b, float *out)
-{
-    const float d = half_at(b), m = half_at(b + 2);
-    for (int i = 0; i < 16; i++) {
-        out[i] = (float)(b[4 + i] & 15) * d + m;
-        out[i + 16] = (float)(b[4 + i] >> 4) * d + m;
-    }
+    for (int i = 0; i < 16; i++)
+        code[i] = q[i] & 15, code[i + 16] = q[i] >> 4;
 }
 
 /* The fifth bits of all 32 are a word of their own. */
-static int fifth(const uint8_t *bits, int i) { return (bits[i / 8] >> i % 8 & 1) << 4; }
-
-static void q5_0(const uint8_t *b, float *out)
+static void fifths(const uint8_t *bits, uint8_t *code)
 {
-    const float d = half_at(b);
-    for (int i = 0; i < 16; i++) {
-        out[i] = (float)(((b[6 + i] & 15) | fifth(b + 2, i)) - 16) * d;
-        out[i + 16] = (float)(((b[6 + i] >> 4) | fifth(b + 2, i + 16)) - 16) * d;
-    }
-}
-
-static void q5_1(const uint8_t *b, float *out)
-{
-    const float d = half_at(b), m = half_at(b + 2);
-    for (int i = 0; i < 16; i++) {
-        out[i] = (float)((b[8 + i] & 15) | fifth(b + 4, i)) * d + m;
-        out[i + 16] = (float)((b[8 + i] >> 4) | fifth(b + 4, i + 16)) * d + m;
-    }
-}
-
-static void q8_0(const uint8_t *b, float *out)
-{
-    const float d = half_at(b);
     for (int i = 0; i < 32; i++)
-        out[i] = (float)signed_at(b + 2 + i) * d;
+        code[i] |= (uint8_t)((bits[i / 8] >> i % 8 & 1) << 4);
+}
+
+static void q4_0(const uint8_t *b, struct block_codes *o)
+{
+    o->scale = half_at(b);
+    nibbles(b + 2, o->code);
+}
+
+static void q4_1(const uint8_t *b, struct block_codes *o)
+{
+    o->scale = half_at(b), o->offset = minus(half_at(b + 2));
+    nibbles(b + 4, o->code);
+}
+
+static void q5_0(const uint8_t *b, struct block_codes *o)
+{
+    o->scale = half_at(b);
+    nibbles(b + 6, o->code);
+    fifths(b + 2, o->code);
+}
+
+static void q5_1(const uint8_t *b, struct block_codes *o)
+{
+    o->scale = half_at(b), o->offset = minus(half_at(b + 2));
+    nibbles(b + 8, o->code);
+    fifths(b + 4, o->code);
+}
+
+static void q8_0(const uint8_t *b, struct block_codes *o)
+{
+    o->scale = half_at(b);
+    for (int i = 0; i < 32; i++)
+        o->code[i] = b[2 + i] ^ 0x80; /* signed, and from -128 on */
 }
 
 /* ---------------------------------------------------------------- 256 numbers */
@@ -75,81 +76,88 @@ static int two_bits(const uint8_t *q, int i)
 }
 
 /* scales[16]: 4 bits of scale, 4 of offset, of 16 numbers; qs[64]; d; dmin */
-static void q2_k(const uint8_t *b, float *out)
+static void q2_k(const uint8_t *b, struct block_codes *o)
 {
-    const float d = half_at(b + 80), min = half_at(b + 82);
-    for (int i = 0; i < 256; i++) {
-        const uint8_t s = b[i / 16];
-        const float scale = d * (float)(s & 15), offset = min * (float)(s >> 4);
-        out[i] = scale * (float)two_bits(b + 16, i) - offset;
-    }
+    o->scale = half_at(b + 80), o->offset = half_at(b + 82);
+    for (int g = 0; g < 16; g++)
+        o->by[g] = (int8_t)(b[g] & 15), o->less[g] = (int8_t)(b[g] >> 4);
+    for (int i = 0; i < 256; i++)
+        o->code[i] = (uint8_t)two_bits(b + 16, i);
 }
 
 /* hmask[32]: bit g of byte l is the third bit of number 32 g + l; qs[64]; scales[12]: of 6 bits,
  * the lower four in nibbles of 8 bytes, the upper two in 4 bytes; d */
-static void q3_k(const uint8_t *b, float *out)
+static void q3_k(const uint8_t *b, struct block_codes *o)
 {
     const uint8_t *s = b + 96;
-    const float d = half_at(b + 108);
-    for (int i = 0; i < 256; i++) {
-        const int g = i / 16, low = g < 8 ? s[g] & 15 : s[g - 8] >> 4;
-        const int high = s[8 + g % 4] >> g / 4 * 2 & 3;
-        const float scale = d * (float)((low | high << 4) - 32);
-        const int third = b[i % 32] >> i / 32 & 1;
-        out[i] = scale * (float)(two_bits(b + 32, i) - (third ? 0 : 4));
+    o->scale = half_at(b + 108);
+    for (int g = 0; g < 16; g++) {
+        const int low = g < 8 ? s[g] & 15 : s[g - 8] >> 4, high = s[8 + g % 4] >> g / 4 * 2 & 3;
+        o->by[g] = (int8_t)((low | high << 4) - 32);
     }
+    for (int i = 0; i < 256; i++)
+        o->code[i] = (uint8_t)(two_bits(b + 32, i) | (b[i % 32] >> i / 32 & 1) << 2);
 }
 
-/* Scale and offset, of 6 bits each, of the 32 numbers g: eight of both in 12 bytes. */
-static void scale_and_offset(const uint8_t *s, int g, int *scale, int *offset)
+/* d; dmin; scales[12]: scale and offset of 6 bits each of 32 numbers; five: qh[32], bit g of byte l
+ * is the fifth bit of number 32 g + l; qs[128]: byte l of 32 holds the numbers l and l + 32 of 64
+ */
+static void q45_k(const uint8_t *b, struct block_codes *o, bool five)
 {
-    *scale = g < 4 ? s[g] & 63 : (s[g + 4] & 15) | s[g - 4] >> 6 << 4;
-    *offset = g < 4 ? s[g + 4] & 63 : s[g + 4] >> 4 | s[g] >> 6 << 4;
-}
-
-/* d; dmin; scales[12]; five: qh[32], bit g of byte l is the fifth bit of number 32 g + l; qs[128]:
- * byte l of 32 holds the numbers l and l + 32 of 64 */
-static void q45_k(const uint8_t *b, float *out, bool five)
-{
-    const float d = half_at(b), min = half_at(b + 2);
-    const uint8_t *q = b + (five ? 48 : 16);
+    const uint8_t *s = b + 4, *q = b + (five ? 48 : 16);
+    o->scale = half_at(b), o->offset = half_at(b + 2);
     for (int g = 0; g < 8; g++) {
-        int scale, offset;
-        scale_and_offset(b + 4, g, &scale, &offset);
-        const float by = d * (float)scale, less = min * (float)offset;
+        o->by[g] = (int8_t)(g < 4 ? s[g] & 63 : (s[g + 4] & 15) | s[g - 4] >> 6 << 4);
+        o->less[g] = (int8_t)(g < 4 ? s[g + 4] & 63 : s[g + 4] >> 4 | s[g] >> 6 << 4);
         for (int l = 0; l < 32; l++) {
             const int low = q[g / 2 * 32 + l] >> g % 2 * 4 & 15;
             const int high = five ? (b[16 + l] >> g & 1) << 4 : 0;
-            out[g * 32 + l] = by * (float)(low + high) - less;
+            o->code[g * 32 + l] = (uint8_t)(low | high);
         }
     }
 }
 
-static void q4_k(const uint8_t *b, float *out) { q45_k(b, out, false); }
-static void q5_k(const uint8_t *b, float *out) { q45_k(b, out, true); }
+static void q4_k(const uint8_t *b, struct block_codes *o) { q45_k(b, o, false); }
+static void q5_k(const uint8_t *b, struct block_codes *o) { q45_k(b, o, true); }
 
 /* ql[128], qh[64]: of each half of 128, byte l of 64 holds the lower bits of l and l + 64, byte l
  * of 32 the upper two of l, l + 32, l + 64, l + 96; scales[16]: of 16 numbers; d */
-static void q6_k(const uint8_t *b, float *out)
+static void q6_k(const uint8_t *b, struct block_codes *o)
 {
-    const float d = half_at(b + 208);
+    o->scale = half_at(b + 208);
+    memcpy(o->by, b + 192, 16);
     for (int i = 0; i < 256; i++) {
-        const int half = i / 128, k = i % 128;
-        const int low = b[half * 64 + k % 64] >> k / 64 * 4 & 15;
-        const int high = two_bits(b + 128, i) << 4;
-        const float scale = d * (float)signed_at(b + 192 + i / 16);
-        out[i] = scale * (float)((low | high) - 32);
+        const int low = b[i / 128 * 64 + i % 64] >> i % 128 / 64 * 4 & 15;
+        o->code[i] = (uint8_t)(low | two_bits(b + 128, i) << 4);
     }
 }
 
+/* ---------------------------------------------------------------- all of them */
+
+/* What the codes of a packing are: see struct mat_codes. */
+static const struct form {
+    uint8_t bits, group, zero;
+    bool nested, offsets;
+    void (*unpack)(const uint8_t *b, struct block_codes *o);
+} forms[GGUF_N_PACKINGS] = {
+    [GGUF_Q4_0] = {4, 32, 8, false, false, q4_0},   [GGUF_Q4_1] = {4, 32, 0, false, true, q4_1},
+    [GGUF_Q5_0] = {5, 32, 16, false, false, q5_0},  [GGUF_Q5_1] = {5, 32, 0, false, true, q5_1},
+    [GGUF_Q8_0] = {8, 32, 128, false, false, q8_0}, [GGUF_Q2_K] = {2, 16, 0, true, true, q2_k},
+    [GGUF_Q3_K] = {3, 16, 4, true, false, q3_k},    [GGUF_Q4_K] = {4, 32, 0, true, true, q4_k},
+    [GGUF_Q5_K] = {5, 32, 0, true, true, q5_k},     [GGUF_Q6_K] = {6, 16, 32, true, false, q6_k},
+};
+
 void block_numbers(enum gguf_packing p, const uint8_t *block, float out[BLOCK_MAX])
 {
-    static void (*const of[GGUF_N_PACKINGS])(const uint8_t *b, float *out) = {
-        [GGUF_Q4_0] = q4_0, [GGUF_Q4_1] = q4_1, [GGUF_Q5_0] = q5_0, [GGUF_Q5_1] = q5_1,
-        [GGUF_Q8_0] = q8_0, [GGUF_Q2_K] = q2_k, [GGUF_Q3_K] = q3_k, [GGUF_Q4_K] = q4_k,
-        [GGUF_Q5_K] = q5_k, [GGUF_Q6_K] = q6_k,
-    };
-    of[p](block, out);
+    const struct form *f = &forms[p];
+    struct block_codes o;
+    f->unpack(block, &o);
+    const float scale = f32_of_f16(o.scale), offset = f->offsets ? f32_of_f16(o.offset) : 0.0f;
+    for (int i = 0; i < (int)gguf_packings[p].elements; i++) {
+        const float by = f->nested ? scale * (float)o.by[i / f->group] : scale;
+        const float less = f->nested && f->offsets ? offset * (float)o.less[i / f->group] : offset;
+        out[i] = by * (float)(o.code[i] - f->zero) - less;
+    }
 }
 
 /* ---------------------------------------------------------------- a matrix of them */
@@ -220,7 +228,50 @@ static bool scales(const struct stored_matrix *m, int64_t row, int64_t rows, int
         const uint8_t *at =
             (const uint8_t *)t->data + place_of(t, row + r) * line + col / p->elements * p->bytes;
         for (int64_t g = 0; g < n; g++)
-            out[r * n + g] = bf16_of_f32(half_at(at + g * p->bytes));
+            out[r * n + g] = bf16_of_f32(f32_of_f16(half_at(at + g * p->bytes)));
+    }
+    return true;
+}
+
+/* Codes are kept where they can be: in whole blocks, whose scales are of any sane size. */
+static bool form_of(const struct stored_matrix *m, int64_t col, int64_t cols, struct mat_codes *c)
+{
+    const enum gguf_packing packing = (enum gguf_packing)m->t[STORED_CODES]->packing;
+    const struct form *f = &forms[packing];
+    const int64_t block = gguf_packings[packing].elements;
+    if (block == 1 || col % block || cols % block)
+        return false;
+    *c = (struct mat_codes){.bits = f->bits,
+                            .group = f->group,
+                            .block = (uint32_t)block,
+                            .zero = f->zero,
+                            .offsets = f->offsets,
+                            .nested = f->nested};
+    return true;
+}
+
+enum { LARGE = 0x5c00 }; /* 256 in half precision */
+
+static bool codes_row(const struct stored_matrix *m, int64_t row, int64_t col, int64_t cols,
+                      const struct mat_codes *c, int64_t to)
+{
+    const struct tensor *t = m->t[STORED_CODES];
+    const struct gguf_packing_info *p = &gguf_packings[t->packing];
+    const int64_t n = p->elements, groups = n / c->group;
+    const uint8_t *b = (const uint8_t *)t->data + (place_of(t, row) * m->cols + col) / n * p->bytes;
+    struct block_codes o;
+    for (int64_t at = to * cols; at < (to + 1) * cols; at += n, b += p->bytes) {
+        forms[t->packing].unpack(b, &o);
+        memcpy(c->codes + at, o.code, (size_t)n);
+        c->scale[at / n] = o.scale;
+        if ((o.scale & 0x7fff) > LARGE)
+            return false;
+        if (c->offset)
+            c->offset[at / n] = o.offset;
+        if (c->by)
+            memcpy(c->by + at / c->group, o.by, (size_t)groups);
+        if (c->less)
+            memcpy(c->less + at / c->group, o.less, (size_t)groups);
     }
     return true;
 }
@@ -232,4 +283,6 @@ const struct stored_format stored_blocks = {
     .numbers = numbers,
     .again = true,
     .scales = scales,
+    .form = form_of,
+    .codes_row = codes_row,
 };

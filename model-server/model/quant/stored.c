@@ -1,7 +1,9 @@
 #include "model-server/model/quant/stored.h"
 #include "model-server/backend/numbers.h"
 #include <math.h>
+#include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { NAME_MAX_LEN = 256 };
@@ -227,4 +229,57 @@ void stored_numbers(const struct stored_matrix *m, int64_t row, int64_t rows, in
         ops->host_run(dev, bands, &j, n);
     else
         bands(&j, 0, 0, n);
+}
+
+/* ---------------------------------------------------------------- codes */
+
+struct codes_job {
+    const struct stored_matrix *m;
+    int64_t row, rows, col, cols;
+    const struct mat_codes *to;
+    atomic_bool refused;
+};
+
+static void codes_bands(void *arg, int thread, size_t begin, size_t end)
+{
+    struct codes_job *j = arg;
+    (void)thread;
+    for (int64_t r = (int64_t)begin * STORED_TILE;
+         r < (int64_t)end * STORED_TILE && r < j->rows && !atomic_load(&j->refused); r++)
+        if (!j->m->how->format->codes_row(j->m, j->row + r, j->col, j->cols, j->to, r))
+            atomic_store(&j->refused, true);
+}
+
+/* One behind the other, those of two bytes first after the codes, whose number is even. */
+static bool take_memory(struct mat_codes *c, size_t n)
+{
+    const size_t blocks = n / c->block, groups = n / c->group;
+    uint8_t *at = malloc(n + 4 * blocks + 2 * groups);
+    if (!at)
+        return false;
+    c->codes = at;
+    c->scale = (uint16_t *)(void *)(at + n);
+    c->offset = c->scale + blocks;
+    c->by = (int8_t *)(c->offset + blocks);
+    c->less = c->by + groups;
+    return true;
+}
+
+bool stored_codes(const struct stored_matrix *m, int64_t row, int64_t rows, int64_t col,
+                  int64_t cols, struct mat_codes *c, const struct backend_ops *ops,
+                  struct device *dev)
+{
+    const struct stored_format *f = m->how->format;
+    const size_t n = (size_t)(rows + STORED_TILE - 1) / STORED_TILE;
+    if (!f->form || !f->form(m, col, cols, c) || !take_memory(c, (size_t)(rows * cols)))
+        return false;
+    struct codes_job j = {m, row, rows, col, cols, c, false};
+    if (ops->host_run)
+        ops->host_run(dev, codes_bands, &j, n);
+    else
+        codes_bands(&j, 0, 0, n);
+    if (!j.refused)
+        return true;
+    free(c->codes);
+    return false;
 }

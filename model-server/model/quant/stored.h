@@ -24,6 +24,7 @@ struct stored {
     uint32_t row_block;       /* rows that share a scale: 1, of blocks more; 0: all rows */
     uint32_t zero_bias;       /* what a zero point is above what is stored */
     bool symmetric, is_float; /* codes are e4m3 */
+    bool keep;                /* as codes, what can be */
 };
 
 /* From quantization_config (or compression_config) of `dir`/config.json, else
@@ -65,6 +66,12 @@ void stored_numbers(const struct stored_matrix *m, int64_t row, int64_t rows, in
                     int64_t cols, enum dtype to, void *out, const struct backend_ops *ops,
                     struct device *dev);
 
+/* The codes of the same slice, for QUANT_KEPT_CODES, into arrays that begin at c->codes, which the
+ * caller frees. False: they cannot be kept, or there is no memory for them; numbers can be made. */
+bool stored_codes(const struct stored_matrix *m, int64_t row, int64_t rows, int64_t col,
+                  int64_t cols, struct mat_codes *c, const struct backend_ops *ops,
+                  struct device *dev);
+
 /* ---------------------------------------------------------------- for the formats */
 
 enum { STORED_TILE = 64 };
@@ -88,6 +95,12 @@ struct stored_format {
      * they never are. */
     bool (*scales)(const struct stored_matrix *m, int64_t row, int64_t rows, int64_t col,
                    int64_t cols, uint16_t *out);
+    /* What the codes of columns [col, col + cols) are, all but the arrays; false: they are not
+     * kept. And row `row` of them as row `to` of the arrays; false: there is a scale beyond all
+     * reason. Both NULL: they never are. */
+    bool (*form)(const struct stored_matrix *m, int64_t col, int64_t cols, struct mat_codes *c);
+    bool (*codes_row)(const struct stored_matrix *m, int64_t row, int64_t col, int64_t cols,
+                      const struct mat_codes *c, int64_t to);
 };
 extern const struct stored_format stored_gptq, stored_awq, stored_scaled, stored_scaled_inv,
     stored_packed, stored_mxfp4, stored_blocks;

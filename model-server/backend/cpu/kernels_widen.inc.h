@@ -1,0 +1,92 @@
+/* kernels_widen.inc.h - columns of panels that hold codes as fp32, 16 lanes a column: numbers that
+ * are kept as codes are widened piece by piece, into the first cache or the second, and multiplied
+ * from there by tile_f32. (A kernel that takes the products where the numbers are made was 1.2x as
+ * fast for one row and codes of 4 bits, and no faster for others.) */
+
+enum { WIDEN_AHEAD = 1024 }; /* bytes fetched ahead */
+
+/* What the codes of a group are multiplied with, and what is taken off: see code_panel.h. */
+INLINE void code_scales(const struct code_layout *l, const char *block, uint32_t in, v16 *scale,
+                        v16 *less)
+{
+    const size_t i = (size_t)code_group(in, l->scales) * LANES * 2,
+                 j = (size_t)code_group(in, l->groups) * LANES;
+    v16 offset;
+    *scale = v_from_f16((const uint16_t *)(block + i));
+    if (l->by)
+        *scale = v_mul(*scale, v_from_i8((const int8_t *)block + l->by + j));
+    if (l->offset)
+        offset = v_from_f16((const uint16_t *)(block + l->offset + i));
+    else
+        offset = v_mul(*scale, v_set(l->zero));
+    if (l->less)
+        offset = v_mul(offset, v_from_i8((const int8_t *)block + l->less + j));
+    *less = v_sub(v_set(0.0f), offset);
+}
+
+/* Column c of eight; `mask` leaves its upper bits where they belong in a code. */
+INLINE v16 code_number(i16 low, i16 up, const int c, i16 mask, v16 scale, v16 less, const bool both)
+{
+    v16 code;
+    if (both) {
+        const i16 lower = i_and(i_shr(low, 4 * c), i_set(15));
+        code = v_from_int(i_and_or(c ? i_shr(up, 4 * c - 4) : i_shl(up, 4), mask, lower));
+    } else {
+        code = v_from_u4(i_shr(low, 4 * c));
+    }
+    return v_fma(code, scale, less);
+}
+
+INLINE i16 code_mask(const struct code_layout *l) { return i_set(((1u << l->upper) - 1) << 4); }
+
+INLINE void code_columns(float *dst, const char *lower, i16 up, i16 mask, v16 scale, v16 less,
+                         const bool both)
+{
+    const i16 low = i_load(lower);
+    __builtin_prefetch(lower + WIDEN_AHEAD);
+    UNROLL for (int c = 0; c < 8; c++)
+        v_store(dst + c * LANES, code_number(low, up, c, mask, scale, less, both));
+}
+
+INLINE void widen_codes(float *dst, const char *panel, const struct code_layout *l, uint32_t k,
+                        uint32_t n, const bool both)
+{
+    const uint32_t group = l->groups ? CODE_BLOCK / l->groups : CODE_COLS;
+    const i16 mask = code_mask(l);
+    for (const uint32_t end = k + n; k < end; k += group) {
+        const char *block = panel + (size_t)(k / CODE_BLOCK) * l->bytes;
+        const uint32_t in = k % CODE_BLOCK;
+        v16 scale, less;
+        code_scales(l, block, in, &scale, &less);
+        for (uint32_t c = in; c < in + group; c += 8, dst += 8 * LANES) {
+            const struct code_place at = code_place(l, c);
+            const i16 up = both ? i_shr_by(i_load(block + at.upper), at.shift) : mask;
+            code_columns(dst, block + at.lower, up, mask, scale, less, both);
+        }
+    }
+}
+
+void ISA(widen_codes)(float *dst, const char *panel, const struct code_layout *l, uint32_t k,
+                      uint32_t n)
+{
+    if (l->upper)
+        widen_codes(dst, panel, l, k, n, true);
+    else
+        widen_codes(dst, panel, l, k, n, false);
+}
+
+/* The scale is multiplied in at once: the bits are those of the number itself. */
+void ISA(widen_mxfp4)(float *dst, const char *panel, uint32_t k, uint32_t n)
+{
+    for (const uint32_t end = k + n; k < end; k += 8, dst += 8 * LANES) {
+        const uint32_t in = k % MX_BLOCK_COLS;
+        const char *block = panel + (size_t)(k / MX_BLOCK_COLS) * MX_BLOCK_BYTES;
+        const uint8_t *powers = (const uint8_t *)block + in / MX_GROUP * LANES;
+        const v16 scale = i_float(i_shl(i_from_u8(powers), 23));
+        const char *at = block + STEP_BYTES + (size_t)in / 8 * STEP_BYTES;
+        const i16 codes = i_load(at);
+        __builtin_prefetch(at + WIDEN_AHEAD);
+        UNROLL for (int c = 0; c < 8; c++)
+            v_store(dst + c * LANES, v_mul(v_from_e2m1(i_shr(codes, 4 * c)), scale));
+    }
+}
