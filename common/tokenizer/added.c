@@ -140,38 +140,23 @@ static bool alone(const char *s, uint32_t n, uint32_t start, uint32_t end)
     return end >= n || !uni_word(utf8_decode(s + end, n - end, &len));
 }
 
-/* The longest entry at s[at..n); its index in a->v, or TRIE_NONE. */
-static uint32_t match(const struct trie *t, const char *s, uint32_t n, uint32_t at, uint32_t *end)
-{
-    uint32_t node = 0, found = TRIE_NONE;
-    for (uint32_t i = at; i < n;) {
-        node = trie_step(t, node, (unsigned char)s[i++]);
-        if (node == TRIE_NONE)
-            break;
-        if (t->value[node] != TRIE_NONE) {
-            found = t->value[node];
-            *end = i;
-        }
-    }
-    return found;
-}
-
 static int cut_span(const struct added *a, const struct trie *t, const char *text,
                     const struct span *sp, struct spans *out)
 {
     const char *s = text + sp->start;
-    uint32_t n = sp->end - sp->start, done = 0, end = 0, len, base = sp->start;
+    uint32_t n = sp->end - sp->start, done = 0, len = 0, base = sp->start;
     size_t clen;
     for (uint32_t at = 0; at < n;) {
-        uint32_t i =
-            t->root[(unsigned char)s[at]] == TRIE_NONE ? TRIE_NONE : match(t, s, n, at, &end);
+        uint32_t i = TRIE_NONE;                         /* an index in a->v */
+        if (t->root[(unsigned char)s[at]] != TRIE_NONE) /* few bytes begin one */
+            i = trie_longest(t, s + at, n - at, &len);
         if (i == TRIE_NONE) {
             at++;
             continue;
         }
         const struct added_token *x = &a->v[i];
-        uint32_t start = at, stop = end, from;
-        at = end;
+        uint32_t start = at, stop = at + len, from;
+        at = stop;
         if (x->single_word && !alone(s, n, start, stop))
             continue;
         if (x->lstrip && start < done)

@@ -36,4 +36,23 @@ static inline uint32_t trie_step(const struct trie *t, uint32_t node, unsigned c
             return t->edge[i].to;
     return TRIE_NONE;
 }
+
+/* The longest entry that s[0..n) begins with: its number, and its bytes in *len; TRIE_NONE: none.
+ */
+static inline uint32_t trie_longest(const struct trie *t, const char *s, uint32_t n, uint32_t *len)
+{
+    uint32_t node = 0, found = TRIE_NONE;
+    if (trie_empty(t))
+        return TRIE_NONE;
+    for (uint32_t i = 0; i < n;) {
+        node = trie_step(t, node, (unsigned char)s[i++]);
+        if (node == TRIE_NONE)
+            break;
+        if (t->value[node] != TRIE_NONE) {
+            found = t->value[node];
+            *len = i;
+        }
+    }
+    return found;
+}
 #endif

@@ -33,22 +33,6 @@ void wordpiece_free(struct wordpiece *w)
     *w = (struct wordpiece){0};
 }
 
-/* The longest entry at s[0..n): its number, and its bytes in *len; NO_ID: none. */
-static uint32_t longest(const struct trie *t, const char *s, uint32_t n, uint32_t *len)
-{
-    uint32_t node = 0, found = NO_ID;
-    for (uint32_t i = 0; i < n && !trie_empty(t);) {
-        node = trie_step(t, node, (unsigned char)s[i++]);
-        if (node == TRIE_NONE)
-            break;
-        if (t->value[node] != TRIE_NONE) {
-            found = t->value[node];
-            *len = i;
-        }
-    }
-    return found;
-}
-
 static int unknown(const struct wordpiece *w, struct sink *k, uint32_t start, uint32_t end,
                    struct err *e)
 {
@@ -74,8 +58,8 @@ int wordpiece_encode(const struct wordpiece *w, struct sink *k, uint32_t start, 
     if ((int64_t)utf8_count(s + start, end - start) > w->max_chars)
         return unknown(w, k, start, end, e);
     for (uint32_t at = start; at < end; at += len) {
-        uint32_t id = longest(at == start ? &w->trie : &w->inner, s + at, end - at, &len);
-        if (id == NO_ID) { /* one unknown piece makes the whole word unknown */
+        uint32_t id = trie_longest(at == start ? &w->trie : &w->inner, s + at, end - at, &len);
+        if (id == TRIE_NONE) { /* one unknown piece makes the whole word unknown */
             k->out->n = first;
             return unknown(w, k, start, end, e);
         }

@@ -5,8 +5,10 @@ where Q4_K_M has its Q4_K and Q6_K (q4_k_m).
 Streams tensor by tensor in chunks (peak memory < 1 GB).   random_checkpoint.py SHAPE OUTDIR [--seed N] [--gguf bf16,f16]
 Needs numpy; --gguf needs gguf-py on PYTHONPATH (or pip install gguf)."""
 
-import argparse, json, os, struct, sys, zlib
+import argparse, json, os, pathlib, struct, sys, zlib
 import numpy as np
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
 SHAPES = {
     "llama-3.2-1b": dict(
@@ -328,33 +330,6 @@ def write_hf(name, s, out, seed):
     write_safetensors(f"{out}/model.safetensors", s, seed)
 
 
-def gguf_name(n):
-    if n == "model.embed_tokens.weight":
-        return "token_embd.weight"
-    if n == "model.norm.weight":
-        return "output_norm.weight"
-    if n == "lm_head.weight":
-        return "output.weight"
-    _, _, i, rest = n.split(".", 3)
-    m = {
-        "input_layernorm": "attn_norm",
-        "post_attention_layernorm": "ffn_norm",
-        "self_attn.q_proj": "attn_q",
-        "self_attn.k_proj": "attn_k",
-        "self_attn.v_proj": "attn_v",
-        "self_attn.o_proj": "attn_output",
-        "mlp.gate_proj": "ffn_gate",
-        "mlp.up_proj": "ffn_up",
-        "mlp.down_proj": "ffn_down",
-    }
-    stem, suf = rest.rsplit(".", 1)
-    return f"blk.{i}.{m[stem]}.{suf}"
-
-
-def permute(a, nh):  # HF half-split rope order -> interleaved pairs (llama arch in GGUF)
-    return a.reshape(nh, 2, a.shape[0] // nh // 2, *a.shape[1:]).swapaxes(1, 2).reshape(a.shape)
-
-
 def packing(n, layers):
     """What llama-quantize makes of a tensor for Q4_K_M."""
     fine = "embed" in n or "lm_head" in n
@@ -380,6 +355,7 @@ def blocks(kind, n, std, rng):
 
 def write_gguf(name, s, path, seed, dt):
     import gguf
+    from gguf_made import name_of, paired
 
     arch = s["arch"]
     w = gguf.GGUFWriter(path, arch, use_temp_file=False)
@@ -437,12 +413,12 @@ def write_gguf(name, s, path, seed, dt):
             q = gguf.GGMLQuantizationType[packing(n, s["layers"])]
             elements, size = gguf.GGML_QUANT_SIZES[q]
             row = sh[-1] // elements * size
-            w.add_tensor_info(gguf_name(n), (*sh[:-1], row), np.dtype(np.uint8), int(np.prod(sh[:-1])) * row, raw_dtype=q)
+            w.add_tensor_info(name_of(n), (*sh[:-1], row), np.dtype(np.uint8), int(np.prod(sh[:-1])) * row, raw_dtype=q)
         elif k == "w":
             q = gguf.GGMLQuantizationType.BF16 if dt == "bf16" else gguf.GGMLQuantizationType.F16
-            w.add_tensor_info(gguf_name(n), sh, np.dtype(np.float16), 2 * int(np.prod(sh)), raw_dtype=q)
+            w.add_tensor_info(name_of(n), sh, np.dtype(np.float16), 2 * int(np.prod(sh)), raw_dtype=q)
         else:
-            w.add_tensor_info(gguf_name(n), sh, np.dtype(np.float32), 4 * int(np.prod(sh)))
+            w.add_tensor_info(name_of(n), sh, np.dtype(np.float32), 4 * int(np.prod(sh)))
     for n, a in extra:
         w.add_tensor_info(n, a.shape, a.dtype, a.nbytes)
     w.write_header_to_file()
@@ -455,7 +431,7 @@ def write_gguf(name, s, path, seed, dt):
             continue
         a = np.concatenate(list(chunks(n, sh, k, seed))).reshape(sh)
         if arch == "llama" and ("q_proj.weight" in n or "k_proj.weight" in n):
-            a = permute(a, s["heads"] if "q_proj" in n else s["kv"])
+            a = paired(a, s["heads"] if "q_proj" in n else s["kv"])
         a = np.ascontiguousarray(a)
         if k != "w":
             a = (a.astype(np.uint32) << 16).view(np.float32)

@@ -84,7 +84,7 @@ void drafts_plan(const struct drafting *d, struct seq **v, uint32_t n)
         return;
     for (uint32_t i = 0; i < n; i++) {
         struct seq *s = v[i];
-        s->step -= s->drafted; /* of the plan before */
+        s->step -= s->drafted; /* of a plan that came to nothing */
         s->drafted = 0;
         s->proposed = seq_live(s) ? propose(d, s) : 0;
         any |= s->proposed > 0;

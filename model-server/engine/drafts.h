@@ -25,9 +25,9 @@ enum { DRAFTS_MOST = 64 }; /* that are offered for one sequence at a time */
  * forgotten. An offer that turns out to be wrong costs time alone. */
 int seq_offer(struct seq *s, uint32_t at, const uint32_t *ids, uint32_t n, struct err *e);
 
-/* What the next step of `v` verifies: sets `drafted` and `step` of those that decode. Called after
- * each step, and again before the next, if that was not run ahead and new drafts have come; the
- * same on every rank. */
+/* What the next step of `v` verifies: sets `drafted` and `step` of those that decode. Called once
+ * for a step, as late as can be, since more may be offered: before it is run ahead, else before it
+ * is run. The same on every rank. */
 void drafts_plan(const struct drafting *d, struct seq **v, uint32_t n);
 
 /* Rows of logits that the next step yields for `s`. */

@@ -80,7 +80,8 @@ static void forget(struct engine *g)
     g->gone = NULL;
 }
 
-/* After a step over `b`, which is in no list: plan the next one, let go of what is over. */
+/* After a step over `b`, which is in no list: plan the next one but for its drafts, which may be on
+ * their way; let go of what is over. */
 static int settle(struct engine *g, struct batch *b, struct answer *a, struct err *e)
 {
     bool over = batch_over(b), failed = false;
@@ -101,27 +102,26 @@ static int settle(struct engine *g, struct batch *b, struct answer *a, struct er
         batch_drop_failed(b, g->gone);
     }
     step_plan_chunks(b->v, b->n, g->max_chunk);
-    drafts_plan(&g->drafting, b->v, b->n);
     batches_put(&g->batches, b);
     return 0;
 }
 
-/* What the router changes in `parts` before a step over them. */
-static int edit(struct engine *g, const struct edits *x, struct batch *const *parts, size_t n,
-                struct err *e)
+/* Before a step over `parts`: what the router changes in them, and which drafts it verifies, unless
+ * it was run ahead with them. */
+static int prepare(struct engine *g, const struct edits *x, struct batch *const *parts, size_t n,
+                   struct err *e)
 {
     struct edit_limits lim = {g->n_blocks, g->n_slots, model_info(g->o.model)->vocab};
-    if (!x)
-        return 0;
-    if (edits_apply(x, g->o.model, &lim, parts, n, e)) {
+    if (x && edits_apply(x, g->o.model, &lim, parts, n, e)) {
         g->broken |= g->o.comm->world > 1 && e->kind != ERR_VALIDATION;
         return -1;
     }
-    for (size_t i = 0; i < n && x->n_leave && !x->names_chunks; i++)
-        step_plan_chunks(parts[i]->v, parts[i]->n, g->max_chunk);
-    for (size_t i = 0; i < n && x->n_offers; i++)
+    for (size_t i = 0; i < n; i++) {
+        if (x && x->n_leave && !x->names_chunks)
+            step_plan_chunks(parts[i]->v, parts[i]->n, g->max_chunk);
         if (!stepper_is_ahead(&g->step, parts[i]->v, parts[i]->n))
             drafts_plan(&g->drafting, parts[i]->v, parts[i]->n);
+    }
     return 0;
 }
 
@@ -175,7 +175,7 @@ int engine_prefill(struct engine *g, uint64_t id, const struct seq_spec *specs, 
     *a = (struct answer){.concat_ns = -1};
     forget(g);
     if ((cached && batches_find_all(&g->batches, cached, 1, &old, e)) ||
-        edit(g, x, &old, old ? 1 : 0, e))
+        prepare(g, x, &old, old ? 1 : 0, e))
         return -1;
     struct batch *fresh = admit(g, id, specs, n, e);
     if (!fresh)
@@ -226,7 +226,10 @@ int engine_ahead(struct engine *g, struct err *e)
 {
     struct batch *b = g->next;
     g->next = NULL;
-    if (!b || stepper_ahead(&g->step, b->v, b->n, e) == 0)
+    if (!b)
+        return 0;
+    drafts_plan(&g->drafting, b->v, b->n);
+    if (stepper_ahead(&g->step, b->v, b->n, e) == 0)
         return 0;
     g->broken |= g->o.comm->world > 1;
     return -1;
@@ -236,7 +239,8 @@ int engine_ahead(struct engine *g, struct err *e)
 static int decode_one(struct engine *g, struct batch *b, const struct edits *x, struct answer *a,
                       struct err *e)
 {
-    if (edit(g, x, &b, 1, e) || run(g, b, e) || settle(g, batches_take(&g->batches, b->id), a, e))
+    if (prepare(g, x, &b, 1, e) || run(g, b, e) ||
+        settle(g, batches_take(&g->batches, b->id), a, e))
         return -1;
     if (a->batch && !(x && x->drafting))
         expect_more(g, b);
@@ -247,7 +251,7 @@ static int decode_joined(struct engine *g, struct batch *const *parts, size_t n,
                          const struct edits *x, struct answer *a, struct err *e)
 {
     int64_t t0 = clock_ns();
-    if (edit(g, x, parts, n, e))
+    if (prepare(g, x, parts, n, e))
         return -1;
     struct batch *all = view(parts, n, e);
     if (!all)

@@ -189,14 +189,14 @@ static int ended_early(const struct seq *s, struct err *e)
     return err_set(e, ERR_SYSTEM, "warm-up: %s", said ? s->error : "it ended early");
 }
 
-/* One decode step; what it plans for the next one is `drafts` drafts. */
+/* One decode step, which verifies `drafts` drafts. */
 static int timed_step(struct engine *g, struct seq *s, uint32_t drafts, int64_t *least,
                       struct err *e)
 {
     static const uint32_t any[TIMED_DRAFTS];
     struct answer a;
     g->drafting.most = drafts;
-    if (seq_offer(s, s->n + 1, any, drafts, e) || engine_decode(g, (uint64_t[]){0}, 1, NULL, &a, e))
+    if (seq_offer(s, s->n, any, drafts, e) || engine_decode(g, (uint64_t[]){0}, 1, NULL, &a, e))
         return -1;
     if (s->error[0] || !a.batch)
         return ended_early(s, e);
@@ -227,8 +227,8 @@ static int measure_rows(struct engine *g, const struct warmup *w, struct err *e)
     if (!a.batch)
         return ended_early(a.out->n_gen ? a.out->gen[0].seq : NULL, e);
     for (int i = 0; i < TIMED && rc == 0; i++)
-        rc = timed_step(g, a.batch->v[0], TIMED_DRAFTS, &one, e) ||
-             timed_step(g, a.batch->v[0], 0, &more, e);
+        rc = timed_step(g, a.batch->v[0], 0, &one, e) ||
+             timed_step(g, a.batch->v[0], TIMED_DRAFTS, &more, e);
     engine_clear(g, NULL);
     g->drafting.most = most;
     g->drafting.cost = DRAFT_COST;

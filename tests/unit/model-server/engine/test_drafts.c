@@ -216,14 +216,17 @@ static void drafts_make_do_with_the_blocks_there_are(void **state)
         uint32_t known = v[0].spec.n_prompt + v[0].n_got, need = (known + BS - 1) / BS;
         struct kv_more more = {0, 0, v[0].blocks, need < all ? need : all};
         struct draft_offer o = offer(0, v[0].n_got, 0, ids);
-        struct edits x = {.offers = &o, .n_offers = 1, .more = &more, .n_more = 1};
+        struct edits x = {
+            .offers = &o, .n_offers = 1, .more = &more, .n_more = 1, .drafting = v[0].n_got % 2};
         assert_int_equal(engine_decode(g, (uint64_t[]){0}, 1, &x, &a, &e), 0);
         take(&a, v);
+        assert_int_equal(engine_ahead(g, &e), 0);
         if (a.batch) { /* never behind the blocks that were given */
             const struct seq *s = a.batch->v[0];
             assert_true(s->drafted == 0 || s->n + s->drafted <= s->n_blocks * BS);
         }
     }
+    assert_int_equal(v[0].n_got, v[0].n_alone);
     assert_memory_equal(v[0].got, v[0].alone, v[0].n_got * sizeof(uint32_t));
 }
 
@@ -284,6 +287,34 @@ static void drafts_are_planned_by_their_worth(void **state)
     assert_true(cheap < one && one < dear);
 }
 
+/* Each step once, whether it is run ahead or waits for offers: a plan that verifies none of what it
+ * finds fades what is thought of that, which counts them here. */
+static void a_step_is_planned_once(void **state)
+{
+    struct err e = ERR_INIT;
+    struct answer a;
+    (void)state;
+    ask_all(6);
+    for (int wait = 0; wait < 2; wait++) {
+        struct draft_offer o = {0, v[0].spec.n_prompt, v[0].alone, v[0].n_alone};
+        struct edits x = {.offers = &o, .n_offers = 1, .drafting = wait};
+        struct acceptance want = {0};
+        speculate_on(&ops);
+        g->drafting.cost = 1; /* none is worth it */
+        v[0].n_got = 0, v[0].over = false;
+        assert_int_equal(engine_prefill(g, 0, &v[0].spec, 1, NULL, NULL, &a, &e), 0);
+        a.batch->v[0]->acceptance = want;
+        for (take(&a, v); a.batch; take(&a, v)) {
+            if (v[0].n_got + 1 < v[0].spec.max_new_tokens) /* the last token needs no drafts */
+                acceptance_fade(&want, DRAFT_OFFERED);
+            assert_int_equal(engine_decode(g, (uint64_t[]){0}, 1, &x, &a, &e), 0);
+            assert_int_equal(engine_ahead(g, &e), 0);
+        }
+        assert_true(v[0].n_got > 3);
+        assert_true(a.out->gen[0].seq->acceptance.rate[DRAFT_OFFERED] == want.rate[DRAFT_OFFERED]);
+    }
+}
+
 /* Garbage is verified less and less. */
 static void wrong_drafts_are_given_up(void **state)
 {
@@ -329,6 +360,7 @@ int main(void)
         T(warm_up_says_why_it_ended_early),
         T(a_failed_step_is_repeated),
         T(drafts_are_planned_by_their_worth),
+        T(a_step_is_planned_once),
         T(wrong_drafts_are_given_up),
     };
     return cmocka_run_group_tests(t, NULL, NULL);

@@ -228,7 +228,7 @@ static void test_a_slow_reader(void **state)
         speak(fd, m);
         free(m);
     }
-    for (int i = 0; i < 2000 && rig.infer.cancels == before; i++)
+    for (int i = 0; i < 6000 && rig.infer.cancels == before; i++)
         usleep(10000);
     rig_settle(&rig);
     assert_int_equal(rig.infer.cancels, before + 100);

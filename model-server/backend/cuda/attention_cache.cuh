@@ -1,0 +1,141 @@
+/* attention_cache.cuh - a step's 32 keys, or values, in shared memory, and what each type of cache
+ * makes of them there: operands of tensor cores, for attention_mma.cuh.
+ *
+ * Keys lie as [64 bytes][key], 16-byte chunk c of 4 at c ^ (key / 2 % 4, its two bits exchanged):
+ * free of bank conflicts for the copies, for the 16-byte and 8-byte fragment loads of K and for
+ * ldmatrix of V. Dimensions are dealt to the MMAs as linear_mma.cuh deals columns, 32 at a time; of
+ * the last 16, where they are left, a lane has 4 in a row.
+ *
+ * 8-bit numbers are widened in registers, exactly, to bf16, without their scales. ldmatrix moves
+ * pairs of them, so of 16 dimensions one MMA has the even ones, the next the odd ones. */
+#ifndef MODEL_SERVER_BACKEND_CUDA_ATTENTION_CACHE_CUH
+#define MODEL_SERVER_BACKEND_CUDA_ATTENTION_CACHE_CUH
+#include "model-server/backend/cuda/device.cuh"
+
+enum { KEYS = 32 };
+
+/* 32 rows of BYTES bytes. */
+template <int BYTES> struct tile {
+    unsigned char b[(BYTES + 63) / 64][KEYS][64];
+    __device__ __forceinline__ unsigned char *chunk(uint32_t key, uint32_t c)
+    {
+        const uint32_t turn = (key / 2 & 1) * 2 | (key / 4 & 1);
+        return &b[c / 4][key][(c % 4 ^ turn) * 16];
+    }
+};
+
+/* A type says what it multiplies as, and gives B fragments: of K dims 8 t .. 8 t + 7 of group j of
+ * 32, or 4 t .. 4 t + 3 of the 16 after the groups; of V an addition to all sums of a part. */
+template <typename T> struct Cache16 {
+    typedef T Mma;
+    enum { BYTES = 2, SCALED = 0 };
+    template <typename K>
+    static __device__ __forceinline__ void keys8(K &k, uint32_t key, int j, uint32_t t,
+                                                 uint32_t (&f)[4])
+    {
+        const uint4 v = *(const uint4 *)k.chunk(key, 4 * j + t);
+        f[0] = v.x, f[1] = v.y, f[2] = v.z, f[3] = v.w;
+    }
+    template <typename K>
+    static __device__ __forceinline__ void keys4(K &k, uint32_t key, int groups, uint32_t t,
+                                                 uint32_t (&f)[4])
+    {
+        const uint2 v = *(const uint2 *)(k.chunk(key, 4 * groups + t / 2) + t % 2 * 8);
+        f[0] = v.x, f[1] = v.y;
+    }
+    /* o[d]: dims 8 d .. 8 d + 7 */
+    template <int DIMS, typename V>
+    static __device__ __forceinline__ void
+    values(float (&o)[DIMS / 8][4], const uint32_t (&p)[KEYS / 16][4], V &v, uint32_t first)
+    {
+        const uint32_t lane = threadIdx.x % 32;
+#pragma unroll
+        for (int j = 0; j < KEYS / 16; j++)
+#pragma unroll
+            for (int d = 0; d < DIMS / 16; d++) {
+                uint32_t f[4];
+                load_matrix_trans(f, v.chunk(16 * j + lane % 16, first / 8 + 2 * d + lane / 16));
+                T::mma(o[2 * d], p[j], f[0], f[1]);
+                T::mma(o[2 * d + 1], p[j], f[2], f[3]);
+            }
+    }
+    /* A row's sums to `to`; i: row g or g + 8. */
+    template <int DIMS>
+    static __device__ __forceinline__ void put(float *to, const float (&o)[DIMS / 8][4], int i,
+                                               float s)
+    {
+#pragma unroll
+        for (int d = 0; d < DIMS / 8; d++)
+            *(float2 *)(to + 8 * d + threadIdx.x % 4 * 2) =
+                make_float2(o[d][2 * i] * s, o[d][2 * i + 1] * s);
+    }
+};
+
+/* W::widen(): two numbers, each a byte in the low half of 16 bits, to two bf16. */
+template <typename W> struct Cache8 {
+    typedef Bf16 Mma;
+    enum { BYTES = 1, SCALED = 1 };
+    static __device__ __forceinline__ void widen4(uint32_t v, uint32_t *f)
+    {
+        f[0] = W::widen(__byte_perm(v, 0, 0x4140));
+        f[1] = W::widen(__byte_perm(v, 0, 0x4342));
+    }
+    template <typename K>
+    static __device__ __forceinline__ void keys8(K &k, uint32_t key, int j, uint32_t t,
+                                                 uint32_t (&f)[4])
+    {
+        const uint2 v = *(const uint2 *)(k.chunk(key, 2 * j + t / 2) + t % 2 * 8);
+        widen4(v.x, f), widen4(v.y, f + 2);
+    }
+    template <typename K>
+    static __device__ __forceinline__ void keys4(K &k, uint32_t key, int groups, uint32_t t,
+                                                 uint32_t (&f)[4])
+    {
+        widen4(*(const uint32_t *)(k.chunk(key, 2 * groups) + 4 * t), f);
+    }
+    /* o[2 d]: the even ones of dims 16 d .. 16 d + 15; o[2 d + 1]: the odd ones */
+    template <int DIMS, typename V>
+    static __device__ __forceinline__ void
+    values(float (&o)[DIMS / 8][4], const uint32_t (&p)[KEYS / 16][4], V &v, uint32_t first)
+    {
+#pragma unroll
+        for (int d = 0; d < DIMS / 16; d++) {
+            uint32_t f[4]; /* 8 keys each */
+            load_matrix_trans(f, v.chunk(threadIdx.x % 32, first / 16 + d));
+#pragma unroll
+            for (int j = 0; j < KEYS / 16; j++) {
+                Mma::mma(o[2 * d], p[j], W::widen(f[2 * j]), W::widen(f[2 * j + 1]));
+                Mma::mma(o[2 * d + 1], p[j], W::widen(f[2 * j] >> 8), W::widen(f[2 * j + 1] >> 8));
+            }
+        }
+    }
+    template <int DIMS>
+    static __device__ __forceinline__ void put(float *to, const float (&o)[DIMS / 8][4], int i,
+                                               float s)
+    {
+#pragma unroll
+        for (int d = 0; d < DIMS / 16; d++)
+            *(float4 *)(to + 16 * d + threadIdx.x % 4 * 4) =
+                make_float4(o[2 * d][2 * i] * s, o[2 * d + 1][2 * i] * s, o[2 * d][2 * i + 1] * s,
+                            o[2 * d + 1][2 * i + 1] * s);
+    }
+};
+
+/* A byte as bf16: 128 + its 7 low bits, less 128 or, of a negative one, 256. */
+struct WidenI8 {
+    static __device__ __forceinline__ uint32_t widen(uint32_t v)
+    {
+        const uint32_t low = (v & 0x007f007f) | 0x43004300, sign = (v & 0x00800080) | 0x43004300;
+        return Bf16::fma2(sign, 0xbf80bf80 /* -1 */, low);
+    }
+};
+/* Sign, exponent and mantissa at their places; 2^112 for the difference of the exponents' biases,
+ * which makes subnormal numbers right too. */
+struct WidenFp8 {
+    static __device__ __forceinline__ uint32_t widen(uint32_t v)
+    {
+        const uint32_t placed = (v & 0x00800080) << 8 | (v & 0x007f007f) << 4;
+        return Bf16::fma2(placed, 0x77807780, 0x80008000 /* -0 */);
+    }
+};
+#endif

@@ -1,0 +1,129 @@
+/* stored_rig.h - a quantised matrix that is made here, number by number: what it says (`truth`),
+ * the tensors that say it, which each test packs as its format is described, and both compared. */
+#ifndef TESTS_UNIT_MODEL_SERVER_MODEL_QUANT_STORED_RIG_H
+#define TESTS_UNIT_MODEL_SERVER_MODEL_QUANT_STORED_RIG_H
+#include "model-server/backend/numbers.h"
+#include "model-server/model/quant/stored.h"
+#include "tests/check/random.h"
+#include "tests/unit/test.h"
+#include <string.h>
+
+enum { MOST = 160, MOST_GROUPS = 16 };
+
+/* What the tensors say, one number a place. */
+struct truth {
+    int rows, cols, groups;
+    int code[MOST][MOST], zero[MOST_GROUPS][MOST], group_of[MOST];
+    float scale[MOST_GROUPS][MOST];
+};
+static struct truth truth;
+
+static struct tensor tensors[STORED_TENSORS];
+static uint8_t bytes[STORED_TENSORS][MOST * MOST * 4 + 8];
+
+static inline const struct tensor *find(const void *ctx, const char *name)
+{
+    (void)ctx;
+    for (int i = 0; i < STORED_TENSORS; i++)
+        if (tensors[i].name && strcmp(tensors[i].name, name) == 0)
+            return &tensors[i];
+    return NULL;
+}
+
+/* At an odd address, as the format allows. */
+static inline uint8_t *tensor(int i, const char *name, enum tensor_type type, int size, int a,
+                              int b)
+{
+    memset(bytes[i], 0, sizeof(bytes[i]));
+    tensors[i] = (struct tensor){.name = name,
+                                 .file = "w",
+                                 .type = type,
+                                 .n_dims = b ? 2 : 1,
+                                 .dims = {(uint64_t)a, (uint64_t)b},
+                                 .bytes = (uint64_t)a * (uint64_t)(b ? b : 1) * (uint64_t)size,
+                                 .data = bytes[i] + 1};
+    assert_true(tensors[i].bytes < sizeof(bytes[i]));
+    return bytes[i] + 1;
+}
+
+static inline void put_u32(uint8_t *p, int64_t i, uint32_t v, bool or_it)
+{
+    uint32_t old = 0;
+    memcpy(&old, p + i * 4, 4);
+    v |= or_it ? old : 0;
+    memcpy(p + i * 4, &v, 4);
+}
+
+static inline void make(struct rng *r, int rows, int cols, int group, int bits, int zero_from)
+{
+    memset(tensors, 0, sizeof(tensors));
+    truth.rows = rows, truth.cols = cols;
+    truth.groups = group ? (cols + group - 1) / group : 1;
+    assert_true(truth.groups <= MOST_GROUPS && rows <= MOST && cols <= MOST);
+    for (int c = 0; c < cols; c++) {
+        truth.group_of[c] = group ? c / group : 0;
+        for (int o = 0; o < rows; o++)
+            truth.code[o][c] = (int)rng_below(r, 1u << bits);
+    }
+    for (int g = 0; g < truth.groups; g++)
+        for (int o = 0; o < rows; o++) {
+            truth.zero[g][o] = zero_from + (int)rng_below(r, (1u << bits) - (uint32_t)zero_from);
+            truth.scale[g][o] = f32_of_f16(f16_of_f32(0.01f + (float)rng_below(r, 100) / 1000));
+        }
+}
+
+static inline void put_scales(const char *name, bool by_column)
+{
+    const int a = by_column ? truth.groups : truth.rows, b = by_column ? truth.rows : truth.groups;
+    uint8_t *p = tensor(STORED_SCALES, name, T_F16, 2, a, b);
+    for (int g = 0; g < truth.groups; g++)
+        for (int o = 0; o < truth.rows; o++) {
+            uint16_t h = f16_of_f32(truth.scale[g][o]);
+            memcpy(p + 2 * (by_column ? g * truth.rows + o : o * truth.groups + g), &h, 2);
+        }
+}
+
+static inline void put_groups(const char *name)
+{
+    uint8_t *p = tensor(STORED_GROUPS, name, T_I32, 4, truth.cols, 0);
+    for (int c = 0; c < truth.cols; c++)
+        put_u32(p, c, (uint32_t)truth.group_of[c], false);
+}
+
+/* ---------------------------------------------------------------- reading back */
+
+static inline void assert_slice(const struct stored_matrix *m, int row, int rows, int col, int cols,
+                                enum dtype to)
+{
+    static float out[MOST * MOST];
+    stored_numbers(m, row, rows, col, cols, to, out, &(struct backend_ops){.name = "none"}, NULL);
+    for (int o = 0; o < rows; o++)
+        for (int c = 0; c < cols; c++) {
+            int g = truth.group_of[col + c];
+            float want = (float)(truth.code[row + o][col + c] - truth.zero[g][row + o]) *
+                         truth.scale[g][row + o];
+            want = to == DT_F32    ? want
+                   : to == DT_BF16 ? f32_of_bf16(bf16_of_f32(want))
+                                   : f32_of_f16(f16_of_f32(want));
+            float got = number_at(out, to, (int64_t)o * cols + c);
+            if (got != want)
+                fail_msg("(%d, %d): %g, not %g", row + o, col + c, (double)got, (double)want);
+        }
+}
+
+static inline void assert_reads(struct rng *r, const struct stored *how)
+{
+    struct stored_matrix m;
+    struct err e = ERR_INIT;
+    if (stored_open(&m, how, "q", truth.rows, truth.cols, find, NULL, &e))
+        fail_msg("%s", e.msg);
+    for (enum dtype t = DT_F32; t < DT_N; t++)
+        assert_slice(&m, 0, truth.rows, 0, truth.cols, t);
+    for (int i = 0; i < 20; i++) { /* ranks cut anywhere */
+        int row = (int)rng_below(r, (uint32_t)truth.rows);
+        int col = (int)rng_below(r, (uint32_t)truth.cols);
+        assert_slice(&m, row, 1 + (int)rng_below(r, (uint32_t)(truth.rows - row)), col,
+                     1 + (int)rng_below(r, (uint32_t)(truth.cols - col)), DT_F32);
+    }
+}
+#endif
