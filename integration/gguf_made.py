@@ -127,3 +127,53 @@ def write(folder, path, quant="F32"):
     w.write_tensors_to_file()
     w.close()
     return path
+
+
+# Scales in the blocks of a packing, and offsets behind them, as halves: where they stand, what makes numbers of about 0.06 whose mean is near 0.
+HALVES = {
+    "Q4_0": [(0, 0.008)],
+    "Q4_1": [(0, 0.008), (2, -0.06)],
+    "Q5_0": [(0, 0.008)],
+    "Q5_1": [(0, 0.008), (2, -0.124)],
+    "Q8_0": [(0, 0.0008)],
+    "Q2_K": [(80, 0.006), (82, 0.009)],
+    "Q3_K": [(108, 0.0012)],
+    "Q4_K": [(0, 0.0004), (2, 0.003)],
+    "Q5_K": [(0, 0.0002), (2, 0.0031)],
+    "Q6_K": [(208, 0.00005)],
+}
+
+
+def random_blocks(quant, rows, cols, rng):
+    elements, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[quant]]
+    blocks = rng.integers(0, 256, (rows * cols // elements, size), dtype=np.uint8)
+    for at, value in HALVES[quant]:
+        blocks[:, at : at + 2] = np.frombuffer(np.float16(value).tobytes(), np.uint8)
+    return blocks.reshape(rows, cols // elements * size)
+
+
+def random_model(path, quant, v_quant=None):
+    """One layer of 256 columns, which K-quants need, of random blocks; v_proj of others, as in Q4_K_M."""
+    rng = np.random.default_rng(7)
+    w = gguf.GGUFWriter(str(path), "llama")
+    w.add_context_length(256), w.add_embedding_length(256), w.add_block_count(1), w.add_feed_forward_length(512)
+    w.add_head_count(4), w.add_head_count_kv(2), w.add_rope_dimension_count(64), w.add_layer_norm_rms_eps(1e-5)
+    texts = ["<unk>", "<s>", "</s>"] + [f"<0x{i:02X}>" for i in range(256)] + ["▁"] + [chr(97 + i) for i in range(26)]
+    texts += [f"t{i}" for i in range(512 - len(texts))]
+    w.add_tokenizer_model("llama"), w.add_token_list(texts), w.add_token_scores([-float(i) for i in range(512)])
+    w.add_token_types([2, 3, 3] + [6] * 256 + [1] * (512 - 259))
+    w.add_bos_token_id(1), w.add_eos_token_id(2)
+
+    def add(name, rows, cols):
+        q = v_quant if v_quant and "attn_v" in name else quant
+        w.add_tensor(name, random_blocks(q, rows, cols, rng), raw_dtype=gguf.GGMLQuantizationType[q])
+
+    add("token_embd.weight", 512, 256)
+    add("output.weight", 512, 256)
+    for name in ("output_norm", "blk.0.attn_norm", "blk.0.ffn_norm"):
+        w.add_tensor(name + ".weight", np.ones(256, np.float32))
+    for name, rows, cols in (("attn_q", 256, 256), ("attn_k", 128, 256), ("attn_v", 128, 256), ("attn_output", 256, 256), ("ffn_gate", 512, 256), ("ffn_up", 512, 256), ("ffn_down", 256, 512)):
+        add(f"blk.0.{name}.weight", rows, cols)
+    w.write_header_to_file(), w.write_kv_data_to_file(), w.write_tensors_to_file()
+    w.close()
+    return path

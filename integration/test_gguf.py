@@ -7,7 +7,7 @@ import requests
 from serving import BIN, DEMO, Service, data
 
 pytest.importorskip("gguf", reason="llama.cpp's Python module writes the files: pip install gguf")
-from gguf_made import write  # noqa: E402
+from gguf_made import HALVES, random_model, write  # noqa: E402
 
 CHAT = {"model": "m", "max_tokens": 24, "temperature": 0, "messages": [{"role": "user", "content": "What is the capital of France?"}]}
 GENERATE = {"inputs": "Once upon a time", "parameters": {"max_new_tokens": 32, "details": True, "decoder_input_details": True}}
@@ -62,10 +62,31 @@ def test_packed_weights_are_close(tmp_path, demo, quant):
         got, log = answers(s), s.log
     errors = [abs(a["logprob"] - b["logprob"]) for a, b in zip(got[4][1:], demo[4][1:])]
     assert [t["id"] for t in got[4]] == [t["id"] for t in demo[4]]
-    assert "packed weights are served" in log or quant == "F16"
+    assert ("weights stay packed" in log) == (quant != "F16")
     assert max(errors) < {"F16": 0.05, "Q8_0": 0.1, "Q5_1": 1, "Q4_0": 2}[quant], errors
     if quant in ("F16", "Q8_0"):
         assert got[0] == demo[0]
+
+
+def numbers(path, num_shard, *args):
+    """Log-probabilities of a prompt and of what follows it, with alternatives, as they come."""
+    with Service(path, num_shard, args=["--kv-cache-dtype", "float32", *args]) as s:
+        p = {"max_new_tokens": 20, "details": True, "decoder_input_details": True, "top_n_tokens": 5, "ignore_eos": True}
+        d = s.post("/generate", {"inputs": "abc xyz hello", "parameters": p}).json()["details"]
+        return d["prefill"], d["tokens"], d["top_tokens"]
+
+
+@pytest.mark.parametrize("quant, num_shard", [*((q, 1) for q in HALVES), ("Q4_K Q6_K", 1), ("Q4_K Q8_0", 1), ("Q8_0 Q4_1", 2), ("Q4_0", 2)])
+def test_packed_weights_are_served_as_the_numbers_that_they_are(tmp_path, quant, num_shard):
+    """Nothing is rounded but sums: the bits of a model in fp32 in a fraction of its memory."""
+    path = random_model(tmp_path / "m.gguf", *quant.split())
+    assert numbers(path, num_shard) == numbers(path, num_shard, "--dtype", "float32")
+
+
+def test_blocks_that_ranks_would_cut_are_served_in_16_bits(tmp_path):
+    path = random_model(tmp_path / "m.gguf", "Q4_K", "Q6_K")
+    whole, halves = numbers(path, 1), numbers(path, 2)
+    assert max(abs(a["logprob"] - b["logprob"]) for a, b in zip(whole[0][1:], halves[0][1:])) < 0.1
 
 
 @pytest.mark.parametrize("quant, word, num_shard", [("Q8_0", "w8a8", 1), ("Q4_0", "int4", 2)])
@@ -73,7 +94,7 @@ def test_quantised_once_more(tmp_path, quant, word, num_shard):
     path = write(DEMO, tmp_path / "demo.gguf", quant)
     with Service(path, num_shard, args=["--quantize", word]) as s:
         assert requests.get(s.url + "/info", timeout=10).json()["quantize"] == word
-        assert "packed weights are served" not in s.log
+        assert "weights stay packed" not in s.log
         assert s.post("/generate", GENERATE).json()["generated_text"].strip()
 
 

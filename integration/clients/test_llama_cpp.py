@@ -12,8 +12,7 @@ from serving import DEMO, Service, data
 
 gguf = pytest.importorskip("gguf", reason="llama.cpp's Python module writes the files: pip install gguf")
 xllamacpp = pytest.importorskip("xllamacpp", reason="llama.cpp itself: pip install xllamacpp")
-import numpy as np  # noqa: E402
-from gguf_made import write  # noqa: E402
+from gguf_made import random_model, write  # noqa: E402
 
 TEXTS = ["Once upon a time", "Hello, wörld! 12 345", "  two  blanks\n\nand lines\t", "ünïcödé 漢字 😀 e\u0301", "", "don't <s> </s> it's"]
 MESSAGES = [{"role": "user", "content": "What is the capital of France?"}]
@@ -87,43 +86,6 @@ def test_the_same_tokens_and_prompts(tmp_path, name):
             ours = s.post("/apply-template", {"messages": MESSAGES}).json()["prompt"]
             theirs = peer.post("/apply-template", {"messages": MESSAGES})["prompt"]
             assert ours == "<|begin|>" + theirs  # llama.cpp takes it off again and has its tokenizer add it
-
-
-def random_model(path, quant):
-    """One layer of 256 columns, which K-quants need: random blocks."""
-    kind = gguf.GGMLQuantizationType[quant]
-    elements, size = gguf.GGML_QUANT_SIZES[kind]
-    halves = {"Q2_K": [80, 82], "Q3_K": [108], "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208], "Q5_0": [0], "Q5_1": [0, 2], "Q4_1": [0, 2], "Q4_0": [0]}[quant]
-    rng = np.random.default_rng(7)
-    w = gguf.GGUFWriter(str(path), "llama")
-    w.add_context_length(256), w.add_embedding_length(256), w.add_block_count(1), w.add_feed_forward_length(512)
-    w.add_head_count(4), w.add_head_count_kv(2), w.add_rope_dimension_count(64), w.add_layer_norm_rms_eps(1e-5)
-    texts = ["<unk>", "<s>", "</s>"] + [f"<0x{i:02X}>" for i in range(256)] + ["▁"] + [chr(97 + i) for i in range(26)] + ["."] * 0
-    texts += [f"t{i}" for i in range(512 - len(texts))]
-    w.add_tokenizer_model("llama"), w.add_token_list(texts), w.add_token_scores([-float(i) for i in range(512)])
-    w.add_token_types([2, 3, 3] + [6] * 256 + [1] * (512 - 259))
-    w.add_bos_token_id(1), w.add_eos_token_id(2)
-
-    def add(name, rows, cols):
-        n = rows * cols // elements
-        blocks = rng.integers(0, 256, (n, size), dtype=np.uint8)
-        for k, at in enumerate(halves):
-            # a scale that makes numbers of about 0.06, and offsets that leave their mean near 0
-            scale = {"Q2_K": 0.006, "Q3_K": 0.0012, "Q4_K": 0.0004, "Q5_K": 0.0002, "Q6_K": 0.00005}.get(quant, 0.008)
-            if k:
-                scale *= {"Q2_K": 1.5, "Q4_K": 7.5, "Q5_K": 15.5, "Q4_1": -7.5, "Q5_1": -15.5}[quant]
-            blocks[:, at : at + 2] = np.full(n, scale, np.float16).view(np.uint8).reshape(n, 2)
-        w.add_tensor(name, blocks.reshape(rows, cols // elements * size), raw_dtype=kind)
-
-    add("token_embd.weight", 512, 256)
-    add("output.weight", 512, 256)
-    for name in ("output_norm", "blk.0.attn_norm", "blk.0.ffn_norm"):
-        w.add_tensor(name + ".weight", np.ones(256, np.float32))
-    for name, rows, cols in (("attn_q", 256, 256), ("attn_k", 128, 256), ("attn_v", 128, 256), ("attn_output", 256, 256), ("ffn_gate", 512, 256), ("ffn_up", 512, 256), ("ffn_down", 256, 512)):
-        add(f"blk.0.{name}.weight", rows, cols)
-    w.write_header_to_file(), w.write_kv_data_to_file(), w.write_tensors_to_file()
-    w.close()
-    return path
 
 
 @pytest.mark.parametrize("quant", ["Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "Q4_0", "Q4_1", "Q5_0", "Q5_1"])

@@ -146,15 +146,15 @@ static void say_kv_scales(const struct checkpoint *c)
         }
 }
 
-/* Where they take more room than in their file, which not everybody expects. */
+/* What becomes of packed weights, which not everybody expects. */
 static void say_packed(const struct checkpoint *c, enum quant quant, bool kept)
 {
     const char *packing = gguf_weights_packing(&c->gguf);
-    if (packing && !quant && !kept)
-        LOG(LOG_INFO,
-            "packed weights are served in 16 bits or more: --quantize int4 or w8a8 takes less "
-            "memory",
+    if (packing && kept)
+        LOG(LOG_INFO, "weights stay packed and are computed with exactly",
             LOGS("packing", packing));
+    else if (packing && !quant)
+        LOG(LOG_INFO, "packed weights are served in 16 bits or more", LOGS("packing", packing));
 }
 
 static int load_weights(struct model *m, const char *dir, const struct arch *a,

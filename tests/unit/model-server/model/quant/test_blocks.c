@@ -147,6 +147,56 @@ static void check_scales(const struct part *x)
     }
 }
 
+static float number_of(const struct mat_codes *c, int64_t i)
+{
+    const float by = c->nested ? (float)c->by[i / c->group] : 1.0f;
+    const float less = c->nested && c->offsets ? (float)c->less[i / c->group] : 1.0f;
+    const float offset = c->offsets ? f32_of_f16(c->offset[i / c->block]) * less : 0.0f;
+    const float scale = f32_of_f16(c->scale[i / c->block]) * by;
+    return scale * (float)((int)c->codes[i] - (int)c->zero) - offset;
+}
+
+/* Of whole blocks the codes can be had, unless a scale is beyond all reason. */
+static void check_codes(const struct part *x, uint32_t rows, uint32_t paired)
+{
+    static const struct stored how = {.format = &stored_blocks, .method = "gguf", .row_block = 1};
+    const struct gguf_packing_info *i = &gguf_packings[x->packing];
+    const int64_t all = x->n / rows, cols = all * i->elements;
+    const int64_t from = all > 2 ? i->elements : 0, n = cols - 2 * from;
+    struct tensor t = {.name = "w.weight",
+                       .file = "f",
+                       .type = T_BLOCKS,
+                       .n_dims = 2,
+                       .dims = {rows, (uint64_t)cols},
+                       .data = x->blocks,
+                       .packing = (int)x->packing,
+                       .paired = paired};
+    struct stored_matrix m;
+    struct mat_codes c;
+    struct err e = ERR_INIT;
+    assert_int_equal(stored_open(&m, &how, "w", rows, cols, the_one, &t, &e), 0);
+    assert_false(stored_codes(&m, 0, rows, from + 16, n - 16, &c, &alone, NULL));
+    assert_false(stored_codes(&m, 0, rows, from, n - 16, &c, &alone, NULL));
+    assert_true(stored_codes(&m, 1, rows - 1, from, n, &c, &alone, NULL));
+    for (int64_t r = 0; r < rows - 1; r++)
+        for (int64_t k = 0; k < n; k++)
+            if (number_of(&c, r * n + k) != want(x->numbers, &t, 1 + r, from + k))
+                fail_msg("%s, row %d, column %d", i->name, (int)r, (int)k);
+    free(c.codes);
+    static const uint16_t huge = 0xdc01; /* below -256 */
+    uint8_t *other = malloc((size_t)x->n * i->bytes);
+    assert_non_null(other);
+    memcpy(other, x->blocks, (size_t)x->n * i->bytes);
+    const uint32_t scale = x->packing == GGUF_Q6_K   ? 208
+                           : x->packing == GGUF_Q3_K ? 108
+                           : x->packing == GGUF_Q2_K ? 80
+                                                     : 0;
+    memcpy(other + (size_t)(x->n - 1) * i->bytes + scale, &huge, sizeof(huge));
+    t.data = other;
+    assert_false(stored_codes(&m, 0, rows, 0, cols, &c, &alone, NULL));
+    free(other);
+}
+
 static void slices(void **state)
 {
     size_t n;
@@ -158,9 +208,11 @@ static void slices(void **state)
         if (x.n == 16) {
             check_slices(&x, 4, 0);
             check_slices(&x, 8, 4);
+            check_codes(&x, 4, 4);
             check_scales(&x);
         } else {
             check_slices(&x, 3, 0);
+            check_codes(&x, 3, 0);
         }
     }
     free(file);
