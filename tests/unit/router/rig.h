@@ -282,7 +282,7 @@ UNUSED static void rig_start(struct rig *r, const struct http_config *h, int ste
 /* Wait until nothing is alive below and above; then the permits must all be back. */
 UNUSED static void rig_settle(struct rig *r)
 {
-    for (int i = 0; i < 500 && (r->edge.live || r->infer.live); i++)
+    for (int i = 0; i < 2000 && (r->edge.live || r->infer.live); i++)
         usleep(10000);
     assert_int_equal(r->infer.live, 0);
     assert_int_equal(r->edge.live, 0);
@@ -291,7 +291,7 @@ UNUSED static void rig_settle(struct rig *r)
 
 UNUSED static void wait_for(atomic_uint *v, unsigned at_least)
 {
-    for (int i = 0; i < 400 && *v < at_least; i++)
+    for (int i = 0; i < 4000 && *v < at_least; i++)
         usleep(5000);
     assert_true(*v >= at_least);
 }
