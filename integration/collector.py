@@ -43,7 +43,7 @@ class Collector:
         with self.lock:
             return [(service, s) for service, s in self.spans if s.trace_id.hex() == trace_id]
 
-    def wait(self, trace_id, n, seconds=10):
+    def wait(self, trace_id, n, seconds=30):
         """The spans of a trace, when at least n of them have come."""
         end = time.monotonic() + seconds
         while len(self.of(trace_id)) < n and time.monotonic() < end:

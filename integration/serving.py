@@ -111,7 +111,7 @@ class Service(Process):
             try:
                 if requests.get(self.url + "/health", timeout=5).status_code == 200:
                     return
-            except requests.ConnectionError:
+            except (requests.ConnectionError, requests.Timeout):
                 pass
             assert time.monotonic() < end, f"not ready after {timeout} s:\n{self.log[-4000:]}"
             time.sleep(0.05)
@@ -156,6 +156,18 @@ class Service(Process):
                 if pathlib.Path(os.readlink(f"/proc/{pid}/exe")).name == "model-server":
                     out.append(pid)
         return sorted(out)
+
+    @contextlib.contextmanager
+    def held(self):
+        """With shards that stand still: whoever has asked waits, however fast the machine is. For moments, not for minutes."""
+        pids = self.shards()
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in pids:
+                os.kill(pid, signal.SIGCONT)
 
     def __enter__(self):
         return self

@@ -6,6 +6,7 @@ import time
 
 import pytest
 import requests
+from deep import deep
 from serving import DEMO, SLOW, Service
 
 KEYS = "sk-first\nsk-second  the night shift\n"
@@ -16,7 +17,8 @@ BODY = {"inputs": "Once upon a time", "parameters": {"max_new_tokens": 5, "ignor
 def s(tmp_path_factory):
     keys = tmp_path_factory.mktemp("keys") / "keys"
     keys.write_text(KEYS)
-    with Service(DEMO, args=["--json-output", "--log-level", "debug", "--api-key-file", keys]) as service:
+    model = deep(tmp_path_factory.mktemp("model") / "deep", 60)  # so slow that who leaves was not answered yet
+    with Service(model, args=["--json-output", "--log-level", "debug", "--api-key-file", keys]) as service:
         yield service
     assert "sk-" not in service.log, "a key in the log"
 
@@ -32,7 +34,7 @@ def lines(s):
 
 def line_of(s, id):
     """The one line of a request; waits a little, to see a second one too."""
-    end = time.monotonic() + 5 * SLOW
+    end = time.monotonic() + 20 * SLOW
     while not [x for x in lines(s) if x["request_id"] == id] and time.monotonic() < end:
         time.sleep(0.02)
     time.sleep(0.1)
@@ -56,8 +58,9 @@ def test_a_generation(s):
     assert x["key"] == "the night shift" and x["model"] and x["seed"] == str(2**64 - 1)
     assert x["input_tokens"] == int(r.headers["x-prompt-tokens"]) and x["generated_tokens"] == 5
     assert x["finish_reason"] == "length" and "error" not in x
-    for field, header in [("total", "x-total-time"), ("queue", "x-queue-time"), ("inference", "x-inference-time")]:
-        assert abs(x[f"{field}_time"] * 1000 - int(r.headers[header])) < 50 * SLOW
+    for field, header in [("queue", "x-queue-time"), ("inference", "x-inference-time")]:
+        assert abs(x[f"{field}_time"] * 1000 - int(r.headers[header])) < 2
+    assert x["total_time"] * 1000 > int(r.headers["x-total-time"]) - 2  # with the time that it took to send it
     assert 0 < x["first_token_time"] <= x["total_time"] and x["validation_time"] + x["queue_time"] <= x["first_token_time"]
     assert x["time_per_token"] == pytest.approx(x["inference_time"] / 5, rel=1e-3)
     assert "inputs" not in json.dumps(x) and "Once" not in json.dumps(x)

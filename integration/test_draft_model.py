@@ -42,7 +42,7 @@ def draft_pid(s):
         try:
             if b"shard-draft\0" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes():
                 return pid
-        except FileNotFoundError:
+        except (FileNotFoundError, ProcessLookupError):  # it has ended since, perhaps while it was read
             pass
     return None
 
@@ -53,18 +53,18 @@ def at_work(s):
 
 def test_answers_stay_the_same_and_take_fewer_steps(model, want):
     with drafting(model, env=CHEAP) as s:
-        wait_for(lambda: at_work(s), 30)
+        wait_for(lambda: at_work(s), 60)
         assert crowd(s, work()) == want
         assert [answer(s, b) for b in work()] == want
         assert skipped(s) > 100  # most of them alone, where rows are cheap
         assert s.metric("tgi_draft_tokens") > 100
-        assert s.metric("kv_blocks", state="used") == 0
+        wait_for(lambda: s.metric("kv_blocks", state="used") == 0)
 
 
 @pytest.mark.parametrize("num_shard", [1, 2])
 def test_the_same_with_little_room_and_two_shards(model, want, num_shard):
     with drafting(model, *TIGHT, num_shard=num_shard) as s:
-        wait_for(lambda: at_work(s), 30)
+        wait_for(lambda: at_work(s), 60)
         got = crowd(s, work())
         if num_shard == 1:
             assert got == want
@@ -72,7 +72,7 @@ def test_the_same_with_little_room_and_two_shards(model, want, num_shard):
             with Service(model, 2) as plain:
                 assert got == crowd(plain, work())
         assert s.metric("tgi_draft_tokens") > 0
-        assert s.metric("kv_blocks", state="used") == 0
+        wait_for(lambda: s.metric("kv_blocks", state="used") == 0)
 
 
 def test_it_dies_and_comes_back_while_answers_are_made(model, want):
@@ -93,7 +93,7 @@ def test_it_dies_and_comes_back_while_answers_are_made(model, want):
                     pass
 
     with drafting(model, env=CHEAP) as s:
-        wait_for(lambda: at_work(s), 30)
+        wait_for(lambda: at_work(s), 60)
         killer = threading.Thread(target=kill)
         killer.start()
         try:
@@ -108,12 +108,12 @@ def test_it_dies_and_comes_back_while_answers_are_made(model, want):
         wait_for(lambda: at_work(s), 60)  # the launcher starts it again, later and later
         assert [answer(s, b) for b in work()] == want
         assert skipped(s) > before
-        assert s.metric("kv_blocks", state="used") == 0
+        wait_for(lambda: s.metric("kv_blocks", state="used") == 0)
 
 
 def test_one_that_freezes_holds_nobody_up(model, want):
     with drafting(model) as s:
-        wait_for(lambda: at_work(s), 30)
+        wait_for(lambda: at_work(s), 60)
         with concurrent.futures.ThreadPoolExecutor() as pool:
             answers = pool.submit(crowd, s, work())
             time.sleep(0.3)
@@ -122,7 +122,7 @@ def test_one_that_freezes_holds_nobody_up(model, want):
             assert answers.result() == want
         assert crowd(s, work()) == want
         os.kill(pid, signal.SIGCONT)
-        wait_for(lambda: at_work(s), 30)
+        wait_for(lambda: at_work(s), 60)
         assert crowd(s, work()) == want
 
 
@@ -143,9 +143,11 @@ def test_it_may_come_in_the_middle_of_an_answer(model, far):
         body = {"inputs": "Once upon a time", "parameters": {"max_new_tokens": 1900, "ignore_eos": True, "details": True}}
         events = s.events("/generate_stream", body)
         first = [next(events) for _ in range(20)]
+        os.kill(target.p.pid, signal.SIGSTOP)  # a fast one would be through before the other is there
         draft = Process([BIN / "model-server", "serve", DEMO, "--uds-path", there, "--threads", "1"])
         router.wait_log("Drafting", 60)
         drafted = s.metric("tgi_draft_tokens")
+        os.kill(target.p.pid, signal.SIGCONT)
         rest = list(events)
         assert s.metric("tgi_draft_tokens") > drafted + 50
         again = list(s.events("/generate_stream", body))
@@ -167,20 +169,23 @@ def test_one_with_another_vocabulary_is_refused_and_nobody_is_hurt(model, want):
 def test_without_requests_it_rests(model):
     def cpu(pid):
         words = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+        return int(words[11]) + int(words[12])
 
     with drafting(model) as s:
-        wait_for(lambda: at_work(s), 30)
+        wait_for(lambda: at_work(s), 60)
         crowd(s, work()[:4])
         pid = draft_pid(s)
 
         def rests():  # after a while: at first it touches the memory of its cache
             before = cpu(pid)
             time.sleep(2)
-            return cpu(pid) - before <= 0.02 * SLOW
+            return cpu(pid) - before <= 0.02 * SLOW * os.sysconf("SC_CLK_TCK")
 
-        wait_for(rests, 60)
+        def still():
+            drafted = s.metric("tgi_draft_tokens")
+            return rests() and rests() and s.metric("tgi_draft_tokens") == drafted
+
+        wait_for(still, 60)
         drafted = s.metric("tgi_draft_tokens")
-        assert rests() and s.metric("tgi_draft_tokens") == drafted
         crowd(s, work()[:4])
         assert s.metric("tgi_draft_tokens") > drafted

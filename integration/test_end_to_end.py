@@ -8,7 +8,7 @@ import socket
 import time
 
 import pytest
-from serving import DEMO, SLOW, Service, data
+from serving import DEMO, SLOW, Service, data, wait_for
 
 
 def golden(path="models/stories260K"):
@@ -102,11 +102,13 @@ def resident(s):
 
 def settled(s):
     """resident() when the KV cache, which is taken in the background, is there."""
-    before, now = 0, resident(s)
-    while now > before + (1 << 20):
+    before, same = 0, 0
+    while same < 3:  # a machine with other work may make it wait
+        now = resident(s)
+        same = same + 1 if now < before + (1 << 20) else 0
+        before = now
         time.sleep(0.5)
-        before, now = now, resident(s)
-    return now
+    return before
 
 
 def leave_midway(s, body, after):
@@ -131,10 +133,7 @@ def test_departed_clients_leave_nothing_behind():
             list(pool.map(one, range(200)))  # reach the working set first
             before = settled(s)
             list(pool.map(one, range(n)))
-        deadline = time.monotonic() + 10 * SLOW
-        while s.metric("kv_blocks", state="used") != 0 and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert s.metric("kv_blocks", state="used") == 0
+        wait_for(lambda: s.metric("kv_blocks", state="used") == 0, 30)
         assert resident(s) < before + (16 << 20)
         r = s.post("/generate", {"inputs": "Once upon a time", "parameters": {"max_new_tokens": 5}})
         assert r.status_code == 200 and r.json()["generated_text"]

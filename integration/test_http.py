@@ -8,12 +8,14 @@ import resource
 import shutil
 import signal
 import socket
+import statistics
 import subprocess
 import threading
 import time
 
 import pytest
 import requests
+from deep import deep
 from serving import BIN, DEMO, ROOT, SLOW, Process, Service, free_port, wait_for
 
 ONCE = "Once upon a time"
@@ -23,6 +25,18 @@ CHAT = [{"role": "user", "content": "Hello!"}]
 @pytest.fixture(scope="module")
 def s():
     with Service(DEMO, args=["--max-concurrent-requests", "96"]) as service:
+        yield service
+
+
+@pytest.fixture(scope="module")
+def slow_model(tmp_path_factory):
+    """Slow enough that a test finds its requests still running, on any machine."""
+    return deep(tmp_path_factory.mktemp("http") / "deep", 60)
+
+
+@pytest.fixture(scope="module")
+def slow(slow_model):
+    with Service(slow_model) as service:
         yield service
 
 
@@ -144,10 +158,10 @@ def test_openai_errors_are_exceptions(client, s):
     assert s.post("/generate", {"inputs": ""}).json()["error_type"] == "validation", "TGI's routes keep TGI's shape"
 
 
-def test_an_overloaded_server_says_when_to_come_back():
+def test_an_overloaded_server_says_when_to_come_back(slow_model):
     import openai
 
-    with Service(DEMO, args=["--max-concurrent-requests", "1"]) as s:
+    with Service(slow_model, args=["--max-concurrent-requests", "1"]) as s:
         client = openai.OpenAI(base_url=s.url + "/v1", api_key="-", max_retries=0)
         kw = dict(model="tgi", prompt=ONCE, max_tokens=400, extra_body={"ignore_eos": True})
         running = client.completions.create(**kw, stream=True)
@@ -223,10 +237,12 @@ def post_head(path, n):
 
 @pytest.mark.parametrize("path", ["/generate", "/generate_stream", "/v1/chat/completions"])
 @pytest.mark.parametrize("way", ["close", "reset", "half-close"])
-def test_whoever_leaves_frees_his_blocks(s, path, way):
+def test_whoever_leaves_frees_his_blocks(slow, path, way):
+    s = slow
     idle(s)
     body = json.dumps({"inputs": ONCE, "messages": CHAT, "max_tokens": 1500, "ignore_eos": True, "parameters": {"max_new_tokens": 1500, "ignore_eos": True}}).encode()
     dropped = s.metric("tgi_request_failure", err="dropped") or 0
+    steps = s.metric("tgi_batch_inference_count", method="decode") or 0
     c = raw(s, post_head(path, len(body)), body)
     wait_for(lambda: s.metric("kv_blocks", state="used") > 0)
     if way == "reset":
@@ -235,8 +251,9 @@ def test_whoever_leaves_frees_his_blocks(s, path, way):
         c.shutdown(socket.SHUT_WR)
     else:
         c.close()
-    wait_for(lambda: s.metric("kv_blocks", state="used") == 0, 2)
-    wait_for(lambda: s.metric("tgi_request_failure", err="dropped") == dropped + 1, 2)
+    wait_for(lambda: s.metric("kv_blocks", state="used") == 0)
+    wait_for(lambda: s.metric("tgi_request_failure", err="dropped") == dropped + 1)
+    assert (s.metric("tgi_batch_inference_count", method="decode") or 0) - steps < 1400  # not computed to its end
     c.close()
 
 
@@ -265,16 +282,17 @@ def test_probes_answer_while_long_prompts_are_read(s):
     long = {"inputs": "the little cat " * 100000, "parameters": {"max_new_tokens": 1}}  # 1.5 MB each
     with concurrent.futures.ThreadPoolExecutor(6) as pool:
         work = [pool.submit(s.post, "/generate", long) for _ in range(12)]
-        worst, probes, start = 0, 0, time.monotonic()
+        waits, start = [], time.monotonic()
         session = requests.Session()
         while not all(w.done() for w in work):
             t = time.monotonic()
             assert session.get(s.url + "/livez").status_code == 200
-            worst, probes = max(worst, time.monotonic() - t), probes + 1
+            waits.append(time.monotonic() - t)
     assert all(w.result().status_code == 422 for w in work)
     assert "`inputs` tokens + `max_new_tokens` must be <= " in work[0].result().json()["error"]
-    # No clock: the share of the whole that one probe waited. A loop that tokenized would keep them all waiting.
-    assert probes > 5 and worst < (time.monotonic() - start) / 3
+    # No clock: the share of the whole that a probe waits. A loop that tokenized would keep each of them for a prompt at
+    # least, which is a twelfth; the median, as the system may hold up one of them for longer than that.
+    assert len(waits) > 5 and statistics.median(waits) < (time.monotonic() - start) / 24
 
 
 # ---------------------------------------------------------------- life and death
@@ -288,7 +306,7 @@ def test_an_occupied_port_is_one_clear_line(s):
 
 def test_without_shards_it_lives_but_is_not_ready(tmp_path):
     port = free_port()
-    r = Process([BIN / "router", "--tokenizer-name", DEMO, "--hostname", "127.0.0.1", "--port", port, "--master-shard-uds-path", tmp_path / "none", "--shard-connect-timeout", "3"])
+    r = Process([BIN / "router", "--tokenizer-name", DEMO, "--hostname", "127.0.0.1", "--port", port, "--master-shard-uds-path", tmp_path / "none", "--shard-connect-timeout", "6"])
     try:
         r.wait_log("Listening")
         url = f"http://127.0.0.1:{port}"
@@ -303,8 +321,8 @@ def test_without_shards_it_lives_but_is_not_ready(tmp_path):
         r.stop(signal.SIGKILL)
 
 
-def test_a_lost_shard_is_one_line_and_an_exit(tmp_path):
-    shard = Process([BIN / "model-server", "serve", DEMO, "--uds-path", tmp_path / "s"])
+def test_a_lost_shard_is_one_line_and_an_exit(tmp_path, slow_model):
+    shard = Process([BIN / "model-server", "serve", slow_model, "--uds-path", tmp_path / "s"])
     port = free_port()
     r = Process([BIN / "router", "--tokenizer-name", DEMO, "--hostname", "127.0.0.1", "--port", port, "--master-shard-uds-path", tmp_path / "s-0"])
     try:
@@ -326,14 +344,14 @@ def router_pid(s):
     return next(p for p in s.children() if pathlib.Path(f"/proc/{p}/comm").read_text().strip() == "router")
 
 
-def test_sigterm_finishes_what_runs():
-    with Service(DEMO) as s:
-        events = s.events("/generate_stream", {"inputs": ONCE, "parameters": {"max_new_tokens": 200, "ignore_eos": True}})
+def test_sigterm_finishes_what_runs(slow_model):
+    with Service(slow_model) as s:
+        events = s.events("/generate_stream", {"inputs": ONCE, "parameters": {"max_new_tokens": 600, "ignore_eos": True}})
         next(events)
         os.kill(router_pid(s), signal.SIGTERM)
         wait_for(lambda: requests.get(s.url + "/health").status_code == 503)
         assert s.post("/generate", {"inputs": ONCE}).status_code == 503
-        assert sum(1 for _ in events) == 199
+        assert sum(1 for _ in events) == 599
         s.stop()  # the launcher noticed that the router has ended
         s.p.returncode = 0
 
@@ -378,7 +396,7 @@ def test_the_router_keeps_its_size_over_a_thousand_departures(s):
         list(pool.map(leave, range(1000)))
     idle(s)
     assert SLOW > 1 or size() < before + (8 << 20)  # a sanitizer keeps freed memory back
-    wait_for(lambda: len(os.listdir(f"/proc/{router_pid(s)}/fd")) < 60, 5)
+    wait_for(lambda: len(os.listdir(f"/proc/{router_pid(s)}/fd")) < 60)
     count = s.metric("tgi_request_count")
     assert s.post("/generate", {"inputs": ONCE, "parameters": {"max_new_tokens": 1}}).status_code == 200
     wait_for(lambda: s.metric("tgi_request_count") == count + 1)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 BIN = Path(os.environ.get("BIN_DIR", "build/bin")).resolve()
-LIMIT = 20
+LIMIT = 60
 
 # Stand-ins read a behaviour from the environment and write what they were given to $SEEN/<name>.json.
 COMMON = """\
@@ -42,7 +42,9 @@ how = os.environ.get(f"SHARD_{{rank}}", "")
 if how == "early":
     line("ERROR", "cannot open model.safetensors")
     sys.exit(66)
-if how == "mute":
+if how == "file":
+    Path(sys.argv[sys.argv.index("--uds-path") + 1] + f"-{{rank}}").write_text("")
+if how in ("mute", "file"):
     time.sleep(600)
 import grpc
 from concurrent import futures
@@ -130,7 +132,7 @@ def alive(pid: int) -> bool:
 
 
 def none_left(pids: list[int]) -> bool:
-    end = time.time() + 1
+    end = time.time() + 10  # nobody would end by himself
     while any(map(alive, pids)) and time.time() < end:
         time.sleep(0.02)
     return not any(map(alive, pids))
@@ -217,9 +219,7 @@ def test_a_router_that_exits_takes_the_shards_down(launch):
 
 
 def test_readiness_is_an_answer_not_a_file(launch, tmp_path):
-    s = launch("--startup-timeout", "1", env={"SHARD_0": "mute"})
-    s.wait_for("shard-0.json")
-    Path(s.uds + "-0").write_text("")
+    s = launch("--startup-timeout", "3", env={"SHARD_0": "file"})
     out = s.end()
     assert s.p.returncode == 1 and not (s.seen / "router.json").exists()
     assert "Shard cannot start" in out.strip().splitlines()[-1] and "rank 0" in out.strip().splitlines()[-1]
@@ -241,7 +241,7 @@ def test_grace_is_bounded(launch):
     start = time.time()
     s.p.send_signal(signal.SIGHUP)
     s.end()
-    assert s.p.returncode == 0 and 1.5 < time.time() - start < 6
+    assert s.p.returncode == 0 and 1.5 < time.time() - start < 15  # they would stay for ever, and by default for 90 s
     assert none_left(s.pids())
 
 
@@ -255,7 +255,7 @@ def test_second_signal_is_immediate(launch):
     start = time.time()
     s.p.terminate()
     s.end()
-    assert time.time() - start < 1 and none_left(s.pids())
+    assert time.time() - start < 15 and none_left(s.pids())  # the grace is 90 s
 
 
 def test_no_orphans_after_kill_9(launch):
@@ -273,6 +273,7 @@ def test_restart_after_kill_9(launch):
     first.wait_for("router.up")
     first.p.kill()
     first.p.wait()
+    assert none_left(first.pids())  # one that is dying may still hold its socket
     (first.seen / "router.up").unlink()
     second = launch(port=first.port)
     second.wait_for("router.up")

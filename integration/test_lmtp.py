@@ -12,9 +12,10 @@ import aiohttp
 import numpy as np
 import pytest
 import websockets
+from deep import deep
 from lmql.models.lmtp.errors import LMTPStreamError
 from lmql.models.lmtp.lmtp_client import LMTPWebSocketClient
-from serving import BIN, DEMO, SLOW, Service, data
+from serving import BIN, DEMO, SLOW, Service, data, wait_for
 
 
 def stories(**kw):
@@ -172,7 +173,7 @@ def test_a_continuation_computes_one_token(served):
             for _ in range(3):
                 before = s.metric("tgi_request_input_length_sum"), s.metric("prefix_hit_tokens") or 0
                 answer = await ids_of(c.generate(ids, max_tokens=16))
-                assert s.metric("tgi_request_input_length_sum") - before[0] == len(ids)
+                wait_for(lambda: s.metric("tgi_request_input_length_sum") - before[0] == len(ids))
                 assert s.metric("prefix_hit_tokens") - before[1] == len(ids) - 1
                 ids = ids + answer
 
@@ -195,18 +196,32 @@ def test_scores_share_the_prompt_they_have_in_common(served):
     run(body(*served))
 
 
-def test_info_cancel_and_errors_reach_lmqls_client(served):
-    async def body(s, prompts):
+@pytest.fixture(scope="module")
+def slow(tmp_path_factory):
+    """The demo model, slow enough that a test finds its streams still running, on any machine."""
+    return deep(tmp_path_factory.mktemp("lmtp") / "deep", 60)
+
+
+def test_cancel_reaches_lmqls_client(slow):
+    async def body(s):
         async with Client(s) as c:
-            info = (await c.request("MODEL_INFO", {"model": c.model_identifier}))["model_info"]
-            assert info["vocab_size"] == 512 and info["max_input_tokens"] > 0
-            stream = c.generate(prompts[0]["ids"], max_tokens=400)
+            stream = c.generate([1, 5], max_tokens=1500, logit_bias={"1": -100})
             first = await stream.__anext__()
             reply = await c.request("CANCEL", {"stream_id": first["stream_id"]})
             assert reply["message"] == "cancel requested"
             with pytest.raises(LMTPStreamError, match="lmtp.cancelled"):
                 async for _ in stream:
                     pass
+
+    with Service(slow) as s:
+        run(body(s))
+
+
+def test_info_and_errors_reach_lmqls_client(served):
+    async def body(s, prompts):
+        async with Client(s) as c:
+            info = (await c.request("MODEL_INFO", {"model": c.model_identifier}))["model_info"]
+            assert info["vocab_size"] == 512 and info["max_input_tokens"] > 0
             for kw in ({"max_tokens": 0}, {"logit_bias": {"-1": 1}}, {"logit_bias": {"512": 1}}, {"top_logprobs": 0}):
                 with pytest.raises(LMTPStreamError):
                     await all_of(c.generate([1], **kw))
@@ -284,7 +299,7 @@ async def ask(ws, kind, **fields):
     await ws.send(kind + " " + json.dumps(fields))
 
 
-def test_a_dead_shard_ends_every_stream_with_an_error():
+def test_a_dead_shard_ends_every_stream_with_an_error(slow):
     async def body(s):
         async with await raw(s) as a, await raw(s) as b:
             for ws in (a, b):
@@ -302,18 +317,18 @@ def test_a_dead_shard_ends_every_stream_with_an_error():
                     pass
                 assert failed == {0, 1, 2, 3}
 
-    s = Service(DEMO, args=["--max-shard-restarts", 0])
+    s = Service(slow, args=["--max-shard-restarts", 0])
     run(body(s))
     s.stop()
 
 
-def test_sigterm_lets_streams_finish_and_says_goodbye():
+def test_sigterm_lets_streams_finish_and_says_goodbye(slow):
     async def body(s):
         async with await raw(s) as busy, await raw(s) as idle:
             await ask(busy, "GENERATE", prompt=[1, 5], max_tokens=300, logit_bias={"1": -100}, stream_id=1)
-            await busy.recv()
+            n = len(json.loads((await busy.recv()).split(" ", 1)[1]))
             s.p.send_signal(signal.SIGTERM)
-            last, n = None, 1
+            last = None
             async for frame in busy:
                 items = json.loads(frame.split(" ", 1)[1])
                 n += len(items)
@@ -324,7 +339,7 @@ def test_sigterm_lets_streams_finish_and_says_goodbye():
                 pass
             assert idle.close_code == 1001
 
-    s = Service(DEMO)
+    s = Service(slow)
     run(body(s))
     assert s.stop() == 0
 
@@ -430,12 +445,11 @@ def test_text_buffers_and_time_outs():
 def test_who_waits_is_told_its_place():
     async def body(s):
         async with await raw(s) as ws:
-            long = {"prompt": [1], "max_tokens": 1200, "logit_bias": {"1": -100}, "status": True}
-            for i in range(4):
-                await ask(ws, "GENERATE", stream_id=i, **long)
             told = {i: [] for i in range(4)}
             done = 0
-            while done < 4:
+
+            async def hear():
+                nonlocal done
                 kind, items = (await ws.recv()).split(" ", 1)
                 for item in json.loads(items):
                     if kind == "MSG":
@@ -443,6 +457,18 @@ def test_who_waits_is_told_its_place():
                         told[item["stream_id"]].append(item["position"])
                     else:
                         done += item["finish_reason"] is not None
+
+            long = {"prompt": [1], "max_tokens": 1200, "logit_bias": {"1": -100}, "status": True}
+            with s.held():
+                sent = s.metric("tgi_batch_inference_count", method="prefill") or 0
+                await ask(ws, "GENERATE", stream_id=0, **long)
+                wait_for(lambda: s.metric("tgi_batch_inference_count", method="prefill") == sent + 1)
+                for i in range(1, 4):
+                    await ask(ws, "GENERATE", stream_id=i, **long)
+                while not told[3]:
+                    await hear()
+            while done < 4:
+                await hear()
             assert told[0] == []  # it never waited
             for i in range(1, 4):  # nearer and nearer; a step that lasts less than the interval is not told
                 assert told[i] == sorted(told[i], reverse=True) and told[i][0] == i

@@ -123,14 +123,14 @@ def test_machine_0_killed_ends_the_others():
 
 
 def test_a_machine_that_does_not_come_is_named_in_time():
-    master, others = start(3, 3, timeout=3)
+    master, others = start(3, 3, timeout=6)
     others.pop().stop(signal.SIGKILL)
     try:
         begin = time.monotonic()
         for p in (master, others[0]):
             assert wait_end(p) == 1
-            assert "rank 2 of machine 2 did not come within 3 s" in cause(p), p.log[-3000:]
-        assert time.monotonic() - begin < 15 * SLOW
+            assert "rank 2 of machine 2 did not come within 6 s" in cause(p), p.log[-3000:]
+        assert time.monotonic() - begin < 30 * SLOW
     finally:
         end_all([master, *others])
 

@@ -6,7 +6,7 @@ import random
 import shutil
 
 import pytest
-from serving import DEMO, Service
+from serving import DEMO, Service, wait_for
 
 PROMPTS = ["Once upon a time", "The little cat", "Tom and Lily went", "One day, a big", "She was very", "In the park"]
 STREAMS = 32
@@ -54,8 +54,7 @@ def run(num_shard, *args, model=DEMO):
         assert made_way(s, "swap") + made_way(s, "recompute") == 0
         for _ in range(2):
             assert crowd(s, work) == alone
-        assert s.metric("kv_blocks", state="used") == 0
-        assert s.metric("tgi_swap_blocks_used") == 0
+        wait_for(lambda: s.metric("kv_blocks", state="used") == 0 and s.metric("tgi_swap_blocks_used") == 0)
         return made_way(s, "swap"), made_way(s, "recompute"), s.metric("tgi_swapped_blocks", direction="in") or 0
 
 

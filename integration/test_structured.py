@@ -116,13 +116,13 @@ def test_what_cannot_be_promised_is_refused_at_once(client, s):
         ({"type": "array", "uniqueItems": True}, "#/uniqueItems"),
         ({"$ref": "https://example.com/x"}, "#/$ref"),
     ]:
-        before = s.metric("tgi_request_generated_tokens_sum")
+        before = s.metric("tgi_batch_inference_count", method="prefill")
         for stream in (False, True):
             with pytest.raises(openai.BadRequestError, match=re.escape(place)):
                 client.chat.completions.create(model="tgi", messages=CHAT, stream=stream, **formatted(schema))
         r = s.post("/generate", {"inputs": "x", "parameters": {"grammar": {"type": "json", "value": schema}}})
         assert r.status_code == 422 and place in r.json()["error"] and r.json()["error_type"] == "validation"
-        assert s.metric("tgi_request_generated_tokens_sum") == before
+        assert s.metric("tgi_batch_inference_count", method="prefill") == before
 
 
 # ---------------------------------------------------------------- the SDK's own helpers

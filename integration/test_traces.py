@@ -11,7 +11,8 @@ import pytest
 import requests
 import websockets
 from collector import Collector, attributes
-from serving import DEMO, SLOW, Service
+from deep import deep
+from serving import DEMO, SLOW, Service, wait_for
 
 BODY = {"inputs": "Once upon a time", "parameters": {"max_new_tokens": 5, "ignore_eos": True}}
 
@@ -24,8 +25,9 @@ def c():
 
 
 @pytest.fixture(scope="module")
-def s(c):
-    with Service(DEMO, args=["--otlp-endpoint", c.url, "--otlp-service-name", "tale"]) as service:
+def s(c, tmp_path_factory):
+    model = deep(tmp_path_factory.mktemp("model") / "deep", 60)  # so slow that who leaves was not answered yet
+    with Service(model, args=["--otlp-endpoint", c.url, "--otlp-service-name", "tale"]) as service:
         yield service
 
 
@@ -67,7 +69,7 @@ def test_a_request_is_a_tree_of_spans(s, c):
     assert root.status.code == 0
     parts = [names[n][0] for n in ("validate", "queue", "prefill", "decode")]
     assert all(x.parent_span_id == root.span_id and x.kind == 1 for x in parts)
-    assert t0 <= root.start_time_unix_nano and root.end_time_unix_nano <= t1 + 50_000_000
+    assert t0 <= root.start_time_unix_nano and root.end_time_unix_nano <= t1 + 5_000_000_000
     for x, y in zip(parts, parts[1:]):
         assert x.end_time_unix_nano == pytest.approx(y.start_time_unix_nano, abs=100_000)
     first = parts[3].start_time_unix_nano
@@ -211,15 +213,10 @@ def test_what_the_collector_refuses_is_counted():
     try:
         with Service(DEMO, args=["--otlp-endpoint", c.url]) as s:
             ask(s, "/generate", BODY, parent())
-            end = time.monotonic() + 10 * SLOW
-            while not s.metric("otlp_spans", fate="lost") and time.monotonic() < end:
-                time.sleep(0.05)
-            assert s.metric("otlp_spans", fate="lost") == 5
+            wait_for(lambda: s.metric("otlp_spans", fate="lost") == 5, 30)
             c.status, c.reject = None, 2
             ask(s, "/generate", BODY, parent())
-            while s.metric("otlp_spans", fate="lost") == 5 and time.monotonic() < end:
-                time.sleep(0.05)
-            assert s.metric("otlp_spans", fate="lost") == 7 and s.metric("otlp_spans", fate="sent") == 3
+            wait_for(lambda: s.metric("otlp_spans", fate="lost") == 7 and s.metric("otlp_spans", fate="sent") == 3, 30)
     finally:
         c.stop()
 

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/utsname.h>
+#include <time.h>
 #include <unistd.h>
 
 static const char nvidia_dir[] = "/proc/driver/nvidia/gpus";
@@ -82,27 +83,41 @@ int machine_port_free(const char *address, uint32_t port, struct err *e)
     return rc;
 }
 
-int machine_socket_free(const char *path, struct err *e)
+/* 0, or why nobody takes a connection there. */
+static int refusal(const char *path)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
+    snprintf(a.sun_path, sizeof(a.sun_path), "%s", path);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    int why = fd < 0 || connect(fd, (struct sockaddr *)&a, sizeof(a)) ? errno : 0;
+    if (fd >= 0)
+        close(fd);
+    return why;
+}
+
+int machine_socket_free(const char *path, struct err *e)
+{
+    /* Shards whose launcher was killed are about to go: whoever starts it again need not wait. */
+    enum { PATIENCE = 60 };
+    static const struct timespec moment = {0, 50000000};
     struct stat st;
     if (lstat(path, &st))
         return 0;
     if (!S_ISSOCK(st.st_mode))
         return err_set(e, ERR_VALIDATION, "%s exists and is no socket", path);
-    snprintf(a.sun_path, sizeof(a.sun_path), "%s", path);
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return err_sys(e, "socket");
-    bool served = connect(fd, (struct sockaddr *)&a, sizeof(a)) == 0;
-    int why = errno;
-    close(fd);
-    if (served)
+    int why = refusal(path);
+    for (int i = 0; !why && i < PATIENCE; i++) {
+        nanosleep(&moment, NULL);
+        why = refusal(path);
+    }
+    if (!why)
         return err_set(e, ERR_SYSTEM,
                        "%s is in use: another launcher runs with the same port or --shard-uds-path",
                        path);
     errno = why;
-    if (why != ECONNREFUSED || unlink(path))
+    if (why == ENOENT)
+        return 0;
+    if (why != ECONNREFUSED || (unlink(path) && errno != ENOENT))
         return err_sys(e, "stale socket %s", path);
     return 0;
 }

@@ -16,7 +16,7 @@ int machine_devices(void);
 
 /* Fail early where a server would fail late. */
 int machine_port_free(const char *address, uint32_t port, struct err *e);
-/* A socket nobody answers on is removed; one that is served is an error. */
+/* A socket nobody answers on is removed; one that is still served after 3 seconds is an error. */
 int machine_socket_free(const char *path, struct err *e);
 
 /* A directory: a local model, nothing to download. */

@@ -52,6 +52,7 @@ struct fake_shard {
     _Atomic bool fail_drops;   /* a failing Prefill loses the cached batch (TGI's way) */
     _Atomic uint64_t fail_one; /* id + 1: its next generation is an error */
     _Atomic int hold;          /* steps wait while it is set */
+    _Atomic bool hangs;        /* one waits for that */
     /* what happened; read under `lock` */
     pthread_mutex_t lock;
     struct fake_log log[FAKE_MAX_LOG];
@@ -125,9 +126,12 @@ static inline void fake_pause(struct fake_shard *f)
 {
     if (!f->hold && !f->step_ms)
         return;
-    do
-        nanosleep(&(struct timespec){.tv_nsec = f->hold ? 1000000 : f->step_ms * 1000000L}, NULL);
-    while (f->hold);
+    do {
+        bool hold = f->hold;
+        f->hangs = hold;
+        nanosleep(&(struct timespec){.tv_nsec = hold ? 1000000 : f->step_ms * 1000000L}, NULL);
+    } while (f->hold);
+    f->hangs = false;
 }
 
 static inline Generate__V3__Tokens *fake_tokens(uint32_t id, struct rpc_mem *m)

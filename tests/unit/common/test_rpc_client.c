@@ -172,10 +172,10 @@ static void a_deadline_ends_the_wait(void **state)
     struct call c;
     (void)state;
     setup(&g, true);
-    start(&g, &c, 1000, 100, false);
+    start(&g, &c, 2000, 100, false);
     rpc_loop_run(g.loop);
     assert_int_equal(c.u.status, GRPC_STATUS_DEADLINE_EXCEEDED);
-    assert_in_range(c.ms, 90, 900);
+    assert_in_range(c.ms, 90, 1900);
     teardown(&g);
 }
 
@@ -197,11 +197,11 @@ static void a_call_can_be_cancelled(void **state)
     struct timer t = {{on_timer, "cancel"}, &c};
     (void)state;
     setup(&g, true);
-    start(&g, &c, 1000, 10000, false);
+    start(&g, &c, 2000, 10000, false);
     rpc_after(g.loop, 50, &t.op);
     rpc_loop_run(g.loop);
     assert_int_equal(c.u.status, GRPC_STATUS_CANCELLED);
-    assert_in_range(c.ms, 45, 900);
+    assert_in_range(c.ms, 45, 1900);
     teardown(&g);
 }
 
@@ -214,7 +214,7 @@ static void nobody_there_is_known_at_once(void **state)
     start(&g, &c, 1, 10000, false);
     rpc_loop_run(g.loop);
     assert_int_equal(c.u.status, GRPC_STATUS_UNAVAILABLE);
-    assert_true(c.ms < 2000);
+    assert_true(c.ms < 8000); /* not by its time */
     teardown(&g);
 }
 
@@ -239,7 +239,7 @@ static void a_call_that_waits_gets_the_server_that_comes(void **state)
     pthread_join(t, NULL);
     assert_int_equal(c.u.status, GRPC_STATUS_OK);
     assert_int_equal(c.answer, 8);
-    assert_in_range(c.ms, 290, 3000); /* looked for every 100 ms at first */
+    assert_in_range(c.ms, 290, 8000); /* looked for every 100 ms at first */
     assert_int_equal(never.u.status, GRPC_STATUS_DEADLINE_EXCEEDED);
     teardown(&g);
 }

@@ -210,6 +210,8 @@ UNUSED static bool is_idle(const void *arg)
     return s.queued == 0 && s.running == 0;
 }
 
+UNUSED static bool hangs(const void *arg) { return ((const struct rig *)arg)->shard[0]->hangs; }
+
 /* Whatever happened: every block is back, nobody read a foreign one. */
 UNUSED static void rig_free(struct rig *g)
 {

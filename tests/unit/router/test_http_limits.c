@@ -69,7 +69,7 @@ static void dawdlers_are_closed(void **state)
     }
     hear(head, &b);
     hear(body, &b);
-    assert_true(clock_ms() - t < 5000);
+    assert_true(clock_ms() - t < 15000);
     close(head);
     close(body);
     rig_stop(&strict);
@@ -100,7 +100,7 @@ static void half_requests_leave_no_sockets(void **state)
             usleep(1000);
         close(fd);
     }
-    for (int i = 0; i < 80 && open_files() > before; i++)
+    for (int i = 0; i < 400 && open_files() > before; i++)
         usleep(50000);
     assert_true(open_files() <= before);
     free(req);

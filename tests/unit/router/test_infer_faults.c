@@ -33,11 +33,13 @@ static void cancel_in_the_queue(void **state)
     (void)state;
     infer_submit(g->infer, &runs->r);
     assert_true(wait_for(has_token, runs));
+    g->shard[0]->hold = 1;
     infer_submit(g->infer, &waits->r);
     infer_cancel(g->infer, &waits->r);
     expect_error(waits, ERR_INCOMPLETE, "cancelled");
     assert_int_equal(waits->n_out, 0);
     client_free(waits);
+    g->shard[0]->hold = 0;
     expect_answer(runs);
     infer_cancel(g->infer, &runs->r); /* too late: nothing happens */
     rig_free(g);
@@ -52,7 +54,7 @@ static void cancel_during_prefill(void **state)
     (void)state;
     g->shard[0]->hold = 1;
     infer_submit(g->infer, &gone->r);
-    usleep(30000); /* its Prefill is out */
+    assert_true(wait_for(hangs, g)); /* its Prefill is out */
     infer_submit(g->infer, &stays->r);
     infer_cancel(g->infer, &gone->r);
     expect_error(gone, ERR_INCOMPLETE, "cancelled");    /* at once, though the step hangs */
@@ -67,15 +69,15 @@ static void cancel_during_prefill(void **state)
 
 static void cancel_while_decoding(bool edits)
 {
-    struct fake_shard like = {.step_ms = 5, .no_edits = !edits};
+    struct fake_shard like = {.step_ms = 3, .n_blocks = 200, .no_edits = !edits};
     struct rig *g = rig_new(&like, &modest, 1);
-    struct client *gone = client_new(1, 10, 200), *stays = client_new(2, 10, 30);
+    struct client *gone = client_new(1, 10, 200), *stays = client_new(2, 10, 150);
     infer_submit(g->infer, &gone->r);
     infer_submit(g->infer, &stays->r);
     assert_true(wait_for(has_token, gone));
     assert_true(wait_for(has_token, stays));
     g->shard[0]->hold = 1;
-    usleep(20000); /* a step hangs */
+    assert_true(wait_for(hangs, g)); /* a step */
     log_of(g, 0);
     uint32_t before = n_log;
     uint32_t used = infer_stats(g->infer).blocks_used;
@@ -138,9 +140,9 @@ static bool is_sick(const void *g) { return !is_healthy(g); }
 
 static void a_failed_prefill_fails_only_the_new_ones(void **state)
 {
-    struct fake_shard like = {.step_ms = 2};
+    struct fake_shard like = {.step_ms = 2, .n_blocks = 200};
     struct rig *g = rig_new(&like, &modest, 1);
-    struct client *old = client_new(1, 10, 60), *new = client_new(2, 10, 5),
+    struct client *old = client_new(1, 10, 240), *new = client_new(2, 10, 5),
                   *again = client_new(2, 10, 5);
     (void)state;
     infer_submit(g->infer, &old->r);
@@ -160,9 +162,9 @@ static void a_failed_prefill_fails_only_the_new_ones(void **state)
 
 static void a_peer_that_loses_the_old_batch_too_fails_both_and_goes_on(void **state)
 {
-    struct fake_shard like = {.step_ms = 2, .fail_drops = true};
+    struct fake_shard like = {.step_ms = 2, .n_blocks = 200, .fail_drops = true};
     struct rig *g = rig_new(&like, &modest, 1);
-    struct client *old = client_new(1, 10, 60), *new = client_new(2, 10, 5),
+    struct client *old = client_new(1, 10, 240), *new = client_new(2, 10, 5),
                   *next = client_new(3, 10, 5);
     (void)state;
     infer_submit(g->infer, &old->r);
@@ -181,9 +183,10 @@ static void a_peer_that_loses_the_old_batch_too_fails_both_and_goes_on(void **st
 
 static void a_failed_decode_fails_what_runs_and_service_goes_on(void **state)
 {
-    struct fake_shard like = {.step_ms = 2};
+    struct fake_shard like = {.step_ms = 2, .n_blocks = 200};
     struct rig *g = rig_new(&like, &modest, 1);
-    struct client *a = client_new(1, 10, 60), *b = client_new(2, 10, 60), *c = client_new(3, 9, 5);
+    struct client *a = client_new(1, 10, 240), *b = client_new(2, 10, 240),
+                  *c = client_new(3, 9, 5);
     (void)state;
     infer_submit(g->infer, &a->r);
     infer_submit(g->infer, &b->r);
@@ -223,9 +226,9 @@ static void health_stays_bad_until_a_model_call_succeeds(void **state)
 
 static void one_request_can_fail_alone(void **state)
 {
-    struct fake_shard like = {.step_ms = 2};
+    struct fake_shard like = {.step_ms = 2, .n_blocks = 200};
     struct rig *g = rig_new(&like, &modest, 1);
-    struct client *a = client_new(1, 10, 60), *b = client_new(2, 10, 30);
+    struct client *a = client_new(1, 10, 240), *b = client_new(2, 10, 30);
     (void)state;
     infer_submit(g->infer, &a->r); /* id 0 */
     infer_submit(g->infer, &b->r);
@@ -277,7 +280,7 @@ static void a_shard_that_dies_while_idle_is_noticed(void **state)
     int64_t start = clock_ms();
     fake_stop(g->shard[0]);
     assert_true(wait_for(is_lost, g));
-    assert_true(clock_ms() - start < 2000);
+    assert_true(clock_ms() - start < 8000); /* not by a ping */
     rig_free(g);
 }
 
@@ -301,9 +304,9 @@ static void two_ranks_answer_as_one(void **state)
 
 static void ranks_that_disagree_about_a_step_start_afresh(void **state)
 {
-    struct fake_shard like = {.step_ms = 2};
+    struct fake_shard like = {.step_ms = 2, .n_blocks = 200};
     struct rig *g = rig_new(&like, &modest, 2);
-    struct client *old = client_new(1, 10, 60), *new = client_new(2, 10, 5),
+    struct client *old = client_new(1, 10, 240), *new = client_new(2, 10, 5),
                   *next = client_new(3, 10, 5);
     (void)state;
     infer_submit(g->infer, &old->r);
@@ -359,7 +362,7 @@ static void a_shard_that_freezes_is_unhealthy_and_one_that_is_killed_is_lost(voi
     kill(pid, SIGSTOP);
     int64_t start = clock_ms();
     assert_true(wait_for(is_sick, &g));
-    assert_in_range(clock_ms() - start, 1000, 6000);
+    assert_in_range(clock_ms() - start, 1000, 12000);
     kill(pid, SIGCONT);
     assert_true(wait_for(is_healthy, &g));
     assert_false(is_lost(&g));
@@ -369,7 +372,7 @@ static void a_shard_that_freezes_is_unhealthy_and_one_that_is_killed_is_lost(voi
     start = clock_ms();
     expect_error(c, ERR_GENERATION, "Could not connect to Text Generation server: shard 0: ");
     assert_true(wait_for(is_lost, &g));
-    assert_true(clock_ms() - start < 1500);
+    assert_true(clock_ms() - start < 8000);
     waitpid(pid, NULL, 0);
     infer_stop(g.infer);
     client_free(c);
@@ -379,15 +382,18 @@ static void a_shard_that_freezes_is_unhealthy_and_one_that_is_killed_is_lost(voi
 }
 
 /* ------------------------------------------------ life */
+static bool was_asked(const void *g) { return ((const struct rig *)g)->shard[0]->n_health > 0; }
+
 static void idle_shards_are_asked_for_their_health(void **state)
 {
     struct rig *g = rig_new(&plain, &modest, 1);
     (void)state;
     usleep(1100000);
+    assert_int_equal(g->shard[0]->n_health, 0);
     assert_true(infer_healthy(g->infer)); /* asks, and does not wait */
-    usleep(200000);
+    assert_true(wait_for(was_asked, g));
+    usleep(100000);
     assert_true(infer_healthy(g->infer));
-    assert_int_equal(g->shard[0]->n_health, 1);
     rig_free(g);
 }
 

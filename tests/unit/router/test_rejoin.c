@@ -59,7 +59,7 @@ static void everything_goes_on(uint32_t ranks, const struct fake_shard *like,
     again(g, then);
     for (uint32_t i = 0; i < N; i++)
         expect_answer(c[i]);
-    assert_true(is_healthy(g));
+    assert_true(wait_for(is_healthy, g));
     assert_false(is_lost(g));
     assert_true(returns(g) == 1);
     for (uint32_t i = 0; i < N; i++)
@@ -78,7 +78,7 @@ static void what_runs_and_what_waits_goes_on(void **state)
 
 static void a_smaller_cache_will_do(void **state)
 {
-    static const struct fake_shard much = {.step_ms = 2, .block_size = 4, .n_blocks = 400},
+    static const struct fake_shard much = {.step_ms = 5, .block_size = 4, .n_blocks = 400},
                                    little = {.step_ms = 2, .block_size = 4, .n_blocks = 100};
     struct infer_config conf = patient;
     struct client *c[4];
@@ -130,11 +130,11 @@ static void a_step_that_hangs_is_done_again(void **state)
 
 static void who_was_there_twice_ends(void **state)
 {
-    static const struct fake_shard like = {.step_ms = 2};
+    static const struct fake_shard like = {.step_ms = 4, .n_blocks = 200};
     struct infer_config conf = patient;
     conf.max_batch_size = 2;
     struct rig *g = rig_new(&like, &conf, 1);
-    struct client *old = client_new(1, 10, 230), *done = client_new(2, 10, 20),
+    struct client *old = client_new(1, 10, 230), *done = client_new(2, 10, 100),
                   *next = client_new(3, 10, 220);
     (void)state;
     infer_submit(g->infer, &old->r);
@@ -160,7 +160,7 @@ static void who_was_there_twice_ends(void **state)
 
 static void clients_come_and_go_meanwhile(void **state)
 {
-    static const struct fake_shard like = {.step_ms = 2};
+    static const struct fake_shard like = {.step_ms = 4};
     struct rig *g = rig_new(&like, &patient, 1);
     struct client *goes = client_new(1, 10, 200), *comes = client_new(2, 10, 20);
     (void)state;
@@ -202,7 +202,7 @@ static void while_nobody_is_served(void **state)
 static void lost_for_good(const struct infer_config *conf, const struct fake_shard *then,
                           const char *why)
 {
-    static const struct fake_shard like = {.step_ms = 2};
+    static const struct fake_shard like = {.step_ms = 5};
     struct rig *g = rig_new(&like, conf, 1);
     struct client *runs = client_new(1, 10, 200), *late = client_new(2, 10, 5);
     infer_submit(g->infer, &runs->r);
@@ -231,7 +231,7 @@ static void patience_ends(void **state)
 
 static void stop_does_not_wait_for_them(void **state)
 {
-    static const struct fake_shard like = {.step_ms = 2};
+    static const struct fake_shard like = {.step_ms = 5};
     struct rig *g = rig_new(&like, &patient, 1);
     struct client *runs = client_new(1, 10, 200);
     (void)state;

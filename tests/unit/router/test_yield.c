@@ -32,10 +32,14 @@ enum { N = 48 };
 /* Each wants up to 25 blocks of the 30; all of them 600. */
 static void crowd(struct client **c, struct rig *g)
 {
+    for (uint32_t i = 0; i < g->n; i++) /* until all are there */
+        g->shard[i]->hold = 1;
     for (uint32_t i = 0; i < N; i++) {
         c[i] = client_new(i % 7, 1 + (i * 7) % 40, 5 + (i * 11) % 56);
         infer_submit(g->infer, &c[i]->r);
     }
+    for (uint32_t i = 0; i < g->n; i++)
+        g->shard[i]->hold = 0;
 }
 
 static void serve_a_crowd(const struct fake_shard *like, uint32_t n_shards, double *n_swap,
@@ -228,7 +232,7 @@ static void whatever_comes_nobody_is_lost(void **state)
 /* What was on its way to the region when a step failed is not relied on. */
 static void a_failed_step_makes_the_region_worthless(void **state)
 {
-    struct fake_shard like = {.block_size = 4, .n_blocks = 31, .n_slots = 1000, .step_ms = 1};
+    struct fake_shard like = {.block_size = 4, .n_blocks = 31, .n_slots = 1000, .step_ms = 3};
     struct rig *g = rig_new(&like, &(struct infer_config){.max_batch_prefill_tokens = 64}, 1);
     struct client *c[N];
     uint32_t well = 0;

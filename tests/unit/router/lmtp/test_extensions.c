@@ -131,7 +131,7 @@ static void test_timeout(void **state)
     int fd = ws_open(&rig);
     speak(fd, "GENERATE {\"prompt\":[1],\"max_tokens\":3000,\"timeout\":0.3,\"stream_id\":1}");
     expect_later(fd, "{\"stream_id\":1,\"error\":\"lmtp.timeout\"}");
-    assert_in_range(clock_ms() - from, 300, 1500);
+    assert_in_range(clock_ms() - from, 300, 5000);
     assert_int_equal(rig.infer.cancels, before + 1);
     speak(fd, "GENERATE {\"prompt\":[1],\"max_tokens\":2,\"timeout\":60,\"stream_id\":1}");
     expect(fd, TOKEN_1);
