@@ -273,7 +273,6 @@ def test_restart_after_kill_9(launch):
     first.wait_for("router.up")
     first.p.kill()
     first.p.wait()
-    assert none_left(first.pids())  # one that is dying may still hold its socket
     (first.seen / "router.up").unlink()
     second = launch(port=first.port)
     second.wait_for("router.up")

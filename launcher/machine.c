@@ -63,6 +63,18 @@ int machine_devices(void)
     return -1;
 }
 
+/* Processes whose launcher was killed are about to go: whoever starts it again need not wait. True,
+ * for three seconds all in all. */
+static bool wait_a_moment(int *times)
+{
+    static const struct timespec moment = {0, 50000000};
+    if (*times == 60)
+        return false;
+    (*times)++;
+    nanosleep(&moment, NULL);
+    return true;
+}
+
 int machine_port_free(const char *address, uint32_t port, struct err *e)
 {
     struct sockaddr_in v4 = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
@@ -76,8 +88,12 @@ int machine_port_free(const char *address, uint32_t port, struct err *e)
         inet_pton(AF_INET, address, &v4.sin_addr);
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on,
                sizeof(on)); /* connections of a former run are no obstacle */
-    if (bind(fd, six ? (struct sockaddr *)&v6 : (struct sockaddr *)&v4,
-             six ? sizeof(v6) : sizeof(v4)))
+    struct sockaddr *at = six ? (struct sockaddr *)&v6 : (struct sockaddr *)&v4;
+    const socklen_t size = six ? sizeof(v6) : sizeof(v4);
+    int waited = 0;
+    while ((rc = bind(fd, at, size)) != 0 && errno == EADDRINUSE && wait_a_moment(&waited)) {
+    }
+    if (rc)
         rc = err_sys(e, "cannot listen on %s port %u", address, port);
     close(fd);
     return rc;
@@ -97,19 +113,14 @@ static int refusal(const char *path)
 
 int machine_socket_free(const char *path, struct err *e)
 {
-    /* Shards whose launcher was killed are about to go: whoever starts it again need not wait. */
-    enum { PATIENCE = 60 };
-    static const struct timespec moment = {0, 50000000};
     struct stat st;
     if (lstat(path, &st))
         return 0;
     if (!S_ISSOCK(st.st_mode))
         return err_set(e, ERR_VALIDATION, "%s exists and is no socket", path);
-    int why = refusal(path);
-    for (int i = 0; !why && i < PATIENCE; i++) {
-        nanosleep(&moment, NULL);
+    int why = refusal(path), waited = 0;
+    while (!why && wait_a_moment(&waited))
         why = refusal(path);
-    }
     if (!why)
         return err_set(e, ERR_SYSTEM,
                        "%s is in use: another launcher runs with the same port or --shard-uds-path",

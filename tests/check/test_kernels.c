@@ -148,6 +148,31 @@ static bool check_widen_codes(void (*fn)(void), uint32_t n)
     return same_widened();
 }
 
+static bool check_dot_codes(void (*fn)(void), uint32_t n)
+{
+    enum { DOT_K = 512, DOT_N = 100 };
+    static _Alignas(64) char panels[(DOT_N / LANES + 1) * CODES_MAX / (WIDE_K / DOT_K)];
+    static float row[DOT_K], y0[DOT_N + CANARY], y1[DOT_N + CANARY];
+    const struct code_layout l = any_layout();
+    const uint32_t outputs = 1 + n % DOT_N, k = 32 * (1 + rng_below(&rng, DOT_K / 32));
+    const size_t w_bytes = (size_t)(k + CODE_BLOCK - 1) / CODE_BLOCK * l.bytes;
+    const size_t bytes = (outputs + LANES - 1) / LANES * w_bytes;
+    for (size_t i = 0; i < bytes; i++)
+        panels[i] = (char)rng_u32(&rng);
+    for (size_t at = 0; at < bytes; at += l.bytes)
+        for (uint32_t i = 0; i < (l.offset ? 2 : 1) * l.scales * LANES; i++) {
+            const uint16_t half = f16_of_f32(rng_wide(&rng));
+            memcpy(panels + at + (size_t)i * 2, &half, 2);
+        }
+    for (uint32_t i = 0; i < k; i++)
+        row[i] = rng_wide(&rng);
+    for (size_t i = 0; i < DOT_N + CANARY; i++)
+        y0[i] = y1[i] = rng_wide(&rng);
+    k_dot_codes_ref(y0, row, panels, w_bytes, &l, outputs, k);
+    ((dot_codes_fn *)fn)(y1, row, panels, w_bytes, &l, outputs, k);
+    return memcmp(y0, y1, sizeof(y0)) == 0;
+}
+
 static bool check_widen_mxfp4(void (*fn)(void), uint32_t n)
 {
     const uint32_t k = 32 * rng_below(&rng, WIDE_K / 32);

@@ -124,6 +124,10 @@ static inline uint32_t tile_stride(uint32_t rows) { return rows <= 2 ? rows : (r
     X(widen_codes, void,                                                                           \
       (float *dst, const char *panel, const struct code_layout *l, uint32_t k, uint32_t n))        \
     X(widen_mxfp4, void, (float *dst, const char *panel, uint32_t k, uint32_t n))                  \
+    /* y[i] = sum over k of x[k] * w[i][k], i < n, of panels w_bytes apart that hold codes */      \
+    X(dot_codes, void,                                                                             \
+      (float *y, const float *x, const char *w, size_t w_bytes, const struct code_layout *l,       \
+       uint32_t n, uint32_t k))                                                                    \
     X(tile_w8a8, void, (const struct int_tile *t))                                                 \
     X(tile_int4, void, (const struct int_tile *t))                                                 \
     /* n numbers to -127 .. 127 in quads, `stride` bytes apart, each byte ^ flip, the last quad    \
@@ -190,6 +194,7 @@ static inline uint32_t tile_stride(uint32_t rows) { return rows <= 2 ? rows : (r
     X(tile_fp8, variant, needs)                                                                    \
     X(widen_codes, variant, needs)                                                                 \
     X(widen_mxfp4, variant, needs)                                                                 \
+    X(dot_codes, variant, needs)                                                                   \
     X(quantise, variant, needs)                                                                    \
     X(quantise4, variant, needs)                                                                   \
     X(widen_f16, variant, needs)                                                                   \

@@ -39,6 +39,16 @@ void k_widen_codes_ref(float *dst, const char *panel, const struct code_layout *
         dst[i] = code_at(l, panel, i % LANES, k + i / LANES);
 }
 
+void k_dot_codes_ref(float *y, const float *x, const char *w, size_t w_bytes,
+                     const struct code_layout *l, uint32_t n, uint32_t k)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        y[i] = 0.0f;
+        for (uint32_t c = 0; c < k; c++)
+            y[i] = fmaf(code_at(l, w + i / LANES * w_bytes, i % LANES, c), x[c], y[i]);
+    }
+}
+
 void k_widen_mxfp4_ref(float *dst, const char *panel, uint32_t k, uint32_t n)
 {
     for (uint32_t i = 0; i < n * LANES; i++)

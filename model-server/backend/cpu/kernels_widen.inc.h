@@ -1,7 +1,7 @@
 /* kernels_widen.inc.h - columns of panels that hold codes as fp32, 16 lanes a column: numbers that
  * are kept as codes are widened piece by piece, into the first cache or the second, and multiplied
- * from there by tile_f32. (A kernel that takes the products where the numbers are made was 1.2x as
- * fast for one row and codes of 4 bits, and no faster for others.) */
+ * from there by tile_f32. For a single row of x that would be a third of the work: its products are
+ * taken where the numbers are made. */
 
 enum { WIDEN_AHEAD = 1024 }; /* bytes fetched ahead */
 
@@ -73,6 +73,64 @@ void ISA(widen_codes)(float *dst, const char *panel, const struct code_layout *l
         widen_codes(dst, panel, l, k, n, true);
     else
         widen_codes(dst, panel, l, k, n, false);
+}
+
+/* Sums over all columns for one row of x, of two panels: enough to hide the time of an addition. */
+INLINE void dot_panels(float *y, const float *x, const char *w, size_t w_bytes,
+                       const struct code_layout *l, uint32_t k, const uint32_t panels,
+                       const uint32_t last, const bool both)
+{
+    const uint32_t group = l->groups ? CODE_BLOCK / l->groups : CODE_COLS;
+    const i16 mask = code_mask(l);
+    v16 acc[2];
+    UNROLL for (uint32_t p = 0; p < panels; p++) acc[p] = v_set(0.0f);
+    for (uint32_t i = 0; i < k; i += group) {
+        const char *block = w + (size_t)(i / CODE_BLOCK) * l->bytes;
+        const uint32_t in = i % CODE_BLOCK;
+        v16 scale[2], less[2];
+        UNROLL for (uint32_t p = 0; p < panels; p++)
+            code_scales(l, block + p * w_bytes, in, &scale[p], &less[p]);
+        for (uint32_t c = in; c < in + group; c += 8, x += 8) {
+            const struct code_place at = code_place(l, c);
+            i16 low[2], up[2];
+            UNROLL for (uint32_t p = 0; p < panels; p++)
+            {
+                const char *b = block + p * w_bytes;
+                low[p] = i_load(b + at.lower);
+                up[p] = both ? i_shr_by(i_load(b + at.upper), at.shift) : mask;
+                __builtin_prefetch(b + at.lower + WIDEN_AHEAD);
+            }
+            UNROLL for (int e = 0; e < 8; e++)
+            {
+                UNROLL for (uint32_t p = 0; p < panels; p++) acc[p] =
+                    v_fma(code_number(low[p], up[p], e, mask, scale[p], less[p], both), v_set(x[e]),
+                          acc[p]);
+            }
+        }
+    }
+    UNROLL for (uint32_t p = 0; p < panels; p++)
+        v_store_n(y + (size_t)p * LANES, acc[p], p < panels - 1 ? LANES : last);
+}
+
+INLINE void dot_codes(float *y, const float *x, const char *w, size_t w_bytes,
+                      const struct code_layout *l, uint32_t n, uint32_t k, const bool both)
+{
+    for (; n > LANES; y += 2 * LANES, w += 2 * w_bytes) {
+        const uint32_t last = n < 2 * LANES ? n - LANES : LANES;
+        dot_panels(y, x, w, w_bytes, l, k, 2, last, both);
+        n -= LANES + last;
+    }
+    if (n)
+        dot_panels(y, x, w, w_bytes, l, k, 1, n, both);
+}
+
+void ISA(dot_codes)(float *y, const float *x, const char *w, size_t w_bytes,
+                    const struct code_layout *l, uint32_t n, uint32_t k)
+{
+    if (l->upper)
+        dot_codes(y, x, w, w_bytes, l, n, k, true);
+    else
+        dot_codes(y, x, w, w_bytes, l, n, k, false);
 }
 
 /* The scale is multiplied in at once: the bits are those of the number itself. */

@@ -184,6 +184,18 @@ static void stream_codes(void *arg, int thread, size_t begin, size_t end)
     finish(p, (uint32_t)begin * LANES, n_outputs(w, begin, end));
 }
 
+/* The same for one row, which no memory is worth. */
+static void dot_panels(void *arg, int thread, size_t begin, size_t end)
+{
+    const struct product *p = arg;
+    const struct weight *w = p->w;
+    const uint32_t first = (uint32_t)begin * LANES, n = n_outputs(w, begin, end);
+    (void)thread;
+    p->kern->dot_codes(p->y + first, p->x, weight_panel(w, begin), w->panel_bytes, &w->codes, n,
+                       w->cols);
+    finish(p, first, n);
+}
+
 static void stream_panels(void *arg, int thread, size_t begin, size_t end)
 {
     const struct product *p = arg;
@@ -276,7 +288,8 @@ static void multiply(struct product *p)
             return;
         pool_run(pool, pack_x, p, (size_t)p->n_tiles * blocks, alone ? alone : 1);
     }
-    range_fn *stream = has_codes(w) ? stream_codes : stream_panels;
+    const bool dot = p->rows == 1 && w->quant == QUANT_KEPT_CODES;
+    range_fn *stream = dot ? dot_panels : has_codes(w) ? stream_codes : stream_panels;
     pool_run(pool, p->n_tiles == 1 ? stream : block_panels, p, w->n_panels, PANEL_GRAIN);
 }
 
