@@ -154,8 +154,9 @@ void block_numbers(enum gguf_packing p, const uint8_t *block, float out[BLOCK_MA
     f->unpack(block, &o);
     const float scale = f32_of_f16(o.scale), offset = f->offsets ? f32_of_f16(o.offset) : 0.0f;
     for (int i = 0; i < (int)gguf_packings[p].elements; i++) {
-        const float by = f->nested ? scale * (float)o.by[i / f->group] : scale;
-        const float less = f->nested && f->offsets ? offset * (float)o.less[i / f->group] : offset;
+        const int g = i / f->group;
+        const float by = f->nested ? scale * (float)o.by[g] : scale;
+        const float less = f->nested && f->offsets ? offset * (float)o.less[g] : offset;
         out[i] = by * (float)(o.code[i] - f->zero) - less;
     }
 }
