@@ -198,10 +198,12 @@ static bool keep_codes(struct loader *l, struct mat_part *parts, int n)
 {
     const struct decoder *d = l->d;
     const int before = l->n_copies;
+    if (l->failed || !l->c || !l->how->keep)
+        return false;
     for (int i = 0; i < n; i++) {
         const struct mat_part *p = &parts[i];
         struct mat_codes *c = &l->codes[i];
-        if (l->failed || !l->c || !l->how->keep || !p->stored ||
+        if (!p->stored ||
             !stored_codes(p->stored, (int64_t)p->first / p->row_stride, p->rows,
                           (int64_t)p->first % p->row_stride, p->cols, c, d->ops, d->dev)) {
             while (l->n_copies > before)

@@ -106,4 +106,11 @@ static void codes_row(float *dst, const struct weight *w, uint32_t row, uint32_t
         dst[i - k] = code_at(&w->codes, panel, row % LANES, i);
 }
 
-const struct weight_format format_codes = {codes_panel_bytes, codes_pack, codes_row, linear_float};
+static void codes_widen(const struct kernels *kern, float *dst, const struct weight *w,
+                        const char *panel, uint32_t k, uint32_t n)
+{
+    kern->widen_codes(dst, panel, &w->codes, k, n);
+}
+
+const struct weight_format format_codes = {codes_panel_bytes, codes_pack, codes_row, linear_float,
+                                           codes_widen};

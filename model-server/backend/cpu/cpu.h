@@ -57,6 +57,10 @@ struct weight_format {
     void (*row)(float *dst, const struct weight *w, uint32_t row, uint32_t k, uint32_t n);
     void (*linear)(struct device *d, float *y, const float *x, uint32_t rows,
                    const struct weight *w, const float *bias);
+    /* Of numbers that are kept as codes: columns [k, k + n) of a panel as fp32, [n][16], n up to
+     * the next multiple of 8. NULL: the products take them as they are. */
+    void (*widen)(const struct kernels *kern, float *dst, const struct weight *w, const char *panel,
+                  uint32_t k, uint32_t n);
 };
 extern const struct weight_format format_plain, format_int8, format_w8a8, format_int4, format_fp8,
     format_mxfp4, format_codes;

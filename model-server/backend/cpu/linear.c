@@ -80,14 +80,9 @@ static void pack_x(void *arg, int thread, size_t begin, size_t end)
     }
 }
 
-static bool has_codes(const struct weight *w)
-{
-    return w->quant == QUANT_KEPT_MXFP4 || w->quant == QUANT_KEPT_CODES;
-}
-
 static void run_tile(const struct kernels *kern, const struct weight *w, const struct tile *t)
 {
-    if (has_codes(w)) { /* widened by now */
+    if (w->format->widen) { /* widened by now */
         kern->tile_f32(t);
         return;
     }
@@ -150,12 +145,8 @@ static void widen(const struct product *p, float *to, size_t begin, size_t end, 
                   uint32_t n)
 {
     const struct weight *w = p->w;
-    for (size_t i = begin; i < end; i++, to += (size_t)n * LANES) {
-        if (w->quant == QUANT_KEPT_MXFP4)
-            p->kern->widen_mxfp4(to, weight_panel(w, i), k, n);
-        else
-            p->kern->widen_codes(to, weight_panel(w, i), &w->codes, k, n);
-    }
+    for (size_t i = begin; i < end; i++, to += (size_t)n * LANES)
+        w->format->widen(p->kern, to, w, weight_panel(w, i), k, n);
 }
 
 /* Panels of codes, a few columns at a time: the chains go on where the last ones ended. */
@@ -239,7 +230,7 @@ static void run_block(const struct product *p, const struct block *b)
                      .add = b->k > 0,
                      .ahead = UINT32_MAX,
                      .pace = (STEP_BYTES + b->tiles - 1) / b->tiles};
-    if (has_codes(w)) {
+    if (w->format->widen) {
         widen(p, b->wide, b->panel, b->end, b->k, cols);
         t.w = b->wide;
         t.w_bytes = (size_t)cols * STEP_BYTES;
@@ -249,7 +240,7 @@ static void run_block(const struct product *p, const struct block *b)
         t.rows = tile_first(p, b->tile + i + 1) - first;
         t.x = tile_x(p, b->tile + i) + (size_t)packed_cols(w, b->k) * tile_stride(t.rows);
         t.y = p->y + (size_t)first * w->rows + b->panel * LANES;
-        t.next = has_codes(w) ? 0 : b->next + (ptrdiff_t)(i * steps * t.pace);
+        t.next = w->format->widen ? 0 : b->next + (ptrdiff_t)(i * steps * t.pace);
         run_tile(p->kern, w, &t);
     }
 }
@@ -289,7 +280,7 @@ static void multiply(struct product *p)
         pool_run(pool, pack_x, p, (size_t)p->n_tiles * blocks, alone ? alone : 1);
     }
     const bool dot = p->rows == 1 && w->quant == QUANT_KEPT_CODES;
-    range_fn *stream = dot ? dot_panels : has_codes(w) ? stream_codes : stream_panels;
+    range_fn *stream = dot ? dot_panels : w->format->widen ? stream_codes : stream_panels;
     pool_run(pool, p->n_tiles == 1 ? stream : block_panels, p, w->n_panels, PANEL_GRAIN);
 }
 

@@ -76,4 +76,11 @@ static void mx_row(float *dst, const struct weight *w, uint32_t row, uint32_t k,
         dst[i - k] = mx_at(panel, row % LANES, i);
 }
 
-const struct weight_format format_mxfp4 = {mx_panel_bytes, mx_pack, mx_row, linear_float};
+static void mx_widen(const struct kernels *kern, float *dst, const struct weight *w,
+                     const char *panel, uint32_t k, uint32_t n)
+{
+    (void)w;
+    kern->widen_mxfp4(dst, panel, k, n);
+}
+
+const struct weight_format format_mxfp4 = {mx_panel_bytes, mx_pack, mx_row, linear_float, mx_widen};

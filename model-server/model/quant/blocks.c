@@ -267,11 +267,11 @@ static bool codes_row(const struct stored_matrix *m, int64_t row, int64_t col, i
         c->scale[at / n] = o.scale;
         if ((o.scale & 0x7fff) > LARGE)
             return false;
-        if (c->offset)
+        if (c->offsets)
             c->offset[at / n] = o.offset;
-        if (c->by)
+        if (c->nested)
             memcpy(c->by + at / c->group, o.by, (size_t)groups);
-        if (c->less)
+        if (c->nested && c->offsets)
             memcpy(c->less + at / c->group, o.less, (size_t)groups);
     }
     return true;
