@@ -6,19 +6,19 @@
 
 /* ---------------------------------------------------------------- scratch */
 
-static uint32_t q_width(const struct decoder *d) { return d->split.heads.n * d->spec.head_dim; }
-
-static uint32_t qkv_width(const struct decoder *d)
-{
-    return (d->split.heads.n + 2 * d->split.kv_heads.n) * d->spec.head_dim;
-}
-
 /* Give *p the next rows * width floats behind `at`, on a 64-byte boundary; `base` NULL only counts.
  */
 static size_t place(float **p, char *base, size_t at, size_t rows, size_t width)
 {
     *p = base ? (float *)(void *)(base + at) : NULL;
     return at + ((rows * width * sizeof(float) + 63) & ~(size_t)63);
+}
+
+/* The areas of a sublayer: see work_take(). */
+static size_t place_work(void **p, char *base, size_t at, size_t rows, size_t width)
+{
+    *p = base ? base + at : NULL;
+    return at + rows * width * sizeof(float) + (width ? WORK_MAX_AREAS * WORK_ALIGN : 0);
 }
 
 static size_t layout(const struct decoder *d, struct scratch *s, char *base, size_t t, size_t o)
@@ -29,10 +29,8 @@ static size_t layout(const struct decoder *d, struct scratch *s, char *base, siz
     at = place(&s->x, base, at, t, m->hidden);
     at = place(&s->n, base, at, t, m->hidden);
     at = place(&s->r, base, at, t, m->hidden);
-    at = place(&s->qkv, base, at, t, qkv_width(d));
-    at = place(&s->att, base, at, t, q_width(d));
-    at = place(&s->up, base, at, t, (m->mlp == MLP_PLAIN ? 1 : 2) * (size_t)d->split.ffn.n);
-    at = place(&s->act, base, at, t, m->mlp == MLP_PLAIN ? 0 : d->split.ffn.n);
+    at = place_work(&s->mixer, base, at, t, d->mixer_width);
+    at = place_work(&s->ffn, base, at, t, d->ffn_width);
     for (int i = 0; i < SPEC_MAX_ROPES; i++)
         at = place(&s->rope[i], base, at, t, m->rope[i].dim);
     at = place(&s->out, base, at, o, m->hidden);
@@ -106,91 +104,16 @@ static int sum_over_ranks(struct decoder *d, float *x, uint32_t rows, struct err
     return comm_all_reduce(d->comm, x, (size_t)rows * d->spec.hidden, e);
 }
 
-/* y[rows, y_width] = x W^T of one of a layer's matrices, each row as its adapter has it. */
-static void project(struct decoder *d, uint32_t layer, enum lora_site site, float *y,
-                    uint32_t y_width, const float *x, uint32_t x_width, uint32_t rows)
+/* r = a sublayer of n, summed over ranks and normalised where the family does so. */
+static int sublayer(struct decoder *d, const struct sublayer *y, const struct norm *post,
+                    uint32_t i, uint32_t t, void *work, struct err *e)
 {
-    const struct layer *l = &d->layers[layer];
-    const struct {
-        const struct weight *w;
-        const float *bias;
-    } of[LORA_SITES] = {[LORA_QKV] = {l->qkv, l->qkv_bias},
-                        [LORA_O] = {l->o, l->o_bias},
-                        [LORA_UP] = {l->up, l->up_bias},
-                        [LORA_DOWN] = {l->down, l->down_bias}};
-    d->ops->linear(d->dev, y, x, rows, of[site].w, of[site].bias);
-    if (d->adapters)
-        d->ops->lora(d->dev, y, y_width, x, x_width, adapters_sets(d->adapters, layer, site));
-}
-
-/* r = attention(n) */
-static int attention(struct decoder *d, uint32_t layer, uint32_t t, struct err *e)
-{
-    const struct decoder_spec *m = &d->spec;
-    const struct layer_spec *ls = &m->layers[layer];
-    const struct layer *y = &d->layers[layer];
-    const struct rope_spec *rope = &m->rope[ls->rope];
     struct scratch *s = &d->scratch;
-    const uint32_t heads = d->split.heads.n, kv_heads = d->split.kv_heads.n;
-    project(d, layer, LORA_QKV, s->qkv, qkv_width(d), s->n, m->hidden, t);
-    d->ops->rope_kv(d->dev, s->qkv, d->kv, layer,
-                    &(struct rope_kv){.n_heads = heads,
-                                      .n_kv_heads = kv_heads,
-                                      .head_dim = m->head_dim,
-                                      .rot_dim = rope->kind ? rope->dim : 0,
-                                      .interleaved = rope->interleaved,
-                                      .rope = rope->kind ? s->rope[ls->rope] : NULL,
-                                      .q_norm = y->q_norm,
-                                      .k_norm = y->k_norm,
-                                      .norm_eps = m->norm.eps});
-    d->ops->attention(d->dev, s->att, s->qkv, qkv_width(d), d->kv, layer,
-                      &(struct attn){.n_heads = heads,
-                                     .n_kv_heads = kv_heads,
-                                     .head_dim = m->head_dim,
-                                     .scale = ls->attn_scale,
-                                     .softcap = m->attn_softcap,
-                                     .window = ls->window,
-                                     .sinks = y->sinks});
-    project(d, layer, LORA_O, s->r, m->hidden, s->att, q_width(d), t);
-    if (sum_over_ranks(d, s->r, t, e))
+    struct sub_step step = {.layer = i, .tokens = t, .in = s->n, .out = s->r, .work = {work}};
+    if (y->ops->forward(d, y->self, &step, e) || sum_over_ranks(d, s->r, t, e))
         return -1;
-    if (m->post_norms)
-        d->ops->norm(d->dev, s->r, s->r, t, m->hidden, &y->post_attn_norm);
-    return 0;
-}
-
-/* r = mlp(n) */
-static int mlp(struct decoder *d, uint32_t layer, uint32_t t, struct err *e)
-{
-    const struct decoder_spec *m = &d->spec;
-    const struct layer *y = &d->layers[layer];
-    struct scratch *s = &d->scratch;
-    const uint32_t ffn = d->split.ffn.n;
-    if (m->layers[layer].moe) {
-        d->ops->moe(d->dev, s->r, s->n, t,
-                    &(struct moe){.router = y->router,
-                                  .up = y->experts_up,
-                                  .down = y->experts_down,
-                                  .n_experts = m->moe.n_experts,
-                                  .top_k = m->moe.top_k,
-                                  .renormalise = m->moe.renormalise,
-                                  .act = m->act,
-                                  .router_bias = y->router_bias,
-                                  .up_bias = y->experts_up_bias,
-                                  .down_bias = y->experts_down_bias});
-    } else {
-        const bool plain = m->mlp == MLP_PLAIN;
-        project(d, layer, LORA_UP, s->up, plain ? ffn : 2 * ffn, s->n, m->hidden, t);
-        if (plain)
-            d->ops->act(d->dev, s->up, t, ffn, m->act);
-        else
-            d->ops->act_mul(d->dev, s->act, s->up, t, ffn, m->act);
-        project(d, layer, LORA_DOWN, s->r, m->hidden, plain ? s->up : s->act, ffn, t);
-    }
-    if (sum_over_ranks(d, s->r, t, e))
-        return -1;
-    if (m->post_norms)
-        d->ops->norm(d->dev, s->r, s->r, t, m->hidden, &y->post_mlp_norm);
+    if (d->spec.post_norms)
+        d->ops->norm(d->dev, s->r, s->r, t, d->spec.hidden, post);
     return 0;
 }
 
@@ -199,15 +122,15 @@ static int layer(struct decoder *d, uint32_t i, uint32_t t, struct err *e)
 {
     const struct decoder_spec *m = &d->spec;
     const struct layer *y = &d->layers[i];
-    const struct norm *next = i + 1 < m->n_layers ? &d->layers[i + 1].attn_norm : NULL;
+    const struct norm *next = i + 1 < m->n_layers ? &d->layers[i + 1].mixer_norm : NULL;
     struct scratch *s = &d->scratch;
-    if (attention(d, i, t, e))
+    if (sublayer(d, &y->mixer, &y->post_mixer_norm, i, t, s->mixer, e))
         return -1;
     if (m->parallel && !m->shared_norm)
-        d->ops->norm(d->dev, s->n, s->x, t, m->hidden, &y->mlp_norm);
+        d->ops->norm(d->dev, s->n, s->x, t, m->hidden, &y->ffn_norm);
     d->ops->add_norm(d->dev, s->n, s->x, s->r, m->residual_scale, t, m->hidden,
-                     m->parallel ? NULL : &y->mlp_norm);
-    if (mlp(d, i, t, e))
+                     m->parallel ? NULL : &y->ffn_norm);
+    if (sublayer(d, &y->ffn, &y->post_ffn_norm, i, t, s->ffn, e))
         return -1;
     d->ops->add_norm(d->dev, s->n, s->x, s->r, m->residual_scale, t, m->hidden, next);
     return 0;
@@ -255,7 +178,7 @@ static int embed(struct decoder *d, uint32_t t, struct err *e)
         return -1;
     if (m->learned_positions)
         d->ops->embed_pos(d->dev, s->x, d->positions, m->position_offset);
-    d->ops->norm(d->dev, s->n, s->x, t, m->hidden, &d->layers[0].attn_norm);
+    d->ops->norm(d->dev, s->n, s->x, t, m->hidden, &d->layers[0].mixer_norm);
     return 0;
 }
 

@@ -7,34 +7,17 @@
 #include "model-server/comm/comm.h"
 #include "model-server/model/adapters.h"
 #include "model-server/model/checkpoint.h"
+#include "model-server/model/layer.h"
 #include "model-server/model/rope.h"
 
 struct stored; /* quant/stored.h */
-
-/* heads, kv_heads, ffn: this rank's. A NULL is a weight that the family does not have. */
-struct layer {
-    struct norm attn_norm, post_attn_norm, mlp_norm, post_mlp_norm; /* [hidden] */
-    struct weight *qkv;  /* [(heads + 2 kv_heads) * head_dim, hidden] */
-    struct weight *o;    /* [hidden, heads * head_dim] */
-    struct weight *up;   /* [2 * ffn, hidden] gate over up, or [ffn, hidden] */
-    struct weight *down; /* [hidden, ffn] */
-    float *qkv_bias, *o_bias, *up_bias, *down_bias;
-    float *q_norm, *k_norm; /* [head_dim] */
-    float *sinks;           /* [heads] */
-    struct weight *router;  /* [n_experts, hidden] */
-    struct weight **experts_up,
-        **experts_down; /* [n_experts] of up and down as above, ffn of an expert */
-    float *router_bias, *experts_up_bias, *experts_down_bias; /* see struct moe */
-};
 
 /* Device memory of a pass over T tokens with O rows of logits. */
 struct scratch {
     uint32_t max_tokens, max_out;
     void *memory;
     float *x, *n, *r;            /* [T, hidden] residual stream, its norm, what is added to it */
-    float *qkv;                  /* [T, (heads + 2 kv_heads) * head_dim] */
-    float *att;                  /* [T, heads * head_dim] */
-    float *up, *act;             /* [T, 2 * ffn], [T, ffn] */
+    void *mixer, *ffn;           /* what the sublayer that needs most of it takes */
     float *rope[SPEC_MAX_ROPES]; /* [T, dim] */
     float *out;                  /* [O, hidden] */
     float *logits;               /* [O, vocabulary slice] */
@@ -62,9 +45,10 @@ struct decoder {
     struct norm final_norm;
     struct weight *head; /* [vocabulary slice, hidden]; == embed when tied and not quantised */
     float *head_bias;
-    struct layer *layers;  /* [n_layers] */
-    struct amount weights; /* all of it; of these: */
-    struct amount tables;  /* looked up, never multiplied with */
+    struct layer *layers;            /* [n_layers] */
+    uint32_t mixer_width, ffn_width; /* most floats a token that a sublayer takes */
+    struct amount weights;           /* all of it; of these: */
+    struct amount tables;            /* looked up, never multiplied with */
     struct amount experts;
 
     struct rope rope[SPEC_MAX_ROPES];

@@ -10,7 +10,7 @@
 #include "model-server/model/safetensors.h"
 #include "model-server/model/split.h"
 
-/* The matrices of a layer that may have updates: those of struct layer in decoder.h. */
+/* The matrices of a layer that may have updates: qkv, o, up and down of its sublayers. */
 enum lora_site { LORA_QKV, LORA_O, LORA_UP, LORA_DOWN, LORA_SITES };
 
 /* One pair of A and B. */

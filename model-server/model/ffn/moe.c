@@ -1,0 +1,141 @@
+/* moe.c - the feed-forward of many MLPs of which a router chooses a few for each token (arXiv
+ * 1701.06538, 2401.04088). */
+#include "model-server/model/decoder.h"
+#include "model-server/model/loader.h"
+#include <stdlib.h>
+
+struct experts {
+    struct weight *router;                    /* [n_experts, hidden] */
+    struct weight **up, **down;               /* [n_experts] of [2 * ffn, hidden], [hidden, ffn] */
+    uint32_t n;                               /* experts */
+    float *router_bias, *up_bias, *down_bias; /* see struct moe */
+};
+
+static uint32_t width(const struct decoder *d, uint32_t layer) { return (void)d, (void)layer, 0; }
+
+/* ---------------------------------------------------------------- load */
+
+/* Gate over up of one expert: this rank's rows. */
+static void up_parts(struct loader *l, int layer, int expert, struct mat_part parts[2])
+{
+    const struct decoder_spec *s = &l->d->spec;
+    const struct slice f = l->d->split.moe_ffn;
+    if (s->moe.layout == EXPERTS_INTERLEAVED) {
+        parts[0] =
+            loader_expert(l, W_MOE_GATE_UP, layer, expert, 2 * (int64_t)s->moe.ffn, s->hidden);
+        loader_turns(l, parts[0], f.first, f.n, parts);
+        return;
+    }
+    parts[0] = loader_part(l, W_MOE_GATE, layer, expert, false, s->moe.ffn, s->hidden);
+    parts[1] = loader_part(l, W_MOE_UP, layer, expert, false, s->moe.ffn, s->hidden);
+    parts[0] = loader_rows(parts[0], f.first, f.n);
+    parts[1] = loader_rows(parts[1], f.first, f.n);
+}
+
+/* The router's, and all experts' one behind the other. */
+static void load_biases(struct loader *l, struct experts *y, int layer)
+{
+    const struct decoder_spec *s = &l->d->spec;
+    const struct slice f = l->d->split.moe_ffn;
+    const uint32_t n = s->moe.n_experts, pair = 2 * s->moe.ffn;
+    struct mat_part *parts = calloc(2 * (size_t)n, sizeof(*parts));
+    if (!parts) {
+        loader_nomem(l);
+        return;
+    }
+    y->router_bias = loader_bias(l, W_ROUTER, layer, n);
+    struct mat_part all = loader_expert_biases(l, W_MOE_GATE_UP, layer, pair);
+    for (uint32_t i = 0; i < n; i++)
+        loader_turns(l, loader_rows(all, i * pair, pair), f.first, f.n, parts + 2 * (size_t)i);
+    y->up_bias = loader_vector(l, parts, 2 * (int)n, 0);
+    if (l->d->split.rank == 0) { /* added once, before the sum over ranks */
+        all = loader_expert_biases(l, W_MOE_DOWN, layer, s->hidden);
+        y->down_bias = loader_vector(l, &all, 1, 0);
+    }
+    free(parts);
+}
+
+/* What is stored in four bits stays so, where the backend can. */
+static enum quant expert_quant(const struct loader *l)
+{
+    const bool kept = l->c && l->how->format == &stored_mxfp4 && l->d->ops->keeps_mxfp4;
+    return kept ? QUANT_KEPT_MXFP4 : l->d->quant;
+}
+
+static void load_experts(struct loader *l, struct experts *y, int layer)
+{
+    const struct decoder_spec *s = &l->d->spec;
+    const struct slice f = l->d->split.moe_ffn;
+    const bool apart = s->moe.layout == EXPERTS_SEPARATE;
+    const enum quant quant = expert_quant(l);
+    struct mat_part parts[2];
+    for (uint32_t i = 0; i < y->n && !l->failed; i++) {
+        up_parts(l, layer, (int)i, parts);
+        y->up[i] = loader_pack(l, parts, 2, l->d->dtype, quant);
+        parts[0] = apart ? loader_part(l, W_MOE_DOWN, layer, (int)i, false, s->hidden, s->moe.ffn)
+                         : loader_expert(l, W_MOE_DOWN, layer, (int)i, s->hidden, s->moe.ffn);
+        parts[0] = loader_cut(parts[0], 0, s->hidden, f.first, f.n);
+        y->down[i] = loader_pack(l, parts, 1, l->d->dtype, quant);
+    }
+}
+
+static void *load(struct loader *l, uint32_t at)
+{
+    const struct decoder_spec *s = &l->d->spec;
+    const int layer = (int)at;
+    struct experts *y = calloc(1, sizeof(*y));
+    if (!y || !(y->up = calloc(s->moe.n_experts, sizeof(struct weight *))) ||
+        !(y->down = calloc(s->moe.n_experts, sizeof(struct weight *)))) {
+        loader_nomem(l);
+        return y;
+    }
+    y->n = s->moe.n_experts;
+    struct mat_part router = loader_part(l, W_ROUTER, layer, NO_EXPERT, false, y->n, s->hidden);
+    y->router = loader_pack(l, &router, 1, DT_F32, QUANT_NONE); /* small, and its ties decide */
+    struct amount before = l->d->weights;
+    load_experts(l, y, layer);
+    if (s->moe.bias)
+        load_biases(l, y, layer);
+    l->d->experts.bytes += l->d->weights.bytes - before.bytes;
+    l->d->experts.elements += l->d->weights.elements - before.elements;
+    return y;
+}
+
+static void release(struct decoder *d, void *self)
+{
+    struct experts *y = self;
+    d->ops->free(d->dev, y->router_bias);
+    d->ops->free(d->dev, y->up_bias);
+    d->ops->free(d->dev, y->down_bias);
+    layer_free_weight(d, y->router);
+    for (uint32_t i = 0; i < y->n; i++) {
+        layer_free_weight(d, y->up[i]);
+        layer_free_weight(d, y->down[i]);
+    }
+    free(y->up);
+    free(y->down);
+    free(y);
+}
+
+/* ---------------------------------------------------------------- forward */
+
+static int forward(struct decoder *d, const void *self, struct sub_step *s, struct err *e)
+{
+    const struct experts *y = self;
+    const struct decoder_spec *m = &d->spec;
+    (void)e;
+    d->ops->moe(d->dev, s->out, s->in, s->tokens,
+                &(struct moe){.router = y->router,
+                              .up = y->up,
+                              .down = y->down,
+                              .n_experts = m->moe.n_experts,
+                              .top_k = m->moe.top_k,
+                              .renormalise = m->moe.renormalise,
+                              .act = m->act,
+                              .router_bias = y->router_bias,
+                              .up_bias = y->up_bias,
+                              .down_bias = y->down_bias});
+    return 0;
+}
+
+const struct sublayer_ops ffn_moe = {"moe", width, load, release, forward};

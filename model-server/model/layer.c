@@ -1,0 +1,23 @@
+/* layer.c - what the sublayers of mixer/ and ffn/ have in common. */
+#include "model-server/model/layer.h"
+#include "model-server/model/decoder.h"
+
+void layer_project(struct decoder *d, uint32_t layer, const struct projection *p, float *y,
+                   const float *x, uint32_t x_width, uint32_t rows)
+{
+    d->ops->linear(d->dev, y, x, rows, p->w, p->bias);
+    if (d->adapters)
+        d->ops->lora(d->dev, y, p->width, x, x_width, adapters_sets(d->adapters, layer, p->site));
+}
+
+void layer_free_weight(struct decoder *d, struct weight *w)
+{
+    if (w)
+        d->ops->weight_free(d->dev, w);
+}
+
+void layer_free_norm(struct decoder *d, struct norm *n)
+{
+    d->ops->free(d->dev, (void *)(uintptr_t)n->w);
+    d->ops->free(d->dev, (void *)(uintptr_t)n->b);
+}

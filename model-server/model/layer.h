@@ -1,0 +1,78 @@
+/* layer.h - a decoder layer: a mixer, which relates the tokens of a sequence, then a feed-forward,
+ * which works on each token alone.
+ *
+ * Both are sublayers: one file of mixer/ or ffn/ loads its weights, runs it and frees it. Norms,
+ * sums over ranks and the residual stream are the decoder's (decoder.c), so that a sublayer is the
+ * same code in every arrangement of norms. Sublayers call backend ops, nothing else. One thread. */
+#ifndef MODEL_SERVER_MODEL_LAYER_H
+#define MODEL_SERVER_MODEL_LAYER_H
+#include "common/err.h"
+#include "model-server/backend/backend.h"
+#include "model-server/model/lora.h"
+#include <stdint.h>
+
+struct decoder; /* decoder.h */
+struct loader;  /* loader.h */
+
+/* Scratch memory of one sublayer in one step, handed out in areas on 64-byte boundaries. */
+struct work {
+    char *at;
+};
+enum { WORK_ALIGN = 64, WORK_MAX_AREAS = 8 };
+/* The next area of rows x width floats. A sublayer takes at most WORK_MAX_AREAS of them, whose
+ * widths add up to what its width() said. */
+static inline float *work_take(struct work *w, size_t rows, size_t width)
+{
+    float *p = (float *)(void *)w->at;
+    w->at += (rows * width * sizeof(float) + WORK_ALIGN - 1) & ~(size_t)(WORK_ALIGN - 1);
+    return p;
+}
+
+/* One input of a sublayer: the rows of a step. */
+struct sub_step {
+    uint32_t layer, tokens;
+    const float *in;  /* [tokens, hidden] */
+    float *out;       /* [tokens, hidden] this rank's share of the result */
+    struct work work; /* tokens x width() floats */
+};
+
+/* A kind of sublayer. */
+struct sublayer_ops {
+    const char *name; /* for logs and errors: "attention", "dense", "moe" */
+    /* Floats of scratch memory that one token of this layer takes on this rank. */
+    uint32_t (*width)(const struct decoder *d, uint32_t layer);
+    /* This rank's slices of the layer's weights. NULL after a fault, which the loader keeps; a
+     * partly loaded value is returned and freed like any other. */
+    void *(*load)(struct loader *l, uint32_t layer);
+    void (*free)(struct decoder *d, void *self); /* never NULL */
+    /* Enqueues out = f(in). 0, or -1 with `e` where a collective of its own failed. */
+    int (*forward)(struct decoder *d, const void *self, struct sub_step *s, struct err *e);
+};
+
+extern const struct sublayer_ops mixer_attention, ffn_dense, ffn_moe;
+
+/* A sublayer of a loaded layer. */
+struct sublayer {
+    const struct sublayer_ops *ops;
+    void *self;
+};
+
+struct layer {
+    struct norm mixer_norm, post_mixer_norm, ffn_norm, post_ffn_norm; /* [hidden] */
+    struct sublayer mixer, ffn;
+};
+
+/* What sublayers share (layer.c).
+ * y[rows, y_width] = x[rows, x_width] W^T + bias, each row as its adapter has it; `site` is the
+ * adapter's name for this matrix. */
+struct projection {
+    const struct weight *w;
+    const float *bias; /* or NULL */
+    enum lora_site site;
+    uint32_t width; /* outputs on this rank */
+};
+void layer_project(struct decoder *d, uint32_t layer, const struct projection *p, float *y,
+                   const float *x, uint32_t x_width, uint32_t rows);
+void layer_free_weight(struct decoder *d, struct weight *w); /* NULL is fine */
+void layer_free_norm(struct decoder *d, struct norm *n);
+#endif
