@@ -139,10 +139,10 @@ struct norm {
     float eps;
 };
 
-/* GELU: erf. GELU_TANH: the tanh approximation. SWIGLU_CLAMPED exists gated only, as a function of
- * gate g and up u: with g at most 7 and u within -7 .. 7, g * sigmoid(1.702 g) * (u + 1) (gpt-oss,
- * arXiv 2508.10925). */
-enum act { ACT_SILU, ACT_GELU, ACT_GELU_TANH, ACT_RELU, ACT_SWIGLU_CLAMPED, ACT_N };
+/* GELU: erf. GELU_TANH: the tanh approximation. RELU2: max(x, 0)^2. SWIGLU_CLAMPED exists gated
+ * only, as a function of gate g and up u: with g at most 7 and u within -7 .. 7, g * sigmoid(1.702
+ * g) * (u + 1) (gpt-oss, arXiv 2508.10925). */
+enum act { ACT_SILU, ACT_GELU, ACT_GELU_TANH, ACT_RELU, ACT_RELU2, ACT_SWIGLU_CLAMPED, ACT_N };
 
 /* How keys and values are kept. int8 and fp8 (e4m3): symmetric, one fp32 scale for each token and
  * head, which makes the greatest magnitude the type's greatest number. */
@@ -170,11 +170,20 @@ struct kv_desc {
  * NULL: none. */
 struct rope_kv {
     uint32_t n_heads, n_kv_heads, head_dim, rot_dim;
-    bool interleaved;             /* pairs (2i, 2i+1) instead of (i, i + rot_dim/2) */
-    const float *rope;            /* device memory, valid for this step */
-    const float *q_norm, *k_norm; /* [head_dim] RMS weights, or NULL */
+    bool interleaved;  /* pairs (2i, 2i+1) instead of (i, i + rot_dim/2) */
+    const float *rope; /* device memory, valid for this step */
+    /* RMS weights, or NULL: [head_dim], the same for every head; with `squares` [n_heads *
+     * head_dim] and [n_kv_heads * head_dim]. */
+    const float *q_norm, *k_norm;
     float norm_eps;
+    /* NULL: each head is normalised by itself. Else q and k are normalised over all heads of all
+     * ranks (OLMo 2, arXiv 2501.00656): the sums of row_squares(), over q_all and k_all elements.
+     */
+    const float *squares;
+    uint32_t q_all, k_all;
 };
+
+enum { SQUARES = 4 }; /* elements of a row of row_squares() */
 
 struct attn {
     uint32_t n_heads, n_kv_heads, head_dim;
@@ -187,12 +196,24 @@ struct attn {
     const float *sinks;
 };
 
+/* How a router's logits become scores. */
+enum moe_score { MOE_SOFTMAX, MOE_SIGMOID };
+
+/* Mixture of experts. The experts of a token are the top_k of score + select_bias, of equals the
+ * lower number; they are summed in the order of their numbers. With groups (DeepSeek-V2, arXiv
+ * 2405.04434; V3, 2412.19437) the experts are n_groups runs of equal length, and only those of the
+ * top_groups best groups can be chosen. */
 struct moe {
     struct weight *router;      /* [n_experts, hidden] */
     struct weight *const *up;   /* [n_experts] gate over up: [2 * ffn, hidden] */
     struct weight *const *down; /* [n_experts] [hidden, ffn] */
     uint32_t n_experts, top_k;
-    bool renormalise; /* the top-k probabilities are scaled to sum to 1 */
+    bool renormalise; /* the scores of the chosen are scaled to sum to 1 */
+    enum moe_score score;
+    float scale;                   /* multiplies the weights at last */
+    const float *select_bias;      /* [n_experts] for choosing only, or NULL */
+    uint32_t n_groups, top_groups; /* 0 or 1 groups: none */
+    bool group_pairs; /* a group's worth: the sum of its two best choices; else its best score */
     enum act act;
     const float *router_bias; /* [n_experts] or NULL */
     const float *up_bias;     /* [n_experts][2 * ffn], gate before up, or NULL */
@@ -308,6 +329,12 @@ struct backend_ops {
     /* y[rows, W.rows] = x[rows, W.cols] W^T + bias ([W.rows] or NULL); y and x do not overlap. */
     void (*linear)(struct device *d, float *y, const float *x, uint32_t rows,
                    const struct weight *w, const float *bias);
+    /* y[t] = {sum of x[t][0 .. a)^2, sum of x[t][a .. a + b)^2, 0, 0}; rows of x are `stride`
+     * elements apart. NULL: none. */
+    void (*row_squares)(struct device *d, float *y, const float *x, uint32_t stride, uint32_t rows,
+                        uint32_t a, uint32_t b);
+    /* x[t][i] *= sigmoid(gate[t]). NULL: none. */
+    void (*gate_rows)(struct device *d, float *x, uint32_t rows, uint32_t n, const float *gate);
     /* What linear() of the same y and x lacks: y[T, y_width] += the update of each token's adapter,
      * of[span.adapter]; of[0] is empty. NULL: this backend has no adapters. */
     void (*lora)(struct device *d, float *y, uint32_t y_width, const float *x, uint32_t x_width,

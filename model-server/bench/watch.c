@@ -57,6 +57,12 @@ TIMED(linear, found.ops->weight_bytes(w),
       (struct device * d, float *y, const float *x, uint32_t rows, const struct weight *w,
        const float *bias),
       (d, y, x, rows, w, bias))
+TIMED(row_squares, 0,
+      (struct device * d, float *y, const float *x, uint32_t stride, uint32_t rows, uint32_t a,
+       uint32_t b),
+      (d, y, x, stride, rows, a, b))
+TIMED(gate_rows, 0, (struct device * d, float *x, uint32_t rows, uint32_t n, const float *gate),
+      (d, x, rows, n, gate))
 TIMED(rope_kv, 0,
       (struct device * d, float *qkv, struct kv_cache *kv, uint32_t layer, const struct rope_kv *p),
       (d, qkv, kv, layer, p))
@@ -111,6 +117,8 @@ const struct backend_ops *watch_ops(const struct backend_ops *ops)
     TAKE(norm);
     TAKE(add_norm);
     TAKE(linear);
+    TAKE(row_squares);
+    TAKE(gate_rows);
     TAKE(rope_kv);
     TAKE(attention);
     TAKE(act_mul);

@@ -2,6 +2,7 @@
 #include "common/buf.h"
 #include "common/json.h"
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,7 +53,8 @@ static void check_rope_option(struct config *c)
 static void configure(struct config *c, const struct arch **arch, const char **type,
                       struct decoder_spec *spec)
 {
-    const char *word = json_str(c->root, "model_type", NULL);
+    const bool nested = c->root != c->file; /* old files of LLaVA do not say that theirs is Llama */
+    const char *word = json_str(c->root, "model_type", nested ? "llama" : NULL);
     if (!word) {
         config_fail(c, "`model_type` is missing");
         return;
@@ -79,4 +81,27 @@ int arch_configure(const char *path, const char *text, const char *rope_scaling,
     configure(&c, arch, type, spec);
     config_close(&c);
     return c.failed ? -1 : 0;
+}
+
+/* Vision files keep the text model behind one of these. */
+static const char *const text_prefixes[] = {"model.language_model.", "language_model.model.",
+                                            "model.text_model.", "language_model."};
+enum { N_TEXT_PREFIXES = sizeof(text_prefixes) / sizeof(text_prefixes[0]) };
+
+const char *arch_name_in_file(const struct arch *a, const char *name, int i, char *out, size_t cap)
+{
+    static const char model[] = "model.", head[] = "lm_head";
+    const size_t own = a->prefix ? strlen(a->prefix) : 0;
+    if (i == 0)
+        return name;
+    if (i == 1)
+        return own && strncmp(name, a->prefix, own) == 0 ? name + own : "";
+    const int at = i - 2;
+    if (at >= N_TEXT_PREFIXES)
+        return NULL;
+    const bool inner = strncmp(name, model, sizeof(model) - 1) == 0;
+    if (!inner && strncmp(name, head, sizeof(head) - 1) != 0)
+        return "";
+    snprintf(out, cap, "%s%s", text_prefixes[at], inner ? name + sizeof(model) - 1 : name);
+    return out;
 }

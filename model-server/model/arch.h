@@ -7,6 +7,7 @@
 /* What a tensor is for. W_QKV, W_GATE_UP and W_MOE_GATE_UP hold several matrices in one. */
 enum role {
     W_EMBED,
+    W_EMBED_NORM,
     W_POSITIONS,
     W_FINAL_NORM,
     W_HEAD,
@@ -31,6 +32,11 @@ enum role {
     W_MOE_GATE,
     W_MOE_UP,
     W_MOE_DOWN,
+    W_SELECT_BIAS,
+    W_SHARED_GATE, /* gate, up and down of the shared expert, and what gates its result */
+    W_SHARED_UP,
+    W_SHARED_DOWN,
+    W_SHARED_GATE_OUT,
     W_ROLES
 };
 
@@ -40,8 +46,8 @@ struct arch {
      */
     const char *prefix;
     /* Tensor names without ".weight" and ".bias"; the first * is the layer, the second the expert.
-     * The whole name of W_SINKS and of tensors that hold all experts, whose biases end in "_bias".
-     */
+     * The whole name of W_SINKS, of W_SELECT_BIAS and of tensors that hold all experts, whose
+     * biases end in "_bias". Names of one role in different files are separated by |. */
     const char *names[W_ROLES];
     void (*configure)(struct config *c, struct decoder_spec *s); /* faults stay in `c` */
 };
@@ -59,6 +65,23 @@ struct arch {
     [W_GATE] = "model.layers.*.mlp.gate_proj", [W_UP] = "model.layers.*.mlp.up_proj",              \
     [W_DOWN] = "model.layers.*.mlp.down_proj"
 #define NAMES_LLAMA NAMES_LLAMA_OUTER, NAMES_LLAMA_QKV, NAMES_LLAMA_O, NAMES_LLAMA_MLP
+
+/* Mixtures of experts as Qwen and DeepSeek name them. */
+#define NAMES_EXPERTS                                                                              \
+    [W_ROUTER] = "model.layers.*.mlp.gate",                                                        \
+    [W_MOE_GATE] = "model.layers.*.mlp.experts.*.gate_proj",                                       \
+    [W_MOE_UP] = "model.layers.*.mlp.experts.*.up_proj",                                           \
+    [W_MOE_DOWN] = "model.layers.*.mlp.experts.*.down_proj"
+#define NAMES_SHARED_EXPERTS                                                                       \
+    [W_SHARED_GATE] = "model.layers.*.mlp.shared_experts.gate_proj",                               \
+    [W_SHARED_UP] = "model.layers.*.mlp.shared_experts.up_proj",                                   \
+    [W_SHARED_DOWN] = "model.layers.*.mlp.shared_experts.down_proj"
+
+/* What files may call the tensor `name`, which begins as one of a->names: spelling `i` from 0 on,
+ * "" where there is no such spelling, NULL after the last. Bare decoders lack a->prefix; files of
+ * vision models keep the text model behind a prefix of theirs. The result is `name`, part of it, or
+ * `out` (cut off at `cap`). */
+const char *arch_name_in_file(const struct arch *a, const char *name, int i, char *out, size_t cap);
 
 /* `path` is a config.json, `text` what it says where it is not to be read, or NULL; `rope_scaling`
  * and `rope_factor` as in model_options. Fills `spec` and sets *arch; `*type` is the arch's own

@@ -2,6 +2,7 @@
 #include "common/hub/index.h"
 #include "common/hub/names.h"
 #include "common/json.h"
+#include "model-server/model/arch.h"
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -106,4 +107,16 @@ int checkpoint_missing(const struct checkpoint *c, const char *name, struct err 
         return err_set(e, ERR_VALIDATION, "%s: it has no tensor for `%s`", c->dir, name);
     const char *file = json_str(json_get(c->index, "weight_map"), name, c->index ? INDEX : SINGLE);
     return err_set(e, ERR_VALIDATION, "%s/%s: tensor `%s` is missing", c->dir, file, name);
+}
+
+const struct tensor *checkpoint_find_weight(const struct checkpoint *c, const struct arch *a,
+                                            const char *name)
+{
+    char spelling[TENSOR_NAME_CAP];
+    const char *in_file;
+    const struct tensor *t = NULL;
+    for (int i = 0; !t && (in_file = arch_name_in_file(a, name, i, spelling, sizeof(spelling)));
+         i++)
+        t = *in_file ? checkpoint_find(c, in_file) : NULL;
+    return t;
 }

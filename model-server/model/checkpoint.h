@@ -7,6 +7,8 @@
 #include "model-server/model/gguf_weights.h"
 #include "model-server/model/safetensors.h"
 
+enum { TENSOR_NAME_CAP = 256 };
+
 struct checkpoint {
     char *dir;
     cJSON *index; /* NULL: a single file */
@@ -21,6 +23,9 @@ struct checkpoint {
 int checkpoint_open(struct checkpoint *c, const char *dir, const struct arch *a, struct err *e);
 void checkpoint_close(struct checkpoint *c);
 const struct tensor *checkpoint_find(const struct checkpoint *c, const char *name); /* or NULL */
+/* The same by any of the spellings that files of the family have: arch_name_in_file(). */
+const struct tensor *checkpoint_find_weight(const struct checkpoint *c, const struct arch *a,
+                                            const char *name);
 /* Always -1: says which file lacks `name`. */
 int checkpoint_missing(const struct checkpoint *c, const char *name, struct err *e);
 #endif

@@ -11,10 +11,12 @@ enum { CONFIG_MAX = 16 * 1024 * 1024 };
 int config_open(struct config *c, const char *path, const char *text, struct err *e)
 {
     *c = (struct config){.path = path, .e = e};
-    c->root = text ? json_parse(text, strlen(text), e) : model_file_json(path, CONFIG_MAX, e);
-    if (!c->root)
+    c->file = text ? json_parse(text, strlen(text), e) : model_file_json(path, CONFIG_MAX, e);
+    if (!c->file)
         return -1;
-    if (cJSON_IsObject(c->root))
+    const cJSON *nested = json_get(c->file, "text_config");
+    c->root = cJSON_IsObject(nested) ? (cJSON *)(uintptr_t)nested : c->file;
+    if (cJSON_IsObject(c->file))
         return 0;
     config_close(c);
     return err_set(e, ERR_VALIDATION, "%s: no JSON object", path);
@@ -22,8 +24,8 @@ int config_open(struct config *c, const char *path, const char *text, struct err
 
 void config_close(struct config *c)
 {
-    cJSON_Delete(c->root);
-    c->root = NULL;
+    cJSON_Delete(c->file);
+    c->file = c->root = NULL;
 }
 
 void config_fail(struct config *c, const char *fmt, ...)
@@ -142,11 +144,12 @@ void config_decoder(struct config *c, struct decoder_spec *s, const struct confi
     s->ffn = config_dim(c, "intermediate_size");
     s->vocab = config_vocab(c, "vocab_size");
     s->max_positions = config_u32_or(c, "max_position_embeddings", d->max_positions, 1, 1u << 30);
-    s->tied = config_bool_or(c, "tie_word_embeddings", d->tied);
+    s->tied = config_bool_or(c, "tie_word_embeddings",
+                             json_bool(c->file, "tie_word_embeddings", d->tied));
     s->norm = (struct norm_spec){.kind = NORM_RMS,
                                  .eps = (float)config_num_or(c, "rms_norm_eps", d->norm_eps)};
     s->mlp = MLP_GATED;
-    s->embed_scale = s->residual_scale = s->logit_scale = 1;
+    s->embed_scale = s->residual_scale = s->logit_scale = s->moe.scale = 1;
     if (s->n_heads % s->n_kv_heads)
         config_fail(c, "%u key-value heads do not divide %u heads", s->n_kv_heads, s->n_heads);
     for (uint32_t i = 0; i < s->n_layers; i++)
@@ -185,8 +188,7 @@ void config_moe(struct config *c, struct decoder_spec *s, uint32_t n, uint32_t t
     const char *key = json_get(c->root, "num_local_experts") ? "num_local_experts" : "num_experts";
     s->moe.n_experts = config_u32_or(c, key, n, 1, 4096);
     s->moe.top_k = config_u32_or(c, "num_experts_per_tok", top_k, 1, 4096);
-    if (s->moe.top_k > s->moe.n_experts)
-        config_fail(c, "`num_experts_per_tok` is more than the %u experts", s->moe.n_experts);
+    config_check_moe(c, s);
 }
 
 bool config_every_layer(const struct config *c, uint32_t layer)

@@ -12,7 +12,8 @@
 
 struct config {
     const char *path; /* for messages */
-    cJSON *root;
+    cJSON *file;      /* the whole document */
+    cJSON *root;      /* of the text model: the document, or its `text_config` */
     struct err *e;
     bool failed;
     const char *rope_scaling; /* replaces the file's, or NULL */
@@ -75,6 +76,20 @@ bool config_upper_layers(const struct config *c, uint32_t layer);
 void config_attn_scale(struct config *c, struct decoder_spec *s, double def);
 /* A soft cap: null means none, else positive. */
 double config_softcap(struct config *c, const char *key, double def);
+/* Layers with a window rotate without the scaling, by the base in
+ * rope_parameters.sliding_attention, else `theta`. After config_windows(). */
+void config_window_rope(struct config *c, struct decoder_spec *s, double theta);
+/* Layers that do not rotate: those that are 0 in no_rope_layers, else every nth, where n is
+ * no_rope_layer_interval or `interval`. */
+void config_no_rope_layers(struct config *c, struct decoder_spec *s, uint32_t interval);
+/* Every decoder_sparse_step-th layer has experts, but for those in mlp_only_layers. */
+void config_sparse_layers(struct config *c, struct decoder_spec *s);
+/* The experts of DeepSeek's configuration: n_routed_experts, num_experts_per_tok, n_group,
+ * topk_group, norm_topk_prob, routed_scaling_factor, n_shared_experts, moe_intermediate_size,
+ * first_k_dense_replace. The family sets score, select_bias and group_pairs. */
+void config_deepseek_moe(struct config *c, struct decoder_spec *s);
+/* A fault where s->moe asks for more experts than there are to choose from. */
+void config_check_moe(struct config *c, const struct decoder_spec *s);
 /* num_local_experts or num_experts (a family may have written either), and num_experts_per_tok. */
 void config_moe(struct config *c, struct decoder_spec *s, uint32_t n, uint32_t top_k);
 #endif

@@ -67,7 +67,7 @@ static enum rope_kind rope_kind(struct config *c, const char *word)
     } kinds[] = {
         {"default", ROPE_DEFAULT}, {"linear", ROPE_LINEAR}, {"dynamic", ROPE_DYNAMIC},
         {"llama3", ROPE_LLAMA3},   {"yarn", ROPE_YARN},     {"longrope", ROPE_LONGROPE},
-        {"su", ROPE_LONGROPE},
+        {"su", ROPE_LONGROPE},     {"mrope", ROPE_DEFAULT}, /* three equal positions: text alone */
     };
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
         if (strcmp(kinds[i].word, word) == 0)

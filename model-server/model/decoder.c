@@ -97,22 +97,16 @@ int decoder_reserve(struct decoder *d, uint32_t max_tokens, uint32_t max_out, st
 
 /* ---------------------------------------------------------------- a layer */
 
-static int sum_over_ranks(struct decoder *d, float *x, uint32_t rows, struct err *e)
-{
-    if (d->rehearsed && d->rehearsed++ > 1)
-        return 0; /* the others need no more than the first */
-    return comm_all_reduce(d->comm, x, (size_t)rows * d->spec.hidden, e);
-}
-
 /* r = a sublayer of n, summed over ranks and normalised where the family does so. */
 static int sublayer(struct decoder *d, const struct sublayer *y, const struct norm *post,
                     uint32_t i, uint32_t t, void *work, struct err *e)
 {
     struct scratch *s = &d->scratch;
-    struct sub_step step = {.layer = i, .tokens = t, .in = s->n, .out = s->r, .work = {work}};
-    if (y->ops->forward(d, y->self, &step, e) || sum_over_ranks(d, s->r, t, e))
+    const float *in = d->spec.norms == NORM_AFTER ? s->x : s->n;
+    struct sub_step step = {.layer = i, .tokens = t, .in = in, .out = s->r, .work = {work}};
+    if (y->ops->forward(d, y->self, &step, e) || layer_sum(d, s->r, (size_t)t * d->spec.hidden, e))
         return -1;
-    if (d->spec.post_norms)
+    if (d->spec.norms != NORM_BEFORE)
         d->ops->norm(d->dev, s->r, s->r, t, d->spec.hidden, post);
     return 0;
 }
@@ -122,14 +116,15 @@ static int layer(struct decoder *d, uint32_t i, uint32_t t, struct err *e)
 {
     const struct decoder_spec *m = &d->spec;
     const struct layer *y = &d->layers[i];
-    const struct norm *next = i + 1 < m->n_layers ? &d->layers[i + 1].mixer_norm : NULL;
+    const bool before = m->norms != NORM_AFTER;
+    const struct norm *next = before && i + 1 < m->n_layers ? &d->layers[i + 1].mixer_norm : NULL;
     struct scratch *s = &d->scratch;
     if (sublayer(d, &y->mixer, &y->post_mixer_norm, i, t, s->mixer, e))
         return -1;
     if (m->parallel && !m->shared_norm)
         d->ops->norm(d->dev, s->n, s->x, t, m->hidden, &y->ffn_norm);
     d->ops->add_norm(d->dev, s->n, s->x, s->r, m->residual_scale, t, m->hidden,
-                     m->parallel ? NULL : &y->ffn_norm);
+                     m->parallel || !before ? NULL : &y->ffn_norm);
     if (sublayer(d, &y->ffn, &y->post_ffn_norm, i, t, s->ffn, e))
         return -1;
     d->ops->add_norm(d->dev, s->n, s->x, s->r, m->residual_scale, t, m->hidden, next);
@@ -174,11 +169,14 @@ static int embed(struct decoder *d, uint32_t t, struct err *e)
     const struct decoder_spec *m = &d->spec;
     struct scratch *s = &d->scratch;
     d->ops->embed(d->dev, s->x, d->embed, d->split.vocab.first, m->embed_scale);
-    if (sum_over_ranks(d, s->x, t, e))
+    if (layer_sum(d, s->x, (size_t)t * m->hidden, e))
         return -1;
+    if (m->embed_norm)
+        d->ops->norm(d->dev, s->x, s->x, t, m->hidden, &d->embed_norm);
     if (m->learned_positions)
         d->ops->embed_pos(d->dev, s->x, d->positions, m->position_offset);
-    d->ops->norm(d->dev, s->n, s->x, t, m->hidden, &d->layers[0].mixer_norm);
+    if (m->norms != NORM_AFTER)
+        d->ops->norm(d->dev, s->n, s->x, t, m->hidden, &d->layers[0].mixer_norm);
     return 0;
 }
 

@@ -42,7 +42,7 @@ struct decoder {
 
     struct weight *embed;     /* [vocabulary slice, hidden] */
     struct weight *positions; /* [positions, hidden] */
-    struct norm final_norm;
+    struct norm embed_norm, final_norm;
     struct weight *head; /* [vocabulary slice, hidden]; == embed when tied and not quantised */
     float *head_bias;
     struct layer *layers;            /* [n_layers] */

@@ -41,11 +41,13 @@ static void load_layer(struct loader *l, struct layer *y, int layer)
     struct decoder *d = l->d;
     const struct decoder_spec *s = &d->spec;
     const uint32_t i = (uint32_t)layer;
-    y->mixer_norm = norm(l, W_ATTN_NORM, layer);
+    const bool before = s->norms != NORM_AFTER;
+    if (before)
+        y->mixer_norm = norm(l, W_ATTN_NORM, layer);
     load_sublayer(l, &y->mixer, &mixer_attention, i, &d->mixer_width);
-    if (!s->parallel || !s->shared_norm)
+    if (before && (!s->parallel || !s->shared_norm))
         y->ffn_norm = norm(l, W_MLP_NORM, layer);
-    if (s->post_norms) {
+    if (s->norms != NORM_BEFORE) {
         y->post_mixer_norm = norm(l, W_POST_ATTN_NORM, layer);
         y->post_ffn_norm = norm(l, W_POST_MLP_NORM, layer);
     }
@@ -74,6 +76,8 @@ static void load_outer(struct loader *l)
         d->positions = loader_pack(l, &p, 1, d->dtype, QUANT_NONE);
         d->tables = d->weights;
     }
+    if (s->embed_norm)
+        d->embed_norm = norm(l, W_EMBED_NORM, NO_LAYER);
     d->final_norm = norm(l, W_FINAL_NORM, NO_LAYER);
     d->head = d->embed;
     bool own = s->tied && loader_own_head(l); /* trained apart; transformers 5 does so too */
@@ -136,6 +140,7 @@ void decoder_free(struct decoder *d)
         layer_free_weight(d, d->head);
     layer_free_weight(d, d->embed);
     layer_free_weight(d, d->positions);
+    layer_free_norm(d, &d->embed_norm);
     layer_free_norm(d, &d->final_norm);
     d->ops->free(d->dev, d->head_bias);
     for (int i = 0; i < SPEC_MAX_ROPES; i++)

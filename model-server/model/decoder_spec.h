@@ -10,7 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { SPEC_MAX_LAYERS = 512, SPEC_MAX_ROPES = 2, ROPE_MAX_DIM = 1024 };
+enum { SPEC_MAX_LAYERS = 512, SPEC_MAX_ROPES = 3, ROPE_MAX_DIM = 1024 };
+enum { SPEC_NO_ROPE = SPEC_MAX_ROPES - 1 }; /* always of kind ROPE_NONE */
 
 /* ---------------------------------------------------------------- rotary positions */
 
@@ -51,6 +52,13 @@ enum mlp_kind {
     MLP_GATED_PACKED, /* the same, gate over up in one matrix */
 };
 
+/* Where the norms of a layer stand: x + f(n(x)), x + n(f(n(x))) (Gemma 2, arXiv 2408.00118) or
+ * x + n(f(x)) (OLMo 2, arXiv 2501.00656). */
+enum norm_place { NORM_BEFORE, NORM_AROUND, NORM_AFTER };
+
+/* RMS norms of q and k before the rotation: of each head, or of all heads together. */
+enum qk_norm { QK_NORM_NONE, QK_NORM_HEAD, QK_NORM_ALL };
+
 struct norm_spec {
     enum norm_kind kind;
     float eps;
@@ -72,11 +80,32 @@ enum expert_layout {
     EXPERTS_INTERLEAVED,
 };
 
+/* See struct moe in backend.h for what is not explained here. */
 struct moe_spec {
     uint32_t n_experts, top_k, ffn;
     bool renormalise;
     bool bias; /* of the router, of gate and up, of down */
+    enum moe_score score;
+    float scale;      /* of the chosen experts' weights; 1: none */
+    bool select_bias; /* added to the scores for choosing */
+    uint32_t n_groups, top_groups;
+    bool group_pairs;
+    /* One more MLP of this width that every token takes (0: none); its result is multiplied by the
+     * sigmoid of a product of the input, where `shared_gate` (Qwen 2 MoE). */
+    uint32_t shared_ffn;
+    bool shared_gate;
     enum expert_layout layout;
+};
+
+enum alibi_order {
+    ALIBI_NONE,
+    ALIBI_PAPER, /* of a number of heads that is no power of two: the smaller power's slopes, then
+                    every other one of the larger power's */
+    ALIBI_MPT,   /* every other slope of the larger power, the second ones first */
+};
+struct alibi_spec {
+    enum alibi_order order;
+    float most; /* the exponent of the last slope: 8 */
 };
 
 struct decoder_spec {
@@ -84,8 +113,9 @@ struct decoder_spec {
     uint32_t max_positions; /* 0: unbounded */
 
     struct norm_spec norm;
-    bool post_norms;  /* Gemma2: the output of attention and of the MLP is normalised too */
-    bool qk_norm;     /* RMS of each q and k head before the rotation */
+    enum norm_place norms;
+    enum qk_norm qk_norm;
+    bool embed_norm;  /* the embedding is normalised (BLOOM, arXiv 2211.05100) */
     bool parallel;    /* x + attn(n(x)) + mlp(n(x)) instead of one after the other */
     bool shared_norm; /* parallel: one norm feeds both */
 
@@ -103,6 +133,9 @@ struct decoder_spec {
     float embed_scale, residual_scale, logit_scale; /* factors; 1: none */
     float attn_softcap, logit_softcap;              /* cap * tanh(x / cap); 0: none */
     bool sinks;                                     /* a learned logit a head, see struct attn */
+    /* Scores fall with distance by a slope of each head (ALiBi, arXiv 2108.12409): alibi_slopes()
+     * says which. */
+    struct alibi_spec alibi;
 
     struct moe_spec moe;
     struct rope_spec rope[SPEC_MAX_ROPES];

@@ -21,3 +21,10 @@ void layer_free_norm(struct decoder *d, struct norm *n)
     d->ops->free(d->dev, (void *)(uintptr_t)n->w);
     d->ops->free(d->dev, (void *)(uintptr_t)n->b);
 }
+
+int layer_sum(struct decoder *d, float *x, size_t n, struct err *e)
+{
+    if (d->rehearsed && d->rehearsed++ > 1)
+        return 0; /* the others need no more than the first */
+    return comm_all_reduce(d->comm, x, n, e);
+}

@@ -73,6 +73,9 @@ struct projection {
 };
 void layer_project(struct decoder *d, uint32_t layer, const struct projection *p, float *y,
                    const float *x, uint32_t x_width, uint32_t rows);
+/* x[0 .. n) summed over ranks, n a multiple of 4; what a rehearsed step needs of it at most once.
+ */
+int layer_sum(struct decoder *d, float *x, size_t n, struct err *e);
 void layer_free_weight(struct decoder *d, struct weight *w); /* NULL is fine */
 void layer_free_norm(struct decoder *d, struct norm *n);
 #endif

@@ -16,13 +16,18 @@ void loader_nomem(struct loader *l)
 
 /* ---------------------------------------------------------------- tensors by role */
 
-static void name_of(const struct loader *l, enum role role, int layer, int expert,
-                    const char *suffix, char out[NAME_MAX_LEN])
+static const struct tensor *look(const struct loader *l, const char *name)
+{
+    return checkpoint_find_weight(l->c, l->a, name);
+}
+
+/* One name, up to a | or the end, which is returned. */
+static const char *name_at(const char *p, int layer, int expert, const char *suffix,
+                           char out[NAME_MAX_LEN])
 {
     int index = layer;
     size_t n = 0;
-    assert(l->a->names[role]); /* the spec asks for what the family has no name for */
-    for (const char *p = l->a->names[role]; *p && n < NAME_MAX_LEN - 32; p++) {
+    for (; *p && *p != '|' && n < NAME_MAX_LEN - 32; p++) {
         if (*p != '*') {
             out[n++] = *p;
             continue;
@@ -31,15 +36,18 @@ static void name_of(const struct loader *l, enum role role, int layer, int exper
         index = expert;
     }
     snprintf(out + n, NAME_MAX_LEN - n, "%s", suffix);
+    return p;
 }
 
-static const struct tensor *look(const struct loader *l, const char *name)
+/* Of several names the one that the checkpoint has, else the last. */
+static void name_of(const struct loader *l, enum role role, int layer, int expert,
+                    const char *suffix, char out[NAME_MAX_LEN])
 {
-    const char *prefix = l->a->prefix;
-    const struct tensor *t = checkpoint_find(l->c, name);
-    if (!t && prefix && strncmp(name, prefix, strlen(prefix)) == 0)
-        t = checkpoint_find(l->c, name + strlen(prefix));
-    return t;
+    const char *p = l->a->names[role];
+    assert(p); /* the spec asks for what the family has no name for */
+    p = name_at(p, layer, expert, suffix, out);
+    while (*p == '|' && l->c && !look(l, out))
+        p = name_at(p + 1, layer, expert, suffix, out);
 }
 
 bool loader_own_head(const struct loader *l)
@@ -447,7 +455,8 @@ static float *named_vector(struct loader *l, const char *name, uint32_t n, struc
     const struct tensor *t = l->failed ? NULL : find(l, name, n, 0);
     if (!t || element_type(l, t, &p.dtype))
         return NULL;
-    if (t->n_dims != 1 || t->dims[0] != n)
+    const bool row = t->n_dims == 2 && t->dims[0] == 1 && t->dims[1] == n;
+    if (!row && (t->n_dims != 1 || t->dims[0] != n))
         wrong_shape(l, t, n, 0);
     else
         p.data = source(l, t, dtype_size(p.dtype));
@@ -455,11 +464,23 @@ static float *named_vector(struct loader *l, const char *name, uint32_t n, struc
     return loader_vector(l, &p, 1, plus);
 }
 
-float *loader_weight_vector(struct loader *l, enum role role, int layer, uint32_t n)
+float *loader_weight_slice(struct loader *l, enum role role, int layer, uint32_t n, struct slice s)
 {
     char name[NAME_MAX_LEN];
     name_of(l, role, layer, NO_EXPERT, ".weight", name);
-    return named_vector(l, name, n, (struct slice){0, n}, l->d->spec.norm.plus);
+    return named_vector(l, name, n, s, l->d->spec.norm.plus);
+}
+
+float *loader_weight_vector(struct loader *l, enum role role, int layer, uint32_t n)
+{
+    return loader_weight_slice(l, role, layer, n, (struct slice){0, n});
+}
+
+float *loader_host_vector(struct loader *l, const float *x, uint32_t n)
+{
+    struct mat_part p = {
+        .data = x, .dtype = DT_F32, .rows = n, .cols = 1, .row_stride = 1, .col_stride = 1};
+    return loader_vector(l, &p, 1, 0);
 }
 
 float *loader_plain_vector(struct loader *l, enum role role, int layer, uint32_t n, struct slice s)

@@ -64,6 +64,10 @@ float *loader_vector(struct loader *l, const struct mat_part *parts, int n, floa
 /* A whole vector [n]: the ".bias" of a role; the ".weight" of a norm, plus what the spec adds. */
 float *loader_bias(struct loader *l, enum role role, int layer, uint32_t n);
 float *loader_weight_vector(struct loader *l, enum role role, int layer, uint32_t n);
+/* Elements `s` of such a weight [n]. */
+float *loader_weight_slice(struct loader *l, enum role role, int layer, uint32_t n, struct slice s);
+/* n numbers of the host's. */
+float *loader_host_vector(struct loader *l, const float *x, uint32_t n);
 /* Elements `s` of the vector [n] whose whole name the role is. */
 float *loader_plain_vector(struct loader *l, enum role role, int layer, uint32_t n, struct slice s);
 #endif

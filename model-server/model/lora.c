@@ -203,16 +203,16 @@ struct lora_search {
 static const struct tensor *find(const struct lora_search *s, const char *module, char which)
 {
     static const char *const ends[] = {"weight", "default.weight"};
-    const char *prefix = s->base->arch->prefix;
-    size_t skip = prefix && !strncmp(module, prefix, strlen(prefix)) ? strlen(prefix) : 0;
-    for (size_t i = 0; i < 4; i++) {
-        char name[NAME_LEN];
-        snprintf(name, sizeof(name), "base_model.model.%s.lora_%c.%s", module + (i < 2 ? 0 : skip),
-                 which, ends[i % 2]);
-        const struct tensor *t = safetensors_find(&s->l->file, name);
-        if (t)
-            return t;
-    }
+    char name[NAME_LEN], spelling[NAME_LEN / 2];
+    const char *in_file;
+    for (int i = 0;
+         (in_file = arch_name_in_file(s->base->arch, module, i, spelling, sizeof(spelling))); i++)
+        for (size_t k = 0; *in_file && k < sizeof(ends) / sizeof(ends[0]); k++) {
+            snprintf(name, sizeof(name), "base_model.model.%s.lora_%c.%s", in_file, which, ends[k]);
+            const struct tensor *t = safetensors_find(&s->l->file, name);
+            if (t)
+                return t;
+        }
     return NULL;
 }
 

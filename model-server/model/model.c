@@ -52,6 +52,8 @@ static int load_eos(struct model *m, const char *dir, struct err *e)
         if (!root)
             return -1;
         n = read_eos(root, m->d.spec.vocab, ids);
+        if (n == 0)
+            n = read_eos(json_get(root, "text_config"), m->d.spec.vocab, ids);
         cJSON_Delete(root);
     }
     m->eos = malloc((n ? n : 1) * sizeof(ids[0]));
@@ -71,9 +73,7 @@ static enum dtype stored_dtype(const struct checkpoint *c, const struct arch *a)
 {
     char name[200];
     snprintf(name, sizeof(name), "%s.weight", a->names[W_EMBED]);
-    const struct tensor *t = checkpoint_find(c, name);
-    if (!t && a->prefix)
-        t = checkpoint_find(c, name + strlen(a->prefix));
+    const struct tensor *t = checkpoint_find_weight(c, a, name);
     return t && t->type == T_F16                             ? DT_F16
            : t && (t->type == T_BF16 || t->type == T_BLOCKS) ? DT_BF16
                                                              : DT_F32;
@@ -123,6 +123,10 @@ static int check_ops(const struct decoder *d, struct err *e)
         missing = "mixtures of experts";
     else if (d->spec.learned_positions && !d->ops->embed_pos)
         missing = "learned positions";
+    else if (d->spec.qk_norm == QK_NORM_ALL && !d->ops->row_squares)
+        missing = "norms over all heads";
+    else if (d->spec.moe.shared_gate && !d->ops->gate_rows)
+        missing = "shared experts with a gate";
     if (!missing)
         return 0;
     return err_set(e, ERR_VALIDATION, "the %s backend has no %s", d->ops->name, missing);

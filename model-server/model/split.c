@@ -17,7 +17,8 @@ int split_make(struct split *s, const struct decoder_spec *spec, int rank, int w
         return -1;
     if (kv % w && w % kv)
         return divides(w, kv, "key-value heads", e);
-    if (spec->ffn < w || spec->vocab < w || (spec->moe.n_experts && spec->moe.ffn < w))
+    if (spec->ffn < w || spec->vocab < w || (spec->moe.n_experts && spec->moe.ffn < w) ||
+        (spec->moe.shared_ffn && spec->moe.shared_ffn < w))
         return err_set(e, ERR_VALIDATION, "`num_shard` %u is more than this model can be cut into",
                        w);
     /* groups of columns that share a scale in the checkpoint stay whole */
@@ -32,6 +33,7 @@ int split_make(struct split *s, const struct decoder_spec *spec, int rank, int w
         .heads = slice_of(spec->n_heads, rank, world),
         .kv_heads = kv % w == 0 ? slice_of(kv, rank, world) : (struct slice){r / (w / kv), 1},
         .ffn = slice_of(spec->ffn, rank, world),
+        .shared_ffn = slice_of(spec->moe.shared_ffn, rank, world),
         .moe_ffn = {units.first * unit, units.n * unit},
         .vocab = slice_of(spec->vocab, rank, world),
         .vocab_most = (spec->vocab + w - 1) / w,

@@ -22,7 +22,7 @@ static inline struct slice slice_of(uint32_t n, int rank, int world)
 
 struct split {
     int rank, world;
-    struct slice heads, kv_heads, ffn, moe_ffn, vocab;
+    struct slice heads, kv_heads, ffn, moe_ffn, shared_ffn, vocab;
     uint32_t vocab_most; /* rows of the largest vocabulary slice */
 };
 

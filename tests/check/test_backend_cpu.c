@@ -230,6 +230,8 @@ static double act_exact(double x, enum act a)
         return 0.5 * x * erfc(-x / sqrt(2));
     case ACT_GELU_TANH:
         return 0.5 * x * (1 + tanh(sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
+    case ACT_RELU2:
+        return x > 0 ? x * x : 0;
     case ACT_RELU:
     case ACT_SWIGLU_CLAMPED:
     case ACT_N:
@@ -259,6 +261,7 @@ static void activations_agree_with_double_precision(void **state)
         for (int i = 0; i < ROWS * N; i++) {
             double g = x[i / N * 2 * N + i % N], up = x[i / N * 2 * N + N + i % N];
             double size = fabs(g) * (fabs(up) + (a == ACT_SWIGLU_CLAMPED));
+            size *= a == ACT_RELU2 ? fabs(g) : 1;
             assert_true(fabs(y[i] - gate_exact(g, up, a)) <= 4e-7 * size);
         }
         if (a == ACT_SWIGLU_CLAMPED)
@@ -266,7 +269,8 @@ static void activations_agree_with_double_precision(void **state)
         memcpy(y, x, sizeof(y));
         ops->act(d, y, ROWS, N, a);
         for (int i = 0; i < ROWS * N; i++)
-            assert_true(fabs(y[i] - act_exact(x[i], a)) <= 4e-7 * fabs(x[i]));
+            assert_true(fabs(y[i] - act_exact(x[i], a)) <=
+                        4e-7 * (a == ACT_RELU2 ? x[i] * (double)x[i] : fabs(x[i])));
     }
     memcpy(y, x, sizeof(y));
     ops->logit_scale(d, y, ROWS, N, 0.5f, 3.0f);
@@ -345,7 +349,8 @@ static void experts_are_mixed_row_by_row(void **state)
     float *router = rng_floats(&rng, EXPERTS * HIDDEN), *x = rng_floats(&rng, MOE_ROWS * HIDDEN);
     float *up[EXPERTS], *down[EXPERTS], y[MOE_ROWS * HIDDEN], one[HIDDEN];
     struct weight *wup[EXPERTS], *wdown[EXPERTS];
-    struct moe m = {.up = wup, .down = wdown, .n_experts = EXPERTS, .top_k = 3, .act = ACT_SILU};
+    struct moe m = {
+        .up = wup, .down = wdown, .n_experts = EXPERTS, .top_k = 3, .scale = 1, .act = ACT_SILU};
     for (int i = 0; i < EXPERTS * HIDDEN; i++)
         router[i] *= 0.05f;
     for (int i = 0; i < EXPERTS; i++) {

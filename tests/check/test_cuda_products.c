@@ -119,7 +119,14 @@ static float *run_moe(struct side s, const float *w, enum dtype t, enum quant q,
         upw[i] = load_quant(s, w, 2 * FFN, HIDDEN, t, q);
         downw[i] = load_quant(s, w + 2 * FFN * HIDDEN, HIDDEN, FFN, t, q);
     }
-    struct moe m = {router, upw, downw, EXPERTS, 3, kind > 0, ACT_SILU};
+    struct moe m = {.router = router,
+                    .up = upw,
+                    .down = downw,
+                    .n_experts = EXPERTS,
+                    .top_k = 3,
+                    .renormalise = kind > 0,
+                    .scale = 1,
+                    .act = ACT_SILU};
     float *biases = up(s, w, EXPERTS * (1 + 2 * FFN + HIDDEN) * 4);
     if (kind == 2) {
         m.act = ACT_SWIGLU_CLAMPED;

@@ -198,7 +198,7 @@ static void experts_may_be_quantised(void **state)
     struct weight *up[QUANT_N][EXPERTS], *down[QUANT_N][EXPERTS];
     float *x = rng_floats(&rng, ROWS * HIDDEN), *router = rng_floats(&rng, EXPERTS * HIDDEN);
     float y[QUANT_N][ROWS * HIDDEN], one[HIDDEN];
-    struct moe m = {.n_experts = EXPERTS, .top_k = 2, .act = ACT_SILU};
+    struct moe m = {.n_experts = EXPERTS, .top_k = 2, .scale = 1, .act = ACT_SILU};
     for (int i = 0; i < EXPERTS * HIDDEN; i++)
         router[i] *= 0.05f;
     m.router = load(d, router, EXPERTS, HIDDEN, QUANT_NONE);

@@ -141,6 +141,9 @@ int cpu_kv_read(struct device *d, struct kv_cache *kv, const uint32_t *blocks, v
 int cpu_kv_write(struct device *d, struct kv_cache *kv, const uint32_t *blocks, const void *host,
                  const uint32_t *slots, uint32_t n, struct err *e);
 void cpu_embed(struct device *d, float *y, const struct weight *w, uint32_t first_row, float scale);
+void cpu_row_squares(struct device *d, float *y, const float *x, uint32_t stride, uint32_t rows,
+                     uint32_t a, uint32_t b);
+void cpu_gate_rows(struct device *d, float *x, uint32_t rows, uint32_t n, const float *gate);
 void cpu_embed_pos(struct device *d, float *y, const struct weight *w, uint32_t offset);
 void cpu_norm(struct device *d, float *y, const float *x, uint32_t rows, uint32_t n,
               const struct norm *p);

@@ -267,6 +267,9 @@ INLINE v16 v_act(v16 x, const enum act kind)
     case ACT_GELU_TANH:
         u = v_fma(v_mul(v_mul(v_set(GELU_CUBIC), x), x), x, x);
         return v_div(x, v_add(one, v_exp(v_mul(v_set(-GELU_TWO_C), u))));
+    case ACT_RELU2:
+        u = v_max(v_set(0.0f), x);
+        return v_mul(u, u);
     case ACT_RELU:
     case ACT_SWIGLU_CLAMPED:
     case ACT_N:
@@ -309,6 +312,9 @@ void ISA(act)(float *y, const float *x, const float *m, uint32_t n, enum act kin
         break;
     case ACT_RELU:
         act_row(y, x, m, n, ACT_RELU);
+        break;
+    case ACT_RELU2:
+        act_row(y, x, m, n, ACT_RELU2);
         break;
     case ACT_SWIGLU_CLAMPED:
         act_row(y, x, m, n, ACT_SWIGLU_CLAMPED);

@@ -1,5 +1,6 @@
 /* kv.c - the paged cache of K and V, and the operation that fills it. */
 #include "model-server/backend/cpu/cpu.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -144,11 +145,28 @@ static void store_head(const struct rope_job *j, bool v, uint32_t head, uint32_t
     (v ? put_value : put_key)(page, t, at, dim, from);
 }
 
-static void prepare_head(const struct rope_job *j, float *x, const float *norm, size_t token)
+/* Head `head` of q (part 0) or k (part 1). */
+static void norm_head(const struct rope_job *j, float *x, int part, uint32_t head, size_t token)
 {
     const struct rope_kv *p = j->p;
-    if (norm)
-        j->d->kern.norm_rms(x, x, norm, NULL, p->head_dim, p->norm_eps);
+    const float *w = part ? p->k_norm : p->q_norm;
+    if (!p->squares) {
+        j->d->kern.norm_rms(x, x, w, NULL, p->head_dim, p->norm_eps);
+        return;
+    }
+    const float mean =
+        p->squares[token * SQUARES + (size_t)part] / (float)(part ? p->k_all : p->q_all);
+    const float s = 1.0f / sqrtf(mean + p->norm_eps);
+    w += (size_t)head * p->head_dim;
+    for (uint32_t i = 0; i < p->head_dim; i++)
+        x[i] = x[i] * s * w[i];
+}
+
+static void prepare_head(const struct rope_job *j, float *x, int part, uint32_t head, size_t token)
+{
+    const struct rope_kv *p = j->p;
+    if (part ? p->k_norm : p->q_norm)
+        norm_head(j, x, part, head, token);
     if (p->rope && p->rot_dim)
         j->d->kern.rotate(x, p->rope + token * p->rot_dim, p->rot_dim, p->interleaved);
 }
@@ -164,9 +182,9 @@ static void rope_tokens(void *arg, int thread, size_t begin, size_t end)
         float *v = k + (size_t)p->n_kv_heads * p->head_dim;
         uint32_t slot = j->d->batch->slots[t];
         for (uint32_t h = 0; h < p->n_heads; h++)
-            prepare_head(j, q + (size_t)h * p->head_dim, p->q_norm, t);
+            prepare_head(j, q + (size_t)h * p->head_dim, 0, h, t);
         for (uint32_t h = 0; h < p->n_kv_heads; h++) {
-            prepare_head(j, k + (size_t)h * p->head_dim, p->k_norm, t);
+            prepare_head(j, k + (size_t)h * p->head_dim, 1, h, t);
             store_head(j, false, h, slot, k + (size_t)h * p->head_dim);
             store_head(j, true, h, slot, v + (size_t)h * p->head_dim);
         }

@@ -107,6 +107,8 @@ static inline float math_erf(float x)
     return t < ERF_SPLIT ? small : large;
 }
 
+static inline float math_sigmoid(float x) { return 1.0f / (1.0f + math_exp(-x)); }
+
 static inline float math_act(float x, enum act kind)
 {
     switch (kind) {
@@ -116,6 +118,9 @@ static inline float math_act(float x, enum act kind)
         return 0.5f * x * (1.0f + math_erf(x * SQRT_HALF));
     case ACT_GELU_TANH: /* 0.5 (1 + tanh u) = 1 / (1 + exp(-2u)) */
         return x / (1.0f + math_exp(-GELU_TWO_C * fmaf(GELU_CUBIC * x * x, x, x)));
+    case ACT_RELU2:
+        x = x < 0.0f ? 0.0f : x;
+        return x * x;
     case ACT_RELU:
     case ACT_SWIGLU_CLAMPED:
     case ACT_N:

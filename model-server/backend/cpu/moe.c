@@ -3,6 +3,8 @@
  * row alone. */
 #include "model-server/backend/cpu/cpu.h"
 #include "model-server/backend/cpu/mathf.h"
+#include <float.h>
+#include <math.h>
 #include <string.h>
 
 enum { MAX_TOP_K = 64 };
@@ -15,36 +17,80 @@ struct choice {
 
 struct moe_work {
     float *logits;          /* [rows][n_experts] */
+    float *choice, *group;  /* [n_experts], [n_groups] of the row at hand */
     struct choice *choices; /* [n_experts][rows]: who goes to an expert, ascending */
     uint32_t *n;            /* [n_experts] */
     float *x, *hidden, *gated, *out;
 };
 
-/* The best top_k of softmax(logits); of equals the lower number. */
-static void route_row(struct moe_work *m, const struct moe *p, uint32_t row, uint32_t rows)
+/* Logits to scores, in place; NaN chooses nobody, and 0 / 0 shows it in the result. Returns what
+ * the scores are to be divided by: softmax is left undone where only the order of scores matters.
+ */
+static float score_row(float *l, const struct moe *p)
 {
-    float *l = m->logits + (size_t)row * p->n_experts, max = l[0], sum = 0, kept = 0;
-    uint32_t best[MAX_TOP_K], n_best = p->top_k < p->n_experts ? p->top_k : p->n_experts;
+    float max = l[0], sum = 0;
     for (uint32_t i = 1; i < p->n_experts; i++)
         max = l[i] > max ? l[i] : max;
     for (uint32_t i = 0; i < p->n_experts; i++) {
-        float e = math_exp(l[i] - max);
-        sum += l[i] =
-            e >= 0.0f ? e : 0.0f; /* NaN chooses nobody, and 0 / 0 shows it in the result */
+        const float e = p->score == MOE_SIGMOID ? math_sigmoid(l[i]) : math_exp(l[i] - max);
+        sum += l[i] = e >= 0.0f ? e : 0.0f;
+    }
+    if (p->score == MOE_SIGMOID)
+        return 1;
+    for (uint32_t i = 0; p->select_bias && i < p->n_experts; i++)
+        l[i] /= sum;
+    return p->select_bias ? 1 : sum;
+}
+
+/* The best of c[0 .. n) that is not taken (-INFINITY), of equals the lower number. */
+static uint32_t best_of(const float *c, uint32_t n)
+{
+    uint32_t best = 0;
+    for (uint32_t i = 1; i < n; i++)
+        if (c[i] > c[best])
+            best = i;
+    return best;
+}
+
+/* Experts outside the best groups are taken from the start. */
+static void close_groups(float *choice, float *group, const struct moe *p)
+{
+    const uint32_t n = p->n_experts / p->n_groups;
+    for (uint32_t g = 0; g < p->n_groups; g++) {
+        const float *c = choice + (size_t)g * n;
+        float first = -INFINITY, second = -INFINITY;
+        for (uint32_t i = 0; i < n; i++) {
+            second = c[i] > first ? first : c[i] > second ? c[i] : second;
+            first = c[i] > first ? c[i] : first;
+        }
+        group[g] = fmaxf(p->group_pairs ? first + second : first, -FLT_MAX);
+    }
+    for (uint32_t k = 0; k < p->top_groups; k++)
+        group[best_of(group, p->n_groups)] = -INFINITY;
+    for (uint32_t g = 0; g < p->n_groups; g++)
+        for (uint32_t i = 0; group[g] != -INFINITY && i < n; i++)
+            choice[(size_t)g * n + i] = -INFINITY;
+}
+
+static void route_row(struct moe_work *m, const struct moe *p, uint32_t row, uint32_t rows)
+{
+    float *l = m->logits + (size_t)row * p->n_experts, *choice = m->choice, kept = 0;
+    uint32_t best[MAX_TOP_K], n_best = p->top_k < p->n_experts ? p->top_k : p->n_experts;
+    const float sum = score_row(l, p);
+    for (uint32_t i = 0; i < p->n_experts; i++) /* -INFINITY means taken; NaN is the worst */
+        choice[i] = fmaxf(p->select_bias ? l[i] + p->select_bias[i] : l[i], -FLT_MAX);
+    if (p->n_groups > 1)
+        close_groups(choice, m->group, p);
+    for (uint32_t k = 0; k < n_best; k++) {
+        const uint32_t b = best[k] = best_of(choice, p->n_experts);
+        m->choices[(size_t)b * rows + m->n[b]++] = (struct choice){row, l[b]};
+        kept += l[b];
+        choice[b] = -INFINITY;
     }
     for (uint32_t k = 0; k < n_best; k++) {
-        best[k] = 0;
-        for (uint32_t i = 1; i < p->n_experts; i++)
-            if (l[i] > l[best[k]])
-                best[k] = i;
-        struct choice *c = &m->choices[(size_t)best[k] * rows + m->n[best[k]]++];
-        *c = (struct choice){row, l[best[k]]};
-        kept += l[best[k]];
-        l[best[k]] = -1.0f; /* taken */
+        float *w = &m->choices[(size_t)best[k] * rows + m->n[best[k]] - 1].weight;
+        *w = *w / (p->renormalise ? kept : sum) * p->scale;
     }
-    for (uint32_t k = 0; k < n_best; k++)
-        m->choices[(size_t)best[k] * rows + m->n[best[k]] - 1].weight /=
-            p->renormalise ? kept : sum;
 }
 
 static void run_expert(struct device *d, float *y, const float *x, uint32_t expert,
@@ -73,6 +119,8 @@ static size_t lay_out(struct moe_work *m, char *base, uint32_t rows, const struc
     at += ((count) * sizeof(*m->field) + 63) & ~(size_t)63
     PLACE(n, p->n_experts);
     PLACE(logits, (size_t)rows * p->n_experts);
+    PLACE(choice, p->n_experts);
+    PLACE(group, p->n_groups);
     PLACE(choices, (size_t)rows * p->n_experts);
     PLACE(x, rows * hidden);
     PLACE(hidden, (size_t)2 * rows * ffn);

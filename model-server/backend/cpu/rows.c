@@ -1,5 +1,6 @@
 /* rows.c - operations that go row by row: embedding, norms, activations, gathering. */
 #include "model-server/backend/cpu/cpu.h"
+#include "model-server/backend/cpu/mathf.h"
 #include <string.h>
 
 /* Elements that are worth a thread: below this the hand-over costs more than the work. */
@@ -149,6 +150,47 @@ void cpu_act(struct device *d, float *x, uint32_t rows, uint32_t n, enum act kin
 {
     struct row_job j = {.y = x, .n = n, .act = kind};
     run_rows(d, act_rows, &j, rows);
+}
+
+struct squares_job {
+    const struct device *d;
+    float *y;
+    const float *x;
+    uint32_t stride, a, b;
+};
+
+static void squares_rows(void *arg, int thread, size_t begin, size_t end)
+{
+    const struct squares_job *j = arg;
+    (void)thread;
+    for (size_t t = begin; t < end; t++) {
+        const float *x = j->x + t * j->stride, *second = x + j->a;
+        float *y = j->y + t * SQUARES;
+        y[0] = j->d->kern.dot(x, x, j->a);
+        y[1] = j->d->kern.dot(second, second, j->b);
+        y[2] = y[3] = 0;
+    }
+}
+
+void cpu_row_squares(struct device *d, float *y, const float *x, uint32_t stride, uint32_t rows,
+                     uint32_t a, uint32_t b)
+{
+    struct squares_job j = {d, y, x, stride, a, b};
+    pool_run(d->pool, squares_rows, &j, rows, row_grain(a + b));
+}
+
+static void gate_some_rows(void *arg, int thread, size_t begin, size_t end)
+{
+    const struct row_job *j = arg;
+    (void)thread;
+    for (size_t t = begin; t < end; t++)
+        j->d->kern.soft_cap(j->y + t * j->n, j->n, math_sigmoid(j->x[t]), 0.0f);
+}
+
+void cpu_gate_rows(struct device *d, float *x, uint32_t rows, uint32_t n, const float *gate)
+{
+    struct row_job j = {.y = x, .x = gate, .n = n};
+    run_rows(d, gate_some_rows, &j, rows);
 }
 
 static void logit_rows(void *arg, int thread, size_t begin, size_t end)

@@ -300,6 +300,9 @@ void cuda_attention(struct device *d, float *o, const float *q, uint32_t q_strid
                     const struct kv_cache *kv, uint32_t layer, const struct attn *p);
 void cuda_act_mul(struct device *d, float *y, const float *x, uint32_t rows, uint32_t n,
                   enum act kind);
+void cuda_row_squares(struct device *d, float *y, const float *x, uint32_t stride, uint32_t rows,
+                      uint32_t a, uint32_t b);
+void cuda_gate_rows(struct device *d, float *x, uint32_t rows, uint32_t n, const float *gate);
 void cuda_act(struct device *d, float *x, uint32_t rows, uint32_t n, enum act kind);
 void cuda_moe(struct device *d, float *y, const float *x, uint32_t rows, const struct moe *p);
 void moe_forget(struct device *d, const struct weight *w); /* a weight goes: so do tables of it */

@@ -78,12 +78,12 @@ static __device__ float inverse_rms(const float *x, uint32_t n, float eps, uint3
     return 1.0f / sqrtf(sum / (float)n + eps);
 }
 
-/* Normalise and rotate one head in place. The lanes take pairs that rotate together. */
-static __device__ void rotate_head(const rope_args &a, float *x, const float *w, const float *rope,
-                                   uint32_t lane)
+/* Normalise, by `s` and the weights w, and rotate one head in place. The lanes take pairs that rotate
+ * together. */
+static __device__ void rotate_head(const rope_args &a, float *x, const float *w, float s,
+                                   const float *rope, uint32_t lane)
 {
     const uint32_t dim = a.head_dim, half = a.rot_dim / 2, pairs = a.rope ? half : 0;
-    const float s = w ? inverse_rms(x, dim, a.eps, lane) : 1.0f;
     for (uint32_t i = lane; i < pairs; i += 32) {
         uint32_t i0 = a.interleaved ? 2 * i : i, i1 = a.interleaved ? 2 * i + 1 : i + half;
         float x0 = w ? x[i0] * s * w[i0] : x[i0], x1 = w ? x[i1] * s * w[i1] : x[i1];
@@ -100,8 +100,18 @@ static __device__ void finish_head(const rope_args &a, uint32_t token, uint32_t 
     const uint32_t heads = a.n_heads + 2 * a.n_kv_heads;
     float *x = a.qkv + ((size_t)token * heads + head) * a.head_dim;
     const bool q = head < a.n_heads, v = head >= a.n_heads + a.n_kv_heads;
-    if (!v)
-        rotate_head(a, x, q ? a.q_norm : a.k_norm, a.rope + (size_t)token * a.rot_dim, lane);
+    if (!v) {
+        const float *w = q ? a.q_norm : a.k_norm;
+        float s = 1.0f;
+        if (w && a.squares) { /* over all heads */
+            const float mean = a.squares[(size_t)token * SQUARES + !q] / (float)(q ? a.q_all : a.k_all);
+            s = 1.0f / sqrtf(mean + a.eps);
+            w += (size_t)(q ? head : head - a.n_heads) * a.head_dim;
+        } else if (w) {
+            s = inverse_rms(x, a.head_dim, a.eps, lane);
+        }
+        rotate_head(a, x, w, s, a.rope + (size_t)token * a.rot_dim, lane);
+    }
     if (q)
         return;
     __syncwarp(); /* the other lanes' numbers */

@@ -116,6 +116,21 @@ struct norm_args {
 };
 launch_fn norm_launch;
 
+/* See row_squares() and gate_rows() in backend.h. */
+struct squares_args {
+    float *y;
+    const float *x;
+    uint32_t rows, stride, a, b;
+};
+launch_fn squares_launch;
+
+struct gate_args {
+    float *x;
+    const float *gate;
+    uint32_t rows, n;
+};
+launch_fn gate_launch;
+
 struct act_args {
     float *y;
     const float *x;
@@ -187,9 +202,10 @@ struct rope_args {
     struct kv_view kv;
     const float *rope, *q_norm, *k_norm;
     const uint32_t *slots;
+    const float *squares; /* [tokens][SQUARES] or NULL: see struct rope_kv */
     uint32_t tokens, n_heads, n_kv_heads, head_dim, rot_dim, interleaved;
     float eps;
-    uint32_t reserved;
+    uint32_t q_all, k_all, reserved;
 };
 launch_fn rope_launch;
 
@@ -295,10 +311,14 @@ launch_fn linear_sum_launch;    /* the slices of linear_tile, side by side, summ
 /* ---------------------------------------------------------------- moe.cu */
 
 struct route_args {
-    const float *logits; /* [rows][n_experts] */
-    uint32_t *expert;    /* [rows][top_k] ascending */
-    float *weight;       /* [rows][top_k] */
+    const float *logits;      /* [rows][n_experts] */
+    uint32_t *expert;         /* [rows][top_k] ascending */
+    float *weight;            /* [rows][top_k] */
+    const float *select_bias; /* [n_experts] or NULL */
     uint32_t rows, n_experts, top_k, renormalise;
+    uint32_t sigmoid, n_groups, top_groups, group_pairs; /* see struct moe */
+    float scale;
+    uint32_t reserved;
 };
 launch_fn route_launch;
 

@@ -129,8 +129,19 @@ void cuda_moe(struct device *d, float *y, const float *x, uint32_t rows, const s
         return;
     lay_out(&m, base, rows, p);
     cuda_linear(d, m.logits, x, rows, p->router, p->router_bias);
-    struct route_args route = {m.logits,     m.expert, m.weight,      rows,
-                               p->n_experts, p->top_k, p->renormalise};
+    struct route_args route = {.logits = m.logits,
+                               .expert = m.expert,
+                               .weight = m.weight,
+                               .select_bias = p->select_bias,
+                               .rows = rows,
+                               .n_experts = p->n_experts,
+                               .top_k = p->top_k,
+                               .renormalise = p->renormalise,
+                               .sigmoid = p->score == MOE_SIGMOID,
+                               .n_groups = p->n_groups,
+                               .top_groups = p->top_groups,
+                               .group_pairs = p->group_pairs,
+                               .scale = p->scale};
     RECORD(d, route_launch, route);
     struct group_args group = {m.expert, m.begin, m.list, pairs, p->n_experts};
     RECORD(d, group_launch, group);

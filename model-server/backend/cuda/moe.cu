@@ -4,16 +4,17 @@
 #include "model-server/backend/cuda/device.cuh"
 #include "model-server/backend/cuda/kernels.h"
 #include "model-server/backend/cuda/numbers.cuh"
+#include <float.h>
 
-/* Index of the largest of p[0 .. n) that is not taken (sign bit set), the lowest of equals, the
- * same in all lanes. */
-static __device__ uint32_t warp_best(const float *p, uint32_t n, uint32_t lane)
+/* Index of the largest of c[0 .. n), the lowest of equals, the same in all lanes. What is taken is
+ * -INFINITY, and something is not. */
+static __device__ uint32_t warp_best(const float *c, uint32_t n, uint32_t lane)
 {
     float best = -INFINITY;
     uint32_t at = n;
     for (uint32_t i = lane; i < n; i += 32)
-        if (!signbit(p[i]) && p[i] > best)
-            best = p[i], at = i;
+        if (c[i] > best)
+            best = c[i], at = i;
     for (int i = 16; i; i /= 2) {
         float b = __shfl_xor_sync(~0u, best, i);
         uint32_t j = __shfl_xor_sync(~0u, at, i);
@@ -23,31 +24,77 @@ static __device__ uint32_t warp_best(const float *p, uint32_t n, uint32_t lane)
     return at;
 }
 
-/* One warp a row; grid: (rows). Shared memory: the row's probabilities. The choices leave in the
- * order of the experts' numbers, the order in which they are added up. */
-static __global__ void __launch_bounds__(32) route_kernel(route_args a)
+/* Logits to scores p, and what the scores are to be divided by, as the CPU does it. */
+static __device__ float score_row(const route_args &a, const float *logits, float *p, uint32_t lane)
 {
-    float *p = dynamic_shared<float>();
-    depend();
-    const float *logits = a.logits + (size_t)blockIdx.x * a.n_experts;
-    const uint32_t lane = threadIdx.x;
-    float max = logits[0], sum = 0.0f, kept = 0.0f;
+    float max = logits[0], sum = 0.0f;
     for (uint32_t i = 0; i < a.n_experts; i++)
         max = logits[i] > max ? logits[i] : max;
     for (uint32_t i = lane; i < a.n_experts; i += 32) {
-        float e = math_exp(logits[i] - max);
+        float e = a.sigmoid ? 1.0f / (1.0f + math_exp(-logits[i])) : math_exp(logits[i] - max);
         p[i] = e >= 0.0f ? e : 0.0f; /* NaN chooses nobody, and 0 / 0 shows it in the result */
     }
     __syncwarp();
+    if (a.sigmoid)
+        return 1.0f;
     for (uint32_t i = 0; i < a.n_experts; i++) /* in order: the sum that the CPU takes */
         sum += p[i];
+    if (!a.select_bias)
+        return sum;
+    __syncwarp();
+    for (uint32_t i = lane; i < a.n_experts; i += 32)
+        p[i] /= sum;
+    return 1.0f;
+}
+
+/* Experts outside the best groups are taken from the start. */
+static __device__ void close_groups(const route_args &a, float *choice, float *group, uint32_t lane)
+{
+    const uint32_t n = a.n_experts / a.n_groups;
+    for (uint32_t g = lane; g < a.n_groups; g += 32) {
+        float first = -INFINITY, second = -INFINITY;
+        for (uint32_t i = g * n; i < (g + 1) * n; i++) {
+            second = choice[i] > first ? first : choice[i] > second ? choice[i] : second;
+            first = choice[i] > first ? choice[i] : first;
+        }
+        group[g] = fmaxf(a.group_pairs ? first + second : first, -FLT_MAX);
+    }
+    __syncwarp();
+    for (uint32_t k = 0; k < a.top_groups; k++) {
+        const uint32_t best = warp_best(group, a.n_groups, lane);
+        __syncwarp(); /* all have read it */
+        if (lane == 0)
+            group[best] = -INFINITY;
+        __syncwarp();
+    }
+    for (uint32_t i = lane; i < a.n_experts; i += 32)
+        if (group[i / n] != -INFINITY)
+            choice[i] = -INFINITY;
+    __syncwarp();
+}
+
+/* One warp a row; grid: (rows). Shared memory: the row's scores, its choices, its groups. The choices
+ * leave in the order of the experts' numbers, the order in which they are added up. */
+static __global__ void __launch_bounds__(32) route_kernel(route_args a)
+{
+    float *p = dynamic_shared<float>(), *choice = p + a.n_experts;
+    depend();
+    const uint32_t lane = threadIdx.x;
+    float kept = 0.0f;
+    const float sum = score_row(a, a.logits + (size_t)blockIdx.x * a.n_experts, p, lane);
+    __syncwarp();
+    for (uint32_t i = lane; i < a.n_experts; i += 32)
+        choice[i] = fmaxf(a.select_bias ? p[i] + a.select_bias[i] : p[i], -FLT_MAX);
+    __syncwarp();
+    if (a.n_groups > 1)
+        close_groups(a, choice, choice + a.n_experts, lane);
     for (uint32_t k = 0; k < a.top_k; k++) {
-        uint32_t best = warp_best(p, a.n_experts, lane);
-        float v = p[best];
+        const uint32_t best = warp_best(choice, a.n_experts, lane);
+        const float v = p[best];
         kept += v;
         __syncwarp(); /* all have read it */
         if (lane == 0)
-            p[best] = copysignf(v, -1.0f);
+            p[best] = copysignf(v, -1.0f), choice[best] = -INFINITY;
         __syncwarp();
     }
     if (lane)
@@ -55,14 +102,16 @@ static __global__ void __launch_bounds__(32) route_kernel(route_args a)
     uint32_t *expert = a.expert + (size_t)blockIdx.x * a.top_k;
     float *weight = a.weight + (size_t)blockIdx.x * a.top_k;
     for (uint32_t i = 0, k = 0; i < a.n_experts && k < a.top_k; i++)
-        if (signbit(p[i]))
-            expert[k] = i, weight[k++] = fabsf(p[i]) / (a.renormalise ? kept : sum);
+        if (signbit(p[i])) {
+            expert[k] = i;
+            weight[k++] = fabsf(p[i]) / (a.renormalise ? kept : sum) * a.scale;
+        }
 }
 
 extern "C" cudaError_t route_launch(const struct launch *l, const void *args)
 {
     const route_args *a = (const route_args *)args;
-    return launch(route_kernel, a->rows, 32, a->n_experts * sizeof(float), l->stream, l->overlap,
+    return launch(route_kernel, a->rows, 32, (2 * a->n_experts + a->n_groups) * sizeof(float), l->stream, l->overlap,
                   *a);
 }
 

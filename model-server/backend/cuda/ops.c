@@ -74,6 +74,21 @@ void cuda_act(struct device *d, float *x, uint32_t rows, uint32_t n, enum act ki
         RECORD(d, act_launch, a);
 }
 
+void cuda_row_squares(struct device *d, float *y, const float *x, uint32_t stride, uint32_t rows,
+                      uint32_t a, uint32_t b)
+{
+    struct squares_args args = {y, x, rows, stride, a, b};
+    if (rows)
+        RECORD(d, squares_launch, args);
+}
+
+void cuda_gate_rows(struct device *d, float *x, uint32_t rows, uint32_t n, const float *gate)
+{
+    struct gate_args a = {x, gate, rows, n};
+    if (rows)
+        RECORD(d, gate_launch, a);
+}
+
 void cuda_gather_out(struct device *d, float *y, const float *x, uint32_t n)
 {
     struct gather_args a = {y, x, d->b.out_rows, d->batch->n_out, n};
@@ -193,6 +208,9 @@ void cuda_rope_kv(struct device *d, float *qkv, struct kv_cache *kv, uint32_t la
                           .head_dim = p->head_dim,
                           .rot_dim = p->rot_dim,
                           .interleaved = p->interleaved,
+                          .squares = p->squares,
+                          .q_all = p->q_all,
+                          .k_all = p->k_all,
                           .eps = p->norm_eps};
     if (!fuse_rope(d, &a))
         RECORD(d, rope_launch, a);

@@ -92,6 +92,46 @@ extern "C" cudaError_t act_launch(const struct launch *l, const void *args)
 }
 
 /* grid: (rows) */
+static __global__ void __launch_bounds__(THREADS) squares_kernel(squares_args a)
+{
+    float *sums = dynamic_shared<float>();
+    depend();
+    const float *x = a.x + (size_t)blockIdx.x * a.stride;
+    float first = 0.0f, second = 0.0f;
+    for (uint32_t i = threadIdx.x; i < a.a; i += THREADS)
+        first = fmaf(x[i], x[i], first);
+    for (uint32_t i = threadIdx.x; i < a.b; i += THREADS)
+        second = fmaf(x[a.a + i], x[a.a + i], second);
+    first = block_sum(first, sums);
+    second = block_sum(second, sums);
+    float *y = a.y + (size_t)blockIdx.x * SQUARES;
+    if (threadIdx.x < SQUARES)
+        y[threadIdx.x] = threadIdx.x == 0 ? first : threadIdx.x == 1 ? second : 0.0f;
+}
+
+extern "C" cudaError_t squares_launch(const struct launch *l, const void *args)
+{
+    const squares_args *a = (const squares_args *)args;
+    return launch(squares_kernel, a->rows, THREADS, WARPS * sizeof(float), l->stream, l->overlap,
+                  *a);
+}
+
+/* grid: (rows) */
+static __global__ void __launch_bounds__(THREADS) gate_kernel(gate_args a)
+{
+    depend();
+    const float s = 1.0f / (1.0f + math_exp(-a.gate[blockIdx.x]));
+    for (uint32_t i = threadIdx.x; i < a.n; i += THREADS)
+        a.x[(size_t)blockIdx.x * a.n + i] *= s;
+}
+
+extern "C" cudaError_t gate_launch(const struct launch *l, const void *args)
+{
+    const gate_args *a = (const gate_args *)args;
+    return launch(gate_kernel, a->rows, THREADS, 0, l->stream, l->overlap, *a);
+}
+
+/* grid: (rows) */
 static __global__ void __launch_bounds__(THREADS) gather_kernel(gather_args a)
 {
     depend();

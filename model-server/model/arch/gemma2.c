@@ -13,7 +13,7 @@ static void configure(struct config *c, struct decoder_spec *s)
                                              .tied = true});
     s->act = config_act(c, "hidden_activation", "gelu_pytorch_tanh");
     s->norm.plus = 1;
-    s->post_norms = true;
+    s->norms = NORM_AROUND;
     s->embed_scale = sqrtf((float)s->hidden);
     s->bias.qkv = s->bias.o = config_bool_or(c, "attention_bias", false);
     s->attn_softcap = (float)config_softcap(c, "attn_logit_softcapping", 50);

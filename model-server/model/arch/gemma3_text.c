@@ -10,19 +10,6 @@ static bool all_but_every_nth(const struct config *c, uint32_t layer)
     return n < 1 || (layer + 1) % (uint32_t)n != 0;
 }
 
-/* Layers with a window rotate by a base of their own, without the scaling. */
-static void local_rope(struct config *c, struct decoder_spec *s)
-{
-    const cJSON *set = json_get(json_get(c->root, "rope_parameters"), "sliding_attention");
-    double theta = json_num(set, "rope_theta", config_num_or(c, "rope_local_base_freq", 10000));
-    if (!(theta > 1))
-        config_fail(c, "`rope_local_base_freq` must be above 1");
-    s->rope[1] = (struct rope_spec){
-        .kind = ROPE_DEFAULT, .dim = s->head_dim, .theta = theta, .attention_factor = 1};
-    for (uint32_t i = 0; i < s->n_layers; i++)
-        s->layers[i].rope = s->layers[i].window ? 1 : 0;
-}
-
 static void configure(struct config *c, struct decoder_spec *s)
 {
     config_decoder(c, s,
@@ -35,7 +22,8 @@ static void configure(struct config *c, struct decoder_spec *s)
         config_u32_or(c, "max_position_embeddings", 131072, 1, 1u << 30); /* stretched already */
     s->act = config_act(c, "hidden_activation", "gelu_pytorch_tanh");
     s->norm.plus = 1;
-    s->post_norms = s->qk_norm = true;
+    s->norms = NORM_AROUND;
+    s->qk_norm = QK_NORM_HEAD;
     s->embed_scale = sqrtf((float)s->hidden);
     s->bias.qkv = s->bias.o = config_bool_or(c, "attention_bias", false);
     s->attn_softcap = (float)config_softcap(c, "attn_logit_softcapping", 0);
@@ -43,7 +31,7 @@ static void configure(struct config *c, struct decoder_spec *s)
     config_only(c, "use_bidirectional_attention", false);
     config_attn_scale(c, s, 256);
     config_windows(c, s, 4096, all_but_every_nth);
-    local_rope(c, s);
+    config_window_rope(c, s, config_num_or(c, "rope_local_base_freq", 10000));
 }
 
 const struct arch arch_gemma3_text = {

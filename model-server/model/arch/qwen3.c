@@ -9,12 +9,12 @@ static void configure(struct config *c, struct decoder_spec *s)
             .head_dim = 128, .max_positions = 32768, .norm_eps = 1e-6, .rope_theta = 10000});
     s->act = config_act(c, "hidden_act", "silu");
     s->bias.qkv = s->bias.o = config_bool_or(c, "attention_bias", false);
-    s->qk_norm = true;
+    s->qk_norm = QK_NORM_HEAD;
     config_windows(c, s, 4096, config_upper_layers);
 }
 
 const struct arch arch_qwen3 = {
-    .types = (const char *const[]){"qwen3", NULL},
+    .types = (const char *const[]){"qwen3", "qwen3_vl_text", NULL},
     .prefix = "model.",
     .names = {NAMES_LLAMA, [W_Q_NORM] = "model.layers.*.self_attn.q_norm",
               [W_K_NORM] = "model.layers.*.self_attn.k_norm"},

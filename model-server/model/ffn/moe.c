@@ -9,9 +9,17 @@ struct experts {
     struct weight **up, **down;               /* [n_experts] of [2 * ffn, hidden], [hidden, ffn] */
     uint32_t n;                               /* experts */
     float *router_bias, *up_bias, *down_bias; /* see struct moe */
+    float *select_bias;
+    struct weight *shared_up, *shared_down; /* of the expert that every token takes, or NULL */
+    struct weight *shared_gate;             /* [1, hidden] */
 };
 
-static uint32_t width(const struct decoder *d, uint32_t layer) { return (void)d, (void)layer, 0; }
+/* Gate, up and their product, the result and its gate, of the shared expert. */
+static uint32_t width(const struct decoder *d, uint32_t layer)
+{
+    const bool shared = d->spec.moe.shared_ffn != 0;
+    return (void)layer, shared ? 3 * d->split.shared_ffn.n + d->spec.hidden + 1 : 0;
+}
 
 /* ---------------------------------------------------------------- load */
 
@@ -79,6 +87,25 @@ static void load_experts(struct loader *l, struct experts *y, int layer)
     }
 }
 
+static void load_shared(struct loader *l, struct experts *y, int layer)
+{
+    const struct decoder_spec *s = &l->d->spec;
+    const struct slice f = l->d->split.shared_ffn;
+    const uint32_t ffn = s->moe.shared_ffn;
+    struct mat_part p[2] = {loader_part(l, W_SHARED_GATE, layer, NO_EXPERT, false, ffn, s->hidden),
+                            loader_part(l, W_SHARED_UP, layer, NO_EXPERT, false, ffn, s->hidden)};
+    for (int i = 0; i < 2; i++)
+        p[i] = loader_rows(p[i], f.first, f.n);
+    y->shared_up = loader_pack(l, p, 2, l->d->dtype, l->d->quant);
+    p[0] = loader_part(l, W_SHARED_DOWN, layer, NO_EXPERT, false, s->hidden, ffn);
+    p[0] = loader_cut(p[0], 0, s->hidden, f.first, f.n);
+    y->shared_down = loader_pack(l, p, 1, l->d->dtype, l->d->quant);
+    if (!s->moe.shared_gate)
+        return;
+    p[0] = loader_part(l, W_SHARED_GATE_OUT, layer, NO_EXPERT, false, 1, s->hidden);
+    y->shared_gate = loader_pack(l, p, 1, DT_F32, QUANT_NONE);
+}
+
 static void *load(struct loader *l, uint32_t at)
 {
     const struct decoder_spec *s = &l->d->spec;
@@ -92,6 +119,11 @@ static void *load(struct loader *l, uint32_t at)
     y->n = s->moe.n_experts;
     struct mat_part router = loader_part(l, W_ROUTER, layer, NO_EXPERT, false, y->n, s->hidden);
     y->router = loader_pack(l, &router, 1, DT_F32, QUANT_NONE); /* small, and its ties decide */
+    if (s->moe.select_bias)
+        y->select_bias =
+            loader_plain_vector(l, W_SELECT_BIAS, layer, y->n, (struct slice){0, y->n});
+    if (s->moe.shared_ffn)
+        load_shared(l, y, layer);
     struct amount before = l->d->weights;
     load_experts(l, y, layer);
     if (s->moe.bias)
@@ -107,7 +139,11 @@ static void release(struct decoder *d, void *self)
     d->ops->free(d->dev, y->router_bias);
     d->ops->free(d->dev, y->up_bias);
     d->ops->free(d->dev, y->down_bias);
+    d->ops->free(d->dev, y->select_bias);
     layer_free_weight(d, y->router);
+    layer_free_weight(d, y->shared_up);
+    layer_free_weight(d, y->shared_down);
+    layer_free_weight(d, y->shared_gate);
     for (uint32_t i = 0; i < y->n; i++) {
         layer_free_weight(d, y->up[i]);
         layer_free_weight(d, y->down[i]);
@@ -118,6 +154,22 @@ static void release(struct decoder *d, void *self)
 }
 
 /* ---------------------------------------------------------------- forward */
+
+/* out += the shared expert of in, this rank's share. */
+static void add_shared(struct decoder *d, const struct experts *y, struct sub_step *s)
+{
+    const uint32_t ffn = d->split.shared_ffn.n, hidden = d->spec.hidden, t = s->tokens;
+    float *up = work_take(&s->work, t, 2 * (size_t)ffn), *act = work_take(&s->work, t, ffn);
+    float *r = work_take(&s->work, t, hidden), *gate = work_take(&s->work, t, 1);
+    d->ops->linear(d->dev, up, s->in, t, y->shared_up, NULL);
+    d->ops->act_mul(d->dev, act, up, t, ffn, d->spec.act);
+    d->ops->linear(d->dev, r, act, t, y->shared_down, NULL);
+    if (y->shared_gate) {
+        d->ops->linear(d->dev, gate, s->in, t, y->shared_gate, NULL);
+        d->ops->gate_rows(d->dev, r, t, hidden, gate);
+    }
+    d->ops->add_norm(d->dev, NULL, s->out, r, 1, t, hidden, NULL);
+}
 
 static int forward(struct decoder *d, const void *self, struct sub_step *s, struct err *e)
 {
@@ -131,10 +183,18 @@ static int forward(struct decoder *d, const void *self, struct sub_step *s, stru
                               .n_experts = m->moe.n_experts,
                               .top_k = m->moe.top_k,
                               .renormalise = m->moe.renormalise,
+                              .score = m->moe.score,
+                              .scale = m->moe.scale,
+                              .select_bias = y->select_bias,
+                              .n_groups = m->moe.n_groups,
+                              .top_groups = m->moe.top_groups,
+                              .group_pairs = m->moe.group_pairs,
                               .act = m->act,
                               .router_bias = y->router_bias,
                               .up_bias = y->up_bias,
                               .down_bias = y->down_bias});
+    if (y->shared_up)
+        add_shared(d, y, s);
     return 0;
 }
 

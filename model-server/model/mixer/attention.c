@@ -2,16 +2,18 @@
  * cache, the weighted sum, the output projection (arXiv 1706.03762; grouped heads: 2305.13245). */
 #include "model-server/model/decoder.h"
 #include "model-server/model/loader.h"
+#include <math.h>
 #include <stdlib.h>
 
 struct attention {
     struct weight *qkv; /* [(heads + 2 kv_heads) * head_dim, hidden], this rank's heads */
     struct weight *o;   /* [hidden, heads * head_dim] */
     float *qkv_bias, *o_bias;
-    float *q_norm, *k_norm; /* [head_dim] */
-    float *sinks;           /* [heads] */
+    float *q_norm, *k_norm; /* [head_dim], or of all this rank's heads */
+    float *sinks, *alibi;   /* [heads] */
 };
 
+static uint32_t kv_width(const struct decoder *d) { return d->split.kv_heads.n * d->spec.head_dim; }
 static uint32_t q_width(const struct decoder *d) { return d->split.heads.n * d->spec.head_dim; }
 
 static uint32_t qkv_width(const struct decoder *d)
@@ -21,7 +23,8 @@ static uint32_t qkv_width(const struct decoder *d)
 
 static uint32_t width(const struct decoder *d, uint32_t layer)
 {
-    return (void)layer, qkv_width(d) + q_width(d);
+    const uint32_t squares = d->spec.qk_norm == QK_NORM_ALL ? SQUARES : 0;
+    return (void)layer, qkv_width(d) + q_width(d) + squares;
 }
 
 /* ---------------------------------------------------------------- load */
@@ -83,6 +86,55 @@ static void load_o(struct loader *l, struct attention *a, int layer)
         a->o_bias = loader_bias(l, W_O, layer, s->hidden);
 }
 
+static void load_qk_norms(struct loader *l, struct attention *a, int layer)
+{
+    const struct decoder_spec *s = &l->d->spec;
+    const struct split *sp = &l->d->split;
+    const uint32_t dim = s->head_dim;
+    if (s->qk_norm == QK_NORM_HEAD) {
+        a->q_norm = loader_weight_vector(l, W_Q_NORM, layer, dim);
+        a->k_norm = loader_weight_vector(l, W_K_NORM, layer, dim);
+    } else if (s->qk_norm == QK_NORM_ALL) {
+        const struct slice q = {sp->heads.first * dim, sp->heads.n * dim},
+                           k = {sp->kv_heads.first * dim, sp->kv_heads.n * dim};
+        a->q_norm = loader_weight_slice(l, W_Q_NORM, layer, s->n_heads * dim, q);
+        a->k_norm = loader_weight_slice(l, W_K_NORM, layer, s->n_kv_heads * dim, k);
+    }
+}
+
+/* Slopes 2^(-most (i + 1) / p) of p heads, a power of two; the paper's appendix for other numbers.
+ */
+static float alibi_slope(const struct decoder_spec *s, uint32_t head)
+{
+    uint32_t below = 1;
+    while (2 * below <= s->n_heads)
+        below *= 2;
+    const bool even = below == s->n_heads;
+    uint32_t of = below, nth = head + 1; /* the nth of so many */
+    if (!even && s->alibi.order == ALIBI_MPT) {
+        of = 2 * below;
+        nth = 2 * head + 2 <= of ? 2 * head + 2 : 2 * (head - below) + 1;
+    } else if (head >= below) {
+        of = 2 * below;
+        nth = 2 * (head - below) + 1;
+    }
+    return (float)exp2(-(double)s->alibi.most * nth / of);
+}
+
+static void load_alibi(struct loader *l, struct attention *a)
+{
+    const struct slice h = l->d->split.heads;
+    float *slopes = malloc(h.n * sizeof(*slopes));
+    if (!slopes) {
+        loader_nomem(l);
+        return;
+    }
+    for (uint32_t i = 0; i < h.n; i++)
+        slopes[i] = alibi_slope(&l->d->spec, h.first + i);
+    a->alibi = loader_host_vector(l, slopes, h.n);
+    free(slopes);
+}
+
 static void *load(struct loader *l, uint32_t layer)
 {
     const struct decoder_spec *s = &l->d->spec;
@@ -92,11 +144,10 @@ static void *load(struct loader *l, uint32_t layer)
         return NULL;
     }
     load_qkv(l, a, (int)layer);
-    if (s->qk_norm) {
-        a->q_norm = loader_weight_vector(l, W_Q_NORM, (int)layer, s->head_dim);
-        a->k_norm = loader_weight_vector(l, W_K_NORM, (int)layer, s->head_dim);
-    }
+    load_qk_norms(l, a, (int)layer);
     load_o(l, a, (int)layer);
+    if (s->alibi.order)
+        load_alibi(l, a);
     if (s->sinks)
         a->sinks = loader_plain_vector(l, W_SINKS, (int)layer, s->n_heads, l->d->split.heads);
     return a;
@@ -105,7 +156,7 @@ static void *load(struct loader *l, uint32_t layer)
 static void release(struct decoder *d, void *self)
 {
     struct attention *a = self;
-    float *vectors[] = {a->qkv_bias, a->o_bias, a->q_norm, a->k_norm, a->sinks};
+    float *vectors[] = {a->qkv_bias, a->o_bias, a->q_norm, a->k_norm, a->sinks, a->alibi};
     for (size_t i = 0; i < sizeof(vectors) / sizeof(vectors[0]); i++)
         d->ops->free(d->dev, vectors[i]);
     layer_free_weight(d, a->qkv);
@@ -115,9 +166,12 @@ static void release(struct decoder *d, void *self)
 
 /* ---------------------------------------------------------------- forward */
 
+/* With norms over all heads: `squares`, summed over ranks. A key-value head that several ranks keep
+ * counts as often, in the sum and in the number of elements. */
 static void rotate_and_store(struct decoder *d, const struct attention *a, uint32_t layer,
-                             float *qkv)
+                             float *qkv, const float *squares)
 {
+    const uint32_t world = (uint32_t)d->split.world;
     const struct decoder_spec *m = &d->spec;
     const struct layer_spec *ls = &m->layers[layer];
     const struct rope_spec *rope = &m->rope[ls->rope];
@@ -130,7 +184,10 @@ static void rotate_and_store(struct decoder *d, const struct attention *a, uint3
                                       .rope = rope->kind ? d->scratch.rope[ls->rope] : NULL,
                                       .q_norm = a->q_norm,
                                       .k_norm = a->k_norm,
-                                      .norm_eps = m->norm.eps});
+                                      .norm_eps = m->norm.eps,
+                                      .squares = squares,
+                                      .q_all = world * q_width(d),
+                                      .k_all = world * kv_width(d)});
 }
 
 static int forward(struct decoder *d, const void *self, struct sub_step *s, struct err *e)
@@ -140,10 +197,16 @@ static int forward(struct decoder *d, const void *self, struct sub_step *s, stru
     const struct layer_spec *ls = &m->layers[s->layer];
     float *qkv = work_take(&s->work, s->tokens, qkv_width(d));
     float *att = work_take(&s->work, s->tokens, q_width(d));
-    (void)e;
     layer_project(d, s->layer, &(struct projection){a->qkv, a->qkv_bias, LORA_QKV, qkv_width(d)},
                   qkv, s->in, m->hidden, s->tokens);
-    rotate_and_store(d, a, s->layer, qkv);
+    float *squares = NULL;
+    if (m->qk_norm == QK_NORM_ALL) {
+        squares = work_take(&s->work, s->tokens, SQUARES);
+        d->ops->row_squares(d->dev, squares, qkv, qkv_width(d), s->tokens, q_width(d), kv_width(d));
+        if (layer_sum(d, squares, (size_t)s->tokens * SQUARES, e))
+            return -1;
+    }
+    rotate_and_store(d, a, s->layer, qkv, squares);
     d->ops->attention(d->dev, att, qkv, qkv_width(d), d->kv, s->layer,
                       &(struct attn){.n_heads = d->split.heads.n,
                                      .n_kv_heads = d->split.kv_heads.n,
@@ -151,6 +214,7 @@ static int forward(struct decoder *d, const void *self, struct sub_step *s, stru
                                      .scale = ls->attn_scale,
                                      .softcap = m->attn_softcap,
                                      .window = ls->window,
+                                     .alibi = a->alibi,
                                      .sinks = a->sinks});
     layer_project(d, s->layer, &(struct projection){a->o, a->o_bias, LORA_O, m->hidden}, s->out,
                   att, q_width(d), s->tokens);

@@ -1,0 +1,34 @@
+/* Cohere Command R7B, Command A: Command R with windows; only layers with a window rotate. */
+#include "common/json.h"
+#include "model-server/model/arch.h"
+
+static bool all_but_every_nth(const struct config *c, uint32_t layer)
+{
+    double n = json_num(c->root, "sliding_window_pattern",
+                        json_num(c->root, "_sliding_window_pattern", 4));
+    return n < 1 || (layer + 1) % (uint32_t)n != 0;
+}
+
+static void configure(struct config *c, struct decoder_spec *s)
+{
+    config_decoder(
+        c, s, &(struct config_defaults){.max_positions = 8192, .rope_theta = 10000, .tied = true});
+    config_layer_norm(c, s, "layer_norm_eps", false);
+    s->act = config_act(c, "hidden_act", "silu");
+    s->rope[0].interleaved = true;
+    s->parallel = s->shared_norm = true;
+    s->bias.qkv = s->bias.o = config_bool_or(c, "attention_bias", false);
+    s->logit_scale = (float)config_num_or(c, "logit_scale", 0.0625);
+    config_windows(c, s, 4096, all_but_every_nth);
+    for (uint32_t i = 0; i < s->n_layers; i++)
+        s->layers[i].rope = s->layers[i].window ? 0 : SPEC_NO_ROPE;
+}
+
+const struct arch arch_cohere2 = {
+    .types = (const char *const[]){"cohere2", NULL},
+    .prefix = "model.",
+    .names = {NAMES_LLAMA_OUTER, NAMES_LLAMA_QKV,
+              NAMES_LLAMA_O, [W_GATE] = "model.layers.*.mlp.gate_proj",
+              [W_UP] = "model.layers.*.mlp.up_proj", [W_DOWN] = "model.layers.*.mlp.down_proj"},
+    .configure = configure,
+};

@@ -1,0 +1,56 @@
+/* Falcon 7B, 11B, 40B, 180B (arXiv 2311.16867): parallel branches, one key-value head or a few.
+ * The RW models' ALiBi, which is rounded to bfloat16, is refused. */
+#include "model-server/model/arch.h"
+
+/* One norm feeds both branches but in the models of 40B and 180B. */
+static void layout(struct config *c, struct decoder_spec *s)
+{
+    const bool grouped = config_bool_or(c, "new_decoder_architecture", false);
+    const uint32_t kv = config_u32_or(c, "num_kv_heads", s->n_heads, 1, 1u << 16);
+    const bool one = config_bool_or(c, "multi_query", true);
+    s->n_kv_heads = grouped ? kv : one ? 1 : s->n_heads;
+    s->qkv = grouped || !one ? QKV_GROUPED : QKV_STACKED;
+    if (s->n_heads % s->n_kv_heads)
+        config_fail(c, "%u key-value heads do not divide %u heads", s->n_kv_heads, s->n_heads);
+    s->parallel = grouped || config_bool_or(c, "parallel_attn", true);
+    s->shared_norm =
+        s->parallel && (!grouped || config_u32_or(c, "num_ln_in_parallel_attn", 2, 1, 2) == 1);
+}
+
+static void configure(struct config *c, struct decoder_spec *s)
+{
+    s->hidden = config_dim(c, "hidden_size");
+    s->n_layers = config_layers(c, "num_hidden_layers");
+    s->n_heads = config_heads(c, "num_attention_heads");
+    s->head_dim = config_head_dim(c, 0, s->hidden, s->n_heads);
+    s->ffn = config_u32_or(c, "ffn_hidden_size", 4 * s->hidden, 1, 1u << 24);
+    s->vocab = config_vocab(c, "vocab_size");
+    s->max_positions = config_u32_or(c, "max_position_embeddings", 2048, 1, 1u << 30);
+    s->tied = config_bool_or(c, "tie_word_embeddings", true);
+    config_only(c, "alibi", false);
+    config_layer_norm(c, s, "layer_norm_epsilon", true);
+    layout(c, s);
+    s->mlp = MLP_PLAIN;
+    s->act = config_act(c, "activation", "gelu");
+    s->bias.qkv = s->bias.o = s->bias.mlp = config_bool_or(c, "bias", false);
+    s->embed_scale = s->residual_scale = s->logit_scale = 1;
+    s->rope[0].dim = s->head_dim;
+    config_rope(c, s, 10000);
+    for (uint32_t i = 0; i < s->n_layers; i++)
+        s->layers[i].attn_scale = spec_head_scale(s);
+}
+
+const struct arch arch_falcon = {
+    .types = (const char *const[]){"falcon", "RefinedWeb", "RefinedWebModel", NULL},
+    .prefix = "transformer.",
+    .names = {[W_EMBED] = "transformer.word_embeddings",
+              [W_FINAL_NORM] = "transformer.ln_f",
+              [W_HEAD] = "lm_head",
+              [W_ATTN_NORM] = "transformer.h.*.input_layernorm|transformer.h.*.ln_attn",
+              [W_MLP_NORM] = "transformer.h.*.post_attention_layernorm|transformer.h.*.ln_mlp",
+              [W_QKV] = "transformer.h.*.self_attention.query_key_value",
+              [W_O] = "transformer.h.*.self_attention.dense",
+              [W_UP] = "transformer.h.*.mlp.dense_h_to_4h",
+              [W_DOWN] = "transformer.h.*.mlp.dense_4h_to_h"},
+    .configure = configure,
+};

@@ -1,0 +1,34 @@
+/* GLM-4.5 to 4.7 (arXiv 2508.06471) and dots.llm1 (arXiv 2506.05767): DeepSeek's router over
+ * grouped attention. */
+#include "common/json.h"
+#include "model-server/model/arch.h"
+#include <string.h>
+
+static void configure(struct config *c, struct decoder_spec *s)
+{
+    const bool dots = strcmp(json_str(c->root, "model_type", ""), "dots1") == 0;
+    config_decoder(c, s,
+                   &(struct config_defaults){.max_positions = 131072,
+                                             .norm_eps = 1e-5,
+                                             .rope_theta = 10000,
+                                             .rotary = dots ? 1 : 0.5});
+    s->act = config_act(c, "hidden_act", "silu");
+    s->bias.qkv = config_bool_or(c, "attention_bias", false);
+    s->bias.o = dots && s->bias.qkv;
+    if (dots || config_bool_or(c, "use_qk_norm", false))
+        s->qk_norm = QK_NORM_HEAD;
+    config_windows(c, s, 0, config_upper_layers);
+    s->moe.score = MOE_SIGMOID;
+    s->moe.select_bias = s->moe.group_pairs = true;
+    config_deepseek_moe(c, s);
+}
+
+const struct arch arch_glm4_moe = {
+    .types = (const char *const[]){"glm4_moe", "dots1", NULL},
+    .prefix = "model.",
+    .names = {NAMES_LLAMA, NAMES_EXPERTS,
+              NAMES_SHARED_EXPERTS, [W_Q_NORM] = "model.layers.*.self_attn.q_norm",
+              [W_K_NORM] = "model.layers.*.self_attn.k_norm",
+              [W_SELECT_BIAS] = "model.layers.*.mlp.gate.e_score_correction_bias"},
+    .configure = configure,
+};

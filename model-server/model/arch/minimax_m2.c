@@ -1,0 +1,31 @@
+/* MiniMax M2: a norm over all of q and of k, sigmoid scores, a bias for choosing. */
+#include "model-server/model/arch.h"
+
+static void configure(struct config *c, struct decoder_spec *s)
+{
+    config_decoder(c, s, &(struct config_defaults){.max_positions = 196608, .norm_eps = 1e-6});
+    s->act = config_act(c, "hidden_act", "silu");
+    s->rope[0].dim = config_u32_or(c, "rotary_dim", s->head_dim, 2, s->head_dim);
+    config_rope(c, s, 5000000);
+    s->qk_norm = config_bool_or(c, "use_qk_norm", true) ? QK_NORM_ALL : QK_NORM_NONE;
+    config_moe(c, s, 256, 8);
+    s->moe.ffn = s->ffn;
+    s->moe.score = MOE_SIGMOID;
+    s->moe.renormalise = true;
+    s->moe.select_bias = config_bool_or(c, "use_routing_bias", true);
+    for (uint32_t i = 0; i < s->n_layers; i++)
+        s->layers[i].moe = true;
+}
+
+const struct arch arch_minimax_m2 = {
+    .types = (const char *const[]){"minimax_m2", NULL},
+    .prefix = "model.",
+    .names = {NAMES_LLAMA, [W_Q_NORM] = "model.layers.*.self_attn.q_norm",
+              [W_K_NORM] = "model.layers.*.self_attn.k_norm",
+              [W_ROUTER] = "model.layers.*.block_sparse_moe.gate",
+              [W_SELECT_BIAS] = "model.layers.*.block_sparse_moe.e_score_correction_bias",
+              [W_MOE_GATE] = "model.layers.*.block_sparse_moe.experts.*.w1",
+              [W_MOE_UP] = "model.layers.*.block_sparse_moe.experts.*.w3",
+              [W_MOE_DOWN] = "model.layers.*.block_sparse_moe.experts.*.w2"},
+    .configure = configure,
+};

@@ -1,0 +1,32 @@
+/* OLMo 2 and 3 (arXiv 2501.00656): norms after the branches only, q and k normalised over all
+ * heads; OLMo 3 has windows, and only its other layers stretch their rotation. */
+#include "common/json.h"
+#include "model-server/model/arch.h"
+
+static bool all_but_fourth(const struct config *c, uint32_t layer)
+{
+    return json_get(c->root, "sliding_window") && (layer + 1) % 4 != 0;
+}
+
+static void configure(struct config *c, struct decoder_spec *s)
+{
+    config_decoder(
+        c, s,
+        &(struct config_defaults){.max_positions = 2048, .norm_eps = 1e-5, .rope_theta = 500000});
+    s->act = config_act(c, "hidden_act", "silu");
+    s->bias.qkv = s->bias.o = config_bool_or(c, "attention_bias", false);
+    s->norms = NORM_AFTER;
+    s->qk_norm = QK_NORM_ALL;
+    config_windows(c, s, 0, all_but_fourth);
+    config_window_rope(c, s, s->rope[0].theta);
+}
+
+const struct arch arch_olmo2 = {
+    .types = (const char *const[]){"olmo2", "olmo3", NULL},
+    .prefix = "model.",
+    .names = {NAMES_LLAMA, [W_POST_ATTN_NORM] = "model.layers.*.post_attention_layernorm",
+              [W_POST_MLP_NORM] = "model.layers.*.post_feedforward_layernorm",
+              [W_Q_NORM] = "model.layers.*.self_attn.q_norm",
+              [W_K_NORM] = "model.layers.*.self_attn.k_norm"},
+    .configure = configure,
+};

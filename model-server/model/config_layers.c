@@ -1,0 +1,79 @@
+/* Which layers are of what kind: rotation, experts. */
+#include "common/json.h"
+#include "model-server/model/config.h"
+
+void config_window_rope(struct config *c, struct decoder_spec *s, double theta)
+{
+    const cJSON *set = json_get(json_get(c->root, "rope_parameters"), "sliding_attention");
+    theta = json_num(set, "rope_theta", theta);
+    if (!(theta > 1))
+        config_fail(c, "the `rope_theta` of layers with a window must be above 1");
+    s->rope[1] = (struct rope_spec){.kind = ROPE_DEFAULT,
+                                    .dim = s->rope[0].dim,
+                                    .interleaved = s->rope[0].interleaved,
+                                    .theta = theta,
+                                    .attention_factor = 1};
+    for (uint32_t i = 0; i < s->n_layers; i++)
+        s->layers[i].rope = s->layers[i].window ? 1 : 0;
+}
+
+void config_no_rope_layers(struct config *c, struct decoder_spec *s, uint32_t interval)
+{
+    const cJSON *list = json_get(c->root, "no_rope_layers"), *j = list ? list->child : NULL;
+    const uint32_t n = config_u32_or(c, "no_rope_layer_interval", interval, 1, SPEC_MAX_LAYERS);
+    if (j && (uint32_t)cJSON_GetArraySize(list) != s->n_layers) {
+        config_fail(c, "`no_rope_layers` does not name %u layers", s->n_layers);
+        return;
+    }
+    for (uint32_t i = 0; i < s->n_layers; i++, j = j ? j->next : NULL) {
+        const bool rotates = j ? cJSON_IsNumber(j) && j->valuedouble != 0 : (i + 1) % n != 0;
+        if (!rotates)
+            s->layers[i].rope = SPEC_NO_ROPE;
+    }
+}
+
+void config_sparse_layers(struct config *c, struct decoder_spec *s)
+{
+    uint32_t step = config_u32_or(c, "decoder_sparse_step", 1, 1, SPEC_MAX_LAYERS);
+    const cJSON *dense = json_get(c->root, "mlp_only_layers"), *j;
+    for (uint32_t i = 0; i < s->n_layers; i++)
+        s->layers[i].moe = (i + 1) % step == 0;
+    cJSON_ArrayForEach(j, dense)
+    {
+        if (cJSON_IsNumber(j) && j->valuedouble >= 0 && j->valuedouble < s->n_layers)
+            s->layers[(uint32_t)j->valuedouble].moe = false;
+    }
+}
+
+void config_check_moe(struct config *c, const struct decoder_spec *s)
+{
+    const struct moe_spec *m = &s->moe;
+    uint32_t open = m->n_experts;
+    if (m->n_groups > 1) {
+        if (m->n_experts % m->n_groups || m->top_groups < 1 || m->top_groups > m->n_groups) {
+            config_fail(c, "%u of %u groups of %u experts cannot be chosen", m->top_groups,
+                        m->n_groups, m->n_experts);
+            return;
+        }
+        open = m->n_experts / m->n_groups * m->top_groups;
+    }
+    if (m->top_k > open)
+        config_fail(c, "%u experts per token cannot be chosen from %u", m->top_k, open);
+}
+
+void config_deepseek_moe(struct config *c, struct decoder_spec *s)
+{
+    struct moe_spec *m = &s->moe;
+    m->n_experts = config_u32_or(c, "n_routed_experts", 256, 1, 4096);
+    m->top_k = config_u32_or(c, "num_experts_per_tok", 8, 1, 4096);
+    m->n_groups = config_u32_or(c, "n_group", 1, 1, 4096);
+    m->top_groups = config_u32_or(c, "topk_group", 1, 1, 4096);
+    m->renormalise = config_bool_or(c, "norm_topk_prob", true);
+    m->scale = (float)config_num_or(c, "routed_scaling_factor", 1);
+    m->ffn = config_dim(c, "moe_intermediate_size");
+    m->shared_ffn = m->ffn * config_u32_or(c, "n_shared_experts", 0, 0, 64);
+    const uint32_t dense = config_u32_or(c, "first_k_dense_replace", 0, 0, SPEC_MAX_LAYERS);
+    for (uint32_t i = 0; i < s->n_layers; i++)
+        s->layers[i].moe = i >= dense;
+    config_check_moe(c, s);
+}
