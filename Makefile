@@ -80,7 +80,7 @@ UNIT      := $(UNIT_SRC:tests/%.c=$(B)/tests/%)
 BENCH_SRC := $(sort $(wildcard tests/bench/*.c))
 BENCH     := $(BENCH_SRC:tests/%.c=$(B)/tests/%)
 
-.PHONY: all help deps run test unit jitter integration clients check bench bench-compare bench-peers install clean format tidy cppcheck layers headers fuzz fuzz-build \
+.PHONY: all help deps run test soak unit jitter integration clients check bench bench-compare bench-peers install clean format tidy cppcheck layers headers fuzz fuzz-build fuzz-replay \
         distclean demo docs
 .SECONDARY:
 .DELETE_ON_ERROR:
@@ -196,15 +196,23 @@ run: $(BUILD)/.deps    ## install what is missing, build, serve the bundled demo
 
 test: $(BUILD)/.deps   ## everything that can be tested here: unit, kernels, golden, integration (SAN=1 for sanitizers)
 	@$(MAKE) all
-	@$(MAKE) unit
-	@$(MAKE) integration
+	@tests/verdict '$(MAKE) unit' '$(MAKE) integration'
+
+# A run of `make test` is like the run before. Here every round draws its seeds anew, and says how to repeat it.
+soak: $(BUILD)/.deps   ## make test with new random numbers, N (1) times; T=word selects
+	@for i in $$(seq $(or $(N),1)); do seed=$$(od -An -N7 -tu8 /dev/urandom | tr -d ' '); \
+	  echo "soak: make test SEED=$$seed"; \
+	  $(MAKE) test SEED=$$seed || { echo "to repeat this: make test SEED=$$seed"; exit 1; }; done
 
 CHOSEN := $(if $(T),$(foreach u,$(UNIT),$(if $(findstring $(T),$u),$u)),$(UNIT))
 unit: $(CHOSEN)        ## unit, kernel and golden tests; T=word selects
 	@JOBS=$(JOBS) BUILD_DIR=$(B) TEST_DATA=$(TEST_DATA) TSAN_OPTIONS=suppressions=tests/tsan.supp tests/run $(CHOSEN)
 
+# Files of tests run side by side, on four cores at most: what they start has threads of its own.
+SIDE_BY_SIDE = -n $(shell echo $$(($(JOBS) < 4 ? $(JOBS) : 4))) --dist loadfile --no-loadscope-reorder
 integration: $(BINS) $(VENV)/.ok  ## drive the real programs with real clients; T=word selects
-	@BIN_DIR=$(B)/bin TEST_DATA=$(TEST_DATA) SAN=$(SAN) $(PYTHON) -m pytest -q integration --ignore integration/clients $(if $(T),-k '$(T)' || [ $$? = 5 ])
+	@BIN_DIR=$(B)/bin TEST_DATA=$(TEST_DATA) SAN=$(SAN) PYTHONHASHSEED=0 $(PYTHON) -m pytest -q $(SIDE_BY_SIDE) \
+	  integration --ignore integration/clients $(if $(T),-k '$(T)' || [ $$? = 5 ])
 
 $(B)/tests/jitter.so: tests/jitter.c
 	@mkdir -p $(@D)
@@ -277,15 +285,28 @@ $(BUILD)/fuzz/$(1): $(patsubst %.c,$(BUILD)/fuzz/obj/%.o,tests/fuzz/$(1).c $(wil
 	$$(call say,FUZZ,$$@)
 	$$(Q)clang $$(FUZZFLAGS) -fsanitize=fuzzer $$^ $$(LIBS) -o $$@
 endef
+# The same without clang: gcc's sanitizers, the corpus and fixed variants of it. A run is like the run before.
+$(BUILD)/replay/obj/%.o: %.c | $(GEN)
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(BASEFLAGS) $(FUZZFLAGS) -MMD -MP -c $< -o $@
+define replayer
+$(BUILD)/replay/$(1): $(patsubst %.c,$(BUILD)/replay/obj/%.o,tests/fuzz_replay.c tests/fuzz/$(1).c $(wildcard $(shell sed -n 's|^// *fuzz-sources: *||p' tests/fuzz/$(1).c)))
+	$$(call say,FUZZ,$$@)
+	$$(Q)$(CC) $$(FUZZFLAGS) $$^ $$(LIBS) -o $$@
+endef
 ifneq ($(filter fuzz%,$(MAKECMDGOALS)),)
 $(foreach f,$(FUZZ),$(eval $(call fuzzer,$f)))
--include $(shell find $(BUILD)/fuzz/obj -name '*.d' 2>/dev/null)
+$(foreach f,$(FUZZ),$(eval $(call replayer,$f)))
+-include $(shell find $(BUILD)/fuzz/obj $(BUILD)/replay/obj -name '*.d' 2>/dev/null)
 endif
 fuzz-build: $(FUZZ_NOW:%=$(BUILD)/fuzz/%)
 fuzz: fuzz-build       ## each parser of foreign bytes for FUZZ_SECONDS (10) under libFuzzer; T=word selects
 	@for n in $(FUZZ_NOW); do mkdir -p $(BUILD)/fuzz/$$n.corpus; \
 	  $(BUILD)/fuzz/$$n -max_total_time=$(or $(FUZZ_SECONDS),10) -verbosity=0 -print_final_stats=0 -timeout=10 \
 	    -artifact_prefix=$(BUILD)/fuzz/ $(BUILD)/fuzz/$$n.corpus $$(ls -d tests/fuzz/corpus/$$n 2>/dev/null) || exit 1; done
+
+fuzz-replay: $(FUZZ_NOW:%=$(BUILD)/replay/%)  ## each parser's corpus and MUTATIONS (300) variants of each file, without clang; T=word selects
+	@printf '%s\n' $(FUZZ_NOW) | xargs -P $(JOBS) -n 1 sh -c '$(BUILD)/replay/$$0 tests/fuzz/corpus/$$0'
 
 # ---------------------------------------------------------------- install
 install: all           ## programs and man pages under PREFIX (/usr/local)
@@ -303,7 +324,7 @@ cuda: ;
 endif
 
 clean:                 ## remove what was built (keeps the Python environment)
-	rm -rf $(BUILD)/obj $(BUILD)/lib $(BUILD)/bin $(BUILD)/gen $(BUILD)/tests $(BUILD)/san $(BUILD)/tsan $(BUILD)/debug $(BUILD)/fuzz $(BUILD)/double $(BUILD)/gpu-kit
+	rm -rf $(BUILD)/obj $(BUILD)/lib $(BUILD)/bin $(BUILD)/gen $(BUILD)/tests $(BUILD)/san $(BUILD)/tsan $(BUILD)/debug $(BUILD)/fuzz $(BUILD)/replay $(BUILD)/double $(BUILD)/gpu-kit
 
 distclean:             ## remove build/
 	rm -rf $(BUILD)

@@ -10,7 +10,7 @@ import time
 
 import pytest
 from deep import deep
-from serving import BIN, DEMO, SLOW, Process, Service, data, free_port, wait_for
+from serving import BIN, DEMO, SLOW, Process, Service, data, free_port, wait_for, seed_for
 from test_speculation import CHEAP, TIGHT, answer, bodies, crowd, skipped
 
 LAYERS = 48  # eight times the draft's
@@ -76,7 +76,7 @@ def test_the_same_with_little_room_and_two_shards(model, want, num_shard):
 
 
 def test_it_dies_and_comes_back_while_answers_are_made(model, want):
-    rng = random.Random(3)
+    rng = random.Random(seed_for(3))
     over = threading.Event()
     killed = 0
 

@@ -8,7 +8,7 @@ import socket
 import time
 
 import pytest
-from serving import DEMO, SLOW, Service, data, wait_for
+from serving import DEMO, SLOW, Service, data, wait_for, seed_for
 
 
 def golden(path="models/stories260K"):
@@ -56,7 +56,7 @@ PROMPTS = ["Once upon a time", "The little cat", "Tom and Lily went", "One day, 
 
 
 def bodies(n):
-    rng = random.Random(7)
+    rng = random.Random(seed_for(7))
     for i in range(n):
         p = {"max_new_tokens": rng.randint(4, 60), "details": True}
         if i % 2:
@@ -123,7 +123,7 @@ def leave_midway(s, body, after):
 def test_departed_clients_leave_nothing_behind():
     n = 1000 if SLOW == 1 else 200
     with Service(DEMO, args=["--max-concurrent-requests", "64"]) as s:
-        rng = random.Random(3)
+        rng = random.Random(seed_for(3))
 
         def one(i):
             body = {"inputs": PROMPTS[i % 6] + f" {i}", "parameters": {"max_new_tokens": 100}}

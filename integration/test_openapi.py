@@ -7,7 +7,7 @@ import os
 import jsonschema
 import pytest
 import requests
-from serving import DEMO, SLOW, Service
+from serving import DEMO, SLOW, Service, seed_for
 
 schemathesis = pytest.importorskip("schemathesis", reason="schemathesis is not installed: integration/requirements.txt")
 from hypothesis import HealthCheck, Phase, given, seed, settings  # noqa: E402
@@ -60,7 +60,7 @@ def test_bodies_of_the_document(s):
         if op.method.upper() != "POST":
             continue
 
-        @seed(7)
+        @seed(seed_for(7))
         @settings(
             max_examples=EXAMPLES, deadline=None, database=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
         )

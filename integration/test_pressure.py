@@ -6,7 +6,7 @@ import random
 import shutil
 
 import pytest
-from serving import DEMO, Service, wait_for
+from serving import DEMO, Service, wait_for, seed_for
 
 PROMPTS = ["Once upon a time", "The little cat", "Tom and Lily went", "One day, a big", "She was very", "In the park"]
 STREAMS = 32
@@ -14,7 +14,7 @@ STREAMS = 32
 
 def bodies():
     """Greedy and seeded, with penalties, stop texts and alternatives; each alone takes up to half of the cache."""
-    rng = random.Random(11)
+    rng = random.Random(seed_for(11))
     for i in range(STREAMS):
         p = {"max_new_tokens": rng.randint(40, 150), "details": True, "top_n_tokens": i % 3}
         if i % 2:

@@ -14,7 +14,7 @@ import pytest
 import requests
 import websockets
 from deep import deep
-from serving import SLOW, Service, wait_for
+from serving import SLOW, Service, wait_for, seed_for
 
 ONCE = "Once upon a time"
 SCHEMA = {"type": "object", "properties": {"names": {"type": "array", "items": {"type": "string", "maxLength": 9}, "minItems": 12}}, "required": ["names"]}
@@ -162,7 +162,7 @@ def test_a_storm_of_kills(model, num_shard):
                     bad += 1
             return good, bad
 
-        rng = random.Random(num_shard)
+        rng = random.Random(seed_for(num_shard))
         with concurrent.futures.ThreadPoolExecutor(16) as pool:
             clients = [pool.submit(client, i) for i in range(16)]
             for _ in range(8):

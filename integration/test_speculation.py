@@ -4,7 +4,7 @@ import concurrent.futures
 import random
 
 import pytest
-from serving import DEMO, Service, wait_for
+from serving import DEMO, Service, wait_for, seed_for
 
 PROMPTS = [
     "Once upon a time, there was a cat. Once upon a time, there was a dog. Once upon a time,",
@@ -19,7 +19,7 @@ TIGHT = ["--max-concurrent-requests", "128", "--max-batch-total-tokens", "448", 
 
 def bodies(n):
     """Greedy and seeded; penalties, stop texts, alternatives, grammars, answers that end early or must not."""
-    rng = random.Random(5)
+    rng = random.Random(seed_for(5))
     for i in range(n):
         p = {"max_new_tokens": rng.randint(1, 120), "details": True, "top_n_tokens": i % 3}
         if i % 2:

@@ -5,18 +5,17 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 struct rng {
     uint64_t state, seed;
 };
 
-/* From the environment variable SEED, else from the clock; printed, so that a failure can be
- * repeated. */
+/* From the environment variable SEED (`make soak` draws one), else always the same; printed, so
+ * that a failure can be repeated. */
 static inline struct rng rng_new(void)
 {
     const char *s = getenv("SEED");
-    uint64_t seed = s ? strtoull(s, NULL, 0) : (uint64_t)time(NULL) * 2654435761u;
+    uint64_t seed = s ? strtoull(s, NULL, 0) : 0x9e3779b97f4a7c15ull;
     printf("SEED=%llu\n", (unsigned long long)seed);
     return (struct rng){seed | 1, seed};
 }

@@ -154,10 +154,11 @@ static void run_sequence(struct device *d, const struct sequence *s, uint32_t ch
 
 /* ---------------------------------------------------------------- in double precision */
 
-/* What the cache gives back for a head whose numbers after rope are `x`. The steps of int8 and fp8 are
- * coarse: a value of 4 has neighbours 0.03 apart in int8. So a number that lies at the middle of two
- * steps must be rounded from the very fp32 product that the cache rounds, not from a nearby double:
- * one step of difference in a value that a narrow window weighs with 1 would be all of that error. */
+/* What the cache gives back for a head whose numbers after rope are `x`. The steps of int8 and fp8
+ * are coarse: a value of 4 has neighbours 0.03 apart in int8. So a number that lies at the middle
+ * of two steps must be rounded from the very fp32 product that the cache rounds, not from a nearby
+ * double: one step of difference in a value that a narrow window weighs with 1 would be all of that
+ * error. */
 static void stored(float *x, uint32_t n, enum kv_dtype t)
 {
     float most = 0;
@@ -167,7 +168,8 @@ static void stored(float *x, uint32_t n, enum kv_dtype t)
         if (t == KV_I8)
             x[i] = most > 0 ? rintf(x[i] * (127 / most)) * (most / 127) : 0;
         else if (t == KV_FP8)
-            x[i] = most > 0 ? f32_of_fp8(fp8_of_f32(x[i] * (FP8_TOP / most))) * (most / FP8_TOP) : 0;
+            x[i] =
+                most > 0 ? f32_of_fp8(fp8_of_f32(x[i] * (FP8_TOP / most))) * (most / FP8_TOP) : 0;
         else
             x[i] = t == KV_F32   ? x[i]
                    : t == KV_F16 ? f32_of_f16(f16_of_f32(x[i]))

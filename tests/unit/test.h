@@ -24,6 +24,14 @@ static inline const char *test_data(const char *name)
     return path;
 }
 
+/* `fixed`, so that a run is like the run before; with SEED in the environment (`make soak`) a
+ * number that follows from both. */
+static inline unsigned test_seed(unsigned fixed)
+{
+    const char *s = getenv("SEED");
+    return s ? (unsigned)((strtoull(s, NULL, 0) + fixed) * 0x9e3779b97f4a7c15ull >> 32) : fixed;
+}
+
 /* tests/run repeats these lines at the end: nobody is to believe that a skipped case passed. */
 #define TEST_SKIPPED(n, why) printf("skipped: %d cases (%s)\n", (int)(n), (why))
 #endif

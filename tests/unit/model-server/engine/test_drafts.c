@@ -124,7 +124,7 @@ static int forwards_of(uint32_t n, int wrong)
  * the more of them are right. */
 static void drafts_change_nothing_but_the_number_of_steps(const struct backend_ops *which)
 {
-    srand(7);
+    srand(test_seed(7));
     ask_all(N);
     int plain = forwards_of(N, 100);
     speculate_on(which);

@@ -186,7 +186,7 @@ static void random_traffic_is_shared_and_nobody_is_lost(void **state)
     uint64_t tokens[KEYS] = {0};
     uint32_t waiting[KEYS] = {0};
     (void)state;
-    srand(5);
+    srand(test_seed(5));
     while (out < N) {
         while (in < N && (in < out + 200 || rand() % 3 == 0)) {
             key[in] = (uint32_t)(rand() % 4 ? rand() % KEYS : 3); /* 3 wants most */

@@ -378,7 +378,7 @@ static void any_traffic_is_served_within_the_rules(void **state)
         struct rig g;
         uint32_t in = 0, over = 0, prefill = 16 << 2 * round, batch = round == 1 ? 7 : 0;
         uint64_t longest = 0, step = 0;
-        srand((unsigned)round + 1);
+        srand(test_seed((unsigned)round + 1));
         memset(v, 0, N * sizeof(*v));
         rig_init(&g,
                  (struct policy_limits){
