@@ -346,12 +346,13 @@ def router_pid(s):
 
 def test_sigterm_finishes_what_runs(slow_model):
     with Service(slow_model) as s:
-        events = s.events("/generate_stream", {"inputs": ONCE, "parameters": {"max_new_tokens": 600, "ignore_eos": True}})
+        events = s.events("/generate_stream", {"inputs": ONCE, "parameters": {"max_new_tokens": 150, "ignore_eos": True}})
         next(events)
-        os.kill(router_pid(s), signal.SIGTERM)
-        wait_for(lambda: requests.get(s.url + "/health").status_code == 503)
-        assert s.post("/generate", {"inputs": ONCE}).status_code == 503
-        assert sum(1 for _ in events) == 599
+        with s.held():
+            os.kill(router_pid(s), signal.SIGTERM)
+            wait_for(lambda: requests.get(s.url + "/health").status_code == 503)
+            assert s.post("/generate", {"inputs": ONCE}).status_code == 503
+        assert sum(1 for _ in events) == 149
         s.stop()  # the launcher noticed that the router has ended
         s.p.returncode = 0
 

@@ -325,7 +325,7 @@ def test_a_dead_shard_ends_every_stream_with_an_error(slow):
 def test_sigterm_lets_streams_finish_and_says_goodbye(slow):
     async def body(s):
         async with await raw(s) as busy, await raw(s) as idle:
-            await ask(busy, "GENERATE", prompt=[1, 5], max_tokens=300, logit_bias={"1": -100}, stream_id=1)
+            await ask(busy, "GENERATE", prompt=[1, 5], max_tokens=100, logit_bias={"1": -100}, stream_id=1)
             n = len(json.loads((await busy.recv()).split(" ", 1)[1]))
             s.p.send_signal(signal.SIGTERM)
             last = None
@@ -333,7 +333,7 @@ def test_sigterm_lets_streams_finish_and_says_goodbye(slow):
                 items = json.loads(frame.split(" ", 1)[1])
                 n += len(items)
                 last = items[-1]
-            assert last["finish_reason"] == "length" and n == 300
+            assert last["finish_reason"] == "length" and n == 100
             assert busy.close_code == 1001
             async for _ in idle:
                 pass

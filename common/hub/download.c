@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { TRIES = 5, TRY_AGAIN_MS = 5000, GO_ON_MS = 500, RETRY_AFTER_MAX_S = 120 };
+enum { TRIES = 5, GO_ON_MS = 500, RETRY_AFTER_MAX_S = 120 };
 enum { LISTING_MAX = 64 << 20, LOCK_POLL_MS = 200, LOCK_NOTICE_MS = 10000 };
 
 struct job {
@@ -34,7 +34,7 @@ struct file {
 static bool next_try(const struct job *j, int *n, const struct hub_reply *r, bool went_on,
                      const struct err *e)
 {
-    int ms = TRY_AGAIN_MS;
+    int ms = 1000 * (int)j->settings->retry_s;
     if (r->verdict != HUB_AGAIN)
         return false;
     if (went_on)
@@ -48,7 +48,8 @@ static bool next_try(const struct job *j, int *n, const struct hub_reply *r, boo
              (int)(r->retry_after_s < RETRY_AFTER_MAX_S ? r->retry_after_s : RETRY_AFTER_MAX_S);
     log_msg(LOG_WARN, "%s", e->msg);
     if (!went_on)
-        log_msg(LOG_INFO, "Retrying in %d seconds (%d/%d)", ms / 1000, *n, TRIES - 1);
+        log_msg(LOG_INFO, "Retrying in %d second%s (%d/%d)", ms / 1000, ms == 1000 ? "" : "s", *n,
+                TRIES - 1);
     return hub_wait(j->http, ms) == 0;
 }
 

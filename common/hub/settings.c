@@ -4,7 +4,7 @@
 #include <string.h>
 #include <strings.h>
 
-enum { TIMEOUT_S = 10 };
+enum { TIMEOUT_S = 10, RETRY_S = 5 };
 
 static const char *env(const char *name)
 {
@@ -29,11 +29,11 @@ static bool is_true(const char *name)
                  !strcasecmp(v, "on"));
 }
 
-static long seconds(const char *name)
+static long seconds(const char *name, long otherwise)
 {
     const char *v = env(name);
     long n = v ? strtol(v, NULL, 10) : 0;
-    return n > 0 && n < 86400 ? n : TIMEOUT_S;
+    return n > 0 && n < 86400 ? n : otherwise;
 }
 
 /* It becomes part of a header line: nothing behind a blank or a line's end counts. */
@@ -62,8 +62,9 @@ void hub_settings_read(struct hub_settings *s)
     const char *cache = env("HUGGINGFACE_HUB_CACHE");
     const char *endpoint = env("HF_ENDPOINT");
 
-    *s = (struct hub_settings){.connect_s = seconds("HF_HUB_ETAG_TIMEOUT"),
-                               .idle_s = seconds("HF_HUB_DOWNLOAD_TIMEOUT")};
+    *s = (struct hub_settings){.connect_s = seconds("HF_HUB_ETAG_TIMEOUT", TIMEOUT_S),
+                               .idle_s = seconds("HF_HUB_DOWNLOAD_TIMEOUT", TIMEOUT_S),
+                               .retry_s = seconds("HUB_RETRY_WAIT", RETRY_S)};
     home(folder);
     cache = cache ? cache : env("HF_HUB_CACHE");
     if (cache)

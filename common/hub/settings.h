@@ -6,7 +6,8 @@
  * token     HF_TOKEN, HUGGING_FACE_HUB_TOKEN, the file HF_TOKEN_PATH, else `token` beside the cache
  * offline   HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE: 1, true, yes, on
  * ca_file   SSL_CERT_FILE, REQUESTS_CA_BUNDLE (a company's own authority), else the system's
- * times     HF_HUB_ETAG_TIMEOUT, HF_HUB_DOWNLOAD_TIMEOUT: seconds, 10 each */
+ * times     HF_HUB_ETAG_TIMEOUT, HF_HUB_DOWNLOAD_TIMEOUT: seconds, 10 each;
+ *           HUB_RETRY_WAIT: seconds before a file is tried again, 5 */
 #ifndef COMMON_HUB_SETTINGS_H
 #define COMMON_HUB_SETTINGS_H
 #include <limits.h>
@@ -20,6 +21,7 @@ struct hub_settings {
     char ca_file[PATH_MAX]; /* PEM; "": the system's */
     long connect_s;         /* until a connection stands */
     long idle_s;            /* without a byte while one is expected */
+    long retry_s;           /* before the next try; a hub may ask for more */
 };
 
 void hub_settings_read(struct hub_settings *s);
