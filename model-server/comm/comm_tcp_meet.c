@@ -23,6 +23,8 @@
 #define HELLO_MAGIC UINT64_C(0x31305043544d4f43) /* "COMTCP01"; another byte order is no rank */
 
 enum { RETRY_MS = 100, CONNECT_MS = 3000, HELLO_MS = 3000, SLACK_MS = 5000 };
+/* A name is looked up again after so long; a wait is logged every SAY_MS. */
+enum { RESOLVE_MS = 1000, SAY_MS = 5000 };
 
 struct hello {
     uint64_t magic, nonce; /* nonce 0: to rank 0 */
@@ -44,7 +46,7 @@ struct meeting {
     struct tcp *t;
     const char *host;
     int port, listener;
-    int64_t end_ms;
+    int64_t end_ms, said_ms; /* said_ms: when the log last heard what is waited for */
     struct door doors[TCP_MAX_WORLD];
 };
 
@@ -103,28 +105,79 @@ static int connect_once(const struct addrinfo *a, int ms)
     return -1;
 }
 
-static int resolve(const char *host, int port, struct addrinfo **out, struct err *e)
+/* What a start-up waits for, every SAY_MS. */
+static void say_wait(struct meeting *m, const char *what, const char *why)
 {
-    char service[8];
-    struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
-    snprintf(service, sizeof(service), "%d", port);
-    int rc = getaddrinfo(host, service, &hints, out);
-    return rc ? err_set(e, ERR_SYSTEM, "%s: %s (--master-addr)", host, gai_strerror(rc)) : 0;
+    const int64_t now = clock_ms();
+    if (now - m->said_ms < SAY_MS)
+        return;
+    m->said_ms = now;
+    LOG(LOG_INFO, "waiting", LOGS("for", what), LOGS("why", why),
+        LOGI("seconds_left", m->end_ms > now ? (m->end_ms - now) / 1000 : 0));
 }
 
-/* Until somebody answers. */
-static int connect_to(const struct meeting *m, const char *host, int port, int rank, struct err *e)
+/* Names of a cluster come after its processes: any answer about the name may be another one soon.
+ */
+static bool may_resolve_later(int rc)
 {
-    struct addrinfo *all;
+    return rc == EAI_NONAME || rc == EAI_AGAIN || rc == EAI_FAIL || rc == EAI_NODATA;
+}
+
+/* Until the name is known. */
+static int resolve(struct meeting *m, const char *host, int port, struct addrinfo **out,
+                   struct err *e)
+{
+    char service[8], what[160];
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
+    int rc;
+    snprintf(service, sizeof(service), "%d", port);
+    snprintf(what, sizeof(what), "an address of %.100s (--master-addr)", host);
+    while ((rc = getaddrinfo(host, service, &hints, out)) && may_resolve_later(rc) &&
+           clock_ms() + RESOLVE_MS < m->end_ms) {
+        say_wait(m, what, gai_strerror(rc));
+        usleep(RESOLVE_MS * 1000);
+    }
+    if (rc == 0)
+        return 0;
+    if (may_resolve_later(rc))
+        return err_set(e, ERR_SYSTEM, "%s: %s within %g s (--master-addr, --rendezvous-timeout)",
+                       host, gai_strerror(rc), m->t->timeout_ms / 1000.0);
+    return err_set(e, ERR_SYSTEM, "%s: %s (--master-addr)", host, gai_strerror(rc));
+}
+
+/* One round over the addresses of a host; -1 with errno. */
+static int connect_any(const struct addrinfo *all)
+{
+    int fd = -1;
+    for (const struct addrinfo *a = all; a && fd < 0; a = a->ai_next)
+        fd = connect_once(a, CONNECT_MS);
+    return fd;
+}
+
+/* Until somebody answers. The name is looked up again meanwhile: a pod that was started anew has
+ * another address. */
+static int connect_to(struct meeting *m, const char *host, int port, int rank, struct err *e)
+{
+    struct addrinfo *all = NULL;
+    int64_t resolved = 0;
+    char what[160];
     int fd = -1, why = 0;
-    if (resolve(host, port, &all, e))
-        return -1;
+    snprintf(what, sizeof(what), "rank %d at %.100s:%d", rank, host, port);
     for (bool late = false; fd < 0 && !late; late = clock_ms() >= m->end_ms) {
-        for (struct addrinfo *a = all; a && fd < 0; a = a->ai_next)
-            if ((fd = connect_once(a, CONNECT_MS)) < 0)
-                why = errno;
-        if (fd < 0)
-            usleep(RETRY_MS * 1000);
+        if (all && clock_ms() - resolved >= RESOLVE_MS) {
+            freeaddrinfo(all);
+            all = NULL;
+        }
+        if (!all) {
+            if (resolve(m, host, port, &all, e))
+                return -1;
+            resolved = clock_ms();
+        }
+        if ((fd = connect_any(all)) >= 0)
+            break;
+        why = errno;
+        say_wait(m, what, strerror(why));
+        usleep(RETRY_MS * 1000);
     }
     freeaddrinfo(all);
     if (fd >= 0)
@@ -222,35 +275,51 @@ static int judge(const struct tcp *t, const struct hello *h, const char *name, s
     return 0;
 }
 
+/* The first rank from `from` on that is not here, and how many there are. */
+static int first_missing(const struct tcp *t, int from, int *missing)
+{
+    int first = -1;
+    *missing = 0;
+    for (int r = t->comm.world - 1; r >= from; r--)
+        if (r != t->comm.rank && t->peers[r].fd < 0)
+            first = r, ++*missing;
+    return first;
+}
+
 /* Waits for somebody at the door while those who are here stay: 1 there is, 0 time is over, -1 one
- * has gone. */
-static int wait_at_door(const struct meeting *m, struct err *e)
+ * has gone. Ranks from `from` on are to come. */
+static int wait_at_door(struct meeting *m, int from, struct err *e)
 {
     struct pollfd fds[TCP_MAX_WORLD + 1] = {{m->listener, POLLIN, 0}};
     const struct tcp *t = m->t;
     for (;;) {
+        int missing, first = first_missing(t, from, &missing);
         int64_t left = m->end_ms - clock_ms();
         for (int r = 0; r < t->comm.world; r++)
             fds[r + 1] = (struct pollfd){t->peers[r].fd, POLLRDHUP, 0};
-        int n = left > 0 ? poll(fds, (nfds_t)t->comm.world + 1, (int)left) : 0;
+        int n =
+            left > 0 ? poll(fds, (nfds_t)t->comm.world + 1, left < SAY_MS ? (int)left : SAY_MS) : 0;
         if (n < 0 && errno != EINTR)
             return err_sys(e, "poll");
         for (int r = 0; n > 0 && r < t->comm.world; r++)
             if (fds[r + 1].revents)
                 return err_set(e, ERR_SYSTEM, "rank %d (%s) died while others were waited for", r,
                                t->peers[r].name);
-        if (n >= 0)
+        if (n > 0)
             return fds[0].revents ? 1 : 0;
+        if (left <= 0)
+            return 0;
+        char what[96];
+        snprintf(what, sizeof(what), "rank %d of machine %d%s", first,
+                 first / (t->comm.world / t->comm.nodes), missing > 1 ? " and others" : "");
+        say_wait(m, what, "it has not connected yet");
     }
 }
 
 /* Who is not here, as "rank 2 (machine 1)" of the first one. */
 static int nobody_came(const struct tcp *t, int from, struct err *e)
 {
-    int first = -1, missing = 0;
-    for (int r = t->comm.world - 1; r >= from; r--)
-        if (r != t->comm.rank && t->peers[r].fd < 0)
-            first = r, missing++;
+    int missing, first = first_missing(t, from, &missing);
     return err_set(e, ERR_SYSTEM, "rank %d of machine %d%s did not come within %g s", first,
                    first / (t->comm.world / t->comm.nodes), missing > 1 ? " (and others)" : "",
                    t->timeout_ms / 1000.0);
@@ -264,7 +333,7 @@ static int gather_ranks(struct meeting *m, struct err *e)
     for (int here = 1; here < t->comm.world;) {
         struct hello h;
         char name[TCP_NAME] = "?";
-        int fd, ready = wait_at_door(m, e);
+        int fd, ready = wait_at_door(m, 1, e);
         if (ready <= 0)
             return ready ? -1 : nobody_came(t, 1, e);
         if (!receive_guest(m, &fd, &h, name))
@@ -307,7 +376,7 @@ static int answer_all(struct meeting *m, const struct err *refusal, struct err *
 static int open_front_door(struct meeting *m, struct err *e)
 {
     struct addrinfo *all;
-    if (resolve(m->host, m->port, &all, e))
+    if (resolve(m, m->host, m->port, &all, e))
         return -1;
     for (struct addrinfo *a = all; a && m->listener < 0; a = a->ai_next) {
         m->listener = listen_at(a->ai_addr, a->ai_addrlen);
@@ -396,7 +465,7 @@ static int let_in(struct meeting *m, uint64_t nonce, struct err *e)
     for (int r = t->comm.rank + 1; r < t->comm.world;) {
         struct hello h;
         char name[TCP_NAME] = "?";
-        int fd, ready = wait_at_door(m, e);
+        int fd, ready = wait_at_door(m, t->comm.rank + 1, e);
         if (ready <= 0)
             return ready ? -1 : nobody_came(t, t->comm.rank + 1, e);
         if (!receive_guest(m, &fd, &h, name))
@@ -423,8 +492,12 @@ static int join_meeting(struct meeting *m, struct err *e)
 
 int tcp_meet(struct tcp *t, const char *host, int port, struct err *e)
 {
-    struct meeting m = {
-        .t = t, .host = host, .port = port, .listener = -1, .end_ms = clock_ms() + t->timeout_ms};
+    struct meeting m = {.t = t,
+                        .host = host,
+                        .port = port,
+                        .listener = -1,
+                        .said_ms = clock_ms(),
+                        .end_ms = clock_ms() + t->timeout_ms};
     int rc = t->comm.rank ? join_meeting(&m, e) : host_meeting(&m, e);
     if (m.listener >= 0)
         close(m.listener);

@@ -2,9 +2,30 @@
  * equal sums; whoever dies, leaves, dawdles, does not come or does not belong is named to all. */
 #include "tests/unit/model-server/comm/ranks.h"
 #include <arpa/inet.h>
+#include <dlfcn.h>
+#include <netdb.h>
 #include <sys/socket.h>
 
 static int port;
+
+/* ---------------------------------------------------------------- a name that comes late */
+
+static const char late_name[] = "rank-0.late.test";
+static int unknown_for; /* look-ups of late_name that fail, in this process */
+
+/* In place of libc's: a resolver that learns the name after some questions. */
+int getaddrinfo(const char *host, const char *service, const struct addrinfo *hints,
+                struct addrinfo **out)
+{
+    int (*real)(const char *, const char *, const struct addrinfo *, struct addrinfo **);
+    *(void **)&real = dlsym(RTLD_NEXT, "getaddrinfo");
+    if (host && !strcmp(host, late_name)) {
+        if (unknown_for-- > 0)
+            return EAI_NONAME;
+        host = "127.0.0.1";
+    }
+    return real(host, service, hints, out);
+}
 
 static int free_port(void)
 {
@@ -17,15 +38,21 @@ static int free_port(void)
     return ntohs(a.sin_port);
 }
 
-static struct comm *meet(int rank, int world, int nodes, int timeout_ms, struct err *e)
+static struct comm *meet_at(const char *host, int rank, int world, int nodes, int timeout_ms,
+                            struct err *e)
 {
-    return comm_tcp_open(&(struct comm_tcp_options){.host = "127.0.0.1",
+    return comm_tcp_open(&(struct comm_tcp_options){.host = host,
                                                     .port = port,
                                                     .rank = rank,
                                                     .world = world,
                                                     .nodes = nodes,
                                                     .timeout_ms = timeout_ms},
                          e);
+}
+
+static struct comm *meet(int rank, int world, int nodes, int timeout_ms, struct err *e)
+{
+    return meet_at("127.0.0.1", rank, world, nodes, timeout_ms, e);
 }
 
 static struct comm *join(int rank, int world, int timeout_ms, struct err *e)
@@ -224,6 +251,37 @@ static void a_meeting_that_fails_says_why_to_all(void **state)
     assert_int_equal(e.kind, ERR_VALIDATION);
 }
 
+/* ---------------------------------------------------------------- names that come late */
+
+static int name_comes_late(int rank, int world)
+{
+    struct err e = ERR_INIT;
+    unknown_for = 1 + rank;
+    struct comm *c = meet_at(late_name, rank, world, world, 60000, &e);
+    float x = 1;
+    if (!c)
+        return fprintf(stderr, "%s\n", e.msg), 1;
+    int rc = comm_all_reduce(c, &x, 1, &e) || unknown_for > 0 || x < (float)world ? 2 : 0;
+    comm_close(c);
+    return rc;
+}
+
+static int name_never_comes(int rank, int world)
+{
+    struct err e = ERR_INIT;
+    unknown_for = 1000;
+    if (meet_at(late_name, rank, world + 1, world + 1, 1500, &e) || unknown_for > 998)
+        return 1;
+    return strstr(e.msg, late_name) && strstr(e.msg, "within 1.5 s (--master-addr") ? 0 : 2;
+}
+
+static void a_name_may_come_late(void **state)
+{
+    (void)state;
+    run(name_comes_late, 2);
+    run(name_never_comes, 2);
+}
+
 /* Guests who are no ranks do not disturb: one says nothing, one something else, one hangs up. */
 static int with_strangers(int rank, int world)
 {
@@ -258,6 +316,7 @@ int main(void)
         cmocka_unit_test(a_rank_that_dies_is_named),
         cmocka_unit_test(a_rank_that_leaves_dawdles_or_differs_is_named),
         cmocka_unit_test(a_meeting_that_fails_says_why_to_all),
+        cmocka_unit_test(a_name_may_come_late),
         cmocka_unit_test(strangers_are_sent_away),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
