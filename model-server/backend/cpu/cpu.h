@@ -41,9 +41,13 @@ void *cpu_alloc(struct device *d, size_t bytes, struct err *e); /* backend_ops.a
 /* Zeroed pages, huge ones where the kernel has them; NULL if there are none. */
 void *cpu_map(size_t bytes);
 void cpu_unmap(void *p, size_t bytes);
-/* Takes the pages of fresh memory in the background. NULL where it cannot: they come as they are
- * used. End it before the memory goes. */
-struct populate *cpu_populate(void *p, size_t bytes);
+/* Bytes at the front of each stream that are in memory before the cache is handed out. Pure. */
+size_t cpu_kv_front(const struct kv_cache *kv);
+/* Takes them, by all threads of the device. ERR_SYSTEM: memory is short. */
+int cpu_populate_front(struct device *d, const struct kv_cache *kv, struct err *e);
+/* Takes what lies behind them in the background. NULL where it cannot, or nothing does: pages come
+ * as they are used. End it before the memory goes. */
+struct populate *cpu_populate(const struct kv_cache *kv);
 void cpu_populate_end(struct populate *f); /* NULL is fine */
 int cpu_memory(uint64_t *free_bytes, uint64_t *total_bytes, struct err *e);
 

@@ -40,11 +40,17 @@ struct kv_cache *cpu_kv_new(struct device *d, const struct kv_desc *k, struct er
     kv->block_bytes = kv->page_bytes << kv->page_shift;
     if (__builtin_mul_overflow((size_t)cpu_kv_block_bytes(k), (size_t)k->n_blocks, &kv->bytes) ||
         !(kv->data = cpu_map(kv->bytes))) {
-        err_set(e, ERR_SYSTEM, "no memory for a KV cache of %u blocks", k->n_blocks);
+        err_set(e, ERR_SYSTEM,
+                "no memory for a KV cache of %u blocks, %llu bytes (--kv-cache-memory takes less)",
+                k->n_blocks, (unsigned long long)cpu_kv_block_bytes(k) * k->n_blocks);
         free(kv);
         return NULL;
     }
-    kv->populate = cpu_populate(kv->data, kv->bytes);
+    if (cpu_populate_front(d, kv, e)) {
+        cpu_kv_free(d, kv);
+        return NULL;
+    }
+    kv->populate = cpu_populate(kv);
     return kv;
 }
 

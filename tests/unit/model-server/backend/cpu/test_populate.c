@@ -1,0 +1,83 @@
+/* test_populate.c - the front of every stream of a KV cache is in memory when the cache is handed
+ * out; how much that is has a bound. */
+#include "model-server/backend/cpu/cpu.h"
+#include "tests/check/cpu_device.h"
+#include <stdlib.h>
+#include <sys/mman.h>
+
+enum { PAGE = 4096 };
+
+static const struct kv_desc desc = {.n_layers = 4,
+                                    .n_kv_heads = 4,
+                                    .head_dim = 64,
+                                    .block_size = 16,
+                                    .n_blocks = 8192,
+                                    .dtype = KV_F16};
+
+/* Pages of [p, p + n) that are not in memory. */
+static size_t absent(const char *p, size_t n)
+{
+    const size_t before = (uintptr_t)p & (PAGE - 1), pages = (n + before + PAGE - 1) / PAGE;
+    size_t none = 0;
+    unsigned char *there = malloc(pages);
+    assert_non_null(there);
+    assert_int_equal(mincore((void *)(uintptr_t)(p - before), pages * PAGE, there), 0);
+    for (size_t i = 0; i < pages; i++)
+        none += !(there[i] & 1);
+    free(there);
+    return none;
+}
+
+static void the_first_blocks_are_in_memory(void **state)
+{
+    struct err e = ERR_INIT;
+    struct device *d = device(2, ~(uint64_t)0);
+    struct kv_cache *kv = cpu_kv_new(d, &desc, &e);
+    (void)state;
+    assert_non_null(kv);
+    const size_t front = cpu_kv_front(kv);
+    size_t none = 0;
+    assert_true(front >= 2 * kv->block_bytes);
+    for (uint32_t l = 0; l < desc.n_layers; l++)
+        for (uint32_t h = 0; h < 2 * desc.n_kv_heads; h++)
+            none += absent(kv_stream(kv, l, h % 2, h / 2), front);
+    assert_int_equal(none, 0);
+    cpu_kv_free(d, kv);
+    backend_cpu.close(d);
+}
+
+static size_t front_of(struct kv_desc k)
+{
+    struct kv_cache kv = {.desc = k};
+    kv.block_bytes = kv_page_bytes(k.dtype, k.head_dim) * (k.block_size / KV_PAGE);
+    return cpu_kv_front(&kv);
+}
+
+static void the_front_is_bounded(void **state)
+{
+    struct kv_desc k = desc;
+    (void)state;
+    const size_t block = kv_page_bytes(k.dtype, k.head_dim);
+    assert_int_equal(front_of(k), 257 * block); /* 4096 tokens, and block 0 */
+    k.n_blocks = 3;                             /* a small cache: all of it */
+    assert_int_equal(front_of(k), 3 * block);
+    k = desc; /* a large model: not more than 1 GiB of all streams */
+    k.n_layers = 126;
+    k.n_kv_heads = 16;
+    k.head_dim = 256;
+    const size_t streams = (size_t)2 * k.n_layers * k.n_kv_heads;
+    assert_true(front_of(k) * streams <= (size_t)1 << 30);
+    assert_true(front_of(k) >= 2 * kv_page_bytes(k.dtype, k.head_dim));
+    k.n_layers = 512; /* never less than what any request touches */
+    k.n_kv_heads = 128;
+    assert_int_equal(front_of(k), 2 * kv_page_bytes(k.dtype, k.head_dim));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_first_blocks_are_in_memory),
+        cmocka_unit_test(the_front_is_bounded),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
