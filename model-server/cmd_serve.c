@@ -6,6 +6,7 @@
 #include "common/trace.h"
 #include "model-server/adapter_list.h"
 #include "model-server/commands.h"
+#include "model-server/dry_run.h"
 #include "model-server/engine/drafts.h"
 #include "model-server/ranks.h"
 #include "model-server/service.h"
@@ -16,18 +17,18 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { BLOCK_SIZE = 16 };
+enum { BLOCK_SIZE = 16, EXIT_TOO_LARGE = 3 };
 
 struct serve_config {
     const char *model_id, *revision, *uds_path, *device, *quantize, *shard_group, *rope_scaling;
     const char *otlp_endpoint, *otlp_service_name, *master_addr;
     struct flag_list lora_adapters;
     uint32_t dtype, kv_dtype, threads, logger_level, max_input_tokens, max_total_tokens, speculate;
-    uint32_t rank, world, nnodes, master_port, rendezvous_s;
+    uint32_t rank, world, nnodes, master_port, rendezvous_s, max_prefill_tokens, max_batch_size;
     enum quant quant; /* what `quantize` says */
     double rope_factor, row_cost, memory_fraction, adapter_fraction, kv_memory, swap_gib,
         watermark_gamma, watermark_delta;
-    bool sharded, json_output, trust_remote_code, prefill_logprobs;
+    bool sharded, json_output, trust_remote_code, prefill_logprobs, dry_run;
 };
 
 static const char *const dtypes[] = {"auto", "float32", "float16", "bfloat16", NULL};
@@ -79,7 +80,7 @@ static const struct flag flags[] = {
     {.name = "cuda-memory-fraction", .type = FLAG_F64, F(memory_fraction), .def = "1.0", .min = 0.01, .max = 1,
      .help = "Share of the device's memory that this service may use."},
     {.name = "max-input-tokens", .type = FLAG_U32, F(max_input_tokens), .env = "", .unit = "tokens",
-     .help = "Accepted for compatibility; the router says it at warm-up."},
+     .help = "For --dry-run; the router says it at warm-up."},
     {.name = "max-total-tokens", .type = FLAG_U32, F(max_total_tokens), .unit = "tokens",
      .help = "Longest sequence, prompt included, where the router leaves it open."},
     {.name = "rope-scaling", .type = FLAG_STR, F(rope_scaling),
@@ -108,6 +109,14 @@ static const struct flag flags[] = {
     {.name = "json-output", .type = FLAG_BOOL, F(json_output), .env = "", .help = "Log JSON objects instead of text."},
     {.name = "trust-remote-code", .type = FLAG_BOOL, F(trust_remote_code), .env = "",
      .help = "Accepted for compatibility; no code of a checkpoint is ever run."},
+    {.name = "dry-run", .type = FLAG_BOOL, F(dry_run), .env = "",
+     .help = "Print as JSON what this rank would take and whether it fits, and end: every tensor is looked for and a few rows of "
+             "each are packed, no weights are kept and no other rank is waited for. Exit status: 0 it fits, 3 it does not, 1 that "
+             "cannot be said."},
+    {.name = "max-batch-prefill-tokens", .type = FLAG_U32, F(max_prefill_tokens), .env = "", .unit = "tokens",
+     .help = "For --dry-run; the router says it at warm-up."},
+    {.name = "max-batch-size", .type = FLAG_U32, F(max_batch_size), .unit = "requests",
+     .help = "For --dry-run; the router says it at warm-up."},
     {.name = "otlp-endpoint", .type = FLAG_STR, F(otlp_endpoint), .env = "",
      .help = "OpenTelemetry collector (OTLP over gRPC, `http://host:4317`) that gets a span for each call that is part "
              "of a trace. Default: none."},
@@ -200,7 +209,7 @@ struct shard {
     char *dir;
     struct ranks_options ranks;
     struct adapter_list adapters;
-    struct comm *comm;
+    struct comm *comm, alone; /* alone: of a dry run */
     struct ranks_watch *watch;
     char **addresses; /* [world] */
     const struct backend_ops *ops;
@@ -253,6 +262,17 @@ static int join(struct shard *s, const struct serve_config *c, struct stopper *t
     return c->nnodes > 1 && !s->watch ? -1 : 0;
 }
 
+/* In place of join(): the numbers of a rank, and no other rank. */
+static int stand_alone(struct shard *s, const struct serve_config *c)
+{
+    s->alone = *comm_solo();
+    s->alone.rank = (int)c->rank;
+    s->alone.world = (int)c->world;
+    s->alone.nodes = (int)c->nnodes;
+    s->comm = &s->alone;
+    return 0;
+}
+
 static int load(struct shard *s, const struct serve_config *c, struct stopper *t, struct err *e)
 {
     if (!(s->dir = hub_resolve_model(c->model_id, c->revision, e)) ||
@@ -263,7 +283,7 @@ static int load(struct shard *s, const struct serve_config *c, struct stopper *t
                                .threads = worker_threads(c, s->ops),
                                .features = ~(uint64_t)0,
                                .arith = dtype_arith((int)c->dtype - 1)};
-    if (!(s->dev = s->ops->open(&d, e)) || join(s, c, t, e))
+    if (!(s->dev = s->ops->open(&d, e)) || (c->dry_run ? stand_alone(s, c) : join(s, c, t, e)))
         return -1;
     struct model_options m = {.ops = s->ops,
                               .dev = s->dev,
@@ -274,7 +294,8 @@ static int load(struct shard *s, const struct serve_config *c, struct stopper *t
                               .rope_scaling = c->rope_scaling,
                               .rope_factor = c->rope_factor,
                               .adapters = s->adapters.v,
-                              .n_adapters = s->adapters.n};
+                              .n_adapters = s->adapters.n,
+                              .measure = c->dry_run};
     if (!(s->model = model_load(s->dir, &m, e)))
         return -1;
     struct engine_options g = {.model = s->model,
@@ -393,6 +414,23 @@ static void announce(const struct shard *s, const struct serve_config *c, const 
         LOGI("free_bytes", free_bytes));
 }
 
+/* 0: it fits; 1: it does not. */
+static int tell_plan(const struct shard *s, const struct serve_config *c, struct err *e)
+{
+    const struct dry_run o = {.engine = s->engine,
+                              .model = model_info(s->model),
+                              .rank = c->rank,
+                              .world = c->world,
+                              .device = s->ops->name,
+                              .kv_dtype = c->kv_dtype ? kv_dtype_chosen(c->kv_dtype)
+                                                      : model_kv_dtype(s->model),
+                              .max_input_tokens = c->max_input_tokens,
+                              .max_total_tokens = c->max_total_tokens,
+                              .max_prefill_tokens = c->max_prefill_tokens,
+                              .max_batch_size = c->max_batch_size};
+    return dry_run_print(&o, stdout, e);
+}
+
 static int serve(const struct serve_config *c, struct err *e)
 {
     struct shard s = {0};
@@ -401,9 +439,11 @@ static int serve(const struct serve_config *c, struct err *e)
     if (catch_signals(&t, e))
         return -1;
     int rc = load(&s, c, &t, e);
-    if (rc == 0)
+    if (rc == 0 && c->dry_run)
+        rc = tell_plan(&s, c, e);
+    else if (rc == 0)
         rc = listen_at(&s, c, address, e);
-    if (rc == 0) {
+    if (rc == 0 && !c->dry_run) {
         announce(&s, c, address);
         rc = run(&s, &t, e);
     }
@@ -423,11 +463,13 @@ int cmd_serve(int argc, char **argv)
     if (rc < 0)
         fprintf(stderr, "model-server serve: %s\n", e.msg);
     if (rc == 0) {
-        log_init("model_server", (enum log_level)cfg.logger_level, cfg.json_output, 1);
+        log_init("model_server", (enum log_level)cfg.logger_level, cfg.json_output,
+                 cfg.dry_run ? STDERR_FILENO : STDOUT_FILENO);
         rc = check(&cfg, argc, argv, &e) ? -1 : serve(&cfg, &e);
         if (rc < 0)
             log_msg(LOG_ERROR, "%s", e.msg);
     }
+    const int too_large = rc > 0 && cfg.dry_run ? EXIT_TOO_LARGE : 0; /* --help is 1, too */
     flags_free(&program, &cfg);
-    return rc < 0 ? 1 : 0;
+    return rc < 0 ? 1 : too_large;
 }

@@ -5,6 +5,7 @@ The files are read once before, so that the page cache holds them; peak memory i
 without the pages of the mapped checkpoint."""
 
 import argparse
+import json
 import os
 import pathlib
 import re
@@ -73,7 +74,27 @@ def free_port():
         return s.getsockname()[1]
 
 
+def resident(pid):
+    """GB of a process and of all below it."""
+    children = subprocess.run(["ps", "-o", "pid=", "--ppid", str(pid)], capture_output=True, text=True, check=False)
+    mine = re.search(r"VmRSS:\s+(\d+)", pathlib.Path(f"/proc/{pid}/status").read_text())
+    return int(mine[1]) / 1e6 + sum(resident(c) for c in children.stdout.split())
+
+
+def first_request(port, tokens):
+    """Seconds of the first request: a prompt of about so many tokens, one token of an answer."""
+    body = json.dumps({"inputs": "a b c d " * (tokens // 4), "parameters": {"max_new_tokens": 1}}).encode()
+    r = urllib.request.Request(
+        f"http://127.0.0.1:{port}/generate", body, {"Content-Type": "application/json"}
+    )
+    start = time.perf_counter()
+    with urllib.request.urlopen(r, timeout=300) as answer:
+        answer.read()
+    return time.perf_counter() - start
+
+
 def launcher(args, rest):
+    """Seconds to ready, GB resident then, seconds of the first and of the second request."""
     port = free_port()
     with tempfile.TemporaryDirectory() as d:
         cmd = [f"{args.bin}/launcher", "--model-id", args.checkpoint, "--port", str(port)]
@@ -90,11 +111,12 @@ def launcher(args, rest):
                 if p.poll() is not None:
                     raise SystemExit("the launcher ended:\n" + "".join(log))
                 time.sleep(0.002)
-        took = time.perf_counter() - start
+        took, rss = time.perf_counter() - start, resident(p.pid)
+        first = [first_request(port, args.prompt) for _ in range(2)]
         stop(p)
         if args.log:
             print("".join(log))
-        return took
+        return took, rss, first
 
 
 def main():
@@ -103,7 +125,19 @@ def main():
     p.add_argument("--bin", default=os.environ.get("BIN_DIR", "build/bin"))
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--log", action="store_true")
+    p.add_argument("--prompt", type=int, default=64, help="tokens of the first request's prompt, about")
+    p.add_argument("--busy", type=int, default=0, help="processes that compute meanwhile")
     args, rest = p.parse_known_args()
+    others = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(args.busy)]
+    try:
+        measure(args, rest)
+    finally:
+        for o in others:
+            o.kill()
+            o.wait()
+
+
+def measure(args, rest):
     warm(args.checkpoint)
     alone = [shard(args, rest) for _ in range(args.rounds)]
     whole = [launcher(args, rest) for _ in range(args.rounds)]
@@ -114,9 +148,16 @@ def main():
     print(
         f"| model-server | {statistics.median(took):.2f} | {min(took):.2f} | {max(took):.2f} | {rss:.2f} | {anon:.2f} |"
     )
+    ready, rss, requests = zip(*whole)
+    first, second = zip(*requests)
     print(
-        f"| launcher, router, shard | {statistics.median(whole):.2f} | {min(whole):.2f} | {max(whole):.2f} | | |"
+        f"| launcher, router, shard | {statistics.median(ready):.2f} | {min(ready):.2f} | {max(ready):.2f} | | |"
     )
+    print(
+        f"| first request after ready | {statistics.median(first):.2f} | {min(first):.2f} | {max(first):.2f} | | |"
+    )
+    print(f"| the same request again | {statistics.median(second):.2f} | {min(second):.2f} | {max(second):.2f} | | |")
+    print(f"\nResident when ready, all processes: {max(rss):.2f} GB")
 
 
 if __name__ == "__main__":

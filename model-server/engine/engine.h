@@ -48,6 +48,21 @@ struct warmup {
 /* Reserve scratch for the largest step, give the rest of the memory to the KV cache, run once. */
 int engine_warmup(struct engine *g, struct warmup *w, struct err *e);
 
+uint32_t engine_default_prefill(void); /* tokens of the largest prefill, where nobody says it */
+/* What warm-up would come to, of a model that was only measured (model_options.measure). */
+struct engine_plan {
+    uint64_t total, free;                             /* of the device, now */
+    uint64_t weights, workspaces, adapters, swap, kv; /* bytes on this rank */
+    uint64_t block_bytes;
+    uint32_t n_blocks;
+    const char *kv_why; /* what decided on the cache */
+    uint32_t max_input_tokens, max_total_tokens, max_batch_total_tokens, max_batch_prefill_tokens;
+    char why[480]; /* it does not fit, and what would; "": it fits */
+};
+/* Nothing is taken. Other ranks are assumed to take as much as this one. */
+int engine_plan(const struct engine *g, const struct warmup *w, struct engine_plan *p,
+                struct err *e);
+
 struct answer {
     const struct stepper *out; /* out->gen[0 .. n_gen): valid until the next call */
     const struct batch *batch; /* NULL: every request has stopped */

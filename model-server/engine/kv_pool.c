@@ -39,6 +39,20 @@ struct kv_plan kv_plan(const struct kv_memory *m)
     return p;
 }
 
+int kv_too_little(const struct kv_short *s, struct err *e)
+{
+    static const double gib = 1 << 30;
+    return err_set(
+        e, ERR_SYSTEM,
+        "Not enough memory for a KV cache: of %.2f GiB, weights take %.2f (--quantize, "
+        "--num-shard), workspaces %.2f (--max-batch-prefill-tokens); %llu bytes are left for the "
+        "cache (--kv-cache-memory), where a request of %llu tokens takes %llu bytes "
+        "(--max-total-tokens, --kv-cache-dtype int8, --cuda-memory-fraction)",
+        (double)s->total / gib, (double)s->weights / gib, (double)s->workspaces / gib,
+        (unsigned long long)s->left, (unsigned long long)s->longest,
+        (unsigned long long)s->longest_bytes);
+}
+
 int kv_agree(struct comm *c, uint32_t *n_blocks, struct err *e)
 {
     if (c->world == 1)

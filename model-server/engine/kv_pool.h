@@ -25,6 +25,12 @@ struct kv_plan {
 
 /* Pure. n_blocks may be 0: there is no room. */
 struct kv_plan kv_plan(const struct kv_memory *m);
+/* Who takes what of a device whose memory does not do, and which option takes less: always -1. */
+struct kv_short {
+    uint64_t total, weights, workspaces, left; /* bytes; left: for the cache */
+    uint64_t longest, longest_bytes;           /* a request of so many tokens, and what it takes */
+};
+int kv_too_little(const struct kv_short *s, struct err *e);
 /* The smallest number that any rank can offer; all ranks call it. */
 int kv_agree(struct comm *c, uint32_t *n_blocks, struct err *e);
 #endif

@@ -14,14 +14,14 @@ static uint32_t blocks_for(const struct engine *g, const struct seq_spec *s)
 }
 
 /* Tokens that one request may come to: as asked for, else what the model knows. */
-static uint32_t longest_request(const struct engine *g, const struct warmup *w)
+uint32_t warmup_longest(const struct engine *g, const struct warmup *w)
 {
     uint32_t asked = w->max_total_tokens ? w->max_total_tokens : g->o.max_total_tokens;
     return asked ? asked : model_info(g->o.model)->max_positions;
 }
 
 /* Of the largest step: its sequences and their drafts. */
-static uint32_t rows_of(const struct engine *g, const struct warmup *w)
+uint32_t warmup_rows(const struct engine *g, const struct warmup *w)
 {
     uint32_t rows = w->n > 1 ? w->n : 1;
     rows = rows < MOST_ROWS_AHEAD ? rows : MOST_ROWS_AHEAD;
@@ -32,7 +32,7 @@ static uint32_t rows_of(const struct engine *g, const struct warmup *w)
  * take minutes, and the memory is the same. */
 static int reserve(struct engine *g, const struct warmup *w, struct err *e)
 {
-    const uint32_t rows = rows_of(g, w);
+    const uint32_t rows = warmup_rows(g, w);
     uint32_t tokens = g->max_prefill + rows;
     if (model_reserve(g->o.model, tokens, rows, e) || stepper_reserve(&g->step, tokens, rows, e) ||
         stepper_reserve_ahead(&g->step, rows, e))
@@ -47,8 +47,8 @@ static int reserve(struct engine *g, const struct warmup *w, struct err *e)
 static int rehearse(struct engine *g, const struct warmup *w, struct err *e)
 {
     const struct engine_options *o = &g->o;
-    const uint32_t rows = rows_of(g, w);
-    if (model_rehearse(o->model, g->max_prefill + rows, rows, longest_request(g, w), o->block_size,
+    const uint32_t rows = warmup_rows(g, w);
+    if (model_rehearse(o->model, g->max_prefill + rows, rows, warmup_longest(g, w), o->block_size,
                        o->kv_dtype, e))
         return err_wrap(e, "the workspaces of %u prefill tokens", g->max_prefill);
     return 0;
@@ -74,16 +74,11 @@ static int trial(struct engine *g, const struct warmup *w, struct err *e)
     return 0;
 }
 
-static bool in_host_memory(const struct engine_options *o)
-{
-    return strcmp(o->ops->name, "cpu") == 0; /* the ranks of a machine share it */
-}
-
 /* Rotations go on beyond the training, badly; a table of positions ends. */
-static int check_longest(const struct engine *g, const struct warmup *w, struct err *e)
+int warmup_check(const struct engine *g, const struct warmup *w, struct err *e)
 {
     const struct model_info *m = model_info(g->o.model);
-    uint32_t longest = longest_request(g, w);
+    uint32_t longest = warmup_longest(g, w);
     if (!m->max_positions || longest <= m->max_positions)
         return 0;
     if (m->learned_positions)
@@ -92,6 +87,18 @@ static int check_longest(const struct engine *g, const struct warmup *w, struct 
     LOG(LOG_WARN, "max_total_tokens is beyond what this model was trained for",
         LOGI("max_total_tokens", longest), LOGI("max_positions", m->max_positions));
     return 0;
+}
+
+uint32_t warmup_adapter_pages(const struct engine *g, uint64_t free_bytes, uint64_t *all)
+{
+    const struct engine_options *o = &g->o;
+    const struct adapters *a = model_adapters(o->model);
+    *all = 0;
+    for (uint32_t i = 1; i <= adapters_count(a); i++)
+        *all += adapters_pages(a, i);
+    uint64_t share = (uint64_t)(o->adapter_fraction * (double)free_bytes) / adapters_page_bytes(a);
+    share /= engine_ranks_here(g);
+    return (uint32_t)(share < *all ? share : *all);
 }
 
 /* As much as all adapters take, if the share that they may have is enough for that. */
@@ -109,11 +116,7 @@ static int reserve_adapters(struct engine *g, struct warmup *w, struct err *e)
         return -1;
     if (o->ops->memory(o->dev, &free_bytes, &total, e))
         return -1;
-    for (uint32_t i = 1; i <= adapters_count(a); i++)
-        all += adapters_pages(a, i);
-    uint64_t share = (uint64_t)(o->adapter_fraction * (double)free_bytes) / adapters_page_bytes(a);
-    share /= in_host_memory(o) ? (uint32_t)(o->comm->world / o->comm->nodes) : 1;
-    uint32_t pages = (uint32_t)(share < all ? share : all);
+    uint32_t pages = warmup_adapter_pages(g, free_bytes, &all);
     if (kv_agree(o->comm, &pages, e) || adapters_reserve(a, pages, e))
         return -1;
     LOG(LOG_INFO, "adapters", LOGI("count", adapters_count(a)), LOGI("pages", pages),
@@ -122,30 +125,41 @@ static int reserve_adapters(struct engine *g, struct warmup *w, struct err *e)
     return 0;
 }
 
-static int size_pool(struct engine *g, const struct warmup *w, struct kv_plan *plan, struct err *e)
+struct kv_memory warmup_memory(const struct engine *g, const struct warmup *w, uint64_t free_bytes,
+                               uint64_t total, uint64_t reserved)
 {
     const struct engine_options *o = &g->o;
-    struct kv_memory m = {.shared = in_host_memory(o),
+    const uint32_t ranks = engine_ranks_here(g);
+    struct kv_memory m = {.shared = engine_in_host_memory(g),
+                          .free = free_bytes,
+                          .total = total,
                           .world = (uint32_t)(o->comm->world / o->comm->nodes),
                           .fraction = o->memory_fraction,
                           .limit = o->kv_limit,
                           .block_size = o->block_size,
-                          .longest = longest_request(g, w),
+                          .longest = warmup_longest(g, w),
                           .block_bytes =
                               model_kv_block_bytes(o->model, o->block_size, o->kv_dtype)};
+    uint64_t taken = reserved * ranks; /* swap space is taken from the same memory */
+    taken += m.shared ? o->swap_bytes * ranks : 0;
+    m.free -= taken < m.free ? taken : m.free;
+    return m;
+}
+
+static int size_pool(struct engine *g, const struct warmup *w, struct kv_plan *plan, struct err *e)
+{
+    const struct engine_options *o = &g->o;
+    uint64_t free_bytes, total, scratch = 0;
     if (o->comm->world > 1 && o->comm->ops->barrier(o->comm, e)) /* all have taken theirs */
         return -1;
-    if (o->ops->memory(o->dev, &m.free, &m.total, e))
+    if (o->ops->memory(o->dev, &free_bytes, &total, e))
         return -1;
-    if (m.shared) { /* reserved, and not touched yet */
+    if (engine_in_host_memory(g)) { /* reserved, and not touched yet */
         struct adapters *a = model_adapters(o->model);
-        uint64_t scratch = model_scratch_held(o->model);
+        scratch = model_scratch_held(o->model);
         scratch += a ? adapters_reserved(a) * adapters_page_bytes(a) : 0;
-        scratch *= m.world;
-        m.free -= scratch < m.free ? scratch : m.free;
     }
-    uint64_t swap = m.shared ? o->swap_bytes * m.world : 0; /* is taken from the same memory */
-    m.free -= swap < m.free ? swap : m.free;
+    const struct kv_memory m = warmup_memory(g, w, free_bytes, total, scratch);
     *plan = kv_plan(&m);
     if (kv_agree(o->comm, &plan->n_blocks, e))
         return -1;
@@ -161,22 +175,19 @@ static int size_pool(struct engine *g, const struct warmup *w, struct kv_plan *p
 static int too_little(const struct engine *g, const struct warmup *w, uint64_t before,
                       const struct kv_plan *plan, struct err *e)
 {
-    static const double gib = 1 << 30;
     const struct engine_options *o = &g->o;
-    uint64_t left, total, longest = longest_request(g, w);
+    uint64_t left, total, longest = warmup_longest(g, w);
     if (o->ops->memory(o->dev, &left, &total, e))
         return -1;
     uint64_t blocks = longest ? (longest + o->block_size - 1) / o->block_size : 1;
     uint64_t each = model_kv_block_bytes(o->model, o->block_size, o->kv_dtype);
-    return err_set(
-        e, ERR_SYSTEM,
-        "Not enough memory for a KV cache: of %.2f GiB, weights take %.2f (--quantize, "
-        "--num-shard), workspaces %.2f (--max-batch-prefill-tokens); %.2f are left for the cache, "
-        "where a request of %llu tokens takes %.2f (--max-total-tokens, --kv-cache-dtype int8, "
-        "--cuda-memory-fraction)",
-        (double)total / gib, (double)model_info(o->model)->weight_bytes / gib,
-        (double)(before > left ? before - left : 0) / gib, (double)plan->bytes / gib,
-        (unsigned long long)longest, (double)(blocks * each) / gib);
+    const struct kv_short s = {.total = total,
+                               .weights = model_info(o->model)->weight_bytes,
+                               .workspaces = before > left ? before - left : 0,
+                               .left = plan->bytes,
+                               .longest = longest,
+                               .longest_bytes = blocks * each};
+    return kv_too_little(&s, e);
 }
 
 /* ---------------------------------------------------------------- what another row costs */
@@ -249,7 +260,7 @@ static void find_limits(const struct engine *g, struct warmup *w)
     w->supported_tokens = g->n_blocks * g->o.block_size;
     if (!w->max_total_tokens) {
         bool asked = g->o.max_total_tokens > 0;
-        w->max_total_tokens = longest_request(g, w);
+        w->max_total_tokens = warmup_longest(g, w);
         if (!w->max_total_tokens || (!asked && w->supported_tokens < w->max_total_tokens))
             w->max_total_tokens = w->supported_tokens;
     }
@@ -284,7 +295,7 @@ int engine_warmup(struct engine *g, struct warmup *w, struct err *e)
     g->max_chunk = w->max_chunk_tokens && w->max_chunk_tokens < g->max_prefill ? w->max_chunk_tokens
                                                                                : g->max_prefill;
     uint64_t before, total;
-    if (check_longest(g, w, e) || g->o.ops->memory(g->o.dev, &before, &total, e) ||
+    if (warmup_check(g, w, e) || g->o.ops->memory(g->o.dev, &before, &total, e) ||
         reserve(g, w, e) || reserve_adapters(g, w, e) || (w->n && trial(g, w, e)) ||
         rehearse(g, w, e) || size_pool(g, w, &plan, e)) {
         g->broken |= g->o.comm->world > 1;

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NAME_MAX_LEN = 200 };
+enum { NAME_MAX_LEN = 200, SAMPLE_ROWS = 64 };
 
 void loader_nomem(struct loader *l)
 {
@@ -377,6 +377,10 @@ struct mat_part loader_expert_biases(struct loader *l, enum role role, int layer
 void loader_turns(struct loader *l, struct mat_part p, uint32_t first, uint32_t n,
                   struct mat_part out[2])
 {
+    if (l->d->sample && p.stored && n > SAMPLE_ROWS) {
+        l->rows_each = n / SAMPLE_ROWS;
+        n = SAMPLE_ROWS;
+    }
     p = loader_rows(p, 2 * first, 2 * n);
     make_numbers(l, &p, 1, l->d->dtype,
                  QUANT_NONE); /* of quantised ones whole runs of rows can be had */
@@ -394,10 +398,22 @@ static void count(struct decoder *d, uint64_t elements, uint64_t bytes)
     d->weights.bytes += bytes;
 }
 
+static int64_t sum_rows(const struct mat_part *parts, int n)
+{
+    int64_t rows = 0;
+    for (int i = 0; i < n; i++)
+        rows += parts[i].rows;
+    return rows;
+}
+
 struct weight *loader_pack(struct loader *l, struct mat_part *parts, int n, enum dtype dtype,
                            enum quant quant)
 {
     struct decoder *d = l->d;
+    const int64_t rows = sum_rows(parts, n) * (l->rows_each ? l->rows_each : 1);
+    for (int i = 0; d->sample && i < n; i++)
+        parts[i].rows = parts[i].rows < SAMPLE_ROWS ? parts[i].rows : SAMPLE_ROWS;
+    l->rows_each = 0;
     if (!quant && dtype == d->dtype && keep_codes(l, parts, n))
         quant = QUANT_KEPT_CODES;
     else
@@ -406,12 +422,14 @@ struct weight *loader_pack(struct loader *l, struct mat_part *parts, int n, enum
     struct weight *w = l->failed ? NULL : d->ops->weight_load(d->dev, &m, l->e);
     if (!w)
         l->failed = true;
-    for (int i = 0; w && i < n; i++)
-        count(d, (uint64_t)(parts[i].rows * parts[i].cols), 0);
     if (w)
-        count(d, 0, d->ops->weight_bytes(w));
+        count(d, (uint64_t)(rows * parts[0].cols),
+              d->ops->weight_bytes(w) * (uint64_t)rows / (uint64_t)sum_rows(parts, n));
     loader_drop(l);
-    return w;
+    if (!w || !d->sample)
+        return w;
+    d->ops->weight_free(d->dev, w);
+    return NULL;
 }
 
 /* Columns stacked into one fp32 vector: biases of q over k over v, of gate over up. */

@@ -30,7 +30,8 @@ struct loader {
     int n_stored;
     struct mat_codes codes[MAX_SOURCES]; /* of parts that are kept so, in the last of `copies` */
     int n_tensors, n_copies;
-    int64_t told; /* when the log last heard of progress */
+    int64_t told;      /* when the log last heard of progress */
+    int64_t rows_each; /* of the matrix at hand every row stands for so many; 0: for itself */
 };
 
 void loader_nomem(struct loader *l);

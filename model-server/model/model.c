@@ -194,7 +194,8 @@ static int load(struct model *m, const char *dir, const struct model_options *o,
     d->ops = o->ops;
     d->dev = o->dev;
     d->comm = o->comm;
-    if (o->comm->world > 1 && d->ops->comm_open) {
+    d->sample = o->measure;
+    if (o->comm->world > 1 && d->ops->comm_open && !o->measure) {
         if (!(m->comm = d->ops->comm_open(d->dev, o->comm, e)))
             return -1;
         d->comm = m->comm;
@@ -214,10 +215,10 @@ static int load(struct model *m, const char *dir, const struct model_options *o,
         if (!(d->adapters = adapters_open(o->adapters, o->n_adapters, &base, d->ops, d->dev, e)))
             return -1;
     }
-    LOG(LOG_INFO, "weights loaded", LOGD("seconds", (double)(clock_ns() - start) * 1e-9),
-        LOGS("model_type", m->info.type), LOGS("dtype", dtype_name(d->dtype)),
-        LOGS("stored", m->info.stored), LOGS("quantize", quant_name(d->quant)),
-        LOGI("bytes", d->weights.bytes));
+    LOG(o->measure ? LOG_DEBUG : LOG_INFO, "weights loaded",
+        LOGD("seconds", (double)(clock_ns() - start) * 1e-9), LOGS("model_type", m->info.type),
+        LOGS("dtype", dtype_name(d->dtype)), LOGS("stored", m->info.stored),
+        LOGS("quantize", quant_name(d->quant)), LOGI("bytes", d->weights.bytes));
     return 0;
 }
 
@@ -394,6 +395,11 @@ int model_rehearse(struct model *m, uint32_t tokens, uint32_t rows, uint32_t lon
         rc = rehearse(m, tokens, rows < tokens ? rows : tokens, longest, zeros, e);
     free(zeros);
     return rc;
+}
+
+uint64_t model_scratch_bytes(const struct model *m, uint32_t max_tokens, uint32_t max_out)
+{
+    return decoder_scratch_bytes(&m->d, max_tokens, max_out);
 }
 
 uint64_t model_scratch_held(const struct model *m)

@@ -25,6 +25,11 @@ struct model_options {
     double rope_factor;
     const struct adapter_source *adapters; /* names must outlive the model */
     uint32_t n_adapters;
+    /* To find out what a load would take: every tensor is looked for and checked, a few rows of
+     * each matrix are packed, and what the whole takes is reckoned from them. The result has
+     * model_info() and sizes, and no weights: no step can be computed. `comm` is not used but for
+     * its numbers. */
+    bool measure;
 };
 
 struct model_info {
@@ -98,4 +103,6 @@ int model_reserve(struct model *m, uint32_t max_tokens, uint32_t max_out, struct
 int model_rehearse(struct model *m, uint32_t tokens, uint32_t rows, uint32_t longest,
                    uint32_t block_size, enum kv_dtype kv_dtype, struct err *e);
 uint64_t model_scratch_held(const struct model *m); /* bytes that are reserved now */
+/* That model_reserve() would take. */
+uint64_t model_scratch_bytes(const struct model *m, uint32_t max_tokens, uint32_t max_out);
 #endif
