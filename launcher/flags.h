@@ -62,7 +62,7 @@ struct config {
     const char *ngrok_authtoken, *ngrok_edge;
     uint32_t usage_stats;
     /* running */
-    bool json_output, env;
+    bool json_output, env, dry_run;
     const char *tls_cert, *tls_key, *log_level, *otlp_endpoint, *otlp_service_name;
     uint32_t graceful_termination_timeout, startup_timeout, max_shard_restarts;
 };

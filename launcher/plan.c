@@ -281,6 +281,17 @@ int plan_shard(const struct plan *p, uint32_t rank, struct command *c, struct er
     return done(c, e);
 }
 
+int plan_dry_run(const struct plan *p, uint32_t rank, struct command *c, struct err *e)
+{
+    if (plan_shard(p, rank, c, e))
+        return -1;
+    option(p, c, "dry-run", NULL);
+    if (p->cfg->max_batch_prefill_tokens)
+        option(p, c, "max-batch-prefill-tokens",
+               format(p->arena, "%u", p->cfg->max_batch_prefill_tokens));
+    return done(c, e);
+}
+
 int plan_probe(const struct plan *p, uint32_t rank, struct command *c, struct err *e)
 {
     begin(p, c, "/proc/self/exe");

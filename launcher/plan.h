@@ -62,6 +62,8 @@ bool plan_restarts(const struct plan *p);
 /* For sources[i]; see model-server download-weights. */
 int plan_download(const struct plan *p, uint32_t i, struct command *out, struct err *e);
 int plan_shard(const struct plan *p, uint32_t rank, struct command *out, struct err *e);
+/* The same as a question: what the rank would take. One JSON object on stdout. */
+int plan_dry_run(const struct plan *p, uint32_t rank, struct command *out, struct err *e);
 /* Ourselves again, as `launcher health`: see health.h. */
 int plan_probe(const struct plan *p, uint32_t rank, struct command *out, struct err *e);
 int plan_router(const struct plan *p, struct command *out, struct err *e);

@@ -1,0 +1,219 @@
+#include "launcher/dry_run.h"
+#include "common/buf.h"
+#include "common/json.h"
+#include "launcher/child.h"
+#include "launcher/draft.h"
+#include "launcher/spawn.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { ANSWER_MOST = 1 << 20, EXIT_TOO_LARGE = 3 };
+
+/* ---------------------------------------------------------------- asking a rank */
+
+/* Both pipes of a child to their ends. */
+static int read_both(const struct spawned *s, struct buf text[2], struct err *e)
+{
+    struct pollfd fds[2] = {{s->out, POLLIN, 0}, {s->err, POLLIN, 0}};
+    while (fds[0].fd >= 0 || fds[1].fd >= 0) {
+        if (poll(fds, 2, -1) < 0 && errno != EINTR)
+            return err_sys(e, "poll");
+        for (int i = 0; i < 2; i++) {
+            char bytes[4096];
+            ssize_t n = fds[i].revents ? read(fds[i].fd, bytes, sizeof(bytes)) : -2;
+            if (n == 0 || (n == -1 && errno != EAGAIN && errno != EINTR))
+                fds[i].fd = -1;
+            if (n > 0 && text[i].len < ANSWER_MOST)
+                buf_add(&text[i], bytes, (size_t)n);
+        }
+    }
+    return text[0].oom || text[1].oom ? err_nomem(e) : 0;
+}
+
+/* What a child says of itself that has failed. */
+static void note(void *arg, const char *line, size_t n) { relog_note(arg, line, n); }
+
+static int failed(const struct buf *words, const char *who, int status, struct err *e)
+{
+    struct child c = {.status = status};
+    struct relog lines = {0};
+    char cause[400];
+    relog_feed(&lines, words->p, words->len, note, &c.last);
+    relog_end(&lines, note, &c.last);
+    child_cause(&c, cause, sizeof(cause));
+    return err_set(e, ERR_SYSTEM, "%s %s", who, cause);
+}
+
+/* The object that the command prints; the caller deletes it. */
+static cJSON *ask(const struct command *cmd, const char *who, struct err *e)
+{
+    char path[4096];
+    struct spawned s;
+    struct buf text[2] = {BUF_INIT, BUF_INIT};
+    cJSON *j = NULL;
+    int status = 0;
+    spawn_find(cmd->program, path, sizeof(path));
+    if (spawn(path, cmd->argv.v, cmd->env.v, 0, &s, e))
+        return NULL;
+    int rc = read_both(&s, text, e);
+    close(s.out);
+    close(s.err);
+    while (waitpid(s.pid, &status, 0) < 0 && errno == EINTR) {
+    }
+    const bool said =
+        WIFEXITED(status) && (WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == EXIT_TOO_LARGE);
+    if (rc == 0 && !said)
+        failed(&text[1], who, status, e);
+    else if (rc == 0 && !(j = json_parse(text[0].p ? text[0].p : "", text[0].len, e)))
+        err_wrap(e, "the dry run of %s", who);
+    buf_free(&text[0]);
+    buf_free(&text[1]);
+    return j;
+}
+
+/* ---------------------------------------------------------------- printing */
+
+static double gib(const cJSON *j, const char *key)
+{
+    return json_num(j, key, 0) / (double)(1 << 30);
+}
+
+static void print_rank(const cJSON *j, const char *who, FILE *out)
+{
+    fprintf(out, "%s: %s, %s stored as %s, quantize %s, on %s\n", who,
+            json_str(j, "model_type", "?"), json_str(j, "dtype", "?"), json_str(j, "stored", "?"),
+            json_str(j, "quantize", "?"), json_str(j, "device", "?"));
+    static const char *const what[][2] = {{"weights", "weight_bytes"},
+                                          {"KV cache", "kv_bytes"},
+                                          {"workspaces", "workspace_bytes"},
+                                          {"adapters", "adapter_bytes"},
+                                          {"swap space", "swap_bytes"},
+                                          {"free now", "free_bytes"},
+                                          {"of", "total_bytes"}};
+    for (size_t i = 0; i < sizeof(what) / sizeof(what[0]); i++)
+        fprintf(out, "  %-12s %15.0f bytes  %9.3f GiB\n", what[i][0], json_num(j, what[i][1], 0),
+                gib(j, what[i][1]));
+    fprintf(out, "  KV cache: %.0f blocks of %.0f bytes, %s, decided by %s\n",
+            json_num(j, "kv_blocks", 0), json_num(j, "kv_block_bytes", 0),
+            json_str(j, "kv_cache_dtype", "?"), json_str(j, "kv_decided_by", "?"));
+    fprintf(out,
+            "  limits: --max-input-tokens %.0f --max-total-tokens %.0f --max-batch-prefill-tokens "
+            "%.0f --max-batch-total-tokens %.0f\n",
+            json_num(j, "max_input_tokens", 0), json_num(j, "max_total_tokens", 0),
+            json_num(j, "max_batch_prefill_tokens", 0), json_num(j, "max_batch_total_tokens", 0));
+    if (!json_bool(j, "fits", false))
+        fprintf(out, "  does not fit: %s\n", json_str(j, "why", ""));
+}
+
+/* As a shell reads it. */
+static void print_command(const struct command *c, FILE *out)
+{
+    static const char plain[] =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:=@,+%";
+    fputs(" ", out);
+    for (size_t i = 0; i < c->argv.n; i++) {
+        const char *w = c->argv.v[i];
+        if (*w && !w[strspn(w, plain)]) {
+            fprintf(out, " %s", w);
+            continue;
+        }
+        fputs(" '", out);
+        for (; *w; w++)
+            *w == '\'' ? fputs("'\\''", out) : fputc(*w, out);
+        fputc('\'', out);
+    }
+    fputc('\n', out);
+}
+
+static cJSON *words_of(const struct command *c)
+{
+    return cJSON_CreateStringArray((const char *const *)c->argv.v, (int)c->argv.n);
+}
+
+/* ---------------------------------------------------------------- the whole */
+
+struct report {
+    cJSON *ranks, *commands;
+    bool fits, text;
+    FILE *out;
+};
+
+static int add_rank(struct report *r, const struct plan *p, uint32_t rank, const char *what,
+                    struct err *e)
+{
+    struct command cmd;
+    char who[32];
+    cJSON *j = NULL;
+    snprintf(who, sizeof(who), "%s %u", what, rank);
+    if (plan_dry_run(p, rank, &cmd, e) || !(j = ask(&cmd, who, e)))
+        return -1;
+    r->fits = r->fits && json_bool(j, "fits", false);
+    cJSON_AddStringToObject(j, "name", who);
+    cJSON_AddItemToArray(r->ranks, j);
+    if (r->text)
+        print_rank(j, who, r->out);
+    if (plan_shard(p, rank, &cmd, e))
+        return -1;
+    cJSON_AddItemToArray(r->commands, words_of(&cmd));
+    return 0;
+}
+
+static int add_all(struct report *r, const struct plan *p, struct err *e)
+{
+    struct child none = {0};
+    struct draft d;
+    struct command cmd;
+    int rc = 0;
+    for (uint32_t i = 0; i < p->n && rc == 0; i++)
+        rc = add_rank(r, p, p->first + i, "rank", e);
+    draft_init(&d, p, &none);
+    if (rc == 0 && d.on)
+        rc = add_rank(r, &d.plan, 0, "draft rank", e);
+    draft_free(&d);
+    if (rc || p->first)
+        return rc;
+    if (plan_router(p, &cmd, e))
+        return -1;
+    cJSON_AddItemToArray(r->commands, words_of(&cmd));
+    return 0;
+}
+
+static void print_commands(const struct plan *p, FILE *out)
+{
+    struct command cmd;
+    struct err e = ERR_INIT;
+    fputs("would run (RANK, WORLD_SIZE and secrets are in the environment):\n", out);
+    for (uint32_t i = 0; i < p->n; i++)
+        if (plan_shard(p, p->first + i, &cmd, &e) == 0)
+            print_command(&cmd, out);
+    if (p->first == 0 && plan_router(p, &cmd, &e) == 0)
+        print_command(&cmd, out);
+}
+
+int dry_run(const struct plan *p, FILE *out, struct err *e)
+{
+    struct report r = {.ranks = cJSON_CreateArray(),
+                       .commands = cJSON_CreateArray(),
+                       .fits = true,
+                       .text = !p->cfg->json_output,
+                       .out = out};
+    cJSON *all = cJSON_CreateObject();
+    int rc = all && r.ranks && r.commands ? add_all(&r, p, e) : err_nomem(e);
+    if (rc == 0 && r.text) {
+        print_commands(p, out);
+        fputs(r.fits ? "it fits\n" : "it does not fit\n", out);
+    }
+    cJSON_AddItemToObject(all, "ranks", r.ranks);
+    cJSON_AddItemToObject(all, "commands", r.commands);
+    cJSON_AddBoolToObject(all, "fits", r.fits);
+    char *text = rc == 0 && !r.text ? cJSON_PrintUnformatted(all) : NULL;
+    if (text)
+        fprintf(out, "%s\n", text);
+    cJSON_free(text);
+    cJSON_Delete(all);
+    return rc ? -1 : !r.fits;
+}
