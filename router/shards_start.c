@@ -232,12 +232,16 @@ static int settle(struct shard_model *m, const struct warmed *w, struct err *e)
         m->max_batch_total_tokens = max_u32(
             FALLBACK_BATCH_TOTAL, max_u32(m->max_total_tokens, m->max_batch_prefill_tokens));
     if (m->max_total_tokens > m->max_batch_total_tokens)
-        return err_set(e, ERR_SYSTEM, "Not enough memory to handle `max_total_tokens=%u`",
-                       m->max_total_tokens);
+        return err_set(e, ERR_SYSTEM,
+                       "Not enough memory to handle `max_total_tokens=%u`: the KV cache holds %u "
+                       "(--max-total-tokens, --kv-cache-memory, --kv-cache-dtype int8)",
+                       m->max_total_tokens, m->max_batch_total_tokens);
     uint32_t longest = usable(m, m->max_batch_total_tokens);
     if (longest < 2)
-        return err_set(e, ERR_SYSTEM, "a KV cache of %u tokens in blocks of %u holds no request",
-                       m->max_batch_total_tokens, m->block_size);
+        return err_set(
+            e, ERR_SYSTEM,
+            "a KV cache of %u tokens in blocks of %u holds no request (--kv-cache-memory)",
+            m->max_batch_total_tokens, m->block_size);
     if (m->max_total_tokens > longest) {
         if (asked_total)
             log_msg(LOG_WARN, "`max_total_tokens` is %u: one block of %u tokens is reserved",

@@ -38,8 +38,9 @@ static int reserve(struct engine *g, const struct warmup *w, struct err *e)
         stepper_reserve_ahead(&g->step, rows, e))
         return err_wrap(e,
                         "Not enough memory to handle %u prefill tokens. You need to decrease "
-                        "`--max-batch-prefill-tokens`",
-                        g->max_prefill);
+                        "`--max-batch-prefill-tokens`: they take %llu bytes",
+                        g->max_prefill,
+                        (unsigned long long)model_scratch_bytes(g->o.model, tokens, rows));
     return 0;
 }
 

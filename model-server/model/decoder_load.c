@@ -3,6 +3,7 @@
 #include "common/log.h"
 #include "model-server/model/loader.h"
 #include <stdlib.h>
+#include <string.h>
 
 static const int64_t TELL_NS = 5000000000;
 
@@ -16,6 +17,36 @@ static struct norm norm(struct loader *l, enum role role, int layer)
 }
 
 /* ---------------------------------------------------------------- layers */
+
+static uint64_t ranks_here(const struct decoder *d)
+{
+    const bool shared = strcmp(d->ops->name, "cpu") == 0 && d->comm->nodes;
+    return shared ? (uint64_t)(d->comm->world / d->comm->nodes) : 1;
+}
+
+/* Whether the layers that are still to come will find room: the kernel would end the process, and
+ * say nothing of options. They take as much as the smallest so far, at least. */
+static void check_room(struct loader *l, uint32_t layers)
+{
+    const struct decoder *d = l->d;
+    const uint64_t this = d->weights.bytes - l->layers_before;
+    l->layers_before = d->weights.bytes;
+    l->least_layer = layers > 1 && l->least_layer < this ? l->least_layer : this;
+    const uint64_t more = (d->spec.n_layers - layers) * l->least_layer * ranks_here(d);
+    uint64_t free_bytes, total;
+    struct err ignored = ERR_INIT;
+    if (l->failed || d->sample || d->ops->memory(d->dev, &free_bytes, &total, &ignored) ||
+        more <= free_bytes)
+        return;
+    l->failed = true;
+    err_set(l->e, ERR_SYSTEM,
+            "Not enough memory for the weights: %u of %u layers took %llu bytes, the others take "
+            "about %llu on %llu ranks here, and %llu of %llu bytes are free (--quantize, "
+            "--num-shard)",
+            layers, d->spec.n_layers, (unsigned long long)d->weights.bytes,
+            (unsigned long long)more, (unsigned long long)ranks_here(d),
+            (unsigned long long)free_bytes, (unsigned long long)total);
+}
 
 /* Now and then, so that nobody wonders: small models load without a word. */
 static void tell(struct loader *l, int layers)
@@ -52,6 +83,7 @@ static void load_layer(struct loader *l, struct layer *y, int layer)
         y->post_ffn_norm = norm(l, W_POST_MLP_NORM, layer);
     }
     load_sublayer(l, &y->ffn, s->layers[layer].moe ? &ffn_moe : &ffn_dense, i, &d->ffn_width);
+    check_room(l, (uint32_t)layer + 1);
     tell(l, layer + 1);
 }
 
@@ -112,6 +144,7 @@ int decoder_load(struct decoder *d, const struct arch *a, const struct checkpoin
     for (int i = 0; i < SPEC_MAX_ROPES; i++)
         rope_init(&d->rope[i], &d->spec.rope[i], d->spec.max_positions);
     load_outer(&l);
+    l.layers_before = d->weights.bytes;
     for (uint32_t i = 0; i < d->spec.n_layers && !l.failed; i++)
         load_layer(&l, &d->layers[i], (int)i);
     loader_drop(&l);

@@ -144,8 +144,9 @@ static struct weight *load(struct device *d, const struct mat_desc *m, atomic_bo
     w->panel_bytes = w->format->panel_bytes(w);
     if (__builtin_mul_overflow(w->panel_bytes, (size_t)w->n_panels, &w->bytes) ||
         !(w->data = cpu_map(w->bytes))) {
-        err_set(e, ERR_SYSTEM, "no memory for a weight of %u x %u %s", w->rows, w->cols,
-                w->quant ? quant_name(w->quant) : dtype_name(w->dtype));
+        err_set(e, ERR_SYSTEM,
+                "no memory for a weight of %u x %u %s, %zu bytes (--quantize, --num-shard)",
+                w->rows, w->cols, w->quant ? quant_name(w->quant) : dtype_name(w->dtype), w->bytes);
         free(w);
         return NULL;
     }

@@ -302,14 +302,35 @@ static void a_shard_of_another_machine(void **state)
     end(&f);
 }
 
+static void a_dry_run(void **state)
+{
+    struct fixture f;
+    (void)state;
+    given(&f, "--model-id m --num-shard 2 --max-batch-prefill-tokens 77 --dry-run");
+    assert_int_equal(plan_dry_run(&f.plan, 1, &f.cmd, &f.e), 0);
+    assert_string_equal(f.cmd.argv.v[1], "serve");
+    assert_non_null(arg(&f.cmd, "--dry-run"));
+    assert_string_equal(arg(&f.cmd, "--max-batch-prefill-tokens"), "77");
+    assert_string_equal(env(&f.cmd, "RANK"), "1");
+    assert_int_equal(plan_shard(&f.plan, 1, &f.cmd, &f.e), 0);
+    assert_null(arg(&f.cmd, "--dry-run"));
+    end(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_shard_of_many), cmocka_unit_test(a_shard_of_another_machine),
-        cmocka_unit_test(another_model),   cmocka_unit_test(shards_that_may_come_back),
-        cmocka_unit_test(a_draft_model),   cmocka_unit_test(what_is_inherited),
-        cmocka_unit_test(the_router),      cmocka_unit_test(the_download),
-        cmocka_unit_test(sockets),         cmocka_unit_test(no_memory_is_an_error),
+        cmocka_unit_test(a_shard_of_many),
+        cmocka_unit_test(a_shard_of_another_machine),
+        cmocka_unit_test(another_model),
+        cmocka_unit_test(shards_that_may_come_back),
+        cmocka_unit_test(a_draft_model),
+        cmocka_unit_test(what_is_inherited),
+        cmocka_unit_test(the_router),
+        cmocka_unit_test(the_download),
+        cmocka_unit_test(sockets),
+        cmocka_unit_test(a_dry_run),
+        cmocka_unit_test(no_memory_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -351,6 +351,32 @@ static void warmup_sizes_the_pool(void **state)
                                   "decrease `--max-batch-prefill-tokens`"));
 }
 
+/* A dry run comes to the numbers of the warm-up that follows it. */
+static void a_plan_is_what_warm_up_does(void **state)
+{
+    (void)state;
+    struct err e = ERR_INIT;
+    struct engine_plan p;
+    struct warmup w = {.max_prefill_tokens = 16};
+    assert_int_equal(engine_plan(g, &w, &p, &e), 0);
+    assert_string_equal(p.why, "");
+    assert_int_equal(engine_warmup(g, &w, &e), 0);
+    assert_int_equal(p.max_batch_total_tokens, w.supported_tokens);
+    assert_int_equal(p.max_total_tokens, w.max_total_tokens);
+    assert_int_equal(p.max_input_tokens, w.max_input_tokens);
+    assert_int_equal(p.kv, (uint64_t)p.n_blocks * p.block_bytes);
+    device_free = 100; /* nothing fits: it names bytes and options */
+    w = (struct warmup){.max_prefill_tokens = 16};
+    assert_int_equal(engine_plan(g, &w, &p, &e), 0);
+    assert_non_null(strstr(p.why, " bytes "));
+    assert_non_null(strstr(p.why, "--kv-cache-memory"));
+    fake.info.weight_bytes = 1 << 20;
+    assert_int_equal(engine_plan(g, &w, &p, &e), 0);
+    assert_non_null(strstr(p.why, "weights take 1048576 bytes a rank (--quantize, --num-shard)"));
+    assert_non_null(strstr(p.why, "100 bytes of"));
+    fake.info.weight_bytes = 0;
+}
+
 static void learned_positions_end(void **state)
 {
     (void)state;
@@ -407,6 +433,8 @@ int main(void)
         T(running_ahead),
         T(chunks_go_to_the_oldest),
         T(warmup_sizes_the_pool),
+        T(a_plan_is_what_warm_up_does),
+        T(a_plan_is_what_warm_up_does),
         T(learned_positions_end),
         T(bookkeeping_refuses_nonsense),
         T(the_device_chooses_what_the_host_would),

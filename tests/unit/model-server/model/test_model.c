@@ -59,6 +59,74 @@ static struct model *load(int world, int rank, struct err *e)
         dir, &(struct model_options){.ops = &backend_cpu, .dev = dev, .comm = c, .dtype = -1}, e);
 }
 
+/* ---------------------------------------------------------------- what it would take */
+
+static struct device *own_device(void)
+{
+    struct err e = ERR_INIT;
+    struct device *d = backend_cpu.open(&(struct device_options){.threads = 1}, &e);
+    if (!d)
+        fail_msg("%s", e.msg);
+    return d;
+}
+
+static uint64_t weight_bytes(bool measure, enum quant quant)
+{
+    struct err e = ERR_INIT;
+    struct device *own = own_device();
+    struct comm c = *comm_solo();
+    struct model *m = model_load("models/demo",
+                                 &(struct model_options){.ops = &backend_cpu,
+                                                         .dev = own,
+                                                         .comm = &c,
+                                                         .dtype = -1,
+                                                         .quant = quant,
+                                                         .measure = measure},
+                                 &e);
+    if (!m)
+        fail_msg("%s", e.msg);
+    const uint64_t bytes = model_info(m)->weight_bytes;
+    model_free(m);
+    backend_cpu.close(own);
+    return bytes;
+}
+
+static void measured_weights_are_what_a_load_takes(void **state)
+{
+    static const enum quant quants[] = {QUANT_NONE, QUANT_INT8, QUANT_W8A8, QUANT_INT4, QUANT_FP8};
+    (void)state;
+    for (size_t i = 0; i < sizeof(quants) / sizeof(quants[0]); i++) {
+        const double would = (double)weight_bytes(true, quants[i]);
+        const double does = (double)weight_bytes(false, quants[i]);
+        assert_true(would > 0.98 * does && would < 1.02 * does);
+    }
+}
+
+static int nearly_full(struct device *d, uint64_t *free_bytes, uint64_t *total, struct err *e)
+{
+    (void)d, (void)e;
+    *free_bytes = 1000;
+    *total = 1 << 30;
+    return 0;
+}
+
+/* Said by the first layer, not by the kernel that ends the process. */
+static void weights_that_do_not_fit_are_refused(void **state)
+{
+    struct err e = ERR_INIT;
+    struct backend_ops full = backend_cpu;
+    struct comm c = *comm_solo();
+    (void)state;
+    full.memory = nearly_full;
+    struct device *own = own_device();
+    assert_null(
+        model_load("models/demo",
+                   &(struct model_options){.ops = &full, .dev = own, .comm = &c, .dtype = -1}, &e));
+    assert_non_null(strstr(e.msg, "Not enough memory for the weights: 1 of "));
+    assert_non_null(strstr(e.msg, "1000 of 1073741824 bytes are free (--quantize, --num-shard)"));
+    backend_cpu.close(own);
+}
+
 static bool no_data(void)
 {
     if (!dev)
@@ -251,10 +319,15 @@ static void test_refuses_ids(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refuses),       cmocka_unit_test(test_wrong_type),
-        cmocka_unit_test(test_eos),           cmocka_unit_test(test_stored_head),
-        cmocka_unit_test(test_info),          cmocka_unit_test(test_refuses_ids),
+        cmocka_unit_test(test_refuses),
+        cmocka_unit_test(test_wrong_type),
+        cmocka_unit_test(test_eos),
+        cmocka_unit_test(test_stored_head),
+        cmocka_unit_test(test_info),
+        cmocka_unit_test(test_refuses_ids),
         cmocka_unit_test(test_odd_addresses),
+        cmocka_unit_test(measured_weights_are_what_a_load_takes),
+        cmocka_unit_test(weights_that_do_not_fit_are_refused),
     };
     return cmocka_run_group_tests(tests, start, stop);
 }
