@@ -18,7 +18,7 @@ int child_start(struct child *c, const char *name, const struct command *cmd, st
     if (!c->logs)
         return err_nomem(e);
     spawn_find(cmd->program, path, sizeof(path));
-    if (spawn(path, cmd->argv.v, cmd->env.v, cmd->keep_fd, &s, e))
+    if (spawn(path, cmd->argv.v, cmd->env.v, cmd->keep_fds, &s, e))
         return -1;
     c->pid = s.pid;
     c->alive = true;

@@ -201,6 +201,7 @@ void plan_other(const struct plan *base, const char *model_id, const char *uds_p
     *out = *base;
     out->cfg = cfg;
     out->arena = a;
+    out->startup_fd = 0;
     out->uds_path = uds_path;
     out->group = group;
 }
@@ -255,6 +256,12 @@ static void cuda_graphs(const struct plan *p, struct command *c)
     buf_free(&sizes);
 }
 
+static void startup_board(const struct plan *p, struct command *c)
+{
+    if ((c->keep_fds[0] = p->startup_fd))
+        option(p, c, "startup-fd", format(p->arena, "%d", p->startup_fd));
+}
+
 int plan_shard(const struct plan *p, uint32_t rank, struct command *c, struct err *e)
 {
     const struct config *cfg = p->cfg;
@@ -267,6 +274,7 @@ int plan_shard(const struct plan *p, uint32_t rank, struct command *c, struct er
     if (cfg->num_shard > 1)
         option(p, c, "sharded", NULL);
     option(p, c, "threads", format(p->arena, "%u", p->threads));
+    startup_board(p, c);
     options(p, c, TO_SHARD);
     variables(p, c, TO_SHARD_ENV);
     cuda_graphs(p, c);
@@ -307,6 +315,7 @@ int plan_router(const struct plan *p, struct command *c, struct err *e)
     begin(p, c, "router");
     option(p, c, "tokenizer-name", cfg->model_id);
     option(p, c, "master-shard-uds-path", plan_socket(p, 0));
+    option(p, c, "shard-connect-timeout", format(p->arena, "%u", return_timeout(p)));
     if (plan_restarts(p))
         option(p, c, "shard-return-timeout", format(p->arena, "%u", return_timeout(p)));
     if (cfg->draft_model_id)
@@ -314,7 +323,8 @@ int plan_router(const struct plan *p, struct command *c, struct err *e)
     option(p, c, "hostname", flags_bind_address(cfg->hostname));
     option(p, c, "json-output", NULL); /* for relog.c; people see what --json-output says */
     options(p, c, TO_ROUTER);
-    if ((c->keep_fd = p->router_fd))
+    startup_board(p, c);
+    if ((c->keep_fds[1] = p->router_fd))
         option(p, c, "launcher-fd", format(p->arena, "%d", p->router_fd));
     set_env(p->arena, c, "LOG_LEVEL", p->log_level);
     if (cfg->api_key)

@@ -17,7 +17,7 @@ struct command {
     const char *program; /* "model-server": found by spawn.c */
     struct words argv;   /* argv[0] is the program's name */
     struct words env;    /* "NAME=value" */
-    int keep_fd;         /* a descriptor the child inherits; 0: none */
+    int keep_fds[2];     /* descriptors that the child inherits; 0: none */
 };
 
 struct source { /* what must be on this machine: a folder, or a repository of the hub */
@@ -38,6 +38,7 @@ struct plan {
     const char *draft_uds_path; /* as uds_path and group, for it */
     const char *draft_group;
     uint32_t first, n; /* the ranks of this machine: [first, first + n) */
+    int startup_fd;    /* common/startup.h; 0: none */
     int router_fd;     /* the router's end of the channel to us (groups.h); 0: none */
 };
 

@@ -33,7 +33,7 @@ void spawn_find(const char *program, char *path, size_t max)
 
 /* After fork: only async-signal-safe calls. Ends in exec, or reports errno through `fail`. */
 static void become(const char *path, char *const *argv, char *const *env, pid_t parent,
-                   const int *out, const int *err, int fail, int keep)
+                   const int *out, const int *err, int fail, const int *keep)
 {
     sigset_t none;
     int null = open("/dev/null", O_RDONLY);
@@ -41,8 +41,9 @@ static void become(const char *path, char *const *argv, char *const *env, pid_t 
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != parent)
         _exit(127); /* the launcher died between fork and prctl: nobody would tell us any more */
     setpgid(0, 0);
-    if (keep)
-        fcntl(keep, F_SETFD, 0);
+    for (int i = 0; i < 2; i++)
+        if (keep[i])
+            fcntl(keep[i], F_SETFD, 0);
     signal(SIGPIPE, SIG_DFL);
     sigprocmask(SIG_SETMASK, &none, NULL);
     if (null >= 0 && dup2(null, STDIN_FILENO) >= 0 && dup2(out[1], STDOUT_FILENO) >= 0 &&
@@ -62,8 +63,8 @@ static void close_pair(int p[2])
             close(p[i]);
 }
 
-int spawn(const char *path, char *const *argv, char *const *env, int keep, struct spawned *s,
-          struct err *e)
+int spawn(const char *path, char *const *argv, char *const *env, const int keep[2],
+          struct spawned *s, struct err *e)
 {
     int out[2] = {-1, -1}, err[2] = {-1, -1}, fail[2] = {-1, -1}, why = 0;
     pid_t parent = getpid();

@@ -18,8 +18,8 @@ struct spawned {
  * beside our own executable, else left to $PATH. */
 void spawn_find(const char *program, char *path, size_t max);
 
-/* `keep`: a descriptor that the child inherits under its number; 0: none. Errors name the file that
- * could not be run. */
-int spawn(const char *path, char *const *argv, char *const *env, int keep, struct spawned *out,
-          struct err *e);
+/* `keep`: two descriptors that the child inherits under their numbers; 0: none. Errors name the
+ * file that could not be run. */
+int spawn(const char *path, char *const *argv, char *const *env, const int keep[2],
+          struct spawned *out, struct err *e);
 #endif

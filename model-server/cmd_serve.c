@@ -24,6 +24,7 @@ struct serve_config {
     const char *otlp_endpoint, *otlp_service_name, *master_addr;
     struct flag_list lora_adapters;
     uint32_t dtype, kv_dtype, threads, logger_level, max_input_tokens, max_total_tokens, speculate;
+    uint32_t startup_fd;
     uint32_t rank, world, nnodes, master_port, rendezvous_s, max_prefill_tokens, max_batch_size;
     enum quant quant; /* what `quantize` says */
     double rope_factor, row_cost, memory_fraction, adapter_fraction, kv_memory, swap_gib,
@@ -109,6 +110,8 @@ static const struct flag flags[] = {
     {.name = "json-output", .type = FLAG_BOOL, F(json_output), .env = "", .help = "Log JSON objects instead of text."},
     {.name = "trust-remote-code", .type = FLAG_BOOL, F(trust_remote_code), .env = "",
      .help = "Accepted for compatibility; no code of a checkpoint is ever run."},
+    {.name = "startup-fd", .type = FLAG_U32, F(startup_fd), .env = "",
+     .help = "Memory that the launcher reads progress from, which sets this."},
     {.name = "dry-run", .type = FLAG_BOOL, F(dry_run), .env = "",
      .help = "Print as JSON what this rank would take and whether it fits, and end: every tensor is looked for and a few rows of "
              "each are packed, no weights are kept and no other rank is waited for. Exit status: 0 it fits, 3 it does not, 1 that "
@@ -209,6 +212,8 @@ struct shard {
     char *dir;
     struct ranks_options ranks;
     struct adapter_list adapters;
+    struct startup_board *startup; /* NULL: nobody looks */
+    uint32_t rank;
     struct comm *comm, alone; /* alone: of a dry run */
     struct ranks_watch *watch;
     char **addresses; /* [world] */
@@ -236,6 +241,7 @@ static void close_all(struct shard *s)
     free(s->addresses);
     adapter_list_free(&s->adapters);
     free(s->dir);
+    startup_board_free(s->startup);
 }
 
 static int join(struct shard *s, const struct serve_config *c, struct stopper *t, struct err *e)
@@ -273,12 +279,31 @@ static int stand_alone(struct shard *s, const struct serve_config *c)
     return 0;
 }
 
+static void phase(const struct shard *s, enum startup_phase p)
+{
+    startup_begin(s->startup, s->rank, p);
+}
+
+static void on_progress(void *arg, uint64_t done, uint64_t total)
+{
+    const struct shard *s = arg;
+    startup_progress(s->startup, s->rank, done, total);
+}
+
 static int load(struct shard *s, const struct serve_config *c, struct stopper *t, struct err *e)
 {
+    s->rank = c->rank;
+    if (c->startup_fd && !(s->startup = startup_board_map((int)c->startup_fd, e)))
+        return -1;
+    phase(s, STARTUP_CONFIG);
     if (!(s->dir = hub_resolve_model(c->model_id, c->revision, e)) ||
         adapter_list_read(&s->adapters, &c->lora_adapters, e) ||
-        !(s->tok = tokenizer_load(s->dir, e)) || !(s->ops = backend_find(c->device, e)))
+        !(s->ops = backend_find(c->device, e)))
         return -1;
+    phase(s, STARTUP_TOKENIZER);
+    if (!(s->tok = tokenizer_load(s->dir, e)))
+        return -1;
+    phase(s, STARTUP_RENDEZVOUS);
     struct device_options d = {.index = (int)(c->rank % (c->world / c->nnodes)),
                                .threads = worker_threads(c, s->ops),
                                .features = ~(uint64_t)0,
@@ -295,9 +320,13 @@ static int load(struct shard *s, const struct serve_config *c, struct stopper *t
                               .rope_factor = c->rope_factor,
                               .adapters = s->adapters.v,
                               .n_adapters = s->adapters.n,
-                              .measure = c->dry_run};
+                              .measure = c->dry_run,
+                              .progress = on_progress,
+                              .progress_arg = s};
+    phase(s, STARTUP_WEIGHTS);
     if (!(s->model = model_load(s->dir, &m, e)))
         return -1;
+    phase(s, STARTUP_WARM_UP);
     struct engine_options g = {.model = s->model,
                                .tok = s->tok,
                                .ops = s->ops,
@@ -319,19 +348,19 @@ static int load(struct shard *s, const struct serve_config *c, struct stopper *t
 static int listen_at(struct shard *s, const struct serve_config *c, char local[RANKS_ADDRESS],
                      struct err *e)
 {
-    struct service_options o = {
-        .engine = s->engine,
-        .model = model_info(s->model),
-        .adapters = model_adapters(s->model),
-        .tok = s->tok,
-        .addresses = s->addresses,
-        .rank = c->rank,
-        .world = c->world,
-        .block_size = BLOCK_SIZE,
-        .speculate = c->speculate,
-        .device_type = s->ops->name,
-        .prefill_logprobs = c->prefill_logprobs,
-        .watermark = {(float)c->watermark_gamma, (float)c->watermark_delta}};
+    struct service_options o = {.engine = s->engine,
+                                .model = model_info(s->model),
+                                .adapters = model_adapters(s->model),
+                                .tok = s->tok,
+                                .addresses = s->addresses,
+                                .rank = c->rank,
+                                .world = c->world,
+                                .block_size = BLOCK_SIZE,
+                                .speculate = c->speculate,
+                                .device_type = s->ops->name,
+                                .prefill_logprobs = c->prefill_logprobs,
+                                .watermark = {(float)c->watermark_gamma, (float)c->watermark_delta},
+                                .startup = s->startup};
     service_init(&s->service, &o);
     ranks_local_address(c->uds_path, c->rank, local);
     struct tracer_options t = {.endpoint = c->otlp_endpoint, .service_name = c->otlp_service_name};

@@ -5,6 +5,7 @@
 #ifndef MODEL_SERVER_SERVICE_H
 #define MODEL_SERVER_SERVICE_H
 #include "common/rpc_server.h"
+#include "common/startup.h"
 #include "model-server/engine/engine.h"
 #include <stdatomic.h>
 
@@ -19,6 +20,7 @@ struct service_options {
     const char *device_type; /* "cpu", "cuda" */
     bool prefill_logprobs;   /* honour Request.prefill_logprobs */
     struct watermark watermark;
+    struct startup_board *startup; /* NULL: nobody looks */
 };
 
 struct service {
@@ -26,6 +28,7 @@ struct service {
     struct tok_scratch *scratch;
     struct rpc_server
         *server;        /* set by its owner before the first call: told to stop when all is lost */
+    bool warm;          /* once */
     atomic_bool failed; /* the process must end with an error */
 };
 

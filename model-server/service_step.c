@@ -178,6 +178,12 @@ const ProtobufCMessage *rpc_warmup(void *ctx, const ProtobufCMessage *in, struct
         w.max_total_tokens = q->max_total_tokens;
     if (engine_warmup(s->o.engine, &w, e))
         return fail(s, "Warmup", e);
+    if (!s->warm) {
+        startup_add(s->o.startup, s->o.rank, STARTUP_WARM_UP, -w.kv_ns);
+        startup_add(s->o.startup, s->o.rank, STARTUP_KV, w.kv_ns);
+        startup_begin(s->o.startup, s->o.rank, STARTUP_READY);
+        s->warm = true;
+    }
     generate__v3__warmup_response__init(r);
     r->_max_supported_total_tokens_case =
         GENERATE__V3__WARMUP_RESPONSE___MAX_SUPPORTED_TOTAL_TOKENS_MAX_SUPPORTED_TOTAL_TOKENS;

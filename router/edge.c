@@ -1,5 +1,7 @@
 #include "router/edge.h"
 #include "common/hash.h"
+#include "router/metrics.h"
+#include <stdio.h>
 #include <string.h>
 
 /* Equal for equal vocabularies: the wire carries ids alone, and a client whose tokenizer is another
@@ -25,6 +27,38 @@ void edge_open(struct edge *g, struct infer *i)
 {
     g->limits = *infer_limits(i);
     atomic_store(&g->infer, i);
+}
+
+struct startup_view edge_startup(const struct edge *g)
+{
+    const struct startup_board *b = g->startup;
+    uint32_t n = 0;
+    while (n < STARTUP_RANKS && startup_seconds(b, n, STARTUP_CONFIG) > 0)
+        n++; /* ranks of this machine, from 0 */
+    return startup_look(b, 0, n ? n : 1);
+}
+
+void edge_publish_startup(const struct edge *g)
+{
+    static const enum startup_phase own[] = {STARTUP_CONFIG, STARTUP_TOKENIZER, STARTUP_SHARDS};
+    char name[48];
+    for (int p = STARTUP_CONFIG; g->startup && p < STARTUP_READY; p++) {
+        double most = 0;
+        for (uint32_t r = 0; r < STARTUP_RANKS; r++) {
+            const double s = startup_seconds(g->startup, r, (enum startup_phase)p);
+            most = s > most ? s : most;
+        }
+        if (p != STARTUP_SHARDS)
+            metrics_set(g->metrics, M_STARTUP_PHASE, startup_name((enum startup_phase)p), most);
+    }
+    for (size_t i = 0; g->startup && i < sizeof(own) / sizeof(own[0]); i++) {
+        snprintf(name, sizeof(name), "router_%s", startup_name(own[i]));
+        metrics_set(g->metrics, M_STARTUP_PHASE, name,
+                    startup_seconds(g->startup, STARTUP_ROUTER, own[i]));
+    }
+    if (g->startup)
+        metrics_set(g->metrics, M_STARTUP_PHASE, "ready",
+                    startup_seconds(g->startup, STARTUP_ROUTER, STARTUP_READY));
 }
 
 const struct infer_limits *edge_limits(const struct edge *g)

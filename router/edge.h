@@ -8,6 +8,7 @@
 #define ROUTER_EDGE_H
 #include "common/mailbox.h"
 #include "common/metrics.h"
+#include "common/startup.h"
 #include "common/tokenizer/tokenizer.h"
 #include "router/drain.h"
 #include "router/flags.h"
@@ -38,7 +39,8 @@ struct edge {
     const char *model_id, *model_sha; /* sha: NULL unknown */
     char fingerprint[64];             /* system_fingerprint of OpenAI's answers */
     const char *compute_type;
-    bool has_keys; /* clients must show one */
+    struct startup_board *startup; /* of this launch; never NULL once it runs */
+    bool has_keys;                 /* clients must show one */
 
     _Atomic(struct infer *) infer; /* NULL: not warmed up */
     struct infer_limits limits;    /* valid once infer is set */
@@ -60,6 +62,10 @@ extern const struct http_events edge_events;
 void edge_set_text(struct edge *g, const struct tokenizer *t, const struct chat *c);
 /* The shards are ready: generations are served from here on. Any thread, once. */
 void edge_open(struct edge *g, struct infer *i);
+/* Where the shards are in their start; phase STARTUP_NONE where nobody tells. Any thread. */
+struct startup_view edge_startup(const struct edge *g);
+/* Phases of the start as metrics, as they are now. Any thread. */
+void edge_publish_startup(const struct edge *g);
 /* What the shards can; all zero before they are ready. Any thread. */
 const struct infer_limits *edge_limits(const struct edge *g);
 /* Why requests are refused now, or NULL. Any thread. */

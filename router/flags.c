@@ -83,6 +83,8 @@ static const struct flag rows[] = {
              "idle makes way."},
     {.name = "launcher-fd", .type = FLAG_U32, F(launcher_fd), .env = "",
      .help = "Socket to the launcher, which sets this, for --models-folder."},
+    {.name = "startup-fd", .type = FLAG_U32, F(startup_fd), .env = "",
+     .help = "Memory that the launcher and its shards tell of their start in; the launcher sets this."},
     {.name = "lmtp-listen", .type = FLAG_STR, F(lmtp_listen),
      .help = "Also speak LMTP as lines here: `unix:/path` or `host:port`."},
     {.name = "lmtp-model-alias", .type = FLAG_LIST, F(lmtp_model_alias),

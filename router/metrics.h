@@ -84,6 +84,10 @@
     X(M_DRAFT_MODEL, GAUGE, "tgi_draft_model", NULL, "1: a draft model is at work.", 0, 0, 0)      \
     X(M_DRAFT_TOKENS, COUNTER, "tgi_draft_tokens", NULL, "Tokens that the draft model proposed.",  \
       0, 0, 0)                                                                                     \
+    X(M_STARTUP_PHASE, GAUGE, "startup_phase_seconds", "phase",                                    \
+      "Seconds of the last start by phase: of the slowest shard, and `router_` of the router; "    \
+      "`ready`: from the router's start until requests were served.",                              \
+      0, 0, 0)                                                                                     \
     X(M_PREFIX_HIT_TOKENS, COUNTER, "prefix_hit_tokens", NULL,                                     \
       "Prompt tokens served from the prefix cache.", 0, 0, 0)
 

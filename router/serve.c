@@ -134,10 +134,24 @@ static int catch_signals(struct service *s, struct err *e)
     return s->signal_fd < 0 || s->news_fd < 0 ? err_sys(e, "signalfd, eventfd") : 0;
 }
 
+/* Of the launcher, or our own. */
+static int open_startup(struct service *s, struct err *e)
+{
+    struct edge *g = &s->edge;
+    int fd = -1;
+    g->startup =
+        s->c->startup_fd ? startup_board_map((int)s->c->startup_fd, e) : startup_board_new(&fd, e);
+    if (fd >= 0)
+        close(fd);
+    startup_begin(g->startup, STARTUP_ROUTER, STARTUP_CONFIG);
+    return g->startup ? 0 : -1;
+}
+
 static int load_model(struct service *s, struct err *e)
 {
     const struct router_config *c = s->c;
     int64_t t = clock_ms();
+    startup_begin(s->edge.startup, STARTUP_ROUTER, STARTUP_TOKENIZER);
     if (!(s->dir = hub_resolve_model(c->tokenizer_name, c->revision, e)) ||
         !(s->tokenizer = tokenizer_load(s->dir, e)) ||
         !(s->chat = chat_load(s->dir, c->tokenizer_config_path, s->tokenizer, e)))
@@ -207,8 +221,8 @@ static int start(struct service *s, struct err *e)
 {
     start_log(s->c);
     raise_file_limit();
-    if (check(s->c, e) != 0 || catch_signals(s, e) != 0 || load_model(s, e) != 0 ||
-        build_edge(s, e) != 0)
+    if (check(s->c, e) != 0 || catch_signals(s, e) != 0 || open_startup(s, e) != 0 ||
+        load_model(s, e) != 0 || build_edge(s, e) != 0)
         return -1;
     if (!(s->target = shard_target(s->c->shard_uds_path)) ||
         (given(s->c->draft_shard_uds_path) &&
@@ -216,6 +230,7 @@ static int start(struct service *s, struct err *e)
         return err_nomem(e);
     if (lmtp_start(s->edge.lmtp, e) != 0)
         return -1;
+    startup_begin(s->edge.startup, STARTUP_ROUTER, STARTUP_SHARDS);
     s->looping = pthread_create(&s->loop, NULL, run_loop, s) == 0;
     s->starting = s->looping && pthread_create(&s->starter, NULL, connect_shards, s) == 0;
     if (!s->starting)
@@ -232,11 +247,13 @@ static void opened(struct service *s)
 {
     pthread_join(s->starter, NULL);
     s->starting = false;
+    startup_begin(s->edge.startup, STARTUP_ROUTER, STARTUP_READY);
     edge_open(&s->edge, s->infer);
     const struct infer_limits *l = &s->edge.limits;
-    LOG(LOG_INFO, "Connected", LOGI("shards", l->n_shards), LOGS("dtype", l->dtype),
-        LOGS("quantize", l->quantize), LOGS("device", l->device),
-        LOGI("max_input_tokens", l->max_input_tokens),
+    LOG(LOG_INFO, "Connected",
+        LOGD("seconds", startup_seconds(s->edge.startup, STARTUP_ROUTER, STARTUP_READY)),
+        LOGI("shards", l->n_shards), LOGS("dtype", l->dtype), LOGS("quantize", l->quantize),
+        LOGS("device", l->device), LOGI("max_input_tokens", l->max_input_tokens),
         LOGI("max_total_tokens", l->max_total_tokens),
         LOGI("max_batch_prefill_tokens", l->max_batch_prefill_tokens),
         LOGI("max_batch_total_tokens", l->max_batch_total_tokens));
@@ -315,6 +332,7 @@ static void stop(struct service *s)
     models_free(g->models);
     keys_free(&s->keys);
     metrics_free(g->metrics);
+    startup_board_free(g->startup);
     chat_free(s->chat);
     tokenizer_free(s->tokenizer);
     free(s->target);

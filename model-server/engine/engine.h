@@ -43,6 +43,7 @@ struct warmup {
     uint32_t supported_tokens;                   /* on return: what the KV cache holds */
     uint32_t swap_slots;                         /* on return: blocks in the swap region */
     int64_t swap_block_ns;                       /* on return: to move one there */
+    int64_t kv_ns;                               /* on return: that the cache took */
     uint32_t adapter_pages;                      /* on return: that adapters on the device share */
 };
 /* Reserve scratch for the largest step, give the rest of the memory to the KV cache, run once. */

@@ -1,4 +1,5 @@
 /* warmup.c - what the engine may hold: scratch of the largest step, adapters, the KV cache. */
+#include "common/clock.h"
 #include "common/log.h"
 #include "model-server/engine/engine_impl.h"
 #include "model-server/engine/kv_pool.h"
@@ -305,8 +306,10 @@ int engine_warmup(struct engine *g, struct warmup *w, struct err *e)
     g->n_blocks = 0;
     if (plan.n_blocks < 2)
         return too_little(g, w, before, &plan, e);
+    const int64_t start = clock_ns();
     if (model_kv_resize(g->o.model, plan.n_blocks, g->o.block_size, g->o.kv_dtype, e))
         return err_wrap(e, "set `--kv-cache-memory`");
+    w->kv_ns = clock_ns() - start;
     g->n_blocks = plan.n_blocks;
     if (g->drafting.most && g->o.row_cost <= 0 && w->n && measure_rows(g, w, e)) {
         g->broken |= g->o.comm->world > 1;

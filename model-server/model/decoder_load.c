@@ -51,12 +51,16 @@ static void check_room(struct loader *l, uint32_t layers)
 /* Now and then, so that nobody wonders: small models load without a word. */
 static void tell(struct loader *l, int layers)
 {
-    int64_t now = clock_ns();
+    const struct decoder *d = l->d;
+    const int64_t now = clock_ns(), n = d->spec.n_layers;
+    if (d->progress)
+        d->progress(d->progress_arg, (uint64_t)layers, (uint64_t)n);
     if (now - l->told < TELL_NS)
         return;
     l->told = now;
-    LOG(LOG_INFO, "loading weights", LOGI("layers", layers), LOGI("of", l->d->spec.n_layers),
-        LOGI("bytes", l->d->weights.bytes));
+    LOG(LOG_INFO, "loading weights", LOGI("percent", 100 * layers / n),
+        LOGI("seconds_left", (now - l->began) * (n - layers) / layers / 1000000000),
+        LOGI("layers", layers), LOGI("of", n), LOGI("bytes", d->weights.bytes));
 }
 
 static void load_sublayer(struct loader *l, struct sublayer *y, const struct sublayer_ops *ops,
@@ -137,7 +141,8 @@ static void load_outer(struct loader *l)
 int decoder_load(struct decoder *d, const struct arch *a, const struct checkpoint *c,
                  const struct stored *how, struct err *e)
 {
-    struct loader l = {.d = d, .a = a, .c = c, .how = how, .e = e, .told = clock_ns()};
+    struct loader l = {
+        .d = d, .a = a, .c = c, .how = how, .e = e, .told = clock_ns(), .began = clock_ns()};
     d->layers = calloc(d->spec.n_layers, sizeof(d->layers[0]));
     if (!d->layers)
         return err_nomem(e);

@@ -30,6 +30,9 @@ struct model_options {
      * model_info() and sizes, and no weights: no step can be computed. `comm` is not used but for
      * its numbers. */
     bool measure;
+    /* Called now and then while weights are loaded, where it is set: layers done, of so many. */
+    void (*progress)(void *arg, uint64_t done, uint64_t total);
+    void *progress_arg;
 };
 
 struct model_info {

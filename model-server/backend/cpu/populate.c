@@ -9,6 +9,7 @@
 #include "model-server/backend/cpu/cpu.h"
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -108,7 +109,9 @@ static void *run(void *arg)
 {
     struct populate *f = arg;
     const size_t all = stream_bytes(f->kv), n_streams = kv_n_streams(f->kv);
-    setpriority(PRIO_PROCESS, 0, LOWEST); /* on Linux of this thread alone */
+    const struct sched_param none = {0};
+    if (pthread_setschedparam(pthread_self(), SCHED_IDLE, &none)) /* when no step wants the core */
+        setpriority(PRIO_PROCESS, 0, LOWEST);                     /* on Linux of this thread */
     for (size_t at = f->from; at < all; at += STEP)
         for (size_t i = 0; i < n_streams; i++) {
             if (atomic_load_explicit(&f->stop, memory_order_relaxed))
