@@ -1,10 +1,12 @@
 #include "launcher/supervise.h"
 #include "common/clock.h"
 #include "common/log.h"
+#include "common/startup.h"
 #include "launcher/child.h"
 #include "launcher/draft.h"
 #include "launcher/groups.h"
 #include "launcher/machine.h"
+#include "launcher/progress.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -35,7 +37,9 @@ struct supervisor {
     struct groups groups;
     struct draft draft;
     uint32_t n, n_children, n_ready;
-    uint32_t n_restarts; /* since first_restart, ms; at most an hour ago */
+    struct progress progress; /* of the shards that load */
+    bool served;              /* once: all shards were ready */
+    uint32_t n_restarts;      /* since first_restart, ms; at most an hour ago */
     int64_t first_restart;
     uint32_t n_checked; /* of the plan's sources */
     enum step step;
@@ -156,7 +160,7 @@ static void download_lost(struct supervisor *s, enum role role, uint32_t rank, s
 static bool may_restart(struct supervisor *s)
 {
     int64_t now = clock_ms();
-    if (!s->children[CHILD_ROUTER].alive || !plan_restarts(s->plan))
+    if (!s->served || !s->children[CHILD_ROUTER].alive || !plan_restarts(s->plan))
         return false;
     if (s->n_restarts == 0 || now - s->first_restart > HOUR_MS) {
         s->n_restarts = 0;
@@ -229,10 +233,26 @@ static int start_probe(struct supervisor *s, uint32_t rank)
     return child_start(probe(s, rank), label(s, "probe", rank), &cmd, s->err);
 }
 
+/* First of all: its port answers probes while the shards load, and it finds them by itself. */
+static int start_router(struct supervisor *s)
+{
+    struct command cmd;
+    if (s->plan->first || s->children[CHILD_ROUTER].alive)
+        return 0;
+    log_msg(LOG_INFO, "Starting Webserver");
+    if (plan_router(s->plan, &cmd, s->err) == 0 &&
+        child_start(&s->children[CHILD_ROUTER], "router", &cmd, s->err) == 0)
+        return 0;
+    fail_err(s, "Webserver cannot start");
+    return -1;
+}
+
 static void loading_enter(struct supervisor *s)
 {
     struct command cmd;
     s->n_ready = 0;
+    if (start_router(s))
+        return;
     if (s->plan->cfg->startup_timeout)
         s->deadline = s->since + 1000 * (int64_t)s->plan->cfg->startup_timeout;
     for (uint32_t r = s->plan->first; is_rank(s, r); r++) {
@@ -267,8 +287,12 @@ static void loading_lost(struct supervisor *s, enum role role, uint32_t rank, st
 static void loading_notice(struct supervisor *s)
 {
     for (uint32_t r = s->plan->first; is_rank(s, r); r++)
-        if (probe(s, r)->alive)
-            LOG(LOG_INFO, "Waiting for shard to be ready...", LOGI("rank", r));
+        if (probe(s, r)->alive) {
+            char words[96];
+            const struct startup_view v = startup_look(s->progress.board, r, 1);
+            startup_words(&v, words, sizeof(words));
+            LOG(LOG_INFO, "Waiting for shard to be ready...", LOGI("rank", r), LOGS("at", words));
+        }
 }
 
 static void loading_late(struct supervisor *s)
@@ -287,19 +311,17 @@ static void loading_late(struct supervisor *s)
 /* ---------------------------------------------------------------- SERVING */
 static void serving_enter(struct supervisor *s)
 {
-    struct command cmd;
+    progress_end(&s->progress);
     if (s->plan->first) {
+        s->served = true;
         LOG(LOG_INFO, "Serving the router of machine 0", LOGI("first_rank", s->plan->first),
             LOGI("ranks", s->n));
         return;
     }
-    if (s->children[CHILD_ROUTER].alive) /* it finds them by itself */
-        return;
-    draft_start(&s->draft);
-    log_msg(LOG_INFO, "Starting Webserver");
-    if (plan_router(s->plan, &cmd, s->err) ||
-        child_start(&s->children[CHILD_ROUTER], "router", &cmd, s->err))
-        fail_err(s, "Webserver cannot start");
+    LOG(LOG_INFO, "All shards ready", LOGI("ranks", s->n));
+    if (!s->served)
+        draft_start(&s->draft);
+    s->served = true;
 }
 
 static void serving_lost(struct supervisor *s, enum role role, uint32_t rank, struct child *c)
@@ -463,6 +485,8 @@ static int wait_ms(const struct supervisor *s)
             next = more[i];
     if (s->notice && (!next || s->notice < next))
         next = s->notice;
+    if (s->step == LOADING && s->progress.shown && (!next || s->progress.next < next))
+        next = s->progress.next;
     if (!next)
         return -1;
     left = next - clock_ms();
@@ -488,6 +512,8 @@ static void turn(struct supervisor *s)
         read_signals(s);
 
     int64_t now = clock_ms();
+    if (s->step == LOADING)
+        progress_show(&s->progress, now);
     if (s->notice && now >= s->notice) {
         s->notice = now + NOTICE_MS;
         rows[s->step].notice(s);
@@ -522,7 +548,9 @@ int supervise(const struct plan *p, struct err *e)
         err_nomem(e);
     else if (s.sigfd < 0)
         err_sys(e, "signalfd");
-    else if (groups_init(&s.groups, &s.own, n_groups, &s.children[CHILD_RANKS + 2 * s.n], e) == 0) {
+    else if (progress_init(&s.progress, p->first, p->n, e) == 0 &&
+             groups_init(&s.groups, &s.own, n_groups, &s.children[CHILD_RANKS + 2 * s.n], e) == 0) {
+        s.own.startup_fd = s.progress.fd;
         s.own.router_fd = n_groups ? s.groups.router_fd : 0;
         draft_init(&s.draft, &s.own, &s.children[s.n_children - 1]);
         for (go(&s, DOWNLOAD); s.step != OVER;)
@@ -531,6 +559,7 @@ int supervise(const struct plan *p, struct err *e)
     }
     for (uint32_t i = 0; s.children && i < s.n_children; i++)
         child_free(&s.children[i]);
+    progress_free(&s.progress);
     groups_free(&s.groups);
     draft_free(&s.draft);
     free(s.children);

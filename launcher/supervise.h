@@ -4,8 +4,9 @@
  *        └───────────┴──────────── a child is lost, or a signal came ──────▲
  *
  * One thread, one poll loop: signals by signalfd, output by pipes, the rest by deadlines. A step is
- * a row: what starts it, what a lost child means in it, when its time is up. A shard is ready when
- * it has answered a Health call, not when its socket file exists. Nothing is restarted: the ranks
+ * a row: what starts it, what a lost child means in it, when its time is up. The router is started
+ * before the shards: its port answers probes while they load. A shard is ready when it has answered
+ * a Health call, not when its socket file exists. Nothing is restarted: the ranks
  * of a group live and die together, and what comes back is for the init system or the cluster to
  * decide. */
 #ifndef LAUNCHER_SUPERVISE_H

@@ -99,8 +99,10 @@ void call_reply(struct call *c)
 }
 
 /* When asking again is worth it: when those that wait now have been served. */
-static void add_retry_after(struct call *c)
+void call_retry_after(struct call *c)
 {
+    if (!c->x)
+        return;
     struct infer *i = atomic_load(&c->edge->infer);
     uint32_t ahead = i ? infer_stats(i).queued + 1 : 0;
     char s[16];
@@ -123,8 +125,8 @@ void call_reply_error(struct call *c, const struct err *e)
     note_error(c, e);
     c->status = error_status(c->errors, e->kind);
     c->type = error_body(&c->out, c->errors, e, c->x ? exchange_id(c->x) : "");
-    if (c->x && (c->status == 429 || c->status == 503))
-        add_retry_after(c);
+    if (c->status == 429 || c->status == 503)
+        call_retry_after(c);
     call_reply(c);
 }
 
@@ -389,6 +391,17 @@ static void on_worked(struct call *c)
 
 /* ---------------------------------------------------------------- the loop's callbacks */
 
+/* The port opens before the model is there: what is not for machines that watch waits. */
+static bool still_loading(struct call *c)
+{
+    struct err e;
+    if (c->route->probe || atomic_load(&edge_home(c->edge)->infer))
+        return false;
+    err_set(&e, ERR_UNHEALTHY, "the model is being loaded");
+    call_reply_error(c, &e);
+    return true;
+}
+
 static void on_request(void *arg, struct exchange *x)
 {
     struct edge *g = arg;
@@ -398,6 +411,8 @@ static void on_request(void *arg, struct exchange *x)
         exchange_reply(x, 500, NULL, NULL);
         return;
     }
+    if (still_loading(c))
+        return;
     if (c->route->reply) {
         c->route->reply(c);
         return;

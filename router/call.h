@@ -95,6 +95,8 @@ int call_generate(struct call *c, const struct ask *asks, uint32_t n_asks, uint3
                   struct err *e);
 /* Send c->out. For routes' reply(). */
 void call_reply(struct call *c);
+/* The header Retry-After, for a reply with 503 or 429. */
+void call_retry_after(struct call *c);
 /* Send an error, in the shape of the call's route. For routes' reply(). */
 void call_reply_error(struct call *c, const struct err *e);
 #endif

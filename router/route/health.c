@@ -1,6 +1,26 @@
 #include "router/page/page.h"
 #include <string.h>
 
+/* What is waited for, and how far it is. */
+static void reply_loading(struct call *c)
+{
+    const struct startup_view v = edge_startup(edge_home(c->edge));
+    char words[96];
+    startup_words(&v, words, sizeof(words));
+    buf_fmt(&c->out,
+            "{\"error\":\"the model is being loaded: %s\",\"error_type\":\"unhealthy\","
+            "\"status\":\"loading\",\"phase\":\"%s\",\"seconds\":%.1f",
+            words, v.phase == STARTUP_NONE ? "start" : startup_name(v.phase), v.seconds);
+    if (v.percent >= 0)
+        buf_fmt(&c->out, ",\"percent\":%.1f", v.percent);
+    if (v.left >= 0)
+        buf_fmt(&c->out, ",\"seconds_left\":%.1f", v.left);
+    buf_ch(&c->out, '}');
+    c->status = 503;
+    call_retry_after(c);
+    call_reply(c);
+}
+
 /* Ready: the shards answer and new requests are taken. */
 static void reply(struct call *c)
 {
@@ -9,6 +29,10 @@ static void reply(struct call *c)
         return;
     }
     struct infer *i = atomic_load(&c->edge->infer);
+    if (!i) {
+        reply_loading(c);
+        return;
+    }
     if (edge_closed(c->edge) || !infer_healthy(i)) {
         struct err e;
         err_set(&e, ERR_UNHEALTHY, "unhealthy");
@@ -23,7 +47,9 @@ const struct route route_health = {
     .paths = {"/health", "/ping", "/", "/readyz"},
     .summary =
         "200 when requests are served; 503 while the model loads, when a shard does not answer, "
-        "and from the first SIGTERM on. `/` with `Accept: text/html` is a page to chat with the "
+        "and from the first SIGTERM on. While it loads the body says how far that is: `status`, "
+        "`phase`, `percent`, `seconds_left`. `/` with `Accept: text/html` is a page to chat with "
+        "the "
         "model.",
     .probe = true,
     .open = true,
