@@ -59,7 +59,7 @@ time.sleep(0.1)
 print("and the rest", flush=True)
 server.start()
 if how == "crash":
-    while not (Path(os.environ["SEEN"]) / "router.json").exists():
+    while not (Path(os.environ["SEEN"]) / "go").exists():
         time.sleep(0.05)
     print("free(): invalid pointer", file=sys.stderr, flush=True)
     os.kill(os.getpid(), signal.SIGSEGV)
@@ -99,6 +99,7 @@ class Launch:
         for name, text in (("model-server", SHARD), ("router", ROUTER)):
             (bins / name).write_text(textwrap.dedent(text).format(python=sys.executable))
             (bins / name).chmod(stat.S_IRWXU)
+        self.out = ""  # read so far
         self.port = port or free_port()
         self.uds = str(tmp / "s")
         self.p = subprocess.Popen(
@@ -113,6 +114,19 @@ class Launch:
             assert time.time() < end, f"{name} never appeared"
             time.sleep(0.02)
 
+    def up(self) -> None:
+        """Until all shards are ready, and the router is there."""
+        while "All shards ready" not in self.out:
+            line = self.p.stdout.readline()
+            assert line, self.out
+            self.out += line
+        self.wait_for("router.up")
+
+    def let_crash(self) -> None:
+        """Shards that are to crash do so once all were ready."""
+        self.up()
+        (self.seen / "go").write_text("")
+
     def said(self, name: str) -> dict:
         return json.loads((self.seen / f"{name}.json").read_text())
 
@@ -121,7 +135,7 @@ class Launch:
 
     def end(self) -> str:
         out, _ = self.p.communicate(timeout=LIMIT)
-        return out
+        return self.out + out
 
 
 def alive(pid: int) -> bool:
@@ -155,7 +169,7 @@ def launch(tmp_path):
 
 def test_serves_and_drains_on_sigterm(launch):
     s = launch("--num-shard", "2", "--max-input-tokens", "100", "--max-total-tokens", "200", "--quantize", "gptq", env={"API_KEY": "secret", "HOSTNAME": "pod-7"})
-    s.wait_for("router.up")
+    s.up()
     pids = s.pids()
     shard, router = s.said("shard-1"), s.said("router")
     assert shard["argv"][1:3] == ["serve", shard["argv"][2]] and "--sharded" in shard["argv"]
@@ -183,11 +197,12 @@ def test_a_shard_that_cannot_start_is_named_with_its_reason(launch):
     assert s.p.returncode == 1
     last = out.strip().splitlines()[-1]
     assert "ERROR" in last and "Shard cannot start: rank 1 exited with code 66: cannot open model.safetensors" in last
-    assert none_left(s.pids()) and not (s.seen / "router.json").exists()
+    assert "again" not in out and none_left(s.pids())
 
 
 def test_a_shard_that_dies_takes_the_service_down(launch):
     s = launch("--num-shard", "2", "--max-shard-restarts", "0", env={"SHARD_1": "crash"})
+    s.let_crash()
     out = s.end()
     assert s.p.returncode == 1
     assert "Shard 1 crashed" in out and "again" not in out
@@ -198,6 +213,7 @@ def test_a_shard_that_dies_takes_the_service_down(launch):
 
 def test_shards_that_die_are_started_again_but_not_for_ever(launch):
     s = launch("--num-shard", "2", "--max-shard-restarts", "2", "--startup-timeout", "77", env={"SHARD_1": "crash"})
+    s.let_crash()
     out = s.end()
     assert s.p.returncode == 1
     # the last times perhaps before anybody saw it answer
@@ -221,9 +237,20 @@ def test_a_router_that_exits_takes_the_shards_down(launch):
 def test_readiness_is_an_answer_not_a_file(launch, tmp_path):
     s = launch("--startup-timeout", "3", env={"SHARD_0": "file"})
     out = s.end()
-    assert s.p.returncode == 1 and not (s.seen / "router.json").exists()
+    assert s.p.returncode == 1 and "All shards ready" not in out
     assert "Shard cannot start" in out.strip().splitlines()[-1] and "rank 0" in out.strip().splitlines()[-1]
     assert none_left(s.pids())
+
+
+def test_the_router_is_there_before_the_shards_are(launch):
+    s = launch(env={"SHARD_0": "mute"})
+    s.wait_for("router.up")
+    s.wait_for("shard-0.json")
+    router = s.said("router")["argv"]
+    assert int(router[router.index("--shard-connect-timeout") + 1]) == 600, "as long as shards may take"
+    assert "--startup-fd" in router and "--startup-fd" in s.said("shard-0")["argv"]
+    s.p.terminate()
+    assert "All shards ready" not in s.end() and s.p.returncode == 0
 
 
 def test_signal_while_loading(launch):
@@ -231,13 +258,13 @@ def test_signal_while_loading(launch):
     s.wait_for("shard-0.json")
     s.p.send_signal(signal.SIGINT)
     out = s.end()
-    assert s.p.returncode == 0, out
-    assert none_left(s.pids()) and not (s.seen / "router.json").exists()
+    assert s.p.returncode == 0 and "All shards ready" not in out, out
+    assert none_left(s.pids())
 
 
 def test_grace_is_bounded(launch):
     s = launch("--graceful-termination-timeout", "1", env={"ROUTER": "stubborn", "SHARD_0": "stubborn"})
-    s.wait_for("router.up")
+    s.up()
     start = time.time()
     s.p.send_signal(signal.SIGHUP)
     s.end()
@@ -247,7 +274,7 @@ def test_grace_is_bounded(launch):
 
 def test_second_signal_is_immediate(launch):
     s = launch(env={"ROUTER": "stubborn"})
-    s.wait_for("router.up")
+    s.up()
     s.p.terminate()
     s.p.terminate()  # an echo within half a second is the same request
     time.sleep(1)
@@ -260,7 +287,7 @@ def test_second_signal_is_immediate(launch):
 
 def test_no_orphans_after_kill_9(launch):
     s = launch("--num-shard", "2")
-    s.wait_for("router.up")
+    s.up()
     pids = s.pids()
     assert len(pids) == 3 and all(map(alive, pids))
     s.p.kill()
@@ -270,12 +297,12 @@ def test_no_orphans_after_kill_9(launch):
 
 def test_restart_after_kill_9(launch):
     first = launch()
-    first.wait_for("router.up")
+    first.up()
     first.p.kill()
     first.p.wait()
     (first.seen / "router.up").unlink()
     second = launch(port=first.port)
-    second.wait_for("router.up")
+    second.up()
     second.p.terminate()
     assert "stale" not in second.end() and second.p.returncode == 0
 
@@ -303,7 +330,7 @@ def test_occupied_socket(launch, tmp_path):
 
 def test_download_runs_first_and_only_for_hub_names(launch):
     s = launch("--revision", "main", model="org/model")
-    s.wait_for("router.up")
+    s.up()
     assert s.said("download")["argv"][1:3] == ["download-weights", "org/model"]
     assert s.said("router")["argv"][s.said("router")["argv"].index("--revision") + 1] == "main"
     s.p.terminate()
@@ -319,7 +346,7 @@ def test_failed_download(launch):
 
 def test_json_output(launch):
     s = launch("--json-output")
-    s.wait_for("router.up")
+    s.up()
     s.p.terminate()
     lines = [json.loads(x) for x in s.end().strip().splitlines()]
     assert any(x["target"] == "shard-0" and x["fields"] == {"message": "model loaded", "tensors": 31} for x in lines)
@@ -347,7 +374,7 @@ def test_a_missing_program_is_one_clear_line(launch, tmp_path):
     s = launch(env={"LAUNCHER_BIN_DIR": str(tmp_path / "nowhere")})
     out = s.end()
     assert s.p.returncode == 1
-    assert f"Shard cannot start: cannot run {tmp_path}/nowhere/model-server: No such file or directory" in out.strip().splitlines()[-1]
+    assert f"Webserver cannot start: cannot run {tmp_path}/nowhere/router: No such file or directory" in out.strip().splitlines()[-1]
 
 
 def test_the_printed_page_is_the_one_in_docs():
