@@ -314,7 +314,7 @@ def test_without_shards_it_lives_but_is_not_ready(tmp_path):
         assert requests.get(url + "/health").status_code == 503
         g = requests.post(url + "/generate", json={"inputs": "x"})
         assert g.status_code == 503 and g.headers["retry-after"] and g.json()["error_type"] == "healthcheck"
-        assert requests.post(url + "/tokenize", json={"inputs": "x"}).status_code == 200
+        assert requests.post(url + "/tokenize", json={"inputs": "x"}).status_code == 503
         assert r.p.wait(30 * SLOW) == 1
         assert "Error: " in r.log
     finally:

@@ -8,9 +8,10 @@ static void reply_loading(struct call *c)
     char words[96];
     startup_words(&v, words, sizeof(words));
     buf_fmt(&c->out,
-            "{\"error\":\"the model is being loaded: %s\",\"error_type\":\"unhealthy\","
+            "{\"error\":\"the model is being loaded: %s\",\"error_type\":\"%s\","
             "\"status\":\"loading\",\"phase\":\"%s\",\"seconds\":%.1f",
-            words, v.phase == STARTUP_NONE ? "start" : startup_name(v.phase), v.seconds);
+            words, err_wire(ERR_UNHEALTHY),
+            v.phase == STARTUP_NONE ? "start" : startup_name(v.phase), v.seconds);
     if (v.percent >= 0)
         buf_fmt(&c->out, ",\"percent\":%.1f", v.percent);
     if (v.left >= 0)
