@@ -49,9 +49,9 @@ struct decoder {
     uint32_t mixer_width, ffn_width; /* most floats a token that a sublayer takes */
     void (*progress)(void *arg, uint64_t done, uint64_t total); /* NULL, or after each layer */
     void *progress_arg;
-    bool sample; /* weights are sized, not kept: see model_options.measure */
-    struct amount weights;           /* all of it; of these: */
-    struct amount tables;            /* looked up, never multiplied with */
+    bool sample;           /* weights are sized, not kept: see model_options.measure */
+    struct amount weights; /* all of it; of these: */
+    struct amount tables;  /* looked up, never multiplied with */
     struct amount experts;
 
     struct rope rope[SPEC_MAX_ROPES];

@@ -30,10 +30,11 @@ struct loader {
     int n_stored;
     struct mat_codes codes[MAX_SOURCES]; /* of parts that are kept so, in the last of `copies` */
     int n_tensors, n_copies;
-    int64_t began;          /* ns */
-    int64_t told;           /* when the log last heard of progress */
-    uint64_t layers_before, least_layer; /* bytes: of all before the layer at hand; of the smallest */
-    int64_t rows_each;      /* of the matrix at hand every row stands for so many; 0: for itself */
+    int64_t began; /* ns */
+    int64_t told;  /* when the log last heard of progress */
+    uint64_t layers_before,
+        least_layer;   /* bytes: of all before the layer at hand; of the smallest */
+    int64_t rows_each; /* of the matrix at hand every row stands for so many; 0: for itself */
 };
 
 void loader_nomem(struct loader *l);
