@@ -74,6 +74,8 @@ seen(NAME)
 line("INFO", "Connected")
 how = os.environ.get("ROUTER", "")
 if how == "exit":
+    while not (Path(os.environ["SEEN"]) / "shard-0.json").exists():
+        time.sleep(0.05)
     line("ERROR", "no tokenizer in the model folder")
     sys.exit(1)
 if how == "stubborn":
