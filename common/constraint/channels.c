@@ -66,7 +66,7 @@ static cJSON *arguments_of(const cJSON *call, const cJSON *definitions)
     return schema;
 }
 
-term channel_calls(struct term_pool *p, const cJSON *schema, struct err *e)
+term channel_calls(struct term_pool *p, const cJSON *schema, enum json_layout layout, struct err *e)
 {
     const cJSON *call, *any = json_get(schema, "anyOf"), *defs = json_get(schema, "$defs");
     term all = TERM_NONE;
@@ -77,7 +77,7 @@ term channel_calls(struct term_pool *p, const cJSON *schema, struct err *e)
         cJSON *arguments = name ? arguments_of(call, defs) : NULL;
         if (!arguments)
             return err_set(e, ERR_VALIDATION, "calls in channels: a name and arguments"), TERM_NONE;
-        term t = schema_term(p, arguments, e);
+        term t = schema_term(p, arguments, layout, e);
         cJSON_Delete(arguments);
         if (t == TERM_NONE)
             return TERM_NONE;

@@ -3,7 +3,7 @@
  * message. */
 #ifndef COMMON_CONSTRAINT_CHANNELS_H
 #define COMMON_CONSTRAINT_CHANNELS_H
-#include "common/constraint/term.h"
+#include "common/constraint/schema.h"
 #include "common/err.h"
 #include <cjson/cJSON.h>
 
@@ -12,5 +12,6 @@ term channel_thoughts(struct term_pool *p, term message);
 /* `text` as the message of the channel final. */
 term channel_final(struct term_pool *p, term text);
 /* A call of one of the functions of `schema`, see CONSTRAINT_CHANNEL_CALLS. TERM_NONE with `e`. */
-term channel_calls(struct term_pool *p, const cJSON *schema, struct err *e);
+term channel_calls(struct term_pool *p, const cJSON *schema, enum json_layout layout,
+                   struct err *e);
 #endif

@@ -1,6 +1,7 @@
 /* constraint.c - terms as states, their transitions kept as they are found. */
 #include "common/constraint/channels.h"
 #include "common/constraint/constraint_impl.h"
+#include "common/constraint/grammar.h"
 #include "common/constraint/pattern.h"
 #include "common/constraint/schema.h"
 #include "common/json.h"
@@ -27,11 +28,15 @@ static term compile(struct constraint *c, enum constraint_reasoning reasoning,
 {
     if (kind == CONSTRAINT_REGEX)
         return pattern_term(c->pool, text, n, PATTERN_WHOLE, SPELL_PLAIN, e);
+    if (kind == CONSTRAINT_GBNF || kind == CONSTRAINT_LARK)
+        return grammar_term(c->pool, text, n, kind == CONSTRAINT_GBNF ? GRAMMAR_GBNF : GRAMMAR_LARK,
+                            e);
+    enum json_layout layout = kind == CONSTRAINT_JSON_COMPACT ? JSON_COMPACT : JSON_INDENTED;
     cJSON *schema = json_parse(text, n, e);
     if (!schema)
         return err_wrap(e, "JSON schema"), TERM_NONE;
-    term t = reasoning == CONSTRAINT_CHANNEL_CALLS ? channel_calls(c->pool, schema, e)
-                                                   : schema_term(c->pool, schema, e);
+    term t = reasoning == CONSTRAINT_CHANNEL_CALLS ? channel_calls(c->pool, schema, layout, e)
+                                                   : schema_term(c->pool, schema, layout, e);
     cJSON_Delete(schema);
     return t;
 }

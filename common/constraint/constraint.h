@@ -13,9 +13,13 @@
 #include "common/err.h"
 
 enum constraint_kind {
-    CONSTRAINT_REGEX,      /* the whole answer matches: common/constraint/pattern.h */
-    CONSTRAINT_JSON_SCHEMA /* the answer is an instance: common/constraint/schema.h */
+    CONSTRAINT_REGEX,        /* the whole answer matches: common/constraint/pattern.h */
+    CONSTRAINT_JSON_SCHEMA,  /* the answer is an instance: common/constraint/schema.h */
+    CONSTRAINT_JSON_COMPACT, /* the same without white space between tokens */
+    CONSTRAINT_GBNF,         /* the answer is of llama.cpp's grammar: common/constraint/grammar.h */
+    CONSTRAINT_LARK          /* the same in Lark's notation */
 };
+enum { CONSTRAINT_KINDS = CONSTRAINT_LARK + 1 };
 /* What a model that thinks aloud may write before the text that is constrained. */
 enum constraint_reasoning {
     CONSTRAINT_NO_REASONING,

@@ -1,9 +1,10 @@
 /* pattern.c - recursive descent over a regular expression; each function returns the term of what
  * it read. */
 #include "common/constraint/pattern.h"
+#include "common/constraint/pattern_assert.h"
+#include "common/constraint/pattern_chars.h"
 #include "common/tokenizer/unicode.h"
 #include "common/utf8.h"
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,6 +16,8 @@ struct parser {
     size_t n, at;
     enum spelling how;
     enum pattern_reach reach;
+    bool fold, unicode, dot_all; /* the flags i, u and s, here */
+    struct pattern_tree *trees;  /* all that were made */
     int depth;
     bool failed;
     struct err *e;
@@ -53,43 +56,10 @@ static uint32_t next_char(struct parser *q)
 
 /* ---------------------------------------------------------------- escapes */
 
-/* Where the category changes: all code points are looked at once a process, not once a pattern. */
-static struct category_run {
-    uint32_t first;
-    enum uni_category category;
-} * runs;
-static uint32_t n_runs;
-static pthread_once_t runs_once = PTHREAD_ONCE_INIT;
-
-static void find_runs(void)
-{
-    uint32_t cap = 0;
-    for (uint32_t cp = 0; cp <= CHAR_LAST; cp++) {
-        enum uni_category category = uni_category(cp);
-        if (n_runs && runs[n_runs - 1].category == category)
-            continue;
-        if (n_runs == cap) {
-            cap = cap ? cap * 2 : 4096;
-            struct category_run *more = realloc(runs, cap * sizeof(*more));
-            if (!more) {
-                n_runs = 0;
-                return;
-            }
-            runs = more;
-        }
-        runs[n_runs++] = (struct category_run){cp, category};
-    }
-}
-
 static void add_category(struct parser *q, struct chars *c, uint32_t set)
 {
-    pthread_once(&runs_once, find_runs);
-    term_work(q->p, n_runs / 8);
-    for (uint32_t i = 0; i < n_runs; i++)
-        if (set >> runs[i].category & 1)
-            chars_add(c, runs[i].first, i + 1 < n_runs ? runs[i + 1].first - 1 : CHAR_LAST);
-    chars_tidy(c);
-    if (c->overflow || !n_runs)
+    pattern_add_category(q->p, c, set);
+    if (c->overflow || !c->n)
         fail(q, "too many ranges of characters");
     if (term_spent(q->p))
         fail(q, "too complex");
@@ -112,21 +82,6 @@ static void property(struct parser *q, struct chars *c)
         fail(q, "a \\p that is no general category");
     else
         add_category(q, c, set);
-}
-
-static void add_shorthand(struct chars *c, char letter)
-{
-    if (letter == 'd' || letter == 'w')
-        chars_add(c, '0', '9');
-    if (letter == 'w') {
-        chars_add(c, 'A', 'Z');
-        chars_add(c, 'a', 'z');
-        chars_add(c, '_', '_');
-    }
-    if (letter == 's') {
-        chars_add(c, '\t', '\r');
-        chars_add(c, ' ', ' ');
-    }
 }
 
 /* `digits` hexadecimal ones, or any number in braces. */
@@ -163,7 +118,7 @@ static uint32_t escape(struct parser *q, struct chars *set)
         if (c == 'p' || c == 'P')
             property(q, set);
         else
-            add_shorthand(set, (char)(c | 0x20));
+            pattern_add_shorthand(q->p, set, (char)(c | 0x20), q->unicode);
         if (c < 'a')
             chars_invert(set);
         return 0;
@@ -177,9 +132,7 @@ static uint32_t escape(struct parser *q, struct chars *set)
         return (uint8_t)value[named - plain];
     }
     if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '1' && c <= '9'))
-        return (uint32_t)fail(q, c >= '1' && c <= '9'   ? "a back reference"
-                                 : c == 'b' || c == 'B' ? "a word boundary"
-                                                        : "an unknown escape");
+        return (uint32_t)fail(q, c >= '1' && c <= '9' ? "a back reference" : "an unknown escape");
     return next_char(q);
 }
 
@@ -231,6 +184,8 @@ static term class(struct parser *q)
     }
     if (!take(q, "]"))
         return fail(q, "a class without end");
+    if (q->fold)
+        pattern_fold(q->p, c);
     if (inverted)
         chars_invert(c);
     if (c->overflow)
@@ -238,72 +193,177 @@ static term class(struct parser *q)
     return chars_term(q->p, c, q->how);
 }
 
+/* ---------------------------------------------------------------- parts */
+
+static struct part plain(term t) { return (struct part){.t = t}; }
+
+/* Takes over `part`. */
+static struct part tree(struct parser *q, enum pattern_kind kind, struct part *part, size_t n)
+{
+    struct pattern_tree *x = q->failed ? NULL : calloc(1, sizeof(*x));
+    if (!x) {
+        free(part);
+        return plain(fail(q, "no memory"));
+    }
+    *x = (struct pattern_tree){.kind = kind, .part = part, .n = n, .older = q->trees};
+    q->trees = x;
+    return (struct part){.tree = x};
+}
+
+static void free_trees(struct parser *q)
+{
+    for (struct pattern_tree *older; q->trees; q->trees = older) {
+        older = q->trees->older;
+        free(q->trees->part);
+        free(q->trees);
+    }
+}
+
+static struct part tree_of(struct parser *q, enum pattern_kind kind, struct part inner)
+{
+    struct part *one = malloc(sizeof(*one));
+    if (!one)
+        return plain(fail(q, "no memory"));
+    *one = inner;
+    return tree(q, kind, one, 1);
+}
+
 /* ---------------------------------------------------------------- sequences */
 
-static term alternatives(struct parser *q, bool top);
+static struct part alternatives(struct parser *q);
+
+/* Behind "(?": flags, one or none of each side of a minus. 1: they are a group's of their own, 2:
+ * they hold up to the end of the group around, 0: none. */
+static int flags(struct parser *q)
+{
+    size_t at = q->at;
+    bool on = true, fold = q->fold, unicode = q->unicode, dot_all = q->dot_all;
+    for (; more(q) && strchr("isua-", peek(q)) && peek(q); q->at++) {
+        char c = peek(q);
+        on = c == '-' ? false : on;
+        fold = c == 'i' ? on : fold;
+        dot_all = c == 's' ? on : dot_all;
+        unicode = c == 'u' ? on : c == 'a' ? !on : unicode;
+    }
+    char end = peek(q);
+    if (q->at == at || (end != ':' && end != ')')) {
+        q->at = at;
+        return 0;
+    }
+    q->at++;
+    q->fold = fold;
+    q->unicode = unicode;
+    q->dot_all = dot_all;
+    return end == ':' ? 1 : 2;
+}
+
+/* Behind '(': what kind of group; -1: it was only flags. */
+static int group_kind(struct parser *q)
+{
+    if (!take(q, "?") || take(q, ":"))
+        return P_TERM;
+    if (take(q, "="))
+        return P_AHEAD;
+    if (take(q, "!"))
+        return P_NOT_AHEAD;
+    if ((take(q, "P<") || take(q, "<")) && peek(q) != '=' && peek(q) != '!') {
+        while (more(q) && !take(q, ">"))
+            q->at++;
+        return P_TERM;
+    }
+    int how = flags(q);
+    if (!how)
+        fail(q, "look-behind, or an unknown kind of group");
+    return how == 2 ? -1 : P_TERM;
+}
 
 /* Behind '('. */
-static term group(struct parser *q)
+static struct part group(struct parser *q)
 {
-    if (take(q, "?")) {
-        bool named = !take(q, ":");
-        if (named && (take(q, "P<") || take(q, "<")) && peek(q) != '=' && peek(q) != '!') {
-            while (more(q) && !take(q, ">"))
-                q->at++;
-        } else if (named) {
-            return fail(q, "look-around or inline flags");
-        }
-    }
+    bool fold = q->fold, unicode = q->unicode, dot_all = q->dot_all;
+    int kind = group_kind(q);
+    if (kind < 0)
+        return plain(TERM_EMPTY);
     if (++q->depth > MAX_DEPTH)
-        return fail(q, "groups nested too deeply");
-    term t = alternatives(q, false);
+        return plain(fail(q, "groups nested too deeply"));
+    struct part inner = alternatives(q);
     q->depth--;
-    return take(q, ")") ? t : fail(q, "a group without end");
+    q->fold = fold;
+    q->unicode = unicode;
+    q->dot_all = dot_all;
+    if (!take(q, ")"))
+        return plain(fail(q, "a group without end"));
+    return kind == P_TERM ? inner : tree_of(q, (enum pattern_kind)kind, inner);
+}
+
+static term set_term(struct parser *q)
+{
+    if (q->fold)
+        pattern_fold(q->p, &q->set);
+    return chars_term(q->p, &q->set, q->how);
 }
 
 static term one_char(struct parser *q, uint32_t cp)
 {
     chars_clear(&q->set);
     chars_add(&q->set, cp, cp);
-    return chars_term(q->p, &q->set, q->how);
+    return set_term(q);
 }
 
 static term dot(struct parser *q)
 {
     chars_clear(&q->set);
-    chars_add(&q->set, '\n', '\n');
-    chars_add(&q->set, '\r', '\r');
+    if (!q->dot_all) {
+        chars_add(&q->set, '\n', '\n');
+        chars_add(&q->set, '\r', '\r');
+    }
     chars_invert(&q->set);
     return chars_term(q->p, &q->set, q->how);
 }
 
-static term atom(struct parser *q)
+/* What looks around and has no inside. */
+static bool assertion(struct parser *q, enum pattern_kind *kind)
 {
+    static const struct {
+        const char *text;
+        enum pattern_kind kind;
+    } of[] = {{"^", P_BEGIN}, {"\\A", P_BEGIN},    {"$", P_END},          {"\\Z", P_END},
+              {"\\z", P_END}, {"\\b", P_BOUNDARY}, {"\\B", P_NO_BOUNDARY}};
+    for (size_t i = 0; i < sizeof(of) / sizeof(of[0]); i++)
+        if (take(q, of[i].text)) {
+            *kind = of[i].kind;
+            return true;
+        }
+    return false;
+}
+
+static struct part atom(struct parser *q)
+{
+    enum pattern_kind kind;
+    if (assertion(q, &kind))
+        return tree(q, kind, NULL, 0);
     switch (peek(q)) {
     case '(':
         q->at++;
         return group(q);
     case '[':
         q->at++;
-        return class(q);
+        return plain(class(q));
     case '.':
         q->at++;
-        return dot(q);
+        return plain(dot(q));
     case '\\': {
         q->at++;
         chars_clear(&q->set);
         uint32_t cp = escape(q, &q->set);
-        return q->set.n ? chars_term(q->p, &q->set, q->how) : one_char(q, cp);
+        return plain(q->set.n ? set_term(q) : one_char(q, cp));
     }
     case '*':
     case '+':
     case '?':
-        return fail(q, "a quantifier without anything before it");
-    case '^':
-    case '$':
-        return fail(q, "an anchor that is not at an end of the pattern");
+        return plain(fail(q, "a quantifier without anything before it"));
     default:
-        return one_char(q, next_char(q));
+        return plain(one_char(q, next_char(q)));
     }
 }
 
@@ -339,40 +399,55 @@ static bool counts(struct parser *q, uint32_t *lo, uint32_t *hi)
     return false;
 }
 
-static term quantified(struct parser *q, term t)
+static struct part repeated(struct parser *q, struct part of, uint32_t lo, uint32_t hi)
 {
-    for (;;) {
+    if (!of.tree)
+        return plain(term_repeat(q->p, of.t, lo, hi));
+    struct part r = tree_of(q, P_REPEAT, of);
+    if (r.tree) {
+        r.tree->lo = lo;
+        r.tree->hi = hi;
+    }
+    return r;
+}
+
+static struct part quantified(struct parser *q, struct part of)
+{
+    for (int i = 0;; i++) {
         uint32_t lo = 0, hi = TERM_UNBOUNDED;
+        if (i > MAX_DEPTH)
+            return plain(fail(q, "repetitions nested too deeply"));
         if (peek(q) == '{' && q->at < q->n) {
             if (!counts(q, &lo, &hi))
-                return t;
+                return of;
             if (lo > hi)
-                return fail(q, "a count that ends before it begins");
+                return plain(fail(q, "a count that ends before it begins"));
         } else if (take(q, "+")) {
             lo = 1;
         } else if (take(q, "?")) {
             hi = 1;
         } else if (!take(q, "*")) {
-            return t;
+            return of;
         }
         take(q, "?"); /* lazy: the same texts */
         if (peek(q) == '+')
-            return fail(q, "a possessive quantifier");
-        t = term_repeat(q->p, t, lo, hi);
+            return plain(fail(q, "a possessive quantifier"));
+        of = repeated(q, of, lo, hi);
     }
 }
 
-struct terms {
-    term *v;
+struct parts {
+    struct part *v;
     size_t n, cap;
+    bool tree; /* one of them is a tree */
 };
 
 /* False: no memory; the list is gone, and the parser has failed. */
-static bool terms_add(struct parser *q, struct terms *l, term t)
+static bool parts_add(struct parser *q, struct parts *l, struct part part)
 {
     if (l->n == l->cap) {
         size_t cap = l->cap ? l->cap * 2 : 16;
-        term *grown = realloc(l->v, cap * sizeof(*grown));
+        struct part *grown = realloc(l->v, cap * sizeof(*grown));
         if (!grown) {
             free(l->v);
             return fail(q, "no memory"), false;
@@ -380,49 +455,87 @@ static bool terms_add(struct parser *q, struct terms *l, term t)
         l->v = grown;
         l->cap = cap;
     }
-    l->v[l->n++] = t;
+    l->tree |= part.tree != NULL;
+    l->v[l->n++] = part;
     return true;
 }
 
-static term sequence(struct parser *q, bool top)
+/* Neighbours that look at nothing are one term. */
+static void join_plain(struct parser *q, struct parts *l)
 {
-    struct terms part = {0};
-    term t = TERM_EMPTY;
-    bool begins = top && (take(q, "^") || take(q, "\\A")), ends = false;
-    while (more(q) && peek(q) != '|' && peek(q) != ')' && !ends) {
-        if (top && (take(q, "$") || take(q, "\\Z") || take(q, "\\z"))) {
-            ends = true;
-            break;
-        }
-        if (!terms_add(q, &part, quantified(q, atom(q))))
-            return TERM_NONE;
+    size_t n = 0;
+    for (size_t to = l->n; to > 0;) { /* from the right: so terms share their ends */
+        struct part part = l->v[--to];
+        if (!part.tree)
+            while (to > 0 && !l->v[to - 1].tree)
+                part.t = term_cat(q->p, l->v[--to].t, part.t);
+        l->v[l->n - ++n] = part; /* at or behind what is still to be read */
     }
-    if (ends && more(q) && peek(q) != '|' && peek(q) != ')')
-        fail(q, "an anchor that is not at an end of the pattern");
-    term any = top && q->reach == PATTERN_SEARCH
-                   ? term_repeat(q->p, chars_any_term(q->p, q->how), 0, TERM_UNBOUNDED)
-                   : TERM_EMPTY;
-    if (!ends)
-        t = any;
-    while (part.n--)
-        t = term_cat(q->p, part.v[part.n], t);
-    free(part.v);
-    return begins ? t : term_cat(q->p, any, t);
+    for (size_t i = 0; i < n; i++)
+        l->v[i] = l->v[l->n - n + i];
+    l->n = n;
 }
 
-static term alternatives(struct parser *q, bool top)
+static struct part sequence(struct parser *q)
 {
-    struct terms of = {0};
-    term t = sequence(q, top);
+    struct parts l = {0};
+    while (more(q) && peek(q) != '|' && peek(q) != ')')
+        if (!parts_add(q, &l, quantified(q, atom(q))))
+            return plain(TERM_NONE);
+    join_plain(q, &l);
+    if (l.tree)
+        return tree(q, P_CAT, l.v, l.n);
+    term t = l.n ? l.v[0].t : TERM_EMPTY;
+    free(l.v);
+    return plain(t);
+}
+
+static struct part alternatives(struct parser *q)
+{
+    struct parts l = {0};
+    struct part part = sequence(q);
     if (peek(q) != '|')
-        return t;
+        return part;
     do {
-        if (!terms_add(q, &of, t))
-            return TERM_NONE;
-    } while (take(q, "|") && (t = sequence(q, top), true));
-    t = term_alt_n(q->p, of.v, of.n);
-    free(of.v);
-    return t;
+        if (!parts_add(q, &l, part))
+            return plain(TERM_NONE);
+    } while (take(q, "|") && (part = sequence(q), true));
+    if (l.tree)
+        return tree(q, P_ALT, l.v, l.n);
+    term *of = malloc(l.n * sizeof(*of));
+    for (size_t i = 0; of && i < l.n; i++)
+        of[i] = l.v[i].t;
+    term t = of ? term_alt_n(q->p, of, l.n) : fail(q, "no memory");
+    free(of);
+    free(l.v);
+    return plain(t);
+}
+
+/* Any text may stand before and behind what is searched for. */
+static term whole(struct parser *q, struct part part, bool word_unicode)
+{
+    struct lowering l = {.p = q->p, .any = chars_any_term(q->p, q->how)};
+    term any = term_repeat(q->p, l.any, 0, TERM_UNBOUNDED);
+    term end = q->reach == PATTERN_SEARCH ? any : TERM_EMPTY;
+    if (!part.tree)
+        return term_cat(q->p, end, term_cat(q->p, part.t, end));
+    chars_clear(&q->set);
+    pattern_add_shorthand(q->p, &q->set, 'w', word_unicode);
+    chars_tidy(&q->set);
+    l.word = chars_term(q->p, &q->set, q->how);
+    chars_invert(&q->set);
+    l.other = chars_term(q->p, &q->set, q->how);
+    struct after then = {{end, end, end}};
+    /* each alternative by itself, so that an anchor of one is none of the others */
+    bool several = part.tree->kind == P_ALT;
+    term all = TERM_NONE;
+    for (size_t i = 0; i < (several ? part.tree->n : 1) && !l.failed; i++) {
+        struct after of = pattern_lower(&l, several ? part.tree->part[i] : part, then);
+        if (q->reach == PATTERN_SEARCH)
+            of = pattern_lower(&l, plain(any), of);
+        all = term_alt(q->p, all, of.t[FRONT_NOTHING]);
+    }
+    return l.failed ? fail(q, l.failed) : all;
 }
 
 term pattern_term(struct term_pool *p, const char *text, size_t n, enum pattern_reach reach,
@@ -435,9 +548,11 @@ term pattern_term(struct term_pool *p, const char *text, size_t n, enum pattern_
     }
     if (!utf8_valid(text, n))
         return fail(&q, "invalid UTF-8");
-    term t = alternatives(&q, true);
+    struct part part = alternatives(&q);
     if (!q.failed && more(&q))
         fail(&q, "a closing parenthesis that closes nothing");
+    term t = q.failed ? TERM_NONE : whole(&q, part, q.unicode);
+    free_trees(&q);
     if (!q.failed && term_spent(p))
         fail(&q, "too complex");
     if (!q.failed && term_full(p))

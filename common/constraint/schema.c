@@ -21,7 +21,7 @@ static struct rule *new_rule(struct schema *s, const struct conj *sorted)
         s->rules = r, s->cap_rules = cap;
     }
     struct rule *r = &s->rules[s->n_rules++];
-    *r = (struct rule){*sorted, term_rule(s->p, false)};
+    *r = (struct rule){*sorted, s->level, term_rule(s->p, false)};
     return r;
 }
 
@@ -32,7 +32,7 @@ term schema_value(struct schema *s, const struct conj *c)
         return TERM_NONE;
     qsort(sorted.at, (size_t)sorted.n, sizeof(const cJSON *), by_address);
     for (size_t i = 0; i < s->n_rules; i++)
-        if (s->rules[i].c.n == c->n &&
+        if (s->rules[i].c.n == c->n && s->rules[i].level == s->level &&
             !memcmp(s->rules[i].c.at, sorted.at, (size_t)c->n * sizeof(const cJSON *)))
             return s->rules[i].t;
     if (s->depth > MAX_NESTING)
@@ -51,28 +51,55 @@ term schema_value(struct schema *s, const struct conj *c)
 
 /* ---------------------------------------------------------------- the whole */
 
+/* A line break and the indentation of the level. */
+static term line(struct schema *s)
+{
+    struct byte_set blank = {{0}}, tab = {{0}}, any = {{0}};
+    byte_set_add(&blank, ' ', ' ');
+    byte_set_add(&tab, '\t', '\t');
+    byte_set_add(&any, ' ', ' ');
+    byte_set_add(&any, '\t', '\t');
+    uint32_t n = (uint32_t)s->level;
+    term one = term_set(s->p, &blank), in;
+    if (n < SCHEMA_LEVELS)
+        in = term_alt(s->p, term_repeat(s->p, term_set(s->p, &tab), n, n),
+                      term_alt(s->p, term_repeat(s->p, one, 2 * n, 2 * n),
+                               term_repeat(s->p, one, 4 * n, 4 * n)));
+    else
+        in = term_repeat(s->p, term_set(s->p, &any), 0, 64);
+    return term_cat(s->p, lit(s, "\n"), in);
+}
+
+void schema_indent(struct schema *s, int by)
+{
+    s->open += by;
+    /* a large schema's rules are not multiplied by the levels on which they are met */
+    s->coarse |= s->n_rules > LEVEL_RULES;
+    if (s->layout == JSON_COMPACT) {
+        s->blank = TERM_EMPTY;
+    } else {
+        s->level = s->coarse || s->open > SCHEMA_LEVELS ? SCHEMA_LEVELS : s->open;
+        s->blank = term_alt(s->p, s->colon_blank, line(s));
+    }
+    s->comma = term_cat(s->p, lit(s, ","), s->blank);
+}
+
 static void fixed_terms(struct schema *s)
 {
     /* escapes of surrogates come in pairs */
     static const char spelled[] =
         "[^\"\\\\\\x00-\\x1f]|\\\\([\"\\\\/bfnrt]|u(?:[0-9A-Ca-cEFef][0-9A-Fa-f]{3}|"
         "[Dd][0-7][0-9A-Fa-f]{2}|[Dd][89ABab][0-9A-Fa-f]{2}\\\\u[Dd][C-Fc-f][0-9A-Fa-f]{2}))";
-    struct byte_set indent = {{0}};
-    byte_set_add(&indent, ' ', ' ');
-    byte_set_add(&indent, '\t', '\t');
-    s->colon_blank = term_opt(s->p, lit(s, " "));
-    s->blank =
-        term_alt(s->p, s->colon_blank,
-                 term_cat(s->p, lit(s, "\n"), term_repeat(s->p, term_set(s->p, &indent), 0, 64)));
-    s->comma = term_cat(s->p, lit(s, ","), s->blank);
+    s->colon_blank = s->layout == JSON_COMPACT ? TERM_EMPTY : term_opt(s->p, lit(s, " "));
+    schema_indent(s, 0);
     s->free_char =
         pattern_term(s->p, spelled, sizeof(spelled) - 1, PATTERN_WHOLE, SPELL_PLAIN, s->e);
     s->char_once = chars_any_term(s->p, SPELL_JSON);
 }
 
-term schema_term(struct term_pool *p, const cJSON *root, struct err *e)
+term schema_term(struct term_pool *p, const cJSON *root, enum json_layout layout, struct err *e)
 {
-    struct schema s = {.p = p, .root = root, .e = e};
+    struct schema s = {.p = p, .root = root, .layout = layout, .e = e};
     struct conj c = {.n = 0};
     fixed_terms(&s);
     conj_add(&s, &c, root);

@@ -2,10 +2,10 @@
  * model write.
  *
  * The language is a subset of what the schema allows, never more: properties come in the order in
- * which they are declared, white space is at most one blank or one line break with indentation, and
- * numbers have at most 18 digits before the point. A schema without `type` but with keywords of
- * certain types means these types. Keywords that cannot be promised (uniqueItems, contains, not,
- * if, ...), unknown ones and references outside the document are refused with their JSON pointer.
+ * which they are declared, white space is what the layout allows, and numbers have at most 18
+ * digits before the point. A schema without `type` but with keywords of certain types means these
+ * types. Keywords that cannot be promised (uniqueItems, contains, not, if, ...), unknown ones and
+ * references outside the document are refused with their JSON pointer.
  */
 #ifndef COMMON_CONSTRAINT_SCHEMA_H
 #define COMMON_CONSTRAINT_SCHEMA_H
@@ -13,7 +13,13 @@
 #include "common/err.h"
 #include <cjson/cJSON.h>
 
+enum json_layout {
+    /* Between two tokens at most one blank, or one line break with its indentation: two blanks,
+     * four or one tab for each level. Below eight levels up to 64 blanks or tabs. */
+    JSON_INDENTED,
+    JSON_COMPACT /* none */
+};
 /* TERM_NONE with `e` set: ERR_VALIDATION, naming the keyword's place, or that no instance exists.
  */
-term schema_term(struct term_pool *p, const cJSON *root, struct err *e);
+term schema_term(struct term_pool *p, const cJSON *root, enum json_layout layout, struct err *e);
 #endif

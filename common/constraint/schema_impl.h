@@ -10,6 +10,8 @@
 #include "common/constraint/schema.h"
 
 enum { MAX_CONJ = 64, MAX_RULES = 20000, MAX_NESTING = 500, MAX_LITERAL = 16384 };
+/* Levels whose indentation is exact, and rules from which on no more levels are told apart. */
+enum { SCHEMA_LEVELS = 8, LEVEL_RULES = 512 };
 
 struct conj {
     const cJSON *at[MAX_CONJ]; /* in the order they were met, each once */
@@ -22,16 +24,22 @@ struct schema {
     const cJSON *root;
     struct rule {
         struct conj c; /* sorted by address */
+        int level;
         term t;
     } * rules;
     size_t n_rules, cap_rules;
     int depth;
     bool failed;
     struct err *e;
-    term blank, colon_blank; /* white space between tokens; behind a colon */
-    term comma;              /* and what white space may follow */
-    term free_char;          /* a character inside a string, in any of JSON's ways to write it */
-    term char_once;          /* in one way only: SPELL_JSON */
+    enum json_layout layout;
+    int open;    /* objects and arrays around what is compiled */
+    int level;   /* the same; SCHEMA_LEVELS: that many or more, or not told apart */
+    bool coarse; /* levels are not told apart any more */
+    /* White space on the level: in front of a value or a closing bracket; behind a colon. */
+    term blank, colon_blank;
+    term comma;     /* and what white space may follow */
+    term free_char; /* a character inside a string, in any of JSON's ways to write it */
+    term char_once; /* in one way only: SPELL_JSON */
 };
 
 /* Always TERM_NONE. `at`: the value whose place is named; NULL: none. The first error stays. */
@@ -41,6 +49,9 @@ term schema_fail(struct schema *s, const cJSON *at, const char *fmt, ...)
 void conj_add(struct schema *s, struct conj *c, const cJSON *node);
 /* The text of the values that satisfy all of c. */
 term schema_value(struct schema *s, const struct conj *c);
+
+/* schema.c: what follows is `by` levels deeper: `blank` and `comma` are that level's. */
+void schema_indent(struct schema *s, int by);
 
 /* schema_conj.c: what `$ref` names; NULL after an error. */
 const cJSON *schema_resolve(struct schema *s, const cJSON *ref);

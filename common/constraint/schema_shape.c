@@ -233,6 +233,7 @@ term schema_object(struct schema *s, const struct conj *c)
     struct object *o = calloc(1, sizeof(*o));
     if (!o)
         return schema_fail(s, NULL, "no memory");
+    schema_indent(s, +1);
     o->lo = conj_bound(s, c, "minProperties", true, 0);
     o->hi = conj_bound(s, c, "maxProperties", false, TERM_UNBOUNDED);
     collect_patterns(s, c, &o->patterns);
@@ -245,6 +246,7 @@ term schema_object(struct schema *s, const struct conj *c)
     free(o);
     /* an empty object has at most one blank inside */
     term open = term_cat(s->p, lit(s, "{"), s->blank);
+    schema_indent(s, -1);
     return term_cat(s->p, open, term_cat(s->p, inside, term_cat(s->p, s->blank, lit(s, "}"))));
 }
 
@@ -301,6 +303,7 @@ term schema_array(struct schema *s, const struct conj *c)
         n = own > n ? own : n;
     }
     term inside = TERM_NONE;
+    schema_indent(s, +1);
     if (lo <= hi && hi >= n)
         inside = further(s, element(s, c, (int)n), !n, lo > n ? lo - n : 0,
                          hi == TERM_UNBOUNDED ? hi : hi - n);
@@ -315,5 +318,6 @@ term schema_array(struct schema *s, const struct conj *c)
         inside = i >= lo ? term_alt(s->p, one, TERM_EMPTY) : one;
     }
     term open = term_cat(s->p, lit(s, "["), s->blank);
+    schema_indent(s, -1);
     return term_cat(s->p, open, term_cat(s->p, inside, term_cat(s->p, s->blank, lit(s, "]"))));
 }

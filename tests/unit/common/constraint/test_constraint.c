@@ -374,14 +374,13 @@ static void what_cannot_be_promised_is_refused_by_name(void **state)
         {J, "{\"enum\":[]}", "no list of values"},
         {J, "false", "no instance"},
         {J, "{\"type\":", "JSON schema: "},
-        {R, "(?=a)b", "look-around or inline flags at byte 2"},
+        {R, "(?<=a)b", "look-behind, or an unknown kind of group at byte 2"},
         {R, "(a)\\1", "a back reference"},
-        {R, "\\bx", "a word boundary"},
         {R, "a(b", "a group without end"},
         {R, "a)b", "closes nothing"},
         {R, "[b-a]", "ends before it begins"},
         {R, "*a", "a quantifier without"},
-        {R, "a^b", "an anchor"},
+        {R, "a^b", "no text can match"},
         {R, "a++", "possessive"},
         {R, "x{5,2}", "ends before it begins"},
         {R, "\xff", "invalid UTF-8"},
@@ -464,8 +463,8 @@ static void large_constraints_are_refused_soon(void **state)
 {
     (void)state;
     static const char *const says[] = {"pattern: too complex at byte",
-                                       "too complex at byte 1 at `#/allOf/11/anyOf/2/pattern`",
-                                       "too complex at `#", "too complex at `#/anyOf/"};
+                                       "too complex at byte 1 at `#/allOf/", "too complex at `#",
+                                       "too complex at `#/anyOf/"};
     struct buf b = BUF_INIT;
     struct err e = ERR_INIT;
     for (int i = 0; i < 5; i++) {

@@ -1,0 +1,67 @@
+/* grammar_impl.h - a grammar as a tree, for the two parsers and what makes terms of it. */
+#ifndef COMMON_CONSTRAINT_GRAMMAR_IMPL_H
+#define COMMON_CONSTRAINT_GRAMMAR_IMPL_H
+#include "common/constraint/chars.h"
+#include "common/constraint/grammar.h"
+#include "common/constraint/pattern.h"
+
+/* Nodes by number; 0 is none. */
+typedef uint32_t gnode;
+enum gnode_kind { G_TERM, G_REF, G_CAT, G_ALT, G_REPEAT };
+struct grammar_node {
+    enum gnode_kind kind;
+    gnode kid, next; /* the first below it; the one behind it in its list */
+    term t;          /* G_TERM */
+    uint32_t rule;   /* G_REF */
+    uint32_t lo, hi; /* G_REPEAT */
+};
+struct grammar_rule {
+    const char *name; /* in the text */
+    size_t n_name;
+    gnode body;      /* 0: not defined */
+    bool nullable;   /* may be empty */
+    bool terminal;   /* Lark: written in capitals */
+    uint8_t visited; /* by the search for left recursion */
+    term t;
+};
+struct grammar {
+    struct term_pool *p;
+    const char *text;
+    size_t n, at;
+    struct grammar_node *node;
+    uint32_t n_nodes, cap_nodes;
+    struct grammar_rule *rule; /* [GRAMMAR_MAX_RULES] */
+    uint32_t n_rules;
+    int depth;
+    bool failed;
+    struct err *e;
+    struct chars set;
+    /* Lark */
+    bool in_terminal; /* the body that is read is a terminal's */
+    gnode ignore;     /* G_REPEAT of what %ignore names; 0: nothing */
+};
+
+/* Always 0. The first error stays. */
+gnode grammar_fail(struct grammar *g, const char *what, const char *name, size_t n);
+static inline bool grammar_more(const struct grammar *g) { return g->at < g->n && !g->failed; }
+static inline char grammar_peek(const struct grammar *g)
+{
+    return g->at < g->n ? g->text[g->at] : '\0';
+}
+bool grammar_take(struct grammar *g, const char *s);
+/* The number of the rule of that name, which is made where there is none yet. */
+uint32_t grammar_rule(struct grammar *g, const char *name, size_t n);
+bool grammar_number(struct grammar *g, uint32_t *v); /* decimal digits; false: none */
+
+gnode grammar_of_term(struct grammar *g, term t);
+gnode grammar_ref(struct grammar *g, uint32_t rule);
+gnode grammar_list(struct grammar *g, enum gnode_kind kind); /* empty G_CAT or G_ALT */
+void grammar_append(struct grammar *g, gnode list, gnode *last, gnode kid);
+gnode grammar_repeat(struct grammar *g, gnode of, uint32_t lo, uint32_t hi);
+/* The first rule's number, `root` or `start`; -1: failed. */
+int grammar_parse_gbnf(struct grammar *g);
+int grammar_parse_lark(struct grammar *g);
+/* A character of the escape behind a backslash: \n \t \r \xHH \uHHHH \UHHHHHHHH, or itself. */
+uint32_t grammar_escape(struct grammar *g);
+term grammar_char(struct grammar *g, uint32_t first, uint32_t last);
+#endif

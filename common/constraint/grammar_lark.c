@@ -1,0 +1,392 @@
+/* grammar_lark.c - Lark's notation into a tree, by recursive descent. */
+#include "common/buf.h"
+#include "common/constraint/grammar_impl.h"
+#include "common/utf8.h"
+#include <string.h>
+
+/* Lark's module `common`: what its terminals match. */
+static const struct {
+    const char *name, *pattern;
+} common[] = {
+    {"DIGIT", "[0-9]"},
+    {"HEXDIGIT", "[0-9a-fA-F]"},
+    {"INT", "[0-9]+"},
+    {"SIGNED_INT", "[+-]?[0-9]+"},
+    {"DECIMAL", "[0-9]+\\.[0-9]*|\\.[0-9]+"},
+    {"FLOAT", "[0-9]+[eE][+-]?[0-9]+|([0-9]+\\.[0-9]*|\\.[0-9]+)([eE][+-]?[0-9]+)?"},
+    {"SIGNED_FLOAT", "[+-]?([0-9]+[eE][+-]?[0-9]+|([0-9]+\\.[0-9]*|\\.[0-9]+)([eE][+-]?[0-9]+)?)"},
+    {"NUMBER", "[0-9]+([eE][+-]?[0-9]+)?|([0-9]+\\.[0-9]*|\\.[0-9]+)([eE][+-]?[0-9]+)?"},
+    {"SIGNED_NUMBER",
+     "[+-]?([0-9]+([eE][+-]?[0-9]+)?|([0-9]+\\.[0-9]*|\\.[0-9]+)([eE][+-]?[0-9]+)?)"},
+    {"ESCAPED_STRING", "\"([^\"\\\\\\n]|\\\\[^\\n])*\""},
+    {"LCASE_LETTER", "[a-z]"},
+    {"UCASE_LETTER", "[A-Z]"},
+    {"LETTER", "[A-Za-z]"},
+    {"WORD", "[A-Za-z]+"},
+    {"CNAME", "[_A-Za-z][_A-Za-z0-9]*"},
+    {"WS_INLINE", "[ \\t]+"},
+    {"WS", "[ \\t\\f\\r\\n]+"},
+    {"CR", "\\r"},
+    {"LF", "\\n"},
+    {"NEWLINE", "(\\r?\\n)+"},
+    {"SH_COMMENT", "#[^\\n]*"},
+    {"CPP_COMMENT", "//[^\\n]*"},
+    {"C_COMMENT", "/\\*([^*]|\\*+[^*/])*\\*+/"},
+    {"SQL_COMMENT", "--[^\\n]*"},
+};
+
+/* ---------------------------------------------------------------- words */
+
+static void blanks(struct grammar *g)
+{
+    while (grammar_more(g)) {
+        char c = grammar_peek(g);
+        if (c == '#' || (c == '/' && g->n - g->at > 1 && g->text[g->at + 1] == '/'))
+            while (grammar_more(g) && grammar_peek(g) != '\n')
+                g->at++;
+        else if (c == ' ' || c == '\t' || c == '\r')
+            g->at++;
+        else
+            return;
+    }
+}
+
+static void lines(struct grammar *g)
+{
+    for (blanks(g); grammar_take(g, "\n"); blanks(g))
+        ;
+}
+
+/* Over line breaks, if a `|` stands behind them. */
+static bool next_alternative(struct grammar *g)
+{
+    size_t from = g->at;
+    lines(g);
+    if (grammar_take(g, "|"))
+        return true;
+    g->at = from;
+    return false;
+}
+
+static bool name_char(char c, bool first)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' ||
+           (!first && c >= '0' && c <= '9');
+}
+
+static size_t name(struct grammar *g)
+{
+    size_t from = g->at;
+    while (name_char(grammar_peek(g), g->at == from))
+        g->at++;
+    return g->at - from;
+}
+
+static bool is_terminal(const char *s, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (s[i] != '_')
+            return s[i] >= 'A' && s[i] <= 'Z';
+    return false;
+}
+
+/* In a rule, what %ignore names may stand before a terminal. The list is shared: %ignore may come
+ * later in the text. */
+static gnode skip_before(struct grammar *g, gnode terminal)
+{
+    if (g->in_terminal)
+        return terminal;
+    gnode list = grammar_list(g, G_CAT), last = 0;
+    gnode skip = g->ignore ? grammar_repeat(g, g->node[g->ignore].kid, 0, TERM_UNBOUNDED) : 0;
+    grammar_append(g, list, &last, skip);
+    grammar_append(g, list, &last, terminal);
+    return list;
+}
+
+static gnode by_pattern(struct grammar *g, const char *text, size_t n)
+{
+    struct err e = ERR_INIT;
+    term t = pattern_term(g->p, text, n, PATTERN_WHOLE, SPELL_PLAIN, &e);
+    return t == TERM_NONE ? grammar_fail(g, e.msg, "", 0) : grammar_of_term(g, t);
+}
+
+/* ---------------------------------------------------------------- terminals */
+
+/* Behind the quote: the text's characters as \u{..}, so that they mean themselves. */
+static bool string(struct grammar *g, struct buf *out, uint32_t *first)
+{
+    uint32_t n = 0;
+    while (grammar_more(g) && grammar_peek(g) != '"' && grammar_peek(g) != '\n') {
+        size_t len = 1;
+        uint32_t cp;
+        if (grammar_take(g, "\\")) {
+            cp = grammar_escape(g);
+        } else {
+            cp = utf8_decode(g->text + g->at, g->n - g->at, &len);
+            g->at += len;
+        }
+        *first = cp;
+        n++;
+        buf_fmt(out, "\\u{%x}", cp);
+    }
+    if (!grammar_take(g, "\""))
+        grammar_fail(g, "a string without end", "", 0);
+    return n == 1;
+}
+
+static gnode string_atom(struct grammar *g)
+{
+    struct buf text = BUF_INIT, last = BUF_INIT;
+    uint32_t from = 0, to = 0;
+    gnode n = 0;
+    bool single = string(g, &text, &from);
+    if (!g->failed && grammar_take(g, "..")) {
+        if (!single || !grammar_take(g, "\"") || !string(g, &last, &to) || to < from)
+            grammar_fail(g, "a bad range of characters", "", 0);
+        else
+            n = grammar_of_term(g, grammar_char(g, from, to));
+    } else if (!g->failed) {
+        bool fold =
+            !name_char(g->n - g->at > 1 ? g->text[g->at + 1] : ' ', false) && grammar_take(g, "i");
+        buf_str(&last, fold ? "(?i)" : "");
+        buf_add(&last, text.p ? text.p : "", text.len);
+        n = last.oom ? grammar_fail(g, "no memory", "", 0)
+                     : by_pattern(g, last.p ? last.p : "", last.len);
+    }
+    buf_free(&text);
+    buf_free(&last);
+    return n;
+}
+
+/* Behind the slash. */
+static gnode regex_atom(struct grammar *g)
+{
+    struct buf text = BUF_INIT, flags = BUF_INIT;
+    while (grammar_more(g) && grammar_peek(g) != '/' && grammar_peek(g) != '\n') {
+        if (grammar_peek(g) == '\\' && g->n - g->at > 1) {
+            if (g->text[g->at + 1] != '/')
+                buf_ch(&text, '\\');
+            g->at++;
+        }
+        buf_ch(&text, g->text[g->at++]);
+    }
+    if (!grammar_take(g, "/"))
+        grammar_fail(g, "a regular expression without end", "", 0);
+    while (grammar_peek(g) && strchr("imslux", grammar_peek(g))) {
+        if (strchr("mlx", grammar_peek(g)))
+            grammar_fail(g, "this flag of a regular expression is not supported", "", 0);
+        buf_fmt(&flags, "(?%c)", g->text[g->at++]);
+    }
+    buf_add(&flags, text.p ? text.p : "", text.len);
+    gnode n = g->failed || flags.oom || text.oom ? grammar_fail(g, "no memory", "", 0)
+                                                 : by_pattern(g, flags.p ? flags.p : "", flags.len);
+    buf_free(&text);
+    buf_free(&flags);
+    return n;
+}
+
+/* ---------------------------------------------------------------- rules */
+
+static gnode alternatives(struct grammar *g, char end);
+
+static gnode group(struct grammar *g, char end)
+{
+    if (++g->depth > GRAMMAR_MAX_DEPTH)
+        return grammar_fail(g, "groups nested too deeply", "", 0);
+    gnode n = alternatives(g, end);
+    g->depth--;
+    lines(g);
+    if (grammar_peek(g) != end)
+        return grammar_fail(g, "a group without end", "", 0);
+    g->at++;
+    return end == ']' ? grammar_repeat(g, n, 0, 1) : n;
+}
+
+static gnode atom(struct grammar *g)
+{
+    const char *at = g->text + g->at;
+    if (grammar_take(g, "("))
+        return group(g, ')');
+    if (grammar_take(g, "["))
+        return group(g, ']');
+    if (grammar_take(g, "\""))
+        return skip_before(g, string_atom(g));
+    if (grammar_take(g, "/"))
+        return skip_before(g, regex_atom(g));
+    size_t n = name(g);
+    if (!n)
+        return grammar_fail(g, "an unexpected character", at, g->at < g->n);
+    if (grammar_peek(g) == '{')
+        return grammar_fail(g, "a template is not supported:", at, n);
+    uint32_t rule = grammar_rule(g, at, n);
+    gnode ref = grammar_ref(g, rule);
+    if (!is_terminal(at, n))
+        return g->in_terminal ? grammar_fail(g, "a terminal of the rule", at, n) : ref;
+    return skip_before(g, ref);
+}
+
+static gnode quantified(struct grammar *g, gnode n)
+{
+    for (int i = 0; grammar_more(g); i++) {
+        uint32_t lo = 0, hi = TERM_UNBOUNDED;
+        if (i > GRAMMAR_MAX_DEPTH)
+            return grammar_fail(g, "repetitions nested too deeply", "", 0);
+        if (grammar_take(g, "~")) {
+            blanks(g);
+            if (!grammar_number(g, &lo))
+                return grammar_fail(g, "bad counts", "", 0);
+            hi = lo;
+            if (grammar_take(g, "..") && (!grammar_number(g, &hi) || hi < lo))
+                return grammar_fail(g, "bad counts", "", 0);
+        } else if (grammar_take(g, "+")) {
+            lo = 1;
+        } else if (grammar_take(g, "?")) {
+            hi = 1;
+        } else if (!grammar_take(g, "*")) {
+            return n;
+        }
+        n = grammar_repeat(g, n, lo, hi);
+        blanks(g);
+    }
+    return n;
+}
+
+/* `end`: what closes the group; '\n': the rule's end. */
+static gnode alternatives(struct grammar *g, char end)
+{
+    gnode all = grammar_list(g, G_ALT), last_all = 0;
+    do {
+        gnode list = grammar_list(g, G_CAT), last = 0;
+        for (blanks(g); grammar_more(g); end == '\n' ? blanks(g) : lines(g)) {
+            char c = grammar_peek(g);
+            if (c == '|' || c == '\n' || c == ')' || c == ']')
+                break;
+            if (grammar_take(g, "->")) { /* an alias: what the tree calls it */
+                blanks(g);
+                name(g);
+                continue;
+            }
+            gnode one = atom(g);
+            blanks(g);
+            grammar_append(g, list, &last, quantified(g, one));
+        }
+        grammar_append(g, all, &last_all, list);
+    } while (!g->failed && next_alternative(g));
+    return all;
+}
+
+static void define(struct grammar *g, const char *at, size_t n, gnode body)
+{
+    uint32_t rule = grammar_rule(g, at, n);
+    if (!g->failed && g->rule[rule].body)
+        grammar_fail(g, "two rules of the name", at, n);
+    if (!g->failed)
+        g->rule[rule].body = body;
+}
+
+static void import_one(struct grammar *g, const char *at, size_t n)
+{
+    const char *as = at;
+    size_t n_as = n, i = 0, count = sizeof(common) / sizeof(common[0]);
+    blanks(g);
+    if (grammar_take(g, "->")) {
+        blanks(g);
+        as = g->text + g->at;
+        n_as = name(g);
+    }
+    while (i < count && (strlen(common[i].name) != n || memcmp(common[i].name, at, n) != 0))
+        i++;
+    if (i == count || !n_as) {
+        grammar_fail(g, "nothing to import:", at, n);
+        return;
+    }
+    gnode body = grammar_list(g, G_ALT), last = 0;
+    grammar_append(g, body, &last, by_pattern(g, common[i].pattern, strlen(common[i].pattern)));
+    define(g, as, n_as, body);
+}
+
+/* Behind %import: common.NAME, or common (NAME, NAME). */
+static void import(struct grammar *g)
+{
+    blanks(g);
+    if (!grammar_take(g, "common")) {
+        grammar_fail(g, "only the module `common` can be imported", "", 0);
+        return;
+    }
+    blanks(g);
+    bool several = grammar_take(g, "(");
+    if (!several && !grammar_take(g, ".")) {
+        grammar_fail(g, "a bad %import", "", 0);
+        return;
+    }
+    do {
+        blanks(g);
+        const char *at = g->text + g->at;
+        size_t n = name(g);
+        import_one(g, at, n);
+        blanks(g);
+    } while (!g->failed && several && grammar_take(g, ","));
+    if (several && !grammar_take(g, ")"))
+        grammar_fail(g, "a bad %import", "", 0);
+}
+
+/* %ignore stands for the whole text, so that all of them are read first. */
+static void read_ignored(struct grammar *g)
+{
+    gnode all = grammar_list(g, G_ALT), last = 0;
+    g->in_terminal = true;
+    while (grammar_more(g)) {
+        if (grammar_take(g, "%ignore"))
+            grammar_append(g, all, &last, alternatives(g, '\n'));
+        while (grammar_more(g) && !grammar_take(g, "\n"))
+            g->at++;
+        blanks(g);
+    }
+    g->at = 0;
+    if (last)
+        g->ignore = grammar_repeat(g, all, 0, TERM_UNBOUNDED);
+}
+
+static void statement(struct grammar *g)
+{
+    if (grammar_take(g, "%import")) {
+        import(g);
+    } else if (grammar_take(g, "%ignore")) {
+        while (grammar_more(g) && grammar_peek(g) != '\n')
+            g->at++;
+    } else if (grammar_peek(g) == '%') {
+        grammar_fail(g, "this directive is not supported", "", 0);
+    } else {
+        while (grammar_take(g, "?") || grammar_take(g, "!"))
+            ;
+        const char *at = g->text + g->at;
+        size_t n = name(g);
+        uint32_t priority;
+        g->in_terminal = is_terminal(at, n);
+        blanks(g);
+        if (grammar_take(g, "."))
+            grammar_number(g, &priority);
+        blanks(g);
+        if (!n || !grammar_take(g, ":"))
+            grammar_fail(g, grammar_peek(g) == '{' ? "a template is not supported:" : "no rule", at,
+                         n);
+        else
+            define(g, at, n, alternatives(g, '\n'));
+    }
+}
+
+int grammar_parse_lark(struct grammar *g)
+{
+    read_ignored(g);
+    for (lines(g); grammar_more(g); lines(g)) {
+        statement(g);
+        blanks(g);
+        if (!g->failed && g->at < g->n && grammar_peek(g) != '\n')
+            grammar_fail(g, "an unexpected character", g->text + g->at, 1);
+    }
+    for (uint32_t i = 0; i < g->n_rules && !g->failed; i++)
+        if (g->rule[i].n_name == 5 && !memcmp(g->rule[i].name, "start", 5))
+            return (int)i;
+    grammar_fail(g, "there is no rule", "start", 5);
+    return -1;
+}

@@ -1,0 +1,143 @@
+/* Grammars in GBNF and in Lark's notation. */
+#include "tests/unit/common/constraint/texts.h"
+#include <stdlib.h>
+
+#define G CONSTRAINT_GBNF
+#define L CONSTRAINT_LARK
+
+static void gbnf_as_llama_cpp_writes_it(void **state)
+{
+    (void)state;
+    static const struct row rows[] = {
+        {G, "root ::= \"yes\" | \"no\"", {"yes", "no"}, {"", "yesno", "maybe"}},
+        {G, "root ::= [0-9]{2,3} # digits\n", {"12", "123"}, {"1", "1234"}},
+        {G,
+         "# arithmetic\nroot  ::= (expr \"=\" ws term \"\\n\")+\n"
+         "expr  ::= term ([-+*/] term)*\nterm  ::= ident | num | \"(\" ws expr \")\" ws\n"
+         "ident ::= [a-z] [a-z0-9_]* ws\nnum   ::= [0-9]+ ws\nws    ::= [ \\t\\n]*\n",
+         {"a+b=c\n", "(1 *(2+x)) = 3\n", "a=b\nc=d\n"},
+         {"a+b", "(1=2\n", "+a=b\n"}},
+        {G, "root ::= \"(\" root \")\" |", {"", "()", "((()))"}, {"(", "(()", "())"}},
+        {G,
+         "root ::= a-b+\na-b ::= [^\\]\"\\x41] .?\n",
+         {"b", "bA", "\xe2\x82\xac\xc3\xa9"},
+         {"A", "", "]"}},
+        {G, "root ::= \"\\u00e9\" \"\\\"\" \"\\\\\"", {"\xc3\xa9\"\\"}, {"e"}},
+        {G, "root ::=\n  \"a\" |\n  \"b\" (\n \"c\"\n)*\n", {"a", "b", "bcc"}, {"ac"}},
+        {G, "root ::= root \"a\" | \"b\"", {"b", "baa"}, {"a", "ab"}},
+        {G, "root ::= x{,2} x{3}\nx ::= \"x\"", {"xxx", "xxxxx"}, {"xx", "xxxxxx"}},
+        /* llama.cpp's json.gbnf, in short */
+        {G,
+         "root ::= value\nvalue ::= (object | array | string | number | \"null\") ws\n"
+         "object ::= \"{\" ws (string \":\" ws value (\",\" ws string \":\" ws value)*)? \"}\"\n"
+         "array ::= \"[\" ws (value (\",\" ws value)*)? \"]\"\n"
+         "string ::= \"\\\"\" ([^\"\\\\\\x7F\\x00-\\x1F] | \"\\\\\" ([\"\\\\bfnrt] | \"u\" "
+         "[0-9a-fA-F]{4}))* \"\\\"\" ws\n"
+         "number ::= \"-\"? [0-9]+ (\".\" [0-9]+)? ws\nws ::= | \" \" | \"\\n\" [ \\t]{0,20}\n",
+         {"{\"a\": [1, -2.5, {}]}", "[[[]]]", "\"\\u00e9\""},
+         {"{", "[1,]", "{a:1}"}},
+    };
+    check_texts(ROWS(rows));
+}
+
+static void lark_as_vllm_takes_it(void **state)
+{
+    (void)state;
+    static const struct row rows[] = {
+        {L, "start: \"yes\" | \"no\"", {"yes", "no"}, {"maybe", ""}},
+        {L,
+         "?start: sum\n?sum: product | sum \"+\" product -> add | sum \"-\" product -> sub\n"
+         "?product: atom | product \"*\" atom\n?atom: NUMBER | \"(\" sum \")\"\n"
+         "%import common.NUMBER\n%import common.WS_INLINE\n%ignore WS_INLINE\n",
+         {"1+2", " 1 + 2 * (3-4) ", "((1.5))"},
+         {"1+", "()", "1 2", ""}},
+        {L,
+         "// select\nstart: \"SELECT \"i COLUMN (\", \" COLUMN)~0..2 [\" WHERE \" COND]\n"
+         "COLUMN: /[a-z_]+/\nCOND.2: COLUMN \"=\" /\\d+/\n",
+         {"SELECT a", "select a, b, c", "Select a WHERE x=12"},
+         {"SELECT", "SELECT a, b, c, d"}},
+        {L,
+         "start: LETTER+ \"!\"?\nLETTER: \"a\"..\"c\" | \"\\u00e9\"\n",
+         {"abc", "\xc3\xa9!"},
+         {"d", "!", ""}},
+        {L,
+         "start: /a\\/b/i\n     | \"x\"\n     | [\"y\"] \"z\"\n",
+         {"A/b", "x", "z", "yz"},
+         {"y", "a/"}},
+        {L, "start: \"(\" start \")\" | \"x\"\n", {"x", "((x))"}, {"(x"}},
+        {L,
+         "%import common (INT, CNAME -> NAME)\nstart: NAME \"=\" INT\n%ignore /[ \\t]/\n",
+         {"a=1", " a1 =  22 "},
+         {"1=a"}},
+    };
+    check_texts(ROWS(rows));
+}
+
+static void what_they_cannot_say_is_refused_by_name(void **state)
+{
+    (void)state;
+    static const struct refused rows[] = {
+        {G, "root ::= a", "no rule `a`"},
+        {G, "a ::= \"x\"", "no rule `root`"},
+        {G, "", "no rule `root`"},
+        {G, "root ::= \"a", "a string without end on line 1"},
+        {G, "root ::= [a", "a class without end"},
+        {G, "root ::= (\"a\"", "a group without end"},
+        {G, "\n\nroot = \"a\"", "on line 3"},
+        {G, "root ::= \"a\"{3,1}", "counts"},
+        {G, "root ::= a\na ::= b\nb ::= a \"x\" | \"y\"", "left recursion"},
+        {G, "root ::= \"a\"? root \"b\" | \"c\"", "left recursion"},
+        {G, "root ::= \"a\" root", "no text"},
+        {G, "root ::= <|tool|>", "token"},
+        {G, "root ::= \"a\")", "closes nothing"},
+        {G, "root ::= \"\\xZZ\"", "hexadecimal"},
+        {L, "start: a", "no rule `a`"},
+        {L, "start: /(/", "pattern"},
+        {L, "start: \"a\"\nstart: \"b\"", "two rules"},
+        {L, "%declare X\nstart: X", "directive"},
+        {L, "start: f{a}\n", "template"},
+        {L, "%import python.X\nstart: X", "common"},
+        {L, "start: \"b\"..\"a\"", "range"},
+        {L, "A: b\nb: \"x\"\nstart: A", "terminal"},
+    };
+    check_refused(ROWS(rows));
+}
+
+/* Nested groups, ten thousand rules, a rule that multiplies: an answer soon, whatever it is. */
+static void large_ones_are_taken_or_refused(void **state)
+{
+    (void)state;
+    size_t n = 200000, at = 0;
+    char *text = malloc(n + 64);
+    struct err e = ERR_INIT;
+    assert_non_null(text);
+    at = (size_t)sprintf(text, "root ::= ");
+    memset(text + at, '(', n - at);
+    assert_null(constraint_new(G, text, n, &e));
+    for (at = 0; at + 40 < n;)
+        at += (size_t)sprintf(text + at, "r%zu ::= r%zu r%zu\n", at, at + 1, at + 2);
+    assert_null(constraint_new(G, text, at, &e));
+    at = (size_t)sprintf(text, "root ::= \"a\"");
+    for (int i = 0; i < 90; i++)
+        at += (size_t)sprintf(text + at, "{9}");
+    constraint_unref(constraint_new(G, text, at, &e));
+    at = (size_t)sprintf(text, "root ::= \"x\"");
+    for (int i = 0; i < 3000; i++)
+        at += (size_t)sprintf(text + at, " | \"word%d\"", i);
+    struct constraint *c = constraint_new(G, text, at, &e);
+    assert_non_null(c);
+    assert_true(takes(c, "word2999") && !takes(c, "word3000"));
+    constraint_unref(c);
+    free(text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gbnf_as_llama_cpp_writes_it),
+        cmocka_unit_test(lark_as_vllm_takes_it),
+        cmocka_unit_test(what_they_cannot_say_is_refused_by_name),
+        cmocka_unit_test(large_ones_are_taken_or_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
