@@ -45,6 +45,7 @@ DEFAULTS = {
     "said_in_prompt": 0,
     "special": False,
     "takes_reasoning": True,
+    "takes_grammars": True,
 }
 SPECIAL = re.compile(r"(<\|\w+\|>)")
 
@@ -143,6 +144,7 @@ class Shard:
             block_size=s["block_size"],
             attention_impl="none",
             takes_reasoning=self.script["takes_reasoning"],
+            takes_grammars=self.script["takes_grammars"],
             **own,
         )
 

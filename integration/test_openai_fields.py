@@ -287,7 +287,66 @@ def test_tokenizer_info(s):
 
 
 def test_what_has_no_mechanism_is_refused(s):
-    for name, value in {"guided_grammar": "a", "prompt_logprobs": 1, "use_beam_search": True}.items():
+    refused = {
+        "kv_transfer_params": {"do_remote_decode": True},
+        "logprob_token_ids": [1, 2],
+        "modalities": ["text", "audio"],
+        "chat_template": "{{ messages }}",
+        "guided_whitespace_pattern": " ?",
+        "use_beam_search": True,
+    }
+    for name, value in refused.items():
         r = s.post("/v1/chat/completions", {**HELLO, name: value})
         assert r.status_code == 400 and name in r.text
         assert s.post("/v1/chat/completions", {**HELLO, name: None, "spaces_between_special_tokens": True}).status_code == 200
+    assert s.post("/v1/chat/completions", {**HELLO, "modalities": ["text"]}).status_code == 200
+
+
+def test_prompt_logprobs_as_vllm_gives_them(s):
+    body = {"prompt": ONCE, "max_tokens": 2, "temperature": 0, "prompt_logprobs": 2}
+    choice = s.post("/v1/completions", body).json()["choices"][0]
+    echoed = s.post("/v1/completions", {**body, "prompt_logprobs": None, "echo": True, "logprobs": 2}).json()["choices"][0]["logprobs"]
+    ids = s.post("/tokenize", {"prompt": ONCE}).json()["tokens"]
+    listed = choice["prompt_logprobs"]
+    assert listed[0] is None and len(listed) == len(ids)
+    for i in range(1, len(ids)):
+        own = listed[i][str(ids[i])]
+        assert own["logprob"] == echoed["token_logprobs"][i]
+        ranks = sorted(v["rank"] for v in listed[i].values() if v["rank"])
+        assert ranks == [1, 2] and 2 <= len(listed[i]) <= 3
+        best = max(listed[i].values(), key=lambda v: v["logprob"])
+        assert best["rank"] == 1 and best["logprob"] == max(echoed["top_logprobs"][i].values())
+    assert choice["logprobs"] is None
+    both = s.post("/v1/completions", {**body, "logprobs": 1}).json()["choices"][0]
+    assert both["prompt_logprobs"] == listed and all(len(x) == 1 for x in both["logprobs"]["top_logprobs"])
+    chat = s.post("/v1/chat/completions", {**HELLO, "prompt_logprobs": 0}).json()
+    assert chat["prompt_logprobs"][0] is None and all(len(x) == 1 for x in chat["prompt_logprobs"][1:])
+    for bad in ({"stream": True}, {"prompt_logprobs": -1}):
+        r = s.post("/v1/completions", {**body, **bad})
+        assert r.status_code in (400, 422) and "prompt_logprobs" in r.text
+
+
+def test_a_salt_keeps_cached_prompts_apart(s):
+    text = "It was a day like any other when the little dog " * 6
+
+    def cached(**kw):
+        r = s.post("/v1/completions", {"prompt": text, "max_tokens": 4, "temperature": 0, **kw})
+        assert r.status_code == 200, r.text
+        return r.json()["usage"]["prompt_tokens_details"]["cached_tokens"], r.json()["choices"][0]["text"]
+
+    plain = cached()[1]
+    assert cached()[0] > 0
+    assert cached(cache_salt="mine") == (0, plain)
+    assert cached(cache_salt="mine")[0] > 0
+    assert cached(cache_salt="other") == (0, plain)
+    assert s.post("/v1/completions", {"prompt": text, "cache_salt": ""}).status_code in (400, 422)
+
+
+def test_a_template_of_the_request():
+    with Service(DEMO, args=["--trust-request-chat-template"]) as own:
+        body = {**HELLO, "chat_template": "{% for m in messages %}[{{ m.role }}|{{ m.content }}]{% endfor %}"}
+        assert own.post("/apply-template", body).json()["prompt"] == "[user|Hello!]"
+        r = own.post("/v1/chat/completions", {**HELLO, "chat_template": "{% for %}"})
+        assert r.status_code in (400, 422) and "syntax error" in r.text
+        r = own.post("/v1/chat/completions", {**HELLO, "chat_template": "{% for i in range(10**9) %}{% for j in range(10**9) %}x{% endfor %}{% endfor %}"})
+        assert r.status_code in (400, 422)

@@ -303,3 +303,56 @@ def test_broken_schemas_and_histories_are_never_a_server_error(s):
             bodies.append(body)
         got = list(pool.map(one, bodies))
     assert {200, 400} <= set(got)
+
+
+# ---------------------------------------------------------------- grammars, white space
+
+
+def completion(s, **kw):
+    r = s.post("/v1/completions", {"prompt": "Once", "max_tokens": 60, "temperature": 1, "seed": 3, **kw})
+    assert r.status_code == 200, r.text
+    return r.json()["choices"][0]["text"]
+
+
+def test_grammars_of_llama_cpp_and_lark(s):
+    gbnf = 'root ::= "[" item ("," item)* "]"\nitem ::= [0-9]{1,2} | root'
+    lark = 'start: "yes "i NAME\nNAME: /[a-f]{3}/\n'
+    for form in (
+        {"grammar": gbnf},
+        {"guided_grammar": gbnf},
+        {"structured_outputs": {"grammar": gbnf}},
+        {"response_format": {"type": "grammar", "value": gbnf}},
+        {"grammar": {"type": "grammar", "value": gbnf}},
+    ):
+        text = completion(s, **form)
+        assert re.match(r"\[[\[\]0-9,]*$", text), text
+    assert re.fullmatch("(?i)yes [a-f]{3}", completion(s, grammar=lark))
+    assert completion(s, grammar='root ::= "a"{5}') == "aaaaa"
+    r = s.post("/generate", {"inputs": "a", "parameters": {"grammar": {"type": "grammar", "value": 'root ::= "x" "y"'}}})
+    assert r.json()["generated_text"] == "xy"
+    for bad in ("root ::= a", "start: /(/", "root ::= b\nb ::= c\nc ::= b"):
+        r = s.post("/v1/completions", {"prompt": "a", "grammar": bad})
+        assert r.status_code in (400, 422) and "grammar" in r.text, r.text
+
+
+def test_white_space_has_a_bound(s):
+    schema = {
+        "type": "object",
+        "properties": {"a": {"type": "array", "items": {"type": "integer", "maximum": 9}, "maxItems": 3}, "b": {"type": "boolean"}},
+        "required": ["a", "b"],
+        "additionalProperties": False,
+    }
+    for seed in range(8):
+        text = completion(s, json_schema=schema, temperature=1.5, seed=seed, max_tokens=200)
+        json.loads(text)
+        assert not re.search(r"  (?! *[\"\d\]}])|\n\s*\n|\n {9}", text), text
+        named = {"type": "json_schema", "json_schema": {"name": "n", "schema": schema, "strict": True}}
+        for compact in ({"response_format": named}, {"structured_outputs": {"json": schema, "disable_any_whitespace": True}}):
+            text = completion(s, temperature=1.5, seed=seed, **compact)
+            json.loads(text)
+            assert not re.search(r"\s", text), text
+
+
+def test_an_empty_pattern_is_an_empty_answer(s):
+    assert completion(s, guided_regex="") == ""
+    assert completion(s, structured_outputs={"choice": [""]}) == ""

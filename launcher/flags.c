@@ -24,6 +24,7 @@ static const char *const quantizers[] = {"auto",
 enum { SHARDS_MAX = 64 };
 enum { QUANT_EXL2 = 4, QUANT_BITSANDBYTES = 7 };
 static const char *const ropes[] = {"none", "linear", "dynamic", NULL};
+static const char *const whitespace_words[] = {"indented", "compact", NULL};
 static const char *const sharded_words[] = {"auto", "true", "false", NULL};
 static const char *const devices_[] = {"auto", "cpu", "cuda", NULL};
 static const char *const stats_words[] = {"on", "off", "no-stack", NULL};
@@ -96,6 +97,8 @@ static const struct flag rows[] = {
     {ROW("tokenizer-config-path", STR, tokenizer_config_path, TO_ROUTER, "File to use in place of the model's tokenizer_config.json.")},
     {ROW("disable-grammar-support", BOOL, disable_grammar_support, TO_ROUTER, "Refuse requests that constrain the answer by a grammar.")},
     {ROW("dry-run", BOOL, dry_run, 0, "Start nothing: print what each rank of this machine would take (weights, KV cache, workspaces, adapters), the limits that follow and the command lines, and exit. Downloads nothing and keeps no weights. With --json-output as one JSON object. Exit status: 0 it fits, 3 it does not, 1 that cannot be said, 2 wrong options."), .env = ""},
+    {ROW("json-whitespace", ENUM, json_whitespace, TO_ROUTER, "White space between the tokens of constrained JSON: `indented` (at most one blank, or one line break with its indentation) or `compact` (none). Schemas with `strict` are always compact."), .choices = whitespace_words, .def = "indented"},
+    {ROW("trust-request-chat-template", BOOL, trust_request_chat_template, TO_ROUTER, "Use the `chat_template` of a request; without it such a request is refused.")},
     {ROW("env", BOOL, env, 0, "Print what a bug report needs (versions, system, devices) and exit."), .letter = 'e', .env = ""},
     {ROW("max-client-batch-size", U32, max_client_batch_size, TO_ROUTER, "Most inputs in one request."), .def = "4"},
     {ROW("lora-adapters", LIST, lora_adapters, TO_SHARD_ENV, "LoRA adapters to serve beside the model: `id`, `id@revision`, `name=path` or `name=path@revision`. Requests name one by `adapter_id` or `model`.")},

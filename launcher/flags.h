@@ -57,7 +57,8 @@ struct config {
     const char *models_folder;
     uint32_t max_loaded_models;
     const char *api_key, *api_key_file, *tokenizer_config_path;
-    bool disable_grammar_support;
+    bool disable_grammar_support, trust_request_chat_template;
+    uint32_t json_whitespace;
     bool ngrok;
     const char *ngrok_authtoken, *ngrok_edge;
     uint32_t usage_stats;

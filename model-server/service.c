@@ -72,7 +72,7 @@ static const ProtobufCMessage *info(void *ctx, const ProtobufCMessage *in, struc
     r->world_size = s->o.world;
     r->takes_input_ids = true;
     r->copies_kv = r->takes_chunks = true;
-    r->takes_edits = r->takes_bias = r->takes_reasoning = true;
+    r->takes_edits = r->takes_bias = r->takes_reasoning = r->takes_grammars = true;
     return r->dtype && !list_adapters(s, r, call->mem) ? &r->base : (err_nomem(e), NULL);
 }
 

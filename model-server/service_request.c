@@ -87,6 +87,26 @@ static enum constraint_reasoning reasoning_of(Generate__V3__GrammarReasoning r)
                                                             : CONSTRAINT_NO_REASONING;
 }
 
+static struct grammar_spec read_grammar(const Generate__V3__NextTokenChooserParameters *p)
+{
+    static const struct {
+        Generate__V3__GrammarType type;
+        enum constraint_kind kind;
+    } of[] = {{GENERATE__V3__GRAMMAR_TYPE__GRAMMAR_TYPE_REGEX, CONSTRAINT_REGEX},
+              {GENERATE__V3__GRAMMAR_TYPE__GRAMMAR_TYPE_JSON_COMPACT, CONSTRAINT_JSON_COMPACT},
+              {GENERATE__V3__GRAMMAR_TYPE__GRAMMAR_TYPE_GBNF, CONSTRAINT_GBNF},
+              {GENERATE__V3__GRAMMAR_TYPE__GRAMMAR_TYPE_LARK, CONSTRAINT_LARK}};
+    struct grammar_spec g = {.kind = CONSTRAINT_JSON_SCHEMA};
+    if (!p || p->grammar_type == GENERATE__V3__GRAMMAR_TYPE__GRAMMAR_TYPE_NONE)
+        return g;
+    for (size_t i = 0; i < sizeof(of) / sizeof(of[0]); i++)
+        if (p->grammar_type == of[i].type)
+            g.kind = of[i].kind;
+    g.text = p->grammar; /* "" as a pattern: an empty answer */
+    g.reasoning = reasoning_of(p->grammar_reasoning);
+    return g;
+}
+
 static struct bad_words read_bad_words(const Generate__V3__NextTokenChooserParameters *p)
 {
     return p ? (struct bad_words){.id = p->bad_word_ids,
@@ -126,13 +146,7 @@ static int read_request(struct service *s, const Generate__V3__Request *q, bool 
         spec->stops = stop->stop_sequences;
         spec->n_stops = stop->n_stop_sequences;
     }
-    if (p && p->grammar_type != GENERATE__V3__GRAMMAR_TYPE__GRAMMAR_TYPE_NONE && *p->grammar)
-        spec->grammar =
-            (struct grammar_spec){p->grammar,
-                                  p->grammar_type == GENERATE__V3__GRAMMAR_TYPE__GRAMMAR_TYPE_REGEX
-                                      ? CONSTRAINT_REGEX
-                                      : CONSTRAINT_JSON_SCHEMA,
-                                  reasoning_of(p->grammar_reasoning)};
+    spec->grammar = read_grammar(p);
     if (q->n_input_ids == 0)
         return read_text(s, q, warmup, m, spec);
     return 0;

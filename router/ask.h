@@ -55,6 +55,7 @@ struct ask {
     uint32_t n_allowed;
     const char *adapter_id;
     struct opt_i64 priority; /* lower runs first */
+    const char *cache_salt;  /* only requests with the same share their prompts' KV; NULL: none */
     const char *user;        /* whom the client says it asks for; NULL: nobody */
 };
 #endif

@@ -1,5 +1,6 @@
 #include "router/constrain.h"
 #include "common/buf.h"
+#include "common/constraint/grammar.h"
 #include "common/json.h"
 #include <stdio.h>
 #include <string.h>
@@ -21,6 +22,12 @@ void constrain_schema(struct body *b, const cJSON *schema, struct ask *q)
     cJSON_free(text);
 }
 
+void constrain_compact(struct ask *q)
+{
+    if (q->constraint && q->constraint_kind == CONSTRAINT_JSON_SCHEMA)
+        q->constraint_kind = CONSTRAINT_JSON_COMPACT;
+}
+
 /* A schema, or one as text. */
 static void json_value(struct body *b, struct object o, const char *key, const cJSON *v,
                        struct ask *q)
@@ -40,6 +47,20 @@ static void regex_value(struct body *b, struct object o, const char *key, const 
         constrain(b, q, CONSTRAINT_REGEX, v->valuestring);
     else
         body_mistyped(b, o, key, v, "a regular expression");
+}
+
+/* A grammar as text, in the notation that it looks like. */
+static void grammar_value(struct body *b, struct object o, const char *key, const cJSON *v,
+                          struct ask *q)
+{
+    if (!cJSON_IsString(v))
+        body_mistyped(b, o, key, v, "a grammar");
+    else
+        constrain(b, q,
+                  grammar_guess(v->valuestring, strlen(v->valuestring)) == GRAMMAR_GBNF
+                      ? CONSTRAINT_GBNF
+                      : CONSTRAINT_LARK,
+                  v->valuestring);
 }
 
 /* One of some texts: a pattern that means nothing but them. */
@@ -83,6 +104,8 @@ static void named_schema(struct body *b, struct object o, const char *key, const
         body_fail(b, o, key, "missing field `schema`");
     else
         json_value(b, o, key, schema, q);
+    if (cJSON_IsTrue(json_get(v, "strict")))
+        constrain_compact(q);
 }
 
 void constrain_grammar(struct body *b, struct object o, const char *key, struct ask *q)
@@ -103,9 +126,13 @@ void constrain_grammar(struct body *b, struct object o, const char *key, struct 
         named_schema(b, o, key, value, q);
     else if (!strcmp(type, "regex"))
         regex_value(b, o, key, value, q);
+    else if (!strcmp(type, "grammar"))
+        grammar_value(b, o, key, value, q);
     else
         body_fail(b, o, key,
-                  "unknown variant `%.40s`, expected one of `json`, `json_schema`, `regex`", type);
+                  "unknown variant `%.40s`, expected one of `json`, `json_schema`, `regex`, "
+                  "`grammar`",
+                  type);
 }
 
 static void response_format(struct body *b, struct object root, struct ask *q)
@@ -140,6 +167,7 @@ static void structured_outputs(struct body *b, struct object root, struct ask *q
         return;
     }
     struct object o = {s, "structured_outputs"};
+    bool compact = false;
     cJSON_ArrayForEach(kid, s)
     {
         const char *key = kid->string;
@@ -151,11 +179,17 @@ static void structured_outputs(struct body *b, struct object root, struct ask *q
             regex_value(b, o, key, kid, q);
         else if (!strcmp(key, "choice"))
             choice_value(b, o, key, kid, q);
+        else if (!strcmp(key, "grammar"))
+            grammar_value(b, o, key, kid, q);
+        else if (!strcmp(key, "disable_any_whitespace"))
+            compact = true;
         else if (!strcmp(key, "json_object"))
             constrain(b, q, CONSTRAINT_JSON_SCHEMA, any_object);
         else if (strcmp(key, "disable_fallback") != 0)
             body_fail(b, o, key, "%.60s is not supported", key);
     }
+    if (compact)
+        constrain_compact(q);
 }
 
 void constrain_openai(struct body *b, struct object root, struct ask *q)
@@ -165,7 +199,9 @@ void constrain_openai(struct body *b, struct object root, struct ask *q)
         void (*read)(struct body *, struct object, const char *, const cJSON *, struct ask *);
     } guided[] = {{"guided_json", json_value},
                   {"guided_regex", regex_value},
-                  {"guided_choice", choice_value}};
+                  {"guided_choice", choice_value},
+                  {"guided_grammar", grammar_value},
+                  {"json_schema", json_value}}; /* llama.cpp's */
     response_format(b, root, q);
     for (size_t i = 0; i < sizeof(guided) / sizeof(guided[0]); i++) {
         const cJSON *v = body_get(b, root, guided[i].key, false);
@@ -173,6 +209,11 @@ void constrain_openai(struct body *b, struct object root, struct ask *q)
             guided[i].read(b, root, guided[i].key, v, q);
     }
     structured_outputs(b, root, q);
+    const cJSON *grammar = body_get(b, root, "grammar", false); /* llama.cpp's; TGI's is a map */
+    if (cJSON_IsObject(grammar))
+        constrain_grammar(b, root, "grammar", q);
+    else if (grammar && !(cJSON_IsString(grammar) && !*grammar->valuestring))
+        grammar_value(b, root, "grammar", grammar, q);
 }
 
 int constrain_check(const struct ask *q, struct err *e)

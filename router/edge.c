@@ -88,10 +88,12 @@ struct validator edge_validator(const struct edge *g)
         .max_best_of = g->config->max_best_of,
         .max_stop_sequences = g->config->max_stop_sequences,
         .max_top_n_tokens = g->config->max_top_n_tokens,
+        .compact_json = g->config->json_whitespace == WHITESPACE_COMPACT,
         .no_constraints = g->config->disable_grammar_support,
         .max_input_tokens = g->limits.max_input_tokens,
         .max_total_tokens = g->limits.max_total_tokens,
         .takes_bias = g->limits.takes_bias,
+        .takes_grammars = g->limits.takes_grammars,
         .adapters = g->limits.adapters,
         .vocab_size =
             g->limits.vocab_size ? g->limits.vocab_size : tokenizer_vocab_size(g->tokenizer),

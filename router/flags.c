@@ -2,6 +2,8 @@
 
 #define F(field) .off = offsetof(struct router_config, field)
 // clang-format off
+static const char *const whitespace_words[] = {"indented", "compact", NULL};
+
 static const struct flag rows[] = {
     {.name = "tokenizer-name", .type = FLAG_STR, F(tokenizer_name), .required = true,
      .help = "Directory or GGUF file of the model, or its name on the hub when it is in the local cache."},
@@ -64,6 +66,12 @@ static const struct flag rows[] = {
      .help = "A tokenizer_config.json to take the chat template from, instead of the model's."},
     {.name = "disable-grammar-support", .type = FLAG_BOOL, F(disable_grammar_support),
      .help = "Refuse grammars."},
+    {.name = "json-whitespace", .type = FLAG_ENUM, F(json_whitespace), .def = "indented",
+     .choices = whitespace_words,
+     .help = "White space between the tokens of constrained JSON: `indented` (at most one blank, or one line break "
+             "with its indentation) or `compact` (none). Schemas with `strict` are always compact."},
+    {.name = "trust-request-chat-template", .type = FLAG_BOOL, F(trust_request_chat_template),
+     .help = "Use the `chat_template` of a request; without it such a request is refused."},
     {.name = "api-key", .type = FLAG_STR, F(api_key),
      .help = "Key that clients must send as `Authorization: Bearer KEY` (or `x-api-key: KEY`); several with commas "
              "between them. Better given as API_KEY."},

@@ -3,6 +3,8 @@
 #define ROUTER_FLAGS_H
 #include "common/flag.h"
 
+enum json_whitespace { WHITESPACE_INDENTED, WHITESPACE_COMPACT };
+
 struct router_config {
     uint32_t max_concurrent_requests, max_best_of, max_stop_sequences, max_top_n_tokens;
     uint32_t max_input_tokens, max_total_tokens;
@@ -16,7 +18,8 @@ struct router_config {
     const char *tokenizer_name, *tokenizer_config_path, *revision, *served_model_name;
     const char *compute_type;
     uint32_t validation_workers, max_client_batch_size, payload_limit;
-    bool json_output, disable_grammar_support, trust_remote_code;
+    bool json_output, disable_grammar_support, trust_remote_code, trust_request_chat_template;
+    uint32_t json_whitespace; /* enum json_whitespace */
     const char *log_level, *api_key, *api_key_file, *tls_cert, *tls_key;
     struct flag_list cors_allow_origin;
     const char *lmtp_listen;

@@ -225,7 +225,8 @@ static void settle_limits(struct infer *i, const struct shard_model *m)
                                .n_shards = shards_count(i->shards),
                                .takes_input_ids = m->takes_input_ids,
                                .takes_bias = m->takes_bias,
-                               .takes_reasoning = m->takes_reasoning};
+                               .takes_reasoning = m->takes_reasoning,
+                               .takes_grammars = m->takes_grammars};
     memcpy(l->dtype, m->dtype, sizeof(l->dtype));
     memcpy(l->quantize, m->quantize, sizeof(l->quantize));
     memcpy(l->device, m->device, sizeof(l->device));

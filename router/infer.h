@@ -33,6 +33,7 @@ struct infer_limits { /* what warm-up settled */
     bool takes_input_ids;
     bool takes_bias;      /* also min_new_tokens and stop_token_ids */
     bool takes_reasoning; /* constraint_reasoning */
+    bool takes_grammars;  /* more than JSON schemas and patterns */
     char dtype[32], device[32], quantize[32];
     const struct served_adapters *adapters; /* NULL: the shards do not say */
 };

@@ -24,6 +24,9 @@ void openai_sampling(struct body *b, struct object root, struct ask *q)
     q->bad_words = body_strings(b, root, "bad_words", false, true, &q->n_bad_words);
     q->priority = body_i32(b, root, "priority");
     q->user = body_str(b, root, "user", false);
+    q->cache_salt = body_str(b, root, "cache_salt", false);
+    if (q->cache_salt && !*q->cache_salt)
+        body_fail(b, root, "cache_salt", "`cache_salt` cannot be empty");
     constrain_openai(b, root, q);
     q->length_name = "max_completion_tokens";
     q->max_new_tokens = body_u32(b, root, q->length_name);
@@ -49,14 +52,15 @@ static void refuse_unknown(struct body *b, struct object root)
         const char *name;
         double neutral;
     } rows[] = {
-        {"grammar", 0},
-        {"guided_grammar", 0},
         {"structural_tag", 0},
+        {"grammar_lazy", 0},
+        {"guided_whitespace_pattern", 0},
+        {"kv_transfer_params", 0},
+        {"logprob_token_ids", 0},
         {"audio", 0},
         {"web_search_options", 0},
         {"use_beam_search", 0},
         {"length_penalty", 1},
-        {"prompt_logprobs", 0},
         {"top_a", 0},
         {"tfs", 1},
         {"mirostat", 0},
@@ -69,6 +73,30 @@ static void refuse_unknown(struct body *b, struct object root)
         if (v && !asks_nothing(v) && !(cJSON_IsNumber(v) && v->valuedouble == rows[i].neutral))
             body_fail(b, root, rows[i].name, "`%s` is not supported", rows[i].name);
     }
+}
+
+/* Texts are all that there is to answer with. */
+static void check_modalities(struct body *b, struct object root)
+{
+    const cJSON *list = body_get(b, root, "modalities", false), *kid;
+    if (list && !cJSON_IsArray(list))
+        body_mistyped(b, root, "modalities", list, "a sequence");
+    cJSON_ArrayForEach(kid, list)
+    {
+        if (!cJSON_IsString(kid) || strcmp(kid->valuestring, "text") != 0)
+            body_fail(b, root, "modalities", "`modalities`: only `text` is supported");
+    }
+}
+
+static void check_template(struct call *c, struct body *b, struct object root)
+{
+    const cJSON *t = body_get(b, root, "chat_template", false);
+    if (t && !cJSON_IsString(t))
+        body_mistyped(b, root, "chat_template", t, "a string");
+    else if (t && !c->edge->config->trust_request_chat_template)
+        body_fail(b, root, "chat_template",
+                  "`chat_template` is only used where the server runs with "
+                  "--trust-request-chat-template");
 }
 
 static void read_choices(struct call *c, struct body *b, struct object root, struct openai *o)
@@ -141,6 +169,8 @@ struct openai *openai_parse(struct call *c, struct body *b, const char *id_prefi
     o->keep_stop = body_opt_bool(b, root, "include_stop_str_in_output", false);
     read_choices(c, b, root, o);
     refuse_unknown(b, root);
+    check_modalities(b, root);
+    check_template(c, b, root);
     return o;
 }
 
@@ -153,6 +183,7 @@ static void free_sequences(void *arg)
         buf_free(&o->seq[i].text);
         buf_free(&o->seq[i].logprobs);
         buf_free(&o->seq[i].ids);
+        buf_free(&o->seq[i].prompt_logprobs);
         for (int k = 0; k < 3; k++)
             buf_free(&o->seq[i].lists[k]);
     }
@@ -275,7 +306,7 @@ void openai_logprob(struct buf *out, const struct openai *o, const struct gen_ev
 {
     token_fields(out, o, &ev->token);
     buf_str(out, ",\"top_logprobs\":[");
-    for (uint32_t i = 0; i < ev->n_top; i++) {
+    for (uint32_t i = 0; i < openai_tops(o, ev->n_top); i++) {
         if (i)
             buf_ch(out, ',');
         token_fields(out, o, &ev->top[i]);

@@ -7,11 +7,12 @@
 
 struct openai_sequence {
     struct stop_trim trim;
-    struct buf text;     /* not streaming: what the client gets */
-    struct buf logprobs; /* not streaming: items of the logprobs, as the route wants them */
-    struct buf ids;      /* with tell_ids: of the tokens not told yet, with commas */
-    struct buf lists[3]; /* completions: token_logprobs, top_logprobs, text_offset */
-    size_t chars;        /* Unicode characters before the next token, for text_offset */
+    struct buf text;            /* not streaming: what the client gets */
+    struct buf logprobs;        /* not streaming: items of the logprobs, as the route wants them */
+    struct buf prompt_logprobs; /* items of the list */
+    struct buf ids;             /* with tell_ids: of the tokens not told yet, with commas */
+    struct buf lists[3];        /* completions: token_logprobs, top_logprobs, text_offset */
+    size_t chars;               /* Unicode characters before the next token, for text_offset */
 };
 
 struct openai { /* the state of a call; in its arena */
@@ -25,9 +26,11 @@ struct openai { /* the state of a call; in its arena */
     bool ids_as_text;      /* return_tokens_as_token_ids: logprobs name tokens by their ids */
     bool keep_stop;        /* include_stop_str_in_output */
     const char *echo_text; /* chat: what the answer goes on from, told in front of it */
-    bool only_prompt;      /* max_tokens 0 with echo: the token that was generated is not told */
-    uint32_t each;         /* generations a prompt */
-    uint32_t shown;        /* of them, the best: choices that the client gets */
+    bool prompt_logprobs;  /* vLLM's; then `answer_tops` of the alternatives are the answer's */
+    uint32_t prompt_tops, answer_tops;
+    bool only_prompt; /* max_tokens 0 with echo: the token that was generated is not told */
+    uint32_t each;    /* generations a prompt */
+    uint32_t shown;   /* of them, the best: choices that the client gets */
     struct ask *asks;
     uint32_t n_asks;
     struct openai_sequence *seq; /* one a choice */
@@ -63,5 +66,13 @@ void openai_prompt_ids(struct buf *out, const struct openai *o, const struct gen
 void openai_token_name(struct buf *out, const struct openai *o, const struct gen_token *t);
 /* {"token","logprob","bytes","top_logprobs"} of a token event. */
 void openai_logprob(struct buf *out, const struct openai *o, const struct gen_event *ev);
+/* prompt_logprobs.c: the field, once the asks are there with their other ones. */
+void openai_prompt_logprobs_read(struct body *b, struct openai *o);
+/* How many of `n` alternatives of a token of the answer were asked for. */
+uint32_t openai_tops(const struct openai *o, uint32_t n);
+void openai_prompt_logprobs_take(struct openai *o, const struct generation *g,
+                                 const struct gen_event *ev);
+/* ,"prompt_logprobs":[..], where it was asked for. */
+void openai_prompt_logprobs(struct buf *out, const struct openai *o, const struct generation *g);
 void openai_error_event(struct call *c, const struct err *e);
 #endif

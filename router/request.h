@@ -110,6 +110,7 @@ struct gen_request {
     struct gen_sink sink;
     uint64_t
         tenant; /* whose account it is on: requests of one tenant share one turn; 0: anybody's */
+    uint64_t cache_salt;            /* see kv_key; 0: none */
     int32_t priority;               /* lower runs first, among those of the tenant */
     const struct gen_request *same; /* submitted before, with the same prompt; NULL: none */
     bool wants_place;               /* the scheduler says in `place` where it stands in the queue */

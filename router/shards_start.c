@@ -45,6 +45,7 @@ static int ask_info(struct fan *f, struct shard_model *m, struct rpc_mem *mem, s
     m->takes_chunks = r->takes_chunks && r->support_chunking;
     m->takes_bias = r->takes_bias;
     m->takes_reasoning = r->takes_reasoning;
+    m->takes_grammars = r->takes_grammars;
     m->speculate = r->speculate;
     m->block_size = r->block_size ? r->block_size : 1;
     m->vocab_size = r->vocab_size;

@@ -2,6 +2,7 @@
 #include "router/bad_words.h"
 #include "router/constrain.h"
 #include <assert.h>
+#include <gnutls/crypto.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -186,6 +187,18 @@ uint64_t seed_draw(void)
     return seed;
 }
 
+/* 63 bits of SHA-256, so that nobody finds another text with the salt of somebody else. */
+static uint64_t salt_of(const char *text)
+{
+    unsigned char sum[32] = {0};
+    uint64_t salt = 0;
+    if (!text)
+        return 0;
+    gnutls_hash_fast(GNUTLS_DIG_SHA256, text, strlen(text), sum);
+    memcpy(&salt, sum, sizeof(salt));
+    return salt | UINT64_C(1) << 63;
+}
+
 /* A shard samples wherever a cut is asked for, as TGI's does. */
 static void take_the_likeliest(struct gen_params *p)
 {
@@ -232,6 +245,19 @@ static void fill_params(const struct ask *q, struct gen_params *p)
         take_the_likeliest(p);
 }
 
+/* As the shards know it, and with the white space that the operator wants. */
+static int settle_kind(const struct validator *v, struct gen_params *p, struct err *e)
+{
+    enum constraint_kind *kind = &p->constraint_kind;
+    if (!v->takes_grammars && (*kind == CONSTRAINT_GBNF || *kind == CONSTRAINT_LARK))
+        REFUSE("grammars are not supported by the shards of this model");
+    if (*kind == CONSTRAINT_JSON_SCHEMA && v->compact_json)
+        *kind = CONSTRAINT_JSON_COMPACT;
+    if (*kind == CONSTRAINT_JSON_COMPACT && !v->takes_grammars)
+        *kind = CONSTRAINT_JSON_SCHEMA;
+    return 0;
+}
+
 /* All tokens but the allowed ones get the bias that forbids; those keep what they were given. */
 static int allow_only(const struct validator *v, const struct ask *q, struct arena *a,
                       struct gen_params *p, struct err *e)
@@ -269,6 +295,7 @@ int validate(const struct validator *v, const struct ask *q, struct tok_scratch 
     r->add_special_tokens = q->add_special_tokens;
     r->inputs = q->inputs;
     r->priority = (int32_t)q->priority.v;
+    r->cache_salt = salt_of(q->cache_salt);
     r->ids = q->ids;
     r->n_ids = q->n_ids;
     if (q->ids && q->truncate.set && q->n_ids > q->truncate.v) {
@@ -289,5 +316,7 @@ int validate(const struct validator *v, const struct ask *q, struct tok_scratch 
         return -1;
     if (q->constraint && v->no_constraints)
         REFUSE("grammar is not supported");
+    if (q->constraint && settle_kind(v, &r->params, e) != 0)
+        return -1;
     return q->constraint ? constrain_check(q, e) : 0;
 }

@@ -15,6 +15,8 @@ struct validator {
     uint32_t max_input_tokens, max_total_tokens, vocab_size;
     const struct served_adapters *adapters; /* NULL: not known */
     bool takes_bias;     /* the shards honour bias, bad words, min_new_tokens and stop_token_ids */
+    bool takes_grammars; /* ... and constraints beyond JSON schemas and patterns */
+    bool compact_json;   /* --json-whitespace compact */
     bool no_constraints; /* --disable-grammar-support */
 };
 

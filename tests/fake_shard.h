@@ -497,6 +497,7 @@ static inline const ProtobufCMessage *fake_info(void *ctx, const ProtobufCMessag
     r->copies_kv = !f->no_copies;
     r->takes_edits = !f->no_edits && !f->text_only;
     r->takes_chunks = !f->no_chunks;
+    r->takes_grammars = true;
     r->vocab_size = f->text_only ? 0 : FAKE_VOCAB;
     return &r->base;
 }

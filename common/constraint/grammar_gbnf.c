@@ -120,6 +120,7 @@ static bool counts(struct grammar *g, uint32_t *lo, uint32_t *hi)
         space(g, true);
         if (!grammar_number(g, hi))
             *hi = TERM_UNBOUNDED;
+        some |= *hi != TERM_UNBOUNDED;
         space(g, true);
     }
     if (some && *lo <= *hi && grammar_take(g, "}"))

@@ -157,7 +157,7 @@ static bool holds(const struct conj *c, const cJSON *node)
 void conj_add(struct schema *s, struct conj *c, const cJSON *node)
 {
     term_work(s->p, 4 + (uint64_t)c->n / 8);
-    if (term_spent(s->p))
+    if (node && term_spent(s->p))
         schema_fail(s, node, "too complex");
     if (!node || cJSON_IsTrue(node) || holds(c, node) || s->failed)
         return;

@@ -136,11 +136,17 @@ static void finish(struct call *c)
     buf_str(&c->out, "],\"usage\":");
     openai_usage(&c->out, c);
     openai_prompt_ids(&c->out, c->state, &c->gen[0]);
+    openai_prompt_logprobs(&c->out, c->state, &c->gen[0]);
     buf_ch(&c->out, '}');
     books_headers(c, 0, c->n_gen, true);
 }
 
-static const struct format chat_object = {NULL, collect_token, finish, openai_error_event};
+static void take_prefill(struct call *c, struct generation *g, const struct gen_event *ev)
+{
+    openai_prompt_logprobs_take(c->state, g, ev);
+}
+
+static const struct format chat_object = {take_prefill, collect_token, finish, openai_error_event};
 static const struct format chat_stream = {NULL, stream_token, stream_finish, openai_error_event};
 
 int chat_generate(struct call *c, const struct chat_request *r, struct err *e)

@@ -170,6 +170,24 @@ void chat_free(struct chat *c)
     free(c);
 }
 
+struct chat *chat_with_template(const struct chat *c, const char *source, struct err *e)
+{
+    struct chat *own = calloc(1, sizeof(*own));
+    if (own) {
+        own->bos = cJSON_Duplicate(c->bos, true);
+        own->eos = cJSON_Duplicate(c->eos, true);
+    }
+    if (own && own->bos && own->eos) {
+        if (compile(own, &own->plain, source, e) == 0)
+            return own;
+        err_wrap(e, "Template error");
+    } else {
+        err_nomem(e);
+    }
+    chat_free(own);
+    return NULL;
+}
+
 /* ---------------------------------------------------------------- messages */
 
 static const char *check_parts(const cJSON *parts)

@@ -15,6 +15,9 @@ struct chat; /* immutable after load: any thread may render */
  * used. */
 struct chat *chat_load(const char *dir, const char *config_path, const struct tokenizer *t,
                        struct err *e);
+/* With the tokens of `c`, and a template of a request's: foreign code, as a model's is. Freed by
+ * chat_free(). ERR_TEMPLATE. */
+struct chat *chat_with_template(const struct chat *c, const char *source, struct err *e);
 void chat_free(struct chat *c);
 
 /* What the folder says of its tokenizer, as one JSON object with the template that is used: vLLM's

@@ -8,6 +8,7 @@
 struct chat_request {
     struct openai *openai;
     struct tools tools;
+    const struct chat *chat; /* whose template renders it: the model's, or the request's */
     struct chat_style style;
     struct reply_config reply; /* how the answer is taken apart */
     enum chat_ending ending;

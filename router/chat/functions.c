@@ -65,7 +65,7 @@ bool chat_is_old(struct object root)
 cJSON *chat_from_old(struct body *b, struct object root)
 {
     static const char *const same[] = {"messages", "tool_prompt", "chat_template_kwargs",
-                                       "reasoning_effort"};
+                                       "reasoning_effort", "chat_template"};
     const cJSON *functions = body_get(b, root, "functions", false);
     cJSON *chat = cJSON_CreateObject();
     if (json_get(root.json, "tools"))

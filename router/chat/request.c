@@ -171,8 +171,8 @@ static int render(struct call *c, const cJSON *messages, const cJSON *variables,
     if (t->list)
         tools_text(t, r->style.tools, &more);
     int rc = more.oom ? err_nomem(e)
-                      : chat_prompt(c->edge->chat, messages, r->style.tools ? t->list : NULL,
-                                    variables, more.len ? more.p : NULL, r->ending, &prompt, e);
+                      : chat_prompt(r->chat, messages, r->style.tools ? t->list : NULL, variables,
+                                    more.len ? more.p : NULL, r->ending, &prompt, e);
     if (rc == 0) {
         const bool behind = edge_limits(c->edge)->takes_reasoning;
         if (!r->style.channels)
@@ -193,6 +193,17 @@ static int render(struct call *c, const cJSON *messages, const cJSON *variables,
     buf_free(&prompt);
     buf_free(&more);
     return rc;
+}
+
+static bool all_strict(const struct tools *t)
+{
+    const cJSON *tool;
+    cJSON_ArrayForEach(tool, t->list)
+    {
+        if (!cJSON_IsTrue(json_get(json_get(tool, "function"), "strict")))
+            return false;
+    }
+    return true;
 }
 
 /* Which calls are looked for, and a schema where there must be one. */
@@ -217,6 +228,8 @@ static int plan_calls(struct body *b, struct chat_request *r, struct ask *q, str
     if (!schema)
         return err_nomem(e);
     constrain_schema(b, schema, q);
+    if (all_strict(t))
+        constrain_compact(q);
     cJSON_Delete(schema);
     return b->failed ? -1 : 0;
 }
@@ -234,15 +247,36 @@ static int render_some(void *of, const cJSON *messages, struct err *e)
     return render(x->c, messages, x->variables, x->r, x->q, e);
 }
 
+static void free_chat(void *chat) { chat_free(chat); }
+
+/* The request's own, which openai_parse() has let pass, or the model's. */
+static int choose_template(struct call *c, struct body *b, struct object chat,
+                           struct chat_request *r, struct err *e)
+{
+    const char *source = json_str(chat.json, "chat_template", NULL);
+    r->chat = c->edge->chat;
+    if (!source || b->failed)
+        return 0;
+    struct chat *own = chat_with_template(c->edge->chat, source, e);
+    if (own && arena_defer(&c->arena, free_chat, own) != 0) {
+        chat_free(own);
+        return err_nomem(e);
+    }
+    r->chat = own;
+    return own ? 0 : -1;
+}
+
 int chat_prepare(struct call *c, struct body *b, struct object chat, struct chat_request *r,
                  struct err *e)
 {
-    const bool channels = chat_style(c->edge->chat, false).channels;
+    if (choose_template(c, b, chat, r, e) != 0)
+        return -1;
+    const bool channels = chat_style(r->chat, false).channels;
     const cJSON *messages = read_messages(b, chat), *variables = read_variables(b, chat, channels);
     struct ask *q = r->openai->asks;
     if (tools_read(b, chat, &r->tools, e) != 0 || b->failed)
         return -1;
-    r->style = chat_style(c->edge->chat, r->tools.list != NULL);
+    r->style = chat_style(r->chat, r->tools.list != NULL);
     if (plan_calls(b, r, q, e) != 0)
         return -1;
     struct rendering x = {c, variables, r, q};
@@ -281,6 +315,7 @@ int chat_request_parse(struct call *c, struct chat_request *r, struct err *e)
     q->add_special_tokens = body_opt_bool(&b, root, "add_special_tokens", false);
     o->asks = q;
     o->n_asks = 1;
+    openai_prompt_logprobs_read(&b, o);
     r->openai = o;
     read_ending(&b, root, json_get(root.json, "messages"), r);
     r->old = chat_is_old(root);

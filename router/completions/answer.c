@@ -87,7 +87,7 @@ static void take_token(struct openai *o, const struct generation *g, const struc
         s->chars = q->n_chars; /* no prompt tokens were listed */
     openai_text(o, g, ev, &s->text);
     if (o->logprobs)
-        note_logprob(o, s, &ev->token, ev->top, ev->n_top);
+        note_logprob(o, s, &ev->token, ev->top, openai_tops(o, ev->n_top));
 }
 
 static void take_prefill(struct call *c, struct generation *g, const struct gen_event *ev)
@@ -97,8 +97,10 @@ static void take_prefill(struct call *c, struct generation *g, const struct gen_
         struct gen_token t = ev->prefill[i];
         t.special |= tokenizer_is_special(c->edge->tokenizer, t.id);
         uint32_t k = ev->n_top / ev->n_prefill;
-        note_logprob(o, &o->seq[g->index], &t, k ? ev->top + (size_t)i * k : NULL, k);
+        note_logprob(o, &o->seq[g->index], &t, k ? ev->top + (size_t)i * k : NULL,
+                     openai_tops(o, k));
     }
+    openai_prompt_logprobs_take(o, g, ev);
 }
 
 /* ---------------------------------------------------------------- chunks */
@@ -130,6 +132,7 @@ static void choice(struct buf *out, struct openai *o, const struct generation *g
     openai_token_ids(out, o, g);
     if (!o->stream || g->answer.n_tokens == 1)
         openai_prompt_ids(out, o, g);
+    openai_prompt_logprobs(out, o, g);
     if (finish)
         buf_fmt(out, ",\"finish_reason\":\"%s\"}", finish);
     else

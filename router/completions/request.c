@@ -86,6 +86,7 @@ struct openai *completions_parse(struct call *c, struct err *e)
         return NULL;
     read_prompts(c, &b, o);
     read_logprobs(&b, o);
+    openai_prompt_logprobs_read(&b, o);
     openai_best_of(c, &b, o);
     if (b.failed)
         return NULL;

@@ -60,6 +60,8 @@ static void read_text_format(struct body *b, struct object root, struct ask *q)
     else if (strcmp(type, "text") != 0)
         body_fail(b, root, "text",
                   "`format` must be `text`, `json_object`, or `json_schema` with a `schema`");
+    if (cJSON_IsTrue(json_get(f, "strict")))
+        constrain_compact(q);
     cJSON_Delete(any);
 }
 

@@ -16,7 +16,8 @@ struct block {
     uint32_t prev, next; /* LRU list when cached, free list (next only) when free */
     uint32_t chain;      /* next block in the same hash bucket */
     uint32_t parent;     /* KV_NO_BLOCK: first block of a prompt */
-    uint32_t bucket, adapter;
+    uint32_t bucket;
+    uint64_t space;
     uint32_t fill; /* tokens that others may find in it: block_tokens, or less in a last block */
     bool indexed;
 };
@@ -120,21 +121,24 @@ static void free_push(struct kv_blocks *kv, uint32_t id)
 }
 
 /* ------------------------------------------------------------------ the index */
-static uint32_t bucket_of(const struct kv_blocks *kv, uint32_t parent, uint32_t adapter,
+/* Salts have bit 63 set, so that none is an adapter's number alone. */
+static uint64_t space_of(const struct kv_key *key) { return key->salt + key->adapter; }
+
+static uint32_t bucket_of(const struct kv_blocks *kv, uint32_t parent, uint64_t space,
                           const uint32_t *tok)
 {
-    uint64_t h = kv->seed ^ ((uint64_t)adapter << 32 | parent);
+    uint64_t h = kv->seed ^ hash_mix(space) ^ parent;
     for (uint32_t i = 0; i < kv->block_tokens; i++)
         h = ((h ^ tok[i]) * 0x9e3779b97f4a7c15u) ^ h >> 29;
     return (uint32_t)hash_mix(h) & (kv->n_buckets - 1);
 }
 
-static uint32_t index_find(const struct kv_blocks *kv, uint32_t parent, uint32_t adapter,
+static uint32_t index_find(const struct kv_blocks *kv, uint32_t parent, uint64_t space,
                            const uint32_t *tok)
 {
     size_t bytes = kv->block_tokens * sizeof(*tok);
-    uint32_t id = kv->bucket[bucket_of(kv, parent, adapter, tok)];
-    while (id != KV_NO_BLOCK && (kv->b[id].parent != parent || kv->b[id].adapter != adapter ||
+    uint32_t id = kv->bucket[bucket_of(kv, parent, space, tok)];
+    while (id != KV_NO_BLOCK && (kv->b[id].parent != parent || kv->b[id].space != space ||
                                  memcmp(kv->tok + (size_t)id * kv->block_tokens, tok, bytes) != 0))
         id = kv->b[id].chain;
     return id;
@@ -147,13 +151,13 @@ static void index_put(struct kv_blocks *kv, uint32_t id, const struct kv_content
     assert(!b->indexed && b->ref > 0 && c->n > 0 && c->n <= kv->block_tokens);
     memmove(tok, c->tok, c->n * sizeof(*tok));
     b->parent = c->parent;
-    b->adapter = c->adapter;
+    b->space = c->space;
     b->fill = c->n;
     b->indexed = true;
-    kv_order_put(&kv->order, id, &(struct kv_content){c->parent, c->adapter, tok, c->n});
+    kv_order_put(&kv->order, id, &(struct kv_content){c->parent, c->space, tok, c->n});
     if (b->fill < kv->block_tokens)
         return;
-    b->bucket = bucket_of(kv, b->parent, b->adapter, tok);
+    b->bucket = bucket_of(kv, b->parent, b->space, tok);
     b->chain = kv->bucket[b->bucket];
     kv->bucket[b->bucket] = id;
 }
@@ -276,7 +280,7 @@ static void find_begun(const struct kv_blocks *kv, const struct kv_key *key, uin
                        struct hit *h)
 {
     uint32_t done = h->full * kv->block_tokens, left = most_hits(key) - done;
-    struct kv_content c = {parent, key->adapter, key->tokens + done,
+    struct kv_content c = {parent, space_of(key), key->tokens + done,
                            left < kv->block_tokens ? left : kv->block_tokens};
     struct kv_near near = kv_order_near(&kv->order, &c);
     uint32_t before = kv_order_common(&kv->order, near.before, &c);
@@ -299,7 +303,7 @@ static struct hit find(const struct kv_blocks *kv, struct kv_table *t, const str
     /* The block with the last prompt token is never shared: recomputing that token in place would
      * write under another reader. */
     while ((h.full + 1) * bt <= most_hits(key)) {
-        uint32_t id = index_find(kv, parent, key->adapter, key->tokens + h.full * bt);
+        uint32_t id = index_find(kv, parent, space_of(key), key->tokens + h.full * bt);
         if (id == KV_NO_BLOCK)
             break;
         t->ids[h.full++] = parent = id;
@@ -345,7 +349,7 @@ bool kv_admit(struct kv_blocks *kv, struct kv_table *t, const struct kv_key *key
         t->ids[t->len++] = block_take(kv);
     t->n_sealed = h.full;
     t->n_cached = h.full * kv->block_tokens + h.n;
-    t->adapter = key->adapter;
+    t->space = space_of(key);
     t->era = kv->era;
     t->shares = share;
     kv->st.hits += h.full;
@@ -389,7 +393,7 @@ static struct kv_content content(const struct kv_blocks *kv, const struct kv_tab
 {
     size_t at = (size_t)i * kv->block_tokens;
     uint32_t left = n > at ? n - (uint32_t)at : 0;
-    return (struct kv_content){i > 0 ? t->ids[i - 1] : KV_NO_BLOCK, t->adapter, tokens + at,
+    return (struct kv_content){i > 0 ? t->ids[i - 1] : KV_NO_BLOCK, t->space, tokens + at,
                                left < kv->block_tokens ? left : kv->block_tokens};
 }
 
@@ -430,7 +434,7 @@ static void commit_or_replace(struct kv_blocks *kv, struct kv_table *t, const ui
             break;
         if (publish(kv, t->ids[i], &c))
             continue;
-        uint32_t twin = index_find(kv, c.parent, c.adapter, c.tok);
+        uint32_t twin = index_find(kv, c.parent, c.space, c.tok);
         block_hold(kv, twin); /* before the copy goes: twin may be cached */
         block_let_go(kv, t->ids[i]);
         t->ids[i] = twin;
@@ -481,12 +485,11 @@ static void check_block(const struct kv_blocks *kv, uint32_t id)
     assert(b->fill > 0 && b->fill <= kv->block_tokens);
     /* exactly one block per content: the index finds this one */
     if (b->fill == kv->block_tokens)
-        assert(index_find(kv, b->parent, b->adapter, kv->tok + (size_t)id * kv->block_tokens) ==
-               id);
+        assert(index_find(kv, b->parent, b->space, kv->tok + (size_t)id * kv->block_tokens) == id);
     if (b->parent == KV_NO_BLOCK)
         return;
     const struct block *p = &kv->b[b->parent];
-    assert(p->indexed && p->adapter == b->adapter && p->fill == kv->block_tokens);
+    assert(p->indexed && p->space == b->space && p->fill == kv->block_tokens);
     assert(p->ref > 0 || (b->ref == 0 && p->warm > b->warm));
 }
 
@@ -498,7 +501,7 @@ static void check_order(const struct kv_blocks *kv, uint32_t n_indexed)
         const struct block *b = &kv->b[id];
         const struct kv_content *next = &kv->order.v[id].is;
         assert(n_indexed > 0 && b->indexed && next->parent == b->parent && next->n == b->fill);
-        assert(!is || is->parent != next->parent || is->adapter != next->adapter ||
+        assert(!is || is->parent != next->parent || is->space != next->space ||
                kv_order_common(&kv->order, id, is) < is->n);
         is = next;
     }

@@ -10,9 +10,9 @@
  *   in use    ref >= 1; indexed as far as its KV was computed
  *
  * The index is a prefix tree over blocks: a block is found under its parent block (the root: under
- * its adapter) by its own tokens. A hash finds the candidate, the tokens and the parent's number
- * decide, so that a collision never hands one prompt the KV of another. Blocks are evicted coldest
- * first, and a parent is always warmer than its children.
+ * its space, an adapter and a salt) by its own tokens. A hash finds the candidate, the tokens and
+ * the parent's number decide, so that a collision never hands one prompt the KV of another. Blocks
+ * are evicted coldest first, and a parent is always warmer than its children.
  *
  * Full blocks are shared. A block of which only the beginning is wanted (it is half full, or goes
  * on differently, or holds the last prompt token) is copied: the shards do that before the step
@@ -37,6 +37,7 @@ struct kv_key {
     uint32_t n;
     uint32_t adapter; /* 0: base model */
     uint32_t n_fresh; /* tokens at the end that are to be computed, in the cache or not; 0: one */
+    uint64_t salt;    /* only requests with the same share blocks; 0: none, else bit 63 is set */
 };
 
 /* One sequence's page table: plain data, embedded in its owner, zero when empty. */
@@ -47,7 +48,8 @@ struct kv_table {
     uint32_t copy_from; /* 0: none; else copy this block to ids[n_cached / block_tokens] first. Held
                            until kv_copied() */
     uint32_t n_sealed;  /* leading blocks that are in the index, full */
-    uint32_t adapter, era;
+    uint64_t space;     /* whose blocks it shares: see kv_key */
+    uint32_t era;
     bool shares; /* takes part in prefix sharing */
 };
 

@@ -28,15 +28,15 @@ static uint32_t common(const struct kv_content *a, const struct kv_content *b)
 
 static bool siblings(const struct kv_content *a, const struct kv_content *b)
 {
-    return a->parent == b->parent && a->adapter == b->adapter;
+    return a->parent == b->parent && a->space == b->space;
 }
 
 static bool less(const struct kv_content *a, const struct kv_content *b)
 {
     if (a->parent != b->parent)
         return a->parent < b->parent;
-    if (a->adapter != b->adapter)
-        return a->adapter < b->adapter;
+    if (a->space != b->space)
+        return a->space < b->space;
     uint32_t i = common(a, b);
     if (i < a->n && i < b->n)
         return a->tok[i] < b->tok[i];

@@ -2,7 +2,7 @@
  * common beginning is a neighbour.
  *
  * A treap over block numbers: no allocation after kv_order_init(), no recursion, O(log n) expected
- * whatever clients send. Sorted by parent, adapter, tokens; a beginning comes before what goes on
+ * whatever clients send. Sorted by parent, space, tokens; a beginning comes before what goes on
  * from it. Private to kv_blocks.c. */
 #ifndef ROUTER_SCHEDULER_KV_ORDER_H
 #define ROUTER_SCHEDULER_KV_ORDER_H
@@ -15,7 +15,7 @@
 /* What a block holds: `n` tokens behind those of its parent. */
 struct kv_content {
     uint32_t parent; /* KV_NO_BLOCK: the first block of a prompt */
-    uint32_t adapter;
+    uint64_t space;  /* see kv_key: an adapter and a salt */
     const uint32_t *tok;
     uint32_t n;
 };

@@ -69,7 +69,7 @@ static void fill_waiter(struct scheduler *s, struct seq *q)
     q->waiter = (struct waiter){
         .fair = {.priority = q->req->priority, .order = q->id},
         .tenant = q->req->tenant,
-        .key = {q->tokens, q->n_prompt, numbered ? adapter : 0},
+        .key = {q->tokens, q->n_prompt, numbered ? adapter : 0, .salt = q->req->cache_salt},
         /* whose log-probability is wanted needs the token before it computed */
         .share =
             s->o.model.prefix_caching && numbered && (!p->prefill_logprobs || p->logprobs_from > 0),

@@ -90,7 +90,8 @@ static const char *unfit(void *arg, const struct shard_model *m)
     bool same = m->vocab_hash == was->vocab_hash && m->vocab_size == was->vocab_size &&
                 m->block_size == was->block_size && m->takes_edits == was->takes_edits &&
                 m->takes_chunks == was->takes_chunks && m->takes_bias == was->takes_bias &&
-                m->takes_reasoning == was->takes_reasoning && m->copies_kv == was->copies_kv &&
+                m->takes_reasoning == was->takes_reasoning &&
+                m->takes_grammars == was->takes_grammars && m->copies_kv == was->copies_kv &&
                 m->prefix_caching == was->prefix_caching && m->speculate == was->speculate &&
                 !strcmp(m->dtype, was->dtype) && !strcmp(m->quantize, was->quantize) &&
                 !strcmp(m->device, was->device) && same_adapters(&m->adapters, &was->adapters);

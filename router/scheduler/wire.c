@@ -16,6 +16,23 @@ _Static_assert((int)CONSTRAINT_MAY_REASON ==
                        GENERATE__V3__GRAMMAR_REASONING__GRAMMAR_REASONING_CALLS,
                "both lists are in the same order");
 
+static Generate__V3__GrammarType grammar_type(enum constraint_kind kind)
+{
+    switch (kind) {
+    case CONSTRAINT_REGEX:
+        return GENERATE__V3__GRAMMAR_TYPE__GRAMMAR_TYPE_REGEX;
+    case CONSTRAINT_JSON_COMPACT:
+        return GENERATE__V3__GRAMMAR_TYPE__GRAMMAR_TYPE_JSON_COMPACT;
+    case CONSTRAINT_GBNF:
+        return GENERATE__V3__GRAMMAR_TYPE__GRAMMAR_TYPE_GBNF;
+    case CONSTRAINT_LARK:
+        return GENERATE__V3__GRAMMAR_TYPE__GRAMMAR_TYPE_LARK;
+    case CONSTRAINT_JSON_SCHEMA:
+        break;
+    }
+    return GENERATE__V3__GRAMMAR_TYPE__GRAMMAR_TYPE_JSON;
+}
+
 /* protobuf-c has no const; packing writes nothing. */
 static void *mutable(const void *p) { return (void *)(uintptr_t)p; }
 
@@ -61,9 +78,7 @@ static void put_params(struct whole *w, const struct gen_params *g)
     w->p.raw_logprobs = g->raw_logprobs;
     if (g->constraint) {
         w->p.grammar = mutable(g->constraint);
-        w->p.grammar_type = g->constraint_kind == CONSTRAINT_REGEX
-                                ? GENERATE__V3__GRAMMAR_TYPE__GRAMMAR_TYPE_REGEX
-                                : GENERATE__V3__GRAMMAR_TYPE__GRAMMAR_TYPE_JSON;
+        w->p.grammar_type = grammar_type(g->constraint_kind);
         w->p.grammar_reasoning = (Generate__V3__GrammarReasoning)g->constraint_reasoning;
     }
     w->s.max_new_tokens = g->max_new_tokens;
