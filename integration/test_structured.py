@@ -30,15 +30,15 @@ def validate(value, schema):
     jsonschema.Draft202012Validator(schema, format_checker=jsonschema.Draft202012Validator.FORMAT_CHECKER).validate(value)
 
 
-def formatted(schema, **kw):
-    return {"response_format": {"type": "json_schema", "json_schema": {"name": "n", "strict": True, "schema": schema}}, **kw}
+def formatted(schema, strict=True, **kw):
+    return {"response_format": {"type": "json_schema", "json_schema": {"name": "n", "strict": strict, "schema": schema}}, **kw}
 
 
 # ---------------------------------------------------------------- schemas
 
 
 def ask(s, schema, seed):
-    body = formatted(schema, model="tgi", messages=CHAT, max_tokens=250, temperature=1.5, seed=seed)
+    body = formatted(schema, strict=seed % 2 == 1, model="tgi", messages=CHAT, max_tokens=250, temperature=1.5, seed=seed)
     r = s.post("/v1/chat/completions", body)
     assert r.status_code == 200, f"{r.text}\n{json.dumps(schema)}"
     choice = r.json()["choices"][0]
@@ -47,19 +47,20 @@ def ask(s, schema, seed):
 
 def test_every_answer_is_an_instance_of_its_schema(s):
     asked = shapes(240 if SLOW == 1 else 60, seed=seed_for(1))
-    whole = 0
+    whole = [0, 0]  # in either layout
     with concurrent.futures.ThreadPoolExecutor(16) as pool:
         answers = pool.map(lambda i: ask(s, asked[i], i), range(len(asked)))
-        for schema, (finish, text) in zip(asked, answers):
+        for i, (schema, (finish, text)) in enumerate(zip(asked, answers)):
             if finish == "length":
                 continue
             try:
                 validate(json.loads(text), schema)
             except (ValueError, jsonschema.ValidationError) as e:
                 raise AssertionError(f"{e}\nschema {json.dumps(schema)}\nanswer {text!r}")
-            whole += 1
+            whole[i % 2] += 1
     print(f"{whole} of {len(asked)} answers ended by themselves")
-    assert whole > len(asked) * 0.8
+    assert whole[0] > len(asked) / 2 * 0.8
+    assert whole[1] > len(asked) / 2 * 0.4  # compact: the demo model has seen little of it
 
 
 def test_schemas_of_all_routes_and_spellings(s):
@@ -345,7 +346,7 @@ def test_white_space_has_a_bound(s):
     for seed in range(8):
         text = completion(s, json_schema=schema, temperature=1.5, seed=seed, max_tokens=200)
         json.loads(text)
-        assert not re.search(r"  (?! *[\"\d\]}])|\n\s*\n|\n {9}", text), text
+        assert not re.search(r"\S[ \t]{2}|\n\s*\n|[ \t]{9}", text), text
         named = {"type": "json_schema", "json_schema": {"name": "n", "schema": schema, "strict": True}}
         for compact in ({"response_format": named}, {"structured_outputs": {"json": schema, "disable_any_whitespace": True}}):
             text = completion(s, temperature=1.5, seed=seed, **compact)

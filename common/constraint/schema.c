@@ -51,7 +51,7 @@ term schema_value(struct schema *s, const struct conj *c)
 
 /* ---------------------------------------------------------------- the whole */
 
-/* A line break and the indentation of the level. */
+/* A line break and at most the indentation of the level. */
 static term line(struct schema *s)
 {
     struct byte_set blank = {{0}}, tab = {{0}}, any = {{0}};
@@ -60,11 +60,10 @@ static term line(struct schema *s)
     byte_set_add(&any, ' ', ' ');
     byte_set_add(&any, '\t', '\t');
     uint32_t n = (uint32_t)s->level;
-    term one = term_set(s->p, &blank), in;
+    term in;
     if (n < SCHEMA_LEVELS)
-        in = term_alt(s->p, term_repeat(s->p, term_set(s->p, &tab), n, n),
-                      term_alt(s->p, term_repeat(s->p, one, 2 * n, 2 * n),
-                               term_repeat(s->p, one, 4 * n, 4 * n)));
+        in = term_alt(s->p, term_repeat(s->p, term_set(s->p, &tab), 0, n),
+                      term_repeat(s->p, term_set(s->p, &blank), 0, 4 * n));
     else
         in = term_repeat(s->p, term_set(s->p, &any), 0, 64);
     return term_cat(s->p, lit(s, "\n"), in);
@@ -82,6 +81,19 @@ void schema_indent(struct schema *s, int by)
         s->blank = term_alt(s->p, s->colon_blank, line(s));
     }
     s->comma = term_cat(s->p, lit(s, ","), s->blank);
+}
+
+term schema_enclosed(struct schema *s, const char *open, term inside, const char *close)
+{
+    struct term_pool *p = s->p;
+    bool may_be_empty = term_nullable(p, inside);
+    term some = may_be_empty ? term_and(p, inside, term_not(p, TERM_EMPTY)) : inside;
+    term in = s->blank;
+    schema_indent(s, -1);
+    some = term_cat(p, in, term_cat(p, some, s->blank));
+    if (may_be_empty) /* white space once */
+        some = term_alt(p, some, s->blank);
+    return term_cat(p, lit(s, open), term_cat(p, some, lit(s, close)));
 }
 
 static void fixed_terms(struct schema *s)

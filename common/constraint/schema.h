@@ -14,8 +14,8 @@
 #include <cjson/cJSON.h>
 
 enum json_layout {
-    /* Between two tokens at most one blank, or one line break with its indentation: two blanks,
-     * four or one tab for each level. Below eight levels up to 64 blanks or tabs. */
+    /* Between two tokens at most one blank, or one line break with its indentation: at most four
+     * blanks or one tab for each level. Below eight levels up to 64 blanks or tabs. */
     JSON_INDENTED,
     JSON_COMPACT /* none */
 };

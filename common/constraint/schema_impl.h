@@ -10,7 +10,7 @@
 #include "common/constraint/schema.h"
 
 enum { MAX_CONJ = 64, MAX_RULES = 20000, MAX_NESTING = 500, MAX_LITERAL = 16384 };
-/* Levels whose indentation is exact, and rules from which on no more levels are told apart. */
+/* Levels whose indentation is told apart, and rules from which on no more levels are told apart. */
 enum { SCHEMA_LEVELS = 8, LEVEL_RULES = 512 };
 
 struct conj {
@@ -52,6 +52,9 @@ term schema_value(struct schema *s, const struct conj *c);
 
 /* schema.c: what follows is `by` levels deeper: `blank` and `comma` are that level's. */
 void schema_indent(struct schema *s, int by);
+
+/* schema.c: the inside between its brackets, with white space; one level up again. */
+term schema_enclosed(struct schema *s, const char *open, term inside, const char *close);
 
 /* schema_conj.c: what `$ref` names; NULL after an error. */
 const cJSON *schema_resolve(struct schema *s, const cJSON *ref);

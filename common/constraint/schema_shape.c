@@ -244,10 +244,7 @@ term schema_object(struct schema *s, const struct conj *c)
         other_pairs(s, c, o);
     term inside = s->failed ? TERM_NONE : inside_object(s, o);
     free(o);
-    /* an empty object has at most one blank inside */
-    term open = term_cat(s->p, lit(s, "{"), s->blank);
-    schema_indent(s, -1);
-    return term_cat(s->p, open, term_cat(s->p, inside, term_cat(s->p, s->blank, lit(s, "}"))));
+    return schema_enclosed(s, "{", inside, "}");
 }
 
 /* ---------------------------------------------------------------- arrays */
@@ -317,7 +314,5 @@ term schema_array(struct schema *s, const struct conj *c)
             inside);
         inside = i >= lo ? term_alt(s->p, one, TERM_EMPTY) : one;
     }
-    term open = term_cat(s->p, lit(s, "["), s->blank);
-    schema_indent(s, -1);
-    return term_cat(s->p, open, term_cat(s->p, inside, term_cat(s->p, s->blank, lit(s, "]"))));
+    return schema_enclosed(s, "[", inside, "]");
 }

@@ -1,8 +1,9 @@
 /* regex.h - the regular expressions of tokenizer.json (Oniguruma's Ruby dialect) on PCRE2.
  *
  * The pattern is translated: \s is exactly White_Space, \p{..} also covers the characters newer
- * than PCRE2's tables, nested classes are flattened, \h is a hex digit, {n,m}+ is no possessive.
- * What cannot be said in PCRE2 (class intersections, absent operators) is an error at load. */
+ * than PCRE2's tables, \b, \w and [:alpha:] count marks as Oniguruma does, nested classes are
+ * flattened, intersections become look-ahead, \h is a hex digit, {n,m}+ is no possessive. What
+ * cannot be said in PCRE2 (absent operators, conditions) is an error at load. */
 #ifndef COMMON_TOKENIZER_REGEX_H
 #define COMMON_TOKENIZER_REGEX_H
 #include "common/buf.h"

@@ -16,7 +16,7 @@ enum { MAX_GROUPS = 64 };
 
 struct translation {
     const char *s, *end;
-    struct buf *out;
+    struct buf *out, *beside; /* in a class: its items, and classes that are alternatives to it */
     struct err *e;
     size_t atom;               /* where the last complete atom begins in `out` */
     size_t group[MAX_GROUPS];  /* beginnings of the open groups */
@@ -38,6 +38,30 @@ static void category(struct translation *t, const char *name, size_t n)
     buf_fmt(t->out, "\\p{%.*s}", (int)n, name);
     while (set && uni_newer_range(set, &i, &first, &last))
         buf_fmt(t->out, "\\x{%X}-\\x{%X}", first, last);
+}
+
+/* \w as items of a class. */
+static void word(struct translation *t)
+{
+    category(t, "L", 1);
+    category(t, "M", 1);
+    category(t, "Nd", 2);
+    category(t, "Nl", 2);
+    category(t, "Pc", 2);
+    buf_str(t->out, "\\xB2\\xB3\\xB9\\xBC-\\xBE\\x{24B6}-\\x{24E9}\\x{1F130}-\\x{1F149}"
+                    "\\x{1F150}-\\x{1F169}\\x{1F170}-\\x{1F189}");
+}
+
+/* \b or \B: between a character of \w and none. PCRE2's own know no marks. */
+static void boundary(struct translation *t, bool between)
+{
+    static const char *const parts[2][4] = {{"(?:(?<=[", "])(?=[", "])|(?<![", "])(?!["},
+                                            {"(?:(?<=[", "])(?![", "])|(?<![", "])(?=["}};
+    for (int i = 0; i < 4; i++) {
+        buf_str(t->out, parts[between][i]);
+        word(t);
+    }
+    buf_str(t->out, "]))");
 }
 
 /* After \p or \P: the name, and whether a caret negates it. */
@@ -74,8 +98,16 @@ static int set_escape(struct translation *t, char c)
         return -1;
     negated ^= caret;
     if (t->in_class && negated) {
-        if (kind == 'w' || kind == 'h')
-            return unsupported(t, "\\W or \\H in a class");
+        if (kind == 'w' || kind == 'h') { /* no list of items: a class beside this one */
+            struct buf *items = t->out;
+            t->out = t->beside;
+            buf_str(t->out, kind == 'w' ? "|[^" : "|[^0-9a-fA-F");
+            if (kind == 'w')
+                word(t);
+            buf_ch(t->out, ']');
+            t->out = items;
+            return 0;
+        }
         if (kind == 's')
             buf_str(t->out, NOT_WHITE);
         else
@@ -88,16 +120,10 @@ static int set_escape(struct translation *t, char c)
         buf_str(t->out, WHITE);
     } else if (kind == 'h') {
         buf_str(t->out, "0-9a-fA-F");
+    } else if (kind == 'w') {
+        word(t);
     } else {
-        category(t, kind == 'w' ? "L" : name, kind == 'w' ? 1 : n);
-        if (kind == 'w') {
-            category(t, "M", 1);
-            category(t, "Nd", 2);
-            category(t, "Nl", 2);
-            category(t, "Pc", 2);
-            buf_str(t->out, "\\xB2\\xB3\\xB9\\xBC-\\xBE\\x{24B6}-\\x{24E9}\\x{1F130}-\\x{1F149}"
-                            "\\x{1F150}-\\x{1F169}\\x{1F170}-\\x{1F189}");
-        }
+        category(t, name, n);
     }
     if (!t->in_class)
         buf_ch(t->out, ']');
@@ -113,7 +139,9 @@ static int escape(struct translation *t)
         t->atom = t->out->len;
     if (c && strchr("sSwWdDhHpP", c))
         return set_escape(t, c);
-    if (c == 'v') {
+    if (!t->in_class && (c == 'b' || c == 'B')) {
+        boundary(t, c == 'b');
+    } else if (c == 'v') {
         buf_str(t->out, "\\x0B");
     } else if (c == 'u') {
         if (t->end - t->s < 4)
@@ -129,46 +157,175 @@ static int escape(struct translation *t)
     return 0;
 }
 
-/* One item of a class that is open; nested classes are poured into the outer one. */
-static int class_item(struct translation *t)
+/* ---------------------------------------------------------------- classes */
+
+/* [:name:] as items of a class. */
+static const struct {
+    const char *name, *items;
+} posix[] = {
+    {"alnum", "\\p{Alphabetic}\\p{Nd}"},
+    {"alpha", "\\p{Alphabetic}"},
+    {"ascii", "\\x{0}-\\x7F"},
+    {"blank", "\\p{Zs}\\x09"},
+    {"cntrl", "\\p{Cc}"},
+    {"digit", "\\p{Nd}"},
+    {"graph", "\\p{L}\\p{M}\\p{N}\\p{P}\\p{S}\\p{Cf}\\p{Co}"},
+    {"lower", "\\p{Lowercase}"},
+    {"print", "\\p{L}\\p{M}\\p{N}\\p{P}\\p{S}\\p{Cf}\\p{Co}\\p{Zs}"},
+    {"punct", "\\p{P}\\p{S}"},
+    {"space", WHITE},
+    {"upper", "\\p{Uppercase}"},
+    {"word", "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}"},
+    {"xdigit", "0-9a-fA-F"},
+};
+
+/* Behind "[:". */
+static int posix_class(struct translation *t)
 {
-    char c = *t->s++;
-    if (c == '\\')
+    const char *close = memmem(t->s, (size_t)(t->end - t->s), ":]", 2);
+    if (!close)
+        return unsupported(t, "an open [:");
+    bool negated = next_is(t, '^');
+    t->s += negated;
+    size_t n = (size_t)(close - t->s), i = 0;
+    while (i < sizeof(posix) / sizeof(posix[0]) &&
+           (strlen(posix[i].name) != n || memcmp(posix[i].name, t->s, n) != 0))
+        i++;
+    if (i == sizeof(posix) / sizeof(posix[0]))
+        return unsupported(t, "this [:name:]");
+    if (negated)
+        buf_fmt(t->beside, "|[^%s]", posix[i].items);
+    else
+        buf_str(t->out, posix[i].items);
+    t->s = close + 2;
+    return 0;
+}
+
+/* A class while it is read: intersections are looked ahead to, alternatives stand beside its items,
+ * for PCRE2 has neither in a class. */
+struct class
+{
+    struct buf items, beside, ahead;
+    bool negated, several; /* several: one of an intersection */
+};
+
+static void class_free(struct class *c)
+{
+    buf_free(&c->items);
+    buf_free(&c->beside);
+    buf_free(&c->ahead);
+}
+
+/* One operand of an intersection, as an expression for one character. */
+static void operand(const struct class *c, struct buf *out)
+{
+    const char *beside = c->beside.len ? c->beside.p : "";
+    if (!c->items.len)
+        buf_fmt(out, c->beside.len ? "(?:%s)" : "(?!)", c->beside.len ? beside + 1 : "");
+    else if (c->beside.len)
+        buf_fmt(out, "(?:[%s]%s)", c->items.p, beside);
+    else
+        buf_fmt(out, "[%s]", c->items.p);
+    if (c->items.oom || c->beside.oom)
+        out->oom = true;
+}
+
+static int class(struct translation *t, struct class *c);
+
+/* A class in a class: its items join those of the outer one where that means the same. */
+static int nested(struct translation *t, struct class *outer)
+{
+    struct class c = {BUF_INIT, BUF_INIT, BUF_INIT, false, false};
+    int rc = class(t, &c);
+    if (rc == 0 && !c.negated && !c.several) {
+        buf_add(&outer->items, c.items.p ? c.items.p : "", c.items.len);
+        buf_add(&outer->beside, c.beside.p ? c.beside.p : "", c.beside.len);
+    } else if (rc == 0) {
+        buf_ch(&outer->beside, '|');
+        buf_str(&outer->beside, c.negated ? "(?:(?!" : "(?:");
+        buf_add(&outer->beside, c.ahead.p ? c.ahead.p : "", c.ahead.len);
+        operand(&c, &outer->beside);
+        buf_str(&outer->beside, c.negated ? ")(?s:.))" : ")");
+    }
+    outer->beside.oom |= c.ahead.oom;
+    class_free(&c);
+    return rc;
+}
+
+static int class_item(struct translation *t, struct class *c, bool *set)
+{
+    char i = *t->s++;
+    bool was_set = *set;
+    *set = false;
+    t->out = &c->items;
+    t->beside = &c->beside;
+    if (i == '\\') {
+        *set = t->s < t->end && strchr("sSwWdDhHpP", *t->s);
         return escape(t);
-    if (c == '[' && next_is(t, ':')) {
-        const char *close = memmem(t->s, (size_t)(t->end - t->s), ":]", 2);
-        if (!close)
-            return unsupported(t, "an open [:");
-        buf_add(t->out, t->s - 1, (size_t)(close + 2 - (t->s - 1)));
-        t->s = close + 2;
-    } else if (c == '[') {
-        if (next_is(t, '^'))
-            return unsupported(t, "a negated class in a class");
-        t->in_class++;
-        if (next_is(t, '-'))
-            buf_str(t->out, "\\-"), t->s++;
-    } else if (c == ']') {
-        if (--t->in_class == 0)
-            buf_ch(t->out, ']');
-    } else if (c == '&' && next_is(t, '&')) {
-        return unsupported(t, "an intersection of classes");
-    } else if (c == '-' && t->in_class > 1 && next_is(t, ']')) {
-        buf_str(t->out, "\\-");
+    }
+    if (i == '[') {
+        *set = true;
+        if (!next_is(t, ':'))
+            return nested(t, c);
+        t->s++;
+        return posix_class(t);
+    }
+    if (i == '&' && next_is(t, '&')) {
+        t->s++;
+        buf_str(&c->ahead, "(?=");
+        operand(c, &c->ahead);
+        buf_ch(&c->ahead, ')');
+        buf_reset(&c->items);
+        buf_reset(&c->beside);
+        c->several = true;
+    } else if (i == '-' && (was_set || !c->items.len || next_is(t, ']'))) {
+        buf_str(&c->items, "\\-"); /* no range */
     } else {
-        buf_ch(t->out, c);
+        buf_ch(&c->items, i);
     }
     return 0;
 }
 
-static void class_open(struct translation *t)
+/* Behind '['. */
+static int class(struct translation *t, struct class *c)
 {
-    t->atom = t->out->len;
-    t->in_class = 1;
-    buf_ch(t->out, '[');
+    struct buf *out = t->out, *beside = t->beside;
+    bool set = false;
+    int rc = 0;
+    if (++t->in_class > MAX_GROUPS)
+        return unsupported(t, "nesting this deep");
     if (next_is(t, '^'))
-        buf_ch(t->out, *t->s++);
+        c->negated = true, t->s++;
     if (next_is(t, ']')) /* first in its class: itself */
-        buf_str(t->out, "\\]"), t->s++;
+        buf_str(&c->items, "\\]"), t->s++;
+    while (rc == 0 && t->s < t->end && !next_is(t, ']'))
+        rc = class_item(t, c, &set);
+    t->out = out;
+    t->beside = beside;
+    t->in_class--;
+    if (rc == 0 && t->s++ == t->end)
+        return unsupported(t, "a class without ]");
+    return rc;
+}
+
+static int class_open(struct translation *t)
+{
+    struct class c = {BUF_INIT, BUF_INIT, BUF_INIT, false, false};
+    t->atom = t->out->len;
+    int rc = class(t, &c);
+    if (rc == 0 && !c.several && !c.beside.len) {
+        buf_str(t->out, c.negated ? "[^" : "[");
+        buf_add(t->out, c.items.p ? c.items.p : "", c.items.len);
+        buf_ch(t->out, ']');
+    } else if (rc == 0) {
+        buf_str(t->out, c.negated ? "(?:(?!" : "(?:");
+        buf_add(t->out, c.ahead.p ? c.ahead.p : "", c.ahead.len);
+        operand(&c, t->out);
+        buf_str(t->out, c.negated ? ")(?s:.))" : ")");
+    }
+    t->out->oom |= c.items.oom || c.ahead.oom;
+    class_free(&c);
+    return rc;
 }
 
 static int group_open(struct translation *t)
@@ -221,7 +378,7 @@ static int item(struct translation *t)
     if (c == '\\')
         return escape(t);
     if (c == '[')
-        return class_open(t), 0;
+        return class_open(t);
     if (c == '(')
         return group_open(t);
     if (c == ')') {
@@ -245,9 +402,7 @@ int regex_translate(const char *pattern, size_t n, struct buf *out, struct err *
     struct translation t = {.s = pattern, .end = pattern + n, .out = out, .e = e};
     buf_reset(out);
     while (t.s < t.end)
-        if ((t.in_class ? class_item(&t) : item(&t)) != 0)
+        if (item(&t) != 0)
             return -1;
-    if (t.in_class)
-        return unsupported(&t, "a class without ]");
     return out->oom ? err_nomem(e) : 0;
 }

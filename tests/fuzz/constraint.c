@@ -1,7 +1,7 @@
 // fuzz-sources: common/constraint/*.c common/buf.c common/err.c common/json.c common/utf8.c
 // fuzz-sources: common/tokenizer/unicode.c
-/* Any pattern or schema, then any text: it may be refused, but not crash, hang or eat memory; and
- * what may come next must be what can come next. */
+/* Any pattern, schema or grammar, then any text: it may be refused, but not crash, hang or eat
+ * memory; and what may come next must be what can come next. */
 #include "common/constraint/constraint.h"
 #include <stdlib.h>
 #include <string.h>
@@ -24,8 +24,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         return 0;
     const uint8_t *zero = memchr(data + 1, 0, n - 1);
     size_t len = zero ? (size_t)(zero - data) - 1 : n - 1;
-    struct constraint *c = constraint_new(data[0] & 1 ? CONSTRAINT_REGEX : CONSTRAINT_JSON_SCHEMA,
-                                          (const char *)data + 1, len, &e);
+    static const enum constraint_kind kinds[] = {CONSTRAINT_JSON_SCHEMA, CONSTRAINT_REGEX,
+                                                 CONSTRAINT_JSON_COMPACT, CONSTRAINT_GBNF,
+                                                 CONSTRAINT_LARK};
+    struct constraint *c =
+        constraint_new(kinds[data[0] % CONSTRAINT_KINDS], (const char *)data + 1, len, &e);
     if (!c)
         return 0;
     constraint_state s = CONSTRAINT_START;

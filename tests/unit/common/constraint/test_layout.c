@@ -21,9 +21,10 @@ static void a_line_break_comes_with_its_indentation(void **state)
           "{\n  \"a\": [\n    1,\n    2\n  ],\n  \"b\": true\n}",
           "{\n    \"a\": [\n        1\n    ],\n    \"b\": true\n}",
           "{\n\t\"a\": [\n\t\t1\n\t],\n\t\"b\": true\n}"},
-         {"{\n\"a\":[1],\"b\":true}", "{\n   \"a\":[1],\"b\":true}", "{\n\n  \"a\":[1],\"b\":true}",
-          "{  \"a\":[1],\"b\":true}", "{\n      \"a\":[1],\"b\":true}", "{\"a\":  [1],\"b\":true}",
-          "{\"a\":[1\n],\"b\":true}", "{\"a\":[1],\"b\":true\n  }", "{\"a\":[1],\"b\":true}\n",
+         {"{\n     \"a\":[1],\"b\":true}", "{\n\t \"a\":[1],\"b\":true}",
+          "{\n\n  \"a\":[1],\"b\":true}", "{  \"a\":[1],\"b\":true}",
+          "{\n      \"a\":[1],\"b\":true}", "{\"a\":  [1],\"b\":true}",
+          "{\"a\":[1\n     ],\"b\":true}", "{\"a\":[1],\"b\":true\n }", "{\"a\":[1],\"b\":true}\n",
           " {\"a\":[1],\"b\":true}"}},
         {C,
          SCHEMA,
@@ -34,7 +35,7 @@ static void a_line_break_comes_with_its_indentation(void **state)
         {J,
          TREE,
          {"[]", "[\n  [\n    []\n  ]\n]", "[[[[[[[[[[]]]]]]]]]]"},
-         {"[\n  [\n  []\n  ]\n]", "[\n\n]"}},
+         {"[\n  [\n         []\n  ]\n]", "[\n\n]"}},
         {C, TREE, {"[[],[]]"}, {"[[], []]", "[ ]"}},
     };
     check_texts(ROWS(rows));

@@ -48,8 +48,8 @@ static void broken_files_are_named(void **state)
     refuse(WITH("\"normalizer\":{\"type\":\"Nope\"}"), "normalizer: unknown type \"Nope\"");
     refuse(WITH("\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(\"}}"),
            "regular expression");
-    refuse(WITH("\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"[a&&[b]]\"}}"),
-           "intersection");
+    refuse(WITH("\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"(?~a)\"}}"),
+           "(?~ or");
     refuse(WITH("\"pre_tokenizer\":{\"type\":\"Split\"}"), "pattern");
     refuse(WITH("\"decoder\":{\"type\":\"Nope\"}"), "decoder");
     refuse(WITH("\"post_processor\":{\"type\":\"TemplateProcessing\"}"), "post_processor");

@@ -73,8 +73,7 @@ static void letters_newer_than_the_library_are_letters(void **state)
 
 static void what_cannot_be_said_is_refused(void **state)
 {
-    static const char *const bad[] = {"[a&&b]",  "(?~abc)", "[a[^b]]", "[a",   "a)",
-                                      "(*UTF)a", "\\",      "\\p{",    "[\\W]"};
+    static const char *const bad[] = {"(?~abc)", "[a", "a)", "(*UTF)a", "\\", "\\p{", "[[:no:]]"};
     (void)state;
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         struct err e = ERR_INIT;
@@ -83,6 +82,56 @@ static void what_cannot_be_said_is_refused(void **state)
             fail_msg("accepted: %s", bad[i]);
         assert_non_null(strstr(e.msg, "regular expression"));
     }
+}
+
+#define HINDI "\xE0\xA4\xB9\xE0\xA4\xBF\xE0\xA4\xA8\xE0\xA5\x8D\xE0\xA4\xA6\xE0\xA5\x80"
+#define HAN   "\xE6\xBC\xA2\xE5\xAD\x97"
+
+/* All of these are what Oniguruma says by way of `tokenizers`. */
+static void marks_belong_to_words(void **state)
+{
+    (void)state;
+    matches("\\b\\w+\\b", HINDI " x", "<" HINDI "><x>");
+    matches("\\w\\B\\w", "ab c", "<ab>");
+    matches("[[:alpha:]]+", HINDI, /* without the virama */
+            "<\xE0\xA4\xB9\xE0\xA4\xBF\xE0\xA4\xA8><\xE0\xA4\xA6\xE0\xA5\x80>");
+    matches("[[:alnum:]]+", "a\xE0\xA5\xA7\xC2\xB2\xE2\x85\xA7", "<a\xE0\xA5\xA7><\xE2\x85\xA7>");
+    matches("[[:lower:]]+",
+            "ab\xC2\xAA\xE2\x93\x90"
+            "A",
+            "<ab\xC2\xAA\xE2\x93\x90>");
+    matches("[[:upper:]]+",
+            "AB\xE2\x85\xA7"
+            "a",
+            "<AB\xE2\x85\xA7>");
+    matches("[[:blank:]]+", " \t\xE3\x80\x80\n", "< \t\xE3\x80\x80>");
+    matches("[[:punct:]]+", "!$+<=>^`|~\xE2\x82\xAC_a", "<!$+<=>^`|~\xE2\x82\xAC_>");
+    matches("[[:graph:]]+", "a \xE2\x80\x8D\xC2\xA0\xC3\xA9\x01", "<a><\xE2\x80\x8D><\xC3\xA9>");
+    matches("[[:print:]]+", "a \xE2\x80\x8D\xC2\xA0\xC3\xA9\x01\n",
+            "<a \xE2\x80\x8D\xC2\xA0\xC3\xA9>");
+    matches("[[:^alpha:]]+", "a1 b", "<1 >");
+    matches("[[:xdigit:]]+", "09afAFg", "<09afAF>");
+}
+
+static void classes_intersect(void **state)
+{
+    (void)state;
+    matches("[a-z&&[^aeiou]]+", "hello", "<h><ll>");
+    matches("[^a-z&&[^aeiou]]+", "hello1", "<e><o1>");
+    matches("[\\p{L}&&[^\\p{Han}]]+", "ab" HAN "cd", "<ab><cd>");
+    matches("[a-m&&g-z]+", "afgmnz", "<gm>");
+    matches("[a-z&&[^b-y]&&[^z]]+", "abyz", "<a>");
+    matches("[a[^b]]+", "abc", "<a><c>");
+    matches("[\\W]+", "a -b", "< ->");
+    matches("[\\Wa]+", "a -b", "<a ->");
+    matches("[[a-c]&&b]", "abc", "<b>");
+    matches("[&&a]|[a&&]", "a&", "");
+    matches("[a&b]+", "a&b", "<a&b>");
+    matches("[a-c&&b]{1,2}+", "bbb", "<bbb>");
+    /* Kimi's */
+    matches("[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}&&[^\\p{Han}]]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}&&"
+            "[^\\p{Han}]]+(?i:'s|'t)?",
+            "Hello" HAN "don't" HAN "W\xC3\xB6rld", "<Hello><don't><W\xC3\xB6rld>");
 }
 
 static void predicates_match_the_reference(void **state)
@@ -100,6 +149,8 @@ int main(void)
         cmocka_unit_test(the_dialect_is_rubys),
         cmocka_unit_test(white_space_is_the_unicode_property),
         cmocka_unit_test(letters_newer_than_the_library_are_letters),
+        cmocka_unit_test(marks_belong_to_words),
+        cmocka_unit_test(classes_intersect),
         cmocka_unit_test(what_cannot_be_said_is_refused),
         cmocka_unit_test(predicates_match_the_reference),
     };
