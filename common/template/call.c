@@ -4,7 +4,7 @@
 struct val macro_new(struct vm *vm, const struct macro_def *def)
 {
     struct macro *m = VM_NEW(vm, struct macro, 1);
-    *m = (struct macro){def, vm->scope};
+    *m = (struct macro){def, vm->scope, vm->autoescape};
     for (struct scope *s = vm->scope; s && !s->captured; s = s->parent)
         s->captured = true;
     return (struct val){.type = V_MACRO, .m = m};
@@ -107,7 +107,11 @@ static struct val macro_call(struct vm *vm, const struct macro *m, const struct 
         scope_set(vm, s, d->params[i], v);
     }
     vm->scope = saved;
-    return exec_captured(vm, &d->body, s);
+    bool caller = vm->autoescape;
+    vm->autoescape = m->autoescape;
+    struct val text = exec_captured(vm, &d->body, s);
+    vm->autoescape = caller;
+    return val_markup(vm, text, caller);
 }
 
 static struct val joiner_call(struct vm *vm, struct cycler *c)

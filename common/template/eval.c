@@ -31,9 +31,15 @@ static struct val eval_dict(struct vm *vm, const struct node *n)
 static struct val eval_concat(struct vm *vm, const struct node *n)
 {
     struct strbuf b = {0};
-    for (uint32_t i = 0; i < n->list.n; i++)
-        val_print(vm, &b, eval(vm, n->list.v[i]));
-    return sb_val(vm, &b);
+    struct list *parts = list_new(vm, n->list.n);
+    bool markup = false;
+    for (uint32_t i = 0; i < n->list.n; i++) {
+        list_push(vm, parts, eval(vm, n->list.v[i]));
+        markup |= vm->autoescape && parts->v[i].type == V_STR && parts->v[i].s->markup;
+    }
+    for (uint32_t i = 0; i < parts->n; i++)
+        val_print(vm, &b, markup ? html_escape(vm, parts->v[i]) : parts->v[i]);
+    return val_markup(vm, sb_val(vm, &b), markup);
 }
 
 static bool compare(struct vm *vm, enum compare_op op, struct val a, struct val b)

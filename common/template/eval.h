@@ -20,6 +20,7 @@ struct scope {
 struct macro {
     const struct macro_def *def;
     struct scope *scope;
+    bool autoescape; /* where it was defined */
 };
 
 /* `loop`. Items that a condition may still drop stay in `source` until somebody asks for them, so

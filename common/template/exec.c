@@ -197,7 +197,7 @@ struct val exec_captured(struct vm *vm, const struct nodes *body, struct scope *
     exec(vm, body);
     vm->scope = saved;
     vm->out = out;
-    return sb_val(vm, &b);
+    return val_markup(vm, sb_val(vm, &b), vm->autoescape);
 }
 
 static enum flow exec_if(struct vm *vm, const struct node *n)
@@ -210,8 +210,12 @@ static enum flow exec_if(struct vm *vm, const struct node *n)
 
 static void exec_output(struct vm *vm, const struct node *n)
 {
-    for (uint32_t i = 0; i < n->list.n; i++)
-        val_print(vm, vm->out, eval(vm, n->list.v[i]));
+    for (uint32_t i = 0; i < n->list.n; i++) {
+        const struct node *of = n->list.v[i];
+        struct val v = eval(vm, of);
+        bool own = of->kind == N_CONST && of->op; /* the template's text */
+        val_print(vm, vm->out, vm->autoescape && !own ? html_escape(vm, v) : v);
+    }
 }
 
 static void exec_call_block(struct vm *vm, const struct node *n)
@@ -237,6 +241,21 @@ static void exec_with(struct vm *vm, const struct node *n)
         vm->scope = saved;
     }
     vm->scope = inner;
+}
+
+/* A scope of its own: generation, block (`op`: sees global names only), autoescape (`a`: whether).
+ */
+static enum flow exec_scope(struct vm *vm, const struct node *n)
+{
+    struct scope *saved = vm->scope;
+    bool escaped = vm->autoescape;
+    if (n->a)
+        vm->autoescape = val_truthy(vm, eval(vm, n->a));
+    vm->scope = scope_new(vm, n->op ? NULL : saved);
+    enum flow flow = exec(vm, &n->body);
+    vm->scope = saved;
+    vm->autoescape = escaped;
+    return flow;
 }
 
 static enum flow exec_node(struct vm *vm, const struct node *n)
@@ -276,10 +295,7 @@ static enum flow exec_node(struct vm *vm, const struct node *n)
         vm->scope = saved;
         break;
     case N_SCOPE:
-        vm->scope = scope_new(vm, saved);
-        flow = exec(vm, &n->body);
-        vm->scope = saved;
-        break;
+        return exec_scope(vm, n);
     case N_BREAK:
         return FLOW_BREAK;
     default:

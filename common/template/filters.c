@@ -2,7 +2,7 @@
 
 static const struct builtin filters[] = {
 #define X(name, params) {#name, filter_##name, params},
-    SEQUENCE_FILTERS(X) TEXT_FILTERS(X)
+    SEQUENCE_FILTERS(X) TEXT_FILTERS(X) LAYOUT_FILTERS(X)
 #undef X
         {"count", filter_length, ""},
     {"d", filter_default, "default_value? boolean?"},

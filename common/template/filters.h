@@ -1,5 +1,5 @@
-/* filters.h - Jinja's filters, in two halves: on sequences and on text and numbers. filters.c has
- * the table. Each takes the value it is applied to as `self`. */
+/* filters.h - Jinja's filters, in three parts: on sequences, on text and numbers, and those that
+ * lay text out. filters.c has the table. Each takes the value it is applied to as `self`. */
 #ifndef COMMON_TEMPLATE_FILTERS_H
 #define COMMON_TEMPLATE_FILTERS_H
 #include "common/template/vm.h"
@@ -52,8 +52,15 @@
     X(upper, "")                                                                                   \
     X(urlencode, "")                                                                               \
     X(wordcount, "")
+#define LAYOUT_FILTERS(X)                                                                          \
+    X(pprint, "verbose?")                                                                          \
+    X(striptags, "")                                                                               \
+    X(urlize, "trim_url_limit? nofollow? target? rel?")                                            \
+    X(wordwrap, "width? break_long_words? wrapstring? break_on_hyphens?")                          \
+    X(xmlattr, "autospace?")
 #define X(name, params) FILTER(filter_##name);
 SEQUENCE_FILTERS(X)
 TEXT_FILTERS(X)
+LAYOUT_FILTERS(X)
 #undef X
 #endif

@@ -1,3 +1,4 @@
+#include "common/template/bigint.h"
 #include "common/template/filters.h"
 #include "common/template/space.h"
 #include "common/template/text.h"
@@ -259,11 +260,7 @@ static bool parse_int(struct vm *vm, struct val s, int base, struct val *out)
     if (*end)
         return false;
     if (errno == ERANGE) {
-        if (base != 10)
-            vm_fail(vm, FAULT_LIMIT, "integer does not fit 64 bit");
-        p += *p == '+';
-        *out = val_cstr(vm, p);
-        out->type = V_BIGINT;
+        *out = big_parse(vm, p, base ? (unsigned)base : 10);
     }
     return true;
 }
@@ -271,7 +268,7 @@ static bool parse_int(struct vm *vm, struct val s, int base, struct val *out)
 static struct val truncated(struct vm *vm, double f)
 {
     if (fabs(f) >= 9.2e18)
-        vm_fail(vm, FAULT_LIMIT, "integer does not fit 64 bit");
+        return big_from_double(vm, f);
     return val_int((int64_t)f);
 }
 

@@ -149,6 +149,10 @@ static void put_value(struct format *f, struct strbuf *b, struct val v, struct v
         if (s.precision >= 0)
             vm_type_error(vm, "Precision not allowed in integer format specifier");
         format_int(vm, b, i, &s);
+    } else if (v.type == V_BIGINT && (!s.type || strchr("bdoxXn", s.type))) {
+        if (s.precision >= 0)
+            vm_type_error(vm, "Precision not allowed in integer format specifier");
+        format_big(vm, b, v, &s);
     } else if (val_is_number(v, &d) && (!s.type || strchr("eEfFgGn%", s.type))) {
         format_float(vm, b, d, &s);
     } else if (val_is_number(v, &d)) {

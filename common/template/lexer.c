@@ -1,4 +1,5 @@
 #include "common/template/lexer.h"
+#include "common/template/bigint.h"
 #include "common/template/space.h"
 #include <ctype.h>
 #include <errno.h>
@@ -251,10 +252,7 @@ static void number(struct lexer *lx)
     else
         v = val_int(strtoll(text, &end, base));
     if (!is_float && errno == ERANGE) {
-        if (base != 10)
-            fail(lx, "integer does not fit 64 bit");
-        v = val_str(lx->vm, text, k);
-        v.type = V_BIGINT;
+        v = big_parse(lx->vm, text, (unsigned)base);
     }
     emit(lx, is_float ? T_FLOAT : T_INTEGER, lx->line, v);
     lx->at += n;

@@ -1,4 +1,5 @@
 #include "common/template/number.h"
+#include "common/template/bigint.h"
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>
@@ -39,16 +40,17 @@ static const char *grouped(struct vm *vm, const char *digits, char group, size_t
     return out;
 }
 
-void format_int(struct vm *vm, struct strbuf *b, int64_t v, const struct spec *s)
+static unsigned base_of(const struct spec *s)
 {
-    uint64_t u = v < 0 ? 0 - (uint64_t)v : (uint64_t)v;
-    char text[80], *p = text + sizeof(text) - 1;
     char lower = (char)tolower((unsigned char)s->type);
-    unsigned base = lower == 'x' ? 16 : lower == 'o' ? 8 : lower == 'b' ? 2 : 10;
-    *p = 0;
-    do
-        *--p = (s->type == 'X' ? "0123456789ABCDEF" : "0123456789abcdef")[u % base];
-    while (u /= base);
+    return lower == 'x' ? 16 : lower == 'o' ? 8 : lower == 'b' ? 2 : 10;
+}
+
+/* The digits of a magnitude. */
+static void put_int(struct vm *vm, struct strbuf *b, bool negative, const char *p,
+                    const struct spec *s)
+{
+    unsigned base = base_of(s);
     const char *prefix = !s->alt || base == 10 ? ""
                          : s->type == 'X'      ? "0X"
                          : base == 16          ? "0x"
@@ -59,7 +61,27 @@ void format_int(struct vm *vm, struct strbuf *b, int64_t v, const struct spec *s
         digits = vm_printf(vm, "%0*d%s", s->precision - (int)strlen(p), 0, p);
     if (s->group)
         digits = grouped(vm, digits, s->group, base == 10 ? 3 : 4);
-    put_number(vm, b, v < 0, prefix, digits, s);
+    put_number(vm, b, negative, prefix, digits, s);
+}
+
+void format_int(struct vm *vm, struct strbuf *b, int64_t v, const struct spec *s)
+{
+    uint64_t u = v < 0 ? 0 - (uint64_t)v : (uint64_t)v;
+    char text[80], *p = text + sizeof(text) - 1;
+    unsigned base = base_of(s);
+    *p = 0;
+    do
+        *--p = (s->type == 'X' ? "0123456789ABCDEF" : "0123456789abcdef")[u % base];
+    while (u /= base);
+    put_int(vm, b, v < 0, p, s);
+}
+
+void format_big(struct vm *vm, struct strbuf *b, struct val v, const struct spec *s)
+{
+    char *digits = (char *)(uintptr_t)big_digits(vm, v, base_of(s));
+    for (char *p = digits; s->type == 'X' && *p; p++)
+        *p = (char)toupper((unsigned char)*p);
+    put_int(vm, b, v.s->p[0] == '-', digits, s);
 }
 
 /* str(f) with a precision, or repr: format type none. */

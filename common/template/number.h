@@ -17,6 +17,7 @@ enum { MAX_PRECISION = 300 };
 
 /* d i u x X o b c n for integers, e E f F g G % for floats. */
 void format_int(struct vm *vm, struct strbuf *b, int64_t v, const struct spec *s);
+void format_big(struct vm *vm, struct strbuf *b, struct val v, const struct spec *s); /* V_BIGINT */
 void format_float(struct vm *vm, struct strbuf *b, double f, const struct spec *s);
 void format_text(struct vm *vm, struct strbuf *b, struct val str, const struct spec *s);
 #endif

@@ -1,4 +1,5 @@
 #include "common/template/ast.h"
+#include "common/template/bigint.h"
 #include "common/template/vm.h"
 #include <math.h>
 #include <string.h>
@@ -12,20 +13,14 @@ _Noreturn static void unsupported(struct vm *vm, int op, struct val a, struct va
 {
     if (a.type == V_UNDEFINED || b.type == V_UNDEFINED)
         vm_fail_undefined(vm, a.type == V_UNDEFINED ? a : b);
-    if (a.type == V_BIGINT || b.type == V_BIGINT)
-        vm_fail(vm, FAULT_LIMIT, "integer does not fit 64 bit");
     vm_type_error(vm, "unsupported operand type(s) for %s: '%s' and '%s'", symbols[op], val_type(a),
                   val_type(b));
-}
-
-_Noreturn static void overflow(struct vm *vm)
-{
-    vm_fail(vm, FAULT_LIMIT, "integer does not fit 64 bit");
 }
 
 static struct val int_power(struct vm *vm, int64_t a, int64_t b)
 {
     int64_t r = 1;
+    const struct val base = val_int(a), exponent = val_int(b);
     if (b < 0) {
         if (a == 0)
             vm_type_error(vm, "0.0 cannot be raised to a negative power");
@@ -33,10 +28,10 @@ static struct val int_power(struct vm *vm, int64_t a, int64_t b)
     }
     while (b) {
         if ((b & 1) && __builtin_mul_overflow(r, a, &r))
-            overflow(vm);
+            return big_op(vm, OP_POW, base, exponent);
         b >>= 1;
         if (b && __builtin_mul_overflow(a, a, &a))
-            overflow(vm);
+            return big_op(vm, OP_POW, base, exponent);
     }
     return val_int(r);
 }
@@ -77,9 +72,38 @@ static struct val int_op(struct vm *vm, int op, int64_t a, int64_t b)
     default:
         return int_power(vm, a, b);
     }
-    if (over)
-        overflow(vm);
-    return val_int(r);
+    return over ? big_op(vm, op, val_int(a), val_int(b)) : val_int(r);
+}
+
+static struct val float_op(struct vm *vm, int op, double a, double b);
+
+static bool is_int(struct val v)
+{
+    return v.type == V_BIGINT || v.type == V_INT || v.type == V_BOOL;
+}
+
+/* One of them is V_BIGINT. */
+static struct val with_big(struct vm *vm, int op, struct val a, struct val b)
+{
+    bool down = b.type == V_BIGINT ? b.s->p[0] == '-' : b.type == V_INT && b.i < 0;
+    if (is_int(a) && is_int(b) && op != OP_DIV && !(op == OP_POW && down))
+        return big_op(vm, op, a, b);
+    double x = 0, y = 0;
+    bool ints = is_int(a) && is_int(b);
+    if (a.type == V_BIGINT)
+        x = big_to_double(vm, a);
+    else
+        val_is_number(a, &x);
+    if (b.type == V_BIGINT)
+        y = big_to_double(vm, b);
+    else
+        val_is_number(b, &y);
+    if ((a.type == V_BIGINT && isinf(x)) || (b.type == V_BIGINT && isinf(y)))
+        vm_type_error(vm, ints ? "integer division result too large for a float"
+                               : "int too large to convert to float");
+    if (op == OP_DIV && ints && y == 0)
+        vm_type_error(vm, "division by zero");
+    return float_op(vm, op, x, y);
 }
 
 static double float_mod(double a, double b)
@@ -201,6 +225,9 @@ struct val op_binary(struct vm *vm, int op, struct val a, struct val b)
         return int_op(vm, op, i, j);
     if (val_is_number(a, &x) && val_is_number(b, &y))
         return float_op(vm, op, x, y);
+    if ((a.type == V_BIGINT || b.type == V_BIGINT) && (is_int(a) || a.type == V_FLOAT) &&
+        (is_int(b) || b.type == V_FLOAT))
+        return with_big(vm, op, a, b);
     if (op == OP_ADD && is_sequence(a) && b.type != V_UNDEFINED)
         return op_add(vm, a, b);
     if (op == OP_MUL && is_sequence(a))
@@ -224,11 +251,7 @@ struct val op_neg(struct vm *vm, struct val v, bool negative)
     if (v.type == V_BIGINT && !negative)
         return v;
     if (v.type == V_BIGINT) {
-        struct val r = val_cstr(vm, vm_printf(vm, "-%.*s", (int)v.s->n, v.s->p));
-        if (v.s->p[0] == '-')
-            r = val_wrap(vm, v.s->p + 1, v.s->n - 1);
-        r.type = V_BIGINT;
-        return r;
+        return big_op(vm, OP_SUB, val_int(0), v);
     }
     vm_type_error(vm, "bad operand type for unary %c: '%s'", negative ? '-' : '+', val_type(v));
 }

@@ -51,6 +51,7 @@ static void subparse(struct parser *p, struct nodes *body, const char *const *en
             struct node *n;
             if (t->type == T_DATA) {
                 n = node_new(p, N_CONST, t->line);
+                n->op = 1; /* the template's own text is never escaped */
                 n->v = t->v;
             } else {
                 n = parse_tuple(p, TUPLE_FULL);
@@ -294,10 +295,34 @@ static struct node *parse_generation(struct parser *p, uint32_t line)
 
 static struct node *parse_autoescape(struct parser *p, uint32_t line)
 {
-    struct node *n = node_new(p, N_SCOPE, line), *on = parse_expression(p, true);
-    if (on->kind != N_CONST || on->v.type != V_BOOL || on->v.b)
-        parse_fail(p, line, "autoescape is not supported");
+    struct node *n = node_new(p, N_SCOPE, line);
+    n->a = parse_expression(p, true);
     parse_hard_body(p, &n->body, "autoescape", only(p, "endautoescape"));
+    return n;
+}
+
+/* {% block name scoped required %}: there is nobody to fill it, so it is its body. Without `scoped`
+ * it sees the template's variables only. */
+static struct node *parse_block(struct parser *p, uint32_t line)
+{
+    struct node *n = node_new(p, N_SCOPE, line);
+    struct val name = expect(p, T_NAME)->v;
+    struct strbuf key = {0};
+    sb_str(p->vm, &key, "block ");
+    sb_add(p->vm, &key, name.s->p, name.s->n);
+    struct val known = sb_val(p->vm, &key); /* no identifier has a blank */
+    if (dict_get(p->vm, p->ids, known))
+        parse_fail(p, line, "block '%.*s' defined twice", (int)name.s->n, name.s->p);
+    name_id(p, known);
+    n->op = skip_name(p, "scoped") ? 0 : 1;
+    if (skip_name(p, "required"))
+        parse_fail(p, line, "required blocks are not supported");
+    int loops = p->loops;
+    p->loops = 0;
+    parse_hard_body(p, &n->body, "block", only(p, "endblock"));
+    p->loops = loops;
+    if (p->tok->type == T_NAME && val_eq(p->vm, p->tok->v, name))
+        parse_next(p);
     return n;
 }
 
@@ -333,12 +358,13 @@ static struct node *parse_statement(struct parser *p)
         const char *tag;
         struct node *(*parse)(struct parser *p, uint32_t line);
     } rows[] = {
-        {"for", parse_for},         {"if", parse_if},
-        {"set", parse_set},         {"macro", parse_macro},
-        {"call", parse_call_block}, {"filter", parse_filter_block},
-        {"with", parse_with},       {"generation", parse_generation},
-        {"print", parse_print},     {"autoescape", parse_autoescape},
-        {"break", parse_break},     {"continue", parse_continue},
+        {"for", parse_for},           {"if", parse_if},
+        {"set", parse_set},           {"macro", parse_macro},
+        {"call", parse_call_block},   {"filter", parse_filter_block},
+        {"with", parse_with},         {"generation", parse_generation},
+        {"print", parse_print},       {"autoescape", parse_autoescape},
+        {"block", parse_block},       {"break", parse_break},
+        {"continue", parse_continue},
     };
     struct token *t = p->tok;
     if (t->type != T_NAME)

@@ -1,4 +1,5 @@
 /* percent.c - "%s: %d" % values, printf-style formatting as Python does it. */
+#include "common/template/bigint.h"
 #include "common/template/number.h"
 #include <math.h>
 #include <string.h>
@@ -103,13 +104,14 @@ static void put_integer(struct percent *f, struct strbuf *b, struct spec *s, str
 {
     int64_t i = 0;
     bool decimal = strchr("diu", s->type);
-    if (v.type == V_BIGINT && decimal) {
-        format_text(f->vm, b, v, &(struct spec){.width = s->width, .align = '>', .precision = -1});
+    if (decimal && v.type == V_FLOAT && isfinite(v.f))
+        v = big_from_double(f->vm, v.f);
+    if (v.type == V_BIGINT) {
+        s->align = s->align ? s->align : s->zero ? '=' : '>';
+        format_big(f->vm, b, v, s);
         return;
     }
-    if (decimal && v.type == V_FLOAT && fabs(v.f) < 9e18)
-        i = (int64_t)v.f;
-    else if (!val_as_int(v, &i))
+    if (!val_as_int(v, &i))
         vm_type_error(f->vm, "%%%c format: %s is required, not %s", s->type,
                       decimal ? "a real number" : "an integer", val_type(v));
     s->align = s->align ? s->align : s->zero ? '=' : '>';

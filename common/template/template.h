@@ -6,9 +6,9 @@
  * output and recursion, and can reach nothing but the variables given. Immutable after compile; any
  * number of threads may render one. A render needs up to 1 MiB of stack.
  *
- * Where it differs from Jinja on purpose: integers are 64 bit and overflow is an error; include,
- * import, extends and block are unknown tags; objects without a text of their own (a function, a
- * generator) print no address. */
+ * Where it differs from Jinja on purpose: integers have at most 4,300 digits; include, import and
+ * extends are unknown tags; objects without a text of their own (a function, a generator) print no
+ * address. */
 #ifndef COMMON_TEMPLATE_TEMPLATE_H
 #define COMMON_TEMPLATE_TEMPLATE_H
 #include "common/buf.h"

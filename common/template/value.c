@@ -1,5 +1,6 @@
 #include "common/template/value.h"
 #include "common/hash.h"
+#include "common/template/bigint.h"
 #include "common/template/vm.h"
 #include "common/utf8.h"
 #include <assert.h>
@@ -281,6 +282,10 @@ bool val_eq(struct vm *vm, struct val a, struct val b)
         int64_t i, j;
         return val_as_int(a, &i) && val_as_int(b, &j) ? i == j : x == y;
     }
+    if (a.type == V_BIGINT && b.type == V_FLOAT)
+        return isfinite(b.f) && b.f == floor(b.f) && val_eq(vm, a, big_from_double(vm, b.f));
+    if (b.type == V_BIGINT && a.type == V_FLOAT)
+        return val_eq(vm, b, a);
     if (a.type != b.type)
         return false;
     switch (a.type) {
@@ -336,6 +341,16 @@ int val_cmp(struct vm *vm, struct val a, struct val b, const char *op, bool *uno
     }
     if (a.type == V_BIGINT && b.type == V_BIGINT)
         return big_cmp(a.s, b.s);
+    if (a.type == V_BIGINT && b.type == V_FLOAT) {
+        *unordered |= isnan(b.f);
+        x = big_to_double(vm, a);
+        return (x > b.f) - (x < b.f);
+    }
+    if (b.type == V_BIGINT && a.type == V_FLOAT) {
+        *unordered |= isnan(a.f);
+        y = big_to_double(vm, b);
+        return (a.f > y) - (a.f < y);
+    }
     if (a.type == V_BIGINT && val_is_number(b, &y))
         return a.s->p[0] == '-' ? -1 : 1;
     if (b.type == V_BIGINT && val_is_number(a, &x))

@@ -5,8 +5,7 @@
  * forbids mutation. Two exceptions: a namespace's attributes and the position of a generator.
  *
  * Strings are valid UTF-8; lengths, indices and slices count code points, as in Python.
- * Integers are 64 bit: an operation that overflows fails. Integers of the input that do not fit are
- * kept as their digits, and can be printed and compared but not computed with. */
+ * Integers that do not fit 64 bits are kept as their decimal digits; see bigint.h. */
 #ifndef COMMON_TEMPLATE_VALUE_H
 #define COMMON_TEMPLATE_VALUE_H
 #include <stdbool.h>

@@ -39,6 +39,7 @@ struct vm {
     struct arena mem;
     jmp_buf on_fail;
     struct err *e;
+    bool autoescape;  /* in {% autoescape true %}: what is printed is escaped */
     bool bare_errors; /* the message alone, without kind and line */
     uint64_t steps;   /* left */
     size_t max_output;

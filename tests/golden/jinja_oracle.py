@@ -42,9 +42,10 @@ def build():
     out = os.path.join(ROOT, "build", "oracle.so")
     os.makedirs(os.path.dirname(out), exist_ok=True)
     src = glob.glob(f"{ROOT}/common/template/*.c") + [f"{ROOT}/common/{n}.c" for n in ("arena", "buf", "err", "json", "utf8")]
+    src += [f"{ROOT}/common/tokenizer/{n}.c" for n in ("regex", "regex_translate", "unicode")]
     cc = os.environ.get("CC", "cc").split()
     subprocess.check_call([*cc, "-std=gnu17", "-D_GNU_SOURCE", "-O2", "-g", f"-I{ROOT}", "-shared", "-fPIC", *src,
-                           "-o", out, "-lcjson", "-lutf8proc", "-lm"])
+                           "-o", out, "-lcjson", "-lutf8proc", "-lpcre2-8", "-lm"])
     lib = ctypes.CDLL(out)
     for name in ("template_compile", "json_parse"):
         getattr(lib, name).restype = ctypes.c_void_p
