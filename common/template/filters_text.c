@@ -152,13 +152,16 @@ FILTER(filter_wordcount)
     return val_int(n);
 }
 
-static void quote(struct vm *vm, struct strbuf *b, struct val v, bool keep_slash)
+/* `query`: a name or value of a query, in which a blank is a plus and a slash is not kept. */
+static void quote(struct vm *vm, struct strbuf *b, struct val v, bool query)
 {
     struct val s = val_to_str(vm, v);
     for (uint32_t i = 0; i < s.s->n; i++) {
         unsigned char c = (unsigned char)s.s->p[i];
-        if (isalnum(c) || (c && strchr("_.-~", c)) || (c == '/' && keep_slash))
+        if (isalnum(c) || (c && strchr("_.-~", c)) || (c == '/' && !query))
             sb_ch(vm, b, (char)c);
+        else if (c == ' ' && query)
+            sb_ch(vm, b, '+');
         else
             sb_fmt(vm, b, "%%%02X", c);
     }
@@ -172,7 +175,7 @@ FILTER(filter_urlencode)
     if (self.type == V_DICT)
         pairs = filter_items(vm, self, a);
     if (self.type == V_STR || !val_iterable(self)) {
-        quote(vm, &b, self, true);
+        quote(vm, &b, self, false);
         return sb_val(vm, &b);
     }
     const struct list *l = val_items(vm, pairs);
@@ -182,9 +185,9 @@ FILTER(filter_urlencode)
             vm_type_error(vm, "not enough values to unpack (expected 2, got %u)", kv->n);
         if (i)
             sb_ch(vm, &b, '&');
-        quote(vm, &b, kv->v[0], false);
+        quote(vm, &b, kv->v[0], true);
         sb_ch(vm, &b, '=');
-        quote(vm, &b, kv->v[1], false);
+        quote(vm, &b, kv->v[1], true);
     }
     return sb_val(vm, &b);
 }
