@@ -2,10 +2,10 @@
  *
  * The common ground of ECMA-262, Python and Rust: alternation, groups (capturing, named or not),
  * greedy and lazy quantifiers (the same language), classes, \d \w \s (ASCII) and their complements,
- * \p{..} of general categories, \x \u escapes, `.` (all but line ends), anchors, \b \B and look-ahead
- * anywhere (pattern_assert.h), and the flags (?i) (simple case mappings), (?s) and (?u) (\d \w \s of
- * Unicode), alone or of a group. What cannot be a regular language (back references) or is not
- * lowered (look-behind, other flags) is refused by name. */
+ * \p{..} of general categories, \x \u escapes, `.` (all but line ends), anchors, \b \B and
+ * look-ahead anywhere (pattern_assert.h), and the flags (?i) (simple case mappings), (?s) and (?u)
+ * (\d \w \s of Unicode), alone or of a group. What cannot be a regular language (back references)
+ * or is not lowered (look-behind, other flags) is refused by name. */
 #ifndef COMMON_CONSTRAINT_PATTERN_H
 #define COMMON_CONSTRAINT_PATTERN_H
 #include "common/constraint/chars.h"

@@ -15,7 +15,8 @@ const struct route route_chat_completions = {
     .summary = "OpenAI's chat: one answer, or chunks and `[DONE]` when `stream` is true.",
     .body =
         "`messages`, and what OpenAI's clients send, `tools`, `tool_choice` and `response_format` "
-        "included; TGI's `tool_prompt`; vLLM's `guided_*` and `structured_outputs`",
+        "included; TGI's `tool_prompt`; vLLM's `guided_*` and `structured_outputs`; llama.cpp's "
+        "`json_schema` and `grammar`",
     .takes = "Chat",
     .example = "{\"messages\": [{\"role\": \"user\", \"content\": \"Hello!\"}], \"max_tokens\": "
                "60, \"temperature\": 0.7, \"seed\": 1}",
