@@ -1,7 +1,9 @@
 #include "common/log.h"
 #include "common/buf.h"
 #include "common/json.h"
+#include "common/log_sink.h"
 #include <math.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,18 +15,9 @@ static struct {
     const char *target;
     enum log_level max;
     bool json;
-    int fd;
-} sink = {"", LOG_INFO, false, STDERR_FILENO};
+} sink = {"", LOG_INFO, false};
 
 static const char *const names[] = {"ERROR", "WARN", "INFO", "DEBUG", "TRACE", "OFF"};
-
-void log_init(const char *target, enum log_level max, bool json, int fd)
-{
-    sink.target = target;
-    sink.max = max;
-    sink.json = json;
-    sink.fd = fd;
-}
 
 bool log_on(enum log_level level) { return sink.max != LOG_OFF && level <= sink.max; }
 
@@ -96,15 +89,72 @@ static void head(struct buf *b, enum log_level level, const char *target, const 
     }
 }
 
-static void tail(struct buf *b, const char *target)
+static void end(struct buf *b, const char *target)
 {
     if (sink.json)
         buf_fmt(b, "},\"target\":\"%s\"}", target);
     buf_ch(b, '\n');
-    if (!b->oom && write(sink.fd, b->p, b->len) < 0) {
+}
+
+static void tail(struct buf *b, const char *target)
+{
+    end(b, target);
+    if (!b->oom)
+        log_sink_put(b->p, b->len);
+    buf_free(b);
+}
+
+static void notice(struct buf *out, uint64_t dropped)
+{
+    static const char why[] = "Log lines were dropped: they were not read in time";
+    head(out, LOG_WARN, sink.target, why, sizeof(why) - 1);
+    one_field(out, &LOGI("lines", dropped));
+    end(out, sink.target);
+}
+
+void log_init(const char *target, enum log_level max, bool json, int fd)
+{
+    log_flush(); /* what was logged before */
+    sink.target = target;
+    sink.max = max;
+    sink.json = json;
+    log_sink_start(fd, notice);
+}
+
+size_t log_line(char *out, size_t max, enum log_level level, const char *text)
+{
+    struct timespec t;
+    struct tm tm;
+    clock_gettime(CLOCK_REALTIME, &t);
+    gmtime_r(&t.tv_sec, &tm);
+    int at = snprintf(out, max, "%s%04d-%02d-%02dT%02d:%02d:%02d.%06ldZ",
+                      sink.json ? "{\"timestamp\":\"" : "", tm.tm_year + 1900, tm.tm_mon + 1,
+                      tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec, t.tv_nsec / 1000);
+    at += snprintf(out + at, max - (size_t)at,
+                   sink.json ? "\",\"level\":\"%s\",\"fields\":{\"message\":\"" : " %5s ",
+                   names[level]);
+    if (!sink.json)
+        at += snprintf(out + at, max - (size_t)at, "%s: ", sink.target);
+    size_t n = (size_t)at, room = max - strlen(sink.target) - sizeof("\"},\"target\":\"\"}\n");
+    for (; *text && n < room; text++)
+        out[n++] = (unsigned char)*text < ' ' || *text == '"' || *text == '\\' ? '?' : *text;
+    n += (size_t)snprintf(out + n, max - n, sink.json ? "\"},\"target\":\"%s\"}\n" : "\n%.0s",
+                          sink.target);
+    return n;
+}
+
+void log_stderr(const char *fmt, ...)
+{
+    char line[2048];
+    va_list ap;
+    va_start(ap, fmt);
+    int n = vsnprintf(line, sizeof(line), fmt, ap);
+    va_end(ap);
+    n = n < (int)sizeof(line) ? n : (int)sizeof(line) - 1;
+    if (n > 0 && poll(&(struct pollfd){STDERR_FILENO, POLLOUT, 0}, 1, LOG_READER_MS) == 1 &&
+        write(STDERR_FILENO, line, (size_t)n) < 0) {
         /* nowhere left to complain */
     }
-    buf_free(b);
 }
 
 void log_fields(enum log_level level, const char *msg, size_t n, const struct log_field *fields)

@@ -1,9 +1,10 @@
 /* log.h - one line per event, as text for people or as JSON for collectors.
  *
  * The sink is the only process-wide state outside main: set once by log_init() before threads
- * start, read-only afterwards. A line is formatted in memory and leaves in one write(2), so that
- * lines of threads and processes sharing a pipe never mix (lines up to PIPE_BUF; longer ones are
- * cut).
+ * start, read-only afterwards. A line is formatted in memory and handed to one writer thread
+ * (log_sink.h), so that a log that nobody reads blocks no other thread; what does not fit into
+ * the ring meanwhile is dropped, counted and reported. Lines leave whole in one write(2), so that
+ * those of processes that share a pipe never mix (up to PIPE_BUF).
  *
  * In text, values with blanks, quotes, `=` or control characters are quoted as JSON strings.
  *
@@ -31,7 +32,10 @@ struct log_field {
 #define LOGI(k, v) ((struct log_field){(k), LOG_F_INT, {.i = (int64_t)(v)}})
 #define LOGD(k, v) ((struct log_field){(k), LOG_F_NUM, {.num = (double)(v)}})
 
-/* `target` names the program ("router"); lines above `max` are dropped; output goes to `fd`. */
+enum { LOG_READER_MS = 1000, LOG_FLUSH_MS = 5000 };
+
+/* `target` names the program ("router"); lines above `max` are dropped; output goes to `fd`. At
+ * exit() the last lines are flushed. */
 void log_init(const char *target, enum log_level max, bool json, int fd);
 bool log_on(enum log_level level);
 /* "error", "warn"/"warning", "info", "debug", "trace", "off", any case; false: unknown word. */
@@ -42,6 +46,16 @@ void log_msg(enum log_level level, const char *fmt, ...) __attribute__((format(p
 /* A line that another process already formatted as JSON by this module, or anything else it
  * printed: the launcher merges its children's lines with it. `source` is shown as the target. */
 void log_relay(const char *source, const char *line, size_t n);
+
+/* Waits for the writer: as long as the reader takes something every LOG_READER_MS, and at most
+ * LOG_FLUSH_MS. exit() does this; _exit() needs it before. False: lines are left. Any thread. */
+bool log_flush(void);
+uint64_t log_dropped(void); /* lines that nobody will read; any thread */
+/* A line of at most `max` bytes (256 or more) in `out`, without heap: for signal handlers and for times when
+ * other threads may be stuck with a lock. Quotes and control characters become `?`. Its length. */
+size_t log_line(char *out, size_t max, enum log_level level, const char *text);
+/* A line to standard error, if it takes one within a second: a message to a user, no log line. */
+void log_stderr(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /* LOG(LOG_INFO, "shard ready", LOGI("rank", 0), LOGS("path", p)); */
 #define LOG(level, msg, ...)                                                                       \

@@ -1,0 +1,140 @@
+/* A thread that stands still is reported once, with the stacks of all; a crash leaves its stack. */
+#include "common/log.h"
+#include "common/stacks.h"
+#include "common/watchdog.h"
+#include "tests/unit/test.h"
+#include <pthread.h>
+#include <semaphore.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static _Atomic int64_t busy_ns, idle_ns;
+static sem_t go_on;
+static atomic_int n_states;
+
+__attribute__((noinline)) static void stand_still_here(void)
+{
+    while (sem_wait(&go_on) != 0)
+        ;
+    __asm__ volatile("" ::: "memory"); /* no tail call: the frame is looked for */
+}
+
+static void *stand_still_twice(void *arg)
+{
+    (void)arg;
+    for (int i = 0; i < 2; i++) {
+        watch_busy(&busy_ns);
+        stand_still_here();
+        watch_idle(&busy_ns);
+    }
+    return NULL;
+}
+
+static void on_state(void *arg)
+{
+    assert_ptr_equal(arg, &n_states);
+    atomic_fetch_add(&n_states, 1);
+    LOG(LOG_ERROR, "the state", LOGI("n", atomic_load(&n_states)));
+}
+
+static uint32_t count(const char *text, const char *what)
+{
+    uint32_t n = 0;
+    for (const char *p = text; (p = strstr(p, what)); p++)
+        n++;
+    return n;
+}
+
+/* Adds to `all` what is logged until `what` has come `n` times. */
+static void read_log(int fd, char *all, size_t cap, const char *what, uint32_t n)
+{
+    size_t len = strlen(all);
+    while (count(all, what) < n) {
+        ssize_t got = read(fd, all + len, cap - 1 - len);
+        assert_true(got > 0);
+        all[len += (size_t)got] = 0;
+    }
+}
+
+static void a_stall_is_reported_once_with_all_stacks(void **state)
+{
+    (void)state;
+    static char all[1 << 20];
+    static const char us[] = "it writes this", of[] = "No progress of=\"the thread\"";
+    struct err e = ERR_INIT;
+    pthread_t t;
+    int p[2];
+    assert_int_equal(pipe(p), 0);
+    log_init("test", LOG_INFO, false, p[1]);
+    stacks_init();
+    sem_init(&go_on, 0, 0);
+    struct watchdog *w = watchdog_new(100, on_state, &n_states, &e);
+    assert_non_null(w);
+    watchdog_add(w, "another", &idle_ns);
+    watchdog_add(w, "the thread", &busy_ns);
+    assert_int_equal(watchdog_start(w, &e), 0);
+    pthread_create(&t, NULL, stand_still_twice, NULL);
+    read_log(p[0], all, sizeof(all), us, 1);
+    sem_post(&go_on);
+    read_log(p[0], all, sizeof(all), of, 2); /* the second stall is another one */
+    sem_post(&go_on);
+    pthread_join(t, NULL);
+    watchdog_free(w);
+    log_flush();
+    LOG(LOG_INFO, "over");
+    read_log(p[0], all, sizeof(all), "over\n", 1);
+
+    assert_int_equal(count(all, of), 2);
+    assert_int_equal(atomic_load(&n_states), 2);
+    assert_non_null(strstr(all, "ERROR test: the state n=1"));
+    assert_null(strstr(all, "another"));
+    const char *frame = strstr(all, " stand_still_here+0x");
+    assert_non_null(frame);
+    assert_non_null(strstr(frame, " stand_still_twice+0x"));
+    assert_non_null(strstr(all, " a_stall_is_reported_once_with_all_stacks+0x")); /* main's too */
+    log_init("", LOG_INFO, false, STDERR_FILENO);
+    close(p[0]), close(p[1]);
+}
+
+__attribute__((noinline)) static void fall_over_here(void) { abort(); }
+
+static void a_crash_leaves_its_stack_and_the_log(void **state)
+{
+    (void)state;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    TEST_SKIPPED(1, "sanitizers describe crashes themselves");
+#else
+    static char all[1 << 16];
+    int p[2], status;
+    assert_int_equal(pipe(p), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        dup2(p[1], STDERR_FILENO);
+        log_init("test", LOG_INFO, true, p[1]);
+        stacks_init();
+        LOG(LOG_INFO, "said before");
+        fall_over_here();
+    }
+    close(p[1]);
+    size_t n = 0;
+    for (ssize_t got; (got = read(p[0], all + n, sizeof(all) - 1 - n)) > 0;)
+        n += (size_t)got;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+    const char *before = strstr(all, "said before");
+    assert_non_null(before);
+    assert_non_null(strstr(before, "ends the process by signal 6"));
+    assert_non_null(strstr(before, " fall_over_here+0x"));
+    close(p[0]);
+#endif
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_crash_leaves_its_stack_and_the_log),
+        cmocka_unit_test(a_stall_is_reported_once_with_all_stacks),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
