@@ -21,6 +21,11 @@ struct rpc_loop *rpc_loop_new(void);
 void rpc_loop_run(struct rpc_loop *l);  /* returns once stopped and drained */
 void rpc_loop_stop(struct rpc_loop *l); /* on the loop thread, nothing pending */
 void rpc_loop_free(struct rpc_loop *l); /* after rpc_loop_run() returned */
+/* For a watchdog: since when the op that runs has been running; 0: none. */
+const _Atomic int64_t *rpc_loop_busy(const struct rpc_loop *l);
+/* From now on what gRPC has to say is a line of our log: by itself it writes to standard error, and
+ * waits where nobody reads that. Once, before grpc_init(). */
+void rpc_loop_log(void);
 
 /* Each success makes exactly one later call of op->done. */
 int rpc_start(struct rpc_loop *l, grpc_call *c, const grpc_op *ops, size_t n, struct rpc_op *op);

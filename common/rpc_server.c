@@ -8,6 +8,7 @@
 #include "common/rpc_bind.h"
 #include "common/rpc_loop.h"
 #include "common/trace.h"
+#include "common/watchdog.h"
 #include <grpc/grpc_security.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -333,11 +334,20 @@ void rpc_server_run(struct rpc_server *s)
 {
     struct call *k;
     while ((k = next_call(s))) {
+        if (s->o.busy_ns)
+            watch_busy(s->o.busy_ns);
         answer(k, &s->serial);
         if (s->o.after)
             s->o.after(s->o.ctx);
+        if (s->o.busy_ns)
+            watch_idle(s->o.busy_ns);
     }
     refuse_waiting(s);
+}
+
+const _Atomic int64_t *rpc_server_busy(const struct rpc_server *s)
+{
+    return rpc_loop_busy(s->loop);
 }
 
 void rpc_server_stop(struct rpc_server *s)

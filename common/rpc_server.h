@@ -46,6 +46,9 @@ struct rpc_server_options {
     /* Where spans of calls that came with a sampled `traceparent` go; NULL: nowhere. */
     struct tracer *tracer;
     const char *also; /* a second address to listen at, or NULL */
+    /* For a watchdog: since when the serial lane has been busy; 0: it waits. A long call may set it
+     * anew as it goes on. NULL: nobody looks. */
+    _Atomic int64_t *busy_ns;
 };
 
 struct rpc_server;
@@ -56,6 +59,8 @@ int rpc_server_port(const struct rpc_server *s); /* the bound TCP port; 0: only 
 /* Run the serial lane on this thread until rpc_server_stop(). The call in progress is finished and
  * answered; those that wait are answered UNAVAILABLE. */
 void rpc_server_run(struct rpc_server *s);
+/* The same for the server's own thread. */
+const _Atomic int64_t *rpc_server_busy(const struct rpc_server *s);
 void rpc_server_stop(struct rpc_server *s); /* any thread, also from a handler; may be repeated */
 /* After rpc_server_run() returned (or was never called): let answers go out, close, free. */
 void rpc_server_close(struct rpc_server *s);

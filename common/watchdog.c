@@ -121,7 +121,7 @@ int watchdog_start(struct watchdog *w, struct err *e)
     return w->running ? 0 : err_set(e, ERR_SYSTEM, "cannot start the watchdog's thread");
 }
 
-void watchdog_free(struct watchdog *w)
+void watchdog_stop(struct watchdog *w)
 {
     if (!w)
         return;
@@ -131,6 +131,14 @@ void watchdog_free(struct watchdog *w)
     pthread_mutex_unlock(&w->lock);
     if (w->running)
         pthread_join(w->thread, NULL);
+    w->running = false;
+}
+
+void watchdog_free(struct watchdog *w)
+{
+    if (!w)
+        return;
+    watchdog_stop(w);
     pthread_cond_destroy(&w->end);
     pthread_mutex_destroy(&w->lock);
     free(w);

@@ -14,8 +14,8 @@ struct watchdog;
 enum { WATCHDOG_MOST = 128 };
 
 /* `state` logs what the program knows of itself, on the watchdog's thread: it may read atomics, and
- * must take no lock that a stuck thread could hold. Call stacks_init() before. Free it before what
- * it watches. */
+ * must take no lock that a stuck thread could hold. Call stacks_init() before. Stop it
+ * before what it watches goes. */
 struct watchdog *watchdog_new(uint32_t limit_ms, void (*state)(void *arg), void *arg,
                               struct err *e);
 /* Any thread, also while it runs; NULL: nobody watches. `name` is static. Beyond WATCHDOG_MOST
@@ -23,7 +23,8 @@ struct watchdog *watchdog_new(uint32_t limit_ms, void (*state)(void *arg), void 
 void watchdog_add(struct watchdog *w, const char *name, const _Atomic int64_t *busy_ns);
 void watchdog_remove(struct watchdog *w, const _Atomic int64_t *busy_ns);
 int watchdog_start(struct watchdog *w, struct err *e);
-void watchdog_free(struct watchdog *w); /* NULL is fine */
+void watchdog_stop(struct watchdog *w); /* nothing is looked at any more; NULL is fine */
+void watchdog_free(struct watchdog *w); /* the same */
 
 /* For the thread that is watched: it begins something, or goes on with it; it waits. */
 static inline void watch_busy(_Atomic int64_t *busy_ns)

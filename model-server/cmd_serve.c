@@ -3,7 +3,10 @@
 #include "common/flag.h"
 #include "common/hub/cache.h"
 #include "common/log.h"
+#include "common/rpc_loop.h"
+#include "common/stacks.h"
 #include "common/trace.h"
+#include "common/watchdog.h"
 #include "model-server/adapter_list.h"
 #include "model-server/commands.h"
 #include "model-server/dry_run.h"
@@ -24,7 +27,7 @@ struct serve_config {
     const char *otlp_endpoint, *otlp_service_name, *master_addr;
     struct flag_list lora_adapters;
     uint32_t dtype, kv_dtype, threads, logger_level, max_input_tokens, max_total_tokens, speculate;
-    uint32_t startup_fd;
+    uint32_t startup_fd, watchdog_s;
     uint32_t rank, world, nnodes, master_port, rendezvous_s, max_prefill_tokens, max_batch_size;
     enum quant quant; /* what `quantize` says */
     double rope_factor, row_cost, memory_fraction, adapter_fraction, kv_memory, swap_gib,
@@ -105,6 +108,9 @@ static const struct flag flags[] = {
     {.name = "speculate-row-cost", .type = FLAG_F64, F(row_cost), .min = 0, .max = 1, .env = "SPECULATE_ROW_COST",
      .help = "What verifying another draft costs, in parts of a step of one token: decides how many are worth it. Default: measured at "
              "warm-up."},
+    {.name = "watchdog-seconds", .type = FLAG_U32, F(watchdog_s), .def = "120", .max = 86400, .unit = "seconds",
+     .help = "A thread that serves and makes no progress for so long has the stacks of all threads written to the log, with the state "
+             "of the engine. 0: never."},
     {.name = "logger-level", .type = FLAG_ENUM, F(logger_level), .def = "info", .choices = levels, .env = "",
      .help = "Lines above this level are not logged."},
     {.name = "json-output", .type = FLAG_BOOL, F(json_output), .env = "", .help = "Log JSON objects instead of text."},
@@ -203,6 +209,7 @@ static void rank_gone(void *arg, bool left, const char *why)
         return;
     }
     log_msg(LOG_ERROR, "while the model was loaded: %s", why);
+    log_flush();
     _exit(1); /* nothing needs to be finished yet */
 }
 
@@ -225,6 +232,8 @@ struct shard {
     struct service service;
     struct rpc_server *server;
     struct tracer *tracer;
+    struct watchdog *watchdog; /* NULL: none */
+    _Atomic int64_t busy_ns;   /* the engine's thread */
 };
 
 static void close_all(struct shard *s)
@@ -322,7 +331,8 @@ static int load(struct shard *s, const struct serve_config *c, struct stopper *t
                               .n_adapters = s->adapters.n,
                               .measure = c->dry_run,
                               .progress = on_progress,
-                              .progress_arg = s};
+                              .progress_arg = s,
+                              .busy_ns = &s->busy_ns};
     phase(s, STARTUP_WEIGHTS);
     if (!(s->model = model_load(s->dir, &m, e)))
         return -1;
@@ -372,7 +382,8 @@ static int listen_at(struct shard *s, const struct serve_config *c, char local[R
                                    .n_methods = service_n_methods,
                                    .ctx = &s->service,
                                    .after = service_after,
-                                   .tracer = s->tracer};
+                                   .tracer = s->tracer,
+                                   .busy_ns = &s->busy_ns};
     return (s->server = rpc_server_open(&r, e)) ? 0 : -1;
 }
 
@@ -392,6 +403,7 @@ static void *wait_signal(void *arg)
         rpc_server_stop(server);
         return NULL;
     }
+    log_flush();
     signal(sig, SIG_DFL); /* nothing needs to be finished yet: die of it */
     pthread_sigmask(SIG_UNBLOCK, &t->signals, NULL);
     raise(sig);
@@ -417,6 +429,20 @@ static void release_signals(struct stopper *t)
     /* Blocked everywhere: sigwait() takes it. */
     pthread_kill(t->thread, SIGTERM); // NOLINT(bugprone-bad-signal-to-kill-thread)
     pthread_join(t->thread, NULL);
+}
+
+static void log_state(void *arg) { service_log_status(&((struct shard *)arg)->service); }
+
+/* Whoever loads a model may take long; from here on somebody waits for answers. */
+static int watch(struct shard *s, const struct serve_config *c, struct err *e)
+{
+    if (!c->watchdog_s)
+        return 0;
+    if (!(s->watchdog = watchdog_new(c->watchdog_s * 1000, log_state, s, e)))
+        return -1;
+    watchdog_add(s->watchdog, "engine thread", &s->busy_ns);
+    watchdog_add(s->watchdog, "rpc thread", rpc_server_busy(s->server));
+    return watchdog_start(s->watchdog, e);
 }
 
 /* Until a signal or a fault. */
@@ -472,11 +498,14 @@ static int serve(const struct serve_config *c, struct err *e)
         rc = tell_plan(&s, c, e);
     else if (rc == 0)
         rc = listen_at(&s, c, address, e);
+    if (rc == 0 && !c->dry_run)
+        rc = watch(&s, c, e);
     if (rc == 0 && !c->dry_run) {
         announce(&s, c, address);
         rc = run(&s, &t, e);
     }
     ranks_watch_end(s.watch);
+    watchdog_free(s.watchdog);
     release_signals(&t); /* none will find the server any more */
     rpc_server_close(s.server);
     tracer_free(s.tracer);
@@ -494,6 +523,8 @@ int cmd_serve(int argc, char **argv)
     if (rc == 0) {
         log_init("model_server", (enum log_level)cfg.logger_level, cfg.json_output,
                  cfg.dry_run ? STDERR_FILENO : STDOUT_FILENO);
+        stacks_init();
+        rpc_loop_log();
         rc = check(&cfg, argc, argv, &e) ? -1 : serve(&cfg, &e);
         if (rc < 0)
             log_msg(LOG_ERROR, "%s", e.msg);

@@ -1,5 +1,6 @@
 #include "model-server/service.h"
 #include "common/hash.h"
+#include "common/log.h"
 #include "common/rpc_std.h"
 #include "model-server/service_impl.h"
 #include <stdio.h>
@@ -9,6 +10,29 @@
 void service_init(struct service *s, const struct service_options *o)
 {
     *s = (struct service){.o = *o};
+}
+
+void service_begin(struct service *s, const char *what)
+{
+    struct service_status *t = &s->status;
+    const struct engine_stats g = engine_stats(s->o.engine);
+    atomic_store(&t->batches, g.batches);
+    atomic_store(&t->sequences, g.sequences);
+    atomic_store(&t->blocks, g.blocks);
+    atomic_store(&t->blocks_total, g.blocks_total);
+    atomic_store(&t->tokens, g.tokens);
+    atomic_fetch_add(&t->calls, what != NULL);
+    atomic_store(&t->doing, what);
+}
+
+void service_log_status(struct service *s)
+{
+    struct service_status *t = &s->status;
+    LOG(LOG_ERROR, "State of the engine", LOGI("rank", s->o.rank),
+        LOGS("doing", atomic_load(&t->doing)), LOGI("calls", atomic_load(&t->calls)),
+        LOGI("batches", atomic_load(&t->batches)), LOGI("sequences", atomic_load(&t->sequences)),
+        LOGI("tokens", atomic_load(&t->tokens)), LOGI("blocks", atomic_load(&t->blocks)),
+        LOGI("blocks_total", atomic_load(&t->blocks_total)));
 }
 
 void service_free(struct service *s) { tok_scratch_free(s->scratch); }

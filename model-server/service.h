@@ -23,8 +23,15 @@ struct service_options {
     struct startup_board *startup; /* NULL: nobody looks */
 };
 
+struct service_status { /* written on the engine's thread, read by a watchdog */
+    _Atomic(const char *) doing; /* a rpc, or NULL */
+    _Atomic uint32_t batches, sequences, blocks_total;
+    _Atomic uint64_t calls, blocks, tokens; /* see engine_stats */
+};
+
 struct service {
     struct service_options o;
+    struct service_status status;
     struct tok_scratch *scratch;
     struct rpc_server
         *server;        /* set by its owner before the first call: told to stop when all is lost */
@@ -37,5 +44,6 @@ extern const size_t service_n_methods;
 
 void service_init(struct service *s, const struct service_options *o);
 void service_free(struct service *s);
+void service_log_status(struct service *s); /* one line at level ERROR; any thread */
 void service_after(void *service); /* rpc_server_options.after */
 #endif

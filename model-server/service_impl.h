@@ -4,6 +4,8 @@
 #include "model-server/service.h"
 #include "proto/generate.pb-c.h"
 
+/* The engine's thread begins something; service_after() ends it. */
+void service_begin(struct service *s, const char *what);
 /* All requests of a batch; NULL without memory. What is wrong with one is in its `refusal`.
  * `warmup`: what TGI's router puts into its trial batch is taken as it comes (images, watermarks).
  */

@@ -19,8 +19,10 @@ void service_after(void *service)
 {
     struct service *s = service;
     struct err e = ERR_INIT;
+    service_begin(s, "run-ahead");
     if (engine_ahead(s->o.engine, &e))
         fail(s, "run-ahead", &e);
+    service_begin(s, NULL);
 }
 
 /* The two responses have the same fields by different types. */
@@ -116,6 +118,7 @@ const ProtobufCMessage *rpc_prefill(void *ctx, const ProtobufCMessage *in, struc
     const struct edits *x;
     int64_t t0 = clock_ns();
     Generate__V3__PrefillResponse *r = RPC_NEW(call->mem, Generate__V3__PrefillResponse, 1);
+    service_begin(s, "Prefill");
     if (!q->batch)
         return err_set(e, ERR_VALIDATION, "Prefill without a batch"), NULL;
     struct seq_spec *specs = read_requests(s, q->batch, false, call->mem);
@@ -144,6 +147,7 @@ const ProtobufCMessage *rpc_decode(void *ctx, const ProtobufCMessage *in, struct
     int64_t t0 = clock_ns();
     Generate__V3__DecodeResponse *r = RPC_NEW(call->mem, Generate__V3__DecodeResponse, 1);
     uint64_t *ids = RPC_NEW(call->mem, uint64_t, q->n_batches);
+    service_begin(s, "Decode");
     if (!r || !ids || !read_edits(q->edits, call->mem, &edits, &x))
         return err_nomem(e), NULL;
     for (size_t i = 0; i < q->n_batches; i++)
@@ -166,6 +170,7 @@ const ProtobufCMessage *rpc_warmup(void *ctx, const ProtobufCMessage *in, struct
                        .max_chunk_tokens = q->max_chunk_tokens};
     Generate__V3__WarmupResponse *r = RPC_NEW(call->mem, Generate__V3__WarmupResponse, 1);
     struct seq_spec *specs = q->batch ? read_requests(s, q->batch, true, call->mem) : NULL;
+    service_begin(s, "Warmup");
     if (!r || (q->batch && !specs))
         return err_nomem(e), NULL;
     w.specs = specs;

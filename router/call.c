@@ -33,6 +33,8 @@ static struct call *call_new(struct edge *g, struct exchange *x)
     c->route = exchange_route(x);
     c->received_ns = clock_ns();
     c->tenant = exchange_tenant(x, &c->tenant_named);
+    c->local = exchange_local(x);
+    c->counts = http_counts(g->http);
     c->created_unix = (int64_t)time(NULL);
     c->body = exchange_take_body(x);
     c->status = 200;

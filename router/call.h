@@ -64,6 +64,8 @@ struct call {
     const char *error;          /* why it failed, in the arena */
     bool ours;                  /* the fault */
     bool dropped;               /* the client left before the end */
+    bool local;                 /* it is on this machine, and no proxy spoke for it */
+    struct http_counts counts;  /* when it asked */
     int64_t over_ns;            /* the exchange ended; 0: not yet */
     enum error_shape errors;
     uint64_t tenant;              /* whom its requests are counted for; 0: anybody */

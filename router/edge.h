@@ -21,6 +21,7 @@
 
 struct chat;   /* router/chat/chat.h */
 struct tracer; /* common/trace.h */
+struct watchdog; /* common/watchdog.h */
 
 struct models; /* router/models.h */
 
@@ -35,6 +36,7 @@ struct edge {
     uint64_t vocab_hash; /* equal for equal vocabularies */
     struct workers *workers;
     struct http *http;
+    struct watchdog *watchdog; /* NULL: none; at home only */
     struct lmtp *lmtp;                /* router/lmtp/lmtp.h */
     const char *model_id, *model_sha; /* sha: NULL unknown */
     char fingerprint[64];             /* system_fingerprint of OpenAI's answers */
@@ -46,6 +48,7 @@ struct edge {
     struct infer_limits limits;    /* valid once infer is set */
     atomic_uint permits;           /* free ones */
     struct drain drain;            /* loop thread only */
+    uint64_t n_log_dropped;        /* of log_dropped(), what the metric has; loop thread only */
 
     /* at home only */
     atomic_bool draining;

@@ -101,6 +101,9 @@ static const struct flag rows[] = {
      .min = 1024, .max = 1 << 30, .help = "Longest LMTP message of a client."},
     {.name = "lmtp-grace", .type = FLAG_U32, F(lmtp_grace), .def = "30", .unit = "seconds", .max = 3600,
      .help = "How long an LMTP stream with a `session` is kept for a client that comes back; 0: never."},
+    {.name = "watchdog-seconds", .type = FLAG_U32, F(watchdog_seconds), .def = "120", .max = 86400, .unit = "seconds",
+     .help = "A thread that serves and makes no progress for so long has the stacks of all threads written to the log, with the "
+             "state of the scheduler. 0: never."},
     {.name = "json-output", .type = FLAG_BOOL, F(json_output), .help = "Log lines as JSON."},
     {.name = "log-level", .type = FLAG_STR, F(log_level), .def = "info",
      .help = "error, warn, info, debug or trace."},

@@ -1,6 +1,7 @@
 /* The loop, the listening socket, connections and their deadlines. */
 #include "common/clock.h"
 #include "common/log.h"
+#include "common/watchdog.h"
 #include "router/http_in.h"
 #include "router/tls.h"
 #include <errno.h>
@@ -21,7 +22,9 @@ enum {
     BACKLOG = 4096,
     SEND_BUFFER = 64 << 10,
     USER_TIMEOUT_MS = 30000,
-    HANG_UP_MS = 500
+    HANG_UP_MS = 500,
+    FLUSH_MS = 20,    /* between two looks at what is on its way */
+    FULL_MS = 10000   /* between two lines about descriptors */
 };
 
 static void set_option(int fd, int level, int name, int value)
@@ -58,6 +61,7 @@ static void conn_open(struct http *h, struct MHD_Connection *mhd, void **socket_
     if ((c->next = h->conns))
         h->conns->prev = c;
     h->conns = c;
+    h->n_conns++;
     tune_socket(c->fd);
     if (h->c.tls) {
         info = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_GNUTLS_SESSION);
@@ -77,13 +81,17 @@ static void conn_close(struct http *h, struct conn *c)
     if (c->x)
         c->x->conn = NULL;
     tls_drop(c->cert);
+    c->cert = NULL;
     if (c->prev)
         c->prev->next = c->next;
     else
         h->conns = c->next;
     if (c->next)
         c->next->prev = c->prev;
-    free(c);
+    h->n_conns--;
+    c->x = NULL;
+    if (!linger_begin(c))
+        free(c);
 }
 
 static void on_connection(void *cls, struct MHD_Connection *mhd, void **socket_context,
@@ -105,6 +113,14 @@ static void on_hang_up(struct conn *c)
         c->deadline_ms = clock_ms() + HANG_UP_MS; /* bytes: do not wait for the rest of a request */
 }
 
+static void on_socket(struct conn *c)
+{
+    if (c->lingers)
+        linger_event(c);
+    else
+        on_hang_up(c);
+}
+
 /* There is no call to close a connection. The shut socket is an event for libmicrohttpd; should
  * that edge have come and gone already (the peer's reset, say), its own timeout ends it a second
  * later. */
@@ -123,13 +139,16 @@ static void tick(struct http *h, int64_t now)
         if (c->x && c->x->streaming)
             exchange_act(c->x, sse_tick(&c->x->sse, now));
     }
+    linger_tick(h, now);
     h->ticked_ms = now;
 }
 
 static int wait_ms(const struct http *h)
 {
     MHD_UNSIGNED_LONG_LONG mhd_ms;
-    int ms = h->conns ? TICK_MS : -1; /* an idle router sleeps */
+    int ms = h->conns || h->lingerers ? TICK_MS : -1; /* an idle router sleeps */
+    if (atomic_load(&h->flushing))
+        ms = FLUSH_MS;
     if (MHD_get_timeout(h->daemon, &mhd_ms) == MHD_YES && (ms < 0 || mhd_ms < (unsigned)ms))
         ms = (int)mhd_ms;
     return ms;
@@ -141,6 +160,7 @@ void http_run(struct http *h)
     while (!h->stop) {
         int n = epoll_wait(h->epoll_fd, ev, sizeof(ev) / sizeof(ev[0]), wait_ms(h));
         bool rung = false;
+        watch_busy(&h->busy_ns);
         for (int i = 0; i < n; i++) {
             uint64_t count;
             if (ev[i].data.ptr == h)
@@ -148,8 +168,9 @@ void http_run(struct http *h)
             if (ev[i].data.ptr == &h->bell_fd)
                 rung = read(h->bell_fd, &count, sizeof(count)) == sizeof(count);
             else
-                on_hang_up(ev[i].data.ptr);
+                on_socket(ev[i].data.ptr);
         }
+        linger_free(h);
         if (rung) { /* resumes many connections; MHD_run() walks them once */
             socket_close_all(h);
             h->c.events.wake(h->c.arg);
@@ -163,6 +184,8 @@ void http_run(struct http *h)
         int64_t now = clock_ms();
         if (now - h->ticked_ms >= TICK_MS)
             tick(h, now);
+        linger_count(h);
+        watch_idle(&h->busy_ns);
     }
     for (struct conn *c = h->conns; c; c = c->next)
         if (c->x)
@@ -225,9 +248,18 @@ static int open_listener(struct http *h, bool *v6, struct err *e)
     return h->listen_fd >= 0 ? 0 : err_sys(e, "listen on %s port %s", h->c.hostname, port);
 }
 
-static void quiet(void *cls, const char *fmt, va_list ap)
+/* Every client that aborts would be a line: only one is of use. Who comes then waits in the
+ * listening socket's queue until a connection ends. */
+static void on_message(void *cls, const char *fmt, va_list ap)
 {
-    (void)cls, (void)fmt, (void)ap; /* every client that aborts would be a line */
+    struct http *h = cls;
+    int64_t now = clock_ms();
+    (void)ap;
+    if (!strstr(fmt, "resource limit") || (h->told_full_ms && now - h->told_full_ms < FULL_MS))
+        return;
+    h->told_full_ms = now;
+    LOG(LOG_WARN, "Out of file descriptors: new connections wait until others end (ulimit -n)",
+        LOGI("connections", h->n_conns));
 }
 
 static int start_daemon(struct http *h, bool v6, struct err *e)
@@ -241,7 +273,7 @@ static int start_daemon(struct http *h, bool v6, struct err *e)
         {MHD_OPTION_END, 0, NULL},
     };
     h->daemon = MHD_start_daemon(
-        flags, h->port, NULL, NULL, http_access, h, MHD_OPTION_EXTERNAL_LOGGER, quiet, NULL,
+        flags, h->port, NULL, NULL, http_access, h, MHD_OPTION_EXTERNAL_LOGGER, on_message, h,
         MHD_OPTION_LISTEN_SOCKET, h->listen_fd, MHD_OPTION_CONNECTION_LIMIT,
         (unsigned)HTTP_MAX_CONNECTIONS, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HTTP_POOL,
         MHD_OPTION_NOTIFY_CONNECTION, on_connection, h, MHD_OPTION_NOTIFY_COMPLETED, http_completed,
@@ -290,6 +322,12 @@ fail:
 }
 
 uint16_t http_port(const struct http *h) { return h->port; }
+const _Atomic int64_t *http_busy(const struct http *h) { return &h->busy_ns; }
+
+struct http_counts http_counts(const struct http *h)
+{
+    return (struct http_counts){h->n_conns, h->n_lingerers};
+}
 
 void http_free(struct http *h)
 {
@@ -299,6 +337,7 @@ void http_free(struct http *h)
         socket_close_all(h); /* libmicrohttpd stops the process if one is still open */
         MHD_run(h->daemon);
         MHD_stop_daemon(h->daemon); /* closes the listening socket */
+        linger_end_all(h);
     } else if (h->listen_fd >= 0)
         close(h->listen_fd);
     if (h->epoll_fd >= 0)

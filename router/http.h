@@ -70,6 +70,16 @@ struct http *http_new(const struct http_config *c, struct err *e);
 uint16_t http_port(const struct http *h);
 void http_run(struct http *h);  /* the loop; returns after http_stop() */
 void http_wake(struct http *h); /* any thread, also signal handlers */
+/* Have the clients acknowledged all that was answered, or gone? Any thread; ask again and again,
+ * from when the last answer was given. Before the process ends: with a container its network goes
+ * too, and what the kernel still holds. */
+bool http_flushed(struct http *h);
+/* For a watchdog: since when the loop's turn has been running; 0: it waits. */
+const _Atomic int64_t *http_busy(const struct http *h);
+struct http_counts { /* loop thread */
+    uint32_t connections, lingering;
+};
+struct http_counts http_counts(const struct http *h);
 /* Any thread: leave the loop. Connections still open are cut off. */
 void http_stop(struct http *h);
 void http_free(struct http *h); /* after http_run() has returned */
@@ -77,6 +87,8 @@ void http_free(struct http *h); /* after http_run() has returned */
 /* Whom a request is counted for: the one that a gateway names (the Gateway API's header), else the
  * key it came with; 0: anybody. *named: by a gateway. */
 uint64_t exchange_tenant(const struct exchange *x, bool *named);
+/* Did it come from a loopback address, and not through a proxy that says so? */
+bool exchange_local(const struct exchange *x);
 const char *exchange_path(const struct exchange *x);    /* NULL: not known yet */
 const char *exchange_method(const struct exchange *x);  /* "": not known yet */
 int exchange_status(const struct exchange *x);          /* 0: nothing was answered */

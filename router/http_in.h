@@ -17,6 +17,11 @@ struct conn { /* one TCP connection: from accept to close */
     bool hung_up;          /* the client closed its side */
     int64_t deadline_ms;   /* INT64_MAX: none */
     struct exchange *x;    /* at most one at a time */
+    bool refused_early;    /* answered before all of the body had come */
+
+    /* http_linger.c: libmicrohttpd has closed it, `fd` is ours */
+    bool lingers, ended; /* ended: the client sends no more */
+    size_t swallowed;
 };
 
 struct exchange {
@@ -60,6 +65,12 @@ struct http {
     uint16_t port;
     _Atomic bool stop;
     struct conn *conns;
+    struct conn *lingerers, *lingered; /* in one direction; lingered: to be freed after the turn */
+    uint32_t n_conns, n_lingerers;
+    _Atomic bool flushing;   /* somebody waits for http_flushed() */
+    _Atomic uint32_t unsent; /* then: 1 + connections with bytes on their way */
+    _Atomic int64_t busy_ns; /* http_busy() */
+    int64_t told_full_ms;    /* the log knows that there are no descriptors; 0: never */
     struct mailbox closed; /* http_sockets */
     int64_t ticked_ms;
     uint64_t last_id; /* of requests that bring none: drawn once, then counted */
@@ -77,6 +88,14 @@ bool socket_wanted(const struct exchange *x, const char *method);
 int socket_judge(struct exchange *x); /* 0, or the status that refuses it */
 enum MHD_Result socket_open(struct exchange *x);
 void socket_close_all(struct http *h); /* those that were handed back */
+/* http_linger.c */
+/* In place of freeing a connection that is closed. False: there is nothing to wait for. */
+bool linger_begin(struct conn *c);
+void linger_event(struct conn *c);
+void linger_tick(struct http *h, int64_t now);
+void linger_count(struct http *h); /* for http_flushed() */
+void linger_free(struct http *h);  /* those of which no event is pending */
+void linger_end_all(struct http *h);
 /* http_reply.c */
 bool exchange_waits(const struct exchange *x); /* for its answer, or for more of it */
 enum MHD_Result exchange_queue(struct exchange *x);

@@ -10,8 +10,10 @@
 #include <strings.h>
 #include <sys/socket.h>
 
-/* A refused body is read and dropped, so that the client sees the answer and not a reset. */
-enum { SWALLOW_MAX = 64 << 20 };
+/* A refused body is read and dropped, so that the client sees the answer and the connection serves
+ * its next request. One that is said to be longer than EARLY_MAX is answered at once instead, and
+ * http_linger.c drops what comes. */
+enum { EARLY_MAX = 64 << 20, SWALLOW_MAX = 1 << 30 };
 
 static struct conn *conn_of(struct MHD_Connection *mhd)
 {
@@ -155,9 +157,14 @@ static bool is_json(const char *type)
            (n > 5 && !strncasecmp(type + n - 5, "+json", 5));
 }
 
-static int judge_headers(struct exchange *x, const char *method, bool old)
+static uint64_t declared(const struct exchange *x)
 {
     const char *length = exchange_header(x, "Content-Length");
+    return length ? strtoull(length, NULL, 10) : 0;
+}
+
+static int judge_headers(struct exchange *x, const char *method, bool old)
+{
     if (x->bad_uri || ambiguous(x, old))
         return 400;
     if (!strcmp(method, "OPTIONS"))
@@ -166,11 +173,12 @@ static int judge_headers(struct exchange *x, const char *method, bool old)
         return authorized(x, false) ? socket_judge(x) : 401;
     if (!(x->route = route_find(method, x->path, x->allow)))
         return x->allow[0] ? 405 : 404;
-    if (length && strtoull(length, NULL, 10) > x->http->c.max_body)
+    if (declared(x) > x->http->c.max_body)
         return 413;
     if (!authorized(x, x->route->open))
         return 401;
-    if (x->route->work && !is_json(exchange_header(x, "Content-Type")))
+    if (x->route->work && strcmp(x->route->method, "GET") != 0 &&
+        !is_json(exchange_header(x, "Content-Type")))
         return 415;
     return 0;
 }
@@ -212,7 +220,9 @@ static enum MHD_Result begin(struct exchange *x, const char *url, const char *me
         x->conn->deadline_ms = clock_ms() + x->http->c.body_timeout_ms;
     x->refusal = judge_headers(x, method, old);
     /* Where the body ends is unknown, or the client asked before sending it: answer now. */
-    if (x->refusal == 400 || (x->refusal && exchange_header(x, "Expect"))) {
+    if (x->refusal == 400 || (x->refusal && exchange_header(x, "Expect")) ||
+        (x->refusal && declared(x) > EARLY_MAX)) {
+        x->conn->refused_early = true;
         exchange_add(x, "connection", "close");
         exchange_refuse(x, x->refusal, refusal_text(x->refusal));
         return exchange_queue(x);

@@ -3,6 +3,7 @@
 #include "common/clock.h"
 #include "common/mailbox.h"
 #include "common/rpc_loop.h"
+#include "common/watchdog.h"
 #include "router/draft/drafter.h"
 #include "router/scheduler/scheduler.h"
 #include "router/shards.h"
@@ -20,6 +21,7 @@ enum mail_kind {
     MAIL_PROBE,
     MAIL_ON_LOST,
     MAIL_DRAIN,
+    MAIL_AUDIT,
     MAIL_STOP
 };
 struct letter {
@@ -29,6 +31,7 @@ struct letter {
     uint64_t id;     /* CANCEL */
     void (*on_lost)(void *arg, const char *why);
     void *arg; /* ON_LOST */
+    struct audit *audit; /* AUDIT */
 };
 
 /* What a creator holds of its request: the scheduler's own part may be gone before the creator
@@ -54,6 +57,7 @@ struct infer {
     _Atomic uint64_t next_id;
     atomic_bool stopping;
     struct sched_status status;
+    struct watchdog *watchdog;
 };
 
 enum { ANSWER_OLD_NS = 1000000000, ANSWER_LATE_NS = 2000000000, ASK_AGAIN_NS = 100000000 };
@@ -72,6 +76,41 @@ static void on_gone(void *arg)
         drafter_end(i->drafter, on_drafter_gone, i);
     else
         on_drafter_gone(i);
+}
+
+/* A question and its answer. Two hold it, the asker and the scheduler's thread; the last one frees
+ * it. */
+struct audit {
+    pthread_mutex_t lock;
+    pthread_cond_t answered;
+    struct buf out;
+    bool done;
+    uint32_t holders;
+};
+
+static void audit_drop(struct audit *a)
+{
+    pthread_mutex_lock(&a->lock);
+    bool last = --a->holders == 0;
+    pthread_mutex_unlock(&a->lock);
+    if (!last)
+        return;
+    buf_free(&a->out);
+    pthread_cond_destroy(&a->answered);
+    pthread_mutex_destroy(&a->lock);
+    free(a);
+}
+
+static void audit_answer(const struct scheduler *s, struct audit *a)
+{
+    struct buf b = BUF_INIT;
+    sched_audit(s, &b);
+    pthread_mutex_lock(&a->lock);
+    a->out = b;
+    a->done = true;
+    pthread_cond_signal(&a->answered);
+    pthread_mutex_unlock(&a->lock);
+    audit_drop(a);
 }
 
 static void read_letter(struct infer *i, struct letter *l)
@@ -94,6 +133,9 @@ static void read_letter(struct infer *i, struct letter *l)
         break;
     case MAIL_DRAIN:
         sched_drain(i->sched);
+        break;
+    case MAIL_AUDIT:
+        audit_answer(i->sched, l->audit);
         break;
     case MAIL_STOP:
         sched_stop(i->sched, on_gone, i);
@@ -202,12 +244,42 @@ void infer_drain(struct infer *i) { post(i, &(struct letter){.kind = MAIL_DRAIN}
 
 struct infer_stats infer_stats(struct infer *i)
 {
+    int64_t call = atomic_load(&i->status.call_ns);
     return (struct infer_stats){.queued = atomic_load(&i->status.queued),
                                 .running = atomic_load(&i->status.running),
                                 .blocks_total = atomic_load(&i->status.blocks_total),
                                 .blocks_used = atomic_load(&i->status.blocks_used),
                                 .blocks_cached = atomic_load(&i->status.blocks_cached),
-                                .swap_used = atomic_load(&i->status.swap_used)};
+                                .swap_used = atomic_load(&i->status.swap_used),
+                                .call_ns = call ? clock_ns() - call : 0};
+}
+
+int infer_audit(struct infer *i, int64_t ms, struct buf *out, struct err *e)
+{
+    struct audit *a = calloc(1, sizeof(*a));
+    int64_t at = clock_ns() + ms * 1000000;
+    struct timespec until = {.tv_sec = at / 1000000000, .tv_nsec = at % 1000000000};
+    pthread_condattr_t clock;
+    if (!a)
+        return err_nomem(e);
+    pthread_mutex_init(&a->lock, NULL);
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_cond_init(&a->answered, &clock);
+    pthread_condattr_destroy(&clock);
+    a->holders = 2;
+    bool asked = !atomic_load(&i->stopping) &&
+                 post(i, &(struct letter){.kind = MAIL_AUDIT, .audit = a});
+    pthread_mutex_lock(&a->lock);
+    a->holders -= !asked;
+    while (asked && !a->done && pthread_cond_timedwait(&a->answered, &a->lock, &until) == 0)
+        ;
+    bool done = a->done;
+    if (done)
+        buf_add(out, a->out.p, a->out.len);
+    pthread_mutex_unlock(&a->lock);
+    audit_drop(a);
+    return done ? 0 : err_set(e, ERR_UNHEALTHY, "the scheduler does not answer");
 }
 
 const struct infer_limits *infer_limits(const struct infer *i) { return &i->limits; }
@@ -284,6 +356,7 @@ static void on_halt(struct rpc_op *op, bool ok)
 
 static void infer_free(struct infer *i)
 {
+    watchdog_remove(i->watchdog, rpc_loop_busy(i->loop));
     pthread_join(i->thread, NULL);
     sched_free(i->sched);
     drafter_free(i->drafter);
@@ -315,6 +388,8 @@ struct infer *infer_start(const struct infer_config *c, struct err *e)
         infer_free(i);
         return NULL;
     }
+    i->watchdog = c->watchdog;
+    watchdog_add(i->watchdog, "scheduler thread", rpc_loop_busy(i->loop));
     i->bell = (struct rpc_op){on_bell, "mail"};
     post(i, &(struct letter){.kind = MAIL_START});
     return i;

@@ -5,6 +5,7 @@
  * thread. */
 #ifndef ROUTER_INFER_H
 #define ROUTER_INFER_H
+#include "common/buf.h"
 #include "common/err.h"
 #include "common/metrics.h"
 #include "router/request.h"
@@ -13,6 +14,7 @@
 #include <stdint.h>
 
 struct infer;
+struct watchdog; /* common/watchdog.h */
 struct infer_config {
     const char *shard_target; /* "unix:/path/prefix-0" or "tcp://host:port": rank 0 */
     /* 0: decided by warm-up, as the shards allow */
@@ -25,6 +27,7 @@ struct infer_config {
     uint32_t connect_timeout_ms;
     uint32_t return_ms; /* lost shards are waited for so long, and requests go on; 0: not at all */
     struct metrics *metrics; /* rows of router/metrics.h */
+    struct watchdog *watchdog; /* looks at the scheduler's thread; NULL: nobody does */
     bool check;              /* for tests: walk all KV blocks after every turn */
 };
 struct infer_limits { /* what warm-up settled */
@@ -61,8 +64,12 @@ void infer_drain(struct infer *i);
 
 struct infer_stats {
     uint32_t queued, running, blocks_total, blocks_used, blocks_cached, swap_used;
+    int64_t call_ns; /* how long a model call is out; 0: none is */
 };
 struct infer_stats infer_stats(struct infer *i);
+/* What the scheduler knows, and whether it balances: a JSON object, appended to `out`. Waits for its
+ * thread, `ms` at most; -1: it did not answer. Not from the scheduler's thread. */
+int infer_audit(struct infer *i, int64_t ms, struct buf *out, struct err *e);
 
 void infer_stop(struct infer *i); /* joins the thread; requests still alive get ERR_GENERATION */
 #endif

@@ -75,6 +75,8 @@
     X(M_SHARED_PROMPTS, COUNTER, "tgi_shared_prompts", NULL,                                       \
       "Requests that waited for another one with the same prompt instead of computing it.", 0, 0,  \
       0)                                                                                           \
+    X(M_LOG_DROPPED, COUNTER, "log_lines_dropped_total", NULL,                                     \
+      "Lines of the router's log that were dropped because nobody read it.", 0, 0, 0)              \
     X(M_TRACE_SPANS, COUNTER, "otlp_spans", "fate",                                                \
       "Spans by fate: sent, dropped (the queue was full), lost (the collector did not take "       \
       "them).",                                                                                    \

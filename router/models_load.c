@@ -189,6 +189,7 @@ static int start_shards(struct models *m, struct model *q, struct err *e)
                        s->state == SLOT_FAILED ? s->said : "the server is shutting down");
     snprintf(target, sizeof(target), "unix:%s", s->said);
     struct infer_config c = edge_infer_config(m->home->config, target);
+    c.watchdog = m->home->watchdog;
     if (!(q->infer = infer_start(&c, e)))
         return -1;
     infer_on_lost(q->infer, on_lost, q);

@@ -2,7 +2,10 @@
 #include "common/clock.h"
 #include "common/hub/cache.h"
 #include "common/log.h"
+#include "common/rpc_loop.h"
+#include "common/stacks.h"
 #include "common/trace.h"
+#include "common/watchdog.h"
 #include "router/chat/chat.h"
 #include "router/edge.h"
 #include "router/keys.h"
@@ -22,7 +25,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-enum { LAST_WORDS_MS = 500 };
+enum { LAST_WORDS_MS = 500, LAST_FLUSH_MS = 5000, FLUSH_MS = 300000, LOOK_MS = 10 };
 enum news { STARTED = 1, START_FAILED, LOST };
 
 struct service {
@@ -72,6 +75,7 @@ static void *connect_shards(void *arg)
     struct service *s = arg;
     struct infer_config i = edge_infer_config(s->c, s->target);
     i.metrics = s->edge.metrics;
+    i.watchdog = s->edge.watchdog;
     i.draft_target = s->draft_target;
     i.return_ms = s->c->shard_return_timeout * 1000;
     s->infer = infer_start(&i, &s->start_error);
@@ -217,9 +221,37 @@ static char *shard_target(const char *path)
     return asprintf(&s, "%s%s", address ? "" : "unix:", path) < 0 ? NULL : s;
 }
 
+/* What can be read without asking anybody. */
+static void log_state(void *arg)
+{
+    struct edge *g = arg;
+    struct infer *i = atomic_load(&g->infer);
+    struct infer_stats t = i ? infer_stats(i) : (struct infer_stats){0};
+    LOG(LOG_ERROR, "State of the router", LOGI("requests", atomic_load(&g->live)),
+        LOGI("permits_free", atomic_load(&g->permits)),
+        LOGI("draining", atomic_load(&g->draining)));
+    LOG(LOG_ERROR, "State of the scheduler", LOGI("queued", t.queued), LOGI("running", t.running),
+        LOGI("blocks_total", t.blocks_total), LOGI("blocks_used", t.blocks_used),
+        LOGI("blocks_cached", t.blocks_cached), LOGI("swap_used", t.swap_used),
+        LOGD("model_call_seconds", (double)t.call_ns / 1e9));
+}
+
+/* The scheduler's thread comes to it with infer_start(). */
+static int watch(struct edge *g, struct err *e)
+{
+    if (!g->config->watchdog_seconds)
+        return 0;
+    if (!(g->watchdog = watchdog_new(g->config->watchdog_seconds * 1000, log_state, g, e)))
+        return -1;
+    watchdog_add(g->watchdog, "HTTP thread", http_busy(g->http));
+    return watchdog_start(g->watchdog, e);
+}
+
 static int start(struct service *s, struct err *e)
 {
     start_log(s->c);
+    stacks_init();
+    rpc_loop_log();
     raise_file_limit();
     if (check(s->c, e) != 0 || catch_signals(s, e) != 0 || open_startup(s, e) != 0 ||
         load_model(s, e) != 0 || build_edge(s, e) != 0)
@@ -228,7 +260,7 @@ static int start(struct service *s, struct err *e)
         (given(s->c->draft_shard_uds_path) &&
          !(s->draft_target = shard_target(s->c->draft_shard_uds_path))))
         return err_nomem(e);
-    if (lmtp_start(s->edge.lmtp, e) != 0)
+    if (watch(&s->edge, e) != 0 || lmtp_start(s->edge.lmtp, e) != 0)
         return -1;
     startup_begin(s->edge.startup, STARTUP_ROUTER, STARTUP_SHARDS);
     s->looping = pthread_create(&s->loop, NULL, run_loop, s) == 0;
@@ -284,6 +316,28 @@ static void renew(struct service *s)
         log_msg(LOG_ERROR, "the certificate was not renewed: %s", e.msg);
 }
 
+static _Noreturn void leave(int code)
+{
+    log_flush();
+    _exit(code);
+}
+
+/* The clients have it all, as far as anybody can know: the kernel's queues may go. False: `ms` have
+ * passed. A second signal ends it. */
+static bool flush(struct service *s, int64_t ms)
+{
+    struct signalfd_siginfo info;
+    int64_t until = clock_ms() + ms;
+    while (s->looping && !http_flushed(s->edge.http)) {
+        if (clock_ms() >= until)
+            return false;
+        if (poll(&(struct pollfd){s->signal_fd, POLLIN, 0}, 1, LOOK_MS) == 1 &&
+            read(s->signal_fd, &info, sizeof(info)) == sizeof(info) && info.ssi_signo != SIGHUP)
+            leave(1);
+    }
+    return true;
+}
+
 /* 0: drained; -1: `e`. A second signal does not return. */
 static int wait(struct service *s, struct err *e)
 {
@@ -300,7 +354,7 @@ static int wait(struct service *s, struct err *e)
             renew(s);
         } else if (got) {
             if (draining || s->starting) /* nothing runs yet, or nobody wants to wait */
-                _exit(draining ? 1 : 0);
+                leave(draining ? 1 : 0);
             log_msg(LOG_INFO, "signal received, starting graceful shutdown");
             draining = true;
             atomic_store(&s->edge.draining, true);
@@ -316,7 +370,11 @@ static int wait(struct service *s, struct err *e)
 static void stop(struct service *s)
 {
     struct edge *g = &s->edge;
+    watchdog_stop(g->watchdog);
     lmtp_stop(g->lmtp);
+    if (!flush(s, FLUSH_MS))
+        log_msg(LOG_WARN, "some clients did not take their last bytes within %d s",
+                FLUSH_MS / 1000);
     if (s->looping) {
         http_stop(g->http);
         pthread_join(s->loop, NULL);
@@ -330,6 +388,7 @@ static void stop(struct service *s)
     tls_free(s->tls);
     tracer_free(g->tracer);
     models_free(g->models);
+    watchdog_free(g->watchdog);
     keys_free(&s->keys);
     metrics_free(g->metrics);
     startup_board_free(g->startup);
@@ -350,11 +409,12 @@ static _Noreturn void give_up(struct service *s, const struct err *e)
 {
     int64_t until = clock_ms() + LAST_WORDS_MS;
     log_msg(LOG_ERROR, "%s", e->msg);
-    fprintf(stderr, "Error: %s\n", e->msg);
+    log_stderr("Error: %s\n", e->msg);
     atomic_store(&s->edge.draining, true);
     while (atomic_load(&s->edge.live) && clock_ms() < until)
-        poll(NULL, 0, 10);
-    _exit(1);
+        poll(NULL, 0, LOOK_MS);
+    flush(s, LAST_FLUSH_MS);
+    leave(1);
 }
 
 int serve(const struct router_config *c, struct err *e)

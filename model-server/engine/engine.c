@@ -52,6 +52,20 @@ struct seq_limits engine_limits(const struct engine *g)
 
 bool engine_broken(const struct engine *g) { return g->broken; }
 
+struct engine_stats engine_stats(const struct engine *g)
+{
+    struct engine_stats t = {.blocks_total = g->n_blocks};
+    for (const struct batch *b = g->batches.head; b; b = b->next) {
+        t.batches++;
+        t.sequences += b->n;
+        for (uint32_t i = 0; i < b->n; i++) {
+            t.blocks += b->v[i]->n_blocks;
+            t.tokens += b->v[i]->n;
+        }
+    }
+    return t;
+}
+
 /* ---------------------------------------------------------------- a step and its bookkeeping */
 
 /* A sequence without a block for what it would write next must not run: it would write elsewhere.

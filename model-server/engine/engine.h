@@ -33,6 +33,12 @@ struct engine *engine_new(const struct engine_options *o, struct err *e); /* `o`
 void engine_free(struct engine *g);
 struct seq_limits engine_limits(const struct engine *g); /* for admission; next_block is 0 */
 bool engine_broken(const struct engine *g);
+struct engine_stats { /* what is kept between calls */
+    uint32_t batches, sequences, blocks_total;
+    uint64_t blocks; /* over all sequences; one that several share counts for each */
+    uint64_t tokens; /* known ones, prompts included */
+};
+struct engine_stats engine_stats(const struct engine *g);
 
 struct warmup {
     const struct seq_spec *specs; /* the largest batch the router will ever send */

@@ -1,4 +1,5 @@
 #include "model-server/model/decoder.h"
+#include "common/watchdog.h"
 #include "model-server/model/pass.h"
 #include <assert.h>
 #include <stdlib.h>
@@ -201,9 +202,12 @@ static int run(struct decoder *d, const struct ragged *b, struct err *e)
 {
     if (embed(d, b->n_tokens, e))
         return -1;
-    for (uint32_t i = 0; i < d->spec.n_layers; i++)
+    for (uint32_t i = 0; i < d->spec.n_layers; i++) {
+        if (d->busy_ns)
+            watch_busy(d->busy_ns);
         if (layer(d, i, b->n_tokens, e))
             return -1;
+    }
     return b->n_out ? head(d, b->n_out, e) : 0;
 }
 

@@ -58,6 +58,7 @@ struct decoder {
     struct adapters *adapters; /* NULL: none; the model's */
     struct kv_cache *kv;
     struct scratch scratch;
+    _Atomic int64_t *busy_ns; /* set anew at each layer, for a watchdog; NULL: nobody looks */
     uint32_t rehearsed; /* while a step is rehearsed: 1 + its collectives so far */
 };
 

@@ -197,6 +197,7 @@ static int load(struct model *m, const char *dir, const struct model_options *o,
     d->sample = o->measure;
     d->progress = o->progress;
     d->progress_arg = o->progress_arg;
+    d->busy_ns = o->busy_ns;
     if (o->comm->world > 1 && d->ops->comm_open && !o->measure) {
         if (!(m->comm = d->ops->comm_open(d->dev, o->comm, e)))
             return -1;

@@ -33,6 +33,7 @@ struct model_options {
     /* Called now and then while weights are loaded, where it is set: layers done, of so many. */
     void (*progress)(void *arg, uint64_t done, uint64_t total);
     void *progress_arg;
+    _Atomic int64_t *busy_ns; /* set to the time at each layer of a step; NULL: not wanted */
 };
 
 struct model_info {

@@ -1,5 +1,6 @@
 /* The thread: its epoll, its listening socket, its bell. */
 #include "common/clock.h"
+#include "common/log.h"
 #include "router/lmtp/lmtp_in.h"
 #include <errno.h>
 #include <netdb.h>
@@ -13,7 +14,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { TICK_MS = 1000, BACKLOG = 1024, CLOSING_MS = 3000, SEND_BUFFER = 64 << 10 };
+enum { TICK_MS = 1000, BACKLOG = 1024, CLOSING_MS = 3000, FULL_MS = 10000, SEND_BUFFER = 64 << 10 };
 
 void lmtp_wake(struct lmtp *l)
 {
@@ -42,6 +43,27 @@ static void adopt_all(struct lmtp *l)
     }
 }
 
+/* Without descriptors the one who waits would wake us without end: until the next tick nobody is
+ * let in. */
+static void stop_listening(struct lmtp *l)
+{
+    int64_t now = clock_ms();
+    struct epoll_event none = {.events = 0, .data.ptr = &l->listen_fd};
+    l->deaf = epoll_ctl(l->epoll_fd, EPOLL_CTL_MOD, l->listen_fd, &none) == 0;
+    if (l->told_full_ms && now - l->told_full_ms < FULL_MS)
+        return;
+    l->told_full_ms = now;
+    LOG(LOG_WARN, "Out of file descriptors: new LMTP connections wait until others end (ulimit -n)",
+        LOGI("connections", atomic_load(&l->n_peers)));
+}
+
+static void listen_again(struct lmtp *l)
+{
+    struct epoll_event ev = {.events = EPOLLIN, .data.ptr = &l->listen_fd};
+    if (l->deaf && epoll_ctl(l->epoll_fd, EPOLL_CTL_MOD, l->listen_fd, &ev) == 0)
+        l->deaf = false;
+}
+
 static void accept_all(struct lmtp *l)
 {
     int fd;
@@ -52,6 +74,8 @@ static void accept_all(struct lmtp *l)
         if (l->closing || !peer_new(l, fd, NULL))
             close(fd);
     }
+    if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM)
+        stop_listening(l);
 }
 
 static void read_notes(struct lmtp *l)
@@ -95,12 +119,13 @@ static void tick(struct lmtp *l)
         peer_tick(p, now);
     }
     record_tick(l, now);
+    listen_again(l);
 }
 
 /* -1: as long as nobody says anything. */
 static int patience(const struct lmtp *l)
 {
-    int64_t most = l->peers || l->records ? TICK_MS : -1, left;
+    int64_t most = l->peers || l->records || l->deaf ? TICK_MS : -1, left;
     if (l->watch_ms == INT64_MAX)
         return (int)most;
     left = l->watch_ms - clock_ms();
@@ -129,6 +154,15 @@ static void turn(struct lmtp *l, int timeout_ms)
     flush_all(l);
 }
 
+/* Bytes that the clients have not got, theirs and the kernel's. */
+static size_t unsent(const struct lmtp *l)
+{
+    size_t n = 0;
+    for (const struct peer *p = l->peers; p; p = p->next)
+        n += peer_unsent(p);
+    return n;
+}
+
 static void goodbye(struct lmtp *l)
 {
     int64_t until = clock_ms() + CLOSING_MS;
@@ -137,8 +171,14 @@ static void goodbye(struct lmtp *l)
         peer_goodbye(p, WIRE_GOING_AWAY, "the server is shutting down");
     record_end_all(l);
     flush_all(l);
-    while (l->peers && clock_ms() < until)
+    size_t left = SIZE_MAX;
+    while (l->peers && clock_ms() < until) {
+        size_t now = unsent(l);
+        if (now < left) /* somebody reads */
+            until = clock_ms() + CLOSING_MS;
+        left = now;
         turn(l, 20);
+    }
     while (l->peers)
         peer_cut(l->peers);
     flush_all(l);
@@ -269,6 +309,8 @@ void lmtp_stop(struct lmtp *l)
     pthread_join(l->thread, NULL);
     l->running = false;
 }
+
+uint32_t lmtp_peers(const struct lmtp *l) { return atomic_load(&l->n_peers); }
 
 void lmtp_free(struct lmtp *l)
 {

@@ -20,4 +20,5 @@ void lmtp_adopt(struct lmtp *l, struct http_socket *s);
 void lmtp_stop(struct lmtp *l);
 /* When the HTTP loop and the scheduler have ended, but before http_free(). NULL is fine. */
 void lmtp_free(struct lmtp *l);
+uint32_t lmtp_peers(const struct lmtp *l); /* connections; any thread */
 #endif

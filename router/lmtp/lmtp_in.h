@@ -103,6 +103,7 @@ struct peer {
     size_t allowance; /* bytes of scores in the queue */
     uint32_t interest;
     int64_t deadline_ms, spoke_ms;
+    size_t unsent; /* when the deadline passed last */
 };
 
 struct lmtp {
@@ -114,6 +115,9 @@ struct lmtp {
     bool running, closing; /* closing: the thread says goodbye */
     atomic_bool stop;
     struct peer *peers, *dead, *dirty;
+    _Atomic uint32_t n_peers;
+    int64_t told_full_ms; /* the log knows that there are no descriptors; 0: never */
+    bool deaf;            /* the listening socket is not watched meanwhile */
     struct record *records;
     struct buf unheard;          /* an item that only a record takes */
     size_t kept;                 /* bytes of records whose streams have ended */
@@ -144,6 +148,7 @@ void peer_flush(struct peer *p); /* what was said leaves */
 void peer_goodbye(struct peer *p, enum wire_close code, const char *why);
 void peer_tick(struct peer *p, int64_t now);
 void peer_cut(struct peer *p);  /* without a word */
+size_t peer_unsent(const struct peer *p); /* bytes, ours and the kernel's */
 void peer_free(struct peer *p); /* of l->dead, or any at the end */
 
 /* serve.c */

@@ -3,11 +3,13 @@
 #include "router/lmtp/lmtp_in.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -58,10 +60,18 @@ struct peer *peer_new(struct lmtp *l, int fd, struct http_socket *s)
     if ((p->next = l->peers))
         p->next->prev = p;
     l->peers = p;
+    atomic_fetch_add(&l->n_peers, 1);
     wait_for(p, EPOLLIN);
     if (s && s->n_early)
         peer_event(p, EPOLLIN);
     return p;
+}
+
+size_t peer_unsent(const struct peer *p)
+{
+    int n = 0;
+    size_t queued = p->state == PEER_OPEN ? wire_queued(p->wire) : 0;
+    return queued + (ioctl(p->fd, SIOCOUTQ, &n) == 0 && n > 0 ? (size_t)n : 0);
 }
 
 void peer_free(struct peer *p)
@@ -92,6 +102,7 @@ static void die(struct peer *p)
         l->peers = p->next;
     if (p->next)
         p->next->prev = p->prev;
+    atomic_fetch_sub(&l->n_peers, 1);
     p->next = l->dead;
     l->dead = p;
 }
@@ -259,9 +270,20 @@ void peer_event(struct peer *p, uint32_t events)
 
 void peer_cut(struct peer *p) { die(p); }
 
+/* A client that is to go, and still takes what it was sent, gets more time. */
+static bool goes_on(struct peer *p, int64_t now)
+{
+    size_t left = peer_unsent(p);
+    bool takes = left && (!p->unsent || left < p->unsent);
+    p->unsent = left;
+    if (takes)
+        p->deadline_ms = now + LINGER_MS;
+    return takes;
+}
+
 void peer_tick(struct peer *p, int64_t now)
 {
-    if (now >= p->deadline_ms) {
+    if (now >= p->deadline_ms && !goes_on(p, now)) {
         die(p);
         return;
     }

@@ -1,4 +1,5 @@
 /* WebSocket (RFC 6455) by wslay: fragments, masks, pings and closing are its business. */
+#include "common/log.h"
 #include "router/lmtp/wire.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -14,6 +15,7 @@ struct ws {
     size_t share;         /* bytes that this read may still take */
     enum wire_close code; /* what to close with, once all else is sent; 0: nothing */
     const char *why;
+    bool told; /* of a client that broke the protocol */
 };
 
 static ssize_t recv_some(wslay_event_context_ptr ctx, uint8_t *buf, size_t len, int flags,
@@ -79,6 +81,31 @@ static int ws_read(struct wire *wire)
     return 0;
 }
 
+/* What wslay found wrong by itself: RFC 6455, 7.4.1. */
+static const char *fault(uint16_t code)
+{
+    switch (code) {
+    case WSLAY_CODE_PROTOCOL_ERROR:
+        return "protocol error";
+    case WSLAY_CODE_INVALID_FRAME_PAYLOAD_DATA:
+        return "not UTF-8";
+    case WSLAY_CODE_MESSAGE_TOO_BIG:
+        return "message too big (--lmtp-max-message)";
+    default:
+        return NULL;
+    }
+}
+
+static void tell_fault(struct ws *w)
+{
+    uint16_t code =
+        wslay_event_get_close_sent(w->ctx) ? wslay_event_get_status_code_sent(w->ctx) : 0;
+    if (w->told || !fault(code))
+        return;
+    w->told = true;
+    LOG(LOG_INFO, "WebSocket closed", LOGI("code", code), LOGS("error", fault(code)));
+}
+
 /* wslay lets control frames overtake messages, and none follows a Close: it has to wait for them.
  */
 static int ws_write(struct wire *wire)
@@ -93,6 +120,7 @@ static int ws_write(struct wire *wire)
         if (wslay_event_send(w->ctx) != 0)
             return -1;
     }
+    tell_fault(w);
     bool over = !wslay_event_want_write(w->ctx) &&
                 (wslay_event_get_close_sent(w->ctx) || !wslay_event_get_write_enabled(w->ctx));
     return over ? -1 : 0;

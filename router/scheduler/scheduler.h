@@ -17,6 +17,7 @@
  * Prefill that failed, ClearCache(batch) when all have left and nobody comes. */
 #ifndef ROUTER_SCHEDULER_SCHEDULER_H
 #define ROUTER_SCHEDULER_SCHEDULER_H
+#include "common/buf.h"
 #include "common/metrics.h"
 #include "router/scheduler/seq.h"
 #include "router/shards.h"
@@ -59,6 +60,8 @@ void sched_cancel(struct scheduler *s, uint64_t id);
 void sched_probe(struct scheduler *s);
 /* fn(arg, why) when a shard is lost for good; at once if that has happened already. */
 void sched_on_lost(struct scheduler *s, void (*fn)(void *arg, const char *why), void *arg);
+/* What it holds, who holds what, and whether that balances: a JSON object. See audit.c. */
+void sched_audit(const struct scheduler *s, struct buf *out);
 /* Nobody new comes: from now on a loss is final, also one that lies behind us. */
 void sched_drain(struct scheduler *s);
 /* From any other thread, before sched_stop(): shards that are lost are waited for no more. */

@@ -1,0 +1,74 @@
+/* What the scheduler holds, and who holds it: for people, and for tests after a storm.
+ *
+ * The page tables of the sequences are the holders; kv_blocks has its own count of what is in use.
+ * The two are kept apart, so they show a leak on either side. */
+#include "router/scheduler/scheduler.h"
+#include "router/scheduler/state.h"
+#include <stdlib.h>
+
+enum { LISTED_MAX = 1000 };
+
+struct tally {
+    uint8_t *seen; /* [blocks] */
+    uint32_t n_blocks, held, slots, streams, listed, left_out;
+    uint64_t references;
+};
+
+static const char *const states[] = {
+    [SEQ_FOLLOWING] = "following", [SEQ_WAITING] = "waiting", [SEQ_JOINING] = "joining",
+    [SEQ_RUNNING] = "running",     [SEQ_LEAVING] = "leaving", [SEQ_GOING] = "going",
+};
+
+static void hold(struct tally *t, uint32_t block)
+{
+    t->references++;
+    if (block >= t->n_blocks || t->seen[block])
+        return;
+    t->seen[block] = 1;
+    t->held++;
+}
+
+static void add(struct tally *t, const struct scheduler *s, const struct seq *q, struct buf *out)
+{
+    for (uint32_t i = 0; i < q->kv.len; i++)
+        hold(t, q->kv.ids[i]);
+    if (q->kv.copy_from)
+        hold(t, q->kv.copy_from);
+    t->slots += q->n_slots;
+    t->streams += q->req != NULL;
+    if (t->listed == LISTED_MAX) {
+        t->left_out++;
+        return;
+    }
+    buf_fmt(out,
+            "%s{\"id\":%llu,\"state\":\"%s\",\"client\":%s,\"prompt_tokens\":%u,\"tokens\":%u,"
+            "\"blocks\":%u,\"shared\":%u,\"swap_slots\":%u}",
+            t->listed++ ? "," : "", (unsigned long long)q->id, states[q->state],
+            q->req ? "true" : "false", q->n_prompt, q->n_tokens, q->kv.len,
+            kv_shared(s->kv, &q->kv), q->n_slots);
+}
+
+void sched_audit(const struct scheduler *s, struct buf *out)
+{
+    static const char *const calls[] = {"none",  "prefill",   "decode",
+                                        "clean", "clear_all", "probe"};
+    struct kv_stats kv = kv_stats(s->kv);
+    struct tally t = {.n_blocks = kv.total + 1, .seen = calloc(kv.total + 1, 1)};
+    if (!t.seen) {
+        buf_str(out, "{\"error\":\"out of memory\"}");
+        return;
+    }
+    buf_fmt(out, "{\"call\":\"%s\",\"sequences\":[", calls[s->call]);
+    for (size_t i = 0; i < sizeof(s->known.bucket) / sizeof(s->known.bucket[0]); i++)
+        for (const struct seq *q = s->known.bucket[i]; q; q = q->chain)
+            add(&t, s, q, out);
+    buf_fmt(out,
+            "],\"left_out\":%u,\"known\":%u,\"running\":%u,\"joining\":%u,\"streams\":%u,"
+            "\"blocks\":{\"total\":%u,\"free\":%u,\"cached\":%u,\"used\":%u,\"held\":%u,"
+            "\"references\":%llu},\"swap\":{\"used\":%u,\"held\":%u},\"balanced\":%s}",
+            t.left_out, s->known.n, s->n_running, s->n_joining, t.streams, kv.total, kv.free,
+            kv.cached, kv.used, t.held, (unsigned long long)t.references, swap_used(&s->swap),
+            t.slots,
+            kv.used == t.held && swap_used(&s->swap) == t.slots ? "true" : "false");
+    free(t.seen);
+}
