@@ -14,12 +14,13 @@
 
 enum { NAP_MS = 2 };
 
-/* head and tail only grow; a byte lies at its number modulo LOG_RING. A line is its length (4
- * bytes), then its bytes. */
+/* A line is its length (4 bytes), then its bytes; a byte lies at its number modulo LOG_RING. */
+static char ring[LOG_RING];
+
+/* head and tail are such numbers: they only grow. */
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t come;
-    char ring[LOG_RING];
     uint64_t head, tail, said; /* said: of `dropped`, what the log tells already */
     void (*notice)(struct buf *out, uint64_t dropped);
     atomic_int fd;
@@ -39,16 +40,16 @@ static void ring_copy_in(uint64_t at, const char *p, size_t n)
 {
     size_t first = LOG_RING - at % LOG_RING;
     first = first < n ? first : n;
-    memcpy(sink.ring + at % LOG_RING, p, first);
-    memcpy(sink.ring, p + first, n - first);
+    memcpy(ring + at % LOG_RING, p, first);
+    memcpy(ring, p + first, n - first);
 }
 
 static void ring_copy_out(char *p, uint64_t at, size_t n)
 {
     size_t first = LOG_RING - at % LOG_RING;
     first = first < n ? first : n;
-    memcpy(p, sink.ring + at % LOG_RING, first);
-    memcpy(p + first, sink.ring, n - first);
+    memcpy(p, ring + at % LOG_RING, first);
+    memcpy(p + first, ring, n - first);
 }
 
 static uint32_t length_at(uint64_t at)

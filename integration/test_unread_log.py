@@ -1,0 +1,124 @@
+"""A log that nobody reads holds nobody up: standard output and error on a pipe whose other end is open and never read."""
+
+import os
+import re
+import signal
+import subprocess
+import threading
+import time
+
+import requests
+from serving import BIN, DEMO, SLOW, Process, Service, free_port, wait_for
+
+ONCE = {"inputs": "Once", "parameters": {"max_new_tokens": 1}}
+HEADERS = {"x-request-id": "x" * 64, "user-agent": "y" * 100}
+
+
+class Piped(Service):
+    """A service whose output goes to a pipe; read() empties it."""
+
+    def __init__(self, argv, port):
+        self.port, self.url = port, f"http://127.0.0.1:{port}"
+        self.argv, self.out, self.reading = [str(a) for a in argv], b"", True
+        self.reader, writer = os.pipe()
+        self.p = subprocess.Popen(self.argv, stdin=subprocess.DEVNULL, stdout=writer, stderr=writer)
+        os.close(writer)
+        self.wanted = threading.Event()
+        self.wanted.set()
+        self.thread = threading.Thread(target=self.read_on, daemon=True)
+        self.thread.start()
+
+    def read_on(self):
+        while True:
+            self.wanted.wait()
+            data = os.read(self.reader, 65536)
+            if not data:
+                return
+            self.out += data
+
+    def read_no_more(self):
+        """One more read may be under way; after it nothing is taken."""
+        self.wanted.clear()
+
+    @property
+    def log(self):
+        return self.out.decode(errors="replace")
+
+    def read_to_the_end(self):
+        self.wanted.set()
+        self.thread.join(60 * SLOW)
+        assert not self.thread.is_alive()
+        return self.log
+
+
+def launcher(folder, *args):
+    port = free_port()
+    argv = [BIN / "launcher", "--model-id", DEMO, "--port", port, "--hostname", "127.0.0.1", "--shard-uds-path", f"{folder}/s"]
+    return Piped([*argv, *args], port)
+
+
+def flood(s, n):
+    """Each is a line of about 300 bytes, or two."""
+    with requests.Session() as session:
+        for i in range(n):
+            path = "/generate" if i % 200 == 0 else "/nowhere"
+            r = session.post(s.url + path, json=ONCE, headers=HEADERS, timeout=30 * SLOW)
+            assert r.status_code == (200 if path == "/generate" else 404)
+
+
+def test_launcher_and_all_its_children(tmp_path):
+    with launcher(tmp_path) as s:
+        s.wait_ready()
+        s.read_no_more()
+        flood(s, 9000)  # over 1 MB of ring, and the pipes; 286 were enough once
+        assert requests.get(s.url + "/health", timeout=30).status_code == 200
+        s.p.send_signal(signal.SIGTERM)
+        assert s.p.wait(30 * SLOW) == 0  # nobody reads still
+
+
+def test_what_is_missing_is_counted_and_said_when_it_flows_again(tmp_path):
+    port = free_port()
+    argv = [BIN / "router", "--tokenizer-name", DEMO, "--port", port, "--hostname", "127.0.0.1"]
+    shard = Process([BIN / "model-server", "serve", DEMO, "--uds-path", tmp_path / "s"])
+    try:
+        shard.wait_log("shard ready")
+        with Piped([*argv, "--master-shard-uds-path", tmp_path / "s-0"], port) as s:
+            s.wait_ready()
+            s.read_no_more()
+            n = 9000
+            flood(s, n)
+            missing = s.metric("log_lines_dropped_total")
+            assert missing > 0
+            s.wanted.set()
+            wait_for(lambda: "Log lines were dropped" in s.log, 30)
+            s.post("/generate", {**ONCE, "inputs": "last"}, headers={"x-request-id": "the-last"})
+            wait_for(lambda: "the-last" in s.log, 30)
+            said = [int(x) for x in re.findall(r"they were not read in time lines=(\d+)", s.log)]
+            assert sum(said) == s.metric("log_lines_dropped_total") >= missing
+            lines = sum(" path=/nowhere " in x or " path=/generate " in x for x in s.log.splitlines())
+            assert lines + sum(said) == n + 1, "each line is there or counted"
+    finally:
+        shard.stop()
+
+
+def test_the_last_lines_are_written_if_somebody_reads(tmp_path):
+    with launcher(tmp_path) as s:
+        s.wait_ready()
+        s.read_no_more()
+        flood(s, 600)  # more than a pipe holds
+        s.p.send_signal(signal.SIGTERM)
+        time.sleep(0.3)
+        log = s.read_to_the_end()
+        assert s.p.wait(30 * SLOW) == 0
+    assert "starting graceful shutdown" in log and "Shutting down shards" in log
+    assert "dropped" not in log and log.count("path=/nowhere") == 597
+
+
+def test_a_shard_that_crashes_leaves_its_stack(tmp_path):
+    with launcher(tmp_path) as s:
+        s.wait_ready()
+        os.kill(s.shards()[0], signal.SIGABRT)
+        s.wait_log("ends the process by signal 6")
+        s.wait_log("Starting the shards again")
+        assert re.search(r"shard-0: #\d+ \w+\+0x[0-9a-f]+ \(\+0x[0-9a-f]+\)", s.log)
+        wait_for(lambda: requests.get(s.url + "/health", timeout=30).status_code == 200, 60)
