@@ -16,6 +16,7 @@ struct ws {
     enum wire_close code; /* what to close with, once all else is sent; 0: nothing */
     const char *why;
     bool told; /* of a client that broke the protocol */
+    bool gone; /* the socket is at its end, or broken */
 };
 
 static ssize_t recv_some(wslay_event_context_ptr ctx, uint8_t *buf, size_t len, int flags,
@@ -40,6 +41,7 @@ static ssize_t recv_some(wslay_event_context_ptr ctx, uint8_t *buf, size_t len, 
         return n;
     }
     bool later = n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK);
+    w->gone = !later;
     wslay_event_set_error(ctx, later ? WSLAY_ERR_WOULDBLOCK : WSLAY_ERR_CALLBACK_FAILURE);
     return -1;
 }
@@ -70,12 +72,33 @@ static void on_message(wslay_event_context_ptr ctx, const struct wslay_event_on_
         w->wire.owner.message(w->wire.owner.arg, (const char *)m->msg, m->msg_length);
 }
 
+static void log_fault(struct ws *w, uint16_t code, const char *what)
+{
+    if (!w->told)
+        LOG(LOG_INFO, "WebSocket closed", LOGI("code", code), LOGS("error", what));
+    w->told = true;
+}
+
+/* wslay closes without a code when the header of a frame is wrong in itself (a long control frame,
+ * say). Where nothing else is being sent, the code is. */
+static int refuse_header(struct ws *w)
+{
+    static const char close_frame[] = {(char)0x88, 2, 1002 >> 8, (char)(1002 & 0xff)};
+    log_fault(w, WSLAY_CODE_PROTOCOL_ERROR, "protocol error");
+    if (wslay_event_get_queued_msg_length(w->ctx) == 0 && !wslay_event_get_close_sent(w->ctx)) {
+        (void)!send(w->wire.fd, close_frame, sizeof(close_frame), MSG_NOSIGNAL);
+        return -1;
+    }
+    w->wire.ended = true;
+    return 0;
+}
+
 static int ws_read(struct wire *wire)
 {
     struct ws *w = (struct ws *)wire;
     w->share = WIRE_SHARE;
     if (wslay_event_recv(w->ctx) != 0)
-        return -1;
+        return w->gone ? -1 : refuse_header(w);
     if (wslay_event_get_close_sent(w->ctx) || !wslay_event_get_read_enabled(w->ctx))
         wire->ended = true; /* wslay refuses the rest and has said why */
     return 0;
@@ -100,10 +123,8 @@ static void tell_fault(struct ws *w)
 {
     uint16_t code =
         wslay_event_get_close_sent(w->ctx) ? wslay_event_get_status_code_sent(w->ctx) : 0;
-    if (w->told || !fault(code))
-        return;
-    w->told = true;
-    LOG(LOG_INFO, "WebSocket closed", LOGI("code", code), LOGS("error", fault(code)));
+    if (fault(code))
+        log_fault(w, code, fault(code));
 }
 
 /* wslay lets control frames overtake messages, and none follows a Close: it has to wait for them.
