@@ -142,6 +142,12 @@ class Service(Process):
                 return float(line.split()[-1])
         return None
 
+    def audit(self):
+        """/debug/audit; what sequences hold is what is in use, whatever goes on."""
+        a = requests.get(self.url + "/debug/audit", timeout=20 * SLOW).json()
+        assert a["scheduler"] is None or a["scheduler"]["balanced"], a
+        return a
+
     def children(self):
         """pids of all processes below the launcher."""
         out, todo = [], [self.p.pid]

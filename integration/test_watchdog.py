@@ -62,14 +62,10 @@ def test_the_audit_needs_a_key_or_this_machine(tmp_path):
         assert r.status_code == 200 and set(r.json()) == {"scheduler", "requests", "connections", "descriptors"}
 
 
-def audit(s):
-    return requests.get(s.url + "/debug/audit", timeout=20 * SLOW).json()
-
-
 def test_the_audit_balances_while_requests_run_and_after_a_storm():
     with Service(DEMO) as s:
         s.post("/generate", ONCE)
-        idle = audit(s)
+        idle = s.audit()
         assert idle["scheduler"]["known"] == 0 and idle["requests"] == {"live": 0, "permits_free": 128, "permits": 128}
         body = json.dumps({"inputs": "Once upon a time", "stream": True, "parameters": {"max_new_tokens": 1900}}).encode()
         head = b"POST /generate_stream HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
@@ -78,9 +74,9 @@ def test_the_audit_balances_while_requests_run_and_after_a_storm():
             c = socket.create_connection(("127.0.0.1", s.port))
             c.sendall(head + body)
             open_.append(c)
-        wait_for(lambda: audit(s)["scheduler"]["streams"] == 20, 30)
+        wait_for(lambda: s.audit()["scheduler"]["streams"] == 20, 30)
         with s.held():
-            a = audit(s)
+            a = s.audit()
             q, b = a["scheduler"], a["scheduler"]["blocks"]
             assert q["balanced"] and b["held"] == b["used"] > 0 and q["streams"] == a["requests"]["live"] == 20
             assert q["known"] == len(q["sequences"]) == 20 and a["requests"]["permits_free"] == 108
@@ -88,11 +84,11 @@ def test_the_audit_balances_while_requests_run_and_after_a_storm():
             assert a["connections"]["http"] >= 20 and a["descriptors"]["open"] >= idle["descriptors"]["open"] + 20
         for c in open_:
             c.close()
-        wait_for(lambda: audit(s)["scheduler"]["known"] == 0, 60)
-        a = audit(s)
+        wait_for(lambda: s.audit()["scheduler"]["known"] == 0, 60)
+        a = s.audit()
         assert a["scheduler"]["balanced"] and a["scheduler"]["blocks"]["used"] == 0
         assert a["requests"] == idle["requests"]
-        wait_for(lambda: audit(s)["descriptors"]["open"] <= idle["descriptors"]["open"] + 1, 30)
+        wait_for(lambda: s.audit()["descriptors"]["open"] <= idle["descriptors"]["open"] + 1, 30)
 
 
 def test_descriptors_that_run_out():
