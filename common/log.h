@@ -51,8 +51,9 @@ void log_relay(const char *source, const char *line, size_t n);
  * LOG_FLUSH_MS. exit() does this; _exit() needs it before. False: lines are left. Any thread. */
 bool log_flush(void);
 uint64_t log_dropped(void); /* lines that nobody will read; any thread */
-/* A line of at most `max` bytes (256 or more) in `out`, without heap: for signal handlers and for times when
- * other threads may be stuck with a lock. Quotes and control characters become `?`. Its length. */
+/* A line of at most `max` bytes (256 or more) in `out`, without heap: for signal handlers and for
+ * times when other threads may be stuck with a lock. Quotes and control characters become `?`. Its
+ * length. */
 size_t log_line(char *out, size_t max, enum log_level level, const char *text);
 /* A line to standard error, if it takes one within a second: a message to a user, no log line. */
 void log_stderr(const char *fmt, ...) __attribute__((format(printf, 1, 2)));

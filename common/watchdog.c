@@ -32,7 +32,8 @@ static bool look(struct watch *v, int64_t now, uint32_t limit_ms)
     if (!since || since == v->told || now - since < (int64_t)limit_ms * 1000000)
         return false;
     v->told = since;
-    LOG(LOG_ERROR, "No progress", LOGS("of", v->name), LOGD("seconds", (double)(now - since) / 1e9));
+    LOG(LOG_ERROR, "No progress", LOGS("of", v->name),
+        LOGD("seconds", (double)(now - since) / 1e9));
     return true;
 }
 

@@ -23,7 +23,7 @@ struct service_options {
     struct startup_board *startup; /* NULL: nobody looks */
 };
 
-struct service_status { /* written on the engine's thread, read by a watchdog */
+struct service_status {          /* written on the engine's thread, read by a watchdog */
     _Atomic(const char *) doing; /* a rpc, or NULL */
     _Atomic uint32_t batches, sequences, blocks_total;
     _Atomic uint64_t calls, blocks, tokens; /* see engine_stats */
@@ -45,5 +45,5 @@ extern const size_t service_n_methods;
 void service_init(struct service *s, const struct service_options *o);
 void service_free(struct service *s);
 void service_log_status(struct service *s); /* one line at level ERROR; any thread */
-void service_after(void *service); /* rpc_server_options.after */
+void service_after(void *service);          /* rpc_server_options.after */
 #endif

@@ -48,8 +48,8 @@ void audit_descriptors(struct buf *out)
     DIR *dir = opendir("/proc/self/fd");
     for (struct dirent *d; dir && (d = readdir(dir));) {
         char target[256], name[NAME];
-        ssize_t n = *d->d_name == '.' ? -1
-                                      : readlinkat(dirfd(dir), d->d_name, target, sizeof(target) - 1);
+        ssize_t n =
+            *d->d_name == '.' ? -1 : readlinkat(dirfd(dir), d->d_name, target, sizeof(target) - 1);
         if (n < 0 || atoi(d->d_name) == dirfd(dir))
             continue;
         target[n] = 0;
@@ -60,7 +60,8 @@ void audit_descriptors(struct buf *out)
     if (dir)
         closedir(dir);
     (void)getrlimit(RLIMIT_NOFILE, &limit);
-    buf_fmt(out, "{\"open\":%u,\"limit\":%llu,\"kinds\":{", open, (unsigned long long)limit.rlim_cur);
+    buf_fmt(out, "{\"open\":%u,\"limit\":%llu,\"kinds\":{", open,
+            (unsigned long long)limit.rlim_cur);
     for (int i = 0; i < KINDS && kinds[i].n; i++)
         buf_fmt(out, "%s\"%s\":%u", i ? "," : "", kinds[i].name, kinds[i].n);
     buf_str(out, "}}");

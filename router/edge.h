@@ -19,8 +19,8 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 
-struct chat;   /* router/chat/chat.h */
-struct tracer; /* common/trace.h */
+struct chat;     /* router/chat/chat.h */
+struct tracer;   /* common/trace.h */
 struct watchdog; /* common/watchdog.h */
 
 struct models; /* router/models.h */
@@ -36,7 +36,7 @@ struct edge {
     uint64_t vocab_hash; /* equal for equal vocabularies */
     struct workers *workers;
     struct http *http;
-    struct watchdog *watchdog; /* NULL: none; at home only */
+    struct watchdog *watchdog;        /* NULL: none; at home only */
     struct lmtp *lmtp;                /* router/lmtp/lmtp.h */
     const char *model_id, *model_sha; /* sha: NULL unknown */
     char fingerprint[64];             /* system_fingerprint of OpenAI's answers */

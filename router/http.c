@@ -23,8 +23,8 @@ enum {
     SEND_BUFFER = 64 << 10,
     USER_TIMEOUT_MS = 30000,
     HANG_UP_MS = 500,
-    FLUSH_MS = 20,    /* between two looks at what is on its way */
-    FULL_MS = 10000   /* between two lines about descriptors */
+    FLUSH_MS = 20,  /* between two looks at what is on its way */
+    FULL_MS = 10000 /* between two lines about descriptors */
 };
 
 static void set_option(int fd, int level, int name, int value)

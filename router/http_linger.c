@@ -19,12 +19,12 @@
 #include <unistd.h>
 
 enum {
-    LINGERERS_MAX = 512,    /* beyond, connections are closed as ever */
-    SEND_MS = 300000,       /* as an answer may take (WRITE_TIMEOUT_MS); dead peers end before,
-                               by TCP_USER_TIMEOUT */
-    SWALLOW_MS = 30000,     /* for one that still sends */
-    SWALLOW_MAX = 1 << 30,  /* bytes */
-    SHARE = 4 << 20,        /* bytes in one turn */
+    LINGERERS_MAX = 512,   /* beyond, connections are closed as ever */
+    SEND_MS = 300000,      /* as an answer may take (WRITE_TIMEOUT_MS); dead peers end before,
+                              by TCP_USER_TIMEOUT */
+    SWALLOW_MS = 30000,    /* for one that still sends */
+    SWALLOW_MAX = 1 << 30, /* bytes */
+    SHARE = 4 << 20,       /* bytes in one turn */
 };
 
 /* Bytes that the peer's kernel has not acknowledged; 0 where the connection is over. */
@@ -88,7 +88,8 @@ void linger_event(struct conn *c)
     ssize_t n = 0;
     if (!c->mhd && c->fd < 0)
         return;
-    for (size_t share = 0; share < SHARE && (n = recv(c->fd, waste, sizeof(waste), MSG_DONTWAIT)) > 0;) {
+    for (size_t share = 0;
+         share < SHARE && (n = recv(c->fd, waste, sizeof(waste), MSG_DONTWAIT)) > 0;) {
         share += (size_t)n;
         c->swallowed += (size_t)n;
     }

@@ -30,7 +30,7 @@ struct letter {
     struct seq *seq; /* ADD */
     uint64_t id;     /* CANCEL */
     void (*on_lost)(void *arg, const char *why);
-    void *arg; /* ON_LOST */
+    void *arg;           /* ON_LOST */
     struct audit *audit; /* AUDIT */
 };
 
@@ -268,8 +268,8 @@ int infer_audit(struct infer *i, int64_t ms, struct buf *out, struct err *e)
     pthread_cond_init(&a->answered, &clock);
     pthread_condattr_destroy(&clock);
     a->holders = 2;
-    bool asked = !atomic_load(&i->stopping) &&
-                 post(i, &(struct letter){.kind = MAIL_AUDIT, .audit = a});
+    bool asked =
+        !atomic_load(&i->stopping) && post(i, &(struct letter){.kind = MAIL_AUDIT, .audit = a});
     pthread_mutex_lock(&a->lock);
     a->holders -= !asked;
     while (asked && !a->done && pthread_cond_timedwait(&a->answered, &a->lock, &until) == 0)

@@ -26,9 +26,9 @@ struct infer_config {
     const char *draft_target;       /* as shard_target, of a draft model; NULL: none */
     uint32_t connect_timeout_ms;
     uint32_t return_ms; /* lost shards are waited for so long, and requests go on; 0: not at all */
-    struct metrics *metrics; /* rows of router/metrics.h */
+    struct metrics *metrics;   /* rows of router/metrics.h */
     struct watchdog *watchdog; /* looks at the scheduler's thread; NULL: nobody does */
-    bool check;              /* for tests: walk all KV blocks after every turn */
+    bool check;                /* for tests: walk all KV blocks after every turn */
 };
 struct infer_limits { /* what warm-up settled */
     uint32_t max_input_tokens, max_total_tokens, max_batch_prefill_tokens, max_batch_total_tokens;
@@ -67,8 +67,8 @@ struct infer_stats {
     int64_t call_ns; /* how long a model call is out; 0: none is */
 };
 struct infer_stats infer_stats(struct infer *i);
-/* What the scheduler knows, and whether it balances: a JSON object, appended to `out`. Waits for its
- * thread, `ms` at most; -1: it did not answer. Not from the scheduler's thread. */
+/* What the scheduler knows, and whether it balances: a JSON object, appended to `out`. Waits for
+ * its thread, `ms` at most; -1: it did not answer. Not from the scheduler's thread. */
 int infer_audit(struct infer *i, int64_t ms, struct buf *out, struct err *e);
 
 void infer_stop(struct infer *i); /* joins the thread; requests still alive get ERR_GENERATION */

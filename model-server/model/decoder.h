@@ -59,7 +59,7 @@ struct decoder {
     struct kv_cache *kv;
     struct scratch scratch;
     _Atomic int64_t *busy_ns; /* set anew at each layer, for a watchdog; NULL: nobody looks */
-    uint32_t rehearsed; /* while a step is rehearsed: 1 + its collectives so far */
+    uint32_t rehearsed;       /* while a step is rehearsed: 1 + its collectives so far */
 };
 
 /* Take this rank's slices of every weight, random ones where `c` is NULL; `how` is with `c`. ops,

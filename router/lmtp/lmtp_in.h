@@ -147,9 +147,9 @@ void peer_raw_message(struct peer *p, const struct buf *item);
 void peer_flush(struct peer *p); /* what was said leaves */
 void peer_goodbye(struct peer *p, enum wire_close code, const char *why);
 void peer_tick(struct peer *p, int64_t now);
-void peer_cut(struct peer *p);  /* without a word */
+void peer_cut(struct peer *p);            /* without a word */
 size_t peer_unsent(const struct peer *p); /* bytes, ours and the kernel's */
-void peer_free(struct peer *p); /* of l->dead, or any at the end */
+void peer_free(struct peer *p);           /* of l->dead, or any at the end */
 
 /* serve.c */
 void lmtp_serve(struct peer *p, const char *text, size_t n);

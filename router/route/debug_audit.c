@@ -10,7 +10,8 @@ static int may_ask(const struct call *c, struct err *e)
     return edge_home(c->edge)->has_keys || c->local
                ? 0
                : err_set(e, ERR_NOT_FOUND,
-                         "/debug/audit is served to this machine alone; with --api-key, to those who have one");
+                         "/debug/audit is served to this machine alone; with --api-key, to those "
+                         "who have one");
 }
 
 static int work(struct call *c, struct err *e)
@@ -26,9 +27,8 @@ static int work(struct call *c, struct err *e)
     buf_fmt(&c->out,
             ",\"requests\":{\"live\":%u,\"permits_free\":%u,\"permits\":%u},"
             "\"connections\":{\"http\":%u,\"lingering\":%u,\"lmtp\":%u},\"descriptors\":",
-            atomic_load(&g->live) - 1, atomic_load(&g->permits),
-            g->config->max_concurrent_requests, c->counts.connections, c->counts.lingering,
-            lmtp_peers(g->lmtp));
+            atomic_load(&g->live) - 1, atomic_load(&g->permits), g->config->max_concurrent_requests,
+            c->counts.connections, c->counts.lingering, lmtp_peers(g->lmtp));
     audit_descriptors(&c->out);
     buf_ch(&c->out, '}');
     return 0;

@@ -1,6 +1,6 @@
+#include "router/metrics.h"
 #include "common/log.h"
 #include "router/call.h"
-#include "router/metrics.h"
 
 static void reply(struct call *c)
 {

@@ -50,8 +50,7 @@ static void add(struct tally *t, const struct scheduler *s, const struct seq *q,
 
 void sched_audit(const struct scheduler *s, struct buf *out)
 {
-    static const char *const calls[] = {"none",  "prefill",   "decode",
-                                        "clean", "clear_all", "probe"};
+    static const char *const calls[] = {"none", "prefill", "decode", "clean", "clear_all", "probe"};
     struct kv_stats kv = kv_stats(s->kv);
     struct tally t = {.n_blocks = kv.total + 1, .seen = calloc(kv.total + 1, 1)};
     if (!t.seen) {
@@ -68,7 +67,6 @@ void sched_audit(const struct scheduler *s, struct buf *out)
             "\"references\":%llu},\"swap\":{\"used\":%u,\"held\":%u},\"balanced\":%s}",
             t.left_out, s->known.n, s->n_running, s->n_joining, t.streams, kv.total, kv.free,
             kv.cached, kv.used, t.held, (unsigned long long)t.references, swap_used(&s->swap),
-            t.slots,
-            kv.used == t.held && swap_used(&s->swap) == t.slots ? "true" : "false");
+            t.slots, kv.used == t.held && swap_used(&s->swap) == t.slots ? "true" : "false");
     free(t.seen);
 }

@@ -54,7 +54,8 @@ static void nobody_waits_for_a_log_that_is_not_read(void **state)
     char *all = read_until(p[0], "the last line\n"), *save = NULL;
     uint64_t lines = 0, said = 0, first_said = 0;
     for (char *l = strtok_r(all, "\n", &save); l; l = strtok_r(NULL, "\n", &save)) {
-        const char *missing = strstr(l, "Log lines were dropped: they were not read in time lines=");
+        const char *missing =
+            strstr(l, "Log lines were dropped: they were not read in time lines=");
         if (missing) {
             said += strtoull(strrchr(missing, '=') + 1, NULL, 10);
             first_said = first_said ? first_said : lines + 1;
@@ -67,7 +68,7 @@ static void nobody_waits_for_a_log_that_is_not_read(void **state)
     dropped = log_dropped() - before;
     assert_int_equal(said, dropped);
     assert_int_equal(lines + dropped, THREADS * LINES); /* each line is there or counted */
-    assert_in_range(first_said, 1, lines); /* said where they are missing */
+    assert_in_range(first_said, 1, lines);              /* said where they are missing */
     free(all);
     assert_true(log_flush());
     log_init("", LOG_INFO, false, STDERR_FILENO);
