@@ -112,8 +112,16 @@ def read_slowly(c, s):
     return got
 
 
+def unchunked(body):
+    out = b""
+    while body and (n := int(body.split(b"\r\n", 1)[0], 16)):
+        start = body.index(b"\r\n") + 2
+        out, body = out + body[start : start + n], body[start + n + 2 :]
+    return out
+
+
 def check(got):
-    events = [x for x in got.split(b"\n") if x.startswith(b"data:")]
+    events = [x for x in unchunked(got.split(b"\r\n\r\n", 1)[1]).split(b"\n") if x.startswith(b"data:")]
     assert len(events) == EVENTS + 1 and events[-1] == b"data: [DONE]", (len(events), got[-300:])
 
 
