@@ -6,8 +6,9 @@
  * and its own epoll thread stalls when 128 events are pending.
  *
  * What is refused here, before any route: bodies over the limit (413), missing or wrong keys (401),
- * unknown paths (404) and methods (405), POST without JSON (415), ambiguous framing and NUL in the
- * path (400), and clients that take too long to say what they want (closed). */
+ * unknown paths (404) and methods (405), POST without JSON (415), ambiguous heads
+ * (router/http_head.h) and NUL in the path (400), and clients that take too long to say what they
+ * want (closed). */
 #ifndef ROUTER_HTTP_H
 #define ROUTER_HTTP_H
 #include "common/buf.h"

@@ -34,7 +34,8 @@ struct exchange {
     char key[KEY_NAME_MAX];
     int64_t begun_ns;
     char id[REQUEST_ID_MAX + 1];
-    bool bad_uri;
+    const char *target, *target_end; /* the raw target, in libmicrohttpd's buffer; begin() only */
+    bool bad_uri, ambiguous;
     bool begun;      /* headers were looked at */
     bool dispatched; /* request() was called; over() is owed */
     bool suspended;

@@ -1,6 +1,7 @@
 /* From the first header to the last byte of the body: what is let through to a route. */
 #include "common/clock.h"
 #include "common/hash.h"
+#include "router/http_head.h"
 #include "router/http_in.h"
 #include "router/keys.h"
 #include "router/route.h"
@@ -54,6 +55,10 @@ void *http_uri(void *cls, const char *uri, struct MHD_Connection *mhd)
     x->begun_ns = clock_ns();
     /* libmicrohttpd decodes into a C string: "/health%00x" would be taken for "/health". */
     x->bad_uri = strstr(uri, "%00") != NULL;
+    x->target = uri;
+    x->target_end = uri + strlen(uri);
+    for (const char *p = uri; *p; p++)
+        x->bad_uri |= (unsigned char)*p <= ' ' || *p == 0x7f;
     c->x = x;
     return x;
 }
@@ -87,53 +92,6 @@ void http_completed(void *cls, struct MHD_Connection *mhd, void **con_cls,
     *con_cls = NULL;
 }
 
-struct framing {
-    int lengths, codings, hosts;
-    bool odd; /* a name that is none ("Content-Length :"), a value with control characters (what
-                 one reader takes for the end of a line, another does not), a coding that we cannot
-                 undo */
-};
-
-static bool odd_name(const char *name)
-{
-    for (const char *p = name; *p; p++)
-        if (*p <= ' ' || *p > '~' || strchr("\"(),/:;<=>?@[\\]{}", *p))
-            return true;
-    return !*name;
-}
-
-static bool odd_value(const char *value, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        if (((unsigned char)value[i] < ' ' && value[i] != '\t') || value[i] == 0x7f)
-            return true;
-    return false;
-}
-
-static enum MHD_Result look_at_header(void *cls, enum MHD_ValueKind kind, const char *key,
-                                      size_t key_len, const char *value, size_t value_len)
-{
-    struct framing *f = cls;
-    (void)kind;
-    f->odd |= odd_name(key) || strlen(key) != key_len || odd_value(value, value_len);
-    f->lengths += !strcasecmp(key, "content-length");
-    f->hosts += !strcasecmp(key, "host");
-    if (!strcasecmp(key, "transfer-encoding")) {
-        f->codings++;
-        f->odd |= !value || strcasecmp(value, "chunked") != 0;
-    }
-    return MHD_YES;
-}
-
-/* Two framings in one request, or one that a proxy may read and we do not, are how requests are
- * smuggled past it; so are two hosts. HTTP/1.0 knows no chunks. */
-static bool ambiguous(struct exchange *x, bool old)
-{
-    struct framing f = {0};
-    MHD_get_connection_values_n(x->mhd, MHD_HEADER_KIND, look_at_header, &f);
-    return f.odd || f.lengths + f.codings > 1 || f.hosts > 1 || (old && f.codings);
-}
-
 /* `Authorization: Bearer KEY`, or Anthropic's `x-api-key: KEY`. */
 static bool authorized(struct exchange *x, bool open)
 {
@@ -165,7 +123,7 @@ static uint64_t declared(const struct exchange *x)
 
 static int judge_headers(struct exchange *x, const char *method, bool old)
 {
-    if (x->bad_uri || ambiguous(x, old))
+    if (x->bad_uri || x->ambiguous)
         return 400;
     if (!strcmp(method, "OPTIONS"))
         return 200;
@@ -209,21 +167,29 @@ static const char *path_of(const char *url)
     return path ? path : "/";
 }
 
-static enum MHD_Result begin(struct exchange *x, const char *url, const char *method, bool old)
+static enum MHD_Result begin(struct exchange *x, const char *url, const char *method,
+                             const char *version)
 {
+    struct http_head head = http_head_check(x->mhd, method, x->target, x->target_end, version);
     x->begun = true;
+    x->ambiguous = head.ambiguous;
+    /* Where chunks end is for libmicrohttpd to say, which takes bare line ends as well. Nothing
+     * behind them on this connection is taken for a request. */
+    if (head.chunked)
+        exchange_add(x, "connection", "close");
     snprintf(x->method, sizeof(x->method), "%s", method);
     set_id(x, exchange_header(x, "x-request-id"));
     if (!(x->path = strdup(path_of(url))))
         return MHD_NO;
     if (!x->conn->hung_up)
         x->conn->deadline_ms = clock_ms() + x->http->c.body_timeout_ms;
-    x->refusal = judge_headers(x, method, old);
+    x->refusal = judge_headers(x, method, !strcmp(version, "HTTP/1.0"));
     /* Where the body ends is unknown, or the client asked before sending it: answer now. */
     if (x->refusal == 400 || (x->refusal && exchange_header(x, "Expect")) ||
         (x->refusal && declared(x) > EARLY_MAX)) {
         x->conn->refused_early = true;
-        exchange_add(x, "connection", "close");
+        if (!head.chunked)
+            exchange_add(x, "connection", "close");
         exchange_refuse(x, x->refusal, refusal_text(x->refusal));
         return exchange_queue(x);
     }
@@ -275,7 +241,7 @@ enum MHD_Result http_access(void *cls, struct MHD_Connection *mhd, const char *u
     if (!x || x->cut)
         return MHD_NO;
     if (!x->begun)
-        return begin(x, url, method, !strcmp(version, "HTTP/1.0"));
+        return begin(x, url, method, version);
     if (*upload_size) {
         size_t n = *upload_size;
         *upload_size = 0;
