@@ -35,6 +35,7 @@ static struct call *call_new(struct edge *g, struct exchange *x)
     c->tenant = exchange_tenant(x, &c->tenant_named);
     c->local = exchange_local(x);
     c->counts = http_counts(g->http);
+    c->key_id = exchange_key_id(x);
     c->created_unix = (int64_t)time(NULL);
     c->body = exchange_take_body(x);
     c->status = 200;
@@ -62,7 +63,7 @@ static void call_free(struct call *c)
     spans_end(c);
     for (uint32_t i = 0; i < c->n_gen; i++)
         answer_free(&c->gen[i].answer), arena_reset(&c->gen[i].r.arena);
-    atomic_fetch_add(&g->permits, c->permits);
+    admission_give(&g->admission, c->key_id, c->permits);
     models_release(g);
     buf_free(&c->out);
     buf_free(&c->body);
@@ -265,16 +266,6 @@ static void on_note(struct note *n)
 
 /* ---------------------------------------------------------------- worker */
 
-static bool take_permits(struct edge *g, uint32_t n)
-{
-    unsigned have = atomic_load(&g->permits);
-    do {
-        if (have < n)
-            return false;
-    } while (!atomic_compare_exchange_weak(&g->permits, &have, have - n));
-    return true;
-}
-
 static void init_generation(struct call *c, struct generation *g, uint32_t index)
 {
     g->call = c;
@@ -299,7 +290,7 @@ int call_generate(struct call *c, const struct ask *asks, uint32_t n_asks, uint3
     c->user = asks[0].user;
     for (uint32_t i = 0; i < n_asks; i++)
         c->prompt_chars += asks[i].n_chars;
-    if (!take_permits(c->edge, n))
+    if (!admission_take(&c->edge->admission, c->key_id, n))
         return err_set(e, ERR_OVERLOADED, "Model is overloaded");
     c->permits = n;
     if (!(c->gen = ARENA_NEW(&c->arena, struct generation, n)))

@@ -69,6 +69,7 @@ struct call {
     int64_t over_ns;            /* the exchange ended; 0: not yet */
     enum error_shape errors;
     uint64_t tenant;              /* whom its requests are counted for; 0: anybody */
+    uint64_t key_id;              /* of the API key, which permits are shared by; 0: none */
     bool tenant_named;            /* by a gateway in front of us */
     int64_t received_ns;          /* monotonic */
     int64_t created_unix;         /* seconds */

@@ -10,6 +10,7 @@
 #include "common/metrics.h"
 #include "common/startup.h"
 #include "common/tokenizer/tokenizer.h"
+#include "router/admission.h"
 #include "router/drain.h"
 #include "router/flags.h"
 #include "router/http.h"
@@ -46,7 +47,7 @@ struct edge {
 
     _Atomic(struct infer *) infer; /* NULL: not warmed up */
     struct infer_limits limits;    /* valid once infer is set */
-    atomic_uint permits;           /* free ones */
+    struct admission admission;    /* permits for generations */
     struct drain drain;            /* loop thread only */
     uint64_t n_log_dropped;        /* of log_dropped(), what the metric has; loop thread only */
 

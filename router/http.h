@@ -47,6 +47,7 @@ struct http_socket {
     const void *early; /* bytes that came behind the request */
     size_t n_early;
     uint64_t tenant; /* whose account it is on (gen_request) */
+    uint64_t key_id; /* as exchange_key_id() */
     struct http *http;
     void *handle;
 };
@@ -90,6 +91,9 @@ void http_free(struct http *h); /* after http_run() has returned */
 uint64_t exchange_tenant(const struct exchange *x, bool *named);
 /* Did it come from a loopback address, and not through a proxy that says so? */
 bool exchange_local(const struct exchange *x);
+/* One number for each holder of a key; 0: it came without. Unlike the tenant, which clients may
+ * name, it was checked. */
+uint64_t exchange_key_id(const struct exchange *x);
 const char *exchange_path(const struct exchange *x);    /* NULL: not known yet */
 const char *exchange_method(const struct exchange *x);  /* "": not known yet */
 int exchange_status(const struct exchange *x);          /* 0: nothing was answered */

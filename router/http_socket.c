@@ -74,6 +74,7 @@ static void hand_over(void *cls, struct MHD_Connection *mhd, void *con_cls, cons
                               .early = s + 1,
                               .n_early = n_early,
                               .tenant = exchange_tenant(x, &named),
+                              .key_id = exchange_key_id(x),
                               .http = h,
                               .handle = handle};
     if (n_early)
@@ -119,6 +120,13 @@ uint64_t exchange_tenant(const struct exchange *x, bool *named)
     const char *id = exchange_header(x, "x-gateway-inference-fairness-id");
     const char *bearer = exchange_header(x, "authorization");
     const char *key = bearer ? bearer : exchange_header(x, "x-api-key");
+    if (x->key[0]) /* however it was sent */
+        key = x->key;
     *named = id && *id;
     return *named ? hash_bytes(1, id, strlen(id)) : key ? hash_bytes(2, key, strlen(key)) : 0;
+}
+
+uint64_t exchange_key_id(const struct exchange *x)
+{
+    return x->key[0] ? hash_bytes(3, x->key, strlen(x->key)) : 0;
 }

@@ -165,7 +165,7 @@ static void build_edge(struct models *m, struct model *q)
     memcpy(g->fingerprint, home->fingerprint, sizeof(g->fingerprint));
     edge_set_text(g, q->tokenizer, q->chat);
     g->model_id = q->name;
-    atomic_store(&g->permits, home->config->max_concurrent_requests);
+    admission_init(&g->admission, home->config->max_concurrent_requests);
     edge_open(g, q->infer);
 }
 

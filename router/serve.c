@@ -180,7 +180,7 @@ static int build_edge(struct service *s, struct err *e)
     g->model_id = c->served_model_name ? c->served_model_name : c->tokenizer_name;
     g->compute_type = c->compute_type;
     snprintf(g->fingerprint, sizeof(g->fingerprint), "%s-native", VERSION);
-    atomic_store(&g->permits, c->max_concurrent_requests);
+    admission_init(&g->admission, c->max_concurrent_requests);
     if (!(g->metrics = metrics_new(router_metrics, N_ROUTER_METRICS)))
         return err_nomem(e);
     struct tracer_options t = {.endpoint = c->otlp_endpoint,
@@ -389,6 +389,7 @@ static void stop(struct service *s)
     tracer_free(g->tracer);
     models_free(g->models);
     watchdog_free(g->watchdog);
+    admission_free(&g->admission);
     keys_free(&s->keys);
     metrics_free(g->metrics);
     startup_board_free(g->startup);

@@ -30,6 +30,7 @@ struct stream {
     struct gen_request r;
     struct lmtp *lmtp;
     struct edge *edge; /* its model's, held */
+    uint64_t key_id;   /* whose permit it holds */
     struct peer *peer;
     struct stream *next, *prev; /* among its peer's */
     struct lmtp_id id;
@@ -94,6 +95,7 @@ struct peer {
     struct http_socket *socket; /* NULL: the descriptor is ours */
     struct wire *wire;
     uint64_t tenant;
+    uint64_t key_id; /* of the API key; 0: none */
     struct stream *streams;
     struct buffers buffers;
     struct preparation *loading;   /* messages overtake these */

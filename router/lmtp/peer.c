@@ -55,6 +55,7 @@ struct peer *peer_new(struct lmtp *l, int fd, struct http_socket *s)
     p->fd = fd;
     p->socket = s;
     p->tenant = s ? s->tenant : 0;
+    p->key_id = s ? s->key_id : 0;
     p->deadline_ms = INT64_MAX;
     p->spoke_ms = clock_ms();
     if ((p->next = l->peers))

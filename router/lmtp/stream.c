@@ -52,7 +52,7 @@ static void stream_free(struct stream *s)
     record_ended(s);
     free(s->out);
     arena_reset(&s->r.arena);
-    atomic_fetch_add(&s->edge->permits, 1);
+    admission_give(&s->edge->admission, s->key_id, 1);
     models_release(s->edge);
     s->lmtp->n_ended++;
     free(s);
@@ -120,28 +120,18 @@ static void flush(void *arg)
 
 /* ---------------------------------------------------------------- asking */
 
-static bool take_permit(struct edge *g)
-{
-    unsigned have = atomic_load(&g->permits);
-    do {
-        if (have == 0)
-            return false;
-    } while (!atomic_compare_exchange_weak(&g->permits, &have, have - 1));
-    return true;
-}
-
 /* Takes the hold on `g`. */
 static struct stream *stream_new(struct peer *p, struct edge *g, const struct lmtp_message *m,
                                  struct arena *a, struct err *e)
 {
-    if (!take_permit(g)) {
+    if (!admission_take(&g->admission, p->key_id, 1)) {
         err_set(e, ERR_OVERLOADED, "Model is overloaded");
         models_release(g);
         return NULL;
     }
     struct stream *s = calloc(1, sizeof(*s));
     if (!s) {
-        atomic_fetch_add(&g->permits, 1);
+        admission_give(&g->admission, p->key_id, 1);
         models_release(g);
         err_nomem(e);
         return NULL;
@@ -153,6 +143,7 @@ static struct stream *stream_new(struct peer *p, struct edge *g, const struct lm
     *a = (struct arena){0};
     s->r.owner = s;
     s->r.tenant = p->tenant;
+    s->key_id = p->key_id;
     s->r.sink = (struct gen_sink){event, flush, p->lmtp};
     s->r.times.received = clock_ns();
     s->deadline_ms = m->deadline_ms;

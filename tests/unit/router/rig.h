@@ -269,7 +269,7 @@ UNUSED static void rig_start(struct rig *r, const struct http_config *h, int ste
     r->edge.model_id = "test/model";
     r->edge.compute_type = "cpu";
     strcpy(r->edge.fingerprint, "0.0-native");
-    r->edge.permits = r->config.max_concurrent_requests;
+    admission_init(&r->edge.admission, r->config.max_concurrent_requests);
     r->edge.workers = workers_new(2, &e);
     r->edge.lmtp = lmtp_new(&r->edge, &e);
     assert_non_null(r->edge.lmtp);
@@ -285,14 +285,14 @@ UNUSED static void rig_start(struct rig *r, const struct http_config *h, int ste
     pthread_create(&r->loop, NULL, rig_loop, r->edge.http);
 }
 
-/* Wait until nothing is alive below and above; then the permits must all be back. */
+/* Wait until nothing is alive below and above; then all permits must be back. */
 UNUSED static void rig_settle(struct rig *r)
 {
     for (int i = 0; i < 6000 && (r->edge.live || r->infer.live); i++)
         usleep(10000);
     assert_int_equal(r->infer.live, 0);
     assert_int_equal(r->edge.live, 0);
-    assert_int_equal(r->edge.permits, r->config.max_concurrent_requests);
+    assert_int_equal(admission_held(&r->edge.admission), 0);
 }
 
 UNUSED static void wait_for(atomic_uint *v, unsigned at_least)
