@@ -8,6 +8,7 @@ import socket
 import ssl
 import subprocess
 import time
+import warnings
 
 import pytest
 import requests
@@ -98,6 +99,24 @@ def test_replies_and_streams(s):
 
     with concurrent.futures.ThreadPoolExecutor(24) as pool:
         assert set(pool.map(stream, range(72))) == {whole}
+
+
+@pytest.mark.parametrize("version", ["TLSv1", "TLSv1_1", "TLSv1_2", "TLSv1_3"])
+def test_versions(s, version):
+    """RFC 8996: nothing below 1.2, though the client offers it with all the ciphers it has."""
+    context = s.context()
+    context.set_ciphers("ALL:@SECLEVEL=0")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        context.minimum_version = context.maximum_version = ssl.TLSVersion[version]
+    raw = socket.create_connection(("127.0.0.1", s.port), timeout=20 * SLOW)
+    if version >= "TLSv1_2":
+        with context.wrap_socket(raw, server_hostname="127.0.0.1") as c:
+            assert c.version() == version.replace("_", ".")
+        return
+    with pytest.raises((ssl.SSLEOFError, ConnectionResetError)):  # the server's end, not a client that does not ask
+        context.wrap_socket(raw, server_hostname="127.0.0.1")
+    raw.close()
 
 
 def test_an_sdk(s):

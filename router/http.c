@@ -270,6 +270,7 @@ static int start_daemon(struct http *h, bool v6, struct err *e)
         {h->c.tls ? MHD_OPTION_HTTPS_MEM_CERT : MHD_OPTION_END, 0,
          h->c.tls ? (void *)(uintptr_t)tls_cert_pem(h->c.tls) : NULL},
         {MHD_OPTION_HTTPS_MEM_KEY, 0, h->c.tls ? (void *)(uintptr_t)tls_key_pem(h->c.tls) : NULL},
+        {MHD_OPTION_HTTPS_PRIORITIES, 0, (void *)(uintptr_t)TLS_PRIORITIES},
         {MHD_OPTION_END, 0, NULL},
     };
     h->daemon = MHD_start_daemon(

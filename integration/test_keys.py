@@ -1,0 +1,89 @@
+"""Permits are shared among API keys: one key that takes all it can get refuses nobody else."""
+
+import contextlib
+import json
+import threading
+
+import pytest
+import requests
+from deep import deep
+from serving import SLOW, Service, wait_for
+
+PERMITS = 6
+BUSY = {"prompt": "Once", "max_tokens": 1500, "ignore_eos": True, "stream": True}
+
+
+@pytest.fixture(scope="module")
+def s(tmp_path_factory):
+    model = deep(tmp_path_factory.mktemp("keys") / "deep", 40)  # long answers take longer than these tests
+    with Service(model, env={"API_KEY": "ka,kb,kc"}, args=["--max-concurrent-requests", PERMITS]) as service:
+        yield service
+
+
+def key(name, header="Authorization"):
+    return {header: f"Bearer {name}" if header.lower() == "authorization" else name}
+
+
+@contextlib.contextmanager
+def streams(s, headers, n, path="/v1/completions"):
+    """n answers that have begun and go on: their first events were read."""
+    held = []  # an iterator that is dropped closes its connection
+    with contextlib.ExitStack() as stack:
+        for _ in range(n):
+            r = requests.post(s.url + path, json=BUSY, headers=headers, stream=True, timeout=60 * SLOW)
+            stack.callback(r.close)
+            assert r.status_code == 200, r.text
+            lines = r.iter_lines()
+            held.append(lines)
+            while not next(lines).startswith(b"data:"):
+                pass
+        yield
+
+
+def status(s, headers, n=1):
+    body = {"prompt": "x", "max_tokens": 1, "n": n}
+    return requests.post(s.url + "/v1/completions", json=body, headers=headers, timeout=60 * SLOW).status_code
+
+
+def test_a_key_alone_has_all_permits(s):
+    with streams(s, key("ka"), PERMITS):
+        assert status(s, key("ka")) == 429
+
+
+def test_others_are_not_refused_within_their_share(s):
+    with streams(s, key("ka"), PERMITS):
+        with streams(s, key("kb"), PERMITS // 2):
+            assert status(s, key("kb")) == 429
+            with streams(s, key("kc"), PERMITS // 3):
+                assert status(s, key("kc")) == 429
+            wait_for(lambda: status(s, key("kc"), n=2) == 200)  # those streams have been noticed to be gone
+        wait_for(lambda: status(s, key("kb"), n=PERMITS // 2) == 200)
+        assert status(s, key("kb"), n=PERMITS // 2 + 1) == 429
+
+
+def test_a_key_is_one_however_it_is_sent(s):
+    with streams(s, key("ka"), PERMITS):
+        for headers in (key("ka", "x-api-key"), {"authorization": "bEaReR ka"}, {**key("ka"), "x-gateway-inference-fairness-id": "other"}):
+            assert status(s, headers) == 429
+
+
+def test_a_flood_refuses_nobody_else(s):
+    stop, got = threading.Event(), []
+
+    def flood():
+        with requests.Session() as session:
+            while not stop.is_set():
+                r = session.post(s.url + "/v1/completions", json={**BUSY, "max_tokens": 20}, headers=key("ka"), timeout=120 * SLOW)
+                got.append((r.status_code, json.loads(r.text)["error"]["code"] if r.status_code != 200 else None))
+
+    threads = [threading.Thread(target=flood) for _ in range(4 * PERMITS)]
+    for t in threads:
+        t.start()
+    try:
+        others = [status(s, key("kb")) for _ in range(20)]
+    finally:
+        stop.set()
+        for t in threads:
+            t.join()
+    assert others == [200] * 20
+    assert {code for code, _ in got} == {200, 429}
