@@ -61,11 +61,15 @@ static int bind_unix(struct rpc_bind *b, const char *path, grpc_server *g, struc
         return err_set(e, ERR_VALIDATION, "%s: exists and is no socket", path);
     }
     snprintf(target, sizeof(target), "unix:%s", path);
-    if (!add_port(g, target)) {
+    /* Who may connect may use the model: the kernel asks for write permission, which only our user
+     * and root have, from the socket's first moment on. */
+    mode_t before = umask(0177);
+    int port = add_port(g, target);
+    umask(before);
+    if (!port) {
         rpc_bind_close(b);
         return err_set(e, ERR_SYSTEM, "%s: cannot listen there", path);
     }
-    chmod(path, 0600); /* whoever may connect may use the model */
     return 0;
 }
 

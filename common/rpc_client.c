@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 struct rpc_client {
     struct rpc_loop *loop;
@@ -27,9 +29,27 @@ static const char *grpc_target(const char *target, char *buf, size_t cap)
     return buf;
 }
 
+/* Requests go to nobody but a process of our own user or of root. gRPC shows no descriptor to ask
+ * for the peer's uid; the owner of the socket's file is who has bound it, and in a sticky folder
+ * such as /tmp nobody else can put another one in its place. */
+static int check_owner(const char *target, struct err *e)
+{
+    const char *path = strncmp(target, "unix:", 5) == 0 ? target + 5 : NULL;
+    struct stat st;
+    if (!path || stat(path, &st) != 0 || !S_ISSOCK(st.st_mode) || st.st_uid == geteuid() ||
+        st.st_uid == 0)
+        return 0;
+    return err_set(e, ERR_SYSTEM, "%s: the socket belongs to another user (uid %u)", path,
+                   (unsigned)st.st_uid);
+}
+
 struct rpc_client *rpc_client_new(struct rpc_loop *l, const struct rpc_client_options *o,
                                   struct err *e)
 {
+    char buf[256];
+    const char *target = grpc_target(o->target, buf, sizeof(buf));
+    if (check_owner(target, e) != 0)
+        return NULL;
     struct rpc_client *c = calloc(1, sizeof(*c));
     if (!c)
         return err_nomem(e), NULL;
@@ -58,10 +78,8 @@ struct rpc_client *rpc_client_new(struct rpc_loop *l, const struct rpc_client_op
         args[i].value.integer = settings[i].value;
     }
     grpc_init();
-    char buf[256];
     grpc_channel_credentials *plain = grpc_insecure_credentials_create();
-    c->channel = grpc_channel_create(grpc_target(o->target, buf, sizeof(buf)), plain,
-                                     &(grpc_channel_args){n, args});
+    c->channel = grpc_channel_create(target, plain, &(grpc_channel_args){n, args});
     grpc_channel_credentials_release(plain);
     c->loop = l;
     c->cq = rpc_loop_queue(l);

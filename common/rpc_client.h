@@ -19,6 +19,8 @@ struct rpc_client_options {
 };
 
 struct rpc_client;
+/* ERR_SYSTEM where the target is a Unix socket that is there and belongs neither to our user nor to
+ * root. */
 struct rpc_client *rpc_client_new(struct rpc_loop *l, const struct rpc_client_options *o,
                                   struct err *e);
 /* No call in flight. A watch still armed fires once more, with ok == false or a new state. */

@@ -8,6 +8,8 @@
 #include "tests/unit/test.h"
 #include <pthread.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 static char dir[] = "/tmp/client-test-XXXXXX";
@@ -244,6 +246,36 @@ static void a_call_that_waits_gets_the_server_that_comes(void **state)
     teardown(&g);
 }
 
+static void a_socket_of_another_user_is_not_asked(void **state)
+{
+    (void)state;
+    char path[100], target[120];
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    struct err e = ERR_INIT;
+    if (geteuid() != 0)
+        skip(); /* only root can give a file away */
+    snprintf(path, sizeof(path), "%s/theirs", dir);
+    snprintf(a.sun_path, sizeof(a.sun_path), "%s", path);
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    assert_int_equal(bind(fd, (const struct sockaddr *)&a, sizeof(a)), 0);
+    struct rpc_loop *loop = rpc_loop_new();
+    static const char *const schemes[] = {"", "unix:", "unix://"};
+    for (size_t i = 0; i < sizeof(schemes) / sizeof(schemes[0]); i++) {
+        snprintf(target, sizeof(target), "%s%s", schemes[i], path);
+        assert_int_equal(chown(path, 65534, 65534), 0);
+        assert_null(rpc_client_new(loop, &(struct rpc_client_options){.target = target}, &e));
+        assert_non_null(strstr(e.msg, "another user (uid 65534)"));
+        assert_int_equal(chown(path, 0, 0), 0);
+        struct rpc_client *c =
+            rpc_client_new(loop, &(struct rpc_client_options){.target = target}, &e);
+        assert_non_null(c);
+        rpc_client_free(c);
+    }
+    rpc_loop_free(loop);
+    close(fd);
+    unlink(path);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -253,6 +285,7 @@ int main(void)
         cmocka_unit_test(a_call_can_be_cancelled),
         cmocka_unit_test(nobody_there_is_known_at_once),
         cmocka_unit_test(a_call_that_waits_gets_the_server_that_comes),
+        cmocka_unit_test(a_socket_of_another_user_is_not_asked),
     };
     if (!mkdtemp(dir))
         return 1;
