@@ -267,7 +267,7 @@ def test_the_oldest_items_make_way():
             assert r.usage.input_tokens == n and r.truncation == "auto" and r.output_text == "So it is."
             return n
 
-        with pytest.raises(openai.BadRequestError, match="must have less than|must be <="):
+        with pytest.raises(openai.BadRequestError, match="is too long"):
             c.responses.create(model="m", instructions="Be kind.", input=middle)
         for most, kw in ((300, {}), (240, {"max_output_tokens": 100})):
             # the first rest that begins with a question and fits; what the system said stays
@@ -282,7 +282,7 @@ def test_the_oldest_items_make_way():
         fits = [n for k in range(1, len(loop), 2) if (n := tokens(loop[k:])) <= 300]
         assert left(loop) == fits[0]
         assert left([item("user", "Short. [[So it is.]]")]) == tokens([item("user", "Short. [[So it is.]]")])
-        with pytest.raises(openai.BadRequestError, match="must have less than|must be <="):
+        with pytest.raises(openai.BadRequestError, match="is too long"):
             c.responses.create(model="m", input=[item("user", "x"), item("user", "long " * 400)], truncation="auto")
 
 

@@ -155,6 +155,8 @@ def test_numbers_that_do_not_fit(s, number):
         ("/v1/chat/completions", '{"model": "m", "messages": [{"role": "user", "content": "a"}], "max_tokens": 1, "logit_bias": {"%s": 1}}'),
         ("/v1/messages", '{"model": "m", "messages": [{"role": "user", "content": "a"}], "max_tokens": %s}'),
     ]:
+        if (path, number) == ("/v1/messages", "-1"):
+            continue  # as much as there is room for
         r = say(s, path, text % number)
         assert r.status_code in (400, 422), (path, number, r.text)
         assert r.json()["error"] if r.headers["content-type"] == "application/json" else r.text

@@ -33,40 +33,42 @@ static struct admission_key **find(struct admission *a, uint64_t name)
     return at;
 }
 
-/* In 64 bits: counts come from requests. */
-static bool admits(const struct admission *a, const struct admission_key *k, uint32_t n)
+/* How many more this key (NULL: none of it holds any) may have. */
+static uint32_t room(const struct admission *a, const struct admission_key *k)
 {
-    uint32_t n_keys = a->n_keys + !k, share = a->capacity / n_keys;
-    if ((uint64_t)a->n_held + n <= a->capacity)
-        return true;
-    return n_keys > 1 && (k ? k->n_held : 0) + (uint64_t)n <= (share ? share : 1);
+    uint32_t n_keys = a->n_keys + !k, share = a->capacity / n_keys, held = k ? k->n_held : 0;
+    uint32_t of_all = a->capacity > a->n_held ? a->capacity - a->n_held : 0;
+    if (!share)
+        share = 1;
+    uint32_t of_share = share > held ? share - held : 0;
+    return of_all > of_share ? of_all : of_share;
 }
 
-static bool take(struct admission *a, uint64_t name, uint32_t n)
+static uint32_t take(struct admission *a, uint64_t name, uint32_t most)
 {
     struct admission_key **at = find(a, name), *k = *at;
-    if (!admits(a, k, n))
-        return false;
+    uint32_t n = room(a, k);
+    n = n < most ? n : most;
+    if (!n)
+        return 0;
     if (!k) {
         if (!(k = calloc(1, sizeof(*k))))
-            return false;
+            return 0;
         k->name = name;
         *at = k;
         a->n_keys++;
     }
     k->n_held += n;
     a->n_held += n;
-    return true;
+    return n;
 }
 
-bool admission_take(struct admission *a, uint64_t key, uint32_t n)
+uint32_t admission_take(struct admission *a, uint64_t key, uint32_t most)
 {
-    if (!n)
-        return true;
     pthread_mutex_lock(&a->lock);
-    bool ok = take(a, key, n);
+    uint32_t n = take(a, key, most);
     pthread_mutex_unlock(&a->lock);
-    return ok;
+    return n;
 }
 
 void admission_give(struct admission *a, uint64_t key, uint32_t n)

@@ -22,7 +22,13 @@ struct opt_i64 {
     int64_t v;
 };
 
+/* Whose limits and words hold: TGI's own routes keep TGI's, which are small; elsewhere the limits
+ * are those of OpenAI's API, and what does not fit into the context is clipped. */
+enum ask_style { ASK_TGI, ASK_OPENAI, ASK_ANTHROPIC, ASK_LMTP };
+enum { OPENAI_MAX_N = 128, OPENAI_MAX_TOP = 20, OPENAI_MAX_STOPS = 16, OPENAI_MAX_PROMPTS = 2048 };
+
 struct ask {
+    enum ask_style style;
     const char *inputs; /* NULL when ids are given */
     size_t n_inputs;
     size_t n_chars;      /* Unicode characters the client sent as prompt */
@@ -35,8 +41,9 @@ struct ask {
     struct opt_u64 best_of, max_new_tokens, truncate, seed, top_n_tokens;
     bool do_sample, watermark, decoder_input_details, ignore_eos;
     bool greedy; /* the likeliest token, whatever cuts are asked for beside it */
-    const char *length_name, *top_name; /* what the client calls max_new_tokens and top_n_tokens, in
-                                           messages; NULL: so */
+    /* What the client calls the prompt, max_new_tokens and top_n_tokens, in messages; NULL: so, and
+     * `inputs`. */
+    const char *input_name, *length_name, *top_name;
     bool sampling_implied;  /* one of the parameters that only make sense with sampling was given */
     const char *constraint; /* what the answer must look like; NULL: free */
     enum constraint_kind constraint_kind;

@@ -100,6 +100,14 @@ static void place(const struct body *b, size_t at, size_t *line, size_t *column)
             ++*column;
 }
 
+/* "`path`: what", but for messages that begin with a field's name. */
+static void fail_plainly(struct body *b, const char *path, const char *what)
+{
+    bool named = !*path || *what == '`' || !strncmp(what, "missing field", 13);
+    err_set(b->e, ERR_SHAPE, "Invalid request: %s%s%s%s", named ? "" : "`", named ? "" : path,
+            named ? "" : "`: ", what);
+}
+
 void body_fail(struct body *b, struct object o, const char *key, const char *fmt, ...)
 {
     char what[256], path[96];
@@ -112,6 +120,10 @@ void body_fail(struct body *b, struct object o, const char *key, const char *fmt
     vsnprintf(what, sizeof(what), fmt, ap);
     va_end(ap);
     snprintf(path, sizeof(path), "%s%s%s", o.path, *o.path && *key ? "." : "", key);
+    if (b->plain) {
+        fail_plainly(b, path, what);
+        return;
+    }
     bool found = body_locate(b->text, b->n, o.path, key, &at, &len);
     if (!found) /* a missing field is missed at the end of its object */
         body_locate(b->text, b->n, o.path, "", &at, &len), path[strlen(o.path)] = 0;
@@ -122,8 +134,21 @@ void body_fail(struct body *b, struct object o, const char *key, const char *fmt
         path, *path ? ": " : "", what, line, column);
 }
 
-static void describe(const cJSON *v, char *out, size_t n)
+/* In Rust's words, or as it stands in the body. */
+static void describe(const cJSON *v, char *out, size_t n, bool plain)
 {
+    if (plain && !cJSON_IsString(v)) {
+        if (cJSON_IsNumber(v))
+            snprintf(out, n, "%.15g", v->valuedouble);
+        else
+            snprintf(out, n, "%s",
+                     cJSON_IsTrue(v)    ? "true"
+                     : cJSON_IsFalse(v) ? "false"
+                     : cJSON_IsArray(v) ? "a list"
+                     : cJSON_IsNull(v)  ? "null"
+                                        : "an object");
+        return;
+    }
     if (cJSON_IsString(v)) {
         size_t len = strnlen(v->valuestring, 40);
         len -= utf8_incomplete_tail(v->valuestring, len);
@@ -141,11 +166,30 @@ static void describe(const cJSON *v, char *out, size_t n)
                                     : "map");
 }
 
+/* Rust's and serde's words, which TGI's clients know, in those of JSON. */
+static const char *plainly(const char *expected)
+{
+    static const char *const rows[][2] = {{"f32", "a number"},
+                                          {"u32", "a whole number from 0 to 4294967295"},
+                                          {"u64", "a whole number of 64 bits"},
+                                          {"i32", "a whole number of 32 bits"},
+                                          {"a sequence", "a list"},
+                                          {"a map", "an object"}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        if (!strcmp(rows[i][0], expected))
+            return rows[i][1];
+    return expected;
+}
+
 void body_mistyped(struct body *b, struct object o, const char *key, const cJSON *v,
                    const char *expected)
 {
     char is[80];
-    describe(v, is, sizeof(is));
+    describe(v, is, sizeof(is), b->plain);
+    if (b->plain) {
+        body_fail(b, o, key, "expected %s, got %s", plainly(expected), is);
+        return;
+    }
     bool range = cJSON_IsNumber(v) && v->valuedouble == floor(v->valuedouble) &&
                  (expected[0] == 'u' || expected[0] == 'i');
     body_fail(b, o, key, "invalid %s: %s, expected %s", range ? "value" : "type", is, expected);
@@ -231,14 +275,16 @@ const cJSON *body_get(struct body *b, struct object o, const char *key, bool req
     return NULL;
 }
 
-static const cJSON *any(struct object o, const char *key)
+static const cJSON *any(const struct body *b, struct object o, const char *key)
 {
+    if (b->plain)
+        return json_get(o.json, key);
     return cJSON_IsObject(o.json) ? cJSON_GetObjectItemCaseSensitive(o.json, key) : NULL;
 }
 
 bool body_bool(struct body *b, struct object o, const char *key, bool def)
 {
-    const cJSON *v = any(o, key);
+    const cJSON *v = any(b, o, key);
     if (!v || cJSON_IsBool(v))
         return v ? cJSON_IsTrue(v) : def;
     body_mistyped(b, o, key, v, "a boolean");
@@ -252,7 +298,7 @@ bool body_opt_bool(struct body *b, struct object o, const char *key, bool def)
 
 struct object body_object(struct body *b, struct object o, const char *key, bool *given)
 {
-    const cJSON *v = any(o, key);
+    const cJSON *v = any(b, o, key);
     *given = v != NULL;
     if (v && !cJSON_IsObject(v))
         body_mistyped(b, o, key, v, "an object");
@@ -322,7 +368,7 @@ struct opt_u64 body_u64(struct body *b, struct object o, const char *key)
 
 const char *body_str(struct body *b, struct object o, const char *key, bool required)
 {
-    const cJSON *v = required ? any(o, key) : json_get(o.json, key);
+    const cJSON *v = required ? any(b, o, key) : json_get(o.json, key);
     if (cJSON_IsString(v))
         return v->valuestring;
     if (v)
@@ -335,7 +381,7 @@ const char *body_str(struct body *b, struct object o, const char *key, bool requ
 const char *const *body_strings(struct body *b, struct object o, const char *key, bool bare,
                                 bool null_ok, uint32_t *n)
 {
-    const cJSON *v = null_ok ? json_get(o.json, key) : any(o, key), *item = v;
+    const cJSON *v = null_ok ? json_get(o.json, key) : any(b, o, key), *item = v;
     uint32_t count = cJSON_IsArray(v) ? (uint32_t)cJSON_GetArraySize(v) : v != NULL;
     const char **list = ARENA_NEW(b->arena, const char *, count + 1);
     *n = 0;

@@ -16,6 +16,7 @@ struct body {
     cJSON *root;
     struct err *e;
     bool failed;
+    bool plain; /* not TGI's: null is absent in every field, and messages say it in plain words */
 };
 struct object { /* an object inside the body: json NULL stands for an empty one */
     const cJSON *json;
@@ -38,7 +39,7 @@ void body_fail(struct body *b, struct object o, const char *key, const char *fmt
 void body_mistyped(struct body *b, struct object o, const char *key, const cJSON *v,
                    const char *expected);
 
-/* Plain fields: null is refused. */
+/* Fields that TGI refuses null in; with b->plain it is absent. */
 bool body_bool(struct body *b, struct object o, const char *key, bool def);
 struct object body_object(struct body *b, struct object o, const char *key, bool *given);
 /* Option fields: null is absent. */
@@ -57,6 +58,13 @@ void body_bias(struct body *b, struct object o, const char *key, struct ask *q);
 /* OpenAI's and Anthropic's `temperature`: 0 means the likeliest token, also beside a `top_p` or
  * `top_k`, which many clients always send; any other samples. */
 void body_temperature(struct body *b, struct object o, struct ask *q);
+/* `top_p`, where 1 is off and 0 leaves the likeliest token, and `top_k`, where 0 and -1 are off.
+ * Behind body_temperature(). */
+void body_cuts(struct body *b, struct object o, struct ask *q);
+/* A seed: whole and of 64 bits, signed or not; -1 asks for a random one, as in llama.cpp. */
+struct opt_u64 body_seed(struct body *b, struct object o, const char *key);
+/* How long the answer may be; -1, as in llama.cpp, asks for as much as there is room for. */
+struct opt_u64 body_length(struct body *b, struct object o, const char *key);
 /* ignore_eos, stop_token_ids and, under the name `min`, the least length. */
 void body_ending(struct body *b, struct object o, const char *min, struct ask *q);
 /* vLLM's allowed_token_ids, and truncate_prompt_tokens, where -1 means `max_input`. */

@@ -75,6 +75,49 @@ void body_temperature(struct body *b, struct object o, struct ask *q)
         q->temperature = t;
 }
 
+void body_cuts(struct body *b, struct object o, struct ask *q)
+{
+    q->top_p = body_f32(b, o, "top_p");
+    if (q->top_p.set && q->top_p.v == 0) {
+        q->greedy = true;
+        q->do_sample = false;
+    }
+    if (q->top_p.v == 0 || q->top_p.v == 1) /* 1: OpenAI's default, sent by many clients */
+        q->top_p.set = false;
+    q->top_k = body_i32(b, o, "top_k");
+    if (q->top_k.v == 0 || q->top_k.v == -1)
+        q->top_k.set = false;
+}
+
+/* A whole number below zero, as cJSON has read it: exact for all that matter. */
+static bool negative(struct object o, const char *key, int64_t *v)
+{
+    const cJSON *n = json_get(o.json, key);
+    if (!cJSON_IsNumber(n) || !(n->valuedouble < 0) || n->valuedouble < -0x1p53 ||
+        n->valuedouble != (double)(int64_t)n->valuedouble)
+        return false;
+    *v = (int64_t)n->valuedouble;
+    return true;
+}
+
+struct opt_u64 body_seed(struct body *b, struct object o, const char *key)
+{
+    int64_t v;
+    if (!negative(o, key, &v))
+        return body_u64(b, o, key);
+    return (struct opt_u64){v != -1, (uint64_t)v};
+}
+
+struct opt_u64 body_length(struct body *b, struct object o, const char *key)
+{
+    int64_t v;
+    if (!negative(o, key, &v))
+        return body_u32(b, o, key);
+    if (v != -1)
+        body_fail(b, o, key, "`%s` must be > 0, or -1 for as many as there is room for", key);
+    return (struct opt_u64){0};
+}
+
 void body_ending(struct body *b, struct object o, const char *min, struct ask *q)
 {
     const cJSON *ids = json_get(o.json, "stop_token_ids");

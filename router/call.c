@@ -14,6 +14,7 @@
 #include <time.h>
 
 enum { ARENA_MIN = 64 << 20, ARENA_PER_BYTE = 16, SCHEDULER_ARENA = 64 << 10 };
+enum { CALL_AT_ONCE = 8 };
 
 /* Where all have the same key, the client's word tells its users apart. */
 static uint64_t tenant_of(const struct call *c, const struct ask *q)
@@ -248,6 +249,14 @@ static void on_event(struct call *c, struct generation *g, const struct gen_even
         finish(c);
 }
 
+static void submit_next(struct call *c)
+{
+    struct generation *g = &c->gen[c->n_started++];
+    g->live = true;
+    c->n_live++;
+    infer_submit(atomic_load(&c->edge->infer), &g->r);
+}
+
 static void on_note(struct note *n)
 {
     struct generation *g = n->request->owner;
@@ -256,6 +265,9 @@ static void on_note(struct note *n)
     if (n->event.type == GEN_ERROR || n->event.end) {
         g->live = false;
         c->n_live--;
+        bool failed = n->event.type == GEN_ERROR && !g->enough;
+        if (c->x && !c->finished && !failed && c->n_started < c->n_gen)
+            submit_next(c);
     }
     if (c->x && !c->finished)
         on_event(c, g, &n->event);
@@ -265,6 +277,15 @@ static void on_note(struct note *n)
 }
 
 /* ---------------------------------------------------------------- worker */
+
+/* How many generations of a call may be there at a time. The others of a long list follow as these
+ * end, so that it leaves room to others, and asks for no more permits than there are. */
+static uint32_t window(const struct call *c, uint32_t n)
+{
+    uint32_t half = c->edge->config->max_concurrent_requests / 2;
+    uint32_t most = half > CALL_AT_ONCE ? half : CALL_AT_ONCE;
+    return n < most ? n : most;
+}
 
 static void init_generation(struct call *c, struct generation *g, uint32_t index)
 {
@@ -290,9 +311,8 @@ int call_generate(struct call *c, const struct ask *asks, uint32_t n_asks, uint3
     c->user = asks[0].user;
     for (uint32_t i = 0; i < n_asks; i++)
         c->prompt_chars += asks[i].n_chars;
-    if (!admission_take(&c->edge->admission, c->key_id, n))
+    if (!(c->permits = admission_take(&c->edge->admission, c->key_id, window(c, n))))
         return err_set(e, ERR_OVERLOADED, "Model is overloaded");
-    c->permits = n;
     if (!(c->gen = ARENA_NEW(&c->arena, struct generation, n)))
         return err_nomem(e);
     for (uint32_t i = 0; i < n_asks; i++) {
@@ -355,16 +375,12 @@ static void run(struct job *j, struct tok_scratch **scratch)
 
 static void start(struct call *c)
 {
-    struct infer *infer = atomic_load(&c->edge->infer);
     if (c->stream)
         open_stream(c);
     if (!c->x) /* could not even begin */
         return;
-    c->n_live = c->n_gen;
-    for (uint32_t i = 0; i < c->n_gen; i++) {
-        c->gen[i].live = true;
-        infer_submit(infer, &c->gen[i].r);
-    }
+    for (uint32_t i = 0; i < c->permits && i < c->n_gen; i++)
+        submit_next(c);
 }
 
 static void on_worked(struct call *c)

@@ -85,14 +85,17 @@ struct call {
     bool stream;           /* answer with events, errors included */
     uint64_t prompt_chars; /* Unicode characters of all prompts */
     struct generation *gen;
-    uint32_t n_gen, n_live, permits;
+    uint32_t n_gen, n_live, permits; /* permits: so many may be live at a time */
+    uint32_t n_started;              /* the first ones, which were submitted */
 
     int status;       /* 200 unless work() or reply() sets it */
     const char *type; /* content type of out; NULL: application/json */
     struct buf out;
 };
 
-/* On the worker: take permits and validate. Makes n_asks * each generations, in that order; the
+enum { CALL_MAX_GENERATIONS = 8192 };
+/* On the worker: take permits and validate. Makes n_asks * each generations (at most
+ * CALL_MAX_GENERATIONS), in that order; the
  * generations of one ask share its prompt and differ in their seeds. */
 int call_generate(struct call *c, const struct ask *asks, uint32_t n_asks, uint32_t each,
                   struct err *e);

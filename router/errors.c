@@ -48,8 +48,8 @@ void error_param(const struct err *e, char *out, size_t n)
     *out = 0;
     if (e->kind == ERR_SHAPE) {
         const char *at = strstr(e->msg, shape_prefix);
-        from = at ? at + strlen(shape_prefix) : NULL;
-        end = from ? strchr(from, ':') : NULL;
+        from = at ? at + strlen(shape_prefix) : e->msg;
+        end = at ? strchr(from, ':') : NULL;
         if (end && memchr(from, ' ', (size_t)(end - from)))
             end = NULL; /* no path: what is wrong with the root comes first */
     }
@@ -75,7 +75,8 @@ static const char *code_of(const struct err *e, int status)
     if (e->kind == ERR_NOT_FOUND)
         return "model_not_found";
     if (e->kind == ERR_VALIDATION && (strstr(e->msg, "`inputs` tokens + `max_new_tokens` must") ||
-                                      strstr(e->msg, "`inputs` must have less than")))
+                                      strstr(e->msg, "`inputs` must have less than") ||
+                                      strstr(e->msg, "maximum context length allows")))
         return "context_length_exceeded";
     return words_of(status)->code;
 }

@@ -7,17 +7,13 @@
 void openai_sampling(struct body *b, struct object root, struct ask *q)
 {
     body_temperature(b, root, q);
-    q->top_p = body_f32(b, root, "top_p");
-    if (q->top_p.set && q->top_p.v == 1)
-        q->top_p.set = false; /* OpenAI's default, sent by many clients */
-    q->top_k = body_i32(b, root, "top_k");
-    if (q->top_k.v <= 0)
-        q->top_k.set = false; /* 0 and -1 turn it off elsewhere */
+    body_cuts(b, root, q);
     q->min_p = body_f32(b, root, "min_p");
     q->repetition_penalty = body_f32(b, root, "repetition_penalty");
     q->openai_frequency_penalty = body_f32(b, root, "frequency_penalty");
     q->openai_presence_penalty = body_f32(b, root, "presence_penalty");
-    q->seed = body_u64(b, root, "seed");
+    q->style = ASK_OPENAI;
+    q->seed = body_seed(b, root, "seed");
     q->stop = body_strings(b, root, "stop", true, true, &q->n_stop);
     body_ending(b, root, "min_tokens", q);
     body_bias(b, root, "logit_bias", q);
@@ -29,10 +25,10 @@ void openai_sampling(struct body *b, struct object root, struct ask *q)
         body_fail(b, root, "cache_salt", "`cache_salt` cannot be empty");
     constrain_openai(b, root, q);
     q->length_name = "max_completion_tokens";
-    q->max_new_tokens = body_u32(b, root, q->length_name);
-    if (!q->max_new_tokens.set) {
+    q->max_new_tokens = body_length(b, root, q->length_name);
+    if (!json_get(root.json, q->length_name)) {
         q->length_name = "max_tokens";
-        q->max_new_tokens = body_u32(b, root, q->length_name);
+        q->max_new_tokens = body_length(b, root, q->length_name);
     }
 }
 
@@ -99,11 +95,15 @@ static void check_template(struct call *c, struct body *b, struct object root)
                   "--trust-request-chat-template");
 }
 
+static uint32_t most_choices(const struct call *c)
+{
+    uint32_t max = c->edge->config->max_best_of;
+    return max > OPENAI_MAX_N ? max : OPENAI_MAX_N;
+}
+
 static void read_choices(struct call *c, struct body *b, struct object root, struct openai *o)
 {
-    const struct router_config *f = c->edge->config;
-    uint32_t max =
-        f->max_best_of > f->max_client_batch_size ? f->max_best_of : f->max_client_batch_size;
+    uint32_t max = most_choices(c);
     struct opt_u64 n = body_u32(b, root, "n");
     if (n.set && (n.v == 0 || n.v > max))
         body_fail(b, root, "n", "`n` must be > 0 and <= %u. Given: %llu", max,
@@ -113,10 +113,8 @@ static void read_choices(struct call *c, struct body *b, struct object root, str
 
 void openai_best_of(struct call *c, struct body *b, struct openai *o)
 {
-    const struct router_config *f = c->edge->config;
     struct object root = body_root(b);
-    uint32_t max =
-        f->max_best_of > f->max_client_batch_size ? f->max_best_of : f->max_client_batch_size;
+    uint32_t max = most_choices(c);
     struct opt_u64 n = body_u32(b, root, "best_of");
     if (!n.set)
         return;
@@ -152,6 +150,7 @@ struct openai *openai_parse(struct call *c, struct body *b, const char *id_prefi
         return NULL;
     }
     struct object root = body_root(b);
+    b->plain = true;
     const char *model = body_str(b, root, "model", false);
     o->model = model && *model && strcmp(model, "tgi") != 0 ? model : c->edge->model_id;
     snprintf(o->id, sizeof(o->id), "%s-%016llx%08x", id_prefix, (unsigned long long)seed_draw(),
@@ -192,6 +191,11 @@ static void free_sequences(void *arg)
 int openai_generate(struct call *c, struct openai *o, const struct format *f, struct err *e)
 {
     uint32_t n = o->n_asks * o->each;
+    if (n > CALL_MAX_GENERATIONS)
+        return err_set(e, ERR_VALIDATION,
+                       "Input validation error: `n` times the number of prompts must be <= %d. "
+                       "Given: %u",
+                       CALL_MAX_GENERATIONS, n);
     c->state = o;
     c->stream = o->stream;
     c->format = f;

@@ -7,8 +7,8 @@
 #include "common/err.h"
 #include <gnutls/gnutls.h>
 
-/* Ciphers and versions for GnuTLS: TLS 1.2 and 1.3. Its NORMAL alone takes 1.0 and 1.1 as well, which
- * RFC 8996 forbids. */
+/* Ciphers and versions for GnuTLS: TLS 1.2 and 1.3. Its NORMAL alone takes 1.0 and 1.1 as well,
+ * which RFC 8996 forbids. */
 #define TLS_PRIORITIES "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2"
 
 struct tls;

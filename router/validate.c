@@ -15,6 +15,35 @@ static const char *length_name(const struct ask *q)
     return q->length_name ? q->length_name : "max_new_tokens";
 }
 
+static const char *input_name(const struct ask *q)
+{
+    return q->input_name ? q->input_name : "inputs";
+}
+
+/* TGI's limit, which a flag sets, or the larger one that clients of other protocols rely on. */
+static uint32_t limit(const struct ask *q, uint32_t tgi, uint32_t others)
+{
+    return q->style == ASK_TGI || tgi > others ? tgi : others;
+}
+
+static int check_ends(const struct validator *v, const struct ask *q, bool several, struct err *e)
+{
+    uint32_t stops = limit(q, v->max_stop_sequences, OPENAI_MAX_STOPS);
+    uint32_t tops = limit(q, v->max_top_n_tokens, OPENAI_MAX_TOP);
+    if (q->n_stop > stops)
+        REFUSE("`stop` supports up to %u stop sequences. Given: %u", stops, q->n_stop);
+    for (uint32_t i = 0; i < q->n_stop; i++)
+        if (!*q->stop[i])
+            REFUSE("`stop` sequences cannot be empty");
+    if (q->seed.set && several)
+        REFUSE("`seed` must not be set when `best_of` > 1");
+    if (q->top_n_tokens.set && q->top_n_tokens.v > tops)
+        REFUSE("`%s` must be >= 0 and <= %u. Given: %llu",
+               q->top_name ? q->top_name : "top_n_tokens", tops,
+               (unsigned long long)q->top_n_tokens.v);
+    return 0;
+}
+
 static int check_sampling(const struct validator *v, const struct ask *q, struct err *e)
 {
     bool several = q->best_of.set && q->best_of.v > 1;
@@ -33,7 +62,7 @@ static int check_sampling(const struct validator *v, const struct ask *q, struct
         !(q->openai_presence_penalty.v >= -2 && q->openai_presence_penalty.v <= 2))
         REFUSE("`presence_penalty` must be >= -2.0 and <= 2.0");
     if (q->top_p.set && !(q->top_p.v > 0 && q->top_p.v < 1))
-        REFUSE("`top_p` must be > 0.0 and < 1.0");
+        REFUSE("`top_p` must be %s", q->style == ASK_TGI ? "> 0.0 and < 1.0" : ">= 0 and <= 1");
     if (q->typical_p.set && !(q->typical_p.v > 0 && q->typical_p.v < 1))
         REFUSE("`typical_p` must be > 0.0 and < 1.0");
     if (q->min_p.set && !(q->min_p.v >= 0 && q->min_p.v < 1))
@@ -42,19 +71,7 @@ static int check_sampling(const struct validator *v, const struct ask *q, struct
         REFUSE("`top_k` must be strictly positive");
     if (q->max_new_tokens.set && q->max_new_tokens.v == 0)
         REFUSE("`%s` must be strictly positive", length_name(q));
-    if (q->n_stop > v->max_stop_sequences)
-        REFUSE("`stop` supports up to %u stop sequences. Given: %u", v->max_stop_sequences,
-               q->n_stop);
-    for (uint32_t i = 0; i < q->n_stop; i++)
-        if (!*q->stop[i])
-            REFUSE("`stop` sequences cannot be empty");
-    if (q->seed.set && several)
-        REFUSE("`seed` must not be set when `best_of` > 1");
-    if (q->top_n_tokens.set && q->top_n_tokens.v > v->max_top_n_tokens)
-        REFUSE("`%s` must be >= 0 and <= %u. Given: %llu",
-               q->top_name ? q->top_name : "top_n_tokens", v->max_top_n_tokens,
-               (unsigned long long)q->top_n_tokens.v);
-    return 0;
+    return check_ends(v, q, several, e);
 }
 
 /* What the shards that we know serve, and others' may not: nothing is dropped silently. */
@@ -96,7 +113,7 @@ static int check_choice(const struct validator *v, const struct ask *q, struct e
 static int check_input(const struct validator *v, const struct ask *q, struct err *e)
 {
     if (q->ids ? q->n_ids == 0 : q->n_inputs == 0)
-        REFUSE("`inputs` cannot be empty");
+        REFUSE("`%s` cannot be empty", input_name(q));
     if (q->truncate.set && (q->truncate.v == 0 || q->truncate.v > v->max_input_tokens))
         REFUSE("`truncate` must be strictly positive and less than %u. Given: %llu",
                v->max_input_tokens, (unsigned long long)q->truncate.v);
@@ -158,11 +175,39 @@ int encode(const struct validator *v, const char *text, size_t n, bool add_speci
     return copy ? 0 : err_nomem(e);
 }
 
+/* In the words that clients look for: OpenAI's and Anthropic's agents shorten the conversation. */
+static int too_long(const struct ask *q, uint32_t n_ids, uint32_t most, struct err *e)
+{
+    if (q->style == ASK_ANTHROPIC)
+        REFUSE("prompt is too long: %u tokens > %u maximum", n_ids, most);
+    REFUSE(
+        "`%s` is too long: this model's maximum context length allows %u tokens of it, and it has "
+        "%u. Please reduce its length",
+        input_name(q), most, n_ids);
+}
+
+/* An answer has what room there is, whatever was asked for. */
+static int clip(const struct validator *v, const struct ask *q, uint32_t n_ids, uint32_t *out,
+                struct err *e)
+{
+    uint32_t room = v->max_total_tokens > n_ids ? v->max_total_tokens - n_ids : 0;
+    uint32_t most = v->max_total_tokens ? v->max_total_tokens - 1 : 0;
+    if (most > v->max_input_tokens)
+        most = v->max_input_tokens;
+    if (n_ids > most)
+        return too_long(q, n_ids, most, e);
+    *out =
+        q->max_new_tokens.set && q->max_new_tokens.v < room ? (uint32_t)q->max_new_tokens.v : room;
+    return 0;
+}
+
 /* TGI takes any max_new_tokens as long as the first 1024 fit and ends at the limit: so do we. */
 static int budget(const struct validator *v, const struct ask *q, uint32_t n_ids, uint32_t *out,
                   struct err *e)
 {
     enum { CHUNK = 1024 };
+    if (q->style != ASK_TGI)
+        return clip(v, q, n_ids, out, e);
     uint64_t room = v->max_total_tokens > n_ids ? v->max_total_tokens - n_ids : 0;
     uint64_t want = q->max_new_tokens.set ? q->max_new_tokens.v : room;
     uint64_t chunk = want < CHUNK ? want : CHUNK;
@@ -314,6 +359,8 @@ int validate(const struct validator *v, const struct ask *q, struct tok_scratch 
     if (check_ids(v, r->ids, r->n_ids, e) != 0 ||
         budget(v, q, r->n_ids, &r->params.max_new_tokens, e) != 0)
         return -1;
+    if (r->params.min_new_tokens > r->params.max_new_tokens) /* clipped */
+        r->params.min_new_tokens = r->params.max_new_tokens;
     if (q->constraint && v->no_constraints)
         REFUSE("grammar is not supported");
     if (q->constraint && settle_kind(v, &r->params, e) != 0)

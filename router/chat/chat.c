@@ -215,9 +215,7 @@ static const char *check_message(const cJSON *m)
         return check_parts(content);
     if (content && !cJSON_IsString(content))
         return "`content` must be a string or a list of parts";
-    if (!content && !cJSON_IsArray(json_get(m, "tool_calls")))
-        return "data did not match any variant of untagged enum MessageBody";
-    return NULL;
+    return NULL; /* null, or none: an empty text, as other servers take it */
 }
 
 const char *chat_check(const cJSON *messages, int *index)
@@ -258,12 +256,17 @@ static void open_arguments(cJSON *tool_calls)
     }
 }
 
-/* Templates written for text read `content` as a string: join the parts; drop nulls. */
+/* Templates written for text read `content` as a string: join the parts; drop nulls. None at all is
+ * an empty text, but beside calls, where templates ask whether there is any. */
 static int content_as_text(cJSON *m)
 {
     const cJSON *content = cJSON_GetObjectItemCaseSensitive(m, "content");
-    if (cJSON_IsNull(content))
+    if (cJSON_IsNull(content)) {
         cJSON_DeleteItemFromObjectCaseSensitive(m, "content");
+        content = NULL;
+    }
+    if (!content && !json_get(m, "tool_calls"))
+        return cJSON_AddStringToObject(m, "content", "") ? 0 : -1;
     if (!cJSON_IsArray(content))
         return 0;
     cJSON *text = joined_text(content);

@@ -307,6 +307,7 @@ int chat_request_parse(struct call *c, struct chat_request *r, struct err *e)
     if (!o || !q)
         return err_nomem(e);
     openai_sampling(&b, root, q);
+    q->input_name = "messages";
     o->logprobs = body_opt_bool(&b, root, "logprobs", false);
     q->top_name = "top_logprobs";
     q->top_n_tokens = body_u32(&b, root, q->top_name);

@@ -28,6 +28,12 @@ static void read_prompt(struct call *c, struct body *b, const cJSON *v, struct a
     q->n_chars = q->inputs ? utf8_count(q->inputs, q->n_inputs) : 0;
 }
 
+static uint32_t most_prompts(const struct call *c)
+{
+    uint32_t max = c->edge->config->max_client_batch_size;
+    return max > OPENAI_MAX_PROMPTS ? max : OPENAI_MAX_PROMPTS;
+}
+
 static void read_prompts(struct call *c, struct body *b, struct openai *o)
 {
     struct object root = body_root(b);
@@ -40,7 +46,7 @@ static void read_prompts(struct call *c, struct body *b, struct openai *o)
     if (b->failed)
         return;
     o->n_asks = list ? (uint32_t)cJSON_GetArraySize(p) : 1;
-    if (o->n_asks > c->edge->config->max_client_batch_size)
+    if (o->n_asks > most_prompts(c))
         return; /* refused by the caller, who knows the words */
     if (!(o->asks = ARENA_NEW(&c->arena, struct ask, o->n_asks))) {
         body_fail(b, root, "prompt", "out of memory");
@@ -48,6 +54,7 @@ static void read_prompts(struct call *c, struct body *b, struct openai *o)
     }
     for (const cJSON *v = list ? p->child : p; v && i < o->n_asks; v = v->next) {
         openai_sampling(b, root, &o->asks[i]);
+        o->asks[i].input_name = "prompt";
         body_tokens(b, root, edge_limits(c->edge)->max_input_tokens, &o->asks[i]);
         read_prompt(c, b, v, &o->asks[i++]);
     }
@@ -78,7 +85,7 @@ static void read_logprobs(struct body *b, struct openai *o)
 struct openai *completions_parse(struct call *c, struct err *e)
 {
     struct body b;
-    uint32_t max = c->edge->config->max_client_batch_size;
+    uint32_t max = most_prompts(c);
     if (body_open(&b, c->body.p, c->body.len, &c->arena, e) != 0)
         return NULL;
     struct openai *o = openai_parse(c, &b, "cmpl", e);

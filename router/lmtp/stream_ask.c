@@ -4,7 +4,12 @@
 
 static struct ask ask_of(const struct lmtp_message *m, const uint32_t *ids, uint32_t n_ids)
 {
-    struct ask q = {.ids = ids, .n_ids = n_ids, .max_new_tokens = {true, 1}};
+    struct ask q = {.style = ASK_LMTP,
+                    .input_name = "prompt",
+                    .length_name = "max_tokens",
+                    .ids = ids,
+                    .n_ids = n_ids,
+                    .max_new_tokens = {true, 1}};
     if (m->type == LMTP_SCORE) {
         q.decoder_input_details = true;
         return q;

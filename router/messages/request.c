@@ -10,16 +10,13 @@ static void read_sampling(struct body *b, struct object root, bool counting, str
 {
     bool given;
     body_temperature(b, root, q);
-    q->top_p = body_f32(b, root, "top_p");
-    if (q->top_p.set && q->top_p.v == 1)
-        q->top_p.set = false;
-    q->top_k = body_i32(b, root, "top_k");
-    if (q->top_k.v <= 0)
-        q->top_k.set = false;
+    body_cuts(b, root, q);
     q->stop = body_strings(b, root, "stop_sequences", false, true, &q->n_stop);
     q->length_name = "max_tokens";
-    q->max_new_tokens = body_u32(b, root, q->length_name);
-    if (!counting && !q->max_new_tokens.set)
+    q->style = ASK_ANTHROPIC;
+    q->input_name = "messages";
+    q->max_new_tokens = body_length(b, root, q->length_name);
+    if (!counting && !json_get(root.json, q->length_name))
         body_fail(b, root, "max_tokens", "missing field `max_tokens`");
     struct object meta = json_get(root.json, "metadata") ? body_object(b, root, "metadata", &given)
                                                          : (struct object){NULL, "metadata"};
@@ -27,7 +24,7 @@ static void read_sampling(struct body *b, struct object root, bool counting, str
     q->priority = body_i32(b, root, "priority");
     body_ending(b, root, "min_tokens", q);
     body_bias(b, root, "logit_bias", q);
-    q->seed = body_u64(b, root, "seed");
+    q->seed = body_seed(b, root, "seed");
     const cJSON *format = json_get(json_get(root.json, "output_config"), "format");
     if (format && !strcmp(json_str(format, "type", ""), "json_schema") &&
         json_get(format, "schema"))
@@ -50,6 +47,7 @@ int messages_parse(struct call *c, bool counting, struct chat_request *r, struct
     struct ask *q = ARENA_NEW(&c->arena, struct ask, 1);
     if (!o || !q)
         return err_nomem(e);
+    b.plain = true;
     template_keep_numbers(b.root, b.text, b.n);
     const char *model = body_str(&b, root, "model", false);
     o->model = model && *model ? model : c->edge->model_id;

@@ -16,15 +16,15 @@ static void refuse(struct body *b, struct object root)
         body_fail(b, root, "background", "`background` is not supported");
 }
 
-/* `truncation` of `auto`: the prompt's most tokens, so that an answer of `asked`, as far as
- * validate() insists on it, has room; 0: nothing is cut. */
+/* `truncation` of `auto`: the prompt's most tokens, so that an answer of `asked` has room, or one
+ * of 1024 tokens where more was asked for; 0: nothing is cut. */
 static uint32_t read_truncation(struct call *c, struct body *b, struct object root,
                                 struct opt_u64 asked)
 {
-    enum { INSISTED = 1024 };
+    enum { ROOM = 1024 };
     const struct infer_limits *l = edge_limits(c->edge);
     const char *how = body_str(b, root, "truncation", false);
-    uint64_t answer = !asked.set ? 1 : asked.v < INSISTED ? asked.v : INSISTED;
+    uint64_t answer = !asked.set ? 1 : asked.v < ROOM ? asked.v : ROOM;
     if (how && strcmp(how, "auto") != 0 && strcmp(how, "disabled") != 0)
         body_fail(b, root, "truncation", "`truncation` must be `auto` or `disabled`");
     if (!how || strcmp(how, "auto") != 0)
@@ -80,7 +80,8 @@ int responses_parse(struct call *c, struct chat_request *r, struct responses *p,
         return err_nomem(e);
     openai_sampling(&b, root, q);
     q->length_name = "max_output_tokens";
-    q->max_new_tokens = body_u32(&b, root, q->length_name);
+    q->max_new_tokens = body_length(&b, root, q->length_name);
+    q->input_name = "input";
     read_text_format(&b, root, q);
     refuse(&b, root);
     r->fit = read_truncation(c, &b, root, q->max_new_tokens);

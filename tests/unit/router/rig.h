@@ -142,7 +142,9 @@ static bool fake_step(struct gen_request *r, uint32_t *done)
                 r, &(struct gen_event){.type = GEN_PREFILL, .prefill = p, .n_prefill = r->n_ids});
         free(p);
     }
-    struct gen_token top[2] = {{1, -0.1f, false, "A", 1}, {2, -2.5f, false, "B", 1}};
+    struct gen_token top[20] = {{1, -0.1f, false, "A", 1}, {2, -2.5f, false, "B", 1}};
+    for (uint32_t i = 2; i < 20; i++)
+        top[i] = (struct gen_token){i + 1, -3, false, "C", 1};
     struct gen_event ev = {.type = GEN_TOKEN,
                            .token = {100 + *done, -0.5f, eos, eos ? "</s>" : letter, eos ? 4 : 1},
                            .top = top,

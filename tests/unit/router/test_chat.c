@@ -97,7 +97,7 @@ static void messages_are_made_plain(void **state)
             "\"text\":\"b\"}]},{\"role\":\"t\",\"content\":null}]",
             &out, &e),
         0);
-    assert_string_equal(out.p, "u=True:ab;t=False:;True");
+    assert_string_equal(out.p, "u=True:ab;t=True:;True");
     put("chat_template.jinja", "{{ raise_exception('never again') }}");
     assert_int_equal(render(NULL, HI, &out, &e), -1);
     assert_int_equal(strncmp(e.msg, "Template error: ", 16), 0);

@@ -229,6 +229,35 @@ static void budgets(void **state)
 
 static const struct answer *pick(void *arg, uint32_t i) { return &((struct answer *)arg)[i]; }
 
+/* Everywhere but on TGI's routes. */
+static void answers_are_clipped_to_the_room(void **state)
+{
+    (void)state;
+    static const uint64_t asked[] = {5, 1996, 1997, 100000, UINT32_MAX},
+                          got[] = {5, 1996, 1996, 1996, 1996};
+    for (enum ask_style style = ASK_OPENAI; style <= ASK_LMTP; style++) {
+        for (size_t i = 0; i < sizeof(asked) / sizeof(asked[0]); i++) {
+            struct ask q = text_ask("abc");
+            q.style = style;
+            q.max_new_tokens = (struct opt_u64){true, asked[i]};
+            assert_int_equal(check(&q), 0);
+            assert_int_equal(r.params.max_new_tokens, got[i]);
+        }
+        uint32_t ids[101] = {0};
+        struct ask q = {.style = style, .input_name = "messages", .ids = ids, .n_ids = 100};
+        q.max_new_tokens = (struct opt_u64){true, 1950};
+        assert_int_equal(check(&q), 0);
+        assert_int_equal(r.params.max_new_tokens, 1900);
+        q.n_ids = 101;
+        assert_int_equal(check(&q), -1);
+        assert_non_null(strstr(e.msg, style == ASK_ANTHROPIC
+                                          ? "prompt is too long: 101 tokens > 100 maximum"
+                                          : "`messages` is too long: this model's maximum context "
+                                            "length allows 100 tokens of it, and it has 101"));
+        assert_null(strstr(e.msg, "inputs"));
+    }
+}
+
 static void best_is_the_highest_mean_and_the_first_of_equals(void **state)
 {
     (void)state;
@@ -288,6 +317,7 @@ int main(void)
         cmocka_unit_test(truncation_keeps_what_stands_in_front),
         cmocka_unit_test(ids_of_text_are_of_the_model),
         cmocka_unit_test(budgets),
+        cmocka_unit_test(answers_are_clipped_to_the_room),
         cmocka_unit_test(best_is_the_highest_mean_and_the_first_of_equals),
         cmocka_unit_test(notes_are_deep_copies),
     };
