@@ -178,7 +178,7 @@ def test_a_storm_of_kills(model, num_shard):
         wait_for(lambda: requests.get(s.url + "/health", timeout=10).status_code == 200, 60)
         wait_for(lambda: s.metric("kv_blocks", state="used") == 0)
         wait_for(lambda: s.audit()["scheduler"]["known"] == 0)
-        assert s.audit()["requests"] == {"live": 0, "permits_free": 128, "permits": 128}
+        assert s.audit()["requests"] == {"live": 0, "permits_held": 0, "permits": 128}
 
 
 def test_too_many_deaths_end_the_service(model):

@@ -66,7 +66,7 @@ def test_the_audit_balances_while_requests_run_and_after_a_storm():
     with Service(DEMO) as s:
         s.post("/generate", ONCE)
         idle = s.audit()
-        assert idle["scheduler"]["known"] == 0 and idle["requests"] == {"live": 0, "permits_free": 128, "permits": 128}
+        assert idle["scheduler"]["known"] == 0 and idle["requests"] == {"live": 0, "permits_held": 0, "permits": 128}
         body = json.dumps({"inputs": "Once upon a time", "stream": True, "parameters": {"max_new_tokens": 1900}}).encode()
         head = b"POST /generate_stream HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body)
         open_ = []
@@ -79,7 +79,7 @@ def test_the_audit_balances_while_requests_run_and_after_a_storm():
             a = s.audit()
             q, b = a["scheduler"], a["scheduler"]["blocks"]
             assert q["balanced"] and b["held"] == b["used"] > 0 and q["streams"] == a["requests"]["live"] == 20
-            assert q["known"] == len(q["sequences"]) == 20 and a["requests"]["permits_free"] == 108
+            assert q["known"] == len(q["sequences"]) == 20 and a["requests"]["permits_held"] == 20
             assert sum(x["blocks"] for x in q["sequences"]) <= b["references"]
             assert a["connections"]["http"] >= 20 and a["descriptors"]["open"] >= idle["descriptors"]["open"] + 20
         for c in open_:

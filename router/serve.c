@@ -228,7 +228,7 @@ static void log_state(void *arg)
     struct infer *i = atomic_load(&g->infer);
     struct infer_stats t = i ? infer_stats(i) : (struct infer_stats){0};
     LOG(LOG_ERROR, "State of the router", LOGI("requests", atomic_load(&g->live)),
-        LOGI("permits_free", atomic_load(&g->permits)),
+        LOGI("permits_held", admission_held(&g->admission)),
         LOGI("draining", atomic_load(&g->draining)));
     LOG(LOG_ERROR, "State of the scheduler", LOGI("queued", t.queued), LOGI("running", t.running),
         LOGI("blocks_total", t.blocks_total), LOGI("blocks_used", t.blocks_used),

@@ -25,9 +25,9 @@ static int work(struct call *c, struct err *e)
     if (!i || infer_audit(i, WAIT_MS, &c->out, &none) != 0)
         buf_str(&c->out, "null"); /* it does not answer, which is an answer */
     buf_fmt(&c->out,
-            ",\"requests\":{\"live\":%u,\"permits_free\":%u,\"permits\":%u},"
+            ",\"requests\":{\"live\":%u,\"permits_held\":%u,\"permits\":%u},"
             "\"connections\":{\"http\":%u,\"lingering\":%u,\"lmtp\":%u},\"descriptors\":",
-            atomic_load(&g->live) - 1, atomic_load(&g->permits), g->config->max_concurrent_requests,
+            atomic_load(&g->live) - 1, admission_held(&g->admission), g->config->max_concurrent_requests,
             c->counts.connections, c->counts.lingering, lmtp_peers(g->lmtp));
     audit_descriptors(&c->out);
     buf_ch(&c->out, '}');
