@@ -231,7 +231,7 @@ $(CLIENTS_VENV)/.ok: integration/requirements-clients.txt
 	  $(CLIENTS_VENV)/bin/pip install -q --disable-pip-version-check "$$p" || echo "not installable: $$p";; esac; done < $<
 	@touch $@
 
-clients: $(BINS) $(CLIENTS_VENV)/.ok  ## litellm, LangChain, text-generation, lm-eval (an environment of their own; large)
+clients: $(BINS) $(B)/tests/tools/schema_cases $(CLIENTS_VENV)/.ok  ## litellm, LangChain, text-generation, lm-eval (an environment of their own; large)
 	@BIN_DIR=$(B)/bin TEST_DATA=$(TEST_DATA) $(CLIENTS_VENV)/bin/python -m pytest -q -rs integration/clients
 
 # ---------------------------------------------------------------- quality

@@ -89,6 +89,40 @@ def test_schemas_of_all_routes_and_spellings(s):
         validate(json.loads(s.post("/v1/completions", body).json()["choices"][0]["text"]), schema)
 
 
+def test_schemas_arrive_as_they_were_written(s):
+    exact = 1234567890123456789
+    asked = [
+        ({"const": exact}, str(exact)),
+        ({"type": "integer", "minimum": exact, "maximum": exact}, str(exact)),
+        ({"const": "a\0b"}, '"a\\u0000b"'),
+        ({"not": {"type": ["number", "string", "array", "object", "boolean"]}}, "null"),
+    ]
+    for schema, text in asked:
+        answers = [
+            s.post("/v1/chat/completions", formatted(schema, model="tgi", messages=CHAT, max_tokens=60)).json()["choices"][0]["message"]["content"],
+            s.post("/generate", {"inputs": "a", "parameters": {"grammar": {"type": "json", "value": schema}, "max_new_tokens": 60}}).json()["generated_text"],
+            s.post("/v1/responses", {"input": "a", "max_output_tokens": 60, "text": {"format": {"type": "json_schema", "name": "n", "schema": schema}}})
+            .json()["output"][-1]["content"][0]["text"],
+        ]
+        assert answers == [text] * 3
+    # elsewhere it would end a text early
+    assert s.post("/generate", {"inputs": "a\0b"}).status_code == 400
+
+
+def test_strict_schemas_are_closed(s):
+    schema = {"properties": {"a": {"type": "null"}}, "required": ["a"], "maxProperties": 1, "minProperties": 1, "patternProperties": {"^b": False}}
+    body = formatted(schema, model="tgi", messages=CHAT, max_tokens=60)
+    kinds = set()
+    for strict in (True, False):
+        body["response_format"]["json_schema"]["strict"] = strict
+        for seed in range(8):
+            text = s.post("/v1/chat/completions", {**body, "temperature": 2.0, "seed": seed}).json()["choices"][0]["message"]["content"]
+            kinds.add((strict, text[:1] == "{"))
+            if strict:
+                assert json.loads(text) == {"a": None}
+    assert kinds == {(True, True), (False, False), (False, True)} or kinds == {(True, True), (False, False)}
+
+
 def test_patterns_and_choices(s):
     r = s.post("/generate", {"inputs": "x", "parameters": {"grammar": {"type": "regex", "value": r"\d{4}-[a-c]+!"}}}).json()
     assert re.fullmatch(r"\d{4}-[a-c]+!", r["generated_text"]) or len(r["generated_text"]) > 100
@@ -113,7 +147,7 @@ def test_what_cannot_be_promised_is_refused_at_once(client, s):
     import openai
 
     for schema, place in [
-        ({"properties": {"a": {"items": {"not": {}}}}}, "#/properties/a/items/not"),
+        ({"properties": {"a": {"items": {"not": {"format": "date"}}}}}, "#/properties/a/items/not/format"),
         ({"type": "array", "uniqueItems": True}, "#/uniqueItems"),
         ({"$ref": "https://example.com/x"}, "#/$ref"),
     ]:

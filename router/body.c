@@ -1,6 +1,6 @@
 #include "router/body.h"
 #include "common/hash.h"
-#include "common/json.h"
+#include "common/json_exact.h"
 #include "common/utf8.h"
 #include <errno.h>
 #include <math.h>
@@ -199,13 +199,16 @@ void body_mistyped(struct body *b, struct object o, const char *key, const cJSON
 
 static void free_tree(void *tree) { cJSON_Delete(tree); }
 
-/* cJSON ends a string at an escaped NUL: refuse it rather than lose the rest. */
-static bool has_escaped_nul(const char *s, size_t n)
+/* An escaped NUL would end a text early. In schemas alone it is data: common/json_exact.h. */
+static bool has_nul(const cJSON *v)
 {
-    for (const char *p = s, *end = s + n; (p = memchr(p, '\\', (size_t)(end - p)));) {
-        if (end - p >= 6 && !memcmp(p + 1, "u0000", 5))
+    for (; v; v = v->next) {
+        const char *key = v->string ? v->string : "";
+        bool schema = !strcmp(key, "schema") || !strcmp(key, "guided_json") ||
+                      (!cJSON_IsString(v) && (!strcmp(key, "value") || !strcmp(key, "json")));
+        if (strstr(key, "\xc0\x80") || (cJSON_IsString(v) && strstr(v->valuestring, "\xc0\x80")) ||
+            (!schema && has_nul(v->child)))
             return true;
-        p += end - p >= 2 ? 2 : 1;
     }
     return false;
 }
@@ -239,13 +242,13 @@ static void refuse_duplicates(struct body *b, struct object o)
 int body_open(struct body *b, const char *text, size_t n, struct arena *a, struct err *e)
 {
     *b = (struct body){.text = text ? text : "", .n = n, .arena = a, .e = e};
-    cJSON *tree = json_parse(b->text, n, e);
+    cJSON *tree = json_parse_exact(b->text, n, e);
     if (tree && arena_defer(a, free_tree, tree) != 0) {
         cJSON_Delete(tree);
         return err_nomem(e);
     }
     const char *odd = tree ? body_strict(b->text, n) : NULL;
-    if (tree && !odd && has_escaped_nul(b->text, n))
+    if (tree && !odd && has_nul(tree))
         odd = "NUL characters are not supported";
     if (odd) {
         err_set(e, ERR_SYNTAX, "%s", odd);

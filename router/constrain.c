@@ -1,7 +1,7 @@
 #include "router/constrain.h"
 #include "common/buf.h"
 #include "common/constraint/grammar.h"
-#include "common/json.h"
+#include "common/json_exact.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -15,11 +15,30 @@ static void constrain(struct body *b, struct ask *q, enum constraint_kind kind, 
         body_fail(b, body_root(b), "", "out of memory");
 }
 
+/* `closed`: keywords imply their type, and objects have no properties but those listed. */
+static void constrain_as(struct body *b, const cJSON *schema, bool closed, struct ask *q)
+{
+    struct buf text = BUF_INIT;
+    json_print_exact(&text, schema);
+    if (closed && text.len > 2 && cJSON_IsObject(schema)) {
+        struct buf marked = BUF_INIT;
+        buf_str(&marked, "{\"x-closed\":true,");
+        buf_add(&marked, text.p + 1, text.len - 1);
+        buf_free(&text);
+        text = marked;
+    }
+    constrain(b, q, CONSTRAINT_JSON_SCHEMA, text.p && !text.oom ? text.p : "");
+    buf_free(&text);
+}
+
 void constrain_schema(struct body *b, const cJSON *schema, struct ask *q)
 {
-    char *text = cJSON_PrintUnformatted(schema);
-    constrain(b, q, CONSTRAINT_JSON_SCHEMA, text ? text : "");
-    cJSON_free(text);
+    constrain_as(b, schema, false, q);
+}
+
+void constrain_named(struct body *b, const cJSON *named, struct ask *q)
+{
+    constrain_as(b, json_get(named, "schema"), json_bool(named, "strict", false), q);
 }
 
 void constrain_compact(struct ask *q)
@@ -102,6 +121,8 @@ static void named_schema(struct body *b, struct object o, const char *key, const
         body_mistyped(b, o, key, v, "an object with a `schema`");
     else if (!schema)
         body_fail(b, o, key, "missing field `schema`");
+    else if (cJSON_IsObject(schema))
+        constrain_named(b, v, q);
     else
         json_value(b, o, key, schema, q);
     if (cJSON_IsTrue(json_get(v, "strict")))

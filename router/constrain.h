@@ -15,6 +15,8 @@ void constrain_grammar(struct body *b, struct object o, const char *key, struct 
 void constrain_openai(struct body *b, struct object root, struct ask *q);
 /* The answer is to be an instance of `schema`, which is copied. */
 void constrain_schema(struct body *b, const cJSON *schema, struct ask *q);
+/* The same of {"schema": an object, "strict"}: with `strict` it is read as closed. */
+void constrain_named(struct body *b, const cJSON *named, struct ask *q);
 
 /* What was asked for is `strict`: JSON without white space between its tokens. */
 void constrain_compact(struct ask *q);

@@ -54,7 +54,7 @@ static term call_head(struct term_pool *p, const char *name)
 }
 
 /* The property that is not the name, as a whole schema: `definitions` come with it. */
-static cJSON *arguments_of(const cJSON *call, const cJSON *definitions)
+static cJSON *arguments_of(const cJSON *call, const cJSON *definitions, bool closed)
 {
     const cJSON *of = json_get(call, "properties"), *p = of ? of->child : NULL;
     while (p && !strcmp(p->string, "name"))
@@ -63,6 +63,8 @@ static cJSON *arguments_of(const cJSON *call, const cJSON *definitions)
     cJSON *copy = schema && definitions ? cJSON_Duplicate(definitions, true) : NULL;
     if (copy && !cJSON_AddItemToObject(schema, "$defs", copy))
         cJSON_Delete(copy);
+    if (closed && cJSON_IsObject(schema))
+        cJSON_AddTrueToObject(schema, "x-closed");
     return schema;
 }
 
@@ -74,7 +76,8 @@ term channel_calls(struct term_pool *p, const cJSON *schema, enum json_layout la
     {
         const cJSON *named = json_get(json_get(call, "properties"), "name");
         const char *name = json_str(named, "const", NULL);
-        cJSON *arguments = name ? arguments_of(call, defs) : NULL;
+        cJSON *arguments =
+            name ? arguments_of(call, defs, json_bool(schema, "x-closed", false)) : NULL;
         if (!arguments)
             return err_set(e, ERR_VALIDATION, "calls in channels: a name and arguments"), TERM_NONE;
         term t = schema_term(p, arguments, layout, e);

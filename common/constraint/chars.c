@@ -157,7 +157,9 @@ term chars_json_text(struct term_pool *p, const char *text, size_t n)
     size_t len = 0;
     for (size_t i = 0; out && i < n; i++) {
         char esc[8];
-        size_t m = json_escape((uint8_t)text[i], esc);
+        bool nul = i + 1 < n && !memcmp(text + i, "\xc0\x80", 2); /* of common/json_exact.h */
+        size_t m = json_escape(nul ? 0 : (uint8_t)text[i], esc);
+        i += nul;
         if (m)
             memcpy(out + len, esc, m);
         else

@@ -4,7 +4,7 @@
 #include "common/constraint/grammar.h"
 #include "common/constraint/pattern.h"
 #include "common/constraint/schema.h"
-#include "common/json.h"
+#include "common/json_exact.h"
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -32,7 +32,7 @@ static term compile(struct constraint *c, enum constraint_reasoning reasoning,
         return grammar_term(c->pool, text, n, kind == CONSTRAINT_GBNF ? GRAMMAR_GBNF : GRAMMAR_LARK,
                             e);
     enum json_layout layout = kind == CONSTRAINT_JSON_COMPACT ? JSON_COMPACT : JSON_INDENTED;
-    cJSON *schema = json_parse(text, n, e);
+    cJSON *schema = json_parse_exact(text, n, e);
     if (!schema)
         return err_wrap(e, "JSON schema"), TERM_NONE;
     term t = reasoning == CONSTRAINT_CHANNEL_CALLS ? channel_calls(c->pool, schema, layout, e)

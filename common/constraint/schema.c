@@ -1,18 +1,33 @@
 /* schema.c - a rule for each conjunction, so that recursion ends; the whole schema. */
 #include "common/constraint/schema_impl.h"
+#include "common/json.h"
 #include <stdlib.h>
 #include <string.h>
 
 /* ---------------------------------------------------------------- rules */
 
-static int by_address(const void *a, const void *b)
+/* c with its schemas by their addresses; `under` means these places, and is 0 where nobody asks. */
+static void sort(struct conj *to, const struct conj *c)
 {
-    uintptr_t x = (uintptr_t) * (const cJSON *const *)a, y = (uintptr_t) * (const cJSON *const *)b;
-    return (x > y) - (x < y);
+    int place[MAX_CONJ];
+    *to = (struct conj){.n = 0, .never = c->never, .unevaluated = c->unevaluated};
+    for (int i = 0; i < c->n; i++) {
+        int k = to->n++;
+        for (; k && (uintptr_t)to->at[k - 1] > (uintptr_t)c->at[i]; k--)
+            to->at[k] = to->at[k - 1];
+        to->at[k] = c->at[i];
+    }
+    for (int i = 0; i < c->n && c->unevaluated; i++)
+        for (place[i] = 0; to->at[place[i]] != c->at[i];)
+            place[i]++;
+    for (int i = 0; i < c->n && c->unevaluated; i++)
+        for (int k = 0; k < c->n; k++)
+            to->under[place[i]] |= (c->under[i] >> k & 1) << place[k];
 }
 
 static struct rule *new_rule(struct schema *s, const struct conj *sorted)
 {
+    const size_t n = (size_t)sorted->n;
     if (s->n_rules == s->cap_rules) {
         size_t cap = s->cap_rules ? s->cap_rules * 2 : 64;
         struct rule *r = s->n_rules < MAX_RULES ? realloc(s->rules, cap * sizeof(*r)) : NULL;
@@ -20,21 +35,31 @@ static struct rule *new_rule(struct schema *s, const struct conj *sorted)
             return schema_fail(s, NULL, "too large"), NULL;
         s->rules = r, s->cap_rules = cap;
     }
-    struct rule *r = &s->rules[s->n_rules++];
-    *r = (struct rule){*sorted, s->level, term_rule(s->p, false)};
+    struct rule *r = &s->rules[s->n_rules];
+    *r = (struct rule){.n = sorted->n, .level = s->level, .t = term_rule(s->p, false)};
+    r->at = malloc((n + 1) * (sizeof(*r->at) + sizeof(*r->under)));
+    if (!r->at)
+        return schema_fail(s, NULL, "no memory"), NULL;
+    r->under = (uint64_t *)(void *)(r->at + n);
+    memcpy(r->at, sorted->at, n * sizeof(*r->at));
+    memcpy(r->under, sorted->under, n * sizeof(*r->under));
+    s->n_rules++;
     return r;
 }
 
 term schema_value(struct schema *s, const struct conj *c)
 {
-    struct conj sorted = *c;
+    struct conj sorted;
     if (c->never || s->failed)
         return TERM_NONE;
-    qsort(sorted.at, (size_t)sorted.n, sizeof(const cJSON *), by_address);
+    sort(&sorted, c);
+    const size_t n = (size_t)c->n;
     for (size_t i = 0; i < s->n_rules; i++)
-        if (s->rules[i].c.n == c->n && s->rules[i].level == s->level &&
-            !memcmp(s->rules[i].c.at, sorted.at, (size_t)c->n * sizeof(const cJSON *)))
+        if (s->rules[i].n == c->n && s->rules[i].level == s->level &&
+            !memcmp(s->rules[i].at, sorted.at, n * sizeof(*sorted.at)) &&
+            !memcmp(s->rules[i].under, sorted.under, n * sizeof(*sorted.under)))
             return s->rules[i].t;
+    term_work(s->p, s->n_rules / 16);
     if (s->depth > MAX_NESTING)
         return schema_fail(s, NULL, "nested too deeply");
     struct rule *r = new_rule(s, &sorted);
@@ -42,7 +67,7 @@ term schema_value(struct schema *s, const struct conj *c)
         return TERM_NONE;
     term t = r->t;
     s->depth++;
-    term_define(s->p, t, schema_choose(s, c, 0));
+    term_define(s->p, t, schema_choose(s, c));
     s->depth--;
     if (term_spent(s->p))
         schema_fail(s, c->n ? c->at[0] : s->root, "too complex");
@@ -111,8 +136,10 @@ static void fixed_terms(struct schema *s)
 
 term schema_term(struct term_pool *p, const cJSON *root, enum json_layout layout, struct err *e)
 {
-    struct schema s = {.p = p, .root = root, .layout = layout, .e = e};
+    struct schema s = {
+        .p = p, .root = root, .layout = layout, .e = e, .has_ids = schema_has_ids(root)};
     struct conj c = {.n = 0};
+    s.closed = cJSON_IsTrue(json_get(root, "x-closed"));
     fixed_terms(&s);
     conj_add(&s, &c, root);
     term t = schema_value(&s, &c);
@@ -124,6 +151,9 @@ term schema_term(struct term_pool *p, const cJSON *root, enum json_layout layout
         schema_fail(&s, root, "too complex");
     if (!s.failed && t == TERM_NONE)
         schema_fail(&s, NULL, "no instance satisfies it");
+    for (size_t i = 0; i < s.n_rules; i++)
+        free(s.rules[i].at);
     free(s.rules);
+    schema_made_free(&s);
     return s.failed ? TERM_NONE : t;
 }

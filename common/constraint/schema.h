@@ -3,9 +3,11 @@
  *
  * The language is a subset of what the schema allows, never more: properties come in the order in
  * which they are declared, white space is what the layout allows, and numbers have at most 18
- * digits before the point. A schema without `type` but with keywords of certain types means these
- * types. Keywords that cannot be promised (uniqueItems, contains, not, if, ...), unknown ones and
- * references outside the document are refused with their JSON pointer.
+ * digits before the point. With `"x-closed": true` at the root, keywords imply their type and
+ * objects have no properties but those listed. Keywords that cannot be kept and references outside
+ * the document are refused with their JSON pointer; unknown ones say nothing.
+ * docs/decisions/constraints.md lists what is left out. The tree may be one of common/json_exact.h:
+ * then numbers are exact.
  */
 #ifndef COMMON_CONSTRAINT_SCHEMA_H
 #define COMMON_CONSTRAINT_SCHEMA_H

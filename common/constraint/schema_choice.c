@@ -8,15 +8,21 @@
 
 /* No instance satisfies both, as far as it can be seen: different types, or a property that both
  * require with values of its own, or one requires what the other does not allow. */
-static bool disjoint_flat(struct schema *s, const struct conj *a, const struct conj *b, int depth);
+enum apart {
+    OVERLAP,
+    APART_OBJECTS, /* no object satisfies both, but other values may */
+    APART
+};
+static enum apart disjoint_flat(struct schema *s, const struct conj *a, const struct conj *b,
+                                int depth);
 
-static bool disjoint(struct schema *s, const cJSON *a, const cJSON *b, int depth)
+static enum apart disjoint(struct schema *s, const cJSON *a, const cJSON *b, int depth)
 {
     struct conj ca = {.n = 0}, cb = {.n = 0};
     term_work(s->p, 16);
     conj_add(s, &ca, a);
     conj_add(s, &cb, b);
-    return ca.never || cb.never || disjoint_flat(s, &ca, &cb, depth);
+    return ca.never || cb.never ? APART : disjoint_flat(s, &ca, &cb, depth);
 }
 
 static bool requires(const struct conj *c, const char *name)
@@ -59,7 +65,7 @@ static bool separated(struct schema *s, const struct conj *a, const struct conj 
                 for (int y = 0; y < b->n; y++) {
                     const cJSON *u = json_get(json_get(a->at[x], "properties"), name);
                     const cJSON *v = json_get(json_get(b->at[y], "properties"), name);
-                    if (u && v && disjoint(s, u, v, depth + 1))
+                    if (u && v && disjoint(s, u, v, depth + 1) == APART)
                         return true;
                 }
         }
@@ -84,16 +90,17 @@ static bool other_values(struct schema *s, const struct conj *a, const struct co
     return false;
 }
 
-static bool disjoint_flat(struct schema *s, const struct conj *a, const struct conj *b, int depth)
+static enum apart disjoint_flat(struct schema *s, const struct conj *a, const struct conj *b,
+                                int depth)
 {
     unsigned x = conj_types(s, a), y = conj_types(s, b);
     if (depth > 8)
-        return false;
+        return OVERLAP;
     if (!(x & y) || other_values(s, a, b))
-        return true;
-    if ((x & y) == T_OBJECT)
-        return separated(s, a, b, depth) || separated(s, b, a, depth);
-    return false;
+        return APART;
+    if (x & y & T_OBJECT && (separated(s, a, b, depth) || separated(s, b, a, depth)))
+        return (x & y) == T_OBJECT ? APART : APART_OBJECTS;
+    return OVERLAP;
 }
 
 /* ---------------------------------------------------------------- tagged schemas */
@@ -160,12 +167,32 @@ static bool refers_to(struct schema *s, const cJSON *from, const cJSON *to)
     return from == to;
 }
 
+/* `more` is c, one schema of the `oneOf` that `kid` is in, and no other one. */
+static void exclude_others(struct schema *s, struct conj *more, const cJSON *of, const cJSON *kid,
+                           bool tags)
+{
+    bool objects = tags;
+    const cJSON *other;
+    for (other = of->child; !tags && other && !s->failed; other = other->next) {
+        enum apart apart = other == kid ? APART : disjoint(s, kid, other, 0);
+        objects |= apart == APART_OBJECTS;
+        if (apart == OVERLAP && cJSON_IsTrue(other))
+            more->never = true;
+        else if (apart == OVERLAP && cJSON_IsObject(other))
+            conj_add(s, more, schema_made(s, MADE_NOT, other));
+    }
+    if (objects) /* what else satisfies them may satisfy several */
+        conj_add(s, more, schema_made(s, MADE_OBJECT, s->root));
+}
+
+static term choose_from(struct schema *s, const struct conj *c, int from);
+
 /* What any schema of the list `of` allows beside c; `owner` has the list, `one`: as its oneOf. */
-static term one_of_list(struct schema *s, const struct conj *c, const cJSON *of, const cJSON *owner,
+static term one_of_list(struct schema *s, const struct conj *c, const cJSON *of, int owner,
                         bool one, int then)
 {
-    const cJSON *kid, *other;
-    const bool apart = !one || tagged(s, of);
+    const cJSON *kid;
+    const bool tags = one && tagged(s, of);
     size_t n = 0;
     term *part = malloc((size_t)cJSON_GetArraySize(of) * sizeof(*part)), t = TERM_NONE;
     if (!part)
@@ -173,16 +200,15 @@ static term one_of_list(struct schema *s, const struct conj *c, const cJSON *of,
     cJSON_ArrayForEach(kid, of)
     {
         struct conj more = *c;
-        for (other = kid->next; !apart && !s->failed && other; other = other->next)
-            if (!disjoint(s, kid, other, 0))
-                schema_fail(s, other, "`oneOf` with a schema that may overlap another");
-        if (refers_to(s, kid, owner))
+        if (refers_to(s, kid, c->at[owner]))
             schema_fail(s, kid, "a schema that is an alternative to itself");
-        conj_add(s, &more, kid);
+        conj_add_under(s, &more, kid, c->under[owner]);
+        if (one && !s->failed)
+            exclude_others(s, &more, of, kid, tags);
         if (s->failed)
             break;
         if (!more.never)
-            part[n++] = schema_choose(s, &more, then);
+            part[n++] = choose_from(s, &more, then);
     }
     if (!s->failed)
         t = term_alt_n(s->p, part, n);
@@ -190,9 +216,33 @@ static term one_of_list(struct schema *s, const struct conj *c, const cJSON *of,
     return t;
 }
 
-term schema_choose(struct schema *s, const struct conj *c, int from)
+enum { MOST_SUBSETS = 4 };
+
+/* Of an anyOf all that hold say what is evaluated: one alternative for each set of them. */
+static term any_sets(struct schema *s, const struct conj *c, const cJSON *of, int owner, int then)
+{
+    const int n = cJSON_GetArraySize(of);
+    term part[1 << MOST_SUBSETS];
+    size_t parts = 0;
+    for (int set = 1; set < 1 << n && !s->failed; set++) {
+        struct conj more = *c;
+        const cJSON *kid = of->child;
+        for (int k = 0; k < n; k++, kid = kid->next)
+            if (set >> k & 1)
+                conj_add_under(s, &more, kid, c->under[owner]);
+        if (!more.never && !s->failed)
+            part[parts++] = choose_from(s, &more, then);
+    }
+    return s->failed ? TERM_NONE : term_alt_n(s->p, part, parts);
+}
+
+/* The alternatives that were not chosen from yet, from number `from` on: 2 i is the anyOf of
+ * c->at[i], 2 i + 1 its oneOf. */
+static term choose_from(struct schema *s, const struct conj *c, int from)
 {
     static const char *const keys[] = {"anyOf", "oneOf"};
+    if (!conj_types(s, c))
+        return TERM_NONE;
     for (int i = from / 2; i < c->n; i++)
         for (int k = i == from / 2 ? from % 2 : 0; k < 2; k++) {
             const cJSON *of = json_get(c->at[i], keys[k]);
@@ -203,9 +253,14 @@ term schema_choose(struct schema *s, const struct conj *c, int from)
             if (s->depth > MAX_NESTING)
                 return schema_fail(s, of, "nested too deeply");
             s->depth++;
-            term t = one_of_list(s, c, of, c->at[i], k == 1, i * 2 + k + 1);
+            bool sets = !k && c->unevaluated && !is_made(c->at[i]) &&
+                        cJSON_GetArraySize(of) <= MOST_SUBSETS;
+            term t = sets ? any_sets(s, c, of, i, i * 2 + k + 1)
+                          : one_of_list(s, c, of, i, k == 1, i * 2 + k + 1);
             s->depth--;
             return t;
         }
     return schema_flat(s, c);
 }
+
+term schema_choose(struct schema *s, const struct conj *c) { return choose_from(s, c, 0); }

@@ -15,8 +15,10 @@ static bool find_path(const cJSON *at, const cJSON *node, struct buf *b)
 {
     size_t len = b->len;
     int i = 0;
-    if (at == node)
-        return true;
+    if (at == node || (at && (at->type & 0xff) == (node->type & 0xff) &&
+                       ((at->child && at->child == node->child) ||
+                        (at->valuestring && at->valuestring == node->valuestring))))
+        return true; /* or what it refers to */
     const cJSON *kid;
     cJSON_ArrayForEach(kid, at)
     {
@@ -58,108 +60,56 @@ term schema_fail(struct schema *s, const cJSON *at, const char *fmt, ...)
     return TERM_NONE;
 }
 
-/* ---------------------------------------------------------------- keywords */
-
-static const char *const known[] = {
-    "type", "enum", "const", "anyOf", "oneOf", "allOf", "$ref", "properties", "required",
-    "additionalProperties", "patternProperties", "minProperties", "maxProperties", "items",
-    "prefixItems", "additionalItems", "minItems", "maxItems", "minLength", "maxLength", "pattern",
-    "format", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf",
-    /* what says nothing about which instances are valid */
-    "title", "description", "default", "examples", "example", "$schema", "$id", "id", "$comment",
-    "$defs", "definitions", "$anchor", "deprecated", "readOnly", "writeOnly", "discriminator",
-    "contentMediaType", "contentEncoding", "$vocabulary", "strict", NULL};
-
-static void check_keywords(struct schema *s, const cJSON *node)
-{
-    const cJSON *kid;
-    cJSON_ArrayForEach(kid, node)
-    {
-        int i = 0;
-        while (known[i] && strcmp(known[i], kid->string) != 0)
-            i++;
-        bool off = cJSON_IsFalse(kid) && !strcmp(kid->string, "uniqueItems");
-        if (!known[i] && !off && strncmp(kid->string, "x-", 2) != 0) {
-            schema_fail(s, kid, "`%.60s` is not supported", kid->string);
-            return;
-        }
-    }
-}
-
-/* ---------------------------------------------------------------- references */
-
-static size_t unescape(char *to, const char *s, size_t n)
-{
-    size_t len = 0;
-    for (size_t i = 0; i < n; i++) {
-        unsigned v;
-        if (s[i] == '~' && i + 1 < n && (s[i + 1] == '0' || s[i + 1] == '1'))
-            to[len++] = s[++i] == '0' ? '~' : '/';
-        else if (s[i] == '%' && i + 2 < n && sscanf(s + i + 1, "%2x", &v) == 1)
-            to[len++] = (char)v, i += 2;
-        else
-            to[len++] = s[i];
-    }
-    to[len] = '\0';
-    return len;
-}
-
-static const cJSON *find_anchor(struct schema *s, const cJSON *at, const char *name)
-{
-    term_work(s->p, 1);
-    const char *own = json_str(at, "$anchor", NULL);
-    if (own && !strcmp(own, name))
-        return at;
-    const cJSON *kid, *found;
-    cJSON_ArrayForEach(kid, at) if ((found = find_anchor(s, kid, name))) return found;
-    return NULL;
-}
-
-const cJSON *schema_resolve(struct schema *s, const cJSON *ref)
-{
-    const char *to = cJSON_GetStringValue(ref);
-    const cJSON *at = s->root;
-    const char *id = json_str(s->root, "$id", "");
-    char key[1024];
-    if (to && *id && !strncmp(to, id, strlen(id)))
-        to += strlen(id);
-    if (to && !*to)
-        return at;
-    if (!to || *to != '#')
-        return schema_fail(s, ref, "only references inside the schema are supported"), NULL;
-    if (to[1] && to[1] != '/') {
-        at = find_anchor(s, s->root, to + 1);
-        return at ? at : (schema_fail(s, ref, "a reference to nothing"), NULL);
-    }
-    for (to++; *to == '/' && at;) {
-        size_t n = strcspn(++to, "/");
-        if (n >= sizeof(key))
-            break;
-        unescape(key, to, n);
-        to += n;
-        term_work(s->p, (uint64_t)cJSON_GetArraySize(at) / 8);
-        at = cJSON_IsArray(at) ? cJSON_GetArrayItem(at, atoi(key))
-                               : cJSON_GetObjectItemCaseSensitive(at, key);
-    }
-    return at && !*to ? at : (schema_fail(s, ref, "a reference to nothing"), NULL);
-}
-
 /* ---------------------------------------------------------------- conjunctions */
 
-static bool holds(const struct conj *c, const cJSON *node)
+static int find(const struct conj *c, const cJSON *node)
 {
     for (int i = 0; i < c->n; i++)
         if (c->at[i] == node)
-            return true;
-    return false;
+            return i;
+    return -1;
 }
 
-void conj_add(struct schema *s, struct conj *c, const cJSON *node)
+/* at[i] applies on behalf of more: and what applies on its behalf, too. */
+static void widen(struct conj *c, int i, uint64_t under)
+{
+    for (int k = 0; k < c->n; k++)
+        if (c->under[k] >> i & 1)
+            c->under[k] |= under;
+}
+
+static void add_parts(struct schema *s, struct conj *c, const cJSON *node, uint64_t under)
+{
+    static const char *const refs[] = {"$ref", "$dynamicRef"};
+    const cJSON *all = json_get(node, "allOf"), *kid;
+    const cJSON *no = cJSON_GetObjectItemCaseSensitive(node, "not");
+    for (int i = 0; i < 2; i++)
+        if (json_get(node, refs[i]))
+            conj_add_under(s, c, schema_resolve(s, json_get(node, refs[i])), under);
+    if (all && !cJSON_IsArray(all))
+        schema_fail(s, all, "`allOf` is no array");
+    cJSON_ArrayForEach(kid, all) conj_add_under(s, c, kid, under);
+    if (cJSON_IsBool(no))
+        c->never |= cJSON_IsTrue(no);
+    else if (cJSON_IsObject(no))
+        conj_add(s, c, schema_made(s, MADE_NOT, no)); /* says nothing of what is evaluated */
+    else if (no)
+        schema_fail(s, no, "neither an object nor a boolean");
+    if (cJSON_GetObjectItemCaseSensitive(node, "if") &&
+        (json_get(node, "then") || json_get(node, "else") || c->unevaluated))
+        conj_add_under(s, c, schema_made(s, MADE_IF, node), under);
+    if (json_get(node, "dependentRequired") || json_get(node, "dependentSchemas") ||
+        json_get(node, "dependencies"))
+        conj_add_under(s, c, schema_made(s, MADE_DEPEND, node), under);
+}
+
+void conj_add_under(struct schema *s, struct conj *c, const cJSON *node, uint64_t under)
 {
     term_work(s->p, 4 + (uint64_t)c->n / 8);
     if (node && term_spent(s->p))
         schema_fail(s, node, "too complex");
-    if (!node || cJSON_IsTrue(node) || holds(c, node) || s->failed)
+    node = made_origin(node);
+    if (!node || cJSON_IsTrue(node) || s->failed)
         return;
     if (cJSON_IsFalse(node)) {
         c->never = true;
@@ -169,18 +119,25 @@ void conj_add(struct schema *s, struct conj *c, const cJSON *node)
         schema_fail(s, node, "neither an object nor a boolean");
         return;
     }
+    if (cJSON_IsTrue(json_get(node, "nullable"))) {
+        node = schema_made(s, MADE_NULLABLE, node);
+        if (!node)
+            return;
+    }
+    int i = find(c, node);
+    if (i >= 0) {
+        widen(c, i, under);
+        return;
+    }
     if (c->n == MAX_CONJ) {
         schema_fail(s, node, "too many schemas that must hold together");
         return;
     }
-    check_keywords(s, node);
+    under |= UINT64_C(1) << c->n;
+    c->under[c->n] = under;
     c->at[c->n++] = node;
-    const cJSON *all = json_get(node, "allOf"), *ref = json_get(node, "$ref"), *kid;
-    if (ref)
-        conj_add(s, c, schema_resolve(s, ref));
-    if (all && !cJSON_IsArray(all))
-        schema_fail(s, all, "`allOf` is no array");
-    cJSON_ArrayForEach(kid, all) conj_add(s, c, kid);
+    c->unevaluated |= json_get(node, "unevaluatedProperties") || json_get(node, "unevaluatedItems");
+    add_parts(s, c, node, under);
 }
 
 uint32_t conj_bound(struct schema *s, const struct conj *c, const char *key, bool greatest,

@@ -1,6 +1,6 @@
 /* schema_flat.c - schemas without alternatives: types, enum, const. */
 #include "common/constraint/schema_impl.h"
-#include "common/json.h"
+#include "common/json_exact.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,9 +35,15 @@ static const struct {
              {"maximum", T_NUMBER | T_INTEGER},
              {"exclusiveMinimum", T_NUMBER | T_INTEGER},
              {"exclusiveMaximum", T_NUMBER | T_INTEGER},
-             {"multipleOf", T_NUMBER | T_INTEGER}};
+             {"multipleOf", T_NUMBER | T_INTEGER},
+             {"propertyNames", T_OBJECT},
+             {"unevaluatedProperties", T_OBJECT},
+             {"additionalItems", T_ARRAY},
+             {"contains", T_ARRAY},
+             {"uniqueItems", T_ARRAY},
+             {"unevaluatedItems", T_ARRAY}};
 
-static unsigned type_bits(struct schema *s, const cJSON *t)
+static unsigned type_bit(struct schema *s, const cJSON *t)
 {
     const char *name = cJSON_GetStringValue(t);
     for (size_t i = 0; name && i < sizeof(types) / sizeof(*types); i++)
@@ -47,27 +53,44 @@ static unsigned type_bits(struct schema *s, const cJSON *t)
     return 0;
 }
 
+unsigned schema_types(struct schema *s, const cJSON *type)
+{
+    unsigned own = 0;
+    const cJSON *one;
+    if (!cJSON_IsArray(type))
+        return type_bit(s, type);
+    cJSON_ArrayForEach(one, type) own |= type_bit(s, one);
+    return own;
+}
+
 unsigned conj_types(struct schema *s, const struct conj *c)
 {
     unsigned all = T_NULL | T_BOOL | T_INTEGER | T_NUMBER | T_STRING | T_ARRAY | T_OBJECT;
     unsigned bits = all, hinted = 0;
     bool typed = false;
     for (int i = 0; i < c->n; i++) {
-        const cJSON *t = json_get(c->at[i], "type"), *one;
-        unsigned own = 0;
-        for (size_t h = 0; h < sizeof(hints) / sizeof(*hints); h++)
+        const cJSON *t = json_get(c->at[i], "type");
+        for (size_t h = 0; s->closed && !is_made(c->at[i]) && h < sizeof(hints) / sizeof(*hints);
+             h++)
             if (json_get(c->at[i], hints[h].key))
                 hinted |= hints[h].bits;
         if (!t)
             continue;
-        if (cJSON_IsArray(t))
-            cJSON_ArrayForEach(one, t) own |= type_bits(s, one);
-        else
-            own = type_bits(s, t);
-        bits &= own;
+        bits &= schema_types(s, t);
         typed = true;
     }
     return !typed && hinted ? hinted : bits;
+}
+
+/* A scalar that stands for itself, unless one of c excludes it. */
+static term word(struct schema *s, const struct conj *c, const char *text, int type)
+{
+    for (int i = 0; i < c->n; i++) {
+        const cJSON *kid;
+        cJSON_ArrayForEach(kid, made_get(c->at[i], MADE_EXCEPT)) if ((kid->type & 0xff) ==
+                                                                     type) return TERM_NONE;
+    }
+    return lit(s, text);
 }
 
 static term typed_value(struct schema *s, const struct conj *c, unsigned bits)
@@ -82,9 +105,11 @@ static term typed_value(struct schema *s, const struct conj *c, unsigned bits)
     if (bits & (T_NUMBER | T_INTEGER))
         t = term_alt(s->p, t, schema_number(s, c, !(bits & T_NUMBER)));
     if (bits & T_BOOL)
-        t = term_alt(s->p, t, term_alt(s->p, lit(s, "true"), lit(s, "false")));
+        t = term_alt(
+            s->p, t,
+            term_alt(s->p, word(s, c, "true", cJSON_True), word(s, c, "false", cJSON_False)));
     if (bits & T_NULL)
-        t = term_alt(s->p, t, lit(s, "null"));
+        t = term_alt(s->p, t, word(s, c, "null", cJSON_NULL));
     return t;
 }
 
@@ -94,7 +119,7 @@ bool value_allowed(struct schema *s, const cJSON *node, const cJSON *value, cons
 {
     const cJSON *list = json_get(node, "enum"),
                 *one = cJSON_GetObjectItemCaseSensitive(node, "const");
-    if (one && !cJSON_Compare(one, value, true))
+    if (one && !json_same(one, value))
         return false;
     if (!list || own == list)
         return true;
@@ -102,7 +127,7 @@ bool value_allowed(struct schema *s, const cJSON *node, const cJSON *value, cons
     cJSON_ArrayForEach(kid, list)
     {
         term_work(s->p, 1);
-        if (kid == value || cJSON_Compare(kid, value, true))
+        if (kid == value || json_same(kid, value))
             return true;
     }
     return false;
@@ -113,6 +138,85 @@ bool has_values(const cJSON *node)
     return cJSON_GetObjectItemCaseSensitive(node, "const") || json_get(node, "enum");
 }
 
+/* A whole number by its digits alone; TERM_NONE: it is none, or is written so anyway. */
+static term plain_number(struct schema *s, const cJSON *value)
+{
+    char room[32];
+    struct decimal d;
+    struct buf b = BUF_INIT;
+    if (!cJSON_IsNumber(value) || !strpbrk(json_number_text(value, room), ".eE") ||
+        !decimal_of(&d, value) || !decimal_integer(&d))
+        return TERM_NONE;
+    if (d.negative)
+        buf_ch(&b, '-');
+    buf_str(&b, d.n ? d.digit : "0");
+    for (int i = d.n; i < d.point; i++)
+        buf_ch(&b, '0');
+    term t = b.oom ? TERM_NONE : term_bytes_of(s->p, b.p, b.len);
+    buf_free(&b);
+    return t;
+}
+
+enum { MAX_MEMBERS = 4 }; /* that may come in any order */
+
+static term spelled(struct schema *s, const cJSON *value);
+
+static term member(struct schema *s, const cJSON *value)
+{
+    if (!value->string)
+        return spelled(s, value);
+    term key = schema_quoted(s, chars_json_text(s->p, value->string, strlen(value->string)));
+    term colon = term_cat(s->p, lit(s, ":"), s->colon_blank);
+    return term_cat(s->p, key, term_cat(s->p, colon, spelled(s, value)));
+}
+
+static term in_order(struct schema *s, const cJSON *value)
+{
+    term t = TERM_EMPTY;
+    for (const cJSON *kid = value->child->prev;; kid = kid->prev) {
+        t = term_cat(s->p, member(s, kid), t);
+        if (kid == value->child)
+            return t;
+        t = term_cat(s->p, s->comma, t);
+    }
+}
+
+static term in_any_order(struct schema *s, const cJSON *value, int n)
+{
+    term tail[1 << MAX_MEMBERS], of[MAX_MEMBERS];
+    const cJSON *kid = value->child;
+    for (int i = 0; i < n; i++, kid = kid->next)
+        of[i] = member(s, kid);
+    for (unsigned all = (1u << n) - 1, set = all + 1; set-- > 0;) {
+        tail[set] = set == all ? TERM_EMPTY : TERM_NONE;
+        for (int i = 0; i < n; i++) {
+            if (set >> i & 1)
+                continue;
+            term one = set ? term_cat(s->p, s->comma, of[i]) : of[i];
+            tail[set] = term_alt(s->p, tail[set], term_cat(s->p, one, tail[set | 1u << i]));
+        }
+    }
+    return tail[0];
+}
+
+/* A value as a model may write it: with white space between tokens, few members in any order. */
+static term spelled(struct schema *s, const cJSON *value)
+{
+    const bool array = cJSON_IsArray(value);
+    const int n = cJSON_GetArraySize(value);
+    struct buf text = BUF_INIT;
+    term t;
+    if ((array || cJSON_IsObject(value)) && n) {
+        schema_indent(s, +1);
+        t = array || n > MAX_MEMBERS ? in_order(s, value) : in_any_order(s, value, n);
+        return schema_enclosed(s, array ? "[" : "{", t, array ? "]" : "}");
+    }
+    json_print_exact(&text, value);
+    t = text.oom ? schema_fail(s, value, "no memory") : term_bytes_of(s->p, text.p, text.len);
+    buf_free(&text);
+    return term_alt(s->p, t, plain_number(s, value)); /* 2.0 as 2, too */
+}
+
 /* `value` (of the list `own`) written out, if it satisfies all of c; `rest`: the language of c
  * without its values. */
 static term value_text(struct schema *s, const struct conj *c, const cJSON *value, const cJSON *own,
@@ -121,14 +225,16 @@ static term value_text(struct schema *s, const struct conj *c, const cJSON *valu
     for (int i = 0; i < c->n; i++)
         if (!value_allowed(s, c->at[i], value, own))
             return TERM_NONE;
-    char *text = cJSON_PrintUnformatted(value);
-    size_t n = text ? strlen(text) : 0;
+    struct buf text = BUF_INIT;
     term t = TERM_NONE;
-    if (!text || n > MAX_LITERAL)
+    json_print_exact(&text, value);
+    if (text.oom || text.len > MAX_LITERAL)
         schema_fail(s, value, "a value too long to be written out");
-    else if (term_nullable(s->p, term_after_all(s->p, rest, text, n)))
-        t = term_bytes_of(s->p, text, n);
-    cJSON_free(text);
+    else if (term_nullable(s->p, term_after_all(s->p, rest, text.p, text.len)))
+        t = spelled(s, value);
+    else /* 2.0 where only 2 is allowed */
+        t = term_and(s->p, plain_number(s, value), rest);
+    buf_free(&text);
     return t;
 }
 
@@ -163,9 +269,11 @@ term schema_flat(struct schema *s, const struct conj *c)
     if (!values)
         return typed_value(s, c, bits);
     bool plain = true; /* nothing but values and types: no need to look at their texts */
-    for (size_t h = 0; h < sizeof(hints) / sizeof(*hints); h++)
-        for (int i = 0; i < c->n; i++)
-            plain &= !json_get(c->at[i], hints[h].key);
+    for (int i = 0; i < c->n; i++) {
+        plain &= !is_made(c->at[i]);
+        for (size_t h = 0; h < sizeof(hints) / sizeof(*hints); h++)
+            plain &= !cJSON_HasObjectItem(c->at[i], hints[h].key);
+    }
     if (plain && !typed)
         return listed_values(s, c, values, TERM_ALL);
     return listed_values(s, c, values, typed_value(s, c, bits));

@@ -2,32 +2,24 @@
  * remainders. Which texts are numbers at all (leading zeros, how many digits) is not decided here:
  * the caller intersects. */
 #include "common/constraint/schema_impl.h"
-#include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* A magnitude as digits, the fraction without trailing zeros. */
-struct decimal {
-    char whole[800], fraction[800];
+struct spelled {
+    char whole[DECIMAL_DIGITS + DECIMAL_POINT + 2], fraction[DECIMAL_DIGITS + DECIMAL_POINT + 2];
 };
 
-static struct decimal decimal_of(double v)
+static void spell(struct spelled *d, const struct decimal *v)
 {
-    struct decimal d;
-    char text[800];
-    int digits = 0;
-    do /* the fewest digits behind the point that mean this number */
-        snprintf(text, sizeof(text), "%.*f", digits, v);
-    while (strtod(text, NULL) != v && digits++ < 320);
-    char *point = strchr(text, '.');
-    snprintf(d.fraction, sizeof(d.fraction), "%s", point ? point + 1 : "");
-    if (point)
-        *point = '\0';
-    snprintf(d.whole, sizeof(d.whole), "%s", text);
-    for (size_t n = strlen(d.fraction); n && d.fraction[n - 1] == '0'; n--)
-        d.fraction[n - 1] = '\0';
-    return d;
+    size_t w = 0, f = 0;
+    for (int i = 0; i < v->point; i++)
+        d->whole[w++] = i < v->n ? v->digit[i] : '0';
+    if (!w)
+        d->whole[w++] = '0';
+    for (int i = v->point; i < v->n; i++)
+        d->fraction[f++] = i >= 0 ? v->digit[i] : '0';
+    d->whole[w] = d->fraction[f] = '\0';
 }
 
 static term digit(struct term_pool *p, int first, int last)
@@ -61,7 +53,7 @@ static term differs(struct term_pool *p, const char *text, size_t i, bool up)
 }
 
 /* Whole parts above (below) d's. */
-static term other_whole(struct term_pool *p, const struct decimal *d, bool up)
+static term other_whole(struct term_pool *p, const struct spelled *d, bool up)
 {
     uint32_t n = (uint32_t)strlen(d->whole);
     term t = up ? digits(p, n + 1, TERM_UNBOUNDED) : n > 1 ? digits(p, 1, n - 1) : TERM_NONE;
@@ -72,7 +64,7 @@ static term other_whole(struct term_pool *p, const struct decimal *d, bool up)
 }
 
 /* Fractions of numbers with d's whole part, the point included. */
-static term greater_fraction(struct term_pool *p, const struct decimal *d, bool strict)
+static term greater_fraction(struct term_pool *p, const struct spelled *d, bool strict)
 {
     size_t n = strlen(d->fraction);
     term zeros = term_repeat(p, digit(p, 0, 0), 0, TERM_UNBOUNDED), t = TERM_NONE;
@@ -90,7 +82,7 @@ static term greater_fraction(struct term_pool *p, const struct decimal *d, bool 
     return n || strict ? t : term_opt(p, t);
 }
 
-static term less_fraction(struct term_pool *p, const struct decimal *d, bool strict)
+static term less_fraction(struct term_pool *p, const struct spelled *d, bool strict)
 {
     size_t n = strlen(d->fraction);
     term zeros = term_repeat(p, digit(p, 0, 0), n ? 0 : 1, TERM_UNBOUNDED), t = TERM_NONE;
@@ -106,17 +98,19 @@ static term less_fraction(struct term_pool *p, const struct decimal *d, bool str
     return n || !strict ? term_opt(p, t) : t;
 }
 
-static term above(struct term_pool *p, double magnitude, bool strict)
+static term above(struct term_pool *p, const struct decimal *v, bool strict)
 {
-    struct decimal d = decimal_of(magnitude);
+    struct spelled d;
+    spell(&d, v);
     term equal =
         term_cat(p, term_bytes_of(p, d.whole, strlen(d.whole)), greater_fraction(p, &d, strict));
     return term_alt(p, equal, term_cat(p, other_whole(p, &d, true), any_fraction(p)));
 }
 
-static term below(struct term_pool *p, double magnitude, bool strict)
+static term below(struct term_pool *p, const struct decimal *v, bool strict)
 {
-    struct decimal d = decimal_of(magnitude);
+    struct spelled d;
+    spell(&d, v);
     term equal =
         term_cat(p, term_bytes_of(p, d.whole, strlen(d.whole)), less_fraction(p, &d, strict));
     return term_alt(p, equal, term_cat(p, other_whole(p, &d, false), any_fraction(p)));
@@ -127,37 +121,95 @@ static term negative(struct term_pool *p, term t)
     return term_cat(p, term_bytes_of(p, "-", 1), t);
 }
 
-term number_range(struct term_pool *p, double lo, bool lo_strict, double hi, bool hi_strict)
+term number_range(struct term_pool *p, const struct number_bounds *b)
 {
     term any = term_cat(p, digits(p, 1, TERM_UNBOUNDED), any_fraction(p)), t = TERM_ALL;
-    if (lo != -INFINITY)
-        t = lo < 0 ? term_alt(p, any, negative(p, below(p, -lo, lo_strict)))
-                   : above(p, lo, lo_strict);
-    if (hi == INFINITY)
+    if (b->has_lo)
+        t = b->lo.negative ? term_alt(p, any, negative(p, below(p, &b->lo, b->lo_strict)))
+                           : above(p, &b->lo, b->lo_strict);
+    if (!b->has_hi)
         return t;
-    term top = hi < 0                 ? negative(p, above(p, -hi, hi_strict))
-               : hi == 0 && hi_strict ? negative(p, above(p, 0, true))
-                                      : term_alt(p, negative(p, any), below(p, hi, hi_strict));
+    term top = b->hi.negative || (!b->hi.n && b->hi_strict)
+                   ? negative(p, above(p, &b->hi, b->hi_strict))
+                   : term_alt(p, negative(p, any), below(p, &b->hi, b->hi_strict));
     return term_and(p, t, top);
 }
 
-/* One rule a remainder: it may end where the remainder is 0. */
-term number_multiple(struct term_pool *p, uint32_t of)
+term number_other(struct term_pool *p, const struct decimal *v)
 {
-    term *rule = malloc(of * sizeof(*rule)), t = TERM_NONE;
-    for (uint32_t r = 0; rule && r < of; r++)
-        rule[r] = term_rule(p, r == 0);
-    for (uint32_t r = 0; rule && r < of; r++) {
-        term part[11];
-        for (uint32_t d = 0; d < 10; d++)
-            part[d] = term_cat(p, digit(p, (int)d, (int)d),
-                               rule[(uint32_t)(((uint64_t)r * 10 + d) % of)]);
-        part[10] = r ? TERM_NONE : TERM_EMPTY;
-        term_define(p, rule[r], term_alt_n(p, part, 11));
+    struct number_bounds less = {.hi = *v, .has_hi = true, .hi_strict = true};
+    struct number_bounds more = {.lo = *v, .has_lo = true, .lo_strict = true};
+    return term_alt(p, number_range(p, &less), number_range(p, &more));
+}
+
+/* ---------------------------------------------------------------- multiples */
+
+enum { MAX_MULTIPLE = 10000, MAX_REMAINDERS = 20000 };
+
+/* Remainders of what was read, in units of the last of `places` digits behind the point. */
+struct remainders {
+    struct term_pool *p;
+    uint32_t of, places;
+    term *rule; /* [places + 2][of]: in front of the point, then behind 0, 1, .. digits */
+};
+
+/* The rest of the places are zeros. */
+static bool divides(const struct remainders *m, uint32_t r, uint32_t missing)
+{
+    uint64_t v = r;
+    while (missing--)
+        v = v * 10 % m->of;
+    return v % m->of == 0;
+}
+
+static term then_digit(const struct remainders *m, uint32_t r, const term *next)
+{
+    term part[10];
+    for (uint32_t d = 0; d < 10; d++)
+        part[d] = term_cat(m->p, digit(m->p, (int)d, (int)d), next[((uint64_t)r * 10 + d) % m->of]);
+    return term_alt_n(m->p, part, 10);
+}
+
+/* One rule for each remainder and number of places: it may end where a multiple ends. */
+static void define(const struct remainders *m)
+{
+    struct term_pool *p = m->p;
+    for (uint32_t r = 0; r < m->of; r++) {
+        term t = term_alt(p, then_digit(m, r, m->rule),
+                          term_cat(p, term_bytes_of(p, ".", 1), m->rule[m->of + r]));
+        t = divides(m, r, m->places) ? term_alt(p, t, TERM_EMPTY) : t;
+        term_define(p, m->rule[r], t);
+        for (uint32_t j = 0; j <= m->places; j++) {
+            const term *row = m->rule + (size_t)(j + 1) * m->of;
+            bool end = j && divides(m, r, m->places - j);
+            term zeros = term_repeat(p, digit(p, 0, 0), j ? 0 : 1, TERM_UNBOUNDED);
+            t = j == m->places ? r ? TERM_NONE : zeros : then_digit(m, r, row + m->of);
+            term_define(p, row[r], end ? term_alt(p, t, TERM_EMPTY) : t);
+        }
     }
-    if (rule)
-        t = term_cat(p, term_opt(p, term_bytes_of(p, "-", 1)),
-                     term_and(p, rule[0], digits(p, 1, TERM_UNBOUNDED)));
-    free(rule);
+}
+
+term number_multiple(struct term_pool *p, const struct decimal *v)
+{
+    struct remainders m = {.p = p};
+    uint64_t of = 0;
+    for (int i = 0; (i < v->n || i < v->point) && of <= MAX_MULTIPLE; i++)
+        of = of * 10 + (i < v->n ? (uint64_t)(v->digit[i] - '0') : 0);
+    m.places = v->n > v->point ? (uint32_t)(v->n - v->point) : 0;
+    if (v->negative || !of || of > MAX_MULTIPLE || of * (m.places + 2) > MAX_REMAINDERS)
+        return TERM_NONE;
+    m.of = (uint32_t)of;
+    m.rule = malloc(m.of * (size_t)(m.places + 2) * sizeof(*m.rule));
+    if (!m.rule)
+        return TERM_NONE;
+    for (uint32_t j = 0; j < m.places + 2; j++)
+        for (uint32_t r = 0; r < m.of; r++)
+            m.rule[j * m.of + r] = term_rule(p, j == 0   ? divides(&m, r, m.places)
+                                                : j == 1 ? false
+                                                         : divides(&m, r, m.places - (j - 1)));
+    define(&m);
+    term t = term_cat(p, digit(p, 0, 9), TERM_ALL); /* at least one digit */
+    t = term_cat(p, term_opt(p, term_bytes_of(p, "-", 1)), term_and(p, m.rule[0], t));
+    free(m.rule);
     return t;
 }

@@ -1,13 +1,13 @@
-/* schema_shape.c - objects and arrays. Both are built from their end: what may follow after element
- * i, depending on how many are there already, is one term that all ways to get there share. */
+/* schema_shape.c - objects, built from their end: what may follow property i, depending on how many
+ * are there already, is one term that all ways to get there share. */
 #include "common/constraint/schema_impl.h"
-#include "common/json.h"
+#include "common/json_exact.h"
 #include <stdlib.h>
 #include <string.h>
 
 /* ---------------------------------------------------------------- properties */
 
-enum { MAX_PROPERTIES = 2000, MAX_PATTERNS = 4, MAX_PREFIX = 1000 };
+enum { MAX_PROPERTIES = 2000, MAX_PATTERNS = 4, MAX_MUST = 4 };
 
 struct patterns { /* of the patternProperties of all schemas: pattern texts, each once */
     const char *text[MAX_PATTERNS];
@@ -21,7 +21,10 @@ struct object {
     term pair[MAX_PROPERTIES]; /* "name": value */
     uint32_t n, n_required;
     struct patterns patterns;
-    term others; /* a pair that no property names */
+    term names;          /* what propertyNames allow, as a string; TERM_ALL: everything */
+    term others;         /* a pair that no property names */
+    term must[MAX_MUST]; /* such pairs of which one each comes at last */
+    int n_must;
     uint32_t lo, hi;
 };
 
@@ -67,8 +70,7 @@ static void collect_patterns(struct schema *s, const struct conj *c, struct patt
                 return;
             }
             struct err e = ERR_INIT;
-            out->t[k] = pattern_term(s->p, kid->string, strlen(kid->string), PATTERN_SEARCH,
-                                     SPELL_JSON, &e);
+            out->t[k] = schema_pattern(s, kid->string, &e);
             if (out->t[k] == TERM_NONE)
                 schema_fail(s, kid, "%.150s", e.msg);
             out->text[out->n++] = kid->string;
@@ -106,6 +108,40 @@ static void collect_names(struct schema *s, const struct conj *c, struct object 
         o->n_required += o->required[i];
 }
 
+/* The schemas of `node` that speak of the value under a key. */
+static bool add_own(struct schema *s, struct conj *out, const cJSON *node, const struct patterns *p,
+                    const char *name, unsigned matches)
+{
+    const cJSON *properties = json_get(node, "properties");
+    const cJSON *own = name ? cJSON_GetObjectItemCaseSensitive(properties, name) : NULL;
+    const cJSON *by_pattern = json_get(node, "patternProperties");
+    bool covered = own != NULL;
+    if (own)
+        conj_add(s, out, own);
+    for (int k = 0; k < p->n; k++) {
+        const cJSON *of = cJSON_GetObjectItemCaseSensitive(by_pattern, p->text[k]);
+        if (of && matches >> k & 1) {
+            conj_add(s, out, of);
+            covered = true;
+        }
+    }
+    return covered;
+}
+
+/* at[i]'s unevaluatedProperties: of keys of which no schema on its behalf speaks. */
+static void add_unevaluated(struct schema *s, struct conj *out, const struct conj *c, int i,
+                            uint64_t speak)
+{
+    const cJSON *rest = cJSON_GetObjectItemCaseSensitive(c->at[i], "unevaluatedProperties");
+    for (int k = 0; rest && k < c->n; k++) {
+        bool inside = c->under[k] >> i & 1 && !is_made(c->at[k]);
+        if (inside && (speak >> k & 1 || json_get(c->at[k], "additionalProperties") ||
+                       (k != i && json_get(c->at[k], "unevaluatedProperties"))))
+            return;
+    }
+    conj_add(s, out, rest);
+}
+
 /* What must hold of the value under a key: of the schemas that name it, whose patterns match it
  * (`matches`: bit per pattern), or whose additionalProperties covers it. `name` NULL: a key that
  * nobody names. */
@@ -113,33 +149,55 @@ static struct conj key_conj(struct schema *s, const struct conj *c, const struct
                             const char *name, unsigned matches)
 {
     struct conj out = {.n = 0};
+    uint64_t speak = 0;
     for (int i = 0; i < c->n; i++) {
-        const cJSON *properties = json_get(c->at[i], "properties");
-        const cJSON *own = name ? cJSON_GetObjectItemCaseSensitive(properties, name) : NULL;
-        const cJSON *by_pattern = json_get(c->at[i], "patternProperties");
-        bool covered = own != NULL;
-        if (own)
-            conj_add(s, &out, own);
-        for (int k = 0; k < p->n; k++) {
-            const cJSON *of = cJSON_GetObjectItemCaseSensitive(by_pattern, p->text[k]);
-            if (of && matches >> k & 1) {
-                conj_add(s, &out, of);
-                covered = true;
-            }
-        }
         const cJSON *more = cJSON_GetObjectItemCaseSensitive(c->at[i], "additionalProperties");
+        bool covered = add_own(s, &out, c->at[i], p, name, matches);
+        speak |= (uint64_t)covered << i;
         if (!covered)
             conj_add(s, &out, more);
-        /* who lists properties and says nothing of others does not expect any */
-        out.never |= !covered && !name && !more && (properties || by_pattern);
+        /* who lists properties and says nothing of others may not expect any */
+        out.never |= s->closed && !is_made(c->at[i]) && !covered && !name && !more &&
+                     (json_get(c->at[i], "properties") || json_get(c->at[i], "patternProperties"));
     }
+    for (int i = 0; c->unevaluated && i < c->n; i++)
+        add_unevaluated(s, &out, c, i, speak);
     return out;
+}
+
+static term pair_of(struct schema *s, term quoted, term value)
+{
+    term colon = term_cat(s->p, lit(s, ":"), s->colon_blank);
+    return term_cat(s->p, quoted, term_cat(s->p, colon, value));
 }
 
 static term key_value(struct schema *s, term key, term value)
 {
-    term colon = term_cat(s->p, lit(s, ":"), s->colon_blank);
-    return term_cat(s->p, schema_quoted(s, key), term_cat(s->p, colon, value));
+    return pair_of(s, schema_quoted(s, key), value);
+}
+
+/* A string that all propertyNames allow. */
+static term key_names(struct schema *s, const struct conj *c)
+{
+    struct conj of = {.n = 0};
+    for (int i = 0; i < c->n; i++)
+        conj_add(s, &of, cJSON_GetObjectItemCaseSensitive(c->at[i], "propertyNames"));
+    if (!of.n || s->failed)
+        return of.never ? TERM_NONE : TERM_ALL;
+    conj_add(s, &of, schema_made(s, MADE_STRING, s->root));
+    return schema_value(s, &of);
+}
+
+static bool name_allowed(struct schema *s, const struct object *o, const char *name)
+{
+    struct buf b = BUF_INIT;
+    cJSON text = {.type = cJSON_String, .valuestring = (char *)(uintptr_t)name};
+    if (o->names == TERM_ALL)
+        return true;
+    json_print_exact(&b, &text);
+    bool yes = !b.oom && term_nullable(s->p, term_after_all(s->p, o->names, b.p, b.len));
+    buf_free(&b);
+    return yes;
 }
 
 static void name_pairs(struct schema *s, const struct conj *c, struct object *o)
@@ -157,8 +215,28 @@ static void name_pairs(struct schema *s, const struct conj *c, struct object *o)
             matches |= (unsigned)term_possible(s->p, seen) << k;
         }
         struct conj of = key_conj(s, c, &o->patterns, o->name[i], matches);
-        o->pair[i] = key_value(s, key, schema_value(s, &of));
+        o->pair[i] =
+            name_allowed(s, o, o->name[i]) ? key_value(s, key, schema_value(s, &of)) : TERM_NONE;
     }
+}
+
+/* One of the other pairs is like `must` says. Of equal keys the last one counts, so it is the last
+ * pair. */
+static void must_pair(struct schema *s, struct object *o, const cJSON *must, term free_key)
+{
+    struct conj key = {.n = 0}, value = {.n = 0};
+    if (!must)
+        return;
+    if (o->n_must == MAX_MUST) { /* left out: there is none */
+        o->must[0] = TERM_NONE;
+        return;
+    }
+    conj_add(s, &key, schema_made(s, MADE_STRING, s->root));
+    conj_add(s, &key, json_get(must, "key"));
+    conj_add(s, &value, cJSON_GetObjectItemCaseSensitive(must, "value"));
+    term quoted = term_and(s->p, free_key, schema_value(s, &key));
+    term pair = pair_of(s, quoted, schema_value(s, &value));
+    o->must[o->n_must++] = term_and(s->p, pair, o->others);
 }
 
 /* Pairs whose key no property names: one alternative for each set of patterns that a key may
@@ -173,18 +251,22 @@ static void other_pairs(struct schema *s, const struct conj *c, struct object *o
     free(named);
     term free_key =
         term_and(s->p, term_repeat(s->p, s->char_once, 0, TERM_UNBOUNDED), term_not(s->p, names));
-    for (unsigned matches = 0; matches < 1u << o->patterns.n; matches++) {
+    for (unsigned matches = 0; matches < 1u << o->patterns.n && !s->failed; matches++) {
         struct conj of = key_conj(s, c, &o->patterns, NULL, matches);
         term key = free_key;
         for (int k = 0; k < o->patterns.n; k++) {
             term t = o->patterns.t[k];
             key = term_and(s->p, key, matches >> k & 1 ? t : term_not(s->p, t));
         }
-        o->others = term_alt(s->p, o->others, key_value(s, key, schema_value(s, &of)));
+        term value = schema_value(s, &of);
+        term quoted = term_and(s->p, schema_quoted(s, key), o->names);
+        o->others = term_alt(s->p, o->others, pair_of(s, quoted, value));
     }
+    for (int i = 0; i < c->n && !s->failed; i++)
+        must_pair(s, o, made_get(c->at[i], MADE_MUST), schema_quoted(s, free_key));
 }
 
-/* Behind the properties, `have` of which were written: others, separated by commas. */
+/* Behind the properties, `have` of which were written. */
 static term trailing(struct schema *s, const struct object *o, uint32_t have)
 {
     uint32_t lo = o->lo > have ? o->lo - have : 0;
@@ -193,14 +275,62 @@ static term trailing(struct schema *s, const struct object *o, uint32_t have)
         return TERM_NONE;
     if (lo > 1) /* the same key twice would count once */
         return TERM_NONE;
-    if (have)
-        return term_repeat(s->p, term_cat(s->p, s->comma, o->others), lo, hi);
-    if (!hi || o->others == TERM_NONE)
-        return lo ? TERM_NONE : TERM_EMPTY;
-    uint32_t rest = hi == TERM_UNBOUNDED ? hi : hi - 1;
-    term some =
-        term_cat(s->p, o->others, term_repeat(s->p, term_cat(s->p, s->comma, o->others), 0, rest));
-    return lo ? some : term_opt(s->p, some);
+    term t = schema_list(s, o->others, !have, lo, hi), must = TERM_ALL;
+    for (int i = 0; i < o->n_must; i++)
+        must = term_and(s->p, must, o->must[i]);
+    if (!o->n_must)
+        return t;
+    /* all but the last one */
+    term last = have ? term_cat(s->p, s->comma, must) : must;
+    term more = term_cat(s->p, schema_list(s, o->others, !have, 1, TERM_UNBOUNDED),
+                         term_cat(s->p, s->comma, must));
+    return term_and(s->p, term_alt(s->p, last, more), t);
+}
+
+enum { MAX_FREE = 5 };
+
+/* Do the names come in an order that one schema gives them? Those that no instance may have do not
+ * matter. */
+static bool ordered(const struct conj *c, const struct object *o)
+{
+    uint32_t most = 0, possible = 0;
+    for (uint32_t k = 0; k < o->n; k++)
+        possible += o->pair[k] != TERM_NONE;
+    for (int i = 0; i < c->n; i++) {
+        const cJSON *of = is_made(c->at[i]) ? NULL : json_get(c->at[i], "properties");
+        uint32_t own = 0;
+        for (uint32_t k = 0; of && k < o->n; k++)
+            own += o->pair[k] != TERM_NONE && cJSON_HasObjectItem(of, o->name[k]);
+        most = own > most ? own : most;
+    }
+    return most == possible || possible > MAX_FREE;
+}
+
+/* A few properties in any order: what may follow depends on which were written. */
+static term any_order(struct schema *s, const struct object *o)
+{
+    uint32_t at[MAX_FREE], n = 0;
+    unsigned needed = 0;
+    term tail[1 << MAX_FREE];
+    for (uint32_t i = 0; i < o->n; i++) {
+        if (o->pair[i] == TERM_NONE && o->required[i])
+            return TERM_NONE;
+        if (o->pair[i] == TERM_NONE)
+            continue;
+        needed |= (unsigned)o->required[i] << n;
+        at[n++] = i;
+    }
+    for (unsigned set = 1u << n; set-- > 0;) {
+        tail[set] = (set & needed) == needed ? trailing(s, o, (uint32_t)__builtin_popcount(set))
+                                             : TERM_NONE;
+        for (uint32_t i = 0; i < n; i++) {
+            if (set >> i & 1)
+                continue;
+            term pair = set ? term_cat(s->p, s->comma, o->pair[at[i]]) : o->pair[at[i]];
+            tail[set] = term_alt(s->p, tail[set], term_cat(s->p, pair, tail[set | 1u << i]));
+        }
+    }
+    return tail[0];
 }
 
 /* tail[h]: what may follow property i when h of them were written (all counts above `most` are
@@ -236,83 +366,14 @@ term schema_object(struct schema *s, const struct conj *c)
     schema_indent(s, +1);
     o->lo = conj_bound(s, c, "minProperties", true, 0);
     o->hi = conj_bound(s, c, "maxProperties", false, TERM_UNBOUNDED);
+    o->names = key_names(s, c);
     collect_patterns(s, c, &o->patterns);
     collect_names(s, c, o);
     if (!s->failed)
         name_pairs(s, c, o);
     if (!s->failed)
         other_pairs(s, c, o);
-    term inside = s->failed ? TERM_NONE : inside_object(s, o);
+    term inside = s->failed ? TERM_NONE : ordered(c, o) ? inside_object(s, o) : any_order(s, o);
     free(o);
     return schema_enclosed(s, "{", inside, "}");
-}
-
-/* ---------------------------------------------------------------- arrays */
-
-static const cJSON *prefix_items(const cJSON *node)
-{
-    const cJSON *prefix = json_get(node, "prefixItems"), *items = json_get(node, "items");
-    return prefix ? prefix : cJSON_IsArray(items) ? items : NULL; /* drafts before 2020 */
-}
-
-/* Element i; i at or past all prefixes: every further one. */
-static term element(struct schema *s, const struct conj *c, int i)
-{
-    struct conj of = {.n = 0};
-    for (int k = 0; k < c->n; k++) {
-        const cJSON *prefix = prefix_items(c->at[k]);
-        const cJSON *items = cJSON_GetObjectItemCaseSensitive(c->at[k], "items");
-        if (prefix && i < cJSON_GetArraySize(prefix))
-            conj_add(s, &of, cJSON_GetArrayItem(prefix, i));
-        else
-            conj_add(s, &of,
-                     cJSON_IsArray(items)
-                         ? cJSON_GetObjectItemCaseSensitive(c->at[k], "additionalItems")
-                         : items);
-    }
-    return schema_value(s, &of);
-}
-
-/* The elements from the end of the prefix on, of which `lo` to `hi` are wanted. */
-static term further(struct schema *s, term of, bool first, uint32_t lo, uint32_t hi)
-{
-    term next = term_cat(s->p, s->comma, of);
-    if (!first)
-        return term_repeat(s->p, next, lo, hi);
-    if (!hi || of == TERM_NONE)
-        return lo ? TERM_NONE : TERM_EMPTY;
-    uint32_t less = lo ? lo - 1 : 0, rest = hi == TERM_UNBOUNDED ? hi : hi - 1;
-    term some = term_cat(s->p, of, term_repeat(s->p, next, less, rest));
-    return lo ? some : term_opt(s->p, some);
-}
-
-term schema_array(struct schema *s, const struct conj *c)
-{
-    uint32_t lo = conj_bound(s, c, "minItems", true, 0);
-    uint32_t hi = conj_bound(s, c, "maxItems", false, TERM_UNBOUNDED), n = 0;
-    for (int k = 0; k < c->n; k++) {
-        const cJSON *prefix = prefix_items(c->at[k]);
-        if (prefix && !cJSON_IsArray(prefix))
-            return schema_fail(s, prefix, "`prefixItems` is no array");
-        uint32_t own = (uint32_t)cJSON_GetArraySize(prefix);
-        if (own > MAX_PREFIX)
-            return schema_fail(s, prefix, "more than %d items", MAX_PREFIX);
-        n = own > n ? own : n;
-    }
-    term inside = TERM_NONE;
-    schema_indent(s, +1);
-    if (lo <= hi && hi >= n)
-        inside = further(s, element(s, c, (int)n), !n, lo > n ? lo - n : 0,
-                         hi == TERM_UNBOUNDED ? hi : hi - n);
-    else
-        n = hi; /* the prefix ends early */
-    if (hi == n && inside == TERM_NONE && lo <= hi)
-        inside = TERM_EMPTY;
-    for (uint32_t i = n; i-- > 0 && !s->failed;) {
-        term one = term_cat(
-            s->p, i ? term_cat(s->p, s->comma, element(s, c, (int)i)) : element(s, c, (int)i),
-            inside);
-        inside = i >= lo ? term_alt(s->p, one, TERM_EMPTY) : one;
-    }
-    return schema_enclosed(s, "[", inside, "]");
 }

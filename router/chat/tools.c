@@ -177,6 +177,7 @@ cJSON *tools_schema(const struct tools *t, const char *arguments)
         cJSON_AddNumberToObject(schema, "maxItems", MAX_FORCED_CALLS);
         to = cJSON_AddObjectToObject(schema, "items");
     }
+    cJSON_AddTrueToObject(schema, "x-closed"); /* arguments are those that a tool declares */
     cJSON *any = cJSON_AddArrayToObject(to, "anyOf");
     cJSON_ArrayForEach(tool, t->list)
     {

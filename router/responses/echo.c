@@ -1,14 +1,15 @@
 /* What a response repeats of its request. */
-#include "common/json.h"
+#include "common/json_exact.h"
 #include "router/responses/responses.h"
 #include <string.h>
 
 static void json(struct buf *out, const char *name, const cJSON *v, const char *def)
 {
-    char *text = v ? cJSON_PrintUnformatted(v) : NULL;
     buf_fmt(out, ",\"%s\":", name);
-    buf_str(out, text ? text : def);
-    cJSON_free(text);
+    if (v)
+        json_print_exact(out, v);
+    else
+        buf_str(out, def);
 }
 
 /* A number as it was sent, or what it is without: cJSON prints whole ones without a point. */

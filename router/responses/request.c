@@ -54,7 +54,7 @@ static void read_text_format(struct body *b, struct object root, struct ask *q)
     const char *type = json_str(f, "type", "text");
     cJSON *any = NULL;
     if (!strcmp(type, "json_schema") && json_get(f, "schema"))
-        constrain_schema(b, json_get(f, "schema"), q);
+        constrain_named(b, f, q);
     else if (!strcmp(type, "json_object") && (any = cJSON_Parse("{\"type\":\"object\"}")))
         constrain_schema(b, any, q);
     else if (strcmp(type, "text") != 0)

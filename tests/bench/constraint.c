@@ -1,8 +1,9 @@
 /* What a constraint costs: compiling it, and the mask of each token of random answers to it.
  *
- *   constraint [tokenizer dir [word]]
+ *   constraint [tokenizer dir [word | @file]]
  *
- * The tokenizer defaults to TEST_DATA's llama3 (128,256 tokens). `word` picks rows. Every answer
+ * The tokenizer defaults to TEST_DATA's llama3 (128,256 tokens). `word` picks rows; a file has a
+ * schema a line, and is one row. Every answer
  * draws its tokens from the masks alone, at first as a model would (one of the longest allowed
  * among a few tries), so that states of all kinds are met; seeds are fixed. Times are of this
  * thread on the processor. A row is "row <name> compile <ms> masks <n> median <us> p99 <us> worst
@@ -254,6 +255,47 @@ static void run(struct bench *x, const struct row *r)
     buf_free(&b);
 }
 
+/* Few answers to each schema of a file; what is refused is left out. */
+static int run_file(struct bench *x, const char *path)
+{
+    enum { FEW = 3, MOST = 1 << 20 };
+    double *us = malloc(MOST * sizeof(*us)), sum = 0, ms = 0;
+    size_t n = 0, schemas = 0, refused = 0, failed = 0, cap = 0, slowest = 0;
+    double worst = 0;
+    FILE *f = fopen(path, "r");
+    char *line = NULL;
+    for (ssize_t len; f && us && (len = getline(&line, &cap, f)) > 0;) {
+        struct err e = ERR_INIT;
+        double t0 = now_us();
+        struct constraint *c = constraint_new(CONSTRAINT_JSON_SCHEMA, line, (size_t)len, &e);
+        ms += (now_us() - t0) / 1e3;
+        refused += !c;
+        schemas++;
+        for (int i = 0; c && i < FEW; i++) {
+            x->n = 0;
+            failed += answer(x, c) != NULL;
+            for (size_t k = 0; k < x->n && n < MOST; k++) {
+                sum += us[n++] = x->us[k];
+                slowest = x->us[k] > worst ? schemas : slowest;
+                worst = x->us[k] > worst ? x->us[k] : worst;
+            }
+        }
+        constraint_unref(c);
+    }
+    if (n) {
+        qsort(us, n, sizeof(*us), by_size);
+        printf("schemas %zu refused %zu failed answers %zu compile mean %.2f ms masks %zu mean "
+               "%.1f median %.1f p99 %.1f worst %.1f us (line %zu)\n",
+               schemas, refused, failed, ms / (double)schemas, n, sum / (double)n, us[n / 2],
+               us[n * 99 / 100], us[n - 1], slowest);
+    }
+    free(line);
+    free(us);
+    if (f)
+        fclose(f);
+    return n ? 0 : 1;
+}
+
 int main(int argc, char **argv)
 {
     struct err e = ERR_INIT;
@@ -275,6 +317,8 @@ int main(int argc, char **argv)
     if (!x.mask || !x.g)
         return 1;
     constraint_unref(grammars_get(x.g, &first, &e)); /* lays the vocabulary out */
+    if (argc > 2 && argv[2][0] == '@')
+        return run_file(&x, argv[2] + 1);
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
         if (argc < 3 || strstr(rows[i].name, argv[2]))
             run(&x, &rows[i]);

@@ -1,0 +1,222 @@
+/* schema_ref.c - what references name: pointers, anchors, and `$id`s inside the document. */
+#include "common/buf.h"
+#include "common/constraint/schema_impl.h"
+#include "common/json.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_URI = 2048 };
+
+/* ---------------------------------------------------------------- addresses */
+
+static size_t scheme_length(const char *uri)
+{
+    size_t n = strspn(uri, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+.-");
+    return n && uri[n] == ':' ? n + 1 : 0;
+}
+
+/* `to`, read where `base` is the address; without a fragment (RFC 3986, 5.2, dots left alone). */
+static void join(char out[MAX_URI], const char *base, const char *to)
+{
+    size_t n = strcspn(to, "#"), keep = scheme_length(base);
+    if (!strncmp(base + keep, "//", 2))
+        keep += 2 + strcspn(base + keep + 2, "/?#");
+    if (scheme_length(to)) {
+        keep = 0;
+    } else if (!n) {
+        keep = strcspn(base, "#");
+    } else if (*to != '/') { /* behind the last slash of the path */
+        size_t end = strcspn(base, "?#");
+        while (end > keep && base[end - 1] != '/')
+            end--;
+        keep = end;
+    }
+    snprintf(out, MAX_URI, "%.*s%.*s", (int)keep, base, (int)n, to);
+}
+
+/* How what is under a keyword holds schemas. */
+enum holds {
+    NOTHING,
+    A_SCHEMA, /* or a list of them */
+    BY_NAME
+};
+
+static enum holds holds(const cJSON *v)
+{
+    static const char *const one[] = {"allOf",
+                                      "anyOf",
+                                      "oneOf",
+                                      "not",
+                                      "if",
+                                      "then",
+                                      "else",
+                                      "items",
+                                      "prefixItems",
+                                      "contains",
+                                      "additionalItems",
+                                      "additionalProperties",
+                                      "propertyNames",
+                                      "unevaluatedItems",
+                                      "unevaluatedProperties",
+                                      "contentSchema",
+                                      NULL};
+    static const char *const named[] = {
+        "$defs",        "definitions", "properties", "patternProperties", "dependentSchemas",
+        "dependencies", NULL};
+    for (int i = 0; v->string && one[i]; i++)
+        if (!strcmp(v->string, one[i]))
+            return A_SCHEMA;
+    for (int i = 0; v->string && named[i]; i++)
+        if (!strcmp(v->string, named[i]))
+            return BY_NAME;
+    return NOTHING;
+}
+
+/* A walk of the document. */
+struct walk {
+    struct schema *s;
+    const cJSON *ref;   /* looked for, to know its base */
+    const char *uri;    /* or the schema of that address */
+    const char *anchor; /* and inside of it; NULL: none */
+    const cJSON *found;
+    char base[MAX_URI]; /* of `ref`, when it is found */
+    int dynamic;        /* how many dynamic anchors of the name there are */
+};
+
+static bool has_anchor(struct walk *w, const cJSON *at)
+{
+    const char *own = json_str(at, "$anchor", NULL);
+    const char *dynamic = json_str(at, "$dynamicAnchor", NULL);
+    if (dynamic && w->anchor && !strcmp(dynamic, w->anchor)) {
+        w->dynamic++;
+        return true;
+    }
+    return w->anchor && own && !strcmp(own, w->anchor);
+}
+
+static void walk(struct walk *w, const cJSON *at, const char *base);
+
+static void walk_under(struct walk *w, const cJSON *v, enum holds how, const char *base)
+{
+    const cJSON *kid;
+    if (how == A_SCHEMA && v->child)
+        walk(w, v, base);
+    else if (how == BY_NAME)
+        cJSON_ArrayForEach(kid, v) walk_under(w, kid, A_SCHEMA, base);
+}
+
+static void walk(struct walk *w, const cJSON *at, const char *base)
+{
+    char *own = NULL;
+    const char *id = json_str(at, "$id", NULL);
+    const cJSON *kid;
+    term_work(w->s->p, 1);
+    if (id && *id != '#' && (own = malloc(MAX_URI))) {
+        join(own, base, id);
+        base = own;
+    }
+    if (w->uri && !strcmp(base, w->uri)) {
+        bool here = w->anchor ? has_anchor(w, at) : at == w->s->root || (id && *id != '#');
+        if (here && !w->found)
+            w->found = at;
+    } else if (!w->uri && w->anchor) {
+        has_anchor(w, at);
+    }
+    cJSON_ArrayForEach(kid, at)
+    {
+        if (w->ref && cJSON_IsString(kid) && kid->valuestring == w->ref->valuestring && !w->found) {
+            w->found = kid;
+            snprintf(w->base, sizeof(w->base), "%s", base);
+        }
+        walk_under(w, kid, cJSON_IsArray(at) ? A_SCHEMA : holds(kid), base);
+    }
+    free(own);
+}
+
+bool schema_has_ids(const cJSON *at)
+{
+    const cJSON *kid;
+    cJSON_ArrayForEach(kid, at) if (json_str(kid, "$id", NULL) || schema_has_ids(kid)) return true;
+    return false;
+}
+
+/* ---------------------------------------------------------------- pointers */
+
+static void unescape(char *to, const char *s, size_t n)
+{
+    size_t len = 0;
+    for (size_t i = 0; i < n; i++) {
+        unsigned v;
+        if (s[i] == '%' && i + 2 < n && sscanf(s + i + 1, "%2x", &v) == 1) {
+            to[len++] = (char)v;
+            i += 2;
+        } else {
+            to[len++] = s[i];
+        }
+    }
+    to[len] = '\0';
+    char *out = to;
+    for (const char *in = to; *in; in++) {
+        if (*in == '~' && (in[1] == '0' || in[1] == '1'))
+            *out++ = *++in == '0' ? '~' : '/';
+        else
+            *out++ = *in;
+    }
+    *out = '\0';
+}
+
+static const cJSON *by_pointer(struct schema *s, const cJSON *at, const char *to)
+{
+    char key[1024];
+    while (*to == '/' && at) {
+        size_t n = strcspn(++to, "/");
+        if (n >= sizeof(key))
+            return NULL;
+        unescape(key, to, n);
+        to += n;
+        term_work(s->p, (uint64_t)cJSON_GetArraySize(at) / 8);
+        at = cJSON_IsArray(at) ? cJSON_GetArrayItem(at, atoi(key))
+                               : cJSON_GetObjectItemCaseSensitive(at, key);
+    }
+    return *to ? NULL : at;
+}
+
+/* ---------------------------------------------------------------- both */
+
+const cJSON *schema_resolve(struct schema *s, const cJSON *ref)
+{
+    const char *to = cJSON_GetStringValue(ref);
+    struct walk w = {.s = s, .ref = ref};
+    if (!to || strlen(to) >= MAX_URI / 2)
+        return schema_fail(s, ref, "no reference"), NULL;
+    const char *fragment = strchr(to, '#');
+    fragment = fragment ? fragment + 1 : "";
+    if (!strcmp(to, "#") || !strncmp(to, "#/", 2)) {
+        if (!s->has_ids) {
+            const cJSON *at = by_pointer(s, s->root, to + 1);
+            return at ? at : (schema_fail(s, ref, "a reference to nothing"), NULL);
+        }
+    }
+    join(w.base, "", json_str(s->root, "$id", "")); /* where it stands in no known keyword */
+    walk(&w, s->root, "");
+    struct walk where = {.s = s, .uri = NULL};
+    char uri[MAX_URI];
+    join(uri, w.base, to);
+    where.uri = uri;
+    where.anchor = *fragment && *fragment != '/' ? fragment : NULL;
+    walk(&where, s->root, "");
+    if (!where.found && *to != '#' && !where.anchor && strcmp(uri, ""))
+        return schema_fail(s, ref, "only references inside the schema are supported"), NULL;
+    const cJSON *at =
+        where.found && *fragment == '/' ? by_pointer(s, where.found, fragment) : where.found;
+    if (where.dynamic && ref->string && !strcmp(ref->string, "$dynamicRef")) {
+        struct walk all = {.s = s, .anchor = fragment};
+        walk(&all, s->root, "");
+        if (all.dynamic > 1)
+            return schema_fail(s, ref, "`$dynamicRef` with several anchors is not supported"), NULL;
+    }
+    if (!at && *to != '#')
+        return schema_fail(s, ref, "only references inside the schema are supported"), NULL;
+    return at ? at : (schema_fail(s, ref, "a reference to nothing"), NULL);
+}
