@@ -9,16 +9,49 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-int child_start(struct child *c, const char *name, const struct command *cmd, struct err *e)
+/* `env` and where the child finds its eventfd; caller frees the array and its last word. */
+static char **with_heartbeat(char *const *env, int fd)
+{
+    size_t n = 0;
+    while (env && env[n])
+        n++;
+    char **all = calloc(n + 2, sizeof(*all));
+    if (!all)
+        return NULL;
+    if (n)
+        memcpy(all, env, n * sizeof(*all));
+    if (asprintf(&all[n], "HEARTBEAT_FD=%d", fd) >= 0)
+        return all;
+    free(all);
+    return NULL;
+}
+
+static int run(const struct command *cmd, int heartbeat_fd, struct spawned *s, struct err *e)
 {
     char path[4096];
+    char **env = with_heartbeat(cmd->env.v, heartbeat_fd), **last = env;
+    if (!env)
+        return err_nomem(e);
+    while (last[1])
+        last++;
+    spawn_find(cmd->program, path, sizeof(path));
+    int rc = spawn(path, cmd->argv.v, env,
+                   (const int[]){cmd->keep_fds[0], cmd->keep_fds[1], heartbeat_fd}, s, e);
+    free(*last);
+    free(env);
+    return rc;
+}
+
+int child_start(struct child *c, const char *name, const struct command *cmd, struct err *e)
+{
     struct spawned s;
     *c = (struct child){.name = name, .fds = {-1, -1}, .started = clock_ms()};
     c->logs = calloc(2, sizeof(*c->logs));
     if (!c->logs)
         return err_nomem(e);
-    spawn_find(cmd->program, path, sizeof(path));
-    if (spawn(path, cmd->argv.v, cmd->env.v, cmd->keep_fds, &s, e))
+    if (liveness_open(&c->liveness))
+        return err_sys(e, "eventfd");
+    if (run(cmd, c->liveness.fd, &s, e))
         return -1;
     c->pid = s.pid;
     c->alive = true;
@@ -74,11 +107,22 @@ void child_signal(struct child *c, int sig)
         kill(-c->pid, sig);
 }
 
+void child_watch(struct child *c, uint32_t turn_ms, uint32_t timeout_ms)
+{
+    if (!c->alive || !liveness_turn(&c->liveness, c->pid, turn_ms, timeout_ms))
+        return;
+    LOG(LOG_ERROR, "no heartbeat and no CPU time used: killing a frozen process",
+        LOGS("name", c->name), LOGI("pid", c->pid), LOGI("ms", c->liveness.quiet_ms));
+    child_signal(c, SIGKILL);
+}
+
 void child_free(struct child *c)
 {
     for (int i = 0; i < 2; i++)
         if (c->logs && c->fds[i] >= 0)
             close(c->fds[i]);
+    if (c->logs)
+        liveness_close(&c->liveness);
     free(c->logs);
     c->logs = NULL;
 }
@@ -86,7 +130,9 @@ void child_free(struct child *c)
 void child_cause(const struct child *c, char *out, size_t max)
 {
     const char *words = relog_words(&c->last), *colon = *words ? ": " : "";
-    if (WIFSIGNALED(c->status)) {
+    if (c->liveness.frozen && WIFSIGNALED(c->status)) {
+        snprintf(out, max, "was frozen (no heartbeat) and was killed%s%s", colon, words);
+    } else if (WIFSIGNALED(c->status)) {
         int sig = WTERMSIG(c->status);
         snprintf(out, max, "was killed by signal %d (%s%s)%s%s", sig, strsignal(sig),
                  sig == SIGKILL ? "; the kernel does this when memory runs out" : "", colon, words);

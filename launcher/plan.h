@@ -17,7 +17,7 @@ struct command {
     const char *program; /* "model-server": found by spawn.c */
     struct words argv;   /* argv[0] is the program's name */
     struct words env;    /* "NAME=value" */
-    int keep_fds[2];     /* descriptors that the child inherits; 0: none */
+    int keep_fds[3];     /* descriptors that the child inherits; 0: none; [2]: of its heartbeats */
 };
 
 struct source { /* what must be on this machine: a folder, or a repository of the hub */

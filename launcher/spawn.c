@@ -41,7 +41,7 @@ static void become(const char *path, char *const *argv, char *const *env, pid_t 
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != parent)
         _exit(127); /* the launcher died between fork and prctl: nobody would tell us any more */
     setpgid(0, 0);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 3; i++)
         if (keep[i])
             fcntl(keep[i], F_SETFD, 0);
     signal(SIGPIPE, SIG_DFL);
@@ -63,7 +63,7 @@ static void close_pair(int p[2])
             close(p[i]);
 }
 
-int spawn(const char *path, char *const *argv, char *const *env, const int keep[2],
+int spawn(const char *path, char *const *argv, char *const *env, const int keep[3],
           struct spawned *s, struct err *e)
 {
     int out[2] = {-1, -1}, err[2] = {-1, -1}, fail[2] = {-1, -1}, why = 0;

@@ -18,8 +18,8 @@ struct spawned {
  * beside our own executable, else left to $PATH. */
 void spawn_find(const char *program, char *path, size_t max);
 
-/* `keep`: two descriptors that the child inherits under their numbers; 0: none. Errors name the
+/* `keep`: three descriptors that the child inherits under their numbers; 0: none. Errors name the
  * file that could not be run. */
-int spawn(const char *path, char *const *argv, char *const *env, const int keep[2],
+int spawn(const char *path, char *const *argv, char *const *env, const int keep[3],
           struct spawned *out, struct err *e);
 #endif

@@ -44,6 +44,7 @@ struct supervisor {
     uint32_t n_checked; /* of the plan's sources */
     enum step step;
     int64_t since, deadline, notice; /* ms; deadline and notice 0: none */
+    int64_t watched;                 /* ms: when frozen children were last looked for */
     int64_t asked;                   /* when we were last asked to stop */
     int signals;                     /* how often */
     int sigfd;
@@ -138,6 +139,7 @@ static void download_enter(struct supervisor *s)
     }
     log_msg(LOG_INFO, "Starting check and download process for %s",
             s->plan->sources[s->n_checked].id);
+    child_free(&s->children[CHILD_DOWNLOAD]); /* of the source before */
     if (plan_download(s->plan, s->n_checked, &cmd, s->err) ||
         child_start(&s->children[CHILD_DOWNLOAD], "download", &cmd, s->err))
         fail_err(s, "Download error");
@@ -476,11 +478,22 @@ static void read_signals(struct supervisor *s)
     reap(s);
 }
 
+static void watch_children(struct supervisor *s, int64_t now)
+{
+    uint32_t turn_ms = (uint32_t)(now - s->watched);
+    if (turn_ms < LIVENESS_TURN_MS)
+        return;
+    s->watched = now;
+    for (uint32_t i = 0; i < s->n_children; i++)
+        child_watch(&s->children[i], turn_ms, 1000 * s->plan->cfg->heartbeat_timeout);
+}
+
 static int wait_ms(const struct supervisor *s)
 {
     int64_t next = s->deadline, left;
-    const int64_t more[] = {groups_deadline(&s->groups), draft_deadline(&s->draft)};
-    for (int i = 0; i < 2; i++)
+    const int64_t more[] = {groups_deadline(&s->groups), draft_deadline(&s->draft),
+                            s->watched + LIVENESS_TURN_MS};
+    for (int i = 0; i < 3; i++)
         if (more[i] && (!next || more[i] < next))
             next = more[i];
     if (s->notice && (!next || s->notice < next))
@@ -522,6 +535,7 @@ static void turn(struct supervisor *s)
         s->deadline = 0;
         rows[s->step].late(s);
     }
+    watch_children(s, now);
     groups_late(&s->groups, now);
     draft_late(&s->draft, now);
 }
@@ -529,6 +543,7 @@ static void turn(struct supervisor *s)
 int supervise(const struct plan *p, struct err *e)
 {
     struct supervisor s = {.own = *p, .n = p->n, .err = e};
+    s.watched = clock_ms();
     uint32_t n_groups = p->cfg->models_folder ? p->cfg->max_loaded_models : 0;
     sigset_t set;
     int rc = -1;

@@ -1,6 +1,7 @@
 /* model-server serve: one rank, from its flags to the last answer. */
 #include "common/cleanup.h"
 #include "common/flag.h"
+#include "common/heartbeat.h"
 #include "common/hub/cache.h"
 #include "common/log.h"
 #include "common/rpc_loop.h"
@@ -27,7 +28,7 @@ struct serve_config {
     const char *otlp_endpoint, *otlp_service_name, *master_addr;
     struct flag_list lora_adapters;
     uint32_t dtype, kv_dtype, threads, logger_level, max_input_tokens, max_total_tokens, speculate;
-    uint32_t startup_fd, watchdog_s;
+    uint32_t startup_fd, watchdog_s, heartbeat_fd;
     uint32_t rank, world, nnodes, master_port, rendezvous_s, max_prefill_tokens, max_batch_size;
     enum quant quant; /* what `quantize` says */
     double rope_factor, row_cost, memory_fraction, adapter_fraction, kv_memory, swap_gib,
@@ -111,6 +112,8 @@ static const struct flag flags[] = {
     {.name = "watchdog-seconds", .type = FLAG_U32, F(watchdog_s), .def = "120", .max = 86400, .unit = "seconds",
      .help = "A thread that serves and makes no progress for so long has the stacks of all threads written to the log, with the state "
              "of the engine. 0: never."},
+    {.name = "heartbeat-fd", .type = FLAG_U32, F(heartbeat_fd),
+     .help = "eventfd for the heartbeats of this process, which the launcher sets."},
     {.name = "logger-level", .type = FLAG_ENUM, F(logger_level), .def = "info", .choices = levels, .env = "",
      .help = "Lines above this level are not logged."},
     {.name = "json-output", .type = FLAG_BOOL, F(json_output), .env = "", .help = "Log JSON objects instead of text."},
@@ -491,7 +494,7 @@ static int serve(const struct serve_config *c, struct err *e)
     struct shard s = {0};
     struct stopper t;
     char address[RANKS_ADDRESS];
-    if (catch_signals(&t, e))
+    if (heartbeat_start(c->heartbeat_fd, e) || catch_signals(&t, e))
         return -1;
     int rc = load(&s, c, &t, e);
     if (rc == 0 && c->dry_run)

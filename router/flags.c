@@ -94,6 +94,8 @@ static const struct flag rows[] = {
      .help = "Socket to the launcher, which sets this, for --models-folder."},
     {.name = "startup-fd", .type = FLAG_U32, F(startup_fd), .env = "",
      .help = "Memory that the launcher and its shards tell of their start in; the launcher sets this."},
+    {.name = "heartbeat-fd", .type = FLAG_U32, F(heartbeat_fd),
+     .help = "eventfd for the heartbeats of this process, which the launcher sets."},
     {.name = "lmtp-listen", .type = FLAG_STR, F(lmtp_listen),
      .help = "Also speak LMTP as lines here: `unix:/path` or `host:port`."},
     {.name = "lmtp-model-alias", .type = FLAG_LIST, F(lmtp_model_alias),

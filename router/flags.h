@@ -26,7 +26,7 @@ struct router_config {
     struct flag_list lmtp_model_alias;
     uint32_t lmtp_max_message, lmtp_grace, watchdog_seconds;
     const char *models_folder;
-    uint32_t max_loaded_models, launcher_fd, startup_fd;
+    uint32_t max_loaded_models, launcher_fd, startup_fd, heartbeat_fd;
     const char *otlp_endpoint, *otlp_service_name, *usage_stats, *ngrok_authtoken, *ngrok_edge;
     bool ngrok;
     uint32_t prometheus_port;

@@ -1,5 +1,6 @@
 #include "router/serve.h"
 #include "common/clock.h"
+#include "common/heartbeat.h"
 #include "common/hub/cache.h"
 #include "common/log.h"
 #include "common/rpc_loop.h"
@@ -253,8 +254,9 @@ static int start(struct service *s, struct err *e)
     stacks_init();
     rpc_loop_log();
     raise_file_limit();
-    if (check(s->c, e) != 0 || catch_signals(s, e) != 0 || open_startup(s, e) != 0 ||
-        load_model(s, e) != 0 || build_edge(s, e) != 0)
+    if (check(s->c, e) != 0 || heartbeat_start(s->c->heartbeat_fd, e) != 0 ||
+        catch_signals(s, e) != 0 || open_startup(s, e) != 0 || load_model(s, e) != 0 ||
+        build_edge(s, e) != 0)
         return -1;
     if (!(s->target = shard_target(s->c->shard_uds_path)) ||
         (given(s->c->draft_shard_uds_path) &&
