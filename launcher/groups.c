@@ -2,6 +2,7 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "launcher/machine.h"
+#include "launcher/restarts.h"
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -12,11 +13,13 @@
 #include <unistd.h>
 
 enum { MESSAGE_MAX = 4096, GROUP_ARENA = 16 << 20 };
-enum group_state { FREE, LOADING, READY, STOPPING };
+enum group_state { FREE, LOADING, READY, RESTARTING, STOPPING };
 
 struct group {
     enum group_state state;
     uint32_t slot, n_ready;
+    bool served; /* it was READY in this life */
+    struct restarts restarts;
     int64_t since, deadline; /* ms; deadline 0: none */
     struct arena arena;      /* of one life */
     struct config cfg;
@@ -53,11 +56,18 @@ static void signal_all(const struct groups *g, const struct group *q, int sig)
     }
 }
 
-static void over_when_gone(struct groups *g, struct group *q)
+static bool all_gone(const struct groups *g, const struct group *q)
 {
     for (uint32_t r = 0; r < g->n_ranks; r++)
         if (shard(g, q, r)->alive || probe(g, q, r)->alive)
-            return;
+            return false;
+    return true;
+}
+
+static void over_when_gone(struct groups *g, struct group *q)
+{
+    if (!all_gone(g, q))
+        return;
     q->state = FREE;
     q->deadline = 0;
     LOG(LOG_INFO, "Model unloaded", LOGS("model", q->folder), LOGI("slot", q->slot));
@@ -118,11 +128,9 @@ static int start_rank(struct groups *g, struct group *q, uint32_t rank, struct e
     return child_start(probe(g, q, rank), label(q, "probe", rank), &cmd, e);
 }
 
-static void load(struct groups *g, struct group *q, const char *folder)
+static void start(struct groups *g, struct group *q)
 {
     struct err e = ERR_INIT;
-    snprintf(q->folder, sizeof(q->folder), "%s", folder);
-    *q->why = 0;
     q->n_ready = 0;
     q->state = LOADING;
     q->since = clock_ms();
@@ -130,12 +138,38 @@ static void load(struct groups *g, struct group *q, const char *folder)
                       ? q->since + 1000 * (int64_t)g->base->cfg->startup_timeout
                       : 0;
     make_plan(g, q);
-    LOG(LOG_INFO, "Loading model", LOGS("model", folder), LOGI("slot", q->slot));
     for (uint32_t r = 0; r < g->n_ranks; r++)
         if (start_rank(g, q, r, &e) != 0) {
             fail(g, q, e.msg, NULL);
             return;
         }
+}
+
+static void load(struct groups *g, struct group *q, const char *folder)
+{
+    snprintf(q->folder, sizeof(q->folder), "%s", folder);
+    *q->why = 0;
+    q->served = false;
+    q->restarts = (struct restarts){0};
+    LOG(LOG_INFO, "Loading model", LOGS("model", folder), LOGI("slot", q->slot));
+    start(g, q);
+}
+
+/* A rank is gone: the others have nothing to save, and may wait for it in a collective. */
+static void start_again(struct groups *g, struct group *q, const char *who, const struct child *c)
+{
+    char cause[400];
+    child_cause(c, cause, sizeof(cause));
+    LOG(LOG_ERROR, "Model lost a shard", LOGS("model", q->folder), LOGS("who", who),
+        LOGS("why", cause));
+    q->restarts.n++;
+    LOG(LOG_WARN, "Starting the shards again", LOGS("model", q->folder),
+        LOGI("restart", q->restarts.n), LOGI("most_in_an_hour", g->base->cfg->max_shard_restarts));
+    q->state = RESTARTING;
+    q->deadline = 0;
+    signal_all(g, q, SIGKILL);
+    if (all_gone(g, q))
+        start(g, q);
 }
 
 /* ---------------------------------------------------------------- what happens */
@@ -178,16 +212,25 @@ void groups_lost(struct groups *g, uint32_t child)
              child / 2 % g->n_ranks);
     if (q->state == STOPPING) {
         over_when_gone(g, q);
+    } else if (q->state == RESTARTING) {
+        if (all_gone(g, q))
+            start(g, q);
+    } else if (!is_probe && q->served && !g->ending &&
+               restarts_left(&q->restarts, g->base, clock_ms())) {
+        start_again(g, q, who, c);
     } else if (!is_probe || !ok) {
         fail(g, q, who, c);
     } else if (q->state == LOADING && ++q->n_ready == g->n_ranks) {
         q->state = READY;
+        q->served = true;
         q->deadline = 0;
         LOG(LOG_INFO, "Model ready", LOGS("model", q->folder),
             LOGD("seconds", (double)(clock_ms() - q->since) / 1e3));
         tell(g, "ready", q, plan_socket(&q->plan, 0));
     }
 }
+
+void groups_end(struct groups *g) { g->ending = true; }
 
 int64_t groups_deadline(const struct groups *g)
 {

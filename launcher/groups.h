@@ -1,9 +1,11 @@
 /* groups.h - groups of shards that the router asks for while it serves: docs/decisions/
  * on-demand-models.md has their life and the messages.
  *
- * A slot is one group: FREE -> LOADING -> READY -> STOPPING -> FREE. The children are the
- * supervisor's, two for each rank (shard and probe); this says what their coming and going means.
- * Main thread only. */
+ * A slot is one group: FREE -> LOADING -> READY -> STOPPING -> FREE. A group that loses a rank
+ * while it is READY is started again: READY -> RESTARTING -> LOADING -> READY, as often as the
+ * first model's shards are (restarts.h); the router finds it at the same sockets. The children are
+ * the supervisor's, two for each rank (shard and probe); this says what their coming and going
+ * means. Main thread only. */
 #ifndef LAUNCHER_GROUPS_H
 #define LAUNCHER_GROUPS_H
 #include "launcher/child.h"
@@ -15,6 +17,7 @@ struct groups {
     uint32_t n, n_ranks;
     struct child *children; /* [n * 2 * n_ranks], shard and probe of each rank */
     int fd, router_fd;      /* our end of the channel, and the router's; -1: none */
+    bool ending;            /* the launch ends: nothing is started again */
 };
 
 /* Room for `n` groups; 0: none will ever be asked for, and everything below does nothing. */
@@ -22,6 +25,7 @@ int groups_init(struct groups *g, const struct plan *base, uint32_t n, struct ch
                 struct err *e);
 void groups_read(struct groups *g);                 /* the router has said something */
 void groups_lost(struct groups *g, uint32_t child); /* children[child] has ended */
+void groups_end(struct groups *g);                  /* from now on nothing is started again */
 int64_t groups_deadline(const struct groups *g);    /* when groups_late() is due; 0: never */
 void groups_late(struct groups *g, int64_t now);
 void groups_free(struct groups *g); /* no child is left */

@@ -7,6 +7,7 @@
 #include "launcher/groups.h"
 #include "launcher/machine.h"
 #include "launcher/progress.h"
+#include "launcher/restarts.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -17,9 +18,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* ECHO_MS: `timeout` and some terminals signal the process and then its group; that is one request.
+/* LAST_MS: the end of the grace time, for the error events of requests that did not finish in it,
+ * and for the shards. ECHO_MS: `timeout` and some terminals signal the process and then its group;
+ * that is one request.
  */
-enum { NOTICE_MS = 10000, SHORT_GRACE_MS = 10000, ECHO_MS = 500, HOUR_MS = 3600000 };
+enum { NOTICE_MS = 10000, SHORT_GRACE_MS = 10000, ECHO_MS = 500, LAST_MS = 2000 };
 
 enum step { DOWNLOAD, LOADING, SERVING, RESTARTING, STOP_ROUTER, STOP_SHARDS, OVER };
 
@@ -39,13 +42,14 @@ struct supervisor {
     uint32_t n, n_children, n_ready;
     struct progress progress; /* of the shards that load */
     bool served;              /* once: all shards were ready */
-    uint32_t n_restarts;      /* since first_restart, ms; at most an hour ago */
-    int64_t first_restart;
+    struct restarts restarts;
     uint32_t n_checked; /* of the plan's sources */
     enum step step;
     int64_t since, deadline, notice; /* ms; deadline and notice 0: none */
     int64_t watched;                 /* ms: when frozen children were last looked for */
     int64_t asked;                   /* when we were last asked to stop */
+    int64_t stop_by;                 /* the end of the grace time */
+    bool hurried;                    /* the router was told to end its requests */
     int signals;                     /* how often */
     int sigfd;
     bool failed;
@@ -161,14 +165,8 @@ static void download_lost(struct supervisor *s, enum role role, uint32_t rank, s
 /* Under a router that waits for them, and not too often. */
 static bool may_restart(struct supervisor *s)
 {
-    int64_t now = clock_ms();
-    if (!s->served || !s->children[CHILD_ROUTER].alive || !plan_restarts(s->plan))
-        return false;
-    if (s->n_restarts == 0 || now - s->first_restart > HOUR_MS) {
-        s->n_restarts = 0;
-        s->first_restart = now;
-    }
-    return s->n_restarts < s->plan->cfg->max_shard_restarts;
+    return s->served && s->children[CHILD_ROUTER].alive &&
+           restarts_left(&s->restarts, s->plan, clock_ms());
 }
 
 static void load_when_gone(struct supervisor *s)
@@ -186,8 +184,8 @@ static void load_when_gone(struct supervisor *s)
 /* The other ranks have nothing to save, and may hang in a collective. */
 static void restarting_enter(struct supervisor *s)
 {
-    s->n_restarts++;
-    LOG(LOG_WARN, "Starting the shards again", LOGI("restart", s->n_restarts),
+    s->restarts.n++;
+    LOG(LOG_WARN, "Starting the shards again", LOGI("restart", s->restarts.n),
         LOGI("most_in_an_hour", s->plan->cfg->max_shard_restarts));
     for (uint32_t r = s->plan->first; is_rank(s, r); r++) {
         child_signal(shard(s, r), SIGKILL);
@@ -346,35 +344,56 @@ static int64_t grace_ms(const struct supervisor *s)
     return 1000 * (int64_t)s->plan->cfg->graceful_termination_timeout;
 }
 
+static int64_t last_ms(const struct supervisor *s)
+{
+    return grace_ms(s) / 4 < LAST_MS ? grace_ms(s) / 4 : LAST_MS;
+}
+
 static void stop_router_enter(struct supervisor *s)
 {
     log_msg(LOG_INFO, "Terminating webserver");
+    groups_end(&s->groups);
     child_signal(&s->children[CHILD_ROUTER], SIGTERM);
-    s->deadline = s->since + grace_ms(s);
+    s->stop_by = s->since + grace_ms(s);
+    s->deadline = s->stop_by - last_ms(s);
 }
 
+/* However it was asked to stop: what it did not finish was lost. */
 static void stop_router_lost(struct supervisor *s, enum role role, uint32_t rank, struct child *c)
 {
-    (void)rank, (void)c;
-    if (role == ROLE_ROUTER)
-        go(s, STOP_SHARDS);
+    char cause[400];
+    (void)rank;
+    if (role != ROLE_ROUTER)
+        return;
+    if (!s->failed && (!WIFEXITED(c->status) || WEXITSTATUS(c->status) != 0)) {
+        s->failed = true;
+        child_cause(c, cause, sizeof(cause));
+        err_set(s->err, ERR_SYSTEM, "Webserver failed while it shut down: router %s", cause);
+    }
+    go(s, STOP_SHARDS);
 }
 
+/* First its requests end, then it does. */
 static void stop_router_late(struct supervisor *s)
 {
-    log_msg(LOG_WARN, "webserver did not end within --graceful-termination-timeout: killing it");
-    child_signal(&s->children[CHILD_ROUTER], SIGKILL);
+    log_msg(LOG_WARN, "webserver did not end within --graceful-termination-timeout: %s",
+            s->hurried ? "killing it" : "ending its requests");
+    child_signal(&s->children[CHILD_ROUTER], s->hurried ? SIGKILL : SIGTERM);
+    if (!s->hurried)
+        s->deadline = s->stop_by - last_ms(s) / 2;
+    s->hurried = true;
 }
 
 static void stop_shards_enter(struct supervisor *s)
 {
     log_msg(LOG_INFO, "Shutting down shards");
     draft_stop(&s->draft);
+    groups_end(&s->groups);
     for (uint32_t i = 0; i < s->n_children; i++)
         child_signal(&s->children[i], SIGTERM);
-    s->deadline = s->since + grace_ms(s);
+    s->deadline = s->stop_by ? s->stop_by : s->since + grace_ms(s);
     /* a download, or shards without a router, have nothing to finish */
-    if ((s->children[CHILD_DOWNLOAD].alive || s->failed) && grace_ms(s) > SHORT_GRACE_MS)
+    if ((s->children[CHILD_DOWNLOAD].alive || s->failed) && s->deadline > s->since + SHORT_GRACE_MS)
         s->deadline = s->since + SHORT_GRACE_MS;
     if (all_gone(s))
         go(s, OVER);
@@ -509,7 +528,7 @@ static int wait_ms(const struct supervisor *s)
 static void turn(struct supervisor *s)
 {
     s->fds[0] = (struct pollfd){s->sigfd, POLLIN, 0};
-    s->fds[1] = (struct pollfd){s->step == SERVING ? s->groups.fd : -1, POLLIN, 0};
+    s->fds[1] = (struct pollfd){s->step < STOP_ROUTER ? s->groups.fd : -1, POLLIN, 0};
     for (uint32_t i = 0; i < s->n_children; i++)
         for (int k = 0; k < 2; k++)
             s->fds[2 + 2 * i + (uint32_t)k] =

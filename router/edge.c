@@ -100,8 +100,9 @@ struct validator edge_validator(const struct edge *g)
     };
 }
 
-struct infer_config edge_infer_config(const struct router_config *c, const char *target)
+struct infer_config edge_infer_config(struct edge *home, const char *target)
 {
+    const struct router_config *c = home->config;
     return (struct infer_config){
         .shard_target = target,
         .max_input_tokens = c->max_input_tokens,
@@ -113,5 +114,7 @@ struct infer_config edge_infer_config(const struct router_config *c, const char 
         .waiting_served_ratio = c->waiting_served_ratio,
         .target_inter_token_ms = c->target_inter_token_ms,
         .connect_timeout_ms = c->shard_connect_timeout * 1000,
+        .return_ms = c->shard_return_timeout * 1000,
+        .failed = &home->failed,
     };
 }

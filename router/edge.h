@@ -53,6 +53,7 @@ struct edge {
 
     /* at home only */
     atomic_bool draining;
+    atomic_uint failed;    /* generations of all models that a failure of the shards ended */
     atomic_uint live;      /* calls not yet freed, of all models */
     struct mailbox done;   /* calls back from the workers */
     struct mailbox events; /* notes from the scheduler */
@@ -78,5 +79,5 @@ struct validator edge_validator(const struct edge *g);
 /* The adapter that a request's `model` names: that string, or NULL. Any thread. */
 const char *edge_adapter(struct edge *g, const char *model);
 /* What the flags say about the lower half; without metrics. */
-struct infer_config edge_infer_config(const struct router_config *c, const char *target);
+struct infer_config edge_infer_config(struct edge *home, const char *target);
 #endif

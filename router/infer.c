@@ -22,6 +22,7 @@ enum mail_kind {
     MAIL_ON_LOST,
     MAIL_DRAIN,
     MAIL_AUDIT,
+    MAIL_FAIL,
     MAIL_STOP
 };
 struct letter {
@@ -31,6 +32,7 @@ struct letter {
     uint64_t id;     /* CANCEL */
     void (*on_lost)(void *arg, const char *why);
     void *arg;           /* ON_LOST */
+    const char *why;     /* DRAIN, FAIL */
     struct audit *audit; /* AUDIT */
 };
 
@@ -132,7 +134,10 @@ static void read_letter(struct infer *i, struct letter *l)
         sched_on_lost(i->sched, l->on_lost, l->arg);
         break;
     case MAIL_DRAIN:
-        sched_drain(i->sched);
+        sched_drain(i->sched, l->why);
+        break;
+    case MAIL_FAIL:
+        sched_fail(i->sched, l->why);
         break;
     case MAIL_AUDIT:
         audit_answer(i->sched, l->audit);
@@ -240,7 +245,15 @@ void infer_on_lost(struct infer *i, void (*fn)(void *arg, const char *why), void
     post(i, &(struct letter){.kind = MAIL_ON_LOST, .on_lost = fn, .arg = arg});
 }
 
-void infer_drain(struct infer *i) { post(i, &(struct letter){.kind = MAIL_DRAIN}); }
+void infer_drain(struct infer *i, const char *why)
+{
+    post(i, &(struct letter){.kind = MAIL_DRAIN, .why = why});
+}
+
+void infer_fail(struct infer *i, const char *why)
+{
+    post(i, &(struct letter){.kind = MAIL_FAIL, .why = why});
+}
 
 struct infer_stats infer_stats(struct infer *i)
 {
@@ -338,6 +351,7 @@ static int start(struct infer *i, const struct infer_config *c, struct err *e)
                               .metrics = c->metrics,
                               .drafter = i->drafter,
                               .check = c->check,
+                              .failed = c->failed,
                               .status = &i->status};
     if ((i->sched = sched_new(&o, e))) {
         i->shards = NULL; /* the scheduler's now */

@@ -10,6 +10,7 @@
 #include "common/metrics.h"
 #include "router/request.h"
 #include "router/scheduler/adapters.h"
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -26,7 +27,8 @@ struct infer_config {
     const char *draft_target;       /* as shard_target, of a draft model; NULL: none */
     uint32_t connect_timeout_ms;
     uint32_t return_ms; /* lost shards are waited for so long, and requests go on; 0: not at all */
-    struct metrics *metrics;   /* rows of router/metrics.h */
+    struct metrics *metrics; /* rows of router/metrics.h */
+    atomic_uint *failed; /* counts the requests that a failure of the shards ended; NULL: none */
     struct watchdog *watchdog; /* looks at the scheduler's thread; NULL: nobody does */
     bool check;                /* for tests: walk all KV blocks after every turn */
 };
@@ -59,8 +61,11 @@ bool infer_healthy(struct infer *i);
  * Until then (return_ms) requests wait, and infer_healthy() is false. */
 void infer_on_lost(struct infer *i, void (*fn)(void *arg, const char *why), void *arg);
 
-/* Nobody new comes: a lost shard is not waited for any more (infer_on_lost()). */
-void infer_drain(struct infer *i);
+/* From now on a lost shard is not waited for (infer_on_lost()). `why`, for its requests, is static:
+ * "the server is shutting down". */
+void infer_drain(struct infer *i, const char *why);
+/* Ends every request with ERR_GENERATION; `why` is static. */
+void infer_fail(struct infer *i, const char *why);
 
 struct infer_stats {
     uint32_t queued, running, blocks_total, blocks_used, blocks_cached, swap_used;

@@ -62,7 +62,7 @@ static char *folder_of(const struct models *m, const char *name)
 static struct model *find(const struct models *m, const char *name)
 {
     struct model *q = m->list;
-    while (q && (q->state == MODEL_LEAVING || strcmp(q->name, name) != 0))
+    while (q && (q->state == MODEL_LEAVING || q->lost || strcmp(q->name, name) != 0))
         q = q->next;
     return q;
 }
@@ -213,6 +213,28 @@ void models_tell(struct models *m, struct model *q, const struct err *why)
     pthread_mutex_unlock(&m->lock);
     tell(w, why ? NULL : &q->edge, why);
     pthread_mutex_lock(&m->lock);
+}
+
+void models_drain(struct models *m)
+{
+    if (!m)
+        return;
+    pthread_mutex_lock(&m->lock);
+    for (struct model *q = m->list; q; q = q->next)
+        if (q->state == MODEL_LOADED || (q->state == MODEL_LEAVING && q->users))
+            infer_drain(q->infer, "the server is shutting down");
+    pthread_mutex_unlock(&m->lock);
+}
+
+void models_fail(struct models *m, const char *why)
+{
+    if (!m)
+        return;
+    pthread_mutex_lock(&m->lock);
+    for (struct model *q = m->list; q; q = q->next)
+        if (q->state == MODEL_LOADED || (q->state == MODEL_LEAVING && q->users))
+            infer_fail(q->infer, why);
+    pthread_mutex_unlock(&m->lock);
 }
 
 void models_close(struct models *m)

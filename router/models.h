@@ -20,6 +20,10 @@ struct models_wait { /* embedded in who waits, who lets it alone until it is rea
 struct models *models_new(struct edge *first, struct err *e);
 /* From now on nobody gets a model that is not loaded; who waits for one is told. */
 void models_close(struct models *m);
+/* Shards that are lost are not waited for any more (infer_drain()). After models_close(). */
+void models_drain(struct models *m);
+/* Every request to them ends with an error (infer_fail()); `why` is static. */
+void models_fail(struct models *m, const char *why);
 /* Ends the thread and the schedulers: who has a request still is told so by its last event. */
 void models_stop(struct models *m);
 void models_free(struct models *m); /* when nobody holds anything; NULL is fine, as above */

@@ -11,6 +11,7 @@ struct model {
     struct model *next;
     struct models *models;
     enum model_state state;
+    bool lost; /* its shards, for good: no longer found by name, and LEAVING soon */
     char *name, *folder;
     struct tokenizer *tokenizer;
     struct chat *chat;

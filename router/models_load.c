@@ -126,8 +126,10 @@ static struct model *take_leaver(struct models *m, bool spare)
     struct model *out = NULL;
     pthread_mutex_lock(&m->lock);
     for (struct model *q = m->list; q; q = q->next) {
-        if (q->state == MODEL_LOADED && m->slots[q->slot].state == SLOT_FAILED)
+        if (q->state == MODEL_LOADED && (q->lost || m->slots[q->slot].state == SLOT_FAILED)) {
             q->state = MODEL_LEAVING;
+            infer_drain(q->infer, "they are not started again");
+        }
         if (q->users || (q->state != MODEL_LEAVING && (q->state != MODEL_LOADED || !spare)))
             continue;
         if (!out || q->state == MODEL_LEAVING || q->used_ms < out->used_ms)
@@ -145,8 +147,12 @@ static struct model *take_leaver(struct models *m, bool spare)
 
 static void on_lost(void *arg, const char *why)
 {
-    struct model *q = arg; /* the launcher says it too, and what to do */
+    struct model *q = arg; /* the next request loads it again */
     LOG(LOG_ERROR, "Model lost", LOGS("model", q->name), LOGS("why", why));
+    pthread_mutex_lock(&q->models->lock);
+    q->lost = true;
+    models_ring(q->models);
+    pthread_mutex_unlock(&q->models->lock);
 }
 
 static void build_edge(struct models *m, struct model *q)
@@ -188,7 +194,7 @@ static int start_shards(struct models *m, struct model *q, struct err *e)
         return err_set(e, ERR_GENERATION, "the model cannot be loaded: %.400s",
                        s->state == SLOT_FAILED ? s->said : "the server is shutting down");
     snprintf(target, sizeof(target), "unix:%s", s->said);
-    struct infer_config c = edge_infer_config(m->home->config, target);
+    struct infer_config c = edge_infer_config(m->home, target);
     c.watchdog = m->home->watchdog;
     if (!(q->infer = infer_start(&c, e)))
         return -1;

@@ -39,6 +39,7 @@ struct service {
     char *dir, *target, *draft_target;
     pthread_t loop, starter;
     bool looping, starting;
+    bool lost; /* the first model's shards, for good */
     int signal_fd, news_fd;
     atomic_int news;        /* the newest, from the starter or the scheduler */
     struct infer *infer;    /* with STARTED */
@@ -74,11 +75,10 @@ static void on_lost(void *arg, const char *why)
 static void *connect_shards(void *arg)
 {
     struct service *s = arg;
-    struct infer_config i = edge_infer_config(s->c, s->target);
+    struct infer_config i = edge_infer_config(&s->edge, s->target);
     i.metrics = s->edge.metrics;
     i.watchdog = s->edge.watchdog;
     i.draft_target = s->draft_target;
-    i.return_ms = s->c->shard_return_timeout * 1000;
     s->infer = infer_start(&i, &s->start_error);
     if (s->infer)
         infer_on_lost(s->infer, on_lost, s);
@@ -293,7 +293,21 @@ static void opened(struct service *s)
         LOGI("max_batch_total_tokens", l->max_batch_total_tokens));
 }
 
-/* 0: go on. -1: over, `e` says why. */
+static const char shutting_down[] = "the server is shutting down";
+
+/* Nobody new comes; what runs may finish. */
+static void drain(struct service *s)
+{
+    if (atomic_exchange(&s->edge.draining, true))
+        return;
+    models_close(s->edge.models);
+    models_drain(s->edge.models);
+    if (s->infer)
+        infer_drain(s->infer, shutting_down);
+}
+
+/* 0: go on. -1: over, `e` says why. The first model's shards may be lost for good while requests to
+ * other models run: those finish, then it is over. */
 static int on_news(struct service *s, struct err *e)
 {
     uint64_t count;
@@ -307,8 +321,17 @@ static int on_news(struct service *s, struct err *e)
         *e = s->start_error;
         return -1;
     default:
-        return err_set(e, ERR_GENERATION, "%s", s->why_lost);
+        break;
     }
+    if (atomic_load(&s->edge.draining)) /* whoever lost something by it is counted */
+        return 0;
+    err_set(e, ERR_GENERATION, "%s", s->why_lost);
+    if (!s->edge.models)
+        return -1;
+    log_msg(LOG_ERROR, "%s; starting graceful shutdown", s->why_lost);
+    s->lost = true;
+    drain(s);
+    return 0;
 }
 
 static void renew(struct service *s)
@@ -340,13 +363,33 @@ static bool flush(struct service *s, int64_t ms)
     return true;
 }
 
-/* 0: drained; -1: `e`. A second signal does not return. */
+/* The second signal: every request ends now, with an error. */
+static int hurry(struct service *s, struct err *e)
+{
+    if (s->infer)
+        infer_fail(s->infer, shutting_down);
+    models_fail(s->edge.models, shutting_down);
+    return err_set(e, ERR_GENERATION, "a second signal ended %u requests",
+                   atomic_load(&s->edge.live));
+}
+
+/* Drained. 1: something was lost meanwhile, and `e` says what. */
+static int result(const struct service *s, uint32_t failed_before, struct err *e)
+{
+    uint32_t n = atomic_load(&s->edge.failed) - failed_before;
+    if (!s->lost && n)
+        err_set(e, ERR_GENERATION, "%u requests failed while the server shut down", n);
+    return s->lost || n;
+}
+
+/* As result(); -1: not drained, `e` says why. */
 static int wait(struct service *s, struct err *e)
 {
-    bool draining = false;
+    uint32_t signals = 0, failed = 0;
     for (;;) {
         struct pollfd fds[] = {{s->signal_fd, POLLIN, 0}, {s->news_fd, POLLIN, 0}};
         struct signalfd_siginfo info;
+        bool draining = atomic_load(&s->edge.draining);
         if (poll(fds, 2, draining ? 10 : -1) < 0 && errno != EINTR)
             return err_sys(e, "poll");
         if (fds[1].revents && on_news(s, e) != 0)
@@ -355,17 +398,16 @@ static int wait(struct service *s, struct err *e)
         if (got && info.ssi_signo == SIGHUP) {
             renew(s);
         } else if (got) {
-            if (draining || s->starting) /* nothing runs yet, or nobody wants to wait */
-                leave(draining ? 1 : 0);
+            if (s->starting) /* nothing runs yet */
+                leave(0);
+            if (signals++)
+                return hurry(s, e);
             log_msg(LOG_INFO, "signal received, starting graceful shutdown");
-            draining = true;
-            atomic_store(&s->edge.draining, true);
-            models_close(s->edge.models);
-            if (s->infer)
-                infer_drain(s->infer);
+            failed = atomic_load(&s->edge.failed);
+            drain(s);
         }
-        if (draining && atomic_load(&s->edge.live) == 0)
-            return 0;
+        if (atomic_load(&s->edge.draining) && atomic_load(&s->edge.live) == 0)
+            return result(s, failed, e);
     }
 }
 
@@ -424,8 +466,9 @@ int serve(const struct router_config *c, struct err *e)
 {
     struct service s = {.c = c, .signal_fd = -1, .news_fd = -1};
     int rc = start(&s, e);
-    if (rc == 0 && wait(&s, e) != 0)
+    int end = rc == 0 ? wait(&s, e) : 0;
+    if (end < 0)
         give_up(&s, e);
     stop(&s);
-    return rc;
+    return end ? -1 : rc;
 }

@@ -9,6 +9,7 @@
 #include "router/metrics.h"
 #include "router/scheduler/state.h"
 #include "router/shards_link.h"
+#include <stdio.h>
 #include <string.h>
 
 enum { LOSSES_MOST = 2, SILENCE_MS = 15000 };
@@ -24,7 +25,7 @@ static void let_go(struct scheduler *s, struct seq *q, const struct err *why)
         return;
     }
     if (!ended)
-        deliver_error(&s->deliver, q, why, clock_ns());
+        trouble_fail(s, q, why, clock_ns());
     sched_remove(s, q);
 }
 
@@ -178,12 +179,14 @@ int rejoin_init(struct scheduler *s, struct err *e)
     return -1;
 }
 
-void sched_drain(struct scheduler *s)
+void sched_drain(struct scheduler *s, const char *why)
 {
+    char text[200];
     s->draining = true;
     if (s->bond == BOND_HELD)
         return;
-    trouble_end(s, "the shards were lost, and the server is shutting down");
+    snprintf(text, sizeof(text), "the shards were lost, and %s", why);
+    trouble_end(s, text);
     sched_turn(s);
     sched_end_turn(s);
 }

@@ -552,18 +552,30 @@ struct scheduler *sched_new(const struct sched_options *o, struct err *e)
     return s;
 }
 
-void sched_stop(struct scheduler *s, void (*gone)(void *arg), void *arg)
+static void fail_all(struct scheduler *s, const char *why)
 {
     struct err e = ERR_INIT;
-    s->stopping = true;
-    s->gone = gone;
-    s->gone_arg = arg;
-    err_set(&e, ERR_GENERATION, "Request failed during generation: the router is shutting down");
+    err_set(&e, ERR_GENERATION, "Request failed during generation: %s", why);
     for (uint32_t i = 0; i < s->n_joining; i++) {
-        deliver_error(&s->deliver, s->joining[i], &e, clock_ns());
+        trouble_fail(s, s->joining[i], &e, clock_ns());
         s->joining[i]->gone = true;
     }
     trouble_fail_everything(s, &e);
+}
+
+void sched_fail(struct scheduler *s, const char *why)
+{
+    fail_all(s, why);
+    sched_turn(s);
+    sched_end_turn(s);
+}
+
+void sched_stop(struct scheduler *s, void (*gone)(void *arg), void *arg)
+{
+    s->stopping = true;
+    s->gone = gone;
+    s->gone_arg = arg;
+    fail_all(s, "the router is shutting down");
     fan_cancel(&s->fan);
     fan_cancel(&s->health);
     sched_turn(s);

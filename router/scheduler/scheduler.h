@@ -44,6 +44,7 @@ struct sched_options {
     uint32_t target_inter_token_ms; /* 0: none */
     struct metrics *metrics;        /* NULL: none */
     struct sched_status *status;
+    atomic_uint *failed; /* counts the requests that a failure of the shards ended; NULL: none */
     struct drafter *drafter; /* NULL: none; not owned */
     bool check;              /* for tests: kv_check() after every turn */
 };
@@ -62,8 +63,10 @@ void sched_probe(struct scheduler *s);
 void sched_on_lost(struct scheduler *s, void (*fn)(void *arg, const char *why), void *arg);
 /* What it holds, who holds what, and whether that balances: a JSON object. See audit.c. */
 void sched_audit(const struct scheduler *s, struct buf *out);
-/* Nobody new comes: from now on a loss is final, also one that lies behind us. */
-void sched_drain(struct scheduler *s);
+/* From now on a loss is final, also one that lies behind us; `why` shards are not waited for. */
+void sched_drain(struct scheduler *s, const char *why);
+/* Ends every request with ERR_GENERATION and these words; the shards stay. */
+void sched_fail(struct scheduler *s, const char *why);
 /* From any other thread, before sched_stop(): shards that are lost are waited for no more. */
 void sched_halt(struct scheduler *s);
 /* Ends every request with ERR_GENERATION, lets go of the shards, then calls gone(arg) once: nothing

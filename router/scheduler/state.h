@@ -158,6 +158,8 @@ void trouble_over(struct scheduler *s);      /* a model call succeeded */
 /* The shards refused a call. Perhaps they are others, who know of nothing: a connection that breaks
  * and is there again is told of a little later. */
 bool trouble_doubtful(const struct scheduler *s);
+/* The last event of one request, which is no fault of its own. */
+void trouble_fail(struct scheduler *s, struct seq *q, const struct err *cause, int64_t now);
 void trouble_fail_all(struct scheduler *s, const struct err *cause);      /* all that runs */
 void trouble_fail_everything(struct scheduler *s, const struct err *why); /* and all that waits */
 void trouble_lose(struct scheduler *s, const char *why); /* for good, or until they come back */

@@ -16,10 +16,12 @@ void trouble_forget(struct scheduler *s)
     yield_forget_swap(s);
 }
 
-static void fail(struct scheduler *s, struct seq *q, const struct err *cause, int64_t now)
+void trouble_fail(struct scheduler *s, struct seq *q, const struct err *cause, int64_t now)
 {
     if (!q->req)
         return;
+    if (s->o.failed)
+        atomic_fetch_add(s->o.failed, 1);
     deliver_error(&s->deliver, q, cause, now);
 }
 
@@ -27,7 +29,7 @@ void trouble_fail_all(struct scheduler *s, const struct err *cause)
 {
     int64_t now = clock_ns();
     for (uint32_t i = 0; i < s->n_running; i++) {
-        fail(s, s->running[i], cause, now);
+        trouble_fail(s, s->running[i], cause, now);
         s->running[i]->state = SEQ_LEAVING;
     }
     s->must_clear = s->n_running > 0 || s->batch[0].live || s->batch[1].live;
@@ -41,7 +43,7 @@ void trouble_fail_everything(struct scheduler *s, const struct err *why)
     for (struct waiter *w; (w = policy_any(&s->policy));) {
         struct seq *q = CONTAINER_OF(w, struct seq, waiter);
         policy_remove(&s->policy, &q->waiter);
-        fail(s, q, why, now);
+        trouble_fail(s, q, why, now);
         sched_bury(s, q);
     }
 }
@@ -65,7 +67,7 @@ static void prefill_failed(struct scheduler *s, const struct err *e)
     uint32_t into = s->call_batch;
     bool merged = s->batch[into].live;
     for (uint32_t i = 0; i < s->n_joining; i++) {
-        fail(s, s->joining[i], e, now);
+        trouble_fail(s, s->joining[i], e, now);
         s->joining[i]->gone = true;
     }
     step_join(s, into);
