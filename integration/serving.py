@@ -171,14 +171,16 @@ class Service(Process):
 
     @contextlib.contextmanager
     def held(self):
-        """With shards that stand still: whoever has asked waits, however fast the machine is. For moments, not for minutes."""
-        pids = self.shards()
+        """With shards that stand still: whoever has asked waits, however fast the machine is. For moments, not for minutes.
+
+        The launcher stands still as well: it kills shards that do."""
+        pids = [self.p.pid, *self.shards()]
         for pid in pids:
             os.kill(pid, signal.SIGSTOP)
         try:
             yield
         finally:
-            for pid in pids:
+            for pid in reversed(pids):
                 os.kill(pid, signal.SIGCONT)
 
     def __enter__(self):

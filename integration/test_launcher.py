@@ -270,7 +270,8 @@ def test_grace_is_bounded(launch):
     start = time.time()
     s.p.send_signal(signal.SIGHUP)
     s.end()
-    assert s.p.returncode == 0 and 1.5 < time.time() - start < 15  # they would stay for ever, and by default for 90 s
+    # they would stay for ever, and by default for 90 s; whoever had to be killed may have lost something
+    assert s.p.returncode == 1 and 0.5 < time.time() - start < 15
     assert none_left(s.pids())
 
 

@@ -2,6 +2,7 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "launcher/machine.h"
+#include "launcher/sweep.h"
 
 /* A process that ends soon is started again after twice the pause before; one that has lived a
  * while, at once. */
@@ -75,4 +76,9 @@ void draft_late(struct draft *d, int64_t now)
 
 void draft_stop(struct draft *d) { d->on = false; }
 
-void draft_free(struct draft *d) { arena_reset(&d->arena); }
+void draft_free(struct draft *d)
+{
+    if (d->cfg.draft_model_id)
+        sweep_shards(&d->plan);
+    arena_reset(&d->arena);
+}

@@ -3,6 +3,7 @@
 #include "common/log.h"
 #include "launcher/machine.h"
 #include "launcher/restarts.h"
+#include "launcher/sweep.h"
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -68,6 +69,7 @@ static void over_when_gone(struct groups *g, struct group *q)
 {
     if (!all_gone(g, q))
         return;
+    sweep_shards(&q->plan);
     q->state = FREE;
     q->deadline = 0;
     LOG(LOG_INFO, "Model unloaded", LOGS("model", q->folder), LOGI("slot", q->slot));

@@ -2,10 +2,12 @@
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -131,6 +133,24 @@ int machine_socket_free(const char *path, struct err *e)
     if (why != ECONNREFUSED || (unlink(path) && errno != ENOENT))
         return err_sys(e, "stale socket %s", path);
     return 0;
+}
+
+/* Whoever serves holds the lock (common/rpc_bind.c), and removes its file while it does. */
+void machine_socket_remove(const char *path)
+{
+    char lock[4096];
+    struct stat held, named;
+    snprintf(lock, sizeof(lock), "%s.lock", path);
+    int fd = open(lock, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0)
+        return;
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0 && fstat(fd, &held) == 0 && stat(lock, &named) == 0 &&
+        held.st_ino == named.st_ino) {
+        if (lstat(path, &named) == 0 && S_ISSOCK(named.st_mode))
+            unlink(path);
+        unlink(lock);
+    }
+    close(fd);
 }
 
 bool machine_is_dir(const char *path)

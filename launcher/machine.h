@@ -19,6 +19,9 @@ int machine_port_free(const char *address, uint32_t port, struct err *e);
 /* A socket nobody answers on is removed; one that is still served after 3 seconds is an error. */
 int machine_socket_free(const char *path, struct err *e);
 
+/* Removes the socket and its lock that a shard has left there, unless somebody serves it. */
+void machine_socket_remove(const char *path);
+
 /* A directory: a local model, nothing to download. */
 bool machine_is_dir(const char *path);
 

@@ -8,6 +8,7 @@
 #include "launcher/machine.h"
 #include "launcher/progress.h"
 #include "launcher/restarts.h"
+#include "launcher/sweep.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
@@ -178,6 +179,7 @@ static void load_when_gone(struct supervisor *s)
         child_free(shard(s, r)); /* of the life before */
         child_free(probe(s, r));
     }
+    sweep_shards(s->plan);
     go(s, LOADING);
 }
 
@@ -412,7 +414,7 @@ static void kill_all(struct supervisor *s)
         child_signal(&s->children[i], SIGKILL);
 }
 
-static void over_enter(struct supervisor *s) { (void)s; }
+static void over_enter(struct supervisor *s) { sweep_shards(s->plan); }
 
 static const struct step_row rows[] = {
     [DOWNLOAD] = {"download", download_enter, download_lost, NULL, NULL},

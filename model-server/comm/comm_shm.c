@@ -13,9 +13,10 @@
  * Waiting. Spin briefly, then sleep on the other rank's counter (a futex) and look every POLL_MS
  * whether it still lives: a process is its pid and its start time, as a pid alone may be reused. */
 #include "common/clock.h"
-#include "common/hash.h"
+#include "common/shard_group.h"
 #include "model-server/comm/comm.h"
 #include <assert.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -27,12 +28,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
-#define SHM_DIR   "/dev/shm"
+#define SHM_DIR   SHARD_GROUP_DIR
 #define SHM_MAGIC UINT64_C(0x314d48534d4d4f43) /* "COMMSHM1" */
 
 enum { MAX_WORLD = 64 };
@@ -40,6 +43,7 @@ enum { CHUNK = 64 * 1024 }; /* floats in a half buffer */
 enum { SMALL = 16 * 1024 }; /* up to here every rank adds up everything: one barrier less */
 enum { SPINS = 2000 };      /* about 30 us */
 enum { POLL_MS = 50 };
+enum { SWEEP_AGE_S = 600 };
 
 struct shm_rank {
     _Alignas(64) atomic_uint arrived; /* barriers reached */
@@ -62,6 +66,7 @@ struct shm {
     unsigned reached; /* barriers */
     unsigned half;    /* buffer of the next chunk */
     int timeout_ms;
+    int named; /* rank 0, while its segment has a name: a descriptor that locks it; else -1 */
     struct err
         broken; /* the first failure: the ranks no longer agree, every later call repeats it */
 };
@@ -291,18 +296,11 @@ static const struct comm_ops shm_ops = {shm_all_reduce, shm_all_gather, shm_barr
 
 /* ---------------------------------------------------------------- meeting */
 
-/* Readable, safe as a file name, and different for different groups. */
-static void segment_path(char *path, size_t size, const char *group)
+static void unname(struct shm *s)
 {
-    char word[40];
-    size_t n = 0;
-    for (const char *c = group; *c && n < sizeof(word) - 1; c++)
-        word[n++] = (*c >= 'a' && *c <= 'z') || (*c >= 'A' && *c <= 'Z') || (*c >= '0' && *c <= '9')
-                        ? *c
-                        : '-';
-    word[n] = '\0';
-    snprintf(path, size, SHM_DIR "/model-server-%s-%016" PRIx64, word,
-             hash_bytes(0, group, strlen(group)));
+    if (s->named >= 0)
+        close(s->named);
+    s->named = -1;
 }
 
 static struct segment *map_segment(int fd, int world)
@@ -389,6 +387,31 @@ static int publish(int fd, const char *path, int world, struct err *e)
     return err_set(e, ERR_SYSTEM, "%s comes back each time it is removed", path);
 }
 
+/* Removes what groups have left that were killed while they met: rank 0 of a group that meets holds
+ * a lock on its file. Only old files, as a shard of an older version holds none. */
+static void sweep(void)
+{
+    DIR *d = opendir(SHM_DIR);
+    const size_t n = strlen(SHARD_GROUP_PREFIX);
+    for (const struct dirent *x;
+         d && (x = readdir(d));) { // NOLINT(concurrency-mt-unsafe): own stream
+        struct stat held, named;
+        const char *name = x->d_name;
+        if (strncmp(name, SHARD_GROUP_PREFIX, n) != 0)
+            continue;
+        int fd = openat(dirfd(d), name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+        if (fd >= 0 && fstat(fd, &held) == 0 && S_ISREG(held.st_mode) && held.st_uid == geteuid() &&
+            held.st_mtime < time(NULL) - SWEEP_AGE_S && flock(fd, LOCK_EX | LOCK_NB) == 0 &&
+            fstatat(dirfd(d), name, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+            named.st_ino == held.st_ino)
+            unlinkat(dirfd(d), name, 0);
+        if (fd >= 0)
+            close(fd);
+    }
+    if (d)
+        closedir(d);
+}
+
 static int create_segment(const char *path, int world, struct shm *s, struct err *e)
 {
     int fd = open(SHM_DIR, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
@@ -399,20 +422,21 @@ static int create_segment(const char *path, int world, struct shm *s, struct err
         errno = rc;
         rc = err_sys(e, "%zu KiB in " SHM_DIR " (docker run --shm-size)",
                      segment_bytes(world) / 1024);
-    } else if (!(s->seg = map_segment(fd, world))) {
+    } else if (!(s->seg = map_segment(fd, world)) || flock(fd, LOCK_EX)) {
         rc = err_sys(e, "map a segment in " SHM_DIR);
     } else {
+        sweep();
         s->seg->magic = SHM_MAGIC;
         s->seg->world = (uint32_t)world;
         rc = take_place(s->seg, 0, e) || publish(fd, path, world, e) ? -1 : 0;
     }
-    close(fd);
+    s->named = fd;
     return rc;
 }
 
 struct comm *comm_shm_open(const char *group, int rank, int world, int timeout_ms, struct err *e)
 {
-    char path[128];
+    char path[SHARD_GROUP_PATH];
     if (world < 1 || world > MAX_WORLD || rank < 0 || rank >= world || timeout_ms < 0) {
         err_set(e, ERR_VALIDATION, "rank %d of %d: there may be 1 to %d ranks, from 0", rank, world,
                 MAX_WORLD);
@@ -423,18 +447,21 @@ struct comm *comm_shm_open(const char *group, int rank, int world, int timeout_m
         return err_nomem(e), NULL;
     s->comm = (struct comm){&shm_ops, rank, world, 1};
     s->timeout_ms = timeout_ms;
-    segment_path(path, sizeof(path), group);
+    s->named = -1;
+    shard_group_path(path, group);
     int rc = rank ? join_segment(path, world, clock_ms() + timeout_ms, s, e)
                   : create_segment(path, world, s, e);
     if (!rc) {
         rc = barrier(s, e); /* everybody is here */
         if (!rank)
             unlink(path);
+        unname(s);
         rc = rc ? rc : barrier(s, e); /* nobody goes on, perhaps to fail, before that */
     }
     if (!rc)
         return &s->comm;
     err_wrap(e, "shard group %s, rank %d", group, rank);
+    unname(s);
     shm_close(&s->comm);
     return NULL;
 }

@@ -2,6 +2,9 @@
  * ranks, a dead or absent rank is named and nobody hangs, nothing stays in /dev/shm. */
 #include "tests/unit/model-server/comm/ranks.h"
 #include <dirent.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 
 static int left_behind(void)
 {
@@ -211,6 +214,29 @@ static void a_dead_group_is_replaced(void **state)
     assert_int_equal(left_behind(), 0);
 }
 
+/* Killed with its launcher: another group removes what it left, but not what is still wanted. */
+static void what_a_dead_group_left_is_removed(void **state)
+{
+    static const char *const path[] = {"/dev/shm/model-server-test-left",
+                                       "/dev/shm/model-server-test-used"};
+    const struct timespec old[2] = {{.tv_sec = 1}, {.tv_sec = 1}};
+    int fd[2];
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        fd[i] = open(path[i], O_CREAT | O_RDWR, 0600);
+        assert_true(fd[i] >= 0);
+        if (i == 1)
+            assert_int_equal(flock(fd[i], LOCK_EX), 0);
+        futimens(fd[i], old);
+    }
+    run_ranks(sums, 2);
+    assert_int_not_equal(access(path[0], F_OK), 0);
+    assert_int_equal(access(path[1], F_OK), 0);
+    unlink(path[1]);
+    close(fd[0]);
+    close(fd[1]);
+}
+
 static int joins_and_looks(int rank, int world)
 {
     struct err e = ERR_INIT;
@@ -252,6 +278,7 @@ int main(void)
         cmocka_unit_test(a_rank_that_never_comes_is_named),
         cmocka_unit_test(ranks_that_disagree_are_refused),
         cmocka_unit_test(a_dead_group_is_replaced),
+        cmocka_unit_test(what_a_dead_group_left_is_removed),
         cmocka_unit_test(the_name_is_gone_before_anyone_leaves_the_meeting),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
