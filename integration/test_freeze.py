@@ -1,42 +1,179 @@
-"""Processes that are stopped under live requests: the launcher kills them, and every answer is the one that it would have been."""
+"""Processes that are stopped under live requests, and processes that end while the service shuts down: who goes on, who is told what,
+what the exit code says, what is left."""
 
 import concurrent.futures
-import contextlib
+import json
 import os
+import pathlib
 import signal
 import time
 
 import pytest
-import requests
-from serving import DEMO, SLOW, Service, wait_for
+from serving import BIN, DEMO, SLOW, Process, Service, free_port, wait_for
 
-BODY = {"inputs": "Once upon a time", "parameters": {"max_new_tokens": 1500, "ignore_eos": True, "details": True}}
-CACHE = ["--kv-cache-memory", "1e8", "--threads", 1]
-
-
-def stop(pid):
-    os.kill(pid, signal.SIGSTOP)
+LONG = {"inputs": "Once upon a time", "parameters": {"max_new_tokens": 1500, "ignore_eos": True, "details": True}}
+CACHE = ["--kv-cache-memory", "5e7", "--threads", 1]
 
 
-def longest_pause(events):
-    """The events, and the longest time between two of them."""
-    out, worst, last = [], 0, time.monotonic()
-    for e in events:
-        worst, last = max(worst, time.monotonic() - last), time.monotonic()
-        out.append(e)
-    return out, worst
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    top = tmp_path_factory.mktemp("models")
+    (top / "one").symlink_to(DEMO)
+    return top
+
+
+def other(model="one", **kw):
+    return "/v1/completions", {"model": model, "prompt": "The cat", "stream": True, "ignore_eos": True, "max_tokens": 1500, "temperature": 0, **kw}
+
+
+def texts(events):
+    return [e["choices"][0]["text"] if isinstance(e, dict) else e for e in events]
+
+
+def router(s):
+    return next(p for p in s.children() if os.readlink(f"/proc/{p}/exe").endswith("/router"))
+
+
+def gone(pids):
+    return not any(os.path.exists(f"/proc/{p}") for p in pids)
+
+
+def left(s):
+    """Sockets, locks and shared memory of a service that is over."""
+    memory = [p.name for p in pathlib.Path("/dev/shm").glob(f"model-server-{s.p.pid}-*")]
+    return [p.name for p in s.folder.iterdir() if p.name.startswith("shard-")] + memory
 
 
 @pytest.mark.parametrize("num_shard,which", [(1, 0), (2, 1)])
 def test_a_frozen_rank_costs_no_stream(num_shard, which):
     with Service(DEMO, num_shard, args=CACHE) as s:
-        want = list(s.events("/generate_stream", BODY))
-        events = s.events("/generate_stream", BODY)
+        want = list(s.events("/generate_stream", LONG))
+        events = s.events("/generate_stream", LONG)
         first = [next(events)]
         frozen = s.shards()[which]
-        stop(frozen)
-        rest, pause = longest_pause(events)
-        assert first + rest == want
-        assert not os.path.exists(f"/proc/{frozen}") and s.metric("tgi_shard_returns") == 1
-        assert "no heartbeat" in s.log and f"rank {which} was frozen" in s.log
-        print("longest pause", pause)
+        os.kill(frozen, signal.SIGSTOP)
+        assert first + list(events) == want
+        assert gone([frozen]) and s.metric("tgi_shard_returns") == 1
+        assert f"rank {which} was frozen (no heartbeat) and was killed" in s.log
+    assert not left(s)
+
+
+def test_a_frozen_model_on_demand_costs_no_stream(folder):
+    with Service(DEMO, args=[*CACHE, "--models-folder", folder]) as s:
+        path, body = other()
+        want = texts(s.events(path, body))
+        here = texts(s.events(path, {**body, "model": "tgi"}))
+        first, frozen = s.shards()
+        asked = s.events(path, {**body, "model": "tgi"})
+        events = s.events(path, body)
+        got = texts([next(events)])
+        os.kill(frozen, signal.SIGSTOP)
+        assert got + texts(events) == want and texts(asked) == here
+        assert gone([frozen]) and first in s.shards() and len(s.shards()) == 2
+        assert texts(s.events(path, body)) == want
+    assert not left(s)
+
+
+def test_a_router_that_freezes_ends_the_service():
+    s = Service(DEMO, args=CACHE)
+    try:
+        pids = s.children()
+        os.kill(router(s), signal.SIGSTOP)
+        assert s.p.wait(30 * SLOW) == 1
+        assert "Webserver failed: router was frozen" in s.log.strip().splitlines()[-1]
+        assert gone(pids) and not left(s)
+    finally:
+        s.stop()
+
+
+def test_a_shard_that_freezes_while_it_loads_is_named():
+    s = Service(DEMO, num_shard=2, args=CACHE, ready=False)
+    try:
+        wait_for(lambda: len(s.shards()) == 2)
+        os.kill(s.shards()[1], signal.SIGSTOP)
+        assert s.p.wait(30 * SLOW) == 1
+        assert "was frozen" in s.log.strip().splitlines()[-1]
+        assert not left(s)
+    finally:
+        s.stop()
+
+
+def test_sigterm_ends_what_is_frozen_within_the_grace_time():
+    """Also where nobody looks for frozen processes."""
+    s = Service(DEMO, num_shard=2, args=[*CACHE, "--graceful-termination-timeout", 4, "--heartbeat-timeout", 0])
+    try:
+        events = s.events("/generate_stream", LONG)
+        next(events)
+        pids = s.children()
+        os.kill(s.shards()[1], signal.SIGSTOP)
+        begin = time.monotonic()
+        s.p.send_signal(signal.SIGTERM)
+        last = list(events)[-1]
+        assert last["error_type"] == "generation" and "shutting down" in last["error"]
+        assert s.p.wait(30 * SLOW) == 1
+        assert time.monotonic() - begin < 4 + 2 * SLOW  # with what a busy machine needs for the end of a process
+        assert gone(pids) and not left(s)
+    finally:
+        s.stop()
+
+
+@pytest.mark.parametrize("sig", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_shard_that_is_lost_while_draining_cuts_its_own_streams_only(folder, sig):
+    s = Service(DEMO, args=[*CACHE, "--models-folder", folder])
+    try:
+        path, body = other()
+        want = texts(s.events(path, body))
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            mine, theirs = s.events("/generate_stream", LONG), s.events(path, body)
+            got = texts([next(theirs)])
+            next(mine)
+            s.p.send_signal(signal.SIGTERM)
+            s.wait_log("signal received, starting graceful shutdown")
+            s.wait_log("Terminating webserver")
+            os.kill(s.shards()[0], sig)
+            rest = pool.submit(lambda: texts(theirs))
+            last = list(mine)[-1]
+            whole = "generated_text" in last and last["generated_text"] is not None
+            assert whole or last["error_type"] == "generation", last
+            assert got + rest.result() == want
+        assert s.p.wait(60 * SLOW) == (0 if whole else 1)
+        assert not left(s)
+    finally:
+        s.stop()
+
+
+def test_a_router_that_is_killed_while_draining_is_no_success():
+    s = Service(DEMO, args=CACHE)
+    try:
+        events = s.events("/generate_stream", LONG)
+        next(events)
+        s.p.send_signal(signal.SIGTERM)
+        s.wait_log("Terminating webserver")
+        os.kill(router(s), signal.SIGKILL)
+        assert s.p.wait(30 * SLOW) == 1
+        assert "Webserver failed while it shut down: router was killed by signal 9" in s.log.strip().splitlines()[-1]
+        events.close()
+    finally:
+        s.stop()
+
+
+def test_a_second_signal_ends_a_routers_streams_with_an_error(tmp_path):
+    shard = Process([BIN / "model-server", "serve", DEMO, "--uds-path", tmp_path / "s", *map(str, CACHE)])
+    shard.wait_log("shard ready")
+    s = Service.__new__(Service)
+    s.port = free_port()
+    s.url = f"http://127.0.0.1:{s.port}"
+    r = Process([BIN / "router", "--tokenizer-name", DEMO, "--master-shard-uds-path", tmp_path / "s-0", "--port", s.port])
+    try:
+        r.wait_log("Connected")
+        events = s.events("/generate_stream", LONG)
+        next(events)
+        r.p.send_signal(signal.SIGTERM)
+        r.wait_log("starting graceful shutdown")
+        r.p.send_signal(signal.SIGTERM)
+        last = list(events)[-1]
+        assert last["error_type"] == "generation" and "shutting down" in last["error"], json.dumps(last)
+        assert r.p.wait(30 * SLOW) == 1
+    finally:
+        r.stop()
+        shard.stop()
