@@ -212,6 +212,8 @@ void groups_lost(struct groups *g, uint32_t child)
     char who[64];
     snprintf(who, sizeof(who), "%s %" PRIu32, is_probe ? "health probe of rank" : "rank",
              child / 2 % g->n_ranks);
+    if (q->state == FREE)
+        return; /* several ended at once, and the first of them has freed the slot */
     if (q->state == STOPPING) {
         over_when_gone(g, q);
     } else if (q->state == RESTARTING) {

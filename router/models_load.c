@@ -25,7 +25,7 @@ static void hear(struct models *m, const char *text)
         return;
     struct slot *s = &m->slots[slot];
     bool ready = !strcmp(word, "ready");
-    if (ready && s->state == SLOT_UNLOADING) /* too late */
+    if (s->state == SLOT_FREE || (ready && s->state == SLOT_UNLOADING)) /* too late */
         return;
     snprintf(s->said, sizeof(s->said), "%s", text + at);
     s->state = ready                        ? SLOT_READY
