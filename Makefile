@@ -80,7 +80,7 @@ UNIT      := $(UNIT_SRC:tests/%.c=$(B)/tests/%)
 BENCH_SRC := $(sort $(wildcard tests/bench/*.c))
 BENCH     := $(BENCH_SRC:tests/%.c=$(B)/tests/%)
 
-.PHONY: all help deps run test soak unit jitter integration clients check bench bench-compare bench-peers install clean format tidy cppcheck layers headers fuzz fuzz-build fuzz-replay \
+.PHONY: all help deps run test soak unit jitter integration faults clients check bench bench-compare bench-peers install clean format tidy cppcheck layers headers fuzz fuzz-build fuzz-replay \
         distclean demo docs
 .SECONDARY:
 .DELETE_ON_ERROR:
@@ -213,6 +213,9 @@ SIDE_BY_SIDE = -n $(shell echo $$(($(JOBS) < 4 ? $(JOBS) : 4))) --dist loadfile 
 integration: $(BINS) $(VENV)/.ok  ## drive the real programs with real clients; T=word selects
 	@BIN_DIR=$(B)/bin TEST_DATA=$(TEST_DATA) SAN=$(SAN) PYTHONHASHSEED=0 $(PYTHON) -m pytest -q $(SIDE_BY_SIDE) \
 	  integration --ignore integration/clients $(if $(T),-k '$(T)' || [ $$? = 5 ])
+
+faults: $(BINS) $(VENV)/.ok  ## kill, stop and end every process in every phase; writes docs/results/faults.md (10 minutes)
+	@BIN_DIR=$(B)/bin $(PYTHON) integration/faults/matrix.py --write docs/results/faults.md
 
 $(B)/tests/jitter.so: tests/jitter.c
 	@mkdir -p $(@D)

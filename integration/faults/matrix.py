@@ -1,4 +1,4 @@
-"""Every fault in every phase of a service, on the demo model: what clients get, how it ends, what is left.
+"""Every fault in every phase of a service, on the demo model: what clients get, how it ends, what is left. `make faults`.
 
     python integration/faults/matrix.py [--write docs/results/faults.md] [--only WORD]
 
@@ -169,6 +169,9 @@ class Cell:
         else:
             wait(lambda: self.s.children())
             self.strike()
+            if self.victim == "launcher" and self.fault == signal.SIGSTOP:
+                time.sleep(2)  # nobody else would start the rest
+                os.kill(self.s.p.pid, signal.SIGCONT)
             streams = [Stream(self.s, FIRST)] if self.ready() else []
         return streams
 
