@@ -147,6 +147,7 @@ def test_a_router_that_is_killed_while_draining_is_no_success():
     try:
         events = s.events("/generate_stream", LONG)
         next(events)
+        os.kill(s.shards()[0], signal.SIGSTOP)  # the router cannot be done yet
         s.p.send_signal(signal.SIGTERM)
         s.wait_log("Terminating webserver")
         os.kill(router(s), signal.SIGKILL)
@@ -168,12 +169,15 @@ def test_a_second_signal_ends_a_routers_streams_with_an_error(tmp_path):
         r.wait_log("Connected")
         events = s.events("/generate_stream", LONG)
         next(events)
+        os.kill(shard.p.pid, signal.SIGSTOP)  # however fast it is, it does not end before the signals
         r.p.send_signal(signal.SIGTERM)
         r.wait_log("starting graceful shutdown")
+        time.sleep(0.6)  # sooner it would be an echo of the first
         r.p.send_signal(signal.SIGTERM)
         last = list(events)[-1]
         assert last["error_type"] == "generation" and "shutting down" in last["error"], json.dumps(last)
         assert r.p.wait(30 * SLOW) == 1
     finally:
         r.stop()
+        os.kill(shard.p.pid, signal.SIGCONT)
         shard.stop()

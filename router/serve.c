@@ -26,7 +26,8 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-enum { LAST_WORDS_MS = 500, LAST_FLUSH_MS = 5000, FLUSH_MS = 300000, LOOK_MS = 10 };
+/* ECHO_MS: who signals a whole group, and the launcher in it, means one request. */
+enum { LAST_WORDS_MS = 500, LAST_FLUSH_MS = 5000, FLUSH_MS = 300000, LOOK_MS = 10, ECHO_MS = 500 };
 enum news { STARTED = 1, START_FAILED, LOST };
 
 struct service {
@@ -39,7 +40,8 @@ struct service {
     char *dir, *target, *draft_target;
     pthread_t loop, starter;
     bool looping, starting;
-    bool lost; /* the first model's shards, for good */
+    bool lost;     /* the first model's shards, for good */
+    int64_t asked; /* ms: the last signal to stop; 0: none */
     int signal_fd, news_fd;
     atomic_int news;        /* the newest, from the starter or the scheduler */
     struct infer *infer;    /* with STARTED */
@@ -347,6 +349,8 @@ static _Noreturn void leave(int code)
     _exit(code);
 }
 
+static bool is_echo(const struct service *s) { return s->asked && clock_ms() - s->asked < ECHO_MS; }
+
 /* The clients have it all, as far as anybody can know: the kernel's queues may go. False: `ms` have
  * passed. A second signal ends it. */
 static bool flush(struct service *s, int64_t ms)
@@ -357,7 +361,8 @@ static bool flush(struct service *s, int64_t ms)
         if (clock_ms() >= until)
             return false;
         if (poll(&(struct pollfd){s->signal_fd, POLLIN, 0}, 1, LOOK_MS) == 1 &&
-            read(s->signal_fd, &info, sizeof(info)) == sizeof(info) && info.ssi_signo != SIGHUP)
+            read(s->signal_fd, &info, sizeof(info)) == sizeof(info) && info.ssi_signo != SIGHUP &&
+            !is_echo(s))
             leave(1);
     }
     return true;
@@ -366,6 +371,7 @@ static bool flush(struct service *s, int64_t ms)
 /* The second signal: every request ends now, with an error. */
 static int hurry(struct service *s, struct err *e)
 {
+    s->asked = clock_ms();
     if (s->infer)
         infer_fail(s->infer, shutting_down);
     models_fail(s->edge.models, shutting_down);
@@ -385,7 +391,7 @@ static int result(const struct service *s, uint32_t failed_before, struct err *e
 /* As result(); -1: not drained, `e` says why. */
 static int wait(struct service *s, struct err *e)
 {
-    uint32_t signals = 0, failed = 0;
+    uint32_t failed = 0;
     for (;;) {
         struct pollfd fds[] = {{s->signal_fd, POLLIN, 0}, {s->news_fd, POLLIN, 0}};
         struct signalfd_siginfo info;
@@ -400,8 +406,11 @@ static int wait(struct service *s, struct err *e)
         } else if (got) {
             if (s->starting) /* nothing runs yet */
                 leave(0);
-            if (signals++)
+            if (is_echo(s))
+                continue;
+            if (s->asked)
                 return hurry(s, e);
+            s->asked = clock_ms();
             log_msg(LOG_INFO, "signal received, starting graceful shutdown");
             failed = atomic_load(&s->edge.failed);
             drain(s);

@@ -354,6 +354,10 @@ def main():
     if a.write:
         page = pathlib.Path(a.write)
         parts = page.read_text().split("<!-- table -->\n")
+        for line in parts[1].splitlines()[2:] if a.only else []:  # the rest stays as it was
+            name, *cells = [c.strip() for c in line.strip("|").split("|")]
+            rows[name] = dict(zip(PHASES, cells)) | rows.get(name, {})
+        rows = {n: rows[n] for n in (f"{f.name} of {v}" for v in VICTIMS for f in FAULTS) if n in rows}
         parts[1] = table(rows) + "\n"
         page.write_text("<!-- table -->\n".join(parts))
     return n_bad > 0

@@ -397,6 +397,35 @@ static void idle_shards_are_asked_for_their_health(void **state)
     rig_free(g);
 }
 
+/* What a second signal does: also to one whose prompt is being computed. The shards stay. */
+static void fail_ends_all_requests_and_counts_them(void **state)
+{
+    atomic_uint failed = 0;
+    struct fake_shard like = {.step_ms = 5, .n_blocks = 200};
+    struct infer_config conf = {
+        .max_batch_prefill_tokens = 64, .max_batch_size = 2, .failed = &failed};
+    struct rig *g = rig_new(&like, &conf, 1);
+    struct client *c[4], *next = client_new(9, 10, 5);
+    (void)state;
+    for (uint32_t i = 0; i < 4; i++) { /* runs, joins, and two that wait */
+        c[i] = client_new(i, 10, 200);
+        infer_submit(g->infer, &c[i]->r);
+        if (i == 0)
+            assert_true(wait_for(has_token, c[0]));
+    }
+    infer_fail(g->infer, "the server is shutting down");
+    for (uint32_t i = 0; i < 4; i++) {
+        expect_error(c[i], ERR_GENERATION, "generation: the server is shutting down");
+        client_free(c[i]);
+    }
+    assert_int_equal(atomic_load(&failed), 4);
+    infer_submit(g->infer, &next->r);
+    expect_answer(next);
+    client_free(next);
+    assert_int_equal(atomic_load(&failed), 4);
+    rig_free(g);
+}
+
 static void stop_ends_what_is_alive(void **state)
 {
     struct fake_shard like = {.step_ms = 5};
@@ -453,6 +482,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(ranks_that_disagree_about_a_step_start_afresh),
         cmocka_unit_test(a_shard_that_freezes_is_unhealthy_and_one_that_is_killed_is_lost),
         cmocka_unit_test(idle_shards_are_asked_for_their_health),
+        cmocka_unit_test(fail_ends_all_requests_and_counts_them),
         cmocka_unit_test(stop_ends_what_is_alive),
         cmocka_unit_test(a_shard_that_never_comes_is_not_waited_for_forever),
     };
