@@ -480,12 +480,18 @@ static void asked_to_stop(struct supervisor *s, uint32_t sig)
     if (s->signals && now - s->asked < ECHO_MS)
         return;
     log_msg(LOG_INFO, "signal %" PRIu32 " (%s) received, %s", sig, strsignal((int)sig),
-            s->signals ? "killing what is left" : "starting graceful shutdown");
+            s->signals ? "ending what is left" : "starting graceful shutdown");
     s->asked = now;
-    if (s->signals++)
-        kill_all(s);
-    else
+    if (!s->signals++) {
         stop(s);
+    } else if (s->step == STOP_ROUTER && !s->hurried) { /* it still says so to its clients */
+        s->hurried = true;
+        s->stop_by = now + LAST_MS;
+        s->deadline = now + LAST_MS / 2;
+        child_signal(&s->children[CHILD_ROUTER], SIGTERM);
+    } else {
+        kill_all(s);
+    }
 }
 
 static void read_signals(struct supervisor *s)
