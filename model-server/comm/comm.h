@@ -44,12 +44,15 @@ struct comm *comm_shm_open(const char *group, int rank, int world, int timeout_m
 /* Ranks of several hosts over TCP, a connection between any two. Rank 0 listens at host:port until
  * all have come, at most `timeout_ms`; the others try as long. Ranks that do not come, are of
  * another version, or think that the group is larger or smaller end it for all, with one line that
- * names them. Whoever reaches the port can join: for networks that are trusted. */
+ * names them. Connections prove themselves as `cluster` says (common/cluster.h); those that have
+ * not yet are few and short, and do not count. With certificates all that follows is encrypted. */
+struct cluster;
 struct comm_tcp_options {
     const char *host; /* name or address of rank 0's machine */
     int port, rank, world;
-    int nodes;      /* machines; see struct comm */
-    int timeout_ms; /* for the meeting, and for each collective */
+    int nodes;                     /* machines; see struct comm */
+    int timeout_ms;                /* for the meeting, and for each collective */
+    const struct cluster *cluster; /* NULL: nothing is proved; outlives the communicator */
 };
 struct comm *comm_tcp_open(const struct comm_tcp_options *o, struct err *e);
 /* A rank's address as this one sees it, its own as the others do; of comm_tcp_open()'s. */

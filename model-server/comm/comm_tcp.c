@@ -7,8 +7,8 @@
  *
  * An exchange sends to all and receives from all at once, so nobody waits for somebody who waits
  * for him. A machine that vanishes is noticed by TCP's own means within SILENCE_S. */
-#include "model-server/comm/comm_tcp.h"
 #include "common/clock.h"
+#include "model-server/comm/comm_tcp_link.h"
 #include <errno.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -54,6 +54,8 @@ struct lane {
     size_t sent, received;      /* with heads */
 };
 
+enum { RECORD = 16384 }; /* most bytes of a TLS record */
+
 static int lost(const struct tcp *t, int rank, int why, struct err *e)
 {
     if (why)
@@ -62,8 +64,41 @@ static int lost(const struct tcp *t, int rank, int why, struct err *e)
     return err_set(e, ERR_SYSTEM, "rank %d (%s) died", rank, t->peers[rank].name);
 }
 
+static int send_failed(const struct tcp *t, int rank, struct err *e)
+{
+    return errno == EAGAIN                         ? 0
+           : errno == EPIPE || errno == ECONNRESET ? lost(t, rank, 0, e)
+                                                   : lost(t, rank, errno, e);
+}
+
+/* The head and what follows it go into one record, so that a small sum is one of them. */
+static int send_records(struct tcp *t, int rank, struct lane *l, struct err *e)
+{
+    const size_t head = sizeof(l->send_head), all = head + l->out_bytes;
+    char first[RECORD];
+    while (l->sent < all) {
+        const char *p = l->out + (l->sent - head);
+        size_t n = all - l->sent < RECORD ? all - l->sent : RECORD;
+        if (l->sent == 0) {
+            memcpy(first, &l->send_head, head);
+            if (n > head)
+                memcpy(first + head, l->out, n - head);
+            p = first;
+        }
+        ssize_t k = link_send(&t->peers[rank], p, n);
+        if (k < 0 && errno == EINTR)
+            continue;
+        if (k < 0)
+            return send_failed(t, rank, e);
+        l->sent += (size_t)k;
+    }
+    return 0;
+}
+
 static int send_some(struct tcp *t, int rank, struct lane *l, struct err *e)
 {
+    if (t->peers[rank].tls)
+        return send_records(t, rank, l, e);
     const size_t head = sizeof(l->send_head), all = head + l->out_bytes;
     while (l->sent < all) {
         struct iovec v[2] = {{(char *)&l->send_head + l->sent, 0}, {NULL, 0}};
@@ -77,9 +112,7 @@ static int send_some(struct tcp *t, int rank, struct lane *l, struct err *e)
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
-            return errno == EAGAIN                         ? 0
-                   : errno == EPIPE || errno == ECONNRESET ? lost(t, rank, 0, e)
-                                                           : lost(t, rank, errno, e);
+            return send_failed(t, rank, e);
         l->sent += (size_t)n;
     }
     return 0;
@@ -105,7 +138,7 @@ static int receive_some(struct tcp *t, int rank, struct lane *l, struct err *e)
         bool in_head = l->received < head;
         char *to = in_head ? (char *)&l->recv_head + l->received : l->in + (l->received - head);
         size_t want = in_head ? head - l->received : all - l->received;
-        ssize_t n = recv(t->peers[rank].fd, to, want, MSG_DONTWAIT);
+        ssize_t n = link_recv(&t->peers[rank], to, want);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0 && errno == EAGAIN)
@@ -145,7 +178,9 @@ static int run_lanes(struct tcp *t, struct lane *lanes, struct err *e)
     int ranks[TCP_MAX_WORLD], n;
     const int64_t end_ms = clock_ms() + t->timeout_ms;
     for (int r = 0; r < t->comm.world; r++)
-        if (r != t->comm.rank && send_some(t, r, &lanes[r], e))
+        if (r != t->comm.rank &&
+            (send_some(t, r, &lanes[r], e) ||
+             (t->peers[r].tls && receive_some(t, r, &lanes[r], e)))) /* what lies in the session */
             return -1;
     while ((n = unfinished(t, lanes, fds, ranks)) > 0) {
         int64_t left = end_ms - clock_ms();
@@ -171,7 +206,10 @@ static int exchange(struct tcp *t, struct lane *lanes, struct err *e)
         t->number = t->number + 1 == TCP_BYE ? 1 : t->number + 1;
         for (int r = 0; r < t->comm.world; r++)
             lanes[r].send_head = (struct tcp_head){t->number, 0, lanes[r].out_bytes};
-        if (!run_lanes(t, lanes, &t->broken))
+        pthread_mutex_lock(&t->sessions);
+        int rc = run_lanes(t, lanes, &t->broken);
+        pthread_mutex_unlock(&t->sessions);
+        if (!rc)
             return 0;
     }
     *e = t->broken;
@@ -276,17 +314,31 @@ static int tcp_barrier(struct comm *c, struct err *e)
     return everything(tcp_of(c), &here, all, 1, 1, e) ? err_wrap(e, "barrier") : 0;
 }
 
-/* Only looks at the connections: may run beside an exchange. */
+/* The last message of a rank whose connection has ended; false: there is none. Of a TLS session it
+ * is read, which an exchange that runs meanwhile does itself. */
+static bool last_words(struct tcp *t, int rank, struct tcp_head *last)
+{
+    struct tcp_peer *p = &t->peers[rank];
+    ssize_t n = -1;
+    if (!p->tls)
+        return recv(p->fd, last, sizeof(*last), MSG_PEEK | MSG_DONTWAIT) == sizeof(*last);
+    if (!pthread_mutex_trylock(&t->sessions)) {
+        n = link_recv(p, last, sizeof(*last));
+        pthread_mutex_unlock(&t->sessions);
+    }
+    return n == sizeof(*last);
+}
+
+/* In the clear it only looks at the connections: may run beside an exchange. */
 static int tcp_check(struct comm *c, struct err *e)
 {
-    const struct tcp *t = tcp_of(c);
+    struct tcp *t = tcp_of(c);
     for (int r = 0; r < c->world; r++) {
         struct pollfd p = {t->peers[r].fd, POLLRDHUP, 0};
         struct tcp_head last = {0};
         if (r == c->rank || poll(&p, 1, 0) <= 0)
             continue;
-        if (recv(p.fd, &last, sizeof(last), MSG_PEEK | MSG_DONTWAIT) == sizeof(last) &&
-            last.number == TCP_BYE) {
+        if (last_words(t, r, &last) && last.number == TCP_BYE) {
             err_set(e, ERR_SYSTEM, "rank %d (%s) has left", r, t->peers[r].name);
             return COMM_LEFT;
         }
@@ -303,9 +355,10 @@ static void tcp_close(struct comm *c)
         if (t->peers[r].fd < 0)
             continue;
         if (t->broken.kind == ERR_NONE) /* else it is not the end of a message */
-            (void)!send(t->peers[r].fd, &bye, sizeof(bye), MSG_NOSIGNAL | MSG_DONTWAIT);
-        close(t->peers[r].fd);
+            (void)!link_send(&t->peers[r], &bye, sizeof(bye));
+        link_close(&t->peers[r]);
     }
+    pthread_mutex_destroy(&t->sessions);
     free(t->parts);
     free(t);
 }
@@ -328,6 +381,9 @@ struct comm *comm_tcp_open(const struct comm_tcp_options *o, struct err *e)
         return err_nomem(e), NULL;
     t->comm = (struct comm){&tcp_ops, o->rank, o->world, o->nodes};
     t->timeout_ms = o->timeout_ms;
+    static const struct cluster open_to_all;
+    t->cluster = o->cluster ? o->cluster : &open_to_all;
+    pthread_mutex_init(&t->sessions, NULL);
     for (int r = 0; r < TCP_MAX_WORLD; r++)
         t->peers[r].fd = -1;
     if (!tcp_meet(t, o->host, o->port, e) && !tcp_barrier(&t->comm, e)) /* nobody goes on alone */

@@ -1,9 +1,11 @@
-/* comm_tcp.h - a communicator over TCP: its state, and the two files it is made of. Private to
- * comm/. comm_tcp_meet.c brings the ranks together, comm_tcp.c moves and adds up. */
+/* comm_tcp.h - a communicator over TCP: its state, and the files it is made of. Private to comm/.
+ * comm_tcp_meet.c brings the ranks together, comm_tcp_link.c and comm_tcp_lobby.c prove who they
+ * are, comm_tcp.c moves and adds up. */
 #ifndef MODEL_SERVER_COMM_COMM_TCP_H
 #define MODEL_SERVER_COMM_COMM_TCP_H
 #include "model-server/comm/comm.h"
 #include <netinet/in.h>
+#include <pthread.h>
 #include <stdint.h>
 
 enum { TCP_MAX_WORLD = 64, TCP_NAME = 64 };
@@ -16,16 +18,22 @@ struct tcp_head {
 };
 #define TCP_BYE UINT32_MAX
 
+struct gnutls_session_int;
 struct tcp_peer {
-    int fd;              /* -1: myself, or not connected yet */
-    char name[TCP_NAME]; /* its address, for messages */
+    int fd;                         /* -1: myself, or not connected yet */
+    struct gnutls_session_int *tls; /* NULL: in the clear */
+    bool resends;                   /* TLS: a record waits for room in the socket */
+    char name[TCP_NAME];            /* its address, for messages */
 };
 
 struct tcp {
     struct comm comm;
     struct tcp_peer peers[TCP_MAX_WORLD];
     char address[TCP_NAME]; /* of this machine, as the others reach it; no port */
-    uint32_t number;        /* exchanges so far */
+    const struct cluster *cluster;
+    /* TLS: held during an exchange, because a session has one user at a time */
+    pthread_mutex_t sessions;
+    uint32_t number; /* exchanges so far */
     int timeout_ms;
     float *parts; /* what came from the others, [world][n] */
     size_t cap;   /* floats */

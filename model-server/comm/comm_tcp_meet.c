@@ -1,42 +1,38 @@
 /* comm_tcp_meet.c - ranks of several machines find each other.
  *
- * Rank 0 listens at the address that all were given. Each other rank opens a door of its own,
- * comes, says who it is (struct hello) and waits. When all are there, rank 0 answers everybody with
- * a nonce and the doors of all (struct welcome), or with the reason why there will be no group.
- * Then rank r knocks at the doors of the ranks below it and lets in those above; the nonce tells
- * them from guests of another group. Whoever says something else is sent away and does not count.
- */
+ * Rank 0 listens at the address that all were given. Each other rank connects, proves that it
+ * belongs to the cluster, says who it is (struct hello) and where it listens itself, and waits.
+ * When all are there, rank 0 answers everybody with the group's number and the addresses of all
+ * (struct welcome), or with the reason why there will be no group. Then rank r connects to the
+ * ranks below it and accepts those above; the number tells them from ranks of another group.
+ * Connections that prove nothing are dropped and do not count (comm_tcp_lobby.c). */
 #include "common/clock.h"
 #include "common/log.h"
-#include "model-server/comm/comm_tcp.h"
+#include "model-server/comm/comm_tcp_link.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
 #include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define HELLO_MAGIC UINT64_C(0x31305043544d4f43) /* "COMTCP01"; another byte order is no rank */
+#define HELLO_MAGIC UINT64_C(0x32305043544d4f43) /* "COMTCP02"; another byte order is no rank */
 
-enum { RETRY_MS = 100, CONNECT_MS = 3000, HELLO_MS = 3000, SLACK_MS = 5000 };
+enum { RETRY_MS = 100, CONNECT_MS = 3000, HELLO_MS = 3000, SLACK_MS = 5000, BACKLOG = 512 };
 /* A name is looked up again after so long; a wait is logged every SAY_MS. */
 enum { RESOLVE_MS = 1000, SAY_MS = 5000 };
 
-struct hello {
-    uint64_t magic, nonce; /* nonce 0: to rank 0 */
-    uint32_t world, nodes, rank, port;
-    char version[48];
-};
 struct door {
     char address[TCP_NAME];
     uint32_t port, reserved;
 };
 struct welcome {
-    uint64_t magic, nonce;
+    uint64_t magic, group; /* group: its number, not 0 */
     uint32_t refused, reserved;
     char words[480]; /* why */
     struct door doors[TCP_MAX_WORLD];
@@ -45,34 +41,13 @@ struct welcome {
 struct meeting {
     struct tcp *t;
     const char *host;
-    int port, listener;
+    int port;
+    struct lobby *lobby;
     int64_t end_ms, said_ms; /* said_ms: when the log last heard what is waited for */
     struct door doors[TCP_MAX_WORLD];
 };
 
 /* ---------------------------------------------------------------- sockets with a deadline */
-
-/* All n bytes by end_ms: 0, else -1 with errno; 0 bytes of a closed connection are ECONNRESET. */
-static int transfer(int fd, void *buf, size_t n, bool out, int64_t end_ms)
-{
-    for (size_t at = 0; at < n;) {
-        struct pollfd p = {fd, out ? POLLOUT : POLLIN, 0};
-        int64_t left = end_ms - clock_ms();
-        int ready = left > 0 ? poll(&p, 1, (int)left) : 0;
-        if (ready < 0 && errno == EINTR)
-            continue;
-        if (ready <= 0)
-            return errno = ready ? errno : ETIMEDOUT, -1;
-        ssize_t k = out ? send(fd, (char *)buf + at, n - at, MSG_NOSIGNAL | MSG_DONTWAIT)
-                        : recv(fd, (char *)buf + at, n - at, MSG_DONTWAIT);
-        if (k < 0 && (errno == EAGAIN || errno == EINTR))
-            continue;
-        if (k <= 0)
-            return errno = k ? errno : ECONNRESET, -1;
-        at += (size_t)k;
-    }
-    return 0;
-}
 
 static bool same_ends(int fd)
 {
@@ -154,39 +129,6 @@ static int connect_any(const struct addrinfo *all)
     return fd;
 }
 
-/* Until somebody answers. The name is looked up again meanwhile: a pod that was started anew has
- * another address. */
-static int connect_to(struct meeting *m, const char *host, int port, int rank, struct err *e)
-{
-    struct addrinfo *all = NULL;
-    int64_t resolved = 0;
-    char what[160];
-    int fd = -1, why = 0;
-    snprintf(what, sizeof(what), "rank %d at %.100s:%d", rank, host, port);
-    for (bool late = false; fd < 0 && !late; late = clock_ms() >= m->end_ms) {
-        if (all && clock_ms() - resolved >= RESOLVE_MS) {
-            freeaddrinfo(all);
-            all = NULL;
-        }
-        if (!all) {
-            if (resolve(m, host, port, &all, e))
-                return -1;
-            resolved = clock_ms();
-        }
-        if ((fd = connect_any(all)) >= 0)
-            break;
-        why = errno;
-        say_wait(m, what, strerror(why));
-        usleep(RETRY_MS * 1000);
-    }
-    freeaddrinfo(all);
-    if (fd >= 0)
-        return fd;
-    errno = why;
-    return err_sys(e, "rank %d did not answer at %s:%d within %g s", rank, host, port,
-                   m->t->timeout_ms / 1000.0);
-}
-
 static void name_of(const struct sockaddr *a, socklen_t n, char out[TCP_NAME])
 {
     if (getnameinfo(a, n, out, TCP_NAME, NULL, 0, NI_NUMERICHOST))
@@ -211,7 +153,7 @@ static int listen_at(const struct sockaddr *a, socklen_t n)
     if (fd < 0)
         return -1;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-    if (!bind(fd, a, n) && !listen(fd, TCP_MAX_WORLD))
+    if (!bind(fd, a, n) && !listen(fd, BACKLOG))
         return fd;
     int why = errno;
     close(fd);
@@ -219,21 +161,22 @@ static int listen_at(const struct sockaddr *a, socklen_t n)
     return -1;
 }
 
-/* ---------------------------------------------------------------- guests */
+/* ---------------------------------------------------------------- introductions */
 
-static void admit(struct meeting *m, int rank, int fd)
+static void admit(struct meeting *m, int rank, const struct tcp_peer *p)
 {
-    m->t->peers[rank].fd = fd;
-    names_of(fd, NULL, m->t->peers[rank].name);
+    struct tcp_peer *to = &m->t->peers[rank];
+    *to = *p;
+    names_of(to->fd, NULL, to->name);
     if (!m->t->address[0])
-        names_of(fd, m->t->address, NULL);
-    tcp_tune(fd);
+        names_of(to->fd, m->t->address, NULL);
+    tcp_tune(to->fd);
 }
 
-static struct hello my_hello(const struct tcp *t, uint64_t nonce, uint32_t port)
+static struct hello my_hello(const struct tcp *t, uint64_t group, uint32_t port)
 {
     struct hello h = {.magic = HELLO_MAGIC,
-                      .nonce = nonce,
+                      .group = group,
                       .world = (uint32_t)t->comm.world,
                       .nodes = (uint32_t)t->comm.nodes,
                       .rank = (uint32_t)t->comm.rank,
@@ -242,20 +185,66 @@ static struct hello my_hello(const struct tcp *t, uint64_t nonce, uint32_t port)
     return h;
 }
 
-/* Somebody at the door: 1 a rank of this program, 0 nobody or somebody else. */
-static int receive_guest(struct meeting *m, int *fd, struct hello *h, char name[TCP_NAME])
+static int open_own_door(struct meeting *m, int fd, uint32_t *port, struct err *e);
+
+/* One try: 0, or as link_introduce(). `group` 0: to rank 0, which learns where this rank listens.
+ */
+static int introduce_once(struct meeting *m, struct tcp_peer *p, uint64_t group, struct err *e)
 {
-    *fd = accept4(m->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-    if (*fd < 0)
-        return 0;
-    names_of(*fd, NULL, name);
-    if (!transfer(*fd, h, sizeof(*h), false, clock_ms() + HELLO_MS) && h->magic == HELLO_MAGIC) {
-        h->version[sizeof(h->version) - 1] = '\0';
-        return 1;
+    uint32_t port = 0;
+    names_of(p->fd, NULL, p->name);
+    if (!group && open_own_door(m, p->fd, &port, e))
+        return LINK_REFUSED;
+    struct hello h = my_hello(m->t, group, port);
+    return link_introduce(p, m->t->cluster, &h, e);
+}
+
+/* Connects to `rank` until it answers and both have proved themselves. */
+static int introduce(struct meeting *m, const char *host, int port, int rank, uint64_t group,
+                     struct err *e)
+{
+    struct addrinfo *all = NULL;
+    int64_t resolved = 0;
+    char what[160];
+    bool answered = false;
+    int rc = LINK_AGAIN, why = 0;
+    snprintf(what, sizeof(what), "rank %d at %.100s:%d", rank, host, port);
+    for (bool late = false; rc == LINK_AGAIN && !late; late = clock_ms() >= m->end_ms) {
+        if (all && clock_ms() - resolved >= RESOLVE_MS) { /* a pod started anew has another */
+            freeaddrinfo(all);
+            all = NULL;
+        }
+        if (!all) {
+            if (resolve(m, host, port, &all, e))
+                return -1;
+            resolved = clock_ms();
+        }
+        struct tcp_peer p = {.fd = connect_any(all)};
+        if (p.fd < 0) {
+            why = errno;
+            say_wait(m, what, strerror(why));
+            usleep(RETRY_MS * 1000);
+            continue;
+        }
+        answered = true;
+        rc = introduce_once(m, &p, group, e);
+        if (rc == 0) {
+            admit(m, rank, &p);
+            break;
+        }
+        link_close(&p);
+        if (rc == LINK_AGAIN)
+            usleep(RETRY_MS * 1000);
     }
-    LOG(LOG_WARN, "sent away: no rank of this program", LOGS("address", name));
-    close(*fd);
-    return 0;
+    freeaddrinfo(all);
+    if (rc <= 0)
+        return rc;
+    if (answered)
+        return err_set(e, ERR_SYSTEM, "rank %d at %s:%d let no connection be completed within %g s",
+                       rank, host, port, m->t->timeout_ms / 1000.0);
+    errno = why;
+    return err_sys(e, "rank %d did not answer at %s:%d within %g s", rank, host, port,
+                   m->t->timeout_ms / 1000.0);
 }
 
 /* Whether a rank belongs to this group. */
@@ -286,34 +275,37 @@ static int first_missing(const struct tcp *t, int from, int *missing)
     return first;
 }
 
-/* Waits for somebody at the door while those who are here stay: 1 there is, 0 time is over, -1 one
- * has gone. Ranks from `from` on are to come. */
-static int wait_at_door(struct meeting *m, int from, struct err *e)
+/* Waits for a rank that has proved itself while those who are here stay: 1 there is, 0 time is
+ * over, -1 one has gone. Ranks from `from` on are to come. */
+static int wait_at_door(struct meeting *m, int from, struct guest *g, struct err *e)
 {
-    struct pollfd fds[TCP_MAX_WORLD + 1] = {{m->listener, POLLIN, 0}};
+    struct pollfd fds[TCP_MAX_WORLD + 1 + MAX_GUESTS];
     const struct tcp *t = m->t;
-    for (;;) {
-        int missing, first = first_missing(t, from, &missing);
-        int64_t left = m->end_ms - clock_ms();
-        for (int r = 0; r < t->comm.world; r++)
-            fds[r + 1] = (struct pollfd){t->peers[r].fd, POLLRDHUP, 0};
-        int n =
-            left > 0 ? poll(fds, (nfds_t)t->comm.world + 1, left < SAY_MS ? (int)left : SAY_MS) : 0;
-        if (n < 0 && errno != EINTR)
-            return err_sys(e, "poll");
-        for (int r = 0; n > 0 && r < t->comm.world; r++)
-            if (fds[r + 1].revents)
-                return err_set(e, ERR_SYSTEM, "rank %d (%s) died while others were waited for", r,
-                               t->peers[r].name);
-        if (n > 0)
-            return fds[0].revents ? 1 : 0;
+    const int world = t->comm.world;
+    while (!lobby_turn(m->lobby, g)) {
+        const int64_t now = clock_ms(), due = lobby_deadline(m->lobby);
+        int64_t left = m->end_ms - now;
         if (left <= 0)
             return 0;
+        left = left < SAY_MS ? left : SAY_MS;
+        if (due && due - now < left)
+            left = due > now ? due - now : 0;
+        for (int r = 0; r < world; r++)
+            fds[r] = (struct pollfd){t->peers[r].fd, POLLRDHUP, 0};
+        int n = poll(fds, (nfds_t)(world + lobby_poll(m->lobby, fds + world)), (int)left);
+        if (n < 0 && errno != EINTR)
+            return err_sys(e, "poll");
+        for (int r = 0; n > 0 && r < world; r++)
+            if (fds[r].revents)
+                return err_set(e, ERR_SYSTEM, "rank %d (%s) died while others were waited for", r,
+                               t->peers[r].name);
+        int missing, first = first_missing(t, from, &missing);
         char what[96];
         snprintf(what, sizeof(what), "rank %d of machine %d%s", first,
-                 first / (t->comm.world / t->comm.nodes), missing > 1 ? " and others" : "");
+                 first / (world / t->comm.nodes), missing > 1 ? " and others" : "");
         say_wait(m, what, "it has not connected yet");
     }
+    return 1;
 }
 
 /* Who is not here, as "rank 2 (machine 1)" of the first one. */
@@ -331,23 +323,23 @@ static int gather_ranks(struct meeting *m, struct err *e)
 {
     struct tcp *t = m->t;
     for (int here = 1; here < t->comm.world;) {
-        struct hello h;
-        char name[TCP_NAME] = "?";
-        int fd, ready = wait_at_door(m, 1, e);
+        struct guest g;
+        int ready = wait_at_door(m, 1, &g, e);
         if (ready <= 0)
             return ready ? -1 : nobody_came(t, 1, e);
-        if (!receive_guest(m, &fd, &h, name))
-            continue;
-        if (judge(t, &h, name, e)) {
-            struct welcome no = {.magic = HELLO_MAGIC, .refused = 1};
-            snprintf(no.words, sizeof(no.words), "%s", e->msg);
-            transfer(fd, &no, sizeof(no), true, clock_ms() + HELLO_MS);
-            close(fd);
+        if (judge(t, &g.hello, g.p.name, e)) {
+            lobby_verdict(m->lobby, &g, e->msg);
+            link_close(&g.p);
             return -1;
         }
-        admit(m, (int)h.rank, fd);
-        memcpy(m->doors[h.rank].address, t->peers[h.rank].name, TCP_NAME);
-        m->doors[h.rank].port = h.port;
+        if (lobby_verdict(m->lobby, &g, NULL)) { /* it will come again */
+            link_close(&g.p);
+            continue;
+        }
+        const int rank = (int)g.hello.rank;
+        admit(m, rank, &g.p);
+        memcpy(m->doors[rank].address, t->peers[rank].name, TCP_NAME);
+        m->doors[rank].port = g.hello.port;
         here++;
     }
     return 0;
@@ -357,10 +349,10 @@ static int gather_ranks(struct meeting *m, struct err *e)
 static int answer_all(struct meeting *m, const struct err *refusal, struct err *e)
 {
     struct welcome w = {.magic = HELLO_MAGIC};
-    const struct tcp *t = m->t;
-    if (getrandom(&w.nonce, sizeof(w.nonce), 0) != (ssize_t)sizeof(w.nonce))
+    struct tcp *t = m->t;
+    if (getrandom(&w.group, sizeof(w.group), 0) != (ssize_t)sizeof(w.group))
         return err_sys(e, "getrandom");
-    w.nonce |= 1; /* 0 means none */
+    w.group |= 1; /* 0 means none */
     if (refusal) {
         w.refused = 1;
         snprintf(w.words, sizeof(w.words), "%s", refusal->msg);
@@ -368,7 +360,7 @@ static int answer_all(struct meeting *m, const struct err *refusal, struct err *
     memcpy(w.doors, m->doors, sizeof(w.doors));
     for (int r = 0; r < t->comm.world; r++)
         if (t->peers[r].fd >= 0 &&
-            transfer(t->peers[r].fd, &w, sizeof(w), true, clock_ms() + HELLO_MS) && !refusal)
+            link_transfer(&t->peers[r], &w, sizeof(w), true, clock_ms() + HELLO_MS) && !refusal)
             return err_sys(e, "rank %d (%s)", r, t->peers[r].name);
     return 0;
 }
@@ -378,18 +370,19 @@ static int open_front_door(struct meeting *m, struct err *e)
     struct addrinfo *all;
     if (resolve(m, m->host, m->port, &all, e))
         return -1;
-    for (struct addrinfo *a = all; a && m->listener < 0; a = a->ai_next) {
-        m->listener = listen_at(a->ai_addr, a->ai_addrlen);
-        if (m->listener < 0 && errno == EADDRNOTAVAIL) { /* behind a translation: any address */
+    int *listener = &m->lobby->listener;
+    for (struct addrinfo *a = all; a && *listener < 0; a = a->ai_next) {
+        *listener = listen_at(a->ai_addr, a->ai_addrlen);
+        if (*listener < 0 && errno == EADDRNOTAVAIL) { /* behind a translation: any address */
             struct sockaddr_in6 any = {.sin6_family = AF_INET6,
                                        .sin6_port = htons((uint16_t)m->port)};
             struct sockaddr_in any4 = {.sin_family = AF_INET, .sin_port = htons((uint16_t)m->port)};
-            m->listener = a->ai_family == AF_INET6 ? listen_at((void *)&any, sizeof(any))
-                                                   : listen_at((void *)&any4, sizeof(any4));
+            *listener = a->ai_family == AF_INET6 ? listen_at((void *)&any, sizeof(any))
+                                                 : listen_at((void *)&any4, sizeof(any4));
         }
     }
     freeaddrinfo(all);
-    return m->listener < 0 ? err_sys(e, "listening (--master-addr, --master-port)") : 0;
+    return *listener < 0 ? err_sys(e, "listening (--master-addr, --master-port)") : 0;
 }
 
 static int host_meeting(struct meeting *m, struct err *e)
@@ -411,71 +404,60 @@ static int open_own_door(struct meeting *m, int fd, uint32_t *port, struct err *
 {
     struct sockaddr_storage a = {0};
     socklen_t n = sizeof(a);
+    if (m->lobby->listener >= 0) /* of a former try, which reached rank 0 by another address */
+        close(m->lobby->listener);
+    m->lobby->listener = -1;
     if (getsockname(fd, (void *)&a, &n))
         return err_sys(e, "own address");
     uint16_t *at = a.ss_family == AF_INET6 ? &((struct sockaddr_in6 *)&a)->sin6_port
                                            : &((struct sockaddr_in *)&a)->sin_port;
     *at = 0;
-    if ((m->listener = listen_at((void *)&a, n)) < 0 || getsockname(m->listener, (void *)&a, &n))
+    if ((m->lobby->listener = listen_at((void *)&a, n)) < 0 ||
+        getsockname(m->lobby->listener, (void *)&a, &n))
         return err_sys(e, "listening for other ranks");
     *port = ntohs(*at);
     return 0;
 }
 
-/* Says hello to rank 0; what it answers, however long the others take. */
+/* Introduces this rank to rank 0; what that answers, however long the others take. */
 static int ask_rank_0(struct meeting *m, struct welcome *w, struct err *e)
 {
     struct tcp *t = m->t;
-    uint32_t port = 0;
-    int fd = connect_to(m, m->host, m->port, 0, e);
-    if (fd < 0)
+    if (introduce(m, m->host, m->port, 0, 0, e))
         return -1;
-    admit(m, 0, fd);
-    if (open_own_door(m, fd, &port, e))
-        return -1;
-    struct hello h = my_hello(t, 0, port);
-    if (transfer(fd, &h, sizeof(h), true, m->end_ms) ||
-        transfer(fd, w, sizeof(*w), false, clock_ms() + t->timeout_ms + SLACK_MS))
+    if (link_transfer(&t->peers[0], w, sizeof(*w), false, clock_ms() + t->timeout_ms + SLACK_MS))
         return err_sys(e, "rank 0 (%s) did not say who is there", t->peers[0].name);
-    if (w->magic != HELLO_MAGIC)
-        return err_set(e, ERR_SYSTEM, "%s:%d is no rank 0 of this program", m->host, m->port);
     w->words[sizeof(w->words) - 1] = '\0';
     return w->refused ? err_set(e, ERR_SYSTEM, "%s", w->words) : 0;
 }
 
 static int knock(struct meeting *m, struct welcome *w, struct err *e)
 {
-    struct tcp *t = m->t;
-    for (int r = 1; r < t->comm.rank; r++) {
-        struct hello h = my_hello(t, w->nonce, 0);
+    for (int r = 1; r < m->t->comm.rank; r++) {
         w->doors[r].address[TCP_NAME - 1] = '\0';
-        int fd = connect_to(m, w->doors[r].address, (int)w->doors[r].port, r, e);
-        if (fd < 0)
+        if (introduce(m, w->doors[r].address, (int)w->doors[r].port, r, w->group, e))
             return -1;
-        admit(m, r, fd);
-        if (transfer(fd, &h, sizeof(h), true, m->end_ms))
-            return err_sys(e, "rank %d (%s)", r, t->peers[r].name);
     }
     return 0;
 }
 
-static int let_in(struct meeting *m, uint64_t nonce, struct err *e)
+static int let_in(struct meeting *m, uint64_t group, struct err *e)
 {
     struct tcp *t = m->t;
     for (int r = t->comm.rank + 1; r < t->comm.world;) {
-        struct hello h;
-        char name[TCP_NAME] = "?";
-        int fd, ready = wait_at_door(m, t->comm.rank + 1, e);
+        struct guest g;
+        struct err why = ERR_INIT;
+        int ready = wait_at_door(m, t->comm.rank + 1, &g, e);
         if (ready <= 0)
             return ready ? -1 : nobody_came(t, t->comm.rank + 1, e);
-        if (!receive_guest(m, &fd, &h, name))
-            continue;
-        if (h.nonce != nonce || judge(t, &h, name, e)) {
-            LOG(LOG_WARN, "sent away: a rank of another group", LOGS("address", name));
-            close(fd);
+        bool other = g.hello.group != group || judge(t, &g.hello, g.p.name, &why);
+        if (other)
+            LOG(LOG_WARN, "Connection dropped: a rank of another group", LOGS("address", g.p.name));
+        if (lobby_verdict(m->lobby, &g, other ? "this is another group" : NULL) || other) {
+            link_close(&g.p);
             continue;
         }
-        admit(m, (int)h.rank, fd);
+        admit(m, (int)g.hello.rank, &g.p);
         r++;
     }
     return 0;
@@ -487,19 +469,23 @@ static int join_meeting(struct meeting *m, struct err *e)
     if (ask_rank_0(m, &w, e))
         return -1;
     m->end_ms = clock_ms() + m->t->timeout_ms; /* all are there: a new beginning */
-    return knock(m, &w, e) || let_in(m, w.nonce, e) ? -1 : 0;
+    return knock(m, &w, e) || let_in(m, w.group, e) ? -1 : 0;
 }
 
 int tcp_meet(struct tcp *t, const char *host, int port, struct err *e)
 {
+    struct lobby *lobby = malloc(sizeof(*lobby));
     struct meeting m = {.t = t,
                         .host = host,
                         .port = port,
-                        .listener = -1,
+                        .lobby = lobby,
                         .said_ms = clock_ms(),
                         .end_ms = clock_ms() + t->timeout_ms};
+    if (!lobby)
+        return err_nomem(e);
+    lobby_open(lobby, t->cluster);
     int rc = t->comm.rank ? join_meeting(&m, e) : host_meeting(&m, e);
-    if (m.listener >= 0)
-        close(m.listener);
+    lobby_close(lobby);
+    free(lobby);
     return rc;
 }

@@ -1,0 +1,68 @@
+/* cluster.h - how the processes of one service know each other across machines.
+ *
+ * Connections between machines are proved by certificates (mutual TLS, which encrypts as well) or
+ * by a shared secret (which encrypts nothing); without either only Unix sockets and loopback
+ * addresses are served. What each protects: docs/decisions/machines.md.
+ *
+ * A struct cluster is read-only after cluster_load() and may be used by any thread. */
+#ifndef COMMON_CLUSTER_H
+#define COMMON_CLUSTER_H
+#include "common/err.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* The values of the four flags; NULL or "": not given. */
+struct cluster_options {
+    const char *cert, *key, *ca; /* PEM files: own chain, its key, the authority of the cluster */
+    const char *secret_file;
+};
+
+enum cluster_kind { CLUSTER_OPEN, CLUSTER_SECRET, CLUSTER_TLS };
+enum { CLUSTER_MAC = 32, CLUSTER_NONCE = 32, CLUSTER_SECRET_MAX = 4096 };
+
+struct gnutls_certificate_credentials_st;
+struct cluster {
+    enum cluster_kind kind;
+    /* CLUSTER_TLS. A member is whoever has a certificate of `ca` for the DNS name `name`, which is
+     * the first one of our own certificate. */
+    char *cert, *key, *ca; /* PEM */
+    char name[256];
+    struct gnutls_certificate_credentials_st *cred;
+    /* CLUSTER_SECRET */
+    uint8_t *secret;
+    size_t n_secret;
+};
+
+/* ---- what needs no file (cluster_flags.c) ---- */
+
+enum cluster_kind cluster_kind_of(const struct cluster_options *o);
+/* The flags fit together: the three of the certificates, or the secret, or none. */
+int cluster_flags_check(const struct cluster_options *o, struct err *e);
+/* A Unix socket, or a TCP address that does not leave this machine: "tcp://127.0.0.1:80", "[::1]",
+ * "localhost". Names are not looked up: all others may lead elsewhere. */
+bool cluster_is_local(const char *address);
+/* ERR_VALIDATION, naming the flags, unless connections of `kind` may use `address`. */
+int cluster_allows(enum cluster_kind kind, const char *address, struct err *e);
+
+/* ---- credentials (cluster.c) ---- */
+
+/* Reads and checks the files. Refused: a secret or a key that other users may read, a secret of
+ * less than 16 bytes, a certificate that the authority does not vouch for or that has no DNS name.
+ * Trailing white space of the secret does not count. */
+int cluster_load(struct cluster *c, const struct cluster_options *o, struct err *e);
+void cluster_free(struct cluster *c); /* wipes the key and the secret; zeroed: nothing to do */
+/* One line in the log: how connections to other machines are protected. */
+void cluster_announce(const struct cluster *c);
+
+struct cluster_part {
+    const void *p;
+    size_t n;
+};
+/* HMAC-SHA256 by the secret over `label` and the parts, each preceded by its length. 0, or -1: the
+ * library refused. */
+int cluster_mac(const struct cluster *c, const char *label, const struct cluster_part *parts,
+                size_t n, uint8_t out[CLUSTER_MAC]);
+/* In a time that does not depend on where they differ. */
+bool cluster_same(const void *a, const void *b, size_t n);
+#endif
