@@ -1,7 +1,7 @@
 #include "common/rpc_bind.h"
+#include "common/rpc_creds.h"
 #include <errno.h>
 #include <fcntl.h>
-#include <grpc/grpc_security.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -39,11 +39,11 @@ static int take_lock(struct rpc_bind *b, const char *path, struct err *e)
     }
 }
 
-static int add_port(grpc_server *g, const char *target)
+static int add_port(grpc_server *g, const char *target, const struct cluster *c)
 {
-    grpc_server_credentials *plain = grpc_insecure_server_credentials_create();
-    int port = grpc_server_add_http2_port(g, target, plain);
-    grpc_server_credentials_release(plain);
+    grpc_server_credentials *creds = rpc_server_creds(c, target);
+    int port = creds ? grpc_server_add_http2_port(g, target, creds) : 0;
+    grpc_server_credentials_release(creds);
     return port;
 }
 
@@ -64,7 +64,7 @@ static int bind_unix(struct rpc_bind *b, const char *path, grpc_server *g, struc
     /* Who may connect may use the model: the kernel asks for write permission, which only our user
      * and root have, from the socket's first moment on. */
     mode_t before = umask(0177);
-    int port = add_port(g, target);
+    int port = add_port(g, target, NULL);
     umask(before);
     if (!port) {
         rpc_bind_close(b);
@@ -73,11 +73,14 @@ static int bind_unix(struct rpc_bind *b, const char *path, grpc_server *g, struc
     return 0;
 }
 
-int rpc_bind_open(struct rpc_bind *b, const char *address, grpc_server *g, struct err *e)
+int rpc_bind_open(struct rpc_bind *b, const char *address, const struct cluster *c, grpc_server *g,
+                  struct err *e)
 {
     *b = (struct rpc_bind){.lock_fd = -1};
     if (!strncmp(address, "tcp://", 6)) {
-        if (!strrchr(address + 6, ':') || !(b->port = add_port(g, address + 6)))
+        if (cluster_allows(c ? c->kind : CLUSTER_OPEN, address, e))
+            return -1;
+        if (!strrchr(address + 6, ':') || !(b->port = add_port(g, address + 6, c)))
             return err_set(e, ERR_SYSTEM, "%s: cannot listen there", address);
         return 0;
     }

@@ -14,7 +14,9 @@ struct rpc_bind {
 };
 
 /* ERR_VALIDATION for an address that cannot be one, ERR_SYSTEM for one that is in use. */
-int rpc_bind_open(struct rpc_bind *b, const char *address, grpc_server *g, struct err *e);
+struct cluster; /* common/cluster.h; NULL: none */
+int rpc_bind_open(struct rpc_bind *b, const char *address, const struct cluster *c, grpc_server *g,
+                  struct err *e);
 void rpc_bind_close(
     struct rpc_bind *b); /* after the server was shut down (which removes the socket) */
 #endif

@@ -1,20 +1,35 @@
 #include "common/rpc_client.h"
+#include "common/rpc_creds.h"
 #include <grpc/byte_buffer.h>
-#include <grpc/grpc_security.h>
 #include <grpc/slice.h>
 #include <grpc/support/time.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+enum { METHODS = 32 };
+
+struct method {
+    void *handle;
+    const char *path;
+};
 
 struct rpc_client {
     struct rpc_loop *loop;
     grpc_channel *channel;
     grpc_completion_queue *cq;
+    struct method methods[METHODS];
+    size_t n_methods;
+    const struct cluster *secret; /* calls are proved by it; NULL: they are not */
+    pthread_mutex_t lock;         /* guards what follows */
+    struct rpc_ticket last;       /* the server's nonce, our id, the number of the last call */
+    bool challenged;              /* the nonce is known */
 };
 
 static const char *grpc_target(const char *target, char *buf, size_t cap)
@@ -43,16 +58,36 @@ static int check_owner(const char *target, struct err *e)
                    (unsigned)st.st_uid);
 }
 
+/* What the loop demands of this target. */
+static int prepare_proofs(struct rpc_client *c, const struct cluster *cluster, const char *target,
+                          struct err *e)
+{
+    if (!cluster)
+        return 0;
+    if (cluster_allows(cluster->kind, target, e))
+        return -1;
+    if (cluster->kind == CLUSTER_SECRET && !rpc_is_unix(target))
+        c->secret = cluster;
+    return getrandom(c->last.id, sizeof(c->last.id), 0) == (ssize_t)sizeof(c->last.id)
+               ? 0
+               : err_sys(e, "getrandom");
+}
+
 struct rpc_client *rpc_client_new(struct rpc_loop *l, const struct rpc_client_options *o,
                                   struct err *e)
 {
     char buf[256];
     const char *target = grpc_target(o->target, buf, sizeof(buf));
+    const struct cluster *cluster = rpc_loop_cluster(l);
     if (check_owner(target, e) != 0)
         return NULL;
     struct rpc_client *c = calloc(1, sizeof(*c));
     if (!c)
         return err_nomem(e), NULL;
+    if (prepare_proofs(c, cluster, o->target, e)) {
+        free(c);
+        return NULL;
+    }
     struct setting {
         const char *key;
         int value;
@@ -70,17 +105,25 @@ struct rpc_client *rpc_client_new(struct rpc_loop *l, const struct rpc_client_op
         {GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1},
         {GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0},
     };
-    grpc_arg args[sizeof(settings) / sizeof(settings[0])];
-    size_t n = o->keepalive_ms > 0 ? sizeof(args) / sizeof(args[0]) : 8;
+    enum { SETTINGS = sizeof(settings) / sizeof(settings[0]) };
+    grpc_arg args[SETTINGS + 1];
+    size_t n = o->keepalive_ms > 0 ? SETTINGS : 8;
     for (size_t i = 0; i < n; i++) {
         args[i].type = GRPC_ARG_INTEGER;
         args[i].key = (char *)(uintptr_t)settings[i].key;
         args[i].value.integer = settings[i].value;
     }
+    if (cluster && cluster->kind == CLUSTER_TLS) { /* members have a name in common */
+        args[n].type = GRPC_ARG_STRING;
+        args[n].key = (char *)(uintptr_t)GRPC_SSL_TARGET_NAME_OVERRIDE_ARG;
+        args[n++].value.string = (char *)(uintptr_t)cluster->name;
+    }
     grpc_init();
-    grpc_channel_credentials *plain = grpc_insecure_credentials_create();
-    c->channel = grpc_channel_create(target, plain, &(grpc_channel_args){n, args});
-    grpc_channel_credentials_release(plain);
+    grpc_channel_credentials *creds = rpc_channel_creds(cluster, o->target);
+    if (creds)
+        c->channel = grpc_channel_create(target, creds, &(grpc_channel_args){n, args});
+    grpc_channel_credentials_release(creds);
+    pthread_mutex_init(&c->lock, NULL);
     c->loop = l;
     c->cq = rpc_loop_queue(l);
     if (!c->channel) {
@@ -97,13 +140,18 @@ void rpc_client_free(struct rpc_client *c)
         return;
     if (c->channel)
         grpc_channel_destroy(c->channel);
+    pthread_mutex_destroy(&c->lock);
     free(c);
     grpc_shutdown();
 }
 
 void *rpc_client_method(struct rpc_client *c, const char *path)
 {
-    return grpc_channel_register_call(c->channel, path, NULL, NULL);
+    if (c->n_methods == METHODS)
+        return NULL;
+    struct method *m = &c->methods[c->n_methods++];
+    *m = (struct method){grpc_channel_register_call(c->channel, path, NULL, NULL), path};
+    return m;
 }
 
 grpc_connectivity_state rpc_client_state(struct rpc_client *c)
@@ -127,23 +175,109 @@ static void copy_message(struct rpc_unary *u)
     u->message[n] = '\0';
 }
 
+/* ---------------------------------------------------------------- proofs */
+
+/* 32 bytes in hex behind an answer. */
+static bool find_hex32(const grpc_metadata_array *tail, const char *key, uint8_t out[32])
+{
+    for (size_t i = 0; i < tail->count; i++)
+        if (grpc_slice_str_cmp(tail->metadata[i].key, key) == 0)
+            return rpc_unhex((const char *)GRPC_SLICE_START_PTR(tail->metadata[i].value),
+                             GRPC_SLICE_LENGTH(tail->metadata[i].value), out, 32);
+    return false;
+}
+
+/* The proof of this call; false: there is no nonce yet, or no memory. */
+static bool prove(struct rpc_client *c, struct rpc_unary *u, char out[RPC_PROOF_TEXT])
+{
+    const struct method *m = u->method;
+    pthread_mutex_lock(&c->lock);
+    for (size_t i = sizeof(c->last.number); i-- > 0 && ++c->last.number[i] == 0;) {
+    }
+    u->ticket = c->last;
+    bool can = c->challenged;
+    pthread_mutex_unlock(&c->lock);
+    return can && !rpc_digest(u->request, u->ticket.digest) &&
+           !rpc_proof_make(c->secret, &u->ticket, m->path, out);
+}
+
+/* The server wants a proof for another nonce than the one that was used. */
+static bool challenged_anew(struct rpc_client *c, const struct rpc_unary *u)
+{
+    uint8_t nonce[CLUSTER_NONCE];
+    if (!u->again || u->status != GRPC_STATUS_UNAUTHENTICATED ||
+        !find_hex32(&u->tail, RPC_CHALLENGE_KEY, nonce))
+        return false;
+    pthread_mutex_lock(&c->lock);
+    memcpy(c->last.nonce, nonce, sizeof(nonce));
+    c->challenged = true;
+    pthread_mutex_unlock(&c->lock);
+    return cluster_same(nonce, u->ticket.nonce, sizeof(nonce)) == false;
+}
+
+/* A reply that nobody proved is none. */
+static void check_proof(struct rpc_unary *u)
+{
+    uint8_t digest[RPC_DIGEST], want[CLUSTER_MAC], got[CLUSTER_MAC];
+    if (!u->client || u->status != GRPC_STATUS_OK ||
+        (find_hex32(&u->tail, RPC_PROOF_KEY, got) && !rpc_digest(u->reply, digest) &&
+         !rpc_proof_answer(u->client->secret, &u->ticket, digest, want) &&
+         cluster_same(got, want, sizeof(want))))
+        return;
+    u->status = GRPC_STATUS_UNAUTHENTICATED;
+    grpc_slice_unref(u->details);
+    u->details = grpc_slice_from_static_string("the server did not prove that it knows the secret");
+}
+
+/* ---------------------------------------------------------------- calls */
+
+static void drop_call(struct rpc_unary *u)
+{
+    grpc_slice_unref(u->details);
+    grpc_metadata_array_destroy(&u->head);
+    grpc_metadata_array_destroy(&u->tail);
+    grpc_call_unref(u->call);
+    u->call = NULL;
+}
+
+static int begin(struct rpc_client *c, struct rpc_unary *u, const char *traceparent);
+
+static bool sent_again(struct rpc_unary *u)
+{
+    struct rpc_client *c = u->client;
+    if (!c || !challenged_anew(c, u))
+        return false;
+    drop_call(u);
+    rpc_unary_clear(u);
+    grpc_byte_buffer_destroy(u->request);
+    u->request = u->again;
+    u->again = NULL; /* once */
+    if (begin(c, u, NULL) == 0)
+        return true;
+    if (u->call)
+        drop_call(u);
+    u->status = GRPC_STATUS_INTERNAL;
+    snprintf(u->message, sizeof(u->message), "the call could not be started");
+    return false;
+}
+
 static void on_done(struct rpc_op *op, bool ok)
 {
     struct rpc_unary *u = CONTAINER_OF(op, struct rpc_unary, op);
     (void)ok; /* a batch that receives the status always succeeds: the status tells */
+    if (u->call && sent_again(u))
+        return;
     if (u->call) {
+        check_proof(u);
         if (u->status == GRPC_STATUS_OK)
             u->message[0] = '\0';
         else
             copy_message(u);
-        grpc_slice_unref(u->details);
-        grpc_metadata_array_destroy(&u->head);
-        grpc_metadata_array_destroy(&u->tail);
-        grpc_call_unref(u->call);
-        u->call = NULL;
+        drop_call(u);
     }
     grpc_byte_buffer_destroy(u->request);
-    u->request = NULL;
+    grpc_byte_buffer_destroy(u->again);
+    u->request = u->again = NULL;
     if (u->status != GRPC_STATUS_OK)
         rpc_unary_clear(u);
     u->done(u);
@@ -151,44 +285,38 @@ static void on_done(struct rpc_op *op, bool ok)
 
 static void fail_later(struct rpc_client *c, struct rpc_unary *u)
 {
-    if (u->call) {
-        grpc_slice_unref(u->details);
-        grpc_metadata_array_destroy(&u->head);
-        grpc_metadata_array_destroy(&u->tail);
-        grpc_call_unref(u->call);
-        u->call = NULL;
-    }
+    if (u->call)
+        drop_call(u);
     u->status = GRPC_STATUS_INTERNAL;
     snprintf(u->message, sizeof(u->message), "the call could not be started");
     rpc_post(c->loop, &u->op);
 }
 
-void rpc_unary_start(struct rpc_client *c, void *method, struct rpc_unary *u,
-                     grpc_byte_buffer *request, int64_t timeout_ms, bool wait)
+static int begin(struct rpc_client *c, struct rpc_unary *u, const char *traceparent)
 {
-    gpr_timespec end = gpr_inf_future(GPR_CLOCK_MONOTONIC);
-    if (timeout_ms > 0)
-        end = gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
-                           gpr_time_from_millis(timeout_ms, GPR_TIMESPAN));
-    rpc_unary_clear(u);
-    u->op = (struct rpc_op){on_done, u->name};
-    u->request = request;
+    const struct method *m = u->method;
+    char proof[RPC_PROOF_TEXT];
+    grpc_metadata md[2];
+    size_t n = 0;
     u->details = grpc_empty_slice();
     grpc_metadata_array_init(&u->head);
     grpc_metadata_array_init(&u->tail);
-    u->call = grpc_channel_create_registered_call(c->channel, NULL, GRPC_PROPAGATE_DEFAULTS, c->cq,
-                                                  method, end, NULL);
-    grpc_metadata trace = {.key = grpc_slice_from_static_string("traceparent"),
-                           .value =
-                               grpc_slice_from_copied_string(u->traceparent ? u->traceparent : "")};
+    if (traceparent && *traceparent)
+        md[n++] = (grpc_metadata){.key = grpc_slice_from_static_string("traceparent"),
+                                  .value = grpc_slice_from_copied_string(traceparent)};
+    if (u->client && prove(c, u, proof))
+        md[n++] = (grpc_metadata){.key = grpc_slice_from_static_string(RPC_PROOF_KEY),
+                                  .value = grpc_slice_from_copied_string(proof)};
+    u->call = m ? grpc_channel_create_registered_call(c->channel, NULL, GRPC_PROPAGATE_DEFAULTS,
+                                                      c->cq, m->handle, u->end, NULL)
+                : NULL;
     grpc_op ops[6] = {
         {.op = GRPC_OP_SEND_INITIAL_METADATA,
-         .flags = wait ? GRPC_INITIAL_METADATA_WAIT_FOR_READY |
-                             GRPC_INITIAL_METADATA_WAIT_FOR_READY_EXPLICITLY_SET
-                       : 0,
-         .data.send_initial_metadata = {.count = u->traceparent && *u->traceparent,
-                                        .metadata = &trace}},
-        {.op = GRPC_OP_SEND_MESSAGE, .data.send_message.send_message = request},
+         .flags = u->waits ? GRPC_INITIAL_METADATA_WAIT_FOR_READY |
+                                 GRPC_INITIAL_METADATA_WAIT_FOR_READY_EXPLICITLY_SET
+                           : 0,
+         .data.send_initial_metadata = {.count = n, .metadata = md}},
+        {.op = GRPC_OP_SEND_MESSAGE, .data.send_message.send_message = u->request},
         {.op = GRPC_OP_SEND_CLOSE_FROM_CLIENT},
         {.op = GRPC_OP_RECV_INITIAL_METADATA,
          .data.recv_initial_metadata.recv_initial_metadata = &u->head},
@@ -198,9 +326,27 @@ void rpc_unary_start(struct rpc_client *c, void *method, struct rpc_unary *u,
                                         .status = &u->status,
                                         .status_details = &u->details}},
     };
-    bool started = u->call && rpc_start(c->loop, u->call, ops, 6, &u->op) == 0;
-    grpc_slice_unref(trace.value);
-    if (!started)
+    int rc = u->call ? rpc_start(c->loop, u->call, ops, 6, &u->op) : -1;
+    while (n)
+        grpc_slice_unref(md[--n].value);
+    return rc;
+}
+
+void rpc_unary_start(struct rpc_client *c, void *method, struct rpc_unary *u,
+                     grpc_byte_buffer *request, int64_t timeout_ms, bool wait)
+{
+    u->end = gpr_inf_future(GPR_CLOCK_MONOTONIC);
+    if (timeout_ms > 0)
+        u->end = gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
+                              gpr_time_from_millis(timeout_ms, GPR_TIMESPAN));
+    rpc_unary_clear(u);
+    u->op = (struct rpc_op){on_done, u->name};
+    u->request = request;
+    u->method = method;
+    u->waits = wait;
+    u->client = c->secret ? c : NULL;
+    u->again = c->secret ? grpc_byte_buffer_copy(request) : NULL;
+    if (begin(c, u, u->traceparent))
         fail_later(c, u);
 }
 

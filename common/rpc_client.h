@@ -3,11 +3,16 @@
  * One rpc_client is a channel to one server; it reconnects by itself (first after 100 ms, at most 1
  * s apart). A call is a `struct rpc_unary` of the caller's, usable again after each done(). Calls
  * may be started from any thread; done() runs on the loop's thread, exactly once per start,
- * whatever happens. Nothing moves on the wire unless a thread is in rpc_loop_run(). */
+ * whatever happens. Nothing moves on the wire unless a thread is in rpc_loop_run().
+ *
+ * To members of a cluster (rpc_loop_set_cluster) a client over TCP proves itself, and wants proof:
+ * by TLS, or call by call (common/rpc_proof.h). A server that asks for a proof anew gets it: that
+ * call is sent again, once, without its caller noticing. */
 #ifndef COMMON_RPC_CLIENT_H
 #define COMMON_RPC_CLIENT_H
 #include "common/err.h"
 #include "common/rpc_loop.h"
+#include "common/rpc_proof.h"
 #include <grpc/grpc.h>
 
 struct rpc_client_options {
@@ -26,7 +31,8 @@ struct rpc_client *rpc_client_new(struct rpc_loop *l, const struct rpc_client_op
 /* No call in flight. A watch still armed fires once more, with ok == false or a new state. */
 void rpc_client_free(struct rpc_client *c);
 
-/* `path` ("/package.Service/Method") is looked up once; the handle lives as long as the client. */
+/* `path` ("/package.Service/Method") is looked up once; the handle lives as long as the client, and
+ * so must the string. */
 void *rpc_client_method(struct rpc_client *c, const char *path);
 
 /* op->done is called once when the connection is no longer in `last`; then, and at first, ask
@@ -51,6 +57,12 @@ struct rpc_unary {
     grpc_byte_buffer *request;
     grpc_metadata_array head, tail;
     grpc_slice details;
+    struct rpc_client *client; /* to prove itself to; NULL: not */
+    grpc_byte_buffer *again;   /* the request, should it have to be sent again */
+    void *method;
+    gpr_timespec end;
+    bool waits;
+    struct rpc_ticket ticket;
 };
 
 /* Takes `request` over. timeout_ms <= 0: none. `wait`: an unreachable server is waited for until

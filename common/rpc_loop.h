@@ -27,6 +27,13 @@ const _Atomic int64_t *rpc_loop_busy(const struct rpc_loop *l);
  * waits where nobody reads that. Once, before grpc_init(). */
 void rpc_loop_log(void);
 
+/* Clients of this loop talk to members of a cluster (common/cluster.h): over TCP they prove
+ * themselves, and without credentials they connect to loopback addresses only. Before the first
+ * client; NULL, as at first: the peers are others, and may be anywhere. Outlives the loop. */
+struct cluster;
+void rpc_loop_set_cluster(struct rpc_loop *l, const struct cluster *c);
+const struct cluster *rpc_loop_cluster(const struct rpc_loop *l);
+
 /* Each success makes exactly one later call of op->done. */
 int rpc_start(struct rpc_loop *l, grpc_call *c, const grpc_op *ops, size_t n, struct rpc_op *op);
 void rpc_after(struct rpc_loop *l, int64_t ms, struct rpc_op *op); /* thread-safe */

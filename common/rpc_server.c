@@ -6,7 +6,9 @@
 #include "common/rpc_server.h"
 #include "common/clock.h"
 #include "common/rpc_bind.h"
+#include "common/rpc_creds.h"
 #include "common/rpc_loop.h"
+#include "common/rpc_proof.h"
 #include "common/trace.h"
 #include "common/watchdog.h"
 #include <grpc/grpc_security.h>
@@ -18,7 +20,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { CLOSE_GRACE_MS = 2000 };
+enum { CLOSE_GRACE_MS = 2000, HANDSHAKE_MS = 5000 };
 static const size_t mem_limit = (size_t)4 << 30; /* of one unpacked message and its answer */
 
 struct rpc_server {
@@ -31,6 +33,7 @@ struct rpc_server {
     atomic_int n_calls;
     bool is_down;           /* loop thread */
     struct rpc_mem at_once; /* loop thread */
+    struct rpc_guard guard; /* loop thread */
     struct rpc_mem serial;  /* serial lane's thread */
     pthread_mutex_t lock;   /* guards what follows */
     pthread_cond_t wake;
@@ -49,7 +52,11 @@ struct call {
     grpc_byte_buffer *in, *out;
     grpc_slice why; /* status text */
     int cancelled;
-    bool greeted;                 /* initial metadata sent */
+    bool greeted;    /* initial metadata sent */
+    bool proved;     /* by `ticket`; the answer is proved in turn */
+    bool challenged; /* the caller is told the nonce */
+    struct rpc_ticket ticket;
+    grpc_slice said;              /* value of the metadata behind the answer */
     struct trace_context parent;  /* zero: none */
     int64_t arrived_ns, begun_ns; /* begun: when a handler took it */
 };
@@ -65,6 +72,7 @@ static void arm(struct rpc_server *s)
     k->s = s;
     k->op = (struct rpc_op){on_arrival, "arrival"};
     k->why = grpc_empty_slice();
+    k->said = grpc_empty_slice();
     grpc_call_details_init(&k->details);
     grpc_metadata_array_init(&k->md);
     atomic_fetch_add(&s->n_calls, 1);
@@ -87,6 +95,7 @@ static void free_call(struct call *k)
     if (k->out)
         grpc_byte_buffer_destroy(k->out);
     grpc_slice_unref(k->why);
+    grpc_slice_unref(k->said);
     grpc_call_details_destroy(&k->details);
     grpc_metadata_array_destroy(&k->md);
     if (k->c)
@@ -102,14 +111,38 @@ static void on_sent(struct rpc_op *op, bool ok)
     free_call(CONTAINER_OF(op, struct call, op));
 }
 
+/* The metadata behind an answer: the proof of a reply, or the nonce for a caller that proved
+ * nothing; false: none. */
+static bool say(struct call *k, grpc_metadata *md)
+{
+    uint8_t raw[CLUSTER_MAC], digest[RPC_DIGEST];
+    char text[RPC_HEX32];
+    if (k->challenged)
+        memcpy(raw, k->ticket.nonce, sizeof(raw));
+    else if (!k->proved || !k->out || rpc_digest(k->out, digest) ||
+             rpc_proof_answer(k->s->o.cluster, &k->ticket, digest, raw))
+        return false;
+    rpc_hex(raw, sizeof(raw), text);
+    k->said = grpc_slice_from_copied_string(text);
+    *md = (grpc_metadata){
+        .key = grpc_slice_from_static_string(k->challenged ? RPC_CHALLENGE_KEY : RPC_PROOF_KEY),
+        .value = k->said};
+    return true;
+}
+
 /* End the call with k->out, or with a status. Any thread. */
 static void finish(struct call *k, grpc_status_code code, const char *why)
 {
+    grpc_metadata md;
     grpc_op ops[4] = {{.op = GRPC_OP_RECV_CLOSE_ON_SERVER},
                       {.op = GRPC_OP_SEND_STATUS_FROM_SERVER}};
     size_t n = 2;
     ops[0].data.recv_close_on_server.cancelled = &k->cancelled;
     ops[1].data.send_status_from_server.status = code;
+    if (say(k, &md)) {
+        ops[1].data.send_status_from_server.trailing_metadata_count = 1;
+        ops[1].data.send_status_from_server.trailing_metadata = &md;
+    }
     if (why) {
         k->why = grpc_slice_from_copied_string(why);
         ops[1].data.send_status_from_server.status_details = &k->why;
@@ -234,11 +267,21 @@ static void enqueue(struct call *k)
         finish(k, GRPC_STATUS_UNAVAILABLE, "the shard is shutting down");
 }
 
+/* Not of the bytes that its proof was made for. */
+static bool altered(const struct call *k)
+{
+    uint8_t digest[RPC_DIGEST];
+    return k->proved &&
+           (rpc_digest(k->in, digest) || !cluster_same(digest, k->ticket.digest, sizeof(digest)));
+}
+
 static void on_message(struct rpc_op *op, bool ok)
 {
     struct call *k = CONTAINER_OF(op, struct call, op);
     if (!ok)
         finish(k, GRPC_STATUS_CANCELLED, NULL);
+    else if (altered(k))
+        finish(k, GRPC_STATUS_UNAUTHENTICATED, "the message is not the one that was proved");
     else if (k->method->lane == RPC_STREAM)
         stream_step(k);
     else if (!k->in)
@@ -247,6 +290,34 @@ static void on_message(struct rpc_op *op, bool ok)
         enqueue(k);
     else
         answer(k, &k->s->at_once);
+}
+
+static bool proves_itself(struct call *k)
+{
+    struct rpc_guard *g = &k->s->guard;
+    for (size_t i = 0; i < k->md.count; i++) {
+        grpc_slice v = k->md.metadata[i].value;
+        if (grpc_slice_str_cmp(k->md.metadata[i].key, RPC_PROOF_KEY) == 0)
+            return rpc_guard_admits(g, k->details.method, (const char *)GRPC_SLICE_START_PTR(v),
+                                    GRPC_SLICE_LENGTH(v), &k->ticket);
+    }
+    return false;
+}
+
+/* NULL, or why the caller is refused. */
+static const char *refusal(struct call *k)
+{
+    const struct cluster *c = k->s->o.cluster;
+    if (!c || c->kind == CLUSTER_OPEN || rpc_from_unix(k->c))
+        return NULL;
+    if (c->kind == CLUSTER_TLS)
+        return rpc_from_member(k->c, c) ? NULL : "the certificate is not for this cluster";
+    k->proved = proves_itself(k);
+    if (k->proved)
+        return k->method && k->method->lane == RPC_STREAM ? "not over TCP" : NULL;
+    k->challenged = true;
+    memcpy(k->ticket.nonce, k->s->guard.nonce, sizeof(k->ticket.nonce));
+    return "the caller did not prove that it knows the secret";
 }
 
 static void read_parent(struct call *k)
@@ -278,7 +349,10 @@ static void on_arrival(struct rpc_op *op, bool ok)
             k->method = &s->o.methods[i];
     if (s->o.tracer)
         read_parent(k);
-    if (k->method)
+    const char *no = refusal(k);
+    if (no)
+        finish(k, GRPC_STATUS_UNAUTHENTICATED, no);
+    else if (k->method)
         receive(k);
     else
         finish(k, GRPC_STATUS_UNIMPLEMENTED, "unknown method");
@@ -371,6 +445,7 @@ static grpc_server *make_server(struct rpc_loop *loop)
         {"grpc.http2.max_ping_strikes", 0},
         {"grpc.keepalive_permit_without_calls", 1},
         {"grpc.so_reuseport", 0},
+        {"grpc.server_handshake_timeout_ms", HANDSHAKE_MS}, /* TLS, or HTTP/2's settings */
     };
     enum { N = sizeof(want) / sizeof(want[0]) };
     grpc_arg a[N];
@@ -386,10 +461,13 @@ static grpc_server *make_server(struct rpc_loop *loop)
 
 static int start(struct rpc_server *s, struct err *e)
 {
-    s->also.lock_fd = -1;
-    if (rpc_bind_open(&s->bind, s->o.address, s->grpc, e))
+    s->bind.lock_fd = s->also.lock_fd = -1;
+    if (s->o.cluster && s->o.cluster->kind == CLUSTER_SECRET &&
+        rpc_guard_init(&s->guard, s->o.cluster, e))
         return -1;
-    if (s->o.also && rpc_bind_open(&s->also, s->o.also, s->grpc, e)) {
+    if (rpc_bind_open(&s->bind, s->o.address, s->o.cluster, s->grpc, e))
+        return -1;
+    if (s->o.also && rpc_bind_open(&s->also, s->o.also, s->o.cluster, s->grpc, e)) {
         rpc_bind_close(&s->bind);
         return -1;
     }

@@ -17,7 +17,8 @@
 #include "common/rpc_pack.h"
 #include <grpc/status.h>
 
-struct tracer; /* common/trace.h */
+struct tracer;  /* common/trace.h */
+struct cluster; /* common/cluster.h */
 
 struct rpc_call {
     struct rpc_mem *mem; /* the answer is built here */
@@ -49,6 +50,9 @@ struct rpc_server_options {
     /* For a watchdog: since when the serial lane has been busy; 0: it waits. A long call may set it
      * anew as it goes on. NULL: nobody looks. */
     _Atomic int64_t *busy_ns;
+    /* How callers over TCP prove themselves; NULL: they do not, and only loopback addresses are
+     * served. Callers through a Unix socket need not. With a secret there is no RPC_STREAM. */
+    const struct cluster *cluster;
 };
 
 struct rpc_server;

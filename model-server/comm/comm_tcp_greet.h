@@ -4,8 +4,9 @@
 #define MODEL_SERVER_COMM_COMM_TCP_GREET_H
 #include "model-server/comm/comm_tcp_link.h"
 
-#define GREETING_MAGIC UINT64_C(0x32305043544d4f43) /* "COMTCP02"; another byte order is no rank   \
-                                                     */
+#define GREETING_MAGIC                                                                             \
+    UINT64_C(0x32305043544d4f43) /* "COMTCP02"; another byte order is no rank                      \
+                                  */
 
 struct greeting {
     uint64_t magic;
