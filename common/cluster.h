@@ -18,6 +18,18 @@ struct cluster_options {
     const char *secret_file;
 };
 
+/* What the flags are for; the same words in all programs. */
+#define CLUSTER_CERT_HELP                                                                          \
+    "Certificate (and the chain behind it, PEM) with which this machine's processes prove "        \
+    "themselves to those of other machines; connections over TCP are then encrypted. Members "     \
+    "have its first DNS name in common. With --cluster-key and --cluster-ca."
+#define CLUSTER_KEY_HELP "PEM file with its private key, which other users may not read."
+#define CLUSTER_CA_HELP  "PEM file with the certificate authority of all members."
+#define CLUSTER_SECRET_HELP                                                                        \
+    "In the place of certificates: a file with a secret of 16 bytes or more, the same on all "     \
+    "machines, which other users may not read. It authenticates connections over TCP and does "    \
+    "not encrypt them. One of the two is needed for addresses that are not loopback."
+
 enum cluster_kind { CLUSTER_OPEN, CLUSTER_SECRET, CLUSTER_TLS };
 enum { CLUSTER_MAC = 32, CLUSTER_NONCE = 32, CLUSTER_SECRET_MAX = 4096 };
 

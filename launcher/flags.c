@@ -69,6 +69,10 @@ static const struct flag rows[] = {
     {ROW("master-addr", STR, master_addr, 0, "Where ranks on several machines meet: name or address of machine 0."), .def = "localhost"},
     {ROW("master-port", U32, master_port, 0, "Port where ranks on several machines meet; rank r of another machine than 0 answers the router on this port + 1 + r."), .def = "29500", BETWEEN(1, 65535)},
     {ROW("rendezvous-timeout", U32, rendezvous_timeout, TO_SHARD_ENV, "How long ranks on several machines wait for each other, when they meet and later."), .def = "120", BETWEEN(1, 86400), .unit = "seconds"},
+    {ROW("cluster-cert", STR, cluster.cert, TO_ROUTER | TO_SHARD, CLUSTER_CERT_HELP)},
+    {ROW("cluster-key", STR, cluster.key, TO_ROUTER | TO_SHARD, CLUSTER_KEY_HELP)},
+    {ROW("cluster-ca", STR, cluster.ca, TO_ROUTER | TO_SHARD, CLUSTER_CA_HELP)},
+    {ROW("cluster-secret-file", STR, cluster.secret_file, TO_ROUTER | TO_SHARD, CLUSTER_SECRET_HELP)},
     {ROW("huggingface-hub-cache", STR, hub_cache, TO_SHARD_ENV | TO_DOWNLOAD_ENV | TO_ROUTER_ENV, "Directory of the hub cache.")},
     {ROW("weights-cache-override", STR, weights_cache, TO_SHARD_ENV | TO_DOWNLOAD_ENV | TO_ROUTER_ENV, "Directory that stands for the model, whatever --model-id says; nothing is downloaded for it.")},
     {ROW("disable-custom-kernels", BOOL, disable_custom_kernels, TO_SHARD_ENV, "Use reference kernels only; for finding faults.")},
@@ -179,6 +183,16 @@ static int check_nodes(const struct config *c, struct err *e)
     return 0;
 }
 
+static int check_cluster(const struct config *c, struct err *e)
+{
+    const enum cluster_kind kind = cluster_kind_of(&c->cluster);
+    if (cluster_flags_check(&c->cluster, e) ||
+        (c->nnodes > 1 && cluster_allows(kind, c->master_addr, e)) ||
+        (c->draft_shard_uds_path && cluster_allows(kind, c->draft_shard_uds_path, e)))
+        return err_wrap(e, "Invalid argument");
+    return 0;
+}
+
 static int check_tokens(struct config *c, struct err *e)
 {
     if (c->max_input_tokens && c->max_input_length)
@@ -209,7 +223,7 @@ static int check_lora(const struct config *c, struct err *e)
 
 int flags_check(struct config *c, int devices, struct err *e)
 {
-    if (flags_num_shard(c, devices, &c->num_shard, e) || check_nodes(c, e))
+    if (flags_num_shard(c, devices, &c->num_shard, e) || check_nodes(c, e) || check_cluster(c, e))
         return -1;
     if (c->num_shard > 1 && c->quantize == QUANT_EXL2)
         return invalid(e, "Sharding is currently not supported with `exl2` quantization");

@@ -5,6 +5,7 @@
  * the user said nothing and the child decides. */
 #ifndef LAUNCHER_FLAGS_H
 #define LAUNCHER_FLAGS_H
+#include "common/cluster.h"
 #include "common/flag.h"
 
 enum {
@@ -35,6 +36,7 @@ struct config {
     uint32_t sharded, num_shard, device, threads;
     const char *shard_uds_path, *master_addr;
     uint32_t master_port, nnodes, node_rank, rendezvous_timeout;
+    struct cluster_options cluster;
     double cuda_memory_fraction, adapter_memory_fraction, kv_cache_memory, swap_space;
     struct flag_list cuda_graphs;
     bool disable_custom_kernels, prefill_logprobs;

@@ -1,5 +1,6 @@
 /* model-server serve: one rank, from its flags to the last answer. */
 #include "common/cleanup.h"
+#include "common/cluster.h"
 #include "common/flag.h"
 #include "common/heartbeat.h"
 #include "common/hub/cache.h"
@@ -26,6 +27,7 @@ enum { BLOCK_SIZE = 16, EXIT_TOO_LARGE = 3 };
 struct serve_config {
     const char *model_id, *revision, *uds_path, *device, *quantize, *shard_group, *rope_scaling;
     const char *otlp_endpoint, *otlp_service_name, *master_addr;
+    struct cluster_options cluster;
     struct flag_list lora_adapters;
     uint32_t dtype, kv_dtype, threads, logger_level, max_input_tokens, max_total_tokens, speculate;
     uint32_t startup_fd, watchdog_s, heartbeat_fd;
@@ -63,6 +65,10 @@ static const struct flag flags[] = {
      .help = "Port there. Rank r of another machine than rank 0's answers the router on this port + 1 + r."},
     {.name = "rendezvous-timeout", .type = FLAG_U32, F(rendezvous_s), .def = "120", .min = 1, .max = 86400,
      .unit = "seconds", .help = "With several machines: how long ranks wait for each other."},
+    {.name = "cluster-cert", .type = FLAG_STR, F(cluster.cert), .help = CLUSTER_CERT_HELP},
+    {.name = "cluster-key", .type = FLAG_STR, F(cluster.key), .help = CLUSTER_KEY_HELP},
+    {.name = "cluster-ca", .type = FLAG_STR, F(cluster.ca), .help = CLUSTER_CA_HELP},
+    {.name = "cluster-secret-file", .type = FLAG_STR, F(cluster.secret_file), .help = CLUSTER_SECRET_HELP},
     {.name = "dtype", .type = FLAG_ENUM, F(dtype), .def = "auto", .choices = dtypes, .env = "",
      .help = "Type of the weights on the device; auto: as stored in the checkpoint, computed with in fp32. float16 or "
              "bfloat16 that is asked for may be computed with too, where the CPU is faster so."},
@@ -160,6 +166,11 @@ static int check(struct serve_config *c, int argc, char **argv, struct err *e)
     if (c->nnodes > 1 && c->master_port + c->world > 65535)
         return err_set(e, ERR_VALIDATION, "--master-port %u: %u ports are needed above it",
                        c->master_port, c->world);
+    const enum cluster_kind kind = cluster_kind_of(&c->cluster);
+    if (cluster_flags_check(&c->cluster, e) ||
+        (c->nnodes > 1 && cluster_allows(kind, c->master_addr, e)) ||
+        (!strncmp(c->uds_path, "tcp://", 6) && cluster_allows(kind, c->uds_path, e)))
+        return -1;
     if (quant_parse(c->quantize, &c->quant, e))
         return -1;
     if (c->rope_scaling && !*c->rope_scaling)
@@ -220,6 +231,7 @@ static void rank_gone(void *arg, bool left, const char *why)
 
 struct shard {
     char *dir;
+    struct cluster cluster;
     struct ranks_options ranks;
     struct adapter_list adapters;
     struct startup_board *startup; /* NULL: nobody looks */
@@ -252,6 +264,7 @@ static void close_all(struct shard *s)
         free(s->addresses[r]);
     free(s->addresses);
     adapter_list_free(&s->adapters);
+    cluster_free(&s->cluster);
     free(s->dir);
     startup_board_free(s->startup);
 }
@@ -265,6 +278,7 @@ static int join(struct shard *s, const struct serve_config *c, struct stopper *t
                                       .nodes = c->nnodes,
                                       .master_addr = c->master_addr,
                                       .master_port = c->master_port,
+                                      .cluster = &s->cluster,
                                       .timeout_s = c->rendezvous_s};
     if (!(s->comm = ranks_join(&s->ranks, e)) ||
         !(s->addresses = calloc(c->world, sizeof(*s->addresses))))
@@ -302,6 +316,19 @@ static void on_progress(void *arg, uint64_t done, uint64_t total)
     startup_progress(s->startup, s->rank, done, total);
 }
 
+/* Whoever serves or meets over TCP says how that is protected. */
+static int load_cluster(struct shard *s, const struct serve_config *c, struct err *e)
+{
+    if (cluster_load(&s->cluster, &c->cluster, e))
+        return -1;
+    if (c->nnodes > 1 || !strncmp(c->uds_path, "tcp://", 6))
+        cluster_announce(&s->cluster);
+    if (c->nnodes > 1 && s->cluster.kind != CLUSTER_OPEN && s->ops && strcmp(s->ops->name, "cpu"))
+        log_msg(LOG_WARN,
+                "What NCCL sends between machines is neither authenticated nor encrypted");
+    return 0;
+}
+
 static int load(struct shard *s, const struct serve_config *c, struct stopper *t, struct err *e)
 {
     s->rank = c->rank;
@@ -310,7 +337,7 @@ static int load(struct shard *s, const struct serve_config *c, struct stopper *t
     phase(s, STARTUP_CONFIG);
     if (!(s->dir = hub_resolve_model(c->model_id, c->revision, e)) ||
         adapter_list_read(&s->adapters, &c->lora_adapters, e) ||
-        !(s->ops = backend_find(c->device, e)))
+        !(s->ops = backend_find(c->device, e)) || load_cluster(s, c, e))
         return -1;
     phase(s, STARTUP_TOKENIZER);
     if (!(s->tok = tokenizer_load(s->dir, e)))
@@ -385,6 +412,7 @@ static int listen_at(struct shard *s, const struct serve_config *c, char local[R
                                    .n_methods = service_n_methods,
                                    .ctx = &s->service,
                                    .after = service_after,
+                                   .cluster = &s->cluster,
                                    .tracer = s->tracer,
                                    .busy_ns = &s->busy_ns};
     return (s->server = rpc_server_open(&r, e)) ? 0 : -1;

@@ -19,6 +19,7 @@ struct comm *ranks_join(const struct ranks_options *o, struct err *e)
                                  .rank = (int)o->rank,
                                  .world = (int)o->world,
                                  .nodes = (int)o->nodes,
+                                 .cluster = o->cluster,
                                  .timeout_ms = (int)o->timeout_s * 1000};
     return comm_tcp_open(&t, e);
 }

@@ -11,6 +11,7 @@ struct ranks_options {
     uint32_t rank, world, nodes;
     const char *master_addr; /* with several machines */
     uint32_t master_port, timeout_s;
+    const struct cluster *cluster; /* how ranks of several machines know each other */
 };
 
 /* One machine: shared memory; several: TCP. A world of one needs neither. */

@@ -23,6 +23,10 @@ static const struct flag rows[] = {
     {.name = "draft-shard-uds-path", .type = FLAG_STR, F(draft_shard_uds_path),
      .help = "Socket of rank 0 of a draft model's shards (as --master-shard-uds-path), which need not be there yet, and may "
              "go and come back: speculative decoding. The shards need --speculate. Default: none."},
+    {.name = "cluster-cert", .type = FLAG_STR, F(cluster.cert), .help = CLUSTER_CERT_HELP},
+    {.name = "cluster-key", .type = FLAG_STR, F(cluster.key), .help = CLUSTER_KEY_HELP},
+    {.name = "cluster-ca", .type = FLAG_STR, F(cluster.ca), .help = CLUSTER_CA_HELP},
+    {.name = "cluster-secret-file", .type = FLAG_STR, F(cluster.secret_file), .help = CLUSTER_SECRET_HELP},
     {.name = "shard-connect-timeout", .type = FLAG_U32, F(shard_connect_timeout), .def = "60",
      .unit = "seconds", .help = "How long to wait for the shards to answer at start."},
     {.name = "shard-return-timeout", .type = FLAG_U32, F(shard_return_timeout), .def = "0", .max = 86400,

@@ -1,6 +1,7 @@
 /* flags.h - the router's options. */
 #ifndef ROUTER_FLAGS_H
 #define ROUTER_FLAGS_H
+#include "common/cluster.h"
 #include "common/flag.h"
 
 enum json_whitespace { WHITESPACE_INDENTED, WHITESPACE_COMPACT };
@@ -14,6 +15,7 @@ struct router_config {
     const char *hostname;
     uint32_t port;
     const char *shard_uds_path, *draft_shard_uds_path;
+    struct cluster_options cluster;
     uint32_t shard_connect_timeout, shard_return_timeout;
     const char *tokenizer_name, *tokenizer_config_path, *revision, *served_model_name;
     const char *compute_type;

@@ -25,6 +25,7 @@ struct infer_config {
     double waiting_served_ratio;
     uint32_t target_inter_token_ms; /* 0: none */
     const char *draft_target;       /* as shard_target, of a draft model; NULL: none */
+    const struct cluster *cluster;  /* how the shards are known over TCP; NULL: nobody asks */
     uint32_t connect_timeout_ms;
     uint32_t return_ms; /* lost shards are waited for so long, and requests go on; 0: not at all */
     struct metrics *metrics; /* rows of router/metrics.h */

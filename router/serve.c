@@ -33,6 +33,7 @@ enum news { STARTED = 1, START_FAILED, LOST };
 struct service {
     struct keys keys;
     struct tls *tls; /* NULL: plain HTTP */
+    struct cluster cluster;
     const struct router_config *c;
     struct edge edge;
     struct tokenizer *tokenizer;
@@ -81,6 +82,7 @@ static void *connect_shards(void *arg)
     i.metrics = s->edge.metrics;
     i.watchdog = s->edge.watchdog;
     i.draft_target = s->draft_target;
+    i.cluster = &s->cluster;
     s->infer = infer_start(&i, &s->start_error);
     if (s->infer)
         infer_on_lost(s->infer, on_lost, s);
@@ -105,6 +107,16 @@ static int check(const struct router_config *c, struct err *e)
     else if (given(c->tls_cert) != given(c->tls_key))
         what = "`tls_cert` and `tls_key` belong together";
     return what ? err_set(e, ERR_VALIDATION, "Argument validation error: %s", what) : 0;
+}
+
+static int load_cluster(struct cluster *out, const struct router_config *c, struct err *e)
+{
+    const enum cluster_kind kind = cluster_kind_of(&c->cluster);
+    const char *draft = c->draft_shard_uds_path;
+    if (cluster_flags_check(&c->cluster, e) || cluster_allows(kind, c->shard_uds_path, e) ||
+        (given(draft) && cluster_allows(kind, draft, e)))
+        return err_wrap(e, "Argument validation error");
+    return cluster_load(out, &c->cluster, e);
 }
 
 static void start_log(const struct router_config *c)
@@ -257,6 +269,7 @@ static int start(struct service *s, struct err *e)
     rpc_loop_log();
     raise_file_limit();
     if (check(s->c, e) != 0 || heartbeat_start(s->c->heartbeat_fd, e) != 0 ||
+        load_cluster(&s->cluster, s->c, e) != 0 ||
         catch_signals(s, e) != 0 || open_startup(s, e) != 0 || load_model(s, e) != 0 ||
         build_edge(s, e) != 0)
         return -1;
@@ -439,6 +452,7 @@ static void stop(struct service *s)
     lmtp_free(g->lmtp);
     http_free(g->http);
     tls_free(s->tls);
+    cluster_free(&s->cluster);
     tracer_free(g->tracer);
     models_free(g->models);
     watchdog_free(g->watchdog);
