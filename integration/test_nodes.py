@@ -23,10 +23,10 @@ class Machine(Process):
         super().__init__([*argv, *args], folder=folder)
 
 
-def start(nodes, num_shard, timeout=60):
+def start(nodes, num_shard, timeout=60, args=(), port=None):
     """Machine 0, which is not waited for, and the others."""
-    meet = ["--nnodes", nodes, "--master-addr", "127.0.0.1", "--master-port", master_port(), "--device", "cpu"]
-    meet += ["--threads", 1, "--rendezvous-timeout", timeout, "--max-total-tokens", 256]
+    meet = ["--nnodes", nodes, "--master-addr", "127.0.0.1", "--master-port", port or master_port(), "--device", "cpu"]
+    meet += ["--threads", 1, "--rendezvous-timeout", timeout, "--max-total-tokens", 256, *args]
     others = [Machine(r, [*meet, "--num-shard", num_shard]) for r in range(1, nodes)]
     return Service(DEMO, num_shard, ["--node-rank", 0, *meet], ready=False), others
 

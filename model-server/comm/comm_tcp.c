@@ -58,6 +58,8 @@ enum { RECORD = 16384 }; /* most bytes of a TLS record */
 
 static int lost(const struct tcp *t, int rank, int why, struct err *e)
 {
+    if (t->peers[rank].left)
+        return err_set(e, ERR_SYSTEM, "rank %d (%s) has left", rank, t->peers[rank].name);
     if (why)
         return err_set(e, ERR_SYSTEM, "rank %d (%s) is lost: %s", rank, t->peers[rank].name,
                        strerror(why)); /* NOLINT(concurrency-mt-unsafe): glibc's is safe */
@@ -323,7 +325,10 @@ static bool last_words(struct tcp *t, int rank, struct tcp_head *last)
     if (!p->tls)
         return recv(p->fd, last, sizeof(*last), MSG_PEEK | MSG_DONTWAIT) == sizeof(*last);
     if (!pthread_mutex_trylock(&t->sessions)) {
-        n = link_recv(p, last, sizeof(*last));
+        n = p->left ? -1 : link_recv(p, last, sizeof(*last));
+        p->left = p->left || (n == sizeof(*last) && last->number == TCP_BYE);
+        if (p->left)
+            last->number = TCP_BYE, n = sizeof(*last);
         pthread_mutex_unlock(&t->sessions);
     }
     return n == sizeof(*last);

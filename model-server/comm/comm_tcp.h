@@ -23,6 +23,7 @@ struct tcp_peer {
     int fd;                         /* -1: myself, or not connected yet */
     struct gnutls_session_int *tls; /* NULL: in the clear */
     bool resends;                   /* TLS: a record waits for room in the socket */
+    bool left;                      /* TLS: its goodbye was read by a check */
     char name[TCP_NAME];            /* its address, for messages */
 };
 

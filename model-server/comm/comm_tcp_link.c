@@ -20,7 +20,7 @@ static ssize_t tls_result(ssize_t n)
     errno = n == GNUTLS_E_AGAIN         ? EAGAIN
             : n == GNUTLS_E_INTERRUPTED ? EINTR
             : n == GNUTLS_E_PREMATURE_TERMINATION || n == GNUTLS_E_PULL_ERROR ||
-                    n == GNUTLS_E_PUSH_ERROR
+                    n == GNUTLS_E_PUSH_ERROR || n == GNUTLS_E_INVALID_SESSION
                 ? ECONNRESET
                 : EPROTO;
     return -1;
@@ -94,7 +94,9 @@ void link_close(struct tcp_peer *p)
 
 int link_session(struct tcp_peer *p, const struct cluster *c, bool listens)
 {
-    static const char versions[] = "NORMAL:-VERS-ALL:+VERS-TLS1.3";
+    /* 128 bits first: the cipher is what large sums wait for. */
+    static const char versions[] = "NORMAL:-VERS-ALL:+VERS-TLS1.3:-CIPHER-ALL:+AES-128-GCM:"
+                                   "+AES-256-GCM:+CHACHA20-POLY1305";
     unsigned flags = listens ? GNUTLS_SERVER | GNUTLS_NO_TICKETS : GNUTLS_CLIENT;
     if (gnutls_init(&p->tls, flags | GNUTLS_NONBLOCK | GNUTLS_NO_SIGNAL) < 0)
         return -1;

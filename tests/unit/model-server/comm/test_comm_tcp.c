@@ -1,5 +1,7 @@
 /* test_comm_tcp.c - the same collectives over TCP, between processes of this machine: exact and
  * equal sums; whoever dies, leaves, dawdles, does not come or does not belong is named to all. */
+#include "common/cluster.h"
+#include "tests/certs.h"
 #include "tests/unit/model-server/comm/ranks.h"
 #include <arpa/inet.h>
 #include <dlfcn.h>
@@ -7,6 +9,7 @@
 #include <sys/socket.h>
 
 static int port;
+static struct cluster cluster; /* zeroed: open */
 
 /* ---------------------------------------------------------------- a name that comes late */
 
@@ -46,6 +49,7 @@ static struct comm *meet_at(const char *host, int rank, int world, int nodes, in
                                                     .rank = rank,
                                                     .world = world,
                                                     .nodes = nodes,
+                                                    .cluster = &cluster,
                                                     .timeout_ms = timeout_ms},
                          e);
 }
@@ -78,6 +82,25 @@ static void all_ranks_hold_the_sums_of_shared_memory(void **state)
     run(hurry, 3);
     run(gathers, 2);
     run(gathers, 5);
+}
+
+/* Small sums that come one behind the other: what a TLS session has read ahead is not forgotten. */
+static void sums_are_the_same_by_a_secret_and_by_tls(void **state)
+{
+    struct err e = ERR_INIT;
+    struct certs c;
+    (void)state;
+    certs_make(&c, "ranks.test");
+    for (int kind = CLUSTER_SECRET; kind <= CLUSTER_TLS; kind++) {
+        struct cluster_options o = certs_options(&c, (enum cluster_kind)kind);
+        assert_int_equal(cluster_load(&cluster, &o, &e), 0);
+        for (int world = 2; world <= 4; world++)
+            run(sums, world);
+        run(hurry, 3);
+        run(gathers, 3);
+        cluster_free(&cluster);
+    }
+    certs_remove(&c);
 }
 
 /* ---------------------------------------------------------------- losses */
@@ -183,6 +206,19 @@ static void a_rank_that_leaves_dawdles_or_differs_is_named(void **state)
     run(one_leaves, 2);
     run(one_dawdles, 2);
     run(one_differs, 2);
+}
+
+static void the_same_of_ranks_that_speak_tls(void **state)
+{
+    struct err e = ERR_INIT;
+    struct certs c;
+    certs_make(&c, "ranks.test");
+    struct cluster_options o = certs_options(&c, CLUSTER_TLS);
+    assert_int_equal(cluster_load(&cluster, &o, &e), 0);
+    a_rank_that_dies_is_named(state);
+    a_rank_that_leaves_dawdles_or_differs_is_named(state);
+    cluster_free(&cluster);
+    certs_remove(&c);
 }
 
 /* ---------------------------------------------------------------- meetings that fail */
@@ -309,15 +345,55 @@ static void strangers_are_sent_away(void **state)
     run(with_strangers, 2);
 }
 
+enum { CROWD = 200 };
+
+/* More silent connections than are listened to: rank 1 gets in, and not after they have left. */
+static int with_a_crowd(int rank, int world)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET,
+                            .sin_port = htons((uint16_t)port),
+                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    for (int i = 0; rank == 1 && i < CROWD; i++) {
+        int fd = socket(AF_INET, SOCK_STREAM, 0);
+        while (connect(fd, (void *)&a, sizeof(a)))
+            usleep(10000);
+    }
+    struct err e = ERR_INIT;
+    struct comm *c = join(rank, world, 20000, &e);
+    float x = 1;
+    int rc = !c || comm_all_reduce(c, &x, 1, &e) || x != (float)world;
+    if (c)
+        comm_close(c);
+    return rc;
+}
+
+static void a_crowd_keeps_nobody_out(void **state)
+{
+    struct err e = ERR_INIT;
+    struct certs c;
+    (void)state;
+    certs_make(&c, "ranks.test");
+    for (int kind = CLUSTER_OPEN; kind <= CLUSTER_TLS; kind++) {
+        struct cluster_options o = certs_options(&c, (enum cluster_kind)kind);
+        assert_int_equal(cluster_load(&cluster, &o, &e), 0);
+        run(with_a_crowd, 2);
+        cluster_free(&cluster);
+    }
+    certs_remove(&c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_ranks_hold_the_sums_of_shared_memory),
+        cmocka_unit_test(sums_are_the_same_by_a_secret_and_by_tls),
         cmocka_unit_test(a_rank_that_dies_is_named),
         cmocka_unit_test(a_rank_that_leaves_dawdles_or_differs_is_named),
+        cmocka_unit_test(the_same_of_ranks_that_speak_tls),
         cmocka_unit_test(a_meeting_that_fails_says_why_to_all),
         cmocka_unit_test(a_name_may_come_late),
         cmocka_unit_test(strangers_are_sent_away),
+        cmocka_unit_test(a_crowd_keeps_nobody_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
