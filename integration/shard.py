@@ -40,6 +40,8 @@ def stubs(name="generate"):
 class Shards:
     """All ranks of one model. `call` sends an rpc to every rank and returns rank 0's answer."""
 
+    version = 3
+
     def __init__(self, model, world=1, args=(), env=None):
         self.pb = stubs()
         self.folder = tempfile.mkdtemp(prefix="it-", dir="/tmp")
@@ -58,7 +60,7 @@ class Shards:
         name_of = {"ServiceDiscovery": "ServiceDiscoveryResponse"}
         answer = getattr(self.pb, name_of.get(name, name + "Response"))
         method = self.channels[rank].unary_unary(
-            f"/generate.v3.TextGenerationService/{name}",
+            f"/generate.v{self.version}.TextGenerationService/{name}",
             request_serializer=type(request).SerializeToString,
             response_deserializer=answer.FromString,
         )

@@ -401,7 +401,8 @@ static int listen_at(struct shard *s, const struct serve_config *c, char local[R
                                 .prefill_logprobs = c->prefill_logprobs,
                                 .watermark = {(float)c->watermark_gamma, (float)c->watermark_delta},
                                 .startup = s->startup};
-    service_init(&s->service, &o);
+    if (service_init(&s->service, &o, e))
+        return -1;
     ranks_local_address(c->uds_path, c->rank, local);
     struct tracer_options t = {.endpoint = c->otlp_endpoint, .service_name = c->otlp_service_name};
     if (c->otlp_endpoint && *c->otlp_endpoint && !(s->tracer = tracer_new(&t, e)))

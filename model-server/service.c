@@ -2,14 +2,15 @@
 #include "common/hash.h"
 #include "common/log.h"
 #include "common/rpc_std.h"
-#include "model-server/service_impl.h"
+#include "model-server/service_v2.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-void service_init(struct service *s, const struct service_options *o)
+int service_init(struct service *s, const struct service_options *o, struct err *e)
 {
-    *s = (struct service){.o = *o};
+    *s = (struct service){.o = *o, .v2 = calloc(1, sizeof(*s->v2))};
+    return s->v2 ? 0 : err_nomem(e);
 }
 
 void service_begin(struct service *s, const char *what)
@@ -35,7 +36,13 @@ void service_log_status(struct service *s)
         LOGI("blocks_total", atomic_load(&t->blocks_total)));
 }
 
-void service_free(struct service *s) { tok_scratch_free(s->scratch); }
+void service_free(struct service *s)
+{
+    tok_scratch_free(s->scratch);
+    if (s->v2)
+        v2_blocks_free(s->v2);
+    free(s->v2);
+}
 
 static int list_adapters(const struct service *s, Generate__V3__InfoResponse *r, struct rpc_mem *m)
 {
@@ -71,8 +78,8 @@ static uint64_t vocab_hash(const struct tokenizer *tok)
     return h;
 }
 
-static const ProtobufCMessage *info(void *ctx, const ProtobufCMessage *in, struct rpc_call *call,
-                                    struct err *e)
+const ProtobufCMessage *rpc_info(void *ctx, const ProtobufCMessage *in, struct rpc_call *call,
+                                 struct err *e)
 {
     const struct service *s = ctx;
     Generate__V3__InfoResponse *r = RPC_NEW(call->mem, Generate__V3__InfoResponse, 1);
@@ -100,16 +107,16 @@ static const ProtobufCMessage *info(void *ctx, const ProtobufCMessage *in, struc
     return r->dtype && !list_adapters(s, r, call->mem) ? &r->base : (err_nomem(e), NULL);
 }
 
-static const ProtobufCMessage *health(void *ctx, const ProtobufCMessage *in, struct rpc_call *call,
-                                      struct err *e)
+const ProtobufCMessage *rpc_health(void *ctx, const ProtobufCMessage *in, struct rpc_call *call,
+                                   struct err *e)
 {
     static const Generate__V3__HealthResponse fine = GENERATE__V3__HEALTH_RESPONSE__INIT;
     (void)ctx, (void)in, (void)call, (void)e;
     return &fine.base;
 }
 
-static const ProtobufCMessage *discover(void *ctx, const ProtobufCMessage *in,
-                                        struct rpc_call *call, struct err *e)
+const ProtobufCMessage *rpc_discover(void *ctx, const ProtobufCMessage *in, struct rpc_call *call,
+                                     struct err *e)
 {
     const struct service *s = ctx;
     Generate__V3__ServiceDiscoveryResponse *r =
@@ -123,8 +130,8 @@ static const ProtobufCMessage *discover(void *ctx, const ProtobufCMessage *in,
     return &r->base;
 }
 
-static const ProtobufCMessage *clear_cache(void *ctx, const ProtobufCMessage *in,
-                                           struct rpc_call *call, struct err *e)
+const ProtobufCMessage *rpc_clear_cache(void *ctx, const ProtobufCMessage *in,
+                                        struct rpc_call *call, struct err *e)
 {
     static const Generate__V3__ClearCacheResponse done = GENERATE__V3__CLEAR_CACHE_RESPONSE__INIT;
     const Generate__V3__ClearCacheRequest *q = (const void *)in;
@@ -135,8 +142,8 @@ static const ProtobufCMessage *clear_cache(void *ctx, const ProtobufCMessage *in
     return &done.base;
 }
 
-static const ProtobufCMessage *filter_batch(void *ctx, const ProtobufCMessage *in,
-                                            struct rpc_call *call, struct err *e)
+const ProtobufCMessage *rpc_filter_batch(void *ctx, const ProtobufCMessage *in,
+                                         struct rpc_call *call, struct err *e)
 {
     const Generate__V3__FilterBatchRequest *q = (const void *)in;
     struct service *s = ctx;
@@ -151,20 +158,27 @@ static const ProtobufCMessage *filter_batch(void *ctx, const ProtobufCMessage *i
     return r->batch ? &r->base : (err_nomem(e), NULL);
 }
 
-#define METHOD(rpc, message, lane, fn)                                                             \
+#define V3(rpc, message, lane, fn)                                                                 \
     {                                                                                              \
         "/generate.v3.TextGenerationService/" rpc, &generate__v3__##message##__descriptor, lane,   \
             fn                                                                                     \
     }
+/* Read as v3's messages, of which they are parts. */
+#define V2(rpc, message, lane, fn)                                                                 \
+    {                                                                                              \
+        "/generate.v2.TextGenerationService/" rpc, &generate__v3__##message##__descriptor, lane,   \
+            fn                                                                                     \
+    }
 const struct rpc_method service_methods[] = {
-    METHOD("Info", info_request, RPC_AT_ONCE, info),
-    METHOD("Health", health_request, RPC_AT_ONCE, health),
-    METHOD("ServiceDiscovery", service_discovery_request, RPC_AT_ONCE, discover),
-    METHOD("ClearCache", clear_cache_request, RPC_SERIAL, clear_cache),
-    METHOD("FilterBatch", filter_batch_request, RPC_SERIAL, filter_batch),
-    METHOD("Warmup", warmup_request, RPC_SERIAL, rpc_warmup),
-    METHOD("Prefill", prefill_request, RPC_SERIAL, rpc_prefill),
-    METHOD("Decode", decode_request, RPC_SERIAL, rpc_decode),
+    V3("Info", info_request, RPC_AT_ONCE, rpc_info),
+    V3("Health", health_request, RPC_AT_ONCE, rpc_health),
+    V3("ServiceDiscovery", service_discovery_request, RPC_AT_ONCE, rpc_discover),
+    V3("ClearCache", clear_cache_request, RPC_SERIAL, rpc_clear_cache),
+    V3("FilterBatch", filter_batch_request, RPC_SERIAL, rpc_filter_batch),
+    V3("Warmup", warmup_request, RPC_SERIAL, rpc_warmup),
+    V3("Prefill", prefill_request, RPC_SERIAL, rpc_prefill),
+    V3("Decode", decode_request, RPC_SERIAL, rpc_decode),
+    V2_METHODS(V2),
     RPC_STD_METHODS,
 };
 const size_t service_n_methods = sizeof(service_methods) / sizeof(service_methods[0]);

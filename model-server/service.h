@@ -1,4 +1,4 @@
-/* service.h - the eight rpcs of generate.v3, thin: unpack, engine call, pack.
+/* service.h - the rpcs of generate.v3 and generate.v2, thin: unpack, engine call, pack.
  *
  * Info, Health and ServiceDiscovery read only what never changes and are answered at once; the
  * others run one after the other on the thread that owns the model. */
@@ -33,6 +33,7 @@ struct service {
     struct service_options o;
     struct service_status status;
     struct tok_scratch *scratch;
+    struct v2_blocks *v2; /* KV blocks of generate.v2's requests (service_v2.h) */
     struct rpc_server
         *server;        /* set by its owner before the first call: told to stop when all is lost */
     bool warm;          /* once */
@@ -42,7 +43,7 @@ struct service {
 extern const struct rpc_method service_methods[];
 extern const size_t service_n_methods;
 
-void service_init(struct service *s, const struct service_options *o);
+int service_init(struct service *s, const struct service_options *o, struct err *e);
 void service_free(struct service *s);
 void service_log_status(struct service *s); /* one line at level ERROR; any thread */
 void service_after(void *service);          /* rpc_server_options.after */

@@ -18,10 +18,21 @@ Generate__V3__CachedBatch *write_batch(const struct service *s, const struct bat
 int write_generations(const struct service *s, const struct stepper *st, struct rpc_mem *m,
                       Generate__V3__Generation ***out, size_t *n);
 
-const ProtobufCMessage *rpc_prefill(void *ctx, const ProtobufCMessage *in, struct rpc_call *call,
-                                    struct err *e);
-const ProtobufCMessage *rpc_decode(void *ctx, const ProtobufCMessage *in, struct rpc_call *call,
-                                   struct err *e);
-const ProtobufCMessage *rpc_warmup(void *ctx, const ProtobufCMessage *in, struct rpc_call *call,
-                                   struct err *e);
+/* The answer to a Prefill whose requests have been read, and which began at t0 (clock_ns); NULL
+ * with `e`. */
+Generate__V3__PrefillResponse *run_prefill(struct service *s, const Generate__V3__PrefillRequest *q,
+                                           const struct seq_spec *specs, int64_t t0,
+                                           struct rpc_call *call, struct err *e);
+
+#define RPC_HANDLER(name)                                                                          \
+    const ProtobufCMessage *name(void *ctx, const ProtobufCMessage *in, struct rpc_call *call,     \
+                                 struct err *e)
+RPC_HANDLER(rpc_info);
+RPC_HANDLER(rpc_health);
+RPC_HANDLER(rpc_discover);
+RPC_HANDLER(rpc_clear_cache);
+RPC_HANDLER(rpc_filter_batch);
+RPC_HANDLER(rpc_prefill);
+RPC_HANDLER(rpc_decode);
+RPC_HANDLER(rpc_warmup);
 #endif

@@ -107,32 +107,44 @@ static bool read_edits(const Generate__V3__Edits *q, struct rpc_mem *m, struct e
     return true;
 }
 
+Generate__V3__PrefillResponse *run_prefill(struct service *s, const Generate__V3__PrefillRequest *q,
+                                           const struct seq_spec *specs, int64_t t0,
+                                           struct rpc_call *call, struct err *e)
+{
+    struct answer a;
+    struct reply reply;
+    struct edits edits;
+    const struct edits *x;
+    Generate__V3__PrefillResponse *r = RPC_NEW(call->mem, Generate__V3__PrefillResponse, 1);
+    if (!r || !read_edits(q->edits, call->mem, &edits, &x))
+        return err_nomem(e), NULL;
+    if (copy_blocks(s, q, call->mem, e) ||
+        engine_prefill(s->o.engine, q->batch->id, specs, (uint32_t)q->batch->n_requests,
+                       q->cached_batch ? &q->cached_batch->id : NULL, x, &a, e)) {
+        fail(s, "Prefill", e);
+        return NULL;
+    }
+    if (write_reply(s, &a, call->mem, &reply, e))
+        return NULL;
+    generate__v3__prefill_response__init(r);
+    FILL(PREFILL, r, reply, a, t0);
+    return r;
+}
+
 const ProtobufCMessage *rpc_prefill(void *ctx, const ProtobufCMessage *in, struct rpc_call *call,
                                     struct err *e)
 {
     const Generate__V3__PrefillRequest *q = (const void *)in;
     struct service *s = ctx;
-    struct answer a;
-    struct reply reply;
-    struct edits edits;
-    const struct edits *x;
-    int64_t t0 = clock_ns();
-    Generate__V3__PrefillResponse *r = RPC_NEW(call->mem, Generate__V3__PrefillResponse, 1);
+    const int64_t t0 = clock_ns();
     service_begin(s, "Prefill");
     if (!q->batch)
         return err_set(e, ERR_VALIDATION, "Prefill without a batch"), NULL;
     struct seq_spec *specs = read_requests(s, q->batch, false, call->mem);
-    if (!r || !specs || !read_edits(q->edits, call->mem, &edits, &x))
+    if (!specs)
         return err_nomem(e), NULL;
-    if (copy_blocks(s, q, call->mem, e) ||
-        engine_prefill(s->o.engine, q->batch->id, specs, (uint32_t)q->batch->n_requests,
-                       q->cached_batch ? &q->cached_batch->id : NULL, x, &a, e))
-        return fail(s, "Prefill", e);
-    if (write_reply(s, &a, call->mem, &reply, e))
-        return NULL;
-    generate__v3__prefill_response__init(r);
-    FILL(PREFILL, r, reply, a, t0);
-    return &r->base;
+    Generate__V3__PrefillResponse *r = run_prefill(s, q, specs, t0, call, e);
+    return r ? &r->base : NULL;
 }
 
 const ProtobufCMessage *rpc_decode(void *ctx, const ProtobufCMessage *in, struct rpc_call *call,

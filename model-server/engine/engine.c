@@ -66,6 +66,14 @@ struct engine_stats engine_stats(const struct engine *g)
     return t;
 }
 
+bool engine_holds(const struct engine *g, uint64_t request)
+{
+    for (const struct batch *b = g->batches.head; b; b = b->next)
+        if (batch_find(b, request))
+            return true;
+    return false;
+}
+
 /* ---------------------------------------------------------------- a step and its bookkeeping */
 
 /* A sequence without a block for what it would write next must not run: it would write elsewhere.

@@ -39,6 +39,8 @@ struct engine_stats { /* what is kept between calls */
     uint64_t tokens; /* known ones, prompts included */
 };
 struct engine_stats engine_stats(const struct engine *g);
+/* The request is in a cached batch: its KV blocks are its own. */
+bool engine_holds(const struct engine *g, uint64_t request);
 
 struct warmup {
     const struct seq_spec *specs; /* the largest batch the router will ever send */
