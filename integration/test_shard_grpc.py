@@ -7,12 +7,13 @@ import re
 import signal
 import subprocess
 import time
+from concurrent import futures
 
 import grpc
 import pytest
 from google.protobuf import descriptor_pb2
 from google.protobuf.unknown_fields import UnknownFieldSet
-from serving import BIN, DEMO, ROOT, SLOW, data
+from serving import BIN, DEMO, ROOT, SLOW, Process, Service, data, free_port
 from shard import BLOCK, Router, Shards, stubs
 
 
@@ -471,6 +472,60 @@ def test_a_session_of_generate_v2(shards, golden):
         v2.decode(pb.CachedBatch(id=12345))
     assert e.value.details() == "Batch ID 12345 not found in cache."
     shards.warmup()
+
+
+class OlderDoor(grpc.GenericRpcHandler):
+    """Lets generate.v2 through to a shard, and knows nothing else: what a router meets at an older server."""
+
+    def __init__(self, channel):
+        self.channel, self.asked = channel, []
+
+    def service(self, details):
+        self.asked.append(details.method)
+        if not details.method.startswith("/generate.v2."):
+            return None
+        method = self.channel.unary_unary(details.method)
+        return grpc.unary_unary_rpc_method_handler(lambda request, _: method(request, timeout=60 * SLOW))
+
+
+class OlderRouter(Process):
+    post, wait_ready = Service.post, Service.wait_ready
+
+    def __init__(self, model, target, args=()):
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        argv = [BIN / "router", "--tokenizer-name", model, "--port", self.port, "--hostname", "127.0.0.1"]
+        super().__init__([*argv, "--master-shard-uds-path", target, *args])
+        self.wait_ready()
+
+
+@pytest.mark.parametrize("world", [1, 2])
+def test_the_router_speaks_generate_v2_where_v3_is_unknown(model, golden, world, tmp_path):
+    with Shards(model, world) as s:
+        door = OlderDoor(s.channels[0])
+        server = grpc.server(futures.ThreadPoolExecutor(4), handlers=[door])
+        server.add_insecure_port(f"unix:{tmp_path}/older")
+        server.start()
+        limits = ["--max-input-tokens", 200, "--max-total-tokens", 400]
+        router = OlderRouter(model, f"{tmp_path}/older", limits)
+        try:
+            assert door.asked[0].startswith("/generate.v3.") and door.asked[-1].startswith("/generate.v2.")
+
+            def ask(g):
+                body = {"inputs": g["inputs"], "parameters": {"max_new_tokens": 40, "details": True}}
+                r = router.post("/generate", body)
+                assert r.status_code == 200, r.text
+                return [t["id"] for t in r.json()["details"]["tokens"]]
+
+            with futures.ThreadPoolExecutor(8) as pool:  # three times each: batches join, shrink and end
+                for g, got in zip(golden * 3, pool.map(ask, golden * 3)):
+                    assert got == g["generated_ids"][: len(got)] and len(got) == min(40, len(g["generated_ids"]))
+            r = router.post("/generate", {"inputs": "x", "parameters": {"adapter_id": "some"}})
+            assert r.status_code in (404, 422), r.text
+            assert router.stop() == 0
+        finally:
+            router.stop(signal.SIGKILL)
+            server.stop(0).wait()
 
 
 def test_a_lost_rank_ends_the_others(model, golden):

@@ -315,7 +315,8 @@ static void settle_limits(struct infer *i, const struct shard_model *m)
     memcpy(l->dtype, m->dtype, sizeof(l->dtype));
     memcpy(l->quantize, m->quantize, sizeof(l->quantize));
     memcpy(l->device, m->device, sizeof(l->device));
-    l->adapters = m->takes_input_ids ? &i->adapters : NULL; /* ours list all */
+    /* Ours list all; those of v2 have none. */
+    l->adapters = m->takes_input_ids || m->version == 2 ? &i->adapters : NULL;
     i->speculate = m->speculate;
 }
 

@@ -11,13 +11,15 @@
  * closes the connection), and only they number their vocabulary in Info. */
 enum { KEEPALIVE_MS = 10000, KEEPALIVE_TIMEOUT_MS = 5000 };
 
+/* generate.v2's messages are parts of v3's (proto/generate_v2.proto), and are read as such. */
 static const struct {
-    const char *path;
+    const char *path[2]; /* v2, v3 */
     const ProtobufCMessageDescriptor *reply;
 } rpcs[N_SHARD_RPCS] = {
 #define RPC(name, msg)                                                                             \
     {                                                                                              \
-        "/generate.v3.TextGenerationService/" name, &generate__v3__##msg##__descriptor             \
+        {"/generate.v2.TextGenerationService/" name, "/generate.v3.TextGenerationService/" name},  \
+            &generate__v3__##msg##__descriptor                                                     \
     }
     [SHARD_DISCOVERY] = RPC("ServiceDiscovery", service_discovery_response),
     [SHARD_CLEAR_CACHE] = RPC("ClearCache", clear_cache_response),
@@ -42,6 +44,7 @@ struct rank {
 
 struct shards {
     struct rpc_loop *loop;
+    int version; /* of generate.vN */
     uint32_t n;
     struct rank *ranks;
     void (*on_break)(void *arg, uint32_t rank);
@@ -58,6 +61,7 @@ struct fan_rank {
 };
 
 uint32_t shards_count(const struct shards *s) { return s->n; }
+int shards_version(const struct shards *s) { return s->version; }
 
 /* ------------------------------------------------------------------ one call to all */
 static void on_rank(struct rpc_unary *u)
@@ -109,7 +113,7 @@ void fan_call(struct fan *f, enum shard_rpc rpc, const ProtobufCMessage *request
     for (uint32_t i = 1; i < n; i++)
         bytes[i] = grpc_byte_buffer_copy(bytes[0]);
     for (uint32_t i = 0; i < n; i++) {
-        f->ranks[i].call.name = rpcs[rpc].path;
+        f->ranks[i].call.name = rpcs[rpc].path[f->s->version - 2];
         f->ranks[i].call.traceparent = traceparent;
         rpc_unary_start(f->s->ranks[i].client, f->s->ranks[i].methods[rpc], &f->ranks[i].call,
                         bytes[i], timeout_ms, wait);
@@ -300,8 +304,8 @@ void shards_unwatch(struct shards *s, void (*gone)(void *arg), void *arg)
 }
 
 /* ------------------------------------------------------------------ connecting */
-static struct shards *ranks_new(struct rpc_loop *l, char *const *urls, size_t n, bool keepalive,
-                                struct err *e)
+static struct shards *ranks_new(struct rpc_loop *l, char *const *urls, size_t n, int version,
+                                bool keepalive, struct err *e)
 {
     struct shards *s = calloc(1, sizeof(*s));
     if (!s || !(s->ranks = calloc(n, sizeof(*s->ranks)))) {
@@ -309,6 +313,7 @@ static struct shards *ranks_new(struct rpc_loop *l, char *const *urls, size_t n,
         return err_nomem(e), NULL;
     }
     s->loop = l;
+    s->version = version;
     for (s->n = 0; s->n < n; s->n++) {
         struct rank *r = &s->ranks[s->n];
         struct rpc_client_options o = {.target = urls[s->n],
@@ -320,7 +325,7 @@ static struct shards *ranks_new(struct rpc_loop *l, char *const *urls, size_t n,
             return NULL;
         }
         for (int m = 0; m < N_SHARD_RPCS; m++)
-            r->methods[m] = rpc_client_method(r->client, rpcs[m].path);
+            r->methods[m] = rpc_client_method(r->client, rpcs[m].path[version - 2]);
     }
     return s;
 }
@@ -339,6 +344,7 @@ struct discovery { /* what rank 0 says of the group */
     char **urls;
     size_t n;
     bool keepalive;
+    bool older; /* nothing: it does not know this version */
 };
 
 static int discover(struct shards *first, int64_t timeout_ms, bool wait, struct rpc_mem *m,
@@ -354,6 +360,8 @@ static int discover(struct shards *first, int64_t timeout_ms, bool wait, struct 
         return -1;
     if (fan_call_sync(&f, SHARD_DISCOVERY, &ask.base, timeout_ms, wait, e) == 0)
         found = (const void *)fan_reply(&f, 0, m, e);
+    else
+        d->older = f.ranks[0].call.status == GRPC_STATUS_UNIMPLEMENTED;
     if (found && fan_call_sync(&f, SHARD_INFO, &ask_info.base, timeout_ms, wait, e) == 0)
         info = (const void *)fan_reply(&f, 0, m, e);
     fan_free(&f);
@@ -362,7 +370,7 @@ static int discover(struct shards *first, int64_t timeout_ms, bool wait, struct 
     if (found->n_urls < 1 || found->n_urls > SHARDS_MAX)
         return err_set(e, ERR_SYSTEM, "ServiceDiscovery names %zu shards, 1 to %d are possible",
                        found->n_urls, SHARDS_MAX);
-    *d = (struct discovery){found->urls, found->n_urls, info->vocab_size > 0};
+    *d = (struct discovery){found->urls, found->n_urls, info->vocab_size > 0, false};
     return 0;
 }
 
@@ -383,16 +391,22 @@ struct shards *shards_connect(struct rpc_loop *l, const char *target, int64_t ti
 {
     char *only[1] = {(char *)(uintptr_t)target};
     int64_t end_ms = clock_ms() + timeout_ms, left;
-    struct shards *first = ranks_new(l, only, 1, false, e), *s = NULL;
+    struct shards *first = NULL, *s = NULL;
     struct discovery d = {0};
     struct rpc_mem m;
+    int version = 3, rc;
 
     rpc_mem_init(&m, 1 << 20);
-    if (!first || discover(first, timeout_ms, wait, &m, &d, e) != 0) {
+    do { /* v3, then v2 */
+        shards_free(first);
+        first = ranks_new(l, only, 1, version, false, e);
+        rc = first ? discover(first, timeout_ms, wait, &m, &d, e) : -1;
+    } while (rc != 0 && d.older && version-- > 2);
+    if (rc != 0) {
         err_wrap(e, "Unable to connect to the model shards: %s", target);
         goto out;
     }
-    if (!(s = ranks_new(l, d.urls, d.n, d.keepalive, e)))
+    if (!(s = ranks_new(l, d.urls, d.n, version, d.keepalive, e)))
         goto out;
     left = end_ms - clock_ms();
     if (wait_for_all(s, left > 1 ? left : 1, wait, e) != 0) {

@@ -35,12 +35,14 @@ enum shard_rpc {
 };
 
 struct shards;
-/* Connect to rank 0, ask it for the others (ServiceDiscovery), connect to them and wait until all
- * answer, at most timeout_ms; `wait`: also for those who do not listen yet. */
+/* Connect to rank 0, by generate.v3 or, where it does not know that, v2; ask it for the others
+ * (ServiceDiscovery), connect to them and wait until all answer, at most timeout_ms; `wait`: also
+ * for those who do not listen yet. */
 struct shards *shards_connect(struct rpc_loop *l, const char *target, int64_t timeout_ms, bool wait,
                               struct err *e);
 void shards_free(struct shards *s); /* no call in flight; watches fire once more */
 uint32_t shards_count(const struct shards *s);
+int shards_version(const struct shards *s); /* of generate.vN: 3, or 2 where they know no 3 */
 
 /* One call to all ranks; owned by its caller, used again and again. */
 struct fan {

@@ -10,6 +10,8 @@ enum {
     WARMUP_TIMEOUT_MS = 30 * 60000, /* captures graphs and touches all memory */
     DEFAULT_PREFILL_TOKENS = 4096,
     FALLBACK_BATCH_TOTAL = 16000, /* TGI's, for peers that name no maximum */
+    V2_INPUT_TOKENS = 1024,       /* peers of generate.v2 are told, and do not say */
+    V2_TOTAL_TOKENS = 2048,
 };
 
 static uint32_t min_u32(uint32_t a, uint32_t b) { return a < b ? a : b; }
@@ -36,7 +38,8 @@ static int ask_info(struct fan *f, struct shard_model *m, struct rpc_mem *mem, s
         r = (const void *)fan_reply(f, f->n - 1, mem, e);
     if (!r)
         return err_wrap(e, "Unable to get the model shards info");
-    m->requires_padding = r->requires_padding;
+    m->version = shards_version(f->s);
+    m->requires_padding = r->requires_padding || m->version == 2;
     m->chunking = r->support_chunking;
     m->prefix_caching = r->use_prefix_caching;
     m->takes_input_ids = r->takes_input_ids;
@@ -188,6 +191,8 @@ static int ask_warmup(struct fan *f, const struct shard_model *m, struct rpc_mem
             return -1;
         struct warmed w = {r->_max_supported_total_tokens_case != 0, 0, r->max_input_tokens,
                            r->max_total_tokens};
+        if (m->version == 2)
+            w.input = m->max_input_tokens, w.total = m->max_total_tokens;
         if (w.has_supported)
             w.supported = r->max_supported_total_tokens;
         w.adapter_pages = i ? min_u32(out->adapter_pages, r->adapter_pages) : r->adapter_pages;
@@ -254,6 +259,15 @@ static int settle(struct shard_model *m, const struct warmed *w, struct err *e)
     return 0;
 }
 
+/* Both are fields of v2's Warmup that cannot be left out. */
+static void choose_limits(struct shard_model *m)
+{
+    if (!m->max_total_tokens)
+        m->max_total_tokens = max_u32(V2_TOTAL_TOKENS, m->max_input_tokens + 1);
+    if (!m->max_input_tokens)
+        m->max_input_tokens = min_u32(V2_INPUT_TOKENS, m->max_total_tokens - 1);
+}
+
 int shards_warmup(struct shards *s, struct shard_model *m, struct err *e)
 {
     struct warmed w = {0};
@@ -264,6 +278,8 @@ int shards_warmup(struct shards *s, struct shard_model *m, struct err *e)
     rpc_mem_init(&mem, 256u << 20);
     int rc = ask_info(&f, m, &mem, e);
     if (rc == 0) {
+        if (m->version == 2)
+            choose_limits(m);
         if (!m->max_batch_prefill_tokens)
             m->max_batch_prefill_tokens =
                 max_u32(DEFAULT_PREFILL_TOKENS, m->chunking ? 0 : m->max_input_tokens);

@@ -7,7 +7,8 @@
 #include "router/shards.h"
 
 struct shard_model {
-    bool requires_padding; /* no block numbers: the peer lays its KV out itself */
+    int version;           /* of generate.vN */
+    bool requires_padding; /* no block numbers: the peer lays its KV out itself, as all of v2 do */
     bool chunking, prefix_caching, takes_input_ids, copies_kv, takes_edits, takes_chunks,
         takes_bias, takes_reasoning, takes_grammars;
     uint32_t speculate, block_size, vocab_size, max_positions; /* max_positions 0: unbounded */
