@@ -3,19 +3,21 @@
 import contextlib
 import hashlib
 import hmac
+import json
 import os
 import re
 import shutil
 import socket
 import struct
 import subprocess
+import tempfile
 import threading
 
 import grpc
 import pytest
 from serving import BIN, DEMO, Process, Service, wait_for
 from shard import stubs
-from test_nodes import cause, end_all, master_port, start, tokens, wait_end
+from test_nodes import BODY, cause, end_all, master_port, start, tokens, wait_end
 
 pytestmark = pytest.mark.skipif(not shutil.which("openssl"), reason="openssl makes the certificates")
 SECRET = "correct horse battery staple"
@@ -312,6 +314,78 @@ def test_a_machine_that_does_not_belong_says_so(what, folder, ours, member):
         master.wait_ready()
     finally:
         end_all([master, stranger, *others])
+
+
+# ---------------------------------------------------------------- real addresses
+
+
+class Network:
+    """Two machines' network namespaces, joined by a cable; skipped where this user may make none."""
+
+    def __init__(self):
+        self.holders = [subprocess.Popen(["unshare", "-n", "sleep", "600"]) for _ in range(2)]
+        mine = os.readlink("/proc/self/ns/net")
+        try:
+            for h in self.holders:
+                wait_for(lambda h=h: h.poll() is not None or os.readlink(f"/proc/{h.pid}/ns/net") != mine)
+                if h.poll() is not None:
+                    pytest.skip("network namespaces are not permitted")
+            ends = [f"v{end}{self.holders[0].pid}" for end in "ab"]
+            if self.ip("link", "add", ends[0], "type", "veth", "peer", "name", ends[1]):
+                pytest.skip("veth devices are not permitted")
+            for i, (h, end) in enumerate(zip(self.holders, ends)):
+                assert not self.ip("link", "set", end, "netns", str(h.pid))
+                address = ["addr", "add", f"10.77.0.{i + 1}/24", "dev", end]
+                for args in (["link", "set", "lo", "up"], address, ["link", "set", end, "up"]):
+                    subprocess.run([*self.inside(i), "ip", *args], check=True)
+        except BaseException:
+            self.close()
+            raise
+
+    def ip(self, *args):
+        return subprocess.run(["ip", *args], capture_output=True).returncode
+
+    def inside(self, i):
+        return ["nsenter", "-t", str(self.holders[i].pid), "-n"]
+
+    def close(self):
+        for h in self.holders:  # the cable goes with the namespaces
+            h.kill()
+            h.wait()
+
+
+class InNetwork(Process):
+    """A launcher there; curl, there too, asks its router."""
+
+    def __init__(self, network, node, args):
+        folder = tempfile.mkdtemp(prefix="it-", dir="/tmp")
+        argv = [*network.inside(node), BIN / "launcher", "--model-id", DEMO, "--num-shard", 2, "--nnodes", 2]
+        argv += ["--node-rank", node, "--master-addr", "10.77.0.1", "--shard-uds-path", f"{folder}/s", "--port", 3000]
+        self.inside = network.inside(node)
+        super().__init__([*argv, "--device", "cpu", "--threads", 1, "--max-total-tokens", 256, *args], folder=folder)
+
+    def curl(self, path, *args):
+        url = f"http://127.0.0.1:3000{path}"
+        return subprocess.run([*self.inside, "curl", "-sf", *args, url], capture_output=True, text=True)
+
+
+@pytest.mark.parametrize("way", ["secret", "certificates"])
+def test_machines_with_addresses_of_their_own(way, alone, folder, member):
+    args = {"secret": ["--cluster-secret-file", secret_file(folder)], "certificates": member.args}[way]
+    network = Network()
+    machines = []
+    try:
+        machines = [InNetwork(network, i, args) for i in range(2)]
+        master = machines[0]
+        wait_for(lambda: not master.alive() or master.curl("/health").returncode == 0, 60)
+        assert master.alive(), master.log[-3000:]
+        r = master.curl("/generate", "-H", "content-type: application/json", "-d", json.dumps(BODY))
+        assert [(t["id"], t["logprob"]) for t in json.loads(r.stdout)["details"]["tokens"]] == alone
+        assert master.stop() == 0, master.log[-3000:]
+        assert wait_end(machines[1]) == 0, machines[1].log[-3000:]
+    finally:
+        end_all(machines)
+        network.close()
 
 
 # ---------------------------------------------------------------- what is refused at start
