@@ -6,10 +6,12 @@ import random
 import socket
 import struct
 
+import grpc
 import openai
 import pytest
 
 from serving import DEMO, Service, data, free_port
+from shard import Router, Shards
 
 CONFIG = json.loads((DEMO / "config.json").read_text())
 WIDTHS = {  # outputs, inputs
@@ -197,3 +199,72 @@ def test_peft_adapters_greedy_tokens(tmp_path):
                 assert r.status_code == 200, r.text
                 got = r.json()["choices"][0]["logprobs"]["token_logprobs"]
                 assert got == pytest.approx(p["greedy_logprobs"], abs=2e-4)
+
+
+def answer(s, adapter=None, prompt=PROMPTS[0]):
+    router = Router(s)
+    s.call("ClearCache", s.pb.ClearCacheRequest())
+    r = router.request(prompt, max_new=24, ignore_eos=True)
+    if adapter:
+        r.adapter_id = adapter
+    reply = s.call("Prefill", s.pb.PrefillRequest(batch=router.batch(r)))
+    if reply.generations[0].error:
+        return reply.generations[0].error
+    router.finish(router.take(reply))
+    return router.got[r.id]
+
+
+@pytest.mark.parametrize("world", [1, 2])
+def test_adapters_come_and_go_while_shards_serve(adapters, world, tmp_path):
+    made, listed = adapters
+    with Shards(DEMO, world, ["--lora-adapters", listed]) as s:
+        s.warmup()
+        want = {name: answer(s, name) for name in [None, *made]}
+        with pytest.raises(grpc.RpcError) as e:
+            s.call("UnloadAdapter", s.pb.UnloadAdapterRequest(name="red"))
+        assert e.value.code() == grpc.StatusCode.FAILED_PRECONDITION and "--max-runtime-adapters" in e.value.details()
+    assert len({tuple(v) for v in want.values()}) == 4
+
+    def load(name, path):
+        return s.call("LoadAdapter", s.pb.LoadAdapterRequest(name=name, path=str(path)))
+
+    def refused(code, rpc, **fields):
+        with pytest.raises(grpc.RpcError) as e:
+            s.call(rpc, getattr(s.pb, rpc + "Request")(**fields))
+        assert e.value.code() == code, e.value
+        return e.value.details()
+
+    no = grpc.StatusCode
+    with Shards(DEMO, world, ["--lora-adapters", f"red={made['red']}", "--max-runtime-adapters", 2]) as s:
+        assert load("early", made["green"]).adapter.pages > 0  # before warm-up has reserved any
+        s.warmup()
+        assert answer(s) == want[None] and answer(s, "red") == want["red"] and answer(s, "early") == want["green"]
+        assert "unknown adapter" in str(answer(s, "blue")) or "blue" in str(answer(s, "blue"))
+        loaded = load("blue", made["blue"]).adapter
+        assert {a.name: a.pages for a in s.call("Info", s.pb.InfoRequest()).adapters}["blue"] == loaded.pages
+        assert answer(s, "blue") == want["blue"] and answer(s, "red") == want["red"] and answer(s) == want[None]
+        assert "no place" in refused(no.INVALID_ARGUMENT, "LoadAdapter", name="more", path=str(made["green"]))
+        refused(no.ALREADY_EXISTS, "LoadAdapter", name="blue", path=str(made["green"]))
+        refused(no.NOT_FOUND, "UnloadAdapter", name="yellow")
+        refused(no.NOT_FOUND, "UnloadAdapter", name="")
+        # one that is in use stays; then it goes, and another may have its name and place
+        router = Router(s)
+        r = router.request(PROMPTS[0], max_new=24, ignore_eos=True)
+        r.adapter_id = "blue"
+        batch = router.prefill(r)
+        assert "in use by 1 requests" in refused(no.FAILED_PRECONDITION, "UnloadAdapter", name="blue")
+        router.finish(batch)
+        assert router.got[r.id] == want["blue"]
+        for name in ("blue", "red"):
+            s.call("UnloadAdapter", s.pb.UnloadAdapterRequest(name=name))
+        assert "blue" in str(answer(s, "blue"))
+        (tmp_path / "broken").mkdir()
+        (tmp_path / "broken/adapter_config.json").write_text("{}")
+        for path in (tmp_path / "broken", tmp_path / "missing"):
+            refused(no.INVALID_ARGUMENT, "LoadAdapter", name="broken", path=str(path))
+        refused(no.INVALID_ARGUMENT, "LoadAdapter", name="", path=str(made["green"]))
+        load("blue", made["red"])
+        assert answer(s, "blue") == want["red"], "the name means what was loaded last"
+        load("red", made["green"])
+        assert answer(s, "red") == want["green"] and answer(s) == want[None]
+        assert [a.name for a in s.call("Info", s.pb.InfoRequest()).adapters].count("red") == 1

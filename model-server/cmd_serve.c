@@ -32,6 +32,7 @@ struct serve_config {
     uint32_t dtype, kv_dtype, threads, logger_level, max_input_tokens, max_total_tokens, speculate;
     uint32_t startup_fd, watchdog_s, heartbeat_fd;
     uint32_t rank, world, nnodes, master_port, rendezvous_s, max_prefill_tokens, max_batch_size;
+    uint32_t runtime_adapters;
     enum quant quant; /* what `quantize` says */
     double rope_factor, row_cost, memory_fraction, adapter_fraction, kv_memory, swap_gib,
         watermark_gamma, watermark_delta;
@@ -106,6 +107,9 @@ static const struct flag flags[] = {
     {.name = "lora-adapters", .type = FLAG_LIST, F(lora_adapters),
      .help = "LoRA adapters to serve beside the model: `id`, `id@revision`, `name=path` or "
              "`name=path@revision`, as PEFT saves them."},
+    {.name = "max-runtime-adapters", .type = FLAG_U32, F(runtime_adapters), .def = "0", .max = 1024, .unit = "adapters",
+     .help = "Adapters that may be loaded while the shard serves, by the rpcs LoadAdapter and UnloadAdapter, beside those of "
+             "--lora-adapters; the memory for adapters is then reserved at start."},
     {.name = "adapter-memory-fraction", .type = FLAG_F64, F(adapter_fraction), .def = "0.1", .min = 0, .max = 1,
      .help = "Share of the memory that is free beside the weights for adapters on the device; others wait in "
              "host memory for their turn."},
@@ -359,6 +363,7 @@ static int load(struct shard *s, const struct serve_config *c, struct stopper *t
                               .rope_factor = c->rope_factor,
                               .adapters = s->adapters.v,
                               .n_adapters = s->adapters.n,
+                              .extra_adapters = c->runtime_adapters,
                               .measure = c->dry_run,
                               .progress = on_progress,
                               .progress_arg = s,
@@ -391,6 +396,7 @@ static int listen_at(struct shard *s, const struct serve_config *c, char local[R
     struct service_options o = {.engine = s->engine,
                                 .model = model_info(s->model),
                                 .adapters = model_adapters(s->model),
+                                .runtime_adapters = c->runtime_adapters > 0,
                                 .tok = s->tok,
                                 .addresses = s->addresses,
                                 .rank = c->rank,

@@ -10,6 +10,7 @@
 int service_init(struct service *s, const struct service_options *o, struct err *e)
 {
     *s = (struct service){.o = *o, .v2 = calloc(1, sizeof(*s->v2))};
+    pthread_mutex_init(&s->adapters_lock, NULL);
     return s->v2 ? 0 : err_nomem(e);
 }
 
@@ -44,22 +45,6 @@ void service_free(struct service *s)
     free(s->v2);
 }
 
-static int list_adapters(const struct service *s, Generate__V3__InfoResponse *r, struct rpc_mem *m)
-{
-    const uint32_t n = s->o.adapters ? adapters_count(s->o.adapters) : 0;
-    Generate__V3__Adapter *v = RPC_NEW(m, Generate__V3__Adapter, n + (size_t)1);
-    r->adapters = RPC_NEW(m, Generate__V3__Adapter *, n + (size_t)1);
-    if (!v || !r->adapters)
-        return -1;
-    for (uint32_t i = 0; i < n; i++) {
-        generate__v3__adapter__init(&v[i]);
-        v[i].name = (char *)(uintptr_t)adapters_name(s->o.adapters, i + 1);
-        v[i].pages = adapters_pages(s->o.adapters, i + 1);
-        r->adapters[r->n_adapters++] = &v[i];
-    }
-    return 0;
-}
-
 /* Two models of one vocabulary agree in this, however many special tokens either adds. 0: no
  * memory.
  */
@@ -81,7 +66,7 @@ static uint64_t vocab_hash(const struct tokenizer *tok)
 const ProtobufCMessage *rpc_info(void *ctx, const ProtobufCMessage *in, struct rpc_call *call,
                                  struct err *e)
 {
-    const struct service *s = ctx;
+    struct service *s = ctx;
     Generate__V3__InfoResponse *r = RPC_NEW(call->mem, Generate__V3__InfoResponse, 1);
     char dtype[40];
     (void)in;
@@ -178,6 +163,8 @@ const struct rpc_method service_methods[] = {
     V3("Warmup", warmup_request, RPC_SERIAL, rpc_warmup),
     V3("Prefill", prefill_request, RPC_SERIAL, rpc_prefill),
     V3("Decode", decode_request, RPC_SERIAL, rpc_decode),
+    V3("LoadAdapter", load_adapter_request, RPC_SERIAL, rpc_load_adapter),
+    V3("UnloadAdapter", unload_adapter_request, RPC_SERIAL, rpc_unload_adapter),
     V2_METHODS(V2),
     RPC_STD_METHODS,
 };

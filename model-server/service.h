@@ -7,12 +7,14 @@
 #include "common/rpc_server.h"
 #include "common/startup.h"
 #include "model-server/engine/engine.h"
+#include <pthread.h>
 #include <stdatomic.h>
 
 struct service_options {
     struct engine *engine;
     const struct model_info *model;
-    const struct adapters *adapters; /* NULL: none are served */
+    struct adapters *adapters; /* NULL: none are served */
+    bool runtime_adapters;     /* they may come and go */
     const struct tokenizer *tok;
     /* Of each rank, as rank 0's machine reaches it: [world], to be kept by the caller. */
     char *const *addresses;
@@ -34,6 +36,7 @@ struct service {
     struct service_status status;
     struct tok_scratch *scratch;
     struct v2_blocks *v2; /* KV blocks of generate.v2's requests (service_v2.h) */
+    pthread_mutex_t adapters_lock;
     struct rpc_server
         *server;        /* set by its owner before the first call: told to stop when all is lost */
     bool warm;          /* once */

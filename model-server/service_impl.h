@@ -35,4 +35,8 @@ RPC_HANDLER(rpc_filter_batch);
 RPC_HANDLER(rpc_prefill);
 RPC_HANDLER(rpc_decode);
 RPC_HANDLER(rpc_warmup);
+RPC_HANDLER(rpc_load_adapter);
+RPC_HANDLER(rpc_unload_adapter);
+/* Into r->adapters; any thread. -1: no memory. */
+int list_adapters(struct service *s, Generate__V3__InfoResponse *r, struct rpc_mem *m);
 #endif

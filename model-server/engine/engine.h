@@ -95,5 +95,7 @@ int engine_decode(struct engine *g, const uint64_t *ids, size_t n, const struct 
 int engine_ahead(struct engine *g, struct err *e);
 int engine_filter(struct engine *g, uint64_t id, const uint64_t *requests, size_t n,
                   const struct batch **out, struct err *e);
+/* The last answer is not needed any more: requests that ended in it give up their adapters. */
+void engine_drop_answer(struct engine *g);
 void engine_clear(struct engine *g, const uint64_t *id); /* NULL: all; an unknown id is fine */
 #endif

@@ -100,10 +100,13 @@ uint32_t warmup_adapter_pages(const struct engine *g, uint64_t free_bytes, uint6
         *all += adapters_pages(a, i);
     uint64_t share = (uint64_t)(o->adapter_fraction * (double)free_bytes) / adapters_page_bytes(a);
     share /= engine_ranks_here(g);
+    if (adapters_free_places(a) && share > *all)
+        *all = share < UINT32_MAX ? share : UINT32_MAX;
     return (uint32_t)(share < *all ? share : *all);
 }
 
-/* As much as all adapters take, if the share that they may have is enough for that. */
+/* As much as all adapters take, if the share that they may have is enough for that; all of the
+ * share where others may come. */
 static int reserve_adapters(struct engine *g, struct warmup *w, struct err *e)
 {
     const struct engine_options *o = &g->o;

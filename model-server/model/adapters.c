@@ -5,10 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SMALLEST_PAGE = 64 * 1024, ROW_ALIGN = 64 };
+/* The page is larger where rows must fit that are not known yet. */
+enum { SMALLEST_PAGE = 64 * 1024, OPEN_PAGE = 256 * 1024, ROW_ALIGN = 64 };
 
 struct adapter {
-    const char *name;
+    const char *name; /* "": a free place */
+    char *own_name;   /* of one that was added */
     struct lora_adapter file;
     uint32_t n_pages, *page; /* page: [n_pages], where it lies while it is on the device */
     uint32_t pins;
@@ -21,7 +23,7 @@ struct adapters {
     const struct backend_ops *ops;
     struct device *dev;
     struct adapter *v; /* [n + 1], number 0 unused */
-    uint32_t n;
+    uint32_t n;        /* places */
     size_t page_bytes;
     char *pool, *staging; /* on the device; a page of the host's */
     uint32_t n_pages, *free, n_free;
@@ -84,9 +86,8 @@ static int open_one(struct adapters *a, uint32_t number, const struct adapter_so
 {
     struct adapter *ad = &a->v[number];
     size_t rows = 0;
-    for (uint32_t i = 1; i < number; i++)
-        if (strcmp(a->v[i].name, from->name) == 0)
-            return err_set(e, ERR_VALIDATION, "two adapters are called `%s`", from->name);
+    if (adapters_find(a, from->name))
+        return err_set(e, ERR_VALIDATION, "two adapters are called `%s`", from->name);
     ad->name = from->name;
     if (lora_open(&ad->file, from->dir, &a->base, e))
         return err_wrap(e, "adapter `%s`", from->name);
@@ -101,7 +102,14 @@ static int open_one(struct adapters *a, uint32_t number, const struct adapter_so
     return ad->rows ? 0 : err_nomem(e);
 }
 
-static int open_all(struct adapters *a, const struct adapter_source *list, struct err *e)
+static int count_room(struct adapter *ad, size_t page_bytes, struct err *e)
+{
+    ad->n_pages = count_pages(&ad->file, page_bytes);
+    return (ad->page = calloc(ad->n_pages, sizeof(*ad->page))) ? 0 : err_nomem(e);
+}
+
+static int open_all(struct adapters *a, const struct adapter_source *list, uint32_t n,
+                    struct err *e)
 {
     if (!a->ops->lora)
         return err_set(e, ERR_VALIDATION, "the %s backend has no adapters", a->ops->name);
@@ -110,44 +118,51 @@ static int open_all(struct adapters *a, const struct adapter_source *list, struc
         calloc((size_t)a->base.spec->n_layers * LORA_SITES * (a->n + (size_t)1), sizeof(*a->sets));
     if (!a->v || !a->sets)
         return err_nomem(e);
-    for (uint32_t i = 1; i <= a->n; i++) {
+    for (uint32_t i = 0; i <= a->n; i++)
         a->v[i].name = "";
+    for (uint32_t i = 1; i <= n; i++)
         if (open_one(a, i, &list[i - 1], e))
             return -1;
-    }
-    for (uint32_t i = 1; i <= a->n; i++) { /* now that the page's size is known */
-        a->v[i].n_pages = count_pages(&a->v[i].file, a->page_bytes);
-        if (!(a->v[i].page = calloc(a->v[i].n_pages, sizeof(*a->v[i].page))))
-            return err_nomem(e);
-    }
+    for (uint32_t i = 1; i <= n; i++) /* now that the page's size is known */
+        if (count_room(&a->v[i], a->page_bytes, e))
+            return -1;
     return (a->staging = malloc(a->page_bytes)) ? 0 : err_nomem(e);
 }
 
-struct adapters *adapters_open(const struct adapter_source *list, uint32_t n,
+struct adapters *adapters_open(const struct adapter_source *list, uint32_t n, uint32_t extra,
                                const struct lora_base *base, const struct backend_ops *ops,
                                struct device *d, struct err *e)
 {
     struct adapters *a = calloc(1, sizeof(*a));
     if (!a)
         return err_nomem(e), NULL;
-    *a =
-        (struct adapters){.base = *base, .ops = ops, .dev = d, .n = n, .page_bytes = SMALLEST_PAGE};
-    if (open_all(a, list, e)) {
+    *a = (struct adapters){.base = *base,
+                           .ops = ops,
+                           .dev = d,
+                           .n = n + extra,
+                           .page_bytes = extra ? OPEN_PAGE : SMALLEST_PAGE};
+    if (open_all(a, list, n, e)) {
         adapters_close(a);
         return NULL;
     }
     return a;
 }
 
+static void empty(struct adapter *ad)
+{
+    lora_close(&ad->file);
+    free(ad->page);
+    free(ad->rows);
+    free(ad->own_name);
+    *ad = (struct adapter){.name = ""};
+}
+
 void adapters_close(struct adapters *a)
 {
     if (!a)
         return;
-    for (uint32_t i = 1; a->v && i <= a->n; i++) {
-        lora_close(&a->v[i].file);
-        free(a->v[i].page);
-        free(a->v[i].rows);
-    }
+    for (uint32_t i = 1; a->v && i <= a->n; i++)
+        empty(&a->v[i]);
     if (a->pool)
         a->ops->free(a->dev, a->pool);
     free(a->v), free(a->sets), free(a->staging), free(a->free);
@@ -163,10 +178,26 @@ uint64_t adapters_loads(const struct adapters *a) { return a->loads; }
 
 uint32_t adapters_find(const struct adapters *a, const char *name)
 {
-    uint32_t i = a->n;
+    uint32_t i = *name ? a->n : 0;
     while (i && strcmp(a->v[i].name, name) != 0)
         i--;
     return i;
+}
+
+static uint32_t free_place(const struct adapters *a)
+{
+    for (uint32_t i = 1; i <= a->n; i++)
+        if (!*a->v[i].name)
+            return i;
+    return 0;
+}
+
+uint32_t adapters_free_places(const struct adapters *a)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 1; i <= a->n; i++)
+        n += !*a->v[i].name;
+    return n;
 }
 
 /* ---------------------------------------------------------------- coming and going */
@@ -181,18 +212,66 @@ static void evict(struct adapters *a, uint32_t number)
     ad->used = 0;
 }
 
+static int fits(const struct adapters *a, const struct adapter *ad, uint32_t pages, struct err *e)
+{
+    return ad->n_pages <= pages
+               ? 0
+               : err_set(e, ERR_VALIDATION,
+                         "adapter `%s` takes %llu bytes on each rank, %llu are allowed: raise "
+                         "`--adapter-memory-fraction`",
+                         ad->name, (unsigned long long)ad->n_pages * a->page_bytes,
+                         (unsigned long long)pages * a->page_bytes);
+}
+
+uint32_t adapters_add(struct adapters *a, const struct adapter_source *from, struct err *e)
+{
+    const uint32_t number = free_place(a);
+    const size_t page_bytes = a->page_bytes;
+    struct adapter *ad = &a->v[number];
+    if (!*from->name)
+        return err_set(e, ERR_VALIDATION, "an adapter needs a name"), 0;
+    if (!number)
+        return err_set(e, ERR_VALIDATION, "there is no place for another adapter: %u are there",
+                       a->n),
+               0;
+    struct adapter_source own = {strdup(from->name), from->dir};
+    if (!own.name)
+        return err_nomem(e), 0;
+    int rc = open_one(a, number, &own, e);
+    ad->own_name = (char *)(uintptr_t)own.name;
+    if (!rc && a->page_bytes != page_bytes)
+        rc =
+            err_set(e, ERR_VALIDATION, "adapter `%s`: its rows are longer than a page of %zu bytes",
+                    own.name, page_bytes);
+    a->page_bytes = page_bytes; /* the pool is laid out by it */
+    if (rc || count_room(ad, page_bytes, e) || (a->pool && fits(a, ad, a->n_pages, e))) {
+        empty(ad);
+        return 0;
+    }
+    return number;
+}
+
+int adapters_remove(struct adapters *a, uint32_t number, struct err *e)
+{
+    struct adapter *ad = &a->v[number];
+    assert(number && number <= a->n);
+    if (ad->pins)
+        return err_set(e, ERR_OVERLOADED, "adapter `%s` is in use by %u requests", ad->name,
+                       ad->pins);
+    if (ad->used)
+        evict(a, number);
+    empty(ad);
+    return 0;
+}
+
 int adapters_reserve(struct adapters *a, uint32_t pages, struct err *e)
 {
     for (uint32_t i = 1; i <= a->n; i++) {
         assert(!a->v[i].pins);
         if (a->v[i].used)
             evict(a, i);
-        if (a->v[i].n_pages > pages)
-            return err_set(e, ERR_VALIDATION,
-                           "adapter `%s` takes %llu bytes on each rank, %llu are allowed: raise "
-                           "`--adapter-memory-fraction`",
-                           a->v[i].name, (unsigned long long)a->v[i].n_pages * a->page_bytes,
-                           (unsigned long long)pages * a->page_bytes);
+        if (fits(a, &a->v[i], pages, e))
+            return -1;
     }
     if (a->pool)
         a->ops->free(a->dev, a->pool);

@@ -20,18 +20,27 @@ struct adapter_source {
 
 struct adapters;
 
-/* Opens and checks all of them; nothing is on the device yet. `base` is copied; what it points to,
- * `ops` and `d` must outlive the result. ERR_VALIDATION: two of one name; what lora_open() says,
- * with the adapter's name; a backend without adapters. */
-struct adapters *adapters_open(const struct adapter_source *list, uint32_t n,
+/* Opens and checks all of them; nothing is on the device yet. `extra`: places for adapters that
+ * come later. `base` is copied; what it points to, `ops`, `d` and the names must outlive the
+ * result. ERR_VALIDATION: two of one name; what lora_open() says, with the adapter's name; a
+ * backend without adapters. */
+struct adapters *adapters_open(const struct adapter_source *list, uint32_t n, uint32_t extra,
                                const struct lora_base *base, const struct backend_ops *ops,
                                struct device *d, struct err *e);
 void adapters_close(struct adapters *a); /* NULL is fine */
 
-uint32_t adapters_count(const struct adapters *a);
-const char *adapters_name(const struct adapters *a, uint32_t number);
-uint32_t adapters_find(const struct adapters *a, const char *name); /* 0: unknown */
-uint32_t adapters_pages(const struct adapters *a, uint32_t number); /* that it takes */
+/* Opens and checks one more, in the lowest free place: its number, or 0. ERR_VALIDATION: as for the
+ * others, one of that name is there, no place is free, or the pages do not hold it. The name is
+ * copied. */
+uint32_t adapters_add(struct adapters *a, const struct adapter_source *from, struct err *e);
+/* Its place is free again. ERR_OVERLOADED, and nothing has changed: it is pinned. */
+int adapters_remove(struct adapters *a, uint32_t number, struct err *e);
+
+uint32_t adapters_count(const struct adapters *a); /* places, with those that are free */
+uint32_t adapters_free_places(const struct adapters *a);
+const char *adapters_name(const struct adapters *a, uint32_t number); /* "": a free place */
+uint32_t adapters_find(const struct adapters *a, const char *name);   /* 0: unknown */
+uint32_t adapters_pages(const struct adapters *a, uint32_t number);   /* that it takes */
 uint64_t adapters_page_bytes(const struct adapters *a);
 
 /* Gives the pool `pages` pages of device memory; what was there is gone, and nothing may be pinned.

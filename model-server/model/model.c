@@ -213,9 +213,10 @@ static int load(struct model *m, const char *dir, const struct model_options *o,
         load_weights(m, dir, arch, o, e) || load_eos(m, dir, e))
         return -1;
     fill_info(m);
-    if (o->n_adapters) {
+    if (o->n_adapters || o->extra_adapters) {
         const struct lora_base base = {arch, &d->spec, &d->split};
-        if (!(d->adapters = adapters_open(o->adapters, o->n_adapters, &base, d->ops, d->dev, e)))
+        if (!(d->adapters = adapters_open(o->adapters, o->n_adapters, o->extra_adapters, &base,
+                                          d->ops, d->dev, e)))
             return -1;
     }
     LOG(o->measure ? LOG_DEBUG : LOG_INFO, "weights loaded",

@@ -24,7 +24,7 @@ struct model_options {
                                  --rope-scaling) */
     double rope_factor;
     const struct adapter_source *adapters; /* names must outlive the model */
-    uint32_t n_adapters;
+    uint32_t n_adapters, extra_adapters;   /* extra: places for those that come later */
     /* To find out what a load would take: every tensor is looked for and checked, a few rows of
      * each matrix are packed, and what the whole takes is reckoned from them. The result has
      * model_info() and sizes, and no weights: no step can be computed. `comm` is not used but for
