@@ -150,7 +150,7 @@ static const struct flag flags[] = {
 
 static const struct flag_program program = {
     .name = "model-server serve",
-    .about = "Loads one rank of a model and answers the router (gRPC, generate.v3).",
+    .about = "Loads one rank of a model and answers the router (gRPC, generate.v3 and v2).",
     .flags = flags,
 };
 
