@@ -187,13 +187,15 @@ static int read_verdict(struct tcp_peer *p, const struct cluster *c, const struc
     return 0;
 }
 
-int link_introduce(struct tcp_peer *p, const struct cluster *c, struct hello *h, struct err *e)
+int link_introduce(struct tcp_peer *p, const struct cluster *c, struct hello *h,
+                   int64_t queue_end_ms, struct err *e)
 {
     struct greeting g;
-    const int64_t end_ms = clock_ms() + GUEST_MS;
     int rc;
-    if (link_transfer(p, &g, sizeof(g), false, end_ms))
+    const int64_t most_ms = clock_ms() + QUEUE_MS; /* there may be a crowd */
+    if (link_transfer(p, &g, sizeof(g), false, queue_end_ms < most_ms ? queue_end_ms : most_ms))
         return LINK_AGAIN;
+    const int64_t end_ms = clock_ms() + GUEST_MS;
     if (greeted(p, c, &g, e))
         return LINK_REFUSED;
     if (c->kind == CLUSTER_TLS && (rc = shake_hands(p, c, end_ms, e)))

@@ -109,9 +109,15 @@ static int advance(const struct lobby *l, struct guest *g, char text[256], const
 
 /* ---------------------------------------------------------------- all of them */
 
+/* Nobody may be dropped yet for somebody who waits in the queue. */
+static bool full(const struct lobby *l)
+{
+    return l->n == MAX_GUESTS && clock_ms() < l->guests[0].turn_ms;
+}
+
 static void let_in(struct lobby *l)
 {
-    for (int i = 0; i < ACCEPTS; i++) {
+    for (int i = 0; i < ACCEPTS && !full(l); i++) {
         struct sockaddr_storage a = {0};
         socklen_t n = sizeof(a);
         int fd = accept4(l->listener, (void *)&a, &n, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -120,7 +126,8 @@ static void let_in(struct lobby *l)
         if (l->n == MAX_GUESTS)
             drop(l, 0, "others came, and it had said nothing");
         struct guest *g = &l->guests[l->n++];
-        *g = (struct guest){.p = {.fd = fd}, .end_ms = clock_ms() + GUEST_MS};
+        const int64_t now = clock_ms();
+        *g = (struct guest){.p = {.fd = fd}, .turn_ms = now + TURN_MS, .end_ms = now + GUEST_MS};
         if (getnameinfo((void *)&a, n, g->p.name, TCP_NAME, NULL, 0, NI_NUMERICHOST))
             snprintf(g->p.name, TCP_NAME, "?");
         if (getrandom(g->nonce, sizeof(g->nonce), 0) != (ssize_t)sizeof(g->nonce))
@@ -130,7 +137,7 @@ static void let_in(struct lobby *l)
 
 int lobby_poll(const struct lobby *l, struct pollfd *fds)
 {
-    fds[0] = (struct pollfd){l->listener, POLLIN, 0};
+    fds[0] = (struct pollfd){full(l) ? -1 : l->listener, POLLIN, 0};
     for (int i = 0; i < l->n; i++) {
         /* What is sent before the hello fits into an empty socket. */
         fds[i + 1] = (struct pollfd){l->guests[i].p.fd, POLLIN, 0};
@@ -138,7 +145,10 @@ int lobby_poll(const struct lobby *l, struct pollfd *fds)
     return l->n + 1;
 }
 
-int64_t lobby_deadline(const struct lobby *l) { return l->n ? l->guests[0].end_ms : 0; }
+int64_t lobby_deadline(const struct lobby *l)
+{
+    return !l->n ? 0 : full(l) ? l->guests[0].turn_ms : l->guests[0].end_ms;
+}
 
 bool lobby_turn(struct lobby *l, struct guest *out)
 {

@@ -196,7 +196,7 @@ static int introduce_once(struct meeting *m, struct tcp_peer *p, uint64_t group,
     if (!group && open_own_door(m, p->fd, &port, e))
         return LINK_REFUSED;
     struct hello h = my_hello(m->t, group, port);
-    return link_introduce(p, m->t->cluster, &h, e);
+    return link_introduce(p, m->t->cluster, &h, m->end_ms, e);
 }
 
 /* Connects to `rank` until it answers and both have proved themselves. */
