@@ -155,7 +155,7 @@ static void shards_that_may_come_back(void **state)
         {"--model-id m --startup-timeout 5", "5"},
         {"--model-id m --startup-timeout 0", "86400"},
         {"--model-id m --max-shard-restarts 0", NULL},
-        {"--model-id m --num-shard 2 --nnodes 2 --master-addr x", NULL},
+        {"--model-id m --num-shard 2 --nnodes 2 --master-addr ::1", NULL},
     };
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -288,7 +288,7 @@ static void a_shard_of_another_machine(void **state)
     struct fixture f;
     (void)state;
     given(&f, "--model-id m --num-shard 4 --nnodes 2 --node-rank 1 --master-addr node0 "
-              "--rendezvous-timeout 30");
+              "--rendezvous-timeout 30 --cluster-secret-file /run/secret");
     assert_int_equal(f.plan.first, 2);
     assert_int_equal(f.plan.n, 2);
     assert_int_equal(plan_shard(&f.plan, f.plan.first, &f.cmd, &f.e), 0);
@@ -299,6 +299,9 @@ static void a_shard_of_another_machine(void **state)
     assert_string_equal(env(&f.cmd, "MASTER_PORT"), "29500");
     assert_string_equal(env(&f.cmd, "RENDEZVOUS_TIMEOUT"), "30");
     assert_string_equal(arg(&f.cmd, "--threads"), "8");
+    assert_string_equal(arg(&f.cmd, "--cluster-secret-file"), "/run/secret");
+    assert_int_equal(plan_router(&f.plan, &f.cmd, &f.e), 0);
+    assert_string_equal(arg(&f.cmd, "--cluster-secret-file"), "/run/secret");
     end(&f);
 }
 
