@@ -172,10 +172,12 @@ struct rope_kv {
     uint32_t n_heads, n_kv_heads, head_dim, rot_dim;
     bool interleaved;  /* pairs (2i, 2i+1) instead of (i, i + rot_dim/2) */
     const float *rope; /* device memory, valid for this step */
-    /* RMS weights, or NULL: [head_dim], the same for every head; with `squares` [n_heads *
-     * head_dim] and [n_kv_heads * head_dim]. */
+    /* Weights of the norms, or NULL: [head_dim], the same for every head; where `norm_by_head` or
+     * with `squares` [n_heads * head_dim] and [n_kv_heads * head_dim]. */
     const float *q_norm, *k_norm;
     float norm_eps;
+    enum norm_kind norm_kind; /* NORM_LAYER: not with `squares` */
+    bool norm_by_head;
     /* NULL: each head is normalised by itself. Else q and k are normalised over all heads of all
      * ranks (OLMo 2, arXiv 2501.00656): the sums of row_squares(), over q_all and k_all elements.
      */

@@ -56,8 +56,9 @@ enum mlp_kind {
  * x + n(f(x)) (OLMo 2, arXiv 2501.00656). */
 enum norm_place { NORM_BEFORE, NORM_AROUND, NORM_AFTER };
 
-/* RMS norms of q and k before the rotation: of each head, or of all heads together. */
-enum qk_norm { QK_NORM_NONE, QK_NORM_HEAD, QK_NORM_ALL };
+/* Norms of q and k before the rotation: RMS of each head, by the same weights; RMS of all heads
+ * together; the kind of the other norms, of each head by weights of its own. */
+enum qk_norm { QK_NORM_NONE, QK_NORM_HEAD, QK_NORM_ALL, QK_NORM_BY_HEAD };
 
 struct norm_spec {
     enum norm_kind kind;

@@ -473,8 +473,10 @@ static float *named_vector(struct loader *l, const char *name, uint32_t n, struc
     const struct tensor *t = l->failed ? NULL : find(l, name, n, 0);
     if (!t || element_type(l, t, &p.dtype))
         return NULL;
-    const bool row = t->n_dims == 2 && t->dims[0] == 1 && t->dims[1] == n;
-    if (!row && (t->n_dims != 1 || t->dims[0] != n))
+    uint64_t elements = 1; /* [n], or in rows: [1, n], [heads, n / heads] */
+    for (int i = 0; i < t->n_dims; i++)
+        elements *= t->dims[i];
+    if (!t->n_dims || elements != n)
         wrong_shape(l, t, n, 0);
     else
         p.data = source(l, t, dtype_size(p.dtype));

@@ -73,6 +73,24 @@ CASES = {
     "starcoder2": dict(model_type="starcoder2", sliding_window=20, rope_parameters=THETA),
     "gpt_oss": dict(model_type="gpt_oss", **GPT_OSS),
     "gpt_oss_mxfp4": dict(model_type="gpt_oss", **GPT_OSS),
+    "exaone4": dict(model_type="exaone4", num_hidden_layers=4, sliding_window=None, layer_types=["full_attention"] * 4,
+        rope_parameters=THETA,
+   ),
+    "exaone4_window": dict(
+        model_type="exaone4", num_hidden_layers=4, sliding_window=20, sliding_window_pattern=4, rope_parameters=THETA,
+    ),
+    "seed_oss": dict(model_type="seed_oss", head_dim=16, rope_parameters=THETA),
+    "arcee": dict(model_type="arcee", rope_parameters=THETA),
+    "nemotron": dict(model_type="nemotron", head_dim=16, rope_parameters=dict(THETA, partial_rotary_factor=0.5)),
+    "olmoe": dict(model_type="olmoe", num_experts=8, num_experts_per_tok=3, intermediate_size=32, rope_parameters=THETA),
+    "glm": dict(
+        model_type="glm", head_dim=16, attention_bias=True, rope_parameters=dict(THETA, partial_rotary_factor=0.5),
+    ),
+    "dots1": dict(
+        model_type="dots1", head_dim=16, n_routed_experts=8, num_experts_per_tok=3, n_group=4, topk_group=2,
+        n_shared_experts=2, moe_intermediate_size=32, first_k_dense_replace=1, norm_topk_prob=True,
+        routed_scaling_factor=1.5, rope_parameters=THETA,
+    ),
     "stablelm_parallel": dict(
         model_type="stablelm", use_parallel_residual=True, rope_parameters=dict(THETA, partial_rotary_factor=0.25),
     ),

@@ -28,6 +28,7 @@ static const char *const dirs[] = {
     "arch/gpt_neox",
     "arch/gptj",
     "arch/cohere",
+    "arch/cohere_qknorm",
     "arch/opt",
     "arch/olmo2_mha",
     "arch/olmo3",

@@ -156,14 +156,17 @@ static void norm_head(const struct rope_job *j, float *x, int part, uint32_t hea
 {
     const struct rope_kv *p = j->p;
     const float *w = part ? p->k_norm : p->q_norm;
+    if (p->norm_by_head || p->squares)
+        w += (size_t)head * p->head_dim;
     if (!p->squares) {
-        j->d->kern.norm_rms(x, x, w, NULL, p->head_dim, p->norm_eps);
+        const bool layer = p->norm_kind == NORM_LAYER;
+        (layer ? j->d->kern.norm_layer : j->d->kern.norm_rms)(x, x, w, NULL, p->head_dim,
+                                                              p->norm_eps);
         return;
     }
     const float mean =
         p->squares[token * SQUARES + (size_t)part] / (float)(part ? p->k_all : p->q_all);
     const float s = 1.0f / sqrtf(mean + p->norm_eps);
-    w += (size_t)head * p->head_dim;
     for (uint32_t i = 0; i < p->head_dim; i++)
         x[i] = x[i] * s * w[i];
 }

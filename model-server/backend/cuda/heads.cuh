@@ -67,31 +67,47 @@ static __device__ void store_head(const rope_args &a, char *cache, uint32_t kv_h
     }
 }
 
-/* 1 / rms of one head, the same in all lanes. */
-static __device__ float inverse_rms(const float *x, uint32_t n, float eps, uint32_t lane)
+/* Sum over the lanes of a warp, the same in all of them. */
+static __device__ float warp_sum(float v)
 {
-    float sum = 0.0f;
-    for (uint32_t i = lane; i < n; i += 32)
-        sum = fmaf(x[i], x[i], sum);
     for (int i = 16; i; i /= 2)
-        sum += __shfl_xor_sync(~0u, sum, i);
-    return 1.0f / sqrtf(sum / (float)n + eps);
+        v += __shfl_xor_sync(~0u, v, i);
+    return v;
 }
 
-/* Normalise, by `s` and the weights w, and rotate one head in place. The lanes take pairs that rotate
+/* Of one head: what is subtracted from it and what it is then multiplied by. */
+struct head_norm {
+    float mean, scale;
+};
+static __device__ head_norm norm_of_head(const rope_args &a, const float *x, uint32_t lane)
+{
+    const uint32_t n = a.head_dim;
+    float sum = 0.0f, mean = 0.0f;
+    for (uint32_t i = lane; a.norm_layer && i < n; i += 32)
+        sum += x[i];
+    if (a.norm_layer)
+        mean = warp_sum(sum) / (float)n;
+    sum = 0.0f;
+    for (uint32_t i = lane; i < n; i += 32)
+        sum = fmaf(x[i] - mean, x[i] - mean, sum);
+    return head_norm{mean, 1.0f / sqrtf(warp_sum(sum) / (float)n + a.eps)};
+}
+
+/* Normalise, by `s` and the weights w (NULL: not at all), and rotate one head in place. The lanes take pairs that rotate
  * together. */
-static __device__ void rotate_head(const rope_args &a, float *x, const float *w, float s,
+static __device__ void rotate_head(const rope_args &a, float *x, const float *w, head_norm s,
                                    const float *rope, uint32_t lane)
 {
     const uint32_t dim = a.head_dim, half = a.rot_dim / 2, pairs = a.rope ? half : 0;
     for (uint32_t i = lane; i < pairs; i += 32) {
         uint32_t i0 = a.interleaved ? 2 * i : i, i1 = a.interleaved ? 2 * i + 1 : i + half;
-        float x0 = w ? x[i0] * s * w[i0] : x[i0], x1 = w ? x[i1] * s * w[i1] : x[i1];
+        float x0 = w ? (x[i0] - s.mean) * s.scale * w[i0] : x[i0];
+        float x1 = w ? (x[i1] - s.mean) * s.scale * w[i1] : x[i1];
         float c = rope[i], sn = rope[half + i];
         x[i0] = fmaf(-x1, sn, x0 * c), x[i1] = fmaf(x0, sn, x1 * c);
     }
     for (uint32_t i = 2 * pairs + lane; w && i < dim; i += 32) /* what does not rotate */
-        x[i] = x[i] * s * w[i];
+        x[i] = (x[i] - s.mean) * s.scale * w[i];
 }
 
 /* Head `head` of a token, of q, then k, then v. */
@@ -102,14 +118,15 @@ static __device__ void finish_head(const rope_args &a, uint32_t token, uint32_t 
     const bool q = head < a.n_heads, v = head >= a.n_heads + a.n_kv_heads;
     if (!v) {
         const float *w = q ? a.q_norm : a.k_norm;
-        float s = 1.0f;
+        head_norm s{0.0f, 1.0f};
         if (w && a.squares) { /* over all heads */
-            const float mean = a.squares[(size_t)token * SQUARES + !q] / (float)(q ? a.q_all : a.k_all);
-            s = 1.0f / sqrtf(mean + a.eps);
-            w += (size_t)(q ? head : head - a.n_heads) * a.head_dim;
+            const float sum = a.squares[(size_t)token * SQUARES + !q];
+            s.scale = 1.0f / sqrtf(sum / (float)(q ? a.q_all : a.k_all) + a.eps);
         } else if (w) {
-            s = inverse_rms(x, a.head_dim, a.eps, lane);
+            s = norm_of_head(a, x, lane);
         }
+        if (w && (a.squares || a.norm_by_head))
+            w += (size_t)(q ? head : head - a.n_heads) * a.head_dim;
         rotate_head(a, x, w, s, a.rope + (size_t)token * a.rot_dim, lane);
     }
     if (q)

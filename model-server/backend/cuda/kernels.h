@@ -205,7 +205,8 @@ struct rope_args {
     const float *squares; /* [tokens][SQUARES] or NULL: see struct rope_kv */
     uint32_t tokens, n_heads, n_kv_heads, head_dim, rot_dim, interleaved;
     float eps;
-    uint32_t q_all, k_all, reserved;
+    uint32_t q_all, k_all;
+    uint32_t norm_layer, norm_by_head, reserved;
 };
 launch_fn rope_launch;
 

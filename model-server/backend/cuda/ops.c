@@ -211,7 +211,9 @@ void cuda_rope_kv(struct device *d, float *qkv, struct kv_cache *kv, uint32_t la
                           .squares = p->squares,
                           .q_all = p->q_all,
                           .k_all = p->k_all,
-                          .eps = p->norm_eps};
+                          .eps = p->norm_eps,
+                          .norm_layer = p->norm_kind == NORM_LAYER,
+                          .norm_by_head = p->norm_by_head};
     if (!fuse_rope(d, &a))
         RECORD(d, rope_launch, a);
 }

@@ -7,7 +7,8 @@ static void configure(struct config *c, struct decoder_spec *s)
     config_decoder(
         c, s, &(struct config_defaults){.max_positions = 8192, .rope_theta = 10000, .tied = true});
     config_layer_norm(c, s, "layer_norm_eps", false);
-    config_only(c, "use_qk_norm", false);
+    if (config_bool_or(c, "use_qk_norm", false)) /* Command R+ */
+        s->qk_norm = QK_NORM_BY_HEAD;
     s->act = config_act(c, "hidden_act", "silu");
     s->rope[0].interleaved = true;
     s->parallel = s->shared_norm = true;
@@ -18,8 +19,10 @@ static void configure(struct config *c, struct decoder_spec *s)
 const struct arch arch_cohere = {
     .types = (const char *const[]){"cohere", NULL},
     .prefix = "model.",
-    .names = {NAMES_LLAMA_OUTER, NAMES_LLAMA_QKV,
-              NAMES_LLAMA_O, [W_GATE] = "model.layers.*.mlp.gate_proj",
-              [W_UP] = "model.layers.*.mlp.up_proj", [W_DOWN] = "model.layers.*.mlp.down_proj"},
+    .names =
+        {NAMES_LLAMA_OUTER, NAMES_LLAMA_QKV,
+         NAMES_LLAMA_O, [W_Q_NORM] = "model.layers.*.self_attn.q_norm",
+         [W_K_NORM] = "model.layers.*.self_attn.k_norm", [W_GATE] = "model.layers.*.mlp.gate_proj",
+         [W_UP] = "model.layers.*.mlp.up_proj", [W_DOWN] = "model.layers.*.mlp.down_proj"},
     .configure = configure,
 };

@@ -94,7 +94,7 @@ static void load_qk_norms(struct loader *l, struct attention *a, int layer)
     if (s->qk_norm == QK_NORM_HEAD) {
         a->q_norm = loader_weight_vector(l, W_Q_NORM, layer, dim);
         a->k_norm = loader_weight_vector(l, W_K_NORM, layer, dim);
-    } else if (s->qk_norm == QK_NORM_ALL) {
+    } else if (s->qk_norm != QK_NORM_NONE) {
         const struct slice q = {sp->heads.first * dim, sp->heads.n * dim},
                            k = {sp->kv_heads.first * dim, sp->kv_heads.n * dim};
         a->q_norm = loader_weight_slice(l, W_Q_NORM, layer, s->n_heads * dim, q);
@@ -172,6 +172,7 @@ static void rotate_and_store(struct decoder *d, const struct attention *a, uint3
                              float *qkv, const float *squares)
 {
     const uint32_t world = (uint32_t)d->split.world;
+    const bool by_head = d->spec.qk_norm == QK_NORM_BY_HEAD;
     const struct decoder_spec *m = &d->spec;
     const struct layer_spec *ls = &m->layers[layer];
     const struct rope_spec *rope = &m->rope[ls->rope];
@@ -185,6 +186,8 @@ static void rotate_and_store(struct decoder *d, const struct attention *a, uint3
                                       .q_norm = a->q_norm,
                                       .k_norm = a->k_norm,
                                       .norm_eps = m->norm.eps,
+                                      .norm_kind = by_head ? m->norm.kind : NORM_RMS,
+                                      .norm_by_head = by_head,
                                       .squares = squares,
                                       .q_all = world * q_width(d),
                                       .k_all = world * kv_width(d)});
