@@ -269,9 +269,8 @@ static int start(struct service *s, struct err *e)
     rpc_loop_log();
     raise_file_limit();
     if (check(s->c, e) != 0 || heartbeat_start(s->c->heartbeat_fd, e) != 0 ||
-        load_cluster(&s->cluster, s->c, e) != 0 ||
-        catch_signals(s, e) != 0 || open_startup(s, e) != 0 || load_model(s, e) != 0 ||
-        build_edge(s, e) != 0)
+        load_cluster(&s->cluster, s->c, e) != 0 || catch_signals(s, e) != 0 ||
+        open_startup(s, e) != 0 || load_model(s, e) != 0 || build_edge(s, e) != 0)
         return -1;
     if (!(s->target = shard_target(s->c->shard_uds_path)) ||
         (given(s->c->draft_shard_uds_path) &&

@@ -27,8 +27,9 @@ static int work(struct call *c, struct err *e)
     buf_fmt(&c->out,
             ",\"requests\":{\"live\":%u,\"permits_held\":%u,\"permits\":%u},"
             "\"connections\":{\"http\":%u,\"lingering\":%u,\"lmtp\":%u},\"descriptors\":",
-            atomic_load(&g->live) - 1, admission_held(&g->admission), g->config->max_concurrent_requests,
-            c->counts.connections, c->counts.lingering, lmtp_peers(g->lmtp));
+            atomic_load(&g->live) - 1, admission_held(&g->admission),
+            g->config->max_concurrent_requests, c->counts.connections, c->counts.lingering,
+            lmtp_peers(g->lmtp));
     audit_descriptors(&c->out);
     buf_ch(&c->out, '}');
     return 0;

@@ -5,6 +5,7 @@
 #include "model-server/sample/sample.h"
 #include "tests/check/cuda_sides.h"
 #include <math.h>
+#include <time.h>
 
 enum { MOST_ROWS = 24, WIDE = 70000 };
 
