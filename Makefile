@@ -26,6 +26,8 @@ TEST_DATA ?= ../shared/data
 PEERS     ?= $(BUILD)/peers
 PREFIX    ?= /usr/local
 VERSION   := $(shell cat VERSION)
+# The front command, the folder in libexec, the image and the title of the docs (docs/decisions/name.md).
+PRODUCT   := headrace
 
 # ---------------------------------------------------------------- what we stand on (docs/dependencies.md)
 PKGS      := grpc libprotobuf-c libmicrohttpd gnutls libcurl libcjson libpcre2-8 libutf8proc
@@ -80,7 +82,7 @@ UNIT      := $(UNIT_SRC:tests/%.c=$(B)/tests/%)
 BENCH_SRC := $(sort $(wildcard tests/bench/*.c))
 BENCH     := $(BENCH_SRC:tests/%.c=$(B)/tests/%)
 
-.PHONY: all help deps run test soak unit jitter integration faults clients check bench bench-compare bench-peers install clean format tidy cppcheck layers headers fuzz fuzz-build fuzz-replay \
+.PHONY: all help deps run test soak unit jitter integration faults clients check bench bench-compare bench-peers install install-files clean format tidy cppcheck layers headers fuzz fuzz-build fuzz-replay \
         distclean demo docs
 .SECONDARY:
 .DELETE_ON_ERROR:
@@ -312,13 +314,20 @@ fuzz-replay: $(FUZZ_NOW:%=$(BUILD)/replay/%)  ## each parser's corpus and MUTATI
 	@printf '%s\n' $(FUZZ_NOW) | xargs -P $(JOBS) -n 1 sh -c '$(BUILD)/replay/$$0 tests/fuzz/corpus/$$0'
 
 # ---------------------------------------------------------------- install
-install: all           ## programs and man pages under PREFIX (/usr/local)
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/man/man1
-	install -m 755 $(BINS) $(DESTDIR)$(PREFIX)/bin/
-	@[ ! -f $(B)/bin/backend-cuda.so ] || install -D -m 755 -t $(DESTDIR)$(PREFIX)/lib/model-server $(B)/bin/backend-cuda.so
-	@for p in launcher router 'model-server serve' 'model-server logits' 'model-server bench' 'model-server quality' \
-	  'model-server download-weights'; do \
-	  $(B)/bin/$$p --help-man > $(DESTDIR)$(PREFIX)/share/man/man1/$$(echo $$p | tr ' ' -).1 || exit 1; done
+# Under PREFIX: the front command and the drop-in names in bin, the programs in libexec/PRODUCT, pages and completions in share.
+install: all           ## the front command, the programs, man pages and completions under PREFIX (/usr/local)
+	@$(MAKE) install-files
+
+BIN_DIR   ?= $(B)/bin
+LIBEXEC   := $(DESTDIR)$(PREFIX)/libexec/$(PRODUCT)
+install-files:         ## the same from programs that are already built in BIN_DIR
+	install -d $(DESTDIR)$(PREFIX)/bin $(LIBEXEC)
+	install -m 755 $(PROGRAMS:%=$(BIN_DIR)/%) $(wildcard $(BIN_DIR)/backend-cuda.so) $(LIBEXEC)/
+	install -m 755 launcher/front/front.sh $(DESTDIR)$(PREFIX)/bin/$(PRODUCT)
+	ln -sf ../libexec/$(PRODUCT)/launcher $(DESTDIR)$(PREFIX)/bin/text-generation-launcher
+	ln -sf ../libexec/$(PRODUCT)/router $(DESTDIR)$(PREFIX)/bin/text-generation-router
+	ln -sf ../libexec/$(PRODUCT)/model-server $(DESTDIR)$(PREFIX)/bin/text-generation-server
+	launcher/front/pages.sh $(PRODUCT) $(VERSION) $(BIN_DIR) $(DESTDIR)$(PREFIX)/share
 
 -include $(wildcard model-server/backend/cuda/rules.mk)
 .PHONY: cuda
