@@ -83,7 +83,7 @@ BENCH_SRC := $(sort $(wildcard tests/bench/*.c))
 BENCH     := $(BENCH_SRC:tests/%.c=$(B)/tests/%)
 
 .PHONY: all help deps run test soak unit jitter integration faults clients check bench bench-compare bench-peers install install-files clean format tidy cppcheck layers headers fuzz fuzz-build fuzz-replay \
-        distclean demo docs
+        distclean demo docs-pages docs-site
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -312,6 +312,19 @@ fuzz: fuzz-build       ## each parser of foreign bytes for FUZZ_SECONDS (10) und
 
 fuzz-replay: $(FUZZ_NOW:%=$(BUILD)/replay/%)  ## each parser's corpus and MUTATIONS (300) variants of each file, without clang; T=word selects
 	@printf '%s\n' $(FUZZ_NOW) | xargs -P $(JOBS) -n 1 sh -c '$(BUILD)/replay/$$0 tests/fuzz/corpus/$$0'
+
+# ---------------------------------------------------------------- docs
+docs-pages: $(BINS)    ## write the pages of docs/ that are printed by programs or from registries
+	@python3 integration/docs_pages.py $(B)/bin
+
+$(VENV)/.docs-ok: docs/requirements.txt | $(BUILD)/.deps
+	@mkdir -p $(dir $(VENV))
+	[ -x $(PYTHON) ] || python3 -m venv $(VENV)
+	$(VENV)/bin/pip install -q --disable-pip-version-check -r $<
+	@touch $@
+
+docs-site: $(VENV)/.docs-ok  ## docs/ as a site in build/site; a warning is an error
+	@$(VENV)/bin/mkdocs build --quiet --strict --site-dir $(abspath $(BUILD))/site
 
 # ---------------------------------------------------------------- install
 # Under PREFIX: the front command and the drop-in names in bin, the programs in libexec/PRODUCT, pages and completions in share.

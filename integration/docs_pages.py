@@ -1,0 +1,112 @@
+#!/usr/bin/env python3
+"""Pages of docs/ that are printed, not written: `make docs-pages` writes them, test_docs.py says when they are old.
+
+    python3 integration/docs_pages.py BIN_DIR [OUT_DIR]"""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+ARCH = ROOT / "model-server/model/arch"
+NOTE = "Printed by `make docs-pages` from {}; do not edit.\n"
+
+
+def joined(text):
+    """The string literals of `text` as C joins them."""
+    return "".join(re.findall(r'"((?:[^"\\]|\\.)*)"', text)).replace('\\"', '"')
+
+
+def families():
+    """(name of the file, model_type words, what the first comment says, has experts) of each family."""
+    for file in sorted(ARCH.glob("*.c")):
+        text = file.read_text()
+        words = re.search(r"\.types = \(const char \*const\[\]\)\{(.*?)NULL\}", text, re.S)
+        about = re.match(r"/\*(.*?)\*/", text, re.S)
+        if not words or not about:
+            raise SystemExit(f"{file}: no .types, or no comment at the top")
+        about = " ".join(line.strip(" *") for line in about.group(1).splitlines()).strip()
+        experts = "W_ROUTER" in text or "NAMES_EXPERTS" in text
+        yield file.stem, re.findall(r'"([^"]+)"', words.group(1)), about, experts
+
+
+def table(rows):
+    out = "| `model_type` | family |\n|---|---|\n"
+    for _, words, about, _ in rows:
+        out += f"| {', '.join(f'`{w}`' for w in words)} | {about.replace('|', chr(92) + '|')} |\n"
+    return out
+
+
+def vision_words(rows):
+    return [w for _, words, _, _ in rows for w in words if "_vl" in w]
+
+
+def models():
+    rows = list(families())
+    list_c = re.search(r"text_prefixes\[\] = \{(.*?)\};", (ARCH.parent / "arch.c").read_text(), re.S).group(1)
+    prefixes = ", ".join(f"`{p}`" for p in re.findall(r'"([^"]+)"', list_c))
+    checked = re.findall(r'"vision/([^"]+)"', (ROOT / "tests/golden/test_arch.c").read_text())
+    gguf = (ROOT / "common/gguf/config.c").read_text()
+    gguf = re.findall(r'^    \{"([^"]+)", "([^"]+)", (?:"([^"]+)"|NULL),', gguf[gguf.index("gguf_family families[]") :], re.M)
+    words = sum(len(r[1]) for r in rows)
+    out = f"# Model families\n\n{NOTE.format('the registry (`model-server/model/arch/`, `common/gguf/config.c`)')}\n"
+    out += f"The `model_type` of a checkpoint's `config.json` chooses the family. {len(rows)} files serve {words} words. Any other word\n"
+    out += "is refused with the list of those that are known. What was compared with transformers, and how closely, is in\n"
+    out += "[agreement with transformers](results/architectures.md).\n"
+    out += "\n## Dense decoders\n\n" + table([r for r in rows if not r[3]])
+    out += "\n## Mixtures of experts\n\nMost layers have experts. A family may also have dense layers.\n\n" + table([r for r in rows if r[3]])
+    out += "\n## The text side of vision checkpoints\n\n"
+    out += "A checkpoint that keeps its decoder in `text_config` is served as that decoder. Images in requests are refused.\n"
+    out += f"Weights may stand behind one of these prefixes: {prefixes}.\n\n"
+    out += "| | |\n|---|---|\n"
+    out += f"| `model_type` words of vision checkpoints | {', '.join(f'`{w}`' for w in vision_words(rows))} |\n"
+    out += f"| checkpoints that `tests/golden/test_arch.c` checks | {', '.join(f'`{c}`' for c in checked)} |\n"
+    out += "\n## GGUF files\n\n`general.architecture` chooses the family; [GGUF files](decisions/gguf.md) says what is read of a file.\n\n"
+    out += "| `general.architecture` | read as |\n|---|---|\n"
+    for name, plain, experts in gguf:
+        out += f"| `{name}` | `{plain}`{f', or `{experts}` with experts' if experts and experts != plain else ''} |\n"
+    return out
+
+
+def metrics():
+    text = (ROOT / "router/metrics.h").read_text()
+    text = text[text.index("#define ROUTER_METRICS(X)") :].split("\n\n")[0].replace("\\\n", "\n")
+    rows = re.findall(
+        r'X\(M_\w+,\s*(COUNTER|GAUGE|HISTOGRAM),\s*"(\w+)",\s*(?:NULL|"(\w+)"),\s*((?:"(?:[^"\\]|\\.)*"\s*)+),', text
+    )
+    if len(rows) != len(re.findall(r"\bX\(M_", text)):
+        raise SystemExit("router/metrics.h: a row that this program does not read")
+    out = f"# Metrics\n\n{NOTE.format('`router/metrics.h`')}\n"
+    out += "`GET /metrics` serves these in Prometheus' text format. Names that begin with `tgi_` are text-generation-inference's or\n"
+    out += "follow them. `docker/grafana/dashboard.json` shows them. Durations are in seconds.\n\n"
+    out += "| name | type | label | meaning |\n|---|---|---|---|\n"
+    for kind, name, label, help_ in sorted(rows, key=lambda r: r[1]):
+        out += f"| `{name}` | {kind.lower()} | {f'`{label}`' if label else ''} | {joined(help_)} |\n"
+    return out
+
+
+def printed(bin_dir):
+    """The pages that the programs print of themselves."""
+
+    def run(*argv):
+        return subprocess.run([bin_dir / argv[0], *argv[1:]], capture_output=True, text=True, check=True).stdout
+
+    tools = "# model-server: tools\n\nPrinted by the program; do not edit. `model-server serve` has [a page of its own](model-server.md).\n"
+    for tool in ("bench", "logits", "quality", "download-weights"):
+        tools += "\n#" + run("model-server", tool, "--help-markdown")
+    return {
+        "launcher.md": run("launcher", "--help-markdown"),
+        "router.md": run("router", "--help-markdown"),
+        "model-server.md": run("model-server", "serve", "--help-markdown"),
+        "model-server-tools.md": tools,
+        "http-api.md": run("router", "routes"),
+    }
+
+
+if __name__ == "__main__":
+    to = pathlib.Path(sys.argv[2]) if len(sys.argv) > 2 else ROOT / "docs"
+    for name, text in {"models.md": models(), "metrics.md": metrics(), **printed(pathlib.Path(sys.argv[1]))}.items():
+        if not (to / name).is_file() or (to / name).read_text() != text:
+            (to / name).write_text(text)
+            print(to / name)
