@@ -83,7 +83,7 @@ BENCH_SRC := $(sort $(wildcard tests/bench/*.c))
 BENCH     := $(BENCH_SRC:tests/%.c=$(B)/tests/%)
 
 .PHONY: all help deps run test soak unit jitter integration faults clients check bench bench-compare bench-peers install install-files clean format tidy cppcheck layers headers fuzz fuzz-build fuzz-replay \
-        distclean demo docs-pages docs-site
+        distclean demo docs-pages docs-deps docs-site
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -323,8 +323,9 @@ $(VENV)/.docs-ok: docs/requirements.txt | $(BUILD)/.deps
 	$(VENV)/bin/pip install -q --disable-pip-version-check -r $<
 	@touch $@
 
+docs-deps: $(VENV)/.docs-ok
 docs-site: $(VENV)/.docs-ok  ## docs/ as a site in build/site; a warning is an error
-	@$(VENV)/bin/mkdocs build --quiet --strict --site-dir $(abspath $(BUILD))/site
+	@$(VENV)/bin/mkdocs build --strict --site-dir $(abspath $(BUILD))/site
 
 # ---------------------------------------------------------------- install
 # Under PREFIX: the front command and the drop-in names in bin, the programs in libexec/PRODUCT, pages and completions in share.

@@ -55,7 +55,7 @@ def anchors(page):
 def test_the_site_builds_without_a_warning(tmp_path):
     if importlib.util.find_spec("mkdocs") is None:
         pytest.skip("mkdocs is not installed: make docs-site does that")
-    argv = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", tmp_path / "site"]
+    argv = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", tmp_path / "site"]
     built = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert built.returncode == 0, built.stdout + built.stderr
     pages = {p.relative_to(tmp_path / "site").with_suffix(".md") for p in (tmp_path / "site").rglob("*.html")}
