@@ -1,10 +1,12 @@
 // fuzz-sources: router/body.c router/body_ask.c router/body_strict.c router/errors.c
-// fuzz-sources: router/tgi.c router/openai.c router/stop_trim.c router/answer.c router/chat/*.c
+// fuzz-sources: router/tgi.c router/openai.c router/prompt_logprobs.c router/stop_trim.c
+// fuzz-sources: router/answer.c router/chat/*.c
 // fuzz-sources: router/completions/request.c
 // fuzz-sources: router/messages/request.c router/messages/convert.c common/constraint/*.c
 // fuzz-sources: router/responses/request.c router/responses/convert.c router/responses/echo.c
 // fuzz-sources: common/json.c common/err.c common/utf8.c common/buf.c common/arena.c common/log*.c
-// fuzz-sources: common/template/*.c common/tokenizer/unicode.c router/constrain.c common/json_exact.c
+// fuzz-sources: common/template/*.c common/tokenizer/unicode.c router/constrain.c
+// fuzz-sources: common/json_exact.c
 // fuzz-sources: common/tokenizer/regex.c common/tokenizer/regex_translate.c
 // fuzz-sources: common/model_file.c common/gguf/*.c common/tokenizer/vocab.c common/file_map.c
 #include "router/call_books.h"
