@@ -32,7 +32,8 @@ PRODUCT   := headrace
 # ---------------------------------------------------------------- what we stand on (docs/dependencies.md)
 PKGS      := grpc libprotobuf-c libmicrohttpd gnutls libcurl libcjson libpcre2-8 libutf8proc
 DEB       := build-essential pkg-config protobuf-compiler protobuf-c-compiler libgrpc-dev libprotobuf-c-dev \
-             libmicrohttpd-dev libgnutls28-dev libcurl4-gnutls-dev libwslay-dev libcjson-dev libpcre2-dev libutf8proc-dev libcmocka-dev python3-venv curl
+             libmicrohttpd-dev libgnutls28-dev libcurl4-gnutls-dev libwslay-dev libcjson-dev libpcre2-dev libutf8proc-dev libcmocka-dev python3-venv curl \
+             libjs-markdown-it node-dompurify node-highlight.js
 DEB_CHECK := clang-format clang-tidy cppcheck valgrind
 LIBS      := -lgrpc -lgpr -lprotobuf-c -lmicrohttpd -lgnutls -lwslay -lcjson -lpcre2-8 -lutf8proc -lm -lpthread -ldl \
              -Wl,--push-state,--as-needed -lcurl -Wl,--pop-state
@@ -73,7 +74,7 @@ ROOMS     := common router launcher model-server
 PROGRAMS  := router launcher model-server
 PROTOS    := $(wildcard proto/*.proto)
 GEN_SRC   := $(patsubst proto/%.proto,$(B)/gen/proto/%.pb-c.c,$(PROTOS))
-PAGES     := $(patsubst router/page/%.html,$(B)/gen/page/%.inc,$(wildcard router/page/*.html)) $(B)/gen/page/schemas.inc
+PAGES     := $(foreach p,index docs,$(addprefix $(B)/gen/page/$p,.inc .gz.inc .policy.h)) $(B)/gen/page/schemas.inc
 GEN       := $(GEN_SRC) $(PAGES) $(B)/gen/archs.h $(B)/gen/routes.h $(B)/gen/backend_abi.h $(B)/gen/descriptors.inc
 ARCHIVES  := $(foreach r,$(PROGRAMS) common proto,$(B)/lib/lib$(r).a)
 BINS      := $(PROGRAMS:%=$(B)/bin/%)
@@ -84,6 +85,7 @@ BENCH     := $(BENCH_SRC:tests/%.c=$(B)/tests/%)
 
 .PHONY: all help deps run test soak unit jitter integration faults clients check bench bench-compare bench-peers install install-files clean format tidy cppcheck layers headers fuzz fuzz-build fuzz-replay \
         distclean demo docs-pages docs-deps docs-site
+.PHONY: FORCE
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -99,7 +101,8 @@ $(BUILD)/.deps: Makefile
 	@mkdir -p $(BUILD)
 	@if pkg-config --exists $(PKGS) cmocka 2>/dev/null && command -v protoc protoc-c curl >/dev/null \
 	    && printf '\043include <wslay/wslay.h>\n' | $(CC) -E - >/dev/null 2>&1 \
-	    && python3 -c 'import ensurepip' 2>/dev/null; then :; else \
+	    && python3 -c 'import ensurepip' 2>/dev/null \
+	    && [ $(words $(PAGE_LIBS)) = 3 ]; then :; else \
 	  sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
 	  echo "installing: $(DEB)"; \
 	  $$sudo apt-get update -qq && $$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(DEB); fi
@@ -124,14 +127,27 @@ $(B)/gen/descriptors.inc: $(PROTOS)
 	$(Q)protoc --descriptor_set_out=$@.bin $^
 	$(Q)od -An -v -tu1 -w32 $@.bin | sed 's/  */,/g; s/^,//; s/$$/,/' > $@
 
-# Pages for people, in bytes of C.
-$(B)/gen/page/%.inc: router/page/%.html
+# Pages for people: each with its scripts and styles in one file, the same compressed, and its policy; in bytes of C. What is shown as
+# Markdown needs libraries of Debian's; without them the page is built all the same, and join says what it lacks.
+PAGE_JS   ?= /usr/share
+PAGE_LIBS := $(wildcard $(addprefix $(PAGE_JS)/,javascript/markdown-it/markdown-it.js nodejs/dompurify/dist/purify.min.js \
+             nodejs/highlight.js/lib/highlight.js))
+$(B)/gen/page/libraries: Makefile FORCE # Debian's files are older than a page that was built without them
 	@mkdir -p $(@D)
-	$(Q)od -An -v -tu1 -w32 $< | sed 's/  */,/g; s/^,//; s/$$/,/' > $@
-
+	@echo $(PAGE_LIBS) | cmp -s - $@ || echo $(PAGE_LIBS) > $@
+BYTES      = od -An -v -tu1 -w32 | sed 's/  */,/g; s/^,//; s/$$/,/'
+$(B)/gen/page/%.html: router/page/%.html router/page/join $(wildcard router/page/chat/*) $(B)/gen/page/libraries
+	@mkdir -p $(@D)
+	$(Q)PAGE_JS=$(PAGE_JS) router/page/join $< > $@
+$(B)/gen/page/%.policy.h: $(B)/gen/page/%.html router/page/policy
+	$(Q)router/page/policy $(shell echo $* | tr a-z A-Z) $< > $@
+$(B)/gen/page/%.gz.inc: $(B)/gen/page/%.html
+	$(Q)gzip -9nc $< | $(BYTES) > $@
+$(B)/gen/page/%.inc: $(B)/gen/page/%.html
+	$(Q)cat $< | $(BYTES) > $@
 $(B)/gen/page/%.inc: router/page/%.json
 	@mkdir -p $(@D)
-	$(Q)od -An -v -tu1 -w32 $< | sed 's/  */,/g; s/^,//; s/$$/,/' > $@
+	$(Q)cat $< | $(BYTES) > $@
 
 # Every file of a registry folder becomes one row: arch/llama.c -> ROW(llama).
 define registry
