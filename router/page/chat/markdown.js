@@ -3,6 +3,8 @@
 const rich = (() => {
   const { markdownit, DOMPurify, hljs } = globalThis;
   if (!markdownit || !DOMPurify) return null;
+  globalThis.shadowNode ||= { __depth: 0 }; /* 2.4.1+deb12u1 reads this name in sanitize(), where it is not declared; each node's depth is checked all the same */
+  if (hljs) hljs.configure({ hideUpgradeWarningAcceptNoSupportOrSecurityUpdates: true }); /* Debian supports it; the console stays silent */
   const md = markdownit({ html: false, breaks: true, linkify: false, highlight });
   md.disable("image");
   function highlight(code, language) {
@@ -20,8 +22,9 @@ const rich = (() => {
   DOMPurify.addHook("afterSanitizeAttributes", e => {
     if (e.tagName === "A") { e.setAttribute("target", "_blank"); e.setAttribute("rel", "noopener noreferrer") }
   });
-  return text => DOMPurify.sanitize(md.render(text), allowed);
+  return { sanitize: html => DOMPurify.sanitize(html, allowed), html: text => md.render(text) };
 })();
+const sanitize = html => rich.sanitize(html);
 
 /* A bar over each code block: its language, and a button that copies it. */
 function blocks(parent) {
@@ -38,7 +41,7 @@ function blocks(parent) {
 /* false: there is no such reader here, or it failed; the text stays as it was. */
 function format(parent, text) {
   if (!rich) return false;
-  try { parent.replaceChildren(rich(text)) } catch { return false }
+  try { parent.replaceChildren(sanitize(rich.html(text))) } catch { return false }
   blocks(parent);
   return true;
 }
