@@ -59,7 +59,7 @@ const cached = u => { const c = u && u.prompt_tokens_details && u.prompt_tokens_
  * takes long: the page stays quick to the hand that stops it. */
 function writer(m) {
   const { turn, body, foot } = show(m), time = clock(), pieces = [], plain = m.text || !rich || $("tint").checked;
-  let think = null, painted = 0, waiting = false, cost = 0, saved = performance.now();
+  let think = null, painted = 0, waiting = false, over = false, cost = 0, saved = performance.now();
   turn.classList.add("busy");
   turn.setAttribute("aria-busy", "true");
   foot.textContent = "…";
@@ -75,6 +75,7 @@ function writer(m) {
   function paint() {
     const start = performance.now(), t = $("talk"), low = t.scrollHeight - t.scrollTop - t.clientHeight < 40;
     waiting = false;
+    if (over) return;
     if (m.thought) thoughts();
     if (plain) for (; painted < pieces.length; painted++) token(body, ...pieces[painted]);
     else if (format(body, m.content)) body.className = "text rich";
@@ -91,9 +92,13 @@ function writer(m) {
       document.hidden || cost > 20 ? setTimeout(paint, 250) : requestAnimationFrame(paint);
     },
     end() {
+      over = true;
       if (pieces.length) heard.set(m, pieces);
-      turn.remove();
-      if (talk.list.includes(m)) render();
+      turn.classList.remove("busy");
+      complete(m, turn, body, foot);
+      turn.setAttribute("aria-busy", "false"); /* now it is read aloud; the turns before it stay as they are, or they would be as well */
+      gauge();
+      $("talk").scrollTop = $("talk").scrollHeight;
     },
   };
 }
@@ -147,7 +152,7 @@ async function respond(user, cap) {
     running = null;
     $("go").textContent = "Send";
   }
-  if (talk === of) w.end();
+  if (w.turn.isConnected) w.end();
   list();
 }
 function send(text) {

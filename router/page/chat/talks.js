@@ -93,7 +93,7 @@ function checked(t) {
     out.list.push({ id, parent, role: m.role, content: string(m.content), ...(m.text === true && { text: true }), ...(m.thought && { thought: string(m.thought) }),
       ...(m.note && { note: string(m.note, 500) }), ...(files.length && { files: files.map(f => ({ name: string(f && f.name, 200), text: string(f && f.text) })) }),
       ...(Array.isArray(m.tools) && { tools: m.tools.map(c => ({ name: string(c && c.name, 200), args: string(c && c.args) })) }) });
-    names.set(m.id, id);
+    if (m.id !== undefined) names.set(m.id, id);
     out.at = id;
   }
   if (!out.list.length) throw new Error("there is no message in it");

@@ -24,14 +24,18 @@ function show(m) {
   $("hello").hidden = true;
   for (const f of m.files || []) folded(turn, "file", f.name, f.text);
   if (m.thought) folded(turn, "think", "Reasoning", m.thought);
-  const body = make(turn, "div", "text");
+  const body = make(turn, "div", "text"), foot = make(turn, "div", "foot");
   fill(body, m);
-  for (const c of m.tools || []) folded(turn, "tool", "Tool call: " + c.name, c.args);
-  if (m.error) make(turn, "div", "error", m.error).setAttribute("role", "alert");
-  const foot = make(turn, "div", "foot");
-  finish(m, turn, body, foot);
+  complete(m, turn, body, foot);
   $("talk").scrollTop = $("talk").scrollHeight;
   return { turn, body, foot };
+}
+/* What stands below a message that is complete. */
+function complete(m, turn, body, foot) {
+  for (const c of m.tools || []) folded(turn, "tool", "Tool call: " + c.name, c.args);
+  if (m.error) make(turn, "div", "error", m.error).setAttribute("role", "alert");
+  turn.append(foot);
+  finish(m, turn, body, foot);
 }
 function folded(parent, cls, title, text) {
   const d = make(parent, "details", "fold " + cls);
@@ -46,7 +50,7 @@ function fill(body, m) {
   else if (m.role === "assistant" && !m.text && format(body, m.content)) body.className = "text rich";
   else body.textContent = m.content;
 }
-/* What can be done with a message that is complete. */
+/* What can be done with it. */
 function finish(m, turn, body, foot) {
   foot.textContent = "";
   if (m.note) make(foot, "span", "note", m.note);
