@@ -1,9 +1,12 @@
 """The router as clients meet it: SDKs, raw sockets, bad manners, and its life from port to exit code."""
 
+import base64
 import concurrent.futures
+import hashlib
 import json
 import os
 import pathlib
+import re
 import resource
 import shutil
 import signal
@@ -433,10 +436,21 @@ def test_filters(s, tmp_path):
 def test_people_get_pages_that_need_nothing_from_elsewhere(s):
     accept = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
     for path in ("/", "/docs"):
-        r = requests.get(s.url + path, headers=accept)
-        assert r.status_code == 200 and r.headers["content-type"].startswith("text/html") and len(r.content) <= 60000
-        assert "default-src 'none'" in r.headers["content-security-policy"]
-        assert "http://" not in r.text and "https://" not in r.text and "src=" not in r.text
+        r = requests.get(s.url + path, headers={**accept, "accept-encoding": "identity"})
+        assert r.status_code == 200 and r.headers["content-type"].startswith("text/html") and "content-encoding" not in r.headers
+        zipped = requests.get(s.url + path, headers={**accept, "accept-encoding": "gzip"})
+        assert zipped.headers["content-encoding"] == "gzip" and zipped.content == r.content and int(zipped.headers["content-length"]) <= 200000
+        again = requests.get(s.url + path, headers={**accept, "if-none-match": r.headers["etag"]})
+        assert again.status_code == 304 and again.content == b""
+        libraries = re.compile(r'^<script data-library="[^"]+">\n.*?^</script>$', re.S | re.M)  # their comments name where they are from
+        own = libraries.sub("", r.text)
+        assert "http://" not in own and "https://" not in own and "src=" not in own and 'rel="stylesheet"' not in own and len(own) <= 90000
+        policy = r.headers["content-security-policy"]
+        assert "default-src 'none'" in policy and "unsafe" not in policy and "require-trusted-types-for 'script'" in policy
+        for kind in ("script", "style"):
+            want = [base64.b64encode(hashlib.sha256(t.encode()).digest()).decode() for t in re.findall(rf"<{kind}(?: [^>]*)?>(.*?)</{kind}>", r.text, re.S)]
+            source = next(d.split()[1:] for d in policy.split("; ") if d.startswith(kind + "-src "))
+            assert want and source == [f"'sha256-{h}'" for h in want], "what the policy allows is what the page holds"
     assert requests.get(s.url + "/", headers={"accept": "*/*"}).content == b"", "for programs it is the health check"
     page = requests.get(s.url + "/", headers=accept).text
     metrics = requests.get(s.url + "/metrics").text
@@ -445,6 +459,37 @@ def test_people_get_pages_that_need_nothing_from_elsewhere(s):
     for path in ("/v1/chat/completions", "/v1/completions", "/metrics", "/info", "/readyz"):
         assert f'"{path}"' in page
     assert 'kv_blocks{state="used"}' in metrics and "tgi_queue_size " in metrics
+
+
+def join(page_js):
+    p = subprocess.run([ROOT / "router/page/join", ROOT / "router/page/index.html"], capture_output=True, text=True, env={**os.environ, "PAGE_JS": str(page_js)})
+    assert p.returncode == 0, p.stderr
+    return p.stdout, p.stderr
+
+
+def test_the_page_is_built_without_libraries(tmp_path):
+    page, said = join(tmp_path)
+    assert "data-library" not in page and "markdown-it is not installed" in said and "dompurify is not installed" in said
+    assert "<style>" in page and "chat/base.js" not in page
+
+
+def test_what_a_model_writes_is_no_html(tmp_path):
+    if not shutil.which("node"):
+        pytest.skip("node not found: the page's reader of Markdown is not run")
+    page, said = join(os.environ.get("PAGE_JS", "/usr/share"))
+    if said:
+        pytest.skip("markdown-it, DOMPurify or highlight.js is not installed: " + said)
+    (tmp_path / "page.html").write_text(page)
+    text = """**b** <img src=x onerror="alert(1)"> [x](javascript:alert(1)) [y](JaVaScRiPt:alert(1)) [z](data:text/html,x) ![p](https://example.org/p.png)
+
+```python
+print("<script>")
+```
+"""
+    p = subprocess.run(["node", ROOT / "integration/page_markdown.js", tmp_path / "page.html", text], capture_output=True, text=True, timeout=60 * SLOW)
+    html = json.loads(p.stdout)
+    assert "<strong>b</strong>" in html and '<span class="hljs-string">"&lt;script&gt;"</span>' in html
+    assert "<img" not in html and "<script" not in html and 'href="javascript' not in html.lower() and 'href="data' not in html
 
 
 def test_the_page_chats(s):
@@ -457,5 +502,6 @@ def test_the_page_chats(s):
         got = out[mode]
         assert got["text"] and " tokens in " in got["foot"] and "chosen" in got["tip"]
         assert got["tokens"][0]["p"] <= 0 and len(got["tokens"][0]["top"]) >= 4
+    assert out["own"] == 1 and out["refused"] and out["wrong"] and out["listed"] == 1
     assert "stopped" in out["stopped"] and "top_p" in out["error"]
     idle(s)
