@@ -15,7 +15,7 @@ import pytest
 import requests
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
-from serving import DEMO, SLOW, Process, Service, wait_for  # noqa: E402
+from serving import DEMO, SLOW, Process, Scripted, Service, wait_for  # noqa: E402
 
 api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: the pages are not tried in a browser")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -175,6 +175,26 @@ def test_tokens_stream_and_stop_frees_the_blocks(s, browser):
             v.ended()
             assert "stopped" in v.foot() and len(v.answer()) > 5
             idle(s)
+
+
+def test_stop_in_mid_answer(browser):
+    """A model of ten words a second that never ends by itself: what was said when it is stopped stays, and nothing follows."""
+    pytest.importorskip("grpc", reason="grpcio is not installed")
+    with Scripted("{{ messages[-1].content }}", {"said_in_prompt": 0, "words": [" tick", " tock"], "step_ms": 100}) as s, Visit(browser, s.url) as v:
+        v.set(max_tokens=1000)
+        v.say("Go on.", wait=False)
+        v.until("document.querySelector('.assistant .text').textContent.includes('tock tick')")
+        assert v.turn().get_attribute("aria-busy") == "true" and v.page.inner_text("#go") == "Stop"
+        v.page.keyboard.press("Escape")
+        v.ended()
+        said = v.answer()
+        assert re.fullmatch(r"(tick tock )+(tick)?|tick( tock tick)*( tock)?", said.strip()) and "stopped" in v.foot()
+        v.page.reload()
+        v.until("document.getElementById('state').textContent === 'ready'")
+        assert v.answer() == said and "stopped" in v.foot(), "and no word came after it"
+        v.set(max_tokens=2)
+        assert v.say("And again.") == "tick tock"
+        assert [m["role"] for m in v.bodies[-1][1]["messages"]] == ["user", "assistant", "user"]
 
 
 def test_what_is_set_is_what_is_sent(s, browser):
@@ -420,6 +440,7 @@ def test_editing_makes_a_branch(s, browser):
         assert first.locator(".versions").inner_text().replace("\n", "") == "‹2/2›"
         first.get_by_role("button", name="Previous version").click()
         assert v.page.locator(".turn").count() == 4 and "Paris" in v.page.locator(".assistant .text").first.inner_text()
+        assert v.page.evaluate("document.activeElement.title") == "Next version", "the keyboard goes on from there"
         v.page.reload()
         assert v.page.locator(".turn").count() == 4, "and the choice is kept"
         v.again()

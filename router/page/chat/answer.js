@@ -94,6 +94,7 @@ function writer(m) {
     end() {
       over = true;
       if (pieces.length) heard.set(m, pieces);
+      aloud();
       turn.classList.remove("busy");
       complete(m, turn, body, foot);
       turn.setAttribute("aria-busy", "false"); /* now it is read aloud; the turns before it stay as they are, or they would be as well */

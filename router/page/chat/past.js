@@ -9,6 +9,7 @@ function entry(li, t) {
   const title = t.title || "Untitled", b = button(li, title, () => visit(t.id));
   b.className = "title";
   b.title = title;
+  b.dataset.id = t.id;
   if (t.id === talk.id) b.setAttribute("aria-current", "true");
   const menu = make(li, "details", "menu"), s = make(menu, "summary", "", "⋯"), box = make(menu, "div", "");
   s.setAttribute("aria-label", "Actions for " + title);
@@ -25,18 +26,19 @@ function rename(li, t) {
   input.maxLength = 200;
   input.setAttribute("aria-label", "Name of the conversation");
   let over = false;
-  const done = keepIt => {
+  const done = (keepIt, left) => {
     if (over) return;
     over = true;
     const now = t.id === talk.id ? talk : t;
     if (keepIt && input.value.trim()) { now.title = input.value.trim(); store.set("talk." + t.id, JSON.stringify(now)) }
     list();
+    if (!left) [...document.querySelectorAll("#talks .title")].find(b => b.dataset.id === t.id).focus();
   };
   input.onkeydown = e => {
     if (e.key === "Enter") done(true);
     else if (e.key === "Escape") { e.stopPropagation(); done(false) }
   };
-  input.onblur = () => done(true);
+  input.onblur = () => done(true, true);
   li.replaceChildren(input);
   input.focus();
   input.select();
@@ -44,7 +46,8 @@ function rename(li, t) {
 function erase(t) {
   const shown = t.id === talk.id, held = shown ? talk : t;
   store.remove("talk." + t.id);
-  if (shown) forget(); else list();
+  if (shown) forget();
+  else { list(); $("fresh").focus() }
   tell("Deleted: " + (t.title || "Untitled"), () => { store.set("talk." + held.id, JSON.stringify(held)); visit(held.id) });
 }
 function visit(id) {
@@ -79,16 +82,18 @@ $("new").onclick = $("fresh").onclick = forget;
 $("export").onclick = () => download("conversations.json", "application/json", asJson(allTalks()));
 $("import").onclick = () => $("import_file").click();
 $("import_file").onchange = async () => {
+  const files = [...$("import_file").files], said = [];
   let n = 0;
-  for (const f of $("import_file").files)
+  $("import_file").value = "";
+  for (const f of files)
     try {
       const got = imported(f.name, await f.text());
       for (const t of got) keep(t);
       n += got.length;
       visit(got[0].id);
-    } catch (e) { tell(f.name + " was not imported: " + e.message); n = -1 }
-  $("import_file").value = "";
-  if (n > 0) tell(n + (n === 1 ? " conversation" : " conversations") + " imported");
+    } catch (e) { said.push(f.name + " was not imported: " + e.message + ".") }
+  if (n) said.push(n + (n === 1 ? " conversation" : " conversations") + " imported.");
+  tell(said.join(" "));
 };
 /* Another tab of this browser wrote or deleted one. */
 addEventListener("storage", e => { if (e.key && e.key.startsWith("ui.talk.")) list() });

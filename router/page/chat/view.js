@@ -3,7 +3,14 @@ const heard = new WeakMap(); /* of answers of this visit: their tokens, as [text
 const asTokens = new WeakSet(); /* of these, the ones that are shown so */
 const inTokens = m => heard.has(m) && (m.text || !rich || asTokens.has(m) || $("tint").checked);
 
+let silence = 0;
 function render() {
+  const t = $("talk");
+  if (t.children.length > 1) { /* what was there before is not read aloud again */
+    t.setAttribute("aria-live", "off");
+    clearTimeout(silence);
+    silence = setTimeout(aloud, 500);
+  }
   for (const e of [...$("talk").children].slice(1)) e.remove();
   const all = path(), start = all.findIndex(m => m.id === talk.from);
   all.forEach((m, i) => {
@@ -13,6 +20,7 @@ function render() {
   greet();
   gauge();
 }
+const aloud = () => $("talk").setAttribute("aria-live", "polite");
 function cut() {
   const line = make($("talk"), "div", "turn cut");
   make(line, "span", "", "The messages above are no longer sent.");
@@ -56,7 +64,7 @@ function finish(m, turn, body, foot) {
   if (m.note) make(foot, "span", "note", m.note);
   const all = versions(m), at = all.indexOf(m);
   if (all.length > 1) {
-    const box = make(foot, "span", "versions"), go = step => () => { if (!running) { choose(all[at + step]); keep(); render() } };
+    const box = make(foot, "span", "versions"), go = step => () => { if (!running) turnTo(all[at + step], turn, step) };
     const back = button(box, "‹", go(-1), "Previous version"), where = make(box, "span", "", at + 1 + "/" + all.length), on = button(box, "›", go(1), "Next version");
     where.setAttribute("aria-label", "Version " + (at + 1) + " of " + all.length);
     back.disabled = at === 0;
@@ -75,6 +83,15 @@ function finish(m, turn, body, foot) {
   button(foot, "Again", () => again(m), "Answer again");
   if (m.content && !m.text) button(foot, "Edit", () => edit(m, turn, body));
 }
+/* Show another version; the hand stays where it was. */
+function turnTo(m, turn, step) {
+  const place = [...$("talk").querySelectorAll(".turn:not(.cut)")].indexOf(turn);
+  choose(m);
+  keep();
+  render();
+  const [back, on] = $("talk").querySelectorAll(".turn:not(.cut)")[place].querySelectorAll(".versions button");
+  (step < 0 && !back.disabled || on.disabled ? back : on).focus();
+}
 /* A changed message is a new version; the old one, and what followed it, stays. */
 function edit(m, turn, body) {
   if (running) return;
@@ -86,7 +103,7 @@ function edit(m, turn, body) {
   input.setAttribute("aria-label", "Edit the message");
   const save = make(foot, "button", "main", m.role === "user" ? "Send" : "Save");
   save.type = "submit";
-  button(foot, "Cancel", close);
+  button(foot, "Cancel", () => { close(); $("say").focus() });
   box.onsubmit = e => {
     e.preventDefault();
     if (running || !input.value.trim() || m.role === "user" && !inOrder()) return;
@@ -94,6 +111,7 @@ function edit(m, turn, body) {
     keep();
     render();
     if (m.role === "user") respond(next);
+    $("say").focus();
   };
   input.onkeydown = e => {
     if (e.key === "Escape") { e.stopPropagation(); close(); $("say").focus() }
