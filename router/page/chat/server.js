@@ -18,10 +18,12 @@ async function introduce() {
   name(info.model_id);
   $("max_tokens").max = info.max_total_tokens;
   wrong();
-  $("facts").textContent = facts.filter(Boolean).join(" · ");
   await template();
   const { data } = await (await fetch("/v1/models")).json(); /* adapters, and models that are loaded on demand */
-  if (data.length < 2) return;
+  if (data.length > 1) choice(data);
+  $("facts").textContent = facts.filter(Boolean).join(" · ");
+}
+function choice(data) {
   for (const m of data) $("models").append(new Option(m.id.startsWith("/") ? m.id.split("/").pop() : m.id, m.id));
   $("models").hidden = false;
   $("model").hidden = true;
