@@ -34,10 +34,7 @@ static bool header_has(const struct call *c, const char *name, const char *word)
     return value && strstr(value, word);
 }
 
-bool page_wanted(const struct call *c)
-{
-    return header_has(c, "accept", "text/html");
-}
+bool page_wanted(const struct call *c) { return header_has(c, "accept", "text/html"); }
 
 void page_reply(struct call *c, enum page page)
 {

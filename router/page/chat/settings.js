@@ -37,6 +37,7 @@ $("defaults").onclick = () => {
   const key = $("key").value;
   $("knobs").reset();
   $("key").value = key;
+  if ($("mode").options[0].disabled) $("mode").value = "text"; /* the model cannot chat */
   for (const f of fields) store.set(f, $(f).value);
   tint(false);
   wrong();
