@@ -59,7 +59,8 @@ def test_every_answer_is_an_instance_of_its_schema(s):
                 raise AssertionError(f"{e}\nschema {json.dumps(schema)}\nanswer {text!r}")
             whole[i % 2] += 1
     print(f"{whole} of {len(asked)} answers ended by themselves")
-    assert whole[0] > len(asked) / 2 * 0.8
+    # Without `strict`, objects may have other properties too, and the model goes on to write some.
+    assert whole[0] > len(asked) / 2 * 0.6
     assert whole[1] > len(asked) / 2 * 0.4  # compact: the demo model has seen little of it
 
 

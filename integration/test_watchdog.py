@@ -25,7 +25,7 @@ def router(s):
 
 def test_a_stall_is_reported_once_with_stacks_and_state():
     """Two ranks, one of which stands still: the other's engine waits for it and makes no progress."""
-    with Service(DEMO, num_shard=2, args=["--watchdog-seconds", "1", "--json-output"]) as s:
+    with Service(DEMO, num_shard=2, args=["--watchdog-seconds", "1", "--heartbeat-timeout", "0", "--json-output"]) as s:
         s.post("/generate", ONCE)
         shards = s.shards()
         rank1 = next(p for p in shards if b"RANK=1" in pathlib.Path(f"/proc/{p}/environ").read_bytes().split(b"\0"))

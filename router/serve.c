@@ -27,7 +27,14 @@
 #include <unistd.h>
 
 /* ECHO_MS: who signals a whole group, and the launcher in it, means one request. */
-enum { LAST_WORDS_MS = 500, LAST_FLUSH_MS = 5000, FLUSH_MS = 300000, LOOK_MS = 10, ECHO_MS = 500 };
+enum {
+    LAST_WORDS_MS = 500,
+    LAST_FLUSH_MS = 5000,
+    HURRIED_FLUSH_MS = 200,
+    FLUSH_MS = 300000,
+    LOOK_MS = 10,
+    ECHO_MS = 500
+};
 enum news { STARTED = 1, START_FAILED, LOST };
 
 struct service {
@@ -364,18 +371,23 @@ static _Noreturn void leave(int code)
 static bool is_echo(const struct service *s) { return s->asked && clock_ms() - s->asked < ECHO_MS; }
 
 /* The clients have it all, as far as anybody can know: the kernel's queues may go. False: `ms` have
- * passed. A second signal ends it. */
+ * passed. After a second signal only what is on its way at that moment is waited for. */
 static bool flush(struct service *s, int64_t ms)
 {
     struct signalfd_siginfo info;
     int64_t until = clock_ms() + ms;
+    bool hurried = false;
     while (s->looping && !http_flushed(s->edge.http)) {
+        if (clock_ms() >= until && hurried)
+            leave(1);
         if (clock_ms() >= until)
             return false;
         if (poll(&(struct pollfd){s->signal_fd, POLLIN, 0}, 1, LOOK_MS) == 1 &&
             read(s->signal_fd, &info, sizeof(info)) == sizeof(info) && info.ssi_signo != SIGHUP &&
-            !is_echo(s))
-            leave(1);
+            !is_echo(s) && !hurried) {
+            hurried = true;
+            until = clock_ms() + HURRIED_FLUSH_MS;
+        }
     }
     return true;
 }
@@ -420,6 +432,8 @@ static int wait(struct service *s, struct err *e)
                 leave(0);
             if (is_echo(s))
                 continue;
+            if (s->asked && atomic_load(&s->edge.live) == 0)
+                return result(s, failed, e);
             if (s->asked)
                 return hurry(s, e);
             s->asked = clock_ms();
