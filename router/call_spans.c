@@ -26,7 +26,7 @@ void spans_begin(struct call *c)
 /* What the conventions call the operation. */
 static const char *operation(const struct call *c)
 {
-    bool chat = !strcmp(c->path, "/v1/chat/completions") || !strcmp(c->path, "/v1/messages");
+    bool chat = strstr(c->path, "/chat/completions") || !strcmp(c->path, "/v1/messages");
     return chat ? "chat" : "text_completion";
 }
 

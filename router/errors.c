@@ -5,7 +5,12 @@ enum error_shape error_shape_of(const char *path)
 {
     if (!strncmp(path, "/v1/messages", 12))
         return ERRORS_ANTHROPIC;
-    return !strncmp(path, "/v1/", 4) ? ERRORS_OPENAI : ERRORS_TGI;
+    static const char *const openai[] = {"/v1/", "/chat/completions", "/completions",
+                                         "/embeddings"};
+    for (size_t i = 0; i < sizeof(openai) / sizeof(openai[0]); i++)
+        if (!strncmp(path, openai[i], strlen(openai[i])))
+            return ERRORS_OPENAI;
+    return ERRORS_TGI;
 }
 
 int error_status(enum error_shape s, enum err_kind k)

@@ -43,7 +43,7 @@ struct exchange {
     bool cut;        /* close instead of replying */
     const char *why; /* it was refused; static */
     int refusal;     /* status decided from the headers, given when the body was swallowed */
-    char allow[64];  /* with 405 */
+    char allow[64];  /* with 405, and of OPTIONS */
     uint64_t received;
     struct buf body;
     int status;

@@ -100,17 +100,16 @@ void exchange_refuse(struct exchange *x, int status, const char *text)
     else if (text)
         buf_str(&body, text);
     const char *type = shape != ERRORS_TGI ? "application/json" : "text/plain; charset=utf-8";
-    if (status == 405)
+    if (status == 405 || status == 200)
         exchange_add(x, "allow", x->allow);
     if (status == 426)
         exchange_add(x, "sec-websocket-version", "13");
     if (status == 401)
         exchange_add(x, "www-authenticate", "Bearer");
     if (status == 200) { /* OPTIONS */
-        exchange_add(x, "access-control-allow-methods", "GET,POST");
+        exchange_add(x, "access-control-allow-methods", x->allow);
         /* SDKs in browsers send a dozen of their own. The star does not mean `authorization`. */
         exchange_add(x, "access-control-allow-headers", "*,authorization");
-        exchange_add(x, "allow", "GET, HEAD, POST, OPTIONS");
     }
     exchange_reply(x, status, body.len ? type : NULL, &body);
 }

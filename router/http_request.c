@@ -121,12 +121,22 @@ static uint64_t declared(const struct exchange *x)
     return length ? strtoull(length, NULL, 10) : 0;
 }
 
+/* What a path takes, also for a browser that asks before it sends. `*` is the whole server. */
+static int judge_options(struct exchange *x)
+{
+    if (!strcmp(x->path, "*"))
+        snprintf(x->allow, sizeof(x->allow), "GET, HEAD, POST, OPTIONS");
+    else
+        route_find("OPTIONS", x->path, x->allow);
+    return x->allow[0] ? 200 : 404;
+}
+
 static int judge_headers(struct exchange *x, const char *method, bool old)
 {
     if (x->bad_uri || x->ambiguous)
         return 400;
     if (!strcmp(method, "OPTIONS"))
-        return 200;
+        return judge_options(x);
     if (socket_wanted(x, method) && !old)
         return authorized(x, false) ? socket_judge(x) : 401;
     if (!(x->route = route_find(method, x->path, x->allow)))

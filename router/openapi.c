@@ -114,7 +114,7 @@ void routes_openapi(struct buf *out)
     for (unsigned i = 0; i < n_routes; i++)
         for (int k = 0; k < ROUTE_PATHS && routes[i]->paths[k]; k++) {
             const char *path = routes[i]->paths[k];
-            if (strchr(path, '*') || printed_before(i, k, path))
+            if (routes[i]->refuses || strchr(path, '*') || printed_before(i, k, path))
                 continue;
             buf_str(out, sep);
             string(out, path);

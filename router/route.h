@@ -19,6 +19,7 @@ struct route {
     const char *takes, *gives; /* POST: schemas of both bodies, names in page/schemas.json; gives
                                   NULL: events alone */
     const char *example;       /* POST: a body that this route answers with 200; JSON */
+    bool refuses;              /* never answers with 200: not in the OpenAPI document */
     bool probe;                /* asked by machines every few seconds: logged at DEBUG */
     bool open;                 /* needs no key even when the router has one */
     /* GET: answer at once with call_reply(), on the loop thread. */

@@ -32,6 +32,9 @@ static void shapes(void **state)
     (void)state;
     assert_int_equal(error_shape_of("/generate"), ERRORS_TGI);
     assert_int_equal(error_shape_of("/v1/models"), ERRORS_OPENAI);
+    assert_int_equal(error_shape_of("/chat/completions"), ERRORS_OPENAI);
+    assert_int_equal(error_shape_of("/completions"), ERRORS_OPENAI);
+    assert_int_equal(error_shape_of("/embeddings"), ERRORS_OPENAI);
     assert_int_equal(error_shape_of("/v1/messages/count_tokens"), ERRORS_ANTHROPIC);
     struct err e = error(ERR_VALIDATION, "Input validation error: `top_p` must be \"small\"");
     expect(ERRORS_TGI, e,

@@ -568,7 +568,8 @@ static void models_are_listed_and_found(void **state)
     must_have(
         p,
         "{\"object\":\"list\",\"data\":[{\"id\":\"test/model\",\"object\":\"model\",\"created\":0,"
-        "\"owned_by\":\"test/model\"}]}");
+        "\"owned_by\":\"test/model\",\"root\":\"test/model\",\"parent\":null,"
+        "\"max_model_len\":");
     p = ask_raw(&rig, "GET /v1/models/test/model HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
                 &b);
     must_have(p, "{\"id\":\"test/model\",\"object\":\"model\"");

@@ -1,0 +1,114 @@
+"""The routes that gateways and balancers ask: prompts rendered, what is served, how busy it is."""
+
+import pytest
+import requests
+from serving import DEMO, ROOT, SLOW, Service, wait_for
+
+ONCE = "Once upon a time"
+CHAT = [{"role": "system", "content": "Be short."}, {"role": "user", "content": "Größe?"}]
+
+
+@pytest.fixture(scope="module")
+def s():
+    with Service(DEMO, num_shard=2, args=["--max-total-tokens", "512", "--max-concurrent-requests", "4"]) as service:
+        yield service
+
+
+def get(s, path, **kw):
+    return requests.get(s.url + path, timeout=60 * SLOW, **kw)
+
+
+def test_rendered_ids_are_those_of_a_generation(s):
+    """What the render says is what the generation's prompt is, and it counts as nothing."""
+    before = s.metric("tgi_request_count") or 0
+    chat = {"messages": CHAT, "max_tokens": 3}
+    rendered = s.post("/v1/chat/completions/render", chat).json()
+    assert rendered["prompt"] == s.post("/apply-template", chat).json()["prompt"]
+    texts = s.post("/v1/completions/render", {"prompt": [ONCE, "The cat"]}).json()
+    assert [t["prompt"] for t in texts] == [ONCE, "The cat"]
+    ids = s.post("/v1/completions/render", {"prompt": [7, 8, 9]}).json()
+    assert [i["token_ids"] for i in ids] == [[7, 8, 9]]
+    assert (s.metric("tgi_request_count") or 0) == before
+    for path, body, got in (
+        ("/v1/chat/completions", chat, rendered),
+        ("/v1/completions", {"prompt": ONCE, "max_tokens": 3}, texts[0]),
+    ):
+        answer = s.post(path, {**body, "return_token_ids": True}).json()
+        told = answer.get("prompt_token_ids") or answer["choices"][0].get("prompt_token_ids")
+        assert got["token_ids"] == told and len(told) == answer["usage"]["prompt_tokens"]
+
+
+def test_what_cannot_be_generated_is_not_rendered(s):
+    for path, body in (
+        ("/v1/completions/render", {"prompt": [1] * 600}),
+        ("/v1/completions/render", {"prompt": [2**31]}),
+        ("/v1/completions/render", {}),
+        ("/v1/chat/completions/render", {"messages": "x"}),
+        ("/v1/chat/completions/render", {"messages": CHAT, "temperature": -1}),
+    ):
+        r = s.post(path, body)
+        assert r.status_code == 400 and r.json()["error"]["type"] == "invalid_request_error", (path, r.text)
+
+
+def test_paths_without_v1_are_the_same(s):
+    for path, body in (
+        ("/chat/completions", {"messages": CHAT, "max_tokens": 6, "temperature": 0}),
+        ("/completions", {"prompt": ONCE, "max_tokens": 6, "temperature": 0}),
+    ):
+        assert s.post(path, body).json()["choices"] == s.post("/v1" + path, body).json()["choices"]
+        assert list(s.events(path, {**body, "stream": True}))[-1] == "[DONE]"
+        assert s.post(path, {}).json() == s.post("/v1" + path, {}).json()  # errors in OpenAI's shape
+
+
+def test_there_are_no_embeddings_and_it_says_so(s):
+    for path in ("/v1/embeddings", "/embeddings"):
+        r = s.post(path, {"model": "m", "input": "x"})
+        assert r.status_code == 400 and "no embeddings" in r.json()["error"]["message"]
+    assert "/v1/embeddings" not in get(s, "/api-doc/openapi.json").json()["paths"]
+
+
+def test_what_is_served(s):
+    model = get(s, "/v1/models").json()["data"][0]
+    assert model["max_model_len"] == 512 and model["root"] == model["id"] and model["parent"] is None
+    assert get(s, "/v1/models/" + model["id"]).json() == model
+    for path in ("/server_info", "/model_info", "/get_server_info", "/get_model_info"):
+        info = get(s, path).json()
+        assert info["model_path"] == info["served_model_name"] == model["id"]
+        assert (info["tp_size"], info["dp_size"], info["context_length"]) == (2, 1, 512)
+        assert info["is_generation"] is True and info["device"] == "cpu"
+    version = (ROOT / "VERSION").read_text().strip()
+    assert get(s, "/version").json() == {"version": version} and info["version"] == version
+
+
+def test_load_is_what_runs_and_waits(s):
+    assert get(s, "/load").json() == {"server_load": 0, "running": 0, "waiting": 0}
+    body = {"prompt": ONCE, "max_tokens": 480, "ignore_eos": True, "stream": True, "n": 4}
+    seen = []
+    with s.post("/v1/completions", body, stream=True) as r:
+        assert r.status_code == 200
+        lines = r.iter_lines()
+        next(lines)
+        seen.append(get(s, "/load").json())
+        seen += get(s, "/get_load").json()
+        # All permits are held: a probe finds the server at work, and does not call it ill.
+        probe = get(s, "/health_generate")
+        refused = s.post("/v1/completions", {"prompt": "x", "max_tokens": 1})
+    assert seen[0]["server_load"] == seen[0]["running"] + seen[0]["waiting"] <= 4
+    assert seen[1]["dp_rank"] == 0 and seen[1]["num_reqs"] >= seen[1]["num_waiting_reqs"]
+    assert probe.status_code == 200 and refused.status_code in (200, 429)
+    wait_for(lambda: get(s, "/load").json()["server_load"] == 0)
+
+
+def test_health_generate_generates(s):
+    wait_for(lambda: get(s, "/load").json()["server_load"] == 0)
+    before = s.metric("tgi_request_count") or 0
+    r = get(s, "/health_generate")
+    assert r.status_code == 200 and r.text == ""
+    wait_for(lambda: s.metric("tgi_request_count") == before + 1)
+
+
+def test_options_name_the_methods_of_the_path(s):
+    for path, allow in (("/v1/completions", "POST, OPTIONS"), ("/load", "GET, HEAD, OPTIONS"), ("/", "GET, HEAD, POST, OPTIONS")):
+        r = requests.options(s.url + path, timeout=60 * SLOW)
+        assert r.status_code == 200 and r.headers["allow"] == r.headers["access-control-allow-methods"] == allow
+    assert requests.options(s.url + "/nothing", timeout=60 * SLOW).status_code == 404
