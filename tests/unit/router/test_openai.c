@@ -397,7 +397,8 @@ static const struct {
           "\"properties\":{\"a\":{\"uniqueItems\":true}}}}}"),
      400,
      "{\"error\":{\"message\":\"Input validation error: grammar is not valid: JSON schema: "
-     "`uniqueItems` is not supported at `#/properties/a/uniqueItems`\",\"type\":"
+     "`uniqueItems` of items that are not 8 listed values at most at "
+     "`#/properties/a/uniqueItems`\",\"type\":"
      "\"invalid_request_error\""},
     {"/v1/completions", "{\"prompt\":\"a\",\"guided_regex\":\"a(?=b)\"}", 400,
      "grammar is not valid: pattern"},
@@ -426,8 +427,8 @@ static const struct {
     {"/v1/chat/completions",
      CHAT(",\"tools\":[{\"function\":{\"name\":\"a/"
           "b\",\"parameters\":{\"properties\":{\"x\":{\"$ref\":"
-          "\"#/$defs/y\"}},\"$defs\":{\"y\":{\"not\":{}}}}}}],\"tool_choice\":\"a/b\""),
-     400, "`not` is not supported at `#/$defs/a~1b/$defs/y/not`"},
+          "\"#/$defs/y\"}},\"$defs\":{\"y\":{\"uniqueItems\":true}}}}}],\"tool_choice\":\"a/b\""),
+     400, "at `#/$defs/a~1b/$defs/y/uniqueItems`"},
     {"/v1/chat/completions", CHAT(",\"stream\":true,\"top_p\":7"), 400,
      "{\"error\":{\"message\":\"Input validation error: `top_p` must be >= 0 and <= 1\","
      "\"type\":\"invalid_request_error\",\"param\":\"top_p\",\"code\":null},\"error_type\":"
