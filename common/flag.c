@@ -1,6 +1,7 @@
 /* Parsing of a flag table. The printed pages are in flag_pages.c. */
 #include "common/flag.h"
 #include "common/flag_env.h"
+#include "common/nearest.h"
 #include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -106,6 +107,30 @@ static const char *from_env(const struct flag *f, char name[64], char *const *en
     return NULL;
 }
 
+/* `w` is no option (`n` bytes of it are the name), and no word that is expected. */
+static int unexpected(const struct flag_program *p, const char *w, size_t n, struct err *e)
+{
+    static const char *const pages[] = {"help", "version", NULL};
+    const bool longform = !strncmp(w, "--", 2);
+    const char *meant = NULL, *name = longform ? w + 2 : w;
+    uint32_t best = UINT32_MAX;
+    for (const struct flag *f = p->flags; longform && f->name; f++)
+        if (nearest_is(name, n, f->name, &best))
+            meant = f->name;
+    for (int i = 0; longform && pages[i]; i++)
+        if (nearest_is(name, n, pages[i], &best))
+            meant = pages[i];
+    for (const struct flag_command *c = p->commands; *w != '-' && c && c->name; c++)
+        if (nearest_is(name, n, c->name, &best))
+            meant = c->name;
+    if (meant)
+        return err_set(e, ERR_VALIDATION,
+                       "unexpected argument '%.200s' found; did you mean '%s%s'? See %s --help", w,
+                       longform ? "--" : "", meant, p->name);
+    return err_set(e, ERR_VALIDATION, "unexpected argument '%.200s' found; see %s --help", w,
+                   p->name);
+}
+
 /* One option on the command line: `f` and its value, or NULL at a word without dashes. */
 struct arg {
     const struct flag *f;
@@ -127,8 +152,7 @@ static int next_arg(const struct flag_program *p, int argc, char **argv, int *i,
                                 : !f->letter || f->letter != w[1]))
         f++;
     if (!f->name)
-        return err_set(e, ERR_VALIDATION, "unexpected argument '%s' found; see %s --help", w,
-                       p->name);
+        return unexpected(p, w, n, e);
     a->f = f;
     if (longform && w[2 + n])
         a->value = w + 3 + n;
@@ -182,8 +206,7 @@ static int parse_argv(const struct flag_program *p, void *cfg, int argc, char **
         if (next_arg(p, argc, argv, &i, &a, e) != 0)
             return -1;
         if (!a.f && !(a.f = positional(p, words++)))
-            return err_set(e, ERR_VALIDATION, "unexpected argument '%s' found; see %s --help",
-                           a.shown, p->name);
+            return unexpected(p, a.shown, strlen(a.shown), e);
         if (store(a.f, cfg, a.value, a.shown, e) != 0)
             return -1;
     }

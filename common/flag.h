@@ -18,6 +18,8 @@
  * value and each occurrence are also split at commas). */
 enum flag_type { FLAG_BOOL, FLAG_U32, FLAG_U64, FLAG_F64, FLAG_STR, FLAG_ENUM, FLAG_LIST };
 
+enum { FLAGS_USAGE = 2 }; /* exit status of a command line that cannot be read */
+
 struct flag_list {
     char **v; /* owned by the config: flags_free() */
     uint32_t n;
@@ -40,15 +42,21 @@ struct flag {
     unsigned tag;               /* for the table's owner; flag.c does not look at it */
 };
 
+struct flag_command { /* a subcommand, for the pages and for slips; the caller runs it */
+    const char *name, *about;
+};
+
 struct flag_program {
     const char *name;         /* "router", "model-server serve" */
-    const char *about;        /* one paragraph */
+    const char *about;        /* one paragraph; up to its first colon or full stop, the summary */
     const struct flag *flags; /* ends with name == NULL */
+    const struct flag_command *commands; /* ends with name == NULL; NULL: none */
 };
 
 /* Fill `cfg` (zeroed by the caller). argv[0] is skipped. 0: run; 1: a page was printed on stdout
  * (--help, --version, --help-markdown, --help-man, --completion-bash): exit 0; -1: `e` names the
- * option or variable and what was expected: print, exit 2 (ERR_VALIDATION). */
+ * option or variable and what was expected: print it behind the program's name, exit FLAGS_USAGE
+ * (ERR_VALIDATION). Unknown options and commands are answered with the nearest that is known. */
 int flags_parse(const struct flag_program *p, void *cfg, int argc, char **argv, char *const *envp,
                 struct err *e);
 /* True if the option was given on the command line or in the environment (not defaulted). */

@@ -38,12 +38,17 @@ static void choices(const struct flag *f, FILE *out, const char *sep)
 void flags_help(const struct flag_program *p, FILE *out)
 {
     char env[64];
-    fprintf(out, "Usage: %s [options]", p->name);
+    const bool alone = !p->commands || p->flags->name; /* it does something without a command */
+    fprintf(out, alone ? "Usage: %s [options]" : "Usage: %s COMMAND [options]", p->name);
     for (const struct flag *f = p->flags; f->name; f++)
         if (f->positional)
             fprintf(out, f->required ? " <%s>" : " [%s]", f->name);
     fprintf(out, "\n\n");
     wrapped(out, p->about, 0);
+    if (p->commands)
+        fprintf(out, "\nCommands (%s COMMAND --help lists the options of one):\n", p->name);
+    for (const struct flag_command *c = p->commands; c && c->name; c++)
+        fprintf(out, "  %-18s %s\n", c->name, c->about);
     for (const struct flag *f = p->flags; f->name; f++) {
         flag_env_name(f, env);
         fputc('\n', out);
@@ -83,26 +88,84 @@ void flags_markdown(const struct flag_program *p, FILE *out)
     }
 }
 
-void flags_man(const struct flag_program *p, FILE *out)
+/* Text of a man page: backslashes as they are, and no line that roff takes for a request. */
+static void man_text(FILE *out, const char *s, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (s[i] == '\\')
+            fputs("\\e", out);
+        else if (s[i] == '-')
+            fputs("\\-", out);
+        else if (!i && (s[i] == '.' || s[i] == '\''))
+            fprintf(out, "\\&%c", s[i]);
+        else
+            fputc(s[i], out);
+    }
+}
+
+/* The name of the page: that of a subcommand has a hyphen, as a file's name has. */
+static void man_name(FILE *out, const char *name)
+{
+    for (; *name; name++)
+        fputc(*name == ' ' ? '-' : *name, out);
+}
+
+/* What whatis and apropos show: the paragraph's beginning, up to a colon or a full stop. */
+static size_t summary(const char *about)
+{
+    size_t n = 0;
+    while (about[n] &&
+           !((about[n] == '.' || about[n] == ':') && (!about[n + 1] || about[n + 1] == ' ')))
+        n++;
+    return n;
+}
+
+static void man_option(FILE *out, const struct flag *f)
 {
     char env[64];
-    fprintf(out, ".TH \"%s\" 1 \"\" \"%s\"\n.SH NAME\n%s\n.SH DESCRIPTION\n%s\n.SH OPTIONS\n",
-            p->name, VERSION, p->name, p->about);
-    for (const struct flag *f = p->flags; f->name; f++) {
-        flag_env_name(f, env);
-        fprintf(out, ".TP\n\\fB%s%s\\fR \\fI%s\\fR\n%s", f->positional ? "" : "\\-\\-", f->name,
-                value_word(f), f->help);
-        if (env[0])
-            fprintf(out, " Environment: %s.", env);
-        if (f->def)
-            fprintf(out, " Default: %s.", f->def);
+    fprintf(out, ".TP\n\\fB%s", f->positional ? "" : "\\-\\-");
+    man_text(out, f->name, strlen(f->name));
+    fprintf(out, "\\fR \\fI%s\\fR\n", value_word(f));
+    man_text(out, f->help, strlen(f->help));
+    flag_env_name(f, env);
+    if (env[0])
+        fprintf(out, " Environment: %s.", env);
+    if (f->def) {
+        fputs(" Default: ", out);
+        man_text(out, f->def, strlen(f->def));
+        fputc('.', out);
+    }
+    fputc('\n', out);
+}
+
+void flags_man(const struct flag_program *p, FILE *out)
+{
+    fputs(".TH \"", out);
+    man_name(out, p->name);
+    fprintf(out, "\" 1 \"\" \"%s\"\n.SH NAME\n", VERSION);
+    man_name(out, p->name);
+    fputs(" \\- ", out);
+    man_text(out, p->about, summary(p->about));
+    fputs("\n.SH DESCRIPTION\n", out);
+    man_text(out, p->about, strlen(p->about));
+    fputs(p->commands ? "\n.SH COMMANDS\n" : "\n", out);
+    for (const struct flag_command *c = p->commands; c && c->name; c++) {
+        fputs(".TP\n\\fB", out);
+        man_text(out, c->name, strlen(c->name));
+        fputs("\\fR\n", out);
+        man_text(out, c->about, strlen(c->about));
         fputc('\n', out);
     }
+    fputs(p->flags->name ? ".SH OPTIONS\n" : "", out);
+    for (const struct flag *f = p->flags; f->name; f++)
+        man_option(out, f);
 }
 
 void flag_completion(const struct flag_program *p, FILE *out)
 {
     fprintf(out, "complete -W \"");
+    for (const struct flag_command *c = p->commands; c && c->name; c++)
+        fprintf(out, "%s ", c->name);
     for (const struct flag *f = p->flags; f->name; f++)
         if (!f->positional)
             fprintf(out, "--%s ", f->name);

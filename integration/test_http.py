@@ -304,7 +304,7 @@ def test_probes_answer_while_long_prompts_are_read(s):
 def test_an_occupied_port_is_one_clear_line(s):
     p = subprocess.run([BIN / "router", "--tokenizer-name", DEMO, "--hostname", "127.0.0.1", "--port", str(s.port)], capture_output=True, text=True, timeout=20 * SLOW)
     assert p.returncode == 1
-    assert p.stderr.strip() == f"Error: listen on 127.0.0.1 port {s.port}: Address already in use"
+    assert p.stderr.strip() == f"router: listen on 127.0.0.1 port {s.port}: Address already in use"
 
 
 def test_without_shards_it_lives_but_is_not_ready(tmp_path):
@@ -319,7 +319,7 @@ def test_without_shards_it_lives_but_is_not_ready(tmp_path):
         assert g.status_code == 503 and g.headers["retry-after"] and g.json()["error_type"] == "healthcheck"
         assert requests.post(url + "/tokenize", json={"inputs": "x"}).status_code == 503
         assert r.p.wait(30 * SLOW) == 1
-        assert "Error: " in r.log
+        assert "\nrouter: " in r.log
     finally:
         r.stop(signal.SIGKILL)
 
@@ -337,7 +337,7 @@ def test_a_lost_shard_is_one_line_and_an_exit(tmp_path, slow_model):
             shard.stop(signal.SIGKILL)
             assert b'"error_type":"generation"' in list(lines)[-1]
         assert r.p.wait(30 * SLOW) == 1
-        assert [line for line in r.log.splitlines() if line.startswith("Error: ")]
+        assert [line for line in r.log.splitlines() if line.startswith("router: ")]
     finally:
         r.stop(signal.SIGKILL)
         shard.stop(signal.SIGKILL)

@@ -133,11 +133,16 @@ static const struct flag rows[] = {
 };
 /* clang-format on */
 
+static const struct flag_command commands[] = {
+    {"health", "Wait until a shard is ready."},
+    {"lmtp", "Send lines as LMTP requests and print the answers."},
+    {0},
+};
 const struct flag_program launcher_flags = {"launcher",
                                             "Serve a language model: starts one model-server per "
                                             "shard and a router, watches over them, and stops "
                                             "them in order.",
-                                            rows};
+                                            rows, commands};
 
 static int invalid(struct err *e, const char *what)
 {

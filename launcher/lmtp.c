@@ -204,7 +204,7 @@ static int one_line(struct client *c, char *line)
     int rc = send_request(c, line, &prompt, &e) != 0 ? -1 : answer(c, &prompt, &e);
     tok_ids_free(&prompt);
     if (rc != 0)
-        fprintf(stderr, "error: %s\n", e.msg);
+        fprintf(stderr, "launcher lmtp: %s\n", e.msg);
     return rc != 0 && (e.kind == ERR_INCOMPLETE || e.kind == ERR_SYSTEM) ? -1 : rc != 0;
 }
 
@@ -233,12 +233,13 @@ int lmtp_client(int argc, char **argv)
     struct client c = {.link.fd = -1, .tty = isatty(STDIN_FILENO)};
     struct err e = ERR_INIT;
     int rc = flags_parse(&program, &c.o, argc, argv, environ, &e);
+    const bool misread = rc < 0;
     if (rc == 0 && c.o.model_id && !(c.tok = tokenizer_load(c.o.model_id, &e)))
         rc = -1;
     if (rc == 0)
         rc = lmtp_link_open(&c.link, c.o.where, c.o.api_key, &e);
     if (rc < 0)
-        fprintf(stderr, "error: %s\n", e.msg);
+        fprintf(stderr, "launcher lmtp: %s\n", e.msg);
     else if (rc == 0)
         rc = all_lines(&c);
     else
@@ -247,5 +248,5 @@ int lmtp_client(int argc, char **argv)
     tok_scratch_free(c.scratch);
     tokenizer_free(c.tok);
     flags_free(&program, &c.o);
-    return rc == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return misread ? FLAGS_USAGE : rc == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

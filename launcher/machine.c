@@ -159,6 +159,26 @@ bool machine_is_dir(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
+/* PRETTY_NAME of os-release(5), without its quotes. */
+static void print_distribution(FILE *out)
+{
+    static const char key[] = "PRETTY_NAME=";
+    char line[256], *value = NULL;
+    FILE *f = fopen("/etc/os-release", "re");
+    if (!f)
+        f = fopen("/usr/lib/os-release", "re");
+    while (f && !value && fgets(line, sizeof(line), f))
+        if (!strncmp(line, key, strlen(key)))
+            value = line + strlen(key);
+    if (value) {
+        value += strspn(value, "\"'");
+        value[strcspn(value, "\"'\n")] = 0;
+    }
+    fprintf(out, "%-14s%s\n", "Distribution", value ? value : "unknown");
+    if (f)
+        fclose(f);
+}
+
 /* The first line of `path` that begins with `key`, from its value on. */
 static void print_line(FILE *out, const char *label, const char *path, const char *key)
 {
@@ -200,6 +220,7 @@ void machine_report(FILE *out)
     fprintf(out, "%-14s%s\n", "Version", VERSION);
     if (uname(&u) == 0)
         fprintf(out, "%-14s%s %s %s\n", "System", u.sysname, u.release, u.machine);
+    print_distribution(out);
     print_line(out, "CPU", "/proc/cpuinfo", "model name");
     print_line(out, "Instructions", "/proc/cpuinfo", "flags");
     fprintf(out, "%-14s%u\n", "Usable cores", machine_cores());

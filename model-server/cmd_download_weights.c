@@ -93,14 +93,16 @@ int cmd_download_weights(int argc, char **argv)
     struct download_config cfg = {0};
     struct err e = ERR_INIT;
     int rc = flags_parse(&program, &cfg, argc, argv, environ, &e);
+    int status = rc < 0 ? FLAGS_USAGE : 0;
     if (rc == 0) {
         log_init("model_server", (enum log_level)cfg.logger_level, cfg.json_output, 1);
         rc = run(&cfg, &e);
+        status = rc < 0 ? 1 : 0;
         if (rc < 0)
             log_msg(LOG_ERROR, "%s", e.msg);
     } else if (rc < 0) {
         fprintf(stderr, "model-server download-weights: %s\n", e.msg);
     }
     flags_free(&program, &cfg);
-    return rc < 0 ? 1 : 0;
+    return status;
 }

@@ -556,7 +556,8 @@ int cmd_serve(int argc, char **argv)
     struct serve_config cfg = {0};
     struct err e = ERR_INIT;
     int rc = flags_parse(&program, &cfg, argc, argv, environ, &e);
-    if (rc < 0)
+    const bool misread = rc < 0;
+    if (misread)
         fprintf(stderr, "model-server serve: %s\n", e.msg);
     if (rc == 0) {
         log_init("model_server", (enum log_level)cfg.logger_level, cfg.json_output,
@@ -569,5 +570,5 @@ int cmd_serve(int argc, char **argv)
     }
     const int too_large = rc > 0 && cfg.dry_run ? EXIT_TOO_LARGE : 0; /* --help is 1, too */
     flags_free(&program, &cfg);
-    return rc < 0 ? 1 : too_large;
+    return misread ? FLAGS_USAGE : rc < 0 ? 1 : too_large;
 }

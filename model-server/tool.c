@@ -63,12 +63,14 @@ int tool_main(const struct flag_program *program, void *config, const struct too
 {
     struct err e = ERR_INIT;
     int rc = flags_parse(program, config, argc, argv, environ, &e);
+    int status = rc < 0 ? FLAGS_USAGE : 0;
     if (rc == 0) {
         log_init("model_server", (enum log_level)o->log_level, false, 2);
         rc = run(config, &e);
+        status = rc < 0 ? 1 : 0;
     }
     if (rc < 0)
         fprintf(stderr, "%s: %s\n", program->name, e.msg);
     flags_free(program, config);
-    return rc < 0 ? 1 : 0;
+    return status;
 }

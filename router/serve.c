@@ -490,7 +490,7 @@ static _Noreturn void give_up(struct service *s, const struct err *e)
 {
     int64_t until = clock_ms() + LAST_WORDS_MS;
     log_msg(LOG_ERROR, "%s", e->msg);
-    log_stderr("Error: %s\n", e->msg);
+    log_stderr("router: %s\n", e->msg);
     atomic_store(&s->edge.draining, true);
     while (atomic_load(&s->edge.live) && clock_ms() < until)
         poll(NULL, 0, LOOK_MS);

@@ -1,6 +1,7 @@
 /* The flag table and the log line. */
 #include "common/flag.h"
 #include "common/log.h"
+#include "common/nearest.h"
 #include "tests/unit/test.h"
 #include <fcntl.h>
 #include <string.h>
@@ -49,7 +50,9 @@ static const struct flag rows[] = {
     {.name = "cors-allow-origin", .type = FLAG_LIST, AT(origins), .help = "Origins."},
     {0},
 };
-static const struct flag_program program = {"tester serve", "A test.", rows};
+static const struct flag_command commands[] = {
+    {"measure", "Measure."}, {"serve-all", "Serve."}, {0}};
+static const struct flag_program program = {"tester serve", "A test: it's one.", rows, commands};
 
 static int parse(struct cfg *c, struct err *e, char **envp, const char *line)
 {
@@ -95,6 +98,15 @@ static void faults_name_the_option_and_what_was_expected(void **state)
     } cases[] = {
         {"m --nope 1", "unexpected argument '--nope' found; see tester serve --help"},
         {"m n", "unexpected argument 'n' found; see tester serve --help"},
+        {"m --prot 1",
+         "unexpected argument '--prot' found; did you mean '--port'? See tester serve --help"},
+        {"m --fromat=json", "unexpected argument '--fromat=json' found; did you mean "
+                            "'--format'? See tester serve --help"},
+        {"m --hepl",
+         "unexpected argument '--hepl' found; did you mean '--help'? See tester serve --help"},
+        {"m mesure",
+         "unexpected argument 'mesure' found; did you mean 'measure'? See tester serve --help"},
+        {"m -x", "unexpected argument '-x' found; see tester serve --help"},
         {"m --port 0", "--port: 0 is outside 1..65535"},
         {"m --port x", "--port: `x` is not a number"},
         {"m --port 1.5", "--port: `1.5` is not a whole number"},
@@ -124,11 +136,60 @@ static void every_row_is_on_every_page(void **state)
         FILE *f = open_memstream(&text, &n);
         pages[i](&program, f);
         fclose(f);
-        for (const struct flag *r = rows; r->name; r++)
-            assert_non_null(strstr(text, r->name));
+        for (const struct flag *r = rows; r->name; r++) { /* man pages escape hyphens */
+            const char *hyphen = strrchr(r->name, '-');
+            assert_non_null(strstr(text, hyphen ? hyphen + 1 : r->name));
+        }
+        for (const struct flag_command *c = commands; c->name && i == 0; c++)
+            assert_non_null(strstr(text, c->name));
         assert_non_null(strstr(text, "CORS_ALLOW_ORIGIN"));
         free(text);
     }
+}
+
+static void words_are_near_by_their_edits(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *a, *b;
+        uint32_t distance;
+    } cases[] = {{"", "", 0},         {"", "abc", 3},           {"port", "port", 0},
+                 {"prot", "port", 1}, {"prt", "port", 1},       {"poort", "port", 1},
+                 {"pork", "port", 1}, {"kitten", "sitting", 3}, {"ca", "abc", 3}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        assert_int_equal(nearest_distance(cases[i].a, strlen(cases[i].a), cases[i].b),
+                         cases[i].distance);
+        assert_int_equal(nearest_distance(cases[i].b, strlen(cases[i].b), cases[i].a),
+                         cases[i].distance);
+    }
+    char longest[NEAREST_MAX + 2];
+    memset(longest, 'a', sizeof(longest));
+    longest[NEAREST_MAX + 1] = 0;
+    assert_int_equal(nearest_distance(longest, NEAREST_MAX + 1, "a"), UINT32_MAX);
+    assert_int_equal(nearest_distance(longest, NEAREST_MAX, longest + 1), 0);
+    uint32_t best = UINT32_MAX;
+    assert_false(nearest_is("nope", 4, "port", &best));
+    assert_true(nearest_is("porz", 4, "port", &best));
+    assert_false(nearest_is("porz", 4, "pory", &best)); /* no nearer than the first */
+}
+
+static void a_man_page_has_a_name_and_no_line_that_is_a_request(void **state)
+{
+    (void)state;
+    static const struct flag one[] = {
+        {.name = "a-b", .type = FLAG_STR, .off = 0, .help = ".starts with a dot, has a \\."}, {0}};
+    const struct flag_program p = {"tester serve", "It works: well.", one, commands};
+    char *text;
+    size_t n;
+    FILE *f = open_memstream(&text, &n);
+    flags_man(&p, f);
+    fclose(f);
+    assert_non_null(strstr(text, ".TH \"tester-serve\" 1 "));
+    assert_non_null(strstr(text, ".SH NAME\ntester-serve \\- It works\n"));
+    assert_non_null(strstr(text, ".SH COMMANDS\n.TP\n\\fBmeasure\\fR\nMeasure.\n"));
+    assert_non_null(strstr(text, "\\fB\\-\\-a\\-b\\fR"));
+    assert_non_null(strstr(text, "\n\\&.starts with a dot, has a \\e."));
+    free(text);
 }
 
 static const char *logged(char *line, size_t cap, int fd)
@@ -173,6 +234,8 @@ int main(void)
         cmocka_unit_test(the_command_line_beats_the_environment_beats_the_default),
         cmocka_unit_test(faults_name_the_option_and_what_was_expected),
         cmocka_unit_test(every_row_is_on_every_page),
+        cmocka_unit_test(words_are_near_by_their_edits),
+        cmocka_unit_test(a_man_page_has_a_name_and_no_line_that_is_a_request),
         cmocka_unit_test(log_lines_are_text_or_json_and_survive_a_relay),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,103 @@
+"""Command lines: pages, versions, slips and exit codes are the same in all programs and subcommands."""
+
+import pathlib
+import shutil
+import subprocess
+
+import pytest
+from serving import BIN, ROOT, SLOW
+
+PROGRAMS = [
+    ("launcher",), ("launcher", "health"), ("launcher", "lmtp"),
+    ("router",), ("router", "tokenize"), ("router", "detokenize"), ("router", "render"), ("router", "routes"), ("router", "print-schema"),
+    ("model-server",), ("model-server", "serve"), ("model-server", "download-weights"), ("model-server", "bench"),
+    ("model-server", "logits"), ("model-server", "quality"),
+]
+
+
+def run(*argv, **kw):
+    return subprocess.run([BIN / argv[0], *map(str, argv[1:])], capture_output=True, text=True, timeout=60 * SLOW, **kw)
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=" ".join)
+def test_pages_and_versions(program):
+    version = (ROOT / "VERSION").read_text().strip()
+    for flag in ("-V", "--version"):
+        said = run(*program, flag)
+        assert (said.returncode, said.stdout) == (0, f"{' '.join(program)} {version}\n")
+    for flag in ("-h", "--help"):
+        said = run(*program, flag)
+        assert said.returncode == 0 and said.stdout.startswith(f"Usage: {' '.join(program)} ") and not said.stderr
+    for sub in (p for p in PROGRAMS if len(p) == 2 and p[:1] == program):
+        assert f"\n  {sub[1]} " in said.stdout
+        assert f" {sub[1]} " in run(*program, "--completion-bash").stdout.replace('"', " ")
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=" ".join)
+def test_a_slip_is_one_line_with_what_was_meant(program):
+    name = " ".join(program)
+    said = run(*program, "--hepl")
+    line = f"{name}: unexpected argument '--hepl' found; did you mean '--help'? See {name} --help"
+    assert (said.returncode, said.stdout, said.stderr.strip()) == (2, "", line)
+
+
+@pytest.mark.parametrize("argv, words", [
+    (["launcher", "--modle-id", "x"], "launcher: unexpected argument '--modle-id' found; did you mean '--model-id'?"),
+    (["launcher", "helth", "x"], "launcher: unexpected argument 'helth' found; did you mean 'health'?"),
+    (["router", "tokenise"], "router: unexpected argument 'tokenise' found; did you mean 'tokenize'?"),
+    (["router", "--prot", "1"], "router: unexpected argument '--prot' found; did you mean '--port'?"),
+    (["model-server", "srve"], "model-server: unexpected argument 'srve' found; did you mean 'serve'?"),
+    (["model-server", "zebra"], "model-server: unexpected argument 'zebra' found; see model-server --help"),
+    (["model-server", "serve", "m", "--quantise", "q8"], "model-server serve: unexpected argument '--quantise' found; did you mean '--quantize'?"),
+    (["model-server", "serve"], "model-server serve: "),
+    (["model-server", "bench", "--batch"], "model-server bench: "),
+    (["launcher", "health"], "launcher health: address is required"),
+    (["launcher", "health", "x", "soon"], "launcher health: soon: `soon` is not a number"),
+    (["launcher", "lmtp", "--scroe"], "launcher lmtp: unexpected argument '--scroe' found; did you mean '--score'?"),
+    (["router", "render"], "router render: --template is required"),
+])
+def test_what_cannot_be_read_exits_with_2(argv, words):
+    said = run(*argv)
+    assert said.returncode == 2 and said.stderr.startswith(words) and not said.stdout, said.stderr
+
+
+def test_what_cannot_be_done_exits_with_1(tmp_path):
+    for argv in (
+        ["launcher", "health", f"unix:{tmp_path}/none", "1"],
+        ["router", "tokenize", "--tokenizer-name", tmp_path / "none"],
+        ["model-server", "logits", tmp_path / "none", "--ids", "1"],
+    ):
+        said = run(*argv, input="")
+        name = " ".join(argv[:2])
+        assert said.returncode == 1 and said.stderr.splitlines()[-1].startswith(name + ": "), said.stderr
+
+
+def test_no_word_at_all_is_the_help():
+    said = run("model-server")
+    assert said.returncode == 2 and said.stderr == run("model-server", "--help").stdout and not said.stdout
+
+
+def test_env_names_the_distribution():
+    said = run("launcher", "--env").stdout
+    line = next(x for x in said.splitlines() if x.startswith("Distribution"))
+    release = pathlib.Path("/etc/os-release")
+    if release.exists():
+        names = [x.split("=", 1)[1].strip("\"'") for x in release.read_text().splitlines() if x.startswith("PRETTY_NAME=")]
+        assert line.split(None, 1)[1] == (names[-1] if names else "unknown")
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=" ".join)
+def test_man_pages_have_names(program, tmp_path):
+    if not shutil.which("lexgrog"):
+        pytest.skip("lexgrog is not installed (man-db)")
+    page = tmp_path / "page.1"
+    page.write_text(run(*program, "--help-man").stdout)
+    said = subprocess.run(["lexgrog", page], capture_output=True, text=True, timeout=60 * SLOW)
+    assert said.returncode == 0 and f'"{"-".join(program)} - ' in said.stdout, said.stdout + said.stderr
+
+
+def test_a_completion_is_a_line_that_bash_reads():
+    for program in PROGRAMS:
+        script = run(*program, "--completion-bash").stdout
+        said = subprocess.run(["bash", "-c", script + f"complete -p {program[0]}"], capture_output=True, text=True, timeout=60 * SLOW)
+        assert said.returncode == 0 and "--help" in said.stdout, said.stderr
