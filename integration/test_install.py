@@ -63,7 +63,7 @@ def test_the_front_command_itself(prefix):
         assert refused.returncode == 2 and f"Usage: {NAME}" in refused.stderr and not refused.stdout
     assert "unknown command `sevre`" in run(front, "sevre").stderr
     no_address = run(front, "health")
-    assert no_address.returncode == 1 and "health ADDRESS" in no_address.stderr
+    assert no_address.returncode == 2 and "address is required" in no_address.stderr
 
 
 @pytest.mark.parametrize("link, program", DROP_IN.items())
