@@ -134,6 +134,27 @@ void body_fail(struct body *b, struct object o, const char *key, const char *fmt
         path, *path ? ": " : "", what, line, column);
 }
 
+void body_warn(struct body *b, const char *fmt, ...)
+{
+    char text[BODY_WARNINGS];
+    const char *old = b->warnings ? b->warnings : "";
+    va_list ap;
+    va_start(ap, fmt);
+    int n = vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    for (char *s = text; *s; s++)
+        if (*s < ' ' || *s > '~' || *s == '"' || *s == '\\')
+            *s = '?';
+    size_t len = strlen(old), more = strlen(text);
+    if (n < 0 || strstr(old, text) || len + more + 3 > BODY_WARNINGS)
+        return;
+    char *all = ARENA_NEW(b->arena, char, len + more + 3);
+    if (!all)
+        return;
+    snprintf(all, len + more + 3, "%s%s%s", old, len ? "; " : "", text);
+    b->warnings = all;
+}
+
 /* In Rust's words, or as it stands in the body. */
 static void describe(const cJSON *v, char *out, size_t n, bool plain)
 {

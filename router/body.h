@@ -16,6 +16,7 @@ struct body {
     cJSON *root;
     struct err *e;
     bool failed;
+    const char *warnings; /* of body_warn(); NULL: none */
     bool plain; /* not TGI's: null is absent in every field, and messages say it in plain words */
 };
 struct object { /* an object inside the body: json NULL stands for an empty one */
@@ -35,6 +36,11 @@ const cJSON *body_get(struct body *b, struct object o, const char *key, bool req
 /* ERR_SHAPE: "<path>: <what> at line L column C". */
 void body_fail(struct body *b, struct object o, const char *key, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
+/* Say that a part of the body has no effect. The texts are joined by "; " in `warnings`, in
+ * printable ASCII without quotes, so that they can stand in a header; a text that is there is not
+ * repeated, and at most BODY_WARNINGS bytes are kept. */
+enum { BODY_WARNINGS = 600 };
+void body_warn(struct body *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* "invalid type: string \"x\", expected <expected>" */
 void body_mistyped(struct body *b, struct object o, const char *key, const cJSON *v,
                    const char *expected);

@@ -387,6 +387,7 @@ static void on_worked(struct call *c)
 {
     pin(c);
     c->busy = false;
+    books_warnings(c);
     if (!c->x)
         ;
     else if (c->failed)

@@ -61,6 +61,7 @@ struct call {
     uint8_t trace_parent[8];    /* zero: it is the first of its trace */
     const char *trace_state;    /* the client's, in the arena; NULL: none */
     const char *user;           /* whom the client says it asks for, in the arena; NULL: nobody */
+    const char *warnings;       /* what of the body has no effect, in the arena; NULL: nothing */
     const char *error;          /* why it failed, in the arena */
     bool ours;                  /* the fault */
     bool dropped;               /* the client left before the end */

@@ -1,6 +1,8 @@
 #include "router/call_books.h"
 #include "common/clock.h"
+#include "common/log.h"
 #include "router/access.h"
+#include "router/body.h"
 #include "router/metrics.h"
 #include <stdio.h>
 #include <string.h>
@@ -199,6 +201,17 @@ void books_stream_headers(struct call *c)
 {
     exchange_add(c->x, "x-compute-type", c->edge->compute_type);
     add_number(c, "x-compute-characters", c->prompt_chars);
+}
+
+void books_warnings(struct call *c)
+{
+    char value[BODY_WARNINGS + 16];
+    if (!c->warnings || !c->x)
+        return;
+    LOG(LOG_WARN, "parts of a request have no effect", LOGS("request_id", c->id),
+        LOGS("path", c->path), LOGS("warnings", c->warnings));
+    snprintf(value, sizeof(value), "299 - \"%s\"", c->warnings); /* RFC 7234: miscellaneous */
+    exchange_add(c->x, "warning", value);
 }
 
 void books_headers(struct call *c, uint32_t first, uint32_t n, bool compute_time)

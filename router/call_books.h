@@ -24,6 +24,9 @@ void books_generation(const struct edge *g, const struct books_stream *s, enum g
 void books_refused(const struct edge *g, const struct books_stream *s, const struct err *e);
 void books_left(const struct edge *g, const struct books_stream *s); /* by its client */
 
+/* What of the body has no effect (struct body): a line of the log and the header `warning`. Before
+ * the reply begins. */
+void books_warnings(struct call *c);
 void books_stream_headers(struct call *c);
 /* x-compute-*, x-*-time, x-*-tokens of the generations [first, first + n), summed up. */
 void books_headers(struct call *c, uint32_t first, uint32_t n, bool compute_time);

@@ -178,8 +178,9 @@ int encode(const struct validator *v, const char *text, size_t n, bool add_speci
 /* In the words that clients look for: OpenAI's and Anthropic's agents shorten the conversation. */
 static int too_long(const struct ask *q, uint32_t n_ids, uint32_t most, struct err *e)
 {
-    if (q->style == ASK_ANTHROPIC)
-        REFUSE("prompt is too long: %u tokens > %u maximum", n_ids, most);
+    if (q->style == ASK_ANTHROPIC) /* from its first word: some compare */
+        return err_set(e, ERR_VALIDATION, "prompt is too long: %u tokens > %u maximum", n_ids,
+                       most);
     REFUSE(
         "`%s` is too long: this model's maximum context length allows %u tokens of it, and it has "
         "%u. Please reduce its length",

@@ -1,5 +1,6 @@
 #include "router/chat/convert.h"
 #include "common/json.h"
+#include <string.h>
 
 bool convert_tools(struct body *b, struct object root, cJSON *chat,
                    cJSON *(*one)(struct body *b, struct object root, const cJSON *given))
@@ -10,13 +11,41 @@ bool convert_tools(struct body *b, struct object root, cJSON *chat,
     if (!json_first(given))
         return false;
     cJSON *list = cJSON_AddArrayToObject(chat, "tools");
-    for (const cJSON *k = json_first(given); k && !b->failed; k = k->next)
-        cJSON_AddItemToArray(list, one(b, root, k));
-    return true;
+    for (const cJSON *k = json_first(given); k && !b->failed; k = k->next) {
+        cJSON *tool = one(b, root, k);
+        if (tool)
+            cJSON_AddItemToArray(list, tool);
+    }
+    return list && list->child;
 }
 
 void convert_named_choice(cJSON *chat, const char *function)
 {
     cJSON *choice = cJSON_AddObjectToObject(chat, "tool_choice");
     cJSON_AddStringToObject(cJSON_AddObjectToObject(choice, "function"), "name", function);
+}
+
+/* What only the API that wrote it can read. */
+static void drop_encrypted(cJSON *at)
+{
+    for (cJSON *kid = at->child, *next; kid; kid = next) {
+        next = kid->next;
+        if (kid->string && !strncmp(kid->string, "encrypted_", 10))
+            cJSON_Delete(cJSON_DetachItemViaPointer(at, kid));
+        else
+            drop_encrypted(kid);
+    }
+}
+
+void convert_foreign(const char *name, const cJSON *value, struct buf *out)
+{
+    cJSON *copy = value ? cJSON_Duplicate(value, true) : NULL;
+    if (copy)
+        drop_encrypted(copy);
+    char *json = copy ? cJSON_PrintUnformatted(copy) : NULL;
+    if (out->len && out->p[out->len - 1] != '\n')
+        buf_ch(out, '\n');
+    buf_fmt(out, "[%s %s]\n", name, json ? json : "");
+    cJSON_free(json);
+    cJSON_Delete(copy);
 }

@@ -2,11 +2,15 @@
  * chat templates know. */
 #ifndef ROUTER_CHAT_CONVERT_H
 #define ROUTER_CHAT_CONVERT_H
+#include "common/buf.h"
 #include "router/body.h"
 
-/* `tools` of the body, each turned by `one` (which fails the body for what it cannot turn), as
- * chat's. False: there are none. */
+/* `tools` of the body, each turned by `one` (which fails the body for what it cannot turn, and
+ * answers NULL for what is to be left out), as chat's. False: none is left. */
 bool convert_tools(struct body *b, struct object root, cJSON *chat,
                    cJSON *(*one)(struct body *b, struct object root, const cJSON *given));
 void convert_named_choice(cJSON *chat, const char *function); /* tool_choice: this one */
+/* Append a line "[NAME JSON]": what a tool of another server was asked, or what it gave. Members
+ * that only that server can read (`encrypted_*`) are left out. */
+void convert_foreign(const char *name, const cJSON *value, struct buf *out);
 #endif

@@ -287,6 +287,7 @@ int chat_prepare(struct call *c, struct body *b, struct object chat, struct chat
 int chat_prepare_tree(struct call *c, struct body *b, cJSON *chat, struct chat_request *r,
                       struct err *e)
 {
+    c->warnings = b->warnings;
     if (b->failed || !chat || arena_defer(&c->arena, free_tree, chat) != 0) {
         cJSON_Delete(chat);
         return b->failed ? -1 : err_nomem(e);

@@ -40,13 +40,61 @@ static cJSON *add_message(struct turn *t, const char *role, const char *text)
     return m;
 }
 
+static bool ends_with(const char *s, const char *end)
+{
+    size_t n = strlen(s), len = strlen(end);
+    return n >= len && !strcmp(s + n - len, end);
+}
+
+/* Blocks that stand for text: of other servers' tools, search results, documents of plain text.
+ * False: it is none of these. */
+static bool read_foreign(struct turn *t, const cJSON *block, struct buf *out)
+{
+    const char *type = json_str(block, "type", "");
+    const cJSON *source = json_get(block, "source");
+    if (!strcmp(type, "server_tool_use") || !strcmp(type, "mcp_tool_use"))
+        convert_foreign(json_str(block, "name", type), json_get(block, "input"), out);
+    else if (ends_with(type, "_tool_result"))
+        convert_foreign(type, json_get(block, "content"), out);
+    else if (!strcmp(type, "tool_reference"))
+        convert_foreign("tool", json_get(block, "tool_name"), out);
+    else if (!strcmp(type, "search_result")) {
+        buf_fmt(out, "%s (%s)\n", json_str(block, "title", ""), json_str(block, "source", ""));
+        read_text(t, json_get(block, "content"), out);
+    } else if (!strcmp(type, "document") && !strcmp(json_str(source, "type", ""), "text"))
+        buf_str(out, json_str(source, "data", ""));
+    else if (!strcmp(type, "document") && !strcmp(json_str(source, "type", ""), "content"))
+        read_text(t, json_get(source, "content"), out);
+    else
+        return false;
+    return true;
+}
+
+/* What a tool gave. An agent sends it again with each later request, so that nothing in it may end
+ * the conversation: what cannot be read is named in the prompt. */
+static void read_result(struct turn *t, const cJSON *content, struct buf *out)
+{
+    buf_reserve(out, 0);
+    if (cJSON_IsString(content))
+        buf_str(out, content->valuestring);
+    for (const cJSON *k = json_first(content); k; k = k->next) {
+        const char *type = json_str(k, "type", "(none)");
+        if (!strcmp(type, "text")) {
+            buf_str(out, json_str(k, "text", ""));
+        } else if (!read_foreign(t, k, out)) {
+            body_warn(t->b, "messages: content of type %.40s in a tool_result is left out", type);
+            buf_fmt(out, "[%.40s left out: this model reads text only]", type);
+        }
+    }
+}
+
 /* A result goes before the words that stand beside it: templates want it behind the call. */
 static void tool_result(struct turn *t, const cJSON *block)
 {
     struct buf text = BUF_INIT;
     if (json_bool(block, "is_error", false))
         buf_str(&text, "Error: ");
-    read_text(t, json_get(block, "content"), &text);
+    read_result(t, json_get(block, "content"), &text);
     if (!text.oom)
         cJSON_AddStringToObject(add_message(t, "tool", text.p), "tool_call_id",
                                 json_str(block, "tool_use_id", ""));
@@ -79,7 +127,8 @@ static void read_block(struct turn *t, const cJSON *block, bool assistant)
         tool_result(t, block);
     else if (!strcmp(type, "tool_use") && assistant)
         tool_use(t, block);
-    else if (strcmp(type, "redacted_thinking") != 0)
+    else if (!read_foreign(t, block, &t->text) && strcmp(type, "redacted_thinking") != 0 &&
+             strcmp(type, "container_upload") != 0 && strcmp(type, "compaction") != 0)
         refuse_block(t, block);
 }
 
@@ -140,13 +189,22 @@ static cJSON *messages(struct body *b, struct object root)
 
 /* ---------------------------------------------------------------- tools */
 
+/* Anthropic's own tools have a type and no schema: they run on its servers, or are known to its
+ * models without one. */
+static bool is_custom(const cJSON *tool)
+{
+    return !strcmp(json_str(tool, "type", "custom"), "custom");
+}
+
 static cJSON *tool(struct body *b, struct object root, const cJSON *given)
 {
+    if (!is_custom(given)) {
+        body_warn(b, "tools: %.60s is not supported and left out",
+                  json_str(given, "type", "(none)"));
+        return NULL;
+    }
     cJSON *tool = cJSON_CreateObject(), *f = cJSON_AddObjectToObject(tool, "function");
     const cJSON *schema = json_get(given, "input_schema");
-    const char *type = json_str(given, "type", "custom");
-    if (strcmp(type, "custom") != 0)
-        body_fail(b, root, "tools", "tools of type `%.40s` are not supported", type);
     if (!json_str(given, "name", NULL) || !schema)
         body_fail(b, root, "tools", "a tool has `name` and `input_schema`");
     cJSON_AddStringToObject(tool, "type", "function");
@@ -157,13 +215,24 @@ static cJSON *tool(struct body *b, struct object root, const cJSON *given)
     return tool;
 }
 
+/* Is there a tool of this name that was left out? */
+static bool left_out(struct object root, const char *name)
+{
+    for (const cJSON *k = json_first(json_get(root.json, "tools")); k; k = k->next)
+        if (!is_custom(k) && !strcmp(json_str(k, "name", ""), name))
+            return true;
+    return false;
+}
+
 static void tool_choice(struct body *b, struct object root, cJSON *chat)
 {
     const cJSON *choice = body_get(b, root, "tool_choice", false);
     const char *type = json_str(choice, "type", NULL), *name = json_str(choice, "name", NULL);
     if (!choice)
         return;
-    if (type && !strcmp(type, "tool") && name)
+    if (type && !strcmp(type, "tool") && name && left_out(root, name))
+        body_warn(b, "tool_choice: %.60s is left out", name);
+    else if (type && !strcmp(type, "tool") && name)
         convert_named_choice(chat, name);
     else if (type && (!strcmp(type, "auto") || !strcmp(type, "none")))
         cJSON_AddStringToObject(chat, "tool_choice", type);
@@ -193,8 +262,8 @@ static void thinking(struct body *b, struct object root, bool can, cJSON *chat)
     bool on = !strcmp(type, "enabled"), off = !strcmp(type, "disabled");
     if (given && !on && !off && strcmp(type, "adaptive") != 0)
         body_fail(b, root, "thinking", "one of `enabled`, `adaptive` and `disabled`");
-    else if (on && !can)
-        body_fail(b, root, "thinking", "`thinking` is not supported by this model");
+    else if (on && !can) /* agents ask every model for it */
+        body_warn(b, "thinking: this model has none");
     if ((on || off) && can) {
         cJSON *v = cJSON_AddObjectToObject(chat, "chat_template_kwargs");
         cJSON_AddBoolToObject(v, "enable_thinking", on); /* Qwen's name */

@@ -26,14 +26,18 @@ static void read_sampling(struct body *b, struct object root, bool counting, str
     body_bias(b, root, "logit_bias", q);
     q->seed = body_seed(b, root, "seed");
     const cJSON *format = json_get(json_get(root.json, "output_config"), "format");
+    if (!format)
+        format = json_get(root.json, "output_format"); /* the member's name while it was a beta */
     if (format && !strcmp(json_str(format, "type", ""), "json_schema") &&
         json_get(format, "schema"))
         constrain_schema(b, json_get(format, "schema"), q);
     else if (format)
         body_fail(b, root, "output_config", "`format` must be a `json_schema` with a `schema`");
     const cJSON *servers = json_get(root.json, "mcp_servers");
-    if (servers && servers->child) /* asked for in words that mean: answer differently */
-        body_fail(b, root, "mcp_servers", "`mcp_servers` is not supported");
+    if (servers && servers->child)
+        body_warn(b, "mcp_servers: their tools are left out");
+    if (cJSON_IsObject(json_get(root.json, "container")))
+        body_warn(b, "container: there is none here, and its skills are left out");
 }
 
 int messages_parse(struct call *c, bool counting, struct chat_request *r, struct err *e)

@@ -11,8 +11,10 @@ const struct route route_messages = {
     .method = "POST",
     .paths = {"/v1/messages"},
     .summary = "Anthropic's messages: one answer, or named events when `stream` is true.",
-    .body = "`messages`, `max_tokens`, and what Anthropic's clients send, `tools`, "
-            "`tool_choice` and `thinking` included; images and documents are refused",
+    .body =
+        "`messages`, `max_tokens`, and what Anthropic's clients send, `tools`, "
+        "`tool_choice` and `thinking` included; Anthropic's own tools and `mcp_servers` are left "
+        "out, which the header `warning` says; images and PDF documents are refused",
     .takes = "Messages",
     .example = "{\"model\": \"tgi\", \"max_tokens\": 60, \"messages\": [{\"role\": \"user\", "
                "\"content\": \"Hello!\"}]}",

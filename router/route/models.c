@@ -46,6 +46,56 @@ static void one_more(void *arg, const char *id)
     model(l->out, id, NULL, length_of(l->first, id));
 }
 
+/* ---------------------------------------------------------------- Anthropic's shape */
+
+/* Clients of Anthropic's API say which version of it they speak. */
+static bool of_anthropic(const struct call *c)
+{
+    return c->x && exchange_header(c->x, "anthropic-version");
+}
+
+static void their_model(struct buf *out, const char *id)
+{
+    buf_str(out, "{\"type\":\"model\",\"id\":");
+    quoted(out, id);
+    buf_str(out, ",\"display_name\":");
+    quoted(out, id);
+    buf_str(out, ",\"created_at\":\"1970-01-01T00:00:00Z\"}");
+}
+
+struct their_listing {
+    struct buf *out;
+    struct buf last; /* the id of the last model, quoted */
+};
+
+static void one_more_of_theirs(void *arg, const char *id)
+{
+    struct their_listing *l = arg;
+    buf_str(l->out, l->last.len ? "," : "");
+    their_model(l->out, id);
+    buf_reset(&l->last);
+    quoted(&l->last, id);
+}
+
+static void their_list(struct call *c, const struct served_adapters *adapters)
+{
+    struct their_listing l = {&c->out, BUF_INIT};
+    buf_str(&c->out, "{\"data\":[");
+    one_more_of_theirs(&l, c->edge->model_id);
+    for (uint32_t i = 0; adapters && i < adapters->n; i++)
+        one_more_of_theirs(&l, adapters->v[i].name);
+    models_each(c->edge->models, one_more_of_theirs, &l);
+    buf_str(&c->out, "],\"has_more\":false,\"first_id\":");
+    quoted(&c->out, c->edge->model_id);
+    buf_str(&c->out, ",\"last_id\":");
+    buf_add(&c->out, l.last.p, l.last.len);
+    buf_ch(&c->out, '}');
+    c->out.oom |= l.last.oom;
+    buf_free(&l.last);
+}
+
+/* ---------------------------------------------------------------- the route */
+
 static void reply(struct call *c)
 {
     const struct served_adapters *adapters = edge_closed(c->edge) ? NULL : c->edge->limits.adapters;
@@ -53,8 +103,16 @@ static void reply(struct call *c)
     const char *one = c->path + strlen(prefix);
     const uint32_t length = edge_limits(c->edge)->max_total_tokens;
     struct listing l = {&c->out, c->edge};
+    const bool theirs = of_anthropic(c), all = strncmp(c->path, prefix, strlen(prefix)) != 0;
     struct err e;
-    if (strncmp(c->path, prefix, strlen(prefix)) != 0) {
+    if (theirs)
+        c->errors = ERRORS_ANTHROPIC;
+    if (theirs && all) {
+        their_list(c, adapters);
+    } else if (theirs && (!strcmp(one, id) || edge_adapter(c->edge, one) ||
+                          models_known(c->edge->models, one))) {
+        their_model(&c->out, one);
+    } else if (all) {
         buf_str(&c->out, "{\"object\":\"list\",\"data\":[");
         model(&c->out, id, NULL, length);
         for (uint32_t i = 0; adapters && i < adapters->n; i++) {
@@ -81,7 +139,8 @@ const struct route route_models = {
     .summary =
         "The served model, its adapters (`parent`) and models that are loaded on demand, as a list "
         "or "
-        "by id. `max_model_len`: tokens of prompt and answer, null where the model is not loaded.",
+        "by id. `max_model_len`: tokens of prompt and answer, null where the model is not loaded. "
+        "In Anthropic's shape for requests with the header `anthropic-version`.",
     .open = true,
     .reply = reply,
 };

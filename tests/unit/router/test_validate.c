@@ -255,6 +255,7 @@ static void answers_are_clipped_to_the_room(void **state)
                                           : "`messages` is too long: this model's maximum context "
                                             "length allows 100 tokens of it, and it has 101"));
         assert_null(strstr(e.msg, "inputs"));
+        assert_int_equal(!strncmp(e.msg, "prompt is too long", 18), style == ASK_ANTHROPIC);
     }
 }
 
