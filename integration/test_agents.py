@@ -7,7 +7,7 @@ import anthropic
 import openai
 import pytest
 import requests
-from serving import DEMO, Scripted, Service
+from serving import DEMO, Scripted, Service, strict
 from tool_talk import TEMPLATE
 
 EPHEMERAL = {"type": "ephemeral"}
@@ -248,3 +248,241 @@ def test_models_in_anthropics_shape(demo):
     plain = requests.get(demo.url + "/v1/models", timeout=10).json()
     assert plain["object"] == "list" and plain["data"][0]["id"] == model.id
     assert of_openai(demo).models.list().data[0].id == model.id
+
+
+# ---------------------------------------------------------------- Codex
+
+SHELL = {
+    "type": "function",
+    "name": "shell",
+    "description": "Runs a command.",
+    "strict": False,
+    "parameters": {
+        "type": "object",
+        "properties": {"command": {"type": "array", "items": {"type": "string"}}},
+        "required": ["command"],
+        "additionalProperties": False,
+    },
+}
+PATCH_GRAMMAR = """start: begin_patch hunk+ end_patch
+begin_patch: "*** Begin Patch" LF
+end_patch: "*** End Patch" LF?
+
+hunk: add_hunk | delete_hunk
+add_hunk: "*** Add File: " filename LF add_line+
+delete_hunk: "*** Delete File: " filename LF
+
+filename: /([a-z.]{1,8})/
+add_line: "+" /([a-z ]{0,8})/ LF -> line
+
+%import common.LF
+"""
+PATCH_TEXT = r"\*\*\* Begin Patch\n(\*\*\* Add File: [a-z.]{1,8}\n(\+[a-z ]{0,8}\n)+|\*\*\* Delete File: [a-z.]{1,8}\n)+\*\*\* End Patch\n?"
+PATCH = {
+    "type": "custom",
+    "name": "apply_patch",
+    "description": "Edits files.",
+    "format": {"type": "grammar", "syntax": "lark", "definition": PATCH_GRAMMAR},
+}
+LEFT_OUT = [
+    {"type": "web_search", "external_web_access": False},
+    {"type": "web_search_preview", "search_context_size": "low"},
+    {"type": "local_shell"},
+    {"type": "namespace", "name": "mcp__x", "description": "d", "tools": [{"type": "function", "name": "f", "parameters": {}}]},
+    {"type": "file_search", "vector_store_ids": ["v"]},
+    {"type": "mcp", "server_label": "x", "server_url": "http://127.0.0.1:9/"},
+    {"type": "code_interpreter", "container": {"type": "auto"}},
+    {"type": "image_generation", "output_format": "png"},
+    {"type": "tool_search", "execution": "client", "description": "d", "parameters": {}},
+]
+
+
+def user(words):
+    return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": words}]}
+
+
+def codex_body(items, **kw):
+    return {
+        "model": "gpt-5-codex",
+        "instructions": "You are Codex.",
+        "input": [
+            {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "<permissions>all</permissions>"}]},
+            user("<environment_context>\n  <cwd>/x</cwd>\n</environment_context>"),
+            *items,
+        ],
+        "tools": [SHELL, PATCH, *LEFT_OUT],
+        "tool_choice": "auto",
+        "parallel_tool_calls": False,
+        "reasoning": {"effort": "medium", "summary": "auto"},
+        "store": False,
+        "stream": True,
+        "include": ["reasoning.encrypted_content"],
+        "prompt_cache_key": "0199-a",
+        "text": {"verbosity": "low"},
+        "client_metadata": {"x": "y"},
+        "service_tier": "auto",
+        **kw,
+    }
+
+
+def codex(s, body):
+    """A request as Codex sends it: the items that were done, the last event's response, the warning."""
+    headers = {"originator": "codex_cli_rs", "session_id": "0199-a", "accept": "text/event-stream", "authorization": "Bearer -"}
+    r = s.post("/v1/responses", body, headers=headers, stream=True)
+    assert r.status_code == 200, r.text
+    done, deltas, last = [], {}, None
+    for line in r.iter_lines():
+        if line.startswith(b"data:"):
+            last = json.loads(line[5:])
+            if last["type"] == "response.output_item.done":
+                done.append(last["item"])
+            elif last["type"].endswith(".delta"):
+                deltas[last["item_id"]] = deltas.get(last["item_id"], "") + last["delta"]
+            elif last["type"] == "response.custom_tool_call_input.done":
+                assert last["input"] == deltas[last["item_id"]]
+    assert last["type"] in ("response.completed", "response.incomplete") and last["response"]["output"] == done
+    return done, last["response"], r.headers.get("warning", "")
+
+
+def test_a_first_question_of_codex(demo):
+    items, response, warning = codex(demo, codex_body([user("Hello!")], max_output_tokens=40, temperature=0))
+    assert items and response["store"] is False
+    assert [t["type"] for t in response["tools"]] == ["function", "custom"] and response["tools"][1]["format"] == PATCH["format"]
+    assert all(f"tools: {t['type']} is" in warning for t in LEFT_OUT) and "apply_patch" in warning
+
+
+def test_tools_that_are_left_out_cost_nothing(s):
+    def n(tools, **kw):
+        r = s.post("/v1/responses/input_tokens", {"input": "x", "tools": tools, **kw})
+        assert r.status_code == 200, r.text
+        return r.json()["input_tokens"]
+
+    assert n([]) == n(LEFT_OUT) == n(LEFT_OUT, tool_choice="required") == n(LEFT_OUT, tool_choice={"type": "web_search"})
+    assert n([SHELL]) == n([*LEFT_OUT, SHELL]) == n([SHELL, *LEFT_OUT], tool_choice={"type": "web_search"})
+    assert f"tools: {LEFT_OUT[0]['type']}" in s.log
+    nameless = s.post("/v1/responses", {"input": "x", "tools": [{"type": "custom"}]})
+    assert nameless.status_code == 400 and "name" in nameless.json()["error"]["message"]
+
+
+def call_of(name, arguments):
+    return f"<tool_call>\n{json.dumps({'name': name, 'arguments': arguments})}\n</tool_call>"
+
+
+def test_a_talk_of_codex(s):
+    patch = '*** Begin Patch\n*** Add File: a"b.c\n+int x;\n*** End Patch\n'
+    talk = [user(f"[[I look.\n{call_of('shell', {'command': ['ls']})}]]")]
+    items, _, _ = codex(s, codex_body(talk))
+    assert [i["type"] for i in items] == ["message", "function_call"] and json.loads(items[1]["arguments"]) == {"command": ["ls"]}
+    talk = [user("What is here?"), {"type": "reasoning", "summary": [], "content": None, "encrypted_content": "gAAAA"}, *items]
+    talk.append({"type": "function_call_output", "call_id": items[1]["call_id"], "output": '{"output":"a.c"}'})
+    items, response, _ = codex(s, codex_body([*talk, user(f"[[{call_of('apply_patch', {'input': patch})}]]")]))
+    (call,) = items
+    assert call["type"] == "custom_tool_call" and call["name"] == "apply_patch" and call["input"] == patch and call["status"] == "completed"
+    talk += [user("Edit it."), call, {"type": "custom_tool_call_output", "call_id": call["call_id"], "output": "done"}]
+    items, _, _ = codex(s, codex_body([*talk, user("[[That is all.]]")]))
+    assert items[0]["content"][0]["text"] == "That is all."
+    whole = of_openai(s).responses.create(model="m", input=f"[[{call_of('apply_patch', {'input': patch})}]]", tools=[PATCH])
+    assert whole.output[0].type == "custom_tool_call" and whole.output[0].input == patch and whole.output[0].id.startswith("ctc_")
+
+
+def test_the_sdk_reads_custom_calls(s):
+    with of_openai(s).responses.stream(model="m", input=f"[[{call_of('note', {'input': 'a b c'})}]]", tools=[{"type": "custom", "name": "note"}]) as stream:
+        events = list(stream)
+        final = strict(stream.get_final_response())
+    assert final.output[0].type == "custom_tool_call" and final.output[0].input == "a b c" and final.tools[0].type == "custom"
+    kinds = [e.type.removeprefix("response.") for e in events]
+    assert kinds[2:-1] == ["output_item.added", "custom_tool_call_input.delta", "custom_tool_call_input.done", "output_item.done"]
+
+
+HISTORY = {  # what an item is in the prompt; None: nothing
+    "web_search_call": ({"id": "ws_1", "status": "completed", "action": {"type": "search", "query": "cats"}}, '[web_search {"type":"search","query":"cats"}]'),
+    "file_search_call": ({"id": "fs_1", "queries": ["a"], "results": None}, '[file_search ["a"'),
+    "image_generation_call": ({"id": "ig_1", "status": "completed", "result": "A" * 5000}, "[image_generation ]"),
+    "mcp_call": ({"id": "m_1", "name": "look", "server_label": "x", "arguments": "{}", "output": "a page"}, "[look "),
+    "local_shell_call": ({"call_id": "c1", "status": "completed", "action": {"type": "exec", "command": ["ls"]}}, '{"type": "exec", "command": ["ls"]}'),
+    "custom_tool_call": ({"call_id": "c1", "name": "apply_patch", "input": "*** x"}, '"apply_patch"'),
+    "shell_call": ({"call_id": "c1", "action": {"commands": ["ls"]}}, '"shell"'),
+    "local_shell_call_output": ({"id": "c1", "output": "a.c b.c"}, "tool: a.c b.c"),
+    "custom_tool_call_output": ({"call_id": "c1", "output": [{"type": "input_text", "text": "ok"}]}, "tool: ok"),
+    "function_call_output": ({"call_id": "c1", "output": [{"type": "input_text", "text": "ok"}, {"type": "input_image", "image_url": "data:x"}]}, "ok[input_image left out"),
+    "shell_call_output": ({"call_id": "c1", "output": [{"stdout": "a.c", "outcome": {"type": "exit"}}]}, '"stdout":"a.c"'),
+    "item_reference": ({"id": "msg_1"}, None),
+    "compaction": ({"encrypted_content": "x"}, None),
+    "mcp_list_tools": ({"id": "l", "server_label": "x", "tools": []}, None),
+    "reasoning": ({"summary": [], "encrypted_content": "x"}, None),
+}
+
+
+@pytest.mark.parametrize("kind", HISTORY)
+def test_items_of_other_tools_are_read(s, kind):
+    item, shown = HISTORY[kind]
+    talk = [user("Why?"), {"type": kind, **item}]
+    items, _, warning = codex(s, codex_body([*talk, user("[[So it is.]]")]))
+    assert items[0]["content"][0]["text"] == "So it is."
+    if shown is None:
+        plain, _, _ = codex(s, codex_body([user("Why?"), user("[[So it is.]]")]))
+        n = [s.post("/v1/responses/input_tokens", codex_body(t)).json()["input_tokens"] for t in (talk, talk[:1])]
+        assert n[0] == n[1] and (kind == "reasoning" or kind in warning)
+        return
+    last = {"type": kind, **item}
+    r = s.post("/v1/responses", {"input": [user("[["), last, user("]]")]})  # the model says all that stands between
+    assert r.status_code == 200 and shown in "".join(p["text"] for o in r.json()["output"] for p in o["content"]), r.text
+
+
+def test_allowed_tools(demo, s):
+    now = {"type": "function", "name": "now", "parameters": {"type": "object", "properties": {}, "additionalProperties": False}}
+
+    def choice(mode, *tools):
+        return {"type": "allowed_tools", "mode": mode, "tools": [{"type": t["type"], "name": t["name"]} for t in tools]}
+
+    for seed in range(3):
+        body = {"input": "Hello!", "tools": [SHELL, now, PATCH], "temperature": 1.5, "seed": seed}
+        r = demo.post("/v1/responses", {**body, "tool_choice": choice("required", now)})
+        assert [o["name"] for o in r.json()["output"]] == ["now"], r.text
+    custom = demo.post("/v1/responses", {**body, "tools": [SHELL, {**PATCH, "format": None}], "tool_choice": choice("required", PATCH)}).json()
+    assert [o["type"] for o in custom["output"]] == ["custom_tool_call"] and custom["tool_choice"]["type"] == "allowed_tools"
+    n = [s.post("/v1/responses/input_tokens", {"input": "x", **kw}).json()["input_tokens"] for kw in ({"tools": [SHELL, now], "tool_choice": choice("auto", now)}, {"tools": [now]})]
+    assert n[0] == n[1]
+    none = s.post("/v1/responses", {"input": "[[fine]]", "tools": [SHELL], "tool_choice": choice("auto")})
+    assert none.status_code == 200 and none.json()["output"][0]["content"][0]["text"] == "fine"
+    for wrong in ({"type": "allowed_tools", "mode": "never", "tools": []}, {"type": "allowed_tools", "tools": []}):
+        assert s.post("/v1/responses", {"input": "x", "tools": [SHELL], "tool_choice": wrong}).status_code == 400
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("syntax", ["lark", "regex", None])
+def test_a_custom_tool_that_must_be_called(demo, syntax, stream):
+    grammar = {"type": "grammar", "syntax": syntax, "definition": PATCH_GRAMMAR if syntax == "lark" else "[a-f]{3,9}-[0-9]{2}"}
+    tool = {**PATCH, "format": grammar if syntax else {"type": "text"}}
+    want = {"lark": PATCH_TEXT, "regex": "[a-f]{3,9}-[0-9]{2}", None: "(?s).*"}[syntax]
+    done = 0
+    for seed in range(4):
+        body = {"input": "Edit it.", "tools": [SHELL, tool], "temperature": 1.2, "seed": seed, "max_output_tokens": 400}
+        body |= {"tool_choice": {"type": "custom", "name": "apply_patch"}, "stream": stream}
+        if stream:
+            items, response, _ = codex(demo, body)
+        else:
+            response = demo.post("/v1/responses", body).json()
+            items = response["output"]
+        (call,) = items
+        assert call["type"] == "custom_tool_call" and call["name"] == "apply_patch" and call["call_id"]
+        if response["status"] == "completed":
+            done += 1
+            assert call["status"] == "completed" and re.fullmatch(want, call["input"]), call["input"]
+    assert done
+    assert response["tool_choice"] == {"type": "custom", "name": "apply_patch"}
+
+
+def test_a_grammar_that_is_none_is_refused(demo):
+    for grammar, word in (({"syntax": "ebnf", "definition": "x"}, "syntax"), ({"syntax": "lark", "definition": "start: nowhere"}, "nowhere"), ({"syntax": "regex"}, "definition")):
+        body = {"input": "x", "tools": [{**PATCH, "format": {"type": "grammar", **grammar}}], "tool_choice": "required"}
+        r = demo.post("/v1/responses", body)
+        assert r.status_code == 400 and word in r.json()["error"]["message"], r.text
+
+
+@pytest.mark.parametrize("named, kw", [("previous_response_id", {"previous_response_id": "resp_1"}), ("background", {"background": True})])
+def test_what_needs_a_memory_is_refused_by_name(s, named, kw):
+    r = s.post("/v1/responses", codex_body([user("x")], **kw))
+    assert r.status_code == 400 and r.json()["error"]["param"] == named
+    kept = s.post("/v1/responses", {"input": "[[x]]", "store": True})
+    assert kept.status_code == 200 and kept.json()["store"] is False

@@ -296,9 +296,8 @@ def test_what_is_refused_is_named(s, stream):
         "background": {"background": True},
         "truncation": {"truncation": "sometimes"},
         "input_image": {"input": [image]},
-        "item_reference": {"input": [{"type": "item_reference", "id": "msg_1"}]},
-        "web_search": {"tools": [{"type": "web_search"}]},
-        "allowed_tools": {"tools": TOOLS, "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": []}},
+        "picture": {"input": [{"type": "picture", "id": "msg_1"}]},
+        "allowed_tools": {"tools": TOOLS, "tool_choice": {"type": "allowed_tools", "mode": "sometimes", "tools": []}},
         "top_p": {"top_p": 3},
         "max_output_tokens": {"max_output_tokens": 0},
     }.items():

@@ -82,6 +82,18 @@ static void grammar_value(struct body *b, struct object o, const char *key, cons
                   v->valuestring);
 }
 
+void constrain_syntax(struct body *b, struct object o, const char *key, const char *syntax,
+                      const char *definition, struct ask *q)
+{
+    const bool lark = !strcmp(syntax, "lark");
+    if (!lark && strcmp(syntax, "regex") != 0)
+        body_fail(b, o, key, "a grammar's `syntax` must be `lark` or `regex`");
+    else if (!definition)
+        body_fail(b, o, key, "a grammar has a `definition`");
+    else
+        constrain(b, q, lark ? CONSTRAINT_LARK : CONSTRAINT_REGEX, definition);
+}
+
 /* One of some texts: a pattern that means nothing but them. */
 static void choice_value(struct body *b, struct object o, const char *key, const cJSON *v,
                          struct ask *q)

@@ -18,6 +18,10 @@ void constrain_schema(struct body *b, const cJSON *schema, struct ask *q);
 /* The same of {"schema": an object, "strict"}: with `strict` it is read as closed. */
 void constrain_named(struct body *b, const cJSON *named, struct ask *q);
 
+/* OpenAI's grammars of custom tools: `syntax` is "lark" or "regex". */
+void constrain_syntax(struct body *b, struct object o, const char *key, const char *syntax,
+                      const char *definition, struct ask *q);
+
 /* What was asked for is `strict`: JSON without white space between its tokens. */
 void constrain_compact(struct ask *q);
 

@@ -14,12 +14,59 @@ static struct responses *own(const struct call *c)
 
 /* ---------------------------------------------------------------- items */
 
-static const char *const prefixes[] = {
-    [REPLY_REASONING] = "rs", [REPLY_CONTENT] = "msg", [REPLY_CALL] = "fc"};
+enum item_kind { ITEM_REASONING, ITEM_MESSAGE, ITEM_FUNCTION, ITEM_CUSTOM };
 
-static void item_id(struct buf *out, const struct openai *o, enum reply_kind kind, uint32_t index)
+/* A call of a custom tool is one of a function that stands for it, or the whole content, where the
+ * content was constrained to its input. */
+static enum item_kind kind_of(const struct openai *o, const struct reply_news *news)
 {
-    buf_fmt(out, "\"%s_%s_%u\"", prefixes[kind], strchr(o->id, '-') + 1, index);
+    if (news->kind == REPLY_REASONING)
+        return ITEM_REASONING;
+    if (news->kind == REPLY_CONTENT)
+        return o->responses->forced ? ITEM_CUSTOM : ITEM_MESSAGE;
+    return responses_is_custom(o->responses, news->call->name) ? ITEM_CUSTOM : ITEM_FUNCTION;
+}
+
+static bool has_part(enum item_kind kind) { return kind == ITEM_REASONING || kind == ITEM_MESSAGE; }
+
+static void item_id(struct buf *out, const struct openai *o, const struct reply_news *news)
+{
+    static const char *const prefixes[] = {[ITEM_REASONING] = "rs",
+                                           [ITEM_MESSAGE] = "msg",
+                                           [ITEM_FUNCTION] = "fc",
+                                           [ITEM_CUSTOM] = "ctc"};
+    buf_fmt(out, "\"%s_%s_%u\"", prefixes[kind_of(o, news)], strchr(o->id, '-') + 1, news->index);
+}
+
+/* The text of a custom tool's call, quoted. */
+static void input(struct buf *out, const struct reply_news *news)
+{
+    struct buf text = BUF_INIT;
+    if (news->call)
+        responses_input(news->call, &text);
+    else
+        buf_add(&text, news->text, news->n);
+    buf_json_str(out, text.p ? text.p : "", text.len);
+    out->oom |= text.oom;
+    buf_free(&text);
+}
+
+static void custom_item(struct buf *out, const struct openai *o, const struct reply_news *news,
+                        bool begun)
+{
+    buf_str(out, "\"type\":\"custom_tool_call\",\"call_id\":");
+    if (news->call)
+        string(out, news->call->id);
+    else /* nine letters and digits, as others are */
+        buf_fmt(out, "\"%.9s\"", strchr(o->id, '-') + 1);
+    buf_str(out, ",\"name\":");
+    string(out, news->call ? news->call->name : o->responses->forced);
+    buf_str(out, ",\"input\":");
+    if (begun)
+        input(out, news);
+    else
+        buf_str(out, "\"\"");
+    buf_ch(out, '}');
 }
 
 /* ,"logprobs":[...] of this part of the content. */
@@ -49,8 +96,12 @@ static void item(struct buf *out, const struct openai *o, const struct reply_new
 {
     bool begun = strcmp(status, "in_progress") != 0;
     buf_str(out, "{\"id\":");
-    item_id(out, o, news->kind, news->index);
+    item_id(out, o, news);
     buf_fmt(out, ",\"status\":\"%s\",", status);
+    if (kind_of(o, news) == ITEM_CUSTOM) {
+        custom_item(out, o, news, begun);
+        return;
+    }
     if (news->kind == REPLY_CALL) {
         buf_fmt(out, "\"type\":\"function_call\",\"call_id\":\"%s\",\"name\":", news->call->id);
         string(out, news->call->name);
@@ -165,8 +216,8 @@ static void inside(struct call *c, const char *type, const struct reply_news *ne
 {
     event(c, type);
     buf_fmt(&c->out, ",\"output_index\":%u,\"item_id\":", news->index);
-    item_id(&c->out, c->state, news->kind, news->index);
-    if (news->kind != REPLY_CALL)
+    item_id(&c->out, c->state, news);
+    if (has_part(kind_of(c->state, news)))
         buf_str(&c->out, ",\"content_index\":0");
 }
 
@@ -200,11 +251,33 @@ static void of_text(struct call *c, const struct reply_news *news, bool delta)
     event_end(c);
 }
 
+/* The input of a custom tool: as it comes where it is the content, at its end where it is decoded
+ * from a function's arguments. */
+static void of_input(struct call *c, const struct reply_news *news)
+{
+    const bool done = news->what == REPLY_CLOSED;
+    if (done ? news->call != NULL && news->n > 0 : news->call == NULL) {
+        inside(c, "response.custom_tool_call_input.delta", news);
+        buf_str(&c->out, ",\"delta\":");
+        input(&c->out, news);
+        event_end(c);
+    }
+    if (done) {
+        inside(c, "response.custom_tool_call_input.done", news);
+        buf_str(&c->out, ",\"input\":");
+        input(&c->out, news);
+        event_end(c);
+    }
+}
+
 static void tell_one(struct call *c, const struct reply_news *news)
 {
     const struct openai *o = c->state;
-    bool text = news->kind != REPLY_CALL;
-    if (news->what == REPLY_GREW) {
+    const enum item_kind kind = kind_of(o, news);
+    const bool text = has_part(kind);
+    if (kind == ITEM_CUSTOM && news->what != REPLY_OPENED)
+        of_input(c, news);
+    else if (news->what == REPLY_GREW) {
         of_text(c, news, true);
     } else if (news->what == REPLY_OPENED) {
         of_item(c, "response.output_item.added", news, "in_progress");
@@ -214,8 +287,9 @@ static void tell_one(struct call *c, const struct reply_news *news)
         of_text(c, news, false);
         if (text)
             of_part(c, "response.content_part.done", news, news->n);
-        of_item(c, "response.output_item.done", news, item_status(o, &c->gen[0], news->index));
     }
+    if (news->what == REPLY_CLOSED)
+        of_item(c, "response.output_item.done", news, item_status(o, &c->gen[0], news->index));
 }
 
 static void tell(struct call *c, bool ended)

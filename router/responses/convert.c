@@ -1,7 +1,9 @@
 /* From the items of a Responses request to the messages that chat templates know. */
 #include "router/chat/convert.h"
 #include "common/json.h"
+#include "common/json_exact.h"
 #include "router/responses/responses.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -97,26 +99,109 @@ static void message(struct talk *t, const cJSON *item)
     free(text);
 }
 
-static void function_call(struct talk *t, const cJSON *item)
+/* A call of the assistant's; `arguments` are JSON, a text or a tree that this takes. */
+static void add_call(struct talk *t, const char *id, const char *name, cJSON *arguments)
 {
     cJSON *m = assistant(t), *calls = cJSON_GetObjectItemCaseSensitive(m, "tool_calls");
     cJSON *call = cJSON_CreateObject(), *f = cJSON_AddObjectToObject(call, "function");
-    if (!json_str(item, "name", NULL))
-        body_fail(t->b, t->root, "input", "a `function_call` has a `name` and `arguments`");
-    cJSON_AddStringToObject(call, "id", json_str(item, "call_id", ""));
+    cJSON_AddStringToObject(call, "id", id);
     cJSON_AddStringToObject(call, "type", "function");
-    cJSON_AddStringToObject(f, "name", json_str(item, "name", ""));
-    cJSON_AddStringToObject(f, "arguments", json_str(item, "arguments", "{}"));
+    cJSON_AddStringToObject(f, "name", name);
+    cJSON_AddItemToObject(f, "arguments", arguments);
     cJSON_AddItemToArray(calls ? calls : cJSON_AddArrayToObject(m, "tool_calls"), call);
 }
 
-static void function_call_output(struct talk *t, const cJSON *item)
+static void function_call(struct talk *t, const cJSON *item)
 {
-    char *text = text_of(t, json_get(item, "output"));
-    if (text)
-        cJSON_AddStringToObject(add_message(t, "tool", text), "tool_call_id",
-                                json_str(item, "call_id", ""));
-    free(text);
+    if (!json_str(item, "name", NULL))
+        body_fail(t->b, t->root, "input", "a `function_call` has a `name` and `arguments`");
+    add_call(t, json_str(item, "call_id", ""), json_str(item, "name", ""),
+             cJSON_CreateString(json_str(item, "arguments", "{}")));
+}
+
+/* The text of a custom tool is the one argument of the function that stands for it. */
+static void custom_tool_call(struct talk *t, const cJSON *item)
+{
+    cJSON *arguments = cJSON_CreateObject();
+    if (!json_str(item, "name", NULL))
+        body_fail(t->b, t->root, "input", "a `custom_tool_call` has a `name` and an `input`");
+    cJSON_AddStringToObject(arguments, "input", json_str(item, "input", ""));
+    add_call(t, json_str(item, "call_id", ""), json_str(item, "name", ""), arguments);
+}
+
+/* What a tool gave: a text, parts, or anything else as JSON. An agent sends it again with each
+ * later request, so that nothing in it may end the conversation. */
+static void read_output(struct talk *t, const cJSON *output, struct buf *text)
+{
+    const cJSON *part = json_first(output);
+    buf_reserve(text, 0);
+    if (cJSON_IsString(output))
+        buf_str(text, output->valuestring);
+    else if (output && !json_str(part, "type", NULL))
+        json_print_exact(text, output);
+    for (; json_str(part, "type", NULL); part = part->next) {
+        const char *type = json_str(part, "type", ""), *words = json_str(part, "text", NULL);
+        if (words) {
+            buf_str(text, words);
+            continue;
+        }
+        body_warn(t->b, "input: content of type %.40s in the output of a call is left out", type);
+        buf_fmt(text, "[%.40s left out: this model reads text only]", type);
+    }
+}
+
+static void call_output(struct talk *t, const cJSON *item)
+{
+    struct buf text = BUF_INIT;
+    const char *id = json_str(item, "call_id", json_str(item, "id", ""));
+    read_output(t, json_get(item, "output"), &text);
+    if (!text.oom)
+        cJSON_AddStringToObject(add_message(t, "tool", text.p), "tool_call_id", id);
+    buf_free(&text);
+}
+
+/* A call of a tool that is no function: web_search_call, local_shell_call, mcp_call ... The client
+ * answers those with a `call_id`; the others ran on the server that wrote them, and are text. */
+static void foreign_call(struct talk *t, const cJSON *item, const char *type)
+{
+    static const char *const members[] = {"action",  "operation", "arguments", "input",
+                                          "queries", "code",      "query"};
+    const char *id = json_str(item, "call_id", NULL);
+    const cJSON *asked = NULL;
+    char name[64];
+    for (size_t i = 0; i < sizeof(members) / sizeof(members[0]) && !asked; i++)
+        asked = json_get(item, members[i]);
+    snprintf(name, sizeof(name), "%.*s", (int)(strlen(type) - strlen("_call")), type);
+    if (id) {
+        add_call(t, id, json_str(item, "name", name),
+                 asked ? cJSON_Duplicate(asked, true) : cJSON_CreateObject());
+        return;
+    }
+    struct buf text = BUF_INIT;
+    convert_foreign(json_str(item, "name", name), asked, &text);
+    if (json_get(item, "output"))
+        convert_foreign("output", json_get(item, "output"), &text);
+    if (!text.oom)
+        append(assistant(t), "content", "\n", text.p);
+    buf_free(&text);
+}
+
+static bool ends_with(const char *s, const char *end)
+{
+    size_t n = strlen(s), len = strlen(end);
+    return n >= len && !strcmp(s + n - len, end);
+}
+
+/* What means something only to the server that wrote it. */
+static bool is_of_a_server(const char *type)
+{
+    static const char *const types[] = {
+        "item_reference", "mcp_list_tools",     "mcp_approval_request", "mcp_approval_response",
+        "compaction",     "compaction_summary", "context_compaction",   "compaction_trigger"};
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
+        if (!strcmp(type, types[i]))
+            return true;
+    return false;
 }
 
 static void reasoning(struct talk *t, const cJSON *item)
@@ -138,8 +223,14 @@ static void read_item(struct talk *t, const cJSON *item)
         message(t, item);
     else if (!strcmp(type, "function_call"))
         function_call(t, item);
-    else if (!strcmp(type, "function_call_output"))
-        function_call_output(t, item);
+    else if (!strcmp(type, "custom_tool_call"))
+        custom_tool_call(t, item);
+    else if (ends_with(type, "_call_output"))
+        call_output(t, item);
+    else if (ends_with(type, "_call"))
+        foreign_call(t, item, type);
+    else if (is_of_a_server(type))
+        body_warn(t->b, "input: items of type %s are left out", type);
     else if (!strcmp(type, "reasoning"))
         reasoning(t, item);
     else
@@ -162,58 +253,13 @@ static cJSON *messages(struct body *b, struct object root)
     return t.list;
 }
 
-/* ---------------------------------------------------------------- tools */
-
-static cJSON *tool(struct body *b, struct object root, const cJSON *given)
-{
-    cJSON *tool = cJSON_CreateObject(), *f = cJSON_AddObjectToObject(tool, "function");
-    const char *type = json_str(given, "type", "(none)");
-    const cJSON *schema = json_get(given, "parameters");
-    if (strcmp(type, "function") != 0)
-        body_fail(b, root, "tools", "tools of type `%.40s` are not supported", type);
-    if (!json_str(given, "name", NULL))
-        body_fail(b, root, "tools", "missing field `name`");
-    cJSON_AddStringToObject(tool, "type", "function");
-    cJSON_AddStringToObject(f, "name", json_str(given, "name", ""));
-    if (json_str(given, "description", NULL))
-        cJSON_AddStringToObject(f, "description", json_str(given, "description", ""));
-    if (schema)
-        cJSON_AddItemToObject(f, "parameters", cJSON_Duplicate(schema, true));
-    return tool;
-}
-
-static void tool_choice(struct body *b, struct object root, cJSON *chat)
-{
-    const cJSON *choice = body_get(b, root, "tool_choice", false);
-    const char *name = json_str(choice, "name", NULL);
-    if (cJSON_IsString(choice) &&
-        (!strcmp(choice->valuestring, "auto") || !strcmp(choice->valuestring, "none") ||
-         !strcmp(choice->valuestring, "required")))
-        cJSON_AddStringToObject(chat, "tool_choice", choice->valuestring);
-    else if (name && !strcmp(json_str(choice, "type", ""), "function"))
-        convert_named_choice(chat, name);
-    else if (choice)
-        body_fail(b, root, "tool_choice",
-                  "one of `auto`, `none`, `required`, or a `function` with a `name`");
-}
-
-static void tools(struct body *b, struct object root, cJSON *chat)
-{
-    if (!convert_tools(b, root, chat, tool))
-        return;
-    tool_choice(b, root, chat);
-    if (json_get(root.json, "parallel_tool_calls"))
-        cJSON_AddBoolToObject(chat, "parallel_tool_calls",
-                              body_opt_bool(b, root, "parallel_tool_calls", true));
-}
-
-cJSON *responses_convert(struct body *b, struct object root)
+cJSON *responses_convert(struct body *b, struct object root, struct responses *p, struct ask *q)
 {
     cJSON *chat = cJSON_CreateObject();
     const cJSON *variables = body_get(b, root, "chat_template_kwargs", false);
     const char *effort = json_str(body_get(b, root, "reasoning", false), "effort", NULL);
     cJSON_AddItemToObject(chat, "messages", messages(b, root));
-    tools(b, root, chat);
+    responses_tools(b, root, chat, p, q);
     if (variables)
         cJSON_AddItemToObject(chat, "chat_template_kwargs", cJSON_Duplicate(variables, true));
     if (effort)

@@ -18,14 +18,23 @@ static void number(struct buf *out, const char *name, const cJSON *v, const char
     json(out, name, cJSON_IsNumber(v) ? v : NULL, def);
 }
 
-/* Each with the members that OpenAI's own answers always have. */
+/* Those that were not left out, with the members that OpenAI's own answers always have. */
 static void tools(struct buf *out, const cJSON *given)
 {
+    const char *between = "";
     buf_str(out, ",\"tools\":[");
     for (const cJSON *k = cJSON_IsArray(given) ? given->child : NULL; k; k = k->next) {
-        buf_str(out, k == given->child ? "{\"type\":\"function\"" : ",{\"type\":\"function\"");
+        if (!responses_tool_taken(k))
+            continue;
+        buf_fmt(out, "%s{\"type\":\"%s\"", between, json_str(k, "type", ""));
+        between = ",";
         json(out, "name", json_get(k, "name"), "\"\"");
         json(out, "description", json_get(k, "description"), "null");
+        if (!strcmp(json_str(k, "type", ""), "custom")) {
+            json(out, "format", json_get(k, "format"), "{\"type\":\"text\"}");
+            buf_ch(out, '}');
+            continue;
+        }
         json(out, "parameters", json_get(k, "parameters"), "null");
         json(out, "strict", json_get(k, "strict"), "true");
         buf_ch(out, '}');

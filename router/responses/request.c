@@ -95,5 +95,6 @@ int responses_parse(struct call *c, struct chat_request *r, struct responses *p,
     responses_echo(root, &echo);
     p->echo = echo.oom ? NULL : arena_strdup(&c->arena, echo.p, echo.len);
     buf_free(&echo);
-    return p->echo ? chat_prepare_tree(c, &b, responses_convert(&b, root), r, e) : err_nomem(e);
+    return p->echo ? chat_prepare_tree(c, &b, responses_convert(&b, root, p, q), r, e)
+                   : err_nomem(e);
 }

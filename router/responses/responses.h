@@ -35,6 +35,8 @@ struct responses {    /* what the formats need besides the generations; in the c
     bool logprobs;
     const struct reply *reply; /* of the one generation */
     struct text_tokens tokens; /* with logprobs */
+    const cJSON *tools;        /* as they were sent; lives as long as the call */
+    const char *forced;        /* the custom tool whose input the content is; NULL: none */
 };
 
 /* Body -> prompt and sampling in r->openai->asks[0]. ERR_SYNTAX, ERR_SHAPE, ERR_TOOL,
@@ -47,7 +49,15 @@ int responses_generate(struct call *c, const struct chat_request *r, struct resp
 /* The body as chat_prepare() wants it: `instructions` first, calls and reasoning joined to the
  * assistant's message that they belong to. Caller frees; worthless when the body has been failed.
  */
-cJSON *responses_convert(struct body *b, struct object root);
+cJSON *responses_convert(struct body *b, struct object root, struct responses *p, struct ask *q);
+/* tools.c: the members `tools`, `tool_choice` and `parallel_tool_calls` of `chat`, which has its
+ * messages. A custom tool that must be called and has a grammar becomes a constraint of `q`. */
+void responses_tools(struct body *b, struct object root, cJSON *chat, struct responses *p,
+                     struct ask *q);
+bool responses_tool_taken(const cJSON *tool); /* its type is one that is not left out */
+bool responses_is_custom(const struct responses *p, const char *name);
+/* The input in the call of a custom tool; what was cut, or is no such call, as it is. */
+void responses_input(const struct reply_call *call, struct buf *out);
 /* The request's members as the answer repeats them, defaults filled in. */
 void responses_echo(struct object root, struct buf *out);
 #endif

@@ -16,10 +16,13 @@ const struct route route_responses = {
     .summary = "OpenAI's responses, nothing stored: one answer, or typed events when `stream` is "
                "true.",
     .body = "`input` (a string or items: messages, `function_call`, `function_call_output`, "
-            "`reasoning`), `instructions`, `tools` (functions), `tool_choice`, `text.format`, "
+            "`reasoning`, and those of other tools, which become text), `instructions`, `tools` "
+            "(functions and `custom`; others are left out, which the header `warning` says), "
+            "`tool_choice`, `text.format`, "
             "`max_output_tokens`, `truncation`, `reasoning.effort`, `include` "
             "(`message.output_text.logprobs`), `top_logprobs`, and the sampling fields of "
-            "`/v1/chat/completions`; `previous_response_id` is refused",
+            "`/v1/chat/completions`; `previous_response_id` and "
+            "`background` are refused",
     .takes = "Responses",
     .example = "{\"input\": \"Hello!\", \"max_output_tokens\": 60}",
     .gives = "ResponsesAnswer",
