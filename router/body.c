@@ -1,4 +1,5 @@
 #include "router/body.h"
+#include "common/buf.h"
 #include "common/hash.h"
 #include "common/json_exact.h"
 #include "common/utf8.h"
@@ -145,14 +146,11 @@ void body_warn(struct body *b, const char *fmt, ...)
     for (char *s = text; *s; s++)
         if (*s < ' ' || *s > '~' || *s == '"' || *s == '\\')
             *s = '?';
-    size_t len = strlen(old), more = strlen(text);
-    if (n < 0 || strstr(old, text) || len + more + 3 > BODY_WARNINGS)
-        return;
-    char *all = ARENA_NEW(b->arena, char, len + more + 3);
-    if (!all)
-        return;
-    snprintf(all, len + more + 3, "%s%s%s", old, len ? "; " : "", text);
-    b->warnings = all;
+    struct buf all = BUF_INIT;
+    buf_fmt(&all, "%s%s%s", old, *old ? "; " : "", text);
+    if (n >= 0 && !strstr(old, text) && !all.oom && all.len < BODY_WARNINGS)
+        b->warnings = arena_strdup(b->arena, all.p, all.len);
+    buf_free(&all);
 }
 
 /* In Rust's words, or as it stands in the body. */
