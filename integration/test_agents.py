@@ -406,6 +406,8 @@ HISTORY = {  # what an item is in the prompt; None: nothing
     "custom_tool_call_output": ({"call_id": "c1", "output": [{"type": "input_text", "text": "ok"}]}, "tool: ok"),
     "function_call_output": ({"call_id": "c1", "output": [{"type": "input_text", "text": "ok"}, {"type": "input_image", "image_url": "data:x"}]}, "ok[input_image left out"),
     "shell_call_output": ({"call_id": "c1", "output": [{"stdout": "a.c", "outcome": {"type": "exit"}}]}, '"stdout":"a.c"'),
+    "tool_search_call": ({"call_id": "c1", "execution": "client", "arguments": {"query": "q"}}, '"tool_search"'),
+    "tool_search_output": ({"call_id": "c1", "execution": "client", "tools": [{"type": "function", "name": "f"}]}, '"name":"f"'),
     "item_reference": ({"id": "msg_1"}, None),
     "compaction": ({"encrypted_content": "x"}, None),
     "mcp_list_tools": ({"id": "l", "server_label": "x", "tools": []}, None),

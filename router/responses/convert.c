@@ -155,6 +155,8 @@ static void call_output(struct talk *t, const cJSON *item)
     struct buf text = BUF_INIT;
     const char *id = json_str(item, "call_id", json_str(item, "id", ""));
     read_output(t, json_get(item, "output"), &text);
+    if (json_get(item, "tools")) /* what a search for tools has found */
+        json_print_exact(&text, json_get(item, "tools"));
     if (!text.oom)
         cJSON_AddStringToObject(add_message(t, "tool", text.p), "tool_call_id", id);
     buf_free(&text);
@@ -225,7 +227,7 @@ static void read_item(struct talk *t, const cJSON *item)
         function_call(t, item);
     else if (!strcmp(type, "custom_tool_call"))
         custom_tool_call(t, item);
-    else if (ends_with(type, "_call_output"))
+    else if (ends_with(type, "_output"))
         call_output(t, item);
     else if (ends_with(type, "_call"))
         foreign_call(t, item, type);
