@@ -1,14 +1,7 @@
 /* The stream's state machine: bounded, in order, ended once. */
 #include "router/sse.h"
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
+#include "tests/unit/test.h"
 #include <string.h>
-
-#include <cmocka.h>
 
 static void what_goes_in_comes_out(void **state)
 {

@@ -1,8 +1,8 @@
 /* Speculation: whatever is drafted, answers stay what they are without. Model and helpers: rig.h.
  */
-#include "tests/unit/model-server/engine/rig.h"
-
 #include "model-server/engine/engine_impl.h" /* what a row costs, as if it had been measured */
+
+#include "tests/unit/model-server/engine/rig.h" /* whose `g` would shadow that header's */
 
 enum { N = 36, MOST_DRAFTS = 5 };
 
