@@ -4,6 +4,7 @@
 // fuzz-sources: router/completions/request.c
 // fuzz-sources: router/messages/request.c router/messages/convert.c common/constraint/*.c
 // fuzz-sources: router/responses/request.c router/responses/convert.c router/responses/echo.c
+// fuzz-sources: router/responses/tools.c
 // fuzz-sources: common/json.c common/err.c common/utf8.c common/buf.c common/arena.c common/log*.c
 // fuzz-sources: common/template/*.c common/tokenizer/unicode.c router/constrain.c
 // fuzz-sources: common/json_exact.c

@@ -131,7 +131,7 @@ static void a_device_that_is_too_small_says_who_takes_what(void **state)
         strstr(e.msg, "Not enough memory for a KV cache: of 1.00 GiB, weights take 0.00"));
     assert_non_null(strstr(e.msg, "workspaces 0.0"));
     assert_non_null(strstr(e.msg, "--max-batch-prefill-tokens"));
-    assert_non_null(strstr(e.msg, "a request of 1500 tokens takes 0.00"));
+    assert_non_null(strstr(e.msg, "a request of 1500 tokens takes "));
     e = (struct err)ERR_INIT;
     assert_int_equal(warm_up(&r, 100000, &e), -1); /* activations alone are too many */
     assert_non_null(strstr(e.msg, "Not enough memory to handle 100000 prefill tokens"));
