@@ -71,7 +71,7 @@ static void test_refuses(void **state)
         {"\"layer_types\":[\"full_attention\"]", "\"model_type\":\"qwen2\"," SIZES,
          "`layer_types` does not name 2 layers"},
         {"\"num_experts_per_tok\":9", "\"model_type\":\"mixtral\"," SIZES,
-         "`num_experts_per_tok` is more than the 8 experts"},
+         "9 experts per token cannot be chosen from 8"},
         {"\"query_pre_attn_scalar\":0", "\"model_type\":\"gemma2\"," SIZES,
          "`query_pre_attn_scalar` must be positive"},
         {"\"swiglu_limit\":8", "\"model_type\":\"gpt_oss\"," SIZES,
