@@ -156,8 +156,10 @@ def test_openai_errors_are_exceptions(client, s):
     with pytest.raises(openai.NotFoundError) as e:
         client.models.retrieve("no-such-model")
     assert e.value.code == "model_not_found"
-    with pytest.raises(openai.NotFoundError, match="no such path"):
+    with pytest.raises(openai.BadRequestError, match="no embeddings"):
         client.embeddings.create(model="tgi", input="x")
+    with pytest.raises(openai.NotFoundError, match="no such path"):
+        client.images.generate(model="tgi", prompt="x")
     assert s.post("/generate", {"inputs": ""}).json()["error_type"] == "validation", "TGI's routes keep TGI's shape"
 
 
