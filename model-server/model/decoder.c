@@ -11,6 +11,7 @@
  */
 static size_t place(float **p, char *base, size_t at, size_t rows, size_t width)
 {
+    assert(at % WORK_ALIGN == 0); /* devices load whole vectors */
     *p = base ? (float *)(void *)(base + at) : NULL;
     return at + ((rows * width * sizeof(float) + 63) & ~(size_t)63);
 }
@@ -18,8 +19,10 @@ static size_t place(float **p, char *base, size_t at, size_t rows, size_t width)
 /* The areas of a sublayer: see work_take(). */
 static size_t place_work(void **p, char *base, size_t at, size_t rows, size_t width)
 {
-    *p = base ? base + at : NULL;
-    return at + rows * width * sizeof(float) + (width ? WORK_MAX_AREAS * WORK_ALIGN : 0);
+    float *first;
+    at = place(&first, base, at, rows, width);
+    *p = first;
+    return at + (width ? WORK_MAX_AREAS * WORK_ALIGN : 0);
 }
 
 static size_t layout(const struct decoder *d, struct scratch *s, char *base, size_t t, size_t o)
@@ -42,10 +45,12 @@ static size_t layout(const struct decoder *d, struct scratch *s, char *base, siz
 
 static size_t host_floats(const struct decoder *d, size_t t, size_t o)
 {
-    size_t rows = t * d->spec.rope[0].dim, i = t * d->spec.rope[1].dim;
-    size_t logits = d->split.world > 1 ? o * (size_t)d->split.world * d->split.vocab_most : 0;
-    rows = rows > i ? rows : i;
-    return rows > logits ? rows : logits;
+    size_t most = d->split.world > 1 ? o * (size_t)d->split.world * d->split.vocab_most : 0;
+    for (int i = 0; i < SPEC_MAX_ROPES; i++) {
+        const size_t rows = t * d->spec.rope[i].dim;
+        most = rows > most ? rows : most;
+    }
+    return most;
 }
 
 enum { SMALLEST_PASS = 256 };
