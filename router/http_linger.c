@@ -7,11 +7,10 @@
  * descriptor outlives libmicrohttpd's. Loop thread only, but for http_flushed(). */
 #include "common/clock.h"
 #include "router/http_in.h"
+#include "router/unsent.h"
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/sockios.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -27,19 +26,6 @@ enum {
     SWALLOW_MAX = 1 << 30, /* bytes */
     SHARE = 4 << 20,       /* bytes in one turn */
 };
-
-/* Bytes that the peer's kernel has not acknowledged; 0 where the connection is over. After a reset
- * the queue's numbers stand as they were, and SO_ERROR tells of it once only: the state is what
- * counts. */
-static int unsent(int fd)
-{
-    struct tcp_info info = {.tcpi_state = TCP_CLOSE};
-    socklen_t len = sizeof(info);
-    int n = 0;
-    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len) != 0 || info.tcpi_state == TCP_CLOSE)
-        return 0;
-    return ioctl(fd, SIOCOUTQ, &n) == 0 ? n : 0;
-}
 
 static int unread(int fd)
 {

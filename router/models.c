@@ -215,27 +215,24 @@ void models_tell(struct models *m, struct model *q, const struct err *why)
     pthread_mutex_lock(&m->lock);
 }
 
-void models_drain(struct models *m)
+/* `notify` is called with every scheduler that has requests or may get some. */
+static void notify_loaded(struct models *m, void (*notify)(struct infer *i, const char *why),
+                          const char *why)
 {
     if (!m)
         return;
     pthread_mutex_lock(&m->lock);
     for (struct model *q = m->list; q; q = q->next)
         if (q->state == MODEL_LOADED || (q->state == MODEL_LEAVING && q->users))
-            infer_drain(q->infer, "the server is shutting down");
+            notify(q->infer, why);
     pthread_mutex_unlock(&m->lock);
 }
 
-void models_fail(struct models *m, const char *why)
+void models_drain(struct models *m)
 {
-    if (!m)
-        return;
-    pthread_mutex_lock(&m->lock);
-    for (struct model *q = m->list; q; q = q->next)
-        if (q->state == MODEL_LOADED || (q->state == MODEL_LEAVING && q->users))
-            infer_fail(q->infer, why);
-    pthread_mutex_unlock(&m->lock);
+    notify_loaded(m, infer_drain, "the server is shutting down");
 }
+void models_fail(struct models *m, const char *why) { notify_loaded(m, infer_fail, why); }
 
 void models_close(struct models *m)
 {

@@ -30,6 +30,17 @@ bool grammar_take(struct grammar *g, const char *s)
     return true;
 }
 
+bool grammar_quantifier(struct grammar *g, uint32_t *lo, uint32_t *hi)
+{
+    if (grammar_take(g, "+"))
+        *lo = 1;
+    else if (grammar_take(g, "?"))
+        *hi = 1;
+    else
+        return grammar_take(g, "*");
+    return true;
+}
+
 uint32_t grammar_rule(struct grammar *g, const char *name, size_t n)
 {
     uint32_t i = 0;

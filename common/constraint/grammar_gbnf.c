@@ -138,11 +138,7 @@ static gnode quantified(struct grammar *g, gnode n)
         if (grammar_take(g, "{")) {
             if (!counts(g, &lo, &hi))
                 return 0;
-        } else if (grammar_take(g, "+")) {
-            lo = 1;
-        } else if (grammar_take(g, "?")) {
-            hi = 1;
-        } else if (!grammar_take(g, "*")) {
+        } else if (!grammar_quantifier(g, &lo, &hi)) {
             return n;
         }
         n = grammar_repeat(g, n, lo, hi);

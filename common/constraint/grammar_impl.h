@@ -49,6 +49,9 @@ static inline char grammar_peek(const struct grammar *g)
     return g->at < g->n ? g->text[g->at] : '\0';
 }
 bool grammar_take(struct grammar *g, const char *s);
+/* `+`, `?` or `*`: narrows the bounds, which are 0 and TERM_UNBOUNDED before. False: none of them.
+ */
+bool grammar_quantifier(struct grammar *g, uint32_t *lo, uint32_t *hi);
 /* The number of the rule of that name, which is made where there is none yet. */
 uint32_t grammar_rule(struct grammar *g, const char *name, size_t n);
 bool grammar_number(struct grammar *g, uint32_t *v); /* decimal digits; false: none */

@@ -238,11 +238,7 @@ static gnode quantified(struct grammar *g, gnode n)
             hi = lo;
             if (grammar_take(g, "..") && (!grammar_number(g, &hi) || hi < lo))
                 return grammar_fail(g, "bad counts", "", 0);
-        } else if (grammar_take(g, "+")) {
-            lo = 1;
-        } else if (grammar_take(g, "?")) {
-            hi = 1;
-        } else if (!grammar_take(g, "*")) {
+        } else if (!grammar_quantifier(g, &lo, &hi)) {
             return n;
         }
         n = grammar_repeat(g, n, lo, hi);

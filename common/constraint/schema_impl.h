@@ -91,6 +91,8 @@ cJSON *made_list(struct schema *s);
 void made_put(struct schema *s, cJSON *object, const char *key, cJSON *item);
 void made_add(struct schema *s, cJSON *list, cJSON *item);
 cJSON *made_not(struct schema *s, const cJSON *node); /* {"not": node} */
+/* {key: [a, b]}; b may be NULL. */
+cJSON *made_of(struct schema *s, const char *key, cJSON *a, cJSON *b);
 const cJSON *made_origin(const cJSON *node);
 bool is_made(const cJSON *node);
 /* Keywords that only made schemas have. */

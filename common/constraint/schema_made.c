@@ -85,25 +85,18 @@ const cJSON *made_get(const cJSON *node, const char *key)
 
 /* ---------------------------------------------------------------- the kinds */
 
-/* {"allOf": [a, b]}; b may be NULL. */
-static cJSON *both(struct schema *s, cJSON *a, cJSON *b)
+cJSON *made_of(struct schema *s, const char *key, cJSON *a, cJSON *b)
 {
-    cJSON *all = made_list(s), *made = made_new(s);
-    made_add(s, all, a);
+    cJSON *list = made_list(s), *made = made_new(s);
+    made_add(s, list, a);
     if (b)
-        made_add(s, all, b);
-    made_put(s, made, "allOf", all);
+        made_add(s, list, b);
+    made_put(s, made, key, list);
     return made;
 }
 
-static cJSON *either(struct schema *s, cJSON *a, cJSON *b)
-{
-    cJSON *any = made_list(s), *made = made_new(s);
-    made_add(s, any, a);
-    made_add(s, any, b);
-    made_put(s, made, "anyOf", any);
-    return made;
-}
+static cJSON *both(struct schema *s, cJSON *a, cJSON *b) { return made_of(s, "allOf", a, b); }
+static cJSON *either(struct schema *s, cJSON *a, cJSON *b) { return made_of(s, "anyOf", a, b); }
 
 static cJSON *make_if(struct schema *s, const cJSON *of)
 {

@@ -41,15 +41,6 @@ static cJSON *all_of(struct schema *s, const cJSON *of, bool no)
     return made;
 }
 
-static cJSON *pair(struct schema *s, cJSON *a, cJSON *b)
-{
-    cJSON *all = made_list(s), *made = made_new(s);
-    made_add(s, all, a);
-    made_add(s, all, b);
-    made_put(s, made, "allOf", all);
-    return made;
-}
-
 static cJSON *requires(struct negation *g, const char *name)
 {
     cJSON *part = typed(g, "object");
@@ -372,7 +363,7 @@ static void not_one(struct negation *g)
         return;
     }
     cJSON_ArrayForEach(a, g->v) for (b = a->next; b; b = b->next)
-        add(g, pair(g->s, made_ref(g->s, a), made_ref(g->s, b)));
+        add(g, made_of(g->s, "allOf", made_ref(g->s, a), made_ref(g->s, b)));
 }
 
 static void not_not(struct negation *g) { add(g, made_ref(g->s, g->v)); }
@@ -389,9 +380,9 @@ static void not_if(struct negation *g)
     const cJSON *then = cJSON_GetObjectItemCaseSensitive(g->node, "then");
     const cJSON *other = cJSON_GetObjectItemCaseSensitive(g->node, "else");
     if (then)
-        add(g, pair(g->s, made_ref(g->s, g->v), made_not(g->s, then)));
+        add(g, made_of(g->s, "allOf", made_ref(g->s, g->v), made_not(g->s, then)));
     if (other)
-        add(g, pair(g->s, made_not(g->s, g->v), made_not(g->s, other)));
+        add(g, made_of(g->s, "allOf", made_not(g->s, g->v), made_not(g->s, other)));
 }
 
 /* ---------------------------------------------------------------- all */

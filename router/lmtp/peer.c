@@ -1,15 +1,14 @@
 /* A connection: from its first byte to its last. */
 #include "common/clock.h"
 #include "router/lmtp/lmtp_in.h"
+#include "router/unsent.h"
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -70,9 +69,8 @@ struct peer *peer_new(struct lmtp *l, int fd, struct http_socket *s)
 
 size_t peer_unsent(const struct peer *p)
 {
-    int n = 0;
     size_t queued = p->state == PEER_OPEN ? wire_queued(p->wire) : 0;
-    return queued + (ioctl(p->fd, SIOCOUTQ, &n) == 0 && n > 0 ? (size_t)n : 0);
+    return queued + (size_t)unsent(p->fd);
 }
 
 void peer_free(struct peer *p)

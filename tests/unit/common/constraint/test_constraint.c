@@ -1,38 +1,8 @@
 /* Patterns and schemas: texts that must pass, texts that must not, and what is refused. */
 #include "common/buf.h"
-#include "common/constraint/constraint.h"
-#include "tests/unit/test.h"
+#include "tests/unit/common/constraint/texts.h"
 #include <string.h>
 
-enum { MAX_TEXTS = 12 };
-struct row {
-    enum constraint_kind kind;
-    const char *text;
-    const char *yes[MAX_TEXTS], *no[MAX_TEXTS];
-};
-
-static bool takes(struct constraint *c, const char *text)
-{
-    constraint_state s = constraint_next(c, CONSTRAINT_START, text, strlen(text));
-    return s != CONSTRAINT_DEAD && constraint_may_end(c, s);
-}
-
-static void check(const struct row *rows, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        struct err e = ERR_INIT;
-        struct constraint *c = constraint_new(rows[i].kind, rows[i].text, strlen(rows[i].text), &e);
-        if (!c)
-            fail_msg("%s: %s", rows[i].text, e.msg);
-        for (int k = 0; k < MAX_TEXTS && rows[i].yes[k]; k++)
-            if (!takes(c, rows[i].yes[k]))
-                fail_msg("%s refuses %s", rows[i].text, rows[i].yes[k]);
-        for (int k = 0; k < MAX_TEXTS && rows[i].no[k]; k++)
-            if (takes(c, rows[i].no[k]))
-                fail_msg("%s takes %s", rows[i].text, rows[i].no[k]);
-        constraint_unref(c);
-    }
-}
 #define FINAL   "<|channel|>final<|message|>"
 #define THOUGHT "<|channel|>analysis<|message|>so <| {\"n\" <|en|><|end|><|start|>assistant"
 
@@ -123,7 +93,7 @@ static void a_constraint_begins_behind_reasoning(void **state)
 
 #define R           CONSTRAINT_REGEX
 #define J           CONSTRAINT_JSON_SCHEMA
-#define CHECK(rows) check(rows, sizeof(rows) / sizeof(*(rows)))
+#define CHECK(rows) check_texts(ROWS(rows))
 
 static void patterns_describe_the_whole_answer(void **state)
 {
