@@ -66,6 +66,13 @@ struct arch {
     [W_DOWN] = "model.layers.*.mlp.down_proj"
 #define NAMES_LLAMA NAMES_LLAMA_OUTER, NAMES_LLAMA_QKV, NAMES_LLAMA_O, NAMES_LLAMA_MLP
 
+#define NAMES_QK_NORM                                                                              \
+    [W_Q_NORM] = "model.layers.*.self_attn.q_norm", [W_K_NORM] = "model.layers.*.self_attn.k_norm"
+/* Of NORM_AFTER. */
+#define NAMES_NORMS_AFTER                                                                          \
+    [W_POST_ATTN_NORM] = "model.layers.*.post_attention_layernorm",                                \
+    [W_POST_MLP_NORM] = "model.layers.*.post_feedforward_layernorm"
+
 /* Mixtures of experts as Qwen and DeepSeek name them. */
 #define NAMES_EXPERTS                                                                              \
     [W_ROUTER] = "model.layers.*.mlp.gate",                                                        \

@@ -19,10 +19,8 @@ static void configure(struct config *c, struct decoder_spec *s)
 const struct arch arch_cohere = {
     .types = (const char *const[]){"cohere", NULL},
     .prefix = "model.",
-    .names =
-        {NAMES_LLAMA_OUTER, NAMES_LLAMA_QKV,
-         NAMES_LLAMA_O, [W_Q_NORM] = "model.layers.*.self_attn.q_norm",
-         [W_K_NORM] = "model.layers.*.self_attn.k_norm", [W_GATE] = "model.layers.*.mlp.gate_proj",
-         [W_UP] = "model.layers.*.mlp.up_proj", [W_DOWN] = "model.layers.*.mlp.down_proj"},
+    .names = {NAMES_LLAMA_OUTER, NAMES_LLAMA_QKV, NAMES_LLAMA_O,
+              NAMES_QK_NORM, [W_GATE] = "model.layers.*.mlp.gate_proj",
+              [W_UP] = "model.layers.*.mlp.up_proj", [W_DOWN] = "model.layers.*.mlp.down_proj"},
     .configure = configure,
 };

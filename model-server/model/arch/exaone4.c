@@ -33,9 +33,6 @@ static void configure(struct config *c, struct decoder_spec *s)
 const struct arch arch_exaone4 = {
     .types = (const char *const[]){"exaone4", NULL},
     .prefix = "model.",
-    .names = {NAMES_LLAMA, [W_POST_ATTN_NORM] = "model.layers.*.post_attention_layernorm",
-              [W_POST_MLP_NORM] = "model.layers.*.post_feedforward_layernorm",
-              [W_Q_NORM] = "model.layers.*.self_attn.q_norm",
-              [W_K_NORM] = "model.layers.*.self_attn.k_norm"},
+    .names = {NAMES_LLAMA, NAMES_NORMS_AFTER, NAMES_QK_NORM},
     .configure = configure,
 };

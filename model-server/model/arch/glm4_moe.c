@@ -26,9 +26,7 @@ static void configure(struct config *c, struct decoder_spec *s)
 const struct arch arch_glm4_moe = {
     .types = (const char *const[]){"glm4_moe", "dots1", NULL},
     .prefix = "model.",
-    .names = {NAMES_LLAMA, NAMES_EXPERTS,
-              NAMES_SHARED_EXPERTS, [W_Q_NORM] = "model.layers.*.self_attn.q_norm",
-              [W_K_NORM] = "model.layers.*.self_attn.k_norm",
-              [W_SELECT_BIAS] = "model.layers.*.mlp.gate.e_score_correction_bias"},
+    .names = {NAMES_LLAMA, NAMES_EXPERTS, NAMES_SHARED_EXPERTS,
+              NAMES_QK_NORM, [W_SELECT_BIAS] = "model.layers.*.mlp.gate.e_score_correction_bias"},
     .configure = configure,
 };

@@ -20,9 +20,7 @@ static void configure(struct config *c, struct decoder_spec *s)
 const struct arch arch_minimax_m2 = {
     .types = (const char *const[]){"minimax_m2", NULL},
     .prefix = "model.",
-    .names = {NAMES_LLAMA, [W_Q_NORM] = "model.layers.*.self_attn.q_norm",
-              [W_K_NORM] = "model.layers.*.self_attn.k_norm",
-              [W_ROUTER] = "model.layers.*.block_sparse_moe.gate",
+    .names = {NAMES_LLAMA, NAMES_QK_NORM, [W_ROUTER] = "model.layers.*.block_sparse_moe.gate",
               [W_SELECT_BIAS] = "model.layers.*.block_sparse_moe.e_score_correction_bias",
               [W_MOE_GATE] = "model.layers.*.block_sparse_moe.experts.*.w1",
               [W_MOE_UP] = "model.layers.*.block_sparse_moe.experts.*.w3",

@@ -16,7 +16,6 @@ static void configure(struct config *c, struct decoder_spec *s)
 const struct arch arch_qwen3 = {
     .types = (const char *const[]){"qwen3", "qwen3_vl_text", NULL},
     .prefix = "model.",
-    .names = {NAMES_LLAMA, [W_Q_NORM] = "model.layers.*.self_attn.q_norm",
-              [W_K_NORM] = "model.layers.*.self_attn.k_norm"},
+    .names = {NAMES_LLAMA, NAMES_QK_NORM},
     .configure = configure,
 };

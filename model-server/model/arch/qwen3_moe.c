@@ -19,7 +19,6 @@ static void configure(struct config *c, struct decoder_spec *s)
 const struct arch arch_qwen3_moe = {
     .types = (const char *const[]){"qwen3_moe", NULL},
     .prefix = "model.",
-    .names = {NAMES_LLAMA, NAMES_EXPERTS, [W_Q_NORM] = "model.layers.*.self_attn.q_norm",
-              [W_K_NORM] = "model.layers.*.self_attn.k_norm"},
+    .names = {NAMES_LLAMA, NAMES_EXPERTS, NAMES_QK_NORM},
     .configure = configure,
 };
