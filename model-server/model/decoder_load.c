@@ -71,6 +71,8 @@ static void load_sublayer(struct loader *l, struct sublayer *y, const struct sub
     *y = (struct sublayer){ops, ops->load(l, layer)};
 }
 
+static const struct sublayer_ops *const mixers[MIXER_N] = {[MIXER_ATTENTION] = &mixer_attention};
+
 static void load_layer(struct loader *l, struct layer *y, int layer)
 {
     struct decoder *d = l->d;
@@ -79,7 +81,7 @@ static void load_layer(struct loader *l, struct layer *y, int layer)
     const bool before = s->norms != NORM_AFTER;
     if (before)
         y->mixer_norm = norm(l, W_ATTN_NORM, layer);
-    load_sublayer(l, &y->mixer, &mixer_attention, i, &d->mixer_width);
+    load_sublayer(l, &y->mixer, mixers[s->layers[layer].mixer], i, &d->mixer_width);
     if (before && (!s->parallel || !s->shared_norm))
         y->ffn_norm = norm(l, W_MLP_NORM, layer);
     if (s->norms != NORM_BEFORE) {

@@ -66,7 +66,11 @@ struct norm_spec {
     float plus; /* added to the stored weights (Gemma: 1) */
 };
 
+/* What relates the tokens of a sequence in a layer; a row of the table in decoder_load.c each. */
+enum mixer_kind { MIXER_ATTENTION, MIXER_N };
+
 struct layer_spec {
+    enum mixer_kind mixer;
     uint32_t window;  /* a token sees itself and window - 1 before it; 0: all */
     float attn_scale; /* multiplies q.k */
     uint8_t rope;     /* index into decoder_spec.rope */
