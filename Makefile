@@ -137,23 +137,23 @@ $(B)/gen/page/libraries: Makefile FORCE # Debian's files are older than a page t
 	@mkdir -p $(@D)
 	@echo $(PAGE_LIBS) | cmp -s - $@ || echo $(PAGE_LIBS) > $@
 BYTES      = od -An -v -tu1 -w32 | sed 's/  */,/g; s/^,//; s/$$/,/'
-$(B)/gen/page/%.html: router/page/%.html router/page/join $(wildcard router/page/chat/*) $(B)/gen/page/libraries
+$(B)/gen/page/%.html: router/api/docs/%.html router/api/docs/join $(wildcard router/api/docs/chat/*) $(B)/gen/page/libraries
 	@mkdir -p $(@D)
-	$(Q)PAGE_JS=$(PAGE_JS) router/page/join $< > $@
-$(B)/gen/page/%.policy.h: $(B)/gen/page/%.html router/page/policy
-	$(Q)router/page/policy $(shell echo $* | tr a-z A-Z) $< > $@
+	$(Q)PAGE_JS=$(PAGE_JS) router/api/docs/join $< > $@
+$(B)/gen/page/%.policy.h: $(B)/gen/page/%.html router/api/docs/policy
+	$(Q)router/api/docs/policy $(shell echo $* | tr a-z A-Z) $< > $@
 $(B)/gen/page/%.gz.inc: $(B)/gen/page/%.html
 	$(Q)gzip -9nc $< | $(BYTES) > $@
 $(B)/gen/page/%.inc: $(B)/gen/page/%.html
 	$(Q)cat $< | $(BYTES) > $@
-$(B)/gen/page/%.inc: router/page/%.json
+$(B)/gen/page/%.inc: router/api/docs/%.json
 	@mkdir -p $(@D)
 	$(Q)cat $< | $(BYTES) > $@
 
-# Every file of a registry folder becomes one row: arch/llama.c -> ROW(llama).
+# Every file of a registry becomes one row: arch/llama.c -> ROW(llama), route_info.c -> ROW(info).
 define registry
 	@mkdir -p $(@D)
-	@for f in $(sort $(notdir $(basename $(wildcard $(1)/*.c)))); do echo "ROW($$f)"; done > $@.tmp
+	@for f in $(sort $(patsubst route_%,%,$(notdir $(basename $(1))))); do echo "ROW($$f)"; done > $@.tmp
 	@cmp -s $@.tmp $@ && rm $@.tmp || mv $@.tmp $@
 endef
 # A plugin and a program that read other headers refuse each other.
@@ -162,9 +162,9 @@ $(B)/gen/backend_abi.h: $(SEAM)
 	@mkdir -p $(@D)
 	$(Q)cat $(SEAM) | cksum | awk '{print "#define BACKEND_ABI " $$1 "u"}' > $@
 $(B)/gen/archs.h: $(wildcard model-server/model/arch/*.c) model-server/model/arch Makefile
-	$(call registry,model-server/model/arch)
-$(B)/gen/routes.h: $(wildcard router/route/*.c) router/route Makefile
-	$(call registry,router/route)
+	$(call registry,$(wildcard model-server/model/arch/*.c))
+$(B)/gen/routes.h: $(wildcard router/api/*/route_*.c router/api/*) Makefile
+	$(call registry,$(wildcard router/api/*/route_*.c))
 
 # ---------------------------------------------------------------- compile and link
 $(B)/obj/%.o: %.c | $(GEN)

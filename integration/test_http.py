@@ -464,7 +464,7 @@ def test_people_get_pages_that_need_nothing_from_elsewhere(s):
 
 
 def join(page_js):
-    p = subprocess.run([ROOT / "router/page/join", ROOT / "router/page/index.html"], capture_output=True, text=True, env={**os.environ, "PAGE_JS": str(page_js)})
+    p = subprocess.run([ROOT / "router/api/docs/join", ROOT / "router/api/docs/index.html"], capture_output=True, text=True, env={**os.environ, "PAGE_JS": str(page_js)})
     assert p.returncode == 0, p.stderr
     return p.stdout, p.stderr
 

@@ -1,5 +1,5 @@
 /* The answers to a chat request. */
-#include "router/call_books.h"
+#include "router/call/accounting.h"
 #include "router/chat/completion.h"
 #include <string.h>
 

@@ -1,9 +1,9 @@
 /* completion.h - a chat request read, and a chat answer written. */
 #ifndef ROUTER_CHAT_COMPLETION_H
 #define ROUTER_CHAT_COMPLETION_H
+#include "router/api/openai/openai.h"
 #include "router/chat/reply.h"
 #include "router/chat/tools.h"
-#include "router/openai.h"
 
 struct chat_request {
     struct openai *openai;

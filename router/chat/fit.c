@@ -1,6 +1,6 @@
 #include "router/chat/fit.h"
 #include "common/json.h"
-#include "router/tokens.h"
+#include "router/generate/tokens.h"
 #include <string.h>
 
 static bool has_role(const cJSON *m, const char *role)

@@ -5,7 +5,7 @@
 #include "router/chat/chat.h"
 #include "router/chat/completion.h"
 #include "router/chat/fit.h"
-#include "router/constrain.h"
+#include "router/generate/constrain.h"
 #include <string.h>
 
 static const cJSON *read_messages(struct body *b, struct object root)

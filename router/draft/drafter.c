@@ -2,7 +2,7 @@
 #include "common/log.h"
 #include "router/metrics.h"
 #include "router/scheduler/wire.h"
-#include "router/shards_link.h"
+#include "router/shards/link.h"
 #include <assert.h>
 #include <stdlib.h>
 #include <sys/random.h>

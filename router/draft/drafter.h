@@ -12,7 +12,7 @@
 #define ROUTER_DRAFT_DRAFTER_H
 #include "common/metrics.h"
 #include "router/draft/twin.h"
-#include "router/shards_start.h"
+#include "router/shards/start.h"
 
 struct drafter_options {
     struct rpc_loop *loop; /* the scheduler's; runs */

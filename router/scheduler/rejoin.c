@@ -8,7 +8,7 @@
 #include "common/log.h"
 #include "router/metrics.h"
 #include "router/scheduler/state.h"
-#include "router/shards_link.h"
+#include "router/shards/link.h"
 #include <stdio.h>
 #include <string.h>
 

@@ -2,7 +2,7 @@
 #include "common/clock.h"
 #include "router/metrics.h"
 #include "router/scheduler/state.h"
-#include "router/shards_link.h"
+#include "router/shards/link.h"
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>

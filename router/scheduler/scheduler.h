@@ -2,7 +2,7 @@
  *
  * One model call is out at any time. When it comes back: note what it brought, send the next call,
  * and only then tell the clients, while the shards work already. Every function runs on the loop's
- * thread, which owns all of this; router/infer.c is the door for other threads.
+ * thread, which owns all of this; router/generate/infer.c is the door for other threads.
  *
  * The next call is, in this order:
  *   ClearCache(all)     after a failure that left the shards' batches in doubt
@@ -20,8 +20,8 @@
 #include "common/buf.h"
 #include "common/metrics.h"
 #include "router/scheduler/seq.h"
-#include "router/shards.h"
-#include "router/shards_start.h"
+#include "router/shards/shards.h"
+#include "router/shards/start.h"
 #include <stdatomic.h>
 
 struct sched_status { /* written on the loop's thread, read anywhere */

@@ -2,7 +2,7 @@
  * shard that computes nothing. CPU is that of the scheduler's thread, which owns every step; a step
  * is from one answer of the shard to the next. */
 #include "common/clock.h"
-#include "router/infer.h"
+#include "router/generate/infer.h"
 #include "router/metrics.h"
 #include "tests/fake_shard.h"
 #include <unistd.h>

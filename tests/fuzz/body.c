@@ -1,23 +1,23 @@
-// fuzz-sources: router/body.c router/body_ask.c router/body_strict.c router/errors.c
-// fuzz-sources: router/tgi.c router/openai.c router/prompt_logprobs.c router/stop_trim.c
-// fuzz-sources: router/answer.c router/chat/*.c
-// fuzz-sources: router/completions/request.c
-// fuzz-sources: router/messages/request.c router/messages/convert.c common/constraint/*.c
-// fuzz-sources: router/responses/request.c router/responses/convert.c router/responses/echo.c
-// fuzz-sources: router/responses/tools.c
+// fuzz-sources: router/call/body.c router/call/body_ask.c router/call/body_strict.c router/http/errors.c
+// fuzz-sources: router/api/tgi/tgi.c router/api/openai/openai.c router/api/openai/prompt_logprobs.c router/api/openai/stop_trim.c
+// fuzz-sources: router/generate/answer.c router/chat/*.c
+// fuzz-sources: router/api/openai/completions_request.c
+// fuzz-sources: router/api/anthropic/request.c router/api/anthropic/convert.c common/constraint/*.c
+// fuzz-sources: router/api/responses/request.c router/api/responses/convert.c router/api/responses/echo.c
+// fuzz-sources: router/api/responses/tools.c
 // fuzz-sources: common/json.c common/err.c common/utf8.c common/buf.c common/arena.c common/log*.c
-// fuzz-sources: common/template/*.c common/tokenizer/unicode.c router/constrain.c
+// fuzz-sources: common/template/*.c common/tokenizer/unicode.c router/generate/constrain.c
 // fuzz-sources: common/json_exact.c
 // fuzz-sources: common/tokenizer/regex.c common/tokenizer/regex_translate.c
 // fuzz-sources: common/model_file.c common/gguf/*.c common/tokenizer/vocab.c common/file_map.c
-#include "router/call_books.h"
+#include "router/call/accounting.h"
 #include "router/chat/chat.h"
 #include "router/chat/completion.h"
-#include "router/completions/completions.h"
-#include "router/messages/messages.h"
-#include "router/responses/responses.h"
-#include "router/tgi.h"
-#include "router/tokens.h"
+#include "router/api/openai/completions.h"
+#include "router/api/anthropic/messages.h"
+#include "router/api/responses/responses.h"
+#include "router/api/tgi/tgi.h"
+#include "router/generate/tokens.h"
 #include <stdlib.h>
 #include <string.h>
 

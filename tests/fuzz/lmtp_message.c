@@ -1,8 +1,8 @@
-// fuzz-sources: router/lmtp/message.c router/lmtp/scan.c common/arena.c common/err.c common/utf8.c
+// fuzz-sources: router/api/lmtp/message.c router/api/lmtp/scan.c common/arena.c common/err.c common/utf8.c
 // fuzz-sources: common/trace_context.c
 /* A client's message: whatever it is, reading it ends, stays within its bytes, and what comes out
  * keeps its promises. */
-#include "router/lmtp/message.h"
+#include "router/api/lmtp/message.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* edge_rig.h - one rig for a whole file of tests. */
 #ifndef TEST_EDGE_RIG_H
 #define TEST_EDGE_RIG_H
-#include "rig.h"
+#include "tests/unit/router/rig.h"
 
 static struct rig rig;
 static struct buf b; /* what was read last */

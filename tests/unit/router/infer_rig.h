@@ -3,7 +3,7 @@
 #ifndef TEST_INFER_RIG_H
 #define TEST_INFER_RIG_H
 #include "common/clock.h"
-#include "router/infer.h"
+#include "router/generate/infer.h"
 #include "router/metrics.h"
 #include "tests/fake_shard.h"
 #include "tests/unit/test.h"

@@ -4,8 +4,8 @@
 #define TEST_RIG_H
 #include "common/clock.h"
 #include "common/log.h"
-#include "router/call.h"
-#include "router/lmtp/lmtp.h"
+#include "router/api/lmtp/lmtp.h"
+#include "router/call/call.h"
 #include "router/metrics.h"
 #include <arpa/inet.h>
 #include <math.h>

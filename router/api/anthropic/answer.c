@@ -1,0 +1,202 @@
+/* The answers to a Messages request: one object, or Anthropic's named events. A piece of the reply
+ * is a content block. */
+#include "router/api/anthropic/messages.h"
+#include "router/call/accounting.h"
+#include <string.h>
+
+static void string(struct buf *out, const char *s) { buf_json_str(out, s, strlen(s)); }
+
+/* Why it ended, and by which of the client's sequences. */
+static void stop_reason(struct buf *out, const struct openai *o, const struct generation *g)
+{
+    const struct stop_trim *t = &o->seq[0].trim;
+    const char *word = chat_parts_called(o, g)             ? "tool_use"
+                       : t->matched                        ? "stop_sequence"
+                       : g->answer.finish == FINISH_LENGTH ? "max_tokens"
+                                                           : "end_turn";
+    buf_fmt(out, "\"stop_reason\":\"%s\",\"stop_sequence\":", word);
+    if (t->matched && t->found)
+        string(out, t->found);
+    else
+        buf_str(out, "null");
+}
+
+/* What came from the cache is not among the input tokens. */
+static void usage(struct buf *out, const struct generation *g, uint32_t output)
+{
+    uint32_t cached = g->r.n_cached < g->r.n_ids ? g->r.n_cached : g->r.n_ids;
+    buf_fmt(out,
+            "\"usage\":{\"input_tokens\":%u,\"cache_creation_input_tokens\":0,"
+            "\"cache_read_input_tokens\":%u,\"output_tokens\":%u}",
+            g->r.n_ids - cached, cached, output);
+}
+
+static void head(struct buf *out, const struct openai *o)
+{
+    buf_fmt(out, "{\"id\":\"%s\",\"type\":\"message\",\"role\":\"assistant\",\"model\":", o->id);
+    string(out, o->model);
+}
+
+static void tool_use(struct buf *out, const struct reply_call *call)
+{
+    buf_fmt(out, "{\"type\":\"tool_use\",\"id\":\"%s\",\"name\":", call->id);
+    string(out, call->name);
+    buf_str(out, ",\"input\":");
+}
+
+/* ---------------------------------------------------------------- events */
+
+static void begin(struct call *c, const struct generation *g)
+{
+    struct buf *out = &c->out;
+    buf_str(out, "event: message_start\ndata: {\"type\":\"message_start\",\"message\":");
+    head(out, c->state);
+    buf_str(out, ",\"content\":[],\"stop_reason\":null,\"stop_sequence\":null,");
+    usage(out, g, 1);
+    buf_str(out, "}}\n\n");
+}
+
+static void block_start(struct buf *out, uint32_t index, enum reply_kind kind,
+                        const struct reply_call *call)
+{
+    buf_fmt(out,
+            "event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":%u,"
+            "\"content_block\":",
+            index);
+    if (kind == REPLY_CALL) {
+        tool_use(out, call);
+        buf_str(out, "{}}");
+    } else {
+        buf_str(out, kind == REPLY_CONTENT
+                         ? "{\"type\":\"text\",\"text\":\"\"}"
+                         : "{\"type\":\"thinking\",\"thinking\":\"\",\"signature\":\"\"}");
+    }
+    buf_str(out, "}\n\n");
+    if (index == 0)
+        buf_str(out, "event: ping\ndata: {\"type\":\"ping\"}\n\n");
+}
+
+static void block_stop(struct buf *out, uint32_t index)
+{
+    buf_fmt(out,
+            "event: content_block_stop\ndata: {\"type\":\"content_block_stop\",\"index\":%u}\n\n",
+            index);
+}
+
+static void block_delta(struct buf *out, const struct reply_news *news)
+{
+    static const char *const words[][2] = {[REPLY_REASONING] = {"thinking_delta", "thinking"},
+                                           [REPLY_CONTENT] = {"text_delta", "text"},
+                                           [REPLY_CALL] = {"input_json_delta", "partial_json"}};
+    buf_fmt(out,
+            "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":%u,"
+            "\"delta\":{\"type\":\"%s\",\"%s\":",
+            news->index, words[news->kind][0], words[news->kind][1]);
+    buf_json_str(out, news->text, news->n);
+    buf_str(out, "}}\n\n");
+}
+
+static void tell(struct call *c, bool ended)
+{
+    struct openai *o = c->state;
+    const struct reply *r = chat_parts_reply(o, &c->gen[0]);
+    struct reply_news news;
+    while (reply_next(r, chat_parts_cursor(o, &c->gen[0]), ended, &news))
+        if (news.what == REPLY_OPENED)
+            block_start(&c->out, news.index, news.kind, news.call);
+        else if (news.what == REPLY_GREW)
+            block_delta(&c->out, &news);
+        else
+            block_stop(&c->out, news.index);
+    c->out.oom |= r->oom;
+}
+
+static void stream_token(struct call *c, struct generation *g, const struct gen_event *ev)
+{
+    if (g->answer.n_tokens == 1)
+        begin(c, g);
+    chat_parts_take(c->state, g, ev);
+    tell(c, false);
+}
+
+static void stream_finish(struct call *c)
+{
+    const struct generation *g = &c->gen[0];
+    struct buf *out = &c->out;
+    tell(c, true);
+    if (!chat_parts_reply(c->state, g)->n_pieces) { /* nothing was said: in one block */
+        block_start(out, 0, REPLY_CONTENT, NULL);
+        block_stop(out, 0);
+    }
+    buf_str(out, "event: message_delta\ndata: {\"type\":\"message_delta\",\"delta\":{");
+    stop_reason(out, c->state, g);
+    buf_str(out, "},");
+    usage(out, g, g->answer.n_tokens);
+    buf_str(out, "}\n\nevent: message_stop\ndata: {\"type\":\"message_stop\"}\n\n");
+}
+
+static void stream_error(struct call *c, const struct err *e)
+{
+    error_event(&c->out, c->errors, e, c->x ? exchange_id(c->x) : "");
+}
+
+/* ---------------------------------------------------------------- one answer */
+
+static void collect_token(struct call *c, struct generation *g, const struct gen_event *ev)
+{
+    chat_parts_take(c->state, g, ev);
+}
+
+static void block(struct buf *out, const struct reply_news *news)
+{
+    if (news->kind == REPLY_CALL) {
+        struct buf input = BUF_INIT;
+        chat_call_object(news->call, &input);
+        tool_use(out, news->call);
+        buf_str(out, input.p ? input.p : "{}");
+        out->oom |= input.oom;
+        buf_free(&input);
+    } else {
+        buf_str(out, news->kind == REPLY_CONTENT
+                         ? "{\"type\":\"text\",\"text\":"
+                         : "{\"type\":\"thinking\",\"signature\":\"\",\"thinking\":");
+        buf_json_str(out, news->text, news->n);
+    }
+    buf_ch(out, '}');
+}
+
+static void finish(struct call *c)
+{
+    const struct openai *o = c->state;
+    const struct generation *g = &c->gen[0];
+    const struct reply *r = chat_parts_reply(o, g);
+    struct reply_cursor at = {0};
+    struct reply_news news;
+    struct buf *out = &c->out;
+    head(out, o);
+    buf_str(out, ",\"content\":[");
+    while (reply_next(r, &at, true, &news)) {
+        if (news.what != REPLY_CLOSED)
+            continue;
+        buf_str(out, news.index ? "," : "");
+        block(out, &news);
+    }
+    buf_str(out, r->n_pieces ? "]," : "{\"type\":\"text\",\"text\":\"\"}],");
+    stop_reason(out, o, g);
+    buf_ch(out, ',');
+    usage(out, g, g->answer.n_tokens);
+    buf_ch(out, '}');
+    out->oom |= r->oom;
+    books_headers(c, 0, c->n_gen, true);
+}
+
+static const struct format as_object = {NULL, collect_token, finish, stream_error};
+static const struct format as_stream = {NULL, stream_token, stream_finish, stream_error};
+
+int messages_generate(struct call *c, const struct chat_request *r, struct err *e)
+{
+    struct openai *o = r->openai;
+    if (openai_generate(c, o, o->stream ? &as_stream : &as_object, e) != 0)
+        return -1;
+    return chat_parts_new(c, r, e);
+}

@@ -1,0 +1,281 @@
+/* From Anthropic's bodies to OpenAI's, which chat templates know. */
+#include "router/chat/convert.h"
+#include "common/json.h"
+#include "router/api/anthropic/messages.h"
+#include <string.h>
+
+struct turn { /* one message on its way */
+    struct body *b;
+    struct object root;
+    cJSON *list;
+    struct buf text, thoughts;
+    cJSON *calls; /* of the assistant */
+};
+
+static void refuse_block(struct turn *t, const cJSON *block)
+{
+    body_fail(t->b, t->root, "messages", "content blocks of type `%.40s` are not supported",
+              json_str(block, "type", "(none)"));
+}
+
+/* Text blocks joined, or a plain string. Anything else fails the body. */
+static void read_text(struct turn *t, const cJSON *content, struct buf *out)
+{
+    buf_reserve(out, 0);
+    if (cJSON_IsString(content))
+        buf_str(out, content->valuestring);
+    for (const cJSON *k = json_first(content); k; k = k->next) {
+        if (strcmp(json_str(k, "type", ""), "text") != 0)
+            refuse_block(t, k);
+        buf_str(out, json_str(k, "text", ""));
+    }
+}
+
+static cJSON *add_message(struct turn *t, const char *role, const char *text)
+{
+    cJSON *m = cJSON_CreateObject();
+    cJSON_AddStringToObject(m, "role", role);
+    cJSON_AddStringToObject(m, "content", text);
+    cJSON_AddItemToArray(t->list, m);
+    return m;
+}
+
+static bool ends_with(const char *s, const char *end)
+{
+    size_t n = strlen(s), len = strlen(end);
+    return n >= len && !strcmp(s + n - len, end);
+}
+
+/* Blocks that stand for text: of other servers' tools, search results, documents of plain text.
+ * False: it is none of these. */
+static bool read_foreign(struct turn *t, const cJSON *block, struct buf *out)
+{
+    const char *type = json_str(block, "type", "");
+    const cJSON *source = json_get(block, "source");
+    if (!strcmp(type, "server_tool_use") || !strcmp(type, "mcp_tool_use"))
+        convert_foreign(json_str(block, "name", type), json_get(block, "input"), out);
+    else if (ends_with(type, "_tool_result"))
+        convert_foreign(type, json_get(block, "content"), out);
+    else if (!strcmp(type, "tool_reference"))
+        convert_foreign("tool", json_get(block, "tool_name"), out);
+    else if (!strcmp(type, "search_result")) {
+        buf_fmt(out, "%s (%s)\n", json_str(block, "title", ""), json_str(block, "source", ""));
+        read_text(t, json_get(block, "content"), out);
+    } else if (!strcmp(type, "document") && !strcmp(json_str(source, "type", ""), "text"))
+        buf_str(out, json_str(source, "data", ""));
+    else if (!strcmp(type, "document") && !strcmp(json_str(source, "type", ""), "content"))
+        read_text(t, json_get(source, "content"), out);
+    else
+        return false;
+    return true;
+}
+
+/* What a tool gave. An agent sends it again with each later request, so that nothing in it may end
+ * the conversation: what cannot be read is named in the prompt. */
+static void read_result(struct turn *t, const cJSON *content, struct buf *out)
+{
+    buf_reserve(out, 0);
+    if (cJSON_IsString(content))
+        buf_str(out, content->valuestring);
+    for (const cJSON *k = json_first(content); k; k = k->next) {
+        const char *type = json_str(k, "type", "(none)");
+        if (!strcmp(type, "text")) {
+            buf_str(out, json_str(k, "text", ""));
+        } else if (!read_foreign(t, k, out)) {
+            body_warn(t->b, "messages: content of type %.40s in a tool_result is left out", type);
+            buf_fmt(out, "[%.40s left out: this model reads text only]", type);
+        }
+    }
+}
+
+/* A result goes before the words that stand beside it: templates want it behind the call. */
+static void tool_result(struct turn *t, const cJSON *block)
+{
+    struct buf text = BUF_INIT;
+    if (json_bool(block, "is_error", false))
+        buf_str(&text, "Error: ");
+    read_result(t, json_get(block, "content"), &text);
+    if (!text.oom)
+        cJSON_AddStringToObject(add_message(t, "tool", text.p), "tool_call_id",
+                                json_str(block, "tool_use_id", ""));
+    buf_free(&text);
+}
+
+static void tool_use(struct turn *t, const cJSON *block)
+{
+    const cJSON *input = json_get(block, "input");
+    cJSON *call = cJSON_CreateObject(), *f = cJSON_AddObjectToObject(call, "function");
+    cJSON_AddStringToObject(call, "id", json_str(block, "id", ""));
+    cJSON_AddStringToObject(call, "type", "function");
+    cJSON_AddStringToObject(f, "name", json_str(block, "name", ""));
+    cJSON_AddItemToObject(f, "arguments",
+                          cJSON_IsObject(input) ? cJSON_Duplicate(input, true)
+                                                : cJSON_CreateObject());
+    if (!t->calls)
+        t->calls = cJSON_CreateArray();
+    cJSON_AddItemToArray(t->calls, call);
+}
+
+static void read_block(struct turn *t, const cJSON *block, bool assistant)
+{
+    const char *type = json_str(block, "type", "");
+    if (!strcmp(type, "text"))
+        buf_str(&t->text, json_str(block, "text", ""));
+    else if (!strcmp(type, "thinking") && assistant)
+        buf_str(&t->thoughts, json_str(block, "thinking", ""));
+    else if (!strcmp(type, "tool_result") && !assistant)
+        tool_result(t, block);
+    else if (!strcmp(type, "tool_use") && assistant)
+        tool_use(t, block);
+    else if (!read_foreign(t, block, &t->text) && strcmp(type, "redacted_thinking") != 0 &&
+             strcmp(type, "container_upload") != 0 && strcmp(type, "compaction") != 0)
+        refuse_block(t, block);
+}
+
+/* The message that the blocks made; takes t->calls. */
+static void end_message(struct turn *t, const char *role, bool plain)
+{
+    cJSON *m = NULL;
+    if (t->text.oom || t->thoughts.oom)
+        body_fail(t->b, t->root, "messages", "out of memory");
+    else if (t->text.len || t->calls || t->thoughts.len || plain)
+        m = add_message(t, role, t->text.p);
+    if (m && t->thoughts.len)
+        cJSON_AddStringToObject(m, "reasoning_content", t->thoughts.p);
+    if (m && t->calls)
+        cJSON_AddItemToObject(m, "tool_calls", t->calls);
+    else
+        cJSON_Delete(t->calls);
+    t->calls = NULL;
+}
+
+static void read_message(struct turn *t, const cJSON *m)
+{
+    const char *role = json_str(m, "role", "");
+    const cJSON *content = json_get(m, "content");
+    bool assistant = !strcmp(role, "assistant");
+    if (!assistant && strcmp(role, "user") != 0 && strcmp(role, "system") != 0)
+        body_fail(t->b, t->root, "messages", "unknown role `%.40s`", role);
+    if (!cJSON_IsString(content) && !cJSON_IsArray(content))
+        body_fail(t->b, t->root, "messages", "missing field `content`");
+    buf_reset(&t->text);
+    buf_reserve(&t->text, 0);
+    buf_reset(&t->thoughts);
+    if (cJSON_IsString(content))
+        buf_str(&t->text, content->valuestring);
+    for (const cJSON *k = json_first(content); k; k = k->next)
+        read_block(t, k, assistant);
+    end_message(t, role, cJSON_IsString(content));
+}
+
+static cJSON *messages(struct body *b, struct object root)
+{
+    const cJSON *list = body_get(b, root, "messages", true);
+    const cJSON *system = body_get(b, root, "system", false);
+    struct turn t = {.b = b, .root = root, .list = cJSON_CreateArray()};
+    if (list && (!cJSON_IsArray(list) || !list->child))
+        body_fail(b, root, "messages", "at least one message is required");
+    if (system) {
+        read_text(&t, system, &t.text);
+        if (!t.text.oom)
+            add_message(&t, "system", t.text.p);
+    }
+    for (const cJSON *m = json_first(list); m && !b->failed; m = m->next)
+        read_message(&t, m);
+    buf_free(&t.text);
+    buf_free(&t.thoughts);
+    return t.list;
+}
+
+/* ---------------------------------------------------------------- tools */
+
+/* Anthropic's own tools have a type and no schema: they run on its servers, or are known to its
+ * models without one. */
+static bool is_custom(const cJSON *tool)
+{
+    return !strcmp(json_str(tool, "type", "custom"), "custom");
+}
+
+static cJSON *tool(struct body *b, struct object root, const cJSON *given)
+{
+    if (!is_custom(given)) {
+        body_warn(b, "tools: %.60s is not supported and left out",
+                  json_str(given, "type", "(none)"));
+        return NULL;
+    }
+    cJSON *tool = cJSON_CreateObject(), *f = cJSON_AddObjectToObject(tool, "function");
+    const cJSON *schema = json_get(given, "input_schema");
+    if (!json_str(given, "name", NULL) || !schema)
+        body_fail(b, root, "tools", "a tool has `name` and `input_schema`");
+    cJSON_AddStringToObject(tool, "type", "function");
+    cJSON_AddStringToObject(f, "name", json_str(given, "name", ""));
+    cJSON_AddStringToObject(f, "description", json_str(given, "description", ""));
+    cJSON_AddItemToObject(f, "parameters",
+                          schema ? cJSON_Duplicate(schema, true) : cJSON_CreateObject());
+    return tool;
+}
+
+/* Is there a tool of this name that was left out? */
+static bool left_out(struct object root, const char *name)
+{
+    for (const cJSON *k = json_first(json_get(root.json, "tools")); k; k = k->next)
+        if (!is_custom(k) && !strcmp(json_str(k, "name", ""), name))
+            return true;
+    return false;
+}
+
+static void tool_choice(struct body *b, struct object root, cJSON *chat)
+{
+    const cJSON *choice = body_get(b, root, "tool_choice", false);
+    const char *type = json_str(choice, "type", NULL), *name = json_str(choice, "name", NULL);
+    if (!choice)
+        return;
+    if (type && !strcmp(type, "tool") && name && left_out(root, name))
+        body_warn(b, "tool_choice: %.60s is left out", name);
+    else if (type && !strcmp(type, "tool") && name)
+        convert_named_choice(chat, name);
+    else if (type && (!strcmp(type, "auto") || !strcmp(type, "none")))
+        cJSON_AddStringToObject(chat, "tool_choice", type);
+    else if (type && !strcmp(type, "any"))
+        cJSON_AddStringToObject(chat, "tool_choice", "required");
+    else
+        body_fail(b, root, "tool_choice", "one of `auto`, `any`, `none`, or `tool` with a `name`");
+    if (json_get(choice, "disable_parallel_tool_use"))
+        cJSON_AddBoolToObject(chat, "parallel_tool_calls",
+                              !json_bool(choice, "disable_parallel_tool_use", false));
+}
+
+static void tools(struct body *b, struct object root, cJSON *chat)
+{
+    if (!convert_tools(b, root, chat, tool))
+        return;
+    tool_choice(b, root, chat);
+}
+
+/* ---------------------------------------------------------------- reasoning */
+
+/* How much is thought is the model's affair; whether, is a variable of its template. */
+static void thinking(struct body *b, struct object root, bool can, cJSON *chat)
+{
+    const cJSON *given = body_get(b, root, "thinking", false);
+    const char *type = json_str(given, "type", "");
+    bool on = !strcmp(type, "enabled"), off = !strcmp(type, "disabled");
+    if (given && !on && !off && strcmp(type, "adaptive") != 0)
+        body_fail(b, root, "thinking", "one of `enabled`, `adaptive` and `disabled`");
+    else if (on && !can) /* agents ask every model for it */
+        body_warn(b, "thinking: this model has none");
+    if ((on || off) && can) {
+        cJSON *v = cJSON_AddObjectToObject(chat, "chat_template_kwargs");
+        cJSON_AddBoolToObject(v, "enable_thinking", on); /* Qwen's name */
+        cJSON_AddBoolToObject(v, "thinking", on);        /* DeepSeek's and Granite's */
+    }
+}
+
+cJSON *messages_convert(struct body *b, struct object root, bool can_think)
+{
+    cJSON *chat = cJSON_CreateObject();
+    cJSON_AddItemToObject(chat, "messages", messages(b, root));
+    tools(b, root, chat);
+    thinking(b, root, can_think, chat);
+    return chat;
+}

@@ -1,0 +1,68 @@
+/* The body of a Messages request. */
+#include "common/json.h"
+#include "common/template/template.h"
+#include "router/api/anthropic/messages.h"
+#include "router/generate/constrain.h"
+#include <stdio.h>
+#include <string.h>
+
+static void read_sampling(struct body *b, struct object root, bool counting, struct ask *q)
+{
+    bool given;
+    body_temperature(b, root, q);
+    body_cuts(b, root, q);
+    q->stop = body_strings(b, root, "stop_sequences", false, true, &q->n_stop);
+    q->length_name = "max_tokens";
+    q->style = ASK_ANTHROPIC;
+    q->input_name = "messages";
+    q->max_new_tokens = body_length(b, root, q->length_name);
+    if (!counting && !json_get(root.json, q->length_name))
+        body_fail(b, root, "max_tokens", "missing field `max_tokens`");
+    struct object meta = json_get(root.json, "metadata") ? body_object(b, root, "metadata", &given)
+                                                         : (struct object){NULL, "metadata"};
+    q->user = body_str(b, meta, "user_id", false);
+    q->priority = body_i32(b, root, "priority");
+    body_ending(b, root, "min_tokens", q);
+    body_bias(b, root, "logit_bias", q);
+    q->seed = body_seed(b, root, "seed");
+    const cJSON *format = json_get(json_get(root.json, "output_config"), "format");
+    if (!format)
+        format = json_get(root.json, "output_format"); /* the member's name while it was a beta */
+    if (format && !strcmp(json_str(format, "type", ""), "json_schema") &&
+        json_get(format, "schema"))
+        constrain_schema(b, json_get(format, "schema"), q);
+    else if (format)
+        body_fail(b, root, "output_config", "`format` must be a `json_schema` with a `schema`");
+    const cJSON *servers = json_get(root.json, "mcp_servers");
+    if (servers && servers->child)
+        body_warn(b, "mcp_servers: their tools are left out");
+    if (cJSON_IsObject(json_get(root.json, "container")))
+        body_warn(b, "container: there is none here, and its skills are left out");
+}
+
+int messages_parse(struct call *c, bool counting, struct chat_request *r, struct err *e)
+{
+    struct body b;
+    *r = (struct chat_request){0};
+    if (body_open(&b, c->body.p, c->body.len, &c->arena, e) != 0)
+        return -1;
+    struct object root = body_root(&b);
+    struct openai *o = ARENA_NEW(&c->arena, struct openai, 1);
+    struct ask *q = ARENA_NEW(&c->arena, struct ask, 1);
+    if (!o || !q)
+        return err_nomem(e);
+    b.plain = true;
+    template_keep_numbers(b.root, b.text, b.n);
+    const char *model = body_str(&b, root, "model", false);
+    o->model = model && *model ? model : c->edge->model_id;
+    snprintf(o->id, sizeof(o->id), "msg_%016llx%08x", (unsigned long long)seed_draw(),
+             (unsigned)c->created_unix);
+    o->stream = body_bool(&b, root, "stream", false);
+    o->each = o->shown = o->n_asks = 1;
+    o->asks = q;
+    r->openai = o;
+    r->split = true;
+    read_sampling(&b, root, counting, q);
+    bool can_think = chat_style(c->edge->chat, json_get(b.root, "tools") != NULL).reasoning;
+    return chat_prepare_tree(c, &b, messages_convert(&b, root, can_think), r, e);
+}

@@ -1,0 +1,130 @@
+/* The OpenAPI document, from the route table and page/schemas.json. What else a body may hold is
+ * said in words: docs/http-api.md. */
+#include "router/http/route.h"
+#include <string.h>
+
+static const char schemas[] = {
+#include "page/schemas.inc"
+};
+
+static void string(struct buf *out, const char *s) { buf_json_str(out, s, strlen(s)); }
+
+static void schema(struct buf *out, const char *name)
+{
+    buf_fmt(out, "\"schema\":{\"$ref\":\"#/components/schemas/%s\"}", name);
+}
+
+static void good_answer(struct buf *out, const struct route *r)
+{
+    buf_str(out, ",\"responses\":{\"200\":{\"description\":\"OK\"");
+    if (!strcmp(r->method, "POST")) {
+        buf_str(out, ",\"content\":{\"text/event-stream\":{}");
+        if (r->gives) {
+            buf_str(out, ",\"application/json\":{");
+            schema(out, r->gives);
+            buf_ch(out, '}');
+        }
+        buf_ch(out, '}');
+    }
+    buf_ch(out, '}');
+}
+
+static void errors(struct buf *out)
+{
+    static const struct {
+        int status;
+        const char *text;
+    } rows[] = {{400, "The body is not JSON; on /v1: the request cannot be served"},
+                {404, "There is no such thing"},
+                {413, "The body is too large"},
+                {415, "The content type is not JSON"},
+                {422, "Input validation error"},
+                {424, "Generation error"},
+                {429, "Model is overloaded"},
+                {500, "Incomplete generation"}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        buf_fmt(out,
+                ",\"%d\":{\"description\":\"%s\",\"content\":{\"text/plain\":{},"
+                "\"application/json\":{",
+                rows[i].status, rows[i].text);
+        schema(out, "Error");
+        buf_str(out, "}}}");
+    }
+}
+
+static void operation(struct buf *out, const struct route *r)
+{
+    bool post = !strcmp(r->method, "POST");
+    buf_fmt(out, "\"%s\":{\"summary\":", post ? "post" : "get");
+    string(out, r->summary);
+    if (post) {
+        buf_str(out, ",\"requestBody\":{\"required\":true,\"description\":");
+        string(out, r->body ? r->body : "");
+        buf_str(out, ",\"content\":{\"application/json\":{");
+        schema(out, r->takes ? r->takes : "Generate");
+        if (r->example)
+            buf_fmt(out, ",\"example\":%s", r->example);
+        buf_str(out, "}}}");
+    }
+    good_answer(out, r);
+    if (post)
+        errors(out);
+    if (!r->open)
+        buf_str(out, ",\"401\":{\"description\":\"The key is missing or wrong\"}");
+    if (!strcmp(r->paths[0], "/lmtp"))
+        buf_str(out, ",\"426\":{\"description\":\"No WebSocket was asked for\"}"
+                     ",\"400\":{\"description\":\"No WebSocket was asked for\"}");
+    if (post || r->probe || !strncmp(r->paths[0], "/v2", 3))
+        buf_str(out, ",\"503\":{\"description\":\"Not ready\"}");
+    buf_str(out, "}}");
+}
+
+/* All operations of one path belong into one object: a path is printed with its first route. */
+static bool printed_before(unsigned upto, int k, const char *path)
+{
+    for (unsigned i = 0; i <= upto; i++)
+        for (int p = 0; p < ROUTE_PATHS && routes[i]->paths[p]; p++) {
+            if (i == upto && p == k)
+                return false;
+            if (!strcmp(routes[i]->paths[p], path))
+                return true;
+        }
+    return false;
+}
+
+static void path_item(struct buf *out, const char *path)
+{
+    const char *sep = "";
+    for (unsigned i = 0; i < n_routes; i++)
+        for (int p = 0; p < ROUTE_PATHS && routes[i]->paths[p]; p++)
+            if (!strcmp(routes[i]->paths[p], path)) {
+                buf_str(out, sep);
+                operation(out, routes[i]);
+                sep = ",";
+            }
+}
+
+void routes_openapi(struct buf *out)
+{
+    const char *sep = "";
+    buf_fmt(out,
+            "{\"openapi\":\"3.0.3\",\"info\":{\"title\":\"Text generation\",\"version\":\"%s\"},"
+            "\"paths\":{",
+            VERSION);
+    for (unsigned i = 0; i < n_routes; i++)
+        for (int k = 0; k < ROUTE_PATHS && routes[i]->paths[k]; k++) {
+            const char *path = routes[i]->paths[k];
+            if (routes[i]->refuses || strchr(path, '*') || printed_before(i, k, path))
+                continue;
+            buf_str(out, sep);
+            string(out, path);
+            buf_str(out, ":{");
+            path_item(out, path);
+            buf_ch(out, '}');
+            sep = ",";
+        }
+    buf_str(out, "},\"components\":{\"schemas\":");
+    buf_add(out, schemas, sizeof(schemas));
+    buf_str(out, ",\"securitySchemes\":{\"key\":{\"type\":\"http\",\"scheme\":"
+                 "\"bearer\"}}}}");
+}

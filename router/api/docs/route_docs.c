@@ -1,0 +1,20 @@
+#include "router/api/docs/page.h"
+#include <string.h>
+
+static void reply(struct call *c)
+{
+    if (strcmp(c->path, "/api-doc/openapi.json") != 0) {
+        page_reply(c, PAGE_DOCS);
+        return;
+    }
+    routes_openapi(&c->out);
+    call_reply(c);
+}
+
+const struct route route_docs = {
+    .method = "GET",
+    .paths = {"/docs", "/docs/", "/api-doc/openapi.json"},
+    .summary = "This interface, as a page and as OpenAPI.",
+    .open = true,
+    .reply = reply,
+};

@@ -1,0 +1,107 @@
+/* What a message asks for, as the scheduler takes it. */
+#include "router/api/lmtp/lmtp_in.h"
+#include <string.h>
+
+static struct ask ask_of(const struct lmtp_message *m, const uint32_t *ids, uint32_t n_ids)
+{
+    struct ask q = {.style = ASK_LMTP,
+                    .input_name = "prompt",
+                    .length_name = "max_tokens",
+                    .ids = ids,
+                    .n_ids = n_ids,
+                    .max_new_tokens = {true, 1}};
+    if (m->type == LMTP_SCORE) {
+        q.decoder_input_details = true;
+        return q;
+    }
+    q.max_new_tokens.v = m->max_tokens;
+    q.repetition_penalty = m->repetition_penalty;
+    q.openai_presence_penalty = m->presence_penalty;
+    q.openai_frequency_penalty = m->frequency_penalty;
+    q.bias_ids = m->bias_ids;
+    q.bias = m->bias;
+    q.n_bias = m->n_bias;
+    /* The best token of a greedy stream is the one it takes. */
+    if (m->top_logprobs > 1 || m->temperature > 0)
+        q.top_n_tokens = (struct opt_u64){true, m->top_logprobs};
+    if (m->temperature <= 0)
+        return q;
+    q.do_sample = true;
+    q.temperature = (struct opt_f32){true, m->temperature};
+    q.seed = m->seed;
+    if (m->top_k)
+        q.top_k = (struct opt_i64){true, m->top_k};
+    if (m->top_p.set && m->top_p.v < 1)
+        q.top_p = m->top_p;
+    if (m->typical_p.set && m->typical_p.v < 1)
+        q.typical_p = m->typical_p;
+    if (m->min_p.set && m->min_p.v < 1)
+        q.min_p = m->min_p;
+    return q;
+}
+
+static uint32_t *put(uint32_t *at, const uint32_t *ids, uint32_t n)
+{
+    if (n)
+        memcpy(at, ids, n * sizeof(*ids));
+    return at + n;
+}
+
+const uint32_t *stream_ids(const struct lmtp_message *m, const struct buffers *b, struct arena *a,
+                           uint32_t *n, struct err *e)
+{
+    const struct token_buffer *t = m->buffer ? buffers_find(b, m->buffer) : NULL;
+    if (m->buffer && !t) {
+        err_set(e, ERR_VALIDATION, "there is no buffer `%s`", m->buffer);
+        return NULL;
+    }
+    uint32_t head = !t ? 0 : t->n < m->buffer_length ? t->n : m->buffer_length;
+    uint64_t sum = (uint64_t)head + m->n_prompt + m->n_scored;
+    uint32_t *all = sum < UINT32_MAX ? ARENA_NEW(a, uint32_t, sum + 1) : NULL;
+    if (!all) {
+        err_nomem(e);
+        return NULL;
+    }
+    put(put(put(all, t ? t->ids : NULL, head), m->prompt, m->n_prompt), m->scored, m->n_scored);
+    *n = (uint32_t)sum;
+    return all;
+}
+
+/* Last of all: what is reserved is given back by the stream's end. */
+static int reserve(struct stream *s, const struct lmtp_message *m, struct buffers *b, struct err *e)
+{
+    uint32_t answer = s->score ? 0 : s->r.params.max_new_tokens;
+    if (buffers_reserve(b, m->save, s->r.n_ids + answer, e) != 0)
+        return -1;
+    s->reserved = s->r.n_ids + answer;
+    s->save = m->save;
+    return 0;
+}
+
+int stream_ask(struct stream *s, const struct lmtp_message *m, struct buffers *b, struct err *e)
+{
+    struct validator v = edge_validator(s->edge);
+    uint32_t n = 0;
+    const struct token_buffer *t = m->buffer ? buffers_find(b, m->buffer) : NULL;
+    s->r.arena.limit += t ? t->n * sizeof(*t->ids) : 0;
+    const uint32_t *ids = stream_ids(m, b, &s->r.arena, &n, e);
+    if (!ids)
+        return -1;
+    struct ask q = ask_of(m, ids, n);
+    q.adapter_id = edge_adapter(s->edge, m->model);
+    v.max_top_n_tokens = LMTP_TOP_MAX;
+    if (q.top_n_tokens.v > v.max_top_n_tokens)
+        return err_set(e, ERR_VALIDATION, "`top_logprobs` must be at most %d", LMTP_TOP_MAX);
+    if (m->type == LMTP_SCORE && m->n_scored == 0)
+        return err_set(e, ERR_VALIDATION, "`scored_text` has no tokens");
+    if (validate(&v, &q, NULL, &s->r.arena, &s->r, e) != 0)
+        return -1;
+    s->r.params.raw_logprobs = true;
+    s->n_prompt = n - m->n_scored;
+    s->score = m->type == LMTP_SCORE;
+    s->r.params.logprobs_from = s->score ? s->n_prompt : 0;
+    s->r.wants_place = m->status;
+    s->return_text = m->return_text;
+    s->status = m->status;
+    return m->save ? reserve(s, m, b, e) : 0;
+}

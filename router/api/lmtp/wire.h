@@ -1,0 +1,70 @@
+/* wire.h - one connection: a socket that does not block, and messages on it.
+ *
+ * Two framings behind one set of calls: WebSocket text frames, and lines. The owner waits for the
+ * socket; neither reads more than a share at a time, so that one busy client does not hold up the
+ * others. A wire does not close its socket. One thread. */
+#ifndef ROUTER_API_LMTP_WIRE_H
+#define ROUTER_API_LMTP_WIRE_H
+#include <stdbool.h>
+#include <stddef.h>
+
+enum { WIRE_SHARE = 256 << 10 };
+enum wire_close { /* RFC 6455, 7.4.1 */
+                  WIRE_NORMAL = 1000,
+                  WIRE_GOING_AWAY = 1001,
+                  WIRE_POLICY = 1008,
+};
+
+struct wire_owner {
+    void (*message)(void *arg, const char *p, size_t n); /* text, whole, valid UTF-8 */
+    void (*malformed)(void *arg, const char *what); /* one that could not be read was left out */
+    void *arg;
+};
+
+struct wire;
+struct wire_ops {
+    int (*read)(struct wire *w);
+    int (*write)(struct wire *w);
+    void (*send)(struct wire *w, const char *p, size_t n);
+    void (*close)(struct wire *w, enum wire_close code, const char *why);
+    void (*ping)(struct wire *w);
+    size_t (*queued)(const struct wire *w);
+    bool (*wants_read)(const struct wire *w);
+    void (*free)(struct wire *w);
+};
+struct wire { /* the beginning of each kind */
+    const struct wire_ops *ops;
+    int fd;
+    bool ended;   /* the client sends no more; it may still read, where the framing allows that */
+    bool closing; /* nothing is to be sent any more but what is queued */
+    struct wire_owner owner;
+};
+
+/* `early`: bytes that were read from the socket already; copied. `max`: the longest message.
+ * NULL: out of memory. */
+struct wire *ws_new(int fd, const void *early, size_t n_early, size_t max,
+                    const struct wire_owner *owner);
+struct wire *lines_new(int fd, size_t max, const struct wire_owner *owner);
+
+/* Take what has come, call message() for each. -1: the connection is over. */
+static inline int wire_read(struct wire *w) { return w->ops->read(w); }
+/* Send what the socket takes. -1: the connection is over, or closed as wire_close() wanted. */
+static inline int wire_write(struct wire *w) { return w->ops->write(w); }
+/* Queue a message; it leaves with wire_write(). */
+static inline void wire_send(struct wire *w, const char *p, size_t n)
+{
+    if (!w->closing)
+        w->ops->send(w, p, n);
+}
+/* Say goodbye behind what is queued. `why`: a constant. */
+static inline void wire_close(struct wire *w, enum wire_close code, const char *why)
+{
+    if (!w->closing)
+        w->ops->close(w, code, why);
+    w->closing = true;
+}
+static inline void wire_ping(struct wire *w) { w->ops->ping(w); }
+static inline size_t wire_queued(const struct wire *w) { return w->ops->queued(w); } /* bytes */
+static inline bool wire_wants_read(const struct wire *w) { return w->ops->wants_read(w); }
+static inline void wire_free(struct wire *w) { w->ops->free(w); }
+#endif

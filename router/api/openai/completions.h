@@ -1,0 +1,11 @@
+/* completions.h - OpenAI's /v1/completions: the request read, and the answer written. */
+#ifndef ROUTER_API_OPENAI_COMPLETIONS_H
+#define ROUTER_API_OPENAI_COMPLETIONS_H
+#include "router/api/openai/openai.h"
+
+/* Body -> o->asks, one a prompt. NULL on failure: ERR_SYNTAX, ERR_SHAPE, ERR_SUFFIX,
+ * ERR_BATCH_SIZE. */
+struct openai *completions_parse(struct call *c, struct err *e);
+
+extern const struct format completions_object, completions_stream;
+#endif

@@ -1,0 +1,320 @@
+#include "router/api/openai/openai.h"
+#include "common/json.h"
+#include "router/generate/constrain.h"
+#include <stdio.h>
+#include <string.h>
+
+void openai_sampling(struct body *b, struct object root, struct ask *q)
+{
+    body_temperature(b, root, q);
+    body_cuts(b, root, q);
+    q->min_p = body_f32(b, root, "min_p");
+    q->repetition_penalty = body_f32(b, root, "repetition_penalty");
+    q->openai_frequency_penalty = body_f32(b, root, "frequency_penalty");
+    q->openai_presence_penalty = body_f32(b, root, "presence_penalty");
+    q->style = ASK_OPENAI;
+    q->seed = body_seed(b, root, "seed");
+    q->stop = body_strings(b, root, "stop", true, true, &q->n_stop);
+    body_ending(b, root, "min_tokens", q);
+    body_bias(b, root, "logit_bias", q);
+    q->bad_words = body_strings(b, root, "bad_words", false, true, &q->n_bad_words);
+    q->priority = body_i32(b, root, "priority");
+    q->user = body_str(b, root, "user", false);
+    q->cache_salt = body_str(b, root, "cache_salt", false);
+    if (q->cache_salt && !*q->cache_salt)
+        body_fail(b, root, "cache_salt", "`cache_salt` cannot be empty");
+    constrain_openai(b, root, q);
+    q->length_name = "max_completion_tokens";
+    q->max_new_tokens = body_length(b, root, q->length_name);
+    if (!json_get(root.json, q->length_name)) {
+        q->length_name = "max_tokens";
+        q->max_new_tokens = body_length(b, root, q->length_name);
+    }
+}
+
+/* null, false, 0, "", [] and {} ask for nothing. */
+static bool asks_nothing(const cJSON *v)
+{
+    return cJSON_IsNull(v) || cJSON_IsFalse(v) || (cJSON_IsNumber(v) && v->valuedouble == 0) ||
+           (cJSON_IsString(v) && !*v->valuestring) ||
+           ((cJSON_IsArray(v) || cJSON_IsObject(v)) && !v->child);
+}
+
+/* What other servers have and this one has not: an answer that ignored it would be taken for
+ * obedient. `neutral`: a number that asks for nothing either. */
+static void refuse_unknown(struct body *b, struct object root)
+{
+    static const struct {
+        const char *name;
+        double neutral;
+    } rows[] = {
+        {"structural_tag", 0},
+        {"grammar_lazy", 0},
+        {"guided_whitespace_pattern", 0},
+        {"kv_transfer_params", 0},
+        {"logprob_token_ids", 0},
+        {"audio", 0},
+        {"web_search_options", 0},
+        {"use_beam_search", 0},
+        {"length_penalty", 1},
+        {"top_a", 0},
+        {"tfs", 1},
+        {"mirostat", 0},
+        {"dry_multiplier", 0},
+        {"xtc_probability", 0},
+        {"repetition_detection", 0},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        const cJSON *v = json_get(root.json, rows[i].name);
+        if (v && !asks_nothing(v) && !(cJSON_IsNumber(v) && v->valuedouble == rows[i].neutral))
+            body_fail(b, root, rows[i].name, "`%s` is not supported", rows[i].name);
+    }
+}
+
+/* Texts are all that there is to answer with. */
+static void check_modalities(struct body *b, struct object root)
+{
+    const cJSON *list = body_get(b, root, "modalities", false), *kid;
+    if (list && !cJSON_IsArray(list))
+        body_mistyped(b, root, "modalities", list, "a sequence");
+    cJSON_ArrayForEach(kid, list)
+    {
+        if (!cJSON_IsString(kid) || strcmp(kid->valuestring, "text") != 0)
+            body_fail(b, root, "modalities", "`modalities`: only `text` is supported");
+    }
+}
+
+static void check_template(struct call *c, struct body *b, struct object root)
+{
+    const cJSON *t = body_get(b, root, "chat_template", false);
+    if (t && !cJSON_IsString(t))
+        body_mistyped(b, root, "chat_template", t, "a string");
+    else if (t && !c->edge->config->trust_request_chat_template)
+        body_fail(b, root, "chat_template",
+                  "`chat_template` is only used where the server runs with "
+                  "--trust-request-chat-template");
+}
+
+static uint32_t most_choices(const struct call *c)
+{
+    uint32_t max = c->edge->config->max_best_of;
+    return max > OPENAI_MAX_N ? max : OPENAI_MAX_N;
+}
+
+static void read_choices(struct call *c, struct body *b, struct object root, struct openai *o)
+{
+    uint32_t max = most_choices(c);
+    struct opt_u64 n = body_u32(b, root, "n");
+    if (n.set && (n.v == 0 || n.v > max))
+        body_fail(b, root, "n", "`n` must be > 0 and <= %u. Given: %llu", max,
+                  (unsigned long long)n.v);
+    o->shown = o->each = n.set ? (uint32_t)n.v : 1;
+}
+
+void openai_best_of(struct call *c, struct body *b, struct openai *o)
+{
+    struct object root = body_root(b);
+    uint32_t max = most_choices(c);
+    struct opt_u64 n = body_u32(b, root, "best_of");
+    if (!n.set)
+        return;
+    if (n.v < o->shown || n.v == 0 || n.v > max)
+        body_fail(b, root, "best_of", "`best_of` must be >= `n` and <= %u. Given: %llu", max,
+                  (unsigned long long)n.v);
+    else if (o->stream && n.v > o->shown)
+        body_fail(b, root, "best_of", "`best_of` greater than `n` is not supported when streaming");
+    else
+        o->each = (uint32_t)n.v;
+}
+
+static const struct answer *answer_at(void *gens, uint32_t i)
+{
+    return &((struct generation *)gens)[i].answer;
+}
+
+void openai_rank(const struct openai *o, struct call *c, uint32_t ask, uint32_t *out)
+{
+    struct generation *g = &c->gen[(size_t)ask * o->each];
+    for (uint32_t i = 0; i < o->each; i++)
+        out[i] = i;
+    if (o->each > o->shown)
+        answer_rank(answer_at, g, o->each, out);
+}
+
+struct openai *openai_parse(struct call *c, struct body *b, const char *id_prefix, struct err *e)
+{
+    struct openai *o = ARENA_NEW(&c->arena, struct openai, 1);
+    bool given;
+    if (!o) {
+        err_nomem(e);
+        return NULL;
+    }
+    struct object root = body_root(b);
+    b->plain = true;
+    const char *model = body_str(b, root, "model", false);
+    o->model = model && *model && strcmp(model, "tgi") != 0 ? model : c->edge->model_id;
+    snprintf(o->id, sizeof(o->id), "%s-%016llx%08x", id_prefix, (unsigned long long)seed_draw(),
+             (unsigned)c->created_unix);
+    o->stream = body_bool(b, root, "stream", false);
+    const cJSON *options = json_get(root.json, "stream_options");
+    if (options) {
+        struct object so = body_object(b, root, "stream_options", &given);
+        o->include_usage = body_bool(b, so, "include_usage", false);
+        o->continuous_usage = body_bool(b, so, "continuous_usage_stats", false);
+    }
+    o->special_text = !body_opt_bool(b, root, "skip_special_tokens", true);
+    o->tell_ids = body_opt_bool(b, root, "return_token_ids", false);
+    o->ids_as_text = body_opt_bool(b, root, "return_tokens_as_token_ids", false);
+    o->keep_stop = body_opt_bool(b, root, "include_stop_str_in_output", false);
+    read_choices(c, b, root, o);
+    refuse_unknown(b, root);
+    check_modalities(b, root);
+    check_template(c, b, root);
+    return o;
+}
+
+static void free_sequences(void *arg)
+{
+    struct call *c = arg;
+    struct openai *o = c->state;
+    for (uint32_t i = 0; i < c->n_gen; i++) {
+        stop_trim_free(&o->seq[i].trim);
+        buf_free(&o->seq[i].text);
+        buf_free(&o->seq[i].logprobs);
+        buf_free(&o->seq[i].ids);
+        buf_free(&o->seq[i].prompt_logprobs);
+        for (int k = 0; k < 3; k++)
+            buf_free(&o->seq[i].lists[k]);
+    }
+}
+
+int openai_generate(struct call *c, struct openai *o, const struct format *f, struct err *e)
+{
+    uint32_t n = o->n_asks * o->each;
+    if (n > CALL_MAX_GENERATIONS)
+        return err_set(e, ERR_VALIDATION,
+                       "Input validation error: `n` times the number of prompts must be <= %d. "
+                       "Given: %u",
+                       CALL_MAX_GENERATIONS, n);
+    c->state = o;
+    c->stream = o->stream;
+    c->format = f;
+    o->seq = ARENA_NEW(&c->arena, struct openai_sequence, n);
+    if (!o->seq || arena_defer(&c->arena, free_sequences, c) != 0)
+        return err_nomem(e);
+    for (uint32_t i = 0; i < o->n_asks; i++)
+        if (!o->asks[i].adapter_id)
+            o->asks[i].adapter_id = edge_adapter(c->edge, o->model);
+    for (uint32_t i = 0; i < n; i++)
+        o->seq[i].trim = (struct stop_trim){
+            .stop = o->asks[0].stop, .n = o->asks[0].n_stop, .keep = o->keep_stop};
+    return call_generate(c, o->asks, o->n_asks, o->each, e);
+}
+
+const char *openai_finish(const struct openai *o, const struct generation *g)
+{
+    bool stopped = g->answer.finish != FINISH_LENGTH || o->seq[g->index].trim.matched;
+    return stopped && !o->only_prompt ? "stop" : "length";
+}
+
+void openai_text(struct openai *o, const struct generation *g, const struct gen_event *ev,
+                 struct buf *out)
+{
+    struct stop_trim *t = &o->seq[g->index].trim;
+    bool eos = ev->end && ev->end->finish == FINISH_EOS;
+    bool special = ev->token.special && (!o->special_text || eos);
+    if (o->tell_ids)
+        buf_fmt(&o->seq[g->index].ids, o->seq[g->index].ids.len ? ",%u" : "%u", ev->token.id);
+    if (o->echo_text && g->answer.n_tokens == 1)
+        buf_str(out, o->echo_text);
+    if (!special)
+        stop_trim_push(t, ev->token.text, ev->token.text_len, out);
+    else if (ev->end && ev->end->finish == FINISH_STOP)
+        buf_reset(&t->held); /* the sequence ends in a special token's text */
+    if (ev->end || special)  /* no sequence goes on behind a special token */
+        stop_trim_end(t, out);
+}
+
+void openai_token_ids(struct buf *out, struct openai *o, const struct generation *g)
+{
+    struct buf *ids = &o->seq[g->index].ids;
+    if (!o->tell_ids)
+        return;
+    buf_str(out, ",\"token_ids\":[");
+    buf_add(out, ids->p ? ids->p : "", ids->len);
+    buf_ch(out, ']');
+    out->oom |= ids->oom;
+    buf_reset(ids);
+}
+
+void openai_prompt_ids(struct buf *out, const struct openai *o, const struct generation *g)
+{
+    if (!o->tell_ids)
+        return;
+    buf_str(out, ",\"prompt_token_ids\":[");
+    for (uint32_t i = 0; i < g->r.n_ids; i++)
+        buf_fmt(out, i ? ",%u" : "%u", g->r.ids[i]);
+    buf_ch(out, ']');
+}
+
+void openai_token_name(struct buf *out, const struct openai *o, const struct gen_token *t)
+{
+    if (o->ids_as_text)
+        buf_fmt(out, "\"token_id:%u\"", t->id);
+    else
+        buf_json_str(out, t->text, t->text_len);
+}
+
+void openai_counts(struct buf *out, uint64_t prompt, uint64_t completion, uint64_t cached)
+{
+    buf_fmt(out,
+            "{\"prompt_tokens\":%llu,\"completion_tokens\":%llu,\"total_tokens\":%llu,"
+            "\"prompt_tokens_details\":{\"cached_tokens\":%llu}}",
+            (unsigned long long)prompt, (unsigned long long)completion,
+            (unsigned long long)prompt + completion, (unsigned long long)cached);
+}
+
+void openai_usage(struct buf *out, const struct call *c)
+{
+    const struct openai *o = c->state;
+    uint64_t prompt = 0, completion = 0, cached = 0;
+    for (uint32_t i = 0; i < c->n_gen; i++) {
+        bool first = i % o->each == 0; /* the others share its prompt */
+        prompt += first ? c->gen[i].r.n_ids : 0;
+        cached += first ? c->gen[i].r.n_cached : 0;
+        completion += o->only_prompt ? 0 : c->gen[i].answer.n_tokens;
+    }
+    openai_counts(out, prompt, completion, cached);
+}
+
+void openai_error_event(struct call *c, const struct err *e)
+{
+    error_event(&c->out, c->errors, e, "");
+    buf_str(&c->out, "data: [DONE]\n\n");
+}
+
+/* {"token","logprob","bytes","top_logprobs"}: OpenAI's client insists on bytes being there. */
+static void token_fields(struct buf *out, const struct openai *o, const struct gen_token *t)
+{
+    buf_str(out, "{\"token\":");
+    openai_token_name(out, o, t);
+    buf_str(out, ",\"logprob\":");
+    buf_json_f32(out, t->logprob);
+    buf_str(out, ",\"bytes\":[");
+    for (size_t i = 0; i < t->text_len; i++)
+        buf_fmt(out, "%s%u", i ? "," : "", (unsigned char)t->text[i]);
+    buf_ch(out, ']');
+}
+
+void openai_logprob(struct buf *out, const struct openai *o, const struct gen_event *ev)
+{
+    token_fields(out, o, &ev->token);
+    buf_str(out, ",\"top_logprobs\":[");
+    for (uint32_t i = 0; i < openai_tops(o, ev->n_top); i++) {
+        if (i)
+            buf_ch(out, ',');
+        token_fields(out, o, &ev->top[i]);
+        buf_ch(out, '}');
+    }
+    buf_str(out, "]}");
+}

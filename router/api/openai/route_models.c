@@ -1,0 +1,146 @@
+#include "router/call/call.h"
+#include <string.h>
+
+static void quoted(struct buf *out, const char *s) { buf_json_str(out, s, strlen(s)); }
+
+/* `base`: the model that an adapter belongs to, NULL for a model; `length` 0: not known, as of
+ * models that are not loaded. */
+static void model(struct buf *out, const char *id, const char *base, uint32_t length)
+{
+    buf_str(out, "{\"id\":");
+    quoted(out, id);
+    buf_str(out, ",\"object\":\"model\",\"created\":0,\"owned_by\":");
+    quoted(out, id);
+    buf_str(out, ",\"root\":");
+    quoted(out, base ? base : id);
+    buf_str(out, ",\"parent\":");
+    if (base)
+        quoted(out, base);
+    else
+        buf_str(out, "null");
+    if (length)
+        buf_fmt(out, ",\"max_model_len\":%u}", length);
+    else
+        buf_str(out, ",\"max_model_len\":null}");
+}
+
+static uint32_t length_of(struct edge *first, const char *id)
+{
+    struct edge *g = models_peek(first, id);
+    if (!g)
+        return 0;
+    uint32_t length = edge_limits(g)->max_total_tokens;
+    models_release(g);
+    return length;
+}
+
+struct listing {
+    struct buf *out;
+    struct edge *first;
+};
+
+static void one_more(void *arg, const char *id)
+{
+    const struct listing *l = arg;
+    buf_ch(l->out, ',');
+    model(l->out, id, NULL, length_of(l->first, id));
+}
+
+/* ---------------------------------------------------------------- Anthropic's shape */
+
+/* Clients of Anthropic's API say which version of it they speak. */
+static bool of_anthropic(const struct call *c)
+{
+    return c->x && exchange_header(c->x, "anthropic-version");
+}
+
+static void their_model(struct buf *out, const char *id)
+{
+    buf_str(out, "{\"type\":\"model\",\"id\":");
+    quoted(out, id);
+    buf_str(out, ",\"display_name\":");
+    quoted(out, id);
+    buf_str(out, ",\"created_at\":\"1970-01-01T00:00:00Z\"}");
+}
+
+struct their_listing {
+    struct buf *out;
+    struct buf last; /* the id of the last model, quoted */
+};
+
+static void one_more_of_theirs(void *arg, const char *id)
+{
+    struct their_listing *l = arg;
+    buf_str(l->out, l->last.len ? "," : "");
+    their_model(l->out, id);
+    buf_reset(&l->last);
+    quoted(&l->last, id);
+}
+
+static void their_list(struct call *c, const struct served_adapters *adapters)
+{
+    struct their_listing l = {&c->out, BUF_INIT};
+    buf_str(&c->out, "{\"data\":[");
+    one_more_of_theirs(&l, c->edge->model_id);
+    for (uint32_t i = 0; adapters && i < adapters->n; i++)
+        one_more_of_theirs(&l, adapters->v[i].name);
+    models_each(c->edge->models, one_more_of_theirs, &l);
+    buf_str(&c->out, "],\"has_more\":false,\"first_id\":");
+    quoted(&c->out, c->edge->model_id);
+    buf_str(&c->out, ",\"last_id\":");
+    buf_add(&c->out, l.last.p, l.last.len);
+    buf_ch(&c->out, '}');
+    c->out.oom |= l.last.oom;
+    buf_free(&l.last);
+}
+
+/* ---------------------------------------------------------------- the route */
+
+static void reply(struct call *c)
+{
+    const struct served_adapters *adapters = edge_closed(c->edge) ? NULL : c->edge->limits.adapters;
+    const char *id = c->edge->model_id, *prefix = "/v1/models/";
+    const char *one = c->path + strlen(prefix);
+    const uint32_t length = edge_limits(c->edge)->max_total_tokens;
+    struct listing l = {&c->out, c->edge};
+    const bool theirs = of_anthropic(c), all = strncmp(c->path, prefix, strlen(prefix)) != 0;
+    struct err e;
+    if (theirs)
+        c->errors = ERRORS_ANTHROPIC;
+    if (theirs && all) {
+        their_list(c, adapters);
+    } else if (theirs && (!strcmp(one, id) || edge_adapter(c->edge, one) ||
+                          models_known(c->edge->models, one))) {
+        their_model(&c->out, one);
+    } else if (all) {
+        buf_str(&c->out, "{\"object\":\"list\",\"data\":[");
+        model(&c->out, id, NULL, length);
+        for (uint32_t i = 0; adapters && i < adapters->n; i++) {
+            buf_ch(&c->out, ',');
+            model(&c->out, adapters->v[i].name, id, length);
+        }
+        models_each(c->edge->models, one_more, &l);
+        buf_str(&c->out, "]}");
+    } else if (edge_adapter(c->edge, one)) {
+        model(&c->out, one, id, length);
+    } else if (!strcmp(one, id) || models_known(c->edge->models, one)) {
+        model(&c->out, one, NULL, length_of(c->edge, one));
+    } else {
+        err_set(&e, ERR_NOT_FOUND, "The model `%.200s` does not exist", one);
+        call_reply_error(c, &e);
+        return;
+    }
+    call_reply(c);
+}
+
+const struct route route_models = {
+    .method = "GET",
+    .paths = {"/v1/models", "/v1/models/*"},
+    .summary =
+        "The served model, its adapters (`parent`) and models that are loaded on demand, as a list "
+        "or "
+        "by id. `max_model_len`: tokens of prompt and answer, null where the model is not loaded. "
+        "In Anthropic's shape for requests with the header `anthropic-version`.",
+    .open = true,
+    .reply = reply,
+};

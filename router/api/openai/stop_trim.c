@@ -1,0 +1,65 @@
+#include "router/api/openai/stop_trim.h"
+#include <string.h>
+
+/* Does text that begins with s[0..n) begin with the stop sequence, or may it still? */
+static bool may_begin(struct stop_trim *t, const char *s, size_t n, bool *whole)
+{
+    bool may = false;
+    for (uint32_t i = 0; i < t->n; i++) {
+        size_t len = strlen(t->stop[i]);
+        bool same = !memcmp(t->stop[i], s, len < n ? len : n);
+        may |= same;
+        if (same && len <= n) {
+            *whole = true;
+            t->found = t->stop[i];
+        }
+    }
+    return may;
+}
+
+void stop_trim_push(struct stop_trim *t, const char *s, size_t n, struct buf *out)
+{
+    size_t from = 0;
+    if (t->n == 0) {
+        buf_add(out, s, n);
+        return;
+    }
+    buf_add(&t->held, s, n);
+    if (t->matched || !t->held.p)
+        return;
+    while (from < t->held.len && !may_begin(t, t->held.p + from, t->held.len - from, &t->matched))
+        from++;
+    buf_add(out, t->held.p, from);
+    if (t->matched && t->keep)
+        buf_str(out, t->found);
+    t->held.len -= from;
+    if (from && t->held.len)
+        memmove(t->held.p, t->held.p + from, t->held.len);
+}
+
+/* A sequence may have ended inside what looked like the beginning of a longer one. */
+static size_t before_match(struct stop_trim *t)
+{
+    bool whole = false;
+    for (size_t i = 0; i < t->held.len; i++) {
+        may_begin(t, t->held.p + i, t->held.len - i, &whole);
+        if (whole)
+            return i;
+    }
+    return t->held.len;
+}
+
+void stop_trim_end(struct stop_trim *t, struct buf *out)
+{
+    bool told = t->matched;
+    size_t n = told ? 0 : before_match(t);
+    t->matched |= n < t->held.len;
+    if (n)
+        buf_add(out, t->held.p, n);
+    if (!told && t->matched && t->keep)
+        buf_str(out, t->found);
+    out->oom |= t->held.oom;
+    buf_reset(&t->held);
+}
+
+void stop_trim_free(struct stop_trim *t) { buf_free(&t->held); }

@@ -1,0 +1,386 @@
+/* The answers to a Responses request: one object, or the API's typed events. A piece of the reply
+ * is an output item. */
+#include "router/api/responses/responses.h"
+#include "router/call/accounting.h"
+#include <stdio.h>
+#include <string.h>
+
+static void string(struct buf *out, const char *s) { buf_json_str(out, s, strlen(s)); }
+
+static struct responses *own(const struct call *c)
+{
+    return ((struct openai *)c->state)->responses;
+}
+
+/* ---------------------------------------------------------------- items */
+
+enum item_kind { ITEM_REASONING, ITEM_MESSAGE, ITEM_FUNCTION, ITEM_CUSTOM };
+
+/* A call of a custom tool is one of a function that stands for it, or the whole content, where the
+ * content was constrained to its input. */
+static enum item_kind kind_of(const struct openai *o, const struct reply_news *news)
+{
+    if (news->kind == REPLY_REASONING)
+        return ITEM_REASONING;
+    if (news->kind == REPLY_CONTENT)
+        return o->responses->forced ? ITEM_CUSTOM : ITEM_MESSAGE;
+    return responses_is_custom(o->responses, news->call->name) ? ITEM_CUSTOM : ITEM_FUNCTION;
+}
+
+static bool has_part(enum item_kind kind) { return kind == ITEM_REASONING || kind == ITEM_MESSAGE; }
+
+static void item_id(struct buf *out, const struct openai *o, const struct reply_news *news)
+{
+    static const char *const prefixes[] = {[ITEM_REASONING] = "rs",
+                                           [ITEM_MESSAGE] = "msg",
+                                           [ITEM_FUNCTION] = "fc",
+                                           [ITEM_CUSTOM] = "ctc"};
+    buf_fmt(out, "\"%s_%s_%u\"", prefixes[kind_of(o, news)], strchr(o->id, '-') + 1, news->index);
+}
+
+/* The text of a custom tool's call, quoted. */
+static void input(struct buf *out, const struct reply_news *news)
+{
+    struct buf text = BUF_INIT;
+    if (news->call)
+        responses_input(news->call, &text);
+    else
+        buf_add(&text, news->text, news->n);
+    buf_json_str(out, text.p ? text.p : "", text.len);
+    out->oom |= text.oom;
+    buf_free(&text);
+}
+
+static void custom_item(struct buf *out, const struct openai *o, const struct reply_news *news,
+                        bool begun)
+{
+    buf_str(out, "\"type\":\"custom_tool_call\",\"call_id\":");
+    if (news->call)
+        string(out, news->call->id);
+    else /* nine letters and digits, as others are */
+        buf_fmt(out, "\"%.9s\"", strchr(o->id, '-') + 1);
+    buf_str(out, ",\"name\":");
+    string(out, news->call ? news->call->name : o->responses->forced);
+    buf_str(out, ",\"input\":");
+    if (begun)
+        input(out, news);
+    else
+        buf_str(out, "\"\"");
+    buf_ch(out, '}');
+}
+
+/* ,"logprobs":[...] of this part of the content. */
+static void logprobs(struct buf *out, const struct openai *o, const char *text, size_t n)
+{
+    const struct reply *r = o->responses->reply;
+    buf_str(out, ",\"logprobs\":");
+    text_tokens_tell(&o->responses->tokens, n ? (size_t)(text - r->content.p) : 0, n, out);
+}
+
+/* {"type":"output_text", ...}: the one part of a message, or of reasoning. */
+static void part(struct buf *out, const struct openai *o, enum reply_kind kind, const char *text,
+                 size_t n)
+{
+    buf_str(out, kind == REPLY_CONTENT ? "{\"type\":\"output_text\",\"annotations\":[]"
+                                       : "{\"type\":\"reasoning_text\"");
+    if (kind == REPLY_CONTENT)
+        logprobs(out, o, text, n);
+    buf_str(out, ",\"text\":");
+    buf_json_str(out, text, n);
+    buf_ch(out, '}');
+}
+
+/* `status`: in_progress (nothing is in it yet), completed, incomplete. */
+static void item(struct buf *out, const struct openai *o, const struct reply_news *news,
+                 const char *status)
+{
+    bool begun = strcmp(status, "in_progress") != 0;
+    buf_str(out, "{\"id\":");
+    item_id(out, o, news);
+    buf_fmt(out, ",\"status\":\"%s\",", status);
+    if (kind_of(o, news) == ITEM_CUSTOM) {
+        custom_item(out, o, news, begun);
+        return;
+    }
+    if (news->kind == REPLY_CALL) {
+        buf_fmt(out, "\"type\":\"function_call\",\"call_id\":\"%s\",\"name\":", news->call->id);
+        string(out, news->call->name);
+        buf_str(out, ",\"arguments\":");
+        buf_json_str(out, news->text, begun ? news->n : 0);
+        buf_ch(out, '}');
+        return;
+    }
+    buf_str(out, news->kind == REPLY_CONTENT
+                     ? "\"type\":\"message\",\"role\":\"assistant\",\"content\":["
+                     : "\"type\":\"reasoning\",\"summary\":[],\"content\":[");
+    if (begun)
+        part(out, o, news->kind, news->text, news->n);
+    buf_str(out, "]}");
+}
+
+static const struct reply_news no_text = {.kind = REPLY_CONTENT, .text = ""};
+
+/* Only the last piece can have been cut. */
+static const char *item_status(const struct openai *o, const struct generation *g, uint32_t index)
+{
+    const struct reply *r = chat_parts_reply(o, g);
+    bool cut = !strcmp(openai_finish(o, g), "length") && !chat_parts_called(o, g);
+    return cut && index + 1 >= r->n_pieces ? "incomplete" : "completed";
+}
+
+static void output(struct buf *out, const struct openai *o, const struct generation *g)
+{
+    const struct reply *r = chat_parts_reply(o, g);
+    struct reply_cursor at = {0};
+    struct reply_news news;
+    while (reply_next(r, &at, true, &news)) {
+        if (news.what != REPLY_CLOSED)
+            continue;
+        buf_str(out, news.index ? "," : "");
+        item(out, o, &news, item_status(o, g, news.index));
+    }
+    if (!r->n_pieces) /* nothing was said: in one message */
+        item(out, o, &no_text, item_status(o, g, 0));
+    out->oom |= r->oom;
+}
+
+/* ---------------------------------------------------------------- the response */
+
+static void usage(struct buf *out, const struct openai *o, const struct generation *g)
+{
+    uint32_t n = g->answer.n_tokens;
+    buf_fmt(out,
+            "{\"input_tokens\":%u,\"input_tokens_details\":{\"cached_tokens\":%u,"
+            "\"cache_write_tokens\":0},\"output_tokens\":%u,"
+            "\"output_tokens_details\":{\"reasoning_tokens\":%u},\"total_tokens\":%llu}",
+            g->r.n_ids, g->r.n_cached, n, chat_parts_thought(o, g),
+            (unsigned long long)g->r.n_ids + n);
+}
+
+/* `ended`: with all that was said; else as it is when it begins. */
+static void response(struct buf *out, const struct call *c, bool ended)
+{
+    const struct openai *o = c->state;
+    const struct generation *g = &c->gen[0];
+    bool cut = ended && !strcmp(openai_finish(o, g), "length") && !chat_parts_called(o, g);
+    buf_fmt(out, "{\"id\":\"%s\",\"object\":\"response\",\"created_at\":%lld,\"status\":\"%s\"",
+            o->id, (long long)c->created_unix,
+            !ended ? "in_progress"
+            : cut  ? "incomplete"
+                   : "completed");
+    buf_fmt(out, ",\"error\":null,\"incomplete_details\":%s,\"model\":",
+            cut ? "{\"reason\":\"max_output_tokens\"}" : "null");
+    string(out, o->model);
+    buf_str(out, own(c)->echo);
+    buf_str(out, ",\"output\":[");
+    if (ended)
+        output(out, o, g);
+    buf_str(out, "],\"usage\":");
+    if (ended)
+        usage(out, o, g);
+    else
+        buf_str(out, "null");
+    buf_ch(out, '}');
+}
+
+/* ---------------------------------------------------------------- events */
+
+/* The beginning of an event, up to its own members. */
+static void event(struct call *c, const char *type)
+{
+    buf_fmt(&c->out, "event: %s\ndata: {\"type\":\"%s\",\"sequence_number\":%llu", type, type,
+            (unsigned long long)own(c)->events++);
+}
+
+static void event_end(struct call *c) { buf_str(&c->out, "}\n\n"); }
+
+static void of_response(struct call *c, const char *type, bool ended)
+{
+    event(c, type);
+    buf_str(&c->out, ",\"response\":");
+    response(&c->out, c, ended);
+    event_end(c);
+}
+
+static void of_item(struct call *c, const char *type, const struct reply_news *news,
+                    const char *status)
+{
+    event(c, type);
+    buf_fmt(&c->out, ",\"output_index\":%u,\"item\":", news->index);
+    item(&c->out, c->state, news, status);
+    event_end(c);
+}
+
+/* An event about the inside of an item, up to its last member. */
+static void inside(struct call *c, const char *type, const struct reply_news *news)
+{
+    event(c, type);
+    buf_fmt(&c->out, ",\"output_index\":%u,\"item_id\":", news->index);
+    item_id(&c->out, c->state, news);
+    if (has_part(kind_of(c->state, news)))
+        buf_str(&c->out, ",\"content_index\":0");
+}
+
+static void of_part(struct call *c, const char *type, const struct reply_news *news, size_t n)
+{
+    inside(c, type, news);
+    buf_str(&c->out, ",\"part\":");
+    part(&c->out, c->state, news->kind, news->text, n);
+    event_end(c);
+}
+
+/* The text of an item: what is new of it (`delta`), or all of it. */
+static void of_text(struct call *c, const struct reply_news *news, bool delta)
+{
+    static const char *const types[][2] = {
+        [REPLY_REASONING] = {"response.reasoning_text.done", "response.reasoning_text.delta"},
+        [REPLY_CONTENT] = {"response.output_text.done", "response.output_text.delta"},
+        [REPLY_CALL] = {"response.function_call_arguments.done",
+                        "response.function_call_arguments.delta"}};
+    inside(c, types[news->kind][delta], news);
+    if (news->kind == REPLY_CONTENT)
+        logprobs(&c->out, c->state, news->text, news->n);
+    if (news->kind == REPLY_CALL && !delta) {
+        buf_str(&c->out, ",\"name\":");
+        string(&c->out, news->call->name);
+    }
+    buf_str(&c->out, delta                      ? ",\"delta\":"
+                     : news->kind == REPLY_CALL ? ",\"arguments\":"
+                                                : ",\"text\":");
+    buf_json_str(&c->out, news->text, news->n);
+    event_end(c);
+}
+
+/* The input of a custom tool: as it comes where it is the content, at its end where it is decoded
+ * from a function's arguments. */
+static void of_input(struct call *c, const struct reply_news *news)
+{
+    const bool done = news->what == REPLY_CLOSED;
+    if (done ? news->call != NULL && news->n > 0 : news->call == NULL) {
+        inside(c, "response.custom_tool_call_input.delta", news);
+        buf_str(&c->out, ",\"delta\":");
+        input(&c->out, news);
+        event_end(c);
+    }
+    if (done) {
+        inside(c, "response.custom_tool_call_input.done", news);
+        buf_str(&c->out, ",\"input\":");
+        input(&c->out, news);
+        event_end(c);
+    }
+}
+
+static void tell_one(struct call *c, const struct reply_news *news)
+{
+    const struct openai *o = c->state;
+    const enum item_kind kind = kind_of(o, news);
+    const bool text = has_part(kind);
+    if (kind == ITEM_CUSTOM && news->what != REPLY_OPENED)
+        of_input(c, news);
+    else if (news->what == REPLY_GREW) {
+        of_text(c, news, true);
+    } else if (news->what == REPLY_OPENED) {
+        of_item(c, "response.output_item.added", news, "in_progress");
+        if (text)
+            of_part(c, "response.content_part.added", news, 0);
+    } else {
+        of_text(c, news, false);
+        if (text)
+            of_part(c, "response.content_part.done", news, news->n);
+    }
+    if (news->what == REPLY_CLOSED)
+        of_item(c, "response.output_item.done", news, item_status(o, &c->gen[0], news->index));
+}
+
+static void tell(struct call *c, bool ended)
+{
+    struct openai *o = c->state;
+    const struct reply *r = chat_parts_reply(o, &c->gen[0]);
+    struct reply_news news;
+    while (reply_next(r, chat_parts_cursor(o, &c->gen[0]), ended, &news))
+        tell_one(c, &news);
+    c->out.oom |= r->oom;
+}
+
+static void take(struct call *c, struct generation *g, const struct gen_event *ev)
+{
+    struct responses *p = own(c);
+    if (p->logprobs)
+        text_tokens_add(&p->tokens, c->state, p->reply, ev);
+    chat_parts_take(c->state, g, ev);
+}
+
+static void stream_token(struct call *c, struct generation *g, const struct gen_event *ev)
+{
+    if (g->answer.n_tokens == 1) {
+        of_response(c, "response.created", false);
+        of_response(c, "response.in_progress", false);
+    }
+    take(c, g, ev);
+    tell(c, false);
+}
+
+static void stream_finish(struct call *c)
+{
+    const struct generation *g = &c->gen[0];
+    struct reply_news none = no_text;
+    tell(c, true);
+    if (!chat_parts_reply(c->state, g)->n_pieces) {
+        none.what = REPLY_OPENED;
+        tell_one(c, &none);
+        none.what = REPLY_CLOSED;
+        tell_one(c, &none);
+    }
+    bool cut = !strcmp(openai_finish(c->state, g), "length") && !chat_parts_called(c->state, g);
+    of_response(c, cut ? "response.incomplete" : "response.completed", true);
+}
+
+/* The SDKs raise what has an `error`; the other members are the API's own. */
+static void stream_error(struct call *c, const struct err *e)
+{
+    event(c, "error");
+    buf_str(&c->out, ",\"message\":");
+    string(&c->out, e->msg);
+    buf_str(&c->out, ",\"param\":null,\"code\":null,\"error\":");
+    error_object(&c->out, e);
+    event_end(c);
+}
+
+/* ---------------------------------------------------------------- one answer */
+
+static void collect_token(struct call *c, struct generation *g, const struct gen_event *ev)
+{
+    take(c, g, ev);
+}
+
+static void finish(struct call *c)
+{
+    response(&c->out, c, true);
+    books_headers(c, 0, c->n_gen, true);
+}
+
+static const struct format as_object = {NULL, collect_token, finish, stream_error};
+static const struct format as_stream = {NULL, stream_token, stream_finish, stream_error};
+
+static void free_tokens(void *arg)
+{
+    struct responses *p = arg;
+    text_tokens_free(&p->tokens);
+}
+
+int responses_generate(struct call *c, const struct chat_request *r, struct responses *p,
+                       struct err *e)
+{
+    struct openai *o = r->openai;
+    o->responses = p;
+    if (arena_defer(&c->arena, free_tokens, p) != 0)
+        return err_nomem(e);
+    if (openai_generate(c, o, o->stream ? &as_stream : &as_object, e) != 0)
+        return -1;
+    if (chat_parts_new(c, r, e) != 0)
+        return -1;
+    p->reply = chat_parts_reply(o, &c->gen[0]);
+    if (p->logprobs)
+        chat_parts_watch(o, &c->gen[0], text_tokens_watch, &p->tokens);
+    return 0;
+}

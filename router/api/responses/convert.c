@@ -1,0 +1,270 @@
+/* From the items of a Responses request to the messages that chat templates know. */
+#include "router/chat/convert.h"
+#include "common/json.h"
+#include "common/json_exact.h"
+#include "router/api/responses/responses.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct talk { /* a conversation on its way */
+    struct body *b;
+    struct object root;
+    cJSON *list;
+    cJSON *assistant; /* the message that the next call or text of the assistant belongs to */
+};
+
+static cJSON *add_message(struct talk *t, const char *role, const char *text)
+{
+    cJSON *m = cJSON_CreateObject();
+    cJSON_AddStringToObject(m, "role", role);
+    cJSON_AddStringToObject(m, "content", text);
+    cJSON_AddItemToArray(t->list, m);
+    t->assistant = NULL;
+    return m;
+}
+
+/* Put `text` behind what the member has; joined by `between`. */
+static void append(cJSON *m, const char *key, const char *between, const char *text)
+{
+    struct buf b = BUF_INIT;
+    const char *old = json_str(m, key, "");
+    buf_str(&b, old);
+    buf_str(&b, *old ? between : "");
+    buf_str(&b, text);
+    cJSON_DeleteItemFromObjectCaseSensitive(m, key);
+    if (!b.oom)
+        cJSON_AddStringToObject(m, key, b.p);
+    buf_free(&b);
+}
+
+/* Parts of text joined, or a plain string. Anything else fails the body. */
+static char *text_of(struct talk *t, const cJSON *content)
+{
+    static const char *const types[] = {"input_text", "output_text", "text", "reasoning_text",
+                                        "summary_text"};
+    struct buf text = BUF_INIT;
+    buf_reserve(&text, 0);
+    if (cJSON_IsString(content))
+        buf_str(&text, content->valuestring);
+    else if (content && !cJSON_IsArray(content))
+        body_mistyped(t->b, t->root, "input", content, "a string or a list of content parts");
+    for (const cJSON *k = json_first(content); k; k = k->next) {
+        const char *type = json_str(k, "type", "(none)");
+        bool known = false, refusal = !strcmp(type, "refusal");
+        for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
+            known |= !strcmp(type, types[i]);
+        if (!known && !refusal)
+            body_fail(t->b, t->root, "input", "content of type `%.40s` is not supported", type);
+        buf_str(&text, json_str(k, refusal ? "refusal" : "text", ""));
+    }
+    if (text.oom)
+        body_fail(t->b, t->root, "input", "out of memory");
+    return buf_take(&text);
+}
+
+/* ---------------------------------------------------------------- items */
+
+/* The assistant's message under way, or a new one. */
+static cJSON *assistant(struct talk *t)
+{
+    if (!t->assistant)
+        t->assistant = add_message(t, "assistant", "");
+    return t->assistant;
+}
+
+static void message(struct talk *t, const cJSON *item)
+{
+    const char *role = json_str(item, "role", "");
+    char *text = text_of(t, json_get(item, "content"));
+    const cJSON *last = t->list->child ? t->list->child->prev : NULL;
+    bool system = !strcmp(role, "system") || !strcmp(role, "developer");
+    if (!text)
+        return;
+    if (!json_get(item, "content"))
+        body_fail(t->b, t->root, "input", "missing field `content`");
+    if (!strcmp(role, "assistant")) {
+        cJSON *m = t->assistant && !json_get(t->assistant, "tool_calls") ? assistant(t) : NULL;
+        m = m ? m : add_message(t, role, "");
+        append(m, "content", "\n", text);
+        t->assistant = m;
+    } else if (system && last && last == t->list->child &&
+               !strcmp(json_str(last, "role", ""), "system")) {
+        append(t->list->child, "content", "\n\n", text); /* templates take one, in front */
+    } else if (system || !strcmp(role, "user")) {
+        add_message(t, system ? "system" : role, text);
+    } else {
+        body_fail(t->b, t->root, "input", "unknown role `%.40s`", role);
+    }
+    free(text);
+}
+
+/* A call of the assistant's; `arguments` are JSON, a text or a tree that this takes. */
+static void add_call(struct talk *t, const char *id, const char *name, cJSON *arguments)
+{
+    cJSON *m = assistant(t), *calls = cJSON_GetObjectItemCaseSensitive(m, "tool_calls");
+    cJSON *call = cJSON_CreateObject(), *f = cJSON_AddObjectToObject(call, "function");
+    cJSON_AddStringToObject(call, "id", id);
+    cJSON_AddStringToObject(call, "type", "function");
+    cJSON_AddStringToObject(f, "name", name);
+    cJSON_AddItemToObject(f, "arguments", arguments);
+    cJSON_AddItemToArray(calls ? calls : cJSON_AddArrayToObject(m, "tool_calls"), call);
+}
+
+static void function_call(struct talk *t, const cJSON *item)
+{
+    if (!json_str(item, "name", NULL))
+        body_fail(t->b, t->root, "input", "a `function_call` has a `name` and `arguments`");
+    add_call(t, json_str(item, "call_id", ""), json_str(item, "name", ""),
+             cJSON_CreateString(json_str(item, "arguments", "{}")));
+}
+
+/* The text of a custom tool is the one argument of the function that stands for it. */
+static void custom_tool_call(struct talk *t, const cJSON *item)
+{
+    cJSON *arguments = cJSON_CreateObject();
+    if (!json_str(item, "name", NULL))
+        body_fail(t->b, t->root, "input", "a `custom_tool_call` has a `name` and an `input`");
+    cJSON_AddStringToObject(arguments, "input", json_str(item, "input", ""));
+    add_call(t, json_str(item, "call_id", ""), json_str(item, "name", ""), arguments);
+}
+
+/* What a tool gave: a text, parts, or anything else as JSON. An agent sends it again with each
+ * later request, so that nothing in it may end the conversation. */
+static void read_output(struct talk *t, const cJSON *output, struct buf *text)
+{
+    const cJSON *part = json_first(output);
+    buf_reserve(text, 0);
+    if (cJSON_IsString(output))
+        buf_str(text, output->valuestring);
+    else if (output && !json_str(part, "type", NULL))
+        json_print_exact(text, output);
+    for (; json_str(part, "type", NULL); part = part->next) {
+        const char *type = json_str(part, "type", ""), *words = json_str(part, "text", NULL);
+        if (words) {
+            buf_str(text, words);
+            continue;
+        }
+        body_warn(t->b, "input: content of type %.40s in the output of a call is left out", type);
+        buf_fmt(text, "[%.40s left out: this model reads text only]", type);
+    }
+}
+
+static void call_output(struct talk *t, const cJSON *item)
+{
+    struct buf text = BUF_INIT;
+    const char *id = json_str(item, "call_id", json_str(item, "id", ""));
+    read_output(t, json_get(item, "output"), &text);
+    if (json_get(item, "tools")) /* what a search for tools has found */
+        json_print_exact(&text, json_get(item, "tools"));
+    if (!text.oom)
+        cJSON_AddStringToObject(add_message(t, "tool", text.p), "tool_call_id", id);
+    buf_free(&text);
+}
+
+/* A call of a tool that is no function: web_search_call, local_shell_call, mcp_call ... The client
+ * answers those with a `call_id`; the others ran on the server that wrote them, and are text. */
+static void foreign_call(struct talk *t, const cJSON *item, const char *type)
+{
+    static const char *const members[] = {"action",  "operation", "arguments", "input",
+                                          "queries", "code",      "query"};
+    const char *id = json_str(item, "call_id", NULL);
+    const cJSON *asked = NULL;
+    char name[64];
+    for (size_t i = 0; i < sizeof(members) / sizeof(members[0]) && !asked; i++)
+        asked = json_get(item, members[i]);
+    snprintf(name, sizeof(name), "%.*s", (int)(strlen(type) - strlen("_call")), type);
+    if (id) {
+        add_call(t, id, json_str(item, "name", name),
+                 asked ? cJSON_Duplicate(asked, true) : cJSON_CreateObject());
+        return;
+    }
+    struct buf text = BUF_INIT;
+    convert_foreign(json_str(item, "name", name), asked, &text);
+    if (json_get(item, "output"))
+        convert_foreign("output", json_get(item, "output"), &text);
+    if (!text.oom)
+        append(assistant(t), "content", "\n", text.p);
+    buf_free(&text);
+}
+
+static bool ends_with(const char *s, const char *end)
+{
+    size_t n = strlen(s), len = strlen(end);
+    return n >= len && !strcmp(s + n - len, end);
+}
+
+/* What means something only to the server that wrote it. */
+static bool is_of_a_server(const char *type)
+{
+    static const char *const types[] = {
+        "item_reference", "mcp_list_tools",     "mcp_approval_request", "mcp_approval_response",
+        "compaction",     "compaction_summary", "context_compaction",   "compaction_trigger"};
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
+        if (!strcmp(type, types[i]))
+            return true;
+    return false;
+}
+
+static void reasoning(struct talk *t, const cJSON *item)
+{
+    const cJSON *content = json_get(item, "content");
+    bool empty = !content || (cJSON_IsArray(content) && !content->child);
+    char *text = text_of(t, empty ? json_get(item, "summary") : content);
+    if (text && *text) {
+        t->assistant = NULL; /* what was said before it is another message */
+        append(assistant(t), "reasoning_content", "\n", text);
+    }
+    free(text);
+}
+
+static void read_item(struct talk *t, const cJSON *item)
+{
+    const char *type = json_str(item, "type", json_get(item, "role") ? "message" : "(none)");
+    if (!strcmp(type, "message"))
+        message(t, item);
+    else if (!strcmp(type, "function_call"))
+        function_call(t, item);
+    else if (!strcmp(type, "custom_tool_call"))
+        custom_tool_call(t, item);
+    else if (ends_with(type, "_output"))
+        call_output(t, item);
+    else if (ends_with(type, "_call"))
+        foreign_call(t, item, type);
+    else if (is_of_a_server(type))
+        body_warn(t->b, "input: items of type %s are left out", type);
+    else if (!strcmp(type, "reasoning"))
+        reasoning(t, item);
+    else
+        body_fail(t->b, t->root, "input", "items of type `%.40s` are not supported", type);
+}
+
+static cJSON *messages(struct body *b, struct object root)
+{
+    const cJSON *input = body_get(b, root, "input", true);
+    const char *instructions = body_str(b, root, "instructions", false);
+    struct talk t = {.b = b, .root = root, .list = cJSON_CreateArray()};
+    if (instructions && *instructions)
+        add_message(&t, "system", instructions);
+    if (cJSON_IsString(input))
+        add_message(&t, "user", input->valuestring);
+    else if (input && (!cJSON_IsArray(input) || !input->child))
+        body_fail(b, root, "input", "a string or a list of items is required");
+    for (const cJSON *k = json_first(input); k && !b->failed; k = k->next)
+        read_item(&t, k);
+    return t.list;
+}
+
+cJSON *responses_convert(struct body *b, struct object root, struct responses *p, struct ask *q)
+{
+    cJSON *chat = cJSON_CreateObject();
+    const cJSON *variables = body_get(b, root, "chat_template_kwargs", false);
+    const char *effort = json_str(body_get(b, root, "reasoning", false), "effort", NULL);
+    cJSON_AddItemToObject(chat, "messages", messages(b, root));
+    responses_tools(b, root, chat, p, q);
+    if (variables)
+        cJSON_AddItemToObject(chat, "chat_template_kwargs", cJSON_Duplicate(variables, true));
+    if (effort)
+        cJSON_AddStringToObject(chat, "reasoning_effort", effort);
+    return chat;
+}

@@ -1,0 +1,85 @@
+/* What a response repeats of its request. */
+#include "common/json_exact.h"
+#include "router/api/responses/responses.h"
+#include <string.h>
+
+static void json(struct buf *out, const char *name, const cJSON *v, const char *def)
+{
+    buf_fmt(out, ",\"%s\":", name);
+    if (v)
+        json_print_exact(out, v);
+    else
+        buf_str(out, def);
+}
+
+/* A number as it was sent, or what it is without: cJSON prints whole ones without a point. */
+static void number(struct buf *out, const char *name, const cJSON *v, const char *def)
+{
+    json(out, name, cJSON_IsNumber(v) ? v : NULL, def);
+}
+
+/* Those that were not left out, with the members that OpenAI's own answers always have. */
+static void tools(struct buf *out, const cJSON *given)
+{
+    const char *between = "";
+    buf_str(out, ",\"tools\":[");
+    for (const cJSON *k = cJSON_IsArray(given) ? given->child : NULL; k; k = k->next) {
+        if (!responses_tool_taken(k))
+            continue;
+        buf_fmt(out, "%s{\"type\":\"%s\"", between, json_str(k, "type", ""));
+        between = ",";
+        json(out, "name", json_get(k, "name"), "\"\"");
+        json(out, "description", json_get(k, "description"), "null");
+        if (!strcmp(json_str(k, "type", ""), "custom")) {
+            json(out, "format", json_get(k, "format"), "{\"type\":\"text\"}");
+            buf_ch(out, '}');
+            continue;
+        }
+        json(out, "parameters", json_get(k, "parameters"), "null");
+        json(out, "strict", json_get(k, "strict"), "true");
+        buf_ch(out, '}');
+    }
+    buf_ch(out, ']');
+}
+
+static void text_format(struct buf *out, const cJSON *text)
+{
+    const cJSON *f = json_get(text, "format");
+    buf_str(out, ",\"text\":{\"format\":");
+    if (!strcmp(json_str(f, "type", "text"), "json_schema")) {
+        buf_str(out, "{\"type\":\"json_schema\"");
+        json(out, "name", json_get(f, "name"), "\"\"");
+        json(out, "description", json_get(f, "description"), "null");
+        json(out, "schema", json_get(f, "schema"), "{}");
+        json(out, "strict", json_get(f, "strict"), "true");
+        buf_str(out, "}}");
+    } else {
+        buf_fmt(out, "{\"type\":\"%s\"}}",
+                strcmp(json_str(f, "type", ""), "json_object") ? "text" : "json_object");
+    }
+}
+
+void responses_echo(struct object root, struct buf *out)
+{
+    const cJSON *r = root.json, *reasoning = json_get(r, "reasoning");
+    json(out, "instructions", json_get(r, "instructions"), "null");
+    json(out, "metadata", json_get(r, "metadata"), "{}");
+    json(out, "max_output_tokens", json_get(r, "max_output_tokens"), "null");
+    json(out, "parallel_tool_calls", json_get(r, "parallel_tool_calls"), "true");
+    number(out, "temperature", json_get(r, "temperature"), "1.0");
+    number(out, "top_p", json_get(r, "top_p"), "1.0");
+    number(out, "top_logprobs", json_get(r, "top_logprobs"), "0");
+    json(out, "tool_choice", json_get(r, "tool_choice"), "\"auto\"");
+    tools(out, json_get(r, "tools"));
+    text_format(out, json_get(r, "text"));
+    buf_str(out, ",\"reasoning\":{\"effort\":");
+    const char *effort = json_str(reasoning, "effort", NULL);
+    if (effort)
+        buf_json_str(out, effort, strlen(effort));
+    else
+        buf_str(out, "null");
+    buf_str(out, ",\"summary\":null}");
+    json(out, "user", json_get(r, "user"), "null");
+    json(out, "truncation", json_get(r, "truncation"), "\"disabled\"");
+    buf_str(out, ",\"background\":false,\"previous_response_id\":null,\"store\":false");
+}

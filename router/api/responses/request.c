@@ -1,0 +1,100 @@
+/* The body of a Responses request. */
+#include "common/json.h"
+#include "common/template/template.h"
+#include "router/api/responses/responses.h"
+#include "router/generate/constrain.h"
+#include <string.h>
+
+/* What would need a memory, or tools of a server's own. */
+static void refuse(struct body *b, struct object root)
+{
+    static const char *const names[] = {"previous_response_id", "conversation", "prompt"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (json_get(root.json, names[i]))
+            body_fail(b, root, names[i], "`%s` is not supported: nothing is stored", names[i]);
+    if (body_opt_bool(b, root, "background", false))
+        body_fail(b, root, "background", "`background` is not supported");
+}
+
+/* `truncation` of `auto`: the prompt's most tokens, so that an answer of `asked` has room, or one
+ * of 1024 tokens where more was asked for; 0: nothing is cut. */
+static uint32_t read_truncation(struct call *c, struct body *b, struct object root,
+                                struct opt_u64 asked)
+{
+    enum { ROOM = 1024 };
+    const struct infer_limits *l = edge_limits(c->edge);
+    const char *how = body_str(b, root, "truncation", false);
+    uint64_t answer = !asked.set ? 1 : asked.v < ROOM ? asked.v : ROOM;
+    if (how && strcmp(how, "auto") != 0 && strcmp(how, "disabled") != 0)
+        body_fail(b, root, "truncation", "`truncation` must be `auto` or `disabled`");
+    if (!how || strcmp(how, "auto") != 0)
+        return 0;
+    uint64_t room = l->max_total_tokens > answer ? l->max_total_tokens - answer : 1;
+    return room < l->max_input_tokens ? (uint32_t)room : l->max_input_tokens;
+}
+
+/* Other things that `include` may name are of tools that are not here, or encrypted. */
+static bool reads_logprobs(struct body *b, struct object root, struct ask *q)
+{
+    const cJSON *include = json_get(root.json, "include");
+    bool named = false;
+    if (include && !cJSON_IsArray(include))
+        body_mistyped(b, root, "include", include, "a sequence");
+    for (const cJSON *k = json_first(include); k; k = k->next)
+        named |= cJSON_IsString(k) && !strcmp(k->valuestring, "message.output_text.logprobs");
+    q->top_name = "top_logprobs";
+    q->top_n_tokens = body_u32(b, root, q->top_name);
+    return named || q->top_n_tokens.v > 0;
+}
+
+/* text.format: {"type": "text" | "json_object"}, or a schema with its name beside it. */
+static void read_text_format(struct body *b, struct object root, struct ask *q)
+{
+    const cJSON *f = json_get(body_get(b, root, "text", false), "format");
+    const char *type = json_str(f, "type", "text");
+    cJSON *any = NULL;
+    if (!strcmp(type, "json_schema") && json_get(f, "schema"))
+        constrain_named(b, f, q);
+    else if (!strcmp(type, "json_object") && (any = cJSON_Parse("{\"type\":\"object\"}")))
+        constrain_schema(b, any, q);
+    else if (strcmp(type, "text") != 0)
+        body_fail(b, root, "text",
+                  "`format` must be `text`, `json_object`, or `json_schema` with a `schema`");
+    if (cJSON_IsTrue(json_get(f, "strict")))
+        constrain_compact(q);
+    cJSON_Delete(any);
+}
+
+int responses_parse(struct call *c, struct chat_request *r, struct responses *p, struct err *e)
+{
+    struct body b;
+    struct buf echo = BUF_INIT;
+    *r = (struct chat_request){0};
+    if (body_open(&b, c->body.p, c->body.len, &c->arena, e) != 0)
+        return -1;
+    struct object root = body_root(&b);
+    template_keep_numbers(b.root, b.text, b.n);
+    struct openai *o = openai_parse(c, &b, "resp", e);
+    struct ask *q = ARENA_NEW(&c->arena, struct ask, 1);
+    if (!o || !q)
+        return err_nomem(e);
+    openai_sampling(&b, root, q);
+    q->length_name = "max_output_tokens";
+    q->max_new_tokens = body_length(&b, root, q->length_name);
+    q->input_name = "input";
+    read_text_format(&b, root, q);
+    refuse(&b, root);
+    r->fit = read_truncation(c, &b, root, q->max_new_tokens);
+    p->logprobs = reads_logprobs(&b, root, q);
+    if (o->each != 1)
+        body_fail(&b, root, "n", "`n` is not supported");
+    o->asks = q;
+    o->n_asks = 1;
+    r->openai = o;
+    r->split = true;
+    responses_echo(root, &echo);
+    p->echo = echo.oom ? NULL : arena_strdup(&c->arena, echo.p, echo.len);
+    buf_free(&echo);
+    return p->echo ? chat_prepare_tree(c, &b, responses_convert(&b, root, p, q), r, e)
+                   : err_nomem(e);
+}

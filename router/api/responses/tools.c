@@ -1,0 +1,211 @@
+/* tools.c - the tools of a Responses request.
+ *
+ * A function is one. A `custom` tool takes a text: it is a function with the one argument `input`,
+ * and its calls are told as items of their own. Tools of other types run on OpenAI's servers, or
+ * are known to its models without a schema: they are left out. */
+#include "common/json.h"
+#include "router/api/responses/responses.h"
+#include "router/chat/convert.h"
+#include "router/generate/constrain.h"
+#include <string.h>
+
+static bool has_type(const cJSON *tool, const char *type)
+{
+    return !strcmp(json_str(tool, "type", ""), type);
+}
+
+bool responses_tool_taken(const cJSON *tool)
+{
+    return has_type(tool, "function") || has_type(tool, "custom");
+}
+
+static const cJSON *find(const cJSON *tools, const char *type, const char *name)
+{
+    for (const cJSON *k = json_first(tools); k; k = k->next)
+        if (has_type(k, type) && !strcmp(json_str(k, "name", ""), name))
+            return k;
+    return NULL;
+}
+
+bool responses_is_custom(const struct responses *p, const char *name)
+{
+    return find(p->tools, "custom", name) != NULL;
+}
+
+/* {"type": "grammar", "syntax", "definition"} of a custom tool; NULL: its input is any text. The
+ * chat route's clients nest the members once more. */
+static const cJSON *grammar_of(const cJSON *tool)
+{
+    const cJSON *f = json_get(tool, "format");
+    return has_type(f, "grammar") ? json_get(f, "grammar") ? json_get(f, "grammar") : f : NULL;
+}
+
+/* What the model reads of a custom tool. */
+static void describe(const cJSON *tool, struct buf *out)
+{
+    const cJSON *g = grammar_of(tool);
+    buf_reserve(out, 0);
+    buf_str(out, json_str(tool, "description", ""));
+    if (g)
+        buf_fmt(out, "%sIts input follows this grammar (%s):\n%s", out->len ? "\n" : "",
+                json_str(g, "syntax", ""), json_str(g, "definition", ""));
+}
+
+static cJSON *input_schema(void)
+{
+    cJSON *schema = cJSON_CreateObject();
+    cJSON *properties = cJSON_AddObjectToObject(schema, "properties");
+    cJSON_AddStringToObject(schema, "type", "object");
+    cJSON_AddStringToObject(cJSON_AddObjectToObject(properties, "input"), "type", "string");
+    cJSON_AddItemToArray(cJSON_AddArrayToObject(schema, "required"), cJSON_CreateString("input"));
+    cJSON_AddFalseToObject(schema, "additionalProperties");
+    return schema;
+}
+
+static void custom(struct body *b, const cJSON *given, cJSON *f)
+{
+    struct buf text = BUF_INIT;
+    describe(given, &text);
+    if (!text.oom)
+        cJSON_AddStringToObject(f, "description", text.p);
+    buf_free(&text);
+    cJSON_AddItemToObject(f, "parameters", input_schema());
+    if (grammar_of(given))
+        body_warn(b,
+                  "tools: the grammar of %.60s is told to the model, and enforced only where "
+                  "tool_choice names the tool",
+                  json_str(given, "name", ""));
+}
+
+/* `tool_choice` of the type `allowed_tools`: the tool is one of them. */
+static bool allowed(struct object root, const cJSON *tool)
+{
+    const cJSON *choice = json_get(root.json, "tool_choice");
+    return !has_type(choice, "allowed_tools") ||
+           find(json_get(choice, "tools"), json_str(tool, "type", ""), json_str(tool, "name", ""));
+}
+
+static cJSON *one_tool(struct body *b, struct object root, const cJSON *given)
+{
+    const char *name = json_str(given, "name", NULL);
+    const cJSON *schema = json_get(given, "parameters");
+    if (!json_str(given, "type", NULL))
+        body_fail(b, root, "tools", "missing field `type`");
+    else if (!responses_tool_taken(given))
+        body_warn(b, "tools: %.60s is not supported and left out", json_str(given, "type", ""));
+    else if (!name)
+        body_fail(b, root, "tools", "missing field `name`");
+    if (!name || !responses_tool_taken(given) || !allowed(root, given))
+        return NULL;
+    cJSON *tool = cJSON_CreateObject(), *f = cJSON_AddObjectToObject(tool, "function");
+    cJSON_AddStringToObject(tool, "type", "function");
+    cJSON_AddStringToObject(f, "name", name);
+    if (has_type(given, "custom")) {
+        custom(b, given, f);
+        return tool;
+    }
+    if (json_str(given, "description", NULL))
+        cJSON_AddStringToObject(f, "description", json_str(given, "description", ""));
+    if (schema)
+        cJSON_AddItemToObject(f, "parameters", cJSON_Duplicate(schema, true));
+    return tool;
+}
+
+/* ---------------------------------------------------------------- the choice */
+
+static bool is_word(const char *word, bool none)
+{
+    return word &&
+           (!strcmp(word, "auto") || !strcmp(word, "required") || (none && !strcmp(word, "none")));
+}
+
+static void tool_choice(struct body *b, struct object root, cJSON *chat)
+{
+    const cJSON *choice = body_get(b, root, "tool_choice", false);
+    const char *name = json_str(choice, "name", NULL), *type = json_str(choice, "type", NULL);
+    const char *word = cJSON_IsString(choice) ? choice->valuestring : NULL;
+    if (is_word(word, true))
+        cJSON_AddStringToObject(chat, "tool_choice", word);
+    else if (type && !strcmp(type, "allowed_tools") && is_word(json_str(choice, "mode", ""), false))
+        cJSON_AddStringToObject(chat, "tool_choice", json_str(choice, "mode", ""));
+    else if (type && name && responses_tool_taken(choice))
+        convert_named_choice(chat, name);
+    else if (type && strcmp(type, "allowed_tools") != 0 && !responses_tool_taken(choice))
+        body_warn(b, "tool_choice: %.60s is left out", type);
+    else if (choice)
+        body_fail(b, root, "tool_choice",
+                  "one of `auto`, `none`, `required`, a `function` or `custom` tool with a `name`, "
+                  "or `allowed_tools` with a `mode` of `auto` or `required` and `tools`");
+}
+
+/* The custom tool with a grammar that must be called; NULL: none. */
+static const cJSON *forced_grammar(struct object root, const cJSON *chat)
+{
+    const cJSON *choice = json_get(chat, "tool_choice"), *tools = json_get(chat, "tools");
+    const char *name = json_str(json_get(choice, "function"), "name", NULL);
+    if (cJSON_IsString(choice) && !strcmp(choice->valuestring, "required") && tools->child &&
+        !tools->child->next)
+        name = json_str(json_get(tools->child, "function"), "name", NULL);
+    const cJSON *tool = name ? find(json_get(root.json, "tools"), "custom", name) : NULL;
+    return tool && grammar_of(tool) ? tool : NULL;
+}
+
+/* The answer is to be the input of this tool and nothing else, under its grammar. */
+static void force(struct body *b, struct object root, cJSON *chat, const cJSON *tool,
+                  struct responses *p, struct ask *q)
+{
+    const cJSON *g = grammar_of(tool);
+    cJSON *messages = cJSON_GetObjectItemCaseSensitive(chat, "messages"), *m;
+    const cJSON *last = messages->child ? messages->child->prev : NULL;
+    struct buf text = BUF_INIT;
+    constrain_syntax(b, root, "tools", json_str(g, "syntax", ""), json_str(g, "definition", NULL),
+                     q);
+    p->forced = json_str(tool, "name", "");
+    cJSON_DeleteItemFromObjectCaseSensitive(chat, "tools");
+    cJSON_DeleteItemFromObjectCaseSensitive(chat, "tool_choice");
+    bool behind = !strcmp(json_str(last, "role", ""), "user");
+    if (behind)
+        buf_fmt(&text, "%s\n\n", json_str(last, "content", ""));
+    buf_fmt(&text, "Answer with the input of the tool `%s` and nothing else. ", p->forced);
+    describe(tool, &text);
+    if (!text.oom && (m = cJSON_CreateObject())) {
+        cJSON_AddStringToObject(m, "role", "user");
+        cJSON_AddStringToObject(m, "content", text.p);
+        if (behind)
+            cJSON_ReplaceItemViaPointer(messages, messages->child->prev, m);
+        else
+            cJSON_AddItemToArray(messages, m);
+    }
+    buf_free(&text);
+}
+
+void responses_tools(struct body *b, struct object root, cJSON *chat, struct responses *p,
+                     struct ask *q)
+{
+    p->tools = json_get(root.json, "tools");
+    const bool any = convert_tools(b, root, chat, one_tool);
+    if (!json_first(p->tools))
+        return;
+    tool_choice(b, root, chat);
+    if (!any) { /* all were left out: there is nothing to choose from */
+        cJSON_DeleteItemFromObjectCaseSensitive(chat, "tool_choice");
+        return;
+    }
+    if (json_get(root.json, "parallel_tool_calls"))
+        cJSON_AddBoolToObject(chat, "parallel_tool_calls",
+                              body_opt_bool(b, root, "parallel_tool_calls", true));
+    const cJSON *tool = b->failed ? NULL : forced_grammar(root, chat);
+    if (tool)
+        force(b, root, chat, tool, p, q);
+}
+
+void responses_input(const struct reply_call *call, struct buf *out)
+{
+    struct err ignored;
+    const char *text = call->arguments.p ? call->arguments.p : "";
+    cJSON *j = json_parse(text, call->arguments.len, &ignored);
+    const char *input = json_str(j, "input", NULL);
+    buf_reserve(out, 0);
+    buf_add(out, input ? input : text, input ? strlen(input) : call->arguments.len);
+    cJSON_Delete(j);
+}

@@ -1,0 +1,47 @@
+#include "router/api/lmtp/lmtp.h"
+#include "router/api/service/audit.h"
+#include "router/call/call.h"
+
+enum { WAIT_MS = 2000 };
+
+/* Without a key the port is open to all; what is held, and by how many, is not for all. */
+static int may_ask(const struct call *c, struct err *e)
+{
+    return edge_home(c->edge)->has_keys || c->local
+               ? 0
+               : err_set(e, ERR_NOT_FOUND,
+                         "/debug/audit is served to this machine alone; with --api-key, to those "
+                         "who have one");
+}
+
+static int work(struct call *c, struct err *e)
+{
+    struct edge *g = edge_home(c->edge);
+    struct infer *i = atomic_load(&g->infer);
+    struct err none = ERR_INIT;
+    if (may_ask(c, e) != 0)
+        return -1;
+    buf_str(&c->out, "{\"scheduler\":");
+    if (!i || infer_audit(i, WAIT_MS, &c->out, &none) != 0)
+        buf_str(&c->out, "null"); /* it does not answer, which is an answer */
+    buf_fmt(&c->out,
+            ",\"requests\":{\"live\":%u,\"permits_held\":%u,\"permits\":%u},"
+            "\"connections\":{\"http\":%u,\"lingering\":%u,\"lmtp\":%u},\"descriptors\":",
+            atomic_load(&g->live) - 1, admission_held(&g->admission),
+            g->config->max_concurrent_requests, c->counts.connections, c->counts.lingering,
+            lmtp_peers(g->lmtp));
+    audit_descriptors(&c->out);
+    buf_ch(&c->out, '}');
+    return 0;
+}
+
+const struct route route_debug_audit = {
+    .method = "GET",
+    .paths = {"/debug/audit"},
+    .summary =
+        "What is held, and by whom: sequences and KV blocks of the first model's scheduler, "
+        "requests, connections, descriptors. `balanced`: the blocks in use are those that "
+        "sequences hold. Without keys it is served to 127.0.0.1 and ::1 alone, and not through a "
+        "proxy.",
+    .work = work,
+};

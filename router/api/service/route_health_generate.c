@@ -1,0 +1,39 @@
+/* Not only do the shards answer: a token comes out of them. */
+#include "router/call/call.h"
+
+static void token(struct call *c, struct generation *g, const struct gen_event *ev)
+{
+    (void)c, (void)g, (void)ev; /* that there is one is the answer */
+}
+static void finish(struct call *c) { (void)c; }
+
+static const struct format as_nothing = {NULL, token, finish, NULL};
+
+static int work(struct call *c, struct err *e)
+{
+    static const uint32_t one_token[1] = {0};
+    struct ask q = {.style = ASK_OPENAI,
+                    .ids = one_token,
+                    .n_ids = 1,
+                    .greedy = true,
+                    .ignore_eos = true,
+                    .max_new_tokens = {true, 1}};
+    c->format = &as_nothing;
+    if (call_generate(c, &q, 1, 1, e) == 0)
+        return 0;
+    /* Who is busy generates: a probe must not end a server for the requests that it has. */
+    struct infer *i = atomic_load(&c->edge->infer);
+    if (e->kind != ERR_OVERLOADED || !i || !infer_healthy(i))
+        return -1;
+    *e = (struct err)ERR_INIT;
+    return 0;
+}
+
+const struct route route_health_generate = {
+    .method = "GET",
+    .paths = {"/health_generate"},
+    .summary = "200 after one token was generated, or when all permits are held and the shards "
+               "answer; 503 as `/health`.",
+    .probe = true,
+    .work = work,
+};

@@ -1,0 +1,22 @@
+#include "router/call/call.h"
+
+/* The model is loaded; whether the shards answer now is /readyz's to say. */
+static void reply(struct call *c)
+{
+    if (!atomic_load(&c->edge->infer)) {
+        struct err e;
+        err_set(&e, ERR_UNHEALTHY, "the model is being loaded");
+        call_reply_error(c, &e);
+        return;
+    }
+    call_reply(c);
+}
+
+const struct route route_startupz = {
+    .method = "GET",
+    .paths = {"/startupz"},
+    .summary = "503 until the model is loaded and warm, 200 from then on.",
+    .probe = true,
+    .open = true,
+    .reply = reply,
+};

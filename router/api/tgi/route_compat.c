@@ -1,0 +1,24 @@
+/* What huggingface_hub's InferenceClient posts to: one path, and the body says whether to stream.
+ */
+#include "router/api/tgi/tgi.h"
+#include "router/http/route.h"
+
+static int work(struct call *c, struct err *e)
+{
+    struct tgi *t = tgi_parse(c, true, e);
+    if (t && !t->full_text_given)
+        t->return_full_text = true; /* TGI's default here for models whose task is not known */
+    return t ? tgi_generate(c, t, t->stream, true, e) : -1;
+}
+
+const struct route route_compat = {
+    .method = "POST",
+    .paths = {"/"},
+    .summary =
+        "As `/generate_stream` when `stream` is true, else a list with `/generate`'s answer.",
+    .body = "`inputs`, `parameters`, `stream`",
+    .takes = "Generate",
+    .example = "{\"inputs\": \"Once upon a time\", \"parameters\": {\"max_new_tokens\": 20}}",
+    .gives = "GenerateList",
+    .work = work,
+};

@@ -1,0 +1,18 @@
+#include "router/api/tgi/tgi.h"
+#include "router/http/route.h"
+
+static int work(struct call *c, struct err *e)
+{
+    struct tgi *t = tgi_parse(c, false, e);
+    return t ? tgi_generate(c, t, true, false, e) : -1;
+}
+
+const struct route route_generate_stream = {
+    .method = "POST",
+    .paths = {"/generate_stream"},
+    .summary = "Generate and send an event per token.",
+    .body = "`inputs`, `parameters`",
+    .takes = "Generate",
+    .example = "{\"inputs\": \"Once upon a time\", \"parameters\": {\"max_new_tokens\": 20}}",
+    .work = work,
+};

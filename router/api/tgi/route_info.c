@@ -1,0 +1,52 @@
+#include "router/call/call.h"
+#include <string.h>
+
+static void text(struct buf *out, const char *key, const char *s)
+{
+    buf_fmt(out, ",\"%s\":", key);
+    if (s)
+        buf_json_str(out, s, strlen(s));
+    else
+        buf_str(out, "null");
+}
+
+static void number(struct buf *out, const char *key, uint32_t v)
+{
+    buf_fmt(out, ",\"%s\":%u", key, v);
+}
+
+static void reply(struct call *c)
+{
+    const struct edge *g = c->edge;
+    const struct router_config *f = g->config;
+    bool open = atomic_load(&g->infer) != NULL; /* the limits are settled */
+    struct buf *out = &c->out;
+    buf_str(out, "{\"model_id\":");
+    buf_json_str(out, g->model_id, strlen(g->model_id));
+    text(out, "model_sha", g->model_sha);
+    text(out, "model_pipeline_tag", NULL);
+    text(out, "model_dtype", open ? g->limits.dtype : NULL);
+    text(out, "model_device_type", open ? g->limits.device : NULL);
+    text(out, "quantize", open && *g->limits.quantize ? g->limits.quantize : NULL);
+    number(out, "max_concurrent_requests", f->max_concurrent_requests);
+    number(out, "max_best_of", f->max_best_of);
+    number(out, "max_stop_sequences", f->max_stop_sequences);
+    number(out, "max_input_tokens", open ? g->limits.max_input_tokens : f->max_input_tokens);
+    number(out, "max_total_tokens", open ? g->limits.max_total_tokens : f->max_total_tokens);
+    number(out, "validation_workers", f->validation_workers);
+    number(out, "max_client_batch_size", f->max_client_batch_size);
+    text(out, "router", "text-generation-router");
+    text(out, "version", VERSION);
+    text(out, "sha", NULL);
+    text(out, "docker_label", NULL);
+    buf_ch(out, '}');
+    call_reply(c);
+}
+
+const struct route route_info = {
+    .method = "GET",
+    .paths = {"/info"},
+    .summary = "The model and the limits.",
+    .open = true,
+    .reply = reply,
+};

@@ -1,0 +1,48 @@
+#include "common/json.h"
+#include "router/api/tgi/tgi.h"
+#include "router/chat/completion.h"
+#include "router/generate/tokens.h"
+#include "router/http/route.h"
+#include <string.h>
+
+/* vLLM's form (`prompt`, or `messages` and all that a chat has) and llama.cpp's (`content`). */
+static int other_form(struct call *c, struct body *b, struct object root, struct err *e)
+{
+    bool chat = json_get(root.json, "messages"), llama = json_get(root.json, "content");
+    bool special = llama ? body_opt_bool(b, root, "add_special", false)
+                         : body_opt_bool(b, root, "add_special_tokens", !chat);
+    bool pieces = body_opt_bool(b, root, "return_token_strs", false);
+    const char *text = chat ? "" : body_str(b, root, llama ? "content" : "prompt", true);
+    struct chat_request r;
+    if (b->failed || (chat && chat_request_parse(c, &r, e) != 0))
+        return -1;
+    size_t n = chat ? r.openai->asks->n_inputs : strlen(text);
+    return tokens_ids(c, chat ? r.openai->asks->inputs : text, n, special, pieces, e);
+}
+
+static int work(struct call *c, struct err *e)
+{
+    struct body b;
+    if (body_open(&b, c->body.p, c->body.len, &c->arena, e) != 0)
+        return -1;
+    struct object root = body_root(&b);
+    static const char *const names[] = {"prompt", "messages", "content"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (json_get(root.json, names[i]) && !json_get(root.json, "inputs"))
+            return other_form(c, &b, root, e);
+    struct tgi *t = tgi_parse(c, false, e);
+    return t ? tokens_json(c, t->ask.inputs, t->ask.n_inputs, true, e) : -1;
+}
+
+const struct route route_tokenize = {
+    .method = "POST",
+    .paths = {"/tokenize"},
+    .summary = "The tokens of a prompt, special ones included, with byte offsets; or as vLLM and "
+               "llama.cpp answer: `tokens` (ids), `count`, `max_model_len`.",
+    .body = "`inputs`; or vLLM's `prompt` or `messages`, `add_special_tokens`, "
+            "`return_token_strs`; or llama.cpp's `content`, `add_special`",
+    .takes = "Tokenize",
+    .example = "{\"inputs\": \"Once upon a time\"}",
+    .gives = "Tokens",
+    .work = work,
+};

@@ -1,0 +1,480 @@
+/* The life of a call: see call.h. The books (metrics, log lines, response headers) are in
+ * accounting.c. */
+#include "router/call/call.h"
+#include "common/clock.h"
+#include "common/hash.h"
+#include "common/log.h"
+#include "router/api/lmtp/lmtp.h"
+#include "router/call/accounting.h"
+#include "router/call/body.h"
+#include "router/call/spans.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { ARENA_MIN = 64 << 20, ARENA_PER_BYTE = 16, SCHEDULER_ARENA = 64 << 10 };
+enum { CALL_AT_ONCE = 8 };
+
+/* Where all have the same key, the client's word tells its users apart. */
+static uint64_t tenant_of(const struct call *c, const struct ask *q)
+{
+    return q->user && !c->tenant_named && c->edge->has_keys
+               ? hash_bytes(c->tenant, q->user, strlen(q->user))
+               : c->tenant;
+}
+
+static struct call *call_new(struct edge *g, struct exchange *x)
+{
+    struct call *c = calloc(1, sizeof(*c));
+    if (!c)
+        return NULL;
+    c->edge = g;
+    c->x = x;
+    c->route = exchange_route(x);
+    c->received_ns = clock_ns();
+    c->tenant = exchange_tenant(x, &c->tenant_named);
+    c->local = exchange_local(x);
+    c->counts = http_counts(g->http);
+    c->key_id = exchange_key_id(x);
+    c->created_unix = (int64_t)time(NULL);
+    c->body = exchange_take_body(x);
+    c->status = 200;
+    arena_init(&c->arena, ARENA_MIN + ARENA_PER_BYTE * c->body.len);
+    c->path = arena_strdup(&c->arena, exchange_path(x), strlen(exchange_path(x)));
+    c->id = arena_strdup(&c->arena, exchange_id(x), strlen(exchange_id(x)));
+    snprintf(c->method, sizeof(c->method), "%s", exchange_method(x));
+    snprintf(c->key, sizeof(c->key), "%s", exchange_key(x));
+    if (!c->path || !c->id) {
+        arena_reset(&c->arena);
+        buf_free(&c->body);
+        free(c);
+        return NULL;
+    }
+    c->errors = error_shape_of(c->path);
+    spans_begin(c);
+    atomic_fetch_add(&g->live, 1);
+    return c;
+}
+
+static void call_free(struct call *c)
+{
+    struct edge *g = c->edge, *home = edge_home(g);
+    books_line(c); /* here, since nobody else holds its times any more */
+    spans_end(c);
+    for (uint32_t i = 0; i < c->n_gen; i++)
+        answer_free(&c->gen[i].answer), arena_reset(&c->gen[i].r.arena);
+    admission_give(&g->admission, c->key_id, c->permits);
+    models_release(g);
+    buf_free(&c->out);
+    buf_free(&c->body);
+    arena_reset(&c->arena);
+    free(c);
+    atomic_fetch_sub(&home->live, 1);
+}
+
+/* Pushing bytes may find the client gone and end the exchange under the caller's feet: whoever
+ * works on a call pins it first. */
+static void pin(struct call *c) { c->pins++; }
+
+static void unpin(struct call *c)
+{
+    if (--c->pins == 0 && !c->x && !c->busy && c->n_live == 0)
+        call_free(c);
+}
+
+static void cancel_all(struct call *c)
+{
+    struct infer *i = atomic_load(&c->edge->infer);
+    for (uint32_t k = 0; k < c->n_gen; k++)
+        if (c->gen[k].live)
+            infer_cancel(i, &c->gen[k].r);
+}
+
+/* ---------------------------------------------------------------- answering */
+
+void call_reply(struct call *c)
+{
+    if (!c->x)
+        return;
+    struct exchange *x = c->x;
+    exchange_reply(x, c->status, c->out.len ? c->type ? c->type : "application/json" : NULL,
+                   &c->out);
+}
+
+/* When asking again is worth it: when those that wait now have been served. */
+void call_retry_after(struct call *c)
+{
+    if (!c->x)
+        return;
+    struct infer *i = atomic_load(&c->edge->infer);
+    uint32_t ahead = i ? infer_stats(i).queued + 1 : 0;
+    char s[16];
+    snprintf(s, sizeof(s), "%u",
+             i ? drain_wait(&c->edge->drain, clock_ns(), ahead) : (uint32_t)DRAIN_UNKNOWN_S);
+    exchange_add(c->x, "retry-after", s);
+}
+
+static void note_error(struct call *c, const struct err *e)
+{
+    c->error = arena_strdup(&c->arena, e->msg, strlen(e->msg));
+    if (!c->error)
+        c->error = "out of memory";
+    c->ours = err_status(e->kind) >= 500 || e->kind == ERR_GENERATION;
+}
+
+void call_reply_error(struct call *c, const struct err *e)
+{
+    buf_reset(&c->out);
+    note_error(c, e);
+    c->status = error_status(c->errors, e->kind);
+    c->type = error_body(&c->out, c->errors, e, c->x ? exchange_id(c->x) : "");
+    if (c->status == 429 || c->status == 503)
+        call_retry_after(c);
+    call_reply(c);
+}
+
+static void push_out(struct call *c)
+{
+    if (c->x && c->stream && c->out.len) {
+        exchange_push(c->x, c->out.p, c->out.len);
+        buf_reset(&c->out);
+    }
+}
+
+static void open_stream(struct call *c)
+{
+    c->streaming = true;
+    books_stream_headers(c);
+    exchange_stream(c->x);
+}
+
+/* Some failures come before the protocol's stream begins, whatever the client asked for: the
+ * request never became a generation. TGI tells most of them in a stream all the same. */
+static bool as_event(const struct call *c, const struct err *e)
+{
+    if (c->errors != ERRORS_TGI)
+        return c->streaming;
+    return c->stream && (c->streaming || (e->kind != ERR_TEMPLATE && e->kind != ERR_TOOL &&
+                                          e->kind != ERR_UNHEALTHY && *err_wire(e->kind)));
+}
+
+static void fail(struct call *c, const struct err *e)
+{
+    c->finished = true;
+    books_failed(c, e);
+    if (as_event(c, e)) {
+        note_error(c, e);
+        if (!c->streaming)
+            open_stream(c);
+        buf_reset(&c->out);
+        c->format->error(c, e);
+        push_out(c);
+        if (c->x)
+            exchange_end(c->x);
+    } else {
+        call_reply_error(c, e);
+    }
+    cancel_all(c);
+}
+
+static void finish(struct call *c)
+{
+    c->finished = true;
+    c->format->finish(c);
+    if (c->out.oom) {
+        struct err e;
+        err_nomem(&e);
+        fail(c, &e);
+        return;
+    }
+    books_done(c);
+    drain_ended(&c->edge->drain, clock_ns(), c->n_gen);
+    if (c->stream) {
+        push_out(c);
+        if (c->x)
+            exchange_end(c->x);
+    } else {
+        call_reply(c);
+    }
+}
+
+/* ---------------------------------------------------------------- events of the scheduler */
+
+static void event(struct gen_request *r, const struct gen_event *ev)
+{
+    struct generation *g = r->owner;
+    struct edge *edge = r->sink.arg;
+    bool last = ev->type == GEN_ERROR || ev->end;
+    struct note *n = g->lost ? NULL : note_copy(r, ev);
+    if (!n) {
+        g->lost = true;
+        if (!last)
+            return;
+        err_nomem(&g->last_err);
+        n = &g->last;
+        *n = (struct note){.request = r, .event = {.type = GEN_ERROR, .err = &g->last_err}};
+    }
+    mailbox_put(&edge_home(edge)->events, &n->mail);
+}
+
+static void flush(void *arg) { http_wake(((struct edge *)arg)->http); }
+
+static void on_token(struct call *c, struct generation *g, const struct gen_event *ev)
+{
+    answer_token(&g->answer, ev);
+    c->format->token(c, g, ev);
+    if (!g->enough || ev->end)
+        return;
+    g->answer.ended = true;
+    g->answer.finish = FINISH_STOP;
+    g->answer.generated_tokens = g->answer.n_tokens;
+    infer_cancel(atomic_load(&c->edge->infer), &g->r);
+}
+
+static void on_event(struct call *c, struct generation *g, const struct gen_event *ev)
+{
+    if (g->enough) /* what is on its way still is not told, not even that it was cancelled */
+        ;
+    else if (ev->type == GEN_ERROR) {
+        fail(c, ev->err);
+        return;
+    } else if (ev->type == GEN_TOKEN) {
+        on_token(c, g, ev);
+    } else if (c->format->prefill) {
+        c->format->prefill(c, g, ev);
+    }
+    push_out(c);
+    if (c->x && c->n_live == 0)
+        finish(c);
+}
+
+static void submit_next(struct call *c)
+{
+    struct generation *g = &c->gen[c->n_started++];
+    g->live = true;
+    c->n_live++;
+    infer_submit(atomic_load(&c->edge->infer), &g->r);
+}
+
+static void on_note(struct note *n)
+{
+    struct generation *g = n->request->owner;
+    struct call *c = g->call;
+    pin(c);
+    if (n->event.type == GEN_ERROR || n->event.end) {
+        g->live = false;
+        c->n_live--;
+        bool failed = n->event.type == GEN_ERROR && !g->enough;
+        if (c->x && !c->finished && !failed && c->n_started < c->n_gen)
+            submit_next(c);
+    }
+    if (c->x && !c->finished)
+        on_event(c, g, &n->event);
+    if (n != &g->last)
+        free(n);
+    unpin(c);
+}
+
+/* ---------------------------------------------------------------- worker */
+
+/* How many generations of a call may be there at a time. The others of a long list follow as these
+ * end, so that it leaves room to others, and asks for no more permits than there are. */
+static uint32_t window(const struct call *c, uint32_t n)
+{
+    uint32_t half = c->edge->config->max_concurrent_requests / 2;
+    uint32_t most = half > CALL_AT_ONCE ? half : CALL_AT_ONCE;
+    return n < most ? n : most;
+}
+
+static void init_generation(struct call *c, struct generation *g, uint32_t index)
+{
+    g->call = c;
+    g->index = index;
+    arena_init(&g->r.arena, SCHEDULER_ARENA);
+    g->r.owner = g;
+    g->r.sink = (struct gen_sink){event, flush, c->edge};
+    g->r.times.received = c->received_ns;
+    if (c->trace.sampled)
+        g->r.trace = trace_child(&c->trace);
+}
+
+int call_generate(struct call *c, const struct ask *asks, uint32_t n_asks, uint32_t each,
+                  struct err *e)
+{
+    const char *closed = edge_closed(c->edge);
+    struct validator v = edge_validator(c->edge);
+    uint32_t n = n_asks * each;
+    if (closed)
+        return err_set(e, ERR_UNHEALTHY, "%s", closed);
+    c->prompt_chars = 0;
+    c->user = asks[0].user;
+    for (uint32_t i = 0; i < n_asks; i++)
+        c->prompt_chars += asks[i].n_chars;
+    if (!(c->permits = admission_take(&c->edge->admission, c->key_id, window(c, n))))
+        return err_set(e, ERR_OVERLOADED, "Model is overloaded");
+    if (!(c->gen = ARENA_NEW(&c->arena, struct generation, n)))
+        return err_nomem(e);
+    for (uint32_t i = 0; i < n_asks; i++) {
+        struct generation *first = &c->gen[(size_t)i * each];
+        if (validate(&v, &asks[i], c->scratch, &c->arena, &first->r, e) != 0)
+            return -1;
+        first->r.tenant = tenant_of(c, &asks[i]);
+        init_generation(c, first, i * each);
+        for (uint32_t k = 1; k < each; k++) {
+            first[k].r = first->r;
+            first[k].r.same = &first->r;
+            first[k].r.params.seed = asks[i].seed.set ? asks[i].seed.v + k : seed_draw();
+            init_generation(c, &first[k], i * each + k);
+        }
+    }
+    c->n_gen = n;
+    return 0;
+}
+
+static void on_model(struct models_wait *w, struct edge *g, const struct err *why)
+{
+    struct call *c = (struct call *)((char *)w - offsetof(struct call, wait));
+    struct edge *home = edge_home(c->edge);
+    if (g)
+        c->edge = g;
+    else
+        c->err = *why;
+    workers_submit(home->workers, &c->job);
+}
+
+/* The model that the body names. False: it has to be loaded, and the call is not ours any more. */
+static bool settle(struct call *c)
+{
+    struct edge *home = c->edge, *g = home;
+    if (c->settled || !home->models)
+        return true;
+    const char *name = body_model(c->body.p, c->body.len, &c->arena);
+    c->wait.ready = on_model;
+    c->settled = true;
+    int rc = models_hold(home, name, &c->wait, &g, &c->err);
+    if (rc == 1)
+        c->edge = g;
+    return rc != 0;
+}
+
+static void run(struct job *j, struct tok_scratch **scratch)
+{
+    struct call *c = (struct call *)((char *)j - offsetof(struct call, job));
+    struct edge *g = edge_home(c->edge);
+    bool wanted = !atomic_load(&c->cancelled);
+    if (wanted && !settle(c))
+        return;
+    c->scratch = scratch;
+    if (wanted)
+        c->failed = c->err.kind != ERR_NONE || c->route->work(c, &c->err) != 0;
+    c->scratch = NULL;
+    if (mailbox_put(&g->done, &c->mail)) /* c is the loop's again */
+        http_wake(g->http);
+}
+
+static void start(struct call *c)
+{
+    if (c->stream)
+        open_stream(c);
+    if (!c->x) /* could not even begin */
+        return;
+    for (uint32_t i = 0; i < c->permits && i < c->n_gen; i++)
+        submit_next(c);
+}
+
+static void on_worked(struct call *c)
+{
+    pin(c);
+    c->busy = false;
+    books_warnings(c);
+    if (!c->x)
+        ;
+    else if (c->failed)
+        fail(c, &c->err);
+    else if (c->n_gen)
+        start(c);
+    else
+        call_reply(c);
+    unpin(c);
+}
+
+/* ---------------------------------------------------------------- the loop's callbacks */
+
+/* The port opens before the model is there: what is not for machines that watch waits. */
+static bool still_loading(struct call *c)
+{
+    struct err e;
+    if (c->route->probe || atomic_load(&edge_home(c->edge)->infer))
+        return false;
+    err_set(&e, ERR_UNHEALTHY, "the model is being loaded");
+    call_reply_error(c, &e);
+    return true;
+}
+
+static void on_request(void *arg, struct exchange *x)
+{
+    struct edge *g = arg;
+    struct call *c = call_new(g, x);
+    exchange_set_user(x, c);
+    if (!c) {
+        exchange_reply(x, 500, NULL, NULL);
+        return;
+    }
+    if (still_loading(c))
+        return;
+    if (c->route->reply) {
+        c->route->reply(c);
+        return;
+    }
+    c->busy = true;
+    c->job.run = run;
+    workers_submit(g->workers, &c->job);
+}
+
+static void on_aside(void *arg, const struct exchange *x) { books_aside(arg, x); }
+
+static void on_over(void *arg, struct exchange *x, bool sent)
+{
+    struct call *c = exchange_user(x);
+    if (!c) {
+        on_aside(arg, x);
+        return;
+    }
+    pin(c);
+    c->over_ns = clock_ns();
+    c->dropped = !sent;
+    c->x = NULL;
+    atomic_store(&c->cancelled, true);
+    if (!c->finished) {
+        if (!c->busy) /* else the generations are the worker's, and never submitted */
+            cancel_all(c);
+        if (!sent)
+            books_dropped(c);
+    }
+    unpin(c);
+}
+
+static void on_wake(void *arg)
+{
+    struct edge *g = arg;
+    for (struct mail *m = mailbox_take(&g->done), *next; m; m = next) {
+        next = m->next;
+        on_worked((struct call *)((char *)m - offsetof(struct call, mail)));
+    }
+    for (struct mail *m = mailbox_take(&g->events), *next; m; m = next) {
+        next = m->next;
+        on_note((struct note *)((char *)m - offsetof(struct note, mail)));
+    }
+}
+
+static void on_socket(void *arg, struct http_socket *s)
+{
+    lmtp_adopt(((struct edge *)arg)->lmtp, s);
+}
+
+const struct http_events edge_events = {.request = on_request,
+                                        .over = on_over,
+                                        .aside = on_aside,
+                                        .wake = on_wake,
+                                        .socket = on_socket};

@@ -1,0 +1,260 @@
+#include "router/generate/constrain.h"
+#include "common/buf.h"
+#include "common/constraint/grammar.h"
+#include "common/json_exact.h"
+#include <stdio.h>
+#include <string.h>
+
+static void constrain(struct body *b, struct ask *q, enum constraint_kind kind, const char *text)
+{
+    if (q->constraint)
+        body_fail(b, body_root(b), "", "more than one constraint of the answer");
+    q->constraint = arena_strdup(b->arena, text, strlen(text));
+    q->constraint_kind = kind;
+    if (!q->constraint)
+        body_fail(b, body_root(b), "", "out of memory");
+}
+
+/* `closed`: keywords imply their type, and objects have no properties but those listed. */
+static void constrain_as(struct body *b, const cJSON *schema, bool closed, struct ask *q)
+{
+    struct buf text = BUF_INIT;
+    json_print_exact(&text, schema);
+    if (closed && text.len > 2 && cJSON_IsObject(schema)) {
+        struct buf marked = BUF_INIT;
+        buf_str(&marked, "{\"x-closed\":true,");
+        buf_add(&marked, text.p + 1, text.len - 1);
+        buf_free(&text);
+        text = marked;
+    }
+    constrain(b, q, CONSTRAINT_JSON_SCHEMA, text.p && !text.oom ? text.p : "");
+    buf_free(&text);
+}
+
+void constrain_schema(struct body *b, const cJSON *schema, struct ask *q)
+{
+    constrain_as(b, schema, false, q);
+}
+
+void constrain_named(struct body *b, const cJSON *named, struct ask *q)
+{
+    constrain_as(b, json_get(named, "schema"), json_bool(named, "strict", false), q);
+}
+
+void constrain_compact(struct ask *q)
+{
+    if (q->constraint && q->constraint_kind == CONSTRAINT_JSON_SCHEMA)
+        q->constraint_kind = CONSTRAINT_JSON_COMPACT;
+}
+
+/* A schema, or one as text. */
+static void json_value(struct body *b, struct object o, const char *key, const cJSON *v,
+                       struct ask *q)
+{
+    if (cJSON_IsString(v))
+        constrain(b, q, CONSTRAINT_JSON_SCHEMA, v->valuestring);
+    else if (cJSON_IsObject(v) || cJSON_IsBool(v))
+        constrain_schema(b, v, q);
+    else
+        body_mistyped(b, o, key, v, "a JSON schema");
+}
+
+static void regex_value(struct body *b, struct object o, const char *key, const cJSON *v,
+                        struct ask *q)
+{
+    if (cJSON_IsString(v))
+        constrain(b, q, CONSTRAINT_REGEX, v->valuestring);
+    else
+        body_mistyped(b, o, key, v, "a regular expression");
+}
+
+/* A grammar as text, in the notation that it looks like. */
+static void grammar_value(struct body *b, struct object o, const char *key, const cJSON *v,
+                          struct ask *q)
+{
+    if (!cJSON_IsString(v))
+        body_mistyped(b, o, key, v, "a grammar");
+    else
+        constrain(b, q,
+                  grammar_guess(v->valuestring, strlen(v->valuestring)) == GRAMMAR_GBNF
+                      ? CONSTRAINT_GBNF
+                      : CONSTRAINT_LARK,
+                  v->valuestring);
+}
+
+void constrain_syntax(struct body *b, struct object o, const char *key, const char *syntax,
+                      const char *definition, struct ask *q)
+{
+    const bool lark = !strcmp(syntax, "lark");
+    if (!lark && strcmp(syntax, "regex") != 0)
+        body_fail(b, o, key, "a grammar's `syntax` must be `lark` or `regex`");
+    else if (!definition)
+        body_fail(b, o, key, "a grammar has a `definition`");
+    else
+        constrain(b, q, lark ? CONSTRAINT_LARK : CONSTRAINT_REGEX, definition);
+}
+
+/* One of some texts: a pattern that means nothing but them. */
+static void choice_value(struct body *b, struct object o, const char *key, const cJSON *v,
+                         struct ask *q)
+{
+    struct buf p = BUF_INIT;
+    const cJSON *kid;
+    if (!cJSON_IsArray(v) || !v->child) {
+        body_mistyped(b, o, key, v, "a list of texts");
+        return;
+    }
+    cJSON_ArrayForEach(kid, v)
+    {
+        if (!cJSON_IsString(kid)) {
+            body_mistyped(b, o, key, kid, "a string");
+            break;
+        }
+        buf_str(&p, kid->prev->next ? "|" : "");
+        for (const char *s = kid->valuestring; *s; s++)
+            if ((unsigned char)*s < 0x80)
+                buf_fmt(&p, "\\x%02x", (unsigned)*s);
+            else
+                buf_ch(&p, *s);
+    }
+    if (!b->failed)
+        constrain(b, q, CONSTRAINT_REGEX, p.p && !p.oom ? p.p : "");
+    buf_free(&p);
+}
+
+static const char any_object[] = "{\"type\":\"object\"}";
+
+/* {"name", "schema", "strict"} */
+static void named_schema(struct body *b, struct object o, const char *key, const cJSON *v,
+                         struct ask *q)
+{
+    const cJSON *schema = json_get(v, "schema");
+    if (!cJSON_IsObject(v))
+        body_mistyped(b, o, key, v, "an object with a `schema`");
+    else if (!schema)
+        body_fail(b, o, key, "missing field `schema`");
+    else if (cJSON_IsObject(schema))
+        constrain_named(b, v, q);
+    else
+        json_value(b, o, key, schema, q);
+    if (cJSON_IsTrue(json_get(v, "strict")))
+        constrain_compact(q);
+}
+
+void constrain_grammar(struct body *b, struct object o, const char *key, struct ask *q)
+{
+    const cJSON *g = body_get(b, o, key, false), *value = json_get(g, "value");
+    const char *type = json_str(g, "type", NULL);
+    if (!g)
+        return;
+    if (!cJSON_IsObject(g))
+        body_mistyped(b, o, key, g, "adjacently tagged enum GrammarType");
+    else if (!type)
+        body_fail(b, o, key, "missing field `type`");
+    else if (!value)
+        body_fail(b, o, key, "missing field `value`");
+    else if (!strcmp(type, "json") || !strcmp(type, "json_object"))
+        json_value(b, o, key, value, q);
+    else if (!strcmp(type, "json_schema"))
+        named_schema(b, o, key, value, q);
+    else if (!strcmp(type, "regex"))
+        regex_value(b, o, key, value, q);
+    else if (!strcmp(type, "grammar"))
+        grammar_value(b, o, key, value, q);
+    else
+        body_fail(b, o, key,
+                  "unknown variant `%.40s`, expected one of `json`, `json_schema`, `regex`, "
+                  "`grammar`",
+                  type);
+}
+
+static void response_format(struct body *b, struct object root, struct ask *q)
+{
+    static const char key[] = "response_format";
+    const cJSON *f = body_get(b, root, key, false);
+    const cJSON *named = json_get(f, "json_schema"), *schema = json_get(f, "schema");
+    const char *type = json_str(f, "type", "");
+    if (!f || !strcmp(type, "text"))
+        return;
+    if (!strcmp(type, "json_schema") && !json_get(f, "value")) {
+        if (named)
+            named_schema(b, root, key, named, q);
+        else
+            body_fail(b, root, key, "missing field `json_schema`");
+    } else if (!strcmp(type, "json_object") && !json_get(f, "value")) {
+        if (schema) /* as some servers have it */
+            json_value(b, root, key, schema, q);
+        else
+            constrain(b, q, CONSTRAINT_JSON_SCHEMA, any_object);
+    } else {
+        constrain_grammar(b, root, key, q);
+    }
+}
+
+/* vLLM's names, alone or inside `structured_outputs`; what else is there is refused by name. */
+static void structured_outputs(struct body *b, struct object root, struct ask *q)
+{
+    const cJSON *s = body_get(b, root, "structured_outputs", false), *kid;
+    if (s && !cJSON_IsObject(s)) { /* a list's items have no names */
+        body_mistyped(b, root, "structured_outputs", s, "a map");
+        return;
+    }
+    struct object o = {s, "structured_outputs"};
+    bool compact = false;
+    cJSON_ArrayForEach(kid, s)
+    {
+        const char *key = kid->string;
+        if (cJSON_IsNull(kid) || cJSON_IsFalse(kid) || !strncmp(key, "_", 1))
+            continue;
+        if (!strcmp(key, "json"))
+            json_value(b, o, key, kid, q);
+        else if (!strcmp(key, "regex"))
+            regex_value(b, o, key, kid, q);
+        else if (!strcmp(key, "choice"))
+            choice_value(b, o, key, kid, q);
+        else if (!strcmp(key, "grammar"))
+            grammar_value(b, o, key, kid, q);
+        else if (!strcmp(key, "disable_any_whitespace"))
+            compact = true;
+        else if (!strcmp(key, "json_object"))
+            constrain(b, q, CONSTRAINT_JSON_SCHEMA, any_object);
+        else if (strcmp(key, "disable_fallback") != 0)
+            body_fail(b, o, key, "%.60s is not supported", key);
+    }
+    if (compact)
+        constrain_compact(q);
+}
+
+void constrain_openai(struct body *b, struct object root, struct ask *q)
+{
+    static const struct {
+        const char *key;
+        void (*read)(struct body *, struct object, const char *, const cJSON *, struct ask *);
+    } guided[] = {{"guided_json", json_value},
+                  {"guided_regex", regex_value},
+                  {"guided_choice", choice_value},
+                  {"guided_grammar", grammar_value},
+                  {"json_schema", json_value}}; /* llama.cpp's */
+    response_format(b, root, q);
+    for (size_t i = 0; i < sizeof(guided) / sizeof(guided[0]); i++) {
+        const cJSON *v = body_get(b, root, guided[i].key, false);
+        if (v)
+            guided[i].read(b, root, guided[i].key, v, q);
+    }
+    structured_outputs(b, root, q);
+    const cJSON *grammar = body_get(b, root, "grammar", false); /* llama.cpp's; TGI's is a map */
+    if (cJSON_IsObject(grammar))
+        constrain_grammar(b, root, "grammar", q);
+    else if (grammar && !(cJSON_IsString(grammar) && !*grammar->valuestring))
+        grammar_value(b, root, "grammar", grammar, q);
+}
+
+int constrain_check(const struct ask *q, struct err *e)
+{
+    struct constraint *c =
+        constraint_new(q->constraint_kind, q->constraint, strlen(q->constraint), e);
+    constraint_unref(c);
+    if (c)
+        return 0;
+    return err_wrap(e, "Input validation error: grammar is not valid");
+}

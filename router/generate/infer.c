@@ -1,0 +1,426 @@
+/* The door for other threads: every call becomes a message to the scheduler's thread. */
+#include "router/generate/infer.h"
+#include "common/clock.h"
+#include "common/mailbox.h"
+#include "common/rpc_loop.h"
+#include "common/watchdog.h"
+#include "router/draft/drafter.h"
+#include "router/scheduler/scheduler.h"
+#include "router/shards/shards.h"
+#include "router/shards/start.h"
+#include <assert.h>
+#include <grpc/grpc.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum mail_kind {
+    MAIL_START,
+    MAIL_ADD,
+    MAIL_CANCEL,
+    MAIL_PROBE,
+    MAIL_ON_LOST,
+    MAIL_DRAIN,
+    MAIL_AUDIT,
+    MAIL_FAIL,
+    MAIL_STOP
+};
+struct letter {
+    struct mail mail; /* first */
+    enum mail_kind kind;
+    struct seq *seq; /* ADD */
+    uint64_t id;     /* CANCEL */
+    void (*on_lost)(void *arg, const char *why);
+    void *arg;           /* ON_LOST */
+    const char *why;     /* DRAIN, FAIL */
+    struct audit *audit; /* AUDIT */
+};
+
+/* What a creator holds of its request: the scheduler's own part may be gone before the creator
+ * knows. Lives in the request's arena. */
+struct infer_seq {
+    uint64_t id;
+};
+
+struct infer {
+    struct rpc_loop *loop;
+    pthread_t thread;
+    struct shards *shards;   /* until the scheduler has them */
+    struct drafter *drafter; /* NULL: none */
+    struct scheduler *sched;
+    struct infer_limits limits;
+    struct served_adapters adapters;
+    uint32_t speculate;
+
+    struct mailbox box;
+    struct rpc_op bell;
+    /* when the shards were first asked for their health without an answer since; last asked */
+    _Atomic int64_t asked_ns, asked_last_ns;
+    _Atomic uint64_t next_id;
+    atomic_bool stopping;
+    struct sched_status status;
+    struct watchdog *watchdog;
+};
+
+enum { ANSWER_OLD_NS = 1000000000, ANSWER_LATE_NS = 2000000000, ASK_AGAIN_NS = 100000000 };
+
+/* ------------------------------------------------------------------ the scheduler's thread */
+static void on_drafter_gone(void *arg)
+{
+    struct infer *i = arg;
+    rpc_loop_stop(i->loop);
+}
+
+static void on_gone(void *arg)
+{
+    struct infer *i = arg;
+    if (i->drafter)
+        drafter_end(i->drafter, on_drafter_gone, i);
+    else
+        on_drafter_gone(i);
+}
+
+/* A question and its answer. Two hold it, the asker and the scheduler's thread; the last one frees
+ * it. */
+struct audit {
+    pthread_mutex_t lock;
+    pthread_cond_t answered;
+    struct buf out;
+    bool done;
+    uint32_t holders;
+};
+
+static void audit_drop(struct audit *a)
+{
+    pthread_mutex_lock(&a->lock);
+    bool last = --a->holders == 0;
+    pthread_mutex_unlock(&a->lock);
+    if (!last)
+        return;
+    buf_free(&a->out);
+    pthread_cond_destroy(&a->answered);
+    pthread_mutex_destroy(&a->lock);
+    free(a);
+}
+
+static void audit_answer(const struct scheduler *s, struct audit *a)
+{
+    struct buf b = BUF_INIT;
+    sched_audit(s, &b);
+    pthread_mutex_lock(&a->lock);
+    a->out = b;
+    a->done = true;
+    pthread_cond_signal(&a->answered);
+    pthread_mutex_unlock(&a->lock);
+    audit_drop(a);
+}
+
+static void read_letter(struct infer *i, struct letter *l)
+{
+    switch (l->kind) {
+    case MAIL_START:
+        sched_watch(i->sched);
+        break;
+    case MAIL_ADD:
+        sched_add(i->sched, l->seq);
+        break;
+    case MAIL_CANCEL:
+        sched_cancel(i->sched, l->id);
+        break;
+    case MAIL_PROBE:
+        sched_probe(i->sched);
+        break;
+    case MAIL_ON_LOST:
+        sched_on_lost(i->sched, l->on_lost, l->arg);
+        break;
+    case MAIL_DRAIN:
+        sched_drain(i->sched, l->why);
+        break;
+    case MAIL_FAIL:
+        sched_fail(i->sched, l->why);
+        break;
+    case MAIL_AUDIT:
+        audit_answer(i->sched, l->audit);
+        break;
+    case MAIL_STOP:
+        sched_stop(i->sched, on_gone, i);
+        break;
+    }
+    free(l);
+}
+
+static void on_bell(struct rpc_op *op, bool ok)
+{
+    struct infer *i = CONTAINER_OF(op, struct infer, bell);
+    (void)ok;
+    for (struct mail *m = mailbox_take(&i->box), *next; m; m = next) {
+        next = m->next;
+        read_letter(i, (struct letter *)m);
+    }
+}
+
+static void *run(void *arg)
+{
+    struct infer *i = arg;
+    rpc_loop_run(i->loop);
+    return NULL;
+}
+
+/* ------------------------------------------------------------------ any thread */
+static void put(struct infer *i, struct letter *l)
+{
+    if (mailbox_put(&i->box, &l->mail))
+        rpc_post(i->loop, &i->bell);
+}
+
+static bool post(struct infer *i, const struct letter *l)
+{
+    struct letter *copy = malloc(sizeof(*copy));
+    if (!copy)
+        return false;
+    *copy = *l;
+    put(i, copy);
+    return true;
+}
+
+/* The only event that does not come from the scheduler's thread. */
+static void refuse(struct gen_request *r, enum err_kind kind, const char *why)
+{
+    struct err e = ERR_INIT;
+    err_set(&e, kind, "%s", why);
+    const struct gen_sink sink = r->sink;
+    r->times.queued = r->times.ended = clock_ns();
+    sink.event(r, &(struct gen_event){.type = GEN_ERROR, .err = &e});
+    if (sink.flush)
+        sink.flush(sink.arg);
+}
+
+void infer_submit(struct infer *i, struct gen_request *r)
+{
+    if (atomic_load(&i->stopping)) {
+        refuse(r, ERR_OVERLOADED, "The server is shutting down");
+        return;
+    }
+    uint64_t id = atomic_fetch_add(&i->next_id, 1);
+    r->seq = ARENA_NEW(&r->arena, struct infer_seq, 1);
+    struct seq *q = r->seq ? seq_new(r, id, i->speculate) : NULL;
+    if (q) {
+        r->seq->id = id;
+        q->leads = r->same && r->same->seq ? r->same->seq->id + 1 : 0;
+        r->times.queued = clock_ns();
+        if (post(i, &(struct letter){.kind = MAIL_ADD, .seq = q}))
+            return;
+        seq_free(q);
+    }
+    refuse(r, ERR_OVERLOADED, "Model is overloaded");
+}
+
+void infer_cancel(struct infer *i, struct gen_request *r)
+{
+    if (r->seq) /* without memory for the letter the request runs to its end */
+        post(i, &(struct letter){.kind = MAIL_CANCEL, .id = r->seq->id});
+}
+
+bool infer_healthy(struct infer *i)
+{
+    int64_t now = clock_ns(), answered = atomic_load(&i->status.answered_ns);
+    int64_t asked = atomic_load(&i->asked_ns), last = atomic_load(&i->asked_last_ns);
+    int64_t call = atomic_load(&i->status.call_ns);
+    bool ok = atomic_load(&i->status.healthy);
+    if (asked > answered && now - asked > ANSWER_LATE_NS)
+        ok = false; /* asked, and still no answer */
+    if (call && now - call > atomic_load(&i->status.stalled_ns))
+        ok = false; /* they answer, but the model does not move */
+    if ((now - answered > ANSWER_OLD_NS || !ok) && now - last > ASK_AGAIN_NS &&
+        atomic_compare_exchange_strong(&i->asked_last_ns, &last, now)) {
+        if (asked <= answered)
+            atomic_store(&i->asked_ns, now);
+        post(i, &(struct letter){.kind = MAIL_PROBE});
+    }
+    return ok;
+}
+
+void infer_on_lost(struct infer *i, void (*fn)(void *arg, const char *why), void *arg)
+{
+    post(i, &(struct letter){.kind = MAIL_ON_LOST, .on_lost = fn, .arg = arg});
+}
+
+void infer_drain(struct infer *i, const char *why)
+{
+    post(i, &(struct letter){.kind = MAIL_DRAIN, .why = why});
+}
+
+void infer_fail(struct infer *i, const char *why)
+{
+    post(i, &(struct letter){.kind = MAIL_FAIL, .why = why});
+}
+
+struct infer_stats infer_stats(struct infer *i)
+{
+    int64_t call = atomic_load(&i->status.call_ns);
+    return (struct infer_stats){.queued = atomic_load(&i->status.queued),
+                                .running = atomic_load(&i->status.running),
+                                .blocks_total = atomic_load(&i->status.blocks_total),
+                                .blocks_used = atomic_load(&i->status.blocks_used),
+                                .blocks_cached = atomic_load(&i->status.blocks_cached),
+                                .swap_used = atomic_load(&i->status.swap_used),
+                                .call_ns = call ? clock_ns() - call : 0};
+}
+
+int infer_audit(struct infer *i, int64_t ms, struct buf *out, struct err *e)
+{
+    struct audit *a = calloc(1, sizeof(*a));
+    int64_t at = clock_ns() + ms * 1000000;
+    struct timespec until = {.tv_sec = at / 1000000000, .tv_nsec = at % 1000000000};
+    pthread_condattr_t clock;
+    if (!a)
+        return err_nomem(e);
+    pthread_mutex_init(&a->lock, NULL);
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_cond_init(&a->answered, &clock);
+    pthread_condattr_destroy(&clock);
+    a->holders = 2;
+    bool asked =
+        !atomic_load(&i->stopping) && post(i, &(struct letter){.kind = MAIL_AUDIT, .audit = a});
+    pthread_mutex_lock(&a->lock);
+    a->holders -= !asked;
+    while (asked && !a->done && pthread_cond_timedwait(&a->answered, &a->lock, &until) == 0)
+        ;
+    bool done = a->done;
+    if (done)
+        buf_add(out, a->out.p, a->out.len);
+    pthread_mutex_unlock(&a->lock);
+    audit_drop(a);
+    return done ? 0 : err_set(e, ERR_UNHEALTHY, "the scheduler does not answer");
+}
+
+const struct infer_limits *infer_limits(const struct infer *i) { return &i->limits; }
+
+/* ------------------------------------------------------------------ life */
+static void settle_limits(struct infer *i, const struct shard_model *m)
+{
+    struct infer_limits *l = &i->limits;
+    *l = (struct infer_limits){.max_input_tokens = m->max_input_tokens,
+                               .max_total_tokens = m->max_total_tokens,
+                               .max_batch_prefill_tokens = m->max_batch_prefill_tokens,
+                               .max_batch_total_tokens = m->max_batch_total_tokens,
+                               .vocab_size = m->vocab_size,
+                               .block_size = m->block_size,
+                               .n_shards = shards_count(i->shards),
+                               .takes_input_ids = m->takes_input_ids,
+                               .takes_bias = m->takes_bias,
+                               .takes_reasoning = m->takes_reasoning,
+                               .takes_grammars = m->takes_grammars};
+    memcpy(l->dtype, m->dtype, sizeof(l->dtype));
+    memcpy(l->quantize, m->quantize, sizeof(l->quantize));
+    memcpy(l->device, m->device, sizeof(l->device));
+    /* Ours list all; those of v2 have none. */
+    l->adapters = m->takes_input_ids || m->version == 2 ? &i->adapters : NULL;
+    i->speculate = m->speculate;
+}
+
+static int start(struct infer *i, const struct infer_config *c, struct err *e)
+{
+    struct shard_model m = {.max_input_tokens = c->max_input_tokens,
+                            .max_total_tokens = c->max_total_tokens,
+                            .max_batch_prefill_tokens = c->max_batch_prefill_tokens,
+                            .max_batch_total_tokens = c->max_batch_total_tokens,
+                            .max_batch_size = c->max_batch_size};
+    i->shards = shards_connect(i->loop, c->shard_target,
+                               c->connect_timeout_ms ? c->connect_timeout_ms : 600000, true, e);
+    int rc = i->shards ? shards_warmup(i->shards, &m, e) : -1;
+    i->adapters = m.adapters;
+    if (rc != 0)
+        return -1;
+    settle_limits(i, &m);
+    struct drafter_options draft = {
+        .loop = i->loop, .target = c->draft_target, .served = &m, .metrics = c->metrics};
+    if (c->draft_target && !m.speculate)
+        return err_set(e, ERR_VALIDATION, "the shards verify no drafts (--speculate)");
+    if (c->draft_target && !(i->drafter = drafter_new(&draft, e)))
+        return -1;
+    struct sched_options o = {.shards = i->shards,
+                              .return_ms = c->return_ms,
+                              .loop = i->loop,
+                              .target = c->shard_target,
+                              .model = m,
+                              .max_batch_size = c->max_batch_size,
+                              .max_waiting_tokens = c->max_waiting_tokens,
+                              .waiting_served_ratio = c->waiting_served_ratio,
+                              .target_inter_token_ms = c->target_inter_token_ms,
+                              .metrics = c->metrics,
+                              .drafter = i->drafter,
+                              .check = c->check,
+                              .failed = c->failed,
+                              .status = &i->status};
+    if ((i->sched = sched_new(&o, e))) {
+        i->shards = NULL; /* the scheduler's now */
+        return 0;
+    }
+    if (i->drafter)
+        drafter_halt(i->drafter);
+    return -1;
+}
+
+static void on_halt(struct rpc_op *op, bool ok)
+{
+    (void)ok;
+    rpc_loop_stop(CONTAINER_OF(op, struct infer, bell)->loop);
+}
+
+static void infer_free(struct infer *i)
+{
+    watchdog_remove(i->watchdog, rpc_loop_busy(i->loop));
+    pthread_join(i->thread, NULL);
+    sched_free(i->sched);
+    drafter_free(i->drafter);
+    shards_free(i->shards);
+    served_adapters_free(&i->adapters);
+    rpc_loop_free(i->loop);
+    free(i);
+    grpc_shutdown();
+}
+
+struct infer *infer_start(const struct infer_config *c, struct err *e)
+{
+    struct infer *i = calloc(1, sizeof(*i));
+    if (!i)
+        return err_nomem(e), NULL;
+    grpc_init();
+    i->loop = rpc_loop_new();
+    if (i->loop)
+        rpc_loop_set_cluster(i->loop, c->cluster);
+    if (!i->loop || pthread_create(&i->thread, NULL, run, i) != 0) {
+        err_set(e, ERR_SYSTEM, "the scheduler's thread did not start");
+        if (i->loop)
+            rpc_loop_free(i->loop);
+        free(i);
+        grpc_shutdown();
+        return NULL;
+    }
+    if (start(i, c, e) != 0) {
+        i->bell = (struct rpc_op){on_halt, "halt"};
+        rpc_post(i->loop, &i->bell);
+        infer_free(i);
+        return NULL;
+    }
+    i->watchdog = c->watchdog;
+    watchdog_add(i->watchdog, "scheduler thread", rpc_loop_busy(i->loop));
+    i->bell = (struct rpc_op){on_bell, "mail"};
+    post(i, &(struct letter){.kind = MAIL_START});
+    return i;
+}
+
+void infer_stop(struct infer *i)
+{
+    if (!i)
+        return;
+    atomic_store(&i->stopping, true);
+    sched_halt(i->sched);
+    if (i->drafter)
+        drafter_halt(i->drafter);
+    while (!post(i, &(struct letter){.kind = MAIL_STOP}))
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    infer_free(i);
+}

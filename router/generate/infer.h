@@ -1,0 +1,81 @@
+/* infer.h - the door between the protocols above and the scheduler below.
+ *
+ * infer_start() connects to the shards (ServiceDiscovery, ClearCache, Info, Warmup) and starts the
+ * one scheduler thread, which owns all scheduling state. The other functions may be called from any
+ * thread. */
+#ifndef ROUTER_GENERATE_INFER_H
+#define ROUTER_GENERATE_INFER_H
+#include "common/buf.h"
+#include "common/err.h"
+#include "common/metrics.h"
+#include "router/generate/request.h"
+#include "router/scheduler/adapters.h"
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+struct infer;
+struct watchdog; /* common/watchdog.h */
+struct infer_config {
+    const char *shard_target; /* "unix:/path/prefix-0" or "tcp://host:port": rank 0 */
+    /* 0: decided by warm-up, as the shards allow */
+    uint32_t max_input_tokens, max_total_tokens;
+    uint32_t max_batch_prefill_tokens, max_batch_total_tokens, max_batch_size;
+    uint32_t max_waiting_tokens;
+    double waiting_served_ratio;
+    uint32_t target_inter_token_ms; /* 0: none */
+    const char *draft_target;       /* as shard_target, of a draft model; NULL: none */
+    const struct cluster *cluster;  /* how the shards are known over TCP; NULL: nobody asks */
+    uint32_t connect_timeout_ms;
+    uint32_t return_ms; /* lost shards are waited for so long, and requests go on; 0: not at all */
+    struct metrics *metrics; /* rows of router/metrics.h */
+    atomic_uint *failed; /* counts the requests that a failure of the shards ended; NULL: none */
+    struct watchdog *watchdog; /* looks at the scheduler's thread; NULL: nobody does */
+    bool check;                /* for tests: walk all KV blocks after every turn */
+};
+struct infer_limits { /* what warm-up settled */
+    uint32_t max_input_tokens, max_total_tokens, max_batch_prefill_tokens, max_batch_total_tokens;
+    uint32_t vocab_size, block_size, n_shards;
+    bool takes_input_ids;
+    bool takes_bias;      /* also min_new_tokens and stop_token_ids */
+    bool takes_reasoning; /* constraint_reasoning */
+    bool takes_grammars;  /* more than JSON schemas and patterns */
+    char dtype[32], device[32], quantize[32];
+    const struct served_adapters *adapters; /* NULL: the shards do not say */
+};
+
+struct infer *infer_start(const struct infer_config *c, struct err *e);
+const struct infer_limits *infer_limits(const struct infer *i);
+
+/* Queue a request; its sink hears of it until a TOKEN with `end` or an ERROR. */
+void infer_submit(struct infer *i, struct gen_request *r);
+/* The client has gone: no further token event; frees its blocks within one step. The sink gets
+ * exactly one last event (its normal end, if that was already on its way, else an ERROR of kind
+ * ERR_INCOMPLETE), after which the creator may free the request. */
+void infer_cancel(struct infer *i, struct gen_request *r);
+
+/* True while the shards answer: cheap and non-blocking. While healthy, the scheduler thread sends a
+ * Health rpc when the last answer is older than a second; after an error it tries a one-token
+ * prefill. */
+bool infer_healthy(struct infer *i);
+/* Called on the scheduler thread when a shard is lost for good: the router exits with this message.
+ * Until then (return_ms) requests wait, and infer_healthy() is false. */
+void infer_on_lost(struct infer *i, void (*fn)(void *arg, const char *why), void *arg);
+
+/* From now on a lost shard is not waited for (infer_on_lost()). `why`, for its requests, is static:
+ * "the server is shutting down". */
+void infer_drain(struct infer *i, const char *why);
+/* Ends every request with ERR_GENERATION; `why` is static. */
+void infer_fail(struct infer *i, const char *why);
+
+struct infer_stats {
+    uint32_t queued, running, blocks_total, blocks_used, blocks_cached, swap_used;
+    int64_t call_ns; /* how long a model call is out; 0: none is */
+};
+struct infer_stats infer_stats(struct infer *i);
+/* What the scheduler knows, and whether it balances: a JSON object, appended to `out`. Waits for
+ * its thread, `ms` at most; -1: it did not answer. Not from the scheduler's thread. */
+int infer_audit(struct infer *i, int64_t ms, struct buf *out, struct err *e);
+
+void infer_stop(struct infer *i); /* joins the thread; requests still alive get ERR_GENERATION */
+#endif

@@ -1,0 +1,370 @@
+#include "router/generate/validate.h"
+#include "router/generate/bad_words.h"
+#include "router/generate/constrain.h"
+#include <assert.h>
+#include <gnutls/crypto.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+#define REFUSE(...) return err_set(e, ERR_VALIDATION, "Input validation error: " __VA_ARGS__)
+
+static const char *length_name(const struct ask *q)
+{
+    return q->length_name ? q->length_name : "max_new_tokens";
+}
+
+static const char *input_name(const struct ask *q)
+{
+    return q->input_name ? q->input_name : "inputs";
+}
+
+/* TGI's limit, which a flag sets, or the larger one that clients of other protocols rely on. */
+static uint32_t limit(const struct ask *q, uint32_t tgi, uint32_t others)
+{
+    return q->style == ASK_TGI || tgi > others ? tgi : others;
+}
+
+static int check_ends(const struct validator *v, const struct ask *q, bool several, struct err *e)
+{
+    uint32_t stops = limit(q, v->max_stop_sequences, OPENAI_MAX_STOPS);
+    uint32_t tops = limit(q, v->max_top_n_tokens, OPENAI_MAX_TOP);
+    if (q->n_stop > stops)
+        REFUSE("`stop` supports up to %u stop sequences. Given: %u", stops, q->n_stop);
+    for (uint32_t i = 0; i < q->n_stop; i++)
+        if (!*q->stop[i])
+            REFUSE("`stop` sequences cannot be empty");
+    if (q->seed.set && several)
+        REFUSE("`seed` must not be set when `best_of` > 1");
+    if (q->top_n_tokens.set && q->top_n_tokens.v > tops)
+        REFUSE("`%s` must be >= 0 and <= %u. Given: %llu",
+               q->top_name ? q->top_name : "top_n_tokens", tops,
+               (unsigned long long)q->top_n_tokens.v);
+    return 0;
+}
+
+static int check_sampling(const struct validator *v, const struct ask *q, struct err *e)
+{
+    bool several = q->best_of.set && q->best_of.v > 1;
+    if (several && !q->do_sample && !q->sampling_implied)
+        REFUSE("you must use sampling when `best_of` is > 1");
+    if (q->temperature.set && !(q->temperature.v > 0))
+        REFUSE("`temperature` must be strictly positive");
+    if (q->repetition_penalty.set && !(q->repetition_penalty.v > 0))
+        REFUSE("`repetition_penalty` must be strictly positive");
+    if (q->frequency_penalty.set && !(q->frequency_penalty.v >= -2 && q->frequency_penalty.v <= 2))
+        REFUSE("`frequency_penalty` must be >= -2.0 and <= 2.0");
+    if (q->openai_frequency_penalty.set &&
+        !(q->openai_frequency_penalty.v >= -2 && q->openai_frequency_penalty.v <= 2))
+        REFUSE("`frequency_penalty` must be >= -2.0 and <= 2.0");
+    if (q->openai_presence_penalty.set &&
+        !(q->openai_presence_penalty.v >= -2 && q->openai_presence_penalty.v <= 2))
+        REFUSE("`presence_penalty` must be >= -2.0 and <= 2.0");
+    if (q->top_p.set && !(q->top_p.v > 0 && q->top_p.v < 1))
+        REFUSE("`top_p` must be %s", q->style == ASK_TGI ? "> 0.0 and < 1.0" : ">= 0 and <= 1");
+    if (q->typical_p.set && !(q->typical_p.v > 0 && q->typical_p.v < 1))
+        REFUSE("`typical_p` must be > 0.0 and < 1.0");
+    if (q->min_p.set && !(q->min_p.v >= 0 && q->min_p.v < 1))
+        REFUSE("`min_p` must be >= 0.0 and < 1.0");
+    if (q->top_k.set && q->top_k.v <= 0)
+        REFUSE("`top_k` must be strictly positive");
+    if (q->max_new_tokens.set && q->max_new_tokens.v == 0)
+        REFUSE("`%s` must be strictly positive", length_name(q));
+    return check_ends(v, q, several, e);
+}
+
+/* What the shards that we know serve, and others' may not: nothing is dropped silently. */
+static int check_choice(const struct validator *v, const struct ask *q, struct err *e)
+{
+    uint64_t min = q->min_new_tokens.v;
+    if (q->min_new_tokens.set && q->max_new_tokens.set && min > q->max_new_tokens.v)
+        REFUSE("`min_tokens` must be <= `max_tokens`. Given: %llu", (unsigned long long)min);
+    if (q->n_bias > v->vocab_size)
+        REFUSE("`logit_bias` may have at most %u entries. Given: %u", v->vocab_size, q->n_bias);
+    for (uint32_t i = 0; i < q->n_bias; i++) {
+        if (q->bias_ids[i] >= v->vocab_size)
+            REFUSE("`logit_bias`: token id %u is outside the vocabulary of %u", q->bias_ids[i],
+                   v->vocab_size);
+        if (!(q->bias[i] >= -100 && q->bias[i] <= 100))
+            REFUSE("`logit_bias` must be between -100 and 100 (token id %u)", q->bias_ids[i]);
+    }
+    if (v->adapters && q->adapter_id && *q->adapter_id &&
+        !served_adapters_find(v->adapters, q->adapter_id))
+        REFUSE("`adapter_id`: there is no adapter `%.100s`", q->adapter_id);
+    for (uint32_t i = 0; i < q->n_stop_token_ids; i++)
+        if (q->stop_token_ids[i] >= v->vocab_size)
+            REFUSE("`stop_token_ids`: %u is outside the vocabulary of %u", q->stop_token_ids[i],
+                   v->vocab_size);
+    for (uint32_t i = 0; i < q->n_allowed; i++)
+        if (q->allowed_ids[i] >= v->vocab_size)
+            REFUSE("`allowed_token_ids`: %u is outside the vocabulary of %u", q->allowed_ids[i],
+                   v->vocab_size);
+    if (!v->takes_bias &&
+        (min || q->n_bias || q->n_stop_token_ids || q->n_allowed || q->n_bad_words))
+        REFUSE("`logit_bias`, `min_tokens`, `stop_token_ids`, `allowed_token_ids` and `bad_words` "
+               "are not supported by these shards");
+    if (q->n_bad_words > MOST_BAD_WORDS)
+        REFUSE("`bad_words` may have at most %u entries. Given: %u", MOST_BAD_WORDS,
+               q->n_bad_words);
+    return 0;
+}
+
+static int check_input(const struct validator *v, const struct ask *q, struct err *e)
+{
+    if (q->ids ? q->n_ids == 0 : q->n_inputs == 0)
+        REFUSE("`%s` cannot be empty", input_name(q));
+    if (q->truncate.set && (q->truncate.v == 0 || q->truncate.v > v->max_input_tokens))
+        REFUSE("`truncate` must be strictly positive and less than %u. Given: %llu",
+               v->max_input_tokens, (unsigned long long)q->truncate.v);
+    return 0;
+}
+
+/* The client's ids, or those of a tokenizer that knows more than the model. */
+static int check_ids(const struct validator *v, const uint32_t *ids, uint32_t n, struct err *e)
+{
+    assert(ids || !n);
+    for (uint32_t i = 0; i < n; i++)
+        if (ids[i] >= v->vocab_size)
+            REFUSE("token id %u is outside the vocabulary of %u", ids[i], v->vocab_size);
+    return 0;
+}
+
+/* How many of the n_special ids that `all` has more than `plain` stand in front. */
+static uint32_t specials_in_front(const struct tok_ids *all, const struct tok_ids *plain)
+{
+    uint32_t extra = all->n - plain->n;
+    for (uint32_t front = 0; front < extra; front++)
+        if (!plain->n || !memcmp(all->id + front, plain->id, plain->n * sizeof(*plain->id)))
+            return front;
+    return extra;
+}
+
+/* Keep `keep` of the ids in `all`: specials at both ends stay, the text loses its left end. */
+static int truncate_left(const struct validator *v, const char *text, size_t n, uint32_t keep,
+                         struct tok_scratch **scratch, struct tok_ids *all, struct err *e)
+{
+    struct tok_ids plain = {0};
+    if (tokenizer_encode(v->tokenizer, text, n, 0, scratch, &plain, e) != 0)
+        return -1;
+    uint32_t extra = all->n > plain.n ? all->n - plain.n : 0;
+    uint32_t front = extra && keep >= extra ? specials_in_front(all, &plain) : 0;
+    tok_ids_free(&plain);
+    memmove(all->id + front, all->id + all->n - (keep - front), (keep - front) * sizeof(*all->id));
+    all->n = keep;
+    return 0;
+}
+
+int encode(const struct validator *v, const char *text, size_t n, bool add_special,
+           uint32_t truncate, struct tok_scratch **scratch, struct arena *a, const uint32_t **ids,
+           uint32_t *n_ids, struct err *e)
+{
+    struct tok_ids out = {0};
+    int rc = tokenizer_encode(v->tokenizer, text, n, add_special ? TOK_ADD_SPECIAL : 0, scratch,
+                              &out, e);
+    if (rc == 0 && truncate && out.n > truncate)
+        rc = truncate_left(v, text, n, truncate, scratch, &out, e);
+    uint32_t *copy = rc == 0 ? ARENA_NEW(a, uint32_t, out.n + 1) : NULL;
+    if (copy && out.n)
+        memcpy(copy, out.id, out.n * sizeof(*copy));
+    *ids = copy;
+    *n_ids = out.n;
+    tok_ids_free(&out);
+    if (rc != 0)
+        return err_wrap(e, "Input validation error: tokenizer error");
+    return copy ? 0 : err_nomem(e);
+}
+
+/* In the words that clients look for: OpenAI's and Anthropic's agents shorten the conversation. */
+static int too_long(const struct ask *q, uint32_t n_ids, uint32_t most, struct err *e)
+{
+    if (q->style == ASK_ANTHROPIC) /* from its first word: some compare */
+        return err_set(e, ERR_VALIDATION, "prompt is too long: %u tokens > %u maximum", n_ids,
+                       most);
+    REFUSE(
+        "`%s` is too long: this model's maximum context length allows %u tokens of it, and it has "
+        "%u. Please reduce its length",
+        input_name(q), most, n_ids);
+}
+
+/* An answer has what room there is, whatever was asked for. */
+static int clip(const struct validator *v, const struct ask *q, uint32_t n_ids, uint32_t *out,
+                struct err *e)
+{
+    uint32_t room = v->max_total_tokens > n_ids ? v->max_total_tokens - n_ids : 0;
+    uint32_t most = v->max_total_tokens ? v->max_total_tokens - 1 : 0;
+    if (most > v->max_input_tokens)
+        most = v->max_input_tokens;
+    if (n_ids > most)
+        return too_long(q, n_ids, most, e);
+    *out =
+        q->max_new_tokens.set && q->max_new_tokens.v < room ? (uint32_t)q->max_new_tokens.v : room;
+    return 0;
+}
+
+/* TGI takes any max_new_tokens as long as the first 1024 fit and ends at the limit: so do we. */
+static int budget(const struct validator *v, const struct ask *q, uint32_t n_ids, uint32_t *out,
+                  struct err *e)
+{
+    enum { CHUNK = 1024 };
+    if (q->style != ASK_TGI)
+        return clip(v, q, n_ids, out, e);
+    uint64_t room = v->max_total_tokens > n_ids ? v->max_total_tokens - n_ids : 0;
+    uint64_t want = q->max_new_tokens.set ? q->max_new_tokens.v : room;
+    uint64_t chunk = want < CHUNK ? want : CHUNK;
+    if (n_ids + chunk > v->max_total_tokens)
+        REFUSE(
+            "`inputs` tokens + `max_new_tokens` must be <= %u. Given: %u `inputs` tokens and %llu "
+            "`max_new_tokens`",
+            v->max_total_tokens, n_ids, (unsigned long long)chunk);
+    if (n_ids > v->max_input_tokens)
+        REFUSE("`inputs` must have less than %u tokens. Given: %u", v->max_input_tokens, n_ids);
+    if (room == 0)
+        REFUSE("`inputs` must have less than %u tokens. Given: %u", v->max_total_tokens, n_ids);
+    *out = (uint32_t)(want < room ? want : room);
+    return 0;
+}
+
+uint64_t seed_draw(void)
+{
+    uint64_t seed = 0;
+    if (getrandom(&seed, sizeof(seed), 0) != sizeof(seed))
+        seed = (uint64_t)(uintptr_t)&seed ^ (uint64_t)clock();
+    return seed;
+}
+
+/* 63 bits of SHA-256, so that nobody finds another text with the salt of somebody else. */
+static uint64_t salt_of(const char *text)
+{
+    unsigned char sum[32] = {0};
+    uint64_t salt = 0;
+    if (!text)
+        return 0;
+    gnutls_hash_fast(GNUTLS_DIG_SHA256, text, strlen(text), sum);
+    memcpy(&salt, sum, sizeof(salt));
+    return salt | UINT64_C(1) << 63;
+}
+
+/* A shard samples wherever a cut is asked for, as TGI's does. */
+static void take_the_likeliest(struct gen_params *p)
+{
+    p->do_sample = false;
+    p->temperature = p->top_p = p->typical_p = 1;
+    p->min_p = 0;
+    p->top_k = 0;
+}
+
+static void fill_params(const struct ask *q, struct gen_params *p)
+{
+    *p = (struct gen_params){
+        .temperature = q->temperature.set ? q->temperature.v : 1,
+        .top_p = q->top_p.set ? q->top_p.v : 1,
+        .typical_p = q->typical_p.set ? q->typical_p.v : 1,
+        .min_p = q->min_p.v,
+        .repetition_penalty = q->repetition_penalty.set ? q->repetition_penalty.v : 1,
+        .frequency_penalty = q->frequency_penalty.set ? q->frequency_penalty.v : 0,
+        .openai_presence_penalty = q->openai_presence_penalty.v,
+        .openai_frequency_penalty = q->openai_frequency_penalty.v,
+        .top_k = q->top_k.set ? (uint32_t)q->top_k.v : 0,
+        /* A temperature of 1 changes nothing, so that it alone does not ask for sampling. */
+        .do_sample = q->do_sample || q->top_k.set || q->top_p.set || q->typical_p.set ||
+                     (q->temperature.set && q->temperature.v != 1),
+        .watermark = q->watermark,
+        .seed = q->seed.set ? q->seed.v : seed_draw(),
+        .stop = q->stop,
+        .n_stop = q->n_stop,
+        .ignore_eos = q->ignore_eos,
+        .min_new_tokens = (uint32_t)q->min_new_tokens.v,
+        .stop_token_ids = q->stop_token_ids,
+        .n_stop_token_ids = q->n_stop_token_ids,
+        .bias_ids = q->bias_ids,
+        .bias = q->bias,
+        .n_bias = q->n_bias,
+        .top_n_tokens = (uint32_t)q->top_n_tokens.v,
+        .constraint = q->constraint,
+        .constraint_kind = q->constraint_kind,
+        .constraint_reasoning = q->constraint_reasoning,
+        .prefill_logprobs = q->decoder_input_details,
+        .adapter_id = q->adapter_id,
+    };
+    if (q->greedy)
+        take_the_likeliest(p);
+}
+
+/* As the shards know it, and with the white space that the operator wants. */
+static int settle_kind(const struct validator *v, struct gen_params *p, struct err *e)
+{
+    enum constraint_kind *kind = &p->constraint_kind;
+    if (!v->takes_grammars && (*kind == CONSTRAINT_GBNF || *kind == CONSTRAINT_LARK))
+        REFUSE("grammars are not supported by the shards of this model");
+    if (*kind == CONSTRAINT_JSON_SCHEMA && v->compact_json)
+        *kind = CONSTRAINT_JSON_COMPACT;
+    if (*kind == CONSTRAINT_JSON_COMPACT && !v->takes_grammars)
+        *kind = CONSTRAINT_JSON_SCHEMA;
+    return 0;
+}
+
+/* All tokens but the allowed ones get the bias that forbids; those keep what they were given. */
+static int allow_only(const struct validator *v, const struct ask *q, struct arena *a,
+                      struct gen_params *p, struct err *e)
+{
+    enum { FORBIDS = -100 };
+    uint32_t n = 0;
+    uint32_t *ids = ARENA_NEW(a, uint32_t, v->vocab_size);
+    float *bias = ARENA_NEW(a, float, v->vocab_size), *of = ARENA_NEW(a, float, v->vocab_size);
+    if (!ids || !bias || !of)
+        return err_nomem(e);
+    for (uint32_t i = 0; i < v->vocab_size; i++)
+        of[i] = FORBIDS;
+    for (uint32_t i = 0; i < q->n_allowed; i++)
+        of[q->allowed_ids[i]] = 0;
+    for (uint32_t i = 0; i < q->n_bias; i++)
+        if (of[q->bias_ids[i]] != FORBIDS)
+            of[q->bias_ids[i]] = q->bias[i];
+    for (uint32_t i = 0; i < v->vocab_size; i++)
+        if (of[i] != 0) {
+            ids[n] = i;
+            bias[n++] = of[i];
+        }
+    p->bias_ids = ids;
+    p->bias = bias;
+    p->n_bias = n;
+    return 0;
+}
+
+int validate(const struct validator *v, const struct ask *q, struct tok_scratch **scratch,
+             struct arena *a, struct gen_request *r, struct err *e)
+{
+    if (check_sampling(v, q, e) != 0 || check_choice(v, q, e) != 0 || check_input(v, q, e) != 0)
+        return -1;
+    r->truncate = q->truncate.set ? (uint32_t)q->truncate.v : v->max_input_tokens;
+    r->add_special_tokens = q->add_special_tokens;
+    r->inputs = q->inputs;
+    r->priority = (int32_t)q->priority.v;
+    r->cache_salt = salt_of(q->cache_salt);
+    r->ids = q->ids;
+    r->n_ids = q->n_ids;
+    if (q->ids && q->truncate.set && q->n_ids > q->truncate.v) {
+        r->ids += q->n_ids - (uint32_t)q->truncate.v;
+        r->n_ids = (uint32_t)q->truncate.v;
+    }
+    if (!q->ids && encode(v, q->inputs, q->n_inputs, q->add_special_tokens,
+                          q->truncate.set ? (uint32_t)q->truncate.v : 0, scratch, a, &r->ids,
+                          &r->n_ids, e) != 0)
+        return -1;
+    fill_params(q, &r->params);
+    if (q->n_allowed && allow_only(v, q, a, &r->params, e) != 0)
+        return -1;
+    if (bad_words_encode(v, q, scratch, a, &r->params.bad_words, e) != 0)
+        return -1;
+    if (check_ids(v, r->ids, r->n_ids, e) != 0 ||
+        budget(v, q, r->n_ids, &r->params.max_new_tokens, e) != 0)
+        return -1;
+    if (r->params.min_new_tokens > r->params.max_new_tokens) /* clipped */
+        r->params.min_new_tokens = r->params.max_new_tokens;
+    if (q->constraint && v->no_constraints)
+        REFUSE("grammar is not supported");
+    if (q->constraint && settle_kind(v, &r->params, e) != 0)
+        return -1;
+    return q->constraint ? constrain_check(q, e) : 0;
+}

@@ -1,0 +1,191 @@
+#include "router/http/errors.h"
+#include <string.h>
+
+enum error_shape error_shape_of(const char *path)
+{
+    if (!strncmp(path, "/v1/messages", 12))
+        return ERRORS_ANTHROPIC;
+    static const char *const openai[] = {"/v1/", "/chat/completions", "/completions",
+                                         "/embeddings"};
+    for (size_t i = 0; i < sizeof(openai) / sizeof(openai[0]); i++)
+        if (!strncmp(path, openai[i], strlen(openai[i])))
+            return ERRORS_OPENAI;
+    return ERRORS_TGI;
+}
+
+int error_status(enum error_shape s, enum err_kind k)
+{
+    int status = err_status(k);
+    if (s == ERRORS_TGI)
+        return status;
+    return status == 422 ? 400 : status == 424 ? 500 : status;
+}
+
+/* The words of both SDKs' documents, by status. */
+struct words {
+    int status;
+    const char *openai, *code, *anthropic;
+};
+static const struct words *words_of(int status)
+{
+    static const struct words rows[] = {
+        {400, "invalid_request_error", NULL, "invalid_request_error"},
+        {401, "invalid_request_error", "invalid_api_key", "authentication_error"},
+        {404, "invalid_request_error", "not_found", "not_found_error"},
+        {405, "invalid_request_error", "method_not_allowed", "invalid_request_error"},
+        {413, "invalid_request_error", "request_too_large", "request_too_large"},
+        {415, "invalid_request_error", "unsupported_media_type", "invalid_request_error"},
+        {429, "rate_limit_error", "rate_limit_exceeded", "rate_limit_error"},
+        {503, "server_error", "unavailable", "overloaded_error"},
+        {500, "server_error", NULL, "api_error"},
+    };
+    size_t i = 0, last = sizeof(rows) / sizeof(rows[0]) - 1;
+    while (i < last && rows[i].status != status)
+        i++;
+    return &rows[i];
+}
+
+static const char shape_prefix[] = "into the target type: ";
+
+void error_param(const struct err *e, char *out, size_t n)
+{
+    const char *from = e->msg, *end = NULL;
+    *out = 0;
+    if (e->kind == ERR_SHAPE) {
+        const char *at = strstr(e->msg, shape_prefix);
+        from = at ? at + strlen(shape_prefix) : e->msg;
+        end = at ? strchr(from, ':') : NULL;
+        if (end && memchr(from, ' ', (size_t)(end - from)))
+            end = NULL; /* no path: what is wrong with the root comes first */
+    }
+    if (!end && from && (from = strchr(e->msg, '`')))
+        end = strchr(++from, '`');
+    size_t len = from && end ? (size_t)(end - from) : 0;
+    if (len == 0 || len >= n || (e->kind != ERR_SHAPE && e->kind != ERR_VALIDATION))
+        return;
+    memcpy(out, from, len);
+    out[len] = 0;
+}
+
+static void string(struct buf *out, const char *s)
+{
+    if (s && *s)
+        buf_json_str(out, s, strlen(s));
+    else
+        buf_str(out, "null");
+}
+
+static const char *code_of(const struct err *e, int status)
+{
+    if (e->kind == ERR_NOT_FOUND)
+        return "model_not_found";
+    if (e->kind == ERR_VALIDATION && (strstr(e->msg, "`inputs` tokens + `max_new_tokens` must") ||
+                                      strstr(e->msg, "`inputs` must have less than") ||
+                                      strstr(e->msg, "maximum context length allows")))
+        return "context_length_exceeded";
+    return words_of(status)->code;
+}
+
+static void openai_object(struct buf *out, const char *msg, int status, const char *param,
+                          const char *code)
+{
+    buf_str(out, "{\"message\":");
+    buf_json_str(out, msg, strlen(msg));
+    buf_fmt(out, ",\"type\":\"%s\",\"param\":", words_of(status)->openai);
+    string(out, param);
+    buf_str(out, ",\"code\":");
+    string(out, code);
+}
+
+static void anthropic_body(struct buf *out, const char *msg, int status, const char *id)
+{
+    buf_fmt(out, "{\"type\":\"error\",\"error\":{\"type\":\"%s\",\"message\":",
+            words_of(status)->anthropic);
+    buf_json_str(out, msg, strlen(msg));
+    buf_str(out, "},\"request_id\":");
+    string(out, id);
+    buf_ch(out, '}');
+}
+
+static void whole_object(struct buf *out, const struct err *e, bool event)
+{
+    int status = error_status(ERRORS_OPENAI, e->kind);
+    char param[64];
+    error_param(e, param, sizeof(param));
+    openai_object(out, e->msg, status, param, code_of(e, status));
+    if (event) /* TGI's clients read it there */
+        buf_fmt(out, ",\"http_status_code\":%d", status);
+    buf_ch(out, '}');
+}
+
+void error_object(struct buf *out, const struct err *e) { whole_object(out, e, true); }
+
+static void openai_body(struct buf *out, const struct err *e, bool event)
+{
+    buf_str(out, "{\"error\":");
+    whole_object(out, e, event);
+    if (*err_wire(e->kind))
+        buf_fmt(out, ",\"error_type\":\"%s\"", err_wire(e->kind));
+    buf_ch(out, '}');
+}
+
+static void tgi_body(struct buf *out, const struct err *e)
+{
+    buf_str(out, "{\"error\":");
+    buf_json_str(out, e->msg, strlen(e->msg));
+    buf_fmt(out, ",\"error_type\":\"%s\"}", err_wire(e->kind));
+}
+
+const char *error_body(struct buf *out, enum error_shape s, const struct err *e, const char *id)
+{
+    if (s == ERRORS_OPENAI) {
+        openai_body(out, e, false);
+    } else if (s == ERRORS_ANTHROPIC) {
+        anthropic_body(out, e->msg, error_status(s, e->kind), id);
+    } else if (*err_wire(e->kind)) {
+        tgi_body(out, e);
+    } else {
+        buf_str(out, e->msg);
+        return "text/plain; charset=utf-8";
+    }
+    return "application/json";
+}
+
+void error_event(struct buf *out, enum error_shape s, const struct err *e, const char *id)
+{
+    buf_str(out, s == ERRORS_ANTHROPIC ? "event: error\ndata: " : "data: ");
+    if (s == ERRORS_OPENAI)
+        openai_body(out, e, true);
+    else if (s == ERRORS_ANTHROPIC)
+        anthropic_body(out, e->msg, error_status(s, e->kind), id);
+    else
+        tgi_body(out, e);
+    buf_str(out, "\n\n");
+}
+
+const char *error_refusal_text(int status)
+{
+    switch (status) {
+    case 401:
+        return "The API key is missing or wrong: send it as `Authorization: Bearer KEY`.";
+    case 404:
+        return "There is no such path.";
+    case 405:
+        return "The path does not take this method; the header Allow names those it takes.";
+    default:
+        return "Bad request";
+    }
+}
+
+void error_refusal(struct buf *out, enum error_shape s, int status, const char *text,
+                   const char *id)
+{
+    const char *msg = text ? text : error_refusal_text(status);
+    if (s == ERRORS_ANTHROPIC) {
+        anthropic_body(out, msg, status, id);
+    } else if (s == ERRORS_OPENAI) {
+        buf_str(out, "{\"error\":");
+        openai_object(out, msg, status, NULL, words_of(status)->code);
+        buf_str(out, "}}");
+    }
+}

@@ -1,0 +1,349 @@
+/* The loop, the listening socket, connections and their deadlines. */
+#include "common/clock.h"
+#include "common/log.h"
+#include "common/watchdog.h"
+#include "router/http/conn.h"
+#include "router/http/tls.h"
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum {
+    TICK_MS = 1000,
+    BACKLOG = 4096,
+    SEND_BUFFER = 64 << 10,
+    USER_TIMEOUT_MS = 30000,
+    HANG_UP_MS = 500,
+    FLUSH_MS = 20,  /* between two looks at what is on its way */
+    FULL_MS = 10000 /* between two lines about descriptors */
+};
+
+static void set_option(int fd, int level, int name, int value)
+{
+    /* Each is an improvement the loop can live without, so failure is no error. */
+    (void)setsockopt(fd, level, name, &value, sizeof(value));
+}
+
+/* A client whose cable was cut is found by unacknowledged data or by keep-alive probes; a slow one
+ * must not fill megabytes of kernel memory before we see it. */
+static void tune_socket(int fd)
+{
+    set_option(fd, SOL_SOCKET, SO_SNDBUF, SEND_BUFFER);
+    set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+    set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+    set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, USER_TIMEOUT_MS);
+    set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, 15);
+    set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, 5);
+    set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, 3);
+}
+
+static void conn_open(struct http *h, struct MHD_Connection *mhd, void **socket_context)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_CONNECTION_FD);
+    struct conn *c = calloc(1, sizeof(*c));
+    *socket_context = c;
+    if (!c)
+        return;
+    c->http = h;
+    c->mhd = mhd;
+    c->fd = info->connect_fd;
+    c->deadline_ms = clock_ms() + h->c.header_timeout_ms;
+    if ((c->next = h->conns))
+        h->conns->prev = c;
+    h->conns = c;
+    h->n_conns++;
+    tune_socket(c->fd);
+    if (h->c.tls) {
+        info = MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_GNUTLS_SESSION);
+        c->cert = tls_take(h->c.tls, info->tls_session);
+    }
+    struct epoll_event ev = {.events = EPOLLRDHUP | EPOLLET, .data.ptr = c};
+    if (epoll_ctl(h->epoll_fd, EPOLL_CTL_ADD, c->fd, &ev) != 0)
+        log_msg(LOG_WARN, "epoll_ctl: errno %d: a client that leaves early will go unnoticed",
+                errno);
+}
+
+static void conn_close(struct http *h, struct conn *c)
+{
+    if (!c)
+        return;
+    (void)epoll_ctl(h->epoll_fd, EPOLL_CTL_DEL, c->fd, NULL);
+    if (c->x)
+        c->x->conn = NULL;
+    tls_drop(c->cert);
+    c->cert = NULL;
+    if (c->prev)
+        c->prev->next = c->next;
+    else
+        h->conns = c->next;
+    if (c->next)
+        c->next->prev = c->prev;
+    h->n_conns--;
+    c->x = NULL;
+    if (!linger_begin(c))
+        free(c);
+}
+
+static void on_connection(void *cls, struct MHD_Connection *mhd, void **socket_context,
+                          enum MHD_ConnectionNotificationCode code)
+{
+    if (code == MHD_CONNECTION_NOTIFY_STARTED)
+        conn_open(cls, mhd, socket_context);
+    else
+        conn_close(cls, *socket_context);
+}
+
+static void on_hang_up(struct conn *c)
+{
+    c->hung_up = true;
+    /* Once the whole answer is made, sending it is the cheapest way to find out who still reads. */
+    if (c->x && exchange_waits(c->x))
+        exchange_drop(c->x);
+    else if (!c->x || !c->x->dispatched) /* libmicrohttpd misses an end that came with the last */
+        c->deadline_ms = clock_ms() + HANG_UP_MS; /* bytes: do not wait for the rest of a request */
+}
+
+static void on_socket(struct conn *c)
+{
+    if (c->lingers)
+        linger_event(c);
+    else
+        on_hang_up(c);
+}
+
+/* There is no call to close a connection. The shut socket is an event for libmicrohttpd; should
+ * that edge have come and gone already (the peer's reset, say), its own timeout ends it a second
+ * later. */
+static void cut(struct conn *c)
+{
+    shutdown(c->fd, SHUT_RDWR);
+    MHD_set_connection_option(c->mhd, MHD_CONNECTION_OPTION_TIMEOUT, 1u);
+    c->deadline_ms = INT64_MAX;
+}
+
+static void tick(struct http *h, int64_t now)
+{
+    for (struct conn *c = h->conns; c; c = c->next) {
+        if (c->deadline_ms <= now)
+            cut(c);
+        if (c->x && c->x->streaming)
+            exchange_act(c->x, sse_tick(&c->x->sse, now));
+    }
+    linger_tick(h, now);
+    h->ticked_ms = now;
+}
+
+static int wait_ms(const struct http *h)
+{
+    MHD_UNSIGNED_LONG_LONG mhd_ms;
+    int ms = h->conns || h->lingerers ? TICK_MS : -1; /* an idle router sleeps */
+    if (atomic_load(&h->flushing))
+        ms = FLUSH_MS;
+    if (MHD_get_timeout(h->daemon, &mhd_ms) == MHD_YES && (ms < 0 || mhd_ms < (unsigned)ms))
+        ms = (int)mhd_ms;
+    return ms;
+}
+
+void http_run(struct http *h)
+{
+    struct epoll_event ev[256];
+    while (!h->stop) {
+        int n = epoll_wait(h->epoll_fd, ev, sizeof(ev) / sizeof(ev[0]), wait_ms(h));
+        bool rung = false;
+        watch_busy(&h->busy_ns);
+        for (int i = 0; i < n; i++) {
+            uint64_t count;
+            if (ev[i].data.ptr == h)
+                continue; /* libmicrohttpd's: MHD_run() below */
+            if (ev[i].data.ptr == &h->bell_fd)
+                rung = read(h->bell_fd, &count, sizeof(count)) == sizeof(count);
+            else
+                on_socket(ev[i].data.ptr);
+        }
+        linger_free(h);
+        if (rung) { /* resumes many connections; MHD_run() walks them once */
+            socket_close_all(h);
+            h->c.events.wake(h->c.arg);
+        }
+        bool busy = h->conns;
+        MHD_run(h->daemon);
+        /* Out of descriptors, libmicrohttpd stops listening, and listens again in the run after
+         * the one that closed a connection. While there are others, the next tick is that run. */
+        if (busy && !h->conns)
+            MHD_run(h->daemon);
+        int64_t now = clock_ms();
+        if (now - h->ticked_ms >= TICK_MS)
+            tick(h, now);
+        linger_count(h);
+        watch_idle(&h->busy_ns);
+    }
+    for (struct conn *c = h->conns; c; c = c->next)
+        if (c->x)
+            exchange_drop(c->x);
+    MHD_run(h->daemon);
+}
+
+void http_wake(struct http *h)
+{
+    uint64_t one = 1;
+    if (write(h->bell_fd, &one, sizeof(one)) < 0) {
+        /* The counter is full: the loop is awake already. */
+    }
+}
+
+void http_stop(struct http *h)
+{
+    h->stop = true;
+    http_wake(h);
+}
+
+static int bind_one(const struct addrinfo *a, uint16_t *port)
+{
+    int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    union {
+        struct sockaddr any;
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6;
+    } got = {.v6 = {.sin6_port = 0}};
+    socklen_t n = sizeof(got);
+    if (fd < 0)
+        return -1;
+    set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1);
+    if (a->ai_family == AF_INET6)
+        set_option(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0);
+    if (bind(fd, a->ai_addr, a->ai_addrlen) != 0 || listen(fd, BACKLOG) != 0 ||
+        getsockname(fd, &got.any, &n) != 0) {
+        int saved = errno;
+        close(fd);
+        errno = saved;
+        return -1;
+    }
+    *port = ntohs(got.any.sa_family == AF_INET6 ? got.v6.sin6_port : got.v4.sin_port);
+    return fd;
+}
+
+static int open_listener(struct http *h, bool *v6, struct err *e)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *all = NULL;
+    char port[8];
+    snprintf(port, sizeof(port), "%u", h->c.port);
+    if (getaddrinfo(h->c.hostname, port, &hints, &all) != 0) {
+        log_msg(LOG_WARN, "invalid hostname `%s`, defaulting to 0.0.0.0", h->c.hostname);
+        if (getaddrinfo("0.0.0.0", port, &hints, &all) != 0)
+            return err_set(e, ERR_SYSTEM, "no address to listen on");
+    }
+    h->listen_fd = bind_one(all, &h->port);
+    *v6 = all->ai_family == AF_INET6;
+    freeaddrinfo(all);
+    return h->listen_fd >= 0 ? 0 : err_sys(e, "listen on %s port %s", h->c.hostname, port);
+}
+
+/* Every client that aborts would be a line: only one is of use. Who comes then waits in the
+ * listening socket's queue until a connection ends. */
+static void on_message(void *cls, const char *fmt, va_list ap)
+{
+    struct http *h = cls;
+    int64_t now = clock_ms();
+    (void)ap;
+    if (!strstr(fmt, "resource limit") || (h->told_full_ms && now - h->told_full_ms < FULL_MS))
+        return;
+    h->told_full_ms = now;
+    LOG(LOG_WARN, "Out of file descriptors: new connections wait until others end (ulimit -n)",
+        LOGI("connections", h->n_conns));
+}
+
+static int start_daemon(struct http *h, bool v6, struct err *e)
+{
+    unsigned flags = MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_ALLOW_UPGRADE |
+                     MHD_USE_ERROR_LOG | (v6 ? MHD_USE_IPv6 : 0) | (h->c.tls ? MHD_USE_TLS : 0);
+    struct MHD_OptionItem tls[] = {
+        {h->c.tls ? MHD_OPTION_HTTPS_MEM_CERT : MHD_OPTION_END, 0,
+         h->c.tls ? (void *)(uintptr_t)tls_cert_pem(h->c.tls) : NULL},
+        {MHD_OPTION_HTTPS_MEM_KEY, 0, h->c.tls ? (void *)(uintptr_t)tls_key_pem(h->c.tls) : NULL},
+        {MHD_OPTION_HTTPS_PRIORITIES, 0, (void *)(uintptr_t)TLS_PRIORITIES},
+        {MHD_OPTION_END, 0, NULL},
+    };
+    h->daemon = MHD_start_daemon(
+        flags, h->port, NULL, NULL, http_access, h, MHD_OPTION_EXTERNAL_LOGGER, on_message, h,
+        MHD_OPTION_LISTEN_SOCKET, h->listen_fd, MHD_OPTION_CONNECTION_LIMIT,
+        (unsigned)HTTP_MAX_CONNECTIONS, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)HTTP_POOL,
+        MHD_OPTION_NOTIFY_CONNECTION, on_connection, h, MHD_OPTION_NOTIFY_COMPLETED, http_completed,
+        h, MHD_OPTION_URI_LOG_CALLBACK, http_uri, h, MHD_OPTION_STRICT_FOR_CLIENT, 1,
+        MHD_OPTION_ARRAY, tls, MHD_OPTION_END);
+    return h->daemon ? 0 : err_set(e, ERR_SYSTEM, "cannot start the HTTP daemon");
+}
+
+static int watch(struct http *h, int fd, void *ptr, struct err *e)
+{
+    struct epoll_event ev = {.events = EPOLLIN, .data.ptr = ptr};
+    return epoll_ctl(h->epoll_fd, EPOLL_CTL_ADD, fd, &ev) == 0 ? 0 : err_sys(e, "epoll_ctl");
+}
+
+struct http *http_new(const struct http_config *c, struct err *e)
+{
+    struct http *h = calloc(1, sizeof(*h));
+    bool v6 = false;
+    if (!h) {
+        err_nomem(e);
+        return NULL;
+    }
+    h->c = *c;
+    h->c.header_timeout_ms = c->header_timeout_ms ? c->header_timeout_ms : 30000;
+    h->c.body_timeout_ms = c->body_timeout_ms ? c->body_timeout_ms : 60000;
+    h->c.idle_timeout_ms = c->idle_timeout_ms ? c->idle_timeout_ms : 75000;
+    h->c.stream_limit = c->stream_limit ? c->stream_limit : 1000000;
+    h->listen_fd = -1;
+    if (getrandom(&h->last_id, sizeof(h->last_id), 0) < 0)
+        h->last_id = (uint64_t)clock_ns();
+    h->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    h->bell_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (h->epoll_fd < 0 || h->bell_fd < 0) {
+        err_sys(e, "epoll_create1, eventfd");
+        goto fail;
+    }
+    if (open_listener(h, &v6, e) != 0 || start_daemon(h, v6, e) != 0)
+        goto fail;
+    int mhd_fd = MHD_get_daemon_info(h->daemon, MHD_DAEMON_INFO_EPOLL_FD)->epoll_fd;
+    if (watch(h, mhd_fd, h, e) != 0 || watch(h, h->bell_fd, &h->bell_fd, e) != 0)
+        goto fail;
+    return h;
+fail:
+    http_free(h);
+    return NULL;
+}
+
+uint16_t http_port(const struct http *h) { return h->port; }
+const _Atomic int64_t *http_busy(const struct http *h) { return &h->busy_ns; }
+
+struct http_counts http_counts(const struct http *h)
+{
+    return (struct http_counts){h->n_conns, h->n_lingerers};
+}
+
+void http_free(struct http *h)
+{
+    if (!h)
+        return;
+    if (h->daemon) {
+        socket_close_all(h); /* libmicrohttpd stops the process if one is still open */
+        MHD_run(h->daemon);
+        MHD_stop_daemon(h->daemon); /* closes the listening socket */
+        linger_end_all(h);
+    } else if (h->listen_fd >= 0)
+        close(h->listen_fd);
+    if (h->epoll_fd >= 0)
+        close(h->epoll_fd);
+    if (h->bell_fd >= 0)
+        close(h->bell_fd);
+    free(h);
+}

@@ -1,0 +1,113 @@
+#include "router/http/route.h"
+#include <stdio.h>
+#include <string.h>
+
+#define ROW(name) extern const struct route route_##name;
+#include "routes.h"
+#undef ROW
+const struct route *const routes[] = {
+#define ROW(name) &route_##name,
+#include "routes.h"
+#undef ROW
+};
+const unsigned n_routes = sizeof(routes) / sizeof(routes[0]);
+
+static bool matches(const char *pattern, const char *path)
+{
+    size_t n = strlen(pattern);
+    if (n > 1 && pattern[n - 1] == '*')
+        return !strncmp(pattern, path, n - 1) && path[n - 1];
+    return !strcmp(pattern, path);
+}
+
+static bool serves(const struct route *r, const char *path)
+{
+    for (int i = 0; i < ROUTE_PATHS && r->paths[i]; i++)
+        if (matches(r->paths[i], path))
+            return true;
+    return false;
+}
+
+const struct route *route_find(const char *method, const char *path, char allow[64])
+{
+    const struct route *found = NULL;
+    bool get = false, post = false;
+    const char *want = strcmp(method, "HEAD") ? method : "GET";
+    for (unsigned i = 0; i < n_routes && !found; i++) {
+        if (!serves(routes[i], path))
+            continue;
+        get |= !strcmp(routes[i]->method, "GET");
+        post |= !strcmp(routes[i]->method, "POST");
+        if (!strcmp(routes[i]->method, want))
+            found = routes[i];
+    }
+    bool wrong = !found && (get || post);
+    snprintf(allow, 64, "%s%s%s", wrong && get ? "GET, HEAD, " : "", wrong && post ? "POST, " : "",
+             wrong ? "OPTIONS" : "");
+    return found;
+}
+
+static void route_rows(struct buf *out)
+{
+    for (unsigned i = 0; i < n_routes; i++) {
+        buf_fmt(out, "| %s | ", routes[i]->method);
+        for (int k = 0; k < ROUTE_PATHS && routes[i]->paths[k]; k++)
+            buf_fmt(out, "%s`%s`", k ? ", " : "", routes[i]->paths[k]);
+        buf_fmt(out, " | %s | %s", routes[i]->open ? "no" : "yes", routes[i]->summary);
+        if (routes[i]->body)
+            buf_fmt(out, " Body: %s.", routes[i]->body);
+        buf_str(out, " |\n");
+    }
+}
+
+void routes_markdown(struct buf *out)
+{
+    buf_str(out,
+            "# HTTP interface\n\n"
+            "Printed by `router routes`; do not edit. Fields, messages and framing are those of "
+            "TGI 3.3 and of OpenAI's API; `decisions/http-quirks.md` lists the differences.\n\n"
+            "| method | path | key | what it does |\n|---|---|---|---|\n");
+    route_rows(out);
+    buf_str(
+        out,
+        "\n\"Key\": with `--api-key` or `--api-key-file`, the request must carry one of the keys, "
+        "as "
+        "`Authorization: Bearer KEY` or as `x-api-key: KEY`.\n"
+        "\n## Turns\n\n"
+        "Requests wait in turns by tokens served: one account for each value of "
+        "`x-gateway-inference-fairness-id`, else for each key in `Authorization`; with "
+        "`--api-key`, "
+        "`user` of OpenAI's bodies tells its users apart. Within an account the lowest `priority` "
+        "(in "
+        "`parameters`, or beside OpenAI's fields; default 0) runs first, then the oldest; every "
+        "eighth turn is the oldest one's.\n"
+        "\n## Errors\n\n"
+        "TGI's routes: `{\"error\": text, \"error_type\": word}`; where there is no word, plain "
+        "text. `/v1/*`: `{\"error\": {\"message\", \"type\", \"param\", \"code\"}, "
+        "\"error_type\": word}`, with 400 for 422 and 500 for 424. `/v1/messages`: `{\"type\": "
+        "\"error\", \"error\": {\"type\", \"message\"}, \"request_id\"}`, same statuses. Replies "
+        "with 429 and 503 carry `Retry-After`: the seconds in which those that wait will have been "
+        "served, at the pace of the last minute (1 to 120; 5 where there is none).\n\n"
+        "| status | error_type |\n|---|---|\n");
+#define X(kind, status, wire)                                                                      \
+    if (kind != ERR_NONE)                                                                          \
+        buf_fmt(out, "| %d | %s |\n", status, *(wire) ? "`" wire "`" : "(plain text)");
+    ERR_KINDS(X)
+#undef X
+    buf_str(
+        out,
+        "\nBefore any route: 400 (ambiguous framing), 401 (key), 404, 405 (with `Allow`), 413 "
+        "(`--payload-limit`), 415 (not JSON). `OPTIONS` of a path that is there is answered with "
+        "200, and `Allow` names its methods.\n"
+        "\n## Streams\n\n"
+        "`text/event-stream`; each event is `data: ` and one line of JSON. After 15 s without an "
+        "event a comment line (`:`) is sent. Streams of `/v1/*` end with `data: [DONE]`. TGI's "
+        "routes send errors before the first token as an event with status 200 too, except for 503 "
+        "and for template and tool errors; `/v1/*` answers with the status until the stream has "
+        "begun. A client with more than 1 MB unread is cut off.\n"
+        "\n## Headers\n\n"
+        "`x-request-id` is echoed, or made up. Answers to generations carry `x-compute-type`, "
+        "`x-compute-time` (s), `x-compute-characters`, `x-total-time`, `x-validation-time`, "
+        "`x-queue-time`, `x-inference-time`, `x-time-per-token` (ms), `x-prompt-tokens` and "
+        "`x-generated-tokens`.\n");
+}

@@ -1,0 +1,120 @@
+#include "router/models/edge.h"
+#include "common/hash.h"
+#include "router/metrics.h"
+#include <stdio.h>
+#include <string.h>
+
+/* Equal for equal vocabularies: the wire carries ids alone, and a client whose tokenizer is another
+ * one would never know. */
+static uint64_t hash_vocab(const struct tokenizer *t)
+{
+    uint64_t h = 0;
+    for (uint32_t i = 0; i < tokenizer_vocab_size(t); i++) {
+        const char *text = tokenizer_token(t, i);
+        h = hash_bytes(h, text ? text : "", text ? strlen(text) + 1 : 0);
+    }
+    return h;
+}
+
+void edge_set_text(struct edge *g, const struct tokenizer *t, const struct chat *c)
+{
+    g->tokenizer = t;
+    g->chat = c;
+    g->vocab_hash = hash_vocab(t);
+}
+
+void edge_open(struct edge *g, struct infer *i)
+{
+    g->limits = *infer_limits(i);
+    atomic_store(&g->infer, i);
+}
+
+struct startup_view edge_startup(const struct edge *g)
+{
+    const struct startup_board *b = g->startup;
+    uint32_t n = 0;
+    while (n < STARTUP_RANKS && startup_seconds(b, n, STARTUP_CONFIG) > 0)
+        n++; /* ranks of this machine, from 0 */
+    return startup_look(b, 0, n ? n : 1);
+}
+
+void edge_publish_startup(const struct edge *g)
+{
+    static const enum startup_phase own[] = {STARTUP_CONFIG, STARTUP_TOKENIZER, STARTUP_SHARDS};
+    char name[48];
+    for (int p = STARTUP_CONFIG; g->startup && p < STARTUP_READY; p++) {
+        double most = 0;
+        for (uint32_t r = 0; r < STARTUP_RANKS; r++) {
+            const double s = startup_seconds(g->startup, r, (enum startup_phase)p);
+            most = s > most ? s : most;
+        }
+        if (p != STARTUP_SHARDS)
+            metrics_set(g->metrics, M_STARTUP_PHASE, startup_name((enum startup_phase)p), most);
+    }
+    for (size_t i = 0; g->startup && i < sizeof(own) / sizeof(own[0]); i++) {
+        snprintf(name, sizeof(name), "router_%s", startup_name(own[i]));
+        metrics_set(g->metrics, M_STARTUP_PHASE, name,
+                    startup_seconds(g->startup, STARTUP_ROUTER, own[i]));
+    }
+    if (g->startup)
+        metrics_set(g->metrics, M_STARTUP_PHASE, "ready",
+                    startup_seconds(g->startup, STARTUP_ROUTER, STARTUP_READY));
+}
+
+const struct infer_limits *edge_limits(const struct edge *g)
+{
+    static const struct infer_limits none;
+    return atomic_load(&g->infer) ? &g->limits : &none;
+}
+
+const char *edge_closed(struct edge *g)
+{
+    struct infer *i = atomic_load(&g->infer);
+    return !i                                     ? "the model is being loaded"
+           : atomic_load(&edge_home(g)->draining) ? "the server is shutting down"
+                                                  : NULL;
+}
+
+const char *edge_adapter(struct edge *g, const char *model)
+{
+    const struct served_adapters *a = atomic_load(&g->infer) ? g->limits.adapters : NULL;
+    return a && model && served_adapters_find(a, model) ? model : NULL;
+}
+
+struct validator edge_validator(const struct edge *g)
+{
+    return (struct validator){
+        .tokenizer = g->tokenizer,
+        .max_best_of = g->config->max_best_of,
+        .max_stop_sequences = g->config->max_stop_sequences,
+        .max_top_n_tokens = g->config->max_top_n_tokens,
+        .compact_json = g->config->json_whitespace == WHITESPACE_COMPACT,
+        .no_constraints = g->config->disable_grammar_support,
+        .max_input_tokens = g->limits.max_input_tokens,
+        .max_total_tokens = g->limits.max_total_tokens,
+        .takes_bias = g->limits.takes_bias,
+        .takes_grammars = g->limits.takes_grammars,
+        .adapters = g->limits.adapters,
+        .vocab_size =
+            g->limits.vocab_size ? g->limits.vocab_size : tokenizer_vocab_size(g->tokenizer),
+    };
+}
+
+struct infer_config edge_infer_config(struct edge *home, const char *target)
+{
+    const struct router_config *c = home->config;
+    return (struct infer_config){
+        .shard_target = target,
+        .max_input_tokens = c->max_input_tokens,
+        .max_total_tokens = c->max_total_tokens,
+        .max_batch_prefill_tokens = c->max_batch_prefill_tokens,
+        .max_batch_total_tokens = c->max_batch_total_tokens,
+        .max_batch_size = c->max_batch_size,
+        .max_waiting_tokens = c->max_waiting_tokens,
+        .waiting_served_ratio = c->waiting_served_ratio,
+        .target_inter_token_ms = c->target_inter_token_ms,
+        .connect_timeout_ms = c->shard_connect_timeout * 1000,
+        .return_ms = c->shard_return_timeout * 1000,
+        .failed = &home->failed,
+    };
+}

@@ -1,0 +1,83 @@
+/* edge.h - what all requests to one model share: its text side, the limits, the permits, the doors
+ * below. Those of other models (models.h) have edges of their own; the first model's also has what
+ * is there once.
+ *
+ * Built by main before the loop starts; `infer` appears when the shards have warmed up, and until
+ * then everything that generates is answered 503. */
+#ifndef ROUTER_MODELS_EDGE_H
+#define ROUTER_MODELS_EDGE_H
+#include "common/mailbox.h"
+#include "common/metrics.h"
+#include "common/startup.h"
+#include "common/tokenizer/tokenizer.h"
+#include "router/flags.h"
+#include "router/generate/admission.h"
+#include "router/generate/drain.h"
+#include "router/generate/infer.h"
+#include "router/generate/validate.h"
+#include "router/generate/workers.h"
+#include "router/http/http.h"
+#include <stdatomic.h>
+#include <stdbool.h>
+
+struct chat;     /* router/chat/chat.h */
+struct tracer;   /* common/trace.h */
+struct watchdog; /* common/watchdog.h */
+
+struct models; /* router/models/models.h */
+
+struct edge {
+    struct edge *home;     /* the first model's; NULL: this is it */
+    struct models *models; /* NULL: there is one model alone */
+    const struct router_config *config;
+    struct metrics *metrics;
+    struct tracer *tracer; /* NULL: nobody is told */
+    const struct tokenizer *tokenizer;
+    const struct chat *chat;
+    uint64_t vocab_hash; /* equal for equal vocabularies */
+    struct workers *workers;
+    struct http *http;
+    struct watchdog *watchdog;        /* NULL: none; at home only */
+    struct lmtp *lmtp;                /* router/api/lmtp/lmtp.h */
+    const char *model_id, *model_sha; /* sha: NULL unknown */
+    char fingerprint[64];             /* system_fingerprint of OpenAI's answers */
+    const char *compute_type;
+    struct startup_board *startup; /* of this launch; never NULL once it runs */
+    bool has_keys;                 /* clients must show one */
+
+    _Atomic(struct infer *) infer; /* NULL: not warmed up */
+    struct infer_limits limits;    /* valid once infer is set */
+    struct admission admission;    /* permits for generations */
+    struct drain drain;            /* loop thread only */
+    uint64_t n_log_dropped;        /* of log_dropped(), what the metric has; loop thread only */
+
+    /* at home only */
+    atomic_bool draining;
+    atomic_uint failed;    /* generations of all models that a failure of the shards ended */
+    atomic_uint live;      /* calls not yet freed, of all models */
+    struct mailbox done;   /* calls back from the workers */
+    struct mailbox events; /* notes from the scheduler */
+};
+
+static inline struct edge *edge_home(struct edge *g) { return g->home ? g->home : g; }
+
+/* Callbacks of the loop; `arg` is the edge. */
+extern const struct http_events edge_events;
+
+void edge_set_text(struct edge *g, const struct tokenizer *t, const struct chat *c);
+/* The shards are ready: generations are served from here on. Any thread, once. */
+void edge_open(struct edge *g, struct infer *i);
+/* Where the shards are in their start; phase STARTUP_NONE where nobody tells. Any thread. */
+struct startup_view edge_startup(const struct edge *g);
+/* Phases of the start as metrics, as they are now. Any thread. */
+void edge_publish_startup(const struct edge *g);
+/* What the shards can; all zero before they are ready. Any thread. */
+const struct infer_limits *edge_limits(const struct edge *g);
+/* Why requests are refused now, or NULL. Any thread. */
+const char *edge_closed(struct edge *g);
+struct validator edge_validator(const struct edge *g);
+/* The adapter that a request's `model` names: that string, or NULL. Any thread. */
+const char *edge_adapter(struct edge *g, const char *model);
+/* What the flags say about the lower half; without metrics. */
+struct infer_config edge_infer_config(struct edge *home, const char *target);
+#endif

@@ -1,0 +1,46 @@
+/* registry.h - private to this folder. */
+#ifndef ROUTER_MODELS_REGISTRY_H
+#define ROUTER_MODELS_REGISTRY_H
+#include "router/models/models.h"
+#include <pthread.h>
+
+/* WANTED -> LOADING -> LOADED -> (LEAVING: no longer found by name) -> freed */
+enum model_state { MODEL_WANTED, MODEL_LOADING, MODEL_LOADED, MODEL_LEAVING };
+struct model {
+    struct edge edge; /* first */
+    struct model *next;
+    struct models *models;
+    enum model_state state;
+    bool lost; /* its shards, for good: no longer found by name, and LEAVING soon */
+    char *name, *folder;
+    struct tokenizer *tokenizer;
+    struct chat *chat;
+    struct infer *infer;
+    uint32_t slot;
+    uint32_t users;
+    int64_t used_ms; /* when somebody let go of it last */
+    struct models_wait *first, **last;
+};
+
+enum slot_state { SLOT_FREE, SLOT_LOADING, SLOT_READY, SLOT_FAILED, SLOT_UNLOADING };
+struct slot { /* the launcher's side of a model; the models' thread's */
+    enum slot_state state;
+    char said[480]; /* READY: the socket; FAILED: why */
+};
+
+struct models {
+    struct edge *home;
+    const char *folder;
+    pthread_mutex_t lock;
+    struct model *list; /* all that are not freed, oldest wish first */
+    bool closed, stop;
+    int fd, bell_fd;
+    pthread_t thread;
+    uint32_t n_slots;
+    struct slot *slots;
+};
+
+void models_ring(struct models *m);
+/* Tell all who wait for `q`; with the lock, which is let go of meanwhile. */
+void models_tell(struct models *m, struct model *q, const struct err *why);
+#endif

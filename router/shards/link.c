@@ -1,0 +1,214 @@
+#include "router/shards/link.h"
+#include "common/clock.h"
+#include "common/log.h"
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* How long one look may take (a halt waits for it), and from one to the next. Nobody at a socket is
+ * known at once; who accepts and does not shake hands within 100 ms (rpc_client.c) is silent. */
+enum { LOOK_MS = 1000, SILENT_MS = 50, PAUSE_MS = 100, REFUSED_MS = 5000 };
+
+struct shards_link {
+    struct shards_link_options o;
+    char *target; /* the link's own */
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t turn;
+    bool wanted, stop;     /* under the lock */
+    struct shards *old;    /* under the lock: to be freed */
+    struct shards *shards; /* found; the loop's once `bell` has rung. NULL then: missed */
+    struct shard_model model;
+    char why[512]; /* missed */
+    struct rpc_op bell;
+    atomic_bool rings;
+    void (*gone)(void *arg); /* loop thread */
+    void *gone_arg;
+};
+
+/* ---------------------------------------------------------------- the loop's thread */
+
+static void on_bell(struct rpc_op *op, bool ok)
+{
+    struct shards_link *l = CONTAINER_OF(op, struct shards_link, bell);
+    (void)ok;
+    atomic_store(&l->rings, false);
+    if (l->gone) {
+        l->gone(l->gone_arg);
+        return;
+    }
+    struct shards *s = l->shards;
+    l->shards = NULL;
+    if (s)
+        l->o.found(l->o.arg, s, &l->model);
+    else
+        l->o.missed(l->o.arg, l->why);
+}
+
+void shards_link_lost(struct shards_link *l, struct shards *s)
+{
+    pthread_mutex_lock(&l->lock);
+    l->old = s;
+    l->wanted = true;
+    pthread_cond_signal(&l->turn);
+    pthread_mutex_unlock(&l->lock);
+}
+
+void shards_link_end(struct shards_link *l, void (*gone)(void *arg), void *arg)
+{
+    l->gone = gone;
+    l->gone_arg = arg;
+    if (!atomic_load(&l->rings))
+        gone(arg);
+}
+
+/* ---------------------------------------------------------------- its own thread */
+
+/* False: it is to stop. Waits until shards are wanted, or for so long. */
+static bool await(struct shards_link *l, bool wanted, int64_t ms)
+{
+    struct timespec end;
+    int64_t ns;
+    clock_gettime(CLOCK_MONOTONIC, &end);
+    ns = end.tv_nsec + ms * 1000000;
+    end.tv_sec += ns / 1000000000;
+    end.tv_nsec = ns % 1000000000;
+    pthread_mutex_lock(&l->lock);
+    while (!l->stop && (wanted ? !l->wanted : true))
+        if (wanted)
+            pthread_cond_wait(&l->turn, &l->lock);
+        else if (pthread_cond_timedwait(&l->turn, &l->lock, &end) != 0)
+            break;
+    bool go = !l->stop;
+    struct shards *old = l->old;
+    l->old = NULL;
+    pthread_mutex_unlock(&l->lock);
+    shards_free(old);
+    return go;
+}
+
+struct search {
+    int64_t began, silent_since; /* ms; silent_since 0: nobody listens, or he answers */
+    int64_t pause_ms;
+    bool over; /* found or missed */
+};
+
+static void miss(struct shards_link *l, struct search *f, const char *why)
+{
+    if (l->o.patience_ms == 0)
+        return;
+    snprintf(l->why, sizeof(l->why), "%s", why);
+    f->over = true;
+}
+
+static void not_there(struct shards_link *l, struct search *f, int64_t asked, const char *why)
+{
+    int64_t now = clock_ms();
+    bool silent = now - asked >= SILENT_MS;
+    f->silent_since = !silent ? 0 : f->silent_since ? f->silent_since : asked;
+    f->pause_ms = PAUSE_MS;
+    if (silent && l->o.silence_ms && now - f->silent_since >= l->o.silence_ms)
+        miss(l, f, "a shard listens, but does not answer");
+    else if (now - f->began >= l->o.patience_ms)
+        miss(l, f, why);
+}
+
+static void look(struct shards_link *l, struct search *f)
+{
+    struct err e = ERR_INIT;
+    struct shard_model m = l->o.ask;
+    int64_t asked = clock_ms();
+    struct shards *s = shards_connect(l->o.loop, l->target, LOOK_MS, false, &e);
+    if (!s) {
+        not_there(l, f, asked, e.msg);
+        return;
+    }
+    int rc = shards_warmup(s, &m, &e);
+    const char *why = rc ? e.msg : l->o.unfit(l->o.arg, &m);
+    const uint32_t pages = m.adapters.pages;
+    served_adapters_free(&m.adapters);
+    m.adapters.pages = pages;
+    f->silent_since = 0;
+    if (!why) {
+        l->shards = s;
+        l->model = m;
+        f->over = true;
+        return;
+    }
+    LOG(LOG_ERROR, "shards that are of no use", LOGS("of", l->o.name), LOGS("why", why));
+    shards_free(s);
+    f->pause_ms = REFUSED_MS;
+    if (rc == 0 || clock_ms() - f->began >= l->o.patience_ms)
+        miss(l, f, why);
+}
+
+static void *run(void *arg)
+{
+    struct shards_link *l = arg;
+    while (await(l, true, 0)) {
+        struct search f = {.began = clock_ms()};
+        do
+            look(l, &f);
+        while (!f.over && await(l, false, f.pause_ms));
+        if (!f.over)
+            break;
+        pthread_mutex_lock(&l->lock);
+        l->wanted = false;
+        pthread_mutex_unlock(&l->lock);
+        atomic_store(&l->rings, true);
+        rpc_post(l->o.loop, &l->bell);
+    }
+    return NULL;
+}
+
+/* ---------------------------------------------------------------- life */
+
+struct shards_link *shards_link_new(const struct shards_link_options *o, struct err *e)
+{
+    pthread_condattr_t attr;
+    struct shards_link *l = calloc(1, sizeof(*l));
+    if (!l || !(l->target = strdup(o->target))) {
+        free(l);
+        return err_nomem(e), NULL;
+    }
+    l->o = *o;
+    l->bell = (struct rpc_op){on_bell, "shards found"};
+    pthread_mutex_init(&l->lock, NULL);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&l->turn, &attr);
+    pthread_condattr_destroy(&attr);
+    return l;
+}
+
+int shards_link_start(struct shards_link *l, bool look, struct err *e)
+{
+    l->wanted = look;
+    return pthread_create(&l->thread, NULL, run, l)
+               ? err_set(e, ERR_SYSTEM, "cannot start a thread")
+               : 0;
+}
+
+void shards_link_halt(struct shards_link *l)
+{
+    pthread_mutex_lock(&l->lock);
+    l->stop = true;
+    pthread_cond_signal(&l->turn);
+    pthread_mutex_unlock(&l->lock);
+    pthread_join(l->thread, NULL);
+}
+
+void shards_link_free(struct shards_link *l)
+{
+    if (!l)
+        return;
+    shards_free(l->old);
+    shards_free(l->shards);
+    pthread_cond_destroy(&l->turn);
+    pthread_mutex_destroy(&l->lock);
+    free(l->target);
+    free(l);
+}

@@ -1,0 +1,38 @@
+/* link.h - finds a group of shards, and finds it again after it was lost: a thread of its
+ * own that may block, beside a loop that must not. The draft model is found by it, and the served
+ * model's shards when their launcher has started them again. */
+#ifndef ROUTER_SHARDS_LINK_H
+#define ROUTER_SHARDS_LINK_H
+#include "common/rpc_loop.h"
+#include "router/shards/start.h"
+
+struct shards_link_options {
+    struct rpc_loop *loop;  /* runs, on another thread */
+    const char *name;       /* whose shards, for the log */
+    const char *target;     /* of rank 0 */
+    struct shard_model ask; /* what Warmup is to be asked for */
+    /* Why shards that are there are of no use; NULL: they are. On the link's thread. */
+    const char *(*unfit)(void *arg, const struct shard_model *m);
+    /* On the loop's thread: they are there, warmed up, and the callee's until shards_link_lost().
+     * Of the adapters only `pages` is said again. */
+    void (*found)(void *arg, struct shards *s, const struct shard_model *m);
+    /* On the loop's thread: not within patience_ms, or somebody listens and says nothing for
+     * silence_ms, or they are unfit. It looks no more. Only where patience_ms is not 0. */
+    void (*missed)(void *arg, const char *why);
+    void *arg;
+    int64_t patience_ms, silence_ms; /* 0: looks for ever */
+};
+
+struct shards_link;
+struct shards_link *shards_link_new(const struct shards_link_options *o, struct err *e);
+/* Starts the thread, once; `look`: it begins to look, else at the first loss. */
+int shards_link_start(struct shards_link *l, bool look, struct err *e);
+/* Loop thread: they are of no use any more, and nothing is pending on them. Frees them and looks
+ * for others. */
+void shards_link_lost(struct shards_link *l, struct shards *s);
+/* Any other thread, while the loop runs: looks no more; blocks until the thread has ended. */
+void shards_link_halt(struct shards_link *l);
+/* Loop thread, after that: gone(arg) once nothing of this is pending there. */
+void shards_link_end(struct shards_link *l, void (*gone)(void *arg), void *arg);
+void shards_link_free(struct shards_link *l); /* after the loop has ended; NULL is fine */
+#endif

@@ -1,0 +1,295 @@
+#include "router/shards/start.h"
+#include "common/log.h"
+#include "common/rpc_pack.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    INFO_TIMEOUT_MS = 60000,
+    WARMUP_TIMEOUT_MS = 30 * 60000, /* captures graphs and touches all memory */
+    DEFAULT_PREFILL_TOKENS = 4096,
+    FALLBACK_BATCH_TOTAL = 16000, /* TGI's, for peers that name no maximum */
+    V2_INPUT_TOKENS = 1024,       /* peers of generate.v2 are told, and do not say */
+    V2_TOTAL_TOKENS = 2048,
+};
+
+static uint32_t min_u32(uint32_t a, uint32_t b) { return a < b ? a : b; }
+static uint32_t max_u32(uint32_t a, uint32_t b) { return a > b ? a : b; }
+
+static int read_adapters(struct served_adapters *s, const Generate__V3__InfoResponse *r,
+                         struct err *e)
+{
+    s->v = calloc(r->n_adapters + (size_t)1, sizeof(*s->v));
+    for (size_t i = 0; s->v && i < r->n_adapters; i++) {
+        if (!(s->v[i].name = strdup(r->adapters[i]->name)))
+            return err_nomem(e);
+        s->v[i].pages = r->adapters[i]->pages;
+        s->n++;
+    }
+    return s->v ? 0 : err_nomem(e);
+}
+
+static int ask_info(struct fan *f, struct shard_model *m, struct rpc_mem *mem, struct err *e)
+{
+    Generate__V3__InfoRequest ask = GENERATE__V3__INFO_REQUEST__INIT;
+    const Generate__V3__InfoResponse *r = NULL;
+    if (fan_call_sync(f, SHARD_INFO, &ask.base, INFO_TIMEOUT_MS, false, e) == 0)
+        r = (const void *)fan_reply(f, f->n - 1, mem, e);
+    if (!r)
+        return err_wrap(e, "Unable to get the model shards info");
+    m->version = shards_version(f->s);
+    m->requires_padding = r->requires_padding || m->version == 2;
+    m->chunking = r->support_chunking;
+    m->prefix_caching = r->use_prefix_caching;
+    m->takes_input_ids = r->takes_input_ids;
+    m->copies_kv = r->copies_kv;
+    m->takes_edits = r->takes_edits && r->takes_input_ids && r->support_chunking;
+    m->takes_chunks = r->takes_chunks && r->support_chunking;
+    m->takes_bias = r->takes_bias;
+    m->takes_reasoning = r->takes_reasoning;
+    m->takes_grammars = r->takes_grammars;
+    m->speculate = r->speculate;
+    m->block_size = r->block_size ? r->block_size : 1;
+    m->vocab_size = r->vocab_size;
+    m->vocab_hash = r->vocab_hash;
+    m->max_positions = r->max_positions;
+    snprintf(m->dtype, sizeof(m->dtype), "%s", r->dtype);
+    snprintf(m->quantize, sizeof(m->quantize), "%s", r->quantize);
+    snprintf(m->device, sizeof(m->device), "%s", r->device_type);
+    return read_adapters(&m->adapters, r, e);
+}
+
+/* Neutral in effect, but with every sampling feature on, so that their memory is touched too. */
+static void fill_request(Generate__V3__Request *r, Generate__V3__NextTokenChooserParameters *p,
+                         Generate__V3__StoppingCriteriaParameters *stop, uint32_t n,
+                         const struct shard_model *m)
+{
+    generate__v3__next_token_chooser_parameters__init(p);
+    p->temperature = 0.9f;
+    p->top_k = 10;
+    p->top_p = p->typical_p = 0.9f;
+    p->repetition_penalty = 1.2f;
+    p->frequency_penalty = 0.1f;
+    p->watermark = true;
+    generate__v3__stopping_criteria_parameters__init(stop);
+    stop->max_new_tokens = m->max_total_tokens > n ? m->max_total_tokens - n : 1;
+    stop->ignore_eos_token = true;
+    generate__v3__request__init(r);
+    r->truncate = n;
+    r->parameters = p;
+    r->stopping_parameters = stop;
+    r->prefill_logprobs = true;
+    r->add_special_tokens = true;
+    r->top_n_tokens = 20;
+}
+
+static int fill_prompt(Generate__V3__Request *r, uint32_t n, const struct shard_model *m,
+                       struct rpc_mem *mem)
+{
+    if (m->takes_input_ids) {
+        r->n_input_ids = n;
+        r->input_ids = RPC_NEW(mem, uint32_t, n);
+        for (uint32_t i = 0; r->input_ids && i < n; i++)
+            r->input_ids[i] = i % min_u32(m->vocab_size ? m->vocab_size : 1, 997);
+        return r->input_ids ? 0 : -1;
+    }
+    static const char word[] = "_test ";
+    enum { W = sizeof(word) - 1 };
+    char *text = rpc_mem_alloc(mem, (size_t)n * W + 1);
+    Generate__V3__InputChunk *chunk = RPC_NEW(mem, Generate__V3__InputChunk, 1);
+    r->input_chunks = RPC_NEW(mem, Generate__V3__Input, 1);
+    Generate__V3__InputChunk **list = RPC_NEW(mem, Generate__V3__InputChunk *, 1);
+    if (!text || !chunk || !list || !r->input_chunks)
+        return -1;
+    for (size_t i = 0; i < (size_t)n * W; i++)
+        text[i] = word[i % W];
+    generate__v3__input_chunk__init(chunk);
+    chunk->chunk_case = GENERATE__V3__INPUT_CHUNK__CHUNK_TEXT;
+    chunk->text = r->inputs = text;
+    list[0] = chunk;
+    generate__v3__input__init(r->input_chunks);
+    r->input_chunks->n_chunks = 1;
+    r->input_chunks->chunks = list;
+    return 0;
+}
+
+/* TGI's warm-up batch: as many prompts as one prefill may hold, each as long as it may be. */
+static int fill_batch(Generate__V3__Batch *b, const struct shard_model *m, struct rpc_mem *mem)
+{
+    uint32_t longest = m->max_input_tokens ? m->max_input_tokens : m->max_batch_prefill_tokens;
+    if (m->max_positions > 1)
+        longest = min_u32(longest, m->max_positions - 1);
+    uint32_t cap = m->max_batch_prefill_tokens / longest + 1;
+    b->requests = RPC_NEW(mem, Generate__V3__Request *, cap);
+    for (uint32_t left = m->max_batch_prefill_tokens; b->requests && left > 0;) {
+        uint32_t n = min_u32(longest, left);
+        struct {
+            Generate__V3__Request r;
+            Generate__V3__NextTokenChooserParameters p;
+            Generate__V3__StoppingCriteriaParameters s;
+        } *one = rpc_mem_alloc(mem, sizeof(*one));
+        if (!one)
+            return -1;
+        fill_request(&one->r, &one->p, &one->s, n, m);
+        if (fill_prompt(&one->r, n, m, mem) != 0)
+            return -1;
+        b->requests[b->n_requests++] = &one->r;
+        left -= n;
+        if (m->max_batch_size && b->n_requests >= m->max_batch_size)
+            break;
+    }
+    b->size = (uint32_t)b->n_requests;
+    b->max_tokens = m->max_input_tokens;
+    return b->requests ? 0 : -1;
+}
+
+struct warmed {
+    bool has_supported;
+    uint32_t supported, input, total;
+    uint32_t swap_slots;    /* the fewest */
+    uint64_t swap_block_ns; /* the slowest */
+    uint32_t adapter_pages; /* the fewest */
+};
+
+static bool smaller(const struct warmed *a, const struct warmed *b)
+{
+    if (a->has_supported != b->has_supported)
+        return !a->has_supported; /* absent is the smallest */
+    if (a->supported != b->supported)
+        return a->supported < b->supported;
+    return a->input != b->input ? a->input < b->input : a->total < b->total;
+}
+
+static int ask_warmup(struct fan *f, const struct shard_model *m, struct rpc_mem *mem,
+                      struct warmed *out, struct err *e)
+{
+    Generate__V3__WarmupRequest ask = GENERATE__V3__WARMUP_REQUEST__INIT;
+    Generate__V3__Batch batch = GENERATE__V3__BATCH__INIT;
+    if (fill_batch(&batch, m, mem) != 0)
+        return err_nomem(e);
+    ask.batch = &batch;
+    ask.max_prefill_tokens = m->max_batch_prefill_tokens;
+    /* A quarter of each step is the newcomers': a short prompt does not wait for a long one's end.
+     */
+    ask.max_chunk_tokens = m->max_batch_prefill_tokens - m->max_batch_prefill_tokens / 4;
+    if (m->max_input_tokens) {
+        ask._max_input_tokens_case =
+            GENERATE__V3__WARMUP_REQUEST___MAX_INPUT_TOKENS_MAX_INPUT_TOKENS;
+        ask.max_input_tokens = m->max_input_tokens;
+    }
+    if (m->max_total_tokens) {
+        ask._max_total_tokens_case =
+            GENERATE__V3__WARMUP_REQUEST___MAX_TOTAL_TOKENS_MAX_TOTAL_TOKENS;
+        ask.max_total_tokens = m->max_total_tokens;
+    }
+    if (fan_call_sync(f, SHARD_WARMUP, &ask.base, WARMUP_TIMEOUT_MS, false, e) != 0)
+        return -1;
+    for (uint32_t i = 0; i < f->n; i++) {
+        const Generate__V3__WarmupResponse *r = (const void *)fan_reply(f, i, mem, e);
+        if (!r)
+            return -1;
+        struct warmed w = {r->_max_supported_total_tokens_case != 0, 0, r->max_input_tokens,
+                           r->max_total_tokens};
+        if (m->version == 2)
+            w.input = m->max_input_tokens, w.total = m->max_total_tokens;
+        if (w.has_supported)
+            w.supported = r->max_supported_total_tokens;
+        w.adapter_pages = i ? min_u32(out->adapter_pages, r->adapter_pages) : r->adapter_pages;
+        w.swap_slots = i ? min_u32(out->swap_slots, r->swap_slots) : r->swap_slots;
+        w.swap_block_ns =
+            i && out->swap_block_ns > r->swap_block_ns ? out->swap_block_ns : r->swap_block_ns;
+        if (i > 0 && !smaller(&w, out)) {
+            out->adapter_pages = w.adapter_pages;
+            out->swap_slots = w.swap_slots;
+            out->swap_block_ns = w.swap_block_ns;
+        } else {
+            *out = w;
+        }
+    }
+    return 0;
+}
+
+/* Block 0 is nobody's, so that the longest request is one block shorter than the cache. */
+static uint32_t usable(const struct shard_model *m, uint32_t batch_total)
+{
+    uint32_t blocks = batch_total / m->block_size;
+    return m->requires_padding ? batch_total : blocks > 1 ? (blocks - 1) * m->block_size : 0;
+}
+
+static int settle(struct shard_model *m, const struct warmed *w, struct err *e)
+{
+    uint32_t asked = m->max_batch_total_tokens, asked_total = m->max_total_tokens;
+    if ((m->max_input_tokens && w->input != m->max_input_tokens) ||
+        (m->max_total_tokens && w->total != m->max_total_tokens))
+        return err_set(e, ERR_SYSTEM,
+                       "the shards changed `max_input_tokens` to %u and `max_total_tokens` to %u",
+                       w->input, w->total);
+    m->adapters.pages = w->adapter_pages;
+    m->swap_slots = w->swap_slots;
+    m->swap_block_ns = w->swap_block_ns;
+    m->max_input_tokens = w->input;
+    m->max_total_tokens = w->total;
+    if (w->has_supported && asked > w->supported)
+        log_msg(LOG_WARN, "`max_batch_total_tokens` is %u: %u do not fit", w->supported, asked);
+    if (w->has_supported)
+        m->max_batch_total_tokens = asked ? min_u32(asked, w->supported) : w->supported;
+    else if (!asked)
+        m->max_batch_total_tokens = max_u32(
+            FALLBACK_BATCH_TOTAL, max_u32(m->max_total_tokens, m->max_batch_prefill_tokens));
+    if (m->max_total_tokens > m->max_batch_total_tokens)
+        return err_set(e, ERR_SYSTEM,
+                       "Not enough memory to handle `max_total_tokens=%u`: the KV cache holds %u "
+                       "(--max-total-tokens, --kv-cache-memory, --kv-cache-dtype int8)",
+                       m->max_total_tokens, m->max_batch_total_tokens);
+    uint32_t longest = usable(m, m->max_batch_total_tokens);
+    if (longest < 2)
+        return err_set(
+            e, ERR_SYSTEM,
+            "a KV cache of %u tokens in blocks of %u holds no request (--kv-cache-memory)",
+            m->max_batch_total_tokens, m->block_size);
+    if (m->max_total_tokens > longest) {
+        if (asked_total)
+            log_msg(LOG_WARN, "`max_total_tokens` is %u: one block of %u tokens is reserved",
+                    longest, m->block_size);
+        m->max_total_tokens = longest;
+    }
+    if (m->max_input_tokens >= m->max_total_tokens)
+        m->max_input_tokens = m->max_total_tokens - 1;
+    return 0;
+}
+
+/* Both are fields of v2's Warmup that cannot be left out. */
+static void choose_limits(struct shard_model *m)
+{
+    if (!m->max_total_tokens)
+        m->max_total_tokens = max_u32(V2_TOTAL_TOKENS, m->max_input_tokens + 1);
+    if (!m->max_input_tokens)
+        m->max_input_tokens = min_u32(V2_INPUT_TOKENS, m->max_total_tokens - 1);
+}
+
+int shards_warmup(struct shards *s, struct shard_model *m, struct err *e)
+{
+    struct warmed w = {0};
+    struct rpc_mem mem;
+    struct fan f;
+    if (fan_init(&f, s, NULL, NULL, e) != 0)
+        return -1;
+    rpc_mem_init(&mem, 256u << 20);
+    int rc = ask_info(&f, m, &mem, e);
+    if (rc == 0) {
+        if (m->version == 2)
+            choose_limits(m);
+        if (!m->max_batch_prefill_tokens)
+            m->max_batch_prefill_tokens =
+                max_u32(DEFAULT_PREFILL_TOKENS, m->chunking ? 0 : m->max_input_tokens);
+        rc = ask_warmup(&f, m, &mem, &w, e);
+        if (rc == 0)
+            rc = settle(m, &w, e);
+        if (rc != 0)
+            err_wrap(e, "Unable to warmup the model shards");
+    }
+    rpc_mem_free(&mem);
+    fan_free(&f);
+    return rc;
+}

@@ -1,0 +1,27 @@
+/* start.h - what a model is, and what its shards can hold: Info, then Warmup.
+ *
+ * Blocks, as shards_connect(); called once, before the scheduler starts. */
+#ifndef ROUTER_SHARDS_START_H
+#define ROUTER_SHARDS_START_H
+#include "router/scheduler/adapters.h"
+#include "router/shards/shards.h"
+
+struct shard_model {
+    int version;           /* of generate.vN */
+    bool requires_padding; /* no block numbers: the peer lays its KV out itself, as all of v2 do */
+    bool chunking, prefix_caching, takes_input_ids, copies_kv, takes_edits, takes_chunks,
+        takes_bias, takes_reasoning, takes_grammars;
+    uint32_t speculate, block_size, vocab_size, max_positions; /* max_positions 0: unbounded */
+    uint64_t vocab_hash;                                       /* 0: not said */
+    char dtype[32], device[32], quantize[32];
+    /* asked for (0: not), then settled by warm-up */
+    uint32_t max_input_tokens, max_total_tokens, max_batch_prefill_tokens, max_batch_total_tokens;
+    uint32_t max_batch_size;         /* 0: no limit; only read */
+    uint32_t swap_slots;             /* blocks that every shard's swap region holds */
+    uint64_t swap_block_ns;          /* to move one there */
+    struct served_adapters adapters; /* freed by the caller, also after an error */
+};
+
+/* `m` comes with what the operator asked for and leaves with what is. */
+int shards_warmup(struct shards *s, struct shard_model *m, struct err *e);
+#endif

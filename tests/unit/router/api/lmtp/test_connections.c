@@ -1,0 +1,186 @@
+/* How clients come, what their frames and lines may be, and how connections end. */
+#include "tests/unit/router/api/lmtp/client.h"
+#include <netinet/tcp.h>
+
+/* The server's end of a connection; it lives in this process too. */
+static int other_end(int fd)
+{
+    struct sockaddr_in mine, theirs;
+    socklen_t n = sizeof(mine);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&mine, &n), 0);
+    for (int i = 3; i < 1024; i++) {
+        n = sizeof(theirs);
+        if (i != fd && getpeername(i, (struct sockaddr *)&theirs, &n) == 0 &&
+            theirs.sin_family == AF_INET && theirs.sin_port == mine.sin_port)
+            return i;
+    }
+    fail_msg("no socket answers this one");
+    return -1;
+}
+
+/* libmicrohttpd hands a socket over that waits for acknowledgements, and tokens come in lumps. */
+static void test_nothing_is_held_back(void **state)
+{
+    (void)state;
+    int fd = ws_open(&rig), on = 0;
+    socklen_t n = sizeof(on);
+    speak(fd, GENERATE_2);
+    expect(fd, TOKEN_1);
+    expect(fd, TOKEN_2);
+    assert_int_equal(getsockopt(other_end(fd), IPPROTO_TCP, TCP_NODELAY, &on, &n), 0);
+    assert_true(on);
+    hang_up(&rig, fd);
+}
+
+static void test_frames(void **state)
+{
+    (void)state;
+    struct buf b = BUF_INIT;
+    int fd = ws_open(&rig);
+    frame(fd, FIN | BINARY, GENERATE_2, strlen(GENERATE_2), true); /* ignored */
+    frame(fd, TEXT, "GENERATE {\"prompt\":", 19, true);
+    frame(fd, FIN | PING, "ping!", 5, true);
+    frame(fd, 0, "[1],\"max_tokens\":2", 18, true);
+    frame(fd, FIN | 0, ",\"stream_id\":1}", 15, true);
+    assert_int_equal(listen_any(fd, &b), PONG);
+    assert_string_equal(b.p, "ping!");
+    expect(fd, TOKEN_1);
+    expect(fd, TOKEN_2);
+    frame(fd, FIN | CLOSE, "\x03\xe8", 2, true);
+    assert_int_equal(closed_with(fd), 1000);
+    hang_up(&rig, fd);
+    fd = ws_open(&rig);
+    speak(fd, "GENERATE {\"prompt\":[1],\"max_tokens\":3000,\"stream_id\":1}");
+    frame(fd, FIN | TEXT, GENERATE_2, strlen(GENERATE_2), false);
+    assert_int_equal(closed_with(fd), 1002);
+    hang_up(&rig, fd);
+    fd = ws_open(&rig);
+    frame(fd, FIN | 0x40 | TEXT, GENERATE_2, strlen(GENERATE_2), true);
+    assert_int_equal(closed_with(fd), 1002);
+    hang_up(&rig, fd);
+    fd = ws_open(&rig);
+    frame(fd, FIN | TEXT, "GENERATE {\"\xff\":1}", 16, true);
+    assert_int_equal(closed_with(fd), 1007);
+    hang_up(&rig, fd);
+    buf_free(&b);
+}
+
+static void test_the_size_of_a_message(void **state)
+{
+    (void)state;
+    size_t n = 5 << 20;
+    char *big = malloc(n);
+    memset(big, ' ', n);
+    memcpy(big, GENERATE_2, strlen(GENERATE_2));
+    int fd = ws_open(&rig);
+    frame(fd, FIN | TEXT, big, 4 << 20, true);
+    expect(fd, TOKEN_1);
+    expect(fd, TOKEN_2);
+    frame(fd, FIN | TEXT, big, n, true);
+    assert_int_equal(closed_with(fd), 1009);
+    free(big);
+    hang_up(&rig, fd);
+}
+
+static void test_handshakes(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *path, *headers;
+        int status;
+    } rows[] = {
+        {"/", UPGRADE, 101},
+        {"/lmtp", UPGRADE, 101},
+        {"/health", UPGRADE, 200}, /* an offer that is not taken */
+        {"/nowhere", UPGRADE, 404},
+        {"/lmtp", "", 426},
+        {"/",
+         "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 8\r\n"
+         "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n",
+         426},
+        {"/", "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n", 400},
+        {"/",
+         "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+         "Sec-WebSocket-Key: short\r\n",
+         400},
+        {"/",
+         "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+         "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n",
+         400},
+    };
+    struct buf b = BUF_INIT;
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        int fd = open_path(&rig, rows[i].path, rows[i].headers, &b);
+        if (status_of(b.p) != rows[i].status)
+            fail_msg("row %zu: %s", i, b.p);
+        close(fd);
+    }
+    buf_free(&b);
+}
+
+static void test_lines(void **state)
+{
+    (void)state;
+    struct buf b = BUF_INIT;
+    int fd = dial_unix();
+    const char *two = "nonsense\r\n\n" GENERATE_2; /* the last line lacks its end */
+    say(fd, two, 20);
+    usleep(20000);
+    say(fd, two + 20, strlen(two) - 20);
+    shutdown(fd, SHUT_WR);
+    assert_string_equal(
+        hear(fd, &b),
+        "MSG [{\"stream_id\":null,\"error\":\"a message is a type, a space and a JSON "
+        "object\"}]\n" TOKEN_1 "\n" TOKEN_2 "\n");
+    close(fd);
+    char *big = malloc(5 << 20);
+    memset(big, 'x', 5 << 20);
+    fd = dial_unix();
+    say(fd, big, 5 << 20);
+    say(fd, "\n" GENERATE_2 "\n", strlen(GENERATE_2) + 2);
+    shutdown(fd, SHUT_WR);
+    must_have(hear(fd, &b), "too long");
+    must_have(b.p, TOKEN_2);
+    close(fd);
+    free(big);
+    fd = dial_unix();
+    say(fd, "GENERATE {\"prompt\":[1],\"max_tokens\":3000,\"stream_id\":1}\n", 57);
+    assert_true(recv(fd, &(char){0}, 1, 0) == 1);
+    hang_up(&rig, fd);
+    buf_free(&b);
+}
+
+/* Last: the server says goodbye to those who are in the middle, and to those who wait. */
+static void test_shutdown(void **state)
+{
+    (void)state;
+    struct buf b = BUF_INIT;
+    int busy = ws_open(&rig), idle = ws_open(&rig), lines = dial_unix();
+    speak(busy, "GENERATE {\"prompt\":[1],\"max_tokens\":3000,\"stream_id\":1}");
+    expect(busy, TOKEN_1);
+    lmtp_stop(rig.edge.lmtp);
+    int op;
+    bool told = false;
+    while ((op = listen_any(busy, &b)) == TEXT)
+        told |= strstr(b.p, "{\"stream_id\":1,\"error\":\"the server is shutting down\"}") != NULL;
+    assert_true(told);
+    assert_int_equal(op, CLOSE);
+    assert_int_equal((unsigned char)b.p[0] << 8 | (unsigned char)b.p[1], 1001);
+    assert_int_equal(closed_with(idle), 1001);
+    assert_int_equal(recv(lines, &(char){0}, 1, 0), 0);
+    close(busy), close(idle), close(lines);
+    buf_free(&b);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_nothing_is_held_back),
+        cmocka_unit_test(test_frames),
+        cmocka_unit_test(test_the_size_of_a_message),
+        cmocka_unit_test(test_handshakes),
+        cmocka_unit_test(test_lines),
+        cmocka_unit_test(test_shutdown),
+    };
+    return cmocka_run_group_tests(tests, start, stop);
+}

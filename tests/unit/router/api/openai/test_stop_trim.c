@@ -1,0 +1,80 @@
+/* For every way of cutting a text into tokens: what is sent is the text before the stop sequence.
+ */
+#include "router/api/openai/stop_trim.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static bool keep;
+
+static void check(const char *const *stop, uint32_t n, const char *text, const char *want)
+{
+    size_t len = strlen(text);
+    for (unsigned cuts = 0; cuts < 1u << (len - 1); cuts++) { /* bit i: a cut behind byte i */
+        struct stop_trim t = {.stop = stop, .n = n, .keep = keep};
+        struct buf out = BUF_INIT;
+        size_t from = 0;
+        for (size_t i = 0; i < len; i++)
+            if (i + 1 == len || cuts & 1u << i) {
+                stop_trim_push(&t, text + from, i + 1 - from, &out);
+                from = i + 1;
+                if (strncmp(out.p ? out.p : "", want, out.len) != 0)
+                    fail_msg("cuts %x of `%s`: `%s` is out", cuts, text, out.p);
+            }
+        stop_trim_end(&t, &out);
+        assert_string_equal(out.p ? out.p : "", want);
+        buf_free(&out);
+        stop_trim_free(&t);
+    }
+}
+
+static void matched_text_is_never_sent(void **state)
+{
+    (void)state;
+    const char *const one[] = {"abab"}, *const two[] = {"</s>", "\n\n"},
+                      *const nested[] = {"aab", "ab"}, *const inside[] = {"ab c", "b"};
+    check(one, 1, "xababab", "x");
+    check(one, 1, "abaabab", "aba");
+    check(two, 2, "hi <b></s>", "hi <b>");
+    check(two, 2, "a\nb\n\n", "a\nb");
+    check(nested, 2, "caab", "c");
+    check(inside, 2, "xab", "xa");
+}
+
+static void a_kept_sequence_is_the_last_that_is_sent(void **state)
+{
+    (void)state;
+    const char *const one[] = {"abab"}, *const nested[] = {"aab", "ab"},
+                      *const inside[] = {"ab c", "b"};
+    keep = true;
+    check(one, 1, "xababab", "xabab");
+    check(nested, 2, "caab", "caab");
+    check(inside, 2, "xab", "xab");
+    check(one, 1, "xaba", "xaba");
+    keep = false;
+}
+
+static void unmatched_text_is_sent_in_full(void **state)
+{
+    (void)state;
+    const char *const one[] = {"abab"};
+    check(one, 1, "xabaxaba", "xabaxaba");
+    check(one, 1, "xaba", "xaba");
+    check(NULL, 0, "abc", "abc");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(matched_text_is_never_sent),
+        cmocka_unit_test(a_kept_sequence_is_the_last_that_is_sent),
+        cmocka_unit_test(unmatched_text_is_sent_in_full),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

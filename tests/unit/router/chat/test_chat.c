@@ -1,0 +1,150 @@
+/* Where a model keeps its chat template, and what is done to messages before it sees them. */
+#include "common/json.h"
+#include "router/call/body.h"
+#include "router/chat/chat.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char dir[] = "/tmp/test_chat_XXXXXX";
+
+const char *tokenizer_special(const struct tokenizer *t, const char *name)
+{
+    (void)t;
+    return strcmp(name, "bos_token") ? NULL : "<s>";
+}
+
+static const char *in_dir(const char *name)
+{
+    static char path[128];
+    snprintf(path, sizeof(path), "%s/%s", dir, name);
+    return path;
+}
+static void put(const char *name, const char *text)
+{
+    FILE *f = fopen(in_dir(name), "w");
+    fputs(text, f);
+    fclose(f);
+}
+
+/* Render one user message with what is in the folder. */
+static int render(const char *config, const char *messages, struct buf *out, struct err *e)
+{
+    struct chat *c = chat_load(dir, config, NULL, e);
+    if (!c)
+        return -1;
+    cJSON *m = json_parse(messages, strlen(messages), e);
+    buf_reset(out);
+    int rc = chat_prompt(c, m, NULL, NULL, NULL, CHAT_DEFAULT, out, e);
+    cJSON_Delete(m);
+    chat_free(c);
+    return rc;
+}
+
+#define HI "[{\"role\":\"user\",\"content\":\"hi\"}]"
+
+static void the_most_specific_file_wins(void **state)
+{
+    (void)state;
+    struct buf out = BUF_INIT;
+    struct err e;
+    assert_int_equal(render(NULL, HI, &out, &e), -1);
+    assert_int_equal(e.kind, ERR_TEMPLATE);
+    assert_string_equal(e.msg, "Template error: template not found");
+    put("tokenizer_config.json",
+        "{\"chat_template\":[{\"name\":\"rag\",\"template\":\"no\"},{\"name\":\"default\","
+        "\"template\":\"list {{ messages[0].content }}\"}]}");
+    assert_int_equal(render(NULL, HI, &out, &e), 0);
+    assert_string_equal(out.p, "list hi");
+    put("chat_template.json", "{\"chat_template\":\"json {{ messages[0].content }}\"}");
+    assert_int_equal(render(NULL, HI, &out, &e), 0);
+    assert_string_equal(out.p, "json hi");
+    put("chat_template.jinja", "jinja {{ bos_token }}{{ eos_token }}");
+    assert_int_equal(render(NULL, HI, &out, &e), 0);
+    assert_string_equal(out.p, "jinja <s>None");
+    put("mine.json", "{\"chat_template\":\"mine {{ bos_token }}{{ eos_token "
+                     "}}\",\"bos_token\":{\"content\":\"<b>\"},"
+                     "\"eos_token\":\"<e>\"}");
+    char mine[128];
+    snprintf(mine, sizeof(mine), "%s", in_dir("mine.json"));
+    assert_int_equal(render(mine, HI, &out, &e), 0);
+    assert_string_equal(out.p, "mine <b><e>");
+    put("chat_template.jinja", "{% if %}");
+    assert_int_equal(render(NULL, HI, &out, &e), -1);
+    assert_non_null(strstr(e.msg, "chat_template.jinja: "));
+    buf_free(&out);
+}
+
+static void messages_are_made_plain(void **state)
+{
+    (void)state;
+    struct buf out = BUF_INIT;
+    struct err e;
+    put("chat_template.jinja",
+        "{% for m in messages %}{{ m.role }}={{ m.content is defined }}:{{ m.content }};"
+        "{% endfor %}{{ add_generation_prompt }}");
+    assert_int_equal(
+        render(
+            NULL,
+            "[{\"role\":\"u\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"text\","
+            "\"text\":\"b\"}]},{\"role\":\"t\",\"content\":null}]",
+            &out, &e),
+        0);
+    assert_string_equal(out.p, "u=True:ab;t=True:;True");
+    put("chat_template.jinja", "{{ raise_exception('never again') }}");
+    assert_int_equal(render(NULL, HI, &out, &e), -1);
+    assert_int_equal(strncmp(e.msg, "Template error: ", 16), 0);
+    assert_non_null(strstr(e.msg, "never again"));
+    buf_free(&out);
+}
+
+static void values_are_found_in_the_raw_text(void **state)
+{
+    (void)state;
+    const char *s = "{ \"a\" : {\"x\":[1,{\"seed\":1}],\"s\\\"eed\":2, \"seed\" : "
+                    "18446744073709551615 },\n\"b\":\"}\\\"{\","
+                    "\"c\":-1.5e3}";
+    size_t at, len;
+    assert_true(body_locate(s, strlen(s), "a", "seed", &at, &len));
+    assert_memory_equal(s + at, "18446744073709551615", len);
+    assert_int_equal(len, 20);
+    assert_true(body_locate(s, strlen(s), "", "c", &at, &len));
+    assert_int_equal(len, 6);
+    assert_true(body_locate(s, strlen(s), "a", "", &at, &len));
+    assert_int_equal(s[at], '{');
+    assert_int_equal(s[at + len - 1], '}');
+    assert_false(body_locate(s, strlen(s), "a", "none", &at, &len));
+    assert_false(body_locate(s, strlen(s), "b", "x", &at, &len));
+}
+
+static int start(void **state)
+{
+    (void)state;
+    return mkdtemp(dir) ? 0 : -1;
+}
+static int stop(void **state)
+{
+    (void)state;
+    static const char *const files[] = {"tokenizer_config.json", "chat_template.json",
+                                        "chat_template.jinja", "mine.json"};
+    for (int i = 0; i < 4; i++)
+        unlink(in_dir(files[i]));
+    return rmdir(dir);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_most_specific_file_wins),
+        cmocka_unit_test(messages_are_made_plain),
+        cmocka_unit_test(values_are_found_in_the_raw_text),
+    };
+    return cmocka_run_group_tests(tests, start, stop);
+}

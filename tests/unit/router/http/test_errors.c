@@ -1,0 +1,167 @@
+// Errors in three shapes, when to come back, and who may ask: the pure parts of the edge.
+#include "router/generate/drain.h"
+#include "router/http/errors.h"
+#include "router/http/keys.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static struct err error(enum err_kind k, const char *msg)
+{
+    struct err e = ERR_INIT;
+    err_set(&e, k, "%s", msg);
+    return e;
+}
+
+static void expect(enum error_shape s, struct err e, const char *want)
+{
+    struct buf b = BUF_INIT;
+    error_body(&b, s, &e, "r1");
+    buf_ch(&b, 0);
+    assert_string_equal(b.p, want);
+    buf_free(&b);
+}
+
+static void shapes(void **state)
+{
+    (void)state;
+    assert_int_equal(error_shape_of("/generate"), ERRORS_TGI);
+    assert_int_equal(error_shape_of("/v1/models"), ERRORS_OPENAI);
+    assert_int_equal(error_shape_of("/chat/completions"), ERRORS_OPENAI);
+    assert_int_equal(error_shape_of("/completions"), ERRORS_OPENAI);
+    assert_int_equal(error_shape_of("/embeddings"), ERRORS_OPENAI);
+    assert_int_equal(error_shape_of("/v1/messages/count_tokens"), ERRORS_ANTHROPIC);
+    struct err e = error(ERR_VALIDATION, "Input validation error: `top_p` must be \"small\"");
+    expect(ERRORS_TGI, e,
+           "{\"error\":\"Input validation error: `top_p` must be "
+           "\\\"small\\\"\",\"error_type\":\"validation\"}");
+    expect(ERRORS_OPENAI, e,
+           "{\"error\":{\"message\":\"Input validation error: `top_p` must be \\\"small\\\"\","
+           "\"type\":\"invalid_request_error\",\"param\":\"top_p\",\"code\":null},\"error_type\":"
+           "\"validation\"}");
+    expect(ERRORS_ANTHROPIC, e,
+           "{\"type\":\"error\",\"error\":{\"type\":\"invalid_request_error\",\"message\":"
+           "\"Input validation error: `top_p` must be \\\"small\\\"\"},\"request_id\":\"r1\"}");
+    expect(ERRORS_TGI, error(ERR_SYNTAX, "no JSON"), "no JSON");
+    expect(
+        ERRORS_OPENAI, error(ERR_OVERLOADED, "Model is overloaded"),
+        "{\"error\":{\"message\":\"Model is overloaded\",\"type\":\"rate_limit_error\",\"param\":"
+        "null,\"code\":\"rate_limit_exceeded\"},\"error_type\":\"overloaded\"}");
+    expect(ERRORS_OPENAI,
+           error(ERR_VALIDATION, "Input validation error: `inputs` must have less than 5 tokens"),
+           "{\"error\":{\"message\":\"Input validation error: `inputs` must have less than 5 "
+           "tokens\",\"type\":\"invalid_request_error\",\"param\":\"inputs\",\"code\":\"context_"
+           "length_exceeded\"},\"error_type\":\"validation\"}");
+}
+
+static void statuses(void **state)
+{
+    (void)state;
+    static const struct {
+        enum err_kind k;
+        int tgi, openai;
+    } rows[] = {{ERR_VALIDATION, 422, 400}, {ERR_SHAPE, 422, 400},      {ERR_SYNTAX, 400, 400},
+                {ERR_TEMPLATE, 422, 400},   {ERR_OVERLOADED, 429, 429}, {ERR_GENERATION, 424, 500},
+                {ERR_UNHEALTHY, 503, 503},  {ERR_NOT_FOUND, 404, 404}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        assert_int_equal(error_status(ERRORS_TGI, rows[i].k), rows[i].tgi);
+        assert_int_equal(error_status(ERRORS_OPENAI, rows[i].k), rows[i].openai);
+        assert_int_equal(error_status(ERRORS_ANTHROPIC, rows[i].k), rows[i].openai);
+    }
+}
+
+static void parameters_are_named(void **state)
+{
+    (void)state;
+    static const struct {
+        enum err_kind k;
+        const char *msg, *param;
+    } rows[] = {
+        {ERR_VALIDATION, "Input validation error: `n` must be > 0", "n"},
+        {ERR_VALIDATION, "nothing quoted", ""},
+        {ERR_VALIDATION, "one ` alone", ""},
+        {ERR_SHAPE, "Failed to deserialize the JSON body into the target type: logit_bias: bad: x",
+         "logit_bias"},
+        {ERR_SHAPE, "Failed to deserialize the JSON body into the target type: a.b: bad", "a.b"},
+        {ERR_SHAPE,
+         "Failed to deserialize the JSON body into the target type: missing field `prompt` at "
+         "line 1 column 2",
+         "prompt"},
+        {ERR_GENERATION, "shard `0` has gone", ""},
+    };
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        struct err e = error(rows[i].k, rows[i].msg);
+        char param[64];
+        error_param(&e, param, sizeof(param));
+        assert_string_equal(param, rows[i].param);
+    }
+}
+
+#define S 1000000000ll
+static void waiting_follows_the_pace(void **state)
+{
+    (void)state;
+    struct drain d = {0};
+    assert_int_equal(drain_wait(&d, 100 * S, 1), DRAIN_UNKNOWN_S);
+    for (int i = 0; i < 10; i++)
+        drain_ended(&d, (100 + 2 * i) * S, 1); /* one in two seconds */
+    assert_int_equal(drain_wait(&d, 120 * S, 1), 3);
+    assert_int_equal(drain_wait(&d, 120 * S, 10), 21);
+    assert_int_equal(drain_wait(&d, 120 * S, 1000), DRAIN_MAX_S);
+    assert_int_equal(drain_wait(&d, 150 * S, 1), 6); /* nothing ended lately: slower */
+    assert_int_equal(drain_wait(&d, 300 * S, 1), DRAIN_UNKNOWN_S);
+    for (int i = 0; i < 1000; i++)
+        drain_ended(&d, 300 * S + i * (S / 1000), 4);
+    assert_int_equal(drain_wait(&d, 301 * S, 8), DRAIN_MIN_S);
+}
+
+static void keys_from_list_and_file(void **state)
+{
+    (void)state;
+    struct keys k;
+    struct err e = ERR_INIT;
+    char path[] = "/tmp/keys-XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    assert_int_equal(keys_load(&k, NULL, NULL, &e), 0);
+    assert_int_equal(k.n, 0);
+    keys_free(&k);
+    assert_int_equal(keys_load(&k, "a", path, &e), -1); /* a file that lets nobody in */
+    assert_non_null(strstr(e.msg, "no key in it"));
+    assert_int_equal(keys_load(&k, NULL, "/nonexistent/keys", &e), -1);
+    const char *text = "# ours\n  third \r\n\nfourth,5\t the night shift \n";
+    assert_int_equal(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+    close(fd);
+    assert_int_equal(keys_load(&k, "first, second", path, &e), 0);
+    assert_int_equal(k.n, 4);
+    static const char *const good[] = {"first", "second", "third", "fourth,5"};
+    static const char *const names[] = {"key-1", "key-2", "key-3", "the night shift"};
+    static const char *const bad[] = {"",           "First",  "firs", "firstt",
+                                      "firstfirst", "# ours", ",",    "fourth,5\t the night shift"};
+    char name[KEY_NAME_MAX];
+    for (size_t i = 0; i < 4; i++) {
+        assert_true(keys_have(&k, good[i], name));
+        assert_string_equal(name, names[i]);
+    }
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+        assert_true(!keys_have(&k, bad[i], name) && !*name);
+    keys_free(&k);
+    unlink(path);
+}
+
+int main(void)
+{
+    const struct CMUnitTest t[] = {
+        cmocka_unit_test(shapes),
+        cmocka_unit_test(statuses),
+        cmocka_unit_test(parameters_are_named),
+        cmocka_unit_test(waiting_follows_the_pace),
+        cmocka_unit_test(keys_from_list_and_file),
+    };
+    return cmocka_run_group_tests(t, NULL, NULL);
+}
