@@ -1,7 +1,7 @@
 #include "model-server/tool.h"
 #include "common/clock.h"
 #include "common/log.h"
-#include "model-server/bench/shapes.h"
+#include "model-server/shapes.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>

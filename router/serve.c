@@ -8,6 +8,7 @@
 #include "common/trace.h"
 #include "common/watchdog.h"
 #include "router/api/lmtp/lmtp.h"
+#include "router/call/call.h"
 #include "router/chat/chat.h"
 #include "router/http/keys.h"
 #include "router/http/tls.h"
@@ -228,9 +229,10 @@ static int build_edge(struct service *s, struct err *e)
         .tls = s->tls,
         .origins = c->cors_allow_origin.v,
         .n_origins = c->cors_allow_origin.n,
-        .events = edge_events,
+        .events = call_events,
         .arg = g,
     };
+    h.events.socket = lmtp_adopt;
     if (!(g->http = http_new(&h, e)))
         return -1;
     return !c->models_folder || (g->models = models_new(g, e)) ? 0 : -1;

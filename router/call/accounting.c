@@ -1,7 +1,7 @@
 #include "router/call/accounting.h"
 #include "common/clock.h"
 #include "common/log.h"
-#include "router/call/body.h"
+#include "router/body/body.h"
 #include "router/http/access.h"
 #include "router/metrics.h"
 #include <stdio.h>

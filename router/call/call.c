@@ -4,9 +4,8 @@
 #include "common/clock.h"
 #include "common/hash.h"
 #include "common/log.h"
-#include "router/api/lmtp/lmtp.h"
+#include "router/body/body.h"
 #include "router/call/accounting.h"
-#include "router/call/body.h"
 #include "router/call/spans.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -468,13 +467,5 @@ static void on_wake(void *arg)
     }
 }
 
-static void on_socket(void *arg, struct http_socket *s)
-{
-    lmtp_adopt(((struct edge *)arg)->lmtp, s);
-}
-
-const struct http_events edge_events = {.request = on_request,
-                                        .over = on_over,
-                                        .aside = on_aside,
-                                        .wake = on_wake,
-                                        .socket = on_socket};
+const struct http_events call_events = {
+    .request = on_request, .over = on_over, .aside = on_aside, .wake = on_wake};

@@ -12,15 +12,15 @@
 #ifndef ROUTER_CALL_CALL_H
 #define ROUTER_CALL_CALL_H
 #include "common/arena.h"
-#include "router/call/note.h"
-#include "router/generate/answer.h"
-#include "router/generate/ask.h"
 #include "router/generate/workers.h"
 #include "router/http/errors.h"
 #include "router/http/keys.h"
 #include "router/http/route.h"
 #include "router/models/edge.h"
 #include "router/models/models.h"
+#include "router/request/answer.h"
+#include "router/request/ask.h"
+#include "router/request/note.h"
 
 struct generation {
     struct gen_request r;
@@ -106,4 +106,6 @@ void call_reply(struct call *c);
 void call_retry_after(struct call *c);
 /* Send an error, in the shape of the call's route. For routes' reply(). */
 void call_reply_error(struct call *c, const struct err *e);
+/* What the loop calls for requests (http_events without `socket`); `arg` is the struct edge. */
+extern const struct http_events call_events;
 #endif

@@ -1,7 +1,7 @@
 #include "router/call/spans.h"
 #include "common/clock.h"
 #include "router/call/accounting.h"
-#include "router/generate/spans.h"
+#include "router/request/spans.h"
 #include <stdio.h>
 #include <string.h>
 

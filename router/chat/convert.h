@@ -3,7 +3,7 @@
 #ifndef ROUTER_CHAT_CONVERT_H
 #define ROUTER_CHAT_CONVERT_H
 #include "common/buf.h"
-#include "router/call/body.h"
+#include "router/body/body.h"
 
 /* `tools` of the body, each turned by `one` (which fails the body for what it cannot turn, and
  * answers NULL for what is to be left out), as chat's. False: none is left. */

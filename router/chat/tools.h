@@ -1,7 +1,7 @@
 /* tools.h - the functions that a chat request offers, and whether one must be called. */
 #ifndef ROUTER_CHAT_TOOLS_H
 #define ROUTER_CHAT_TOOLS_H
-#include "router/call/body.h"
+#include "router/body/body.h"
 #include "router/chat/chat.h"
 #include "router/chat/reply.h"
 

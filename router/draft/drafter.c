@@ -1,5 +1,6 @@
 #include "router/draft/drafter.h"
 #include "common/log.h"
+#include "router/draft/twin.h"
 #include "router/metrics.h"
 #include "router/scheduler/wire.h"
 #include "router/shards/link.h"
@@ -17,6 +18,7 @@ enum {
 };
 
 struct drafter {
+    struct draft_source source;
     struct drafter_options o;
     struct shards_link *link;
     uint64_t vocab_hash; /* of the served model */
@@ -65,8 +67,9 @@ static void drop(struct drafter *d, struct twin *t)
     twin_free(t);
 }
 
-void drafter_follow(struct drafter *d, struct seq *q)
+static void drafter_follow(void *self, struct seq *q)
 {
+    struct drafter *d = self;
     struct twin *t = q->twin ? NULL : twin_new(q); /* without memory there are no drafts */
     if (!t)
         return;
@@ -76,15 +79,16 @@ void drafter_follow(struct drafter *d, struct seq *q)
     d->n_twins++;
 }
 
-void drafter_told(struct drafter *d, struct seq *q)
+static void drafter_on_tokens(void *self, struct seq *q)
 {
-    (void)d;
+    (void)self;
     if (q->twin)
         twin_follow(q->twin);
 }
 
-void drafter_forget(struct drafter *d, struct seq *q)
+static void drafter_forget(void *self, struct seq *q)
 {
+    struct drafter *d = self;
     struct twin *t = q->twin;
     if (!t)
         return;
@@ -94,16 +98,20 @@ void drafter_forget(struct drafter *d, struct seq *q)
         drop(d, t);
 }
 
-const uint32_t *drafter_offer(const struct drafter *d, const struct seq *q, uint32_t *n)
+static const uint32_t *drafter_offer(const void *self, const struct seq *q, uint32_t *n)
 {
     const struct twin *t = q->twin;
-    (void)d;
+    (void)self;
     *n = t ? twin_ahead(t) : 0;
     *n = *n < OFFER_MOST ? *n : OFFER_MOST;
     return *n ? t->own->tokens + q->n_tokens : NULL;
 }
 
-bool drafter_works(const struct drafter *d) { return d->shards && !d->leaving && d->n_twins; }
+static bool drafter_active(const void *self)
+{
+    const struct drafter *d = self;
+    return d->shards && !d->leaving && d->n_twins;
+}
 
 /* ---------------------------------------------------------------- who drafts next */
 
@@ -185,8 +193,9 @@ static void clear(struct drafter *d)
     call(d, SHARD_CLEAR_CACHE, &all.base);
 }
 
-void drafter_turn(struct drafter *d)
+static void drafter_turn(void *self)
 {
+    struct drafter *d = self;
     const ProtobufCMessage *msg = NULL;
     const struct wire_batch *batch = &d->batch;
     uint32_t n_leave;
@@ -416,6 +425,8 @@ static const char *unfit(void *arg, const struct shard_model *m)
     return NULL;
 }
 
+const struct draft_source *drafter_source(const struct drafter *d) { return d ? &d->source : NULL; }
+
 struct drafter *drafter_new(const struct drafter_options *o, struct err *e)
 {
     struct drafter *d = calloc(1, sizeof(*d));
@@ -424,6 +435,13 @@ struct drafter *drafter_new(const struct drafter_options *o, struct err *e)
     d->o = *o;
     d->o.served = NULL; /* the caller's */
     d->ahead = 2 * o->served->speculate;
+    d->source = (struct draft_source){.self = d,
+                                      .follow = drafter_follow,
+                                      .on_tokens = drafter_on_tokens,
+                                      .forget = drafter_forget,
+                                      .offer = drafter_offer,
+                                      .active = drafter_active,
+                                      .turn = drafter_turn};
     rpc_mem_init(&d->out, MEMORY);
     rpc_mem_init(&d->in, MEMORY);
     struct shards_link_options l = {.loop = o->loop,

@@ -11,7 +11,7 @@
 #ifndef ROUTER_DRAFT_DRAFTER_H
 #define ROUTER_DRAFT_DRAFTER_H
 #include "common/metrics.h"
-#include "router/draft/twin.h"
+#include "router/scheduler/draft_source.h"
 #include "router/shards/start.h"
 
 struct drafter_options {
@@ -24,18 +24,8 @@ struct drafter_options {
 struct drafter;
 struct drafter *drafter_new(const struct drafter_options *o, struct err *e);
 
-/* A request runs, has new tokens, or runs no more. */
-void drafter_follow(struct drafter *d, struct seq *q);
-void drafter_told(struct drafter *d, struct seq *q);
-void drafter_forget(struct drafter *d, struct seq *q);
-
-/* What q may go on with, from q->n_tokens on: valid until the next call of anything here. NULL:
- * nothing is known. */
-const uint32_t *drafter_offer(const struct drafter *d, const struct seq *q, uint32_t *n);
-/* Is it at work for anybody, so that drafts are to be expected? */
-bool drafter_works(const struct drafter *d);
-/* The next call to the draft shards, if none is out and there is something to draft. */
-void drafter_turn(struct drafter *d);
+/* What the scheduler calls; as long as `d`. NULL for NULL. */
+const struct draft_source *drafter_source(const struct drafter *d);
 
 void drafter_halt(struct drafter *d); /* another thread, while the loop runs, before the end */
 /* Every request has been forgotten: gone(arg) once nothing is pending on the loop any more. */

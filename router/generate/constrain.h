@@ -5,7 +5,7 @@
 #ifndef ROUTER_GENERATE_CONSTRAIN_H
 #define ROUTER_GENERATE_CONSTRAIN_H
 #include "common/constraint/constraint.h"
-#include "router/call/body.h"
+#include "router/body/body.h"
 
 /* TGI's {"type": "json" | "json_object" | "json_schema" | "regex" | "grammar",
  * "value"} at `key` of `o`. */

@@ -350,7 +350,7 @@ static int start(struct infer *i, const struct infer_config *c, struct err *e)
                               .waiting_served_ratio = c->waiting_served_ratio,
                               .target_inter_token_ms = c->target_inter_token_ms,
                               .metrics = c->metrics,
-                              .drafter = i->drafter,
+                              .drafts = drafter_source(i->drafter),
                               .check = c->check,
                               .failed = c->failed,
                               .status = &i->status};

@@ -8,7 +8,7 @@
 #include "common/buf.h"
 #include "common/err.h"
 #include "common/metrics.h"
-#include "router/generate/request.h"
+#include "router/request/request.h"
 #include "router/scheduler/adapters.h"
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -5,8 +5,8 @@
 #ifndef ROUTER_GENERATE_VALIDATE_H
 #define ROUTER_GENERATE_VALIDATE_H
 #include "common/tokenizer/tokenizer.h"
-#include "router/generate/ask.h"
-#include "router/generate/request.h"
+#include "router/request/ask.h"
+#include "router/request/request.h"
 #include "router/scheduler/adapters.h"
 
 struct validator {

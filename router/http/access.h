@@ -12,7 +12,7 @@
  * never written. docs/logs.md is the list of fields for operators. */
 #ifndef ROUTER_HTTP_ACCESS_H
 #define ROUTER_HTTP_ACCESS_H
-#include "router/generate/request.h"
+#include "router/request/request.h"
 
 enum access_end { ACCESS_SUCCESS, ACCESS_FAILED, ACCESS_DROPPED };
 

@@ -61,9 +61,6 @@ struct edge {
 
 static inline struct edge *edge_home(struct edge *g) { return g->home ? g->home : g; }
 
-/* Callbacks of the loop; `arg` is the edge. */
-extern const struct http_events edge_events;
-
 void edge_set_text(struct edge *g, const struct tokenizer *t, const struct chat *c);
 /* The shards are ready: generations are served from here on. Any thread, once. */
 void edge_open(struct edge *g, struct infer *i);

@@ -40,8 +40,8 @@ void sched_unlist(struct scheduler *s, struct seq *q)
         i++;
     memmove(&s->running[i], &s->running[i + 1], (s->n_running - i - 1) * sizeof(struct seq *));
     s->n_running--;
-    if (s->drafter)
-        drafter_forget(s->drafter, q);
+    if (s->drafts)
+        s->drafts->forget(s->drafts->self, q);
 }
 
 void sched_remove(struct scheduler *s, struct seq *q)

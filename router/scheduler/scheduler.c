@@ -470,8 +470,8 @@ void sched_end_turn(struct scheduler *s)
 {
     if (s->o.check)
         kv_check(s->kv);
-    if (s->drafter)
-        drafter_turn(s->drafter);
+    if (s->drafts)
+        s->drafts->turn(s->drafts->self);
     tell_places(s);
     publish(s); /* before the sinks wake anybody who looks */
     deliver_flush(&s->deliver);
@@ -522,7 +522,7 @@ struct scheduler *sched_new(const struct sched_options *o, struct err *e)
         return err_nomem(e), NULL;
     s->o = *o;
     s->o.shards = NULL; /* not yet ours */
-    s->drafter = o->drafter;
+    s->drafts = o->drafts;
     s->peer = (struct wire_peer){m->takes_input_ids, m->requires_padding, m->block_size,
                                  m->speculate, m->takes_chunks};
     rpc_mem_init(&s->in, IN_LIMIT);

@@ -45,12 +45,12 @@ struct sched_options {
     struct metrics *metrics;        /* NULL: none */
     struct sched_status *status;
     atomic_uint *failed; /* counts the requests that a failure of the shards ended; NULL: none */
-    struct drafter *drafter; /* NULL: none; not owned */
-    bool check;              /* for tests: kv_check() after every turn */
+    const struct draft_source *drafts; /* NULL: none; not owned */
+    bool check;                        /* for tests: kv_check() after every turn */
 };
 
 struct scheduler;
-struct drafter;
+struct draft_source;
 struct scheduler *sched_new(const struct sched_options *o, struct err *e);
 void sched_free(struct scheduler *s);  /* after sched_stop() was through */
 void sched_watch(struct scheduler *s); /* notice connections that break, from now on */

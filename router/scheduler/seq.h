@@ -6,7 +6,7 @@
  * seq_new(). */
 #ifndef ROUTER_SCHEDULER_SEQ_H
 #define ROUTER_SCHEDULER_SEQ_H
-#include "router/generate/request.h"
+#include "router/request/request.h"
 #include "router/scheduler/kv_blocks.h"
 #include "router/scheduler/policy.h"
 

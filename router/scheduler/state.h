@@ -3,8 +3,8 @@
  * (failures, health, loss), rejoin.c (shards that come back) and nobody else. */
 #ifndef ROUTER_SCHEDULER_STATE_H
 #define ROUTER_SCHEDULER_STATE_H
-#include "router/draft/drafter.h"
 #include "router/scheduler/deliver.h"
+#include "router/scheduler/draft_source.h"
 #include "router/scheduler/pace.h"
 #include "router/scheduler/policy.h"
 #include "router/scheduler/scheduler.h"
@@ -67,7 +67,7 @@ struct scheduler {
     uint32_t n_rows, n_prompt_tokens; /* decoding requests and prompt tokens in this step */
     struct rpc_mem out, in;           /* being sent; received: lives until the next answer */
 
-    struct drafter *drafter; /* NULL: no draft model */
+    const struct draft_source *drafts; /* NULL: no draft model */
     struct deliver deliver;
     struct seq *dead; /* freed at the end of the turn */
 

@@ -21,8 +21,8 @@ static void note_tokens(struct scheduler *s, struct seq *q, const Generate__V3__
     }
     if (g->generated_text)
         q->state = SEQ_LEAVING;
-    if (s->drafter)
-        drafter_told(s->drafter, q);
+    if (s->drafts)
+        s->drafts->on_tokens(s->drafts->self, q);
     sched_observe(s, M_SKIPPED_TOKENS, NULL, (double)(g->tokens->n_ids - 1));
 }
 
@@ -120,8 +120,8 @@ void step_join(struct scheduler *s, uint32_t into)
         q->batch = into;
         q->state = q->gone ? SEQ_LEAVING : SEQ_RUNNING;
         s->running[s->n_running++] = q;
-        if (s->drafter && !q->gone)
-            drafter_follow(s->drafter, q);
+        if (s->drafts && !q->gone)
+            s->drafts->follow(s->drafts->self, q);
     }
 }
 

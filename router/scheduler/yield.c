@@ -55,14 +55,14 @@ static struct wire_moves wire_of(const struct moves *m)
 /* What the draft model has found since the last step. */
 static bool add_drafts(struct scheduler *s, struct wire_edits *x)
 {
-    x->drafting = s->drafter && drafter_works(s->drafter);
+    x->drafting = s->drafts && s->drafts->active(s->drafts->self);
     if (!x->drafting)
         return true;
     struct wire_draft *v = RPC_NEW(&s->out, struct wire_draft, s->n_running + 1);
     for (uint32_t i = 0; v && i < s->n_running; i++) {
         struct wire_draft *d = &v[x->n_drafts];
         d->q = s->running[i];
-        d->ids = drafter_offer(s->drafter, d->q, &d->n);
+        d->ids = s->drafts->offer(s->drafts->self, d->q, &d->n);
         x->n_drafts += d->ids != NULL;
     }
     x->drafts = v;

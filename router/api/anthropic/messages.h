@@ -2,7 +2,7 @@
  * written. */
 #ifndef ROUTER_API_ANTHROPIC_MESSAGES_H
 #define ROUTER_API_ANTHROPIC_MESSAGES_H
-#include "router/chat/completion.h"
+#include "router/api/openai/chat_completion.h"
 
 /* Body -> prompt and sampling in r->openai->asks[0]. `counting`: for /v1/messages/count_tokens,
  * which has no max_tokens. ERR_SYNTAX, ERR_SHAPE, ERR_TOOL, ERR_TEMPLATE. */

@@ -1,6 +1,6 @@
 /* SageMaker has one path for everything: the body says which interface is meant. */
 #include "common/json.h"
-#include "router/call/body.h"
+#include "router/body/body.h"
 #include "router/call/call.h"
 #include "router/http/route.h"
 

@@ -2,7 +2,7 @@
 #include "common/json.h"
 #include "common/utf8.h"
 #include "router/api/tgi/tgi.h"
-#include "router/generate/texts.h"
+#include "router/call/texts.h"
 #include <string.h>
 
 struct infer_call { /* what the answer repeats */

@@ -1,9 +1,9 @@
 /* Vertex AI's predict: instances that are prompts or conversations, and a text for each. */
 #include "common/json.h"
 #include "common/template/template.h"
+#include "router/api/openai/chat_completion.h"
 #include "router/api/tgi/tgi.h"
-#include "router/chat/completion.h"
-#include "router/generate/texts.h"
+#include "router/call/texts.h"
 
 static int chat_instance(struct call *c, struct body *b, struct object o, struct ask *q,
                          struct err *e)

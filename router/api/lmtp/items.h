@@ -3,7 +3,7 @@
 #define ROUTER_API_LMTP_ITEMS_H
 #include "common/buf.h"
 #include "router/api/lmtp/message.h"
-#include "router/generate/request.h"
+#include "router/request/request.h"
 
 struct lmtp_token {
     const char *id; /* of the stream, JSON */

@@ -24,8 +24,9 @@ void lmtp_wake(struct lmtp *l)
     }
 }
 
-void lmtp_adopt(struct lmtp *l, struct http_socket *s)
+void lmtp_adopt(void *edge, struct http_socket *s)
 {
+    struct lmtp *l = ((struct edge *)edge)->lmtp;
     if (mailbox_put(&l->adopted, &s->mail))
         lmtp_wake(l);
 }

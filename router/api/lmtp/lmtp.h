@@ -13,8 +13,8 @@ struct lmtp;
 /* Listens where g->config says; an occupied address is reported here. */
 struct lmtp *lmtp_new(struct edge *g, struct err *e);
 int lmtp_start(struct lmtp *l, struct err *e); /* the thread */
-/* A WebSocket: any thread. */
-void lmtp_adopt(struct lmtp *l, struct http_socket *s);
+/* http_events.socket: takes over a WebSocket; `edge` is the struct edge. Any thread. */
+void lmtp_adopt(void *edge, struct http_socket *s);
 /* Every stream that is still open gets an error item and every connection a goodbye; joins the
  * thread. The HTTP loop must still run, to take its sockets back. */
 void lmtp_stop(struct lmtp *l);

@@ -8,9 +8,9 @@
 #include "router/api/lmtp/lmtp.h"
 #include "router/api/lmtp/message.h"
 #include "router/api/lmtp/wire.h"
-#include "router/call/note.h"
 #include "router/generate/workers.h"
 #include "router/models/models.h"
+#include "router/request/note.h"
 #include <pthread.h>
 
 /* FRAME: lmql's client closes at 4 MiB. QUEUE: what a client may leave unread, besides scores.

@@ -1,5 +1,5 @@
 #include "router/api/lmtp/message.h"
-#include "router/api/lmtp/scan.h"
+#include "common/json_scan.h"
 #include <float.h>
 #include <math.h>
 #include <stdio.h>

@@ -8,7 +8,7 @@
 #include "common/arena.h"
 #include "common/err.h"
 #include "common/trace.h"
-#include "router/generate/ask.h"
+#include "router/request/ask.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
-/* What OpenTelemetry is told of a stream: see router/generate/spans.h. */
-#include "router/generate/spans.h"
+/* What OpenTelemetry is told of a stream: see router/request/spans.h. */
+#include "router/request/spans.h"
 #include "common/clock.h"
 #include "router/api/lmtp/lmtp_in.h"
 #include <string.h>

@@ -2,7 +2,7 @@
 #ifndef ROUTER_API_OPENAI_OPENAI_H
 #define ROUTER_API_OPENAI_OPENAI_H
 #include "router/api/openai/stop_trim.h"
-#include "router/call/body.h"
+#include "router/body/body.h"
 #include "router/call/call.h"
 
 struct openai_sequence {

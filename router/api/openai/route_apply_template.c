@@ -1,4 +1,4 @@
-#include "router/chat/completion.h"
+#include "router/api/openai/chat_completion.h"
 #include "router/http/route.h"
 
 static int work(struct call *c, struct err *e)

@@ -1,5 +1,5 @@
-#include "router/chat/completion.h"
-#include "router/generate/render.h"
+#include "router/api/openai/chat_completion.h"
+#include "router/call/render.h"
 
 static int work(struct call *c, struct err *e)
 {

@@ -1,5 +1,5 @@
 #include "router/api/openai/completions.h"
-#include "router/generate/render.h"
+#include "router/call/render.h"
 
 static int work(struct call *c, struct err *e)
 {

@@ -2,7 +2,7 @@
  * written. Nothing is stored: a conversation is sent whole each time. */
 #ifndef ROUTER_API_RESPONSES_RESPONSES_H
 #define ROUTER_API_RESPONSES_RESPONSES_H
-#include "router/chat/completion.h"
+#include "router/api/openai/chat_completion.h"
 
 /* Which tokens the text of a message was made of: for its log-probabilities. A token belongs to the
  * message that has a byte of it; those of reasoning, calls and markers are nobody's. */

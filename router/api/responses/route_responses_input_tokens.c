@@ -1,5 +1,5 @@
 #include "router/api/responses/responses.h"
-#include "router/generate/tokens.h"
+#include "router/call/tokens.h"
 #include "router/http/route.h"
 
 static int work(struct call *c, struct err *e)

@@ -1,4 +1,4 @@
-#include "router/call/body.h"
+#include "router/body/body.h"
 #include "router/call/call.h"
 #include "router/http/route.h"
 #include <string.h>

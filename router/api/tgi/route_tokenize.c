@@ -1,7 +1,7 @@
 #include "common/json.h"
+#include "router/api/openai/chat_completion.h"
 #include "router/api/tgi/tgi.h"
-#include "router/chat/completion.h"
-#include "router/generate/tokens.h"
+#include "router/call/tokens.h"
 #include "router/http/route.h"
 #include <string.h>
 

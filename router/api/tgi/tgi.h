@@ -2,7 +2,7 @@
  * Shared by /generate, /generate_stream, POST / and /tokenize. */
 #ifndef ROUTER_API_TGI_TGI_H
 #define ROUTER_API_TGI_TGI_H
-#include "router/call/body.h"
+#include "router/body/body.h"
 #include "router/call/call.h"
 
 struct tgi { /* the state of a call; in its arena */

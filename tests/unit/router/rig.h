@@ -281,7 +281,8 @@ UNUSED static void rig_start(struct rig *r, const struct http_config *h, int ste
     struct http_config c = h ? *h : (struct http_config){0};
     c.hostname = c.hostname ? c.hostname : "127.0.0.1";
     c.max_body = c.max_body ? c.max_body : 200000;
-    c.events = edge_events;
+    c.events = call_events;
+    c.events.socket = lmtp_adopt;
     c.arg = &r->edge;
     r->edge.http = http_new(&c, &e);
     assert_non_null(r->edge.http);

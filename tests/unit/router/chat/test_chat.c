@@ -1,6 +1,6 @@
 /* Where a model keeps its chat template, and what is done to messages before it sees them. */
 #include "common/json.h"
-#include "router/call/body.h"
+#include "router/body/body.h"
 #include "router/chat/chat.h"
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,0 +1,234 @@
+/* answer_parts.c - answers in which reasoning, content and calls of functions are told apart. */
+#include "common/json.h"
+#include "router/api/openai/chat_completion.h"
+#include <string.h>
+
+struct chat_part {
+    struct reply reply;
+    struct buf text; /* of one token, without stop sequences */
+    bool hide_reasoning, old;
+    uint32_t thought;  /* tokens */
+    reply_watch watch; /* NULL: nobody does */
+    void *watch_of;
+    struct reply_cursor cursor;
+    /* sent in deltas already */
+    size_t reasoning, content, arguments;
+    uint32_t calls; /* whole ones: the call under way is the next */
+    bool opened;    /* its name was sent */
+};
+
+static void free_parts(void *arg)
+{
+    struct call *c = arg;
+    struct openai *o = c->state;
+    for (uint32_t i = 0; i < c->n_gen; i++) {
+        reply_free(&o->parts[i].reply);
+        buf_free(&o->parts[i].text);
+    }
+}
+
+int chat_parts_new(struct call *c, const struct chat_request *r, struct err *e)
+{
+    struct openai *o = c->state;
+    o->parts = ARENA_NEW(&c->arena, struct chat_part, c->n_gen);
+    if (!o->parts || arena_defer(&c->arena, free_parts, c) != 0)
+        return err_nomem(e);
+    for (uint32_t i = 0; i < c->n_gen; i++) {
+        reply_init(&o->parts[i].reply, &r->reply);
+        o->parts[i].hide_reasoning = r->hide_reasoning;
+        o->parts[i].old = r->old;
+    }
+    return 0;
+}
+
+void chat_parts_watch(struct openai *o, const struct generation *g, reply_watch watch, void *of)
+{
+    o->parts[g->index].watch = watch;
+    o->parts[g->index].watch_of = of;
+}
+
+/* The reader decides byte by byte; who watches sees each decision. */
+static void push(struct chat_part *p, const char *s, size_t n)
+{
+    size_t step = p->watch ? 1 : n;
+    for (size_t i = 0; i < n; i += step) {
+        reply_push(&p->reply, s + i, step);
+        if (p->watch)
+            p->watch(p->watch_of, &p->reply, step);
+    }
+}
+
+void chat_parts_take(struct openai *o, struct generation *g, const struct gen_event *ev)
+{
+    struct chat_part *p = &o->parts[g->index];
+    const struct gen_token *t = &ev->token;
+    buf_reset(&p->text);
+    p->thought += reply_thinks(&p->reply);
+    openai_text(o, g, ev, &p->text);
+    if (p->text.len)
+        push(p, p->text.p, p->text.len);
+    if (t->special && !o->special_text && reply_is_marker(&p->reply, t->text, t->text_len))
+        push(p, t->text, t->text_len);
+    g->enough = reply_enough(&p->reply);
+    if (ev->end) {
+        reply_end(&p->reply);
+        if (p->watch)
+            p->watch(p->watch_of, &p->reply, 0);
+    }
+    p->reply.oom |= p->text.oom || p->reply.content.oom || p->reply.reasoning.oom;
+}
+
+bool chat_parts_called(const struct openai *o, const struct generation *g)
+{
+    return (g->enough || g->answer.finish != FINISH_LENGTH) &&
+           reply_called(&o->parts[g->index].reply);
+}
+
+const struct reply *chat_parts_reply(const struct openai *o, const struct generation *g)
+{
+    return &o->parts[g->index].reply;
+}
+
+struct reply_cursor *chat_parts_cursor(struct openai *o, const struct generation *g)
+{
+    return &o->parts[g->index].cursor;
+}
+
+void chat_call_object(const struct reply_call *call, struct buf *out)
+{
+    struct err ignored;
+    cJSON *j =
+        call->arguments.p ? json_parse(call->arguments.p, call->arguments.len, &ignored) : NULL;
+    if (cJSON_IsObject(j))
+        buf_add(out, call->arguments.p, call->arguments.len);
+    else
+        buf_str(out, "{}");
+    cJSON_Delete(j);
+}
+
+uint32_t chat_parts_thought(const struct openai *o, const struct generation *g)
+{
+    return o->parts[g->index].thought;
+}
+
+static void member(struct buf *out, const char *name, const struct buf *text, size_t from)
+{
+    buf_fmt(out, ",\"%s\":", name);
+    buf_json_str(out, text->p ? text->p + from : "", text->len - from);
+}
+
+static void reasoning_members(struct buf *out, const struct buf *text, size_t from)
+{
+    member(out, "reasoning_content", text, from); /* DeepSeek's name, and most servers' */
+    member(out, "reasoning", text, from);         /* OpenRouter's, and vLLM's newer one */
+}
+
+/* ---------------------------------------------------------------- chunks */
+
+static void call_delta(struct buf *out, struct chat_part *p, const struct reply_call *call)
+{
+    if (p->old)
+        buf_str(out, p->opened ? "{" : "{\"name\":");
+    else
+        buf_fmt(out, "{\"index\":%u,", p->calls);
+    if (p->old && !p->opened) {
+        buf_json_str(out, call->name, strlen(call->name));
+        buf_ch(out, ',');
+    } else if (p->old) {
+        ;
+    } else if (!p->opened) {
+        buf_fmt(out, "\"id\":\"%s\",\"type\":\"function\",\"function\":{\"name\":", call->id);
+        buf_json_str(out, call->name, strlen(call->name));
+        buf_ch(out, ',');
+    } else {
+        buf_str(out, "\"function\":{");
+    }
+    buf_str(out, "\"arguments\":");
+    buf_json_str(out, call->arguments.p ? call->arguments.p + p->arguments : "",
+                 call->arguments.len - p->arguments);
+    buf_str(out, p->old ? "}" : "}}");
+    p->opened = true;
+    p->arguments = call->arguments.len;
+}
+
+static bool is_news(const struct chat_part *p)
+{
+    return p->calls < p->reply.n_calls &&
+           (!p->opened || p->reply.calls[p->calls].arguments.len > p->arguments);
+}
+
+static bool call_deltas(struct buf *out, struct chat_part *p)
+{
+    bool any = false;
+    while (p->calls < p->reply.n_calls) {
+        if (is_news(p)) {
+            buf_str(out, p->old ? ",\"function_call\":" : any ? "," : ",\"tool_calls\":[");
+            call_delta(out, p, &p->reply.calls[p->calls]);
+            any = true;
+        }
+        if (p->calls + 1 == p->reply.n_calls && !p->reply.calls[p->calls].whole)
+            break;
+        p->calls++;
+        p->opened = false;
+        p->arguments = 0;
+    }
+    buf_str(out, any && !p->old ? "]" : "");
+    return any;
+}
+
+bool chat_parts_delta(struct openai *o, const struct generation *g, struct buf *out)
+{
+    struct chat_part *p = &o->parts[g->index];
+    const struct reply *r = &p->reply;
+    bool content = r->content.len > p->content;
+    bool reasoning = r->reasoning.len > p->reasoning && !p->hide_reasoning;
+    bool calls = p->calls < r->n_calls && (is_news(p) || p->calls + 1 < r->n_calls);
+    buf_str(out, "\"role\":\"assistant\"");
+    if (content || !(reasoning || calls))
+        member(out, "content", &r->content, p->content);
+    if (reasoning)
+        reasoning_members(out, &r->reasoning, p->reasoning);
+    calls = call_deltas(out, p);
+    p->content = r->content.len;
+    p->reasoning = r->reasoning.len;
+    out->oom |= r->oom;
+    return content || reasoning || calls;
+}
+
+/* ---------------------------------------------------------------- one answer */
+
+void chat_parts_message(const struct openai *o, const struct generation *g, struct buf *out)
+{
+    const struct chat_part *p = &o->parts[g->index];
+    const struct reply *r = &p->reply;
+    buf_str(out, "\"role\":\"assistant\"");
+    if (r->n_calls && !r->content.len)
+        buf_str(out, ",\"content\":null");
+    else
+        member(out, "content", &r->content, 0);
+    if (r->reasoning.len && !p->hide_reasoning)
+        reasoning_members(out, &r->reasoning, 0);
+    for (uint32_t i = 0; i < r->n_calls && p->old; i++) { /* there is one */
+        buf_str(out, ",\"function_call\":{\"name\":");
+        buf_json_str(out, r->calls[i].name, strlen(r->calls[i].name));
+        member(out, "arguments", &r->calls[i].arguments, 0);
+        buf_ch(out, '}');
+    }
+    for (uint32_t i = 0; i < r->n_calls && !p->old; i++) {
+        const struct reply_call *call = &r->calls[i];
+        buf_fmt(out, "%s{\"id\":\"%s\",\"type\":\"function\",\"function\":{\"name\":",
+                i ? "," : ",\"tool_calls\":[", call->id);
+        buf_json_str(out, call->name, strlen(call->name));
+        member(out, "arguments", &call->arguments, 0);
+        buf_str(out, "}}");
+    }
+    buf_str(out, r->n_calls && !p->old ? "]" : "");
+    out->oom |= r->oom;
+}
+
+const char *chat_parts_finish(const struct openai *o, const struct generation *g)
+{
+    return !chat_parts_called(o, g) ? openai_finish(o, g)
+           : o->parts[g->index].old ? "function_call"
+                                    : "tool_calls";
+}

@@ -1,0 +1,326 @@
+/* The body of a chat request. */
+#include "common/json.h"
+#include "common/template/template.h"
+#include "common/utf8.h"
+#include "router/api/openai/chat_completion.h"
+#include "router/api/openai/fit.h"
+#include "router/chat/chat.h"
+#include "router/generate/constrain.h"
+#include <string.h>
+
+static const cJSON *read_messages(struct body *b, struct object root)
+{
+    const cJSON *m = body_get(b, root, "messages", true);
+    int index;
+    if (!m)
+        return NULL;
+    if (!cJSON_IsArray(m)) {
+        body_mistyped(b, root, "messages", m, "a sequence");
+        return NULL;
+    }
+    const char *what = chat_check(m, &index);
+    if (what)
+        body_fail(b, root, "messages", "messages[%d]: %s", index, what);
+    return m;
+}
+
+static void free_tree(void *tree) { cJSON_Delete(tree); }
+
+/* Models that answer in channels were taught these three. */
+static const char *nearest_effort(const char *effort)
+{
+    static const char *const to[][2] = {
+        {"none", "low"}, {"minimal", "low"}, {"xhigh", "high"}, {"max", "high"}};
+    for (size_t i = 0; i < sizeof(to) / sizeof(to[0]); i++)
+        if (!strcmp(effort, to[i][0]))
+            return to[i][1];
+    return effort;
+}
+
+/* `chat_template_kwargs` (vLLM), and `reasoning_effort`, which some templates know by this name; an
+ * effort of none turns the reasoning of the others off. What the client named itself stays. */
+static const cJSON *read_variables(struct body *b, struct object root, bool channels)
+{
+    const cJSON *v = body_get(b, root, "chat_template_kwargs", false);
+    const char *effort = body_str(b, root, "reasoning_effort", false);
+    static const char *const none[] = {"enable_thinking", "thinking"};
+    if (v && !cJSON_IsObject(v))
+        body_mistyped(b, root, "chat_template_kwargs", v, "a map");
+    if (!effort || b->failed)
+        return v;
+    if (channels)
+        effort = nearest_effort(effort);
+    cJSON *all = v ? cJSON_Duplicate(v, true) : cJSON_CreateObject();
+    if (!all || arena_defer(b->arena, free_tree, all) != 0) {
+        cJSON_Delete(all);
+        body_fail(b, root, "chat_template_kwargs", "out of memory");
+        return NULL;
+    }
+    if (!cJSON_HasObjectItem(all, "reasoning_effort"))
+        cJSON_AddStringToObject(all, "reasoning_effort", effort);
+    for (int i = 0; i < 2 && !strcmp(effort, "none"); i++)
+        if (!cJSON_HasObjectItem(all, none[i]))
+            cJSON_AddFalseToObject(all, none[i]);
+    return all;
+}
+
+/* How the answer is taken apart. `separate_reasoning` (SGLang), `reasoning_format` (llama.cpp) and
+ * `include_reasoning` (vLLM) turn the split off, or leave the reasoning out. */
+static void read_split(struct body *b, struct object root, struct chat_request *r)
+{
+    const char *format = body_str(b, root, "reasoning_format", false);
+    r->split =
+        body_opt_bool(b, root, "separate_reasoning", true) && !(format && !strcmp(format, "none"));
+    r->hide_reasoning = !body_opt_bool(b, root, "include_reasoning", true);
+}
+
+/* vLLM's words for how the prompt ends; `echo` tells what the answer goes on from, too. */
+static void read_ending(struct body *b, struct object root, const cJSON *messages,
+                        struct chat_request *r)
+{
+    bool go_on = body_opt_bool(b, root, "continue_final_message", false);
+    bool prompt = body_opt_bool(b, root, "add_generation_prompt", !go_on);
+    bool said = json_get(root.json, "continue_final_message") ||
+                json_get(root.json, "add_generation_prompt");
+    const cJSON *last = cJSON_IsArray(messages) && messages->child ? messages->child->prev : NULL;
+    const char *text = json_str(last, "content", "");
+    if (go_on && prompt)
+        body_fail(b, root, "continue_final_message",
+                  "`continue_final_message` and `add_generation_prompt` exclude each other");
+    if (go_on && !*text)
+        body_fail(b, root, "continue_final_message",
+                  "`continue_final_message`: the last message has no text");
+    r->ending = !said ? CHAT_DEFAULT : go_on ? CHAT_CONTINUE : prompt ? CHAT_ANSWER : CHAT_NOTHING;
+    bool assistant = !strcmp(json_str(last, "role", ""), "assistant");
+    if (body_opt_bool(b, root, "echo", false) &&
+        (go_on || (assistant && r->ending == CHAT_DEFAULT)))
+        r->openai->echo_text = text;
+}
+
+static bool ends_with(const struct buf *b, const char *s)
+{
+    size_t n = b->len, len = strlen(s);
+    while (n && strchr(" \t\r\n", b->p[n - 1]))
+        n--;
+    return n >= len && !memcmp(b->p + n - len, s, len);
+}
+
+/* Some templates open the reasoning themselves. A constraint begins behind it; shards that know no
+ * better get a prompt in which it is closed again. */
+static void settle_reasoning(struct chat_request *r, struct ask *q, bool behind, struct buf *prompt)
+{
+    bool opened = r->style.reasoning && ends_with(prompt, "<think>");
+    bool can = r->style.reasoning && (behind || !q->constraint);
+    if (opened && !can)
+        buf_str(prompt, "\n</think>\n\n");
+    r->reply.thinking = opened && can && r->split;
+    r->reply.may_think = can && r->split;
+    if (q->constraint && can && !ends_with(prompt, "</think>"))
+        q->constraint_reasoning = opened ? CONSTRAINT_REASONS : CONSTRAINT_MAY_REASON;
+}
+
+/* Does the message that begins with this header have text, and no end? */
+static bool goes_on(const char *message)
+{
+    static const char *const ends[] = {"<|end|>", "<|return|>", "<|call|>"};
+    const char *text = message ? strstr(message, "<|message|>") : NULL;
+    for (int i = 0; text && i < 3; i++)
+        if (strstr(text, ends[i]))
+            return false;
+    return text != NULL;
+}
+
+/* What the prompt says behind its last marker of a message's beginning. */
+static const char *opened_message(const char *prompt)
+{
+    static const char start[] = "<|start|>";
+    const char *last = NULL;
+    for (const char *s = prompt; (s = strstr(s, start)); s += strlen(start))
+        last = s + strlen(start);
+    return last;
+}
+
+/* A constraint is on the message of the channel final, or on the arguments of a call; shards that
+ * know no channels get a prompt in which the message has begun. */
+static int settle_channels(struct chat_request *r, struct ask *q, bool behind, struct buf *prompt,
+                           struct err *e)
+{
+    const bool inside = prompt->p && goes_on(opened_message(prompt->p));
+    r->reply.channels = true;
+    r->reply.joined = !r->split;
+    if (!q->constraint)
+        return 0;
+    if (r->tools.forced && (inside || !behind))
+        return err_set(e, ERR_TOOL, "Tool error: `tool_choice`: %s",
+                       inside ? "a message that goes on is no call"
+                              : "this model's calls cannot be forced on a shard that knows no "
+                                "channels");
+    if (behind && !inside)
+        q->constraint_reasoning = r->tools.forced ? CONSTRAINT_CHANNEL_CALLS : CONSTRAINT_CHANNELS;
+    else if (!inside)
+        buf_str(prompt, "<|channel|>final<|message|>");
+    return 0;
+}
+
+static int render(struct call *c, const cJSON *messages, const cJSON *variables,
+                  struct chat_request *r, struct ask *q, struct err *e)
+{
+    const struct tools *t = &r->tools;
+    struct buf prompt = BUF_INIT, more = BUF_INIT;
+    buf_reserve(&prompt, 0);
+    if (t->list)
+        tools_text(t, r->style.tools, &more);
+    int rc = more.oom ? err_nomem(e)
+                      : chat_prompt(r->chat, messages, r->style.tools ? t->list : NULL, variables,
+                                    more.len ? more.p : NULL, r->ending, &prompt, e);
+    if (rc == 0) {
+        const bool behind = edge_limits(c->edge)->takes_reasoning;
+        if (!r->style.channels)
+            settle_reasoning(r, q, behind, &prompt);
+        else if (settle_channels(r, q, behind, &prompt, e) != 0)
+            rc = -1;
+    }
+    if (rc == 0) {
+        q->inputs = prompt.oom ? NULL : arena_strdup(&c->arena, prompt.p, prompt.len);
+        q->n_inputs = prompt.len;
+        if (q->inputs)
+            q->n_chars = utf8_count(prompt.p, prompt.len);
+        else
+            rc = err_nomem(e);
+        if (q->inputs && r->reply.channels)
+            r->reply.opened = opened_message(q->inputs);
+    }
+    buf_free(&prompt);
+    buf_free(&more);
+    return rc;
+}
+
+static bool all_strict(const struct tools *t)
+{
+    const cJSON *tool;
+    cJSON_ArrayForEach(tool, t->list)
+    {
+        if (!cJSON_IsTrue(json_get(json_get(tool, "function"), "strict")))
+            return false;
+    }
+    return true;
+}
+
+/* Which calls are looked for, and a schema where there must be one. */
+static int plan_calls(struct body *b, struct chat_request *r, struct ask *q, struct err *e)
+{
+    struct tools *t = &r->tools;
+    if (t->list && q->constraint)
+        return err_set(e, ERR_TOOL, "Tool error: Grammar and tools are mutually exclusive");
+    if (!t->list)
+        return 0;
+    r->reply.format = r->style.calls;
+    r->reply.forced = t->forced;
+    r->reply.single = t->single;
+    r->reply.names = t->names;
+    r->reply.n_names = t->n;
+    r->reply.types = tools_types;
+    r->reply.types_of = t->list;
+    if (!t->forced)
+        return 0;
+    t->several = t->several && !r->style.channels; /* a call ends the answer */
+    cJSON *schema = tools_schema(t, r->style.calls->arguments);
+    if (!schema)
+        return err_nomem(e);
+    constrain_schema(b, schema, q);
+    if (all_strict(t))
+        constrain_compact(q);
+    cJSON_Delete(schema);
+    return b->failed ? -1 : 0;
+}
+
+struct rendering {
+    struct call *c;
+    const cJSON *variables;
+    struct chat_request *r;
+    struct ask *q;
+};
+
+static int render_some(void *of, const cJSON *messages, struct err *e)
+{
+    const struct rendering *x = of;
+    return render(x->c, messages, x->variables, x->r, x->q, e);
+}
+
+static void free_chat(void *chat) { chat_free(chat); }
+
+/* The request's own, which openai_parse() has let pass, or the model's. */
+static int choose_template(struct call *c, struct body *b, struct object chat,
+                           struct chat_request *r, struct err *e)
+{
+    const char *source = json_str(chat.json, "chat_template", NULL);
+    r->chat = c->edge->chat;
+    if (!source || b->failed)
+        return 0;
+    struct chat *own = chat_with_template(c->edge->chat, source, e);
+    if (own && arena_defer(&c->arena, free_chat, own) != 0) {
+        chat_free(own);
+        return err_nomem(e);
+    }
+    r->chat = own;
+    return own ? 0 : -1;
+}
+
+int chat_prepare(struct call *c, struct body *b, struct object chat, struct chat_request *r,
+                 struct err *e)
+{
+    if (choose_template(c, b, chat, r, e) != 0)
+        return -1;
+    const bool channels = chat_style(r->chat, false).channels;
+    const cJSON *messages = read_messages(b, chat), *variables = read_variables(b, chat, channels);
+    struct ask *q = r->openai->asks;
+    if (tools_read(b, chat, &r->tools, e) != 0 || b->failed)
+        return -1;
+    r->style = chat_style(r->chat, r->tools.list != NULL);
+    if (plan_calls(b, r, q, e) != 0)
+        return -1;
+    struct rendering x = {c, variables, r, q};
+    return r->fit ? fit_prompt(c, messages, q, r->fit, render_some, &x, e)
+                  : render_some(&x, messages, e);
+}
+
+int chat_prepare_tree(struct call *c, struct body *b, cJSON *chat, struct chat_request *r,
+                      struct err *e)
+{
+    c->warnings = b->warnings;
+    if (b->failed || !chat || arena_defer(&c->arena, free_tree, chat) != 0) {
+        cJSON_Delete(chat);
+        return b->failed ? -1 : err_nomem(e);
+    }
+    return chat_prepare(c, b, (struct object){chat, ""}, r, e);
+}
+
+int chat_request_parse(struct call *c, struct chat_request *r, struct err *e)
+{
+    struct body b;
+    *r = (struct chat_request){0};
+    if (body_open(&b, c->body.p, c->body.len, &c->arena, e) != 0)
+        return -1;
+    struct object root = body_root(&b);
+    template_keep_numbers(b.root, b.text, b.n);
+    struct openai *o = openai_parse(c, &b, "chatcmpl", e);
+    struct ask *q = ARENA_NEW(&c->arena, struct ask, 1);
+    if (!o || !q)
+        return err_nomem(e);
+    openai_sampling(&b, root, q);
+    q->input_name = "messages";
+    o->logprobs = body_opt_bool(&b, root, "logprobs", false);
+    q->top_name = "top_logprobs";
+    q->top_n_tokens = body_u32(&b, root, q->top_name);
+    read_split(&b, root, r);
+    body_tokens(&b, root, edge_limits(c->edge)->max_input_tokens, q);
+    q->add_special_tokens = body_opt_bool(&b, root, "add_special_tokens", false);
+    o->asks = q;
+    o->n_asks = 1;
+    openai_prompt_logprobs_read(&b, o);
+    r->openai = o;
+    read_ending(&b, root, json_get(root.json, "messages"), r);
+    r->old = chat_is_old(root);
+    return r->old ? chat_prepare_tree(c, &b, chat_from_old(&b, root), r, e)
+                  : chat_prepare(c, &b, root, r, e);
+}

@@ -1,0 +1,452 @@
+#include "router/body/body.h"
+#include "common/buf.h"
+#include "common/hash.h"
+#include "common/json_exact.h"
+#include "common/utf8.h"
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---------------------------------------------------------------- raw text
+ * cJSON keeps neither places nor whole numbers beyond 2^53. These walk a text that it accepted. */
+
+static size_t skip_space(const char *s, size_t n, size_t i)
+{
+    while (i < n && (unsigned char)s[i] <= ' ')
+        i++;
+    return i;
+}
+
+static size_t skip_string(const char *s, size_t n, size_t i) /* s[i] == '"' */
+{
+    for (i++; i < n && s[i] != '"'; i++)
+        if (s[i] == '\\')
+            i++;
+    return i < n ? i + 1 : n;
+}
+
+static size_t skip_value(const char *s, size_t n, size_t i)
+{
+    size_t depth = 0;
+    do {
+        i = skip_space(s, n, i);
+        if (i >= n)
+            return n;
+        if (s[i] == '"') {
+            i = skip_string(s, n, i);
+        } else if (s[i] == '{' || s[i] == '[') {
+            depth++, i++;
+        } else if (s[i] == '}' || s[i] == ']') {
+            depth--, i++;
+        } else if (s[i] == ',' || s[i] == ':') {
+            i++;
+        } else {
+            while (i < n && !strchr(",:]} \t\r\n", s[i]))
+                i++;
+        }
+    } while (depth);
+    return i;
+}
+
+/* The offset of the value of `key` in the object at s[i]; n if it has none. */
+static size_t member(const char *s, size_t n, size_t i, const char *key, size_t nkey)
+{
+    if ((i = skip_space(s, n, i)) >= n || s[i] != '{')
+        return n;
+    for (i = skip_space(s, n, i + 1); i < n && s[i] == '"';) {
+        size_t end = skip_string(s, n, i);
+        bool same = end - i == nkey + 2 && !memcmp(s + i + 1, key, nkey);
+        i = skip_space(s, n, end);
+        i = skip_space(s, n, i + 1); /* the colon */
+        if (same)
+            return i;
+        i = skip_space(s, n, skip_value(s, n, i));
+        if (i < n && s[i] == ',')
+            i = skip_space(s, n, i + 1);
+    }
+    return n;
+}
+
+bool body_locate(const char *text, size_t n, const char *path, const char *key, size_t *at,
+                 size_t *len)
+{
+    size_t i = 0;
+    for (const char *p = path; *p && i < n;) {
+        size_t k = strcspn(p, ".");
+        i = member(text, n, i, p, k);
+        p += k + (p[k] == '.');
+    }
+    if (i < n && *key)
+        i = member(text, n, i, key, strlen(key));
+    if (i >= n)
+        return false;
+    i = skip_space(text, n, i);
+    *at = i;
+    *len = skip_value(text, n, i) - i;
+    return true;
+}
+
+/* ---------------------------------------------------------------- errors */
+
+static void place(const struct body *b, size_t at, size_t *line, size_t *column)
+{
+    *line = 1, *column = 0;
+    for (size_t i = 0; i < at; i++)
+        if (b->text[i] == '\n')
+            ++*line, *column = 0;
+        else
+            ++*column;
+}
+
+/* "`path`: what", but for messages that begin with a field's name. */
+static void fail_plainly(struct body *b, const char *path, const char *what)
+{
+    bool named = !*path || *what == '`' || !strncmp(what, "missing field", 13);
+    err_set(b->e, ERR_SHAPE, "Invalid request: %s%s%s%s", named ? "" : "`", named ? "" : path,
+            named ? "" : "`: ", what);
+}
+
+void body_fail(struct body *b, struct object o, const char *key, const char *fmt, ...)
+{
+    char what[256], path[96];
+    size_t at = 0, len = 0, line, column;
+    va_list ap;
+    if (b->failed)
+        return;
+    b->failed = true;
+    va_start(ap, fmt);
+    vsnprintf(what, sizeof(what), fmt, ap);
+    va_end(ap);
+    snprintf(path, sizeof(path), "%s%s%s", o.path, *o.path && *key ? "." : "", key);
+    if (b->plain) {
+        fail_plainly(b, path, what);
+        return;
+    }
+    bool found = body_locate(b->text, b->n, o.path, key, &at, &len);
+    if (!found) /* a missing field is missed at the end of its object */
+        body_locate(b->text, b->n, o.path, "", &at, &len), path[strlen(o.path)] = 0;
+    place(b, at + len, &line, &column);
+    err_set(
+        b->e, ERR_SHAPE,
+        "Failed to deserialize the JSON body into the target type: %s%s%s at line %zu column %zu",
+        path, *path ? ": " : "", what, line, column);
+}
+
+void body_warn(struct body *b, const char *fmt, ...)
+{
+    char text[BODY_WARNINGS];
+    const char *old = b->warnings ? b->warnings : "";
+    va_list ap;
+    va_start(ap, fmt);
+    int n = vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    for (char *s = text; *s; s++)
+        if (*s < ' ' || *s > '~' || *s == '"' || *s == '\\')
+            *s = '?';
+    struct buf all = BUF_INIT;
+    buf_fmt(&all, "%s%s%s", old, *old ? "; " : "", text);
+    if (n >= 0 && !strstr(old, text) && !all.oom && all.len < BODY_WARNINGS)
+        b->warnings = arena_strdup(b->arena, all.p, all.len);
+    buf_free(&all);
+}
+
+/* In Rust's words, or as it stands in the body. */
+static void describe(const cJSON *v, char *out, size_t n, bool plain)
+{
+    if (plain && !cJSON_IsString(v)) {
+        if (cJSON_IsNumber(v))
+            snprintf(out, n, "%.15g", v->valuedouble);
+        else
+            snprintf(out, n, "%s",
+                     cJSON_IsTrue(v)    ? "true"
+                     : cJSON_IsFalse(v) ? "false"
+                     : cJSON_IsArray(v) ? "a list"
+                     : cJSON_IsNull(v)  ? "null"
+                                        : "an object");
+        return;
+    }
+    if (cJSON_IsString(v)) {
+        size_t len = strnlen(v->valuestring, 40);
+        len -= utf8_incomplete_tail(v->valuestring, len);
+        snprintf(out, n, "string \"%.*s\"", (int)len, v->valuestring);
+    } else if (cJSON_IsNumber(v) && v->valuedouble == floor(v->valuedouble))
+        snprintf(out, n, "integer `%.15g`", v->valuedouble);
+    else if (cJSON_IsNumber(v))
+        snprintf(out, n, "floating point `%.15g`", v->valuedouble);
+    else
+        snprintf(out, n, "%s",
+                 cJSON_IsTrue(v)    ? "boolean `true`"
+                 : cJSON_IsFalse(v) ? "boolean `false`"
+                 : cJSON_IsArray(v) ? "sequence"
+                 : cJSON_IsNull(v)  ? "null"
+                                    : "map");
+}
+
+/* Rust's and serde's words, which TGI's clients know, in those of JSON. */
+static const char *plainly(const char *expected)
+{
+    static const char *const rows[][2] = {{"f32", "a number"},
+                                          {"u32", "a whole number from 0 to 4294967295"},
+                                          {"u64", "a whole number of 64 bits"},
+                                          {"i32", "a whole number of 32 bits"},
+                                          {"a sequence", "a list"},
+                                          {"a map", "an object"}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+        if (!strcmp(rows[i][0], expected))
+            return rows[i][1];
+    return expected;
+}
+
+void body_mistyped(struct body *b, struct object o, const char *key, const cJSON *v,
+                   const char *expected)
+{
+    char is[80];
+    describe(v, is, sizeof(is), b->plain);
+    if (b->plain) {
+        body_fail(b, o, key, "expected %s, got %s", plainly(expected), is);
+        return;
+    }
+    bool range = cJSON_IsNumber(v) && v->valuedouble == floor(v->valuedouble) &&
+                 (expected[0] == 'u' || expected[0] == 'i');
+    body_fail(b, o, key, "invalid %s: %s, expected %s", range ? "value" : "type", is, expected);
+}
+
+/* ---------------------------------------------------------------- reading */
+
+static void free_tree(void *tree) { cJSON_Delete(tree); }
+
+/* An escaped NUL would end a text early. In schemas alone it is data: common/json_exact.h. */
+static bool has_nul(const cJSON *v)
+{
+    for (; v; v = v->next) {
+        const char *key = v->string ? v->string : "";
+        bool schema = !strcmp(key, "schema") || !strcmp(key, "guided_json") ||
+                      (!cJSON_IsString(v) && (!strcmp(key, "value") || !strcmp(key, "json")));
+        if (strstr(key, "\xc0\x80") || (cJSON_IsString(v) && strstr(v->valuestring, "\xc0\x80")) ||
+            (!schema && has_nul(v->child)))
+            return true;
+    }
+    return false;
+}
+
+/* A key that stands twice in an object: what is in front of us may have looked at the other one.
+ * NULL: none, or no memory to tell. Linear, since bodies may have a hundred thousand keys. */
+static const char *duplicate(const cJSON *object)
+{
+    size_t n = (size_t)cJSON_GetArraySize(object), cap = 16;
+    while (cap < 2 * n)
+        cap *= 2;
+    const char **slot = calloc(cap, sizeof(*slot)), *found = NULL;
+    for (const cJSON *v = object->child; slot && v && !found; v = v->next) {
+        size_t i = hash_bytes(0, v->string, strlen(v->string)) & (cap - 1);
+        for (; slot[i] && !found; i = (i + 1) & (cap - 1))
+            found = !strcmp(slot[i], v->string) ? slot[i] : NULL;
+        if (!found)
+            slot[i] = v->string;
+    }
+    free(slot);
+    return found;
+}
+
+static void refuse_duplicates(struct body *b, struct object o)
+{
+    const char *key = o.json && cJSON_IsObject(o.json) ? duplicate(o.json) : NULL;
+    if (key)
+        body_fail(b, o, "", "duplicate field `%.80s`", key);
+}
+
+int body_open(struct body *b, const char *text, size_t n, struct arena *a, struct err *e)
+{
+    *b = (struct body){.text = text ? text : "", .n = n, .arena = a, .e = e};
+    cJSON *tree = json_parse_exact(b->text, n, e);
+    if (tree && arena_defer(a, free_tree, tree) != 0) {
+        cJSON_Delete(tree);
+        return err_nomem(e);
+    }
+    const char *odd = tree ? body_strict(b->text, n) : NULL;
+    if (tree && !odd && has_nul(tree))
+        odd = "NUL characters are not supported";
+    if (odd) {
+        err_set(e, ERR_SYNTAX, "%s", odd);
+        tree = NULL;
+    }
+    if (!tree) {
+        e->kind = ERR_SYNTAX;
+        return err_wrap(e, "Failed to parse the request body as JSON");
+    }
+    b->root = tree;
+    if (!cJSON_IsObject(tree))
+        body_mistyped(b, body_root(b), "", tree, "a JSON object");
+    refuse_duplicates(b, body_root(b));
+    return b->failed ? -1 : 0;
+}
+
+const cJSON *body_get(struct body *b, struct object o, const char *key, bool required)
+{
+    const cJSON *v = json_get(o.json, key);
+    if (v || !required)
+        return v;
+    const cJSON *null = cJSON_GetObjectItemCaseSensitive(o.json, key);
+    if (null)
+        body_mistyped(b, o, key, null, "a value");
+    else
+        body_fail(b, o, key, "missing field `%s`", key);
+    return NULL;
+}
+
+static const cJSON *any(const struct body *b, struct object o, const char *key)
+{
+    if (b->plain)
+        return json_get(o.json, key);
+    return cJSON_IsObject(o.json) ? cJSON_GetObjectItemCaseSensitive(o.json, key) : NULL;
+}
+
+bool body_bool(struct body *b, struct object o, const char *key, bool def)
+{
+    const cJSON *v = any(b, o, key);
+    if (!v || cJSON_IsBool(v))
+        return v ? cJSON_IsTrue(v) : def;
+    body_mistyped(b, o, key, v, "a boolean");
+    return def;
+}
+
+bool body_opt_bool(struct body *b, struct object o, const char *key, bool def)
+{
+    return json_get(o.json, key) ? body_bool(b, o, key, def) : def;
+}
+
+struct object body_object(struct body *b, struct object o, const char *key, bool *given)
+{
+    const cJSON *v = any(b, o, key);
+    *given = v != NULL;
+    if (v && !cJSON_IsObject(v))
+        body_mistyped(b, o, key, v, "an object");
+    struct object inner = {cJSON_IsObject(v) ? v : NULL, key};
+    refuse_duplicates(b, inner);
+    return inner;
+}
+
+struct opt_f32 body_f32(struct body *b, struct object o, const char *key)
+{
+    const cJSON *v = json_get(o.json, key);
+    if (!v)
+        return (struct opt_f32){0};
+    if (!cJSON_IsNumber(v))
+        body_mistyped(b, o, key, v, "f32");
+    else if (!isfinite((float)v->valuedouble))
+        body_fail(b, o, key, "number out of range");
+    return (struct opt_f32){true, (float)v->valuedouble};
+}
+
+static bool whole(struct body *b, struct object o, const char *key, double min, double max,
+                  const char *type, double *out)
+{
+    const cJSON *v = json_get(o.json, key);
+    if (!v)
+        return false;
+    if (!cJSON_IsNumber(v) || v->valuedouble != floor(v->valuedouble) || v->valuedouble < min ||
+        v->valuedouble > max)
+        return body_mistyped(b, o, key, v, type), false;
+    *out = v->valuedouble;
+    return true;
+}
+
+struct opt_u64 body_u32(struct body *b, struct object o, const char *key)
+{
+    double v;
+    return whole(b, o, key, 0, UINT32_MAX, "u32", &v) ? (struct opt_u64){true, (uint64_t)v}
+                                                      : (struct opt_u64){0};
+}
+
+struct opt_i64 body_i32(struct body *b, struct object o, const char *key)
+{
+    double v;
+    return whole(b, o, key, INT32_MIN, INT32_MAX, "i32", &v) ? (struct opt_i64){true, (int64_t)v}
+                                                             : (struct opt_i64){0};
+}
+
+struct opt_u64 body_u64(struct body *b, struct object o, const char *key)
+{
+    const cJSON *v = json_get(o.json, key);
+    size_t at, len;
+    char digits[24];
+    if (!v)
+        return (struct opt_u64){0};
+    if (cJSON_IsNumber(v) && v->valuedouble >= 0 &&
+        body_locate(b->text, b->n, o.path, key, &at, &len) && len < sizeof(digits)) {
+        memcpy(digits, b->text + at, len);
+        digits[len] = 0;
+        errno = 0;
+        uint64_t u = strtoull(digits, NULL, 10);
+        if (strspn(digits, "0123456789") == len && !errno)
+            return (struct opt_u64){true, u};
+    }
+    body_mistyped(b, o, key, v, "u64");
+    return (struct opt_u64){0};
+}
+
+const char *body_str(struct body *b, struct object o, const char *key, bool required)
+{
+    const cJSON *v = required ? any(b, o, key) : json_get(o.json, key);
+    if (cJSON_IsString(v))
+        return v->valuestring;
+    if (v)
+        body_mistyped(b, o, key, v, "a string");
+    else if (required)
+        body_fail(b, o, key, "missing field `%s`", key);
+    return NULL;
+}
+
+const char *const *body_strings(struct body *b, struct object o, const char *key, bool bare,
+                                bool null_ok, uint32_t *n)
+{
+    const cJSON *v = null_ok ? json_get(o.json, key) : any(b, o, key), *item = v;
+    uint32_t count = cJSON_IsArray(v) ? (uint32_t)cJSON_GetArraySize(v) : v != NULL;
+    const char **list = ARENA_NEW(b->arena, const char *, count + 1);
+    *n = 0;
+    if (!v)
+        return NULL;
+    if (!list) {
+        body_fail(b, o, key, "out of memory");
+        return NULL;
+    }
+    if (!cJSON_IsArray(v) && !(bare && cJSON_IsString(v))) {
+        body_mistyped(b, o, key, v, "a sequence");
+        return NULL;
+    }
+    if (cJSON_IsArray(v))
+        item = v->child;
+    for (; *n < count && item; item = cJSON_IsArray(v) ? item->next : NULL) {
+        if (!cJSON_IsString(item)) {
+            body_mistyped(b, o, key, item, "a string");
+            return NULL;
+        }
+        list[(*n)++] = item->valuestring;
+    }
+    return list;
+}
+
+const uint32_t *body_ids(struct body *b, struct object o, const char *key, const cJSON *v,
+                         uint32_t *n)
+{
+    uint32_t count = (uint32_t)cJSON_GetArraySize(v);
+    uint32_t *ids = ARENA_NEW(b->arena, uint32_t, count + 1);
+    *n = 0;
+    if (!ids) {
+        body_fail(b, o, key, "out of memory");
+        return NULL;
+    }
+    for (const cJSON *i = v->child; i; i = i->next) {
+        if (!cJSON_IsNumber(i) || i->valuedouble < 0 || i->valuedouble > UINT32_MAX ||
+            i->valuedouble != floor(i->valuedouble)) {
+            body_mistyped(b, o, key, i, "u32");
+            *n = 0;
+            return NULL;
+        }
+        ids[(*n)++] = (uint32_t)i->valuedouble;
+    }
+    return ids;
+}

@@ -1,0 +1,130 @@
+#include "common/json.h"
+#include "router/body/body.h"
+
+/* Digits only, as token ids are written: "7", not "07", "+7" or "7.0". */
+static bool token_id(const char *s, uint32_t *id)
+{
+    uint64_t v = 0;
+    if (!*s || (*s == '0' && s[1]))
+        return false;
+    for (; *s; s++) {
+        if (*s < '0' || *s > '9' || v > UINT32_MAX / 10)
+            return false;
+        v = v * 10 + (uint64_t)(*s - '0');
+    }
+    *id = (uint32_t)v;
+    return v <= UINT32_MAX;
+}
+
+void body_bias(struct body *b, struct object o, const char *key, struct ask *q)
+{
+    const cJSON *map = json_get(o.json, key);
+    if (!map || b->failed)
+        return;
+    if (!cJSON_IsObject(map)) {
+        body_mistyped(b, o, key, map, "a map of token ids to numbers");
+        return;
+    }
+    uint32_t n = (uint32_t)cJSON_GetArraySize(map), i = 0;
+    uint32_t *ids = ARENA_NEW(b->arena, uint32_t, n + 1);
+    float *bias = ARENA_NEW(b->arena, float, n + 1);
+    if (!ids || !bias) {
+        body_fail(b, o, key, "out of memory");
+        return;
+    }
+    for (const cJSON *v = map->child; v; v = v->next, i++) {
+        if (!token_id(v->string, &ids[i])) {
+            body_fail(b, o, key, "invalid key \"%.20s\", expected a token id", v->string);
+            return;
+        }
+        if (!cJSON_IsNumber(v)) {
+            body_mistyped(b, o, key, v, "a number for each token id");
+            return;
+        }
+        bias[i] = (float)v->valuedouble;
+    }
+    q->bias_ids = ids;
+    q->bias = bias;
+    q->n_bias = n;
+}
+
+void body_tokens(struct body *b, struct object o, uint32_t max_input, struct ask *q)
+{
+    const cJSON *ids = json_get(o.json, "allowed_token_ids");
+    struct opt_i64 keep = body_i32(b, o, "truncate_prompt_tokens");
+    if (ids && !cJSON_IsArray(ids))
+        body_mistyped(b, o, "allowed_token_ids", ids, "a sequence");
+    else if (ids && !ids->child)
+        body_fail(b, o, "allowed_token_ids", "`allowed_token_ids` cannot be empty");
+    else if (ids)
+        q->allowed_ids = body_ids(b, o, "allowed_token_ids", ids, &q->n_allowed);
+    if (keep.set && keep.v == -1) /* what fits */
+        q->truncate = (struct opt_u64){max_input > 0, max_input};
+    else if (keep.set && keep.v < 1)
+        body_fail(b, o, "truncate_prompt_tokens", "`truncate_prompt_tokens` must be -1 or > 0");
+    else if (keep.set)
+        q->truncate = (struct opt_u64){true, (uint64_t)keep.v};
+}
+
+void body_temperature(struct body *b, struct object o, struct ask *q)
+{
+    struct opt_f32 t = body_f32(b, o, "temperature");
+    q->greedy = t.set && t.v == 0;
+    q->do_sample = !q->greedy;
+    if (!q->greedy)
+        q->temperature = t;
+}
+
+void body_cuts(struct body *b, struct object o, struct ask *q)
+{
+    q->top_p = body_f32(b, o, "top_p");
+    if (q->top_p.set && q->top_p.v == 0) {
+        q->greedy = true;
+        q->do_sample = false;
+    }
+    if (q->top_p.v == 0 || q->top_p.v == 1) /* 1: OpenAI's default, sent by many clients */
+        q->top_p.set = false;
+    q->top_k = body_i32(b, o, "top_k");
+    if (q->top_k.v == 0 || q->top_k.v == -1)
+        q->top_k.set = false;
+}
+
+/* A whole number below zero, as cJSON has read it: exact for all that matter. */
+static bool negative(struct object o, const char *key, int64_t *v)
+{
+    const cJSON *n = json_get(o.json, key);
+    if (!cJSON_IsNumber(n) || !(n->valuedouble < 0) || n->valuedouble < -0x1p53 ||
+        n->valuedouble != (double)(int64_t)n->valuedouble)
+        return false;
+    *v = (int64_t)n->valuedouble;
+    return true;
+}
+
+struct opt_u64 body_seed(struct body *b, struct object o, const char *key)
+{
+    int64_t v;
+    if (!negative(o, key, &v))
+        return body_u64(b, o, key);
+    return (struct opt_u64){v != -1, (uint64_t)v};
+}
+
+struct opt_u64 body_length(struct body *b, struct object o, const char *key)
+{
+    int64_t v;
+    if (!negative(o, key, &v))
+        return body_u32(b, o, key);
+    if (v != -1)
+        body_fail(b, o, key, "`%s` must be > 0, or -1 for as many as there is room for", key);
+    return (struct opt_u64){0};
+}
+
+void body_ending(struct body *b, struct object o, const char *min, struct ask *q)
+{
+    const cJSON *ids = json_get(o.json, "stop_token_ids");
+    q->ignore_eos = body_opt_bool(b, o, "ignore_eos", false);
+    q->min_new_tokens = body_u32(b, o, min);
+    if (ids && !cJSON_IsArray(ids))
+        body_mistyped(b, o, "stop_token_ids", ids, "a sequence");
+    else if (ids)
+        q->stop_token_ids = body_ids(b, o, "stop_token_ids", ids, &q->n_stop_token_ids);
+}

@@ -1,0 +1,66 @@
+#include "router/call/tokens.h"
+#include <string.h>
+
+int tokens_json(struct call *c, const char *text, size_t n, bool add_special, struct err *e)
+{
+    struct tok_ids ids = {0};
+    unsigned flags = TOK_OFFSETS | (add_special ? TOK_ADD_SPECIAL : 0);
+    if (tokenizer_encode(c->edge->tokenizer, text, n, flags, c->scratch, &ids, e) != 0) {
+        tok_ids_free(&ids);
+        return err_wrap(e, "Input validation error: tokenizer error");
+    }
+    buf_ch(&c->out, '[');
+    for (uint32_t i = 0; i < ids.n; i++) {
+        uint32_t start = ids.at ? ids.at[i].start : 0, end = ids.at ? ids.at[i].end : 0;
+        buf_fmt(&c->out, "%s{\"id\":%u,\"text\":", i ? "," : "", ids.id[i]);
+        buf_json_str(&c->out, text + start, end - start);
+        buf_fmt(&c->out, ",\"start\":%u,\"stop\":%u}", start, end);
+    }
+    buf_ch(&c->out, ']');
+    tok_ids_free(&ids);
+    return 0;
+}
+
+/* The text of a token, quoted. */
+static void piece(struct buf *out, const struct tokenizer *t, uint32_t id)
+{
+    struct buf text = BUF_INIT;
+    tokenizer_decode(t, &id, 1, false, &text);
+    buf_json_str(out, text.p ? text.p : "", text.len);
+    out->oom |= text.oom;
+    buf_free(&text);
+}
+
+int tokens_ids(struct call *c, const char *text, size_t n, bool add_special, bool pieces,
+               struct err *e)
+{
+    struct tok_ids ids = {0};
+    unsigned flags = add_special ? TOK_ADD_SPECIAL : 0;
+    if (tokenizer_encode(c->edge->tokenizer, text, n, flags, c->scratch, &ids, e) != 0) {
+        tok_ids_free(&ids);
+        return err_wrap(e, "Input validation error: tokenizer error");
+    }
+    buf_fmt(&c->out, "{\"count\":%u,\"max_model_len\":%u,\"tokens\":[", ids.n,
+            edge_limits(c->edge)->max_total_tokens);
+    for (uint32_t i = 0; i < ids.n; i++)
+        buf_fmt(&c->out, "%s%u", i ? "," : "", ids.id[i]);
+    buf_str(&c->out, pieces ? "],\"token_strs\":[" : "],\"token_strs\":null}");
+    for (uint32_t i = 0; pieces && i < ids.n; i++) {
+        buf_str(&c->out, i ? "," : "");
+        piece(&c->out, c->edge->tokenizer, ids.id[i]);
+    }
+    buf_str(&c->out, pieces ? "]}" : "");
+    tok_ids_free(&ids);
+    return c->out.oom ? err_nomem(e) : 0;
+}
+
+int tokens_count(struct call *c, const char *text, size_t n, bool add_special, uint32_t *count,
+                 struct err *e)
+{
+    struct tok_ids ids = {0};
+    unsigned flags = add_special ? TOK_ADD_SPECIAL : 0;
+    int rc = tokenizer_encode(c->edge->tokenizer, text, n, flags, c->scratch, &ids, e);
+    *count = ids.n;
+    tok_ids_free(&ids);
+    return rc == 0 ? 0 : err_wrap(e, "Input validation error: tokenizer error");
+}
