@@ -9,7 +9,7 @@
 // fuzz-sources: common/template/*.c common/tokenizer/unicode.c router/generate/constrain.c
 // fuzz-sources: common/json_exact.c
 // fuzz-sources: common/tokenizer/regex.c common/tokenizer/regex_translate.c
-// fuzz-sources: common/model_file.c common/gguf/*.c common/tokenizer/vocab.c common/file_map.c
+// fuzz-sources: common/model_file.c common/gguf/*.c common/tokenizer/gguf.c common/tokenizer/vocab.c common/file_map.c
 #include "router/call/accounting.h"
 #include "router/chat/chat.h"
 #include "router/api/openai/chat_completion.h"
