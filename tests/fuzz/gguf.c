@@ -1,4 +1,4 @@
-// fuzz-sources: common/gguf/*.c common/tokenizer/vocab.c common/buf.c common/json.c common/err.c
+// fuzz-sources: common/gguf/*.c common/tokenizer/gguf.c common/tokenizer/vocab.c common/buf.c common/json.c common/err.c
 // fuzz-sources: common/utf8.c common/file_map.c
 #include "common/buf.h"
 #include "common/gguf/family.h"

@@ -3,7 +3,7 @@
 // characters only.
 
 // fuzz-sources: common/tokenizer/*.c common/buf.c common/err.c common/json.c common/utf8.c
-// fuzz-sources: common/model_file.c common/gguf/*.c common/tokenizer/gguf.c common/tokenizer/vocab.c common/file_map.c
+// fuzz-sources: common/model_file.c common/gguf/*.c common/tokenizer/vocab.c common/file_map.c
 #include "common/tokenizer/tokenizer.h"
 #include "common/utf8.h"
 #include <stdio.h>
