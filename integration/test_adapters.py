@@ -10,6 +10,7 @@ import grpc
 import openai
 import pytest
 
+import torch_made
 from serving import DEMO, Service, data, free_port
 from shard import Router, Shards
 
@@ -26,8 +27,8 @@ WIDTHS = {  # outputs, inputs
 PROMPTS = ["Once upon a time", "The little dog", "Lily and Ben went to the"]
 
 
-def make_adapter(folder, seed, rank=4, targets=tuple(WIDTHS), scale=0.15):
-    """A random adapter of the demo model, as PEFT would save it."""
+def make_adapter(folder, seed, rank=4, targets=tuple(WIDTHS), scale=0.15, torch=False):
+    """A random adapter of the demo model, as PEFT would save it; with `torch`, as PEFT did before safetensors."""
     rng, header, blob = random.Random(seed), {}, b""
     for layer in range(CONFIG["num_hidden_layers"]):
         for target in targets:
@@ -40,7 +41,11 @@ def make_adapter(folder, seed, rank=4, targets=tuple(WIDTHS), scale=0.15):
                 blob += values
     text = json.dumps(header).encode()
     folder.mkdir()
-    (folder / "adapter_model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + blob)
+    if torch:
+        places = {name: t["data_offsets"] for name, t in header.items()}
+        torch_made.save(folder / "adapter_model.bin", {name: ("F32", t["shape"], blob[slice(*places[name])]) for name, t in header.items()})
+    else:
+        (folder / "adapter_model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + blob)
     (folder / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", "lora_alpha": rank, "r": rank}))
     return folder
 
@@ -50,7 +55,7 @@ def adapters(tmp_path_factory):
     root = tmp_path_factory.mktemp("adapters")
     made = {
         "red": make_adapter(root / "red", 1),
-        "blue": make_adapter(root / "blue", 2, rank=9),
+        "blue": make_adapter(root / "blue", 2, rank=9, torch=True),
         "green": make_adapter(root / "green", 3, rank=2, targets=("self_attn.q_proj", "mlp.down_proj"), scale=0.4),
     }
     return made, ",".join(f"{name}={folder}" for name, folder in made.items())
@@ -164,6 +169,10 @@ def test_bad_adapters_are_refused_by_name(tmp_path):
     def config(**fields):
         return lambda f: (f / "adapter_config.json").write_text(json.dumps({"lora_alpha": 8, **fields}))
 
+    def evil(f):
+        (f / "adapter_model.safetensors").unlink()
+        torch_made.save(f / "adapter_model.bin", {}, pickle=b"cposix\nsystem\n(X\2\0\0\0lstR.")
+
     small = dict(WIDTHS)
     cases = [
         (f"x={tmp_path / 'nowhere'}", "neither a folder nor a repository"),
@@ -172,7 +181,7 @@ def test_bad_adapters_are_refused_by_name(tmp_path):
         (f"x={broken('dora', config(use_dora=True))}", "`use_dora` is not supported"),
         (f"x={broken('ia3', config(peft_type='IA3'))}", "only LORA is supported"),
         (f"x={broken('alpha', config(lora_alpha='much'))}", "`lora_alpha` is no number"),
-        (f"x={broken('pickle', lambda f: (f / 'adapter_model.safetensors').rename(f / 'adapter_model.bin'))}", "is a pickle"),
+        (f"x={broken('pickle', evil)}", "adapter_model.bin: byte 14 of its pickle: it wants `posix.system`"),
         (f"x={broken('empty', lambda f: (f / 'adapter_model.safetensors').unlink())}", "adapter_model.safetensors is missing"),
     ]
     WIDTHS["self_attn.q_proj"] = (WIDTHS["self_attn.q_proj"][0], 96)

@@ -87,6 +87,23 @@ def test_layout_is_huggingface_hubs_own(cache):
         assert len(hub.requests) == n
 
 
+@pytest.mark.parametrize(
+    "weights",
+    [
+        {"pytorch_model.bin": BIG},
+        {"pytorch_model.bin.index.json": json.dumps({"weight_map": {"a": "p-1.bin", "b": "p-2.bin"}}).encode(), "p-1.bin": BIG, "p-2.bin": BIG[::-1]},
+    ],
+)
+def test_what_torch_saved_is_fetched_where_there_is_nothing_else(cache, weights):
+    files = {"config.json": b"{}", "tokenizer.json": b"{ }", **weights}
+    with Hub({"org/name": {**files, "training_args.bin": b"never fetched"}}) as hub:
+        rc, log = download(hub, cache)
+        assert rc == 0, log
+        assert {p.name: p.read_bytes() for p in snapshot(cache).iterdir()} == files
+        rc, log = download(hub, cache)
+        assert rc == 0 and "Skipping download" in log
+
+
 @pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
 def test_we_read_what_huggingface_hub_wrote(cache, name):
     with Hub({"org/name": SINGLE}) as hub:
@@ -189,14 +206,14 @@ def test_the_token_of_a_file(cache):
         ("org/none", [], False, "org/none is not at http"),
         ("org/name", ["--revision", "v9"], False, "org/name has no revision v9"),
         ("org/name", [], True, "org/name is gated: accept its conditions at http"),
-        ("org/pickles", [], False, "pytorch_model.bin is not read here"),
+        ("org/pickles", [], False, "flax_model.pt is not read here"),
         ("./nowhere", [], False, "neither a folder nor a repository"),
         ("org/name", ["--revision", "../x"], False, "neither a folder nor a repository"),
         ("org/name", ["--extension", ".bin"], False, "only .safetensors"),
     ],
 )
 def test_refusals_are_one_clear_line(cache, repo, args, gated, words):
-    with Hub({"org/name": SINGLE, "org/pickles": {"config.json": b"{}", "pytorch_model.bin": b""}}) as hub:
+    with Hub({"org/name": SINGLE, "org/pickles": {"config.json": b"{}", "flax_model.pt": b""}}) as hub:
         hub.gated = gated
         rc, log = download(hub, cache, repo, *args)
         assert rc == 1 and words in log, log

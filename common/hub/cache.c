@@ -117,11 +117,11 @@ bool hub_has_file(const char *dir, const char *name)
     return snprintf(path, sizeof(path), "%s/%s", dir, name) < PATH_MAX && access(path, R_OK) == 0;
 }
 
-static bool has_all_shards(const char *dir)
+static bool has_all_shards(const char *dir, const char *file)
 {
     struct err e = ERR_INIT;
     struct hub_index index;
-    if (!hub_has_file(dir, HUB_INDEX) || hub_index_open(&index, dir, &e))
+    if (!hub_has_file(dir, file) || hub_index_open(&index, dir, file, &e))
         return false;
     bool all = true;
     for (size_t i = 0; i < index.n && all; i++)
@@ -134,9 +134,11 @@ enum hub_parts hub_parts(const char *dir)
 {
     if (gguf_is_file(dir))
         return gguf_set_is_whole(dir) ? HUB_WHOLE : HUB_NO_WEIGHTS;
-    if (hub_has_file(dir, HUB_ADAPTER_CONFIG) && hub_has_file(dir, HUB_ADAPTER_WEIGHTS))
+    if (hub_has_file(dir, HUB_ADAPTER_CONFIG) &&
+        (hub_has_file(dir, HUB_ADAPTER_WEIGHTS) || hub_has_file(dir, HUB_TORCH_ADAPTER)))
         return HUB_WHOLE;
-    if (!hub_has_file(dir, HUB_WEIGHTS) && !has_all_shards(dir))
+    if (!hub_has_file(dir, HUB_WEIGHTS) && !has_all_shards(dir, HUB_INDEX) &&
+        !hub_has_file(dir, HUB_TORCH_WEIGHTS) && !has_all_shards(dir, HUB_TORCH_INDEX))
         return HUB_NO_WEIGHTS;
     return hub_has_file(dir, "config.json") && hub_has_file(dir, "tokenizer.json")
                ? HUB_WHOLE

@@ -234,21 +234,20 @@ static int fetch_companions(const struct job *j, struct err *e)
     cJSON_ArrayForEach(f, json_get(j->listing, "siblings"))
     {
         const char *name = json_str(f, "rfilename", "");
-        bool needless = !strcmp(name, HUB_INDEX) && is_listed(j, HUB_WEIGHTS);
-        if (hub_is_companion(name) && !needless && fetch(j, name, e))
+        if (hub_is_companion(name) && fetch(j, name, e))
             return -1;
     }
     return 0;
 }
 
-static int fetch_shards(const struct job *j, struct err *e)
+static int fetch_shards(const struct job *j, const char *file, struct err *e)
 {
     char dir[STORE_PATH_MAX];
     struct hub_index index;
     int64_t since = clock_ms();
     int rc = 0;
     store_snapshot(&j->store, dir);
-    if (hub_index_open(&index, dir, e))
+    if (fetch(j, file, e) || hub_index_open(&index, dir, file, e))
         return -1;
     for (size_t i = 0; i < index.n && rc == 0; i++) {
         rc = fetch(j, index.names[i], e);
@@ -273,7 +272,8 @@ static int no_weights(const struct job *j, struct err *e)
             instead = name;
     }
     return err_set(e, ERR_VALIDATION,
-                   "%s (revision %s) has no " HUB_WEIGHTS ", no " HUB_INDEX ", no .gguf%s%s%s",
+                   "%s (revision %s) has no " HUB_WEIGHTS ", no " HUB_INDEX
+                   ", no .gguf, no " HUB_TORCH_WEIGHTS "%s%s%s",
                    j->id, j->revision, instead ? "; " : "", instead ? instead : "",
                    instead ? " is not read here: use a repository with " HUB_WEIGHTS : "");
 }
@@ -333,7 +333,7 @@ static int fetch_gguf(const struct job *j, struct err *e)
     return 0;
 }
 
-enum layout { NOTHING, ADAPTER, SINGLE, SHARDS, GGUF };
+enum layout { NOTHING, ADAPTER, SINGLE, SHARDS, GGUF, TORCH_ADAPTER, TORCH_SINGLE, TORCH_SHARDS };
 
 static enum layout layout(const struct job *j)
 {
@@ -342,10 +342,14 @@ static enum layout layout(const struct job *j)
         return GGUF;
     if (is_listed(j, HUB_ADAPTER_CONFIG) && is_listed(j, HUB_ADAPTER_WEIGHTS))
         return ADAPTER;
-    return is_listed(j, HUB_WEIGHTS) ? SINGLE
-           : is_listed(j, HUB_INDEX) ? SHARDS
-           : find_gguf(j, NULL, &n)  ? GGUF
-                                     : NOTHING;
+    if (is_listed(j, HUB_ADAPTER_CONFIG) && is_listed(j, HUB_TORCH_ADAPTER))
+        return TORCH_ADAPTER;
+    return is_listed(j, HUB_WEIGHTS)         ? SINGLE
+           : is_listed(j, HUB_INDEX)         ? SHARDS
+           : find_gguf(j, NULL, &n)          ? GGUF
+           : is_listed(j, HUB_TORCH_WEIGHTS) ? TORCH_SINGLE
+           : is_listed(j, HUB_TORCH_INDEX)   ? TORCH_SHARDS
+                                             : NOTHING;
 }
 
 static int fetch_weights(const struct job *j, struct err *e)
@@ -356,7 +360,13 @@ static int fetch_weights(const struct job *j, struct err *e)
     case SINGLE:
         return fetch(j, HUB_WEIGHTS, e);
     case SHARDS:
-        return fetch_shards(j, e);
+        return fetch_shards(j, HUB_INDEX, e);
+    case TORCH_ADAPTER:
+        return fetch(j, HUB_TORCH_ADAPTER, e);
+    case TORCH_SINGLE:
+        return fetch(j, HUB_TORCH_WEIGHTS, e);
+    case TORCH_SHARDS:
+        return fetch_shards(j, HUB_TORCH_INDEX, e);
     case GGUF:
         return fetch_gguf(j, e);
     case NOTHING:

@@ -13,12 +13,12 @@ static int by_text(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-static int read_names(struct hub_index *x, const char *dir, struct err *e)
+static int read_names(struct hub_index *x, const char *path, struct err *e)
 {
     const cJSON *map = json_get(x->json, "weight_map"), *j;
     size_t n = 0;
     if (!cJSON_IsObject(map) || !map->child)
-        return err_set(e, ERR_VALIDATION, "%s/" HUB_INDEX ": no weight_map", dir);
+        return err_set(e, ERR_VALIDATION, "%s: no weight_map", path);
     cJSON_ArrayForEach(j, map) n++;
     if (!(x->names = calloc(n, sizeof(*x->names))))
         return err_nomem(e);
@@ -26,8 +26,7 @@ static int read_names(struct hub_index *x, const char *dir, struct err *e)
     cJSON_ArrayForEach(j, map)
     {
         if (!cJSON_IsString(j) || !hub_is_file_name(j->valuestring))
-            return err_set(e, ERR_VALIDATION,
-                           "%s/" HUB_INDEX ": weight_map names no file for `%.200s`", dir,
+            return err_set(e, ERR_VALIDATION, "%s: weight_map names no file for `%.200s`", path,
                            j->string);
         x->names[n++] = j->valuestring;
     }
@@ -36,17 +35,17 @@ static int read_names(struct hub_index *x, const char *dir, struct err *e)
         if (!x->n || strcmp(x->names[x->n - 1], x->names[i]) != 0)
             x->names[x->n++] = x->names[i];
     if (x->n > FILES_MAX)
-        return err_set(e, ERR_VALIDATION, "%s/" HUB_INDEX ": more than %d files", dir, FILES_MAX);
+        return err_set(e, ERR_VALIDATION, "%s: more than %d files", path, FILES_MAX);
     return 0;
 }
 
-int hub_index_open(struct hub_index *x, const char *dir, struct err *e)
+int hub_index_open(struct hub_index *x, const char *dir, const char *file, struct err *e)
 {
     char path[PATH_MAX];
     *x = (struct hub_index){0};
-    if (snprintf(path, sizeof(path), "%s/" HUB_INDEX, dir) >= PATH_MAX)
+    if (snprintf(path, sizeof(path), "%s/%s", dir, file) >= PATH_MAX)
         return err_set(e, ERR_VALIDATION, "%.200s...: path too long", dir);
-    if (!(x->json = json_load(path, BYTES_MAX, e)) || read_names(x, dir, e)) {
+    if (!(x->json = json_load(path, BYTES_MAX, e)) || read_names(x, path, e)) {
         hub_index_close(x);
         return -1;
     }

@@ -1,4 +1,5 @@
-/* index.h - model.safetensors.index.json: which files hold the weights of a checkpoint. */
+/* index.h - model.safetensors.index.json, pytorch_model.bin.index.json: which files hold the
+ * weights of a checkpoint. */
 #ifndef COMMON_HUB_INDEX_H
 #define COMMON_HUB_INDEX_H
 #include "common/err.h"
@@ -11,8 +12,8 @@ struct hub_index {
     size_t n;
 };
 
-/* Read it from the folder `dir`. ERR_VALIDATION: not readable, no weight_map, more than 4096 files,
+/* Read `dir`/`file`. ERR_VALIDATION: not readable, no weight_map, more than 4096 files,
  * or one that is not in the folder itself. After a failure there is nothing to close. */
-int hub_index_open(struct hub_index *x, const char *dir, struct err *e);
+int hub_index_open(struct hub_index *x, const char *dir, const char *file, struct err *e);
 void hub_index_close(struct hub_index *x);
 #endif

@@ -74,16 +74,9 @@ int hub_etag(const char *header, char out[HUB_ETAG_MAX])
 bool hub_is_companion(const char *name)
 {
     static const char *const names[] = {
-        "config.json",
-        "generation_config.json",
-        "tokenizer.json",
-        "tokenizer_config.json",
-        "special_tokens_map.json",
-        "chat_template.jinja",
-        "chat_template.json",
-        "processor_config.json",
-        HUB_ADAPTER_CONFIG,
-        HUB_INDEX,
+        "config.json",           "generation_config.json",  "tokenizer.json",
+        "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja",
+        "chat_template.json",    "processor_config.json",   HUB_ADAPTER_CONFIG,
     };
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (!strcmp(names[i], name))

@@ -13,6 +13,10 @@ enum { HUB_COMMIT_MAX = 80, HUB_ETAG_MAX = 160, HUB_FOLDER_MAX = 512, HUB_NAME_M
 #define HUB_ADAPTER_CONFIG  "adapter_config.json"
 #define HUB_USUAL_PACKING   "Q4_K_M" /* of models in GGUF that come in several */
 #define HUB_ADAPTER_WEIGHTS "adapter_model.safetensors"
+/* What torch.save() writes: read where there are no safetensors. */
+#define HUB_TORCH_WEIGHTS "pytorch_model.bin"
+#define HUB_TORCH_INDEX   "pytorch_model.bin.index.json"
+#define HUB_TORCH_ADAPTER "adapter_model.bin"
 
 /* "org/name" or "name" of harmless characters; anything else was meant as a path. */
 bool hub_is_repository(const char *id);
@@ -34,6 +38,6 @@ void hub_folder(const char *id, char out[HUB_FOLDER_MAX]);
 int hub_etag(const char *header, char out[HUB_ETAG_MAX]);
 
 /* A file that the programs read beside the weights: configuration, tokenizer, template, index. What
- * is not listed (pickles, other frameworks' weights, code) is never fetched. */
+ * is not listed (other frameworks' weights, code) is never fetched. */
 bool hub_is_companion(const char *name);
 #endif

@@ -10,8 +10,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#define SINGLE HUB_WEIGHTS
-#define INDEX  HUB_INDEX
+/* How checkpoints in a folder are named, in the order in which they are looked for. */
+static const struct {
+    const char *single, *index;
+} spellings[] = {{HUB_WEIGHTS, HUB_INDEX}, {HUB_TORCH_WEIGHTS, HUB_TORCH_INDEX}};
+enum { SPELLINGS = sizeof(spellings) / sizeof(spellings[0]) };
 
 static int path_of(char out[PATH_MAX], const char *dir, const char *name, struct err *e)
 {
@@ -33,29 +36,42 @@ static int add_file(struct checkpoint *c, const char *name, struct err *e)
     if (path_of(path, c->dir, name, e))
         return -1;
     if (c->index && access(path, F_OK) != 0)
-        return err_set(e, ERR_VALIDATION, "%s: missing (named by " INDEX ")", path);
-    struct safetensors *files = realloc(c->files, (c->n_files + 1) * sizeof(files[0]));
+        return err_set(e, ERR_VALIDATION, "%s: missing (named by %s)", path, c->index_name);
+    struct tensor_file *files = realloc(c->files, (c->n_files + 1) * sizeof(files[0]));
     if (!files)
         return err_nomem(e);
     c->files = files;
-    if (safetensors_open(&files[c->n_files], path, e))
+    if (tensor_file_open(&files[c->n_files], path, e))
         return -1;
     c->bytes += files[c->n_files++].map_size;
     return 0;
 }
 
-static int open_index(struct checkpoint *c, struct err *e)
+static int open_index(struct checkpoint *c, const char *file, struct err *e)
 {
     struct hub_index index;
     int rc = 0;
-    if (hub_index_open(&index, c->dir, e))
+    if (hub_index_open(&index, c->dir, file, e))
         return -1;
+    c->index_name = file;
     c->index = index.json;
     for (size_t i = 0; i < index.n && rc == 0; i++)
         rc = add_file(c, index.names[i], e);
     index.json = NULL; /* ours now */
     hub_index_close(&index);
     return rc;
+}
+
+static int open_folder(struct checkpoint *c, struct err *e)
+{
+    for (int i = 0; i < SPELLINGS; i++) {
+        if (has(c->dir, spellings[i].single))
+            return add_file(c, spellings[i].single, e);
+        if (has(c->dir, spellings[i].index))
+            return open_index(c, spellings[i].index, e);
+    }
+    return err_set(e, ERR_VALIDATION,
+                   "%s: no " HUB_WEIGHTS ", no " HUB_INDEX " and no " HUB_TORCH_WEIGHTS, c->dir);
 }
 
 int checkpoint_open(struct checkpoint *c, const char *dir, const struct arch *a, struct err *e)
@@ -66,15 +82,8 @@ int checkpoint_open(struct checkpoint *c, const char *dir, const struct arch *a,
         return err_nomem(e);
     if (a && gguf_is_file(dir))
         rc = gguf_weights_open(&c->gguf, dir, a, e);
-    else if (has(dir, SINGLE))
-        rc = add_file(c, SINGLE, e);
-    else if (has(dir, INDEX))
-        rc = open_index(c, e);
-    else if (has(dir, "pytorch_model.bin") || has(dir, "pytorch_model.bin.index.json"))
-        rc = err_set(e, ERR_VALIDATION,
-                     "%s: pytorch_model.bin is not read here: convert it to " SINGLE, dir);
     else
-        rc = err_set(e, ERR_VALIDATION, "%s: no " SINGLE " and no " INDEX, dir);
+        rc = open_folder(c, e);
     if (rc)
         checkpoint_close(c);
     return rc;
@@ -83,7 +92,7 @@ int checkpoint_open(struct checkpoint *c, const char *dir, const struct arch *a,
 void checkpoint_close(struct checkpoint *c)
 {
     for (uint32_t i = 0; i < c->n_files; i++)
-        safetensors_close(&c->files[i]);
+        tensor_file_close(&c->files[i]);
     free(c->files);
     gguf_weights_close(&c->gguf);
     cJSON_Delete(c->index);
@@ -94,7 +103,7 @@ void checkpoint_close(struct checkpoint *c)
 const struct tensor *checkpoint_find(const struct checkpoint *c, const char *name)
 {
     for (uint32_t i = 0; i < c->n_files; i++) {
-        const struct tensor *t = safetensors_find(&c->files[i], name);
+        const struct tensor *t = tensor_file_find(&c->files[i], name);
         if (t)
             return t;
     }
@@ -105,8 +114,10 @@ int checkpoint_missing(const struct checkpoint *c, const char *name, struct err 
 {
     if (c->gguf.set.n)
         return err_set(e, ERR_VALIDATION, "%s: it has no tensor for `%s`", c->dir, name);
-    const char *file = json_str(json_get(c->index, "weight_map"), name, c->index ? INDEX : SINGLE);
-    return err_set(e, ERR_VALIDATION, "%s/%s: tensor `%s` is missing", c->dir, file, name);
+    if (!c->index)
+        return err_set(e, ERR_VALIDATION, "%s: tensor `%s` is missing", c->files[0].path, name);
+    return err_set(e, ERR_VALIDATION, "%s/%s: tensor `%s` is missing", c->dir,
+                   json_str(json_get(c->index, "weight_map"), name, c->index_name), name);
 }
 
 const struct tensor *checkpoint_find_weight(const struct checkpoint *c, const struct arch *a,

@@ -1,18 +1,19 @@
-/* checkpoint.h - the weights of a model: one safetensors file, or shards behind an index, in a
+/* checkpoint.h - the weights of a model: one file of tensors, or shards behind an index, in a
  * folder; or a GGUF file, whose tensors are found by the names they would have there.
  *
  * Read-only views; close() unmaps everything. */
 #ifndef MODEL_SERVER_MODEL_CHECKPOINT_H
 #define MODEL_SERVER_MODEL_CHECKPOINT_H
 #include "model-server/model/gguf_weights.h"
-#include "model-server/model/safetensors.h"
+#include "model-server/model/tensor_file.h"
 
 enum { TENSOR_NAME_CAP = 256 };
 
 struct checkpoint {
     char *dir;
     cJSON *index; /* NULL: a single file */
-    struct safetensors *files;
+    const char *index_name;
+    struct tensor_file *files;
     uint32_t n_files;
     uint64_t bytes; /* of all files */
     struct gguf_weights gguf;

@@ -7,7 +7,7 @@
 #define MODEL_SERVER_MODEL_GGUF_WEIGHTS_H
 #include "common/gguf/set.h"
 #include "model-server/model/arch.h"
-#include "model-server/model/safetensors.h"
+#include "model-server/model/tensor_file.h"
 
 struct gguf_weights {
     struct gguf_set set;

@@ -1,4 +1,5 @@
 #include "model-server/model/lora.h"
+#include "common/hub/names.h"
 #include "common/json.h"
 #include <float.h>
 #include <limits.h>
@@ -209,7 +210,7 @@ static const struct tensor *find(const struct lora_search *s, const char *module
          (in_file = arch_name_in_file(s->base->arch, module, i, spelling, sizeof(spelling))); i++)
         for (size_t k = 0; *in_file && k < sizeof(ends) / sizeof(ends[0]); k++) {
             snprintf(name, sizeof(name), "base_model.model.%s.lora_%c.%s", in_file, which, ends[k]);
-            const struct tensor *t = safetensors_find(&s->l->file, name);
+            const struct tensor *t = tensor_file_find(&s->l->file, name);
             if (t)
                 return t;
         }
@@ -301,16 +302,12 @@ static int open_tensors(struct lora_adapter *l, const char *dir, const struct lo
                         const struct lora_config *c, struct err *e)
 {
     char path[PATH_MAX];
-    snprintf(path, sizeof(path), "%s/adapter_model.safetensors", dir);
-    if (access(path, F_OK) != 0) {
-        snprintf(path, sizeof(path), "%s/adapter_model.bin", dir);
-        if (access(path, F_OK) == 0)
-            return err_set(e, ERR_VALIDATION,
-                           "%s is a pickle, which is not read: save the adapter as safetensors",
-                           path);
-        return err_set(e, ERR_VALIDATION, "%s/adapter_model.safetensors is missing", dir);
-    }
-    if (safetensors_open(&l->file, path, e))
+    snprintf(path, sizeof(path), "%s/" HUB_ADAPTER_WEIGHTS, dir);
+    if (access(path, F_OK) != 0)
+        snprintf(path, sizeof(path), "%s/" HUB_TORCH_ADAPTER, dir);
+    if (access(path, F_OK) != 0)
+        return err_set(e, ERR_VALIDATION, "%s/" HUB_ADAPTER_WEIGHTS " is missing", dir);
+    if (tensor_file_open(&l->file, path, e))
         return -1;
     struct lora_search s = {.l = l, .base = base, .config = c, .e = e};
     s.used = calloc(l->file.n + (size_t)1, sizeof(*s.used));
@@ -337,7 +334,7 @@ int lora_open(struct lora_adapter *l, const char *dir, const struct lora_base *b
 void lora_close(struct lora_adapter *l)
 {
     free(l->pairs);
-    safetensors_close(&l->file);
+    tensor_file_close(&l->file);
     *l = (struct lora_adapter){.n = 0};
 }
 

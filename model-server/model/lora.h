@@ -7,8 +7,8 @@
 #ifndef MODEL_SERVER_MODEL_LORA_H
 #define MODEL_SERVER_MODEL_LORA_H
 #include "model-server/model/arch.h"
-#include "model-server/model/safetensors.h"
 #include "model-server/model/split.h"
+#include "model-server/model/tensor_file.h"
 
 /* The matrices of a layer that may have updates: qkv, o, up and down of its sublayers. */
 enum lora_site { LORA_QKV, LORA_O, LORA_UP, LORA_DOWN, LORA_SITES };
@@ -28,7 +28,7 @@ struct lora_pair {
 };
 
 struct lora_adapter {
-    struct safetensors file;
+    struct tensor_file file;
     struct lora_pair *pairs; /* by layer */
     uint32_t n;
 };

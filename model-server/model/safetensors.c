@@ -1,6 +1,5 @@
-#include "model-server/model/safetensors.h"
-#include "common/file_map.h"
 #include "common/json.h"
+#include "model-server/model/tensor_parse.h"
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,23 +9,11 @@
 
 enum { HEADER_MAX = 100 * 1000 * 1000 }; /* the format's own limit */
 
-static const struct {
-    const char *name;
-    unsigned bits;
-} types[] = {
-#define X(name, bits) {#name, bits},
-    TENSOR_TYPES(X)
-#undef X
-        [T_BLOCKS] = {"blocks", 0},
-};
-
-const char *tensor_type_name(enum tensor_type t) { return types[t].name; }
-
 static int parse_type(const cJSON *j, enum tensor_type *out)
 {
     const char *name = json_str(j, "dtype", "");
     for (int i = 0; i < T_N; i++)
-        if (strcmp(types[i].name, name) == 0) {
+        if (strcmp(tensor_type_name((enum tensor_type)i), name) == 0) {
             *out = (enum tensor_type)i;
             return 0;
         }
@@ -43,17 +30,10 @@ static int natural(const cJSON *j, uint64_t *out)
     return 0;
 }
 
-static bool printable(const char *s)
-{
-    while (*s && (unsigned char)*s >= ' ')
-        s++;
-    return !*s;
-}
-
 static int parse_shape(const cJSON *j, struct tensor *t, uint64_t *bytes)
 {
     const cJSON *shape = json_get(j, "shape"), *d;
-    uint64_t bits = types[t->type].bits;
+    uint64_t bits = tensor_type_bits(t->type);
     if (!cJSON_IsArray(shape))
         return -1;
     cJSON_ArrayForEach(d, shape)
@@ -67,19 +47,19 @@ static int parse_shape(const cJSON *j, struct tensor *t, uint64_t *bytes)
     return 0;
 }
 
-static int parse_tensor(struct safetensors *s, const cJSON *j, const uint8_t *data, uint64_t n_data,
+static int parse_tensor(struct tensor_file *s, const cJSON *j, const uint8_t *data, uint64_t n_data,
                         struct err *e)
 {
     struct tensor *t = &s->tensors[s->n];
     const cJSON *offsets = json_get(j, "data_offsets");
     uint64_t end, bytes;
     *t = (struct tensor){.name = j->string, .file = s->path};
-    if (!printable(t->name))
+    if (!tensor_name_is_plain(t->name))
         return err_set(e, ERR_VALIDATION, "%s: a tensor name with control characters", s->path);
     if (parse_type(j, &t->type))
-        return err_set(e, ERR_VALIDATION, "%s: tensor `%s`: dtype `%.32s` is not known", s->path,
-                       t->name,
-                       printable(json_str(j, "dtype", "")) ? json_str(j, "dtype", "") : "?");
+        return err_set(
+            e, ERR_VALIDATION, "%s: tensor `%s`: dtype `%.32s` is not known", s->path, t->name,
+            tensor_name_is_plain(json_str(j, "dtype", "")) ? json_str(j, "dtype", "") : "?");
     if (parse_shape(j, t, &bytes))
         return err_set(e, ERR_VALIDATION, "%s: tensor `%s`: bad shape", s->path, t->name);
     if (!cJSON_IsArray(offsets) || !offsets->child || !offsets->child->next ||
@@ -108,12 +88,7 @@ static int by_place(const void *a, const void *b)
     return (x->bytes > y->bytes) - (x->bytes < y->bytes); /* empty ones first */
 }
 
-static int by_name(const void *a, const void *b)
-{
-    return strcmp(((const struct tensor *)a)->name, ((const struct tensor *)b)->name);
-}
-
-static int check_places(struct safetensors *s, struct err *e)
+static int check_places(struct tensor_file *s, struct err *e)
 {
     qsort(s->tensors, s->n, sizeof(s->tensors[0]), by_place);
     for (uint32_t i = 1; i < s->n; i++) {
@@ -122,15 +97,10 @@ static int check_places(struct safetensors *s, struct err *e)
             return err_set(e, ERR_VALIDATION, "%s: tensors `%s` and `%s` overlap", s->path, a->name,
                            b->name);
     }
-    qsort(s->tensors, s->n, sizeof(s->tensors[0]), by_name);
-    for (uint32_t i = 1; i < s->n; i++)
-        if (by_name(&s->tensors[i - 1], &s->tensors[i]) == 0)
-            return err_set(e, ERR_VALIDATION, "%s: tensor `%s` is there twice", s->path,
-                           s->tensors[i].name);
-    return 0;
+    return tensor_file_sort(s, e);
 }
 
-static int parse_header(struct safetensors *s, const uint8_t *data, uint64_t n_data, struct err *e)
+static int parse_header(struct tensor_file *s, const uint8_t *data, uint64_t n_data, struct err *e)
 {
     const cJSON *j;
     size_t n = 0;
@@ -148,7 +118,7 @@ static int parse_header(struct safetensors *s, const uint8_t *data, uint64_t n_d
     return check_places(s, e);
 }
 
-static int parse(struct safetensors *s, const uint8_t *bytes, size_t n, struct err *e)
+static int parse(struct tensor_file *s, const uint8_t *bytes, size_t n, struct err *e)
 {
     uint64_t n_header = 0;
     if (n < 8)
@@ -164,64 +134,14 @@ static int parse(struct safetensors *s, const uint8_t *bytes, size_t n, struct e
     return parse_header(s, bytes + 8 + n_header, n - 8 - n_header, e);
 }
 
-int safetensors_parse(struct safetensors *s, const char *path, const uint8_t *bytes, size_t n,
+int safetensors_parse(struct tensor_file *s, const char *path, const uint8_t *bytes, size_t n,
                       struct err *e)
 {
-    *s = (struct safetensors){.path = strdup(path)};
+    *s = (struct tensor_file){.path = strdup(path)};
     if (!s->path)
         return err_nomem(e);
     if (parse(s, bytes, n, e) == 0)
         return 0;
-    safetensors_close(s);
+    tensor_file_close(s);
     return -1;
-}
-
-int safetensors_open(struct safetensors *s, const char *path, struct err *e)
-{
-    size_t n = 0;
-    *s = (struct safetensors){0};
-    const void *map = file_map(path, &n, e);
-    if (!map)
-        return -1;
-    if (safetensors_parse(s, path, map, n, e)) {
-        file_unmap(map, n);
-        return -1;
-    }
-    s->map = map;
-    s->map_size = n;
-    return 0;
-}
-
-void safetensors_close(struct safetensors *s)
-{
-    file_unmap(s->map, s->map_size);
-    cJSON_Delete(s->header);
-    free(s->tensors);
-    free((void *)(uintptr_t)s->path);
-    *s = (struct safetensors){0};
-}
-
-int tensor_wrong_shape(const struct tensor *t, const char *want, struct err *e)
-{
-    char have[TENSOR_MAX_DIMS * 24] = "";
-    for (int i = 0, n = 0; i < t->n_dims; i++)
-        n += snprintf(have + n, sizeof(have) - (size_t)n, "%s%llu", i ? ", " : "",
-                      (unsigned long long)t->dims[i]);
-    return err_set(e, ERR_VALIDATION, "%s: tensor `%s` has shape [%s]; config.json means [%s]",
-                   t->file, t->name, have, want);
-}
-
-/* Whole pages only: the first and last may be shared with neighbours. */
-void tensor_release(const struct tensor *t)
-{
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)t->data;
-    uintptr_t begin = (at + page - 1) & ~(page - 1), end = (at + t->bytes) & ~(page - 1);
-    if (begin < end)
-        madvise((void *)begin, end - begin, MADV_DONTNEED);
-}
-
-const struct tensor *safetensors_find(const struct safetensors *s, const char *name)
-{
-    const struct tensor key = {.name = name};
-    return bsearch(&key, s->tensors, s->n, sizeof(s->tensors[0]), by_name);
 }

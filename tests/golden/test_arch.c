@@ -16,6 +16,7 @@
 static const char *const dirs[] = {
     "arch/llama",
     "arch/llama_sharded",
+    "arch/llama_bin",
     "arch/llama_hd64",
     "arch/llama_hd128",
     "arch/llama_mqa",
@@ -167,7 +168,8 @@ static void link_v5(const char *dir, const char *to)
                                           "model-00002-of-00004.safetensors",
                                           "model-00003-of-00004.safetensors",
                                           "model-00004-of-00004.safetensors",
-                                          "config.v5.json"};
+                                          "config.v5.json",
+                                          "pytorch_model.bin"};
     char *real = realpath(dir, NULL), from[2 * PATH_LEN], name[PATH_LEN];
     assert_non_null(real);
     for (size_t i = 0; i < sizeof(weights) / sizeof(weights[0]); i++) {

@@ -10,7 +10,7 @@
 #ifndef MODEL_SERVER_MODEL_QUANT_STORED_H
 #define MODEL_SERVER_MODEL_QUANT_STORED_H
 #include "model-server/backend/backend.h"
-#include "model-server/model/safetensors.h"
+#include "model-server/model/tensor_file.h"
 
 struct stored_matrix;
 struct stored_format;

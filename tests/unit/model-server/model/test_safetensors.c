@@ -24,7 +24,7 @@ static size_t file_of(uint8_t *out, const char *header, size_t n_data, int64_t l
 static void test_reads_what_is_there(void **state)
 {
     uint8_t bytes[512];
-    struct safetensors s;
+    struct tensor_file s;
     struct err e = ERR_INIT;
     (void)state;
     size_t n = file_of(bytes,
@@ -33,15 +33,15 @@ static void test_reads_what_is_there(void **state)
                        22, 0);
     assert_int_equal(safetensors_parse(&s, "w", bytes, n, &e), 0);
     assert_int_equal(s.n, 3);
-    const struct tensor *t = safetensors_find(&s, "a");
+    const struct tensor *t = tensor_file_find(&s, "a");
     assert_non_null(t);
     assert_int_equal(t->type, T_BF16);
     assert_int_equal(t->dims[0], 3);
     assert_ptr_equal(t->data, bytes + n - 6);
-    assert_int_equal(safetensors_find(&s, "b")->n_dims, 2);
-    assert_null(safetensors_find(&s, "c"));
-    assert_null(safetensors_find(&s, "__metadata__"));
-    safetensors_close(&s);
+    assert_int_equal(tensor_file_find(&s, "b")->n_dims, 2);
+    assert_null(tensor_file_find(&s, "c"));
+    assert_null(tensor_file_find(&s, "__metadata__"));
+    tensor_file_close(&s);
 }
 
 static void test_refuses(void **state)
@@ -79,7 +79,7 @@ static void test_refuses(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
         uint8_t bytes[512];
-        struct safetensors s;
+        struct tensor_file s;
         struct err e = ERR_INIT;
         size_t n = file_of(bytes, cases[i].header, cases[i].n_data, cases[i].lie);
         assert_int_equal(safetensors_parse(&s, "some/file", bytes, n, &e), -1);
@@ -97,7 +97,7 @@ static void test_truncated(void **state)
     (void)state;
     size_t n = file_of(bytes, "{" T("a", "F32", "[2]", 0, 8) "}", 8, 0);
     for (size_t k = 0; k < n; k++) {
-        struct safetensors s;
+        struct tensor_file s;
         struct err e = ERR_INIT;
         uint8_t *copy = malloc(k ? k : 1); /* its end is watched by the sanitizer */
         assert_non_null(copy);
@@ -158,9 +158,12 @@ static void test_folders(void **state)
     struct checkpoint c;
     struct err e = ERR_INIT;
     (void)state;
-    refused("no model.safetensors and no model.safetensors.index.json");
-    put("pytorch_model.bin", "x", 1);
-    refused("pytorch_model.bin is not read here");
+    refused("no model.safetensors, no model.safetensors.index.json and no pytorch_model.bin");
+    static const char torch_index[] = "{\"weight_map\":{\"a\":\"half\"}}";
+    put("pytorch_model.bin.index.json", torch_index, sizeof(torch_index) - 1);
+    refused("/half: missing (named by pytorch_model.bin.index.json)");
+    put("pytorch_model.bin", "PK\3\4", 4);
+    refused("/pytorch_model.bin: a zip archive without an end");
     static const char *const bad[][2] = {
         {"[", "line 1"},
         {"{}", "no weight_map"},

@@ -1,10 +1,14 @@
-/* safetensors.h - one safetensors file: 8 bytes of header length, a JSON header, raw tensors.
+/* tensor_file.h - one file of tensors: safetensors, or what torch.save() writes.
  *
  * The bytes come from strangers: every offset, size and name is checked before anything points into
- * the file. Tensors are views into the mapping; close() ends them all. Immutable after opening.
- * Format: https://huggingface.co/docs/safetensors */
-#ifndef MODEL_SERVER_MODEL_SAFETENSORS_H
-#define MODEL_SERVER_MODEL_SAFETENSORS_H
+ * the file, and nothing in it is executed. Tensors are views into the mapping; close() ends them
+ * all. Immutable after opening. Formats:
+ *   safetensors  8 bytes of header length, a JSON header, raw tensors (safetensors.c;
+ *                https://huggingface.co/docs/safetensors)
+ *   torch        a zip archive of one pickle and one stored member a storage, since PyTorch 1.6
+ *                (torch_zip.c, torch_pickle.c; the opcodes are those of Python's pickletools) */
+#ifndef MODEL_SERVER_MODEL_TENSOR_FILE_H
+#define MODEL_SERVER_MODEL_TENSOR_FILE_H
 #include "common/err.h"
 #include <cjson/cJSON.h>
 #include <stddef.h>
@@ -38,6 +42,7 @@ enum tensor_type {
                       it by name */
 };
 const char *tensor_type_name(enum tensor_type t);
+uint64_t tensor_type_bits(enum tensor_type t); /* of one element */
 
 enum { TENSOR_MAX_DIMS = 8 };
 struct tensor {
@@ -54,25 +59,29 @@ struct tensor {
     uint32_t paired;
 };
 
-struct safetensors {
+struct tensor_file {
     const char *path;   /* owned */
     const uint8_t *map; /* NULL when parsed from foreign memory */
     size_t map_size;
-    cJSON *header;          /* owns the names */
+    cJSON *header;          /* safetensors: owns the names */
+    char *names;            /* torch: the same */
     struct tensor *tensors; /* sorted by name */
     uint32_t n;
 };
 
-/* All fail with one line that begins with the path: ERR_VALIDATION for what the file says,
- * ERR_SYSTEM for what the system says. A failed open needs no close. */
-int safetensors_open(struct safetensors *s, const char *path, struct err *e);
-/* The same over `n` bytes of the caller's memory, which must outlive `s`. */
-int safetensors_parse(struct safetensors *s, const char *path, const uint8_t *bytes, size_t n,
+/* Map a file and read its directory; the first bytes tell the format. All functions fail with one
+ * line that begins with the path: ERR_VALIDATION for what the file says, ERR_SYSTEM for what the
+ * system says. A failed open needs no close. */
+int tensor_file_open(struct tensor_file *s, const char *path, struct err *e);
+/* One format over `n` bytes of the caller's memory, which must outlive `s`. */
+int safetensors_parse(struct tensor_file *s, const char *path, const uint8_t *bytes, size_t n,
                       struct err *e);
-void safetensors_close(struct safetensors *s);
+int torch_parse(struct tensor_file *s, const char *path, const uint8_t *bytes, size_t n,
+                struct err *e);
+void tensor_file_close(struct tensor_file *s);
+const struct tensor *tensor_file_find(const struct tensor_file *s, const char *name); /* or NULL */
 /* Always -1: the shape is not `want`, as "64, 32", that config.json means. */
 int tensor_wrong_shape(const struct tensor *t, const char *want, struct err *e);
 /* Of a tensor in an opened file: its pages will not be read again soon. They stay readable. */
 void tensor_release(const struct tensor *t);
-const struct tensor *safetensors_find(const struct safetensors *s, const char *name); /* or NULL */
 #endif

@@ -1,0 +1,29 @@
+/* tensor_parse.h - what the parsers of tensor files share: private to this folder. */
+#ifndef MODEL_SERVER_MODEL_TENSOR_PARSE_H
+#define MODEL_SERVER_MODEL_TENSOR_PARSE_H
+#include "model-server/model/tensor_file.h"
+#include <stdbool.h>
+
+/* Sorts the tensors by name; ERR_VALIDATION where two have the same. */
+int tensor_file_sort(struct tensor_file *s, struct err *e);
+/* It has no control characters, so that it can stand in a message. */
+bool tensor_name_is_plain(const char *s);
+
+/* One view of a storage, as torch's pickles describe tensors. Names are views of the pickle. */
+struct torch_tensor {
+    const char *name, *key; /* key: which member of the archive holds the storage */
+    uint32_t n_name, n_key;
+    enum tensor_type type;
+    int n_dims;
+    uint64_t dims[TENSOR_MAX_DIMS], strides[TENSOR_MAX_DIMS];
+    uint64_t offset, storage; /* in elements: where it begins, and the storage's size */
+};
+struct torch_tensors {
+    struct torch_tensor *v; /* malloc'ed */
+    uint32_t n;
+};
+/* The tensors of a state dict: a pickle of the opcodes that torch.save() writes for a mapping from
+ * names to tensors. It is a parser, not an interpreter of pickle: nothing is imported or called,
+ * and any other opcode, global or value is refused. ERR_VALIDATION names the opcode's place. */
+int torch_pickle(struct torch_tensors *out, const uint8_t *p, size_t n, struct err *e);
+#endif
