@@ -81,12 +81,28 @@ out:
     return p;
 }
 
+/* Python writes the word Infinity for it, which is no JSON: outside strings it becomes a number too
+ * large for a double, of the same length. */
+static void spell_infinity(char *s)
+{
+    static const char word[] = "Infinity", number[] = "1e999   ";
+    for (bool in_string = false; *s; s++) {
+        if (*s == '"')
+            in_string = !in_string;
+        else if (*s == '\\' && in_string && s[1])
+            s++;
+        else if (!in_string && strncmp(s, word, sizeof(word) - 1) == 0)
+            memcpy(s, number, sizeof(number) - 1);
+    }
+}
+
 cJSON *json_load(const char *path, size_t max, struct err *e)
 {
     size_t n;
     char *s = file_read(path, max, &n, e);
     if (!s)
         return NULL;
+    spell_infinity(s);
     cJSON *j = json_parse(s, n, e);
     free(s);
     if (!j)

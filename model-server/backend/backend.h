@@ -116,6 +116,10 @@ struct span {
      * is in the step; 0: kv_len. Only rotary scalings that depend on the length look at it. */
     uint32_t seq_len;
     uint32_t adapter; /* which low-rank update its tokens get, see lora(); 0: none */
+    /* Cells of recurrent state: `state_in` holds that after position kv_len - n - 1, and is not
+     * read where kv_len == n; that after kv_len - 1 is written to `state_out`. They may be the
+     * same. */
+    uint32_t state_in, state_out;
 };
 struct ragged {
     uint32_t n_tokens, n_spans, n_out;
@@ -218,8 +222,75 @@ struct moe {
     bool group_pairs; /* a group's worth: the sum of its two best choices; else its best score */
     enum act act;
     const float *router_bias; /* [n_experts] or NULL */
-    const float *up_bias;     /* [n_experts][2 * ffn], gate before up, or NULL */
+    bool plain;               /* no gates: up is [ffn, hidden], an expert down(act(up(x))) */
+    const float *up_bias;     /* [n_experts][2 * ffn], gate before up, or [ffn], or NULL */
     const float *down_bias;   /* [n_experts][hidden] or NULL */
+};
+
+/* ---------------------------------------------------------------- recurrent layers
+ *
+ * Sequences carry a state from token to token. A cell has the state of all recurrent layers of one
+ * sequence: `stride` floats from alloc(). Each token is one exact step, so that no cut of a prompt
+ * changes a bit. */
+
+/* What one layer keeps in the cells: element i of cell c is base[c * stride + i]. The layout is the
+ * backend's own. */
+struct state_ref {
+    float *base;
+    size_t stride;
+};
+
+enum { CONV_MOST = 8 }; /* tokens that a convolution may look at */
+
+/* y[t][c] = sum over j < width of w[j][c] * x[t - width + 1 + j][c], plus a bias, each channel by
+ * itself and within its sequence; zeros stand before the first token. */
+struct conv {
+    uint32_t channels, width; /* 2 .. CONV_MOST */
+    const float *w;           /* [width][channels] */
+    const float *bias;        /* [channels] or NULL */
+    bool silu;                /* y = silu(y) */
+};
+
+/* How a head's state S [key_dim][value_dim] goes on with a token's key k, query q and value v:
+ *   DELTA  g = exp(-exp(a_log) softplus(step + dt_bias)), b = sigmoid(beta); k and q with a length
+ *          of 1, q divided by the root of key_dim (Gated DeltaNet, arXiv 2412.06464):
+ *          S = g S + k (b (v - g S^T k))^T
+ *   SSM    d = softplus(step + dt_bias) within dt_min .. dt_max, g = exp(-exp(a_log) d) (Mamba-2,
+ *          arXiv 2405.21060): S = g S + k (d v)^T
+ * The result is S^T q, plus skip * v. */
+enum recur_kind { RECUR_DELTA, RECUR_SSM };
+struct recur {
+    enum recur_kind kind;
+    uint32_t heads, key_heads; /* heads / key_heads neighbours share a key and a query */
+    uint32_t key_dim, value_dim;
+    /* Rows of x, in which queries, keys and values begin at these elements. DELTA: what queries and
+     * keys are afterwards is undefined. */
+    float *x;
+    uint32_t x_stride, q, k, v;
+    const float *step, *beta; /* rows of [heads], `step_stride` elements apart; SSM: no beta */
+    uint32_t step_stride;
+    const float *a_log, *dt_bias; /* [heads] */
+    const float *skip;            /* [heads] or NULL */
+    float dt_min, dt_max;
+    float *work; /* [rows][2 * heads] */
+};
+
+/* Rows multiplied by a function of other rows, and normalised, one after the other: Mamba-2 gates
+ * first, Gated DeltaNet normalises first. */
+enum gate_kind { GATE_NONE, GATE_PRODUCT, GATE_SIGMOID, GATE_SILU };
+struct gate_norm {
+    enum gate_kind kind;
+    const float *gate; /* rows `stride` elements apart */
+    uint32_t stride;
+    /* RMS of each `group` elements, times w [n]. NULL: none. With `squares` the group is all of a
+     * row and more on other ranks: its sum of squares is squares[row * SQUARES + column], of `all`
+     * elements. */
+    const float *w;
+    uint32_t group;
+    float eps;
+    bool norm_first;
+    const float *squares;
+    uint32_t column, all;
 };
 
 /* A low-rank update of a matrix that is not merged into it (LoRA, arXiv 2106.09685), or of some of
@@ -347,6 +418,20 @@ struct backend_ops {
     /* o: [T, n_heads * head_dim]; q: rows of q_stride elements, the heads first. */
     void (*attention)(struct device *d, float *o, const float *q, uint32_t q_stride,
                       const struct kv_cache *kv, uint32_t layer, const struct attn *p);
+    /* Recurrent layers; NULL: this backend has none.
+     * y: [T, channels]; rows of x are x_stride elements apart; y and x do not overlap. */
+    void (*conv)(struct device *d, float *y, const float *x, uint32_t x_stride,
+                 const struct state_ref *s, const struct conv *p);
+    uint64_t (*conv_floats)(const struct conv *p); /* of a cell that it takes */
+    /* o: [T, heads * value_dim] */
+    void (*recur)(struct device *d, float *o, const struct state_ref *s, const struct recur *p);
+    uint64_t (*recur_floats)(const struct recur *p);
+    /* x: rows of n elements, x_stride apart, in place; a `w` wants n == x_stride. */
+    void (*gate_norm)(struct device *d, float *x, uint32_t x_stride, uint32_t rows, uint32_t n,
+                      const struct gate_norm *p);
+    /* Cell dst[i] = cell src[i] for n pairs, in this order and in order with steps. */
+    int (*state_copy)(struct device *d, const struct state_ref *s, const uint32_t *src,
+                      const uint32_t *dst, uint32_t n, struct err *e);
     /* y[t, i] = act(x[t, i]) * x[t, n + i], or what a gated-only act says; x: [rows, 2n], y: [rows,
      * n]. What x holds afterwards is undefined: a backend may do this as part of the product that x
      * is, and never store x. */

@@ -37,6 +37,19 @@ enum role {
     W_SHARED_UP,
     W_SHARED_DOWN,
     W_SHARED_GATE_OUT,
+    W_SHARED_GATE_UP,
+    W_MIX_IN, /* of recurrent mixers: the matrix before the convolution, in MIXER_DELTA that of what
+                 the convolution takes, of z, of beta, of the decay, of the last two together */
+    W_MIX_Z,
+    W_MIX_BETA,
+    W_MIX_DECAY,
+    W_MIX_BETA_DECAY,
+    W_MIX_CONV,
+    W_MIX_RATE, /* logarithms, see struct recur */
+    W_MIX_DT,   /* what is added to the steps */
+    W_MIX_SKIP,
+    W_MIX_NORM,
+    W_MIX_OUT,
     W_ROLES
 };
 
@@ -46,8 +59,9 @@ struct arch {
      */
     const char *prefix;
     /* Tensor names without ".weight" and ".bias"; the first * is the layer, the second the expert.
-     * The whole name of W_SINKS, of W_SELECT_BIAS and of tensors that hold all experts, whose
-     * biases end in "_bias". Names of one role in different files are separated by |. */
+     * The whole name of W_SINKS, of W_SELECT_BIAS, of W_MIX_{RATE,DT,SKIP,NORM} and of tensors that
+     * hold all experts, whose biases end in "_bias". Names of one role in different files are
+     * separated by |. */
     const char *names[W_ROLES];
     void (*configure)(struct config *c, struct decoder_spec *s); /* faults stay in `c` */
 };
@@ -83,6 +97,37 @@ struct arch {
     [W_SHARED_GATE] = "model.layers.*.mlp.shared_experts.gate_proj",                               \
     [W_SHARED_UP] = "model.layers.*.mlp.shared_experts.up_proj",                                   \
     [W_SHARED_DOWN] = "model.layers.*.mlp.shared_experts.down_proj"
+
+/* The same, or all of a layer in one tensor. */
+#define NAMES_FUSED_EXPERTS                                                                        \
+    [W_ROUTER] = "model.layers.*.mlp.gate",                                                        \
+    [W_MOE_GATE_UP] = "model.layers.*.mlp.experts.gate_up_proj",                                   \
+    [W_MOE_GATE] = "model.layers.*.mlp.experts.*.gate_proj",                                       \
+    [W_MOE_UP] = "model.layers.*.mlp.experts.*.up_proj",                                           \
+    [W_MOE_DOWN] = "model.layers.*.mlp.experts.down_proj|model.layers.*.mlp.experts.*.down_proj"
+#define NAMES_QWEN_SHARED_EXPERT                                                                   \
+    [W_SHARED_GATE] = "model.layers.*.mlp.shared_expert.gate_proj",                                \
+    [W_SHARED_UP] = "model.layers.*.mlp.shared_expert.up_proj",                                    \
+    [W_SHARED_DOWN] = "model.layers.*.mlp.shared_expert.down_proj",                                \
+    [W_SHARED_GATE_OUT] = "model.layers.*.mlp.shared_expert_gate"
+
+/* Recurrent layers. */
+#define NAMES_MAMBA2(in)                                                                           \
+    [W_MIX_IN] = in "in_proj", [W_MIX_CONV] = in "conv1d", [W_MIX_RATE] = in "A_log",              \
+    [W_MIX_DT] = in "dt_bias", [W_MIX_SKIP] = in "D", [W_MIX_NORM] = in "norm.weight",             \
+    [W_MIX_OUT] = in "out_proj"
+#define NAMES_DELTA                                                                                \
+    [W_MIX_IN] = "model.layers.*.linear_attn.in_proj_qkvz|"                                        \
+                 "model.layers.*.linear_attn.in_proj_qkv",                                         \
+    [W_MIX_Z] = "model.layers.*.linear_attn.in_proj_z",                                            \
+    [W_MIX_BETA] = "model.layers.*.linear_attn.in_proj_b",                                         \
+    [W_MIX_DECAY] = "model.layers.*.linear_attn.in_proj_a",                                        \
+    [W_MIX_BETA_DECAY] = "model.layers.*.linear_attn.in_proj_ba",                                  \
+    [W_MIX_CONV] = "model.layers.*.linear_attn.conv1d",                                            \
+    [W_MIX_RATE] = "model.layers.*.linear_attn.A_log",                                             \
+    [W_MIX_DT] = "model.layers.*.linear_attn.dt_bias",                                             \
+    [W_MIX_NORM] = "model.layers.*.linear_attn.norm.weight",                                       \
+    [W_MIX_OUT] = "model.layers.*.linear_attn.out_proj"
 
 /* What files may call the tensor `name`, which begins as one of a->names: spelling `i` from 0 on,
  * "" where there is no such spelling, NULL after the last. Bare decoders lack a->prefix; files of

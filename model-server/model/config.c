@@ -138,11 +138,14 @@ uint32_t config_head_dim(struct config *c, uint32_t def, uint32_t hidden, uint32
 void config_decoder(struct config *c, struct decoder_spec *s, const struct config_defaults *d)
 {
     s->hidden = config_dim(c, "hidden_size");
-    s->n_layers = config_layers(c, "num_hidden_layers");
+    s->n_layers = d->layers && !json_get(c->root, "num_hidden_layers")
+                      ? d->layers
+                      : config_layers(c, "num_hidden_layers");
     s->n_heads = config_heads(c, "num_attention_heads");
     s->n_kv_heads = config_u32_or(c, "num_key_value_heads", s->n_heads, 1, 1u << 16);
     s->head_dim = config_head_dim(c, d->head_dim, s->hidden, s->n_heads);
-    s->ffn = config_dim(c, "intermediate_size");
+    s->ffn = d->ffn && !json_get(c->root, "intermediate_size") ? d->ffn
+                                                               : config_dim(c, "intermediate_size");
     s->vocab = config_vocab(c, "vocab_size");
     s->max_positions = config_u32_or(c, "max_position_embeddings", d->max_positions, 1, 1u << 30);
     s->tied = config_bool_or(c, "tie_word_embeddings",
@@ -173,6 +176,18 @@ double config_softcap(struct config *c, const char *key, double def)
     if (cap < 0)
         config_fail(c, "`%s` must be positive", key);
     return cap;
+}
+
+void config_multipliers(struct config *c, struct decoder_spec *s)
+{
+    const double divisor = config_num_or(c, "logits_scaling", 1);
+    if (divisor == 0)
+        config_fail(c, "`logits_scaling` must not be 0");
+    s->embed_scale = (float)config_num_or(c, "embedding_multiplier", 1);
+    s->residual_scale = (float)config_num_or(c, "residual_multiplier", 1);
+    s->logit_scale = (float)(1 / (divisor == 0 ? 1 : divisor));
+    for (uint32_t i = 0; i < s->n_layers; i++)
+        s->layers[i].attn_scale = (float)config_num_or(c, "attention_multiplier", 1);
 }
 
 void config_attn_scale(struct config *c, struct decoder_spec *s, double def)

@@ -45,7 +45,9 @@ enum act config_act(struct config *c, const char *key, const char *def);
 struct config_defaults {
     uint32_t head_dim, max_positions;
     double norm_eps, rope_theta; /* rope_theta 0: no rotation, or the family's own reading of it */
-    double rotary;               /* part of a head that rotates; 0: all of it */
+    uint32_t ffn, layers; /* where the file has no intermediate_size, no num_hidden_layers; 0: it
+                             must have them */
+    double rotary;        /* part of a head that rotates; 0: all of it */
     bool tied;
 };
 void config_decoder(struct config *c, struct decoder_spec *s, const struct config_defaults *d);
@@ -74,6 +76,8 @@ bool config_every_layer(const struct config *c, uint32_t layer);
 bool config_upper_layers(const struct config *c, uint32_t layer);
 /* All layers attend with 1 / sqrt(query_pre_attn_scalar). */
 void config_attn_scale(struct config *c, struct decoder_spec *s, double def);
+/* Granite's: embedding_multiplier, residual_multiplier, attention_multiplier, logits_scaling. */
+void config_multipliers(struct config *c, struct decoder_spec *s);
 /* A soft cap: null means none, else positive. */
 double config_softcap(struct config *c, const char *key, double def);
 /* Layers with a window rotate without the scaling, by the base in
@@ -82,6 +86,18 @@ void config_window_rope(struct config *c, struct decoder_spec *s, double theta);
 /* Layers that do not rotate: those that are 0 in no_rope_layers, else every nth, where n is
  * no_rope_layer_interval or `interval`. */
 void config_no_rope_layers(struct config *c, struct decoder_spec *s, uint32_t interval);
+/* Which layers are of MIXER_ATTENTION and which of `recurrent`: layer_types or layers_block_type
+ * where present, else `is_recurrent(i)`. */
+void config_mixers(struct config *c, struct decoder_spec *s, enum mixer_kind recurrent,
+                   bool (*is_recurrent)(const struct config *c, uint32_t layer));
+/* s->recur of Mamba-2 layers, whose keys families spell in their own ways; time_step_limit. */
+struct mamba_keys {
+    const char *heads, *head_dim, *groups, *state, *conv, *conv_bias, *proj_bias;
+};
+void config_mamba2(struct config *c, struct decoder_spec *s, const struct mamba_keys *k);
+/* s->recur of gated delta layers (linear_num_key_heads ..) and attention's gate: Qwen3-Next, 3.5.
+ */
+void config_delta(struct config *c, struct decoder_spec *s);
 /* Every decoder_sparse_step-th layer has experts, but for those in mlp_only_layers. */
 void config_sparse_layers(struct config *c, struct decoder_spec *s);
 /* The experts of DeepSeek's configuration: n_routed_experts, num_experts_per_tok, n_group,

@@ -117,20 +117,32 @@ static int sublayer(struct decoder *d, const struct sublayer *y, const struct no
     return 0;
 }
 
+/* Of the first sublayer of layer i, if there is such a layer. */
+static const struct norm *first_norm(const struct decoder *d, uint32_t i)
+{
+    if (d->spec.norms == NORM_AFTER || i >= d->spec.n_layers)
+        return NULL;
+    return d->layers[i].mixer.ops ? &d->layers[i].mixer_norm : &d->layers[i].ffn_norm;
+}
+
 /* In: n is the norm of x. Out: x has both branches added and n is its norm for the next layer. */
 static int layer(struct decoder *d, uint32_t i, uint32_t t, struct err *e)
 {
     const struct decoder_spec *m = &d->spec;
     const struct layer *y = &d->layers[i];
     const bool before = m->norms != NORM_AFTER;
-    const struct norm *next = before && i + 1 < m->n_layers ? &d->layers[i + 1].mixer_norm : NULL;
+    const struct norm *next = first_norm(d, i + 1);
     struct scratch *s = &d->scratch;
-    if (sublayer(d, &y->mixer, &y->post_mixer_norm, i, t, s->mixer, e))
-        return -1;
-    if (m->parallel && !m->shared_norm)
-        d->ops->norm(d->dev, s->n, s->x, t, m->hidden, &y->ffn_norm);
-    d->ops->add_norm(d->dev, s->n, s->x, s->r, m->residual_scale, t, m->hidden,
-                     m->parallel || !before ? NULL : &y->ffn_norm);
+    if (y->mixer.ops) {
+        const struct norm *then = !y->ffn.ops ? next : m->parallel || !before ? NULL : &y->ffn_norm;
+        if (sublayer(d, &y->mixer, &y->post_mixer_norm, i, t, s->mixer, e))
+            return -1;
+        if (m->parallel && !m->shared_norm)
+            d->ops->norm(d->dev, s->n, s->x, t, m->hidden, &y->ffn_norm);
+        d->ops->add_norm(d->dev, s->n, s->x, s->r, m->residual_scale, t, m->hidden, then);
+    }
+    if (!y->ffn.ops)
+        return 0;
     if (sublayer(d, &y->ffn, &y->post_ffn_norm, i, t, s->ffn, e))
         return -1;
     d->ops->add_norm(d->dev, s->n, s->x, s->r, m->residual_scale, t, m->hidden, next);
@@ -143,6 +155,8 @@ static int check(const struct decoder *d, const struct ragged *b, struct err *e)
 {
     const struct decoder_spec *m = &d->spec;
     assert(d->kv && b->n_out <= b->n_tokens);
+    for (uint32_t i = 0; d->state_floats && i < b->n_spans; i++)
+        assert(b->spans[i].state_in < d->n_cells && b->spans[i].state_out < d->n_cells);
     for (uint32_t i = 0; i < b->n_tokens; i++) {
         bool known = !b->drawn || b->drawn[i] == DRAW_KNOWN;
         if (known && b->ids[i] >= m->vocab)
@@ -182,7 +196,7 @@ static int embed(struct decoder *d, uint32_t t, struct err *e)
     if (m->learned_positions)
         d->ops->embed_pos(d->dev, s->x, d->positions, m->position_offset);
     if (m->norms != NORM_AFTER)
-        d->ops->norm(d->dev, s->n, s->x, t, m->hidden, &d->layers[0].mixer_norm);
+        d->ops->norm(d->dev, s->n, s->x, t, m->hidden, first_norm(d, 0));
     return 0;
 }
 

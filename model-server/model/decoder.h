@@ -57,6 +57,9 @@ struct decoder {
     struct rope rope[SPEC_MAX_ROPES];
     struct adapters *adapters; /* NULL: none; the model's */
     struct kv_cache *kv;
+    float *state;          /* [n_cells][state_floats]; NULL: none yet */
+    uint64_t state_floats; /* of a cell; 0: no layer is recurrent */
+    uint32_t n_cells;
     struct scratch scratch;
     _Atomic int64_t *busy_ns; /* set anew at each layer, for a watchdog; NULL: nobody looks */
     uint32_t rehearsed;       /* while a step is rehearsed: 1 + its collectives so far */

@@ -71,24 +71,30 @@ static void load_sublayer(struct loader *l, struct sublayer *y, const struct sub
     *y = (struct sublayer){ops, ops->load(l, layer)};
 }
 
-static const struct sublayer_ops *const mixers[MIXER_N] = {[MIXER_ATTENTION] = &mixer_attention};
+static const struct sublayer_ops *const mixers[MIXER_N] = {[MIXER_ATTENTION] = &mixer_attention,
+                                                           [MIXER_DELTA] = &mixer_delta,
+                                                           [MIXER_MAMBA2] = &mixer_mamba2,
+                                                           [MIXER_CONV] = &mixer_conv};
 
 static void load_layer(struct loader *l, struct layer *y, int layer)
 {
     struct decoder *d = l->d;
     const struct decoder_spec *s = &d->spec;
     const uint32_t i = (uint32_t)layer;
-    const bool before = s->norms != NORM_AFTER;
-    if (before)
+    const struct layer_spec *ls = &s->layers[layer];
+    const bool before = s->norms != NORM_AFTER, mixer = ls->mixer != MIXER_NONE;
+    if (before && mixer)
         y->mixer_norm = norm(l, W_ATTN_NORM, layer);
-    load_sublayer(l, &y->mixer, mixers[s->layers[layer].mixer], i, &d->mixer_width);
-    if (before && (!s->parallel || !s->shared_norm))
+    if (mixer)
+        load_sublayer(l, &y->mixer, mixers[ls->mixer], i, &d->mixer_width);
+    if (before && !ls->no_ffn && (!s->parallel || !s->shared_norm))
         y->ffn_norm = norm(l, W_MLP_NORM, layer);
     if (s->norms != NORM_BEFORE) {
         y->post_mixer_norm = norm(l, W_POST_ATTN_NORM, layer);
         y->post_ffn_norm = norm(l, W_POST_MLP_NORM, layer);
     }
-    load_sublayer(l, &y->ffn, s->layers[layer].moe ? &ffn_moe : &ffn_dense, i, &d->ffn_width);
+    if (!ls->no_ffn)
+        load_sublayer(l, &y->ffn, ls->moe ? &ffn_moe : &ffn_dense, i, &d->ffn_width);
     check_room(l, (uint32_t)layer + 1);
     tell(l, layer + 1);
 }
@@ -187,6 +193,7 @@ void decoder_free(struct decoder *d)
         rope_free(&d->rope[i]);
     if (d->kv)
         d->ops->kv_free(d->dev, d->kv);
+    d->ops->free(d->dev, d->state);
     d->ops->free(d->dev, d->scratch.memory);
     free(d->scratch.host), free(d->scratch.spans), free(d->scratch.out_rows);
 }

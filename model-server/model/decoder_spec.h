@@ -66,20 +66,46 @@ struct norm_spec {
     float plus; /* added to the stored weights (Gemma: 1) */
 };
 
-/* What relates the tokens of a sequence in a layer; a row of the table in decoder_load.c each. */
-enum mixer_kind { MIXER_ATTENTION, MIXER_N };
+/* What relates the tokens of a sequence in a layer; a row of the table in decoder_load.c each.
+ * MIXER_NONE: the layer is a feed-forward alone. */
+enum mixer_kind {
+    MIXER_ATTENTION,
+    MIXER_DELTA,  /* the gated delta rule (arXiv 2412.06464) */
+    MIXER_MAMBA2, /* arXiv 2405.21060 */
+    MIXER_CONV,   /* a short convolution between two gates (LFM2, arXiv 2511.23404) */
+    MIXER_N,
+    MIXER_NONE = MIXER_N
+};
 
 struct layer_spec {
     enum mixer_kind mixer;
+    bool no_ffn;      /* the layer is a mixer alone */
+    uint32_t cache;   /* of MIXER_ATTENTION: its number among such layers, in the KV cache */
     uint32_t window;  /* a token sees itself and window - 1 before it; 0: all */
     float attn_scale; /* multiplies q.k */
     uint8_t rope;     /* index into decoder_spec.rope */
     bool moe;         /* experts instead of the dense MLP */
 };
 
+/* The layers that carry a state from token to token. Mixers with heads: a value head has value_dim
+ * elements, and heads / key_heads of them share a key and a query of key_dim (Mamba-2: B and C of a
+ * group). MIXER_CONV: `hidden` channels. */
+struct recur_spec {
+    uint32_t heads, key_heads, key_dim, value_dim;
+    uint32_t conv;  /* tokens that the convolution before the recurrence looks at */
+    bool grouped;   /* one matrix for all: each key head's q, k, v and z side by side, another
+                       for beta and decay (Qwen3-Next) */
+    bool conv_bias; /* of the convolution */
+    bool proj_bias; /* of the matrices before and behind */
+    float dt_min, dt_max;
+};
+
 /* How the experts of a layer lie in the checkpoint. */
 enum expert_layout {
-    EXPERTS_SEPARATE, /* each has its matrices gate, up and down */
+    /* Each has its matrices gate, up and down; or, where the checkpoint has the name of
+     * W_MOE_GATE_UP, all of a layer are in one tensor: [n_experts][2 * ffn][hidden], the gates'
+     * rows first, and [n_experts][hidden][ffn], or both with the last two dimensions swapped. */
+    EXPERTS_SEPARATE,
     /* One tensor for all of a layer: [n_experts][hidden][2 * ffn], gate and up in turns, and
      * [n_experts][ffn][hidden]. Stored quantised: each expert's matrix by rows of outputs. */
     EXPERTS_INTERLEAVED,
@@ -99,6 +125,8 @@ struct moe_spec {
      * sigmoid of a product of the input, where `shared_gate` (Qwen 2 MoE). */
     uint32_t shared_ffn;
     bool shared_gate;
+    bool shared_packed; /* gate over up of that MLP in one matrix */
+    bool plain;         /* MLPs without gates: down(act(up(x))) */
     enum expert_layout layout;
 };
 
@@ -120,6 +148,9 @@ struct decoder_spec {
     struct norm_spec norm;
     enum norm_place norms;
     enum qk_norm qk_norm;
+    /* Attention's result is multiplied by the sigmoid of a product of its input, whose rows follow
+     * those of each head's q in one matrix. With QKV_SEPARATE. */
+    bool attn_gate;
     bool embed_norm;  /* the embedding is normalised (BLOOM, arXiv 2211.05100) */
     bool parallel;    /* x + attn(n(x)) + mlp(n(x)) instead of one after the other */
     bool shared_norm; /* parallel: one norm feeds both */
@@ -142,6 +173,8 @@ struct decoder_spec {
      * says which. */
     struct alibi_spec alibi;
 
+    uint32_t n_cached; /* layers with keys and values; at least 1 */
+    struct recur_spec recur;
     struct moe_spec moe;
     struct rope_spec rope[SPEC_MAX_ROPES];
     struct layer_spec layers[SPEC_MAX_LAYERS];
@@ -161,6 +194,6 @@ static inline uint32_t spec_qkv_row(const struct decoder_spec *s, int part, uint
         row = head + (part > 0 ? s->n_heads : 0) + (part > 1 ? s->n_kv_heads : 0);
     else if (s->qkv == QKV_GROUPED)
         row = part == 0 ? head / g * (g + 2) + head % g : head * (g + 2) + g + (uint32_t)part - 1;
-    return row * s->head_dim;
+    return row * s->head_dim * (s->attn_gate && part == 0 ? 2 : 1);
 }
 #endif

@@ -10,6 +10,20 @@ void layer_project(struct decoder *d, uint32_t layer, const struct projection *p
         d->ops->lora(d->dev, y, p->width, x, x_width, adapters_sets(d->adapters, layer, p->site));
 }
 
+enum { STATE_ALIGN = 16 }; /* floats */
+
+uint64_t layer_take_state(struct decoder *d, uint64_t floats)
+{
+    const uint64_t at = d->state_floats;
+    d->state_floats += (floats + STATE_ALIGN - 1) / STATE_ALIGN * STATE_ALIGN;
+    return at;
+}
+
+struct state_ref layer_state(const struct decoder *d, uint64_t at)
+{
+    return (struct state_ref){d->state + at, d->state_floats};
+}
+
 void layer_free_weight(struct decoder *d, struct weight *w)
 {
     if (w)

@@ -49,7 +49,8 @@ struct sublayer_ops {
     int (*forward)(struct decoder *d, const void *self, struct sub_step *s, struct err *e);
 };
 
-extern const struct sublayer_ops mixer_attention, ffn_dense, ffn_moe;
+extern const struct sublayer_ops mixer_attention, mixer_delta, mixer_mamba2, mixer_conv, ffn_dense,
+    ffn_moe;
 
 /* A sublayer of a loaded layer. */
 struct sublayer {
@@ -59,7 +60,7 @@ struct sublayer {
 
 struct layer {
     struct norm mixer_norm, post_mixer_norm, ffn_norm, post_ffn_norm; /* [hidden] */
-    struct sublayer mixer, ffn;
+    struct sublayer mixer, ffn; /* ops NULL: the layer has none */
 };
 
 /* What sublayers share (layer.c).
@@ -76,6 +77,10 @@ void layer_project(struct decoder *d, uint32_t layer, const struct projection *p
 /* x[0 .. n) summed over ranks, n a multiple of 4; what a rehearsed step needs of it at most once.
  */
 int layer_sum(struct decoder *d, float *x, size_t n, struct err *e);
+/* A place for `floats` numbers in each cell of recurrent state, while a layer is loaded; and what
+ * is there in a step. */
+uint64_t layer_take_state(struct decoder *d, uint64_t floats);
+struct state_ref layer_state(const struct decoder *d, uint64_t at);
 void layer_free_weight(struct decoder *d, struct weight *w); /* NULL is fine */
 void layer_free_norm(struct decoder *d, struct norm *n);
 #endif

@@ -39,14 +39,15 @@ static const char *name_at(const char *p, int layer, int expert, const char *suf
     return p;
 }
 
-/* Of several names the one that the checkpoint has, else the last. */
+/* Of several names the one that the checkpoint has, else (without a checkpoint as well) the last.
+ */
 static void name_of(const struct loader *l, enum role role, int layer, int expert,
                     const char *suffix, char out[NAME_MAX_LEN])
 {
     const char *p = l->a->names[role];
     assert(p); /* the spec asks for what the family has no name for */
     p = name_at(p, layer, expert, suffix, out);
-    while (*p == '|' && l->c && !look(l, out))
+    while (*p == '|' && (!l->c || !look(l, out)))
         p = name_at(p + 1, layer, expert, suffix, out);
 }
 
@@ -206,7 +207,7 @@ static bool keep_codes(struct loader *l, struct mat_part *parts, int n)
 {
     const struct decoder *d = l->d;
     const int before = l->n_copies;
-    if (l->failed || !l->c || !l->how->keep)
+    if (l->failed || !l->c || !l->how->keep || n > MAX_SOURCES)
         return false;
     for (int i = 0; i < n; i++) {
         const struct mat_part *p = &parts[i];
@@ -324,10 +325,32 @@ struct mat_part loader_rows(struct mat_part p, uint32_t first, uint32_t n)
 
 /* ---------------------------------------------------------------- all experts in one tensor */
 
-struct mat_part loader_expert(struct loader *l, enum role role, int layer, int expert, int64_t rows,
-                              int64_t cols)
+static const struct tensor *fused_tensor(const struct loader *l, enum role role, int layer)
+{
+    char name[NAME_MAX_LEN];
+    name_of(l, role, layer, NO_EXPERT, "", name);
+    return look(l, name);
+}
+
+enum fused loader_fused(const struct loader *l, int layer)
+{
+    const struct decoder_spec *s = &l->d->spec;
+    if (s->moe.layout == EXPERTS_INTERLEAVED)
+        return FUSED_IN_FIRST;
+    if (!l->c || !l->a->names[W_MOE_GATE_UP] || !fused_tensor(l, W_MOE_GATE_UP, layer))
+        return FUSED_NONE;
+    const bool square = s->moe.ffn == s->hidden; /* then the other one tells */
+    const struct tensor *t = fused_tensor(l, square ? W_MOE_GATE_UP : W_MOE_DOWN, layer);
+    const uint64_t cols = square ? s->hidden : s->moe.ffn;
+    return t && t->n_dims == 3 && t->dims[2] != cols ? FUSED_IN_FIRST : FUSED_OUT_FIRST;
+}
+
+struct mat_part loader_expert(struct loader *l, enum role role, int layer, int expert,
+                              enum fused how, int64_t rows, int64_t cols)
 {
     const int64_t n = l->d->spec.moe.n_experts;
+    const bool by_rows = how == FUSED_OUT_FIRST;
+    const int64_t outer = by_rows ? rows : cols, inner = by_rows ? cols : rows;
     struct mat_part p = {0};
     char name[NAME_MAX_LEN], want[64];
     if (stored_part(l, role, layer, NO_EXPERT, "", n * rows, cols, &p))
@@ -338,10 +361,10 @@ struct mat_part loader_expert(struct loader *l, enum role role, int layer, int e
     const struct tensor *t = l->failed ? NULL : find(l, name, rows, cols);
     if (!t || element_type(l, t, &p.dtype))
         return p;
-    if (l->c && (t->n_dims != 3 || t->dims[0] != (uint64_t)n || t->dims[1] != (uint64_t)cols ||
-                 t->dims[2] != (uint64_t)rows)) {
-        snprintf(want, sizeof(want), "%lld, %lld, %lld", (long long)n, (long long)cols,
-                 (long long)rows);
+    if (l->c && (t->n_dims != 3 || t->dims[0] != (uint64_t)n || t->dims[1] != (uint64_t)outer ||
+                 t->dims[2] != (uint64_t)inner)) {
+        snprintf(want, sizeof(want), "%lld, %lld, %lld", (long long)n, (long long)outer,
+                 (long long)inner);
         l->failed = true;
         tensor_wrong_shape(t, want, l->e);
         return p;
@@ -349,7 +372,7 @@ struct mat_part loader_expert(struct loader *l, enum role role, int layer, int e
     p.data = source(l, t, dtype_size(p.dtype));
     p.rows = rows, p.cols = cols;
     if (l->c) {
-        p.row_stride = 1, p.col_stride = rows;
+        p.row_stride = by_rows ? cols : 1, p.col_stride = by_rows ? 1 : rows;
         return part_at(p, (size_t)expert * (size_t)(rows * cols));
     }
     p.random = p.data ? NULL : &l->random[t - l->made];
@@ -465,21 +488,38 @@ float *loader_bias(struct loader *l, enum role role, int layer, uint32_t n)
     return loader_vector(l, &p, 1, 0);
 }
 
+/* All elements of the tensor of this name, in whatever dimensions; small ones: without a checkpoint
+ * they are made here. An empty part after a fault. */
+static struct mat_part named_table(struct loader *l, const char *name, int64_t rows, int64_t cols)
+{
+    struct mat_part p = {.rows = rows, .cols = cols, .row_stride = cols, .col_stride = 1};
+    const struct tensor *t = l->failed ? NULL : find(l, name, rows * cols, 0);
+    if (!t || element_type(l, t, &p.dtype))
+        return (struct mat_part){0};
+    uint64_t elements = 1; /* [n], or in rows: [1, n], [heads, n / heads] */
+    for (int i = 0; i < t->n_dims; i++)
+        elements *= t->dims[i];
+    if (!t->n_dims || elements != (uint64_t)(rows * cols)) {
+        wrong_shape(l, t, rows * cols, 0);
+        return (struct mat_part){0};
+    }
+    p.data = source(l, t, dtype_size(p.dtype));
+    return p;
+}
+
+struct mat_part loader_table(struct loader *l, enum role role, int layer, const char *suffix,
+                             int64_t rows, int64_t cols)
+{
+    char name[NAME_MAX_LEN];
+    name_of(l, role, layer, NO_EXPERT, suffix, name);
+    return named_table(l, name, rows, cols);
+}
+
 /* Elements `s` of the vector [n] of this name, plus something. */
 static float *named_vector(struct loader *l, const char *name, uint32_t n, struct slice s,
                            float plus)
 {
-    struct mat_part p = {.rows = n, .cols = 1, .row_stride = 1, .col_stride = 1};
-    const struct tensor *t = l->failed ? NULL : find(l, name, n, 0);
-    if (!t || element_type(l, t, &p.dtype))
-        return NULL;
-    uint64_t elements = 1; /* [n], or in rows: [1, n], [heads, n / heads] */
-    for (int i = 0; i < t->n_dims; i++)
-        elements *= t->dims[i];
-    if (!t->n_dims || elements != n)
-        wrong_shape(l, t, n, 0);
-    else
-        p.data = source(l, t, dtype_size(p.dtype));
+    struct mat_part p = named_table(l, name, n, 1);
     p = loader_rows(p, s.first, s.n);
     return loader_vector(l, &p, 1, plus);
 }

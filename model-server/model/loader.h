@@ -47,10 +47,19 @@ bool loader_own_head(const struct loader *l);
 /* The whole matrix [rows, cols] of a role, or its bias [rows] as one column. Valid until packed. */
 struct mat_part loader_part(struct loader *l, enum role role, int layer, int expert, bool bias,
                             int64_t rows, int64_t cols);
-/* Out of tensors that hold all experts (EXPERTS_INTERLEAVED): the matrix [rows, cols] of one of
- * them; all biases, [n_experts * rows] as one column. */
-struct mat_part loader_expert(struct loader *l, enum role role, int layer, int expert, int64_t rows,
-                              int64_t cols);
+/* The tensor of that role (its whole name, where `suffix` is "") with rows * cols elements in
+ * whatever dimensions, as a matrix. Its type is a plain one. */
+struct mat_part loader_table(struct loader *l, enum role role, int layer, const char *suffix,
+                             int64_t rows, int64_t cols);
+/* How tensors that hold all experts of a layer lie: each expert's matrix in columns or in rows.
+ * EXPERTS_SEPARATE: FUSED_NONE where there are none, else what the shapes of W_MOE_GATE_UP [2 ffn,
+ * hidden] and W_MOE_DOWN [hidden, ffn] say. */
+enum fused { FUSED_NONE, FUSED_IN_FIRST, FUSED_OUT_FIRST };
+enum fused loader_fused(const struct loader *l, int layer);
+/* Out of such tensors: the matrix [rows, cols] of one expert; all biases, [n_experts * rows] as one
+ * column. */
+struct mat_part loader_expert(struct loader *l, enum role role, int layer, int expert,
+                              enum fused how, int64_t rows, int64_t cols);
 struct mat_part loader_expert_biases(struct loader *l, enum role role, int layer, int64_t rows);
 /* Rows in turns: of the pairs [first, first + n) of rows the even ones, then the odd ones. */
 void loader_turns(struct loader *l, struct mat_part p, uint32_t first, uint32_t n,

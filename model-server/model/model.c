@@ -102,6 +102,7 @@ static void fill_info(struct model *m)
     i->quant = m->d.quant;
     i->weight_bytes = m->d.weights.bytes;
     count_work(m);
+    i->state_bytes = m->d.state_floats * sizeof(float);
     i->n_layers = s->n_layers;
     i->enqueues = m->d.comm->world == 1 || m->d.comm->enqueues;
     i->hidden = s->hidden;
@@ -127,6 +128,10 @@ static int check_ops(const struct decoder *d, struct err *e)
         missing = "norms over all heads";
     else if (d->spec.moe.shared_gate && !d->ops->gate_rows)
         missing = "shared experts with a gate";
+    else if (d->spec.attn_gate && !d->ops->gate_norm)
+        missing = "attention with a gate";
+    else if (d->spec.recur.conv && !(d->ops->conv && d->ops->recur && d->ops->gate_norm))
+        missing = "recurrent layers";
     if (!missing)
         return 0;
     return err_set(e, ERR_VALIDATION, "the %s backend has no %s", d->ops->name, missing);
@@ -268,7 +273,7 @@ struct adapters *model_adapters(struct model *m) { return m->d.adapters; }
 static struct kv_desc kv_desc(const struct model *m, uint32_t n_blocks, uint32_t block_size,
                               enum kv_dtype dtype)
 {
-    return (struct kv_desc){.n_layers = m->d.spec.n_layers,
+    return (struct kv_desc){.n_layers = m->d.spec.n_cached,
                             .n_blocks = n_blocks,
                             .block_size = block_size,
                             .n_kv_heads = m->d.split.kv_heads.n,
@@ -303,6 +308,29 @@ int model_kv_copy(struct model *m, const uint32_t *src, const uint32_t *dst, uin
                   struct err *e)
 {
     return m->d.ops->kv_copy(m->d.dev, m->d.kv, src, dst, n, e);
+}
+
+int model_state_resize(struct model *m, uint32_t n_cells, struct err *e)
+{
+    struct decoder *d = &m->d;
+    size_t bytes;
+    d->ops->free(d->dev, d->state); /* first: there may be no room for both */
+    d->state = NULL;
+    d->n_cells = 0;
+    if (!n_cells || !d->state_floats)
+        return 0;
+    if (__builtin_mul_overflow((size_t)m->info.state_bytes, (size_t)n_cells, &bytes))
+        return err_nomem(e);
+    d->state = d->ops->alloc(d->dev, bytes, e);
+    d->n_cells = d->state ? n_cells : 0;
+    return d->state ? 0 : -1;
+}
+
+int model_state_copy(struct model *m, const uint32_t *src, const uint32_t *dst, uint32_t n,
+                     struct err *e)
+{
+    const struct state_ref all = layer_state(&m->d, 0);
+    return m->d.ops->state_copy(m->d.dev, &all, src, dst, n, e);
 }
 
 /* Twice, because the first time touches the memory. A download waits for what was enqueued. */

@@ -54,8 +54,9 @@ struct model_info {
     uint32_t n_layers, hidden, n_heads, n_kv_heads, head_dim; /* whole model */
     bool by_length; /* rotations look at the length of the sequence (dynamic, longrope): keys of a
                        prefix are right only for a sequence of that length, so none are shared */
-    bool enqueues;  /* model_draw() returns without waiting: no collective needs the host */
-    const uint32_t *eos; /* generation_config.json's, else config.json's; owned by the model */
+    uint64_t state_bytes; /* of a cell of recurrent state on this rank; 0: the model has none */
+    bool enqueues;        /* model_draw() returns without waiting: no collective needs the host */
+    const uint32_t *eos;  /* generation_config.json's, else config.json's; owned by the model */
     uint32_t n_eos;
 };
 
@@ -81,6 +82,14 @@ int model_kv_resize(struct model *m, uint32_t n_blocks, uint32_t block_size, enu
                     struct err *e);
 int model_kv_copy(struct model *m, const uint32_t *src, const uint32_t *dst, uint32_t n,
                   struct err *e);
+/* Recurrent state, where the model has some. A cell has that of one sequence after so many tokens:
+ * see struct span. Allocate (first call) or replace (contents are lost) the pool. */
+int model_state_resize(struct model *m, uint32_t n_cells, struct err *e);
+/* Cell dst[i] becomes cell src[i] for n pairs, in this order and in order with the steps. The
+ * caller has checked the numbers. */
+int model_state_copy(struct model *m, const uint32_t *src, const uint32_t *dst, uint32_t n,
+                     struct err *e);
+
 /* Host memory for n_slots blocks of this rank that make way for others; contents are lost. 0: none.
  * ERR_VALIDATION where the backend cannot. After model_kv_resize(). *block_ns: what moving a block
  * there takes. */

@@ -8,6 +8,8 @@ static struct span cut_span(const struct span *s, uint32_t from, uint32_t to)
     struct span cut = *s;
     cut.first = first - from;
     cut.n = end - first;
+    if (first > s->first) /* the part before has written it */
+        cut.state_in = s->state_out;
     cut.kv_len = s->kv_len - (s->first + s->n - end);
     cut.seq_len = s->seq_len > s->kv_len ? s->seq_len : s->kv_len;
     return cut;

@@ -2,7 +2,7 @@
  *
  * What a token computes does not depend on its company, so a large step may be walked through in
  * passes that need less memory. Spans are cut where a pass ends: their first tokens are in the
- * cache when the rest comes. */
+ * cache, and the state after them in `state_out`, when the rest comes. */
 #ifndef MODEL_SERVER_MODEL_PASS_H
 #define MODEL_SERVER_MODEL_PASS_H
 #include "model-server/backend/backend.h"

@@ -9,6 +9,37 @@ static int divides(uint32_t world, uint32_t n, const char *what, struct err *e)
                    world, n, what);
 }
 
+/* Heads that several ranks may keep: see split_make(). */
+static struct slice shared_heads(uint32_t n, uint32_t rank, uint32_t world)
+{
+    return n % world == 0 ? slice_of(n, (int)rank, (int)world)
+                          : (struct slice){rank / (world / n), 1};
+}
+
+/* Ranks that share a group of Mamba-2 normalise it together, in rows with room for two groups. */
+static bool too_many_groups(const struct decoder_spec *s, uint32_t world)
+{
+    bool mamba = false;
+    for (uint32_t i = 0; i < s->n_layers; i++)
+        mamba |= s->layers[i].mixer == MIXER_MAMBA2;
+    return mamba && s->recur.key_heads > 2 && s->recur.key_heads < world;
+}
+
+static int check_recur(const struct decoder_spec *s, uint32_t world, struct err *e)
+{
+    const struct recur_spec *r = &s->recur;
+    if (!r->heads)
+        return 0;
+    if (too_many_groups(s, world))
+        return err_set(e, ERR_VALIDATION, "`num_shard` %u is more than the %u groups of this model",
+                       world, r->key_heads);
+    if (divides(world, r->heads, "heads of the recurrent layers", e))
+        return -1;
+    return r->key_heads % world && world % r->key_heads
+               ? divides(world, r->key_heads, "key heads of the recurrent layers", e)
+               : 0;
+}
+
 int split_make(struct split *s, const struct decoder_spec *spec, int rank, int world, struct err *e)
 {
     uint32_t w = (uint32_t)world, r = (uint32_t)rank, kv = spec->n_kv_heads;
@@ -17,6 +48,8 @@ int split_make(struct split *s, const struct decoder_spec *spec, int rank, int w
         return -1;
     if (kv % w && w % kv)
         return divides(w, kv, "key-value heads", e);
+    if (check_recur(spec, w, e))
+        return -1;
     if (spec->ffn < w || spec->vocab < w || (spec->moe.n_experts && spec->moe.ffn < w) ||
         (spec->moe.shared_ffn && spec->moe.shared_ffn < w))
         return err_set(e, ERR_VALIDATION, "`num_shard` %u is more than this model can be cut into",
@@ -31,12 +64,16 @@ int split_make(struct split *s, const struct decoder_spec *spec, int rank, int w
         .rank = rank,
         .world = world,
         .heads = slice_of(spec->n_heads, rank, world),
-        .kv_heads = kv % w == 0 ? slice_of(kv, rank, world) : (struct slice){r / (w / kv), 1},
+        .kv_heads = shared_heads(kv, r, w),
         .ffn = slice_of(spec->ffn, rank, world),
         .shared_ffn = slice_of(spec->moe.shared_ffn, rank, world),
         .moe_ffn = {units.first * unit, units.n * unit},
+        .mix_heads = slice_of(spec->recur.heads, rank, world),
+        .channels = slice_of(spec->hidden, rank, world),
         .vocab = slice_of(spec->vocab, rank, world),
         .vocab_most = (spec->vocab + w - 1) / w,
     };
+    if (spec->recur.heads)
+        s->mix_keys = shared_heads(spec->recur.key_heads, r, w);
     return 0;
 }

@@ -23,11 +23,13 @@ static inline struct slice slice_of(uint32_t n, int rank, int world)
 struct split {
     int rank, world;
     struct slice heads, kv_heads, ffn, moe_ffn, shared_ffn, vocab;
-    uint32_t vocab_most; /* rows of the largest vocabulary slice */
+    struct slice mix_heads, mix_keys; /* of recurrent layers: value heads and key heads */
+    struct slice channels;            /* of MIXER_CONV */
+    uint32_t vocab_most;              /* rows of the largest vocabulary slice */
 };
 
 /* ERR_VALIDATION naming the numbers where `world` does not divide the heads. Key-value heads fewer
- * than ranks are kept by world / n_kv_heads ranks each. */
+ * than ranks are kept by world / n_kv_heads ranks each; key heads of recurrent layers as well. */
 int split_make(struct split *s, const struct decoder_spec *spec, int rank, int world,
                struct err *e);
 #endif

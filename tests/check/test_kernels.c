@@ -545,6 +545,76 @@ static bool check_rotate(void (*fn)(void), uint32_t n)
     return true;
 }
 
+/* ---------------------------------------------------------------- recurrent layers */
+
+static bool check_gate(void (*fn)(void), uint32_t n)
+{
+    bool good = true;
+    for (int sigmoid = 0; sigmoid < 2; sigmoid++) {
+        fill(n);
+        start_from(x, n);
+        k_gate_ref(want, w, n, sigmoid);
+        CALL(gate)(got, w, n, sigmoid);
+        good &= same();
+    }
+    return good;
+}
+
+static bool check_conv_row(void (*fn)(void), uint32_t n)
+{
+    const uint32_t width = 2 + n % (CONV_MOST - 1),
+                   channels = n < MAXN / CONV_MOST ? n : MAXN / CONV_MOST;
+    const float *rows[CONV_MOST];
+    fill(MAXN);
+    for (uint32_t j = 0; j < width; j++)
+        rows[j] = x + j * (channels + 3);
+    const float *bias = n % 3 ? b : NULL;
+    k_conv_row_ref(want, rows, w, channels, bias, width, channels);
+    CALL(conv_row)(got, rows, w, channels, bias, width, channels);
+    return same();
+}
+
+enum { MOST_KEYS = 256, STATE = RECUR_PANELS * MOST_KEYS * LANES };
+
+/* A few tokens, of which the first reads another state than it writes. */
+static bool recur_tokens(void (*fn)(void), const struct recur_step *how, uint32_t keys, uint32_t n)
+{
+    static float from[STATE], s[2][STATE];
+    memset(from, 0, sizeof(from));
+    for (uint32_t at = 0; at < keys * RECUR_PANELS * LANES; at++)
+        if (at / (keys * LANES) * LANES + at % LANES < n)
+            from[at] = rng_wide(&rng);
+    memset(s, 0, sizeof(s));
+    for (uint32_t t = 0; t < 3; t++) {
+        struct recur_step r = *how;
+        fill(MOST_KEYS);
+        r.k = x, r.q = w, r.v = b;
+        r.from = t ? s[0] : from, r.s = s[0], r.o = want;
+        k_recur_ref(&r);
+        r.from = t ? s[1] : from, r.s = s[1], r.o = got;
+        CALL(recur)(&r);
+        if (!same() || memcmp(s[0], s[1], sizeof(s[0])) != 0)
+            return false;
+    }
+    return true;
+}
+
+static bool check_recur(void (*fn)(void), uint32_t n)
+{
+    const uint32_t keys = n < MOST_KEYS ? n : MOST_KEYS, values = 1 + n % (RECUR_PANELS * LANES);
+    const float skip = 0.7f;
+    const struct recur_step delta = {.panel = (size_t)keys * LANES,
+                                     .keys = keys,
+                                     .n = values,
+                                     .decay = 0.9f,
+                                     .beta = 0.3f,
+                                     .delta = true};
+    struct recur_step plain = delta;
+    plain.delta = false;
+    plain.skip = &skip;
+    return recur_tokens(fn, &delta, keys, values) && recur_tokens(fn, &plain, keys, values);
+}
+
 /* ---------------------------------------------------------------- all of them */
 
 static void every_variant_gives_the_bits_of_the_reference(void **state)

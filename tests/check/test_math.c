@@ -18,7 +18,7 @@ static double ulps(float f, double exact)
 static void functions_are_as_exact_as_they_say(void **state)
 {
     (void)state;
-    double worst_exp = 0, worst_neg = 0, worst_tanh = 0, worst_erf = 0;
+    double worst_exp = 0, worst_neg = 0, worst_tanh = 0, worst_erf = 0, worst_plus = 0;
     for (int i = 0; i < 400000; i++) {
         float e = rng_unit(&rng) * 87.0f,
               u = rng_unit(&rng) * ldexpf(1, (int)rng_below(&rng, 8) - 4);
@@ -26,9 +26,14 @@ static void functions_are_as_exact_as_they_say(void **state)
         worst_neg = fmax(worst_neg, ulps(math_exp_neg(-fabsf(e)), exp(-fabsf(e))));
         worst_tanh = fmax(worst_tanh, ulps(math_tanh(u), tanh(u)));
         worst_erf = fmax(worst_erf, ulps(math_erf(u), erf(u)));
+        const double plus = fmax(e, 0) + log1p(exp(-fabs((double)e)));
+        worst_plus = fmax(worst_plus, ulps(math_softplus(e), plus));
     }
-    print_message("exp %.2f, exp of negatives %.2f, tanh %.2f, erf %.2f units in the last place\n",
-                  worst_exp, worst_neg, worst_tanh, worst_erf);
+    print_message(
+        "exp %.2f, exp of negatives %.2f, tanh %.2f, erf %.2f, softplus %.2f units in the "
+        "last place\n",
+        worst_exp, worst_neg, worst_tanh, worst_erf, worst_plus);
+    assert_true(worst_plus <= 2.5);
     assert_true(worst_neg <= 1.2);
     assert_true(worst_exp <= 1.2 && worst_tanh <= 1.5 && worst_erf <= 1.5);
 }
@@ -43,6 +48,9 @@ static void functions_keep_their_edges(void **state)
     assert_true(math_exp(-100) > 0 && math_exp(88.7f) < INFINITY);
     assert_true(math_tanh(INFINITY) == 1 && math_tanh(-INFINITY) == -1 && isnan(math_tanh(NAN)));
     assert_true(math_erf(5) == 1 && math_erf(-INFINITY) == -1 && isnan(math_erf(NAN)));
+    assert_true(math_softplus(200) == 200 && math_softplus(-200) == 0);
+    assert_true(math_softplus(-INFINITY) == 0 && math_softplus(INFINITY) == INFINITY);
+    assert_true(isnan(math_softplus(NAN)));
     assert_true(math_act(-1000, ACT_SILU) == 0 && math_act(-1000, ACT_GELU_TANH) == 0);
     assert_true(isnan(math_act(NAN, ACT_RELU)) && isnan(math_act(NAN, ACT_SILU)));
 }

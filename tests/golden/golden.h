@@ -148,7 +148,8 @@ static inline int bench_open_with(struct bench *b, const struct bench_setup *u, 
                                     .adapters = u->adapters,
                                     .n_adapters = u->n_adapters};
     if (!(b->model = model_load(u->dir, &o, e)) ||
-        model_kv_resize(b->model, n_blocks, BLOCK_SIZE, KV_F32, e))
+        model_kv_resize(b->model, n_blocks, BLOCK_SIZE, KV_F32, e) ||
+        model_state_resize(b->model, n_blocks, e))
         return -1;
     b->vocab = model_info(b->model)->vocab;
     b->adapter = u->adapter;
@@ -177,7 +178,8 @@ static inline int bench_open(struct bench *b, const char *dir, struct comm *comm
 struct seq {
     uint32_t ids[MAX_LEN], n, done; /* known tokens, those that are in the cache */
     uint32_t blocks[MAX_SEQ_BLOCKS], adapter;
-    float *rows; /* [MAX_LEN][vocab] logits after each token */
+    uint32_t cell; /* its state is in the cell whose number is blocks[cell], 0 or 1 */
+    float *rows;   /* [MAX_LEN][vocab] logits after each token */
 };
 
 /* `first`: where its blocks begin in `order`, a permutation of the cache's blocks. */
@@ -216,8 +218,8 @@ static inline int bench_step(struct bench *b, struct seq *const *seqs, const uin
         struct seq *s = seqs[i];
         if (!take[i])
             continue;
-        spans[n_spans++] =
-            (struct span){n, take[i], s->done + take[i], s->blocks, s->n, s->adapter};
+        spans[n_spans++] = (struct span){n,    take[i],    s->done + take[i],  s->blocks,
+                                         s->n, s->adapter, s->blocks[s->cell], s->blocks[!s->cell]};
         for (uint32_t k = s->done; k < s->done + take[i]; k++, n++) {
             ids[n] = s->ids[k], pos[n] = k, rows[n] = n;
             slots[n] = s->blocks[k / BLOCK_SIZE] * BLOCK_SIZE + k % BLOCK_SIZE;
@@ -240,6 +242,7 @@ static inline int bench_step(struct bench *b, struct seq *const *seqs, const uin
         if (want) /* one without tokens may have no rows */
             memcpy(seqs[i]->rows + seqs[i]->done * row, logits + at * row, want * sizeof(float));
         seqs[i]->done += take[i];
+        seqs[i]->cell ^= take[i] > 0;
         at += take[i];
     }
     free(logits);

@@ -164,6 +164,15 @@ void cpu_rope_kv(struct device *d, float *qkv, struct kv_cache *kv, uint32_t lay
 bool cpu_attention_reserve(struct device *d, const struct kv_desc *k);
 void cpu_attention(struct device *d, float *o, const float *q, uint32_t q_stride,
                    const struct kv_cache *kv, uint32_t layer, const struct attn *p);
+void cpu_conv(struct device *d, float *y, const float *x, uint32_t x_stride,
+              const struct state_ref *s, const struct conv *p);
+uint64_t cpu_conv_floats(const struct conv *p);
+void cpu_recur(struct device *d, float *o, const struct state_ref *s, const struct recur *p);
+uint64_t cpu_recur_floats(const struct recur *p);
+void cpu_gate_norm(struct device *d, float *x, uint32_t x_stride, uint32_t rows, uint32_t n,
+                   const struct gate_norm *p);
+int cpu_state_copy(struct device *d, const struct state_ref *s, const uint32_t *src,
+                   const uint32_t *dst, uint32_t n, struct err *e);
 void cpu_act_mul(struct device *d, float *y, const float *x, uint32_t rows, uint32_t n,
                  enum act kind);
 void cpu_act(struct device *d, float *x, uint32_t rows, uint32_t n, enum act kind);

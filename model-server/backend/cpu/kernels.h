@@ -109,6 +109,24 @@ static inline uint32_t quads_of(uint32_t cols) { return (cols + 3) / 4; }
 
 static inline uint32_t tile_stride(uint32_t rows) { return rows <= 2 ? rows : (rows + 3) & ~3u; }
 
+/* A token of one head of a recurrent layer (backend.h). Its state lies in panels of 16 values,
+ * [keys][16] floats, `panel` floats apart; `n` values are in them, what is past the last is zero.
+ *   u[j] = beta * (v[j] - decay * sum over i of k[i] S[i][j]), or without `delta` beta * v[j]
+ *   S[i][j] = fma(k[i], u[j], decay * S[i][j])
+ *   o[j] = sum over i of q[i] S[i][j], then, with `skip`, fma(skip, v[j], o[j])
+ * where the sums are chains of fma from zero, i ascending. */
+enum { RECUR_PANELS = 4 };
+struct recur_step {
+    const float *from; /* the state before it; may be s */
+    float *s;
+    size_t panel;
+    uint32_t keys, n; /* n <= RECUR_PANELS * LANES */
+    const float *k, *q, *v, *skip;
+    float decay, beta;
+    bool delta;
+    float *o;
+};
+
 /*  kernel       result  arguments */
 #define KERNELS(X)                                                                                 \
     X(tile_f32, void, (const struct tile *t))                                                      \
@@ -184,7 +202,14 @@ static inline uint32_t tile_stride(uint32_t rows) { return rows <= 2 ? rows : (r
     /* o = fma(p, b, o * a): two partial attention results into one */                             \
     X(merge, void, (float *o, const float *p, float a, float b, uint32_t n))                       \
     /* Rotate rot / 2 pairs of v: (a, b) -> (a c - b s, b c + a s). rope: rot / 2 c, then s. */    \
-    X(rotate, void, (float *v, const float *rope, uint32_t rot, bool interleaved))
+    X(rotate, void, (float *v, const float *rope, uint32_t rot, bool interleaved))                 \
+    /* x = x * g, or x * sigmoid(g) */                                                             \
+    X(gate, void, (float *x, const float *g, uint32_t n, bool sigmoid))                            \
+    /* y[c] = bias[c] (or 0), then fma(w[j * stride + c], x[j][c], y[c]), j < width ascending */   \
+    X(conv_row, void,                                                                              \
+      (float *y, const float *const *x, const float *w, size_t stride, const float *bias,          \
+       uint32_t width, uint32_t n))                                                                \
+    X(recur, void, (const struct recur_step *t))
 
 #define ALL_KERNELS(X, variant, needs)                                                             \
     X(tile_f32, variant, needs)                                                                    \
@@ -222,7 +247,10 @@ static inline uint32_t tile_stride(uint32_t rows) { return rows <= 2 ? rows : (r
     X(values_fp8, variant, needs)                                                                  \
     X(weigh, variant, needs)                                                                       \
     X(merge, variant, needs)                                                                       \
-    X(rotate, variant, needs)
+    X(rotate, variant, needs)                                                                      \
+    X(gate, variant, needs)                                                                        \
+    X(conv_row, variant, needs)                                                                    \
+    X(recur, variant, needs)
 
 #define INT_KERNELS(X, variant, needs)                                                             \
     X(tile_w8a8, variant, needs)                                                                   \

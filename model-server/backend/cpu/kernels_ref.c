@@ -205,3 +205,41 @@ void k_rotate_ref(float *v, const float *rope, uint32_t rot, bool interleaved)
         *b = fmaf(x, s, y * c);
     }
 }
+
+/* ---------------------------------------------------------------- recurrent layers */
+
+void k_gate_ref(float *x, const float *g, uint32_t n, bool sigmoid)
+{
+    for (uint32_t i = 0; i < n; i++)
+        x[i] *= sigmoid ? math_sigmoid(g[i]) : g[i];
+}
+
+void k_conv_row_ref(float *y, const float *const *x, const float *w, size_t stride,
+                    const float *bias, uint32_t width, uint32_t n)
+{
+    for (uint32_t c = 0; c < n; c++) {
+        float sum = bias ? bias[c] : 0.0f;
+        for (uint32_t j = 0; j < width; j++)
+            sum = fmaf(w[j * stride + c], x[j][c], sum);
+        y[c] = sum;
+    }
+}
+
+void k_recur_ref(const struct recur_step *t)
+{
+    for (uint32_t j = 0; j < t->n; j++) {
+        const size_t at = j / LANES * t->panel + j % LANES;
+        float u = t->v[j], o = 0.0f, known = 0.0f;
+        for (uint32_t i = 0; t->delta && i < t->keys; i++)
+            known = fmaf(t->k[i], t->from[at + (size_t)i * LANES], known);
+        if (t->delta)
+            u = fmaf(-t->decay, known, u);
+        u *= t->beta;
+        for (uint32_t i = 0; i < t->keys; i++) {
+            float *s = &t->s[at + (size_t)i * LANES];
+            *s = fmaf(t->k[i], u, t->decay * t->from[at + (size_t)i * LANES]);
+            o = fmaf(t->q[i], *s, o);
+        }
+        t->o[j] = t->skip ? fmaf(*t->skip, t->v[j], o) : o;
+    }
+}

@@ -383,3 +383,5 @@ void ISA(rotate)(float *v, const float *rope, uint32_t rot, bool interleaved)
         v_store_n(v + half + i, v_fma(x, s, v_mul(y, c)), m);
     }
 }
+
+#include "model-server/backend/cpu/kernels_state.inc.h"

@@ -109,6 +109,18 @@ static inline float math_erf(float x)
 
 static inline float math_sigmoid(float x) { return 1.0f / (1.0f + math_exp(-x)); }
 
+/* log(1 + exp(x)) = max(x, 0) + log(1 + y), y = exp(-|x|), by the series of atanh(y / (2 + y)),
+ * whose argument is at most 1/3. */
+static inline float math_softplus(float x)
+{
+    const float y = math_exp(-fabsf(x)), s = y / (2.0f + y), q = s * s;
+    float p =
+        fmaf(fmaf(fmaf(fmaf(q, 1 / 15.0f, 1 / 13.0f), q, 1 / 11.0f), q, 1 / 9.0f), q, 1 / 7.0f);
+    p = fmaf(fmaf(p, q, 1 / 5.0f), q, 1 / 3.0f);
+    const float log = fmaf(2.0f * s * q, p, 2.0f * s);
+    return x > 0.0f ? x + log : x < 0.0f || x == 0.0f ? log : x;
+}
+
 static inline float math_act(float x, enum act kind)
 {
     switch (kind) {

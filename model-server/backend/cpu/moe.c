@@ -100,11 +100,15 @@ static void run_expert(struct device *d, float *y, const float *x, uint32_t expe
     uint32_t n = m->n[expert], hidden = p->router->cols, ffn = p->down[expert]->cols;
     for (uint32_t i = 0; i < n; i++)
         memcpy(m->x + (size_t)i * hidden, x + (size_t)c[i].row * hidden, hidden * sizeof(float));
-    const float *up_bias = p->up_bias ? p->up_bias + (size_t)expert * 2 * ffn : NULL;
+    const float *up_bias =
+        p->up_bias ? p->up_bias + (size_t)expert * (p->plain ? 1 : 2) * ffn : NULL;
     const float *down_bias = p->down_bias ? p->down_bias + (size_t)expert * hidden : NULL;
     cpu_linear(d, m->hidden, m->x, n, p->up[expert], up_bias);
-    cpu_act_mul(d, m->gated, m->hidden, n, ffn, p->act);
-    cpu_linear(d, m->out, m->gated, n, p->down[expert], down_bias);
+    if (p->plain)
+        cpu_act(d, m->hidden, n, ffn, p->act);
+    else
+        cpu_act_mul(d, m->gated, m->hidden, n, ffn, p->act);
+    cpu_linear(d, m->out, p->plain ? m->hidden : m->gated, n, p->down[expert], down_bias);
     for (uint32_t i = 0; i < n; i++)
         d->kern.axpy(y + (size_t)c[i].row * hidden, m->out + (size_t)i * hidden, c[i].weight,
                      hidden);

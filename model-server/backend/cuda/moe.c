@@ -146,9 +146,12 @@ void cuda_moe(struct device *d, float *y, const float *x, uint32_t rows, const s
     struct group_args group = {m.expert, m.begin, m.list, pairs, p->n_experts};
     RECORD(d, group_launch, group);
     experts_linear(d, m.hidden, x, &m, p->up, p, rows, p->top_k);
-    add_biases(d, m.hidden, p->up_bias, &m, pairs, 2 * ffn);
-    cuda_act_mul(d, m.gated, m.hidden, pairs, ffn, p->act);
-    experts_linear(d, m.out, m.gated, &m, p->down, p, pairs, 1);
+    add_biases(d, m.hidden, p->up_bias, &m, pairs, (p->plain ? 1 : 2) * ffn);
+    if (p->plain)
+        cuda_act(d, m.hidden, pairs, ffn, p->act);
+    else
+        cuda_act_mul(d, m.gated, m.hidden, pairs, ffn, p->act);
+    experts_linear(d, m.out, p->plain ? m.hidden : m.gated, &m, p->down, p, pairs, 1);
     add_biases(d, m.out, p->down_bias, &m, pairs, hidden);
     struct mix_args mix = {y, m.out, m.weight, rows, hidden, p->top_k, 0};
     RECORD(d, mix_launch, mix);

@@ -9,14 +9,7 @@ static void configure(struct config *c, struct decoder_spec *s)
     s->act = config_act(c, "hidden_act", "silu");
     s->bias.qkv = s->bias.o = config_bool_or(c, "attention_bias", false);
     s->bias.mlp = config_bool_or(c, "mlp_bias", false);
-    s->embed_scale = (float)config_num_or(c, "embedding_multiplier", 1);
-    s->residual_scale = (float)config_num_or(c, "residual_multiplier", 1);
-    double divisor = config_num_or(c, "logits_scaling", 1);
-    if (divisor == 0)
-        config_fail(c, "`logits_scaling` must not be 0");
-    s->logit_scale = (float)(1 / (divisor == 0 ? 1 : divisor));
-    for (uint32_t i = 0; i < s->n_layers; i++)
-        s->layers[i].attn_scale = (float)config_num_or(c, "attention_multiplier", 1);
+    config_multipliers(c, s);
 }
 
 const struct arch arch_granite = {

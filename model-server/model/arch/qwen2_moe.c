@@ -20,10 +20,6 @@ static void configure(struct config *c, struct decoder_spec *s)
 const struct arch arch_qwen2_moe = {
     .types = (const char *const[]){"qwen2_moe", NULL},
     .prefix = "model.",
-    .names = {NAMES_LLAMA,
-              NAMES_EXPERTS, [W_SHARED_GATE] = "model.layers.*.mlp.shared_expert.gate_proj",
-              [W_SHARED_UP] = "model.layers.*.mlp.shared_expert.up_proj",
-              [W_SHARED_DOWN] = "model.layers.*.mlp.shared_expert.down_proj",
-              [W_SHARED_GATE_OUT] = "model.layers.*.mlp.shared_expert_gate"},
+    .names = {NAMES_LLAMA, NAMES_EXPERTS, NAMES_QWEN_SHARED_EXPERT},
     .configure = configure,
 };

@@ -23,21 +23,30 @@ static uint32_t width(const struct decoder *d, uint32_t layer)
 
 /* ---------------------------------------------------------------- load */
 
-/* Gate over up of one expert: this rank's rows. */
-static void up_parts(struct loader *l, int layer, int expert, struct mat_part parts[2])
+/* Gate over up of one expert, or up alone: this rank's rows. Returns how many parts it is. */
+static int up_parts(struct loader *l, int layer, int expert, enum fused fused,
+                    struct mat_part parts[2])
 {
     const struct decoder_spec *s = &l->d->spec;
     const struct slice f = l->d->split.moe_ffn;
-    if (s->moe.layout == EXPERTS_INTERLEAVED) {
-        parts[0] =
-            loader_expert(l, W_MOE_GATE_UP, layer, expert, 2 * (int64_t)s->moe.ffn, s->hidden);
-        loader_turns(l, parts[0], f.first, f.n, parts);
-        return;
+    const uint32_t ffn = s->moe.ffn;
+    if (fused != FUSED_NONE) {
+        parts[1] =
+            loader_expert(l, W_MOE_GATE_UP, layer, expert, fused, 2 * (int64_t)ffn, s->hidden);
+        parts[0] = loader_rows(parts[1], f.first, f.n);
+        if (s->moe.layout == EXPERTS_INTERLEAVED)
+            loader_turns(l, parts[1], f.first, f.n, parts);
+        else
+            parts[1] = loader_rows(parts[1], ffn + f.first, f.n);
+        return 2;
     }
-    parts[0] = loader_part(l, W_MOE_GATE, layer, expert, false, s->moe.ffn, s->hidden);
-    parts[1] = loader_part(l, W_MOE_UP, layer, expert, false, s->moe.ffn, s->hidden);
-    parts[0] = loader_rows(parts[0], f.first, f.n);
-    parts[1] = loader_rows(parts[1], f.first, f.n);
+    int n = 0;
+    if (!s->moe.plain)
+        parts[n++] = loader_part(l, W_MOE_GATE, layer, expert, false, ffn, s->hidden);
+    parts[n++] = loader_part(l, W_MOE_UP, layer, expert, false, ffn, s->hidden);
+    for (int i = 0; i < n; i++)
+        parts[i] = loader_rows(parts[i], f.first, f.n);
+    return n;
 }
 
 /* The router's, and all experts' one behind the other. */
@@ -74,17 +83,40 @@ static void load_experts(struct loader *l, struct experts *y, int layer)
 {
     const struct decoder_spec *s = &l->d->spec;
     const struct slice f = l->d->split.moe_ffn;
-    const bool apart = s->moe.layout == EXPERTS_SEPARATE;
+    const enum fused fused = loader_fused(l, layer);
     const enum quant quant = expert_quant(l);
+    const uint32_t ffn = s->moe.ffn;
     struct mat_part parts[2];
     for (uint32_t i = 0; i < y->n && !l->failed; i++) {
-        up_parts(l, layer, (int)i, parts);
-        y->up[i] = loader_pack(l, parts, 2, l->d->dtype, quant);
-        parts[0] = apart ? loader_part(l, W_MOE_DOWN, layer, (int)i, false, s->hidden, s->moe.ffn)
-                         : loader_expert(l, W_MOE_DOWN, layer, (int)i, s->hidden, s->moe.ffn);
+        const int n = up_parts(l, layer, (int)i, fused, parts);
+        y->up[i] = loader_pack(l, parts, n, l->d->dtype, quant);
+        parts[0] = fused ? loader_expert(l, W_MOE_DOWN, layer, (int)i, fused, s->hidden, ffn)
+                         : loader_part(l, W_MOE_DOWN, layer, (int)i, false, s->hidden, ffn);
         parts[0] = loader_cut(parts[0], 0, s->hidden, f.first, f.n);
         y->down[i] = loader_pack(l, parts, 1, l->d->dtype, quant);
     }
+}
+
+/* As up_parts(). */
+static int shared_parts(struct loader *l, int layer, struct mat_part p[2])
+{
+    const struct decoder_spec *s = &l->d->spec;
+    const struct slice f = l->d->split.shared_ffn;
+    const uint32_t ffn = s->moe.shared_ffn;
+    int n = 0;
+    if (s->moe.shared_packed) {
+        p[1] =
+            loader_part(l, W_SHARED_GATE_UP, layer, NO_EXPERT, false, 2 * (int64_t)ffn, s->hidden);
+        p[0] = loader_rows(p[1], f.first, f.n);
+        p[1] = loader_rows(p[1], ffn + f.first, f.n);
+        return 2;
+    }
+    if (!s->moe.plain)
+        p[n++] = loader_part(l, W_SHARED_GATE, layer, NO_EXPERT, false, ffn, s->hidden);
+    p[n++] = loader_part(l, W_SHARED_UP, layer, NO_EXPERT, false, ffn, s->hidden);
+    for (int i = 0; i < n; i++)
+        p[i] = loader_rows(p[i], f.first, f.n);
+    return n;
 }
 
 static void load_shared(struct loader *l, struct experts *y, int layer)
@@ -92,11 +124,9 @@ static void load_shared(struct loader *l, struct experts *y, int layer)
     const struct decoder_spec *s = &l->d->spec;
     const struct slice f = l->d->split.shared_ffn;
     const uint32_t ffn = s->moe.shared_ffn;
-    struct mat_part p[2] = {loader_part(l, W_SHARED_GATE, layer, NO_EXPERT, false, ffn, s->hidden),
-                            loader_part(l, W_SHARED_UP, layer, NO_EXPERT, false, ffn, s->hidden)};
-    for (int i = 0; i < 2; i++)
-        p[i] = loader_rows(p[i], f.first, f.n);
-    y->shared_up = loader_pack(l, p, 2, l->d->dtype, l->d->quant);
+    struct mat_part p[2];
+    const int n = shared_parts(l, layer, p);
+    y->shared_up = loader_pack(l, p, n, l->d->dtype, l->d->quant);
     p[0] = loader_part(l, W_SHARED_DOWN, layer, NO_EXPERT, false, s->hidden, ffn);
     p[0] = loader_cut(p[0], 0, s->hidden, f.first, f.n);
     y->shared_down = loader_pack(l, p, 1, l->d->dtype, l->d->quant);
@@ -159,10 +189,14 @@ static void release(struct decoder *d, void *self)
 static void add_shared(struct decoder *d, const struct experts *y, struct sub_step *s)
 {
     const uint32_t ffn = d->split.shared_ffn.n, hidden = d->spec.hidden, t = s->tokens;
+    const bool plain = d->spec.moe.plain;
     float *up = work_take(&s->work, t, 2 * (size_t)ffn), *act = work_take(&s->work, t, ffn);
     float *r = work_take(&s->work, t, hidden), *gate = work_take(&s->work, t, 1);
-    d->ops->linear(d->dev, up, s->in, t, y->shared_up, NULL);
-    d->ops->act_mul(d->dev, act, up, t, ffn, d->spec.act);
+    d->ops->linear(d->dev, plain ? act : up, s->in, t, y->shared_up, NULL);
+    if (plain)
+        d->ops->act(d->dev, act, t, ffn, d->spec.act);
+    else
+        d->ops->act_mul(d->dev, act, up, t, ffn, d->spec.act);
     d->ops->linear(d->dev, r, act, t, y->shared_down, NULL);
     if (y->shared_gate) {
         d->ops->linear(d->dev, gate, s->in, t, y->shared_gate, NULL);
@@ -190,6 +224,7 @@ static int forward(struct decoder *d, const void *self, struct sub_step *s, stru
                               .top_groups = m->moe.top_groups,
                               .group_pairs = m->moe.group_pairs,
                               .act = m->act,
+                              .plain = m->moe.plain,
                               .router_bias = y->router_bias,
                               .up_bias = y->up_bias,
                               .down_bias = y->down_bias});

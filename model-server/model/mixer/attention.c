@@ -6,8 +6,9 @@
 #include <stdlib.h>
 
 struct attention {
-    struct weight *qkv; /* [(heads + 2 kv_heads) * head_dim, hidden], this rank's heads */
-    struct weight *o;   /* [hidden, heads * head_dim] */
+    struct weight *qkv;  /* [(heads + 2 kv_heads) * head_dim, hidden], this rank's heads */
+    struct weight *o;    /* [hidden, heads * head_dim] */
+    struct weight *gate; /* [heads * head_dim, hidden], or NULL */
     float *qkv_bias, *o_bias;
     float *q_norm, *k_norm; /* [head_dim], or of all this rank's heads */
     float *sinks, *alibi;   /* [heads] */
@@ -24,7 +25,8 @@ static uint32_t qkv_width(const struct decoder *d)
 static uint32_t width(const struct decoder *d, uint32_t layer)
 {
     const uint32_t squares = d->spec.qk_norm == QK_NORM_ALL ? SQUARES : 0;
-    return (void)layer, qkv_width(d) + q_width(d) + squares;
+    const uint32_t gate = d->spec.attn_gate ? q_width(d) : 0;
+    return (void)layer, qkv_width(d) + q_width(d) + gate + squares;
 }
 
 /* ---------------------------------------------------------------- load */
@@ -43,7 +45,7 @@ static int qkv_parts(struct loader *l, int layer, bool bias, struct mat_part *pa
         whole = loader_part(l, W_QKV, layer, NO_EXPERT, bias, all, s->hidden);
     for (int p = 0; p < 3; p++) {
         const struct slice heads = p == 0 ? sp->heads : sp->kv_heads;
-        const uint32_t of = p == 0 ? s->n_heads : s->n_kv_heads;
+        const uint32_t of = p ? s->n_kv_heads : s->n_heads * (s->attn_gate ? 2 : 1);
         uint32_t end = UINT32_MAX;
         if (!packed)
             whole = loader_part(l, roles[p], layer, NO_EXPERT, bias, (int64_t)of * s->head_dim,
@@ -71,6 +73,25 @@ static void load_qkv(struct loader *l, struct attention *a, int layer)
     a->qkv = loader_pack(l, parts, qkv_parts(l, layer, false, parts), l->d->dtype, l->d->quant);
     if (l->d->spec.bias.qkv)
         a->qkv_bias = loader_vector(l, parts, qkv_parts(l, layer, true, parts), 0);
+    free(parts);
+}
+
+/* The rows behind each head's q. */
+static void load_gate(struct loader *l, struct attention *a, int layer)
+{
+    const struct decoder_spec *s = &l->d->spec;
+    const struct slice heads = l->d->split.heads;
+    struct mat_part *parts = calloc(heads.n, sizeof(*parts));
+    if (!parts) {
+        loader_nomem(l);
+        return;
+    }
+    const struct mat_part whole = loader_part(l, W_Q, layer, NO_EXPERT, false,
+                                              (int64_t)2 * s->n_heads * s->head_dim, s->hidden);
+    for (uint32_t h = 0; h < heads.n; h++)
+        parts[h] =
+            loader_rows(whole, spec_qkv_row(s, 0, heads.first + h) + s->head_dim, s->head_dim);
+    a->gate = loader_pack(l, parts, (int)heads.n, l->d->dtype, l->d->quant);
     free(parts);
 }
 
@@ -144,6 +165,8 @@ static void *load(struct loader *l, uint32_t layer)
         return NULL;
     }
     load_qkv(l, a, (int)layer);
+    if (s->attn_gate)
+        load_gate(l, a, (int)layer);
     load_qk_norms(l, a, (int)layer);
     load_o(l, a, (int)layer);
     if (s->alibi.order)
@@ -160,6 +183,7 @@ static void release(struct decoder *d, void *self)
     for (size_t i = 0; i < sizeof(vectors) / sizeof(vectors[0]); i++)
         d->ops->free(d->dev, vectors[i]);
     layer_free_weight(d, a->qkv);
+    layer_free_weight(d, a->gate);
     layer_free_weight(d, a->o);
     free(a);
 }
@@ -176,7 +200,7 @@ static void rotate_and_store(struct decoder *d, const struct attention *a, uint3
     const struct decoder_spec *m = &d->spec;
     const struct layer_spec *ls = &m->layers[layer];
     const struct rope_spec *rope = &m->rope[ls->rope];
-    d->ops->rope_kv(d->dev, qkv, d->kv, layer,
+    d->ops->rope_kv(d->dev, qkv, d->kv, ls->cache,
                     &(struct rope_kv){.n_heads = d->split.heads.n,
                                       .n_kv_heads = d->split.kv_heads.n,
                                       .head_dim = m->head_dim,
@@ -191,6 +215,15 @@ static void rotate_and_store(struct decoder *d, const struct attention *a, uint3
                                       .squares = squares,
                                       .q_all = world * q_width(d),
                                       .k_all = world * kv_width(d)});
+}
+
+static void gate(struct decoder *d, const struct attention *a, struct sub_step *s, float *att)
+{
+    const uint32_t width = q_width(d);
+    float *by = work_take(&s->work, s->tokens, width);
+    d->ops->linear(d->dev, by, s->in, s->tokens, a->gate, NULL);
+    d->ops->gate_norm(d->dev, att, width, s->tokens, width,
+                      &(struct gate_norm){.kind = GATE_SIGMOID, .gate = by, .stride = width});
 }
 
 static int forward(struct decoder *d, const void *self, struct sub_step *s, struct err *e)
@@ -210,7 +243,7 @@ static int forward(struct decoder *d, const void *self, struct sub_step *s, stru
             return -1;
     }
     rotate_and_store(d, a, s->layer, qkv, squares);
-    d->ops->attention(d->dev, att, qkv, qkv_width(d), d->kv, s->layer,
+    d->ops->attention(d->dev, att, qkv, qkv_width(d), d->kv, ls->cache,
                       &(struct attn){.n_heads = d->split.heads.n,
                                      .n_kv_heads = d->split.kv_heads.n,
                                      .head_dim = m->head_dim,
@@ -219,6 +252,8 @@ static int forward(struct decoder *d, const void *self, struct sub_step *s, stru
                                      .window = ls->window,
                                      .alibi = a->alibi,
                                      .sinks = a->sinks});
+    if (a->gate)
+        gate(d, a, s, att);
     layer_project(d, s->layer, &(struct projection){a->o, a->o_bias, LORA_O, m->hidden}, s->out,
                   att, q_width(d), s->tokens);
     return 0;

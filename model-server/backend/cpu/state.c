@@ -1,0 +1,269 @@
+/* state.c - recurrent layers: the convolution, the recurrence and the gates of backend.h.
+ *
+ * A layer's part of a cell: of a convolution its last width - 1 inputs, [width - 1][channels]; of a
+ * recurrence, for each head, panels of 16 values, [key_dim][16] floats each, so that a thread reads
+ * what it works on from one place. Threads share out sequences, and channels or heads of each. */
+#include "model-server/backend/cpu/cpu.h"
+#include "model-server/backend/cpu/mathf.h"
+#include <assert.h>
+#include <string.h>
+
+enum { CHANNELS_AT_ONCE = 256 };
+
+static const float zeros[CHANNELS_AT_ONCE];
+
+static float *cell(const struct state_ref *s, uint32_t c) { return s->base + c * s->stride; }
+static bool at_start(const struct span *s) { return s->kv_len == s->n; }
+
+/* ---------------------------------------------------------------- convolution */
+
+struct conv_job {
+    const struct device *d;
+    float *y;
+    const float *x;
+    size_t x_stride;
+    const struct state_ref *s;
+    const struct conv *p;
+    uint32_t blocks; /* of channels */
+};
+
+uint64_t cpu_conv_floats(const struct conv *p) { return (uint64_t)(p->width - 1) * p->channels; }
+
+/* Input number `at` of the span, where negative ones are in its cell: -1 is the last of them. */
+static const float *input(const struct conv_job *j, const struct span *s, int64_t at, uint32_t c)
+{
+    if (at >= 0)
+        return j->x + (size_t)(s->first + at) * j->x_stride + c;
+    if (at_start(s))
+        return zeros;
+    return cell(j->s, s->state_in) + (size_t)(j->p->width - 1 + at) * j->p->channels + c;
+}
+
+/* Channels [c, c + n) of a span. The inputs are kept at last, the oldest first: the cells may be
+ * one. */
+static void conv_span(const struct conv_job *j, const struct span *s, uint32_t c, uint32_t n)
+{
+    const struct conv *p = j->p;
+    const int64_t before = p->width - 1;
+    const float *in[CONV_MOST];
+    for (uint32_t t = 0; t < s->n; t++) {
+        float *y = j->y + (size_t)(s->first + t) * p->channels + c;
+        for (uint32_t k = 0; k < p->width; k++)
+            in[k] = input(j, s, (int64_t)t - before + k, c);
+        j->d->kern.conv_row(y, in, p->w + c, p->channels, p->bias ? p->bias + c : NULL, p->width,
+                            n);
+        if (p->silu)
+            j->d->kern.act(y, y, NULL, n, ACT_SILU);
+    }
+    float *out = cell(j->s, s->state_out) + c;
+    for (int64_t k = 0; k < before; k++)
+        memmove(out + k * p->channels, input(j, s, s->n - before + k, c), n * sizeof(*out));
+}
+
+static void conv_blocks(void *arg, int thread, size_t begin, size_t end)
+{
+    const struct conv_job *j = arg;
+    (void)thread;
+    for (size_t i = begin; i < end; i++) {
+        const uint32_t c = (uint32_t)(i % j->blocks) * CHANNELS_AT_ONCE, left = j->p->channels - c;
+        conv_span(j, &j->d->batch->spans[i / j->blocks], c,
+                  left < CHANNELS_AT_ONCE ? left : CHANNELS_AT_ONCE);
+    }
+}
+
+void cpu_conv(struct device *d, float *y, const float *x, uint32_t x_stride,
+              const struct state_ref *s, const struct conv *p)
+{
+    struct conv_job j = {d, y, x, x_stride, s, p, 0};
+    assert(p->width >= 2 && p->width <= CONV_MOST);
+    j.blocks = (p->channels + CHANNELS_AT_ONCE - 1) / CHANNELS_AT_ONCE;
+    pool_run(d->pool, conv_blocks, &j, (size_t)d->batch->n_spans * j.blocks, 1);
+}
+
+/* ---------------------------------------------------------------- recurrence */
+
+struct recur_job {
+    const struct device *d;
+    float *o;
+    const struct state_ref *s;
+    const struct recur *p;
+    uint32_t groups; /* of panels that a head's values come to */
+};
+
+static uint32_t panels_of(const struct recur *p) { return (p->value_dim + LANES - 1) / LANES; }
+
+uint64_t cpu_recur_floats(const struct recur *p)
+{
+    return (uint64_t)p->heads * panels_of(p) * p->key_dim * LANES;
+}
+
+/* To a length of `length`. */
+static void unit(const struct device *d, float *x, uint32_t n, float length)
+{
+    d->kern.soft_cap(x, n, length / sqrtf(d->kern.dot(x, x, n) + 1e-6f), 0.0f);
+}
+
+/* What all values of a head have in common: decay and beta of each head to p->work. */
+static void prepare_row(const struct recur_job *j, size_t row)
+{
+    const struct recur *p = j->p;
+    const float *step = p->step + row * p->step_stride;
+    float *x = p->x + row * p->x_stride, *work = p->work + row * 2 * p->heads;
+    for (uint32_t h = 0; h < p->heads; h++, work += 2) {
+        const float rate = math_exp(p->a_log[h]);
+        float dt = math_softplus(step[h] + p->dt_bias[h]);
+        if (p->kind == RECUR_SSM) {
+            dt = p->dt_max < dt ? p->dt_max : dt;
+            dt = p->dt_min > dt ? p->dt_min : dt;
+        }
+        work[0] = math_exp(-rate * dt);
+        work[1] = p->kind == RECUR_SSM ? dt : math_sigmoid(p->beta[row * p->step_stride + h]);
+    }
+    if (p->kind == RECUR_SSM)
+        return;
+    for (uint32_t h = 0; h < p->key_heads; h++) {
+        unit(j->d, x + p->q + (size_t)h * p->key_dim, p->key_dim, 1 / sqrtf((float)p->key_dim));
+        unit(j->d, x + p->k + (size_t)h * p->key_dim, p->key_dim, 1);
+    }
+}
+
+static void prepare_rows(void *arg, int thread, size_t begin, size_t end)
+{
+    (void)thread;
+    for (size_t row = begin; row < end; row++)
+        prepare_row(arg, row);
+}
+
+/* Values [at, at + n) of a head, over a span. */
+static void recur_span(const struct recur_job *j, const struct span *s, uint32_t h, uint32_t at,
+                       uint32_t n)
+{
+    const struct recur *p = j->p;
+    const size_t panel = (size_t)p->key_dim * LANES, key = h / (p->heads / p->key_heads);
+    const size_t first = ((size_t)h * panels_of(p) + at / LANES) * panel,
+                 floats = (n + LANES - 1) / LANES * panel;
+    struct recur_step t = {.panel = panel,
+                           .keys = p->key_dim,
+                           .n = n,
+                           .skip = p->skip ? p->skip + h : NULL,
+                           .delta = p->kind == RECUR_DELTA};
+    t.s = cell(j->s, s->state_out) + first;
+    t.from = at_start(s) ? t.s : cell(j->s, s->state_in) + first;
+    if (at_start(s))
+        memset(t.s, 0, floats * sizeof(*t.s));
+    for (size_t row = s->first; row < (size_t)s->first + s->n; row++) {
+        const float *x = p->x + row * p->x_stride, *work = p->work + (row * p->heads + h) * 2;
+        t.q = x + p->q + key * p->key_dim;
+        t.k = x + p->k + key * p->key_dim;
+        t.v = x + p->v + (size_t)h * p->value_dim + at;
+        t.o = j->o + (row * p->heads + h) * p->value_dim + at;
+        t.decay = work[0], t.beta = work[1];
+        j->d->kern.recur(&t);
+        t.from = t.s;
+    }
+}
+
+static void recur_heads(void *arg, int thread, size_t begin, size_t end)
+{
+    const struct recur_job *j = arg;
+    const uint32_t most = RECUR_PANELS * LANES;
+    (void)thread;
+    for (size_t i = begin; i < end; i++) {
+        const uint32_t at = (uint32_t)(i % j->groups) * most, left = j->p->value_dim - at;
+        const size_t head = i / j->groups;
+        recur_span(j, &j->d->batch->spans[head / j->p->heads], (uint32_t)(head % j->p->heads), at,
+                   left < most ? left : most);
+    }
+}
+
+void cpu_recur(struct device *d, float *o, const struct state_ref *s, const struct recur *p)
+{
+    struct recur_job j = {d, o, s, p, 0};
+    const struct ragged *b = d->batch;
+    j.groups = (panels_of(p) + RECUR_PANELS - 1) / RECUR_PANELS;
+    pool_run(d->pool, prepare_rows, &j, b->n_tokens, 1);
+    pool_run(d->pool, recur_heads, &j, (size_t)b->n_spans * p->heads * j.groups, 1);
+}
+
+/* ---------------------------------------------------------------- gates and norms */
+
+struct gate_job {
+    const struct device *d;
+    float *x;
+    size_t x_stride;
+    uint32_t n;
+    const struct gate_norm *p;
+};
+
+static void gate_row(const struct gate_job *j, float *x, size_t row)
+{
+    const struct gate_norm *p = j->p;
+    if (p->kind == GATE_NONE)
+        return;
+    const float *gate = p->gate + row * p->stride;
+    if (p->kind == GATE_SILU)
+        j->d->kern.act(x, gate, x, j->n, ACT_SILU);
+    else
+        j->d->kern.gate(x, gate, j->n, p->kind == GATE_SIGMOID);
+}
+
+static void norm_row(const struct gate_job *j, float *x, size_t row)
+{
+    const struct gate_norm *p = j->p;
+    if (p->squares) {
+        const float mean = p->squares[row * SQUARES + p->column] / (float)p->all;
+        j->d->kern.soft_cap(x, j->n, 1 / sqrtf(mean + p->eps), 0.0f);
+        j->d->kern.gate(x, p->w, j->n, false);
+        return;
+    }
+    for (uint32_t i = 0; p->w && i < j->n; i += p->group)
+        j->d->kern.norm_rms(x + i, x + i, p->w + i, NULL, p->group, p->eps);
+}
+
+static void gate_rows(void *arg, int thread, size_t begin, size_t end)
+{
+    const struct gate_job *j = arg;
+    (void)thread;
+    for (size_t row = begin; row < end; row++) {
+        float *x = j->x + row * j->x_stride;
+        if (j->p->norm_first)
+            norm_row(j, x, row);
+        gate_row(j, x, row);
+        if (!j->p->norm_first)
+            norm_row(j, x, row);
+    }
+}
+
+void cpu_gate_norm(struct device *d, float *x, uint32_t x_stride, uint32_t rows, uint32_t n,
+                   const struct gate_norm *p)
+{
+    struct gate_job j = {d, x, x_stride, n, p};
+    pool_run(d->pool, gate_rows, &j, rows, n < 4096 ? 4096 / n : 1);
+}
+
+/* ---------------------------------------------------------------- cells */
+
+struct copy_job {
+    const struct state_ref *s;
+    float *to;
+    const float *from;
+};
+
+static void copy_part(void *arg, int thread, size_t begin, size_t end)
+{
+    const struct copy_job *j = arg;
+    (void)thread;
+    memcpy(j->to + begin, j->from + begin, (end - begin) * sizeof(*j->to));
+}
+
+int cpu_state_copy(struct device *d, const struct state_ref *s, const uint32_t *src,
+                   const uint32_t *dst, uint32_t n, struct err *e)
+{
+    (void)e;
+    for (uint32_t i = 0; i < n; i++) {
+        struct copy_job j = {s, cell(s, dst[i]), cell(s, src[i])};
+        if (src[i] != dst[i])
+            pool_run(d->pool, copy_part, &j, s->stride, 65536);
+    }
+    return 0;
+}

@@ -1,0 +1,65 @@
+/* Liquid AI's LFM2 (arXiv 2511.23404): short convolutions between gates, and a few layers of
+ * attention. */
+#include "common/json.h"
+#include "model-server/model/arch.h"
+#include <math.h>
+
+/* Layers that are not in full_attn_idxs. */
+static bool is_conv(const struct config *c, uint32_t layer)
+{
+    const cJSON *full = json_get(c->root, "full_attn_idxs"), *j;
+    cJSON_ArrayForEach(j, full)
+    {
+        if (cJSON_IsNumber(j) && j->valuedouble == layer)
+            return false;
+    }
+    return full != NULL;
+}
+
+/* The width that the files of the hub leave to arithmetic. */
+static void width(struct config *c, struct decoder_spec *s)
+{
+    s->ffn = config_u32_or(c, "block_ff_dim", s->ffn, 1, 1u << 24);
+    if (!config_bool_or(c, "block_auto_adjust_ff_dim", true))
+        return;
+    const uint32_t unit = config_u32_or(c, "block_multiple_of", 256, 1, 1u << 16);
+    const double wide =
+        floor(config_num_or(c, "block_ffn_dim_multiplier", 1) * floor(2.0 * s->ffn / 3));
+    if (!(wide >= 1 && wide < 1u << 24))
+        config_fail(c, "`block_ffn_dim_multiplier` is out of range");
+    else
+        s->ffn = ((uint32_t)wide + unit - 1) / unit * unit;
+}
+
+static void configure(struct config *c, struct decoder_spec *s)
+{
+    config_decoder(c, s,
+                   &(struct config_defaults){.max_positions = 128000,
+                                             .norm_eps = 1e-5,
+                                             .rope_theta = 1000000,
+                                             .tied = config_bool_or(c, "tie_embedding", true),
+                                             .ffn = 12288});
+    width(c, s);
+    s->norm.eps = (float)config_num_or(c, "norm_eps", 1e-5);
+    s->act = ACT_SILU;
+    s->qk_norm = QK_NORM_HEAD;
+    s->recur.conv = config_u32_or(c, "conv_L_cache", 3, 2, CONV_MOST);
+    s->recur.conv_bias = s->recur.proj_bias = config_bool_or(c, "conv_bias", false);
+    config_mixers(c, s, MIXER_CONV, is_conv);
+}
+
+const struct arch arch_lfm2 = {
+    .types = (const char *const[]){"lfm2", NULL},
+    .prefix = "model.",
+    .names =
+        {NAMES_LLAMA_QKV, [W_EMBED] = "model.embed_tokens", [W_FINAL_NORM] = "model.embedding_norm",
+         [W_HEAD] = "lm_head", [W_ATTN_NORM] = "model.layers.*.operator_norm",
+         [W_MLP_NORM] = "model.layers.*.ffn_norm",
+         [W_Q_NORM] = "model.layers.*.self_attn.q_layernorm",
+         [W_K_NORM] = "model.layers.*.self_attn.k_layernorm",
+         [W_O] = "model.layers.*.self_attn.out_proj", [W_GATE] = "model.layers.*.feed_forward.w1",
+         [W_UP] = "model.layers.*.feed_forward.w3", [W_DOWN] = "model.layers.*.feed_forward.w2",
+         [W_MIX_IN] = "model.layers.*.conv.in_proj", [W_MIX_CONV] = "model.layers.*.conv.conv",
+         [W_MIX_OUT] = "model.layers.*.conv.out_proj"},
+    .configure = configure,
+};

@@ -1,0 +1,37 @@
+/* Qwen3-Next and Qwen 3.5 with experts: layers of the gated delta rule (arXiv 2412.06464), every
+ * fourth one of attention with a gate; one gated shared expert. */
+#include "common/json.h"
+#include "model-server/model/arch.h"
+#include <string.h>
+
+static void configure(struct config *c, struct decoder_spec *s)
+{
+    const bool next = strcmp(json_str(c->root, "model_type", ""), "qwen3_next") == 0;
+    config_decoder(c, s,
+                   &(struct config_defaults){.head_dim = 256,
+                                             .max_positions = 32768,
+                                             .norm_eps = 1e-6,
+                                             .rope_theta = 10000000,
+                                             .rotary = 0.25,
+                                             .ffn = 5632});
+    s->act = config_act(c, "hidden_act", "silu");
+    s->norm.plus = 1;
+    s->bias.qkv = s->bias.o = config_bool_or(c, "attention_bias", false);
+    s->qk_norm = QK_NORM_HEAD;
+    config_delta(c, s);
+    s->recur.grouped = next;
+    config_moe(c, s, next ? 512 : 256, next ? 10 : 8);
+    s->moe.ffn = config_dim(c, "moe_intermediate_size");
+    s->moe.renormalise = !next || config_bool_or(c, "norm_topk_prob", true);
+    s->moe.shared_ffn = config_dim(c, "shared_expert_intermediate_size");
+    s->moe.shared_gate = true;
+    config_sparse_layers(c, s);
+}
+
+const struct arch arch_qwen3_next = {
+    .types = (const char *const[]){"qwen3_next", "qwen3_5_moe_text", NULL},
+    .prefix = "model.",
+    .names = {NAMES_LLAMA, NAMES_FUSED_EXPERTS, NAMES_QK_NORM, NAMES_DELTA,
+              NAMES_QWEN_SHARED_EXPERT},
+    .configure = configure,
+};

@@ -1,0 +1,106 @@
+/* Layers that carry a state: which they are, and their sizes. */
+#include "common/json.h"
+#include "model-server/model/config.h"
+#include <math.h>
+#include <string.h>
+
+enum { MOST_DIM = 1024 }; /* of keys and values of a head */
+
+static enum mixer_kind mixer_of(struct config *c, const cJSON *word, enum mixer_kind recurrent)
+{
+    static const char *const recurrences[] = {"linear_attention", "mamba", "mamba2", "conv"};
+    const char *w = cJSON_IsString(word) ? word->valuestring : "";
+    for (size_t i = 0; i < sizeof(recurrences) / sizeof(recurrences[0]); i++)
+        if (strcmp(w, recurrences[i]) == 0)
+            return recurrent;
+    if (strcmp(w, "full_attention") != 0 && strcmp(w, "attention") != 0)
+        config_fail(c, "layers of type `%.40s` are not supported", w);
+    return MIXER_ATTENTION;
+}
+
+void config_mixers(struct config *c, struct decoder_spec *s, enum mixer_kind recurrent,
+                   bool (*is_recurrent)(const struct config *c, uint32_t layer))
+{
+    const cJSON *types = json_get(c->root, "layer_types");
+    types = types ? types : json_get(c->root, "layers_block_type");
+    const cJSON *t = types ? types->child : NULL;
+    if (types && (!cJSON_IsArray(types) || (uint32_t)cJSON_GetArraySize(types) != s->n_layers)) {
+        config_fail(c, "`layer_types` does not name %u layers", s->n_layers);
+        return;
+    }
+    for (uint32_t i = 0; i < s->n_layers; i++, t = t ? t->next : NULL)
+        s->layers[i].mixer = t                    ? mixer_of(c, t, recurrent)
+                             : is_recurrent(c, i) ? recurrent
+                                                  : MIXER_ATTENTION;
+}
+
+static void check_heads(struct config *c, const struct recur_spec *r)
+{
+    if (r->heads % r->key_heads)
+        config_fail(c, "%u key heads or groups do not divide %u heads of recurrent layers",
+                    r->key_heads, r->heads);
+}
+
+/* ---------------------------------------------------------------- Mamba-2 */
+
+/* A number; of old and new files infinity is Infinity and {"__float__": "Infinity"}. */
+static float limit_of(struct config *c, const cJSON *j)
+{
+    if (cJSON_IsNumber(j) && !isnan(j->valuedouble))
+        return (float)j->valuedouble;
+    if (strcmp(json_str(j, "__float__", ""), "Infinity") == 0)
+        return INFINITY;
+    config_fail(c, "`time_step_limit` must be two numbers");
+    return 0;
+}
+
+static void time_step_limit(struct config *c, struct recur_spec *r)
+{
+    const cJSON *limit = json_get(c->root, "time_step_limit");
+    r->dt_min = 0;
+    r->dt_max = INFINITY;
+    if (!limit)
+        return;
+    r->dt_min = limit_of(c, cJSON_GetArrayItem(limit, 0));
+    r->dt_max = limit_of(c, cJSON_GetArrayItem(limit, 1));
+}
+
+void config_mamba2(struct config *c, struct decoder_spec *s, const struct mamba_keys *k)
+{
+    struct recur_spec *r = &s->recur;
+    const double expand =
+        config_num_or(c, strncmp(k->heads, "mamba_", 6) ? "expand" : "mamba_expand", 2);
+    r->heads = config_u32(c, k->heads, 1, 1u << 16);
+    const double each = expand * s->hidden / r->heads;
+    const uint32_t def = each >= 1 && each <= MOST_DIM ? (uint32_t)each : 1;
+    const bool said = cJSON_IsNumber(json_get(c->root, k->head_dim)); /* else "auto" */
+    r->value_dim = said ? config_u32(c, k->head_dim, 1, MOST_DIM) : def;
+    r->key_heads = config_u32_or(c, k->groups, 1, 1, 1u << 16);
+    r->key_dim = config_u32_or(c, k->state, 128, 1, MOST_DIM);
+    r->conv = config_u32_or(c, k->conv, 4, 2, CONV_MOST);
+    r->conv_bias = config_bool_or(c, k->conv_bias, true);
+    r->proj_bias = config_bool_or(c, k->proj_bias, false);
+    time_step_limit(c, r);
+    check_heads(c, r);
+}
+
+/* ---------------------------------------------------------------- gated delta rule */
+
+static bool not_every_nth(const struct config *c, uint32_t layer)
+{
+    const double n = json_num(c->root, "full_attention_interval", 4);
+    return !(n >= 1) || fmod(layer + 1, n) != 0;
+}
+
+void config_delta(struct config *c, struct decoder_spec *s)
+{
+    struct recur_spec *r = &s->recur;
+    r->key_heads = config_u32(c, "linear_num_key_heads", 1, 1u << 16);
+    r->heads = config_u32(c, "linear_num_value_heads", 1, 1u << 16);
+    r->key_dim = config_u32(c, "linear_key_head_dim", 1, MOST_DIM);
+    r->value_dim = config_u32(c, "linear_value_head_dim", 1, MOST_DIM);
+    r->conv = config_u32_or(c, "linear_conv_kernel_dim", 4, 2, CONV_MOST);
+    check_heads(c, r);
+    s->attn_gate = config_bool_or(c, "attn_output_gate", true);
+    config_mixers(c, s, MIXER_DELTA, not_every_nth);
+}

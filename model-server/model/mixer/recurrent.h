@@ -1,0 +1,47 @@
+/* recurrent.h - what the mixers with a state have in common: matrices whose rows belong to heads,
+ * the short convolution, the gated norm. Private to mixer/. */
+#ifndef MODEL_SERVER_MODEL_MIXER_RECURRENT_H
+#define MODEL_SERVER_MODEL_MIXER_RECURRENT_H
+#include "model-server/model/decoder.h"
+#include "model-server/model/loader.h"
+
+/* Rows of matrices, collected until they are packed; neighbours become one part. */
+struct rows {
+    struct mat_part *v;
+    int n, cap;
+    uint32_t source, end; /* the last row belonged to this matrix and ended here */
+};
+/* Rows `s` of matrix number `source`. False: no memory, which the loader keeps. */
+bool rows_add(struct loader *l, struct rows *r, uint32_t source, struct mat_part whole,
+              struct slice s);
+/* Packed and freed. */
+struct weight *rows_pack(struct loader *l, struct rows *r, enum dtype dtype, enum quant quant);
+float *rows_vector(struct loader *l, struct rows *r);
+
+/* `s` in units of `each` elements, behind `before`. */
+static inline struct slice scaled(struct slice s, uint32_t each, uint32_t before)
+{
+    return (struct slice){before + s.first * each, s.n * each};
+}
+
+/* Depthwise, over W_MIX_CONV [channels][1][width] and its bias. */
+struct short_conv {
+    struct conv conv;
+    uint64_t at; /* in a cell */
+};
+/* This rank's channels are those of all `channels` that are in of[0 .. n). */
+void short_conv_load(struct loader *l, struct short_conv *c, int layer, uint32_t channels,
+                     const struct slice *of, int n);
+void short_conv_free(struct decoder *d, struct short_conv *c);
+void short_conv_run(struct decoder *d, const struct short_conv *c, float *y, const float *x,
+                    uint32_t x_stride);
+
+/* [hidden, columns `s` of `cols`] of W_MIX_OUT, and on the first rank its bias if it has one. */
+struct out_projection {
+    struct weight *w;
+    float *bias;
+};
+void out_projection_load(struct loader *l, struct out_projection *o, int layer, uint32_t cols,
+                         struct slice s);
+void out_projection_free(struct decoder *d, struct out_projection *o);
+#endif
