@@ -154,7 +154,7 @@ static int run(const void *config, struct err *e)
     struct tool t = {0};
     int rc = prompt_parse(&p, &cfg->ids, e) || tool_open(&t, &cfg->tool, e) ||
                      model_kv_resize(t.model, p.n / BLOCK + 1, BLOCK, t.kv_dtype, e) ||
-                     print_all(t.model, &p, e)
+                     model_state_resize(t.model, 1, e) || print_all(t.model, &p, e)
                  ? -1
                  : 0;
     tool_close(&t);

@@ -92,7 +92,8 @@ static int pair_init(struct pair *p, const struct tool *t, uint32_t context, str
         p->model[m] = t[m].model;
         if (!(p->logits[m] = malloc((size_t)CHUNK * p->vocab * sizeof(float))))
             return err_nomem(e);
-        if (model_kv_resize(t[m].model, p->context / BLOCK + 1, BLOCK, t[m].kv_dtype, e))
+        if (model_kv_resize(t[m].model, p->context / BLOCK + 1, BLOCK, t[m].kv_dtype, e) ||
+            model_state_resize(t[m].model, 1, e))
             return -1;
     }
     return 0;

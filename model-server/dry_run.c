@@ -45,6 +45,9 @@ static void fill(struct buf *b, const struct dry_run *o, const struct engine_pla
     number(b, "kv_bytes", p->kv);
     number(b, "kv_blocks", p->n_blocks);
     number(b, "kv_block_bytes", p->block_bytes);
+    number(b, "state_bytes", p->state);
+    number(b, "state_cells", p->n_cells);
+    number(b, "state_cell_bytes", p->cell_bytes);
     text(b, "kv_decided_by", p->kv_why);
     number(b, "max_input_tokens", p->max_input_tokens);
     number(b, "max_total_tokens", p->max_total_tokens);

@@ -81,7 +81,8 @@ const ProtobufCMessage *rpc_info(void *ctx, const ProtobufCMessage *in, struct r
     r->use_prefix_caching = !s->o.model->by_length;
     r->attention_impl = (char *)"paged";
     r->block_size = s->o.block_size;
-    r->speculate = s->o.speculate;
+    r->state_cells_per_request = s->o.model->state_bytes ? CELLS_EACH : 0;
+    r->speculate = r->state_cells_per_request ? 0 : s->o.speculate;
     r->vocab_hash = vocab_hash(s->o.tok);
     r->vocab_size = s->o.model->vocab;
     r->max_positions = s->o.model->max_positions;

@@ -128,6 +128,8 @@ static int read_request(struct service *s, const Generate__V3__Request *q, bool 
                               .slots = q->slots,
                               .n_blocks = q->n_blocks,
                               .n_slots = q->n_slots,
+                              .cells = q->state_cells,
+                              .n_cells = q->n_state_cells,
                               .cache_len = q->cache_len,
                               .n_said = q->generated_len,
                               .sampling = read_sampling(s, p),
@@ -135,6 +137,8 @@ static int read_request(struct service *s, const Generate__V3__Request *q, bool 
                               .top_n = q->top_n_tokens,
                               .adapter = q->adapter_id,
                               .prefill_logprobs = q->prefill_logprobs && s->o.prefill_logprobs};
+    if (q->_state_from_case == GENERATE__V3__REQUEST___STATE_FROM_STATE_FROM)
+        spec->state_from = &q->state_from;
     if (q->_chunk_len_case == GENERATE__V3__REQUEST___CHUNK_LEN_CHUNK_LEN)
         spec->chunk_len = q->chunk_len;
     if (stop) {

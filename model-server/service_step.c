@@ -80,15 +80,21 @@ static bool read_edits(const Generate__V3__Edits *q, struct rpc_mem *m, struct e
         return true;
     struct kv_more *more = RPC_NEW(m, struct kv_more, q->n_more + 1);
     struct draft_offer *offers = RPC_NEW(m, struct draft_offer, q->n_drafts + 1);
-    if (!more || !offers)
+    struct state_save *saves = RPC_NEW(m, struct state_save, q->n_state_saves + 1);
+    if (!more || !offers || !saves)
         return false;
+    for (size_t i = 0; i < q->n_state_saves; i++)
+        saves[i] = (struct state_save){q->state_saves[i]->request_id, q->state_saves[i]->cell,
+                                       q->state_saves[i]->tokens};
     for (size_t i = 0; i < q->n_drafts; i++)
         offers[i] = (struct draft_offer){q->drafts[i]->request_id, q->drafts[i]->position,
                                          q->drafts[i]->ids, q->drafts[i]->n_ids};
     for (size_t i = 0; i < q->n_more; i++)
         more[i] = (struct kv_more){q->more[i]->request_id, q->more[i]->from, q->more[i]->blocks,
                                    q->more[i]->n_blocks};
-    *x = (struct edits){.leave = q->leave,
+    *x = (struct edits){.saves = saves,
+                        .n_saves = q->n_state_saves,
+                        .leave = q->leave,
                         .n_leave = q->n_leave,
                         .more = more,
                         .n_more = q->n_more,
@@ -209,6 +215,8 @@ const ProtobufCMessage *rpc_warmup(void *ctx, const ProtobufCMessage *in, struct
     r->max_total_tokens = w.max_total_tokens;
     r->swap_slots = w.swap_slots;
     r->adapter_pages = w.adapter_pages;
+    r->state_cells = w.state_cells;
+    r->state_cell_bytes = s->o.model->state_bytes;
     r->swap_block_ns = (uint64_t)w.swap_block_ns;
     return &r->base;
 }

@@ -49,7 +49,12 @@ static struct ragged fill(struct bench_steps *b, uint32_t seqs, uint32_t kv, uin
     uint32_t vocab = model_info(b->m)->vocab;
     for (uint32_t s = 0; s < seqs; s++) {
         const uint32_t *blocks = b->blocks + (size_t)s * b->per_seq;
-        b->spans[s] = (struct span){s * n, n, kv + n, blocks};
+        b->spans[s] = (struct span){.first = s * n,
+                                    .n = n,
+                                    .kv_len = kv + n,
+                                    .blocks = blocks,
+                                    .state_in = s,
+                                    .state_out = s};
         b->out_rows[s] = s * n + n - 1;
         for (uint32_t i = 0; i < n; i++) {
             uint32_t row = s * n + i, p = kv + i;

@@ -111,6 +111,39 @@ static int check(const struct edits *x, const struct edit_limits *lim, struct ba
     return check_chunks(x, parts, n_parts, e);
 }
 
+/* The cells are checked as if all saves came at once: one that is named twice holds the last. */
+static int check_saves(const struct edits *x, const struct edit_limits *lim,
+                       struct batch *const *parts, size_t n_parts, struct err *e)
+{
+    struct batch *part;
+    for (size_t i = 0; i < x->n_saves; i++) {
+        const struct state_save *save = &x->saves[i];
+        const struct seq *s = owner(parts, n_parts, save->id, &part);
+        if (!s || !s->cells || !lim->cells)
+            return err_set(e, ERR_VALIDATION, "the state of request %llu, which has none",
+                           (unsigned long long)save->id);
+        if (s->cached != save->tokens)
+            return err_set(e, ERR_VALIDATION,
+                           "the state of request %llu is after %u tokens, not %u",
+                           (unsigned long long)save->id, s->cached, save->tokens);
+        if (cells_name(lim->cells, save->cell, e))
+            return -1;
+    }
+    return 0;
+}
+
+static int save_states(const struct edits *x, struct model *m, struct batch *const *parts,
+                       size_t n_parts, struct err *e)
+{
+    struct batch *part;
+    for (size_t i = 0; i < x->n_saves; i++) {
+        const struct seq *s = owner(parts, n_parts, x->saves[i].id, &part);
+        if (model_state_copy(m, &s->cell[0], &x->saves[i].cell, 1, e))
+            return -1;
+    }
+    return 0;
+}
+
 /* The first time that memory is missing the rest is passed over: they are only drafts. */
 static void offer(const struct edits *x, const struct edit_limits *lim, struct batch *const *parts,
                   size_t n_parts)
@@ -132,7 +165,8 @@ int edits_apply(const struct edits *x, struct model *m, const struct edit_limits
                 struct batch *const *parts, size_t n_parts, struct err *e)
 {
     struct batch *part = NULL;
-    if (check(x, lim, parts, n_parts, e) ||
+    if (check(x, lim, parts, n_parts, e) || check_saves(x, lim, parts, n_parts, e) ||
+        save_states(x, m, parts, n_parts, e) ||
         (x->out.n_blocks &&
          model_swap_out(m, x->out.blocks, x->out.slots, (uint32_t)x->out.n_blocks, e)) ||
         (x->in.n_blocks &&

@@ -1,6 +1,7 @@
-/* edit.h - what the router changes between two steps: who leaves, which KV blocks move to the
- * host's swap region or come back, who gets more blocks, how much of their prompts those compute
- * who are in the middle of one, and what somebody thinks that requests will go on with.
+/* edit.h - what the router changes between two steps: whose recurrent state is kept, who leaves,
+ * which KV blocks move to the host's swap region or come back, who gets more blocks, how much of
+ * their prompts those compute who are in the middle of one, and what somebody thinks that requests
+ * will go on with.
  *
  * In this order, all before the step: so a block that somebody leaves may be swapped out, filled
  * from the region and given to somebody else by one call. Every rank does the same. */
@@ -25,7 +26,13 @@ struct draft_offer { /* see seq_offer(); one for an unknown request is passed ov
     const uint32_t *ids;
     size_t n;
 };
+struct state_save { /* the state of a request that has computed so many tokens, to a cell */
+    uint64_t id;
+    uint32_t cell, tokens;
+};
 struct edits {
+    const struct state_save *saves;
+    size_t n_saves;
     const uint64_t *leave;
     size_t n_leave;
     struct kv_moves out, in;
@@ -44,6 +51,7 @@ struct edits {
 };
 struct edit_limits {
     uint32_t n_blocks, n_slots; /* of the KV cache and the swap region */
+    struct cells *cells;        /* of recurrent state, or NULL */
     uint32_t vocab;             /* drafts end at an id that is not in it */
 };
 

@@ -1,4 +1,5 @@
 #include "common/clock.h"
+#include "common/log.h"
 #include "model-server/engine/engine_impl.h"
 #include <stdlib.h>
 
@@ -22,7 +23,11 @@ struct engine *engine_new(const struct engine_options *o, struct err *e)
                                     .most_rows = DRAFT_ROWS,
                                     .cost = o->row_cost > 0 ? o->row_cost : DRAFT_COST,
                                     .block_size = o->block_size};
-    g->step.drafts = o->speculate > 0;
+    if (m->state_bytes && o->speculate) {
+        g->drafting.most = 0; /* rejected tokens cannot be taken out of a state */
+        log_msg(LOG_INFO, "speculation is off: this model has recurrent state");
+    }
+    g->step.drafts = g->drafting.most > 0;
     return g;
 }
 
@@ -33,11 +38,12 @@ void engine_free(struct engine *g)
     batches_clear(&g->batches);
     batch_free(g->gone);
     stepper_free(&g->step);
-    grammars_free(g->grammars); /* sequences refer to it */
+    grammars_free(g->grammars); /* sequences refer to it, and to the cells */
+    cells_free(&g->cells);
     free(g);
 }
 
-struct seq_limits engine_limits(const struct engine *g)
+struct seq_limits engine_limits(struct engine *g)
 {
     const struct model_info *m = model_info(g->o.model);
     return (struct seq_limits){.vocab = m->vocab,
@@ -47,7 +53,8 @@ struct seq_limits engine_limits(const struct engine *g)
                                .n_eos = m->n_eos,
                                .tok = g->o.tok,
                                .grammars = g->grammars,
-                               .adapters = model_adapters(g->o.model)};
+                               .adapters = model_adapters(g->o.model),
+                               .cells = m->state_bytes ? &g->cells : NULL};
 }
 
 bool engine_broken(const struct engine *g) { return g->broken; }
@@ -133,7 +140,10 @@ static int settle(struct engine *g, struct batch *b, struct answer *a, struct er
 static int prepare(struct engine *g, const struct edits *x, struct batch *const *parts, size_t n,
                    struct err *e)
 {
-    struct edit_limits lim = {g->n_blocks, g->n_slots, model_info(g->o.model)->vocab};
+    struct edit_limits lim = {.n_blocks = g->n_blocks,
+                              .n_slots = g->n_slots,
+                              .cells = g->cells.n ? &g->cells : NULL,
+                              .vocab = model_info(g->o.model)->vocab};
     if (x && edits_apply(x, g->o.model, &lim, parts, n, e)) {
         g->broken |= g->o.comm->world > 1 && e->kind != ERR_VALIDATION;
         return -1;
@@ -143,6 +153,21 @@ static int prepare(struct engine *g, const struct edits *x, struct batch *const 
             step_plan_chunks(parts[i]->v, parts[i]->n, g->max_chunk);
         if (!stepper_is_ahead(&g->step, parts[i]->v, parts[i]->n))
             drafts_plan(&g->drafting, parts[i]->v, parts[i]->n);
+    }
+    return 0;
+}
+
+/* States of cached beginnings, which stay where they are for others. */
+static int begin_states(struct engine *g, const struct batch *b, struct err *e)
+{
+    for (uint32_t i = 0; i < b->n; i++) {
+        const struct seq *s = b->v[i];
+        if (!s->cells || s->error[0] || s->state_from == NO_CELL)
+            continue;
+        if (model_state_copy(g->o.model, &s->state_from, &s->cell[0], 1, e) == 0)
+            continue;
+        g->broken |= g->o.comm->world > 1;
+        return -1;
     }
     return 0;
 }
@@ -160,6 +185,8 @@ static struct batch *admit(struct engine *g, uint64_t id, const struct seq_spec 
             return batch_free(b), NULL;
         batch_add(b, s);
     }
+    if (begin_states(g, b, e))
+        return batch_free(b), NULL;
     return b;
 }
 

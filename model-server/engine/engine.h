@@ -31,7 +31,7 @@ struct engine_options {
 struct engine;
 struct engine *engine_new(const struct engine_options *o, struct err *e); /* `o` is copied */
 void engine_free(struct engine *g);
-struct seq_limits engine_limits(const struct engine *g); /* for admission; next_block is 0 */
+struct seq_limits engine_limits(struct engine *g); /* for admission; next_block is 0 */
 bool engine_broken(const struct engine *g);
 struct engine_stats { /* what is kept between calls */
     uint32_t batches, sequences, blocks_total;
@@ -53,6 +53,7 @@ struct warmup {
     int64_t swap_block_ns;                       /* on return: to move one there */
     int64_t kv_ns;                               /* on return: that the cache took */
     uint32_t adapter_pages;                      /* on return: that adapters on the device share */
+    uint32_t state_cells; /* on return: cells of recurrent state that the router may hand out */
 };
 /* Reserve scratch for the largest step, give the rest of the memory to the KV cache, run once. */
 int engine_warmup(struct engine *g, struct warmup *w, struct err *e);
@@ -62,8 +63,8 @@ uint32_t engine_default_prefill(void); /* tokens of the largest prefill, where n
 struct engine_plan {
     uint64_t total, free;                             /* of the device, now */
     uint64_t weights, workspaces, adapters, swap, kv; /* bytes on this rank */
-    uint64_t block_bytes;
-    uint32_t n_blocks;
+    uint64_t block_bytes, cell_bytes, state;          /* state: all n_cells of them */
+    uint32_t n_blocks, n_cells;
     const char *kv_why; /* what decided on the cache */
     uint32_t max_input_tokens, max_total_tokens, max_batch_total_tokens, max_batch_prefill_tokens;
     char why[480]; /* it does not fit, and what would; "": it fits */

@@ -13,6 +13,14 @@ static uint64_t tokens_of_use(uint32_t longest)
     return n > longest ? n : longest;
 }
 
+/* Two cells are the engine's, for requests that bring none. */
+static uint32_t cells_of_use(const struct kv_memory *m, double usable)
+{
+    const uint32_t requests = m->requests > OF_USE_REQUESTS ? m->requests : OF_USE_REQUESTS;
+    const double fit = usable / 2 / (double)m->cell_bytes, want = 3.0 * requests + 2;
+    return fit >= 4 ? (uint32_t)(fit < want ? fit : want) : 0;
+}
+
 struct kv_plan kv_plan(const struct kv_memory *m)
 {
     struct kv_plan p = {.why = "free memory"};
@@ -27,6 +35,10 @@ struct kv_plan kv_plan(const struct kv_memory *m)
     if (m->limit > 0 && limit < usable) {
         usable = limit;
         p.why = "--kv-cache-memory";
+    }
+    if (m->cell_bytes && usable > 0) {
+        p.n_cells = cells_of_use(m, usable);
+        usable = p.n_cells ? usable - (double)p.n_cells * (double)m->cell_bytes : 0;
     }
     uint64_t n = usable > 0 ? (uint64_t)(usable / (double)m->block_bytes) : 0;
     uint64_t most = m->limit > 0 ? most_tokens : tokens_of_use(m->longest);

@@ -1,4 +1,4 @@
-/* kv_pool.h - how many KV blocks this rank can offer. */
+/* kv_pool.h - how many KV blocks and cells of recurrent state this rank can offer. */
 #ifndef MODEL_SERVER_ENGINE_KV_POOL_H
 #define MODEL_SERVER_ENGINE_KV_POOL_H
 #include "common/err.h"
@@ -14,16 +14,19 @@ struct kv_memory {
     double limit;    /* 0: none; up to 1: share of what is free; above: bytes on this rank */
     uint64_t block_bytes;
     uint32_t block_size;
-    uint32_t longest; /* tokens that one request may come to; 0: not known */
+    uint32_t longest;    /* tokens that one request may come to; 0: not known */
+    uint64_t cell_bytes; /* of recurrent state; 0: the model has none */
+    uint32_t requests;   /* of the largest batch */
 };
 
 struct kv_plan {
-    uint32_t n_blocks;
-    uint64_t bytes;
+    uint32_t n_blocks, n_cells;
+    uint64_t bytes;  /* of the blocks */
     const char *why; /* what decided: "free memory", "--kv-cache-memory", "as many as are of use" */
 };
 
-/* Pure. n_blocks may be 0: there is no room. */
+/* Pure. n_blocks may be 0: there is no room. Cells for the largest batch, or for 64 requests, two
+ * each and one for a snapshot, come out of the same memory, half of which they may take. */
 struct kv_plan kv_plan(const struct kv_memory *m);
 /* Who takes what of a device whose memory does not do, and which option takes less: always -1. */
 struct kv_short {

@@ -94,7 +94,7 @@ static void walk(struct stepper *st, struct gen *g, int thread)
     }
     if (s->drafted)
         acceptance_learn(&s->acceptance, s->draft_kind, s->drafted, s->n - known - 1);
-    s->cached = s->n - 1;
+    seq_advance(s, s->n - 1);
     s->step = 1;
     s->drafted = 0;
 }
@@ -185,7 +185,7 @@ static void finish_token(struct stepper *st, struct gen *g)
     if (g->reason != STOP_NOT) {
         s->done = true;
         s->n = g->end;
-        s->cached = s->n - 1;
+        seq_advance(s, s->n - 1);
         whole_text(st, g, cut);
     }
     if (st->text.oom || st->piece.oom)
@@ -197,7 +197,7 @@ void outcome_finish(struct stepper *st, struct seq **v, uint32_t n)
     uint32_t kept = 0;
     for (uint32_t i = 0; i < n; i++)
         if (seq_live(v[i]) && seq_prefilling(v[i]))
-            v[i]->cached += v[i]->step;
+            seq_advance(v[i], v[i]->cached + v[i]->step);
     for (uint32_t i = 0; i < st->n_gen; i++) {
         struct gen *g = &st->gen[i];
         struct seq *s = g->seq;

@@ -75,6 +75,9 @@ int engine_plan(const struct engine *g, const struct warmup *w, struct engine_pl
     const struct kv_plan k = kv_plan(&m);
     p->block_bytes = m.block_bytes;
     p->n_blocks = k.n_blocks;
+    p->n_cells = k.n_cells;
+    p->cell_bytes = m.cell_bytes;
+    p->state = k.n_cells * m.cell_bytes;
     p->kv = k.bytes;
     p->kv_why = k.why;
     find_limits(g, w, p);

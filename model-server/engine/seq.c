@@ -71,6 +71,27 @@ static int place(struct seq *s, const struct seq_spec *spec, struct seq_limits *
     return 0;
 }
 
+/* Without its state a cached beginning is of no use. */
+static int place_state(struct seq *s, const struct seq_spec *spec, const struct seq_limits *lim,
+                       struct err *e)
+{
+    s->state_from = NO_CELL;
+    if (!lim->cells)
+        return 0;
+    if (spec->cache_len && !spec->state_from)
+        return err_set(e, ERR_VALIDATION, "%u tokens are cached, and their state is not given",
+                       spec->cache_len);
+    if (spec->cache_len && cells_name(lim->cells, *spec->state_from, e))
+        return -1;
+    if (spec->n_cells ? cells_claim(lim->cells, spec->cells, spec->n_cells, s->cell, e)
+                      : cells_take(lim->cells, s->cell, e))
+        return -1;
+    s->cells = lim->cells;
+    if (spec->cache_len)
+        s->state_from = *spec->state_from;
+    return 0;
+}
+
 /* What the answer must look like. */
 static int constrain(struct seq *s, const struct seq_spec *spec, const struct seq_limits *lim,
                      struct err *e)
@@ -195,7 +216,7 @@ struct seq *seq_new(const struct seq_spec *spec, struct seq_limits *lim, struct 
     if (spec->refusal)
         err_set(&why, ERR_VALIDATION, "%s", spec->refusal);
     else if (!check_tokens(spec, lim, &why) && !place(s, spec, lim, &why) &&
-             !fill(s, spec, lim, &why))
+             !place_state(s, spec, lim, &why) && !fill(s, spec, lim, &why))
         return s;
     seq_fail(s, why.msg);
     return s;
@@ -211,6 +232,8 @@ void seq_free(struct seq *s)
 {
     if (!s)
         return;
+    if (s->cells)
+        cells_give(s->cells, s->cell);
     free(s->ids);
     free(s->blocks);
     free(s->offer);
@@ -226,6 +249,16 @@ void seq_free(struct seq *s)
     free(s->prompt_top);
     free(s->prompt_top_logprob);
     free(s);
+}
+
+void seq_advance(struct seq *s, uint32_t cached)
+{
+    const uint32_t now = s->cell[1];
+    if (cached == s->cached)
+        return;
+    s->cached = cached;
+    s->cell[1] = s->cell[0];
+    s->cell[0] = now;
 }
 
 int seq_push(struct seq *s, uint32_t id, struct err *e)

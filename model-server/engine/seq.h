@@ -9,6 +9,7 @@
 #define MODEL_SERVER_ENGINE_SEQ_H
 #include "common/err.h"
 #include "common/tokenizer/tokenizer.h"
+#include "model-server/engine/cells.h"
 #include "model-server/engine/grammars.h"
 #include "model-server/sample/bad_words.h"
 #include "model-server/sample/sample.h"
@@ -24,9 +25,12 @@ struct seq_spec {
     uint32_t n_prompt;
     const uint32_t *blocks, *slots; /* none: blocks are taken in sequence (seq_limits.next_block) */
     size_t n_blocks, n_slots;
-    uint32_t cache_len; /* prompt tokens that are in the cache already */
-    uint32_t n_said;    /* of prompt, the last so many were generated before */
-    uint32_t chunk_len; /* prompt tokens of the first forward; 0: all the rest */
+    const uint32_t *cells; /* two of recurrent state; none: cells_take() */
+    size_t n_cells;
+    const uint32_t *state_from; /* the cell with the state after cache_len tokens; NULL: none */
+    uint32_t cache_len;         /* prompt tokens that are in the cache already */
+    uint32_t n_said;            /* of prompt, the last so many were generated before */
+    uint32_t chunk_len;         /* prompt tokens of the first forward; 0: all the rest */
     struct sampling sampling;
     struct bad_words bad_words;
     struct grammar_spec grammar;
@@ -49,6 +53,7 @@ struct seq_limits {                       /* what the engine knows when a reques
     const struct tokenizer *tok;
     struct grammars *grammars; /* NULL: none are served */
     struct adapters *adapters; /* NULL: the same */
+    struct cells *cells;       /* NULL: the model has no recurrent state */
     uint32_t next_block; /* first unused one, for requests that bring no block numbers; advanced */
 };
 
@@ -70,6 +75,12 @@ struct seq {
                        steps */
     uint32_t ahead; /* the run-ahead that has its next logits, or token; see step.h */
     struct draw_place ahead_at; /* and where; without draws, `row` of the logits */
+    /* With `cells`, recurrent state: cell[0] has that after `cached` tokens, cell[1] gets what the
+     * next step makes. Until its tokens are accepted (seq_advance()) both stay where they are, so
+     * that a step may fail, or be repeated. */
+    struct cells *cells;
+    uint32_t cell[CELLS_EACH];
+    uint32_t state_from;        /* this cell is to be copied to cell[0] first; NO_CELL: none */
     uint32_t *blocks, n_blocks; /* more may come, up to max_blocks; see edit.h */
     uint32_t max_blocks;
     struct sampling sampling;
@@ -90,6 +101,8 @@ struct seq {
     char error[200]; /* not empty: this request failed alone and leaves its batch */
 };
 
+#define NO_CELL UINT32_MAX
+
 /* Always returns a sequence (NULL only without memory): one that cannot be served says so in
  * `error`. */
 struct seq *seq_new(const struct seq_spec *spec, struct seq_limits *lim, struct err *e);
@@ -107,6 +120,8 @@ static inline bool seq_decoding(const struct seq *s)
 {
     return seq_live(s) && s->cached + 1 == s->n;
 }
+/* The tokens up to `cached` are computed for good. */
+void seq_advance(struct seq *s, uint32_t cached);
 /* A chosen token: remember it and count it. */
 int seq_push(struct seq *s, uint32_t id, struct err *e);
 #endif

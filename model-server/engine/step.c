@@ -121,12 +121,27 @@ static int reserve_lists(struct stepper *st, struct seq **v, uint32_t n, struct 
 
 /* ---------------------------------------------------------------- passes through the model */
 
+struct state_pair {
+    uint32_t in, out;
+};
+
+/* The cells of what begins at s->start: the step's first pass, a later one of the same step, or the
+ * step behind it, which is enqueued before this one's tokens are accepted. */
+static struct state_pair states_of(const struct seq *s)
+{
+    if (s->start == s->cached)
+        return (struct state_pair){s->cell[0], s->cell[1]};
+    const bool behind = s->start == s->cached + s->step;
+    return (struct state_pair){s->cell[1], s->cell[behind ? 0 : 1]};
+}
+
 /* A token's rotation may look at the length of its sequence when it was first computed: that of the
  * prompt, or its own position's. Tokens that are computed again get what they had, one span each.
  */
 static void put(struct stepper *st, struct ragged *b, const struct seq *s, uint32_t len)
 {
     const uint32_t end = s->start + len;
+    const struct state_pair state = states_of(s);
     for (uint32_t p = s->start, n; p < end; p += n) {
         n = end - p;
         if (st->by_length && end > s->n_prompt)
@@ -136,6 +151,8 @@ static void put(struct stepper *st, struct ragged *b, const struct seq *s, uint3
                                                 .kv_len = p + n,
                                                 .blocks = s->blocks,
                                                 .adapter = s->adapter,
+                                                .state_in = state.in,
+                                                .state_out = state.out,
                                                 .seq_len = p < s->n_prompt ? s->n_prompt : p + n};
     }
     for (uint32_t p = s->start; p < end; p++) {
@@ -398,6 +415,15 @@ static int64_t early(const struct stepper *st, int64_t t0)
     return st->early_ns && t0 > since ? t0 - since : 0;
 }
 
+/* The step behind a failed one may have written to the cells that this one began from: it cannot be
+ * repeated. */
+static void lose_states(struct seq **v, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (v[i]->cells && seq_live(v[i]))
+            seq_fail(v[i], "its recurrent state was lost with a failed step");
+}
+
 int stepper_run(struct stepper *st, struct seq **v, uint32_t n, struct err *e)
 {
     int64_t t0 = clock_ns();
@@ -408,13 +434,20 @@ int stepper_run(struct stepper *st, struct seq **v, uint32_t n, struct err *e)
         return -1;
     outcome_list(st, v, n);
     const uint32_t used = st->ahead_no;
+    bool fed = false;
     if (st->draws) {
         st->early_ns = early(st, t0);
-        if (can_feed(st, v, n) && feed(st, v, n, e))
+        fed = can_feed(st, v, n);
+        if (fed && feed(st, v, n, e)) {
+            lose_states(v, n);
             return -1;
+        }
     }
-    if (outcome_choose(st, e))
+    if (outcome_choose(st, e)) {
+        if (fed)
+            lose_states(v, n);
         return -1;
+    }
     for (uint32_t i = 0; i < st->n_gen; i++) /* but for those that were fed */
         if (st->gen[i].seq->ahead == used)
             st->gen[i].seq->ahead = 0;

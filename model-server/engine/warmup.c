@@ -56,6 +56,14 @@ static int rehearse(struct engine *g, const struct warmup *w, struct err *e)
     return 0;
 }
 
+static int resize_cells(struct engine *g, uint32_t n, struct err *e)
+{
+    const bool any = model_info(g->o.model)->state_bytes > 0;
+    if (!any)
+        return 0;
+    return cells_resize(&g->cells, n, e) || model_state_resize(g->o.model, n, e) ? -1 : 0;
+}
+
 /* A short real step: what cannot work at all is found out now, not by the first user. */
 static int trial(struct engine *g, const struct warmup *w, struct err *e)
 {
@@ -66,9 +74,11 @@ static int trial(struct engine *g, const struct warmup *w, struct err *e)
     s.max_new_tokens = 1;
     s.blocks = s.slots = NULL;
     s.n_blocks = s.n_slots = 0;
+    s.cells = s.state_from = NULL;
+    s.n_cells = 0;
     g->n_blocks = blocks_for(g, &s);
     if (model_kv_resize(g->o.model, g->n_blocks, g->o.block_size, g->o.kv_dtype, e) ||
-        engine_prefill(g, 0, &s, 1, NULL, NULL, &a, e))
+        resize_cells(g, CELLS_EACH, e) || engine_prefill(g, 0, &s, 1, NULL, NULL, &a, e))
         return err_wrap(e, "warm-up");
     if (a.out->n_gen && a.out->gen[0].seq->error[0])
         return err_set(e, ERR_SYSTEM, "warm-up: %s", a.out->gen[0].seq->error);
@@ -143,6 +153,8 @@ struct kv_memory warmup_memory(const struct engine *g, const struct warmup *w, u
                           .limit = o->kv_limit,
                           .block_size = o->block_size,
                           .longest = warmup_longest(g, w),
+                          .cell_bytes = model_info(o->model)->state_bytes,
+                          .requests = w->n,
                           .block_bytes =
                               model_kv_block_bytes(o->model, o->block_size, o->kv_dtype)};
     uint64_t taken = reserved * ranks; /* swap space is taken from the same memory */
@@ -166,13 +178,17 @@ static int size_pool(struct engine *g, const struct warmup *w, struct kv_plan *p
     }
     const struct kv_memory m = warmup_memory(g, w, free_bytes, total, scratch);
     *plan = kv_plan(&m);
-    if (kv_agree(o->comm, &plan->n_blocks, e))
+    if (kv_agree(o->comm, &plan->n_blocks, e) ||
+        (m.cell_bytes && kv_agree(o->comm, &plan->n_cells, e)))
         return -1;
     plan->bytes = plan->n_blocks * m.block_bytes;
     LOG(LOG_INFO, "KV cache", LOGI("blocks", plan->n_blocks), LOGI("block_size", o->block_size),
         LOGI("tokens", (uint64_t)plan->n_blocks * o->block_size), LOGI("bytes", plan->bytes),
         LOGS("decided_by", plan->why), LOGI("free", m.free), LOGI("total", m.total),
         LOGI("block_bytes", m.block_bytes), LOGS("dtype", kv_dtype_name(o->kv_dtype)));
+    if (m.cell_bytes)
+        LOG(LOG_INFO, "recurrent state", LOGI("cells", plan->n_cells),
+            LOGI("cell_bytes", m.cell_bytes), LOGI("bytes", plan->n_cells * m.cell_bytes));
     return 0;
 }
 
@@ -278,6 +294,10 @@ enum { MOST_SLOTS = 1 << 24 };
 static int make_swap(struct engine *g, struct warmup *w, struct err *e)
 {
     const struct engine_options *o = &g->o;
+    if (o->swap_bytes && g->cells.n) {
+        log_msg(LOG_INFO, "the swap region is off: this model has recurrent state");
+        return 0;
+    }
     uint64_t n = o->swap_bytes / model_kv_block_bytes(o->model, o->block_size, o->kv_dtype);
     g->n_slots = (uint32_t)(n < MOST_SLOTS ? n : MOST_SLOTS);
     if (g->n_slots && model_swap_resize(o->model, g->n_slots, &w->swap_block_ns, e))
@@ -312,8 +332,11 @@ int engine_warmup(struct engine *g, struct warmup *w, struct err *e)
     const int64_t start = clock_ns();
     if (model_kv_resize(g->o.model, plan.n_blocks, g->o.block_size, g->o.kv_dtype, e))
         return err_wrap(e, "set `--kv-cache-memory`");
+    if (resize_cells(g, plan.n_cells, e))
+        return err_wrap(e, "recurrent state: set `--kv-cache-memory`");
     w->kv_ns = clock_ns() - start;
     g->n_blocks = plan.n_blocks;
+    w->state_cells = g->cells.n > CELLS_EACH ? g->cells.n - CELLS_EACH : 0;
     if (g->drafting.most && g->o.row_cost <= 0 && w->n && measure_rows(g, w, e)) {
         g->broken |= g->o.comm->world > 1;
         return -1;

@@ -190,6 +190,17 @@ static int load_weights(struct model *m, const char *dir, const struct arch *a,
     return rc;
 }
 
+/* Rotations that look at the length take a prompt apart, and states go on from one token to the
+ * next. */
+static int check_states(const struct model *m, struct err *e)
+{
+    if (!m->info.state_bytes || !m->info.by_length)
+        return 0;
+    return err_set(e, ERR_VALIDATION,
+                   "a rope scaling by the length of the sequence is not supported with recurrent "
+                   "state");
+}
+
 static int load(struct model *m, const char *dir, const struct model_options *o, struct err *e)
 {
     char path[PATH_MAX];
@@ -218,6 +229,8 @@ static int load(struct model *m, const char *dir, const struct model_options *o,
         load_weights(m, dir, arch, o, e) || load_eos(m, dir, e))
         return -1;
     fill_info(m);
+    if (check_states(m, e))
+        return -1;
     if (o->n_adapters || o->extra_adapters) {
         const struct lora_base base = {arch, &d->spec, &d->split};
         if (!(d->adapters = adapters_open(o->adapters, o->n_adapters, o->extra_adapters, &base,
@@ -423,6 +436,7 @@ int model_rehearse(struct model *m, uint32_t tokens, uint32_t rows, uint32_t lon
         return 0;
     uint32_t *zeros = calloc(most, sizeof(*zeros)); /* ids, positions, slots, blocks */
     int rc = !zeros ? err_nomem(e) : model_kv_resize(m, 1, block_size, kv_dtype, e) != 0 ? -1 : 0;
+    rc = rc ? rc : model_state_resize(m, 1, e);
     if (rc == 0)
         rc = rehearse(m, tokens, rows < tokens ? rows : tokens, longest, zeros, e);
     free(zeros);

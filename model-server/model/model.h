@@ -110,8 +110,8 @@ int model_draw(struct model *m, const struct ragged *b, const struct draw *v, in
                struct err *e);
 int model_reserve(struct model *m, uint32_t max_tokens, uint32_t max_out, struct err *e);
 /* What the backend itself needs for steps of up to `tokens` tokens and `rows` sequences of up to
- * `longest` tokens, taken now: such steps allocate nothing later. Replaces the cache by a small
- * one.
+ * `longest` tokens, taken now: such steps allocate nothing later. Replaces the cache and the state
+ * by small ones.
  */
 int model_rehearse(struct model *m, uint32_t tokens, uint32_t rows, uint32_t longest,
                    uint32_t block_size, enum kv_dtype kv_dtype, struct err *e);

@@ -2,7 +2,8 @@
 // fuzz-sources: model-server/model/arch.c model-server/model/arch/*.c
 // fuzz-sources: model-server/model/config*.c model-server/model/rope.c
 // fuzz-sources: model-server/model/split.c common/json.c common/err.c common/utf8.c common/buf.c
-// fuzz-sources: common/model_file.c common/gguf/*.c common/tokenizer/gguf.c common/tokenizer/vocab.c common/file_map.c
+// fuzz-sources: common/model_file.c common/gguf/*.c common/tokenizer/gguf.c
+// common/tokenizer/vocab.c common/file_map.c
 #include "model-server/model/lora.h"
 #include <math.h>
 #include <stdio.h>

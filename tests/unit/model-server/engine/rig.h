@@ -1,6 +1,7 @@
 /* rig.h - the engine over a model that is a hash: the next token of a sequence is a function of all
- * ids that its block table leads to in the fake KV cache. A wrong block, slot, position or length
- * changes the answer; batch mates cannot. The tokenizer is fake too: token 17 reads "<17>". */
+ * ids that its block table leads to in the fake KV cache, or of what led to its recurrent state. A
+ * wrong block, slot, position or length changes the answer; batch mates cannot. The tokenizer is
+ * fake too: token 17 reads "<17>". */
 #ifndef TEST_ENGINE_RIG_H
 #define TEST_ENGINE_RIG_H
 #include "common/hash.h"
@@ -12,12 +13,19 @@
 #define UNUSED __attribute__((unused)) /* a test takes what it needs */
 
 enum { VOCAB = 97, BS = 4, BLOCKS = 4096, SLOTS = 64, EOS = 5 };
+enum { CELLS = 256 };
+static bool recurrent; /* the model of the next set-up carries a state */
 static int no_numbers; /* from this forward on the scores are none; 0: never */
 
 /* ---------------------------------------------------------------- the fakes */
 
 struct model {
     struct model_info info;
+    struct fake_state {
+        uint64_t h; /* of the n tokens that led to it */
+        uint32_t n;
+    } state[CELLS];
+    uint32_t n_cells;
     uint32_t kv[BLOCKS * BS], swap[SLOTS * BS], n_blocks, n_slots;
     int fail_in, forwards;    /* fail_in: so many forwards from now, one fails; 0: none */
     int fed;                  /* forwards that were enqueued before their tokens were known */
@@ -78,6 +86,25 @@ int model_kv_copy(struct model *m, const uint32_t *src, const uint32_t *dst, uin
     return 0;
 }
 
+int model_state_resize(struct model *m, uint32_t n, struct err *e)
+{
+    memset(m->state, 0xee, sizeof(m->state));
+    m->n_cells = n;
+    return n > CELLS ? err_nomem(e) : 0;
+}
+
+int model_state_copy(struct model *m, const uint32_t *src, const uint32_t *dst, uint32_t n,
+                     struct err *e)
+{
+    (void)e;
+    run_jobs(m, -1);
+    for (uint32_t i = 0; i < n; i++) {
+        assert_true(src[i] < m->n_cells && dst[i] < m->n_cells);
+        m->state[dst[i]] = m->state[src[i]];
+    }
+    return 0;
+}
+
 int model_swap_resize(struct model *m, uint32_t n, int64_t *block_ns, struct err *e)
 {
     (void)e;
@@ -127,6 +154,43 @@ static void check_ragged(const struct model *m, const struct ragged *b)
     assert_int_equal(row, b->n_tokens);
 }
 
+/* The state after the first `len` tokens of the sequence, where `from` is that before the span. */
+static struct fake_state state_after(const struct ragged *b, const struct span *s,
+                                     struct fake_state from, uint32_t len)
+{
+    for (; from.n < len; from.n++)
+        from.h = hash_mix(from.h * 31 + b->ids[s->first + (from.n - (s->kv_len - s->n))]);
+    return from;
+}
+
+/* What a span begins from: a wrong cell has a state after other tokens. */
+static struct fake_state state_before(const struct model *m, const struct span *s)
+{
+    if (s->kv_len == s->n)
+        return (struct fake_state){.h = 1};
+    assert_true(s->state_in < m->n_cells);
+    assert_int_equal(m->state[s->state_in].n, s->kv_len - s->n);
+    return m->state[s->state_in];
+}
+
+static void run_states(struct model *m, const struct ragged *b)
+{
+    for (uint32_t i = 0; i < b->n_spans && m->info.state_bytes; i++) {
+        const struct span *s = &b->spans[i];
+        assert_true(s->state_out < m->n_cells);
+        m->state[s->state_out] = state_after(b, s, state_before(m, s), s->kv_len);
+    }
+}
+
+/* The token behind the first `len` ones. */
+static uint32_t next_of(const struct model *m, const struct ragged *b, const struct span *s,
+                        uint32_t len)
+{
+    if (!m->info.state_bytes)
+        return hash_of(m, s, len);
+    return (uint32_t)(state_after(b, s, state_before(m, s), len).h % VOCAB);
+}
+
 static void run_model(struct model *m, const struct ragged *b, float *logits)
 {
     check_ragged(m, b);
@@ -141,11 +205,12 @@ static void run_model(struct model *m, const struct ragged *b, float *logits)
             uint32_t len = s->kv_len - s->n + (b->out_rows[out] - s->first) + 1;
             for (uint32_t v = 0; v < VOCAB; v++)
                 logits[(size_t)out * VOCAB + v] = 0.01f * (float)(v % 7);
-            logits[(size_t)out * VOCAB + hash_of(m, s, len)] =
+            logits[(size_t)out * VOCAB + next_of(m, b, s, len)] =
                 no_numbers && m->forwards >= no_numbers ? NAN : 3;
         }
     }
     assert_int_equal(out, b->n_out);
+    run_states(m, b);
 }
 
 int model_forward(struct model *m, const struct ragged *b, float *logits, struct err *e)
@@ -155,6 +220,8 @@ int model_forward(struct model *m, const struct ragged *b, float *logits, struct
     if (m->fail_in && --m->fail_in == 0) {
         for (uint32_t i = 0; i < b->n_tokens; i++)
             m->kv[b->slots[i]] = b->ids[i];
+        for (uint32_t i = 0; i < b->n_spans && m->info.state_bytes; i++)
+            m->state[b->spans[i].state_out] = (struct fake_state){0xbad, 0xbad};
         return err_set(e, ERR_SYSTEM, "broken on purpose");
     }
     run_model(m, b, logits);
@@ -227,6 +294,7 @@ static int setup_on(const struct backend_ops *which)
     n_jobs = 0;
     fake.info = (struct model_info){
         .vocab = VOCAB, .eos = eos, .n_eos = 1, .max_positions = 3000, .enqueues = true};
+    fake.info.state_bytes = recurrent ? 100 : 0;
     struct engine_options o = {.model = &fake,
                                .tok = (const struct tokenizer *)&fake,
                                .ops = which,
@@ -235,7 +303,7 @@ static int setup_on(const struct backend_ops *which)
                                .memory_fraction = 1,
                                .speculate = speculate,
                                .swap_bytes = SLOTS * BS * 400};
-    device_free = 3230 * 1000 + o.swap_bytes;
+    device_free = 3230 * 1000 + o.swap_bytes + (recurrent ? 2 * CELLS * 100 : 0);
     g = engine_new(&o, &set_up);
     struct seq_spec s = {
         .prompt = (uint32_t[]){1, 2, 3}, .n_prompt = 3, .sampling = sampling_neutral()};
@@ -243,12 +311,26 @@ static int setup_on(const struct backend_ops *which)
     next_block = 0;
     return g && !engine_warmup(g, &w, &set_up) ? 0 : -1;
 }
-static int setup(void **state) { return (void)state, setup_on(&ops); }
+UNUSED static int setup(void **state) { return (void)state, setup_on(&ops); }
 /* On a device that chooses tokens itself. */
-static int setup_draws(void **state) { return (void)state, setup_on(&drawing_ops); }
+UNUSED static int setup_draws(void **state) { return (void)state, setup_on(&drawing_ops); }
+/* The same over a model with recurrent state. */
+UNUSED static int setup_recurrent(void **state)
+{
+    (void)state;
+    recurrent = true;
+    return setup_on(&ops);
+}
+UNUSED static int setup_recurrent_draws(void **state)
+{
+    (void)state;
+    recurrent = true;
+    return setup_on(&drawing_ops);
+}
 static int teardown(void **state)
 {
     (void)state;
+    recurrent = false;
     run_jobs(&fake, -1);
     engine_free(g);
     return 0;

@@ -423,8 +423,10 @@ static void bookkeeping_refuses_nonsense(void **state)
 
 int main(void)
 {
-#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-#define D(f) cmocka_unit_test_setup_teardown(f, setup_draws, teardown)
+#define T(f)  cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define D(f)  cmocka_unit_test_setup_teardown(f, setup_draws, teardown)
+#define S(f)  cmocka_unit_test_setup_teardown(f, setup_recurrent, teardown)
+#define SD(f) cmocka_unit_test_setup_teardown(f, setup_recurrent_draws, teardown)
     const struct CMUnitTest t[] = {
         T(company_changes_nothing),
         T(a_copied_beginning_is_as_good_as_a_computed_one),
@@ -444,6 +446,13 @@ int main(void)
         D(failures_leave_no_trace),
         D(grammars_choose_among_the_tokens_that_fit),
         D(bookkeeping_refuses_nonsense),
+        S(company_changes_nothing),
+        S(failures_leave_no_trace),
+        S(grammars_choose_among_the_tokens_that_fit),
+        S(running_ahead),
+        SD(tokens_are_fed_to_the_next_step),
+        SD(company_changes_nothing),
+        SD(failures_leave_no_trace),
     };
     return cmocka_run_group_tests(t, NULL, NULL);
 }

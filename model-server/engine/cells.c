@@ -1,0 +1,66 @@
+#include "model-server/engine/cells.h"
+#include <stdlib.h>
+
+int cells_resize(struct cells *c, uint32_t n, struct err *e)
+{
+    bool *taken = n ? calloc(n, sizeof(*taken)) : NULL;
+    if (n && !taken)
+        return err_nomem(e);
+    free(c->taken);
+    *c = (struct cells){.n = n, .taken = taken};
+    return 0;
+}
+
+void cells_free(struct cells *c)
+{
+    free(c->taken);
+    *c = (struct cells){0};
+}
+
+static int check(const struct cells *c, uint32_t cell, struct err *e)
+{
+    if (cell >= c->n)
+        return err_set(e, ERR_VALIDATION, "state cell %u: there are %u", cell, c->n);
+    if (c->taken[cell])
+        return err_set(e, ERR_VALIDATION, "state cell %u belongs to a request", cell);
+    return 0;
+}
+
+int cells_name(struct cells *c, uint32_t cell, struct err *e)
+{
+    if (check(c, cell, e))
+        return -1;
+    c->named = cell < c->named ? c->named : cell + 1;
+    return 0;
+}
+
+int cells_claim(struct cells *c, const uint32_t *v, size_t n, uint32_t out[CELLS_EACH],
+                struct err *e)
+{
+    if (n != CELLS_EACH || v[0] == v[1])
+        return err_set(e, ERR_VALIDATION, "%zu state cells: a request has two", n);
+    if (check(c, v[0], e) || check(c, v[1], e) || cells_name(c, v[0], e) || cells_name(c, v[1], e))
+        return -1;
+    for (int i = 0; i < CELLS_EACH; i++)
+        c->taken[out[i] = v[i]] = true;
+    return 0;
+}
+
+int cells_take(struct cells *c, uint32_t out[CELLS_EACH], struct err *e)
+{
+    int got = 0;
+    for (uint32_t cell = c->n; cell-- > c->named && got < CELLS_EACH;)
+        if (!c->taken[cell])
+            out[got++] = cell;
+    if (got < CELLS_EACH)
+        return err_set(e, ERR_VALIDATION, "no cells of recurrent state are left for this request");
+    for (int i = 0; i < CELLS_EACH; i++)
+        c->taken[out[i]] = true;
+    return 0;
+}
+
+void cells_give(struct cells *c, const uint32_t v[CELLS_EACH])
+{
+    for (int i = 0; i < CELLS_EACH; i++)
+        c->taken[v[i]] = false;
+}
