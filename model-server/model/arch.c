@@ -50,14 +50,12 @@ static void check_rope_option(struct config *c)
         config_fail(c, "the rope factor must be a number of at least 1");
 }
 
-/* Layers with keys and values lie in the cache one behind the other. A model without any keeps a
- * cache of one layer: positions are counted by its blocks all the same. */
+/* Layers with keys and values lie in the cache one behind the other. */
 static void number_caches(struct decoder_spec *s)
 {
     for (uint32_t i = 0; i < s->n_layers; i++)
         if (s->layers[i].mixer == MIXER_ATTENTION)
             s->layers[i].cache = s->n_cached++;
-    s->n_cached += s->n_cached == 0;
 }
 
 static void configure(struct config *c, const struct arch **arch, const char **type,

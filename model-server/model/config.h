@@ -94,6 +94,7 @@ void config_mixers(struct config *c, struct decoder_spec *s, enum mixer_kind rec
 struct mamba_keys {
     const char *heads, *head_dim, *groups, *state, *conv, *conv_bias, *proj_bias;
 };
+extern const struct mamba_keys config_mamba_keys; /* mamba_n_heads .. (Granite, Bamba) */
 void config_mamba2(struct config *c, struct decoder_spec *s, const struct mamba_keys *k);
 /* s->recur of gated delta layers (linear_num_key_heads ..) and attention's gate: Qwen3-Next, 3.5.
  */

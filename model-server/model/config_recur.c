@@ -65,6 +65,10 @@ static void time_step_limit(struct config *c, struct recur_spec *r)
     r->dt_max = limit_of(c, cJSON_GetArrayItem(limit, 1));
 }
 
+const struct mamba_keys config_mamba_keys = {"mamba_n_heads",  "mamba_d_head", "mamba_n_groups",
+                                             "mamba_d_state",  "mamba_d_conv", "mamba_conv_bias",
+                                             "mamba_proj_bias"};
+
 void config_mamba2(struct config *c, struct decoder_spec *s, const struct mamba_keys *k)
 {
     struct recur_spec *r = &s->recur;

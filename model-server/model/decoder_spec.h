@@ -173,7 +173,7 @@ struct decoder_spec {
      * says which. */
     struct alibi_spec alibi;
 
-    uint32_t n_cached; /* layers with keys and values; at least 1 */
+    uint32_t n_cached; /* layers with keys and values */
     struct recur_spec recur;
     struct moe_spec moe;
     struct rope_spec rope[SPEC_MAX_ROPES];

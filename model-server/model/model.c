@@ -283,14 +283,19 @@ struct adapters *model_adapters(struct model *m) { return m->d.adapters; }
 
 /* ---------------------------------------------------------------- KV cache */
 
+/* A model without attention keeps a small cache that nobody reads: positions are counted by its
+ * blocks all the same. */
+enum { LEAST_HEAD_DIM = 16 };
+
 static struct kv_desc kv_desc(const struct model *m, uint32_t n_blocks, uint32_t block_size,
                               enum kv_dtype dtype)
 {
-    return (struct kv_desc){.n_layers = m->d.spec.n_cached,
+    const bool none = m->d.spec.n_cached == 0;
+    return (struct kv_desc){.n_layers = none ? 1 : m->d.spec.n_cached,
                             .n_blocks = n_blocks,
                             .block_size = block_size,
-                            .n_kv_heads = m->d.split.kv_heads.n,
-                            .head_dim = m->d.spec.head_dim,
+                            .n_kv_heads = none ? 1 : m->d.split.kv_heads.n,
+                            .head_dim = none ? LEAST_HEAD_DIM : m->d.spec.head_dim,
                             .dtype = dtype};
 }
 

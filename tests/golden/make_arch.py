@@ -91,6 +91,18 @@ CASES = {
         n_shared_experts=2, moe_intermediate_size=32, first_k_dense_replace=1, norm_topk_prob=True,
         routed_scaling_factor=1.5, rope_parameters=THETA,
     ),
+    "mamba2": dict(
+        model_type="mamba2", num_heads=8, head_dim=16, state_size=16, n_groups=2, expand=2, conv_kernel=4, chunk_size=16,
+        num_attention_heads=8,
+    ),
+    "bamba": dict(
+        model_type="bamba", num_hidden_layers=4, attn_layer_indices=[2], mamba_n_heads=8, mamba_d_head=16,
+        mamba_d_state=16, mamba_chunk_size=16, rope_parameters=dict(THETA),
+    ),
+    "lfm2_moe": dict(
+        model_type="lfm2_moe", num_hidden_layers=4, layer_types=["conv", "full_attention", "conv", "conv"], conv_bias=True,
+        num_dense_layers=1, num_experts=8, num_experts_per_tok=3, moe_intermediate_size=32, rope_parameters=THETA,
+    ),
     "stablelm_parallel": dict(
         model_type="stablelm", use_parallel_residual=True, rope_parameters=dict(THETA, partial_rotary_factor=0.25),
     ),
@@ -164,7 +176,9 @@ def golden(model, ids, n_greedy=32):
         top = past.logits[0, -1].topk(2)
         margin = min(margin, (top.values[0] - top.values[1]).item())
         greedy.append(top.indices[0].item())
-        past = model(torch.tensor([[greedy[-1]]]), past_key_values=past.past_key_values, use_cache=True)
+        cache = getattr(past, "past_key_values", None)  # Mamba has none by this name: all of it again
+        new = [[greedy[-1]]] if cache else [ids + greedy]
+        past = model(torch.tensor(new), past_key_values=cache, use_cache=True) if cache else model(torch.tensor(new))
     return out | {"greedy_ids": greedy, "greedy_min_margin": margin}
 
 

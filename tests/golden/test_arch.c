@@ -101,11 +101,16 @@ static const char *const dirs[] = {
     MADE "olmoe",
     MADE "glm",
     MADE "dots1",
+    MADE "mamba2",
+    MADE "bamba",
+    MADE "lfm2_moe",
     MADE "gpt_oss",
     MADE "gpt_oss_mxfp4",
 };
 enum { N_DIRS = sizeof(dirs) / sizeof(dirs[0]), N_TOGETHER = 3 };
 
+/* Of the folder at hand. One has logits of up to 37, and 1e-3 in the README of its data. */
+static double tolerance;
 static struct verdict verdicts[N_DIRS];
 static int skipped, not_made;
 
@@ -130,9 +135,6 @@ static const char *folder(void **state, struct golden *g, int most)
     assert_true(golden_load(g, dir, most));
     return dir;
 }
-
-/* Of the folder at hand. One has logits of up to 37, and 1e-3 in the README of its data. */
-static double tolerance;
 
 static void assert_verdict(const struct verdict *v)
 {

@@ -42,6 +42,11 @@ static const char *const dirs[] = {
     "arch/gpt_bigcode",
     "arch/cohere2",
     "arch/glm4",
+    "arch/qwen3_next",
+    "arch/qwen3_5_text",
+    "arch/granitemoehybrid",
+    "arch/nemotron_h",
+    "arch/lfm2",
     "models/stories260K",
     "models/stories260K-bf16",
     "models/stories260K-fp16",
@@ -65,8 +70,10 @@ static void open_on(struct bench *b, const struct backend_ops *ops, const char *
             &(struct model_options){
                 .ops = ops, .dev = b->dev, .comm = comm_solo(), .dtype = dtype, .quant = quant},
             &e);
-    if (!b->model || model_kv_resize(b->model, 2 * MAX_SEQ_BLOCKS, BLOCK_SIZE,
-                                     kv < 0 ? model_kv_dtype(b->model) : (enum kv_dtype)kv, &e))
+    if (!b->model ||
+        model_kv_resize(b->model, 2 * MAX_SEQ_BLOCKS, BLOCK_SIZE,
+                        kv < 0 ? model_kv_dtype(b->model) : (enum kv_dtype)kv, &e) ||
+        model_state_resize(b->model, 2 * MAX_SEQ_BLOCKS, &e))
         fail_msg("%s: %s", dir, e.msg);
     b->vocab = model_info(b->model)->vocab;
 }

@@ -5,8 +5,10 @@
 #include "model-server/engine/engine.h"
 #include "tests/unit/test.h"
 #include <execinfo.h>
+#include <limits.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define MODEL "models/demo"
 enum { BLOCK = 16, MOST = 6, PROMPT = 200, NEW = 500, WARM = 4 };
@@ -60,7 +62,7 @@ struct rig {
     struct engine *engine;
 };
 
-static void open_rig(struct rig *r, enum quant quant)
+static void open_rig(struct rig *r, const char *dir, enum quant quant)
 {
     struct err e = ERR_INIT;
     static const uint32_t some[] = {2, 3, 4, 5};
@@ -68,10 +70,10 @@ static void open_rig(struct rig *r, enum quant quant)
     struct warmup w = {.specs = &s, .n = 1, .max_prefill_tokens = MOST * PROMPT};
     r->ops = backend_find("cpu", &e);
     r->dev = r->ops->open(&(struct device_options){.threads = 2, .features = ~0ull}, &e);
-    r->tok = tokenizer_load(MODEL, &e);
+    r->tok = tokenizer_load(dir, &e);
     struct model_options m = {
         .ops = r->ops, .dev = r->dev, .comm = comm_solo(), .dtype = -1, .quant = quant};
-    r->model = model_load(MODEL, &m, &e);
+    r->model = model_load(dir, &m, &e);
     if (!r->dev || !r->tok || !r->model)
         fail_msg("%s (run from the top of the repository)", e.msg);
     struct engine_options o = {.model = r->model,
@@ -100,12 +102,12 @@ static void close_rig(struct rig *r)
 
 /* The last one goes far enough for the attention to be split over the threads, and past the table
  * that rotations might have begun with. */
-static struct seq_spec request(uint64_t id)
+static struct seq_spec request(uint64_t id, uint32_t vocab)
 {
     static uint32_t prompt[PROMPT];
     static char *stops[] = {"never said", "nor this"};
     for (uint32_t i = 0; i < PROMPT; i++)
-        prompt[i] = 2 + i * 7 % 1900;
+        prompt[i] = 2 + i * 7 % (vocab < 1902 ? vocab - 2 : 1900);
     struct seq_spec s = {.id = id,
                          .prompt = prompt,
                          .n_prompt = PROMPT,
@@ -139,7 +141,7 @@ static unsigned allocations(struct rig *r, uint64_t first, uint32_t n)
     struct seq_spec specs[MOST];
     const uint64_t batch = 1;
     for (uint32_t i = 0; i < n; i++) {
-        specs[i] = request(first + i);
+        specs[i] = request(first + i, model_info(r->model)->vocab);
         struct seq_limits lim = engine_limits(r->engine);
         uint32_t blocks = (PROMPT + NEW + BLOCK - 1) / BLOCK;
         assert_true(lim.n_blocks >= blocks * n);
@@ -168,10 +170,10 @@ static unsigned allocations(struct rig *r, uint64_t first, uint32_t n)
     return atomic_load(&counted);
 }
 
-static void steps(enum quant quant)
+static void steps(const char *dir, enum quant quant)
 {
     struct rig r;
-    open_rig(&r, quant);
+    open_rig(&r, dir, quant);
     assert_int_equal(allocations(&r, 0, 1), 0); /* greedy */
     assert_int_equal(allocations(&r, 1, 1), 0); /* sampled */
     assert_int_equal(allocations(&r, 0, MOST), 0);
@@ -181,13 +183,30 @@ static void steps(enum quant quant)
 static void a_decode_step_allocates_nothing(void **state)
 {
     (void)state;
-    steps(QUANT_NONE);
+    steps(MODEL, QUANT_NONE);
 }
 
 static void nor_with_integer_weights(void **state)
 {
     (void)state;
-    steps(QUANT_W8A8);
+    steps(MODEL, QUANT_W8A8);
+}
+
+static void nor_with_recurrent_layers(void **state)
+{
+    static const char *const models[] = {"arch/qwen3_next/config.json",
+                                         "arch/nemotron_h/config.json", "arch/lfm2/config.json"};
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        const char *path = test_data(models[i]);
+        char dir[PATH_MAX];
+        if (!path) {
+            TEST_SKIPPED(1, "no config.json under TEST_DATA");
+            continue;
+        }
+        snprintf(dir, sizeof(dir), "%.*s", (int)(strlen(path) - strlen("/config.json")), path);
+        steps(dir, QUANT_NONE);
+    }
 }
 
 /* Or the zeroes above would mean nothing. */
@@ -215,6 +234,7 @@ int main(void)
         cmocka_unit_test(what_allocates_is_counted),
         cmocka_unit_test(a_decode_step_allocates_nothing),
         cmocka_unit_test(nor_with_integer_weights),
+        cmocka_unit_test(nor_with_recurrent_layers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -76,7 +76,7 @@ int batch_begin(struct device *d, const struct ragged *b, struct err *e)
     for (uint32_t i = 0; i < b->n_spans; i++) {
         const struct span *s = &b->spans[i];
         uint32_t n = (uint32_t)n_table(d, s);
-        spans[i] = (struct span_view){s->first, s->n, s->kv_len, at};
+        spans[i] = (struct span_view){s->first, s->n, s->kv_len, at, s->state_in, s->state_out};
         for (uint32_t t = 0; t < s->n; t++)
             span_of[s->first + t] = i;
         if (n)

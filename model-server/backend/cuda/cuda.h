@@ -302,6 +302,15 @@ void cuda_act_mul(struct device *d, float *y, const float *x, uint32_t rows, uin
                   enum act kind);
 void cuda_row_squares(struct device *d, float *y, const float *x, uint32_t stride, uint32_t rows,
                       uint32_t a, uint32_t b);
+void cuda_conv(struct device *d, float *y, const float *x, uint32_t x_stride,
+               const struct state_ref *s, const struct conv *p);
+uint64_t cuda_conv_floats(const struct conv *p);
+void cuda_recur(struct device *d, float *o, const struct state_ref *s, const struct recur *p);
+uint64_t cuda_recur_floats(const struct recur *p);
+void cuda_gate_norm(struct device *d, float *x, uint32_t x_stride, uint32_t rows, uint32_t n,
+                    const struct gate_norm *p);
+int cuda_state_copy(struct device *d, const struct state_ref *s, const uint32_t *src,
+                    const uint32_t *dst, uint32_t n, struct err *e);
 void cuda_gate_rows(struct device *d, float *x, uint32_t rows, uint32_t n, const float *gate);
 void cuda_act(struct device *d, float *x, uint32_t rows, uint32_t n, enum act kind);
 void cuda_moe(struct device *d, float *y, const float *x, uint32_t rows, const struct moe *p);

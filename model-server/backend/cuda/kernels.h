@@ -24,6 +24,7 @@ typedef cudaError_t launch_fn(const struct launch *l, const void *args);
 struct span_view {
     uint32_t first, n, kv_len;
     uint32_t table; /* tables[table ..]: its block numbers */
+    uint32_t state_in, state_out;
 };
 
 /* Rows [first, first + n) of a span for each K/V head: row r is query head r % group of token
@@ -217,6 +218,42 @@ struct kv_copy_args {
     uint32_t n, streams;
 };
 launch_fn kv_copy_launch;
+
+/* ---------------------------------------------------------------- state.cu */
+
+/* See conv(), recur() and gate_norm() in backend.h. A layer's part of a cell: of a convolution its
+ * last width - 1 inputs, [width - 1][channels]; of a recurrence [heads][key_dim][value_dim]. */
+struct conv_args {
+    float *y, *base;
+    const float *x, *w, *bias;
+    const struct span_view *spans;
+    const uint32_t *span_of;
+    size_t stride; /* of the cells */
+    uint32_t x_stride, channels, width, silu, tokens, n_spans;
+};
+launch_fn conv_launch;      /* y */
+launch_fn conv_keep_launch; /* then the inputs that the next step looks at */
+
+struct recur_args {
+    float *o, *x, *work, *base;
+    const float *step, *beta, *a_log, *dt_bias, *skip;
+    const struct span_view *spans;
+    size_t stride;
+    uint32_t x_stride, q, k, v, step_stride, heads, key_heads, key_dim, value_dim, ssm;
+    uint32_t tokens, n_spans;
+    float dt_min, dt_max;
+};
+enum { RECUR_MOST_KEYS = 1024 }; /* key_dim */
+launch_fn recur_prepare_launch;  /* work, and the lengths of queries and keys */
+launch_fn recur_launch;
+
+struct gate_norm_args {
+    float *x;
+    const float *gate, *w, *squares;
+    uint32_t x_stride, stride, rows, n, kind, group, norm_first, column, all;
+    float eps;
+};
+launch_fn gate_norm_launch;
 
 /* ---------------------------------------------------------------- attention*.cu */
 

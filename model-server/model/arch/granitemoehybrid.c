@@ -33,10 +33,7 @@ static void configure(struct config *c, struct decoder_spec *s)
     s->bias.qkv = s->bias.o = config_bool_or(c, "attention_bias", false);
     config_multipliers(c, s);
     config_mixers(c, s, MIXER_MAMBA2, every);
-    config_mamba2(c, s,
-                  &(struct mamba_keys){"mamba_n_heads", "mamba_d_head", "mamba_n_groups",
-                                       "mamba_d_state", "mamba_d_conv", "mamba_conv_bias",
-                                       "mamba_proj_bias"});
+    config_mamba2(c, s, &config_mamba_keys);
     experts(c, s);
 }
 

@@ -1,8 +1,9 @@
-/* Liquid AI's LFM2 (arXiv 2511.23404): short convolutions between gates, and a few layers of
- * attention. */
+/* Liquid AI's LFM2 (arXiv 2511.23404), dense and with experts: short convolutions between gates,
+ * and a few layers of attention. */
 #include "common/json.h"
 #include "model-server/model/arch.h"
 #include <math.h>
+#include <string.h>
 
 /* Layers that are not in full_attn_idxs. */
 static bool is_conv(const struct config *c, uint32_t layer)
@@ -31,15 +32,32 @@ static void width(struct config *c, struct decoder_spec *s)
         s->ffn = ((uint32_t)wide + unit - 1) / unit * unit;
 }
 
+static void experts(struct config *c, struct decoder_spec *s)
+{
+    const uint32_t dense = config_u32_or(c, "num_dense_layers", 2, 0, SPEC_MAX_LAYERS);
+    config_moe(c, s, 32, 4);
+    s->moe.ffn = config_dim(c, "moe_intermediate_size");
+    s->moe.score = MOE_SIGMOID;
+    s->moe.select_bias = config_bool_or(c, "use_expert_bias", true);
+    s->moe.renormalise = config_bool_or(c, "norm_topk_prob", true);
+    s->moe.scale = (float)config_num_or(c, "routed_scaling_factor", 1);
+    for (uint32_t i = 0; i < s->n_layers; i++)
+        s->layers[i].moe = i >= dense;
+}
+
 static void configure(struct config *c, struct decoder_spec *s)
 {
+    const bool moe = strcmp(json_str(c->root, "model_type", ""), "lfm2_moe") == 0;
     config_decoder(c, s,
                    &(struct config_defaults){.max_positions = 128000,
                                              .norm_eps = 1e-5,
                                              .rope_theta = 1000000,
                                              .tied = config_bool_or(c, "tie_embedding", true),
                                              .ffn = 12288});
-    width(c, s);
+    if (moe)
+        experts(c, s);
+    else
+        width(c, s);
     s->norm.eps = (float)config_num_or(c, "norm_eps", 1e-5);
     s->act = ACT_SILU;
     s->qk_norm = QK_NORM_HEAD;
@@ -49,17 +67,27 @@ static void configure(struct config *c, struct decoder_spec *s)
 }
 
 const struct arch arch_lfm2 = {
-    .types = (const char *const[]){"lfm2", NULL},
+    .types = (const char *const[]){"lfm2", "lfm2_moe", NULL},
     .prefix = "model.",
-    .names =
-        {NAMES_LLAMA_QKV, [W_EMBED] = "model.embed_tokens", [W_FINAL_NORM] = "model.embedding_norm",
-         [W_HEAD] = "lm_head", [W_ATTN_NORM] = "model.layers.*.operator_norm",
-         [W_MLP_NORM] = "model.layers.*.ffn_norm",
-         [W_Q_NORM] = "model.layers.*.self_attn.q_layernorm",
-         [W_K_NORM] = "model.layers.*.self_attn.k_layernorm",
-         [W_O] = "model.layers.*.self_attn.out_proj", [W_GATE] = "model.layers.*.feed_forward.w1",
-         [W_UP] = "model.layers.*.feed_forward.w3", [W_DOWN] = "model.layers.*.feed_forward.w2",
-         [W_MIX_IN] = "model.layers.*.conv.in_proj", [W_MIX_CONV] = "model.layers.*.conv.conv",
-         [W_MIX_OUT] = "model.layers.*.conv.out_proj"},
+    .names = {NAMES_LLAMA_QKV,
+              [W_EMBED] = "model.embed_tokens",
+              [W_FINAL_NORM] = "model.embedding_norm",
+              [W_HEAD] = "lm_head",
+              [W_ATTN_NORM] = "model.layers.*.operator_norm",
+              [W_MLP_NORM] = "model.layers.*.ffn_norm",
+              [W_Q_NORM] = "model.layers.*.self_attn.q_layernorm",
+              [W_K_NORM] = "model.layers.*.self_attn.k_layernorm",
+              [W_O] = "model.layers.*.self_attn.out_proj",
+              [W_GATE] = "model.layers.*.feed_forward.w1",
+              [W_UP] = "model.layers.*.feed_forward.w3",
+              [W_DOWN] = "model.layers.*.feed_forward.w2",
+              [W_ROUTER] = "model.layers.*.feed_forward.gate",
+              [W_SELECT_BIAS] = "model.layers.*.feed_forward.expert_bias",
+              [W_MOE_GATE] = "model.layers.*.feed_forward.experts.*.w1",
+              [W_MOE_UP] = "model.layers.*.feed_forward.experts.*.w3",
+              [W_MOE_DOWN] = "model.layers.*.feed_forward.experts.*.w2",
+              [W_MIX_IN] = "model.layers.*.conv.in_proj",
+              [W_MIX_CONV] = "model.layers.*.conv.conv",
+              [W_MIX_OUT] = "model.layers.*.conv.out_proj"},
     .configure = configure,
 };

@@ -34,11 +34,32 @@ static int configure(const char *keys, const char *base, struct decoder_spec *s,
     "128,\"vocab_size\":320,\"max_position_embeddings\":512"
 #define LLAMA "\"model_type\":\"llama\"," SIZES
 
+#define DELTA                                                                                      \
+    "\"model_type\":\"qwen3_5_text\",\"linear_num_key_heads\":2,\"linear_num_value_heads\":4,"     \
+    "\"linear_key_head_dim\":16,\"linear_value_head_dim\":16," SIZES
+#define NEMOTRON                                                                                   \
+    "\"model_type\":\"nemotron_h\",\"hybrid_override_pattern\":\"M*\",\"mamba_num_heads\":8,"      \
+    "\"mamba_head_dim\":16,\"ssm_state_size\":16," SIZES
+
 static void test_refuses(void **state)
 {
     static const struct {
         const char *keys, *base, *says;
     } cases[] = {
+        {"\"linear_num_key_heads\":3", DELTA, "3 key heads or groups do not divide 4 heads"},
+        {"\"linear_key_head_dim\":0", DELTA, "`linear_key_head_dim` must be an integer from 1"},
+        {"\"linear_conv_kernel_dim\":9", DELTA, "`linear_conv_kernel_dim` must be an integer"},
+        {"\"layer_types\":[\"full_attention\"]", DELTA, "`layer_types` does not name 2 layers"},
+        {"\"layer_types\":[\"full_attention\",\"xlstm\"]", DELTA,
+         "layers of type `xlstm` are not supported"},
+        {"\"hybrid_override_pattern\":\"MX\"", NEMOTRON, "`X` is no kind of layer"},
+        {"\"hybrid_override_pattern\":\"M\"", NEMOTRON, "does not name 2 layers"},
+        {"\"layers_block_type\":[\"mamba\",7]", NEMOTRON, "layers of type `` are not supported"},
+        {"\"n_groups\":3", NEMOTRON, "3 key heads or groups do not divide 8 heads"},
+        {"\"time_step_limit\":[0]", NEMOTRON, "`time_step_limit` must be two numbers"},
+        {"\"time_step_limit\":[0,\"Infinity\"]", NEMOTRON, "`time_step_limit` must be two numbers"},
+        {"\"hybrid_override_pattern\":\"ME\",\"moe_intermediate_size\":32,\"moe_latent_size\":8",
+         NEMOTRON, "`moe_latent_size` is not supported"},
         {"", "", "`model_type` is missing"},
         {"\"model_type\":\"llava\"", SIZES, "model_type `llava` is not supported (known: "},
         {"\"model_type\":\"a\\nb\"", SIZES, "model_type `a?b` is not supported"},
@@ -190,12 +211,52 @@ static void test_rope_option(void **state)
     assert_non_null(strstr(e.msg, "the rope factor must be"));
 }
 
+/* What Python writes for a number that JSON has no word for, and what transformers 5 writes. */
+static void test_infinity(void **state)
+{
+    static const char *const limits[] = {"[0.5, Infinity]", "[0.5, {\"__float__\": \"Infinity\"}]"};
+    static struct decoder_spec s;
+    char keys[120];
+    struct err e = ERR_INIT;
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        snprintf(keys, sizeof(keys), "\"time_step_limit\":%s,\"x\":\"\\\"Infinity\"", limits[i]);
+        assert_int_equal(configure(keys, NEMOTRON, &s, &e), 0);
+        assert_true(s.recur.dt_min == 0.5f && isinf(s.recur.dt_max));
+    }
+    assert_int_equal(configure("\"model_type\":\"Infinity\"", SIZES, &s, &e), -1);
+    assert_non_null(strstr(e.msg, "`Infinity`"));
+    assert_int_equal(configure("\"time_step_limit\":[0, Infinitely]", NEMOTRON, &s, &e), -1);
+}
+
+/* Which layers are of what kind. */
+static void test_mixers(void **state)
+{
+    static struct decoder_spec s;
+    struct err e = ERR_INIT;
+    (void)state;
+    assert_int_equal(configure("\"num_hidden_layers\":5", DELTA, &s, &e), 0);
+    for (uint32_t i = 0; i < 5; i++)
+        assert_int_equal(s.layers[i].mixer, i == 3 ? MIXER_ATTENTION : MIXER_DELTA);
+    assert_int_equal(configure("\"num_hidden_layers\":4,\"hybrid_override_pattern\":\"M-*E\","
+                               "\"moe_intermediate_size\":32",
+                               NEMOTRON, &s, &e),
+                     0);
+    const enum mixer_kind want[] = {MIXER_MAMBA2, MIXER_NONE, MIXER_ATTENTION, MIXER_NONE};
+    for (uint32_t i = 0; i < 4; i++) {
+        assert_int_equal(s.layers[i].mixer, want[i]);
+        assert_int_equal(s.layers[i].no_ffn, want[i] != MIXER_NONE);
+        assert_int_equal(s.layers[i].moe, i == 3);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_refuses),     cmocka_unit_test(test_same_meaning),
         cmocka_unit_test(test_windows),     cmocka_unit_test(test_max_positions),
-        cmocka_unit_test(test_rope_option),
+        cmocka_unit_test(test_rope_option), cmocka_unit_test(test_infinity),
+        cmocka_unit_test(test_mixers),
     };
     return cmocka_run_group_tests(tests, make_file, drop_file);
 }

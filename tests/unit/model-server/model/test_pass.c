@@ -6,10 +6,10 @@ enum { TOKENS = 40, SPANS = 4, OUTS = 3 };
 static uint32_t ids[TOKENS], pos[TOKENS], slots[TOKENS];
 static const uint32_t out_rows[OUTS] = {9, 10, 39}, blocks[2] = {3, 4};
 /* a chunk of a prompt of 30, two decodes, a whole prompt */
-static const struct span spans[SPANS] = {{0, 10, 25, blocks, 30},
-                                         {10, 1, 7, blocks, 0},
-                                         {11, 1, 500, blocks, 500},
-                                         {12, 28, 28, blocks, 0}};
+static const struct span spans[SPANS] = {{0, 10, 25, blocks, 30, 0, 1, 2},
+                                         {10, 1, 7, blocks, 0, 0, 3, 4},
+                                         {11, 1, 500, blocks, 500, 0, 5, 6},
+                                         {12, 28, 28, blocks, 0, 0, 7, 8}};
 
 static struct ragged step(void)
 {
@@ -34,6 +34,18 @@ static void row_of(const struct ragged *b, uint32_t row, uint32_t *at, uint32_t 
     assert_int_equal(found, 1);
 }
 
+/* A span that was cut goes on from the state that its first part has left. */
+static void states_go_on(const struct ragged *b, uint32_t from)
+{
+    for (uint32_t i = 0; i < b->n_spans; i++) {
+        const struct span *s = &b->spans[i], *whole = spans;
+        while (whole->state_out != s->state_out)
+            whole++;
+        const bool cut = from + s->first > whole->first;
+        assert_int_equal(s->state_in, cut ? whole->state_out : whole->state_in);
+    }
+}
+
 static void passes_are_the_step(void **state)
 {
     struct ragged b = step();
@@ -47,6 +59,7 @@ static void passes_are_the_step(void **state)
             struct ragged p = pass_cut(&b, from, to, cut, rows);
             assert_int_equal(p.n_tokens, to - from);
             assert_ptr_equal(p.spans, cut);
+            states_go_on(&p, from);
             for (uint32_t i = 0; i < p.n_tokens; i++) {
                 uint32_t at, length, want_at, want_length;
                 assert_int_equal(p.ids[i], ids[from + i]);

@@ -56,6 +56,45 @@ static void test_key_value_heads(void **state)
     }
 }
 
+/* Key heads and groups of recurrent layers are shared as key-value heads are. */
+static void test_recurrent_heads(void **state)
+{
+    (void)state;
+    for (uint32_t keys = 1; keys <= 8; keys *= 2)
+        for (int world = 1; world <= 8; world *= 2)
+            for (int rank = 0; rank < world; rank++) {
+                struct decoder_spec m = spec(8, 8, 128, 320);
+                struct split s;
+                struct err e = ERR_INIT;
+                m.recur = (struct recur_spec){.heads = 8, .key_heads = keys};
+                assert_int_equal(split_make(&s, &m, rank, world, &e), 0);
+                assert_int_equal(s.mix_heads.n, 8 / world);
+                const uint32_t all = 8 / keys, local = s.mix_heads.n / s.mix_keys.n;
+                for (uint32_t h = 0; h < s.mix_heads.n; h++)
+                    assert_int_equal((s.mix_heads.first + h) / all, s.mix_keys.first + h / local);
+            }
+}
+
+static void test_refuses_recurrent_heads(void **state)
+{
+    struct decoder_spec m = spec(12, 12, 128, 320);
+    struct split s;
+    struct err e = ERR_INIT;
+    (void)state;
+    m.recur = (struct recur_spec){.heads = 4, .key_heads = 2};
+    assert_int_equal(split_make(&s, &m, 0, 3, &e), -1);
+    assert_non_null(strstr(e.msg, "heads of the recurrent layers"));
+    m.recur = (struct recur_spec){.heads = 12, .key_heads = 4};
+    assert_int_equal(split_make(&s, &m, 0, 6, &e), -1);
+    assert_non_null(strstr(e.msg, "key heads of the recurrent layers"));
+    m.n_layers = 1;
+    m.layers[0].mixer = MIXER_MAMBA2;
+    assert_int_equal(split_make(&s, &m, 0, 12, &e), -1); /* a norm is shared by up to two groups */
+    assert_non_null(strstr(e.msg, "4 groups"));
+    m.recur.key_heads = 2;
+    assert_int_equal(split_make(&s, &m, 0, 12, &e), 0);
+}
+
 static void test_refuses(void **state)
 {
     static const struct {
@@ -103,10 +142,9 @@ static void test_packed_rows(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_slices),
-        cmocka_unit_test(test_key_value_heads),
-        cmocka_unit_test(test_refuses),
-        cmocka_unit_test(test_packed_rows),
+        cmocka_unit_test(test_slices),          cmocka_unit_test(test_key_value_heads),
+        cmocka_unit_test(test_recurrent_heads), cmocka_unit_test(test_refuses_recurrent_heads),
+        cmocka_unit_test(test_refuses),         cmocka_unit_test(test_packed_rows),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,41 @@
+/* IBM's Bamba: Mamba-2 layers, a few of attention whose heads rotate by half, gated MLPs. */
+#include "common/json.h"
+#include "model-server/model/arch.h"
+
+/* Layers that are not in attn_layer_indices. */
+static bool is_mamba(const struct config *c, uint32_t layer)
+{
+    const cJSON *full = json_get(c->root, "attn_layer_indices"), *j;
+    cJSON_ArrayForEach(j, full)
+    {
+        if (cJSON_IsNumber(j) && j->valuedouble == layer)
+            return false;
+    }
+    return true;
+}
+
+static void configure(struct config *c, struct decoder_spec *s)
+{
+    config_decoder(
+        c, s,
+        &(struct config_defaults){
+            .max_positions = 262144, .norm_eps = 1e-5, .rope_theta = 10000, .rotary = 0.5});
+    s->act = config_act(c, "hidden_act", "silu");
+    s->bias.qkv = s->bias.o = config_bool_or(c, "attention_bias", false);
+    s->bias.mlp = config_bool_or(c, "mlp_bias", false);
+    config_mixers(c, s, MIXER_MAMBA2, is_mamba);
+    config_mamba2(c, s, &config_mamba_keys);
+}
+
+const struct arch arch_bamba = {
+    .types = (const char *const[]){"bamba", NULL},
+    .prefix = "model.",
+    .names = {NAMES_LLAMA_QKV, NAMES_LLAMA_O, NAMES_MAMBA2("model.layers.*.mamba."),
+              [W_EMBED] = "model.embed_tokens", [W_FINAL_NORM] = "model.final_layernorm",
+              [W_HEAD] = "lm_head", [W_ATTN_NORM] = "model.layers.*.input_layernorm",
+              [W_MLP_NORM] = "model.layers.*.pre_ff_layernorm",
+              [W_GATE] = "model.layers.*.feed_forward.gate_proj",
+              [W_UP] = "model.layers.*.feed_forward.up_proj",
+              [W_DOWN] = "model.layers.*.feed_forward.down_proj"},
+    .configure = configure,
+};
