@@ -1,6 +1,6 @@
 #include "router/scheduler/kv_blocks.h"
 #include "common/hash.h"
-#include "router/scheduler/kv_order.h"
+#include "router/scheduler/kv_impl.h"
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,33 +8,6 @@
 enum {
     RESERVED = 1,        /* block 0 */
     MIN_COMMON_ROOT = 2, /* a first token alone is not worth a copy: every prompt has that of BOS */
-};
-
-struct block {
-    uint64_t warm;       /* when it was put on the LRU list; larger is warmer */
-    uint32_t ref;        /* tables that hold it */
-    uint32_t prev, next; /* LRU list when cached, free list (next only) when free */
-    uint32_t chain;      /* next block in the same hash bucket */
-    uint32_t parent;     /* KV_NO_BLOCK: first block of a prompt */
-    uint32_t bucket;
-    uint64_t space;
-    uint32_t fill; /* tokens that others may find in it: block_tokens, or less in a last block */
-    bool indexed;
-};
-
-struct kv_blocks {
-    struct block *b;
-    uint32_t *bucket;      /* [n_buckets] heads, KV_NO_BLOCK when empty */
-    uint32_t *tok;         /* [n][block_tokens]: what an indexed block holds */
-    struct kv_order order; /* all indexed blocks */
-    bool copies;           /* the shards copy blocks: beginnings of blocks are hits, too */
-    uint32_t n, n_buckets, block_tokens;
-    uint32_t keep_free; /* see kv_keep_free() */
-    uint32_t free_head;
-    uint32_t lru_head, lru_tail; /* head = coldest */
-    uint64_t seed, clock;
-    uint32_t era; /* grows when the device forgets: older tables publish nothing */
-    struct kv_stats st;
 };
 
 struct kv_blocks *kv_new(uint32_t n_blocks, uint32_t block_tokens, uint64_t seed)
@@ -73,6 +46,7 @@ void kv_free(struct kv_blocks *kv)
     free(kv->bucket);
     free(kv->tok);
     kv_order_free(&kv->order);
+    cells_free(kv->cells);
     free(kv);
 }
 
@@ -167,6 +141,8 @@ static void index_drop(struct kv_blocks *kv, uint32_t id)
     struct block *b = &kv->b[id];
     b->indexed = false;
     kv_order_drop(&kv->order, id);
+    if (kv->cells)
+        cells_drop(kv->cells, id);
     if (b->fill < kv->block_tokens)
         return;
     uint32_t *p = &kv->bucket[b->bucket];
@@ -250,14 +226,15 @@ static bool table_room(struct kv_table *t, uint32_t blocks)
 /* ------------------------------------------------------------------ the interface */
 bool kv_could_fit(const struct kv_blocks *kv, uint32_t n)
 {
-    return blocks_of(kv, n) <= kv->st.total;
+    return blocks_of(kv, n) <= kv->st.total &&
+           (!kv->cells || cells_stats(kv->cells).total >= CELLS_EACH);
 }
 
 bool kv_may_fit(const struct kv_blocks *kv, uint32_t n_prompt, uint32_t n_reserve)
 {
     uint32_t need = blocks_of(kv, n_reserve);
     uint32_t hits = n_prompt > 0 ? (n_prompt - 1) / kv->block_tokens : 0;
-    return need <= kv->st.total &&
+    return need <= kv->st.total && (!kv->cells || cells_room(kv->cells, NO_CELL)) &&
            need - (hits < need ? hits : need) + kv->keep_free <= kv->st.free + kv->st.cached;
 }
 
@@ -266,6 +243,8 @@ struct hit {
     uint32_t full;
     uint32_t from, n; /* block whose first n tokens are the next; n == 0: none */
     bool whole;       /* nobody uses it and it holds nothing else: it can be had itself */
+    uint32_t stated;  /* with recurrent state: the full blocks before the snapshot, */
+    uint32_t cell;    /* and that; else NO_CELL */
 };
 
 /* How much of a prompt may come from the cache. The last token is always computed: its logits are
@@ -298,7 +277,7 @@ static void find_begun(const struct kv_blocks *kv, const struct kv_key *key, uin
 static struct hit find(const struct kv_blocks *kv, struct kv_table *t, const struct kv_key *key)
 {
     size_t bt = kv->block_tokens;
-    struct hit h = {0};
+    struct hit h = {.cell = NO_CELL};
     uint32_t parent = KV_NO_BLOCK;
     /* The block with the last prompt token is never shared: recomputing that token in place would
      * write under another reader. */
@@ -307,6 +286,11 @@ static struct hit find(const struct kv_blocks *kv, struct kv_table *t, const str
         if (id == KV_NO_BLOCK)
             break;
         t->ids[h.full++] = parent = id;
+        uint32_t cell = kv->cells ? cells_of(kv->cells, id) : NO_CELL;
+        if (cell != NO_CELL && !cells_pending(kv->cells, cell)) {
+            h.stated = h.full;
+            h.cell = cell;
+        }
     }
     if (kv->copies && most_hits(key) > 0)
         find_begun(kv, key, parent, &h);
@@ -324,6 +308,28 @@ static bool room_for(const struct kv_blocks *kv, const struct kv_table *t, const
            need - h->full - (h->n > 0 && h->whole) + kv->keep_free;
 }
 
+/* Two cells beside the snapshot of the hit; without it, if that is what they cost. */
+static bool room_for_state(const struct kv_blocks *kv, struct hit *h)
+{
+    if (cells_room(kv->cells, h->cell))
+        return true;
+    h->cell = NO_CELL;
+    h->stated = 0;
+    return cells_room(kv->cells, NO_CELL);
+}
+
+static void admit_state(struct kv_blocks *kv, struct kv_table *t, const struct hit *h)
+{
+    t->n_matched = h->full * kv->block_tokens;
+    t->n_cached = t->n_kept = h->stated * kv->block_tokens;
+    if (h->cell != NO_CELL) {
+        cells_hold(kv->cells, h->cell); /* its block is held: it is still there */
+        t->state_from = h->cell + 1;
+    }
+    t->stateful = cells_take(kv->cells, t->cells);
+    assert(t->stateful);
+}
+
 bool kv_admit(struct kv_blocks *kv, struct kv_table *t, const struct kv_key *key, bool share,
               uint32_t n_reserve)
 {
@@ -331,7 +337,9 @@ bool kv_admit(struct kv_blocks *kv, struct kv_table *t, const struct kv_key *key
     assert(t->len == 0 && key->n <= n_reserve);
     if (need > kv->st.total || !table_room(t, need))
         return false;
-    struct hit h = share ? find(kv, t, key) : (struct hit){0};
+    struct hit h = share ? find(kv, t, key) : (struct hit){.cell = NO_CELL};
+    if (kv->cells && !room_for_state(kv, &h))
+        return false;
     if (h.n > 0 && !room_for(kv, t, &h, need))
         h.n = 0; /* the block to copy from would be one too many */
     if (!room_for(kv, t, &h, need))
@@ -352,6 +360,8 @@ bool kv_admit(struct kv_blocks *kv, struct kv_table *t, const struct kv_key *key
     t->space = space_of(key);
     t->era = kv->era;
     t->shares = share;
+    if (kv->cells)
+        admit_state(kv, t, &h);
     kv->st.hits += h.full;
     kv->st.begun += h.n > 0;
     kv->st.misses += need - h.full;
@@ -363,6 +373,11 @@ void kv_copied(struct kv_blocks *kv, struct kv_table *t)
     if (t->copy_from)
         block_let_go(kv, t->copy_from);
     t->copy_from = 0;
+    if (t->state_from) {
+        cells_let_go(kv->cells, t->state_from - 1);
+        kv->st.releases++; /* that cell can be had now */
+    }
+    t->state_from = 0;
 }
 
 void kv_keep_free(struct kv_blocks *kv, uint32_t n) { kv->keep_free = n; }
@@ -452,7 +467,11 @@ void kv_release(struct kv_blocks *kv, struct kv_table *t, const uint32_t *tokens
 
 void kv_undo(struct kv_blocks *kv, struct kv_table *t)
 {
-    kv_copied(kv, t);                   /* a child of ours: first */
+    kv_copied(kv, t); /* a child of ours: first */
+    if (t->n_rolled)
+        cells_settle(kv->cells, t->ids[t->n_rolled / kv->block_tokens - 1]);
+    if (t->stateful)
+        cells_give(kv->cells, t->cells);
     for (uint32_t i = t->len; i-- > 0;) /* tail first: children get colder than their parents */
         block_let_go(kv, t->ids[i]);
     free(t->ids);
@@ -461,6 +480,8 @@ void kv_undo(struct kv_blocks *kv, struct kv_table *t)
 
 void kv_forget(struct kv_blocks *kv)
 {
+    if (kv->cells)
+        cells_forget(kv->cells);
     while (kv->lru_head != KV_NO_BLOCK) {
         uint32_t id = kv->lru_head;
         lru_drop(kv, id);
@@ -480,6 +501,8 @@ struct kv_stats kv_stats(const struct kv_blocks *kv) { return kv->st; }
 static void check_block(const struct kv_blocks *kv, uint32_t id)
 {
     const struct block *b = &kv->b[id];
+    assert(!kv->cells || cells_of(kv->cells, id) == NO_CELL ||
+           (b->indexed && b->fill == kv->block_tokens));
     if (!b->indexed)
         return;
     assert(b->fill > 0 && b->fill <= kv->block_tokens);
@@ -511,6 +534,8 @@ static void check_order(const struct kv_blocks *kv, uint32_t n_indexed)
 void kv_check(const struct kv_blocks *kv)
 {
     uint32_t n_free = 0, n_cached = 0, n_used = 0, n_indexed = 0;
+    if (kv->cells)
+        cells_check(kv->cells);
     for (uint32_t i = kv->free_head; i != KV_NO_BLOCK; i = kv->b[i].next) {
         assert(i >= RESERVED && kv->b[i].ref == 0 && !kv->b[i].indexed);
         n_free++;

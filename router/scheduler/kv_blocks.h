@@ -20,11 +20,17 @@
  * that nobody uses and that is wanted as far as it goes is taken as it is. No indexed block holds
  * just the beginning of another one.
  *
+ * A model with recurrent state has cells as well (cells.h). A sequence needs two of them; it goes
+ * on behind a prefix only where a snapshot holds the state. So a hit ends at the deepest block that
+ * has one, and beginnings of blocks are no hits. The full blocks behind that are shared all the
+ * same: the shards compute their tokens again for the state, and write the same bits.
+ *
  * Reserve and commit are apart. kv_admit() only reserves; a block can be hit by others after
  * kv_commit() (or kv_release()) was told that its tokens went through the model. A prefill that
  * failed, was cut or never ran leaves nothing behind. */
 #ifndef ROUTER_SCHEDULER_KV_BLOCKS_H
 #define ROUTER_SCHEDULER_KV_BLOCKS_H
+#include "router/scheduler/cells.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -51,6 +57,15 @@ struct kv_table {
     uint64_t space;     /* whose blocks it shares: see kv_key */
     uint32_t era;
     bool shares; /* takes part in prefix sharing */
+
+    /* of models with recurrent state; else 0 */
+    uint32_t cells[CELLS_EACH]; /* its own, where `stateful` */
+    uint32_t state_from;        /* 1 + the snapshot with the state after n_cached tokens, held until
+                                   kv_copied(); 0: none */
+    uint32_t n_matched;         /* tokens of full blocks that were in the index at admission */
+    uint32_t n_kept;            /* the last snapshot was taken, or found, behind so many tokens */
+    uint32_t n_rolled;          /* its rolling snapshot stands there; 0: none */
+    bool stateful;
 };
 
 /* `n_blocks` counts block 0. `seed` keeps clients from choosing collisions. NULL: out of memory. */
@@ -58,15 +73,19 @@ struct kv_blocks *kv_new(uint32_t n_blocks, uint32_t block_tokens, uint64_t seed
 void kv_free(struct kv_blocks *kv);
 /* The shards can copy blocks; off at first: then full blocks alone are hits. Before any use. */
 void kv_copying(struct kv_blocks *kv, bool on);
+/* The model has recurrent state: `n_cells` cells for it. With `snapshots` false none are taken. Not
+ * together with kv_copying(). Before any use; false: out of memory. */
+bool kv_stateful(struct kv_blocks *kv, uint32_t n_cells, bool snapshots);
+struct cells *kv_cells(const struct kv_blocks *kv); /* NULL: the model has no state */
 
-/* Reserve room for `n_reserve` tokens, of which the first key->n are known, and share every full
- * block that is resident, and the beginning of one more. With `share` false nothing is taken from
- * the cache and nothing goes in. All or nothing: on false `t` holds no block and nothing was
- * evicted. */
+/* Reserve room for `n_reserve` tokens (and two cells), of which the first key->n are known, and
+ * share every full block that is resident, and the beginning of one more. With `share` false
+ * nothing is taken from the cache and nothing goes in. All or nothing: on false `t` holds no block
+ * and nothing was evicted. */
 bool kv_admit(struct kv_blocks *kv, struct kv_table *t, const struct kv_key *key, bool share,
               uint32_t n_reserve);
 
-/* The shards have made the copy that `t` asked for, if any. */
+/* The shards have made the copies that `t` asked for, if any. */
 void kv_copied(struct kv_blocks *kv, struct kv_table *t);
 
 /* From now on kv_admit() leaves `n` blocks free or cached, for those that run to grow into. */
@@ -81,6 +100,23 @@ uint32_t kv_shared(const struct kv_blocks *kv, const struct kv_table *t);
 /* The KV of tokens[0..n) was computed: it becomes a hit for others at once. Idempotent and
  * incremental. A block that somebody else published first stays private until kv_release(). */
 void kv_commit(struct kv_blocks *kv, struct kv_table *t, const uint32_t *tokens, uint32_t n);
+
+/* `t` stands behind tokens[0..n), all computed, and others may go on from there: commit them, and
+ * find a cell for the state. The caller makes the shards save it before the next step, then calls
+ * cells_saved() or cells_unsaved(). NO_CELL: there is none to spare, somebody else has such a
+ * snapshot or publishes these blocks, or n is not the end of a block. `rolls`: it takes the place
+ * of the last one that rolled. */
+uint32_t kv_snapshot(struct kv_blocks *kv, struct kv_table *t, const uint32_t *tokens, uint32_t n,
+                     bool rolls);
+
+/* Where a prompt of `n` tokens that was computed up to `from` stops next, so that a snapshot can be
+ * taken: the smallest such position behind `from`, or n. Stops are where its blocks stopped being
+ * in the index, where its last full block ends, and every few thousand tokens. One that is not
+ * SNAPSHOT_GAIN blocks behind the last snapshot is passed over, unless others wait for the same
+ * prompt (`awaited`). */
+enum { SNAPSHOT_GAIN = 4 };
+uint32_t kv_stop(const struct kv_blocks *kv, const struct kv_table *t, uint32_t n, uint32_t from,
+                 bool awaited);
 
 /* Commit (n may be 0), then give everything back. Indexed blocks stay as cache until evicted. Only
  * when the shard writes them no more. */

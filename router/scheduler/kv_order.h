@@ -3,7 +3,7 @@
  *
  * A treap over block numbers: no allocation after kv_order_init(), no recursion, O(log n) expected
  * whatever clients send. Sorted by parent, space, tokens; a beginning comes before what goes on
- * from it. Private to kv_blocks.c. */
+ * from it. Private to kv_blocks.c (and kv_impl.h). */
 #ifndef ROUTER_SCHEDULER_KV_ORDER_H
 #define ROUTER_SCHEDULER_KV_ORDER_H
 #include <stdbool.h>

@@ -4,16 +4,18 @@
 #include "tests/unit/test.h"
 #include <string.h>
 
-enum { SEQS = 10, LONG = 40, BLOCKS = 48, BT = 4 };
+enum { SEQS = 10, LONG = 40, BLOCKS = 48, BT = 4, CELLS = 22 };
 struct walker {
     struct kv_table t;
     uint32_t tok[LONG], n, computed, adapter;
     bool live, fresh;
 };
-static uint32_t n_copies;
+static uint32_t n_copies, n_saves, n_from;
 /* What the device holds, per slot: token + 1, and for whom. 0: nothing. */
 struct device {
     uint64_t slot[BLOCKS * BT];
+    uint64_t state[CELLS]; /* the same hash, of all tokens so far; 0: of none */
+    bool owned[CELLS];
 };
 
 static uint32_t rnd_state;
@@ -37,13 +39,50 @@ static uint64_t *at(struct device *d, const struct walker *w, uint32_t pos)
     return &d->slot[w->t.ids[pos / BT] * BT + pos % BT];
 }
 
+/* Its two cells change places with every step. */
+static uint64_t *state_of(struct device *d, const struct walker *w)
+{
+    assert_true(d->owned[w->t.cells[0]] && d->owned[w->t.cells[1]]);
+    return &d->state[w->t.cells[0]];
+}
+
 static void compute(struct device *d, struct walker *w, uint32_t upto)
 {
+    if (w->t.stateful && w->computed < upto) {
+        assert_true(*state_of(d, w) == (w->computed ? content(w, w->computed - 1) : 0));
+        d->state[w->t.cells[1]] = 1; /* of a step that comes to nothing */
+        *state_of(d, w) = content(w, upto - 1);
+    }
     for (; w->computed < upto; w->computed++)
         *at(d, w, w->computed) = content(w, w->computed);
 }
 
-static void begin(struct kv_blocks *kv, struct walker *w)
+/* It leaves a snapshot, if it stands where one may be; sometimes the save comes to nothing. */
+static void save(struct kv_blocks *kv, struct device *d, struct walker *w)
+{
+    uint32_t cell = kv_snapshot(kv, &w->t, w->tok, w->computed, rnd(2));
+    if (cell == NO_CELL)
+        return;
+    assert_int_equal(w->computed % BT, 0);
+    assert_false(d->owned[cell]);
+    if (rnd(8) == 0) {
+        cells_unsaved(kv_cells(kv));
+        d->state[cell] = 2;
+        return;
+    }
+    d->state[cell] = *state_of(d, w);
+    cells_saved(kv_cells(kv));
+    n_saves++;
+}
+
+static void give_back(struct device *d, struct walker *w)
+{
+    for (int k = 0; k < 2 && w->t.stateful; k++)
+        d->owned[w->t.cells[k]] = false;
+    w->live = false;
+}
+
+static void begin(struct kv_blocks *kv, struct device *d, struct walker *w)
 {
     w->n = 1 + rnd(LONG - 8);
     w->adapter = rnd(2);
@@ -59,10 +98,14 @@ static void begin(struct kv_blocks *kv, struct walker *w)
         assert_int_equal(kv_stats(kv).evictions, before.evictions);
         return;
     }
-    assert_true(kv_may_fit(kv, w->n, 0));
+    assert_true(w->t.stateful || kv_may_fit(kv, w->n, 0)); /* that was before */
     assert_true(w->t.n_cached < w->n);
     w->computed = w->t.n_cached;
     w->fresh = true;
+    for (int i = 0; i < 2 && w->t.stateful; i++) {
+        assert_false(d->owned[w->t.cells[i]]);
+        d->owned[w->t.cells[i]] = true;
+    }
 }
 
 /* The call that begins `w`: the source of its copy was held, and only written behind what was
@@ -70,6 +113,13 @@ static void begin(struct kv_blocks *kv, struct walker *w)
 static void first_step(struct kv_blocks *kv, struct device *d, struct walker *w)
 {
     w->fresh = false;
+    if (w->t.stateful) {
+        assert_true(!w->t.state_from == !w->computed && !w->t.copy_from);
+        assert_true(!w->t.state_from || !d->owned[w->t.state_from - 1]);
+        *state_of(d, w) = w->t.state_from ? d->state[w->t.state_from - 1] : 0;
+        n_from += w->t.state_from != 0;
+        kv_copied(kv, &w->t);
+    }
     if (w->t.copy_from) {
         uint32_t to = w->t.ids[w->computed / BT];
         assert_int_not_equal(to, w->t.copy_from);
@@ -84,8 +134,8 @@ static void first_step(struct kv_blocks *kv, struct device *d, struct walker *w)
 static void go_on(struct kv_blocks *kv, struct device *d, struct walker *w)
 {
     if (w->fresh && rnd(8) == 0) { /* nothing came of it */
+        give_back(d, w);
         kv_undo(kv, &w->t);
-        w->live = false;
         return;
     }
     if (w->fresh)
@@ -93,8 +143,12 @@ static void go_on(struct kv_blocks *kv, struct device *d, struct walker *w)
     switch (rnd(6)) {
     case 0: /* a chunk of the prompt, or what is left of it */
     case 1:
-        compute(d, w, w->computed + rnd(w->n - w->computed + 1));
+        if (w->t.stateful && rnd(2))
+            compute(d, w, kv_stop(kv, &w->t, w->n, w->computed, rnd(2)));
+        else
+            compute(d, w, w->computed + rnd(w->n - w->computed + 1));
         kv_commit(kv, &w->t, w->tok, w->computed);
+        save(kv, d, w);
         break;
     case 2: /* a generated token */
         compute(d, w, w->n);
@@ -102,13 +156,14 @@ static void go_on(struct kv_blocks *kv, struct device *d, struct walker *w)
             w->tok[w->n++] = rnd(2);
             compute(d, w, w->n);
         }
+        save(kv, d, w);
         break;
     case 3:
+        give_back(d, w);
         if (w->computed == w->t.n_cached && rnd(2))
             kv_undo(kv, &w->t);
         else
             kv_release(kv, &w->t, w->tok, w->computed);
-        w->live = false;
         break;
     default: /* what was computed stays what it is, whoever else runs */
         for (uint32_t i = 0; i < w->computed; i++)
@@ -116,20 +171,21 @@ static void go_on(struct kv_blocks *kv, struct device *d, struct walker *w)
     }
 }
 
-static void walk(bool copies)
+static void walk(bool copies, bool stateful)
 {
     enum { STEPS = 150000 };
     for (rnd_state = 1; rnd_state <= 3; rnd_state++) {
         uint32_t seed = rnd_state;
         struct kv_blocks *kv = kv_new(BLOCKS, BT, seed);
         kv_copying(kv, copies);
-        n_copies = 0;
+        assert_true(!stateful || kv_stateful(kv, CELLS, true));
+        n_copies = n_saves = n_from = 0;
         struct device d = {{0}};
         struct walker w[SEQS] = {0};
         for (int step = 0; step < STEPS; step++) {
             struct walker *one = &w[rnd(SEQS)];
             if (!one->live)
-                begin(kv, one);
+                begin(kv, &d, one);
             else
                 go_on(kv, &d, one);
             if (step % 50000 == 49999)
@@ -142,6 +198,10 @@ static void walk(bool copies)
         struct kv_stats st = kv_stats(kv);
         assert_int_equal(st.used, 0);
         assert_true(st.hits > 1000 && st.evictions > 1000);
+        if (stateful)
+            print_message("%u snapshots, %u begun from one\n", n_saves, n_from);
+        assert_true(!stateful || (n_saves > 1000 && n_from > 1000));
+        assert_true(!stateful || cells_stats(kv_cells(kv)).owned == 0);
         assert_true(copies ? st.begun > n_copies && n_copies > 1000 : st.begun == 0);
         kv_free(kv);
         rnd_state = seed;
@@ -151,19 +211,27 @@ static void walk(bool copies)
 static void a_random_walk_keeps_the_books_and_the_contents(void **state)
 {
     (void)state;
-    walk(false);
+    walk(false, false);
 }
 
 static void a_random_walk_with_copies_keeps_them_too(void **state)
 {
     (void)state;
-    walk(true);
+    walk(true, false);
 }
+
+static void a_random_walk_with_recurrent_state_keeps_that_too(void **state)
+{
+    (void)state;
+    walk(false, true);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_random_walk_keeps_the_books_and_the_contents),
         cmocka_unit_test(a_random_walk_with_copies_keeps_them_too),
+        cmocka_unit_test(a_random_walk_with_recurrent_state_keeps_that_too),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

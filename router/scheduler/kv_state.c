@@ -1,0 +1,68 @@
+/* Snapshots of recurrent state: when a sequence leaves one, and where a prompt stops for it. */
+#include "router/scheduler/kv_impl.h"
+
+enum {
+    SNAPSHOT_EVERY = 1024, /* tokens of a prompt, at least */
+    SNAPSHOT_SHARE = 8,    /* a prompt takes at most one of so many cells */
+};
+
+bool kv_stateful(struct kv_blocks *kv, uint32_t n_cells, bool snapshots)
+{
+    kv->snapshots = snapshots;
+    return (kv->cells = cells_new(n_cells, kv->n)) != NULL;
+}
+
+struct cells *kv_cells(const struct kv_blocks *kv) { return kv->cells; }
+
+uint32_t kv_snapshot(struct kv_blocks *kv, struct kv_table *t, const uint32_t *tokens, uint32_t n,
+                     bool rolls)
+{
+    uint32_t end = n / kv->block_tokens;
+    if (!kv->cells || !kv->snapshots || n == 0 || n % kv->block_tokens != 0)
+        return NO_CELL;
+    kv_commit(kv, t, tokens, n);
+    if (!t->shares || t->era != kv->era || t->n_sealed < end)
+        return NO_CELL;
+    if (t->n_rolled && rolls) {
+        cells_drop(kv->cells, t->ids[t->n_rolled / kv->block_tokens - 1]);
+        t->n_rolled = 0;
+    }
+    t->n_kept = n;
+    if (cells_of(kv->cells, t->ids[end - 1]) != NO_CELL)
+        return NO_CELL;
+    uint32_t cell = cells_save(kv->cells, t->ids[end - 1], rolls);
+    if (cell != NO_CELL && rolls)
+        t->n_rolled = n;
+    return cell;
+}
+
+/* Prompts that share a beginning stop at the same places. */
+static uint32_t stops_every(const struct kv_blocks *kv, uint32_t n)
+{
+    uint32_t bt = kv->block_tokens, most = cells_stats(kv->cells).total / SNAPSHOT_SHARE;
+    uint32_t every = bt < SNAPSHOT_EVERY ? SNAPSHOT_EVERY / bt * bt : bt;
+    while (n / every > most && every < n)
+        every *= 2;
+    return every;
+}
+
+static uint32_t nearer(uint32_t best, uint32_t stop, uint32_t from, uint32_t least)
+{
+    return stop > from && stop >= least && stop < best ? stop : best;
+}
+
+uint32_t kv_stop(const struct kv_blocks *kv, const struct kv_table *t, uint32_t n, uint32_t from,
+                 bool awaited)
+{
+    if (!kv->cells || !kv->snapshots || !t->shares || t->era != kv->era || n == 0)
+        return n;
+    struct cells_stats c = cells_stats(kv->cells);
+    if (c.total == c.owned)
+        return n;
+    uint32_t bt = kv->block_tokens, every = stops_every(kv, n);
+    uint32_t least = t->n_kept + (awaited ? 1 : SNAPSHOT_GAIN) * bt;
+    uint32_t behind = from < least ? least - 1 : from;
+    uint32_t best = nearer(n, t->n_matched, from, least);
+    best = nearer(best, (behind / every + 1) * every, from, least);
+    return nearer(best, (n - 1) / bt * bt, from, least);
+}
