@@ -63,6 +63,13 @@
       "Requests that made way: `swap` or `recompute`.", 0, 0, 0)                                   \
     X(M_SWAPPED_BLOCKS, COUNTER, "tgi_swapped_blocks", "direction",                                \
       "KV blocks moved to the swap region and back.", 0, 0, 0)                                     \
+    X(M_STATE_CELLS, GAUGE, "tgi_state_cells", "state",                                            \
+      "Cells of recurrent state: used by requests, snapshot (kept for prefix hits), free.", 0, 0,  \
+      0)                                                                                           \
+    X(M_STATE_SAVES, COUNTER, "tgi_state_snapshots", NULL, "Snapshots of recurrent state taken.",  \
+      0, 0, 0)                                                                                     \
+    X(M_STATE_HITS, COUNTER, "tgi_state_snapshot_hits", NULL,                                      \
+      "Requests that began from a snapshot of recurrent state.", 0, 0, 0)                          \
     X(M_SWAP_USED, GAUGE, "tgi_swap_blocks_used", NULL, "KV blocks in the swap region.", 0, 0, 0)  \
     X(M_BATCH_PROMPT_TOKENS, HISTOGRAM, "tgi_batch_prompt_tokens", NULL,                           \
       "Prompt tokens computed per model call.", 1, 2, 15)                                          \

@@ -24,6 +24,13 @@ struct fake_seq {
     uint32_t *blocks, n_blocks;
     uint32_t *tokens, n_tokens, n_prompt, n_known, computed, n_next, max_new;
     bool ends; /* had its last token, waits for FilterBatch */
+    bool stateful;
+    uint32_t cells[2]; /* the first one holds the state after `computed` tokens */
+};
+
+struct fake_cell {  /* recurrent state */
+    uint32_t h, n;  /* a hash of the n tokens that led to it */
+    uint64_t owner; /* id + 1 of the request whose own it is; 0: a snapshot, or nobody's */
 };
 
 enum fake_rpc { FAKE_PREFILL, FAKE_DECODE, FAKE_FILTER, FAKE_CLEAR };
@@ -42,6 +49,7 @@ struct fake_shard {
     bool no_chunking, no_prefix_caching, no_copies, no_edits, no_chunks, text_only;
     uint32_t n_slots;       /* of the swap region */
     uint64_t swap_block_ns; /* to move a block; a token takes 1000 ns to compute */
+    uint32_t n_cells;       /* of recurrent state; 0: there is none */
     bool quick;             /* constant tokens: for benchmarks */
     bool stamps;            /* the text of a token is when its step was through, in monotonic ns */
     int64_t stamp;
@@ -58,12 +66,14 @@ struct fake_shard {
     struct fake_log log[FAKE_MAX_LOG];
     uint32_t n_log;
     _Atomic uint32_t n_health, n_probe;
-    uint32_t n_bad;                               /* cached blocks whose contents were wrong */
+    uint32_t n_bad; /* cached blocks, and states, whose contents were wrong */
     _Atomic uint32_t n_left, n_more, n_out, n_in; /* edits */
+    _Atomic uint32_t n_saves, n_from;             /* snapshots taken, and begun from */
     _Atomic uint32_t n_unfair;                    /* made way for a newer one */
     _Atomic uint32_t n_tight; /* steps after which somebody had no block to run ahead into */
     /* its own */
     uint32_t max_prefill, max_chunk, *kv, *swap;
+    struct fake_cell *cell;
     struct fake_seq run[FAKE_MAX_RUN];
     uint32_t n_run;
     struct rpc_server *server;
@@ -99,8 +109,56 @@ static inline void fake_note(struct fake_shard *f, struct fake_log l)
     pthread_mutex_unlock(&f->lock);
 }
 
+/* From now on its cells are its own: nobody's snapshot, and no other request's. */
+static inline void fake_state_begin(struct fake_shard *f, struct fake_seq *q,
+                                    const Generate__V3__Request *r)
+{
+    q->stateful = f->n_cells > 0 && r->id != UINT64_MAX; /* the probe has one of the shard's */
+    if (!q->stateful)
+        return;
+    assert(r->n_state_cells == 2 && r->state_cells[0] != r->state_cells[1]);
+    assert(!r->_state_from_case == !r->cache_len);
+    struct fake_cell from = {.h = 1};
+    if (r->_state_from_case) {
+        assert(r->state_from < f->n_cells);
+        from = f->cell[r->state_from];
+        assert(!from.owner); /* read before anybody who joins takes it */
+        f->n_bad += from.n != r->cache_len;
+        f->n_from++;
+    }
+    for (int k = 0; k < 2; k++) {
+        assert(r->state_cells[k] < f->n_cells);
+        q->cells[k] = r->state_cells[k];
+        assert(!f->cell[q->cells[k]].owner);
+        f->cell[q->cells[k]] =
+            (struct fake_cell){k ? 0xbad : from.h, k ? UINT32_MAX : from.n, r->id + 1};
+    }
+}
+
+/* Its state after its next n tokens, into the cell that it does not read. */
+static inline void fake_state_step(struct fake_shard *f, const struct fake_seq *q, uint32_t n)
+{
+    const struct fake_cell *from = &f->cell[q->cells[0]];
+    struct fake_cell *to = &f->cell[q->cells[1]];
+    assert(from->owner == q->id + 1 && to->owner == q->id + 1);
+    f->n_bad += from->n != q->computed;
+    to->h = from->h;
+    to->n = from->n + n;
+    for (uint32_t i = 0; i < n; i++)
+        to->h = fake_mix(to->h, q->tokens[q->computed + i]);
+}
+
+static inline void fake_state_accept(struct fake_seq *q)
+{
+    uint32_t read = q->cells[0];
+    q->cells[0] = q->cells[1];
+    q->cells[1] = read;
+}
+
 static inline void fake_drop(struct fake_shard *f, uint32_t i)
 {
+    for (int k = 0; k < 2 && f->run[i].stateful; k++)
+        f->cell[f->run[i].cells[k]].owner = 0;
     free(f->run[i].blocks);
     free(f->run[i].tokens);
     memmove(&f->run[i], &f->run[i + 1], (f->n_run - i - 1) * sizeof(f->run[0]));
@@ -159,6 +217,10 @@ static inline Generate__V3__Generation *fake_generation(struct fake_shard *f, st
     uint32_t h = 1;
     for (uint32_t i = 0; !f->quick && i < q->computed; i++)
         h = fake_mix(h, *fake_slot(f, q, i));
+    if (q->stateful && f->cell[q->cells[0]].h != h) {
+        f->n_bad++;
+        h ^= f->cell[q->cells[0]].h;
+    }
     uint32_t id = fake_next(h);
     q->tokens[q->n_tokens++] = id;
     g->tokens = fake_tokens(id, m);
@@ -195,6 +257,10 @@ static inline const ProtobufCMessage *fake_step(struct fake_shard *f, uint64_t b
         if (q->batch != batch)
             continue;
         assert(!q->ends); /* the router forgot to filter */
+        if (q->stateful && q->n_next > 0) {
+            fake_state_step(f, q, q->n_next);
+            fake_state_accept(q);
+        }
         for (uint32_t end = q->computed + q->n_next; q->computed < end; q->computed++)
             *fake_slot(f, q, q->computed) = q->tokens[q->computed];
         l.n_tokens += q->n_next;
@@ -262,6 +328,7 @@ static inline void fake_add(struct fake_shard *f, const Generate__V3__Request *r
         memcpy(q->tokens, r->input_ids, q->n_known * sizeof(uint32_t));
     memcpy(q->blocks, r->blocks, q->n_blocks * sizeof(uint32_t));
     assert(r->cache_len < q->n_known);
+    fake_state_begin(f, q, r);
     q->n_next = r->_chunk_len_case ? r->chunk_len : q->n_known - q->computed;
     for (uint32_t i = 0; i < q->computed; i++)
         if (*fake_slot(f, q, i) != q->tokens[i])
@@ -300,6 +367,15 @@ static inline void fake_edit(struct fake_shard *f, const Generate__V3__Edits *x,
     size_t bytes = f->block_size * sizeof(uint32_t);
     uint64_t newest = UINT64_MAX; /* that stays may be no newer than who makes way */
     assert(!x || !f->no_edits);
+    for (size_t i = 0; x && i < x->n_state_saves; i++) {
+        const Generate__V3__StateSave *save = x->state_saves[i];
+        const struct fake_seq *q = fake_find(f, save->request_id, batch);
+        assert(q && q->stateful && save->cell < f->n_cells && !f->cell[save->cell].owner);
+        assert(save->tokens == q->computed && save->tokens % f->block_size == 0);
+        f->cell[save->cell] = f->cell[q->cells[0]];
+        f->cell[save->cell].owner = 0;
+        f->n_saves++;
+    }
     for (size_t i = 0; x && i < x->n_leave; i++) {
         struct fake_seq *q = fake_find(f, x->leave[i], batch);
         assert(q);
@@ -344,9 +420,11 @@ static inline void fake_ahead(struct fake_shard *f, uint64_t batch)
             struct fake_seq *q = &f->run[i];
             if (q->batch != batch || q->ends || q->computed + 1 != q->n_tokens)
                 continue;
-            if (write)
+            if (write) {
                 *fake_slot(f, q, q->computed) = q->tokens[q->computed];
-            else
+                if (q->stateful)
+                    fake_state_step(f, q, 1); /* not accepted yet */
+            } else
                 room &= q->computed / f->block_size < q->n_blocks;
         }
     f->n_tight += !room;
@@ -498,6 +576,7 @@ static inline const ProtobufCMessage *fake_info(void *ctx, const ProtobufCMessag
     r->takes_edits = !f->no_edits && !f->text_only;
     r->takes_chunks = !f->no_chunks;
     r->takes_grammars = true;
+    r->state_cells_per_request = f->n_cells ? 2 : 0;
     r->vocab_size = f->text_only ? 0 : FAKE_VOCAB;
     return &r->base;
 }
@@ -531,6 +610,8 @@ static inline const ProtobufCMessage *fake_warmup(void *ctx, const ProtobufCMess
         p->_max_total_tokens_case ? p->max_total_tokens : f->n_blocks * f->block_size;
     r->max_input_tokens = p->_max_input_tokens_case ? p->max_input_tokens : r->max_total_tokens - 1;
     r->swap_slots = f->n_slots;
+    r->state_cells = f->n_cells;
+    r->state_cell_bytes = f->n_cells ? 8 : 0;
     r->swap_block_ns = f->swap_block_ns;
     return &r->base;
 }
@@ -568,6 +649,7 @@ static inline void fake_open(struct fake_shard *f)
     f->block_size = f->block_size ? f->block_size : 4;
     f->n_blocks = f->n_blocks ? f->n_blocks : 64;
     f->kv = calloc((size_t)f->n_blocks * f->block_size, sizeof(uint32_t));
+    f->cell = calloc((size_t)f->n_cells + 1, sizeof(*f->cell));
     f->swap = calloc((size_t)f->n_slots * f->block_size + 1, sizeof(uint32_t));
     f->server = rpc_server_open(
         &(struct rpc_server_options){.address = f->path,
@@ -599,6 +681,8 @@ static inline void fake_stop(struct fake_shard *f)
         fake_drop(f, 0);
     free(f->kv);
     free(f->swap);
+    free(f->cell);
+    f->cell = NULL;
     f->kv = f->swap = NULL;
 }
 #endif

@@ -264,6 +264,7 @@ struct infer_stats infer_stats(struct infer *i)
                                 .blocks_used = atomic_load(&i->status.blocks_used),
                                 .blocks_cached = atomic_load(&i->status.blocks_cached),
                                 .swap_used = atomic_load(&i->status.swap_used),
+                                .cells_used = atomic_load(&i->status.cells_used),
                                 .call_ns = call ? clock_ns() - call : 0};
 }
 
@@ -336,6 +337,8 @@ static int start(struct infer *i, const struct infer_config *c, struct err *e)
     settle_limits(i, &m);
     struct drafter_options draft = {
         .loop = i->loop, .target = c->draft_target, .served = &m, .metrics = c->metrics};
+    if (c->draft_target && m.state_cells_per_request)
+        return err_set(e, ERR_VALIDATION, "a model with recurrent state takes no draft model");
     if (c->draft_target && !m.speculate)
         return err_set(e, ERR_VALIDATION, "the shards verify no drafts (--speculate)");
     if (c->draft_target && !(i->drafter = drafter_new(&draft, e)))

@@ -69,7 +69,7 @@ void infer_drain(struct infer *i, const char *why);
 void infer_fail(struct infer *i, const char *why);
 
 struct infer_stats {
-    uint32_t queued, running, blocks_total, blocks_used, blocks_cached, swap_used;
+    uint32_t queued, running, blocks_total, blocks_used, blocks_cached, swap_used, cells_used;
     int64_t call_ns; /* how long a model call is out; 0: none is */
 };
 struct infer_stats infer_stats(struct infer *i);

@@ -10,7 +10,7 @@ enum { LISTED_MAX = 1000 };
 
 struct tally {
     uint8_t *seen; /* [blocks] */
-    uint32_t n_blocks, held, slots, streams, listed, left_out;
+    uint32_t n_blocks, held, slots, cells, streams, listed, left_out;
     uint64_t references;
 };
 
@@ -35,6 +35,7 @@ static void add(struct tally *t, const struct scheduler *s, const struct seq *q,
     if (q->kv.copy_from)
         hold(t, q->kv.copy_from);
     t->slots += q->n_slots;
+    t->cells += q->kv.stateful ? CELLS_EACH : 0;
     t->streams += q->req != NULL;
     if (t->listed == LISTED_MAX) {
         t->left_out++;
@@ -52,6 +53,9 @@ void sched_audit(const struct scheduler *s, struct buf *out)
 {
     static const char *const calls[] = {"none", "prefill", "decode", "clean", "clear_all", "probe"};
     struct kv_stats kv = kv_stats(s->kv);
+    struct cells_stats cells = {0};
+    if (kv_cells(s->kv))
+        cells = cells_stats(kv_cells(s->kv));
     struct tally t = {.n_blocks = kv.total + 1, .seen = calloc(kv.total + 1, 1)};
     if (!t.seen) {
         buf_str(out, "{\"error\":\"out of memory\"}");
@@ -64,9 +68,14 @@ void sched_audit(const struct scheduler *s, struct buf *out)
     buf_fmt(out,
             "],\"left_out\":%u,\"known\":%u,\"running\":%u,\"joining\":%u,\"streams\":%u,"
             "\"blocks\":{\"total\":%u,\"free\":%u,\"cached\":%u,\"used\":%u,\"held\":%u,"
-            "\"references\":%llu},\"swap\":{\"used\":%u,\"held\":%u},\"balanced\":%s}",
+            "\"references\":%llu},\"swap\":{\"used\":%u,\"held\":%u},"
+            "\"cells\":{\"total\":%u,\"free\":%u,\"snapshots\":%u,\"used\":%u,\"held\":%u},"
+            "\"balanced\":%s}",
             t.left_out, s->known.n, s->n_running, s->n_joining, t.streams, kv.total, kv.free,
             kv.cached, kv.used, t.held, (unsigned long long)t.references, swap_used(&s->swap),
-            t.slots, kv.used == t.held && swap_used(&s->swap) == t.slots ? "true" : "false");
+            t.slots, cells.total, cells.free, cells.snapshots, cells.owned, t.cells,
+            kv.used == t.held && swap_used(&s->swap) == t.slots && cells.owned == t.cells
+                ? "true"
+                : "false");
     free(t.seen);
 }

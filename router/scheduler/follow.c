@@ -26,6 +26,7 @@ bool follow(struct scheduler *s, struct seq *q)
         return false;
     q->state = SEQ_FOLLOWING;
     q->leader = leader;
+    leader->waiter.awaited = true;
     q->next = leader->followers;
     leader->followers = q;
     sched_count(s, M_SHARED_PROMPTS, NULL, 1);
@@ -58,6 +59,7 @@ void follow_succeed(struct scheduler *s, struct seq *q)
     *at = NULL;
     heir->leader = NULL;
     heir->followers = q->followers;
+    heir->waiter.awaited = heir->followers != NULL;
     q->followers = NULL;
     for (struct seq *f = heir->followers; f; f = f->next)
         f->leader = heir;

@@ -150,13 +150,14 @@ static bool place(struct policy *p, struct scan *s, const struct load *l, struct
                   struct joiner *out)
 {
     bool alone = s->n == 0 && l->n_running == 0, chunking = p->limits.chunking;
+    uint32_t now = kv_stop(p->kv, w->kv, w->key.n, w->kv->n_cached, w->awaited) - w->kv->n_cached;
     if (!w->returned && !may_come_between(s, w->left)) {
         undo(p, w);
         return true;
     }
-    if (w->left <= s->budget || (!chunking && alone)) {
-        out[s->n++] = (struct joiner){w, w->left, false};
-        s->budget -= w->left < s->budget ? w->left : s->budget;
+    if (now <= s->budget || (!chunking && alone)) {
+        out[s->n++] = (struct joiner){w, now, now < w->left};
+        s->budget -= now < s->budget ? now : s->budget;
     } else if (!chunking || s->cut) { /* the one that is cut takes what is left */
         undo(p, w);
         return false;
@@ -241,9 +242,15 @@ static uint32_t join(struct policy *p, struct scan *s, const struct load *l, int
     return taken;
 }
 
+/* What it may compute in one step. */
+static uint32_t one_step(const struct started *s)
+{
+    return s->stop && s->stop < s->left ? s->stop : s->left;
+}
+
 static void give(struct started *s, uint32_t *budget, uint32_t most)
 {
-    uint32_t rest = s->left - s->n_now, n = rest < most ? rest : most;
+    uint32_t rest = one_step(s) - s->n_now, n = rest < most ? rest : most;
     n = n < *budget ? n : *budget;
     s->n_now += n;
     *budget -= n;
@@ -260,7 +267,7 @@ static void share_out(const struct load *l, uint32_t budget)
     while (budget > 0) {
         struct started *next = NULL;
         for (uint32_t i = 0; i < l->n_started; i++)
-            if (v[i].n_now < v[i].left && (!next || v[i].left < next->left))
+            if (v[i].n_now < one_step(&v[i]) && (!next || v[i].left < next->left))
                 next = &v[i];
         if (!next)
             return;
@@ -282,7 +289,7 @@ uint32_t policy_join(struct policy *p, const struct load *l, int64_t now_ns, str
     if (l->n_started > 0 && budget == 0)
         budget = 1; /* nobody stands still */
     for (uint32_t i = 0; i < l->n_started; i++) {
-        need += l->started[i].left;
+        need += one_step(&l->started[i]);
         shortest = least(shortest, l->started[i].left);
     }
     struct scan s = {.room = cap, .budget = budget - (need < budget ? (uint32_t)need : budget)};

@@ -12,6 +12,8 @@
  * up to half of the step to shorter prompts behind it;
  *   - as long as prompts that were cut take whole steps, others join if they fit into half a step,
  *     or are less than half as long as any of those;
+ *   - a prompt whose recurrent state is to be kept stops there (kv_stop()) and goes on in the next
+ *     step;
  *   - a peer that cannot chunk gets prompts whole, and running requests are interrupted only when
  *     enough wait (waiting_served_ratio) or long enough (max_waiting_tokens).
  * Of prompts that were cut the shortest rest goes first, but a quarter of what they get is the
@@ -52,6 +54,7 @@ struct waiter {
      * swap_to then, and full blocks from n_sealed of `kv` on are to be filled from there. */
     uint32_t swap_from, swap_to;
     bool share;            /* may use and fill the prefix cache */
+    bool awaited;          /* others wait for the same prompt */
     struct kv_table *kv;   /* filled when it joins */
     uint32_t passed;       /* times a newer one joined first */
     int64_t passed_ns;     /* the first of them */
@@ -73,6 +76,7 @@ struct policy {
 
 struct started { /* a prompt of which a part is computed */
     uint32_t left;
+    uint32_t stop;  /* of these, at most so many in this step; 0: all */
     uint32_t n_now; /* filled in: tokens of it in this step */
 };
 struct load { /* what runs now */
@@ -106,8 +110,8 @@ void policy_return(struct policy *p, struct waiter *w);
 /* Of two that run: does `a` keep its blocks, and `b` make way? By priority, then by arrival. */
 bool policy_outranks(const struct waiter *a, const struct waiter *b);
 
-/* The next step: who joins it, in at most `cap` rows of `out` (a cut one is the last), and what the
- * `started` ones compute. */
+/* The next step: who joins it, in at most `cap` rows of `out` (one that was cut for want of room is
+ * the last), and what the `started` ones compute. */
 uint32_t policy_join(struct policy *p, const struct load *l, int64_t now_ns, struct joiner *out,
                      uint32_t cap);
 #endif

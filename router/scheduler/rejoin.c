@@ -93,9 +93,11 @@ static const char *unfit(void *arg, const struct shard_model *m)
                 m->takes_chunks == was->takes_chunks && m->takes_bias == was->takes_bias &&
                 m->takes_reasoning == was->takes_reasoning &&
                 m->takes_grammars == was->takes_grammars && m->copies_kv == was->copies_kv &&
-                m->prefix_caching == was->prefix_caching && m->speculate == was->speculate &&
-                !strcmp(m->dtype, was->dtype) && !strcmp(m->quantize, was->quantize) &&
-                !strcmp(m->device, was->device) && same_adapters(&m->adapters, &was->adapters);
+                m->prefix_caching == was->prefix_caching &&
+                m->state_cells_per_request == was->state_cells_per_request &&
+                m->speculate == was->speculate && !strcmp(m->dtype, was->dtype) &&
+                !strcmp(m->quantize, was->quantize) && !strcmp(m->device, was->device) &&
+                same_adapters(&m->adapters, &was->adapters);
     if (!same)
         return "another model came back";
     if (m->max_input_tokens != was->max_input_tokens ||
@@ -112,6 +114,7 @@ static bool take_over(struct scheduler *s, struct shards *of, const struct shard
     struct shard_model *now = &s->o.model;
     now->max_batch_total_tokens = m->max_batch_total_tokens;
     now->swap_slots = m->swap_slots;
+    now->state_cells = m->state_cells;
     now->swap_block_ns = m->swap_block_ns;
     now->adapters.pages = m->adapters.pages;
     if (!sched_books(s))

@@ -33,6 +33,7 @@ static void send_clear_all(struct scheduler *s)
 {
     Generate__V3__ClearCacheRequest all = GENERATE__V3__CLEAR_CACHE_REQUEST__INIT;
     s->must_clear = false;
+    yield_unsaved(s);
     yield_sent(s); /* nobody is there to leave or to grow */
     send(s, CALL_CLEAR_ALL, SHARD_CLEAR_CACHE, &all.base,
          s->stopping ? STOP_TIMEOUT_MS : STEP_TIMEOUT_MS);
@@ -44,6 +45,7 @@ static void send_failed(struct scheduler *s)
     struct err e = ERR_INIT;
     err_nomem(&e);
     rpc_mem_reset(&s->out);
+    yield_unsaved(s);
     yield_forget_swap(s);
     trouble_fail_all(s, &e);
     send_clear_all(s);
@@ -86,6 +88,7 @@ static bool send_over(struct scheduler *s)
         return send_failed(s), true;
     s->batch[0].live = false;
     s->call_batch = 0;
+    yield_unsaved(s);
     yield_sent(s);
     send(s, CALL_CLEAN, SHARD_CLEAR_CACHE, msg, STEP_TIMEOUT_MS);
     return true;
@@ -105,13 +108,20 @@ static struct load current_load(const struct scheduler *s)
 /* In the middle of its prompt; a last token rides along with those that decode. */
 static bool is_started(const struct seq *q) { return seq_in_prompt(q) && seq_left(q) > 1; }
 
+/* Tokens of its prompt until its state is to be kept. */
+static uint32_t stop_of(const struct scheduler *s, const struct seq *q)
+{
+    return kv_stop(s->kv, &q->kv, q->n_tokens, q->n_computed, q->waiter.awaited) - q->n_computed;
+}
+
 /* For a peer that is told what prompts compute of the next step. */
 static void load_chunks(struct scheduler *s, struct load *l)
 {
     l->started = s->started;
     for (uint32_t i = 0; i < s->n_running; i++)
         if (is_started(s->running[i]))
-            s->started[l->n_started++] = (struct started){.left = seq_left(s->running[i])};
+            s->started[l->n_started++] = (struct started){.left = seq_left(s->running[i]),
+                                                          .stop = stop_of(s, s->running[i])};
     l->n_tokens = s->n_running - l->n_started;
     l->prompt_tokens = pace_budget(&s->pace, l->n_tokens, s->o.target_inter_token_ms * 1e-3,
                                    s->o.model.max_batch_prefill_tokens);
@@ -160,6 +170,7 @@ static uint32_t join(struct scheduler *s, struct seq **out, uint32_t most)
         if (q->kv.n_cached != q->waiter.swap_to)
             sched_count(s, M_PREFIX_HIT_TOKENS, NULL, q->kv.n_cached);
         sched_count(s, M_KV_COPIES, NULL, q->kv.copy_from != 0);
+        sched_count(s, M_STATE_HITS, NULL, q->kv.state_from != 0);
         yield_swap_in(s, q);
     }
     return n;
@@ -427,6 +438,15 @@ void sched_on_call(struct fan *f)
 }
 
 /* ------------------------------------------------------------------ the end of a turn */
+static void publish_cells(struct scheduler *s)
+{
+    struct cells_stats c = cells_stats(kv_cells(s->kv));
+    atomic_store_explicit(&s->o.status->cells_used, c.owned, memory_order_relaxed);
+    sched_gauge(s, M_STATE_CELLS, "used", c.owned);
+    sched_gauge(s, M_STATE_CELLS, "snapshot", c.snapshots);
+    sched_gauge(s, M_STATE_CELLS, "free", c.free);
+}
+
 static void publish(struct scheduler *s)
 {
     struct sched_status *t = s->o.status;
@@ -448,6 +468,8 @@ static void publish(struct scheduler *s)
     sched_gauge(s, M_KV_BLOCKS, "used", kv.used);
     sched_gauge(s, M_KV_BLOCKS, "cached", kv.cached);
     sched_gauge(s, M_KV_BLOCKS, "free", kv.free);
+    if (kv_cells(s->kv))
+        publish_cells(s);
     sched_gauge(s, M_SWAP_USED, NULL, swap_used(&s->swap));
     atomic_store_explicit(&t->swap_used, swap_used(&s->swap), memory_order_relaxed);
 }
@@ -497,7 +519,9 @@ bool sched_books(struct scheduler *s)
     /* a padding peer has no block 0 to spare: one more, so that all its tokens count */
     struct kv_blocks *kv = kv_new(m->max_batch_total_tokens / m->block_size + m->requires_padding,
                                   m->block_size, seed);
-    if (!kv || !adapters_init(&adapters, &m->adapters) ||
+    bool snapshots = s->grows && m->takes_chunks && m->prefix_caching;
+    bool ok = kv && (!m->state_cells_per_request || kv_stateful(kv, m->state_cells, snapshots));
+    if (!ok || !adapters_init(&adapters, &m->adapters) ||
         !swap_init(&swap, s->grows ? m->swap_slots : 0)) {
         kv_free(kv);
         adapters_free(&adapters);

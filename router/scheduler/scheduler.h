@@ -25,7 +25,8 @@
 #include <stdatomic.h>
 
 struct sched_status { /* written on the loop's thread, read anywhere */
-    _Atomic uint32_t queued, running, blocks_total, blocks_used, blocks_cached, swap_used;
+    _Atomic uint32_t queued, running, blocks_total, blocks_used, blocks_cached, swap_used,
+        cells_used;
     _Atomic bool healthy;        /* no error behind us, no shard lost */
     _Atomic int64_t answered_ns; /* when all shards last answered anything */
     _Atomic int64_t call_ns;     /* since when a model call is out; 0: none is */

@@ -54,6 +54,8 @@ struct scheduler {
     uint64_t *leave;
     uint32_t n_leave, cap_leave;
     struct moves out_moves, in_moves;
+    struct wire_save *saves; /* of recurrent state */
+    uint32_t n_saves, cap_saves;
     struct swap swap;
     double token_ns; /* what a prompt token takes to compute; 0: not known */
 
@@ -134,6 +136,8 @@ void yield_swap_in(struct scheduler *s, struct seq *q);
 /* What the next step does first, in `x` and s->out; NULL: no memory. */
 const struct wire_edits *yield_edits(struct scheduler *s, struct wire_edits *x);
 void yield_sent(struct scheduler *s); /* that is on its way */
+/* It failed, or is not sent: no snapshot that it was to save can be relied on. */
+void yield_unsaved(struct scheduler *s);
 /* And was answered. A Prefill that failed may have done it or not: who left is out by FilterBatch,
  * blocks are said again, and nothing in the swap region is relied on. */
 void yield_told(struct scheduler *s);

@@ -111,6 +111,14 @@ static int put_blocks(struct whole *w, const struct wire_peer *p, const struct s
     w->r.n_blocks = q->kv.len;
     w->r.blocks = q->kv.ids;
     w->r.cache_len = q->kv.n_cached;
+    if (q->kv.stateful) {
+        w->r.n_state_cells = CELLS_EACH;
+        w->r.state_cells = mutable(q->kv.cells);
+    }
+    if (q->kv.state_from) {
+        w->r._state_from_case = GENERATE__V3__REQUEST___STATE_FROM_STATE_FROM;
+        w->r.state_from = q->kv.state_from - 1;
+    }
     if (p->takes_input_ids)
         return 0;
     uint32_t n = q->waiter.n_reserve;
@@ -211,6 +219,23 @@ static bool put_grown(Generate__V3__Edits *w, const struct wire_edits *x, struct
     return true;
 }
 
+static bool put_saves(Generate__V3__Edits *w, const struct wire_edits *x, struct rpc_mem *m)
+{
+    Generate__V3__StateSave *v = RPC_NEW(m, Generate__V3__StateSave, x->n_saves);
+    w->state_saves = RPC_NEW(m, Generate__V3__StateSave *, x->n_saves);
+    if (!v || !w->state_saves)
+        return false;
+    for (w->n_state_saves = 0; w->n_state_saves < x->n_saves; w->n_state_saves++, v++) {
+        const struct wire_save *save = &x->saves[w->n_state_saves];
+        generate__v3__state_save__init(v);
+        v->request_id = save->id;
+        v->cell = save->cell;
+        v->tokens = save->tokens;
+        w->state_saves[w->n_state_saves] = v;
+    }
+    return true;
+}
+
 static bool put_drafts(Generate__V3__Edits *w, const struct wire_edits *x, struct rpc_mem *m)
 {
     Generate__V3__Draft *v = RPC_NEW(m, Generate__V3__Draft, x->n_drafts);
@@ -232,7 +257,8 @@ static bool put_drafts(Generate__V3__Edits *w, const struct wire_edits *x, struc
 /* False: no memory. *out stays NULL where nothing changes. */
 static bool edits(const struct wire_edits *x, struct rpc_mem *m, Generate__V3__Edits **out)
 {
-    if (!x || !(x->n_leave || x->out.n || x->in.n || x->n_grown || x->n_drafts || x->drafting))
+    if (!x || !(x->n_saves || x->n_leave || x->out.n || x->in.n || x->n_grown || x->n_drafts ||
+                x->drafting))
         return true;
     Generate__V3__Edits *w = *out = RPC_NEW(m, Generate__V3__Edits, 1);
     if (!w)
@@ -241,7 +267,8 @@ static bool edits(const struct wire_edits *x, struct rpc_mem *m, Generate__V3__E
     w->leave = mutable(x->leave);
     w->n_leave = x->n_leave;
     w->drafting = x->drafting;
-    return (!x->out.n || (w->out = block_moves(&x->out, m))) &&
+    return (!x->n_saves || put_saves(w, x, m)) &&
+           (!x->out.n || (w->out = block_moves(&x->out, m))) &&
            (!x->in.n || (w->in = block_moves(&x->in, m))) && (!x->n_grown || put_grown(w, x, m)) &&
            (!x->n_drafts || put_drafts(w, x, m));
 }

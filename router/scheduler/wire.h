@@ -25,6 +25,11 @@ struct wire_moves { /* KV blocks to or from slots of the swap region */
 struct wire_edits { /* of the running batch, before the step; for peers that take them */
     const uint64_t *leave;
     uint32_t n_leave;
+    const struct wire_save { /* the state of request `id` behind `tokens` tokens, into `cell` */
+        uint64_t id;
+        uint32_t cell, tokens;
+    } * saves;
+    uint32_t n_saves;
     struct wire_moves out, in;
     struct seq *const *grown; /* the shards know n_told of their blocks */
     uint32_t n_grown;

@@ -44,6 +44,7 @@ void yield_free(struct scheduler *s)
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         free(all[i]->v);
     free(s->leave);
+    free(s->saves);
     swap_fini(&s->swap);
 }
 
@@ -72,8 +73,15 @@ static bool add_drafts(struct scheduler *s, struct wire_edits *x)
 const struct wire_edits *yield_edits(struct scheduler *s, struct wire_edits *x)
 {
     struct seq **grown = NULL;
+    uint32_t n_saves = 0;
+    for (uint32_t i = 0; i < s->n_saves; i++) /* somebody may have needed that cell since */
+        if (cells_pending(kv_cells(s->kv), s->saves[i].cell))
+            s->saves[n_saves++] = s->saves[i];
+    s->n_saves = n_saves;
     *x = (struct wire_edits){.leave = s->leave,
                              .n_leave = s->n_leave,
+                             .saves = s->saves,
+                             .n_saves = s->n_saves,
                              .out = wire_of(&s->out_moves),
                              .in = wire_of(&s->in_moves)};
     for (uint32_t i = 0; s->grows && i < s->n_running; i++) {
@@ -92,11 +100,20 @@ void yield_told(struct scheduler *s)
 {
     for (uint32_t i = 0; i < s->n_running; i++)
         s->running[i]->n_told = s->running[i]->kv.len;
+    if (kv_cells(s->kv))
+        cells_saved(kv_cells(s->kv));
+}
+
+void yield_unsaved(struct scheduler *s)
+{
+    s->n_saves = 0;
+    if (kv_cells(s->kv))
+        cells_unsaved(kv_cells(s->kv));
 }
 
 void yield_sent(struct scheduler *s)
 {
-    s->n_leave = 0;
+    s->n_leave = s->n_saves = 0;
     moves_reset(&s->out_moves);
     moves_reset(&s->in_moves);
 }
@@ -242,9 +259,47 @@ static void room_for_drafts(struct scheduler *s)
     }
 }
 
+/* ------------------------------------------------------------------ recurrent state */
+/* Does its state stand where others may go on, or itself after it made way? */
+static bool worth_keeping(const struct scheduler *s, const struct seq *q)
+{
+    uint32_t n = q->n_computed, bt = s->peer.block_size;
+    if (!q->req || n % bt != 0 || n <= q->kv.n_kept)
+        return false; /* of one that was cancelled it is not known how far it came */
+    if (seq_in_prompt(q))
+        return kv_stop(s->kv, &q->kv, q->waiter.key.n, n - 1, q->waiter.awaited) == n;
+    return q->state == SEQ_LEAVING || n - q->kv.n_kept >= SNAPSHOT_GAIN * bt;
+}
+
+/* Snapshots of those that run, and of those that have just ended. First of all, so that no cell is
+ * saved to that is given back in the same step. */
+static void keep_states(struct scheduler *s)
+{
+    if (s->n_running > s->cap_saves) {
+        struct wire_save *v = realloc(s->saves, s->cap_running * sizeof(*v));
+        if (!v)
+            return; /* they are only cache */
+        s->saves = v;
+        s->cap_saves = s->cap_running;
+    }
+    for (uint32_t i = 0; i < s->n_running; i++) {
+        struct seq *q = s->running[i];
+        if ((q->state != SEQ_RUNNING && q->state != SEQ_LEAVING) || !worth_keeping(s, q))
+            continue;
+        uint32_t cell = kv_snapshot(s->kv, &q->kv, q->tokens, q->n_computed, !seq_in_prompt(q));
+        if (cell == NO_CELL)
+            continue;
+        s->saves[s->n_saves++] = (struct wire_save){q->id, cell, q->n_computed};
+        sched_count(s, M_STATE_SAVES, NULL, 1);
+    }
+}
+
 bool yield_turn(struct scheduler *s)
 {
     bool any = false;
+    yield_unsaved(s); /* none that was sent */
+    if (kv_cells(s->kv))
+        keep_states(s);
     for (uint32_t i = s->n_running; i-- > 0;) {
         struct seq *q = s->running[i];
         if (q->state != SEQ_LEAVING || !leave_room(s))

@@ -1,6 +1,7 @@
 #include "router/shards/start.h"
 #include "common/log.h"
 #include "common/rpc_pack.h"
+#include "router/scheduler/cells.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +31,13 @@ static int read_adapters(struct served_adapters *s, const Generate__V3__InfoResp
     return s->v ? 0 : err_nomem(e);
 }
 
+/* State cannot go back: no drafts, which are rejected, and no half blocks of others. */
+static void without_rewinding(struct shard_model *m)
+{
+    m->speculate = 0;
+    m->copies_kv = false;
+}
+
 static int ask_info(struct fan *f, struct shard_model *m, struct rpc_mem *mem, struct err *e)
 {
     Generate__V3__InfoRequest ask = GENERATE__V3__INFO_REQUEST__INIT;
@@ -49,6 +57,7 @@ static int ask_info(struct fan *f, struct shard_model *m, struct rpc_mem *mem, s
     m->takes_bias = r->takes_bias;
     m->takes_reasoning = r->takes_reasoning;
     m->takes_grammars = r->takes_grammars;
+    m->state_cells_per_request = r->state_cells_per_request;
     m->speculate = r->speculate;
     m->block_size = r->block_size ? r->block_size : 1;
     m->vocab_size = r->vocab_size;
@@ -57,6 +66,12 @@ static int ask_info(struct fan *f, struct shard_model *m, struct rpc_mem *mem, s
     snprintf(m->dtype, sizeof(m->dtype), "%s", r->dtype);
     snprintf(m->quantize, sizeof(m->quantize), "%s", r->quantize);
     snprintf(m->device, sizeof(m->device), "%s", r->device_type);
+    if (m->state_cells_per_request)
+        without_rewinding(m);
+    if (m->state_cells_per_request && m->state_cells_per_request != CELLS_EACH)
+        return err_set(e, ERR_SYSTEM,
+                       "a request needs %u cells of recurrent state: only 2 are known",
+                       m->state_cells_per_request);
     return read_adapters(&m->adapters, r, e);
 }
 
@@ -150,6 +165,7 @@ struct warmed {
     uint32_t swap_slots;    /* the fewest */
     uint64_t swap_block_ns; /* the slowest */
     uint32_t adapter_pages; /* the fewest */
+    uint32_t state_cells;   /* the fewest */
 };
 
 static bool smaller(const struct warmed *a, const struct warmed *b)
@@ -196,12 +212,14 @@ static int ask_warmup(struct fan *f, const struct shard_model *m, struct rpc_mem
         if (w.has_supported)
             w.supported = r->max_supported_total_tokens;
         w.adapter_pages = i ? min_u32(out->adapter_pages, r->adapter_pages) : r->adapter_pages;
+        w.state_cells = i ? min_u32(out->state_cells, r->state_cells) : r->state_cells;
         w.swap_slots = i ? min_u32(out->swap_slots, r->swap_slots) : r->swap_slots;
         w.swap_block_ns =
             i && out->swap_block_ns > r->swap_block_ns ? out->swap_block_ns : r->swap_block_ns;
         if (i > 0 && !smaller(&w, out)) {
             out->adapter_pages = w.adapter_pages;
             out->swap_slots = w.swap_slots;
+            out->state_cells = w.state_cells;
             out->swap_block_ns = w.swap_block_ns;
         } else {
             *out = w;
@@ -226,7 +244,10 @@ static int settle(struct shard_model *m, const struct warmed *w, struct err *e)
                        "the shards changed `max_input_tokens` to %u and `max_total_tokens` to %u",
                        w->input, w->total);
     m->adapters.pages = w->adapter_pages;
-    m->swap_slots = w->swap_slots;
+    m->swap_slots = m->state_cells_per_request ? 0 : w->swap_slots; /* KV alone is not enough */
+    m->state_cells = w->state_cells;
+    if (m->state_cells < m->state_cells_per_request)
+        return err_set(e, ERR_SYSTEM, "the shards hold the recurrent state of no request");
     m->swap_block_ns = w->swap_block_ns;
     m->max_input_tokens = w->input;
     m->max_total_tokens = w->total;

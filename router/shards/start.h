@@ -16,10 +16,11 @@ struct shard_model {
     char dtype[32], device[32], quantize[32];
     /* asked for (0: not), then settled by warm-up */
     uint32_t max_input_tokens, max_total_tokens, max_batch_prefill_tokens, max_batch_total_tokens;
-    uint32_t max_batch_size;         /* 0: no limit; only read */
-    uint32_t swap_slots;             /* blocks that every shard's swap region holds */
-    uint64_t swap_block_ns;          /* to move one there */
-    struct served_adapters adapters; /* freed by the caller, also after an error */
+    uint32_t max_batch_size;                       /* 0: no limit; only read */
+    uint32_t swap_slots;                           /* blocks that every shard's swap region holds */
+    uint64_t swap_block_ns;                        /* to move one there */
+    uint32_t state_cells_per_request, state_cells; /* of recurrent state; 0: the model has none */
+    struct served_adapters adapters;               /* freed by the caller, also after an error */
 };
 
 /* `m` comes with what the operator asked for and leaves with what is. */

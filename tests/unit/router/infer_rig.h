@@ -218,6 +218,7 @@ UNUSED static void rig_free(struct rig *g)
     assert_true(wait_for(is_idle, g));
     assert_int_equal(infer_stats(g->infer).blocks_used, 0);
     assert_int_equal(infer_stats(g->infer).swap_used, 0);
+    assert_int_equal(infer_stats(g->infer).cells_used, 0);
     infer_stop(g->infer);
     for (uint32_t i = 0; i < g->n; i++) {
         fake_stop(g->shard[i]);

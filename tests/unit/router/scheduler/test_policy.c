@@ -292,6 +292,32 @@ static void prompts_in_progress_and_newcomers_share_a_bounded_step(void **state)
     rig_fini(&g, o, 4);
 }
 
+/* Many may be cut at once, and what they leave of the step is the others'. */
+static void prompts_stop_where_their_state_is_kept(void **state)
+{
+    struct rig g;
+    struct one o[3];
+    struct started st[2] = {{.left = 1000, .stop = 24}, {.left = 30, .stop = 7}};
+    struct load l = {
+        .n_running = 2, .n_tokens = 0, .prompt_tokens = 200, .started = st, .n_started = 2};
+    (void)state;
+    rig_init(&g, (struct policy_limits){.prefill_tokens = 4096, .chunking = true}, 1000);
+    assert_true(kv_stateful(g.kv, 8, true));
+    for (int i = 0; i < 3; i++) {
+        add(&g, &o[i], 50 + (uint32_t)i, 60);
+        o[i].w.share = true;
+    }
+    assert_int_equal(join(&g, l, 0), 3);
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_ptr_equal(g.out[i].w, &o[i].w);
+        assert_int_equal(g.out[i].n_tokens, 48); /* of 50, 51, 52 */
+        assert_true(g.out[i].cut);
+    }
+    assert_int_equal(st[0].n_now, 24);
+    assert_int_equal(st[1].n_now, 7);
+    rig_fini(&g, o, 3);
+}
+
 static void a_key_with_one_request_does_not_wait_for_a_key_with_many(void **state)
 {
     struct rig g;
@@ -543,6 +569,7 @@ int main(void)
         cmocka_unit_test(one_that_waits_can_leave),
         cmocka_unit_test(without_chunking_prompts_come_whole_and_wait_until_enough_do),
         cmocka_unit_test(cached_tokens_cost_no_budget),
+        cmocka_unit_test(prompts_stop_where_their_state_is_kept),
         cmocka_unit_test(prompts_in_progress_and_newcomers_share_a_bounded_step),
         cmocka_unit_test(a_key_with_one_request_does_not_wait_for_a_key_with_many),
         cmocka_unit_test(priorities_rule_within_a_key),

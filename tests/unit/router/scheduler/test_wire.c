@@ -111,6 +111,42 @@ static void tgis_server_gets_text_and_slots(void **state)
     done(q);
 }
 
+static void a_model_with_state_gets_cells(void **state)
+{
+    struct gen_request r = a_request();
+    struct seq *q = a_seq(&r, 41);
+    struct rpc_mem m;
+    struct wire_peer peer = {.takes_input_ids = true, .block_size = 4};
+    struct wire_batch old = {.id = 3};
+    const struct wire_save saves[] = {{7, 2, 16}, {8, 0, 32}};
+    struct wire_edits x = {.saves = saves, .n_saves = 2};
+    (void)state;
+    rpc_mem_init(&m, 1 << 16);
+    const Generate__V3__PrefillRequest *p =
+        (const void *)wire_prefill(&peer, 0, &q, 1, &old, NULL, &m);
+    assert_int_equal(p->batch->requests[0]->n_state_cells, 0);
+    q->kv.stateful = true;
+    q->kv.cells[0] = 5;
+    p = (const void *)wire_prefill(&peer, 0, &q, 1, &old, NULL, &m);
+    assert_int_equal(p->batch->requests[0]->n_state_cells, 2);
+    assert_int_equal(p->batch->requests[0]->state_cells[0], 5);
+    assert_int_equal(p->batch->requests[0]->state_cells[1], 0);
+    assert_int_equal(p->batch->requests[0]->_state_from_case, 0);
+    q->kv.state_from = 1; /* cell 0 */
+    p = (const void *)wire_prefill(&peer, 0, &q, 1, &old, &x, &m);
+    assert_int_not_equal(p->batch->requests[0]->_state_from_case, 0);
+    assert_int_equal(p->batch->requests[0]->state_from, 0);
+    assert_int_equal(p->edits->n_state_saves, 2);
+    assert_int_equal(p->edits->state_saves[0]->request_id, 7);
+    assert_int_equal(p->edits->state_saves[0]->cell, 2);
+    assert_int_equal(p->edits->state_saves[0]->tokens, 16);
+    const struct wire_batch *batches[] = {&old};
+    const Generate__V3__DecodeRequest *d = (const void *)wire_decode(batches, 1, &x, &m);
+    assert_int_equal(d->edits->state_saves[1]->tokens, 32);
+    rpc_mem_free(&m);
+    done(q);
+}
+
 static void a_copy_goes_before_the_step_that_needs_it(void **state)
 {
     struct gen_request r = a_request();
@@ -275,6 +311,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_peer_of_ours_gets_ids_and_blocks),
         cmocka_unit_test(tgis_server_gets_text_and_slots),
+        cmocka_unit_test(a_model_with_state_gets_cells),
         cmocka_unit_test(a_copy_goes_before_the_step_that_needs_it),
         cmocka_unit_test(the_probe_is_tgis),
         cmocka_unit_test(no_memory_is_no_message),
