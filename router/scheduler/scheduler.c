@@ -33,7 +33,6 @@ static void send_clear_all(struct scheduler *s)
 {
     Generate__V3__ClearCacheRequest all = GENERATE__V3__CLEAR_CACHE_REQUEST__INIT;
     s->must_clear = false;
-    yield_unsaved(s);
     yield_sent(s); /* nobody is there to leave or to grow */
     send(s, CALL_CLEAR_ALL, SHARD_CLEAR_CACHE, &all.base,
          s->stopping ? STOP_TIMEOUT_MS : STEP_TIMEOUT_MS);
@@ -45,7 +44,6 @@ static void send_failed(struct scheduler *s)
     struct err e = ERR_INIT;
     err_nomem(&e);
     rpc_mem_reset(&s->out);
-    yield_unsaved(s);
     yield_forget_swap(s);
     trouble_fail_all(s, &e);
     send_clear_all(s);
@@ -88,7 +86,6 @@ static bool send_over(struct scheduler *s)
         return send_failed(s), true;
     s->batch[0].live = false;
     s->call_batch = 0;
-    yield_unsaved(s);
     yield_sent(s);
     send(s, CALL_CLEAN, SHARD_CLEAR_CACHE, msg, STEP_TIMEOUT_MS);
     return true;

@@ -136,8 +136,6 @@ void yield_swap_in(struct scheduler *s, struct seq *q);
 /* What the next step does first, in `x` and s->out; NULL: no memory. */
 const struct wire_edits *yield_edits(struct scheduler *s, struct wire_edits *x);
 void yield_sent(struct scheduler *s); /* that is on its way */
-/* It failed, or is not sent: no snapshot that it was to save can be relied on. */
-void yield_unsaved(struct scheduler *s);
 /* And was answered. A Prefill that failed may have done it or not: who left is out by FilterBatch,
  * blocks are said again, and nothing in the swap region is relied on. */
 void yield_told(struct scheduler *s);

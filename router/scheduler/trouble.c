@@ -107,7 +107,6 @@ void trouble_step(struct scheduler *s, const struct err *cause)
     }
     struct err e = during(cause);
     bool broke = fan_lost_rank(&s->fan) >= 0;
-    yield_unsaved(s);
     yield_forget_swap(s); /* what this call was to put there may be missing */
     if (prefill)
         prefill_failed(s, &e);

@@ -104,13 +104,6 @@ void yield_told(struct scheduler *s)
         cells_saved(kv_cells(s->kv));
 }
 
-void yield_unsaved(struct scheduler *s)
-{
-    s->n_saves = 0;
-    if (kv_cells(s->kv))
-        cells_unsaved(kv_cells(s->kv));
-}
-
 void yield_sent(struct scheduler *s)
 {
     s->n_leave = s->n_saves = 0;
@@ -275,6 +268,8 @@ static bool worth_keeping(const struct scheduler *s, const struct seq *q)
  * saved to that is given back in the same step. */
 static void keep_states(struct scheduler *s)
 {
+    s->n_saves = 0;
+    cells_unsaved(kv_cells(s->kv)); /* of a call that failed, or was not sent */
     if (s->n_running > s->cap_saves) {
         struct wire_save *v = realloc(s->saves, s->cap_running * sizeof(*v));
         if (!v)
@@ -297,7 +292,6 @@ static void keep_states(struct scheduler *s)
 bool yield_turn(struct scheduler *s)
 {
     bool any = false;
-    yield_unsaved(s); /* none that was sent */
     if (kv_cells(s->kv))
         keep_states(s);
     for (uint32_t i = s->n_running; i-- > 0;) {
