@@ -110,11 +110,13 @@ uint32_t kv_snapshot(struct kv_blocks *kv, struct kv_table *t, const uint32_t *t
                      bool rolls);
 
 /* Where a prompt of `n` tokens that was computed up to `from` stops next, so that a snapshot can be
- * taken: the smallest such position behind `from`, or n. Stops are where its blocks stopped being
- * in the index, where its last full block ends, and every few thousand tokens. One that is not
- * SNAPSHOT_GAIN blocks behind the last snapshot is passed over, unless others wait for the same
- * prompt (`awaited`). */
+ * taken: the smallest such position behind `from`, or n. Stops are every few thousand tokens, where
+ * its blocks stopped being in the index, and where its last full block ends. A stop costs a step
+ * more, so it must be so far behind the last snapshot that this pays: SNAPSHOT_GAIN blocks, and
+ * what takes as long to compute as a step where others began alike, or as four steps where that is
+ * not known yet. One block is enough if others wait for the same prompt (`awaited`). */
 enum { SNAPSHOT_GAIN = 4 };
+void kv_step_tokens(struct kv_blocks *kv, uint32_t n); /* that take as long as a step; at first 0 */
 uint32_t kv_stop(const struct kv_blocks *kv, const struct kv_table *t, uint32_t n, uint32_t from,
                  bool awaited);
 

@@ -23,7 +23,8 @@ struct kv_blocks {
     struct kv_order order; /* all indexed blocks */
     struct cells *cells;   /* NULL: no recurrent state */
     bool snapshots;
-    bool copies; /* the shards copy blocks: beginnings of blocks are hits, too */
+    uint32_t step_tokens; /* see kv_step_tokens() */
+    bool copies;          /* the shards copy blocks: beginnings of blocks are hits, too */
     uint32_t n, n_buckets, block_tokens;
     uint32_t keep_free; /* see kv_keep_free() */
     uint32_t free_head;

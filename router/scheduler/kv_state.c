@@ -4,6 +4,7 @@
 enum {
     SNAPSHOT_EVERY = 1024, /* tokens of a prompt, at least */
     SNAPSHOT_SHARE = 8,    /* a prompt takes at most one of so many cells */
+    SNAPSHOT_ODDS = 4,     /* one prompt of so many comes again */
 };
 
 bool kv_stateful(struct kv_blocks *kv, uint32_t n_cells, bool snapshots)
@@ -36,6 +37,8 @@ uint32_t kv_snapshot(struct kv_blocks *kv, struct kv_table *t, const uint32_t *t
     return cell;
 }
 
+void kv_step_tokens(struct kv_blocks *kv, uint32_t n) { kv->step_tokens = n; }
+
 /* Prompts that share a beginning stop at the same places. */
 static uint32_t stops_every(const struct kv_blocks *kv, uint32_t n)
 {
@@ -44,6 +47,14 @@ static uint32_t stops_every(const struct kv_blocks *kv, uint32_t n)
     while (n / every > most && every < n)
         every *= 2;
     return every;
+}
+
+/* Tokens that a snapshot must save, if a request for it comes with those odds. */
+static uint32_t gain(const struct kv_blocks *kv, uint32_t odds)
+{
+    uint32_t least = SNAPSHOT_GAIN * kv->block_tokens, most = SNAPSHOT_EVERY;
+    uint32_t n = kv->step_tokens < most / odds ? odds * kv->step_tokens : most;
+    return n > least ? n : least;
 }
 
 static uint32_t nearer(uint32_t best, uint32_t stop, uint32_t from, uint32_t least)
@@ -60,9 +71,10 @@ uint32_t kv_stop(const struct kv_blocks *kv, const struct kv_table *t, uint32_t 
     if (c.total == c.owned)
         return n;
     uint32_t bt = kv->block_tokens, every = stops_every(kv, n);
-    uint32_t least = t->n_kept + (awaited ? 1 : SNAPSHOT_GAIN) * bt;
-    uint32_t behind = from < least ? least - 1 : from;
-    uint32_t best = nearer(n, t->n_matched, from, least);
-    best = nearer(best, (behind / every + 1) * every, from, least);
-    return nearer(best, (n - 1) / bt * bt, from, least);
+    uint32_t known = t->n_kept + (awaited ? bt : gain(kv, 1));
+    uint32_t maybe = t->n_kept + (awaited ? bt : gain(kv, SNAPSHOT_ODDS));
+    uint32_t behind = from < known ? known - 1 : from;
+    uint32_t best = nearer(n, t->n_matched, from, known);
+    best = nearer(best, (behind / every + 1) * every, from, known);
+    return nearer(best, (n - 1) / bt * bt, from, maybe);
 }

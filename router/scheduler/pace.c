@@ -3,7 +3,8 @@
 #include <string.h>
 
 enum {
-    LEAST_TOKENS = 16,   /* of prompts in a step: fewer cost nearly as much */
+    LEAST_TOKENS = 16, /* of prompts in a step: fewer cost nearly as much */
+    MOST_STEP = 100000,
     UNKNOWN_TOKENS = 64, /* as long as nothing is known */
     MAX_PAIRS = PACE_DECODES * (PACE_DECODES - 1) / 2,
 };
@@ -66,6 +67,12 @@ void pace_note(struct pace *p, uint32_t rows, uint32_t tokens, double seconds)
         p->prompt[p->n_prompt++ % PACE_PROMPTS] = no_less(added, 0);
         fit_prompt(p);
     }
+}
+
+uint32_t pace_step(const struct pace *p)
+{
+    double n = p->n_decode && p->n_prompt ? p->a / p->c : 0;
+    return n < MOST_STEP ? (uint32_t)n : MOST_STEP;
 }
 
 uint32_t pace_budget(const struct pace *p, uint32_t rows, double target, uint32_t most)

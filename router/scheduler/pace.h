@@ -23,6 +23,9 @@ struct pace { /* zero-initialise */
 void pace_note(struct pace *p, uint32_t rows, uint32_t tokens, double seconds);
 /* What a step without prompts takes; 0: not known. */
 double pace_of(const struct pace *p, uint32_t rows);
+/* Prompt tokens that take as long as a step with nothing in it, which is what one step more costs;
+ * 0: not known. */
+uint32_t pace_step(const struct pace *p);
 /* How many prompt tokens a step may take, so that `rows` requests get their next token within
  * `target` seconds - or twice what they need without, if that is more: prompts always get a share.
  * At most `most`; without streams, or without a target (0), all of that. */

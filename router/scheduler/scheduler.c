@@ -105,20 +105,24 @@ static struct load current_load(const struct scheduler *s)
 /* In the middle of its prompt; a last token rides along with those that decode. */
 static bool is_started(const struct seq *q) { return seq_in_prompt(q) && seq_left(q) > 1; }
 
-/* Tokens of its prompt until its state is to be kept. */
-static uint32_t stop_of(const struct scheduler *s, const struct seq *q)
+/* Where its prompt stops that was computed up to `from`. */
+static void find_stop(struct scheduler *s, struct seq *q, uint32_t from)
 {
-    return kv_stop(s->kv, &q->kv, q->n_tokens, q->n_computed, q->waiter.awaited) - q->n_computed;
+    q->stop = kv_stop(s->kv, &q->kv, q->n_tokens, from, q->waiter.awaited);
 }
 
 /* For a peer that is told what prompts compute of the next step. */
 static void load_chunks(struct scheduler *s, struct load *l)
 {
     l->started = s->started;
-    for (uint32_t i = 0; i < s->n_running; i++)
-        if (is_started(s->running[i]))
-            s->started[l->n_started++] = (struct started){.left = seq_left(s->running[i]),
-                                                          .stop = stop_of(s, s->running[i])};
+    for (uint32_t i = 0; i < s->n_running; i++) {
+        struct seq *q = s->running[i];
+        if (!is_started(q))
+            continue;
+        find_stop(s, q, q->n_computed);
+        s->started[l->n_started++] =
+            (struct started){.left = seq_left(q), .stop = q->stop - q->n_computed};
+    }
     l->n_tokens = s->n_running - l->n_started;
     l->prompt_tokens = pace_budget(&s->pace, l->n_tokens, s->o.target_inter_token_ms * 1e-3,
                                    s->o.model.max_batch_prefill_tokens);
@@ -144,6 +148,7 @@ static uint32_t join(struct scheduler *s, struct seq **out, uint32_t most)
     bool names = s->peer.takes_chunks;
     if ((!policy_waiting(&s->policy) && !names) || !sched_room(s, MAX_JOIN) || !yield_room(s))
         return 0;
+    kv_step_tokens(s->kv, pace_step(&s->pace));
     if (names)
         load_chunks(s, &l);
     uint32_t n = policy_join(&s->policy, &l, now, j, most);
@@ -159,6 +164,7 @@ static uint32_t join(struct scheduler *s, struct seq **out, uint32_t most)
         q->n_now = j[i].n_tokens;
         s->n_prompt_tokens += q->n_now;
         q->cut = j[i].cut;
+        find_stop(s, q, q->kv.n_cached);
         if (q->n_yielded == 0) {
             assert(q->req); /* the last event takes a request out of the queue */
             q->req->times.batched = now;

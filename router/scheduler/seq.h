@@ -33,6 +33,7 @@ struct seq {
     bool placed;    /* it wants to hear its place in the queue */
     bool gone;      /* the client left while it was JOINING */
     bool cut;       /* JOINING: not the whole prompt */
+    uint32_t stop;  /* where its prompt stops next, so that its state can be kept; see kv_stop() */
     uint32_t n_now; /* prompt tokens in the step that is out */
     uint32_t batch; /* RUNNING and later: which of the shards' batches */
     uint32_t n_prompt, n_tokens, cap_tokens;

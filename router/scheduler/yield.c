@@ -260,7 +260,7 @@ static bool worth_keeping(const struct scheduler *s, const struct seq *q)
     if (!q->req || n % bt != 0 || n <= q->kv.n_kept)
         return false; /* of one that was cancelled it is not known how far it came */
     if (seq_in_prompt(q))
-        return kv_stop(s->kv, &q->kv, q->waiter.key.n, n - 1, q->waiter.awaited) == n;
+        return n == q->stop;
     return q->state == SEQ_LEAVING || n - q->kv.n_kept >= SNAPSHOT_GAIN * bt;
 }
 

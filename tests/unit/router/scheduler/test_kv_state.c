@@ -125,6 +125,24 @@ static void stops_are_few_and_the_same_for_all(void **state)
     kv_free(kv);
 }
 
+/* Where a step is dear beside the tokens of prompts, as on a GPU, fewer stops pay. */
+static void a_stop_must_be_worth_a_step(void **state)
+{
+    struct kv_blocks *kv = books(3000, 32);
+    struct kv_table t = {.shares = true}, known = {.shares = true, .n_matched = 200};
+    (void)state;
+    kv_step_tokens(kv, 100);
+    assert_int_equal(kv_stop(kv, &t, 390, 0, false), 390);
+    assert_int_equal(kv_stop(kv, &t, 410, 0, false), 408);
+    assert_int_equal(kv_stop(kv, &known, 390, 0, false), 200);  /* somebody began alike */
+    assert_int_equal(kv_stop(kv, &known, 390, 200, true), 388); /* somebody waits for it */
+    kv_step_tokens(kv, 250);
+    assert_int_equal(kv_stop(kv, &known, 390, 0, false), 390);
+    kv_step_tokens(kv, 100000); /* but it is bounded */
+    assert_int_equal(kv_stop(kv, &t, 1030, 0, false), 1024);
+    kv_free(kv);
+}
+
 static void without_spare_cells_nobody_stops(void **state)
 {
     struct kv_blocks *kv = books(100, 2);
@@ -161,7 +179,7 @@ static void admission_is_all_or_nothing(void **state)
     assert_true(admit(kv, &t[0], P, 1));
     assert_false(admit(kv, &t[3], Q + 70, 1)); /* blocks enough */
     assert_int_equal(kv_stats(kv).used, 3);
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 4; i++)
         kv_release(kv, &t[i], NULL, 0);
     kv_check(kv);
     kv_free(kv);
@@ -244,6 +262,7 @@ int main(void)
         cmocka_unit_test(where_prompts_part_the_second_one_leaves_a_snapshot),
         cmocka_unit_test(the_blocks_behind_the_snapshot_are_shared_all_the_same),
         cmocka_unit_test(stops_are_few_and_the_same_for_all),
+        cmocka_unit_test(a_stop_must_be_worth_a_step),
         cmocka_unit_test(without_spare_cells_nobody_stops),
         cmocka_unit_test(admission_is_all_or_nothing),
         cmocka_unit_test(a_snapshot_goes_with_its_block),

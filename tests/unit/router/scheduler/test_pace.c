@@ -39,6 +39,7 @@ static void the_machine_is_found_in_noise(void **state)
     near(pace_of(&p, 1), 0.031, 0.1);
     near(pace_of(&p, 16), 0.046, 0.1);
     near(p.c, 0.002, 0.15);
+    near(pace_step(&p), 15, 0.25); /* 30 ms */
     /* 200 ms: 40 of them are the ten streams', the rest is worth 80 tokens */
     near(pace_budget(&p, 10, 0.200, 4096), 80, 0.2);
 }
@@ -50,6 +51,7 @@ static void gaps_stay_below_the_target_from_the_start(void **state)
     struct pace p = {0};
     uint32_t late = 0, tokens = 0;
     (void)state;
+    assert_int_equal(pace_step(&p), 0); /* not known */
     for (uint32_t i = 0; i < 1000; i++) {
         uint32_t rows = 1 + i / 20 % 24, n = pace_budget(&p, rows, 0.200, 4096);
         double t = machine(rows, n, false);
