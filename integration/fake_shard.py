@@ -46,6 +46,7 @@ DEFAULTS = {
     "special": False,
     "takes_reasoning": True,
     "takes_grammars": True,
+    "sampling_fields": [100, 101, 102],
 }
 SPECIAL = re.compile(r"(<\|\w+\|>)")
 
@@ -145,6 +146,7 @@ class Shard:
             attention_impl="none",
             takes_reasoning=self.script["takes_reasoning"],
             takes_grammars=self.script["takes_grammars"],
+            sampling_fields=self.script["sampling_fields"],
             **own,
         )
 

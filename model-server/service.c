@@ -1,6 +1,7 @@
 #include "model-server/service.h"
 #include "common/hash.h"
 #include "common/log.h"
+#include "common/params.h"
 #include "common/rpc_std.h"
 #include "model-server/service_v2.h"
 #include <stdio.h>
@@ -63,6 +64,24 @@ static uint64_t vocab_hash(const struct tokenizer *tok)
     return h;
 }
 
+/* The sampling parameters that a TGI shard does not know; how many there are. 0: no memory. */
+static size_t own_fields(Generate__V3__InfoResponse *r, struct rpc_mem *m)
+{
+    static const uint32_t numbers[] = {
+#define PARAM(kind, type, name, member, neutral, low, high, taken, words, tgi, openai, lmtp,       \
+              number, ...)                                                                         \
+    number,
+#include "common/params.def"
+    };
+    enum { N = sizeof(numbers) / sizeof(numbers[0]) };
+    size_t n = 0;
+    r->sampling_fields = RPC_NEW(m, uint32_t, N);
+    for (size_t i = 0; r->sampling_fields && i < N; i++)
+        if (numbers[i] >= PARAM_OWN_FIELDS)
+            r->sampling_fields[n++] = numbers[i];
+    return n;
+}
+
 const ProtobufCMessage *rpc_info(void *ctx, const ProtobufCMessage *in, struct rpc_call *call,
                                  struct err *e)
 {
@@ -89,8 +108,11 @@ const ProtobufCMessage *rpc_info(void *ctx, const ProtobufCMessage *in, struct r
     r->world_size = s->o.world;
     r->takes_input_ids = true;
     r->copies_kv = r->takes_chunks = true;
+    r->n_sampling_fields = own_fields(r, call->mem);
     r->takes_edits = r->takes_bias = r->takes_reasoning = r->takes_grammars = true;
-    return r->dtype && !list_adapters(s, r, call->mem) ? &r->base : (err_nomem(e), NULL);
+    return r->dtype && r->n_sampling_fields && !list_adapters(s, r, call->mem)
+               ? &r->base
+               : (err_nomem(e), NULL);
 }
 
 const ProtobufCMessage *rpc_health(void *ctx, const ProtobufCMessage *in, struct rpc_call *call,

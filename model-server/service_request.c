@@ -62,18 +62,11 @@ static struct sampling read_sampling(const struct service *s,
     struct sampling out = sampling_neutral();
     if (!p)
         return out;
-    out.temperature = p->temperature;
-    out.top_k = p->top_k;
-    out.top_p = p->top_p;
-    out.typical_p = p->typical_p;
-    out.min_p = p->min_p;
+#define PARAM(kind, type, name, member, ...) out.member = p->name;
+#include "common/params.def"
     out.sample = p->do_sample;
     out.seed = p->seed;
     out.raw_logprobs = p->raw_logprobs;
-    out.penalties.repetition = p->repetition_penalty;
-    out.penalties.frequency = p->frequency_penalty;
-    out.penalties.openai_presence = p->openai_presence_penalty;
-    out.penalties.openai_frequency = p->openai_frequency_penalty;
     size_t n = p->n_bias_ids < p->n_bias_values ? p->n_bias_ids : p->n_bias_values;
     out.bias = (struct bias){p->bias_ids, p->bias_values, n};
     if (p->watermark)

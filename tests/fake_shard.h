@@ -577,6 +577,9 @@ static inline const ProtobufCMessage *fake_info(void *ctx, const ProtobufCMessag
     r->takes_chunks = !f->no_chunks;
     r->takes_grammars = true;
     r->state_cells_per_request = f->n_cells ? 2 : 0;
+    static uint32_t own_fields[] = {100, 101, 102};
+    r->sampling_fields = own_fields;
+    r->n_sampling_fields = sizeof(own_fields) / sizeof(own_fields[0]);
     r->vocab_size = f->text_only ? 0 : FAKE_VOCAB;
     return &r->base;
 }

@@ -64,8 +64,9 @@ int draws_begin(struct draws *d, struct seq *const *v, uint32_t n, uint32_t rows
 bool draws_fetch(const struct seq *s)
 {
     return (s->drafted && (s->constraint || penalties_on(&s->sampling.penalties))) ||
-           s->sampling.watermark.delta != 0 || s->top_n > DRAW_MOST_TOP ||
-           s->sampling.bias.n + s->bad_words.n > DRAW_MOST_BIASES || s->tally.n > DRAW_MOST_COUNTS;
+           sampling_on_host(&s->sampling) || s->sampling.watermark.delta != 0 ||
+           s->top_n > DRAW_MOST_TOP || s->sampling.bias.n + s->bad_words.n > DRAW_MOST_BIASES ||
+           s->tally.n > DRAW_MOST_COUNTS;
 }
 
 bool draws_wait(const struct seq *s)

@@ -1,44 +1,63 @@
 #include "model-server/sample/sample.h"
+#include "common/params.h"
 #include "model-server/sample/noise.h"
 #include "model-server/sample/rows.h"
 #include <assert.h>
 #include <math.h>
 #include <string.h>
 
-struct sampling sampling_neutral(void)
+/* Does it change which token is drawn? */
+static bool reshapes(const struct sampling *p)
 {
-    return (struct sampling){
-        .temperature = 1, .top_p = 1, .typical_p = 1, .penalties = {.repetition = 1}};
+    bool any = false;
+#define PARAM(kind, type, name, member, neutral, ...)                                              \
+    any |= PARAM_CUTS_##kind && p->member != (PARAM_C_##type)neutral;
+#include "common/params.def"
+    return any;
 }
 
-static bool bad(float v, float min, float max) { return !(v >= min && v <= max); }
+struct sampling sampling_neutral(void)
+{
+    struct sampling p = {0};
+#define PARAM(kind, type, name, member, neutral, ...) p.member = neutral;
+#include "common/params.def"
+    return p;
+}
 
 /* Any positive number is a temperature (1e-8 is a habit of those who mean greedy); what lies beyond
  * these ends differs in nothing but the danger of infinities. */
 static float tame(float v) { return v > 0 ? fminf(fmaxf(v, 1e-6f), 1e6f) : v; }
 
-int sampling_normalise(struct sampling *p, struct err *e)
+static void mend(struct sampling *p)
 {
-    float *off_is_one[] = {&p->temperature, &p->top_p, &p->typical_p, &p->penalties.repetition};
-    for (int i = 0; i < 4; i++)
-        if (*off_is_one[i] == 0)
-            *off_is_one[i] = 1;
+#define PARAM(kind, type, name, member, neutral, ...)                                              \
+    if (PARAM_ACTS_##kind && p->member == 0)                                                       \
+        p->member = neutral;
+#include "common/params.def"
     p->temperature = tame(p->temperature);
     p->penalties.repetition = tame(p->penalties.repetition);
-    if (bad(p->temperature, 1e-6f, 1e6f))
-        return err_set(e, ERR_VALIDATION, "`temperature` must be strictly positive");
-    if (bad(p->penalties.repetition, 1e-6f, 1e6f))
-        return err_set(e, ERR_VALIDATION, "`repetition_penalty` must be strictly positive");
-    if (bad(p->top_p, 0, 1) || bad(p->typical_p, 0, 1) || bad(p->min_p, 0, 1))
-        return err_set(e, ERR_VALIDATION,
-                       "`top_p`, `typical_p` and `min_p` must be between 0 and 1");
-    if (bad(p->penalties.frequency, -1e6f, 1e6f) ||
-        bad(p->penalties.openai_presence, -1e6f, 1e6f) ||
-        bad(p->penalties.openai_frequency, -1e6f, 1e6f))
-        return err_set(e, ERR_VALIDATION, "a penalty is not a number that can be used");
-    p->sample |=
-        p->temperature != 1 || p->top_k != 0 || p->top_p < 1 || p->typical_p < 1 || p->min_p > 0;
+}
+
+int sampling_normalise(struct sampling *p, struct err *e)
+{
+    mend(p);
+#define PARAM(kind, type, name, member, neutral, low, high, ...)                                   \
+    if (!((double)p->member >= (double)low && (double)p->member <= (double)high))                  \
+        return err_set(e, ERR_VALIDATION, "`%s` must be between %g and %g", #name, (double)low,    \
+                       (double)high);
+#include "common/params.def"
+    p->sample |= reshapes(p);
     return 0;
+}
+
+bool sampling_on_host(const struct sampling *p)
+{
+    bool host = false;
+#define PARAM(kind, type, name, member, neutral, low, high, taken, words, tgi, openai, lmtp,       \
+              number, where)                                                                       \
+    host |= PARAM_HOST_##where && PARAM_ACTS_##kind && p->member != (PARAM_C_##type)neutral;
+#include "common/params.def"
+    return host;
 }
 
 /* Kirchenbauer et al., "A watermark for large language models", 2023: the token before decides
@@ -78,11 +97,6 @@ static void report_top(const struct cands *c, struct filter_mem *x, struct sampl
         out->top_id[i] = cand_id(c, at);
         out->top_logprob[i] = (float)((double)(c->s[at] - c->max) - log_sum);
     }
-}
-
-static bool reshapes(const struct sampling *p)
-{
-    return p->temperature != 1 || p->top_k || p->top_p < 1 || p->min_p > 0 || p->typical_p < 1;
 }
 
 /* The row before temperature and filters: kept in x->raw, weighed as `c`. */

@@ -18,7 +18,7 @@ struct watermark {
         delta; /* share of the vocabulary that is preferred, and by how much; delta 0: off */
 };
 
-struct sampling { /* neutral values mean off; see sampling_neutral() */
+struct sampling { /* common/params.def has a row for each number; see sampling_neutral() */
     float temperature, top_p, typical_p, min_p;
     uint32_t top_k;
     bool sample;       /* false: greedy */
@@ -33,6 +33,8 @@ struct sampling sampling_neutral(void);
  * sampling on where a parameter asks for it, as TGI does. Extreme temperatures and
  * repetition penalties are brought into range; NaN and out-of-range values: ERR_VALIDATION. */
 int sampling_normalise(struct sampling *p, struct err *e);
+/* Is there something that struct draw has no place for, so that only the host can choose? */
+bool sampling_on_host(const struct sampling *p);
 
 struct sampled {
     uint32_t id;

@@ -67,6 +67,10 @@ void body_temperature(struct body *b, struct object o, struct ask *q);
 /* `top_p`, where 1 is off and 0 leaves the likeliest token, and `top_k`, where 0 and -1 are off.
  * Behind body_temperature(). */
 void body_cuts(struct body *b, struct object o, struct ask *q);
+/* The sampling parameters of common/params.def, by their names on TGI's routes or OpenAI's. */
+void body_params(struct body *b, struct object o, bool tgi, struct ask *q);
+/* Is one given that asks for sampling? */
+bool ask_cuts(const struct ask *q);
 /* A seed: whole and of 64 bits, signed or not; -1 asks for a random one, as in llama.cpp. */
 struct opt_u64 body_seed(struct body *b, struct object o, const char *key);
 /* How long the answer may be; -1, as in llama.cpp, asks for as much as there is room for. */

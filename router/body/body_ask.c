@@ -1,4 +1,5 @@
 #include "common/json.h"
+#include "common/params.h"
 #include "router/body/body.h"
 
 /* Digits only, as token ids are written: "7", not "07", "+7" or "7.0". */
@@ -87,6 +88,29 @@ void body_cuts(struct body *b, struct object o, struct ask *q)
     q->top_k = body_i32(b, o, "top_k");
     if (q->top_k.v == 0 || q->top_k.v == -1)
         q->top_k.set = false;
+}
+
+#define READ_F32 body_f32
+#define READ_U32 body_i32 /* also negative ones: what is taken is checked later */
+#define READ_I32 body_i32
+
+void body_params(struct body *b, struct object o, bool tgi, struct ask *q)
+{
+#define PARAM(kind, type, name, member, neutral, low, high, taken, words, in_tgi, in_openai, ...)  \
+    {                                                                                              \
+        static const char *const keys[] = {in_openai, in_tgi};                                     \
+        if (keys[tgi])                                                                             \
+            q->name = READ_##type(b, o, keys[tgi]);                                                \
+    }
+#include "common/params.def"
+}
+
+bool ask_cuts(const struct ask *q)
+{
+    bool any = false;
+#define PARAM(kind, type, name, ...) any |= PARAM_CUTS_##kind && q->name.set;
+#include "common/params.def"
+    return any;
 }
 
 /* A whole number below zero, as cJSON has read it: exact for all that matter. */

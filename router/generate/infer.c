@@ -312,7 +312,8 @@ static void settle_limits(struct infer *i, const struct shard_model *m)
                                .takes_input_ids = m->takes_input_ids,
                                .takes_bias = m->takes_bias,
                                .takes_reasoning = m->takes_reasoning,
-                               .takes_grammars = m->takes_grammars};
+                               .takes_grammars = m->takes_grammars,
+                               .sampling_fields = m->sampling_fields};
     memcpy(l->dtype, m->dtype, sizeof(l->dtype));
     memcpy(l->quantize, m->quantize, sizeof(l->quantize));
     memcpy(l->device, m->device, sizeof(l->device));

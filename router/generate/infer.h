@@ -37,9 +37,10 @@ struct infer_limits { /* what warm-up settled */
     uint32_t max_input_tokens, max_total_tokens, max_batch_prefill_tokens, max_batch_total_tokens;
     uint32_t vocab_size, block_size, n_shards;
     bool takes_input_ids;
-    bool takes_bias;      /* also min_new_tokens and stop_token_ids */
-    bool takes_reasoning; /* constraint_reasoning */
-    bool takes_grammars;  /* more than JSON schemas and patterns */
+    bool takes_bias;          /* also min_new_tokens and stop_token_ids */
+    bool takes_reasoning;     /* constraint_reasoning */
+    bool takes_grammars;      /* more than JSON schemas and patterns */
+    uint64_t sampling_fields; /* of param_bit() */
     char dtype[32], device[32], quantize[32];
     const struct served_adapters *adapters; /* NULL: the shards do not say */
 };

@@ -44,31 +44,31 @@ static int check_ends(const struct validator *v, const struct ask *q, bool sever
     return 0;
 }
 
+static int check_params(const struct validator *known, const struct ask *q, struct err *e)
+{
+    const bool tgi = q->style == ASK_TGI;
+#define PARAM(kind, type, name, member, neutral, low, high, taken, words, in_tgi, in_openai,       \
+              in_lmtp, number, ...)                                                                \
+    {                                                                                              \
+        const PARAM_V_##type v = q->name.v;                                                        \
+        const char *called = in_tgi ? in_tgi : in_openai;                                          \
+        if (q->name.set && !(taken))                                                               \
+            REFUSE("`%s` must be %s", called, words);                                              \
+        if (q->name.set && v != (PARAM_V_##type)neutral && number >= PARAM_OWN_FIELDS &&           \
+            !(known->sampling_fields & param_bit(number)))                                         \
+            REFUSE("`%s` is not supported by these shards", called);                               \
+    }
+#include "common/params.def"
+    return 0;
+}
+
 static int check_sampling(const struct validator *v, const struct ask *q, struct err *e)
 {
     bool several = q->best_of.set && q->best_of.v > 1;
     if (several && !q->do_sample && !q->sampling_implied)
         REFUSE("you must use sampling when `best_of` is > 1");
-    if (q->temperature.set && !(q->temperature.v > 0))
-        REFUSE("`temperature` must be strictly positive");
-    if (q->repetition_penalty.set && !(q->repetition_penalty.v > 0))
-        REFUSE("`repetition_penalty` must be strictly positive");
-    if (q->frequency_penalty.set && !(q->frequency_penalty.v >= -2 && q->frequency_penalty.v <= 2))
-        REFUSE("`frequency_penalty` must be >= -2.0 and <= 2.0");
-    if (q->openai_frequency_penalty.set &&
-        !(q->openai_frequency_penalty.v >= -2 && q->openai_frequency_penalty.v <= 2))
-        REFUSE("`frequency_penalty` must be >= -2.0 and <= 2.0");
-    if (q->openai_presence_penalty.set &&
-        !(q->openai_presence_penalty.v >= -2 && q->openai_presence_penalty.v <= 2))
-        REFUSE("`presence_penalty` must be >= -2.0 and <= 2.0");
-    if (q->top_p.set && !(q->top_p.v > 0 && q->top_p.v < 1))
-        REFUSE("`top_p` must be %s", q->style == ASK_TGI ? "> 0.0 and < 1.0" : ">= 0 and <= 1");
-    if (q->typical_p.set && !(q->typical_p.v > 0 && q->typical_p.v < 1))
-        REFUSE("`typical_p` must be > 0.0 and < 1.0");
-    if (q->min_p.set && !(q->min_p.v >= 0 && q->min_p.v < 1))
-        REFUSE("`min_p` must be >= 0.0 and < 1.0");
-    if (q->top_k.set && q->top_k.v <= 0)
-        REFUSE("`top_k` must be strictly positive");
+    if (check_params(v, q, e) != 0)
+        return -1;
     if (q->max_new_tokens.set && q->max_new_tokens.v == 0)
         REFUSE("`%s` must be strictly positive", length_name(q));
     return check_ends(v, q, several, e);
@@ -249,26 +249,28 @@ static uint64_t salt_of(const char *text)
 static void take_the_likeliest(struct gen_params *p)
 {
     p->do_sample = false;
-    p->temperature = p->top_p = p->typical_p = 1;
-    p->min_p = 0;
-    p->top_k = 0;
+#define PARAM(kind, type, name, member, neutral, ...)                                              \
+    if (PARAM_CUTS_##kind)                                                                         \
+        p->name = neutral;
+#include "common/params.def"
+}
+
+/* Does anything ask for sampling? A temperature of 1 changes nothing, so that it alone does not. */
+static bool cuts(const struct gen_params *p)
+{
+    bool any = false;
+#define PARAM(kind, type, name, member, neutral, ...)                                              \
+    any |= PARAM_CUTS_##kind && p->name != (PARAM_C_##type)neutral;
+#include "common/params.def"
+    return any;
 }
 
 static void fill_params(const struct ask *q, struct gen_params *p)
 {
     *p = (struct gen_params){
-        .temperature = q->temperature.set ? q->temperature.v : 1,
-        .top_p = q->top_p.set ? q->top_p.v : 1,
-        .typical_p = q->typical_p.set ? q->typical_p.v : 1,
-        .min_p = q->min_p.v,
-        .repetition_penalty = q->repetition_penalty.set ? q->repetition_penalty.v : 1,
-        .frequency_penalty = q->frequency_penalty.set ? q->frequency_penalty.v : 0,
-        .openai_presence_penalty = q->openai_presence_penalty.v,
-        .openai_frequency_penalty = q->openai_frequency_penalty.v,
-        .top_k = q->top_k.set ? (uint32_t)q->top_k.v : 0,
-        /* A temperature of 1 changes nothing, so that it alone does not ask for sampling. */
-        .do_sample = q->do_sample || q->top_k.set || q->top_p.set || q->typical_p.set ||
-                     (q->temperature.set && q->temperature.v != 1),
+#define PARAM(kind, type, name, member, neutral, ...)                                              \
+    .name = q->name.set ? (PARAM_C_##type)q->name.v : (PARAM_C_##type)neutral,
+#include "common/params.def"
         .watermark = q->watermark,
         .seed = q->seed.set ? q->seed.v : seed_draw(),
         .stop = q->stop,
@@ -287,6 +289,7 @@ static void fill_params(const struct ask *q, struct gen_params *p)
         .prefill_logprobs = q->decoder_input_details,
         .adapter_id = q->adapter_id,
     };
+    p->do_sample = q->do_sample || cuts(p);
     if (q->greedy)
         take_the_likeliest(p);
 }

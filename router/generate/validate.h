@@ -16,8 +16,9 @@ struct validator {
     const struct served_adapters *adapters; /* NULL: not known */
     bool takes_bias;     /* the shards honour bias, bad words, min_new_tokens and stop_token_ids */
     bool takes_grammars; /* ... and constraints beyond JSON schemas and patterns */
-    bool compact_json;   /* --json-whitespace compact */
-    bool no_constraints; /* --disable-grammar-support */
+    uint64_t sampling_fields; /* param_bit() of the sampling parameters that are ours and theirs */
+    bool compact_json;        /* --json-whitespace compact */
+    bool no_constraints;      /* --disable-grammar-support */
 };
 
 /* Fill params, ids, inputs, add_special_tokens and truncate of `r`; memory from `a`. The seed of an

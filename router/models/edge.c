@@ -94,6 +94,7 @@ struct validator edge_validator(const struct edge *g)
         .max_total_tokens = g->limits.max_total_tokens,
         .takes_bias = g->limits.takes_bias,
         .takes_grammars = g->limits.takes_grammars,
+        .sampling_fields = g->limits.sampling_fields,
         .adapters = g->limits.adapters,
         .vocab_size =
             g->limits.vocab_size ? g->limits.vocab_size : tokenizer_vocab_size(g->tokenizer),

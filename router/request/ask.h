@@ -5,6 +5,7 @@
 #ifndef ROUTER_REQUEST_ASK_H
 #define ROUTER_REQUEST_ASK_H
 #include "common/constraint/constraint.h"
+#include "common/params.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -22,6 +23,10 @@ struct opt_i64 {
     int64_t v;
 };
 
+#define PARAM_OPT_F32 struct opt_f32
+#define PARAM_OPT_U32 struct opt_i64
+#define PARAM_OPT_I32 struct opt_i64
+
 /* Whose limits and words hold: TGI's own routes keep TGI's, which are small; elsewhere the limits
  * are those of OpenAI's API, and what does not fit into the context is clipped. */
 enum ask_style { ASK_TGI, ASK_OPENAI, ASK_ANTHROPIC, ASK_LMTP };
@@ -35,9 +40,8 @@ struct ask {
     const uint32_t *ids; /* the prompt as token ids */
     uint32_t n_ids;
     bool add_special_tokens;
-    struct opt_f32 temperature, repetition_penalty, frequency_penalty, top_p, typical_p, min_p;
-    struct opt_f32 openai_presence_penalty, openai_frequency_penalty;
-    struct opt_i64 top_k;
+#define PARAM(kind, type, name, ...) PARAM_OPT_##type name;
+#include "common/params.def"
     struct opt_u64 best_of, max_new_tokens, truncate, seed, top_n_tokens;
     bool do_sample, watermark, decoder_input_details, ignore_eos;
     bool greedy; /* the likeliest token, whatever cuts are asked for beside it */

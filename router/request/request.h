@@ -11,6 +11,7 @@
 #include "common/arena.h"
 #include "common/constraint/constraint.h"
 #include "common/err.h"
+#include "common/params.h"
 #include "common/trace.h"
 #include <stdbool.h>
 #include <stddef.h>
@@ -24,13 +25,8 @@ struct bad_words {
 
 /* Sampling and stopping, defaults filled in: neutral values mean "off". */
 struct gen_params {
-    float temperature;        /* 1: off */
-    float top_p, typical_p;   /* 1: off */
-    float min_p;              /* 0: off */
-    float repetition_penalty; /* 1: off */
-    float frequency_penalty;  /* 0: off; TGI's formula (share of the context) */
-    float openai_presence_penalty, openai_frequency_penalty; /* 0: off */
-    uint32_t top_k;                                          /* 0: off */
+#define PARAM(kind, type, name, ...) PARAM_C_##type name;
+#include "common/params.def"
     bool do_sample, watermark;
     bool raw_logprobs;      /* of the answer: before temperature and filters */
     uint64_t seed;          /* always set: drawn at random when the client gave none */

@@ -92,7 +92,8 @@ static const char *unfit(void *arg, const struct shard_model *m)
                 m->block_size == was->block_size && m->takes_edits == was->takes_edits &&
                 m->takes_chunks == was->takes_chunks && m->takes_bias == was->takes_bias &&
                 m->takes_reasoning == was->takes_reasoning &&
-                m->takes_grammars == was->takes_grammars && m->copies_kv == was->copies_kv &&
+                m->takes_grammars == was->takes_grammars &&
+                m->sampling_fields == was->sampling_fields && m->copies_kv == was->copies_kv &&
                 m->prefix_caching == was->prefix_caching &&
                 m->state_cells_per_request == was->state_cells_per_request &&
                 m->speculate == was->speculate && !strcmp(m->dtype, was->dtype) &&

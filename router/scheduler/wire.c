@@ -1,4 +1,5 @@
 #include "router/scheduler/wire.h"
+#include "common/params.h"
 #include <string.h>
 
 /* One allocation: a Request and what it points to. */
@@ -63,17 +64,10 @@ static void put_text(struct whole *w, const char *text)
 
 static void put_params(struct whole *w, const struct gen_params *g)
 {
-    w->p.temperature = g->temperature;
-    w->p.top_k = g->top_k;
-    w->p.top_p = g->top_p;
-    w->p.typical_p = g->typical_p;
-    w->p.min_p = g->min_p;
+#define PARAM(kind, type, name, ...) w->p.name = g->name;
+#include "common/params.def"
     w->p.do_sample = g->do_sample;
     w->p.seed = g->seed;
-    w->p.repetition_penalty = g->repetition_penalty;
-    w->p.frequency_penalty = g->frequency_penalty;
-    w->p.openai_presence_penalty = g->openai_presence_penalty;
-    w->p.openai_frequency_penalty = g->openai_frequency_penalty;
     w->p.watermark = g->watermark;
     w->p.raw_logprobs = g->raw_logprobs;
     if (g->constraint) {
@@ -392,7 +386,8 @@ const ProtobufCMessage *wire_probe(const struct wire_peer *p, struct rpc_mem *m)
         return NULL;
     w->r.id = WIRE_PROBE_ID;
     w->r.truncate = 1;
-    w->p.temperature = w->p.top_p = w->p.typical_p = w->p.repetition_penalty = 1;
+#define PARAM(kind, type, name, member, neutral, ...) w->p.name = neutral;
+#include "common/params.def"
     w->s.max_new_tokens = 1;
     w->r.n_blocks = w->r.n_slots = 1;
     w->r.blocks = w->r.slots = zero;

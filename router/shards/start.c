@@ -1,5 +1,6 @@
 #include "router/shards/start.h"
 #include "common/log.h"
+#include "common/params.h"
 #include "common/rpc_pack.h"
 #include "router/scheduler/cells.h"
 #include <stdio.h>
@@ -58,6 +59,9 @@ static int ask_info(struct fan *f, struct shard_model *m, struct rpc_mem *mem, s
     m->takes_reasoning = r->takes_reasoning;
     m->takes_grammars = r->takes_grammars;
     m->state_cells_per_request = r->state_cells_per_request;
+    m->sampling_fields = 0;
+    for (size_t i = 0; i < r->n_sampling_fields; i++)
+        m->sampling_fields |= param_bit(r->sampling_fields[i]);
     m->speculate = r->speculate;
     m->block_size = r->block_size ? r->block_size : 1;
     m->vocab_size = r->vocab_size;

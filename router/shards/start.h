@@ -12,6 +12,7 @@ struct shard_model {
     bool chunking, prefix_caching, takes_input_ids, copies_kv, takes_edits, takes_chunks,
         takes_bias, takes_reasoning, takes_grammars;
     uint32_t speculate, block_size, vocab_size, max_positions; /* max_positions 0: unbounded */
+    uint64_t sampling_fields;                                  /* of param_bit() */
     uint64_t vocab_hash;                                       /* 0: not said */
     char dtype[32], device[32], quantize[32];
     /* asked for (0: not), then settled by warm-up */

@@ -1,5 +1,6 @@
 /* The OpenAPI document, from the route table and page/schemas.json. What else a body may hold is
  * said in words: docs/http-api.md. */
+#include "common/params.h"
 #include "router/http/route.h"
 #include <string.h>
 
@@ -104,6 +105,49 @@ static void path_item(struct buf *out, const char *path)
             }
 }
 
+/* A property of a schema; `*sep` parts it from the one before. */
+static void param_schema(struct buf *out, const char **sep, const char *name, bool whole,
+                         double low, double high)
+{
+    buf_fmt(out, "%s\"%s\":{\"type\":\"%s\",\"nullable\":true", *sep, name,
+            whole ? "integer" : "number");
+    if (!whole)
+        buf_fmt(out, ",\"minimum\":%g", low == FLT_MIN ? 0 : low);
+    if (!whole && high < FLT_MAX)
+        buf_fmt(out, ",\"maximum\":%g", high);
+    buf_ch(out, '}');
+    *sep = ",";
+}
+
+#define WHOLE_F32 false
+#define WHOLE_U32 true
+#define WHOLE_I32 true
+static void param_schemas(struct buf *out, bool tgi)
+{
+    const char *sep = "";
+#define PARAM(kind, type, name, member, neutral, low, high, taken, words, in_tgi, in_openai, ...)  \
+    {                                                                                              \
+        static const char *const names[] = {in_openai, in_tgi};                                    \
+        if (names[tgi])                                                                            \
+            param_schema(out, &sep, names[tgi], WHOLE_##type, low, high);                          \
+    }
+#include "common/params.def"
+}
+
+/* page/schemas.json, with the rows of common/params.def where it says "$params". */
+static void add_schemas(struct buf *out)
+{
+    static const char openai[] = "\"$params\": \"openai\"", tgi[] = "\"$params\": \"tgi\"";
+    const char *at = schemas, *end = schemas + sizeof(schemas);
+    for (const char *mark; (mark = memmem(at, (size_t)(end - at), "\"$params\"", 9));) {
+        bool of_tgi = !memcmp(mark, tgi, sizeof(tgi) - 1);
+        buf_add(out, at, (size_t)(mark - at));
+        param_schemas(out, of_tgi);
+        at = mark + (of_tgi ? sizeof(tgi) : sizeof(openai)) - 1;
+    }
+    buf_add(out, at, (size_t)(end - at));
+}
+
 void routes_openapi(struct buf *out)
 {
     const char *sep = "";
@@ -124,7 +168,7 @@ void routes_openapi(struct buf *out)
             sep = ",";
         }
     buf_str(out, "},\"components\":{\"schemas\":");
-    buf_add(out, schemas, sizeof(schemas));
+    add_schemas(out);
     buf_str(out, ",\"securitySchemes\":{\"key\":{\"type\":\"http\",\"scheme\":"
                  "\"bearer\"}}}}");
 }

@@ -269,39 +269,51 @@ static bool is(const char *key, size_t n, const char *name)
     return strlen(name) == n && memcmp(key, name, n) == 0;
 }
 
+static void read_whole(struct reader *r, const char *field, int64_t min, int64_t max,
+                       struct opt_i64 *out)
+{
+    *out = (struct opt_i64){!is_null(r), 0};
+    if (out->set)
+        out->v = read_int(r, field, min, max, 0);
+}
+#define READ_F32 read_real
+#define READ_U32 read_whole
+#define READ_I32 read_whole
+
+/* Those of common/params.def. */
+static bool param_field(struct reader *r, const char *key, size_t n)
+{
+#define PARAM(kind, type, name, member, neutral, low, high, taken, words, tgi, openai, lmtp, ...)  \
+    {                                                                                              \
+        static const char *const field = lmtp;                                                     \
+        if (field && is(key, n, field)) {                                                          \
+            READ_##type(r, field, low, high, &r->m->name);                                         \
+            return true;                                                                           \
+        }                                                                                          \
+    }
+#include "common/params.def"
+    return false;
+}
+
 /* SCORE ignores all of these. */
 static bool sampling_field(struct reader *r, const char *key, size_t n)
 {
     struct lmtp_message *m = r->m;
-    struct opt_f32 t;
     if (is(key, n, "temperature")) {
-        read_real(r, "temperature", -FLT_MAX, FLT_MAX, &t);
-        m->temperature = t.set && t.v > 0 ? t.v : 0;
+        read_real(r, "temperature", -FLT_MAX, FLT_MAX, &m->temperature);
+        if (m->temperature.v <= 0)
+            m->temperature = (struct opt_f32){0};
     } else if (is(key, n, "max_tokens")) {
         m->max_tokens = (uint32_t)read_int(r, "max_tokens", 1, INT32_MAX, 1);
     } else if (is(key, n, "top_logprobs")) {
         m->top_logprobs = (uint32_t)read_int(r, "top_logprobs", 1, INT32_MAX, 1);
-    } else if (is(key, n, "top_k")) {
-        m->top_k = is_null(r) ? 0 : (uint32_t)read_int(r, "top_k", 0, INT32_MAX, 0);
     } else if (is(key, n, "seed")) {
         bool set = !is_null(r);
         m->seed = (struct opt_u64){set, set ? (uint64_t)read_int(r, "seed", 0, INT64_MAX, 0) : 0};
     } else if (is(key, n, "logit_bias")) {
         read_bias(r);
-    } else if (is(key, n, "top_p")) {
-        read_real(r, "top_p", FLT_MIN, 1, &m->top_p);
-    } else if (is(key, n, "min_p")) {
-        read_real(r, "min_p", 0, 1, &m->min_p);
-    } else if (is(key, n, "typical_p")) {
-        read_real(r, "typical_p", FLT_MIN, 1, &m->typical_p);
-    } else if (is(key, n, "repetition_penalty")) {
-        read_real(r, "repetition_penalty", FLT_MIN, FLT_MAX, &m->repetition_penalty);
-    } else if (is(key, n, "presence_penalty")) {
-        read_real(r, "presence_penalty", -2, 2, &m->presence_penalty);
-    } else if (is(key, n, "frequency_penalty")) {
-        read_real(r, "frequency_penalty", -2, 2, &m->frequency_penalty);
     } else {
-        return false;
+        return param_field(r, key, n);
     }
     return true;
 }

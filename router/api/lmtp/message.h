@@ -57,9 +57,8 @@ struct lmtp_message {
     const char *session;                  /* the stream outlives its connection under this name */
     uint32_t from;                        /* RESUME: the first item that is wanted */
     uint32_t max_tokens, top_logprobs;
-    float temperature; /* 0: greedy */
-    struct opt_f32 top_p, min_p, typical_p, repetition_penalty, presence_penalty, frequency_penalty;
-    uint32_t top_k; /* 0: off */
+#define PARAM(kind, type, name, ...) PARAM_OPT_##type name;
+#include "common/params.def"
     struct opt_u64 seed;
     const uint32_t *bias_ids; /* as they came */
     const float *bias;

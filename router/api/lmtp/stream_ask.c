@@ -2,6 +2,19 @@
 #include "router/api/lmtp/lmtp_in.h"
 #include <string.h>
 
+/* Values that validate() does not take, but LMTP does, mean off. Without a temperature there is
+ * nothing to cut. */
+static void put_params(const struct lmtp_message *m, struct ask *q)
+{
+#define PARAM(kind, type, name, member, neutral, low, high, taken, ...)                            \
+    {                                                                                              \
+        const PARAM_V_##type v = m->name.v;                                                        \
+        if (m->name.set && (taken) && (q->do_sample || !PARAM_CUTS_##kind))                        \
+            q->name = m->name;                                                                     \
+    }
+#include "common/params.def"
+}
+
 static struct ask ask_of(const struct lmtp_message *m, const uint32_t *ids, uint32_t n_ids)
 {
     struct ask q = {.style = ASK_LMTP,
@@ -15,28 +28,16 @@ static struct ask ask_of(const struct lmtp_message *m, const uint32_t *ids, uint
         return q;
     }
     q.max_new_tokens.v = m->max_tokens;
-    q.repetition_penalty = m->repetition_penalty;
-    q.openai_presence_penalty = m->presence_penalty;
-    q.openai_frequency_penalty = m->frequency_penalty;
     q.bias_ids = m->bias_ids;
     q.bias = m->bias;
     q.n_bias = m->n_bias;
     /* The best token of a greedy stream is the one it takes. */
-    if (m->top_logprobs > 1 || m->temperature > 0)
+    if (m->top_logprobs > 1 || m->temperature.v > 0)
         q.top_n_tokens = (struct opt_u64){true, m->top_logprobs};
-    if (m->temperature <= 0)
-        return q;
-    q.do_sample = true;
-    q.temperature = (struct opt_f32){true, m->temperature};
-    q.seed = m->seed;
-    if (m->top_k)
-        q.top_k = (struct opt_i64){true, m->top_k};
-    if (m->top_p.set && m->top_p.v < 1)
-        q.top_p = m->top_p;
-    if (m->typical_p.set && m->typical_p.v < 1)
-        q.typical_p = m->typical_p;
-    if (m->min_p.set && m->min_p.v < 1)
-        q.min_p = m->min_p;
+    q.do_sample = m->temperature.v > 0;
+    if (q.do_sample)
+        q.seed = m->seed;
+    put_params(m, &q);
     return q;
 }
 

@@ -8,10 +8,7 @@ void openai_sampling(struct body *b, struct object root, struct ask *q)
 {
     body_temperature(b, root, q);
     body_cuts(b, root, q);
-    q->min_p = body_f32(b, root, "min_p");
-    q->repetition_penalty = body_f32(b, root, "repetition_penalty");
-    q->openai_frequency_penalty = body_f32(b, root, "frequency_penalty");
-    q->openai_presence_penalty = body_f32(b, root, "presence_penalty");
+    body_params(b, root, false, q);
     q->style = ASK_OPENAI;
     q->seed = body_seed(b, root, "seed");
     q->stop = body_strings(b, root, "stop", true, true, &q->n_stop);

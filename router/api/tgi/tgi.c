@@ -16,13 +16,7 @@ static void read_parameters(struct body *b, struct object p, struct tgi *t)
 {
     struct ask *q = &t->ask;
     q->best_of = body_u64(b, p, "best_of");
-    q->temperature = body_f32(b, p, "temperature");
-    q->repetition_penalty = body_f32(b, p, "repetition_penalty");
-    q->frequency_penalty = body_f32(b, p, "frequency_penalty");
-    q->top_k = body_i32(b, p, "top_k");
-    q->top_p = body_f32(b, p, "top_p");
-    q->typical_p = body_f32(b, p, "typical_p");
-    q->min_p = body_f32(b, p, "min_p");
+    body_params(b, p, true, q);
     q->do_sample = body_bool(b, p, "do_sample", false);
     q->max_new_tokens = body_u32(b, p, "max_new_tokens");
     t->full_text_given = json_get(p.json, "return_full_text") != NULL;
@@ -51,7 +45,7 @@ int tgi_read(struct body *b, struct object o, struct tgi *t)
     if (b->failed)
         return -1;
     q->do_sample |= !given; /* no parameters at all: TGI samples; an empty object is greedy */
-    q->sampling_implied = q->temperature.set || q->top_k.set || q->top_p.set || q->typical_p.set;
+    q->sampling_implied = ask_cuts(q);
     q->n_inputs = strlen(q->inputs);
     q->n_chars = utf8_count(q->inputs, q->n_inputs);
     q->add_special_tokens = true;

@@ -7,7 +7,8 @@ static const struct validator V = {.max_best_of = 2,
                                    .max_top_n_tokens = 5,
                                    .max_input_tokens = 100,
                                    .max_total_tokens = 2000,
-                                   .vocab_size = VOCAB};
+                                   .vocab_size = VOCAB,
+                                   .sampling_fields = ~UINT64_C(0)};
 static struct arena arena;
 static struct gen_request r;
 static struct err e;

@@ -48,9 +48,9 @@ static void test_generate(void **state)
     assert_int_equal(m.prompt[2], 300000);
     assert_int_equal(m.max_tokens, 20);
     assert_int_equal(m.top_logprobs, 3);
-    assert_int_equal(m.top_k, 40);
-    assert_true(m.temperature == 0.5f && m.top_p.v == 0.9f && m.repetition_penalty.v == 1.1f);
-    assert_true(m.presence_penalty.v == -1 && m.frequency_penalty.v == 2);
+    assert_int_equal(m.top_k.v, 40);
+    assert_true(m.temperature.v == 0.5f && m.top_p.v == 0.9f && m.repetition_penalty.v == 1.1f);
+    assert_true(m.openai_presence_penalty.v == -1 && m.openai_frequency_penalty.v == 2);
     assert_true(m.seed.set && m.seed.v == INT64_MAX);
     assert_int_equal(m.n_bias, 2);
     assert_true(m.bias_ids[0] == 5 && m.bias[0] == -100 && m.bias_ids[1] == 0 && m.bias[1] == 1.5f);
@@ -63,14 +63,14 @@ static void test_defaults(void **state)
     assert_int_equal(m.err.kind, ERR_NONE);
     assert_int_equal(m.max_tokens, 32);
     assert_int_equal(m.top_logprobs, 1);
-    assert_true(m.temperature == 0 && m.top_k == 0 && !m.top_p.set && !m.seed.set && !m.n_bias);
+    assert_true(!m.temperature.set && m.top_k.v == 0 && !m.top_p.set && !m.seed.set && !m.n_bias);
     assert_null(m.model);
     m = parse("GENERATE  {\"prompt\":[1],\"stream_id\":1,\"temperature\":null,\"top_p\":null,"
               "\"top_k\":null,\"logit_bias\":null,\"seed\":null,\"model\":null}");
     assert_int_equal(m.err.kind, ERR_NONE);
-    assert_true(m.temperature == 0 && !m.top_p.set && !m.seed.set && !m.n_bias);
+    assert_true(!m.temperature.set && !m.top_p.set && !m.seed.set && !m.n_bias);
     m = parse("GENERATE {\"prompt\":[1],\"stream_id\":1,\"temperature\":-3}");
-    assert_true(m.err.kind == ERR_NONE && m.temperature == 0);
+    assert_true(m.err.kind == ERR_NONE && !m.temperature.set);
 }
 
 static void test_what_is_no_message(void **state)
