@@ -350,3 +350,22 @@ def test_a_template_of_the_request():
         assert r.status_code in (400, 422) and "syntax error" in r.text
         r = own.post("/v1/chat/completions", {**HELLO, "chat_template": "{% for i in range(10**9) %}{% for j in range(10**9) %}x{% endfor %}{% endfor %}"})
         assert r.status_code in (400, 422)
+
+
+def test_samplers_of_llama_cpp(s):
+    sampled = dict(do_sample=True, seed=5, max_new_tokens=60, temperature=1.5)
+    plain = generate(s, **sampled)
+    for more in ({"top_n_sigma": 1.0}, {"xtc_probability": 1.0, "xtc_threshold": 0.05}, {"dry_multiplier": 5.0, "dry_allowed_length": 1}):
+        changed = generate(s, **sampled, **more)
+        assert changed["tokens"] != plain["tokens"], more
+        assert generate(s, **sampled, **more)["tokens"] == changed["tokens"], "the same seed, the same answer"
+    # settings without what they set, and neutral values, change nothing
+    for more in ({"xtc_threshold": 0.3}, {"dry_base": 9.0, "dry_penalty_last_n": 4}, {"top_n_sigma": 0.0, "dry_multiplier": 0.0, "xtc_probability": 0.0}):
+        assert generate(s, **sampled, **more)["tokens"] == plain["tokens"], more
+    greedy = completion(s, max_tokens=200, ignore_eos=True)["token_ids"]
+    dry = completion(s, max_tokens=200, ignore_eos=True, dry_multiplier=2.0, top_n_sigma=-1)["token_ids"]
+    runs = lambda v, n: len(v) - n + 1 - len({tuple(v[i : i + n]) for i in range(len(v) - n + 1)})
+    assert runs(dry, 4) < runs(greedy, 4), "fewer runs of four tokens come twice"
+    assert completion(s, max_tokens=200, ignore_eos=True, dry_multiplier=2.0, dry_sequence_breakers=[" "])["token_ids"] != dry
+    for bad in ({"xtc_probability": 2}, {"dry_base": 0.5}, {"dry_allowed_length": 0}, {"dry_sequence_breakers": []}, {"dry_sequence_breakers": [""]}):
+        assert s.post("/v1/completions", {"prompt": ONCE, "max_tokens": 1, "dry_multiplier": 1, **bad}).status_code in (400, 422), bad

@@ -144,6 +144,10 @@ static int read_request(struct service *s, const Generate__V3__Request *q, bool 
         spec->n_stops = stop->n_stop_sequences;
     }
     spec->grammar = read_grammar(p);
+    if (p) {
+        spec->dry_breakers = p->dry_sequence_breakers;
+        spec->n_dry_breakers = p->n_dry_sequence_breakers;
+    }
     if (q->n_input_ids == 0)
         return read_text(s, q, warmup, m, spec);
     return 0;

@@ -149,6 +149,19 @@ static int replay(struct seq *s, struct err *e)
     return over == STOP_NOT ? 0 : err_set(e, ERR_VALIDATION, "this request has ended already");
 }
 
+/* The context that DRY looks at. */
+static int remember(struct seq *s, const struct seq_spec *spec, const struct tokenizer *tok,
+                    uint32_t total, struct err *e)
+{
+    if (s->sampling.dry.multiplier == 0)
+        return 0;
+    s->sampling.repeats = repeats_new(tok, spec->dry_breakers, spec->n_dry_breakers, total, e);
+    for (uint32_t i = 0; s->sampling.repeats && i < s->n; i++)
+        if (repeats_push(s->sampling.repeats, s->ids[i], e))
+            return -1;
+    return s->sampling.repeats ? 0 : -1;
+}
+
 /* All memory that decoding needs is taken here; its size is bounded by place(). */
 static int fill(struct seq *s, const struct seq_spec *spec, const struct seq_limits *lim,
                 struct err *e)
@@ -169,7 +182,7 @@ static int fill(struct seq *s, const struct seq_spec *spec, const struct seq_lim
     s->sampling = spec->sampling;
     if (bias_copy(&s->sampling.bias, &spec->sampling.bias, lim->vocab, e) ||
         bad_words_copy(&s->bad_words, &spec->bad_words, lim->vocab, e) ||
-        sampling_normalise(&s->sampling, e))
+        sampling_normalise(&s->sampling, e) || remember(s, spec, lim->tok, total, e))
         return -1;
     if (penalties_on(&s->sampling.penalties)) {
         if (tally_reserve(&s->tally, total < lim->vocab ? total : lim->vocab, e))
@@ -240,6 +253,7 @@ void seq_free(struct seq *s)
     tally_free(&s->tally);
     stop_free(&s->stop);
     bias_free(&s->sampling.bias);
+    repeats_free(s->sampling.repeats);
     bad_words_free(&s->bad_words);
     detok_free(&s->detok);
     constraint_unref(s->constraint);
@@ -265,5 +279,7 @@ int seq_push(struct seq *s, uint32_t id, struct err *e)
 {
     s->ids[s->n++] = id;
     follow(s, id);
+    if (s->sampling.repeats && repeats_push(s->sampling.repeats, id, e))
+        return -1;
     return penalties_on(&s->sampling.penalties) ? tally_add(&s->tally, id, true, e) : 0;
 }

@@ -33,6 +33,8 @@ struct seq_spec {
     uint32_t chunk_len;         /* prompt tokens of the first forward; 0: all the rest */
     struct sampling sampling;
     struct bad_words bad_words;
+    char *const *dry_breakers;
+    size_t n_dry_breakers;
     struct grammar_spec grammar;
     uint32_t top_n;
     bool prefill_logprobs;

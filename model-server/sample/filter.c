@@ -202,6 +202,44 @@ void cut_typical(struct cands *c, struct filter_mem *x, double p)
     keep(c, x, x->key, find_cut(x, x->key, c->w, c->n, p), true);
 }
 
+void cut_top_n_sigma(struct cands *c, struct filter_mem *x, float n)
+{
+    double sum = 0, squares = 0;
+    size_t m = 0;
+    for (size_t i = 0; i < c->n; i++)
+        if (c->s[i] != -INFINITY) {
+            double d = (double)c->s[i] - c->max; /* small numbers: nothing cancels out */
+            sum += d;
+            squares += d * d;
+            m++;
+        }
+    double mean = sum / (double)m, variance = squares / (double)m - mean * mean;
+    double reach = variance > 0 ? n * sqrt(variance) : 0;
+    keep(c, x, minus_scores(c, x), (struct cut){(float)(reach - c->max), 0}, true);
+}
+
+void cut_xtc(struct cands *c, struct filter_mem *x, float threshold)
+{
+    uint64_t total = 0, least = UINT64_MAX;
+    size_t above = 0, last = 0;
+    for (size_t i = 0; i < c->n; i++)
+        total += draw_units(c->w[i]);
+    const uint64_t bar = draw_share(threshold, total);
+    for (size_t i = 0; i < c->n; i++) {
+        uint64_t u = draw_units(c->w[i]);
+        if (u < bar)
+            continue;
+        above++;
+        if (u <= least)
+            least = u, last = i;
+    }
+    if (above < 2)
+        return;
+    for (size_t i = 0; i < c->n; i++)
+        x->key[i] = draw_units(c->w[i]) >= bar && i != last;
+    keep(c, x, x->key, (struct cut){0, 0}, true);
+}
+
 size_t cands_best(const struct cands *c, struct filter_mem *x, size_t n, uint32_t *out)
 {
     size_t m = 0, k = 0;

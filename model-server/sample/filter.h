@@ -1,4 +1,5 @@
-/* filter.h - which tokens stay in the race: top_k, top_p, min_p, typical_p.
+/* filter.h - which tokens stay in the race: top_n_sigma, top_k, top_p, min_p,
+ * typical_p, XTC.
  *
  * A candidate list starts as the whole row and shrinks in place. Nothing is sorted but the few
  * candidates around a cut: a histogram of the scores finds the bucket in which the cut lies. */
@@ -46,6 +47,13 @@ void cut_min_p(struct cands *c, struct filter_mem *x, float p);
 /* Those whose -log p is nearest to the entropy, until their probability reaches p; ties stay
  * (Meister et al., "Locally typical sampling", 2022). */
 void cut_typical(struct cands *c, struct filter_mem *x, double p);
+/* Those within n standard deviations (of all scores that are not -inf) of the best one's score.
+ * A temperature changes nothing about it (Tang et al., "Top-n sigma", 2024). Before cands_weigh().
+ */
+void cut_top_n_sigma(struct cands *c, struct filter_mem *x, float n);
+/* XTC: of the tokens with a probability of at least `threshold`, if there are two or more, only the
+ * least likely one stays (of equals the one with the highest id), and all below the threshold. */
+void cut_xtc(struct cands *c, struct filter_mem *x, float threshold);
 
 /* The n best of the list, best first, lower ids first among equals; out: indices into the list.
  * Tokens that are not allowed (-inf) never appear. Returns how many. */

@@ -12,7 +12,7 @@
 #include <stddef.h>
 
 /* What the bits are for: different purposes never share noise. */
-enum noise_use { NOISE_TOKEN, NOISE_GREEN_LIST };
+enum noise_use { NOISE_TOKEN, NOISE_GREEN_LIST, NOISE_XTC };
 
 /* bits[i] for tokens first .. first + n of one position; first is a multiple of 4. */
 void noise_bits(uint64_t seed, uint64_t position, enum noise_use use, uint32_t first,

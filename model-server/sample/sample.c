@@ -30,8 +30,8 @@ static float tame(float v) { return v > 0 ? fminf(fmaxf(v, 1e-6f), 1e6f) : v; }
 
 static void mend(struct sampling *p)
 {
-#define PARAM(kind, type, name, member, neutral, ...)                                              \
-    if (PARAM_ACTS_##kind && p->member == 0)                                                       \
+#define PARAM(kind, type, name, member, neutral, low, ...)                                         \
+    if (p->member == 0 && low > 0)                                                                 \
         p->member = neutral;
 #include "common/params.def"
     p->temperature = tame(p->temperature);
@@ -75,8 +75,21 @@ static void prefer_green(const struct watermark *m, uint32_t last, float *row, s
     }
 }
 
-static void filter(const struct sampling *p, struct cands *c, struct filter_mem *x)
+/* Whether XTC cuts at this position is drawn like the token: from seed and position alone. */
+static bool xtc_cuts(const struct sampling *p, uint64_t position)
 {
+    uint32_t bits;
+    if (p->xtc_probability <= 0)
+        return false;
+    noise_bits(p->seed, position, NOISE_XTC, 0, &bits, 1);
+    return noise_unit(bits) < p->xtc_probability;
+}
+
+static void filter(const struct sampling *p, uint64_t position, struct cands *c,
+                   struct filter_mem *x)
+{
+    if (p->top_n_sigma > 0)
+        cut_top_n_sigma(c, x, p->top_n_sigma);
     if (p->top_k)
         cut_top_k(c, x, p->top_k);
     cands_weigh(c, x);
@@ -86,6 +99,8 @@ static void filter(const struct sampling *p, struct cands *c, struct filter_mem 
         cut_min_p(c, x, p->min_p);
     if (p->typical_p < 1)
         cut_typical(c, x, p->typical_p);
+    if (xtc_cuts(p, position))
+        cut_xtc(c, x, p->xtc_threshold);
 }
 
 static void report_top(const struct cands *c, struct filter_mem *x, struct sampled *out)
@@ -137,6 +152,8 @@ int sample_row(const struct sampling *p, const struct tally *t, uint32_t last, c
         prefer_green(&p->watermark, last, row, vocab);
     if (penalties_on(&p->penalties))
         penalties_apply(&p->penalties, t, row, vocab);
+    if (p->repeats)
+        repeats_penalise(p->repeats, &p->dry, row, vocab, x->key);
     if (mask)
         row_mask(row, mask, vocab);
     if (raw && report_raw(row, vocab, x, out, &plain, e))
@@ -145,7 +162,7 @@ int sample_row(const struct sampling *p, const struct tally *t, uint32_t last, c
         row_divide(row, p->temperature, vocab);
     if (cands_begin(&c, row, vocab, e))
         return -1;
-    filter(p, &c, x);
+    filter(p, position, &c, x);
 
     size_t chosen = choose(p, &c, position);
     out->id = cand_id(&c, chosen);

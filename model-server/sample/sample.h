@@ -1,14 +1,15 @@
 /* sample.h - from one row of logits to one token: the whole chain, in TGI's order.
  *
- * bias, watermark, repetition, frequency (ours: OpenAI's two), grammar mask, temperature, top_k,
- * top_p, min_p, typical_p, choice, log-probabilities. All in fp32 on this row alone: what else is
- * in the batch, or which rank asks, changes nothing. docs/decisions/sampling.md says where this
- * departs from TGI and why. */
+ * bias, watermark, repetition, frequency (ours: OpenAI's two), DRY, grammar mask, temperature,
+ * top_n_sigma, top_k, top_p, min_p, typical_p, XTC, choice, log-probabilities. All in fp32 on this
+ * row alone: what else is in the batch, or which rank asks, changes nothing.
+ * docs/decisions/sampling.md says where this departs from TGI and why. */
 #ifndef MODEL_SERVER_SAMPLE_SAMPLE_H
 #define MODEL_SERVER_SAMPLE_SAMPLE_H
 #include "common/err.h"
 #include "model-server/sample/bias.h"
 #include "model-server/sample/filter.h"
+#include "model-server/sample/repeats.h"
 #include "model-server/sample/tally.h"
 #include <stdbool.h>
 #include <stdint.h>
@@ -19,7 +20,7 @@ struct watermark {
 };
 
 struct sampling { /* common/params.def has a row for each number; see sampling_neutral() */
-    float temperature, top_p, typical_p, min_p;
+    float temperature, top_p, typical_p, min_p, top_n_sigma, xtc_probability, xtc_threshold;
     uint32_t top_k;
     bool sample;       /* false: greedy */
     bool raw_logprobs; /* reported: those before temperature and filters, which only choose */
@@ -27,6 +28,8 @@ struct sampling { /* common/params.def has a row for each number; see sampling_n
     struct penalties penalties;
     struct watermark watermark;
     struct bias bias;
+    struct dry dry;
+    struct repeats *repeats; /* of the context; NULL: no DRY. Lent */
 };
 struct sampling sampling_neutral(void);
 /* Mend what a peer leaves at zero (temperature, top_p, typical_p, repetition: off) and turn

@@ -103,6 +103,9 @@ void body_params(struct body *b, struct object o, bool tgi, struct ask *q)
             q->name = READ_##type(b, o, keys[tgi]);                                                \
     }
 #include "common/params.def"
+    q->dry_breakers = body_strings(b, o, "dry_sequence_breakers", false, true, &q->n_dry_breakers);
+    if (q->dry_breakers && !q->n_dry_breakers)
+        body_fail(b, o, "dry_sequence_breakers", "`dry_sequence_breakers` cannot be empty");
 }
 
 bool ask_cuts(const struct ask *q)

@@ -10,6 +10,9 @@
 
 #define REFUSE(...) return err_set(e, ERR_VALIDATION, "Input validation error: " __VA_ARGS__)
 
+/* Each is looked for in the text of every token. */
+enum { MOST_DRY_BREAKERS = 64, LONGEST_DRY_BREAKER = 256 };
+
 static const char *length_name(const struct ask *q)
 {
     return q->length_name ? q->length_name : "max_new_tokens";
@@ -55,7 +58,7 @@ static int check_params(const struct validator *known, const struct ask *q, stru
         if (q->name.set && !(taken))                                                               \
             REFUSE("`%s` must be %s", called, words);                                              \
         if (q->name.set && v != (PARAM_V_##type)neutral && number >= PARAM_OWN_FIELDS &&           \
-            !(known->sampling_fields & param_bit(number)))                                         \
+            PARAM_ACTS_##kind && !(known->sampling_fields & param_bit(number)))                    \
             REFUSE("`%s` is not supported by these shards", called);                               \
     }
 #include "common/params.def"
@@ -72,6 +75,17 @@ static int check_sampling(const struct validator *v, const struct ask *q, struct
     if (q->max_new_tokens.set && q->max_new_tokens.v == 0)
         REFUSE("`%s` must be strictly positive", length_name(q));
     return check_ends(v, q, several, e);
+}
+
+static int check_breakers(const struct ask *q, struct err *e)
+{
+    if (q->n_dry_breakers > MOST_DRY_BREAKERS)
+        REFUSE("`dry_sequence_breakers` may have at most %d entries. Given: %u", MOST_DRY_BREAKERS,
+               q->n_dry_breakers);
+    for (uint32_t i = 0; i < q->n_dry_breakers; i++)
+        if (!*q->dry_breakers[i] || strlen(q->dry_breakers[i]) > LONGEST_DRY_BREAKER)
+            REFUSE("`dry_sequence_breakers` must have 1 to %d bytes each", LONGEST_DRY_BREAKER);
+    return 0;
 }
 
 /* What the shards that we know serve, and others' may not: nothing is dropped silently. */
@@ -107,7 +121,7 @@ static int check_choice(const struct validator *v, const struct ask *q, struct e
     if (q->n_bad_words > MOST_BAD_WORDS)
         REFUSE("`bad_words` may have at most %u entries. Given: %u", MOST_BAD_WORDS,
                q->n_bad_words);
-    return 0;
+    return check_breakers(q, e);
 }
 
 static int check_input(const struct validator *v, const struct ask *q, struct err *e)
@@ -289,6 +303,11 @@ static void fill_params(const struct ask *q, struct gen_params *p)
         .prefill_logprobs = q->decoder_input_details,
         .adapter_id = q->adapter_id,
     };
+    if (p->dry_multiplier != 0) {
+        static const char *const usual[] = {"\n", ":", "\"", "*"}; /* llama.cpp's */
+        p->dry_breakers = q->dry_breakers ? q->dry_breakers : usual;
+        p->n_dry_breakers = q->dry_breakers ? q->n_dry_breakers : 4;
+    }
     p->do_sample = q->do_sample || cuts(p);
     if (q->greedy)
         take_the_likeliest(p);

@@ -62,6 +62,8 @@ struct ask {
     uint32_t n_bias;
     const char *const *bad_words; /* none of these may be generated */
     uint32_t n_bad_words;
+    const char *const *dry_breakers; /* NULL: those of llama.cpp */
+    uint32_t n_dry_breakers;
     const uint32_t *allowed_ids; /* no other token may come; NULL: any may */
     uint32_t n_allowed;
     const char *adapter_id;

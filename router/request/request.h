@@ -43,6 +43,8 @@ struct gen_params {
     const float *bias;
     uint32_t n_bias;
     struct bad_words bad_words;
+    const char *const *dry_breakers;
+    uint32_t n_dry_breakers;
     uint32_t top_n_tokens;
     bool prefill_logprobs;  /* decoder_input_details */
     uint32_t logprobs_from; /* those of the prompt's tokens before this one are not wanted */

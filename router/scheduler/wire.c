@@ -89,6 +89,8 @@ static void put_params(struct whole *w, const struct gen_params *g)
     w->p.bad_word_ids = mutable(g->bad_words.ids);
     w->p.n_bad_word_lengths = g->bad_words.n;
     w->p.bad_word_lengths = mutable(g->bad_words.lengths);
+    w->p.n_dry_sequence_breakers = g->n_dry_breakers;
+    w->p.dry_sequence_breakers = mutable(g->dry_breakers);
     w->r.prefill_logprobs = g->prefill_logprobs;
     w->r.top_n_tokens = g->top_n_tokens;
     if (g->adapter_id) {

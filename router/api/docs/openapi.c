@@ -124,7 +124,9 @@ static void param_schema(struct buf *out, const char **sep, const char *name, bo
 #define WHOLE_I32 true
 static void param_schemas(struct buf *out, bool tgi)
 {
-    const char *sep = "";
+    const char *sep = ",";
+    buf_str(out, "\"dry_sequence_breakers\":{\"type\":\"array\",\"nullable\":true,"
+                 "\"items\":{\"type\":\"string\"}}");
 #define PARAM(kind, type, name, member, neutral, low, high, taken, words, in_tgi, in_openai, ...)  \
     {                                                                                              \
         static const char *const names[] = {in_openai, in_tgi};                                    \

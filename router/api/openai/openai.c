@@ -9,6 +9,8 @@ void openai_sampling(struct body *b, struct object root, struct ask *q)
     body_temperature(b, root, q);
     body_cuts(b, root, q);
     body_params(b, root, false, q);
+    if (q->top_n_sigma.v < 0) /* llama.cpp's -1: off */
+        q->top_n_sigma.set = false;
     q->style = ASK_OPENAI;
     q->seed = body_seed(b, root, "seed");
     q->stop = body_strings(b, root, "stop", true, true, &q->n_stop);
@@ -57,8 +59,6 @@ static void refuse_unknown(struct body *b, struct object root)
         {"top_a", 0},
         {"tfs", 1},
         {"mirostat", 0},
-        {"dry_multiplier", 0},
-        {"xtc_probability", 0},
         {"repetition_detection", 0},
     };
     for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
