@@ -1,7 +1,9 @@
-#include "common/json.h"
+#include "common/json_exact.h"
+#include "common/json_reader.h"
 #include "common/utf8.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -16,30 +18,169 @@ static int fail_at(const char *s, size_t at, struct err *e, const char *what)
     return err_set(e, ERR_VALIDATION, "%s at line %zu column %zu", what, line, col);
 }
 
-cJSON *json_parse(const char *s, size_t n, struct err *e)
+/* ---------------------------------------------------------------- trees */
+
+/* What a tree is built with. */
+struct builder {
+    struct json_reader j;
+    bool exact; /* json_parse_exact() */
+};
+
+static cJSON *node(struct builder *b, int type)
 {
-    const char *nul = memchr(s, 0, n), *end = NULL;
+    cJSON *v = cJSON_malloc(sizeof(*v));
+    if (!v) {
+        jr_fail(&b->j, jr_no_memory);
+        return NULL;
+    }
+    memset(v, 0, sizeof(*v));
+    v->type = type;
+    return v;
+}
+
+/* The characters of a raw string, terminated; NULL: b->j.fault says why. */
+static char *characters(struct builder *b, const char *raw, size_t n)
+{
+    char *text = cJSON_malloc(n + 1);
+    size_t len = text ? jr_unescape(raw, n, text, false, b->exact) : 0;
+    if (text && len != SIZE_MAX) {
+        text[len] = 0;
+        return text;
+    }
+    if (text)
+        b->j.p = raw;
+    jr_fail(&b->j, text ? "whole surrogate pairs" : jr_no_memory);
+    cJSON_free(text);
+    return NULL;
+}
+
+static void put_number(struct builder *b, cJSON *v)
+{
+    struct jr_number x;
+    if (!jr_number(&b->j, &x))
+        return;
+    v->valuedouble = x.v;
+    v->valueint = x.v >= INT_MAX ? INT_MAX : x.v <= INT_MIN ? INT_MIN : (int)x.v;
+    if (!b->exact || !json_number_changes(x.text, x.n))
+        return;
+    if (!(v->valuestring = cJSON_malloc(x.n + 1))) {
+        jr_fail(&b->j, jr_no_memory);
+        return;
+    }
+    memcpy(v->valuestring, x.text, x.n);
+    v->valuestring[x.n] = 0;
+}
+
+static void put_scalar(struct builder *b, cJSON *v, enum jr_kind kind)
+{
+    const char *raw;
+    size_t n;
+    bool is;
+    if (kind == JR_NUMBER)
+        put_number(b, v);
+    else if (kind == JR_STRING && jr_raw_string(&b->j, &raw, &n))
+        v->valuestring = characters(b, raw + 1, n - 2);
+    else if (kind == JR_BOOL && jr_bool(&b->j, &is))
+        v->type = is ? cJSON_True : cJSON_False;
+    else if (kind != JR_STRING && kind != JR_BOOL) /* null, or nothing */
+        jr_skip(&b->j, NULL, NULL);
+}
+
+static cJSON *build(struct builder *b, int depth);
+
+/* The members of a list that begins here: the first one's `prev` is the last one, as cJSON has it.
+ */
+static void put_members(struct builder *b, cJSON *v, enum jr_kind kind, int depth)
+{
+    const char close = kind == JR_OBJECT ? '}' : ']', *name;
+    size_t n;
+    if (depth == JR_MAX_DEPTH)
+        jr_fail(&b->j, "less nesting");
+    jr_open(&b->j, kind == JR_OBJECT ? '{' : '[');
+    for (bool first = true; jr_more(&b->j, close, &first);) {
+        char *key = NULL;
+        if (kind == JR_OBJECT && (!jr_name(&b->j, &name, &n) || !(key = characters(b, name, n))))
+            return;
+        cJSON *kid = build(b, depth + 1);
+        if (!kid) {
+            cJSON_free(key);
+            return;
+        }
+        kid->string = key;
+        if (v->child) {
+            kid->prev = v->child->prev;
+            kid->prev->next = kid;
+        } else {
+            v->child = kid;
+        }
+        v->child->prev = kid;
+    }
+}
+
+/* NULL: b->j.fault says why. */
+static cJSON *build(struct builder *b, int depth)
+{
+    static const int types[] = {
+        [JR_NONE] = cJSON_NULL,     [JR_OBJECT] = cJSON_Object, [JR_ARRAY] = cJSON_Array,
+        [JR_STRING] = cJSON_String, [JR_NUMBER] = cJSON_Number, [JR_BOOL] = cJSON_False,
+        [JR_NULL] = cJSON_NULL};
+    const enum jr_kind kind = jr_next(&b->j);
+    cJSON *v = node(b, types[kind]);
+    if (!v)
+        return NULL;
+    if (kind == JR_OBJECT || kind == JR_ARRAY)
+        put_members(b, v, kind, depth);
+    else
+        put_scalar(b, v, kind);
+    if (!b->j.fault)
+        return v;
+    cJSON_Delete(v);
+    return NULL;
+}
+
+/* In serde_json's words, which TGI's clients know. */
+static int say_fault(const struct json_reader *j, struct err *e)
+{
+    const char *what = "expected value";
+    if (j->fault == jr_no_memory)
+        return err_nomem(e);
+    if (j->p == j->end)
+        what = "EOF while parsing a value";
+    else if (j->fault == jr_control)
+        what = "control character (\\u0000-\\u001F) found while parsing a string";
+    else if (j->fault == jr_bad_number)
+        what = "invalid number";
+    else if ((unsigned char)*j->p < ' ')
+        what = "control character found between values";
+    return fail_at(j->s, (size_t)(j->p - j->s), e, what);
+}
+
+static cJSON *parse(const char *s, size_t n, bool exact, struct err *e)
+{
+    const char *nul = memchr(s, 0, n);
     if (nul)
         return fail_at(s, (size_t)(nul - s), e, "control character (\\u0000-\\u001F) found"), NULL;
     for (size_t i = 0, len; i < n; i += len)
         if (!(len = utf8_valid_len(s + i, n - i)))
             return fail_at(s, i, e, "invalid unicode code point"), NULL;
-    cJSON *j = cJSON_ParseWithLengthOpts(s, n, &end, 0);
-    size_t at = end ? (size_t)(end - s) : 0;
-    if (!j) { /* cJSON reports the last byte when it ran out of text */
-        bool ended = n == 0 || at >= n || (at == n - 1 && strchr(",:[{ \t\r\n", s[at]));
-        return fail_at(s, ended ? n : at, e,
-                       ended ? "EOF while parsing a value" : "expected value"),
-               NULL;
+    struct builder b = {json_reader(s, n), exact};
+    if (n >= 3 && !memcmp(s, "\xef\xbb\xbf", 3)) /* a byte order mark, as editors leave it */
+        b.j.p += 3;
+    cJSON *tree = build(&b, 0);
+    if (!tree)
+        return say_fault(&b.j, e), NULL;
+    if (!jr_ended(&b.j)) {
+        cJSON_Delete(tree);
+        return fail_at(s, (size_t)(b.j.p - s), e, "trailing characters"), NULL;
     }
-    while (at < n && strchr(" \t\r\n", s[at]))
-        at++;
-    if (at < n) {
-        cJSON_Delete(j);
-        return fail_at(s, at, e, "trailing characters"), NULL;
-    }
-    return j;
+    return tree;
 }
+
+cJSON *json_parse(const char *s, size_t n, struct err *e) { return parse(s, n, false, e); }
+
+cJSON *json_parse_exact(const char *s, size_t n, struct err *e) { return parse(s, n, true, e); }
+
+/* ---------------------------------------------------------------- files */
 
 char *file_read(const char *path, size_t max, size_t *n, struct err *e)
 {
@@ -109,6 +250,8 @@ cJSON *json_load(const char *path, size_t max, struct err *e)
         err_wrap(e, "%s", path);
     return j;
 }
+
+/* ---------------------------------------------------------------- looking into a tree */
 
 const cJSON *json_get(const cJSON *o, const char *key)
 {

@@ -1,9 +1,9 @@
 /* json.h - cJSON, guarded.
  *
- * cJSON accepts trailing garbage, embedded NUL bytes and invalid UTF-8, looks keys up without
- * regard to case and turns integers into doubles. json_parse() refuses the first three; the json_*
- * readers below are the only way the programs look into a tree. Missing and null are the same:
- * absent. */
+ * json_parse() builds cJSON's trees with the strict reader of json_reader.h: cJSON's own accepts
+ * trailing garbage, control characters, numbers like 01 and invalid UTF-8. The json_* readers below
+ * are the only way the programs look into a tree: cJSON's look keys up without regard to case.
+ * Missing and null are the same: absent. */
 #ifndef COMMON_JSON_H
 #define COMMON_JSON_H
 #include "common/err.h"

@@ -10,9 +10,9 @@
 
 /* As json_parse(), which see; the caller frees with cJSON_Delete(). */
 cJSON *json_parse_exact(const char *s, size_t n, struct err *e);
-/* Gives the numbers of a tree that was parsed from `s` their texts back. -1: out of memory. */
-int json_keep_numbers(cJSON *tree, const char *s, size_t n);
 
+/* A double may lose something of this number, or would be printed in another way. */
+bool json_number_changes(const char *text, size_t n);
 /* The text of a number, which `room` may hold. */
 const char *json_number_text(const cJSON *number, char room[32]);
 /* Appends the value as compact JSON, numbers by their texts. */

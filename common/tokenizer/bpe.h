@@ -6,7 +6,7 @@
 #ifndef COMMON_TOKENIZER_BPE_H
 #define COMMON_TOKENIZER_BPE_H
 #include "common/json.h"
-#include "common/tokenizer/jscan.h"
+#include "common/json_reader.h"
 #include "common/tokenizer/sink.h"
 #include "common/tokenizer/vocab.h"
 

@@ -100,27 +100,27 @@ static int add_merge(struct bpe *b, const char *l, size_t ln, const char *r, siz
 /* Items are "left right" or ["left", "right"]. */
 static int load_merges(struct bpe *b, const char *text, size_t n, struct err *e)
 {
-    struct jscan j = jscan(text, n);
+    struct json_reader j = json_reader(text, n);
     struct buf l = BUF_INIT, r = BUF_INIT, joined = BUF_INIT;
     bool first = true, inner;
     int rc = 0;
-    js_open(&j, '[');
-    while (rc == 0 && js_more(&j, ']', &first)) {
-        if (js_peek(&j) == '[') {
+    jr_open(&j, '[');
+    while (rc == 0 && jr_more(&j, ']', &first)) {
+        if (jr_next(&j) == JR_ARRAY) {
             inner = true;
-            js_open(&j, '[');
-            if (js_more(&j, ']', &inner) && js_string(&j, &l) && js_more(&j, ']', &inner) &&
-                js_string(&j, &r) && !js_more(&j, ']', &inner) && !j.fault)
+            jr_open(&j, '[');
+            if (jr_more(&j, ']', &inner) && jr_string(&j, &l) && jr_more(&j, ']', &inner) &&
+                jr_string(&j, &r) && !jr_more(&j, ']', &inner) && !j.fault)
                 rc = add_merge(b, l.p, l.len, r.p, r.len, &joined, e);
             else
-                js_fail(&j, "a pair of strings");
-        } else if (js_string(&j, &l)) {
+                jr_fail(&j, "a pair of strings");
+        } else if (jr_string(&j, &l)) {
             char *gap = l.len ? memchr(l.p, ' ', l.len) : NULL;
             size_t ln = gap ? (size_t)(gap - l.p) : 0;
             if (l.len >= 8 && memcmp(l.p, "#version", 8) == 0)
                 continue;
             if (!gap || memchr(gap + 1, ' ', l.len - ln - 1)) {
-                js_fail(&j, "two tokens and one space");
+                jr_fail(&j, "two tokens and one space");
                 break;
             }
             *gap = 0;

@@ -3,8 +3,9 @@
 #include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/gguf/set.h"
+#include "common/json_reader.h"
 #include "common/model_file.h"
-#include "common/tokenizer/jscan.h"
+#include "common/tokenizer/score.h"
 #include "common/tokenizer/tokenizer_impl.h"
 #include "common/utf8.h"
 #include <limits.h>
@@ -35,12 +36,12 @@ static int find_sections(struct sections *x, const char *s, size_t n, struct err
     } known[] = {{"added_tokens", &x->added}, {"normalizer", &x->normalizer},
                  {"pre_tokenizer", &x->pre},  {"post_processor", &x->post},
                  {"decoder", &x->decoder},    {"model", &x->model}};
-    struct jscan j = jscan(s, n);
+    struct json_reader j = json_reader(s, n);
     struct buf key = BUF_INIT;
     struct section v;
     bool first = true;
-    js_open(&j, '{');
-    while (js_more(&j, '}', &first) && js_key(&j, &key) && js_skip(&j, &v.s, &v.end))
+    jr_open(&j, '{');
+    while (jr_more(&j, '}', &first) && jr_key(&j, &key) && jr_skip(&j, &v.s, &v.end))
         for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
             if (key.len == strlen(known[i].key) && memcmp(key.p, known[i].key, key.len) == 0)
                 *known[i].to = v;
@@ -52,13 +53,13 @@ static int find_sections(struct sections *x, const char *s, size_t n, struct err
 
 static int split_model(struct sections *x, struct err *e)
 {
-    struct jscan j = jscan(x->model.s, (size_t)(x->model.end - x->model.s));
+    struct json_reader j = json_reader(x->model.s, (size_t)(x->model.end - x->model.s));
     struct buf key = BUF_INIT;
     struct section v;
     bool first = true;
-    js_open(&j, '{');
+    jr_open(&j, '{');
     buf_ch(&x->model_rest, '{');
-    while (js_more(&j, '}', &first) && js_key(&j, &key) && js_skip(&j, &v.s, &v.end)) {
+    while (jr_more(&j, '}', &first) && jr_key(&j, &key) && jr_skip(&j, &v.s, &v.end)) {
         if (key.len == 5 && memcmp(key.p, "vocab", 5) == 0) {
             x->vocab = v;
         } else if (key.len == 6 && memcmp(key.p, "merges", 6) == 0) {
@@ -81,18 +82,18 @@ static int split_model(struct sections *x, struct err *e)
 /* {"text": id, ..} */
 static int read_vocab(struct vocab *v, const struct section *x, struct err *e)
 {
-    struct jscan j = jscan(x->s, (size_t)(x->end - x->s));
+    struct json_reader j = json_reader(x->s, (size_t)(x->end - x->s));
     struct buf text = BUF_INIT;
-    double id;
+    struct jr_number id;
     bool first = true;
     int rc = 0;
-    js_open(&j, '{');
-    while (rc == 0 && js_more(&j, '}', &first) && js_key(&j, &text) && js_number(&j, &id)) {
-        if (!(id >= 0 && id < VOCAB_MAX_ID) || id != (double)(uint32_t)id)
+    jr_open(&j, '{');
+    while (rc == 0 && jr_more(&j, '}', &first) && jr_key(&j, &text) && jr_number(&j, &id)) {
+        if (!(id.v >= 0 && id.v < VOCAB_MAX_ID) || id.v != (double)(uint32_t)id.v)
             rc = err_set(e, ERR_VALIDATION, "id of \"%.60s\" is not a whole number below %d",
                          text.p ? text.p : "", VOCAB_MAX_ID);
         else
-            rc = vocab_put(v, text.p ? text.p : "", text.len, (uint32_t)id, e);
+            rc = vocab_put(v, text.p ? text.p : "", text.len, (uint32_t)id.v, e);
     }
     buf_free(&text);
     if (rc == 0 && j.fault)
@@ -103,19 +104,20 @@ static int read_vocab(struct vocab *v, const struct section *x, struct err *e)
 /* [["text", score], ..] */
 static int read_scores(struct vocab *v, double **scores, const struct section *x, struct err *e)
 {
-    struct jscan j = jscan(x->s, (size_t)(x->end - x->s));
+    struct json_reader j = json_reader(x->s, (size_t)(x->end - x->s));
     struct buf text = BUF_INIT, list = BUF_INIT;
-    double score;
+    struct jr_number number;
     bool first = true;
     int rc = 0;
-    js_open(&j, '[');
-    while (rc == 0 && js_more(&j, ']', &first)) {
+    jr_open(&j, '[');
+    while (rc == 0 && jr_more(&j, ']', &first)) {
         bool in = true;
-        if (!js_open(&j, '[') || !js_more(&j, ']', &in) || !js_string(&j, &text) ||
-            !js_more(&j, ']', &in) || !js_number(&j, &score) || js_more(&j, ']', &in)) {
-            js_fail(&j, "[text, score]");
+        if (!jr_open(&j, '[') || !jr_more(&j, ']', &in) || !jr_string(&j, &text) ||
+            !jr_more(&j, ']', &in) || !jr_number(&j, &number) || jr_more(&j, ']', &in)) {
+            jr_fail(&j, "[text, score]");
             break;
         }
+        const double score = score_of(number.text, number.n);
         rc = vocab_put(v, text.p ? text.p : "", text.len, (uint32_t)(list.len / sizeof score), e);
         buf_add(&list, &score, sizeof score);
     }

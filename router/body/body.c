@@ -2,6 +2,7 @@
 #include "common/buf.h"
 #include "common/hash.h"
 #include "common/json_exact.h"
+#include "common/json_reader.h"
 #include "common/utf8.h"
 #include <errno.h>
 #include <math.h>
@@ -11,81 +12,38 @@
 #include <string.h>
 
 /* ---------------------------------------------------------------- raw text
- * cJSON keeps neither places nor whole numbers beyond 2^53. These walk a text that it accepted. */
+ * A tree has no places, and no whole numbers beyond 2^53. */
 
-static size_t skip_space(const char *s, size_t n, size_t i)
+/* Steps to the value of the member `key` of the object that begins here. */
+static bool find_member(struct json_reader *j, const char *key, size_t n_key)
 {
-    while (i < n && (unsigned char)s[i] <= ' ')
-        i++;
-    return i;
-}
-
-static size_t skip_string(const char *s, size_t n, size_t i) /* s[i] == '"' */
-{
-    for (i++; i < n && s[i] != '"'; i++)
-        if (s[i] == '\\')
-            i++;
-    return i < n ? i + 1 : n;
-}
-
-static size_t skip_value(const char *s, size_t n, size_t i)
-{
-    size_t depth = 0;
-    do {
-        i = skip_space(s, n, i);
-        if (i >= n)
-            return n;
-        if (s[i] == '"') {
-            i = skip_string(s, n, i);
-        } else if (s[i] == '{' || s[i] == '[') {
-            depth++, i++;
-        } else if (s[i] == '}' || s[i] == ']') {
-            depth--, i++;
-        } else if (s[i] == ',' || s[i] == ':') {
-            i++;
-        } else {
-            while (i < n && !strchr(",:]} \t\r\n", s[i]))
-                i++;
-        }
-    } while (depth);
-    return i;
-}
-
-/* The offset of the value of `key` in the object at s[i]; n if it has none. */
-static size_t member(const char *s, size_t n, size_t i, const char *key, size_t nkey)
-{
-    if ((i = skip_space(s, n, i)) >= n || s[i] != '{')
-        return n;
-    for (i = skip_space(s, n, i + 1); i < n && s[i] == '"';) {
-        size_t end = skip_string(s, n, i);
-        bool same = end - i == nkey + 2 && !memcmp(s + i + 1, key, nkey);
-        i = skip_space(s, n, end);
-        i = skip_space(s, n, i + 1); /* the colon */
-        if (same)
-            return i;
-        i = skip_space(s, n, skip_value(s, n, i));
-        if (i < n && s[i] == ',')
-            i = skip_space(s, n, i + 1);
+    const char *name;
+    size_t n;
+    if (jr_next(j) != JR_OBJECT || !jr_open(j, '{'))
+        return false;
+    for (bool first = true; jr_more(j, '}', &first) && jr_name(j, &name, &n);) {
+        if (n == n_key && !memcmp(name, key, n))
+            return jr_next(j) != JR_NONE;
+        jr_skip(j, NULL, NULL);
     }
-    return n;
+    return false;
 }
 
 bool body_locate(const char *text, size_t n, const char *path, const char *key, size_t *at,
                  size_t *len)
 {
-    size_t i = 0;
-    for (const char *p = path; *p && i < n;) {
+    struct json_reader j = json_reader(text, n);
+    const char *begin, *end;
+    for (const char *p = path; *p;) {
         size_t k = strcspn(p, ".");
-        i = member(text, n, i, p, k);
+        if (!find_member(&j, p, k))
+            return false;
         p += k + (p[k] == '.');
     }
-    if (i < n && *key)
-        i = member(text, n, i, key, strlen(key));
-    if (i >= n)
+    if ((*key && !find_member(&j, key, strlen(key))) || !jr_skip(&j, &begin, &end))
         return false;
-    i = skip_space(text, n, i);
-    *at = i;
-    *len = skip_value(text, n, i) - i;
+    *at = (size_t)(begin - text);
+    *len = (size_t)(end - begin);
     return true;
 }
 
@@ -266,11 +224,8 @@ int body_open(struct body *b, const char *text, size_t n, struct arena *a, struc
         cJSON_Delete(tree);
         return err_nomem(e);
     }
-    const char *odd = tree ? body_strict(b->text, n) : NULL;
-    if (tree && !odd && has_nul(tree))
-        odd = "NUL characters are not supported";
-    if (odd) {
-        err_set(e, ERR_SYNTAX, "%s", odd);
+    if (tree && has_nul(tree)) {
+        err_set(e, ERR_SYNTAX, "NUL characters are not supported");
         tree = NULL;
     }
     if (!tree) {

@@ -28,9 +28,6 @@ struct object { /* an object inside the body: json NULL stands for an empty one 
 int body_open(struct body *b, const char *text, size_t n, struct arena *a, struct err *e);
 static inline struct object body_root(const struct body *b) { return (struct object){b->root, ""}; }
 
-/* What is not JSON about a text that cJSON accepted; NULL: nothing. */
-const char *body_strict(const char *text, size_t n);
-
 /* The value at `key`; absent (and null) is NULL. `required`: absent is an error. */
 const cJSON *body_get(struct body *b, struct object o, const char *key, bool required);
 /* ERR_SHAPE: "<path>: <what> at line L column C". */

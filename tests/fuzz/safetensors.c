@@ -1,7 +1,6 @@
-// fuzz-sources: model-server/model/safetensors.c model-server/model/tensor_file.c
-// fuzz-sources: model-server/model/torch_zip.c model-server/model/torch_pickle.c common/json.c common/err.c common/utf8.c
+// fuzz-sources: model-server/model/safetensors.c common/json.c common/json_reader.c common/arena.c common/buf.c common/json_exact.c common/err.c common/utf8.c
 // fuzz-sources: common/file_map.c
-#include "model-server/model/tensor_file.h"
+#include "model-server/model/safetensors.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +9,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 /* Every accepted tensor must lie inside the file, be readable, and be found by its name. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-    struct tensor_file s;
+    struct safetensors s;
     struct err e = {0};
     volatile uint8_t sink = 0;
     if (safetensors_parse(&s, "f", data, n, &e)) {
@@ -21,12 +20,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     for (uint32_t i = 0; i < s.n; i++) {
         const struct tensor *t = &s.tensors[i];
         const uint8_t *p = t->data;
-        if (tensor_file_find(&s, t->name) != t || p < data || t->bytes > n ||
+        if (safetensors_find(&s, t->name) != t || p < data || t->bytes > n ||
             (size_t)(p - data) > n - t->bytes)
             abort();
         for (uint64_t k = 0; k < t->bytes; k += 61)
             sink = sink ^ p[k];
     }
-    tensor_file_close(&s);
+    safetensors_close(&s);
     return 0;
 }

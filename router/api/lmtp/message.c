@@ -1,5 +1,5 @@
 #include "router/api/lmtp/message.h"
-#include "common/json_scan.h"
+#include "common/json_reader.h"
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
@@ -14,34 +14,37 @@ static void complain(struct lmtp_message *m, const char *field, const char *what
 }
 
 struct reader {
-    struct scan s;
+    struct json_reader s;
     struct arena *arena;
     struct lmtp_message *m;
 };
 
 /* ---------------------------------------------------------------- values */
 
-static bool is_null(struct reader *r) { return scan_next(&r->s) == SCAN_NULL && scan_skip(&r->s); }
+static bool is_null(struct reader *r)
+{
+    return jr_next(&r->s) == JR_NULL && jr_skip(&r->s, NULL, NULL);
+}
 
 /* A number; false where there is none, and then the value was stepped over. */
-static bool number(struct reader *r, struct scan_number *out)
+static bool number(struct reader *r, struct jr_number *out)
 {
-    *out = (struct scan_number){0};
-    if (scan_next(&r->s) == SCAN_NUMBER)
-        return scan_number(&r->s, out);
-    scan_skip(&r->s);
+    *out = (struct jr_number){0};
+    if (jr_next(&r->s) == JR_NUMBER)
+        return jr_number(&r->s, out);
+    jr_skip(&r->s, NULL, NULL);
     return false;
 }
 
 static void read_id(struct reader *r, struct lmtp_id *id)
 {
     const char *text = r->s.p;
-    struct scan_number v;
+    struct jr_number v;
     size_t n = 0;
     bool ok = false;
     *id = (struct lmtp_id){0};
-    if (scan_next(&r->s) == SCAN_STRING) {
-        ok = scan_raw_string(&r->s, &text, &n);
+    if (jr_next(&r->s) == JR_STRING) {
+        ok = jr_raw_string(&r->s, &text, &n);
     } else {
         text = r->s.p;
         ok = number(r, &v) && v.whole;
@@ -52,7 +55,7 @@ static void read_id(struct reader *r, struct lmtp_id *id)
 }
 
 /* How many members the array or object that begins here has at most: one more than commas. */
-static size_t count_members(const struct scan *s, char close)
+static size_t count_members(const struct json_reader *s, char close)
 {
     size_t n = 1;
     for (const char *p = s->p; p < s->end && *p != close; p++)
@@ -62,18 +65,18 @@ static size_t count_members(const struct scan *s, char close)
 
 static const uint32_t *read_ids(struct reader *r, const char *field, uint32_t *n)
 {
-    struct scan_number v;
+    struct jr_number v;
     *n = 0;
-    if (scan_next(&r->s) != SCAN_ARRAY) {
+    if (jr_next(&r->s) != JR_ARRAY) {
         complain(r->m, field, "must be a list of token ids");
-        scan_skip(&r->s);
+        jr_skip(&r->s, NULL, NULL);
         return NULL;
     }
     uint32_t *out = ARENA_NEW(r->arena, uint32_t, count_members(&r->s, ']'));
     if (!out)
         complain(r->m, field, "is too long");
-    scan_open(&r->s);
-    for (bool first = true; scan_more(&r->s, ']', &first);) {
+    jr_open(&r->s, '[');
+    for (bool first = true; jr_more(&r->s, ']', &first);) {
         if (!number(r, &v) || !v.whole || v.i < 0 || v.i > UINT32_MAX)
             complain(r->m, field, "must be a list of token ids");
         else if (out && r->m->err.kind == ERR_NONE)
@@ -108,7 +111,7 @@ static const char *short_number(const char *p, const char *end, uint32_t *v)
 /* A member as nearly all are written: "id": a short whole number. False: read it as any other. A
  * mask of half a vocabulary has sixty thousand of them, which are to cost less than a token does.
  */
-static bool plain_bias(struct scan *s, uint32_t *id, float *bias)
+static bool plain_bias(struct json_reader *s, uint32_t *id, float *bias)
 {
     const char *p = s->p, *end = s->end;
     uint32_t v;
@@ -131,15 +134,15 @@ static void read_bias(struct reader *r)
 {
     enum { LEAST = 6 }; /* bytes of a member and what parts it from the next: "1":0, */
     struct lmtp_message *m = r->m;
-    struct scan_number v;
+    struct jr_number v;
     const char *key = NULL;
     size_t n = 0;
     m->n_bias = 0;
     if (is_null(r))
         return;
-    if (scan_next(&r->s) != SCAN_OBJECT) {
+    if (jr_next(&r->s) != JR_OBJECT) {
         complain(m, "logit_bias", "must be an object of token ids and numbers");
-        scan_skip(&r->s);
+        jr_skip(&r->s, NULL, NULL);
         return;
     }
     const char *close = memchr(r->s.p, '}', (size_t)(r->s.end - r->s.p));
@@ -148,8 +151,8 @@ static void read_bias(struct reader *r)
     float *bias = ARENA_NEW(r->arena, float, most);
     if (!ids || !bias)
         complain(m, "logit_bias", "is too long");
-    scan_open(&r->s);
-    for (bool first = true; scan_more(&r->s, '}', &first);) {
+    jr_open(&r->s, '{');
+    for (bool first = true; jr_more(&r->s, '}', &first);) {
         uint32_t id = 0;
         float plain = 0;
         if (ids && bias && m->err.kind == ERR_NONE && plain_bias(&r->s, &id, &plain)) {
@@ -157,7 +160,7 @@ static void read_bias(struct reader *r)
             bias[m->n_bias++] = plain;
             continue;
         }
-        if (!scan_key(&r->s, &key, &n))
+        if (!jr_name(&r->s, &key, &n))
             break;
         if (!bias_key(key, n, &id))
             complain(m, "logit_bias", "has a key that is no token id");
@@ -176,7 +179,7 @@ static void read_bias(struct reader *r)
 static void read_real(struct reader *r, const char *field, double min, double max,
                       struct opt_f32 *out)
 {
-    struct scan_number v;
+    struct jr_number v;
     *out = (struct opt_f32){0};
     if (is_null(r))
         return;
@@ -190,7 +193,7 @@ static void read_real(struct reader *r, const char *field, double min, double ma
 
 static int64_t read_int(struct reader *r, const char *field, int64_t min, int64_t max, int64_t def)
 {
-    struct scan_number v;
+    struct jr_number v;
     if (!number(r, &v) || !v.whole)
         complain(r->m, field, "must be an integer");
     else if (v.i < min || v.i > max)
@@ -207,10 +210,10 @@ static const char *read_string(struct reader *r, const char *field, size_t *n)
     *n = 0;
     if (is_null(r))
         return NULL;
-    if (scan_next(&r->s) != SCAN_STRING) {
+    if (jr_next(&r->s) != JR_STRING) {
         complain(r->m, field, "must be a string");
-        scan_skip(&r->s);
-    } else if (!scan_string(&r->s, r->arena, &out, n)) {
+        jr_skip(&r->s, NULL, NULL);
+    } else if (!jr_arena_string(&r->s, r->arena, &out, n)) {
         complain(r->m, field, "must be a string without NUL");
         out = NULL;
     }
@@ -230,10 +233,10 @@ static bool read_flag(struct reader *r, const char *field)
 {
     if (is_null(r))
         return false;
-    bool is = scan_next(&r->s) == SCAN_BOOL && *r->s.p == 't';
-    if (scan_next(&r->s) != SCAN_BOOL)
+    bool is = jr_next(&r->s) == JR_BOOL && *r->s.p == 't';
+    if (jr_next(&r->s) != JR_BOOL)
         complain(r->m, field, "must be true or false");
-    scan_skip(&r->s);
+    jr_skip(&r->s, NULL, NULL);
     return is;
 }
 
@@ -249,16 +252,16 @@ static void read_data(struct reader *r)
 {
     const char *key = NULL;
     size_t n = 0;
-    if (scan_next(&r->s) != SCAN_OBJECT || r->m->type != LMTP_CANCEL) {
-        scan_skip(&r->s);
+    if (jr_next(&r->s) != JR_OBJECT || r->m->type != LMTP_CANCEL) {
+        jr_skip(&r->s, NULL, NULL);
         return;
     }
-    scan_open(&r->s);
-    for (bool first = true; scan_more(&r->s, '}', &first) && scan_key(&r->s, &key, &n);) {
+    jr_open(&r->s, '{');
+    for (bool first = true; jr_more(&r->s, '}', &first) && jr_name(&r->s, &key, &n);) {
         if (n == 9 && !memcmp(key, "stream_id", 9))
             read_id(r, &r->m->victim);
         else
-            scan_skip(&r->s);
+            jr_skip(&r->s, NULL, NULL);
     }
 }
 
@@ -387,7 +390,7 @@ static void read_field(struct reader *r, const char *key, size_t n)
     else if (!((work || m->type == LMTP_BUFFER) && token_field(r, key, n)) &&
              !(work && stream_field(r, key, n)) &&
              !(m->type == LMTP_GENERATE && sampling_field(r, key, n)))
-        scan_skip(&r->s);
+        jr_skip(&r->s, NULL, NULL);
 }
 
 /* ---------------------------------------------------------------- the message */
@@ -459,15 +462,15 @@ void lmtp_parse(const char *p, size_t n, struct arena *a, struct lmtp_message *m
         malformed(m, "a message is a type, a space and a JSON object");
         return;
     }
-    r.s = (struct scan){.p = space + 1, .end = p + n};
-    if (scan_next(&r.s) != SCAN_OBJECT) {
+    r.s = json_reader(space + 1, (size_t)(p + n - (space + 1)));
+    if (jr_next(&r.s) != JR_OBJECT) {
         malformed(m, "what follows the type must be a JSON object");
         return;
     }
-    scan_open(&r.s);
-    for (bool first = true; scan_more(&r.s, '}', &first) && scan_key(&r.s, &key, &n_key);)
+    jr_open(&r.s, '{');
+    for (bool first = true; jr_more(&r.s, '}', &first) && jr_name(&r.s, &key, &n_key);)
         read_field(&r, key, n_key);
-    if (!scan_ended(&r.s)) {
+    if (!jr_ended(&r.s)) {
         malformed(m, "the object is not valid JSON, or something follows it");
         return;
     }
