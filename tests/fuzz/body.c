@@ -1,23 +1,23 @@
-// fuzz-sources: router/body/body.c router/body/body_ask.c router/http/errors.c
-// fuzz-sources: router/api/tgi/tgi.c router/api/openai/openai.c router/api/openai/prompt_logprobs.c router/api/openai/stop_trim.c
-// fuzz-sources: router/request/answer.c router/chat/*.c router/api/openai/chat_*.c router/api/openai/fit.c
-// fuzz-sources: router/api/openai/completions_request.c
-// fuzz-sources: router/api/anthropic/request.c router/api/anthropic/convert.c common/constraint/*.c
-// fuzz-sources: router/api/responses/request.c router/api/responses/convert.c router/api/responses/echo.c
-// fuzz-sources: router/api/responses/tools.c
-// fuzz-sources: common/json.c common/json_reader.c common/err.c common/utf8.c common/buf.c common/arena.c common/log*.c
-// fuzz-sources: common/template/*.c common/tokenizer/unicode.c router/generate/constrain.c
-// fuzz-sources: common/json_exact.c
-// fuzz-sources: common/tokenizer/regex.c common/tokenizer/regex_translate.c
-// fuzz-sources: common/model_file.c common/gguf/*.c common/tokenizer/gguf.c common/tokenizer/vocab.c common/file_map.c
-#include "router/call/accounting.h"
-#include "router/chat/chat.h"
+// fuzz-sources: router/body/body.c router/body/body_ask.c router/http/errors.c router/api/tgi/tgi.c
+// fuzz-sources: router/api/openai/openai.c router/api/openai/prompt_logprobs.c
+// fuzz-sources: router/api/openai/stop_trim.c router/request/answer.c router/chat/*.c
+// fuzz-sources: router/api/openai/chat_*.c router/api/openai/fit.c
+// fuzz-sources: router/api/openai/completions_request.c router/api/anthropic/request.c
+// fuzz-sources: router/api/anthropic/convert.c common/constraint/*.c router/api/responses/request.c
+// fuzz-sources: router/api/responses/convert.c router/api/responses/echo.c
+// fuzz-sources: router/api/responses/tools.c common/json.c common/json_reader.c common/err.c
+// fuzz-sources: common/utf8.c common/buf.c common/arena.c common/log*.c common/template/*.c
+// fuzz-sources: common/tokenizer/unicode.c router/generate/constrain.c common/json_exact.c
+// fuzz-sources: common/tokenizer/regex.c common/tokenizer/regex_translate.c common/model_file.c
+// fuzz-sources: common/gguf/*.c common/tokenizer/gguf.c common/tokenizer/vocab.c common/file_map.c
+#include "router/api/anthropic/messages.h"
 #include "router/api/openai/chat_completion.h"
 #include "router/api/openai/completions.h"
-#include "router/api/anthropic/messages.h"
 #include "router/api/responses/responses.h"
 #include "router/api/tgi/tgi.h"
+#include "router/call/accounting.h"
 #include "router/call/tokens.h"
+#include "router/chat/chat.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,8 +1,9 @@
 // fuzz-sources: model-server/model/lora.c model-server/model/safetensors.c
-// fuzz-sources: model-server/model/arch.c model-server/model/arch/*.c
-// fuzz-sources: model-server/model/config*.c model-server/model/rope.c
-// fuzz-sources: model-server/model/split.c common/json.c common/json_reader.c common/arena.c common/json_exact.c common/err.c common/utf8.c common/buf.c
-// fuzz-sources: common/model_file.c common/gguf/*.c common/tokenizer/gguf.c common/tokenizer/vocab.c common/file_map.c
+// fuzz-sources: model-server/model/arch.c model-server/model/arch/*.c model-server/model/config*.c
+// fuzz-sources: model-server/model/rope.c model-server/model/split.c common/json.c
+// fuzz-sources: common/json_reader.c common/arena.c common/json_exact.c common/err.c common/utf8.c
+// fuzz-sources: common/buf.c common/model_file.c common/gguf/*.c common/tokenizer/gguf.c
+// fuzz-sources: common/tokenizer/vocab.c common/file_map.c
 #include "model-server/model/lora.h"
 #include <math.h>
 #include <stdio.h>
