@@ -106,6 +106,7 @@ static const struct flag rows[] = {
     {ROW("env", BOOL, env, 0, "Print what a bug report needs (versions, system, devices) and exit."), .letter = 'e', .env = ""},
     {ROW("max-client-batch-size", U32, max_client_batch_size, TO_ROUTER, "Most inputs in one request; on `/v1/completions` at least 2048 prompts."), .def = "4"},
     {ROW("lora-adapters", LIST, lora_adapters, TO_SHARD_ENV, "LoRA adapters to serve beside the model: `id`, `id@revision`, `name=path` or `name=path@revision`. Requests name one by `adapter_id` or `model`.")},
+    {ROW("max-runtime-adapters", U32, max_runtime_adapters, TO_SHARD, "Adapters that may be loaded while the server runs, by `POST /v1/load_lora_adapter`, beside those of `--lora-adapters`. The memory for adapters is then reserved at the start. Requests whose `model` is no model and no adapter are then refused."), .def = "0", .unit = "adapters", BETWEEN(0, 1024)},
     {ROW("adapter-memory-fraction", F64, adapter_memory_fraction, TO_SHARD, "Share of the memory that is free beside the weights for adapters on the device; others wait in host memory for their turn."), .def = "0.1", BETWEEN(0, 1)},
     {ROW("usage-stats", ENUM, usage_stats, TO_ROUTER, "Accepted for compatibility. Nothing is ever sent."), .def = "off", .choices = stats_words},
     {ROW("payload-limit", U64, payload_limit, TO_ROUTER, "Largest request body."), .def = "2000000", .unit = "bytes"},

@@ -27,6 +27,7 @@ struct config {
     bool trust_remote_code;
     const char *hub_cache, *weights_cache;
     struct flag_list lora_adapters;
+    uint32_t max_runtime_adapters;
     uint32_t rope_scaling;
     double rope_factor;
     /* shards */

@@ -197,6 +197,7 @@ void plan_other(const struct plan *base, const char *model_id, const char *uds_p
     cfg->rope_scaling = 0;
     cfg->rope_factor = 0;
     cfg->lora_adapters = (struct flag_list){0};
+    cfg->max_runtime_adapters = 0;
     cfg->weights_cache = NULL;
     *out = *base;
     out->cfg = cfg;

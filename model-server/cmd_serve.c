@@ -396,7 +396,7 @@ static int listen_at(struct shard *s, const struct serve_config *c, char local[R
     struct service_options o = {.engine = s->engine,
                                 .model = model_info(s->model),
                                 .adapters = model_adapters(s->model),
-                                .runtime_adapters = c->runtime_adapters > 0,
+                                .runtime_adapters = c->runtime_adapters,
                                 .tok = s->tok,
                                 .addresses = s->addresses,
                                 .rank = c->rank,

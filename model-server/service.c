@@ -107,6 +107,7 @@ const ProtobufCMessage *rpc_info(void *ctx, const ProtobufCMessage *in, struct r
     r->max_positions = s->o.model->max_positions;
     r->world_size = s->o.world;
     r->takes_input_ids = true;
+    r->runtime_adapters = s->o.runtime_adapters;
     r->copies_kv = r->takes_chunks = true;
     r->n_sampling_fields = own_fields(r, call->mem);
     r->takes_edits = r->takes_bias = r->takes_reasoning = r->takes_grammars = true;

@@ -14,7 +14,7 @@ struct service_options {
     struct engine *engine;
     const struct model_info *model;
     struct adapters *adapters; /* NULL: none are served */
-    bool runtime_adapters;     /* they may come and go */
+    uint32_t runtime_adapters; /* so many may come and go */
     const struct tokenizer *tok;
     /* Of each rank, as rank 0's machine reaches it: [world], to be kept by the caller. */
     char *const *addresses;

@@ -346,7 +346,7 @@ static void on_model(struct models_wait *w, struct edge *g, const struct err *wh
 static bool settle(struct call *c)
 {
     struct edge *home = c->edge, *g = home;
-    if (c->settled || !home->models)
+    if (c->settled || (!home->models && !edge_limits(home)->runtime_adapters))
         return true;
     const char *name = body_model(c->body.p, c->body.len, &c->arena);
     c->wait.ready = on_model;
@@ -365,8 +365,14 @@ static void run(struct job *j, struct tok_scratch **scratch)
     if (wanted && !settle(c))
         return;
     c->scratch = scratch;
-    if (wanted)
-        c->failed = c->err.kind != ERR_NONE || c->route->work(c, &c->err) != 0;
+    if (wanted && c->err.kind == ERR_NONE) {
+        const int rc = c->route->work(c, &c->err);
+        if (rc == CALL_LATER)
+            return;
+        c->failed = rc != 0;
+    } else if (wanted) {
+        c->failed = true;
+    }
     c->scratch = NULL;
     if (mailbox_put(&g->done, &c->mail)) /* c is the loop's again */
         http_wake(g->http);

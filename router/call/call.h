@@ -94,6 +94,10 @@ struct call {
     struct buf out;
 };
 
+/* What a route's work() returns when somebody else has the call now, and will submit c->job to the
+ * workers again: work() is then run once more. */
+enum { CALL_LATER = 1 };
+
 enum { CALL_MAX_GENERATIONS = 8192 };
 /* On the worker: take permits and validate. Makes n_asks * each generations (at most
  * CALL_MAX_GENERATIONS), in that order; the

@@ -22,6 +22,7 @@ enum mail_kind {
     MAIL_ON_LOST,
     MAIL_DRAIN,
     MAIL_AUDIT,
+    MAIL_CHANGE,
     MAIL_FAIL,
     MAIL_STOP
 };
@@ -34,6 +35,7 @@ struct letter {
     void *arg;           /* ON_LOST */
     const char *why;     /* DRAIN, FAIL */
     struct audit *audit; /* AUDIT */
+    struct adapter_change *change;
 };
 
 /* What a creator holds of its request: the scheduler's own part may be gone before the creator
@@ -49,7 +51,6 @@ struct infer {
     struct drafter *drafter; /* NULL: none */
     struct scheduler *sched;
     struct infer_limits limits;
-    struct served_adapters adapters;
     uint32_t speculate;
 
     struct mailbox box;
@@ -141,6 +142,9 @@ static void read_letter(struct infer *i, struct letter *l)
         break;
     case MAIL_AUDIT:
         audit_answer(i->sched, l->audit);
+        break;
+    case MAIL_CHANGE:
+        sched_change(i->sched, l->change);
         break;
     case MAIL_STOP:
         sched_stop(i->sched, on_gone, i);
@@ -296,6 +300,16 @@ int infer_audit(struct infer *i, int64_t ms, struct buf *out, struct err *e)
     return done ? 0 : err_set(e, ERR_UNHEALTHY, "the scheduler does not answer");
 }
 
+struct adapter_shelf *infer_adapters(const struct infer *i) { return sched_shelf(i->sched); }
+
+void infer_change(struct infer *i, struct adapter_change *c)
+{
+    if (!atomic_load(&i->stopping) && post(i, &(struct letter){.kind = MAIL_CHANGE, .change = c}))
+        return;
+    err_set(&c->err, ERR_UNHEALTHY, "the server is shutting down");
+    c->done(c);
+}
+
 const struct infer_limits *infer_limits(const struct infer *i) { return &i->limits; }
 
 /* ------------------------------------------------------------------ life */
@@ -318,29 +332,19 @@ static void settle_limits(struct infer *i, const struct shard_model *m)
     memcpy(l->quantize, m->quantize, sizeof(l->quantize));
     memcpy(l->device, m->device, sizeof(l->device));
     /* Ours list all; those of v2 have none. */
-    l->adapters = m->takes_input_ids || m->version == 2 ? &i->adapters : NULL;
+    l->lists_adapters = m->takes_input_ids || m->version == 2;
+    l->runtime_adapters = m->runtime_adapters;
     i->speculate = m->speculate;
 }
 
-static int start(struct infer *i, const struct infer_config *c, struct err *e)
+static int start_scheduler(struct infer *i, const struct infer_config *c,
+                           const struct shard_model *m, struct err *e)
 {
-    struct shard_model m = {.max_input_tokens = c->max_input_tokens,
-                            .max_total_tokens = c->max_total_tokens,
-                            .max_batch_prefill_tokens = c->max_batch_prefill_tokens,
-                            .max_batch_total_tokens = c->max_batch_total_tokens,
-                            .max_batch_size = c->max_batch_size};
-    i->shards = shards_connect(i->loop, c->shard_target,
-                               c->connect_timeout_ms ? c->connect_timeout_ms : 600000, true, e);
-    int rc = i->shards ? shards_warmup(i->shards, &m, e) : -1;
-    i->adapters = m.adapters;
-    if (rc != 0)
-        return -1;
-    settle_limits(i, &m);
     struct drafter_options draft = {
-        .loop = i->loop, .target = c->draft_target, .served = &m, .metrics = c->metrics};
-    if (c->draft_target && m.state_cells_per_request)
+        .loop = i->loop, .target = c->draft_target, .served = m, .metrics = c->metrics};
+    if (c->draft_target && m->state_cells_per_request)
         return err_set(e, ERR_VALIDATION, "a model with recurrent state takes no draft model");
-    if (c->draft_target && !m.speculate)
+    if (c->draft_target && !m->speculate)
         return err_set(e, ERR_VALIDATION, "the shards verify no drafts (--speculate)");
     if (c->draft_target && !(i->drafter = drafter_new(&draft, e)))
         return -1;
@@ -348,7 +352,7 @@ static int start(struct infer *i, const struct infer_config *c, struct err *e)
                               .return_ms = c->return_ms,
                               .loop = i->loop,
                               .target = c->shard_target,
-                              .model = m,
+                              .model = *m,
                               .max_batch_size = c->max_batch_size,
                               .max_waiting_tokens = c->max_waiting_tokens,
                               .waiting_served_ratio = c->waiting_served_ratio,
@@ -367,6 +371,24 @@ static int start(struct infer *i, const struct infer_config *c, struct err *e)
     return -1;
 }
 
+static int start(struct infer *i, const struct infer_config *c, struct err *e)
+{
+    struct shard_model m = {.max_input_tokens = c->max_input_tokens,
+                            .max_total_tokens = c->max_total_tokens,
+                            .max_batch_prefill_tokens = c->max_batch_prefill_tokens,
+                            .max_batch_total_tokens = c->max_batch_total_tokens,
+                            .max_batch_size = c->max_batch_size};
+    i->shards = shards_connect(i->loop, c->shard_target,
+                               c->connect_timeout_ms ? c->connect_timeout_ms : 600000, true, e);
+    int rc = i->shards ? shards_warmup(i->shards, &m, e) : -1;
+    if (rc == 0) {
+        settle_limits(i, &m);
+        rc = start_scheduler(i, c, &m, e);
+    }
+    served_adapters_release(m.adapters);
+    return rc;
+}
+
 static void on_halt(struct rpc_op *op, bool ok)
 {
     (void)ok;
@@ -380,7 +402,6 @@ static void infer_free(struct infer *i)
     sched_free(i->sched);
     drafter_free(i->drafter);
     shards_free(i->shards);
-    served_adapters_free(&i->adapters);
     rpc_loop_free(i->loop);
     free(i);
     grpc_shutdown();

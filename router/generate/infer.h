@@ -9,7 +9,7 @@
 #include "common/err.h"
 #include "common/metrics.h"
 #include "router/request/request.h"
-#include "router/scheduler/adapters.h"
+#include "router/scheduler/changes.h"
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -42,7 +42,8 @@ struct infer_limits { /* what warm-up settled */
     bool takes_grammars;      /* more than JSON schemas and patterns */
     uint64_t sampling_fields; /* of param_bit() */
     char dtype[32], device[32], quantize[32];
-    const struct served_adapters *adapters; /* NULL: the shards do not say */
+    bool lists_adapters;       /* else the shards do not say what they serve */
+    uint32_t runtime_adapters; /* so many may be loaded; 0: none, and none unloaded */
 };
 
 struct infer *infer_start(const struct infer_config *c, struct err *e);
@@ -77,6 +78,12 @@ struct infer_stats infer_stats(struct infer *i);
 /* What the scheduler knows, and whether it balances: a JSON object, appended to `out`. Waits for
  * its thread, `ms` at most; -1: it did not answer. Not from the scheduler's thread. */
 int infer_audit(struct infer *i, int64_t ms, struct buf *out, struct err *e);
+
+/* The adapters that are served now: lasts as long as `i`. */
+struct adapter_shelf *infer_adapters(const struct infer *i);
+/* Load or unload one: c->done() on the scheduler's thread, or at once on the caller's when the
+ * scheduler is being stopped. Until then the change is not the caller's. */
+void infer_change(struct infer *i, struct adapter_change *c);
 
 void infer_stop(struct infer *i); /* joins the thread; requests still alive get ERR_GENERATION */
 #endif

@@ -104,8 +104,11 @@ static int check_choice(const struct validator *v, const struct ask *q, struct e
             REFUSE("`logit_bias` must be between -100 and 100 (token id %u)", q->bias_ids[i]);
     }
     if (v->adapters && q->adapter_id && *q->adapter_id &&
-        !served_adapters_find(v->adapters, q->adapter_id))
+        !adapter_shelf_has(v->adapters, q->adapter_id)) {
+        if (q->style != ASK_TGI)
+            return err_set(e, ERR_NOT_FOUND, "The model `%.200s` does not exist", q->adapter_id);
         REFUSE("`adapter_id`: there is no adapter `%.100s`", q->adapter_id);
+    }
     for (uint32_t i = 0; i < q->n_stop_token_ids; i++)
         if (q->stop_token_ids[i] >= v->vocab_size)
             REFUSE("`stop_token_ids`: %u is outside the vocabulary of %u", q->stop_token_ids[i],

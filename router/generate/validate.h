@@ -13,7 +13,7 @@ struct validator {
     const struct tokenizer *tokenizer;
     uint32_t max_best_of, max_stop_sequences, max_top_n_tokens;
     uint32_t max_input_tokens, max_total_tokens, vocab_size;
-    const struct served_adapters *adapters; /* NULL: not known */
+    struct adapter_shelf *adapters; /* NULL: not known */
     bool takes_bias;     /* the shards honour bias, bad words, min_new_tokens and stop_token_ids */
     bool takes_grammars; /* ... and constraints beyond JSON schemas and patterns */
     uint64_t sampling_fields; /* param_bit() of the sampling parameters that are ours and theirs */

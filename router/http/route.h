@@ -19,14 +19,15 @@ struct route {
     const char *takes, *gives; /* POST: schemas of both bodies, names in page/schemas.json; gives
                                   NULL: events alone */
     const char *example;       /* POST: a body that this route answers with 200; JSON */
-    bool refuses;              /* never answers with 200: not in the OpenAPI document */
+    bool refuses;              /* never answers with 200, or only with a flag: not in the OpenAPI
+                                  document */
     bool probe;                /* asked by machines every few seconds: logged at DEBUG */
     bool open;                 /* needs no key even when the router has one */
     /* GET: answer at once with call_reply(), on the loop thread. */
     void (*reply)(struct call *c);
     /* POST: on a worker thread, with the body in c->body. Either describe the generations wanted
      * (call_generate()) or fill c->out with an answer. Errors: any kind; the text is the client's.
-     */
+     * CALL_LATER (call.h): it is run again. */
     int (*work)(struct call *c, struct err *e);
 };
 

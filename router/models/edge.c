@@ -1,6 +1,7 @@
 #include "router/models/edge.h"
 #include "common/hash.h"
 #include "router/metrics.h"
+#include "router/models/models.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -75,10 +76,23 @@ const char *edge_closed(struct edge *g)
                                                   : NULL;
 }
 
+struct adapter_shelf *edge_adapters(const struct edge *g)
+{
+    struct infer *i = atomic_load(&g->infer);
+    return i && g->limits.lists_adapters ? infer_adapters(i) : NULL;
+}
+
+bool edge_has_adapter(const struct edge *g, const char *name)
+{
+    struct adapter_shelf *a = edge_adapters(g);
+    return a && name && adapter_shelf_has(a, name);
+}
+
 const char *edge_adapter(struct edge *g, const char *model)
 {
-    const struct served_adapters *a = atomic_load(&g->infer) ? g->limits.adapters : NULL;
-    return a && model && served_adapters_find(a, model) ? model : NULL;
+    if (!model || !*model || edge_has_adapter(g, model))
+        return model && *model ? model : NULL;
+    return edge_limits(g)->runtime_adapters && !models_own_name(g, model) ? model : NULL;
 }
 
 struct validator edge_validator(const struct edge *g)
@@ -95,7 +109,7 @@ struct validator edge_validator(const struct edge *g)
         .takes_bias = g->limits.takes_bias,
         .takes_grammars = g->limits.takes_grammars,
         .sampling_fields = g->limits.sampling_fields,
-        .adapters = g->limits.adapters,
+        .adapters = edge_adapters(g),
         .vocab_size =
             g->limits.vocab_size ? g->limits.vocab_size : tokenizer_vocab_size(g->tokenizer),
     };

@@ -73,7 +73,12 @@ const struct infer_limits *edge_limits(const struct edge *g);
 /* Why requests are refused now, or NULL. Any thread. */
 const char *edge_closed(struct edge *g);
 struct validator edge_validator(const struct edge *g);
-/* The adapter that a request's `model` names: that string, or NULL. Any thread. */
+/* What adapters there are, for the time being; NULL: not known. Any thread. */
+struct adapter_shelf *edge_adapters(const struct edge *g);
+bool edge_has_adapter(const struct edge *g, const char *name); /* now; any thread */
+/* The adapter that a request's `model` names: that string, or NULL. Where adapters come and go it
+ * may not be there any more: a name that is not the model's own is never answered by the model. Any
+ * thread. */
 const char *edge_adapter(struct edge *g, const char *model);
 /* What the flags say about the lower half; without metrics. */
 struct infer_config edge_infer_config(struct edge *home, const char *target);

@@ -18,18 +18,21 @@ void models_ring(struct models *m)
 
 /* ---------------------------------------------------------------- names */
 
-bool models_first(struct edge *g, const char *name)
+bool models_own_name(const struct edge *g, const char *name)
 {
     const struct flag_list *aliases = &g->config->lmtp_model_alias;
     if (!name || !*name || !strcmp(name, "tgi") || !strcmp(name, g->model_id) ||
         !strcmp(name, g->config->tokenizer_name))
         return true;
-    if (edge_adapter(g, name))
-        return true;
     for (uint32_t i = 0; i < aliases->n; i++)
         if (!strcmp(aliases->v[i], name) || !strcmp(aliases->v[i], "*"))
             return true;
     return false;
+}
+
+bool models_first(struct edge *g, const char *name)
+{
+    return models_own_name(g, name) || edge_has_adapter(g, name);
 }
 
 /* A path that stays below the folder: no part of it is empty or begins with a dot. */

@@ -28,6 +28,8 @@ void models_fail(struct models *m, const char *why);
 void models_stop(struct models *m);
 void models_free(struct models *m); /* when nobody holds anything; NULL is fine, as above */
 
+/* Is it one of the first model's own names, aliases among them? NULL and "" are. */
+bool models_own_name(const struct edge *first, const char *name);
 /* Does the name mean the first model? NULL and "" do, its own names, its aliases and its adapters.
  */
 bool models_first(struct edge *first, const char *name);

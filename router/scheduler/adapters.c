@@ -3,72 +3,243 @@
 #include <stdlib.h>
 #include <string.h>
 
-uint32_t served_adapters_find(const struct served_adapters *s, const char *name)
+/* ------------------------------------------------------------------ lists */
+
+static struct served_adapters *list_new(uint32_t room)
 {
-    for (uint32_t i = 0; i < s->n; i++)
-        if (strcmp(s->v[i].name, name) == 0)
-            return i + 1;
-    return 0;
+    struct served_adapters *s = calloc(1, sizeof(*s) + room * sizeof(s->v[0]));
+    if (s)
+        atomic_store(&s->holders, 1);
+    return s;
 }
 
-void served_adapters_free(struct served_adapters *s)
+static bool append(struct served_adapters *s, const struct served_adapter *a)
 {
-    for (uint32_t i = 0; i < s->n; i++)
+    struct served_adapter *to = &s->v[s->n];
+    assert(s->n == 0 || to[-1].number < a->number);
+    *to = *a;
+    to->name = strdup(a->name);
+    to->path = a->path ? strdup(a->path) : NULL;
+    s->n++; /* what was copied is freed with the list */
+    return to->name && (to->path || !a->path);
+}
+
+/* All of `s` but `without` (0: all), and then `more` (NULL: nothing). */
+static struct served_adapters *copy(const struct served_adapters *s, uint32_t without,
+                                    const struct served_adapter *more)
+{
+    struct served_adapters *to = list_new(s->n + 1);
+    bool ok = to != NULL;
+    for (uint32_t i = 0; ok && i < s->n; i++)
+        if (s->v[i].number != without)
+            ok = append(to, &s->v[i]);
+    if (ok && more)
+        ok = append(to, more);
+    if (ok)
+        return to;
+    served_adapters_release(to);
+    return NULL;
+}
+
+struct served_adapters *served_adapters_none(void) { return list_new(0); }
+
+struct served_adapters *served_adapters_with(const struct served_adapters *s,
+                                             const struct served_adapter *more)
+{
+    return copy(s, 0, more);
+}
+
+struct served_adapters *served_adapters_without(const struct served_adapters *s, uint32_t number)
+{
+    assert(number != 0);
+    return copy(s, number, NULL);
+}
+
+struct served_adapters *served_adapters_marked(const struct served_adapters *s, uint32_t number,
+                                               bool leaving)
+{
+    struct served_adapters *to = copy(s, 0, NULL);
+    for (uint32_t i = 0; to && i < to->n; i++)
+        if (to->v[i].number == number)
+            to->v[i].leaving = leaving;
+    return to;
+}
+
+struct served_adapters *served_adapters_hold(struct served_adapters *s)
+{
+    atomic_fetch_add(&s->holders, 1);
+    return s;
+}
+
+void served_adapters_release(struct served_adapters *s)
+{
+    if (!s || atomic_fetch_sub(&s->holders, 1) > 1)
+        return;
+    for (uint32_t i = 0; i < s->n; i++) {
         free(s->v[i].name);
-    free(s->v);
-    *s = (struct served_adapters){.n = 0};
+        free(s->v[i].path);
+    }
+    free(s);
 }
 
-bool adapters_init(struct adapter_books *b, const struct served_adapters *s)
+const struct served_adapter *served_adapters_find(const struct served_adapters *s, const char *name)
 {
-    *b = (struct adapter_books){.served = s};
-    b->running = calloc(s->n + (size_t)1, sizeof(*b->running));
-    return b->running != NULL;
+    for (uint32_t i = 0; i < s->n; i++)
+        if (!s->v[i].leaving && strcmp(s->v[i].name, name) == 0)
+            return &s->v[i];
+    return NULL;
+}
+
+/* ------------------------------------------------------------------ the shelf */
+
+void adapter_shelf_init(struct adapter_shelf *f)
+{
+    pthread_mutex_init(&f->lock, NULL);
+    f->now = NULL;
+}
+
+void adapter_shelf_fini(struct adapter_shelf *f)
+{
+    served_adapters_release(f->now);
+    pthread_mutex_destroy(&f->lock);
+}
+
+void adapter_shelf_put(struct adapter_shelf *f, struct served_adapters *s)
+{
+    served_adapters_hold(s);
+    pthread_mutex_lock(&f->lock);
+    struct served_adapters *old = f->now;
+    f->now = s;
+    pthread_mutex_unlock(&f->lock);
+    served_adapters_release(old);
+}
+
+struct served_adapters *adapter_shelf_hold(struct adapter_shelf *f)
+{
+    pthread_mutex_lock(&f->lock);
+    struct served_adapters *s = f->now ? served_adapters_hold(f->now) : NULL;
+    pthread_mutex_unlock(&f->lock);
+    return s;
+}
+
+bool adapter_shelf_has(struct adapter_shelf *f, const char *name)
+{
+    struct served_adapters *s = adapter_shelf_hold(f);
+    const bool has = s && served_adapters_find(s, name);
+    served_adapters_release(s);
+    return has;
+}
+
+/* ------------------------------------------------------------------ the scheduler's books */
+
+bool adapters_init(struct adapter_books *b, struct served_adapters *s, uint32_t pool)
+{
+    *b = (struct adapter_books){.pool = pool, .next_number = 1};
+    return adapters_replace(b, s);
 }
 
 void adapters_free(struct adapter_books *b)
 {
     for (uint32_t i = 0; i < ADAPTERS_MAX_UNLISTED; i++)
         free(b->unlisted[i]);
-    free(b->running);
+    free(b->use);
+    served_adapters_release(b->list);
+    *b = (struct adapter_books){0};
+}
+
+/* Index in the list, or UINT32_MAX. */
+static uint32_t place_of(const struct adapter_books *b, uint32_t number)
+{
+    uint32_t low = 0, high = b->list->n;
+    while (low < high) {
+        const uint32_t mid = low + (high - low) / 2;
+        if (b->list->v[mid].number < number)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    return low < b->list->n && b->list->v[low].number == number ? low : UINT32_MAX;
+}
+
+bool adapters_replace(struct adapter_books *b, struct served_adapters *s)
+{
+    struct adapter_use *use = calloc(s->n + (size_t)1, sizeof(*use));
+    struct served_adapters *old = b->list;
+    if (!use)
+        return false;
+    b->pages = 0;
+    for (uint32_t i = 0; i < s->n; i++) {
+        const uint32_t was = old ? place_of(b, s->v[i].number) : UINT32_MAX;
+        if (was != UINT32_MAX)
+            use[i] = b->use[was];
+        b->pages += use[i].running ? s->v[i].pages : 0;
+        if (s->v[i].number >= b->next_number)
+            b->next_number = s->v[i].number + 1;
+    }
+    assert(b->next_number < ADAPTER_FIRST_UNLISTED);
+    free(b->use);
+    b->use = use;
+    b->list = served_adapters_hold(s);
+    served_adapters_release(old);
+    return true;
 }
 
 uint32_t adapters_number(struct adapter_books *b, const char *name)
 {
     if (!name || !*name)
         return 0;
-    uint32_t number = served_adapters_find(b->served, name);
+    const struct served_adapter *a = served_adapters_find(b->list, name);
+    uint32_t number = a ? a->number : 0;
     for (uint32_t i = 0; !number && i < ADAPTERS_MAX_UNLISTED; i++) {
         if (!b->unlisted[i] && !(b->unlisted[i] = strdup(name)))
             return ADAPTER_UNNUMBERED;
         if (strcmp(b->unlisted[i], name) == 0)
-            number = b->served->n + 1 + i;
+            number = ADAPTER_FIRST_UNLISTED + i;
     }
     return number ? number : ADAPTER_UNNUMBERED;
 }
 
-static bool listed(const struct adapter_books *b, uint32_t number)
+uint32_t adapters_known(const struct adapter_books *b, uint32_t number)
 {
-    return number && number <= b->served->n;
+    const uint32_t i = place_of(b, number);
+    return i == UINT32_MAX ? 0 : b->use[i].known;
 }
 
 bool adapters_fit(const struct adapter_books *b, uint32_t number)
 {
-    return !listed(b, number) || b->running[number] ||
-           b->pages + b->served->v[number - 1].pages <= b->served->pages;
+    const uint32_t i = number ? place_of(b, number) : UINT32_MAX;
+    return i == UINT32_MAX || b->use[i].running || b->pages + b->list->v[i].pages <= b->pool;
+}
+
+void adapters_come(struct adapter_books *b, uint32_t number)
+{
+    const uint32_t i = place_of(b, number);
+    if (i != UINT32_MAX)
+        b->use[i].known++;
+}
+
+void adapters_go(struct adapter_books *b, uint32_t number)
+{
+    const uint32_t i = place_of(b, number);
+    if (i == UINT32_MAX)
+        return;
+    assert(b->use[i].known > b->use[i].running);
+    b->use[i].known--;
 }
 
 void adapters_enter(struct adapter_books *b, uint32_t number)
 {
-    if (listed(b, number) && b->running[number]++ == 0)
-        b->pages += b->served->v[number - 1].pages;
+    const uint32_t i = place_of(b, number);
+    if (i != UINT32_MAX && b->use[i].running++ == 0)
+        b->pages += b->list->v[i].pages;
 }
 
 void adapters_leave(struct adapter_books *b, uint32_t number)
 {
-    if (!listed(b, number))
+    const uint32_t i = place_of(b, number);
+    if (i == UINT32_MAX)
         return;
-    assert(b->running[number]);
-    if (--b->running[number] == 0)
-        b->pages -= b->served->v[number - 1].pages;
+    assert(b->use[i].running);
+    if (--b->use[i].running == 0)
+        b->pages -= b->list->v[i].pages;
 }

@@ -28,6 +28,7 @@ void sched_bury(struct scheduler *s, struct seq *q)
     policy_leaves(&s->policy, &q->waiter);
     yield_drop_swap(s, q);
     policy_forget(&s->policy, &q->waiter);
+    adapters_go(&s->adapters, q->waiter.key.adapter);
     q->next = s->dead;
     s->dead = q;
     follow_succeed(s, q);
@@ -77,7 +78,14 @@ static void fill_waiter(struct scheduler *s, struct seq *q)
     };
     if (p->prefill_logprobs && p->logprobs_from && p->logprobs_from <= q->n_prompt)
         q->waiter.key.n_fresh = q->n_prompt - p->logprobs_from + 1;
+    adapters_come(&s->adapters, q->waiter.key.adapter);
     yield_wait(s, q);
+}
+
+static bool adapter_unlisted(const struct scheduler *s, const struct seq *q)
+{
+    const char *name = q->req->params.adapter_id;
+    return name && *name && !served_adapters_find(s->adapters.list, name);
 }
 
 void sched_add(struct scheduler *s, struct seq *q)
@@ -90,6 +98,10 @@ void sched_add(struct scheduler *s, struct seq *q)
     if (s->stopping || s->lost) {
         err_set(&e, ERR_GENERATION, "Request failed during generation: %s",
                 s->lost ? "a shard was lost" : "the router is shutting down");
+        refuse(s, q, &e);
+    } else if (s->o.model.runtime_adapters && adapter_unlisted(s, q)) {
+        /* it was there when the request was read */
+        err_set(&e, ERR_NOT_FOUND, "The model `%.200s` does not exist", q->req->params.adapter_id);
         refuse(s, q, &e);
     } else if (q->n_prompt == 0 || !kv_could_fit(s->kv, q->n_most)) {
         err_set(&e, ERR_VALIDATION,

@@ -75,11 +75,18 @@ void rejoin_turn(struct scheduler *s)
 
 /* ------------------------------------------------------------------ finding them again */
 
-static bool same_adapters(const struct served_adapters *a, const struct served_adapters *b)
+/* Those that the shards start with; others are loaded and unloaded by prepare(). */
+static bool same_adapters(struct scheduler *s, const struct shard_model *m)
 {
-    bool same = a->n == b->n;
-    for (uint32_t i = 0; same && i < a->n; i++)
-        same = !strcmp(a->v[i].name, b->v[i].name) && a->v[i].pages == b->v[i].pages;
+    struct served_adapters *list = adapter_shelf_hold(&s->shelf);
+    bool same = m->runtime_adapters ? s->o.model.runtime_adapters > 0 : list->n == m->adapters->n;
+    for (uint32_t i = 0; same && i < list->n; i++) {
+        const struct served_adapter *was = &list->v[i];
+        const struct served_adapter *a =
+            was->path ? was : served_adapters_find(m->adapters, was->name);
+        same = a && a->pages == was->pages;
+    }
+    served_adapters_release(list);
     return same;
 }
 
@@ -87,7 +94,8 @@ static bool same_adapters(const struct served_adapters *a, const struct served_a
  * whatever a client was promised, or a stream depends on, may not be. */
 static const char *unfit(void *arg, const struct shard_model *m)
 {
-    const struct shard_model *was = &((const struct scheduler *)arg)->o.model;
+    struct scheduler *s = arg;
+    const struct shard_model *was = &s->o.model;
     bool same = m->vocab_hash == was->vocab_hash && m->vocab_size == was->vocab_size &&
                 m->block_size == was->block_size && m->takes_edits == was->takes_edits &&
                 m->takes_chunks == was->takes_chunks && m->takes_bias == was->takes_bias &&
@@ -98,7 +106,7 @@ static const char *unfit(void *arg, const struct shard_model *m)
                 m->state_cells_per_request == was->state_cells_per_request &&
                 m->speculate == was->speculate && !strcmp(m->dtype, was->dtype) &&
                 !strcmp(m->quantize, was->quantize) && !strcmp(m->device, was->device) &&
-                same_adapters(&m->adapters, &was->adapters);
+                same_adapters(s, m);
     if (!same)
         return "another model came back";
     if (m->max_input_tokens != was->max_input_tokens ||
@@ -106,6 +114,17 @@ static const char *unfit(void *arg, const struct shard_model *m)
         m->max_batch_prefill_tokens != was->max_batch_prefill_tokens)
         return "they hold less than before";
     return NULL;
+}
+
+/* The link's thread. */
+static int prepare(void *arg, struct shards *of, const struct shard_model *m, struct err *e)
+{
+    struct scheduler *s = arg;
+    struct served_adapters *list = adapter_shelf_hold(&s->shelf);
+    served_adapters_release(s->repeated);
+    int rc = changes_repeat(list, m->adapters, of, &s->repeated, e);
+    served_adapters_release(list);
+    return rc;
 }
 
 /* Empty books, for caches of their size. */
@@ -117,9 +136,10 @@ static bool take_over(struct scheduler *s, struct shards *of, const struct shard
     now->swap_slots = m->swap_slots;
     now->state_cells = m->state_cells;
     now->swap_block_ns = m->swap_block_ns;
-    now->adapters.pages = m->adapters.pages;
-    if (!sched_books(s))
+    s->adapters.pool = now->adapter_pages = m->adapter_pages;
+    if (!sched_books(s) || !adapters_replace(&s->adapters, s->repeated))
         return false;
+    adapter_shelf_put(&s->shelf, s->repeated);
     for (size_t i = 0; i < sizeof(s->known.bucket) / sizeof(s->known.bucket[0]); i++)
         for (struct seq *q = s->known.bucket[i]; q; q = q->chain)
             q->waiter.tried = 0; /* that was in the other cache */
@@ -169,12 +189,13 @@ int rejoin_init(struct scheduler *s, struct err *e)
                                     .target = o->target,
                                     .ask = o->model,
                                     .unfit = unfit,
+                                    .prepare = prepare,
                                     .found = on_found,
                                     .missed = on_missed,
                                     .arg = s,
                                     .patience_ms = o->return_ms,
                                     .silence_ms = SILENCE_MS};
-    l.ask.adapters = (struct served_adapters){0};
+    l.ask.adapters = NULL;
     s->link = shards_link_new(&l, e);
     if (!s->link || shards_link_start(s->link, false, e) == 0)
         return s->link ? 0 : -1;

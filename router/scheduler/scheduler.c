@@ -18,8 +18,8 @@ enum {
 #define FIRST_PATIENCE_NS INT64_C(120000000000) /* before the pace of the machine is known */
 
 /* ------------------------------------------------------------------ sending */
-static void send(struct scheduler *s, enum call call, enum shard_rpc rpc,
-                 const ProtobufCMessage *msg, int64_t timeout_ms)
+void sched_send(struct scheduler *s, enum call call, enum shard_rpc rpc,
+                const ProtobufCMessage *msg, int64_t timeout_ms)
 {
     assert(s->call == CALL_NONE);
     s->call = call;
@@ -34,8 +34,8 @@ static void send_clear_all(struct scheduler *s)
     Generate__V3__ClearCacheRequest all = GENERATE__V3__CLEAR_CACHE_REQUEST__INIT;
     s->must_clear = false;
     yield_sent(s); /* nobody is there to leave or to grow */
-    send(s, CALL_CLEAR_ALL, SHARD_CLEAR_CACHE, &all.base,
-         s->stopping ? STOP_TIMEOUT_MS : STEP_TIMEOUT_MS);
+    sched_send(s, CALL_CLEAR_ALL, SHARD_CLEAR_CACHE, &all.base,
+               s->stopping ? STOP_TIMEOUT_MS : STEP_TIMEOUT_MS);
 }
 
 /* Without memory for a message no call is possible; the requests it would carry on end here. */
@@ -74,7 +74,8 @@ static bool send_clean(struct scheduler *s, uint32_t k)
     s->call_batch = k;
     if (n_keep == 0)
         s->batch[k].live = false;
-    send(s, CALL_CLEAN, n_keep ? SHARD_FILTER_BATCH : SHARD_CLEAR_CACHE, msg, STEP_TIMEOUT_MS);
+    sched_send(s, CALL_CLEAN, n_keep ? SHARD_FILTER_BATCH : SHARD_CLEAR_CACHE, msg,
+               STEP_TIMEOUT_MS);
     return true;
 }
 
@@ -87,7 +88,7 @@ static bool send_over(struct scheduler *s)
     s->batch[0].live = false;
     s->call_batch = 0;
     yield_sent(s);
-    send(s, CALL_CLEAN, SHARD_CLEAR_CACHE, msg, STEP_TIMEOUT_MS);
+    sched_send(s, CALL_CLEAN, SHARD_CLEAR_CACHE, msg, STEP_TIMEOUT_MS);
     return true;
 }
 
@@ -218,7 +219,7 @@ static bool send_prefill(struct scheduler *s)
         return send_failed(s), true;
     }
     trace_joining(s);
-    send(s, CALL_PREFILL, SHARD_PREFILL, msg, STEP_TIMEOUT_MS);
+    sched_send(s, CALL_PREFILL, SHARD_PREFILL, msg, STEP_TIMEOUT_MS);
     yield_sent(s);
     return true;
 }
@@ -239,7 +240,7 @@ static bool send_decode(struct scheduler *s)
         msg = wire_chunks(msg, s->running, s->n_running, &s->out);
     if (!msg)
         return send_failed(s), true;
-    send(s, CALL_DECODE, SHARD_DECODE, msg, STEP_TIMEOUT_MS);
+    sched_send(s, CALL_DECODE, SHARD_DECODE, msg, STEP_TIMEOUT_MS);
     yield_sent(s);
     return true;
 }
@@ -292,11 +293,11 @@ void sched_turn(struct scheduler *s)
         send_clear_all(s);
     } else if (s->stopping) {
         finish(s);
-    } else if (s->lost) {
+    } else if (s->lost || (s->changes && changes_turn(s))) {
         return;
     } else if (!(s->grows ? send_growing(s) : send_reserved(s)) && s->probe_due) {
         s->probe_due = false;
-        send(s, CALL_PROBE, SHARD_PREFILL, wire_probe(&s->peer, &s->out), STEP_TIMEOUT_MS);
+        sched_send(s, CALL_PROBE, SHARD_PREFILL, wire_probe(&s->peer, &s->out), STEP_TIMEOUT_MS);
     }
 }
 
@@ -375,6 +376,12 @@ static bool note(struct scheduler *s, struct step *st)
         s->must_clear = true;
         return false;
     }
+    if (s->call == CALL_CHANGE && fan_lost_rank(&s->fan) < 0) {
+        changes_answered(s);
+        return false;
+    }
+    if (s->call == CALL_CHANGE)
+        changes_lost(s);
     if (rc != 0 && is_step)
         trouble_step(s, &e);
     else if (rc != 0 && s->call != CALL_PROBE)
@@ -402,7 +409,8 @@ static void learn_pace(struct scheduler *s)
 {
     struct err e;
     int64_t patience = 20 * (clock_ns() - s->call_ns);
-    if (patience > atomic_load(&s->o.status->stalled_ns) && fan_error(&s->fan, &e) == 0)
+    if (s->call != CALL_CHANGE && patience > atomic_load(&s->o.status->stalled_ns) &&
+        fan_error(&s->fan, &e) == 0)
         atomic_store(&s->o.status->stalled_ns, patience);
     atomic_store(&s->o.status->call_ns, 0);
 }
@@ -514,7 +522,6 @@ void sched_end_turn(struct scheduler *s)
 bool sched_books(struct scheduler *s)
 {
     const struct shard_model *m = &s->o.model;
-    struct adapter_books adapters = {0};
     struct swap swap = {0};
     uint64_t seed = 0;
     if (getrandom(&seed, sizeof(seed), GRND_NONBLOCK) < 0)
@@ -524,17 +531,13 @@ bool sched_books(struct scheduler *s)
                                   m->block_size, seed);
     bool snapshots = s->grows && m->takes_chunks && m->prefix_caching;
     bool ok = kv && (!m->state_cells_per_request || kv_stateful(kv, m->state_cells, snapshots));
-    if (!ok || !adapters_init(&adapters, &m->adapters) ||
-        !swap_init(&swap, s->grows ? m->swap_slots : 0)) {
+    if (!ok || !swap_init(&swap, s->grows ? m->swap_slots : 0)) {
         kv_free(kv);
-        adapters_free(&adapters);
         return false;
     }
     kv_free(s->kv);
-    adapters_free(&s->adapters);
     swap_fini(&s->swap);
     s->policy.kv = s->kv = kv;
-    s->adapters = adapters;
     s->swap = swap;
     kv_copying(kv, m->copies_kv && m->prefix_caching);
     sched_gauge(s, M_BATCH_MAX_TOTAL_TOKENS, NULL, m->max_batch_total_tokens);
@@ -549,13 +552,21 @@ struct scheduler *sched_new(const struct sched_options *o, struct err *e)
         return err_nomem(e), NULL;
     s->o = *o;
     s->o.shards = NULL; /* not yet ours */
+    s->o.model.adapters = NULL;
+    adapter_shelf_init(&s->shelf);
     s->drafts = o->drafts;
     s->peer = (struct wire_peer){m->takes_input_ids, m->requires_padding, m->block_size,
                                  m->speculate, m->takes_chunks};
     rpc_mem_init(&s->in, IN_LIMIT);
     rpc_mem_init(&s->out, OUT_LIMIT);
     s->grows = m->takes_edits;
-    if (!sched_books(s)) {
+    struct served_adapters *adapters =
+        m->adapters ? served_adapters_hold(m->adapters) : served_adapters_none();
+    bool ok = adapters && adapters_init(&s->adapters, adapters, m->adapter_pages);
+    if (ok)
+        adapter_shelf_put(&s->shelf, adapters);
+    served_adapters_release(adapters);
+    if (!ok || !sched_books(s)) {
         err_nomem(e);
         sched_free(s);
         return NULL;
@@ -578,6 +589,8 @@ struct scheduler *sched_new(const struct sched_options *o, struct err *e)
     publish(s);
     return s;
 }
+
+struct adapter_shelf *sched_shelf(struct scheduler *s) { return &s->shelf; }
 
 static void fail_all(struct scheduler *s, const char *why)
 {
@@ -603,6 +616,7 @@ void sched_stop(struct scheduler *s, void (*gone)(void *arg), void *arg)
     s->gone = gone;
     s->gone_arg = arg;
     fail_all(s, "the router is shutting down");
+    changes_fail(s, "the server is shutting down");
     fan_cancel(&s->fan);
     fan_cancel(&s->health);
     sched_turn(s);
@@ -624,6 +638,8 @@ void sched_free(struct scheduler *s)
     rpc_mem_free(&s->in);
     rpc_mem_free(&s->out);
     adapters_free(&s->adapters);
+    adapter_shelf_fini(&s->shelf);
+    served_adapters_release(s->repeated);
     free(s->running);
     free(s->started);
     free(s);

@@ -52,6 +52,9 @@ struct sched_options {
 
 struct scheduler;
 struct draft_source;
+/* The list of adapters, for other threads; as long as the scheduler. */
+struct adapter_shelf *sched_shelf(struct scheduler *s);
+/* o->model.adapters is held, not taken over. */
 struct scheduler *sched_new(const struct sched_options *o, struct err *e);
 void sched_free(struct scheduler *s);  /* after sched_stop() was through */
 void sched_watch(struct scheduler *s); /* notice connections that break, from now on */

@@ -3,6 +3,7 @@
  * (failures, health, loss), rejoin.c (shards that come back) and nobody else. */
 #ifndef ROUTER_SCHEDULER_STATE_H
 #define ROUTER_SCHEDULER_STATE_H
+#include "router/scheduler/changes.h"
 #include "router/scheduler/deliver.h"
 #include "router/scheduler/draft_source.h"
 #include "router/scheduler/pace.h"
@@ -11,7 +12,15 @@
 #include "router/scheduler/swap.h"
 #include "router/scheduler/wire.h"
 
-enum call { CALL_NONE, CALL_PREFILL, CALL_DECODE, CALL_CLEAN, CALL_CLEAR_ALL, CALL_PROBE };
+enum call {
+    CALL_NONE,
+    CALL_PREFILL,
+    CALL_DECODE,
+    CALL_CLEAN,
+    CALL_CLEAR_ALL,
+    CALL_PROBE,
+    CALL_CHANGE
+};
 enum { MAX_JOIN = 128, NEW_BATCH = 1 };
 
 /*  HELD -> BROKEN -> PARTING -> ALONE -> HELD
@@ -47,6 +56,10 @@ struct scheduler {
     uint32_t steps_since_join;
     struct pace pace;
     struct adapter_books adapters;
+    struct adapter_shelf shelf;
+    struct served_adapters *repeated; /* the link's, until its shards are found */
+    struct adapter_change *changes;   /* not done yet, in the order of their arrival */
+    struct adapter_change *change;    /* the call that is out is this one's */
 
     /* what the next step does first; see yield.c */
     bool grows; /* the shards take blocks as they are needed */
@@ -98,6 +111,9 @@ void sched_turn(struct scheduler *s);     /* send the next call, if none is out 
 void sched_end_turn(struct scheduler *s); /* flush sinks, free the dead, publish numbers */
 bool sched_books(struct scheduler *s); /* empty ones, for what s->o.model holds; false: no memory */
 void sched_on_call(struct fan *f);     /* the model call is back */
+
+void sched_send(struct scheduler *s, enum call call, enum shard_rpc rpc,
+                const ProtobufCMessage *msg, int64_t timeout_ms);
 
 /* members.c */
 /* Out of the running batch with its blocks; q stays readable until the end of the turn. */

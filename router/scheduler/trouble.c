@@ -154,6 +154,7 @@ void trouble_end(struct scheduler *s, const char *why)
     s->lost = true;
     err_set(&e, ERR_GENERATION, "Request failed during generation: %s", why);
     trouble_fail_everything(s, &e);
+    changes_fail(s, why);
     s->must_clear = false;
     s->batch[0].live = s->batch[1].live = false;
     while (s->n_running > 0) /* nobody is left to write their blocks */

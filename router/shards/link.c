@@ -128,9 +128,10 @@ static void look(struct shards_link *l, struct search *f)
     }
     int rc = shards_warmup(s, &m, &e);
     const char *why = rc ? e.msg : l->o.unfit(l->o.arg, &m);
-    const uint32_t pages = m.adapters.pages;
-    served_adapters_free(&m.adapters);
-    m.adapters.pages = pages;
+    if (!why && l->o.prepare && (rc = l->o.prepare(l->o.arg, s, &m, &e)) != 0)
+        why = e.msg;
+    served_adapters_release(m.adapters);
+    m.adapters = NULL;
     f->silent_since = 0;
     if (!why) {
         l->shards = s;

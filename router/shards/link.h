@@ -13,8 +13,11 @@ struct shards_link_options {
     struct shard_model ask; /* what Warmup is to be asked for */
     /* Why shards that are there are of no use; NULL: they are. On the link's thread. */
     const char *(*unfit)(void *arg, const struct shard_model *m);
+    /* What they have to be told before they are used; NULL: nothing. -1: they are lost again. On
+     * the link's thread. */
+    int (*prepare)(void *arg, struct shards *s, const struct shard_model *m, struct err *e);
     /* On the loop's thread: they are there, warmed up, and the callee's until shards_link_lost().
-     * Of the adapters only `pages` is said again. */
+     * m->adapters is NULL. */
     void (*found)(void *arg, struct shards *s, const struct shard_model *m);
     /* On the loop's thread: not within patience_ms, or somebody listens and says nothing for
      * silence_ms, or they are unfit. It looks no more. Only where patience_ms is not 0. */

@@ -30,6 +30,8 @@ static const struct {
     [SHARD_PREFILL] = RPC("Prefill", prefill_response),
     /* the same layout, so that one function reads both */
     [SHARD_DECODE] = RPC("Decode", prefill_response),
+    [SHARD_LOAD_ADAPTER] = RPC("LoadAdapter", load_adapter_response),
+    [SHARD_UNLOAD_ADAPTER] = RPC("UnloadAdapter", unload_adapter_response),
 #undef RPC
 };
 
@@ -196,6 +198,12 @@ bool fan_refused(const struct fan *f)
             break;
         }
     return true;
+}
+
+grpc_status_code fan_status(const struct fan *f, uint32_t rank, const char **why)
+{
+    *why = f->ranks[rank].call.message;
+    return f->ranks[rank].call.status;
 }
 
 int fan_lost_rank(const struct fan *f)

@@ -31,6 +31,8 @@ enum shard_rpc {
     SHARD_FILTER_BATCH,
     SHARD_PREFILL,
     SHARD_DECODE,
+    SHARD_LOAD_ADAPTER, /* shards of ours alone, by v3 */
+    SHARD_UNLOAD_ADAPTER,
     N_SHARD_RPCS
 };
 
@@ -73,6 +75,8 @@ int fan_call_sync(struct fan *f, enum shard_rpc rpc, const ProtobufCMessage *req
 int fan_error(const struct fan *f, struct err *e);
 /* Every rank has answered, and none did it: they still agree with each other. */
 bool fan_refused(const struct fan *f);
+/* What one rank answered; `why`: its words, until the next call. */
+grpc_status_code fan_status(const struct fan *f, uint32_t rank, const char **why);
 int fan_lost_rank(const struct fan *f); /* a rank that cannot be reached; -1: none */
 
 /* The answer of one rank (n - 1: the last), in `m`; NULL: not a message. */

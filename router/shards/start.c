@@ -19,17 +19,18 @@ enum {
 static uint32_t min_u32(uint32_t a, uint32_t b) { return a < b ? a : b; }
 static uint32_t max_u32(uint32_t a, uint32_t b) { return a > b ? a : b; }
 
-static int read_adapters(struct served_adapters *s, const Generate__V3__InfoResponse *r,
-                         struct err *e)
+static struct served_adapters *read_adapters(const Generate__V3__InfoResponse *r)
 {
-    s->v = calloc(r->n_adapters + (size_t)1, sizeof(*s->v));
-    for (size_t i = 0; s->v && i < r->n_adapters; i++) {
-        if (!(s->v[i].name = strdup(r->adapters[i]->name)))
-            return err_nomem(e);
-        s->v[i].pages = r->adapters[i]->pages;
-        s->n++;
+    struct served_adapters *s = served_adapters_none();
+    for (size_t i = 0; s && i < r->n_adapters; i++) {
+        const struct served_adapter a = {.name = r->adapters[i]->name,
+                                         .pages = r->adapters[i]->pages,
+                                         .number = (uint32_t)i + 1};
+        struct served_adapters *more = served_adapters_with(s, &a);
+        served_adapters_release(s);
+        s = more;
     }
-    return s->v ? 0 : err_nomem(e);
+    return s;
 }
 
 /* State cannot go back: no drafts, which are rejected, and no half blocks of others. */
@@ -76,7 +77,9 @@ static int ask_info(struct fan *f, struct shard_model *m, struct rpc_mem *mem, s
         return err_set(e, ERR_SYSTEM,
                        "a request needs %u cells of recurrent state: only 2 are known",
                        m->state_cells_per_request);
-    return read_adapters(&m->adapters, r, e);
+    m->runtime_adapters = r->runtime_adapters;
+    m->adapters = read_adapters(r);
+    return m->adapters ? 0 : err_nomem(e);
 }
 
 /* Neutral in effect, but with every sampling feature on, so that their memory is touched too. */
@@ -247,7 +250,7 @@ static int settle(struct shard_model *m, const struct warmed *w, struct err *e)
         return err_set(e, ERR_SYSTEM,
                        "the shards changed `max_input_tokens` to %u and `max_total_tokens` to %u",
                        w->input, w->total);
-    m->adapters.pages = w->adapter_pages;
+    m->adapter_pages = w->adapter_pages;
     m->swap_slots = m->state_cells_per_request ? 0 : w->swap_slots; /* KV alone is not enough */
     m->state_cells = w->state_cells;
     if (m->state_cells < m->state_cells_per_request)

@@ -21,7 +21,9 @@ struct shard_model {
     uint32_t swap_slots;                           /* blocks that every shard's swap region holds */
     uint64_t swap_block_ns;                        /* to move one there */
     uint32_t state_cells_per_request, state_cells; /* of recurrent state; 0: the model has none */
-    struct served_adapters adapters;               /* freed by the caller, also after an error */
+    uint32_t adapter_pages;           /* that adapters in use share */
+    uint32_t runtime_adapters;        /* so many may be loaded while the shards serve */
+    struct served_adapters *adapters; /* released by the caller, also after an error; or NULL */
 };
 
 /* `m` comes with what the operator asked for and leaves with what is. */

@@ -77,13 +77,20 @@ static void one_more_of_theirs(void *arg, const char *id)
     quoted(&l->last, id);
 }
 
+static void each_adapter(const struct served_adapters *s, void (*fn)(void *arg, const char *name),
+                         void *arg)
+{
+    for (uint32_t i = 0; s && i < s->n; i++)
+        if (!s->v[i].leaving)
+            fn(arg, s->v[i].name);
+}
+
 static void their_list(struct call *c, const struct served_adapters *adapters)
 {
     struct their_listing l = {&c->out, BUF_INIT};
     buf_str(&c->out, "{\"data\":[");
     one_more_of_theirs(&l, c->edge->model_id);
-    for (uint32_t i = 0; adapters && i < adapters->n; i++)
-        one_more_of_theirs(&l, adapters->v[i].name);
+    each_adapter(adapters, one_more_of_theirs, &l);
     models_each(c->edge->models, one_more_of_theirs, &l);
     buf_str(&c->out, "],\"has_more\":false,\"first_id\":");
     quoted(&c->out, c->edge->model_id);
@@ -96,9 +103,17 @@ static void their_list(struct call *c, const struct served_adapters *adapters)
 
 /* ---------------------------------------------------------------- the route */
 
+static void one_adapter(void *arg, const char *name)
+{
+    const struct listing *l = arg;
+    buf_ch(l->out, ',');
+    model(l->out, name, l->first->model_id, edge_limits(l->first)->max_total_tokens);
+}
+
 static void reply(struct call *c)
 {
-    const struct served_adapters *adapters = edge_closed(c->edge) ? NULL : c->edge->limits.adapters;
+    struct adapter_shelf *shelf = edge_closed(c->edge) ? NULL : edge_adapters(c->edge);
+    struct served_adapters *adapters = shelf ? adapter_shelf_hold(shelf) : NULL;
     const char *id = c->edge->model_id, *prefix = "/v1/models/";
     const char *one = c->path + strlen(prefix);
     const uint32_t length = edge_limits(c->edge)->max_total_tokens;
@@ -109,27 +124,26 @@ static void reply(struct call *c)
         c->errors = ERRORS_ANTHROPIC;
     if (theirs && all) {
         their_list(c, adapters);
-    } else if (theirs && (!strcmp(one, id) || edge_adapter(c->edge, one) ||
+    } else if (theirs && (!strcmp(one, id) || edge_has_adapter(c->edge, one) ||
                           models_known(c->edge->models, one))) {
         their_model(&c->out, one);
     } else if (all) {
         buf_str(&c->out, "{\"object\":\"list\",\"data\":[");
         model(&c->out, id, NULL, length);
-        for (uint32_t i = 0; adapters && i < adapters->n; i++) {
-            buf_ch(&c->out, ',');
-            model(&c->out, adapters->v[i].name, id, length);
-        }
+        each_adapter(adapters, one_adapter, &l);
         models_each(c->edge->models, one_more, &l);
         buf_str(&c->out, "]}");
-    } else if (edge_adapter(c->edge, one)) {
+    } else if (edge_has_adapter(c->edge, one)) {
         model(&c->out, one, id, length);
     } else if (!strcmp(one, id) || models_known(c->edge->models, one)) {
         model(&c->out, one, NULL, length_of(c->edge, one));
     } else {
         err_set(&e, ERR_NOT_FOUND, "The model `%.200s` does not exist", one);
+        served_adapters_release(adapters);
         call_reply_error(c, &e);
         return;
     }
+    served_adapters_release(adapters);
     call_reply(c);
 }
 

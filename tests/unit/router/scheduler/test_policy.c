@@ -13,8 +13,28 @@ struct one {
     struct kv_table t;
 };
 
-static struct served_adapter listed[] = {{"two", 2}, {"also two", 2}, {"one", 1}};
-static const struct served_adapters served = {listed, 3, 3};
+/* "two" and "also two" of two pages, "one" of one; to be released. */
+static struct served_adapters *three(void)
+{
+    static const struct served_adapter listed[] = {
+        {.name = "two", .pages = 2, .number = 1},
+        {.name = "also two", .pages = 2, .number = 2},
+        {.name = "one", .path = "/from", .pages = 1, .number = 3}};
+    struct served_adapters *s = served_adapters_none(), *more;
+    for (int i = 0; i < 3; i++, s = more) {
+        assert_non_null(more = served_adapters_with(s, &listed[i]));
+        served_adapters_release(s);
+    }
+    return s;
+}
+
+static bool init_books(struct adapter_books *b)
+{
+    struct served_adapters *s = three();
+    const bool ok = adapters_init(b, s, 3);
+    served_adapters_release(s);
+    return ok;
+}
 
 struct rig {
     struct kv_blocks *kv;
@@ -27,7 +47,7 @@ struct rig {
 static void rig_init(struct rig *g, struct policy_limits l, uint32_t blocks)
 {
     g->kv = kv_new(blocks + 1, 4, 1);
-    assert_true(adapters_init(&g->adapters, &served));
+    assert_true(init_books(&g->adapters));
     policy_init(&g->p, &l, g->kv, &g->adapters);
     g->next_order = 1;
     for (uint32_t i = 0; i < 4096; i++)
@@ -542,19 +562,69 @@ static void names_of_adapters_get_numbers(void **state)
     struct adapter_books b;
     char name[16];
     (void)state;
-    assert_true(adapters_init(&b, &served));
+    assert_true(init_books(&b));
     assert_int_equal(adapters_number(&b, NULL), 0);
     assert_int_equal(adapters_number(&b, ""), 0);
     assert_int_equal(adapters_number(&b, "one"), 3);
     for (uint32_t i = 0; i < ADAPTERS_MAX_UNLISTED; i++) {
         snprintf(name, sizeof(name), "peer %u", i);
-        assert_int_equal(adapters_number(&b, name), 4 + i);
+        assert_int_equal(adapters_number(&b, name), ADAPTER_FIRST_UNLISTED + i);
     }
-    assert_int_equal(adapters_number(&b, "peer 7"), 11);
+    const uint32_t peer = adapters_number(&b, "peer 7");
+    assert_int_equal(peer, ADAPTER_FIRST_UNLISTED + 7);
     assert_int_equal(adapters_number(&b, "one more"), ADAPTER_UNNUMBERED);
-    assert_true(adapters_fit(&b, ADAPTER_UNNUMBERED) && adapters_fit(&b, 11));
+    assert_true(adapters_fit(&b, ADAPTER_UNNUMBERED) && adapters_fit(&b, peer));
     adapters_enter(&b, ADAPTER_UNNUMBERED), adapters_leave(&b, ADAPTER_UNNUMBERED);
     adapters_free(&b);
+}
+
+static void a_list_is_replaced_and_the_counts_stay(void **state)
+{
+    struct adapter_books b;
+    struct adapter_shelf shelf;
+    struct served_adapter again = {.name = "two", .path = "/other", .pages = 3};
+    (void)state;
+    assert_true(init_books(&b));
+    adapter_shelf_init(&shelf);
+    assert_null(adapter_shelf_hold(&shelf));
+    adapter_shelf_put(&shelf, b.list);
+    struct served_adapters *old = adapter_shelf_hold(&shelf);
+    adapters_come(&b, 3), adapters_come(&b, 3), adapters_enter(&b, 3);
+    assert_int_equal(b.pages, 1);
+    /* one that leaves is not for new requests, and counts on for those that it has */
+    struct served_adapters *marked = served_adapters_marked(b.list, 3, true);
+    assert_true(adapters_replace(&b, marked));
+    adapter_shelf_put(&shelf, marked);
+    served_adapters_release(marked);
+    assert_false(adapter_shelf_has(&shelf, "one"));
+    assert_true(adapter_shelf_has(&shelf, "two"));
+    assert_int_equal(adapters_known(&b, 3), 2);
+    assert_int_equal(b.pages, 1);
+    adapters_leave(&b, 3), adapters_go(&b, 3), adapters_go(&b, 3);
+    assert_int_equal(adapters_known(&b, 3), 0);
+    /* a name that is loaded again has another number */
+    struct served_adapters *less = served_adapters_without(b.list, 1);
+    assert_true(adapters_replace(&b, less));
+    assert_int_equal(b.next_number, 4);
+    again.number = b.next_number;
+    struct served_adapters *more = served_adapters_with(less, &again);
+    assert_true(adapters_replace(&b, more));
+    adapter_shelf_put(&shelf, more);
+    assert_int_equal(adapters_number(&b, "two"), 4);
+    assert_int_equal(b.next_number, 5);
+    served_adapters_release(less), served_adapters_release(more);
+    adapters_enter(&b, 1), adapters_come(&b, 1); /* of one that is not there: nothing */
+    assert_int_equal(b.pages, 0);
+    assert_true(adapters_fit(&b, 4));
+    adapters_come(&b, 2), adapters_enter(&b, 2);
+    assert_false(adapters_fit(&b, 4));
+    /* who held the first list reads it still */
+    assert_string_equal(served_adapters_find(old, "one")->path, "/from");
+    assert_int_equal(served_adapters_find(old, "two")->number, 1);
+    served_adapters_release(old);
+    adapters_leave(&b, 2), adapters_go(&b, 2);
+    adapters_free(&b);
+    adapter_shelf_fini(&shelf);
 }
 
 int main(void)
@@ -577,6 +647,7 @@ int main(void)
         cmocka_unit_test(nobody_starves),
         cmocka_unit_test(adapters_run_while_there_is_room_for_them),
         cmocka_unit_test(names_of_adapters_get_numbers),
+        cmocka_unit_test(a_list_is_replaced_and_the_counts_stay),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,232 @@
+"""LoRA adapters that are loaded and unloaded while the server runs: on all ranks or none, through losses of shards, beside requests."""
+
+import concurrent.futures
+import json
+import os
+import signal
+import threading
+
+import grpc
+import openai
+import pytest
+import requests
+from deep import deep
+from serving import DEMO, SLOW, Service, free_port, wait_for
+from shard import stubs
+from test_adapters import PROMPTS, ask, make_adapter
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    root = tmp_path_factory.mktemp("adapters")
+    return {name: make_adapter(root / name, seed) for name, seed in (("red", 1), ("blue", 2), ("green", 3))}
+
+
+def load(s, name, path, **kw):
+    return s.post("/v1/load_lora_adapter", {"lora_name": name, "lora_path": str(path)}, **kw)
+
+
+def unload(s, name, **kw):
+    return s.post("/v1/unload_lora_adapter", {"lora_name": name}, **kw)
+
+
+def names(s):
+    return [m["id"] for m in requests.get(s.url + "/v1/models", timeout=30).json()["data"]][1:]
+
+
+def done(r, what):
+    assert r.status_code == 200 and r.headers["content-type"].startswith("text/plain"), r.text
+    assert r.text == f"Success: LoRA adapter {what} successfully."
+
+
+def refused(r, status, words):
+    assert r.status_code == status, r.text
+    error = r.json()["error"]
+    assert words in error["message"] and error["type"] == "invalid_request_error", error
+
+
+def on_rank(s, rank, rpc, **fields):
+    """Behind the router's back."""
+    pb = stubs()
+    with grpc.insecure_channel(f"unix:{s.folder}/shard-{rank}") as channel:
+        return channel.unary_unary(
+            f"/generate.v3.TextGenerationService/{rpc}",
+            request_serializer=lambda m: m.SerializeToString(),
+            response_deserializer=getattr(pb, rpc + "Response").FromString,
+        )(getattr(pb, rpc + "Request")(**fields), timeout=60 * SLOW)
+
+
+def listed(s, rank):
+    return [a.name for a in on_rank(s, rank, "Info").adapters]
+
+
+@pytest.fixture(scope="module")
+def want(made):
+    flag = ",".join(f"{name}={folder}" for name, folder in made.items())
+    with Service(DEMO, args=["--lora-adapters", flag]) as s:
+        return {(p, a): ask(s, p, a) for p in PROMPTS for a in (None, *made)}
+
+
+def test_adapters_come_and_go(made, want):
+    prompt = PROMPTS[0]
+    with Service(DEMO, num_shard=2, args=["--lora-adapters", f"red={made['red']}", "--max-runtime-adapters", 2]) as s:
+        client = openai.OpenAI(base_url=s.url + "/v1", api_key="-")
+        assert names(s) == ["red"]
+        with pytest.raises(openai.NotFoundError):
+            client.completions.create(model="blue", prompt=prompt)
+        done(load(s, "blue", made["blue"]), "'blue' added")
+        assert names(s) == ["red", "blue"] and client.models.retrieve("blue").id == "blue"
+        assert [listed(s, r) for r in (0, 1)] == [["red", "blue"]] * 2
+        for name in (None, "red", "blue"):
+            assert ask(s, prompt, name) == want[prompt, name]
+        r = client.completions.create(model="blue", prompt=prompt, max_tokens=24, temperature=0, extra_body={"ignore_eos": True, "return_token_ids": True})
+        assert r.choices[0].token_ids == want[prompt, "blue"]
+        refused(load(s, "blue", made["green"]), 400, "The lora adapter 'blue' has already been loaded.")
+        refused(load(s, "", made["green"]), 400, "Both 'lora_name' and 'lora_path' must be provided.")
+        refused(s.post("/v1/load_lora_adapter", {"lora_name": "x"}), 400, "must be provided")
+        refused(load(s, "tgi", made["green"]), 400, "the model itself")
+        refused(load(s, "x", made["green"].parent), 400, "adapter_config.json")
+        refused(load(s, "x", made["green"] / "none"), 400, "no such folder")
+        refused(unload(s, "x"), 404, "The lora adapter 'x' cannot be found.")
+        done(unload(s, "red"), "'red' removed")  # also one that was there from the start
+        assert names(s) == ["blue"] and listed(s, 1) == ["blue"]
+        # every protocol says so in its own shape
+        with pytest.raises(openai.NotFoundError) as e:
+            client.chat.completions.create(model="red", messages=[{"role": "user", "content": "Hi"}])
+        assert e.value.code == "model_not_found"
+        r = s.post("/v1/messages", {"model": "red", "max_tokens": 3, "messages": [{"role": "user", "content": "Hi"}]})
+        assert r.status_code == 404 and r.json()["error"]["type"] == "not_found_error"
+        r = s.post("/generate", {"inputs": "x", "parameters": {"adapter_id": "red"}})
+        assert r.status_code == 422 and "there is no adapter `red`" in r.json()["error"]
+        # a name means what was loaded last, also for prompts that are in the cache
+        done(load(s, "red", made["green"]), "'red' added")
+        assert ask(s, prompt, "red") == want[prompt, "green"] and ask(s, prompt, "red") == want[prompt, "green"]
+        assert ask(s, prompt) == want[prompt, None]
+        done(load(s, "third", made["red"]), "'third' added")
+        refused(load(s, "fourth", made["red"]), 400, "no place")
+        assert names(s) == ["blue", "red", "third"]
+
+
+def test_all_ranks_or_none(made, want):
+    prompt = PROMPTS[1]
+    with Service(DEMO, num_shard=2, args=["--max-runtime-adapters", 2]) as s:
+        # rank 1 has one of that name already: rank 0 takes back what it did, and the next try works
+        on_rank(s, 1, "LoadAdapter", name="blue", path=str(made["red"]))
+        refused(load(s, "blue", made["blue"]), 400, "loaded already")
+        assert names(s) == [] and [listed(s, r) for r in (0, 1)] == [[], []]
+        done(load(s, "blue", made["blue"]), "'blue' added")
+        assert ask(s, prompt, "blue") == want[prompt, "blue"]
+        # rank 1 has no room
+        on_rank(s, 1, "LoadAdapter", name="other", path=str(made["red"]))
+        refused(load(s, "green", made["green"]), 400, "no place")
+        assert names(s) == ["blue"] and listed(s, 0) == ["blue"]
+        # rank 1 has lost it: it is gone on both, as was asked
+        on_rank(s, 1, "UnloadAdapter", name="blue")
+        done(unload(s, "blue"), "'blue' removed")
+        assert listed(s, 0) == [] and ask(s, prompt) == want[prompt, None]
+
+
+def test_shards_that_come_back_have_them_again(made, want):
+    prompt = PROMPTS[2]
+    with Service(DEMO, num_shard=2, args=["--lora-adapters", f"red={made['red']},old={made['blue']}", "--max-runtime-adapters", 3]) as s:
+        done(load(s, "blue", made["blue"]), "'blue' added")
+        done(load(s, "lost", made["green"]), "'lost' added")
+        done(unload(s, "red"), "'red' removed")
+        done(load(s, "red", made["green"]), "'red' added")
+        (made["green"].parent / "moved").symlink_to(made["green"])
+        done(load(s, "moved", made["green"].parent / "moved"), "'moved' added")
+        (made["green"].parent / "moved").unlink()
+        done(unload(s, "lost"), "'lost' removed")
+        for returns in (1, 2):
+            os.kill(s.shards()[-1], signal.SIGKILL)
+            assert ask(s, prompt, "blue") == want[prompt, "blue"]  # waits for them
+            assert s.metric("tgi_shard_returns") == returns
+            assert sorted(names(s)) == ["blue", "old", "red"]  # what cannot be loaded any more is not served
+            assert [sorted(listed(s, r)) for r in (0, 1)] == [["blue", "old", "red"]] * 2
+            for name, same in ((None, None), ("old", "blue"), ("red", "green"), ("blue", "blue")):
+                assert ask(s, prompt, name) == want[prompt, same]
+        assert "an adapter could not be loaded again" in s.log
+        done(unload(s, "blue"), "'blue' removed")
+        done(load(s, "blue", made["green"]), "'blue' added")
+        assert ask(s, prompt, "blue") == want[prompt, "green"]
+
+
+def test_unloading_waits_for_those_who_use_it(made, tmp_path):
+    model = deep(tmp_path / "deep", 60)
+    config = json.loads((DEMO / "config.json").read_text())
+    long = {"model": "blue", "prompt": PROMPTS[0], "max_tokens": 150, "stream": True, "ignore_eos": True, "temperature": 0}
+    assert config["num_hidden_layers"] < 60  # the adapter changes the first layers alone
+    with Service(model, num_shard=2, args=["--max-runtime-adapters", 2, "--max-batch-size", 2]) as s, concurrent.futures.ThreadPoolExecutor(8) as pool:
+        done(load(s, "blue", made["blue"]), "'blue' added")
+        alone = "".join(e["choices"][0]["text"] for e in s.events("/v1/completions", long) if e != "[DONE]")
+        begun = threading.Event()
+
+        def stream():
+            text = ""
+            for e in s.events("/v1/completions", long):
+                begun.set()
+                text += e["choices"][0]["text"] if e != "[DONE]" else ""
+            return text
+
+        asked = [pool.submit(stream) for _ in range(3)]  # the third one waits for a place
+        assert begun.wait(60)
+        wait_for(lambda: s.metric("tgi_queue_size") == 1)
+        gone = pool.submit(unload, s, "blue")
+        wait_for(lambda: names(s) == [])
+        refused(s.post("/v1/completions", {**long, "stream": False}), 404, "blue")
+        refused(load(s, "blue", made["green"]), 400, "is being unloaded")
+        done(load(s, "green", made["green"]), "'green' added")  # others do not wait
+        assert not gone.done() and not asked[2].done()
+        assert [f.result() for f in asked] == [alone] * 3
+        done(gone.result(), "'blue' removed")
+        # shards that are killed meanwhile, and a client that leaves before its answer
+        done(load(s, "blue", made["blue"]), "'blue' added")
+        begun.clear()
+        last = pool.submit(stream)
+        assert begun.wait(60)
+        with pytest.raises(requests.Timeout):
+            requests.post(s.url + "/v1/unload_lora_adapter", json={"lora_name": "blue"}, timeout=0.3)
+        os.kill(s.shards()[0], signal.SIGKILL)
+        assert last.result() == alone
+        wait_for(lambda: listed(s, 0) == ["green"] and listed(s, 1) == ["green"], 30)
+        assert names(s) == ["green"]
+
+
+def test_many_at_once_beside_requests(made, want):
+    """Loads, unloads and requests side by side: each request is answered as its adapter does, or refused."""
+    prompt = PROMPTS[0]
+    with Service(DEMO, num_shard=2, args=["--max-runtime-adapters", 8]) as s, concurrent.futures.ThreadPoolExecutor(16) as pool:
+
+        def churn(k):
+            for _ in range(6):
+                assert load(s, f"a{k}", made["blue"]).status_code == 200
+                assert unload(s, f"a{k}").status_code == 200
+
+        def use(k):
+            served = 0
+            for _ in range(25):
+                r = s.post("/v1/completions", {"model": f"a{k}", "prompt": prompt, "max_tokens": 24, "temperature": 0, "ignore_eos": True, "return_token_ids": True})
+                assert r.status_code in (200, 404), r.text
+                if r.status_code == 200:
+                    served += 1
+                    assert r.json()["choices"][0]["token_ids"] == want[prompt, "blue"]
+            return served
+
+        work = [pool.submit(churn, k) for k in range(4)] + [pool.submit(use, k) for k in range(4)]
+        assert sum(f.result() or 0 for f in work) > 0
+        assert names(s) == [] and listed(s, 0) == [] and listed(s, 1) == []
+        s.audit()
+
+
+def test_who_may(made):
+    with Service(DEMO) as s:  # not without the flag
+        refused(load(s, "blue", made["blue"]), 404, "--max-runtime-adapters")
+        assert s.post("/v1/completions", {"model": "anything", "prompt": "x", "max_tokens": 1}).status_code == 200
+    with Service(DEMO, args=["--max-runtime-adapters", 1]) as s:  # without keys: this machine alone
+        refused(load(s, "blue", made["blue"], headers={"x-forwarded-for": "10.0.0.1"}), 404, "this machine alone")
+        done(load(s, "blue", made["blue"]), "'blue' added")
+    port, key = free_port(), {"authorization": "Bearer secret"}
+    with Service(DEMO, args=["--max-runtime-adapters", 1, "--api-key", "secret", "--prometheus-port", port]) as s:
+        assert load(s, "blue", made["blue"]).status_code == 401 and unload(s, "blue").status_code == 401
+        done(load(s, "blue", made["blue"], headers=key), "'blue' added")
+        done(unload(s, "blue", headers=key), "'blue' removed")

@@ -1,0 +1,373 @@
+#include "router/scheduler/changes.h"
+#include "common/log.h"
+#include "router/scheduler/state.h"
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CHANGE_TIMEOUT_MS = 120000, REFUSED_MOST = 8, LOST_MOST = 2 };
+
+/* ------------------------------------------------------------------ the list */
+
+/* Takes `list` over. */
+static bool adopt(struct scheduler *s, struct served_adapters *list)
+{
+    const bool ok = list && adapters_replace(&s->adapters, list);
+    if (ok)
+        adapter_shelf_put(&s->shelf, list);
+    served_adapters_release(list);
+    return ok;
+}
+
+static bool mark(struct scheduler *s, uint32_t number, bool leaving)
+{
+    return adopt(s, served_adapters_marked(s->adapters.list, number, leaving));
+}
+
+static const struct served_adapter *listed(const struct scheduler *s, uint32_t number)
+{
+    const struct served_adapters *l = s->adapters.list;
+    for (uint32_t i = 0; i < l->n; i++)
+        if (l->v[i].number == number)
+            return &l->v[i];
+    return NULL;
+}
+
+/* ------------------------------------------------------------------ the queue */
+
+static void take_out(struct scheduler *s, const struct adapter_change *c)
+{
+    struct adapter_change **at = &s->changes;
+    while (*at != c)
+        at = &(*at)->next;
+    *at = c->next;
+}
+
+static void finish(struct scheduler *s, struct adapter_change *c)
+{
+    take_out(s, c);
+    if (c->err.kind != ERR_NONE)
+        LOG(LOG_WARN, c->path ? "adapter not loaded" : "adapter not unloaded",
+            LOGS("adapter", c->name), LOGS("error", c->err.msg));
+    else
+        LOG(LOG_INFO, c->path ? "adapter loaded" : "adapter unloaded", LOGS("adapter", c->name));
+    c->done(c);
+}
+
+static bool being_loaded(const struct scheduler *s, const char *name)
+{
+    for (const struct adapter_change *c = s->changes; c; c = c->next)
+        if (c->path && strcmp(c->name, name) == 0)
+            return true;
+    return false;
+}
+
+static bool being_unloaded(const struct scheduler *s, const char *name)
+{
+    for (const struct adapter_change *c = s->changes; c; c = c->next)
+        if (!c->path && strcmp(c->name, name) == 0)
+            return true;
+    return false;
+}
+
+/* May it be tried? An adapter to be unloaded is marked. */
+static int admit(struct scheduler *s, struct adapter_change *c)
+{
+    const struct served_adapter *a = served_adapters_find(s->adapters.list, c->name);
+    if (s->stopping || s->lost)
+        return err_set(&c->err, ERR_UNHEALTHY, "the server is shutting down");
+    if (!s->o.model.runtime_adapters)
+        return err_set(&c->err, ERR_NOT_FOUND,
+                       "adapters are not loaded and unloaded here: see --max-runtime-adapters");
+    if (c->path && (a || being_loaded(s, c->name)))
+        return err_set(&c->err, ERR_VALIDATION,
+                       "The lora adapter '%.200s' has already been loaded.", c->name);
+    if (c->path && being_unloaded(s, c->name))
+        return err_set(&c->err, ERR_VALIDATION, "The lora adapter '%.200s' is being unloaded.",
+                       c->name);
+    if (!c->path && !a)
+        return err_set(&c->err, ERR_NOT_FOUND, "The lora adapter '%.200s' cannot be found.",
+                       c->name);
+    c->number = a ? a->number : 0;
+    return a && !mark(s, a->number, true) ? err_nomem(&c->err) : 0;
+}
+
+void sched_change(struct scheduler *s, struct adapter_change *c)
+{
+    struct adapter_change **end = &s->changes;
+    c->err = (struct err)ERR_INIT;
+    c->next = NULL;
+    c->state = CHANGE_WAITING;
+    c->refused = c->lost = 0;
+    c->told = false;
+    if (admit(s, c) != 0) {
+        c->done(c);
+        return;
+    }
+    while (*end)
+        end = &(*end)->next;
+    *end = c;
+    sched_turn(s);
+    sched_end_turn(s);
+}
+
+void changes_fail(struct scheduler *s, const char *why)
+{
+    s->change = NULL;
+    for (struct adapter_change *c; (c = s->changes);) {
+        err_set(&c->err, ERR_UNHEALTHY, "%s", why);
+        finish(s, c);
+    }
+}
+
+/* ------------------------------------------------------------------ the calls */
+
+/* Requests that have ended leave the shards' batch with the next call. */
+static bool nobody_uses(const struct scheduler *s, struct adapter_change *c)
+{
+    if (c->path || c->state == CHANGE_UNDOING)
+        return true;
+    if (adapters_known(&s->adapters, c->number) > 0)
+        return false;
+    const bool quiet =
+        s->n_leave == 0 && (s->n_running > 0 || !(s->batch[0].live || s->batch[NEW_BATCH].live));
+    if (quiet || c->told)
+        return true;
+    c->told = true; /* by the call that is sent now */
+    return false;
+}
+
+bool changes_turn(struct scheduler *s)
+{
+    struct adapter_change *c = s->changes;
+    while (c && !nobody_uses(s, c))
+        c = c->next;
+    if (!c)
+        return false;
+    Generate__V3__LoadAdapterRequest load = GENERATE__V3__LOAD_ADAPTER_REQUEST__INIT;
+    Generate__V3__UnloadAdapterRequest unload = GENERATE__V3__UNLOAD_ADAPTER_REQUEST__INIT;
+    const bool loads = (c->path != NULL) != (c->state == CHANGE_UNDOING);
+    load.name = unload.name = c->name;
+    if (loads)
+        load.path = c->path ? c->path : listed(s, c->number)->path;
+    if (c->state == CHANGE_WAITING)
+        c->state = CHANGE_SENT;
+    s->change = c;
+    sched_send(s, CALL_CHANGE, loads ? SHARD_LOAD_ADAPTER : SHARD_UNLOAD_ADAPTER,
+               loads ? &load.base : &unload.base, CHANGE_TIMEOUT_MS);
+    return true;
+}
+
+/* The first rank's refusal, in its words. */
+static int refusal(const struct fan *f, bool loads, struct err *e)
+{
+    for (uint32_t i = 0; i < f->n; i++) {
+        const char *why;
+        const grpc_status_code code = fan_status(f, i, &why);
+        if (code == GRPC_STATUS_OK || (!loads && code == GRPC_STATUS_NOT_FOUND))
+            continue;
+        return err_set(e,
+                       code == GRPC_STATUS_FAILED_PRECONDITION ? ERR_OVERLOADED
+                       : code == GRPC_STATUS_INVALID_ARGUMENT || code == GRPC_STATUS_ALREADY_EXISTS
+                           ? ERR_VALIDATION
+                           : ERR_SYSTEM,
+                       "%s", why);
+    }
+    return 0;
+}
+
+static bool any_did(const struct fan *f)
+{
+    const char *why;
+    for (uint32_t i = 0; i < f->n; i++) {
+        const grpc_status_code code = fan_status(f, i, &why);
+        /* one that exists already was left there by an earlier change; a late answer may be yes */
+        if (code == GRPC_STATUS_OK || code == GRPC_STATUS_ALREADY_EXISTS ||
+            code == GRPC_STATUS_DEADLINE_EXCEEDED)
+            return true;
+    }
+    return false;
+}
+
+static void loaded(struct scheduler *s, struct adapter_change *c)
+{
+    const Generate__V3__LoadAdapterResponse *r =
+        (const void *)fan_reply(&s->fan, 0, &s->in, &c->err);
+    struct served_adapter a = {.name = c->name,
+                               .path = c->path,
+                               .pages = r && r->adapter ? r->adapter->pages : 0,
+                               .number = s->adapters.next_number};
+    if (!r)
+        return;
+    if (!adopt(s, served_adapters_with(s->adapters.list, &a)))
+        err_nomem(&c->err);
+}
+
+/* What some ranks did and others did not is taken back. An adapter that the shards started with
+ * has no path to be loaded from: it is not served any more. */
+static void undo(struct scheduler *s, struct adapter_change *c)
+{
+    const struct served_adapter *a = c->path ? NULL : listed(s, c->number);
+    const bool some = any_did(&s->fan);
+    if (some && (c->path || (a && a->path))) {
+        c->state = CHANGE_UNDOING;
+        return;
+    }
+    if (a && some)
+        adopt(s, served_adapters_without(s->adapters.list, c->number));
+    else if (a)
+        mark(s, c->number, false);
+    finish(s, c);
+}
+
+/* Loaded again, it may have other weights: another number. */
+static void list_again(struct scheduler *s, uint32_t number)
+{
+    const struct served_adapter *was = listed(s, number);
+    if (!was)
+        return;
+    struct served_adapter a = *was;
+    struct served_adapters *without = served_adapters_without(s->adapters.list, number);
+    a.number = s->adapters.next_number;
+    a.leaving = false;
+    if (without)
+        adopt(s, served_adapters_with(without, &a));
+    served_adapters_release(without);
+}
+
+static void undone(struct scheduler *s, struct adapter_change *c)
+{
+    struct err e = ERR_INIT;
+    const bool loads = c->path == NULL;
+    const bool ok = refusal(&s->fan, loads, &e) == 0 || (loads && any_did(&s->fan));
+    if (!ok)
+        LOG(LOG_ERROR, "the shards do not agree about an adapter", LOGS("adapter", c->name),
+            LOGS("error", e.msg));
+    else if (loads)
+        list_again(s, c->number);
+    finish(s, c);
+}
+
+void changes_answered(struct scheduler *s)
+{
+    struct adapter_change *c = s->change;
+    if (!c) /* it was ended meanwhile */
+        return;
+    s->change = NULL;
+    if (c->state == CHANGE_UNDOING) {
+        undone(s, c);
+        return;
+    }
+    struct err e = ERR_INIT;
+    if (refusal(&s->fan, c->path != NULL, &e) != 0) {
+        const bool again = !c->path && e.kind == ERR_OVERLOADED && fan_refused(&s->fan) &&
+                           c->refused++ < REFUSED_MOST;
+        c->err = e;
+        c->state = CHANGE_WAITING;
+        c->told = false;
+        if (again)
+            c->err = (struct err)ERR_INIT;
+        else
+            undo(s, c);
+        return;
+    }
+    if (c->path)
+        loaded(s, c);
+    else if (!adopt(s, served_adapters_without(s->adapters.list, c->number)))
+        err_nomem(&c->err);
+    finish(s, c);
+}
+
+void changes_lost(struct scheduler *s)
+{
+    struct adapter_change *c = s->change;
+    s->change = NULL;
+    if (!c)
+        return;
+    const bool undoing = c->state == CHANGE_UNDOING; /* those who did it are gone */
+    c->state = CHANGE_WAITING;
+    c->told = false;
+    if (!undoing && ++c->lost < LOST_MOST)
+        return;
+    if (!undoing)
+        err_set(&c->err, ERR_SYSTEM, "the shards were lost while they were told");
+    if (!c->path)
+        mark(s, c->number, false);
+    finish(s, c);
+}
+
+/* ------------------------------------------------------------------ shards that came back */
+
+static const struct served_adapter *started_with(const struct served_adapters *list,
+                                                 const char *name)
+{
+    for (uint32_t i = 0; i < list->n; i++)
+        if (!list->v[i].path && strcmp(list->v[i].name, name) == 0)
+            return &list->v[i];
+    return NULL;
+}
+
+static int unload(struct fan *f, const char *name, struct err *e)
+{
+    Generate__V3__UnloadAdapterRequest q = GENERATE__V3__UNLOAD_ADAPTER_REQUEST__INIT;
+    q.name = (char *)name;
+    (void)fan_call_sync(f, SHARD_UNLOAD_ADAPTER, &q.base, CHANGE_TIMEOUT_MS, false, e);
+    return refusal(f, false, e);
+}
+
+/* 1: it is there; 0: it cannot be loaded any more; -1: a shard is lost. */
+static int load_again(struct fan *f, const struct served_adapter *a, struct err *e)
+{
+    Generate__V3__LoadAdapterRequest q = GENERATE__V3__LOAD_ADAPTER_REQUEST__INIT;
+    struct err none = ERR_INIT;
+    q.name = a->name;
+    q.path = a->path;
+    if (fan_call_sync(f, SHARD_LOAD_ADAPTER, &q.base, CHANGE_TIMEOUT_MS, false, e) == 0)
+        return 1;
+    if (fan_lost_rank(f) >= 0)
+        return -1;
+    LOG(LOG_ERROR, "an adapter could not be loaded again", LOGS("adapter", a->name),
+        LOGS("path", a->path), LOGS("error", e->msg));
+    (void)unload(f, a->name, &none);
+    return fan_lost_rank(f) >= 0 ? -1 : 0;
+}
+
+static int repeat(struct fan *f, const struct served_adapters *list,
+                  const struct served_adapters *theirs, struct served_adapters **out, struct err *e)
+{
+    for (uint32_t i = 0; i < theirs->n; i++)
+        if (!started_with(list, theirs->v[i].name) && unload(f, theirs->v[i].name, e) != 0)
+            return -1;
+    for (uint32_t i = 0; i < list->n; i++) {
+        const struct served_adapter *a = &list->v[i];
+        const int there = a->path ? load_again(f, a, e) : 1;
+        struct served_adapters *next = there > 0 ? served_adapters_with(*out, a) : NULL;
+        if (there < 0)
+            return -1;
+        if (there && !next)
+            return err_nomem(e);
+        if (next) {
+            served_adapters_release(*out);
+            *out = next;
+        }
+    }
+    return 0;
+}
+
+int changes_repeat(struct served_adapters *list, const struct served_adapters *theirs,
+                   struct shards *of, struct served_adapters **out, struct err *e)
+{
+    struct fan f;
+    if (!(*out = served_adapters_none()))
+        return err_nomem(e);
+    int rc = fan_init(&f, of, NULL, NULL, e);
+    if (rc == 0) {
+        rc = repeat(&f, list, theirs, out, e);
+        fan_free(&f);
+    }
+    if (rc != 0) {
+        served_adapters_release(*out);
+        *out = NULL;
+    }
+    return rc;
+}
