@@ -30,13 +30,13 @@ VERSION   := $(shell cat VERSION)
 PRODUCT   := headrace
 
 # ---------------------------------------------------------------- what we stand on (docs/dependencies.md)
-PKGS      := grpc libprotobuf-c libmicrohttpd gnutls libcurl libcjson libpcre2-8 libutf8proc
+PKGS      := grpc libprotobuf-c libmicrohttpd gnutls libcurl libcjson libpcre2-8 libutf8proc sqlite3
 DEB_PAGE  := libjs-markdown-it node-dompurify node-highlight.js
 DEB       := build-essential pkg-config protobuf-compiler protobuf-c-compiler libgrpc-dev libprotobuf-c-dev \
-             libmicrohttpd-dev libgnutls28-dev libcurl4-gnutls-dev libwslay-dev libcjson-dev libpcre2-dev libutf8proc-dev libcmocka-dev python3-venv curl $(DEB_PAGE)
+             libmicrohttpd-dev libgnutls28-dev libcurl4-gnutls-dev libwslay-dev libcjson-dev libpcre2-dev libutf8proc-dev libsqlite3-dev libcmocka-dev python3-venv curl $(DEB_PAGE)
 DEB_CHECK := clang-format clang-tidy cppcheck valgrind
 LIBS      := -lgrpc -lgpr -lprotobuf-c -lmicrohttpd -lgnutls -lwslay -lcjson -lpcre2-8 -lutf8proc -lm -lpthread -ldl \
-             -Wl,--push-state,--as-needed -lcurl -Wl,--pop-state
+             -Wl,--push-state,--as-needed -lcurl -lsqlite3 -Wl,--pop-state
 
 # ---------------------------------------------------------------- flags
 WARN      := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wold-style-definition \

@@ -96,7 +96,7 @@ def test_the_image_has_the_libraries_that_the_programs_need():
     assert "libgnutls.so.30" in direct and "not found" not in needed
     table = {"libgrpc.so": "libgrpc29", "libprotobuf-c.so": "libprotobuf-c1", "libmicrohttpd.so": "libmicrohttpd12",
              "libgnutls.so": "libgnutls30", "libwslay.so": "libwslay1", "libcjson.so": "libcjson1",
-             "libpcre2-8.so": "libpcre2-8-0", "libutf8proc.so": "libutf8proc2", "libgpr.so": "libgrpc29"}  # fmt: skip
+             "libpcre2-8.so": "libpcre2-8-0", "libutf8proc.so": "libutf8proc2", "libsqlite3.so": "libsqlite3-0", "libgpr.so": "libgrpc29"}  # fmt: skip
     for lib in re.findall(r"NEEDED\s+(\S+?\.so)", direct):
         if lib not in ("libc.so", "libm.so", "ld-linux-x86-64.so"):
             assert table[lib] in run, f"{lib} is missing from the image"

@@ -28,6 +28,9 @@ struct config {
     const char *hub_cache, *weights_cache;
     struct flag_list lora_adapters;
     uint32_t max_runtime_adapters;
+    const char *response_store;
+    uint64_t response_store_bytes;
+    uint32_t response_store_count, response_store_ttl;
     uint32_t rope_scaling;
     double rope_factor;
     /* shards */

@@ -32,6 +32,9 @@ struct router_config {
     const char *otlp_endpoint, *otlp_service_name, *usage_stats, *ngrok_authtoken, *ngrok_edge;
     bool ngrok;
     uint32_t prometheus_port;
+    const char *response_store;
+    uint64_t response_store_bytes;
+    uint32_t response_store_count, response_store_ttl;
     uint64_t max_image_fetch_size;
 };
 

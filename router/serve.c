@@ -15,6 +15,7 @@
 #include "router/metrics.h"
 #include "router/models/edge.h"
 #include "router/models/models.h"
+#include "router/store/store.h"
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -211,6 +212,12 @@ static int build_edge(struct service *s, struct err *e)
                                .count = on_spans,
                                .arg = g};
     if (given(c->otlp_endpoint) && !(g->tracer = tracer_new(&t, e)))
+        return -1;
+    const struct store_options store = {.folder = c->response_store,
+                                        .max_bytes = c->response_store_bytes,
+                                        .max_count = c->response_store_count,
+                                        .ttl_s = c->response_store_ttl};
+    if (given(c->response_store) && !(g->store = store_open(&store, e)))
         return -1;
     if (!(g->workers = workers_new(c->validation_workers, e)))
         return -1;
@@ -460,10 +467,12 @@ static void stop(struct service *s)
         http_stop(g->http);
         pthread_join(s->loop, NULL);
     }
-    workers_free(g->workers);
+    workers_stop(g->workers);
     if (s->infer)
         infer_stop(s->infer);
     models_stop(g->models);
+    store_close(g->store);
+    workers_free(g->workers);
     lmtp_free(g->lmtp);
     http_free(g->http);
     tls_free(s->tls);

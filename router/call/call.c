@@ -23,6 +23,22 @@ static uint64_t tenant_of(const struct call *c, const struct ask *q)
                : c->tenant;
 }
 
+/* What is known while the exchange is there, and wanted by a worker. */
+static int read_owner(struct call *c, const struct exchange *x)
+{
+    char digest[EXCHANGE_DIGEST];
+    for (int i = 0; i < ROUTE_ARGUMENTS && c->route->arguments[i]; i++) {
+        const char *v = exchange_argument(x, c->route->arguments[i]);
+        if (v && !(c->arguments[i] = arena_strdup(&c->arena, v, strlen(v))))
+            return -1;
+    }
+    if (!c->edge->store)
+        return 0;
+    exchange_key_digest(x, digest);
+    c->owner = arena_strdup(&c->arena, digest, strlen(digest));
+    return c->owner ? 0 : -1;
+}
+
 static struct call *call_new(struct edge *g, struct exchange *x)
 {
     struct call *c = calloc(1, sizeof(*c));
@@ -51,6 +67,12 @@ static struct call *call_new(struct edge *g, struct exchange *x)
         return NULL;
     }
     c->errors = error_shape_of(c->path);
+    if (read_owner(c, x) != 0) {
+        arena_reset(&c->arena);
+        buf_free(&c->body);
+        free(c);
+        return NULL;
+    }
     spans_begin(c);
     atomic_fetch_add(&g->live, 1);
     return c;
@@ -71,6 +93,9 @@ static void call_free(struct call *c)
     free(c);
     atomic_fetch_sub(&home->live, 1);
 }
+
+/* Does anybody want what comes? */
+static bool wanted(const struct call *c) { return c->x || c->detached; }
 
 /* Pushing bytes may find the client gone and end the exchange under the caller's feet: whoever
  * works on a call pins it first. */
@@ -138,6 +163,8 @@ static void push_out(struct call *c)
     if (c->x && c->stream && c->out.len) {
         exchange_push(c->x, c->out.p, c->out.len);
         buf_reset(&c->out);
+    } else if (c->stream && !c->x) {
+        buf_reset(&c->out);
     }
 }
 
@@ -162,7 +189,11 @@ static void fail(struct call *c, const struct err *e)
 {
     c->finished = true;
     books_failed(c, e);
-    if (as_event(c, e)) {
+    if (c->detached && c->format->gone)
+        c->format->gone(c, e);
+    if (c->detached && !c->stream) {
+        note_error(c, e); /* its client has had an answer */
+    } else if (as_event(c, e)) {
         note_error(c, e);
         if (!c->streaming)
             open_stream(c);
@@ -193,9 +224,25 @@ static void finish(struct call *c)
         push_out(c);
         if (c->x)
             exchange_end(c->x);
-    } else {
+    } else if (!c->detached) {
         call_reply(c);
     }
+}
+
+void call_cancel(struct call *c)
+{
+    pin(c);
+    c->finished = true;
+    cancel_all(c);
+    if (c->x && c->streaming)
+        exchange_end(c->x);
+    unpin(c);
+}
+
+void call_again(struct call *c)
+{
+    c->busy = true;
+    workers_submit(edge_home(c->edge)->workers, &c->job);
 }
 
 /* ---------------------------------------------------------------- events of the scheduler */
@@ -244,7 +291,7 @@ static void on_event(struct call *c, struct generation *g, const struct gen_even
         c->format->prefill(c, g, ev);
     }
     push_out(c);
-    if (c->x && c->n_live == 0)
+    if (wanted(c) && c->n_live == 0)
         finish(c);
 }
 
@@ -265,10 +312,10 @@ static void on_note(struct note *n)
         g->live = false;
         c->n_live--;
         bool failed = n->event.type == GEN_ERROR && !g->enough;
-        if (c->x && !c->finished && !failed && c->n_started < c->n_gen)
+        if (wanted(c) && !c->finished && !failed && c->n_started < c->n_gen)
             submit_next(c);
     }
-    if (c->x && !c->finished)
+    if (wanted(c) && !c->finished)
         on_event(c, g, &n->event);
     if (n != &g->last)
         free(n);
@@ -361,16 +408,16 @@ static void run(struct job *j, struct tok_scratch **scratch)
 {
     struct call *c = (struct call *)((char *)j - offsetof(struct call, job));
     struct edge *g = edge_home(c->edge);
-    bool wanted = !atomic_load(&c->cancelled);
-    if (wanted && !settle(c))
+    bool there = !atomic_load(&c->cancelled);
+    if (there && !settle(c))
         return;
     c->scratch = scratch;
-    if (wanted && c->err.kind == ERR_NONE) {
+    if (there && c->err.kind == ERR_NONE) {
         const int rc = c->route->work(c, &c->err);
         if (rc == CALL_LATER)
             return;
         c->failed = rc != 0;
-    } else if (wanted) {
+    } else if (there) {
         c->failed = true;
     }
     c->scratch = NULL;
@@ -382,7 +429,9 @@ static void start(struct call *c)
 {
     if (c->stream)
         open_stream(c);
-    if (!c->x) /* could not even begin */
+    else if (c->detached)
+        call_reply(c);
+    if (!wanted(c)) /* could not even begin */
         return;
     for (uint32_t i = 0; i < c->permits && i < c->n_gen; i++)
         submit_next(c);
@@ -394,6 +443,8 @@ static void on_worked(struct call *c)
     c->busy = false;
     books_warnings(c);
     if (!c->x)
+        ;
+    else if (!c->failed && c->on_loop && !c->on_loop(c))
         ;
     else if (c->failed)
         fail(c, &c->err);
@@ -452,9 +503,10 @@ static void on_over(void *arg, struct exchange *x, bool sent)
     c->x = NULL;
     atomic_store(&c->cancelled, true);
     if (!c->finished) {
-        if (!c->busy) /* else the generations are the worker's, and never submitted */
+        if (!c->busy &&
+            !c->detached) /* else the generations are the worker's, and never submitted */
             cancel_all(c);
-        if (!sent)
+        if (!sent && !c->detached)
             books_dropped(c);
     }
     unpin(c);

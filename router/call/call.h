@@ -42,6 +42,7 @@ struct format {
     void (*token)(struct call *c, struct generation *g, const struct gen_event *ev);
     void (*finish)(struct call *c);
     void (*error)(struct call *c, const struct err *e); /* c->stream only */
+    void (*gone)(struct call *c, const struct err *e);  /* c->detached: it failed; or NULL */
 };
 
 struct call {
@@ -65,9 +66,16 @@ struct call {
     const char *error;          /* why it failed, in the arena */
     bool ours;                  /* the fault */
     bool dropped;               /* the client left before the end */
-    bool local;                 /* it is on this machine, and no proxy spoke for it */
-    struct http_counts counts;  /* when it asked */
-    int64_t over_ns;            /* the exchange ended; 0: not yet */
+    bool detached;              /* it goes on without its client: set by work() or on_loop() */
+    /* Set by work(): what is left to do on the loop, before the answer. False: the call is not the
+     * loop's any more, and work() is run again. */
+    bool (*on_loop)(struct call *c);
+    bool looked_again; /* on_loop() found that work() saw what has changed since */
+    const char *owner; /* whose stored responses it sees; NULL: there are none */
+    const char *arguments[ROUTE_ARGUMENTS]; /* route->arguments, NULL where they are not there */
+    bool local;                             /* it is on this machine, and no proxy spoke for it */
+    struct http_counts counts;              /* when it asked */
+    int64_t over_ns;                        /* the exchange ended; 0: not yet */
     enum error_shape errors;
     uint64_t tenant;              /* whom its requests are counted for; 0: anybody */
     uint64_t key_id;              /* of the API key, which permits are shared by; 0: none */
@@ -104,6 +112,10 @@ enum { CALL_MAX_GENERATIONS = 8192 };
  * generations of one ask share its prompt and differ in their seeds. */
 int call_generate(struct call *c, const struct ask *asks, uint32_t n_asks, uint32_t each,
                   struct err *e);
+/* Loop thread: its generations end, and nobody is told. For calls that are detached. */
+void call_cancel(struct call *c);
+/* Loop thread, on_loop(): work() is run again. */
+void call_again(struct call *c);
 /* Send c->out. For routes' reply(). */
 void call_reply(struct call *c);
 /* The header Retry-After, for a reply with 503 or 429. */

@@ -62,7 +62,7 @@ void workers_submit(struct workers *w, struct job *j)
     pthread_mutex_unlock(&w->lock);
 }
 
-void workers_free(struct workers *w)
+void workers_stop(struct workers *w)
 {
     if (!w)
         return;
@@ -72,6 +72,14 @@ void workers_free(struct workers *w)
     pthread_mutex_unlock(&w->lock);
     for (uint32_t i = 0; i < w->n; i++)
         pthread_join(w->thread[i], NULL);
+    w->n = 0;
+}
+
+void workers_free(struct workers *w)
+{
+    if (!w)
+        return;
+    workers_stop(w);
     pthread_cond_destroy(&w->more);
     pthread_mutex_destroy(&w->lock);
     free(w);

@@ -15,5 +15,7 @@ struct job { /* embedded in what is worked on */
 
 struct workers *workers_new(uint32_t n, struct err *e);
 void workers_submit(struct workers *w, struct job *j); /* any thread */
-void workers_free(struct workers *w);                  /* runs what is queued, then joins */
+/* Runs what is queued, then joins the threads; what is submitted later is not run. */
+void workers_stop(struct workers *w);
+void workers_free(struct workers *w); /* after workers_stop(), which it calls if need be */
 #endif

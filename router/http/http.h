@@ -99,6 +99,12 @@ const char *exchange_method(const struct exchange *x);  /* "": not known yet */
 int exchange_status(const struct exchange *x);          /* 0: nothing was answered */
 const char *exchange_refusal(const struct exchange *x); /* why it was refused; NULL: it was not */
 int64_t exchange_begun_ns(const struct exchange *x);    /* when its first line was read */
+/* SHA-256 of the key it came with, in hex; "": it came without. Unlike a name, which follows from
+ * the order of a list, it stays the same key's. */
+enum { EXCHANGE_DIGEST = 65 };
+void exchange_key_digest(const struct exchange *x, char out[EXCHANGE_DIGEST]);
+const char *exchange_argument(const struct exchange *x,
+                              const char *name); /* of the query; or NULL */
 /* What logs may call the key it came with; "": none. */
 const char *exchange_key(const struct exchange *x);
 const struct route *exchange_route(const struct exchange *x);

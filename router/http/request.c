@@ -5,6 +5,7 @@
 #include "router/http/head.h"
 #include "router/http/keys.h"
 #include "router/http/route.h"
+#include <gnutls/crypto.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -145,7 +146,7 @@ static int judge_headers(struct exchange *x, const char *method, bool old)
         return 413;
     if (!authorized(x, x->route->open))
         return 401;
-    if (x->route->work && strcmp(x->route->method, "GET") != 0 &&
+    if (x->route->work && !strcmp(x->route->method, "POST") && !x->route->no_body &&
         !is_json(exchange_header(x, "Content-Type")))
         return 415;
     return 0;
@@ -264,6 +265,23 @@ enum MHD_Result http_access(void *cls, struct MHD_Connection *mhd, const char *u
 
 const char *exchange_path(const struct exchange *x) { return x->path; }
 const char *exchange_method(const struct exchange *x) { return x->method; }
+void exchange_key_digest(const struct exchange *x, char out[EXCHANGE_DIGEST])
+{
+    unsigned char sum[32];
+    const char *given = exchange_header(x, "Authorization");
+    given = given ? given + strlen("Bearer ") : exchange_header(x, "x-api-key");
+    *out = 0;
+    if (!x->key[0] || !given || gnutls_hash_fast(GNUTLS_DIG_SHA256, given, strlen(given), sum) < 0)
+        return;
+    for (size_t i = 0; i < sizeof(sum); i++)
+        snprintf(out + 2 * i, 3, "%02x", sum[i]);
+}
+
+const char *exchange_argument(const struct exchange *x, const char *name)
+{
+    return MHD_lookup_connection_value(x->mhd, MHD_GET_ARGUMENT_KIND, name);
+}
+
 const char *exchange_key(const struct exchange *x) { return x->key; }
 const char *exchange_refusal(const struct exchange *x) { return x->why; }
 int exchange_status(const struct exchange *x) { return x->status; }

@@ -14,10 +14,13 @@ const unsigned n_routes = sizeof(routes) / sizeof(routes[0]);
 
 static bool matches(const char *pattern, const char *path)
 {
-    size_t n = strlen(pattern);
-    if (n > 1 && pattern[n - 1] == '*')
-        return !strncmp(pattern, path, n - 1) && path[n - 1];
-    return !strcmp(pattern, path);
+    const size_t n = strcspn(pattern, "*");
+    if (!pattern[n])
+        return !strcmp(pattern, path);
+    if (strncmp(pattern, path, n) != 0 || !path[n])
+        return false;
+    const char *rest = path + n + strcspn(path + n, "/");
+    return !pattern[n + 1] || (rest > path + n && !strcmp(rest, pattern + n + 1));
 }
 
 static bool serves(const struct route *r, const char *path)
@@ -31,18 +34,20 @@ static bool serves(const struct route *r, const char *path)
 const struct route *route_find(const char *method, const char *path, char allow[64])
 {
     const struct route *found = NULL;
-    bool get = false, post = false;
+    bool get = false, post = false, delete = false;
     const char *want = strcmp(method, "HEAD") ? method : "GET";
     for (unsigned i = 0; i < n_routes && !found; i++) {
         if (!serves(routes[i], path))
             continue;
         get |= !strcmp(routes[i]->method, "GET");
         post |= !strcmp(routes[i]->method, "POST");
+        delete |= !strcmp(routes[i]->method, "DELETE");
         if (!strcmp(routes[i]->method, want))
             found = routes[i];
     }
-    bool wrong = !found && (get || post);
-    snprintf(allow, 64, "%s%s%s", wrong && get ? "GET, HEAD, " : "", wrong && post ? "POST, " : "",
+    bool wrong = !found && (get || post || delete);
+    snprintf(allow, 64, "%s%s%s%s", wrong && get ? "GET, HEAD, " : "",
+             wrong && post ? "POST, " : "", wrong && delete ? "DELETE, " : "",
              wrong ? "OPTIONS" : "");
     return found;
 }

@@ -10,18 +10,21 @@
 
 struct call; /* router/call/call.h: one request being served */
 
-enum { ROUTE_PATHS = 4 };
+enum { ROUTE_PATHS = 4, ROUTE_ARGUMENTS = 4 };
 struct route {
-    const char *method;             /* "GET" (answers HEAD too) or "POST" */
-    const char *paths[ROUTE_PATHS]; /* a path that ends in "/" + "*" matches everything below it */
-    const char *summary;            /* one sentence for the documents */
-    const char *body;               /* POST: the body in words, for the documents */
+    const char *method;             /* "GET" (answers HEAD too), "POST" or "DELETE" */
+    const char *paths[ROUTE_PATHS]; /* a path that ends in "/" + "*" matches everything below it; a
+                                       "*" before that is one name */
+    const char *arguments[ROUTE_ARGUMENTS]; /* of the query: those that call.arguments gets */
+    const char *summary;                    /* one sentence for the documents */
+    const char *body;                       /* POST: the body in words, for the documents */
     const char *takes, *gives; /* POST: schemas of both bodies, names in page/schemas.json; gives
                                   NULL: events alone */
     const char *example;       /* POST: a body that this route answers with 200; JSON */
     bool refuses;              /* never answers with 200, or only with a flag: not in the OpenAPI
                                   document */
     bool probe;                /* asked by machines every few seconds: logged at DEBUG */
+    bool no_body;              /* POST: it may come without, and without a content type */
     bool open;                 /* needs no key even when the router has one */
     /* GET: answer at once with call_reply(), on the loop thread. */
     void (*reply)(struct call *c);

@@ -24,7 +24,9 @@ struct chat;     /* router/chat/chat.h */
 struct tracer;   /* common/trace.h */
 struct watchdog; /* common/watchdog.h */
 
-struct models; /* router/models/models.h */
+struct models;    /* router/models/models.h */
+struct responses; /* router/api/responses/responses.h */
+struct store;     /* router/store/store.h */
 
 struct edge {
     struct edge *home;     /* the first model's; NULL: this is it */
@@ -52,6 +54,8 @@ struct edge {
     uint64_t n_log_dropped;        /* of log_dropped(), what the metric has; loop thread only */
 
     /* at home only */
+    struct store *store;          /* NULL: nothing is stored */
+    struct responses *background; /* that go on without a client; loop thread only */
     atomic_bool draining;
     atomic_uint failed;    /* generations of all models that a failure of the shards ended */
     atomic_uint live;      /* calls not yet freed, of all models */

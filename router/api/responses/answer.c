@@ -1,6 +1,6 @@
 /* The answers to a Responses request: one object, or the API's typed events. A piece of the reply
  * is an output item. */
-#include "router/api/responses/responses.h"
+#include "router/api/responses/stored.h"
 #include "router/call/accounting.h"
 #include <stdio.h>
 #include <string.h>
@@ -157,18 +157,32 @@ static void usage(struct buf *out, const struct openai *o, const struct generati
             (unsigned long long)g->r.n_ids + n);
 }
 
-/* `ended`: with all that was said; else as it is when it begins. */
-static void response(struct buf *out, const struct call *c, bool ended)
+/* What a response that has come to its end is. */
+static const char *status_of(const struct call *c)
+{
+    const struct generation *g = &c->gen[0];
+    const bool cut =
+        !strcmp(openai_finish(c->state, g), "length") && !chat_parts_called(c->state, g);
+    return cut ? "incomplete" : "completed";
+}
+
+void responses_object(struct buf *out, const struct call *c, const char *status,
+                      const struct err *why)
 {
     const struct openai *o = c->state;
     const struct generation *g = &c->gen[0];
-    bool cut = ended && !strcmp(openai_finish(o, g), "length") && !chat_parts_called(o, g);
+    const bool cut = !strcmp(status, "incomplete"), ended = cut || !strcmp(status, "completed");
     buf_fmt(out, "{\"id\":\"%s\",\"object\":\"response\",\"created_at\":%lld,\"status\":\"%s\"",
-            o->id, (long long)c->created_unix,
-            !ended ? "in_progress"
-            : cut  ? "incomplete"
-                   : "completed");
-    buf_fmt(out, ",\"error\":null,\"incomplete_details\":%s,\"model\":",
+            o->id, (long long)c->created_unix, status);
+    buf_str(out, ",\"error\":");
+    if (why) {
+        buf_str(out, "{\"code\":\"server_error\",\"message\":");
+        string(out, why->msg);
+        buf_ch(out, '}');
+    } else {
+        buf_str(out, "null");
+    }
+    buf_fmt(out, ",\"incomplete_details\":%s,\"model\":",
             cut ? "{\"reason\":\"max_output_tokens\"}" : "null");
     string(out, o->model);
     buf_str(out, own(c)->echo);
@@ -198,7 +212,7 @@ static void of_response(struct call *c, const char *type, bool ended)
 {
     event(c, type);
     buf_str(&c->out, ",\"response\":");
-    response(&c->out, c, ended);
+    responses_object(&c->out, c, ended ? status_of(c) : "in_progress", NULL);
     event_end(c);
 }
 
@@ -320,6 +334,21 @@ static void stream_token(struct call *c, struct generation *g, const struct gen_
     tell(c, false);
 }
 
+static void keep_ended(struct call *c)
+{
+    if (own(c)->store)
+        stored_keep(c, status_of(c), NULL);
+    if (c->detached)
+        stored_end(c);
+}
+
+/* In the background: whoever asks later reads it in the store. */
+static void keep_failed(struct call *c, const struct err *e)
+{
+    stored_keep(c, "failed", e);
+    stored_end(c);
+}
+
 static void stream_finish(struct call *c)
 {
     const struct generation *g = &c->gen[0];
@@ -331,8 +360,9 @@ static void stream_finish(struct call *c)
         none.what = REPLY_CLOSED;
         tell_one(c, &none);
     }
-    bool cut = !strcmp(openai_finish(c->state, g), "length") && !chat_parts_called(c->state, g);
+    const bool cut = !strcmp(status_of(c), "incomplete");
     of_response(c, cut ? "response.incomplete" : "response.completed", true);
+    keep_ended(c);
 }
 
 /* The SDKs raise what has an `error`; the other members are the API's own. */
@@ -355,12 +385,16 @@ static void collect_token(struct call *c, struct generation *g, const struct gen
 
 static void finish(struct call *c)
 {
-    response(&c->out, c, true);
+    keep_ended(c);
+    if (c->detached)
+        return;
+    responses_object(&c->out, c, status_of(c), NULL);
     books_headers(c, 0, c->n_gen, true);
 }
 
-static const struct format as_object = {NULL, collect_token, finish, stream_error};
-static const struct format as_stream = {NULL, stream_token, stream_finish, stream_error};
+static const struct format as_object = {NULL, collect_token, finish, stream_error, keep_failed};
+static const struct format as_stream = {NULL, stream_token, stream_finish, stream_error,
+                                        keep_failed};
 
 static void free_tokens(void *arg)
 {

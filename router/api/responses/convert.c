@@ -239,13 +239,16 @@ static void read_item(struct talk *t, const cJSON *item)
         body_fail(t->b, t->root, "input", "items of type `%.40s` are not supported", type);
 }
 
-static cJSON *messages(struct body *b, struct object root)
+static cJSON *messages(struct body *b, struct object root, const struct responses *p)
 {
     const cJSON *input = body_get(b, root, "input", true);
     const char *instructions = body_str(b, root, "instructions", false);
     struct talk t = {.b = b, .root = root, .list = cJSON_CreateArray()};
     if (instructions && *instructions)
         add_message(&t, "system", instructions);
+    for (uint32_t i = 0; i < p->n_history; i++)
+        for (const cJSON *k = json_first(p->history[i]); k && !b->failed; k = k->next)
+            read_item(&t, k);
     if (cJSON_IsString(input))
         add_message(&t, "user", input->valuestring);
     else if (input && (!cJSON_IsArray(input) || !input->child))
@@ -260,7 +263,7 @@ cJSON *responses_convert(struct body *b, struct object root, struct responses *p
     cJSON *chat = cJSON_CreateObject();
     const cJSON *variables = body_get(b, root, "chat_template_kwargs", false);
     const char *effort = json_str(body_get(b, root, "reasoning", false), "effort", NULL);
-    cJSON_AddItemToObject(chat, "messages", messages(b, root));
+    cJSON_AddItemToObject(chat, "messages", messages(b, root, p));
     responses_tools(b, root, chat, p, q);
     if (variables)
         cJSON_AddItemToObject(chat, "chat_template_kwargs", cJSON_Duplicate(variables, true));

@@ -59,7 +59,7 @@ static void text_format(struct buf *out, const cJSON *text)
     }
 }
 
-void responses_echo(struct object root, struct buf *out)
+void responses_echo(struct object root, const struct responses *p, struct buf *out)
 {
     const cJSON *r = root.json, *reasoning = json_get(r, "reasoning");
     json(out, "instructions", json_get(r, "instructions"), "null");
@@ -81,5 +81,10 @@ void responses_echo(struct object root, struct buf *out)
     buf_str(out, ",\"summary\":null}");
     json(out, "user", json_get(r, "user"), "null");
     json(out, "truncation", json_get(r, "truncation"), "\"disabled\"");
-    buf_str(out, ",\"background\":false,\"previous_response_id\":null,\"store\":false");
+    buf_fmt(out, ",\"background\":%s,\"store\":%s,\"previous_response_id\":",
+            p->background ? "true" : "false", p->store ? "true" : "false");
+    if (p->previous)
+        buf_json_str(out, p->previous, strlen(p->previous));
+    else
+        buf_str(out, "null");
 }

@@ -1,19 +1,17 @@
 /* The body of a Responses request. */
 #include "common/json.h"
 #include "common/template/template.h"
-#include "router/api/responses/responses.h"
+#include "router/api/responses/stored.h"
 #include "router/generate/constrain.h"
 #include <string.h>
 
-/* What would need a memory, or tools of a server's own. */
+/* What would need things of a server's own. */
 static void refuse(struct body *b, struct object root)
 {
-    static const char *const names[] = {"previous_response_id", "conversation", "prompt"};
+    static const char *const names[] = {"conversation", "prompt"};
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (json_get(root.json, names[i]))
-            body_fail(b, root, names[i], "`%s` is not supported: nothing is stored", names[i]);
-    if (body_opt_bool(b, root, "background", false))
-        body_fail(b, root, "background", "`background` is not supported");
+            body_fail(b, root, names[i], "`%s` is not supported", names[i]);
 }
 
 /* `truncation` of `auto`: the prompt's most tokens, so that an answer of `asked` has room, or one
@@ -84,6 +82,8 @@ int responses_parse(struct call *c, struct chat_request *r, struct responses *p,
     q->input_name = "input";
     read_text_format(&b, root, q);
     refuse(&b, root);
+    p->id = o->id;
+    stored_read(c, &b, root, p);
     r->fit = read_truncation(c, &b, root, q->max_new_tokens);
     p->logprobs = reads_logprobs(&b, root, q);
     if (o->each != 1)
@@ -92,7 +92,7 @@ int responses_parse(struct call *c, struct chat_request *r, struct responses *p,
     o->n_asks = 1;
     r->openai = o;
     r->split = true;
-    responses_echo(root, &echo);
+    responses_echo(root, p, &echo);
     p->echo = echo.oom ? NULL : arena_strdup(&c->arena, echo.p, echo.len);
     buf_free(&echo);
     return p->echo ? chat_prepare_tree(c, &b, responses_convert(&b, root, p, q), r, e)

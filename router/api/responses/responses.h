@@ -1,5 +1,5 @@
 /* responses.h - OpenAI's Responses API over the same generations: the request read, the answer
- * written. Nothing is stored: a conversation is sent whole each time. */
+ * written. Without --response-store nothing is kept: a conversation is sent whole each time. */
 #ifndef ROUTER_API_RESPONSES_RESPONSES_H
 #define ROUTER_API_RESPONSES_RESPONSES_H
 #include "router/api/openai/chat_completion.h"
@@ -37,6 +37,14 @@ struct responses {    /* what the formats need besides the generations; in the c
     struct text_tokens tokens; /* with logprobs */
     const cJSON *tools;        /* as they were sent; lives as long as the call */
     const char *forced;        /* the custom tool whose input the content is; NULL: none */
+    const char *id;            /* of the response */
+    bool store, background;
+    const char *previous;        /* the response that it continues; NULL: none */
+    const char *input;           /* its own items as JSON; with `store` */
+    const cJSON *const *history; /* lists of items that come before them */
+    uint32_t n_history;
+    struct call *call; /* in the background; loop thread, as `next` */
+    struct responses *next;
 };
 
 /* Body -> prompt and sampling in r->openai->asks[0]. ERR_SYNTAX, ERR_SHAPE, ERR_TOOL,
@@ -59,5 +67,5 @@ bool responses_is_custom(const struct responses *p, const char *name);
 /* The input in the call of a custom tool; what was cut, or is no such call, as it is. */
 void responses_input(const struct reply_call *call, struct buf *out);
 /* The request's members as the answer repeats them, defaults filled in. */
-void responses_echo(struct object root, struct buf *out);
+void responses_echo(struct object root, const struct responses *p, struct buf *out);
 #endif

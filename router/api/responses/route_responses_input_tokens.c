@@ -1,4 +1,4 @@
-#include "router/api/responses/responses.h"
+#include "router/api/responses/stored.h"
 #include "router/call/tokens.h"
 #include "router/http/route.h"
 
@@ -9,6 +9,9 @@ static int work(struct call *c, struct err *e)
     uint32_t n;
     if (!p)
         return err_nomem(e);
+    const int rc = stored_recall(c, p, e);
+    if (rc != 0)
+        return rc;
     if (responses_parse(c, &r, p, e) != 0)
         return -1;
     const struct ask *q = r.openai->asks;

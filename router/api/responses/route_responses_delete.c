@@ -1,0 +1,37 @@
+#include "router/api/responses/stored.h"
+#include "router/http/route.h"
+#include <string.h>
+
+/* One that is still made would be stored at its end. */
+static bool end_it(struct call *c)
+{
+    struct call *running = stored_running(c, c->path + strlen("/v1/responses/"));
+    if (running) {
+        stored_end(running);
+        call_cancel(running);
+    }
+    return true;
+}
+
+static int work(struct call *c, struct err *e)
+{
+    const struct store_job *j;
+    const char *id;
+    if (stored_id(c, "", &id, e) != 0)
+        return -1;
+    const int rc = stored_ask(c, STORE_DELETE, id, &j, e);
+    if (rc != 0)
+        return rc;
+    buf_str(&c->out, "{\"id\":");
+    buf_json_str(&c->out, id, strlen(id));
+    buf_str(&c->out, ",\"object\":\"response\",\"deleted\":true}");
+    c->on_loop = end_it;
+    return 0;
+}
+
+const struct route route_responses_delete = {
+    .method = "DELETE",
+    .paths = {"/v1/responses/*"},
+    .summary = "Delete a stored response; one that is made in the background is ended.",
+    .work = work,
+};

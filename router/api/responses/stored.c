@@ -1,0 +1,203 @@
+#include "router/api/responses/stored.h"
+#include "common/json.h"
+#include "common/json_exact.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* ---------------------------------------------------------------- asking the store */
+
+/* Store's thread. */
+static void on_answer(struct store_job *j)
+{
+    struct call *c = j->arg;
+    workers_submit(edge_home(c->edge)->workers, &c->job);
+}
+
+static void clear_job(void *arg) { store_job_clear(arg); }
+
+int stored_ask(struct call *c, enum store_kind kind, const char *id, const struct store_job **out,
+               struct err *e)
+{
+    struct store_job *j = c->state;
+    if (j) {
+        c->state = NULL;
+        *out = j;
+        if (j->err.kind != ERR_NONE)
+            *e = j->err;
+        return j->err.kind == ERR_NONE ? 0 : -1;
+    }
+    if (!c->owner)
+        return err_set(e, ERR_NOT_FOUND, "no responses are stored here: see --response-store");
+    if (strlen(id) >= STORE_ID)
+        return err_set(e, ERR_NOT_FOUND, "Response with id '%.70s' not found.", id);
+    if (!(j = ARENA_NEW(&c->arena, struct store_job, 1)))
+        return err_nomem(e);
+    *j = (struct store_job){.kind = kind, .done = on_answer, .arg = c};
+    snprintf(j->owner, sizeof(j->owner), "%s", c->owner);
+    snprintf(j->what.id, sizeof(j->what.id), "%s", id);
+    if (arena_defer(&c->arena, clear_job, j) != 0)
+        return err_nomem(e);
+    c->state = j;
+    store_submit(edge_home(c->edge)->store, j);
+    return CALL_LATER;
+}
+
+int stored_id(struct call *c, const char *rest, const char **id, struct err *e)
+{
+    const char *from = c->path + strlen("/v1/responses/");
+    const size_t n = strcspn(from, "/");
+    if (strcmp(from + n, rest) != 0)
+        return err_set(e, ERR_NOT_FOUND, "there is no such path");
+    *id = arena_strdup(&c->arena, from, n);
+    return *id ? 0 : err_nomem(e);
+}
+
+void stored_tell(const struct stored *v, struct buf *out)
+{
+    struct err ignored;
+    cJSON *r = v->state == STORED_LOST
+                   ? json_parse_exact(v->response, strlen(v->response), &ignored)
+                   : NULL;
+    if (!r) {
+        buf_str(out, v->response);
+        return;
+    }
+    cJSON *why = cJSON_CreateObject();
+    cJSON_AddStringToObject(why, "code", "server_error");
+    cJSON_AddStringToObject(why, "message", "the server was restarted meanwhile");
+    cJSON_ReplaceItemInObjectCaseSensitive(r, "error", why);
+    cJSON_ReplaceItemInObjectCaseSensitive(r, "status", cJSON_CreateString("failed"));
+    json_print_exact(out, r);
+    cJSON_Delete(r);
+}
+
+/* ---------------------------------------------------------------- what it continues */
+
+struct history {
+    cJSON *v[2 * STORE_CHAIN_MAX];
+    uint32_t n;
+};
+
+static void free_history(void *arg)
+{
+    struct history *h = arg;
+    for (uint32_t i = 0; i < h->n; i++)
+        cJSON_Delete(h->v[i]);
+    free(h);
+}
+
+/* The body's previous_response_id, before it is read; NULL: none. */
+static const char *previous_of(struct call *c)
+{
+    static const char word[] = "\"previous_response_id\"";
+    struct err ignored;
+    if (!c->body.len || !memmem(c->body.p, c->body.len, word, sizeof(word) - 1))
+        return NULL;
+    cJSON *body = json_parse(c->body.p, c->body.len, &ignored);
+    const char *id = json_str(body, "previous_response_id", NULL);
+    id = id ? arena_strdup(&c->arena, id, strlen(id)) : NULL;
+    cJSON_Delete(body);
+    return id;
+}
+
+static int read_history(struct call *c, const struct store_job *j, struct responses *p,
+                        struct err *e)
+{
+    struct history *h = calloc(1, sizeof(*h));
+    if (!h || arena_defer(&c->arena, free_history, h) != 0) {
+        free(h);
+        return err_nomem(e);
+    }
+    for (uint32_t i = 0; i < j->n_found; i++) {
+        const struct stored *v = &j->found[i];
+        if (v->state == STORED_RUNNING)
+            return err_set(e, ERR_VALIDATION,
+                           "`previous_response_id`: the response '%.70s' is still in progress",
+                           v->id);
+        cJSON *input = json_parse_exact(v->input, strlen(v->input), e);
+        cJSON *response = json_parse_exact(v->response, strlen(v->response), e);
+        cJSON *output = cJSON_DetachItemFromObjectCaseSensitive(response, "output");
+        cJSON_Delete(response);
+        h->v[h->n++] = input;
+        h->v[h->n++] = output;
+        if (!input || !output)
+            return err_wrap(e, "the stored response %s", v->id);
+    }
+    p->history = (const cJSON *const *)h->v;
+    p->n_history = h->n;
+    return 0;
+}
+
+int stored_recall(struct call *c, struct responses *p, struct err *e)
+{
+    const struct store_job *j;
+    const char *id = c->owner && !c->state ? previous_of(c) : NULL;
+    if (!c->state && !id)
+        return 0;
+    const int rc = stored_ask(c, STORE_CHAIN, id ? id : "", &j, e);
+    if (rc == -1 && e->kind == ERR_NOT_FOUND) {
+        struct err why = *e;
+        return err_set(e, ERR_VALIDATION, "`previous_response_id`: %.200s", why.msg);
+    }
+    return rc ? rc : read_history(c, j, p, e);
+}
+
+/* ---------------------------------------------------------------- the loop */
+
+static struct responses *own(const struct call *c)
+{
+    return ((struct openai *)c->state)->responses;
+}
+
+void stored_keep(struct call *c, const char *status, const struct err *why)
+{
+    struct responses *p = own(c);
+    const struct openai *o = c->state;
+    struct store_job *j = calloc(1, sizeof(*j));
+    struct buf out = BUF_INIT;
+    responses_object(&out, c, status, why);
+    char *input = strdup(p->input);
+    if (!j || !input || out.oom) {
+        free(j), free(input), buf_free(&out);
+        return;
+    }
+    j->kind = STORE_PUT;
+    snprintf(j->owner, sizeof(j->owner), "%s", c->owner);
+    snprintf(j->what.id, sizeof(j->what.id), "%s", o->id);
+    snprintf(j->what.previous, sizeof(j->what.previous), "%s", p->previous ? p->previous : "");
+    j->what.state = !strcmp(status, "in_progress") ? STORED_RUNNING : STORED_ENDED;
+    j->what.response = buf_take(&out);
+    j->what.input = input;
+    store_submit(edge_home(c->edge)->store, j);
+}
+
+bool stored_begin(struct call *c)
+{
+    struct edge *home = edge_home(c->edge);
+    struct responses *p = own(c);
+    p->call = c;
+    p->next = home->background;
+    home->background = p;
+    c->detached = true;
+    if (!c->stream)
+        responses_object(&c->out, c, "queued", NULL);
+    stored_keep(c, "in_progress", NULL);
+    return true;
+}
+
+void stored_end(struct call *c)
+{
+    struct responses **at = &edge_home(c->edge)->background;
+    while (*at && (*at)->call != c)
+        at = &(*at)->next;
+    if (*at)
+        *at = (*at)->next;
+}
+
+struct call *stored_running(const struct call *c, const char *id)
+{
+    for (struct responses *p = edge_home(c->edge)->background; p; p = p->next)
+        if (!strcmp(p->id, id) && !strcmp(p->call->owner, c->owner))
+            return p->call;
+    return NULL;
+}

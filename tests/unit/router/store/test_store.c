@@ -1,0 +1,226 @@
+/* The store of responses: order, owners, bounds, what a crash leaves. */
+#include "router/store/store.h"
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char folder[64];
+
+static struct store *open_with(uint64_t bytes, uint32_t count, uint32_t ttl)
+{
+    struct err e = ERR_INIT;
+    const struct store_options o = {folder, bytes, count, ttl};
+    struct store *s = store_open(&o, &e);
+    if (!s)
+        fail_msg("%s", e.msg);
+    return s;
+}
+
+static int setup(void **state)
+{
+    (void)state;
+    snprintf(folder, sizeof(folder), "/tmp/store-XXXXXX");
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+    static const char *const ends[] = {"", "-wal", "-shm"};
+    char path[128];
+    (void)state;
+    for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
+        snprintf(path, sizeof(path), "%s/responses.sqlite%s", folder, ends[i]);
+        unlink(path);
+    }
+    return rmdir(folder);
+}
+
+static void put(struct store *s, const char *id, const char *owner, const char *previous,
+                enum store_state state, const char *response)
+{
+    struct store_job *j = calloc(1, sizeof(*j));
+    j->kind = STORE_PUT;
+    snprintf(j->owner, sizeof(j->owner), "%s", owner);
+    snprintf(j->what.id, sizeof(j->what.id), "%s", id);
+    snprintf(j->what.previous, sizeof(j->what.previous), "%s", previous);
+    j->what.state = state;
+    j->what.response = strdup(response);
+    j->what.input = strdup("[]");
+    store_submit(s, j);
+}
+
+struct waiter {
+    pthread_mutex_t lock;
+    pthread_cond_t cond;
+    bool over;
+};
+
+static void on_done(struct store_job *j)
+{
+    struct waiter *w = j->arg;
+    pthread_mutex_lock(&w->lock);
+    w->over = true;
+    pthread_cond_signal(&w->cond);
+    pthread_mutex_unlock(&w->lock);
+}
+
+/* The caller clears it. */
+static struct store_job ask(struct store *s, enum store_kind kind, const char *id,
+                            const char *owner)
+{
+    struct waiter w = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false};
+    struct store_job j = {.kind = kind, .done = on_done, .arg = &w};
+    snprintf(j.owner, sizeof(j.owner), "%s", owner);
+    snprintf(j.what.id, sizeof(j.what.id), "%s", id);
+    store_submit(s, &j);
+    pthread_mutex_lock(&w.lock);
+    while (!w.over)
+        pthread_cond_wait(&w.cond, &w.lock);
+    pthread_mutex_unlock(&w.lock);
+    return j;
+}
+
+static void is(struct store *s, const char *id, const char *owner, const char *response)
+{
+    struct store_job j = ask(s, STORE_GET, id, owner);
+    if (response) {
+        assert_int_equal(j.err.kind, ERR_NONE);
+        assert_string_equal(j.found[0].response, response);
+        assert_string_equal(j.found[0].input, "[]");
+    } else {
+        assert_int_equal(j.err.kind, ERR_NOT_FOUND);
+    }
+    store_job_clear(&j);
+}
+
+static void what_was_put_is_there_for_its_owner(void **state)
+{
+    (void)state;
+    struct store *s = open_with(1 << 20, 100, 100);
+    put(s, "a", "ann", "", STORED_ENDED, "1");
+    is(s, "a", "ann", "1");
+    is(s, "a", "bob", NULL);
+    is(s, "a", "", NULL);
+    put(s, "a", "ann", "", STORED_ENDED, "2");
+    is(s, "a", "ann", "2");
+    struct store_job j = ask(s, STORE_DELETE, "a", "bob");
+    assert_int_equal(j.err.kind, ERR_NOT_FOUND);
+    j = ask(s, STORE_DELETE, "a", "ann");
+    assert_int_equal(j.err.kind, ERR_NONE);
+    is(s, "a", "ann", NULL);
+    is(s, "a'; DROP TABLE responses; --", "ann", NULL);
+    put(s, "late", "ann", "", STORED_ENDED, "still in the queue");
+    store_close(s);
+    s = open_with(1 << 20, 100, 100);
+    is(s, "late", "ann", "still in the queue");
+    store_close(s);
+}
+
+static void a_chain_comes_oldest_first(void **state)
+{
+    (void)state;
+    struct store *s = open_with(1 << 20, 3000, 100);
+    put(s, "a", "", "", STORED_ENDED, "1");
+    put(s, "b", "", "a", STORED_ENDED, "2");
+    put(s, "c", "", "b", STORED_ENDED, "3");
+    struct store_job j = ask(s, STORE_CHAIN, "c", "");
+    assert_int_equal(j.n_found, 3);
+    for (uint32_t i = 0; i < 3; i++)
+        assert_int_equal(j.found[i].response[0], '1' + (int)i);
+    store_job_clear(&j);
+    put(s, "theirs", "bob", "", STORED_ENDED, "x");
+    put(s, "mixed", "", "theirs", STORED_ENDED, "x");
+    j = ask(s, STORE_CHAIN, "mixed", "");
+    assert_int_equal(j.err.kind, ERR_NOT_FOUND);
+    store_job_clear(&j);
+    put(s, "ring", "", "ring", STORED_ENDED, "x"); /* no such file is written by us */
+    j = ask(s, STORE_CHAIN, "ring", "");
+    assert_int_equal(j.err.kind, ERR_VALIDATION);
+    store_job_clear(&j);
+    store_close(s);
+}
+
+static void the_longest_unused_go_first(void **state)
+{
+    char id[16], text[1001];
+    (void)state;
+    memset(text, 'x', 1000);
+    text[1000] = 0;
+    struct store *s = open_with(10 * 1002, 5, 100);
+    for (int i = 0; i < 8; i++) {
+        snprintf(id, sizeof(id), "%d", i);
+        put(s, id, "", "", STORED_ENDED, "x");
+    }
+    is(s, "2", "", NULL);
+    is(s, "3", "", "x");
+    store_close(s);
+    s = open_with(3 * 1002, 100, 100);
+    for (int i = 0; i < 8; i++) {
+        snprintf(id, sizeof(id), "%d", i);
+        put(s, id, "", "", STORED_ENDED, text);
+    }
+    is(s, "4", "", NULL);
+    is(s, "5", "", text);
+    is(s, "7", "", text);
+    store_close(s);
+    s = open_with(500, 100, 100);
+    put(s, "large", "", "", STORED_ENDED, text);
+    is(s, "large", "", NULL);
+    put(s, "small", "", "", STORED_ENDED, "x");
+    is(s, "small", "", "x");
+    store_close(s);
+}
+
+static void what_is_old_is_not_there(void **state)
+{
+    (void)state;
+    struct store *s = open_with(1 << 20, 100, 1);
+    put(s, "a", "", "", STORED_ENDED, "1");
+    is(s, "a", "", "1");
+    sleep(2);
+    is(s, "a", "", NULL);
+    struct store_job j = ask(s, STORE_DELETE, "a", "");
+    assert_int_equal(j.err.kind, ERR_NOT_FOUND);
+    store_close(s);
+}
+
+static void what_ran_is_lost_with_its_process(void **state)
+{
+    struct err e = ERR_INIT;
+    (void)state;
+    struct store *s = open_with(1 << 20, 100, 100);
+    put(s, "a", "", "", STORED_RUNNING, "1");
+    put(s, "b", "", "", STORED_ENDED, "2");
+    struct store_job j = ask(s, STORE_GET, "a", "");
+    assert_int_equal(j.found[0].state, STORED_RUNNING);
+    store_job_clear(&j);
+    store_close(s);
+    s = open_with(1 << 20, 100, 100);
+    j = ask(s, STORE_GET, "a", "");
+    assert_int_equal(j.found[0].state, STORED_LOST);
+    store_job_clear(&j);
+    j = ask(s, STORE_GET, "b", "");
+    assert_int_equal(j.found[0].state, STORED_ENDED);
+    store_job_clear(&j);
+    store_close(s);
+    assert_null(store_open(&(struct store_options){"/nowhere/at/all", 1, 1, 1}, &e));
+    assert_non_null(strstr(e.msg, "/nowhere/at/all"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+        T(what_was_put_is_there_for_its_owner), T(a_chain_comes_oldest_first),
+        T(the_longest_unused_go_first),         T(what_is_old_is_not_there),
+        T(what_ran_is_lost_with_its_process),
+#undef T
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
