@@ -68,10 +68,15 @@ static void set_env(struct arena *a, struct command *c, const char *name, const 
 
 /* What the launcher was told by environment is handed down by command line; left in place,
  * LOG_LEVEL (a filter expression) and HOSTNAME (set by every container to its own name) would be
- * misread. */
+ * misread. The service manager's variables are meant for the launcher alone (notify.h). */
 static bool inherited(const char *entry)
 {
-    return !named(entry, "LOG_LEVEL") && !named(entry, "HOSTNAME") && !named(entry, "API_KEY");
+    static const char *const own[] = {"LOG_LEVEL",     "HOSTNAME",      "API_KEY",
+                                      "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"};
+    for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++)
+        if (named(entry, own[i]))
+            return false;
+    return true;
 }
 
 static void begin(const struct plan *p, struct command *c, const char *program)

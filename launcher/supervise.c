@@ -6,6 +6,7 @@
 #include "launcher/draft.h"
 #include "launcher/groups.h"
 #include "launcher/machine.h"
+#include "launcher/notify.h"
 #include "launcher/progress.h"
 #include "launcher/restarts.h"
 #include "launcher/sweep.h"
@@ -42,6 +43,7 @@ struct supervisor {
     struct draft draft;
     uint32_t n, n_children, n_ready;
     struct progress progress; /* of the shards that load */
+    struct notify notify;     /* the service manager */
     bool served;              /* once: all shards were ready */
     struct restarts restarts;
     uint32_t n_checked; /* of the plan's sources */
@@ -515,6 +517,15 @@ static void watch_children(struct supervisor *s, int64_t now)
         child_watch(&s->children[i], turn_ms, 1000 * s->plan->cfg->heartbeat_timeout);
 }
 
+/* Ready is what /readyz says: the shards are, and the router has warmed them up. */
+static void notify(struct supervisor *s, int64_t now)
+{
+    const bool router =
+        s->plan->first || startup_look(s->progress.board, STARTUP_ROUTER, 1).phase == STARTUP_READY;
+    const enum step step = s->step == SERVING && !router ? LOADING : s->step;
+    notify_turn(&s->notify, step == SERVING, step >= STOP_ROUTER, rows[step].name, now);
+}
+
 static int wait_ms(const struct supervisor *s)
 {
     int64_t next = s->deadline, left;
@@ -563,6 +574,7 @@ static void turn(struct supervisor *s)
         rows[s->step].late(s);
     }
     watch_children(s, now);
+    notify(s, now);
     groups_late(&s->groups, now);
     draft_late(&s->draft, now);
 }
@@ -571,6 +583,7 @@ int supervise(const struct plan *p, struct err *e)
 {
     struct supervisor s = {.own = *p, .n = p->n, .err = e};
     s.watched = clock_ms();
+    notify_init(&s.notify, p->environ);
     uint32_t n_groups = p->cfg->models_folder ? p->cfg->max_loaded_models : 0;
     sigset_t set;
     int rc = -1;
@@ -604,6 +617,7 @@ int supervise(const struct plan *p, struct err *e)
     progress_free(&s.progress);
     groups_free(&s.groups);
     draft_free(&s.draft);
+    notify_free(&s.notify);
     free(s.children);
     free(s.ended);
     free(s.fds);

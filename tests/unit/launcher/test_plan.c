@@ -4,9 +4,18 @@
 #include "tests/unit/test.h"
 #include <string.h>
 
-static char *inherited[] = {
-    "PATH=/bin",       "LOG_LEVEL=info,h2=warn", "HOSTNAME=pod-7", "API_KEY=old", "RANK=9",
-    "CUDA_GRAPHS=1,2", "HF_API_TOKEN=t",         "HOSTNAMES=kept", NULL};
+static char *inherited[] = {"PATH=/bin",
+                            "LOG_LEVEL=info,h2=warn",
+                            "HOSTNAME=pod-7",
+                            "API_KEY=old",
+                            "RANK=9",
+                            "CUDA_GRAPHS=1,2",
+                            "HF_API_TOKEN=t",
+                            "HOSTNAMES=kept",
+                            "NOTIFY_SOCKET=/run/n",
+                            "WATCHDOG_USEC=9",
+                            "WATCHDOG_PID=1",
+                            NULL};
 
 struct fixture {
     struct config cfg;
@@ -182,6 +191,9 @@ static void what_is_inherited(void **state)
     assert_string_equal(env(&f.cmd, "CUDA_GRAPHS"), "0");
     assert_null(env(&f.cmd, "LOG_LEVEL"));
     assert_null(env(&f.cmd, "HOSTNAME"));
+    assert_null(env(&f.cmd, "NOTIFY_SOCKET"));
+    assert_null(env(&f.cmd, "WATCHDOG_USEC"));
+    assert_null(env(&f.cmd, "WATCHDOG_PID"));
     assert_null(env(&f.cmd, "API_KEY"));
     assert_null(arg(&f.cmd, "--sharded"));
     assert_string_equal(arg(&f.cmd, "--threads"), "16");
