@@ -83,7 +83,7 @@ UNIT      := $(UNIT_SRC:tests/%.c=$(B)/tests/%)
 BENCH_SRC := $(sort $(wildcard tests/bench/*.c))
 BENCH     := $(BENCH_SRC:tests/%.c=$(B)/tests/%)
 
-.PHONY: all help deps run test soak unit jitter integration faults clients check bench bench-compare bench-peers install install-files clean format tidy cppcheck layers headers fuzz fuzz-build fuzz-replay \
+.PHONY: all help deps run test soak unit jitter integration faults clients check bench bench-compare bench-peers install install-files deb clean format tidy cppcheck layers headers fuzz fuzz-build fuzz-replay \
         distclean demo docs-pages docs-deps docs-site
 .PHONY: FORCE
 .SECONDARY:
@@ -359,6 +359,18 @@ install-files:         ## the same from programs that are already built in BIN_D
 	ln -sf ../libexec/$(PRODUCT)/router $(DESTDIR)$(PREFIX)/bin/text-generation-router
 	ln -sf ../libexec/$(PRODUCT)/model-server $(DESTDIR)$(PREFIX)/bin/text-generation-server
 	launcher/front/pages.sh $(PRODUCT) $(VERSION) $(BIN_DIR) $(DESTDIR)$(PREFIX)/share
+
+# ---------------------------------------------------------------- packages
+# From a copy of the tree, so that dpkg's files stay out of it. DEB_PKG is what it takes beside DEB.
+DEB_PKG   := debhelper lintian
+deb:                   ## a Debian package in build/deb, checked by lintian (apt-get install debhelper lintian)
+	@command -v dh lintian >/dev/null || { echo "make deb needs: $(DEB_PKG)"; exit 1; }
+	@[ "$$(dpkg-parsechangelog -S Version)" = "$(VERSION)" ] || { echo "debian/changelog and VERSION differ"; exit 1; }
+	rm -rf $(BUILD)/deb/tree && mkdir -p $(BUILD)/deb/tree && rm -f $(BUILD)/deb/*.deb
+	tar -c --exclude=./$(BUILD) --exclude=./.git . | tar -x -C $(BUILD)/deb/tree
+	cd $(BUILD)/deb/tree && env -u MAKEFLAGS -u MAKELEVEL -u MFLAGS dpkg-buildpackage -us -uc -b -j$(JOBS) >../build.log 2>&1 || { tail -30 ../build.log; exit 1; }
+	lintian --allow-root --fail-on error,warning $(BUILD)/deb/*.changes
+	@ls -l $(BUILD)/deb/*.deb
 
 -include $(wildcard model-server/backend/cuda/rules.mk)
 .PHONY: cuda
