@@ -125,6 +125,12 @@ static struct series *series_of(struct metric *m, const char *value)
     return NULL;
 }
 
+void metrics_expect(struct metrics *m, uint32_t row, const char *label_value)
+{
+    assert(row < m->n && m->m[row].row->label);
+    series_of(&m->m[row], label_value);
+}
+
 void metrics_add(struct metrics *m, uint32_t row, const char *label_value, double v)
 {
     assert(row < m->n && m->m[row].row->type == METRIC_COUNTER);
@@ -181,29 +187,40 @@ static void print_escaped(struct buf *out, const char *s, bool quotes)
     }
 }
 
-static void print_line(struct buf *out, const struct metric *m, const char *suffix,
-                       const char *label, const char *le, double v)
+/* How a row is printed: under which name, and with which labels in every series. */
+struct shown {
+    const struct metric *m;
+    const char *name, *fixed;
+    struct buf *out;
+};
+
+static void print_line(const struct shown *p, const char *suffix, const char *label, const char *le,
+                       double v)
 {
-    buf_fmt(out, "%s%s", m->row->name, suffix);
+    const bool fixed = *p->fixed;
+    buf_fmt(p->out, "%s%s", p->name, suffix);
+    if (fixed || label || le)
+        buf_fmt(p->out, "{%s", p->fixed);
     if (label) {
-        buf_fmt(out, "{%s=\"", m->row->label);
-        print_escaped(out, label, true);
-        buf_ch(out, '"');
+        buf_fmt(p->out, "%s%s=\"", fixed ? "," : "", p->m->row->label);
+        print_escaped(p->out, label, true);
+        buf_ch(p->out, '"');
     }
     if (le)
-        buf_fmt(out, "%cle=\"%s\"", label ? ',' : '{', le);
-    if (label || le)
-        buf_ch(out, '}');
-    buf_ch(out, ' ');
-    print_number(out, v);
-    buf_ch(out, '\n');
+        buf_fmt(p->out, "%sle=\"%s\"", fixed || label ? "," : "", le);
+    if (fixed || label || le)
+        buf_ch(p->out, '}');
+    buf_ch(p->out, ' ');
+    print_number(p->out, v);
+    buf_ch(p->out, '\n');
 }
 
-static void print_series(struct buf *out, const struct metric *m, const struct series *s)
+static void print_series(const struct shown *p, const struct series *s, enum metric_part part)
 {
+    const struct metric *m = p->m;
     const char *label = atomic_load_explicit(&s->label, memory_order_acquire);
-    if (m->row->type != METRIC_HISTOGRAM) {
-        print_line(out, m, "", label, NULL, cell_get(&s->value));
+    if (m->row->type != METRIC_HISTOGRAM || part == METRIC_SUM) {
+        print_line(p, "", label, NULL, cell_get(&s->value));
         return;
     }
     uint64_t count = 0;
@@ -212,22 +229,39 @@ static void print_series(struct buf *out, const struct metric *m, const struct s
         count += atomic_load_explicit(&s->bucket[i], memory_order_relaxed);
         if (i < m->row->n_bounds) /* nine digits: 0.000225, not 0.00022499999999999999 */
             snprintf(le, sizeof(le), "%.9g", m->bound[i]);
-        print_line(out, m, "_bucket", label, le, (double)count);
+        print_line(p, "_bucket", label, le, (double)count);
     }
-    print_line(out, m, "_sum", label, NULL, cell_get(&s->value));
-    print_line(out, m, "_count", label, NULL, (double)count);
+    print_line(p, "_sum", label, NULL, cell_get(&s->value));
+    print_line(p, "_count", label, NULL, (double)count);
+}
+
+static void print_row(const struct shown *p, enum metric_part part)
+{
+    static const char *const types[] = {"counter", "gauge", "histogram"};
+    const struct metric *m = p->m;
+    buf_fmt(p->out, "# HELP %s ", p->name);
+    print_escaped(p->out, m->row->help, false);
+    buf_fmt(p->out, "\n# TYPE %s %s\n", p->name,
+            types[part == METRIC_SUM ? METRIC_COUNTER : m->row->type]);
+    for (uint32_t k = 0; k < (m->row->label ? SLOTS : 1); k++)
+        if (!m->row->label || atomic_load_explicit(&m->s[k].label, memory_order_acquire))
+            print_series(p, &m->s[k], part);
 }
 
 void metrics_print(const struct metrics *m, struct buf *out)
 {
-    static const char *const types[] = {"counter", "gauge", "histogram"};
-    for (uint32_t i = 0; i < m->n; i++) {
-        const struct metric *x = &m->m[i];
-        buf_fmt(out, "# HELP %s ", x->row->name);
-        print_escaped(out, x->row->help, false);
-        buf_fmt(out, "\n# TYPE %s %s\n", x->row->name, types[x->row->type]);
-        for (uint32_t k = 0; k < (x->row->label ? SLOTS : 1); k++)
-            if (!x->row->label || atomic_load_explicit(&x->s[k].label, memory_order_acquire))
-                print_series(out, x, &x->s[k]);
+    for (uint32_t i = 0; i < m->n; i++)
+        print_row(&(struct shown){&m->m[i], m->m[i].row->name, "", out}, METRIC_ALL);
+}
+
+void metrics_print_aliases(const struct metrics *m, const struct metric_alias *a, uint32_t n,
+                           const char *labels, struct buf *out)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        assert(a[i].row < m->n);
+        assert(a[i].part == METRIC_ALL || m->m[a[i].row].row->type == METRIC_HISTOGRAM);
+        print_row(&(struct shown){&m->m[a[i].row], a[i].name, labels, out}, a[i].part);
     }
 }
+
+void metrics_escape(struct buf *out, const char *s) { print_escaped(out, s, true); }

@@ -29,7 +29,27 @@ void metrics_free(struct metrics *m);
 void metrics_add(struct metrics *m, uint32_t row, const char *label_value, double v); /* counter */
 void metrics_set(struct metrics *m, uint32_t row, const char *label_value, double v); /* gauge */
 void metrics_observe(struct metrics *m, uint32_t row, const char *label_value, double v);
+/* The series of a label value is there from now on, as 0: Prometheus' rate() does not see the first
+ * event of a series that appears with it. */
+void metrics_expect(struct metrics *m, uint32_t row, const char *label_value);
 /* Prometheus text format 0.0.4. Rows never touched are printed too (as 0), unlike TGI: a dashboard
  * should not see a series appear out of nothing. */
 void metrics_print(const struct metrics *m, struct buf *out);
+
+/* A row under another project's name, whose tools look for it. */
+enum metric_part {
+    METRIC_ALL, /* the row as it is */
+    METRIC_SUM, /* a histogram's sum, as a counter */
+};
+struct metric_alias {
+    const char *name;
+    uint32_t row;
+    enum metric_part part;
+};
+/* The same text for `n` aliases. `labels` stand in every series: "a=\"b\",c=\"d\"", values escaped;
+ * "": none. */
+void metrics_print_aliases(const struct metrics *m, const struct metric_alias *a, uint32_t n,
+                           const char *labels, struct buf *out);
+/* Appends `s` as the value of a label stands between its quotes. */
+void metrics_escape(struct buf *out, const char *s);
 #endif

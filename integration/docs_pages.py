@@ -83,6 +83,12 @@ def metrics():
     out += "| name | type | label | meaning |\n|---|---|---|---|\n"
     for kind, name, label, help_ in sorted(rows, key=lambda r: r[1]):
         out += f"| `{name}` | {kind.lower()} | {f'`{label}`' if label else ''} | {joined(help_)} |\n"
+    names = dict(re.findall(r'X\((M_\w+),\s*\w+,\s*"(\w+)"', text))
+    out += "\n## vLLM's names\n\nThe same values for routers and autoscalers that know only these names, with the labels `model_name` and\n"
+    out += "`engine`. `vllm:cache_config_info` has the labels `block_size` and `num_gpu_blocks`, and the value 1.\n\n"
+    out += "| name | is |\n|---|---|\n"
+    for name, row, part in re.findall(r'X\("(vllm:\w+)",\s*(M_\w+),\s*(\w+)\)', (ROOT / "router/metrics.h").read_text()):
+        out += f"| `{name}` | {'the sum of ' if part == 'SUM' else ''}`{names[row]}` |\n"
     return out
 
 

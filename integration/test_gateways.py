@@ -1,5 +1,7 @@
 """The routes that gateways and balancers ask: prompts rendered, what is served, how busy it is."""
 
+import re
+
 import pytest
 import requests
 from serving import DEMO, ROOT, SLOW, Service, wait_for
@@ -112,3 +114,82 @@ def test_options_name_the_methods_of_the_path(s):
         r = requests.options(s.url + path, timeout=60 * SLOW)
         assert r.status_code == 200 and r.headers["allow"] == r.headers["access-control-allow-methods"] == allow
     assert requests.options(s.url + "/nothing", timeout=60 * SLOW).status_code == 404
+
+
+# What each of them reads of /metrics: (name, type). docs/results/operations.md says which versions.
+READ = {
+    "llm-d, gateway API inference extension": [
+        ("vllm:num_requests_waiting", "gauge"), ("vllm:num_requests_running", "gauge"),
+        ("vllm:kv_cache_usage_perc", "gauge"), ("vllm:cache_config_info", "gauge"),
+    ],
+    "production-stack": [
+        ("vllm:num_requests_waiting", "gauge"), ("vllm:num_requests_running", "gauge"), ("vllm:gpu_cache_usage_perc", "gauge"),
+        ("vllm:gpu_prefix_cache_hits_total", "counter"), ("vllm:gpu_prefix_cache_queries_total", "counter"),
+    ],
+    "AIBrix": [
+        ("vllm:num_requests_waiting", "gauge"), ("vllm:num_requests_running", "gauge"), ("vllm:kv_cache_usage_perc", "gauge"),
+        ("vllm:prompt_tokens_total", "counter"), ("vllm:generation_tokens_total", "counter"),
+        ("vllm:time_to_first_token_seconds", "histogram"), ("vllm:e2e_request_latency_seconds", "histogram"),
+    ],
+}  # fmt: skip
+
+
+def labels(line):
+    return dict(re.findall(r'(\w+)="((?:[^"\\]|\\.)*)"', line))
+
+
+@pytest.mark.parametrize("reader", READ)
+def test_metrics_that_others_read(s, reader):
+    text = get(s, "/metrics").text
+    kinds = dict(re.findall(r"^# TYPE (\S+) (\S+)$", text, re.M))
+    model = get(s, "/v1/models").json()["data"][0]["id"]
+    for name, kind in READ[reader]:
+        assert kinds[name] == kind
+        series = [line for line in text.splitlines() if re.match(rf"{name}(_bucket|_sum|_count)?{{", line)]
+        assert series and all(labels(line)["model_name"] == model and labels(line)["engine"] == "0" for line in series)
+
+
+def value(text, name):
+    (line,) = [line for line in text.splitlines() if line.startswith(name + "{")]
+    return float(line.rsplit(" ", 1)[1])
+
+
+def test_fractions_and_sizes_are_those_of_the_cache(s):
+    text = get(s, "/metrics").text
+    (info,) = [labels(line) for line in text.splitlines() if line.startswith("vllm:cache_config_info{")]
+    blocks = {labels(line)["state"]: float(line.split()[-1]) for line in text.splitlines() if line.startswith("kv_blocks{")}
+    assert int(info["num_gpu_blocks"]) == sum(blocks.values()) and int(info["block_size"]) > 0
+    body = {"prompt": ONCE, "max_tokens": 480, "ignore_eos": True, "stream": True, "n": 4}
+    with s.post("/v1/completions", body, stream=True) as r:
+        lines = r.iter_lines()
+        next(lines)
+        busy = get(s, "/metrics").text
+    wait_for(lambda: get(s, "/load").json()["server_load"] == 0)
+    usage = value(busy, "vllm:kv_cache_usage_perc")
+    assert 0 < usage <= 1 and usage == value(busy, "vllm:gpu_cache_usage_perc")
+    assert value(busy, "vllm:num_requests_running") + value(busy, "vllm:num_requests_waiting") > 0
+    assert value(get(s, "/metrics").text, "vllm:kv_cache_usage_perc") == 0, "what is cached and free is not in use"
+
+
+def test_prefix_hits_never_exceed_queries(s):
+    wait_for(lambda: get(s, "/load").json()["server_load"] == 0)
+    prompt = {"prompt": "It was a cold and rainy day, and the little fox had no friends at all. " * 6, "max_tokens": 2}
+    seen = []
+    for _ in range(3):
+        used = s.post("/v1/completions", prompt).json()["usage"]["prompt_tokens"]
+        text = get(s, "/metrics").text
+        seen.append([value(text, f"vllm:prefix_cache_{what}_total") for what in ("queries", "hits")])
+    first, second, third = seen
+    assert second[0] - first[0] == third[0] - second[0] == used
+    assert used * 0.8 < second[1] - first[1] == third[1] - second[1] <= used
+
+
+def test_counters_are_there_before_their_first_event():
+    with Service(DEMO) as fresh:
+        text = requests.get(fresh.url + "/metrics", timeout=60 * SLOW).text
+        for name in re.findall(r"^# TYPE (\S+) counter$", text, re.M):
+            assert re.search(rf"^{name}[ {{]", text, re.M), f"{name} has no series"
+        for cause in ("validation", "overloaded", "generation", "incomplete", "template", "unhealthy", "dropped"):
+            assert fresh.metric("tgi_request_failure", err=cause) == 0
+        fresh.post("/generate", {"inputs": "x", "parameters": {"max_new_tokens": -1}})
+        wait_for(lambda: fresh.metric("tgi_request_failure", err="validation") == 1)

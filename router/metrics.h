@@ -98,7 +98,61 @@
       "`ready`: from the router's start until requests were served.",                              \
       0, 0, 0)                                                                                     \
     X(M_PREFIX_HIT_TOKENS, COUNTER, "prefix_hit_tokens", NULL,                                     \
-      "Prompt tokens served from the prefix cache.", 0, 0, 0)
+      "Prompt tokens served from the prefix cache.", 0, 0, 0)                                      \
+    X(M_PREFIX_QUERY_TOKENS, COUNTER, "prefix_query_tokens", NULL,                                 \
+      "Prompt tokens that were looked up in the prefix cache.", 0, 0, 0)                           \
+    X(M_KV_USAGE, GAUGE, "kv_usage", NULL, "KV blocks in use, as a fraction of all: 0 to 1.", 0,   \
+      0, 0)
+
+/* Series that are there before their first event. */
+#define ROUTER_METRIC_SERIES(X)                                                                    \
+    X(M_REQUEST_FAILURE, "validation")                                                             \
+    X(M_REQUEST_FAILURE, "overloaded")                                                             \
+    X(M_REQUEST_FAILURE, "generation")                                                             \
+    X(M_REQUEST_FAILURE, "incomplete")                                                             \
+    X(M_REQUEST_FAILURE, "template")                                                               \
+    X(M_REQUEST_FAILURE, "unhealthy")                                                              \
+    X(M_REQUEST_FAILURE, "dropped")                                                                \
+    X(M_BATCH_CONCAT, "chunking")                                                                  \
+    X(M_BATCH_CONCAT, "backpressure")                                                              \
+    X(M_BATCH_CONCAT, "wait_exceeded")                                                             \
+    X(M_BATCH_INFERENCE_COUNT, "prefill")                                                          \
+    X(M_BATCH_INFERENCE_COUNT, "decode")                                                           \
+    X(M_BATCH_INFERENCE_SUCCESS, "prefill")                                                        \
+    X(M_BATCH_INFERENCE_SUCCESS, "decode")                                                         \
+    X(M_BATCH_INFERENCE_FAILURE, "prefill")                                                        \
+    X(M_BATCH_INFERENCE_FAILURE, "decode")                                                         \
+    X(M_PREEMPTIONS, "swap")                                                                       \
+    X(M_PREEMPTIONS, "recompute")                                                                  \
+    X(M_SWAPPED_BLOCKS, "out")                                                                     \
+    X(M_SWAPPED_BLOCKS, "in")                                                                      \
+    X(M_TRACE_SPANS, "sent")                                                                       \
+    X(M_TRACE_SPANS, "dropped")                                                                    \
+    X(M_TRACE_SPANS, "lost")
+
+/* The same values under vLLM's names, for routers and autoscalers that know no others. A name is
+ * here only where type and meaning agree; `gpu_*` are the names of older versions. */
+#define ROUTER_METRIC_ALIASES(X)                                                                   \
+    X("vllm:num_requests_waiting", M_QUEUE_SIZE, ALL)                                              \
+    X("vllm:num_requests_running", M_BATCH_CURRENT_SIZE, ALL)                                      \
+    X("vllm:kv_cache_usage_perc", M_KV_USAGE, ALL)                                                 \
+    X("vllm:gpu_cache_usage_perc", M_KV_USAGE, ALL)                                                \
+    X("vllm:prefix_cache_queries_total", M_PREFIX_QUERY_TOKENS, ALL)                               \
+    X("vllm:prefix_cache_hits_total", M_PREFIX_HIT_TOKENS, ALL)                                    \
+    X("vllm:gpu_prefix_cache_queries_total", M_PREFIX_QUERY_TOKENS, ALL)                           \
+    X("vllm:gpu_prefix_cache_hits_total", M_PREFIX_HIT_TOKENS, ALL)                                \
+    X("vllm:num_preemptions_total", M_PREEMPTIONS, ALL)                                            \
+    X("vllm:prompt_tokens_total", M_INPUT_LENGTH, SUM)                                             \
+    X("vllm:generation_tokens_total", M_GENERATED_TOKENS, SUM)                                     \
+    X("vllm:request_success_total", M_REQUEST_SUCCESS, ALL)                                        \
+    X("vllm:request_prompt_tokens", M_INPUT_LENGTH, ALL)                                           \
+    X("vllm:request_generation_tokens", M_GENERATED_TOKENS, ALL)                                   \
+    X("vllm:request_params_max_tokens", M_MAX_NEW_TOKENS, ALL)                                     \
+    X("vllm:time_to_first_token_seconds", M_FIRST_TOKEN_DURATION, ALL)                             \
+    X("vllm:request_time_per_output_token_seconds", M_TOKEN_DURATION, ALL)                         \
+    X("vllm:e2e_request_latency_seconds", M_REQUEST_DURATION, ALL)                                 \
+    X("vllm:request_queue_time_seconds", M_QUEUE_DURATION, ALL)                                    \
+    X("vllm:request_inference_time_seconds", M_INFERENCE_DURATION, ALL)
 
 enum router_metric {
 #define X(id, type, name, label, help, first, factor, n) id,
@@ -107,4 +161,9 @@ enum router_metric {
         N_ROUTER_METRICS
 };
 extern const struct metric_row router_metrics[N_ROUTER_METRICS];
+
+/* The table with the series of ROUTER_METRIC_SERIES; NULL: no memory. */
+struct metrics *router_metrics_new(void);
+/* The aliases, with the model's name in every series. */
+void router_metrics_print_aliases(const struct metrics *m, const char *model, struct buf *out);
 #endif

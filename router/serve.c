@@ -205,7 +205,7 @@ static int build_edge(struct service *s, struct err *e)
     g->compute_type = c->compute_type;
     snprintf(g->fingerprint, sizeof(g->fingerprint), "%s-native", VERSION);
     admission_init(&g->admission, c->max_concurrent_requests);
-    if (!(g->metrics = metrics_new(router_metrics, N_ROUTER_METRICS)))
+    if (!(g->metrics = router_metrics_new()))
         return err_nomem(e);
     struct tracer_options t = {.endpoint = c->otlp_endpoint,
                                .service_name = c->otlp_service_name,

@@ -171,8 +171,10 @@ static uint32_t join(struct scheduler *s, struct seq **out, uint32_t most)
             q->req->times.batched = now;
             q->req->n_cached = q->kv.n_cached;
         }
-        if (q->kv.n_cached != q->waiter.swap_to)
+        if (!q->waiter.swap_to || q->kv.n_cached != q->waiter.swap_to) {
+            sched_count(s, M_PREFIX_QUERY_TOKENS, NULL, q->waiter.key.n);
             sched_count(s, M_PREFIX_HIT_TOKENS, NULL, q->kv.n_cached);
+        }
         sched_count(s, M_KV_COPIES, NULL, q->kv.copy_from != 0);
         sched_count(s, M_STATE_HITS, NULL, q->kv.state_from != 0);
         yield_swap_in(s, q);

@@ -2,6 +2,17 @@
 #include "router/call/call.h"
 #include "router/metrics.h"
 
+/* What the shards' KV cache is made of: vLLM's info series, whose value says nothing. */
+static void print_cache_config(const struct edge *g, uint32_t blocks, struct buf *out)
+{
+    static const char name[] = "vllm:cache_config_info";
+    buf_fmt(out, "# HELP %s Size of the KV cache.\n# TYPE %s gauge\n%s{block_size=\"%u\",", name,
+            name, name, edge_limits(g)->block_size);
+    buf_fmt(out, "num_gpu_blocks=\"%u\",model_name=\"", blocks);
+    metrics_escape(out, g->model_id);
+    buf_str(out, "\",engine=\"0\"} 1\n");
+}
+
 static void reply(struct call *c)
 {
     c->type = "text/plain; version=0.0.4; charset=utf-8";
@@ -10,7 +21,14 @@ static void reply(struct call *c)
     edge_publish_startup(c->edge);
     metrics_add(home->metrics, M_LOG_DROPPED, NULL, (double)(dropped - home->n_log_dropped));
     home->n_log_dropped = dropped;
+    struct infer *i = atomic_load(&home->infer);
+    const struct infer_stats st = i ? infer_stats(i) : (struct infer_stats){0};
+    metrics_set(home->metrics, M_KV_USAGE, NULL,
+                st.blocks_total ? (double)st.blocks_used / st.blocks_total : 0);
     metrics_print(c->edge->metrics, &c->out);
+    router_metrics_print_aliases(home->metrics, home->model_id, &c->out);
+    if (st.blocks_total)
+        print_cache_config(home, st.blocks_total, &c->out);
     call_reply(c);
 }
 

@@ -117,10 +117,61 @@ static void nothing_is_lost_between_threads(void **state)
     metrics_free(m);
 }
 
+static void a_series_is_there_before_its_first_event(void **state)
+{
+    (void)state;
+    struct metrics *m = metrics_new(rows, 5);
+    struct buf b = BUF_INIT;
+    metrics_expect(m, FAILED, "full");
+    metrics_add(m, FAILED, "other cause", 2);
+    metrics_print(m, &b);
+    has(&b, "t_failed{err=\"full\"} 0");
+    has(&b, "t_failed{err=\"other cause\"} 2");
+    buf_free(&b);
+    metrics_free(m);
+}
+
+static void prints_rows_under_other_names(void **state)
+{
+    static const struct metric_alias aliases[] = {{"o:count_total", COUNT, METRIC_ALL},
+                                                  {"o:failed", FAILED, METRIC_ALL},
+                                                  {"o:size", SIZE, METRIC_ALL},
+                                                  {"o:size_total", SIZE, METRIC_SUM},
+                                                  {"o:time", TIME, METRIC_ALL}};
+    (void)state;
+    struct metrics *m = metrics_new(rows, 5);
+    struct buf b = BUF_INIT, name = BUF_INIT;
+    metrics_add(m, COUNT, NULL, 3);
+    metrics_add(m, FAILED, "full", 1);
+    metrics_observe(m, SIZE, NULL, 12);
+    metrics_observe(m, SIZE, NULL, 30);
+    metrics_observe(m, TIME, "decode", 1);
+    buf_str(&name, "m=\"");
+    metrics_escape(&name, "a\"b\\");
+    buf_str(&name, "\",e=\"0\"");
+    metrics_print_aliases(m, aliases, 5, name.p, &b);
+    has(&b, "# HELP o:count_total Requests.");
+    has(&b, "# TYPE o:count_total counter");
+    has(&b, "o:count_total{m=\"a\\\"b\\\\\",e=\"0\"} 3");
+    has(&b, "o:failed{m=\"a\\\"b\\\\\",e=\"0\",err=\"full\"} 1");
+    has(&b, "# TYPE o:size histogram");
+    has(&b, "o:size_bucket{m=\"a\\\"b\\\\\",e=\"0\",le=\"20\"} 1");
+    has(&b, "o:size_count{m=\"a\\\"b\\\\\",e=\"0\"} 2");
+    has(&b, "# TYPE o:size_total counter");
+    has(&b, "o:size_total{m=\"a\\\"b\\\\\",e=\"0\"} 42");
+    has(&b, "o:time_bucket{m=\"a\\\"b\\\\\",e=\"0\",method=\"decode\",le=\"+Inf\"} 1");
+    assert_null(strstr(b.p, "\nt_"));
+    buf_free(&name);
+    buf_free(&b);
+    metrics_free(m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(prints_every_kind),
+        cmocka_unit_test(a_series_is_there_before_its_first_event),
+        cmocka_unit_test(prints_rows_under_other_names),
         cmocka_unit_test(untouched_rows_are_zero),
         cmocka_unit_test(late_label_values_share_other),
         cmocka_unit_test(nothing_is_lost_between_threads),
