@@ -1,0 +1,182 @@
+"""The image: made of programs that are already built, and run under podman as a cluster would run it.
+
+Skipped, aloud, where Debian's buildah, podman and runc are not installed or cannot start a container."""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import threading
+import time
+
+import pytest
+import requests
+from serving import BIN, DEMO, ROOT, Service, free_port, wait_for
+
+MOST_BYTES = 40 << 20
+NEEDED = ("buildah", "podman", "runc", "catatonit")
+LIMITS = '[containers]\ndefault_ulimits = ["nofile=20000:20000", "nproc=30000:30000"]\n'  # else podman asks for more than some machines allow
+SECURE = ["--read-only", "--cap-drop", "all", "--security-opt", "no-new-privileges", "--tmpfs", "/tmp:mode=1777"]
+
+
+def run(*argv, timeout=300, check=True, **more):
+    done = subprocess.run([str(a) for a in argv], capture_output=True, text=True, timeout=timeout, **more)
+    assert not check or done.returncode == 0, f"{argv}\n{done.stdout}{done.stderr}"
+    return done
+
+
+@pytest.fixture(scope="module")
+def podman(tmp_path_factory):
+    """podman with storage of its own; its images and containers go with it."""
+    if lacking := [p for p in NEEDED if not shutil.which(p)] or os.environ.get("SAN") and ["a build without sanitizers"]:
+        pytest.skip(f"the image is not tested without {', '.join(lacking)}")
+    root = tmp_path_factory.mktemp("containers")
+    (root / "containers.conf").write_text(LIMITS)
+    (root / "storage.conf").write_text(f'[storage]\ndriver = "vfs"\ngraphroot = "{root}/graph"\nrunroot = "{root}/run"\n')
+    env = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
+    env |= {"CONTAINERS_CONF": f"{root}/containers.conf", "CONTAINERS_STORAGE_CONF": f"{root}/storage.conf"}
+
+    def call(*argv, **more):
+        return run("podman", "--runtime", "runc", *argv, env=env, **more)
+
+    call.env, call.root = env, root
+    yield call
+    call("rm", "--all", "--force", check=False)
+    call("pod", "rm", "--all", "--force", check=False)
+    call("rmi", "--all", "--force", check=False)
+
+
+@pytest.fixture(scope="module")
+def archive(podman):
+    """`make image-files`, whose tar podman loads."""
+    run("make", "-C", ROOT, "image-files", f"BIN_DIR={BIN.resolve()}", f"BUILD={podman.root}/build", "NVCC=", env=podman.env)
+    (tar,) = (podman.root / "build/image").glob("*.tar")
+    return tar
+
+
+@pytest.fixture(scope="module")
+def image(podman, archive):
+    podman("rmi", "--all", "--force")
+    name = re.search(r"Loaded image: (\S+)", podman("load", "--input", archive).stdout).group(1)
+    probe = podman("run", "--rm", "--network", "host", name, "--version", check=False)
+    if probe.returncode:
+        pytest.skip(f"no container starts here: {probe.stderr.strip().splitlines()[-1]}")
+    return name
+
+
+class Container(Service):
+    def __init__(self, podman, image, *argv, options=()):
+        self.podman, self.port = podman, free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        argv = ["--network", "host", *SECURE, "--env", f"PORT={self.port}", *options, image, "--hostname", "127.0.0.1", *argv]
+        self.id = podman("run", "--detach", *argv).stdout.strip()
+        self.wait_ready()
+
+    def inspect(self, what):
+        return self.podman("inspect", "--format", "{{%s}}" % what, self.id).stdout.strip()
+
+    def alive(self):
+        return self.inspect(".State.Running") == "true"
+
+    @property
+    def returncode(self):
+        return int(self.inspect(".State.ExitCode"))
+
+    p = property(lambda self: self)
+    log = property(lambda self: self.podman("logs", self.id).stdout)
+
+    def status(self, field):
+        text = pathlib.Path(f"/proc/{self.inspect('.State.Pid')}/status").read_text()
+        return re.search(rf"^{field}:\s*(.*)$", text, re.M).group(1).split()
+
+    def end(self):
+        self.podman("rm", "--force", "--time", "0", self.id)
+
+
+def test_what_it_holds(podman, image, archive):
+    config = json.loads(podman("image", "inspect", image).stdout)[0]
+    assert config["Size"] <= MOST_BYTES, f"{config['Size']} bytes"
+    assert archive.stat().st_size <= MOST_BYTES + (1 << 20)
+    assert config["Healthcheck"]["Test"][:2] == ["CMD", "/usr/libexec/headrace/launcher"] and config["User"] == "10001:0"
+    listed = run("tar", "-tf", archive).stdout.split()
+    (layer,) = [name for name in listed if name.endswith(".tar")]
+    files = run("sh", "-c", f"tar -xOf {archive} {layer} | tar -tv").stdout.splitlines()
+    modes = {line.split(maxsplit=5)[5]: line.split()[0] for line in files}
+    assert not [f for f in modes if re.search(r"(^|/)(sh|bash|dash|perl|apt|dpkg)$", f)], "a shell, or a package manager"
+    assert not [f for f, mode in modes.items() if mode[0] == "-" and (mode[8] == "w" or "s" in mode)], "writable, or setuid"
+    assert modes["tmp/"] == modes["data/"] == "drwxrwxrwt"
+    assert "usr/share/doc/libgrpc29/copyright.gz" in modes and "usr/share/doc/headrace/copyright" in modes
+
+
+def test_the_same_programs_make_the_same_image(podman, archive):
+    def identity(tar):
+        """Digests of the configuration and of the layers; the tar around them has a list in no fixed order."""
+        manifest = json.loads(run("tar", "-xOf", tar, "manifest.json").stdout)[0]
+        return manifest["Config"], manifest["Layers"]
+
+    run("make", "-C", ROOT, "image-files", f"BIN_DIR={BIN.resolve()}", f"BUILD={podman.root}/again", "NVCC=", env=podman.env)
+    (again,) = (podman.root / "again/image").glob("*.tar")
+    assert identity(again) == identity(archive)
+
+
+@pytest.mark.parametrize("user", ["10001:0", "12345:0", "54321:54321"])
+def test_any_user_without_capabilities_on_a_read_only_root(podman, image, user):
+    s = Container(podman, image, options=["--user", user])
+    try:
+        answer = s.post("/generate", {"inputs": "Once upon a time", "parameters": {"max_new_tokens": 4}})
+        assert answer.json()["generated_text"]
+        assert s.status("Uid") == [user.split(":")[0]] * 4 and s.status("CapEff") == s.status("CapBnd") == ["0" * 16]
+        assert s.status("NoNewPrivs") == ["1"]
+        # The address in the image's own health check has the default port; this server has another one.
+        health = ["/usr/libexec/headrace/launcher", "health", f"unix:/tmp/text-generation-server-{s.port}-0"]
+        assert podman("exec", s.id, *health).returncode == 0
+        assert podman("exec", s.id, *health[:2], "unix:/tmp/nobody", check=False).returncode == 1
+    finally:
+        s.end()
+
+
+def test_a_mounted_model_and_the_health_check_of_the_image(podman, image):
+    port = 3000
+    if requests_answer(port):
+        pytest.skip("port 3000 is taken")
+    name = podman("run", "--detach", "--network", "host", *SECURE, "--volume", f"{DEMO.resolve()}:/model:ro",
+                  image, "--model-id", "/model", "--hostname", "127.0.0.1").stdout.strip()  # fmt: skip
+    try:
+        wait_for(lambda: requests_answer(port), 60)
+        assert requests.get(f"http://127.0.0.1:{port}/info", timeout=10).json()["model_id"] == "/model"
+        assert podman("healthcheck", "run", name).returncode == 0
+    finally:
+        podman("rm", "--force", "--time", "0", name)
+
+
+def requests_answer(port):
+    try:
+        return requests.get(f"http://127.0.0.1:{port}/readyz", timeout=5).status_code == 200
+    except requests.ConnectionError:
+        return False
+
+
+def test_stop_drains(podman, image):
+    s = Container(podman, image)
+    try:
+        events, begun = [], threading.Event()
+
+        def read():
+            body = {"prompt": "Once", "max_tokens": 1500, "ignore_eos": True, "stream": True}
+            for event in s.events("/v1/completions", body):
+                events.append(event)
+                begun.set()
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        assert begun.wait(60)
+        at = time.monotonic()
+        podman("stop", "--time", "90", s.id)
+        took = time.monotonic() - at
+        reader.join(10)
+        assert not reader.is_alive() and events[-1] == "[DONE]" and len(events) > 1500
+        assert s.returncode == 0 and took < 80
+    finally:
+        s.end()
