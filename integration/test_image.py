@@ -100,8 +100,7 @@ def test_what_it_holds(podman, image, archive):
     assert config["Size"] <= MOST_BYTES, f"{config['Size']} bytes"
     assert archive.stat().st_size <= MOST_BYTES + (1 << 20)
     assert config["Healthcheck"]["Test"][:2] == ["CMD", "/usr/libexec/headrace/launcher"] and config["User"] == "10001:0"
-    listed = run("tar", "-tf", archive).stdout.split()
-    (layer,) = [name for name in listed if name.endswith(".tar")]
+    (layer,) = json.loads(run("tar", "-xOf", archive, "manifest.json").stdout)[0]["Layers"]
     files = run("sh", "-c", f"tar -xOf {archive} {layer} | tar -tv").stdout.splitlines()
     modes = {line.split(maxsplit=5)[5]: line.split()[0] for line in files}
     assert not [f for f in modes if re.search(r"(^|/)(sh|bash|dash|perl|apt|dpkg)$", f)], "a shell, or a package manager"
@@ -111,14 +110,14 @@ def test_what_it_holds(podman, image, archive):
 
 
 def test_the_same_programs_make_the_same_image(podman, archive):
-    def identity(tar):
-        """Digests of the configuration and of the layers; the tar around them has a list in no fixed order."""
+    def layers(tar):
+        """Digests of what is in it; the configuration around them says how buildah was called."""
         manifest = json.loads(run("tar", "-xOf", tar, "manifest.json").stdout)[0]
-        return manifest["Config"], manifest["Layers"]
+        return manifest["Layers"]
 
     run("make", "-C", ROOT, "image-files", f"BIN_DIR={BIN.resolve()}", f"BUILD={podman.root}/again", "NVCC=", env=podman.env)
     (again,) = (podman.root / "again/image").glob("*.tar")
-    assert identity(again) == identity(archive)
+    assert layers(again) == layers(archive)
 
 
 @pytest.mark.parametrize("user", ["10001:0", "12345:0", "54321:54321"])
