@@ -79,7 +79,7 @@ def metrics():
         raise SystemExit("router/metrics.h: a row that this program does not read")
     out = f"# Metrics\n\n{NOTE.format('`router/metrics.h`')}\n"
     out += "`GET /metrics` serves these in Prometheus' text format. Names that begin with `tgi_` are text-generation-inference's or\n"
-    out += "follow them. `docker/grafana/dashboard.json` shows them. Durations are in seconds.\n\n"
+    out += "follow them. `docker/chart/dashboard.json` shows them. Durations are in seconds.\n\n"
     out += "| name | type | label | meaning |\n|---|---|---|---|\n"
     for kind, name, label, help_ in sorted(rows, key=lambda r: r[1]):
         out += f"| `{name}` | {kind.lower()} | {f'`{label}`' if label else ''} | {joined(help_)} |\n"

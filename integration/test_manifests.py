@@ -1,17 +1,20 @@
-"""What docker/ holds, as far as it can be checked without a container engine: it parses, and what it names exists."""
+"""What docker/ holds, but for the chart (test_chart.py) and the running image (test_image.py): it parses, and what it names exists."""
 
 import json
 import os
+import pathlib
 import re
 import shutil
 import subprocess
+import tempfile
 
 import pytest
 import requests
 import yaml
-from serving import BIN, DEMO, ROOT, Service
+from serving import BIN, DEMO, ROOT, Process, Service, free_port, wait_for
 
 DOCKER = ROOT / "docker"
+DASHBOARD = DOCKER / "chart/dashboard.json"
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +35,7 @@ def exprs(panels):
 
 
 def test_every_metric_of_the_dashboard_is_served(s):
-    dashboard = json.loads((DOCKER / "grafana/dashboard.json").read_text())
+    dashboard = json.loads((DASHBOARD).read_text())
     kinds = dict(re.findall(r"^# TYPE (\S+) (\S+)$", requests.get(s.url + "/metrics", timeout=10).text, re.M))
     used = set()
     for title, expr in exprs(dashboard["panels"]):
@@ -56,26 +59,49 @@ def test_every_metric_of_the_dashboard_is_served(s):
     }, forgotten  # fmt: skip
 
 
-def test_kubernetes_manifests(s):
-    docs = [d for f in sorted((DOCKER / "kubernetes").glob("*.yaml")) for d in yaml.safe_load_all(f.read_text())]
-    assert sorted(d["kind"] for d in docs) == ["Deployment", "PodDisruptionBudget", "Service"]
-    pod = next(d for d in docs if d["kind"] == "Deployment")["spec"]["template"]
-    (c,) = pod["spec"]["containers"]
-    for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
-        assert requests.get(s.url + c[probe]["httpGet"]["path"], timeout=10).status_code == 200, probe
-        assert c[probe]["httpGet"]["port"] in [p["name"] for p in c["ports"]]
-    known, _ = options("launcher")
-    assert {a[2:] for a in c["args"] if a.startswith("--")} <= known
-    grace = int(c["args"][c["args"].index("--graceful-termination-timeout") + 1])
-    sleep = int(c["lifecycle"]["preStop"]["exec"]["command"][1])
-    assert pod["spec"]["terminationGracePeriodSeconds"] >= grace + sleep + 10
-    labels = pod["metadata"]["labels"]
-    for d in docs:
-        selector = d["spec"]["selector"]
-        assert (selector.get("matchLabels") or selector).items() <= labels.items()
-    mounts = {m["name"] for m in c["volumeMounts"]}
-    assert mounts == {v["name"] for v in pod["spec"]["volumes"]}
-    assert c["resources"]["requests"] and c["resources"]["limits"]
+class Prometheus(Process):
+    """Debian's Prometheus, which scrapes one server every second."""
+
+    def __init__(self, port):
+        folder = tempfile.mkdtemp(prefix="it-", dir="/tmp")
+        self.url = f"http://127.0.0.1:{free_port()}"
+        config = {"global": {"scrape_interval": "1s"}, "scrape_configs": [{"job_name": "llm", "static_configs": [{"targets": [f"127.0.0.1:{port}"]}]}]}
+        pathlib.Path(folder, "p.yml").write_text(yaml.safe_dump(config))
+        argv = ["prometheus", f"--config.file={folder}/p.yml", f"--storage.tsdb.path={folder}/data", f"--web.listen-address={self.url[7:]}"]
+        super().__init__(argv, folder=folder)
+
+    def ask(self, expr):
+        answer = requests.get(self.url + "/api/v1/query", params={"query": expr}, timeout=20).json()
+        assert answer["status"] == "success", (expr, answer)
+        return answer["data"]["result"]
+
+    def scrapes(self):
+        try:
+            return int(float(self.ask('count_over_time(up{job="llm"}[1h])')[0]["value"][1]))
+        except (requests.ConnectionError, IndexError):
+            return 0
+
+
+def test_the_dashboard_in_prometheus(s):
+    """Every expression evaluates in a real Prometheus, and has series: a panel without any shows nothing."""
+    if not shutil.which("prometheus"):
+        pytest.skip("the dashboard is not evaluated without Debian's prometheus")
+    p = Prometheus(s.port)
+    try:
+        wait_for(lambda: p.scrapes() >= 1, 60)
+        for _ in range(3):
+            s.post("/generate", {"inputs": "Once upon a time, there was a cat.", "parameters": {"max_new_tokens": 20}})
+        before = p.scrapes()
+        wait_for(lambda: p.scrapes() >= before + 3, 60)
+        empty = set()
+        for title, expr in exprs(json.loads(DASHBOARD.read_text())["panels"]):
+            if not p.ask(expr.replace("$__rate_interval", "1m").replace("$job", "llm")):
+                empty.add(title)
+        assert not empty
+        up = p.ask('sum(increase({__name__="vllm:generation_tokens_total"}[1m]))')
+        assert float(up[0]["value"][1]) > 0
+    finally:
+        p.stop()
 
 
 def test_compose():
