@@ -13,6 +13,8 @@ import time
 
 import pytest
 import requests
+import yaml
+from chart import one, render
 from serving import BIN, DEMO, ROOT, Service, free_port, wait_for
 
 MOST_BYTES = 40 << 20
@@ -179,3 +181,44 @@ def test_stop_drains(podman, image):
         assert s.returncode == 0 and took < 80
     finally:
         s.end()
+
+
+def test_the_pod_of_the_chart(podman, image, tmp_path):
+    """The Deployment that the chart renders, run by `podman kube play`.
+
+    Changed for podman 4.3: one replica, and no probes, which it runs as curl inside the image; they are asked from here. It runs no
+    preStop and has no Secrets of this name, which are optional. The network is the host's."""
+    port = free_port()
+    repository, tag = image.rsplit(":", 1)
+    values = {"image": {"repository": repository, "tag": tag}, "replicas": 1, "env": [{"name": "PORT", "value": str(port)}]}
+    deployment = one(render(values), "Deployment")
+    pod = deployment["spec"]["template"]
+    (c,) = pod["spec"]["containers"]
+    probes = [c.pop(name)["httpGet"]["path"] for name in ("startupProbe", "readinessProbe", "livenessProbe")]
+    c.pop("ports"), c.pop("lifecycle")
+    c["env"] = [e for e in c["env"] if "valueFrom" not in e]
+    pod["spec"]["hostNetwork"] = True
+    (tmp_path / "pod.yaml").write_text(yaml.safe_dump(deployment))
+    podman("kube", "play", "--network", "host", tmp_path / "pod.yaml")
+    try:
+        (name,) = podman("ps", "--format", "{{.Names}}", "--filter", "ancestor=" + image).stdout.split()
+        url = f"http://127.0.0.1:{port}"
+
+        def ready():
+            try:
+                return all(requests.get(url + path, timeout=5).status_code == 200 for path in probes)
+            except requests.ConnectionError:
+                return False
+
+        wait_for(ready, 60)
+        answer = requests.post(url + "/generate", json={"inputs": "Once", "parameters": {"max_new_tokens": 4}}, timeout=60)
+        assert answer.json()["generated_text"]
+        pid = podman("inspect", "--format", "{{.State.Pid}}", name).stdout.strip()
+        status = pathlib.Path(f"/proc/{pid}/status").read_text()
+        assert re.search(r"^Uid:\s+10001\s", status, re.M) and re.search(r"^CapEff:\s+0{16}$", status, re.M)
+        assert re.search(r"^NoNewPrivs:\s+1$", status, re.M) and re.search(r"^Seccomp:\s+2$", status, re.M)
+        assert podman("inspect", "--format", "{{.HostConfig.ReadonlyRootfs}} {{.HostConfig.Memory}}", name).stdout.split() == ["true", str(2 << 30)]
+        podman("stop", "--time", "60", name)
+        assert podman("inspect", "--format", "{{.State.ExitCode}}", name).stdout.strip() == "0"
+    finally:
+        podman("kube", "down", tmp_path / "pod.yaml", check=False)
