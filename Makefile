@@ -83,7 +83,7 @@ UNIT      := $(UNIT_SRC:tests/%.c=$(B)/tests/%)
 BENCH_SRC := $(sort $(wildcard tests/bench/*.c))
 BENCH     := $(BENCH_SRC:tests/%.c=$(B)/tests/%)
 
-.PHONY: all help deps run test soak unit jitter integration faults clients check bench bench-compare bench-peers install install-files deb image image-files image-test clean format tidy cppcheck layers headers fuzz fuzz-build fuzz-replay \
+.PHONY: all help deps run test soak unit jitter integration faults clients check bench bench-compare bench-peers install install-files deb deb-test image image-files image-test clean format tidy cppcheck layers headers fuzz fuzz-build fuzz-replay \
         distclean demo docs-pages docs-deps docs-site
 .PHONY: FORCE
 .SECONDARY:
@@ -372,8 +372,11 @@ deb:                   ## a Debian package in build/deb, checked by lintian (apt
 	lintian --allow-root --fail-on error,warning $(BUILD)/deb/*.changes
 	@ls -l $(BUILD)/deb/*.deb
 
+deb-test: $(VENV)/.ok   ## the package of make deb in a fresh Debian, run by systemd (apt-get install mmdebstrap podman runc)
+	@PACKAGE=$$(ls $(BUILD)/deb/$(PRODUCT)_$(VERSION)_*.deb) $(PYTHON) -m pytest -q -rs integration/test_package.py
+
 # ---------------------------------------------------------------- images
-# The last stage of docker/Dockerfile, from the programs in BIN_DIR; CUDA=1 adds the plugin. Needs no registry and no base image.
+# The last stage of docker/Dockerfile, from the programs in BIN_DIR; CUDA=1 adds the plugin, NCCL=PATH that library. Needs no registry and no base image.
 IMAGE     := localhost/$(PRODUCT):$(VERSION)$(if $(CUDA),-cuda)
 IMAGE_DIR := $(BUILD)/image$(if $(CUDA),-cuda)
 CONTAINER_DEB := buildah podman runc catatonit
@@ -383,7 +386,7 @@ image: $(BINS) $(if $(CUDA),cuda)  ## an image as a tar in build/image, in Docke
 image-files:           ## the same from programs that are already built in BIN_DIR
 	@command -v buildah >/dev/null || { echo "make image needs: $(CONTAINER_DEB)"; exit 1; }
 	rm -rf $(IMAGE_DIR) && mkdir -p $(IMAGE_DIR)/context
-	docker/rootfs.sh $(BIN_DIR) $(IMAGE_DIR)/context/out $(if $(CUDA),$(BIN_DIR)/backend-cuda.so)
+	docker/rootfs.sh $(BIN_DIR) $(IMAGE_DIR)/context/out $(if $(CUDA),$(BIN_DIR)/backend-cuda.so $(NCCL))
 	buildah bud --quiet --format docker --isolation chroot --timestamp 0 --build-context build=$(abspath $(IMAGE_DIR)/context) \
 	  -f docker/Dockerfile -t $(IMAGE) $(IMAGE_DIR)/context
 	buildah push --quiet $(IMAGE) docker-archive:$(IMAGE_DIR)/$(PRODUCT)-$(VERSION).tar:$(IMAGE)

@@ -1,11 +1,11 @@
 #!/bin/sh
-# rootfs.sh BIN_DIR DEST [PLUGIN] - writes everything that an image holds into the empty folder DEST.
+# rootfs.sh BIN_DIR DEST [PLUGIN [NCCL]] - writes everything that an image holds into the empty folder DEST.
 #
 # The programs, the libraries that ldd finds for them, the loader, CA certificates, a user, the demo model and the
-# licences of all of it; no shell, no package manager. PLUGIN is backend-cuda.so of the CUDA variant; the driver's libraries
-# (libcuda) come from the host. Runs on the Debian that the programs were built on.
+# licences of all of it; no shell, no package manager. PLUGIN is backend-cuda.so of the CUDA variant, NCCL the library that
+# several GPUs need; the driver's libraries (libcuda) come from the host. Runs on the Debian that the programs were built on.
 set -eu
-bin=$1 dest=$2 plugin=${3:-}
+bin=$1 dest=$2 plugin=${3:-} nccl=${4:-}
 here=$(cd "$(dirname "$0")/.." && pwd)
 product=$(sed -n 's/^PRODUCT *:= *//p' "$here/Makefile")
 version=$(cat "$here/VERSION")
@@ -41,6 +41,8 @@ for lib in $libraries; do
     esac
     install -D -m 755 "$(readlink -f "$lib")" "$dest$to"
 done
+
+[ -z "$nccl" ] || install -D -m 755 "$(readlink -f "$nccl")" "$dest/usr/lib/x86_64-linux-gnu/libnccl.so.2"
 
 install -m 644 /etc/ssl/certs/ca-certificates.crt "$dest/etc/ssl/certs/"
 cat >"$dest/etc/passwd" <<END
