@@ -200,6 +200,9 @@ struct attn {
     /* [n_heads] a logit of each head that has no value: exp(sink) joins the sum of a row's weights
      * (attention sinks, arXiv 2309.17453, learned as in arXiv 2508.10925). NULL: none. */
     const float *sinks;
+    /* A token sees as many tokens after it as before it, up to kv_len (encoders): all of them are
+     * in this step. Not with alibi. */
+    bool both;
 };
 
 /* How a router's logits become scores. */

@@ -222,11 +222,13 @@ static double attention_error(const struct sequence *s, uint32_t t, uint32_t hea
 {
     const struct attn *a = &s->attn;
     uint32_t dim = a->head_dim, kv = head / (a->n_heads / a->n_kv_heads);
-    uint32_t lo = a->window && t + 1 > a->window ? t + 1 - a->window : 0;
+    uint32_t lo = a->window && t + 1 > a->window ? t + 1 - a->window : 0, hi = t;
     double q[512], x[512], o[512] = {0}, sum = 0, max = -INFINITY, worst = 0;
-    double *p = malloc((t + 1) * sizeof(*p));
+    double *p = malloc(s->len * sizeof(*p));
+    while (a->both && hi + 1 < s->len && (!a->window || hi + 1 - t < a->window))
+        hi++;
     head_of(s, t, head, false, q);
-    for (uint32_t i = lo; i <= t; i++) {
+    for (uint32_t i = lo; i <= hi; i++) {
         head_of(s, i, a->n_heads + kv, true, x);
         p[i] = score(s, q, x, head, (int64_t)i - t);
         max = fmax(max, p[i]);
@@ -235,9 +237,9 @@ static double attention_error(const struct sequence *s, uint32_t t, uint32_t hea
         max = fmax(max, a->sinks[head]);
         sum = exp(a->sinks[head] - max);
     }
-    for (uint32_t i = lo; i <= t; i++)
+    for (uint32_t i = lo; i <= hi; i++)
         sum += p[i] = exp(p[i] - max);
-    for (uint32_t i = lo; i <= t; i++) {
+    for (uint32_t i = lo; i <= hi; i++) {
         head_of(s, i, a->n_heads + a->n_kv_heads + kv, true, x);
         for (uint32_t c = 0; c < dim; c++)
             o[c] += p[i] / sum * x[c];
@@ -270,6 +272,10 @@ static const struct attn_case attn_cases[] = {
     {{9, 3, 128, 0.09f, 0, 1, NULL}, 60, 16},
     {{8, 1, 64, 0.125f, 0, 0, NULL, sinks}, 900, 16},
     {{16, 2, 64, 0.125f, 0, 128, NULL, sinks}, 700, 16},
+    {{12, 12, 32, 0.17f, 0, 0, NULL, NULL, true}, 512, 16},
+    {{12, 4, 64, 0.125f, 0, 65, NULL, NULL, true}, 700, 16},
+    {{4, 1, 64, 0.125f, 0, 300, NULL, sinks, true}, 620, 32},
+    {{3, 3, 20, 0.2f, 0, 1, NULL, NULL, true}, 37, 16},
 };
 enum { N_FIXED = sizeof(attn_cases) / sizeof(*attn_cases), N_RANDOM = 14 };
 
@@ -287,6 +293,7 @@ static struct attn_case pick(uint32_t c)
     k.attn.window = rng_below(&rng, 2) ? 0 : 1 + rng_below(&rng, 400);
     k.attn.alibi = rng_below(&rng, 4) || group * heads > 16 ? NULL : slopes;
     k.attn.sinks = rng_below(&rng, 3) || group * heads > 16 ? NULL : sinks;
+    k.attn.both = !k.attn.alibi && rng_below(&rng, 3) == 0;
     k.len = 1 + rng_below(&rng, 700);
     k.block_size = 16u << rng_below(&rng, 4);
     return k;
@@ -345,7 +352,7 @@ static void same_however_it_is_cut(uint32_t c, struct attn_case *k, enum kv_dtyp
         d = device((int)i + 1, i == 2 ? 1 : ~0ull);
         s.dirty = i == 1 || i == 3;
         s.block_size = i == 4 ? 16u << rng_below(&rng, 3) : k->block_size;
-        run_sequence(d, &s, chunks[i], i & 1, got);
+        run_sequence(d, &s, k->attn.both ? k->len : chunks[i], i & 1, got);
         ops->close(d);
         if (memcmp(want, got, bytes))
             fail_msg("case %u, %s: chunks of %u give other bits", c, kv_dtype_name(type),
@@ -353,7 +360,7 @@ static void same_however_it_is_cut(uint32_t c, struct attn_case *k, enum kv_dtyp
     }
     d = device(2, 0);
     if (c < N_FIXED || c % 4 == 0) { /* slow */
-        run_sequence(d, &s, 100, false, got);
+        run_sequence(d, &s, k->attn.both ? k->len : 100, false, got);
         if (memcmp(want, got, bytes))
             fail_msg("case %u, %s: the plain C kernels give other bits", c, kv_dtype_name(type));
     }
@@ -376,7 +383,8 @@ static void attention_is_bitwise_the_same_however_it_is_cut(void **state)
 /* Does the token at position `t` see position `key`? */
 static bool sees(const struct attn *a, uint32_t t, uint32_t key)
 {
-    return key <= t && (!a->window || t - key < a->window);
+    const uint32_t distance = key <= t ? t - key : key - t;
+    return (a->both || key <= t) && (!a->window || distance < a->window);
 }
 
 /* A token whose key or value is not finite must be felt by those that see it, and by no other: not
@@ -398,7 +406,7 @@ static void a_broken_token_reaches_only_those_that_see_it(void **state)
             s.qkv[(bad + 1) * width - 1 - i] = i % 2 ? NAN : INFINITY;
         for (uint32_t i = 0; c & 1 && i < n_k; i++)
             s.qkv[(bad + 1) * width - 1 - n_k - i] = NAN;
-        run_sequence(d, &s, c & 2 ? 33 : k.len, c & 4, got);
+        run_sequence(d, &s, c & 2 && !k.attn.both ? 33 : k.len, c & 4, got);
         for (uint32_t t = 0; t < k.len; t++)
             for (size_t i = t * out; i < (t + 1) * out; i++)
                 if (sees(&k.attn, t, bad) ? isfinite(got[i])

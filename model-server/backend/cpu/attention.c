@@ -8,7 +8,7 @@
  *
  * A row's operations depend on its position alone. It never meets a value that it does not see, not
  * even with a weight of 0 (0 * NaN is NaN): where the rows of a tile see different keys, at the
- * diagonal and at the far end of a window, the keys are walked one by one, each with its rows. What
+ * diagonal and at the ends of a window, the keys are walked one by one, each with its rows. What
  * lies in a block behind the last token, or was left there by another sequence, is read as a key at
  * most, and its score is overwritten.
  *
@@ -75,6 +75,14 @@ static uint32_t first_key(const struct attn *p, uint32_t pos)
     return p->window && pos + 1 > p->window ? pos + 1 - p->window : 0;
 }
 
+/* One past the last position that it sees, in a sequence of kv_len tokens. */
+static uint32_t end_key(const struct attn *p, const struct span *s, uint32_t pos)
+{
+    if (!p->both)
+        return pos + 1;
+    return p->window && s->kv_len - pos > p->window ? pos + p->window : s->kv_len;
+}
+
 static uint32_t row_head(const struct attn_job *j, const struct rows *r, uint32_t row)
 {
     return r->head * j->group + (r->first + row) % j->group;
@@ -107,7 +115,7 @@ static struct rows unit_rows(const struct attn_job *j, struct cursor *c, uint32_
     r.first = (uint32_t)(all * tile / tiles);
     r.n = (uint32_t)(all * (tile + 1) / tiles) - r.first;
     r.lo = first_key(j->p, row_pos(j, &r, 0));
-    r.hi = row_pos(j, &r, r.n - 1) + 1;
+    r.hi = end_key(j->p, r.span, row_pos(j, &r, r.n - 1));
     return r;
 }
 
@@ -191,7 +199,8 @@ static void weigh_row(const struct attn_job *j, const struct rows *r, struct wor
 {
     float *s = ws->s + (size_t)row * KV_SCORES_LD;
     const struct kernels *k = &j->d->kern;
-    uint32_t pos = row_pos(j, r, row), lo = first_key(j->p, pos), hi = pos + 1;
+    uint32_t pos = row_pos(j, r, row), lo = first_key(j->p, pos);
+    uint32_t hi = end_key(j->p, r->span, pos);
     lo = lo > a->begin ? lo : a->begin;
     hi = hi < a->end ? hi : a->end;
     if (lo >= hi) {
@@ -227,14 +236,15 @@ static uint32_t token_row(const struct attn_job *j, const struct rows *r, uint32
 static void sum_values(const struct attn_job *j, const struct rows *r, struct workspace *ws,
                        const struct range *a)
 {
-    uint32_t pos = row_pos(j, r, 0), tokens = r->hi - pos, window = j->p->window;
+    const uint32_t pos = row_pos(j, r, 0), tokens = row_pos(j, r, r->n - 1) - pos + 1;
+    const uint32_t window = j->p->window, ahead = j->p->both ? window : 1;
     struct kv_values t = {.ldo = kv_padded(j->p->head_dim), .head_dim = j->p->head_dim};
     t.pages = ws->pages + a->pages;
     for (uint32_t key = r->lo > a->begin ? r->lo : a->begin, next; key < a->end; key = next) {
-        uint32_t from = key > pos ? key - pos : 0, to = tokens;
+        uint32_t from = ahead && key >= pos + ahead ? key - pos - ahead + 1 : 0, to = tokens;
         if (window && (uint64_t)key + window - pos < tokens) /* at least 1: some row sees the key */
             to = key + window - pos;
-        next = from || to < tokens ? key + 1 : pos + 1;
+        next = from || to < tokens ? key + 1 : end_key(j->p, r->span, pos);
         next = next < a->end ? next : a->end;
         uint32_t row = token_row(j, r, from);
         t.rows = token_row(j, r, to) - row;

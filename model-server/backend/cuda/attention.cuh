@@ -30,6 +30,15 @@ static __device__ __forceinline__ uint32_t first_key(const attn_args &a, uint32_
     return a.window && pos + 1 > a.window ? pos + 1 - a.window : 0;
 }
 
+/* One past the last key that it sees in a sequence of kv_len tokens (attn_any alone takes `both`). */
+static __device__ __forceinline__ uint32_t end_key(const attn_args &a, uint32_t kv_len,
+                                                   uint32_t pos)
+{
+    if (!a.both)
+        return pos + 1;
+    return a.window && kv_len - pos > a.window ? pos + a.window : kv_len;
+}
+
 /* A score from a dot product: softcap and bias by distance; `log2e` 1 or log2(e). */
 static __device__ __forceinline__ float score(const attn_args &a, float dot, uint32_t head,
                                               uint32_t key, uint32_t pos, float log2e)

@@ -1,5 +1,6 @@
 /* attention_any.cu - attention for every head dimension up to 512 and every type of K and V, in
- * fp32 arithmetic: the plain meaning, and the kernel of the shapes that tensor cores do not take.
+ * fp32 arithmetic: the plain meaning, and the kernel of the shapes that tensor cores do not take and
+ * of attention in both directions.
  *
  * One block of 128 threads for each token and head. A thread has one key of the segment for the
  * scores (a chain over the dimensions), then one dimension in 128 for the values (a chain over the
@@ -78,10 +79,11 @@ static __global__ void __launch_bounds__(THREADS, 8) attn_any_kernel(attn_args a
     for (uint32_t i = tid; i < a.head_dim; i += THREADS)
         s->q[i] = a.q[(size_t)row * a.q_stride + (size_t)head * a.head_dim + i];
     __syncthreads();
-    for (uint32_t base = lo / SEGMENT * SEGMENT; base <= pos; base += SEGMENT) {
+    const uint32_t hi = end_key(a, span.kv_len, pos);
+    for (uint32_t base = lo / SEGMENT * SEGMENT; base < hi; base += SEGMENT) {
         const uint32_t key = base + tid;
         float x = -INFINITY;
-        if (key >= lo && key <= pos)
+        if (key >= lo && key < hi)
             x = score(a, dot(a, s, key_at(a, table, kv_head, key)), head, key, pos, EXP_LOG2E);
         const float m = block_fold<true>(x, s);
         const float p = exp2_fast(x - m); /* at least one key is seen: m is finite */
@@ -89,7 +91,7 @@ static __global__ void __launch_bounds__(THREADS, 8) attn_any_kernel(attn_args a
         const float l = block_fold<false>(p, s);
         const merge_weights w = merge(max, m);
         const uint32_t begin = lo > base ? lo - base : 0;
-        const uint32_t end = pos - base + 1 < SEGMENT ? pos - base + 1 : (uint32_t)SEGMENT;
+        const uint32_t end = hi - base < SEGMENT ? hi - base : (uint32_t)SEGMENT;
 #pragma unroll
         for (int c = 0; c < DIMS; c++) {
             const uint32_t dim = c * THREADS + tid;

@@ -272,7 +272,7 @@ struct attn_args {
     uint32_t q_stride, tokens, n_tiles, rows, segments;
     uint32_t n_heads, n_kv_heads, head_dim, window;
     float scale, softcap;
-    uint32_t reserved;
+    uint32_t both; /* attn_any alone */
 };
 /* Keys whose softmax is taken in one chain; chains are merged in ascending order. */
 enum { SEGMENT = 128, TILE_Q = 16, SHARED_ROWS = 64, ANY_HEAD_DIM = 512 };

@@ -267,9 +267,10 @@ void cuda_attention(struct device *d, float *o, const float *q, uint32_t q_strid
                           .n_kv_heads = p->n_kv_heads,
                           .head_dim = p->head_dim,
                           .window = p->window,
+                          .both = p->both,
                           .scale = p->scale,
                           .softcap = p->softcap};
-    if (d->features & CUDA_TENSOR && attn_mma_has(p->head_dim, kv->desc.dtype))
+    if (d->features & CUDA_TENSOR && !p->both && attn_mma_has(p->head_dim, kv->desc.dtype))
         attention_mma(d, &a);
     else
         RECORD(d, attn_any_launch, a);
