@@ -98,6 +98,19 @@ static const char *const text_prefixes[] = {"model.language_model.", "language_m
                                             "model.text_model.", "language_model."};
 enum { N_TEXT_PREFIXES = sizeof(text_prefixes) / sizeof(text_prefixes[0]) };
 
+/* The first files of BERT have gamma for a norm's weight and beta for its bias. */
+static const char *old_norm(const char *name, char *out, size_t cap)
+{
+    static const char norm[] = "LayerNorm.";
+    const size_t n = strlen(name), m = sizeof(norm) - 1;
+    const bool weight = n > m + 6 && strcmp(name + n - m - 6, "LayerNorm.weight") == 0;
+    const bool bias = n > m + 4 && strcmp(name + n - m - 4, "LayerNorm.bias") == 0;
+    if (!weight && !bias)
+        return "";
+    snprintf(out, cap, "%.*s%s", (int)(n - (weight ? 6 : 4)), name, weight ? "gamma" : "beta");
+    return out;
+}
+
 const char *arch_name_in_file(const struct arch *a, const char *name, int i, char *out, size_t cap)
 {
     static const char model[] = "model.", head[] = "lm_head";
@@ -106,7 +119,9 @@ const char *arch_name_in_file(const struct arch *a, const char *name, int i, cha
         return name;
     if (i == 1)
         return own && strncmp(name, a->prefix, own) == 0 ? name + own : "";
-    const int at = i - 2;
+    if (i == 2 || i == 3)
+        return old_norm(i == 2 ? name : arch_name_in_file(a, name, 1, out, cap), out, cap);
+    const int at = i - 4;
     if (at >= N_TEXT_PREFIXES)
         return NULL;
     const bool inner = strncmp(name, model, sizeof(model) - 1) == 0;

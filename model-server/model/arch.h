@@ -9,6 +9,7 @@ enum role {
     W_EMBED,
     W_EMBED_NORM,
     W_POSITIONS,
+    W_TOKEN_TYPES,
     W_FINAL_NORM,
     W_HEAD,
     W_ATTN_NORM,
@@ -86,6 +87,19 @@ struct arch {
 #define NAMES_NORMS_AFTER                                                                          \
     [W_POST_ATTN_NORM] = "model.layers.*.post_attention_layernorm",                                \
     [W_POST_MLP_NORM] = "model.layers.*.post_feedforward_layernorm"
+
+/* BERT and its descendants, behind a prefix. */
+#define NAMES_BERT(p)                                                                              \
+    [W_EMBED] = p "embeddings.word_embeddings", [W_POSITIONS] = p "embeddings.position_embeddings", \
+    [W_TOKEN_TYPES] = p "embeddings.token_type_embeddings",                                        \
+    [W_EMBED_NORM] = p "embeddings.LayerNorm",                                                     \
+    [W_Q] = p "encoder.layer.*.attention.self.query",                                              \
+    [W_K] = p "encoder.layer.*.attention.self.key",                                                \
+    [W_V] = p "encoder.layer.*.attention.self.value",                                              \
+    [W_O] = p "encoder.layer.*.attention.output.dense",                                            \
+    [W_POST_ATTN_NORM] = p "encoder.layer.*.attention.output.LayerNorm",                           \
+    [W_UP] = p "encoder.layer.*.intermediate.dense", [W_DOWN] = p "encoder.layer.*.output.dense",  \
+    [W_POST_MLP_NORM] = p "encoder.layer.*.output.LayerNorm"
 
 /* Mixtures of experts as Qwen and DeepSeek name them. */
 #define NAMES_EXPERTS                                                                              \

@@ -164,6 +164,27 @@ void config_decoder(struct config *c, struct decoder_spec *s, const struct confi
     }
 }
 
+void config_encoder(struct config *c, struct decoder_spec *s, uint32_t offset)
+{
+    const char *positions = json_str(c->root, "position_embedding_type", "absolute");
+    config_decoder(c, s, &(struct config_defaults){.max_positions = 512, .norm_eps = 1e-12});
+    s->norm = (struct norm_spec){.kind = NORM_LAYER,
+                                 .eps = (float)config_num_or(c, "layer_norm_eps", 1e-12)};
+    s->mlp = MLP_PLAIN;
+    s->act = config_act(c, "hidden_act", "gelu");
+    s->bias.norm = s->bias.qkv = s->bias.o = s->bias.mlp = true;
+    s->norms = NORM_SUM;
+    s->embed_norm = s->no_final_norm = s->learned_positions = s->both_ways = s->no_head = true;
+    s->token_types = config_u32_or(c, "type_vocab_size", 2, 1, 16);
+    config_only(c, "is_decoder", false);
+    if (strcmp(positions, "absolute") != 0)
+        config_fail(c, "`position_embedding_type`: `%.40s` is not supported", positions);
+    if (s->max_positions <= offset)
+        config_fail(c, "`max_position_embeddings` must be above %u", offset);
+    s->position_offset = offset;
+    s->max_positions = c->failed ? 1 : s->max_positions - offset;
+}
+
 /* A key with a default that is something: absent means the default, null means none. */
 static bool present(const struct config *c, const char *key)
 {

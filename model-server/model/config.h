@@ -52,6 +52,10 @@ struct config_defaults {
 };
 void config_decoder(struct config *c, struct decoder_spec *s, const struct config_defaults *d);
 
+/* The encoders that descend from BERT: learned positions of which the first `offset` rows are not
+ * used, types of tokens, norms of sums, layer_norm_eps. */
+void config_encoder(struct config *c, struct decoder_spec *s, uint32_t offset);
+
 /* Bounds that hold for every family; config_decoder() uses them. */
 uint32_t config_dim(struct config *c, const char *key);    /* 1 .. 2^22 */
 uint32_t config_layers(struct config *c, const char *key); /* 1 .. SPEC_MAX_LAYERS */

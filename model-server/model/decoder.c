@@ -28,7 +28,7 @@ static size_t place_work(void **p, char *base, size_t at, size_t rows, size_t wi
 static size_t layout(const struct decoder *d, struct scratch *s, char *base, size_t t, size_t o)
 {
     const struct decoder_spec *m = &d->spec;
-    const size_t world = (size_t)d->split.world;
+    const size_t world = (size_t)d->split.world, logits = d->encodes ? 0 : d->split.vocab_most;
     size_t at = 0;
     at = place(&s->x, base, at, t, m->hidden);
     at = place(&s->n, base, at, t, m->hidden);
@@ -38,14 +38,15 @@ static size_t layout(const struct decoder *d, struct scratch *s, char *base, siz
     for (int i = 0; i < SPEC_MAX_ROPES; i++)
         at = place(&s->rope[i], base, at, t, m->rope[i].dim);
     at = place(&s->out, base, at, o, m->hidden);
-    at = place(&s->logits, base, at, o, d->split.vocab_most);
-    at = place(&s->gathered, base, at, world > 1 ? o * world : 0, d->split.vocab_most);
+    at = place(&s->logits, base, at, o, logits);
+    at = place(&s->gathered, base, at, world > 1 ? o * world : 0, logits);
     return at;
 }
 
 static size_t host_floats(const struct decoder *d, size_t t, size_t o)
 {
-    size_t most = d->split.world > 1 ? o * (size_t)d->split.world * d->split.vocab_most : 0;
+    const bool gathers = d->split.world > 1 && !d->encodes;
+    size_t most = gathers ? o * (size_t)d->split.world * d->split.vocab_most : 0;
     for (int i = 0; i < SPEC_MAX_ROPES; i++) {
         const size_t rows = t * d->spec.rope[i].dim;
         most = rows > most ? rows : most;
@@ -75,10 +76,9 @@ uint64_t decoder_scratch_bytes(const struct decoder *d, uint32_t max_tokens, uin
            host_floats(d, max_tokens, max_out) * sizeof(float);
 }
 
-int decoder_reserve(struct decoder *d, uint32_t max_tokens, uint32_t max_out, struct err *e)
+static int reserve(struct decoder *d, uint32_t max_tokens, uint32_t max_out, struct err *e)
 {
     struct scratch *s = &d->scratch;
-    max_tokens = pass_tokens(d, max_tokens);
     if (max_tokens <= s->max_tokens && max_out <= s->max_out)
         return 0;
     max_tokens = max_tokens > s->max_tokens ? max_tokens : s->max_tokens;
@@ -101,18 +101,28 @@ int decoder_reserve(struct decoder *d, uint32_t max_tokens, uint32_t max_out, st
     return 0;
 }
 
+int decoder_reserve(struct decoder *d, uint32_t max_tokens, uint32_t max_out, struct err *e)
+{
+    return reserve(d, pass_tokens(d, max_tokens), max_out, e);
+}
+
+uint32_t decoder_pass_tokens(const struct decoder *d) { return pass_tokens(d, UINT32_MAX); }
+
 /* ---------------------------------------------------------------- a layer */
 
-/* r = a sublayer of n, summed over ranks and normalised where the family does so. */
+/* r = a sublayer of n, or of x where there is no norm before it, summed over ranks and normalised
+ * where the family does so. */
 static int sublayer(struct decoder *d, const struct sublayer *y, const struct norm *post,
                     uint32_t i, uint32_t t, void *work, struct err *e)
 {
     struct scratch *s = &d->scratch;
-    const float *in = d->spec.norms == NORM_AFTER ? s->x : s->n;
+    const struct layer *l = &d->layers[i];
+    const bool bare = d->spec.no_first_norm && i == 0 && y == &l->mixer;
+    const float *in = norm_place_before(d->spec.norms) && !bare ? s->n : s->x;
     struct sub_step step = {.layer = i, .tokens = t, .in = in, .out = s->r, .work = {work}};
     if (y->ops->forward(d, y->self, &step, e) || layer_sum(d, s->r, (size_t)t * d->spec.hidden, e))
         return -1;
-    if (d->spec.norms != NORM_BEFORE)
+    if (d->spec.norms == NORM_AROUND || d->spec.norms == NORM_AFTER)
         d->ops->norm(d->dev, s->r, s->r, t, d->spec.hidden, post);
     return 0;
 }
@@ -120,9 +130,36 @@ static int sublayer(struct decoder *d, const struct sublayer *y, const struct no
 /* Of the first sublayer of layer i, if there is such a layer. */
 static const struct norm *first_norm(const struct decoder *d, uint32_t i)
 {
-    if (d->spec.norms == NORM_AFTER || i >= d->spec.n_layers)
+    if (!norm_place_before(d->spec.norms) || i >= d->spec.n_layers)
         return NULL;
     return d->layers[i].mixer.ops ? &d->layers[i].mixer_norm : &d->layers[i].ffn_norm;
+}
+
+/* x = the norm of x + r, which is where n lies. */
+static void norm_sum(struct decoder *d, const struct norm *norm, uint32_t t)
+{
+    struct scratch *s = &d->scratch;
+    float *sum = s->x;
+    d->ops->add_norm(d->dev, s->n, sum, s->r, d->spec.residual_scale, t, d->spec.hidden, norm);
+    s->x = s->n;
+    s->n = sum;
+}
+
+/* In, out: x. It ends where it began, after two exchanges of x and n. */
+static int layer_norm_sum(struct decoder *d, uint32_t i, uint32_t t, struct err *e)
+{
+    const struct layer *y = &d->layers[i];
+    float *const x = d->scratch.x, *const n = d->scratch.n;
+    int rc = sublayer(d, &y->mixer, NULL, i, t, d->scratch.mixer, e);
+    if (rc == 0) {
+        norm_sum(d, &y->post_mixer_norm, t);
+        rc = sublayer(d, &y->ffn, NULL, i, t, d->scratch.ffn, e);
+    }
+    if (rc == 0)
+        norm_sum(d, &y->post_ffn_norm, t);
+    d->scratch.x = x;
+    d->scratch.n = n;
+    return rc;
 }
 
 /* In: n is the norm of x. Out: x has both branches added and n is its norm for the next layer. */
@@ -130,7 +167,7 @@ static int layer(struct decoder *d, uint32_t i, uint32_t t, struct err *e)
 {
     const struct decoder_spec *m = &d->spec;
     const struct layer *y = &d->layers[i];
-    const bool before = m->norms != NORM_AFTER;
+    const bool before = norm_place_before(m->norms);
     const struct norm *next = first_norm(d, i + 1);
     struct scratch *s = &d->scratch;
     if (y->mixer.ops) {
@@ -154,6 +191,7 @@ static int layer(struct decoder *d, uint32_t i, uint32_t t, struct err *e)
 static int check(const struct decoder *d, const struct ragged *b, struct err *e)
 {
     const struct decoder_spec *m = &d->spec;
+    const uint32_t end = m->learned_positions ? spec_position_end(m) : 0;
     assert(d->kv && b->n_out <= b->n_tokens);
     for (uint32_t i = 0; d->state_floats && i < b->n_spans; i++)
         assert(b->spans[i].state_in < d->n_cells && b->spans[i].state_out < d->n_cells);
@@ -162,9 +200,9 @@ static int check(const struct decoder *d, const struct ragged *b, struct err *e)
         if (known && b->ids[i] >= m->vocab)
             return err_set(e, ERR_VALIDATION, "token id %u is not below the vocabulary size %u",
                            b->ids[i], m->vocab);
-        if (m->learned_positions && b->pos[i] >= m->max_positions)
+        if (m->learned_positions && b->pos[i] >= end)
             return err_set(e, ERR_VALIDATION, "position %u: this model has %u learned positions",
-                           b->pos[i], m->max_positions);
+                           b->pos[i], end);
     }
     return 0;
 }
@@ -191,11 +229,11 @@ static int embed(struct decoder *d, uint32_t t, struct err *e)
     d->ops->embed(d->dev, s->x, d->embed, d->split.vocab.first, m->embed_scale);
     if (layer_sum(d, s->x, (size_t)t * m->hidden, e))
         return -1;
-    if (m->embed_norm)
-        d->ops->norm(d->dev, s->x, s->x, t, m->hidden, &d->embed_norm);
     if (m->learned_positions)
         d->ops->embed_pos(d->dev, s->x, d->positions, m->position_offset);
-    if (m->norms != NORM_AFTER)
+    if (m->embed_norm)
+        d->ops->norm(d->dev, s->x, s->x, t, m->hidden, &d->embed_norm);
+    if (norm_place_before(m->norms) && !m->no_first_norm)
         d->ops->norm(d->dev, s->n, s->x, t, m->hidden, first_norm(d, 0));
     return 0;
 }
@@ -217,16 +255,24 @@ static int head(struct decoder *d, uint32_t n_out, struct err *e)
                                     (size_t)n_out * d->split.vocab_most, e);
 }
 
-static int run(struct decoder *d, const struct ragged *b, struct err *e)
+static int run_layers(struct decoder *d, const struct ragged *b, struct err *e)
 {
+    const bool sum = d->spec.norms == NORM_SUM;
     if (embed(d, b->n_tokens, e))
         return -1;
     for (uint32_t i = 0; i < d->spec.n_layers; i++) {
         if (d->busy_ns)
             watch_busy(d->busy_ns);
-        if (layer(d, i, b->n_tokens, e))
+        if ((sum ? layer_norm_sum : layer)(d, i, b->n_tokens, e))
             return -1;
     }
+    return 0;
+}
+
+static int run(struct decoder *d, const struct ragged *b, struct err *e)
+{
+    if (run_layers(d, b, e))
+        return -1;
     return b->n_out ? head(d, b->n_out, e) : 0;
 }
 
@@ -320,4 +366,39 @@ int decoder_forward(struct decoder *d, const struct ragged *b, float *logits, st
         logits += (size_t)part.n_out * d->spec.vocab;
     }
     return 0;
+}
+
+/* ---------------------------------------------------------------- encoding */
+
+/* *out: where the rows lie that decoder_encode() gives. */
+static void last_rows(struct decoder *d, const struct ragged *b, const float **out)
+{
+    struct scratch *s = &d->scratch;
+    const uint32_t hidden = d->spec.hidden, rows = b->n_out ? b->n_out : b->n_tokens;
+    const float *x = s->x;
+    if (b->n_out) {
+        d->ops->gather_out(d->dev, s->out, x, hidden);
+        x = s->out;
+    }
+    float *y = b->n_out ? s->out : s->n;
+    if (!d->spec.no_final_norm)
+        d->ops->norm(d->dev, y, x, rows, hidden, &d->final_norm);
+    *out = d->spec.no_final_norm ? x : y;
+}
+
+int decoder_encode(struct decoder *d, const struct ragged *b, float *out, struct err *e)
+{
+    struct err late = ERR_INIT;
+    const float *rows = NULL;
+    assert(d->encodes && b->n_tokens);
+    if (check(d, b, e) || reserve(d, b->n_tokens, b->n_out, e) || upload_ropes(d, b, e) ||
+        d->ops->step_begin(d->dev, b, e))
+        return -1;
+    int rc = run_layers(d, b, e);
+    if (rc == 0)
+        last_rows(d, b, &rows);
+    if (d->ops->step_end(d->dev, rc ? &late : e) || rc)
+        return -1;
+    const size_t n = b->n_out ? b->n_out : b->n_tokens;
+    return out ? d->ops->download(d->dev, out, rows, n * d->spec.hidden * sizeof(float), e) : 0;
 }

@@ -1,4 +1,4 @@
-/* decoder.h - a decoder on a device: its weights, its scratch memory, its forward pass.
+/* decoder.h - a transformer on a device: its weights, its scratch memory, its forward pass.
  *
  * decoder_forward() is the whole model: it reads the spec and calls ops, nothing else. Widths are
  * those of this rank (struct split). One thread. */
@@ -41,7 +41,7 @@ struct decoder {
     struct split split;
 
     struct weight *embed;     /* [vocabulary slice, hidden] */
-    struct weight *positions; /* [positions, hidden] */
+    struct weight *positions; /* [positions, hidden], of each type of token */
     struct norm embed_norm, final_norm;
     struct weight *head; /* [vocabulary slice, hidden]; == embed when tied and not quantised */
     float *head_bias;
@@ -56,6 +56,7 @@ struct decoder {
 
     struct rope rope[SPEC_MAX_ROPES];
     struct adapters *adapters; /* NULL: none; the model's */
+    bool encodes;              /* there is no head; `kv` holds the layer at hand alone */
     struct kv_cache *kv;
     float *state;          /* [n_cells][state_floats]; NULL: none yet */
     uint64_t state_floats; /* of a cell; 0: no layer is recurrent */
@@ -77,6 +78,12 @@ int decoder_forward(struct decoder *d, const struct ragged *b, float *logits, st
 int decoder_draw(struct decoder *d, const struct ragged *b, const struct draw *v, int set,
                  struct err *e); /* model_draw() */
 int decoder_reserve(struct decoder *d, uint32_t max_tokens, uint32_t max_out, struct err *e);
+/* Tokens that are best computed together, or UINT32_MAX: see step_bytes of backend.h. */
+uint32_t decoder_pass_tokens(const struct decoder *d);
+/* Hidden states of a step, behind the last norm, into the caller's memory (NULL: nobody wants
+ * them): of b->out_rows [n_out][hidden], or of all tokens where n_out is 0. One pass, whatever it
+ * takes: no sequence goes on from an earlier one. `encodes` is set. */
+int decoder_encode(struct decoder *d, const struct ragged *b, float *out, struct err *e);
 /* The backend's own memory for a step like `b`, of which nothing is computed. There is a cache. */
 int decoder_rehearse(struct decoder *d, const struct ragged *b, struct err *e);
 uint64_t decoder_scratch_bytes(const struct decoder *d, uint32_t max_tokens, uint32_t max_out);

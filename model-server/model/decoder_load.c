@@ -1,6 +1,7 @@
 /* What a decoder is made of: this rank's part of every weight, and how it all goes away again. */
 #include "common/clock.h"
 #include "common/log.h"
+#include "model-server/backend/numbers.h"
 #include "model-server/model/loader.h"
 #include <stdlib.h>
 #include <string.h>
@@ -82,8 +83,8 @@ static void load_layer(struct loader *l, struct layer *y, int layer)
     const struct decoder_spec *s = &d->spec;
     const uint32_t i = (uint32_t)layer;
     const struct layer_spec *ls = &s->layers[layer];
-    const bool before = s->norms != NORM_AFTER, mixer = ls->mixer != MIXER_NONE;
-    if (before && mixer)
+    const bool before = norm_place_before(s->norms), mixer = ls->mixer != MIXER_NONE;
+    if (before && mixer && !(s->no_first_norm && layer == 0))
         y->mixer_norm = norm(l, W_ATTN_NORM, layer);
     if (mixer)
         load_sublayer(l, &y->mixer, mixers[ls->mixer], i, &d->mixer_width);
@@ -105,24 +106,46 @@ static void load_layer(struct loader *l, struct layer *y, int layer)
  * layers have them, since in exact ones a batch of 16 would spend half of its step here. */
 static enum quant head_quant(enum quant q) { return q == QUANT_INT4 ? QUANT_W8A8 : q; }
 
-static void load_outer(struct loader *l)
+/* A row of each position and type of token: the sums of two tables, in fp32. Random ones are
+ * sums already. */
+static void load_positions(struct loader *l)
+{
+    struct decoder *d = l->d;
+    const struct decoder_spec *s = &d->spec;
+    const int64_t n = spec_position_rows(s), types = s->token_types ? s->token_types : 1;
+    if (!s->token_types || !l->c) {
+        struct mat_part p =
+            loader_part(l, W_POSITIONS, NO_LAYER, NO_EXPERT, false, n * types, s->hidden);
+        d->positions = loader_pack(l, &p, 1, d->dtype, QUANT_NONE);
+        return;
+    }
+    const struct mat_part at = loader_part(l, W_POSITIONS, NO_LAYER, NO_EXPERT, false, n, s->hidden);
+    const struct mat_part of =
+        loader_part(l, W_TOKEN_TYPES, NO_LAYER, NO_EXPERT, false, types, s->hidden);
+    float *sums = malloc((size_t)(n * types) * s->hidden * sizeof(*sums));
+    if (!sums)
+        loader_nomem(l);
+    for (int64_t t = 0; t < types && !l->failed; t++)
+        for (int64_t i = 0; i < n * s->hidden; i++)
+            sums[t * n * s->hidden + i] =
+                number_at(at.data, at.dtype, i) +
+                number_at(of.data, of.dtype, t * s->hidden + i % s->hidden);
+    struct mat_part p = {.data = sums,
+                         .dtype = DT_F32,
+                         .rows = n * types,
+                         .cols = s->hidden,
+                         .row_stride = s->hidden,
+                         .col_stride = 1};
+    d->positions = l->failed ? NULL : loader_pack(l, &p, 1, DT_F32, QUANT_NONE);
+    free(sums);
+}
+
+static void load_head(struct loader *l, struct amount embed)
 {
     struct decoder *d = l->d;
     const struct decoder_spec *s = &d->spec;
     const struct slice v = d->split.vocab;
-    struct mat_part p = loader_rows(
-        loader_part(l, W_EMBED, NO_LAYER, NO_EXPERT, false, s->vocab, s->hidden), v.first, v.n);
-    d->embed = loader_pack(l, &p, 1, d->dtype, QUANT_NONE);
-    const struct amount embed = d->tables = d->weights;
-    if (s->learned_positions) {
-        int64_t rows = (int64_t)s->max_positions + s->position_offset;
-        p = loader_part(l, W_POSITIONS, NO_LAYER, NO_EXPERT, false, rows, s->hidden);
-        d->positions = loader_pack(l, &p, 1, d->dtype, QUANT_NONE);
-        d->tables = d->weights;
-    }
-    if (s->embed_norm)
-        d->embed_norm = norm(l, W_EMBED_NORM, NO_LAYER);
-    d->final_norm = norm(l, W_FINAL_NORM, NO_LAYER);
+    struct mat_part p;
     d->head = d->embed;
     bool own = s->tied && loader_own_head(l); /* trained apart; transformers 5 does so too */
     if (own)
@@ -146,6 +169,26 @@ static void load_outer(struct loader *l)
     }
 }
 
+static void load_outer(struct loader *l)
+{
+    struct decoder *d = l->d;
+    const struct decoder_spec *s = &d->spec;
+    const struct slice v = d->split.vocab;
+    struct mat_part p = loader_rows(
+        loader_part(l, W_EMBED, NO_LAYER, NO_EXPERT, false, s->vocab, s->hidden), v.first, v.n);
+    d->embed = loader_pack(l, &p, 1, d->dtype, QUANT_NONE);
+    const struct amount embed = d->tables = d->weights;
+    if (s->learned_positions) {
+        load_positions(l);
+        d->tables = d->weights;
+    }
+    if (s->embed_norm)
+        d->embed_norm = norm(l, W_EMBED_NORM, NO_LAYER);
+    if (!s->no_final_norm)
+        d->final_norm = norm(l, W_FINAL_NORM, NO_LAYER);
+    if (!d->encodes)
+        load_head(l, embed);
+}
 int decoder_load(struct decoder *d, const struct arch *a, const struct checkpoint *c,
                  const struct stored *how, struct err *e)
 {

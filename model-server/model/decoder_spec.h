@@ -1,4 +1,4 @@
-/* decoder_spec.h - a decoder-only transformer as data.
+/* decoder_spec.h - a transformer of one stack as data: a decoder, or an encoder of texts.
  *
  * A family fills one of these from its config.json (arch/<family>.c); decoder.c runs whatever it
  * says. A plain value: no pointers into the configuration, copied freely, whole-model sizes (not a
@@ -52,9 +52,14 @@ enum mlp_kind {
     MLP_GATED_PACKED, /* the same, gate over up in one matrix */
 };
 
-/* Where the norms of a layer stand: x + f(n(x)), x + n(f(n(x))) (Gemma 2, arXiv 2408.00118) or
- * x + n(f(x)) (OLMo 2, arXiv 2501.00656). */
-enum norm_place { NORM_BEFORE, NORM_AROUND, NORM_AFTER };
+/* Where the norms of a layer stand: x + f(n(x)), x + n(f(n(x))) (Gemma 2, arXiv 2408.00118),
+ * x + n(f(x)) (OLMo 2, arXiv 2501.00656) or n(x + f(x)) (the first transformers, BERT). */
+enum norm_place { NORM_BEFORE, NORM_AROUND, NORM_AFTER, NORM_SUM };
+/* The sublayers read the norm of x. */
+static inline bool norm_place_before(enum norm_place p)
+{
+    return p == NORM_BEFORE || p == NORM_AROUND;
+}
 
 /* Norms of q and k before the rotation: RMS of each head, by the same weights; RMS of all heads
  * together; the kind of the other norms, of each head by weights of its own. */
@@ -151,7 +156,9 @@ struct decoder_spec {
     /* Attention's result is multiplied by the sigmoid of a product of its input, whose rows follow
      * those of each head's q in one matrix. With QKV_SEPARATE. */
     bool attn_gate;
-    bool embed_norm;  /* the embedding is normalised (BLOOM, arXiv 2211.05100) */
+    bool embed_norm; /* the embedding is normalised (BLOOM, arXiv 2211.05100), positions and all */
+    bool no_first_norm; /* the first mixer has no norm: the embedding's is one (ModernBERT) */
+    bool no_final_norm;
     bool parallel;    /* x + attn(n(x)) + mlp(n(x)) instead of one after the other */
     bool shared_norm; /* parallel: one norm feeds both */
 
@@ -165,7 +172,12 @@ struct decoder_spec {
 
     bool learned_positions; /* a row per position is added to the embedding */
     uint32_t position_offset;
-    bool tied;                                      /* the head is the embedding */
+    /* Segments of a text have a row of their own, which is added as well (BERT; 0: none). Token i
+     * of segment t stands at row i + t * spec_position_rows() of one table. */
+    uint32_t token_types;
+    bool both_ways; /* tokens see what comes after them: no text can be generated */
+    bool no_head;   /* hidden states are all that it gives */
+    bool tied;      /* the head is the embedding */
     float embed_scale, residual_scale, logit_scale; /* factors; 1: none */
     float attn_softcap, logit_softcap;              /* cap * tanh(x / cap); 0: none */
     bool sinks;                                     /* a learned logit a head, see struct attn */
@@ -179,6 +191,17 @@ struct decoder_spec {
     struct rope_spec rope[SPEC_MAX_ROPES];
     struct layer_spec layers[SPEC_MAX_LAYERS];
 };
+
+/* Rows of the positions of one segment. */
+static inline uint32_t spec_position_rows(const struct decoder_spec *s)
+{
+    return s->max_positions + s->position_offset;
+}
+/* Positions of struct ragged are below this, where they are learned. */
+static inline uint32_t spec_position_end(const struct decoder_spec *s)
+{
+    return s->max_positions + (s->token_types > 1 ? s->token_types - 1 : 0) * spec_position_rows(s);
+}
 
 /* The usual factor of q.k. */
 static inline float spec_head_scale(const struct decoder_spec *s)

@@ -273,7 +273,8 @@ static void make_numbers(struct loader *l, struct mat_part *parts, int n, enum d
 struct mat_part loader_part(struct loader *l, enum role role, int layer, int expert, bool bias,
                             int64_t rows, int64_t cols)
 {
-    bool table = role == W_EMBED || role == W_POSITIONS || role == W_HEAD || role == W_ROUTER;
+    bool table = role == W_EMBED || role == W_POSITIONS || role == W_TOKEN_TYPES ||
+                 role == W_HEAD || role == W_ROUTER;
     bool turned = l->d->spec.transposed && !bias && !table;
     uint64_t r = (uint64_t)(turned ? cols : rows), c = (uint64_t)(turned ? rows : cols);
     struct mat_part p = {0};

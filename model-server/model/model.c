@@ -4,6 +4,7 @@
 #include "common/log.h"
 #include "common/model_file.h"
 #include "model-server/model/decoder.h"
+#include "model-server/model/encode.h"
 #include "model-server/model/quant/stored.h"
 #include <limits.h>
 #include <stdio.h>
@@ -13,6 +14,8 @@
 
 struct model {
     struct decoder d;
+    struct sentence sentence;
+    struct encoder encoder; /* of a model that does not generate */
     struct comm *comm; /* on the device's memory; NULL: the caller's serves */
     struct model_info info;
     uint32_t *eos;
@@ -109,6 +112,14 @@ static void fill_info(struct model *m)
     i->n_heads = s->n_heads;
     i->n_kv_heads = s->n_kv_heads;
     i->head_dim = s->head_dim;
+    i->both_ways = s->both_ways;
+    i->width = m->encoder.head.width;
+    i->labels = m->encoder.head.labels;
+    if (m->d.encodes)
+        i->task = m->encoder.head.task;
+    i->max_length = m->sentence.max_length;
+    if (!i->max_length || (s->max_positions && s->max_positions < i->max_length))
+        i->max_length = s->max_positions;
     for (uint32_t r = 0; r < SPEC_MAX_ROPES; r++)
         i->by_length |= rope_by_length(&s->rope[r], s->max_positions);
     for (uint32_t l = 0; l < s->n_layers; l++)
@@ -166,6 +177,53 @@ static void say_packed(const struct checkpoint *c, enum quant quant, bool kept)
         LOG(LOG_INFO, "packed weights are served in 16 bits or more", LOGS("packing", packing));
 }
 
+/* What the model is to be. */
+static int choose_task(struct model *m, const char *dir, const struct model_options *o,
+                       struct err *e)
+{
+    const struct decoder_spec *s = &m->d.spec;
+    enum model_task task = o->task;
+    m->sentence = (struct sentence){.include_prompt = true};
+    if (dir && sentence_load(&m->sentence, dir, e))
+        return -1;
+    if (task == TASK_AUTO && dir && model_task_of(dir, &m->sentence, &task, e))
+        return -1;
+    if (task == TASK_AUTO || (o->task == TASK_AUTO && task == TASK_GENERATE))
+        task = s->no_head ? TASK_EMBED : TASK_GENERATE;
+    if (task == TASK_GENERATE && s->no_head)
+        return err_set(e, ERR_VALIDATION,
+                       "--task generate: a %s model gives vectors or scores, no text",
+                       m->info.type);
+    for (uint32_t i = 0; task != TASK_GENERATE && i < s->n_layers; i++)
+        if (s->layers[i].mixer != MIXER_ATTENTION)
+            return err_set(e, ERR_VALIDATION, "--task %s: layer %u of this %s model keeps a state",
+                           model_task_name(task), i, m->info.type);
+    m->info.task = task;
+    m->d.encodes = task != TASK_GENERATE;
+    return 0;
+}
+
+static int load_head(struct model *m, const char *dir, const struct arch *a,
+                     const struct checkpoint *c, const struct model_options *o, struct err *e)
+{
+    char head[TENSOR_NAME_CAP], embed[TENSOR_NAME_CAP];
+    snprintf(head, sizeof(head), "%s.weight", a->names[W_HEAD] ? a->names[W_HEAD] : "");
+    snprintf(embed, sizeof(embed), "%s.weight", a->names[W_EMBED]);
+    m->encoder.d = &m->d;
+    const struct text_head_options h = {.dir = dir,
+                                        .sentence = &m->sentence,
+                                        .c = c,
+                                        .arch = a,
+                                        .task = m->info.task,
+                                        .hidden = m->d.spec.hidden,
+                                        .both_ways = m->d.spec.both_ways,
+                                        .yes = o->yes,
+                                        .no = o->no,
+                                        .lm_head = head,
+                                        .embed = embed};
+    return text_head_load(&m->encoder.head, &h, e);
+}
+
 static int load_weights(struct model *m, const char *dir, const struct arch *a,
                         const struct model_options *o, struct err *e)
 {
@@ -178,7 +236,10 @@ static int load_weights(struct model *m, const char *dir, const struct arch *a,
     m->info.stored = how.method ? how.method : "plain";
     m->d.dtype = dtype < 0 ? DT_BF16 : (enum dtype)dtype;
     if (!dir)
-        return decoder_load(&m->d, a, NULL, NULL, e);
+        return decoder_load(&m->d, a, NULL, NULL, e) ||
+                       (m->d.encodes && load_head(m, NULL, a, NULL, o, e))
+                   ? -1
+                   : 0;
     if (checkpoint_open(&c, dir, a, e))
         return -1;
     m->d.dtype = dtype < 0 ? stored_dtype(&c, a) : (enum dtype)dtype;
@@ -186,6 +247,8 @@ static int load_weights(struct model *m, const char *dir, const struct arch *a,
     say_kv_scales(&c);
     say_packed(&c, m->d.quant, how.keep);
     int rc = decoder_load(&m->d, a, &c, &how, e);
+    if (rc == 0 && m->d.encodes)
+        rc = load_head(m, dir, a, &c, o, e);
     checkpoint_close(&c); /* everything is packed: the mapping goes */
     return rc;
 }
@@ -226,7 +289,7 @@ static int load(struct model *m, const char *dir, const struct model_options *o,
     if (arch_configure(path, o->random_config, o->rope_scaling, o->rope_factor, &arch,
                        &m->info.type, &d->spec, e) ||
         split_make(&d->split, &d->spec, o->comm->rank, o->comm->world, e) || check_ops(d, e) ||
-        load_weights(m, dir, arch, o, e) || load_eos(m, dir, e))
+        choose_task(m, dir, o, e) || load_weights(m, dir, arch, o, e) || load_eos(m, dir, e))
         return -1;
     fill_info(m);
     if (check_states(m, e))
@@ -272,6 +335,8 @@ void model_free(struct model *m)
         return;
     swap_free(m);
     adapters_close(m->d.adapters);
+    encoder_free(&m->encoder);
+    sentence_free(&m->sentence);
     decoder_free(&m->d);
     comm_close(m->comm);
     free(m->eos);
@@ -403,6 +468,22 @@ int model_swap_in(struct model *m, const uint32_t *blocks, const uint32_t *slots
 int model_forward(struct model *m, const struct ragged *b, float *logits, struct err *e)
 {
     return decoder_forward(&m->d, b, logits, e);
+}
+
+int model_encode(struct model *m, const struct model_text *texts, uint32_t n, bool all, float *out,
+                 struct err *e)
+{
+    return encoder_run(&m->encoder, texts, n, all, out, e);
+}
+
+int model_encode_reserve(struct model *m, uint32_t tokens, uint32_t texts, enum kv_dtype kv_dtype,
+                         struct err *e)
+{
+    m->encoder.kv_dtype = kv_dtype;
+    return encoder_reserve(&m->encoder, tokens, texts, e) ||
+                   decoder_reserve(&m->d, tokens, texts, e)
+               ? -1
+               : 0;
 }
 
 int model_draw(struct model *m, const struct ragged *b, const struct draw *v, int set,

@@ -5,6 +5,7 @@
 #ifndef MODEL_SERVER_MODEL_MODEL_H
 #define MODEL_SERVER_MODEL_MODEL_H
 #include "common/err.h"
+#include "common/sentence.h"
 #include "model-server/backend/backend.h"
 #include "model-server/comm/comm.h"
 #include "model-server/model/adapters.h"
@@ -25,6 +26,11 @@ struct model_options {
     double rope_factor;
     const struct adapter_source *adapters; /* names must outlive the model */
     uint32_t n_adapters, extra_adapters;   /* extra: places for those that come later */
+    /* What it is to be: TASK_AUTO as the files say. Models that are not to generate have no head
+     * and no cache of whole sequences. TASK_RERANK of a decoder without a classifier: how likely
+     * the token `yes` is beside `no`. */
+    enum model_task task;
+    uint32_t yes, no;
     /* To find out what a load would take: every tensor is looked for and checked, a few rows of
      * each matrix are packed, and what the whole takes is reckoned from them. The result has
      * model_info() and sizes, and no weights: no step can be computed. `comm` is not used but for
@@ -56,6 +62,11 @@ struct model_info {
                        prefix are right only for a sequence of that length, so none are shared */
     uint64_t state_bytes; /* of a cell of recurrent state on this rank; 0: the model has none */
     bool enqueues;        /* model_draw() returns without waiting: no collective needs the host */
+    enum model_task task; /* never TASK_AUTO */
+    uint32_t width;       /* of a text's result; 0: it generates */
+    uint32_t max_length;  /* tokens of a text; 0: unbounded */
+    bool both_ways;       /* an encoder */
+    char *const *labels;  /* [width] of a classifier or reranker, owned by the model; or NULL */
     const uint32_t *eos;  /* generation_config.json's, else config.json's; owned by the model */
     uint32_t n_eos;
 };
@@ -115,6 +126,20 @@ int model_reserve(struct model *m, uint32_t max_tokens, uint32_t max_out, struct
  */
 int model_rehearse(struct model *m, uint32_t tokens, uint32_t rows, uint32_t longest,
                    uint32_t block_size, enum kv_dtype kv_dtype, struct err *e);
+/* Texts to vectors or scores (model_info.task): of each text out[width], or with `all` the hidden
+ * state of each token, out[tokens of all texts][hidden]; `out` NULL on a rank that needs none.
+ * ERR_VALIDATION for a text that is empty or too long. */
+struct model_text {
+    const uint32_t *ids;
+    const uint8_t *types; /* [n] segments, or NULL: all 0 */
+    uint32_t n;
+    uint32_t skip; /* tokens of a prompt that are left out of a mean */
+};
+int model_encode(struct model *m, const struct model_text *texts, uint32_t n, bool all, float *out,
+                 struct err *e);
+/* Memory for batches of so many tokens, ahead of them. Before the first model_encode(). */
+int model_encode_reserve(struct model *m, uint32_t tokens, uint32_t texts, enum kv_dtype kv_dtype,
+                         struct err *e);
 uint64_t model_scratch_held(const struct model *m); /* bytes that are reserved now */
 /* That model_reserve() would take. */
 uint64_t model_scratch_bytes(const struct model *m, uint32_t max_tokens, uint32_t max_out);

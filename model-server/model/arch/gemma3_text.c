@@ -28,9 +28,11 @@ static void configure(struct config *c, struct decoder_spec *s)
     s->bias.qkv = s->bias.o = config_bool_or(c, "attention_bias", false);
     s->attn_softcap = (float)config_softcap(c, "attn_logit_softcapping", 0);
     s->logit_softcap = (float)config_softcap(c, "final_logit_softcapping", 0);
-    config_only(c, "use_bidirectional_attention", false);
+    s->both_ways = s->no_head = config_bool_or(c, "use_bidirectional_attention", false);
     config_attn_scale(c, s, 256);
     config_windows(c, s, 4096, all_but_every_nth);
+    for (uint32_t i = 0; s->both_ways && i < s->n_layers; i++) /* EmbeddingGemma */
+        s->layers[i].window = s->layers[i].window ? s->layers[i].window / 2 + 1 : 0;
     config_window_rope(c, s, config_num_or(c, "rope_local_base_freq", 10000));
 }
 

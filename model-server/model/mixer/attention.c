@@ -200,7 +200,7 @@ static void rotate_and_store(struct decoder *d, const struct attention *a, uint3
     const struct decoder_spec *m = &d->spec;
     const struct layer_spec *ls = &m->layers[layer];
     const struct rope_spec *rope = &m->rope[ls->rope];
-    d->ops->rope_kv(d->dev, qkv, d->kv, ls->cache,
+    d->ops->rope_kv(d->dev, qkv, d->kv, d->encodes ? 0 : ls->cache,
                     &(struct rope_kv){.n_heads = d->split.heads.n,
                                       .n_kv_heads = d->split.kv_heads.n,
                                       .head_dim = m->head_dim,
@@ -243,7 +243,7 @@ static int forward(struct decoder *d, const void *self, struct sub_step *s, stru
             return -1;
     }
     rotate_and_store(d, a, s->layer, qkv, squares);
-    d->ops->attention(d->dev, att, qkv, qkv_width(d), d->kv, ls->cache,
+    d->ops->attention(d->dev, att, qkv, qkv_width(d), d->kv, d->encodes ? 0 : ls->cache,
                       &(struct attn){.n_heads = d->split.heads.n,
                                      .n_kv_heads = d->split.kv_heads.n,
                                      .head_dim = m->head_dim,
@@ -251,7 +251,8 @@ static int forward(struct decoder *d, const void *self, struct sub_step *s, stru
                                      .softcap = m->attn_softcap,
                                      .window = ls->window,
                                      .alibi = a->alibi,
-                                     .sinks = a->sinks});
+                                     .sinks = a->sinks,
+                                     .both = m->both_ways});
     if (a->gate)
         gate(d, a, s, att);
     layer_project(d, s->layer, &(struct projection){a->o, a->o_bias, LORA_O, m->hidden}, s->out,

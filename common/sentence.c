@@ -1,0 +1,197 @@
+#include "common/sentence.h"
+#include "common/json.h"
+#include "common/model_file.h"
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SMALL_JSON = 1024 * 1024, CONFIG_JSON = 16 * 1024 * 1024 };
+
+static const char *const names[] = {"auto", "generate", "embed", "rerank", "classify"};
+const char *const model_task_choices[] = {"auto", "generate", "embed", "rerank", NULL};
+const char *model_task_name(enum model_task t) { return t < TASK_N ? names[t] : "?"; }
+
+/* *out: the file's object, or NULL where there is no such file. */
+static int read_json(const char *dir, const char *name, size_t max, cJSON **out, struct err *e)
+{
+    char path[PATH_MAX];
+    *out = NULL;
+    if (snprintf(path, sizeof(path), "%s/%s", dir, name) >= PATH_MAX)
+        return err_set(e, ERR_VALIDATION, "%.200s...: path too long", dir);
+    if (!model_file_exists(path))
+        return 0;
+    *out = model_file_json(path, max, e);
+    return *out ? 0 : -1;
+}
+
+/* ---------------------------------------------------------------- modules */
+
+static int read_pooling(struct sentence *s, const char *dir, const char *folder, struct err *e)
+{
+    static const struct {
+        const char *key;
+        unsigned pool;
+    } modes[] = {{"pooling_mode_cls_token", POOL_CLS},
+                 {"pooling_mode_max_tokens", POOL_MAX},
+                 {"pooling_mode_mean_tokens", POOL_MEAN},
+                 {"pooling_mode_mean_sqrt_len_tokens", POOL_MEAN_SQRT},
+                 {"pooling_mode_weightedmean_tokens", POOL_WEIGHTED},
+                 {"pooling_mode_lasttoken", POOL_LAST}};
+    char name[PATH_MAX];
+    cJSON *j;
+    snprintf(name, sizeof(name), "%s/config.json", folder);
+    if (read_json(dir, name, SMALL_JSON, &j, e))
+        return -1;
+    for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++)
+        if (json_bool(j, modes[i].key, false))
+            s->pooling |= modes[i].pool;
+    s->include_prompt = json_bool(j, "include_prompt", true);
+    cJSON_Delete(j);
+    return s->pooling ? 0
+                      : err_set(e, ERR_VALIDATION, "%s/%s: no pooling mode that is known", dir,
+                                name);
+}
+
+static int add_dense(struct sentence *s, const char *dir, const char *folder, struct err *e)
+{
+    if (s->n_dense == SENTENCE_MAX_DENSE)
+        return err_set(e, ERR_VALIDATION, "%s/modules.json: more than %d Dense modules", dir,
+                       SENTENCE_MAX_DENSE);
+    if (!(s->dense[s->n_dense] = strdup(folder)))
+        return err_nomem(e);
+    s->n_dense++;
+    return 0;
+}
+
+static bool plain_folder(const char *p)
+{
+    return *p && *p != '/' && strlen(p) < 256 && !strstr(p, "..");
+}
+
+/* sentence_transformers.models.Pooling, or the same class of a newer package. */
+static int add_module(struct sentence *s, const char *dir, const cJSON *m, struct err *e)
+{
+    const char *type = json_str(m, "type", ""), *dot = strrchr(type, '.');
+    const char *class = dot ? dot + 1 : type, *folder = json_str(m, "path", "");
+    if (strcmp(class, "Transformer") == 0)
+        return *folder ? err_set(e, ERR_VALIDATION,
+                                 "%s/modules.json: a transformer in a folder of its own is not "
+                                 "supported",
+                                 dir)
+                       : 0;
+    if (strcmp(class, "Normalize") == 0)
+        return s->normalize = true, 0;
+    const bool pooling = strcmp(class, "Pooling") == 0;
+    if (!pooling && strcmp(class, "Dense") != 0)
+        return err_set(e, ERR_VALIDATION, "%s/modules.json: module `%.60s` is not supported", dir,
+                       type);
+    if (!plain_folder(folder))
+        return err_set(e, ERR_VALIDATION, "%s/modules.json: `%.60s` is no folder for a module", dir,
+                       folder);
+    return pooling ? read_pooling(s, dir, folder, e) : add_dense(s, dir, folder, e);
+}
+
+static int read_modules(struct sentence *s, const char *dir, struct err *e)
+{
+    cJSON *j;
+    const cJSON *m;
+    int rc = 0;
+    if (read_json(dir, "modules.json", SMALL_JSON, &j, e))
+        return -1;
+    s->present = j != NULL;
+    if (j && !cJSON_IsArray(j))
+        rc = err_set(e, ERR_VALIDATION, "%s/modules.json: no list", dir);
+    cJSON_ArrayForEach(m, j) if (rc == 0) rc = add_module(s, dir, m, e);
+    cJSON_Delete(j);
+    return rc;
+}
+
+/* ---------------------------------------------------------------- lengths and prompts */
+
+static int read_length(struct sentence *s, const char *dir, struct err *e)
+{
+    cJSON *j;
+    if (read_json(dir, "sentence_bert_config.json", SMALL_JSON, &j, e))
+        return -1;
+    const double n = json_num(j, "max_seq_length", 0);
+    s->max_length = n >= 1 && n < UINT32_MAX ? (uint32_t)n : 0;
+    cJSON_Delete(j);
+    return 0;
+}
+
+static int read_prompts(struct sentence *s, const char *dir, struct err *e)
+{
+    cJSON *j;
+    const cJSON *p;
+    bool whole = true;
+    if (read_json(dir, "config_sentence_transformers.json", SMALL_JSON, &j, e))
+        return -1;
+    cJSON_ArrayForEach(p, json_get(j, "prompts"))
+    {
+        if (!cJSON_IsString(p) || !p->string || s->n_prompts == SENTENCE_MAX_PROMPTS)
+            continue;
+        struct sentence_prompt *q = &s->prompts[s->n_prompts++];
+        *q = (struct sentence_prompt){strdup(p->string), strdup(p->valuestring)};
+        whole &= q->name && q->text;
+    }
+    const char *named = json_str(j, "default_prompt_name", NULL);
+    if (named)
+        whole &= (s->default_prompt = strdup(named)) != NULL;
+    cJSON_Delete(j);
+    return whole ? 0 : err_nomem(e);
+}
+
+int sentence_load(struct sentence *s, const char *dir, struct err *e)
+{
+    *s = (struct sentence){.include_prompt = true};
+    return read_modules(s, dir, e) || read_length(s, dir, e) || read_prompts(s, dir, e) ? -1 : 0;
+}
+
+void sentence_free(struct sentence *s)
+{
+    for (uint32_t i = 0; i < s->n_dense; i++)
+        free(s->dense[i]);
+    for (uint32_t i = 0; i < s->n_prompts; i++)
+        free(s->prompts[i].name), free(s->prompts[i].text);
+    free(s->default_prompt);
+    *s = (struct sentence){0};
+}
+
+const char *sentence_prompt(const struct sentence *s, const char *name)
+{
+    name = name ? name : s->default_prompt;
+    for (uint32_t i = 0; name && i < s->n_prompts; i++)
+        if (strcmp(s->prompts[i].name, name) == 0)
+            return s->prompts[i].text;
+    return NULL;
+}
+
+/* ---------------------------------------------------------------- tasks */
+
+static bool ends_with(const char *s, const char *end)
+{
+    const size_t n = strlen(s), m = strlen(end);
+    return n >= m && strcmp(s + n - m, end) == 0;
+}
+
+/* Of a file without id2label: what transformers assumes. */
+static int labels(const cJSON *config)
+{
+    const cJSON *map = json_get(config, "id2label");
+    return cJSON_IsObject(map) ? cJSON_GetArraySize(map) : (int)json_num(config, "num_labels", 2);
+}
+
+int model_task_of(const char *dir, const struct sentence *s, enum model_task *out, struct err *e)
+{
+    cJSON *j;
+    *out = s->present ? TASK_EMBED : TASK_GENERATE;
+    if (read_json(dir, "config.json", CONFIG_JSON, &j, e))
+        return -1;
+    const cJSON *first = cJSON_GetArrayItem(json_get(j, "architectures"), 0);
+    const char *class = cJSON_IsString(first) ? first->valuestring : "";
+    if (ends_with(class, "ForSequenceClassification"))
+        *out = labels(j) == 1 ? TASK_RERANK : TASK_CLASSIFY;
+    cJSON_Delete(j);
+    return 0;
+}

@@ -1,0 +1,187 @@
+#include "model-server/model/encode.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { BLOCK = 16 };
+
+static uint32_t blocks_of(uint32_t tokens) { return (tokens + BLOCK - 1) / BLOCK; }
+
+/* ---------------------------------------------------------------- memory */
+
+static void free_memory(struct encoder *c)
+{
+    free(c->ids), free(c->pos), free(c->slots), free(c->blocks), free(c->out_rows);
+    free(c->spans), free(c->work);
+    c->ids = c->pos = c->slots = c->blocks = c->out_rows = NULL;
+    c->spans = NULL;
+    c->work = NULL;
+    c->cap_tokens = c->cap_texts = 0;
+}
+
+void encoder_free(struct encoder *c)
+{
+    free_memory(c);
+    free(c->rows);
+    text_head_free(&c->head);
+    *c = (struct encoder){0};
+}
+
+static int reserve_kv(struct encoder *c, uint32_t n_blocks, struct err *e)
+{
+    struct decoder *d = c->d;
+    const struct kv_desc k = {.n_layers = 1,
+                              .n_blocks = n_blocks,
+                              .block_size = BLOCK,
+                              .n_kv_heads = d->split.kv_heads.n,
+                              .head_dim = d->spec.head_dim,
+                              .dtype = c->kv_dtype};
+    if (d->kv && n_blocks <= c->n_blocks)
+        return 0;
+    if (d->kv)
+        d->ops->kv_free(d->dev, d->kv);
+    c->n_blocks = 0;
+    if (!(d->kv = d->ops->kv_new(d->dev, &k, e)))
+        return -1;
+    c->n_blocks = n_blocks;
+    return 0;
+}
+
+int encoder_reserve(struct encoder *c, uint32_t max_tokens, uint32_t max_texts, struct err *e)
+{
+    const uint32_t tokens = max_tokens > c->cap_tokens ? max_tokens : c->cap_tokens;
+    const uint32_t texts = max_texts > c->cap_texts ? max_texts : c->cap_texts;
+    if (reserve_kv(c, blocks_of(tokens) + texts, e))
+        return -1;
+    if (tokens == c->cap_tokens && texts == c->cap_texts)
+        return 0;
+    free_memory(c);
+    c->ids = malloc(tokens * sizeof(*c->ids));
+    c->pos = malloc(tokens * sizeof(*c->pos));
+    c->slots = malloc(tokens * sizeof(*c->slots));
+    c->blocks = malloc((blocks_of(tokens) + (size_t)texts) * sizeof(*c->blocks));
+    c->out_rows = malloc(texts * sizeof(*c->out_rows));
+    c->spans = malloc(texts * sizeof(*c->spans));
+    c->work = malloc((text_head_work(&c->head) + c->head.width) * sizeof(*c->work));
+    if (!c->ids || !c->pos || !c->slots || !c->blocks || !c->out_rows || !c->spans || !c->work)
+        return err_nomem(e);
+    c->cap_tokens = tokens;
+    c->cap_texts = texts;
+    for (uint32_t i = 0; i < blocks_of(tokens) + texts; i++)
+        c->blocks[i] = i;
+    return 0;
+}
+
+static int reserve_rows(struct encoder *c, size_t floats, struct err *e)
+{
+    if (floats <= c->cap_rows)
+        return 0;
+    free(c->rows);
+    c->cap_rows = 0;
+    if (!(c->rows = malloc(floats * sizeof(*c->rows))))
+        return err_nomem(e);
+    c->cap_rows = floats;
+    return 0;
+}
+
+/* ---------------------------------------------------------------- a pass */
+
+/* Texts that go through together: as many as fit, at least one. */
+static uint32_t pass_texts(const struct model_text *texts, uint32_t n, uint32_t most,
+                           uint32_t *tokens)
+{
+    uint32_t i = 1;
+    for (*tokens = texts[0].n; i < n && texts[i].n <= most && *tokens <= most - texts[i].n; i++)
+        *tokens += texts[i].n;
+    return i;
+}
+
+/* Token i of segment t has row i of the t-th table of positions. */
+static int place_text(struct encoder *c, const struct model_text *t, uint32_t at, struct err *e)
+{
+    const struct decoder_spec *s = &c->d->spec;
+    const uint32_t rows = spec_position_rows(s);
+    for (uint32_t i = 0; i < t->n; i++) {
+        const uint32_t type = t->types && s->token_types > 1 ? t->types[i] : 0;
+        if (type >= (s->token_types ? s->token_types : 1))
+            return err_set(e, ERR_VALIDATION, "token type %u: this model has %u", type,
+                           s->token_types);
+        c->ids[at + i] = t->ids[i];
+        c->pos[at + i] = i + type * rows;
+    }
+    return 0;
+}
+
+static int fill(struct encoder *c, const struct model_text *texts, uint32_t n, unsigned row,
+                struct ragged *b, struct err *e)
+{
+    const struct decoder_spec *s = &c->d->spec;
+    uint32_t at = 0, block = 0;
+    for (uint32_t i = 0; i < n; at += texts[i++].n) {
+        const struct model_text *t = &texts[i];
+        if (!t->n)
+            return err_set(e, ERR_VALIDATION, "a text without tokens");
+        if (s->learned_positions && t->n > s->max_positions)
+            return err_set(e, ERR_VALIDATION, "%u tokens: this model has %u positions", t->n,
+                           s->max_positions);
+        if (place_text(c, t, at, e))
+            return -1;
+        for (uint32_t k = 0; k < t->n; k++)
+            c->slots[at + k] = block * BLOCK + k;
+        c->spans[i] = (struct span){
+            .first = at, .n = t->n, .kv_len = t->n, .blocks = c->blocks + block, .seq_len = t->n};
+        c->out_rows[i] = row == POOL_LAST ? at + t->n - 1 : at;
+        block += blocks_of(t->n);
+    }
+    *b = (struct ragged){.n_tokens = at,
+                         .n_spans = n,
+                         .n_out = row ? n : 0,
+                         .ids = c->ids,
+                         .pos = c->pos,
+                         .slots = c->slots,
+                         .spans = c->spans,
+                         .out_rows = c->out_rows};
+    return 0;
+}
+
+/* Pooled rows of a pass from its hidden states. */
+static void pool_texts(struct encoder *c, const struct model_text *texts, uint32_t n, unsigned row,
+                       float *out)
+{
+    const uint32_t hidden = c->d->spec.hidden;
+    const float *x = c->rows;
+    for (uint32_t i = 0; i < n; i++) {
+        text_head_run(&c->head, x, texts[i].n, texts[i].skip, out + (size_t)i * c->head.width,
+                      c->work);
+        x += (size_t)hidden * (row ? 1 : texts[i].n);
+    }
+}
+
+static int pass(struct encoder *c, const struct model_text *texts, uint32_t n, uint32_t tokens,
+                bool all, float *out, struct err *e)
+{
+    const uint32_t hidden = c->d->spec.hidden;
+    const unsigned row = all ? 0 : text_head_row(&c->head);
+    const bool direct = all || !out; /* no pooling */
+    struct ragged b;
+    if (encoder_reserve(c, tokens, n, e) ||
+        (!direct && reserve_rows(c, (size_t)(row ? n : tokens) * hidden, e)) ||
+        fill(c, texts, n, row, &b, e) || decoder_encode(c->d, &b, direct ? out : c->rows, e))
+        return -1;
+    if (!direct)
+        pool_texts(c, texts, n, row, out);
+    return 0;
+}
+
+int encoder_run(struct encoder *c, const struct model_text *texts, uint32_t n, bool all, float *out,
+                struct err *e)
+{
+    const uint32_t most = decoder_pass_tokens(c->d);
+    for (uint32_t i = 0, tokens, some; i < n; i += some) {
+        some = pass_texts(texts + i, n - i, most, &tokens);
+        if (pass(c, texts + i, some, tokens, all, out, e))
+            return -1;
+        if (out)
+            out += all ? (size_t)tokens * c->d->spec.hidden : (size_t)some * c->head.width;
+    }
+    return 0;
+}

@@ -1,0 +1,31 @@
+/* encode.h - texts to hidden states to vectors or scores, many at once.
+ *
+ * All texts of a step go through the layers as one ragged batch, whole: nothing is kept between
+ * steps, so the cache holds one layer's keys and values at a time. Like any result, a text's does
+ * not depend on the batch that it is in. Every rank gets the same calls; the first rank alone
+ * needs the result. One thread. */
+#ifndef MODEL_SERVER_MODEL_ENCODE_H
+#define MODEL_SERVER_MODEL_ENCODE_H
+#include "model-server/model/decoder.h"
+#include "model-server/model/model.h"
+#include "model-server/model/text_head.h"
+
+struct encoder {
+    struct decoder *d;
+    struct text_head head;
+    enum kv_dtype kv_dtype;
+    uint32_t n_blocks; /* of d->kv */
+    /* Working memory, which grows to the largest pass. */
+    uint32_t cap_tokens, cap_texts;
+    uint32_t *ids, *pos, *slots, *blocks, *out_rows;
+    struct span *spans;
+    float *rows, *work;
+    size_t cap_rows; /* floats */
+};
+
+void encoder_free(struct encoder *c);
+int encoder_reserve(struct encoder *c, uint32_t max_tokens, uint32_t max_texts, struct err *e);
+/* See model_encode(). */
+int encoder_run(struct encoder *c, const struct model_text *texts, uint32_t n, bool all, float *out,
+                struct err *e);
+#endif

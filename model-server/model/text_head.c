@@ -1,0 +1,403 @@
+#include "model-server/model/text_head.h"
+#include "common/json.h"
+#include "common/model_file.h"
+#include "model-server/backend/numbers.h"
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SMALL_JSON = 16 * 1024 * 1024, MAX_LABELS = 4096, LANES = 16 };
+
+/* ---------------------------------------------------------------- tensors */
+
+/* Elements [first, first + n) of a tensor, which may lie at an odd address. */
+static int numbers(const struct tensor *t, uint64_t first, uint64_t n, float *out, struct err *e)
+{
+    const char *p = t->data;
+    if (t->type != T_F32 && t->type != T_F16 && t->type != T_BF16)
+        return err_set(e, ERR_VALIDATION,
+                       "%s: tensor `%s` has dtype %s; weights must be F32, F16 or BF16", t->file,
+                       t->name, tensor_type_name(t->type));
+    const size_t size = t->type == T_F32 ? 4 : 2;
+    for (uint64_t i = 0; i < n; i++) {
+        uint16_t h = 0;
+        if (t->type == T_F32)
+            memcpy(&out[i], p + (first + i) * size, sizeof(float));
+        else
+            memcpy(&h, p + (first + i) * size, sizeof(h));
+        if (t->type != T_F32)
+            out[i] = t->type == T_F16 ? f32_of_f16(h) : f32_of_bf16(h);
+    }
+    return 0;
+}
+
+static const struct tensor *named(const struct checkpoint *c, const char *name, const char *suffix)
+{
+    char full[TENSOR_NAME_CAP];
+    snprintf(full, sizeof(full), "%s%s", name, suffix);
+    return checkpoint_find(c, full);
+}
+
+/* A vector [n], or NULL where there is none (that is fine) or after a fault. */
+static float *vector(const struct checkpoint *c, const char *name, const char *suffix, uint32_t n,
+                     struct err *e)
+{
+    const struct tensor *t = named(c, name, suffix);
+    float *v = t ? malloc(n * sizeof(*v)) : NULL;
+    if (!t)
+        return NULL;
+    if (t->n_dims != 1 || t->dims[0] != n) {
+        char want[32];
+        snprintf(want, sizeof(want), "%u", n);
+        tensor_wrong_shape(t, want, e);
+    } else if (!v) {
+        err_nomem(e);
+    } else if (numbers(t, 0, n, v, e) == 0) {
+        return v;
+    }
+    free(v);
+    return NULL;
+}
+
+/* The stage of `name`.weight and `name`.bias; its inputs are those of what came before. */
+static int add_stage(struct text_head *h, const struct checkpoint *c, const char *name,
+                     enum head_act act, struct err *e)
+{
+    const struct tensor *t = named(c, name, ".weight");
+    const uint32_t in = h->width;
+    struct head_stage *s = &h->stages[h->n_stages];
+    if (!t) {
+        char full[TENSOR_NAME_CAP];
+        snprintf(full, sizeof(full), "%s.weight", name);
+        return checkpoint_missing(c, full, e);
+    }
+    if (t->n_dims != 2 || t->dims[1] != in || !t->dims[0] || t->dims[0] > 1u << 20) {
+        char want[64];
+        snprintf(want, sizeof(want), "outputs, %u", in);
+        return tensor_wrong_shape(t, want, e);
+    }
+    h->n_stages++;
+    *s = (struct head_stage){.in = in, .out = (uint32_t)t->dims[0], .act = act};
+    h->width = s->out;
+    if (!(s->w = malloc((size_t)s->in * s->out * sizeof(*s->w))))
+        return err_nomem(e);
+    if (numbers(t, 0, (uint64_t)s->in * s->out, s->w, e))
+        return -1;
+    s->b = vector(c, name, ".bias", s->out, e);
+    return !s->b && named(c, name, ".bias") ? -1 : 0;
+}
+
+/* ---------------------------------------------------------------- Dense modules */
+
+static int dense_act(const cJSON *j, const char *folder, enum head_act *out, struct err *e)
+{
+    static const struct {
+        const char *class;
+        enum head_act act;
+    } acts[] = {{"Tanh", HEAD_TANH},  {"Identity", HEAD_PLAIN},   {"GELU", HEAD_GELU},
+                {"ReLU", HEAD_RELU}, {"Sigmoid", HEAD_SIGMOID}};
+    const char *name = json_str(j, "activation_function", "Tanh"), *dot = strrchr(name, '.');
+    for (size_t i = 0; i < sizeof(acts) / sizeof(acts[0]); i++)
+        if (strcmp(dot ? dot + 1 : name, acts[i].class) == 0) {
+            *out = acts[i].act;
+            return 0;
+        }
+    return err_set(e, ERR_VALIDATION, "%s: activation `%.60s` is not supported", folder, name);
+}
+
+static int add_dense(struct text_head *h, const char *dir, const char *folder, struct err *e)
+{
+    char path[PATH_MAX], file[PATH_MAX];
+    struct checkpoint c;
+    enum head_act act = HEAD_TANH;
+    if (snprintf(path, sizeof(path), "%s/%s", dir, folder) >= PATH_MAX ||
+        snprintf(file, sizeof(file), "%s/config.json", path) >= PATH_MAX)
+        return err_set(e, ERR_VALIDATION, "%.200s...: path too long", dir);
+    cJSON *j = model_file_json(file, SMALL_JSON, e);
+    if (!j)
+        return -1;
+    int rc = dense_act(j, path, &act, e);
+    cJSON_Delete(j);
+    if (rc || checkpoint_open(&c, path, NULL, e))
+        return -1;
+    rc = add_stage(h, &c, "linear", act, e);
+    checkpoint_close(&c);
+    return rc;
+}
+
+/* ---------------------------------------------------------------- classifiers */
+
+/* How a family's classifier is called; the first whose tensors are there is taken. */
+static const struct recipe {
+    const char *first, *norm, *last; /* first NULL: none */
+    enum head_act act;               /* of the first */
+} recipes[] = {{"bert.pooler.dense", NULL, "classifier", HEAD_TANH},
+               {"classifier.dense", NULL, "classifier.out_proj", HEAD_TANH},
+               {"head.dense", "head.norm", "classifier", HEAD_GELU},
+               {NULL, NULL, "score", HEAD_PLAIN}};
+
+static const struct recipe *recipe_of(const struct checkpoint *c)
+{
+    for (size_t i = 0; i < sizeof(recipes) / sizeof(recipes[0]); i++)
+        if (named(c, recipes[i].last, ".weight") &&
+            (!recipes[i].first || named(c, recipes[i].first, ".weight")))
+            return &recipes[i];
+    return NULL;
+}
+
+static int read_labels(struct text_head *h, const cJSON *config, struct err *e)
+{
+    const cJSON *map = json_get(config, "id2label"), *j;
+    if (h->width > MAX_LABELS)
+        return err_set(e, ERR_VALIDATION, "a classifier with %u labels", h->width);
+    if (!(h->labels = calloc(h->width, sizeof(*h->labels))))
+        return err_nomem(e);
+    for (uint32_t i = 0; i < h->width; i++) {
+        char key[24], def[32];
+        snprintf(key, sizeof(key), "%u", i);
+        snprintf(def, sizeof(def), "LABEL_%u", i);
+        j = json_get(map, key);
+        if (!(h->labels[i] = strdup(cJSON_IsString(j) ? j->valuestring : def)))
+            return err_nomem(e);
+    }
+    return 0;
+}
+
+/* The logit of "yes" less that of "no" is that of their softmax. */
+static int yes_or_no(struct text_head *h, const struct text_head_options *o, struct err *e)
+{
+    const struct tensor *t = checkpoint_find_weight(o->c, o->arch, o->lm_head);
+    struct head_stage *s = &h->stages[h->n_stages];
+    float *no = malloc(h->width * sizeof(*no));
+    if (!t)
+        t = checkpoint_find_weight(o->c, o->arch, o->embed);
+    *s = (struct head_stage){.in = h->width, .out = 1, .w = malloc(h->width * sizeof(*s->w))};
+    h->n_stages++;
+    int rc = 0;
+    if (!s->w || !no)
+        rc = err_nomem(e);
+    else if (!t || t->n_dims != 2 || t->dims[1] != h->width || o->yes >= t->dims[0] ||
+             o->no >= t->dims[0])
+        rc = err_set(e, ERR_VALIDATION, "%s: no head with rows for \"yes\" and \"no\"", o->dir);
+    else
+        rc = numbers(t, (uint64_t)o->yes * h->width, h->width, s->w, e) ||
+                     numbers(t, (uint64_t)o->no * h->width, h->width, no, e)
+                 ? -1
+                 : 0;
+    for (uint32_t i = 0; rc == 0 && i < h->width; i++)
+        s->w[i] -= no[i];
+    h->width = 1;
+    free(no);
+    return rc;
+}
+
+static int add_norm(struct text_head *h, const struct checkpoint *c, const char *name,
+                    const cJSON *config, struct err *e)
+{
+    struct head_stage *s = &h->stages[h->n_stages - 1];
+    s->norm_eps = (float)json_num(config, "norm_eps", 1e-5);
+    s->norm = vector(c, name, ".weight", s->out, e);
+    return s->norm || !named(c, name, ".weight") ? 0 : -1;
+}
+
+static int classifier(struct text_head *h, const struct text_head_options *o, const cJSON *config,
+                      struct err *e)
+{
+    const struct recipe *r = recipe_of(o->c);
+    const bool mean = strcmp(json_str(config, "classifier_pooling", "cls"), "mean") == 0;
+    h->pooling = !o->both_ways ? POOL_LAST : mean ? POOL_MEAN : POOL_CLS;
+    if (r && ((r->first && add_stage(h, o->c, r->first, r->act, e)) ||
+              (r->norm && add_norm(h, o->c, r->norm, config, e)) ||
+              add_stage(h, o->c, r->last, HEAD_PLAIN, e)))
+        return -1;
+    if (!r && o->both_ways)
+        return err_set(e, ERR_VALIDATION, "%s: there is no classifier", o->dir);
+    if (!r && yes_or_no(h, o, e))
+        return -1;
+    if (h->width == 1)
+        h->task = TASK_RERANK;
+    else if (o->task == TASK_RERANK)
+        return err_set(e, ERR_VALIDATION, "%s: a reranker has one label, this model has %u", o->dir,
+                       h->width);
+    return read_labels(h, config, e);
+}
+
+/* ---------------------------------------------------------------- loading */
+
+static int load_classifier(struct text_head *h, const struct text_head_options *o, struct err *e)
+{
+    char path[PATH_MAX];
+    if (!o->c)
+        return err_set(e, ERR_VALIDATION, "a classifier needs a checkpoint");
+    if (snprintf(path, sizeof(path), "%s/config.json", o->dir) >= PATH_MAX)
+        return err_set(e, ERR_VALIDATION, "%.200s...: path too long", o->dir);
+    cJSON *config = model_file_json(path, SMALL_JSON, e);
+    if (!config)
+        return -1;
+    int rc = classifier(h, o, config, e);
+    cJSON_Delete(config);
+    return rc;
+}
+
+int text_head_load(struct text_head *h, const struct text_head_options *o, struct err *e)
+{
+    const struct sentence *s = o->sentence;
+    *h = (struct text_head){.task = o->task, .hidden = o->hidden, .width = o->hidden};
+    if (o->task != TASK_EMBED)
+        return load_classifier(h, o, e);
+    h->pooling = s->pooling ? s->pooling : o->both_ways ? POOL_MEAN : POOL_LAST;
+    h->width *= (uint32_t)__builtin_popcount(h->pooling);
+    for (uint32_t i = 0; i < s->n_dense; i++)
+        if (add_dense(h, o->dir, s->dense[i], e))
+            return -1;
+    return 0;
+}
+
+void text_head_free(struct text_head *h)
+{
+    for (uint32_t i = 0; i < h->n_stages; i++)
+        free(h->stages[i].w), free(h->stages[i].b), free(h->stages[i].norm);
+    for (uint32_t i = 0; h->labels && i < h->width; i++)
+        free(h->labels[i]);
+    free(h->labels);
+    *h = (struct text_head){0};
+}
+
+/* ---------------------------------------------------------------- pooling */
+
+unsigned text_head_row(const struct text_head *h)
+{
+    return h->pooling == POOL_CLS || h->pooling == POOL_LAST ? h->pooling : 0;
+}
+
+static void copy_row(float *y, const float *x, uint32_t hidden)
+{
+    memcpy(y, x, hidden * sizeof(*y));
+}
+
+/* y = sum of rows from `skip` on, each times its position from 1 on where `weighted`, over
+ * `divisor`. */
+static void sum_rows(float *y, const float *rows, uint32_t n, uint32_t skip, uint32_t hidden,
+                     bool weighted, float divisor)
+{
+    memset(y, 0, hidden * sizeof(*y));
+    for (uint32_t i = skip; i < n; i++) {
+        const float *x = rows + (size_t)i * hidden, w = weighted ? (float)(i + 1) : 1;
+        for (uint32_t k = 0; k < hidden; k++)
+            y[k] += x[k] * w;
+    }
+    for (uint32_t k = 0; k < hidden; k++)
+        y[k] /= divisor;
+}
+
+static void max_rows(float *y, const float *rows, uint32_t n, uint32_t skip, uint32_t hidden)
+{
+    copy_row(y, rows + (size_t)skip * hidden, hidden);
+    for (uint32_t i = skip + 1; i < n; i++)
+        for (uint32_t k = 0; k < hidden; k++) {
+            const float x = rows[(size_t)i * hidden + k];
+            y[k] = x > y[k] ? x : y[k];
+        }
+}
+
+static void pool(const struct text_head *h, unsigned mode, const float *rows, uint32_t n,
+                 uint32_t skip, float *y)
+{
+    const uint32_t hidden = h->hidden;
+    const bool one = text_head_row(h) != 0; /* rows is it */
+    const float count = (float)(n - skip);
+    if (mode == POOL_CLS || mode == POOL_LAST)
+        copy_row(y, rows + (mode == POOL_LAST && !one ? (size_t)(n - 1) * hidden : 0), hidden);
+    else if (mode == POOL_MAX)
+        max_rows(y, rows, n, skip, hidden);
+    else if (mode == POOL_WEIGHTED)
+        sum_rows(y, rows, n, skip, hidden, true,
+                 ((float)n * (float)(n + 1) - (float)skip * (float)(skip + 1)) / 2);
+    else
+        sum_rows(y, rows, n, skip, hidden, false, mode == POOL_MEAN ? count : sqrtf(count));
+}
+
+/* ---------------------------------------------------------------- stages */
+
+static float dot(const float *a, const float *b, uint32_t n)
+{
+    float lane[LANES] = {0}, sum = 0;
+    uint32_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (uint32_t k = 0; k < LANES; k++)
+            lane[k] += a[i + k] * b[i + k];
+    for (uint32_t k = 0; k < LANES; k++)
+        sum += lane[k];
+    for (; i < n; i++)
+        sum += a[i] * b[i];
+    return sum;
+}
+
+static float activate(float x, enum head_act act)
+{
+    switch (act) {
+    case HEAD_TANH:
+        return tanhf(x);
+    case HEAD_GELU:
+        return x * 0.5F * (1 + erff(x * 0.70710678F));
+    case HEAD_RELU:
+        return x > 0 ? x : 0;
+    case HEAD_SIGMOID:
+        return 1 / (1 + expf(-x));
+    case HEAD_PLAIN:
+        break;
+    }
+    return x;
+}
+
+static void layer_norm(float *x, const float *w, uint32_t n, float eps)
+{
+    float mean = 0, square = 0;
+    for (uint32_t i = 0; i < n; i++)
+        mean += x[i];
+    mean /= (float)n;
+    for (uint32_t i = 0; i < n; i++)
+        square += (x[i] - mean) * (x[i] - mean);
+    const float scale = 1 / sqrtf(square / (float)n + eps);
+    for (uint32_t i = 0; i < n; i++)
+        x[i] = (x[i] - mean) * scale * w[i];
+}
+
+static void run_stage(const struct head_stage *s, const float *x, float *y)
+{
+    for (uint32_t i = 0; i < s->out; i++)
+        y[i] = activate(dot(s->w + (size_t)i * s->in, x, s->in) + (s->b ? s->b[i] : 0), s->act);
+    if (s->norm)
+        layer_norm(y, s->norm, s->out, s->norm_eps);
+}
+
+static uint32_t widest(const struct text_head *h)
+{
+    uint32_t most = h->hidden * (uint32_t)__builtin_popcount(h->pooling);
+    for (uint32_t i = 0; i < h->n_stages; i++)
+        most = h->stages[i].out > most ? h->stages[i].out : most;
+    return most;
+}
+
+size_t text_head_work(const struct text_head *h) { return (size_t)2 * widest(h); }
+
+void text_head_run(const struct text_head *h, const float *rows, uint32_t n, uint32_t skip,
+                   float *out, float *work)
+{
+    float *x = work, *y = work + widest(h), *to = x;
+    skip = skip < n ? skip : 0;
+    for (unsigned mode = 1; mode <= POOL_LAST; mode *= 2)
+        if (h->pooling & mode) {
+            pool(h, mode, rows, n, skip, to);
+            to += h->hidden;
+        }
+    for (uint32_t i = 0; i < h->n_stages; i++) {
+        run_stage(&h->stages[i], x, y);
+        float *was = x;
+        x = y;
+        y = was;
+    }
+    memcpy(out, x, h->width * sizeof(*out));
+}
