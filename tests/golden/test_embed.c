@@ -1,0 +1,202 @@
+/* Encoders, decoders that embed, and rerankers against transformers (fp32 arithmetic on the stored
+ * weights), and the bits of a result against its batch, its threads and its ranks.
+ *
+ *   GOLDEN_TABLE=1 build/tests/golden/test_embed     also prints the table of
+ * docs/results/architectures.md
+ */
+#include "tests/golden/embed.h"
+#include <pthread.h>
+#include <unistd.h>
+
+#define TOLERANCE 1e-5
+#define MADE      "build/golden/embed/"
+
+/* Folders of TEST_DATA; those in build/ are made by tests/golden/make_embed.py. */
+static const char *const dirs[] = {
+    "embed/bert_mean",     "embed/bert_cls",           "embed/xlm_roberta_cls",
+    "embed/qwen3_embedding", "embed/xlm_roberta_rerank", MADE "modernbert",
+    MADE "embeddinggemma", MADE "bert_rerank",         MADE "roberta_classify",
+    MADE "qwen3_rerank",
+};
+enum { N_DIRS = sizeof(dirs) / sizeof(dirs[0]), MOST_RANKS = 4 };
+
+static double errors[N_DIRS][MOST_RANKS + 1];
+
+static const char *folder(void **state, struct texts *t, int *which)
+{
+    static char dir[1024];
+    const char *name = *(const char *const *)*state;
+    char file[160];
+    *which = (int)((const char *const *)*state - dirs);
+    snprintf(file, sizeof(file), "%s/golden.json", name);
+    const char *path = strncmp(name, MADE, strlen(MADE)) != 0 ? test_data(file)
+                       : access(file, F_OK) == 0              ? file
+                                                              : NULL;
+    if (!path)
+        return NULL;
+    snprintf(dir, sizeof(dir), "%.*s", (int)(strlen(path) - strlen("/golden.json")), path);
+    assert_true(texts_load(t, dir));
+    return dir;
+}
+
+static struct encode_bench open_or_fail(const char *dir, int threads, struct comm *comm)
+{
+    struct err e = ERR_INIT;
+    struct encode_bench b;
+    if (encode_open(&b, dir, threads, comm, &e))
+        fail_msg("%s", e.msg);
+    return b;
+}
+
+/* ---------------------------------------------------------------- the results themselves */
+
+static void agrees_with_transformers(void **state)
+{
+    struct texts t;
+    int which;
+    const char *dir = folder(state, &t, &which);
+    if (!dir)
+        skip();
+    struct encode_bench b = open_or_fail(dir, 1, comm_solo());
+    const double err = encode_error(&b, &t);
+    errors[which][1] = err;
+    if (!(err < TOLERANCE))
+        fail_msg("%s: off by %g", dir, err);
+    encode_close(&b);
+    texts_free(&t);
+}
+
+/* Hidden states of all tokens, not only of what pooling takes. */
+static void gives_hidden_states_of_all_tokens(void **state)
+{
+    struct texts t;
+    int which;
+    const char *dir = folder(state, &t, &which);
+    if (!dir || !t.text[0].first) {
+        if (dir)
+            texts_free(&t);
+        skip();
+    }
+    struct encode_bench b = open_or_fail(dir, 2, comm_solo());
+    const uint32_t hidden = model_info(b.model)->hidden;
+    float *rows = encode_all(&b, &t);
+    const float *at = rows;
+    for (uint32_t i = 0; i < t.n; i++, at += (size_t)t.text[i - 1].in.n * hidden)
+        for (uint32_t k = 0; k < hidden; k++) {
+            const size_t last = (size_t)(t.text[i].in.n - 1) * hidden;
+            assert_true(fabs(at[k] - t.text[i].first[k]) < TOLERANCE);
+            assert_true(fabs(at[last + k] - t.text[i].last[k]) < TOLERANCE);
+        }
+    free(rows);
+    encode_close(&b);
+    texts_free(&t);
+}
+
+/* ---------------------------------------------------------------- bits */
+
+static void is_the_same_alone_and_in_any_batch(void **state)
+{
+    struct texts t;
+    int which;
+    const char *dir = folder(state, &t, &which);
+    if (!dir)
+        skip();
+    struct encode_bench b = open_or_fail(dir, 1, comm_solo()), other = open_or_fail(dir, 3, comm_solo());
+    const uint32_t width = model_info(b.model)->width;
+    float *batch = encode_texts(&b, &t, 0, t.n, false), *turned;
+    for (uint32_t i = 0; i < t.n; i++) {
+        float *alone = encode_texts(&other, &t, i, 1, false);
+        assert_memory_equal(alone, batch + (size_t)i * width, width * sizeof(float));
+        free(alone);
+    }
+    turned = encode_texts(&other, &t, 0, t.n, true); /* the last text first */
+    for (uint32_t i = 0; i < t.n; i++)
+        assert_memory_equal(turned + (size_t)(t.n - 1 - i) * width, batch + (size_t)i * width,
+                            width * sizeof(float));
+    free(batch), free(turned);
+    encode_close(&b), encode_close(&other);
+    texts_free(&t);
+}
+
+/* ---------------------------------------------------------------- ranks */
+
+struct rank_run {
+    pthread_t thread;
+    const char *dir, *group;
+    const struct texts *texts;
+    int rank, world;
+    double error;
+    struct err e;
+    bool failed;
+};
+
+static void *rank_main(void *arg)
+{
+    struct rank_run *r = arg;
+    struct encode_bench b = {0};
+    struct comm *c = comm_shm_open(r->group, r->rank, r->world, 20000, &r->e);
+    r->failed = !c || encode_open(&b, r->dir, 1, c, &r->e) != 0;
+    if (!r->failed)
+        r->error = encode_error(&b, r->texts);
+    encode_close(&b);
+    if (c)
+        comm_close(c);
+    return NULL;
+}
+
+static void agrees_on_any_number_of_ranks(void **state)
+{
+    struct texts t;
+    int which;
+    const char *dir = folder(state, &t, &which);
+    if (!dir)
+        skip();
+    for (int world = 2; world <= MOST_RANKS; world *= 2) {
+        struct rank_run ranks[MOST_RANKS];
+        char group[64];
+        snprintf(group, sizeof(group), "embed-%d-%d-%d", (int)getpid(), which, world);
+        for (int i = 0; i < world; i++) {
+            ranks[i] = (struct rank_run){
+                .dir = dir, .group = group, .texts = &t, .rank = i, .world = world};
+            assert_int_equal(pthread_create(&ranks[i].thread, NULL, rank_main, &ranks[i]), 0);
+        }
+        for (int i = 0; i < world; i++)
+            pthread_join(ranks[i].thread, NULL);
+        for (int i = 0; i < world; i++) {
+            if (ranks[i].failed)
+                fail_msg("%s, rank %d of %d: %s", dir, i, world, ranks[i].e.msg);
+            errors[which][world] = fmax(errors[which][world], ranks[i].error);
+            assert_true(ranks[i].error < TOLERANCE);
+        }
+    }
+    texts_free(&t);
+}
+
+static int print_table(void **state)
+{
+    (void)state;
+    for (int i = 0; getenv("GOLDEN_TABLE") && i < N_DIRS; i++)
+        printf("| %s | %.1e | %.1e | %.1e |\n", strrchr(dirs[i], '/') + 1, errors[i][1],
+               errors[i][2], errors[i][4]);
+    return 0;
+}
+
+int main(void)
+{
+    static void (*const fns[])(void **) = {
+        agrees_with_transformers, gives_hidden_states_of_all_tokens,
+        is_the_same_alone_and_in_any_batch, agrees_on_any_number_of_ranks};
+    static const char *const names[] = {"agrees with transformers",
+                                        "gives hidden states of all tokens",
+                                        "is the same alone and in any batch",
+                                        "agrees on any number of ranks"};
+    enum { N_FNS = sizeof(fns) / sizeof(fns[0]) };
+    static struct CMUnitTest tests[N_FNS * N_DIRS];
+    static char text[N_FNS * N_DIRS][120];
+    for (size_t i = 0; i < N_FNS * N_DIRS; i++) {
+        snprintf(text[i], sizeof(text[i]), "%s: %s", dirs[i % N_DIRS], names[i / N_DIRS]);
+        tests[i] = (struct CMUnitTest){
+            .name = text[i], .test_func = fns[i / N_DIRS], .initial_state = (void *)&dirs[i % N_DIRS]};
+    }
+    return cmocka_run_group_tests(tests, NULL, print_table);
+}
