@@ -48,9 +48,9 @@ static int read_pooling(struct sentence *s, const char *dir, const char *folder,
             s->pooling |= modes[i].pool;
     s->include_prompt = json_bool(j, "include_prompt", true);
     cJSON_Delete(j);
-    return s->pooling ? 0
-                      : err_set(e, ERR_VALIDATION, "%s/%s: no pooling mode that is known", dir,
-                                name);
+    return s->pooling
+               ? 0
+               : err_set(e, ERR_VALIDATION, "%s/%s: no pooling mode that is known", dir, name);
 }
 
 static int add_dense(struct sentence *s, const char *dir, const char *folder, struct err *e)

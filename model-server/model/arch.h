@@ -90,10 +90,10 @@ struct arch {
 
 /* BERT and its descendants, behind a prefix. */
 #define NAMES_BERT(p)                                                                              \
-    [W_EMBED] = p "embeddings.word_embeddings", [W_POSITIONS] = p "embeddings.position_embeddings", \
+    [W_EMBED] = p "embeddings.word_embeddings",                                                    \
+    [W_POSITIONS] = p "embeddings.position_embeddings",                                            \
     [W_TOKEN_TYPES] = p "embeddings.token_type_embeddings",                                        \
-    [W_EMBED_NORM] = p "embeddings.LayerNorm",                                                     \
-    [W_Q] = p "encoder.layer.*.attention.self.query",                                              \
+    [W_EMBED_NORM] = p "embeddings.LayerNorm", [W_Q] = p "encoder.layer.*.attention.self.query",   \
     [W_K] = p "encoder.layer.*.attention.self.key",                                                \
     [W_V] = p "encoder.layer.*.attention.self.value",                                              \
     [W_O] = p "encoder.layer.*.attention.output.dense",                                            \

@@ -119,7 +119,8 @@ static void load_positions(struct loader *l)
         d->positions = loader_pack(l, &p, 1, d->dtype, QUANT_NONE);
         return;
     }
-    const struct mat_part at = loader_part(l, W_POSITIONS, NO_LAYER, NO_EXPERT, false, n, s->hidden);
+    const struct mat_part at =
+        loader_part(l, W_POSITIONS, NO_LAYER, NO_EXPERT, false, n, s->hidden);
     const struct mat_part of =
         loader_part(l, W_TOKEN_TYPES, NO_LAYER, NO_EXPERT, false, types, s->hidden);
     float *sums = malloc((size_t)(n * types) * s->hidden * sizeof(*sums));

@@ -16,7 +16,7 @@ struct model {
     struct decoder d;
     struct sentence sentence;
     struct encoder encoder; /* of a model that does not generate */
-    struct comm *comm; /* on the device's memory; NULL: the caller's serves */
+    struct comm *comm;      /* on the device's memory; NULL: the caller's serves */
     struct model_info info;
     uint32_t *eos;
     uint64_t block_bytes; /* of the KV cache that is there */

@@ -96,8 +96,11 @@ static int dense_act(const cJSON *j, const char *folder, enum head_act *out, str
     static const struct {
         const char *class;
         enum head_act act;
-    } acts[] = {{"Tanh", HEAD_TANH},  {"Identity", HEAD_PLAIN},   {"GELU", HEAD_GELU},
-                {"ReLU", HEAD_RELU}, {"Sigmoid", HEAD_SIGMOID}};
+    } acts[] = {{"Tanh", HEAD_TANH},
+                {"Identity", HEAD_PLAIN},
+                {"GELU", HEAD_GELU},
+                {"ReLU", HEAD_RELU},
+                {"Sigmoid", HEAD_SIGMOID}};
     const char *name = json_str(j, "activation_function", "Tanh"), *dot = strrchr(name, '.');
     for (size_t i = 0; i < sizeof(acts) / sizeof(acts[0]); i++)
         if (strcmp(dot ? dot + 1 : name, acts[i].class) == 0) {

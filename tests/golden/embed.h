@@ -97,16 +97,20 @@ static inline void encode_close(struct encode_bench *b)
     memset(b, 0, sizeof(*b));
 }
 
-static inline int encode_open_on(struct encode_bench *b, const char *device, const char *dir,
-                                 int threads, struct comm *comm, struct err *e)
+static inline int encode_open_on(struct encode_bench *b, const struct backend_ops *ops,
+                                 const char *dir, int threads, struct comm *comm, struct err *e)
 {
-    memset(b, 0, sizeof(*b));
+    *b = (struct encode_bench){.ops = ops};
     const struct device_options d = {.threads = threads, .features = ~0ull};
-    if (!(b->ops = backend_find(device, e)) || !(b->dev = b->ops->open(&d, e)))
+    if (!(b->dev = b->ops->open(&d, e)))
         return -1;
-    const struct model_options o = {
-        .ops = b->ops, .dev = b->dev, .comm = comm, .dtype = -1, .yes = 40, .no = 41,
-        .task = strstr(dir, "qwen3_rerank") ? TASK_RERANK : TASK_AUTO};
+    const struct model_options o = {.ops = b->ops,
+                                    .dev = b->dev,
+                                    .comm = comm,
+                                    .dtype = -1,
+                                    .yes = 40,
+                                    .no = 41,
+                                    .task = strstr(dir, "qwen3_rerank") ? TASK_RERANK : TASK_AUTO};
     if (!(b->model = model_load(dir, &o, e)))
         return -1;
     assert_true(model_info(b->model)->task != TASK_GENERATE);
@@ -116,7 +120,7 @@ static inline int encode_open_on(struct encode_bench *b, const char *device, con
 static inline int encode_open(struct encode_bench *b, const char *dir, int threads,
                               struct comm *comm, struct err *e)
 {
-    return encode_open_on(b, "cpu", dir, threads, comm, e);
+    return encode_open_on(b, &backend_cpu, dir, threads, comm, e);
 }
 
 static inline float *encode_run(struct encode_bench *b, const struct model_text *v, uint32_t n,

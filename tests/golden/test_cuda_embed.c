@@ -1,0 +1,106 @@
+/* Encoders and decoders that embed on the CUDA backend against the CPU backend, and the bits of a
+ * text's vector against its neighbours. Which device: see tests/check/cuda_sides.h. */
+#include "model-server/backend/plugin.h"
+#include "tests/cuda_double/cuda_runtime_api.h"
+#include "tests/golden/embed.h"
+#include <dlfcn.h>
+#include <unistd.h>
+
+/* On the double a token takes milliseconds. */
+enum { MOST_TOKENS = 40, MOST = 5 };
+
+// clang-format off: one a line, for make gpu-kit
+static const char *const dirs[] = {
+    "embed/bert_mean",       "embed/bert_cls",           "embed/xlm_roberta_cls",
+    "embed/qwen3_embedding", "embed/xlm_roberta_rerank",
+};
+// clang-format on
+enum { N_DIRS = sizeof(dirs) / sizeof(dirs[0]) };
+
+static const struct backend_ops *gpu;
+static int skipped;
+
+static void open_or_fail(struct encode_bench *b, const struct backend_ops *ops, const char *dir)
+{
+    struct err e = ERR_INIT;
+    if (encode_open_on(b, ops, dir, 1, comm_solo(), &e))
+        fail_msg("%s: %s", dir, e.msg);
+}
+
+static float *run(struct encode_bench *b, const struct model_text *v, uint32_t n)
+{
+    return encode_run(b, v, n, false);
+}
+
+/* ||a - b|| / ||b|| */
+static double distance(const float *a, const float *b, size_t n)
+{
+    double d = 0, r = 0;
+    for (size_t i = 0; i < n; i++)
+        d += ((double)a[i] - b[i]) * ((double)a[i] - b[i]), r += (double)b[i] * b[i];
+    return sqrt(d / r);
+}
+
+static void a_text_has_the_vector_that_the_cpu_gives_it(void **state)
+{
+    const char *name = *(const char *const *)*state;
+    char file[128], dir[1024];
+    struct texts t;
+    struct model_text v[MOST];
+    snprintf(file, sizeof(file), "%s/golden.json", name);
+    const char *path = test_data(file);
+    if (!path) {
+        skipped++;
+        return;
+    }
+    snprintf(dir, sizeof(dir), "%.*s", (int)(strlen(path) - strlen("/golden.json")), path);
+    assert_true(texts_load(&t, dir));
+    const uint32_t n = t.n < MOST ? t.n : MOST;
+    for (uint32_t i = 0; i < n; i++) {
+        v[i] = t.text[i].in;
+        v[i].n = v[i].n < MOST_TOKENS ? v[i].n : MOST_TOKENS;
+    }
+    struct encode_bench c, g;
+    open_or_fail(&c, &backend_cpu, dir), open_or_fail(&g, gpu, dir);
+    const uint32_t width = model_info(c.model)->width;
+    float *want = run(&c, v, n), *got = run(&g, v, n);
+    const double d = distance(got, want, (size_t)n * width);
+    printf("%s: ||d|| / ||r|| = %.2g\n", name, d);
+    if (!(d < 5e-2)) /* products round to bfloat16 */
+        fail_msg("%s: off by %g", name, d);
+    for (uint32_t i = 0; i < n; i++) {
+        float *alone = run(&g, &v[i], 1);
+        assert_memory_equal(alone, got + (size_t)i * width, width * sizeof(float));
+        free(alone);
+    }
+    free(want), free(got);
+    encode_close(&c), encode_close(&g);
+    texts_free(&t);
+}
+
+int main(void)
+{
+    const char *stand_in = getenv("CUDA_DOUBLE");
+    struct err e = ERR_INIT;
+    const char *plugin_path = getenv("BACKEND_CUDA") ? getenv("BACKEND_CUDA") : stand_in;
+    if (!plugin_path) {
+        printf("skipped: %d cases (no GPU plugin is given, and the double runs on x86-64 only)\n",
+               N_DIRS);
+        return 0;
+    }
+    const struct backend_plugin *p = backend_plugin_load(plugin_path, &e);
+    if (!p || p->available(&e)) {
+        fprintf(stderr, "%s\n", e.msg);
+        return 1;
+    }
+    gpu = p->ops;
+    struct CMUnitTest tests[N_DIRS];
+    for (int i = 0; i < N_DIRS; i++)
+        tests[i] = (struct CMUnitTest){.name = dirs[i],
+                                       .test_func = a_text_has_the_vector_that_the_cpu_gives_it,
+                                       .initial_state = (void *)&dirs[i]};
+    int rc = cmocka_run_group_tests_name("cuda_embed", tests, NULL, NULL);
+    if (skipped)
+        printf("skipped: %d cases (no reference data)\n", skipped);
+    return rc;
+}
