@@ -32,7 +32,7 @@ struct serve_config {
     uint32_t dtype, kv_dtype, threads, logger_level, max_input_tokens, max_total_tokens, speculate;
     uint32_t startup_fd, watchdog_s, heartbeat_fd;
     uint32_t rank, world, nnodes, master_port, rendezvous_s, max_prefill_tokens, max_batch_size;
-    uint32_t runtime_adapters;
+    uint32_t runtime_adapters, task;
     enum quant quant; /* what `quantize` says */
     double rope_factor, row_cost, memory_fraction, adapter_fraction, kv_memory, swap_gib,
         watermark_gamma, watermark_delta;
@@ -49,6 +49,9 @@ static const struct flag flags[] = {
      .help = "A folder with config.json, tokenizer.json and safetensors weights, a GGUF file (or a folder with "
              "one), or the name of a repository that is in the Hugging Face cache."},
     {.name = "revision", .type = FLAG_STR, F(revision), .help = "Branch, tag or commit in the cache; default: main."},
+    {.name = "task", .type = FLAG_ENUM, F(task), .def = "auto", .choices = model_task_choices,
+     .help = "What the model is served for: generate, embed (vectors), rerank (scores of pairs); auto: as its files say. A decoder may "
+             "be any of them."},
     {.name = "uds-path", .type = FLAG_STR, F(uds_path), .def = "/tmp/text-generation-server", .env = "",
      .help = "Rank r listens on the Unix socket PATH-r. tcp://host:port listens on port + r instead."},
     {.name = "sharded", .type = FLAG_BOOL, F(sharded), .env = "",
@@ -333,6 +336,18 @@ static int load_cluster(struct shard *s, const struct serve_config *c, struct er
     return 0;
 }
 
+/* Of a reranker's answer; UINT32_MAX: the vocabulary has no such word. */
+static uint32_t word_id(const struct tokenizer *tok, const char *word)
+{
+    const int64_t id = tokenizer_id(tok, word);
+    return id >= 0 ? (uint32_t)id : UINT32_MAX;
+}
+
+static enum kv_dtype kv_dtype(const struct shard *s, const struct serve_config *c)
+{
+    return c->kv_dtype ? kv_dtype_chosen(c->kv_dtype) : model_kv_dtype(s->model);
+}
+
 static int load(struct shard *s, const struct serve_config *c, struct stopper *t, struct err *e)
 {
     s->rank = c->rank;
@@ -364,6 +379,9 @@ static int load(struct shard *s, const struct serve_config *c, struct stopper *t
                               .adapters = s->adapters.v,
                               .n_adapters = s->adapters.n,
                               .extra_adapters = c->runtime_adapters,
+                              .task = (enum model_task)c->task,
+                              .yes = word_id(s->tok, "yes"),
+                              .no = word_id(s->tok, "no"),
                               .measure = c->dry_run,
                               .progress = on_progress,
                               .progress_arg = s,
@@ -378,8 +396,7 @@ static int load(struct shard *s, const struct serve_config *c, struct stopper *t
                                .dev = s->dev,
                                .comm = s->comm,
                                .block_size = BLOCK_SIZE,
-                               .kv_dtype = c->kv_dtype ? kv_dtype_chosen(c->kv_dtype)
-                                                       : model_kv_dtype(s->model),
+                               .kv_dtype = kv_dtype(s, c),
                                .memory_fraction = c->memory_fraction,
                                .kv_limit = c->kv_memory,
                                .adapter_fraction = c->adapter_fraction,
@@ -515,8 +532,7 @@ static int tell_plan(const struct shard *s, const struct serve_config *c, struct
                               .rank = c->rank,
                               .world = c->world,
                               .device = s->ops->name,
-                              .kv_dtype = c->kv_dtype ? kv_dtype_chosen(c->kv_dtype)
-                                                      : model_kv_dtype(s->model),
+                              .kv_dtype = kv_dtype(s, c),
                               .max_input_tokens = c->max_input_tokens,
                               .max_total_tokens = c->max_total_tokens,
                               .max_prefill_tokens = c->max_prefill_tokens,

@@ -111,6 +111,13 @@ const ProtobufCMessage *rpc_info(void *ctx, const ProtobufCMessage *in, struct r
     r->copies_kv = r->takes_chunks = true;
     r->n_sampling_fields = own_fields(r, call->mem);
     r->takes_edits = r->takes_bias = r->takes_reasoning = r->takes_grammars = true;
+    r->task = (char *)(uintptr_t)model_task_name(s->o.model->task);
+    r->embed_width = s->o.model->width;
+    r->labels = (char **)(uintptr_t)s->o.model->labels;
+    r->n_labels = s->o.model->labels ? s->o.model->width : 0;
+    r->embed_tokens = s->o.model->max_length;
+    r->hidden_size = s->o.model->hidden;
+    r->pairs_as_text = s->o.model->asks_yes_no;
     return r->dtype && r->n_sampling_fields && !list_adapters(s, r, call->mem)
                ? &r->base
                : (err_nomem(e), NULL);
@@ -187,6 +194,7 @@ const struct rpc_method service_methods[] = {
     V3("Warmup", warmup_request, RPC_SERIAL, rpc_warmup),
     V3("Prefill", prefill_request, RPC_SERIAL, rpc_prefill),
     V3("Decode", decode_request, RPC_SERIAL, rpc_decode),
+    V3("Embed", embed_request, RPC_SERIAL, rpc_embed),
     V3("LoadAdapter", load_adapter_request, RPC_SERIAL, rpc_load_adapter),
     V3("UnloadAdapter", unload_adapter_request, RPC_SERIAL, rpc_unload_adapter),
     V2_METHODS(V2),

@@ -18,6 +18,10 @@ Generate__V3__CachedBatch *write_batch(const struct service *s, const struct bat
 int write_generations(const struct service *s, const struct stepper *st, struct rpc_mem *m,
                       Generate__V3__Generation ***out, size_t *n);
 
+/* An engine call failed. When the ranks have lost each other this process is of no more use: it
+ * answers, and ends. Always NULL. */
+const ProtobufCMessage *service_failed(struct service *s, const char *rpc, const struct err *e);
+
 /* The answer to a Prefill whose requests have been read, and which began at t0 (clock_ns); NULL
  * with `e`. */
 Generate__V3__PrefillResponse *run_prefill(struct service *s, const Generate__V3__PrefillRequest *q,
@@ -35,6 +39,7 @@ RPC_HANDLER(rpc_filter_batch);
 RPC_HANDLER(rpc_prefill);
 RPC_HANDLER(rpc_decode);
 RPC_HANDLER(rpc_warmup);
+RPC_HANDLER(rpc_embed);
 RPC_HANDLER(rpc_load_adapter);
 RPC_HANDLER(rpc_unload_adapter);
 /* Into r->adapters; any thread. -1: no memory. */

@@ -3,9 +3,7 @@
 #include "common/log.h"
 #include "model-server/service_impl.h"
 
-/* An engine call failed. When the ranks have lost each other this process is of no more use: it
- * answers, and ends. */
-static const ProtobufCMessage *fail(struct service *s, const char *rpc, const struct err *e)
+const ProtobufCMessage *service_failed(struct service *s, const char *rpc, const struct err *e)
 {
     LOG(LOG_ERROR, "rpc failed", LOGS("rpc", rpc), LOGS("error", e->msg));
     if (engine_broken(s->o.engine) && !atomic_exchange(&s->failed, true)) {
@@ -21,7 +19,7 @@ void service_after(void *service)
     struct err e = ERR_INIT;
     service_begin(s, "run-ahead");
     if (engine_ahead(s->o.engine, &e))
-        fail(s, "run-ahead", &e);
+        service_failed(s, "run-ahead", &e);
     service_begin(s, NULL);
 }
 
@@ -127,7 +125,7 @@ Generate__V3__PrefillResponse *run_prefill(struct service *s, const Generate__V3
     if (copy_blocks(s, q, call->mem, e) ||
         engine_prefill(s->o.engine, q->batch->id, specs, (uint32_t)q->batch->n_requests,
                        q->cached_batch ? &q->cached_batch->id : NULL, x, &a, e)) {
-        fail(s, "Prefill", e);
+        service_failed(s, "Prefill", e);
         return NULL;
     }
     if (write_reply(s, &a, call->mem, &reply, e))
@@ -171,7 +169,7 @@ const ProtobufCMessage *rpc_decode(void *ctx, const ProtobufCMessage *in, struct
     for (size_t i = 0; i < q->n_batches; i++)
         ids[i] = q->batches[i]->id;
     if (engine_decode(s->o.engine, ids, q->n_batches, x, &a, e))
-        return fail(s, "Decode", e);
+        return service_failed(s, "Decode", e);
     if (write_reply(s, &a, call->mem, &reply, e))
         return NULL;
     generate__v3__decode_response__init(r);
@@ -200,7 +198,7 @@ const ProtobufCMessage *rpc_warmup(void *ctx, const ProtobufCMessage *in, struct
         GENERATE__V3__WARMUP_REQUEST___MAX_TOTAL_TOKENS_MAX_TOTAL_TOKENS)
         w.max_total_tokens = q->max_total_tokens;
     if (engine_warmup(s->o.engine, &w, e))
-        return fail(s, "Warmup", e);
+        return service_failed(s, "Warmup", e);
     if (!s->warm) {
         startup_add(s->o.startup, s->o.rank, STARTUP_WARM_UP, -w.kv_ns);
         startup_add(s->o.startup, s->o.rank, STARTUP_KV, w.kv_ns);

@@ -222,6 +222,8 @@ int engine_prefill(struct engine *g, uint64_t id, const struct seq_spec *specs, 
 {
     struct batch *old = NULL;
     *a = (struct answer){.concat_ns = -1};
+    if (model_info(g->o.model)->task != TASK_GENERATE)
+        return err_set(e, ERR_VALIDATION, "this model gives vectors or scores, no text");
     forget(g);
     if ((cached && batches_find_all(&g->batches, cached, 1, &old, e)) ||
         prepare(g, x, &old, old ? 1 : 0, e))

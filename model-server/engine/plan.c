@@ -51,6 +51,24 @@ static void judge(const struct engine *g, const struct warmup *w, struct engine_
     }
 }
 
+/* Nothing is kept of texts. */
+static int plan_texts(const struct warmup *w, struct engine_plan *p, const struct model_info *m)
+{
+    p->kv_why = "texts";
+    p->max_input_tokens = m->max_length ? m->max_length : p->max_batch_prefill_tokens;
+    if (w->max_input_tokens && w->max_input_tokens < p->max_input_tokens)
+        p->max_input_tokens = w->max_input_tokens;
+    p->max_total_tokens = p->max_input_tokens;
+    p->max_batch_total_tokens = p->max_batch_prefill_tokens;
+    if (p->weights + p->workspaces > p->free)
+        snprintf(
+            p->why, sizeof(p->why),
+            "Not enough memory: weights take %llu bytes a rank, workspaces %llu; %llu are free",
+            (unsigned long long)p->weights, (unsigned long long)p->workspaces,
+            (unsigned long long)p->free);
+    return 0;
+}
+
 uint32_t engine_default_prefill(void) { return DEFAULT_PREFILL; }
 
 int engine_plan(const struct engine *g, const struct warmup *w, struct engine_plan *p,
@@ -71,6 +89,8 @@ int engine_plan(const struct engine *g, const struct warmup *w, struct engine_pl
         pages = warmup_adapter_pages(g, left, &all);
     p->adapters = a ? pages * adapters_page_bytes(a) : 0;
     p->swap = o->swap_bytes;
+    if (model_info(o->model)->task != TASK_GENERATE)
+        return plan_texts(w, p, model_info(o->model));
     const struct kv_memory m = warmup_memory(g, w, left, p->total, p->workspaces + p->adapters);
     const struct kv_plan k = kv_plan(&m);
     p->block_bytes = m.block_bytes;

@@ -1,6 +1,7 @@
 /* warmup.c - what the engine may hold: scratch of the largest step, adapters, the KV cache. */
 #include "common/clock.h"
 #include "common/log.h"
+#include "model-server/engine/embed.h"
 #include "model-server/engine/engine_impl.h"
 #include "model-server/engine/kv_pool.h"
 #include <string.h>
@@ -312,6 +313,8 @@ static int make_swap(struct engine *g, struct warmup *w, struct err *e)
 int engine_warmup(struct engine *g, struct warmup *w, struct err *e)
 {
     struct kv_plan plan;
+    if (model_info(g->o.model)->task != TASK_GENERATE)
+        return engine_embed_warmup(g, w, e);
     engine_clear(g, NULL);
     g->n_slots = 0;
     g->max_prefill = w->max_prefill_tokens ? w->max_prefill_tokens : DEFAULT_PREFILL;

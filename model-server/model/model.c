@@ -115,6 +115,7 @@ static void fill_info(struct model *m)
     i->both_ways = s->both_ways;
     i->width = m->encoder.head.width;
     i->labels = m->encoder.head.labels;
+    i->asks_yes_no = m->encoder.head.asks_yes_no;
     if (m->d.encodes)
         i->task = m->encoder.head.task;
     i->max_length = m->sentence.max_length;
@@ -366,7 +367,8 @@ static struct kv_desc kv_desc(const struct model *m, uint32_t n_blocks, uint32_t
 
 enum kv_dtype model_kv_dtype(const struct model *m)
 {
-    return m->info.dtype == DT_F32 ? KV_F32 : m->info.dtype == DT_F16 ? KV_F16 : KV_BF16;
+    const bool exact = m->d.encodes && (m->d.spec.both_ways || !m->d.ops->draw);
+    return m->info.dtype == DT_F32 || exact ? KV_F32 : m->info.dtype == DT_F16 ? KV_F16 : KV_BF16;
 }
 
 uint64_t model_kv_block_bytes(const struct model *m, uint32_t block_size, enum kv_dtype kv_dtype)
@@ -465,9 +467,15 @@ int model_swap_in(struct model *m, const uint32_t *blocks, const uint32_t *slots
 
 /* ---------------------------------------------------------------- steps */
 
+static int no_text(const struct model *m, struct err *e)
+{
+    return err_set(e, ERR_VALIDATION, "this %s model is served for `%s`: it generates no text",
+                   m->info.type, model_task_name(m->info.task));
+}
+
 int model_forward(struct model *m, const struct ragged *b, float *logits, struct err *e)
 {
-    return decoder_forward(&m->d, b, logits, e);
+    return m->d.encodes ? no_text(m, e) : decoder_forward(&m->d, b, logits, e);
 }
 
 int model_encode(struct model *m, const struct model_text *texts, uint32_t n, bool all, float *out,
@@ -489,7 +497,7 @@ int model_encode_reserve(struct model *m, uint32_t tokens, uint32_t texts, enum 
 int model_draw(struct model *m, const struct ragged *b, const struct draw *v, int set,
                struct err *e)
 {
-    return decoder_draw(&m->d, b, v, set, e);
+    return m->d.encodes ? no_text(m, e) : decoder_draw(&m->d, b, v, set, e);
 }
 
 int model_reserve(struct model *m, uint32_t max_tokens, uint32_t max_out, struct err *e)

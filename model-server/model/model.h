@@ -66,6 +66,7 @@ struct model_info {
     uint32_t width;       /* of a text's result; 0: it generates */
     uint32_t max_length;  /* tokens of a text; 0: unbounded */
     bool both_ways;       /* an encoder */
+    bool asks_yes_no;     /* a reranker without a classifier */
     char *const *labels;  /* [width] of a classifier or reranker, owned by the model; or NULL */
     const uint32_t *eos;  /* generation_config.json's, else config.json's; owned by the model */
     uint32_t n_eos;
@@ -85,7 +86,8 @@ struct adapters *model_adapters(struct model *m); /* NULL: it has none */
 
 /* KV cache. A block holds block_size positions of all layers of this rank. */
 /* What `--kv-cache-dtype auto` means: 16 bits, or 32 for a model in fp32, as the weights are
- * stored, so that the cache is never what a result loses most by. Quantised weights: bfloat16. */
+ * stored, so that the cache is never what a result loses most by; 32 for texts that are not kept,
+ * but for decoders on a GPU. Quantised weights: bfloat16. */
 enum kv_dtype model_kv_dtype(const struct model *m);
 uint64_t model_kv_block_bytes(const struct model *m, uint32_t block_size, enum kv_dtype kv_dtype);
 /* Allocate (first call) or replace (contents are lost) the cache. */

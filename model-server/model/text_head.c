@@ -192,6 +192,7 @@ static int yes_or_no(struct text_head *h, const struct text_head_options *o, str
     for (uint32_t i = 0; rc == 0 && i < h->width; i++)
         s->w[i] -= no[i];
     h->width = 1;
+    h->asks_yes_no = true;
     free(no);
     return rc;
 }

@@ -25,6 +25,7 @@ struct text_head {
     struct head_stage stages[HEAD_MAX_STAGES];
     uint32_t n_stages;
     uint32_t hidden, width; /* of a row of hidden states; of the result */
+    bool asks_yes_no;       /* TASK_RERANK by the head's rows of two words */
     char **labels;          /* [width] of TASK_CLASSIFY and TASK_RERANK, or NULL */
 };
 

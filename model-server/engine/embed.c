@@ -1,0 +1,74 @@
+#include "model-server/engine/embed.h"
+#include "model-server/engine/engine_impl.h"
+#include <stdlib.h>
+
+enum { RESERVED_TEXTS = 64, TRIAL_TOKENS = 8 };
+
+/* Before any rank begins: all see the same texts, so all refuse the same. */
+static int check(const struct model_info *m, const struct model_text *texts, uint32_t n,
+                 struct err *e)
+{
+    if (m->task == TASK_GENERATE)
+        return err_set(e, ERR_VALIDATION, "this model generates text: it gives no embeddings");
+    for (uint32_t i = 0; i < n; i++) {
+        if (!texts[i].n)
+            return err_set(e, ERR_VALIDATION, "text %u has no tokens", i);
+        if (m->max_length && texts[i].n > m->max_length)
+            return err_set(e, ERR_VALIDATION, "text %u has %u tokens, this model takes %u", i,
+                           texts[i].n, m->max_length);
+        for (uint32_t k = 0; k < texts[i].n; k++)
+            if (texts[i].ids[k] >= m->vocab)
+                return err_set(e, ERR_VALIDATION, "token id %u is not below the vocabulary size %u",
+                               texts[i].ids[k], m->vocab);
+    }
+    return 0;
+}
+
+int engine_embed(struct engine *g, const struct model_text *texts, uint32_t n, bool all,
+                 float **out, size_t *floats, struct err *e)
+{
+    const struct model_info *m = model_info(g->o.model);
+    size_t rows = n;
+    *out = NULL;
+    *floats = 0;
+    if (check(m, texts, n, e))
+        return -1;
+    for (uint32_t i = 0; all && i < n; i++)
+        rows += texts[i].n - (size_t)1;
+    const size_t size = rows * (all ? m->hidden : m->width);
+    if (g->o.comm->rank == 0 && !(*out = malloc((size ? size : 1) * sizeof(**out))))
+        return err_nomem(e);
+    if (n == 0 || model_encode(g->o.model, texts, n, all, *out, e) == 0) {
+        *floats = *out ? size : 0;
+        return 0;
+    }
+    free(*out);
+    *out = NULL;
+    g->broken |= g->o.comm->world > 1;
+    return -1;
+}
+
+int engine_embed_warmup(struct engine *g, struct warmup *w, struct err *e)
+{
+    static const uint32_t ids[TRIAL_TOKENS];
+    const struct model_info *m = model_info(g->o.model);
+    const uint32_t most =
+        m->max_length && m->max_length < TRIAL_TOKENS ? m->max_length : TRIAL_TOKENS;
+    const uint32_t asked = w->max_prefill_tokens ? w->max_prefill_tokens : DEFAULT_PREFILL;
+    const struct model_text trial = {.ids = ids, .n = most};
+    float *out;
+    size_t floats;
+    if (model_encode_reserve(g->o.model, asked, RESERVED_TEXTS, g->o.kv_dtype, e))
+        return err_wrap(e,
+                        "Not enough memory to handle %u tokens of texts. You need to decrease "
+                        "`--max-batch-prefill-tokens`",
+                        asked);
+    if (engine_embed(g, &trial, 1, false, &out, &floats, e))
+        return err_wrap(e, "warm-up");
+    free(out);
+    w->supported_tokens = asked;
+    w->max_total_tokens = m->max_length ? m->max_length : asked;
+    if (!w->max_input_tokens || w->max_input_tokens > w->max_total_tokens)
+        w->max_input_tokens = w->max_total_tokens;
+    return 0;
+}
