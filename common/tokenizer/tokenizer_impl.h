@@ -11,10 +11,20 @@
 
 enum model_kind { MODEL_BPE, MODEL_UNIGRAM, MODEL_WORDPIECE, MODEL_WORDLEVEL };
 
+/* One place of a pair: a special token, or one of the texts. */
+enum post_text { POST_SPECIAL, POST_FIRST, POST_SECOND };
+struct post_item {
+    enum post_text text;
+    uint32_t id; /* POST_SPECIAL */
+    uint8_t type;
+};
+
 /* What the post-processor puts around a text, and how it trims offsets. */
 struct post {
     uint32_t *before, *after; /* special tokens */
     uint32_t before_n, after_n;
+    struct post_item *pair; /* of two texts: [pair_n], both once */
+    uint32_t pair_n;
     bool trim, keep_first; /* ByteLevel: white space is no part of a token's offsets, except
                             * where a prefix space was added in front of the text */
 };
