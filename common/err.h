@@ -21,6 +21,8 @@
     X(ERR_TOOL, 422, "tool_error")                                                                 \
     X(ERR_UNHEALTHY, 503, "healthcheck")                                                           \
     X(ERR_SYSTEM, 500, "system")                                                                   \
+    X(ERR_TASK, 400, "unsupported")                                                                \
+    X(ERR_EMPTY, 400, "empty")                                                                     \
     X(ERR_SYNTAX, 400, "")                                                                         \
     X(ERR_SHAPE, 422, "")                                                                          \
     X(ERR_SUFFIX, 422, "suffix not supported")                                                     \

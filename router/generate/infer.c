@@ -5,6 +5,7 @@
 #include "common/rpc_loop.h"
 #include "common/watchdog.h"
 #include "router/draft/drafter.h"
+#include "router/embed/embedder.h"
 #include "router/scheduler/scheduler.h"
 #include "router/shards/shards.h"
 #include "router/shards/start.h"
@@ -17,6 +18,7 @@
 enum mail_kind {
     MAIL_START,
     MAIL_ADD,
+    MAIL_EMBED,
     MAIL_CANCEL,
     MAIL_PROBE,
     MAIL_ON_LOST,
@@ -29,8 +31,9 @@ enum mail_kind {
 struct letter {
     struct mail mail; /* first */
     enum mail_kind kind;
-    struct seq *seq; /* ADD */
-    uint64_t id;     /* CANCEL */
+    struct seq *seq;       /* ADD */
+    struct embed_job *job; /* EMBED */
+    uint64_t id;           /* CANCEL */
     void (*on_lost)(void *arg, const char *why);
     void *arg;           /* ON_LOST */
     const char *why;     /* DRAIN, FAIL */
@@ -50,6 +53,8 @@ struct infer {
     struct shards *shards;   /* until the scheduler has them */
     struct drafter *drafter; /* NULL: none */
     struct scheduler *sched;
+    struct embedder *embedder; /* instead, of a model that does not generate */
+    struct shard_model labels; /* whose labels the limits have */
     struct infer_limits limits;
     uint32_t speculate;
 
@@ -104,16 +109,64 @@ static void audit_drop(struct audit *a)
     free(a);
 }
 
-static void audit_answer(const struct scheduler *s, struct audit *a)
+static void audit_tell(struct audit *a, const struct buf *b)
 {
-    struct buf b = BUF_INIT;
-    sched_audit(s, &b);
     pthread_mutex_lock(&a->lock);
-    a->out = b;
+    a->out = *b;
     a->done = true;
     pthread_cond_signal(&a->answered);
     pthread_mutex_unlock(&a->lock);
     audit_drop(a);
+}
+
+static void audit_answer(const struct scheduler *s, struct audit *a)
+{
+    struct buf b = BUF_INIT;
+    sched_audit(s, &b);
+    audit_tell(a, &b);
+}
+
+static void audit_answer_texts(const struct embedder *s, struct audit *a)
+{
+    struct buf b = BUF_INIT;
+    embedder_audit(s, &b);
+    audit_tell(a, &b);
+}
+
+/* The same letters for a model that does not generate. */
+static void read_for_texts(struct infer *i, struct letter *l)
+{
+    struct embedder *s = i->embedder;
+    switch (l->kind) {
+    case MAIL_START:
+        embedder_watch(s);
+        break;
+    case MAIL_EMBED:
+        embedder_add(s, l->job);
+        break;
+    case MAIL_PROBE:
+        embedder_probe(s);
+        break;
+    case MAIL_ON_LOST:
+        embedder_on_lost(s, l->on_lost, l->arg);
+        break;
+    case MAIL_DRAIN:
+        embedder_drain(s, l->why);
+        break;
+    case MAIL_FAIL:
+        embedder_fail(s, l->why);
+        break;
+    case MAIL_AUDIT:
+        audit_answer_texts(s, l->audit);
+        break;
+    case MAIL_STOP:
+        embedder_stop(s, on_gone, i);
+        break;
+    case MAIL_ADD:
+    case MAIL_CANCEL: /* infer_submit() refuses */
+        break;
+    }
+    free(l);
 }
 
 static void read_letter(struct infer *i, struct letter *l)
@@ -124,6 +177,8 @@ static void read_letter(struct infer *i, struct letter *l)
         break;
     case MAIL_ADD:
         sched_add(i->sched, l->seq);
+        break;
+    case MAIL_EMBED: /* infer_embed() refuses */
         break;
     case MAIL_CANCEL:
         sched_cancel(i->sched, l->id);
@@ -159,7 +214,7 @@ static void on_bell(struct rpc_op *op, bool ok)
     (void)ok;
     for (struct mail *m = mailbox_take(&i->box), *next; m; m = next) {
         next = m->next;
-        read_letter(i, (struct letter *)m);
+        (i->embedder ? read_for_texts : read_letter)(i, (struct letter *)m);
     }
 }
 
@@ -205,6 +260,10 @@ void infer_submit(struct infer *i, struct gen_request *r)
         refuse(r, ERR_OVERLOADED, "The server is shutting down");
         return;
     }
+    if (i->embedder) {
+        refuse(r, ERR_TASK, "this model generates no text");
+        return;
+    }
     uint64_t id = atomic_fetch_add(&i->next_id, 1);
     r->seq = ARENA_NEW(&r->arena, struct infer_seq, 1);
     struct seq *q = r->seq ? seq_new(r, id, i->speculate) : NULL;
@@ -217,6 +276,16 @@ void infer_submit(struct infer *i, struct gen_request *r)
         seq_free(q);
     }
     refuse(r, ERR_OVERLOADED, "Model is overloaded");
+}
+
+void infer_embed(struct infer *i, struct embed_job *j)
+{
+    if (!i->embedder)
+        err_set(&j->err, ERR_TASK, "The model does not support Embeddings API");
+    else if (atomic_load(&i->stopping) || !post(i, &(struct letter){.kind = MAIL_EMBED, .job = j}))
+        err_set(&j->err, ERR_OVERLOADED, "Model is overloaded");
+    if (j->err.kind != ERR_NONE)
+        j->done(j);
 }
 
 void infer_cancel(struct infer *i, struct gen_request *r)
@@ -334,7 +403,34 @@ static void settle_limits(struct infer *i, const struct shard_model *m)
     /* Ours list all; those of v2 have none. */
     l->lists_adapters = m->takes_input_ids || m->version == 2;
     l->runtime_adapters = m->runtime_adapters;
+    l->task = m->task;
+    l->pairs_as_text = m->pairs_as_text;
+    l->embed_width = m->embed_width;
+    l->hidden_size = m->hidden_size;
+    l->labels = m->labels;
+    l->n_labels = m->n_labels;
     i->speculate = m->speculate;
+}
+
+static int start_texts(struct infer *i, const struct infer_config *c, const struct shard_model *m,
+                       struct err *e)
+{
+    struct embedder_options o = {.shards = i->shards,
+                                 .loop = i->loop,
+                                 .target = c->shard_target,
+                                 .return_ms = c->return_ms,
+                                 .model = *m,
+                                 .metrics = c->metrics,
+                                 .status = &i->status,
+                                 .failed = c->failed};
+    if (c->draft_target)
+        return err_set(e, ERR_VALIDATION,
+                       "a draft model is of no use to a model that does not "
+                       "generate");
+    if (!(i->embedder = embedder_new(&o, e)))
+        return -1;
+    i->shards = NULL; /* the embedder's now */
+    return 0;
 }
 
 static int start_scheduler(struct infer *i, const struct infer_config *c,
@@ -377,13 +473,15 @@ static int start(struct infer *i, const struct infer_config *c, struct err *e)
                             .max_total_tokens = c->max_total_tokens,
                             .max_batch_prefill_tokens = c->max_batch_prefill_tokens,
                             .max_batch_total_tokens = c->max_batch_total_tokens,
-                            .max_batch_size = c->max_batch_size};
+                            .max_batch_size = c->max_batch_size,
+                            .wants_labels = true};
     i->shards = shards_connect(i->loop, c->shard_target,
                                c->connect_timeout_ms ? c->connect_timeout_ms : 600000, true, e);
     int rc = i->shards ? shards_warmup(i->shards, &m, e) : -1;
+    i->labels = m;
     if (rc == 0) {
         settle_limits(i, &m);
-        rc = start_scheduler(i, c, &m, e);
+        rc = (m.task == TASK_GENERATE ? start_scheduler : start_texts)(i, c, &m, e);
     }
     served_adapters_release(m.adapters);
     return rc;
@@ -400,6 +498,8 @@ static void infer_free(struct infer *i)
     watchdog_remove(i->watchdog, rpc_loop_busy(i->loop));
     pthread_join(i->thread, NULL);
     sched_free(i->sched);
+    embedder_free(i->embedder);
+    shard_labels_free(&i->labels);
     drafter_free(i->drafter);
     shards_free(i->shards);
     rpc_loop_free(i->loop);
@@ -442,7 +542,10 @@ void infer_stop(struct infer *i)
     if (!i)
         return;
     atomic_store(&i->stopping, true);
-    sched_halt(i->sched);
+    if (i->embedder)
+        embedder_halt(i->embedder);
+    else
+        sched_halt(i->sched);
     if (i->drafter)
         drafter_halt(i->drafter);
     while (!post(i, &(struct letter){.kind = MAIL_STOP}))

@@ -8,6 +8,7 @@
 #include "common/buf.h"
 #include "common/err.h"
 #include "common/metrics.h"
+#include "common/sentence.h"
 #include "router/request/request.h"
 #include "router/scheduler/changes.h"
 #include <stdatomic.h>
@@ -34,6 +35,11 @@ struct infer_config {
     bool check;                /* for tests: walk all KV blocks after every turn */
 };
 struct infer_limits { /* what warm-up settled */
+    enum model_task task;
+    bool pairs_as_text;                /* a reranker that is asked in words */
+    uint32_t embed_width, hidden_size; /* numbers of a text, of a token */
+    char *const *labels;               /* [n_labels] of a classifier */
+    uint32_t n_labels;
     uint32_t max_input_tokens, max_total_tokens, max_batch_prefill_tokens, max_batch_total_tokens;
     uint32_t vocab_size, block_size, n_shards;
     bool takes_input_ids;
@@ -49,6 +55,10 @@ struct infer_limits { /* what warm-up settled */
 struct infer *infer_start(const struct infer_config *c, struct err *e);
 const struct infer_limits *infer_limits(const struct infer *i);
 
+/* Queue texts, of a model whose task is not to generate: router/embed/embedder.h says what becomes
+ * of them. After infer_stop() has begun they end at once, on the caller's thread. */
+struct embed_job;
+void infer_embed(struct infer *i, struct embed_job *j);
 /* Queue a request; its sink hears of it until a TOKEN with `end` or an ERROR. */
 void infer_submit(struct infer *i, struct gen_request *r);
 /* The client has gone: no further token event; frees its blocks within one step. The sink gets

@@ -32,6 +32,7 @@ static const struct {
     [SHARD_DECODE] = RPC("Decode", prefill_response),
     [SHARD_LOAD_ADAPTER] = RPC("LoadAdapter", load_adapter_response),
     [SHARD_UNLOAD_ADAPTER] = RPC("UnloadAdapter", unload_adapter_response),
+    [SHARD_EMBED] = RPC("Embed", embed_response),
 #undef RPC
 };
 

@@ -33,6 +33,7 @@ enum shard_rpc {
     SHARD_DECODE,
     SHARD_LOAD_ADAPTER, /* shards of ours alone, by v3 */
     SHARD_UNLOAD_ADAPTER,
+    SHARD_EMBED,
     N_SHARD_RPCS
 };
 

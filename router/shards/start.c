@@ -40,6 +40,43 @@ static void without_rewinding(struct shard_model *m)
     m->copies_kv = false;
 }
 
+void shard_labels_free(struct shard_model *m)
+{
+    for (uint32_t i = 0; m->labels && i < m->n_labels; i++)
+        free(m->labels[i]);
+    free(m->labels);
+    m->labels = NULL;
+    m->n_labels = 0;
+}
+
+static int read_labels(struct shard_model *m, const Generate__V3__InfoResponse *r, struct err *e)
+{
+    m->labels = calloc(r->n_labels + (size_t)1, sizeof(*m->labels));
+    for (size_t i = 0; m->labels && i < r->n_labels; i++) {
+        if (!(m->labels[i] = strdup(r->labels[i])))
+            return err_nomem(e);
+        m->n_labels++;
+    }
+    return m->labels ? 0 : err_nomem(e);
+}
+
+/* What a model that does not generate is served for. */
+static int read_task(struct shard_model *m, const Generate__V3__InfoResponse *r, struct err *e)
+{
+    m->task = TASK_GENERATE;
+    for (enum model_task t = TASK_EMBED; t < TASK_N; t++)
+        if (strcmp(r->task, model_task_name(t)) == 0)
+            m->task = t;
+    if (m->task == TASK_GENERATE)
+        return *r->task && strcmp(r->task, model_task_name(TASK_GENERATE)) != 0
+                   ? err_set(e, ERR_SYSTEM, "the shards serve `%.40s`", r->task)
+                   : 0;
+    m->embed_width = r->embed_width;
+    m->hidden_size = r->hidden_size;
+    m->pairs_as_text = r->pairs_as_text;
+    return m->wants_labels ? read_labels(m, r, e) : 0;
+}
+
 static int ask_info(struct fan *f, struct shard_model *m, struct rpc_mem *mem, struct err *e)
 {
     Generate__V3__InfoRequest ask = GENERATE__V3__INFO_REQUEST__INIT;
@@ -79,7 +116,7 @@ static int ask_info(struct fan *f, struct shard_model *m, struct rpc_mem *mem, s
                        m->state_cells_per_request);
     m->runtime_adapters = r->runtime_adapters;
     m->adapters = read_adapters(r);
-    return m->adapters ? 0 : err_nomem(e);
+    return m->adapters ? read_task(m, r, e) : err_nomem(e);
 }
 
 /* Neutral in effect, but with every sampling feature on, so that their memory is touched too. */
@@ -242,6 +279,13 @@ static uint32_t usable(const struct shard_model *m, uint32_t batch_total)
     return m->requires_padding ? batch_total : blocks > 1 ? (blocks - 1) * m->block_size : 0;
 }
 
+/* Nothing is kept of texts: their length alone is a limit. */
+static void settle_texts(struct shard_model *m, const struct warmed *w)
+{
+    m->max_input_tokens = m->max_total_tokens = w->input;
+    m->max_batch_total_tokens = m->max_batch_prefill_tokens;
+}
+
 static int settle(struct shard_model *m, const struct warmed *w, struct err *e)
 {
     uint32_t asked = m->max_batch_total_tokens, asked_total = m->max_total_tokens;
@@ -312,7 +356,9 @@ int shards_warmup(struct shards *s, struct shard_model *m, struct err *e)
             m->max_batch_prefill_tokens =
                 max_u32(DEFAULT_PREFILL_TOKENS, m->chunking ? 0 : m->max_input_tokens);
         rc = ask_warmup(&f, m, &mem, &w, e);
-        if (rc == 0)
+        if (rc == 0 && m->task != TASK_GENERATE)
+            settle_texts(m, &w);
+        else if (rc == 0)
             rc = settle(m, &w, e);
         if (rc != 0)
             err_wrap(e, "Unable to warmup the model shards");

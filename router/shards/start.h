@@ -3,6 +3,7 @@
  * Blocks, as shards_connect(); called once, before the scheduler starts. */
 #ifndef ROUTER_SHARDS_START_H
 #define ROUTER_SHARDS_START_H
+#include "common/sentence.h"
 #include "router/scheduler/adapters.h"
 #include "router/shards/shards.h"
 
@@ -15,6 +16,12 @@ struct shard_model {
     uint64_t sampling_fields;                                  /* of param_bit() */
     uint64_t vocab_hash;                                       /* 0: not said */
     char dtype[32], device[32], quantize[32];
+    enum model_task task;              /* what it is served for; but for TASK_GENERATE: */
+    uint32_t embed_width, hidden_size; /* numbers of a text, of a token */
+    bool pairs_as_text;                /* a reranker that is asked in words */
+    bool wants_labels;                 /* the caller does, and frees them: */
+    char **labels;                     /* [n_labels] of a classifier */
+    uint32_t n_labels;
     /* asked for (0: not), then settled by warm-up */
     uint32_t max_input_tokens, max_total_tokens, max_batch_prefill_tokens, max_batch_total_tokens;
     uint32_t max_batch_size;                       /* 0: no limit; only read */
@@ -26,6 +33,7 @@ struct shard_model {
     struct served_adapters *adapters; /* released by the caller, also after an error; or NULL */
 };
 
+void shard_labels_free(struct shard_model *m);
 /* `m` comes with what the operator asked for and leaves with what is. */
 int shards_warmup(struct shards *s, struct shard_model *m, struct err *e);
 #endif

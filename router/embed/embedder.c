@@ -1,0 +1,432 @@
+#include "router/embed/embedder.h"
+#include "common/clock.h"
+#include "common/log.h"
+#include "router/embed/state.h"
+#include "router/metrics.h"
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    TURN_TEXTS = 16, /* of one request, before it is another one's turn */
+    CALL_TIMEOUT_MS = 30 * 60000,
+    MOST_LOSSES = 2, /* a request that was there at so many may be their cause */
+};
+static const int64_t PATIENCE_NS = 120000000000; /* a call that takes longer may hang */
+
+static void count(struct embedder *s, enum router_metric m, const char *label, double v)
+{
+    if (s->o.metrics)
+        metrics_add(s->o.metrics, m, label, v);
+}
+
+static void observe(struct embedder *s, enum router_metric m, const char *label, double v)
+{
+    if (s->o.metrics)
+        metrics_observe(s->o.metrics, m, label, v);
+}
+
+static void publish(struct embedder *s)
+{
+    struct sched_status *t = s->o.status;
+    atomic_store(&t->queued, s->queue.n_waiting);
+    atomic_store(&t->running, s->n_slots);
+    atomic_store(&t->healthy, s->link_state == LINK_CONNECTED && !s->lost);
+    if (!s->o.metrics)
+        return;
+    metrics_set(s->o.metrics, M_QUEUE_SIZE, NULL, s->queue.n_waiting);
+    metrics_set(s->o.metrics, M_BATCH_CURRENT_SIZE, NULL, s->n_slots);
+    metrics_set(s->o.metrics, M_QUEUE_KEYS, NULL, fair_present(&s->queue));
+}
+
+/* ---------------------------------------------------------------- jobs */
+
+static void stop_waiting(struct embedder *s, struct embed_job *j)
+{
+    if (j->waiting)
+        fair_unwait(&s->queue, &j->fair);
+    j->waiting = false;
+}
+
+void embedder_end_job(struct embedder *s, struct embed_job *j)
+{
+    stop_waiting(s, j);
+    if (j->in_flight)
+        return;
+    fair_leave(&s->queue, &j->fair);
+    j->ended_ns = clock_ns();
+    s->n_jobs--;
+    j->done(j);
+}
+
+static void fail_job(struct embedder *s, struct embed_job *j, const struct err *why)
+{
+    if (j->err.kind == ERR_NONE) {
+        j->err = *why;
+        if (why->kind == ERR_GENERATION && s->o.failed)
+            atomic_fetch_add(s->o.failed, 1);
+    }
+    embedder_end_job(s, j);
+}
+
+void embedder_fail_all(struct embedder *s, const struct err *why)
+{
+    for (struct fair_item *it; (it = fair_first(&s->queue));)
+        fail_job(s, CONTAINER_OF(it, struct embed_job, fair), why);
+}
+
+/* Memory for all that it will get. */
+static int make_room(const struct embedder *s, struct embed_job *j)
+{
+    size_t rows = j->n;
+    for (uint32_t i = 0; j->all && i < j->n; i++)
+        rows += j->texts[i].n - (size_t)1;
+    j->width = j->all ? s->o.model.hidden_size : s->o.model.embed_width;
+    j->room = rows * j->width;
+    j->values = malloc((j->room ? j->room : 1) * sizeof(*j->values));
+    return j->values ? 0 : err_nomem(&j->err);
+}
+
+void embedder_add(struct embedder *s, struct embed_job *j)
+{
+    struct err e = ERR_INIT;
+    s->n_jobs++;
+    j->queued_ns = clock_ns();
+    j->fair = (struct fair_item){.priority = j->priority, .order = s->order++};
+    if (s->stopping || s->lost)
+        err_set(&e, ERR_GENERATION, "the shards are gone");
+    else if (!fair_enter(&s->queue, &j->fair, j->tenant))
+        err_nomem(&e);
+    if (e.kind != ERR_NONE || j->n == 0) {
+        j->err = e;
+        embedder_end_job(s, j);
+        return;
+    }
+    j->waiting = true;
+    fair_wait(&s->queue, &j->fair);
+    embedder_turn(s);
+}
+
+/* ---------------------------------------------------------------- a batch */
+
+static bool add_slot(struct embedder *s, struct embed_job *j)
+{
+    if (s->n_slots == s->cap_slots) {
+        const uint32_t cap = s->cap_slots ? 2 * s->cap_slots : 64;
+        struct embed_slot *v = realloc(s->slots, cap * sizeof(*v));
+        if (!v)
+            return false;
+        s->slots = v;
+        s->cap_slots = cap;
+    }
+    s->slots[s->n_slots++] = (struct embed_slot){j, j->next++};
+    j->in_flight++;
+    return true;
+}
+
+/* To the end of its key's line. */
+static void next_turn(struct embedder *s, struct embed_job *j)
+{
+    stop_waiting(s, j);
+    if (j->next == j->n)
+        return;
+    j->fair.order = s->order++;
+    j->waiting = true;
+    fair_wait(&s->queue, &j->fair);
+}
+
+/* Texts of `j`, as many as its turn and the budget allow; a batch takes its first text in any case.
+ * False: the batch is full. */
+static bool take_texts(struct embedder *s, struct embed_job *j, uint64_t budget, uint64_t *tokens)
+{
+    for (uint32_t k = 0; k < TURN_TEXTS && j->next < j->n; k++) {
+        const uint32_t n = j->texts[j->next].n;
+        if (s->n_slots && (*tokens + n > budget || s->slots[0].job->all != j->all))
+            return false;
+        if (!add_slot(s, j))
+            return false;
+        *tokens += n;
+        fair_charge(&j->fair, n);
+        j->begun_ns = j->begun_ns ? j->begun_ns : clock_ns();
+    }
+    return true;
+}
+
+static uint64_t fill_batch(struct embedder *s)
+{
+    const uint64_t budget = s->o.model.max_batch_prefill_tokens;
+    const uint32_t most = s->o.model.max_batch_size ? s->o.model.max_batch_size : UINT32_MAX;
+    uint64_t tokens = 0;
+    bool room = true;
+    for (struct fair_item *it; room && s->n_slots < most && (it = fair_first(&s->queue));) {
+        struct embed_job *j = CONTAINER_OF(it, struct embed_job, fair);
+        struct err e = ERR_INIT;
+        if (atomic_load(j->cancelled)) {
+            err_set(&e, ERR_INCOMPLETE, "the client has gone");
+            fail_job(s, j, &e);
+            continue;
+        }
+        if (!j->values && make_room(s, j)) {
+            embedder_end_job(s, j);
+            continue;
+        }
+        room = take_texts(s, j, budget, &tokens);
+        fair_joins(&j->fair);
+        next_turn(s, j);
+    }
+    return tokens;
+}
+
+/* In s->mem, which is empty. NULL: no memory. */
+static Generate__V3__EmbedRequest *write_request(struct embedder *s)
+{
+    Generate__V3__EmbedRequest *q = RPC_NEW(&s->mem, Generate__V3__EmbedRequest, 1);
+    Generate__V3__EmbedText **list = RPC_NEW(&s->mem, Generate__V3__EmbedText *, s->n_slots);
+    Generate__V3__EmbedText *texts = RPC_NEW(&s->mem, Generate__V3__EmbedText, s->n_slots);
+    if (!q || !list || !texts)
+        return NULL;
+    generate__v3__embed_request__init(q);
+    for (uint32_t i = 0; i < s->n_slots; i++) {
+        const struct embed_text *t = &s->slots[i].job->texts[s->slots[i].text];
+        generate__v3__embed_text__init(&texts[i]);
+        texts[i].ids = (uint32_t *)(uintptr_t)t->ids;
+        texts[i].n_ids = t->n;
+        texts[i].types.data = (uint8_t *)(uintptr_t)t->types;
+        texts[i].types.len = t->types ? t->n : 0;
+        texts[i].skip = t->skip;
+        list[i] = &texts[i];
+    }
+    q->texts = list;
+    q->n_texts = s->n_slots;
+    q->all = s->slots[0].job->all;
+    return q;
+}
+
+/* The texts that were out are back, or given up with `why`. */
+static void release(struct embedder *s, const struct err *why)
+{
+    struct embed_slot *slots = s->slots;
+    const uint32_t n = s->n_slots;
+    s->n_slots = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        struct embed_job *j = slots[i].job;
+        j->in_flight--;
+        if (why && j->err.kind == ERR_NONE) {
+            j->err = *why;
+            if (s->o.failed)
+                atomic_fetch_add(s->o.failed, 1);
+        }
+        const bool over = j->err.kind != ERR_NONE || j->next == j->n;
+        if (over && j->in_flight == 0)
+            embedder_end_job(s, j);
+    }
+}
+
+static void send(struct embedder *s)
+{
+    struct err e = ERR_INIT;
+    rpc_mem_reset(&s->mem);
+    Generate__V3__EmbedRequest *q = write_request(s);
+    if (!q) {
+        err_nomem(&e);
+        release(s, &e);
+        return;
+    }
+    s->again = false;
+    s->called_ns = clock_ns();
+    atomic_store(&s->o.status->call_ns, s->called_ns);
+    fan_call(&s->call, SHARD_EMBED, &q->base, CALL_TIMEOUT_MS, false);
+}
+
+void embedder_turn(struct embedder *s)
+{
+    if (!s->call.busy && s->link_state == LINK_CONNECTED && !s->lost && !s->stopping) {
+        if (s->again && s->n_slots) {
+            send(s);
+        } else if (s->queue.n_waiting) {
+            const uint64_t tokens = fill_batch(s);
+            if (s->n_slots) {
+                observe(s, M_BATCH_NEXT_SIZE, NULL, s->n_slots);
+                observe(s, M_BATCH_PROMPT_TOKENS, NULL, (double)tokens);
+                send(s);
+            }
+        }
+    }
+    embedder_recover_turn(s);
+    publish(s);
+}
+
+/* ---------------------------------------------------------------- what a call brings */
+
+static uint64_t rows_of(const struct embed_slot *t)
+{
+    return t->job->all ? t->job->texts[t->text].n : 1;
+}
+
+/* Rank 0 alone has values. */
+static const Generate__V3__EmbedResponse *read_reply(struct embedder *s, struct err *e)
+{
+    const Generate__V3__EmbedResponse *r = NULL;
+    uint64_t want = 0;
+    for (uint32_t i = 0; i < s->call.n; i++) {
+        const Generate__V3__EmbedResponse *one = (const void *)fan_reply(&s->call, i, &s->mem, e);
+        if (!one)
+            return NULL;
+        r = one->n_values ? one : r;
+    }
+    for (uint32_t i = 0; i < s->n_slots; i++)
+        want += rows_of(&s->slots[i]) * s->slots[i].job->width;
+    if (!r || r->n_values != want) {
+        err_set(e, ERR_GENERATION, "Server error: %llu numbers were expected, %llu came",
+                (unsigned long long)want, (unsigned long long)(r ? r->n_values : 0));
+        return NULL;
+    }
+    return r;
+}
+
+/* Texts of a request come back in their order. */
+static void take_values(struct embedder *s, const Generate__V3__EmbedResponse *r)
+{
+    const float *from = r->values;
+    for (uint32_t i = 0; i < s->n_slots; i++) {
+        struct embed_job *j = s->slots[i].job;
+        const size_t n = rows_of(&s->slots[i]) * j->width;
+        assert(j->n_values + n <= j->room);
+        memcpy(j->values + j->n_values, from, n * sizeof(*from));
+        j->n_values += n;
+        from += n;
+    }
+    observe(s, M_BATCH_FORWARD_DURATION, "embed", (double)r->forward_ns * 1e-9);
+}
+
+/* Send it again to those that come, but for requests that have seen it before. */
+static void keep_for_others(struct embedder *s, const struct err *why)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < s->n_slots; i++) { /* a request's texts lie side by side */
+        struct embed_job *j = s->slots[i].job;
+        if (i == 0 || s->slots[i - 1].job != j)
+            j->n_lost++;
+        if (j->n_lost < MOST_LOSSES && j->err.kind == ERR_NONE) {
+            s->slots[kept++] = s->slots[i];
+            continue;
+        }
+        if (j->err.kind == ERR_NONE)
+            j->err = *why;
+        if (--j->in_flight == 0)
+            embedder_end_job(s, j);
+    }
+    s->n_slots = kept;
+    s->again = kept > 0;
+}
+
+static void call_failed(struct embedder *s, const struct err *e)
+{
+    struct err why = *e;
+    const bool lost = s->why_lost[0] || fan_lost_rank(&s->call) >= 0;
+    why.kind = ERR_GENERATION;
+    count(s, M_BATCH_INFERENCE_FAILURE, "embed", 1);
+    LOG(LOG_ERROR, "Embed failed", LOGS("error", why.msg), LOGI("texts", s->n_slots));
+    if (lost && s->link && !s->stopping && !s->draining)
+        keep_for_others(s, &why);
+    else
+        release(s, &why);
+    if (lost)
+        embedder_broken(s, s->why_lost[0] ? s->why_lost : e->msg);
+}
+
+static void on_call(struct fan *f)
+{
+    struct embedder *s = f->arg;
+    struct err e = ERR_INIT;
+    const Generate__V3__EmbedResponse *r = NULL;
+    atomic_store(&s->o.status->call_ns, 0);
+    count(s, M_BATCH_INFERENCE_COUNT, "embed", 1);
+    observe(s, M_BATCH_INFERENCE_DURATION, "embed", (double)(clock_ns() - s->called_ns) * 1e-9);
+    if (fan_error(f, &e) == 0)
+        r = read_reply(s, &e);
+    if (r) {
+        count(s, M_BATCH_INFERENCE_SUCCESS, "embed", 1);
+        embedder_answered(s);
+        take_values(s, r);
+        release(s, NULL);
+        if (s->why_lost[0])
+            embedder_broken(s, s->why_lost);
+    } else {
+        call_failed(s, &e);
+    }
+    embedder_turn(s);
+}
+
+/* ---------------------------------------------------------------- life */
+
+struct embedder *embedder_new(const struct embedder_options *o, struct err *e)
+{
+    struct embedder *s = calloc(1, sizeof(*s));
+    if (!s)
+        return err_nomem(e), NULL;
+    s->o = *o;
+    s->o.shards = NULL; /* the caller's until this has succeeded */
+    rpc_mem_init(&s->mem, (size_t)4 << 30);
+    if (fan_init(&s->call, o->shards, on_call, s, e) || embedder_recover_init(s, e)) {
+        embedder_free(s);
+        return NULL;
+    }
+    s->o.shards = o->shards;
+    atomic_store(&o->status->stalled_ns, PATIENCE_NS);
+    embedder_answered(s);
+    publish(s);
+    return s;
+}
+
+void embedder_free(struct embedder *s)
+{
+    if (!s)
+        return;
+    assert(s->n_jobs == 0);
+    fan_free(&s->call);
+    fan_free(&s->health);
+    shards_link_free(s->link);
+    shards_free(s->o.shards);
+    fair_free(&s->queue);
+    rpc_mem_free(&s->mem);
+    free(s->slots);
+    free(s);
+}
+
+void embedder_fail(struct embedder *s, const char *why)
+{
+    struct err e = ERR_INIT;
+    err_set(&e, ERR_GENERATION, "Request failed: %s", why);
+    for (uint32_t i = 0; i < s->n_slots; i++)
+        if (s->slots[i].job->err.kind == ERR_NONE)
+            s->slots[i].job->err = e;
+    embedder_fail_all(s, &e);
+    if (!s->call.busy)
+        release(s, &e);
+    embedder_turn(s);
+}
+
+void embedder_stop(struct embedder *s, void (*gone)(void *arg), void *arg)
+{
+    s->stopping = true;
+    s->gone = gone;
+    s->gone_arg = arg;
+    embedder_fail(s, "the router is shutting down");
+    fan_cancel(&s->call);
+    fan_cancel(&s->health);
+    embedder_turn(s);
+}
+
+void embedder_audit(const struct embedder *s, struct buf *out)
+{
+    uint32_t in_flight = 0;
+    for (uint32_t i = 0; i < s->n_slots; i++)
+        in_flight += i == 0 || s->slots[i].job != s->slots[i - 1].job;
+    buf_fmt(out,
+            "{\"requests\":%u,\"waiting\":%u,\"running\":%u,\"texts_out\":%u,\"connected\":%s,"
+            "\"balanced\":%s}",
+            s->n_jobs, s->queue.n_waiting, in_flight, s->n_slots,
+            s->link_state == LINK_CONNECTED ? "true" : "false",
+            s->n_jobs >= in_flight ? "true" : "false");
+}

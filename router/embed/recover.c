@@ -1,0 +1,245 @@
+/* Health, and shards that are lost: for good, or until others are there in their place
+ * (router/shards/link.h). What was out is sent again; nothing of a text is kept in a shard. */
+#include "common/clock.h"
+#include "common/log.h"
+#include "router/embed/state.h"
+#include "router/metrics.h"
+#include <stdio.h>
+#include <string.h>
+
+enum { HEALTH_TIMEOUT_MS = 5000, SILENCE_MS = 15000 };
+
+void embedder_answered(struct embedder *s) { atomic_store(&s->o.status->answered_ns, clock_ns()); }
+
+/* ---------------------------------------------------------------- a loss */
+
+static void end(struct embedder *s, const char *why)
+{
+    if (s->lost)
+        return;
+    s->lost = true;
+    LOG(LOG_ERROR, "shard lost", LOGS("error", why));
+    embedder_fail(s, why);
+    if (s->on_lost && !s->stopping)
+        s->on_lost(s->on_lost_arg, why);
+}
+
+void embedder_broken(struct embedder *s, const char *why)
+{
+    char text[400];
+    if (s->lost || s->link_state != LINK_CONNECTED)
+        return;
+    snprintf(text, sizeof(text), "%s", why);
+    s->why_lost[0] = 0;
+    if (!s->link || s->draining || s->stopping) {
+        end(s, text);
+        return;
+    }
+    LOG(LOG_WARN, "shards lost; waiting for them to come back", LOGS("error", text),
+        LOGI("texts", s->n_slots));
+    s->link_state = LINK_BROKEN;
+    s->lost_ns = clock_ns();
+    fan_cancel(&s->health);
+}
+
+/* The call that is out first: it fails, or it has succeeded in time. */
+static void suspect(struct embedder *s, const char *why)
+{
+    if (s->link_state != LINK_CONNECTED || s->lost || s->stopping)
+        return;
+    if (!s->call.busy) {
+        embedder_broken(s, why);
+        return;
+    }
+    snprintf(s->why_lost, sizeof(s->why_lost), "%s", why);
+    fan_cancel(&s->call);
+}
+
+static void on_health(struct fan *f)
+{
+    struct embedder *s = f->arg;
+    struct err e = ERR_INIT;
+    if (s->link_state != LINK_CONNECTED) {
+        /* of those that are gone */
+    } else if (fan_error(f, &e) == 0) {
+        embedder_answered(s);
+    } else if (!s->stopping) {
+        LOG(LOG_WARN, "health check failed", LOGS("error", e.msg));
+        if (fan_lost_rank(f) >= 0)
+            suspect(s, e.msg);
+    }
+    embedder_turn(s);
+}
+
+void embedder_probe(struct embedder *s)
+{
+    Generate__V3__HealthRequest ask = GENERATE__V3__HEALTH_REQUEST__INIT;
+    if (!s->health.busy && !s->lost && !s->stopping && s->link_state == LINK_CONNECTED)
+        fan_call(&s->health, SHARD_HEALTH, &ask.base, HEALTH_TIMEOUT_MS, false);
+    embedder_turn(s);
+}
+
+static void on_break(void *arg, uint32_t rank)
+{
+    struct embedder *s = arg;
+    char why[128];
+    LOG(LOG_WARN, "the connection to a shard broke", LOGI("rank", rank));
+    snprintf(why, sizeof(why),
+             "Could not connect to Text Generation server: shard %u: the connection broke", rank);
+    suspect(s, why);
+    embedder_turn(s);
+}
+
+void embedder_watch(struct embedder *s)
+{
+    s->watched = true;
+    shards_watch(s->o.shards, on_break, s);
+}
+
+/* ---------------------------------------------------------------- letting go */
+
+static void on_gone(struct embedder *s)
+{
+    if (s->link)
+        shards_link_end(s->link, s->gone, s->gone_arg);
+    else
+        s->gone(s->gone_arg);
+}
+
+static void on_unwatched(void *arg)
+{
+    struct embedder *s = arg;
+    struct shards *old = s->o.shards;
+    s->watched = false;
+    if (s->stopping) {
+        on_gone(s);
+        return;
+    }
+    s->o.shards = NULL;
+    s->link_state = LINK_DISCONNECTED;
+    fan_free(&s->call);
+    fan_free(&s->health);
+    shards_link_lost(s->link, old);
+    embedder_turn(s);
+}
+
+void embedder_recover_turn(struct embedder *s)
+{
+    const bool idle = !s->call.busy && !s->health.busy;
+    if (s->link_state == LINK_BROKEN && idle && !s->stopping) {
+        s->link_state = LINK_CLOSING;
+        shards_unwatch(s->o.shards, on_unwatched, s);
+    } else if (s->stopping && idle && !s->ending && s->link_state != LINK_CLOSING) {
+        s->ending = true;
+        if (s->o.shards && s->watched)
+            shards_unwatch(s->o.shards, on_unwatched, s);
+        else
+            on_gone(s);
+    }
+}
+
+/* ---------------------------------------------------------------- finding others */
+
+/* The link's thread. */
+static const char *unfit(void *arg, const struct shard_model *m)
+{
+    const struct shard_model *was = &((const struct embedder *)arg)->o.model;
+    if (m->vocab_hash != was->vocab_hash || m->task != was->task ||
+        m->embed_width != was->embed_width || m->hidden_size != was->hidden_size ||
+        strcmp(m->dtype, was->dtype) || strcmp(m->quantize, was->quantize) ||
+        strcmp(m->device, was->device))
+        return "another model came back";
+    return m->max_input_tokens != was->max_input_tokens ? "they hold less than before" : NULL;
+}
+
+static void on_call_again(struct embedder *s, struct shards *of)
+{
+    struct err e = ERR_INIT;
+    void (*done)(struct fan *) = s->call.done;
+    if (fan_init(&s->call, of, done, s, &e) || fan_init(&s->health, of, on_health, s, &e)) {
+        fan_free(&s->call);
+        shards_link_lost(s->link, of);
+        end(s, "out of memory");
+        return;
+    }
+    s->o.shards = of;
+    s->link_state = LINK_CONNECTED;
+    embedder_answered(s);
+    embedder_watch(s);
+}
+
+static void on_found(void *arg, struct shards *of, const struct shard_model *m)
+{
+    struct embedder *s = arg;
+    (void)m;
+    if (s->stopping || s->lost) {
+        shards_link_lost(s->link, of);
+        return;
+    }
+    on_call_again(s, of);
+    if (s->o.metrics)
+        metrics_add(s->o.metrics, M_SHARD_RETURNS, NULL, 1);
+    LOG(LOG_INFO, "shards are back", LOGD("seconds", (double)(clock_ns() - s->lost_ns) * 1e-9));
+    embedder_turn(s);
+}
+
+static void on_missed(void *arg, const char *why)
+{
+    struct embedder *s = arg;
+    end(s, why);
+    embedder_turn(s);
+}
+
+int embedder_recover_init(struct embedder *s, struct err *e)
+{
+    const struct embedder_options *o = &s->o;
+    if (fan_init(&s->health, s->call.s, on_health, s, e))
+        return -1;
+    if (!o->return_ms)
+        return 0;
+    struct shards_link_options l = {.loop = o->loop,
+                                    .name = "the model",
+                                    .target = o->target,
+                                    .ask = o->model,
+                                    .unfit = unfit,
+                                    .found = on_found,
+                                    .missed = on_missed,
+                                    .arg = s,
+                                    .patience_ms = o->return_ms,
+                                    .silence_ms = SILENCE_MS};
+    l.ask.adapters = (struct served_adapters){0};
+    l.ask.labels = NULL;
+    l.ask.n_labels = 0;
+    if (!(s->link = shards_link_new(&l, e)))
+        return -1;
+    if (shards_link_start(s->link, false, e) == 0)
+        return 0;
+    shards_link_free(s->link);
+    s->link = NULL;
+    return -1;
+}
+
+void embedder_on_lost(struct embedder *s, void (*fn)(void *arg, const char *why), void *arg)
+{
+    s->on_lost = fn;
+    s->on_lost_arg = arg;
+    if (s->lost)
+        fn(arg, "a shard was lost");
+}
+
+void embedder_drain(struct embedder *s, const char *why)
+{
+    char text[200];
+    s->draining = true;
+    if (s->link_state == LINK_CONNECTED)
+        return;
+    snprintf(text, sizeof(text), "the shards were lost, and %s", why);
+    end(s, text);
+    embedder_turn(s);
+}
+
+void embedder_halt(struct embedder *s)
+{
+    if (s->link)
+        shards_link_halt(s->link);
+}

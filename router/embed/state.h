@@ -1,0 +1,50 @@
+/* state.h - private to this folder: what the embedder's files share. */
+#ifndef ROUTER_EMBED_STATE_H
+#define ROUTER_EMBED_STATE_H
+#include "router/embed/embedder.h"
+#include "router/shards/link.h"
+
+/* One text of the call that is out. */
+struct embed_slot {
+    struct embed_job *job;
+    uint32_t text;
+};
+
+/* CONNECTED -> BROKEN (something is out still) -> CLOSING (watches end) -> DISCONNECTED */
+enum embed_link { LINK_CONNECTED, LINK_BROKEN, LINK_CLOSING, LINK_DISCONNECTED };
+
+struct embedder {
+    struct embedder_options o;
+    struct fair queue;
+    uint64_t order;
+    uint32_t n_jobs; /* not done yet */
+    struct embed_slot *slots;
+    uint32_t n_slots, cap_slots;
+    bool again; /* the slots are to be sent once more */
+    struct fan call, health;
+    struct rpc_mem mem; /* of the call that is out, and of what it brings */
+    int64_t called_ns;
+    enum embed_link link_state;
+    struct shards_link *link; /* NULL: a loss is final */
+    bool watched, draining, stopping, lost, ending;
+    char why_lost[400];
+    int64_t lost_ns;
+    void (*on_lost)(void *arg, const char *why);
+    void *on_lost_arg;
+    void (*gone)(void *arg);
+    void *gone_arg;
+};
+
+/* embedder.c: do what can be done now. */
+void embedder_turn(struct embedder *s);
+void embedder_end_job(struct embedder *s, struct embed_job *j);
+/* All jobs end with `why`, but for those whose texts are out: they end when these are back. */
+void embedder_fail_all(struct embedder *s, const struct err *why);
+
+/* recover.c */
+int embedder_recover_init(struct embedder *s, struct err *e);
+void embedder_recover_turn(struct embedder *s);
+/* The call that is out, or the connection, says that a shard is gone. */
+void embedder_broken(struct embedder *s, const char *why);
+void embedder_answered(struct embedder *s);
+#endif
