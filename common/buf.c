@@ -130,3 +130,18 @@ void buf_json_str(struct buf *b, const char *s, size_t n)
     buf_add(b, s + from, i - from);
     buf_ch(b, '"');
 }
+
+void buf_base64(struct buf *b, const void *p, size_t n)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    const unsigned char *s = p;
+    for (size_t i = 0; i < n; i += 3) {
+        const size_t left = n - i;
+        const unsigned v = (unsigned)s[i] << 16 | (left > 1 ? (unsigned)s[i + 1] << 8 : 0) |
+                           (left > 2 ? s[i + 2] : 0U);
+        buf_ch(b, digits[v >> 18]);
+        buf_ch(b, digits[v >> 12 & 63]);
+        buf_ch(b, left > 1 ? digits[v >> 6 & 63] : '=');
+        buf_ch(b, left > 2 ? digits[v & 63] : '=');
+    }
+}

@@ -31,6 +31,8 @@ buf_take(struct buf *b); /* the bytes, caller frees; never NULL unless oom; b is
 /* JSON output by hand (per-token paths; cJSON prints 30 times slower). */
 void buf_json_str(struct buf *b, const char *s,
                   size_t n); /* quoted and escaped; invalid UTF-8 becomes U+FFFD */
+/* Base64 (RFC 4648) with padding. */
+void buf_base64(struct buf *b, const void *p, size_t n);
 void buf_json_f32(struct buf *b,
                   float v); /* shortest digits that read back as v; null when not finite */
 void buf_u64(struct buf *b, uint64_t v);

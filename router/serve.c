@@ -182,6 +182,7 @@ static int load_model(struct service *s, struct err *e)
     startup_begin(s->edge.startup, STARTUP_ROUTER, STARTUP_TOKENIZER);
     if (!(s->dir = hub_resolve_model(c->tokenizer_name, c->revision, e)) ||
         !(s->tokenizer = tokenizer_load(s->dir, e)) ||
+        sentence_load(&s->edge.sentence, s->dir, e) ||
         !(s->chat = chat_load(s->dir, c->tokenizer_config_path, s->tokenizer, e)))
         return -1;
     LOG(LOG_INFO, "Tokenizer loaded", LOGS("folder", s->dir),
@@ -484,6 +485,7 @@ static void stop(struct service *s)
     keys_free(&s->keys);
     metrics_free(g->metrics);
     startup_board_free(g->startup);
+    sentence_free(&g->sentence);
     chat_free(s->chat);
     tokenizer_free(s->tokenizer);
     free(s->target);

@@ -2,6 +2,7 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "router/body/body.h"
+#include "router/call/embed.h"
 #include "router/http/access.h"
 #include "router/metrics.h"
 #include <stdio.h>
@@ -50,6 +51,21 @@ void books_done(struct call *c)
     metrics_add(m, M_REQUEST_SUCCESS, NULL, 1);
     for (uint32_t i = 0; i < c->n_gen; i++)
         observe(m, &c->gen[i].r, c->gen[i].answer.generated_tokens);
+}
+
+void books_texts(struct call *c)
+{
+    struct metrics *m = c->edge->metrics;
+    const struct embed_job *j = &c->texts->job;
+    metrics_add(m, M_REQUEST_COUNT, NULL, 1);
+    metrics_add(m, M_REQUEST_SUCCESS, NULL, 1);
+    metrics_observe(m, M_REQUEST_DURATION, NULL, (double)since(c->received_ns, clock_ns()) * 1e-9);
+    metrics_observe(m, M_VALIDATION_DURATION, NULL,
+                    (double)since(c->received_ns, j->queued_ns) * 1e-9);
+    metrics_observe(m, M_QUEUE_DURATION, NULL, (double)since(j->queued_ns, j->begun_ns) * 1e-9);
+    metrics_observe(m, M_INFERENCE_DURATION, NULL, (double)since(j->begun_ns, j->ended_ns) * 1e-9);
+    for (uint32_t i = 0; i < j->n; i++)
+        metrics_observe(m, M_INPUT_LENGTH, NULL, j->texts[i].n);
 }
 
 static const char *label(enum err_kind k)

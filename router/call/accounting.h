@@ -4,7 +4,9 @@
 #define ROUTER_CALL_ACCOUNTING_H
 #include "router/call/call.h"
 
-void books_done(struct call *c); /* all generations ended normally */
+void books_done(struct call *c);
+void books_texts(struct call *c);
+/* the same for vectors and scores */ /* all generations ended normally */
 void books_failed(struct call *c, const struct err *e);
 void books_dropped(struct call *c); /* the client left before the end */
 /* What was answered; 499 where the client left before that. */

@@ -7,6 +7,7 @@
 #include "router/body/body.h"
 #include "router/call/accounting.h"
 #include "router/call/spans.h"
+#include "router/call/embed.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -353,6 +354,9 @@ int call_generate(struct call *c, const struct ask *asks, uint32_t n_asks, uint3
     uint32_t n = n_asks * each;
     if (closed)
         return err_set(e, ERR_UNHEALTHY, "%s", closed);
+    if (edge_limits(c->edge)->task != TASK_GENERATE)
+        return err_set(e, ERR_TASK, "The model does not generate text: it is served for `%s`",
+                       model_task_name(edge_limits(c->edge)->task));
     c->prompt_chars = 0;
     c->user = asks[0].user;
     for (uint32_t i = 0; i < n_asks; i++)
@@ -404,6 +408,28 @@ static bool settle(struct call *c)
     return rc != 0;
 }
 
+/* The numbers are there, or why there are none. */
+static void render_texts(struct call *c)
+{
+    struct embed_job *j = &c->texts->job;
+    if (j->err.kind != ERR_NONE)
+        c->err = j->err;
+    c->failed = j->err.kind != ERR_NONE ||
+                (!atomic_load(&c->cancelled) && c->texts->render(c, &c->err) != 0);
+    free(j->values);
+    j->values = NULL;
+}
+
+static void run_texts(struct job *j, struct tok_scratch **scratch)
+{
+    struct call *c = (struct call *)((char *)j - offsetof(struct call, job));
+    struct edge *g = edge_home(c->edge);
+    (void)scratch;
+    render_texts(c);
+    if (mailbox_put(&g->done, &c->mail))
+        http_wake(g->http);
+}
+
 static void run(struct job *j, struct tok_scratch **scratch)
 {
     struct call *c = (struct call *)((char *)j - offsetof(struct call, job));
@@ -421,6 +447,11 @@ static void run(struct job *j, struct tok_scratch **scratch)
         c->failed = true;
     }
     c->scratch = NULL;
+    if (wanted && !c->failed && c->texts) {
+        c->job.run = run_texts;
+        call_texts_send(c);
+        return;
+    }
     if (mailbox_put(&g->done, &c->mail)) /* c is the loop's again */
         http_wake(g->http);
 }
@@ -437,6 +468,14 @@ static void start(struct call *c)
         submit_next(c);
 }
 
+static void finish_texts(struct call *c)
+{
+    c->finished = true;
+    books_texts(c);
+    drain_ended(&c->edge->drain, clock_ns(), c->permits);
+    call_reply(c);
+}
+
 static void on_worked(struct call *c)
 {
     pin(c);
@@ -450,6 +489,8 @@ static void on_worked(struct call *c)
         fail(c, &c->err);
     else if (c->n_gen)
         start(c);
+    else if (c->texts)
+        finish_texts(c);
     else
         call_reply(c);
     unpin(c);

@@ -22,6 +22,8 @@
 #include "router/request/ask.h"
 #include "router/request/note.h"
 
+struct call_texts; /* texts.h */
+
 struct generation {
     struct gen_request r;
     struct call *call;
@@ -90,9 +92,10 @@ struct call {
 
     /* filled by work() */
     const struct format *format;
-    void *state;           /* the protocol's own, in the arena */
-    bool stream;           /* answer with events, errors included */
-    uint64_t prompt_chars; /* Unicode characters of all prompts */
+    void *state;              /* the protocol's own, in the arena */
+    bool stream;              /* answer with events, errors included */
+    uint64_t prompt_chars;    /* Unicode characters of all prompts */
+    struct call_texts *texts; /* in place of generations; NULL: none */
     struct generation *gen;
     uint32_t n_gen, n_live, permits; /* permits: so many may be live at a time */
     uint32_t n_started;              /* the first ones, which were submitted */

@@ -5,8 +5,12 @@ enum error_shape error_shape_of(const char *path)
 {
     if (!strncmp(path, "/v1/messages", 12))
         return ERRORS_ANTHROPIC;
-    static const char *const openai[] = {"/v1/", "/chat/completions", "/completions",
-                                         "/embeddings"};
+    static const char *const tei[] = {"/embed", "/embed_all", "/predict", "/rerank", "/similarity"};
+    for (size_t i = 0; i < sizeof(tei) / sizeof(tei[0]); i++)
+        if (!strcmp(path, tei[i]))
+            return ERRORS_TEI;
+    static const char *const openai[] = {
+        "/v1/", "/chat/completions", "/completions", "/embeddings", "/score", "/v2/rerank"};
     for (size_t i = 0; i < sizeof(openai) / sizeof(openai[0]); i++)
         if (!strncmp(path, openai[i], strlen(openai[i])))
             return ERRORS_OPENAI;
@@ -16,6 +20,8 @@ enum error_shape error_shape_of(const char *path)
 int error_status(enum error_shape s, enum err_kind k)
 {
     int status = err_status(k);
+    if (s == ERRORS_TEI)
+        return k == ERR_VALIDATION ? 413 : status;
     if (s == ERRORS_TGI)
         return status;
     return status == 422 ? 400 : status == 424 ? 500 : status;
@@ -81,6 +87,7 @@ static const char *code_of(const struct err *e, int status)
         return "model_not_found";
     if (e->kind == ERR_VALIDATION && (strstr(e->msg, "`inputs` tokens + `max_new_tokens` must") ||
                                       strstr(e->msg, "`inputs` must have less than") ||
+                                      strstr(e->msg, "maximum context length is") ||
                                       strstr(e->msg, "maximum context length allows")))
         return "context_length_exceeded";
     return words_of(status)->code;
@@ -183,6 +190,10 @@ void error_refusal(struct buf *out, enum error_shape s, int status, const char *
     const char *msg = text ? text : error_refusal_text(status);
     if (s == ERRORS_ANTHROPIC) {
         anthropic_body(out, msg, status, id);
+    } else if (s == ERRORS_TEI) {
+        buf_str(out, "{\"error\":");
+        buf_json_str(out, msg, strlen(msg));
+        buf_str(out, ",\"error_type\":\"validation\"}");
     } else if (s == ERRORS_OPENAI) {
         buf_str(out, "{\"error\":");
         openai_object(out, msg, status, NULL, words_of(status)->code);

@@ -2,6 +2,7 @@
  *
  *   TGI        {"error": text, "error_type": word}; plain text for bodies that cannot be read
  *   OpenAI     {"error": {"message", "type", "param", "code"}, "error_type": word}
+ *   TEI        as TGI's; its statuses are text-embeddings-inference's
  *   Anthropic  {"type": "error", "error": {"type", "message"}, "request_id"}
  *
  * TGI's statuses (422, 424) are its own; the others' clients choose their exception by theirs. */
@@ -10,7 +11,7 @@
 #include "common/buf.h"
 #include "common/err.h"
 
-enum error_shape { ERRORS_TGI, ERRORS_OPENAI, ERRORS_ANTHROPIC };
+enum error_shape { ERRORS_TGI, ERRORS_OPENAI, ERRORS_ANTHROPIC, ERRORS_TEI };
 
 enum error_shape error_shape_of(const char *path);
 int error_status(enum error_shape s, enum err_kind k);

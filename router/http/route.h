@@ -6,6 +6,7 @@
 #define ROUTER_HTTP_ROUTE_H
 #include "common/buf.h"
 #include "common/err.h"
+#include "common/sentence.h"
 #include <stdbool.h>
 
 struct call; /* router/call/call.h: one request being served */
@@ -21,6 +22,9 @@ struct route {
     const char *takes, *gives; /* POST: schemas of both bodies, names in page/schemas.json; gives
                                   NULL: events alone */
     const char *example;       /* POST: a body that this route answers with 200; JSON */
+    /* Models that it is for, where it says so: others answer 400, and TASK_RERANK's may be of other
+     * kinds that are not to generate. */
+    enum model_task task;
     bool refuses;              /* never answers with 200, or only with a flag: not in the OpenAPI
                                   document */
     bool probe;                /* asked by machines every few seconds: logged at DEBUG */

@@ -8,6 +8,7 @@
 #define ROUTER_MODELS_EDGE_H
 #include "common/mailbox.h"
 #include "common/metrics.h"
+#include "common/sentence.h"
 #include "common/startup.h"
 #include "common/tokenizer/tokenizer.h"
 #include "router/flags.h"
@@ -36,7 +37,8 @@ struct edge {
     struct tracer *tracer; /* NULL: nobody is told */
     const struct tokenizer *tokenizer;
     const struct chat *chat;
-    uint64_t vocab_hash; /* equal for equal vocabularies */
+    struct sentence sentence; /* prompts of a model that embeds */
+    uint64_t vocab_hash;      /* equal for equal vocabularies */
     struct workers *workers;
     struct http *http;
     struct watchdog *watchdog;        /* NULL: none; at home only */

@@ -90,6 +90,7 @@ static void clear_slot(struct models *m, uint32_t slot)
 static void drop_parts(struct model *q)
 {
     infer_stop(q->infer);
+    sentence_free(&q->edge.sentence);
     chat_free(q->chat);
     tokenizer_free(q->tokenizer);
     q->infer = NULL;
@@ -186,6 +187,7 @@ static int start_shards(struct models *m, struct model *q, struct err *e)
     }
     /* The text side is read while the shards read their weights. */
     if (!(q->tokenizer = tokenizer_load(q->folder, e)) ||
+        sentence_load(&q->edge.sentence, q->folder, e) ||
         !(q->chat = chat_load(q->folder, NULL, q->tokenizer, e)))
         return -1;
     while (s->state == SLOT_LOADING && !stopping(m))

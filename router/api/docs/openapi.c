@@ -58,6 +58,8 @@ static void operation(struct buf *out, const struct route *r)
     bool post = !strcmp(r->method, "POST");
     buf_fmt(out, "\"%s\":{\"summary\":", post ? "post" : "get");
     string(out, r->summary);
+    if (r->task)
+        buf_fmt(out, ",\"x-task\":\"%s\"", model_task_name(r->task));
     if (post) {
         buf_str(out, ",\"requestBody\":{\"required\":true,\"description\":");
         string(out, r->body ? r->body : "");

@@ -1,18 +1,98 @@
-/* Clients of other servers ask for it: they are told why there is none. */
-#include "router/call/call.h"
+#include "router/call/embed_body.h"
+#include <string.h>
+
+enum { MOST_INPUTS = 2048 };
+
+struct embeddings {
+    bool base64;
+    uint32_t dimensions; /* 0: all */
+};
+
+static void vector(struct buf *out, const float *x, uint32_t n, bool base64)
+{
+    if (!base64) {
+        texts_json(out, x, n);
+        return;
+    }
+    buf_ch(out, '"'); /* little-endian, as everything that this runs on */
+    buf_base64(out, x, n * sizeof(*x));
+    buf_ch(out, '"');
+}
+
+static int render(struct call *c, struct err *e)
+{
+    const struct call_texts *t = c->texts;
+    const struct embeddings *q = t->state;
+    const uint32_t width = t->job.width, n = q->dimensions ? q->dimensions : width;
+    struct buf *out = &c->out;
+    buf_str(out, "{\"object\":\"list\",\"data\":[");
+    for (uint32_t i = 0; i < t->job.n; i++) {
+        float *x = t->job.values + (size_t)i * width;
+        texts_normalize(x, n);
+        buf_fmt(out, "%s{\"object\":\"embedding\",\"index\":%u,\"embedding\":", i ? "," : "", i);
+        vector(out, x, n, q->base64);
+        buf_ch(out, '}');
+    }
+    buf_str(out, "],\"model\":");
+    buf_json_str(out, c->edge->model_id, strlen(c->edge->model_id));
+    buf_fmt(out, ",\"usage\":{\"prompt_tokens\":%llu,\"total_tokens\":%llu}}",
+            (unsigned long long)t->tokens, (unsigned long long)t->tokens);
+    return out->oom ? err_nomem(e) : 0;
+}
+
+static void read_options(struct call *c, struct body *b, struct object root, struct embeddings *q,
+                         struct texts_ask *ask)
+{
+    const struct infer_limits *l = edge_limits(c->edge);
+    const char *format = body_str(b, root, "encoding_format", false);
+    const struct opt_u64 n = body_u32(b, root, "dimensions");
+    q->base64 = format && strcmp(format, "base64") == 0;
+    if (format && !q->base64 && strcmp(format, "float") != 0)
+        body_fail(b, root, "encoding_format", "`encoding_format` must be float or base64");
+    if (n.set && (n.v < 1 || n.v > l->embed_width))
+        body_fail(b, root, "dimensions", "`dimensions` must be from 1 to %u", l->embed_width);
+    q->dimensions = n.set ? (uint32_t)n.v : 0;
+    ask->user = body_str(b, root, "user", false);
+    const struct opt_i64 priority = body_i32(b, root, "priority");
+    ask->priority = priority.set ? (int32_t)priority.v : 0;
+    const struct opt_i64 most = body_i32(b, root, "truncate_prompt_tokens"); /* vLLM's; -1: fit */
+    if (most.set && (most.v < -1 || most.v == 0))
+        body_fail(b, root, "truncate_prompt_tokens",
+                  "`truncate_prompt_tokens` must be -1 or positive");
+    ask->truncate = most.set;
+    ask->most = most.set && most.v > 0 ? (uint32_t)most.v : 0;
+}
 
 static int work(struct call *c, struct err *e)
 {
-    (void)c;
-    return err_set(e, ERR_VALIDATION,
-                   "This server generates text; it has no embeddings. Serve an embedding model "
-                   "with a server for such models.");
+    struct body b;
+    struct texts_ask ask = {0};
+    struct embeddings *q = ARENA_NEW(&c->arena, struct embeddings, 1);
+    bool batch;
+    if (!q)
+        return err_nomem(e);
+    if (call_texts_task(c, 1u << TASK_EMBED, e) ||
+        body_open(&b, c->body.p, c->body.len, &c->arena, e) != 0)
+        return -1;
+    b.plain = true;
+    const struct object root = body_root(&b);
+    ask.in = body_texts(&b, root, "input", &ask.n, &batch);
+    read_options(c, &b, root, q, &ask);
+    if (b.failed || texts_count(c, ask.n, MOST_INPUTS, e))
+        return -1;
+    return call_texts(c, &ask, 1u << TASK_EMBED, render, q, e);
 }
 
 const struct route route_embeddings = {
     .method = "POST",
     .paths = {"/v1/embeddings", "/embeddings"},
-    .summary = "400, always: there are no embeddings.",
-    .refuses = true,
+    .summary = "A vector of length 1 for each text, of a model that embeds; others answer 400.",
+    .body = "`input` (a text, a list of texts, the ids of a text, a list of such lists), "
+            "`encoding_format` (`float`, `base64`), `dimensions`, `user`, `priority`, "
+            "`truncate_prompt_tokens`",
+    .takes = "Embeddings",
+    .gives = "EmbeddingsAnswer",
+    .task = TASK_EMBED,
+    .example = "{\"input\": [\"Once upon a time\", \"there was a ball\"]}",
     .work = work,
 };

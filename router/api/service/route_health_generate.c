@@ -9,8 +9,17 @@ static void finish(struct call *c) { (void)c; }
 
 static const struct format as_nothing = {NULL, token, finish, NULL};
 
+/* A model that does not generate: its shards are asked for their health. */
+static int healthy(struct call *c, struct err *e)
+{
+    struct infer *i = atomic_load(&c->edge->infer);
+    return i && infer_healthy(i) ? 0 : err_set(e, ERR_UNHEALTHY, "unhealthy");
+}
+
 static int work(struct call *c, struct err *e)
 {
+    if (edge_limits(c->edge)->task > TASK_GENERATE)
+        return healthy(c, e);
     static const uint32_t one_token[1] = {0};
     struct ask q = {.style = ASK_OPENAI,
                     .ids = one_token,

@@ -1,10 +1,21 @@
 /* What huggingface_hub's InferenceClient posts to: one path, and the body says whether to stream.
  */
+#include "router/api/tei/tei.h"
 #include "router/api/tgi/tgi.h"
 #include "router/http/route.h"
 
 static int work(struct call *c, struct err *e)
 {
+    switch (edge_limits(c->edge)->task) { /* TEI's does the same */
+    case TASK_EMBED:
+        return tei_embed(c, e);
+    case TASK_RERANK:
+        return tei_rerank(c, e);
+    case TASK_CLASSIFY:
+        return tei_predict(c, e);
+    default:
+        break;
+    }
     struct tgi *t = tgi_parse(c, true, e);
     if (t && !t->full_text_given)
         t->return_full_text = true; /* TGI's default here for models whose task is not known */
@@ -14,8 +25,9 @@ static int work(struct call *c, struct err *e)
 const struct route route_compat = {
     .method = "POST",
     .paths = {"/"},
-    .summary =
-        "As `/generate_stream` when `stream` is true, else a list with `/generate`'s answer.",
+    .summary = "As `/generate_stream` when `stream` is true, else a list with `/generate`'s "
+               "answer; of other "
+               "models as `/embed`, `/rerank` or `/predict`.",
     .body = "`inputs`, `parameters`, `stream`",
     .takes = "Generate",
     .example = "{\"inputs\": \"Once upon a time\", \"parameters\": {\"max_new_tokens\": 20}}",

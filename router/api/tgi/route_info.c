@@ -15,6 +15,37 @@ static void number(struct buf *out, const char *key, uint32_t v)
     buf_fmt(out, ",\"%s\":%u", key, v);
 }
 
+static void labels(struct buf *out, const struct infer_limits *l)
+{
+    buf_str(out, "{\"id2label\":{");
+    for (uint32_t i = 0; i < l->n_labels; i++) {
+        buf_fmt(out, "%s\"%u\":", i ? "," : "", i);
+        buf_json_str(out, l->labels[i], strlen(l->labels[i]));
+    }
+    buf_str(out, "},\"label2id\":{");
+    for (uint32_t i = 0; i < l->n_labels; i++) {
+        buf_str(out, i ? "," : "");
+        buf_json_str(out, l->labels[i], strlen(l->labels[i]));
+        buf_fmt(out, ":%u", i);
+    }
+    buf_str(out, "}}");
+}
+
+/* As text-embeddings-inference says it. */
+static void model_type(struct buf *out, const struct infer_limits *l)
+{
+    number(out, "max_input_length", l->max_input_tokens);
+    number(out, "max_batch_tokens", l->max_batch_prefill_tokens);
+    buf_str(out, ",\"model_type\":{");
+    if (l->task == TASK_EMBED)
+        buf_fmt(out, "\"embedding\":{\"dimensions\":%u}", l->embed_width);
+    else
+        buf_str(out, l->task == TASK_RERANK ? "\"reranker\":" : "\"classifier\":");
+    if (l->task != TASK_EMBED)
+        labels(out, l);
+    buf_ch(out, '}');
+}
+
 static void reply(struct call *c)
 {
     const struct edge *g = c->edge;
@@ -39,6 +70,8 @@ static void reply(struct call *c)
     text(out, "version", VERSION);
     text(out, "sha", NULL);
     text(out, "docker_label", NULL);
+    if (open && g->limits.task > TASK_GENERATE)
+        model_type(out, &g->limits);
     buf_ch(out, '}');
     call_reply(c);
 }

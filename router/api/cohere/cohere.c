@@ -1,0 +1,79 @@
+#include "router/api/cohere/cohere.h"
+#include "common/json.h"
+#include <string.h>
+
+enum { MOST_DOCUMENTS = 10000 };
+
+struct reranking {
+    const struct text_input *documents;
+    uint32_t n, top;
+    bool texts; /* documents in the answer */
+};
+
+static void result(struct buf *out, const struct reranking *q, uint32_t i, float score)
+{
+    buf_fmt(out, "{\"index\":%u,\"relevance_score\":", i);
+    buf_json_f32(out, score);
+    if (q->texts) {
+        buf_str(out, ",\"document\":{\"text\":");
+        buf_json_str(out, q->documents[i].text, q->documents[i].n);
+        buf_ch(out, '}');
+    }
+    buf_ch(out, '}');
+}
+
+static int render(struct call *c, struct err *e)
+{
+    const struct call_texts *t = c->texts;
+    const struct reranking *q = t->state;
+    const uint32_t *order = texts_ranking(c, t->job.values, q->n);
+    struct buf *out = &c->out;
+    if (!order)
+        return err_nomem(e);
+    buf_fmt(out, "{\"id\":\"%s\",\"model\":", c->id);
+    buf_json_str(out, c->edge->model_id, strlen(c->edge->model_id));
+    buf_fmt(out, ",\"usage\":{\"total_tokens\":%llu},\"results\":[", (unsigned long long)t->tokens);
+    for (uint32_t i = 0; i < q->top; i++) {
+        buf_str(out, i ? "," : "");
+        result(out, q, order[i], texts_sigmoid(t->job.values[order[i]]));
+    }
+    buf_fmt(
+        out,
+        "],\"meta\":{\"api_version\":{\"version\":\"2\"},\"billed_units\":{\"search_units\":1}}}");
+    return out->oom ? err_nomem(e) : 0;
+}
+
+int cohere_rerank(struct call *c, struct body *b, struct err *e)
+{
+    struct texts_ask ask = {.truncate = true}; /* as Cohere does, which never refuses for length */
+    struct reranking *q = ARENA_NEW(&c->arena, struct reranking, 1);
+    const struct object root = body_root(b);
+    if (!q)
+        return err_nomem(e);
+    const char *query = body_str(b, root, "query", true);
+    q->documents = body_documents(b, root, "documents", &q->n);
+    const struct opt_u64 top = body_u32(b, root, "top_n");
+    q->texts = body_opt_bool(b, root, "return_documents", false);
+    const struct opt_u64 most = body_u32(b, root, "max_tokens_per_doc");
+    ask.instruction = body_str(b, root, "instruction", false);
+    ask.user = body_str(b, root, "user", false);
+    if (b->failed || texts_count(c, q->n, MOST_DOCUMENTS, e))
+        return -1;
+    if (!*query)
+        return err_set(e, ERR_EMPTY, "`query` cannot be empty");
+    if (top.set && top.v == 0)
+        return err_set(e, ERR_VALIDATION, "`top_n` must be positive");
+    q->top = top.set && top.v < q->n ? (uint32_t)top.v : q->n;
+    ask.most = most.set ? (uint32_t)most.v : 0;
+    struct text_input *in = ARENA_NEW(&c->arena, struct text_input, q->n);
+    if (!in)
+        return err_nomem(e);
+    for (uint32_t i = 0; i < q->n; i++)
+        in[i] = (struct text_input){.text = query,
+                                    .n = strlen(query),
+                                    .second = q->documents[i].text,
+                                    .n_second = q->documents[i].n};
+    ask.in = in;
+    ask.n = q->n;
+    return call_texts(c, &ask, 1u << TASK_RERANK, render, q, e);
+}

@@ -1,0 +1,27 @@
+#include "router/api/cohere/cohere.h"
+
+static int work(struct call *c, struct err *e)
+{
+    struct body b;
+    if (call_texts_task(c, 1u << TASK_RERANK, e) ||
+        body_open(&b, c->body.p, c->body.len, &c->arena, e) != 0)
+        return -1;
+    b.plain = true;
+    return cohere_rerank(c, &b, e);
+}
+
+const struct route route_rerank_documents = {
+    .method = "POST",
+    .paths = {"/v1/rerank", "/v2/rerank"},
+    .summary =
+        "Cohere's, Jina's and vLLM's rerank: documents by how well they answer a query, best "
+        "first, of a reranker; others answer 400. What is too long is cut.",
+    .body = "`query`, `documents` (texts, or objects with `text`), `top_n`, `return_documents`, "
+            "`max_tokens_per_doc`, `instruction`",
+    .takes = "RerankDocuments",
+    .gives = "RerankDocumentsAnswer",
+    .task = TASK_RERANK,
+    .example =
+        "{\"query\": \"What is it?\", \"documents\": [\"A ball.\", \"A cat.\"], \"top_n\": 1}",
+    .work = work,
+};

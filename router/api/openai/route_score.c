@@ -1,0 +1,114 @@
+/* vLLM's scores of pairs. */
+#include "router/call/embed_body.h"
+#include <math.h>
+#include <string.h>
+
+struct scored {
+    bool embeds; /* the cosine of two vectors each */
+    uint32_t n, n_first;
+};
+
+static double cosine(const float *a, const float *b, uint32_t n)
+{
+    double ab = 0, aa = 0, bb = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        ab += (double)a[i] * b[i];
+        aa += (double)a[i] * a[i];
+        bb += (double)b[i] * b[i];
+    }
+    const double norm = sqrt(aa) * sqrt(bb);
+    return norm > 0 ? ab / norm : 0;
+}
+
+static float score_of(const struct call_texts *t, const struct scored *q, uint32_t i)
+{
+    if (!q->embeds)
+        return texts_sigmoid(*call_text_row(t, i));
+    return (float)cosine(call_text_row(t, q->n_first == 1 ? 0 : i),
+                         call_text_row(t, q->n_first + i), t->job.width);
+}
+
+static int render(struct call *c, struct err *e)
+{
+    const struct call_texts *t = c->texts;
+    const struct scored *q = t->state;
+    struct buf *out = &c->out;
+    buf_fmt(out, "{\"id\":\"score-%s\",\"object\":\"list\",\"created\":%lld,\"model\":", c->id,
+            (long long)c->created_unix);
+    buf_json_str(out, c->edge->model_id, strlen(c->edge->model_id));
+    buf_str(out, ",\"data\":[");
+    for (uint32_t i = 0; i < q->n; i++) {
+        buf_fmt(out, "%s{\"index\":%u,\"object\":\"score\",\"score\":", i ? "," : "", i);
+        buf_json_f32(out, score_of(t, q, i));
+        buf_ch(out, '}');
+    }
+    buf_fmt(out, "],\"usage\":{\"prompt_tokens\":%llu,\"total_tokens\":%llu}}",
+            (unsigned long long)t->tokens, (unsigned long long)t->tokens);
+    return out->oom ? err_nomem(e) : 0;
+}
+
+/* One text_1 goes with every text_2; else they go in pairs. A model that embeds gets all of them.
+ */
+static struct text_input *pair_up(struct call *c, const struct text_input *a, uint32_t n_a,
+                                  const struct text_input *b, struct scored *q)
+{
+    const uint32_t all = q->embeds ? n_a + q->n : q->n;
+    struct text_input *v = ARENA_NEW(&c->arena, struct text_input, all);
+    for (uint32_t i = 0; v && !q->embeds && i < q->n; i++) {
+        v[i] = a[n_a == 1 ? 0 : i];
+        v[i].second = b[i].text;
+        v[i].n_second = b[i].n;
+    }
+    if (v && q->embeds) {
+        memcpy(v, a, n_a * sizeof(*v));
+        memcpy(v + n_a, b, q->n * sizeof(*v));
+    }
+    return v;
+}
+
+static int work(struct call *c, struct err *e)
+{
+    static const unsigned tasks = 1u << TASK_RERANK | 1u << TASK_EMBED;
+    struct body b;
+    struct texts_ask ask = {0};
+    struct scored *q = ARENA_NEW(&c->arena, struct scored, 1);
+    bool batch;
+    if (!q)
+        return err_nomem(e);
+    if (call_texts_task(c, tasks, e) || body_open(&b, c->body.p, c->body.len, &c->arena, e) != 0)
+        return -1;
+    b.plain = true;
+    const struct object root = body_root(&b);
+    *q = (struct scored){.embeds = edge_limits(c->edge)->task == TASK_EMBED};
+    const struct text_input *first = body_texts(&b, root, "text_1", &q->n_first, &batch);
+    const struct text_input *second = body_texts(&b, root, "text_2", &q->n, &batch);
+    for (uint32_t i = 0; !b.failed && i < q->n; i++)
+        if (!second[i].text || !first[i < q->n_first ? i : 0].text)
+            body_fail(&b, root, "text_2", "texts are expected, not ids");
+    if (!b.failed && q->n_first != 1 && q->n_first != q->n)
+        body_fail(&b, root, "text_1", "one text, or as many as in `text_2`, are expected");
+    const struct opt_i64 most = body_i32(&b, root, "truncate_prompt_tokens");
+    ask.truncate = most.set;
+    ask.most = most.set && most.v > 0 ? (uint32_t)most.v : 0;
+    if (b.failed)
+        return -1;
+    ask.plain = true;
+    if (!(ask.in = pair_up(c, first, q->n_first, second, q)))
+        return err_nomem(e);
+    ask.n = q->embeds ? q->n_first + q->n : q->n;
+    return call_texts(c, &ask, tasks, render, q, e);
+}
+
+const struct route route_score = {
+    .method = "POST",
+    .paths = {"/score", "/v1/score"},
+    .summary =
+        "vLLM's scores: how well each of `text_2` fits `text_1`, of a reranker; the cosine of "
+        "their vectors, of a model that embeds; others answer 400.",
+    .body = "`text_1`, `text_2` (a text or a list), `truncate_prompt_tokens`",
+    .takes = "Score",
+    .gives = "ScoreAnswer",
+    .task = TASK_RERANK,
+    .example = "{\"text_1\": \"What is it?\", \"text_2\": [\"A ball.\", \"A cat.\"]}",
+    .work = work,
+};

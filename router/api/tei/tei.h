@@ -1,0 +1,14 @@
+/* tei.h - what the routes of text-embeddings-inference share (its HTTP API, July 2026). */
+#ifndef ROUTER_API_TEI_TEI_H
+#define ROUTER_API_TEI_TEI_H
+#include "router/call/embed_body.h"
+
+/* Opens the body and reads `truncate`, `truncation_direction` and `prompt_name` of `options`
+ * ("" : the body itself). */
+int tei_open(struct call *c, struct body *b, unsigned tasks, struct err *e);
+void tei_options(struct body *b, struct object o, struct texts_ask *ask);
+
+int tei_embed(struct call *c, struct err *e);   /* route_embed.c */
+int tei_predict(struct call *c, struct err *e); /* route_predict.c */
+int tei_rerank(struct call *c, struct err *e);  /* route_rerank.c */
+#endif

@@ -1,0 +1,279 @@
+#include "router/call/embed.h"
+#include "common/tokenizer/frame.h"
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* What Qwen 3's rerankers are asked with; the template is their own. */
+static const char ask_before[] =
+    "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and "
+    "the Instruct provided. Note that the answer can only be \"yes\" or \"no\".<|im_end|>\n"
+    "<|im_start|>user\n";
+static const char ask_after[] = "<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n";
+static const char ask_usual[] =
+    "Given a web search query, retrieve relevant passages that answer the query";
+
+/* ---------------------------------------------------------------- tokens */
+
+struct encoding {
+    struct call *c;
+    const struct texts_ask *q;
+    uint32_t most; /* tokens of a text; 0: any number */
+    uint32_t index;
+    struct err *e;
+};
+
+/* In the arena. */
+static int ids_of(const struct encoding *x, const char *text, size_t n, struct tok_part *out)
+{
+    struct tok_ids ids = {0};
+    int rc = tokenizer_encode(x->c->edge->tokenizer, text, n, 0, x->c->scratch, &ids, x->e);
+    uint32_t *copy = rc == 0 ? ARENA_NEW(&x->c->arena, uint32_t, ids.n + (size_t)1) : NULL;
+    if (copy && ids.n)
+        memcpy(copy, ids.id, ids.n * sizeof(*copy));
+    *out = (struct tok_part){copy, ids.n};
+    tok_ids_free(&ids);
+    return rc     ? err_wrap(x->e, "Input validation error: tokenizer error")
+           : copy ? 0
+                  : err_nomem(x->e);
+}
+
+static int too_long(const struct encoding *x, uint64_t n)
+{
+    if (x->c->errors == ERRORS_TEI)
+        return err_set(x->e, ERR_VALIDATION, "`inputs` must have less than %u tokens. Given: %llu",
+                       x->most, (unsigned long long)n);
+    return err_set(x->e, ERR_VALIDATION,
+                   "This model's maximum context length is %u tokens, however you requested %llu "
+                   "tokens (input %u). Please reduce your input.",
+                   x->most, (unsigned long long)n, x->index);
+}
+
+/* Cut to what is left beside `around` tokens. */
+static int fit(const struct encoding *x, struct tok_part *a, struct tok_part *b, uint32_t around)
+{
+    uint64_t n = (uint64_t)a->n + (b ? b->n : 0) + around;
+    if (x->most && n > x->most && !x->q->truncate)
+        return too_long(x, n);
+    if (x->q->truncate && (x->most || x->q->most)) {
+        uint32_t most = x->q->most && (!x->most || x->q->most < x->most) ? x->q->most : x->most;
+        if (most < around)
+            return err_set(x->e, ERR_VALIDATION, "texts cannot be cut to %u tokens: %u are special",
+                           most, around);
+        tok_frame_cut(a, b, most - around, x->q->left);
+    }
+    return 0;
+}
+
+static int frame(const struct encoding *x, struct tok_part *a, struct tok_part *b,
+                 struct embed_text *out)
+{
+    const struct tokenizer *t = x->c->edge->tokenizer;
+    const uint32_t around = tok_frame_special(t, b != NULL);
+    if (fit(x, a, b, around))
+        return -1;
+    const uint32_t n = a->n + (b ? b->n : 0) + around;
+    uint32_t *ids = ARENA_NEW(&x->c->arena, uint32_t, n + (size_t)1);
+    uint8_t *types = b ? ARENA_NEW(&x->c->arena, uint8_t, n + (size_t)1) : NULL;
+    if (!ids || (b && !types))
+        return err_nomem(x->e);
+    tok_frame(t, a, b, ids, types);
+    *out = (struct embed_text){.ids = ids, .types = types, .n = n};
+    return 0;
+}
+
+/* The prompt's tokens count in no mean: those that the prompt alone has, but for the last special
+ * ones (sentence-transformers). */
+static int skipped(const struct encoding *x, const char *prompt, uint32_t *out)
+{
+    struct tok_part p;
+    *out = 0;
+    if (!prompt || !*prompt || x->c->edge->sentence.include_prompt)
+        return 0;
+    if (ids_of(x, prompt, strlen(prompt), &p))
+        return -1;
+    const uint32_t around = tok_frame_special(x->c->edge->tokenizer, false);
+    *out = p.n + (around > 0 ? around - 1 : 0);
+    return 0;
+}
+
+static int encode_text(const struct encoding *x, const struct text_input *in, const char *prompt,
+                       struct embed_text *out)
+{
+    struct tok_part a;
+    const char *text = in->text;
+    size_t n = in->n;
+    if (prompt && *prompt) {
+        const size_t front = strlen(prompt);
+        char *both = arena_alloc(&x->c->arena, front + n + 1, 1);
+        if (!both)
+            return err_nomem(x->e);
+        memcpy(both, prompt, front);
+        memcpy(both + front, text, n);
+        text = both;
+        n += front;
+    }
+    if (ids_of(x, text, n, &a) || frame(x, &a, NULL, out))
+        return -1;
+    return skipped(x, prompt, &out->skip);
+}
+
+/* A pair whose second text is empty is one text, as transformers has it. */
+static int encode_pair(const struct encoding *x, const struct text_input *in,
+                       struct embed_text *out)
+{
+    struct tok_part a, b;
+    if (ids_of(x, in->text, in->n, &a) || ids_of(x, in->second, in->n_second, &b))
+        return -1;
+    return frame(x, &a, in->n_second ? &b : NULL, out);
+}
+
+static int encode_question(const struct encoding *x, const struct text_input *in,
+                           struct embed_text *out)
+{
+    struct buf text = BUF_INIT;
+    struct tok_part parts[3];
+    uint32_t n = 0;
+    buf_fmt(&text, "<Instruct>: %s\n<Query>: ", x->q->instruction ? x->q->instruction : ask_usual);
+    buf_add(&text, in->text, in->n);
+    buf_str(&text, "\n<Document>: ");
+    buf_add(&text, in->second, in->n_second);
+    int rc = text.oom ? err_nomem(x->e)
+             : ids_of(x, ask_before, strlen(ask_before), &parts[0]) ||
+                     ids_of(x, text.p, text.len, &parts[1]) ||
+                     ids_of(x, ask_after, strlen(ask_after), &parts[2])
+                 ? -1
+                 : 0;
+    buf_free(&text);
+    if (rc || fit(x, &parts[1], NULL, parts[0].n + parts[2].n))
+        return -1;
+    uint32_t *ids = ARENA_NEW(&x->c->arena, uint32_t, parts[0].n + parts[1].n + parts[2].n);
+    if (!ids)
+        return err_nomem(x->e);
+    for (int i = 0; i < 3; n += parts[i++].n)
+        memcpy(ids + n, parts[i].id, parts[i].n * sizeof(*ids));
+    *out = (struct embed_text){.ids = ids, .n = n};
+    return 0;
+}
+
+static int take_ids(const struct encoding *x, const struct text_input *in, struct embed_text *out)
+{
+    struct tok_part a = {in->ids, in->n_ids};
+    const uint32_t vocab = edge_limits(x->c->edge)->vocab_size;
+    for (uint32_t i = 0; i < a.n; i++)
+        if (a.id[i] >= vocab)
+            return err_set(x->e, ERR_VALIDATION,
+                           "Input validation error: token id %u is not below the vocabulary size "
+                           "%u",
+                           a.id[i], vocab);
+    if (fit(x, &a, NULL, 0))
+        return -1;
+    *out = (struct embed_text){.ids = a.id, .n = a.n};
+    return 0;
+}
+
+static int encode_all(struct call *c, const struct texts_ask *q, struct embed_text *out,
+                      struct err *e)
+{
+    const struct infer_limits *l = edge_limits(c->edge);
+    const struct sentence *s = &c->edge->sentence;
+    struct encoding x = {.c = c, .q = q, .most = l->max_input_tokens, .e = e};
+    const char *prompt = q->plain ? NULL : sentence_prompt(s, q->prompt_name);
+    if (q->prompt_name && !prompt)
+        return err_set(e, ERR_VALIDATION, "`prompt_name`: this model has no prompt `%.60s`",
+                       q->prompt_name);
+    for (; x.index < q->n; x.index++) {
+        const struct text_input *in = &q->in[x.index];
+        struct embed_text *to = &out[x.index];
+        if (!in->text          ? take_ids(&x, in, to)
+            : !in->second      ? encode_text(&x, in, prompt, to)
+            : l->pairs_as_text ? encode_question(&x, in, to)
+                               : encode_pair(&x, in, to))
+            return -1;
+        if (to->n == 0)
+            return err_set(e, ERR_EMPTY, "`inputs` cannot be empty");
+    }
+    return 0;
+}
+
+/* ---------------------------------------------------------------- the call */
+
+int call_texts_task(const struct call *c, unsigned tasks, struct err *e)
+{
+    const enum model_task task = edge_limits(c->edge)->task;
+    if (atomic_load(&c->edge->infer) && task != TASK_AUTO && tasks & 1u << task)
+        return 0;
+    const char *closed = edge_closed(c->edge);
+    if (closed)
+        return err_set(e, ERR_UNHEALTHY, "%s", closed);
+    if (tasks & 1u << TASK_EMBED)
+        return err_set(e, ERR_TASK,
+                       "The model does not support Embeddings API: it is served for `%s`",
+                       model_task_name(task));
+    return err_set(e, ERR_TASK, "The model does not support this API: it is served for `%s`",
+                   model_task_name(task));
+}
+
+/* On the scheduler's thread. */
+static void on_done(struct embed_job *j)
+{
+    struct call_texts *t = (struct call_texts *)((char *)j - offsetof(struct call_texts, job));
+    workers_submit(edge_home(t->call->edge)->workers, &t->call->job);
+}
+
+/* At most half of the permits, as for generations: others find room beside a long list. */
+static uint32_t permits(const struct call *c, uint32_t n)
+{
+    const uint32_t half = c->edge->config->max_concurrent_requests / 2;
+    return n < half ? n : half ? half : 1;
+}
+
+int call_texts(struct call *c, const struct texts_ask *q, unsigned tasks,
+               int (*render)(struct call *c, struct err *e), void *state, struct err *e)
+{
+    const char *closed = edge_closed(c->edge);
+    if (closed)
+        return err_set(e, ERR_UNHEALTHY, "%s", closed);
+    if (call_texts_task(c, tasks, e))
+        return -1;
+    if (!(c->permits = admission_take(&c->edge->admission, c->key_id, permits(c, q->n))))
+        return err_set(e, ERR_OVERLOADED, "Model is overloaded");
+    struct call_texts *t = ARENA_NEW(&c->arena, struct call_texts, 1);
+    struct embed_text *texts = ARENA_NEW(&c->arena, struct embed_text, q->n);
+    if (!t || !texts)
+        return err_nomem(e);
+    memset(t, 0, sizeof(*t));
+    if (encode_all(c, q, texts, e))
+        return -1;
+    t->call = c;
+    t->render = render;
+    t->state = state;
+    for (uint32_t i = 0; i < q->n; i++)
+        t->tokens += texts[i].n;
+    t->job = (struct embed_job){.texts = texts,
+                                .n = q->n,
+                                .all = q->all,
+                                .tenant = c->tenant,
+                                .priority = q->priority,
+                                .cancelled = &c->cancelled,
+                                .done = on_done};
+    c->user = q->user;
+    c->texts = t;
+    return 0;
+}
+
+void call_texts_send(struct call *c) { infer_embed(atomic_load(&c->edge->infer), &c->texts->job); }
+
+/* ---------------------------------------------------------------- numbers */
+
+void texts_normalize(float *x, uint32_t n)
+{
+    double sum = 0;
+    for (uint32_t i = 0; i < n; i++)
+        sum += (double)x[i] * x[i];
+    const double norm = sqrt(sum), by = 1 / (norm > 1e-12 ? norm : 1e-12);
+    for (uint32_t i = 0; i < n; i++)
+        x[i] = (float)(x[i] * by);
+}
+
+float texts_sigmoid(float x) { return 1 / (1 + expf(-x)); }

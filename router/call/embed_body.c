@@ -1,0 +1,150 @@
+#include "router/call/embed_body.h"
+#include "common/json.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { TEI_BATCH = 32 };
+
+/* ---------------------------------------------------------------- reading */
+
+static void set_empty(struct body *b, const char *key)
+{
+    if (b->failed)
+        return;
+    b->failed = true;
+    err_set(b->e, ERR_EMPTY, "`%s` cannot be empty", key);
+}
+
+static void one_text(struct body *b, struct object o, const char *key, const cJSON *v,
+                     struct text_input *out)
+{
+    if (cJSON_IsString(v)) {
+        *out = (struct text_input){.text = v->valuestring, .n = strlen(v->valuestring)};
+        if (!out->n)
+            set_empty(b, key);
+        return;
+    }
+    if (!cJSON_IsArray(v)) {
+        body_mistyped(b, o, key, v, "a string or a list of token ids");
+        return;
+    }
+    out->ids = body_ids(b, o, key, v, &out->n_ids);
+    if (!b->failed && !out->n_ids)
+        set_empty(b, key);
+}
+
+const struct text_input *body_texts(struct body *b, struct object o, const char *key, uint32_t *n,
+                                    bool *batch)
+{
+    const cJSON *v = body_get(b, o, key, true), *item;
+    *n = 0;
+    *batch = false;
+    if (b->failed)
+        return NULL;
+    const cJSON *first = cJSON_IsArray(v) ? v->child : NULL;
+    *batch = cJSON_IsArray(v) && !cJSON_IsNumber(first);
+    const int count = *batch ? cJSON_GetArraySize(v) : 1;
+    if (*batch && count == 0) {
+        set_empty(b, key);
+        return NULL;
+    }
+    struct text_input *in = ARENA_NEW(b->arena, struct text_input, (size_t)count);
+    if (!in) {
+        b->failed = true;
+        err_nomem(b->e);
+        return NULL;
+    }
+    memset(in, 0, (size_t)count * sizeof(*in));
+    if (!*batch)
+        one_text(b, o, key, v, &in[(*n)++]);
+    else
+        cJSON_ArrayForEach(item, v) one_text(b, o, key, item, &in[(*n)++]);
+    return b->failed ? NULL : in;
+}
+
+const struct text_input *body_documents(struct body *b, struct object o, const char *key,
+                                        uint32_t *n)
+{
+    const cJSON *v = body_get(b, o, key, true), *item;
+    *n = 0;
+    if (b->failed)
+        return NULL;
+    if (!cJSON_IsArray(v)) {
+        body_mistyped(b, o, key, v, "a list of texts");
+        return NULL;
+    }
+    const size_t count = (size_t)cJSON_GetArraySize(v);
+    struct text_input *in = ARENA_NEW(b->arena, struct text_input, count + 1);
+    if (!count || !in) {
+        if (!count)
+            set_empty(b, key);
+        else
+            err_nomem(b->e);
+        b->failed = true;
+        return NULL;
+    }
+    cJSON_ArrayForEach(item, v)
+    {
+        const cJSON *text = cJSON_IsObject(item) ? json_get(item, "text") : item;
+        if (!cJSON_IsString(text)) {
+            body_mistyped(b, o, key, item, "a string or an object with `text`");
+            return NULL;
+        }
+        in[(*n)++] = (struct text_input){.text = text->valuestring, .n = strlen(text->valuestring)};
+    }
+    return in;
+}
+
+uint32_t texts_most(const struct call *c)
+{
+    const uint32_t most = c->edge->config->max_client_batch_size;
+    return most > TEI_BATCH ? most : TEI_BATCH;
+}
+
+int texts_count(const struct call *c, uint32_t n, uint32_t most, struct err *e)
+{
+    (void)c;
+    if (n <= most)
+        return 0;
+    return err_set(e, ERR_VALIDATION, "batch size %u > maximum allowed batch size %u", n, most);
+}
+
+/* ---------------------------------------------------------------- writing */
+
+void texts_json(struct buf *out, const float *x, uint32_t n)
+{
+    buf_ch(out, '[');
+    for (uint32_t i = 0; i < n; i++) {
+        if (i)
+            buf_ch(out, ',');
+        buf_json_f32(out, x[i]);
+    }
+    buf_ch(out, ']');
+}
+
+struct ranked {
+    float score;
+    uint32_t index;
+};
+
+static int better(const void *pa, const void *pb)
+{
+    const struct ranked *a = pa, *b = pb;
+    if (a->score != b->score)
+        return a->score > b->score ? -1 : 1;
+    return a->index < b->index ? -1 : 1;
+}
+
+uint32_t *texts_ranking(struct call *c, const float *score, uint32_t n)
+{
+    struct ranked *v = ARENA_NEW(&c->arena, struct ranked, n + (size_t)1);
+    uint32_t *out = ARENA_NEW(&c->arena, uint32_t, n + (size_t)1);
+    if (!v || !out)
+        return NULL;
+    for (uint32_t i = 0; i < n; i++)
+        v[i] = (struct ranked){score[i], i};
+    qsort(v, n, sizeof(*v), better);
+    for (uint32_t i = 0; i < n; i++)
+        out[i] = v[i].index;
+    return out;
+}
