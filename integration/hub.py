@@ -122,7 +122,8 @@ class Hub:
                 self.answer(200, data, ETag=f'"{git_sha1(data)}"', **common)
 
             def cdn(self, path):
-                repo, name = path.rsplit("/", 1)
+                repo = next(r for r in sorted(hub.repos, key=len, reverse=True) if path.startswith(f"{r}/"))
+                name = path.removeprefix(f"{repo}/")
                 data, start, status, extra = hub.repos[repo][name], 0, 200, {}
                 if hub.wrong.get(name, 0) > 0:
                     hub.wrong[name] -= 1

@@ -104,6 +104,22 @@ def test_what_torch_saved_is_fetched_where_there_is_nothing_else(cache, weights)
         assert rc == 0 and "Skipping download" in log
 
 
+def test_modules_of_sentence_transformers_come_along(cache):
+    """Folders with a number in front, and of these the two files that are read."""
+    more = {
+        "modules.json": b"[]", "1_Pooling/config.json": b"{}", "2_Dense/config.json": b"{}",
+        "2_Dense/model.safetensors": b"dense", "2_Dense/pytorch_model.bin": b"no", "onnx/config.json": b"{}",
+    }
+    with Hub({"org/name": {**SINGLE, **more}}) as hub:
+        code, text = download(hub, cache)
+        assert code == 0, text
+        got = {str(p.relative_to(snapshot(cache))) for p in snapshot(cache).rglob("*") if p.is_file()}
+        assert got == set(SINGLE) | {"modules.json", "1_Pooling/config.json", "2_Dense/config.json", "2_Dense/model.safetensors"}
+        assert (snapshot(cache) / "2_Dense/model.safetensors").read_bytes() == b"dense"
+        found = huggingface_hub.hf_hub_download("org/name", "2_Dense/model.safetensors", cache_dir=cache, local_files_only=True)
+        assert open(found, "rb").read() == b"dense"
+
+
 @pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
 def test_we_read_what_huggingface_hub_wrote(cache, name):
     with Hub({"org/name": SINGLE}) as hub:

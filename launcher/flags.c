@@ -1,4 +1,5 @@
 #include "launcher/flags.h"
+#include "common/sentence.h"
 #include <arpa/inet.h>
 #include <string.h>
 
@@ -44,6 +45,7 @@ static const struct flag rows[] = {
     {ROW("quantize", ENUM, quantize, TO_SHARD, "Keep the weights in fewer bits, made at load: eetq (or int8: 8-bit weights), w8a8 (8-bit weights and activations), int4, fp8 (8-bit floating point). `auto`: as the checkpoint is. gptq, awq, marlin, fp8 and compressed-tensors are checked against a checkpoint that is stored quantised. The other schemes are not supported by this version."), .choices = quantizers},
     {ROW("speculate", U32, speculate, TO_SHARD, "Speculative decoding: at most so many draft tokens of a request are verified by one step, as many as are worth it. Drafts are what followed the same words before, or come from --draft-model-id. Answers stay the same. Unset: 8 with a draft model, else none."), .unit = "tokens"},
     {ROW("dtype", ENUM, dtype, TO_SHARD, "Type of the weights. `auto`: as the checkpoint has them, computed with in fp32. float16 or bfloat16 that is asked for may be computed with too, where the CPU is faster so."), .choices = dtypes},
+    {ROW("task", ENUM, task, TO_SHARD, "What the model is served for: `generate`; `embed`, vectors; `rerank`, scores of pairs. `auto` follows its files: modules.json and encoders embed, classifiers with one label rerank, all else generates."), .choices = model_task_choices, .env = "MODEL_TASK"},
     {ROW("kv-cache-dtype", ENUM, kv_cache_dtype, TO_SHARD, "Type of the KV cache. `auto` follows the model. `int8` and `fp8` (e4m3; also `fp8_e4m3`, `fp8_e4m3fn`) take half of what 16 bits take; int8 is the more exact of the two. There is no fp8_e5m2."), .choices = kv_dtypes},
     {ROW("trust-remote-code", BOOL, trust_remote_code, TO_ROUTER | TO_SHARD | TO_DOWNLOAD, "Accepted for compatibility. No code from a model repository is ever run.")},
     {ROW("max-concurrent-requests", U32, max_concurrent_requests, TO_ROUTER, "Requests in flight before the server answers `overloaded`."), .def = "128", BETWEEN(1, 1e6), .unit = "requests"},

@@ -199,7 +199,7 @@ void plan_other(const struct plan *base, const char *model_id, const char *uds_p
     *cfg = *base->cfg;
     cfg->model_id = model_id;
     cfg->revision = NULL;
-    cfg->rope_scaling = 0;
+    cfg->rope_scaling = cfg->task = 0;
     cfg->rope_factor = 0;
     cfg->lora_adapters = (struct flag_list){0};
     cfg->max_runtime_adapters = 0;

@@ -49,7 +49,7 @@ static const struct flag flags[] = {
      .help = "A folder with config.json, tokenizer.json and safetensors weights, a GGUF file (or a folder with "
              "one), or the name of a repository that is in the Hugging Face cache."},
     {.name = "revision", .type = FLAG_STR, F(revision), .help = "Branch, tag or commit in the cache; default: main."},
-    {.name = "task", .type = FLAG_ENUM, F(task), .def = "auto", .choices = model_task_choices,
+    {.name = "task", .type = FLAG_ENUM, F(task), .def = "auto", .choices = model_task_choices, .env = "MODEL_TASK",
      .help = "What the model is served for: generate, embed (vectors), rerank (scores of pairs); auto: as its files say. A decoder may "
              "be any of them."},
     {.name = "uds-path", .type = FLAG_STR, F(uds_path), .def = "/tmp/text-generation-server", .env = "",

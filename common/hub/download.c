@@ -216,10 +216,17 @@ static int fetch_locked(const struct job *j, const struct file *f, const char *u
 static int fetch(const struct job *j, const char *name, struct err *e)
 {
     struct file f = {.name = name};
-    char path[HUB_NAME_MAX + 16];
+    char path[HUB_NAME_MAX + HUB_COMMIT_MAX + 16];
     int fd CLEANUP(cleanup_fd) = -1;
+    char folder[HUB_NAME_MAX] = "";
+    const char *slash = strchr(name, '/'); /* of a module's file: one */
     snprintf(path, sizeof(path), "%s/resolve", j->id);
-    char *url CLEANUP(cleanup_free) = hub_url(j->http, path, j->store.commit, name);
+    if (slash) {
+        snprintf(folder, sizeof(folder), "%.*s", (int)(slash - name), name);
+        snprintf(path, sizeof(path), "%s/resolve/%s", j->id, j->store.commit);
+    }
+    char *url CLEANUP(cleanup_free) =
+        hub_url(j->http, path, slash ? folder : j->store.commit, slash ? slash + 1 : name);
     if (!url)
         return err_nomem(e);
     if (look_up(j, &f, url, e) || lock(j, &f, &fd, e) || fetch_locked(j, &f, url, e))
@@ -234,7 +241,8 @@ static int fetch_companions(const struct job *j, struct err *e)
     cJSON_ArrayForEach(f, json_get(j->listing, "siblings"))
     {
         const char *name = json_str(f, "rfilename", "");
-        if (hub_is_companion(name) && fetch(j, name, e))
+        const bool wanted = hub_is_companion(name) || hub_is_module_file(name);
+        if (wanted && fetch(j, name, e))
             return -1;
     }
     return 0;

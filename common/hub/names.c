@@ -74,12 +74,32 @@ int hub_etag(const char *header, char out[HUB_ETAG_MAX])
 bool hub_is_companion(const char *name)
 {
     static const char *const names[] = {
-        "config.json",           "generation_config.json",  "tokenizer.json",
-        "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja",
-        "chat_template.json",    "processor_config.json",   HUB_ADAPTER_CONFIG,
+        "config.json",
+        "generation_config.json",
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "special_tokens_map.json",
+        "chat_template.jinja",
+        "chat_template.json",
+        "processor_config.json",
+        "modules.json",
+        "sentence_bert_config.json",
+        "config_sentence_transformers.json",
+        HUB_ADAPTER_CONFIG,
     };
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (!strcmp(names[i], name))
             return true;
     return false;
+}
+
+bool hub_is_module_file(const char *name)
+{
+    enum { FOLDER_MAX = 64 };
+    const size_t digits = strspn(name, "0123456789"), folder = strspn(name, ALNUM "_");
+    if (!digits || name[digits] != '_' || folder == digits + 1 || folder > FOLDER_MAX ||
+        name[folder] != '/')
+        return false;
+    const char *file = name + folder + 1;
+    return !strcmp(file, "config.json") || !strcmp(file, HUB_WEIGHTS);
 }

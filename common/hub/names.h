@@ -40,4 +40,7 @@ int hub_etag(const char *header, char out[HUB_ETAG_MAX]);
 /* A file that the programs read beside the weights: configuration, tokenizer, template, index. What
  * is not listed (other frameworks' weights, code) is never fetched. */
 bool hub_is_companion(const char *name);
+/* "1_Pooling/config.json", "2_Dense/model.safetensors": of a module of sentence-transformers, a
+ * folder with a number in front, the only kind of folder that is looked into. */
+bool hub_is_module_file(const char *name);
 #endif

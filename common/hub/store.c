@@ -98,12 +98,15 @@ int store_lock(const struct store *s, const char *etag, struct err *e)
 
 int store_link(const struct store *s, const char *name, const char *etag, struct err *e)
 {
-    char path[STORE_PATH_MAX], tmp[STORE_PATH_MAX + 32], to[HUB_ETAG_MAX + 16];
+    char path[STORE_PATH_MAX], tmp[STORE_PATH_MAX + 32], to[HUB_ETAG_MAX + 20];
     store_snapshot(s, path);
     size_t n = strlen(path);
     snprintf(path + n, sizeof(path) - n, "/%s", name);
+    const bool inner = strchr(name, '/') != NULL; /* one folder deep at most */
+    if (inner && make_dirs(path, false, e))
+        return -1;
     snprintf(tmp, sizeof(tmp), "%s.%ld.tmp", path, (long)getpid());
-    snprintf(to, sizeof(to), "../../blobs/%s", etag);
+    snprintf(to, sizeof(to), "%s../../blobs/%s", inner ? "../" : "", etag);
     unlink(tmp);
     if (symlink(to, tmp) || rename(tmp, path)) {
         err_sys(e, "cannot link %.300s", path);

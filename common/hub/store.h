@@ -31,7 +31,7 @@ bool store_has_blob(const struct store *s, const char *etag);
 /* Take the lock of a blob: a descriptor to close, -1 failed, -2: another process holds it. Where
  * the file system has no locks the descriptor is of an unlocked file. */
 int store_lock(const struct store *s, const char *etag, struct err *e);
-/* snapshots/<commit>/<name> -> the blob. */
+/* snapshots/<commit>/<name> -> the blob; `name` may lie in a folder. */
 int store_link(const struct store *s, const char *name, const char *etag, struct err *e);
 /* refs/<revision>; nothing for a commit. */
 int store_ref(const struct store *s, const char *revision, struct err *e);

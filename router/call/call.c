@@ -346,6 +346,16 @@ static void init_generation(struct call *c, struct generation *g, uint32_t index
         g->r.trace = trace_child(&c->trace);
 }
 
+/* -1: the model that is served is for something else. */
+static int generates(const struct call *c, struct err *e)
+{
+    const enum model_task task = edge_limits(c->edge)->task;
+    if (task <= TASK_GENERATE)
+        return 0;
+    return err_set(e, ERR_TASK, "The model does not generate text: it is served for `%s`",
+                   model_task_name(task));
+}
+
 int call_generate(struct call *c, const struct ask *asks, uint32_t n_asks, uint32_t each,
                   struct err *e)
 {
@@ -354,9 +364,8 @@ int call_generate(struct call *c, const struct ask *asks, uint32_t n_asks, uint3
     uint32_t n = n_asks * each;
     if (closed)
         return err_set(e, ERR_UNHEALTHY, "%s", closed);
-    if (edge_limits(c->edge)->task != TASK_GENERATE)
-        return err_set(e, ERR_TASK, "The model does not generate text: it is served for `%s`",
-                       model_task_name(edge_limits(c->edge)->task));
+    if (generates(c, e))
+        return -1;
     c->prompt_chars = 0;
     c->user = asks[0].user;
     for (uint32_t i = 0; i < n_asks; i++)
@@ -446,8 +455,10 @@ static void run(struct job *j, struct tok_scratch **scratch)
     } else if (there) {
         c->failed = true;
     }
+    if (c->failed && (c->err.kind == ERR_TEMPLATE || c->err.kind == ERR_TOOL))
+        generates(c, &c->err); /* says more than that it has no template */
     c->scratch = NULL;
-    if (wanted && !c->failed && c->texts) {
+    if (there && !c->failed && c->texts) {
         c->job.run = run_texts;
         call_texts_send(c);
         return;

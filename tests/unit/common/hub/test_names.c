@@ -73,6 +73,19 @@ static void files(void **state)
                               ""};
     for (size_t i = 0; i < sizeof(no) / sizeof(no[0]); i++)
         assert_false(hub_is_companion(no[i]));
+    assert_true(hub_is_companion("modules.json") && hub_is_module_file("1_Pooling/config.json") &&
+                hub_is_module_file("2_Dense/model.safetensors"));
+    static const char *const none[] = {"onnx/model.onnx",
+                                       "Pooling/config.json",
+                                       "1_/config.json",
+                                       "1_Dense/pytorch_model.bin",
+                                       "1_Dense/../config.json",
+                                       "../1_Dense/config.json",
+                                       "1_Dense/a/config.json",
+                                       "1_Dense",
+                                       "config.json"};
+    for (size_t i = 0; i < sizeof(none) / sizeof(none[0]); i++)
+        assert_false(hub_is_module_file(none[i]));
     assert_true(hub_is_file_name("model-00001-of-00002.safetensors"));
     assert_false(hub_is_file_name("") || hub_is_file_name("../x") || hub_is_file_name("a/b") ||
                  hub_is_file_name(".x") || hub_is_file_name("a\nb"));
