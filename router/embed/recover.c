@@ -207,7 +207,7 @@ int embedder_recover_init(struct embedder *s, struct err *e)
                                     .arg = s,
                                     .patience_ms = o->return_ms,
                                     .silence_ms = SILENCE_MS};
-    l.ask.adapters = (struct served_adapters){0};
+    l.ask.adapters = NULL;
     l.ask.labels = NULL;
     l.ask.n_labels = 0;
     if (!(s->link = shards_link_new(&l, e)))

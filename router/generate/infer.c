@@ -162,6 +162,11 @@ static void read_for_texts(struct infer *i, struct letter *l)
     case MAIL_STOP:
         embedder_stop(s, on_gone, i);
         break;
+    case MAIL_CHANGE: /* no adapters change here */
+        err_set(&l->change->err, ERR_VALIDATION,
+                "the model does not generate: it takes no adapters");
+        l->change->done(l->change);
+        break;
     case MAIL_ADD:
     case MAIL_CANCEL: /* infer_submit() refuses */
         break;
