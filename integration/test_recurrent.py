@@ -1,0 +1,83 @@
+"""Models with recurrent layers: no schedule changes a bit, prompts begin from snapshots of a state, and streams survive their shard."""
+
+import concurrent.futures
+import os
+import random
+import signal
+
+import pytest
+import requests
+from serving import Service, data, seed_for, wait_for
+
+TALES = ["Once upon a time, there was a little girl.", "Tom had a big red ball.", "One day, a dog"]
+MORE = [" She was happy.", " He went to the park.", " The sun was warm", " and then", " They played."]
+
+
+def asked(rng, i):
+    p = {"max_new_tokens": rng.randint(1, 40), "details": True, "ignore_eos": True}
+    if i % 2:
+        p |= {"do_sample": True, "temperature": 0.9, "seed": i}
+    return {"inputs": rng.choice(TALES) + "".join(rng.choices(MORE, k=rng.randint(0, 12))), "parameters": p}
+
+
+def answer(s, body):
+    r = s.post("/generate", body)
+    assert r.status_code == 200, r.text
+    return [(t["id"], t["logprob"]) for t in r.json()["details"]["tokens"]]
+
+
+def leave_early(s, body):
+    with s.post("/generate_stream", body, stream=True) as r:
+        next(r.iter_lines())
+
+
+@pytest.mark.parametrize("model,num_shard", [("qwen3_next", 1), ("granitemoehybrid", 2), ("nemotron_h", 1), ("lfm2", 1)])
+def test_no_schedule_changes_a_bit(model, num_shard):
+    rng = random.Random(seed_for(num_shard))
+    work = [asked(rng, i) for i in range(40)]
+    folder = data(f"arch/{model}")
+    with Service(folder, num_shard) as s:  # whole, and from nobody's snapshot: its own log-probabilities are wanted
+        want = [answer(s, b | {"parameters": b["parameters"] | {"decoder_input_details": True}}) for b in work]
+        assert s.metric("tgi_state_snapshot_hits") == 0
+    args = ["--max-batch-prefill-tokens", "40", "--target-inter-token-ms", "1", "--max-concurrent-requests", "200"]
+    with Service(folder, num_shard, args=args) as s, concurrent.futures.ThreadPoolExecutor(24) as pool:
+        for _ in range(3):
+            order = list(range(len(work)))
+            rng.shuffle(order)
+            for i in range(6):
+                pool.submit(leave_early, s, asked(rng, i))
+            jobs = {i: pool.submit(answer, s, work[i]) for i in order}
+            for i in order:
+                assert jobs[i].result() == want[i], work[i]
+        assert s.metric("tgi_state_snapshot_hits") > 0 and s.metric("tgi_state_snapshots") > 0
+        wait_for(lambda: s.metric("tgi_state_cells", state="used") == 0)
+        s.audit()
+
+
+def test_streams_go_on_when_their_shard_is_killed():
+    folder = data("arch/qwen3_next")
+    bodies = [{"inputs": TALES[i % 3] + MORE[i % 5] * (i % 7), "parameters": {"max_new_tokens": 300, "ignore_eos": True}} for i in range(24)]
+    with Service(folder) as s, concurrent.futures.ThreadPoolExecutor(24) as pool:
+        want = [s.post("/generate", b).json()["generated_text"] for b in bodies]
+        begun = []
+
+        def stream(b):
+            events = s.events("/generate_stream", b)
+            out = [next(events)]
+            begun.append(1)
+            return (out + list(events))[-1]["generated_text"]
+
+        jobs = [pool.submit(stream, b) for b in bodies]
+        wait_for(lambda: len(begun) >= 4, 60)
+        os.kill(s.shards()[0], signal.SIGKILL)
+        assert [j.result() for j in jobs] == want
+        assert s.metric("tgi_shard_returns") == 1
+        assert requests.get(s.url + "/health", timeout=10).status_code == 200
+        wait_for(lambda: s.metric("tgi_state_cells", state="used") == 0)
+
+
+def test_speculation_and_swap_are_off_and_said():
+    with Service(data("arch/lfm2"), args=["--speculate", "4", "--swap-space", "0.01"]) as s:
+        assert s.log.count("speculation is off: this model has recurrent state") == 1
+        assert s.log.count("the swap region is off: this model has recurrent state") == 1
+        assert s.post("/generate", {"inputs": TALES[0], "parameters": {"max_new_tokens": 5}}).status_code == 200
