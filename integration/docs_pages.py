@@ -27,7 +27,7 @@ def families():
         if not words or not about:
             raise SystemExit(f"{file}: no .types, or no comment at the top")
         about = " ".join(line.strip(" *") for line in about.group(1).splitlines()).strip()
-        experts = "W_ROUTER" in text or "NAMES_EXPERTS" in text
+        experts = any(word in text for word in ("W_ROUTER", "NAMES_EXPERTS", "NAMES_FUSED_EXPERTS"))
         yield file.stem, re.findall(r'"([^"]+)"', words.group(1)), about, experts
 
 
@@ -39,7 +39,7 @@ def table(rows):
 
 
 def vision_words(rows):
-    return [w for _, words, _, _ in rows for w in words if "_vl" in w]
+    return [w for _, words, _, _ in rows for w in words if "_vl" in w or "qwen3_5" in w]
 
 
 def models():

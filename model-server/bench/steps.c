@@ -30,6 +30,8 @@ int bench_steps_init(struct bench_steps *b, const struct tool *t, uint32_t max_b
     }
     for (size_t i = 0; i < n_blocks; i++)
         b->blocks[i] = (uint32_t)i;
+    if (model_state_resize(b->m, max_batch, e))
+        return -1;
     return model_kv_resize(b->m, (uint32_t)n_blocks, BENCH_BLOCK, t->kv_dtype, e);
 }
 
