@@ -22,7 +22,7 @@
 #include "router/request/ask.h"
 #include "router/request/note.h"
 
-struct call_texts; /* texts.h */
+struct call_texts; /* embed.h */
 
 struct generation {
     struct gen_request r;
