@@ -19,7 +19,7 @@ def joined(text):
 
 
 def families():
-    """(name of the file, model_type words, what the first comment says, has experts) of each family."""
+    """(name of the file, model_type words, what the first comment says, has experts, gives no text) of each family."""
     for file in sorted(ARCH.glob("*.c")):
         text = file.read_text()
         words = re.search(r"\.types = \(const char \*const\[\]\)\{(.*?)NULL\}", text, re.S)
@@ -28,18 +28,19 @@ def families():
             raise SystemExit(f"{file}: no .types, or no comment at the top")
         about = " ".join(line.strip(" *") for line in about.group(1).splitlines()).strip()
         experts = any(word in text for word in ("W_ROUTER", "NAMES_EXPERTS", "NAMES_FUSED_EXPERTS"))
-        yield file.stem, re.findall(r'"([^"]+)"', words.group(1)), about, experts
+        encodes = "config_encoder(" in text or re.search(r"no_head\b[^;]*= true;", text) is not None
+        yield file.stem, re.findall(r'"([^"]+)"', words.group(1)), about, experts, encodes
 
 
 def table(rows):
     out = "| `model_type` | family |\n|---|---|\n"
-    for _, words, about, _ in rows:
+    for _, words, about, _, _ in rows:
         out += f"| {', '.join(f'`{w}`' for w in words)} | {about.replace('|', chr(92) + '|')} |\n"
     return out
 
 
 def vision_words(rows):
-    return [w for _, words, _, _ in rows for w in words if "_vl" in w or "qwen3_5" in w]
+    return [w for _, words, _, _, _ in rows for w in words if "_vl" in w or "qwen3_5" in w]
 
 
 def models():
@@ -54,8 +55,11 @@ def models():
     out += f"The `model_type` of a checkpoint's `config.json` chooses the family. {len(rows)} files serve {words} words. Any other word\n"
     out += "is refused with the list of those that are known. What was compared with transformers, and how closely, is in\n"
     out += "[agreement with transformers](results/architectures.md).\n"
-    out += "\n## Dense decoders\n\n" + table([r for r in rows if not r[3]])
+    out += "\n## Dense decoders\n\n" + table([r for r in rows if not r[3] and not r[4]])
     out += "\n## Mixtures of experts\n\nMost layers have experts. A family may also have dense layers.\n\n" + table([r for r in rows if r[3]])
+    out += "\n## Encoders of texts\n\nThey give vectors, or scores with a classifier: [Serve embeddings and rerankers](how-to/embeddings.md). So do the decoders above, with\n"
+    out += "`--task embed` or where `modules.json` asks for it; EmbeddingGemma is a `gemma3_text` that sees both ways.\n\n"
+    out += table([r for r in rows if r[4]])
     out += "\n## The text side of vision checkpoints\n\n"
     out += "A checkpoint that keeps its decoder in `text_config` is served as that decoder. Images in requests are refused.\n"
     out += f"Weights may stand behind one of these prefixes: {prefixes}.\n\n"

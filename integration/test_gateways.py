@@ -62,11 +62,11 @@ def test_paths_without_v1_are_the_same(s):
         assert s.post(path, {}).json() == s.post("/v1" + path, {}).json()  # errors in OpenAI's shape
 
 
-def test_there_are_no_embeddings_and_it_says_so(s):
+def test_a_model_that_generates_has_no_embeddings_and_says_so(s):
     for path in ("/v1/embeddings", "/embeddings"):
         r = s.post(path, {"model": "m", "input": "x"})
-        assert r.status_code == 400 and "no embeddings" in r.json()["error"]["message"]
-    assert "/v1/embeddings" not in get(s, "/api-doc/openapi.json").json()["paths"]
+        assert r.status_code == 400 and "served for `generate`" in r.json()["error"]["message"]
+    assert get(s, "/api-doc/openapi.json").json()["paths"]["/v1/embeddings"]["post"]["x-task"] == "embed"
 
 
 def test_what_is_served(s):

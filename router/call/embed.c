@@ -221,10 +221,13 @@ static void on_done(struct embed_job *j)
     workers_submit(edge_home(t->call->edge)->workers, &t->call->job);
 }
 
-/* At most half of the permits, as for generations: others find room beside a long list. */
+enum { PERMIT_TEXTS = 256 };
+
+/* One for so many texts, which are done in little time; at most half of all, as for generations. */
 static uint32_t permits(const struct call *c, uint32_t n)
 {
     const uint32_t half = c->edge->config->max_concurrent_requests / 2;
+    n = (n + PERMIT_TEXTS - 1) / PERMIT_TEXTS;
     return n < half ? n : half ? half : 1;
 }
 

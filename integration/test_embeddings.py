@@ -1,0 +1,336 @@
+"""Models that give vectors and scores, with the clients that people use, against what transformers computes."""
+
+import base64
+import concurrent.futures
+import json
+import os
+import shutil
+import signal
+import struct
+
+import huggingface_hub
+import openai
+import pytest
+import requests
+from serving import DEMO, Service, data, strict, wait_for
+
+CLOSE = 1e-4
+
+
+def golden(name):
+    return json.loads((data(f"embed/{name}") / "golden.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def bert():
+    with Service(data("embed/bert_mean")) as s:
+        yield s
+
+
+@pytest.fixture(scope="module")
+def reranker():
+    with Service(data("embed/xlm_roberta_rerank")) as s:
+        yield s
+
+
+@pytest.fixture(scope="module")
+def qwen():
+    with Service(data("embed/qwen3_embedding"), num_shard=2) as s:
+        yield s
+
+
+@pytest.fixture(scope="module")
+def generator():
+    with Service(DEMO) as s:
+        yield s
+
+
+def near(got, want, tolerance=CLOSE):
+    assert len(got) == len(want)
+    worst = max(abs(a - b) for a, b in zip(got, want))
+    assert worst < tolerance, worst
+
+
+def length(v):
+    return sum(x * x for x in v) ** 0.5
+
+
+def texts(name, short=True):
+    """Texts that are not empty and, where asked for, fit without being cut."""
+    g = golden(name)
+    return [t for t in g["texts"] if t["text"] and (not short or len(t["ids"]) < g["max_length"])]
+
+
+# ---------------------------------------------------------------- OpenAI
+
+
+@pytest.mark.parametrize("kind", ["float", "base64", None])
+def test_openai_sdk(bert, kind):
+    client = openai.OpenAI(base_url=f"{bert.url}/v1", api_key="x")
+    wanted = texts("bert_mean")
+    more = {"encoding_format": kind} if kind else {}  # the SDK asks for base64 itself, and turns it into floats
+    got = client.embeddings.create(model="m", input=[t["text"] for t in wanted], **more)
+    assert [d.index for d in got.data] == list(range(len(wanted)))
+    assert got.usage.prompt_tokens == got.usage.total_tokens == sum(len(t["ids"]) for t in wanted)
+    for d, t in zip(got.data, wanted):
+        v = d.embedding
+        if kind == "base64":
+            raw = base64.b64decode(v, validate=True)
+            v = struct.unpack(f"<{len(raw) // 4}f", raw)
+        else:
+            strict(d)
+        near(v, t["embedding"])
+
+
+def test_ids_and_dimensions(bert):
+    t = texts("bert_mean")[0]
+    one = bert.post("/v1/embeddings", {"input": t["text"]}).json()["data"][0]["embedding"]
+    for ids in (t["ids"], [t["ids"]]):
+        r = bert.post("/v1/embeddings", {"input": ids}).json()
+        assert r["data"][0]["embedding"] == one and r["usage"]["prompt_tokens"] == len(t["ids"])
+    cut = bert.post("/v1/embeddings", {"input": t["text"], "dimensions": 16}).json()["data"][0]["embedding"]
+    assert len(cut) == 16 and abs(length(cut) - 1) < 1e-5
+    near(cut, [x / length(one[:16]) for x in one[:16]])
+
+
+def test_a_decoder_that_embeds_on_two_ranks(qwen):
+    """Its tokenizer appends <|endoftext|>, also to a text that is cut."""
+    wanted = texts("qwen3_embedding", short=False)
+    r = qwen.post("/embed", {"inputs": [t["text"] for t in wanted], "truncate": True})
+    assert r.status_code == 200, r.text
+    for got, t in zip(r.json(), wanted):
+        near(got, t["embedding"])
+
+
+def test_a_prompt_by_name_stands_in_front(qwen):
+    prompts = json.loads((data("embed/qwen3_embedding") / "config_sentence_transformers.json").read_text())["prompts"]
+    by_name = qwen.post("/embed", {"inputs": "weather", "prompt_name": "query"}).json()
+    assert by_name == qwen.post("/embed", {"inputs": prompts["query"] + "weather"}).json()
+    assert by_name != qwen.post("/embed", {"inputs": "weather"}).json()
+    assert qwen.post("/embed", {"inputs": "weather", "prompt_name": "none"}).status_code == 413
+
+
+def test_answers_do_not_depend_on_what_runs_beside_them(bert):
+    wanted = [t["text"] for t in texts("bert_mean")]
+    alone = {t: bert.post("/v1/embeddings", {"input": t}).json()["data"][0]["embedding"] for t in wanted}
+
+    def many(k):
+        some = [wanted[(k + i) % len(wanted)] for i in range(40)]
+        r = bert.post("/v1/embeddings", {"input": some})
+        assert r.status_code == 200, r.text
+        return list(zip(some, (d["embedding"] for d in r.json()["data"])))
+
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        for rows in pool.map(many, range(16)):
+            assert all(v == alone[t] for t, v in rows)
+
+
+@pytest.mark.parametrize(
+    "body, status, words",
+    [
+        ({"input": []}, 400, "cannot be empty"),
+        ({"input": ""}, 400, "cannot be empty"),
+        ({"input": [["x"]]}, 400, "input"),
+        ({"input": "x", "dimensions": 65}, 400, "dimensions"),
+        ({"input": "x", "encoding_format": "int8"}, 400, "encoding_format"),
+        ({"input": ["x"] * 2049}, 400, "2048"),
+        ({"input": "the sun " * 200}, 400, "maximum context length is 64 tokens"),
+        ({"input": [5, 100000]}, 400, "vocabulary"),
+        ({}, 400, "input"),
+    ],
+)
+def test_openai_refusals(bert, body, status, words):
+    r = bert.post("/v1/embeddings", body)
+    assert r.status_code == status and words in r.json()["error"]["message"], r.text
+    assert r.json()["error"]["type"] == "invalid_request_error"
+
+
+# ---------------------------------------------------------------- TEI
+
+
+def test_tei_embed_with_huggingface_hub(bert):
+    t = texts("bert_mean")[0]
+    client = huggingface_hub.InferenceClient(model=bert.url)
+    near(list(client.feature_extraction(t["text"])[0]), t["embedding"])
+
+
+def test_tei_embed_all_and_raw_vectors():
+    g = golden("bert_cls")
+    with Service(data("embed/bert_cls")) as s:
+        t = g["texts"][0]
+        near(s.post("/embed", {"inputs": t["text"], "normalize": False}).json()[0], t["embedding"])
+        rows = s.post("/embed_all", {"inputs": [t["text"]]}).json()[0]
+        assert len(rows) == len(t["ids"])
+        near(rows[0], t["first_hidden"])
+        near(rows[-1], t["last_hidden"])
+        info = requests.get(s.url + "/info").json()
+        assert info["model_type"] == {"embedding": {"dimensions": 64}} and info["max_input_length"] == 128
+
+
+def test_tei_similarity(bert):
+    inputs = {"source_sentence": "Hello world", "sentences": ["Hello world", "a"]}
+    got = bert.post("/similarity", {"inputs": inputs}).json()
+    a, b = (t["embedding"] for t in golden("bert_mean")["texts"] if t["text"] in ("Hello world", "a"))
+    near(got, [1, sum(x * y for x, y in zip(a, b))])
+
+
+@pytest.mark.parametrize(
+    "path, body, status, word",
+    [
+        ("/embed", {"inputs": ""}, 400, "empty"),
+        ("/embed", {"inputs": []}, 400, "empty"),
+        ("/embed", {"inputs": ["x"] * 33}, 413, "validation"),
+        ("/embed", {"inputs": "the sun " * 200}, 413, "validation"),
+        ("/rerank", {"query": "x", "texts": ["y"]}, 400, "unsupported"),
+        ("/predict", {"inputs": "x"}, 400, "unsupported"),
+        ("/generate", {"inputs": "x"}, 400, "unsupported"),
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": "x"}]}, 400, "unsupported"),
+        ("/v1/completions", {"prompt": "x"}, 400, "unsupported"),
+    ],
+)
+def test_tei_refusals_and_generating_routes(bert, path, body, status, word):
+    r = bert.post(path, body)
+    assert r.status_code == status and r.json()["error_type"] == word, r.text
+
+
+def test_a_generator_asked_to_embed(generator):
+    for path, body in [
+        ("/v1/embeddings", {"input": "x"}), ("/embed", {"inputs": "x"}), ("/rerank", {"query": "x", "texts": ["y"]}),
+        ("/v1/rerank", {"query": "x", "documents": ["y"]}), ("/predict", {"inputs": "x"}), ("/score", {"text_1": "x", "text_2": "y"}),
+        ("/similarity", {"inputs": {"source_sentence": "x", "sentences": ["y"]}}), ("/embed_all", {"inputs": "x"}),
+    ]:
+        r = generator.post(path, body)
+        assert r.status_code == 400 and "does not support" in r.text, (path, r.text)
+
+
+def test_a_generator_served_as_an_embedder():
+    with Service(DEMO, args=["--task", "embed"]) as s:
+        v = s.post("/v1/embeddings", {"input": ["Once upon a time", "a ball"]}).json()["data"]
+        assert all(abs(length(d["embedding"]) - 1) < 1e-5 for d in v) and v[0]["embedding"] != v[1]["embedding"]
+        assert s.post("/generate", {"inputs": "x"}).status_code == 400
+
+
+def test_an_encoder_is_not_asked_to_generate():
+    s = Service(data("embed/bert_mean"), args=["--task", "generate"], ready=False)
+    wait_for(lambda: not s.alive(), 30)
+    assert s.p.returncode != 0 and "gives vectors or scores, no text" in s.log
+
+
+# ---------------------------------------------------------------- rerank
+
+
+def by_query():
+    out = {}
+    for p in golden("xlm_roberta_rerank")["pairs"]:
+        out.setdefault(p["query"], []).append(p)
+    return out
+
+
+def test_tei_rerank(reranker):
+    for query, pairs in by_query().items():
+        body = {"query": query, "texts": [p["document"] for p in pairs], "truncate": True, "return_text": True}
+        got = reranker.post("/rerank", body).json()
+        raw = reranker.post("/rerank", {**body, "raw_scores": True}).json()
+        assert [g["index"] for g in got] == sorted(range(len(pairs)), key=lambda i: -pairs[i]["logit"])
+        for g, r in zip(got, raw):
+            p = pairs[g["index"]]
+            assert abs(g["score"] - p["score"]) < CLOSE and abs(r["score"] - p["logit"]) < CLOSE and g["text"] == p["document"]
+
+
+@pytest.mark.parametrize("path", ["/rerank", "/v1/rerank", "/v2/rerank"])
+def test_cohere_rerank(reranker, path):
+    pairs = golden("xlm_roberta_rerank")["pairs"]
+    query = pairs[0]["query"]
+    documents = [pairs[0]["document"], {"text": pairs[1]["document"]}, "x"]
+    r = reranker.post(path, {"query": query, "documents": documents, "top_n": 2, "return_documents": True}).json()
+    assert len(r["results"]) == 2 and r["usage"]["total_tokens"] > 0
+    scores = [x["relevance_score"] for x in r["results"]]
+    assert scores == sorted(scores, reverse=True)
+    for x in r["results"]:
+        text = documents[x["index"]]
+        assert x["document"]["text"] == (text if isinstance(text, str) else text["text"])
+    every = reranker.post(path, {"query": query, "documents": documents}).json()["results"]
+    of = {x["index"]: x["relevance_score"] for x in every}
+    assert abs(of[0] - pairs[0]["score"]) < CLOSE
+
+
+def test_score_and_predict(reranker):
+    p = golden("xlm_roberta_rerank")["pairs"][0]
+    r = reranker.post("/v1/score", {"text_1": p["query"], "text_2": [p["document"], "x"]}).json()
+    assert abs(r["data"][0]["score"] - p["score"]) < CLOSE and len(r["data"]) == 2
+    assert reranker.post("/predict", {"inputs": [p["query"], p["document"]]}).json() == [{"score": pytest.approx(p["score"], abs=CLOSE), "label": "LABEL_0"}]
+    batch = reranker.post("/predict", {"inputs": [[p["query"], p["document"]], ["x"]], "raw_scores": True}).json()
+    assert abs(batch[0][0]["score"] - p["logit"]) < CLOSE and len(batch) == 2
+    info = requests.get(reranker.url + "/info").json()
+    assert info["model_type"] == {"reranker": {"id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}}}
+    assert reranker.post("/v1/embeddings", {"input": "x"}).status_code == 400
+
+
+# ---------------------------------------------------------------- the service
+
+
+@pytest.mark.parametrize("which", ["bert", "reranker"])
+def test_examples_of_the_document_are_served(which, request):
+    s = request.getfixturevalue(which)
+    tasks = {"bert": {"embed"}, "reranker": {"rerank", "classify"}}[which]
+    doc = requests.get(s.url + "/api-doc/openapi.json").json()
+    tried = 0
+    for path, item in doc["paths"].items():
+        op = item.get("post", {})
+        if op.get("x-task") in tasks:
+            r = s.post(path, op["requestBody"]["content"]["application/json"]["example"])
+            assert r.status_code == 200, (path, r.text)
+            tried += 1
+    assert tried >= 4
+
+
+def test_metrics_and_health(bert):
+    before = bert.metric("tgi_request_success") or 0
+    assert bert.post("/v1/embeddings", {"input": ["a", "b"]}).status_code == 200
+    assert bert.metric("tgi_request_success") == before + 1
+    assert bert.metric("tgi_batch_inference_success", method="embed") >= 1
+    for path in ("/health", "/health_generate", "/v1/models"):
+        assert requests.get(bert.url + path).status_code == 200, path
+    assert bert.audit()["scheduler"]["waiting"] == 0
+
+
+def test_clients_that_leave_do_no_harm(bert):
+    body = {"input": ["the sun is shining"] * 2000}
+    for _ in range(3):
+        with pytest.raises(requests.exceptions.RequestException):
+            requests.post(bert.url + "/v1/embeddings", json=body, timeout=0.05)
+    wait_for(lambda: bert.audit()["scheduler"]["requests"] == 0, 60)
+    near(bert.post("/embed", {"inputs": "Hello world"}).json()[0], texts("bert_mean")[0]["embedding"])
+
+
+def test_a_killed_shard_comes_back():
+    with Service(data("embed/bert_mean")) as s:
+        want = s.post("/embed", {"inputs": "Hello world"}).json()
+        old = s.shards()
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            jobs = [pool.submit(s.post, "/v1/embeddings", {"input": ["the sun is shining"] * 500}) for _ in range(4)]
+            os.kill(old[0], signal.SIGKILL)
+            assert [j.result().status_code for j in jobs] == [200] * 4
+        wait_for(lambda: s.shards() and s.shards() != old, 60)
+        assert s.post("/embed", {"inputs": "Hello world"}).json() == want
+
+
+def test_dense_modules_and_a_shorter_length(tmp_path):
+    """2_Dense halves the width; sentence_bert_config.json cuts the length."""
+    make = pytest.importorskip("numpy")
+    model = tmp_path / "model"
+    shutil.copytree(data("embed/bert_cls"), model)
+    listed = json.loads((model / "modules.json").read_text())
+    listed.append({"idx": 2, "name": "2", "path": "2_Dense", "type": "sentence_transformers.models.Dense"})
+    (model / "modules.json").write_text(json.dumps(listed))
+    (model / "sentence_bert_config.json").write_text('{"max_seq_length": 8}')
+    (model / "2_Dense").mkdir()
+    (model / "2_Dense/config.json").write_text('{"activation_function": "torch.nn.modules.activation.Tanh"}')
+    w = make.random.default_rng(5).normal(0, 0.1, (32, 64)).astype("<f4")
+    header = json.dumps({"linear.weight": {"dtype": "F32", "shape": [32, 64], "data_offsets": [0, w.nbytes]}}).encode()
+    (model / "2_Dense/model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + w.tobytes())
+    t = next(t for t in golden("bert_cls")["texts"] if t["text"] == "a")
+    with Service(model) as s:
+        near(s.post("/embed", {"inputs": "a", "normalize": False}).json()[0], list(make.tanh(w @ make.array(t["embedding"]))))
+        assert s.post("/embed", {"inputs": "the sun is shining and shining"}).status_code == 413
+        assert requests.get(s.url + "/info").json()["max_input_length"] == 8
