@@ -1,0 +1,105 @@
+// Bodies of the routes of embedders and rerankers: what they make of foreign bytes, and their
+// answers.
+
+// fuzz-sources: router/body/body.c router/body/body_ask.c router/body/body_strict.c
+// fuzz-sources: router/http/errors.c router/call/embed_body.c
+// fuzz-sources: router/api/openai/route_embeddings.c router/api/openai/route_score.c
+// fuzz-sources: router/api/tei/*.c router/api/cohere/*.c
+// fuzz-sources: common/arena.c common/buf.c common/err.c common/json.c common/json_exact.c
+// fuzz-sources: common/json_scan.c common/utf8.c common/sentence.c common/model_file.c
+// fuzz-sources: common/gguf/*.c common/tokenizer/gguf.c common/tokenizer/vocab.c common/file_map.c
+#include "common/json.h"
+#include "router/call/embed_body.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { WIDTH = 3 };
+static struct texts_ask asked;
+static struct call_texts texts;
+
+int call_texts_task(const struct call *c, unsigned tasks, struct err *e)
+{
+    (void)c, (void)tasks, (void)e;
+    return 0;
+}
+int call_texts(struct call *c, const struct texts_ask *q, unsigned tasks,
+               int (*render)(struct call *c, struct err *e), void *state, struct err *e)
+{
+    (void)tasks, (void)e;
+    asked = *q;
+    texts = (struct call_texts){.call = c, .render = render, .state = state};
+    c->texts = &texts;
+    return 0;
+}
+void texts_normalize(float *x, uint32_t n) { (void)x, (void)n; }
+float texts_sigmoid(float x) { return x; }
+const struct infer_limits *edge_limits(const struct edge *g)
+{
+    static const struct infer_limits rerank = {.task = TASK_RERANK, .embed_width = WIDTH},
+                                     embed = {.task = TASK_EMBED, .embed_width = WIDTH};
+    return g->has_keys ? &rerank : &embed;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+
+/* Every input is a text, a pair or ids, whole. Returns how many tokens stand for them here. */
+static size_t check_inputs(struct embed_text *out)
+{
+    size_t rows = 0;
+    if (!asked.n)
+        abort();
+    for (uint32_t i = 0; i < asked.n; i++) {
+        const struct text_input *in = &asked.in[i];
+        if (in->text ? strlen(in->text) != in->n : !in->ids || !in->n_ids)
+            abort();
+        if (in->second && strlen(in->second) != in->n_second)
+            abort();
+        out[i] = (struct embed_text){.n = 1};
+        rows++;
+    }
+    return rows;
+}
+
+static void answer(struct call *c)
+{
+    struct err e = ERR_INIT;
+    struct embed_text *list = calloc(asked.n, sizeof(*list));
+    const size_t rows = check_inputs(list);
+    texts.job = (struct embed_job){.texts = list, .n = asked.n, .width = WIDTH};
+    texts.job.values = calloc(rows * WIDTH, sizeof(float));
+    if (texts.render(c, &e) || !c->out.len)
+        abort();
+    free(texts.job.values);
+    free(list);
+}
+
+/* The first byte picks the route. A refusal has a status and one line; what is accepted is answered
+ * with JSON. */
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    extern const struct route route_embeddings, route_score, route_embed, route_embed_all,
+        route_predict, route_rerank, route_rerank_documents, route_similarity;
+    const struct route *const all[] = {&route_embeddings,       &route_score,     &route_embed,
+                                       &route_embed_all,        &route_predict,   &route_rerank,
+                                       &route_rerank_documents, &route_similarity};
+    static struct router_config config = {.max_client_batch_size = 4};
+    struct edge edge = {.config = &config, .model_id = "m", .has_keys = n && data[0] & 64};
+    struct err e = ERR_INIT;
+    struct call c = {.edge = &edge, .id = "1"};
+    arena_init(&c.arena, 64 << 20);
+    if (n)
+        buf_add(&c.body, data + 1, n - 1);
+    if (all[(n ? data[0] : 0) % (sizeof(all) / sizeof(all[0]))]->work(&c, &e) == 0) {
+        answer(&c);
+        cJSON *j = json_parse(c.out.p, c.out.len, &e);
+        if (!j)
+            abort();
+        cJSON_Delete(j);
+    } else if (err_status(e.kind) < 400 || err_status(e.kind) >= 500 || !e.msg[0]) {
+        abort();
+    }
+    buf_free(&c.body);
+    buf_free(&c.out);
+    arena_reset(&c.arena);
+    return 0;
+}

@@ -1,0 +1,178 @@
+/* What the files of sentence-transformers say, and what is refused of them. */
+#include "common/buf.h"
+#include "common/sentence.h"
+#include "tests/unit/test.h"
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char dir[64];
+
+static void put(const char *name, const char *text)
+{
+    char path[160];
+    snprintf(path, sizeof(path), "%s/%s", dir, name);
+    if (!text) {
+        unlink(path);
+        return;
+    }
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+}
+
+static int set_up(void **state)
+{
+    char path[96];
+    (void)state;
+    snprintf(dir, sizeof(dir), "/tmp/sentence-XXXXXX");
+    if (!mkdtemp(dir))
+        return -1;
+    snprintf(path, sizeof(path), "%s/1_Pooling", dir);
+    return mkdir(path, 0700);
+}
+
+static int tear_down(void **state)
+{
+    static const char *const names[] = {"modules.json", "config.json", "sentence_bert_config.json",
+                                        "config_sentence_transformers.json",
+                                        "1_Pooling/config.json"};
+    char path[96];
+    (void)state;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        put(names[i], NULL);
+    snprintf(path, sizeof(path), "%s/1_Pooling", dir);
+    rmdir(path);
+    return rmdir(dir);
+}
+
+#define MODULE(type, path)                                                                         \
+    "{\"type\":\"sentence_transformers.models." type "\",\"path\":\"" path "\"}"
+
+static void all_files_are_read(void **state)
+{
+    struct sentence s;
+    struct err e = ERR_INIT;
+    (void)state;
+    put("modules.json", "[" MODULE("Transformer", "") "," MODULE("Pooling", "1_Pooling") "," MODULE(
+                            "Dense", "2_Dense") "," MODULE("Normalize", "3_Normalize") "]");
+    put("1_Pooling/config.json",
+        "{\"pooling_mode_mean_tokens\":true,\"pooling_mode_cls_token\":true,"
+        "\"include_prompt\":false}");
+    put("sentence_bert_config.json", "{\"max_seq_length\":256}");
+    put("config_sentence_transformers.json",
+        "{\"prompts\":{\"query\":\"q: \",\"passage\":\"p: \",\"odd\":3},\"default_prompt_name\":"
+        "\"passage\"}");
+    if (sentence_load(&s, dir, &e))
+        fail_msg("%s", e.msg);
+    assert_true(s.present && s.normalize && !s.include_prompt);
+    assert_int_equal(s.pooling, POOL_CLS | POOL_MEAN);
+    assert_int_equal(s.max_length, 256);
+    assert_int_equal(s.n_dense, 1);
+    assert_string_equal(s.dense[0], "2_Dense");
+    assert_string_equal(sentence_prompt(&s, "query"), "q: ");
+    assert_string_equal(sentence_prompt(&s, NULL), "p: ");
+    assert_null(sentence_prompt(&s, "odd"));
+    assert_null(sentence_prompt(&s, "none"));
+    sentence_free(&s);
+}
+
+static void nothing_is_there(void **state)
+{
+    struct sentence s;
+    struct err e = ERR_INIT;
+    (void)state;
+    assert_int_equal(sentence_load(&s, dir, &e), 0);
+    assert_true(!s.present && !s.pooling && s.include_prompt && !s.max_length);
+    assert_null(sentence_prompt(&s, NULL));
+    sentence_free(&s);
+}
+
+static void what_cannot_be_meant_is_refused(void **state)
+{
+    static const struct {
+        const char *modules, *pooling, *words;
+    } cases[] = {
+        {"{}", NULL, "no list"},
+        {"[" MODULE("CNN", "1_CNN") "]", NULL, "module `sentence_transformers.models.CNN`"},
+        {"[" MODULE("Transformer", "0_Transformer") "]", NULL, "folder of its own"},
+        {"[" MODULE("Dense", "../../etc") "]", NULL, "no folder for a module"},
+        {"[" MODULE("Dense", "/etc") "]", NULL, "no folder for a module"},
+        {"[" MODULE("Pooling", "1_Pooling") "]", "{}", "no pooling mode"},
+        {"[" MODULE("Pooling", "1_Pooling") "]", "[", "1_Pooling/config.json"},
+        {"[" MODULE("Dense", "1") "," MODULE("Dense", "2") "," MODULE("Dense", "3") "," MODULE(
+             "Dense", "4") "," MODULE("Dense", "5") "]",
+         NULL, "more than 4 Dense"},
+        {"[", NULL, "modules.json"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct sentence s;
+        struct err e = ERR_INIT;
+        put("modules.json", cases[i].modules);
+        put("1_Pooling/config.json", cases[i].pooling);
+        assert_int_equal(sentence_load(&s, dir, &e), -1);
+        assert_int_equal(e.kind, ERR_VALIDATION);
+        if (!strstr(e.msg, cases[i].words))
+            fail_msg("case %zu: %s", i, e.msg);
+        sentence_free(&s);
+    }
+}
+
+static void the_class_chooses_the_task(void **state)
+{
+    static const struct {
+        const char *config;
+        bool modules;
+        enum model_task task;
+    } cases[] = {
+        {"{\"architectures\":[\"LlamaForCausalLM\"]}", false, TASK_GENERATE},
+        {"{\"architectures\":[\"Qwen3ForCausalLM\"]}", true, TASK_EMBED},
+        {"{\"architectures\":[\"XForSequenceClassification\"],\"id2label\":{\"0\":\"a\"}}", false,
+         TASK_RERANK},
+        {"{\"architectures\":[\"XForSequenceClassification\"],\"id2label\":{\"0\":\"a\",\"1\":"
+         "\"b\"}}",
+         false, TASK_CLASSIFY},
+        {"{\"architectures\":[\"XForSequenceClassification\"]}", false, TASK_CLASSIFY},
+        {"{\"architectures\":3}", false, TASK_GENERATE},
+        {"{}", false, TASK_GENERATE},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const struct sentence s = {.present = cases[i].modules};
+        enum model_task task = TASK_AUTO;
+        struct err e = ERR_INIT;
+        put("config.json", cases[i].config);
+        assert_int_equal(model_task_of(dir, &s, &task, &e), 0);
+        assert_int_equal(task, cases[i].task);
+    }
+    assert_string_equal(model_task_name(TASK_RERANK), model_task_choices[TASK_RERANK]);
+}
+
+static void base64_of_the_standard(void **state)
+{
+    static const char *const cases[][2] = {
+        {"", ""},        {"f", "Zg=="},        {"fo", "Zm8="},
+        {"foo", "Zm9v"}, {"foob", "Zm9vYg=="}, {"\xff\xfe\xfd", "//79"}}; /* RFC 4648, 10 */
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct buf b = BUF_INIT;
+        buf_base64(&b, cases[i][0], strlen(cases[i][0]));
+        assert_string_equal(b.p ? b.p : "", cases[i][1]);
+        buf_free(&b);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(all_files_are_read, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(nothing_is_there, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_cannot_be_meant_is_refused, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_class_chooses_the_task, set_up, tear_down),
+        cmocka_unit_test(base64_of_the_standard),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
