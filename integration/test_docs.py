@@ -22,6 +22,7 @@ FLAGS_OF_OTHERS = {
     "llama-server": {"--model", "--parallel"},
     "guidellm": {"--backend", "--tokenizer", "--data", "--profile", "--override", "--constraint"},
     "pip, mkdocs, pytest, systemd": {"--strict"},
+    "buildah, podman, helm": {"--build-context", "--rm", "--read-only", "--tmpfs", "--cap-drop", "--set"},
 }
 ROUTES_NOT_HERE = set()
 

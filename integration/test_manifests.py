@@ -78,7 +78,7 @@ class Prometheus(Process):
     def scrapes(self):
         try:
             return int(float(self.ask('count_over_time(up{job="llm"}[1h])')[0]["value"][1]))
-        except (requests.ConnectionError, IndexError):
+        except (requests.RequestException, IndexError):  # it is still starting
             return 0
 
 
