@@ -2,7 +2,8 @@
  *
  * NOTIFY_SOCKET names the socket: a path, or an abstract name behind `@`. WATCHDOG_USEC asks for
  * `WATCHDOG=1` within that time, where WATCHDOG_PID is absent or names this process. The launcher
- * sends from its own poll loop, so a manager kills it when the loop hangs. Children get none of
+ * sends from its own poll loop, so a manager kills it when the loop hangs. Under a manager SIGHUP
+ * means reload, and never the end of a terminal. Children get none of
  * the three variables (plan.c). Without NOTIFY_SOCKET nothing is sent. Main thread only. */
 #ifndef LAUNCHER_NOTIFY_H
 #define LAUNCHER_NOTIFY_H
