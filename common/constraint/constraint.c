@@ -16,7 +16,8 @@ static void drop_transitions(struct constraint *c)
 {
     for (size_t i = 0; i < c->cap; i++) {
         free(c->next[i]);
-        c->next[i] = NULL;
+        free(c->by_class[i]);
+        c->next[i] = c->by_class[i] = NULL;
     }
     c->table_bytes = 0;
 }
@@ -76,6 +77,7 @@ static struct constraint *empty(struct err *e)
         free(c);
         return err_nomem(e), NULL;
     }
+    byte_classes_fill(&c->classes);
     pthread_mutex_init(&c->lock, NULL);
     pthread_cond_init(&c->compiled, NULL);
     atomic_init(&c->refs, 1);
@@ -167,6 +169,7 @@ void constraint_unref(struct constraint *c)
     drop_transitions(c);
     constraint_drop_masks(c);
     free(c->next);
+    free(c->by_class);
     free(c->mask);
     free(c->path);
     term_pool_free(c->pool);
@@ -203,36 +206,107 @@ bool constraint_room(struct constraint *c, term t)
         cap *= 2;
     if (cap == c->cap)
         return true;
-    if (!widen(c, &c->next, cap) || !widen(c, &c->mask, cap))
+    if (!widen(c, &c->next, cap) || !widen(c, &c->by_class, cap) || !widen(c, &c->mask, cap))
         return false;
     c->cap = cap;
     return true;
 }
 
-term constraint_step(struct constraint *c, term t, uint8_t byte)
+/* The row of t in `table`, which may be new; NULL: no memory. Makes room by dropping all others. */
+static uint32_t *row_of(struct constraint *c, uint32_t ***table, term t, size_t n)
 {
-    if (t == TERM_NONE || !constraint_room(c, t))
-        return TERM_NONE;
-    if (!c->next[t]) {
-        if (c->table_bytes > TABLE_BYTES)
-            drop_transitions(c);
-        c->next[t] = malloc(256 * sizeof(uint32_t));
-        if (!c->next[t])
-            return TERM_NONE;
-        memset(c->next[t], 0xff, 256 * sizeof(uint32_t));
-        c->table_bytes += 256 * sizeof(uint32_t);
+    const size_t bytes = n * sizeof(uint32_t);
+    if (!constraint_room(c, t))
+        return NULL;
+    if ((*table)[t])
+        return (*table)[t];
+    if (c->table_bytes > TABLE_BYTES)
+        drop_transitions(c);
+    uint32_t *row = (*table)[t] = malloc(bytes);
+    if (row) {
+        memset(row, 0xff, bytes);
+        c->table_bytes += bytes;
     }
-    uint32_t to = c->next[t][byte];
-    if (to != UNKNOWN)
-        return to;
-    to = term_after(c->pool, t, byte);
+    return row;
+}
+
+/* The derivative by `byte`, and which other bytes have the same. */
+static term leave(struct constraint *c, term t, uint8_t byte, struct byte_set *alike)
+{
+    term to = term_after(c->pool, t, byte);
+    if (!term_spent(c->pool))
+        *alike = term_alike(c->pool, t, byte);
+    return to;
+}
+
+static bool within(const struct byte_set *a, const struct byte_set *b)
+{
+    return !((a->bits[0] & ~b->bits[0]) | (a->bits[1] & ~b->bits[1]) | (a->bits[2] & ~b->bits[2]) |
+             (a->bits[3] & ~b->bits[3]));
+}
+
+static term step_byte(struct constraint *c, term t, uint8_t byte)
+{
+    struct byte_set alike;
+    uint32_t *row = row_of(c, &c->next, t, 256);
+    if (!row || row[byte] != UNKNOWN)
+        return row ? row[byte] : TERM_NONE;
+    term to = leave(c, t, byte, &alike);
+    for (unsigned w = 0; w < 4 && !term_spent(c->pool); w++)
+        for (uint64_t left = alike.bits[w]; left; left &= left - 1)
+            row[w * 64 + (unsigned)__builtin_ctzll(left)] = to;
+    return to;
+}
+
+/* What the bytes of a class lead to, each looked at: two sets may differ and lead to the same. */
+static term step_each(struct constraint *c, term t, const struct byte_set *class)
+{
+    term to = UNKNOWN;
+    for (unsigned w = 0; w < 4; w++)
+        for (uint64_t left = class->bits[w]; left; left &= left - 1) {
+            term one = step_byte(c, t, (uint8_t)(w * 64 + (unsigned)__builtin_ctzll(left)));
+            if (term_spent(c->pool))
+                return TERM_NONE;
+            if (to != UNKNOWN && one != to)
+                return STATES_DIFFER;
+            to = one;
+        }
+    return to;
+}
+
+static unsigned first_of(const struct byte_set *s)
+{
+    unsigned w = 0;
+    while (!s->bits[w])
+        w++;
+    return w * 64 + (unsigned)__builtin_ctzll(s->bits[w]);
+}
+
+term constraint_step_class(struct constraint *c, term t, uint8_t class_of)
+{
+    const struct byte_set *class = &c->classes.member[class_of];
+    struct byte_set alike;
+    uint32_t *row = t == TERM_NONE ? NULL : row_of(c, &c->by_class, t, BYTE_CLASSES);
+    if (!row || row[class_of] != UNKNOWN)
+        return row ? row[class_of] : TERM_NONE;
+    term to = leave(c, t, (uint8_t)first_of(class), &alike);
     if (term_spent(c->pool))
         return to;
-    struct byte_set alike = term_alike(c->pool, t, byte);
-    for (unsigned w = 0; w < 4; w++)
-        for (uint64_t left = alike.bits[w]; left; left &= left - 1)
-            c->next[t][w * 64 + (unsigned)__builtin_ctzll(left)] = to;
-    return to;
+    if (within(class, &alike)) {
+        for (unsigned k = 0; k < c->classes.n; k++)
+            if (within(&c->classes.member[k], &alike))
+                row[k] = to;
+        return to;
+    }
+    to = step_each(c, t, class); /* which may drop all rows */
+    row = term_spent(c->pool) ? NULL : row_of(c, &c->by_class, t, BYTE_CLASSES);
+    return row ? row[class_of] = to : TERM_NONE;
+}
+
+term constraint_step(struct constraint *c, term t, uint8_t byte)
+{
+    term to = constraint_step_class(c, t, c->classes.of[byte]);
+    return to == STATES_DIFFER ? step_byte(c, t, byte) : to;
 }
 
 constraint_state constraint_next(struct constraint *c, constraint_state at, const void *bytes,

@@ -9,10 +9,11 @@
 
 /* Bounds of one constraint's memory, in bytes. */
 enum { POOL_BYTES = 64 << 20, TABLE_BYTES = 32 << 20, MASK_BYTES = 64 << 20 };
-/* Bounds of its work, in steps of some 10 ns: what a compilation, a mask or a token may take.
+/* Bounds of its work, in steps of some 30 ns: what a compilation, a mask or a token may take.
  * Nobody else's answer is to wait for a constraint that is too clever. */
-enum { COMPILE_STEPS = 1000000, MASK_STEPS = 1000000 };
+enum { COMPILE_STEPS = 1000000, MASK_STEPS = 500000 };
 #define STATE_UNKNOWN UINT32_MAX
+#define STATES_DIFFER (UINT32_MAX - 1)
 
 struct mask;
 struct constraint {
@@ -23,7 +24,11 @@ struct constraint {
     struct err why; /* what was ordered could not be compiled: `start` is TERM_NONE */
     struct term_pool *pool;
     term start;
-    uint32_t **next;    /* [term] -> [256] the state behind each byte; NULL: never left */
+    struct byte_classes classes;
+    /* [term] -> [BYTE_CLASSES] the state behind every byte of a class, or STATES_DIFFER, or
+     * STATE_UNKNOWN; NULL: never left. And [term] -> [256] that behind each byte, for those that
+     * tell bytes of a class apart. */
+    uint32_t **by_class, **next;
     struct mask **mask; /* [term]; NULL: never asked for */
     size_t cap, table_bytes, mask_bytes;
     const struct token_set *tokens; /* what the masks are of */
@@ -34,7 +39,9 @@ struct constraint {
 term constraint_enter(struct constraint *c, constraint_state at);
 /* All others with the lock held. */
 bool constraint_room(struct constraint *c, term t); /* in both tables; false: out of memory */
-/* The state behind a byte: as kept, or found and kept. */
+/* The state behind a byte, or behind every byte of a class (or STATES_DIFFER): as kept, or found
+ * and kept. */
 term constraint_step(struct constraint *c, term t, uint8_t byte);
+term constraint_step_class(struct constraint *c, term t, uint8_t class_of);
 void constraint_drop_masks(struct constraint *c);
 #endif

@@ -47,15 +47,26 @@ void constraint_drop_masks(struct constraint *c)
 
 /* ---------------------------------------------------------------- walks */
 
-static void walk(struct constraint *c, const struct flat_trie *t, term from, uint32_t *mask)
+static void allow(uint32_t *mask, const uint32_t *id, uint32_t n)
 {
-    c->path[0] = from;
-    for (uint32_t i = 0; i < t->n;) {
+    for (uint32_t k = 0; k < n; k++)
+        mask[id[k] / 32] |= 1u << id[k] % 32;
+}
+
+/* The nodes [i, end) of a trie, the first of which is at depth `depth` and entered from `from`. */
+static void walk_part(struct constraint *c, const struct flat_trie *t, uint32_t i, uint32_t end,
+                      term from, uint32_t *mask)
+{
+    if (i < end)
+        c->path[t->node[i].depth - 1] = from;
+    while (i < end) {
         const struct flat_node *n = &t->node[i];
         term at = c->path[n->depth - 1];
-        const uint32_t *next = at < c->cap ? c->next[at] : NULL;
-        term to = next ? next[n->byte] : STATE_UNKNOWN;
-        if (to == STATE_UNKNOWN) {
+        const uint32_t *row = at < c->cap ? c->by_class[at] : NULL;
+        term to = row ? row[n->class_of] : STATE_UNKNOWN;
+        if (to == STATES_DIFFER && (row = c->next[at]))
+            to = row[n->byte];
+        if (to >= STATES_DIFFER) {
             to = constraint_step(c, at, n->byte);
             if (term_spent(c->pool))
                 return;
@@ -65,20 +76,81 @@ static void walk(struct constraint *c, const struct flat_trie *t, term from, uin
             continue;
         }
         c->path[n->depth] = to;
-        for (uint32_t k = 0; k < n->n_ids; k++) {
-            uint32_t id = t->id[n->ids + k];
-            mask[id / 32] |= 1u << id % 32;
-        }
+        allow(mask, t->id + n->ids, n->n_ids);
         i++;
     }
 }
 
-/* Inside a string that may go on for ever, plain characters change nothing. */
-static bool stays(struct constraint *c, term t)
+static void walk(struct constraint *c, const struct flat_trie *t, term from, uint32_t *mask)
 {
-    for (unsigned b = 0; b < 256; b++)
-        if (plain_byte((uint8_t)b) && constraint_step(c, t, (uint8_t)b) != t)
-            return false;
+    walk_part(c, t, 0, t->n, from, mask);
+}
+
+static void allow_at(const struct constraint *c, const struct class_trie *t,
+                     const struct class_node *n, uint32_t *mask)
+{
+    const size_t words = words_of(c);
+    if (!n->dense) {
+        allow(mask, t->id + n->ids, n->n_ids);
+        return;
+    }
+    const uint32_t *dense = t->dense + (n->dense - 1) * words;
+    for (size_t i = 0; i < words; i++)
+        mask[i] |= dense[i];
+}
+
+/* All tokens of `fine` from one state, through the same trie by classes. */
+static void walk_classes(struct constraint *c, const struct class_trie *t,
+                         const struct flat_trie *fine, term from, uint32_t *mask)
+{
+    c->path[0] = from;
+    for (uint32_t i = 0; i < t->n;) {
+        const struct class_node *n = &t->node[i];
+        term at = c->path[n->depth - 1];
+        const uint32_t *row = at < c->cap ? c->by_class[at] : NULL;
+        term to = row ? row[n->class_of] : STATE_UNKNOWN;
+        if (to == STATE_UNKNOWN)
+            to = constraint_step_class(c, at, n->class_of);
+        if (to == STATES_DIFFER)
+            for (uint32_t k = 0; k < n->n_fine; k++) {
+                uint32_t first = t->fine[n->fine + k];
+                walk_part(c, fine, first, fine->node[first].past, at, mask);
+            }
+        if (to == TERM_NONE && term_spent(c->pool))
+            return;
+        if (to == STATES_DIFFER || to == TERM_NONE) {
+            i = n->past;
+            continue;
+        }
+        c->path[n->depth] = to;
+        allow_at(c, t, n, mask);
+        i++;
+    }
+}
+
+/* Inside a string that may go on for ever, any plain characters may come: whatever of them came,
+ * one of few states is the next, and none of those is dead. */
+static bool any_plain(struct constraint *c, term from)
+{
+    enum { FEW = 24 };
+    term at[FEW] = {from};
+    unsigned n = 1;
+    for (unsigned i = 0; i < n; i++) {
+        term last = at[i];
+        for (unsigned b = 0x20; b < 0x7f; b++) {
+            term to = plain_byte((uint8_t)b) ? constraint_step(c, at[i], (uint8_t)b) : last;
+            unsigned k = 0;
+            if (to == TERM_NONE)
+                return false;
+            while (to != last && k < n && at[k] != to)
+                k++;
+            if (k == FEW)
+                return false;
+            if (k == n)
+                at[n++] = to;
+            last = to;
+        }
+    }
     return true;
 }
 
@@ -101,11 +173,12 @@ static struct mask *exact(struct constraint *c, term at, struct err *e)
     struct mask *m = calloc(1, bytes);
     if (!m)
         return err_nomem(e), NULL;
-    if (stays(c, at))
-        memcpy(m->bits, c->tokens->plain_mask, words_of(c) * sizeof(uint32_t));
+    const struct token_set *s = c->tokens;
+    if (any_plain(c, at))
+        memcpy(m->bits, s->plain_mask, words_of(c) * sizeof(uint32_t));
     else
-        walk(c, &c->tokens->plain, at, m->bits);
-    walk(c, &c->tokens->rest, at, m->bits);
+        walk_classes(c, &s->plain_classes, &s->plain, at, m->bits);
+    walk_classes(c, &s->rest_classes, &s->rest, at, m->bits);
     end_tokens(c, at, m->bits);
     if (term_spent(c->pool)) {
         free(m);
@@ -131,7 +204,8 @@ static const struct doubt *doubt_between(struct constraint *c, struct mask *over
     d = calloc(1, sizeof(*d));
     for (size_t i = 0; differ && i < words; i++) {
         differ[i] = over->bits[i] & ~less->bits[i];
-        n += (size_t)__builtin_popcount(differ[i]);
+        if (differ[i])
+            n += (size_t)__builtin_popcount(differ[i]);
     }
     if (!differ || !d || (n && n <= MOST_OPEN && flat_trie_pick(&d->open, c->tokens, differ))) {
         free(differ);

@@ -154,6 +154,7 @@ void term_pool_free(struct term_pool *p)
     free(p->scratch.at);
     free(p->slots);
     free(p->active);
+    free(p->derived);
     free(p);
 }
 
@@ -407,6 +408,7 @@ void term_define(struct term_pool *p, term rule, term body)
         return;
     assert(node(p, rule)->kind == RULE && node(p, rule)->a == TERM_NONE);
     assert(body == TERM_NONE || node(p, rule)->nullable == node(p, body)->nullable);
+    term_forget_derived(p);
     p->node[rule].a = body; /* nobody ever looks an equal rule up, so its hash may change */
 }
 

@@ -1,5 +1,6 @@
 /* term_after.c - derivatives, and which terms can still be finished. */
 #include "common/constraint/term_impl.h"
+#include "common/hash.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,20 +33,18 @@ static term derive_repeat(struct term_pool *p, struct node n, uint8_t byte)
 /* A rule that would call itself before any byte adds nothing to its own language. */
 static term derive_rule(struct term_pool *p, term t, uint8_t byte)
 {
-    if (p->active[t])
+    if (p->active[t]) {
+        p->cut = true;
         return TERM_NONE;
+    }
     p->active[t] = 1;
     term d = derive(p, node(p, t)->a, byte);
     p->active[t] = 0;
     return d;
 }
 
-static term derive(struct term_pool *p, term t, uint8_t byte)
+static term derive_anew(struct term_pool *p, struct node n, term t, uint8_t byte)
 {
-    struct node n = *node(p, t); /* a copy: the pool moves */
-    if (!p->left)
-        return TERM_NONE;
-    p->left--;
     switch ((enum kind)n.kind) {
     case NONE:
     case EMPTY:
@@ -69,32 +68,74 @@ static term derive(struct term_pool *p, term t, uint8_t byte)
     return TERM_NONE;
 }
 
+void term_forget_derived(struct term_pool *p)
+{
+    if (p->derived_any)
+        memset(p->derived, 0, DERIVED * sizeof(*p->derived));
+    p->derived_any = false;
+}
+
+/* Where the derivative of t would be kept; NULL: nowhere. */
+static struct derived *place_of(struct term_pool *p, term t, uint8_t byte)
+{
+    if (!p->derived)
+        p->derived = calloc(DERIVED, sizeof(*p->derived));
+    return p->derived ? &p->derived[hash_mix(((uint64_t)t << 8) + byte) % DERIVED] : NULL;
+}
+
+/* States of a count, say, have most of their parts in common: what became of a part is kept, unless
+ * it depended on the rules that were being entered. */
+static term derive(struct term_pool *p, term t, uint8_t byte)
+{
+    struct node n = *node(p, t); /* a copy: the pool moves */
+    if (!p->left)
+        return TERM_NONE;
+    p->left--;
+    if (n.kind <= SET)
+        return derive_anew(p, n, t, byte);
+    struct derived *kept = place_of(p, t, byte);
+    if (kept && kept->from == t && kept->byte == byte)
+        return kept->to;
+    bool cut = p->cut;
+    p->cut = false;
+    term to = derive_anew(p, n, t, byte);
+    if (kept && !p->cut && p->left && !p->full) {
+        *kept = (struct derived){t, to, byte};
+        p->derived_any = true;
+    }
+    p->cut |= cut;
+    return to;
+}
+
 /* ---------------------------------------------------------------- bytes that a term tells apart */
 
 enum { MAX_SETS = 64 };
 
-static int first_sets(const struct term_pool *p, term t, const struct byte_set **out, int n,
-                      int depth)
+/* Each set once: what was listed before is passed by. */
+static int list_sets(struct term_pool *p, term t, uint32_t *out, int n, int depth)
 {
-    const struct node *x = node(p, t);
+    struct node *x = &p->node[t];
     if (n == MAX_SETS || depth > 64)
         return MAX_SETS;
+    if (x->listed == p->lists)
+        return n;
+    x->listed = p->lists;
     switch ((enum kind)x->kind) {
     case SET:
-        out[n] = &p->set[x->a];
+        out[n] = x->a;
         return n + 1;
     case CAT:
-        n = first_sets(p, x->a, out, n, depth + 1);
-        return node(p, x->a)->nullable ? first_sets(p, x->b, out, n, depth + 1) : n;
+        n = list_sets(p, x->a, out, n, depth + 1);
+        return node(p, x->a)->nullable ? list_sets(p, x->b, out, n, depth + 1) : n;
     case ALT:
     case AND:
         for (uint32_t i = 0; i < x->b; i++)
-            n = first_sets(p, p->kids.at[x->a + i], out, n, depth + 1);
+            n = list_sets(p, p->kids.at[x->a + i], out, n, depth + 1);
         return n;
     case NOT:
     case REPEAT:
     case RULE:
-        return first_sets(p, x->a, out, n, depth + 1);
+        return list_sets(p, x->a, out, n, depth + 1);
     case NONE:
     case EMPTY:
         break;
@@ -102,8 +143,15 @@ static int first_sets(const struct term_pool *p, term t, const struct byte_set *
     return n;
 }
 
+/* The sets that decide what the first byte of t leads to; MAX_SETS: too many to say. */
+static int first_sets(struct term_pool *p, term t, uint32_t out[MAX_SETS])
+{
+    p->lists++;
+    return list_sets(p, t, out, 0, 0);
+}
+
 /* The bytes that are in the same of n sets as `byte` is; MAX_SETS: too many to say. */
-static struct byte_set alike_by(const struct byte_set *const *set, int n, uint8_t byte)
+static struct byte_set alike_by(const struct term_pool *p, const uint32_t *set, int n, uint8_t byte)
 {
     struct byte_set alike = {{0}};
     if (n == MAX_SETS) {
@@ -112,37 +160,20 @@ static struct byte_set alike_by(const struct byte_set *const *set, int n, uint8_
     }
     byte_set_add(&alike, 0, 255);
     for (int i = 0; i < n; i++) {
-        const uint64_t other = byte_set_has(set[i], byte) ? 0 : UINT64_MAX;
+        const struct byte_set *of = &p->set[set[i]];
+        const uint64_t other = byte_set_has(of, byte) ? 0 : UINT64_MAX;
         for (int w = 0; w < 4; w++)
-            alike.bits[w] &= set[i]->bits[w] ^ other;
+            alike.bits[w] &= of->bits[w] ^ other;
     }
     return alike;
 }
 
 struct byte_set term_alike(struct term_pool *p, term t, uint8_t byte)
 {
-    const struct byte_set *set[MAX_SETS];
-    int n = first_sets(p, t, set, 0, 0);
+    uint32_t set[MAX_SETS];
+    int n = first_sets(p, t, set);
     term_work(p, (uint64_t)n / 8);
-    return alike_by(set, n, byte);
-}
-
-/* One byte of each class of bytes with equal derivatives. */
-static int representatives(struct term_pool *p, term t, uint8_t out[256])
-{
-    const struct byte_set *set[MAX_SETS];
-    struct byte_set seen = {{0}};
-    int n = 0, sets = first_sets(p, t, set, 0, 0);
-    for (unsigned b = 0; b < 256; b++) {
-        if (byte_set_has(&seen, (uint8_t)b))
-            continue;
-        struct byte_set alike = alike_by(set, sets, (uint8_t)b);
-        term_work(p, (uint64_t)sets / 8);
-        for (int w = 0; w < 4; w++)
-            seen.bits[w] |= alike.bits[w];
-        out[n++] = (uint8_t)b;
-    }
-    return n;
+    return alike_by(p, set, n, byte);
 }
 
 /* ---------------------------------------------------------------- can it be finished? */
@@ -162,28 +193,55 @@ static bool seen_before(struct term_pool *p, term t)
     return seen;
 }
 
-/* The derivatives of at[i]; true when one of them can end. */
+static bool surely_lives(const struct term_pool *p, term t)
+{
+    const struct node *n = node(p, t);
+    return n->nullable || n->living == LIVES || !n->checked;
+}
+
+/* The derivatives of at[i], by one byte of each class of bytes with equal ones; true when one of
+ * them can end. */
 static bool expand(struct term_pool *p, struct search *s, int i)
 {
-    uint8_t bytes[256];
-    int n = representatives(p, s->at[i], bytes);
-    for (int b = 0; b < n && s->n < SEARCH; b++) {
-        term t = derive(p, s->at[i], bytes[b]);
+    uint32_t set[MAX_SETS];
+    struct byte_set done = {{0}};
+    int sets = first_sets(p, s->at[i], set);
+    for (unsigned b = 0; b < 256 && s->n < SEARCH; b++) {
+        if (byte_set_has(&done, (uint8_t)b))
+            continue;
+        struct byte_set alike = alike_by(p, set, sets, (uint8_t)b);
+        term_work(p, (uint64_t)sets / 8);
+        for (int w = 0; w < 4; w++)
+            done.bits[w] |= alike.bits[w];
+        term t = derive(p, s->at[i], (uint8_t)b);
         if (t == TERM_NONE || node(p, t)->living == DEAD || seen_before(p, t))
             continue;
         s->at[s->n] = t, s->from[s->n] = i, s->n++;
-        if (node(p, t)->nullable || node(p, t)->living == LIVES || !node(p, t)->checked)
+        if (surely_lives(p, t)) {
+            p->lucky = (uint8_t)b;
             return true;
+        }
     }
     return false;
+}
+
+/* Mostly the next state is finished as the last one was: by a letter more, say. */
+static bool lives_at_a_glance(struct term_pool *p, term t)
+{
+    if (surely_lives(p, t))
+        return true;
+    term next = derive(p, t, p->lucky);
+    return next != TERM_NONE && surely_lives(p, next) && p->left;
 }
 
 bool term_lives(struct term_pool *p, term t)
 {
     if (node(p, t)->living)
         return node(p, t)->living == LIVES;
-    struct search *s = malloc(sizeof(*s));
-    bool found = node(p, t)->nullable || !s;
+    bool found = lives_at_a_glance(p, t);
+    struct search *s = found ? NULL : malloc(sizeof(*s));
+    if (!found && !s)
+        return true;
     if (s) {
         s->at[0] = t, s->from[0] = -1, s->n = 1;
         p->search++;

@@ -3,8 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_BYTES = 1024 }; /* longer tokens are never allowed */
-
 struct entry {
     struct token_text text;
     uint32_t id;
@@ -29,15 +27,18 @@ static uint32_t common_bytes(const struct token_text *a, const struct token_text
 }
 
 /* Nodes of sorted entries: each brings those behind what it shares with the one before. */
-static int flatten(struct flat_trie *t, const struct entry *e, uint32_t n)
+static int flatten(struct flat_trie *t, const struct entry *e, uint32_t n,
+                   const struct byte_classes *classes)
 {
     size_t nodes = 0;
-    uint32_t open[MAX_BYTES + 1] = {0};
+    uint32_t open[TOKEN_BYTES + 1] = {0};
     for (uint32_t i = 0; i < n; i++)
         nodes += e[i].text.n - (i ? common_bytes(&e[i - 1].text, &e[i].text) : 0);
     t->node = calloc(nodes + 1, sizeof(*t->node));
     t->id = malloc((n + (size_t)1) * sizeof(*t->id));
-    if (!t->node || !t->id || nodes > UINT32_MAX - 1)
+    t->up = malloc((nodes + 1) * sizeof(*t->up));
+    t->leaf = malloc((n + (size_t)1) * sizeof(*t->leaf));
+    if (!t->node || !t->id || !t->up || !t->leaf || nodes > UINT32_MAX - 1)
         return -1;
     for (uint32_t i = 0; i < n; i++) {
         const struct token_text *text = &e[i].text;
@@ -45,10 +46,13 @@ static int flatten(struct flat_trie *t, const struct entry *e, uint32_t n)
         for (uint32_t d = i ? e[i - 1].text.n : 0; d > same; d--)
             t->node[open[d]].past = t->n;
         for (uint32_t d = same; d < text->n; d++) {
+            uint8_t byte = (uint8_t)text->bytes[d];
             open[d + 1] = t->n;
+            t->up[t->n] = open[d];
             t->node[t->n++] = (struct flat_node){
-                .depth = (uint16_t)(d + 1), .byte = (uint8_t)text->bytes[d], .ids = i};
+                .depth = (uint16_t)(d + 1), .byte = byte, .class_of = classes->of[byte], .ids = i};
         }
+        t->leaf[i] = open[text->n];
         t->node[open[text->n]].n_ids++;
         t->id[i] = e[i].id;
     }
@@ -66,12 +70,13 @@ static bool plain_text(const struct token_text *t)
     return true;
 }
 
-static int fill(struct token_set *t, const struct token_text *text, struct entry *e)
+static int fill(struct token_set *t, const struct token_text *text, struct entry *e,
+                const struct byte_classes *classes)
 {
     for (int plain = 0; plain < 2; plain++) {
         uint32_t n = 0;
         for (uint32_t i = 0; i < t->vocab; i++) {
-            if (!text[i].n || text[i].n > MAX_BYTES || plain_text(&text[i]) != plain)
+            if (!text[i].n || text[i].n > TOKEN_BYTES || plain_text(&text[i]) != plain)
                 continue;
             e[n++] = (struct entry){text[i], i};
             t->longest = text[i].n > t->longest ? text[i].n : t->longest;
@@ -79,7 +84,9 @@ static int fill(struct token_set *t, const struct token_text *text, struct entry
                 t->plain_mask[i / 32] |= 1u << i % 32;
         }
         qsort(e, n, sizeof(*e), by_text);
-        if (flatten(plain ? &t->plain : &t->rest, e, n))
+        struct flat_trie *fine = plain ? &t->plain : &t->rest;
+        struct class_trie *by_class = plain ? &t->plain_classes : &t->rest_classes;
+        if (flatten(fine, e, n, classes) || class_trie_fill(by_class, fine, t->vocab))
             return -1;
         for (uint32_t i = 0; i < n; i++)
             t->place[e[i].id] = i;
@@ -90,8 +97,10 @@ static int fill(struct token_set *t, const struct token_text *text, struct entry
 struct token_set *token_set_new(const struct token_text *text, uint32_t vocab, const uint32_t *end,
                                 uint32_t n_end)
 {
+    struct byte_classes classes;
     struct token_set *t = calloc(1, sizeof(*t));
     struct entry *e = malloc((vocab + (size_t)1) * sizeof(*e));
+    byte_classes_fill(&classes);
     if (t) {
         t->vocab = vocab;
         t->plain_mask = calloc(vocab / 32 + (size_t)1, sizeof(*t->plain_mask));
@@ -100,7 +109,7 @@ struct token_set *token_set_new(const struct token_text *text, uint32_t vocab, c
             memset(t->place, 0xff, (vocab + (size_t)1) * sizeof(*t->place));
         t->end = malloc((n_end + (size_t)1) * sizeof(*t->end));
     }
-    bool ok = t && e && t->plain_mask && t->place && t->end && !fill(t, text, e);
+    bool ok = t && e && t->plain_mask && t->place && t->end && !fill(t, text, e, &classes);
     for (uint32_t i = 0; ok && i < n_end; i++)
         if (end[i] < vocab)
             t->end[t->n_end++] = end[i];
@@ -118,6 +127,8 @@ void token_set_free(struct token_set *t)
         return;
     flat_trie_free(&t->plain);
     flat_trie_free(&t->rest);
+    class_trie_free(&t->plain_classes);
+    class_trie_free(&t->rest_classes);
     free(t->plain_mask);
     free(t->place);
     free(t->end);
@@ -130,6 +141,8 @@ void flat_trie_free(struct flat_trie *t)
 {
     free(t->node);
     free(t->id);
+    free(t->up);
+    free(t->leaf);
     *t = (struct flat_trie){0};
 }
 
@@ -164,33 +177,31 @@ static struct flat_node *more(struct flat_trie *t, size_t *cap)
     return &t->node[t->n++];
 }
 
-/* Appends those of `from` that are wanted; `out->id` has room. Below a node are the places from its
- * own `ids` to those of the node that is past it. */
+/* Appends those of `from` that are wanted, in the order of their texts; `out->id` has room. */
 static int pick(struct flat_trie *out, size_t *cap, uint32_t *n_ids, const struct flat_trie *from,
                 const struct places *wanted)
 {
-    uint32_t open[MAX_BYTES + 1] = {0}, depth = 0, next = next_place(wanted, 0);
-    for (uint32_t i = 0; i < from->n && next < wanted->n;) {
-        const struct flat_node *n = &from->node[i];
-        if (from->node[n->past].ids <= next) {
-            i = n->past;
-            continue;
+    uint32_t way[TOKEN_BYTES + 1], made[TOKEN_BYTES + 1], depth = 0;
+    for (uint32_t p = next_place(wanted, 0); p < wanted->n; p = next_place(wanted, p + 1)) {
+        uint32_t to = from->node[from->leaf[p]].depth, same = to;
+        for (uint32_t i = from->leaf[p]; same && (same > depth || way[same] != i); i = from->up[i])
+            way[same--] = i;
+        for (; depth > same; depth--)
+            out->node[made[depth]].past = out->n;
+        while (depth < to) {
+            const struct flat_node *n = &from->node[way[++depth]];
+            made[depth] = out->n;
+            struct flat_node *copy = more(out, cap);
+            if (!copy)
+                return -1;
+            *copy = (struct flat_node){
+                .depth = n->depth, .byte = n->byte, .class_of = n->class_of, .ids = *n_ids};
         }
-        for (; depth >= n->depth; depth--)
-            out->node[open[depth]].past = out->n;
-        depth = n->depth;
-        open[depth] = out->n;
-        struct flat_node *made = more(out, cap);
-        if (!made)
-            return -1;
-        *made = (struct flat_node){.depth = n->depth, .byte = n->byte, .ids = *n_ids};
-        for (; next < n->ids + n->n_ids; next = next_place(wanted, next + 1))
-            out->id[made->ids + made->n_ids++] = from->id[next];
-        *n_ids += made->n_ids;
-        i++;
+        out->node[made[depth]].n_ids++;
+        out->id[(*n_ids)++] = from->id[p];
     }
     for (; depth > 0; depth--)
-        out->node[open[depth]].past = out->n;
+        out->node[made[depth]].past = out->n;
     return 0;
 }
 
