@@ -13,6 +13,14 @@ struct watch {
     const char *name;
     const _Atomic int64_t *busy_ns;
     int64_t told; /* the stamp of the last stall that was reported */
+    /* of watchdog_end_stuck(): */
+    uint32_t end_ms; /* 0: never */
+    void (*end)(void *arg);
+    void *arg;
+    int64_t last; /* the stamp at the last look */
+    int64_t still_ms,
+        cpu_ms;         /* since when it has been the same, of time that counts; CPU time then */
+    int64_t longest_ms; /* that it ever was */
 };
 
 struct watchdog {
@@ -24,17 +32,57 @@ struct watchdog {
     pthread_mutex_t lock;
     pthread_cond_t end;
     bool running, ending;
+    int64_t looked; /* clock_ns() of the last look */
 };
 
 static bool look(struct watch *v, int64_t now, uint32_t limit_ms)
 {
     int64_t since = atomic_load_explicit(v->busy_ns, memory_order_relaxed);
-    if (!since || since == v->told || now - since < (int64_t)limit_ms * 1000000)
+    if (!limit_ms || !since || since == v->told || now - since < (int64_t)limit_ms * 1000000)
         return false;
     v->told = since;
     LOG(LOG_ERROR, "No progress", LOGS("of", v->name),
         LOGD("seconds", (double)(now - since) / 1e9));
     return true;
+}
+
+static int64_t cpu_ms(void)
+{
+    struct timespec t = {0};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* `turn_ms`: what of the time since the last look counts. */
+static bool stuck(struct watch *v, int64_t turn_ms)
+{
+    const int64_t since = atomic_load_explicit(v->busy_ns, memory_order_relaxed);
+    if (!v->end_ms || !since || since != v->last) {
+        v->longest_ms = v->still_ms > v->longest_ms ? v->still_ms : v->longest_ms;
+        v->still_ms = 0;
+        v->last = since;
+        v->cpu_ms = v->end_ms ? cpu_ms() : 0;
+        return false;
+    }
+    v->still_ms += turn_ms;
+    int64_t limit = WATCHDOG_TIMES * v->longest_ms;
+    limit = limit > v->end_ms ? limit : v->end_ms;
+    if (v->still_ms < limit)
+        return false;
+    const bool computing = cpu_ms() - v->cpu_ms > v->still_ms / 20;
+    return !computing || v->still_ms >= WATCHDOG_BUSY_TIMES * limit;
+}
+
+/* Who is to be ended; NULL: nobody. */
+static struct watch *find_stuck(struct watchdog *w, int64_t nap_ms)
+{
+    const int64_t now = clock_ns(), passed = (now - w->looked) / 1000000;
+    struct watch *found = NULL;
+    for (uint32_t i = 0; i < w->n; i++)
+        if (stuck(&w->watch[i], passed < 2 * nap_ms ? passed : nap_ms))
+            found = &w->watch[i];
+    w->looked = now;
+    return found;
 }
 
 static bool look_at_all(struct watchdog *w)
@@ -52,19 +100,50 @@ static void report(struct watchdog *w)
     stacks_log();
 }
 
+static void end_it(struct watchdog *w, const struct watch *v)
+{
+    LOG(LOG_ERROR, "stuck: this process is of no use any more", LOGS("thread", v->name),
+        LOGD("seconds", (double)v->still_ms / 1e3));
+    report(w);
+    v->end(v->arg);
+}
+
+/* How long between two looks. */
+static int64_t nap_of(const struct watchdog *w)
+{
+    int64_t nap = LOOK_MS;
+    if (w->limit_ms && w->limit_ms / 4 < nap)
+        nap = w->limit_ms / 4;
+    for (uint32_t i = 0; i < w->n; i++)
+        if (w->watch[i].end_ms && w->watch[i].end_ms / 4 < nap)
+            nap = w->watch[i].end_ms / 4;
+    return nap;
+}
+
 static void *run(void *arg)
 {
     struct watchdog *w = arg;
-    int64_t nap = w->limit_ms / 4 < LOOK_MS ? w->limit_ms / 4 : LOOK_MS;
     pthread_mutex_lock(&w->lock);
+    w->looked = clock_ns();
     while (!w->ending) {
+        const int64_t nap = nap_of(w);
         int64_t at = clock_ns() + nap * 1000000 + 1000000;
         struct timespec until = {.tv_sec = at / 1000000000, .tv_nsec = at % 1000000000};
         pthread_cond_timedwait(&w->end, &w->lock, &until);
-        if (w->ending || !look_at_all(w))
+        if (w->ending)
+            break;
+        struct watch *found = find_stuck(w, nap);
+        const struct watch over = found ? *found : (struct watch){0};
+        const bool stalled = look_at_all(w);
+        if (found)
+            found->end_ms = 0; /* once */
+        if (!found && !stalled)
             continue;
         pthread_mutex_unlock(&w->lock);
-        report(w);
+        if (over.end)
+            end_it(w, &over);
+        else
+            report(w);
         pthread_mutex_lock(&w->lock);
     }
     pthread_mutex_unlock(&w->lock);
@@ -98,6 +177,17 @@ void watchdog_add(struct watchdog *w, const char *name, const _Atomic int64_t *b
     if (w->n < WATCHDOG_MOST)
         w->watch[w->n++] = (struct watch){.name = name, .busy_ns = busy_ns};
     pthread_mutex_unlock(&w->lock);
+}
+
+void watchdog_end_stuck(struct watchdog *w, const _Atomic int64_t *busy_ns, uint32_t limit_ms,
+                        void (*end)(void *arg), void *arg)
+{
+    for (uint32_t i = 0; i < w->n; i++)
+        if (w->watch[i].busy_ns == busy_ns) {
+            w->watch[i].end_ms = limit_ms;
+            w->watch[i].end = end;
+            w->watch[i].arg = arg;
+        }
 }
 
 void watchdog_remove(struct watchdog *w, const _Atomic int64_t *busy_ns)

@@ -2,6 +2,8 @@
 what the exit code says, what is left."""
 
 import concurrent.futures
+import contextlib
+import ctypes
 import json
 import os
 import pathlib
@@ -55,6 +57,59 @@ def test_a_frozen_rank_costs_no_stream(num_shard, which):
         assert first + list(events) == want
         assert gone([frozen]) and s.metric("tgi_shard_returns") == 1
         assert f"rank {which} was frozen (no heartbeat) and was killed" in s.log
+    assert not left(s)
+
+
+class StoppedThread:
+    """One thread of a process stands still while it computes, and the others go on, as in a deadlock: it is traced by who makes this."""
+
+    CONT, SEIZE, INTERRUPT, WALL = 7, 0x4206, 0x4207, 0x40000000
+
+    def __init__(self, tid):
+        self.tid, self.libc = tid, ctypes.CDLL(None, use_errno=True)
+        self.libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+        self.ask(self.SEIZE)
+        while True:
+            self.ask(self.INTERRUPT)
+            os.waitpid(tid, self.WALL)
+            if pathlib.Path(f"/proc/{tid}/syscall").read_text().startswith("-1"):
+                return  # not in a call, where it may wait for work
+            self.ask(self.CONT)
+            time.sleep(0.003)
+
+    def ask(self, request):
+        if self.libc.ptrace(request, self.tid, None, None) != 0:
+            pytest.skip(f"ptrace: {os.strerror(ctypes.get_errno())}")
+
+    def reap(self):
+        """Of a process that ends: as long as its tracer does not look, nobody else hears of it."""
+        with contextlib.suppress(ChildProcessError):
+            while not os.WIFEXITED(status := os.waitpid(self.tid, self.WALL)[1]) and not os.WIFSIGNALED(status):
+                pass
+
+
+def busiest_thread(pid):
+    def cpu():
+        tasks = {int(t): pathlib.Path(f"/proc/{pid}/task/{t}/stat").read_text() for t in os.listdir(f"/proc/{pid}/task")}
+        return {t: sum(map(int, x.rpartition(")")[2].split()[11:13])) for t, x in tasks.items()}
+
+    before = cpu()
+    time.sleep(0.4)
+    return max(cpu().items(), key=lambda x: x[1] - before.get(x[0], 0))[0]
+
+
+def test_an_engine_that_is_stuck_costs_no_stream():
+    """Its process lives and its heart beats: it ends by itself, and is started again."""
+    with Service(DEMO, args=[*CACHE, "--stall-timeout", "2"]) as s:
+        want = list(s.events("/generate_stream", LONG))
+        events = s.events("/generate_stream", LONG)
+        first = [next(events)]
+        (shard,) = s.shards()
+        thread = StoppedThread(busiest_thread(shard))
+        s.wait_log("stuck: this process is of no use any more")
+        thread.reap()
+        assert first + list(events) == want
+        assert gone([shard]) and s.metric("tgi_shard_returns") == 1
     assert not left(s)
 
 

@@ -134,6 +134,7 @@ static const struct flag rows[] = {
     {ROW("startup-timeout", U32, startup_timeout, 0, "How long shards may take until they answer; 0: for ever."), .def = "600", .unit = "seconds"},
     {ROW("max-shard-restarts", U32, max_shard_restarts, 0, "How often within an hour shards that died while they served are started again, under the router and its streams, which go on where they were. After that, and with 0, the service ends. On one machine only."), .def = "3", .max = 1000},
     {ROW("watchdog-seconds", U32, watchdog_seconds, TO_ROUTER | TO_SHARD, "A thread that serves and makes no progress for so long has the stacks of all threads written to the log, with the state of scheduler or engine. 0: never."), .def = "120", .max = 86400, .unit = "seconds"},
+    {ROW("stall-timeout", U32, stall_timeout, TO_SHARD, "A shard whose engine makes no progress inside a step for so long (a deadlock, a device that hangs) ends and is started again; streams go on. The time is at least 10 times the longest pause so far, and 10 times longer while the process uses CPU time. 0: never."), .def = "30", .max = 86400, .unit = "seconds"},
     {ROW("heartbeat-timeout", U32, heartbeat_timeout, 0, "A child process without a heartbeat is killed as frozen when it has used no CPU time for so long, and a shard is started again; 0: never. The time is longer where the launcher itself gets no core in time."), .def = "3", .max = 3600, .unit = "seconds"},
     {ROW("log-level", STR, log_level, 0, "error, warn, info, debug or trace."), .def = "info"},
     {0},

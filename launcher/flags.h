@@ -72,7 +72,7 @@ struct config {
     bool json_output, env, dry_run;
     const char *tls_cert, *tls_key, *log_level, *otlp_endpoint, *otlp_service_name;
     uint32_t graceful_termination_timeout, watchdog_seconds, startup_timeout, max_shard_restarts;
-    uint32_t heartbeat_timeout;
+    uint32_t heartbeat_timeout, stall_timeout;
 };
 
 extern const struct flag_program launcher_flags;

@@ -20,6 +20,7 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sysexits.h>
 #include <unistd.h>
 
 enum { BLOCK_SIZE = 16, EXIT_TOO_LARGE = 3 };
@@ -30,7 +31,7 @@ struct serve_config {
     struct cluster_options cluster;
     struct flag_list lora_adapters;
     uint32_t dtype, kv_dtype, threads, logger_level, max_input_tokens, max_total_tokens, speculate;
-    uint32_t startup_fd, watchdog_s, heartbeat_fd;
+    uint32_t startup_fd, watchdog_s, stall_s, heartbeat_fd;
     uint32_t rank, world, nnodes, master_port, rendezvous_s, max_prefill_tokens, max_batch_size;
     uint32_t runtime_adapters, task;
     enum quant quant; /* what `quantize` says */
@@ -125,6 +126,9 @@ static const struct flag flags[] = {
     {.name = "watchdog-seconds", .type = FLAG_U32, F(watchdog_s), .def = "120", .max = 86400, .unit = "seconds",
      .help = "A thread that serves and makes no progress for so long has the stacks of all threads written to the log, with the state "
              "of the engine. 0: never."},
+    {.name = "stall-timeout", .type = FLAG_U32, F(stall_s), .def = "30", .max = 86400, .unit = "seconds",
+     .help = "A shard whose engine makes no progress inside a step for so long ends, so that the launcher starts another one. The "
+             "time is at least 10 times the longest pause so far, and 10 times longer while the process uses CPU time. 0: never."},
     {.name = "heartbeat-fd", .type = FLAG_U32, F(heartbeat_fd),
      .help = "eventfd for the heartbeats of this process, which the launcher sets."},
     {.name = "logger-level", .type = FLAG_ENUM, F(logger_level), .def = "info", .choices = levels, .env = "",
@@ -488,15 +492,25 @@ static void release_signals(struct stopper *t)
 
 static void log_state(void *arg) { service_log_status(&((struct shard *)arg)->service); }
 
+/* Nothing is closed or freed: what hangs may hold any lock. The kernel gives all of it back. */
+static void end_stuck(void *arg)
+{
+    (void)arg;
+    log_flush();
+    _exit(EX_SOFTWARE);
+}
+
 /* Whoever loads a model may take long; from here on somebody waits for answers. */
 static int watch(struct shard *s, const struct serve_config *c, struct err *e)
 {
-    if (!c->watchdog_s)
+    if (!c->watchdog_s && !c->stall_s)
         return 0;
     if (!(s->watchdog = watchdog_new(c->watchdog_s * 1000, log_state, s, e)))
         return -1;
     watchdog_add(s->watchdog, "engine thread", &s->busy_ns);
     watchdog_add(s->watchdog, "rpc thread", rpc_server_busy(s->server));
+    watchdog_end_stuck(s->watchdog, &s->busy_ns, c->stall_s * 1000, end_stuck, NULL);
+    watchdog_end_stuck(s->watchdog, rpc_server_busy(s->server), c->stall_s * 1000, end_stuck, NULL);
     return watchdog_start(s->watchdog, e);
 }
 

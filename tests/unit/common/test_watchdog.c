@@ -7,6 +7,7 @@
 #include <semaphore.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 static _Atomic int64_t busy_ns, idle_ns;
@@ -97,6 +98,83 @@ static void a_stall_is_reported_once_with_all_stacks(void **state)
     close(p[0]), close(p[1]);
 }
 
+/* ---------------------------------------------------------------- what is stuck */
+
+enum { LIMIT_MS = 200 };
+static _Atomic int64_t stuck_ns;
+static atomic_int ends;
+
+static void on_end(void *arg)
+{
+    assert_ptr_equal(arg, &ends);
+    atomic_fetch_add(&ends, 1);
+}
+
+static void pass_ms(int64_t ms)
+{
+    nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
+}
+
+static void compute_ms(int64_t ms)
+{
+    for (int64_t until = clock_ns() + ms * 1000000; clock_ns() < until;)
+        ;
+}
+
+static struct watchdog *watch_stuck(void)
+{
+    struct err e = ERR_INIT;
+    struct watchdog *w = watchdog_new(0, NULL, NULL, &e);
+    assert_non_null(w);
+    atomic_store(&ends, 0);
+    watchdog_add(w, "the thread", &stuck_ns);
+    watchdog_end_stuck(w, &stuck_ns, LIMIT_MS, on_end, &ends);
+    assert_int_equal(watchdog_start(w, &e), 0);
+    return w;
+}
+
+/* It ends once, and not while there is no work. */
+static void what_stands_still_is_ended(void **state)
+{
+    (void)state;
+    watch_idle(&stuck_ns);
+    struct watchdog *w = watch_stuck();
+    pass_ms(3 * LIMIT_MS);
+    assert_int_equal(atomic_load(&ends), 0);
+    watch_busy(&stuck_ns);
+    for (int i = 0; i < 500 && !atomic_load(&ends); i++)
+        pass_ms(20);
+    pass_ms(2 * LIMIT_MS);
+    assert_int_equal(atomic_load(&ends), 1);
+    watchdog_free(w);
+}
+
+/* Slow steps, one of them much slower than the limit, but not than the pace: nothing ends. */
+static void the_limit_follows_the_pace(void **state)
+{
+    (void)state;
+    watch_busy(&stuck_ns);
+    struct watchdog *w = watch_stuck();
+    for (int i = 0; i < 4; i++) {
+        pass_ms(LIMIT_MS / 2);
+        watch_busy(&stuck_ns);
+    }
+    pass_ms(2 * LIMIT_MS);
+    watch_busy(&stuck_ns);
+    watchdog_free(w);
+    assert_int_equal(atomic_load(&ends), 0);
+}
+
+static void what_computes_has_longer(void **state)
+{
+    (void)state;
+    watch_busy(&stuck_ns);
+    struct watchdog *w = watch_stuck();
+    compute_ms(4 * LIMIT_MS);
+    watchdog_free(w);
+    assert_int_equal(atomic_load(&ends), 0);
+}
+
 __attribute__((noinline)) static void fall_over_here(void) { abort(); }
 
 static void a_crash_leaves_its_stack_and_the_log(void **state)
@@ -135,6 +213,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_crash_leaves_its_stack_and_the_log),
         cmocka_unit_test(a_stall_is_reported_once_with_all_stacks),
+        cmocka_unit_test(what_stands_still_is_ended),
+        cmocka_unit_test(the_limit_follows_the_pace),
+        cmocka_unit_test(what_computes_has_longer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
