@@ -42,6 +42,9 @@ how = os.environ.get(f"SHARD_{{rank}}", "")
 if how == "early":
     line("ERROR", "cannot open model.safetensors")
     sys.exit(66)
+if how in ("killed", "killed once") and not (how == "killed once" and (Path(os.environ["SEEN"]) / "again").exists()):
+    (Path(os.environ["SEEN"]) / "again").write_text("")
+    os.kill(os.getpid(), signal.SIGKILL)
 if how == "file":
     Path(sys.argv[sys.argv.index("--uds-path") + 1] + f"-{{rank}}").write_text("")
 if how in ("mute", "file"):
@@ -224,6 +227,19 @@ def test_shards_that_die_are_started_again_but_not_for_ever(launch):
     assert ": rank 1 was killed by signal 11" in out.strip().splitlines()[-1]
     router = s.said("router")["argv"]
     assert router[router.index("--shard-return-timeout") + 1] == "77"
+    assert none_left(s.pids())
+
+
+def test_a_first_load_that_the_kernel_ends_is_tried_once_more(launch):
+    s = launch("--num-shard", "2", env={"SHARD_1": "killed once"})
+    s.up()
+    s.p.send_signal(signal.SIGTERM)
+    out = s.end()
+    assert s.p.returncode == 0 and out.count("Starting the shards again") == 1 and out.count("Starting Webserver") == 1
+    s = launch("--num-shard", "2", env={"SHARD_1": "killed"})
+    out = s.end()
+    assert s.p.returncode == 1 and out.count("Starting the shards again") == 1
+    assert "Shard cannot start: rank 1 was killed by signal 9 (Killed; the kernel does this when memory runs out)" in out.strip().splitlines()[-1]
     assert none_left(s.pids())
 
 

@@ -165,10 +165,12 @@ static void download_lost(struct supervisor *s, enum role role, uint32_t rank, s
 }
 
 /* ---------------------------------------------------------------- RESTARTING */
-/* Under a router that waits for them, and not too often. */
-static bool may_restart(struct supervisor *s)
+/* Under a router that waits for them, and not too often. Who has not served yet may fail the same
+ * way for ever, and says why; but the kernel kills also for others' use of memory: once. */
+static bool may_restart(struct supervisor *s, const struct child *c)
 {
-    return s->served && s->children[CHILD_ROUTER].alive &&
+    const bool killed = WIFSIGNALED(c->status) && WTERMSIG(c->status) == SIGKILL;
+    return (s->served || (killed && !s->restarts.n)) && s->children[CHILD_ROUTER].alive &&
            restarts_left(&s->restarts, s->plan, clock_ms());
 }
 
@@ -218,7 +220,7 @@ static void rank_lost(struct supervisor *s, const char *what, uint32_t rank, con
 {
     char who[32], cause[400];
     snprintf(who, sizeof(who), "rank %" PRIu32, rank);
-    if (!may_restart(s)) {
+    if (!may_restart(s, c)) {
         fail(s, what, who, c);
         return;
     }
