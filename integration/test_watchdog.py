@@ -59,7 +59,7 @@ def test_the_audit_needs_a_key_or_this_machine(tmp_path):
     with Service(DEMO, args=["--api-key", "secret"]) as s:
         assert requests.get(s.url + "/debug/audit").status_code == 401
         r = requests.get(s.url + "/debug/audit", headers={"authorization": "Bearer secret", "x-forwarded-for": "10.0.0.1"})
-        assert r.status_code == 200 and set(r.json()) == {"scheduler", "requests", "connections", "descriptors"}
+        assert r.status_code == 200 and set(r.json()) == {"scheduler", "models", "requests", "connections", "descriptors"}
 
 
 def test_the_audit_balances_while_requests_run_and_after_a_storm():
@@ -89,6 +89,22 @@ def test_the_audit_balances_while_requests_run_and_after_a_storm():
         assert a["scheduler"]["balanced"] and a["scheduler"]["blocks"]["used"] == 0
         assert a["requests"] == idle["requests"]
         wait_for(lambda: s.audit()["descriptors"]["open"] <= idle["descriptors"]["open"] + 1, 30)
+
+
+def test_the_audit_shows_every_model(tmp_path):
+    (tmp_path / "other").symlink_to(DEMO)
+    with Service(DEMO, args=["--kv-cache-memory", "5e7", "--threads", 1, "--models-folder", tmp_path]) as s:
+        assert s.audit()["models"] == {}
+        body = {"model": "other", "prompt": "Once", "max_tokens": 1900, "ignore_eos": True, "stream": True}
+        stream = s.post("/v1/completions", body, stream=True)
+        next(stream.iter_lines())
+        (name, of), first = next(iter(s.audit()["models"].items())), s.audit()["scheduler"]
+        assert name == "other" and s.audit()["requests"]["permits_held"] == 1 and len(of["scheduler"]["sequences"]) == 1
+        assert of["scheduler"]["balanced"] and of["scheduler"]["blocks"]["held"] > 0 and first["known"] == 0
+        stream.close()
+        wait_for(lambda: s.audit()["models"]["other"]["scheduler"]["known"] == 0, 30)
+        of = s.audit()["models"]["other"]
+        assert s.audit()["requests"]["permits_held"] == 0 and of["scheduler"]["balanced"] and of["scheduler"]["blocks"]["used"] == 0
 
 
 def test_descriptors_that_run_out():

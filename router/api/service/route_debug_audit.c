@@ -1,6 +1,8 @@
 #include "router/api/lmtp/lmtp.h"
 #include "router/api/service/audit.h"
 #include "router/call/call.h"
+#include "router/models/models.h"
+#include <string.h>
 
 enum { WAIT_MS = 2000 };
 
@@ -14,18 +16,48 @@ static int may_ask(const struct call *c, struct err *e)
                          "who have one");
 }
 
+/* What a model's scheduler holds; null: it does not answer, which is an answer. */
+static void scheduler_of(struct edge *g, struct buf *out)
+{
+    struct infer *i = atomic_load(&g->infer);
+    struct err none = ERR_INIT;
+    if (!i || infer_audit(i, WAIT_MS, out, &none) != 0)
+        buf_str(out, "null");
+}
+
+struct others {
+    struct edge *first;
+    struct buf *out;
+    bool any;
+};
+
+/* One of the other models, if it is loaded. */
+static void other(void *arg, const char *name)
+{
+    struct others *o = arg;
+    struct edge *g = models_peek(o->first, name);
+    if (!g || g == o->first)
+        return;
+    buf_str(o->out, o->any ? "," : "");
+    buf_json_str(o->out, name, strlen(name));
+    buf_str(o->out, ":{\"scheduler\":");
+    scheduler_of(g, o->out);
+    buf_ch(o->out, '}');
+    models_release(g);
+    o->any = true;
+}
+
 static int work(struct call *c, struct err *e)
 {
     struct edge *g = edge_home(c->edge);
-    struct infer *i = atomic_load(&g->infer);
-    struct err none = ERR_INIT;
     if (may_ask(c, e) != 0)
         return -1;
     buf_str(&c->out, "{\"scheduler\":");
-    if (!i || infer_audit(i, WAIT_MS, &c->out, &none) != 0)
-        buf_str(&c->out, "null"); /* it does not answer, which is an answer */
+    scheduler_of(g, &c->out);
+    buf_str(&c->out, ",\"models\":{");
+    models_each(g->models, other, &(struct others){g, &c->out, false});
     buf_fmt(&c->out,
-            ",\"requests\":{\"live\":%u,\"permits_held\":%u,\"permits\":%u},"
+            "},\"requests\":{\"live\":%u,\"permits_held\":%u,\"permits\":%u},"
             "\"connections\":{\"http\":%u,\"lingering\":%u,\"lmtp\":%u},\"descriptors\":",
             atomic_load(&g->live) - 1, admission_held(&g->admission),
             g->config->max_concurrent_requests, c->counts.connections, c->counts.lingering,
@@ -40,7 +72,8 @@ const struct route route_debug_audit = {
     .paths = {"/debug/audit"},
     .summary =
         "What is held, and by whom: sequences and KV blocks of the first model's scheduler, "
-        "requests, connections, descriptors. `balanced`: the blocks in use are those that "
+        "and in `models` those of the other loaded ones; requests, connections, descriptors. "
+        "`balanced`: the blocks in use are those that "
         "sequences hold. Without keys it is served to 127.0.0.1 and ::1 alone, and not through a "
         "proxy.",
     .work = work,
