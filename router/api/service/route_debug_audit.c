@@ -42,7 +42,7 @@ static void other(void *arg, const char *name)
     buf_json_str(o->out, name, strlen(name));
     buf_str(o->out, ":{\"scheduler\":");
     scheduler_of(g, o->out);
-    buf_ch(o->out, '}');
+    buf_fmt(o->out, ",\"permits_held\":%u}", admission_held(&g->admission));
     models_release(g);
     o->any = true;
 }
