@@ -11,6 +11,7 @@ import signal
 import time
 
 import pytest
+import requests
 from serving import BIN, DEMO, SLOW, Process, Service, free_port, wait_for
 
 LONG = {"inputs": "Once upon a time", "parameters": {"max_new_tokens": 1500, "ignore_eos": True, "details": True}}
@@ -106,6 +107,8 @@ def test_an_engine_that_is_stuck_costs_no_stream():
         first = [next(events)]
         (shard,) = s.shards()
         thread = StoppedThread(busiest_thread(shard))
+        for path, code in (("/livez", 200), ("/metrics", 200), ("/info", 200), ("/v1/models", 200), ("/debug/audit", 200)):
+            assert requests.get(s.url + path, timeout=10 * SLOW).status_code == code, "no such route waits for the engine"
         s.wait_log("stuck: this process is of no use any more")
         thread.reap()
         assert first + list(events) == want

@@ -51,6 +51,8 @@ def test_the_port_opens_first_and_says_how_far_the_start_is(held):
     assert s.metric("startup_phase_seconds", phase="ready") == 0
     assert s.metric("startup_phase_seconds", phase="rendezvous") > 0
     assert "All shards ready" not in s.log and "Connected" not in s.log
+    s.wait_log("Waiting for shard to be ready... rank=0 at=", 60)
+    assert re.search(r"Waiting for shard to be ready\.\.\. rank=\d at=\"?rendezvous", s.log), s.log[-2000:]
     let_go()
     s.wait_ready()
     s.wait_log("All shards ready")
