@@ -13,6 +13,23 @@
 
 static bool keep;
 
+/* How many of the last bytes of text [n] may begin one of the sequences; n: one of them is there.
+ */
+static size_t may_begin(const char *const *stop, uint32_t n_stop, const char *text, size_t n)
+{
+    size_t most = 0;
+    for (uint32_t s = 0; s < n_stop; s++) {
+        size_t len = strlen(stop[s]);
+        for (size_t k = 0; k + len <= n; k++)
+            if (!memcmp(text + k, stop[s], len))
+                return n;
+        for (size_t k = 1; k < len && k <= n; k++)
+            if (k > most && !memcmp(text + n - k, stop[s], k))
+                most = k;
+    }
+    return most;
+}
+
 static void check(const char *const *stop, uint32_t n, const char *text, const char *want)
 {
     size_t len = strlen(text);
@@ -26,6 +43,10 @@ static void check(const char *const *stop, uint32_t n, const char *text, const c
                 from = i + 1;
                 if (strncmp(out.p ? out.p : "", want, out.len) != 0)
                     fail_msg("cuts %x of `%s`: `%s` is out", cuts, text, out.p);
+                size_t waits = may_begin(stop, n, text, from);
+                if (waits < from && out.len != from - waits)
+                    fail_msg("cuts %x of `%s`: %zu bytes are out, %zu may wait", cuts, text,
+                             out.len, waits);
             }
         stop_trim_end(&t, &out);
         assert_string_equal(out.p ? out.p : "", want);
