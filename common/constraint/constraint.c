@@ -247,7 +247,7 @@ static bool within(const struct byte_set *a, const struct byte_set *b)
 
 static term step_byte(struct constraint *c, term t, uint8_t byte)
 {
-    struct byte_set alike;
+    struct byte_set alike = {{0}};
     uint32_t *row = row_of(c, &c->next, t, 256);
     if (!row || row[byte] != UNKNOWN)
         return row ? row[byte] : TERM_NONE;
@@ -285,7 +285,7 @@ static unsigned first_of(const struct byte_set *s)
 term constraint_step_class(struct constraint *c, term t, uint8_t class_of)
 {
     const struct byte_set *class = &c->classes.member[class_of];
-    struct byte_set alike;
+    struct byte_set alike = {{0}};
     uint32_t *row = t == TERM_NONE ? NULL : row_of(c, &c->by_class, t, BYTE_CLASSES);
     if (!row || row[class_of] != UNKNOWN)
         return row ? row[class_of] : TERM_NONE;

@@ -9,7 +9,7 @@
 /* c with its schemas by their addresses; `under` means these places, and is 0 where nobody asks. */
 static void sort(struct conj *to, const struct conj *c)
 {
-    int place[MAX_CONJ];
+    int place[MAX_CONJ] = {0};
     *to = (struct conj){.n = 0, .never = c->never, .unevaluated = c->unevaluated};
     for (int i = 0; i < c->n; i++) {
         int k = to->n++;

@@ -157,7 +157,7 @@ static bool listed(struct schema *s, const struct conj *c, int i, struct unique 
 /* Lists of different values out of a few: what may follow depends on which were there. */
 static term permutations(struct schema *s, const struct unique *u)
 {
-    term tail[1 << MAX_UNIQUE];
+    term tail[1 << MAX_UNIQUE] = {0};
     for (unsigned set = (1u << u->n); set-- > 0;) {
         tail[set] = TERM_EMPTY;
         for (int i = 0; i < u->n; i++) {

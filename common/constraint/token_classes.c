@@ -148,7 +148,7 @@ int class_trie_fill(struct class_trie *out, const struct flat_trie *t, uint32_t 
                       .of = malloc((t->n + (size_t)1) * sizeof(*b.of))};
     int rc = b.node && b.of && collect(&b, t) == 0 ? 0 : -1;
     if (rc == 0) {
-        out->node = malloc(b.n * sizeof(*out->node));
+        out->node = calloc(b.n, sizeof(*out->node));
         out->fine = malloc((t->n + (size_t)1) * sizeof(*out->fine));
         out->id = malloc((t->node[t->n].ids + (size_t)1) * sizeof(*out->id));
         rc = out->node && out->fine && out->id ? 0 : -1;

@@ -181,7 +181,7 @@ static struct flat_node *more(struct flat_trie *t, size_t *cap)
 static int pick(struct flat_trie *out, size_t *cap, uint32_t *n_ids, const struct flat_trie *from,
                 const struct places *wanted)
 {
-    uint32_t way[TOKEN_BYTES + 1], made[TOKEN_BYTES + 1], depth = 0;
+    uint32_t way[TOKEN_BYTES + 1], made[TOKEN_BYTES + 1] = {0}, depth = 0;
     for (uint32_t p = next_place(wanted, 0); p < wanted->n; p = next_place(wanted, p + 1)) {
         uint32_t to = from->node[from->leaf[p]].depth, same = to;
         for (uint32_t i = from->leaf[p]; same && (same > depth || way[same] != i); i = from->up[i])
