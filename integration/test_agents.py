@@ -488,3 +488,27 @@ def test_what_needs_a_memory_is_refused_by_name(s, named, kw):
     assert r.status_code == 400 and r.json()["error"]["param"] == named
     kept = s.post("/v1/responses", {"input": "[[x]]", "store": True})
     assert kept.status_code == 200 and kept.json()["store"] is False
+
+
+@pytest.mark.parametrize("strict_one", [True, False])
+def test_strict_tools_in_free_answers(strict_one, tmp_path):
+    """What is said without a call is as without `strict`; a schema that cannot be kept is refused by name, where it must be kept."""
+    (tmp_path / "t.json").write_text(json.dumps({"chat_template": TEMPLATE}))
+
+    def tool(parameters, **more):
+        return {"type": "function", "function": {"name": "f", "parameters": parameters, **more}}
+
+    with Service(DEMO, args=["--tokenizer-config-path", tmp_path / "t.json"]) as s:
+        body = {"messages": [{"role": "user", "content": "Once"}], "max_tokens": 30, "temperature": 0}
+        fine = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": False}
+        plain = s.post("/v1/chat/completions", {**body, "tools": [tool(fine, strict=False)]}).json()
+        kept = s.post("/v1/chat/completions", {**body, "tools": [tool(fine, strict=strict_one)]}).json()
+        shown = "true" if strict_one else "false"  # the template shows the tool as it was sent
+        assert len(plain["choices"][0]["message"]["content"]) > 20 and kept["choices"][0]["message"]["content"], shown
+        odd = {"type": "object", "properties": {"s": {"type": "string", "pattern": "(?<=a)b"}}}
+        r = s.post("/v1/chat/completions", {**body, "tools": [tool(odd, strict=strict_one)]})
+        assert r.status_code == (400 if strict_one else 200), r.text
+        if strict_one:
+            assert "grammar is not valid" in r.json()["error"]["message"]
+        r = s.post("/v1/responses", {"input": "Once", "max_output_tokens": 20, "tools": [{"type": "function", "name": "f", "parameters": odd, "strict": strict_one}]})
+        assert r.status_code == (400 if strict_one else 200), r.text

@@ -52,7 +52,7 @@ def text_of(r):
 def test_what_was_answered_can_be_read(s):
     c = client_of(s)
     made = c.responses.create(input="Once upon a time", instructions="Be kind.", metadata={"a": "b"}, **FEW)
-    assert made.store and made.previous_response_id is None and not made.background
+    assert made.id.startswith("resp_") and made.store and made.previous_response_id is None and not made.background
     assert strict(c.responses.retrieve(made.id)) == made
     streamed = list(c.responses.create(input="Once", stream=True, **FEW))[-1].response
     assert c.responses.retrieve(streamed.id) == streamed
@@ -96,7 +96,7 @@ def test_a_conversation_goes_on_by_its_id(s):
     # a branch from the middle, and what follows one that is gone
     branch = c.responses.create(input="Another way.", previous_response_id=r.previous_response_id, **FEW)
     c.responses.delete(r.previous_response_id)
-    for gone in (branch.id, "resp-none", "x" * 200):
+    for gone in (branch.id, "resp_none", "x" * 200):
         with pytest.raises(openai.BadRequestError) as e:
             c.responses.create(input="x", previous_response_id=gone, **FEW)
         assert e.value.param == "previous_response_id" and "not found" in str(e.value)

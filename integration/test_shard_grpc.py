@@ -312,6 +312,31 @@ def test_a_constraint_begins_behind_reasoning(router, golden):
     assert router.got[free.id] == router.got[inside.id], "a mask of the reasoning forbids nothing the model wants"
 
 
+def test_calls_in_an_answer_are_kept_to_their_schemas(router, golden):
+    """Free until the model begins a call; then its arguments are those that the function takes, and the text is free again."""
+    pb, ids = router.pb, golden[0]["ids"]
+    call = {
+        "type": "object",
+        "properties": {"name": {"const": "save"}, "arguments": {"type": "object", "properties": {"n": {"enum": [17, 18]}}, "required": ["n"], "additionalProperties": False}},
+        "required": ["name", "arguments"],
+        "additionalProperties": False,
+    }
+    spec = {"grammar": json.dumps({"open": "<tool_call>", "close": "</tool_call>", "schema": call}), "grammar_type": pb.GRAMMAR_TYPE_CALLS}
+    free, kept = router.request(ids, 25), router.request(ids, 25, **spec)
+    router.finish(router.prefill(free, kept))
+    assert router.got[free.id] == router.got[kept.id], "nothing that the model wants is forbidden"
+    begun = router.request(ids, 40, grammar="Well. <tool_call>", grammar_type=pb.GRAMMAR_TYPE_REGEX)
+    router.finish(router.prefill(begun))
+    said = [i for i in router.got[begun.id] if i > 2]  # without the end of text
+    for how in ({}, {"temperature": 1.3, "seed": 5, "do_sample": True}):
+        r = router.request(ids + said, 90, **spec, **how)
+        r.generated_len = len(said)
+        router.finish(router.prefill(r))
+        text = router.last[r.id].generated_text.text
+        inside, close, _ = text.partition("<tool_call>")[2].partition("</tool_call>")
+        assert close and json.loads(inside) in [{"name": "save", "arguments": {"n": n}} for n in (17, 18)], text
+
+
 def test_errors_of_whole_calls(router, golden):
     pb, s = router.pb, router.s
     internal = grpc.StatusCode.INTERNAL

@@ -1,4 +1,5 @@
 /* constraint.c - terms as states, their transitions kept as they are found. */
+#include "common/constraint/calls.h"
 #include "common/constraint/channels.h"
 #include "common/constraint/constraint_impl.h"
 #include "common/constraint/grammar.h"
@@ -36,8 +37,9 @@ static term compile(struct constraint *c, enum constraint_reasoning reasoning,
     cJSON *schema = json_parse_exact(text, n, e);
     if (!schema)
         return err_wrap(e, "JSON schema"), TERM_NONE;
-    term t = reasoning == CONSTRAINT_CHANNEL_CALLS ? channel_calls(c->pool, schema, layout, e)
-                                                   : schema_term(c->pool, schema, layout, e);
+    term t = kind == CONSTRAINT_CALLS                ? calls_term(c->pool, schema, layout, e)
+             : reasoning == CONSTRAINT_CHANNEL_CALLS ? channel_calls(c->pool, schema, layout, e)
+                                                     : schema_term(c->pool, schema, layout, e);
     cJSON_Delete(schema);
     return t;
 }

@@ -17,9 +17,10 @@ enum constraint_kind {
     CONSTRAINT_JSON_SCHEMA,  /* the answer is an instance: common/constraint/schema.h */
     CONSTRAINT_JSON_COMPACT, /* the same without white space between tokens */
     CONSTRAINT_GBNF,         /* the answer is of llama.cpp's grammar: common/constraint/grammar.h */
-    CONSTRAINT_LARK          /* the same in Lark's notation */
+    CONSTRAINT_LARK,         /* the same in Lark's notation */
+    CONSTRAINT_CALLS         /* any text, and calls in it: common/constraint/calls.h */
 };
-enum { CONSTRAINT_KINDS = CONSTRAINT_LARK + 1 };
+enum { CONSTRAINT_KINDS = CONSTRAINT_CALLS + 1 };
 /* What a model that thinks aloud may write before the text that is constrained. */
 enum constraint_reasoning {
     CONSTRAINT_NO_REASONING,

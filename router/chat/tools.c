@@ -166,12 +166,23 @@ static cJSON *one_call(const char *name, const char *base, const char *arguments
     return call;
 }
 
-cJSON *tools_schema(const struct tools *t, const char *arguments)
+bool tools_strict(const cJSON *tool) { return cJSON_IsTrue(json_get(function_of(tool), "strict")); }
+
+static cJSON *any_arguments(void)
+{
+    cJSON *p = cJSON_CreateObject();
+    cJSON_AddStringToObject(p, "type", "object");
+    cJSON_AddTrueToObject(p, "additionalProperties");
+    return p;
+}
+
+/* `several`: a list of calls. `loose`: where a tool is not strict, any arguments. */
+static cJSON *schema_of(const struct tools *t, const char *arguments, bool several, bool loose)
 {
     cJSON *schema = cJSON_CreateObject(), *defs = cJSON_AddObjectToObject(schema, "$defs");
     cJSON *to = schema;
     const cJSON *tool;
-    if (t->several) {
+    if (several) {
         cJSON_AddStringToObject(schema, "type", "array");
         cJSON_AddNumberToObject(schema, "minItems", 1);
         cJSON_AddNumberToObject(schema, "maxItems", MAX_FORCED_CALLS);
@@ -184,12 +195,27 @@ cJSON *tools_schema(const struct tools *t, const char *arguments)
         struct buf base = BUF_INIT;
         pointer(&base, name_of(tool));
         if (!base.oom) {
-            cJSON_AddItemToObject(defs, name_of(tool), parameters(tool, base.p));
+            cJSON_AddItemToObject(defs, name_of(tool),
+                                  loose && !tools_strict(tool) ? any_arguments()
+                                                               : parameters(tool, base.p));
             cJSON_AddItemToArray(any, one_call(name_of(tool), base.p, arguments));
         }
         buf_free(&base);
     }
     return schema;
+}
+
+cJSON *tools_schema(const struct tools *t, const char *arguments)
+{
+    return schema_of(t, arguments, t->several, false);
+}
+
+cJSON *tools_schema_of_call(const struct tools *t, const char *arguments)
+{
+    const cJSON *tool;
+    bool any = false;
+    cJSON_ArrayForEach(tool, t->list) { any |= tools_strict(tool); }
+    return any ? schema_of(t, arguments, false, true) : NULL;
 }
 
 /* ---------------------------------------------------------------- types */

@@ -41,6 +41,14 @@ void constrain_named(struct body *b, const cJSON *named, struct ask *q)
     constrain_as(b, json_get(named, "schema"), json_bool(named, "strict", false), q);
 }
 
+void constrain_calls(struct body *b, const cJSON *spec, struct ask *q)
+{
+    struct buf text = BUF_INIT;
+    json_print_exact(&text, spec);
+    constrain(b, q, CONSTRAINT_CALLS, text.p && !text.oom ? text.p : "");
+    buf_free(&text);
+}
+
 void constrain_compact(struct ask *q)
 {
     if (q->constraint && q->constraint_kind == CONSTRAINT_JSON_SCHEMA)

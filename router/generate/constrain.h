@@ -22,6 +22,8 @@ void constrain_named(struct body *b, const cJSON *named, struct ask *q);
 void constrain_syntax(struct body *b, struct object o, const char *key, const char *syntax,
                       const char *definition, struct ask *q);
 
+/* Calls in the answer (common/constraint/calls.h). */
+void constrain_calls(struct body *b, const cJSON *spec, struct ask *q);
 /* What was asked for is `strict`: JSON without white space between its tokens. */
 void constrain_compact(struct ask *q);
 

@@ -200,14 +200,40 @@ static bool all_strict(const struct tools *t)
     const cJSON *tool;
     cJSON_ArrayForEach(tool, t->list)
     {
-        if (!cJSON_IsTrue(json_get(json_get(tool, "function"), "strict")))
+        if (!tools_strict(tool))
             return false;
     }
     return true;
 }
 
-/* Which calls are looked for, and a schema where there must be one. */
-static int plan_calls(struct body *b, struct chat_request *r, struct ask *q, struct err *e)
+/* The answer may have calls, and tools are `strict`: arguments are kept to their schemas from the
+ * marker on that begins a call. Where a model writes calls in another way than as JSON between
+ * markers, they are not. */
+static void keep_strict(struct body *b, struct chat_request *r, struct ask *q)
+{
+    const struct call_format *f = r->style.calls;
+    const bool marked = f->open && f->close && !f->named && !f->tags && !f->bare && !f->python &&
+                        !strcmp(f->arguments, "arguments");
+    cJSON *call = marked ? tools_schema_of_call(&r->tools, f->arguments) : NULL;
+    if (!call)
+        return;
+    cJSON *spec = cJSON_CreateObject();
+    cJSON_AddStringToObject(spec, "open", f->open);
+    cJSON_AddStringToObject(spec, "close", f->close);
+    cJSON_AddItemToObject(spec, "schema", call);
+    constrain_calls(b, spec, q);
+    cJSON_Delete(spec);
+}
+
+static bool can_keep_calls(const struct call *c)
+{
+    return edge_limits(c->edge)->takes_grammars && !c->edge->config->disable_grammar_support;
+}
+
+/* Which calls are looked for, and a schema where there must be one. `can`: the shards keep calls to
+ * schemas. */
+static int plan_calls(struct body *b, struct chat_request *r, bool can, struct ask *q,
+                      struct err *e)
 {
     struct tools *t = &r->tools;
     if (t->list && q->constraint)
@@ -221,8 +247,11 @@ static int plan_calls(struct body *b, struct chat_request *r, struct ask *q, str
     r->reply.n_names = t->n;
     r->reply.types = tools_types;
     r->reply.types_of = t->list;
-    if (!t->forced)
-        return 0;
+    if (!t->forced) {
+        if (can)
+            keep_strict(b, r, q);
+        return b->failed ? -1 : 0;
+    }
     t->several = t->several && !r->style.channels; /* a call ends the answer */
     cJSON *schema = tools_schema(t, r->style.calls->arguments);
     if (!schema)
@@ -277,7 +306,7 @@ int chat_prepare(struct call *c, struct body *b, struct object chat, struct chat
     if (tools_read(b, chat, &r->tools, e) != 0 || b->failed)
         return -1;
     r->style = chat_style(r->chat, r->tools.list != NULL);
-    if (plan_calls(b, r, q, e) != 0)
+    if (plan_calls(b, r, can_keep_calls(c), q, e) != 0)
         return -1;
     struct rendering x = {c, variables, r, q};
     return r->fit ? fit_prompt(c, messages, q, r->fit, render_some, &x, e)
@@ -303,7 +332,7 @@ int chat_request_parse(struct call *c, struct chat_request *r, struct err *e)
         return -1;
     struct object root = body_root(&b);
     template_keep_numbers(b.root, b.text, b.n);
-    struct openai *o = openai_parse(c, &b, "chatcmpl", e);
+    struct openai *o = openai_parse(c, &b, "chatcmpl-", e);
     struct ask *q = ARENA_NEW(&c->arena, struct ask, 1);
     if (!o || !q)
         return err_nomem(e);

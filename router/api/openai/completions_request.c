@@ -88,7 +88,7 @@ struct openai *completions_parse(struct call *c, struct err *e)
     uint32_t max = most_prompts(c);
     if (body_open(&b, c->body.p, c->body.len, &c->arena, e) != 0)
         return NULL;
-    struct openai *o = openai_parse(c, &b, "cmpl", e);
+    struct openai *o = openai_parse(c, &b, "cmpl-", e);
     if (!o)
         return NULL;
     read_prompts(c, &b, o);

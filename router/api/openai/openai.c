@@ -150,7 +150,7 @@ struct openai *openai_parse(struct call *c, struct body *b, const char *id_prefi
     b->plain = true;
     const char *model = body_str(b, root, "model", false);
     o->model = model && *model && strcmp(model, "tgi") != 0 ? model : c->edge->model_id;
-    snprintf(o->id, sizeof(o->id), "%s-%016llx%08x", id_prefix, (unsigned long long)seed_draw(),
+    snprintf(o->id, sizeof(o->id), "%s%016llx%08x", id_prefix, (unsigned long long)seed_draw(),
              (unsigned)c->created_unix);
     o->stream = body_bool(b, root, "stream", false);
     const cJSON *options = json_get(root.json, "stream_options");

@@ -35,7 +35,7 @@ static void item_id(struct buf *out, const struct openai *o, const struct reply_
                                            [ITEM_MESSAGE] = "msg",
                                            [ITEM_FUNCTION] = "fc",
                                            [ITEM_CUSTOM] = "ctc"};
-    buf_fmt(out, "\"%s_%s_%u\"", prefixes[kind_of(o, news)], strchr(o->id, '-') + 1, news->index);
+    buf_fmt(out, "\"%s_%s_%u\"", prefixes[kind_of(o, news)], strchr(o->id, '_') + 1, news->index);
 }
 
 /* The text of a custom tool's call, quoted. */
@@ -58,7 +58,7 @@ static void custom_item(struct buf *out, const struct openai *o, const struct re
     if (news->call)
         string(out, news->call->id);
     else /* nine letters and digits, as others are */
-        buf_fmt(out, "\"%.9s\"", strchr(o->id, '-') + 1);
+        buf_fmt(out, "\"%.9s\"", strchr(o->id, '_') + 1);
     buf_str(out, ",\"name\":");
     string(out, news->call ? news->call->name : o->responses->forced);
     buf_str(out, ",\"input\":");

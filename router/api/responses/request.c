@@ -72,7 +72,7 @@ int responses_parse(struct call *c, struct chat_request *r, struct responses *p,
         return -1;
     struct object root = body_root(&b);
     template_keep_numbers(b.root, b.text, b.n);
-    struct openai *o = openai_parse(c, &b, "resp", e);
+    struct openai *o = openai_parse(c, &b, "resp_", e);
     struct ask *q = ARENA_NEW(&c->arena, struct ask, 1);
     if (!o || !q)
         return err_nomem(e);

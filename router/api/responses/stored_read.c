@@ -12,7 +12,7 @@ static void add_item(struct buf *out, const cJSON *given, const char *id, unsign
     const cJSON *content = json_get(item, "content");
     const bool message = !strcmp(json_str(item, "type", "message"), "message");
     char name[80];
-    snprintf(name, sizeof(name), "%s_%s_%u", message ? "msg" : "item", strchr(id, '-') + 1, number);
+    snprintf(name, sizeof(name), "%s_%s_%u", message ? "msg" : "item", strchr(id, '_') + 1, number);
     if (!json_str(item, "type", NULL))
         cJSON_AddStringToObject(item, "type", "message");
     if (!json_str(item, "id", NULL)) {

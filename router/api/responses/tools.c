@@ -106,6 +106,8 @@ static cJSON *one_tool(struct body *b, struct object root, const cJSON *given)
     }
     if (json_str(given, "description", NULL))
         cJSON_AddStringToObject(f, "description", json_str(given, "description", ""));
+    if (cJSON_IsTrue(json_get(given, "strict")))
+        cJSON_AddTrueToObject(f, "strict");
     if (schema)
         cJSON_AddItemToObject(f, "parameters", cJSON_Duplicate(schema, true));
     return tool;
