@@ -107,18 +107,11 @@ static void path_item(struct buf *out, const char *path)
             }
 }
 
-/* A property of a schema; `*sep` parts it from the one before. */
-static void param_schema(struct buf *out, const char **sep, const char *name, bool whole,
-                         double low, double high)
+/* A property of a schema. `words`: what it must be. */
+static void param_schema(struct buf *out, const char *name, bool whole, const char *words)
 {
-    buf_fmt(out, "%s\"%s\":{\"type\":\"%s\",\"nullable\":true", *sep, name,
-            whole ? "integer" : "number");
-    if (!whole)
-        buf_fmt(out, ",\"minimum\":%g", low == FLT_MIN ? 0 : low);
-    if (!whole && high < FLT_MAX)
-        buf_fmt(out, ",\"maximum\":%g", high);
-    buf_ch(out, '}');
-    *sep = ",";
+    buf_fmt(out, ",\"%s\":{\"type\":\"%s\",\"nullable\":true,\"description\":\"must be %s\"}", name,
+            whole ? "integer" : "number", words);
 }
 
 #define WHOLE_F32 false
@@ -126,14 +119,13 @@ static void param_schema(struct buf *out, const char **sep, const char *name, bo
 #define WHOLE_I32 true
 static void param_schemas(struct buf *out, bool tgi)
 {
-    const char *sep = ",";
     buf_str(out, "\"dry_sequence_breakers\":{\"type\":\"array\",\"nullable\":true,"
                  "\"items\":{\"type\":\"string\"}}");
 #define PARAM(kind, type, name, member, neutral, low, high, taken, words, in_tgi, in_openai, ...)  \
     {                                                                                              \
         static const char *const names[] = {in_openai, in_tgi};                                    \
         if (names[tgi])                                                                            \
-            param_schema(out, &sep, names[tgi], WHOLE_##type, low, high);                          \
+            param_schema(out, names[tgi], WHOLE_##type, words);                                    \
     }
 #include "common/params.def"
 }

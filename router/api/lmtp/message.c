@@ -291,6 +291,9 @@ static bool param_field(struct reader *r, const char *key, size_t n)
         static const char *const field = lmtp;                                                     \
         if (field && is(key, n, field)) {                                                          \
             READ_##type(r, field, low, high, &r->m->name);                                         \
+            const PARAM_V_##type v = r->m->name.v;                                                 \
+            if (!PARAM_CUTS_##kind && r->m->name.set && !(taken))                                  \
+                complain(r->m, field, "is out of range");                                          \
             return true;                                                                           \
         }                                                                                          \
     }
