@@ -1,57 +1,13 @@
-/* adapters.h - which adapters are served, numbers for them, and whether one more fits beside those
- * that run.
+/* adapters.h - numbers for adapters, and whether one more fits beside those that run.
  *
  * The shards bring an adapter to their devices when a request needs it and keep it as long as one
  * does (S-LoRA, arXiv 2311.03285). Adapters that no request uses are evicted. So the router counts
- * the pages of those in use: together they never exceed the pool.
- *
- * A list never changes. A change makes another list, which takes the place of the old one on the
- * shelf; a reader holds the one that it found. An adapter that is loaded gets a number of its own,
- * also under a name that was used before: the number tells what it leaves in the KV cache apart. */
+ * the pages of those in use: together they never exceed the pool. */
 #ifndef ROUTER_SCHEDULER_ADAPTERS_H
 #define ROUTER_SCHEDULER_ADAPTERS_H
-#include <pthread.h>
-#include <stdatomic.h>
+#include "router/shards/served_adapters.h"
 #include <stdbool.h>
 #include <stdint.h>
-
-struct served_adapter {
-    char *name;
-    char *path;      /* that it was loaded from at run time; NULL: the shards start with it */
-    uint32_t pages;  /* that it takes on each rank while it is in use */
-    uint32_t number; /* from 1 on; ascending within a list */
-    bool leaving;    /* it is being unloaded: not for new requests */
-};
-struct served_adapters {
-    atomic_uint holders;
-    uint32_t n;
-    struct served_adapter v[];
-};
-
-/* All four: a new list, held once by the caller; NULL: no memory. `s` is not released. */
-struct served_adapters *served_adapters_none(void);
-/* With one more at the end; name and path (or NULL) are copied. */
-struct served_adapters *served_adapters_with(const struct served_adapters *s,
-                                             const struct served_adapter *more);
-struct served_adapters *served_adapters_without(const struct served_adapters *s, uint32_t number);
-struct served_adapters *served_adapters_marked(const struct served_adapters *s, uint32_t number,
-                                               bool leaving);
-struct served_adapters *served_adapters_hold(struct served_adapters *s); /* once more; any thread */
-void served_adapters_release(struct served_adapters *s); /* any thread; NULL: fine */
-/* The one that new requests mean by the name, or NULL. */
-const struct served_adapter *served_adapters_find(const struct served_adapters *s,
-                                                  const char *name);
-
-/* Where other threads find the list. */
-struct adapter_shelf {
-    pthread_mutex_t lock;
-    struct served_adapters *now; /* NULL: nothing yet */
-};
-void adapter_shelf_init(struct adapter_shelf *f);
-void adapter_shelf_fini(struct adapter_shelf *f);
-void adapter_shelf_put(struct adapter_shelf *f, struct served_adapters *s); /* holds it once more */
-struct served_adapters *adapter_shelf_hold(struct adapter_shelf *f); /* to be released; or NULL */
-bool adapter_shelf_has(struct adapter_shelf *f, const char *name);   /* for new requests */
 
 enum {
     ADAPTERS_MAX_UNLISTED = 256,

@@ -19,11 +19,12 @@
  * the snapshots of prompts. */
 #ifndef ROUTER_SCHEDULER_CELLS_H
 #define ROUTER_SCHEDULER_CELLS_H
+#include "router/shards/start.h"
 #include <stdbool.h>
 #include <stdint.h>
 
 #define NO_CELL UINT32_MAX
-enum { CELLS_EACH = 2 }; /* a step reads one and writes the other */
+enum { CELLS_EACH = SHARD_STATE_CELLS }; /* a step reads one and writes the other */
 
 struct cells; /* opaque: layout lives in cells.c */
 

@@ -2,7 +2,6 @@
 #include "common/log.h"
 #include "common/params.h"
 #include "common/rpc_pack.h"
-#include "router/scheduler/cells.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -110,7 +109,7 @@ static int ask_info(struct fan *f, struct shard_model *m, struct rpc_mem *mem, s
     snprintf(m->device, sizeof(m->device), "%s", r->device_type);
     if (m->state_cells_per_request)
         without_rewinding(m);
-    if (m->state_cells_per_request && m->state_cells_per_request != CELLS_EACH)
+    if (m->state_cells_per_request && m->state_cells_per_request != SHARD_STATE_CELLS)
         return err_set(e, ERR_SYSTEM,
                        "a request needs %u cells of recurrent state: only 2 are known",
                        m->state_cells_per_request);

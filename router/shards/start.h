@@ -4,8 +4,10 @@
 #ifndef ROUTER_SHARDS_START_H
 #define ROUTER_SHARDS_START_H
 #include "common/sentence.h"
-#include "router/scheduler/adapters.h"
+#include "router/shards/served_adapters.h"
 #include "router/shards/shards.h"
+
+enum { SHARD_STATE_CELLS = 2 }; /* of recurrent state a request, where a model has any */
 
 struct shard_model {
     int version;           /* of generate.vN */
@@ -28,7 +30,7 @@ struct shard_model {
     uint32_t swap_slots;                           /* blocks that every shard's swap region holds */
     uint64_t swap_block_ns;                        /* to move one there */
     uint32_t state_cells_per_request, state_cells; /* of recurrent state; 0: the model has none */
-    uint32_t adapter_pages;           /* that adapters in use share */
+    uint32_t adapter_pages;                        /* that adapters in use share */
     uint32_t runtime_adapters;        /* so many may be loaded while the shards serve */
     struct served_adapters *adapters; /* released by the caller, also after an error; or NULL */
 };
