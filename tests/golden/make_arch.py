@@ -91,6 +91,10 @@ CASES = {
         n_shared_experts=2, moe_intermediate_size=32, first_k_dense_replace=1, norm_topk_prob=True,
         routed_scaling_factor=1.5, rope_parameters=THETA,
     ),
+    "qwen3_moe_in_first": dict(
+        model_type="qwen3_moe", head_dim=16, num_experts=8, num_experts_per_tok=3, moe_intermediate_size=48,
+        norm_topk_prob=True, rope_parameters=dict(THETA),
+    ),
     "mamba2": dict(
         model_type="mamba2", num_heads=8, head_dim=16, state_size=16, n_groups=2, expand=2, conv_kernel=4, chunk_size=16,
         num_attention_heads=8,
@@ -150,6 +154,16 @@ def store_mxfp4(model, out):
     save_file({k: v.contiguous() for k, v in tensors.items()}, f"{out}/model.safetensors", {"format": "pt"})
 
 
+def store_in_first(model, out):
+    """As Qwen3-VL's checkpoints with experts are: all experts of a layer in one tensor, [experts, in, out]."""
+    tensors = {}
+    for name, p in model.state_dict().items():
+        fused = name.endswith(("experts.gate_up_proj", "experts.down_proj"))
+        tensors[name] = (p.transpose(1, 2) if fused else p).contiguous()
+    assert any(t.dim() == 3 for t in tensors.values())
+    save_file(tensors, f"{out}/model.safetensors", {"format": "pt"})
+
+
 def as_stored_mxfp4(model):
     for name, p in model.named_parameters():
         p.data = to_mxfp4(p.data)[2] if name.endswith(("gate_up_proj", "down_proj")) else p.data.bfloat16().float()
@@ -201,6 +215,8 @@ def make(name, overrides, out):
             break
     model.save_pretrained(out)
     v5 = json.load(open(f"{out}/config.json"))
+    if name.endswith("in_first"):
+        store_in_first(model, out)
     if name.endswith("mxfp4"):
         store_mxfp4(model, out)
         v5 |= {"dtype": "bfloat16", "quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": [

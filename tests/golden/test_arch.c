@@ -101,6 +101,7 @@ static const char *const dirs[] = {
     MADE "olmoe",
     MADE "glm",
     MADE "dots1",
+    MADE "qwen3_moe_in_first",
     MADE "mamba2",
     MADE "bamba",
     MADE "lfm2_moe",
