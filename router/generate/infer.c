@@ -406,7 +406,7 @@ static void settle_limits(struct infer *i, const struct shard_model *m)
     memcpy(l->quantize, m->quantize, sizeof(l->quantize));
     memcpy(l->device, m->device, sizeof(l->device));
     /* Ours list all; those of v2 have none. */
-    l->lists_adapters = m->takes_input_ids || m->version == 2;
+    l->lists_adapters = m->task == TASK_GENERATE && (m->takes_input_ids || m->version == 2);
     l->runtime_adapters = m->runtime_adapters;
     l->task = m->task;
     l->pairs_as_text = m->pairs_as_text;

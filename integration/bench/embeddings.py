@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+"""Embeddings beside ONNX Runtime: 64 texts of 128 tokens, fp32, the same random weights, in turns.
+
+    python integration/bench/embeddings.py [--shape bge-small] [--rounds 3] [--threads 2]
+
+Ours is timed through HTTP (/v1/embeddings, ids in, base64 out), ONNX Runtime by session.run() on a batch that needs no padding. Needs torch,
+transformers, onnx, onnxscript and onnxruntime (PyPI); the programs from BIN_DIR (build/bin)."""
+
+import argparse
+import base64
+import json
+import pathlib
+import statistics
+import sys
+import tempfile
+import time
+
+import numpy as np
+import onnxruntime
+import torch
+from transformers import BertConfig, BertModel, XLMRobertaConfig, XLMRobertaModel
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+from serving import DEMO, Service  # noqa: E402
+
+SHAPES = {
+    "bge-small": (BertModel, BertConfig(vocab_size=30522, hidden_size=384, num_hidden_layers=12, num_attention_heads=12, intermediate_size=1536)),
+    "bge-m3": (XLMRobertaModel, XLMRobertaConfig(
+        vocab_size=250002, hidden_size=1024, num_hidden_layers=24, num_attention_heads=16, intermediate_size=4096,
+        max_position_embeddings=8194, type_vocab_size=1, layer_norm_eps=1e-5)),
+}
+TEXTS, TOKENS = 64, 128
+
+
+class First(torch.nn.Module):
+    """The first token's hidden state, which is all that is asked for."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, ids, mask):
+        return self.model(input_ids=ids, attention_mask=mask).last_hidden_state[:, 0]
+
+
+def make(shape, folder):
+    kind, config = SHAPES[shape]
+    torch.manual_seed(1)
+    model = kind(config, add_pooling_layer=False).eval()
+    model.save_pretrained(folder)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (folder / name).write_bytes((DEMO / name).read_bytes())  # ids are sent, not texts
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling/config.json").write_text('{"pooling_mode_cls_token": true}')
+    (folder / "modules.json").write_text(json.dumps(
+        [dict(type="sentence_transformers.models.Transformer", path=""), dict(type="sentence_transformers.models.Pooling", path="1_Pooling")]))
+    ids = torch.ones(2, 16, dtype=torch.long)
+    torch.onnx.export(First(model), (ids, torch.ones_like(ids)), str(folder / "model.onnx"), input_names=["ids", "mask"], output_names=["out"],
+                      dynamic_shapes={"ids": {0: "batch", 1: "length"}, "mask": {0: "batch", 1: "length"}}, dynamo=True)
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("--shape", default="bge-small", choices=SHAPES)
+    p.add_argument("--rounds", type=int, default=3)
+    p.add_argument("--threads", type=int, default=2)
+    o = p.parse_args()
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="embed-", dir="/tmp"))
+    make(o.shape, folder)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = o.threads
+    session = onnxruntime.InferenceSession(str(folder / "model.onnx"), options, providers=["CPUExecutionProvider"])
+    ids = np.random.default_rng(3).integers(5, 300, (TEXTS, TOKENS))
+    mask = np.ones_like(ids)
+    print(f"{o.shape}: {TEXTS} texts of {TOKENS} tokens, fp32, {o.threads} threads, onnxruntime {onnxruntime.__version__}")
+    with Service(folder, args=["--max-batch-prefill-tokens", str(TEXTS * TOKENS), "--dtype", "float32"]) as s:
+
+        def ours():
+            r = s.post("/v1/embeddings", {"input": ids.tolist(), "encoding_format": "base64"})
+            assert r.status_code == 200, r.text
+            return np.stack([np.frombuffer(base64.b64decode(d["embedding"]), "<f4") for d in r.json()["data"]])
+
+        def theirs():
+            x = session.run(["out"], {"ids": ids, "mask": mask})[0]
+            return x / np.linalg.norm(x, axis=1, keepdims=True)
+
+        def timed(f):
+            t = time.monotonic()
+            f()
+            return time.monotonic() - t
+
+        print(f"largest difference: {np.abs(ours() - theirs()).max():.1e}")
+        rounds = [(timed(ours), timed(theirs)) for _ in range(o.rounds)]
+    for a, b in rounds:
+        print(f"ours {1e3 * a:.0f} ms ({TEXTS * TOKENS / a:.0f} tokens/s), ONNX Runtime {1e3 * b:.0f} ms ({TEXTS * TOKENS / b:.0f}): {b / a:.2f}x")
+    print(f"median: {statistics.median(b / a for a, b in rounds):.2f}x")
+
+
+if __name__ == "__main__":
+    main()
