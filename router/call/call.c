@@ -6,8 +6,8 @@
 #include "common/log.h"
 #include "router/body/body.h"
 #include "router/call/accounting.h"
-#include "router/call/spans.h"
 #include "router/call/embed.h"
+#include "router/call/spans.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -25,11 +25,11 @@ struct route {
     /* Models that it is for, where it says so: others answer 400, and TASK_RERANK's may be of other
      * kinds that are not to generate. */
     enum model_task task;
-    bool refuses;              /* never answers with 200, or only with a flag: not in the OpenAPI
-                                  document */
-    bool probe;                /* asked by machines every few seconds: logged at DEBUG */
-    bool no_body;              /* POST: it may come without, and without a content type */
-    bool open;                 /* needs no key even when the router has one */
+    bool refuses; /* never answers with 200, or only with a flag: not in the OpenAPI
+                     document */
+    bool probe;   /* asked by machines every few seconds: logged at DEBUG */
+    bool no_body; /* POST: it may come without, and without a content type */
+    bool open;    /* needs no key even when the router has one */
     /* GET: answer at once with call_reply(), on the loop thread. */
     void (*reply)(struct call *c);
     /* POST: on a worker thread, with the body in c->body. Either describe the generations wanted
