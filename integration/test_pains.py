@@ -124,3 +124,16 @@ def test_a_stop_string_is_left_out_with_drafts_too():
                 assert got == free[: free.index(stop)], stop
                 texts[drafts].append(got)
     assert texts[0] == texts[4]
+
+
+def test_a_nul_in_a_text_to_tokenize_is_data(service):
+    text = "Once\x00upon a\x00"
+    forms = {"inputs": lambda r: [t["id"] for t in r], "prompt": lambda r: r["tokens"], "content": lambda r: r["tokens"]}
+    for key, ids in forms.items():
+        r = service.post("/tokenize", {key: text, "add_special": False, "add_special_tokens": False})
+        assert r.status_code == 200, r.text
+        without = service.post("/tokenize", {key: "Onceupon a", "add_special": False, "add_special_tokens": False}).json()
+        assert ids(r.json()) != ids(without)
+        back = service.post("/detokenize", {"tokens": ids(r.json())}).json()
+        assert back.get("prompt", back.get("content")).endswith(text), (key, back)
+    assert service.post("/generate", {"inputs": text}).status_code in (400, 422)

@@ -176,15 +176,21 @@ void body_mistyped(struct body *b, struct object o, const char *key, const cJSON
 
 static void free_tree(void *tree) { cJSON_Delete(tree); }
 
-/* An escaped NUL would end a text early. In schemas alone it is data: common/json_exact.h. */
-static bool has_nul(const cJSON *v)
+/* An escaped NUL would end a text early. It is data in schemas alone, and in what stands under
+ * `text` [n_text]: common/json_exact.h. */
+static bool has_nul(const cJSON *v, const char *const *text, size_t n_text)
 {
     for (; v; v = v->next) {
         const char *key = v->string ? v->string : "";
+        bool is_text = false;
+        for (size_t i = 0; i < n_text && cJSON_IsString(v); i++)
+            is_text |= !strcmp(key, text[i]);
+        if (is_text)
+            continue;
         bool schema = !strcmp(key, "schema") || !strcmp(key, "guided_json") ||
                       (!cJSON_IsString(v) && (!strcmp(key, "value") || !strcmp(key, "json")));
         if (strstr(key, "\xc0\x80") || (cJSON_IsString(v) && strstr(v->valuestring, "\xc0\x80")) ||
-            (!schema && has_nul(v->child)))
+            (!schema && has_nul(v->child, NULL, 0)))
             return true;
     }
     return false;
@@ -218,13 +224,19 @@ static void refuse_duplicates(struct body *b, struct object o)
 
 int body_open(struct body *b, const char *text, size_t n, struct arena *a, struct err *e)
 {
+    return body_open_texts(b, text, n, NULL, 0, a, e);
+}
+
+int body_open_texts(struct body *b, const char *text, size_t n, const char *const *keys,
+                    size_t n_keys, struct arena *a, struct err *e)
+{
     *b = (struct body){.text = text ? text : "", .n = n, .arena = a, .e = e};
     cJSON *tree = json_parse_exact(b->text, n, e);
     if (tree && arena_defer(a, free_tree, tree) != 0) {
         cJSON_Delete(tree);
         return err_nomem(e);
     }
-    if (tree && has_nul(tree)) {
+    if (tree && has_nul(cJSON_IsObject(tree) ? tree->child : tree, keys, n_keys)) {
         err_set(e, ERR_SYNTAX, "NUL characters are not supported");
         tree = NULL;
     }

@@ -26,6 +26,10 @@ struct object { /* an object inside the body: json NULL stands for an empty one 
 
 /* Parse; ERR_SYNTAX. The tree is freed with the arena. */
 int body_open(struct body *b, const char *text, size_t n, struct arena *a, struct err *e);
+/* The same where U+0000 is data in the strings of `keys` [n_keys] of the body itself; it is C0 80
+ * in them, as common/json_exact.h says: json_text_exact(). */
+int body_open_texts(struct body *b, const char *text, size_t n, const char *const *keys,
+                    size_t n_keys, struct arena *a, struct err *e);
 static inline struct object body_root(const struct body *b) { return (struct object){b->root, ""}; }
 
 /* The value at `key`; absent (and null) is NULL. `required`: absent is an error. */

@@ -1,9 +1,21 @@
 #include "common/json.h"
+#include "common/json_exact.h"
 #include "router/api/openai/chat_completion.h"
 #include "router/api/tgi/tgi.h"
 #include "router/call/tokens.h"
 #include "router/http/route.h"
 #include <string.h>
+
+/* A text in which U+0000 is data, as it is; in the call's arena. NULL: out of memory. */
+static const char *exact(struct call *c, const char *text, size_t *n)
+{
+    struct buf b = BUF_INIT;
+    json_text_exact(&b, text);
+    char *copy = b.oom ? NULL : arena_strdup(&c->arena, b.p ? b.p : "", b.len);
+    *n = b.len;
+    buf_free(&b);
+    return copy;
+}
 
 /* vLLM's form (`prompt`, or `messages` and all that a chat has) and llama.cpp's (`content`). */
 static int other_form(struct call *c, struct body *b, struct object root, struct err *e)
@@ -16,17 +28,25 @@ static int other_form(struct call *c, struct body *b, struct object root, struct
     struct chat_request r;
     if (b->failed || (chat && chat_request_parse(c, &r, e) != 0))
         return -1;
-    size_t n = chat ? r.openai->asks->n_inputs : strlen(text);
-    return tokens_ids(c, chat ? r.openai->asks->inputs : text, n, special, pieces, e);
+    size_t n = chat ? r.openai->asks->n_inputs : 0;
+    text = chat ? r.openai->asks->inputs : exact(c, text, &n);
+    return text ? tokens_ids(c, text, n, special, pieces, e) : err_nomem(e);
 }
 
 static int work(struct call *c, struct err *e)
 {
+    static const char *const texts[] = {"inputs", "prompt", "content"};
+    static const char *const names[] = {"prompt", "messages", "content"};
     struct body b;
-    if (body_open(&b, c->body.p, c->body.len, &c->arena, e) != 0)
+    if (body_open_texts(&b, c->body.p, c->body.len, texts, 3, &c->arena, e) != 0)
         return -1;
     struct object root = body_root(&b);
-    static const char *const names[] = {"prompt", "messages", "content"};
+    const char *inputs = cJSON_GetStringValue(json_get(root.json, "inputs"));
+    if (inputs && strstr(inputs, "\xc0\x80")) { /* no generation takes it; nothing else matters */
+        size_t n;
+        inputs = exact(c, inputs, &n);
+        return inputs ? tokens_json(c, inputs, n, true, e) : err_nomem(e);
+    }
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (json_get(root.json, names[i]) && !json_get(root.json, "inputs"))
             return other_form(c, &b, root, e);
