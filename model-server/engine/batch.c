@@ -69,6 +69,7 @@ int batch_filter(struct batch *b, const uint64_t *ids, size_t n, struct err *e)
         memmove(v + k + 1, v + k, (at - k) * sizeof(struct seq *));
         v[k] = s;
     }
+    assert(n <= b->n); /* all were found, each once */
     for (size_t k = n; k < b->n; k++)
         seq_free(v[k]);
     memcpy(b->v, v, n * sizeof(struct seq *));
@@ -86,6 +87,7 @@ struct seq *batch_find(const struct batch *b, uint64_t id)
 void batch_drop(struct batch *b, uint64_t id)
 {
     uint32_t at = find(b->v, 0, b->n, id);
+    assert(at < b->n);
     seq_free(b->v[at]);
     b->n--;
     memmove(b->v + at, b->v + at + 1, (b->n - at) * sizeof(struct seq *));
@@ -94,6 +96,7 @@ void batch_drop(struct batch *b, uint64_t id)
 void batch_drop_failed(struct batch *b, struct batch *out)
 {
     uint32_t kept = 0;
+    assert(out != b);
     for (uint32_t i = 0; i < b->n; i++)
         if (b->v[i]->error[0])
             batch_add(out, b->v[i]);
@@ -163,6 +166,7 @@ struct batch *batches_take(struct batches *a, uint64_t id)
 
 void batches_put(struct batches *a, struct batch *b)
 {
+    assert(!b->next && b != a->head);
     batch_free(batches_take(a, b->id));
     b->next = a->head;
     a->head = b;

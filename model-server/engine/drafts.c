@@ -1,10 +1,12 @@
 #include "model-server/engine/drafts.h"
 #include "model-server/spec/ngram.h"
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
 int seq_offer(struct seq *s, uint32_t at, const uint32_t *ids, uint32_t n, struct err *e)
 {
+    assert(ids || !n);
     s->n_offer = 0;
     if (n > s->cap_offer) {
         uint32_t *more = realloc(s->offer, n * sizeof(*more));
@@ -38,6 +40,7 @@ static uint32_t take_offer(struct seq *s, uint32_t most)
     if (s->offer_at > s->n || s->n - s->offer_at >= s->n_offer ||
         memcmp(s->offer, s->ids + s->offer_at, (s->n - s->offer_at) * sizeof(*s->offer)) != 0)
         return 0;
+    assert(s->n_offer <= s->cap_offer);
     uint32_t from = s->n - s->offer_at, n = s->n_offer - from;
     n = n < most ? n : most;
     memcpy(s->ids + s->n, s->offer + from, n * sizeof(*s->offer));
@@ -52,6 +55,7 @@ static uint32_t take_match(struct seq *s, uint32_t most)
     struct ngram g = ngram_find(s->ids, s->n);
     if (!g.match)
         return 0;
+    assert(g.at < s->n);
     for (uint32_t i = 0; i < most; i++)
         s->ids[s->n + i] = s->ids[g.at + i];
     s->draft_kind = draft_kind_of(g.match);
@@ -69,6 +73,7 @@ static uint32_t propose(const struct drafting *d, struct seq *s)
 /* What its j-th draft is expected to bring; j counts from 1. */
 static double gain(const struct seq *s, uint32_t j)
 {
+    assert(j > 0);
     double p = 1, rate = s->acceptance.rate[s->draft_kind];
     while (j--)
         p *= rate;
@@ -84,6 +89,7 @@ void drafts_plan(const struct drafting *d, struct seq **v, uint32_t n)
         return;
     for (uint32_t i = 0; i < n; i++) {
         struct seq *s = v[i];
+        assert(s->step >= s->drafted);
         s->step -= s->drafted; /* of a plan that came to nothing */
         s->drafted = 0;
         s->proposed = seq_live(s) ? propose(d, s) : 0;

@@ -130,6 +130,7 @@ static void forbid(struct draws *d, const struct seq *s, uint32_t more, struct d
 struct draw_place draws_place(const struct draw_place *first, const struct seq *s, uint32_t j)
 {
     struct draw_place at = *first;
+    assert(j <= s->drafted + 1);
     at.row += j;
     if (at.fetch)
         at.fetched += j;
@@ -149,6 +150,7 @@ struct draw_place draws_add(struct draws *d, const struct seq *s, uint32_t more,
     if (draws_fetch(s)) {
         *v = (struct draw){.fetch = true, .last = DRAW_KNOWN};
     } else if (s->constraint) {
+        assert(d->n_masks < d->cap_masks);
         uint32_t *mask = d->masks + d->n_masks++ * d->mask_words;
         v->mask = mask;
         if (constraint_mask(s->constraint, s->grammar_state, grammars_tokens(s->grammars), mask,
@@ -171,6 +173,7 @@ const char *draws_take(const struct draw_results *r, const struct draw_place *at
         return NULL;
     }
     const struct drawn *d = &r->v[at->row];
+    assert(d->n_top <= out->n_top);
     out->id = d->id;
     out->logprob = d->logprob;
     out->n_top = d->n_top;

@@ -1,5 +1,6 @@
 #include "model-server/engine/edit.h"
 #include "model-server/engine/drafts.h"
+#include <assert.h>
 #include <string.h>
 
 /* Whose it is, and in *part in which batch. */
@@ -87,7 +88,10 @@ static void plan_chunks(const struct chunks *c, struct batch *const *parts, size
     for (size_t i = 0; i < c->n_ids; i++) {
         struct seq *s = owner(parts, n_parts, c->ids[i], &part);
         if (s && rest(s) > 1) /* it may just have left */
+        {
+            assert(c->tokens[i] <= rest(s));
             s->step = c->tokens[i];
+        }
     }
 }
 
@@ -174,11 +178,13 @@ int edits_apply(const struct edits *x, struct model *m, const struct edit_limits
         return -1;
     for (size_t i = 0; i < x->n_leave; i++) {
         owner(parts, n_parts, x->leave[i], &part);
+        assert(part); /* check() found it */
         batch_drop(part, x->leave[i]);
     }
     for (size_t i = 0; i < x->n_more; i++) {
         struct seq *s = owner(parts, n_parts, x->more[i].id, &part);
         uint32_t end = x->more[i].from + (uint32_t)x->more[i].n;
+        assert(s && end <= s->max_blocks);
         memcpy(s->blocks + x->more[i].from, x->more[i].blocks, x->more[i].n * sizeof(*s->blocks));
         s->n_blocks = end > s->n_blocks ? end : s->n_blocks;
     }

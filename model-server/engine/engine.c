@@ -1,6 +1,7 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "model-server/engine/engine_impl.h"
+#include <assert.h>
 #include <stdlib.h>
 
 struct engine *engine_new(const struct engine_options *o, struct err *e)
@@ -114,6 +115,7 @@ static void forget(struct engine *g)
 static int settle(struct engine *g, struct batch *b, struct answer *a, struct err *e)
 {
     bool over = batch_over(b), failed = false;
+    assert(!g->gone && !g->next); /* forget() came before */
     for (uint32_t i = 0; i < b->n; i++)
         failed |= b->v[i]->error[0] != '\0';
     a->out = &g->step;
@@ -194,6 +196,7 @@ static struct batch *admit(struct engine *g, uint64_t id, const struct seq_spec 
 static struct batch *view(struct batch *const *parts, size_t n, struct err *e)
 {
     uint64_t total = 0;
+    assert(n > 0);
     for (size_t i = 0; i < n; i++)
         total += parts[i]->n;
     struct batch *b = batch_new(parts[0]->id, e);
@@ -213,7 +216,8 @@ static void abandon(struct batch *view)
 
 static void let_go(struct batch *part)
 {
-    part->n = 0; /* its sequences live on in the view */
+    assert(part && !part->next); /* in no list any more */
+    part->n = 0;                 /* its sequences live on in the view */
     batch_free(part);
 }
 
@@ -270,6 +274,7 @@ static void expect_more(struct engine *g, struct batch *b)
     for (uint32_t i = 0; i < b->n; i++)
         if (seq_live(b->v[i]) && (b->v[i]->cached + 1 != b->v[i]->n || !has_room(g, b->v[i])))
             return;
+    assert(batches_find(&g->batches, b->id) == b);
     g->next = b;
 }
 
@@ -279,6 +284,7 @@ int engine_ahead(struct engine *g, struct err *e)
     g->next = NULL;
     if (!b)
         return 0;
+    assert(batches_find(&g->batches, b->id) == b);
     drafts_plan(&g->drafting, b->v, b->n);
     if (stepper_ahead(&g->step, b->v, b->n, e) == 0)
         return 0;

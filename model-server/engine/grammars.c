@@ -1,5 +1,6 @@
 #include "model-server/engine/grammars.h"
 #include "common/buf.h"
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -55,6 +56,7 @@ void grammars_free(struct grammars *g)
 static int lay_out(struct grammars *g, struct err *e)
 {
     uint32_t n = tokenizer_vocab_size(g->tok);
+    assert(!g->tokens && !g->text);
     size_t *end = malloc((n + (size_t)1) * sizeof(*end));
     struct token_text *text = calloc(g->vocab + (size_t)1, sizeof(*text));
     if (end && text && !tokenizer_token_bytes(g->tok, &g->bytes, end)) {

@@ -1,4 +1,5 @@
 #include "model-server/engine/kv_pool.h"
+#include <assert.h>
 #include <stdlib.h>
 
 /* Without a wish of the operator the pool holds this many long requests at once: more is of no use
@@ -69,7 +70,8 @@ int kv_agree(struct comm *c, uint32_t *n_blocks, struct err *e)
 {
     if (c->world == 1)
         return 0;
-    float mine = (float)*n_blocks; /* at most 2^22: exact */
+    assert(*n_blocks <= 1 << 24);
+    float mine = (float)*n_blocks; /* exact */
     float *all = calloc((size_t)c->world, sizeof(*all));
     if (!all)
         return err_nomem(e);

@@ -1,5 +1,6 @@
 #include "model-server/engine/outcome.h"
 #include "model-server/engine/drafts.h"
+#include <assert.h>
 
 enum { DETOK_CONTEXT = 5 };
 
@@ -18,6 +19,7 @@ static void list_rows(struct stepper *st, struct seq *s, struct cursor *c)
     if (st->draws && !ahead)
         first.fetch = st->rows.v[first.row].fetch;
     for (uint32_t j = 0; j <= s->drafted; j++, c->top += s->top_n) {
+        assert(st->n_gen < st->cap_gen && c->top + s->top_n <= st->cap_top);
         struct gen *g = &st->gen[st->n_gen++];
         *g = (struct gen){.seq = s,
                           .first = j == 0 && s->n == s->n_prompt,
@@ -82,6 +84,7 @@ static void walk(struct stepper *st, struct gen *g, int thread)
 {
     struct seq *s = g->seq;
     const uint32_t known = s->n;
+    assert(g->nth == 0 && g->drafts == s->drafted);
     for (bool agreed = true; agreed; g++) {
         struct err why = ERR_INIT;
         const uint32_t draft = g->drafts ? s->ids[s->n] : 0;
@@ -92,6 +95,7 @@ static void walk(struct stepper *st, struct gen *g, int thread)
         g->end = s->n;
         agreed = g->drafts && g->token.id == draft && !stop_ends(&s->stop, draft);
     }
+    assert(s->n > known);
     if (s->drafted)
         acceptance_learn(&s->acceptance, s->draft_kind, s->drafted, s->n - known - 1);
     seq_advance(s, s->n - 1);
@@ -150,6 +154,7 @@ static void whole_text(struct stepper *st, struct gen *g, size_t cut)
     struct seq *s = g->seq;
     struct detok d;
     uint32_t context = s->n_prompt < DETOK_CONTEXT ? s->n_prompt : DETOK_CONTEXT;
+    assert(s->n > s->n_prompt);
     g->whole = st->text.len;
     if (detok_init(&d, st->tok, s->ids + s->n_prompt - context, context, true)) {
         seq_fail(s, "out of memory");
@@ -174,6 +179,7 @@ static void finish_token(struct stepper *st, struct gen *g)
     g->special = tokenizer_is_special(st->tok, g->token.id);
     len = st->piece.len;
     g->reason = stop_push(&s->stop, g->token.id, st->piece.p ? st->piece.p : "", &len);
+    assert(len <= st->piece.len);
     size_t cut = st->piece.len - len;
     if (g->reason == STOP_LENGTH || g->reason == STOP_EOS) {
         detok_finish(&s->detok, &st->piece);

@@ -34,6 +34,7 @@ static int check_blocks(const struct seq_spec *spec, const struct seq_limits *li
                         struct err *e)
 {
     uint32_t bs = lim->block_size;
+    assert(bs > 0);
     if (spec->n_blocks * bs < need)
         return err_set(e, ERR_VALIDATION, "%zu blocks of %u tokens cannot hold %llu tokens",
                        spec->n_blocks, bs, (unsigned long long)need);
@@ -168,6 +169,7 @@ static int fill(struct seq *s, const struct seq_spec *spec, const struct seq_lim
 {
     uint32_t total = spec->n_prompt - spec->n_said + new_tokens(spec);
     assert(spec->n_prompt > 0);
+    assert(total >= spec->n_prompt); /* check_tokens() */
     s->ids = malloc(total * sizeof(*s->ids));
     if (!s->ids)
         return err_nomem(e);
@@ -277,6 +279,7 @@ void seq_advance(struct seq *s, uint32_t cached)
 
 int seq_push(struct seq *s, uint32_t id, struct err *e)
 {
+    assert(s->n - s->n_prompt < (s->stop.rules.max_new_tokens ? s->stop.rules.max_new_tokens : 1));
     s->ids[s->n++] = id;
     follow(s, id);
     if (s->sampling.repeats && repeats_push(s->sampling.repeats, id, e))

@@ -142,10 +142,12 @@ static void put(struct stepper *st, struct ragged *b, const struct seq *s, uint3
 {
     const uint32_t end = s->start + len;
     const struct state_pair state = states_of(s);
+    assert(len > 0 && b->n_tokens + len <= st->cap_tokens);
     for (uint32_t p = s->start, n; p < end; p += n) {
         n = end - p;
         if (st->by_length && end > s->n_prompt)
             n = p < s->n_prompt ? s->n_prompt - p : 1;
+        assert(b->n_spans < st->cap_spans);
         st->spans[b->n_spans++] = (struct span){.first = b->n_tokens + (p - s->start),
                                                 .n = n,
                                                 .kv_len = p + n,
@@ -156,6 +158,7 @@ static void put(struct stepper *st, struct ragged *b, const struct seq *s, uint3
                                                 .seq_len = p < s->n_prompt ? s->n_prompt : p + n};
     }
     for (uint32_t p = s->start; p < end; p++) {
+        assert(p / st->block_size < s->n_blocks);
         st->ids[b->n_tokens] = s->ids[p];
         st->pos[b->n_tokens] = p;
         st->slots[b->n_tokens] =
@@ -177,6 +180,7 @@ static struct ragged empty(const struct stepper *st)
  */
 static int prompt_pass(struct stepper *st, struct seq *s, uint32_t len, struct err *e)
 {
+    assert(s->prompt_logprob && s->start + len <= s->n_prompt);
     if (stepper_reserve(st, len, 0, e) || reserve_logits(st, len, e))
         return -1;
     struct ragged b = empty(st);
@@ -232,6 +236,7 @@ static int begin_draws(struct stepper *st, struct seq **v, uint32_t n, struct er
 static struct draw_place want_rows(struct stepper *st, struct ragged *b, const struct seq *s)
 {
     struct draw_place first = {.row = b->n_out};
+    assert(b->n_tokens > s->drafted);
     for (uint32_t j = 0; j <= s->drafted; j++) {
         st->out_rows[b->n_out++] = b->n_tokens - 1 - s->drafted + j;
         if (!st->draws)

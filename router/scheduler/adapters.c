@@ -113,6 +113,8 @@ void adapters_leave(struct adapter_books *b, uint32_t number)
     if (i == UINT32_MAX)
         return;
     assert(b->use[i].running);
-    if (--b->use[i].running == 0)
-        b->pages -= b->list->v[i].pages;
+    if (--b->use[i].running > 0)
+        return;
+    assert(b->pages >= b->list->v[i].pages);
+    b->pages -= b->list->v[i].pages;
 }

@@ -1,4 +1,5 @@
 #include "router/scheduler/deliver.h"
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -9,12 +10,14 @@ static void must_flush(struct deliver *d, const struct gen_sink *s)
             return;
     if (d->n == DELIVER_SINKS)
         deliver_flush(d);
+    assert(d->n < DELIVER_SINKS);
     d->pending[d->n++] = *s;
 }
 
 /* The sink is copied first: after a last event its request may be gone. */
 static void emit(struct deliver *d, struct seq *q, const struct gen_event *ev)
 {
+    assert(q->req && q->req->sink.event);
     const struct gen_sink sink = q->req->sink;
     sink.event(q->req, ev);
     must_flush(d, &sink);
@@ -74,6 +77,7 @@ void deliver_generation(struct deliver *d, struct seq *q, const Generate__V3__Ge
                         int64_t now_ns, struct rpc_mem *m)
 {
     struct gen_end end;
+    assert(q->req && g->tokens && g->tokens->n_ids > 0); /* deliver_check() */
     if (g->prefill_tokens && g->prefill_tokens->n_ids) {
         struct gen_event ev = {.type = GEN_PREFILL,
                                .prefill = token_list(g->prefill_tokens, m),

@@ -70,6 +70,7 @@ static void raise_floor(struct fair *f)
 
 bool fair_enter(struct fair *f, struct fair_item *it, uint64_t name)
 {
+    assert(!it->key);
     struct fair_key *k = key_of(f, name);
     if (!k)
         return false;
@@ -90,6 +91,7 @@ void fair_leave(struct fair *f, struct fair_item *it)
 {
     struct fair_key *k = it->key;
     it->key = NULL;
+    assert(!k || k->n_items > 0);
     if (!k || --k->n_items > 0)
         return;
     raise_floor(f); /* while it is there: the last one's account is the floor of who comes next */
@@ -116,6 +118,7 @@ static bool before(const struct fair_item *a, const struct fair_item *b)
 void fair_wait(struct fair *f, struct fair_item *it)
 {
     struct fair_key *k = it->key;
+    assert(k && k->n_items > 0);
     struct fair_item *after = k->tail, *older = k->newest;
     while (after && before(it, after))
         after = after->prev;

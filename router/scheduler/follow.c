@@ -4,10 +4,12 @@
 #include "common/clock.h"
 #include "router/metrics.h"
 #include "router/scheduler/state.h"
+#include <assert.h>
 
 void follow_enqueue(struct scheduler *s, struct seq *q)
 {
     struct err e = ERR_INIT;
+    assert(!q->leader && q->state != SEQ_RUNNING);
     q->state = SEQ_WAITING;
     if (policy_add(&s->policy, &q->waiter))
         return;
@@ -37,6 +39,7 @@ bool follow(struct scheduler *s, struct seq *q)
 static struct seq *first_follower(struct seq *q)
 {
     struct seq *f = q->followers;
+    assert(f && f->leader == q && f->state == SEQ_FOLLOWING);
     q->followers = f->next;
     f->leader = NULL;
     return f;
@@ -69,8 +72,10 @@ void follow_succeed(struct scheduler *s, struct seq *q)
 void follow_leave(struct seq *q)
 {
     struct seq **at = &q->leader->followers;
-    while (*at != q)
+    while (*at != q) {
+        assert(*at);
         at = &(*at)->next;
+    }
     *at = q->next;
     q->leader = NULL;
 }

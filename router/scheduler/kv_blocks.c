@@ -62,6 +62,7 @@ static uint32_t blocks_of(const struct kv_blocks *kv, uint32_t tokens)
 static void lru_push(struct kv_blocks *kv, uint32_t id)
 {
     struct block *b = &kv->b[id];
+    assert(b->indexed && b->ref == 0);
     b->warm = ++kv->clock;
     b->prev = kv->lru_tail;
     b->next = KV_NO_BLOCK;
@@ -84,11 +85,13 @@ static void lru_drop(struct kv_blocks *kv, uint32_t id)
         kv->b[b->next].prev = b->prev;
     else
         kv->lru_tail = b->prev;
+    assert(kv->st.cached > 0);
     kv->st.cached--;
 }
 
 static void free_push(struct kv_blocks *kv, uint32_t id)
 {
+    assert(id >= RESERVED && kv->b[id].ref == 0 && !kv->b[id].indexed);
     kv->b[id].next = kv->free_head;
     kv->free_head = id;
     kv->st.free++;
@@ -139,6 +142,7 @@ static void index_put(struct kv_blocks *kv, uint32_t id, const struct kv_content
 static void index_drop(struct kv_blocks *kv, uint32_t id)
 {
     struct block *b = &kv->b[id];
+    assert(b->indexed && b->fill > 0);
     b->indexed = false;
     kv_order_drop(&kv->order, id);
     if (kv->cells)
@@ -146,8 +150,10 @@ static void index_drop(struct kv_blocks *kv, uint32_t id)
     if (b->fill < kv->block_tokens)
         return;
     uint32_t *p = &kv->bucket[b->bucket];
-    while (*p != id)
+    while (*p != id) {
+        assert(*p != KV_NO_BLOCK);
         p = &kv->b[*p].chain;
+    }
     *p = b->chain;
 }
 
@@ -173,6 +179,7 @@ static bool publish(struct kv_blocks *kv, uint32_t id, const struct kv_content *
 /* ------------------------------------------------------------------ references */
 static void block_hold(struct kv_blocks *kv, uint32_t id)
 {
+    assert(id >= RESERVED && id != KV_NO_BLOCK);
     if (kv->b[id].ref++ == 0) {
         lru_drop(kv, id);
         kv->st.used++;
@@ -185,6 +192,7 @@ static void block_let_go(struct kv_blocks *kv, uint32_t id)
     assert(id >= RESERVED && b->ref > 0);
     if (--b->ref > 0)
         return;
+    assert(kv->st.used > 0);
     kv->st.used--;
     if (b->indexed)
         lru_push(kv, id);
@@ -205,6 +213,7 @@ static uint32_t block_take(struct kv_blocks *kv) /* caller checked that there is
         index_drop(kv, id);
         kv->st.evictions++;
     }
+    assert(kv->b[id].ref == 0 && !kv->b[id].indexed);
     kv->b[id].ref = 1;
     kv->st.used++;
     return id;

@@ -63,6 +63,7 @@ void kv_order_put(struct kv_order *o, uint32_t id, const struct kv_content *is)
 {
     struct kv_node *n = &o->v[id];
     uint32_t *at = &o->root;
+    assert(id != KV_NO_BLOCK && is->n > 0);
     n->is = *is;
     while (*at != KV_NO_BLOCK && o->v[*at].height >= n->height)
         at = less(is, &o->v[*at].is) ? &o->v[*at].left : &o->v[*at].right;

@@ -1,6 +1,7 @@
 /* members.c - who is known to the scheduler: requests that come, are cancelled, and leave. */
 #include "common/clock.h"
 #include "router/scheduler/state.h"
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,8 +38,10 @@ void sched_bury(struct scheduler *s, struct seq *q)
 void sched_unlist(struct scheduler *s, struct seq *q)
 {
     uint32_t i = 0;
-    while (s->running[i] != q)
+    while (s->running[i] != q) {
         i++;
+        assert(i < s->n_running);
+    }
     memmove(&s->running[i], &s->running[i + 1], (s->n_running - i - 1) * sizeof(struct seq *));
     s->n_running--;
     if (s->drafts)

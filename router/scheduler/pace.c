@@ -1,4 +1,5 @@
 #include "router/scheduler/pace.h"
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,6 +19,7 @@ static int ascending(const void *a, const void *b)
 
 static double median(double *v, uint32_t n)
 {
+    assert(n > 0);
     qsort(v, n, sizeof(*v), ascending);
     return n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2;
 }
@@ -79,6 +81,7 @@ uint32_t pace_budget(const struct pace *p, uint32_t rows, double target, uint32_
 {
     if (rows == 0 || target <= 0)
         return most;
+    assert(!p->n_prompt || p->c > 0);
     double without = pace_of(p, rows);
     double gap = no_less(target, 2 * without) - without;
     double n = p->n_prompt ? gap / p->c : UNKNOWN_TOKENS;

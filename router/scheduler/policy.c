@@ -1,4 +1,5 @@
 #include "router/scheduler/policy.h"
+#include <assert.h>
 #include <stddef.h>
 
 /* How many waiters are looked at in one step: bounds the hashing of prompts that do not fit. */
@@ -42,6 +43,7 @@ bool policy_outranks(const struct waiter *a, const struct waiter *b)
 void policy_return(struct policy *p, struct waiter *w)
 {
     struct waiter **at = &p->returned;
+    assert(!w->returned && !w->adapted && w->fair.key);
     while (*at && policy_outranks(*at, w))
         at = &(*at)->behind;
     (void)policy_add(p, w); /* its key is there as long as it is */
@@ -57,8 +59,10 @@ void policy_remove(struct policy *p, struct waiter *w)
     fair_unwait(&p->fair, &w->fair);
     if (p->next_up == w)
         p->next_up = NULL;
-    while (w->returned && *at != w)
+    while (w->returned && *at != w) {
+        assert(*at);
         at = &(*at)->behind;
+    }
     if (w->returned)
         *at = w->behind;
     w->returned = false;
@@ -85,6 +89,7 @@ struct waiter *policy_any(const struct policy *p)
 static bool reserve(struct policy *p, struct waiter *w)
 {
     uint64_t now = kv_stats(p->kv).releases + 1;
+    assert(!w->adapted && w->key.n > 0);
     if (w->tried == now)
         return false;
     if (!adapters_fit(p->adapters, w->key.adapter) || !kv_may_fit(p->kv, w->key.n, w->n_reserve) ||
@@ -140,6 +145,7 @@ static bool may_come_between(const struct scan *s, uint32_t left)
 
 static void undo(struct policy *p, struct waiter *w)
 {
+    assert(w->adapted); /* only what was reserved is given back */
     fair_charge(&w->fair, -(int64_t)FAIR_PROMPT_TOKEN * w->left);
     kv_undo(p->kv, w->kv);
     policy_leaves(p, w);
@@ -151,6 +157,7 @@ static bool place(struct policy *p, struct scan *s, const struct load *l, struct
 {
     bool alone = s->n == 0 && l->n_running == 0, chunking = p->limits.chunking;
     uint32_t now = kv_stop(p->kv, w->kv, w->key.n, w->kv->n_cached, w->awaited) - w->kv->n_cached;
+    assert(s->room > 0);
     if (!w->returned && !may_come_between(s, w->left)) {
         undo(p, w);
         return true;
@@ -250,6 +257,7 @@ static uint32_t one_step(const struct started *s)
 
 static void give(struct started *s, uint32_t *budget, uint32_t most)
 {
+    assert(s->n_now <= one_step(s));
     uint32_t rest = one_step(s) - s->n_now, n = rest < most ? rest : most;
     n = n < *budget ? n : *budget;
     s->n_now += n;

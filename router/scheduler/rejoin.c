@@ -9,6 +9,7 @@
 #include "router/metrics.h"
 #include "router/scheduler/state.h"
 #include "router/shards/link.h"
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -53,6 +54,7 @@ static void on_unwatched(void *arg)
 {
     struct scheduler *s = arg;
     struct shards *old = s->o.shards;
+    assert(s->bond == BOND_PARTING && old);
     s->o.shards = NULL;
     s->watched = false;
     s->bond = BOND_ALONE;
@@ -132,6 +134,7 @@ static bool take_over(struct scheduler *s, struct shards *of, const struct shard
 {
     struct err e = ERR_INIT;
     struct shard_model *now = &s->o.model;
+    assert(s->n_running == 0 && s->call == CALL_NONE);
     now->max_batch_total_tokens = m->max_batch_total_tokens;
     now->swap_slots = m->swap_slots;
     now->state_cells = m->state_cells;
@@ -153,6 +156,7 @@ static void on_found(void *arg, struct shards *of, const struct shard_model *m)
         shards_link_lost(s->link, of);
         return;
     }
+    assert(s->bond == BOND_ALONE);
     if (!take_over(s, of, m)) {
         shards_link_lost(s->link, of);
         trouble_end(s, "out of memory");

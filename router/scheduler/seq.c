@@ -31,6 +31,7 @@ void seq_free(struct seq *q)
 /* A peer that generates more than it was asked for costs itself the cache, not us the memory. */
 void seq_push(struct seq *q, uint32_t token)
 {
+    assert(q->n_tokens <= q->cap_tokens && q->n_prompt <= q->n_tokens);
     if (q->n_tokens < q->cap_tokens)
         q->tokens[q->n_tokens++] = token;
 }
@@ -42,6 +43,7 @@ static struct seq **slot(const struct seq_table *t, uint64_t id)
 
 void seq_table_add(struct seq_table *t, struct seq *q)
 {
+    assert(!seq_table_find(t, q->id)); /* an answer names its request by number alone */
     struct seq **at = slot(t, q->id);
     q->chain = *at;
     *at = q;
@@ -51,8 +53,11 @@ void seq_table_add(struct seq_table *t, struct seq *q)
 void seq_table_remove(struct seq_table *t, struct seq *q)
 {
     struct seq **at = slot(t, q->id);
-    while (*at != q)
+    assert(t->n > 0);
+    while (*at != q) {
+        assert(*at);
         at = &(*at)->chain;
+    }
     *at = q->chain;
     t->n--;
 }

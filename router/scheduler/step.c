@@ -4,12 +4,14 @@
 #include "common/log.h"
 #include "router/metrics.h"
 #include "router/scheduler/state.h"
+#include <assert.h>
 #include <string.h>
 
 /* The KV of everything but the newest token was computed: that one goes in with the next step. */
 static void note_tokens(struct scheduler *s, struct seq *q, const Generate__V3__Generation *g)
 {
     bool first = q->n_tokens == q->waiter.key.n;
+    assert(q->n_tokens > 0 && q->req);
     for (size_t i = 0; i < g->tokens->n_ids; i++)
         seq_push(q, g->tokens->ids[i]);
     q->n_computed = q->n_tokens - 1;
@@ -76,6 +78,7 @@ static void note_no_batch(struct scheduler *s, uint32_t into, int64_t now)
 void step_note(struct scheduler *s, struct step *st, uint32_t into)
 {
     int64_t now = clock_ns();
+    assert(into < sizeof(s->batch) / sizeof(s->batch[0]));
     st->owner = RPC_NEW(&s->in, struct seq *, st->r.n_gens + 1);
     for (size_t i = 0; i < st->r.n_gens; i++) {
         struct seq *q = note_generation(s, st->r.gens[i], now);
@@ -107,6 +110,7 @@ void step_progress(struct scheduler *s)
         struct seq *q = s->running[i];
         if (!s->peer.takes_chunks || !seq_in_prompt(q))
             continue;
+        assert(q->n_now <= seq_left(q));
         q->n_computed += q->n_now;
         q->n_now = 0;
         kv_commit(s->kv, &q->kv, q->tokens, q->n_computed);
@@ -117,6 +121,7 @@ void step_join(struct scheduler *s, uint32_t into)
 {
     for (uint32_t i = 0; i < s->n_joining; i++) {
         struct seq *q = s->joining[i];
+        assert(q->state == SEQ_JOINING && s->n_running < s->cap_running);
         q->batch = into;
         q->state = q->gone ? SEQ_LEAVING : SEQ_RUNNING;
         s->running[s->n_running++] = q;

@@ -23,14 +23,18 @@ bool swap_take(struct swap *w, uint32_t *slots, uint32_t n)
 {
     if (n > w->n_free)
         return false;
-    for (uint32_t i = 0; i < n; i++)
+    for (uint32_t i = 0; i < n; i++) {
         slots[i] = w->free[--w->n_free];
+        assert(slots[i] < w->n);
+    }
     return true;
 }
 
 void swap_give(struct swap *w, const uint32_t *slots, uint32_t n)
 {
     assert(n <= swap_used(w));
-    for (uint32_t i = 0; i < n; i++)
+    for (uint32_t i = 0; i < n; i++) {
+        assert(slots[i] < w->n);
         w->free[w->n_free++] = slots[i];
+    }
 }

@@ -5,6 +5,7 @@
 #include "common/log.h"
 #include "router/metrics.h"
 #include "router/scheduler/state.h"
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -18,6 +19,7 @@ void trouble_forget(struct scheduler *s)
 
 void trouble_fail(struct scheduler *s, struct seq *q, const struct err *cause, int64_t now)
 {
+    assert(cause->kind != ERR_NONE);
     if (!q->req)
         return;
     if (s->o.failed)
@@ -66,6 +68,7 @@ static void prefill_failed(struct scheduler *s, const struct err *e)
     int64_t now = clock_ns();
     uint32_t into = s->call_batch;
     bool merged = s->batch[into].live;
+    assert(s->call == CALL_PREFILL);
     for (uint32_t i = 0; i < s->n_joining; i++) {
         trouble_fail(s, s->joining[i], e, now);
         s->joining[i]->gone = true;

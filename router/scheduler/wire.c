@@ -1,5 +1,6 @@
 #include "router/scheduler/wire.h"
 #include "common/params.h"
+#include <assert.h>
 #include <string.h>
 
 /* One allocation: a Request and what it points to. */
@@ -106,6 +107,7 @@ static int put_blocks(struct whole *w, const struct wire_peer *p, const struct s
 {
     if (p->requires_padding)
         return 0;
+    assert(q->kv.n_cached <= (uint64_t)q->kv.len * p->block_size);
     w->r.n_blocks = q->kv.len;
     w->r.blocks = q->kv.ids;
     w->r.cache_len = q->kv.n_cached;
@@ -180,6 +182,7 @@ static int put_copies(Generate__V3__PrefillRequest *msg, const struct wire_peer 
         if (!c)
             return -1;
         generate__v3__kv_copy__init(c);
+        assert(t->n_cached / p->block_size < t->len);
         c->source = t->copy_from;
         c->target = t->ids[t->n_cached / p->block_size];
         msg->kv_copies[msg->n_kv_copies++] = c;
@@ -207,6 +210,7 @@ static bool put_grown(Generate__V3__Edits *w, const struct wire_edits *x, struct
         return false;
     for (w->n_more = 0; w->n_more < x->n_grown; w->n_more++, v++) {
         const struct seq *q = x->grown[w->n_more];
+        assert(q->n_told <= q->kv.len);
         generate__v3__more_blocks__init(v);
         v->request_id = q->id;
         v->from = q->n_told;
@@ -243,6 +247,7 @@ static bool put_drafts(Generate__V3__Edits *w, const struct wire_edits *x, struc
     for (w->n_drafts = 0; w->n_drafts < x->n_drafts; w->n_drafts++, v++) {
         const struct wire_draft *d = &x->drafts[w->n_drafts];
         generate__v3__draft__init(v);
+        assert(d->n > 0 && d->ids);
         v->request_id = d->q->id;
         v->position = d->q->n_tokens;
         v->ids = mutable(d->ids);

@@ -33,6 +33,7 @@ static bool moves_room(struct moves *m, uint32_t more)
 
 static void moves_put(struct moves *m, uint32_t block, uint32_t slot)
 {
+    assert(m->blocks.n < m->blocks.cap && m->slots.n < m->slots.cap); /* moves_room() */
     m->blocks.v[m->blocks.n++] = block;
     m->slots.v[m->slots.n++] = slot;
 }
@@ -144,6 +145,7 @@ static bool swap_out(struct scheduler *s, struct seq *q)
     uint32_t bt = s->peer.block_size, from = kv_shared(s->kv, &q->kv);
     uint32_t end = (q->n_computed + bt - 1) / bt;
     uint32_t n = end > from ? end - from : 0;
+    assert(q->n_slots == 0);
     if (n == 0 || !worth_moving(s, n, q->n_computed - from * bt) || !moves_room(&s->out_moves, n) ||
         !(q->slots = malloc(n * sizeof(*q->slots))))
         return false;
@@ -165,6 +167,7 @@ void yield_swap_in(struct scheduler *s, struct seq *q)
 {
     uint32_t bt = s->peer.block_size, from = q->waiter.swap_from / bt;
     uint32_t hits = q->kv.n_sealed, n = from + q->n_slots;
+    assert(q->waiter.swap_from % bt == 0);
     if (q->n_slots && q->kv.n_cached == q->waiter.swap_to) {
         for (uint32_t i = hits; i < n; i++)
             moves_put(&s->in_moves, q->kv.ids[i], q->slots[i - from]);
@@ -199,6 +202,7 @@ static bool leave_room(struct scheduler *s)
 
 void yield_return(struct scheduler *s, struct seq *q)
 {
+    assert(q->n_computed <= q->n_tokens);
     q->n_yielded++;
     sched_unlist(s, q);
     kv_release(s->kv, &q->kv, q->tokens, q->n_computed);
@@ -214,6 +218,7 @@ static void preempt(struct scheduler *s, struct seq *q)
 {
     /* log-probabilities of a prompt come of computing it, in one go */
     bool scored = q->req && q->req->params.prefill_logprobs && seq_generated(q) == 0;
+    assert(q->state == SEQ_RUNNING && s->n_leave < s->cap_leave);
     bool swapped = s->swap.n > 0 && !scored && swap_out(s, q);
     sched_count(s, M_PREEMPTIONS, swapped ? "swap" : "recompute", 1);
     s->leave[s->n_leave++] = q->id;
