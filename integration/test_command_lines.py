@@ -1,6 +1,7 @@
 """Command lines: pages, versions, slips and exit codes are the same in all programs and subcommands."""
 
 import pathlib
+import re
 import shutil
 import subprocess
 
@@ -101,3 +102,16 @@ def test_a_completion_is_a_line_that_bash_reads():
         script = run(*program, "--completion-bash").stdout
         said = subprocess.run(["bash", "-c", script + f"complete -p {program[0]}"], capture_output=True, text=True, timeout=60 * SLOW)
         assert said.returncode == 0 and "--help" in said.stdout, said.stderr
+
+
+def test_options_of_several_programs_are_the_same_row():
+    """Those of common/options.h: one default, one range, one text, wherever they stand."""
+    shared = re.findall(r'\.name = "([a-z-]+)"', (ROOT / "common/options.h").read_text())
+    tables = {}
+    for program in (("launcher",), ("router",), ("model-server", "serve")):
+        rows = re.findall(r"^\| `--([a-z-]+)` \|(.*)$", run(*program, "--help-markdown").stdout, re.M)
+        tables[program] = {name: rest.split(" | ", 1)[1] for name, rest in rows}  # but for the name in the environment
+    assert len(shared) > 40
+    for name in shared:
+        texts = {t[name] for t in tables.values() if name in t}
+        assert len(texts) == 1 and sum(name in t for t in tables.values()) >= 2, (name, texts)

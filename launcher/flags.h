@@ -50,7 +50,8 @@ struct config {
     uint32_t max_input_tokens, max_input_length, max_total_tokens;
     uint32_t max_batch_prefill_tokens, max_batch_total_tokens, max_waiting_tokens, max_batch_size;
     uint32_t max_client_batch_size, validation_workers;
-    uint64_t payload_limit, max_image_fetch_size;
+    uint32_t payload_limit;
+    uint64_t max_image_fetch_size;
     double waiting_served_ratio;
     uint32_t target_inter_token_ms;
     /* door */

@@ -5,6 +5,7 @@
 #include "common/heartbeat.h"
 #include "common/hub/cache.h"
 #include "common/log.h"
+#include "common/options.h"
 #include "common/rpc_loop.h"
 #include "common/stacks.h"
 #include "common/trace.h"
@@ -62,18 +63,15 @@ static const struct flag flags[] = {
      .help = "Number of ranks that the model is split over."},
     {.name = "shard-group", .type = FLAG_STR, F(shard_group),
      .help = "Name under which the ranks find each other, unique on the host; default: made of --uds-path."},
-    {.name = "nnodes", .type = FLAG_U32, F(nnodes), .def = "1", .min = 1, .max = 64, .unit = "machines",
-     .help = "Machines that the ranks are spread over, as many on each."},
-    {.name = "master-addr", .type = FLAG_STR, F(master_addr), .def = "localhost",
-     .help = "With several machines: where rank 0 waits for the others."},
+    {OPTION_NNODES, F(nnodes)},
+    {OPTION_MASTER_ADDR, F(master_addr)},
     {.name = "master-port", .type = FLAG_U32, F(master_port), .def = "29500", .min = 1, .max = 65535,
      .help = "Port there. Rank r of another machine than rank 0's answers the router on this port + 1 + r."},
-    {.name = "rendezvous-timeout", .type = FLAG_U32, F(rendezvous_s), .def = "120", .min = 1, .max = 86400,
-     .unit = "seconds", .help = "With several machines: how long ranks wait for each other."},
-    {.name = "cluster-cert", .type = FLAG_STR, F(cluster.cert), .help = CLUSTER_CERT_HELP},
-    {.name = "cluster-key", .type = FLAG_STR, F(cluster.key), .help = CLUSTER_KEY_HELP},
-    {.name = "cluster-ca", .type = FLAG_STR, F(cluster.ca), .help = CLUSTER_CA_HELP},
-    {.name = "cluster-secret-file", .type = FLAG_STR, F(cluster.secret_file), .help = CLUSTER_SECRET_HELP},
+    {OPTION_RENDEZVOUS_TIMEOUT, F(rendezvous_s)},
+    {OPTION_CLUSTER_CERT, F(cluster.cert)},
+    {OPTION_CLUSTER_KEY, F(cluster.key)},
+    {OPTION_CLUSTER_CA, F(cluster.ca)},
+    {OPTION_CLUSTER_SECRET_FILE, F(cluster.secret_file)},
     {.name = "dtype", .type = FLAG_ENUM, F(dtype), .def = "auto", .choices = dtypes, .env = "",
      .help = "Type of the weights on the device; auto: as stored in the checkpoint, computed with in fp32. float16 or "
              "bfloat16 that is asked for may be computed with too, where the CPU is faster so."},
@@ -87,14 +85,9 @@ static const struct flag flags[] = {
      .help = "Backend: cpu, cuda, or auto for a GPU where there is one."},
     {.name = "threads", .type = FLAG_U32, F(threads), .def = "0", .min = 0, .max = 1024,
      .help = "Worker threads of the CPU backend; 0: the allowed cores, divided among the ranks."},
-    {.name = "kv-cache-memory", .type = FLAG_F64, F(kv_memory), .def = "0", .min = 0, .max = 1e18,
-     .help = "Limit of the KV cache on this rank: up to 1 a share of the free memory, above that bytes; "
-             "0: all that is free."},
-    {.name = "swap-space", .type = FLAG_F64, F(swap_gib), .def = "0", .min = 0, .max = 1e6, .unit = "GiB",
-     .help = "Host memory of this rank for the KV blocks of requests that must make way; 0: what they held is "
-             "computed again."},
-    {.name = "cuda-memory-fraction", .type = FLAG_F64, F(memory_fraction), .def = "1.0", .min = 0.01, .max = 1,
-     .help = "Share of the device's memory that this service may use."},
+    {OPTION_KV_CACHE_MEMORY, F(kv_memory)},
+    {OPTION_SWAP_SPACE, F(swap_gib)},
+    {OPTION_CUDA_MEMORY_FRACTION, F(memory_fraction)},
     {.name = "max-input-tokens", .type = FLAG_U32, F(max_input_tokens), .env = "", .unit = "tokens",
      .help = "For --dry-run; the router says it at warm-up."},
     {.name = "max-total-tokens", .type = FLAG_U32, F(max_total_tokens), .unit = "tokens",
@@ -108,47 +101,33 @@ static const struct flag flags[] = {
      .help = "Share of the vocabulary that a watermark prefers."},
     {.name = "watermark-delta", .type = FLAG_F64, F(watermark_delta), .def = "2.0", .min = -100, .max = 100,
      .help = "What a watermark adds to the scores of the tokens it prefers."},
-    {.name = "lora-adapters", .type = FLAG_LIST, F(lora_adapters),
-     .help = "LoRA adapters to serve beside the model: `id`, `id@revision`, `name=path` or "
-             "`name=path@revision`, as PEFT saves them."},
-    {.name = "max-runtime-adapters", .type = FLAG_U32, F(runtime_adapters), .def = "0", .max = 1024, .unit = "adapters",
-     .help = "Adapters that may be loaded while the shard serves, by the rpcs LoadAdapter and UnloadAdapter, beside those of "
-             "--lora-adapters; the memory for adapters is then reserved at start."},
-    {.name = "adapter-memory-fraction", .type = FLAG_F64, F(adapter_fraction), .def = "0.1", .min = 0, .max = 1,
-     .help = "Share of the memory that is free beside the weights for adapters on the device; others wait in "
-             "host memory for their turn."},
+    {OPTION_LORA_ADAPTERS, F(lora_adapters)},
+    {OPTION_MAX_RUNTIME_ADAPTERS, F(runtime_adapters)},
+    {OPTION_ADAPTER_MEMORY_FRACTION, F(adapter_fraction)},
     {.name = "speculate", .type = FLAG_U32, F(speculate), .def = "0", .env = "",
      .help = "Speculative decoding: at most so many draft tokens of a request are verified by one step, as many as are worth it. "
              "Drafts are what followed the same words before, or come from the router's draft model. Answers stay the same."},
     {.name = "speculate-row-cost", .type = FLAG_F64, F(row_cost), .min = 0, .max = 1, .env = "SPECULATE_ROW_COST",
      .help = "What verifying another draft costs, in parts of a step of one token: decides how many are worth it. Default: measured at "
              "warm-up."},
-    {.name = "watchdog-seconds", .type = FLAG_U32, F(watchdog_s), .def = "120", .max = 86400, .unit = "seconds",
-     .help = "A thread that serves and makes no progress for so long has the stacks of all threads written to the log, with the state "
-             "of the engine. 0: never."},
-    {.name = "stall-timeout", .type = FLAG_U32, F(stall_s), .def = "30", .max = 86400, .unit = "seconds",
-     .help = "A shard whose engine makes no progress inside a step for so long ends, so that the launcher starts another one. The "
-             "time is at least 10 times the longest pause so far, and 10 times longer while the process uses CPU time. 0: never."},
+    {OPTION_WATCHDOG_SECONDS, F(watchdog_s)},
+    {OPTION_STALL_TIMEOUT, F(stall_s)},
     {.name = "heartbeat-fd", .type = FLAG_U32, F(heartbeat_fd),
      .help = "eventfd for the heartbeats of this process, which the launcher sets."},
     {.name = "logger-level", .type = FLAG_ENUM, F(logger_level), .def = "info", .choices = levels, .env = "",
      .help = "Lines above this level are not logged."},
     {.name = "json-output", .type = FLAG_BOOL, F(json_output), .env = "", .help = "Log JSON objects instead of text."},
-    {.name = "trust-remote-code", .type = FLAG_BOOL, F(trust_remote_code), .env = "",
-     .help = "Accepted for compatibility; no code of a checkpoint is ever run."},
+    {OPTION_TRUST_REMOTE_CODE, F(trust_remote_code), .env = ""},
     {.name = "startup-fd", .type = FLAG_U32, F(startup_fd), .env = "",
      .help = "Memory that the launcher reads progress from, which sets this."},
     {.name = "dry-run", .type = FLAG_BOOL, F(dry_run), .env = "",
      .help = "Print as JSON what this rank would take and whether it fits, and end: every tensor is looked for and a few rows of "
              "each are packed, no weights are kept and no other rank is waited for. Exit status: 0 it fits, 3 it does not, 1 that "
              "cannot be said."},
-    {.name = "max-batch-prefill-tokens", .type = FLAG_U32, F(max_prefill_tokens), .env = "", .unit = "tokens",
-     .help = "For --dry-run; the router says it at warm-up."},
+    {OPTION_MAX_BATCH_PREFILL_TOKENS, F(max_prefill_tokens), .env = ""},
     {.name = "max-batch-size", .type = FLAG_U32, F(max_batch_size), .unit = "requests",
      .help = "For --dry-run; the router says it at warm-up."},
-    {.name = "otlp-endpoint", .type = FLAG_STR, F(otlp_endpoint), .env = "",
-     .help = "OpenTelemetry collector (OTLP over gRPC, `http://host:4317`) that gets a span for each call that is part "
-             "of a trace. Default: none."},
+    {OPTION_OTLP_ENDPOINT, F(otlp_endpoint), .env = ""},
     {.name = "otlp-service-name", .type = FLAG_STR, F(otlp_service_name), .env = "",
      .def = "text-generation-inference.server", .help = "service.name of those spans."},
     {0},
