@@ -97,7 +97,7 @@ def test_the_dashboard_in_prometheus(s):
         for title, expr in exprs(json.loads(DASHBOARD.read_text())["panels"]):
             if not p.ask(expr.replace("$__rate_interval", "1m").replace("$job", "llm")):
                 empty.add(title)
-        assert not empty
+        assert empty <= {"Cells of recurrent state"}, empty  # the demo model has none
         up = p.ask('sum(increase({__name__="vllm:generation_tokens_total"}[1m]))')
         assert float(up[0]["value"][1]) > 0
     finally:
