@@ -161,13 +161,24 @@ const char *kv_dtype_name(enum kv_dtype t); /* "float32", "float16", "bfloat16",
 extern const char *const kv_dtype_choices[];
 enum kv_dtype kv_dtype_chosen(uint32_t choice);
 
-/* Opaque: K and V of all layers, in meaning [n_layers][n_blocks][block_size][n_kv_heads][head_dim].
- */
+/* What a cached layer keeps of each token: `n_heads` keys of k_dim numbers and values of v_dim. */
+struct kv_layer {
+    uint32_t n_heads, k_dim, v_dim;
+    bool latent; /* a value is the first v_dim numbers of its key (one head): see latent_kv() */
+};
+/* Opaque: K and V of all cached layers, in meaning [n_layers][n_blocks][block_size][n_heads][dim],
+ * where heads and dimensions are the layer's. One table of blocks serves all layers. */
 struct kv_cache;
 struct kv_desc {
-    uint32_t n_layers, n_blocks, block_size, n_kv_heads, head_dim;
+    uint32_t n_layers, n_blocks, block_size;
     enum kv_dtype dtype;
+    struct kv_layer each;          /* of every layer, where `layers` is NULL */
+    const struct kv_layer *layers; /* [n_layers]; read by kv_new() and kv_block_bytes() only */
 };
+static inline const struct kv_layer *kv_layer(const struct kv_desc *k, uint32_t layer)
+{
+    return k->layers ? &k->layers[layer] : &k->each;
+}
 
 /* Split qkv rows into heads, optionally normalise q and k per head, rotate, write k and v to the
  * cache. `rope` is [n_tokens][rot_dim]: rot_dim/2 cosines, then rot_dim/2 sines, already scaled;
@@ -187,9 +198,24 @@ struct rope_kv {
      */
     const float *squares;
     uint32_t q_all, k_all;
+    const float *v_norm;  /* [head_dim] every head of v is normalised by itself, or NULL */
+    const float *q_scale; /* [T] what each token's q is multiplied with at last, or NULL */
+    float clip;           /* q, k and v are first brought within -clip .. clip; 0: no */
 };
 
 enum { SQUARES = 4 }; /* elements of a row of row_squares() */
+
+/* Latent attention (DeepSeek-V2, arXiv 2405.04434): all heads share one key of rank + rot_dim
+ * numbers, whose first `rank` are the value too. Rotation as in struct rope_kv. */
+struct latent_kv {
+    uint32_t n_heads, rank, rot_dim;
+    bool interleaved;
+    const float *rope; /* or NULL */
+    const float *norm; /* [rank] weights: the latent part of a key is normalised by RMS */
+    float eps;
+    const float *latent; /* [T, n_heads, rank] the queries' parts, not rotated and rotated */
+    const float *turned; /* [T, n_heads, rot_dim] */
+};
 
 struct attn {
     uint32_t n_heads, n_kv_heads, head_dim;
@@ -203,10 +229,22 @@ struct attn {
     /* A token sees as many tokens after it as before it, up to kv_len (encoders): all of them are
      * in this step. Not with alibi. */
     bool both;
+    /* The bias is the slope times the key's position, rounded to bfloat16, times `scale` (Falcon);
+     * else the slope times the distance. */
+    bool alibi_bf16;
+    /* Not 0: a token sees, of what is not after it, the positions of its own run of so many, which
+     * begin at multiples of it (Llama 4). */
+    uint32_t chunk;
 };
 
 /* How a router's logits become scores. */
-enum moe_score { MOE_SOFTMAX, MOE_SIGMOID };
+enum moe_score {
+    MOE_SOFTMAX,
+    MOE_SIGMOID,
+    /* SparseMixer (arXiv 2409.12136): an expert's weight is its share of a softmax over those whose
+     * logits are close to the best one that is left: within 2 * jitter of it, relatively. */
+    MOE_SPARSEMIXER
+};
 
 /* Mixture of experts. The experts of a token are the top_k of score + select_bias, of equals the
  * lower number; they are summed in the order of their numbers. With groups (DeepSeek-V2, arXiv
@@ -224,10 +262,14 @@ struct moe {
     uint32_t n_groups, top_groups; /* 0 or 1 groups: none */
     bool group_pairs; /* a group's worth: the sum of its two best choices; else its best score */
     enum act act;
-    const float *router_bias; /* [n_experts] or NULL */
-    bool plain;               /* no gates: up is [ffn, hidden], an expert down(act(up(x))) */
-    const float *up_bias;     /* [n_experts][2 * ffn], gate before up, or [ffn], or NULL */
-    const float *down_bias;   /* [n_experts][hidden] or NULL */
+    float jitter;              /* of MOE_SPARSEMIXER */
+    bool scale_input;          /* the weight multiplies the expert's input, not its result */
+    const float *expert_scale; /* [n_experts] multiplies the weights, or NULL */
+    const float *router_x;     /* the router's input where it is not x, or NULL */
+    const float *router_bias;  /* [n_experts] or NULL */
+    bool plain;                /* no gates: up is [ffn, hidden], an expert down(act(up(x))) */
+    const float *up_bias;      /* [n_experts][2 * ffn], gate before up, or [ffn], or NULL */
+    const float *down_bias;    /* [n_experts][hidden] or NULL */
 };
 
 /* ---------------------------------------------------------------- recurrent layers
@@ -418,7 +460,16 @@ struct backend_ops {
     /* qkv: [T, (n_heads + 2 n_kv_heads) * head_dim]; q ends up normalised and rotated in place. */
     void (*rope_kv)(struct device *d, float *qkv, struct kv_cache *kv, uint32_t layer,
                     const struct rope_kv *p);
-    /* o: [T, n_heads * head_dim]; q: rows of q_stride elements, the heads first. */
+    /* q[T, n_heads, rank + rot_dim]: `latent` beside the rotated `turned`. The key of a token, its
+     * row of kv [T, rank + rot_dim] with the first `rank` normalised and the rest rotated, goes
+     * into the cache, whose layer is latent. NULL: none. */
+    void (*latent_kv)(struct device *d, float *q, const float *kv, struct kv_cache *cache,
+                      uint32_t layer, const struct latent_kv *p);
+    /* Each head by its own matrix: y[t][h] = W_h x[t][h], where x is [rows, n, W.cols] and y [rows,
+     * n, W.rows]; the n matrices are alike, in DT_F32 to DT_BF16, not quantised. NULL: none. */
+    void (*linear_heads)(struct device *d, float *y, const float *x, uint32_t rows,
+                         struct weight *const *w, uint32_t n);
+    /* o: [T, n_heads * the layer's v_dim]; q: rows of q_stride elements, the heads first. */
     void (*attention)(struct device *d, float *o, const float *q, uint32_t q_stride,
                       const struct kv_cache *kv, uint32_t layer, const struct attn *p);
     /* Recurrent layers; NULL: this backend has none.
@@ -441,6 +492,9 @@ struct backend_ops {
     void (*act_mul)(struct device *d, float *y, const float *x, uint32_t rows, uint32_t n,
                     enum act act);
     void (*act)(struct device *d, float *x, uint32_t rows, uint32_t n, enum act act); /* in place */
+    /* x[t][i] = act(x[t][i]) * m[t][i], rows of n elements. NULL: none. */
+    void (*act_by)(struct device *d, float *x, const float *m, uint32_t rows, uint32_t n,
+                   enum act act);
     void (*moe)(struct device *d, float *y, const float *x, uint32_t rows, const struct moe *p);
     /* y[i] = x[out_rows[i]], rows of n elements: only these go through the last norm and the head.
      */

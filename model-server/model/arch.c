@@ -50,14 +50,6 @@ static void check_rope_option(struct config *c)
         config_fail(c, "the rope factor must be a number of at least 1");
 }
 
-/* Layers with keys and values lie in the cache one behind the other. */
-static void number_caches(struct decoder_spec *s)
-{
-    for (uint32_t i = 0; i < s->n_layers; i++)
-        if (s->layers[i].mixer == MIXER_ATTENTION)
-            s->layers[i].cache = s->n_cached++;
-}
-
 static void configure(struct config *c, const struct arch **arch, const char **type,
                       struct decoder_spec *spec)
 {
@@ -74,8 +66,6 @@ static void configure(struct config *c, const struct arch **arch, const char **t
     check_rope_option(c);
     if (!c->failed)
         (*arch)->configure(c, spec);
-    if (!c->failed)
-        number_caches(spec);
 }
 
 int arch_configure(const char *path, const char *text, const char *rope_scaling, double rope_factor,

@@ -21,6 +21,12 @@ enum role {
     W_K,
     W_V,
     W_O,
+    W_Q_A, /* latent attention */
+    W_Q_A_NORM,
+    W_Q_B,
+    W_KV_A,
+    W_KV_A_NORM,
+    W_KV_B,
     W_Q_NORM,
     W_K_NORM,
     W_GATE_UP,
@@ -34,6 +40,12 @@ enum role {
     W_MOE_UP,
     W_MOE_DOWN,
     W_SELECT_BIAS,
+    W_EXPERT_SCALE,
+    W_ROUTER_SCALE, /* dense MLPs beside experts: weights of the norm before the router, and the
+                       other norms */
+    W_MOE_NORM,
+    W_POST_MOE_NORM,
+    W_POST_DENSE_NORM,
     W_SHARED_GATE, /* gate, up and down of the shared expert, and what gates its result */
     W_SHARED_UP,
     W_SHARED_DOWN,
@@ -51,6 +63,14 @@ enum role {
     W_MIX_SKIP,
     W_MIX_NORM,
     W_MIX_OUT,
+    W_LAYER_SCALE,
+    W_LAYER_EMBED, /* of all layers side by side: their embeddings; what they get of the usual one
+                    */
+    W_LAYER_EMBED_PROJ,
+    W_LAYER_EMBED_NORM,
+    W_LAYER_EMBED_GATE, /* of one layer: how they enter it */
+    W_LAYER_EMBED_OUT,
+    W_LAYER_EMBED_POST_NORM,
     W_ROLES
 };
 
@@ -60,9 +80,9 @@ struct arch {
      */
     const char *prefix;
     /* Tensor names without ".weight" and ".bias"; the first * is the layer, the second the expert.
-     * The whole name of W_SINKS, of W_SELECT_BIAS, of W_MIX_{RATE,DT,SKIP,NORM} and of tensors that
-     * hold all experts, whose biases end in "_bias". Names of one role in different files are
-     * separated by |. */
+     * The whole name of W_SINKS, W_SELECT_BIAS, W_EXPERT_SCALE, W_ROUTER_SCALE, W_LAYER_SCALE, of
+     * W_MIX_{RATE,DT,SKIP,NORM} and of tensors that hold all experts, whose biases end in "_bias".
+     * Names of one role in different files are separated by |. */
     const char *names[W_ROLES];
     void (*configure)(struct config *c, struct decoder_spec *s); /* faults stay in `c` */
 };

@@ -67,6 +67,8 @@ uint32_t config_head_dim(struct config *c, uint32_t def, uint32_t hidden, uint32
 /* Fill s->rope[0], whose `dim` is set, from whichever keys there are; `theta` is the family's
  * default base. Stretches s->max_positions as linear, dynamic and yarn scalings do. */
 void config_rope(struct config *c, struct decoder_spec *s, double theta);
+/* What yarn's mscale_all_dim makes of q and k each (DeepSeek): 1 without. */
+double config_rope_mscale(struct config *c);
 /* Elements of a head that rotate, from partial_rotary_factor at either place. */
 uint32_t config_rotary_dim(struct config *c, uint32_t head_dim, double def);
 

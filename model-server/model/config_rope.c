@@ -65,9 +65,11 @@ static enum rope_kind rope_kind(struct config *c, const char *word)
         const char *word;
         enum rope_kind kind;
     } kinds[] = {
-        {"default", ROPE_DEFAULT}, {"linear", ROPE_LINEAR}, {"dynamic", ROPE_DYNAMIC},
-        {"llama3", ROPE_LLAMA3},   {"yarn", ROPE_YARN},     {"longrope", ROPE_LONGROPE},
-        {"su", ROPE_LONGROPE},     {"mrope", ROPE_DEFAULT}, /* three equal positions: text alone */
+        {"default", ROPE_DEFAULT},      {"linear", ROPE_LINEAR}, {"dynamic", ROPE_DYNAMIC},
+        {"llama3", ROPE_LLAMA3},        {"yarn", ROPE_YARN},     {"longrope", ROPE_LONGROPE},
+        {"su", ROPE_LONGROPE},          {"mrope", ROPE_DEFAULT}, /* three equal positions: text
+                                                                    alone */
+        {"proportional", ROPE_PARTIAL},
     };
     for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++)
         if (strcmp(kinds[i].word, word) == 0)
@@ -124,8 +126,11 @@ static void longrope(const struct rope_keys *k, struct rope_spec *r, const struc
     double scale = (double)s->max_positions / r->original;
     if (!beside)
         scale = rope_num(k, "factor", scale);
-    r->attention_factor = rope_num(
-        k, "attention_factor", scale <= 1 ? 1 : sqrt(1 + log(scale) / log((double)r->original)));
+    const double usual = scale <= 1 ? 1 : sqrt(1 + log(scale) / log((double)r->original));
+    const double shorter = rope_num(k, "short_mscale", usual); /* Phi-3.5-MoE's own names */
+    if (rope_num(k, "long_mscale", shorter) != shorter)
+        config_fail(k->c, "rope `long_mscale` must be `short_mscale`");
+    r->attention_factor = rope_num(k, "attention_factor", shorter);
     factors(k, "short_factor", r->dim / 2, r->short_factor);
     factors(k, "long_factor", r->dim / 2, r->long_factor);
 }
@@ -151,9 +156,22 @@ static void scaling(const struct rope_keys *k, struct rope_spec *r, struct decod
     case ROPE_LONGROPE:
         longrope(k, r, s);
         break;
+    case ROPE_PARTIAL:
+        r->turning = config_rotary_dim(k->c, r->dim, 1);
+        if (rope_num(k, "factor", 1) != 1)
+            config_fail(k->c, "rope `factor`: a proportional rotation is served without");
+        break;
     default:
         break;
     }
+}
+
+double config_rope_mscale(struct config *c)
+{
+    struct rope_keys k = rope_keys(c);
+    const char *word = json_str(k.params, "rope_type", json_str(k.params, "type", "default"));
+    const double all = rope_num(&k, "mscale_all_dim", 0);
+    return strcmp(word, "default") == 0 || all == 0 ? 1 : mscale(rope_num(&k, "factor", 1), all);
 }
 
 void config_rope(struct config *c, struct decoder_spec *s, double theta)

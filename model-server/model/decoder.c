@@ -2,6 +2,7 @@
 #include "common/watchdog.h"
 #include "model-server/model/pass.h"
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,10 +34,12 @@ static size_t layout(const struct decoder *d, struct scratch *s, char *base, siz
     at = place(&s->x, base, at, t, m->hidden);
     at = place(&s->n, base, at, t, m->hidden);
     at = place(&s->r, base, at, t, m->hidden);
+    at = place(&s->embedded, base, at, t, m->per_layer ? m->hidden : 0);
     at = place_work(&s->mixer, base, at, t, d->mixer_width);
     at = place_work(&s->ffn, base, at, t, d->ffn_width);
     for (int i = 0; i < SPEC_MAX_ROPES; i++)
         at = place(&s->rope[i], base, at, t, m->rope[i].dim);
+    at = place(&s->q_scale, base, at, t, m->q_growth.length > 0);
     at = place(&s->out, base, at, o, m->hidden);
     at = place(&s->logits, base, at, o, logits);
     at = place(&s->gathered, base, at, world > 1 ? o * world : 0, logits);
@@ -51,7 +54,7 @@ static size_t host_floats(const struct decoder *d, size_t t, size_t o)
         const size_t rows = t * d->spec.rope[i].dim;
         most = rows > most ? rows : most;
     }
-    return most;
+    return most > t ? most : t;
 }
 
 enum { SMALLEST_PASS = 256 };
@@ -110,19 +113,23 @@ uint32_t decoder_pass_tokens(const struct decoder *d) { return pass_tokens(d, UI
 
 /* ---------------------------------------------------------------- a layer */
 
-/* r = a sublayer of n, or of x where there is no norm before it, summed over ranks and normalised
- * where the family does so. */
-static int sublayer(struct decoder *d, const struct sublayer *y, const struct norm *post,
-                    uint32_t i, uint32_t t, void *work, struct err *e)
+/* r = a sublayer of `in`, summed over ranks and normalised unless `post` is NULL. */
+static int sublayer(struct decoder *d, const struct sublayer *y, const float *in,
+                    const struct norm *post, uint32_t i, uint32_t t, void *work, struct err *e)
 {
     struct scratch *s = &d->scratch;
-    const struct layer *l = &d->layers[i];
-    const bool bare = d->spec.no_first_norm && i == 0 && y == &l->mixer;
-    const float *in = norm_place_before(d->spec.norms) && !bare ? s->n : s->x;
-    struct sub_step step = {.layer = i, .tokens = t, .in = in, .out = s->r, .work = {work}};
-    if (y->ops->forward(d, y->self, &step, e) || layer_sum(d, s->r, (size_t)t * d->spec.hidden, e))
+    struct sub_step step = {.layer = i,
+                            .tokens = t,
+                            .kv = d->kv_at[i],
+                            .stream = s->x,
+                            .embedded = s->embedded,
+                            .in = in,
+                            .out = s->r,
+                            .work = {work}};
+    if (y->ops->forward(d, y->self, &step, e) ||
+        (!y->ops->whole && layer_sum(d, s->r, (size_t)t * d->spec.hidden, e)))
         return -1;
-    if (d->spec.norms == NORM_AROUND || d->spec.norms == NORM_AFTER)
+    if (post)
         d->ops->norm(d->dev, s->r, s->r, t, d->spec.hidden, post);
     return 0;
 }
@@ -150,16 +157,34 @@ static int layer_norm_sum(struct decoder *d, uint32_t i, uint32_t t, struct err 
 {
     const struct layer *y = &d->layers[i];
     float *const x = d->scratch.x, *const n = d->scratch.n;
-    int rc = sublayer(d, &y->mixer, NULL, i, t, d->scratch.mixer, e);
+    int rc = sublayer(d, &y->mixer, d->scratch.x, NULL, i, t, d->scratch.mixer, e);
     if (rc == 0) {
         norm_sum(d, &y->post_mixer_norm, t);
-        rc = sublayer(d, &y->ffn, NULL, i, t, d->scratch.ffn, e);
+        rc = sublayer(d, &y->ffn, d->scratch.x, NULL, i, t, d->scratch.ffn, e);
     }
     if (rc == 0)
         norm_sum(d, &y->post_ffn_norm, t);
     d->scratch.x = x;
     d->scratch.n = n;
     return rc;
+}
+
+/* What stands behind the feed-forward in some families, then the norm for the next layer. */
+static int layer_end(struct decoder *d, const struct layer *y, uint32_t i, uint32_t t,
+                     const struct norm *next, struct err *e)
+{
+    const uint32_t hidden = d->spec.hidden;
+    struct scratch *s = &d->scratch;
+    if (y->tail.ops) {
+        if (sublayer(d, &y->tail, s->x, &y->post_tail_norm, i, t, s->ffn, e))
+            return -1;
+        d->ops->add_norm(d->dev, s->n, s->x, s->r, 1, t, hidden, NULL);
+    }
+    if (y->scale != 0)
+        d->ops->logit_scale(d->dev, s->x, t, hidden, y->scale, 0);
+    if (next)
+        d->ops->norm(d->dev, s->n, s->x, t, hidden, next);
+    return 0;
 }
 
 /* In: n is the norm of x. Out: x has both branches added and n is its norm for the next layer. */
@@ -169,10 +194,14 @@ static int layer(struct decoder *d, uint32_t i, uint32_t t, struct err *e)
     const struct layer *y = &d->layers[i];
     const bool before = norm_place_before(m->norms);
     const struct norm *next = first_norm(d, i + 1);
+    const bool more = y->tail.ops || y->scale != 0;
+    const bool post = m->norms == NORM_AROUND || m->norms == NORM_AFTER;
     struct scratch *s = &d->scratch;
+    const float *in = before ? s->n : s->x;
     if (y->mixer.ops) {
         const struct norm *then = !y->ffn.ops ? next : m->parallel || !before ? NULL : &y->ffn_norm;
-        if (sublayer(d, &y->mixer, &y->post_mixer_norm, i, t, s->mixer, e))
+        const float *first = m->no_first_norm && i == 0 ? s->x : in;
+        if (sublayer(d, &y->mixer, first, post ? &y->post_mixer_norm : NULL, i, t, s->mixer, e))
             return -1;
         if (m->parallel && !m->shared_norm)
             d->ops->norm(d->dev, s->n, s->x, t, m->hidden, &y->ffn_norm);
@@ -180,10 +209,10 @@ static int layer(struct decoder *d, uint32_t i, uint32_t t, struct err *e)
     }
     if (!y->ffn.ops)
         return 0;
-    if (sublayer(d, &y->ffn, &y->post_ffn_norm, i, t, s->ffn, e))
+    if (sublayer(d, &y->ffn, in, post ? &y->post_ffn_norm : NULL, i, t, s->ffn, e))
         return -1;
-    d->ops->add_norm(d->dev, s->n, s->x, s->r, m->residual_scale, t, m->hidden, next);
-    return 0;
+    d->ops->add_norm(d->dev, s->n, s->x, s->r, m->residual_scale, t, m->hidden, more ? NULL : next);
+    return more ? layer_end(d, y, i, t, next, e) : 0;
 }
 
 /* ---------------------------------------------------------------- a step */
@@ -222,12 +251,30 @@ static int upload_ropes(struct decoder *d, const struct ragged *b, struct err *e
     return 0;
 }
 
+static int upload_q_scale(struct decoder *d, const struct ragged *b, struct err *e)
+{
+    const struct q_growth *g = &d->spec.q_growth;
+    struct scratch *s = &d->scratch;
+    if (!(g->length > 0))
+        return 0;
+    for (uint32_t i = 0; i < b->n_tokens; i++) {
+        const double runs = floor(((double)b->pos[i] + g->after) / g->length);
+        s->host[i] = (float)(1 + g->beta * log1p(runs));
+    }
+    return d->ops->upload(d->dev, s->q_scale, s->host, b->n_tokens * sizeof(float), e);
+}
+
+static int embed_rows(struct decoder *d, float *x, uint32_t t, struct err *e)
+{
+    d->ops->embed(d->dev, x, d->embed, d->split.vocab.first, d->spec.embed_scale);
+    return layer_sum(d, x, (size_t)t * d->spec.hidden, e);
+}
+
 static int embed(struct decoder *d, uint32_t t, struct err *e)
 {
     const struct decoder_spec *m = &d->spec;
     struct scratch *s = &d->scratch;
-    d->ops->embed(d->dev, s->x, d->embed, d->split.vocab.first, m->embed_scale);
-    if (layer_sum(d, s->x, (size_t)t * m->hidden, e))
+    if (embed_rows(d, s->x, t, e) || (m->per_layer && embed_rows(d, s->embedded, t, e)))
         return -1;
     if (m->learned_positions)
         d->ops->embed_pos(d->dev, s->x, d->positions, m->position_offset);
@@ -308,7 +355,7 @@ static int enqueue(struct decoder *d, const struct ragged *b, const struct draw 
                    struct err *e)
 {
     struct err late = ERR_INIT;
-    if (upload_ropes(d, b, e) || d->ops->step_begin(d->dev, b, e))
+    if (upload_ropes(d, b, e) || upload_q_scale(d, b, e) || d->ops->step_begin(d->dev, b, e))
         return -1;
     int rc = run(d, b, e);
     if (rc == 0 && v)

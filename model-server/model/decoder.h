@@ -17,8 +17,10 @@ struct scratch {
     uint32_t max_tokens, max_out;
     void *memory;
     float *x, *n, *r;            /* [T, hidden] residual stream, its norm, what is added to it */
+    float *embedded;             /* [T, hidden] with spec.per_layer: the embedding */
     void *mixer, *ffn;           /* what the sublayer that needs most of it takes */
     float *rope[SPEC_MAX_ROPES]; /* [T, dim] */
+    float *q_scale;              /* [T] with spec.q_growth */
     float *out;                  /* [O, hidden] */
     float *logits;               /* [O, vocabulary slice] */
     float *gathered;             /* [world][O, largest slice]; one rank: unused */
@@ -61,6 +63,8 @@ struct decoder {
     float *state;          /* [n_cells][state_floats]; NULL: none yet */
     uint64_t state_floats; /* of a cell; 0: no layer is recurrent */
     uint32_t n_cells;
+    struct kv_layer *kv_layers;   /* [n_kv_layers] what the layers keep, in their order */
+    uint32_t n_kv_layers, *kv_at; /* kv_at: [n_layers] which of them a layer reads */
     struct scratch scratch;
     _Atomic int64_t *busy_ns; /* set anew at each layer, for a watchdog; NULL: nobody looks */
     uint32_t rehearsed;       /* while a step is rehearsed: 1 + its collectives so far */

@@ -75,7 +75,13 @@ static void load_sublayer(struct loader *l, struct sublayer *y, const struct sub
 static const struct sublayer_ops *const mixers[MIXER_N] = {[MIXER_ATTENTION] = &mixer_attention,
                                                            [MIXER_DELTA] = &mixer_delta,
                                                            [MIXER_MAMBA2] = &mixer_mamba2,
-                                                           [MIXER_CONV] = &mixer_conv};
+                                                           [MIXER_CONV] = &mixer_conv,
+                                                           [MIXER_MLA] = &mixer_mla};
+
+static const struct sublayer_ops *ffn_of(const struct decoder_spec *s, uint32_t layer)
+{
+    return !s->layers[layer].moe ? &ffn_dense : s->moe.beside ? &ffn_beside : &ffn_moe;
+}
 
 static void load_layer(struct loader *l, struct layer *y, int layer)
 {
@@ -95,7 +101,13 @@ static void load_layer(struct loader *l, struct layer *y, int layer)
         y->post_ffn_norm = norm(l, W_POST_MLP_NORM, layer);
     }
     if (!ls->no_ffn)
-        load_sublayer(l, &y->ffn, ls->moe ? &ffn_moe : &ffn_dense, i, &d->ffn_width);
+        load_sublayer(l, &y->ffn, ffn_of(s, i), i, &d->ffn_width);
+    if (s->per_layer) {
+        load_sublayer(l, &y->tail, &ffn_embedded, i, &d->ffn_width);
+        y->post_tail_norm = norm(l, W_LAYER_EMBED_POST_NORM, layer);
+    }
+    if (s->layer_scale)
+        y->scale = loader_number(l, W_LAYER_SCALE, layer);
     check_room(l, (uint32_t)layer + 1);
     tell(l, layer + 1);
 }
@@ -190,14 +202,32 @@ static void load_outer(struct loader *l)
     if (!d->encodes)
         load_head(l, embed);
 }
+
+static void plan_kv(struct decoder *d)
+{
+    for (uint32_t i = 0; i < d->spec.n_layers; i++) {
+        const struct layer_spec *s = &d->spec.layers[i];
+        const struct sublayer_ops *ops = s->mixer == MIXER_NONE ? NULL : mixers[s->mixer];
+        if (s->kv_of)
+            d->kv_at[i] = d->kv_at[s->kv_of - 1];
+        else if (ops && ops->kv && ops->kv(d, i, &d->kv_layers[d->n_kv_layers]))
+            d->kv_at[i] = d->n_kv_layers++;
+    }
+    if (d->encodes) /* one layer of the cache serves all */
+        memset(d->kv_at, 0, d->spec.n_layers * sizeof(*d->kv_at));
+}
+
 int decoder_load(struct decoder *d, const struct arch *a, const struct checkpoint *c,
                  const struct stored *how, struct err *e)
 {
     struct loader l = {
         .d = d, .a = a, .c = c, .how = how, .e = e, .told = clock_ns(), .began = clock_ns()};
     d->layers = calloc(d->spec.n_layers, sizeof(d->layers[0]));
-    if (!d->layers)
+    d->kv_layers = calloc(d->spec.n_layers, sizeof(d->kv_layers[0]));
+    d->kv_at = calloc(d->spec.n_layers, sizeof(d->kv_at[0]));
+    if (!d->layers || !d->kv_layers || !d->kv_at)
         return err_nomem(e);
+    plan_kv(d);
     for (int i = 0; i < SPEC_MAX_ROPES; i++)
         rope_init(&d->rope[i], &d->spec.rope[i], d->spec.max_positions);
     load_outer(&l);
@@ -212,8 +242,9 @@ int decoder_load(struct decoder *d, const struct arch *a, const struct checkpoin
 
 static void free_layer(struct decoder *d, struct layer *y)
 {
-    struct norm *norms[] = {&y->mixer_norm, &y->post_mixer_norm, &y->ffn_norm, &y->post_ffn_norm};
-    struct sublayer *subs[] = {&y->mixer, &y->ffn};
+    struct norm *norms[] = {&y->mixer_norm, &y->post_mixer_norm, &y->ffn_norm, &y->post_ffn_norm,
+                            &y->post_tail_norm};
+    struct sublayer *subs[] = {&y->mixer, &y->ffn, &y->tail};
     for (size_t i = 0; i < sizeof(norms) / sizeof(norms[0]); i++)
         layer_free_norm(d, norms[i]);
     for (size_t i = 0; i < sizeof(subs) / sizeof(subs[0]); i++)
@@ -225,7 +256,7 @@ void decoder_free(struct decoder *d)
 {
     for (uint32_t i = 0; d->layers && i < d->spec.n_layers; i++)
         free_layer(d, &d->layers[i]);
-    free(d->layers);
+    free(d->layers), free(d->kv_layers), free(d->kv_at);
     if (d->head != d->embed)
         layer_free_weight(d, d->head);
     layer_free_weight(d, d->embed);

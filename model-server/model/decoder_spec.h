@@ -22,6 +22,7 @@ enum rope_kind {
     ROPE_DYNAMIC,  /* the base grows with the length of the sequence (NTK) */
     ROPE_LLAMA3,   /* long wavelengths / factor, short ones kept, a ramp between */
     ROPE_YARN,     /* arXiv 2309.00071 */
+    ROPE_PARTIAL,  /* the first `turning` elements' frequencies; the others' are 0 (Gemma 4) */
     ROPE_LONGROPE, /* two lists of factors, by the length of the sequence, arXiv 2402.13753 */
 };
 struct rope_spec {
@@ -30,6 +31,7 @@ struct rope_spec {
     uint32_t dim;            /* rotated elements of a head, even */
     double theta;            /* base */
     double factor;           /* LINEAR, DYNAMIC, LLAMA3, YARN */
+    uint32_t turning;        /* PARTIAL: of dim, even */
     double attention_factor; /* multiplies cos and sin */
     uint32_t original;       /* positions of the first training: DYNAMIC, LLAMA3, YARN, LONGROPE */
     double low_freq, high_freq;                                          /* LLAMA3 */
@@ -63,7 +65,15 @@ static inline bool norm_place_before(enum norm_place p)
 
 /* Norms of q and k before the rotation: RMS of each head, by the same weights; RMS of all heads
  * together; the kind of the other norms, of each head by weights of its own. */
-enum qk_norm { QK_NORM_NONE, QK_NORM_HEAD, QK_NORM_ALL, QK_NORM_BY_HEAD };
+enum qk_norm {
+    QK_NORM_NONE,
+    QK_NORM_HEAD,
+    QK_NORM_ALL,
+    QK_NORM_BY_HEAD,
+    /* RMS of each head without weights, in layers that rotate (Llama 4, behind the rotation of
+     * whole heads: it leaves lengths as they are, so before it is the same) */
+    QK_NORM_PLAIN
+};
 
 struct norm_spec {
     enum norm_kind kind;
@@ -77,6 +87,7 @@ enum mixer_kind {
     MIXER_ATTENTION,
     MIXER_DELTA,  /* the gated delta rule (arXiv 2412.06464) */
     MIXER_MAMBA2, /* arXiv 2405.21060 */
+    MIXER_MLA,    /* latent attention (arXiv 2405.04434) */
     MIXER_CONV,   /* a short convolution between two gates (LFM2, arXiv 2511.23404) */
     MIXER_N,
     MIXER_NONE = MIXER_N
@@ -84,10 +95,14 @@ enum mixer_kind {
 
 struct layer_spec {
     enum mixer_kind mixer;
-    bool no_ffn;      /* the layer is a mixer alone */
-    uint32_t cache;   /* of MIXER_ATTENTION: its number among such layers, in the KV cache */
-    uint32_t window;  /* a token sees itself and window - 1 before it; 0: all */
+    bool no_ffn;                        /* the layer is a mixer alone */
+    uint32_t n_kv_heads, head_dim, ffn; /* 0: as in decoder_spec; see spec_head_dim() and others */
+    uint32_t kv_of;  /* not 0: no keys and values of its own, it reads those of layer kv_of - 1 */
+    uint32_t chunk;  /* a token sees those of its own run of so many; 0: all */
+    bool q_grows;    /* q is multiplied by a factor that grows with the position: struct q_growth */
+    uint32_t window; /* a token sees itself and window - 1 before it; 0: all */
     float attn_scale; /* multiplies q.k */
+    bool k_is_v;      /* values are made by the keys' matrix, without norm and rotation of keys */
     uint8_t rope;     /* index into decoder_spec.rope */
     bool moe;         /* experts instead of the dense MLP */
 };
@@ -114,6 +129,9 @@ enum expert_layout {
     /* One tensor for all of a layer: [n_experts][hidden][2 * ffn], gate and up in turns, and
      * [n_experts][ffn][hidden]. Stored quantised: each expert's matrix by rows of outputs. */
     EXPERTS_INTERLEAVED,
+    /* One tensor for all gates of a layer, one for the ups, one for the downs, which is turned:
+     * [n_experts * ffn][hidden] each (DBRX). */
+    EXPERTS_STACKED,
 };
 
 /* See struct moe in backend.h for what is not explained here. */
@@ -122,8 +140,12 @@ struct moe_spec {
     bool renormalise;
     bool bias; /* of the router, of gate and up, of down */
     enum moe_score score;
-    float scale;      /* of the chosen experts' weights; 1: none */
-    bool select_bias; /* added to the scores for choosing */
+    float jitter;
+    bool scale_input;
+    bool expert_scale; /* a stored factor of each expert's weight */
+    bool beside;       /* layers with experts have the dense MLP too, each with norms (Gemma 4) */
+    float scale;       /* of the chosen experts' weights; 1: none */
+    bool select_bias;  /* added to the scores for choosing */
     uint32_t n_groups, top_groups;
     bool group_pairs;
     /* One more MLP of this width that every token takes (0: none); its result is multiplied by the
@@ -135,6 +157,14 @@ struct moe_spec {
     enum expert_layout layout;
 };
 
+/* Latent attention (arXiv 2405.04434): sizes of what a head is made of. */
+struct mla_spec {
+    uint32_t q_rank;        /* of q's own low-rank pair; 0: one matrix */
+    uint32_t kv_rank;       /* numbers of the latent that keys and values are made of */
+    uint32_t nope, rope, v; /* of a head: not rotated and rotated of q and k; of v */
+    float eps;              /* of the two norms */
+};
+
 enum alibi_order {
     ALIBI_NONE,
     ALIBI_PAPER, /* of a number of heads that is no power of two: the smaller power's slopes, then
@@ -144,6 +174,13 @@ enum alibi_order {
 struct alibi_spec {
     enum alibi_order order;
     float most; /* the exponent of the last slope: 8 */
+    bool bf16;  /* slopes and their products with positions are rounded: see struct attn */
+};
+
+/* q at position p is multiplied by 1 + beta * ln(1 + floor((p + after) / length)). */
+struct q_growth {
+    double beta, length;
+    uint32_t after;
 };
 
 struct decoder_spec {
@@ -170,6 +207,9 @@ struct decoder_spec {
         bool norm, qkv, o, mlp, head;
     } bias;
 
+    bool v_norm;            /* each head of v is normalised by RMS, without weights */
+    bool layer_scale;       /* a number of each layer multiplies the stream behind it (Gemma 4) */
+    uint32_t per_layer;     /* width of the embeddings that each layer has of its own; 0: none */
     bool learned_positions; /* a row per position is added to the embedding */
     uint32_t position_offset;
     /* Segments of a text have a row of their own, which is added as well (BERT; 0: none). Token i
@@ -180,14 +220,16 @@ struct decoder_spec {
     bool tied;      /* the head is the embedding */
     float embed_scale, residual_scale, logit_scale; /* factors; 1: none */
     float attn_softcap, logit_softcap;              /* cap * tanh(x / cap); 0: none */
+    float clip_qkv;                                 /* 0: none; see struct rope_kv */
+    struct q_growth q_growth;                       /* of layers that say so */
     bool sinks;                                     /* a learned logit a head, see struct attn */
     /* Scores fall with distance by a slope of each head (ALiBi, arXiv 2108.12409): alibi_slopes()
      * says which. */
     struct alibi_spec alibi;
 
-    uint32_t n_cached; /* layers with keys and values */
     struct recur_spec recur;
     struct moe_spec moe;
+    struct mla_spec mla;
     struct rope_spec rope[SPEC_MAX_ROPES];
     struct layer_spec layers[SPEC_MAX_LAYERS];
 };
@@ -202,6 +244,19 @@ static inline uint32_t spec_position_end(const struct decoder_spec *s)
 {
     return s->max_positions + (s->token_types > 1 ? s->token_types - 1 : 0) * spec_position_rows(s);
 }
+/* Sizes of a layer. */
+static inline uint32_t spec_head_dim(const struct decoder_spec *s, uint32_t layer)
+{
+    return s->layers[layer].head_dim ? s->layers[layer].head_dim : s->head_dim;
+}
+static inline uint32_t spec_kv_heads(const struct decoder_spec *s, uint32_t layer)
+{
+    return s->layers[layer].n_kv_heads ? s->layers[layer].n_kv_heads : s->n_kv_heads;
+}
+static inline uint32_t spec_ffn(const struct decoder_spec *s, uint32_t layer)
+{
+    return s->layers[layer].ffn ? s->layers[layer].ffn : s->ffn;
+}
 
 /* The usual factor of q.k. */
 static inline float spec_head_scale(const struct decoder_spec *s)
@@ -210,13 +265,15 @@ static inline float spec_head_scale(const struct decoder_spec *s)
 }
 
 /* Where head `head` of part `part` (0 q, 1 k, 2 v) begins in its matrix, in rows. */
-static inline uint32_t spec_qkv_row(const struct decoder_spec *s, int part, uint32_t head)
+static inline uint32_t spec_qkv_row(const struct decoder_spec *s, uint32_t layer, int part,
+                                    uint32_t head)
 {
-    uint32_t g = s->n_heads / s->n_kv_heads, row = head;
+    const uint32_t kv_heads = spec_kv_heads(s, layer);
+    uint32_t g = s->n_heads / kv_heads, row = head;
     if (s->qkv == QKV_STACKED)
-        row = head + (part > 0 ? s->n_heads : 0) + (part > 1 ? s->n_kv_heads : 0);
+        row = head + (part > 0 ? s->n_heads : 0) + (part > 1 ? kv_heads : 0);
     else if (s->qkv == QKV_GROUPED)
         row = part == 0 ? head / g * (g + 2) + head % g : head * (g + 2) + g + (uint32_t)part - 1;
-    return row * s->head_dim * (s->attn_gate && part == 0 ? 2 : 1);
+    return row * spec_head_dim(s, layer) * (s->attn_gate && part == 0 ? 2 : 1);
 }
 #endif

@@ -32,9 +32,8 @@ static int reserve_kv(struct encoder *c, uint32_t n_blocks, struct err *e)
     const struct kv_desc k = {.n_layers = 1,
                               .n_blocks = n_blocks,
                               .block_size = BLOCK,
-                              .n_kv_heads = d->split.kv_heads.n,
-                              .head_dim = d->spec.head_dim,
-                              .dtype = c->kv_dtype};
+                              .dtype = c->kv_dtype,
+                              .each = d->kv_layers[0]};
     if (d->kv && n_blocks <= c->n_blocks)
         return 0;
     if (d->kv)

@@ -31,8 +31,12 @@ static inline float *work_take(struct work *w, size_t rows, size_t width)
 /* One input of a sublayer: the rows of a step. */
 struct sub_step {
     uint32_t layer, tokens;
-    const float *in;  /* [tokens, hidden] */
-    float *out;       /* [tokens, hidden] this rank's share of the result */
+    uint32_t kv;            /* the layer of the cache whose keys and values it reads */
+    const float *stream;    /* [tokens, hidden] the residual stream, of which `in` is the norm */
+    const float *router_in; /* [tokens, hidden] what a router looks at, or NULL: `in` */
+    const float *embedded;  /* [tokens, hidden] the embedding; with spec.per_layer */
+    const float *in;        /* [tokens, hidden] */
+    float *out;       /* [tokens, hidden] this rank's share of the result, or all of it: `whole` */
     struct work work; /* tokens x width() floats */
 };
 
@@ -47,10 +51,13 @@ struct sublayer_ops {
     void (*free)(struct decoder *d, void *self); /* never NULL */
     /* Enqueues out = f(in). 0, or -1 with `e` where a collective of its own failed. */
     int (*forward)(struct decoder *d, const void *self, struct sub_step *s, struct err *e);
+    /* What the layer keeps of each token on this rank; false: nothing. NULL: nothing. */
+    bool (*kv)(const struct decoder *d, uint32_t layer, struct kv_layer *out);
+    bool whole; /* every rank computes all of the result: there is nothing to sum */
 };
 
-extern const struct sublayer_ops mixer_attention, mixer_delta, mixer_mamba2, mixer_conv, ffn_dense,
-    ffn_moe;
+extern const struct sublayer_ops mixer_attention, mixer_mla, mixer_delta, mixer_mamba2, mixer_conv,
+    ffn_dense, ffn_moe, ffn_embedded, ffn_beside;
 
 /* A sublayer of a loaded layer. */
 struct sublayer {
@@ -61,6 +68,9 @@ struct sublayer {
 struct layer {
     struct norm mixer_norm, post_mixer_norm, ffn_norm, post_ffn_norm; /* [hidden] */
     struct sublayer mixer, ffn; /* ops NULL: the layer has none */
+    struct sublayer tail;       /* x + n(tail(x)) behind the others; ops NULL: none */
+    struct norm post_tail_norm;
+    float scale; /* of the stream behind the layer; 0: none */
 };
 
 /* What sublayers share (layer.c).

@@ -2,6 +2,7 @@
 #include "model-server/backend/numbers.h"
 #include "model-server/model/random_weights.h"
 #include <assert.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -125,6 +126,8 @@ static const void *source(struct loader *l, const struct tensor *t, size_t size)
 
 void loader_drop(struct loader *l)
 {
+    if (l->hold)
+        return;
     while (l->n_tensors)
         tensor_release(l->tensors[--l->n_tensors]);
     for (; l->n_stored; l->n_stored--)
@@ -266,6 +269,11 @@ static void make_numbers(struct loader *l, struct mat_part *parts, int n, enum d
     }
 }
 
+void loader_numbers(struct loader *l, struct mat_part *p)
+{
+    make_numbers(l, p, 1, l->d->dtype, QUANT_NONE);
+}
+
 /* ---------------------------------------------------------------- parts */
 
 /* The whole matrix [rows, cols] of a role; its bias [rows] where `bias`, as one column. An empty
@@ -299,6 +307,25 @@ struct mat_part loader_part(struct loader *l, enum role role, int layer, int exp
     p.cols = bias ? 1 : cols;
     p.row_stride = bias || turned ? 1 : cols;
     p.col_stride = bias ? 1 : turned ? rows : 1;
+    return p;
+}
+
+struct mat_part loader_plain_matrix(struct loader *l, enum role role, int layer, int64_t rows,
+                                    int64_t cols)
+{
+    struct mat_part p = {.rows = rows, .cols = cols, .row_stride = cols, .col_stride = 1};
+    char name[NAME_MAX_LEN];
+    name_of(l, role, layer, NO_EXPERT, "", name);
+    const struct tensor *t = l->failed ? NULL : find(l, name, rows, cols);
+    if (!t || element_type(l, t, &p.dtype))
+        return (struct mat_part){0};
+    if (t->n_dims != 2 || t->dims[0] != (uint64_t)rows || t->dims[1] != (uint64_t)cols) {
+        wrong_shape(l, t, rows, cols);
+        return (struct mat_part){0};
+    }
+    p.data = source(l, t, dtype_size(p.dtype));
+    if (!l->c && !p.data)
+        p.random = &l->random[t - l->made];
     return p;
 }
 
@@ -549,4 +576,25 @@ float *loader_plain_vector(struct loader *l, enum role role, int layer, uint32_t
     char name[NAME_MAX_LEN];
     name_of(l, role, layer, NO_EXPERT, "", name);
     return named_vector(l, name, n, s, 0);
+}
+
+float loader_number(struct loader *l, enum role role, int layer)
+{
+    char name[NAME_MAX_LEN];
+    enum dtype type;
+    float x = 0;
+    name_of(l, role, layer, NO_EXPERT, "", name);
+    const struct tensor *t = l->failed ? NULL : find(l, name, 1, 0);
+    if (!t || element_type(l, t, &type))
+        return 0;
+    if (t->bytes != dtype_size(type))
+        wrong_shape(l, t, 1, 0);
+    else
+        x = number_at(source(l, t, dtype_size(type)), type, 0);
+    if (!l->failed && (x == 0 || !isfinite(x))) {
+        l->failed = true;
+        err_set(l->e, ERR_VALIDATION, "%s: tensor `%s` is %g", t->file, t->name, (double)x);
+    }
+    loader_drop(l);
+    return x;
 }

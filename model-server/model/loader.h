@@ -34,6 +34,7 @@ struct loader {
     int64_t told;  /* when the log last heard of progress */
     uint64_t layers_before,
         least_layer;   /* bytes: of all before the layer at hand; of the smallest */
+    bool hold;         /* loader_drop() waits: several matrices are packed of the same tensors */
     int64_t rows_each; /* of the matrix at hand every row stands for so many; 0: for itself */
 };
 
@@ -47,6 +48,9 @@ bool loader_own_head(const struct loader *l);
 /* The whole matrix [rows, cols] of a role, or its bias [rows] as one column. Valid until packed. */
 struct mat_part loader_part(struct loader *l, enum role role, int layer, int expert, bool bias,
                             int64_t rows, int64_t cols);
+/* The matrix [rows, cols] whose whole name the role is; plain numbers. */
+struct mat_part loader_plain_matrix(struct loader *l, enum role role, int layer, int64_t rows,
+                                    int64_t cols);
 /* The tensor of that role (its whole name, where `suffix` is "") with rows * cols elements in
  * whatever dimensions, as a matrix. Its type is a plain one. */
 struct mat_part loader_table(struct loader *l, enum role role, int layer, const char *suffix,
@@ -68,6 +72,16 @@ void loader_turns(struct loader *l, struct mat_part p, uint32_t first, uint32_t 
 struct mat_part loader_cut(struct mat_part p, int64_t row, int64_t rows, int64_t col, int64_t cols);
 struct mat_part loader_rows(struct mat_part p, uint32_t first, uint32_t n);
 
+/* Plain numbers for a part that is stored quantised, so that any view of it can be packed. */
+void loader_numbers(struct loader *l, struct mat_part *p);
+/* The part the other way round: rows are columns. Of plain numbers. */
+static inline struct mat_part loader_turned(struct mat_part p)
+{
+    const struct mat_part t = p;
+    p.rows = t.cols, p.cols = t.rows;
+    p.row_stride = t.col_stride, p.col_stride = t.row_stride;
+    return p;
+}
 /* Parts stacked by rows, as a matrix of `dtype`; or, each of one column, as an fp32 vector with
  * `plus` added. Both end the validity of the parts. NULL after a fault. */
 struct weight *loader_pack(struct loader *l, struct mat_part *parts, int n, enum dtype dtype,
@@ -81,6 +95,8 @@ float *loader_weight_vector(struct loader *l, enum role role, int layer, uint32_
 float *loader_weight_slice(struct loader *l, enum role role, int layer, uint32_t n, struct slice s);
 /* n numbers of the host's. */
 float *loader_host_vector(struct loader *l, const float *x, uint32_t n);
+/* The one number whose whole name the role is; not 0 unless something failed. */
+float loader_number(struct loader *l, enum role role, int layer);
 /* Elements `s` of the vector [n] whose whole name the role is. */
 float *loader_plain_vector(struct loader *l, enum role role, int layer, uint32_t n, struct slice s);
 #endif

@@ -102,9 +102,14 @@ static float scale_of(const struct lora_config *c, const char *module, uint32_t 
 /* ---------------------------------------------------------------- where a role's part lies */
 
 /* Part 0 q, 1 k, 2 v. */
-static struct slice heads_of(const struct lora_base *base, int part)
+static struct slice heads_of(const struct lora_base *base, uint32_t layer, int part)
 {
-    return part == 0 ? base->split->heads : base->split->kv_heads;
+    return part == 0 ? base->split->heads : split_kv_heads(base->split, base->spec, layer);
+}
+
+static bool is_mlp(enum role r)
+{
+    return r == W_GATE_UP || r == W_GATE || r == W_UP || r == W_DOWN;
 }
 
 static uint32_t most_of(uint32_t n, int world)
@@ -113,9 +118,44 @@ static uint32_t most_of(uint32_t n, int world)
 }
 
 /* Rows that all ranks have of W_Q .. W_V and of the whole. */
-static uint32_t head_rows(const struct lora_base *base, int part)
+static uint32_t head_rows(const struct lora_base *base, uint32_t layer, int part)
 {
-    return heads_of(base, part).n * base->spec->head_dim;
+    return heads_of(base, layer, part).n * spec_head_dim(base->spec, layer);
+}
+
+static bool is_latent(const struct lora_base *base, uint32_t layer)
+{
+    return base->spec->layers[layer].mixer == MIXER_MLA;
+}
+
+/* The same of latent attention: q's heads lie in two matrices, the latent's are on every rank. */
+static void place_latent(const struct lora_base *base, struct lora_pair *p, uint32_t *inputs,
+                         uint32_t *outputs)
+{
+    const struct decoder_spec *s = base->spec;
+    const struct mla_spec *m = &s->mla;
+    const struct slice h = base->split->heads;
+    *inputs = s->hidden;
+    switch (p->role) {
+    case W_Q_A:
+        p->n = *outputs = m->q_rank;
+        break;
+    case W_KV_A:
+        p->n = *outputs = m->kv_rank + m->rope;
+        break;
+    case W_O:
+        *inputs = s->n_heads * m->v;
+        p->n = *outputs = s->hidden;
+        p->column = h.first * m->v;
+        break;
+    default: /* W_Q, W_Q_B */
+        *inputs = p->role == W_Q ? s->hidden : m->q_rank;
+        *outputs = s->n_heads * (m->nope + m->rope);
+        p->n = h.n * (p->site == LORA_Q_ROPE ? m->rope : m->nope);
+    }
+    p->columns = p->role == W_O ? h.n * m->v : *inputs;
+    p->most_columns = p->columns;
+    p->most_n = p->n;
 }
 
 /* Fills what this rank holds of a pair whose site and role are known; returns what the whole model
@@ -125,39 +165,47 @@ static void place_pair(const struct lora_base *base, struct lora_pair *p, uint32
 {
     const struct decoder_spec *s = base->spec;
     const struct split *sp = base->split;
-    const uint32_t q = head_rows(base, 0), kv = head_rows(base, 1);
+    if (is_latent(base, p->layer) && !is_mlp(p->role)) {
+        place_latent(base, p, inputs, outputs);
+        return;
+    }
+    const uint32_t q = head_rows(base, p->layer, 0), kv = head_rows(base, p->layer, 1);
+    const uint32_t dim = spec_head_dim(s, p->layer), kv_heads = spec_kv_heads(s, p->layer);
+    const uint32_t ffn = spec_ffn(s, p->layer);
+    const struct slice f = split_ffn(sp, s, p->layer);
     const bool gated = s->mlp != MLP_PLAIN;
+    const bool both = p->role == W_K && s->layers[p->layer].k_is_v; /* k's matrix makes v too */
     *inputs = p->columns = p->most_columns = s->hidden;
     switch (p->role) {
     case W_QKV:
         p->n = p->most_n = q + 2 * kv;
-        *outputs = (s->n_heads + 2 * s->n_kv_heads) * s->head_dim;
+        *outputs = (s->n_heads + 2 * kv_heads) * dim;
         break;
     case W_Q:
     case W_K:
     case W_V:
-        p->n = p->most_n = p->role == W_Q ? q : kv;
+        p->n = p->most_n = p->role == W_Q ? q : both ? 2 * kv : kv;
         p->first = p->role == W_Q ? 0 : p->role == W_K ? q : q + kv;
-        *outputs = (p->role == W_Q ? s->n_heads : s->n_kv_heads) * s->head_dim;
+        *outputs = (p->role == W_Q ? s->n_heads : kv_heads) * dim;
         break;
     case W_GATE_UP:
-        p->n = 2 * sp->ffn.n;
-        p->most_n = 2 * most_of(s->ffn, sp->world);
-        *outputs = 2 * s->ffn;
+        p->n = 2 * f.n;
+        p->most_n = 2 * most_of(ffn, sp->world);
+        *outputs = 2 * ffn;
         break;
     case W_GATE:
     case W_UP:
-        p->n = sp->ffn.n;
-        p->most_n = most_of(s->ffn, sp->world);
-        p->first = p->role == W_UP && gated ? sp->ffn.n : 0;
-        *outputs = s->ffn;
+        p->n = f.n;
+        p->most_n = most_of(ffn, sp->world);
+        p->first = p->role == W_UP && gated ? f.n : 0;
+        *outputs = ffn;
         break;
     default: /* W_O, W_DOWN: split by columns */
         p->n = p->most_n = *outputs = s->hidden;
-        *inputs = p->role == W_O ? s->n_heads * s->head_dim : s->ffn;
-        p->column = p->role == W_O ? sp->heads.first * s->head_dim : sp->ffn.first;
-        p->columns = p->role == W_O ? q : sp->ffn.n;
-        p->most_columns = p->role == W_O ? q : most_of(s->ffn, sp->world);
+        *inputs = p->role == W_O ? s->n_heads * dim : ffn;
+        p->column = p->role == W_O ? sp->heads.first * dim : f.first;
+        p->columns = p->role == W_O ? q : f.n;
+        p->most_columns = p->role == W_O ? q : most_of(ffn, sp->world);
     }
 }
 
@@ -165,27 +213,36 @@ static void place_pair(const struct lora_base *base, struct lora_pair *p, uint32
 static uint32_t row_of_b(const struct lora_pair *p, const struct lora_base *base, uint32_t i)
 {
     const struct decoder_spec *s = base->spec;
-    const struct slice f = base->split->ffn;
+    const struct slice f = split_ffn(base->split, s, p->layer);
+    if (is_latent(base, p->layer) && (p->role == W_Q || p->role == W_Q_B)) {
+        const uint32_t nope = s->mla.nope, rope = s->mla.rope;
+        const bool turned = p->site == LORA_Q_ROPE;
+        const uint32_t each = turned ? rope : nope, head = base->split->heads.first + i / each;
+        return head * (nope + rope) + (turned ? nope : 0) + i % each;
+    }
     int part = p->role == W_K ? 1 : p->role == W_V ? 2 : 0;
     switch (p->role) {
     case W_QKV:
-        for (; part < 2 && i >= head_rows(base, part); part++)
-            i -= head_rows(base, part);
+        for (; part < 2 && i >= head_rows(base, p->layer, part); part++)
+            i -= head_rows(base, p->layer, part);
+        break;
+    case W_K:
+        i %= head_rows(base, p->layer, 1);
         break;
     case W_Q:
-    case W_K:
     case W_V:
         break;
     case W_GATE_UP:
-        return i < f.n ? f.first + i : s->ffn + f.first + (i - f.n);
+        return i < f.n ? f.first + i : spec_ffn(s, p->layer) + f.first + (i - f.n);
     case W_GATE:
     case W_UP:
         return f.first + i;
     default:
         return i;
     }
-    const uint32_t head = heads_of(base, part).first + i / s->head_dim;
-    return spec_qkv_row(s, part, head) + i % s->head_dim;
+    const uint32_t dim = spec_head_dim(s, p->layer);
+    const uint32_t head = heads_of(base, p->layer, part).first + i / dim;
+    return spec_qkv_row(s, p->layer, part, head) + i % dim;
 }
 
 /* ---------------------------------------------------------------- tensors */
@@ -273,20 +330,39 @@ static int add_pair(struct lora_search *s, uint32_t layer, enum lora_site site, 
     return 0;
 }
 
+/* Whether a layer has keys and values of its own, and a matrix for these. */
+static bool made(const struct decoder_spec *s, uint32_t layer, enum role role)
+{
+    const struct layer_spec *l = &s->layers[layer];
+    return !((role == W_K && l->kv_of) || (role == W_V && (l->kv_of || l->k_is_v)));
+}
+
 static int collect(struct lora_search *s)
 {
     static const struct {
         enum role role;
         enum lora_site site;
-        bool mlp;
-    } rows[] = {{W_QKV, LORA_QKV, false}, {W_Q, LORA_QKV, false}, {W_K, LORA_QKV, false},
-                {W_V, LORA_QKV, false},   {W_O, LORA_O, false},   {W_GATE_UP, LORA_UP, true},
-                {W_GATE, LORA_UP, true},  {W_UP, LORA_UP, true},  {W_DOWN, LORA_DOWN, true}};
+        bool mlp, latent;
+    } rows[] = {{W_QKV, LORA_QKV},
+                {W_Q, LORA_QKV},
+                {W_Q, LORA_Q_ROPE, .latent = true},
+                {W_K, LORA_QKV},
+                {W_V, LORA_QKV},
+                {W_Q_A, LORA_Q_A, .latent = true},
+                {W_Q_B, LORA_QKV, .latent = true},
+                {W_Q_B, LORA_Q_ROPE, .latent = true},
+                {W_KV_A, LORA_KV_A, .latent = true},
+                {W_O, LORA_O},
+                {W_GATE_UP, LORA_UP, .mlp = true},
+                {W_GATE, LORA_UP, .mlp = true},
+                {W_UP, LORA_UP, .mlp = true},
+                {W_DOWN, LORA_DOWN, .mlp = true}};
     const struct decoder_spec *spec = s->base->spec;
     for (uint32_t layer = 0; layer < spec->n_layers; layer++)
         for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
-            if (!(rows[i].mlp && spec->layers[layer].moe) &&
-                add_pair(s, layer, rows[i].site, rows[i].role))
+            if (!(rows[i].latent && !is_latent(s->base, layer)) &&
+                !(rows[i].mlp && spec->layers[layer].moe && !spec->moe.beside) &&
+                made(spec, layer, rows[i].role) && add_pair(s, layer, rows[i].site, rows[i].role))
                 return -1;
     for (uint32_t i = 0; i < s->l->file.n; i++)
         if (!s->used[i])
@@ -311,7 +387,7 @@ static int open_tensors(struct lora_adapter *l, const char *dir, const struct lo
         return -1;
     struct lora_search s = {.l = l, .base = base, .config = c, .e = e};
     s.used = calloc(l->file.n + (size_t)1, sizeof(*s.used));
-    l->pairs = calloc(l->file.n / 2 + (size_t)1, sizeof(*l->pairs));
+    l->pairs = calloc(l->file.n + (size_t)1, sizeof(*l->pairs)); /* q's may be two */
     int rc = s.used && l->pairs ? collect(&s) : err_nomem(e);
     free(s.used);
     if (rc)

@@ -11,7 +11,18 @@
 #include "model-server/model/tensor_file.h"
 
 /* The matrices of a layer that may have updates: qkv, o, up and down of its sublayers. */
-enum lora_site { LORA_QKV, LORA_O, LORA_UP, LORA_DOWN, LORA_SITES };
+enum lora_site {
+    LORA_QKV,
+    LORA_O,
+    LORA_UP,
+    LORA_DOWN,
+    /* of latent attention: the rotated parts of q (LORA_QKV has the others), the first of q's pair
+     * of matrices, what makes the latent */
+    LORA_Q_ROPE,
+    LORA_Q_A,
+    LORA_KV_A,
+    LORA_SITES
+};
 
 /* One pair of A and B. */
 struct lora_pair {

@@ -144,6 +144,10 @@ static int check_ops(const struct decoder *d, struct err *e)
         missing = "attention with a gate";
     else if (d->spec.recur.conv && !(d->ops->conv && d->ops->recur && d->ops->gate_norm))
         missing = "recurrent layers";
+    else if (d->spec.mla.kv_rank && (!d->ops->latent_kv || !d->ops->linear_heads))
+        missing = "latent attention";
+    else if (d->spec.per_layer && !d->ops->act_by)
+        missing = "embeddings of each layer";
     if (!missing)
         return 0;
     return err_set(e, ERR_VALIDATION, "the %s backend has no %s", d->ops->name, missing);
@@ -356,13 +360,13 @@ enum { LEAST_HEAD_DIM = 16 };
 static struct kv_desc kv_desc(const struct model *m, uint32_t n_blocks, uint32_t block_size,
                               enum kv_dtype dtype)
 {
-    const bool none = m->d.spec.n_cached == 0;
-    return (struct kv_desc){.n_layers = none ? 1 : m->d.spec.n_cached,
+    static const struct kv_layer least = {1, LEAST_HEAD_DIM, LEAST_HEAD_DIM, false};
+    const bool none = m->d.n_kv_layers == 0;
+    return (struct kv_desc){.n_layers = none ? 1 : m->d.n_kv_layers,
                             .n_blocks = n_blocks,
                             .block_size = block_size,
-                            .n_kv_heads = none ? 1 : m->d.split.kv_heads.n,
-                            .head_dim = none ? LEAST_HEAD_DIM : m->d.spec.head_dim,
-                            .dtype = dtype};
+                            .dtype = dtype,
+                            .layers = none ? &least : m->d.kv_layers};
 }
 
 enum kv_dtype model_kv_dtype(const struct model *m)

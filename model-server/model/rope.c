@@ -51,6 +51,8 @@ void rope_inv_freq(const struct rope_spec *s, uint32_t length, float *inv)
         yarn(s, inv);
     else if (s->kind == ROPE_LLAMA3)
         llama3(s, inv);
+    for (uint32_t i = s->turning / 2; s->kind == ROPE_PARTIAL && i < s->dim / 2; i++)
+        inv[i] = 0;
     for (uint32_t i = 0; i < s->dim / 2; i++) {
         if (s->kind == ROPE_LINEAR)
             inv[i] /= (float)s->factor;

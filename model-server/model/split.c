@@ -42,12 +42,15 @@ static int check_recur(const struct decoder_spec *s, uint32_t world, struct err 
 
 int split_make(struct split *s, const struct decoder_spec *spec, int rank, int world, struct err *e)
 {
-    uint32_t w = (uint32_t)world, r = (uint32_t)rank, kv = spec->n_kv_heads;
+    uint32_t w = (uint32_t)world;
     assert(rank >= 0 && rank < world);
     if (divides(w, spec->n_heads, "attention heads", e))
         return -1;
-    if (kv % w && w % kv)
-        return divides(w, kv, "key-value heads", e);
+    for (uint32_t i = 0; i == 0 || i < spec->n_layers; i++) {
+        const uint32_t kv = spec_kv_heads(spec, i);
+        if (kv % w && w % kv)
+            return divides(w, kv, "key-value heads", e);
+    }
     if (check_recur(spec, w, e))
         return -1;
     if (spec->ffn < w || spec->vocab < w || (spec->moe.n_experts && spec->moe.ffn < w) ||
@@ -64,8 +67,6 @@ int split_make(struct split *s, const struct decoder_spec *spec, int rank, int w
         .rank = rank,
         .world = world,
         .heads = slice_of(spec->n_heads, rank, world),
-        .kv_heads = shared_heads(kv, r, w),
-        .ffn = slice_of(spec->ffn, rank, world),
         .shared_ffn = slice_of(spec->moe.shared_ffn, rank, world),
         .moe_ffn = {units.first * unit, units.n * unit},
         .mix_heads = slice_of(spec->recur.heads, rank, world),
@@ -74,6 +75,6 @@ int split_make(struct split *s, const struct decoder_spec *spec, int rank, int w
         .vocab_most = (spec->vocab + w - 1) / w,
     };
     if (spec->recur.heads)
-        s->mix_keys = shared_heads(spec->recur.key_heads, r, w);
+        s->mix_keys = shared_heads(spec->recur.key_heads, (uint32_t)rank, w);
     return 0;
 }

@@ -22,11 +22,25 @@ static inline struct slice slice_of(uint32_t n, int rank, int world)
 
 struct split {
     int rank, world;
-    struct slice heads, kv_heads, ffn, moe_ffn, shared_ffn, vocab;
+    struct slice heads, moe_ffn, shared_ffn, vocab;
     struct slice mix_heads, mix_keys; /* of recurrent layers: value heads and key heads */
     struct slice channels;            /* of MIXER_CONV */
     uint32_t vocab_most;              /* rows of the largest vocabulary slice */
 };
+
+/* Of a layer's key-value heads, which may be fewer than ranks, and of its MLP. */
+static inline struct slice split_kv_heads(const struct split *s, const struct decoder_spec *spec,
+                                          uint32_t layer)
+{
+    const uint32_t n = spec_kv_heads(spec, layer), world = (uint32_t)s->world;
+    return n % world == 0 ? slice_of(n, s->rank, s->world)
+                          : (struct slice){(uint32_t)s->rank / (world / n), 1};
+}
+static inline struct slice split_ffn(const struct split *s, const struct decoder_spec *spec,
+                                     uint32_t layer)
+{
+    return slice_of(spec_ffn(spec, layer), s->rank, s->world);
+}
 
 /* ERR_VALIDATION naming the numbers where `world` does not divide the heads. Key-value heads fewer
  * than ranks are kept by world / n_kv_heads ranks each; key heads of recurrent layers as well. */

@@ -45,7 +45,7 @@ static void rig_open(struct rig *r, const struct shape *s, enum kv_dtype t)
     struct err e = ERR_INIT;
     uint32_t per_seq = (s->depth + BLOCK - 1) / BLOCK, tokens = s->seqs * s->n;
     uint32_t width = (s->heads + 2 * s->kv_heads) * s->dim;
-    struct kv_desc kd = {s->layers, s->seqs * per_seq, BLOCK, s->kv_heads, s->dim, t};
+    struct kv_desc kd = {s->layers, s->seqs * per_seq, BLOCK, t, {s->kv_heads, s->dim, s->dim}};
     if (!(r->kv = ops->kv_new(dev, &kd, &e)))
         die(&e);
     memset(r->kv->data, 0x3c, r->kv->bytes);

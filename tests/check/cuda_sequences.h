@@ -107,7 +107,7 @@ static inline void run_sequence(struct side s, const struct sequence *q, uint32_
     uint32_t len = q->c.len, size = q->c.block_size, n_blocks = (len + size - 1) / size;
     size_t width = qkv_width(a), out = (size_t)a->n_heads * a->head_dim;
     uint32_t all = (beside + 1) * n_blocks, most = (beside + 1) * len;
-    struct kv_desc kd = {2, all + 3, size, a->n_kv_heads, a->head_dim, q->c.dtype};
+    struct kv_desc kd = {2, all + 3, size, q->c.dtype, {a->n_kv_heads, a->head_dim, a->head_dim}};
     struct kv_cache *kv = s.ops->kv_new(s.d, &kd, &e);
     if (!kv)
         fail_msg("%s", e.msg);

@@ -128,7 +128,8 @@ static void run_sequence(struct device *d, const struct sequence *s, uint32_t ch
     const struct attn *a = &s->attn;
     size_t out = (size_t)a->n_heads * a->head_dim;
     uint32_t n = (s->len + s->block_size - 1) / s->block_size, other = s->len / 2;
-    struct kv_desc kd = {2, 2 * n + 3, s->block_size, a->n_kv_heads, a->head_dim, s->dtype};
+    struct kv_desc kd = {
+        2, 2 * n + 3, s->block_size, s->dtype, {a->n_kv_heads, a->head_dim, a->head_dim}};
     struct kv_cache *kv = ops->kv_new(d, &kd, &e);
     if (!kv)
         fail_msg("%s", e.msg);
@@ -223,6 +224,7 @@ static double attention_error(const struct sequence *s, uint32_t t, uint32_t hea
     const struct attn *a = &s->attn;
     uint32_t dim = a->head_dim, kv = head / (a->n_heads / a->n_kv_heads);
     uint32_t lo = a->window && t + 1 > a->window ? t + 1 - a->window : 0, hi = t;
+    lo = a->chunk ? t / a->chunk * a->chunk : lo;
     double q[512], x[512], o[512] = {0}, sum = 0, max = -INFINITY, worst = 0;
     double *p = malloc(s->len * sizeof(*p));
     while (a->both && hi + 1 < s->len && (!a->window || hi + 1 - t < a->window))
@@ -276,6 +278,8 @@ static const struct attn_case attn_cases[] = {
     {{12, 4, 64, 0.125f, 0, 65, NULL, NULL, true}, 700, 16},
     {{4, 1, 64, 0.125f, 0, 300, NULL, sinks, true}, 620, 32},
     {{3, 3, 20, 0.2f, 0, 1, NULL, NULL, true}, 37, 16},
+    {{8, 2, 64, 0.125f, .chunk = 100}, 650, 16}, /* runs that end within tiles and splits */
+    {{6, 2, 32, 0.2f, .chunk = 1, .sinks = sinks}, 90, 32},
 };
 enum { N_FIXED = sizeof(attn_cases) / sizeof(*attn_cases), N_RANDOM = 14 };
 
@@ -384,7 +388,8 @@ static void attention_is_bitwise_the_same_however_it_is_cut(void **state)
 static bool sees(const struct attn *a, uint32_t t, uint32_t key)
 {
     const uint32_t distance = key <= t ? t - key : key - t;
-    return (a->both || key <= t) && (!a->window || distance < a->window);
+    return (a->both || key <= t) && (!a->window || distance < a->window) &&
+           (!a->chunk || key / a->chunk == t / a->chunk);
 }
 
 /* A token whose key or value is not finite must be felt by those that see it, and by no other: not
@@ -423,7 +428,7 @@ static void copied_block(enum kv_dtype t, size_t block_bytes)
 {
     struct err e = ERR_INIT;
     struct device *d = device(2, ~0ull);
-    struct kv_desc kd = {3, 5, 16, 2, 32, t};
+    struct kv_desc kd = {3, 5, 16, t, {2, 32, 32}};
     struct kv_cache *kv = ops->kv_new(d, &kd, &e);
     assert_non_null(kv);
     assert_int_equal(ops->kv_block_bytes(&kd), block_bytes);
@@ -471,11 +476,11 @@ static void what_the_cache_cannot_hold_is_refused(void **state)
 {
     (void)state;
     struct device *d = device(1, ~0ull);
-    static const struct kv_desc bad[] = {{3, 5, 24, 2, 32, KV_F16},
-                                         {3, 5, 8, 2, 32, KV_F16},
-                                         {3, 5, 16, 2, 0, KV_F16},
-                                         {3, 5, 16, 2, 513, KV_F16},
-                                         {3, 5, 16, 2, 32, KV_N}};
+    static const struct kv_desc bad[] = {{3, 5, 24, KV_F16, {2, 32, 32}},
+                                         {3, 5, 8, KV_F16, {2, 32, 32}},
+                                         {3, 5, 16, KV_F16, {2, 0, 0}},
+                                         {3, 5, 16, KV_F16, {2, 577, 577}},
+                                         {3, 5, 16, KV_N, {2, 32, 32}}};
     for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
         struct err e = ERR_INIT;
         assert_null(ops->kv_new(d, &bad[i], &e));

@@ -76,7 +76,7 @@ static void a_copied_block_reads_the_same(void **state)
     struct side g = open_side(gpu, ~0ull);
     struct attn_case k = {{4, 2, 64, 0.2f, 0, 0, NULL}, 16, 16, KV_F16, false, false};
     struct sequence s = sequence_new(&k);
-    struct kv_desc kd = {3, 9, 16, 2, 64, KV_F16};
+    struct kv_desc kd = {3, 9, 16, KV_F16, {2, 64, 64}};
     struct kv_cache *kv = g.ops->kv_new(g.d, &kd, &e);
     assert_non_null(kv);
     assert_int_equal(g.ops->kv_block_bytes(&kd), 3 * 2 * 16 * 2 * 64 * 2);
@@ -129,7 +129,7 @@ static void decode(struct side s, const struct sequence *q, uint32_t steps, floa
     const struct attn *a = &q->c.attn;
     size_t width = qkv_width(a), out = (size_t)a->n_heads * a->head_dim;
     uint32_t blocks[64], pos, slot, size = q->c.block_size, row = 0, id = 0;
-    struct kv_desc kd = {2, 64, size, a->n_kv_heads, a->head_dim, q->c.dtype};
+    struct kv_desc kd = {2, 64, size, q->c.dtype, {a->n_kv_heads, a->head_dim, a->head_dim}};
     struct kv_cache *kv = s.ops->kv_new(s.d, &kd, &e);
     float *qkv = up(s, NULL, width * 4), *rope = up(s, NULL, q->rot * 4);
     float *res = up(s, NULL, out * 4), *picked = up(s, NULL, out * 4);

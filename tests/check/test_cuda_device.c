@@ -122,7 +122,7 @@ static void every_refusal_says_why(void **state)
     assert_non_null(strstr(e.msg, "compute capability 7.0; 8.0 or later is needed"));
     machine->major = 9;
     struct side g = open_side(gpu, ~0ull);
-    struct kv_desc kd = {32, 100000, 16, 8, 128, KV_BF16};
+    struct kv_desc kd = {32, 100000, 16, KV_BF16, {8, 128, 128}};
     assert_null(g.ops->kv_new(g.d, &kd, &e));
     assert_non_null(strstr(e.msg, "no memory for a KV cache of 100000 blocks: 195.31 GiB are"));
     assert_non_null(strstr(e.msg, "lower --kv-cache-memory"));
@@ -136,7 +136,7 @@ static void every_refusal_says_why(void **state)
 static int use_all(struct side g, const float *w, struct err *e)
 {
     struct mat_part part = {w, DT_F32, 40, 40, 40, 1};
-    struct kv_desc kd = {2, 4, 16, 2, 64, KV_BF16};
+    struct kv_desc kd = {2, 4, 16, KV_BF16, {2, 64, 64}};
     struct weight *m = g.ops->weight_load(g.d, &(struct mat_desc){&part, 1, DT_BF16}, e);
     float *v = m ? g.ops->vector_load(g.d, &part, 1, e) : NULL, *y = NULL;
     struct kv_cache *kv = v ? g.ops->kv_new(g.d, &kd, e) : NULL;

@@ -154,8 +154,11 @@ static struct outcome run_rig(const struct rig *r, const struct numbers *n, uint
     uint32_t *tables = malloc((size_t)MOST_SEQUENCES * per * 4);
     for (uint32_t i = 0; i < MOST_SEQUENCES * per; i++)
         tables[i] = MOST_SEQUENCES * per - i; /* neither the first nor in order */
-    const struct kv_desc kd = {
-        1, MOST_SEQUENCES * per + 2, BLOCK, r->attn.n_kv_heads, r->attn.head_dim, r->cache};
+    const struct kv_desc kd = {1,
+                               MOST_SEQUENCES * per + 2,
+                               BLOCK,
+                               r->cache,
+                               {r->attn.n_kv_heads, r->attn.head_dim, r->attn.head_dim}};
     if (!(k.kv = gpu->kv_new(k.s.d, &kd, &e)))
         fail_msg("%s", e.msg);
     const uint32_t shapes[4][2] = {{width, h}, {h, heads}, {2 * f, h}, {h, f}};

@@ -134,7 +134,7 @@ static void scales_go_where_the_numbers_go(void **state)
         struct side g = open_side(gpu, ~0ull);
         struct attn_case k = {{HEADS, 1, DIM, 0.1f, 0, 0, NULL}, N, N, t, false, false};
         struct sequence s = sequence_new(&k);
-        struct kv_desc kd = {3, 9, N, 1, DIM, t};
+        struct kv_desc kd = {3, 9, N, t, {1, DIM, DIM}};
         struct kv_cache *kv = g.ops->kv_new(g.d, &kd, &e);
         assert_non_null(kv);
         assert_int_equal(g.ops->kv_block_bytes(&kd), 3 * 2 * N * (DIM + 4));

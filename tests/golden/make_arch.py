@@ -107,6 +107,35 @@ CASES = {
         model_type="lfm2_moe", num_hidden_layers=4, layer_types=["conv", "full_attention", "conv", "conv"], conv_bias=True,
         num_dense_layers=1, num_experts=8, num_experts_per_tok=3, moe_intermediate_size=32, rope_parameters=THETA,
     ),
+    "deepseek_v3_groups": dict(
+        model_type="deepseek_v3", num_key_value_heads=8, q_lora_rank=24, kv_lora_rank=24, qk_nope_head_dim=12,
+        qk_rope_head_dim=8, v_head_dim=10, head_dim=8, n_routed_experts=8, num_experts_per_tok=3, n_group=2, topk_group=1,
+        n_shared_experts=1, moe_intermediate_size=32, first_k_dense_replace=1, norm_topk_prob=True,
+        routed_scaling_factor=1.8, rope_parameters=dict(
+            rope_type="yarn", rope_theta=10000.0, factor=4.0, original_max_position_embeddings=64, mscale=1.0,
+            mscale_all_dim=0.8, beta_fast=32.0, beta_slow=1.0,
+        ),
+    ),
+    "glm4_moe_lite": dict(
+        model_type="glm4_moe_lite", num_key_value_heads=8, q_lora_rank=24, kv_lora_rank=16, qk_nope_head_dim=8,
+        qk_rope_head_dim=8, v_head_dim=16, n_routed_experts=8, num_experts_per_tok=3, n_group=1, topk_group=1,
+        n_shared_experts=1, moe_intermediate_size=32, mlp_layer_types=["sparse", "dense", "sparse"],
+        routed_scaling_factor=1.8, rope_parameters=THETA,
+    ),
+    "phimoe": dict(
+        model_type="phimoe", num_local_experts=8, num_experts_per_tok=2, attention_bias=True, lm_head_bias=True,
+        sliding_window=None, router_jitter_noise=0.01, rope_parameters=THETA,
+    ),
+    "dbrx": dict(
+        model_type="dbrx", d_model=64, n_heads=8, n_layers=3, max_seq_len=512, tie_word_embeddings=False,
+        attn_config=dict(clip_qkv=0.4, kv_n_heads=4, rope_theta=10000.0),
+        ffn_config=dict(ffn_hidden_size=32, moe_num_experts=6, moe_top_k=3, moe_normalize_expert_weights=1.0,
+                        ffn_act_fn={"name": "silu"}),
+    ),
+    "mpt_clip": dict(
+        model_type="mpt", d_model=64, n_heads=8, n_layers=3, max_seq_len=512, expansion_ratio=2, no_bias=True,
+        attn_config=dict(clip_qkv=0.4, alibi=True, attn_impl="eager"),
+    ),
     "stablelm_parallel": dict(
         model_type="stablelm", use_parallel_residual=True, rope_parameters=dict(THETA, partial_rotary_factor=0.25),
     ),
@@ -197,7 +226,8 @@ def golden(model, ids, n_greedy=32, cached=True):
 
 
 def make(name, overrides, out):
-    keys = dict(COMMON) if overrides["model_type"] != "gpt2" else dict(vocab_size=320, bos_token_id=1, eos_token_id=2)
+    few = overrides["model_type"] in ("gpt2", "dbrx", "mpt")  # keys of their own
+    keys = dict(vocab_size=320, bos_token_id=1, eos_token_id=2) if few else dict(COMMON)
     keys.update(overrides)
     config = AutoConfig.for_model(keys.pop("model_type"), **keys)
     for seed in range(100):  # a seed whose greedy choices are no coin tosses
@@ -206,6 +236,9 @@ def make(name, overrides, out):
         for n, p in model.named_parameters():
             spread = next((v for k, v in SPREAD.items() if n.endswith(k)), 0.1 if p.dim() == 1 else 0.15)
             p.data = p.data + torch.randn_like(p) * spread
+        for n, b in model.named_buffers():
+            if n.endswith("e_score_correction_bias"):
+                b += torch.randn_like(b) * 0.1
         if name.endswith("mxfp4"):
             as_stored_mxfp4(model)
         # Mamba's cache has another name; with Bamba's, transformers 5.23 generates other tokens than without

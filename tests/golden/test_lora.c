@@ -71,8 +71,11 @@ static void adapters_answer_as_peft_says(void **state)
 /* ---------------------------------------------------------------- against merged weights */
 
 static const char *const families[] = {
-    "arch/llama", "arch/llama_mqa", "arch/phi3",  "arch/gpt2", "arch/gpt_neox", "arch/gptj",
-    "arch/phi",   "arch/cohere",    "arch/gemma", "arch/opt",  "arch/qwen2",    "arch/stablelm",
+    "arch/llama",       "arch/llama_mqa",       "arch/phi3",
+    "arch/gpt2",        "arch/gpt_neox",        "arch/gptj",
+    "arch/phi",         "arch/cohere",          "arch/gemma",
+    "arch/opt",         "arch/qwen2",           "arch/stablelm",
+    "arch/deepseek_v2", "arch/deepseek_v3_noq", "arch/gemma4_text",
 };
 
 /* What the merged model says of the prompts takes the place of their expectations. */

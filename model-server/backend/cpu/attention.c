@@ -43,9 +43,10 @@ struct attn_job {
     float *o;
     const float *q;
     uint32_t q_stride, layer, group, n_units;
+    uint32_t v_dim; /* of a value, as the cache has it; p->head_dim: of a key */
     const struct kv_cache *kv;
     const struct attn *p;
-    /* few tiles: [unit][max_splits] partial results of TILE_ROWS * (2 + head_dim) floats */
+    /* few tiles: [unit][max_splits] partial results of TILE_ROWS * (2 + v_dim) floats */
     float *partials;
     uint32_t max_splits;
     atomic_uint next;
@@ -69,10 +70,20 @@ static uint32_t row_pos(const struct attn_job *j, const struct rows *r, uint32_t
     return r->span->kv_len - r->span->n + (r->first + row) / j->group;
 }
 
-/* First position that the token at `pos` sees. */
+/* First position that the token at `pos` sees; with a window or chunks the last one that sees a
+ * key. */
 static uint32_t first_key(const struct attn *p, uint32_t pos)
 {
+    if (p->chunk)
+        return pos - pos % p->chunk;
     return p->window && pos + 1 > p->window ? pos + 1 - p->window : 0;
+}
+
+static uint64_t last_pos(const struct attn *p, uint32_t key)
+{
+    if (p->chunk)
+        return (uint64_t)key - key % p->chunk + p->chunk - 1;
+    return p->window ? (uint64_t)key + p->window - 1 : UINT64_MAX;
 }
 
 /* One past the last position that it sees, in a sequence of kv_len tokens. */
@@ -96,7 +107,7 @@ static uint32_t row_token(const struct attn_job *j, const struct rows *r, uint32
 static float *out_row(const struct attn_job *j, const struct rows *r, uint32_t row)
 {
     size_t head = (size_t)row_token(j, r, row) * j->p->n_heads + row_head(j, r, row);
-    return j->o + head * j->p->head_dim;
+    return j->o + head * j->v_dim;
 }
 
 static uint32_t n_tiles(const struct attn_job *j, const struct span *s)
@@ -172,11 +183,12 @@ static void name_pages(const struct attn_job *j, const struct rows *r, bool v, u
                        const char **out, uint32_t n)
 {
     const struct kv_cache *kv = j->kv;
-    const char *stream = kv_stream(kv, j->layer, v, r->head);
+    const struct kv_stream *stream = kv_stream(kv, j->layer, v, r->head);
     uint32_t page = key / KV_PAGE, in_block = (1u << kv->page_shift) - 1;
     for (uint32_t i = 0; i < n; i++, page++) {
         size_t block = r->span->blocks[page >> kv->page_shift];
-        out[i] = stream + ((block << kv->page_shift) + (page & in_block)) * kv->page_bytes;
+        out[i] =
+            stream->data + ((block << kv->page_shift) + (page & in_block)) * stream->page_bytes;
     }
 }
 
@@ -211,8 +223,11 @@ static void weigh_row(const struct attn_job *j, const struct rows *r, struct wor
     if (j->p->softcap > 0.0f)
         k->soft_cap(s + lo, hi - lo, 1.0f, j->p->softcap);
     for (uint32_t i = lo; j->p->alibi && i < hi; i++) {
-        float distance = (float)(int32_t)(a->begin + i - pos);
-        s[i] = fmaf(j->p->alibi[row_head(j, r, row)], distance, s[i]);
+        const float slope = j->p->alibi[row_head(j, r, row)];
+        if (j->p->alibi_bf16)
+            s[i] = fmaf(f32_of_bf16(bf16_of_f32(slope * (float)(a->begin + i))), j->p->scale, s[i]);
+        else
+            s[i] = fmaf(slope, (float)(int32_t)(a->begin + i - pos), s[i]);
     }
     uint32_t from = lo & ~(uint32_t)(LANES - 1), to = (hi + LANES - 1) & ~(uint32_t)(LANES - 1);
     for (uint32_t i = from; i < lo; i++)
@@ -237,13 +252,14 @@ static void sum_values(const struct attn_job *j, const struct rows *r, struct wo
                        const struct range *a)
 {
     const uint32_t pos = row_pos(j, r, 0), tokens = row_pos(j, r, r->n - 1) - pos + 1;
-    const uint32_t window = j->p->window, ahead = j->p->both ? window : 1;
-    struct kv_values t = {.ldo = kv_padded(j->p->head_dim), .head_dim = j->p->head_dim};
+    const uint32_t ahead = j->p->both ? j->p->window : 1;
+    struct kv_values t = {.ldo = kv_padded(j->v_dim), .head_dim = j->v_dim};
     t.pages = ws->pages + a->pages;
     for (uint32_t key = r->lo > a->begin ? r->lo : a->begin, next; key < a->end; key = next) {
         uint32_t from = ahead && key >= pos + ahead ? key - pos - ahead + 1 : 0, to = tokens;
-        if (window && (uint64_t)key + window - pos < tokens) /* at least 1: some row sees the key */
-            to = key + window - pos;
+        const uint64_t last = last_pos(j->p, key);
+        if (last - pos < tokens) /* some row sees the key */
+            to = (uint32_t)(last - pos) + 1;
         next = from || to < tokens ? key + 1 : end_key(j->p, r->span, pos);
         next = next < a->end ? next : a->end;
         uint32_t row = token_row(j, r, from);
@@ -259,7 +275,7 @@ static void attend_split(const struct attn_job *j, const struct rows *r, struct 
                          uint32_t split)
 {
     struct range a = split_range(r, split);
-    size_t ldo = kv_padded(j->p->head_dim);
+    size_t ldo = kv_padded(j->v_dim);
     list_pages(j, r, ws, &a);
     scores(j, &(struct kv_scores){.s = ws->s,
                                   .q = ws->q,
@@ -272,7 +288,7 @@ static void attend_split(const struct attn_job *j, const struct rows *r, struct 
         ws->split.o[i] = ws->o + i * ldo;
     }
     if (kv_dtype_scaled(j->kv->desc.dtype))
-        j->d->kern.weigh(ws->s, r->n, ws->pages + a.pages, a.pages, j->p->head_dim);
+        j->d->kern.weigh(ws->s, r->n, ws->pages + a.pages, a.pages, j->v_dim);
     memset(ws->o, 0, r->n * ldo * sizeof(float));
     sum_values(j, r, ws, &a);
 }
@@ -286,12 +302,12 @@ static void merge_row(const struct attn_job *j, struct partial *to, const struct
         return;
     if (to->sum[row] == 0.0f) {
         to->max[row] = from->max[row], to->sum[row] = from->sum[row];
-        memcpy(to->o[row], from->o[row], j->p->head_dim * sizeof(float));
+        memcpy(to->o[row], from->o[row], j->v_dim * sizeof(float));
         return;
     }
     float max = to->max[row] > from->max[row] ? to->max[row] : from->max[row];
     float a = math_exp_neg(to->max[row] - max), b = math_exp_neg(from->max[row] - max);
-    j->d->kern.merge(to->o[row], from->o[row], a, b, j->p->head_dim);
+    j->d->kern.merge(to->o[row], from->o[row], a, b, j->v_dim);
     to->sum[row] = fmaf(from->sum[row], b, to->sum[row] * a);
     to->max[row] = max;
 }
@@ -323,7 +339,7 @@ static float row_factor(const struct attn_job *j, const struct rows *r, const st
 static void partial_finish(const struct attn_job *j, const struct rows *r, const struct partial *p)
 {
     for (uint32_t i = 0; i < r->n; i++)
-        j->d->kern.soft_cap(p->o[i], j->p->head_dim, row_factor(j, r, p, i), 0.0f);
+        j->d->kern.soft_cap(p->o[i], j->v_dim, row_factor(j, r, p, i), 0.0f);
 }
 
 static void attend_whole(const struct attn_job *j, struct workspace *ws, struct cursor *c,
@@ -343,14 +359,14 @@ static void attend_whole(const struct attn_job *j, struct workspace *ws, struct 
 /* Where the partial result of one split waits: max, sum and o of each row. */
 static float *partial_at(const struct attn_job *j, uint32_t unit, uint32_t split)
 {
-    size_t size = (size_t)TILE_ROWS * (2 + j->p->head_dim);
+    size_t size = (size_t)TILE_ROWS * (2 + j->v_dim);
     return j->partials + ((size_t)unit * j->max_splits + split) * size;
 }
 
 static void attend_part(const struct attn_job *j, struct workspace *ws, struct cursor *c,
                         uint32_t item)
 {
-    uint32_t unit = item / j->max_splits, split = item % j->max_splits, dim = j->p->head_dim;
+    uint32_t unit = item / j->max_splits, split = item % j->max_splits, dim = j->v_dim;
     struct rows r = unit_rows(j, c, unit);
     if (split < r.lo / KV_SPLIT || split * KV_SPLIT >= r.hi)
         return;
@@ -373,7 +389,7 @@ static void merge_unit(const struct attn_job *j, struct cursor *c, uint32_t unit
         memcpy(from.max, p, r.n * sizeof(float));
         memcpy(from.sum, p + TILE_ROWS, r.n * sizeof(float));
         for (uint32_t i = 0; i < r.n; i++) {
-            from.o[i] = p + (ptrdiff_t)2 * TILE_ROWS + (size_t)i * j->p->head_dim;
+            from.o[i] = p + (ptrdiff_t)2 * TILE_ROWS + (size_t)i * j->v_dim;
             merge_row(j, &to, &from, i);
         }
     }
@@ -385,17 +401,20 @@ static void merge_unit(const struct attn_job *j, struct cursor *c, uint32_t unit
 /* Fewer units for each thread than this: they are split. */
 enum { UNITS_PER_THREAD = 4, RESERVED_MOST = 64 << 20 };
 
-static size_t partial_bytes(uint32_t head_dim)
+static size_t partial_bytes(uint32_t v_dim)
 {
-    return (size_t)TILE_ROWS * (2 + head_dim) * sizeof(float);
+    return (size_t)TILE_ROWS * (2 + v_dim) * sizeof(float);
 }
 
 bool cpu_attention_reserve(struct device *d, const struct kv_desc *k)
 {
     uint64_t splits = ((uint64_t)k->n_blocks * k->block_size + KV_SPLIT - 1) / KV_SPLIT;
     uint64_t units = (uint64_t)pool_threads(d->pool) * UNITS_PER_THREAD;
-    uint64_t most = RESERVED_MOST / partial_bytes(k->head_dim), n = units * splits;
-    return cpu_scratch(d, SCRATCH_ATTN, (n < most ? n : most) * partial_bytes(k->head_dim));
+    uint32_t v_dim = 1;
+    for (uint32_t i = 0; i < k->n_layers; i++)
+        v_dim = kv_layer(k, i)->v_dim > v_dim ? kv_layer(k, i)->v_dim : v_dim;
+    uint64_t most = RESERVED_MOST / partial_bytes(v_dim), n = units * splits;
+    return cpu_scratch(d, SCRATCH_ATTN, (n < most ? n : most) * partial_bytes(v_dim));
 }
 
 /* Units differ in cost (causality), so threads take the next one instead of a fixed share. */
@@ -428,6 +447,7 @@ void cpu_attention(struct device *d, float *o, const float *q, uint32_t q_stride
     struct attn_job j = {.d = d, .o = o, .q = q, .q_stride = q_stride, .kv = kv, .layer = layer};
     j.p = p;
     j.group = p->n_heads / p->n_kv_heads;
+    j.v_dim = kv_stream(kv, layer, true, 0)->dim;
     uint32_t longest = 0, threads = (uint32_t)pool_threads(d->pool);
     for (uint32_t s = 0; s < d->batch->n_spans; s++) {
         const struct span *span = &d->batch->spans[s];
@@ -436,8 +456,8 @@ void cpu_attention(struct device *d, float *o, const float *q, uint32_t q_stride
     }
     if (threads > 1 && j.n_units < UNITS_PER_THREAD * threads && longest > KV_SPLIT) {
         j.max_splits = (longest + KV_SPLIT - 1) / KV_SPLIT;
-        j.partials = cpu_scratch(d, SCRATCH_ATTN,
-                                 (size_t)j.n_units * j.max_splits * partial_bytes(p->head_dim));
+        j.partials =
+            cpu_scratch(d, SCRATCH_ATTN, (size_t)j.n_units * j.max_splits * partial_bytes(j.v_dim));
         if (!j.partials)
             return;
     }

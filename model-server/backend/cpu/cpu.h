@@ -27,7 +27,7 @@ struct device {
 
 /* Panels are dealt to threads in groups of this many, at load and in every product. */
 enum { PANEL_GRAIN = 4 };
-enum { MAX_HEAD_DIM = 512 };
+enum { MAX_HEAD_DIM = 576 };
 enum { THREAD_SCRATCH = 256 * 1024 };
 
 /* Grows on demand, contents are lost. NULL (and d->fault set) if there is no memory. */
@@ -41,8 +41,9 @@ void *cpu_alloc(struct device *d, size_t bytes, struct err *e); /* backend_ops.a
 /* Zeroed pages, huge ones where the kernel has them; NULL if there are none. */
 void *cpu_map(size_t bytes);
 void cpu_unmap(void *p, size_t bytes);
-/* Bytes at the front of each stream that are in memory before the cache is handed out. Pure. */
-size_t cpu_kv_front(const struct kv_cache *kv);
+/* Blocks at the front of each stream that are in memory before the cache is handed out. Pure: looks
+ * at the sizes of `desc` and at block_bytes. */
+uint32_t cpu_kv_front(const struct kv_cache *kv);
 /* Takes them, by all threads of the device. ERR_SYSTEM: memory is short. */
 int cpu_populate_front(struct device *d, const struct kv_cache *kv, struct err *e);
 /* Takes what lies behind them in the background. NULL where it cannot, or nothing does: pages come
@@ -103,23 +104,28 @@ void linear_float(struct device *d, float *y, const float *x, uint32_t rows, con
 void linear_int(struct device *d, float *y, const float *x, uint32_t rows, const struct weight *w,
                 const float *bias);
 
-/* [layer][K, V][kv head][block]: one stream for each head, so that blocks with neighbouring numbers
- * are neighbours to whoever reads a head. A block is 2^page_shift pages: see kv_page.h. */
+/* Keys or values of one head of one layer: [block]. A block is 2^page_shift pages: see kv_page.h.
+ */
+struct kv_stream {
+    char *data;
+    uint32_t dim;
+    size_t page_bytes, block_bytes;
+};
+/* [layer][K, V][kv head]: one stream for each head, so that blocks with neighbouring numbers are
+ * neighbours to whoever reads a head. */
 struct kv_cache {
-    struct kv_desc desc;
+    struct kv_desc desc; /* without `layers` */
     struct populate *populate;
-    uint32_t page_shift;
-    size_t page_bytes, block_bytes, bytes; /* block_bytes: of one stream */
+    uint32_t page_shift, n_streams;
+    uint32_t *first, *n_heads; /* [n_layers] first stream of a layer; its heads */
+    struct kv_stream *streams;
+    size_t block_bytes, bytes; /* of a block of all streams; of everything */
     char *data;
 };
-static inline char *kv_stream(const struct kv_cache *kv, uint32_t layer, bool v, uint32_t head)
+static inline const struct kv_stream *kv_stream(const struct kv_cache *kv, uint32_t layer, bool v,
+                                                uint32_t head)
 {
-    size_t stream = ((size_t)layer * 2 + v) * kv->desc.n_kv_heads + head;
-    return kv->data + stream * kv->desc.n_blocks * kv->block_bytes;
-}
-static inline size_t kv_n_streams(const struct kv_cache *kv)
-{
-    return (size_t)2 * kv->desc.n_layers * kv->desc.n_kv_heads;
+    return &kv->streams[kv->first[layer] + (v ? kv->n_heads[layer] : 0) + head];
 }
 
 /* A row of a part as fp32, in the thread's scratch. */
@@ -159,6 +165,10 @@ void cpu_lora(struct device *d, float *y, uint32_t y_width, const float *x, uint
               const struct lora_set *of);
 void cpu_rope_kv(struct device *d, float *qkv, struct kv_cache *kv, uint32_t layer,
                  const struct rope_kv *p);
+void cpu_latent_kv(struct device *d, float *q, const float *kv, struct kv_cache *cache,
+                   uint32_t layer, const struct latent_kv *p);
+void cpu_linear_heads(struct device *d, float *y, const float *x, uint32_t rows,
+                      struct weight *const *w, uint32_t n);
 /* Scratch for sequences as long as the cache, so that no step takes any; it is not touched before
  * it is used. */
 bool cpu_attention_reserve(struct device *d, const struct kv_desc *k);
@@ -176,6 +186,8 @@ int cpu_state_copy(struct device *d, const struct state_ref *s, const uint32_t *
 void cpu_act_mul(struct device *d, float *y, const float *x, uint32_t rows, uint32_t n,
                  enum act kind);
 void cpu_act(struct device *d, float *x, uint32_t rows, uint32_t n, enum act kind);
+void cpu_act_by(struct device *d, float *x, const float *m, uint32_t rows, uint32_t n,
+                enum act kind);
 void cpu_moe(struct device *d, float *y, const float *x, uint32_t rows, const struct moe *p);
 void cpu_gather_out(struct device *d, float *y, const float *x, uint32_t n);
 void cpu_logit_scale(struct device *d, float *x, uint32_t rows, uint32_t n, float scale, float cap);

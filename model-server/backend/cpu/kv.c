@@ -4,10 +4,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+static size_t stream_block_bytes(const struct kv_desc *k, uint32_t dim)
+{
+    return k->block_size / KV_PAGE * kv_page_bytes(k->dtype, dim);
+}
+
 uint64_t cpu_kv_block_bytes(const struct kv_desc *k)
 {
-    uint64_t streams = (uint64_t)2 * k->n_layers * k->n_kv_heads;
-    return streams * (k->block_size / KV_PAGE) * kv_page_bytes(k->dtype, k->head_dim);
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < k->n_layers; i++) {
+        const struct kv_layer *l = kv_layer(k, i);
+        bytes += l->n_heads *
+                 (uint64_t)(stream_block_bytes(k, l->k_dim) + stream_block_bytes(k, l->v_dim));
+    }
+    return bytes;
 }
 
 static int check_desc(const struct kv_desc *k, struct err *e)
@@ -16,12 +26,56 @@ static int check_desc(const struct kv_desc *k, struct err *e)
         return err_set(e, ERR_VALIDATION,
                        "KV block size %u: the CPU backend takes powers of two from %d on",
                        k->block_size, KV_PAGE);
-    if (!k->head_dim || k->head_dim > MAX_HEAD_DIM)
-        return err_set(e, ERR_VALIDATION, "head dimension %u: the CPU backend takes up to %d",
-                       k->head_dim, MAX_HEAD_DIM);
+    for (uint32_t i = 0; i < k->n_layers; i++) {
+        const struct kv_layer *l = kv_layer(k, i);
+        const uint32_t most = l->k_dim > l->v_dim ? l->k_dim : l->v_dim;
+        if (!l->k_dim || !l->v_dim || most > MAX_HEAD_DIM)
+            return err_set(e, ERR_VALIDATION, "head dimension %u: the CPU backend takes up to %d",
+                           most, MAX_HEAD_DIM);
+    }
     if ((unsigned)k->dtype >= KV_N)
         return err_set(e, ERR_VALIDATION, "unknown type of the KV cache");
     return 0;
+}
+
+/* The streams one behind the other, each of all blocks. */
+static int lay_out(struct kv_cache *kv, const struct kv_desc *k, struct err *e)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < k->n_layers; i++)
+        n += 2 * kv_layer(k, i)->n_heads;
+    kv->n_streams = n;
+    kv->first = calloc(k->n_layers + (size_t)1, sizeof(*kv->first));
+    kv->n_heads = calloc(k->n_layers + (size_t)1, sizeof(*kv->n_heads));
+    kv->streams = calloc(n + (size_t)1, sizeof(*kv->streams));
+    if (!kv->first || !kv->n_heads || !kv->streams)
+        return err_nomem(e);
+    size_t at = 0;
+    for (uint32_t i = 0, s = 0; i < k->n_layers; i++) {
+        const struct kv_layer *l = kv_layer(k, i);
+        kv->first[i] = s;
+        kv->n_heads[i] = l->n_heads;
+        for (uint32_t h = 0; h < 2 * l->n_heads; h++, s++) {
+            const uint32_t dim = h < l->n_heads ? l->k_dim : l->v_dim;
+            kv->streams[s] = (struct kv_stream){kv->data + at, dim, kv_page_bytes(k->dtype, dim),
+                                                stream_block_bytes(k, dim)};
+            at += k->n_blocks * kv->streams[s].block_bytes;
+        }
+    }
+    return 0;
+}
+
+static int take_memory(struct device *d, struct kv_cache *kv, const struct kv_desc *k,
+                       struct err *e)
+{
+    kv->block_bytes = (size_t)cpu_kv_block_bytes(k);
+    if (__builtin_mul_overflow(kv->block_bytes, (size_t)k->n_blocks, &kv->bytes) ||
+        !(kv->data = cpu_map(kv->bytes)))
+        return err_set(
+            e, ERR_SYSTEM,
+            "no memory for a KV cache of %u blocks, %llu bytes (--kv-cache-memory takes less)",
+            k->n_blocks, (unsigned long long)kv->block_bytes * k->n_blocks);
+    return lay_out(kv, k, e) || cpu_populate_front(d, kv, e) ? -1 : 0;
 }
 
 struct kv_cache *cpu_kv_new(struct device *d, const struct kv_desc *k, struct err *e)
@@ -34,19 +88,10 @@ struct kv_cache *cpu_kv_new(struct device *d, const struct kv_desc *k, struct er
     if (!kv)
         return err_nomem(e), NULL;
     kv->desc = *k;
+    kv->desc.layers = NULL;
     while ((uint32_t)KV_PAGE << kv->page_shift < k->block_size)
         kv->page_shift++;
-    kv->page_bytes = kv_page_bytes(k->dtype, k->head_dim);
-    kv->block_bytes = kv->page_bytes << kv->page_shift;
-    if (__builtin_mul_overflow((size_t)cpu_kv_block_bytes(k), (size_t)k->n_blocks, &kv->bytes) ||
-        !(kv->data = cpu_map(kv->bytes))) {
-        err_set(e, ERR_SYSTEM,
-                "no memory for a KV cache of %u blocks, %llu bytes (--kv-cache-memory takes less)",
-                k->n_blocks, (unsigned long long)cpu_kv_block_bytes(k) * k->n_blocks);
-        free(kv);
-        return NULL;
-    }
-    if (cpu_populate_front(d, kv, e)) {
+    if (take_memory(d, kv, k, e)) {
         cpu_kv_free(d, kv);
         return NULL;
     }
@@ -60,7 +105,9 @@ void cpu_kv_free(struct device *d, struct kv_cache *kv)
     if (!kv)
         return;
     cpu_populate_end(kv->populate);
-    cpu_unmap(kv->data, kv->bytes);
+    if (kv->data)
+        cpu_unmap(kv->data, kv->bytes);
+    free(kv->first), free(kv->n_heads), free(kv->streams);
     free(kv);
 }
 
@@ -72,10 +119,10 @@ int cpu_kv_copy(struct device *d, struct kv_cache *kv, const uint32_t *src, cons
         if (src[i] >= kv->desc.n_blocks || dst[i] >= kv->desc.n_blocks)
             return err_set(e, ERR_VALIDATION, "copy of KV block %u to %u: there are %u", src[i],
                            dst[i], kv->desc.n_blocks);
-        for (size_t s = 0; src[i] != dst[i] && s < kv_n_streams(kv); s++) {
-            char *stream = kv->data + s * kv->desc.n_blocks * kv->block_bytes;
-            memcpy(stream + dst[i] * kv->block_bytes, stream + src[i] * kv->block_bytes,
-                   kv->block_bytes);
+        for (uint32_t s = 0; src[i] != dst[i] && s < kv->n_streams; s++) {
+            const struct kv_stream *t = &kv->streams[s];
+            memcpy(t->data + dst[i] * t->block_bytes, t->data + src[i] * t->block_bytes,
+                   t->block_bytes);
         }
     }
     return 0;
@@ -121,14 +168,13 @@ static void put_value(char *page, enum kv_dtype t, uint32_t at, uint32_t dim, co
         ((uint16_t *)(void *)page)[kv_value_at(t, dim, at, i)] = ((const uint16_t *)x)[i];
 }
 
-static void store_head(const struct rope_job *j, bool v, uint32_t head, uint32_t slot,
-                       const float *x)
+static void store_head(const struct kernels *kern, const struct kv_cache *kv, uint32_t layer,
+                       bool v, uint32_t head, uint32_t slot, const float *x)
 {
-    const struct kv_cache *kv = j->kv;
-    const struct kernels *kern = &j->d->kern;
     const enum kv_dtype t = kv->desc.dtype;
-    uint32_t dim = kv->desc.head_dim, at = slot % KV_PAGE;
-    char *page = kv_stream(kv, j->layer, v, head) + (size_t)(slot / KV_PAGE) * kv->page_bytes;
+    const struct kv_stream *stream = kv_stream(kv, layer, v, head);
+    uint32_t dim = stream->dim, at = slot % KV_PAGE;
+    char *page = stream->data + (size_t)(slot / KV_PAGE) * stream->page_bytes;
     union narrow small;
     int32_t unused;
     const void *from = &small;
@@ -151,11 +197,15 @@ static void store_head(const struct rope_job *j, bool v, uint32_t head, uint32_t
     (v ? put_value : put_key)(page, t, at, dim, from);
 }
 
-/* Head `head` of q (part 0) or k (part 1). */
+/* Head `head` of q (part 0), k (1) or v (2). */
 static void norm_head(const struct rope_job *j, float *x, int part, uint32_t head, size_t token)
 {
     const struct rope_kv *p = j->p;
-    const float *w = part ? p->k_norm : p->q_norm;
+    const float *w = part == 2 ? p->v_norm : part ? p->k_norm : p->q_norm;
+    if (part == 2) {
+        j->d->kern.norm_rms(x, x, w, NULL, p->head_dim, p->norm_eps);
+        return;
+    }
     if (p->norm_by_head || p->squares)
         w += (size_t)head * p->head_dim;
     if (!p->squares) {
@@ -190,12 +240,18 @@ static void rope_tokens(void *arg, int thread, size_t begin, size_t end)
         float *q = j->qkv + t * width, *k = q + (size_t)p->n_heads * p->head_dim;
         float *v = k + (size_t)p->n_kv_heads * p->head_dim;
         uint32_t slot = j->d->batch->slots[t];
+        for (size_t i = 0; p->clip > 0.0f && i < width; i++) /* NaN stays NaN */
+            q[i] = q[i] > p->clip ? p->clip : q[i] < -p->clip ? -p->clip : q[i];
         for (uint32_t h = 0; h < p->n_heads; h++)
             prepare_head(j, q + (size_t)h * p->head_dim, 0, h, t);
+        if (p->q_scale)
+            j->d->kern.soft_cap(q, p->n_heads * p->head_dim, p->q_scale[t], 0.0f);
         for (uint32_t h = 0; h < p->n_kv_heads; h++) {
             prepare_head(j, k + (size_t)h * p->head_dim, 1, h, t);
-            store_head(j, false, h, slot, k + (size_t)h * p->head_dim);
-            store_head(j, true, h, slot, v + (size_t)h * p->head_dim);
+            store_head(&j->d->kern, j->kv, j->layer, false, h, slot, k + (size_t)h * p->head_dim);
+            if (p->v_norm)
+                norm_head(j, v + (size_t)h * p->head_dim, 2, h, t);
+            store_head(&j->d->kern, j->kv, j->layer, true, h, slot, v + (size_t)h * p->head_dim);
         }
     }
 }
@@ -205,4 +261,64 @@ void cpu_rope_kv(struct device *d, float *qkv, struct kv_cache *kv, uint32_t lay
 {
     struct rope_job j = {d, qkv, kv, layer, p};
     pool_run(d->pool, rope_tokens, &j, d->batch->n_tokens, 4);
+}
+
+/* ---------------------------------------------------------------- latent_kv */
+
+struct latent_job {
+    struct device *d;
+    float *q;
+    const float *kv;
+    struct kv_cache *cache;
+    uint32_t layer;
+    const struct latent_kv *p;
+};
+
+static void latent_query(const struct latent_job *j, size_t token, uint32_t head)
+{
+    const struct latent_kv *p = j->p;
+    const size_t at = token * p->n_heads + head;
+    float *q = j->q + at * (p->rank + p->rot_dim);
+    memcpy(q, p->latent + at * p->rank, p->rank * sizeof(*q));
+    memcpy(q + p->rank, p->turned + at * p->rot_dim, p->rot_dim * sizeof(*q));
+    if (p->rope)
+        j->d->kern.rotate(q + p->rank, p->rope + token * p->rot_dim, p->rot_dim, p->interleaved);
+}
+
+/* The value is stored apart from the key that it is part of: pages of keys and of values are laid
+ * out for different walks (kv_page.h). */
+static void latent_key(const struct latent_job *j, size_t token)
+{
+    const struct latent_kv *p = j->p;
+    const struct kernels *kern = &j->d->kern;
+    const uint32_t slot = j->d->batch->slots[token];
+    const float *kv = j->kv + token * (p->rank + p->rot_dim);
+    _Alignas(64) float key[MAX_HEAD_DIM];
+    kern->norm_rms(key, kv, p->norm, NULL, p->rank, p->eps);
+    memcpy(key + p->rank, kv + p->rank, p->rot_dim * sizeof(*key));
+    if (p->rope)
+        kern->rotate(key + p->rank, p->rope + token * p->rot_dim, p->rot_dim, p->interleaved);
+    store_head(kern, j->cache, j->layer, false, 0, slot, key);
+    store_head(kern, j->cache, j->layer, true, 0, slot, key);
+}
+
+/* Items: the heads of a token, then its key. */
+static void latent_items(void *arg, int thread, size_t begin, size_t end)
+{
+    const struct latent_job *j = arg;
+    const uint32_t each = j->p->n_heads + 1;
+    (void)thread;
+    for (size_t i = begin; i < end; i++)
+        if (i % each < j->p->n_heads)
+            latent_query(j, i / each, (uint32_t)(i % each));
+        else
+            latent_key(j, i / each);
+}
+
+void cpu_latent_kv(struct device *d, float *q, const float *kv, struct kv_cache *cache,
+                   uint32_t layer, const struct latent_kv *p)
+{
+    enum { GRAIN = 32 };
+    struct latent_job j = {d, q, kv, cache, layer, p};
+    pool_run(d->pool, latent_items, &j, (size_t)d->batch->n_tokens * (p->n_heads + 1), GRAIN);
 }

@@ -30,13 +30,15 @@ static void move_blocks(void *arg, int thread, size_t begin, size_t end)
 {
     const struct move *m = arg;
     const struct kv_cache *kv = m->kv;
-    size_t streams = kv_n_streams(kv), bytes = kv->block_bytes;
     (void)thread;
     for (size_t i = begin; i < end; i++) {
-        char *block = kv->data + m->blocks[i] * bytes;
-        char *piece = m->host + m->slots[i] * streams * bytes;
-        for (size_t s = 0; s < streams; s++, block += kv->desc.n_blocks * bytes, piece += bytes)
+        char *piece = m->host + m->slots[i] * kv->block_bytes;
+        for (uint32_t s = 0; s < kv->n_streams; s++) {
+            const size_t bytes = kv->streams[s].block_bytes;
+            char *block = kv->streams[s].data + m->blocks[i] * bytes;
             memcpy(m->out ? piece : block, m->out ? block : piece, bytes);
+            piece += bytes;
+        }
     }
 }
 

@@ -307,3 +307,66 @@ void cpu_linear(struct device *d, float *y, const float *x, uint32_t rows, const
 {
     w->format->linear(d, y, x, rows, w, bias);
 }
+
+/* ---------------------------------------------------------------- a matrix for each head */
+
+struct heads_job {
+    struct device *d;
+    float *y;
+    const float *x;
+    struct weight *const *w;
+    uint32_t rows, n, tiles;
+};
+
+/* A tile of rows of one head: x is packed, the whole matrix is walked. The chains are those of
+ * linear(). */
+static void head_tile(const struct heads_job *j, int thread, uint32_t head, uint32_t tile)
+{
+    const struct weight *w = j->w[head];
+    const struct kernels *kern = &j->d->kern;
+    const uint32_t first = (uint32_t)((uint64_t)j->rows * tile / j->tiles);
+    const uint32_t rows = (uint32_t)((uint64_t)j->rows * (tile + 1) / j->tiles) - first;
+    float *packed = (float *)(void *)cpu_thread_scratch(j->d, thread);
+    const float *src[TILE_ROWS];
+    for (uint32_t k = 0; k < w->cols; k += PACK_COLS) {
+        const uint32_t n = w->cols - k < PACK_COLS ? w->cols - k : PACK_COLS;
+        float *dst = packed + (size_t)packed_cols(w, k) * tile_stride(rows);
+        for (uint32_t r = 0; r < rows; r++)
+            src[r] = j->x + ((size_t)(first + r) * j->n + head) * w->cols + k;
+        if (w->half)
+            pack_pairs(kern, dst, src, rows, n);
+        else
+            kern->pack(dst, src, rows, n, 1.0f);
+    }
+    run_tile(kern, w,
+             &(struct tile){.y = j->y + ((size_t)first * j->n + head) * w->rows,
+                            .ldy = (size_t)j->n * w->rows,
+                            .x = packed,
+                            .w = w->data,
+                            .w_bytes = w->panel_bytes,
+                            .rows = rows,
+                            .n = w->rows,
+                            .k = w->cols,
+                            .ahead = AHEAD});
+}
+
+static void head_tiles(void *arg, int thread, size_t begin, size_t end)
+{
+    const struct heads_job *j = arg;
+    for (size_t i = begin; i < end; i++)
+        head_tile(j, thread, (uint32_t)(i / j->tiles), (uint32_t)(i % j->tiles));
+}
+
+void cpu_linear_heads(struct device *d, float *y, const float *x, uint32_t rows,
+                      struct weight *const *w, uint32_t n)
+{
+    const uint32_t mr = d->kern.mr;
+    if (!rows || !n)
+        return;
+    if ((size_t)w[0]->cols * TILE_ROWS * sizeof(float) > THREAD_SCRATCH) {
+        err_set(&d->fault, ERR_VALIDATION, "%u columns for each head: too many", w[0]->cols);
+        return;
+    }
+    struct heads_job j = {d, y, x, w, rows, n, (rows + mr - 1) / mr};
+    pool_run(d->pool, head_tiles, &j, (size_t)n * j.tiles, 1);
+}

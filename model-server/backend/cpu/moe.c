@@ -72,10 +72,46 @@ static void close_groups(float *choice, float *group, const struct moe *p)
             choice[(size_t)g * n + i] = -INFINITY;
 }
 
+/* The share of the best logit in a softmax over those that are close to it. */
+static float sparse_share(const float *l, uint32_t best, const float *open, const struct moe *p)
+{
+    float sum = 0.0f;
+    for (uint32_t i = 0; i < p->n_experts; i++) {
+        const float size = fabsf(l[i]), by = size > l[best] ? size : l[best];
+        if (open[i] != -INFINITY && !((l[best] - l[i]) / by > 2 * p->jitter))
+            sum += math_exp(l[i] - l[best]);
+    }
+    return 1.0f / sum;
+}
+
+static void add_choice(struct moe_work *m, const struct moe *p, uint32_t expert, uint32_t row,
+                       uint32_t rows, float weight)
+{
+    if (p->expert_scale)
+        weight *= p->expert_scale[expert];
+    m->choices[(size_t)expert * rows + m->n[expert]++] = (struct choice){row, weight};
+}
+
+static void route_sparse(struct moe_work *m, const struct moe *p, uint32_t row, uint32_t rows)
+{
+    const float *l = m->logits + (size_t)row * p->n_experts;
+    for (uint32_t i = 0; i < p->n_experts; i++)
+        m->choice[i] = fmaxf(l[i], -FLT_MAX);
+    for (uint32_t k = 0; k < p->top_k && k < p->n_experts; k++) {
+        const uint32_t best = best_of(m->choice, p->n_experts);
+        add_choice(m, p, best, row, rows, sparse_share(l, best, m->choice, p) * p->scale);
+        m->choice[best] = -INFINITY;
+    }
+}
+
 static void route_row(struct moe_work *m, const struct moe *p, uint32_t row, uint32_t rows)
 {
     float *l = m->logits + (size_t)row * p->n_experts, *choice = m->choice, kept = 0;
     uint32_t best[MAX_TOP_K], n_best = p->top_k < p->n_experts ? p->top_k : p->n_experts;
+    if (p->score == MOE_SPARSEMIXER) {
+        route_sparse(m, p, row, rows);
+        return;
+    }
     const float sum = score_row(l, p);
     for (uint32_t i = 0; i < p->n_experts; i++) /* -INFINITY means taken; NaN is the worst */
         choice[i] = fmaxf(p->select_bias ? l[i] + p->select_bias[i] : l[i], -FLT_MAX);
@@ -83,14 +119,11 @@ static void route_row(struct moe_work *m, const struct moe *p, uint32_t row, uin
         close_groups(choice, m->group, p);
     for (uint32_t k = 0; k < n_best; k++) {
         const uint32_t b = best[k] = best_of(choice, p->n_experts);
-        m->choices[(size_t)b * rows + m->n[b]++] = (struct choice){row, l[b]};
         kept += l[b];
         choice[b] = -INFINITY;
     }
-    for (uint32_t k = 0; k < n_best; k++) {
-        float *w = &m->choices[(size_t)best[k] * rows + m->n[best[k]] - 1].weight;
-        *w = *w / (p->renormalise ? kept : sum) * p->scale;
-    }
+    for (uint32_t k = 0; k < n_best; k++)
+        add_choice(m, p, best[k], row, rows, l[best[k]] / (p->renormalise ? kept : sum) * p->scale);
 }
 
 static void run_expert(struct device *d, float *y, const float *x, uint32_t expert,
@@ -100,18 +133,20 @@ static void run_expert(struct device *d, float *y, const float *x, uint32_t expe
     uint32_t n = m->n[expert], hidden = p->router->cols, ffn = p->down[expert]->cols;
     for (uint32_t i = 0; i < n; i++)
         memcpy(m->x + (size_t)i * hidden, x + (size_t)c[i].row * hidden, hidden * sizeof(float));
-    const float *up_bias =
-        p->up_bias ? p->up_bias + (size_t)expert * (p->plain ? 1 : 2) * ffn : NULL;
+    const uint32_t up = (p->plain ? 1 : 2) * ffn;
+    const float *up_bias = p->up_bias ? p->up_bias + (size_t)expert * up : NULL;
     const float *down_bias = p->down_bias ? p->down_bias + (size_t)expert * hidden : NULL;
     cpu_linear(d, m->hidden, m->x, n, p->up[expert], up_bias);
+    for (uint32_t i = 0; p->scale_input && i < n; i++)
+        d->kern.soft_cap(m->hidden + (size_t)i * up, up, c[i].weight, 0.0f);
     if (p->plain)
         cpu_act(d, m->hidden, n, ffn, p->act);
     else
         cpu_act_mul(d, m->gated, m->hidden, n, ffn, p->act);
     cpu_linear(d, m->out, p->plain ? m->hidden : m->gated, n, p->down[expert], down_bias);
     for (uint32_t i = 0; i < n; i++)
-        d->kern.axpy(y + (size_t)c[i].row * hidden, m->out + (size_t)i * hidden, c[i].weight,
-                     hidden);
+        d->kern.axpy(y + (size_t)c[i].row * hidden, m->out + (size_t)i * hidden,
+                     p->scale_input ? 1.0f : c[i].weight, hidden);
 }
 
 /* Cut one region into the arrays of `m`; returns the bytes needed when `base` is NULL. */
@@ -147,7 +182,7 @@ void cpu_moe(struct device *d, float *y, const float *x, uint32_t rows, const st
     lay_out(&m, base, rows, p);
     memset(m.n, 0, p->n_experts * sizeof(*m.n));
     memset(y, 0, (size_t)rows * p->router->cols * sizeof(*y));
-    cpu_linear(d, m.logits, x, rows, p->router, p->router_bias);
+    cpu_linear(d, m.logits, p->router_x ? p->router_x : x, rows, p->router, p->router_bias);
     for (uint32_t r = 0; r < rows; r++)
         route_row(&m, p, r, rows);
     for (uint32_t i = 0; i < p->n_experts; i++)

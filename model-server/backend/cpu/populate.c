@@ -24,13 +24,13 @@ enum { FRONT_TOKENS = 4096, FRONT_MOST = 1 << 30 };
 struct populate {
     pthread_t thread;
     const struct kv_cache *kv;
-    size_t from; /* of each stream: what lies before is there */
+    uint32_t from; /* of each stream: blocks before it are there */
     atomic_bool stop;
 };
 
-static size_t stream_bytes(const struct kv_cache *kv)
+static size_t stream_bytes(const struct kv_cache *kv, size_t stream)
 {
-    return kv->desc.n_blocks * kv->block_bytes;
+    return kv->desc.n_blocks * kv->streams[stream].block_bytes;
 }
 
 /* Adding nothing is a write that loses nobody's: others may be at work in the same page. */
@@ -62,19 +62,18 @@ static int take(char *p, size_t n)
 
 /* ---------------------------------------------------------------- what the first requests use */
 
-size_t cpu_kv_front(const struct kv_cache *kv)
+uint32_t cpu_kv_front(const struct kv_cache *kv)
 {
-    const size_t block = kv->block_bytes, all = stream_bytes(kv);
-    const size_t most = FRONT_MOST / kv_n_streams(kv) / block * block;
-    size_t front = (FRONT_TOKENS / kv->desc.block_size + 1) * block;
+    const size_t most = FRONT_MOST / (kv->block_bytes ? kv->block_bytes : 1);
+    size_t front = FRONT_TOKENS / kv->desc.block_size + (size_t)1;
     front = front < most ? front : most;
-    front = front > 2 * block ? front : 2 * block; /* block 0 is nobody's */
-    return front < all ? front : all;
+    front = front > 2 ? front : 2; /* block 0 is nobody's */
+    return front < kv->desc.n_blocks ? (uint32_t)front : kv->desc.n_blocks;
 }
 
 struct front {
     const struct kv_cache *kv;
-    size_t bytes;
+    uint32_t blocks;
     atomic_int why;
 };
 
@@ -83,7 +82,8 @@ static void take_fronts(void *arg, int thread, size_t begin, size_t end)
     struct front *f = arg;
     (void)thread;
     for (size_t i = begin; i < end; i++) {
-        int why = take(f->kv->data + i * stream_bytes(f->kv), f->bytes);
+        const struct kv_stream *s = &f->kv->streams[i];
+        int why = take(s->data, f->blocks * s->block_bytes);
         if (why)
             atomic_store(&f->why, why);
     }
@@ -91,8 +91,8 @@ static void take_fronts(void *arg, int thread, size_t begin, size_t end)
 
 int cpu_populate_front(struct device *d, const struct kv_cache *kv, struct err *e)
 {
-    struct front f = {.kv = kv, .bytes = cpu_kv_front(kv)};
-    pool_run(d->pool, take_fronts, &f, kv_n_streams(kv), 1);
+    struct front f = {.kv = kv, .blocks = cpu_kv_front(kv)};
+    pool_run(d->pool, take_fronts, &f, kv->n_streams, 1);
     const int why = atomic_load(&f.why);
     if (!why)
         return 0;
@@ -108,20 +108,28 @@ int cpu_populate_front(struct device *d, const struct kv_cache *kv, struct err *
 static void *run(void *arg)
 {
     struct populate *f = arg;
-    const size_t all = stream_bytes(f->kv), n_streams = kv_n_streams(f->kv);
+    const struct kv_cache *kv = f->kv;
+    size_t left = 0; /* of the longest stream */
+    for (uint32_t i = 0; i < kv->n_streams; i++) {
+        const size_t n = (kv->desc.n_blocks - f->from) * kv->streams[i].block_bytes;
+        left = n > left ? n : left;
+    }
     const struct sched_param none = {0};
     if (pthread_setschedparam(pthread_self(), SCHED_IDLE, &none)) /* when no step wants the core */
         setpriority(PRIO_PROCESS, 0, LOWEST);                     /* on Linux of this thread */
-    for (size_t at = f->from; at < all; at += STEP)
-        for (size_t i = 0; i < n_streams; i++) {
+    for (size_t at = 0; at < left; at += STEP)
+        for (uint32_t i = 0; i < kv->n_streams; i++) {
             if (atomic_load_explicit(&f->stop, memory_order_relaxed))
                 return NULL;
-            const size_t n = all - at < STEP ? all - at : STEP;
-            const int why = take(f->kv->data + i * all + at, n);
+            const struct kv_stream *s = &kv->streams[i];
+            const size_t all = stream_bytes(kv, i), from = f->from * s->block_bytes + at;
+            if (from >= all)
+                continue;
+            const int why = take(s->data + from, all - from < STEP ? all - from : STEP);
             if (!why)
                 continue;
             LOG(LOG_WARN, "the KV cache does not fit into memory (--kv-cache-memory takes less)",
-                LOGI("bytes", f->kv->bytes), LOGI("taken", at * n_streams), LOGI("errno", why));
+                LOGI("bytes", kv->bytes), LOGI("taken", from * kv->n_streams), LOGI("errno", why));
             return NULL;
         }
     return NULL;
@@ -134,7 +142,7 @@ struct populate *cpu_populate(const struct kv_cache *kv)
         return NULL;
     f->kv = kv;
     f->from = cpu_kv_front(kv);
-    if (f->from < stream_bytes(kv) && pthread_create(&f->thread, NULL, run, f) == 0)
+    if (f->from < kv->desc.n_blocks && pthread_create(&f->thread, NULL, run, f) == 0)
         return f;
     free(f);
     return NULL;

@@ -146,6 +146,23 @@ static void act_rows(void *arg, int thread, size_t begin, size_t end)
         j->d->kern.act(j->y + t * j->n, j->y + t * j->n, NULL, j->n, j->act);
 }
 
+static void act_by_rows(void *arg, int thread, size_t begin, size_t end)
+{
+    const struct row_job *j = arg;
+    (void)thread;
+    for (size_t t = begin; t < end; t++) {
+        float *y = j->y + t * j->n;
+        j->d->kern.act(y, y, j->x + t * j->n, j->n, j->act);
+    }
+}
+
+void cpu_act_by(struct device *d, float *x, const float *m, uint32_t rows, uint32_t n,
+                enum act kind)
+{
+    struct row_job j = {.y = x, .x = m, .n = n, .act = kind};
+    run_rows(d, act_by_rows, &j, rows);
+}
+
 void cpu_act(struct device *d, float *x, uint32_t rows, uint32_t n, enum act kind)
 {
     struct row_job j = {.y = x, .n = n, .act = kind};

@@ -27,6 +27,8 @@ static __device__ __forceinline__ key_place key_at(const attn_args &a, const uin
 /* First key that the token at `pos` sees. */
 static __device__ __forceinline__ uint32_t first_key(const attn_args &a, uint32_t pos)
 {
+    if (a.chunk)
+        return pos - pos % a.chunk;
     return a.window && pos + 1 > a.window ? pos + 1 - a.window : 0;
 }
 

@@ -1,6 +1,6 @@
-/* attention_any.cu - attention for every head dimension up to 512 and every type of K and V, in
- * fp32 arithmetic: the plain meaning, and the kernel of the shapes that tensor cores do not take and
- * of attention in both directions.
+/* attention_any.cu - attention for every head dimension (keys up to 576, values up to 512) and every
+ * type of K and V, in fp32 arithmetic: the plain meaning, and the kernel of the shapes that tensor
+ * cores do not take and of attention in both directions.
  *
  * One block of 128 threads for each token and head. A thread has one key of the segment for the
  * scores (a chain over the dimensions), then one dimension in 128 for the values (a chain over the
@@ -8,7 +8,7 @@
  * weights, 2.6 KiB. */
 #include "model-server/backend/cuda/attention.cuh"
 
-enum { THREADS = SEGMENT, DIMS = ANY_HEAD_DIM / THREADS };
+enum { THREADS = SEGMENT, DIMS = ANY_VALUE_DIM / THREADS };
 
 struct any_shared {
     float q[ANY_HEAD_DIM], p[SEGMENT], fold[THREADS / 32];
@@ -65,6 +65,17 @@ static __device__ float weighted(const attn_args &a, float p, const key_place &a
     return fmaf(p, number_of(a.kv.v + at.block, a.kv.dtype, at.row * a.head_dim + dim), v);
 }
 
+/* As score(); also with a bias by position in bfloat16, which tensor cores' kernels do not have: it
+ * would cost them registers. */
+static __device__ float any_score(const attn_args &a, float dot, uint32_t head, uint32_t key,
+                                  uint32_t pos)
+{
+    if (!a.alibi || !a.alibi_bf16)
+        return score(a, dot, head, key, pos, EXP_LOG2E);
+    const float bias = f32_of_bf16(bf16_of_f32(a.alibi[head] * (float)key));
+    return fmaf(bias, a.scale, dot * a.scale) * EXP_LOG2E;
+}
+
 /* grid: (heads, tokens) */
 static __global__ void __launch_bounds__(THREADS, 8) attn_any_kernel(attn_args a)
 {
@@ -84,7 +95,7 @@ static __global__ void __launch_bounds__(THREADS, 8) attn_any_kernel(attn_args a
         const uint32_t key = base + tid;
         float x = -INFINITY;
         if (key >= lo && key < hi)
-            x = score(a, dot(a, s, key_at(a, table, kv_head, key)), head, key, pos, EXP_LOG2E);
+            x = any_score(a, dot(a, s, key_at(a, table, kv_head, key)), head, key, pos);
         const float m = block_fold<true>(x, s);
         const float p = exp2_fast(x - m); /* at least one key is seen: m is finite */
         s->p[tid] = x == -INFINITY ? 0.0f : p * scale_of(a, a.kv.v, key_at(a, table, kv_head, key));
@@ -96,7 +107,7 @@ static __global__ void __launch_bounds__(THREADS, 8) attn_any_kernel(attn_args a
         for (int c = 0; c < DIMS; c++) {
             const uint32_t dim = c * THREADS + tid;
             float v = 0.0f;
-            for (uint32_t i = begin; dim < a.head_dim && i < end; i++)
+            for (uint32_t i = begin; dim < a.v_dim && i < end; i++)
                 v = weighted(a, s->p[i], key_at(a, table, kv_head, base + i), dim, v);
             o[c] = fmaf(v, w.fresh, o[c] * w.old);
         }
@@ -104,11 +115,11 @@ static __global__ void __launch_bounds__(THREADS, 8) attn_any_kernel(attn_args a
         max = w.max;
         __syncthreads(); /* the weights have been read */
     }
-    float *to = a.o + ((size_t)row * a.n_heads + head) * a.head_dim;
+    float *to = a.o + ((size_t)row * a.n_heads + head) * a.v_dim;
     const float factor = row_factor(a, head, max, sum);
 #pragma unroll
     for (int c = 0; c < DIMS; c++)
-        if (c * THREADS + tid < a.head_dim)
+        if (c * THREADS + tid < a.v_dim)
             to[c * THREADS + tid] = o[c] * factor;
 }
 

@@ -131,20 +131,18 @@ size_t batch_split_bytes(const struct device *d, uint32_t group, uint32_t head_d
     return bytes < d->split_bytes ? bytes : d->split_bytes;
 }
 
-bool batch_tiles(struct device *d, uint32_t group, uint32_t n_kv_heads, uint32_t head_dim)
+bool batch_group(const struct device *d, uint32_t group)
+{
+    return d->b.group ? d->b.group == group : group <= MAX_GROUP;
+}
+
+void batch_tiles(struct device *d, uint32_t group, uint32_t n_kv_heads, uint32_t head_dim)
 {
     struct batch_record *r = &d->b;
     const struct ragged *b = d->batch;
     struct row_tile *t = (struct row_tile *)(void *)(r->host + ((char *)r->tiles - r->dev));
     if (r->group == group)
-        return true;
-    if (group > MAX_GROUP || r->group) {
-        err_set(
-            &d->fault, ERR_VALIDATION,
-            "%u query heads a K/V head: the CUDA backend takes up to %d, the same in all layers",
-            group, MAX_GROUP);
-        return false;
-    }
+        return;
     bool split = worth_splitting(d, group, n_kv_heads, head_dim, &r->segments, &r->split_rows);
     uint32_t n = 0;
     for (uint32_t i = 0; split && i < b->n_spans; i++)
@@ -162,7 +160,6 @@ bool batch_tiles(struct device *d, uint32_t group, uint32_t n_kv_heads, uint32_t
     r->n_shared = n - r->n_split;
     r->group = group;
     r->dirty = true;
-    return true;
 }
 
 void batch_send(struct device *d)

@@ -175,10 +175,22 @@ struct weight {
     size_t bytes;
 };
 
-/* [layer][K, V][block]: see struct kv_view */
+/* Where a layer's streams begin, [K, V][block] (of a latent layer K alone); bytes. See kv_view. */
+struct kv_place {
+    size_t at, block_bytes, stream_bytes;
+    uint32_t k_dim, v_dim, scales;
+};
+/* Streams of equal size one behind the other; in_slot: where they begin in a slot of the host. */
+struct kv_run {
+    size_t at, block_bytes, stream_bytes, in_slot;
+    uint32_t streams;
+};
 struct kv_cache {
-    struct kv_desc desc;
-    size_t block_bytes, stream_bytes, bytes;
+    struct kv_desc desc;     /* without `layers` */
+    struct kv_place *places; /* [n_layers] */
+    struct kv_run *runs;
+    uint32_t n_runs;
+    size_t bytes, slot_bytes;
     char *data;
 };
 struct kv_view kv_view(const struct kv_cache *kv, uint32_t layer);
@@ -250,8 +262,11 @@ void fuse_merge(struct device *d, struct attn_args *a);
 
 /* batch.c */
 int batch_begin(struct device *d, const struct ragged *b, struct err *e);
-/* Row tiles for this many query heads a K/V head; false with a fault. */
-bool batch_tiles(struct device *d, uint32_t group, uint32_t n_kv_heads, uint32_t head_dim);
+/* Whether the tensor cores' kernels take this many query heads a K/V head: a step has row tiles of
+ * one such number, its first layer's. */
+bool batch_group(const struct device *d, uint32_t group);
+/* Row tiles for a group that is taken. */
+void batch_tiles(struct device *d, uint32_t group, uint32_t n_kv_heads, uint32_t head_dim);
 /* Partial results of attention in any batch of this length or less; after batch_tiles(). */
 size_t batch_split_bytes(const struct device *d, uint32_t group, uint32_t head_dim);
 void batch_send(struct device *d); /* enqueue the copy of what has changed */
@@ -294,6 +309,10 @@ void cuda_add_norm(struct device *d, float *y, float *x, const float *r, float s
                    uint32_t n, const struct norm *p);
 void cuda_linear(struct device *d, float *y, const float *x, uint32_t rows, const struct weight *w,
                  const float *bias);
+void cuda_latent_kv(struct device *d, float *q, const float *kv, struct kv_cache *cache,
+                    uint32_t layer, const struct latent_kv *p);
+void cuda_linear_heads(struct device *d, float *y, const float *x, uint32_t rows,
+                       struct weight *const *w, uint32_t n);
 void cuda_rope_kv(struct device *d, float *qkv, struct kv_cache *kv, uint32_t layer,
                   const struct rope_kv *p);
 void cuda_attention(struct device *d, float *o, const float *q, uint32_t q_stride,
@@ -312,6 +331,8 @@ void cuda_gate_norm(struct device *d, float *x, uint32_t x_stride, uint32_t rows
 int cuda_state_copy(struct device *d, const struct state_ref *s, const uint32_t *src,
                     const uint32_t *dst, uint32_t n, struct err *e);
 void cuda_gate_rows(struct device *d, float *x, uint32_t rows, uint32_t n, const float *gate);
+void cuda_act_by(struct device *d, float *x, const float *m, uint32_t rows, uint32_t n,
+                 enum act kind);
 void cuda_act(struct device *d, float *x, uint32_t rows, uint32_t n, enum act kind);
 void cuda_moe(struct device *d, float *y, const float *x, uint32_t rows, const struct moe *p);
 void moe_forget(struct device *d, const struct weight *w); /* a weight goes: so do tables of it */

@@ -93,12 +93,12 @@ static __device__ head_norm norm_of_head(const rope_args &a, const float *x, uin
     return head_norm{mean, 1.0f / sqrtf(warp_sum(sum) / (float)n + a.eps)};
 }
 
-/* Normalise, by `s` and the weights w (NULL: not at all), and rotate one head in place. The lanes take pairs that rotate
+/* Normalise, by `s` and the weights w (NULL: not at all), and rotate one head in place (`rope` NULL: not at all). The lanes take pairs that rotate
  * together. */
 static __device__ void rotate_head(const rope_args &a, float *x, const float *w, head_norm s,
                                    const float *rope, uint32_t lane)
 {
-    const uint32_t dim = a.head_dim, half = a.rot_dim / 2, pairs = a.rope ? half : 0;
+    const uint32_t dim = a.head_dim, half = a.rot_dim / 2, pairs = a.rope && rope ? half : 0;
     for (uint32_t i = lane; i < pairs; i += 32) {
         uint32_t i0 = a.interleaved ? 2 * i : i, i1 = a.interleaved ? 2 * i + 1 : i + half;
         float x0 = w ? (x[i0] - s.mean) * s.scale * w[i0] : x[i0];
@@ -110,24 +110,46 @@ static __device__ void rotate_head(const rope_args &a, float *x, const float *w,
         x[i] = (x[i] - s.mean) * s.scale * w[i];
 }
 
+/* y = x, rotated unless `rope` is NULL; n elements, by one warp. */
+static __device__ void rotate_into(float *y, const float *x, const float *rope, uint32_t n,
+                                   bool interleaved, uint32_t lane)
+{
+    const uint32_t half = n / 2;
+    for (uint32_t i = lane; i < half; i += 32) {
+        const uint32_t i0 = interleaved ? 2 * i : i, i1 = interleaved ? 2 * i + 1 : i + half;
+        const float x0 = x[i0], x1 = x[i1], c = rope ? rope[i] : 1.0f, s = rope ? rope[half + i] : 0.0f;
+        y[i0] = fmaf(-x1, s, x0 * c), y[i1] = fmaf(x0, s, x1 * c);
+    }
+}
+
 /* Head `head` of a token, of q, then k, then v. */
 static __device__ void finish_head(const rope_args &a, uint32_t token, uint32_t head, uint32_t lane)
 {
     const uint32_t heads = a.n_heads + 2 * a.n_kv_heads;
     float *x = a.qkv + ((size_t)token * heads + head) * a.head_dim;
     const bool q = head < a.n_heads, v = head >= a.n_heads + a.n_kv_heads;
-    if (!v) {
-        const float *w = q ? a.q_norm : a.k_norm;
+    const float *w = q ? a.q_norm : v ? a.v_norm : a.k_norm;
+    if (a.clip > 0.0f) {
+        for (uint32_t i = lane; i < a.head_dim; i += 32)
+            x[i] = x[i] > a.clip ? a.clip : x[i] < -a.clip ? -a.clip : x[i]; /* NaN stays NaN */
+        __syncwarp(); /* the other lanes' numbers */
+    }
+    if (!v || w) {
         head_norm s{0.0f, 1.0f};
-        if (w && a.squares) { /* over all heads */
+        if (w && a.squares && !v) { /* over all heads */
             const float sum = a.squares[(size_t)token * SQUARES + !q];
             s.scale = 1.0f / sqrtf(sum / (float)(q ? a.q_all : a.k_all) + a.eps);
         } else if (w) {
             s = norm_of_head(a, x, lane);
         }
-        if (w && (a.squares || a.norm_by_head))
+        if (w && !v && (a.squares || a.norm_by_head))
             w += (size_t)(q ? head : head - a.n_heads) * a.head_dim;
-        rotate_head(a, x, w, s, a.rope + (size_t)token * a.rot_dim, lane);
+        rotate_head(a, x, w, s, v ? NULL : a.rope + (size_t)token * a.rot_dim, lane);
+    }
+    if (q && a.q_scale) {
+        __syncwarp();
+        for (uint32_t i = lane; i < a.head_dim; i += 32)
+            x[i] *= a.q_scale[token];
     }
     if (q)
         return;

@@ -134,7 +134,7 @@ launch_fn gate_launch;
 
 struct act_args {
     float *y;
-    const float *x;
+    const float *x, *by; /* by: what an activation alone is multiplied by, or NULL */
     uint32_t rows, n, act, gated;
 };
 launch_fn act_launch;
@@ -201,15 +201,27 @@ enum { SCALES_AT_ONCE = 4 };
 struct rope_args {
     float *qkv;
     struct kv_view kv;
-    const float *rope, *q_norm, *k_norm;
+    const float *rope, *q_norm, *k_norm, *v_norm;
     const uint32_t *slots;
     const float *squares; /* [tokens][SQUARES] or NULL: see struct rope_kv */
+    const float *q_scale;
     uint32_t tokens, n_heads, n_kv_heads, head_dim, rot_dim, interleaved;
     float eps;
     uint32_t q_all, k_all;
-    uint32_t norm_layer, norm_by_head, reserved;
+    uint32_t norm_layer, norm_by_head;
+    float clip;
 };
 launch_fn rope_launch;
+
+struct latent_args {
+    float *q;
+    const float *kv_rows, *latent, *turned, *rope, *norm;
+    const uint32_t *slots;
+    struct kv_view kv;
+    uint32_t tokens, n_heads, rank, rot_dim, interleaved;
+    float eps;
+};
+launch_fn latent_launch;
 
 struct kv_copy_args {
     void *data;
@@ -272,10 +284,13 @@ struct attn_args {
     uint32_t q_stride, tokens, n_tiles, rows, segments;
     uint32_t n_heads, n_kv_heads, head_dim, window;
     float scale, softcap;
-    uint32_t both; /* attn_any alone */
+    uint32_t both;  /* attn_any alone */
+    uint32_t v_dim; /* of a value; rows of values are head_dim apart */
+    uint32_t chunk, alibi_bf16, reserved;
 };
 /* Keys whose softmax is taken in one chain; chains are merged in ascending order. */
-enum { SEGMENT = 128, TILE_Q = 16, SHARED_ROWS = 64, ANY_HEAD_DIM = 512 };
+enum { SEGMENT = 128, TILE_Q = 16, SHARED_ROWS = 64 };
+enum { ANY_HEAD_DIM = 576, ANY_VALUE_DIM = 512 };
 launch_fn attn_any_launch;    /* any head_dim and type, one block a token and head */
 launch_fn attn_split_launch;  /* tiles of up to 16 rows; a warp takes one segment */
 launch_fn attn_merge_launch;  /* what attn_split left in part_* */
@@ -355,10 +370,18 @@ struct route_args {
     const float *select_bias; /* [n_experts] or NULL */
     uint32_t rows, n_experts, top_k, renormalise;
     uint32_t sigmoid, n_groups, top_groups, group_pairs; /* see struct moe */
-    float scale;
-    uint32_t reserved;
+    float scale, jitter;
+    const float *expert_scale; /* [n_experts] or NULL */
+    uint32_t sparse, reserved;
 };
 launch_fn route_launch;
+
+/* Pairs of a row and a head, for each head its rows: list[h * rows + t] = t * heads + h. */
+struct heads_args {
+    uint32_t *begin, *list; /* [heads + 1], [heads * rows] */
+    uint32_t rows, heads;
+};
+launch_fn heads_launch;
 
 struct group_args {
     const uint32_t *expert; /* [pairs] */
@@ -372,9 +395,18 @@ struct mix_args {
     float *y;
     const float *x;      /* [rows * top_k][n] */
     const float *weight; /* [rows][top_k] */
-    uint32_t rows, n, top_k, reserved;
+    uint32_t rows, n, top_k;
+    uint32_t plain; /* the results are added up as they are */
 };
 launch_fn mix_launch;
+
+/* y[pair] *= weight[pair], rows of n */
+struct pair_scale_args {
+    float *y;
+    const float *weight;
+    uint32_t pairs, n;
+};
+launch_fn pair_scale_launch;
 
 struct expert_bias_args {
     float *y;               /* [pairs][n], to which is added */

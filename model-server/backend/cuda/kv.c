@@ -4,33 +4,55 @@
 #include <stdlib.h>
 
 /* Of a block of one stream: its numbers, whole vectors of them, then the scales. */
-static size_t number_bytes(const struct kv_desc *k)
+static size_t number_bytes(const struct kv_desc *k, const struct kv_layer *l)
 {
-    size_t n = (size_t)k->block_size * k->n_kv_heads * k->head_dim * kv_dtype_size(k->dtype);
+    size_t n = (size_t)k->block_size * l->n_heads * l->k_dim * kv_dtype_size(k->dtype);
     return kv_dtype_scaled(k->dtype) ? (n + 15) & ~(size_t)15 : n;
 }
 
-static size_t block_bytes(const struct kv_desc *k)
+static size_t block_bytes(const struct kv_desc *k, const struct kv_layer *l)
 {
-    size_t scales = (size_t)k->block_size * k->n_kv_heads * sizeof(float);
-    return number_bytes(k) + (kv_dtype_scaled(k->dtype) ? scales : 0);
+    size_t scales = (size_t)k->block_size * l->n_heads * sizeof(float);
+    return number_bytes(k, l) + (kv_dtype_scaled(k->dtype) ? scales : 0);
 }
+
+/* K and V; a latent value is part of its key. */
+static uint32_t streams_of(const struct kv_layer *l) { return l->latent ? 1 : 2; }
 
 struct kv_view kv_view(const struct kv_cache *kv, uint32_t layer)
 {
-    char *k = kv->data + (size_t)layer * 2 * kv->stream_bytes;
-    return (struct kv_view){
-        .k = k,
-        .v = k + kv->stream_bytes,
-        .block_bytes = (uint32_t)kv->block_bytes,
-        .scales = kv_dtype_scaled(kv->desc.dtype) ? (uint32_t)number_bytes(&kv->desc) : 0,
-        .block_size = kv->desc.block_size,
-        .dtype = kv->desc.dtype};
+    const struct kv_place *p = &kv->places[layer];
+    return (struct kv_view){.k = kv->data + p->at,
+                            .v = kv->data + p->at + (p->v_dim == p->k_dim ? p->stream_bytes : 0),
+                            .block_bytes = (uint32_t)p->block_bytes,
+                            .scales = p->scales,
+                            .block_size = kv->desc.block_size,
+                            .dtype = kv->desc.dtype};
 }
 
 uint64_t cuda_kv_block_bytes(const struct kv_desc *k)
 {
-    return (uint64_t)2 * k->n_layers * block_bytes(k);
+    uint64_t bytes = 0;
+    for (uint32_t i = 0; i < k->n_layers; i++)
+        bytes += streams_of(kv_layer(k, i)) * (uint64_t)block_bytes(k, kv_layer(k, i));
+    return bytes;
+}
+
+static int check_layer(const struct kv_desc *k, const struct kv_layer *l, struct err *e)
+{
+    if (!l->k_dim || l->k_dim > ANY_HEAD_DIM || !l->v_dim || l->v_dim > ANY_VALUE_DIM)
+        return err_set(
+            e, ERR_VALIDATION,
+            "head dimension %u: the CUDA backend takes keys up to %d and values up to %d", l->k_dim,
+            ANY_HEAD_DIM, ANY_VALUE_DIM);
+    if (l->latent ? l->v_dim >= l->k_dim || l->n_heads != 1 : l->v_dim != l->k_dim)
+        return err_set(e, ERR_VALIDATION,
+                       "values of %u beside keys of %u: the CUDA backend takes equal ones",
+                       l->v_dim, l->k_dim);
+    if (block_bytes(k, l) > UINT32_MAX)
+        return err_set(e, ERR_VALIDATION, "KV blocks of %zu bytes a layer: too large",
+                       block_bytes(k, l));
+    return 0;
 }
 
 static int check(const struct device *d, const struct kv_desc *k, struct err *e)
@@ -44,13 +66,46 @@ static int check(const struct device *d, const struct kv_desc *k, struct err *e)
         return err_set(e, ERR_VALIDATION,
                        "KV block size %u: a cache in 8 bits takes powers of two from %d on",
                        k->block_size, SCALES_AT_ONCE);
-    if (!k->head_dim || k->head_dim > ANY_HEAD_DIM)
-        return err_set(e, ERR_VALIDATION, "head dimension %u: the CUDA backend takes up to %d",
-                       k->head_dim, ANY_HEAD_DIM);
     if (d->n_kv && d->kv_block_size != k->block_size)
         return err_set(e, ERR_VALIDATION, "KV block size %u: this device has a cache of %u",
                        k->block_size, d->kv_block_size);
+    for (uint32_t i = 0; i < k->n_layers; i++)
+        if (check_layer(k, kv_layer(k, i), e))
+            return -1;
     return 0;
+}
+
+/* The layers one behind the other; neighbours of one shape are one run. */
+static int lay_out(struct kv_cache *kv, const struct kv_desc *k, struct err *e)
+{
+    kv->places = calloc(k->n_layers + (size_t)1, sizeof(*kv->places));
+    kv->runs = calloc(k->n_layers + (size_t)1, sizeof(*kv->runs));
+    if (!kv->places || !kv->runs)
+        return err_nomem(e);
+    for (uint32_t i = 0; i < k->n_layers; i++) {
+        const struct kv_layer *l = kv_layer(k, i);
+        const size_t block = block_bytes(k, l), stream = k->n_blocks * block;
+        kv->places[i] = (struct kv_place){
+            kv->bytes, block,    stream,
+            l->k_dim,  l->v_dim, kv_dtype_scaled(k->dtype) ? (uint32_t)number_bytes(k, l) : 0};
+        struct kv_run *r = kv->n_runs ? &kv->runs[kv->n_runs - 1] : NULL;
+        if (!r || r->block_bytes != block) {
+            r = &kv->runs[kv->n_runs++];
+            *r = (struct kv_run){kv->bytes, block, stream, kv->slot_bytes, 0};
+        }
+        r->streams += streams_of(l);
+        kv->bytes += streams_of(l) * stream;
+        kv->slot_bytes += streams_of(l) * block;
+    }
+    return 0;
+}
+
+static void kv_discard(struct kv_cache *kv)
+{
+    if (kv->data)
+        cudaFree(kv->data);
+    free(kv->places), free(kv->runs);
+    free(kv);
 }
 
 struct kv_cache *cuda_kv_new(struct device *d, const struct kv_desc *k, struct err *e)
@@ -62,24 +117,18 @@ struct kv_cache *cuda_kv_new(struct device *d, const struct kv_desc *k, struct e
     if (!kv)
         return err_nomem(e), NULL;
     kv->desc = *k;
-    if ((kv->block_bytes = block_bytes(k)) > UINT32_MAX) {
-        err_set(e, ERR_VALIDATION, "KV blocks of %zu bytes a layer: too large", kv->block_bytes);
-        free(kv);
-        return NULL;
-    }
-    kv->stream_bytes = k->n_blocks * kv->block_bytes;
-    kv->bytes = (size_t)2 * k->n_layers * kv->stream_bytes;
+    kv->desc.layers = NULL;
     snprintf(what, sizeof(what), "a KV cache of %u blocks", k->n_blocks);
-    kv->data = cuda_take(d, kv->bytes, what, "lower --kv-cache-memory or --max-total-tokens", e);
-    if (!kv->data) {
-        free(kv);
+    if (lay_out(kv, k, e) ||
+        !(kv->data =
+              cuda_take(d, kv->bytes, what, "lower --kv-cache-memory or --max-total-tokens", e))) {
+        kv_discard(kv);
         return NULL;
     }
     cudaError_t rc = cudaMemsetAsync(kv->data, 0, kv->bytes, d->stream);
     if (rc != cudaSuccess) {
         cuda_failed(d, rc, "clearing the KV cache", e);
-        cudaFree(kv->data);
-        free(kv);
+        kv_discard(kv);
         return NULL;
     }
     d->n_kv++;
@@ -92,8 +141,7 @@ void cuda_kv_free(struct device *d, struct kv_cache *kv)
     if (!kv)
         return;
     d->n_kv--;
-    cudaFree(kv->data);
-    free(kv);
+    kv_discard(kv);
 }
 
 /* Copies of one launch run at the same time: none may read what another writes. */
@@ -116,17 +164,19 @@ static int copy_some(struct device *d, struct kv_cache *kv, const uint32_t *src,
     int rc = cuda_upload(d, list, src, (size_t)n * 4, e);
     if (rc == 0)
         rc = cuda_upload(d, list + n, dst, (size_t)n * 4, e);
-    if (rc == 0) {
-        struct kv_copy_args a = {.data = kv->data,
+    for (uint32_t i = 0; rc == 0 && i < kv->n_runs; i++) {
+        const struct kv_run *r = &kv->runs[i];
+        struct kv_copy_args a = {.data = kv->data + r->at,
                                  .src = list,
                                  .dst = list + n,
-                                 .stream_bytes = kv->stream_bytes,
-                                 .block_bytes = kv->block_bytes,
+                                 .stream_bytes = r->stream_bytes,
+                                 .block_bytes = r->block_bytes,
                                  .n = n,
-                                 .streams = 2 * kv->desc.n_layers};
+                                 .streams = r->streams};
         RECORD(d, kv_copy_launch, a);
-        cuda_flush(d, false);
     }
+    if (rc == 0)
+        cuda_flush(d, false);
     cudaFree(list); /* waits for the copy */
     return rc;
 }
@@ -166,20 +216,29 @@ void cuda_host_free(struct device *d, void *p, size_t bytes)
 }
 
 /* A block's streams lie side by side in its slot. */
+static cudaError_t transfer_run(struct device *d, const struct kv_run *r, char *dev, char *slot,
+                                bool out)
+{
+    const size_t piece = r->block_bytes;
+    return out ? cudaMemcpy2DAsync(slot, piece, dev, r->stream_bytes, piece, r->streams,
+                                   cudaMemcpyDeviceToHost, d->stream)
+               : cudaMemcpy2DAsync(dev, r->stream_bytes, slot, piece, piece, r->streams,
+                                   cudaMemcpyHostToDevice, d->stream);
+}
+
 static int transfer(struct device *d, struct kv_cache *kv, const uint32_t *blocks, char *host,
                     const uint32_t *slots, uint32_t n, bool out, struct err *e)
 {
-    const size_t streams = (size_t)2 * kv->desc.n_layers, piece = kv->block_bytes;
     cuda_flush(d, false);
-    for (uint32_t i = 0; i < n; i++) {
-        char *dev = kv->data + blocks[i] * piece, *slot = host + slots[i] * streams * piece;
-        cudaError_t rc = out ? cudaMemcpy2DAsync(slot, piece, dev, kv->stream_bytes, piece, streams,
-                                                 cudaMemcpyDeviceToHost, d->stream)
-                             : cudaMemcpy2DAsync(dev, kv->stream_bytes, slot, piece, piece, streams,
-                                                 cudaMemcpyHostToDevice, d->stream);
-        if (rc != cudaSuccess)
-            return cuda_failed(d, rc, "moving KV blocks", e);
-    }
+    for (uint32_t i = 0; i < n; i++)
+        for (uint32_t j = 0; j < kv->n_runs; j++) {
+            const struct kv_run *r = &kv->runs[j];
+            char *dev = kv->data + r->at + blocks[i] * r->block_bytes;
+            char *slot = host + slots[i] * kv->slot_bytes + r->in_slot;
+            cudaError_t rc = transfer_run(d, r, dev, slot, out);
+            if (rc != cudaSuccess)
+                return cuda_failed(d, rc, "moving KV blocks", e);
+        }
     return 0;
 }
 

@@ -22,6 +22,57 @@ extern "C" cudaError_t rope_launch(const struct launch *l, const void *args)
                   l->stream, l->overlap, *a);
 }
 
+/* A head of q: its latent part, then its rotated part. */
+static __device__ void latent_query(const latent_args &a, uint32_t token, uint32_t head,
+                                    uint32_t lane)
+{
+    const size_t at = (size_t)token * a.n_heads + head;
+    float *q = a.q + at * (a.rank + a.rot_dim);
+    const float *turned = a.turned + at * a.rot_dim, *rope = a.rope + (size_t)token * a.rot_dim;
+    for (uint32_t i = lane; i < a.rank; i += 32)
+        q[i] = a.latent[at * a.rank + i];
+    rotate_into(q + a.rank, turned, a.rope ? rope : NULL, a.rot_dim, a.interleaved, lane);
+}
+
+/* The key of a token, normalised and rotated in shared memory, into the cache. */
+static __device__ void latent_key(const latent_args &a, uint32_t token, float *key, uint32_t lane)
+{
+    const uint32_t n = a.rank;
+    const float *kv = a.kv_rows + (size_t)token * (n + a.rot_dim);
+    const float *rope = a.rope + (size_t)token * a.rot_dim;
+    float sum = 0.0f;
+    for (uint32_t i = lane; i < n; i += 32)
+        sum = fmaf(kv[i], kv[i], sum);
+    const float s = 1.0f / sqrtf(warp_sum(sum) / (float)n + a.eps);
+    for (uint32_t i = lane; i < n; i += 32)
+        key[i] = kv[i] * s * a.norm[i];
+    rotate_into(key + n, kv + n, a.rope ? rope : NULL, a.rot_dim, a.interleaved, lane);
+    __syncwarp(); /* the other lanes' numbers */
+    rope_args r = {};
+    r.kv = a.kv;
+    r.head_dim = n + a.rot_dim;
+    store_head(r, a.kv.k, 0, a.slots[token], key, lane);
+}
+
+/* One warp a head of a token, one more its key; grid: (tokens, (heads + 1) / WARPS). */
+static __global__ void __launch_bounds__(WARPS * 32) latent_kernel(latent_args a)
+{
+    float *key = dynamic_shared<float>();
+    depend();
+    const uint32_t head = blockIdx.y * WARPS + threadIdx.x / 32, lane = threadIdx.x % 32;
+    if (head < a.n_heads)
+        latent_query(a, blockIdx.x, head, lane);
+    else if (head == a.n_heads)
+        latent_key(a, blockIdx.x, key, lane);
+}
+
+extern "C" cudaError_t latent_launch(const struct launch *l, const void *args)
+{
+    const latent_args *a = (const latent_args *)args;
+    return launch(latent_kernel, dim3(a->tokens, a->n_heads / WARPS + 1), WARPS * 32,
+                  (a->rank + a->rot_dim) * sizeof(float), l->stream, l->overlap, *a);
+}
+
 /* Block dst[i] = block src[i] in every stream (layer x {K, V}); grid: (streams, n). T: uint4 where
  * the blocks are multiples of 16 bytes. */
 template <typename T> static __global__ void __launch_bounds__(256) kv_copy_kernel(kv_copy_args a)

@@ -128,7 +128,7 @@ void cuda_moe(struct device *d, float *y, const float *x, uint32_t rows, const s
     if (!base)
         return;
     lay_out(&m, base, rows, p);
-    cuda_linear(d, m.logits, x, rows, p->router, p->router_bias);
+    cuda_linear(d, m.logits, p->router_x ? p->router_x : x, rows, p->router, p->router_bias);
     struct route_args route = {.logits = m.logits,
                                .expert = m.expert,
                                .weight = m.weight,
@@ -141,18 +141,52 @@ void cuda_moe(struct device *d, float *y, const float *x, uint32_t rows, const s
                                .n_groups = p->n_groups,
                                .top_groups = p->top_groups,
                                .group_pairs = p->group_pairs,
-                               .scale = p->scale};
+                               .scale = p->scale,
+                               .jitter = p->jitter,
+                               .expert_scale = p->expert_scale,
+                               .sparse = p->score == MOE_SPARSEMIXER};
     RECORD(d, route_launch, route);
     struct group_args group = {m.expert, m.begin, m.list, pairs, p->n_experts};
     RECORD(d, group_launch, group);
     experts_linear(d, m.hidden, x, &m, p->up, p, rows, p->top_k);
     add_biases(d, m.hidden, p->up_bias, &m, pairs, (p->plain ? 1 : 2) * ffn);
+    if (p->scale_input) {
+        struct pair_scale_args scale = {m.hidden, m.weight, pairs, (p->plain ? 1 : 2) * ffn};
+        RECORD(d, pair_scale_launch, scale);
+    }
     if (p->plain)
         cuda_act(d, m.hidden, pairs, ffn, p->act);
     else
         cuda_act_mul(d, m.gated, m.hidden, pairs, ffn, p->act);
     experts_linear(d, m.out, p->plain ? m.hidden : m.gated, &m, p->down, p, pairs, 1);
     add_biases(d, m.out, p->down_bias, &m, pairs, hidden);
-    struct mix_args mix = {y, m.out, m.weight, rows, hidden, p->top_k, 0};
+    struct mix_args mix = {y, m.out, m.weight, rows, hidden, p->top_k, p->scale_input};
     RECORD(d, mix_launch, mix);
+}
+
+/* ---------------------------------------------------------------- a matrix for each head */
+
+/* As experts, of which every row has all. */
+void cuda_linear_heads(struct device *d, float *y, const float *x, uint32_t rows,
+                       struct weight *const *w, uint32_t n)
+{
+    const size_t begin = (((size_t)n + 1) * sizeof(uint32_t) + 255) & ~(size_t)255;
+    const void *const *table = table_of(d, w, n);
+    if (!rows || !table)
+        return;
+    char *base = cuda_work(d, WORK_MOE, begin + (size_t)rows * n * sizeof(uint32_t));
+    if (!base)
+        return;
+    struct heads_args heads = {(uint32_t *)(void *)base, (uint32_t *)(void *)(base + begin), rows,
+                               n};
+    RECORD(d, heads_launch, heads);
+    struct linear_args a = {.y = y,
+                            .x = x,
+                            .w = w[0]->m,
+                            .table = table,
+                            .list = heads.list,
+                            .begin = heads.begin,
+                            .experts = n,
+                            .per_row = 1};
+    cuda_product(d, &a, rows * n);
 }

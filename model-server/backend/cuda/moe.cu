@@ -73,6 +73,49 @@ static __device__ void close_groups(const route_args &a, float *choice, float *g
     __syncwarp();
 }
 
+/* The share of the best logit in a softmax over those that are close to it, the same in all lanes. */
+static __device__ float sparse_share(const route_args &a, const float *l, const float *open,
+                                     uint32_t best)
+{
+    float sum = 0.0f;
+    for (uint32_t i = 0; i < a.n_experts; i++) {
+        const float size = fabsf(l[i]), by = size > l[best] ? size : l[best];
+        if (open[i] != -INFINITY && !((l[best] - l[i]) / by > 2.0f * a.jitter))
+            sum += math_exp(l[i] - l[best]);
+    }
+    return 1.0f / sum;
+}
+
+/* SparseMixer: see struct moe. p becomes a row's weights, 0 of those that are not chosen. */
+static __device__ void route_sparse(const route_args &a, const float *logits, float *p,
+                                    float *choice, uint32_t lane)
+{
+    for (uint32_t i = lane; i < a.n_experts; i += 32)
+        choice[i] = fmaxf(logits[i], -FLT_MAX), p[i] = 0.0f;
+    __syncwarp();
+    for (uint32_t k = 0; k < a.top_k; k++) {
+        const uint32_t best = warp_best(choice, a.n_experts, lane);
+        const float share = sparse_share(a, logits, choice, best);
+        __syncwarp(); /* all have read it */
+        if (lane == 0)
+            p[best] = copysignf(share, -1.0f), choice[best] = -INFINITY;
+        __syncwarp();
+    }
+}
+
+/* The chosen, those of negative sign, in the order of their numbers. */
+static __device__ void leave_choices(const route_args &a, const float *p, float by)
+{
+    uint32_t *expert = a.expert + (size_t)blockIdx.x * a.top_k;
+    float *weight = a.weight + (size_t)blockIdx.x * a.top_k;
+    for (uint32_t i = 0, k = 0; i < a.n_experts && k < a.top_k; i++)
+        if (signbit(p[i])) {
+            const float w = fabsf(p[i]) / by * a.scale;
+            expert[k] = i;
+            weight[k++] = a.expert_scale ? w * a.expert_scale[i] : w;
+        }
+}
+
 /* One warp a row; grid: (rows). Shared memory: the row's scores, its choices, its groups. The choices
  * leave in the order of the experts' numbers, the order in which they are added up. */
 static __global__ void __launch_bounds__(32) route_kernel(route_args a)
@@ -80,8 +123,15 @@ static __global__ void __launch_bounds__(32) route_kernel(route_args a)
     float *p = dynamic_shared<float>(), *choice = p + a.n_experts;
     depend();
     const uint32_t lane = threadIdx.x;
+    const float *logits = a.logits + (size_t)blockIdx.x * a.n_experts;
     float kept = 0.0f;
-    const float sum = score_row(a, a.logits + (size_t)blockIdx.x * a.n_experts, p, lane);
+    if (a.sparse) {
+        route_sparse(a, logits, p, choice, lane);
+        if (lane == 0)
+            leave_choices(a, p, 1.0f);
+        return;
+    }
+    const float sum = score_row(a, logits, p, lane);
     __syncwarp();
     for (uint32_t i = lane; i < a.n_experts; i += 32)
         choice[i] = fmaxf(a.select_bias ? p[i] + a.select_bias[i] : p[i], -FLT_MAX);
@@ -97,15 +147,8 @@ static __global__ void __launch_bounds__(32) route_kernel(route_args a)
             p[best] = copysignf(v, -1.0f), choice[best] = -INFINITY;
         __syncwarp();
     }
-    if (lane)
-        return;
-    uint32_t *expert = a.expert + (size_t)blockIdx.x * a.top_k;
-    float *weight = a.weight + (size_t)blockIdx.x * a.top_k;
-    for (uint32_t i = 0, k = 0; i < a.n_experts && k < a.top_k; i++)
-        if (signbit(p[i])) {
-            expert[k] = i;
-            weight[k++] = fabsf(p[i]) / (a.renormalise ? kept : sum) * a.scale;
-        }
+    if (lane == 0)
+        leave_choices(a, p, a.renormalise ? kept : sum);
 }
 
 extern "C" cudaError_t route_launch(const struct launch *l, const void *args)
@@ -163,7 +206,7 @@ static __global__ void __launch_bounds__(256) mix_kernel(mix_args a)
     for (uint32_t i = threadIdx.x; i < a.n; i += 256) {
         float sum = 0.0f;
         for (uint32_t k = 0; k < a.top_k; k++)
-            sum = fmaf(w[k], x[(size_t)k * a.n + i], sum);
+            sum = fmaf(a.plain ? 1.0f : w[k], x[(size_t)k * a.n + i], sum);
         a.y[(size_t)blockIdx.x * a.n + i] = sum;
     }
 }
@@ -172,4 +215,36 @@ extern "C" cudaError_t mix_launch(const struct launch *l, const void *args)
 {
     const mix_args *a = (const mix_args *)args;
     return launch(mix_kernel, a->rows, 256, 0, l->stream, l->overlap, *a);
+}
+
+static __global__ void __launch_bounds__(256) heads_kernel(heads_args a)
+{
+    depend();
+    const uint32_t all = a.rows * a.heads;
+    for (uint32_t i = blockIdx.x * 256 + threadIdx.x; i < all; i += gridDim.x * 256)
+        a.list[i] = i % a.rows * a.heads + i / a.rows;
+    for (uint32_t h = blockIdx.x * 256 + threadIdx.x; h <= a.heads; h += gridDim.x * 256)
+        a.begin[h] = h * a.rows;
+}
+
+extern "C" cudaError_t heads_launch(const struct launch *l, const void *args)
+{
+    const heads_args *a = (const heads_args *)args;
+    const uint32_t blocks = (a->rows * a->heads + 255) / 256;
+    return launch(heads_kernel, blocks < 128 ? blocks : 128, 256, 0, l->stream, l->overlap, *a);
+}
+
+/* grid: (pairs) */
+static __global__ void __launch_bounds__(256) pair_scale_kernel(pair_scale_args a)
+{
+    depend();
+    const float w = a.weight[blockIdx.x];
+    for (uint32_t i = threadIdx.x; i < a.n; i += 256)
+        a.y[(size_t)blockIdx.x * a.n + i] *= w;
+}
+
+extern "C" cudaError_t pair_scale_launch(const struct launch *l, const void *args)
+{
+    const pair_scale_args *a = (const pair_scale_args *)args;
+    return launch(pair_scale_kernel, a->pairs, 256, 0, l->stream, l->overlap, *a);
 }

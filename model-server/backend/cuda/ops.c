@@ -62,14 +62,22 @@ void cuda_add_norm(struct device *d, float *y, float *x, const float *r, float s
 void cuda_act_mul(struct device *d, float *y, const float *x, uint32_t rows, uint32_t n,
                   enum act kind)
 {
-    struct act_args a = {y, x, rows, n, kind, true};
+    struct act_args a = {y, x, NULL, rows, n, kind, true};
     if (rows && !wgmma_gate(d, y, x, rows, n, kind) && !fuse_gate(d, y, x, rows, n, kind))
         RECORD(d, act_launch, a);
 }
 
 void cuda_act(struct device *d, float *x, uint32_t rows, uint32_t n, enum act kind)
 {
-    struct act_args a = {x, x, rows, n, kind, false};
+    struct act_args a = {x, x, NULL, rows, n, kind, false};
+    if (rows)
+        RECORD(d, act_launch, a);
+}
+
+void cuda_act_by(struct device *d, float *x, const float *m, uint32_t rows, uint32_t n,
+                 enum act kind)
+{
+    struct act_args a = {x, x, m, rows, n, kind, false};
     if (rows)
         RECORD(d, act_launch, a);
 }
@@ -201,6 +209,9 @@ void cuda_rope_kv(struct device *d, float *qkv, struct kv_cache *kv, uint32_t la
                           .rope = p->rot_dim ? p->rope : NULL,
                           .q_norm = p->q_norm,
                           .k_norm = p->k_norm,
+                          .v_norm = p->v_norm,
+                          .q_scale = p->q_scale,
+                          .clip = p->clip,
                           .slots = d->b.slots,
                           .tokens = d->batch->n_tokens,
                           .n_heads = p->n_heads,
@@ -218,11 +229,30 @@ void cuda_rope_kv(struct device *d, float *qkv, struct kv_cache *kv, uint32_t la
         RECORD(d, rope_launch, a);
 }
 
+void cuda_latent_kv(struct device *d, float *q, const float *kv, struct kv_cache *cache,
+                    uint32_t layer, const struct latent_kv *p)
+{
+    struct latent_args a = {.q = q,
+                            .kv_rows = kv,
+                            .latent = p->latent,
+                            .turned = p->turned,
+                            .rope = p->rope,
+                            .norm = p->norm,
+                            .slots = d->b.slots,
+                            .kv = kv_view(cache, layer),
+                            .tokens = d->batch->n_tokens,
+                            .n_heads = p->n_heads,
+                            .rank = p->rank,
+                            .rot_dim = p->rot_dim,
+                            .interleaved = p->interleaved,
+                            .eps = p->eps};
+    RECORD(d, latent_launch, a);
+}
+
 static void attention_mma(struct device *d, struct attn_args *a)
 {
     const struct batch_record *b = &d->b;
-    if (!batch_tiles(d, a->n_heads / a->n_kv_heads, a->n_kv_heads, a->head_dim))
-        return;
+    batch_tiles(d, a->n_heads / a->n_kv_heads, a->n_kv_heads, a->head_dim);
     if (d->rehearsal) {
         cuda_work(d, WORK_ATTN, batch_split_bytes(d, a->n_heads / a->n_kv_heads, a->head_dim));
         return;
@@ -266,11 +296,16 @@ void cuda_attention(struct device *d, float *o, const float *q, uint32_t q_strid
                           .n_heads = p->n_heads,
                           .n_kv_heads = p->n_kv_heads,
                           .head_dim = p->head_dim,
+                          .v_dim = kv->places[layer].v_dim,
+                          .chunk = p->chunk,
+                          .alibi_bf16 = p->alibi_bf16,
                           .window = p->window,
                           .both = p->both,
                           .scale = p->scale,
                           .softcap = p->softcap};
-    if (d->features & CUDA_TENSOR && !p->both && attn_mma_has(p->head_dim, kv->desc.dtype))
+    const uint32_t group = p->n_heads / p->n_kv_heads;
+    if (d->features & CUDA_TENSOR && !p->both && !p->alibi_bf16 && a.v_dim == a.head_dim &&
+        attn_mma_has(p->head_dim, kv->desc.dtype) && batch_group(d, group))
         attention_mma(d, &a);
     else
         RECORD(d, attn_any_launch, a);

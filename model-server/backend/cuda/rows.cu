@@ -80,7 +80,11 @@ static __global__ void __launch_bounds__(THREADS) act_kernel(act_args a)
     uint64_t all = (uint64_t)a.rows * a.n, step = (uint64_t)gridDim.x * THREADS;
     for (uint64_t i = (uint64_t)blockIdx.x * THREADS + threadIdx.x; i < all; i += step) {
         const float *x = a.gated ? a.x + i + i / a.n * a.n : a.x + i;
-        a.y[i] = a.gated ? math_gate(*x, x[a.n], (enum act)a.act) : math_act(*x, (enum act)a.act);
+        if (a.by)
+            a.y[i] = math_gate(*x, a.by[i], (enum act)a.act);
+        else
+            a.y[i] =
+                a.gated ? math_gate(*x, x[a.n], (enum act)a.act) : math_act(*x, (enum act)a.act);
     }
 }
 

@@ -1,5 +1,5 @@
 /* Falcon 7B, 11B, 40B, 180B (arXiv 2311.16867): parallel branches, one key-value head or a few.
- * The RW models' ALiBi, which is rounded to bfloat16, is refused. */
+ * The RW models have ALiBi, rounded to bfloat16 as they were trained with it. */
 #include "model-server/model/arch.h"
 
 /* One norm feeds both branches but in the models of 40B and 180B. */
@@ -27,15 +27,18 @@ static void configure(struct config *c, struct decoder_spec *s)
     s->vocab = config_vocab(c, "vocab_size");
     s->max_positions = config_u32_or(c, "max_position_embeddings", 2048, 1, 1u << 30);
     s->tied = config_bool_or(c, "tie_word_embeddings", true);
-    config_only(c, "alibi", false);
+    if (config_bool_or(c, "alibi", false))
+        s->alibi = (struct alibi_spec){ALIBI_PAPER, 8, .bf16 = true};
     config_layer_norm(c, s, "layer_norm_epsilon", true);
     layout(c, s);
     s->mlp = MLP_PLAIN;
     s->act = config_act(c, "activation", "gelu");
     s->bias.qkv = s->bias.o = s->bias.mlp = config_bool_or(c, "bias", false);
     s->embed_scale = s->residual_scale = s->logit_scale = 1;
-    s->rope[0].dim = s->head_dim;
-    config_rope(c, s, 10000);
+    if (!s->alibi.order) {
+        s->rope[0].dim = s->head_dim;
+        config_rope(c, s, 10000);
+    }
     for (uint32_t i = 0; i < s->n_layers; i++)
         s->layers[i].attn_scale = spec_head_scale(s);
 }

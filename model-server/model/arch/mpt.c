@@ -7,9 +7,11 @@ static void attention(struct config *c, struct decoder_spec *s)
     const cJSON *a = json_get(c->root, "attn_config");
     const double scale = json_num(a, "softmax_scale", 0);
     if (!json_bool(a, "alibi", true) || json_bool(a, "qk_ln", false) ||
-        json_bool(a, "prefix_lm", false) || json_num(a, "clip_qkv", 0) != 0)
-        config_fail(c, "`attn_config`: only alibi is supported, without qk_ln, prefix_lm and "
-                       "clip_qkv");
+        json_bool(a, "prefix_lm", false))
+        config_fail(c, "`attn_config`: only alibi is supported, without qk_ln and prefix_lm");
+    s->clip_qkv = (float)json_num(a, "clip_qkv", 0);
+    if (s->clip_qkv < 0)
+        config_fail(c, "`clip_qkv` must be positive");
     s->alibi = (struct alibi_spec){ALIBI_MPT, (float)json_num(a, "alibi_bias_max", 8)};
     s->n_kv_heads = (uint32_t)json_num(a, "kv_n_heads", s->n_heads);
     if (s->n_kv_heads < 1 || s->n_kv_heads > s->n_heads || s->n_heads % s->n_kv_heads)

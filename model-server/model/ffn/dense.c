@@ -14,34 +14,34 @@ static bool gated(const struct decoder *d) { return d->spec.mlp != MLP_PLAIN; }
 
 static uint32_t width(const struct decoder *d, uint32_t layer)
 {
-    return (void)layer, (gated(d) ? 3 : 1) * d->split.ffn.n;
+    return (gated(d) ? 3 : 1) * split_ffn(&d->split, &d->spec, layer).n;
 }
 
 /* Gate over up, or up alone: this rank's rows of `ffn`. */
 static int up_parts(struct loader *l, int layer, bool bias, struct mat_part parts[2])
 {
     const struct decoder_spec *s = &l->d->spec;
-    const struct slice f = l->d->split.ffn;
+    const uint32_t ffn = spec_ffn(s, (uint32_t)layer);
+    const struct slice f = split_ffn(&l->d->split, s, (uint32_t)layer);
     if (s->mlp == MLP_GATED_PACKED) {
-        parts[1] =
-            loader_part(l, W_GATE_UP, layer, NO_EXPERT, bias, 2 * (int64_t)s->ffn, s->hidden);
+        parts[1] = loader_part(l, W_GATE_UP, layer, NO_EXPERT, bias, 2 * (int64_t)ffn, s->hidden);
         parts[0] = loader_rows(parts[1], f.first, f.n);
-        parts[1] = loader_rows(parts[1], s->ffn + f.first, f.n);
+        parts[1] = loader_rows(parts[1], ffn + f.first, f.n);
         return 2;
     }
     int n = 0;
     if (s->mlp == MLP_GATED)
-        parts[n++] = loader_rows(loader_part(l, W_GATE, layer, NO_EXPERT, bias, s->ffn, s->hidden),
+        parts[n++] = loader_rows(loader_part(l, W_GATE, layer, NO_EXPERT, bias, ffn, s->hidden),
                                  f.first, f.n);
     parts[n++] =
-        loader_rows(loader_part(l, W_UP, layer, NO_EXPERT, bias, s->ffn, s->hidden), f.first, f.n);
+        loader_rows(loader_part(l, W_UP, layer, NO_EXPERT, bias, ffn, s->hidden), f.first, f.n);
     return n;
 }
 
 static void *load(struct loader *l, uint32_t at)
 {
     const struct decoder_spec *s = &l->d->spec;
-    const struct slice f = l->d->split.ffn;
+    const struct slice f = split_ffn(&l->d->split, s, at);
     const int layer = (int)at;
     struct mat_part parts[2];
     struct dense *y = calloc(1, sizeof(*y));
@@ -50,7 +50,7 @@ static void *load(struct loader *l, uint32_t at)
         return NULL;
     }
     y->up = loader_pack(l, parts, up_parts(l, layer, false, parts), l->d->dtype, l->d->quant);
-    parts[0] = loader_part(l, W_DOWN, layer, NO_EXPERT, false, s->hidden, s->ffn);
+    parts[0] = loader_part(l, W_DOWN, layer, NO_EXPERT, false, s->hidden, spec_ffn(s, at));
     parts[0] = loader_cut(parts[0], 0, s->hidden, f.first, f.n);
     y->down = loader_pack(l, parts, 1, l->d->dtype, l->d->quant);
     if (!s->bias.mlp)
@@ -75,7 +75,7 @@ static int forward(struct decoder *d, const void *self, struct sub_step *s, stru
 {
     const struct dense *y = self;
     const struct decoder_spec *m = &d->spec;
-    const uint32_t ffn = d->split.ffn.n, up_width = gated(d) ? 2 * ffn : ffn;
+    const uint32_t ffn = split_ffn(&d->split, m, s->layer).n, up_width = gated(d) ? 2 * ffn : ffn;
     float *up = work_take(&s->work, s->tokens, up_width), *act = up;
     (void)e;
     layer_project(d, s->layer, &(struct projection){y->up, y->up_bias, LORA_UP, up_width}, up,

@@ -9,7 +9,7 @@ struct experts {
     struct weight **up, **down;               /* [n_experts] of [2 * ffn, hidden], [hidden, ffn] */
     uint32_t n;                               /* experts */
     float *router_bias, *up_bias, *down_bias; /* see struct moe */
-    float *select_bias;
+    float *select_bias, *expert_scale;
     struct weight *shared_up, *shared_down; /* of the expert that every token takes, or NULL */
     struct weight *shared_gate;             /* [1, hidden] */
 };
@@ -23,6 +23,16 @@ static uint32_t width(const struct decoder *d, uint32_t layer)
 
 /* ---------------------------------------------------------------- load */
 
+/* This rank's rows of one expert. */
+static struct mat_part stacked(struct loader *l, enum role role, int layer, int expert)
+{
+    const struct decoder_spec *s = &l->d->spec;
+    const struct slice f = l->d->split.moe_ffn;
+    const struct mat_part all =
+        loader_plain_matrix(l, role, layer, (int64_t)s->moe.n_experts * s->moe.ffn, s->hidden);
+    return loader_rows(all, (uint32_t)expert * s->moe.ffn + f.first, f.n);
+}
+
 /* Gate over up of one expert, or up alone: this rank's rows. Returns how many parts it is. */
 static int up_parts(struct loader *l, int layer, int expert, enum fused fused,
                     struct mat_part parts[2])
@@ -30,6 +40,11 @@ static int up_parts(struct loader *l, int layer, int expert, enum fused fused,
     const struct decoder_spec *s = &l->d->spec;
     const struct slice f = l->d->split.moe_ffn;
     const uint32_t ffn = s->moe.ffn;
+    if (s->moe.layout == EXPERTS_STACKED) {
+        parts[0] = stacked(l, W_MOE_GATE, layer, expert);
+        parts[1] = stacked(l, W_MOE_UP, layer, expert);
+        return 2;
+    }
     if (fused != FUSED_NONE) {
         parts[1] =
             loader_expert(l, W_MOE_GATE_UP, layer, expert, fused, 2 * (int64_t)ffn, s->hidden);
@@ -90,6 +105,11 @@ static void load_experts(struct loader *l, struct experts *y, int layer)
     for (uint32_t i = 0; i < y->n && !l->failed; i++) {
         const int n = up_parts(l, layer, (int)i, fused, parts);
         y->up[i] = loader_pack(l, parts, n, l->d->dtype, quant);
+        if (s->moe.layout == EXPERTS_STACKED) {
+            parts[0] = loader_turned(stacked(l, W_MOE_DOWN, layer, (int)i));
+            y->down[i] = loader_pack(l, parts, 1, l->d->dtype, quant);
+            continue;
+        }
         parts[0] = fused ? loader_expert(l, W_MOE_DOWN, layer, (int)i, fused, s->hidden, ffn)
                          : loader_part(l, W_MOE_DOWN, layer, (int)i, false, s->hidden, ffn);
         parts[0] = loader_cut(parts[0], 0, s->hidden, f.first, f.n);
@@ -152,6 +172,9 @@ static void *load(struct loader *l, uint32_t at)
     if (s->moe.select_bias)
         y->select_bias =
             loader_plain_vector(l, W_SELECT_BIAS, layer, y->n, (struct slice){0, y->n});
+    if (s->moe.expert_scale)
+        y->expert_scale =
+            loader_plain_vector(l, W_EXPERT_SCALE, layer, y->n, (struct slice){0, y->n});
     if (s->moe.shared_ffn)
         load_shared(l, y, layer);
     struct amount before = l->d->weights;
@@ -170,6 +193,7 @@ static void release(struct decoder *d, void *self)
     d->ops->free(d->dev, y->up_bias);
     d->ops->free(d->dev, y->down_bias);
     d->ops->free(d->dev, y->select_bias);
+    d->ops->free(d->dev, y->expert_scale);
     layer_free_weight(d, y->router);
     layer_free_weight(d, y->shared_up);
     layer_free_weight(d, y->shared_down);
@@ -218,6 +242,10 @@ static int forward(struct decoder *d, const void *self, struct sub_step *s, stru
                               .top_k = m->moe.top_k,
                               .renormalise = m->moe.renormalise,
                               .score = m->moe.score,
+                              .jitter = m->moe.jitter,
+                              .scale_input = m->moe.scale_input,
+                              .expert_scale = y->expert_scale,
+                              .router_x = s->router_in,
                               .scale = m->moe.scale,
                               .select_bias = y->select_bias,
                               .n_groups = m->moe.n_groups,

@@ -1,5 +1,6 @@
 /* attention.c - softmax attention over the paged cache: q, k and v of one product, rotation, the
  * cache, the weighted sum, the output projection (arXiv 1706.03762; grouped heads: 2305.13245). */
+#include "model-server/backend/numbers.h"
 #include "model-server/model/decoder.h"
 #include "model-server/model/loader.h"
 #include <math.h>
@@ -11,22 +12,42 @@ struct attention {
     struct weight *gate; /* [heads * head_dim, hidden], or NULL */
     float *qkv_bias, *o_bias;
     float *q_norm, *k_norm; /* [head_dim], or of all this rank's heads */
+    float *v_norm;          /* [head_dim] ones */
     float *sinks, *alibi;   /* [heads] */
 };
 
-static uint32_t kv_width(const struct decoder *d) { return d->split.kv_heads.n * d->spec.head_dim; }
-static uint32_t q_width(const struct decoder *d) { return d->split.heads.n * d->spec.head_dim; }
-
-static uint32_t qkv_width(const struct decoder *d)
+/* Sizes of a layer on this rank. */
+struct shape {
+    uint32_t dim, heads, kv_heads;
+    /* elements of a row: of q; of k, and of v; of what one product makes, which has no k and v
+     * where another layer's are read */
+    uint32_t q, kv, qkv;
+    uint32_t new_kv_heads; /* heads of k, and of v, that the product makes */
+};
+static struct shape shape_of(const struct decoder *d, uint32_t layer)
 {
-    return (d->split.heads.n + 2 * d->split.kv_heads.n) * d->spec.head_dim;
+    struct shape s = {.dim = spec_head_dim(&d->spec, layer),
+                      .heads = d->split.heads.n,
+                      .kv_heads = split_kv_heads(&d->split, &d->spec, layer).n};
+    s.q = s.heads * s.dim;
+    s.kv = s.kv_heads * s.dim;
+    s.new_kv_heads = d->spec.layers[layer].kv_of ? 0 : s.kv_heads;
+    s.qkv = s.q + 2 * s.new_kv_heads * s.dim;
+    return s;
 }
 
 static uint32_t width(const struct decoder *d, uint32_t layer)
 {
-    const uint32_t squares = d->spec.qk_norm == QK_NORM_ALL ? SQUARES : 0;
-    const uint32_t gate = d->spec.attn_gate ? q_width(d) : 0;
-    return (void)layer, qkv_width(d) + q_width(d) + gate + squares;
+    const struct shape s = shape_of(d, layer);
+    const uint32_t gate = d->spec.attn_gate ? s.q : 0;
+    return s.qkv + s.q + gate + (d->spec.qk_norm == QK_NORM_ALL ? SQUARES : 0);
+}
+
+static bool keeps(const struct decoder *d, uint32_t layer, struct kv_layer *out)
+{
+    const struct shape s = shape_of(d, layer);
+    *out = (struct kv_layer){.n_heads = s.kv_heads, .k_dim = s.dim, .v_dim = s.dim};
+    return true;
 }
 
 /* ---------------------------------------------------------------- load */
@@ -37,26 +58,27 @@ static int qkv_parts(struct loader *l, int layer, bool bias, struct mat_part *pa
     static const enum role roles[] = {W_Q, W_K, W_V};
     const struct decoder_spec *s = &l->d->spec;
     const struct split *sp = &l->d->split;
-    const uint32_t all = (s->n_heads + 2 * s->n_kv_heads) * s->head_dim;
+    const uint32_t at = (uint32_t)layer, dim = spec_head_dim(s, at), kv = spec_kv_heads(s, at);
+    const uint32_t all = (s->n_heads + 2 * kv) * dim;
     const bool packed = s->qkv != QKV_SEPARATE;
     struct mat_part whole = {0};
     int n = 0;
     if (packed)
         whole = loader_part(l, W_QKV, layer, NO_EXPERT, bias, all, s->hidden);
-    for (int p = 0; p < 3; p++) {
-        const struct slice heads = p == 0 ? sp->heads : sp->kv_heads;
-        const uint32_t of = p ? s->n_kv_heads : s->n_heads * (s->attn_gate ? 2 : 1);
+    for (int p = 0; p < (s->layers[layer].kv_of ? 1 : 3); p++) {
+        const enum role role = roles[p == 2 && s->layers[layer].k_is_v ? 1 : p];
+        const struct slice heads = p == 0 ? sp->heads : split_kv_heads(sp, s, at);
+        const uint32_t of = p ? kv : s->n_heads * (s->attn_gate ? 2 : 1);
         uint32_t end = UINT32_MAX;
         if (!packed)
-            whole = loader_part(l, roles[p], layer, NO_EXPERT, bias, (int64_t)of * s->head_dim,
-                                s->hidden);
+            whole = loader_part(l, role, layer, NO_EXPERT, bias, (int64_t)of * dim, s->hidden);
         for (uint32_t h = heads.first; h < heads.first + heads.n; h++) {
-            uint32_t row = spec_qkv_row(s, p, h);
+            uint32_t row = spec_qkv_row(s, at, p, h);
             if (row == end)
-                parts[n - 1].rows += s->head_dim;
+                parts[n - 1].rows += dim;
             else
-                parts[n++] = loader_rows(whole, row, s->head_dim);
-            end = row + s->head_dim;
+                parts[n++] = loader_rows(whole, row, dim);
+            end = row + dim;
         }
     }
     return n;
@@ -64,8 +86,8 @@ static int qkv_parts(struct loader *l, int layer, bool bias, struct mat_part *pa
 
 static void load_qkv(struct loader *l, struct attention *a, int layer)
 {
-    const struct split *sp = &l->d->split;
-    struct mat_part *parts = calloc(sp->heads.n + 2 * sp->kv_heads.n, sizeof(*parts));
+    const struct shape m = shape_of(l->d, (uint32_t)layer);
+    struct mat_part *parts = calloc(m.heads + 2 * (size_t)m.kv_heads, sizeof(*parts));
     if (!parts) {
         loader_nomem(l);
         return;
@@ -86,11 +108,11 @@ static void load_gate(struct loader *l, struct attention *a, int layer)
         loader_nomem(l);
         return;
     }
-    const struct mat_part whole = loader_part(l, W_Q, layer, NO_EXPERT, false,
-                                              (int64_t)2 * s->n_heads * s->head_dim, s->hidden);
+    const uint32_t at = (uint32_t)layer, dim = spec_head_dim(s, at);
+    const struct mat_part whole =
+        loader_part(l, W_Q, layer, NO_EXPERT, false, (int64_t)2 * s->n_heads * dim, s->hidden);
     for (uint32_t h = 0; h < heads.n; h++)
-        parts[h] =
-            loader_rows(whole, spec_qkv_row(s, 0, heads.first + h) + s->head_dim, s->head_dim);
+        parts[h] = loader_rows(whole, spec_qkv_row(s, at, 0, heads.first + h) + dim, dim);
     a->gate = loader_pack(l, parts, (int)heads.n, l->d->dtype, l->d->quant);
     free(parts);
 }
@@ -99,27 +121,42 @@ static void load_o(struct loader *l, struct attention *a, int layer)
 {
     const struct decoder_spec *s = &l->d->spec;
     const struct slice h = l->d->split.heads;
-    struct mat_part o =
-        loader_part(l, W_O, layer, NO_EXPERT, false, s->hidden, (int64_t)s->n_heads * s->head_dim);
-    o = loader_cut(o, 0, s->hidden, (int64_t)h.first * s->head_dim, (int64_t)h.n * s->head_dim);
+    const int64_t dim = spec_head_dim(s, (uint32_t)layer);
+    struct mat_part o = loader_part(l, W_O, layer, NO_EXPERT, false, s->hidden, s->n_heads * dim);
+    o = loader_cut(o, 0, s->hidden, h.first * dim, h.n * dim);
     a->o = loader_pack(l, &o, 1, l->d->dtype, l->d->quant);
     if (s->bias.o && l->d->split.rank == 0) /* added once, before the sum over ranks */
         a->o_bias = loader_bias(l, W_O, layer, s->hidden);
 }
 
+/* The weights of a norm that has none. */
+static float *ones(struct loader *l, uint32_t layer)
+{
+    float host[ROPE_MAX_DIM];
+    const uint32_t dim = spec_head_dim(&l->d->spec, layer);
+    for (uint32_t i = 0; i < dim; i++)
+        host[i] = 1;
+    return loader_host_vector(l, host, dim);
+}
+
 static void load_qk_norms(struct loader *l, struct attention *a, int layer)
 {
     const struct decoder_spec *s = &l->d->spec;
-    const struct split *sp = &l->d->split;
-    const uint32_t dim = s->head_dim;
+    const struct slice h = l->d->split.heads, g = split_kv_heads(&l->d->split, s, (uint32_t)layer);
+    const uint32_t dim = spec_head_dim(s, (uint32_t)layer), kv = spec_kv_heads(s, (uint32_t)layer);
     if (s->qk_norm == QK_NORM_HEAD) {
         a->q_norm = loader_weight_vector(l, W_Q_NORM, layer, dim);
-        a->k_norm = loader_weight_vector(l, W_K_NORM, layer, dim);
+        if (!s->layers[layer].kv_of)
+            a->k_norm = loader_weight_vector(l, W_K_NORM, layer, dim);
+    } else if (s->qk_norm == QK_NORM_PLAIN) {
+        if (s->rope[s->layers[layer].rope].kind) {
+            a->q_norm = ones(l, (uint32_t)layer);
+            a->k_norm = ones(l, (uint32_t)layer);
+        }
     } else if (s->qk_norm != QK_NORM_NONE) {
-        const struct slice q = {sp->heads.first * dim, sp->heads.n * dim},
-                           k = {sp->kv_heads.first * dim, sp->kv_heads.n * dim};
+        const struct slice q = {h.first * dim, h.n * dim}, k = {g.first * dim, g.n * dim};
         a->q_norm = loader_weight_slice(l, W_Q_NORM, layer, s->n_heads * dim, q);
-        a->k_norm = loader_weight_slice(l, W_K_NORM, layer, s->n_kv_heads * dim, k);
+        a->k_norm = loader_weight_slice(l, W_K_NORM, layer, kv * dim, k);
     }
 }
 
@@ -152,6 +189,8 @@ static void load_alibi(struct loader *l, struct attention *a)
     }
     for (uint32_t i = 0; i < h.n; i++)
         slopes[i] = alibi_slope(&l->d->spec, h.first + i);
+    for (uint32_t i = 0; l->d->spec.alibi.bf16 && i < h.n; i++)
+        slopes[i] = f32_of_bf16(bf16_of_f32(slopes[i]));
     a->alibi = loader_host_vector(l, slopes, h.n);
     free(slopes);
 }
@@ -169,6 +208,8 @@ static void *load(struct loader *l, uint32_t layer)
         load_gate(l, a, (int)layer);
     load_qk_norms(l, a, (int)layer);
     load_o(l, a, (int)layer);
+    if (s->v_norm)
+        a->v_norm = ones(l, layer);
     if (s->alibi.order)
         load_alibi(l, a);
     if (s->sinks)
@@ -179,7 +220,8 @@ static void *load(struct loader *l, uint32_t layer)
 static void release(struct decoder *d, void *self)
 {
     struct attention *a = self;
-    float *vectors[] = {a->qkv_bias, a->o_bias, a->q_norm, a->k_norm, a->sinks, a->alibi};
+    float *vectors[] = {a->qkv_bias, a->o_bias, a->q_norm, a->k_norm,
+                        a->v_norm,   a->sinks,  a->alibi};
     for (size_t i = 0; i < sizeof(vectors) / sizeof(vectors[0]); i++)
         d->ops->free(d->dev, vectors[i]);
     layer_free_weight(d, a->qkv);
@@ -192,72 +234,79 @@ static void release(struct decoder *d, void *self)
 
 /* With norms over all heads: `squares`, summed over ranks. A key-value head that several ranks keep
  * counts as often, in the sum and in the number of elements. */
-static void rotate_and_store(struct decoder *d, const struct attention *a, uint32_t layer,
+static void rotate_and_store(struct decoder *d, const struct attention *a, const struct sub_step *t,
                              float *qkv, const float *squares)
 {
     const uint32_t world = (uint32_t)d->split.world;
     const bool by_head = d->spec.qk_norm == QK_NORM_BY_HEAD;
     const struct decoder_spec *m = &d->spec;
-    const struct layer_spec *ls = &m->layers[layer];
+    const struct layer_spec *ls = &m->layers[t->layer];
     const struct rope_spec *rope = &m->rope[ls->rope];
-    d->ops->rope_kv(d->dev, qkv, d->kv, d->encodes ? 0 : ls->cache,
-                    &(struct rope_kv){.n_heads = d->split.heads.n,
-                                      .n_kv_heads = d->split.kv_heads.n,
-                                      .head_dim = m->head_dim,
+    const struct shape s = shape_of(d, t->layer);
+    d->ops->rope_kv(d->dev, qkv, d->kv, t->kv,
+                    &(struct rope_kv){.n_heads = s.heads,
+                                      .n_kv_heads = s.new_kv_heads,
+                                      .head_dim = s.dim,
                                       .rot_dim = rope->kind ? rope->dim : 0,
                                       .interleaved = rope->interleaved,
                                       .rope = rope->kind ? d->scratch.rope[ls->rope] : NULL,
                                       .q_norm = a->q_norm,
                                       .k_norm = a->k_norm,
+                                      .v_norm = a->v_norm,
+                                      .q_scale = ls->q_grows ? d->scratch.q_scale : NULL,
+                                      .clip = m->clip_qkv,
                                       .norm_eps = m->norm.eps,
                                       .norm_kind = by_head ? m->norm.kind : NORM_RMS,
                                       .norm_by_head = by_head,
                                       .squares = squares,
-                                      .q_all = world * q_width(d),
-                                      .k_all = world * kv_width(d)});
+                                      .q_all = world * s.q,
+                                      .k_all = world * s.kv});
 }
 
-static void gate(struct decoder *d, const struct attention *a, struct sub_step *s, float *att)
+static void gate(struct decoder *d, const struct attention *a, struct sub_step *t, float *att)
 {
-    const uint32_t width = q_width(d);
-    float *by = work_take(&s->work, s->tokens, width);
-    d->ops->linear(d->dev, by, s->in, s->tokens, a->gate, NULL);
-    d->ops->gate_norm(d->dev, att, width, s->tokens, width,
+    const uint32_t width = shape_of(d, t->layer).q;
+    float *by = work_take(&t->work, t->tokens, width);
+    d->ops->linear(d->dev, by, t->in, t->tokens, a->gate, NULL);
+    d->ops->gate_norm(d->dev, att, width, t->tokens, width,
                       &(struct gate_norm){.kind = GATE_SIGMOID, .gate = by, .stride = width});
 }
 
-static int forward(struct decoder *d, const void *self, struct sub_step *s, struct err *e)
+static int forward(struct decoder *d, const void *self, struct sub_step *t, struct err *e)
 {
     const struct attention *a = self;
     const struct decoder_spec *m = &d->spec;
-    const struct layer_spec *ls = &m->layers[s->layer];
-    float *qkv = work_take(&s->work, s->tokens, qkv_width(d));
-    float *att = work_take(&s->work, s->tokens, q_width(d));
-    layer_project(d, s->layer, &(struct projection){a->qkv, a->qkv_bias, LORA_QKV, qkv_width(d)},
-                  qkv, s->in, m->hidden, s->tokens);
+    const struct layer_spec *ls = &m->layers[t->layer];
+    const struct shape s = shape_of(d, t->layer);
+    float *qkv = work_take(&t->work, t->tokens, s.qkv);
+    float *att = work_take(&t->work, t->tokens, s.q);
+    layer_project(d, t->layer, &(struct projection){a->qkv, a->qkv_bias, LORA_QKV, s.qkv}, qkv,
+                  t->in, m->hidden, t->tokens);
     float *squares = NULL;
     if (m->qk_norm == QK_NORM_ALL) {
-        squares = work_take(&s->work, s->tokens, SQUARES);
-        d->ops->row_squares(d->dev, squares, qkv, qkv_width(d), s->tokens, q_width(d), kv_width(d));
-        if (layer_sum(d, squares, (size_t)s->tokens * SQUARES, e))
+        squares = work_take(&t->work, t->tokens, SQUARES);
+        d->ops->row_squares(d->dev, squares, qkv, s.qkv, t->tokens, s.q, s.kv);
+        if (layer_sum(d, squares, (size_t)t->tokens * SQUARES, e))
             return -1;
     }
-    rotate_and_store(d, a, s->layer, qkv, squares);
-    d->ops->attention(d->dev, att, qkv, qkv_width(d), d->kv, d->encodes ? 0 : ls->cache,
-                      &(struct attn){.n_heads = d->split.heads.n,
-                                     .n_kv_heads = d->split.kv_heads.n,
-                                     .head_dim = m->head_dim,
+    rotate_and_store(d, a, t, qkv, squares);
+    d->ops->attention(d->dev, att, qkv, s.qkv, d->kv, t->kv,
+                      &(struct attn){.n_heads = s.heads,
+                                     .n_kv_heads = s.kv_heads,
+                                     .head_dim = s.dim,
                                      .scale = ls->attn_scale,
                                      .softcap = m->attn_softcap,
                                      .window = ls->window,
+                                     .chunk = ls->chunk,
                                      .alibi = a->alibi,
+                                     .alibi_bf16 = m->alibi.bf16,
                                      .sinks = a->sinks,
                                      .both = m->both_ways});
     if (a->gate)
-        gate(d, a, s, att);
-    layer_project(d, s->layer, &(struct projection){a->o, a->o_bias, LORA_O, m->hidden}, s->out,
-                  att, q_width(d), s->tokens);
+        gate(d, a, t, att);
+    layer_project(d, t->layer, &(struct projection){a->o, a->o_bias, LORA_O, m->hidden}, t->out,
+                  att, s.q, t->tokens);
     return 0;
 }
 
-const struct sublayer_ops mixer_attention = {"attention", width, load, release, forward};
+const struct sublayer_ops mixer_attention = {"attention", width, load, release, forward, keeps};

@@ -47,12 +47,13 @@ static void test_key_value_heads(void **state)
         struct split s;
         struct err e = ERR_INIT;
         assert_int_equal(split_make(&s, &m, cases[i].rank, cases[i].world, &e), 0);
-        assert_int_equal(s.kv_heads.first, cases[i].first);
-        assert_int_equal(s.kv_heads.n, cases[i].n);
+        const struct slice kv = split_kv_heads(&s, &m, 0);
+        assert_int_equal(kv.first, cases[i].first);
+        assert_int_equal(kv.n, cases[i].n);
         /* each local head finds its key-value head by the same rule as in the whole model */
-        uint32_t g = m.n_heads / m.n_kv_heads, local = s.heads.n / s.kv_heads.n;
+        uint32_t g = m.n_heads / m.n_kv_heads, local = s.heads.n / kv.n;
         for (uint32_t h = 0; h < s.heads.n; h++)
-            assert_int_equal((s.heads.first + h) / g, s.kv_heads.first + h / local);
+            assert_int_equal((s.heads.first + h) / g, kv.first + h / local);
     }
 }
 
@@ -128,15 +129,15 @@ static void test_packed_rows(void **state)
         m.qkv = layouts[l];
         for (int part = 0; part < 3; part++)
             for (uint32_t h = 0; h < (part ? m.n_kv_heads : m.n_heads); h++)
-                seen[spec_qkv_row(&m, part, h) / m.head_dim]++;
+                seen[spec_qkv_row(&m, 0, part, h) / m.head_dim]++;
         for (size_t i = 0; i < sizeof(seen); i++)
             assert_int_equal(seen[i], 1);
     }
     struct decoder_spec m = spec(8, 2, 128, 320);
     m.qkv = QKV_GROUPED; /* q0 q1 q2 q3 k0 v0 q4 q5 q6 q7 k1 v1 */
-    assert_int_equal(spec_qkv_row(&m, 0, 4), 6 * 4);
-    assert_int_equal(spec_qkv_row(&m, 1, 1), 10 * 4);
-    assert_int_equal(spec_qkv_row(&m, 2, 0), 5 * 4);
+    assert_int_equal(spec_qkv_row(&m, 0, 0, 4), 6 * 4);
+    assert_int_equal(spec_qkv_row(&m, 0, 1, 1), 10 * 4);
+    assert_int_equal(spec_qkv_row(&m, 0, 2, 0), 5 * 4);
 }
 
 int main(void)

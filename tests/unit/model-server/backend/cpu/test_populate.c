@@ -8,8 +8,7 @@
 enum { PAGE = 4096 };
 
 static const struct kv_desc desc = {.n_layers = 4,
-                                    .n_kv_heads = 4,
-                                    .head_dim = 64,
+                                    .each = {.n_heads = 4, .k_dim = 64, .v_dim = 64},
                                     .block_size = 16,
                                     .n_blocks = 8192,
                                     .dtype = KV_F16};
@@ -37,19 +36,19 @@ static void the_first_blocks_are_in_memory(void **state)
     assert_non_null(kv);
     const size_t front = cpu_kv_front(kv);
     size_t none = 0;
-    assert_true(front >= 2 * kv->block_bytes);
+    assert_true(front >= 2);
     for (uint32_t l = 0; l < desc.n_layers; l++)
-        for (uint32_t h = 0; h < 2 * desc.n_kv_heads; h++)
-            none += absent(kv_stream(kv, l, h % 2, h / 2), front);
+        for (uint32_t h = 0; h < 2 * desc.each.n_heads; h++)
+            none += absent(kv_stream(kv, l, h % 2, h / 2)->data,
+                           front * kv_stream(kv, l, h % 2, h / 2)->block_bytes);
     assert_int_equal(none, 0);
     cpu_kv_free(d, kv);
     backend_cpu.close(d);
 }
 
-static size_t front_of(struct kv_desc k)
+static uint32_t front_of(struct kv_desc k)
 {
-    struct kv_cache kv = {.desc = k};
-    kv.block_bytes = kv_page_bytes(k.dtype, k.head_dim) * (k.block_size / KV_PAGE);
+    struct kv_cache kv = {.desc = k, .block_bytes = cpu_kv_block_bytes(&k)};
     return cpu_kv_front(&kv);
 }
 
@@ -57,20 +56,17 @@ static void the_front_is_bounded(void **state)
 {
     struct kv_desc k = desc;
     (void)state;
-    const size_t block = kv_page_bytes(k.dtype, k.head_dim);
-    assert_int_equal(front_of(k), 257 * block); /* 4096 tokens, and block 0 */
-    k.n_blocks = 3;                             /* a small cache: all of it */
-    assert_int_equal(front_of(k), 3 * block);
+    assert_int_equal(front_of(k), 257); /* 4096 tokens, and block 0 */
+    k.n_blocks = 3;                     /* a small cache: all of it */
+    assert_int_equal(front_of(k), 3);
     k = desc; /* a large model: not more than 1 GiB of all streams */
     k.n_layers = 126;
-    k.n_kv_heads = 16;
-    k.head_dim = 256;
-    const size_t streams = (size_t)2 * k.n_layers * k.n_kv_heads;
-    assert_true(front_of(k) * streams <= (size_t)1 << 30);
-    assert_true(front_of(k) >= 2 * kv_page_bytes(k.dtype, k.head_dim));
+    k.each = (struct kv_layer){.n_heads = 16, .k_dim = 256, .v_dim = 256};
+    assert_true(front_of(k) * cpu_kv_block_bytes(&k) <= (size_t)1 << 30);
+    assert_true(front_of(k) >= 2);
     k.n_layers = 512; /* never less than what any request touches */
-    k.n_kv_heads = 128;
-    assert_int_equal(front_of(k), 2 * kv_page_bytes(k.dtype, k.head_dim));
+    k.each.n_heads = 128;
+    assert_int_equal(front_of(k), 2);
 }
 
 int main(void)

@@ -1,0 +1,130 @@
+/* Gemma 4, the text decoder: heads of two sizes, keys that are values too, values normalised, a
+ * factor for each layer; in the small ones embeddings of each layer and keys and values that
+ * several layers share. */
+#include "common/json.h"
+#include "model-server/model/arch.h"
+#include <stdio.h>
+
+/* All but every sixth and the last. */
+static bool sliding(const struct config *c, uint32_t layer)
+{
+    return (layer + 1) % 6 != 0 && layer + 1 != (uint32_t)json_num(c->root, "num_hidden_layers", 0);
+}
+
+/* Of a full layer: what `key` says of it in per_layer_config (transformers 5), or `global`. */
+static uint32_t full_size(struct config *c, uint32_t layer, const char *key, const char *global,
+                          uint32_t def)
+{
+    char index[16];
+    snprintf(index, sizeof(index), "%u", layer);
+    const cJSON *own = json_get(json_get(c->root, "per_layer_config"), index);
+    const double n = json_num(own, key, 0);
+    if (n >= 1 && n <= 65536)
+        return (uint32_t)n;
+    return config_u32_or(c, global, def, 1, 65536);
+}
+
+static void layer_sizes(struct config *c, struct decoder_spec *s)
+{
+    const bool k_is_v = config_bool_or(c, "attention_k_eq_v", false);
+    for (uint32_t i = 0; i < s->n_layers; i++) {
+        struct layer_spec *l = &s->layers[i];
+        l->attn_scale = 1;
+        l->rope = l->window ? 1 : 0;
+        if (l->window)
+            continue;
+        l->head_dim = full_size(c, i, "head_dim", "global_head_dim", s->head_dim);
+        l->n_kv_heads =
+            full_size(c, i, "num_key_value_heads",
+                      k_is_v ? "num_global_key_value_heads" : "num_key_value_heads", s->n_kv_heads);
+        l->k_is_v = k_is_v;
+        if (l->head_dim > ROPE_MAX_DIM || s->n_heads % l->n_kv_heads)
+            config_fail(c, "layer %u: %u heads of %u, %u of keys and values", i, s->n_heads,
+                        l->head_dim, l->n_kv_heads);
+        s->rope[0].dim = l->head_dim;
+    }
+}
+
+/* The last layers read the keys and values of the last layer of their kind before them. */
+static void share_kv(struct config *c, struct decoder_spec *s)
+{
+    const uint32_t n = config_u32_or(c, "num_kv_shared_layers", 0, 0, s->n_layers - 1);
+    const bool wide = config_bool_or(c, "use_double_wide_mlp", false);
+    for (uint32_t i = s->n_layers - n; i < s->n_layers; i++) {
+        struct layer_spec *l = &s->layers[i];
+        for (uint32_t k = 0; k < s->n_layers - n; k++)
+            if (!s->layers[k].window == !l->window)
+                l->kv_of = k + 1;
+        if (!l->kv_of)
+            config_fail(c, "layer %u shares keys and values with none before it", i);
+        l->ffn = wide ? 2 * s->ffn : 0;
+    }
+}
+
+static void experts(struct config *c, struct decoder_spec *s)
+{
+    s->moe.n_experts = config_u32_or(c, "num_experts", 128, 1, 4096);
+    s->moe.top_k = config_u32_or(c, "top_k_experts", 8, 1, 4096);
+    s->moe.ffn = config_dim(c, "moe_intermediate_size");
+    s->moe.renormalise = s->moe.expert_scale = s->moe.beside = true;
+    config_check_moe(c, s);
+    for (uint32_t i = 0; i < s->n_layers; i++)
+        s->layers[i].moe = true;
+}
+
+static void configure(struct config *c, struct decoder_spec *s)
+{
+    config_decoder(c, s,
+                   &(struct config_defaults){
+                       .head_dim = 256, .max_positions = 131072, .norm_eps = 1e-6, .tied = true});
+    s->act = config_act(c, "hidden_activation", "gelu_pytorch_tanh");
+    s->norms = NORM_AROUND;
+    s->qk_norm = QK_NORM_HEAD;
+    s->v_norm = s->layer_scale = true;
+    s->embed_scale = sqrtf((float)s->hidden);
+    s->bias.qkv = s->bias.o = config_bool_or(c, "attention_bias", false);
+    s->logit_softcap = (float)config_softcap(c, "final_logit_softcapping", 0);
+    s->per_layer = config_u32_or(c, "hidden_size_per_layer_input", 0, 0, 65536);
+    config_windows(c, s, 512, sliding);
+    s->rope[0].dim = s->head_dim;
+    layer_sizes(c, s);
+    config_rope(c, s, 1000000);
+    config_window_rope(c, s, 10000);
+    s->rope[1].dim = s->head_dim;
+    share_kv(c, s);
+    if (config_bool_or(c, "enable_moe_block", false))
+        experts(c, s);
+}
+
+const struct arch arch_gemma4 = {
+    .types = (const char *const[]){"gemma4_text", NULL},
+    .prefix = "model.",
+    .names = {NAMES_LLAMA_OUTER,
+              NAMES_LLAMA_QKV,
+              NAMES_LLAMA_O,
+              NAMES_QK_NORM,
+              [W_POST_ATTN_NORM] = "model.layers.*.post_attention_layernorm",
+              [W_MLP_NORM] = "model.layers.*.pre_feedforward_layernorm",
+              [W_POST_MLP_NORM] = "model.layers.*.post_feedforward_layernorm",
+              [W_GATE] = "model.layers.*.mlp.gate_proj",
+              [W_UP] = "model.layers.*.mlp.up_proj",
+              [W_DOWN] = "model.layers.*.mlp.down_proj",
+              [W_ROUTER] = "model.layers.*.router.proj",
+              [W_ROUTER_SCALE] = "model.layers.*.router.scale",
+              [W_EXPERT_SCALE] = "model.layers.*.router.per_expert_scale",
+              [W_MOE_GATE_UP] = "model.layers.*.experts.gate_up_proj",
+              [W_MOE_GATE] = "model.layers.*.experts.*.gate_proj",
+              [W_MOE_UP] = "model.layers.*.experts.*.up_proj",
+              [W_MOE_DOWN] = "model.layers.*.experts.down_proj|model.layers.*.experts.*.down_proj",
+              [W_MOE_NORM] = "model.layers.*.pre_feedforward_layernorm_2",
+              [W_POST_MOE_NORM] = "model.layers.*.post_feedforward_layernorm_2",
+              [W_POST_DENSE_NORM] = "model.layers.*.post_feedforward_layernorm_1",
+              [W_LAYER_SCALE] = "model.layers.*.layer_scalar",
+              [W_LAYER_EMBED] = "model.embed_tokens_per_layer",
+              [W_LAYER_EMBED_PROJ] = "model.per_layer_model_projection",
+              [W_LAYER_EMBED_NORM] = "model.per_layer_projection_norm",
+              [W_LAYER_EMBED_GATE] = "model.layers.*.per_layer_input_gate",
+              [W_LAYER_EMBED_OUT] = "model.layers.*.per_layer_projection",
+              [W_LAYER_EMBED_POST_NORM] = "model.layers.*.post_per_layer_input_norm"},
+    .configure = configure,
+};

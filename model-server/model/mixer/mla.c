@@ -1,0 +1,232 @@
+/* mla.c - latent attention (DeepSeek-V2, arXiv 2405.04434): all heads share one key of kv_rank +
+ * rope numbers a token, the latent and a rotated part; the latent is the value, too.
+ *
+ * kv_b, which makes each head's keys and values of the latent, is absorbed: its key rows turn a
+ * query into one for latents, its value rows turn a sum of latents into one of values. This form
+ * is taken for prompts as for single tokens: see docs/decisions/latent-attention.md. Heads are
+ * split over ranks; the latent is the same on each. */
+#include "model-server/model/decoder.h"
+#include "model-server/model/loader.h"
+#include <stdlib.h>
+
+struct mla {
+    struct weight *q_a;             /* [q_rank, hidden], or NULL */
+    struct weight *q_nope, *q_rope; /* [heads * nope], [heads * rope] of hidden or q_rank */
+    struct weight *kv_a;            /* [kv_rank + rope, hidden] */
+    struct weight *o;               /* [hidden, heads * v] */
+    struct weight **k_up, **v_up;   /* [heads] of [kv_rank, nope] and [v, kv_rank] */
+    uint32_t heads;
+    struct norm q_norm; /* [q_rank] */
+    float *kv_norm;     /* [kv_rank] */
+};
+
+/* Elements of a row on this rank. */
+struct shape {
+    uint32_t heads, nope, rope, latent, key, q, v;
+};
+static struct shape shape_of(const struct decoder *d)
+{
+    const struct mla_spec *m = &d->spec.mla;
+    const uint32_t h = d->split.heads.n;
+    return (struct shape){.heads = h,
+                          .nope = h * m->nope,
+                          .rope = h * m->rope,
+                          .latent = h * m->kv_rank,
+                          .key = m->kv_rank + m->rope,
+                          .q = h * (m->kv_rank + m->rope),
+                          .v = h * m->v};
+}
+
+static uint32_t width(const struct decoder *d, uint32_t layer)
+{
+    const struct shape s = shape_of(d);
+    return (void)layer, d->spec.mla.q_rank + s.nope + s.rope + s.latent + s.q + s.key + s.v;
+}
+
+static bool keeps(const struct decoder *d, uint32_t layer, struct kv_layer *out)
+{
+    const struct mla_spec *m = &d->spec.mla;
+    *out = (struct kv_layer){
+        .n_heads = 1, .k_dim = m->kv_rank + m->rope, .v_dim = m->kv_rank, .latent = true};
+    return (void)layer, true;
+}
+
+/* ---------------------------------------------------------------- load */
+
+static struct weight *pack(struct loader *l, struct mat_part p)
+{
+    return loader_pack(l, &p, 1, l->d->dtype, l->d->quant);
+}
+
+/* Rows [at, at + n) of each of this rank's heads, which have `each` rows. */
+static struct weight *pack_heads(struct loader *l, int layer, uint32_t at, uint32_t n)
+{
+    const struct decoder_spec *s = &l->d->spec;
+    const struct mla_spec *m = &s->mla;
+    const struct slice h = l->d->split.heads;
+    const uint32_t each = m->nope + m->rope;
+    struct mat_part *parts = calloc(h.n, sizeof(*parts));
+    if (!parts) {
+        loader_nomem(l);
+        return NULL;
+    }
+    const struct mat_part whole =
+        loader_part(l, m->q_rank ? W_Q_B : W_Q, layer, NO_EXPERT, false, (int64_t)s->n_heads * each,
+                    m->q_rank ? m->q_rank : s->hidden);
+    for (uint32_t i = 0; i < h.n; i++)
+        parts[i] = loader_rows(whole, (h.first + i) * each + at, n);
+    struct weight *w = loader_pack(l, parts, (int)h.n, l->d->dtype, l->d->quant);
+    free(parts);
+    return w;
+}
+
+static void load_q(struct loader *l, struct mla *a, int layer)
+{
+    const struct decoder_spec *s = &l->d->spec;
+    const struct mla_spec *m = &s->mla;
+    if (m->q_rank) {
+        a->q_a = pack(l, loader_part(l, W_Q_A, layer, NO_EXPERT, false, m->q_rank, s->hidden));
+        a->q_norm = (struct norm){.kind = NORM_RMS, .eps = m->eps};
+        a->q_norm.w = loader_weight_vector(l, W_Q_A_NORM, layer, m->q_rank);
+    }
+    a->q_nope = pack_heads(l, layer, 0, m->nope);
+    a->q_rope = pack_heads(l, layer, m->nope, m->rope);
+}
+
+/* The two halves of each head of kv_b, in the checkpoint's type: they are a thousandth of a large
+ * model, and what all of its keys and values pass through. */
+static void load_kv_b(struct loader *l, struct mla *a, int layer)
+{
+    const struct decoder_spec *s = &l->d->spec;
+    const struct mla_spec *m = &s->mla;
+    const struct slice h = l->d->split.heads;
+    const uint32_t each = m->nope + m->v;
+    struct mat_part all =
+        loader_part(l, W_KV_B, layer, NO_EXPERT, false, (int64_t)s->n_heads * each, m->kv_rank);
+    all = loader_rows(all, h.first * each, h.n * each);
+    loader_numbers(l, &all);
+    l->hold = true;
+    for (uint32_t i = 0; i < h.n && !l->failed; i++) {
+        struct mat_part k = loader_turned(loader_rows(all, i * each, m->nope));
+        struct mat_part v = loader_rows(all, i * each + m->nope, m->v);
+        a->k_up[i] = loader_pack(l, &k, 1, l->d->dtype, QUANT_NONE);
+        a->v_up[i] = loader_pack(l, &v, 1, l->d->dtype, QUANT_NONE);
+    }
+    l->hold = false;
+    loader_drop(l);
+}
+
+static void *load(struct loader *l, uint32_t at)
+{
+    const struct decoder_spec *s = &l->d->spec;
+    const struct mla_spec *m = &s->mla;
+    const struct slice h = l->d->split.heads;
+    const int layer = (int)at;
+    struct mla *a = calloc(1, sizeof(*a));
+    if (!a || !(a->k_up = calloc(h.n, sizeof(struct weight *))) ||
+        !(a->v_up = calloc(h.n, sizeof(struct weight *)))) {
+        loader_nomem(l);
+        return a;
+    }
+    a->heads = h.n;
+    load_q(l, a, layer);
+    a->kv_a =
+        pack(l, loader_part(l, W_KV_A, layer, NO_EXPERT, false, m->kv_rank + m->rope, s->hidden));
+    a->kv_norm = loader_weight_vector(l, W_KV_A_NORM, layer, m->kv_rank);
+    load_kv_b(l, a, layer);
+    struct mat_part o =
+        loader_part(l, W_O, layer, NO_EXPERT, false, s->hidden, (int64_t)s->n_heads * m->v);
+    a->o = pack(l, loader_cut(o, 0, s->hidden, (int64_t)h.first * m->v, (int64_t)h.n * m->v));
+    return a;
+}
+
+static void release(struct decoder *d, void *self)
+{
+    struct mla *a = self;
+    struct weight *all[] = {a->q_a, a->q_nope, a->q_rope, a->kv_a, a->o};
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+        layer_free_weight(d, all[i]);
+    for (uint32_t i = 0; i < a->heads; i++) {
+        layer_free_weight(d, a->k_up[i]);
+        layer_free_weight(d, a->v_up[i]);
+    }
+    layer_free_norm(d, &a->q_norm);
+    d->ops->free(d->dev, a->kv_norm);
+    free(a->k_up), free(a->v_up);
+    free(a);
+}
+
+/* ---------------------------------------------------------------- forward */
+
+static void project(struct decoder *d, const struct sub_step *t, const struct weight *w,
+                    enum lora_site site, float *y, uint32_t y_width, const float *x,
+                    uint32_t x_width)
+{
+    layer_project(d, t->layer, &(struct projection){w, NULL, site, y_width}, y, x, x_width,
+                  t->tokens);
+}
+
+/* The input of q's matrices. */
+static const float *q_input(struct decoder *d, const struct mla *a, struct sub_step *t,
+                            uint32_t *width)
+{
+    *width = d->spec.hidden;
+    if (!a->q_a)
+        return t->in;
+    const uint32_t rank = *width = d->spec.mla.q_rank;
+    float *x = work_take(&t->work, t->tokens, rank);
+    project(d, t, a->q_a, LORA_Q_A, x, rank, t->in, d->spec.hidden);
+    d->ops->norm(d->dev, x, x, t->tokens, rank, &a->q_norm);
+    return x;
+}
+
+/* q for latents, and the token's key into the cache. */
+static const float *queries(struct decoder *d, const struct mla *a, struct sub_step *t)
+{
+    const struct decoder_spec *m = &d->spec;
+    const struct rope_spec *rope = &m->rope[m->layers[t->layer].rope];
+    const struct shape s = shape_of(d);
+    uint32_t width;
+    const float *x = q_input(d, a, t, &width);
+    float *nope = work_take(&t->work, t->tokens, s.nope);
+    float *turned = work_take(&t->work, t->tokens, s.rope);
+    float *latent = work_take(&t->work, t->tokens, s.latent);
+    float *key = work_take(&t->work, t->tokens, s.key), *q = work_take(&t->work, t->tokens, s.q);
+    project(d, t, a->q_nope, LORA_QKV, nope, s.nope, x, width);
+    project(d, t, a->q_rope, LORA_Q_ROPE, turned, s.rope, x, width);
+    project(d, t, a->kv_a, LORA_KV_A, key, s.key, t->in, m->hidden);
+    d->ops->linear_heads(d->dev, latent, nope, t->tokens, a->k_up, s.heads);
+    d->ops->latent_kv(d->dev, q, key, d->kv, t->kv,
+                      &(struct latent_kv){.n_heads = s.heads,
+                                          .rank = m->mla.kv_rank,
+                                          .rot_dim = m->mla.rope,
+                                          .interleaved = rope->interleaved,
+                                          .rope = d->scratch.rope[m->layers[t->layer].rope],
+                                          .norm = a->kv_norm,
+                                          .eps = m->mla.eps,
+                                          .latent = latent,
+                                          .turned = turned});
+    return q;
+}
+
+static int forward(struct decoder *d, const void *self, struct sub_step *t, struct err *e)
+{
+    const struct mla *a = self;
+    const struct decoder_spec *m = &d->spec;
+    const struct shape s = shape_of(d);
+    (void)e;
+    float *v = work_take(&t->work, t->tokens, s.v);
+    struct work before = t->work;
+    const float *q = queries(d, a, t);
+    float *sums = work_take(&before, t->tokens, s.latent); /* what q was made of is read no more */
+    d->ops->attention(d->dev, sums, q, s.q, d->kv, t->kv,
+                      &(struct attn){.n_heads = s.heads,
+                                     .n_kv_heads = 1,
+                                     .head_dim = s.key,
+                                     .scale = m->layers[t->layer].attn_scale});
+    d->ops->linear_heads(d->dev, v, sums, t->tokens, a->v_up, s.heads);
+    project(d, t, a->o, LORA_O, t->out, m->hidden, v, s.v);
+    return 0;
+}
+
+const struct sublayer_ops mixer_mla = {"mla", width, load, release, forward, keeps};
