@@ -1,4 +1,5 @@
-"""Models with recurrent layers: no schedule changes a bit, prompts begin from snapshots of a state, and streams survive their shard."""
+"""Models with recurrent layers: no schedule changes a bit, prompts begin from snapshots of a state, and streams survive their shard.
+Bits are compared with those of each request alone and whole."""
 
 import concurrent.futures
 import os
@@ -26,6 +27,17 @@ def answer(s, body):
     return [(t["id"], t["logprob"]) for t in r.json()["details"]["tokens"]]
 
 
+def alone(s, body):
+    """Whole, and from nobody's snapshot: a request for the prompt's own log-probabilities shares nothing."""
+    return answer(s, body | {"parameters": body["parameters"] | {"decoder_input_details": True}})
+
+
+def expect_empty(s):
+    wait_for(lambda: s.metric("kv_blocks", state="used") == 0 and s.metric("tgi_state_cells", state="used") == 0)
+    cells = s.audit()["scheduler"]["cells"]
+    assert cells["held"] == 0 and cells["total"] == cells["free"] + cells["snapshots"] > 0
+
+
 def leave_early(s, body):
     with s.post("/generate_stream", body, stream=True) as r:
         next(r.iter_lines())
@@ -36,8 +48,8 @@ def test_no_schedule_changes_a_bit(model, num_shard):
     rng = random.Random(seed_for(num_shard))
     work = [asked(rng, i) for i in range(40)]
     folder = data(f"arch/{model}")
-    with Service(folder, num_shard) as s:  # whole, and from nobody's snapshot: its own log-probabilities are wanted
-        want = [answer(s, b | {"parameters": b["parameters"] | {"decoder_input_details": True}}) for b in work]
+    with Service(folder, num_shard) as s:
+        want = [alone(s, b) for b in work]
         assert s.metric("tgi_state_snapshot_hits") == 0
     args = ["--max-batch-prefill-tokens", "40", "--target-inter-token-ms", "1", "--max-concurrent-requests", "200"]
     with Service(folder, num_shard, args=args) as s, concurrent.futures.ThreadPoolExecutor(24) as pool:
@@ -50,8 +62,7 @@ def test_no_schedule_changes_a_bit(model, num_shard):
             for i in order:
                 assert jobs[i].result() == want[i], work[i]
         assert s.metric("tgi_state_snapshot_hits") > 0 and s.metric("tgi_state_snapshots") > 0
-        wait_for(lambda: s.metric("tgi_state_cells", state="used") == 0)
-        s.audit()
+        expect_empty(s)
 
 
 def test_streams_go_on_when_their_shard_is_killed():
@@ -73,7 +84,44 @@ def test_streams_go_on_when_their_shard_is_killed():
         assert [j.result() for j in jobs] == want
         assert s.metric("tgi_shard_returns") == 1
         assert requests.get(s.url + "/health", timeout=10).status_code == 200
-        wait_for(lambda: s.metric("tgi_state_cells", state="used") == 0)
+        expect_empty(s)
+
+
+def test_making_way_changes_nothing():
+    """A cache of 28 blocks for requests that want up to half of them each."""
+    rng = random.Random(seed_for(3))
+    work = [asked(rng, i) for i in range(30)]
+    for b in work:
+        b["parameters"]["max_new_tokens"] *= 3
+    with Service(data("arch/qwen3_next"), args=["--max-batch-total-tokens", "448", "--max-total-tokens", "400"]) as s:
+        want = [alone(s, b) for b in work]
+        for _ in range(2):
+            with concurrent.futures.ThreadPoolExecutor(24) as pool:
+                assert list(pool.map(lambda b: answer(s, b), work)) == want
+        assert s.metric("tgi_preemption_count", method="recompute") > 0
+        assert s.metric("tgi_preemption_count", method="swap") in (None, 0)
+        expect_empty(s)
+
+
+def test_a_conversation_goes_on_from_its_last_answer():
+    text = TALES[0] + "".join(MORE) * 2
+    with Service(data("arch/qwen3_next")) as s:
+        for turn in range(4):
+            body = {"inputs": text, "parameters": {"max_new_tokens": 50, "details": True, "ignore_eos": True}}
+            want = alone(s, body)
+            assert answer(s, body) == want
+            assert s.metric("tgi_state_snapshot_hits") == turn
+            text += MORE[turn]
+
+
+def test_n_answers_compute_their_prompt_once():
+    body = {"prompt": (TALES[0] + "".join(MORE)) * 2, "model": "tgi", "max_tokens": 8, "logprobs": 1, "temperature": 1, "seed": 5}
+    with Service(data("arch/qwen3_next")) as s:
+        one = s.post("/v1/completions", {**body, "n": 1}).json()["choices"][0]
+        many = s.post("/v1/completions", {**body, "n": 4}).json()["choices"]
+        assert one["text"] in [c["text"] for c in many]
+        assert s.metric("tgi_shared_prompts") == 3
+        expect_empty(s)
 
 
 def test_speculation_and_swap_are_off_and_said():
