@@ -130,7 +130,7 @@ static int check_saves(const struct edits *x, const struct edit_limits *lim,
             return err_set(e, ERR_VALIDATION,
                            "the state of request %llu is after %u tokens, not %u",
                            (unsigned long long)save->id, s->cached, save->tokens);
-        if (cells_name(lim->cells, save->cell, e))
+        if (state_cells_name(lim->cells, save->cell, e))
             return -1;
     }
     return 0;

@@ -51,7 +51,7 @@ struct edits {
 };
 struct edit_limits {
     uint32_t n_blocks, n_slots; /* of the KV cache and the swap region */
-    struct cells *cells;        /* of recurrent state, or NULL */
+    struct state_cells *cells;  /* of recurrent state, or NULL */
     uint32_t vocab;             /* drafts end at an id that is not in it */
 };
 

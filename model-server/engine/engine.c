@@ -40,7 +40,7 @@ void engine_free(struct engine *g)
     batch_free(g->gone);
     stepper_free(&g->step);
     grammars_free(g->grammars); /* sequences refer to it, and to the cells */
-    cells_free(&g->cells);
+    state_cells_free(&g->cells);
     free(g);
 }
 

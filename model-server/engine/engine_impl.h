@@ -2,10 +2,10 @@
  * hold) and plan.c (what it would hold) alone. */
 #ifndef MODEL_SERVER_ENGINE_ENGINE_IMPL_H
 #define MODEL_SERVER_ENGINE_ENGINE_IMPL_H
-#include "model-server/engine/cells.h"
 #include "model-server/engine/drafts.h"
 #include "model-server/engine/engine.h"
 #include "model-server/engine/kv_pool.h"
+#include "model-server/engine/state_cells.h"
 #include <string.h>
 
 enum {
@@ -20,7 +20,7 @@ struct engine {
     struct batches batches;
     struct grammars *grammars;
     struct drafting drafting;
-    struct cells cells;
+    struct state_cells cells;
     struct batch *gone; /* sequences that the last answer still points to */
     uint32_t n_blocks, n_slots, max_prefill, max_chunk;
     struct batch *next; /* was decoded by the last call, and will be by the next */

@@ -82,10 +82,10 @@ static int place_state(struct seq *s, const struct seq_spec *spec, const struct 
     if (spec->cache_len && !spec->state_from)
         return err_set(e, ERR_VALIDATION, "%u tokens are cached, and their state is not given",
                        spec->cache_len);
-    if (spec->cache_len && cells_name(lim->cells, *spec->state_from, e))
+    if (spec->cache_len && state_cells_name(lim->cells, *spec->state_from, e))
         return -1;
-    if (spec->n_cells ? cells_claim(lim->cells, spec->cells, spec->n_cells, s->cell, e)
-                      : cells_take(lim->cells, s->cell, e))
+    if (spec->n_cells ? state_cells_claim(lim->cells, spec->cells, spec->n_cells, s->cell, e)
+                      : state_cells_take(lim->cells, s->cell, e))
         return -1;
     s->cells = lim->cells;
     if (spec->cache_len)
@@ -248,7 +248,7 @@ void seq_free(struct seq *s)
     if (!s)
         return;
     if (s->cells)
-        cells_give(s->cells, s->cell);
+        state_cells_give(s->cells, s->cell);
     free(s->ids);
     free(s->blocks);
     free(s->offer);

@@ -9,8 +9,8 @@
 #define MODEL_SERVER_ENGINE_SEQ_H
 #include "common/err.h"
 #include "common/tokenizer/tokenizer.h"
-#include "model-server/engine/cells.h"
 #include "model-server/engine/grammars.h"
+#include "model-server/engine/state_cells.h"
 #include "model-server/sample/bad_words.h"
 #include "model-server/sample/sample.h"
 #include "model-server/sample/stop.h"
@@ -25,7 +25,7 @@ struct seq_spec {
     uint32_t n_prompt;
     const uint32_t *blocks, *slots; /* none: blocks are taken in sequence (seq_limits.next_block) */
     size_t n_blocks, n_slots;
-    const uint32_t *cells; /* two of recurrent state; none: cells_take() */
+    const uint32_t *cells; /* two of recurrent state; none: state_cells_take() */
     size_t n_cells;
     const uint32_t *state_from; /* the cell with the state after cache_len tokens; NULL: none */
     uint32_t cache_len;         /* prompt tokens that are in the cache already */
@@ -55,7 +55,7 @@ struct seq_limits {                       /* what the engine knows when a reques
     const struct tokenizer *tok;
     struct grammars *grammars; /* NULL: none are served */
     struct adapters *adapters; /* NULL: the same */
-    struct cells *cells;       /* NULL: the model has no recurrent state */
+    struct state_cells *cells; /* NULL: the model has no recurrent state */
     uint32_t next_block; /* first unused one, for requests that bring no block numbers; advanced */
 };
 
@@ -80,7 +80,7 @@ struct seq {
     /* With `cells`, recurrent state: cell[0] has that after `cached` tokens, cell[1] gets what the
      * next step makes. Until its tokens are accepted (seq_advance()) both stay where they are, so
      * that a step may fail, or be repeated. */
-    struct cells *cells;
+    struct state_cells *cells;
     uint32_t cell[CELLS_EACH];
     uint32_t state_from;        /* this cell is to be copied to cell[0] first; NO_CELL: none */
     uint32_t *blocks, n_blocks; /* more may come, up to max_blocks; see edit.h */

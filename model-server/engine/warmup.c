@@ -62,7 +62,7 @@ static int resize_cells(struct engine *g, uint32_t n, struct err *e)
     const bool any = model_info(g->o.model)->state_bytes > 0;
     if (!any)
         return 0;
-    return cells_resize(&g->cells, n, e) || model_state_resize(g->o.model, n, e) ? -1 : 0;
+    return state_cells_resize(&g->cells, n, e) || model_state_resize(g->o.model, n, e) ? -1 : 0;
 }
 
 /* A short real step: what cannot work at all is found out now, not by the first user. */

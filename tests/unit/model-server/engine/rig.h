@@ -130,6 +130,20 @@ int model_swap_in(struct model *m, const uint32_t *blocks, const uint32_t *slots
     return 0;
 }
 
+/* No test here embeds. */
+int model_encode(struct model *m, const struct model_text *texts, uint32_t n, bool all, float *out,
+                 struct err *e)
+{
+    (void)m, (void)texts, (void)n, (void)all, (void)out;
+    return err_set(e, ERR_SYSTEM, "the rig's model does not embed");
+}
+int model_encode_reserve(struct model *m, uint32_t tokens, uint32_t texts, enum kv_dtype kv_dtype,
+                         struct err *e)
+{
+    (void)m, (void)tokens, (void)texts, (void)kv_dtype, (void)e;
+    return 0;
+}
+
 static uint32_t hash_of(const struct model *m, const struct span *s, uint32_t len)
 {
     uint64_t h = 1;

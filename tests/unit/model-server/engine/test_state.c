@@ -89,18 +89,18 @@ static void requests_without_cells_get_the_engines(void **state)
 {
     (void)state;
     struct err e = ERR_INIT;
-    struct cells c = {0};
+    struct state_cells c = {0};
     uint32_t a[2], b[2];
-    assert_int_equal(cells_resize(&c, 6, &e), 0);
-    assert_int_equal(cells_claim(&c, (uint32_t[]){3, 0}, 2, a, &e), 0);
-    assert_int_equal(cells_take(&c, b, &e), 0);
+    assert_int_equal(state_cells_resize(&c, 6, &e), 0);
+    assert_int_equal(state_cells_claim(&c, (uint32_t[]){3, 0}, 2, a, &e), 0);
+    assert_int_equal(state_cells_take(&c, b, &e), 0);
     assert_true(b[0] == 5 && b[1] == 4);
-    assert_int_equal(cells_take(&c, b, &e), -1);
-    cells_give(&c, (uint32_t[]){5, 4});
-    cells_give(&c, a);
-    assert_int_equal(cells_name(&c, 4, &e), 0); /* a snapshot */
-    assert_int_equal(cells_take(&c, b, &e), -1);
-    cells_free(&c);
+    assert_int_equal(state_cells_take(&c, b, &e), -1);
+    state_cells_give(&c, (uint32_t[]){5, 4});
+    state_cells_give(&c, a);
+    assert_int_equal(state_cells_name(&c, 4, &e), 0); /* a snapshot */
+    assert_int_equal(state_cells_take(&c, b, &e), -1);
+    state_cells_free(&c);
     for (uint32_t i = 0; i < 2; i++) {
         ask(&v[i], i, 5 * i + 4, false);
         run_alone(&v[i], v);

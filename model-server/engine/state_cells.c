@@ -1,23 +1,23 @@
-#include "model-server/engine/cells.h"
+#include "model-server/engine/state_cells.h"
 #include <stdlib.h>
 
-int cells_resize(struct cells *c, uint32_t n, struct err *e)
+int state_cells_resize(struct state_cells *c, uint32_t n, struct err *e)
 {
     bool *taken = n ? calloc(n, sizeof(*taken)) : NULL;
     if (n && !taken)
         return err_nomem(e);
     free(c->taken);
-    *c = (struct cells){.n = n, .taken = taken};
+    *c = (struct state_cells){.n = n, .taken = taken};
     return 0;
 }
 
-void cells_free(struct cells *c)
+void state_cells_free(struct state_cells *c)
 {
     free(c->taken);
-    *c = (struct cells){0};
+    *c = (struct state_cells){0};
 }
 
-static int check(const struct cells *c, uint32_t cell, struct err *e)
+static int check(const struct state_cells *c, uint32_t cell, struct err *e)
 {
     if (cell >= c->n)
         return err_set(e, ERR_VALIDATION, "state cell %u: there are %u", cell, c->n);
@@ -26,7 +26,7 @@ static int check(const struct cells *c, uint32_t cell, struct err *e)
     return 0;
 }
 
-int cells_name(struct cells *c, uint32_t cell, struct err *e)
+int state_cells_name(struct state_cells *c, uint32_t cell, struct err *e)
 {
     if (check(c, cell, e))
         return -1;
@@ -34,19 +34,20 @@ int cells_name(struct cells *c, uint32_t cell, struct err *e)
     return 0;
 }
 
-int cells_claim(struct cells *c, const uint32_t *v, size_t n, uint32_t out[CELLS_EACH],
-                struct err *e)
+int state_cells_claim(struct state_cells *c, const uint32_t *v, size_t n, uint32_t out[CELLS_EACH],
+                      struct err *e)
 {
     if (n != CELLS_EACH || v[0] == v[1])
         return err_set(e, ERR_VALIDATION, "%zu state cells: a request has two", n);
-    if (check(c, v[0], e) || check(c, v[1], e) || cells_name(c, v[0], e) || cells_name(c, v[1], e))
+    if (check(c, v[0], e) || check(c, v[1], e) || state_cells_name(c, v[0], e) ||
+        state_cells_name(c, v[1], e))
         return -1;
     for (int i = 0; i < CELLS_EACH; i++)
         c->taken[out[i] = v[i]] = true;
     return 0;
 }
 
-int cells_take(struct cells *c, uint32_t out[CELLS_EACH], struct err *e)
+int state_cells_take(struct state_cells *c, uint32_t out[CELLS_EACH], struct err *e)
 {
     int got = 0;
     for (uint32_t cell = c->n; cell-- > c->named && got < CELLS_EACH;)
@@ -59,7 +60,7 @@ int cells_take(struct cells *c, uint32_t out[CELLS_EACH], struct err *e)
     return 0;
 }
 
-void cells_give(struct cells *c, const uint32_t v[CELLS_EACH])
+void state_cells_give(struct state_cells *c, const uint32_t v[CELLS_EACH])
 {
     for (int i = 0; i < CELLS_EACH; i++)
         c->taken[v[i]] = false;
