@@ -308,6 +308,7 @@ static int setup_on(const struct backend_ops *which)
     n_jobs = 0;
     fake.info = (struct model_info){
         .vocab = VOCAB, .eos = eos, .n_eos = 1, .max_positions = 3000, .enqueues = true};
+    fake.info.task = TASK_GENERATE;
     fake.info.state_bytes = recurrent ? 100 : 0;
     struct engine_options o = {.model = &fake,
                                .tok = (const struct tokenizer *)&fake,
