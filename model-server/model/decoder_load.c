@@ -217,6 +217,22 @@ static void plan_kv(struct decoder *d)
         memset(d->kv_at, 0, d->spec.n_layers * sizeof(*d->kv_at));
 }
 
+/* Layers that encode take turns in one layer of the cache: each has to be like the first, and none
+ * may read another's keys. */
+static int check_turns(const struct decoder *d, struct err *e)
+{
+    const struct kv_layer *first = &d->kv_layers[0];
+    for (uint32_t i = 0; d->encodes && i < d->spec.n_layers; i++) {
+        const struct kv_layer *k = &d->kv_layers[i < d->n_kv_layers ? i : 0];
+        if (d->n_kv_layers != d->spec.n_layers || d->spec.layers[i].kv_of ||
+            k->n_heads != first->n_heads || k->k_dim != first->k_dim || k->v_dim != first->v_dim ||
+            k->latent != first->latent)
+            return err_set(e, ERR_VALIDATION,
+                           "a model whose layers keep different keys is served to generate only");
+    }
+    return 0;
+}
+
 int decoder_load(struct decoder *d, const struct arch *a, const struct checkpoint *c,
                  const struct stored *how, struct err *e)
 {
@@ -228,6 +244,8 @@ int decoder_load(struct decoder *d, const struct arch *a, const struct checkpoin
     if (!d->layers || !d->kv_layers || !d->kv_at)
         return err_nomem(e);
     plan_kv(d);
+    if (check_turns(d, e))
+        return -1;
     for (int i = 0; i < SPEC_MAX_ROPES; i++)
         rope_init(&d->rope[i], &d->spec.rope[i], d->spec.max_positions);
     load_outer(&l);

@@ -201,7 +201,8 @@ static int choose_task(struct model *m, const char *dir, const struct model_opti
                        m->info.type);
     for (uint32_t i = 0; task != TASK_GENERATE && i < s->n_layers; i++)
         if (s->layers[i].mixer != MIXER_ATTENTION)
-            return err_set(e, ERR_VALIDATION, "--task %s: layer %u of this %s model keeps a state",
+            return err_set(e, ERR_VALIDATION,
+                           "--task %s: layer %u of this %s model is not of plain attention",
                            model_task_name(task), i, m->info.type);
     m->info.task = task;
     m->d.encodes = task != TASK_GENERATE;
