@@ -303,7 +303,7 @@ static term make(struct grammar *g, gnode n)
         return term_repeat(g->p, make(g, x.kid), x.lo, x.hi);
     for (gnode k = x.kid; k; k = g->node[k].next)
         count++;
-    term *part = malloc((count + 1) * sizeof(*part)), t;
+    term *part = calloc(count + 1, sizeof(*part)), t;
     if (!part)
         return grammar_fail(g, "no memory", "", 0), TERM_NONE;
     for (gnode k = x.kid; k; k = g->node[k].next)

@@ -37,10 +37,12 @@ static struct rule *new_rule(struct schema *s, const struct conj *sorted)
     }
     struct rule *r = &s->rules[s->n_rules];
     *r = (struct rule){.n = sorted->n, .level = s->level, .t = term_rule(s->p, false)};
+    // NOLINTNEXTLINE(bugprone-sizeof-expression): of pointers, indeed
     r->at = malloc((n + 1) * (sizeof(*r->at) + sizeof(*r->under)));
     if (!r->at)
         return schema_fail(s, NULL, "no memory"), NULL;
     r->under = (uint64_t *)(void *)(r->at + n);
+    // NOLINTNEXTLINE(bugprone-sizeof-expression)
     memcpy(r->at, sorted->at, n * sizeof(*r->at));
     memcpy(r->under, sorted->under, n * sizeof(*r->under));
     s->n_rules++;
@@ -56,6 +58,7 @@ term schema_value(struct schema *s, const struct conj *c)
     const size_t n = (size_t)c->n;
     for (size_t i = 0; i < s->n_rules; i++)
         if (s->rules[i].n == c->n && s->rules[i].level == s->level &&
+            // NOLINTNEXTLINE(bugprone-sizeof-expression): of pointers, indeed
             !memcmp(s->rules[i].at, sorted.at, n * sizeof(*sorted.at)) &&
             !memcmp(s->rules[i].under, sorted.under, n * sizeof(*sorted.under)))
             return s->rules[i].t;
