@@ -186,7 +186,17 @@ class Service(Process):
     def __enter__(self):
         return self
 
+    def check_books(self):
+        """Whatever the test did: each block in use is one that somebody holds. Of services that answer, and to us."""
+        with contextlib.suppress(requests.RequestException):
+            r = requests.get(self.url + "/debug/audit", timeout=5 * SLOW)
+            if r.status_code == 200:
+                of = [r.json()["scheduler"], *(m["scheduler"] for m in r.json()["models"].values())]
+                assert all(q is None or q["balanced"] for q in of), r.text
+
     def __exit__(self, kind, *_):
+        if kind is None and self.alive():
+            self.check_books()
         code = self.stop(timeout=30)
         if kind is None:
             assert code == 0, f"launcher exited with {code}:\n{self.log[-4000:]}"

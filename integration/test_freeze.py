@@ -144,8 +144,18 @@ def test_a_router_that_freezes_ends_the_service():
         s.stop()
 
 
+def test_a_load_that_freezes_is_tried_once_more():
+    with Service(DEMO, num_shard=2, args=CACHE, ready=False) as s:
+        wait_for(lambda: len(s.shards()) == 2)
+        os.kill(s.shards()[1], signal.SIGSTOP)
+        s.wait_ready()
+        assert "rank 1 was frozen" in s.log and s.log.count("Starting the shards again") == 1
+        assert s.post("/generate", LONG).status_code == 200
+    assert not left(s)
+
+
 def test_a_shard_that_freezes_while_it_loads_is_named():
-    s = Service(DEMO, num_shard=2, args=CACHE, ready=False)
+    s = Service(DEMO, num_shard=2, args=[*CACHE, "--max-shard-restarts", 0], ready=False)
     try:
         wait_for(lambda: len(s.shards()) == 2)
         os.kill(s.shards()[1], signal.SIGSTOP)
