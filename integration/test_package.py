@@ -8,12 +8,13 @@ import re
 import shutil
 import signal
 import subprocess
+import tempfile
 import threading
 import time
 
 import pytest
 import requests
-from serving import free_port, wait_for
+from serving import free_port
 
 PACKAGE = os.environ.get("PACKAGE")
 NEEDED = ("mmdebstrap", "podman", "runc", "dpkg-deb")
@@ -36,11 +37,13 @@ class Machine:
     """A Debian with the package, booted by systemd as process 1."""
 
     def __init__(self, folder):
-        self.root, self.port = folder / "root", free_port()
+        self.root, self.port, self.id = folder / "root", free_port(), None
         self.url = f"http://127.0.0.1:{self.port}"
         (folder / "containers.conf").write_text('[containers]\ndefault_ulimits = ["nofile=20000:20000", "nproc=30000:30000"]\n')
         (folder / "storage.conf").write_text(f'[storage]\ndriver = "vfs"\ngraphroot = "{folder}/graph"\nrunroot = "{folder}/run"\n')
         self.env = {**os.environ, "CONTAINERS_CONF": f"{folder}/containers.conf", "CONTAINERS_STORAGE_CONF": f"{folder}/storage.conf"}
+
+    def boot(self):
         deb, more = pathlib.Path(PACKAGE).resolve(), ["systemd", "systemd-sysv", "usr-is-merged", *dependencies(PACKAGE)]
         run("mmdebstrap", "--variant=minbase", "--include=" + ",".join(sorted(set(more))),
             "--hook-dir=/usr/share/mmdebstrap/hooks/merged-usr", f"--customize-hook=copy-in {deb} /root",
@@ -50,7 +53,12 @@ class Machine:
         default.write_text(default.read_text().replace("PORT=3000", f"PORT={self.port}"))
         self.id = self.podman("run", "--detach", "--network", "host", "--systemd=always", "--privileged",
                               "--rootfs", self.root, "/lib/systemd/systemd").strip()  # fmt: skip
-        wait_for(self.answers, 60)
+
+    def wait_ready(self):
+        end = time.monotonic() + 180
+        while not self.answers():
+            assert time.monotonic() < end, self.sh("systemctl status --no-pager --lines 40 headrace", check=False)
+            time.sleep(0.5)
 
     def podman(self, *argv, **more):
         return run("podman", "--runtime", "runc", *argv, env=self.env, **more)
@@ -72,16 +80,23 @@ class Machine:
         return requests.post(self.url + "/generate", json=body, timeout=60)
 
     def end(self):
-        self.podman("rm", "--force", "--time", "0", self.id, check=False)
+        if self.id:
+            self.podman("rm", "--force", "--time", "0", self.id, check=False)
+        run("umount", "--lazy", *self.root.parent.glob("graph/vfs-containers/*/userdata/shm"), check=False)
+        shutil.rmtree(self.root.parent, ignore_errors=True)
 
 
 @pytest.fixture(scope="module")
-def machine(tmp_path_factory):
+def machine():
     if lacking := [p for p in NEEDED if not shutil.which(p)]:
         pytest.skip(f"the package is not installed without {', '.join(lacking)}")
-    m = Machine(tmp_path_factory.mktemp("machine"))
-    yield m
-    m.end()
+    m = Machine(pathlib.Path(tempfile.mkdtemp(prefix="it-", dir="/tmp")))  # pytest removes its own folders while containers run
+    try:
+        m.boot()
+        m.wait_ready()
+        yield m
+    finally:
+        m.end()
 
 
 def test_it_serves_after_installation(machine):
@@ -139,7 +154,7 @@ def test_a_launcher_that_hangs_is_started_again(machine):
     while machine.show("NRestarts") == str(restarts) and time.monotonic() < end:
         time.sleep(1)
     assert int(machine.show("NRestarts")) == restarts + 1
-    wait_for(machine.answers, 60)
+    machine.wait_ready()
     assert machine.show("MainPID") != pid
 
 
