@@ -269,8 +269,8 @@ def test_adapters_come_and_go_while_shards_serve(adapters, world, tmp_path):
         assert "blue" in str(answer(s, "blue"))
         (tmp_path / "broken").mkdir()
         (tmp_path / "broken/adapter_config.json").write_text("{}")
-        for path in (tmp_path / "broken", tmp_path / "missing"):
-            refused(no.INVALID_ARGUMENT, "LoadAdapter", name="broken", path=str(path))
+        refused(no.INVALID_ARGUMENT, "LoadAdapter", name="broken", path=str(tmp_path / "broken"))
+        refused(no.NOT_FOUND, "LoadAdapter", name="broken", path=str(tmp_path / "missing"))
         refused(no.INVALID_ARGUMENT, "LoadAdapter", name="", path=str(made["green"]))
         load("blue", made["red"])
         assert answer(s, "blue") == want["red"], "the name means what was loaded last"

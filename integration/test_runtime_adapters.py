@@ -86,7 +86,7 @@ def test_adapters_come_and_go(made, want):
         refused(s.post("/v1/load_lora_adapter", {"lora_name": "x"}), 400, "must be provided")
         refused(load(s, "tgi", made["green"]), 400, "the model itself")
         refused(load(s, "x", made["green"].parent), 400, "adapter_config.json")
-        refused(load(s, "x", made["green"] / "none"), 400, "no such folder")
+        refused(load(s, "x", made["green"] / "none"), 404, "no such folder")
         refused(unload(s, "x"), 404, "The lora adapter 'x' cannot be found.")
         done(unload(s, "red"), "'red' removed")  # also one that was there from the start
         assert names(s) == ["blue"] and listed(s, 1) == ["blue"]

@@ -56,7 +56,7 @@ static int load(struct service *s, const Generate__V3__LoadAdapterRequest *q, st
     pthread_mutex_lock(&s->adapters_lock);
     *number = dir ? adapters_add(s->o.adapters, &from, e) : 0;
     pthread_mutex_unlock(&s->adapters_lock);
-    return *number ? 0 : refuse(call, GRPC_STATUS_INVALID_ARGUMENT);
+    return *number ? 0 : refuse(call, dir ? GRPC_STATUS_INVALID_ARGUMENT : GRPC_STATUS_NOT_FOUND);
 }
 
 const ProtobufCMessage *rpc_load_adapter(void *ctx, const ProtobufCMessage *in,

@@ -168,6 +168,7 @@ static int refusal(const struct fan *f, bool loads, struct err *e)
             continue;
         return err_set(e,
                        code == GRPC_STATUS_FAILED_PRECONDITION ? ERR_OVERLOADED
+                       : code == GRPC_STATUS_NOT_FOUND         ? ERR_NOT_FOUND
                        : code == GRPC_STATUS_INVALID_ARGUMENT || code == GRPC_STATUS_ALREADY_EXISTS
                            ? ERR_VALIDATION
                            : ERR_SYSTEM,
