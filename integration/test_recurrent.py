@@ -43,6 +43,18 @@ def leave_early(s, body):
         next(r.iter_lines())
 
 
+def next_turn(s):
+    """What goes on behind an answer begins from the state that it left."""
+    text = "".join(MORE) * 4
+    ids = [t["id"] for t in s.post("/tokenize", {"inputs": text}).json()]
+    said = answer(s, {"inputs": text, "parameters": {"max_new_tokens": 60, "details": True, "ignore_eos": True}})
+    before = s.metric("tgi_state_snapshot_hits")
+    assert s.metric("tgi_state_snapshots") > 0
+    r = s.post("/v1/completions", {"model": "m", "prompt": ids + [t for t, _ in said], "max_tokens": 4})
+    assert r.status_code == 200, r.text
+    assert s.metric("tgi_state_snapshot_hits") == before + 1
+
+
 @pytest.mark.parametrize("model,num_shard", [("qwen3_next", 1), ("granitemoehybrid", 2), ("nemotron_h", 1), ("lfm2", 1)])
 def test_no_schedule_changes_a_bit(model, num_shard):
     rng = random.Random(seed_for(num_shard))
@@ -61,7 +73,7 @@ def test_no_schedule_changes_a_bit(model, num_shard):
             jobs = {i: pool.submit(answer, s, work[i]) for i in order}
             for i in order:
                 assert jobs[i].result() == want[i], work[i]
-        assert s.metric("tgi_state_snapshot_hits") > 0 and s.metric("tgi_state_snapshots") > 0
+        next_turn(s)
         expect_empty(s)
 
 
