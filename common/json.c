@@ -139,7 +139,7 @@ static cJSON *build(struct builder *b, int depth)
 }
 
 /* In serde_json's words, which TGI's clients know. */
-static int say_fault(const struct json_reader *j, struct err *e)
+static int fault_message(const struct json_reader *j, struct err *e)
 {
     const char *what = "expected value";
     if (j->fault == jr_no_memory)
@@ -168,7 +168,7 @@ static cJSON *parse(const char *s, size_t n, bool exact, struct err *e)
         b.j.p += 3;
     cJSON *tree = build(&b, 0);
     if (!tree)
-        return say_fault(&b.j, e), NULL;
+        return fault_message(&b.j, e), NULL;
     if (!jr_ended(&b.j)) {
         cJSON_Delete(tree);
         return fail_at(s, (size_t)(b.j.p - s), e, "trailing characters"), NULL;

@@ -91,7 +91,7 @@ static uint32_t take(char *out, size_t *n)
     return lines;
 }
 
-static void say_dropped(int fd, uint64_t missing)
+static void write_dropped(int fd, uint64_t missing)
 {
     struct buf b = BUF_INIT;
     sink.notice(&b, missing);
@@ -117,7 +117,7 @@ static void *writer(void *arg)
         sink.said += missing;
         pthread_mutex_unlock(&sink.lock);
         if (missing)
-            say_dropped(fd, missing);
+            write_dropped(fd, missing);
         bool ok = write_all(fd, batch, n);
         atomic_fetch_add(&sink.progress, 1);
         pthread_mutex_lock(&sink.lock);

@@ -41,7 +41,7 @@ static int tokenizer_config(const struct gguf_set *s, struct buf *out, struct er
     return gguf_tokenizer_config(&s->files[0], out, e);
 }
 
-static const struct made {
+static const struct made_file {
     const char *name;
     int (*make)(const struct gguf_set *s, struct buf *out, struct err *e);
 } all_made[] = {
@@ -53,7 +53,7 @@ static const struct made {
 
 /* The row of a path inside a GGUF file, whose own path goes to `file`; NULL: it is an ordinary
  * path. */
-static const struct made *inside(const char *path, char file[PATH_MAX])
+static const struct made_file *inside(const char *path, char file[PATH_MAX])
 {
     const char *slash = strrchr(path, '/');
     if (!slash || slash == path || slash - path >= PATH_MAX)
@@ -73,7 +73,7 @@ bool model_file_exists(const char *path)
     return inside(path, file) || access(path, F_OK) == 0;
 }
 
-static char *make(const struct made *m, const char *file, size_t max, size_t *n, struct err *e)
+static char *make(const struct made_file *m, const char *file, size_t max, size_t *n, struct err *e)
 {
     struct gguf_set s;
     struct buf out = BUF_INIT;
@@ -93,7 +93,7 @@ static char *make(const struct made *m, const char *file, size_t max, size_t *n,
 char *model_file_read(const char *path, size_t max, size_t *n, struct err *e)
 {
     char file[PATH_MAX];
-    const struct made *m = inside(path, file);
+    const struct made_file *m = inside(path, file);
     return m ? make(m, file, max, n, e) : file_read(path, max, n, e);
 }
 
@@ -101,7 +101,7 @@ cJSON *model_file_json(const char *path, size_t max, struct err *e)
 {
     size_t n;
     char file[PATH_MAX];
-    const struct made *m = inside(path, file);
+    const struct made_file *m = inside(path, file);
     if (!m)
         return json_load(path, max, e);
     char *text = make(m, file, max, &n, e);

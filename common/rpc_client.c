@@ -15,7 +15,7 @@
 
 enum { METHODS = 32 };
 
-struct method {
+struct client_method {
     void *handle;
     const char *path;
 };
@@ -24,7 +24,7 @@ struct rpc_client {
     struct rpc_loop *loop;
     grpc_channel *channel;
     grpc_completion_queue *cq;
-    struct method methods[METHODS];
+    struct client_method methods[METHODS];
     size_t n_methods;
     const struct cluster *secret; /* calls are proved by it; NULL: they are not */
     pthread_mutex_t lock;         /* guards what follows */
@@ -149,8 +149,8 @@ void *rpc_client_method(struct rpc_client *c, const char *path)
 {
     if (c->n_methods == METHODS)
         return NULL;
-    struct method *m = &c->methods[c->n_methods++];
-    *m = (struct method){grpc_channel_register_call(c->channel, path, NULL, NULL), path};
+    struct client_method *m = &c->methods[c->n_methods++];
+    *m = (struct client_method){grpc_channel_register_call(c->channel, path, NULL, NULL), path};
     return m;
 }
 
@@ -190,7 +190,7 @@ static bool find_hex32(const grpc_metadata_array *tail, const char *key, uint8_t
 /* The proof of this call; false: there is no nonce yet, or no memory. */
 static bool prove(struct rpc_client *c, struct rpc_unary *u, char out[RPC_PROOF_TEXT])
 {
-    const struct method *m = u->method;
+    const struct client_method *m = u->method;
     pthread_mutex_lock(&c->lock);
     for (size_t i = sizeof(c->last.number); i-- > 0 && ++c->last.number[i] == 0;) {
     }
@@ -294,7 +294,7 @@ static void fail_later(struct rpc_client *c, struct rpc_unary *u)
 
 static int begin(struct rpc_client *c, struct rpc_unary *u, const char *traceparent)
 {
-    const struct method *m = u->method;
+    const struct client_method *m = u->method;
     char proof[RPC_PROOF_TEXT];
     grpc_metadata md[2];
     size_t n = 0;

@@ -37,14 +37,14 @@ struct rpc_server {
     struct rpc_mem serial;  /* serial lane's thread */
     pthread_mutex_t lock;   /* guards what follows */
     pthread_cond_t wake;
-    struct call *head, **tail;
+    struct server_call *head, **tail;
     bool stopping, drained;
 };
 
-struct call {
+struct server_call {
     struct rpc_op op;
     struct rpc_server *s;
-    struct call *next; /* in the serial lane */
+    struct server_call *next; /* in the serial lane */
     const struct rpc_method *method;
     grpc_call *c;
     grpc_call_details details;
@@ -66,7 +66,7 @@ static void on_message(struct rpc_op *op, bool ok);
 
 static void arm(struct rpc_server *s)
 {
-    struct call *k = calloc(1, sizeof(*k));
+    struct server_call *k = calloc(1, sizeof(*k));
     if (!k)
         return; /* the next arrival tries again; without memory there is nobody to tell */
     k->s = s;
@@ -87,7 +87,7 @@ static void stop_when_empty(struct rpc_server *s)
         rpc_loop_stop(s->loop);
 }
 
-static void free_call(struct call *k)
+static void free_call(struct server_call *k)
 {
     struct rpc_server *s = k->s;
     if (k->in)
@@ -108,12 +108,12 @@ static void free_call(struct call *k)
 static void on_sent(struct rpc_op *op, bool ok)
 {
     (void)ok; /* a client that has gone needs no answer */
-    free_call(CONTAINER_OF(op, struct call, op));
+    free_call(CONTAINER_OF(op, struct server_call, op));
 }
 
 /* The metadata behind an answer: the proof of a reply, or the nonce for a caller that proved
  * nothing; false: none. */
-static bool say(struct call *k, grpc_metadata *md)
+static bool send_metadata(struct server_call *k, grpc_metadata *md)
 {
     uint8_t raw[CLUSTER_MAC], digest[RPC_DIGEST];
     char text[RPC_HEX32];
@@ -131,7 +131,7 @@ static bool say(struct call *k, grpc_metadata *md)
 }
 
 /* End the call with k->out, or with a status. Any thread. */
-static void finish(struct call *k, grpc_status_code code, const char *why)
+static void finish(struct server_call *k, grpc_status_code code, const char *why)
 {
     grpc_metadata md;
     grpc_op ops[4] = {{.op = GRPC_OP_RECV_CLOSE_ON_SERVER},
@@ -139,7 +139,7 @@ static void finish(struct call *k, grpc_status_code code, const char *why)
     size_t n = 2;
     ops[0].data.recv_close_on_server.cancelled = &k->cancelled;
     ops[1].data.send_status_from_server.status = code;
-    if (say(k, &md)) {
+    if (send_metadata(k, &md)) {
         ops[1].data.send_status_from_server.trailing_metadata_count = 1;
         ops[1].data.send_status_from_server.trailing_metadata = &md;
     }
@@ -158,7 +158,7 @@ static void finish(struct call *k, grpc_status_code code, const char *why)
         free_call(k);
 }
 
-static void receive(struct call *k)
+static void receive(struct server_call *k)
 {
     grpc_op op = {.op = GRPC_OP_RECV_MESSAGE};
     op.data.recv_message.recv_message = &k->in;
@@ -168,7 +168,7 @@ static void receive(struct call *k)
 }
 
 /* Unpack, handle, pack: k->out, or a status in *code and `e`. */
-static int handle(struct call *k, struct rpc_mem *mem, grpc_status_code *code, struct err *e)
+static int handle(struct server_call *k, struct rpc_mem *mem, grpc_status_code *code, struct err *e)
 {
     struct rpc_call call = {mem, GRPC_STATUS_INTERNAL};
     const ProtobufCMessage *out = NULL;
@@ -185,7 +185,7 @@ static int handle(struct call *k, struct rpc_mem *mem, grpc_status_code *code, s
 }
 
 /* What OpenTelemetry's conventions for RPC say of a call, and how long it waited for its turn. */
-static void add_span(const struct call *k, grpc_status_code code, const char *why)
+static void add_span(const struct server_call *k, grpc_status_code code, const char *why)
 {
     const char *name = k->method->name + 1, *slash = strchr(name, '/');
     char service[100];
@@ -205,7 +205,7 @@ static void add_span(const struct call *k, grpc_status_code code, const char *wh
     tracer_add(k->s->o.tracer, &s);
 }
 
-static void answer(struct call *k, struct rpc_mem *mem)
+static void answer(struct server_call *k, struct rpc_mem *mem)
 {
     struct err e = ERR_INIT;
     grpc_status_code code;
@@ -219,7 +219,7 @@ static void answer(struct call *k, struct rpc_mem *mem)
 
 static void on_replied(struct rpc_op *op, bool ok)
 {
-    struct call *k = CONTAINER_OF(op, struct call, op);
+    struct server_call *k = CONTAINER_OF(op, struct server_call, op);
     grpc_byte_buffer_destroy(k->out);
     k->out = NULL;
     if (ok)
@@ -228,7 +228,7 @@ static void on_replied(struct rpc_op *op, bool ok)
         finish(k, GRPC_STATUS_CANCELLED, NULL);
 }
 
-static void stream_step(struct call *k)
+static void stream_step(struct server_call *k)
 {
     struct err e = ERR_INIT;
     grpc_status_code code;
@@ -251,7 +251,7 @@ static void stream_step(struct call *k)
         free_call(k);
 }
 
-static void enqueue(struct call *k)
+static void enqueue(struct server_call *k)
 {
     struct rpc_server *s = k->s;
     k->next = NULL;
@@ -268,7 +268,7 @@ static void enqueue(struct call *k)
 }
 
 /* Not of the bytes that its proof was made for. */
-static bool altered(const struct call *k)
+static bool altered(const struct server_call *k)
 {
     uint8_t digest[RPC_DIGEST];
     return k->proved &&
@@ -277,7 +277,7 @@ static bool altered(const struct call *k)
 
 static void on_message(struct rpc_op *op, bool ok)
 {
-    struct call *k = CONTAINER_OF(op, struct call, op);
+    struct server_call *k = CONTAINER_OF(op, struct server_call, op);
     if (!ok)
         finish(k, GRPC_STATUS_CANCELLED, NULL);
     else if (altered(k))
@@ -292,7 +292,7 @@ static void on_message(struct rpc_op *op, bool ok)
         answer(k, &k->s->at_once);
 }
 
-static bool proves_itself(struct call *k)
+static bool proves_itself(struct server_call *k)
 {
     struct rpc_guard *g = &k->s->guard;
     for (size_t i = 0; i < k->md.count; i++) {
@@ -305,7 +305,7 @@ static bool proves_itself(struct call *k)
 }
 
 /* NULL, or why the caller is refused. */
-static const char *refusal(struct call *k)
+static const char *refusal(struct server_call *k)
 {
     const struct cluster *c = k->s->o.cluster;
     if (!c || c->kind == CLUSTER_OPEN || rpc_from_unix(k->c))
@@ -320,7 +320,7 @@ static const char *refusal(struct call *k)
     return "the caller did not prove that it knows the secret";
 }
 
-static void read_parent(struct call *k)
+static void read_parent(struct server_call *k)
 {
     char text[2 * TRACE_PARENT_LEN];
     for (size_t i = 0; i < k->md.count; i++) {
@@ -337,7 +337,7 @@ static void read_parent(struct call *k)
 
 static void on_arrival(struct rpc_op *op, bool ok)
 {
-    struct call *k = CONTAINER_OF(op, struct call, op);
+    struct server_call *k = CONTAINER_OF(op, struct server_call, op);
     struct rpc_server *s = k->s;
     if (!ok) { /* the server is going down: no more calls come */
         free_call(k);
@@ -378,12 +378,12 @@ static void *loop_thread(void *arg)
 }
 
 /* Next call of the serial lane. NULL: stopping. */
-static struct call *next_call(struct rpc_server *s)
+static struct server_call *next_call(struct rpc_server *s)
 {
     pthread_mutex_lock(&s->lock);
     while (!s->head && !s->stopping)
         pthread_cond_wait(&s->wake, &s->lock);
-    struct call *k = s->stopping ? NULL : s->head;
+    struct server_call *k = s->stopping ? NULL : s->head;
     if (k && !(s->head = k->next))
         s->tail = &s->head;
     pthread_mutex_unlock(&s->lock);
@@ -393,12 +393,12 @@ static struct call *next_call(struct rpc_server *s)
 static void refuse_waiting(struct rpc_server *s)
 {
     pthread_mutex_lock(&s->lock);
-    struct call *k = s->head;
+    struct server_call *k = s->head;
     s->head = NULL;
     s->tail = &s->head;
     pthread_mutex_unlock(&s->lock);
     while (k) {
-        struct call *next = k->next;
+        struct server_call *next = k->next;
         finish(k, GRPC_STATUS_UNAVAILABLE, "the shard is shutting down");
         k = next;
     }
@@ -406,7 +406,7 @@ static void refuse_waiting(struct rpc_server *s)
 
 void rpc_server_run(struct rpc_server *s)
 {
-    struct call *k;
+    struct server_call *k;
     while ((k = next_call(s))) {
         if (s->o.busy_ns)
             watch_busy(s->o.busy_ns);

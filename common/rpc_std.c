@@ -10,12 +10,12 @@ static const uint8_t descriptors[] = {
 #include "descriptors.inc"
 };
 
-struct bytes {
+struct std_bytes {
     const uint8_t *p;
     size_t n;
 };
 
-static bool varint(struct bytes *b, uint64_t *v)
+static bool varint(struct std_bytes *b, uint64_t *v)
 {
     *v = 0;
     for (int shift = 0; b->n && shift < 64; shift += 7) {
@@ -29,7 +29,7 @@ static bool varint(struct bytes *b, uint64_t *v)
 }
 
 /* Next length-delimited field; others are passed over. */
-static bool next_field(struct bytes *b, uint64_t *field, struct bytes *value)
+static bool next_field(struct std_bytes *b, uint64_t *field, struct std_bytes *value)
 {
     uint64_t key, n;
     while (varint(b, &key) && varint(b, &n)) {
@@ -38,7 +38,7 @@ static bool next_field(struct bytes *b, uint64_t *field, struct bytes *value)
         if (n > b->n)
             return false;
         *field = key >> 3;
-        *value = (struct bytes){b->p, n};
+        *value = (struct std_bytes){b->p, n};
         b->p += n;
         b->n -= n;
         return true;
@@ -47,25 +47,26 @@ static bool next_field(struct bytes *b, uint64_t *field, struct bytes *value)
 }
 
 /* The i-th value of `field` in a message; an empty one if there is none. */
-static struct bytes get(struct bytes message, uint64_t field, size_t i)
+static struct std_bytes get(struct std_bytes message, uint64_t field, size_t i)
 {
-    struct bytes v;
+    struct std_bytes v;
     uint64_t f;
     while (next_field(&message, &f, &v))
         if (f == field && i-- == 0)
             return v;
-    return (struct bytes){0};
+    return (struct std_bytes){0};
 }
 
-static struct bytes file_at(size_t i)
+static struct std_bytes file_at(size_t i)
 {
-    return get((struct bytes){descriptors, sizeof(descriptors)}, 1, i);
+    return get((struct std_bytes){descriptors, sizeof(descriptors)}, 1, i);
 }
 
 /* "package.Service" number k of a file; false past the last. */
-static bool service_name(struct bytes file, size_t k, char out[200])
+static bool service_name(struct std_bytes file, size_t k, char out[200])
 {
-    struct bytes service = get(file, 6, k), name = get(service, 1, 0), package = get(file, 2, 0);
+    struct std_bytes service = get(file, 6, k), name = get(service, 1, 0),
+                     package = get(file, 2, 0);
     if (!service.p)
         return false;
     snprintf(out, 200, "%.*s.%.*s", (int)package.n, package.p, (int)name.n, name.p);
@@ -134,7 +135,7 @@ static int list_services(Response *r, struct rpc_mem *m)
     return 0;
 }
 
-static int give_file(Response *r, struct bytes file, struct rpc_mem *m)
+static int give_file(Response *r, struct std_bytes file, struct rpc_mem *m)
 {
     Grpc__Reflection__V1alpha__FileDescriptorResponse *f =
         RPC_NEW(m, Grpc__Reflection__V1alpha__FileDescriptorResponse, 1);
@@ -167,12 +168,12 @@ static int refuse(Response *r, grpc_status_code code, const char *why, struct rp
 }
 
 /* Each of our packages is one file: a symbol is in the file whose package is its longest prefix. */
-static struct bytes find_file(const char *name, uint64_t field)
+static struct std_bytes find_file(const char *name, uint64_t field)
 {
-    struct bytes file, best = {0};
+    struct std_bytes file, best = {0};
     size_t longest = 0;
     for (size_t i = 0; (file = file_at(i)).p; i++) {
-        struct bytes v = get(file, field, 0);
+        struct std_bytes v = get(file, field, 0);
         bool match = v.p && strncmp(name, (const char *)v.p, v.n) == 0 &&
                      (name[v.n] == (field == 2 ? '.' : '\0'));
         if (match && v.n > longest) {
@@ -185,7 +186,7 @@ static struct bytes find_file(const char *name, uint64_t field)
 
 static int reflect(const Request *q, Response *r, struct rpc_mem *m)
 {
-    struct bytes file = {0};
+    struct std_bytes file = {0};
     switch (q->message_request_case) {
     case GRPC__REFLECTION__V1ALPHA__SERVER_REFLECTION_REQUEST__MESSAGE_REQUEST_LIST_SERVICES:
         return list_services(r, m);

@@ -205,7 +205,7 @@ static void log_thread(int tid)
 
 void stacks_log(void)
 {
-    struct entry {
+    struct stack_entry {
         uint64_t ino;
         int64_t off;
         unsigned short len;
@@ -216,7 +216,7 @@ void stacks_log(void)
     int dir = open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     for (long n; dir >= 0 && (n = syscall(SYS_getdents64, dir, list, sizeof(list))) > 0;)
         for (long at = 0; at < n;) {
-            const struct entry *d = (const void *)(list + at);
+            const struct stack_entry *d = (const void *)(list + at);
             int tid = 0;
             at += d->len;
             for (const char *p = d->name; *p >= '0' && *p <= '9'; p++)

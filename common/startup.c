@@ -9,14 +9,14 @@
 #include <unistd.h>
 
 /* CLOCK_MONOTONIC is the same in all processes of a machine. */
-struct slot {
+struct startup_slot {
     _Atomic uint32_t phase;
     _Atomic uint64_t done, total;
     _Atomic int64_t began, since; /* ns: of this life, of this phase */
     _Atomic int64_t took[STARTUP_PHASES];
 };
 struct startup_board {
-    struct slot slots[STARTUP_SLOTS];
+    struct startup_slot slots[STARTUP_SLOTS];
 };
 
 const char *startup_name(enum startup_phase p)
@@ -66,7 +66,7 @@ void startup_board_free(struct startup_board *b)
 
 /* ---------------------------------------------------------------- writing */
 
-static void clear(struct slot *s)
+static void clear(struct startup_slot *s)
 {
     atomic_store(&s->phase, STARTUP_NONE);
     for (int i = 0; i < STARTUP_PHASES; i++)
@@ -77,7 +77,7 @@ void startup_begin(struct startup_board *b, uint32_t slot, enum startup_phase p)
 {
     if (!b || slot >= STARTUP_SLOTS)
         return;
-    struct slot *s = &b->slots[slot];
+    struct startup_slot *s = &b->slots[slot];
     const int64_t now = clock_ns();
     const uint32_t before = atomic_load(&s->phase);
     if (p == STARTUP_CONFIG) {
@@ -112,7 +112,7 @@ void startup_add(struct startup_board *b, uint32_t slot, enum startup_phase p, i
 
 static double seconds(int64_t ns) { return (double)ns * 1e-9; }
 
-static struct startup_view look(const struct slot *s)
+static struct startup_view look(const struct startup_slot *s)
 {
     const uint64_t done = atomic_load(&s->done), total = atomic_load(&s->total);
     const int64_t now = clock_ns();
@@ -144,7 +144,7 @@ double startup_seconds(const struct startup_board *b, uint32_t slot, enum startu
 {
     if (!b || slot >= STARTUP_SLOTS)
         return 0;
-    const struct slot *s = &b->slots[slot];
+    const struct startup_slot *s = &b->slots[slot];
     int64_t ns = atomic_load(&s->took[p]);
     if (p != STARTUP_READY && p != STARTUP_NONE && atomic_load(&s->phase) == p)
         ns += clock_ns() - atomic_load(&s->since);

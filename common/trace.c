@@ -26,7 +26,7 @@ enum {
     NAME_MAX_LEN = 256,
 };
 
-struct node { /* one encoded span */
+struct trace_node { /* one encoded span */
     struct mail mail;
     size_t n;
     uint8_t bytes[];
@@ -177,7 +177,7 @@ void tracer_add(struct tracer *t, const struct trace_span *s)
     }
     encode(&c, s);
     size_t n = otlp__span__get_packed_size(&c.span);
-    struct node *x = malloc(sizeof(*x) + n);
+    struct trace_node *x = malloc(sizeof(*x) + n);
     if (!x) {
         atomic_fetch_sub(&t->waiting, 1);
         count(t, TRACE_FULL, 1);
@@ -242,7 +242,7 @@ static grpc_byte_buffer *pack(struct tracer *t, size_t n)
     q.n_resource_spans = 1;
     struct mail *m = t->first;
     for (; scope.spans && scope.n_spans < n; m = m->next) {
-        struct node *x = (struct node *)m;
+        struct trace_node *x = (struct trace_node *)m;
         scope.spans[scope.n_spans++] = (ProtobufCBinaryData){x->n, x->bytes};
     }
     grpc_byte_buffer *b = rpc_pack(&q.base);

@@ -12,7 +12,7 @@ enum { LOOK_MS = 1000 };
 struct watch {
     const char *name;
     const _Atomic int64_t *busy_ns;
-    int64_t told; /* the stamp of the last stall that was reported */
+    int64_t reported; /* the stamp of the last stall that was reported */
     /* of watchdog_end_stuck(): */
     uint32_t end_ms; /* 0: never */
     void (*end)(void *arg);
@@ -38,9 +38,9 @@ struct watchdog {
 static bool look(struct watch *v, int64_t now, uint32_t limit_ms)
 {
     int64_t since = atomic_load_explicit(v->busy_ns, memory_order_relaxed);
-    if (!limit_ms || !since || since == v->told || now - since < (int64_t)limit_ms * 1000000)
+    if (!limit_ms || !since || since == v->reported || now - since < (int64_t)limit_ms * 1000000)
         return false;
-    v->told = since;
+    v->reported = since;
     LOG(LOG_ERROR, "No progress", LOGS("of", v->name),
         LOGD("seconds", (double)(now - since) / 1e9));
     return true;

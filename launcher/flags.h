@@ -54,7 +54,7 @@ struct config {
     uint64_t max_image_fetch_size;
     double waiting_served_ratio;
     uint32_t target_inter_token_ms;
-    /* door */
+    /* entry point */
     const char *hostname, *served_model_name;
     uint32_t port, prometheus_port;
     struct flag_list cors_allow_origin;

@@ -37,14 +37,15 @@ static struct child *probe(const struct groups *g, const struct group *q, uint32
     return shard(g, q, rank) + 1;
 }
 
-static void tell(const struct groups *g, const char *what, const struct group *q, const char *more)
+static void notify(const struct groups *g, const char *what, const struct group *q,
+                   const char *more)
 {
     char text[MESSAGE_MAX];
     int n = snprintf(text, sizeof(text), "%s %" PRIu32 " %s", what, q->slot, more);
     n = n < (int)sizeof(text) ? n : (int)sizeof(text) - 1;
     /* A router that is gone needs no answer; one that reads nothing has no use for one. */
     if (send(g->fd, text, (size_t)n, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
-        log_msg(LOG_DEBUG, "the router does not hear: %s", text);
+        log_msg(LOG_DEBUG, "the router does not read: %s", text);
 }
 
 /* ---------------------------------------------------------------- ending */
@@ -73,7 +74,7 @@ static void over_when_gone(struct groups *g, struct group *q)
     q->state = FREE;
     q->deadline = 0;
     LOG(LOG_INFO, "Model unloaded", LOGS("model", q->folder), LOGI("slot", q->slot));
-    tell(g, *q->why ? "failed" : "gone", q, q->why);
+    notify(g, *q->why ? "failed" : "gone", q, q->why);
 }
 
 static void stop(struct groups *g, struct group *q)
@@ -230,7 +231,7 @@ void groups_lost(struct groups *g, uint32_t child)
         q->deadline = 0;
         LOG(LOG_INFO, "Model ready", LOGS("model", q->folder),
             LOGD("seconds", (double)(clock_ms() - q->since) / 1e3));
-        tell(g, "ready", q, plan_socket(&q->plan, 0));
+        notify(g, "ready", q, plan_socket(&q->plan, 0));
     }
 }
 

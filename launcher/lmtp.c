@@ -115,14 +115,14 @@ static int send_request(struct client *c, char *line, struct tok_ids *prompt, st
 
 /* ---------------------------------------------------------------- answering */
 
-struct answer {
+struct info_answer {
     struct detok text;
     double logprob;
     bool ended;
 };
 
 /* What the token adds to the text. */
-static void decode(const struct client *c, struct answer *a, const cJSON *item, bool last,
+static void decode(const struct client *c, struct info_answer *a, const cJSON *item, bool last,
                    struct buf *piece)
 {
     if (!c->tok) {
@@ -134,7 +134,7 @@ static void decode(const struct client *c, struct answer *a, const cJSON *item, 
         detok_finish(&a->text, piece);
 }
 
-static void show(const struct client *c, struct answer *a, const cJSON *item, bool last)
+static void show(const struct client *c, struct info_answer *a, const cJSON *item, bool last)
 {
     struct buf piece = BUF_INIT;
     decode(c, a, item, last, &piece);
@@ -151,7 +151,8 @@ static void show(const struct client *c, struct answer *a, const cJSON *item, bo
     buf_free(&piece);
 }
 
-static int take_item(const struct client *c, struct answer *a, const cJSON *item, struct err *e)
+static int take_item(const struct client *c, struct info_answer *a, const cJSON *item,
+                     struct err *e)
 {
     const char *error = json_str(item, "error", NULL);
     if (json_int(item, "stream_id", c->id) != c->id)
@@ -164,7 +165,7 @@ static int take_item(const struct client *c, struct answer *a, const cJSON *item
     return 0;
 }
 
-static int take_message(const struct client *c, struct answer *a, const struct buf *message,
+static int take_message(const struct client *c, struct info_answer *a, const struct buf *message,
                         struct err *e)
 {
     const char *space = memchr(message->p, ' ', message->len);
@@ -180,7 +181,7 @@ static int take_message(const struct client *c, struct answer *a, const struct b
 
 static int answer(struct client *c, const struct tok_ids *prompt, struct err *e)
 {
-    struct answer a = {0};
+    struct info_answer a = {0};
     struct buf message = BUF_INIT;
     int rc = 0;
     if (c->tok && detok_init(&a.text, c->tok, prompt->id, prompt->n, true) != 0)

@@ -26,18 +26,18 @@
  */
 enum { NOTICE_MS = 10000, SHORT_GRACE_MS = 10000, ECHO_MS = 500, LAST_MS = 2000 };
 
-enum step { DOWNLOAD, LOADING, SERVING, RESTARTING, STOP_ROUTER, STOP_SHARDS, OVER };
+enum stop_step { DOWNLOAD, LOADING, SERVING, RESTARTING, STOP_ROUTER, STOP_SHARDS, OVER };
 
 /* All children in one array: [0] download, [1] router, then shard and probe of each rank of the
  * first model, then those of the groups that the router asks for; last the draft model's. */
 enum { CHILD_DOWNLOAD, CHILD_ROUTER, CHILD_RANKS };
-enum role { ROLE_DOWNLOAD, ROLE_ROUTER, ROLE_SHARD, ROLE_PROBE };
+enum child_role { ROLE_DOWNLOAD, ROLE_ROUTER, ROLE_SHARD, ROLE_PROBE };
 
 struct supervisor {
     const struct plan *plan;
     struct child *children;
     uint32_t *ended;    /* in one turn */
-    struct pollfd *fds; /* [0] signals, [1] the router's wishes, then two for each child */
+    struct pollfd *fds; /* [0] signals, [1] the router's commands, then two for each child */
     struct plan own;    /* the plan, with the channel */
     struct groups groups;
     struct draft draft;
@@ -47,7 +47,7 @@ struct supervisor {
     bool served;              /* once: all shards were ready */
     struct restarts restarts;
     uint32_t n_checked; /* of the plan's sources */
-    enum step step;
+    enum stop_step step;
     int64_t since, deadline, notice; /* ms; deadline and notice 0: none */
     int64_t watched;                 /* ms: when frozen children were last looked for */
     int64_t asked;                   /* when we were last asked to stop */
@@ -62,7 +62,7 @@ struct supervisor {
 struct step_row {
     const char *name;
     void (*enter)(struct supervisor *s);
-    void (*lost)(struct supervisor *s, enum role role, uint32_t rank, struct child *c);
+    void (*lost)(struct supervisor *s, enum child_role role, uint32_t rank, struct child *c);
     void (*notice)(struct supervisor *s); /* every NOTICE_MS */
     void (*late)(struct supervisor *s);   /* the deadline has passed */
 };
@@ -87,7 +87,7 @@ static bool all_gone(const struct supervisor *s)
     return true;
 }
 
-static void go(struct supervisor *s, enum step step)
+static void go(struct supervisor *s, enum stop_step step)
 {
     LOG(LOG_DEBUG, "step", LOGS("from", rows[s->step].name), LOGS("to", rows[step].name));
     s->step = step;
@@ -152,7 +152,8 @@ static void download_enter(struct supervisor *s)
         fail_err(s, "Download error");
 }
 
-static void download_lost(struct supervisor *s, enum role role, uint32_t rank, struct child *c)
+static void download_lost(struct supervisor *s, enum child_role role, uint32_t rank,
+                          struct child *c)
 {
     (void)role, (void)rank;
     if (WIFEXITED(c->status) && WEXITSTATUS(c->status) == 0) {
@@ -206,7 +207,8 @@ static void router_lost(struct supervisor *s, const struct child *c)
     fail(s, "Webserver failed", "router", c);
 }
 
-static void restarting_lost(struct supervisor *s, enum role role, uint32_t rank, struct child *c)
+static void restarting_lost(struct supervisor *s, enum child_role role, uint32_t rank,
+                            struct child *c)
 {
     (void)rank;
     if (role == ROLE_ROUTER)
@@ -271,7 +273,7 @@ static void loading_enter(struct supervisor *s)
     }
 }
 
-static void loading_lost(struct supervisor *s, enum role role, uint32_t rank, struct child *c)
+static void loading_lost(struct supervisor *s, enum child_role role, uint32_t rank, struct child *c)
 {
     char who[32];
     if (role == ROLE_SHARD) {
@@ -330,7 +332,7 @@ static void serving_enter(struct supervisor *s)
     s->served = true;
 }
 
-static void serving_lost(struct supervisor *s, enum role role, uint32_t rank, struct child *c)
+static void serving_lost(struct supervisor *s, enum child_role role, uint32_t rank, struct child *c)
 {
     if (role == ROLE_SHARD && s->plan->first && WIFEXITED(c->status) && !WEXITSTATUS(c->status)) {
         log_msg(LOG_INFO, "machine 0 has ended");
@@ -365,7 +367,8 @@ static void stop_router_enter(struct supervisor *s)
 }
 
 /* However it was asked to stop: what it did not finish was lost. */
-static void stop_router_lost(struct supervisor *s, enum role role, uint32_t rank, struct child *c)
+static void stop_router_lost(struct supervisor *s, enum child_role role, uint32_t rank,
+                             struct child *c)
 {
     char cause[400];
     (void)rank;
@@ -405,7 +408,8 @@ static void stop_shards_enter(struct supervisor *s)
         go(s, OVER);
 }
 
-static void stop_shards_lost(struct supervisor *s, enum role role, uint32_t rank, struct child *c)
+static void stop_shards_lost(struct supervisor *s, enum child_role role, uint32_t rank,
+                             struct child *c)
 {
     (void)role, (void)rank, (void)c;
     if (all_gone(s))
@@ -431,13 +435,13 @@ static const struct step_row rows[] = {
 };
 
 /* ---------------------------------------------------------------- the loop */
-static void told_of(struct supervisor *s, uint32_t i)
+static void report_end(struct supervisor *s, uint32_t i)
 {
     const uint32_t groups = CHILD_RANKS + 2 * s->n;
     struct child *c = &s->children[i];
     if (i < CHILD_RANKS) {
         if (s->step != OVER)
-            rows[s->step].lost(s, (enum role)i, 0, c);
+            rows[s->step].lost(s, (enum child_role)i, 0, c);
     } else if (i < groups) {
         const uint32_t k = i - CHILD_RANKS;
         if (s->step != OVER)
@@ -475,7 +479,7 @@ static void reap(struct supervisor *s)
     }
     for (uint32_t i = 0; i < n; i++)
         if (!s->children[s->ended[i]].alive) /* not started again meanwhile, for one before it */
-            told_of(s, s->ended[i]);
+            report_end(s, s->ended[i]);
 }
 
 static void asked_to_stop(struct supervisor *s, uint32_t sig)
@@ -526,7 +530,7 @@ static void notify(struct supervisor *s, int64_t now)
 {
     const bool router =
         s->plan->first || startup_look(s->progress.board, STARTUP_ROUTER, 1).phase == STARTUP_READY;
-    const enum step step = s->step == SERVING && !router ? LOADING : s->step;
+    const enum stop_step step = s->step == SERVING && !router ? LOADING : s->step;
     notify_turn(&s->notify, step == SERVING, step >= STOP_ROUTER, rows[step].name, now);
 }
 

@@ -52,12 +52,12 @@ static const struct flag_program program = {
 
 /* ---------------------------------------------------------------- which cases */
 
-struct list {
+struct number_list {
     uint32_t v[MOST], n;
 };
 
-static int numbers(struct list *l, const struct flag_list *words, const char *name, uint32_t min,
-                   uint32_t max, struct err *e)
+static int numbers(struct number_list *l, const struct flag_list *words, const char *name,
+                   uint32_t min, uint32_t max, struct err *e)
 {
     l->n = 0;
     for (uint32_t i = 0; i < words->n; i++) {
@@ -91,7 +91,7 @@ static void add_case(struct cases *c, struct bench_case one)
 
 static int list_cases(struct cases *c, const struct bench_config *cfg, struct err *e)
 {
-    struct list prefill, batch, depth;
+    struct number_list prefill, batch, depth;
     if (numbers(&prefill, &cfg->prefill, "prefill", 0, 1000000, e) ||
         numbers(&batch, &cfg->batch, "batch", 1, 1024, e) ||
         numbers(&depth, &cfg->depth, "depth", 0, 1000000, e))

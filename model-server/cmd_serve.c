@@ -518,7 +518,7 @@ static void announce(const struct shard *s, const struct serve_config *c, const 
 }
 
 /* 0: it fits; 1: it does not. */
-static int tell_plan(const struct shard *s, const struct serve_config *c, struct err *e)
+static int print_plan(const struct shard *s, const struct serve_config *c, struct err *e)
 {
     const struct dry_run o = {.engine = s->engine,
                               .model = model_info(s->model),
@@ -542,7 +542,7 @@ static int serve(const struct serve_config *c, struct err *e)
         return -1;
     int rc = load(&s, c, &t, e);
     if (rc == 0 && c->dry_run)
-        rc = tell_plan(&s, c, e);
+        rc = print_plan(&s, c, e);
     else if (rc == 0)
         rc = listen_at(&s, c, address, e);
     if (rc == 0 && !c->dry_run)

@@ -125,7 +125,7 @@ static int read_request(struct service *s, const Generate__V3__Request *q, bool 
                               .cells = q->state_cells,
                               .n_cells = q->n_state_cells,
                               .cache_len = q->cache_len,
-                              .n_said = q->generated_len,
+                              .n_generated = q->generated_len,
                               .sampling = read_sampling(s, p),
                               .bad_words = read_bad_words(p),
                               .top_n = q->top_n_tokens,

@@ -24,16 +24,16 @@ void service_after(void *service)
 }
 
 /* The two responses have the same fields by different types. */
-struct reply {
+struct step_reply {
     Generate__V3__Generation **generations;
     size_t n_generations;
     Generate__V3__CachedBatch *batch;
 };
 
 static int write_reply(const struct service *s, const struct answer *a, struct rpc_mem *m,
-                       struct reply *r, struct err *e)
+                       struct step_reply *r, struct err *e)
 {
-    *r = (struct reply){0};
+    *r = (struct step_reply){0};
     if (write_generations(s, a->out, m, &r->generations, &r->n_generations) ||
         (a->batch && !(r->batch = write_batch(s, a->batch, m))))
         return err_nomem(e);
@@ -116,7 +116,7 @@ Generate__V3__PrefillResponse *run_prefill(struct service *s, const Generate__V3
                                            struct rpc_call *call, struct err *e)
 {
     struct answer a;
-    struct reply reply;
+    struct step_reply reply;
     struct edits edits;
     const struct edits *x;
     Generate__V3__PrefillResponse *r = RPC_NEW(call->mem, Generate__V3__PrefillResponse, 1);
@@ -157,7 +157,7 @@ const ProtobufCMessage *rpc_decode(void *ctx, const ProtobufCMessage *in, struct
     const Generate__V3__DecodeRequest *q = (const void *)in;
     struct service *s = ctx;
     struct answer a;
-    struct reply reply;
+    struct step_reply reply;
     struct edits edits;
     const struct edits *x;
     int64_t t0 = clock_ns();

@@ -66,7 +66,7 @@ static const struct flag rows[] = {
     {.name = "launcher-fd", .type = FLAG_U32, F(launcher_fd), .env = "",
      .help = "Socket to the launcher, which sets this, for --models-folder."},
     {.name = "startup-fd", .type = FLAG_U32, F(startup_fd), .env = "",
-     .help = "Memory that the launcher and its shards tell of their start in; the launcher sets this."},
+     .help = "Memory in which the launcher and its shards report their start; the launcher sets this."},
     {.name = "heartbeat-fd", .type = FLAG_U32, F(heartbeat_fd),
      .help = "eventfd for the heartbeats of this process, which the launcher sets."},
     {OPTION_RESPONSE_STORE, F(response_store)},

@@ -60,7 +60,7 @@
     X(M_KV_BLOCKS, GAUGE, "kv_blocks", "state", "KV blocks by state: used, cached, free.", 0, 0,   \
       0)                                                                                           \
     X(M_PREEMPTIONS, COUNTER, "tgi_preemption_count", "method",                                    \
-      "Requests that made way: `swap` or `recompute`.", 0, 0, 0)                                   \
+      "Requests that were preempted: `swap` or `recompute`.", 0, 0, 0)                             \
     X(M_SWAPPED_BLOCKS, COUNTER, "tgi_swapped_blocks", "direction",                                \
       "KV blocks moved to the swap region and back.", 0, 0, 0)                                     \
     X(M_STATE_CELLS, GAUGE, "tgi_state_cells", "state",                                            \

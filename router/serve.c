@@ -37,9 +37,9 @@ enum {
     LOOK_MS = 10,
     ECHO_MS = 500
 };
-enum news { STARTED = 1, START_FAILED, LOST };
+enum service_event { STARTED = 1, START_FAILED, LOST };
 
-struct service {
+struct router_service {
     struct keys keys;
     struct tls *tls; /* NULL: plain HTTP */
     struct cluster cluster;
@@ -52,18 +52,18 @@ struct service {
     bool looping, starting;
     bool lost;     /* the first model's shards, for good */
     int64_t asked; /* ms: the last signal to stop; 0: none */
-    int signal_fd, news_fd;
-    atomic_int news;        /* the newest, from the starter or the scheduler */
+    int signal_fd, event_fd;
+    atomic_int event;       /* the newest, from the starter or the scheduler */
     struct infer *infer;    /* with STARTED */
     struct err start_error; /* with START_FAILED */
     char why_lost[400];     /* with LOST */
 };
 
-static void tell(struct service *s, enum news n)
+static void notify(struct router_service *s, enum service_event n)
 {
     uint64_t one = 1;
-    atomic_store(&s->news, n);
-    if (write(s->news_fd, &one, sizeof(one)) < 0) {
+    atomic_store(&s->event, n);
+    if (write(s->event_fd, &one, sizeof(one)) < 0) {
         /* Cannot happen: the counter would have to be full. */
     }
 }
@@ -72,21 +72,21 @@ static void tell(struct service *s, enum news n)
 
 static void *run_loop(void *arg)
 {
-    struct service *s = arg;
+    struct router_service *s = arg;
     http_run(s->edge.http);
     return NULL;
 }
 
 static void on_lost(void *arg, const char *why)
 {
-    struct service *s = arg;
+    struct router_service *s = arg;
     snprintf(s->why_lost, sizeof(s->why_lost), "%s", why);
-    tell(s, LOST);
+    notify(s, LOST);
 }
 
 static void *connect_shards(void *arg)
 {
-    struct service *s = arg;
+    struct router_service *s = arg;
     struct infer_config i = edge_infer_config(&s->edge, s->target);
     i.metrics = s->edge.metrics;
     i.watchdog = s->edge.watchdog;
@@ -95,7 +95,7 @@ static void *connect_shards(void *arg)
     s->infer = infer_start(&i, &s->start_error);
     if (s->infer)
         infer_on_lost(s->infer, on_lost, s);
-    tell(s, s->infer ? STARTED : START_FAILED);
+    notify(s, s->infer ? STARTED : START_FAILED);
     return NULL;
 }
 
@@ -147,7 +147,7 @@ static void raise_file_limit(void)
     }
 }
 
-static int catch_signals(struct service *s, struct err *e)
+static int catch_signals(struct router_service *s, struct err *e)
 {
     sigset_t set;
     sigemptyset(&set);
@@ -158,12 +158,12 @@ static int catch_signals(struct service *s, struct err *e)
     signal(SIGPIPE, SIG_IGN);
     pthread_sigmask(SIG_BLOCK, &set, NULL); /* before any thread: all inherit it */
     s->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-    s->news_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    return s->signal_fd < 0 || s->news_fd < 0 ? err_sys(e, "signalfd, eventfd") : 0;
+    s->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    return s->signal_fd < 0 || s->event_fd < 0 ? err_sys(e, "signalfd, eventfd") : 0;
 }
 
 /* Of the launcher, or our own. */
-static int open_startup(struct service *s, struct err *e)
+static int open_startup(struct router_service *s, struct err *e)
 {
     struct edge *g = &s->edge;
     int fd = -1;
@@ -175,7 +175,7 @@ static int open_startup(struct service *s, struct err *e)
     return g->startup ? 0 : -1;
 }
 
-static int load_model(struct service *s, struct err *e)
+static int load_model(struct router_service *s, struct err *e)
 {
     const struct router_config *c = s->c;
     int64_t t = clock_ms();
@@ -196,7 +196,7 @@ static void on_spans(void *arg, enum trace_fate fate, uint64_t n)
     metrics_add(((struct edge *)arg)->metrics, M_TRACE_SPANS, words[fate], (double)n);
 }
 
-static int build_edge(struct service *s, struct err *e)
+static int build_edge(struct router_service *s, struct err *e)
 {
     const struct router_config *c = s->c;
     struct edge *g = &s->edge;
@@ -279,7 +279,7 @@ static int watch(struct edge *g, struct err *e)
     return watchdog_start(g->watchdog, e);
 }
 
-static int start(struct service *s, struct err *e)
+static int start(struct router_service *s, struct err *e)
 {
     start_log(s->c);
     stacks_init();
@@ -308,7 +308,7 @@ static int start(struct service *s, struct err *e)
 
 /* ---------------------------------------------------------------- run */
 
-static void opened(struct service *s)
+static void opened(struct router_service *s)
 {
     pthread_join(s->starter, NULL);
     s->starting = false;
@@ -327,7 +327,7 @@ static void opened(struct service *s)
 static const char shutting_down[] = "the server is shutting down";
 
 /* Nobody new comes; what runs may finish. */
-static void drain(struct service *s)
+static void drain(struct router_service *s)
 {
     if (atomic_exchange(&s->edge.draining, true))
         return;
@@ -339,12 +339,12 @@ static void drain(struct service *s)
 
 /* 0: go on. -1: over, `e` says why. The first model's shards may be lost for good while requests to
  * other models run: those finish, then it is over. */
-static int on_news(struct service *s, struct err *e)
+static int on_news(struct router_service *s, struct err *e)
 {
     uint64_t count;
-    if (read(s->news_fd, &count, sizeof(count)) < 0)
+    if (read(s->event_fd, &count, sizeof(count)) < 0)
         return 0;
-    switch (atomic_load(&s->news)) {
+    switch (atomic_load(&s->event)) {
     case STARTED:
         opened(s);
         return 0;
@@ -365,7 +365,7 @@ static int on_news(struct service *s, struct err *e)
     return 0;
 }
 
-static void renew(struct service *s)
+static void renew(struct router_service *s)
 {
     struct err e = ERR_INIT;
     if (tls_reload(s->tls, &e) != 0)
@@ -378,11 +378,14 @@ static _Noreturn void leave(int code)
     _exit(code);
 }
 
-static bool is_echo(const struct service *s) { return s->asked && clock_ms() - s->asked < ECHO_MS; }
+static bool is_echo(const struct router_service *s)
+{
+    return s->asked && clock_ms() - s->asked < ECHO_MS;
+}
 
 /* The clients have it all, as far as anybody can know: the kernel's queues may go. False: `ms` have
  * passed. After a second signal only what is on its way at that moment is waited for. */
-static bool flush(struct service *s, int64_t ms)
+static bool flush(struct router_service *s, int64_t ms)
 {
     struct signalfd_siginfo info;
     int64_t until = clock_ms() + ms;
@@ -403,7 +406,7 @@ static bool flush(struct service *s, int64_t ms)
 }
 
 /* The second signal: every request ends now, with an error. */
-static int hurry(struct service *s, struct err *e)
+static int hurry(struct router_service *s, struct err *e)
 {
     s->asked = clock_ms();
     if (s->infer)
@@ -414,7 +417,7 @@ static int hurry(struct service *s, struct err *e)
 }
 
 /* Drained. 1: something was lost meanwhile, and `e` says what. */
-static int result(const struct service *s, uint32_t failed_before, struct err *e)
+static int result(const struct router_service *s, uint32_t failed_before, struct err *e)
 {
     uint32_t n = atomic_load(&s->edge.failed) - failed_before;
     if (!s->lost && n)
@@ -423,11 +426,11 @@ static int result(const struct service *s, uint32_t failed_before, struct err *e
 }
 
 /* As result(); -1: not drained, `e` says why. */
-static int wait(struct service *s, struct err *e)
+static int wait(struct router_service *s, struct err *e)
 {
     uint32_t failed = 0;
     for (;;) {
-        struct pollfd fds[] = {{s->signal_fd, POLLIN, 0}, {s->news_fd, POLLIN, 0}};
+        struct pollfd fds[] = {{s->signal_fd, POLLIN, 0}, {s->event_fd, POLLIN, 0}};
         struct signalfd_siginfo info;
         bool draining = atomic_load(&s->edge.draining);
         if (poll(fds, 2, draining ? 10 : -1) < 0 && errno != EINTR)
@@ -456,7 +459,7 @@ static int wait(struct service *s, struct err *e)
     }
 }
 
-static void stop(struct service *s)
+static void stop(struct router_service *s)
 {
     struct edge *g = &s->edge;
     watchdog_stop(g->watchdog);
@@ -493,13 +496,13 @@ static void stop(struct service *s)
     free(s->dir);
     if (s->signal_fd >= 0)
         close(s->signal_fd);
-    if (s->news_fd >= 0)
-        close(s->news_fd);
+    if (s->event_fd >= 0)
+        close(s->event_fd);
 }
 
-/* The shards are gone or never came. Whoever waits for an answer is still told so; the threads that
- * wait for the shards need not come back. */
-static _Noreturn void give_up(struct service *s, const struct err *e)
+/* The shards are gone or never came. Whoever waits for an answer still gets an answer; the threads
+ * that wait for the shards need not come back. */
+static _Noreturn void give_up(struct router_service *s, const struct err *e)
 {
     int64_t until = clock_ms() + LAST_WORDS_MS;
     log_msg(LOG_ERROR, "%s", e->msg);
@@ -513,7 +516,7 @@ static _Noreturn void give_up(struct service *s, const struct err *e)
 
 int serve(const struct router_config *c, struct err *e)
 {
-    struct service s = {.c = c, .signal_fd = -1, .news_fd = -1};
+    struct router_service s = {.c = c, .signal_fd = -1, .event_fd = -1};
     int rc = start(&s, e);
     int end = rc == 0 ? wait(&s, e) : 0;
     if (end < 0)

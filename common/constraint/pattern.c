@@ -10,7 +10,7 @@
 
 enum { MAX_DEPTH = 200 };
 
-struct parser {
+struct pattern_parser {
     struct term_pool *p;
     const char *text;
     size_t n, at;
@@ -25,7 +25,7 @@ struct parser {
                                      and one escape's in a class */
 };
 
-static term fail(struct parser *q, const char *what)
+static term fail(struct pattern_parser *q, const char *what)
 {
     if (!q->failed)
         err_set(q->e, ERR_VALIDATION, "pattern: %s at byte %zu", what, q->at);
@@ -34,10 +34,10 @@ static term fail(struct parser *q, const char *what)
     return TERM_NONE;
 }
 
-static bool more(const struct parser *q) { return q->at < q->n; }
-static char peek(const struct parser *q) { return q->at < q->n ? q->text[q->at] : '\0'; }
+static bool more(const struct pattern_parser *q) { return q->at < q->n; }
+static char peek(const struct pattern_parser *q) { return q->at < q->n ? q->text[q->at] : '\0'; }
 
-static bool take(struct parser *q, const char *s)
+static bool take(struct pattern_parser *q, const char *s)
 {
     size_t n = strlen(s);
     if (q->n - q->at < n || memcmp(q->text + q->at, s, n) != 0)
@@ -46,7 +46,7 @@ static bool take(struct parser *q, const char *s)
     return true;
 }
 
-static uint32_t next_char(struct parser *q)
+static uint32_t next_char(struct pattern_parser *q)
 {
     size_t len = 1;
     uint32_t cp = utf8_decode(q->text + q->at, q->n - q->at, &len);
@@ -56,7 +56,7 @@ static uint32_t next_char(struct parser *q)
 
 /* ---------------------------------------------------------------- escapes */
 
-static void add_category(struct parser *q, struct chars *c, uint32_t set)
+static void add_category(struct pattern_parser *q, struct chars *c, uint32_t set)
 {
     pattern_add_category(q->p, c, set);
     if (c->overflow || !c->n)
@@ -66,7 +66,7 @@ static void add_category(struct parser *q, struct chars *c, uint32_t set)
 }
 
 /* Behind \p or \P: {L}, {Lu}, or one letter. */
-static void property(struct parser *q, struct chars *c)
+static void property(struct pattern_parser *q, struct chars *c)
 {
     size_t from = q->at, n = 1;
     if (take(q, "{")) {
@@ -85,7 +85,7 @@ static void property(struct parser *q, struct chars *c)
 }
 
 /* `digits` hexadecimal ones, or any number in braces. */
-static uint32_t hex(struct parser *q, int digits)
+static uint32_t hex(struct pattern_parser *q, int digits)
 {
     bool braces = take(q, "{");
     uint32_t v = 0;
@@ -106,7 +106,7 @@ static uint32_t hex(struct parser *q, int digits)
 }
 
 /* Behind the backslash: one character, or a set of them (*set gets it; then the result is 0). */
-static uint32_t escape(struct parser *q, struct chars *set)
+static uint32_t escape(struct pattern_parser *q, struct chars *set)
 {
     static const char plain[] = "tnrfv0ae", value[] = "\t\n\r\f\v\0\a\x1b";
     if (!more(q))
@@ -139,7 +139,7 @@ static uint32_t escape(struct parser *q, struct chars *set)
 /* ---------------------------------------------------------------- classes */
 
 /* One end of a range, or a whole set. */
-static bool class_item(struct parser *q, struct chars *c, uint32_t *cp)
+static bool class_item(struct pattern_parser *q, struct chars *c, uint32_t *cp)
 {
     struct chars *set = &q->own;
     if (!take(q, "\\")) {
@@ -159,7 +159,7 @@ static bool class_item(struct parser *q, struct chars *c, uint32_t *cp)
 }
 
 /* Behind '['. */
-static term class(struct parser *q)
+static term class(struct pattern_parser *q)
 {
     struct chars *c = &q->class;
     chars_clear(c);
@@ -198,7 +198,8 @@ static term class(struct parser *q)
 static struct part plain(term t) { return (struct part){.t = t}; }
 
 /* Takes over `part`. */
-static struct part tree(struct parser *q, enum pattern_kind kind, struct part *part, size_t n)
+static struct part tree(struct pattern_parser *q, enum pattern_kind kind, struct part *part,
+                        size_t n)
 {
     struct pattern_tree *x = q->failed ? NULL : calloc(1, sizeof(*x));
     if (!x) {
@@ -210,7 +211,7 @@ static struct part tree(struct parser *q, enum pattern_kind kind, struct part *p
     return (struct part){.tree = x};
 }
 
-static void free_trees(struct parser *q)
+static void free_trees(struct pattern_parser *q)
 {
     for (struct pattern_tree *older; q->trees; q->trees = older) {
         older = q->trees->older;
@@ -219,7 +220,7 @@ static void free_trees(struct parser *q)
     }
 }
 
-static struct part tree_of(struct parser *q, enum pattern_kind kind, struct part inner)
+static struct part tree_of(struct pattern_parser *q, enum pattern_kind kind, struct part inner)
 {
     struct part *one = malloc(sizeof(*one));
     if (!one)
@@ -230,11 +231,11 @@ static struct part tree_of(struct parser *q, enum pattern_kind kind, struct part
 
 /* ---------------------------------------------------------------- sequences */
 
-static struct part alternatives(struct parser *q);
+static struct part alternatives(struct pattern_parser *q);
 
 /* Behind "(?": flags, one or none of each side of a minus. 1: they are a group's of their own, 2:
  * they hold up to the end of the group around, 0: none. */
-static int flags(struct parser *q)
+static int flags(struct pattern_parser *q)
 {
     size_t at = q->at;
     bool on = true, fold = q->fold, unicode = q->unicode, dot_all = q->dot_all;
@@ -258,7 +259,7 @@ static int flags(struct parser *q)
 }
 
 /* Behind '(': what kind of group; -1: it was only flags. */
-static int group_kind(struct parser *q)
+static int group_kind(struct pattern_parser *q)
 {
     if (!take(q, "?") || take(q, ":"))
         return P_TERM;
@@ -278,7 +279,7 @@ static int group_kind(struct parser *q)
 }
 
 /* Behind '('. */
-static struct part group(struct parser *q)
+static struct part group(struct pattern_parser *q)
 {
     bool fold = q->fold, unicode = q->unicode, dot_all = q->dot_all;
     int kind = group_kind(q);
@@ -296,21 +297,21 @@ static struct part group(struct parser *q)
     return kind == P_TERM ? inner : tree_of(q, (enum pattern_kind)kind, inner);
 }
 
-static term set_term(struct parser *q)
+static term set_term(struct pattern_parser *q)
 {
     if (q->fold)
         pattern_fold(q->p, &q->set);
     return chars_term(q->p, &q->set, q->how);
 }
 
-static term one_char(struct parser *q, uint32_t cp)
+static term one_char(struct pattern_parser *q, uint32_t cp)
 {
     chars_clear(&q->set);
     chars_add(&q->set, cp, cp);
     return set_term(q);
 }
 
-static term dot(struct parser *q)
+static term dot(struct pattern_parser *q)
 {
     chars_clear(&q->set);
     if (!q->dot_all) {
@@ -322,7 +323,7 @@ static term dot(struct parser *q)
 }
 
 /* What looks around and has no inside. */
-static bool assertion(struct parser *q, enum pattern_kind *kind)
+static bool assertion(struct pattern_parser *q, enum pattern_kind *kind)
 {
     static const struct {
         const char *text;
@@ -337,7 +338,7 @@ static bool assertion(struct parser *q, enum pattern_kind *kind)
     return false;
 }
 
-static struct part atom(struct parser *q)
+static struct part atom(struct pattern_parser *q)
 {
     enum pattern_kind kind;
     if (assertion(q, &kind))
@@ -367,7 +368,7 @@ static struct part atom(struct parser *q)
     }
 }
 
-static bool number(struct parser *q, uint32_t *v)
+static bool number(struct pattern_parser *q, uint32_t *v)
 {
     size_t from = q->at;
     for (*v = 0; peek(q) >= '0' && peek(q) <= '9'; q->at++) {
@@ -381,7 +382,7 @@ static bool number(struct parser *q, uint32_t *v)
 }
 
 /* {m}, {m,}, {,n}, {m,n}; anything else in braces stands for itself. */
-static bool counts(struct parser *q, uint32_t *lo, uint32_t *hi)
+static bool counts(struct pattern_parser *q, uint32_t *lo, uint32_t *hi)
 {
     size_t from = q->at;
     q->at++;
@@ -399,7 +400,7 @@ static bool counts(struct parser *q, uint32_t *lo, uint32_t *hi)
     return false;
 }
 
-static struct part repeated(struct parser *q, struct part of, uint32_t lo, uint32_t hi)
+static struct part repeated(struct pattern_parser *q, struct part of, uint32_t lo, uint32_t hi)
 {
     if (!of.tree)
         return plain(term_repeat(q->p, of.t, lo, hi));
@@ -411,7 +412,7 @@ static struct part repeated(struct parser *q, struct part of, uint32_t lo, uint3
     return r;
 }
 
-static struct part quantified(struct parser *q, struct part of)
+static struct part quantified(struct pattern_parser *q, struct part of)
 {
     for (int i = 0;; i++) {
         uint32_t lo = 0, hi = TERM_UNBOUNDED;
@@ -443,7 +444,7 @@ struct parts {
 };
 
 /* False: no memory; the list is gone, and the parser has failed. */
-static bool parts_add(struct parser *q, struct parts *l, struct part part)
+static bool parts_add(struct pattern_parser *q, struct parts *l, struct part part)
 {
     if (l->n == l->cap) {
         size_t cap = l->cap ? l->cap * 2 : 16;
@@ -461,7 +462,7 @@ static bool parts_add(struct parser *q, struct parts *l, struct part part)
 }
 
 /* Neighbours that look at nothing are one term. */
-static void join_plain(struct parser *q, struct parts *l)
+static void join_plain(struct pattern_parser *q, struct parts *l)
 {
     size_t n = 0;
     for (size_t to = l->n; to > 0;) { /* from the right: so terms share their ends */
@@ -476,7 +477,7 @@ static void join_plain(struct parser *q, struct parts *l)
     l->n = n;
 }
 
-static struct part sequence(struct parser *q)
+static struct part sequence(struct pattern_parser *q)
 {
     struct parts l = {0};
     while (more(q) && peek(q) != '|' && peek(q) != ')')
@@ -490,7 +491,7 @@ static struct part sequence(struct parser *q)
     return plain(t);
 }
 
-static struct part alternatives(struct parser *q)
+static struct part alternatives(struct pattern_parser *q)
 {
     struct parts l = {0};
     struct part part = sequence(q);
@@ -512,7 +513,7 @@ static struct part alternatives(struct parser *q)
 }
 
 /* Any text may stand before and behind what is searched for. */
-static term whole(struct parser *q, struct part part, bool word_unicode)
+static term whole(struct pattern_parser *q, struct part part, bool word_unicode)
 {
     struct lowering l = {.p = q->p, .any = chars_any_term(q->p, q->how)};
     term any = term_repeat(q->p, l.any, 0, TERM_UNBOUNDED);
@@ -541,7 +542,7 @@ static term whole(struct parser *q, struct part part, bool word_unicode)
 term pattern_term(struct term_pool *p, const char *text, size_t n, enum pattern_reach reach,
                   enum spelling how, struct err *e)
 {
-    struct parser q = {.p = p, .text = text, .n = n, .how = how, .reach = reach, .e = e};
+    struct pattern_parser q = {.p = p, .text = text, .n = n, .how = how, .reach = reach, .e = e};
     if (n > PATTERN_MAX_BYTES) {
         err_set(e, ERR_VALIDATION, "pattern: longer than %d bytes", PATTERN_MAX_BYTES);
         return TERM_NONE;

@@ -74,7 +74,7 @@ static enum holds holds(const cJSON *v)
 }
 
 /* A walk of the document. */
-struct walk {
+struct ref_walk {
     struct schema *s;
     const cJSON *ref;   /* looked for, to know its base */
     const char *uri;    /* or the schema of that address */
@@ -84,7 +84,7 @@ struct walk {
     int dynamic;        /* how many dynamic anchors of the name there are */
 };
 
-static bool has_anchor(struct walk *w, const cJSON *at)
+static bool has_anchor(struct ref_walk *w, const cJSON *at)
 {
     const char *own = json_str(at, "$anchor", NULL);
     const char *dynamic = json_str(at, "$dynamicAnchor", NULL);
@@ -95,9 +95,9 @@ static bool has_anchor(struct walk *w, const cJSON *at)
     return w->anchor && own && !strcmp(own, w->anchor);
 }
 
-static void walk(struct walk *w, const cJSON *at, const char *base);
+static void walk(struct ref_walk *w, const cJSON *at, const char *base);
 
-static void walk_under(struct walk *w, const cJSON *v, enum holds how, const char *base)
+static void walk_under(struct ref_walk *w, const cJSON *v, enum holds how, const char *base)
 {
     const cJSON *kid;
     if (how == A_SCHEMA && v->child)
@@ -106,7 +106,7 @@ static void walk_under(struct walk *w, const cJSON *v, enum holds how, const cha
         cJSON_ArrayForEach(kid, v) walk_under(w, kid, A_SCHEMA, base);
 }
 
-static void walk(struct walk *w, const cJSON *at, const char *base)
+static void walk(struct ref_walk *w, const cJSON *at, const char *base)
 {
     char *own = NULL;
     const char *id = json_str(at, "$id", NULL);
@@ -187,7 +187,7 @@ static const cJSON *by_pointer(struct schema *s, const cJSON *at, const char *to
 const cJSON *schema_resolve(struct schema *s, const cJSON *ref)
 {
     const char *to = cJSON_GetStringValue(ref);
-    struct walk w = {.s = s, .ref = ref};
+    struct ref_walk w = {.s = s, .ref = ref};
     if (!to || strlen(to) >= MAX_URI / 2)
         return schema_fail(s, ref, "no reference"), NULL;
     const char *fragment = strchr(to, '#');
@@ -200,7 +200,7 @@ const cJSON *schema_resolve(struct schema *s, const cJSON *ref)
     }
     join(w.base, "", json_str(s->root, "$id", "")); /* where it stands in no known keyword */
     walk(&w, s->root, "");
-    struct walk where = {.s = s, .uri = NULL};
+    struct ref_walk where = {.s = s, .uri = NULL};
     char uri[MAX_URI];
     join(uri, w.base, to);
     where.uri = uri;
@@ -211,7 +211,7 @@ const cJSON *schema_resolve(struct schema *s, const cJSON *ref)
     const cJSON *at =
         where.found && *fragment == '/' ? by_pointer(s, where.found, fragment) : where.found;
     if (where.dynamic && ref->string && !strcmp(ref->string, "$dynamicRef")) {
-        struct walk all = {.s = s, .anchor = fragment};
+        struct ref_walk all = {.s = s, .anchor = fragment};
         walk(&all, s->root, "");
         if (all.dynamic > 1)
             return schema_fail(s, ref, "`$dynamicRef` with several anchors is not supported"), NULL;

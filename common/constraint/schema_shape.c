@@ -15,7 +15,7 @@ struct patterns { /* of the patternProperties of all schemas: pattern texts, eac
     int n;
 };
 
-struct object {
+struct object_shape {
     const char *name[MAX_PROPERTIES];
     bool required[MAX_PROPERTIES];
     term pair[MAX_PROPERTIES]; /* "name": value */
@@ -28,7 +28,8 @@ struct object {
     uint32_t lo, hi;
 };
 
-static uint32_t property(struct schema *s, struct object *o, const char *name, const cJSON *at)
+static uint32_t property(struct schema *s, struct object_shape *o, const char *name,
+                         const cJSON *at)
 {
     uint32_t i = 0;
     while (i < o->n && strcmp(o->name[i], name) != 0)
@@ -78,7 +79,7 @@ static void collect_patterns(struct schema *s, const struct conj *c, struct patt
     }
 }
 
-static void collect_names(struct schema *s, const struct conj *c, struct object *o)
+static void collect_names(struct schema *s, const struct conj *c, struct object_shape *o)
 {
     for (int i = 0; i < c->n && !s->failed; i++) {
         const cJSON *kid;
@@ -188,7 +189,7 @@ static term key_names(struct schema *s, const struct conj *c)
     return schema_value(s, &of);
 }
 
-static bool name_allowed(struct schema *s, const struct object *o, const char *name)
+static bool name_allowed(struct schema *s, const struct object_shape *o, const char *name)
 {
     struct buf b = BUF_INIT;
     cJSON text = {.type = cJSON_String, .valuestring = (char *)(uintptr_t)name};
@@ -200,7 +201,7 @@ static bool name_allowed(struct schema *s, const struct object *o, const char *n
     return yes;
 }
 
-static void name_pairs(struct schema *s, const struct conj *c, struct object *o)
+static void name_pairs(struct schema *s, const struct conj *c, struct object_shape *o)
 {
     for (uint32_t i = 0; i < o->n && !s->failed; i++) {
         size_t n = strlen(o->name[i]);
@@ -222,7 +223,7 @@ static void name_pairs(struct schema *s, const struct conj *c, struct object *o)
 
 /* One of the other pairs is like `must` says. Of equal keys the last one counts, so it is the last
  * pair. */
-static void must_pair(struct schema *s, struct object *o, const cJSON *must, term free_key)
+static void must_pair(struct schema *s, struct object_shape *o, const cJSON *must, term free_key)
 {
     struct conj key = {.n = 0}, value = {.n = 0};
     if (!must)
@@ -241,7 +242,7 @@ static void must_pair(struct schema *s, struct object *o, const cJSON *must, ter
 
 /* Pairs whose key no property names: one alternative for each set of patterns that a key may
  * match. Keys are spelled in one way only, so that none is a property's name in disguise. */
-static void other_pairs(struct schema *s, const struct conj *c, struct object *o)
+static void other_pairs(struct schema *s, const struct conj *c, struct object_shape *o)
 {
     term *named = malloc((o->n + 1) * sizeof(*named));
     o->others = TERM_NONE;
@@ -267,7 +268,7 @@ static void other_pairs(struct schema *s, const struct conj *c, struct object *o
 }
 
 /* Behind the properties, `have` of which were written. */
-static term trailing(struct schema *s, const struct object *o, uint32_t have)
+static term trailing(struct schema *s, const struct object_shape *o, uint32_t have)
 {
     uint32_t lo = o->lo > have ? o->lo - have : 0;
     uint32_t hi = o->hi == TERM_UNBOUNDED ? o->hi : o->hi < have ? 0 : o->hi - have;
@@ -291,7 +292,7 @@ enum { MAX_FREE = 5 };
 
 /* Do the names come in an order that one schema gives them? Those that no instance may have do not
  * matter. */
-static bool ordered(const struct conj *c, const struct object *o)
+static bool ordered(const struct conj *c, const struct object_shape *o)
 {
     uint32_t most = 0, possible = 0;
     for (uint32_t k = 0; k < o->n; k++)
@@ -307,7 +308,7 @@ static bool ordered(const struct conj *c, const struct object *o)
 }
 
 /* A few properties in any order: what may follow depends on which were written. */
-static term any_order(struct schema *s, const struct object *o)
+static term any_order(struct schema *s, const struct object_shape *o)
 {
     uint32_t at[MAX_FREE], n = 0;
     unsigned needed = 0;
@@ -335,7 +336,7 @@ static term any_order(struct schema *s, const struct object *o)
 
 /* tail[h]: what may follow property i when h of them were written (all counts above `most` are
  * alike). From the last property to the first. */
-static term inside_object(struct schema *s, struct object *o)
+static term inside_object(struct schema *s, struct object_shape *o)
 {
     uint32_t most = o->lo > 1 ? o->lo : 1;
     if (o->hi != TERM_UNBOUNDED && o->hi + 1 > most)
@@ -360,7 +361,7 @@ static term inside_object(struct schema *s, struct object *o)
 
 term schema_object(struct schema *s, const struct conj *c)
 {
-    struct object *o = calloc(1, sizeof(*o));
+    struct object_shape *o = calloc(1, sizeof(*o));
     if (!o)
         return schema_fail(s, NULL, "no memory");
     schema_indent(s, +1);

@@ -180,7 +180,8 @@ struct byte_set term_alike(struct term_pool *p, term t, uint8_t byte)
 
 enum { SEARCH = 4096 }; /* terms looked at before "yes" is assumed */
 
-struct search { /* breadth first: the nearest end is found, and the way there is known to live */
+struct term_search { /* breadth first: the nearest end is found, and the way there is known to live
+                      */
     term at[SEARCH];
     int32_t from[SEARCH];
     int n;
@@ -201,7 +202,7 @@ static bool surely_lives(const struct term_pool *p, term t)
 
 /* The derivatives of at[i], by one byte of each class of bytes with equal ones; true when one of
  * them can end. */
-static bool expand(struct term_pool *p, struct search *s, int i)
+static bool expand(struct term_pool *p, struct term_search *s, int i)
 {
     uint32_t set[MAX_SETS];
     struct byte_set done = {{0}};
@@ -239,7 +240,7 @@ bool term_lives(struct term_pool *p, term t)
     if (node(p, t)->living)
         return node(p, t)->living == LIVES;
     bool found = lives_at_a_glance(p, t);
-    struct search *s = found ? NULL : malloc(sizeof(*s));
+    struct term_search *s = found ? NULL : malloc(sizeof(*s));
     if (!found && !s)
         return true;
     if (s) {

@@ -3,9 +3,9 @@
 #include <stdlib.h>
 
 /* A copy of t, its leaves and counts changed. */
-struct rewrite {
+struct term_rewrite {
     struct term_pool *p;
-    term (*leaf)(struct rewrite *r, term t); /* RULE, AND, NOT after their parts */
+    term (*leaf)(struct term_rewrite *r, term t); /* RULE, AND, NOT after their parts */
     uint32_t *memo; /* [nodes that there were at the beginning]: 0 or the result + 1; NULL: the
                        nodes' own `coarse` */
     /* of term_coarse(), or 0: */
@@ -14,14 +14,14 @@ struct rewrite {
     bool inside; /* of an intersection or a complement */
 };
 
-static uint32_t *memo_of(struct rewrite *r, term t)
+static uint32_t *memo_of(struct term_rewrite *r, term t)
 {
     return r->memo ? &r->memo[t] : &r->p->node[t].coarse[r->over][r->inside];
 }
 
-static term rewrite(struct rewrite *r, term t);
+static term rewrite(struct term_rewrite *r, term t);
 
-static term rewrite_cat(struct rewrite *r, term t)
+static term rewrite_cat(struct term_rewrite *r, term t)
 {
     struct term_pool *p = r->p;
     size_t from = p->scratch.n;
@@ -50,7 +50,7 @@ static uint32_t tier_above(uint32_t n)
 /* Counts that no token reaches do not matter, but inside an intersection whether the others can be
  * met may be a matter of the very counts: two characters left may be too few for what a pattern
  * wants. There, and of counts that long tokens may reach, what is left is bounds. */
-static term rewrite_repeat(struct rewrite *r, struct node n)
+static term rewrite_repeat(struct term_rewrite *r, struct node n)
 {
     term a = rewrite(r, n.a);
     uint32_t lo = n.lo, hi = n.hi;
@@ -65,7 +65,7 @@ static term rewrite_repeat(struct rewrite *r, struct node n)
     return term_repeat(r->p, a, lo, hi);
 }
 
-static term rewrite_parts(struct rewrite *r, struct node n)
+static term rewrite_parts(struct term_rewrite *r, struct node n)
 {
     struct term_pool *p = r->p;
     size_t from = p->scratch.n;
@@ -79,7 +79,7 @@ static term rewrite_parts(struct rewrite *r, struct node n)
     return term_combine(p, n.kind, from);
 }
 
-static term rewrite_not(struct rewrite *r, struct node n)
+static term rewrite_not(struct term_rewrite *r, struct node n)
 {
     bool outside = !r->inside;
     r->inside = true;
@@ -90,7 +90,7 @@ static term rewrite_not(struct rewrite *r, struct node n)
     return made;
 }
 
-static term rewrite(struct rewrite *r, term t)
+static term rewrite(struct term_rewrite *r, term t)
 {
     struct node n = *node(r->p, t);
     if (*memo_of(r, t))
@@ -132,7 +132,7 @@ void term_coarse(struct term_pool *p, term t, uint32_t far, uint32_t fine, term 
                 p->node[i].coarse[1][1] = 0;
         p->far = far, p->fine = fine;
     }
-    struct rewrite r = {.p = p, .far = far, .fine = fine};
+    struct term_rewrite r = {.p = p, .far = far, .fine = fine};
     *under = rewrite(&r, t);
     r.over = true;
     *over = rewrite(&r, t);
@@ -170,7 +170,7 @@ static bool productive(const struct term_pool *p, term t, const uint8_t *good)
     }
 }
 
-static term drop_dead(struct rewrite *r, term t)
+static term drop_dead(struct term_rewrite *r, term t)
 {
     struct node n = *node(r->p, t);
     if (n.kind == RULE)
@@ -199,7 +199,7 @@ static term close_round(struct term_pool *p, term root, bool *more)
 {
     size_t n = p->n_nodes;
     uint8_t *good = calloc(n, 1);
-    struct rewrite r = {.p = p, .leaf = drop_dead, .memo = calloc(n, sizeof(*r.memo))};
+    struct term_rewrite r = {.p = p, .leaf = drop_dead, .memo = calloc(n, sizeof(*r.memo))};
     *more = false;
     if (!good || !r.memo)
         p->full = true;

@@ -3,14 +3,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct entry {
+struct trie_entry {
     struct token_text text;
     uint32_t id;
 };
 
 static int by_text(const void *a, const void *b)
 {
-    const struct entry *x = a, *y = b;
+    const struct trie_entry *x = a, *y = b;
     uint32_t n = x->text.n < y->text.n ? x->text.n : y->text.n;
     int c = memcmp(x->text.bytes, y->text.bytes, n);
     if (c || x->text.n != y->text.n)
@@ -27,7 +27,7 @@ static uint32_t common_bytes(const struct token_text *a, const struct token_text
 }
 
 /* Nodes of sorted entries: each brings those behind what it shares with the one before. */
-static int flatten(struct flat_trie *t, const struct entry *e, uint32_t n,
+static int flatten(struct flat_trie *t, const struct trie_entry *e, uint32_t n,
                    const struct byte_classes *classes)
 {
     size_t nodes = 0;
@@ -70,7 +70,7 @@ static bool plain_text(const struct token_text *t)
     return true;
 }
 
-static int fill(struct token_set *t, const struct token_text *text, struct entry *e,
+static int fill(struct token_set *t, const struct token_text *text, struct trie_entry *e,
                 const struct byte_classes *classes)
 {
     for (int plain = 0; plain < 2; plain++) {
@@ -78,7 +78,7 @@ static int fill(struct token_set *t, const struct token_text *text, struct entry
         for (uint32_t i = 0; i < t->vocab; i++) {
             if (!text[i].n || text[i].n > TOKEN_BYTES || plain_text(&text[i]) != plain)
                 continue;
-            e[n++] = (struct entry){text[i], i};
+            e[n++] = (struct trie_entry){text[i], i};
             t->longest = text[i].n > t->longest ? text[i].n : t->longest;
             if (plain)
                 t->plain_mask[i / 32] |= 1u << i % 32;
@@ -99,7 +99,7 @@ struct token_set *token_set_new(const struct token_text *text, uint32_t vocab, c
 {
     struct byte_classes classes;
     struct token_set *t = calloc(1, sizeof(*t));
-    struct entry *e = malloc((vocab + (size_t)1) * sizeof(*e));
+    struct trie_entry *e = malloc((vocab + (size_t)1) * sizeof(*e));
     byte_classes_fill(&classes);
     if (t) {
         t->vocab = vocab;

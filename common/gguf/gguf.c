@@ -17,11 +17,11 @@ enum { VALUE_MIN = 8 + 4 + 1, TENSOR_MIN = 8 + 4 + 4 + 8 };
 
 /* ---------------------------------------------------------------- bytes */
 
-struct cursor {
+struct gguf_cursor {
     const uint8_t *at, *end;
 };
 
-static bool take(struct cursor *c, size_t n, void *out)
+static bool take(struct gguf_cursor *c, size_t n, void *out)
 {
     if ((size_t)(c->end - c->at) < n)
         return false;
@@ -30,7 +30,7 @@ static bool take(struct cursor *c, size_t n, void *out)
     return true;
 }
 
-static bool take_str(struct cursor *c, struct gguf_str *s)
+static bool take_str(struct gguf_cursor *c, struct gguf_str *s)
 {
     uint64_t n;
     if (!take(c, sizeof(n), &n) || n > (uint64_t)(c->end - c->at))
@@ -44,16 +44,16 @@ static const uint8_t sizes[GGUF_T_N] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
 
 /* ---------------------------------------------------------------- reading */
 
-struct reader {
+struct gguf_reader {
     struct gguf *g;
-    struct cursor c;
+    struct gguf_cursor c;
     char *names;
     uint64_t alignment;
 };
 
 /* A key or a tensor's name: printable, kept as a C string. There is room: each takes 8 bytes less
  * in memory than in the file. */
-static int read_name(struct reader *r, const char *what, const char **out, struct err *e)
+static int read_name(struct gguf_reader *r, const char *what, const char **out, struct err *e)
 {
     struct gguf_str s;
     if (!take_str(&r->c, &s))
@@ -71,7 +71,7 @@ static int read_name(struct reader *r, const char *what, const char **out, struc
     return 0;
 }
 
-static bool skip_elements(struct cursor *c, const struct gguf_value *v)
+static bool skip_elements(struct gguf_cursor *c, const struct gguf_value *v)
 {
     struct gguf_str s;
     uint64_t bytes;
@@ -88,7 +88,7 @@ static bool skip_elements(struct cursor *c, const struct gguf_value *v)
     return true;
 }
 
-static int read_value(struct reader *r, struct err *e)
+static int read_value(struct gguf_reader *r, struct err *e)
 {
     struct gguf *g = r->g;
     struct gguf_value *v = &g->values[g->n_values];
@@ -144,7 +144,7 @@ static int tensor_bytes(const struct gguf *g, struct gguf_tensor *t, struct err 
     return 0;
 }
 
-static int read_tensor(struct reader *r, struct err *e)
+static int read_tensor(struct gguf_reader *r, struct err *e)
 {
     struct gguf *g = r->g;
     struct gguf_tensor *t = &g->tensors[g->n_tensors];
@@ -195,7 +195,7 @@ static int by_place(const void *a, const void *b)
     return (x->bytes > y->bytes) - (x->bytes < y->bytes); /* empty ones first */
 }
 
-static int read_alignment(struct reader *r, struct err *e)
+static int read_alignment(struct gguf_reader *r, struct err *e)
 {
     double v = ALIGNMENT;
     if (gguf_find(r->g, "general.alignment") && !gguf_number(r->g, "general.alignment", &v))
@@ -209,7 +209,7 @@ static int read_alignment(struct reader *r, struct err *e)
 }
 
 /* Where the tensors lie, once it is known where the data begin. */
-static int place(struct reader *r, const uint8_t *bytes, size_t n, struct err *e)
+static int place(struct gguf_reader *r, const uint8_t *bytes, size_t n, struct err *e)
 {
     struct gguf *g = r->g;
     const uint64_t header = (uint64_t)(r->c.at - bytes);
@@ -236,7 +236,7 @@ static int place(struct reader *r, const uint8_t *bytes, size_t n, struct err *e
     return 0;
 }
 
-static int read_values(struct reader *r, uint64_t n, struct err *e)
+static int read_values(struct gguf_reader *r, uint64_t n, struct err *e)
 {
     struct gguf *g = r->g;
     for (uint64_t i = 0; i < n; i++)
@@ -251,7 +251,7 @@ static int read_values(struct reader *r, uint64_t n, struct err *e)
 
 static int parse(struct gguf *g, const uint8_t *bytes, size_t n, struct err *e)
 {
-    struct reader r = {.g = g, .c = {bytes, bytes + n}, .alignment = ALIGNMENT};
+    struct gguf_reader r = {.g = g, .c = {bytes, bytes + n}, .alignment = ALIGNMENT};
     char magic[4];
     uint64_t n_tensors, n_values;
     if (!take(&r.c, sizeof(magic), magic) || memcmp(magic, "GGUF", sizeof(magic)) != 0)
@@ -400,7 +400,7 @@ const struct gguf_value *gguf_strings(const struct gguf *g, const char *key)
 
 bool gguf_next(const struct gguf_value *v, const uint8_t **at, struct gguf_str *out)
 {
-    struct cursor c = {*at, v->end};
+    struct gguf_cursor c = {*at, v->end};
     if (!take_str(&c, out))
         return false;
     *at = c.at;

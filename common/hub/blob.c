@@ -13,7 +13,7 @@
 
 enum { NOTICE_MS = 5000, CHUNK = 1 << 20 };
 
-struct partial {
+struct partial_blob {
     struct blob *blob;
     struct digest digest; /* of [0, have); used while the size is known */
     int fd;
@@ -24,7 +24,7 @@ struct partial {
 };
 
 /* Digest of the first `n` bytes of the file, from the beginning. */
-static int digest_file(struct partial *p, int64_t n, int64_t size, struct err *e)
+static int digest_file(struct partial_blob *p, int64_t n, int64_t size, struct err *e)
 {
     digest_drop(&p->digest);
     if (digest_begin(&p->digest, p->blob->etag, size, e))
@@ -45,7 +45,7 @@ static int digest_file(struct partial *p, int64_t n, int64_t size, struct err *e
     return 0;
 }
 
-static int start_over(struct partial *p, struct err *e)
+static int start_over(struct partial_blob *p, struct err *e)
 {
     p->have = 0;
     if (ftruncate(p->fd, 0))
@@ -53,7 +53,7 @@ static int start_over(struct partial *p, struct err *e)
     return digest_file(p, 0, p->blob->size, e);
 }
 
-static int write_all(struct partial *p, const char *bytes, size_t n, struct err *e)
+static int write_all(struct partial_blob *p, const char *bytes, size_t n, struct err *e)
 {
     while (n) {
         ssize_t k = pwrite(p->fd, bytes, n, p->have);
@@ -75,7 +75,7 @@ static int write_all(struct partial *p, const char *bytes, size_t n, struct err 
     return 0;
 }
 
-static void notice(struct partial *p)
+static void notice(struct partial_blob *p)
 {
     const struct blob *b = p->blob;
     int64_t now = clock_ms();
@@ -90,7 +90,7 @@ static void notice(struct partial *p)
 /* An answer of 200 to a Range is the whole file. */
 static int take(void *to, const struct hub_reply *r, const char *bytes, size_t n, struct err *e)
 {
-    struct partial *p = to;
+    struct partial_blob *p = to;
     if (!p->began) {
         p->began = true;
         if (r->status == 206 && r->range_start != p->asked)
@@ -109,7 +109,7 @@ static int take(void *to, const struct hub_reply *r, const char *bytes, size_t n
 }
 
 /* The whole file is there, and right. */
-static int finish(struct partial *p, const char *partial, struct hub_reply *r, struct err *e)
+static int finish(struct partial_blob *p, const char *partial, struct hub_reply *r, struct err *e)
 {
     const struct blob *b = p->blob;
     char path[STORE_PATH_MAX];
@@ -134,7 +134,7 @@ static int finish(struct partial *p, const char *partial, struct hub_reply *r, s
     return 0;
 }
 
-static int open_partial(struct partial *p, const char *path, struct err *e)
+static int open_partial(struct partial_blob *p, const char *path, struct err *e)
 {
     struct stat st;
     p->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
@@ -152,7 +152,7 @@ static int open_partial(struct partial *p, const char *path, struct err *e)
 int blob_fetch(struct blob *b, struct hub_reply *r, struct err *e)
 {
     char partial[STORE_PATH_MAX];
-    struct partial p = {.blob = b, .fd = -1, .since = clock_ms(), .notice = clock_ms()};
+    struct partial_blob p = {.blob = b, .fd = -1, .since = clock_ms(), .notice = clock_ms()};
 
     *r = (struct hub_reply){.verdict = HUB_REFUSED};
     store_blob(b->store, b->etag, ".incomplete", partial);

@@ -14,7 +14,7 @@
 enum { TRIES = 5, GO_ON_MS = 500, RETRY_AFTER_MAX_S = 120 };
 enum { LISTING_MAX = 64 << 20, LOCK_POLL_MS = 200, LOCK_NOTICE_MS = 10000 };
 
-struct job {
+struct download_job {
     const struct hub_settings *settings;
     struct hub_http *http;
     const char *id, *revision; /* of the repository */
@@ -31,7 +31,7 @@ struct file {
 
 /* ---------------------------------------------------------------- tries */
 /* Is there another one? Waits for it. `went_on`: this one brought bytes, so it does not count. */
-static bool next_try(const struct job *j, int *n, const struct hub_reply *r, bool went_on,
+static bool next_try(const struct download_job *j, int *n, const struct hub_reply *r, bool went_on,
                      const struct err *e)
 {
     int ms = 1000 * (int)j->settings->retry_s;
@@ -54,7 +54,7 @@ static bool next_try(const struct job *j, int *n, const struct hub_reply *r, boo
 }
 
 /* What a status means for who started us. */
-static int explain(const struct job *j, const struct hub_reply *r, struct err *e)
+static int explain(const struct download_job *j, const struct hub_reply *r, struct err *e)
 {
     const char *host = j->settings->endpoint;
     bool token = j->settings->token[0];
@@ -87,7 +87,7 @@ static int explain(const struct job *j, const struct hub_reply *r, struct err *e
     return -1;
 }
 
-static int unreachable(const struct job *j, const struct hub_reply *r, struct err *e)
+static int unreachable(const struct download_job *j, const struct hub_reply *r, struct err *e)
 {
     if (r->status || r->verdict == HUB_STOPPED)
         return explain(j, r, e);
@@ -106,7 +106,7 @@ static int gather(void *to, const struct hub_reply *r, const char *p, size_t n, 
     return b->len <= LISTING_MAX ? 0 : err_set(e, ERR_VALIDATION, "the listing has no end");
 }
 
-static int list(struct job *j, struct err *e)
+static int list(struct download_job *j, struct err *e)
 {
     char path[HUB_NAME_MAX + 32];
     struct buf text = BUF_INIT;
@@ -130,7 +130,7 @@ static int list(struct job *j, struct err *e)
     return rc;
 }
 
-static bool is_listed(const struct job *j, const char *name)
+static bool is_listed(const struct download_job *j, const char *name)
 {
     const cJSON *f;
     cJSON_ArrayForEach(f, json_get(j->listing, "siblings"))
@@ -142,7 +142,7 @@ static bool is_listed(const struct job *j, const char *name)
 }
 
 /* ---------------------------------------------------------------- one file */
-static int look_up(const struct job *j, struct file *f, const char *url, struct err *e)
+static int look_up(const struct download_job *j, struct file *f, const char *url, struct err *e)
 {
     struct hub_reply r;
     int rc, n = 0;
@@ -159,7 +159,7 @@ static int look_up(const struct job *j, struct file *f, const char *url, struct 
 }
 
 /* The blob's lock, however long another process takes; or the blob, when that has brought it. */
-static int lock(const struct job *j, const struct file *f, int *fd, struct err *e)
+static int lock(const struct download_job *j, const struct file *f, int *fd, struct err *e)
 {
     int64_t since = clock_ms(), notice = 0;
     while ((*fd = store_lock(&j->store, f->etag, e)) == -2) {
@@ -174,7 +174,7 @@ static int lock(const struct job *j, const struct file *f, int *fd, struct err *
     return *fd < 0 ? -1 : 0;
 }
 
-static int has_room(const struct job *j, const struct file *f, struct err *e)
+static int has_room(const struct download_job *j, const struct file *f, struct err *e)
 {
     char partial[STORE_PATH_MAX];
     struct stat st;
@@ -190,7 +190,8 @@ static int has_room(const struct job *j, const struct file *f, struct err *e)
                    f->name, (f->size - have) / 1000000 + 1, j->settings->cache, room / 1000000);
 }
 
-static int fetch_locked(const struct job *j, const struct file *f, const char *url, struct err *e)
+static int fetch_locked(const struct download_job *j, const struct file *f, const char *url,
+                        struct err *e)
 {
     struct blob b = {.http = j->http, .store = &j->store, .name = f->name, .url = url};
     struct hub_reply r = {0};
@@ -213,7 +214,7 @@ static int fetch_locked(const struct job *j, const struct file *f, const char *u
     return 0;
 }
 
-static int fetch(const struct job *j, const char *name, struct err *e)
+static int fetch(const struct download_job *j, const char *name, struct err *e)
 {
     struct file f = {.name = name};
     char path[HUB_NAME_MAX + HUB_COMMIT_MAX + 16];
@@ -235,7 +236,7 @@ static int fetch(const struct job *j, const char *name, struct err *e)
 }
 
 /* ---------------------------------------------------------------- the files of a snapshot */
-static int fetch_companions(const struct job *j, struct err *e)
+static int fetch_companions(const struct download_job *j, struct err *e)
 {
     const cJSON *f;
     cJSON_ArrayForEach(f, json_get(j->listing, "siblings"))
@@ -248,7 +249,7 @@ static int fetch_companions(const struct job *j, struct err *e)
     return 0;
 }
 
-static int fetch_shards(const struct job *j, const char *file, struct err *e)
+static int fetch_shards(const struct download_job *j, const char *file, struct err *e)
 {
     char dir[STORE_PATH_MAX];
     struct hub_index index;
@@ -268,7 +269,7 @@ static int fetch_shards(const struct job *j, const char *file, struct err *e)
     return rc;
 }
 
-static int no_weights(const struct job *j, struct err *e)
+static int no_weights(const struct download_job *j, struct err *e)
 {
     const cJSON *f;
     const char *instead = NULL;
@@ -287,7 +288,7 @@ static int no_weights(const struct job *j, struct err *e)
 }
 
 /* The (first) file of the model in GGUF that is packed so; of several (*n) any. */
-static const char *find_gguf(const struct job *j, const char *packing, int *n)
+static const char *find_gguf(const struct download_job *j, const char *packing, int *n)
 {
     const cJSON *f;
     const char *found = NULL;
@@ -305,7 +306,7 @@ static const char *find_gguf(const struct job *j, const char *packing, int *n)
 }
 
 /* The one that is meant. NULL: none, or the id does not say which. */
-static const char *gguf_meant(const struct job *j)
+static const char *gguf_meant(const struct download_job *j)
 {
     int n;
     const char *name = find_gguf(j, j->packing, &n);
@@ -314,7 +315,7 @@ static const char *gguf_meant(const struct job *j)
     return n == 1 ? name : NULL;
 }
 
-static int no_gguf(const struct job *j, struct err *e)
+static int no_gguf(const struct download_job *j, struct err *e)
 {
     struct buf names = BUF_INIT;
     const cJSON *f;
@@ -331,7 +332,7 @@ static int no_gguf(const struct job *j, struct err *e)
     return -1;
 }
 
-static int fetch_gguf(const struct job *j, struct err *e)
+static int fetch_gguf(const struct download_job *j, struct err *e)
 {
     char part[HUB_NAME_MAX];
     const char *first = gguf_meant(j);
@@ -343,7 +344,7 @@ static int fetch_gguf(const struct job *j, struct err *e)
 
 enum layout { NOTHING, ADAPTER, SINGLE, SHARDS, GGUF, TORCH_ADAPTER, TORCH_SINGLE, TORCH_SHARDS };
 
-static enum layout layout(const struct job *j)
+static enum layout layout(const struct download_job *j)
 {
     int n;
     if (j->packing)
@@ -360,7 +361,7 @@ static enum layout layout(const struct job *j)
                                              : NOTHING;
 }
 
-static int fetch_weights(const struct job *j, struct err *e)
+static int fetch_weights(const struct download_job *j, struct err *e)
 {
     switch (layout(j)) {
     case ADAPTER:
@@ -383,7 +384,7 @@ static int fetch_weights(const struct job *j, struct err *e)
     return no_weights(j, e);
 }
 
-static int fetch_all(struct job *j, struct err *e)
+static int fetch_all(struct download_job *j, struct err *e)
 {
     if (list(j, e))
         return -1;
@@ -401,7 +402,8 @@ static int fetch_all(struct job *j, struct err *e)
 int hub_download(const struct hub_settings *s, const char *id, const char *revision, int stop_fd,
                  struct err *e)
 {
-    struct job j = {.settings = s, .id = id, .revision = revision && *revision ? revision : "main"};
+    struct download_job j = {
+        .settings = s, .id = id, .revision = revision && *revision ? revision : "main"};
     struct err ignored = ERR_INIT;
     char *cached CLEANUP(cleanup_free) = hub_resolve(id, revision, &ignored);
     enum hub_parts parts = cached ? hub_parts(cached) : HUB_NO_WEIGHTS;

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct format {
+struct number_format {
     struct vm *vm;
     const struct args *a;
     int64_t next; /* automatic field number; -1: fields are numbered by hand */
@@ -19,7 +19,7 @@ static bool is_digits(const char *p, size_t n)
     return n > 0 && n < 10;
 }
 
-static struct val first_part(struct format *f, const char *p, size_t n)
+static struct val first_part(struct number_format *f, const char *p, size_t n)
 {
     if (!n || is_digits(p, n)) {
         if ((n && f->next > 0) || (!n && f->next < 0))
@@ -41,7 +41,7 @@ static struct val first_part(struct format *f, const char *p, size_t n)
 }
 
 /* name.attr[item].attr */
-static struct val field_value(struct format *f, const char *p, size_t n)
+static struct val field_value(struct number_format *f, const char *p, size_t n)
 {
     size_t i = 0;
     while (i < n && p[i] != '.' && p[i] != '[')
@@ -77,7 +77,7 @@ static int64_t read_number(const char **p, const char *end)
     return n;
 }
 
-static void read_spec(struct format *f, struct val text, struct spec *s)
+static void read_spec(struct number_format *f, struct val text, struct spec *s)
 {
     const char *p = text.s->p, *end = p + text.s->n;
     size_t len;
@@ -111,7 +111,7 @@ static void read_spec(struct format *f, struct val text, struct spec *s)
         vm_type_error(f->vm, "Invalid format specifier");
 }
 
-static void put_value(struct format *f, struct strbuf *b, struct val v, struct val text)
+static void put_value(struct number_format *f, struct strbuf *b, struct val v, struct val text)
 {
     struct vm *vm = f->vm;
     struct spec s;
@@ -162,9 +162,11 @@ static void put_value(struct format *f, struct strbuf *b, struct val v, struct v
     }
 }
 
-static void expand(struct format *f, struct strbuf *b, const char *p, const char *end, int depth);
+static void expand(struct number_format *f, struct strbuf *b, const char *p, const char *end,
+                   int depth);
 
-static void field(struct format *f, struct strbuf *b, const char *p, const char *end, int depth)
+static void field(struct number_format *f, struct strbuf *b, const char *p, const char *end,
+                  int depth)
 {
     const char *name = p;
     for (bool item = false; p < end && (item || (*p != '!' && *p != ':')); p++)
@@ -188,7 +190,8 @@ static void field(struct format *f, struct strbuf *b, const char *p, const char 
     put_value(f, b, v, sb_val(f->vm, &spec));
 }
 
-static void expand(struct format *f, struct strbuf *b, const char *p, const char *end, int depth)
+static void expand(struct number_format *f, struct strbuf *b, const char *p, const char *end,
+                   int depth)
 {
     if (depth > 2)
         vm_type_error(f->vm, "Max string recursion exceeded");
@@ -216,7 +219,7 @@ static void expand(struct format *f, struct strbuf *b, const char *p, const char
 
 struct val str_format(struct vm *vm, struct val fmt, const struct args *a)
 {
-    struct format f = {.vm = vm, .a = a, .markup = fmt.s->markup};
+    struct number_format f = {.vm = vm, .a = a, .markup = fmt.s->markup};
     struct strbuf b = {0};
     vm_enter(vm);
     expand(&f, &b, fmt.s->p, fmt.s->p + fmt.s->n, 0);

@@ -11,7 +11,7 @@ enum {
     NO_RANK = UINT32_MAX,
 };
 
-struct word {
+struct bpe_word {
     uint8_t bytes, n; /* bytes == 0: free */
     char text[WORD_BYTES];
     uint32_t id[WORD_IDS];
@@ -24,7 +24,7 @@ struct sym {
 };
 
 struct bpe_work {
-    struct word word[WORDS];
+    struct bpe_word word[WORDS];
     struct sym *sym;
     uint32_t n, cap;
     uint64_t *heap; /* rank << 32 | position of the left symbol */
@@ -265,7 +265,7 @@ static int merge_with_heap(const struct bpe *b, struct bpe_work *w)
 }
 
 /* ---------------------------------------------------------------- pieces */
-static struct word *cache_slot(struct bpe_work *w, const char *s, size_t n)
+static struct bpe_word *cache_slot(struct bpe_work *w, const char *s, size_t n)
 {
     uint64_t a = 0, b = 0, c = 0;
     if (n >= 16) {
@@ -285,7 +285,7 @@ static struct word *cache_slot(struct bpe_work *w, const char *s, size_t n)
 
 static void remember(struct bpe_work *w, const char *s, size_t n)
 {
-    struct word *x = cache_slot(w, s, n);
+    struct bpe_word *x = cache_slot(w, s, n);
     if (!w->n || w->n > WORD_IDS)
         return;
     x->bytes = (uint8_t)n;
@@ -299,7 +299,7 @@ static void remember(struct bpe_work *w, const char *s, size_t n)
 
 static bool recall(struct bpe_work *w, struct sink *k, const char *s, size_t n, uint32_t at)
 {
-    const struct word *x = cache_slot(w, s, n);
+    const struct bpe_word *x = cache_slot(w, s, n);
     if (x->bytes != n || memcmp(x->text, s, n) != 0)
         return false;
     for (uint32_t i = 0; i < x->n; i++) {

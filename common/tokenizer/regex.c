@@ -48,7 +48,7 @@ void regex_free(struct regex *r)
     free(r);
 }
 
-struct scratch {
+struct regex_scratch {
     pcre2_match_data *data;
     pcre2_match_context *ctx;
     pcre2_jit_stack *stack;
@@ -56,7 +56,7 @@ struct scratch {
 
 void *regex_match_new(void)
 {
-    struct scratch *m = calloc(1, sizeof *m);
+    struct regex_scratch *m = calloc(1, sizeof *m);
     if (!m)
         return NULL;
     m->data = pcre2_match_data_create(1, NULL);
@@ -73,7 +73,7 @@ void *regex_match_new(void)
 
 void regex_match_free(void *match)
 {
-    struct scratch *m = match;
+    struct regex_scratch *m = match;
     if (!m)
         return;
     pcre2_match_data_free(m->data);
@@ -90,7 +90,7 @@ struct regex_iter regex_iter(const struct regex *r, const char *s, size_t n, voi
 /* An empty match right behind the last match is no match: move on by one character. */
 int regex_next(struct regex_iter *it, size_t *start, size_t *end)
 {
-    struct scratch *m = it->match;
+    struct regex_scratch *m = it->match;
     while (it->at <= it->n) {
         int rc = pcre2_match(it->r->code, (PCRE2_SPTR)it->s, it->n, it->at, PCRE2_NO_UTF_CHECK,
                              m->data, m->ctx);

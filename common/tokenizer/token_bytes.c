@@ -5,7 +5,7 @@
 #include "common/utf8.h"
 #include <string.h>
 
-struct work {
+struct bytes_work {
     struct decode_work run;
     struct buf text;
 };
@@ -50,7 +50,7 @@ static int fallback_byte(const char *s, size_t n)
 }
 
 /* Through the decoder behind a token that stands for itself; what comes after that one. */
-static void decoded_bytes(const struct tokenizer *t, struct work *w, const char *s, size_t n,
+static void decoded_bytes(const struct tokenizer *t, struct bytes_work *w, const char *s, size_t n,
                           struct buf *out)
 {
     size_t before = 0;
@@ -71,7 +71,8 @@ static void decoded_bytes(const struct tokenizer *t, struct work *w, const char 
         buf_add(out, w->text.p + before, w->text.len - before);
 }
 
-static void token_bytes(const struct tokenizer *t, struct work *w, uint32_t id, struct buf *out)
+static void token_bytes(const struct tokenizer *t, struct bytes_work *w, uint32_t id,
+                        struct buf *out)
 {
     size_t n;
     const char *s = vocab_text(&t->added.text, id, &n);
@@ -98,7 +99,7 @@ static void token_bytes(const struct tokenizer *t, struct work *w, uint32_t id, 
 
 int tokenizer_token_bytes(const struct tokenizer *t, struct buf *bytes, size_t *end)
 {
-    struct work w = {0};
+    struct bytes_work w = {0};
     uint32_t size = tokenizer_vocab_size(t);
     for (uint32_t id = 0; id < size; id++) {
         token_bytes(t, &w, id, bytes);

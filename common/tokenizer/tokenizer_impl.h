@@ -1,4 +1,4 @@
-/* tokenizer_impl.h - private to this room: what a loaded tokenizer is made of. */
+/* tokenizer_impl.h - private to this module: what a loaded tokenizer is made of. */
 #ifndef COMMON_TOKENIZER_TOKENIZER_IMPL_H
 #define COMMON_TOKENIZER_TOKENIZER_IMPL_H
 #include "common/tokenizer/added.h"

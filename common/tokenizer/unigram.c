@@ -7,14 +7,14 @@
 
 #define UNK_PENALTY 10.0
 
-struct node { /* the best path that ends at a byte */
+struct lattice_node { /* the best path that ends at a byte */
     double score;
     uint32_t id, from; /* from == NO_ID: no path yet */
 };
 struct unigram_work {
-    struct node *node;
+    struct lattice_node *node;
     size_t cap;
-    struct cut {
+    struct lattice_cut {
         uint32_t start, end, id;
     } * cut; /* the path, backwards */
     size_t cuts, cut_cap;
@@ -65,14 +65,14 @@ void unigram_free(struct unigram *u)
     *u = (struct unigram){0};
 }
 
-static void reach(struct node *to, double score, uint32_t id, uint32_t from)
+static void reach(struct lattice_node *to, double score, uint32_t id, uint32_t from)
 {
     if (to->from == NO_ID || score > to->score)
-        *to = (struct node){score, id, from};
+        *to = (struct lattice_node){score, id, from};
 }
 
 /* Best paths to every character of s[0..n); -1: an unknown character and no unk_id. */
-static int forward(const struct unigram *u, struct node *node, const char *s, uint32_t n)
+static int forward(const struct unigram *u, struct lattice_node *node, const char *s, uint32_t n)
 {
     for (size_t at = 0, len; at < n; at += len) {
         double here = at ? node[at].score : 0;
@@ -101,14 +101,14 @@ static int forward(const struct unigram *u, struct node *node, const char *s, ui
 static int reserve(struct unigram_work *w, size_t n)
 {
     if (n > w->cap) {
-        struct node *node = realloc(w->node, n * sizeof *node);
+        struct lattice_node *node = realloc(w->node, n * sizeof *node);
         if (!node)
             return -1;
         w->node = node;
         w->cap = n;
     }
     if (n > w->cut_cap) {
-        struct cut *cut = realloc(w->cut, n * sizeof *cut);
+        struct lattice_cut *cut = realloc(w->cut, n * sizeof *cut);
         if (!cut)
             return -1;
         w->cut = cut;
@@ -122,17 +122,18 @@ static void backward(const struct unigram *u, struct unigram_work *w, uint32_t n
 {
     w->cuts = 0;
     for (uint32_t end = n; end > 0;) {
-        const struct node *x = &w->node[end];
-        struct cut *last = w->cuts ? &w->cut[w->cuts - 1] : NULL;
+        const struct lattice_node *x = &w->node[end];
+        struct lattice_cut *last = w->cuts ? &w->cut[w->cuts - 1] : NULL;
         if (last && x->id == u->unk && last->id == u->unk && u->unk != NO_ID)
             last->start = x->from;
         else
-            w->cut[w->cuts++] = (struct cut){x->from, end, x->id};
+            w->cut[w->cuts++] = (struct lattice_cut){x->from, end, x->id};
         end = x->from;
     }
 }
 
-static void emit(const struct unigram *u, struct sink *k, uint32_t base, const struct cut *c)
+static void emit(const struct unigram *u, struct sink *k, uint32_t base,
+                 const struct lattice_cut *c)
 {
     const char *s = k->text->p + base + c->start;
     uint32_t n = c->end - c->start, id = vocab_find(u->vocab, s, n), start = base + c->start;

@@ -412,8 +412,8 @@ struct backend_ops {
     int (*kv_copy)(struct device *d, struct kv_cache *kv, const uint32_t *src, const uint32_t *dst,
                    uint32_t n, struct err *e);
 
-    /* The host's memory for blocks that make way: page-locked where that is faster; not touched
-     * before it is used. */
+    /* The host's memory for blocks that are swapped out: page-locked where that is faster; not
+     * touched before it is used. */
     void *(*host_alloc)(struct device *d, size_t bytes, struct err *e);
     void (*host_free)(struct device *d, void *p, size_t bytes);
     /* Whole blocks, all layers, to and from host + slots[i] * kv_block_bytes(), whose layout is the

@@ -9,7 +9,7 @@
 enum { STREAMS = 4, AHEAD = 1024, MAX_THREADS = 256 };
 enum { CHAINS = 12, STEPS = 2 << 20 }; /* chains enough for the latency of every CPU */
 
-struct part {
+struct limit_part {
     const char *from;
     size_t bytes;
     uint64_t sink; /* so that the work is not optimised away */
@@ -24,7 +24,7 @@ typedef uint64_t lanes __attribute__((vector_size(64), may_alias));
 #define READ_ALL(name, attribute)                                                                  \
     attribute static void *name(void *arg)                                                         \
     {                                                                                              \
-        struct part *r = arg;                                                                      \
+        struct limit_part *r = arg;                                                                \
         size_t part = r->bytes / STREAMS / 64 * 64;                                                \
         lanes acc[STREAMS] = {0};                                                                  \
         for (size_t i = 0; i < part; i += 64)                                                      \
@@ -52,7 +52,7 @@ typedef uint64_t lanes __attribute__((vector_size(64), may_alias));
                 "vfmadd231ps %1, %2, %0" : "+x"(acc[i]) : "x"(w), "x"(x));                         \
         }                                                                                          \
         _Pragma("GCC unroll 16") for (int i = 1; i < CHAINS; i++) acc[0] += acc[i];                \
-        ((struct part *)arg)->sink = (uint64_t)acc[0][0];                                          \
+        ((struct limit_part *)arg)->sink = (uint64_t)acc[0][0];                                    \
         return NULL;                                                                               \
     }
 
@@ -94,11 +94,11 @@ static void *(*multiplier(int *width))(void *)
 /* Seconds until all are through; < 0: a thread could not be started. */
 static double one_round(void *(*run)(void *), const char *mem, size_t each, int threads)
 {
-    struct part p[MAX_THREADS];
+    struct limit_part p[MAX_THREADS];
     pthread_t t[MAX_THREADS];
     int64_t start = clock_ns();
     for (int i = 0; i < threads; i++) {
-        p[i] = (struct part){.from = mem ? mem + (size_t)i * each : NULL, .bytes = each};
+        p[i] = (struct limit_part){.from = mem ? mem + (size_t)i * each : NULL, .bytes = each};
         if (pthread_create(&t[i], NULL, run, &p[i]) != 0) {
             while (i-- > 0)
                 pthread_join(t[i], NULL);

@@ -5,7 +5,7 @@
 
 enum { MOST = 32 }; /* kinds of operations; the last takes what has no room */
 
-struct kind {
+struct op_kind {
     const char *name;
     uint64_t bytes; /* of the weight; 0: none */
     int64_t ns, calls;
@@ -13,19 +13,19 @@ struct kind {
 
 static struct {
     const struct backend_ops *ops;
-    struct kind kinds[MOST];
+    struct op_kind kinds[MOST];
     int n;
     int64_t steps, start, ns, inside; /* of whole steps; of their operations */
 } found;
 
 static void add(const char *name, uint64_t bytes, int64_t start)
 {
-    struct kind *k = found.kinds;
+    struct op_kind *k = found.kinds;
     int64_t ns = clock_ns() - start;
     while (k < found.kinds + found.n && (k->name != name || k->bytes != bytes))
         k++;
     if (k == found.kinds + found.n && found.n < MOST)
-        *k = (struct kind){name, bytes, 0, 0}, found.n++;
+        *k = (struct op_kind){name, bytes, 0, 0}, found.n++;
     k -= k == found.kinds + MOST;
     k->ns += ns, k->calls++;
     found.inside += ns;
@@ -144,7 +144,7 @@ void watch_print(struct buf *out)
     double steps = (double)(found.steps ? found.steps : 1) * 1e3; /* and ns to microseconds */
     buf_str(out, "\n| operation | us of a step | calls of a step | us of a call | GB/s |\n"
                  "|---|---|---|---|---|\n");
-    for (const struct kind *k = found.kinds; k < found.kinds + found.n; k++) {
+    for (const struct op_kind *k = found.kinds; k < found.kinds + found.n; k++) {
         buf_str(out, "| ");
         buf_str(out, k->name);
         if (k->bytes)

@@ -46,7 +46,7 @@ void tcp_tune(int fd)
 /* ---------------------------------------------------------------- an exchange */
 
 /* With one peer: what goes to it and what is to come. */
-struct lane {
+struct comm_lane {
     struct tcp_head send_head, recv_head;
     const char *out;
     char *in;
@@ -74,7 +74,7 @@ static int send_failed(const struct tcp *t, int rank, struct err *e)
 }
 
 /* The head and what follows it go into one record, so that a small sum is one of them. */
-static int send_records(struct tcp *t, int rank, struct lane *l, struct err *e)
+static int send_records(struct tcp *t, int rank, struct comm_lane *l, struct err *e)
 {
     const size_t head = sizeof(l->send_head), all = head + l->out_bytes;
     char first[RECORD];
@@ -97,7 +97,7 @@ static int send_records(struct tcp *t, int rank, struct lane *l, struct err *e)
     return 0;
 }
 
-static int send_some(struct tcp *t, int rank, struct lane *l, struct err *e)
+static int send_some(struct tcp *t, int rank, struct comm_lane *l, struct err *e)
 {
     if (t->peers[rank].tls)
         return send_records(t, rank, l, e);
@@ -120,7 +120,7 @@ static int send_some(struct tcp *t, int rank, struct lane *l, struct err *e)
     return 0;
 }
 
-static int check_head(const struct tcp *t, int rank, const struct lane *l, struct err *e)
+static int check_head(const struct tcp *t, int rank, const struct comm_lane *l, struct err *e)
 {
     if (l->recv_head.number == TCP_BYE)
         return err_set(e, ERR_SYSTEM, "rank %d (%s) has left", rank, t->peers[rank].name);
@@ -133,7 +133,7 @@ static int check_head(const struct tcp *t, int rank, const struct lane *l, struc
     return 0;
 }
 
-static int receive_some(struct tcp *t, int rank, struct lane *l, struct err *e)
+static int receive_some(struct tcp *t, int rank, struct comm_lane *l, struct err *e)
 {
     const size_t head = sizeof(l->recv_head), all = head + l->in_bytes;
     while (l->received < all) {
@@ -154,14 +154,15 @@ static int receive_some(struct tcp *t, int rank, struct lane *l, struct err *e)
     return 0;
 }
 
-static bool lane_done(const struct lane *l)
+static bool lane_done(const struct comm_lane *l)
 {
     return l->sent == sizeof(l->send_head) + l->out_bytes &&
            l->received == sizeof(l->recv_head) + l->in_bytes;
 }
 
 /* Ranks whose lane is not done yet, for poll(). */
-static int unfinished(const struct tcp *t, const struct lane *lanes, struct pollfd *fds, int *ranks)
+static int unfinished(const struct tcp *t, const struct comm_lane *lanes, struct pollfd *fds,
+                      int *ranks)
 {
     int n = 0;
     for (int r = 0; r < t->comm.world; r++) {
@@ -174,7 +175,7 @@ static int unfinished(const struct tcp *t, const struct lane *lanes, struct poll
     return n;
 }
 
-static int run_lanes(struct tcp *t, struct lane *lanes, struct err *e)
+static int run_lanes(struct tcp *t, struct comm_lane *lanes, struct err *e)
 {
     struct pollfd fds[TCP_MAX_WORLD];
     int ranks[TCP_MAX_WORLD], n;
@@ -202,7 +203,7 @@ static int run_lanes(struct tcp *t, struct lane *lanes, struct err *e)
 }
 
 /* Rank r gets out[r] and sends what belongs to in[r]; the first failure lasts. */
-static int exchange(struct tcp *t, struct lane *lanes, struct err *e)
+static int exchange(struct tcp *t, struct comm_lane *lanes, struct err *e)
 {
     if (t->broken.kind == ERR_NONE) {
         t->number = t->number + 1 == TCP_BYE ? 1 : t->number + 1;
@@ -224,7 +225,7 @@ static int exchange(struct tcp *t, struct lane *lanes, struct err *e)
 static int everything(struct tcp *t, const float *in, float *out, size_t n, size_t stride,
                       struct err *e)
 {
-    struct lane lanes[TCP_MAX_WORLD] = {0};
+    struct comm_lane lanes[TCP_MAX_WORLD] = {0};
     for (int r = 0; r < t->comm.world; r++) {
         lanes[r].out = (const char *)in;
         lanes[r].in = (char *)(out + (size_t)r * stride);
@@ -266,7 +267,7 @@ static size_t share(const struct tcp *t, size_t n, int rank)
 
 static int reduce_shares(struct tcp *t, float *x, size_t n, struct err *e)
 {
-    struct lane lanes[TCP_MAX_WORLD] = {0};
+    struct comm_lane lanes[TCP_MAX_WORLD] = {0};
     const size_t first = share(t, n, t->comm.rank), mine = share(t, n, t->comm.rank + 1) - first;
     for (int r = 0; r < t->comm.world; r++) {
         size_t at = share(t, n, r);
@@ -279,7 +280,7 @@ static int reduce_shares(struct tcp *t, float *x, size_t n, struct err *e)
         return -1;
     add_up(t, x + first, x + first, mine);
     for (int r = 0; r < t->comm.world; r++) { /* the way back */
-        struct lane l = {.out = (const char *)(x + first), .out_bytes = mine * sizeof(float)};
+        struct comm_lane l = {.out = (const char *)(x + first), .out_bytes = mine * sizeof(float)};
         l.in = (char *)(x + share(t, n, r));
         l.in_bytes = lanes[r].out_bytes;
         lanes[r] = l;

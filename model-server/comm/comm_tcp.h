@@ -1,6 +1,6 @@
 /* comm_tcp.h - a communicator over TCP: its state, and the files it is made of. Private to comm/.
- * comm_tcp_meet.c brings the ranks together, comm_tcp_link.c and comm_tcp_lobby.c prove who they
- * are, comm_tcp.c moves and adds up. */
+ * comm_tcp_rendezvous.c brings the ranks together, comm_tcp_link.c and comm_tcp_accept.c prove who
+ * they are, comm_tcp.c moves and adds up. */
 #ifndef MODEL_SERVER_COMM_COMM_TCP_H
 #define MODEL_SERVER_COMM_COMM_TCP_H
 #include "model-server/comm/comm.h"

@@ -1,6 +1,6 @@
 #include "model-server/comm/comm_tcp_link.h"
 #include "common/clock.h"
-#include "model-server/comm/comm_tcp_greet.h"
+#include "model-server/comm/comm_tcp_handshake.h"
 #include <errno.h>
 #include <gnutls/gnutls.h>
 #include <gnutls/x509.h>
@@ -130,7 +130,7 @@ int link_handshake(struct tcp_peer *p, bool *writes, char *why, size_t cap)
     return -1;
 }
 
-/* ---------------------------------------------------------------- the guest's side */
+/* ---------------------------------------------------------------- the candidate's side */
 
 static int greeted(struct tcp_peer *p, const struct cluster *c, const struct greeting *g,
                    struct err *e)
@@ -163,8 +163,8 @@ static int shake_hands(struct tcp_peer *p, const struct cluster *c, int64_t end_
     return errno == ECONNRESET ? LINK_AGAIN : err_set(e, ERR_SYSTEM, "%s: TLS: %s", p->name, why);
 }
 
-/* What the listener says to the hello. In TLS 1.3 this is also where a guest learns that its own
- * certificate was not accepted. */
+/* What the listener says to the hello. In TLS 1.3 this is also where a candidate learns that its
+ * own certificate was not accepted. */
 static int read_verdict(struct tcp_peer *p, const struct cluster *c, const struct greeting *g,
                         const struct hello *h, int64_t end_ms, struct err *e)
 {
@@ -180,7 +180,7 @@ static int read_verdict(struct tcp_peer *p, const struct cluster *c, const struc
     if (v.refused)
         return err_set(e, ERR_SYSTEM, "%s", v.words);
     if (c->kind == CLUSTER_SECRET &&
-        (greet_mac(c, "verdict", g->nonce, h->nonce, &v, offsetof(struct verdict, mac), mac) ||
+        (handshake_mac(c, "verdict", g->nonce, h->nonce, &v, offsetof(struct verdict, mac), mac) ||
          !cluster_same(mac, v.mac, sizeof(mac))))
         return err_set(e, ERR_SYSTEM, "%s does not know the secret (--cluster-secret-file)",
                        p->name);
@@ -195,7 +195,7 @@ int link_introduce(struct tcp_peer *p, const struct cluster *c, struct hello *h,
     const int64_t most_ms = clock_ms() + QUEUE_MS; /* there may be a crowd */
     if (link_transfer(p, &g, sizeof(g), false, queue_end_ms < most_ms ? queue_end_ms : most_ms))
         return LINK_AGAIN;
-    const int64_t end_ms = clock_ms() + GUEST_MS;
+    const int64_t end_ms = clock_ms() + CANDIDATE_MS;
     if (greeted(p, c, &g, e))
         return LINK_REFUSED;
     if (c->kind == CLUSTER_TLS && (rc = shake_hands(p, c, end_ms, e)))
@@ -204,7 +204,7 @@ int link_introduce(struct tcp_peer *p, const struct cluster *c, struct hello *h,
         return err_sys(e, "getrandom");
     memset(h->mac, 0, sizeof(h->mac));
     if (c->kind == CLUSTER_SECRET &&
-        greet_mac(c, "hello", g.nonce, h->nonce, h, offsetof(struct hello, mac), h->mac))
+        handshake_mac(c, "hello", g.nonce, h->nonce, h, offsetof(struct hello, mac), h->mac))
         return err_nomem(e);
     if (link_transfer(p, h, sizeof(*h), true, end_ms))
         return LINK_AGAIN;

@@ -2,8 +2,8 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* Without a wish of the operator the pool holds this many long requests at once: more is of no use
- * to the largest batches that one service runs, and would only be taken from others. */
+/* Where the operator sets nothing, the pool holds this many long requests at once: more is of no
+ * use to the largest batches that one service runs, and would only be taken from others. */
 enum { OF_USE_REQUESTS = 64, OF_USE_TOKENS = 8192 };
 static const uint64_t most_tokens = 4 << 20; /* past that, block numbers only cost the router */
 

@@ -5,13 +5,13 @@
 enum { DETOK_CONTEXT = 5 };
 
 /* Where the next sequence's rows are, in a forward that was not ahead. */
-struct cursor {
+struct row_cursor {
     struct draw_place at;
     uint32_t top;
 };
 
 /* The gens of `s`, one for each of its rows. */
-static void list_rows(struct stepper *st, struct seq *s, struct cursor *c)
+static void list_rows(struct stepper *st, struct seq *s, struct row_cursor *c)
 {
     const bool ahead = seq_is_ahead(st, s);
     const float *logits = ahead ? st->ahead : st->logits;
@@ -40,7 +40,7 @@ static void list_rows(struct stepper *st, struct seq *s, struct cursor *c)
 
 void outcome_list(struct stepper *st, struct seq **v, uint32_t n)
 {
-    struct cursor c = {0};
+    struct row_cursor c = {0};
     st->n_gen = 0;
     st->early_ns = 0;
     for (uint32_t i = 0; i < n; i++) {
@@ -207,8 +207,8 @@ void outcome_finish(struct stepper *st, struct seq **v, uint32_t n)
     for (uint32_t i = 0; i < st->n_gen; i++) {
         struct gen *g = &st->gen[i];
         struct seq *s = g->seq;
-        bool told = s->error[0] ? g->nth == 0 : g->end && !s->done;
-        if (!told)
+        bool reported = s->error[0] ? g->nth == 0 : g->end && !s->done;
+        if (!reported)
             continue;
         if (!s->error[0])
             finish_token(st, g);

@@ -21,9 +21,10 @@ static int check_tokens(const struct seq_spec *spec, const struct seq_limits *li
         if (spec->prompt[i] >= lim->vocab)
             return err_set(e, ERR_VALIDATION, "token id %u is not in the vocabulary of %u",
                            spec->prompt[i], lim->vocab);
-    if (spec->n_said && (spec->n_said >= spec->n_prompt || spec->n_said >= new_tokens(spec)))
+    if (spec->n_generated &&
+        (spec->n_generated >= spec->n_prompt || spec->n_generated >= new_tokens(spec)))
         return err_set(e, ERR_VALIDATION, "%u of %u tokens cannot have been generated before",
-                       spec->n_said, spec->n_prompt);
+                       spec->n_generated, spec->n_prompt);
     if (spec->cache_len >= spec->n_prompt)
         return err_set(e, ERR_VALIDATION, "Prefix %u vs input %u", spec->cache_len, spec->n_prompt);
     return 0;
@@ -53,7 +54,7 @@ static int check_blocks(const struct seq_spec *spec, const struct seq_limits *li
  * needed. */
 static int place(struct seq *s, const struct seq_spec *spec, struct seq_limits *lim, struct err *e)
 {
-    uint64_t most = (uint64_t)spec->n_prompt - spec->n_said + new_tokens(spec) -
+    uint64_t most = (uint64_t)spec->n_prompt - spec->n_generated + new_tokens(spec) -
                     1; /* the last token is not cached */
     uint64_t n = (most + lim->block_size - 1) / lim->block_size;
     uint32_t taken = spec->n_blocks ? 0 : lim->next_block;
@@ -167,7 +168,7 @@ static int remember(struct seq *s, const struct seq_spec *spec, const struct tok
 static int fill(struct seq *s, const struct seq_spec *spec, const struct seq_limits *lim,
                 struct err *e)
 {
-    uint32_t total = spec->n_prompt - spec->n_said + new_tokens(spec);
+    uint32_t total = spec->n_prompt - spec->n_generated + new_tokens(spec);
     assert(spec->n_prompt > 0);
     assert(total >= spec->n_prompt); /* check_tokens() */
     s->ids = malloc(total * sizeof(*s->ids));
@@ -175,7 +176,7 @@ static int fill(struct seq *s, const struct seq_spec *spec, const struct seq_lim
         return err_nomem(e);
     memcpy(s->ids, spec->prompt, spec->n_prompt * sizeof(*s->ids));
     s->n = spec->n_prompt;
-    s->n_prompt = s->n - spec->n_said;
+    s->n_prompt = s->n - spec->n_generated;
     s->cached = s->start = spec->cache_len;
     s->step = s->n - s->cached;
     if (spec->chunk_len && spec->chunk_len < s->step)
@@ -193,7 +194,7 @@ static int fill(struct seq *s, const struct seq_spec *spec, const struct seq_lim
             if (tally_add(&s->tally, s->ids[i], i >= s->n_prompt, e))
                 return -1;
     }
-    if (spec->prefill_logprobs && !spec->n_said) {
+    if (spec->prefill_logprobs && !spec->n_generated) {
         s->prompt_logprob = malloc(spec->n_prompt * sizeof(*s->prompt_logprob));
         if (!s->prompt_logprob)
             return err_nomem(e);

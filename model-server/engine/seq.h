@@ -29,7 +29,7 @@ struct seq_spec {
     size_t n_cells;
     const uint32_t *state_from; /* the cell with the state after cache_len tokens; NULL: none */
     uint32_t cache_len;         /* prompt tokens that are in the cache already */
-    uint32_t n_said;            /* of prompt, the last so many were generated before */
+    uint32_t n_generated;       /* of prompt, the last so many were generated before */
     uint32_t chunk_len;         /* prompt tokens of the first forward; 0: all the rest */
     struct sampling sampling;
     struct bad_words bad_words;

@@ -39,13 +39,13 @@ static size_t row_bytes(uint32_t elements, enum dtype t)
 }
 
 /* Rows are laid one behind the other, each in one page. */
-struct cursor {
+struct page_cursor {
     size_t page_bytes, at; /* `at`: in the page */
     uint32_t page;
 };
 
 /* Where the next row goes: in page c->page, at the offset that is returned. */
-static size_t next_row(struct cursor *c, size_t bytes)
+static size_t next_row(struct page_cursor *c, size_t bytes)
 {
     if (c->at + bytes > c->page_bytes) {
         c->page++;
@@ -61,7 +61,7 @@ static size_t b_bytes(const struct lora_pair *p) { return row_bytes(p->most_n, p
 
 static uint32_t count_pages(const struct lora_adapter *l, size_t page_bytes)
 {
-    struct cursor c = {.page_bytes = page_bytes};
+    struct page_cursor c = {.page_bytes = page_bytes};
     for (uint32_t i = 0; i < l->n; i++)
         for (uint32_t r = 0; r < 2 * l->pairs[i].rank; r++)
             next_row(&c, r < l->pairs[i].rank ? a_bytes(&l->pairs[i]) : b_bytes(&l->pairs[i]));
@@ -308,7 +308,7 @@ static int make_room(struct adapters *a, const struct adapter *ad, struct err *e
 struct writer {
     struct adapters *a;
     struct adapter *ad;
-    struct cursor c;
+    struct page_cursor c;
     struct err *e;
 };
 
@@ -321,7 +321,7 @@ static int send(struct writer *w)
 /* Room for a row; *device: where it will lie. NULL: the page before could not be sent. */
 static void *write_row(struct writer *w, size_t bytes, const void **device)
 {
-    struct cursor c = w->c;
+    struct page_cursor c = w->c;
     size_t at = next_row(&c, bytes);
     if (c.page != w->c.page && send(w))
         return NULL;

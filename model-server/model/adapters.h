@@ -3,8 +3,8 @@
  *
  * Adapters are never merged into the weights: decoder.c adds each token's update as it goes. Their
  * files stay mapped; a pool of pages on the device holds those that are in use, and others as long
- * as nobody needs the room. A row of A or B lies within one page; which pages is of no meaning, so
- * that adapters of any size come and go without leaving holes.
+ * as nothing else needs the memory. A row of A or B lies within one page; which pages is of no
+ * meaning, so that adapters of any size come and go without leaving holes.
  *
  * Adapters have numbers from 1 on; 0 is the model as it is. All ranks get the same calls in the
  * same order and come to the same decisions: sizes are those of the rank with the largest part.
@@ -49,7 +49,7 @@ int adapters_reserve(struct adapters *a, uint32_t pages, struct err *e);
 uint32_t adapters_reserved(const struct adapters *a); /* pages */
 
 /* Brings an adapter to the device, if it is not there, and keeps it there until it was unpinned as
- * often; those that nobody uses make way, the one unused for longest first. ERR_OVERLOADED: the
+ * often; unused ones are evicted, the one unused for longest first. ERR_OVERLOADED: the
  * others are in use. */
 int adapters_pin(struct adapters *a, uint32_t number, struct err *e);
 void adapters_unpin(struct adapters *a, uint32_t number);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const int64_t TELL_NS = 5000000000;
+static const int64_t REPORT_NS = 5000000000;
 
 static struct norm norm(struct loader *l, enum role role, int layer)
 {
@@ -50,15 +50,15 @@ static void check_room(struct loader *l, uint32_t layers)
 }
 
 /* Now and then, so that nobody wonders: small models load without a word. */
-static void tell(struct loader *l, int layers)
+static void report(struct loader *l, int layers)
 {
     const struct decoder *d = l->d;
     const int64_t now = clock_ns(), n = d->spec.n_layers;
     if (d->progress)
         d->progress(d->progress_arg, (uint64_t)layers, (uint64_t)n);
-    if (now - l->told < TELL_NS)
+    if (now - l->reported_ns < REPORT_NS)
         return;
-    l->told = now;
+    l->reported_ns = now;
     LOG(LOG_INFO, "loading weights", LOGI("percent", 100 * layers / n),
         LOGI("seconds_left", (now - l->began) * (n - layers) / layers / 1000000000),
         LOGI("layers", layers), LOGI("of", n), LOGI("bytes", d->weights.bytes));
@@ -109,7 +109,7 @@ static void load_layer(struct loader *l, struct layer *y, int layer)
     if (s->layer_scale)
         y->scale = loader_number(l, W_LAYER_SCALE, layer);
     check_room(l, (uint32_t)layer + 1);
-    tell(l, layer + 1);
+    report(l, layer + 1);
 }
 
 /* Tied or not, the head is read whole for every token and is a fifth of a small model: it is
@@ -237,7 +237,7 @@ int decoder_load(struct decoder *d, const struct arch *a, const struct checkpoin
                  const struct stored *how, struct err *e)
 {
     struct loader l = {
-        .d = d, .a = a, .c = c, .how = how, .e = e, .told = clock_ns(), .began = clock_ns()};
+        .d = d, .a = a, .c = c, .how = how, .e = e, .reported_ns = clock_ns(), .began = clock_ns()};
     d->layers = calloc(d->spec.n_layers, sizeof(d->layers[0]));
     d->kv_layers = calloc(d->spec.n_layers, sizeof(d->kv_layers[0]));
     d->kv_at = calloc(d->spec.n_layers, sizeof(d->kv_at[0]));

@@ -218,13 +218,13 @@ static int add_experts(struct gguf_weights *w, const struct arch *a, const struc
     return 0;
 }
 
-struct source {
+struct gguf_source {
     const struct gguf *file;
     const struct gguf_family *family;
     uint32_t head; /* rows of one */
 };
 
-static int take(struct gguf_weights *w, const struct arch *a, const struct source *s,
+static int take(struct gguf_weights *w, const struct arch *a, const struct gguf_source *s,
                 const struct gguf_tensor *g, struct err *e)
 {
     struct use u;
@@ -264,7 +264,7 @@ static int open_set(struct gguf_weights *w, const char *path, const struct arch 
 {
     if (gguf_set_open(&w->set, path, e))
         return -1;
-    struct source s = {.family = gguf_family(&w->set, e)};
+    struct gguf_source s = {.family = gguf_family(&w->set, e)};
     if (!s.family)
         return -1;
     double head = gguf_head_size(&w->set, s.family);

@@ -30,8 +30,8 @@ struct loader {
     int n_stored;
     struct mat_codes codes[MAX_SOURCES]; /* of parts that are kept so, in the last of `copies` */
     int n_tensors, n_copies;
-    int64_t began; /* ns */
-    int64_t told;  /* when the log last heard of progress */
+    int64_t began;       /* ns */
+    int64_t reported_ns; /* when progress was last logged */
     uint64_t layers_before,
         least_layer;   /* bytes: of all before the layer at hand; of the smallest */
     bool hold;         /* loader_drop() waits: several matrices are packed of the same tensors */

@@ -154,7 +154,7 @@ static int check_ops(const struct decoder *d, struct err *e)
 }
 
 /* Scales of a calibrated fp8 cache are not needed: every token and head has a scale of its own. */
-static void say_kv_scales(const struct checkpoint *c)
+static void log_kv_scales(const struct checkpoint *c)
 {
     static const char suffix[] = ".k_scale";
     for (uint32_t f = 0; f < c->n_files; f++)
@@ -172,7 +172,7 @@ static void say_kv_scales(const struct checkpoint *c)
 }
 
 /* What becomes of packed weights, which not everybody expects. */
-static void say_packed(const struct checkpoint *c, enum quant quant, bool kept)
+static void log_packed(const struct checkpoint *c, enum quant quant, bool kept)
 {
     const char *packing = gguf_weights_packing(&c->gguf);
     if (packing && kept)
@@ -250,8 +250,8 @@ static int load_weights(struct model *m, const char *dir, const struct arch *a,
         return -1;
     m->d.dtype = dtype < 0 ? stored_dtype(&c, a) : (enum dtype)dtype;
     how.keep = dtype < 0 && !m->d.quant && m->d.ops->keeps_codes;
-    say_kv_scales(&c);
-    say_packed(&c, m->d.quant, how.keep);
+    log_kv_scales(&c);
+    log_packed(&c, m->d.quant, how.keep);
     int rc = decoder_load(&m->d, a, &c, &how, e);
     if (rc == 0 && m->d.encodes)
         rc = load_head(m, dir, a, &c, o, e);

@@ -103,7 +103,7 @@ int model_state_resize(struct model *m, uint32_t n_cells, struct err *e);
 int model_state_copy(struct model *m, const uint32_t *src, const uint32_t *dst, uint32_t n,
                      struct err *e);
 
-/* Host memory for n_slots blocks of this rank that make way for others; contents are lost. 0: none.
+/* Host memory for n_slots blocks of this rank that are swapped out; contents are lost. 0: none.
  * ERR_VALIDATION where the backend cannot. After model_kv_resize(). *block_ns: what moving a block
  * there takes. */
 int model_swap_resize(struct model *m, uint32_t n_slots, int64_t *block_ns, struct err *e);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct job {
+struct fill_job {
     uint16_t *out;
     struct random_tensor of;
 };
@@ -18,7 +18,7 @@ MULTIVERSION static void fill(uint16_t *out, struct random_tensor of, size_t beg
 
 static void make(void *arg, int thread, size_t begin, size_t end)
 {
-    const struct job *j = arg;
+    const struct fill_job *j = arg;
     (void)thread;
     fill(j->out, j->of, begin, end);
 }
@@ -31,7 +31,7 @@ struct random_tensor random_tensor(const char *name, float mean, float spread)
 void *random_data(const struct backend_ops *ops, struct device *dev, struct random_tensor t,
                   size_t n)
 {
-    struct job j = {malloc(n ? n * sizeof(uint16_t) : 1), t};
+    struct fill_job j = {malloc(n ? n * sizeof(uint16_t) : 1), t};
     if (j.out && ops->host_run)
         ops->host_run(dev, make, &j, n);
     else if (j.out)

@@ -49,26 +49,29 @@ void bad_words_free(struct bad_words *b)
 }
 
 /* Is all of the word but its last token what the answer ends with? */
-static bool begun(const uint32_t *word, uint32_t len, const uint32_t *said, size_t n_said)
+static bool begun(const uint32_t *word, uint32_t len, const uint32_t *generated, size_t n_generated)
 {
     const size_t n = len - 1;
-    return n == 0 || (n <= n_said && !memcmp(word, said + (n_said - n), n * sizeof(*word)));
+    return n == 0 ||
+           (n <= n_generated && !memcmp(word, generated + (n_generated - n), n * sizeof(*word)));
 }
 
-size_t bad_words_next(const struct bad_words *b, const uint32_t *said, size_t n_said, uint32_t *out)
+size_t bad_words_next(const struct bad_words *b, const uint32_t *generated, size_t n_generated,
+                      uint32_t *out)
 {
     size_t n = 0;
     const uint32_t *word = b->id;
     for (size_t i = 0; i < b->n; word += b->len[i++])
-        if (begun(word, b->len[i], said, n_said))
+        if (begun(word, b->len[i], generated, n_generated))
             out[n++] = word[b->len[i] - 1];
     return n;
 }
 
-void bad_words_forbid(const struct bad_words *b, const uint32_t *said, size_t n_said, float *row)
+void bad_words_forbid(const struct bad_words *b, const uint32_t *generated, size_t n_generated,
+                      float *row)
 {
     const uint32_t *word = b->id;
     for (size_t i = 0; i < b->n; word += b->len[i++])
-        if (begun(word, b->len[i], said, n_said))
+        if (begun(word, b->len[i], generated, n_generated))
             row[word[b->len[i] - 1]] = -INFINITY;
 }

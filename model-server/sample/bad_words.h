@@ -20,10 +20,11 @@ struct bad_words {   /* zero: none */
 int bad_words_copy(struct bad_words *out, const struct bad_words *from, uint32_t vocab,
                    struct err *e);
 void bad_words_free(struct bad_words *b);
-/* Which tokens may not follow said[0..n_said), the answer so far, into out[b->n]; some may be there
- * twice. Returns how many. Where nothing looks back, `said` is not read. */
-size_t bad_words_next(const struct bad_words *b, const uint32_t *said, size_t n_said,
+/* Which tokens may not follow generated[0..n_generated), the answer so far, into out[b->n]; some
+ * may be there twice. Returns how many. Where nothing looks back, `generated` is not read. */
+size_t bad_words_next(const struct bad_words *b, const uint32_t *generated, size_t n_generated,
                       uint32_t *out);
 /* -inf for these. */
-void bad_words_forbid(const struct bad_words *b, const uint32_t *said, size_t n_said, float *row);
+void bad_words_forbid(const struct bad_words *b, const uint32_t *generated, size_t n_generated,
+                      float *row);
 #endif

@@ -44,7 +44,7 @@ static void observe(struct metrics *m, const struct gen_request *r, uint32_t gen
     metrics_observe(m, M_MAX_NEW_TOKENS, NULL, r->params.max_new_tokens);
 }
 
-void books_done(struct call *c)
+void account_done(struct call *c)
 {
     struct metrics *m = c->edge->metrics;
     metrics_add(m, M_REQUEST_COUNT, NULL, 1);
@@ -53,7 +53,7 @@ void books_done(struct call *c)
         observe(m, &c->gen[i].r, c->gen[i].answer.generated_tokens);
 }
 
-void books_texts(struct call *c)
+void account_texts(struct call *c)
 {
     struct metrics *m = c->edge->metrics;
     const struct embed_job *j = &c->texts->job;
@@ -94,9 +94,12 @@ static void failed(struct metrics *m, const char *why)
     metrics_add(m, M_REQUEST_FAILURE, why, 1);
 }
 
-void books_failed(struct call *c, const struct err *e) { failed(c->edge->metrics, label(e->kind)); }
+void account_failed(struct call *c, const struct err *e)
+{
+    failed(c->edge->metrics, label(e->kind));
+}
 
-void books_dropped(struct call *c)
+void account_dropped(struct call *c)
 {
     if (c->busy || c->n_gen) /* else an answer that was made but not fully sent */
         failed(c->edge->metrics, "dropped");
@@ -112,19 +115,19 @@ static void set_seed(struct access_work *w, const struct gen_request *r, char te
     w->seed = text; /* as text: collectors read numbers as doubles */
 }
 
-int books_status(const struct call *c)
+int account_status(const struct call *c)
 {
     return c->dropped && !c->error && !c->streaming ? 499 : c->status;
 }
 
-void books_line(const struct call *c)
+void account_line(const struct call *c)
 {
     struct access a = {.end = c->error     ? ACCESS_FAILED
                               : c->dropped ? ACCESS_DROPPED
                                            : ACCESS_SUCCESS,
                        .ours = c->ours,
                        .quiet = c->route->probe,
-                       .status = books_status(c),
+                       .status = account_status(c),
                        .id = c->id,
                        .method = c->method,
                        .path = c->path,
@@ -144,7 +147,7 @@ void books_line(const struct call *c)
     access_log(&a);
 }
 
-void books_aside(const struct edge *g, const struct exchange *x)
+void account_aside(const struct edge *g, const struct exchange *x)
 {
     int status = exchange_status(x);
     struct access a = {.end = status >= 400 ? ACCESS_FAILED
@@ -161,7 +164,7 @@ void books_aside(const struct edge *g, const struct exchange *x)
     access_log(&a);
 }
 
-static struct access stream_access(const struct edge *g, const struct books_stream *s,
+static struct access stream_access(const struct edge *g, const struct account_stream *s,
                                    enum access_end end)
 {
     return (struct access){.end = end,
@@ -173,7 +176,8 @@ static struct access stream_access(const struct edge *g, const struct books_stre
                            .total = s->r ? since(s->r->times.received, clock_ns()) : 0};
 }
 
-void books_generation(const struct edge *g, const struct books_stream *s, enum gen_finish finish)
+void account_generation(const struct edge *g, const struct account_stream *s,
+                        enum gen_finish finish)
 {
     struct access a = stream_access(g, s, ACCESS_SUCCESS);
     char seed[24];
@@ -185,7 +189,7 @@ void books_generation(const struct edge *g, const struct books_stream *s, enum g
     access_log(&a);
 }
 
-void books_refused(const struct edge *g, const struct books_stream *s, const struct err *e)
+void account_refused(const struct edge *g, const struct account_stream *s, const struct err *e)
 {
     struct access a = stream_access(g, s, ACCESS_FAILED);
     failed(g->metrics, label(e->kind));
@@ -196,7 +200,7 @@ void books_refused(const struct edge *g, const struct books_stream *s, const str
     access_log(&a);
 }
 
-void books_left(const struct edge *g, const struct books_stream *s)
+void account_left(const struct edge *g, const struct account_stream *s)
 {
     struct access a = stream_access(g, s, ACCESS_DROPPED);
     failed(g->metrics, "dropped");
@@ -213,13 +217,13 @@ static void add_number(struct call *c, const char *name, uint64_t v)
     exchange_add(c->x, name, s);
 }
 
-void books_stream_headers(struct call *c)
+void account_stream_headers(struct call *c)
 {
     exchange_add(c->x, "x-compute-type", c->edge->compute_type);
     add_number(c, "x-compute-characters", c->prompt_chars);
 }
 
-void books_warnings(struct call *c)
+void account_warnings(struct call *c)
 {
     char value[BODY_WARNINGS + 16];
     if (!c->warnings || !c->x)
@@ -230,7 +234,7 @@ void books_warnings(struct call *c)
     exchange_add(c->x, "warning", value);
 }
 
-void books_headers(struct call *c, uint32_t first, uint32_t n, bool compute_time)
+void account_headers(struct call *c, uint32_t first, uint32_t n, bool compute_time)
 {
     struct spent sum = {0};
     uint64_t prompt = 0, generated = 0;

@@ -1,4 +1,4 @@
-/* The life of a call: see call.h. The books (metrics, log lines, response headers) are in
+/* The life of a call: see call.h. The accounting (metrics, log lines, response headers) are in
  * accounting.c. */
 #include "router/call/call.h"
 #include "common/clock.h"
@@ -82,7 +82,7 @@ static struct call *call_new(struct edge *g, struct exchange *x)
 static void call_free(struct call *c)
 {
     struct edge *g = c->edge, *home = edge_home(g);
-    books_line(c); /* here, since nobody else holds its times any more */
+    account_line(c); /* here, since nobody else holds its times any more */
     spans_end(c);
     for (uint32_t i = 0; i < c->n_gen; i++)
         answer_free(&c->gen[i].answer), arena_reset(&c->gen[i].r.arena);
@@ -172,7 +172,7 @@ static void push_out(struct call *c)
 static void open_stream(struct call *c)
 {
     c->streaming = true;
-    books_stream_headers(c);
+    account_stream_headers(c);
     exchange_stream(c->x);
 }
 
@@ -189,7 +189,7 @@ static bool as_event(const struct call *c, const struct err *e)
 static void fail(struct call *c, const struct err *e)
 {
     c->finished = true;
-    books_failed(c, e);
+    account_failed(c, e);
     if (c->detached && c->format->gone)
         c->format->gone(c, e);
     if (c->detached && !c->stream) {
@@ -219,7 +219,7 @@ static void finish(struct call *c)
         fail(c, &e);
         return;
     }
-    books_done(c);
+    account_done(c);
     drain_ended(&c->edge->drain, clock_ns(), c->n_gen);
     if (c->stream) {
         push_out(c);
@@ -482,7 +482,7 @@ static void start(struct call *c)
 static void finish_texts(struct call *c)
 {
     c->finished = true;
-    books_texts(c);
+    account_texts(c);
     drain_ended(&c->edge->drain, clock_ns(), c->permits);
     call_reply(c);
 }
@@ -491,7 +491,7 @@ static void on_worked(struct call *c)
 {
     pin(c);
     c->busy = false;
-    books_warnings(c);
+    account_warnings(c);
     if (!c->x)
         ;
     else if (!c->failed && c->on_loop && !c->on_loop(c))
@@ -540,7 +540,7 @@ static void on_request(void *arg, struct exchange *x)
     workers_submit(g->workers, &c->job);
 }
 
-static void on_aside(void *arg, const struct exchange *x) { books_aside(arg, x); }
+static void on_aside(void *arg, const struct exchange *x) { account_aside(arg, x); }
 
 static void on_over(void *arg, struct exchange *x, bool sent)
 {
@@ -559,7 +559,7 @@ static void on_over(void *arg, struct exchange *x, bool sent)
             !c->detached) /* else the generations are the worker's, and never submitted */
             cancel_all(c);
         if (!sent && !c->detached)
-            books_dropped(c);
+            account_dropped(c);
     }
     unpin(c);
 }

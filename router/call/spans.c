@@ -35,7 +35,7 @@ static void add_request(struct trace_span *s, const struct call *c, const char *
     span_attr(s, TRACE_S("http.request.method", c->method));
     span_attr(s, TRACE_S("http.route", c->path));
     span_attr(s, TRACE_S("url.path", c->path));
-    span_attr(s, TRACE_I("http.response.status_code", books_status(c)));
+    span_attr(s, TRACE_I("http.response.status_code", account_status(c)));
     span_attr(s, TRACE_S("llm.request.id", c->id));
     if (c->user)
         span_attr(s, TRACE_S("user.id", c->user));
@@ -57,7 +57,7 @@ void spans_end(const struct call *c)
     if (!c->trace.sampled)
         return;
     snprintf(name, sizeof(name), "%s %s", c->method, c->path);
-    snprintf(status, sizeof(status), "%d", books_status(c));
+    snprintf(status, sizeof(status), "%d", account_status(c));
     memcpy(s.parent, c->trace_parent, sizeof(s.parent));
     for (uint32_t i = 0; i < c->n_gen; i++) {
         const struct answer *a = &c->gen[i].answer;

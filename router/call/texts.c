@@ -21,7 +21,7 @@ static void finish(struct call *c)
 {
     struct texts *t = c->state;
     t->write(c, t);
-    books_headers(c, 0, c->n_gen, true);
+    account_headers(c, 0, c->n_gen, true);
 }
 
 static const struct format as_texts = {NULL, token, finish, NULL};

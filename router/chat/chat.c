@@ -8,21 +8,21 @@
 
 enum { CONFIG_MAX = 32 << 20 };
 
-struct entry { /* a template, NULL: there is none */
+struct chat_entry { /* a template, NULL: there is none */
     struct template *t;
     struct chat_style style;
     bool calls; /* it shows earlier calls */
 };
 struct chat {
-    struct entry plain, with_tools; /* with_tools: the template named "tool_use" */
-    cJSON *bos, *eos;               /* string or null */
-    char *source;                   /* of `plain`; NULL: there is none */
-    char *info;                     /* see chat_tokenizer_info() */
+    struct chat_entry plain, with_tools; /* with_tools: the template named "tool_use" */
+    cJSON *bos, *eos;                    /* string or null */
+    char *source;                        /* of `plain`; NULL: there is none */
+    char *info;                          /* see chat_tokenizer_info() */
 };
 
 /* ---------------------------------------------------------------- load */
 
-static int compile(struct chat *c, struct entry *slot, const char *src, struct err *e)
+static int compile(struct chat *c, struct chat_entry *slot, const char *src, struct err *e)
 {
     template_free(slot->t);
     slot->t = template_compile(src, strlen(src), e);
@@ -321,7 +321,7 @@ static int add_to_last_user(cJSON *list, const char *more)
     return -1;
 }
 
-static cJSON *for_template(const struct entry *t, const cJSON *messages, const char *more)
+static cJSON *for_template(const struct chat_entry *t, const cJSON *messages, const char *more)
 {
     cJSON *list = cJSON_Duplicate(messages, true);
     int rc = list ? 0 : -1;
@@ -341,7 +341,7 @@ static cJSON *for_template(const struct entry *t, const cJSON *messages, const c
     return NULL;
 }
 
-static const struct entry *entry_for(const struct chat *c, bool with_tools)
+static const struct chat_entry *entry_for(const struct chat *c, bool with_tools)
 {
     return with_tools && c->with_tools.t ? &c->with_tools : &c->plain;
 }
@@ -357,7 +357,7 @@ int chat_prompt(const struct chat *c, const cJSON *messages, const cJSON *tools,
                 const cJSON *variables, const char *more, enum chat_ending ending, struct buf *out,
                 struct err *e)
 {
-    const struct entry *entry = entry_for(c, tools != NULL);
+    const struct chat_entry *entry = entry_for(c, tools != NULL);
     if (!entry->t)
         return err_set(e, ERR_TEMPLATE, "Template error: template not found");
     cJSON *list = for_template(entry, messages, more);

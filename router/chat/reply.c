@@ -303,7 +303,7 @@ static size_t end_of_text(const struct reply *r, uint32_t piece)
 }
 
 /* All of a piece's text so far. */
-static void text_of(const struct reply *r, uint32_t piece, struct reply_news *news)
+static void text_of(const struct reply *r, uint32_t piece, struct reply_event *event)
 {
     const struct reply_piece *p = &r->pieces[piece];
     const struct buf *from = p->kind == REPLY_REASONING ? &r->reasoning
@@ -311,28 +311,29 @@ static void text_of(const struct reply *r, uint32_t piece, struct reply_news *ne
                                                         : &r->calls[p->call].arguments;
     size_t at = p->kind == REPLY_CALL ? 0 : p->from;
     size_t end = p->kind == REPLY_CALL ? from->len : end_of_text(r, piece);
-    *news = (struct reply_news){.index = piece,
-                                .kind = p->kind,
-                                .text = from->p ? from->p + at : "",
-                                .n = end - at,
-                                .call = p->kind == REPLY_CALL ? &r->calls[p->call] : NULL};
+    *event = (struct reply_event){.index = piece,
+                                  .kind = p->kind,
+                                  .text = from->p ? from->p + at : "",
+                                  .n = end - at,
+                                  .call = p->kind == REPLY_CALL ? &r->calls[p->call] : NULL};
 }
 
-bool reply_next(const struct reply *r, struct reply_cursor *at, bool ended, struct reply_news *news)
+bool reply_next(const struct reply *r, struct reply_cursor *at, bool ended,
+                struct reply_event *event)
 {
     if (at->piece >= r->n_pieces)
         return false;
-    text_of(r, at->piece, news);
+    text_of(r, at->piece, event);
     if (!at->open) {
         at->open = true;
-        news->what = REPLY_OPENED;
-    } else if (news->n > at->sent) {
-        news->what = REPLY_GREW;
-        news->text += at->sent;
-        news->n -= at->sent;
-        at->sent += news->n;
+        event->what = REPLY_OPENED;
+    } else if (event->n > at->sent) {
+        event->what = REPLY_GREW;
+        event->text += at->sent;
+        event->n -= at->sent;
+        at->sent += event->n;
     } else if (at->piece + 1 < r->n_pieces || ended) {
-        news->what = REPLY_CLOSED;
+        event->what = REPLY_CLOSED;
         *at = (struct reply_cursor){.piece = at->piece + 1};
     } else {
         return false;

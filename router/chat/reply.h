@@ -92,7 +92,7 @@ struct reply_cursor { /* zero-initialise */
     bool open;
 };
 enum reply_what { REPLY_OPENED, REPLY_GREW, REPLY_CLOSED };
-struct reply_news {
+struct reply_event {
     enum reply_what what;
     uint32_t index; /* of the piece */
     enum reply_kind kind;
@@ -100,9 +100,9 @@ struct reply_news {
     size_t n;
     const struct reply_call *call; /* NULL: text */
 };
-/* The next news behind the cursor, which moves; false: there is none yet. `ended`: nothing more
+/* The next event behind the cursor, which moves; false: there is none yet. `ended`: nothing more
  * will come, so that the last piece is closed, too. The text belongs to the reply and is valid
  * until it changes. */
 bool reply_next(const struct reply *r, struct reply_cursor *at, bool ended,
-                struct reply_news *news);
+                struct reply_event *event);
 #endif

@@ -1,6 +1,6 @@
 #include "router/draft/drafter.h"
 #include "common/log.h"
-#include "router/draft/twin.h"
+#include "router/draft/draft_seq.h"
 #include "router/metrics.h"
 #include "router/scheduler/wire.h"
 #include "router/shards/link.h"
@@ -22,9 +22,9 @@ struct drafter {
     struct drafter_options o;
     struct shards_link *link;
     uint64_t vocab_hash; /* of the served model */
-    uint32_t ahead;      /* drafts that a twin may have */
-    struct twin *twins;
-    uint32_t n_twins;
+    uint32_t ahead;      /* drafts that a draft sequence may have */
+    struct draft_seq *draft_seqs;
+    uint32_t n_draft_seqs;
 
     struct shards *shards; /* NULL: there is no draft model now */
     struct shard_model model;
@@ -46,63 +46,64 @@ struct drafter {
 
 static void detach(struct drafter *d);
 
-/* ---------------------------------------------------------------- twins */
+/* ---------------------------------------------------------------- draft sequences */
 
 /* What q has confirmed may serve others, where it was computed; drafts may not. */
-static void release(struct drafter *d, struct twin *t, bool computed)
+static void release(struct drafter *d, struct draft_seq *t, bool computed)
 {
     uint32_t sure = t->n_kv < t->n_known ? t->n_kv : t->n_known;
     if (t->own->kv.len)
         kv_release(d->kv, &t->own->kv, t->own->tokens, computed ? sure : 0);
 }
 
-static void drop(struct drafter *d, struct twin *t)
+static void drop(struct drafter *d, struct draft_seq *t)
 {
-    struct twin **at = &d->twins;
+    struct draft_seq **at = &d->draft_seqs;
     while (*at != t)
         at = &(*at)->next;
     *at = t->next;
-    d->n_twins--;
+    d->n_draft_seqs--;
     release(d, t, true);
-    twin_free(t);
+    draft_seq_free(t);
 }
 
 static void drafter_follow(void *self, struct seq *q)
 {
     struct drafter *d = self;
-    struct twin *t = q->twin ? NULL : twin_new(q); /* without memory there are no drafts */
+    struct draft_seq *t =
+        q->draft_seq ? NULL : draft_seq_new(q); /* without memory there are no drafts */
     if (!t)
         return;
-    q->twin = t;
-    t->next = d->twins;
-    d->twins = t;
-    d->n_twins++;
+    q->draft_seq = t;
+    t->next = d->draft_seqs;
+    d->draft_seqs = t;
+    d->n_draft_seqs++;
 }
 
 static void drafter_on_tokens(void *self, struct seq *q)
 {
     (void)self;
-    if (q->twin)
-        twin_follow(q->twin);
+    if (q->draft_seq)
+        draft_seq_follow(q->draft_seq);
 }
 
 static void drafter_forget(void *self, struct seq *q)
 {
     struct drafter *d = self;
-    struct twin *t = q->twin;
+    struct draft_seq *t = q->draft_seq;
     if (!t)
         return;
-    q->twin = NULL;
+    q->draft_seq = NULL;
     t->q = NULL;
-    if (t->state == TWIN_OUT)
+    if (t->state == DRAFT_SEQ_OUT)
         drop(d, t);
 }
 
 static const uint32_t *drafter_offer(const void *self, const struct seq *q, uint32_t *n)
 {
-    const struct twin *t = q->twin;
+    const struct draft_seq *t = q->draft_seq;
     (void)self;
-    *n = t ? twin_ahead(t) : 0;
+    *n = t ? draft_seq_ahead(t) : 0;
     *n = *n < OFFER_MOST ? *n : OFFER_MOST;
     return *n ? t->own->tokens + q->n_tokens : NULL;
 }
@@ -110,20 +111,21 @@ static const uint32_t *drafter_offer(const void *self, const struct seq *q, uint
 static bool drafter_active(const void *self)
 {
     const struct drafter *d = self;
-    return d->shards && !d->leaving && d->n_twins;
+    return d->shards && !d->leaving && d->n_draft_seqs;
 }
 
 /* ---------------------------------------------------------------- who drafts next */
 
-static bool useful(const struct drafter *d, const struct twin *t)
+static bool useful(const struct drafter *d, const struct draft_seq *t)
 {
     const struct seq *q = t->q;
     return q && q->req && q->state == SEQ_RUNNING && !t->refused && !t->ended &&
-           twin_ahead(t) < d->ahead && seq_generated(t->own) + 1 < q->req->params.max_new_tokens;
+           draft_seq_ahead(t) < d->ahead &&
+           seq_generated(t->own) + 1 < q->req->params.max_new_tokens;
 }
 
 /* Room for all that it may come to; taken once. */
-static bool place(struct drafter *d, struct twin *t)
+static bool place(struct drafter *d, struct draft_seq *t)
 {
     struct seq *own = t->own;
     if (own->kv.len)
@@ -143,14 +145,14 @@ static uint32_t choose_leavers(struct drafter *d, uint64_t *leave, uint32_t *n_l
 {
     uint32_t stay = 0;
     *n_leave = 0;
-    for (struct twin *t = d->twins; t; t = t->next) {
-        if (t->state != TWIN_IN)
+    for (struct draft_seq *t = d->draft_seqs; t; t = t->next) {
+        if (t->state != DRAFT_SEQ_IN)
             continue;
-        if (useful(d, t) && twin_current(t)) {
+        if (useful(d, t) && draft_seq_current(t)) {
             stay++;
             continue;
         }
-        t->state = TWIN_LEAVING;
+        t->state = DRAFT_SEQ_LEAVING;
         leave[(*n_leave)++] = t->own->id;
     }
     return stay;
@@ -162,16 +164,16 @@ static uint32_t choose_joiners(struct drafter *d)
 {
     uint32_t n = 0, tokens = 0;
     for (uint32_t ahead = 0; ahead <= d->ahead / 2 && n < MOST_JOIN; ahead++)
-        for (struct twin *t = d->twins; t && n < MOST_JOIN; t = t->next) {
-            if ((t->state != TWIN_OUT && t->state != TWIN_LEAVING) || !useful(d, t) ||
-                twin_ahead(t) != ahead || !place(d, t))
+        for (struct draft_seq *t = d->draft_seqs; t && n < MOST_JOIN; t = t->next) {
+            if ((t->state != DRAFT_SEQ_OUT && t->state != DRAFT_SEQ_LEAVING) || !useful(d, t) ||
+                draft_seq_ahead(t) != ahead || !place(d, t))
                 continue;
             uint32_t cost = t->own->n_tokens - (t->n_kv < t->own->n_tokens ? t->n_kv : 0);
             if (n && tokens + cost > d->model.max_batch_prefill_tokens)
                 continue;
             tokens += cost;
-            twin_join(t);
-            t->state = TWIN_JOINING;
+            draft_seq_join(t);
+            t->state = DRAFT_SEQ_JOINING;
             d->joining[n++] = t->own;
         }
     return n;
@@ -205,9 +207,9 @@ static void drafter_turn(void *self)
         clear(d);
         return;
     }
-    if (!d->n_twins && !d->batch_live)
+    if (!d->n_draft_seqs && !d->batch_live)
         return;
-    uint64_t *leave = RPC_NEW(&d->out, uint64_t, d->n_twins + 1);
+    uint64_t *leave = RPC_NEW(&d->out, uint64_t, d->n_draft_seqs + 1);
     if (!leave)
         return;
     uint32_t stay = choose_leavers(d, leave, &n_leave), n = choose_joiners(d);
@@ -234,10 +236,10 @@ static void drafter_turn(void *self)
 
 /* ---------------------------------------------------------------- what came back */
 
-static struct twin *find(struct drafter *d, uint64_t id)
+static struct draft_seq *find(struct drafter *d, uint64_t id)
 {
-    for (struct twin *t = d->twins; t; t = t->next)
-        if (t->own->id == id && t->state == TWIN_IN)
+    for (struct draft_seq *t = d->draft_seqs; t; t = t->next)
+        if (t->own->id == id && t->state == DRAFT_SEQ_IN)
             return t;
     return NULL;
 }
@@ -250,45 +252,45 @@ static void count(struct drafter *d, uint32_t row, double v)
 
 static void note(struct drafter *d, const Generate__V3__Generation *g)
 {
-    struct twin *t = find(d, g->request_id);
+    struct draft_seq *t = find(d, g->request_id);
     if (!t)
         return;
     if (*g->error) { /* the shard has dropped it */
         LOG(LOG_DEBUG, "no drafts", LOGI("request_id", g->request_id), LOGS("why", g->error));
         t->refused = true;
-        t->state = TWIN_OUT;
+        t->state = DRAFT_SEQ_OUT;
         return;
     }
     for (size_t i = 0; t->q && g->tokens && i < g->tokens->n_ids; i++)
-        twin_push(t, g->tokens->ids[i], g->generated_text && i + 1 == g->tokens->n_ids);
+        draft_seq_push(t, g->tokens->ids[i], g->generated_text && i + 1 == g->tokens->n_ids);
     count(d, M_DRAFT_TOKENS, g->tokens ? (double)g->tokens->n_ids : 0);
 }
 
 /* The call is over: who was on the way has arrived, and who is over may go. */
 static void arrive(struct drafter *d)
 {
-    for (struct twin *t = d->twins; t; t = t->next) {
-        if (t->state == TWIN_JOINING)
-            t->state = TWIN_IN;
-        else if (t->state == TWIN_LEAVING)
-            t->state = TWIN_OUT;
+    for (struct draft_seq *t = d->draft_seqs; t; t = t->next) {
+        if (t->state == DRAFT_SEQ_JOINING)
+            t->state = DRAFT_SEQ_IN;
+        else if (t->state == DRAFT_SEQ_LEAVING)
+            t->state = DRAFT_SEQ_OUT;
     }
 }
 
 static void sweep(struct drafter *d)
 {
-    for (struct twin *t = d->twins, *next; t; t = next) {
+    for (struct draft_seq *t = d->draft_seqs, *next; t; t = next) {
         next = t->next;
-        if (!t->q && t->state == TWIN_OUT)
+        if (!t->q && t->state == DRAFT_SEQ_OUT)
             drop(d, t);
     }
 }
 
 static void reset_all(struct drafter *d)
 {
-    for (struct twin *t = d->twins; t; t = t->next) {
+    for (struct draft_seq *t = d->draft_seqs; t; t = t->next) {
         release(d, t, false);
-        twin_reset(t);
+        draft_seq_reset(t);
     }
     d->batch_live = false;
 }
@@ -311,8 +313,8 @@ static void on_step(struct drafter *d)
     if (r.batch)
         d->batch = (struct wire_batch){r.batch->id, r.batch->size, r.batch->max_tokens,
                                        r.batch->current_tokens};
-    for (struct twin *t = d->twins; t && !r.batch; t = t->next)
-        t->state = TWIN_OUT; /* all are over */
+    for (struct draft_seq *t = d->draft_seqs; t && !r.batch; t = t->next)
+        t->state = DRAFT_SEQ_OUT; /* all are over */
 }
 
 static void on_call(struct fan *f)
@@ -328,8 +330,8 @@ static void on_call(struct fan *f)
     if (!d->clearing) {
         on_step(d);
     } else {
-        for (struct twin *t = d->twins; t; t = t->next)
-            t->state = TWIN_OUT;
+        for (struct draft_seq *t = d->draft_seqs; t; t = t->next)
+            t->state = DRAFT_SEQ_OUT;
         d->batch_live = false;
     }
     if (fan_lost_rank(f) >= 0 || (d->clearing && fan_error(f, &e) != 0)) {
@@ -475,7 +477,7 @@ void drafter_free(struct drafter *d)
 {
     if (!d)
         return;
-    assert(!d->twins && !d->shards);
+    assert(!d->draft_seqs && !d->shards);
     shards_link_free(d->link);
     rpc_mem_free(&d->out);
     rpc_mem_free(&d->in);

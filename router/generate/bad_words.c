@@ -2,15 +2,15 @@
 #include "common/template/space.h"
 #include <string.h>
 
-struct spelling {
+struct word_spelling {
     const uint32_t *ids;
     uint32_t n;
 };
 
-static size_t n_bytes(const struct spelling *s) { return s->n * sizeof(*s->ids); }
+static size_t n_bytes(const struct word_spelling *s) { return s->n * sizeof(*s->ids); }
 
 static int spell(const struct validator *v, const char *text, struct tok_scratch **scratch,
-                 struct arena *a, struct spelling *out, struct err *e)
+                 struct arena *a, struct word_spelling *out, struct err *e)
 {
     if (encode(v, text, strlen(text), false, 0, scratch, a, &out->ids, &out->n, e) != 0)
         return -1;
@@ -25,7 +25,7 @@ static int spell(const struct validator *v, const char *text, struct tok_scratch
 
 /* One or two spellings of a word; returns how many, -1: an error. */
 static int spell_both(const struct validator *v, const char *word, struct tok_scratch **scratch,
-                      struct arena *a, struct spelling out[2], struct err *e)
+                      struct arena *a, struct word_spelling out[2], struct err *e)
 {
     const char *bare = word + space_prefix(word, strlen(word));
     size_t n = strlen(bare);
@@ -44,7 +44,7 @@ static int spell_both(const struct validator *v, const char *word, struct tok_sc
     return same ? 1 : 2;
 }
 
-static int join(const struct spelling *s, uint32_t n, struct arena *a, struct bad_words *out,
+static int join(const struct word_spelling *s, uint32_t n, struct arena *a, struct bad_words *out,
                 struct err *e)
 {
     uint64_t total = 0;
@@ -67,7 +67,7 @@ int bad_words_encode(const struct validator *v, const struct ask *q, struct tok_
     *out = (struct bad_words){0};
     if (!q->n_bad_words)
         return 0;
-    struct spelling *s = ARENA_NEW(a, struct spelling, 2 * (size_t)q->n_bad_words);
+    struct word_spelling *s = ARENA_NEW(a, struct word_spelling, 2 * (size_t)q->n_bad_words);
     uint32_t n = 0;
     if (!s)
         return err_nomem(e);

@@ -1,4 +1,4 @@
-/* The door for other threads: every call becomes a message to the scheduler's thread. */
+/* The entry point for other threads: every call becomes a message to the scheduler's thread. */
 #include "router/generate/infer.h"
 #include "common/clock.h"
 #include "common/mailbox.h"
@@ -28,7 +28,7 @@ enum mail_kind {
     MAIL_FAIL,
     MAIL_STOP
 };
-struct letter {
+struct command {
     struct mail mail; /* first */
     enum mail_kind kind;
     struct seq *seq;       /* ADD */
@@ -134,7 +134,7 @@ static void audit_answer_texts(const struct embedder *s, struct audit *a)
 }
 
 /* The same letters for a model that does not generate. */
-static void read_for_texts(struct infer *i, struct letter *l)
+static void read_for_texts(struct infer *i, struct command *l)
 {
     struct embedder *s = i->embedder;
     switch (l->kind) {
@@ -174,7 +174,7 @@ static void read_for_texts(struct infer *i, struct letter *l)
     free(l);
 }
 
-static void read_letter(struct infer *i, struct letter *l)
+static void run_command(struct infer *i, struct command *l)
 {
     switch (l->kind) {
     case MAIL_START:
@@ -219,7 +219,7 @@ static void on_bell(struct rpc_op *op, bool ok)
     (void)ok;
     for (struct mail *m = mailbox_take(&i->box), *next; m; m = next) {
         next = m->next;
-        (i->embedder ? read_for_texts : read_letter)(i, (struct letter *)m);
+        (i->embedder ? read_for_texts : run_command)(i, (struct command *)m);
     }
 }
 
@@ -231,15 +231,15 @@ static void *run(void *arg)
 }
 
 /* ------------------------------------------------------------------ any thread */
-static void put(struct infer *i, struct letter *l)
+static void put(struct infer *i, struct command *l)
 {
     if (mailbox_put(&i->box, &l->mail))
         rpc_post(i->loop, &i->bell);
 }
 
-static bool post(struct infer *i, const struct letter *l)
+static bool post(struct infer *i, const struct command *l)
 {
-    struct letter *copy = malloc(sizeof(*copy));
+    struct command *copy = malloc(sizeof(*copy));
     if (!copy)
         return false;
     *copy = *l;
@@ -276,7 +276,7 @@ void infer_submit(struct infer *i, struct gen_request *r)
         r->seq->id = id;
         q->leads = r->same && r->same->seq ? r->same->seq->id + 1 : 0;
         r->times.queued = clock_ns();
-        if (post(i, &(struct letter){.kind = MAIL_ADD, .seq = q}))
+        if (post(i, &(struct command){.kind = MAIL_ADD, .seq = q}))
             return;
         seq_free(q);
     }
@@ -287,7 +287,7 @@ void infer_embed(struct infer *i, struct embed_job *j)
 {
     if (!i->embedder)
         err_set(&j->err, ERR_TASK, "The model does not support Embeddings API");
-    else if (atomic_load(&i->stopping) || !post(i, &(struct letter){.kind = MAIL_EMBED, .job = j}))
+    else if (atomic_load(&i->stopping) || !post(i, &(struct command){.kind = MAIL_EMBED, .job = j}))
         err_set(&j->err, ERR_OVERLOADED, "Model is overloaded");
     if (j->err.kind != ERR_NONE)
         j->done(j);
@@ -295,8 +295,8 @@ void infer_embed(struct infer *i, struct embed_job *j)
 
 void infer_cancel(struct infer *i, struct gen_request *r)
 {
-    if (r->seq) /* without memory for the letter the request runs to its end */
-        post(i, &(struct letter){.kind = MAIL_CANCEL, .id = r->seq->id});
+    if (r->seq) /* without memory for the command the request runs to its end */
+        post(i, &(struct command){.kind = MAIL_CANCEL, .id = r->seq->id});
 }
 
 bool infer_healthy(struct infer *i)
@@ -313,24 +313,24 @@ bool infer_healthy(struct infer *i)
         atomic_compare_exchange_strong(&i->asked_last_ns, &last, now)) {
         if (asked <= answered)
             atomic_store(&i->asked_ns, now);
-        post(i, &(struct letter){.kind = MAIL_PROBE});
+        post(i, &(struct command){.kind = MAIL_PROBE});
     }
     return ok;
 }
 
 void infer_on_lost(struct infer *i, void (*fn)(void *arg, const char *why), void *arg)
 {
-    post(i, &(struct letter){.kind = MAIL_ON_LOST, .on_lost = fn, .arg = arg});
+    post(i, &(struct command){.kind = MAIL_ON_LOST, .on_lost = fn, .arg = arg});
 }
 
 void infer_drain(struct infer *i, const char *why)
 {
-    post(i, &(struct letter){.kind = MAIL_DRAIN, .why = why});
+    post(i, &(struct command){.kind = MAIL_DRAIN, .why = why});
 }
 
 void infer_fail(struct infer *i, const char *why)
 {
-    post(i, &(struct letter){.kind = MAIL_FAIL, .why = why});
+    post(i, &(struct command){.kind = MAIL_FAIL, .why = why});
 }
 
 struct infer_stats infer_stats(struct infer *i)
@@ -361,7 +361,7 @@ int infer_audit(struct infer *i, int64_t ms, struct buf *out, struct err *e)
     pthread_condattr_destroy(&clock);
     a->holders = 2;
     bool asked =
-        !atomic_load(&i->stopping) && post(i, &(struct letter){.kind = MAIL_AUDIT, .audit = a});
+        !atomic_load(&i->stopping) && post(i, &(struct command){.kind = MAIL_AUDIT, .audit = a});
     pthread_mutex_lock(&a->lock);
     a->holders -= !asked;
     while (asked && !a->done && pthread_cond_timedwait(&a->answered, &a->lock, &until) == 0)
@@ -378,7 +378,7 @@ struct adapter_shelf *infer_adapters(const struct infer *i) { return sched_shelf
 
 void infer_change(struct infer *i, struct adapter_change *c)
 {
-    if (!atomic_load(&i->stopping) && post(i, &(struct letter){.kind = MAIL_CHANGE, .change = c}))
+    if (!atomic_load(&i->stopping) && post(i, &(struct command){.kind = MAIL_CHANGE, .change = c}))
         return;
     err_set(&c->err, ERR_UNHEALTHY, "the server is shutting down");
     c->done(c);
@@ -538,7 +538,7 @@ struct infer *infer_start(const struct infer_config *c, struct err *e)
     i->watchdog = c->watchdog;
     watchdog_add(i->watchdog, "scheduler thread", rpc_loop_busy(i->loop));
     i->bell = (struct rpc_op){on_bell, "mail"};
-    post(i, &(struct letter){.kind = MAIL_START});
+    post(i, &(struct command){.kind = MAIL_START});
     return i;
 }
 
@@ -553,7 +553,7 @@ void infer_stop(struct infer *i)
         sched_halt(i->sched);
     if (i->drafter)
         drafter_halt(i->drafter);
-    while (!post(i, &(struct letter){.kind = MAIL_STOP}))
+    while (!post(i, &(struct command){.kind = MAIL_STOP}))
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     infer_free(i);
 }

@@ -1,4 +1,4 @@
-/* infer.h - the door between the protocols above and the scheduler below.
+/* infer.h - the entry point between the protocols above and the scheduler below.
  *
  * infer_start() connects to the shards (ServiceDiscovery, ClearCache, Info, Warmup) and starts the
  * one scheduler thread, which owns all scheduling state. The other functions may be called from any
@@ -59,7 +59,7 @@ const struct infer_limits *infer_limits(const struct infer *i);
  * of them. After infer_stop() has begun they end at once, on the caller's thread. */
 struct embed_job;
 void infer_embed(struct infer *i, struct embed_job *j);
-/* Queue a request; its sink hears of it until a TOKEN with `end` or an ERROR. */
+/* Queue a request; its sink gets its events until a TOKEN with `end` or an ERROR. */
 void infer_submit(struct infer *i, struct gen_request *r);
 /* The client has gone: no further token event; frees its blocks within one step. The sink gets
  * exactly one last event (its normal end, if that was already on its way, else an ERROR of kind

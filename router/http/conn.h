@@ -71,7 +71,7 @@ struct http {
     _Atomic bool flushing;   /* somebody waits for http_flushed() */
     _Atomic uint32_t unsent; /* then: 1 + connections with bytes on their way */
     _Atomic int64_t busy_ns; /* http_busy() */
-    int64_t told_full_ms;    /* the log knows that there are no descriptors; 0: never */
+    int64_t warned_full_ms;  /* the log knows that there are no descriptors; 0: never */
     struct mailbox closed;   /* http_sockets */
     int64_t ticked_ms;
     uint64_t last_id; /* of requests that bring none: drawn once, then counted */

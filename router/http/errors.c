@@ -28,13 +28,13 @@ int error_status(enum error_shape s, enum err_kind k)
 }
 
 /* The words of both SDKs' documents, by status. */
-struct words {
+struct error_words {
     int status;
     const char *openai, *code, *anthropic;
 };
-static const struct words *words_of(int status)
+static const struct error_words *words_of(int status)
 {
-    static const struct words rows[] = {
+    static const struct error_words rows[] = {
         {400, "invalid_request_error", NULL, "invalid_request_error"},
         {401, "invalid_request_error", "invalid_api_key", "authentication_error"},
         {404, "invalid_request_error", "not_found", "not_found_error"},

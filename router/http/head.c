@@ -2,7 +2,7 @@
 #include <string.h>
 #include <strings.h>
 
-struct walk {
+struct head_walk {
     const char *at; /* where the next line of the head begins */
     int lengths, codings, hosts;
     bool odd;
@@ -31,7 +31,7 @@ static bool was_line_end(const char *p) { return !p[0] && !p[1]; }
 static enum MHD_Result look_at_line(void *cls, enum MHD_ValueKind kind, const char *name,
                                     size_t name_len, const char *value, size_t value_len)
 {
-    struct walk *w = cls;
+    struct head_walk *w = cls;
     (void)kind;
     if (w->odd || name != w->at || strlen(name) != name_len || !is_token(name)) {
         w->odd = true;
@@ -65,7 +65,7 @@ static bool plain_first_line(const char *method, const char *target, const char 
 
 /* The empty line, and the end where libmicrohttpd sees it: bytes that look like a line end but were
  * NULs, or a line end of one byte, shift one against the other. */
-static bool plain_end(struct MHD_Connection *mhd, const char *method, const struct walk *w)
+static bool plain_end(struct MHD_Connection *mhd, const char *method, const struct head_walk *w)
 {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
@@ -75,7 +75,7 @@ static bool plain_end(struct MHD_Connection *mhd, const char *method, const stru
 struct http_head http_head_check(struct MHD_Connection *mhd, const char *method, const char *target,
                                  const char *target_end, const char *version)
 {
-    struct walk w = {.at = version + strlen(version) + 2};
+    struct head_walk w = {.at = version + strlen(version) + 2};
     if (!target || !plain_first_line(method, target, target_end, version))
         return (struct http_head){.ambiguous = true};
     MHD_get_connection_values_n(mhd, MHD_HEADER_KIND, look_at_line, &w);

@@ -248,16 +248,16 @@ static int open_listener(struct http *h, bool *v6, struct err *e)
     return h->listen_fd >= 0 ? 0 : err_sys(e, "listen on %s port %s", h->c.hostname, port);
 }
 
-/* Every client that aborts would be a line: only one is of use. Who comes then waits in the
+/* Every client that aborts would be a line: only one is useful. Who comes then waits in the
  * listening socket's queue until a connection ends. */
 static void on_message(void *cls, const char *fmt, va_list ap)
 {
     struct http *h = cls;
     int64_t now = clock_ms();
     (void)ap;
-    if (!strstr(fmt, "resource limit") || (h->told_full_ms && now - h->told_full_ms < FULL_MS))
+    if (!strstr(fmt, "resource limit") || (h->warned_full_ms && now - h->warned_full_ms < FULL_MS))
         return;
-    h->told_full_ms = now;
+    h->warned_full_ms = now;
     LOG(LOG_WARN, "Out of file descriptors: new connections wait until others end (ulimit -n)",
         LOGI("connections", h->n_conns));
 }

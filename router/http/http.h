@@ -32,7 +32,7 @@ struct http_events { /* all are called on the loop thread */
      * request() saw. */
     void (*over)(void *arg, struct exchange *x, bool sent);
     /* A request that request() never saw has ended: it was refused, became a WebSocket, or never
-     * came to its end (exchange_status() is 0). For the books; NULL: nobody keeps any. */
+     * came to its end (exchange_status() is 0). For the accounting; NULL: there is none. */
     void (*aside)(void *arg, const struct exchange *x);
     void (*wake)(void *arg); /* after http_wake() */
     /* A WebSocket was opened on `/` or `/lmtp`: it is the receiver's until http_socket_close().

@@ -17,7 +17,7 @@ struct keys { /* zero: open to all */
 
 /* `list`: keys with commas between them; `path`: a file with a key a line, where empty lines and
  * those that begin with # do not count; what follows a key after a blank names its holder. Either
- * may be NULL. A file without any key is an error: it would open the door that was to be closed. */
+ * may be NULL. A file without any key is an error: it would open a server that was to be closed. */
 int keys_load(struct keys *k, const char *list, const char *path, struct err *e);
 void keys_free(struct keys *k);
 /* Is `given` one of them? All are compared, byte by byte, so that the time tells nothing but the

@@ -1,6 +1,6 @@
-/* edge.h - what all requests to one model share: its text side, the limits, the permits, the doors
- * below. Those of other models (models.h) have edges of their own; the first model's also has what
- * is there once.
+/* edge.h - what all requests to one model share: its text side, the limits, the permits, the entry
+ * points below. Those of other models (models.h) have edges of their own; the first model's also
+ * has what is there once.
  *
  * Built by main before the loop starts; `infer` appears when the shards have warmed up, and until
  * then everything that generates is answered 503. */

@@ -1,4 +1,4 @@
-/* The models' thread: one wish after the other, in talk with the launcher. */
+/* The models' thread: one load request after the other; the launcher starts the shards. */
 #include "common/clock.h"
 #include "common/log.h"
 #include "router/chat/chat.h"
@@ -16,7 +16,7 @@ enum { MESSAGE_MAX = 4096, LOOK_AGAIN_MS = 50 };
 
 /* ---------------------------------------------------------------- the launcher */
 
-static void hear(struct models *m, const char *text)
+static void on_message(struct models *m, const char *text)
 {
     char word[16];
     unsigned slot = 0;
@@ -48,11 +48,12 @@ static void listen_to(struct models *m, int timeout_ms)
     }
     while ((n = recv(m->fd, text, sizeof(text) - 1, MSG_DONTWAIT)) > 0) {
         text[n] = 0;
-        hear(m, text);
+        on_message(m, text);
     }
 }
 
-static int say(struct models *m, const char *what, uint32_t slot, const char *folder, struct err *e)
+static int send_command(struct models *m, const char *what, uint32_t slot, const char *folder,
+                        struct err *e)
 {
     char text[MESSAGE_MAX];
     int n = snprintf(text, sizeof(text), "%s %u %s", what, slot, folder);
@@ -81,7 +82,7 @@ static void clear_slot(struct models *m, uint32_t slot)
     if (s->state == SLOT_FREE)
         return;
     s->state = SLOT_UNLOADING;
-    if (say(m, "unload", slot, "", &e) != 0)
+    if (send_command(m, "unload", slot, "", &e) != 0)
         return;
     while (s->state != SLOT_FREE && !stopping(m))
         listen_to(m, LOOK_AGAIN_MS);
@@ -181,7 +182,7 @@ static int start_shards(struct models *m, struct model *q, struct err *e)
     struct slot *s = &m->slots[q->slot];
     char target[512];
     s->state = SLOT_LOADING;
-    if (say(m, "load", q->slot, q->folder, e) != 0) {
+    if (send_command(m, "load", q->slot, q->folder, e) != 0) {
         s->state = SLOT_FREE;
         return -1;
     }
@@ -218,13 +219,13 @@ static void load(struct models *m, struct model *q, uint32_t slot)
     pthread_mutex_lock(&m->lock);
     q->used_ms = clock_ms();
     q->state = ok ? MODEL_LOADED : MODEL_LEAVING;
-    models_tell(m, q, ok ? NULL : &e);
+    models_notify(m, q, ok ? NULL : &e);
     pthread_mutex_unlock(&m->lock);
     if (ok)
         LOG(LOG_INFO, "Model loaded", LOGS("model", q->name), LOGI("ms", clock_ms() - t));
 }
 
-static struct model *take_wish(struct models *m)
+static struct model *take_load_request(struct models *m)
 {
     pthread_mutex_lock(&m->lock);
     struct model *q = m->list;
@@ -246,18 +247,18 @@ static void *run(void *arg)
 {
     struct models *m = arg;
     while (!stopping(m)) {
-        struct model *wish = take_wish(m);
+        struct model *load_request = take_load_request(m);
         int slot = free_slot(m);
-        struct model *leaver = take_leaver(m, wish && slot < 0);
+        struct model *leaver = take_leaver(m, load_request && slot < 0);
         if (leaver)
             leave(m, leaver);
-        else if (wish && slot >= 0) {
+        else if (load_request && slot >= 0) {
             pthread_mutex_lock(&m->lock);
-            wish->state = MODEL_LOADING;
+            load_request->state = MODEL_LOADING;
             pthread_mutex_unlock(&m->lock);
-            load(m, wish, (uint32_t)slot);
+            load(m, load_request, (uint32_t)slot);
         } else {
-            listen_to(m, wish ? LOOK_AGAIN_MS : -1);
+            listen_to(m, load_request ? LOOK_AGAIN_MS : -1);
         }
     }
     for (struct model *q = m->list; q; q = q->next)

@@ -198,7 +198,7 @@ void models_release(struct edge *g)
     pthread_mutex_unlock(&m->lock);
 }
 
-static void tell(struct models_wait *w, struct edge *g, const struct err *why)
+static void end_wait(struct models_wait *w, struct edge *g, const struct err *why)
 {
     for (struct models_wait *next; w; w = next) {
         next = w->next; /* whoever is ready may be gone afterwards */
@@ -206,7 +206,7 @@ static void tell(struct models_wait *w, struct edge *g, const struct err *why)
     }
 }
 
-void models_tell(struct models *m, struct model *q, const struct err *why)
+void models_notify(struct models *m, struct model *q, const struct err *why)
 {
     struct models_wait *w = q->first;
     q->first = NULL;
@@ -214,7 +214,7 @@ void models_tell(struct models *m, struct model *q, const struct err *why)
     for (const struct models_wait *v = w; v && !why; v = v->next)
         q->users++;
     pthread_mutex_unlock(&m->lock);
-    tell(w, why ? NULL : &q->edge, why);
+    end_wait(w, why ? NULL : &q->edge, why);
     pthread_mutex_lock(&m->lock);
 }
 
@@ -253,5 +253,5 @@ void models_close(struct models *m)
         q->last = &q->first;
     }
     pthread_mutex_unlock(&m->lock);
-    tell(all, NULL, &e);
+    end_wait(all, NULL, &e);
 }

@@ -2,7 +2,7 @@
  * on-demand-models.md.
  *
  * The first model is there from the start and stays. Those of --models-folder come when they are
- * asked for, one after the other, on a thread of this room, and go when another one needs their
+ * asked for, one after the other, on a thread of this module, and go when another one needs their
  * place and nobody holds them. All functions may be called on any thread. */
 #ifndef ROUTER_MODELS_MODELS_H
 #define ROUTER_MODELS_MODELS_H

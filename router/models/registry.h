@@ -32,7 +32,7 @@ struct models {
     struct edge *home;
     const char *folder;
     pthread_mutex_t lock;
-    struct model *list; /* all that are not freed, oldest wish first */
+    struct model *list; /* all that are not freed, oldest request first */
     bool closed, stop;
     int fd, bell_fd;
     pthread_t thread;
@@ -42,5 +42,5 @@ struct models {
 
 void models_ring(struct models *m);
 /* Tell all who wait for `q`; with the lock, which is let go of meanwhile. */
-void models_tell(struct models *m, struct model *q, const struct err *why);
+void models_notify(struct models *m, struct model *q, const struct err *why);
 #endif

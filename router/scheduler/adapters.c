@@ -5,23 +5,23 @@
 
 /* ------------------------------------------------------------------ the scheduler's books */
 
-bool adapters_init(struct adapter_books *b, struct served_adapters *s, uint32_t pool)
+bool adapters_init(struct adapter_accounts *b, struct served_adapters *s, uint32_t pool)
 {
-    *b = (struct adapter_books){.pool = pool, .next_number = 1};
+    *b = (struct adapter_accounts){.pool = pool, .next_number = 1};
     return adapters_replace(b, s);
 }
 
-void adapters_free(struct adapter_books *b)
+void adapters_free(struct adapter_accounts *b)
 {
     for (uint32_t i = 0; i < ADAPTERS_MAX_UNLISTED; i++)
         free(b->unlisted[i]);
     free(b->use);
     served_adapters_release(b->list);
-    *b = (struct adapter_books){0};
+    *b = (struct adapter_accounts){0};
 }
 
 /* Index in the list, or UINT32_MAX. */
-static uint32_t place_of(const struct adapter_books *b, uint32_t number)
+static uint32_t place_of(const struct adapter_accounts *b, uint32_t number)
 {
     uint32_t low = 0, high = b->list->n;
     while (low < high) {
@@ -34,7 +34,7 @@ static uint32_t place_of(const struct adapter_books *b, uint32_t number)
     return low < b->list->n && b->list->v[low].number == number ? low : UINT32_MAX;
 }
 
-bool adapters_replace(struct adapter_books *b, struct served_adapters *s)
+bool adapters_replace(struct adapter_accounts *b, struct served_adapters *s)
 {
     struct adapter_use *use = calloc(s->n + (size_t)1, sizeof(*use));
     struct served_adapters *old = b->list;
@@ -57,7 +57,7 @@ bool adapters_replace(struct adapter_books *b, struct served_adapters *s)
     return true;
 }
 
-uint32_t adapters_number(struct adapter_books *b, const char *name)
+uint32_t adapters_number(struct adapter_accounts *b, const char *name)
 {
     if (!name || !*name)
         return 0;
@@ -72,26 +72,26 @@ uint32_t adapters_number(struct adapter_books *b, const char *name)
     return number ? number : ADAPTER_UNNUMBERED;
 }
 
-uint32_t adapters_known(const struct adapter_books *b, uint32_t number)
+uint32_t adapters_known(const struct adapter_accounts *b, uint32_t number)
 {
     const uint32_t i = place_of(b, number);
     return i == UINT32_MAX ? 0 : b->use[i].known;
 }
 
-bool adapters_fit(const struct adapter_books *b, uint32_t number)
+bool adapters_fit(const struct adapter_accounts *b, uint32_t number)
 {
     const uint32_t i = number ? place_of(b, number) : UINT32_MAX;
     return i == UINT32_MAX || b->use[i].running || b->pages + b->list->v[i].pages <= b->pool;
 }
 
-void adapters_come(struct adapter_books *b, uint32_t number)
+void adapters_come(struct adapter_accounts *b, uint32_t number)
 {
     const uint32_t i = place_of(b, number);
     if (i != UINT32_MAX)
         b->use[i].known++;
 }
 
-void adapters_go(struct adapter_books *b, uint32_t number)
+void adapters_go(struct adapter_accounts *b, uint32_t number)
 {
     const uint32_t i = place_of(b, number);
     if (i == UINT32_MAX)
@@ -100,14 +100,14 @@ void adapters_go(struct adapter_books *b, uint32_t number)
     b->use[i].known--;
 }
 
-void adapters_enter(struct adapter_books *b, uint32_t number)
+void adapters_enter(struct adapter_accounts *b, uint32_t number)
 {
     const uint32_t i = place_of(b, number);
     if (i != UINT32_MAX && b->use[i].running++ == 0)
         b->pages += b->list->v[i].pages;
 }
 
-void adapters_leave(struct adapter_books *b, uint32_t number)
+void adapters_leave(struct adapter_accounts *b, uint32_t number)
 {
     const uint32_t i = place_of(b, number);
     if (i == UINT32_MAX)

@@ -20,7 +20,7 @@ struct adapter_use {
     uint32_t running; /* of them, in the shards' batches */
 };
 /* The scheduler thread's own view. */
-struct adapter_books {
+struct adapter_accounts {
     struct served_adapters *list;
     struct adapter_use *use;               /* [list->n] */
     char *unlisted[ADAPTERS_MAX_UNLISTED]; /* names that only a peer knows which lists none */
@@ -29,19 +29,19 @@ struct adapter_books {
     uint32_t next_number;
 };
 /* Holds `s`. False: no memory. */
-bool adapters_init(struct adapter_books *b, struct served_adapters *s, uint32_t pool);
-void adapters_free(struct adapter_books *b);
+bool adapters_init(struct adapter_accounts *b, struct served_adapters *s, uint32_t pool);
+void adapters_free(struct adapter_accounts *b);
 /* Another list; the counts of those that are in both stay. False: no memory, nothing changed. */
-bool adapters_replace(struct adapter_books *b, struct served_adapters *s);
+bool adapters_replace(struct adapter_accounts *b, struct served_adapters *s);
 /* 0: the model as it is (`name` NULL or ""); the number of the listed adapter; for names that are
  * not listed another one each. ADAPTER_UNNUMBERED: too many of those. */
-uint32_t adapters_number(struct adapter_books *b, const char *name);
-uint32_t adapters_known(const struct adapter_books *b, uint32_t number);
+uint32_t adapters_number(struct adapter_accounts *b, const char *name);
+uint32_t adapters_known(const struct adapter_accounts *b, uint32_t number);
 /* May a request with it run beside those that do? Always true for what is not listed. */
-bool adapters_fit(const struct adapter_books *b, uint32_t number);
+bool adapters_fit(const struct adapter_accounts *b, uint32_t number);
 /* The next four do nothing for what is not listed (any more). */
-void adapters_come(struct adapter_books *b, uint32_t number); /* a request that names it */
-void adapters_go(struct adapter_books *b, uint32_t number);
-void adapters_enter(struct adapter_books *b, uint32_t number); /* it runs */
-void adapters_leave(struct adapter_books *b, uint32_t number);
+void adapters_come(struct adapter_accounts *b, uint32_t number); /* a request that names it */
+void adapters_go(struct adapter_accounts *b, uint32_t number);
+void adapters_enter(struct adapter_accounts *b, uint32_t number); /* it runs */
+void adapters_leave(struct adapter_accounts *b, uint32_t number);
 #endif

@@ -8,7 +8,7 @@
 
 enum { LISTED_MAX = 1000 };
 
-struct tally {
+struct audit_tally {
     uint8_t *seen; /* [blocks] */
     uint32_t n_blocks, held, slots, cells, streams, listed, left_out;
     uint64_t references;
@@ -19,7 +19,7 @@ static const char *const states[] = {
     [SEQ_RUNNING] = "running",     [SEQ_LEAVING] = "leaving", [SEQ_GOING] = "going",
 };
 
-static void hold(struct tally *t, uint32_t block)
+static void hold(struct audit_tally *t, uint32_t block)
 {
     t->references++;
     if (block >= t->n_blocks || t->seen[block])
@@ -28,7 +28,8 @@ static void hold(struct tally *t, uint32_t block)
     t->held++;
 }
 
-static void add(struct tally *t, const struct scheduler *s, const struct seq *q, struct buf *out)
+static void add(struct audit_tally *t, const struct scheduler *s, const struct seq *q,
+                struct buf *out)
 {
     for (uint32_t i = 0; i < q->kv.len; i++)
         hold(t, q->kv.ids[i]);
@@ -56,7 +57,7 @@ void sched_audit(const struct scheduler *s, struct buf *out)
     struct cells_stats cells = {0};
     if (kv_cells(s->kv))
         cells = cells_stats(kv_cells(s->kv));
-    struct tally t = {.n_blocks = kv.total + 1, .seen = calloc(kv.total + 1, 1)};
+    struct audit_tally t = {.n_blocks = kv.total + 1, .seen = calloc(kv.total + 1, 1)};
     if (!t.seen) {
         buf_str(out, "{\"error\":\"out of memory\"}");
         return;

@@ -15,7 +15,7 @@ void follow_enqueue(struct scheduler *s, struct seq *q)
         return;
     err_nomem(&e);
     deliver_error(&s->deliver, q, &e, clock_ns());
-    sched_bury(s, q);
+    sched_drop(s, q);
 }
 
 bool follow(struct scheduler *s, struct seq *q)
@@ -66,7 +66,7 @@ void follow_succeed(struct scheduler *s, struct seq *q)
     q->followers = NULL;
     for (struct seq *f = heir->followers; f; f = f->next)
         f->leader = heir;
-    follow_enqueue(s, heir); /* without memory it is buried, and the next one takes its place */
+    follow_enqueue(s, heir); /* without memory it is dropped, and the next one takes its place */
 }
 
 void follow_leave(struct seq *q)
@@ -88,6 +88,6 @@ void follow_fail_all(struct scheduler *s, const struct err *why)
             while (q->followers) {
                 struct seq *f = first_follower(q);
                 deliver_error(&s->deliver, f, why, now);
-                sched_bury(s, f);
+                sched_drop(s, f);
             }
 }

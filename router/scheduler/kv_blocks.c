@@ -458,10 +458,10 @@ static void commit_or_replace(struct kv_blocks *kv, struct kv_table *t, const ui
             break;
         if (publish(kv, t->ids[i], &c))
             continue;
-        uint32_t twin = index_find(kv, c.parent, c.space, c.tok);
-        block_hold(kv, twin); /* before the copy goes: twin may be cached */
+        uint32_t same = index_find(kv, c.parent, c.space, c.tok);
+        block_hold(kv, same); /* before the copy goes: same may be cached */
         block_let_go(kv, t->ids[i]);
-        t->ids[i] = twin;
+        t->ids[i] = same;
     }
     publish_begun(kv, t, tokens, n);
 }

@@ -23,15 +23,15 @@ bool sched_room(struct scheduler *s, uint32_t n)
     return true;
 }
 
-void sched_bury(struct scheduler *s, struct seq *q)
+void sched_drop(struct scheduler *s, struct seq *q)
 {
     kv_release(s->kv, &q->kv, q->tokens, q->n_computed);
     policy_leaves(&s->policy, &q->waiter);
-    yield_drop_swap(s, q);
+    preempt_drop_swap(s, q);
     policy_forget(&s->policy, &q->waiter);
     adapters_go(&s->adapters, q->waiter.key.adapter);
-    q->next = s->dead;
-    s->dead = q;
+    q->next = s->dropped;
+    s->dropped = q;
     follow_succeed(s, q);
 }
 
@@ -51,13 +51,13 @@ void sched_unlist(struct scheduler *s, struct seq *q)
 void sched_remove(struct scheduler *s, struct seq *q)
 {
     sched_unlist(s, q);
-    sched_bury(s, q);
+    sched_drop(s, q);
 }
 
 static void refuse(struct scheduler *s, struct seq *q, const struct err *e)
 {
     deliver_error(&s->deliver, q, e, clock_ns());
-    sched_bury(s, q);
+    sched_drop(s, q);
 }
 
 static void fill_waiter(struct scheduler *s, struct seq *q)
@@ -82,7 +82,7 @@ static void fill_waiter(struct scheduler *s, struct seq *q)
     if (p->prefill_logprobs && p->logprobs_from && p->logprobs_from <= q->n_prompt)
         q->waiter.key.n_fresh = q->n_prompt - p->logprobs_from + 1;
     adapters_come(&s->adapters, q->waiter.key.adapter);
-    yield_wait(s, q);
+    preempt_reserve(s, q);
 }
 
 static bool adapter_unlisted(const struct scheduler *s, const struct seq *q)
@@ -130,10 +130,10 @@ void sched_cancel(struct scheduler *s, uint64_t id)
     deliver_error(&s->deliver, q, &e, clock_ns());
     if (q->state == SEQ_FOLLOWING) {
         follow_leave(q);
-        sched_bury(s, q);
+        sched_drop(s, q);
     } else if (q->state == SEQ_WAITING) {
         policy_remove(&s->policy, &q->waiter);
-        sched_bury(s, q);
+        sched_drop(s, q);
     } else if (q->state == SEQ_JOINING) {
         q->gone = true;
     } else if (q->state == SEQ_RUNNING) {

@@ -6,7 +6,7 @@
 enum { MAX_SCAN = 32 };
 
 void policy_init(struct policy *p, const struct policy_limits *l, struct kv_blocks *kv,
-                 struct adapter_books *adapters)
+                 struct adapter_accounts *adapters)
 {
     *p = (struct policy){.limits = *l, .kv = kv, .adapters = adapters};
     if (!p->limits.max_passed)

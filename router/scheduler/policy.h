@@ -1,7 +1,7 @@
 /* policy.h - who waits, and who of them joins the next step with how many prompt tokens.
  *
- * Pure: the queue, the block books and the clock it is given; no I/O, so that traffic replays in a
- * test. The scheduler thread is the only caller.
+ * Pure: the queue, the block accounting and the clock it is given; no I/O, so that traffic replays
+ * in a test. The scheduler thread is the only caller.
  *
  * A step computes at most `prefill_tokens` tokens: one for each running request, the rest for
  * prompts - of those less, where load.prompt_tokens says so, so that running streams keep their
@@ -21,7 +21,7 @@
  *
  * Where blocks come as they are needed, a request reserves those of its prompt and a few more, and
  * joins only while others that run have some to grow into. When none is left the one that
- * policy_outranks() puts last makes way, and waits again before everybody it outranks: nobody
+ * policy_outranks() puts last is preempted, and waits again before everybody it outranks: nobody
  * passes it. The order is total and does not change, so that whoever is first in it runs to its
  * end. */
 #ifndef ROUTER_SCHEDULER_POLICY_H
@@ -60,7 +60,7 @@ struct waiter {
     int64_t passed_ns;     /* the first of them */
     uint64_t tried;        /* kv_stats.releases + 1 when its blocks were last asked for in vain */
     bool adapted;          /* its adapter counts it among those that run */
-    bool returned;         /* it ran and made way: nobody passes it */
+    bool returned;         /* it ran and was preempted: nobody passes it */
     struct waiter *behind; /* among those that returned */
     uint32_t left;         /* prompt tokens it would have had to compute, when last looked at */
 };
@@ -68,9 +68,9 @@ struct waiter {
 struct policy {
     struct policy_limits limits;
     struct kv_blocks *kv;
-    struct adapter_books *adapters;
+    struct adapter_accounts *adapters;
     struct fair fair;
-    struct waiter *returned; /* those that made way, by rank */
+    struct waiter *returned; /* those that were preempted, by rank */
     struct waiter *next_up;  /* passed often enough: nobody joins before it */
 };
 
@@ -95,7 +95,7 @@ struct joiner {
 };
 
 void policy_init(struct policy *p, const struct policy_limits *l, struct kv_blocks *kv,
-                 struct adapter_books *adapters);
+                 struct adapter_accounts *adapters);
 void policy_free(struct policy *p); /* nobody is left */
 /* Into the queue; again, for one that ran. False: no memory. */
 bool policy_add(struct policy *p, struct waiter *w);
@@ -103,11 +103,11 @@ void policy_remove(struct policy *p, struct waiter *w); /* one that waits */
 void policy_forget(struct policy *p, struct waiter *w); /* neither waits nor runs any more */
 struct waiter *policy_any(const struct policy *p);      /* one that waits, or NULL */
 static inline uint32_t policy_waiting(const struct policy *p) { return p->fair.n_waiting; }
-/* It runs no more, or its step failed: its adapter may make way. */
+/* It runs no more, or its step failed: its adapter may be evicted. */
 void policy_leaves(struct policy *p, struct waiter *w);
-/* One that ran and made way: nobody joins before it, but for those like it that outrank it. */
+/* One that ran and was preempted: nobody joins before it, but for those like it that outrank it. */
 void policy_return(struct policy *p, struct waiter *w);
-/* Of two that run: does `a` keep its blocks, and `b` make way? By priority, then by arrival. */
+/* Of two that run: does `a` keep its blocks, and is `b` preempted? By priority, then by arrival. */
 bool policy_outranks(const struct waiter *a, const struct waiter *b);
 
 /* The next step: who joins it, in at most `cap` rows of `out` (one that was cut for want of room is

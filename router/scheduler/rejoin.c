@@ -2,7 +2,7 @@
  *
  * A request is its tokens (the prompt, and what was said so far) and its parameters; the noise of a
  * sampled token depends on seed and position alone. So whatever ran when the shards were lost waits
- * again, like somebody who made way, and the successors compute it once more: its client sees a
+ * again, as after a preemption, and the successors compute it once more: its client sees a
  * pause. Who was there at two losses may be their cause, and ends with the error. */
 #include "common/clock.h"
 #include "common/log.h"
@@ -22,31 +22,31 @@ static void let_go(struct scheduler *s, struct seq *q, const struct err *why)
 {
     bool ended = q->state != SEQ_RUNNING || !q->req;
     if (!ended && ++q->n_lost < LOSSES_MOST) {
-        yield_return(s, q);
+        preempt_requeue(s, q);
         return;
     }
     if (!ended)
-        trouble_fail(s, q, why, clock_ns());
+        fail_request(s, q, why, clock_ns());
     sched_remove(s, q);
 }
 
-void rejoin_part(struct scheduler *s, const char *why)
+void rejoin_close(struct scheduler *s, const char *why)
 {
     struct err e = ERR_INIT;
-    if (s->bond != BOND_HELD || s->lost)
+    if (s->link_state != LINK_CONNECTED || s->lost)
         return;
     LOG(LOG_WARN, "shards lost; waiting for them to come back", LOGS("error", why),
         LOGI("running", s->n_running));
     err_set(&e, ERR_GENERATION, "Request failed during generation: %s", why);
     while (s->n_running > 0)
         let_go(s, s->running[s->n_running - 1], &e);
-    yield_sent(s); /* nobody is there to leave, or to grow */
-    trouble_forget(s);
+    preempt_edits_sent(s); /* nobody is there to leave, or to grow */
+    forget_kv(s);
     s->batch[0].live = s->batch[NEW_BATCH].live = false;
     s->must_clear = s->doubt = false;
     s->why_lost[0] = 0;
-    s->bond = BOND_BROKEN;
-    s->parted_ns = clock_ns();
+    s->link_state = LINK_BROKEN;
+    s->closing_ns = clock_ns();
     fan_cancel(&s->health);
 }
 
@@ -54,10 +54,10 @@ static void on_unwatched(void *arg)
 {
     struct scheduler *s = arg;
     struct shards *old = s->o.shards;
-    assert(s->bond == BOND_PARTING && old);
+    assert(s->link_state == LINK_CLOSING && old);
     s->o.shards = NULL;
     s->watched = false;
-    s->bond = BOND_ALONE;
+    s->link_state = LINK_DISCONNECTED;
     fan_free(&s->fan);
     fan_free(&s->health);
     shards_link_lost(s->link, old);
@@ -66,10 +66,10 @@ static void on_unwatched(void *arg)
 
 void rejoin_turn(struct scheduler *s)
 {
-    if (s->bond == BOND_BROKEN && !s->health.busy) {
-        s->bond = BOND_PARTING;
+    if (s->link_state == LINK_BROKEN && !s->health.busy) {
+        s->link_state = LINK_CLOSING;
         shards_unwatch(s->o.shards, on_unwatched, s);
-    } else if (s->bond == BOND_ALONE && s->stopping && !s->unwatching) {
+    } else if (s->link_state == LINK_DISCONNECTED && s->stopping && !s->unwatching) {
         s->unwatching = true;
         rejoin_end(s);
     }
@@ -129,7 +129,7 @@ static int prepare(void *arg, struct shards *of, const struct shard_model *m, st
     return rc;
 }
 
-/* Empty books, for caches of their size. */
+/* Empty accounting, for caches of their size. */
 static bool take_over(struct scheduler *s, struct shards *of, const struct shard_model *m)
 {
     struct err e = ERR_INIT;
@@ -140,13 +140,13 @@ static bool take_over(struct scheduler *s, struct shards *of, const struct shard
     now->state_cells = m->state_cells;
     now->swap_block_ns = m->swap_block_ns;
     s->adapters.pool = now->adapter_pages = m->adapter_pages;
-    if (!sched_books(s) || !adapters_replace(&s->adapters, s->repeated))
+    if (!sched_init_accounting(s) || !adapters_replace(&s->adapters, s->repeated))
         return false;
     adapter_shelf_put(&s->shelf, s->repeated);
     for (size_t i = 0; i < sizeof(s->known.bucket) / sizeof(s->known.bucket[0]); i++)
         for (struct seq *q = s->known.bucket[i]; q; q = q->chain)
             q->waiter.tried = 0; /* that was in the other cache */
-    return fan_init(&s->fan, of, sched_on_call, s, &e) == 0 && trouble_init(s, of, &e) == 0;
+    return fan_init(&s->fan, of, sched_on_call, s, &e) == 0 && failure_init(s, of, &e) == 0;
 }
 
 static void on_found(void *arg, struct shards *of, const struct shard_model *m)
@@ -156,17 +156,17 @@ static void on_found(void *arg, struct shards *of, const struct shard_model *m)
         shards_link_lost(s->link, of);
         return;
     }
-    assert(s->bond == BOND_ALONE);
+    assert(s->link_state == LINK_DISCONNECTED);
     if (!take_over(s, of, m)) {
         shards_link_lost(s->link, of);
-        trouble_end(s, "out of memory");
+        failure_end(s, "out of memory");
         return;
     }
     s->o.shards = of;
-    s->bond = BOND_HELD;
-    trouble_over(s);
+    s->link_state = LINK_CONNECTED;
+    on_call_succeeded(s);
     sched_count(s, M_SHARD_RETURNS, NULL, 1);
-    LOG(LOG_INFO, "shards are back", LOGD("seconds", (double)(clock_ns() - s->parted_ns) * 1e-9),
+    LOG(LOG_INFO, "shards are back", LOGD("seconds", (double)(clock_ns() - s->closing_ns) * 1e-9),
         LOGI("waiting", policy_waiting(&s->policy)));
     sched_watch(s);
     sched_turn(s);
@@ -176,7 +176,7 @@ static void on_found(void *arg, struct shards *of, const struct shard_model *m)
 static void on_missed(void *arg, const char *why)
 {
     struct scheduler *s = arg;
-    trouble_end(s, why);
+    failure_end(s, why);
     sched_turn(s);
     sched_end_turn(s);
 }
@@ -212,10 +212,10 @@ void sched_drain(struct scheduler *s, const char *why)
 {
     char text[200];
     s->draining = true;
-    if (s->bond == BOND_HELD)
+    if (s->link_state == LINK_CONNECTED)
         return;
     snprintf(text, sizeof(text), "the shards were lost, and %s", why);
-    trouble_end(s, text);
+    failure_end(s, text);
     sched_turn(s);
     sched_end_turn(s);
 }

@@ -33,7 +33,7 @@ static void send_clear_all(struct scheduler *s)
 {
     Generate__V3__ClearCacheRequest all = GENERATE__V3__CLEAR_CACHE_REQUEST__INIT;
     s->must_clear = false;
-    yield_sent(s); /* nobody is there to leave or to grow */
+    preempt_edits_sent(s); /* nobody is there to leave or to grow */
     sched_send(s, CALL_CLEAR_ALL, SHARD_CLEAR_CACHE, &all.base,
                s->stopping ? STOP_TIMEOUT_MS : STEP_TIMEOUT_MS);
 }
@@ -44,8 +44,8 @@ static void send_failed(struct scheduler *s)
     struct err e = ERR_INIT;
     err_nomem(&e);
     rpc_mem_reset(&s->out);
-    yield_forget_swap(s);
-    trouble_fail_all(s, &e);
+    preempt_forget_swap(s);
+    fail_running(s, &e);
     send_clear_all(s);
 }
 
@@ -87,7 +87,7 @@ static bool send_over(struct scheduler *s)
         return send_failed(s), true;
     s->batch[0].live = false;
     s->call_batch = 0;
-    yield_sent(s);
+    preempt_edits_sent(s);
     sched_send(s, CALL_CLEAN, SHARD_CLEAR_CACHE, msg, STEP_TIMEOUT_MS);
     return true;
 }
@@ -147,7 +147,8 @@ static uint32_t join(struct scheduler *s, struct seq **out, uint32_t most)
     int64_t now = clock_ns();
     struct load l = current_load(s);
     bool names = s->peer.takes_chunks;
-    if ((!policy_waiting(&s->policy) && !names) || !sched_room(s, MAX_JOIN) || !yield_room(s))
+    if ((!policy_waiting(&s->policy) && !names) || !sched_room(s, MAX_JOIN) ||
+        !preempt_lists_fit(s))
         return 0;
     kv_step_tokens(s->kv, pace_step(&s->pace));
     if (names)
@@ -166,7 +167,7 @@ static uint32_t join(struct scheduler *s, struct seq **out, uint32_t most)
         s->n_prompt_tokens += q->n_now;
         q->cut = j[i].cut;
         find_stop(s, q, q->kv.n_cached);
-        if (q->n_yielded == 0) {
+        if (q->n_preempted == 0) {
             assert(q->req); /* the last event takes a request out of the queue */
             q->req->times.batched = now;
             q->req->n_cached = q->kv.n_cached;
@@ -177,7 +178,7 @@ static uint32_t join(struct scheduler *s, struct seq **out, uint32_t most)
         }
         sched_count(s, M_KV_COPIES, NULL, q->kv.copy_from != 0);
         sched_count(s, M_STATE_HITS, NULL, q->kv.state_from != 0);
-        yield_swap_in(s, q);
+        preempt_swap_in(s, q);
     }
     return n;
 }
@@ -211,7 +212,7 @@ static bool send_prefill(struct scheduler *s)
     sched_count(s, M_BATCH_INFERENCE_COUNT, "prefill", 1);
     struct wire_edits x;
     const ProtobufCMessage *msg = NULL;
-    if (yield_edits(s, &x))
+    if (preempt_edits(s, &x))
         msg = wire_prefill(&s->peer, s->next_batch_id++, s->joining, s->n_joining,
                            merge ? &s->batch[0].b : NULL, &x, &s->out);
     if (s->peer.takes_chunks)
@@ -222,7 +223,7 @@ static bool send_prefill(struct scheduler *s)
     }
     trace_joining(s);
     sched_send(s, CALL_PREFILL, SHARD_PREFILL, msg, STEP_TIMEOUT_MS);
-    yield_sent(s);
+    preempt_edits_sent(s);
     return true;
 }
 
@@ -237,13 +238,13 @@ static bool send_decode(struct scheduler *s)
         return false;
     sched_count(s, M_BATCH_INFERENCE_COUNT, "decode", 1);
     struct wire_edits x;
-    const ProtobufCMessage *msg = yield_edits(s, &x) ? wire_decode(b, n, &x, &s->out) : NULL;
+    const ProtobufCMessage *msg = preempt_edits(s, &x) ? wire_decode(b, n, &x, &s->out) : NULL;
     if (s->peer.takes_chunks)
         msg = wire_chunks(msg, s->running, s->n_running, &s->out);
     if (!msg)
         return send_failed(s), true;
     sched_send(s, CALL_DECODE, SHARD_DECODE, msg, STEP_TIMEOUT_MS);
-    yield_sent(s);
+    preempt_edits_sent(s);
     return true;
 }
 
@@ -275,7 +276,7 @@ static bool send_growing(struct scheduler *s)
     s->doubt = false;
     if (doubt && s->batch[0].live && send_clean(s, 0))
         return true;
-    bool made_way = yield_turn(s);
+    bool made_way = preempt_turn(s);
     if (!made_way && send_prefill(s))
         return true;
     if (made_way && s->peer.takes_chunks) /* nobody joins, but prompts go on */
@@ -289,7 +290,7 @@ void sched_turn(struct scheduler *s)
 {
     if (s->call != CALL_NONE)
         return;
-    if (s->bond != BOND_HELD) {
+    if (s->link_state != LINK_CONNECTED) {
         rejoin_turn(s);
     } else if (s->must_clear && !s->lost) {
         send_clear_all(s);
@@ -322,7 +323,7 @@ static void on_prefill(struct scheduler *s, struct step *st)
         q->n_computed = q->cut ? q->kv.n_cached + q->n_now : q->waiter.key.n;
         kv_commit(s->kv, &q->kv, q->tokens, q->n_computed);
     }
-    yield_told(s);
+    preempt_edits_done(s);
     if (s->peer.takes_chunks && s->n_rows + s->n_prompt_tokens > 0)
         tokens = s->n_rows + s->n_prompt_tokens;
     learn_token(s, (double)st->r.forward_ns / tokens);
@@ -337,7 +338,7 @@ static void on_decode(struct scheduler *s, struct step *st)
         s->running[i]->batch = 0; /* merged into the first by this very call */
     s->batch[NEW_BATCH].live = false;
     s->steps_since_join++;
-    yield_told(s);
+    preempt_edits_done(s);
     step_progress(s);
     step_metrics(s, "decode", &st->r);
     step_note(s, st, 0);
@@ -385,9 +386,9 @@ static bool note(struct scheduler *s, struct step *st)
     if (s->call == CALL_CHANGE)
         changes_lost(s);
     if (rc != 0 && is_step)
-        trouble_step(s, &e);
+        on_step_failed(s, &e);
     else if (rc != 0 && s->call != CALL_PROBE)
-        trouble_clean(s, &e);
+        on_clean_failed(s, &e);
     else if (s->call == CALL_PROBE && fan_lost_rank(&s->fan) >= 0)
         s->must_clear = true; /* which will tell whether it is lost */
     else if (s->call == CALL_CLEAN)
@@ -395,7 +396,7 @@ static bool note(struct scheduler *s, struct step *st)
     else if (s->call == CALL_CLEAR_ALL)
         on_clear_all(s);
     else if (rc == 0)
-        trouble_over(s);
+        on_call_succeeded(s);
     if (rc != 0 || !is_step)
         return false;
     if (s->call == CALL_PREFILL)
@@ -421,14 +422,14 @@ static void call_back(struct scheduler *s)
 {
     struct step st = {0};
     rpc_mem_reset(&s->in);
-    bool tell = note(s, &st);
+    bool events = note(s, &st);
     s->call = CALL_NONE;
     s->n_joining = 0;
     if (s->why_lost[0])
-        trouble_lose(s, s->why_lost);
+        on_shard_lost(s, s->why_lost);
     sched_turn(s); /* the shards first: they work while we talk */
-    if (tell)
-        step_tell(s, &st);
+    if (events)
+        step_send_events(s, &st);
     sched_end_turn(s);
 }
 
@@ -442,7 +443,7 @@ void sched_on_call(struct fan *f)
 {
     struct scheduler *s = f->arg;
     learn_pace(s);
-    if (trouble_doubtful(s)) {
+    if (failure_is_doubtful(s)) {
         s->second_look = (struct rpc_op){on_second_look, "second look"};
         rpc_after(s->o.loop, SECOND_LOOK_MS, &s->second_look);
     } else {
@@ -465,14 +466,14 @@ static void publish(struct scheduler *s)
     struct sched_status *t = s->o.status;
     struct kv_stats kv = kv_stats(s->kv);
     uint32_t n_waiting = s->known.n - s->n_running - s->n_joining; /* with those who follow */
-    for (const struct seq *q = s->dead; q; q = q->next)
+    for (const struct seq *q = s->dropped; q; q = q->next)
         n_waiting--;
     atomic_store_explicit(&t->queued, n_waiting, memory_order_relaxed);
     atomic_store_explicit(&t->running, s->n_running + s->n_joining, memory_order_relaxed);
     atomic_store_explicit(&t->blocks_total, kv.total, memory_order_relaxed);
     atomic_store_explicit(&t->blocks_used, kv.used, memory_order_relaxed);
     atomic_store_explicit(&t->blocks_cached, kv.cached, memory_order_relaxed);
-    atomic_store_explicit(&t->healthy, !s->suspect && !s->lost && s->bond == BOND_HELD,
+    atomic_store_explicit(&t->healthy, !s->suspect && !s->lost && s->link_state == LINK_CONNECTED,
                           memory_order_relaxed);
     sched_gauge(s, M_QUEUE_SIZE, NULL, n_waiting);
     sched_gauge(s, M_QUEUE_KEYS, NULL, fair_present(&s->policy.fair));
@@ -488,7 +489,7 @@ static void publish(struct scheduler *s)
 }
 
 /* For those who want to know. What the accounts of their keys come to be is not foreseen. */
-static void tell_places(struct scheduler *s)
+static void send_places(struct scheduler *s)
 {
     uint32_t place = 0;
     if (s->n_placed == 0)
@@ -507,12 +508,12 @@ void sched_end_turn(struct scheduler *s)
         kv_check(s->kv);
     if (s->drafts)
         s->drafts->turn(s->drafts->self);
-    tell_places(s);
+    send_places(s);
     publish(s); /* before the sinks wake anybody who looks */
     deliver_flush(&s->deliver);
-    while (s->dead) {
-        struct seq *q = s->dead;
-        s->dead = q->next;
+    while (s->dropped) {
+        struct seq *q = s->dropped;
+        s->dropped = q->next;
         assert(!q->req); /* nobody goes without a last word */
         seq_table_remove(&s->known, q);
         s->n_placed -= q->placed;
@@ -521,7 +522,7 @@ void sched_end_turn(struct scheduler *s)
 }
 
 /* ------------------------------------------------------------------ life */
-bool sched_books(struct scheduler *s)
+bool sched_init_accounting(struct scheduler *s)
 {
     const struct shard_model *m = &s->o.model;
     struct swap swap = {0};
@@ -568,7 +569,7 @@ struct scheduler *sched_new(const struct sched_options *o, struct err *e)
     if (ok)
         adapter_shelf_put(&s->shelf, adapters);
     served_adapters_release(adapters);
-    if (!ok || !sched_books(s)) {
+    if (!ok || !sched_init_accounting(s)) {
         err_nomem(e);
         sched_free(s);
         return NULL;
@@ -581,12 +582,12 @@ struct scheduler *sched_new(const struct sched_options *o, struct err *e)
                                    .max_waiting_tokens = o->max_waiting_tokens};
     policy_init(&s->policy, &limits, s->kv, &s->adapters);
     if (fan_init(&s->fan, o->shards, sched_on_call, s, e) != 0 ||
-        trouble_init(s, o->shards, e) != 0 || rejoin_init(s, e) != 0) {
+        failure_init(s, o->shards, e) != 0 || rejoin_init(s, e) != 0) {
         sched_free(s);
         return NULL;
     }
     s->o.shards = o->shards;
-    trouble_over(s); /* warm-up has just worked */
+    on_call_succeeded(s); /* warm-up has just worked */
     atomic_store(&o->status->stalled_ns, FIRST_PATIENCE_NS);
     publish(s);
     return s;
@@ -599,10 +600,10 @@ static void fail_all(struct scheduler *s, const char *why)
     struct err e = ERR_INIT;
     err_set(&e, ERR_GENERATION, "Request failed during generation: %s", why);
     for (uint32_t i = 0; i < s->n_joining; i++) {
-        trouble_fail(s, s->joining[i], &e, clock_ns());
+        fail_request(s, s->joining[i], &e, clock_ns());
         s->joining[i]->gone = true;
     }
-    trouble_fail_everything(s, &e);
+    fail_everything(s, &e);
 }
 
 void sched_fail(struct scheduler *s, const char *why)
@@ -636,7 +637,7 @@ void sched_free(struct scheduler *s)
     shards_free(s->o.shards);
     policy_free(&s->policy);
     kv_free(s->kv);
-    yield_free(s);
+    preempt_free(s);
     rpc_mem_free(&s->in);
     rpc_mem_free(&s->out);
     adapters_free(&s->adapters);

@@ -2,7 +2,7 @@
  *
  * One model call is out at any time. When it comes back: note what it brought, send the next call,
  * and only then tell the clients, while the shards work already. Every function runs on the loop's
- * thread, which owns all of this; router/generate/infer.c is the door for other threads.
+ * thread, which owns all of this; router/generate/infer.c is the entry point for other threads.
  *
  * The next call is, in this order:
  *   ClearCache(all)     after a failure that left the shards' batches in doubt
@@ -13,8 +13,8 @@
  *                       Decode
  *   Decode              while a batch runs
  *   a probe             a one-token Prefill, when idle with an error behind us
- * A peer that takes edits hears with Prefill and Decode who left: FilterBatch comes only after a
- * Prefill that failed, ClearCache(batch) when all have left and nobody comes. */
+ * A peer that takes edits gets with Prefill and Decode which requests left: FilterBatch comes only
+ * after a Prefill that failed, ClearCache(batch) when all have left and nobody comes. */
 #ifndef ROUTER_SCHEDULER_SCHEDULER_H
 #define ROUTER_SCHEDULER_SCHEDULER_H
 #include "common/buf.h"

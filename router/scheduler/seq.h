@@ -24,13 +24,13 @@ struct seq {
     uint64_t id;
     uint64_t leads;        /* id + 1 of a request with the same prompt that came before; 0: none */
     struct seq *chain;     /* in seq_table */
-    struct seq *next;      /* among the dead, or the followers of one */
+    struct seq *next;      /* among the dropped, or the followers of one */
     struct seq *followers; /* have the same prompt, and wait for its KV; newest first */
     struct seq *leader;    /* FOLLOWING: whose follower it is */
     struct kv_table kv;
-    struct twin *twin; /* router/draft's; NULL: none */
+    struct draft_seq *draft_seq; /* router/draft's; NULL: none */
     enum seq_state state;
-    bool placed;    /* it wants to hear its place in the queue */
+    bool placed;    /* its client gets its place in the queue */
     bool gone;      /* the client left while it was JOINING */
     bool cut;       /* JOINING: not the whole prompt */
     uint32_t stop;  /* where its prompt stops next, so that its state can be kept; see kv_stop() */
@@ -39,8 +39,8 @@ struct seq {
     uint32_t n_prompt, n_tokens, cap_tokens;
     uint32_t n_computed;      /* tokens whose KV is certainly there */
     uint32_t n_most;          /* tokens whose KV it may come to: more than all is never needed */
-    uint32_t n_told;          /* blocks of kv that the shards certainly know of */
-    uint32_t n_yielded;       /* times it made way for others, or its shards were lost */
+    uint32_t n_blocks_sent;   /* blocks of kv that the shards certainly know of */
+    uint32_t n_preempted;     /* times it was preempted, or its shards were lost */
     uint32_t n_lost;          /* times they were lost while it ran */
     uint32_t *slots, n_slots; /* in the swap region, for the blocks from waiter.swap_from on */
     uint32_t tokens[];
@@ -51,7 +51,7 @@ struct seq *seq_new(struct gen_request *r, uint64_t id, uint32_t speculate);
 void seq_free(struct seq *q); /* its blocks were released */
 void seq_push(struct seq *q, uint32_t token);
 
-/* In the middle of its prompt, or of what it computes again after it made way? */
+/* In the middle of its prompt, or of what it computes again after it was preempted? */
 static inline bool seq_in_prompt(const struct seq *q)
 {
     return q->n_tokens == q->waiter.key.n && q->n_computed < q->n_tokens;

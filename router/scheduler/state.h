@@ -1,6 +1,7 @@
 /* state.h - the scheduler's insides, shared by scheduler.c (what next), members.c (who comes and
- * leaves), step.c (what a step brought), yield.c (who gets blocks, who makes way), trouble.c
- * (failures, health, loss), rejoin.c (shards that come back) and nobody else. */
+ * leaves), step.c (what a step brought), preempt.c (which sequence gets blocks, which is
+ * preempted), failure.c (failures, health, loss), rejoin.c (shards that come back) and nobody else.
+ */
 #ifndef ROUTER_SCHEDULER_STATE_H
 #define ROUTER_SCHEDULER_STATE_H
 #include "router/scheduler/changes.h"
@@ -23,10 +24,10 @@ enum call {
 };
 enum { MAX_JOIN = 128, NEW_BATCH = 1 };
 
-/*  HELD -> BROKEN -> PARTING -> ALONE -> HELD
- *          (calls    (watches   (the link looks
- *           pend)     end)       for successors)    */
-enum bond { BOND_HELD, BOND_BROKEN, BOND_PARTING, BOND_ALONE };
+/*  CONNECTED -> BROKEN -> CLOSING -> DISCONNECTED -> CONNECTED
+ *  BROKEN: calls are pending. CLOSING: watches are ending. DISCONNECTED: the link looks for new
+ *  shards. */
+enum link_state { LINK_CONNECTED, LINK_BROKEN, LINK_CLOSING, LINK_DISCONNECTED };
 
 struct held_batch { /* a batch the shards hold; the second only until a peer that does not chunk
                        has merged it into the first */
@@ -50,18 +51,18 @@ struct scheduler {
     struct seq **running;    /* in the shards' batches, whatever their state, in join order */
     struct started *started; /* as many: those of them in the middle of their prompt */
     uint32_t n_running, cap_running;
-    uint32_t n_placed; /* of those known: who wants to hear its place in the queue */
+    uint32_t n_placed; /* of those known: those whose clients get their place in the queue */
     struct held_batch batch[2];
     uint64_t next_batch_id;
     uint32_t steps_since_join;
     struct pace pace;
-    struct adapter_books adapters;
+    struct adapter_accounts adapters;
     struct adapter_shelf shelf;
     struct served_adapters *repeated; /* the link's, until its shards are found */
     struct adapter_change *changes;   /* not done yet, in the order of their arrival */
     struct adapter_change *change;    /* the call that is out is this one's */
 
-    /* what the next step does first; see yield.c */
+    /* what the next step does first; see preempt.c */
     bool grows; /* the shards take blocks as they are needed */
     bool doubt; /* a Prefill failed: FilterBatch must tell whether the old batch is still there */
     uint64_t *leave;
@@ -84,17 +85,17 @@ struct scheduler {
 
     const struct draft_source *drafts; /* NULL: no draft model */
     struct deliver deliver;
-    struct seq *dead; /* freed at the end of the turn */
+    struct seq *dropped; /* freed at the end of the turn */
 
-    /* trouble */
+    /* failures */
     bool must_clear; /* batches in doubt: ClearCache(all) before anything else */
     bool suspect;    /* an error, and no model call that succeeded since */
     bool probe_due;
     bool lost;
-    enum bond bond;
+    enum link_state link_state;
     struct shards_link *link; /* NULL: a loss is final */
     bool draining;            /* here too */
-    int64_t parted_ns;
+    int64_t closing_ns;
     char why_lost[512]; /* set: lost once the call that is out is back */
     struct rpc_op second_look;
     struct fan health;
@@ -108,9 +109,10 @@ struct scheduler {
 
 /* scheduler.c */
 void sched_turn(struct scheduler *s);     /* send the next call, if none is out */
-void sched_end_turn(struct scheduler *s); /* flush sinks, free the dead, publish numbers */
-bool sched_books(struct scheduler *s); /* empty ones, for what s->o.model holds; false: no memory */
-void sched_on_call(struct fan *f);     /* the model call is back */
+void sched_end_turn(struct scheduler *s); /* flush sinks, free the dropped, publish gauges */
+bool sched_init_accounting(
+    struct scheduler *s);          /* empty ones, for what s->o.model holds; false: no memory */
+void sched_on_call(struct fan *f); /* the model call is back */
 
 void sched_send(struct scheduler *s, enum call call, enum shard_rpc rpc,
                 const ProtobufCMessage *msg, int64_t timeout_ms);
@@ -119,7 +121,7 @@ void sched_send(struct scheduler *s, enum call call, enum shard_rpc rpc,
 /* Out of the running batch with its blocks; q stays readable until the end of the turn. */
 void sched_remove(struct scheduler *s, struct seq *q);
 void sched_unlist(struct scheduler *s, struct seq *q); /* out of `running`, and nothing else */
-void sched_bury(struct scheduler *s, struct seq *q);   /* the same for one that is in no batch */
+void sched_drop(struct scheduler *s, struct seq *q);   /* the same for one that is in no batch */
 bool sched_room(struct scheduler *s, uint32_t n);      /* for n more in `running`; false: oom */
 
 /* follow.c */
@@ -136,53 +138,53 @@ struct step { /* an answer to Prefill or Decode between its two readings */
     struct seq **owner; /* [r.n_gens], NULL: nobody to tell */
 };
 void step_note(struct scheduler *s, struct step *st, uint32_t into); /* counts, commits, marks */
-void step_tell(struct scheduler *s, struct step *st);                /* events */
+void step_send_events(struct scheduler *s, struct step *st);         /* events */
 void step_progress(struct scheduler *s);            /* prompts that were cut went on as planned */
 void step_join(struct scheduler *s, uint32_t into); /* those of the Prefill run in batch `into` */
 void step_metrics(struct scheduler *s, const char *method, const struct step_reply *r);
 
-/* yield.c; only where s->grows, but for the ones that end things */
+/* preempt.c; only where s->grows, but for the ones that end things */
 /* Before a step: those that have ended leave, those that run get the blocks they need, and whoever
- * is last in rank makes way where there is none. True: somebody did; then nobody joins now. */
-bool yield_turn(struct scheduler *s);
-void yield_wait(struct scheduler *s, struct seq *q); /* sets what it asks for when it joins */
-bool yield_room(struct scheduler *s);                /* for yield_swap_in(); false: no memory */
+ * is last in rank is preempted where there is none. True: one was; then nobody joins now. */
+bool preempt_turn(struct scheduler *s);
+void preempt_reserve(struct scheduler *s, struct seq *q); /* sets what it asks for when it joins */
+bool preempt_lists_fit(struct scheduler *s); /* for preempt_swap_in(); false: no memory */
 /* It joins: its blocks come back from the swap region, unless the cache had better. */
-void yield_swap_in(struct scheduler *s, struct seq *q);
+void preempt_swap_in(struct scheduler *s, struct seq *q);
 /* What the next step does first, in `x` and s->out; NULL: no memory. */
-const struct wire_edits *yield_edits(struct scheduler *s, struct wire_edits *x);
-void yield_sent(struct scheduler *s); /* that is on its way */
+const struct wire_edits *preempt_edits(struct scheduler *s, struct wire_edits *x);
+void preempt_edits_sent(struct scheduler *s); /* that is on its way */
 /* And was answered. A Prefill that failed may have done it or not: who left is out by FilterBatch,
  * blocks are said again, and nothing in the swap region is relied on. */
-void yield_told(struct scheduler *s);
-void yield_drop_swap(struct scheduler *s, struct seq *q);
-void yield_forget_swap(struct scheduler *s); /* nothing in the region can be relied on */
-void yield_free(struct scheduler *s);
-/* One that runs waits again, with what it has said so far: all of it is computed again. */
-void yield_return(struct scheduler *s, struct seq *q);
+void preempt_edits_done(struct scheduler *s);
+void preempt_drop_swap(struct scheduler *s, struct seq *q);
+void preempt_forget_swap(struct scheduler *s); /* nothing in the region can be relied on */
+void preempt_free(struct scheduler *s);
+/* One that runs waits again, with what it has generated so far: all of it is computed again. */
+void preempt_requeue(struct scheduler *s, struct seq *q);
 
 /* rejoin.c */
-int rejoin_init(struct scheduler *s, struct err *e);    /* nothing, where a loss is final */
-void rejoin_part(struct scheduler *s, const char *why); /* the shards are gone; where s->link */
-void rejoin_turn(struct scheduler *s); /* instead of a turn, while the bond is not HELD */
+int rejoin_init(struct scheduler *s, struct err *e);     /* nothing, where a loss is final */
+void rejoin_close(struct scheduler *s, const char *why); /* the shards are gone; where s->link */
+void rejoin_turn(struct scheduler *s); /* instead of a turn, while the link is not CONNECTED */
 void rejoin_end(struct scheduler *s);  /* nothing else is pending: the last step of stopping */
 
-/* trouble.c */
-int trouble_init(struct scheduler *s, struct shards *of, struct err *e); /* also again */
-void trouble_step(struct scheduler *s, const struct err *cause); /* Prefill or Decode failed */
-void trouble_clean(struct scheduler *s,
-                   const struct err *cause); /* FilterBatch, ClearCache failed */
-void trouble_over(struct scheduler *s);      /* a model call succeeded */
+/* failure.c */
+int failure_init(struct scheduler *s, struct shards *of, struct err *e); /* also again */
+void on_step_failed(struct scheduler *s, const struct err *cause); /* Prefill or Decode failed */
+void on_clean_failed(struct scheduler *s,
+                     const struct err *cause); /* FilterBatch, ClearCache failed */
+void on_call_succeeded(struct scheduler *s);   /* a model call succeeded */
 /* The shards refused a call. Perhaps they are others, who know of nothing: a connection that breaks
  * and is there again is told of a little later. */
-bool trouble_doubtful(const struct scheduler *s);
+bool failure_is_doubtful(const struct scheduler *s);
 /* The last event of one request, which is no fault of its own. */
-void trouble_fail(struct scheduler *s, struct seq *q, const struct err *cause, int64_t now);
-void trouble_fail_all(struct scheduler *s, const struct err *cause);      /* all that runs */
-void trouble_fail_everything(struct scheduler *s, const struct err *why); /* and all that waits */
-void trouble_lose(struct scheduler *s, const char *why); /* for good, or until they come back */
-void trouble_end(struct scheduler *s, const char *why);  /* for good */
-void trouble_forget(struct scheduler *s);                /* whoever answers next knows nothing */
+void fail_request(struct scheduler *s, struct seq *q, const struct err *cause, int64_t now);
+void fail_running(struct scheduler *s, const struct err *cause);  /* all that runs */
+void fail_everything(struct scheduler *s, const struct err *why); /* and all that waits */
+void on_shard_lost(struct scheduler *s, const char *why); /* for good, or until they come back */
+void failure_end(struct scheduler *s, const char *why);   /* for good */
+void forget_kv(struct scheduler *s);                      /* whoever answers next knows nothing */
 
 /* metrics are optional in tests */
 static inline void sched_count(struct scheduler *s, uint32_t row, const char *label, double v)

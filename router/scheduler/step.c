@@ -1,5 +1,5 @@
 /* What a Prefill or Decode brought. Read twice: step_note() before the next call is sent, because
- * it decides what that is; step_tell() after, while the shards work. */
+ * it decides what that is; step_send_events() after, while the shards work. */
 #include "common/clock.h"
 #include "common/log.h"
 #include "router/metrics.h"
@@ -94,7 +94,7 @@ void step_note(struct scheduler *s, struct step *st, uint32_t into)
     s->batch[into].b = (struct wire_batch){b->id, b->size, b->max_tokens, b->current_tokens};
 }
 
-void step_tell(struct scheduler *s, struct step *st)
+void step_send_events(struct scheduler *s, struct step *st)
 {
     int64_t now = clock_ns();
     for (size_t i = 0; st->owner && i < st->r.n_gens; i++) {

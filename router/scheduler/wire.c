@@ -210,12 +210,12 @@ static bool put_grown(Generate__V3__Edits *w, const struct wire_edits *x, struct
         return false;
     for (w->n_more = 0; w->n_more < x->n_grown; w->n_more++, v++) {
         const struct seq *q = x->grown[w->n_more];
-        assert(q->n_told <= q->kv.len);
+        assert(q->n_blocks_sent <= q->kv.len);
         generate__v3__more_blocks__init(v);
         v->request_id = q->id;
-        v->from = q->n_told;
-        v->blocks = q->kv.ids + q->n_told;
-        v->n_blocks = q->kv.len - q->n_told;
+        v->from = q->n_blocks_sent;
+        v->blocks = q->kv.ids + q->n_blocks_sent;
+        v->n_blocks = q->kv.len - q->n_blocks_sent;
         w->more[w->n_more] = v;
     }
     return true;

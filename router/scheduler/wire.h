@@ -31,7 +31,7 @@ struct wire_edits { /* of the running batch, before the step; for peers that tak
     } * saves;
     uint32_t n_saves;
     struct wire_moves out, in;
-    struct seq *const *grown; /* the shards know n_told of their blocks */
+    struct seq *const *grown; /* the shards know n_blocks_sent of their blocks */
     uint32_t n_grown;
     const struct wire_draft { /* what q may go on with from q->n_tokens on */
         const struct seq *q;

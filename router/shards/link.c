@@ -90,13 +90,13 @@ static bool await(struct shards_link *l, bool wanted, int64_t ms)
     return go;
 }
 
-struct search {
+struct link_search {
     int64_t began, silent_since; /* ms; silent_since 0: nobody listens, or he answers */
     int64_t pause_ms;
     bool over; /* found or missed */
 };
 
-static void miss(struct shards_link *l, struct search *f, const char *why)
+static void miss(struct shards_link *l, struct link_search *f, const char *why)
 {
     if (l->o.patience_ms == 0)
         return;
@@ -104,7 +104,7 @@ static void miss(struct shards_link *l, struct search *f, const char *why)
     f->over = true;
 }
 
-static void not_there(struct shards_link *l, struct search *f, int64_t asked, const char *why)
+static void not_there(struct shards_link *l, struct link_search *f, int64_t asked, const char *why)
 {
     int64_t now = clock_ms();
     bool silent = now - asked >= SILENT_MS;
@@ -116,7 +116,7 @@ static void not_there(struct shards_link *l, struct search *f, int64_t asked, co
         miss(l, f, why);
 }
 
-static void look(struct shards_link *l, struct search *f)
+static void look(struct shards_link *l, struct link_search *f)
 {
     struct err e = ERR_INIT;
     struct shard_model m = l->o.ask;
@@ -150,7 +150,7 @@ static void *run(void *arg)
 {
     struct shards_link *l = arg;
     while (await(l, true, 0)) {
-        struct search f = {.began = clock_ms()};
+        struct link_search f = {.began = clock_ms()};
         do
             look(l, &f);
         while (!f.over && await(l, false, f.pause_ms));

@@ -29,7 +29,7 @@ int call_generate(struct call *c, const struct ask *asks, uint32_t n_asks, uint3
     (void)c, (void)asks, (void)n_asks, (void)each, (void)e;
     return 0;
 }
-void books_headers(struct call *c, uint32_t first, uint32_t n, bool compute_time)
+void account_headers(struct call *c, uint32_t first, uint32_t n, bool compute_time)
 {
     (void)c, (void)first, (void)n, (void)compute_time;
 }

@@ -24,9 +24,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         return 0;
     const uint8_t *zero = memchr(data + 1, 0, n - 1);
     size_t len = zero ? (size_t)(zero - data) - 1 : n - 1;
-    static const enum constraint_kind kinds[] = {CONSTRAINT_JSON_SCHEMA, CONSTRAINT_REGEX,
+    static const enum constraint_kind kinds[] = {CONSTRAINT_JSON_SCHEMA,  CONSTRAINT_REGEX,
                                                  CONSTRAINT_JSON_COMPACT, CONSTRAINT_GBNF,
-                                                 CONSTRAINT_LARK, CONSTRAINT_CALLS};
+                                                 CONSTRAINT_LARK,         CONSTRAINT_CALLS};
     struct constraint *c =
         constraint_new(kinds[data[0] % CONSTRAINT_KINDS], (const char *)data + 1, len, &e);
     if (!c)

@@ -23,7 +23,7 @@
 enum { SPLIT_PAGES = KV_SPLIT / KV_PAGE };
 
 /* Softmax sums so far, one entry a row: maximum, sum of exp, weighted values. */
-struct partial {
+struct attention_partial {
     float max[TILE_ROWS], sum[TILE_ROWS];
     float *o[TILE_ROWS];
 };
@@ -34,7 +34,7 @@ struct workspace {
     _Alignas(64) float s[TILE_ROWS * KV_SCORES_LD]; /* scores, then weights: [row][key] */
     _Alignas(64) float o[TILE_ROWS * MAX_HEAD_DIM];
     const char *pages[2 * SPLIT_PAGES + KV_AHEAD]; /* in the order in which they are read */
-    struct partial split;
+    struct attention_partial split;
 };
 _Static_assert(sizeof(struct workspace) <= THREAD_SCRATCH, "attention needs more scratch");
 
@@ -53,7 +53,7 @@ struct attn_job {
 };
 
 /* Where the units of a span begin. Whoever takes units takes them in ascending order. */
-struct cursor {
+struct kv_cursor {
     const struct span *span;
     uint32_t first;
 };
@@ -116,7 +116,7 @@ static uint32_t n_tiles(const struct attn_job *j, const struct span *s)
 }
 
 /* Unit u: spans, then heads, then tiles. */
-static struct rows unit_rows(const struct attn_job *j, struct cursor *c, uint32_t u)
+static struct rows unit_rows(const struct attn_job *j, struct kv_cursor *c, uint32_t u)
 {
     for (; u - c->first >= n_tiles(j, c->span) * j->p->n_kv_heads; c->span++)
         c->first += n_tiles(j, c->span) * j->p->n_kv_heads;
@@ -295,8 +295,8 @@ static void attend_split(const struct attn_job *j, const struct rows *r, struct 
 
 /* ---------------------------------------------------------------- several splits */
 
-static void merge_row(const struct attn_job *j, struct partial *to, const struct partial *from,
-                      uint32_t row)
+static void merge_row(const struct attn_job *j, struct attention_partial *to,
+                      const struct attention_partial *from, uint32_t row)
 {
     if (from->sum[row] == 0.0f) /* sees nothing of the split; NaN has to go on */
         return;
@@ -313,9 +313,9 @@ static void merge_row(const struct attn_job *j, struct partial *to, const struct
 }
 
 /* The output rows themselves hold the sums until finish(). */
-static struct partial partial_begin(const struct attn_job *j, const struct rows *r)
+static struct attention_partial partial_begin(const struct attn_job *j, const struct rows *r)
 {
-    struct partial to;
+    struct attention_partial to;
     for (uint32_t i = 0; i < r->n; i++) {
         to.max[i] = -INFINITY, to.sum[i] = 0.0f;
         to.o[i] = out_row(j, r, i);
@@ -325,8 +325,8 @@ static struct partial partial_begin(const struct attn_job *j, const struct rows 
 
 /* What the weighted values of a row are multiplied with: a sink is one more term of the sum, the
  * last that is merged. */
-static float row_factor(const struct attn_job *j, const struct rows *r, const struct partial *p,
-                        uint32_t row)
+static float row_factor(const struct attn_job *j, const struct rows *r,
+                        const struct attention_partial *p, uint32_t row)
 {
     if (!j->p->sinks)
         return 1.0f / p->sum[row];
@@ -336,17 +336,18 @@ static float row_factor(const struct attn_job *j, const struct rows *r, const st
     return a / fmaf(p->sum[row], a, math_exp_neg(sink - max));
 }
 
-static void partial_finish(const struct attn_job *j, const struct rows *r, const struct partial *p)
+static void partial_finish(const struct attn_job *j, const struct rows *r,
+                           const struct attention_partial *p)
 {
     for (uint32_t i = 0; i < r->n; i++)
         j->d->kern.soft_cap(p->o[i], j->v_dim, row_factor(j, r, p, i), 0.0f);
 }
 
-static void attend_whole(const struct attn_job *j, struct workspace *ws, struct cursor *c,
+static void attend_whole(const struct attn_job *j, struct workspace *ws, struct kv_cursor *c,
                          uint32_t unit)
 {
     struct rows r = unit_rows(j, c, unit);
-    struct partial to = partial_begin(j, &r);
+    struct attention_partial to = partial_begin(j, &r);
     pack_q(j, &r, ws);
     for (uint32_t split = r.lo / KV_SPLIT; split * KV_SPLIT < r.hi; split++) {
         attend_split(j, &r, ws, split);
@@ -363,7 +364,7 @@ static float *partial_at(const struct attn_job *j, uint32_t unit, uint32_t split
     return j->partials + ((size_t)unit * j->max_splits + split) * size;
 }
 
-static void attend_part(const struct attn_job *j, struct workspace *ws, struct cursor *c,
+static void attend_part(const struct attn_job *j, struct workspace *ws, struct kv_cursor *c,
                         uint32_t item)
 {
     uint32_t unit = item / j->max_splits, split = item % j->max_splits, dim = j->v_dim;
@@ -380,10 +381,10 @@ static void attend_part(const struct attn_job *j, struct workspace *ws, struct c
                dim * sizeof(float));
 }
 
-static void merge_unit(const struct attn_job *j, struct cursor *c, uint32_t unit)
+static void merge_unit(const struct attn_job *j, struct kv_cursor *c, uint32_t unit)
 {
     struct rows r = unit_rows(j, c, unit);
-    struct partial to = partial_begin(j, &r), from;
+    struct attention_partial to = partial_begin(j, &r), from;
     for (uint32_t split = r.lo / KV_SPLIT; split * KV_SPLIT < r.hi; split++) {
         float *p = partial_at(j, unit, split);
         memcpy(from.max, p, r.n * sizeof(float));
@@ -423,7 +424,7 @@ static void take_units(void *arg, int thread, size_t begin, size_t end)
     struct attn_job *j = arg;
     struct workspace *ws = (struct workspace *)cpu_thread_scratch(j->d, thread);
     uint32_t n = j->partials ? j->n_units * j->max_splits : j->n_units;
-    struct cursor c = {.span = j->d->batch->spans};
+    struct kv_cursor c = {.span = j->d->batch->spans};
     (void)begin, (void)end;
     for (uint32_t u; (u = atomic_fetch_add_explicit(&j->next, 1, memory_order_relaxed)) < n;)
         if (j->partials)
@@ -435,7 +436,7 @@ static void take_units(void *arg, int thread, size_t begin, size_t end)
 static void merge_units(void *arg, int thread, size_t begin, size_t end)
 {
     const struct attn_job *j = arg;
-    struct cursor c = {.span = j->d->batch->spans};
+    struct kv_cursor c = {.span = j->d->batch->spans};
     (void)thread;
     for (size_t u = begin; u < end; u++)
         merge_unit(j, &c, (uint32_t)u);

@@ -19,7 +19,7 @@ enum { PACK_ALONE = 16384 };              /* numbers that are not worth a second
 enum { WIDE_PANELS = 4, WIDE_COLS = 64 }; /* widened for one tile: half of the first cache */
 _Static_assert(2 * K_BLOCK * STEP_BYTES <= THREAD_SCRATCH, "a pair of panels, widened");
 
-struct product {
+struct float_product {
     const struct kernels *kern;
     struct device *d;
     const struct weight *w;
@@ -36,12 +36,12 @@ static uint32_t packed_cols(const struct weight *w, uint32_t cols)
 }
 
 /* Rows are spread evenly: 13 are 7 + 6, not 12 + 1. */
-static uint32_t tile_first(const struct product *p, uint32_t tile)
+static uint32_t tile_first(const struct float_product *p, uint32_t tile)
 {
     return (uint32_t)((uint64_t)p->rows * tile / p->n_tiles);
 }
 
-static const float *tile_x(const struct product *p, uint32_t tile)
+static const float *tile_x(const struct float_product *p, uint32_t tile)
 {
     return p->packed + (size_t)tile * packed_cols(p->w, p->w->cols) * TILE_ROWS;
 }
@@ -62,7 +62,7 @@ static void pack_pairs(const struct kernels *kern, float *dst, const float *cons
 /* Items are blocks of columns of a tile. */
 static void pack_x(void *arg, int thread, size_t begin, size_t end)
 {
-    const struct product *p = arg;
+    const struct float_product *p = arg;
     (void)thread;
     uint32_t cols = p->w->cols, blocks = (cols + PACK_COLS - 1) / PACK_COLS;
     for (size_t item = begin; item < end; item++) {
@@ -121,7 +121,7 @@ static size_t column_bytes(const struct weight *w, size_t n)
 }
 
 /* Scales and bias come last, so that it does not matter where a chain was cut. */
-static void finish(const struct product *p, uint32_t first, uint32_t n)
+static void finish(const struct float_product *p, uint32_t first, uint32_t n)
 {
     for (uint32_t i = 0; has_row_scales(p->w) && i < n; i += LANES) {
         const float *s = row_scales(p->w, weight_panel(p->w, (first + i) / LANES));
@@ -141,7 +141,7 @@ static uint32_t n_outputs(const struct weight *w, size_t begin, size_t end)
 }
 
 /* Columns [k, k + n) of panels [begin, end), [panel][n][16]. */
-static void widen(const struct product *p, float *to, size_t begin, size_t end, uint32_t k,
+static void widen(const struct float_product *p, float *to, size_t begin, size_t end, uint32_t k,
                   uint32_t n)
 {
     const struct weight *w = p->w;
@@ -152,7 +152,7 @@ static void widen(const struct product *p, float *to, size_t begin, size_t end, 
 /* Panels of codes, a few columns at a time: the chains go on where the last ones ended. */
 static void stream_codes(void *arg, int thread, size_t begin, size_t end)
 {
-    const struct product *p = arg;
+    const struct float_product *p = arg;
     const struct weight *w = p->w;
     const float *x = p->packed ? p->packed : p->x;
     float *wide = (float *)(void *)cpu_thread_scratch(p->d, thread);
@@ -178,7 +178,7 @@ static void stream_codes(void *arg, int thread, size_t begin, size_t end)
 /* The same for one row, which no memory is worth. */
 static void dot_panels(void *arg, int thread, size_t begin, size_t end)
 {
-    const struct product *p = arg;
+    const struct float_product *p = arg;
     const struct weight *w = p->w;
     const uint32_t first = (uint32_t)begin * LANES, n = n_outputs(w, begin, end);
     (void)thread;
@@ -189,7 +189,7 @@ static void dot_panels(void *arg, int thread, size_t begin, size_t end)
 
 static void stream_panels(void *arg, int thread, size_t begin, size_t end)
 {
-    const struct product *p = arg;
+    const struct float_product *p = arg;
     const struct weight *w = p->w;
     (void)thread;
     uint32_t first = (uint32_t)begin * LANES, n = n_outputs(w, begin, end);
@@ -207,7 +207,7 @@ static void stream_panels(void *arg, int thread, size_t begin, size_t end)
 }
 
 /* What is multiplied while one pair of panels stays in the cache. */
-struct block {
+struct row_block {
     size_t panel, end;    /* the pair: [panel, end) */
     uint32_t k;           /* columns [k, k + K_BLOCK) */
     uint32_t tile, tiles; /* tiles [tile, tile + tiles) */
@@ -217,7 +217,7 @@ struct block {
 
 /* Each tile continues the sums that y holds and fetches its share of the next pair; codes are
  * fetched as they are widened. */
-static void run_block(const struct product *p, const struct block *b)
+static void run_block(const struct float_product *p, const struct row_block *b)
 {
     const struct weight *w = p->w;
     uint32_t cols = w->cols - b->k < K_BLOCK ? w->cols - b->k : K_BLOCK;
@@ -247,12 +247,12 @@ static void run_block(const struct product *p, const struct block *b)
 
 static void block_panels(void *arg, int thread, size_t begin, size_t end)
 {
-    const struct product *p = arg;
+    const struct float_product *p = arg;
     const struct weight *w = p->w;
     float *wide = (float *)(void *)cpu_thread_scratch(p->d, thread);
     uint32_t chunks = (p->n_tiles + CHUNK_TILES - 1) / CHUNK_TILES;
     for (uint32_t c = 0; c < chunks; c++) {
-        struct block b = {.tile = p->n_tiles * c / chunks, .wide = wide};
+        struct row_block b = {.tile = p->n_tiles * c / chunks, .wide = wide};
         b.tiles = p->n_tiles * (c + 1) / chunks - b.tile;
         for (b.k = 0; b.k < w->cols; b.k += K_BLOCK)
             for (b.panel = begin; b.panel < end; b.panel = b.end) {
@@ -267,7 +267,7 @@ static void block_panels(void *arg, int thread, size_t begin, size_t end)
     finish(p, (uint32_t)begin * LANES, n_outputs(w, begin, end));
 }
 
-static void multiply(struct product *p)
+static void multiply(struct float_product *p)
 {
     const struct weight *w = p->w;
     struct pool *pool = p->d->pool;
@@ -291,14 +291,14 @@ void linear_float(struct device *d, float *y, const float *x, uint32_t rows, con
     uint32_t tiles = (rows + mr - 1) / mr, passes = (tiles + PASS_TILES - 1) / PASS_TILES;
     for (uint32_t i = 0, first = 0, end; i < passes; i++, first = end) {
         end = (uint32_t)((uint64_t)rows * (i + 1) / passes);
-        multiply(&(struct product){.kern = &d->kern,
-                                   .d = d,
-                                   .w = w,
-                                   .y = y + (size_t)first * w->rows,
-                                   .x = x + (size_t)first * w->cols,
-                                   .bias = bias,
-                                   .rows = end - first,
-                                   .n_tiles = (end - first + mr - 1) / mr});
+        multiply(&(struct float_product){.kern = &d->kern,
+                                         .d = d,
+                                         .w = w,
+                                         .y = y + (size_t)first * w->rows,
+                                         .x = x + (size_t)first * w->cols,
+                                         .bias = bias,
+                                         .rows = end - first,
+                                         .n_tiles = (end - first + mr - 1) / mr});
     }
 }
 

@@ -10,7 +10,7 @@
 enum { ROW_CHUNK = 240 };       /* rows quantised at a time: bounds the scratch */
 enum { GRAIN_NUMBERS = 16384 }; /* quantised in a thread */
 
-struct product {
+struct int_product {
     const struct kernels *kern;
     struct device *d;
     const struct weight *w;
@@ -22,19 +22,19 @@ struct product {
     int zero; /* is added to weights in storage */
 };
 
-static size_t row_words(const struct product *p)
+static size_t row_words(const struct int_product *p)
 {
     return (size_t)p->groups * (quads_of(p->group_cols) + 2);
 }
 
 /* Rows are spread evenly: 13 are 7 + 6, not 12 + 1. */
-static uint32_t tile_first(const struct product *p, uint32_t tile)
+static uint32_t tile_first(const struct int_product *p, uint32_t tile)
 {
     return (uint32_t)((uint64_t)p->rows * tile / p->n_tiles);
 }
 
 /* One row of a tile, in groups; what is past the last column is zero. */
-static void quantise_row(const struct product *p, int32_t *dst, size_t word, size_t group,
+static void quantise_row(const struct int_product *p, int32_t *dst, size_t word, size_t group,
                          const float *src)
 {
     uint32_t quads = quads_of(p->group_cols), cols = p->w->cols;
@@ -54,7 +54,7 @@ static void quantise_row(const struct product *p, int32_t *dst, size_t word, siz
 
 static void quantise_rows(void *arg, int thread, size_t begin, size_t end)
 {
-    const struct product *p = arg;
+    const struct int_product *p = arg;
     (void)thread;
     for (size_t r = begin; r < end; r++) {
         uint32_t tile = (uint32_t)(((uint64_t)(r + 1) * p->n_tiles - 1) / p->rows);
@@ -68,7 +68,7 @@ static void quantise_rows(void *arg, int thread, size_t begin, size_t end)
     }
 }
 
-static void run_tile(const struct product *p, uint32_t tile, size_t panel, size_t end)
+static void run_tile(const struct int_product *p, uint32_t tile, size_t panel, size_t end)
 {
     const struct weight *w = p->w;
     uint32_t first = tile_first(p, tile);
@@ -93,7 +93,7 @@ static void run_tile(const struct product *p, uint32_t tile, size_t panel, size_
 
 static void run_panels(void *arg, int thread, size_t begin, size_t end)
 {
-    const struct product *p = arg;
+    const struct int_product *p = arg;
     size_t step = p->n_tiles == 1 ? end - begin : 2;
     (void)thread;
     for (size_t panel = begin; panel < end; panel += step)
@@ -105,7 +105,7 @@ static void run_panels(void *arg, int thread, size_t begin, size_t end)
         p->kern->axpy(p->y + (size_t)r * p->w->rows + first, p->bias + first, 1.0f, last - first);
 }
 
-static void multiply(struct product *p)
+static void multiply(struct int_product *p)
 {
     const struct weight *w = p->w;
     bool one_group = w->quant == QUANT_W8A8;
@@ -126,13 +126,13 @@ void linear_int(struct device *d, float *y, const float *x, uint32_t rows, const
     uint32_t mr = w->quant == QUANT_W8A8 ? d->kern.mr_w8a8 : d->kern.mr_int4;
     for (uint32_t first = 0; first < rows; first += ROW_CHUNK) {
         uint32_t n = rows - first < ROW_CHUNK ? rows - first : ROW_CHUNK;
-        multiply(&(struct product){.kern = &d->kern,
-                                   .d = d,
-                                   .w = w,
-                                   .y = y + (size_t)first * w->rows,
-                                   .x = x + (size_t)first * w->cols,
-                                   .bias = bias,
-                                   .rows = n,
-                                   .n_tiles = (n + mr - 1) / mr});
+        multiply(&(struct int_product){.kern = &d->kern,
+                                       .d = d,
+                                       .w = w,
+                                       .y = y + (size_t)first * w->rows,
+                                       .x = x + (size_t)first * w->cols,
+                                       .bias = bias,
+                                       .rows = n,
+                                       .n_tiles = (n + mr - 1) / mr});
     }
 }

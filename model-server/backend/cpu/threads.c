@@ -19,7 +19,7 @@ enum { MAX_THREADS = 1024 };
 enum { PIECES = 8 }; /* of a thread's range: what others can take from one that lost its core */
 
 /* A thread's range of the loop at hand: pieces of it are taken from `next` on. */
-struct lane {
+struct pool_lane {
     _Alignas(64) atomic_size_t next;
     size_t end, piece;
 };
@@ -35,7 +35,7 @@ struct pool {
     /* the loop at hand: written before `generation` moves, read after */
     range_fn *fn;
     void *arg;
-    struct lane *lanes; /* [n] */
+    struct pool_lane *lanes; /* [n] */
     bool quit;
     _Alignas(64) atomic_uint generation; /* a new value: there is work */
     _Alignas(64) atomic_uint running;    /* workers that have not finished it */
@@ -78,7 +78,7 @@ static void cut(struct pool *p, size_t items, size_t grain)
 static void run_pieces(struct pool *p, int id)
 {
     for (int i = 0; i < p->n; i++) {
-        struct lane *l = &p->lanes[(id + i) % p->n];
+        struct pool_lane *l = &p->lanes[(id + i) % p->n];
         size_t at;
         while ((at = atomic_fetch_add_explicit(&l->next, l->piece, memory_order_relaxed)) < l->end)
             p->fn(p->arg, id, at, at + l->piece < l->end ? at + l->piece : l->end);

@@ -32,7 +32,8 @@ static __device__ __forceinline__ uint32_t first_key(const attn_args &a, uint32_
     return a.window && pos + 1 > a.window ? pos + 1 - a.window : 0;
 }
 
-/* One past the last key that it sees in a sequence of kv_len tokens (attn_any alone takes `both`). */
+/* One past the last key that it sees in a sequence of kv_len tokens (attn_any alone takes `both`).
+ */
 static __device__ __forceinline__ uint32_t end_key(const attn_args &a, uint32_t kv_len,
                                                    uint32_t pos)
 {

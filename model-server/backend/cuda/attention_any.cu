@@ -1,6 +1,6 @@
-/* attention_any.cu - attention for every head dimension (keys up to 576, values up to 512) and every
- * type of K and V, in fp32 arithmetic: the plain meaning, and the kernel of the shapes that tensor
- * cores do not take and of attention in both directions.
+/* attention_any.cu - attention for every head dimension (keys up to 576, values up to 512) and
+ * every type of K and V, in fp32 arithmetic: the plain meaning, and the kernel of the shapes that
+ * tensor cores do not take and of attention in both directions.
  *
  * One block of 128 threads for each token and head. A thread has one key of the segment for the
  * scores (a chain over the dimensions), then one dimension in 128 for the values (a chain over the

@@ -1,5 +1,5 @@
-/* attention_merge.cu - which kernel takes which cache and head dimension; the sum of the segments that
- * attn_split left. */
+/* attention_merge.cu - which kernel takes which cache and head dimension; the sum of the segments
+ * that attn_split left. */
 #include "model-server/backend/cuda/attention.cuh"
 
 bool attn_mma_has(uint32_t head_dim, enum kv_dtype t)
@@ -43,6 +43,6 @@ static __global__ void __launch_bounds__(64) attn_merge_kernel(attn_args a)
 extern "C" cudaError_t attn_merge_launch(const struct launch *l, const void *args)
 {
     const attn_args *a = (const attn_args *)args;
-    return launch(attn_merge_kernel, dim3(a->n_kv_heads, a->n_tiles, a->rows),
-                  a->head_dim / 4, 0, l->stream, l->overlap, *a);
+    return launch(attn_merge_kernel, dim3(a->n_kv_heads, a->n_tiles, a->rows), a->head_dim / 4, 0,
+                  l->stream, l->overlap, *a);
 }

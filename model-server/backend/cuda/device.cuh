@@ -208,8 +208,9 @@ static __device__ __forceinline__ uint32_t permute(uint32_t lo, uint32_t hi, uin
 }
 
 /* The two 16-bit formats: pack(lo, hi) rounds to nearest even; fma2: a b + c of both halves,
- * rounded once, subnormal numbers kept; mma: c[16x8] += a[16x16] b[16x8], fp32 sums. a: (g, 2t..), (g + 8, 2t..), (g, 2t + 8..), (g + 8, 2t + 8..); b: (2t.., g),
- * (2t + 8.., g); c: (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1). */
+ * rounded once, subnormal numbers kept; mma: c[16x8] += a[16x16] b[16x8], fp32 sums. a: (g, 2t..),
+ * (g + 8, 2t..), (g, 2t + 8..), (g + 8, 2t + 8..); b: (2t.., g), (2t + 8.., g); c: (g, 2t), (g, 2t
+ * + 1), (g + 8, 2t), (g + 8, 2t + 1). */
 struct Bf16 {
     typedef float sum;
     enum { BYTES = 2 };

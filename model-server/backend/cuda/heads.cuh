@@ -1,5 +1,5 @@
-/* heads.cuh - what becomes of a head of q, k or v between its product and attention, by one warp: norm,
- * rotation, the way into the cache.
+/* heads.cuh - what becomes of a head of q, k or v between its product and attention, by one warp:
+ * norm, rotation, the way into the cache.
  *
  * A layer's K (and V) is [block][kv head][position][dim]: what a head reads of a block is one run
  * of block_size * head_dim elements, 4 KiB for 16 positions of 128 in 16 bits. The scales of int8
@@ -93,8 +93,8 @@ static __device__ head_norm norm_of_head(const rope_args &a, const float *x, uin
     return head_norm{mean, 1.0f / sqrtf(warp_sum(sum) / (float)n + a.eps)};
 }
 
-/* Normalise, by `s` and the weights w (NULL: not at all), and rotate one head in place (`rope` NULL: not at all). The lanes take pairs that rotate
- * together. */
+/* Normalise, by `s` and the weights w (NULL: not at all), and rotate one head in place (`rope`
+ * NULL: not at all). The lanes take pairs that rotate together. */
 static __device__ void rotate_head(const rope_args &a, float *x, const float *w, head_norm s,
                                    const float *rope, uint32_t lane)
 {
@@ -117,7 +117,8 @@ static __device__ void rotate_into(float *y, const float *x, const float *rope, 
     const uint32_t half = n / 2;
     for (uint32_t i = lane; i < half; i += 32) {
         const uint32_t i0 = interleaved ? 2 * i : i, i1 = interleaved ? 2 * i + 1 : i + half;
-        const float x0 = x[i0], x1 = x[i1], c = rope ? rope[i] : 1.0f, s = rope ? rope[half + i] : 0.0f;
+        const float x0 = x[i0], x1 = x[i1], c = rope ? rope[i] : 1.0f,
+                    s = rope ? rope[half + i] : 0.0f;
         y[i0] = fmaf(-x1, s, x0 * c), y[i1] = fmaf(x0, s, x1 * c);
     }
 }

@@ -1,4 +1,5 @@
-/* kv.c - the paged cache of K and V: its memory, copies of blocks, and blocks that make way. */
+/* kv.c - the paged cache of K and V: its memory, copies of blocks, and blocks that are swapped out.
+ */
 #include "model-server/backend/cuda/cuda.h"
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* last_block.cuh - the end of a kernel's work on something as part of that kernel: whoever of its blocks
- * comes last does it, and no other launch is needed. */
+/* last_block.cuh - the end of a kernel's work on something as part of that kernel: whoever of its
+ * blocks comes last does it, and no other launch is needed. */
 #ifndef MODEL_SERVER_BACKEND_CUDA_LAST_BLOCK_CUH
 #define MODEL_SERVER_BACKEND_CUDA_LAST_BLOCK_CUH
 #include "model-server/backend/cuda/device.cuh"

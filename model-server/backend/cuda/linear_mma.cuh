@@ -26,9 +26,9 @@ static __host__ __device__ __forceinline__ uint32_t slice_begin(uint32_t k, uint
 
 /* How a lane's 16 bytes of a row of weights become fragments: widen(w, p) is its 8 columns 8t .. of
  * the p'th of PARTS 32 columns (of S8: 16 of 64) in the type T that is multiplied. A step, 64 bytes
- * of a row, has STEP columns, of which linear_stream has AHEAD in flight, and a stage of linear_tile
- * STAGE, in STAGES stages. What is widened
- * is exact in both 16-bit types: small integers, or four significant bits. */
+ * of a row, has STEP columns, of which linear_stream has AHEAD in flight, and a stage of
+ * linear_tile STAGE, in STAGES stages. What is widened is exact in both 16-bit types: small
+ * integers, or four significant bits. */
 template <typename TYPE> struct Direct {
     typedef TYPE T;
     static constexpr enum quant QUANT = T::BYTES == 1 ? QUANT_W8A8 : QUANT_NONE;
@@ -83,20 +83,19 @@ static __device__ __forceinline__ uint32_t int4_pair(F16, uint32_t w)
     return F16::fma2((w & 0x000f000f) | 0x64006400, 0x3c003c00, 0xe408e408);
 }
 
-template <typename TYPE, enum quant Q> struct Byte {
-    typedef TYPE T;
-    static constexpr enum quant QUANT = Q;
-    enum { GROUPED = 0, PARTS = 2, STEP = 64, STAGE = 64, STAGES = 3, AHEAD = 4 };
-    static __device__ __forceinline__ uint32_t pair(uint32_t w, int which)
-    {
-        return Q == QUANT_FP8 ? fp8_pair(T(), w, which) : int8_pair(T(), w, which);
-    }
-    static __device__ __forceinline__ uint4 widen(uint4 w, int p)
-    {
-        uint32_t lo = part_of(w, 2 * p), hi = part_of(w, 2 * p + 1);
-        return make_uint4(pair(lo, 0), pair(lo, 2), pair(hi, 0), pair(hi, 2));
-    }
-};
+template <typename TYPE, enum quant Q>
+struct Byte {
+    typedef TYPE T; static constexpr enum quant QUANT = Q;
+    enum {GROUPED = 0, PARTS = 2, STEP = 64, STAGE = 64, STAGES = 3, AHEAD = 4};
+    static __device__ __forceinline__ uint32_t pair(uint32_t w, int which){
+        return Q == QUANT_FP8 ? fp8_pair(T(), w, which) : int8_pair(T(), w, which);}
+static __device__ __forceinline__ uint4 widen(uint4 w, int p)
+{
+    uint32_t lo = part_of(w, 2 * p), hi = part_of(w, 2 * p + 1);
+    return make_uint4(pair(lo, 0), pair(lo, 2), pair(hi, 0), pair(hi, 2));
+}
+}
+;
 
 template <typename TYPE> struct Int4 {
     typedef TYPE T;

@@ -1,19 +1,20 @@
-/* lora.cu - low-rank updates of the rows of a step, each by its own adapter (after Punica's BGMV, Chen
- * et al. 2023, and S-LoRA, Sheng et al. 2023).
+/* lora.cu - low-rank updates of the rows of a step, each by its own adapter (after Punica's BGMV,
+ * Chen et al. 2023, and S-LoRA, Sheng et al. 2023).
  *
  * lora_down: an element of u is the dot product of a row of A and a row of x, by one warp: lane l
  * adds the products of columns 8 l .., 8 l + 256 .. in ascending order, a butterfly the lanes. A
  * warp has 4 ranks for the up to 4 tokens of a tile at once, a block 16 ranks, so that x comes once
  * from the second-level cache. lora_up: an element of y is one chain over the ranks, ascending, as
- * the CPU has it. So a row's bits depend neither on its tile nor on what other rows have. All in fp32
- * arithmetic: both kernels are bound by reading A and B, but for long prompts. */
+ * the CPU has it. So a row's bits depend neither on its tile nor on what other rows have. All in
+ * fp32 arithmetic: both kernels are bound by reading A and B, but for long prompts. */
 #include "model-server/backend/cuda/device.cuh"
 #include "model-server/backend/cuda/kernels.h"
 #include "model-server/backend/cuda/numbers.cuh"
 
 enum { THREADS = 128, WARPS = THREADS / 32, RANKS = LORA_RANKS / WARPS, COLUMNS = 8, OUTS = 2 };
 
-/* Columns [k, k + 8) of a row of `n`, zeros past the end. `whole`: rows are of whole groups of 8. */
+/* Columns [k, k + 8) of a row of `n`, zeros past the end. `whole`: rows are of whole groups of 8.
+ */
 static __device__ __forceinline__ void row_of_x(float (&f)[8], const float *row, uint32_t k,
                                                 uint32_t n, bool whole)
 {

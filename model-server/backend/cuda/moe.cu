@@ -73,7 +73,8 @@ static __device__ void close_groups(const route_args &a, float *choice, float *g
     __syncwarp();
 }
 
-/* The share of the best logit in a softmax over those that are close to it, the same in all lanes. */
+/* The share of the best logit in a softmax over those that are close to it, the same in all lanes.
+ */
 static __device__ float sparse_share(const route_args &a, const float *l, const float *open,
                                      uint32_t best)
 {
@@ -116,8 +117,8 @@ static __device__ void leave_choices(const route_args &a, const float *p, float 
         }
 }
 
-/* One warp a row; grid: (rows). Shared memory: the row's scores, its choices, its groups. The choices
- * leave in the order of the experts' numbers, the order in which they are added up. */
+/* One warp a row; grid: (rows). Shared memory: the row's scores, its choices, its groups. The
+ * choices leave in the order of the experts' numbers, the order in which they are added up. */
 static __global__ void __launch_bounds__(32) route_kernel(route_args a)
 {
     float *p = dynamic_shared<float>(), *choice = p + a.n_experts;
@@ -154,8 +155,8 @@ static __global__ void __launch_bounds__(32) route_kernel(route_args a)
 extern "C" cudaError_t route_launch(const struct launch *l, const void *args)
 {
     const route_args *a = (const route_args *)args;
-    return launch(route_kernel, a->rows, 32, (2 * a->n_experts + a->n_groups) * sizeof(float), l->stream, l->overlap,
-                  *a);
+    return launch(route_kernel, a->rows, 32, (2 * a->n_experts + a->n_groups) * sizeof(float),
+                  l->stream, l->overlap, *a);
 }
 
 /* One block. A thread has one expert at a time and walks all pairs: pairs are few next to the

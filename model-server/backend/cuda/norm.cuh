@@ -1,4 +1,5 @@
-/* norm.cuh - the norm of a row by a block of 256 threads, alone or as part of a product: the same bits.
+/* norm.cuh - the norm of a row by a block of 256 threads, alone or as part of a product: the same
+ * bits.
  *
  * Sums over a row: thread i adds elements i, i + 256, ... in ascending order, a butterfly adds the
  * lanes of a warp, then the warps in order. That depends on the row's length alone. */

@@ -9,7 +9,8 @@
  * writes epoch n + 2 has seen everybody's flag of n + 1, and those flags were written after the
  * kernel that read epoch n had ended.
  *
- * Region: epochs [blocks], `gone`, flags [blocks][ONESHOT_RANKS], slots [blocks][2][world][chunk]. */
+ * Region: epochs [blocks], `gone`, flags [blocks][ONESHOT_RANKS], slots [blocks][2][world][chunk].
+ */
 #include "model-server/backend/cuda/device.cuh"
 #include "model-server/backend/cuda/kernels.h"
 
@@ -57,7 +58,8 @@ static __device__ __forceinline__ bool wait_for(const oneshot_args &a, uint32_t 
     return true;
 }
 
-static __global__ void __launch_bounds__(THREADS) oneshot_kernel(const __grid_constant__ oneshot_args a)
+static __global__ void __launch_bounds__(THREADS)
+    oneshot_kernel(const __grid_constant__ oneshot_args a)
 {
     uint32_t *lost = dynamic_shared<uint32_t>();
     const size_t at = (size_t)blockIdx.x * ONESHOT_CHUNK + threadIdx.x * 4;

@@ -60,7 +60,7 @@ int cuda_upload_rows(struct device *d, void *dst, size_t rows, size_t row_bytes,
     return send_rows(d, dst, rows, row_bytes, fill, arg, e);
 }
 
-struct bytes {
+struct staged_bytes {
     const char *src;
     size_t n;
 };
@@ -69,7 +69,7 @@ struct bytes {
 enum { PIECE = 4096 };
 static void fill_bytes(void *arg, char *dst, size_t first, size_t n)
 {
-    const struct bytes *b = arg;
+    const struct staged_bytes *b = arg;
     size_t at = first * PIECE, len = n * PIECE;
     if (b->n <= STAGING_BYTES)
         at = 0, len = b->n;
@@ -78,17 +78,17 @@ static void fill_bytes(void *arg, char *dst, size_t first, size_t n)
 
 int cuda_upload(struct device *d, void *dst, const void *src, size_t bytes, struct err *e)
 {
-    struct bytes b = {src, bytes};
+    struct staged_bytes b = {src, bytes};
     size_t whole = bytes <= STAGING_BYTES ? 0 : bytes / PIECE * PIECE;
     if (whole && cuda_upload_rows(d, dst, whole / PIECE, PIECE, fill_bytes, &b, e))
         return -1;
-    b = (struct bytes){(const char *)src + whole, bytes - whole};
+    b = (struct staged_bytes){(const char *)src + whole, bytes - whole};
     return b.n ? cuda_upload_rows(d, (char *)dst + whole, 1, b.n, fill_bytes, &b, e) : 0;
 }
 
 int cuda_upload_first(struct device *d, void *dst, const void *src, size_t bytes, struct err *e)
 {
-    struct bytes b = {src, bytes};
+    struct staged_bytes b = {src, bytes};
     return send_rows(d, dst, 1, bytes, fill_bytes, &b, e);
 }
 

@@ -1,5 +1,6 @@
-/* state.cu - recurrent layers. A result has the order of sums that the CPU's has (backend/cpu/state.c),
- * but for the lengths of queries and keys and for the norms, which a block adds up. */
+/* state.cu - recurrent layers. A result has the order of sums that the CPU's has
+ * (backend/cpu/state.c), but for the lengths of queries and keys and for the norms, which a block
+ * adds up. */
 #include "model-server/backend/cuda/device.cuh"
 #include "model-server/backend/cuda/kernels.h"
 #include "model-server/backend/cuda/norm.cuh"
@@ -130,8 +131,7 @@ static __global__ void __launch_bounds__(32) recur_kernel(recur_args a)
     float *to = a.base + s.state_out * a.stride + head + j;
     float *q = state + (size_t)a.key_dim * n, *k = q + a.key_dim;
     for (uint32_t i = 0; i < a.key_dim; i++)
-        state[(size_t)i * n + me] =
-            mine && !at_start(s) ? from[(size_t)i * a.value_dim] : 0.0f;
+        state[(size_t)i * n + me] = mine && !at_start(s) ? from[(size_t)i * a.value_dim] : 0.0f;
     for (size_t row = s.first; row < (size_t)s.first + s.n; row++) {
         const float *x = a.x + row * a.x_stride, *work = a.work + (row * a.heads + h) * 2;
         const float decay = work[0], v = mine ? x[a.v + (size_t)h * a.value_dim + j] : 0.0f;
@@ -205,6 +205,6 @@ static __global__ void __launch_bounds__(THREADS) gate_norm_kernel(gate_norm_arg
 extern "C" cudaError_t gate_norm_launch(const struct launch *l, const void *args)
 {
     const gate_norm_args *a = (const gate_norm_args *)args;
-    return launch(gate_norm_kernel, dim3(a->rows, a->n / a->group), THREADS,
-                  WARPS * sizeof(float), l->stream, l->overlap, *a);
+    return launch(gate_norm_kernel, dim3(a->rows, a->n / a->group), THREADS, WARPS * sizeof(float),
+                  l->stream, l->overlap, *a);
 }

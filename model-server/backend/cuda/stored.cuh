@@ -1,5 +1,5 @@
-/* stored.cuh - single numbers of a matrix on the device (struct stored), for kernels that do not take
- * them by the fragment. */
+/* stored.cuh - single numbers of a matrix on the device (struct stored), for kernels that do not
+ * take them by the fragment. */
 #ifndef MODEL_SERVER_BACKEND_CUDA_STORED_CUH
 #define MODEL_SERVER_BACKEND_CUDA_STORED_CUH
 #include "model-server/backend/cuda/kernels.h"

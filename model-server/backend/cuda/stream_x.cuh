@@ -1,5 +1,5 @@
-/* stream_x.cuh - where linear_stream has its x from: rows of fp32, of 8 bits, or the norm of rows that
- * the block takes itself. */
+/* stream_x.cuh - where linear_stream has its x from: rows of fp32, of 8 bits, or the norm of rows
+ * that the block takes itself. */
 #ifndef MODEL_SERVER_BACKEND_CUDA_STREAM_X_CUH
 #define MODEL_SERVER_BACKEND_CUDA_STREAM_X_CUH
 #include "model-server/backend/cuda/linear_mma.cuh"
@@ -17,8 +17,8 @@ struct stream_rows {
     __device__ size_t y(uint32_t i) const { return list ? list[first + i] : first + i; }
 };
 
-/* A row of x as a lane's fragments: columns [k, k + 8) in 16 bits, or [k, k + 16) of 8 bits. Past the
- * end, and for rows that are not there: zeros. */
+/* A row of x as a lane's fragments: columns [k, k + 8) in 16 bits, or [k, k + 16) of 8 bits. Past
+ * the end, and for rows that are not there: zeros. */
 template <class F> struct x_rows {
     typedef typename F::T T;
     const float *x;
@@ -67,9 +67,9 @@ template <class F> struct x_norms {
     }
 };
 
-/* Every block has the norm of all rows, as norm_kernel() takes it, rounded for the product and padded
- * with zeros; one block for each row stores it in fp32 as well, for whoever else reads it. `sums`:
- * NORM_WARPS floats of shared memory. Complete behind a barrier. */
+/* Every block has the norm of all rows, as norm_kernel() takes it, rounded for the product and
+ * padded with zeros; one block for each row stores it in fp32 as well, for whoever else reads it.
+ * `sums`: NORM_WARPS floats of shared memory. Complete behind a barrier. */
 template <class F>
 static __device__ __forceinline__ void take_norms(const stream_args &s, unsigned char *room,
                                                   float *sums)

@@ -160,15 +160,15 @@ static void put(void *out, enum dtype to, int64_t at, float v)
         ((uint16_t *)out)[at] = to == DT_F16 ? f16_of_f32(v) : bf16_of_f32(v);
 }
 
-struct job {
+struct unpack_job {
     const struct stored_matrix *m;
     int64_t row, rows, col, cols;
     enum dtype to;
     void *out;
 };
 
-static void tile(const struct job *j, struct terms *x, int64_t row, uint32_t n_rows, int64_t col,
-                 uint32_t n_cols)
+static void tile(const struct unpack_job *j, struct terms *x, int64_t row, uint32_t n_rows,
+                 int64_t col, uint32_t n_cols)
 {
     const struct stored_matrix *m = j->m;
     const struct tensor *groups = m->t[STORED_GROUPS];
@@ -188,7 +188,7 @@ static void tile(const struct job *j, struct terms *x, int64_t row, uint32_t n_r
 static uint32_t at_most(int64_t n) { return (uint32_t)(n < STORED_TILE ? n : STORED_TILE); }
 
 /* Rows of a format that makes its numbers itself. */
-static void rows_of(const struct job *j, int64_t row, uint32_t n_rows)
+static void rows_of(const struct unpack_job *j, int64_t row, uint32_t n_rows)
 {
     enum { CHUNK = 1024 };
     float v[CHUNK];
@@ -204,7 +204,7 @@ static void rows_of(const struct job *j, int64_t row, uint32_t n_rows)
 /* Bands of STORED_TILE rows. */
 static void bands(void *arg, int thread, size_t begin, size_t end)
 {
-    const struct job *j = arg;
+    const struct unpack_job *j = arg;
     (void)thread;
     for (size_t i = begin; i < end; i++) {
         const int64_t r = (int64_t)i * STORED_TILE;
@@ -223,7 +223,7 @@ void stored_numbers(const struct stored_matrix *m, int64_t row, int64_t rows, in
                     int64_t cols, enum dtype to, void *out, const struct backend_ops *ops,
                     struct device *dev)
 {
-    struct job j = {m, row, rows, col, cols, to, out};
+    struct unpack_job j = {m, row, rows, col, cols, to, out};
     const size_t n = (size_t)(rows + STORED_TILE - 1) / STORED_TILE;
     if (ops->host_run)
         ops->host_run(dev, bands, &j, n);

@@ -173,7 +173,7 @@ static void read_gguf(struct config *c, const cJSON *q, struct stored *s)
     s->row_block = 1;
 }
 
-static const struct method {
+static const struct quant_method {
     const char *name;
     void (*read)(struct config *c, const cJSON *q, struct stored *s);
 } methods[] = {

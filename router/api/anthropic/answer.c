@@ -83,7 +83,7 @@ static void block_stop(struct buf *out, uint32_t index)
             index);
 }
 
-static void block_delta(struct buf *out, const struct reply_news *news)
+static void block_delta(struct buf *out, const struct reply_event *ev)
 {
     static const char *const words[][2] = {[REPLY_REASONING] = {"thinking_delta", "thinking"},
                                            [REPLY_CONTENT] = {"text_delta", "text"},
@@ -91,23 +91,23 @@ static void block_delta(struct buf *out, const struct reply_news *news)
     buf_fmt(out,
             "event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":%u,"
             "\"delta\":{\"type\":\"%s\",\"%s\":",
-            news->index, words[news->kind][0], words[news->kind][1]);
-    buf_json_str(out, news->text, news->n);
+            ev->index, words[ev->kind][0], words[ev->kind][1]);
+    buf_json_str(out, ev->text, ev->n);
     buf_str(out, "}}\n\n");
 }
 
-static void tell(struct call *c, bool ended)
+static void send_events(struct call *c, bool ended)
 {
     struct openai *o = c->state;
     const struct reply *r = chat_parts_reply(o, &c->gen[0]);
-    struct reply_news news;
-    while (reply_next(r, chat_parts_cursor(o, &c->gen[0]), ended, &news))
-        if (news.what == REPLY_OPENED)
-            block_start(&c->out, news.index, news.kind, news.call);
-        else if (news.what == REPLY_GREW)
-            block_delta(&c->out, &news);
+    struct reply_event ev;
+    while (reply_next(r, chat_parts_cursor(o, &c->gen[0]), ended, &ev))
+        if (ev.what == REPLY_OPENED)
+            block_start(&c->out, ev.index, ev.kind, ev.call);
+        else if (ev.what == REPLY_GREW)
+            block_delta(&c->out, &ev);
         else
-            block_stop(&c->out, news.index);
+            block_stop(&c->out, ev.index);
     c->out.oom |= r->oom;
 }
 
@@ -116,14 +116,14 @@ static void stream_token(struct call *c, struct generation *g, const struct gen_
     if (g->answer.n_tokens == 1)
         begin(c, g);
     chat_parts_take(c->state, g, ev);
-    tell(c, false);
+    send_events(c, false);
 }
 
 static void stream_finish(struct call *c)
 {
     const struct generation *g = &c->gen[0];
     struct buf *out = &c->out;
-    tell(c, true);
+    send_events(c, true);
     if (!chat_parts_reply(c->state, g)->n_pieces) { /* nothing was said: in one block */
         block_start(out, 0, REPLY_CONTENT, NULL);
         block_stop(out, 0);
@@ -147,20 +147,20 @@ static void collect_token(struct call *c, struct generation *g, const struct gen
     chat_parts_take(c->state, g, ev);
 }
 
-static void block(struct buf *out, const struct reply_news *news)
+static void block(struct buf *out, const struct reply_event *ev)
 {
-    if (news->kind == REPLY_CALL) {
+    if (ev->kind == REPLY_CALL) {
         struct buf input = BUF_INIT;
-        chat_call_object(news->call, &input);
-        tool_use(out, news->call);
+        chat_call_object(ev->call, &input);
+        tool_use(out, ev->call);
         buf_str(out, input.p ? input.p : "{}");
         out->oom |= input.oom;
         buf_free(&input);
     } else {
-        buf_str(out, news->kind == REPLY_CONTENT
+        buf_str(out, ev->kind == REPLY_CONTENT
                          ? "{\"type\":\"text\",\"text\":"
                          : "{\"type\":\"thinking\",\"signature\":\"\",\"thinking\":");
-        buf_json_str(out, news->text, news->n);
+        buf_json_str(out, ev->text, ev->n);
     }
     buf_ch(out, '}');
 }
@@ -171,15 +171,15 @@ static void finish(struct call *c)
     const struct generation *g = &c->gen[0];
     const struct reply *r = chat_parts_reply(o, g);
     struct reply_cursor at = {0};
-    struct reply_news news;
+    struct reply_event ev;
     struct buf *out = &c->out;
     head(out, o);
     buf_str(out, ",\"content\":[");
-    while (reply_next(r, &at, true, &news)) {
-        if (news.what != REPLY_CLOSED)
+    while (reply_next(r, &at, true, &ev)) {
+        if (ev.what != REPLY_CLOSED)
             continue;
-        buf_str(out, news.index ? "," : "");
-        block(out, &news);
+        buf_str(out, ev.index ? "," : "");
+        block(out, &ev);
     }
     buf_str(out, r->n_pieces ? "]," : "{\"type\":\"text\",\"text\":\"\"}],");
     stop_reason(out, o, g);
@@ -187,7 +187,7 @@ static void finish(struct call *c)
     usage(out, g, g->answer.n_tokens);
     buf_ch(out, '}');
     out->oom |= r->oom;
-    books_headers(c, 0, c->n_gen, true);
+    account_headers(c, 0, c->n_gen, true);
 }
 
 static const struct format as_object = {NULL, collect_token, finish, stream_error};

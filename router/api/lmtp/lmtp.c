@@ -51,9 +51,9 @@ static void stop_listening(struct lmtp *l)
     int64_t now = clock_ms();
     struct epoll_event none = {.events = 0, .data.ptr = &l->listen_fd};
     l->deaf = epoll_ctl(l->epoll_fd, EPOLL_CTL_MOD, l->listen_fd, &none) == 0;
-    if (l->told_full_ms && now - l->told_full_ms < FULL_MS)
+    if (l->warned_full_ms && now - l->warned_full_ms < FULL_MS)
         return;
-    l->told_full_ms = now;
+    l->warned_full_ms = now;
     LOG(LOG_WARN, "Out of file descriptors: new LMTP connections wait until others end (ulimit -n)",
         LOGI("connections", atomic_load(&l->n_peers)));
 }

@@ -53,7 +53,7 @@ struct stream {
     bool lost; /* an event could not be copied; scheduler thread only */
 };
 
-/* What a stream with a `session` has said, so that another connection can hear it again. It stays
+/* What a stream with a `session` has said, so that another connection can get it again. It stays
  * for --lmtp-grace after its stream ended, or lost its connection. */
 struct record {
     struct record *next, *prev;
@@ -79,7 +79,7 @@ struct preparation {
     struct peer *peer;        /* NULL: it has left; LMTP thread */
     struct preparation *next; /* among those of the peer that wait for a model */
     bool loading;             /* it waits for a model */
-    int64_t since_ms, told_ms;
+    int64_t since_ms, reported_ms;
     struct arena arena;
     struct lmtp_message m;
 };
@@ -118,8 +118,8 @@ struct lmtp {
     atomic_bool stop;
     struct peer *peers, *dead, *dirty;
     _Atomic uint32_t n_peers;
-    int64_t told_full_ms; /* the log knows that there are no descriptors; 0: never */
-    bool deaf;            /* the listening socket is not watched meanwhile */
+    int64_t warned_full_ms; /* the log knows that there are no descriptors; 0: never */
+    bool deaf;              /* the listening socket is not watched meanwhile */
     struct record *records;
     struct buf unheard;          /* an item that only a record takes */
     size_t kept;                 /* bytes of records whose streams have ended */
@@ -177,7 +177,7 @@ struct stream *stream_find(const struct peer *p, const struct lmtp_id *id);
 /* Takes the arena that `m` was parsed into. Errors are told to the client. */
 void stream_start(struct peer *p, struct edge *g, const struct lmtp_message *m, struct arena *a);
 void stream_refuse(struct peer *p, const struct lmtp_message *m, const struct err *e);
-void stream_listen(struct peer *p, struct stream *s); /* `p` is who hears it from now on */
+void stream_listen(struct peer *p, struct stream *s); /* `p` gets it from now on */
 void stream_fail(struct stream *s, const char *why);  /* its last item, and stream_cancel() */
 /* Its client is not told anything further, and its blocks are free within one step. */
 void stream_cancel(struct stream *s);

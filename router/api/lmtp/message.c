@@ -13,7 +13,7 @@ static void complain(struct lmtp_message *m, const char *field, const char *what
         err_set(&m->err, ERR_VALIDATION, "`%s` %s", field, what);
 }
 
-struct reader {
+struct message_reader {
     struct json_reader s;
     struct arena *arena;
     struct lmtp_message *m;
@@ -21,13 +21,13 @@ struct reader {
 
 /* ---------------------------------------------------------------- values */
 
-static bool is_null(struct reader *r)
+static bool is_null(struct message_reader *r)
 {
     return jr_next(&r->s) == JR_NULL && jr_skip(&r->s, NULL, NULL);
 }
 
 /* A number; false where there is none, and then the value was stepped over. */
-static bool number(struct reader *r, struct jr_number *out)
+static bool number(struct message_reader *r, struct jr_number *out)
 {
     *out = (struct jr_number){0};
     if (jr_next(&r->s) == JR_NUMBER)
@@ -36,7 +36,7 @@ static bool number(struct reader *r, struct jr_number *out)
     return false;
 }
 
-static void read_id(struct reader *r, struct lmtp_id *id)
+static void read_id(struct message_reader *r, struct lmtp_id *id)
 {
     const char *text = r->s.p;
     struct jr_number v;
@@ -63,7 +63,7 @@ static size_t count_members(const struct json_reader *s, char close)
     return n;
 }
 
-static const uint32_t *read_ids(struct reader *r, const char *field, uint32_t *n)
+static const uint32_t *read_ids(struct message_reader *r, const char *field, uint32_t *n)
 {
     struct jr_number v;
     *n = 0;
@@ -130,7 +130,7 @@ static bool plain_bias(struct json_reader *s, uint32_t *id, float *bias)
     return true;
 }
 
-static void read_bias(struct reader *r)
+static void read_bias(struct message_reader *r)
 {
     enum { LEAST = 6 }; /* bytes of a member and what parts it from the next: "1":0, */
     struct lmtp_message *m = r->m;
@@ -176,7 +176,7 @@ static void read_bias(struct reader *r)
     m->bias = bias;
 }
 
-static void read_real(struct reader *r, const char *field, double min, double max,
+static void read_real(struct message_reader *r, const char *field, double min, double max,
                       struct opt_f32 *out)
 {
     struct jr_number v;
@@ -191,7 +191,8 @@ static void read_real(struct reader *r, const char *field, double min, double ma
         *out = (struct opt_f32){true, (float)v.v};
 }
 
-static int64_t read_int(struct reader *r, const char *field, int64_t min, int64_t max, int64_t def)
+static int64_t read_int(struct message_reader *r, const char *field, int64_t min, int64_t max,
+                        int64_t def)
 {
     struct jr_number v;
     if (!number(r, &v) || !v.whole)
@@ -204,7 +205,7 @@ static int64_t read_int(struct reader *r, const char *field, int64_t min, int64_
 }
 
 /* NULL: none, or null. */
-static const char *read_string(struct reader *r, const char *field, size_t *n)
+static const char *read_string(struct message_reader *r, const char *field, size_t *n)
 {
     const char *out = NULL;
     *n = 0;
@@ -220,7 +221,7 @@ static const char *read_string(struct reader *r, const char *field, size_t *n)
     return out;
 }
 
-static const char *read_name(struct reader *r, const char *field)
+static const char *read_name(struct message_reader *r, const char *field)
 {
     size_t n = 0;
     const char *name = read_string(r, field, &n);
@@ -229,7 +230,7 @@ static const char *read_name(struct reader *r, const char *field)
     return name;
 }
 
-static bool read_flag(struct reader *r, const char *field)
+static bool read_flag(struct message_reader *r, const char *field)
 {
     if (is_null(r))
         return false;
@@ -240,7 +241,7 @@ static bool read_flag(struct reader *r, const char *field)
     return is;
 }
 
-static uint32_t read_seconds(struct reader *r, const char *field)
+static uint32_t read_seconds(struct message_reader *r, const char *field)
 {
     struct opt_f32 v;
     read_real(r, field, 0.001, 86400, &v);
@@ -248,7 +249,7 @@ static uint32_t read_seconds(struct reader *r, const char *field)
 }
 
 /* {"stream_id": the one to end} */
-static void read_data(struct reader *r)
+static void read_data(struct message_reader *r)
 {
     const char *key = NULL;
     size_t n = 0;
@@ -272,7 +273,7 @@ static bool is(const char *key, size_t n, const char *name)
     return strlen(name) == n && memcmp(key, name, n) == 0;
 }
 
-static void read_whole(struct reader *r, const char *field, int64_t min, int64_t max,
+static void read_whole(struct message_reader *r, const char *field, int64_t min, int64_t max,
                        struct opt_i64 *out)
 {
     *out = (struct opt_i64){!is_null(r), 0};
@@ -284,7 +285,7 @@ static void read_whole(struct reader *r, const char *field, int64_t min, int64_t
 #define READ_I32 read_whole
 
 /* Those of common/params.def. */
-static bool param_field(struct reader *r, const char *key, size_t n)
+static bool param_field(struct message_reader *r, const char *key, size_t n)
 {
 #define PARAM(kind, type, name, member, neutral, low, high, taken, words, tgi, openai, lmtp, ...)  \
     {                                                                                              \
@@ -302,7 +303,7 @@ static bool param_field(struct reader *r, const char *key, size_t n)
 }
 
 /* SCORE ignores all of these. */
-static bool sampling_field(struct reader *r, const char *key, size_t n)
+static bool sampling_field(struct message_reader *r, const char *key, size_t n)
 {
     struct lmtp_message *m = r->m;
     if (is(key, n, "temperature")) {
@@ -325,7 +326,7 @@ static bool sampling_field(struct reader *r, const char *key, size_t n)
 }
 
 /* What tokens a GENERATE, SCORE or BUFFER is about. */
-static bool token_field(struct reader *r, const char *key, size_t n)
+static bool token_field(struct message_reader *r, const char *key, size_t n)
 {
     struct lmtp_message *m = r->m;
     if (is(key, n, "prompt"))
@@ -349,7 +350,7 @@ static bool token_field(struct reader *r, const char *key, size_t n)
     return true;
 }
 
-static void read_tracestate(struct reader *r)
+static void read_tracestate(struct message_reader *r)
 {
     size_t n = 0;
     const char *state = read_string(r, "tracestate", &n);
@@ -358,7 +359,7 @@ static void read_tracestate(struct reader *r)
 }
 
 /* How a GENERATE or SCORE is served. */
-static bool stream_field(struct reader *r, const char *key, size_t n)
+static bool stream_field(struct message_reader *r, const char *key, size_t n)
 {
     struct lmtp_message *m = r->m;
     if (is(key, n, "return_text"))
@@ -376,7 +377,7 @@ static bool stream_field(struct reader *r, const char *key, size_t n)
     return true;
 }
 
-static void read_field(struct reader *r, const char *key, size_t n)
+static void read_field(struct message_reader *r, const char *key, size_t n)
 {
     struct lmtp_message *m = r->m;
     bool work = m->type == LMTP_GENERATE || m->type == LMTP_SCORE;
@@ -460,7 +461,7 @@ void lmtp_parse(const char *p, size_t n, struct arena *a, struct lmtp_message *m
     *m = (struct lmtp_message){
         .max_tokens = LMTP_DEFAULT_TOKENS, .top_logprobs = 1, .buffer_length = UINT32_MAX};
     m->type = type_of(p, n_type);
-    struct reader r = {.arena = a, .m = m};
+    struct message_reader r = {.arena = a, .m = m};
     if (m->type == LMTP_MALFORMED) {
         malformed(m, "a message is a type, a space and a JSON object");
         return;

@@ -1,5 +1,5 @@
 /* Streams that outlive their connection: what they said is kept for a while, and whoever knows
- * session and id may hear it again. */
+ * session and id may get it again. */
 #include "common/clock.h"
 #include "router/api/lmtp/lmtp_in.h"
 #include <stdlib.h>
@@ -168,7 +168,7 @@ void record_end_all(struct lmtp *l)
 
 /* ---------------------------------------------------------------- again */
 
-static void say_again(struct peer *p, const struct record *r, uint32_t from)
+static void send_again(struct peer *p, const struct record *r, uint32_t from)
 {
     for (uint32_t i = from; i < r->n; i++) {
         size_t at = begin_of(r, i), end = begin_of(r, i + 1);
@@ -207,5 +207,5 @@ void record_resume(struct peer *p, const struct lmtp_message *m)
         stream_listen(p, r->stream);
         r->expires_ms = INT64_MAX;
     }
-    say_again(p, r, m->from);
+    send_again(p, r, m->from);
 }

@@ -65,8 +65,9 @@ void stream_refuse(struct peer *p, const struct lmtp_message *m, const struct er
         peer_message(p, m->id.text, "error", e->msg);
         return;
     }
-    books_refused(p->lmtp->edge,
-                  &(struct books_stream){.id = m->id.text, .path = "/lmtp", .method = "LMTP"}, e);
+    account_refused(p->lmtp->edge,
+                    &(struct account_stream){.id = m->id.text, .path = "/lmtp", .method = "LMTP"},
+                    e);
     stream_spans_refused(p->lmtp->edge, m, e);
     item_error(peer_items(p), m->id.text, e->msg);
     peer_said(p);
@@ -205,7 +206,7 @@ static void end_item(struct stream *s, struct buf *out, size_t at)
         peer_said(s->peer);
 }
 
-static void say_error(struct stream *s, const char *text)
+static void send_error(struct stream *s, const char *text)
 {
     size_t at;
     struct buf *out = begin_item(s, &at);
@@ -227,7 +228,7 @@ static void remember(struct stream *s, uint32_t token)
         s->out[s->n_tokens] = token;
 }
 
-static void say_token(struct stream *s, const struct gen_event *ev)
+static void send_token(struct stream *s, const struct gen_event *ev)
 {
     struct lmtp_token t = {.id = s->id.text,
                            .token = ev->token.id,
@@ -248,7 +249,7 @@ static void say_token(struct stream *s, const struct gen_event *ev)
 
 /* One item for each scored token. Where the prompt is empty, nothing stands before the first: its
  * log-probability is 0 by convention. */
-static void say_scores(struct stream *s, const struct gen_event *ev)
+static void send_scores(struct stream *s, const struct gen_event *ev)
 {
     for (uint32_t i = s->n_prompt; i < ev->n_prefill; i++) {
         size_t at;
@@ -280,7 +281,7 @@ void stream_cancel(struct stream *s)
 
 void stream_fail(struct stream *s, const char *why)
 {
-    say_error(s, why);
+    send_error(s, why);
     stream_cancel(s);
 }
 
@@ -301,14 +302,14 @@ void stream_end_all(struct peer *p, const char *why)
 static void account(struct stream *s, const struct gen_event *ev)
 {
     const struct edge *g = s->edge;
-    struct books_stream b = {s->id.text, "/lmtp", "LMTP", NULL, &s->r, s->n_tokens};
+    struct account_stream b = {s->id.text, "/lmtp", "LMTP", NULL, &s->r, s->n_tokens};
     if (s->cancelled) {
-        books_left(g, &b);
+        account_left(g, &b);
     } else if (ev->type == GEN_ERROR) {
-        books_refused(g, &b, ev->err);
+        account_refused(g, &b, ev->err);
     } else {
         b.generated = ev->end->generated_tokens;
-        books_generation(g, &b, ev->end->finish);
+        account_generation(g, &b, ev->end->finish);
     }
 }
 
@@ -316,17 +317,17 @@ void stream_note(struct note *n)
 {
     struct stream *s = n->request->owner;
     const struct gen_event *ev = &n->event;
-    bool last = ev->type == GEN_ERROR || ev->end, heard = s->peer || s->record;
+    bool last = ev->type == GEN_ERROR || ev->end, listens = s->peer || s->record;
     if (last)
         account(s, ev);
-    if (heard && ev->type == GEN_ERROR)
-        say_error(s, ev->err->msg);
-    else if (heard && ev->type == GEN_PREFILL && s->score)
-        say_scores(s, ev);
-    else if (heard && ev->type == GEN_TOKEN && s->score)
-        say_error(s, "the model-server sends no log-probabilities of prompts");
-    else if (heard && ev->type == GEN_TOKEN)
-        say_token(s, ev);
+    if (listens && ev->type == GEN_ERROR)
+        send_error(s, ev->err->msg);
+    else if (listens && ev->type == GEN_PREFILL && s->score)
+        send_scores(s, ev);
+    else if (listens && ev->type == GEN_TOKEN && s->score)
+        send_error(s, "the model-server sends no log-probabilities of prompts");
+    else if (listens && ev->type == GEN_TOKEN)
+        send_token(s, ev);
     bool own = n == &s->last;
     if (last) {
         stream_spans_end(s, ev);

@@ -5,7 +5,7 @@
 enum { LOADING_MS = 1000 };
 
 /* MSG [{"stream_id", "status": "queued", "position"}], when that has changed. */
-static void tell_place(struct stream *s)
+static void send_place(struct stream *s)
 {
     uint32_t place = atomic_load_explicit(&s->r.place, memory_order_relaxed);
     if (!place || place == s->place)
@@ -26,17 +26,17 @@ static int64_t watch_one(struct stream *s, int64_t now)
     }
     if (!waits)
         return s->deadline_ms;
-    tell_place(s);
+    send_place(s);
     return now + LMTP_STATUS_MS < s->deadline_ms ? now + LMTP_STATUS_MS : s->deadline_ms;
 }
 
 /* MSG [{"stream_id", "status": "loading", "seconds"}], once a second. */
-static void tell_loading(struct preparation *q, int64_t now)
+static void send_loading(struct preparation *q, int64_t now)
 {
     struct buf b = BUF_INIT;
-    if (now < q->told_ms + LOADING_MS)
+    if (now < q->reported_ms + LOADING_MS)
         return;
-    q->told_ms = now;
+    q->reported_ms = now;
     buf_fmt(&b, "{\"stream_id\":%s,\"status\":\"loading\",\"seconds\":%lld}", q->m.id.text,
             (long long)(now - q->since_ms) / 1000);
     peer_raw_message(q->peer, &b);
@@ -51,8 +51,8 @@ static int64_t watch_loading(struct preparation *q, int64_t now)
     }
     if (!q->m.status)
         return q->m.deadline_ms;
-    tell_loading(q, now);
-    int64_t due = q->told_ms + LOADING_MS;
+    send_loading(q, now);
+    int64_t due = q->reported_ms + LOADING_MS;
     return due < q->m.deadline_ms ? due : q->m.deadline_ms;
 }
 

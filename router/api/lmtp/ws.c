@@ -15,8 +15,8 @@ struct ws {
     size_t share;         /* bytes that this read may still take */
     enum wire_close code; /* what to close with, once all else is sent; 0: nothing */
     const char *why;
-    bool told; /* of a client that broke the protocol */
-    bool gone; /* the socket is at its end, or broken */
+    bool reported; /* of a client that broke the protocol */
+    bool gone;     /* the socket is at its end, or broken */
 };
 
 static ssize_t recv_some(wslay_event_context_ptr ctx, uint8_t *buf, size_t len, int flags,
@@ -74,9 +74,9 @@ static void on_message(wslay_event_context_ptr ctx, const struct wslay_event_on_
 
 static void log_fault(struct ws *w, uint16_t code, const char *what)
 {
-    if (!w->told)
+    if (!w->reported)
         LOG(LOG_INFO, "WebSocket closed", LOGI("code", code), LOGS("error", what));
-    w->told = true;
+    w->reported = true;
 }
 
 /* wslay closes without a code when the header of a frame is wrong in itself (a long control frame,
@@ -119,7 +119,7 @@ static const char *fault(uint16_t code)
     }
 }
 
-static void tell_fault(struct ws *w)
+static void send_fault(struct ws *w)
 {
     uint16_t code =
         wslay_event_get_close_sent(w->ctx) ? wslay_event_get_status_code_sent(w->ctx) : 0;
@@ -141,7 +141,7 @@ static int ws_write(struct wire *wire)
         if (wslay_event_send(w->ctx) != 0)
             return -1;
     }
-    tell_fault(w);
+    send_fault(w);
     bool over = !wslay_event_want_write(w->ctx) &&
                 (wslay_event_get_close_sent(w->ctx) || !wslay_event_get_write_enabled(w->ctx));
     return over ? -1 : 0;

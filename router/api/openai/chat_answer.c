@@ -69,9 +69,9 @@ static void stream_token(struct call *c, struct generation *g, const struct gen_
         openai_usage(out, c);
     else
         buf_str(out, "null");
-    if (!o->told_prompt)
+    if (!o->sent_prompt)
         openai_prompt_ids(out, o, g);
-    o->told_prompt = true;
+    o->sent_prompt = true;
     buf_str(out, "}\n\n");
 }
 
@@ -138,7 +138,7 @@ static void finish(struct call *c)
     openai_prompt_ids(&c->out, c->state, &c->gen[0]);
     openai_prompt_logprobs(&c->out, c->state, &c->gen[0]);
     buf_ch(&c->out, '}');
-    books_headers(c, 0, c->n_gen, true);
+    account_headers(c, 0, c->n_gen, true);
 }
 
 static void take_prefill(struct call *c, struct generation *g, const struct gen_event *ev)

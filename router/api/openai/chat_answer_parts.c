@@ -151,7 +151,7 @@ static void call_delta(struct buf *out, struct chat_part *p, const struct reply_
     p->arguments = call->arguments.len;
 }
 
-static bool is_news(const struct chat_part *p)
+static bool has_text(const struct chat_part *p)
 {
     return p->calls < p->reply.n_calls &&
            (!p->opened || p->reply.calls[p->calls].arguments.len > p->arguments);
@@ -161,7 +161,7 @@ static bool call_deltas(struct buf *out, struct chat_part *p)
 {
     bool any = false;
     while (p->calls < p->reply.n_calls) {
-        if (is_news(p)) {
+        if (has_text(p)) {
             buf_str(out, p->old ? ",\"function_call\":" : any ? "," : ",\"tool_calls\":[");
             call_delta(out, p, &p->reply.calls[p->calls]);
             any = true;
@@ -182,7 +182,7 @@ bool chat_parts_delta(struct openai *o, const struct generation *g, struct buf *
     const struct reply *r = &p->reply;
     bool content = r->content.len > p->content;
     bool reasoning = r->reasoning.len > p->reasoning && !p->hide_reasoning;
-    bool calls = p->calls < r->n_calls && (is_news(p) || p->calls + 1 < r->n_calls);
+    bool calls = p->calls < r->n_calls && (has_text(p) || p->calls + 1 < r->n_calls);
     buf_str(out, "\"role\":\"assistant\"");
     if (content || !(reasoning || calls))
         member(out, "content", &r->content, p->content);

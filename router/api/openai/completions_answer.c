@@ -203,7 +203,7 @@ static void finish(struct call *c)
     buf_str(out, "],\"usage\":");
     openai_usage(out, c);
     buf_ch(out, '}');
-    books_headers(c, 0, c->n_gen, false);
+    account_headers(c, 0, c->n_gen, false);
 }
 
 const struct format completions_object = {take_prefill, collect_token, finish, openai_error_event};

@@ -160,7 +160,7 @@ struct openai *openai_parse(struct call *c, struct body *b, const char *id_prefi
         o->continuous_usage = body_bool(b, so, "continuous_usage_stats", false);
     }
     o->special_text = !body_opt_bool(b, root, "skip_special_tokens", true);
-    o->tell_ids = body_opt_bool(b, root, "return_token_ids", false);
+    o->with_token_ids = body_opt_bool(b, root, "return_token_ids", false);
     o->ids_as_text = body_opt_bool(b, root, "return_tokens_as_token_ids", false);
     o->keep_stop = body_opt_bool(b, root, "include_stop_str_in_output", false);
     read_choices(c, b, root, o);
@@ -220,7 +220,7 @@ void openai_text(struct openai *o, const struct generation *g, const struct gen_
     struct stop_trim *t = &o->seq[g->index].trim;
     bool eos = ev->end && ev->end->finish == FINISH_EOS;
     bool special = ev->token.special && (!o->special_text || eos);
-    if (o->tell_ids)
+    if (o->with_token_ids)
         buf_fmt(&o->seq[g->index].ids, o->seq[g->index].ids.len ? ",%u" : "%u", ev->token.id);
     if (o->echo_text && g->answer.n_tokens == 1)
         buf_str(out, o->echo_text);
@@ -235,7 +235,7 @@ void openai_text(struct openai *o, const struct generation *g, const struct gen_
 void openai_token_ids(struct buf *out, struct openai *o, const struct generation *g)
 {
     struct buf *ids = &o->seq[g->index].ids;
-    if (!o->tell_ids)
+    if (!o->with_token_ids)
         return;
     buf_str(out, ",\"token_ids\":[");
     buf_add(out, ids->p ? ids->p : "", ids->len);
@@ -246,7 +246,7 @@ void openai_token_ids(struct buf *out, struct openai *o, const struct generation
 
 void openai_prompt_ids(struct buf *out, const struct openai *o, const struct generation *g)
 {
-    if (!o->tell_ids)
+    if (!o->with_token_ids)
         return;
     buf_str(out, ",\"prompt_token_ids\":[");
     for (uint32_t i = 0; i < g->r.n_ids; i++)

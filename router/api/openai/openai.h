@@ -10,7 +10,7 @@ struct openai_sequence {
     struct buf text;            /* not streaming: what the client gets */
     struct buf logprobs;        /* not streaming: items of the logprobs, as the route wants them */
     struct buf prompt_logprobs; /* items of the list */
-    struct buf ids;             /* with tell_ids: of the tokens not told yet, with commas */
+    struct buf ids;             /* with with_token_ids: of the tokens not told yet, with commas */
     struct buf lists[3];        /* completions: token_logprobs, top_logprobs, text_offset */
     size_t chars;               /* Unicode characters before the next token, for text_offset */
 };
@@ -21,8 +21,8 @@ struct openai { /* the state of a call; in its arena */
     bool stream, include_usage, continuous_usage;
     bool logprobs, echo;
     bool special_text;     /* special tokens are told as text (skip_special_tokens is false) */
-    bool told_prompt;      /* streamed: the prompt's ids have been */
-    bool tell_ids;         /* return_token_ids: choices carry the ids of their tokens */
+    bool sent_prompt;      /* streamed: the prompt's ids have been */
+    bool with_token_ids;   /* return_token_ids: choices carry the ids of their tokens */
     bool ids_as_text;      /* return_tokens_as_token_ids: logprobs name tokens by their ids */
     bool keep_stop;        /* include_stop_str_in_output */
     const char *echo_text; /* chat: what the answer goes on from, told in front of it */

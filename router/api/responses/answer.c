@@ -18,52 +18,52 @@ enum item_kind { ITEM_REASONING, ITEM_MESSAGE, ITEM_FUNCTION, ITEM_CUSTOM };
 
 /* A call of a custom tool is one of a function that stands for it, or the whole content, where the
  * content was constrained to its input. */
-static enum item_kind kind_of(const struct openai *o, const struct reply_news *news)
+static enum item_kind kind_of(const struct openai *o, const struct reply_event *ev)
 {
-    if (news->kind == REPLY_REASONING)
+    if (ev->kind == REPLY_REASONING)
         return ITEM_REASONING;
-    if (news->kind == REPLY_CONTENT)
+    if (ev->kind == REPLY_CONTENT)
         return o->responses->forced ? ITEM_CUSTOM : ITEM_MESSAGE;
-    return responses_is_custom(o->responses, news->call->name) ? ITEM_CUSTOM : ITEM_FUNCTION;
+    return responses_is_custom(o->responses, ev->call->name) ? ITEM_CUSTOM : ITEM_FUNCTION;
 }
 
 static bool has_part(enum item_kind kind) { return kind == ITEM_REASONING || kind == ITEM_MESSAGE; }
 
-static void item_id(struct buf *out, const struct openai *o, const struct reply_news *news)
+static void item_id(struct buf *out, const struct openai *o, const struct reply_event *ev)
 {
     static const char *const prefixes[] = {[ITEM_REASONING] = "rs",
                                            [ITEM_MESSAGE] = "msg",
                                            [ITEM_FUNCTION] = "fc",
                                            [ITEM_CUSTOM] = "ctc"};
-    buf_fmt(out, "\"%s_%s_%u\"", prefixes[kind_of(o, news)], strchr(o->id, '_') + 1, news->index);
+    buf_fmt(out, "\"%s_%s_%u\"", prefixes[kind_of(o, ev)], strchr(o->id, '_') + 1, ev->index);
 }
 
 /* The text of a custom tool's call, quoted. */
-static void input(struct buf *out, const struct reply_news *news)
+static void input(struct buf *out, const struct reply_event *ev)
 {
     struct buf text = BUF_INIT;
-    if (news->call)
-        responses_input(news->call, &text);
+    if (ev->call)
+        responses_input(ev->call, &text);
     else
-        buf_add(&text, news->text, news->n);
+        buf_add(&text, ev->text, ev->n);
     buf_json_str(out, text.p ? text.p : "", text.len);
     out->oom |= text.oom;
     buf_free(&text);
 }
 
-static void custom_item(struct buf *out, const struct openai *o, const struct reply_news *news,
+static void custom_item(struct buf *out, const struct openai *o, const struct reply_event *ev,
                         bool begun)
 {
     buf_str(out, "\"type\":\"custom_tool_call\",\"call_id\":");
-    if (news->call)
-        string(out, news->call->id);
+    if (ev->call)
+        string(out, ev->call->id);
     else /* nine letters and digits, as others are */
         buf_fmt(out, "\"%.9s\"", strchr(o->id, '_') + 1);
     buf_str(out, ",\"name\":");
-    string(out, news->call ? news->call->name : o->responses->forced);
+    string(out, ev->call ? ev->call->name : o->responses->forced);
     buf_str(out, ",\"input\":");
     if (begun)
-        input(out, news);
+        input(out, ev);
     else
         buf_str(out, "\"\"");
     buf_ch(out, '}');
@@ -74,7 +74,7 @@ static void logprobs(struct buf *out, const struct openai *o, const char *text, 
 {
     const struct reply *r = o->responses->reply;
     buf_str(out, ",\"logprobs\":");
-    text_tokens_tell(&o->responses->tokens, n ? (size_t)(text - r->content.p) : 0, n, out);
+    text_tokens_print(&o->responses->tokens, n ? (size_t)(text - r->content.p) : 0, n, out);
 }
 
 /* {"type":"output_text", ...}: the one part of a message, or of reasoning. */
@@ -91,34 +91,34 @@ static void part(struct buf *out, const struct openai *o, enum reply_kind kind, 
 }
 
 /* `status`: in_progress (nothing is in it yet), completed, incomplete. */
-static void item(struct buf *out, const struct openai *o, const struct reply_news *news,
+static void item(struct buf *out, const struct openai *o, const struct reply_event *ev,
                  const char *status)
 {
     bool begun = strcmp(status, "in_progress") != 0;
     buf_str(out, "{\"id\":");
-    item_id(out, o, news);
+    item_id(out, o, ev);
     buf_fmt(out, ",\"status\":\"%s\",", status);
-    if (kind_of(o, news) == ITEM_CUSTOM) {
-        custom_item(out, o, news, begun);
+    if (kind_of(o, ev) == ITEM_CUSTOM) {
+        custom_item(out, o, ev, begun);
         return;
     }
-    if (news->kind == REPLY_CALL) {
-        buf_fmt(out, "\"type\":\"function_call\",\"call_id\":\"%s\",\"name\":", news->call->id);
-        string(out, news->call->name);
+    if (ev->kind == REPLY_CALL) {
+        buf_fmt(out, "\"type\":\"function_call\",\"call_id\":\"%s\",\"name\":", ev->call->id);
+        string(out, ev->call->name);
         buf_str(out, ",\"arguments\":");
-        buf_json_str(out, news->text, begun ? news->n : 0);
+        buf_json_str(out, ev->text, begun ? ev->n : 0);
         buf_ch(out, '}');
         return;
     }
-    buf_str(out, news->kind == REPLY_CONTENT
+    buf_str(out, ev->kind == REPLY_CONTENT
                      ? "\"type\":\"message\",\"role\":\"assistant\",\"content\":["
                      : "\"type\":\"reasoning\",\"summary\":[],\"content\":[");
     if (begun)
-        part(out, o, news->kind, news->text, news->n);
+        part(out, o, ev->kind, ev->text, ev->n);
     buf_str(out, "]}");
 }
 
-static const struct reply_news no_text = {.kind = REPLY_CONTENT, .text = ""};
+static const struct reply_event no_text = {.kind = REPLY_CONTENT, .text = ""};
 
 /* Only the last piece can have been cut. */
 static const char *item_status(const struct openai *o, const struct generation *g, uint32_t index)
@@ -132,12 +132,12 @@ static void output(struct buf *out, const struct openai *o, const struct generat
 {
     const struct reply *r = chat_parts_reply(o, g);
     struct reply_cursor at = {0};
-    struct reply_news news;
-    while (reply_next(r, &at, true, &news)) {
-        if (news.what != REPLY_CLOSED)
+    struct reply_event ev;
+    while (reply_next(r, &at, true, &ev)) {
+        if (ev.what != REPLY_CLOSED)
             continue;
-        buf_str(out, news.index ? "," : "");
-        item(out, o, &news, item_status(o, g, news.index));
+        buf_str(out, ev.index ? "," : "");
+        item(out, o, &ev, item_status(o, g, ev.index));
     }
     if (!r->n_pieces) /* nothing was said: in one message */
         item(out, o, &no_text, item_status(o, g, 0));
@@ -216,103 +216,103 @@ static void of_response(struct call *c, const char *type, bool ended)
     event_end(c);
 }
 
-static void of_item(struct call *c, const char *type, const struct reply_news *news,
+static void of_item(struct call *c, const char *type, const struct reply_event *ev,
                     const char *status)
 {
     event(c, type);
-    buf_fmt(&c->out, ",\"output_index\":%u,\"item\":", news->index);
-    item(&c->out, c->state, news, status);
+    buf_fmt(&c->out, ",\"output_index\":%u,\"item\":", ev->index);
+    item(&c->out, c->state, ev, status);
     event_end(c);
 }
 
 /* An event about the inside of an item, up to its last member. */
-static void inside(struct call *c, const char *type, const struct reply_news *news)
+static void inside(struct call *c, const char *type, const struct reply_event *ev)
 {
     event(c, type);
-    buf_fmt(&c->out, ",\"output_index\":%u,\"item_id\":", news->index);
-    item_id(&c->out, c->state, news);
-    if (has_part(kind_of(c->state, news)))
+    buf_fmt(&c->out, ",\"output_index\":%u,\"item_id\":", ev->index);
+    item_id(&c->out, c->state, ev);
+    if (has_part(kind_of(c->state, ev)))
         buf_str(&c->out, ",\"content_index\":0");
 }
 
-static void of_part(struct call *c, const char *type, const struct reply_news *news, size_t n)
+static void of_part(struct call *c, const char *type, const struct reply_event *ev, size_t n)
 {
-    inside(c, type, news);
+    inside(c, type, ev);
     buf_str(&c->out, ",\"part\":");
-    part(&c->out, c->state, news->kind, news->text, n);
+    part(&c->out, c->state, ev->kind, ev->text, n);
     event_end(c);
 }
 
 /* The text of an item: what is new of it (`delta`), or all of it. */
-static void of_text(struct call *c, const struct reply_news *news, bool delta)
+static void of_text(struct call *c, const struct reply_event *ev, bool delta)
 {
     static const char *const types[][2] = {
         [REPLY_REASONING] = {"response.reasoning_text.done", "response.reasoning_text.delta"},
         [REPLY_CONTENT] = {"response.output_text.done", "response.output_text.delta"},
         [REPLY_CALL] = {"response.function_call_arguments.done",
                         "response.function_call_arguments.delta"}};
-    inside(c, types[news->kind][delta], news);
-    if (news->kind == REPLY_CONTENT)
-        logprobs(&c->out, c->state, news->text, news->n);
-    if (news->kind == REPLY_CALL && !delta) {
+    inside(c, types[ev->kind][delta], ev);
+    if (ev->kind == REPLY_CONTENT)
+        logprobs(&c->out, c->state, ev->text, ev->n);
+    if (ev->kind == REPLY_CALL && !delta) {
         buf_str(&c->out, ",\"name\":");
-        string(&c->out, news->call->name);
+        string(&c->out, ev->call->name);
     }
-    buf_str(&c->out, delta                      ? ",\"delta\":"
-                     : news->kind == REPLY_CALL ? ",\"arguments\":"
-                                                : ",\"text\":");
-    buf_json_str(&c->out, news->text, news->n);
+    buf_str(&c->out, delta                    ? ",\"delta\":"
+                     : ev->kind == REPLY_CALL ? ",\"arguments\":"
+                                              : ",\"text\":");
+    buf_json_str(&c->out, ev->text, ev->n);
     event_end(c);
 }
 
 /* The input of a custom tool: as it comes where it is the content, at its end where it is decoded
  * from a function's arguments. */
-static void of_input(struct call *c, const struct reply_news *news)
+static void of_input(struct call *c, const struct reply_event *ev)
 {
-    const bool done = news->what == REPLY_CLOSED;
-    if (done ? news->call != NULL && news->n > 0 : news->call == NULL) {
-        inside(c, "response.custom_tool_call_input.delta", news);
+    const bool done = ev->what == REPLY_CLOSED;
+    if (done ? ev->call != NULL && ev->n > 0 : ev->call == NULL) {
+        inside(c, "response.custom_tool_call_input.delta", ev);
         buf_str(&c->out, ",\"delta\":");
-        input(&c->out, news);
+        input(&c->out, ev);
         event_end(c);
     }
     if (done) {
-        inside(c, "response.custom_tool_call_input.done", news);
+        inside(c, "response.custom_tool_call_input.done", ev);
         buf_str(&c->out, ",\"input\":");
-        input(&c->out, news);
+        input(&c->out, ev);
         event_end(c);
     }
 }
 
-static void tell_one(struct call *c, const struct reply_news *news)
+static void send_event(struct call *c, const struct reply_event *ev)
 {
     const struct openai *o = c->state;
-    const enum item_kind kind = kind_of(o, news);
+    const enum item_kind kind = kind_of(o, ev);
     const bool text = has_part(kind);
-    if (kind == ITEM_CUSTOM && news->what != REPLY_OPENED)
-        of_input(c, news);
-    else if (news->what == REPLY_GREW) {
-        of_text(c, news, true);
-    } else if (news->what == REPLY_OPENED) {
-        of_item(c, "response.output_item.added", news, "in_progress");
+    if (kind == ITEM_CUSTOM && ev->what != REPLY_OPENED)
+        of_input(c, ev);
+    else if (ev->what == REPLY_GREW) {
+        of_text(c, ev, true);
+    } else if (ev->what == REPLY_OPENED) {
+        of_item(c, "response.output_item.added", ev, "in_progress");
         if (text)
-            of_part(c, "response.content_part.added", news, 0);
+            of_part(c, "response.content_part.added", ev, 0);
     } else {
-        of_text(c, news, false);
+        of_text(c, ev, false);
         if (text)
-            of_part(c, "response.content_part.done", news, news->n);
+            of_part(c, "response.content_part.done", ev, ev->n);
     }
-    if (news->what == REPLY_CLOSED)
-        of_item(c, "response.output_item.done", news, item_status(o, &c->gen[0], news->index));
+    if (ev->what == REPLY_CLOSED)
+        of_item(c, "response.output_item.done", ev, item_status(o, &c->gen[0], ev->index));
 }
 
-static void tell(struct call *c, bool ended)
+static void send_events(struct call *c, bool ended)
 {
     struct openai *o = c->state;
     const struct reply *r = chat_parts_reply(o, &c->gen[0]);
-    struct reply_news news;
-    while (reply_next(r, chat_parts_cursor(o, &c->gen[0]), ended, &news))
-        tell_one(c, &news);
+    struct reply_event ev;
+    while (reply_next(r, chat_parts_cursor(o, &c->gen[0]), ended, &ev))
+        send_event(c, &ev);
     c->out.oom |= r->oom;
 }
 
@@ -331,7 +331,7 @@ static void stream_token(struct call *c, struct generation *g, const struct gen_
         of_response(c, "response.in_progress", false);
     }
     take(c, g, ev);
-    tell(c, false);
+    send_events(c, false);
 }
 
 static void keep_ended(struct call *c)
@@ -352,13 +352,13 @@ static void keep_failed(struct call *c, const struct err *e)
 static void stream_finish(struct call *c)
 {
     const struct generation *g = &c->gen[0];
-    struct reply_news none = no_text;
-    tell(c, true);
+    struct reply_event none = no_text;
+    send_events(c, true);
     if (!chat_parts_reply(c->state, g)->n_pieces) {
         none.what = REPLY_OPENED;
-        tell_one(c, &none);
+        send_event(c, &none);
         none.what = REPLY_CLOSED;
-        tell_one(c, &none);
+        send_event(c, &none);
     }
     const bool cut = !strcmp(status_of(c), "incomplete");
     of_response(c, cut ? "response.incomplete" : "response.completed", true);
@@ -389,7 +389,7 @@ static void finish(struct call *c)
     if (c->detached)
         return;
     responses_object(&c->out, c, status_of(c), NULL);
-    books_headers(c, 0, c->n_gen, true);
+    account_headers(c, 0, c->n_gen, true);
 }
 
 static const struct format as_object = {NULL, collect_token, finish, stream_error, keep_failed};

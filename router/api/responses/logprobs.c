@@ -76,7 +76,7 @@ static uint32_t first(const struct text_tokens *t, size_t at)
     return low;
 }
 
-void text_tokens_tell(const struct text_tokens *t, size_t from, size_t n, struct buf *out)
+void text_tokens_print(const struct text_tokens *t, size_t from, size_t n, struct buf *out)
 {
     buf_ch(out, '[');
     for (uint32_t i = first(t, from), last = first(t, from + n); i < last; i++) {

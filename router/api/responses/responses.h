@@ -26,7 +26,7 @@ void text_tokens_add(struct text_tokens *t, const struct openai *o, const struct
 /* For chat_parts_watch(). */
 void text_tokens_watch(void *of, const struct reply *r, size_t n);
 /* The items of content[from, from + n), with brackets. */
-void text_tokens_tell(const struct text_tokens *t, size_t from, size_t n, struct buf *out);
+void text_tokens_print(const struct text_tokens *t, size_t from, size_t n, struct buf *out);
 void text_tokens_free(struct text_tokens *t);
 
 struct responses {    /* what the formats need besides the generations; in the call's arena */

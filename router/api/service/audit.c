@@ -10,7 +10,7 @@
 
 enum { KINDS = 16, NAME = 32 };
 
-struct kind {
+struct audit_kind {
     char name[NAME];
     uint32_t n;
 };
@@ -28,7 +28,7 @@ static void kind_of(const char *target, char name[NAME])
     snprintf(name, NAME, "%.*s", (int)n, from);
 }
 
-static void count(struct kind *kinds, const char *name)
+static void count(struct audit_kind *kinds, const char *name)
 {
     for (int i = 0; i < KINDS; i++) {
         if (!kinds[i].n)
@@ -42,7 +42,7 @@ static void count(struct kind *kinds, const char *name)
 
 void audit_descriptors(struct buf *out)
 {
-    struct kind kinds[KINDS] = {0};
+    struct audit_kind kinds[KINDS] = {0};
     struct rlimit limit = {0};
     uint32_t open = 0;
     DIR *dir = opendir("/proc/self/fd");

@@ -3,7 +3,7 @@
 #include "router/http/route.h"
 #include <string.h>
 
-static void tell(struct buf *out, const char *name, const struct buf *text)
+static void put_text(struct buf *out, const char *name, const struct buf *text)
 {
     buf_str(out, name);
     buf_json_str(out, text->p ? text->p : "", text->len);
@@ -30,10 +30,10 @@ static int work(struct call *c, struct err *e)
         return -1;
     buf_reserve(&text, 0);
     tokenizer_decode(c->edge->tokenizer, ids, n, skip, &text);
-    tell(&c->out, "{\"text\":", &text);
+    put_text(&c->out, "{\"text\":", &text);
     if (!strcmp(key, "tokens")) { /* what vLLM and llama.cpp call it */
-        tell(&c->out, ",\"prompt\":", &text);
-        tell(&c->out, ",\"content\":", &text);
+        put_text(&c->out, ",\"prompt\":", &text);
+        put_text(&c->out, ",\"content\":", &text);
     }
     buf_ch(&c->out, '}');
     c->out.oom |= text.oom;

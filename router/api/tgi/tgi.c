@@ -238,7 +238,7 @@ static void finish(struct call *c)
         buf_ch(out, '}');
     }
     buf_ch(out, '}');
-    books_headers(c, best, 1, true);
+    account_headers(c, best, 1, true);
 }
 
 static void finish_array(struct call *c) /* POST / answers with a list of one */

@@ -78,7 +78,7 @@ static bool come_back(uint32_t i, struct seq_spec *spec)
     *spec = q->spec;
     spec->prompt = r.tokens[i];
     spec->n_prompt = known(i);
-    spec->n_said = q->n_got;
+    spec->n_generated = q->n_got;
     spec->blocks = t->ids;
     spec->n_blocks = t->told = t->n;
     spec->cache_len = t->swapped;
@@ -221,7 +221,7 @@ static void a_stop_text_goes_on(void **state)
     memcpy(tokens, v[0].prompt, n * 4);
     memcpy(tokens + n, v[0].alone, 6 * 4);
     struct seq_spec again = v[0].spec;
-    again.prompt = tokens, again.n_prompt = n + 6, again.n_said = 6;
+    again.prompt = tokens, again.n_prompt = n + 6, again.n_generated = 6;
     again.stops = stops, again.n_stops = 1;
     assert_int_equal(engine_prefill(g, 1, &again, 1, NULL, NULL, &a, &e), 0);
     assert_int_equal(a.out->n_gen, 1);
@@ -391,10 +391,10 @@ static void nonsense_cannot_go_on(void **state)
         ask(&v[i], i, 4, false);
         specs[i] = v[i].spec;
     }
-    specs[0].n_said = specs[0].n_prompt; /* no prompt is left */
-    specs[1].n_said = MAX_NEW;           /* has had all */
+    specs[0].n_generated = specs[0].n_prompt; /* no prompt is left */
+    specs[1].n_generated = MAX_NEW;           /* has had all */
     specs[2].prompt = (uint32_t[]){1, 2, EOS, 3};
-    specs[2].n_prompt = 4, specs[2].n_said = 2, specs[2].ignore_eos = false; /* had ended */
+    specs[2].n_prompt = 4, specs[2].n_generated = 2, specs[2].ignore_eos = false; /* had ended */
     assert_int_equal(engine_prefill(g, 1, specs, 3, NULL, NULL, &a, &e), 0);
     for (int i = 0; i < 2; i++)
         assert_non_null(strstr(a.out->gen[i].seq->error, "cannot have been generated before"));

@@ -301,12 +301,12 @@ static void summary(struct reply *r, struct buf *out)
 /* All that is new, each piece in brackets: "[R reasoning][C content][f arguments]". */
 static void tell(struct reply *r, struct reply_cursor *at, bool ended, struct buf *out)
 {
-    struct reply_news news;
-    while (reply_next(r, at, ended, &news))
-        if (news.what == REPLY_OPENED)
-            buf_fmt(out, "[%s ", news.call ? news.call->name : news.kind ? "C" : "R");
-        else if (news.what == REPLY_GREW)
-            buf_add(out, news.text, news.n);
+    struct reply_event event;
+    while (reply_next(r, at, ended, &event))
+        if (event.what == REPLY_OPENED)
+            buf_fmt(out, "[%s ", event.call ? event.call->name : event.kind ? "C" : "R");
+        else if (event.what == REPLY_GREW)
+            buf_add(out, event.text, event.n);
         else
             buf_ch(out, ']');
 }
@@ -316,16 +316,16 @@ static void check_pieces(struct reply *r, const struct buf *told)
 {
     struct buf whole = BUF_INIT;
     struct reply_cursor at = {0};
-    struct reply_news news;
+    struct reply_event event;
     size_t content = 0, reasoning = 0, calls = 0;
     tell(r, &at, true, &whole);
     assert_true(whole.len == told->len && (!told->len || !memcmp(whole.p, told->p, told->len)));
     at = (struct reply_cursor){0};
-    while (reply_next(r, &at, true, &news))
-        if (news.what == REPLY_CLOSED) {
-            calls += news.kind == REPLY_CALL;
-            content += news.kind == REPLY_CONTENT ? news.n : 0;
-            reasoning += news.kind == REPLY_REASONING ? news.n : 0;
+    while (reply_next(r, &at, true, &event))
+        if (event.what == REPLY_CLOSED) {
+            calls += event.kind == REPLY_CALL;
+            content += event.kind == REPLY_CONTENT ? event.n : 0;
+            reasoning += event.kind == REPLY_REASONING ? event.n : 0;
         }
     assert_true(calls == r->n_calls && content == r->content.len && reasoning == r->reasoning.len);
     buf_free(&whole);

@@ -28,7 +28,7 @@ static struct served_adapters *three(void)
     return s;
 }
 
-static bool init_books(struct adapter_books *b)
+static bool init_books(struct adapter_accounts *b)
 {
     struct served_adapters *s = three();
     const bool ok = adapters_init(b, s, 3);
@@ -38,7 +38,7 @@ static bool init_books(struct adapter_books *b)
 
 struct rig {
     struct kv_blocks *kv;
-    struct adapter_books adapters;
+    struct adapter_accounts adapters;
     struct policy p;
     struct joiner out[MAX];
     uint64_t next_order;
@@ -559,7 +559,7 @@ static void adapters_run_while_there_is_room_for_them(void **state)
 
 static void names_of_adapters_get_numbers(void **state)
 {
-    struct adapter_books b;
+    struct adapter_accounts b;
     char name[16];
     (void)state;
     assert_true(init_books(&b));
@@ -580,7 +580,7 @@ static void names_of_adapters_get_numbers(void **state)
 
 static void a_list_is_replaced_and_the_counts_stay(void **state)
 {
-    struct adapter_books b;
+    struct adapter_accounts b;
     struct adapter_shelf shelf;
     struct served_adapter again = {.name = "two", .path = "/other", .pages = 3};
     (void)state;

@@ -1,4 +1,4 @@
-/* Blocks that come as they are needed: who grows, who makes way, and how he comes back.
+/* Blocks that come as they are needed: which sequence grows, which is preempted, how it resumes.
  *
  * All of it goes to the shards with the next step, which does it first, in the order of `struct
  * edits`. A request that leaves gives its blocks back at once: whoever gets them writes them after
@@ -38,7 +38,7 @@ static void moves_put(struct moves *m, uint32_t block, uint32_t slot)
     m->slots.v[m->slots.n++] = slot;
 }
 
-void yield_free(struct scheduler *s)
+void preempt_free(struct scheduler *s)
 {
     struct u32_list *all[] = {&s->out_moves.blocks, &s->out_moves.slots, &s->in_moves.blocks,
                               &s->in_moves.slots};
@@ -71,7 +71,7 @@ static bool add_drafts(struct scheduler *s, struct wire_edits *x)
     return v != NULL;
 }
 
-const struct wire_edits *yield_edits(struct scheduler *s, struct wire_edits *x)
+const struct wire_edits *preempt_edits(struct scheduler *s, struct wire_edits *x)
 {
     struct seq **grown = NULL;
     uint32_t n_saves = 0;
@@ -87,7 +87,7 @@ const struct wire_edits *yield_edits(struct scheduler *s, struct wire_edits *x)
                              .in = wire_of(&s->in_moves)};
     for (uint32_t i = 0; s->grows && i < s->n_running; i++) {
         struct seq *q = s->running[i];
-        if (q->n_told == q->kv.len)
+        if (q->n_blocks_sent == q->kv.len)
             continue;
         if (!grown && !(grown = RPC_NEW(&s->out, struct seq *, s->n_running)))
             return NULL;
@@ -97,15 +97,15 @@ const struct wire_edits *yield_edits(struct scheduler *s, struct wire_edits *x)
     return add_drafts(s, x) ? x : NULL;
 }
 
-void yield_told(struct scheduler *s)
+void preempt_edits_done(struct scheduler *s)
 {
     for (uint32_t i = 0; i < s->n_running; i++)
-        s->running[i]->n_told = s->running[i]->kv.len;
+        s->running[i]->n_blocks_sent = s->running[i]->kv.len;
     if (kv_cells(s->kv))
         cells_saved(kv_cells(s->kv));
 }
 
-void yield_sent(struct scheduler *s)
+void preempt_edits_sent(struct scheduler *s)
 {
     s->n_leave = s->n_saves = 0;
     moves_reset(&s->out_moves);
@@ -113,7 +113,7 @@ void yield_sent(struct scheduler *s)
 }
 
 /* ------------------------------------------------------------------ the swap region */
-void yield_drop_swap(struct scheduler *s, struct seq *q)
+void preempt_drop_swap(struct scheduler *s, struct seq *q)
 {
     swap_give(&s->swap, q->slots, q->n_slots);
     free(q->slots);
@@ -122,13 +122,13 @@ void yield_drop_swap(struct scheduler *s, struct seq *q)
     q->waiter.swap_from = q->waiter.swap_to = 0;
 }
 
-void yield_forget_swap(struct scheduler *s)
+void preempt_forget_swap(struct scheduler *s)
 {
     if (swap_used(&s->swap) == 0)
         return;
     for (size_t i = 0; i < sizeof(s->known.bucket) / sizeof(s->known.bucket[0]); i++)
         for (struct seq *q = s->known.bucket[i]; q; q = q->chain)
-            yield_drop_swap(s, q);
+            preempt_drop_swap(s, q);
     moves_reset(&s->out_moves);
 }
 
@@ -163,7 +163,7 @@ static bool swap_out(struct scheduler *s, struct seq *q)
     return true;
 }
 
-void yield_swap_in(struct scheduler *s, struct seq *q)
+void preempt_swap_in(struct scheduler *s, struct seq *q)
 {
     uint32_t bt = s->peer.block_size, from = q->waiter.swap_from / bt;
     uint32_t hits = q->kv.n_sealed, n = from + q->n_slots;
@@ -174,13 +174,16 @@ void yield_swap_in(struct scheduler *s, struct seq *q)
         sched_count(s, M_SWAPPED_BLOCKS, "in", n > hits ? n - hits : 0);
     }
     if (q->n_slots)
-        yield_drop_swap(s, q);
+        preempt_drop_swap(s, q);
 }
 
-bool yield_room(struct scheduler *s) { return moves_room(&s->in_moves, swap_used(&s->swap)); }
+bool preempt_lists_fit(struct scheduler *s)
+{
+    return moves_room(&s->in_moves, swap_used(&s->swap));
+}
 
-/* ------------------------------------------------------------------ making way */
-void yield_wait(struct scheduler *s, struct seq *q)
+/* ------------------------------------------------------------------ preemption */
+void preempt_reserve(struct scheduler *s, struct seq *q)
 {
     uint32_t want = q->n_tokens + s->peer.block_size; /* it grows soon: not in its first steps */
     q->waiter.key.n = q->n_tokens;
@@ -200,16 +203,16 @@ static bool leave_room(struct scheduler *s)
     return true;
 }
 
-void yield_return(struct scheduler *s, struct seq *q)
+void preempt_requeue(struct scheduler *s, struct seq *q)
 {
     assert(q->n_computed <= q->n_tokens);
-    q->n_yielded++;
+    q->n_preempted++;
     sched_unlist(s, q);
     kv_release(s->kv, &q->kv, q->tokens, q->n_computed);
     policy_leaves(&s->policy, &q->waiter);
-    q->n_computed = q->n_told = 0;
+    q->n_computed = q->n_blocks_sent = 0;
     q->state = SEQ_WAITING;
-    yield_wait(s, q);
+    preempt_reserve(s, q);
     policy_return(&s->policy, &q->waiter);
 }
 
@@ -222,7 +225,7 @@ static void preempt(struct scheduler *s, struct seq *q)
     bool swapped = s->swap.n > 0 && !scored && swap_out(s, q);
     sched_count(s, M_PREEMPTIONS, swapped ? "swap" : "recompute", 1);
     s->leave[s->n_leave++] = q->id;
-    yield_return(s, q);
+    preempt_requeue(s, q);
 }
 
 static struct seq *last_in_rank(struct scheduler *s)
@@ -243,7 +246,7 @@ static uint32_t tokens_needed(const struct seq *q)
 }
 
 /* Drafts of the next step and of the one behind it lie where tokens may come to lie. They get what
- * is left over, and nobody makes way for them. */
+ * is left over; nothing is preempted for them. */
 static void room_for_drafts(struct scheduler *s)
 {
     for (uint32_t i = 0; i < s->n_running; i++) {
@@ -294,7 +297,7 @@ static void keep_states(struct scheduler *s)
     }
 }
 
-bool yield_turn(struct scheduler *s)
+bool preempt_turn(struct scheduler *s)
 {
     bool any = false;
     if (kv_cells(s->kv))

@@ -1,11 +1,11 @@
-/* comm_tcp_meet.c - ranks of several machines find each other.
+/* comm_tcp_rendezvous.c - ranks of several machines find each other.
  *
  * Rank 0 listens at the address that all were given. Each other rank connects, proves that it
  * belongs to the cluster, says who it is (struct hello) and where it listens itself, and waits.
  * When all are there, rank 0 answers everybody with the group's number and the addresses of all
  * (struct welcome), or with the reason why there will be no group. Then rank r connects to the
  * ranks below it and accepts those above; the number tells them from ranks of another group.
- * Connections that prove nothing are dropped and do not count (comm_tcp_lobby.c). */
+ * Connections that prove nothing are dropped and do not count (comm_tcp_accept.c). */
 #include "common/clock.h"
 #include "common/log.h"
 #include "model-server/comm/comm_tcp_link.h"
@@ -24,8 +24,8 @@
 #define HELLO_MAGIC UINT64_C(0x32305043544d4f43) /* "COMTCP02"; another byte order is no rank */
 
 enum { RETRY_MS = 100, CONNECT_MS = 3000, HELLO_MS = 3000, SLACK_MS = 5000, BACKLOG = 512 };
-/* A name is looked up again after so long; a wait is logged every SAY_MS. */
-enum { RESOLVE_MS = 1000, SAY_MS = 5000 };
+/* A name is looked up again after so long; a wait is logged every LOG_WAIT_MS. */
+enum { RESOLVE_MS = 1000, LOG_WAIT_MS = 5000 };
 
 struct door {
     char address[TCP_NAME];
@@ -42,8 +42,8 @@ struct meeting {
     struct tcp *t;
     const char *host;
     int port;
-    struct lobby *lobby;
-    int64_t end_ms, said_ms; /* said_ms: when the log last heard what is waited for */
+    struct acceptor *acceptor;
+    int64_t end_ms, logged_ms; /* logged_ms: when the log last said what is waited for */
     struct door doors[TCP_MAX_WORLD];
 };
 
@@ -80,13 +80,13 @@ static int connect_once(const struct addrinfo *a, int ms)
     return -1;
 }
 
-/* What a start-up waits for, every SAY_MS. */
-static void say_wait(struct meeting *m, const char *what, const char *why)
+/* What a start-up waits for, every LOG_WAIT_MS. */
+static void log_wait(struct meeting *m, const char *what, const char *why)
 {
     const int64_t now = clock_ms();
-    if (now - m->said_ms < SAY_MS)
+    if (now - m->logged_ms < LOG_WAIT_MS)
         return;
-    m->said_ms = now;
+    m->logged_ms = now;
     LOG(LOG_INFO, "waiting", LOGS("for", what), LOGS("why", why),
         LOGI("seconds_left", m->end_ms > now ? (m->end_ms - now) / 1000 : 0));
 }
@@ -109,7 +109,7 @@ static int resolve(struct meeting *m, const char *host, int port, struct addrinf
     snprintf(what, sizeof(what), "an address of %.100s (--master-addr)", host);
     while ((rc = getaddrinfo(host, service, &hints, out)) && may_resolve_later(rc) &&
            clock_ms() + RESOLVE_MS < m->end_ms) {
-        say_wait(m, what, gai_strerror(rc));
+        log_wait(m, what, gai_strerror(rc));
         usleep(RESOLVE_MS * 1000);
     }
     if (rc == 0)
@@ -185,7 +185,7 @@ static struct hello my_hello(const struct tcp *t, uint64_t group, uint32_t port)
     return h;
 }
 
-static int open_own_door(struct meeting *m, int fd, uint32_t *port, struct err *e);
+static int open_own_listener(struct meeting *m, int fd, uint32_t *port, struct err *e);
 
 /* One try: 0, or as link_introduce(). `group` 0: to rank 0, which learns where this rank listens.
  */
@@ -193,7 +193,7 @@ static int introduce_once(struct meeting *m, struct tcp_peer *p, uint64_t group,
 {
     uint32_t port = 0;
     names_of(p->fd, NULL, p->name);
-    if (!group && open_own_door(m, p->fd, &port, e))
+    if (!group && open_own_listener(m, p->fd, &port, e))
         return LINK_REFUSED;
     struct hello h = my_hello(m->t, group, port);
     return link_introduce(p, m->t->cluster, &h, m->end_ms, e);
@@ -222,7 +222,7 @@ static int introduce(struct meeting *m, const char *host, int port, int rank, ui
         struct tcp_peer p = {.fd = connect_any(all)};
         if (p.fd < 0) {
             why = errno;
-            say_wait(m, what, strerror(why));
+            log_wait(m, what, strerror(why));
             usleep(RETRY_MS * 1000);
             continue;
         }
@@ -277,22 +277,22 @@ static int first_missing(const struct tcp *t, int from, int *missing)
 
 /* Waits for a rank that has proved itself while those who are here stay: 1 there is, 0 time is
  * over, -1 one has gone. Ranks from `from` on are to come. */
-static int wait_at_door(struct meeting *m, int from, struct guest *g, struct err *e)
+static int wait_for_connection(struct meeting *m, int from, struct candidate *g, struct err *e)
 {
-    struct pollfd fds[TCP_MAX_WORLD + 1 + MAX_GUESTS];
+    struct pollfd fds[TCP_MAX_WORLD + 1 + MAX_CANDIDATES];
     const struct tcp *t = m->t;
     const int world = t->comm.world;
-    while (!lobby_turn(m->lobby, g)) {
-        const int64_t now = clock_ms(), due = lobby_deadline(m->lobby);
+    while (!acceptor_turn(m->acceptor, g)) {
+        const int64_t now = clock_ms(), due = acceptor_deadline(m->acceptor);
         int64_t left = m->end_ms - now;
         if (left <= 0)
             return 0;
-        left = left < SAY_MS ? left : SAY_MS;
+        left = left < LOG_WAIT_MS ? left : LOG_WAIT_MS;
         if (due && due - now < left)
             left = due > now ? due - now : 0;
         for (int r = 0; r < world; r++)
             fds[r] = (struct pollfd){t->peers[r].fd, POLLRDHUP, 0};
-        int n = poll(fds, (nfds_t)(world + lobby_poll(m->lobby, fds + world)), (int)left);
+        int n = poll(fds, (nfds_t)(world + acceptor_poll(m->acceptor, fds + world)), (int)left);
         if (n < 0 && errno != EINTR)
             return err_sys(e, "poll");
         for (int r = 0; n > 0 && r < world; r++)
@@ -303,7 +303,7 @@ static int wait_at_door(struct meeting *m, int from, struct guest *g, struct err
         char what[96];
         snprintf(what, sizeof(what), "rank %d of machine %d%s", first,
                  first / (world / t->comm.nodes), missing > 1 ? " and others" : "");
-        say_wait(m, what, "it has not connected yet");
+        log_wait(m, what, "it has not connected yet");
     }
     return 1;
 }
@@ -323,16 +323,16 @@ static int gather_ranks(struct meeting *m, struct err *e)
 {
     struct tcp *t = m->t;
     for (int here = 1; here < t->comm.world;) {
-        struct guest g;
-        int ready = wait_at_door(m, 1, &g, e);
+        struct candidate g;
+        int ready = wait_for_connection(m, 1, &g, e);
         if (ready <= 0)
             return ready ? -1 : nobody_came(t, 1, e);
         if (judge(t, &g.hello, g.p.name, e)) {
-            lobby_verdict(m->lobby, &g, e->msg);
+            acceptor_verdict(m->acceptor, &g, e->msg);
             link_close(&g.p);
             return -1;
         }
-        if (lobby_verdict(m->lobby, &g, NULL)) { /* it will come again */
+        if (acceptor_verdict(m->acceptor, &g, NULL)) { /* it will come again */
             link_close(&g.p);
             continue;
         }
@@ -345,7 +345,7 @@ static int gather_ranks(struct meeting *m, struct err *e)
     return 0;
 }
 
-/* The doors of all, or why not, to those who are here. */
+/* The addresses of all, or why not, to those who are here. */
 static int answer_all(struct meeting *m, const struct err *refusal, struct err *e)
 {
     struct welcome w = {.magic = HELLO_MAGIC};
@@ -365,12 +365,12 @@ static int answer_all(struct meeting *m, const struct err *refusal, struct err *
     return 0;
 }
 
-static int open_front_door(struct meeting *m, struct err *e)
+static int open_listener(struct meeting *m, struct err *e)
 {
     struct addrinfo *all;
     if (resolve(m, m->host, m->port, &all, e))
         return -1;
-    int *listener = &m->lobby->listener;
+    int *listener = &m->acceptor->listener;
     for (struct addrinfo *a = all; a && *listener < 0; a = a->ai_next) {
         *listener = listen_at(a->ai_addr, a->ai_addrlen);
         if (*listener < 0 && errno == EADDRNOTAVAIL) { /* behind a translation: any address */
@@ -388,7 +388,7 @@ static int open_front_door(struct meeting *m, struct err *e)
 static int host_meeting(struct meeting *m, struct err *e)
 {
     struct err ignored = ERR_INIT;
-    if (open_front_door(m, e))
+    if (open_listener(m, e))
         return -1;
     if (gather_ranks(m, e)) {
         answer_all(m, e, &ignored);
@@ -399,21 +399,21 @@ static int host_meeting(struct meeting *m, struct err *e)
 
 /* ---------------------------------------------------------------- the others */
 
-/* A door on the address by which rank 0 is reached; its port in *port. */
-static int open_own_door(struct meeting *m, int fd, uint32_t *port, struct err *e)
+/* A listener on the address by which rank 0 is reached; its port in *port. */
+static int open_own_listener(struct meeting *m, int fd, uint32_t *port, struct err *e)
 {
     struct sockaddr_storage a = {0};
     socklen_t n = sizeof(a);
-    if (m->lobby->listener >= 0) /* of a former try, which reached rank 0 by another address */
-        close(m->lobby->listener);
-    m->lobby->listener = -1;
+    if (m->acceptor->listener >= 0) /* of a former try, which reached rank 0 by another address */
+        close(m->acceptor->listener);
+    m->acceptor->listener = -1;
     if (getsockname(fd, (void *)&a, &n))
         return err_sys(e, "own address");
     uint16_t *at = a.ss_family == AF_INET6 ? &((struct sockaddr_in6 *)&a)->sin6_port
                                            : &((struct sockaddr_in *)&a)->sin_port;
     *at = 0;
-    if ((m->lobby->listener = listen_at((void *)&a, n)) < 0 ||
-        getsockname(m->lobby->listener, (void *)&a, &n))
+    if ((m->acceptor->listener = listen_at((void *)&a, n)) < 0 ||
+        getsockname(m->acceptor->listener, (void *)&a, &n))
         return err_sys(e, "listening for other ranks");
     *port = ntohs(*at);
     return 0;
@@ -445,15 +445,15 @@ static int let_in(struct meeting *m, uint64_t group, struct err *e)
 {
     struct tcp *t = m->t;
     for (int r = t->comm.rank + 1; r < t->comm.world;) {
-        struct guest g;
+        struct candidate g;
         struct err why = ERR_INIT;
-        int ready = wait_at_door(m, t->comm.rank + 1, &g, e);
+        int ready = wait_for_connection(m, t->comm.rank + 1, &g, e);
         if (ready <= 0)
             return ready ? -1 : nobody_came(t, t->comm.rank + 1, e);
         bool other = g.hello.group != group || judge(t, &g.hello, g.p.name, &why);
         if (other)
             LOG(LOG_WARN, "Connection dropped: a rank of another group", LOGS("address", g.p.name));
-        if (lobby_verdict(m->lobby, &g, other ? "this is another group" : NULL) || other) {
+        if (acceptor_verdict(m->acceptor, &g, other ? "this is another group" : NULL) || other) {
             link_close(&g.p);
             continue;
         }
@@ -474,18 +474,18 @@ static int join_meeting(struct meeting *m, struct err *e)
 
 int tcp_meet(struct tcp *t, const char *host, int port, struct err *e)
 {
-    struct lobby *lobby = malloc(sizeof(*lobby));
+    struct acceptor *acceptor = malloc(sizeof(*acceptor));
     struct meeting m = {.t = t,
                         .host = host,
                         .port = port,
-                        .lobby = lobby,
-                        .said_ms = clock_ms(),
+                        .acceptor = acceptor,
+                        .logged_ms = clock_ms(),
                         .end_ms = clock_ms() + t->timeout_ms};
-    if (!lobby)
+    if (!acceptor)
         return err_nomem(e);
-    lobby_open(lobby, t->cluster);
+    acceptor_open(acceptor, t->cluster);
     int rc = t->comm.rank ? join_meeting(&m, e) : host_meeting(&m, e);
-    lobby_close(lobby);
-    free(lobby);
+    acceptor_close(acceptor);
+    free(acceptor);
     return rc;
 }

@@ -1,7 +1,7 @@
-/* comm_tcp_greet.h - what both sides of a greeting share. Private to comm_tcp_link.c (the guest)
- * and comm_tcp_lobby.c (the listener). */
-#ifndef MODEL_SERVER_COMM_COMM_TCP_GREET_H
-#define MODEL_SERVER_COMM_COMM_TCP_GREET_H
+/* comm_tcp_handshake.h - what both sides of a greeting share. Private to comm_tcp_link.c (the
+ * candidate) and comm_tcp_accept.c (the listener). */
+#ifndef MODEL_SERVER_COMM_COMM_TCP_HANDSHAKE_H
+#define MODEL_SERVER_COMM_COMM_TCP_HANDSHAKE_H
 #include "model-server/comm/comm_tcp_link.h"
 
 #define GREETING_MAGIC                                                                             \
@@ -21,12 +21,12 @@ struct verdict {
 };
 
 /* The proof for a message of n bytes: nobody else's, and not of another connection. */
-static inline int greet_mac(const struct cluster *c, const char *what, const uint8_t *listener,
-                            const uint8_t *guest, const void *msg, size_t n,
-                            uint8_t out[CLUSTER_MAC])
+static inline int handshake_mac(const struct cluster *c, const char *what, const uint8_t *listener,
+                                const uint8_t *candidate, const void *msg, size_t n,
+                                uint8_t out[CLUSTER_MAC])
 {
     const struct cluster_part parts[] = {
-        {listener, CLUSTER_NONCE}, {guest, CLUSTER_NONCE}, {msg, n}};
+        {listener, CLUSTER_NONCE}, {candidate, CLUSTER_NONCE}, {msg, n}};
     return cluster_mac(c, what, parts, 3, out);
 }
 

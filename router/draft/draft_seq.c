@@ -1,10 +1,10 @@
-#include "router/draft/twin.h"
+#include "router/draft/draft_seq.h"
 #include <assert.h>
 #include <stdlib.h>
 
-struct twin *twin_new(struct seq *q)
+struct draft_seq *draft_seq_new(struct seq *q)
 {
-    struct twin *t = calloc(1, sizeof(*t));
+    struct draft_seq *t = calloc(1, sizeof(*t));
     struct gen_request first = {.ids = q->tokens, .n_ids = q->n_prompt};
     first.params.max_new_tokens = q->cap_tokens - q->n_prompt;
     if (t && !(t->own = seq_new(&first, q->id, 0))) {
@@ -16,18 +16,18 @@ struct twin *twin_new(struct seq *q)
     t->own->req = NULL; /* until it joins */
     t->q = q;
     t->n_known = q->n_prompt;
-    twin_follow(t);
+    draft_seq_follow(t);
     return t;
 }
 
-void twin_free(struct twin *t)
+void draft_seq_free(struct draft_seq *t)
 {
     seq_free(t->own);
     free(t);
 }
 
 /* What `own` has from position p on is not what q has. */
-static void cut(struct twin *t, uint32_t p)
+static void cut(struct draft_seq *t, uint32_t p)
 {
     t->own->n_tokens = p;
     t->wrong |= t->n_there > p;
@@ -35,7 +35,7 @@ static void cut(struct twin *t, uint32_t p)
     t->ended = false;
 }
 
-void twin_follow(struct twin *t)
+void draft_seq_follow(struct draft_seq *t)
 {
     for (; t->n_known < t->q->n_tokens; t->n_known++) {
         const uint32_t p = t->n_known, id = t->q->tokens[p];
@@ -46,7 +46,7 @@ void twin_follow(struct twin *t)
     }
 }
 
-void twin_push(struct twin *t, uint32_t id, bool last)
+void draft_seq_push(struct draft_seq *t, uint32_t id, bool last)
 {
     if (t->wrong)
         return;
@@ -64,7 +64,7 @@ void twin_push(struct twin *t, uint32_t id, bool last)
     }
 }
 
-void twin_join(struct twin *t)
+void draft_seq_join(struct draft_seq *t)
 {
     const struct gen_params *p = &t->q->req->params;
     assert(t->q->req && t->own->n_tokens > 0);
@@ -79,9 +79,9 @@ void twin_join(struct twin *t)
     t->own->kv.n_cached = t->n_kv < t->n_there - 1 ? t->n_kv : t->n_there - 1;
 }
 
-void twin_reset(struct twin *t)
+void draft_seq_reset(struct draft_seq *t)
 {
     t->n_kv = t->n_there = 0;
     t->wrong = t->ended = false;
-    t->state = TWIN_OUT;
+    t->state = DRAFT_SEQ_OUT;
 }

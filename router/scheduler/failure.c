@@ -11,13 +11,13 @@
 
 enum { HEALTH_TIMEOUT_MS = 5000 };
 
-void trouble_forget(struct scheduler *s)
+void forget_kv(struct scheduler *s)
 {
     kv_forget(s->kv);
-    yield_forget_swap(s);
+    preempt_forget_swap(s);
 }
 
-void trouble_fail(struct scheduler *s, struct seq *q, const struct err *cause, int64_t now)
+void fail_request(struct scheduler *s, struct seq *q, const struct err *cause, int64_t now)
 {
     assert(cause->kind != ERR_NONE);
     if (!q->req)
@@ -27,26 +27,26 @@ void trouble_fail(struct scheduler *s, struct seq *q, const struct err *cause, i
     deliver_error(&s->deliver, q, cause, now);
 }
 
-void trouble_fail_all(struct scheduler *s, const struct err *cause)
+void fail_running(struct scheduler *s, const struct err *cause)
 {
     int64_t now = clock_ns();
     for (uint32_t i = 0; i < s->n_running; i++) {
-        trouble_fail(s, s->running[i], cause, now);
+        fail_request(s, s->running[i], cause, now);
         s->running[i]->state = SEQ_LEAVING;
     }
     s->must_clear = s->n_running > 0 || s->batch[0].live || s->batch[1].live;
 }
 
-void trouble_fail_everything(struct scheduler *s, const struct err *why)
+void fail_everything(struct scheduler *s, const struct err *why)
 {
     int64_t now = clock_ns();
-    trouble_fail_all(s, why);
+    fail_running(s, why);
     follow_fail_all(s, why);
     for (struct waiter *w; (w = policy_any(&s->policy));) {
         struct seq *q = CONTAINER_OF(w, struct seq, waiter);
         policy_remove(&s->policy, &q->waiter);
-        trouble_fail(s, q, why, now);
-        sched_bury(s, q);
+        fail_request(s, q, why, now);
+        sched_drop(s, q);
     }
 }
 
@@ -61,7 +61,7 @@ static struct err during(const struct err *cause)
 
 /* The requests that were to join are out. Those that ran go on if the shards still agree about
  * them: every rank has answered and none did the step. FilterBatch will tell whether the old batch
- * is still there (TGI's server has thrown it away, ours has not); if not, trouble_clean() has the
+ * is still there (TGI's server has thrown it away, ours has not); if not, on_clean_failed() has the
  * rest. */
 static void prefill_failed(struct scheduler *s, const struct err *e)
 {
@@ -70,7 +70,7 @@ static void prefill_failed(struct scheduler *s, const struct err *e)
     bool merged = s->batch[into].live;
     assert(s->call == CALL_PREFILL);
     for (uint32_t i = 0; i < s->n_joining; i++) {
-        trouble_fail(s, s->joining[i], e, now);
+        fail_request(s, s->joining[i], e, now);
         s->joining[i]->gone = true;
     }
     step_join(s, into);
@@ -78,7 +78,7 @@ static void prefill_failed(struct scheduler *s, const struct err *e)
     if (!merged) /* ClearCache(id) follows; clearing what is not there is fine */
         s->batch[into] = (struct held_batch){true, {.id = s->next_batch_id - 1}};
     else if (!fan_refused(&s->fan))
-        trouble_fail_all(s, e);
+        fail_running(s, e);
 }
 
 static bool may_return(const struct scheduler *s)
@@ -92,77 +92,77 @@ static bool replaced(const struct scheduler *s)
     return may_return(s) && (s->why_lost[0] || fan_lost_rank(&s->fan) >= 0);
 }
 
-bool trouble_doubtful(const struct scheduler *s)
+bool failure_is_doubtful(const struct scheduler *s)
 {
     struct err e = ERR_INIT;
     return may_return(s) && !replaced(s) && fan_error(&s->fan, &e) != 0;
 }
 
-void trouble_step(struct scheduler *s, const struct err *cause)
+void on_step_failed(struct scheduler *s, const struct err *cause)
 {
     bool prefill = s->call == CALL_PREFILL;
     sched_count(s, M_BATCH_INFERENCE_FAILURE, prefill ? "prefill" : "decode", 1);
     s->suspect = s->probe_due = true;
     if (replaced(s)) {
         step_join(s, s->call_batch);
-        rejoin_part(s, cause->msg);
+        rejoin_close(s, cause->msg);
         return;
     }
     struct err e = during(cause);
     bool broke = fan_lost_rank(&s->fan) >= 0;
-    yield_forget_swap(s); /* what this call was to put there may be missing */
+    preempt_forget_swap(s); /* what this call was to put there may be missing */
     if (prefill)
         prefill_failed(s, &e);
     if (!prefill || broke)
-        trouble_fail_all(s, &e);
+        fail_running(s, &e);
     if (broke) {
         s->must_clear = true;
-        trouble_forget(s);
+        forget_kv(s);
     }
 }
 
-void trouble_clean(struct scheduler *s, const struct err *cause)
+void on_clean_failed(struct scheduler *s, const struct err *cause)
 {
     if (s->call == CALL_CLEAR_ALL || replaced(s)) {
-        trouble_lose(s, cause->msg);
+        on_shard_lost(s, cause->msg);
         return;
     }
     struct err e = during(cause);
     s->suspect = s->probe_due = true;
-    trouble_fail_all(s, &e);
+    fail_running(s, &e);
     s->must_clear = true;
     if (fan_lost_rank(&s->fan) >= 0)
-        trouble_forget(s);
+        forget_kv(s);
 }
 
-void trouble_over(struct scheduler *s)
+void on_call_succeeded(struct scheduler *s)
 {
     s->suspect = s->probe_due = false;
     atomic_store(&s->o.status->answered_ns, clock_ns());
 }
 
-void trouble_lose(struct scheduler *s, const char *why)
+void on_shard_lost(struct scheduler *s, const char *why)
 {
     if (may_return(s))
-        rejoin_part(s, why);
+        rejoin_close(s, why);
     else
-        trouble_end(s, why);
+        failure_end(s, why);
 }
 
-void trouble_end(struct scheduler *s, const char *why)
+void failure_end(struct scheduler *s, const char *why)
 {
     struct err e = ERR_INIT;
     if (s->lost)
         return;
     s->lost = true;
     err_set(&e, ERR_GENERATION, "Request failed during generation: %s", why);
-    trouble_fail_everything(s, &e);
+    fail_everything(s, &e);
     changes_fail(s, why);
     s->must_clear = false;
     s->batch[0].live = s->batch[1].live = false;
     while (s->n_running > 0) /* nobody is left to write their blocks */
         sched_remove(s, s->running[s->n_running - 1]);
-    trouble_forget(s);
+    forget_kv(s);
     LOG(LOG_ERROR, "shard lost", LOGS("error", why));
     if (s->on_lost && !s->stopping)
         s->on_lost(s->on_lost_arg, why);
@@ -174,7 +174,7 @@ static void on_health(struct fan *f)
     struct scheduler *s = f->arg;
     struct err e = ERR_INIT;
     int rc = fan_error(f, &e);
-    if (s->bond != BOND_HELD) {
+    if (s->link_state != LINK_CONNECTED) {
         /* of those that are gone */
     } else if (rc == 0) {
         atomic_store(&s->o.status->answered_ns, clock_ns());
@@ -182,7 +182,7 @@ static void on_health(struct fan *f)
         s->suspect = s->probe_due = true;
         LOG(LOG_WARN, "health check failed", LOGS("error", e.msg));
         if (fan_lost_rank(f) >= 0 && s->call == CALL_NONE) {
-            trouble_lose(s, e.msg);
+            on_shard_lost(s, e.msg);
         } else if (fan_lost_rank(f) >= 0) { /* the call that is out first: it holds blocks */
             snprintf(s->why_lost, sizeof(s->why_lost), "%s", e.msg);
             fan_cancel(&s->fan);
@@ -200,7 +200,7 @@ void sched_probe(struct scheduler *s)
     bool deaf = s->call != CALL_NONE && !s->peer.takes_input_ids;
     if (deaf)
         atomic_store(&s->o.status->answered_ns, clock_ns());
-    else if (!s->health.busy && !s->lost && !s->stopping && s->bond == BOND_HELD)
+    else if (!s->health.busy && !s->lost && !s->stopping && s->link_state == LINK_CONNECTED)
         fan_call(&s->health, SHARD_HEALTH, &ask.base, HEALTH_TIMEOUT_MS, false);
     sched_turn(s);
     sched_end_turn(s);
@@ -209,10 +209,10 @@ void sched_probe(struct scheduler *s)
 static void on_break(void *arg, uint32_t rank)
 {
     struct scheduler *s = arg;
-    if (s->bond != BOND_HELD)
+    if (s->link_state != LINK_CONNECTED)
         return;
     LOG(LOG_WARN, "the connection to a shard broke", LOGI("rank", rank));
-    trouble_forget(s); /* whoever answers next may be somebody else */
+    forget_kv(s); /* whoever answers next may be somebody else */
     s->suspect = s->probe_due = true;
     /* A call that is out may have succeeded; the next one would meet somebody else. */
     char why[128]; /* as a call that fails by it says */
@@ -221,7 +221,7 @@ static void on_break(void *arg, uint32_t rank)
     if (may_return(s) && s->call != CALL_NONE)
         snprintf(s->why_lost, sizeof(s->why_lost), "%s", why);
     else if (may_return(s))
-        trouble_lose(s, why);
+        on_shard_lost(s, why);
     else if (s->call == CALL_NONE) /* a call that is out notices by itself */
         s->must_clear = true;
     sched_turn(s);
@@ -234,7 +234,7 @@ void sched_watch(struct scheduler *s)
     shards_watch(s->o.shards, on_break, s);
 }
 
-int trouble_init(struct scheduler *s, struct shards *of, struct err *e)
+int failure_init(struct scheduler *s, struct shards *of, struct err *e)
 {
     return fan_init(&s->health, of, on_health, s, e);
 }

@@ -1,6 +1,7 @@
-/* A twin against a draft shard that is played here: what the twin believes about the shard's tokens
- * and KV is true, whatever the served model decides and in whatever order both are heard of. */
-#include "router/draft/twin.h"
+/* A draft sequence against a draft shard that is played here: what the draft sequence believes
+ * about the shard's tokens and KV is true, whatever the served model decides and in whatever order
+ * both are heard of. */
+#include "router/draft/draft_seq.h"
 #include "tests/unit/test.h"
 #include <string.h>
 
@@ -19,9 +20,9 @@ static struct seq *request(struct gen_request *r, uint32_t ids[PROMPT])
     return seq_new(r, 5, 0);
 }
 
-static void join(struct twin *t, struct shard *s)
+static void join(struct draft_seq *t, struct shard *s)
 {
-    twin_join(t);
+    draft_seq_join(t);
     assert_true(t->own->kv.n_cached < t->own->n_tokens);
     for (uint32_t i = 0; i < t->own->kv.n_cached;
          i++) /* what is not computed again must be right */
@@ -37,7 +38,7 @@ static void step(struct shard *s)
     s->ids[s->n++] = (uint32_t)rand() % WORDS;
 }
 
-static void check(const struct twin *t, const struct shard *s)
+static void check(const struct draft_seq *t, const struct shard *s)
 {
     const struct seq *q = t->q, *own = t->own;
     assert_true(own->n_tokens >= q->n_tokens);
@@ -45,21 +46,21 @@ static void check(const struct twin *t, const struct shard *s)
     assert_true(t->n_kv < own->n_tokens);
     for (uint32_t i = 0; i < t->n_kv; i++)
         assert_int_equal(s->kv[i], own->tokens[i]);
-    if (!t->wrong && t->state == TWIN_IN) {
+    if (!t->wrong && t->state == DRAFT_SEQ_IN) {
         uint32_t n = t->n_there < own->n_tokens ? t->n_there : own->n_tokens;
         assert_memory_equal(s->ids, own->tokens, n * sizeof(own->tokens[0]));
     }
 }
 
 /* The served model says `n` more tokens: often what was drafted. */
-static void decide(struct twin *t, uint32_t n)
+static void decide(struct draft_seq *t, uint32_t n)
 {
     for (; n && t->q->n_tokens < PROMPT + MAX_NEW - 1; n--) {
         uint32_t p = t->q->n_tokens;
         bool same = p < t->own->n_tokens && rand() % 4;
         seq_push(t->q, same ? t->own->tokens[p] : (uint32_t)rand() % WORDS);
     }
-    twin_follow(t);
+    draft_seq_follow(t);
 }
 
 static void what_it_believes_is_true(void **state)
@@ -71,22 +72,22 @@ static void what_it_believes_is_true(void **state)
         struct gen_request r;
         struct shard s = {.n = 0};
         struct seq *q = request(&r, ids);
-        struct twin *t = twin_new(q);
+        struct draft_seq *t = draft_seq_new(q);
         assert_non_null(t);
         while (q->n_tokens < PROMPT + MAX_NEW - 1 && t->own->n_tokens < PROMPT + MAX_NEW - 1) {
-            if (t->state == TWIN_IN && !twin_current(t))
-                t->state = TWIN_OUT;
-            if (t->state == TWIN_OUT) {
+            if (t->state == DRAFT_SEQ_IN && !draft_seq_current(t))
+                t->state = DRAFT_SEQ_OUT;
+            if (t->state == DRAFT_SEQ_OUT) {
                 join(t, &s);
-                t->state = TWIN_IN;
+                t->state = DRAFT_SEQ_IN;
                 rejoined++;
             }
             step(&s); /* on its way */
             if (rand() % 3 == 0)
                 decide(t, (uint32_t)rand() % 4);
-            uint32_t ahead = twin_ahead(t);
-            twin_push(t, s.ids[s.n - 1], rand() % 30 == 0);
-            accepted += twin_ahead(t) > ahead;
+            uint32_t ahead = draft_seq_ahead(t);
+            draft_seq_push(t, s.ids[s.n - 1], rand() % 30 == 0);
+            accepted += draft_seq_ahead(t) > ahead;
             check(t, &s);
             if (rand() % 3 == 0) {
                 decide(t, (uint32_t)rand() % 4);
@@ -95,11 +96,11 @@ static void what_it_believes_is_true(void **state)
             if (t->ended)
                 decide(t, 1);
             if (rand() % 50 == 0) { /* the shard has died */
-                twin_reset(t);
+                draft_seq_reset(t);
                 memset(s.kv, 0xff, sizeof(s.kv));
             }
         }
-        twin_free(t);
+        draft_seq_free(t);
         seq_free(q);
     }
     assert_true(accepted > 10000 && rejoined > 10000);
@@ -116,14 +117,14 @@ static void it_asks_for_what_decides_tokens(void **state)
     r.params.seed = 77, r.params.temperature = 0.5f, r.params.do_sample = true;
     r.params.top_n_tokens = 5, r.params.prefill_logprobs = true;
     r.params.stop = stop, r.params.n_stop = 1, r.params.adapter_id = "a";
-    struct twin *t = twin_new(q);
-    twin_join(t);
+    struct draft_seq *t = draft_seq_new(q);
+    draft_seq_join(t);
     const struct gen_params *p = &t->own->req->params;
     assert_int_equal(p->seed, 77);
     assert_true(p->do_sample && p->temperature == 0.5f);
     assert_int_equal(p->max_new_tokens, MAX_NEW);
     assert_true(!p->top_n_tokens && !p->prefill_logprobs && !p->n_stop && !p->adapter_id);
-    twin_free(t);
+    draft_seq_free(t);
     seq_free(q);
 }
 

@@ -1,8 +1,8 @@
-/* comm_tcp_lobby.c - the listener's side of a meeting: any number of connections, of which a few
+/* comm_tcp_accept.c - the listener's side of a meeting: any number of connections, of which a few
  * are listened to at a time, none for long. */
 #include "common/clock.h"
 #include "common/log.h"
-#include "model-server/comm/comm_tcp_greet.h"
+#include "model-server/comm/comm_tcp_handshake.h"
 #include <errno.h>
 #include <netdb.h>
 #include <poll.h>
@@ -14,20 +14,21 @@
 
 enum { ACCEPTS = 256, LOGGED = 16 }; /* connections taken at a time; dropped ones that are logged */
 
-void lobby_open(struct lobby *l, const struct cluster *c)
+void acceptor_open(struct acceptor *l, const struct cluster *c)
 {
-    *l = (struct lobby){.cluster = c, .listener = -1};
+    *l = (struct acceptor){.cluster = c, .listener = -1};
 }
 
-static void take_out(struct lobby *l, int i)
+static void take_out(struct acceptor *l, int i)
 {
     l->n--;
-    memmove(&l->guests[i], &l->guests[i + 1], (size_t)(l->n - i) * sizeof(l->guests[0]));
+    memmove(&l->candidates[i], &l->candidates[i + 1],
+            (size_t)(l->n - i) * sizeof(l->candidates[0]));
 }
 
-static void drop(struct lobby *l, int i, const char *why)
+static void drop(struct acceptor *l, int i, const char *why)
 {
-    struct guest *g = &l->guests[i];
+    struct candidate *g = &l->candidates[i];
     if (l->n_dropped++ < LOGGED)
         LOG(LOG_WARN, "Connection dropped: it did not prove to be a rank",
             LOGS("address", g->p.name), LOGS("why", why));
@@ -35,11 +36,11 @@ static void drop(struct lobby *l, int i, const char *why)
     take_out(l, i);
 }
 
-/* ---------------------------------------------------------------- one guest */
+/* ---------------------------------------------------------------- one candidate */
 
 enum { GOES_ON, IS_GONE, IS_DONE };
 
-static int step_bytes(struct guest *g, void *buf, size_t n, bool out, const char **why)
+static int step_bytes(struct candidate *g, void *buf, size_t n, bool out, const char **why)
 {
     while (g->at < n) {
         ssize_t k = out ? link_send(&g->p, (char *)buf + g->at, n - g->at)
@@ -56,7 +57,7 @@ static int step_bytes(struct guest *g, void *buf, size_t n, bool out, const char
     return IS_DONE;
 }
 
-static int greet(const struct lobby *l, struct guest *g, const char **why)
+static int send_nonce(const struct acceptor *l, struct candidate *g, const char **why)
 {
     struct greeting out = {.magic = GREETING_MAGIC, .kind = (uint32_t)l->cluster->kind};
     memcpy(out.nonce, g->nonce, sizeof(out.nonce));
@@ -66,7 +67,7 @@ static int greet(const struct lobby *l, struct guest *g, const char **why)
     return rc;
 }
 
-static int hear(const struct lobby *l, struct guest *g, const char **why)
+static int read_hello(const struct acceptor *l, struct candidate *g, const char **why)
 {
     struct hello *h = &g->hello;
     uint8_t mac[CLUSTER_MAC];
@@ -80,42 +81,43 @@ static int hear(const struct lobby *l, struct guest *g, const char **why)
         return *why = "it says something else", IS_GONE;
     if (l->cluster->kind != CLUSTER_SECRET)
         return IS_DONE;
-    if (!greet_mac(l->cluster, "hello", g->nonce, h->nonce, h, offsetof(struct hello, mac), mac) &&
+    if (!handshake_mac(l->cluster, "hello", g->nonce, h->nonce, h, offsetof(struct hello, mac),
+                       mac) &&
         cluster_same(mac, h->mac, sizeof(mac)))
         return IS_DONE;
-    lobby_verdict(l, g, "the shared secret (--cluster-secret-file) is another one there");
+    acceptor_verdict(l, g, "the shared secret (--cluster-secret-file) is another one there");
     return *why = "wrong secret", IS_GONE;
 }
 
 /* As far as it goes without waiting. */
-static int advance(const struct lobby *l, struct guest *g, char text[256], const char **why)
+static int advance(const struct acceptor *l, struct candidate *g, char text[256], const char **why)
 {
     bool writes;
     int rc = GOES_ON;
-    if (g->phase == GUEST_GREETS && (rc = greet(l, g, why)) == IS_DONE)
-        g->phase = g->p.tls ? GUEST_SHAKES_HANDS : GUEST_SAYS_HELLO;
-    if (g->phase == GUEST_SHAKES_HANDS) {
+    if (g->phase == CANDIDATE_NONCE && (rc = send_nonce(l, g, why)) == IS_DONE)
+        g->phase = g->p.tls ? CANDIDATE_TLS : CANDIDATE_HELLO;
+    if (g->phase == CANDIDATE_TLS) {
         int hands = link_handshake(&g->p, &writes, text, 256);
         if (hands < 0)
             return *why = text, IS_GONE;
         if (hands == 0)
             return GOES_ON;
-        g->phase = GUEST_SAYS_HELLO;
+        g->phase = CANDIDATE_HELLO;
     }
-    if (g->phase == GUEST_SAYS_HELLO && (rc = hear(l, g, why)) == IS_DONE)
-        g->phase = GUEST_IS_KNOWN;
+    if (g->phase == CANDIDATE_HELLO && (rc = read_hello(l, g, why)) == IS_DONE)
+        g->phase = CANDIDATE_PROVED;
     return rc;
 }
 
 /* ---------------------------------------------------------------- all of them */
 
 /* Nobody may be dropped yet for somebody who waits in the queue. */
-static bool full(const struct lobby *l)
+static bool full(const struct acceptor *l)
 {
-    return l->n == MAX_GUESTS && clock_ms() < l->guests[0].turn_ms;
+    return l->n == MAX_CANDIDATES && clock_ms() < l->candidates[0].turn_ms;
 }
 
-static void let_in(struct lobby *l)
+static void let_in(struct acceptor *l)
 {
     for (int i = 0; i < ACCEPTS && !full(l); i++) {
         struct sockaddr_storage a = {0};
@@ -123,11 +125,12 @@ static void let_in(struct lobby *l)
         int fd = accept4(l->listener, (void *)&a, &n, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0)
             return;
-        if (l->n == MAX_GUESTS)
+        if (l->n == MAX_CANDIDATES)
             drop(l, 0, "others came, and it had said nothing");
-        struct guest *g = &l->guests[l->n++];
+        struct candidate *g = &l->candidates[l->n++];
         const int64_t now = clock_ms();
-        *g = (struct guest){.p = {.fd = fd}, .turn_ms = now + TURN_MS, .end_ms = now + GUEST_MS};
+        *g = (struct candidate){
+            .p = {.fd = fd}, .turn_ms = now + TURN_MS, .end_ms = now + CANDIDATE_MS};
         if (getnameinfo((void *)&a, n, g->p.name, TCP_NAME, NULL, 0, NI_NUMERICHOST))
             snprintf(g->p.name, TCP_NAME, "?");
         if (getrandom(g->nonce, sizeof(g->nonce), 0) != (ssize_t)sizeof(g->nonce))
@@ -135,26 +138,26 @@ static void let_in(struct lobby *l)
     }
 }
 
-int lobby_poll(const struct lobby *l, struct pollfd *fds)
+int acceptor_poll(const struct acceptor *l, struct pollfd *fds)
 {
     fds[0] = (struct pollfd){full(l) ? -1 : l->listener, POLLIN, 0};
     for (int i = 0; i < l->n; i++) {
         /* What is sent before the hello fits into an empty socket. */
-        fds[i + 1] = (struct pollfd){l->guests[i].p.fd, POLLIN, 0};
+        fds[i + 1] = (struct pollfd){l->candidates[i].p.fd, POLLIN, 0};
     }
     return l->n + 1;
 }
 
-int64_t lobby_deadline(const struct lobby *l)
+int64_t acceptor_deadline(const struct acceptor *l)
 {
-    return !l->n ? 0 : full(l) ? l->guests[0].turn_ms : l->guests[0].end_ms;
+    return !l->n ? 0 : full(l) ? l->candidates[0].turn_ms : l->candidates[0].end_ms;
 }
 
-bool lobby_turn(struct lobby *l, struct guest *out)
+bool acceptor_turn(struct acceptor *l, struct candidate *out)
 {
     let_in(l);
     for (int i = 0; i < l->n;) {
-        struct guest *g = &l->guests[i];
+        struct candidate *g = &l->candidates[i];
         const char *why = "it was too slow";
         char text[256];
         int rc = advance(l, g, text, &why);
@@ -171,22 +174,22 @@ bool lobby_turn(struct lobby *l, struct guest *out)
     return false;
 }
 
-int lobby_verdict(const struct lobby *l, struct guest *g, const char *words)
+int acceptor_verdict(const struct acceptor *l, struct candidate *g, const char *words)
 {
     struct verdict v = {.magic = GREETING_MAGIC, .refused = words != NULL};
     if (words)
         snprintf(v.words, sizeof(v.words), "%s", words);
     if (l->cluster->kind == CLUSTER_SECRET && !words &&
-        greet_mac(l->cluster, "verdict", g->nonce, g->hello.nonce, &v,
-                  offsetof(struct verdict, mac), v.mac))
+        handshake_mac(l->cluster, "verdict", g->nonce, g->hello.nonce, &v,
+                      offsetof(struct verdict, mac), v.mac))
         return -1;
-    return link_transfer(&g->p, &v, sizeof(v), true, clock_ms() + GUEST_MS);
+    return link_transfer(&g->p, &v, sizeof(v), true, clock_ms() + CANDIDATE_MS);
 }
 
-void lobby_close(struct lobby *l)
+void acceptor_close(struct acceptor *l)
 {
     while (l->n) {
-        link_close(&l->guests[0].p);
+        link_close(&l->candidates[0].p);
         take_out(l, 0);
     }
     if (l->n_dropped > LOGGED)
