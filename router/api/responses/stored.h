@@ -14,7 +14,7 @@ int stored_id(struct call *c, const char *rest, const char **id, struct err *e);
 /* The response as it is to be told. */
 void stored_tell(const struct stored *v, struct buf *out);
 /* Worker: the request's `store`, `background` and `previous_response_id`, and its own items. */
-void stored_read(struct call *c, struct body *b, struct object root, struct responses *p);
+void response_stored_read(struct call *c, struct body *b, struct object root, struct responses *p);
 /* Worker: the conversation that the body continues. CALL_LATER, -1, or 0: the lists of items that
  * come before its own are in p->history. */
 int stored_recall(struct call *c, struct responses *p, struct err *e);

@@ -56,7 +56,7 @@ static const char *own_items(struct call *c, const cJSON *input, const char *id)
     return text;
 }
 
-void stored_read(struct call *c, struct body *b, struct object root, struct responses *p)
+void response_stored_read(struct call *c, struct body *b, struct object root, struct responses *p)
 {
     p->store = body_opt_bool(b, root, "store", c->owner != NULL) && c->owner;
     p->background = body_opt_bool(b, root, "background", false);

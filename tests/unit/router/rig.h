@@ -6,6 +6,7 @@
 #include "common/log.h"
 #include "router/api/lmtp/lmtp.h"
 #include "router/call/call.h"
+#include "router/embed/embedder.h"
 #include "router/metrics.h"
 #include <arpa/inet.h>
 #include <math.h>
@@ -211,6 +212,12 @@ void infer_change(struct infer *i, struct adapter_change *c)
     (void)i;
     err_set(&c->err, ERR_UNHEALTHY, "there are no shards");
     c->done(c);
+}
+void infer_embed(struct infer *i, struct embed_job *j)
+{
+    (void)i;
+    err_set(&j->err, ERR_TASK, "The model does not support Embeddings API");
+    j->done(j);
 }
 int infer_audit(struct infer *i, int64_t ms, struct buf *out, struct err *e)
 {
