@@ -1,3 +1,6 @@
+// fuzz-sources: common/json_exact.c
+// fuzz-sources: common/arena.c
+// fuzz-sources: common/json_reader.c
 // The files of sentence-transformers, one of them of foreign bytes.
 
 // fuzz-sources: common/sentence.c common/buf.c common/err.c common/json.c common/utf8.c
