@@ -208,6 +208,7 @@ def test_in_the_background(slow, tmp_path, template):
         wait_for(lambda: c.responses.retrieve(r.id).status == "incomplete", 60)
         assert text_of(c.responses.retrieve(r.id)) == text_of(want)
         lost = c.responses.create(background=True, **long)
+        c.responses.retrieve(lost.id)  # it is in the file
         (router,) = [p for p in s.children() if os.readlink(f"/proc/{p}/exe").endswith("/router")]
         os.kill(router, signal.SIGKILL)
         s.p.wait(60)

@@ -172,7 +172,8 @@ def test_large_seeds_are_exact(s):
 @pytest.mark.parametrize("path", ROUTES)
 def test_text_that_is_none(s, path, bad):
     text = json.dumps(ROUTES[path]).encode().replace(b"Once", b"On" + bad).replace(b"Hi", b"H" + bad)
-    assert say(s, path, text).status_code in (400, 422)
+    data = path == "/tokenize" and bad == b"\\u0000"  # there it is data
+    assert say(s, path, text).status_code in ((200,) if data else (400, 422))
 
 
 @pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE", "TRACE", "CONNECT", "BREW", "get", "A" * 2000, "G(T"])

@@ -103,14 +103,17 @@ static void *own(struct gguf_weights *w, void *p)
     return p;
 }
 
-/* The first * of the family's name is the layer, the second the expert. */
+/* The first * of the family's name is the layer, the second the expert. Of several spellings the
+ * last one: where all experts may lie in one tensor, it is the one for each alone. */
 static const char *name_for(struct gguf_weights *w, const struct arch *a, const struct use *u,
                             unsigned expert)
 {
     char out[NAME_BYTES];
     size_t n = 0;
     unsigned index = (unsigned)u->layer;
-    for (const char *p = a->names[u->role]; *p && n < NAME_BYTES - 32; p++) {
+    const char *spelling = strrchr(a->names[u->role], '|');
+    for (const char *p = spelling ? spelling + 1 : a->names[u->role]; *p && n < NAME_BYTES - 32;
+         p++) {
         if (*p != '*') {
             out[n++] = *p;
             continue;

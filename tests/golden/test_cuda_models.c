@@ -116,6 +116,22 @@ static double distance(const float *a, const float *b, size_t n)
     return sqrt(d / r);
 }
 
+static int by_value(const void *a, const void *b)
+{
+    return (*(const double *)a > *(const double *)b) - (*(const double *)a < *(const double *)b);
+}
+
+/* The distance that three of four rows stay below: of a few, another expert is chosen. */
+static double upper_quartile(const float *a, const float *b, size_t rows, size_t n)
+{
+    double d[LEN];
+    assert_true(rows <= LEN);
+    for (size_t i = 0; i < rows; i++)
+        d[i] = distance(a + i * n, b + i * n, n);
+    qsort(d, rows, sizeof(d[0]), by_value);
+    return d[rows * 3 / 4];
+}
+
 /* How far from the CPU: rounding to bfloat16, or of x to 8 bits, can send a token to another
  * expert; with int4 it is the CPU that rounds x to 8 bits, and quantised weights meet x in 16 bits
  * here. */
@@ -141,7 +157,9 @@ static void check(const char *dir, int dtype, int kv, enum quant quant)
     double d = distance(whole.rows, want.rows, (size_t)LEN * c.vocab);
     printf("%s %s %s, %s: ||d|| / ||r|| = %.2g\n", dir, dtype_name(t),
            kv < 0 ? "" : kv_dtype_name(kv), quant_name(quant), d);
-    if (!(d < bound(t, quant, model_info(g.model)->expert_share > 0)))
+    const bool experts = model_info(g.model)->expert_share > 0;
+    double most = experts ? upper_quartile(whole.rows, want.rows, LEN, c.vocab) : d;
+    if (!(most < bound(t, quant, experts)))
         fail_msg("%s %s, %s: off by %g", dir, dtype_name(t), quant_name(quant), d);
     step(&g, &parts, 9, &other, NEIGHBOUR);
     while (parts.done < LEN) /* beside a neighbour, from the third step on replayed */

@@ -47,7 +47,7 @@ static void texts_become_ids_and_byte_offsets(void **state)
           "{\"ids\":[3,2,0],\"offsets\":[[0,0],[0,3],[3,4]]}\n"
           "{\"ids\":[0],\"offsets\":[[0,1]]}\n"
           "{\"error\":\"text: expected a string\"}\n"
-          "{\"error\":\"expected value at line 1 column 10\"}\n"
+          "{\"error\":\"EOF while parsing a value at line 1 column 11\"}\n"
           "{\"error\":\"add_special_tokens: expected true or false\"}\n"
           "{\"ids\":[],\"offsets\":[]}\n");
 }
