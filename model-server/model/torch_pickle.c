@@ -9,44 +9,7 @@
 /* Of a pickle of 100,000 tensors there are a million values; more is no state dict. */
 enum { MAX_VALUES = 1 << 22, NO_ENTRY = -1 };
 
-enum opcode {
-    OP_MARK = '(',
-    OP_STOP = '.',
-    OP_POP = '0',
-    OP_BINFLOAT = 'G',
-    OP_BININT = 'J',
-    OP_BININT1 = 'K',
-    OP_BININT2 = 'M',
-    OP_NONE = 'N',
-    OP_BINPERSID = 'Q',
-    OP_REDUCE = 'R',
-    OP_BINUNICODE = 'X',
-    OP_EMPTY_LIST = ']',
-    OP_APPENDS = 'e',
-    OP_APPEND = 'a',
-    OP_BUILD = 'b',
-    OP_GLOBAL = 'c',
-    OP_BINGET = 'h',
-    OP_LONG_BINGET = 'j',
-    OP_BINPUT = 'q',
-    OP_LONG_BINPUT = 'r',
-    OP_SETITEM = 's',
-    OP_TUPLE = 't',
-    OP_SETITEMS = 'u',
-    OP_EMPTY_DICT = '}',
-    OP_EMPTY_TUPLE = ')',
-    OP_PROTO = 0x80,
-    OP_TUPLE1 = 0x85,
-    OP_TUPLE2 = 0x86,
-    OP_TUPLE3 = 0x87,
-    OP_NEWTRUE = 0x88,
-    OP_NEWFALSE = 0x89,
-    OP_LONG1 = 0x8a,
-    OP_SHORT_BINUNICODE = 0x8c,
-    OP_STACK_GLOBAL = 0x93,
-    OP_MEMOIZE = 0x94,
-    OP_FRAME = 0x95,
-};
+enum { OP_STOP = '.' };
 
 enum global { G_ORDERED_DICT, G_TENSOR, G_PARAMETER, G_STORAGE };
 static const struct {
@@ -286,13 +249,13 @@ static int tuple(struct machine *m, uint32_t n)
     return push(m, v);
 }
 
-static int small_tuple(struct machine *m, uint32_t n)
+static int small_tuple(struct machine *m, int n)
 {
     struct value v;
-    for (uint32_t i = 0; i < n; i++)
+    for (int i = 0; i < n; i++)
         if (pop(m, &v))
             return -1;
-    return tuple(m, n);
+    return tuple(m, (uint32_t)n);
 }
 
 static int new_dict(struct machine *m)
@@ -456,13 +419,28 @@ static int integer(struct machine *m, int bytes)
     return push(m, (struct value){.kind = V_INT, .i = bytes == 4 ? (int32_t)v : (int64_t)v});
 }
 
-static int skip(struct machine *m, int bytes, enum kind kind)
+static int skip(struct machine *m, int bytes)
 {
     uint64_t ignored;
-    if (number(m, bytes, &ignored))
-        return -1;
-    return kind == V_MARK ? 0 : push(m, (struct value){.kind = kind});
+    return number(m, bytes, &ignored);
 }
+
+static int push_float(struct machine *m) /* in metadata only */
+{
+    return skip(m, 8) ? -1 : push(m, (struct value){.kind = V_FLOAT});
+}
+
+static int push_bool(struct machine *m, int yes)
+{
+    return push(m, (struct value){.kind = V_BOOL, .i = yes});
+}
+
+static int push_kind(struct machine *m, int kind)
+{
+    return push(m, (struct value){.kind = (enum kind)kind});
+}
+
+static int memoize(struct machine *m) { return memo_put(m, m->memo.n); }
 
 static int marked(struct machine *m, int (*then)(struct machine *m, uint32_t n))
 {
@@ -484,6 +462,10 @@ static int append(struct machine *m, uint32_t n)
                                                                    : refuse(m, "items of no list");
 }
 
+static int tuple_marked(struct machine *m) { return marked(m, tuple); }
+static int set_marked(struct machine *m) { return marked(m, set_items); }
+static int append_marked(struct machine *m) { return marked(m, append); }
+
 static int append_one(struct machine *m)
 {
     struct value v;
@@ -504,82 +486,54 @@ static int unknown(struct machine *m, unsigned op)
     return refuse(m, why);
 }
 
-static int step(struct machine *m, unsigned op)
+/* By opcode: what it does, with a number that is part of its meaning or without. */
+static const struct {
+    int (*plain)(struct machine *m);
+    int (*with)(struct machine *m, int n);
+    int n;
+} ops[256] = {
+    ['('] = {.with = push_kind, .n = V_MARK}, /* MARK */
+    ['0'] = {.plain = drop},                  /* POP */
+    ['G'] = {.plain = push_float},            /* BINFLOAT */
+    ['J'] = {.with = integer, .n = 4},        /* BININT */
+    ['K'] = {.with = integer, .n = 1},        /* BININT1 */
+    ['M'] = {.with = integer, .n = 2},        /* BININT2 */
+    ['N'] = {.with = push_kind, .n = V_NONE}, /* NONE */
+    ['Q'] = {.plain = storage},               /* BINPERSID */
+    ['R'] = {.plain = reduce},                /* REDUCE */
+    ['X'] = {.with = text, .n = 4},           /* BINUNICODE */
+    [']'] = {.with = push_kind, .n = V_LIST}, /* EMPTY_LIST */
+    ['a'] = {.plain = append_one},            /* APPEND */
+    ['e'] = {.plain = append_marked},         /* APPENDS */
+    ['b'] = {.plain = build},                 /* BUILD */
+    ['c'] = {.plain = global_lines},          /* GLOBAL */
+    ['h'] = {.with = memo_get, .n = 1},       /* BINGET */
+    ['j'] = {.with = memo_get, .n = 4},       /* LONG_BINGET */
+    ['q'] = {.with = memo_numbered, .n = 1},  /* BINPUT */
+    ['r'] = {.with = memo_numbered, .n = 4},  /* LONG_BINPUT */
+    ['s'] = {.plain = pair},                  /* SETITEM */
+    ['t'] = {.plain = tuple_marked},          /* TUPLE */
+    ['u'] = {.plain = set_marked},            /* SETITEMS */
+    ['}'] = {.plain = new_dict},              /* EMPTY_DICT */
+    [')'] = {.with = small_tuple, .n = 0},    /* EMPTY_TUPLE */
+    [0x80] = {.with = skip, .n = 1},          /* PROTO */
+    [0x85] = {.with = small_tuple, .n = 1},   /* TUPLE1 */
+    [0x86] = {.with = small_tuple, .n = 2},   /* TUPLE2 */
+    [0x87] = {.with = small_tuple, .n = 3},   /* TUPLE3 */
+    [0x88] = {.with = push_bool, .n = 1},     /* NEWTRUE */
+    [0x89] = {.with = push_bool, .n = 0},     /* NEWFALSE */
+    [0x8a] = {.plain = long1},                /* LONG1 */
+    [0x8c] = {.with = text, .n = 1},          /* SHORT_BINUNICODE */
+    [0x93] = {.plain = stack_global},         /* STACK_GLOBAL */
+    [0x94] = {.plain = memoize},              /* MEMOIZE */
+    [0x95] = {.with = skip, .n = 8},          /* FRAME */
+};
+
+static int step(struct machine *m, uint8_t op)
 {
-    switch ((enum opcode)op) {
-    case OP_PROTO:
-        return skip(m, 1, V_MARK);
-    case OP_FRAME:
-        return skip(m, 8, V_MARK);
-    case OP_MARK:
-        return push(m, (struct value){.kind = V_MARK});
-    case OP_NONE:
-        return push(m, (struct value){.kind = V_NONE});
-    case OP_NEWTRUE:
-    case OP_NEWFALSE:
-        return push(m, (struct value){.kind = V_BOOL, .i = op == OP_NEWTRUE});
-    case OP_BINFLOAT:
-        return skip(m, 8, V_FLOAT);
-    case OP_BININT:
-        return integer(m, 4);
-    case OP_BININT1:
-        return integer(m, 1);
-    case OP_BININT2:
-        return integer(m, 2);
-    case OP_LONG1:
-        return long1(m);
-    case OP_BINUNICODE:
-        return text(m, 4);
-    case OP_SHORT_BINUNICODE:
-        return text(m, 1);
-    case OP_EMPTY_LIST:
-        return push(m, (struct value){.kind = V_LIST});
-    case OP_EMPTY_DICT:
-        return new_dict(m);
-    case OP_EMPTY_TUPLE:
-        return tuple(m, 0);
-    case OP_TUPLE:
-        return marked(m, tuple);
-    case OP_TUPLE1:
-        return small_tuple(m, 1);
-    case OP_TUPLE2:
-        return small_tuple(m, 2);
-    case OP_TUPLE3:
-        return small_tuple(m, 3);
-    case OP_SETITEM:
-        return pair(m);
-    case OP_SETITEMS:
-        return marked(m, set_items);
-    case OP_APPEND:
-        return append_one(m);
-    case OP_APPENDS:
-        return marked(m, append);
-    case OP_POP:
-        return drop(m);
-    case OP_GLOBAL:
-        return global_lines(m);
-    case OP_STACK_GLOBAL:
-        return stack_global(m);
-    case OP_BINPERSID:
-        return storage(m);
-    case OP_REDUCE:
-        return reduce(m);
-    case OP_BUILD:
-        return build(m);
-    case OP_BINPUT:
-        return memo_numbered(m, 1);
-    case OP_LONG_BINPUT:
-        return memo_numbered(m, 4);
-    case OP_MEMOIZE:
-        return memo_put(m, m->memo.n);
-    case OP_BINGET:
-        return memo_get(m, 1);
-    case OP_LONG_BINGET:
-        return memo_get(m, 4);
-    case OP_STOP:
-        break;
-    }
-    return unknown(m, op);
+    if (ops[op].plain)
+        return ops[op].plain(m);
+    return ops[op].with ? ops[op].with(m, ops[op].n) : unknown(m, op);
 }
 
 static int collect(struct machine *m, struct torch_tensors *out)
@@ -615,7 +569,7 @@ int torch_pickle(struct torch_tensors *out, const uint8_t *p, size_t n, struct e
             rc = refuse(&m, "it ends too early");
             break;
         }
-        unsigned op = *m.p++;
+        const uint8_t op = *m.p++;
         if (op == OP_STOP) {
             rc = collect(&m, out);
             break;
