@@ -184,9 +184,12 @@ def test_unloading_waits_for_those_who_use_it(made, tmp_path):
         begun.clear()
         last = pool.submit(stream)
         assert begun.wait(60)
+        shards = s.shards()
+        os.kill(shards[1], signal.SIGSTOP)  # the answer does not end before the client leaves
         with pytest.raises(requests.Timeout):
             requests.post(s.url + "/v1/unload_lora_adapter", json={"lora_name": "blue"}, timeout=0.3)
-        os.kill(s.shards()[0], signal.SIGKILL)
+        os.kill(shards[0], signal.SIGKILL)
+        os.kill(shards[1], signal.SIGCONT)
         assert last.result() == alone
         wait_for(lambda: listed(s, 0) == ["green"] and listed(s, 1) == ["green"], 30)
         assert names(s) == ["green"]

@@ -95,7 +95,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
             for (uint32_t i = 0; i < o->n_asks; i++)
                 check_ask(&o->asks[i]);
     } else if (n && data[0] % 5 == 4) {
-        struct responses p;
+        struct responses p = {0};
         if ((ok = responses_parse(&c, &chat, &p, &e) == 0))
             check_ask(chat.openai->asks);
     } else if (n && data[0] % 5 == 3) {
