@@ -455,7 +455,7 @@ struct drafter *drafter_new(const struct drafter_options *o, struct err *e)
                                     .found = on_found,
                                     .arg = d};
     d->vocab_hash = o->served->vocab_hash;
-    if ((d->link = shards_link_new(&l, e)) && shards_link_start(d->link, true, e) == 0)
+    if (shards_link_open(&d->link, &l, true, e) == 0)
         return d;
     drafter_free(d);
     return NULL;

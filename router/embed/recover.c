@@ -152,31 +152,27 @@ static const char *unfit(void *arg, const struct shard_model *m)
     return m->max_input_tokens != was->max_input_tokens ? "they hold less than before" : NULL;
 }
 
-static void on_call_again(struct embedder *s, struct shards *of)
+static void on_found(void *arg, struct shards *of, const struct shard_model *m)
 {
+    struct embedder *s = arg;
     struct err e = ERR_INIT;
     void (*done)(struct fan *) = s->call.done;
+    (void)m;
+    if (s->stopping || s->lost) {
+        shards_link_lost(s->link, of);
+        return;
+    }
     if (fan_init(&s->call, of, done, s, &e) || fan_init(&s->health, of, on_health, s, &e)) {
         fan_free(&s->call);
         shards_link_lost(s->link, of);
         end(s, "out of memory");
+        embedder_turn(s);
         return;
     }
     s->o.shards = of;
     s->link_state = LINK_CONNECTED;
     embedder_answered(s);
     embedder_watch(s);
-}
-
-static void on_found(void *arg, struct shards *of, const struct shard_model *m)
-{
-    struct embedder *s = arg;
-    (void)m;
-    if (s->stopping || s->lost) {
-        shards_link_lost(s->link, of);
-        return;
-    }
-    on_call_again(s, of);
     if (s->o.metrics)
         metrics_add(s->o.metrics, M_SHARD_RETURNS, NULL, 1);
     LOG(LOG_INFO, "shards are back", LOGD("seconds", (double)(clock_ns() - s->lost_ns) * 1e-9));
@@ -207,16 +203,7 @@ int embedder_recover_init(struct embedder *s, struct err *e)
                                     .arg = s,
                                     .patience_ms = o->return_ms,
                                     .silence_ms = SILENCE_MS};
-    l.ask.adapters = NULL;
-    l.ask.labels = NULL;
-    l.ask.n_labels = 0;
-    if (!(s->link = shards_link_new(&l, e)))
-        return -1;
-    if (shards_link_start(s->link, false, e) == 0)
-        return 0;
-    shards_link_free(s->link);
-    s->link = NULL;
-    return -1;
+    return shards_link_open(&s->link, &l, false, e);
 }
 
 void embedder_on_lost(struct embedder *s, void (*fn)(void *arg, const char *why), void *arg)

@@ -10,9 +10,6 @@ struct embed_slot {
     uint32_t text;
 };
 
-/* CONNECTED -> BROKEN (something is out still) -> CLOSING (watches end) -> DISCONNECTED */
-enum embed_link { LINK_CONNECTED, LINK_BROKEN, LINK_CLOSING, LINK_DISCONNECTED };
-
 struct embedder {
     struct embedder_options o;
     struct fair queue;
@@ -24,7 +21,7 @@ struct embedder {
     struct fan call, health;
     struct rpc_mem mem; /* of the call that is out, and of what it brings */
     int64_t called_ns;
-    enum embed_link link_state;
+    enum link_state link_state;
     struct shards_link *link; /* NULL: a loss is final */
     bool watched, draining, stopping, lost, ending;
     char why_lost[400];

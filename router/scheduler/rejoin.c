@@ -199,13 +199,7 @@ int rejoin_init(struct scheduler *s, struct err *e)
                                     .arg = s,
                                     .patience_ms = o->return_ms,
                                     .silence_ms = SILENCE_MS};
-    l.ask.adapters = NULL;
-    s->link = shards_link_new(&l, e);
-    if (!s->link || shards_link_start(s->link, false, e) == 0)
-        return s->link ? 0 : -1;
-    shards_link_free(s->link);
-    s->link = NULL;
-    return -1;
+    return shards_link_open(&s->link, &l, false, e);
 }
 
 void sched_drain(struct scheduler *s, const char *why)

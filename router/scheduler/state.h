@@ -12,6 +12,7 @@
 #include "router/scheduler/scheduler.h"
 #include "router/scheduler/swap.h"
 #include "router/scheduler/wire.h"
+#include "router/shards/link.h"
 
 enum call {
     CALL_NONE,
@@ -23,11 +24,6 @@ enum call {
     CALL_CHANGE
 };
 enum { MAX_JOIN = 128, NEW_BATCH = 1 };
-
-/*  CONNECTED -> BROKEN -> CLOSING -> DISCONNECTED -> CONNECTED
- *  BROKEN: calls are pending. CLOSING: watches are ending. DISCONNECTED: the link looks for new
- *  shards. */
-enum link_state { LINK_CONNECTED, LINK_BROKEN, LINK_CLOSING, LINK_DISCONNECTED };
 
 struct held_batch { /* a batch the shards hold; the second only until a peer that does not chunk
                        has merged it into the first */

@@ -167,30 +167,33 @@ static void *run(void *arg)
 
 /* ---------------------------------------------------------------- life */
 
-struct shards_link *shards_link_new(const struct shards_link_options *o, struct err *e)
+int shards_link_open(struct shards_link **out, const struct shards_link_options *o, bool look,
+                     struct err *e)
 {
     pthread_condattr_t attr;
-    struct shards_link *l = calloc(1, sizeof(*l));
+    struct shards_link *l = *out = calloc(1, sizeof(*l));
     if (!l || !(l->target = strdup(o->target))) {
         free(l);
-        return err_nomem(e), NULL;
+        *out = NULL;
+        return err_nomem(e);
     }
     l->o = *o;
+    l->o.ask.adapters = NULL;
+    l->o.ask.wants_labels = false;
+    l->o.ask.labels = NULL;
+    l->o.ask.n_labels = 0;
+    l->wanted = look;
     l->bell = (struct rpc_op){on_bell, "shards found"};
     pthread_mutex_init(&l->lock, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(&l->turn, &attr);
     pthread_condattr_destroy(&attr);
-    return l;
-}
-
-int shards_link_start(struct shards_link *l, bool look, struct err *e)
-{
-    l->wanted = look;
-    return pthread_create(&l->thread, NULL, run, l)
-               ? err_set(e, ERR_SYSTEM, "cannot start a thread")
-               : 0;
+    if (pthread_create(&l->thread, NULL, run, l) == 0)
+        return 0;
+    shards_link_free(l);
+    *out = NULL;
+    return err_set(e, ERR_SYSTEM, "cannot start a thread");
 }
 
 void shards_link_halt(struct shards_link *l)

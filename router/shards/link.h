@@ -6,18 +6,25 @@
 #include "common/rpc_loop.h"
 #include "router/shards/start.h"
 
+/* The state of a user of the shards: its connection to them.
+ *
+ *  CONNECTED -> BROKEN -> CLOSING -> DISCONNECTED -> CONNECTED
+ *  BROKEN: calls are pending. CLOSING: watches are ending. DISCONNECTED: the link looks for new
+ *  shards. */
+enum link_state { LINK_CONNECTED, LINK_BROKEN, LINK_CLOSING, LINK_DISCONNECTED };
+
 struct shards_link_options {
     struct rpc_loop *loop;  /* runs, on another thread */
     const char *name;       /* whose shards, for the log */
     const char *target;     /* of rank 0 */
-    struct shard_model ask; /* what Warmup is to be asked for */
+    struct shard_model ask; /* what Warmup is asked for; lists in it are not read */
     /* Why shards that are there are of no use; NULL: they are. On the link's thread. */
     const char *(*unfit)(void *arg, const struct shard_model *m);
     /* What they have to be told before they are used; NULL: nothing. -1: they are lost again. On
      * the link's thread. */
     int (*prepare)(void *arg, struct shards *s, const struct shard_model *m, struct err *e);
     /* On the loop's thread: they are there, warmed up, and the callee's until shards_link_lost().
-     * m->adapters is NULL. */
+     * It has neither adapters nor labels. */
     void (*found)(void *arg, struct shards *s, const struct shard_model *m);
     /* On the loop's thread: not within patience_ms, or somebody listens and says nothing for
      * silence_ms, or they are unfit. It looks no more. Only where patience_ms is not 0. */
@@ -27,9 +34,10 @@ struct shards_link_options {
 };
 
 struct shards_link;
-struct shards_link *shards_link_new(const struct shards_link_options *o, struct err *e);
-/* Starts the thread, once; `look`: it begins to look, else at the first loss. */
-int shards_link_start(struct shards_link *l, bool look, struct err *e);
+/* Into *out, before its thread starts; NULL after an error. `look`: it begins to look, else at the
+ * first loss. */
+int shards_link_open(struct shards_link **out, const struct shards_link_options *o, bool look,
+                     struct err *e);
 /* Loop thread: they are of no use any more, and nothing is pending on them. Frees them and looks
  * for others. */
 void shards_link_lost(struct shards_link *l, struct shards *s);
