@@ -27,7 +27,7 @@ def families():
         if not words or not about:
             raise SystemExit(f"{file}: no .types, or no comment at the top")
         about = " ".join(line.strip(" *") for line in about.group(1).splitlines()).strip()
-        experts = any(word in text for word in ("W_ROUTER", "NAMES_EXPERTS", "NAMES_FUSED_EXPERTS"))
+        experts = re.search(r"W_ROUTER|NAMES_\w*EXPERTS", text) is not None
         encodes = "config_encoder(" in text or re.search(r"no_head\b[^;]*= true;", text) is not None
         yield file.stem, re.findall(r'"([^"]+)"', words.group(1)), about, experts, encodes
 

@@ -127,6 +127,12 @@ struct arch {
     [W_MOE_GATE] = "model.layers.*.mlp.experts.*.gate_proj",                                       \
     [W_MOE_UP] = "model.layers.*.mlp.experts.*.up_proj",                                           \
     [W_MOE_DOWN] = "model.layers.*.mlp.experts.*.down_proj"
+/* The same as Mixtral names them. */
+#define NAMES_BLOCK_SPARSE_EXPERTS                                                                 \
+    [W_ROUTER] = "model.layers.*.block_sparse_moe.gate",                                           \
+    [W_MOE_GATE] = "model.layers.*.block_sparse_moe.experts.*.w1",                                 \
+    [W_MOE_UP] = "model.layers.*.block_sparse_moe.experts.*.w3",                                   \
+    [W_MOE_DOWN] = "model.layers.*.block_sparse_moe.experts.*.w2"
 #define NAMES_SHARED_EXPERTS                                                                       \
     [W_SHARED_GATE] = "model.layers.*.mlp.shared_experts.gate_proj",                               \
     [W_SHARED_UP] = "model.layers.*.mlp.shared_experts.up_proj",                                   \

@@ -107,6 +107,7 @@ void config_mamba2(struct config *c, struct decoder_spec *s, const struct mamba_
 void config_delta(struct config *c, struct decoder_spec *s);
 /* Every decoder_sparse_step-th layer has experts, but for those in mlp_only_layers. */
 void config_sparse_layers(struct config *c, struct decoder_spec *s);
+void config_moe_layers(struct decoder_spec *s); /* every layer has experts */
 /* The experts of DeepSeek's configuration: n_routed_experts, num_experts_per_tok, n_group,
  * topk_group, norm_topk_prob, routed_scaling_factor, n_shared_experts, moe_intermediate_size,
  * first_k_dense_replace. The family sets score, select_bias and group_pairs. */

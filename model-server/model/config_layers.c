@@ -45,6 +45,12 @@ void config_sparse_layers(struct config *c, struct decoder_spec *s)
     }
 }
 
+void config_moe_layers(struct decoder_spec *s)
+{
+    for (uint32_t i = 0; i < s->n_layers; i++)
+        s->layers[i].moe = true;
+}
+
 void config_check_moe(struct config *c, const struct decoder_spec *s)
 {
     const struct moe_spec *m = &s->moe;

@@ -68,8 +68,7 @@ static void experts(struct config *c, struct decoder_spec *s)
     s->moe.ffn = config_dim(c, "moe_intermediate_size");
     s->moe.renormalise = s->moe.expert_scale = s->moe.beside = true;
     config_check_moe(c, s);
-    for (uint32_t i = 0; i < s->n_layers; i++)
-        s->layers[i].moe = true;
+    config_moe_layers(s);
 }
 
 static void configure(struct config *c, struct decoder_spec *s)

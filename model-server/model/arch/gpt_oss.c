@@ -30,8 +30,7 @@ static void configure(struct config *c, struct decoder_spec *s)
     s->moe.bias = true;
     s->moe.layout = EXPERTS_INTERLEAVED;
     config_windows(c, s, 128, even);
-    for (uint32_t i = 0; i < s->n_layers; i++)
-        s->layers[i].moe = true;
+    config_moe_layers(s);
 }
 
 const struct arch arch_gpt_oss = {

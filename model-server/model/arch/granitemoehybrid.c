@@ -19,8 +19,7 @@ static void experts(struct config *c, struct decoder_spec *s)
     s->moe.renormalise = true; /* softmax over the chosen is that of all, scaled to sum to 1 */
     s->moe.shared_ffn = shared;
     s->moe.shared_packed = true;
-    for (uint32_t i = 0; i < s->n_layers; i++)
-        s->layers[i].moe = true;
+    config_moe_layers(s);
 }
 
 static void configure(struct config *c, struct decoder_spec *s)

@@ -13,17 +13,13 @@ static void configure(struct config *c, struct decoder_spec *s)
     s->moe.score = MOE_SIGMOID;
     s->moe.renormalise = true;
     s->moe.select_bias = config_bool_or(c, "use_routing_bias", true);
-    for (uint32_t i = 0; i < s->n_layers; i++)
-        s->layers[i].moe = true;
+    config_moe_layers(s);
 }
 
 const struct arch arch_minimax_m2 = {
     .types = (const char *const[]){"minimax_m2", NULL},
     .prefix = "model.",
-    .names = {NAMES_LLAMA, NAMES_QK_NORM, [W_ROUTER] = "model.layers.*.block_sparse_moe.gate",
-              [W_SELECT_BIAS] = "model.layers.*.block_sparse_moe.e_score_correction_bias",
-              [W_MOE_GATE] = "model.layers.*.block_sparse_moe.experts.*.w1",
-              [W_MOE_UP] = "model.layers.*.block_sparse_moe.experts.*.w3",
-              [W_MOE_DOWN] = "model.layers.*.block_sparse_moe.experts.*.w2"},
+    .names = {NAMES_LLAMA, NAMES_QK_NORM, NAMES_BLOCK_SPARSE_EXPERTS,
+              [W_SELECT_BIAS] = "model.layers.*.block_sparse_moe.e_score_correction_bias"},
     .configure = configure,
 };

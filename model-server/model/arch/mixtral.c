@@ -11,8 +11,7 @@ static void configure(struct config *c, struct decoder_spec *s)
     s->moe.ffn = s->ffn;
     s->moe.renormalise = true;
     config_windows(c, s, 0, config_every_layer);
-    for (uint32_t i = 0; i < s->n_layers; i++)
-        s->layers[i].moe = true;
+    config_moe_layers(s);
 }
 
 const struct arch arch_mixtral = {
@@ -20,9 +19,6 @@ const struct arch arch_mixtral = {
     .prefix = "model.",
     .names = {NAMES_LLAMA_OUTER, NAMES_LLAMA_QKV,
               NAMES_LLAMA_O, [W_MLP_NORM] = "model.layers.*.post_attention_layernorm",
-              [W_ROUTER] = "model.layers.*.block_sparse_moe.gate",
-              [W_MOE_GATE] = "model.layers.*.block_sparse_moe.experts.*.w1",
-              [W_MOE_UP] = "model.layers.*.block_sparse_moe.experts.*.w3",
-              [W_MOE_DOWN] = "model.layers.*.block_sparse_moe.experts.*.w2"},
+              NAMES_BLOCK_SPARSE_EXPERTS},
     .configure = configure,
 };

@@ -15,8 +15,7 @@ static void configure(struct config *c, struct decoder_spec *s)
     config_moe(c, s, 64, 8);
     s->moe.ffn = s->ffn;
     s->moe.renormalise = config_bool_or(c, "norm_topk_prob", false);
-    for (uint32_t i = 0; i < s->n_layers; i++)
-        s->layers[i].moe = true;
+    config_moe_layers(s);
 }
 
 const struct arch arch_olmoe = {

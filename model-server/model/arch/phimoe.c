@@ -19,8 +19,7 @@ static void configure(struct config *c, struct decoder_spec *s)
     s->moe.score = MOE_SPARSEMIXER;
     s->moe.jitter = (float)config_num_or(c, "router_jitter_noise", 0.01);
     config_windows(c, s, 0, config_every_layer);
-    for (uint32_t i = 0; i < s->n_layers; i++)
-        s->layers[i].moe = true;
+    config_moe_layers(s);
 }
 
 const struct arch arch_phimoe = {
@@ -28,9 +27,6 @@ const struct arch arch_phimoe = {
     .prefix = "model.",
     .names = {NAMES_LLAMA_OUTER, NAMES_LLAMA_QKV,
               NAMES_LLAMA_O, [W_MLP_NORM] = "model.layers.*.post_attention_layernorm",
-              [W_ROUTER] = "model.layers.*.block_sparse_moe.gate",
-              [W_MOE_GATE] = "model.layers.*.block_sparse_moe.experts.*.w1",
-              [W_MOE_UP] = "model.layers.*.block_sparse_moe.experts.*.w3",
-              [W_MOE_DOWN] = "model.layers.*.block_sparse_moe.experts.*.w2"},
+              NAMES_BLOCK_SPARSE_EXPERTS},
     .configure = configure,
 };
