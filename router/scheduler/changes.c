@@ -54,18 +54,10 @@ static void finish(struct scheduler *s, struct adapter_change *c)
     c->done(c);
 }
 
-static bool being_loaded(const struct scheduler *s, const char *name)
+static bool is_pending(const struct scheduler *s, const char *name, bool load)
 {
     for (const struct adapter_change *c = s->changes; c; c = c->next)
-        if (c->path && strcmp(c->name, name) == 0)
-            return true;
-    return false;
-}
-
-static bool being_unloaded(const struct scheduler *s, const char *name)
-{
-    for (const struct adapter_change *c = s->changes; c; c = c->next)
-        if (!c->path && strcmp(c->name, name) == 0)
+        if ((c->path != NULL) == load && strcmp(c->name, name) == 0)
             return true;
     return false;
 }
@@ -79,10 +71,10 @@ static int admit(struct scheduler *s, struct adapter_change *c)
     if (!s->o.model.runtime_adapters)
         return err_set(&c->err, ERR_NOT_FOUND,
                        "adapters are not loaded and unloaded here: see --max-runtime-adapters");
-    if (c->path && (a || being_loaded(s, c->name)))
+    if (c->path && (a || is_pending(s, c->name, true)))
         return err_set(&c->err, ERR_VALIDATION,
                        "The lora adapter '%.200s' has already been loaded.", c->name);
-    if (c->path && being_unloaded(s, c->name))
+    if (c->path && is_pending(s, c->name, false))
         return err_set(&c->err, ERR_VALIDATION, "The lora adapter '%.200s' is being unloaded.",
                        c->name);
     if (!c->path && !a)

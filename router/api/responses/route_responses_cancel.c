@@ -5,9 +5,7 @@
 
 static bool cancel(struct call *c)
 {
-    const char *from = c->path + strlen("/v1/responses/");
-    const char *id = arena_strdup(&c->arena, from, strcspn(from, "/"));
-    struct call *running = id ? stored_running(c, id) : NULL;
+    struct call *running = stored_running(c);
     c->on_loop = NULL;
     if (!running) { /* it has just ended: as it is now */
         buf_reset(&c->out);
@@ -34,10 +32,7 @@ static bool in_background(const struct stored *v)
 static int work(struct call *c, struct err *e)
 {
     const struct store_job *j;
-    const char *id;
-    if (stored_id(c, "/cancel", &id, e) != 0)
-        return -1;
-    const int rc = stored_ask(c, STORE_GET, id, &j, e);
+    const int rc = stored_find(c, "/cancel", STORE_GET, &j, e);
     if (rc != 0)
         return rc;
     if (!in_background(&j->found[0]))

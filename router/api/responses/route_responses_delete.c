@@ -5,7 +5,7 @@
 /* One that is still made would be stored at its end. */
 static bool end_it(struct call *c)
 {
-    struct call *running = stored_running(c, c->path + strlen("/v1/responses/"));
+    struct call *running = stored_running(c);
     if (running) {
         stored_end(running);
         call_cancel(running);
@@ -16,14 +16,11 @@ static bool end_it(struct call *c)
 static int work(struct call *c, struct err *e)
 {
     const struct store_job *j;
-    const char *id;
-    if (stored_id(c, "", &id, e) != 0)
-        return -1;
-    const int rc = stored_ask(c, STORE_DELETE, id, &j, e);
+    const int rc = stored_find(c, "", STORE_DELETE, &j, e);
     if (rc != 0)
         return rc;
     buf_str(&c->out, "{\"id\":");
-    buf_json_str(&c->out, id, strlen(id));
+    buf_json_str(&c->out, j->what.id, strlen(j->what.id));
     buf_str(&c->out, ",\"object\":\"response\",\"deleted\":true}");
     c->on_loop = end_it;
     return 0;

@@ -88,10 +88,8 @@ static int work(struct call *c, struct err *e)
 {
     const bool items = strchr(c->path + strlen("/v1/responses/"), '/') != NULL;
     const struct store_job *j;
-    const char *id;
-    if (stored_id(c, items ? "/input_items" : "", &id, e) != 0)
-        return -1;
-    const int rc = stored_ask(c, items ? STORE_CHAIN : STORE_GET, id, &j, e);
+    const int rc =
+        stored_find(c, items ? "/input_items" : "", items ? STORE_CHAIN : STORE_GET, &j, e);
     if (rc != 0)
         return rc;
     if (items)

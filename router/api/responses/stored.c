@@ -15,8 +15,8 @@ static void on_answer(struct store_job *j)
 
 static void clear_job(void *arg) { store_job_clear(arg); }
 
-int stored_ask(struct call *c, enum store_kind kind, const char *id, const struct store_job **out,
-               struct err *e)
+static int ask_store(struct call *c, enum store_kind kind, const char *id,
+                     const struct store_job **out, struct err *e)
 {
     struct store_job *j = c->state;
     if (j) {
@@ -42,14 +42,23 @@ int stored_ask(struct call *c, enum store_kind kind, const char *id, const struc
     return CALL_LATER;
 }
 
-int stored_id(struct call *c, const char *rest, const char **id, struct err *e)
+/* The id in the path: *n bytes. */
+static const char *id_in_path(const struct call *c, size_t *n)
 {
-    const char *from = c->path + strlen("/v1/responses/");
-    const size_t n = strcspn(from, "/");
+    const char *id = c->path + strlen("/v1/responses/");
+    *n = strcspn(id, "/");
+    return id;
+}
+
+int stored_find(struct call *c, const char *rest, enum store_kind kind,
+                const struct store_job **out, struct err *e)
+{
+    size_t n;
+    const char *from = id_in_path(c, &n);
     if (strcmp(from + n, rest) != 0)
         return err_set(e, ERR_NOT_FOUND, "there is no such path");
-    *id = arena_strdup(&c->arena, from, n);
-    return *id ? 0 : err_nomem(e);
+    const char *id = arena_strdup(&c->arena, from, n);
+    return id ? ask_store(c, kind, id, out, e) : err_nomem(e);
 }
 
 void stored_tell(const struct stored *v, struct buf *out)
@@ -134,7 +143,7 @@ int stored_recall(struct call *c, struct responses *p, struct err *e)
     const char *id = c->owner && !c->state ? previous_of(c) : NULL;
     if (!c->state && !id)
         return 0;
-    const int rc = stored_ask(c, STORE_CHAIN, id ? id : "", &j, e);
+    const int rc = ask_store(c, STORE_CHAIN, id ? id : "", &j, e);
     if (rc == -1 && e->kind == ERR_NOT_FOUND) {
         struct err why = *e;
         return err_set(e, ERR_VALIDATION, "`previous_response_id`: %.200s", why.msg);
@@ -194,10 +203,12 @@ void stored_end(struct call *c)
         *at = (*at)->next;
 }
 
-struct call *stored_running(const struct call *c, const char *id)
+struct call *stored_running(const struct call *c)
 {
+    size_t n;
+    const char *id = id_in_path(c, &n);
     for (struct responses *p = edge_home(c->edge)->background; p; p = p->next)
-        if (!strcmp(p->id, id) && !strcmp(p->call->owner, c->owner))
+        if (strlen(p->id) == n && !memcmp(p->id, id, n) && !strcmp(p->call->owner, c->owner))
             return p->call;
     return NULL;
 }
