@@ -139,7 +139,7 @@ static const char *const option_whitespace[] = {"indented", "compact", NULL};
     .help = "Most stored responses."
 #define OPTION_RESPONSE_STORE_TTL \
     .name = "response-store-ttl", .type = FLAG_U32, .def = "2592000", .unit = "seconds", .min = 1, .max = 1e9, \
-    .help = "A stored response that nobody continues for so long is deleted."
+    .help = "A stored response that no request continues for so long is deleted."
 #define OPTION_PAYLOAD_LIMIT \
     .name = "payload-limit", .type = FLAG_U32, .def = "2000000", .unit = "bytes", \
     .help = "Largest request body."

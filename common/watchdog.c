@@ -73,7 +73,7 @@ static bool stuck(struct watch *v, int64_t turn_ms)
     return !computing || v->still_ms >= WATCHDOG_BUSY_TIMES * limit;
 }
 
-/* Who is to be ended; NULL: nobody. */
+/* The watched thread whose process must end; NULL: none. */
 static struct watch *find_stuck(struct watchdog *w, int64_t nap_ms)
 {
     const int64_t now = clock_ns(), passed = (now - w->looked) / 1000000;

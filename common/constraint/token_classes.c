@@ -33,7 +33,7 @@ void byte_classes_fill(struct byte_classes *c)
 
 /* ---------------------------------------------------------------- laying it out */
 
-enum { NONE = 0 }; /* no node; the root, number 0, is nobody's child */
+enum { NONE = 0 }; /* no node; the root, number 0, has no parent */
 
 struct growing {
     uint32_t child, sibling; /* NONE: there is none */

@@ -106,7 +106,7 @@ static int pair_template(struct post *p, const cJSON *j, struct err *e)
                : err_set(e, ERR_VALIDATION, "pair: both texts have to stand in it once");
 }
 
-/* Two texts one behind the other, where nobody says more. */
+/* Two texts, one behind the other: the default where the file has no template for pairs. */
 static int plain_pair(struct post *p, struct err *e)
 {
     if (p->pair_n)
