@@ -451,76 +451,6 @@ void sched_on_call(struct fan *f)
     }
 }
 
-/* ------------------------------------------------------------------ the end of a turn */
-static void publish_cells(struct scheduler *s)
-{
-    struct cells_stats c = cells_stats(kv_cells(s->kv));
-    atomic_store_explicit(&s->o.status->cells_used, c.owned, memory_order_relaxed);
-    sched_gauge(s, M_STATE_CELLS, "used", c.owned);
-    sched_gauge(s, M_STATE_CELLS, "snapshot", c.snapshots);
-    sched_gauge(s, M_STATE_CELLS, "free", c.free);
-}
-
-static void publish(struct scheduler *s)
-{
-    struct sched_status *t = s->o.status;
-    struct kv_stats kv = kv_stats(s->kv);
-    uint32_t n_waiting = s->known.n - s->n_running - s->n_joining; /* with those who follow */
-    for (const struct seq *q = s->dropped; q; q = q->next)
-        n_waiting--;
-    atomic_store_explicit(&t->queued, n_waiting, memory_order_relaxed);
-    atomic_store_explicit(&t->running, s->n_running + s->n_joining, memory_order_relaxed);
-    atomic_store_explicit(&t->blocks_total, kv.total, memory_order_relaxed);
-    atomic_store_explicit(&t->blocks_used, kv.used, memory_order_relaxed);
-    atomic_store_explicit(&t->blocks_cached, kv.cached, memory_order_relaxed);
-    atomic_store_explicit(&t->healthy, !s->suspect && !s->lost && s->link_state == LINK_CONNECTED,
-                          memory_order_relaxed);
-    sched_gauge(s, M_QUEUE_SIZE, NULL, n_waiting);
-    sched_gauge(s, M_QUEUE_KEYS, NULL, fair_present(&s->policy.fair));
-    sched_gauge(s, M_BATCH_CURRENT_SIZE, NULL, s->n_running);
-    sched_gauge(s, M_BATCH_CURRENT_MAX_TOKENS, NULL, (double)kv.used * s->peer.block_size);
-    sched_gauge(s, M_KV_BLOCKS, "used", kv.used);
-    sched_gauge(s, M_KV_BLOCKS, "cached", kv.cached);
-    sched_gauge(s, M_KV_BLOCKS, "free", kv.free);
-    if (kv_cells(s->kv))
-        publish_cells(s);
-    sched_gauge(s, M_SWAP_USED, NULL, swap_used(&s->swap));
-    atomic_store_explicit(&t->swap_used, swap_used(&s->swap), memory_order_relaxed);
-}
-
-/* For those who want to know. What the accounts of their keys come to be is not foreseen. */
-static void send_places(struct scheduler *s)
-{
-    uint32_t place = 0;
-    if (s->n_placed == 0)
-        return;
-    for (struct fair_item *it = fair_first(&s->policy.fair); it; it = fair_next(&s->policy.fair)) {
-        const struct seq *q = CONTAINER_OF(it, struct seq, waiter.fair);
-        place++;
-        if (q->req && q->req->wants_place)
-            atomic_store_explicit(&q->req->place, place, memory_order_relaxed);
-    }
-}
-
-void sched_end_turn(struct scheduler *s)
-{
-    if (s->o.check)
-        kv_check(s->kv);
-    if (s->drafts)
-        s->drafts->turn(s->drafts->self);
-    send_places(s);
-    publish(s); /* before the sinks wake anybody who looks */
-    deliver_flush(&s->deliver);
-    while (s->dropped) {
-        struct seq *q = s->dropped;
-        s->dropped = q->next;
-        assert(!q->req); /* nobody goes without a last word */
-        seq_table_remove(&s->known, q);
-        s->n_placed -= q->placed;
-        seq_free(q);
-    }
-}
-
 /* ------------------------------------------------------------------ life */
 bool sched_init_accounting(struct scheduler *s)
 {
@@ -589,7 +519,7 @@ struct scheduler *sched_new(const struct sched_options *o, struct err *e)
     s->o.shards = o->shards;
     on_call_succeeded(s); /* warm-up has just worked */
     atomic_store(&o->status->stalled_ns, FIRST_PATIENCE_NS);
-    publish(s);
+    sched_publish(s);
     return s;
 }
 

@@ -1,7 +1,7 @@
 /* state.h - the scheduler's insides, shared by scheduler.c (what next), members.c (who comes and
  * leaves), step.c (what a step brought), preempt.c (which sequence gets blocks, which is
- * preempted), failure.c (failures, health, loss), rejoin.c (shards that come back) and nobody else.
- */
+ * preempted), failure.c (failures, health, loss), rejoin.c (shards that come back), end_turn.c
+ * (what a turn publishes) and no other file. */
 #ifndef ROUTER_SCHEDULER_STATE_H
 #define ROUTER_SCHEDULER_STATE_H
 #include "router/scheduler/changes.h"
@@ -104,14 +104,17 @@ struct scheduler {
 };
 
 /* scheduler.c */
-void sched_turn(struct scheduler *s);     /* send the next call, if none is out */
-void sched_end_turn(struct scheduler *s); /* flush sinks, free the dropped, publish gauges */
+void sched_turn(struct scheduler *s); /* send the next call, if none is out */
 bool sched_init_accounting(
     struct scheduler *s);          /* empty ones, for what s->o.model holds; false: no memory */
 void sched_on_call(struct fan *f); /* the model call is back */
 
 void sched_send(struct scheduler *s, enum call call, enum shard_rpc rpc,
                 const ProtobufCMessage *msg, int64_t timeout_ms);
+
+/* end_turn.c */
+void sched_publish(struct scheduler *s);  /* status and gauges */
+void sched_end_turn(struct scheduler *s); /* publish gauges, flush sinks, free the dropped */
 
 /* members.c */
 /* Out of the running batch with its blocks; q stays readable until the end of the turn. */
