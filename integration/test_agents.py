@@ -284,11 +284,19 @@ PATCH = {
     "description": "Edits files.",
     "format": {"type": "grammar", "syntax": "lark", "definition": PATCH_GRAMMAR},
 }
+SPACE = {
+    "type": "namespace",
+    "name": "mcp__x",
+    "description": "d",
+    "tools": [
+        {"type": "function", "name": "look", "description": "Looks.", "parameters": {"type": "object", "properties": {"at": {"type": "string"}}}},
+        {"type": "function", "name": "wait", "parameters": {"type": "object", "properties": {}}},
+    ],
+}
 LEFT_OUT = [
     {"type": "web_search", "external_web_access": False},
     {"type": "web_search_preview", "search_context_size": "low"},
     {"type": "local_shell"},
-    {"type": "namespace", "name": "mcp__x", "description": "d", "tools": [{"type": "function", "name": "f", "parameters": {}}]},
     {"type": "file_search", "vector_store_ids": ["v"]},
     {"type": "mcp", "server_label": "x", "server_url": "http://127.0.0.1:9/"},
     {"type": "code_interpreter", "container": {"type": "auto"}},
@@ -310,7 +318,7 @@ def codex_body(items, **kw):
             user("<environment_context>\n  <cwd>/x</cwd>\n</environment_context>"),
             *items,
         ],
-        "tools": [SHELL, PATCH, *LEFT_OUT],
+        "tools": [SHELL, PATCH, SPACE, *LEFT_OUT],
         "tool_choice": "auto",
         "parallel_tool_calls": False,
         "reasoning": {"effort": "medium", "summary": "auto"},
@@ -347,7 +355,7 @@ def codex(s, body):
 def test_a_first_question_of_codex(demo):
     items, response, warning = codex(demo, codex_body([user("Hello!")], max_output_tokens=40, temperature=0))
     assert items and response["store"] is False
-    assert [t["type"] for t in response["tools"]] == ["function", "custom"] and response["tools"][1]["format"] == PATCH["format"]
+    assert [t["type"] for t in response["tools"]] == ["function", "custom", "namespace"] and response["tools"][1]["format"] == PATCH["format"]
     assert all(f"tools: {t['type']} is" in warning for t in LEFT_OUT) and "apply_patch" in warning
 
 
@@ -429,6 +437,30 @@ def test_items_of_other_tools_are_read(s, kind):
     last = {"type": kind, **item}
     r = s.post("/v1/responses", {"input": [user("[["), last, user("]]")]})  # the model says all that stands between
     assert r.status_code == 200 and shown in "".join(p["text"] for o in r.json()["output"] for p in o["content"]), r.text
+
+
+def test_tools_of_a_namespace(demo, s):
+    def ask(items, **kw):
+        return s.post("/v1/responses", {"input": items, "tools": [SHELL, SPACE], **kw})
+
+    talk = [user(f"[[{call_of('mcp__x__look', {'at': 'door'})}]]")]
+    (call,) = ask(talk).json()["output"]
+    assert (call["type"], call["namespace"], call["name"], json.loads(call["arguments"])) == ("function_call", "mcp__x", "look", {"at": "door"})
+    (plain,) = ask([user(f"[[{call_of('shell', {'command': ['ls']})}]]")]).json()["output"]
+    assert plain["name"] == "shell" and "namespace" not in plain
+    shown = s.post("/v1/responses", {"input": [user("[["), call, user("]]")]}).json()  # the model says all that stands between
+    assert "mcp__x__look" in "".join(p["text"] for o in shown["output"] for p in o.get("content", [])) or shown["output"][0].get("name") == "mcp__x__look", shown
+    for choice in (
+        {"type": "function", "namespace": "mcp__x", "name": "wait"},
+        {"type": "allowed_tools", "mode": "required", "tools": [{"type": "function", "namespace": "mcp__x", "name": "wait"}]},
+    ):
+        forced = demo.post("/v1/responses", {"input": "Hello!", "tools": [SHELL, SPACE], "tool_choice": choice, "seed": 1}).json()
+        assert [(o["namespace"], o["name"]) for o in forced["output"]] == [("mcp__x", "wait")], forced
+    whole = {"type": "allowed_tools", "mode": "required", "tools": [{"type": "namespace", "name": "mcp__x"}]}
+    one = demo.post("/v1/responses", {"input": "Hello!", "tools": [SHELL, SPACE], "tool_choice": whole, "seed": 1}).json()["output"][0]
+    assert one["namespace"] == "mcp__x" and one["name"] in ("look", "wait")
+    for wrong in ({"type": "namespace", "tools": []}, {"type": "namespace", "name": "x", "tools": [{"type": "function"}]}):
+        assert s.post("/v1/responses", {"input": "x", "tools": [wrong]}).status_code == 400
 
 
 def test_allowed_tools(demo, s):

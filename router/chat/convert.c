@@ -12,8 +12,12 @@ bool convert_tools(struct body *b, struct object root, cJSON *chat,
         return false;
     cJSON *list = cJSON_AddArrayToObject(chat, "tools");
     for (const cJSON *k = json_first(given); k && !b->failed; k = k->next) {
-        cJSON *tool = one(b, root, k);
-        if (tool)
+        cJSON *tool = one(b, root, k), *member;
+        while (cJSON_IsArray(tool) && (member = cJSON_DetachItemFromArray(tool, 0)))
+            cJSON_AddItemToArray(list, member);
+        if (cJSON_IsArray(tool))
+            cJSON_Delete(tool);
+        else if (tool)
             cJSON_AddItemToArray(list, tool);
     }
     return list && list->child;

@@ -5,8 +5,9 @@
 #include "common/buf.h"
 #include "router/body/body.h"
 
-/* `tools` of the body, each turned by `one` (which fails the body for what it cannot turn, and
- * answers NULL for what is to be left out), as chat's. False: none is left. */
+/* `tools` of the body, each turned by `one`, as chat's. `one` answers a tool, an array of tools, or
+ * NULL for what is to be left out; it fails the body for what it cannot turn. False: none is left.
+ */
 bool convert_tools(struct body *b, struct object root, cJSON *chat,
                    cJSON *(*one)(struct body *b, struct object root, const cJSON *given));
 void convert_named_choice(cJSON *chat, const char *function); /* tool_choice: this one */

@@ -103,8 +103,16 @@ static void item(struct buf *out, const struct openai *o, const struct reply_eve
         return;
     }
     if (ev->kind == REPLY_CALL) {
-        buf_fmt(out, "\"type\":\"function_call\",\"call_id\":\"%s\",\"name\":", ev->call->id);
-        string(out, ev->call->name);
+        const char *name;
+        const char *space = responses_namespace(o->responses, ev->call->name, &name);
+        buf_fmt(out, "\"type\":\"function_call\",\"call_id\":\"%s\",", ev->call->id);
+        if (space) {
+            buf_str(out, "\"namespace\":");
+            string(out, space);
+            buf_ch(out, ',');
+        }
+        buf_str(out, "\"name\":");
+        string(out, name);
         buf_str(out, ",\"arguments\":");
         buf_json_str(out, ev->text, begun ? ev->n : 0);
         buf_ch(out, '}');

@@ -115,8 +115,12 @@ static void function_call(struct talk *t, const cJSON *item)
 {
     if (!json_str(item, "name", NULL))
         body_fail(t->b, t->root, "input", "a `function_call` has a `name` and `arguments`");
-    add_call(t, json_str(item, "call_id", ""), json_str(item, "name", ""),
-             cJSON_CreateString(json_str(item, "arguments", "{}")));
+    struct buf name = BUF_INIT;
+    responses_tool_name(json_str(item, "namespace", NULL), json_str(item, "name", ""), &name);
+    if (!name.oom)
+        add_call(t, json_str(item, "call_id", ""), name.p,
+                 cJSON_CreateString(json_str(item, "arguments", "{}")));
+    buf_free(&name);
 }
 
 /* The text of a custom tool is the one argument of the function that stands for it. */

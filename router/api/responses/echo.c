@@ -18,26 +18,35 @@ static void number(struct buf *out, const char *name, const cJSON *v, const char
     json(out, name, cJSON_IsNumber(v) ? v : NULL, def);
 }
 
-/* Those that were not left out, with the members that OpenAI's own answers always have. */
+/* A tool with the members that OpenAI's own answers always have. */
+static void tool(struct buf *out, const cJSON *k)
+{
+    const char *type = json_str(k, "type", "");
+    buf_fmt(out, "{\"type\":\"%s\"", type);
+    json(out, "name", json_get(k, "name"), "\"\"");
+    json(out, "description", json_get(k, "description"), "null");
+    if (!strcmp(type, "namespace")) {
+        json(out, "tools", json_get(k, "tools"), "[]");
+    } else if (!strcmp(type, "custom")) {
+        json(out, "format", json_get(k, "format"), "{\"type\":\"text\"}");
+    } else {
+        json(out, "parameters", json_get(k, "parameters"), "null");
+        json(out, "strict", json_get(k, "strict"), "true");
+    }
+    buf_ch(out, '}');
+}
+
+/* Those that were not left out. */
 static void tools(struct buf *out, const cJSON *given)
 {
     const char *between = "";
     buf_str(out, ",\"tools\":[");
     for (const cJSON *k = cJSON_IsArray(given) ? given->child : NULL; k; k = k->next) {
-        if (!responses_tool_taken(k))
+        if (!responses_tool_taken(k) && strcmp(json_str(k, "type", ""), "namespace") != 0)
             continue;
-        buf_fmt(out, "%s{\"type\":\"%s\"", between, json_str(k, "type", ""));
+        buf_str(out, between);
         between = ",";
-        json(out, "name", json_get(k, "name"), "\"\"");
-        json(out, "description", json_get(k, "description"), "null");
-        if (!strcmp(json_str(k, "type", ""), "custom")) {
-            json(out, "format", json_get(k, "format"), "{\"type\":\"text\"}");
-            buf_ch(out, '}');
-            continue;
-        }
-        json(out, "parameters", json_get(k, "parameters"), "null");
-        json(out, "strict", json_get(k, "strict"), "true");
-        buf_ch(out, '}');
+        tool(out, k);
     }
     buf_ch(out, ']');
 }

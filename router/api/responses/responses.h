@@ -63,6 +63,11 @@ cJSON *responses_convert(struct body *b, struct object root, struct responses *p
 void responses_tools(struct body *b, struct object root, cJSON *chat, struct responses *p,
                      struct ask *q);
 bool responses_tool_taken(const cJSON *tool); /* its type is one that is not left out */
+/* Append what the model calls a function of a namespace, or of none (`space` NULL). */
+void responses_tool_name(const char *space, const char *name, struct buf *out);
+/* The namespace of a function that the model called, and *name within it; NULL: it has none, and
+ * *name is `called`. */
+const char *responses_namespace(const struct responses *p, const char *called, const char **name);
 bool responses_is_custom(const struct responses *p, const char *name);
 /* The input in the call of a custom tool; what was cut, or is no such call, as it is. */
 void responses_input(const struct reply_call *call, struct buf *out);

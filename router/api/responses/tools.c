@@ -1,8 +1,9 @@
 /* tools.c - the tools of a Responses request.
  *
  * A function is one. A `custom` tool takes a text: it is a function with the one argument `input`,
- * and its calls are told as items of their own. Tools of other types run on OpenAI's servers, or
- * are known to its models without a schema: they are left out. */
+ * and its calls are told as items of their own. A `namespace` groups functions: the model reads
+ * each as NAMESPACE__NAME. Tools of other types run on OpenAI's servers, or are known to its models
+ * without a schema: they are left out. */
 #include "common/json.h"
 #include "router/api/responses/responses.h"
 #include "router/chat/convert.h"
@@ -17,6 +18,33 @@ static bool has_type(const cJSON *tool, const char *type)
 bool responses_tool_taken(const cJSON *tool)
 {
     return has_type(tool, "function") || has_type(tool, "custom");
+}
+
+void responses_tool_name(const char *space, const char *name, struct buf *out)
+{
+    buf_reserve(out, 0);
+    if (space)
+        buf_fmt(out, "%s__", space);
+    buf_str(out, name);
+}
+
+/* Is `called` the name of the function `name` in `space`? */
+static bool is_called(const char *called, const char *space, const char *name)
+{
+    const size_t n = strlen(space);
+    return !strncmp(called, space, n) && !strncmp(called + n, "__", 2) &&
+           !strcmp(called + n + 2, name);
+}
+
+const char *responses_namespace(const struct responses *p, const char *called, const char **name)
+{
+    for (const cJSON *k = json_first(p->tools); k; k = k->next)
+        for (const cJSON *f = has_type(k, "namespace") ? json_first(json_get(k, "tools")) : NULL; f;
+             f = f->next)
+            if (is_called(called, json_str(k, "name", ""), *name = json_str(f, "name", "")))
+                return json_str(k, "name", "");
+    *name = called;
+    return NULL;
 }
 
 static const cJSON *find(const cJSON *tools, const char *type, const char *name)
@@ -77,15 +105,32 @@ static void custom(struct body *b, const cJSON *given, cJSON *f)
                   json_str(given, "name", ""));
 }
 
-/* `tool_choice` of the type `allowed_tools`: the tool is one of them. */
-static bool allowed(struct object root, const cJSON *tool)
+/* `tool_choice` of the type `allowed_tools`: the tool, or its namespace as a whole, is one of them.
+ */
+static bool allowed(struct object root, const char *space, const cJSON *tool)
 {
-    const cJSON *choice = json_get(root.json, "tool_choice");
-    return !has_type(choice, "allowed_tools") ||
-           find(json_get(choice, "tools"), json_str(tool, "type", ""), json_str(tool, "name", ""));
+    const cJSON *choice = json_get(root.json, "tool_choice"), *tools = json_get(choice, "tools");
+    const char *type = json_str(tool, "type", ""), *name = json_str(tool, "name", "");
+    if (!has_type(choice, "allowed_tools") || (space && find(tools, "namespace", space)))
+        return true;
+    for (const cJSON *k = json_first(tools); k; k = k->next)
+        if (has_type(k, type) && !strcmp(json_str(k, "name", ""), name) &&
+            !strcmp(json_str(k, "namespace", ""), space ? space : ""))
+            return true;
+    return false;
 }
 
-static cJSON *one_tool(struct body *b, struct object root, const cJSON *given)
+static void add_name(cJSON *f, const char *space, const char *name)
+{
+    struct buf full = BUF_INIT;
+    responses_tool_name(space, name, &full);
+    if (!full.oom)
+        cJSON_AddStringToObject(f, "name", full.p);
+    buf_free(&full);
+}
+
+/* A function or custom tool, of a namespace unless `space` is NULL. */
+static cJSON *member_tool(struct body *b, struct object root, const char *space, const cJSON *given)
 {
     const char *name = json_str(given, "name", NULL);
     const cJSON *schema = json_get(given, "parameters");
@@ -95,11 +140,11 @@ static cJSON *one_tool(struct body *b, struct object root, const cJSON *given)
         body_warn(b, "tools: %.60s is not supported and left out", json_str(given, "type", ""));
     else if (!name)
         body_fail(b, root, "tools", "missing field `name`");
-    if (!name || !responses_tool_taken(given) || !allowed(root, given))
+    if (!name || !responses_tool_taken(given) || !allowed(root, space, given))
         return NULL;
     cJSON *tool = cJSON_CreateObject(), *f = cJSON_AddObjectToObject(tool, "function");
     cJSON_AddStringToObject(tool, "type", "function");
-    cJSON_AddStringToObject(f, "name", name);
+    add_name(f, space, name);
     if (has_type(given, "custom")) {
         custom(b, given, f);
         return tool;
@@ -113,12 +158,38 @@ static cJSON *one_tool(struct body *b, struct object root, const cJSON *given)
     return tool;
 }
 
+static cJSON *one_tool(struct body *b, struct object root, const cJSON *given)
+{
+    const char *space = json_str(given, "name", NULL);
+    if (!has_type(given, "namespace"))
+        return member_tool(b, root, NULL, given);
+    if (!space)
+        body_fail(b, root, "tools", "missing field `name`");
+    cJSON *members = cJSON_CreateArray();
+    for (const cJSON *k = json_first(json_get(given, "tools")); k && !b->failed; k = k->next)
+        if (has_type(k, "function"))
+            cJSON_AddItemToArray(members, member_tool(b, root, space, k));
+        else
+            body_warn(b, "tools: %.60s in the namespace %.60s is not supported and left out",
+                      json_str(k, "type", "(none)"), space);
+    return members;
+}
+
 /* ---------------------------------------------------------------- the choice */
 
 static bool is_word(const char *word, bool none)
 {
     return word &&
            (!strcmp(word, "auto") || !strcmp(word, "required") || (none && !strcmp(word, "none")));
+}
+
+static void named_choice(cJSON *chat, const char *space, const char *name)
+{
+    struct buf full = BUF_INIT;
+    responses_tool_name(space, name, &full);
+    if (!full.oom)
+        convert_named_choice(chat, full.p);
+    buf_free(&full);
 }
 
 static void tool_choice(struct body *b, struct object root, cJSON *chat)
@@ -131,7 +202,7 @@ static void tool_choice(struct body *b, struct object root, cJSON *chat)
     else if (type && !strcmp(type, "allowed_tools") && is_word(json_str(choice, "mode", ""), false))
         cJSON_AddStringToObject(chat, "tool_choice", json_str(choice, "mode", ""));
     else if (type && name && responses_tool_taken(choice))
-        convert_named_choice(chat, name);
+        named_choice(chat, json_str(choice, "namespace", NULL), name);
     else if (type && strcmp(type, "allowed_tools") != 0 && !responses_tool_taken(choice))
         body_warn(b, "tool_choice: %.60s is left out", type);
     else if (choice)
