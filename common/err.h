@@ -2,7 +2,8 @@
  *
  * Rule: a function that can fail returns int (0 ok, -1 failed) or a pointer (NULL failed) and takes
  * a `struct err *` last. The callee that detects the fault calls err_set(); every caller that knows
- * something more calls err_wrap(). Nobody in between logs; only the edge (HTTP, gRPC, main) prints.
+ * something more calls err_wrap(). Code in between does not log; only the edge (HTTP, gRPC, main)
+ * prints.
  */
 #ifndef COMMON_ERR_H
 #define COMMON_ERR_H

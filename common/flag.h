@@ -33,7 +33,7 @@ struct flag {
     bool required;
     enum flag_type type;
     size_t off;
-    const char *def;  /* default as text; NULL: unset (0, NULL, empty) until somebody computes it */
+    const char *def;  /* default as text; NULL: unset (0, NULL, empty) until it is computed */
     const char *env;  /* environment name where it is not NAME; "" = none */
     const char *unit; /* "tokens", "seconds", NULL */
     double min, max;  /* checked for numbers when min < max */

@@ -2,7 +2,7 @@
  *
  * The sink is the only process-wide state outside main: set once by log_init() before threads
  * start, read-only afterwards. A line is formatted in memory and handed to one writer thread
- * (log_sink.h), so that a log that nobody reads blocks no other thread; what does not fit into
+ * (log_sink.h), so that an unread log blocks no other thread; what does not fit into
  * the ring meanwhile is dropped, counted and reported. Lines leave whole in one write(2), so that
  * those of processes that share a pipe never mix (up to PIPE_BUF).
  *
@@ -50,7 +50,7 @@ void log_relay(const char *source, const char *line, size_t n);
 /* Waits for the writer: as long as the reader takes something every LOG_READER_MS, and at most
  * LOG_FLUSH_MS. exit() does this; _exit() needs it before. False: lines are left. Any thread. */
 bool log_flush(void);
-uint64_t log_dropped(void); /* lines that nobody will read; any thread */
+uint64_t log_dropped(void); /* lines that were dropped; any thread */
 /* A line of at most `max` bytes (256 or more) in `out`, without heap: for signal handlers and for
  * times when other threads may be stuck with a lock. Quotes and control characters become `?`. Its
  * length. */

@@ -59,7 +59,7 @@ static uint32_t length_at(uint64_t at)
     return n;
 }
 
-/* A descriptor that somebody else made non-blocking is waited for. */
+/* A descriptor that another process made non-blocking is waited for. */
 static bool write_all(int fd, const char *p, size_t n)
 {
     while (n) {

@@ -117,7 +117,7 @@ static struct series *series_of(struct metric *m, const char *value)
                 return NULL;
             if (atomic_compare_exchange_strong(&m->s[i].label, &have, mine))
                 return &m->s[i];
-            free(mine); /* somebody took the slot meanwhile: `have` is theirs */
+            free(mine); /* another thread took the slot meanwhile: `have` is its */
         }
         if (!strcmp(have, want))
             return &m->s[i];

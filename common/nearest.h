@@ -1,4 +1,4 @@
-/* nearest.h - what somebody may have meant who wrote a word that is none. Pure. */
+/* nearest.h - the known word that a misspelt one may mean. Pure. */
 #ifndef COMMON_NEAREST_H
 #define COMMON_NEAREST_H
 #include <stddef.h>

@@ -10,7 +10,8 @@
 #include <unistd.h>
 
 /* The holder of a lock file may remove it between our open() and flock(): then we hold the lock of
- * a file that nobody else will find. So look again whether the name still means what we locked. */
+ * a file that no other process will find. So look again whether the name still means what we
+ * locked. */
 static bool still_named(int fd, const char *path)
 {
     struct stat held, named;

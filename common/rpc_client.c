@@ -44,9 +44,9 @@ static const char *grpc_target(const char *target, char *buf, size_t cap)
     return buf;
 }
 
-/* Requests go to nobody but a process of our own user or of root. gRPC shows no descriptor to ask
+/* Requests go only to a process of our own user or of root. gRPC shows no descriptor to ask
  * for the peer's uid; the owner of the socket's file is who has bound it, and in a sticky folder
- * such as /tmp nobody else can put another one in its place. */
+ * such as /tmp no other user can put another one in its place. */
 static int check_owner(const char *target, struct err *e)
 {
     const char *path = strncmp(target, "unix:", 5) == 0 ? target + 5 : NULL;
@@ -215,7 +215,7 @@ static bool challenged_anew(struct rpc_client *c, const struct rpc_unary *u)
     return cluster_same(nonce, u->ticket.nonce, sizeof(nonce)) == false;
 }
 
-/* A reply that nobody proved is none. */
+/* A reply without a proof is none. */
 static void check_proof(struct rpc_unary *u)
 {
     uint8_t digest[RPC_DIGEST], want[CLUSTER_MAC], got[CLUSTER_MAC];

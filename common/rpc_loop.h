@@ -24,7 +24,7 @@ void rpc_loop_free(struct rpc_loop *l); /* after rpc_loop_run() returned */
 /* For a watchdog: since when the op that runs has been running; 0: none. */
 const _Atomic int64_t *rpc_loop_busy(const struct rpc_loop *l);
 /* From now on what gRPC has to say is a line of our log: by itself it writes to standard error, and
- * waits where nobody reads that. Once, before grpc_init(). */
+ * waits where that is not read. Once, before grpc_init(). */
 void rpc_loop_log(void);
 
 /* Clients of this loop talk to members of a cluster (common/cluster.h): over TCP they prove

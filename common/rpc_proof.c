@@ -97,7 +97,7 @@ int rpc_proof_answer(const struct cluster *c, const struct rpc_ticket *t,
 
 /* ---------------------------------------------------------------- the server's memory */
 
-/* Numbers of before mean nothing under a fresh nonce: nobody can use them again. */
+/* Earlier numbers mean nothing under a fresh nonce: a replay fails. */
 static bool begin(struct rpc_guard *g)
 {
     g->n = 0;

@@ -68,7 +68,7 @@ static void arm(struct rpc_server *s)
 {
     struct server_call *k = calloc(1, sizeof(*k));
     if (!k)
-        return; /* the next arrival tries again; without memory there is nobody to tell */
+        return; /* the next arrival tries again; without memory no answer can be made */
     k->s = s;
     k->op = (struct rpc_op){on_arrival, "arrival"};
     k->why = grpc_empty_slice();

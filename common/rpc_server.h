@@ -48,7 +48,7 @@ struct rpc_server_options {
     struct tracer *tracer;
     const char *also; /* a second address to listen at, or NULL */
     /* For a watchdog: since when the serial lane has been busy; 0: it waits. A long call may set it
-     * anew as it goes on. NULL: nobody looks. */
+     * anew as it goes on. NULL: not wanted. */
     _Atomic int64_t *busy_ns;
     /* How callers over TCP prove themselves; NULL: they do not, and only loopback addresses are
      * served. Callers through a Unix socket need not. With a secret there is no RPC_STREAM. */

@@ -45,7 +45,7 @@ struct tracer {
     /* the tracer's thread */
     struct mail *first, **last;
     struct rpc_unary call;
-    grpc_byte_buffer *batch; /* kept until somebody has it */
+    grpc_byte_buffer *batch; /* kept until it was delivered */
     size_t n_batch;
     unsigned tries;
     bool busy, stopping, failing;

@@ -70,7 +70,7 @@ struct tracer_options {
     const char *service_name; /* resource attribute service.name */
     size_t queue;             /* most spans waiting; 0: 8192 */
     /* What became of spans: sent, dropped because the queue was full, or not taken by the
-     * collector. Any thread. NULL: nobody wants to know. */
+     * collector. Any thread. NULL: not wanted. */
     void (*count)(void *arg, enum trace_fate fate, uint64_t n);
     void *arg;
 };

@@ -24,7 +24,7 @@ enum { WATCHDOG_MOST = 128, WATCHDOG_TIMES = 10, WATCHDOG_BUSY_TIMES = 10 };
  * Call stacks_init() before. Stop it before what it watches goes. */
 struct watchdog *watchdog_new(uint32_t limit_ms, void (*state)(void *arg), void *arg,
                               struct err *e);
-/* Any thread, also while it runs; NULL: nobody watches. `name` is static. Beyond WATCHDOG_MOST
+/* Any thread, also while it runs; NULL: nothing is watched. `name` is static. Beyond WATCHDOG_MOST
  * stamps nothing is added. The stamp is not read any more once watchdog_remove() has returned. */
 void watchdog_add(struct watchdog *w, const char *name, const _Atomic int64_t *busy_ns);
 /* Behind `limit_ms` without progress `end` is called once, on the watchdog's thread. It is for one

@@ -1,5 +1,5 @@
 /* draft.h - the draft model's process: started beside the service, started again whenever it ends,
- * and missed by nobody (docs/decisions/speculation.md). One rank; the router finds it by itself.
+ * and never required (docs/decisions/speculation.md). One rank; the router finds it by itself.
  * Main thread only. */
 #ifndef LAUNCHER_DRAFT_H
 #define LAUNCHER_DRAFT_H

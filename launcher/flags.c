@@ -123,7 +123,7 @@ static const struct flag rows[] = {
     {OPTION_KV_CACHE_MEMORY, AT(kv_cache_memory), .tag = TO_SHARD},
     {OPTION_SWAP_SPACE, AT(swap_space), .tag = TO_SHARD},
     {ROW("draft-model-id", STR, draft_model_id, 0, "A smaller model of the same vocabulary that drafts tokens beside this one, in a process of its own: it is never waited for, may die, and is started again.")},
-    {ROW("draft-shard-uds-path", STR, draft_shard_uds_path, TO_ROUTER, "In the place of --draft-model-id: where a draft model that somebody else starts is to be found, perhaps on another machine (`model-server serve MODEL --uds-path tcp://0.0.0.0:PORT` there, `tcp://HOST:PORT` here).")},
+    {ROW("draft-shard-uds-path", STR, draft_shard_uds_path, TO_ROUTER, "In the place of --draft-model-id: where a draft model that is started separately is found, perhaps on another machine (`model-server serve MODEL --uds-path tcp://0.0.0.0:PORT` there, `tcp://HOST:PORT` here).")},
     {ROW("draft-quantize", ENUM, draft_quantize, 0, "As --quantize, for the draft model."), .choices = quantizers},
     {ROW("draft-device", ENUM, draft_device, 0, "As --device, for the draft model. `auto`: as --device."), .choices = devices_},
     {ROW("draft-threads", U32, draft_threads, 0, "Threads of the draft model. Unset: a quarter of the cores, which the shards then leave to it."), BETWEEN(1, 4096), .unit = "threads"},

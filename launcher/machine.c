@@ -65,7 +65,7 @@ int machine_devices(void)
     return -1;
 }
 
-/* Processes whose launcher was killed are about to go: whoever starts it again need not wait. True,
+/* Processes whose launcher was killed are about to go: a new start need not wait. True,
  * for three seconds all in all. */
 static bool wait_a_moment(int *times)
 {
@@ -101,7 +101,7 @@ int machine_port_free(const char *address, uint32_t port, struct err *e)
     return rc;
 }
 
-/* 0, or why nobody takes a connection there. */
+/* 0, or why no connection is accepted there. */
 static int refusal(const char *path)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
@@ -135,7 +135,7 @@ int machine_socket_free(const char *path, struct err *e)
     return 0;
 }
 
-/* Whoever serves holds the lock (common/rpc_bind.c), and removes its file while it does. */
+/* The serving process holds the lock (common/rpc_bind.c), and removes its file while it does. */
 void machine_socket_remove(const char *path)
 {
     char lock[4096];

@@ -16,10 +16,10 @@ int machine_devices(void);
 
 /* Fail early where a server would fail late. */
 int machine_port_free(const char *address, uint32_t port, struct err *e);
-/* A socket nobody answers on is removed; one that is still served after 3 seconds is an error. */
+/* A socket without a server is removed; one that is still served after 3 seconds is an error. */
 int machine_socket_free(const char *path, struct err *e);
 
-/* Removes the socket and its lock that a shard has left there, unless somebody serves it. */
+/* Removes the socket and its lock that a shard has left there, unless a process serves it. */
 void machine_socket_remove(const char *path);
 
 /* A directory: a local model, nothing to download. */

@@ -13,7 +13,7 @@
 #include <sys/un.h>
 
 struct notify {
-    int fd; /* -1: nobody asked */
+    int fd; /* -1: not wanted */
     struct sockaddr_un to;
     socklen_t to_len;
     int64_t every, due; /* ms; every 0: no watchdog */

@@ -39,7 +39,7 @@ static void become(const char *path, char *const *argv, char *const *env, pid_t 
     int null = open("/dev/null", O_RDONLY);
     sigemptyset(&none);
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != parent)
-        _exit(127); /* the launcher died between fork and prctl: nobody would tell us any more */
+        _exit(127); /* the launcher died between fork and prctl: no signal would come any more */
     setpgid(0, 0);
     for (int i = 0; i < 3; i++)
         if (keep[i])

@@ -224,7 +224,7 @@ struct shard {
     struct cluster cluster;
     struct ranks_options ranks;
     struct adapter_list adapters;
-    struct startup_board *startup; /* NULL: nobody looks */
+    struct startup_board *startup; /* NULL: none */
     uint32_t rank;
     struct comm *comm, alone; /* alone: of a dry run */
     struct ranks_watch *watch;
@@ -306,7 +306,7 @@ static void on_progress(void *arg, uint64_t done, uint64_t total)
     startup_progress(s->startup, s->rank, done, total);
 }
 
-/* Whoever serves or meets over TCP says how that is protected. */
+/* A process that serves or meets over TCP logs how that is protected. */
 static int load_cluster(struct shard *s, const struct serve_config *c, struct err *e)
 {
     if (cluster_load(&s->cluster, &c->cluster, e))
@@ -479,7 +479,7 @@ static void end_stuck(void *arg)
     _exit(EX_SOFTWARE);
 }
 
-/* Whoever loads a model may take long; from here on somebody waits for answers. */
+/* Loading may take long; from here on requests wait for answers. */
 static int watch(struct shard *s, const struct serve_config *c, struct err *e)
 {
     if (!c->watchdog_s && !c->stall_s)

@@ -22,7 +22,7 @@ struct service_options {
     const char *device_type; /* "cpu", "cuda" */
     bool prefill_logprobs;   /* honour Request.prefill_logprobs */
     struct watermark watermark;
-    struct startup_board *startup; /* NULL: nobody looks */
+    struct startup_board *startup; /* NULL: none */
 };
 
 struct service_status {          /* written on the engine's thread, read by a watchdog */

@@ -39,7 +39,8 @@ static int refresh(struct service *s, struct err *e)
     return 0;
 }
 
-/* Room for prompt and answer. One that finds none fails alone. Block 0 is nobody's, as in v3. */
+/* Room for prompt and answer. One that finds none fails alone. Block 0 is never handed out, as in
+ * v3. */
 static int place(struct service *s, struct seq_spec *spec, struct rpc_mem *m)
 {
     struct v2_blocks *b = s->v2;

@@ -125,7 +125,7 @@ static void *carry_out(void *arg)
     struct order *o = arg;
     struct constraint *c = o->c;
     struct err why = ERR_INIT;
-    term t = begin(c, o->reasoning, o->kind, o->text, o->n, &why); /* nobody else touches it yet */
+    term t = begin(c, o->reasoning, o->kind, o->text, o->n, &why); /* no other thread has it yet */
     pthread_mutex_lock(&c->lock);
     c->start = t;
     c->why = why;

@@ -10,7 +10,7 @@
 /* Bounds of one constraint's memory, in bytes. */
 enum { POOL_BYTES = 64 << 20, TABLE_BYTES = 32 << 20, MASK_BYTES = 64 << 20 };
 /* Bounds of its work, in steps of some 30 ns: what a compilation, a mask or a token may take.
- * Nobody else's answer is to wait for a constraint that is too clever. */
+ * Other answers must not wait for a costly constraint. */
 enum { COMPILE_STEPS = 1000000, MASK_STEPS = 500000 };
 #define STATE_UNKNOWN UINT32_MAX
 #define STATES_DIFFER (UINT32_MAX - 1)

@@ -6,7 +6,8 @@
 
 /* ---------------------------------------------------------------- rules */
 
-/* c with its schemas by their addresses; `under` means these places, and is 0 where nobody asks. */
+/* c with its schemas by their addresses; `under` means these places, and is 0 where it is not
+ * needed. */
 static void sort(struct conj *to, const struct conj *c)
 {
     int place[MAX_CONJ] = {0};

@@ -100,7 +100,7 @@ bool is_made(const cJSON *node);
 #define MADE_FRACTION     "\001fraction"    /* a number that is no integer */
 #define MADE_NOT_MULTIPLE "\001notMultiple" /* no multiple of this */
 #define MADE_NOT_PATTERN  "\001notPattern"
-#define MADE_MUST         "\001must" /* {key, value}: a property that nobody names is like that */
+#define MADE_MUST         "\001must" /* {key, value}: a property that no keyword names is like that */
 #define MADE_FROM         "\001from" /* `contains` counts items from this one on */
 const cJSON *made_get(const cJSON *node, const char *key);
 const cJSON *schema_made(struct schema *s, enum made_kind kind, const cJSON *of);

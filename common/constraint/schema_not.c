@@ -213,7 +213,7 @@ static void not_properties(struct negation *g)
     }
 }
 
-/* A property that nobody names, with such a name and such a value. */
+/* A property that no keyword names, with such a name and such a value. */
 static void must(struct negation *g, cJSON *key, cJSON *value)
 {
     cJSON *both = made_new(g->s), *part = typed(g, "object");

@@ -409,7 +409,7 @@ void term_define(struct term_pool *p, term rule, term body)
     assert(node(p, rule)->kind == RULE && node(p, rule)->a == TERM_NONE);
     assert(body == TERM_NONE || node(p, rule)->nullable == node(p, body)->nullable);
     term_forget_derived(p);
-    p->node[rule].a = body; /* nobody ever looks an equal rule up, so its hash may change */
+    p->node[rule].a = body; /* equal rules are never looked up, so its hash may change */
 }
 
 bool term_nullable(const struct term_pool *p, term t) { return node(p, t)->nullable; }

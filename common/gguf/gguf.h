@@ -12,7 +12,7 @@
 #include <stdint.h>
 
 /* How numbers of a tensor are packed: name, number in the file, elements of a block, bytes of a
- * block. What the last ones mean is nobody's business here: they are named to be refused. */
+ * block. What the last ones mean does not matter here: they are named to be refused. */
 #define GGUF_PACKINGS(X)                                                                           \
     X(F32, 0, 1, 4)                                                                                \
     X(F16, 1, 1, 2)                                                                                \

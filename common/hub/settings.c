@@ -8,7 +8,7 @@ enum { TIMEOUT_S = 10, RETRY_S = 5 };
 
 static const char *env(const char *name)
 {
-    const char *v = getenv(name); // NOLINT(concurrency-mt-unsafe): nobody here calls setenv()
+    const char *v = getenv(name); // NOLINT(concurrency-mt-unsafe): setenv() is never called
     return v && *v ? v : NULL;
 }
 

@@ -23,7 +23,7 @@ struct macro {
     bool autoescape; /* where it was defined */
 };
 
-/* `loop`. Items that a condition may still drop stay in `source` until somebody asks for them, so
+/* `loop`. Items that a condition may still drop stay in `source` until they are asked for, so
  * that the condition sees what earlier turns did. */
 struct loop {
     const struct node *node;

@@ -301,7 +301,7 @@ static struct node *parse_autoescape(struct parser *p, uint32_t line)
     return n;
 }
 
-/* {% block name scoped required %}: there is nobody to fill it, so it is its body. Without `scoped`
+/* {% block name scoped required %}: nothing can fill it, so it is its body. Without `scoped`
  * it sees the template's variables only. */
 static struct node *parse_block(struct parser *p, uint32_t line)
 {

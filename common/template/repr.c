@@ -151,7 +151,7 @@ static void repr_object(struct vm *vm, struct strbuf *b, struct val v)
         else
             sb_fmt(vm, b, "<Macro %s>", val_repr_c(vm, v.m->def->name));
         break;
-    default: /* Python prints an address, which nobody can rely on */
+    default: /* Python prints an address, which is different in each run */
         sb_fmt(vm, b, "<%s object>", val_type(v));
     }
 }

@@ -74,7 +74,7 @@ struct step_work {
     struct text text[2];
     struct spans spans[2];
     unsigned t, s;    /* which of them is current */
-    bool offsets;     /* somebody asked where bytes came from */
+    bool offsets;     /* the caller asked where bytes came from */
     void *match;      /* regex_match_new() */
     struct buf chars; /* normal forms */
 };

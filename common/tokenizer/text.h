@@ -6,7 +6,7 @@
 #include "common/tokenizer/vocab.h"
 
 /* `from` says for each byte which bytes of the original text (always whole characters) it stands
- * for. Without it the text is the original, or nobody asked. */
+ * for. Without it the text is the original, or offsets are not wanted. */
 struct text {
     const char *p; /* valid UTF-8; own.p, or the caller's bytes */
     uint32_t n;

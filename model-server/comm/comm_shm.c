@@ -2,11 +2,11 @@
  *
  * One segment holds a line per rank and two buffers per rank. A barrier is a counter per rank: mine
  * says how many I have reached, and I wait until everybody's says the same. Data goes through the
- * buffers in chunks that use the two halves in turn: whoever writes half h for chunk i + 2 has
- * passed the barrier of chunk i + 1, and by then everybody has finished reading chunk i.
+ * buffers in chunks that use the two halves in turn: the rank that writes half h for chunk i + 2
+ * has passed the barrier of chunk i + 1, and by then everybody has finished reading chunk i.
  *
  * Meeting. Rank 0 makes the segment complete, without a name, and then links it under the group's
- * name: nobody ever sees a half-made one, and nothing is left if it dies before. The others look
+ * name: a half-made one is never seen, and nothing is left if it dies before. The others look
  * for the name. A segment whose rank 0 is dead is left over from a group that failed: rank 0
  * replaces it, the others wait for the replacement.
  *
@@ -313,10 +313,10 @@ static struct segment *map_segment(int fd, int world)
  */
 static int take_place(struct segment *seg, int rank, struct err *e)
 {
-    int nobody = 0;
+    int none = 0;
     struct shm_rank *r = &seg->ranks[rank];
-    if (!atomic_compare_exchange_strong(&r->pid, &nobody, getpid()))
-        return err_set(e, ERR_VALIDATION, "rank %d is taken by pid %d", rank, nobody);
+    if (!atomic_compare_exchange_strong(&r->pid, &none, getpid()))
+        return err_set(e, ERR_VALIDATION, "rank %d is taken by pid %d", rank, none);
     atomic_store(&r->start, process_start(getpid()));
     return 0;
 }
@@ -456,7 +456,7 @@ struct comm *comm_shm_open(const char *group, int rank, int world, int timeout_m
         if (!rank)
             unlink(path);
         unname(s);
-        rc = rc ? rc : barrier(s, e); /* nobody goes on, perhaps to fail, before that */
+        rc = rc ? rc : barrier(s, e); /* no rank goes on, perhaps to fail, before that */
     }
     if (!rc)
         return &s->comm;

@@ -5,7 +5,7 @@
  * sends the sum to all, which moves the fewest bytes there can be, 2 (n - 1) / n of the message
  * each way. The bits are those of comm_shm.c.
  *
- * An exchange sends to all and receives from all at once, so nobody waits for somebody who waits
+ * An exchange sends to all and receives from all at once, so no rank waits for a rank that waits
  * for him. A machine that vanishes is noticed by TCP's own means within SILENCE_S. */
 #include "common/clock.h"
 #include "model-server/comm/comm_tcp_link.h"
@@ -392,7 +392,7 @@ struct comm *comm_tcp_open(const struct comm_tcp_options *o, struct err *e)
     pthread_mutex_init(&t->sessions, NULL);
     for (int r = 0; r < TCP_MAX_WORLD; r++)
         t->peers[r].fd = -1;
-    if (!tcp_meet(t, o->host, o->port, e) && !tcp_barrier(&t->comm, e)) /* nobody goes on alone */
+    if (!tcp_meet(t, o->host, o->port, e) && !tcp_barrier(&t->comm, e)) /* all go on together */
         return &t->comm;
     err_wrap(e, "rank %d of %d, meeting at %s:%d", o->rank, o->world, o->host, o->port);
     tcp_close(&t->comm);

@@ -111,7 +111,7 @@ static int advance(const struct acceptor *l, struct candidate *g, char text[256]
 
 /* ---------------------------------------------------------------- all of them */
 
-/* Nobody may be dropped yet for somebody who waits in the queue. */
+/* No connection may be dropped yet for one that waits in the queue. */
 static bool full(const struct acceptor *l)
 {
     return l->n == MAX_CANDIDATES && clock_ms() < l->candidates[0].turn_ms;

@@ -20,7 +20,7 @@ struct verdict {
     uint8_t mac[CLUSTER_MAC];
 };
 
-/* The proof for a message of n bytes: nobody else's, and not of another connection. */
+/* The proof for a message of n bytes: of this peer and this connection alone. */
 static inline int handshake_mac(const struct cluster *c, const char *what, const uint8_t *listener,
                                 const uint8_t *candidate, const void *msg, size_t n,
                                 uint8_t out[CLUSTER_MAC])

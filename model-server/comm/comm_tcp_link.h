@@ -65,7 +65,7 @@ void acceptor_open(struct acceptor *l,
 int acceptor_poll(const struct acceptor *l, struct pollfd *fds);
 int64_t
 acceptor_deadline(const struct acceptor *l); /* when acceptor_turn() is due again; 0: never */
-/* After poll(): lets in, goes on, drops. True: somebody is known, *out is its connection (the
+/* After poll(): lets in, goes on, drops. True: a peer is known, *out is its connection (the
  * caller's), which waits for acceptor_verdict(). Call until false. */
 bool acceptor_turn(struct acceptor *l, struct candidate *out);
 /* Answers a known candidate: words NULL, it is welcome; else why not. -1: it has gone. */

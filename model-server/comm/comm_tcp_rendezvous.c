@@ -71,7 +71,7 @@ static int connect_once(const struct addrinfo *a, int ms)
         why = ETIMEDOUT;
     else
         getsockopt(fd, SOL_SOCKET, SO_ERROR, &why, &n);
-    if (!why && same_ends(fd)) /* a free port may be given to whoever knocks at it */
+    if (!why && same_ends(fd)) /* a free port may be given to the process that connects to it */
         why = ECONNREFUSED;
     if (!why)
         return fd;

@@ -1,7 +1,7 @@
 /* rows.h - the passes over one row of scores that everything in sampling is made of.
  *
  * Each is one sweep over memory, in 16 lanes. -inf means "not allowed" everywhere; NaN survives
- * into the sums, so that whoever looks at a sum has looked at the whole row. */
+ * into the sums, so that a check of a sum is a check of the whole row. */
 #ifndef MODEL_SERVER_SAMPLE_ROWS_H
 #define MODEL_SERVER_SAMPLE_ROWS_H
 #include <stddef.h>

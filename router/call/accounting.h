@@ -11,7 +11,7 @@ void account_failed(struct call *c, const struct err *e);
 void account_dropped(struct call *c); /* the client left before the end */
 /* What was answered; 499 where the client left before that. */
 int account_status(const struct call *c);
-/* The call is over and nobody works for it any more: its line of the access log. */
+/* The call is over and no thread works for it any more: its line of the access log. */
 void account_line(const struct call *c);
 /* The line of a request that never became a call. */
 void account_aside(const struct edge *g, const struct exchange *x);

@@ -82,7 +82,7 @@ static struct call *call_new(struct edge *g, struct exchange *x)
 static void call_free(struct call *c)
 {
     struct edge *g = c->edge, *home = edge_home(g);
-    account_line(c); /* here, since nobody else holds its times any more */
+    account_line(c); /* here, since no other thread holds its times any more */
     spans_end(c);
     for (uint32_t i = 0; i < c->n_gen; i++)
         answer_free(&c->gen[i].answer), arena_reset(&c->gen[i].r.arena);
@@ -95,7 +95,7 @@ static void call_free(struct call *c)
     atomic_fetch_sub(&home->live, 1);
 }
 
-/* Does anybody want what comes? */
+/* Is what comes still wanted? */
 static bool wanted(const struct call *c) { return c->x || c->detached; }
 
 /* Pushing bytes may find the client gone and end the exchange under the caller's feet: whoever

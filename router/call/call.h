@@ -63,7 +63,7 @@ struct call {
     struct trace_context trace; /* of this request's own span; zero: none */
     uint8_t trace_parent[8];    /* zero: it is the first of its trace */
     const char *trace_state;    /* the client's, in the arena; NULL: none */
-    const char *user;           /* whom the client says it asks for, in the arena; NULL: nobody */
+    const char *user;           /* the end user that the client names, in the arena; NULL: none */
     const char *warnings;       /* what of the body has no effect, in the arena; NULL: nothing */
     const char *error;          /* why it failed, in the arena */
     bool ours;                  /* the fault */
@@ -79,7 +79,7 @@ struct call {
     struct http_counts counts;              /* when it asked */
     int64_t over_ns;                        /* the exchange ended; 0: not yet */
     enum error_shape errors;
-    uint64_t tenant;              /* whom its requests are counted for; 0: anybody */
+    uint64_t tenant;              /* the key that its requests are counted for; 0: none */
     uint64_t key_id;              /* of the API key, which permits are shared by; 0: none */
     bool tenant_named;            /* by a gateway in front of us */
     int64_t received_ns;          /* monotonic */
@@ -105,8 +105,8 @@ struct call {
     struct buf out;
 };
 
-/* What a route's work() returns when somebody else has the call now, and will submit c->job to the
- * workers again: work() is then run once more. */
+/* What a route's work() returns when another component has the call now, and will submit c->job to
+ * the workers again: work() is then run once more. */
 enum { CALL_LATER = 1 };
 
 enum { CALL_MAX_GENERATIONS = 8192 };
@@ -115,7 +115,7 @@ enum { CALL_MAX_GENERATIONS = 8192 };
  * generations of one ask share its prompt and differ in their seeds. */
 int call_generate(struct call *c, const struct ask *asks, uint32_t n_asks, uint32_t each,
                   struct err *e);
-/* Loop thread: its generations end, and nobody is told. For calls that are detached. */
+/* Loop thread: its generations end without an answer. For calls that are detached. */
 void call_cancel(struct call *c);
 /* Loop thread, on_loop(): work() is run again. */
 void call_again(struct call *c);

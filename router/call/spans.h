@@ -11,5 +11,5 @@
 #include "router/call/call.h"
 
 void spans_begin(struct call *c);     /* when it arrives; adds the response's headers */
-void spans_end(const struct call *c); /* when nobody works for it any more */
+void spans_end(const struct call *c); /* when no thread works for it any more */
 #endif

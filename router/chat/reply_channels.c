@@ -209,7 +209,7 @@ void channels_begin(struct reply *r)
                     r->state = CHANNEL_HEADER;
 }
 
-/* Nobody told the marker that ended the text: arguments that are whole are a whole call. */
+/* The marker that ended the text is not known: arguments that are whole are a whole call. */
 static void call_over(struct reply *r)
 {
     struct buf *a = call_arguments(r);

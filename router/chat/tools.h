@@ -25,7 +25,7 @@ bool tools_strict(const cJSON *tool);
 /* The schema of one call in an answer that may have some, or NULL where no tool is strict: the
  * arguments of those that are, any object for the others. Caller deletes. */
 cJSON *tools_schema_of_call(const struct tools *t, const char *arguments);
-/* What a parameter of a function in `list` (struct tools) may be: REPLY_* bits, 0: nobody says. */
+/* What a parameter of a function in `list` (struct tools) may be: REPLY_* bits, 0: not known. */
 unsigned tools_types(const void *list, const char *function, const char *parameter);
 /* What is said to a model whose template does not show tools: TGI's words, behind the user's last
  * message. */

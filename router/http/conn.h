@@ -68,7 +68,7 @@ struct http {
     struct conn *conns;
     struct conn *lingerers, *lingered; /* in one direction; lingered: to be freed after the turn */
     uint32_t n_conns, n_lingerers;
-    _Atomic bool flushing;   /* somebody waits for http_flushed() */
+    _Atomic bool flushing;   /* a thread waits for http_flushed() */
     _Atomic uint32_t unsent; /* then: 1 + connections with bytes on their way */
     _Atomic int64_t busy_ns; /* http_busy() */
     int64_t warned_full_ms;  /* the log knows that there are no descriptors; 0: never */

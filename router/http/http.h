@@ -87,7 +87,7 @@ void http_stop(struct http *h);
 void http_free(struct http *h); /* after http_run() has returned */
 
 /* Whom a request is counted for: the one that a gateway names (the Gateway API's header), else the
- * key it came with; 0: anybody. *named: by a gateway. */
+ * key it came with; 0: no key. *named: by a gateway. */
 uint64_t exchange_tenant(const struct exchange *x, bool *named);
 /* Did it come from a loopback address, and not through a proxy that says so? */
 bool exchange_local(const struct exchange *x);

@@ -1,9 +1,9 @@
 /* Connections that libmicrohttpd is done with and the network is not: answers that the client has
- * not acknowledged yet, and clients that still send what nobody wants.
+ * not acknowledged yet, and clients that still send what is not wanted.
  *
  * Closing a socket with bytes unread resets the connection, and the client may lose the answer that
  * is on its way. And what the kernel still has to send is lost where the network goes away with the
- * process, as that of a container does: nobody can see a queue that has no descriptor. So a second
+ * process, as that of a container does: a queue without a descriptor cannot be seen. So a second
  * descriptor outlives libmicrohttpd's. Loop thread only, but for http_flushed(). */
 #include "common/clock.h"
 #include "router/http/conn.h"

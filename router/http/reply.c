@@ -114,7 +114,7 @@ void exchange_refuse(struct exchange *x, int status, const char *text)
     exchange_reply(x, status, body.len ? type : NULL, &body);
 }
 
-/* libmicrohttpd wants bytes. None yet: suspend until somebody pushes some. */
+/* libmicrohttpd wants bytes. None yet: suspend until some are pushed. */
 static ssize_t pull(void *cls, uint64_t pos, char *out, size_t max)
 {
     struct exchange *x = cls;

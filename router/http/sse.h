@@ -20,7 +20,7 @@
 enum sse_state { SSE_FLOWING, SSE_DRAINING, SSE_DONE, SSE_DEAD };
 enum sse_act {
     SSE_WAKE = 1 << 0,   /* there is something to read: resume the connection */
-    SSE_CANCEL = 1 << 1, /* nobody will read the rest: cancel the generation */
+    SSE_CANCEL = 1 << 1, /* the rest will not be read: cancel the generation */
     SSE_CLOSE = 1 << 2,  /* cut the connection */
 };
 

@@ -76,7 +76,7 @@ static int check_key(const char *path, const struct pem *f, struct err *e)
     gnutls_datum_t d = datum(f);
     if (strstr(f->p, "ENCRYPTED"))
         return err_set(e, ERR_VALIDATION,
-                       "--tls-key %s: the key is encrypted; nobody is here to type a password",
+                       "--tls-key %s: the key is encrypted, and no password can be asked for",
                        path);
     if (gnutls_x509_privkey_init(&key) < 0)
         return err_nomem(e);
@@ -164,7 +164,7 @@ int tls_reload(struct tls *t, struct err *e)
     wipe(&key);
     if (!c)
         return -1;
-    cert_free(atomic_exchange(&t->newer, c)); /* one that nobody has taken over is nobody's */
+    cert_free(atomic_exchange(&t->newer, c)); /* one that was not taken over is ours to free */
     return 0;
 }
 

@@ -34,7 +34,7 @@ struct edge {
     struct models *models; /* NULL: there is one model alone */
     const struct router_config *config;
     struct metrics *metrics;
-    struct tracer *tracer; /* NULL: nobody is told */
+    struct tracer *tracer; /* NULL: no spans are sent */
     const struct tokenizer *tokenizer;
     const struct chat *chat;
     struct sentence sentence; /* prompts of a model that embeds */
@@ -70,7 +70,7 @@ static inline struct edge *edge_home(struct edge *g) { return g->home ? g->home 
 void edge_set_text(struct edge *g, const struct tokenizer *t, const struct chat *c);
 /* The shards are ready: generations are served from here on. Any thread, once. */
 void edge_open(struct edge *g, struct infer *i);
-/* Where the shards are in their start; phase STARTUP_NONE where nobody tells. Any thread. */
+/* Where the shards are in their start; phase STARTUP_NONE where it is not known. Any thread. */
 struct startup_view edge_startup(const struct edge *g);
 /* Phases of the start as metrics, as they are now. Any thread. */
 void edge_publish_startup(const struct edge *g);

@@ -44,7 +44,7 @@ static void listen_to(struct models *m, int timeout_ms)
     if (poll(fds, 2, timeout_ms) < 0)
         return;
     if (fds[1].revents && read(m->bell_fd, &count, sizeof(count)) < 0) {
-        /* Somebody else has read it: nobody does. */
+        /* It is read once. */
     }
     while ((n = recv(m->fd, text, sizeof(text) - 1, MSG_DONTWAIT)) > 0) {
         text[n] = 0;
@@ -72,7 +72,7 @@ static bool stopping(struct models *m)
 
 /* ---------------------------------------------------------------- leaving */
 
-/* Its shards are gone, or nobody can wait for that any more. */
+/* Its shards are gone, or no request can wait for that any more. */
 static void clear_slot(struct models *m, uint32_t slot)
 {
     struct err e = ERR_INIT;
@@ -106,7 +106,7 @@ static void model_free(struct model *q)
     free(q);
 }
 
-/* Nobody holds it. */
+/* No request holds it. */
 static void leave(struct models *m, struct model *q)
 {
     LOG(LOG_INFO, "Unloading model", LOGS("model", q->name));
@@ -121,8 +121,8 @@ static void leave(struct models *m, struct model *q)
     model_free(q);
 }
 
-/* One that is lost goes as soon as nobody holds it; `spare`: also the one whose last use is longest
- * ago. With the state LEAVING it is ours. */
+/* One that is lost goes as soon as no request holds it; `spare`: also the one whose last use is
+ * longest ago. With the state LEAVING it is ours. */
 static struct model *take_leaver(struct models *m, bool spare)
 {
     struct model *out = NULL;

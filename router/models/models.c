@@ -108,7 +108,7 @@ void models_each(const struct models *m, void (*fn)(void *arg, const char *name)
 
 /* ---------------------------------------------------------------- holding */
 
-/* Somebody wants it for the first time; with the lock. */
+/* The first request for it; with the lock. */
 static struct model *want(struct models *m, const char *name, struct err *e)
 {
     char *folder = folder_of(m, name);
@@ -193,7 +193,7 @@ void models_release(struct edge *g)
     struct models *m = q->models;
     pthread_mutex_lock(&m->lock);
     q->used_ms = clock_ms();
-    if (--q->users == 0) /* somebody may wait for its place */
+    if (--q->users == 0) /* a request may wait for its place */
         models_ring(m);
     pthread_mutex_unlock(&m->lock);
 }
@@ -201,7 +201,7 @@ void models_release(struct edge *g)
 static void end_wait(struct models_wait *w, struct edge *g, const struct err *why)
 {
     for (struct models_wait *next; w; w = next) {
-        next = w->next; /* whoever is ready may be gone afterwards */
+        next = w->next; /* a waiter that is ready may be gone afterwards */
         w->ready(w, g, why);
     }
 }

@@ -3,7 +3,7 @@
  *
  * The first model is there from the start and stays. Those of --models-folder come when they are
  * asked for, one after the other, on a thread of this module, and go when another one needs their
- * place and nobody holds them. All functions may be called on any thread. */
+ * place and no request holds them. All functions may be called on any thread. */
 #ifndef ROUTER_MODELS_MODELS_H
 #define ROUTER_MODELS_MODELS_H
 #include "router/models/edge.h"
@@ -18,7 +18,7 @@ struct models_wait { /* embedded in who waits, who lets it alone until it is rea
 /* Where --models-folder is given; connects to the launcher by --launcher-fd. Starts the thread.
  * `first` outlives it. */
 struct models *models_new(struct edge *first, struct err *e);
-/* From now on nobody gets a model that is not loaded; who waits for one is told. */
+/* From now on no model is loaded; requests that wait for one are refused. */
 void models_close(struct models *m);
 /* Shards that are lost are not waited for any more (infer_drain()). After models_close(). */
 void models_drain(struct models *m);
@@ -26,7 +26,7 @@ void models_drain(struct models *m);
 void models_fail(struct models *m, const char *why);
 /* Ends the thread and the schedulers: who has a request still is told so by its last event. */
 void models_stop(struct models *m);
-void models_free(struct models *m); /* when nobody holds anything; NULL is fine, as above */
+void models_free(struct models *m); /* when no request holds a model; NULL is fine, as above */
 
 /* Is it one of the first model's own names, aliases among them? NULL and "" are. */
 bool models_own_name(const struct edge *first, const char *name);

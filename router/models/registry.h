@@ -18,7 +18,7 @@ struct model {
     struct infer *infer;
     uint32_t slot;
     uint32_t users;
-    int64_t used_ms; /* when somebody let go of it last */
+    int64_t used_ms; /* when a request let go of it last */
     struct models_wait *first, **last;
 };
 

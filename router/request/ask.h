@@ -69,6 +69,6 @@ struct ask {
     const char *adapter_id;
     struct opt_i64 priority; /* lower runs first */
     const char *cache_salt;  /* only requests with the same share their prompts' KV; NULL: none */
-    const char *user;        /* whom the client says it asks for; NULL: nobody */
+    const char *user;        /* the end user that the client names; NULL: none */
 };
 #endif

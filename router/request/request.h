@@ -106,8 +106,7 @@ struct gen_request {
     bool add_special_tokens;
     uint32_t truncate;
     struct gen_sink sink;
-    uint64_t
-        tenant; /* whose account it is on: requests of one tenant share one turn; 0: anybody's */
+    uint64_t tenant; /* whose account it is on: requests of one tenant share one turn; 0: none */
     uint64_t cache_salt;            /* see kv_key; 0: none */
     int32_t priority;               /* lower runs first, among those of the tenant */
     const struct gen_request *same; /* submitted before, with the same prompt; NULL: none */

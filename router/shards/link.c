@@ -91,7 +91,7 @@ static bool await(struct shards_link *l, bool wanted, int64_t ms)
 }
 
 struct link_search {
-    int64_t began, silent_since; /* ms; silent_since 0: nobody listens, or he answers */
+    int64_t began, silent_since; /* ms; silent_since 0: nothing listens, or it answers */
     int64_t pause_ms;
     bool over; /* found or missed */
 };

@@ -26,7 +26,7 @@ struct shards_link_options {
     /* On the loop's thread: they are there, warmed up, and the callee's until shards_link_lost().
      * It has neither adapters nor labels. */
     void (*found)(void *arg, struct shards *s, const struct shard_model *m);
-    /* On the loop's thread: not within patience_ms, or somebody listens and says nothing for
+    /* On the loop's thread: not within patience_ms, or a listener says nothing for
      * silence_ms, or they are unfit. It looks no more. Only where patience_ms is not 0. */
     void (*missed)(void *arg, const char *why);
     void *arg;

@@ -271,7 +271,7 @@ static int ask_warmup(struct fan *f, const struct shard_model *m, struct rpc_mem
     return 0;
 }
 
-/* Block 0 is nobody's, so that the longest request is one block shorter than the cache. */
+/* Block 0 is never handed out, so that the longest request is one block shorter than the cache. */
 static uint32_t usable(const struct shard_model *m, uint32_t batch_total)
 {
     uint32_t blocks = batch_total / m->block_size;

@@ -190,7 +190,7 @@ static int chain(struct store *s, struct store_job *j)
         bytes += strlen(v->response) + strlen(v->input);
         bind_text(s->st[S_USED], 1, id);
         sqlite3_bind_int64(s->st[S_USED], 2, now_s());
-        (void)step(s, S_USED, &ignored); /* a full disk keeps nobody from reading */
+        (void)step(s, S_USED, &ignored); /* a full disk must not prevent reading */
         memcpy(id, v->previous, sizeof(id));
     }
     for (uint32_t i = 0; i < j->n_found / 2; i++) {

@@ -20,7 +20,7 @@ struct store_options {
     const char *folder; /* made if it is missing, for this user alone */
     uint64_t max_bytes; /* of bodies; the file is a little larger */
     uint32_t max_count; /* responses */
-    uint32_t ttl_s;     /* one that nobody continued for so long is deleted */
+    uint32_t ttl_s;     /* one that was not continued for so long is deleted */
 };
 
 enum store_kind {
@@ -58,7 +58,7 @@ struct store_job {
 struct store;
 /* ERR_VALIDATION: another process has it open, or the file is not such a store. */
 struct store *store_open(const struct store_options *o, struct err *e);
-/* Writes what waits, ends the thread; NULL is fine. Nobody submits any more. */
+/* Writes what waits, ends the thread; NULL is fine. No more submissions come. */
 void store_close(struct store *s);
 /* Any thread; never blocks on the disk. Jobs but PUT are done even when they fail. */
 void store_submit(struct store *s, struct store_job *j);

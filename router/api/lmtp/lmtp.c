@@ -123,7 +123,7 @@ static void tick(struct lmtp *l)
     listen_again(l);
 }
 
-/* -1: as long as nobody says anything. */
+/* -1: until a message comes. */
 static int patience(const struct lmtp *l)
 {
     int64_t most = l->peers || l->records || l->deaf ? TICK_MS : -1, left;
@@ -175,7 +175,7 @@ static void goodbye(struct lmtp *l)
     size_t left = SIZE_MAX;
     while (l->peers && clock_ms() < until) {
         size_t now = unsent(l);
-        if (now < left) /* somebody reads */
+        if (now < left) /* a peer reads */
             until = clock_ms() + CLOSING_MS;
         left = now;
         turn(l, 20);

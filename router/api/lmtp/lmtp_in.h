@@ -25,7 +25,7 @@ enum {
 };
 
 /* One GENERATE or SCORE. It belongs to the LMTP thread; its request is lent to the scheduler until
- * the last event. Without a peer nobody waits for it any more, unless it has a record. */
+ * the last event. Without a peer it is not awaited any more, unless it has a record. */
 struct stream {
     struct gen_request r;
     struct lmtp *lmtp;
@@ -65,7 +65,7 @@ struct record {
     struct buf items;       /* "{...}" each, one behind the other */
     size_t *at;             /* where the items first..n begin */
     uint32_t first, n, cap; /* first: those before it are forgotten */
-    int64_t expires_ms;     /* INT64_MAX: its stream runs, and somebody listens */
+    int64_t expires_ms;     /* INT64_MAX: its stream runs, and has a listener */
 };
 
 /* A message that cannot be served yet: its model is being loaded, or its text becomes tokens. */
@@ -206,7 +206,7 @@ int record_new(struct stream *s, const char *session, struct err *e);
 void record_item(struct record *r, const char *item, size_t n);
 void record_forget(struct record *r);
 void record_ended(struct stream *s);  /* s has no record any more */
-void record_parted(struct stream *s); /* nobody listens */
+void record_parted(struct stream *s); /* without a listener */
 void record_resume(struct peer *p, const struct lmtp_message *m);
 void record_tick(struct lmtp *l, int64_t now);
 void record_end_all(struct lmtp *l);

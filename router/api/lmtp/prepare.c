@@ -74,12 +74,12 @@ struct preparation *prepare_find(const struct peer *p, const struct lmtp_id *id)
 
 static void unlist(struct preparation *q)
 {
-    assert(q->peer); /* whoever is in a list has one */
+    assert(q->peer); /* those in a list have one */
     struct preparation **at = &q->peer->loading;
     while (*at != q)
         at = &(*at)->next;
     *at = q->next;
-    q->peer = NULL; /* when it comes back, nobody is there any more */
+    q->peer = NULL; /* when it comes back, the peer is gone */
 }
 
 void prepare_fail(struct preparation *q, const char *why)

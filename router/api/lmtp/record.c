@@ -1,5 +1,5 @@
-/* Streams that outlive their connection: what they said is kept for a while, and whoever knows
- * session and id may get it again. */
+/* Streams that outlive their connection: what they said is kept for a while, and a client that
+ * knows session and id may get it again. */
 #include "common/clock.h"
 #include "router/api/lmtp/lmtp_in.h"
 #include <stdlib.h>
@@ -107,7 +107,7 @@ static bool room_for_index(struct record *r)
     return true;
 }
 
-/* Out of memory: all that went before is forgotten, which whoever resumes is told. */
+/* Out of memory: all that went before is forgotten, which a client that resumes is told. */
 void record_item(struct record *r, const char *item, size_t n)
 {
     while (r->items.len + n > LMTP_KEPT && r->n > r->first)
@@ -203,7 +203,7 @@ void record_resume(struct peer *p, const struct lmtp_message *m)
         stream_refuse(p, m, &e);
         return;
     }
-    if (r->stream) { /* whoever listened until now has been replaced */
+    if (r->stream) { /* the listener until now has been replaced */
         stream_listen(p, r->stream);
         r->expires_ms = INT64_MAX;
     }

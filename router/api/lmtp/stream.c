@@ -188,7 +188,7 @@ void stream_listen(struct peer *p, struct stream *s)
 
 /* ---------------------------------------------------------------- saying */
 
-/* An item goes to whoever listens, and into the record. */
+/* An item goes to the listener, and into the record. */
 static struct buf *begin_item(struct stream *s, size_t *at)
 {
     struct buf *out = s->peer ? peer_items(s->peer) : &s->lmtp->unheard;
@@ -265,7 +265,7 @@ static void send_scores(struct stream *s, const struct gen_event *ev)
         end_item(s, out, at);
     }
     s->n_tokens = ev->n_prefill - s->n_prompt;
-    detach(s); /* answered: the token that the model adds is nobody's */
+    detach(s); /* answered: the token that the model adds is not wanted */
     record_ended(s);
 }
 

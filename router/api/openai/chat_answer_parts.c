@@ -8,7 +8,7 @@ struct chat_part {
     struct buf text; /* of one token, without stop sequences */
     bool hide_reasoning, old;
     uint32_t thought;  /* tokens */
-    reply_watch watch; /* NULL: nobody does */
+    reply_watch watch; /* NULL: none */
     void *watch_of;
     struct reply_cursor cursor;
     /* sent in deltas already */

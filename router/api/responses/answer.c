@@ -350,7 +350,7 @@ static void keep_ended(struct call *c)
         stored_end(c);
 }
 
-/* In the background: whoever asks later reads it in the store. */
+/* In the background: later requests read it from the store. */
 static void keep_failed(struct call *c, const struct err *e)
 {
     stored_keep(c, "failed", e);

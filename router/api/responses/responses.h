@@ -5,7 +5,7 @@
 #include "router/api/openai/chat_completion.h"
 
 /* Which tokens the text of a message was made of: for its log-probabilities. A token belongs to the
- * message that has a byte of it; those of reasoning, calls and markers are nobody's. */
+ * message that has a byte of it; those of reasoning, calls and markers belong to none. */
 struct text_token {
     uint64_t begin, end;    /* of its text in the text that was generated */
     size_t at;              /* settled: in the reply's content */
