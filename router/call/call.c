@@ -67,7 +67,7 @@ static struct call *call_new(struct edge *g, struct exchange *x)
         free(c);
         return NULL;
     }
-    c->errors = error_shape_of(c->path);
+    c->errors = route_errors(c->path);
     if (read_owner(c, x) != 0) {
         arena_reset(&c->arena);
         buf_free(&c->body);

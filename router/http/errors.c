@@ -1,22 +1,6 @@
 #include "router/http/errors.h"
 #include <string.h>
 
-enum error_shape error_shape_of(const char *path)
-{
-    if (!strncmp(path, "/v1/messages", 12))
-        return ERRORS_ANTHROPIC;
-    static const char *const tei[] = {"/embed", "/embed_all", "/predict", "/rerank", "/similarity"};
-    for (size_t i = 0; i < sizeof(tei) / sizeof(tei[0]); i++)
-        if (!strcmp(path, tei[i]))
-            return ERRORS_TEI;
-    static const char *const openai[] = {
-        "/v1/", "/chat/completions", "/completions", "/embeddings", "/score", "/v2/rerank"};
-    for (size_t i = 0; i < sizeof(openai) / sizeof(openai[0]); i++)
-        if (!strncmp(path, openai[i], strlen(openai[i])))
-            return ERRORS_OPENAI;
-    return ERRORS_TGI;
-}
-
 int error_status(enum error_shape s, enum err_kind k)
 {
     int status = err_status(k);

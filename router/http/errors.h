@@ -13,7 +13,6 @@
 
 enum error_shape { ERRORS_TGI, ERRORS_OPENAI, ERRORS_ANTHROPIC, ERRORS_TEI };
 
-enum error_shape error_shape_of(const char *path);
 int error_status(enum error_shape s, enum err_kind k);
 /* Append the body of `e`; `id` is the request's. Returns its content type. */
 const char *error_body(struct buf *out, enum error_shape s, const struct err *e, const char *id);

@@ -2,6 +2,7 @@
 #include "common/clock.h"
 #include "router/http/conn.h"
 #include "router/http/errors.h"
+#include "router/http/route.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -94,7 +95,7 @@ void exchange_refuse(struct exchange *x, int status, const char *text)
 {
     struct buf body = BUF_INIT;
     x->why = text || status == 200 ? text : error_refusal_text(status);
-    enum error_shape shape = x->path ? error_shape_of(x->path) : ERRORS_TGI;
+    enum error_shape shape = x->path ? route_errors(x->path) : ERRORS_TGI;
     if (status != 200 && shape != ERRORS_TGI)
         error_refusal(&body, shape, status, text, x->id);
     else if (text)

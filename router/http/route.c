@@ -52,6 +52,14 @@ const struct route *route_find(const char *method, const char *path, char allow[
     return found;
 }
 
+enum error_shape route_errors(const char *path)
+{
+    for (unsigned i = 0; i < n_routes; i++)
+        if (serves(routes[i], path))
+            return routes[i]->errors;
+    return strncmp(path, "/v1/", strlen("/v1/")) ? ERRORS_TGI : ERRORS_OPENAI;
+}
+
 static void route_rows(struct buf *out)
 {
     for (unsigned i = 0; i < n_routes; i++) {

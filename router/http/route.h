@@ -7,6 +7,7 @@
 #include "common/buf.h"
 #include "common/err.h"
 #include "common/sentence.h"
+#include "router/http/errors.h"
 #include <stdbool.h>
 
 struct call; /* router/call/call.h: one request being served */
@@ -17,6 +18,7 @@ struct route {
     const char *paths[ROUTE_PATHS]; /* a path that ends in "/" + "*" matches everything below it; a
                                        "*" before that is one name */
     const char *arguments[ROUTE_ARGUMENTS]; /* of the query: those that call.arguments gets */
+    enum error_shape errors;                /* of its protocol; 0: TGI's */
     const char *summary;                    /* one sentence for the documents */
     const char *body;                       /* POST: the body in words, for the documents */
     const char *takes, *gives; /* POST: schemas of both bodies, names in page/schemas.json; gives
@@ -44,6 +46,9 @@ extern const unsigned n_routes;
 /* The route of a request, or NULL. `*allow` gets "GET, HEAD, ..." when only the method is wrong,
  * else an empty string. HEAD finds GET. */
 const struct route *route_find(const char *method, const char *path, char allow[64]);
+/* How errors on this path look, whatever the method. A path without a route is OpenAI's below /v1/.
+ */
+enum error_shape route_errors(const char *path);
 void routes_markdown(struct buf *out);
 void routes_openapi(struct buf *out);
 #endif

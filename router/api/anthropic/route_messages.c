@@ -10,6 +10,7 @@ static int work(struct call *c, struct err *e)
 const struct route route_messages = {
     .method = "POST",
     .paths = {"/v1/messages"},
+    .errors = ERRORS_ANTHROPIC,
     .summary = "Anthropic's messages: one answer, or named events when `stream` is true.",
     .body =
         "`messages`, `max_tokens`, and what Anthropic's clients send, `tools`, "

@@ -18,6 +18,7 @@ static int work(struct call *c, struct err *e)
 const struct route route_messages_count_tokens = {
     .method = "POST",
     .paths = {"/v1/messages/count_tokens"},
+    .errors = ERRORS_ANTHROPIC,
     .summary = "How many tokens the prompt of `/v1/messages` would have.",
     .body = "as `/v1/messages`, without `max_tokens`",
     .takes = "CountTokens",

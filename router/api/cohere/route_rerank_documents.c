@@ -13,6 +13,7 @@ static int work(struct call *c, struct err *e)
 const struct route route_rerank_documents = {
     .method = "POST",
     .paths = {"/v1/rerank", "/v2/rerank"},
+    .errors = ERRORS_OPENAI,
     .summary =
         "Cohere's, Jina's and vLLM's rerank: documents by how well they answer a query, best "
         "first, of a reranker; others answer 400. What is too long is cut.",

@@ -12,6 +12,7 @@ static int work(struct call *c, struct err *e)
 const struct route route_chat_completions = {
     .method = "POST",
     .paths = {"/v1/chat/completions", "/chat/completions"},
+    .errors = ERRORS_OPENAI,
     .summary = "OpenAI's chat: one answer, or chunks and `[DONE]` when `stream` is true.",
     .body =
         "`messages`, and what OpenAI's clients send, `tools`, `tool_choice` and `response_format` "

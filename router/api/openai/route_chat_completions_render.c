@@ -10,6 +10,7 @@ static int work(struct call *c, struct err *e)
 const struct route route_chat_completions_render = {
     .method = "POST",
     .paths = {"/v1/chat/completions/render"},
+    .errors = ERRORS_OPENAI,
     .summary = "The prompt that the chat template makes of messages, as the `token_ids` that a "
                "generation would be given and as `prompt`; nothing is generated.",
     .body = "as `/v1/chat/completions`",

@@ -10,6 +10,7 @@ static int work(struct call *c, struct err *e)
 const struct route route_completions = {
     .method = "POST",
     .paths = {"/v1/completions", "/completions"},
+    .errors = ERRORS_OPENAI,
     .summary = "OpenAI's completions: one answer, or chunks and `[DONE]` when `stream` is true.",
     .body = "`prompt` (a string, a list of strings, token ids, or lists of ids), and what OpenAI's "
             "clients send",

@@ -19,6 +19,7 @@ static int work(struct call *c, struct err *e)
 const struct route route_completions_render = {
     .method = "POST",
     .paths = {"/v1/completions/render"},
+    .errors = ERRORS_OPENAI,
     .summary = "A list with `token_ids` and `prompt` of each prompt, as a generation would be "
                "given them; nothing is generated.",
     .body = "as `/v1/completions`",

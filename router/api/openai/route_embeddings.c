@@ -86,6 +86,7 @@ static int work(struct call *c, struct err *e)
 const struct route route_embeddings = {
     .method = "POST",
     .paths = {"/v1/embeddings", "/embeddings"},
+    .errors = ERRORS_OPENAI,
     .summary = "A vector of length 1 for each text, of a model that embeds; others answer 400.",
     .body = "`input` (a text, a list of texts, the ids of a text, a list of such lists), "
             "`encoding_format` (`float`, `base64`), `dimensions`, `user`, `priority`, "

@@ -150,6 +150,7 @@ static void reply(struct call *c)
 const struct route route_models = {
     .method = "GET",
     .paths = {"/v1/models", "/v1/models/*"},
+    .errors = ERRORS_OPENAI,
     .summary =
         "The served model, its adapters (`parent`) and models that are loaded on demand, as a list "
         "or "

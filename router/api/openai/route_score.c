@@ -102,6 +102,7 @@ static int work(struct call *c, struct err *e)
 const struct route route_score = {
     .method = "POST",
     .paths = {"/score", "/v1/score"},
+    .errors = ERRORS_OPENAI,
     .summary =
         "vLLM's scores: how well each of `text_2` fits `text_1`, of a reranker; the cosine of "
         "their vectors, of a model that embeds; others answer 400.",

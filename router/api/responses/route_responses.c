@@ -19,6 +19,7 @@ static int work(struct call *c, struct err *e)
 const struct route route_responses = {
     .method = "POST",
     .paths = {"/v1/responses"},
+    .errors = ERRORS_OPENAI,
     .summary = "OpenAI's responses: one answer, or typed events when `stream` is true. With "
                "`--response-store` they are kept (`store`), for the same key alone.",
     .body = "`input` (a string or items: messages, `function_call`, `function_call_output`, "

@@ -48,6 +48,7 @@ static int work(struct call *c, struct err *e)
 const struct route route_responses_cancel = {
     .method = "POST",
     .paths = {"/v1/responses/*/cancel"},
+    .errors = ERRORS_OPENAI,
     .summary = "End a response that is made in the background; one that has ended stays as it is.",
     .body = "none",
     .no_body = true,

@@ -29,6 +29,7 @@ static int work(struct call *c, struct err *e)
 const struct route route_responses_delete = {
     .method = "DELETE",
     .paths = {"/v1/responses/*"},
+    .errors = ERRORS_OPENAI,
     .summary = "Delete a stored response; one that is made in the background is ended.",
     .work = work,
 };

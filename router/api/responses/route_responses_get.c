@@ -101,6 +101,7 @@ static int work(struct call *c, struct err *e)
 const struct route route_responses_get = {
     .method = "GET",
     .paths = {"/v1/responses/*"},
+    .errors = ERRORS_OPENAI,
     .arguments = {"order", "limit", "after"},
     .summary = "A stored response (with `--response-store`), also while it is made in the "
                "background; with `/input_items` behind it, what the model was given, as a list "

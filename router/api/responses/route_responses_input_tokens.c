@@ -24,6 +24,7 @@ static int work(struct call *c, struct err *e)
 const struct route route_responses_input_tokens = {
     .method = "POST",
     .paths = {"/v1/responses/input_tokens"},
+    .errors = ERRORS_OPENAI,
     .summary = "How many tokens the prompt of `/v1/responses` would have.",
     .body = "as `/v1/responses`",
     .takes = "Responses",

@@ -50,6 +50,7 @@ int tei_embed(struct call *c, struct err *e)
 const struct route route_embed = {
     .method = "POST",
     .paths = {"/embed"},
+    .errors = ERRORS_TEI,
     .summary = "TEI's vectors of texts, of a model that embeds; others answer 400.",
     .body = "`inputs` (as `input` of `/v1/embeddings`), `normalize` (true), `truncate`, "
             "`truncation_direction`, `prompt_name`, `dimensions`",

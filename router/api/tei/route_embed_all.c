@@ -35,6 +35,7 @@ static int work(struct call *c, struct err *e)
 const struct route route_embed_all = {
     .method = "POST",
     .paths = {"/embed_all"},
+    .errors = ERRORS_TEI,
     .summary =
         "TEI's vectors of all tokens, special ones included, before pooling; of a model that "
         "embeds.",

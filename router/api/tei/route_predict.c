@@ -121,6 +121,7 @@ int tei_predict(struct call *c, struct err *e)
 const struct route route_predict = {
     .method = "POST",
     .paths = {"/predict"},
+    .errors = ERRORS_TEI,
     .summary = "TEI's labels of texts or pairs with their probabilities, likeliest first, of a "
                "classifier or reranker; others answer 400.",
     .body = "`inputs` (a text; a list of one or two, which is a pair; a list of such lists), "

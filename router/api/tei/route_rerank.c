@@ -74,6 +74,7 @@ int tei_rerank(struct call *c, struct err *e)
 const struct route route_rerank = {
     .method = "POST",
     .paths = {"/rerank"},
+    .errors = ERRORS_TEI,
     .summary = "TEI's rerank: texts by how well they answer a query, best first, of a reranker; a "
                "body with `documents` is answered as `/v1/rerank`.",
     .body = "`query`, `texts`, `raw_scores`, `return_text`, `truncate`, `truncation_direction`",

@@ -52,6 +52,7 @@ static int work(struct call *c, struct err *e)
 const struct route route_similarity = {
     .method = "POST",
     .paths = {"/similarity"},
+    .errors = ERRORS_TEI,
     .summary = "TEI's similarities: the cosine of one sentence's vector with those of others.",
     .body = "`inputs` (`source_sentence`, `sentences`), `parameters` (`truncate`, "
             "`truncation_direction`, `prompt_name`)",

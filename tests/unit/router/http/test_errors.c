@@ -2,6 +2,7 @@
 #include "router/generate/drain.h"
 #include "router/http/errors.h"
 #include "router/http/keys.h"
+#include "router/http/route.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -30,12 +31,12 @@ static void expect(enum error_shape s, struct err e, const char *want)
 static void shapes(void **state)
 {
     (void)state;
-    assert_int_equal(error_shape_of("/generate"), ERRORS_TGI);
-    assert_int_equal(error_shape_of("/v1/models"), ERRORS_OPENAI);
-    assert_int_equal(error_shape_of("/chat/completions"), ERRORS_OPENAI);
-    assert_int_equal(error_shape_of("/completions"), ERRORS_OPENAI);
-    assert_int_equal(error_shape_of("/embeddings"), ERRORS_OPENAI);
-    assert_int_equal(error_shape_of("/v1/messages/count_tokens"), ERRORS_ANTHROPIC);
+    assert_int_equal(route_errors("/generate"), ERRORS_TGI);
+    assert_int_equal(route_errors("/v1/models"), ERRORS_OPENAI);
+    assert_int_equal(route_errors("/chat/completions"), ERRORS_OPENAI);
+    assert_int_equal(route_errors("/completions"), ERRORS_OPENAI);
+    assert_int_equal(route_errors("/embeddings"), ERRORS_OPENAI);
+    assert_int_equal(route_errors("/v1/messages/count_tokens"), ERRORS_ANTHROPIC);
     struct err e = error(ERR_VALIDATION, "Input validation error: `top_p` must be \"small\"");
     expect(ERRORS_TGI, e,
            "{\"error\":\"Input validation error: `top_p` must be "
