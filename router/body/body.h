@@ -60,7 +60,8 @@ const char *body_str(struct body *b, struct object o, const char *key, bool requ
  * refused. */
 const char *const *body_strings(struct body *b, struct object o, const char *key, bool bare,
                                 bool null_ok, uint32_t *n);
-/* An object of numbers with token ids as keys: OpenAI's logit_bias. Time linear in its size. */
+/* An object of numbers with token ids as keys: OpenAI's logit_bias; or llama.cpp's list of pairs
+ * [id, number or false]. Time linear in its size. */
 void body_bias(struct body *b, struct object o, const char *key, struct ask *q);
 /* OpenAI's and Anthropic's `temperature`: 0 means the likeliest token, also beside a `top_p` or
  * `top_k`, which many clients always send; any other samples. */

@@ -17,12 +17,37 @@ static bool token_id(const char *s, uint32_t *id)
     return v <= UINT32_MAX;
 }
 
+enum { BIAS_FORBIDS = -100 };
+
+/* One entry: OpenAI's member of a map, or llama.cpp's pair [id, bias], where false forbids. */
+static bool bias_entry(struct body *b, struct object o, const char *key, const cJSON *v,
+                       uint32_t *id, float *bias)
+{
+    const cJSON *pair = cJSON_IsArray(v) && cJSON_GetArraySize(v) == 2 ? v->child : NULL;
+    const cJSON *value = pair ? pair->next : v;
+    if (pair ? !cJSON_IsNumber(pair) || pair->valuedouble < 0 || pair->valuedouble > INT32_MAX
+             : !v->string || !token_id(v->string, id)) {
+        body_fail(b, o, key, "invalid key \"%.20s\", expected a token id",
+                  v->string ? v->string : "");
+        return false;
+    }
+    if (pair)
+        *id = (uint32_t)pair->valuedouble;
+    const bool forbids = pair && cJSON_IsFalse(value);
+    if (!cJSON_IsNumber(value) && !forbids) {
+        body_mistyped(b, o, key, value, "a number for each token id");
+        return false;
+    }
+    *bias = forbids ? BIAS_FORBIDS : (float)value->valuedouble;
+    return true;
+}
+
 void body_bias(struct body *b, struct object o, const char *key, struct ask *q)
 {
     const cJSON *map = json_get(o.json, key);
     if (!map || b->failed)
         return;
-    if (!cJSON_IsObject(map)) {
+    if (!cJSON_IsObject(map) && !cJSON_IsArray(map)) {
         body_mistyped(b, o, key, map, "a map of token ids to numbers");
         return;
     }
@@ -33,17 +58,9 @@ void body_bias(struct body *b, struct object o, const char *key, struct ask *q)
         body_fail(b, o, key, "out of memory");
         return;
     }
-    for (const cJSON *v = map->child; v; v = v->next, i++) {
-        if (!token_id(v->string, &ids[i])) {
-            body_fail(b, o, key, "invalid key \"%.20s\", expected a token id", v->string);
+    for (const cJSON *v = map->child; v; v = v->next, i++)
+        if (!bias_entry(b, o, key, v, &ids[i], &bias[i]))
             return;
-        }
-        if (!cJSON_IsNumber(v)) {
-            body_mistyped(b, o, key, v, "a number for each token id");
-            return;
-        }
-        bias[i] = (float)v->valuedouble;
-    }
     q->bias_ids = ids;
     q->bias = bias;
     q->n_bias = n;

@@ -7,5 +7,8 @@
  * ERR_BATCH_SIZE. */
 struct openai *completions_parse(struct call *c, struct err *e);
 
+/* A prompt of the body, a string or a list of token ids, into `q`. */
+void completions_prompt(struct call *c, struct body *b, const cJSON *v, struct ask *q);
+
 extern const struct format completions_object, completions_stream;
 #endif

@@ -3,8 +3,7 @@
 #include "router/api/openai/completions.h"
 #include <string.h>
 
-/* A prompt is a string or a list of token ids. */
-static void read_prompt(struct call *c, struct body *b, const cJSON *v, struct ask *q)
+void completions_prompt(struct call *c, struct body *b, const cJSON *v, struct ask *q)
 {
     struct object root = body_root(b);
     if (cJSON_IsString(v)) {
@@ -56,7 +55,7 @@ static void read_prompts(struct call *c, struct body *b, struct openai *o)
         openai_sampling(b, root, &o->asks[i]);
         o->asks[i].input_name = "prompt";
         body_tokens(b, root, edge_limits(c->edge)->max_input_tokens, &o->asks[i]);
-        read_prompt(c, b, v, &o->asks[i++]);
+        completions_prompt(c, b, v, &o->asks[i++]);
     }
 }
 

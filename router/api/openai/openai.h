@@ -36,6 +36,7 @@ struct openai { /* the state of a call; in its arena */
     struct openai_sequence *seq; /* one a choice */
     struct chat_part *parts;     /* chat: NULL where the text is the content, as it is */
     struct responses *responses; /* /v1/responses: its own */
+    struct llama *llama;         /* llama-server's routes: their own */
 };
 
 /* Fields that both routes read: sampling, limits, stop, stream, stream_options, n, model. */

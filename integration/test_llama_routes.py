@@ -1,0 +1,159 @@
+"""llama-server's own routes, as its clients (llama.vim, llama.vscode, SillyTavern) use them."""
+
+import json
+
+import pytest
+import requests
+from serving import DEMO, Service
+
+ONCE = "Once upon a time"
+GREEDY = {"prompt": ONCE, "n_predict": 12, "temperature": 0}
+
+
+@pytest.fixture(scope="module")
+def s():
+    with Service(DEMO) as service:
+        yield service
+
+
+def completion(s, **body):
+    r = s.post("/completion", {**GREEDY, **body})
+    assert r.status_code == 200, r.text
+    return r.json()
+
+
+def events(s, **body):
+    r = s.post("/completion", {**GREEDY, "stream": True, **body}, stream=True)
+    assert r.status_code == 200 and r.headers["content-type"].startswith("text/event-stream")
+    lines = [line for line in r.iter_lines() if line]
+    assert all(line.startswith(b"data: {") for line in lines)
+    return [json.loads(line[6:]) for line in lines]
+
+
+def test_an_answer_is_that_of_the_other_routes(s):
+    a = completion(s, return_tokens=True)
+    other = s.post("/v1/completions", {"prompt": ONCE, "max_tokens": 12, "temperature": 0}).json()
+    assert a["content"] == other["choices"][0]["text"] and len(a["tokens"]) == a["tokens_predicted"] == 12
+    assert (a["stop"], a["stop_type"], a["stopping_word"], a["truncated"], a["prompt"]) == (True, "limit", "", False, ONCE)
+    assert a["tokens_evaluated"] == other["usage"]["prompt_tokens"] and a["tokens_cached"] == a["tokens_evaluated"] + 12
+    assert a["generation_settings"]["temperature"] == 0 and a["generation_settings"]["n_predict"] == 12
+    t = a["timings"]
+    assert t["prompt_n"] + t["cache_n"] == a["tokens_evaluated"] and t["predicted_n"] == 12 and t["predicted_ms"] > 0
+    assert completion(s)["tokens"] == []
+
+
+def test_a_stream_ends_with_the_members_of_an_answer(s):
+    whole = completion(s, return_tokens=True)
+    parts = events(s)
+    assert [p["stop"] for p in parts] == [False] * (len(parts) - 1) + [True]
+    assert "".join(p["content"] for p in parts) == whole["content"]
+    assert [t for p in parts for t in p["tokens"]] == whole["tokens"]
+    last = parts[-1]
+    assert last["stop_type"] == "limit" and last["timings"]["predicted_n"] == 12 and "timings" not in parts[0]
+    assert {k: last[k] for k in ("prompt", "model", "tokens_evaluated")} == {k: whole[k] for k in ("prompt", "model", "tokens_evaluated")}
+
+
+def test_prompts_of_text_and_ids(s):
+    ids = s.post("/tokenize", {"content": ONCE, "add_special": True}).json()["tokens"]
+    head = s.post("/tokenize", {"content": "Once upon", "add_special": True}).json()["tokens"]
+    whole = completion(s)["content"]
+    assert completion(s, prompt=ids)["content"] == whole
+    assert completion(s, prompt=[*head, " a time"])["content"] == whole
+    assert completion(s, prompt={"prompt_string": ONCE})["content"] == whole
+    several = completion(s, prompt=[ONCE, ids, "The end"])
+    assert [a["index"] for a in several] == [0, 1, 2] and several[0]["content"] == several[1]["content"] == whole
+    for wrong in ([], [10**6, "x"], [[]], 7, None, [{"a": 1}]):
+        assert s.post("/completion", {**GREEDY, "prompt": wrong}).status_code == 400, wrong
+
+
+def test_stops_and_probabilities(s):
+    whole = completion(s)["content"]
+    word = whole.split()[2]
+    stopped = completion(s, stop=[word])
+    assert (stopped["stop_type"], stopped["stopping_word"]) == ("word", word) and stopped["content"] == whole[: whole.index(word)]
+    probs = completion(s, n_probs=3)["completion_probabilities"]
+    assert len(probs) == 12 and all(len(p["top_logprobs"]) == 3 for p in probs)
+    assert all(p["id"] == p["top_logprobs"][0]["id"] and p["logprob"] == p["top_logprobs"][0]["logprob"] <= 0 for p in probs)
+    assert all(bytes(p["bytes"]).decode(errors="replace") == p["token"] for p in probs)
+    assert completion(s, n_predict=0)["tokens_predicted"] == 0
+    first = probs[0]["id"]
+    for bias in ([[first, False]], [[first, -100]], {str(first): -100}):
+        assert completion(s, return_tokens=True, logit_bias=bias)["tokens"][0] != first
+
+
+def test_the_defaults_sample_and_a_seed_repeats(s):
+    body = {"prompt": ONCE, "n_predict": 12, "temperature": None}
+    a, b = (s.post("/completion", {"prompt": ONCE, "n_predict": 12, "seed": 7}).json() for _ in range(2))
+    assert a["content"] == b["content"] and a["generation_settings"]["seed"] == 7
+    g = s.post("/completion", body).json()["generation_settings"]
+    assert (g["top_k"], round(g["top_p"], 2), round(g["min_p"], 2), g["repeat_penalty"]) == (40, 0.95, 0.05, 1)
+    assert completion(s, repeat_penalty=1.3)["generation_settings"]["repeat_penalty"] == 1.3
+    answers = {s.post("/completion", {"prompt": ONCE, "n_predict": 12}).json()["content"] for _ in range(8)}
+    assert len(answers) > 1
+
+
+def test_a_grammar_and_a_schema(s):
+    assert completion(s, grammar='root ::= "yes" | "no"')["content"] in ("yes", "no")
+    made = completion(s, n_predict=64, json_schema={"type": "object", "properties": {"a": {"type": "boolean"}}, "required": ["a"], "additionalProperties": False})
+    assert isinstance(json.loads(made["content"])["a"], bool)
+
+
+@pytest.mark.parametrize("field", ["mirostat", "n_indent", "dynatemp_range", "lora"])
+def test_what_is_not_there_is_refused(s, field):
+    r = s.post("/completion", {**GREEDY, field: [{"id": 0, "scale": 1}] if field == "lora" else 2})
+    assert r.status_code == 400 and field in r.json()["error"]["message"]
+    assert s.post("/completion", {**GREEDY, field: [] if field == "lora" else 0}).status_code == 200
+
+
+def test_what_only_moves_work_is_taken(s):
+    r = s.post("/completion", {**GREEDY, "cache_prompt": True, "id_slot": -1, "n_keep": 0, "n_discard": 0, "samplers": ["top_k"], "timings_per_token": False})
+    assert r.status_code == 200 and "samplers" in r.headers["warning"]
+
+
+def test_props(s):
+    p = requests.get(s.url + "/props").json()
+    assert p["default_generation_settings"]["n_ctx"] > 0 and p["total_slots"] > 0 and "{%" in p["chat_template"]
+    assert p["default_generation_settings"]["params"]["top_k"] == 40 and p["modalities"] == {"vision": False, "audio": False}
+
+
+@pytest.fixture(scope="module")
+def fim(tmp_path_factory):
+    """The demo model, of which three rare tokens are called what Qwen's coders call theirs."""
+    import shutil
+
+    folder = tmp_path_factory.mktemp("fim")
+    shutil.copytree(DEMO, folder, dirs_exist_ok=True)
+    t = json.loads((folder / "tokenizer.json").read_text())
+    merged = {part for m in t["model"]["merges"] for part in (m if isinstance(m, list) else m.split(" "))}
+    free = [k for k, v in sorted(t["model"]["vocab"].items(), key=lambda kv: -kv[1]) if k not in merged and len(k) > 4][:3]
+    for name, old in zip(("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>"), free, strict=True):
+        number = t["model"]["vocab"].pop(old)
+        t["model"]["vocab"][name] = number
+        t["model"]["merges"] = [m for m in t["model"]["merges"] if "".join(m if isinstance(m, list) else m.split(" ")) != old]
+        t["added_tokens"].append({"id": number, "content": name, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True})
+    t["added_tokens"].sort(key=lambda a: a["id"])
+    (folder / "tokenizer.json").write_text(json.dumps(t))
+    with Service(folder) as service:
+        yield service
+
+
+def test_infill(s, fim):
+    body = {"input_prefix": "Once upon", "input_suffix": " lived a cat.", "n_predict": 8, "temperature": 0, "cache_prompt": True, "t_max_prompt_ms": 500}
+    r = fim.post("/infill", body)
+    assert r.status_code == 200, r.text
+    a = r.json()
+    assert a["prompt"] == "<|fim_prefix|>Once upon<|fim_suffix|> lived a cat.<|fim_middle|>" and a["tokens_predicted"] == 8
+    more = fim.post("/infill", {**body, "prompt": " a", "input_extra": [{"filename": "a.c", "text": "int x;"}]}).json()
+    assert more["prompt"] == "int x;\n\n--- snippet ---\n\n<|fim_prefix|>Once upon a<|fim_suffix|> lived a cat.<|fim_middle|>"
+    names = [fim.post("/tokenize", {"content": f"<|fim_{k}|>"}).json()["tokens"] for k in ("prefix", "suffix", "middle")]
+    assert all(len(n) == 1 for n in names)
+    refused = s.post("/infill", body)
+    assert refused.status_code == 400 and "not supported by this model" in refused.json()["error"]["message"]
+    assert fim.post("/infill", {"input_prefix": "x"}).status_code == 400
+
+
+def test_a_limit_of_time_ends_behind_a_line(s):
+    body = {"n_predict": 400, "t_max_predict_ms": 1, "grammar": 'root ::= ("a\\n")+', "ignore_eos": True}
+    a = completion(s, **body)
+    assert a["has_new_line"] and a["stop_type"] == "limit" and a["tokens_predicted"] < 300
+    assert events(s, **body)[-1]["stop_type"] == "limit"

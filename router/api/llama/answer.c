@@ -1,0 +1,220 @@
+#include "common/clock.h"
+#include "common/utf8.h"
+#include "router/api/llama/llama.h"
+#include "router/call/accounting.h"
+#include <string.h>
+
+static void string(struct buf *out, const char *s) { buf_json_str(out, s, strlen(s)); }
+
+static double ms(int64_t from, int64_t to)
+{
+    return from && to > from ? (double)(to - from) / 1e6 : 0;
+}
+
+/* n things in t milliseconds, three ways. */
+static void rate(struct buf *out, const char *name, uint32_t n, double t)
+{
+    buf_fmt(out,
+            "\"%s_n\":%u,\"%s_ms\":%.3f,\"%s_per_token_ms\":%.3f,"
+            "\"%s_per_second\":%.3f",
+            name, n, name, t, name, n ? t / n : 0, name, t > 0 ? n * 1e3 / t : 0);
+}
+
+static void timings(struct buf *out, const struct generation *g, uint32_t predicted)
+{
+    const struct gen_times *t = &g->r.times;
+    buf_fmt(out, ",\"timings\":{\"cache_n\":%u,", g->r.n_cached);
+    rate(out, "prompt", g->r.n_ids - g->r.n_cached, ms(t->batched, t->first));
+    buf_ch(out, ',');
+    rate(out, "predicted", predicted, ms(t->first, t->ended));
+    buf_ch(out, '}');
+}
+
+static void settings(struct buf *out, const struct openai *o, const struct generation *g)
+{
+    const struct gen_params *p = &g->r.params;
+    buf_str(out, ",\"generation_settings\":{\"seed\":");
+    buf_u64(out, p->seed);
+    buf_fmt(out,
+            ",\"temperature\":%g,\"top_k\":%u,\"top_p\":%g,\"min_p\":%g,\"typical_p\":%g,"
+            "\"top_n_sigma\":%g,\"xtc_probability\":%g,\"xtc_threshold\":%g,"
+            "\"repeat_penalty\":%g,\"presence_penalty\":%g,\"frequency_penalty\":%g,"
+            "\"dry_multiplier\":%g,\"dry_base\":%g,\"dry_allowed_length\":%d,"
+            "\"dry_penalty_last_n\":%d,\"n_predict\":%u,\"n_probs\":%u,\"stream\":%s,"
+            "\"ignore_eos\":%s,\"stop\":[",
+            p->do_sample ? (double)p->temperature : 0.0, p->top_k, (double)p->top_p,
+            (double)p->min_p, (double)p->typical_p, (double)p->top_n_sigma,
+            (double)p->xtc_probability, (double)p->xtc_threshold, (double)p->repetition_penalty,
+            (double)p->openai_presence_penalty, (double)p->openai_frequency_penalty,
+            (double)p->dry_multiplier, (double)p->dry_base, p->dry_allowed_length,
+            p->dry_penalty_last_n, p->max_new_tokens, o->llama->n_probs,
+            o->stream ? "true" : "false", p->ignore_eos ? "true" : "false");
+    for (uint32_t i = 0; i < p->n_stop; i++) {
+        buf_str(out, i ? "," : "");
+        string(out, p->stop[i]);
+    }
+    buf_str(out, "]}");
+}
+
+void llama_defaults(struct buf *out)
+{
+    buf_fmt(out,
+            "\"temperature\":%g,\"top_k\":%d,\"top_p\":%g,\"min_p\":%g,\"typical_p\":1,"
+            "\"repeat_penalty\":1,\"presence_penalty\":0,\"frequency_penalty\":0,"
+            "\"n_predict\":-1,\"n_probs\":0,\"stream\":false,\"ignore_eos\":false,\"stop\":[]",
+            (double)LLAMA_TEMPERATURE, (int)LLAMA_TOP_K, (double)LLAMA_TOP_P, (double)LLAMA_MIN_P);
+}
+
+/* ---------------------------------------------------------------- tokens */
+
+/* The members of a token; those that are no UTF-8 alone have their bytes beside U+FFFD. */
+static void token_members(struct buf *out, const struct gen_token *t)
+{
+    buf_fmt(out, "{\"id\":%u,\"token\":", t->id);
+    buf_json_str(out, t->text, t->text_len);
+    buf_str(out, ",\"bytes\":[");
+    for (size_t i = 0; i < t->text_len; i++)
+        buf_fmt(out, "%s%u", i ? "," : "", (unsigned char)t->text[i]);
+    buf_str(out, "],\"logprob\":");
+    buf_json_f32(out, t->logprob);
+}
+
+static void probability(struct buf *out, const struct openai *o, const struct gen_event *ev)
+{
+    const uint32_t n = ev->n_top < o->llama->n_probs ? ev->n_top : o->llama->n_probs;
+    if (out->len)
+        buf_ch(out, ',');
+    token_members(out, &ev->token);
+    buf_str(out, ",\"top_logprobs\":[");
+    for (uint32_t i = 0; i < n; i++) {
+        buf_str(out, i ? "," : "");
+        token_members(out, &ev->top[i]);
+        buf_ch(out, '}');
+    }
+    buf_str(out, "]}");
+}
+
+/* Of the time since the first token, once a line is complete. */
+static bool out_of_time(const struct openai *o, const struct generation *g)
+{
+    const struct gen_times *t = &g->r.times;
+    const struct openai_sequence *s = &o->seq[g->index];
+    return o->llama->predict_ns && s->chars && t->first &&
+           clock_ns() - t->first > o->llama->predict_ns;
+}
+
+static void take(struct openai *o, struct generation *g, const struct gen_event *ev)
+{
+    struct openai_sequence *s = &o->seq[g->index];
+    const size_t before = s->text.len;
+    if (o->only_prompt)
+        return;
+    openai_text(o, g, ev, &s->text);
+    if (o->llama->n_probs)
+        probability(&s->logprobs, o, ev);
+    if (o->llama->with_tokens || o->stream)
+        buf_fmt(&s->ids, s->ids.len ? ",%u" : "%u", ev->token.id);
+    if (s->text.len > before && memchr(s->text.p + before, '\n', s->text.len - before))
+        s->chars = 1; /* there is a line break */
+    g->enough |= !ev->end && out_of_time(o, g);
+}
+
+/* ---------------------------------------------------------------- answers */
+
+static const char *stop_type(const struct openai *o, const struct generation *g)
+{
+    const struct stop_trim *t = &o->seq[g->index].trim;
+    if (g->enough) /* t_max_predict_ms */
+        return "limit";
+    if (t->matched || g->answer.finish == FINISH_STOP)
+        return "word";
+    return g->answer.ended && g->answer.finish == FINISH_EOS && !o->only_prompt ? "eos" : "limit";
+}
+
+static void put_list(struct buf *out, const char *name, struct buf *items)
+{
+    buf_fmt(out, ",\"%s\":[", name);
+    buf_add(out, items->p ? items->p : "", items->len);
+    buf_ch(out, ']');
+    out->oom |= items->oom;
+    buf_reset(items);
+}
+
+static void text_members(struct buf *out, struct openai *o, const struct generation *g)
+{
+    struct openai_sequence *s = &o->seq[g->index];
+    buf_fmt(out, "{\"index\":%u,\"content\":", g->index);
+    buf_json_str(out, s->text.p ? s->text.p : "", s->text.len);
+    out->oom |= s->text.oom;
+    put_list(out, "tokens", &s->ids);
+    if (s->logprobs.len)
+        put_list(out, "completion_probabilities", &s->logprobs);
+    buf_fmt(out, ",\"id_slot\":%u,\"stop\":%s", g->index,
+            g->answer.ended || g->enough ? "true" : "false");
+}
+
+/* What the last event of a stream has, and an answer that is not streamed. */
+static void end_members(struct buf *out, const struct call *c, const struct generation *g)
+{
+    const struct openai *o = c->state;
+    const struct stop_trim *t = &o->seq[g->index].trim;
+    const struct ask *q = &o->asks[g->index / o->each];
+    const uint32_t predicted = o->only_prompt ? 0 : g->answer.n_tokens;
+    buf_str(out, ",\"model\":");
+    string(out, o->model);
+    buf_fmt(out, ",\"tokens_predicted\":%u,\"tokens_evaluated\":%u", predicted, g->r.n_ids);
+    settings(out, o, g);
+    buf_str(out, ",\"prompt\":");
+    buf_json_str(out, q->inputs ? q->inputs : "", q->inputs ? q->n_inputs : 0);
+    buf_fmt(out, ",\"has_new_line\":%s,\"truncated\":false,\"stop_type\":\"%s\",\"stopping_word\":",
+            o->seq[g->index].chars ? "true" : "false", stop_type(o, g));
+    string(out, t->found ? t->found : "");
+    buf_fmt(out, ",\"tokens_cached\":%u", g->r.n_ids + predicted);
+    timings(out, g, predicted);
+}
+
+static void stream_token(struct call *c, struct generation *g, const struct gen_event *ev)
+{
+    struct openai *o = c->state;
+    struct buf *out = &c->out;
+    buf_reset(&o->seq[g->index].text);
+    take(o, g, ev);
+    buf_str(out, "data: ");
+    text_members(out, o, g);
+    if (ev->end || g->enough)
+        end_members(out, c, g);
+    else
+        buf_fmt(out, ",\"tokens_predicted\":%u,\"tokens_evaluated\":%u", g->answer.n_tokens,
+                g->r.n_ids);
+    buf_str(out, "}\n\n");
+}
+
+static void stream_finish(struct call *c) { (void)c; }
+
+static void stream_error(struct call *c, const struct err *e)
+{
+    error_event(&c->out, c->errors, e, "");
+}
+
+static void collect_token(struct call *c, struct generation *g, const struct gen_event *ev)
+{
+    take(c->state, g, ev);
+}
+
+static void finish(struct call *c)
+{
+    struct openai *o = c->state;
+    struct buf *out = &c->out;
+    buf_str(out, o->llama->list ? "[" : "");
+    for (uint32_t i = 0; i < c->n_gen; i++) {
+        buf_str(out, i ? "," : "");
+        text_members(out, o, &c->gen[i]);
+        end_members(out, c, &c->gen[i]);
+        buf_ch(out, '}');
+    }
+    buf_str(out, o->llama->list ? "]" : "");
+    account_headers(c, 0, c->n_gen, false);
+}
+
+const struct format llama_object = {NULL, collect_token, finish, stream_error};
+const struct format llama_stream = {NULL, stream_token, stream_finish, stream_error};
