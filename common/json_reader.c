@@ -193,8 +193,8 @@ size_t jr_unescape(const char *raw, size_t n, char *out, bool lone, bool nul)
         if (c == UINT32_MAX && !lone)
             return SIZE_MAX;
         if (c == 0 && nul) {
-            memcpy(o, "\xc0\x80", 2);
-            o += 2;
+            *o++ = '\xc0';
+            *o++ = '\x80';
         } else {
             char text[4]; /* no escape is shorter than what it stands for */
             const size_t len = utf8_encode(c == UINT32_MAX ? 0xfffd : c, text);

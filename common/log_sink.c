@@ -164,7 +164,7 @@ bool log_sink_settle(int64_t quiet_ms, int64_t most_ms)
         if (now >= quiet || now >= end)
             return false;
         seen = progress;
-        nanosleep(&(struct timespec){.tv_nsec = NAP_MS * 1000000}, NULL);
+        nanosleep(&(struct timespec){.tv_nsec = NAP_MS * 1000000L}, NULL);
     }
     return true;
 }

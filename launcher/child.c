@@ -44,7 +44,7 @@ static int run(const struct command *cmd, int heartbeat_fd, struct spawned *s, s
 
 int child_start(struct child *c, const char *name, const struct command *cmd, struct err *e)
 {
-    struct spawned s;
+    struct spawned s = {0};
     *c = (struct child){.name = name, .fds = {-1, -1}, .started = clock_ms()};
     c->logs = calloc(2, sizeof(*c->logs));
     if (!c->logs)

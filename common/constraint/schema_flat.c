@@ -1,6 +1,8 @@
 /* schema_flat.c - schemas without alternatives: types, enum, const. */
 #include "common/constraint/schema_impl.h"
 #include "common/json_exact.h"
+#include <assert.h>
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -185,8 +187,10 @@ static term in_any_order(struct schema *s, const cJSON *value, int n)
 {
     term tail[1 << MAX_MEMBERS], of[MAX_MEMBERS];
     const cJSON *kid = value->child;
+    assert(n >= 0 && n <= MAX_MEMBERS);
     for (int i = 0; i < n; i++, kid = kid->next)
         of[i] = member(s, kid);
+    tail[0] = TERM_NONE;
     for (unsigned all = (1u << n) - 1, set = all + 1; set-- > 0;) {
         tail[set] = set == all ? TERM_EMPTY : TERM_NONE;
         for (int i = 0; i < n; i++) {

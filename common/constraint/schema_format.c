@@ -83,29 +83,28 @@
 /* `most` characters at most, of `head` as well; 0: any number. */
 static const struct {
     const char *name, *pattern;
-    uint32_t most;
     const char *head; /* what comes before it; NULL: nothing */
-    uint32_t head_most;
+    uint32_t most, head_most;
 } formats[] = {
-    {"date", DATE, 0, NULL, 0},
-    {"time", TIME "|" LEAP_SECOND, 0, NULL, 0},
-    {"date-time", DATE "[Tt]" TIME "|" YEAR "-(?:06-30|12-31)[Tt]" LEAP_SECOND, 0, NULL, 0},
-    {"duration", "P(?:" COUNT "W|" DAYS "(?:" HOURS ")?|" HOURS ")", 0, NULL, 0},
-    {"uuid", "[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", 0, NULL, 0},
-    {"email", "@(?:" HOST "|" LITERAL ")", 190, LOCAL, 64},
-    {"idn-email", "@" IDN_HOST, 0, LOCAL "|" LETTER "{1,15}", 64},
-    {"hostname", HOST, 253, NULL, 0},
-    {"idn-hostname", IDN_HOST, 0, NULL, 0},
-    {"ipv4", IPV4, 0, NULL, 0},
-    {"ipv6", IPV6, 0, NULL, 0},
-    {"uri", FULL(""), 0, NULL, 0},
-    {"uri-reference", FULL("") "|" RELATIVE(""), 0, NULL, 0},
-    {"iri", FULL(UCS), 0, NULL, 0},
-    {"iri-reference", FULL(UCS) "|" RELATIVE(UCS), 0, NULL, 0},
-    {"uri-template", TEMPLATE, 0, NULL, 0},
-    {"json-pointer", POINTER, 0, NULL, 0},
-    {"relative-json-pointer", "(?:0|[1-9]\\d{0,8})(?:#|" POINTER ")", 0, NULL, 0},
-    {"regex", REGEX, 0, NULL, 0},
+    {"date", DATE, NULL, 0, 0},
+    {"time", TIME "|" LEAP_SECOND, NULL, 0, 0},
+    {"date-time", DATE "[Tt]" TIME "|" YEAR "-(?:06-30|12-31)[Tt]" LEAP_SECOND, NULL, 0, 0},
+    {"duration", "P(?:" COUNT "W|" DAYS "(?:" HOURS ")?|" HOURS ")", NULL, 0, 0},
+    {"uuid", "[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", NULL, 0, 0},
+    {"email", "@(?:" HOST "|" LITERAL ")", LOCAL, 190, 64},
+    {"idn-email", "@" IDN_HOST, LOCAL "|" LETTER "{1,15}", 0, 64},
+    {"hostname", HOST, NULL, 253, 0},
+    {"idn-hostname", IDN_HOST, NULL, 0, 0},
+    {"ipv4", IPV4, NULL, 0, 0},
+    {"ipv6", IPV6, NULL, 0, 0},
+    {"uri", FULL(""), NULL, 0, 0},
+    {"uri-reference", FULL("") "|" RELATIVE(""), NULL, 0, 0},
+    {"iri", FULL(UCS), NULL, 0, 0},
+    {"iri-reference", FULL(UCS) "|" RELATIVE(UCS), NULL, 0, 0},
+    {"uri-template", TEMPLATE, NULL, 0, 0},
+    {"json-pointer", POINTER, NULL, 0, 0},
+    {"relative-json-pointer", "(?:0|[1-9]\\d{0,8})(?:#|" POINTER ")", NULL, 0, 0},
+    {"regex", REGEX, NULL, 0, 0},
 };
 
 static term part(struct schema *s, const char *pattern, uint32_t most)

@@ -100,7 +100,7 @@ static term less_fraction(struct term_pool *p, const struct spelled *d, bool str
 
 static term above(struct term_pool *p, const struct decimal *v, bool strict)
 {
-    struct spelled d;
+    struct spelled d = {0};
     spell(&d, v);
     term equal =
         term_cat(p, term_bytes_of(p, d.whole, strlen(d.whole)), greater_fraction(p, &d, strict));
@@ -109,7 +109,7 @@ static term above(struct term_pool *p, const struct decimal *v, bool strict)
 
 static term below(struct term_pool *p, const struct decimal *v, bool strict)
 {
-    struct spelled d;
+    struct spelled d = {0};
     spell(&d, v);
     term equal =
         term_cat(p, term_bytes_of(p, d.whole, strlen(d.whole)), less_fraction(p, &d, strict));

@@ -132,7 +132,7 @@ static void add(const struct big *a, const struct big *b, bool minus, struct big
 
 static void mul(struct vm *vm, const struct big *a, const struct big *b, struct big *r)
 {
-    if (a->n + b->n > 2 * MAX_LIMBS - 1 || a->n + b->n > MAX_LIMBS + 1)
+    if (a->n + b->n > MAX_LIMBS + 1)
         too_long(vm);
     vm_charge(vm, (uint64_t)a->n * b->n / 16 + 1);
     memset(r->d, 0, (a->n + b->n + 1) * sizeof(r->d[0]));
@@ -281,7 +281,7 @@ struct val big_parse(struct vm *vm, const char *p, unsigned base)
     struct val v = val_int(0), by = val_int(base);
     bool negative = *p == '-';
     p += *p == '-' || *p == '+';
-    if (strlen(p) > 4 * BIG_DIGITS)
+    if (strlen(p) > (size_t)4 * BIG_DIGITS)
         too_long(vm);
     for (; *p; p++) {
         int d = isdigit((unsigned char)*p) ? *p - '0' : tolower((unsigned char)*p) - 'a' + 10;
