@@ -85,7 +85,7 @@ struct vision_crop {
     int32_t x, y;
 };
 /* Sides of a picture that a plan is made for, and of a crop. */
-enum { VISION_MAX_SIDE = 65535, VISION_MAX_CROP_SIDE = 32768 };
+enum { VISION_MAX_SIDE = 65535, VISION_MAX_CROP_SIDE = 65536 };
 /* Numbers of a picture without `frames`, 3 a pixel: that many pixels of all crops together. */
 enum { VISION_MAX_PIXELS = 1 << 26 };
 enum { VISION_MAX_RESIZES = 8, VISION_MAX_CROPS = 64 };

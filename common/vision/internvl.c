@@ -1,0 +1,81 @@
+/* InternVL as transformers keeps it: the grid of tiles whose shape is nearest to the picture's,
+ * then the whole picture as one tile. */
+#include "common/json.h"
+#include "common/vision/settings.h"
+#include <math.h>
+#include <string.h>
+
+static void load(struct vision *v, struct vision_settings *s)
+{
+    struct vision_internvl *f = &v->internvl;
+    vision_read_format(s, &v->format,
+                       &(struct vision_pixel_defaults){VISION_BICUBIC, vision_imagenet_mean,
+                                                       vision_imagenet_std, 14});
+    const uint32_t of_tower = vision_side(s, &s->tower, "image_size", 448);
+    f->tile = vision_side(s, &s->pixels, "size", of_tower);
+    f->min_tiles = vision_u32(s, &s->pixels, "min_patches", 1, 1, VISION_MAX_CROPS - 1);
+    f->max_tiles = vision_u32(s, &s->pixels, "max_patches", 12, 1, VISION_MAX_CROPS - 1);
+    const double ratio = vision_number(s, &s->config, "downsample_ratio", 0.5);
+    v->format.merge = ratio > 0.06 && ratio <= 1 ? (uint32_t)(1 / ratio) : 1;
+    if (v->format.merge * ratio != 1)
+        vision_settings_fail(s, "config.json: downsample_ratio must be 1, 1/2, 1/4 or 1/8");
+    if (f->tile != of_tower || f->tile % (v->format.patch * v->format.merge) ||
+        f->min_tiles > f->max_tiles)
+        vision_settings_fail(s, "%s: size, image_size, patch_size and numbers of patches disagree",
+                             s->pixels.name);
+    const uint32_t side = f->tile / (v->format.patch * v->format.merge);
+    f->tile_tokens = side * side;
+    v->token = vision_read_token(s, "image_token_id", "<IMG_CONTEXT>", 151667, v->marker);
+    vision_need_token(s, "<img>");
+    vision_need_token(s, "</img>");
+}
+
+/* Grids in ascending order of their tiles. Of equally near ones the later one wins while it covers
+ * less than twice the picture. */
+static void best_grid(const struct vision_internvl *f, double w, double h, uint32_t *cols,
+                      uint32_t *rows)
+{
+    double nearest = INFINITY;
+    *cols = *rows = 1;
+    for (uint32_t n = f->min_tiles; n <= f->max_tiles; n++)
+        for (uint32_t c = 1; c <= n; c++) {
+            const uint32_t r = n / c;
+            const double off = fabs(w / h - (double)c / r);
+            if (r * c != n || off > nearest ||
+                (off == nearest && !(w * h > 0.5 * f->tile * f->tile * c * r)))
+                continue;
+            nearest = off;
+            *cols = c;
+            *rows = r;
+        }
+}
+
+static int plan(const struct vision *v, struct vision_plan *out, struct err *e)
+{
+    const struct vision_internvl *f = &v->internvl;
+    const uint32_t t = f->tile;
+    uint32_t cols, rows;
+    (void)e;
+    best_grid(f, out->width, out->height, &cols, &rows);
+    out->crop_width = out->crop_height = t;
+    const uint32_t all = vision_add_resize(out, -1, vision_whole(out), cols * t, rows * t);
+    if (rows * cols == 1) {
+        vision_add_crop(out, all, 0, 0);
+    } else {
+        vision_add_tiles(out, all, rows, cols, 0, 0);
+        vision_add_crop(out, vision_add_resize(out, -1, vision_whole(out), t, t), 0, 0);
+    }
+    out->grid_h = out->grid_w = t / (v->format.patch * v->format.merge);
+    out->n_features = out->n_crops * f->tile_tokens;
+    return 0;
+}
+
+static void expand(const struct vision *v, const struct vision_plan *p, struct buf *out)
+{
+    buf_str(out, "<img>");
+    vision_repeat(out, v->marker, p->n_features);
+    buf_str(out, "</img>");
+}
+
+const struct vision_family vision_internvl = {
+    .types = {"internvl"}, .load = load, .plan = plan, .expand = expand};

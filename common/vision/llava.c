@@ -1,0 +1,171 @@
+/* LLaVA 1.5: the middle square of the picture. LLaVA-NeXT: the whole picture as a square, and the
+ * picture padded to one of a list of shapes and cut into tiles. */
+#include "common/json.h"
+#include "common/vision/settings.h"
+#include <math.h>
+#include <string.h>
+
+/* ---------------------------------------------------------------- load */
+
+static void read_strategy(struct vision_settings *s)
+{
+    const char *tower = json_str(s->tower.o, "model_type", "");
+    const char *strategy = json_str(s->config.o, "vision_feature_select_strategy", "default");
+    /* "default" leaves the first row out, which is CLIP's class token; SigLIP has none. */
+    if (strcmp(strategy, strstr(tower, "siglip") ? "full" : "default") != 0)
+        vision_settings_fail(s, "config.json: vision_feature_select_strategy %s with a tower %s",
+                             strategy, tower);
+}
+
+static void load_common(struct vision *v, struct vision_settings *s)
+{
+    struct vision_llava *l = &v->llava;
+    vision_read_format(
+        s, &v->format,
+        &(struct vision_pixel_defaults){VISION_BICUBIC, vision_clip_mean, vision_clip_std, 14});
+    const struct vision_section size = vision_inside(&s->pixels, "size");
+    const uint32_t of_tower = vision_side(s, &s->tower, "image_size", 336);
+    l->square = json_get(size.o, "height") != NULL;
+    l->shortest = l->square
+                      ? vision_side(s, &s->pixels, "size", of_tower)
+                      : vision_u32(s, &size, "shortest_edge", of_tower, 1, VISION_MAX_SETTING);
+    l->tile = l->square ? l->shortest : vision_side(s, &s->pixels, "crop_size", of_tower);
+    if (l->tile != of_tower || l->tile % v->format.patch || l->shortest < l->tile)
+        vision_settings_fail(s, "%s: size, crop_size, image_size and patch_size disagree",
+                             s->pixels.name);
+    read_strategy(s);
+    v->token = vision_read_token(s, "image_token_index", "<image>", 32000, v->marker);
+}
+
+static void load_llava(struct vision *v, struct vision_settings *s)
+{
+    load_common(v, s);
+    if (!v->llava.square && !vision_flag(&s->pixels, "do_center_crop", true))
+        vision_settings_fail(s, "%s: do_center_crop must be true", s->pixels.name);
+}
+
+static uint32_t pinpoint_side(struct vision_settings *s, const struct vision_llava *l,
+                              const cJSON *side)
+{
+    const double d = cJSON_IsNumber(side) ? side->valuedouble : 0;
+    if (d >= l->tile && d <= VISION_MAX_SETTING && fmod(d, l->tile) == 0)
+        return (uint32_t)d;
+    vision_settings_fail(s, "image_grid_pinpoints must be pairs of multiples of %u", l->tile);
+    return l->tile;
+}
+
+static void load_next(struct vision *v, struct vision_settings *s)
+{
+    static const uint8_t hub[][2] = {{1, 2}, {2, 1}, {2, 2}, {3, 1}, {1, 3}};
+    struct vision_llava *l = &v->llava;
+    load_common(v, s);
+    if (l->shortest != l->tile)
+        vision_settings_fail(s, "%s: size and crop_size disagree", s->pixels.name);
+    const cJSON *list = json_get(s->pixels.o, "image_grid_pinpoints"), *pair;
+    list = list ? list : json_get(s->config.o, "image_grid_pinpoints");
+    cJSON_ArrayForEach(pair, list)
+    {
+        const uint32_t h = pinpoint_side(s, l, json_first(pair));
+        const uint32_t w = pinpoint_side(s, l, json_first(pair) ? json_first(pair)->next : NULL);
+        if (l->n_pinpoints == VISION_MAX_PINPOINTS ||
+            (uint64_t)(h / l->tile) * (w / l->tile) > VISION_MAX_CROPS - 1) {
+            vision_settings_fail(s, "image_grid_pinpoints are too many or have too many tiles");
+            break;
+        }
+        l->pinpoints[l->n_pinpoints].height = h;
+        l->pinpoints[l->n_pinpoints++].width = w;
+    }
+    for (size_t i = 0; !list && i < sizeof(hub) / sizeof(hub[0]); i++) {
+        l->pinpoints[l->n_pinpoints].height = hub[i][0] * l->tile;
+        l->pinpoints[l->n_pinpoints++].width = hub[i][1] * l->tile;
+    }
+    if (!l->n_pinpoints)
+        vision_settings_fail(s, "image_grid_pinpoints is no list, or is empty");
+}
+
+/* ---------------------------------------------------------------- plans */
+
+static int plan_llava(const struct vision *v, struct vision_plan *out, struct err *e)
+{
+    const struct vision_llava *l = &v->llava;
+    const bool wide = out->width > out->height;
+    const double longer = wide ? out->width : out->height,
+                 shorter = wide ? out->height : out->width;
+    const uint32_t other =
+        l->square ? l->shortest : (uint32_t)((double)l->shortest * longer / shorter);
+    const uint32_t w = wide ? other : l->shortest, h = wide ? l->shortest : other;
+    (void)e;
+    out->crop_width = out->crop_height = l->tile;
+    vision_add_crop(out, vision_add_resize(out, -1, vision_whole(out), w, h), (w - l->tile) / 2,
+                    (h - l->tile) / 2);
+    out->grid_h = out->grid_w = l->tile / v->format.patch;
+    out->n_features = out->grid_h * out->grid_w;
+    return 0;
+}
+
+/* Which shape shows most of the picture's own pixels, then wastes least; the first of equals. */
+static uint32_t best_pinpoint(const struct vision_llava *l, double w, double h)
+{
+    uint32_t best = 0;
+    double most = 0, least = INFINITY;
+    for (uint32_t i = 0; i < l->n_pinpoints; i++) {
+        const double tw = l->pinpoints[i].width, th = l->pinpoints[i].height;
+        const double scale = fmin(tw / w, th / h);
+        const double used = fmin(floor(w * scale) * floor(h * scale), w * h);
+        const double wasted = tw * th - used;
+        if (used > most || (used == most && wasted < least)) {
+            most = used;
+            least = wasted;
+            best = i;
+        }
+    }
+    return best;
+}
+
+/* The grid of the joined tiles without the padding around the picture: the same at both ends, so
+ * that an odd row of padding stays. */
+static void unpad(struct vision_plan *p, uint32_t side)
+{
+    const uint32_t h = p->rows * side, w = p->cols * side;
+    p->grid_h = h;
+    p->grid_w = w;
+    if ((uint64_t)p->width * h > (uint64_t)p->height * w) {
+        p->grid_y = (h - (uint32_t)((uint64_t)p->height * w / p->width)) / 2;
+        p->grid_h -= 2 * p->grid_y;
+    } else {
+        p->grid_x = (w - (uint32_t)((uint64_t)p->width * h / p->height)) / 2;
+        p->grid_w -= 2 * p->grid_x;
+    }
+}
+
+static int plan_next(const struct vision *v, struct vision_plan *out, struct err *e)
+{
+    const struct vision_llava *l = &v->llava;
+    const double w = out->width, h = out->height;
+    const uint32_t best = best_pinpoint(l, w, h), side = l->tile / v->format.patch;
+    const uint32_t tw = l->pinpoints[best].width, th = l->pinpoints[best].height;
+    const double scale_w = tw / w, scale_h = th / h;
+    uint32_t rw = tw, rh = th;
+    (void)e;
+    if (scale_w < scale_h)
+        rh = (uint32_t)fmin(ceil(h * scale_w), th);
+    else
+        rw = (uint32_t)fmin(ceil(w * scale_h), tw);
+    out->crop_width = out->crop_height = l->tile;
+    vision_add_crop(out, vision_add_resize(out, -1, vision_whole(out), l->tile, l->tile), 0, 0);
+    vision_add_tiles(out, vision_add_resize(out, -1, vision_whole(out), rw, rh), th / l->tile,
+                     tw / l->tile, -(int64_t)((tw - rw) / 2), -(int64_t)((th - rh) / 2));
+    unpad(out, side);
+    out->n_features = side * side + out->grid_h * out->grid_w + out->grid_h;
+    return 0;
+}
+
+static void expand(const struct vision *v, const struct vision_plan *p, struct buf *out)
+{
+    vision_repeat(out, v->marker, p->n_features);
+}
+
+const struct vision_family vision_llava = {
+    .types = {"llava"}, .load = load_llava, .plan = plan_llava, .expand = expand};
+const struct vision_family vision_llava_next = {
+    .types = {"llava_next"}, .load = load_next, .plan = plan_next, .expand = expand};

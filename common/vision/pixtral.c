@@ -1,0 +1,63 @@
+/* Pixtral's tower, in Mistral 3 and in LLaVA's frame: one crop of the picture's own shape, with a
+ * token at the end of each row of features. */
+#include "common/vision/settings.h"
+#include <math.h>
+#include <string.h>
+
+static void load(struct vision *v, struct vision_settings *s)
+{
+    const bool mistral = strcmp(v->name, "mistral3") == 0;
+    const struct vision_section size = vision_inside(&s->pixels, "size");
+    vision_read_format(s, &v->format,
+                       &(struct vision_pixel_defaults){VISION_BICUBIC, vision_clip_mean,
+                                                       vision_clip_std, mistral ? 14 : 16});
+    v->format.merge = mistral ? vision_u32(s, &s->config, "spatial_merge_size", 2, 1, 16) : 1;
+    v->pixtral.longest = vision_u32(s, &size, "longest_edge", mistral ? 1540 : 1024,
+                                    v->format.patch * v->format.merge, VISION_MAX_SETTING);
+    v->token = vision_read_token(s, "image_token_index", "[IMG]", 10, v->marker);
+    vision_read_token(s, NULL, "[IMG_BREAK]", 12, v->pixtral.row_end);
+    vision_read_token(s, NULL, "[IMG_END]", 13, v->pixtral.end);
+}
+
+/* Up to the next multiple; at least one of them, where transformers fails with a height of 0. */
+static uint32_t rounded_up(double side, uint32_t unit)
+{
+    const uint32_t whole = side < 1 ? 1 : (uint32_t)side;
+    return (whole + unit - 1) / unit * unit;
+}
+
+static int plan(const struct vision *v, struct vision_plan *out, struct err *e)
+{
+    const uint32_t unit = v->format.patch * v->format.merge;
+    const double longest = v->pixtral.longest;
+    double h = out->height, w = out->width;
+    const double ratio = fmax(h / longest, w / longest);
+    (void)e;
+    if (ratio > 1) {
+        h = floor(h / ratio);
+        w = floor(w / ratio);
+    }
+    out->crop_height = rounded_up(h, unit);
+    out->crop_width = rounded_up(w, unit);
+    vision_add_crop(
+        out, vision_add_resize(out, -1, vision_whole(out), out->crop_width, out->crop_height), 0,
+        0);
+    out->grid_h = out->crop_height / unit;
+    out->grid_w = out->crop_width / unit;
+    out->n_features = out->grid_h * out->grid_w;
+    return 0;
+}
+
+static void expand(const struct vision *v, const struct vision_plan *p, struct buf *out)
+{
+    for (uint32_t row = 0; row < p->grid_h; row++) {
+        vision_repeat(out, v->marker, p->grid_w);
+        buf_str(out, row + 1 < p->grid_h ? v->pixtral.row_end : v->pixtral.end);
+    }
+}
+
+const struct vision_family vision_pixtral = {.types = {"mistral3", "llava"},
+                                             .tower = "pixtral",
+                                             .load = load,
+                                             .plan = plan,
+                                             .expand = expand};

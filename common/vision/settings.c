@@ -1,0 +1,211 @@
+#include "common/vision/settings.h"
+#include "common/json.h"
+#include "common/model_file.h"
+#include "common/tokenizer/tokenizer.h"
+#include <limits.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MAX_FILE = 1 << 24 };
+const float vision_clip_mean[3] = {0.48145466f, 0.4578275f, 0.40821073f};
+const float vision_clip_std[3] = {0.26862954f, 0.26130258f, 0.27577711f};
+const float vision_imagenet_mean[3] = {0.485f, 0.456f, 0.406f};
+const float vision_imagenet_std[3] = {0.229f, 0.224f, 0.225f};
+const float vision_half[3] = {0.5f, 0.5f, 0.5f};
+
+void vision_settings_fail(struct vision_settings *s, const char *fmt, ...)
+{
+    char text[400];
+    va_list ap;
+    if (s->failed)
+        return;
+    s->failed = true;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    err_set(s->e, ERR_VALIDATION, "%s: %s", s->dir, text);
+}
+
+/* ---------------------------------------------------------------- files */
+
+static int read_one(struct vision_settings *s, int which, const char *name, bool needed,
+                    struct err *e)
+{
+    char path[PATH_MAX];
+    if (snprintf(path, sizeof(path), "%s/%s", s->dir, name) >= (int)sizeof(path))
+        return err_set(e, ERR_VALIDATION, "%s: the path is too long", s->dir);
+    if (!needed && !model_file_exists(path))
+        return 0;
+    return (s->files[which] = model_file_json(path, MAX_FILE, e)) ? 0 : -1;
+}
+
+int vision_settings_open(struct vision_settings *s, const char *dir, const struct tokenizer *t,
+                         struct err *e)
+{
+    *s = (struct vision_settings){.dir = dir, .t = t, .e = e};
+    if (read_one(s, 0, "config.json", true, e))
+        return -1;
+    s->config = (struct vision_section){s->files[0], "config.json"};
+    s->tower = vision_inside(&s->config, "vision_config");
+    s->tower.name = "vision_config of config.json";
+    if (!s->tower.o)
+        return 0; /* what else there is says nothing about pictures */
+    if (read_one(s, 1, "preprocessor_config.json", false, e) ||
+        read_one(s, 2, "processor_config.json", false, e))
+        return -1;
+    s->pixels = (struct vision_section){s->files[1], "preprocessor_config.json"};
+    s->processor = (struct vision_section){s->files[2], "processor_config.json"};
+    if (!s->pixels.o) { /* transformers 5 writes one file for both */
+        s->pixels = vision_inside(&s->processor, "image_processor");
+        s->pixels.name = "image_processor of processor_config.json";
+    }
+    return 0;
+}
+
+void vision_settings_close(struct vision_settings *s)
+{
+    for (int i = 0; i < 3; i++)
+        cJSON_Delete(s->files[i]);
+}
+
+/* ---------------------------------------------------------------- values */
+
+struct vision_section vision_inside(const struct vision_section *in, const char *key)
+{
+    const cJSON *o = json_get(in->o, key);
+    return (struct vision_section){cJSON_IsObject(o) ? o : NULL, in->name};
+}
+
+static uint32_t whole(struct vision_settings *s, const cJSON *v, const struct vision_section *in,
+                      const char *key, uint32_t min, uint32_t max)
+{
+    const double d = cJSON_IsNumber(v) ? v->valuedouble : NAN;
+    if (d >= min && d <= max && d == floor(d))
+        return (uint32_t)d;
+    vision_settings_fail(s, "%s: %s must be a whole number from %u to %u", in->name, key, min, max);
+    return min;
+}
+
+uint32_t vision_u32(struct vision_settings *s, const struct vision_section *in, const char *key,
+                    uint32_t def, uint32_t min, uint32_t max)
+{
+    const cJSON *v = json_get(in->o, key);
+    return v ? whole(s, v, in, key, min, max) : def;
+}
+
+double vision_number(struct vision_settings *s, const struct vision_section *in, const char *key,
+                     double def)
+{
+    const cJSON *v = json_get(in->o, key);
+    if (!v)
+        return def;
+    if (cJSON_IsNumber(v) && isfinite(v->valuedouble))
+        return v->valuedouble;
+    vision_settings_fail(s, "%s: %s must be a number", in->name, key);
+    return def;
+}
+
+bool vision_flag(const struct vision_section *in, const char *key, bool def)
+{
+    return json_bool(in->o, key, def);
+}
+
+uint32_t vision_side(struct vision_settings *s, const struct vision_section *in, const char *key,
+                     uint32_t def)
+{
+    const cJSON *v = json_get(in->o, key), *other = v;
+    if (!v)
+        return def;
+    if (cJSON_IsArray(v)) {
+        v = json_first(other);
+        other = cJSON_GetArraySize(other) == 2 ? v->next : NULL;
+    } else if (cJSON_IsObject(v)) {
+        v = json_get(other, "height");
+        other = json_get(other, "width");
+    }
+    uint32_t side = whole(s, v, in, key, 1, VISION_MAX_SETTING);
+    if (whole(s, other, in, key, 1, VISION_MAX_SETTING) != side)
+        vision_settings_fail(s, "%s: %s must be a square", in->name, key);
+    return side;
+}
+
+/* ---------------------------------------------------------------- pixels */
+
+static void read_channels(struct vision_settings *s, const char *key, const float def[3],
+                          bool divisor, float out[3])
+{
+    const cJSON *v = json_get(s->pixels.o, key), *one = cJSON_IsArray(v) ? json_first(v) : v;
+    memcpy(out, def, 3 * sizeof(*out));
+    if (!v)
+        return;
+    for (int i = 0; i < 3; i++) {
+        out[i] = cJSON_IsNumber(one) ? (float)one->valuedouble : NAN;
+        if (!isfinite(out[i]) || (divisor && out[i] == 0.0f)) {
+            vision_settings_fail(s, "%s: %s must be three numbers%s", s->pixels.name, key,
+                                 divisor ? ", none of them 0" : "");
+            out[i] = 1.0f;
+        }
+        one = cJSON_IsArray(v) && one ? one->next : one;
+    }
+}
+
+static enum vision_filter read_filter(struct vision_settings *s, enum vision_filter def)
+{
+    static const enum vision_filter by_number[] = {
+        [1] = VISION_LANCZOS, [2] = VISION_BILINEAR, [3] = VISION_BICUBIC}; /* Pillow's */
+    return json_get(s->pixels.o, "resample")
+               ? by_number[vision_u32(s, &s->pixels, "resample", 1, 1, 3)]
+               : def;
+}
+
+void vision_read_format(struct vision_settings *s, struct vision_format *f,
+                        const struct vision_pixel_defaults *d)
+{
+    static const float zero[3] = {0}, one[3] = {1, 1, 1};
+    f->filter = read_filter(s, d->filter);
+    f->patch = vision_side(s, &s->tower, "patch_size", d->patch);
+    f->merge = f->frames = 1;
+    f->layout = VISION_PLANES;
+    f->rescale = 1.0;
+    if (vision_flag(&s->pixels, "do_rescale", true))
+        f->rescale = vision_number(s, &s->pixels, "rescale_factor", 1.0 / 255);
+    read_channels(s, "image_mean", d->mean, false, f->mean);
+    read_channels(s, "image_std", d->std, true, f->std);
+    if (!vision_flag(&s->pixels, "do_normalize", true)) {
+        memcpy(f->mean, zero, sizeof(zero));
+        memcpy(f->std, one, sizeof(one));
+    }
+    if (!vision_flag(&s->pixels, "do_resize", true))
+        vision_settings_fail(s, "%s: do_resize must be true", s->pixels.name);
+    if (f->patch > 256) {
+        vision_settings_fail(s, "%s: patch_size must be at most 256", s->tower.name);
+        f->patch = 1;
+    }
+}
+
+/* ---------------------------------------------------------------- tokens */
+
+uint32_t vision_read_token(struct vision_settings *s, const char *key, const char *name,
+                           uint32_t def, char text[VISION_TOKEN_TEXT])
+{
+    const cJSON *given = key ? json_get(s->config.o, key) : NULL;
+    const int64_t known = s->t ? tokenizer_id(s->t, name) : -1;
+    uint32_t id = given ? whole(s, given, &s->config, key, 0, INT32_MAX)
+                        : (uint32_t)(known >= 0 ? known : def);
+    const char *found = s->t ? tokenizer_token(s->t, id) : name;
+    if (!found || !*found || strlen(found) >= VISION_TOKEN_TEXT) {
+        vision_settings_fail(s, "config.json: %s is %u, which is no token that could stand for %s",
+                             key ? key : "a placeholder", id, name);
+        found = name;
+    }
+    snprintf(text, VISION_TOKEN_TEXT, "%s", found);
+    return id;
+}
+
+void vision_need_token(struct vision_settings *s, const char *name)
+{
+    if (s->t && tokenizer_id(s->t, name) < 0)
+        vision_settings_fail(s, "the tokenizer lacks %s, which a picture is written with", name);
+}

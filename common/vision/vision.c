@@ -1,0 +1,166 @@
+#include "common/json.h"
+#include "common/vision/settings.h"
+#include <stdlib.h>
+#include <string.h>
+
+static const struct vision_family *const families[] = {
+    &vision_qwen,  &vision_gemma3,   &vision_pixtral,  &vision_llava_next,
+    &vision_llava, &vision_idefics3, &vision_internvl,
+};
+enum { N_FAMILIES = sizeof(families) / sizeof(families[0]), N_TYPES = 6 };
+
+/* ---------------------------------------------------------------- load */
+
+/* The row of the table for a model, and its name there. */
+static const struct vision_family *find(const struct vision_settings *s, const char **name)
+{
+    const char *type = json_str(s->config.o, "model_type", "");
+    const char *tower = json_str(s->tower.o, "model_type", "");
+    for (int i = 0; i < N_FAMILIES; i++) {
+        if (families[i]->tower && strcmp(families[i]->tower, tower) != 0)
+            continue;
+        for (int k = 0; k < N_TYPES && families[i]->types[k]; k++)
+            if (strcmp(families[i]->types[k], type) == 0)
+                return *name = families[i]->types[k], families[i];
+    }
+    return NULL;
+}
+
+int vision_load(const char *dir, const struct tokenizer *t, struct vision **out, struct err *e)
+{
+    struct vision_settings s;
+    const char *name;
+    *out = NULL;
+    int rc = vision_settings_open(&s, dir, t, e);
+    const struct vision_family *f = rc == 0 && s.tower.o ? find(&s, &name) : NULL;
+    struct vision *v = f ? calloc(1, sizeof(*v)) : NULL;
+    if (f && !v)
+        rc = err_nomem(e);
+    if (v) {
+        v->family = f;
+        v->name = name;
+        f->load(v, &s);
+        if (!v->around[0])
+            memcpy(v->around, v->marker, sizeof(v->marker));
+        if (s.failed) {
+            rc = -1;
+            free(v);
+        } else
+            *out = v;
+    }
+    vision_settings_close(&s);
+    return rc;
+}
+
+void vision_free(struct vision *v) { free(v); }
+
+const char *vision_family(const struct vision *v) { return v->name; }
+const char *vision_marker(const struct vision *v) { return v->marker; }
+const char *vision_marker_around(const struct vision *v) { return v->around; }
+uint32_t vision_token(const struct vision *v) { return v->token; }
+bool vision_two_way(const struct vision *v) { return v->family->two_way; }
+bool vision_three_positions(const struct vision *v) { return v->family->three_positions; }
+const struct vision_format *vision_format(const struct vision *v) { return &v->format; }
+
+/* ---------------------------------------------------------------- plans */
+
+struct vision_rect vision_whole(const struct vision_plan *p)
+{
+    return (struct vision_rect){0, 0, p->width, p->height};
+}
+
+uint32_t vision_add_resize(struct vision_plan *p, int32_t of, struct vision_rect cut,
+                           uint32_t width, uint32_t height)
+{
+    if (p->n_resizes < VISION_MAX_RESIZES)
+        p->resizes[p->n_resizes] = (struct vision_resize){of, cut, width, height};
+    return p->n_resizes++;
+}
+
+uint32_t vision_add_crop(struct vision_plan *p, uint32_t of, int64_t x, int64_t y)
+{
+    if (p->n_crops < VISION_MAX_CROPS)
+        p->crops[p->n_crops] = (struct vision_crop){of, (int32_t)x, (int32_t)y};
+    return p->n_crops++;
+}
+
+void vision_add_tiles(struct vision_plan *p, uint32_t of, uint32_t rows, uint32_t cols, int64_t x,
+                      int64_t y)
+{
+    p->rows = rows;
+    p->cols = cols;
+    for (uint64_t i = 0; i < (uint64_t)rows * cols && p->n_crops < VISION_MAX_CROPS + 1; i++)
+        vision_add_crop(p, of, x + (int64_t)(i % cols * p->crop_width),
+                        y + (int64_t)(i / cols * p->crop_height));
+}
+
+/* Bounds that hold whatever the family's file says. */
+static int check_plan(const struct vision *v, const struct vision_plan *p, struct err *e)
+{
+    const uint64_t pixels = (uint64_t)p->crop_width * p->crop_height * p->n_crops;
+    bool fits = p->n_resizes <= VISION_MAX_RESIZES && p->n_crops <= VISION_MAX_CROPS &&
+                p->n_crops > 0 && pixels > 0 && pixels <= VISION_MAX_PIXELS &&
+                p->crop_width <= VISION_MAX_CROP_SIDE && p->crop_height <= VISION_MAX_CROP_SIDE &&
+                p->crop_width % v->format.patch == 0 && p->crop_height % v->format.patch == 0;
+    for (uint32_t i = 0; fits && i < p->n_resizes; i++)
+        fits = p->resizes[i].width > 0 && p->resizes[i].height > 0;
+    if (!fits)
+        return err_set(e, ERR_VALIDATION,
+                       "An image of %u x %u pixels is beyond what this model's settings allow",
+                       p->width, p->height);
+    return 0;
+}
+
+int vision_plan(const struct vision *v, uint32_t width, uint32_t height, struct vision_plan *out,
+                struct err *e)
+{
+    *out = (struct vision_plan){.width = width, .height = height};
+    if (width == 0 || height == 0 || width > VISION_MAX_SIDE || height > VISION_MAX_SIDE)
+        return err_set(e, ERR_VALIDATION, "An image of %u x %u pixels cannot be used", width,
+                       height);
+    return v->family->plan(v, out, e) ? -1 : check_plan(v, out, e);
+}
+
+void vision_repeat(struct buf *out, const char *text, uint64_t n)
+{
+    const size_t len = strlen(text);
+    for (uint64_t i = 0; i < n; i++)
+        buf_add(out, text, len);
+}
+
+void vision_expand(const struct vision *v, const struct vision_plan *p, struct buf *out)
+{
+    v->family->expand(v, p, out);
+}
+
+/* ---------------------------------------------------------------- positions */
+
+static uint32_t larger(uint32_t a, uint32_t b) { return a > b ? a : b; }
+
+/* A picture of n tokens takes as many positions as its longer side has. */
+static int32_t shift(const struct vision_place *p)
+{
+    return (int32_t)larger(p->grid_h, p->grid_w) - (int32_t)p->n;
+}
+
+int32_t vision_position_delta(const struct vision_place *place, uint32_t n)
+{
+    int32_t delta = 0;
+    for (uint32_t i = 0; i < n; i++)
+        delta += shift(&place[i]);
+    return delta;
+}
+
+void vision_position(const struct vision_place *place, uint32_t n, uint32_t i, uint32_t out[3])
+{
+    int32_t delta = 0;
+    uint32_t k = 0;
+    for (; k < n && i >= place[k].first + place[k].n; k++)
+        delta += shift(&place[k]);
+    const bool inside = k < n && i >= place[k].first && place[k].grid_w > 0;
+    const uint32_t start = (inside ? place[k].first : i) + (uint32_t)delta;
+    const uint32_t at = inside ? i - place[k].first : 0;
+    out[0] = start;
+    out[1] = start + (inside ? at / place[k].grid_w : 0);
+    out[2] = start + (inside ? at % place[k].grid_w : 0);
+}
