@@ -30,13 +30,14 @@ VERSION   := $(shell cat VERSION)
 PRODUCT   := headrace
 
 # ---------------------------------------------------------------- what we stand on (docs/dependencies.md)
-PKGS      := grpc libprotobuf-c libmicrohttpd gnutls libcurl libcjson libpcre2-8 libutf8proc sqlite3
+PKGS      := grpc libprotobuf-c libmicrohttpd gnutls libcurl libcjson libpcre2-8 libutf8proc sqlite3 libpng libjpeg libwebp libwebpdemux libseccomp
 DEB_PAGE  := libjs-markdown-it node-dompurify node-highlight.js
 DEB       := build-essential pkg-config protobuf-compiler protobuf-c-compiler libgrpc-dev libprotobuf-c-dev \
-             libmicrohttpd-dev libgnutls28-dev libcurl4-gnutls-dev libwslay-dev libcjson-dev libpcre2-dev libutf8proc-dev libsqlite3-dev libcmocka-dev python3-venv curl $(DEB_PAGE)
+             libmicrohttpd-dev libgnutls28-dev libcurl4-gnutls-dev libwslay-dev libcjson-dev libpcre2-dev libutf8proc-dev libsqlite3-dev \
+             libpng-dev libjpeg62-turbo-dev libwebp-dev libgif-dev libseccomp-dev libcmocka-dev python3-venv curl $(DEB_PAGE)
 DEB_CHECK := clang-format clang-tidy cppcheck valgrind
 LIBS      := -lgrpc -lgpr -lprotobuf-c -lmicrohttpd -lgnutls -lwslay -lcjson -lpcre2-8 -lutf8proc -lm -lpthread -ldl \
-             -Wl,--push-state,--as-needed -lcurl -lsqlite3 -Wl,--pop-state
+             -Wl,--push-state,--as-needed -lcurl -lsqlite3 -lpng -ljpeg -lwebp -lwebpdemux -lgif -lseccomp -Wl,--pop-state
 
 # ---------------------------------------------------------------- flags
 WARN      := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wold-style-definition \
@@ -100,7 +101,7 @@ deps: $(BUILD)/.deps   ## install the Debian packages that pkg-config misses
 $(BUILD)/.deps: Makefile
 	@mkdir -p $(BUILD)
 	@if pkg-config --exists $(PKGS) cmocka 2>/dev/null && command -v protoc protoc-c curl >/dev/null \
-	    && printf '\043include <wslay/wslay.h>\n' | $(CC) -E - >/dev/null 2>&1 \
+	    && printf '\043include <stdio.h>\n\043include <wslay/wslay.h>\n\043include <gif_lib.h>\n' | $(CC) -E - >/dev/null 2>&1 \
 	    && python3 -c 'import ensurepip' 2>/dev/null; then :; else \
 	  sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
 	  echo "installing: $(DEB)"; \

@@ -1,0 +1,128 @@
+/* GIF by giflib: the first frame. Under a frame that is smaller than the canvas lies the
+ * transparent colour, or colour 0 where there is none; the background of the file's header is not
+ * shown, as in Pillow. */
+#include "common/image/canvas.h"
+#include <gif_lib.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { OPAQUE = -1, TRANSPARENT_FLAG = 1, CONTROL_BYTES = 4 };
+
+struct gif_source {
+    const uint8_t *p;
+    size_t left;
+};
+
+static int on_read(GifFileType *gif, GifByteType *to, int n)
+{
+    struct gif_source *s = gif->UserData;
+    const size_t take = (size_t)n < s->left ? (size_t)n : s->left;
+    memcpy(to, s->p, take);
+    s->p += take;
+    s->left -= take;
+    return (int)take;
+}
+
+/* An extension block; a graphics control may name the transparent colour. */
+static int read_extension(GifFileType *gif, int *transparent)
+{
+    GifByteType *block = NULL;
+    int code = 0;
+    if (DGifGetExtension(gif, &code, &block) != GIF_OK)
+        return -1;
+    if (code == GRAPHICS_EXT_FUNC_CODE && block && block[0] >= CONTROL_BYTES &&
+        (block[1] & TRANSPARENT_FLAG))
+        *transparent = block[4];
+    while (block)
+        if (DGifGetExtensionNext(gif, &block) != GIF_OK)
+            return -1;
+    return 0;
+}
+
+static int find_frame(GifFileType *gif, int *transparent)
+{
+    GifRecordType type;
+    for (;;) {
+        if (DGifGetRecordType(gif, &type) != GIF_OK)
+            return -1;
+        if (type == IMAGE_DESC_RECORD_TYPE)
+            return DGifGetImageDesc(gif) == GIF_OK ? 0 : -1;
+        if (type != EXTENSION_RECORD_TYPE || read_extension(gif, transparent))
+            return -1;
+    }
+}
+
+static void make_palette(const GifFileType *gif, int transparent, struct palette *p)
+{
+    const ColorMapObject *map = gif->Image.ColorMap ? gif->Image.ColorMap : gif->SColorMap;
+    palette_init(p);
+    for (int i = 0; map && i < map->ColorCount && i < 256; i++)
+        palette_set(p, (unsigned)i, map->Colors[i].Red, map->Colors[i].Green, map->Colors[i].Blue);
+    if (transparent != OPAQUE)
+        palette_blend(p, (unsigned)transparent, 0);
+}
+
+/* The row that line i of an interlaced frame is: every eighth, the eighths between, ... */
+static uint32_t interlaced_row(uint32_t i, uint32_t height)
+{
+    static const uint32_t first[] = {0, 4, 2, 1}, step[] = {8, 8, 4, 2};
+    for (int pass = 0; pass < 4; pass++) {
+        const uint32_t rows =
+            height > first[pass] ? (height - first[pass] + step[pass] - 1) / step[pass] : 0;
+        if (i < rows)
+            return first[pass] + i * step[pass];
+        i -= rows;
+    }
+    return 0;
+}
+
+static bool frame_fits(const GifFileType *gif, const struct canvas *c)
+{
+    const GifImageDesc *f = &gif->Image;
+    const uint64_t right = (uint64_t)f->Left + (uint64_t)f->Width;
+    const uint64_t below = (uint64_t)f->Top + (uint64_t)f->Height;
+    const uint64_t width = right > (uint64_t)gif->SWidth ? right : (uint64_t)gif->SWidth;
+    const uint64_t height = below > (uint64_t)gif->SHeight ? below : (uint64_t)gif->SHeight;
+    return width == c->width && height == c->height && f->Width > 0 && f->Height > 0;
+}
+
+/* `index` is a row of the canvas, `rgb` the same in colours. */
+static int draw(GifFileType *gif, const struct canvas *c, const struct palette *p, int transparent,
+                uint8_t *index, uint8_t *rgb, struct err *e)
+{
+    const GifImageDesc *f = &gif->Image;
+    const uint32_t top = (uint32_t)f->Top, height = (uint32_t)f->Height;
+    memset(index, transparent == OPAQUE ? 0 : transparent, c->width);
+    rgb_from_palette(rgb, index, c->width, p);
+    for (uint32_t y = 0; y < c->height; y++)
+        if (y < top || y >= top + height)
+            canvas_put(c, y, rgb);
+    for (uint32_t i = 0; i < height; i++) {
+        if (DGifGetLine(gif, index + f->Left, f->Width) != GIF_OK)
+            return image_broken(IMAGE_GIF, e);
+        rgb_from_palette(rgb, index, c->width, p);
+        canvas_put(c, top + (f->Interlace ? interlaced_row(i, height) : i), rgb);
+    }
+    return 0;
+}
+
+int gif_file_decode(const uint8_t *bytes, size_t n, const struct canvas *c, struct err *e)
+{
+    struct gif_source source = {bytes, n};
+    struct palette palette;
+    int transparent = OPAQUE, code = 0, rc = -1;
+    GifFileType *gif = DGifOpen(&source, on_read, &code);
+    if (!gif)
+        return code == D_GIF_ERR_NOT_ENOUGH_MEM ? err_nomem(e) : image_broken(IMAGE_GIF, e);
+    if (find_frame(gif, &transparent) == 0 && frame_fits(gif, c)) {
+        uint8_t *index = malloc(c->width), *rgb = malloc((size_t)c->width * 3);
+        make_palette(gif, transparent, &palette);
+        rc = index && rgb ? draw(gif, c, &palette, transparent, index, rgb, e) : err_nomem(e);
+        free(index);
+        free(rgb);
+    } else {
+        image_broken(IMAGE_GIF, e);
+    }
+    DGifCloseFile(gif, &code);
+    return rc;
+}
