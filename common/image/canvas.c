@@ -78,7 +78,7 @@ void rgb_from_inverted_cmyk(uint8_t *rgb, const uint8_t *cmyk, size_t n)
     }
 }
 
-void palette_init(struct palette *p)
+void palette_grey(struct palette *p)
 {
     for (unsigned i = 0; i < 256; i++)
         memset(p->rgb[i], (int)i, 3);

@@ -27,11 +27,11 @@ void rgb_from_rgba(uint8_t *rgb, const uint8_t *rgba, size_t n);
 /* As Adobe writes it: each ink inverted. `cmyk` is [n][4]. */
 void rgb_from_inverted_cmyk(uint8_t *rgb, const uint8_t *cmyk, size_t n);
 
-/* 256 colours over white. Entries that a file leaves out are grey, as Pillow has them. */
+/* 256 colours over white. Start from zeros: what a file leaves out is black, as in Pillow. */
 struct palette {
     uint8_t rgb[256][3];
 };
-void palette_init(struct palette *p);
+void palette_grey(struct palette *p); /* for a file without a palette */
 void palette_set(struct palette *p, unsigned i, uint8_t red, uint8_t green, uint8_t blue);
 /* To be called after the entry's colour is set. */
 void palette_blend(struct palette *p, unsigned i, uint8_t alpha);

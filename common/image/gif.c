@@ -55,7 +55,9 @@ static int find_frame(GifFileType *gif, int *transparent)
 static void make_palette(const GifFileType *gif, int transparent, struct palette *p)
 {
     const ColorMapObject *map = gif->Image.ColorMap ? gif->Image.ColorMap : gif->SColorMap;
-    palette_init(p);
+    *p = (struct palette){0};
+    if (!map)
+        palette_grey(p);
     for (int i = 0; map && i < map->ColorCount && i < 256; i++)
         palette_set(p, (unsigned)i, map->Colors[i].Red, map->Colors[i].Green, map->Colors[i].Blue);
     if (transparent != OPAQUE)

@@ -42,8 +42,7 @@ static void on_warning(png_structp png, png_const_charp message)
     (void)message;
 }
 
-/* libpng widens what it can; an index is looked up here, because libpng makes black of an index
- * beyond the palette and Pillow makes grey. */
+/* libpng widens samples; colours of a palette are blended before they are looked up, once each. */
 static void set_transforms(struct png_reader *r)
 {
     const int type = png_get_color_type(r->png, r->info);
@@ -64,7 +63,6 @@ static void read_palette(struct png_reader *r)
     png_colorp colours = NULL;
     png_bytep alpha = NULL;
     int n = 0, n_alpha = 0;
-    palette_init(&r->palette);
     if (png_get_PLTE(r->png, r->info, &colours, &n) != PNG_INFO_PLTE)
         return;
     for (int i = 0; i < n; i++)
