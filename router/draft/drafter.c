@@ -70,8 +70,9 @@ static void drop(struct drafter *d, struct draft_seq *t)
 static void drafter_follow(void *self, struct seq *q)
 {
     struct drafter *d = self;
-    struct draft_seq *t =
-        q->draft_seq ? NULL : draft_seq_new(q); /* without memory there are no drafts */
+    /* Behind a picture there are no drafts: a draft model reads text. Nor are there without memory.
+     */
+    struct draft_seq *t = q->draft_seq || q->n_media ? NULL : draft_seq_new(q);
     if (!t)
         return;
     q->draft_seq = t;

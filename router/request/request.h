@@ -23,6 +23,15 @@ struct bad_words {
     uint32_t n_ids, n;
 };
 
+/* A picture of the prompt. */
+struct gen_medium {
+    const void *bytes; /* the file as it came */
+    size_t n_bytes;
+    const char *type;  /* "image/png" */
+    uint32_t first, n; /* ids [first, first + n) stand for it; others may stand between */
+    uint64_t digest;   /* of its pixels; never 0 */
+};
+
 /* Sampling and stopping, defaults filled in: neutral values mean "off". */
 struct gen_params {
 #define PARAM(kind, type, name, ...) PARAM_C_##type name;
@@ -102,6 +111,9 @@ struct gen_request {
     struct gen_params params;
     const uint32_t *ids; /* the prompt, truncated and checked */
     uint32_t n_ids;
+    const struct gen_medium *media; /* [n_media] pictures of the prompt, in its order */
+    uint32_t n_media;
+    bool whole_media;   /* a step must not end inside one of them */
     const char *inputs; /* the prompt as text (for peers that do not take ids) */
     bool add_special_tokens;
     uint32_t truncate;

@@ -22,9 +22,11 @@ struct kv_blocks *kv_new(uint32_t n_blocks, uint32_t block_tokens, uint64_t seed
     for (kv->n_buckets = 16; kv->n_buckets < 2 * n_blocks;)
         kv->n_buckets *= 2;
     kv->b = calloc(n_blocks + 1, sizeof(*kv->b));
-    kv->tok = calloc((size_t)(n_blocks + 1) * block_tokens, sizeof(*kv->tok));
+    kv->keys = calloc((size_t)(n_blocks + 1) * block_tokens, sizeof(*kv->keys));
+    kv->wanted = calloc(block_tokens, sizeof(*kv->wanted));
     kv->bucket = malloc(kv->n_buckets * sizeof(*kv->bucket));
-    if (!kv->b || !kv->bucket || !kv->tok || !kv_order_init(&kv->order, n_blocks, seed)) {
+    if (!kv->b || !kv->bucket || !kv->keys || !kv->wanted ||
+        !kv_order_init(&kv->order, n_blocks, seed)) {
         kv_free(kv);
         return NULL;
     }
@@ -44,7 +46,8 @@ void kv_free(struct kv_blocks *kv)
         return;
     free(kv->b);
     free(kv->bucket);
-    free(kv->tok);
+    free(kv->keys);
+    free(kv->wanted);
     kv_order_free(&kv->order);
     cells_free(kv->cells);
     free(kv);
@@ -102,21 +105,22 @@ static void free_push(struct kv_blocks *kv, uint32_t id)
 static uint64_t space_of(const struct kv_key *key) { return key->salt + key->adapter; }
 
 static uint32_t bucket_of(const struct kv_blocks *kv, uint32_t parent, uint64_t space,
-                          const uint32_t *tok)
+                          const uint64_t *keys)
 {
     uint64_t h = kv->seed ^ hash_mix(space) ^ parent;
     for (uint32_t i = 0; i < kv->block_tokens; i++)
-        h = ((h ^ tok[i]) * 0x9e3779b97f4a7c15u) ^ h >> 29;
+        h = ((h ^ keys[i]) * 0x9e3779b97f4a7c15u) ^ h >> 29;
     return (uint32_t)hash_mix(h) & (kv->n_buckets - 1);
 }
 
 static uint32_t index_find(const struct kv_blocks *kv, uint32_t parent, uint64_t space,
-                           const uint32_t *tok)
+                           const uint64_t *keys)
 {
-    size_t bytes = kv->block_tokens * sizeof(*tok);
-    uint32_t id = kv->bucket[bucket_of(kv, parent, space, tok)];
-    while (id != KV_NO_BLOCK && (kv->b[id].parent != parent || kv->b[id].space != space ||
-                                 memcmp(kv->tok + (size_t)id * kv->block_tokens, tok, bytes) != 0))
+    size_t bytes = kv->block_tokens * sizeof(*keys);
+    uint32_t id = kv->bucket[bucket_of(kv, parent, space, keys)];
+    while (id != KV_NO_BLOCK &&
+           (kv->b[id].parent != parent || kv->b[id].space != space ||
+            memcmp(kv->keys + (size_t)id * kv->block_tokens, keys, bytes) != 0))
         id = kv->b[id].chain;
     return id;
 }
@@ -124,17 +128,17 @@ static uint32_t index_find(const struct kv_blocks *kv, uint32_t parent, uint64_t
 static void index_put(struct kv_blocks *kv, uint32_t id, const struct kv_content *c)
 {
     struct block *b = &kv->b[id];
-    uint32_t *tok = kv->tok + (size_t)id * kv->block_tokens;
+    uint64_t *keys = kv->keys + (size_t)id * kv->block_tokens;
     assert(!b->indexed && b->ref > 0 && c->n > 0 && c->n <= kv->block_tokens);
-    memmove(tok, c->tok, c->n * sizeof(*tok));
+    memmove(keys, c->keys, c->n * sizeof(*keys));
     b->parent = c->parent;
     b->space = c->space;
     b->fill = c->n;
     b->indexed = true;
-    kv_order_put(&kv->order, id, &(struct kv_content){c->parent, c->space, tok, c->n});
+    kv_order_put(&kv->order, id, &(struct kv_content){c->parent, c->space, keys, c->n});
     if (b->fill < kv->block_tokens)
         return;
-    b->bucket = bucket_of(kv, b->parent, b->space, tok);
+    b->bucket = bucket_of(kv, b->parent, b->space, keys);
     b->chain = kv->bucket[b->bucket];
     kv->bucket[b->bucket] = id;
 }
@@ -268,8 +272,9 @@ static void find_begun(const struct kv_blocks *kv, const struct kv_key *key, uin
                        struct hit *h)
 {
     uint32_t done = h->full * kv->block_tokens, left = most_hits(key) - done;
-    struct kv_content c = {parent, space_of(key), key->tokens + done,
-                           left < kv->block_tokens ? left : kv->block_tokens};
+    const uint32_t n = left < kv->block_tokens ? left : kv->block_tokens;
+    struct kv_content c = {parent, space_of(key), kv->wanted, n};
+    kv_media_keys(&key->media, key->tokens, done, n, kv->wanted);
     struct kv_near near = kv_order_near(&kv->order, &c);
     uint32_t before = kv_order_common(&kv->order, near.before, &c);
     uint32_t after = kv_order_common(&kv->order, near.after, &c);
@@ -285,13 +290,14 @@ static void find_begun(const struct kv_blocks *kv, const struct kv_key *key, uin
 
 static struct hit find(const struct kv_blocks *kv, struct kv_table *t, const struct kv_key *key)
 {
-    size_t bt = kv->block_tokens;
+    const uint32_t bt = kv->block_tokens;
     struct hit h = {.cell = NO_CELL};
     uint32_t parent = KV_NO_BLOCK;
     /* The block with the last prompt token is never shared: recomputing that token in place would
      * write under another reader. */
-    while ((h.full + 1) * bt <= most_hits(key)) {
-        uint32_t id = index_find(kv, parent, space_of(key), key->tokens + h.full * bt);
+    while ((h.full + UINT64_C(1)) * bt <= most_hits(key)) {
+        kv_media_keys(&key->media, key->tokens, h.full * bt, bt, kv->wanted);
+        uint32_t id = index_find(kv, parent, space_of(key), kv->wanted);
         if (id == KV_NO_BLOCK)
             break;
         t->ids[h.full++] = parent = id;
@@ -367,6 +373,7 @@ bool kv_admit(struct kv_blocks *kv, struct kv_table *t, const struct kv_key *key
     t->n_sealed = h.full;
     t->n_cached = h.full * kv->block_tokens + h.n;
     t->space = space_of(key);
+    t->media = key->media;
     t->era = kv->era;
     t->shares = share;
     if (kv->cells)
@@ -411,14 +418,17 @@ bool kv_grow(struct kv_blocks *kv, struct kv_table *t, uint32_t n)
     return true;
 }
 
-/* Tokens [i * block_tokens, n) of block i, at most as many as it holds. */
+/* Tokens [i * block_tokens, n) of block i, at most as many as it holds; until the next is asked
+ * for. */
 static struct kv_content content(const struct kv_blocks *kv, const struct kv_table *t, uint32_t i,
                                  const uint32_t *tokens, uint32_t n)
 {
     size_t at = (size_t)i * kv->block_tokens;
     uint32_t left = n > at ? n - (uint32_t)at : 0;
-    return (struct kv_content){i > 0 ? t->ids[i - 1] : KV_NO_BLOCK, t->space, tokens + at,
-                               left < kv->block_tokens ? left : kv->block_tokens};
+    left = left < kv->block_tokens ? left : kv->block_tokens;
+    if (left > 0)
+        kv_media_keys(&t->media, tokens, (uint32_t)at, left, kv->wanted);
+    return (struct kv_content){i > 0 ? t->ids[i - 1] : KV_NO_BLOCK, t->space, kv->wanted, left};
 }
 
 /* The block behind the sealed ones, as far as it is filled. */
@@ -458,7 +468,7 @@ static void commit_or_replace(struct kv_blocks *kv, struct kv_table *t, const ui
             break;
         if (publish(kv, t->ids[i], &c))
             continue;
-        uint32_t same = index_find(kv, c.parent, c.space, c.tok);
+        uint32_t same = index_find(kv, c.parent, c.space, c.keys);
         block_hold(kv, same); /* before the copy goes: same may be cached */
         block_let_go(kv, t->ids[i]);
         t->ids[i] = same;
@@ -517,7 +527,7 @@ static void check_block(const struct kv_blocks *kv, uint32_t id)
     assert(b->fill > 0 && b->fill <= kv->block_tokens);
     /* exactly one block per content: the index finds this one */
     if (b->fill == kv->block_tokens)
-        assert(index_find(kv, b->parent, b->space, kv->tok + (size_t)id * kv->block_tokens) == id);
+        assert(index_find(kv, b->parent, b->space, kv->keys + (size_t)id * kv->block_tokens) == id);
     if (b->parent == KV_NO_BLOCK)
         return;
     const struct block *p = &kv->b[b->parent];

@@ -10,9 +10,10 @@
  *   in use    ref >= 1; indexed as far as its KV was computed
  *
  * The index is a prefix tree over blocks: a block is found under its parent block (the root: under
- * its space, an adapter and a salt) by its own tokens. A hash finds the candidate, the tokens and
- * the parent's number decide, so that a collision never hands one prompt the KV of another. Blocks
- * are evicted coldest first, and a parent is always warmer than its children.
+ * its space, an adapter and a salt) by the keys of its own tokens (kv_media.h). A hash finds the
+ * candidate, the keys and the parent's number decide, so that a collision never hands one prompt
+ * the KV of another. Blocks are evicted coldest first, and a parent is always warmer than its
+ * children.
  *
  * Full blocks are shared. A block of which only the beginning is wanted (it is half full, or goes
  * on differently, or holds the last prompt token) is copied: the shards do that before the step
@@ -31,19 +32,22 @@
 #ifndef ROUTER_SCHEDULER_KV_BLOCKS_H
 #define ROUTER_SCHEDULER_KV_BLOCKS_H
 #include "router/scheduler/cells.h"
+#include "router/scheduler/kv_media.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 struct kv_blocks; /* opaque: layout lives in kv_blocks.c */
 
-/* Whose KV it is. Equal keys share blocks as far as their tokens are equal. */
+/* Whose KV it is. Equal keys share blocks as far as their tokens, and the pictures behind them, are
+ * equal. */
 struct kv_key {
     const uint32_t *tokens;
     uint32_t n;
     uint32_t adapter; /* 0: base model */
     uint32_t n_fresh; /* tokens at the end that are to be computed, in the cache or not; 0: one */
     uint64_t salt;    /* only requests with the same share blocks; 0: none, else bit 63 is set */
+    struct kv_media media; /* pictures among the tokens; must last until kv_release() */
 };
 
 /* One sequence's page table: plain data, embedded in its owner, zero when empty. */
@@ -56,7 +60,8 @@ struct kv_table {
     uint32_t n_sealed;  /* leading blocks that are in the index, full */
     uint64_t space;     /* whose blocks it shares: see kv_key */
     uint32_t era;
-    bool shares; /* takes part in prefix sharing */
+    struct kv_media media; /* its key's */
+    bool shares;           /* takes part in prefix sharing */
 
     /* of models with recurrent state; else 0 */
     uint32_t cells[CELLS_EACH]; /* its own, where `stateful` */
@@ -114,7 +119,8 @@ uint32_t kv_snapshot(struct kv_blocks *kv, struct kv_table *t, const uint32_t *t
  * its blocks stopped being in the index, and where its last full block ends. A stop costs a step
  * more, so it must be so far behind the last snapshot that this pays: SNAPSHOT_GAIN blocks, and
  * what takes as long to compute as a step where others began alike, or as four steps where that is
- * not known yet. One block is enough if others wait for the same prompt (`awaited`). */
+ * not known yet. One block is enough if others wait for the same prompt (`awaited`). A stop is
+ * never inside a picture that stays whole. */
 enum { SNAPSHOT_GAIN = 4 };
 void kv_step_tokens(struct kv_blocks *kv, uint32_t n); /* that take as long as a step; at first 0 */
 uint32_t kv_stop(const struct kv_blocks *kv, const struct kv_table *t, uint32_t n, uint32_t from,

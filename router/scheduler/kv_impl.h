@@ -19,7 +19,8 @@ struct block {
 struct kv_blocks {
     struct block *b;
     uint32_t *bucket;      /* [n_buckets] heads, KV_NO_BLOCK when empty */
-    uint32_t *tok;         /* [n][block_tokens]: what an indexed block holds */
+    uint64_t *keys;        /* [n][block_tokens]: what an indexed block holds */
+    uint64_t *wanted;      /* [block_tokens]: the keys that are looked for, or published */
     struct kv_order order; /* all indexed blocks */
     struct cells *cells;   /* NULL: no recurrent state */
     bool snapshots;

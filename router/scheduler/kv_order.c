@@ -21,7 +21,7 @@ void kv_order_free(struct kv_order *o)
 static uint32_t common(const struct kv_content *a, const struct kv_content *b)
 {
     uint32_t n = a->n < b->n ? a->n : b->n, i = 0;
-    while (i < n && a->tok[i] == b->tok[i])
+    while (i < n && a->keys[i] == b->keys[i])
         i++;
     return i;
 }
@@ -39,7 +39,7 @@ static bool less(const struct kv_content *a, const struct kv_content *b)
         return a->space < b->space;
     uint32_t i = common(a, b);
     if (i < a->n && i < b->n)
-        return a->tok[i] < b->tok[i];
+        return a->keys[i] < b->keys[i];
     return a->n < b->n;
 }
 

@@ -2,7 +2,7 @@
  * common beginning is a neighbour.
  *
  * A treap over block numbers: no allocation after kv_order_init(), no recursion, O(log n) expected
- * whatever clients send. Sorted by parent, space, tokens; a beginning comes before what goes on
+ * whatever clients send. Sorted by parent, space, keys; a beginning comes before what goes on
  * from it. Private to kv_blocks.c (and kv_impl.h). */
 #ifndef ROUTER_SCHEDULER_KV_ORDER_H
 #define ROUTER_SCHEDULER_KV_ORDER_H
@@ -12,11 +12,11 @@
 
 #define KV_NO_BLOCK UINT32_MAX
 
-/* What a block holds: `n` tokens behind those of its parent. */
+/* What a block holds: the keys of `n` tokens behind those of its parent. */
 struct kv_content {
     uint32_t parent; /* KV_NO_BLOCK: the first block of a prompt */
     uint64_t space;  /* see kv_key: an adapter and a salt */
-    const uint32_t *tok;
+    const uint64_t *keys;
     uint32_t n;
 };
 
@@ -31,7 +31,7 @@ struct kv_order {
 
 bool kv_order_init(struct kv_order *o, uint32_t n_blocks, uint64_t seed); /* false: no memory */
 void kv_order_free(struct kv_order *o);
-/* `is->tok` must stay as it is until the block is dropped; nobody else holds the same. */
+/* `is->keys` must stay as it is until the block is dropped; nobody else holds the same. */
 void kv_order_put(struct kv_order *o, uint32_t id, const struct kv_content *is);
 void kv_order_drop(struct kv_order *o, uint32_t id);
 

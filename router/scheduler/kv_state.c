@@ -76,5 +76,9 @@ uint32_t kv_stop(const struct kv_blocks *kv, const struct kv_table *t, uint32_t 
     uint32_t behind = from < known ? known - 1 : from;
     uint32_t best = nearer(n, t->n_matched, from, known);
     best = nearer(best, (behind / every + 1) * every, from, known);
-    return nearer(best, (n - 1) / bt * bt, from, maybe);
+    best = nearer(best, (n - 1) / bt * bt, from, maybe);
+    if (best <= from)
+        return best;
+    const uint32_t stop = kv_media_stop(&t->media, from, best);
+    return stop > from ? stop : kv_media_next(&t->media, from);
 }

@@ -73,12 +73,15 @@ static void fill_waiter(struct scheduler *s, struct seq *q)
     q->waiter = (struct waiter){
         .fair = {.priority = q->req->priority, .order = q->id},
         .tenant = q->req->tenant,
-        .key = {q->tokens, q->n_prompt, numbered ? adapter : 0, .salt = q->req->cache_salt},
+        .key = {q->tokens, q->n_prompt, numbered ? adapter : 0, .salt = q->req->cache_salt,
+                .media = seq_media(q, q->req->whole_media)},
         /* whose log-probability is wanted needs the token before it computed */
         .share =
             s->o.model.prefix_caching && numbered && (!p->prefill_logprobs || p->logprobs_from > 0),
         .kv = &q->kv,
     };
+    for (uint32_t i = 0; i < q->req->n_media; i++)
+        q->waiter.n_bytes += q->req->media[i].n_bytes;
     if (p->prefill_logprobs && p->logprobs_from && p->logprobs_from <= q->n_prompt)
         q->waiter.key.n_fresh = q->n_prompt - p->logprobs_from + 1;
     adapters_come(&s->adapters, q->waiter.key.adapter);

@@ -128,9 +128,12 @@ static uint32_t min_joiners(const struct policy *p, const struct load *l)
     return (uint32_t)(l->n_running * p->limits.waiting_served_ratio);
 }
 
+static uint32_t least(uint32_t a, uint32_t b) { return a < b ? a : b; }
+
 struct scan {
     uint32_t room, budget; /* requests and tokens left in this step */
     uint32_t n;
+    uint64_t n_bytes;             /* of pictures */
     uint32_t least_started;       /* prompts take whole steps: the shortest rest of them; 0: no */
     struct waiter *cut;           /* too long for the rest of the step: joins last */
     uint32_t n_skipped, n_passed; /* n_passed: of the skipped, before a joiner */
@@ -151,6 +154,27 @@ static void undo(struct policy *p, struct waiter *w)
     policy_leaves(p, w);
 }
 
+/* Of a prompt too long for the rest of the step whose pictures stay whole: what the rest has room
+ * for. A picture larger than that waits until no other prompt is computed. */
+static bool place_whole(struct policy *p, struct scan *s, const struct load *l, struct waiter *w,
+                        struct joiner *out)
+{
+    const uint32_t from = w->kv->n_cached;
+    uint32_t to = kv_media_stop(&w->key.media, from, from + s->budget);
+    if (to == from && s->n == 0 && l->n_started == 0)
+        to = kv_media_next(&w->key.media, from);
+    if (to == from) {
+        undo(p, w);
+        return false;
+    }
+    out[s->n++] = (struct joiner){w, to - from, to < w->key.n};
+    s->budget -= least(to - from, s->budget);
+    s->n_bytes += w->n_bytes;
+    s->room--;
+    s->n_passed = s->n_skipped;
+    return true;
+}
+
 /* Its blocks are there: it joins, is cut, or is put back. False: nobody behind it joins. */
 static bool place(struct policy *p, struct scan *s, const struct load *l, struct waiter *w,
                   struct joiner *out)
@@ -158,6 +182,10 @@ static bool place(struct policy *p, struct scan *s, const struct load *l, struct
     bool alone = s->n == 0 && l->n_running == 0, chunking = p->limits.chunking;
     uint32_t now = kv_stop(p->kv, w->kv, w->key.n, w->kv->n_cached, w->awaited) - w->kv->n_cached;
     assert(s->room > 0);
+    if (w->n_bytes && s->n_bytes && s->n_bytes + w->n_bytes > POLICY_MAX_BYTES) {
+        undo(p, w);
+        return false;
+    }
     if (!w->returned && !may_come_between(s, w->left)) {
         undo(p, w);
         return true;
@@ -168,10 +196,13 @@ static bool place(struct policy *p, struct scan *s, const struct load *l, struct
     } else if (!chunking || s->cut) { /* the one that is cut takes what is left */
         undo(p, w);
         return false;
+    } else if (w->key.media.whole) {
+        return place_whole(p, s, l, w, out);
     } else {
         s->cut = w;
         s->budget -= s->budget / 2; /* half of it is the long prompt's, whatever comes behind */
     }
+    s->n_bytes += w->n_bytes;
     s->room--;
     s->n_passed = s->n_skipped;
     return true;
@@ -255,35 +286,48 @@ static uint32_t one_step(const struct started *s)
     return s->stop && s->stop < s->left ? s->stop : s->left;
 }
 
-static void give(struct started *s, uint32_t *budget, uint32_t most)
+/* How many of `most` tokens more it can take in this step. */
+static uint32_t takes(const struct started *s, uint32_t most)
 {
     assert(s->n_now <= one_step(s));
-    uint32_t rest = one_step(s) - s->n_now, n = rest < most ? rest : most;
-    n = n < *budget ? n : *budget;
+    const uint32_t n = least(one_step(s) - s->n_now, most), now = s->at + s->n_now;
+    return kv_media_stop(&s->media, now, now + n) - now;
+}
+
+static void give(struct started *s, uint32_t *budget, uint32_t most)
+{
+    const uint32_t n = takes(s, least(most, *budget));
     s->n_now += n;
     *budget -= n;
+}
+
+/* A picture that stays whole and that the oldest one goes on with: it gets all of it, so that it
+ * never stands still. Returns its tokens. */
+static uint32_t give_picture(const struct load *l)
+{
+    struct started *s = l->started;
+    const uint32_t n = l->n_started ? kv_media_next(&s->media, s->at) - s->at : 1;
+    if (n > 1)
+        s->n_now = least(n, one_step(s));
+    return n > 1 ? s->n_now : 0;
 }
 
 /* The shortest rest first; a quarter for the oldest, so that it never stands still. */
 static void share_out(const struct load *l, uint32_t budget)
 {
     struct started *v = l->started;
-    for (uint32_t i = 0; i < l->n_started; i++)
-        v[i].n_now = 0;
     if (l->n_started > 0)
         give(&v[0], &budget, budget / 4 + 1);
     while (budget > 0) {
         struct started *next = NULL;
         for (uint32_t i = 0; i < l->n_started; i++)
-            if (v[i].n_now < one_step(&v[i]) && (!next || v[i].left < next->left))
+            if (takes(&v[i], budget) > 0 && (!next || v[i].left < next->left))
                 next = &v[i];
         if (!next)
             return;
         give(next, &budget, budget);
     }
 }
-
-static uint32_t least(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
 uint32_t policy_join(struct policy *p, const struct load *l, int64_t now_ns, struct joiner *out,
                      uint32_t cap)
@@ -297,9 +341,13 @@ uint32_t policy_join(struct policy *p, const struct load *l, int64_t now_ns, str
     if (l->n_started > 0 && budget == 0)
         budget = 1; /* nobody stands still */
     for (uint32_t i = 0; i < l->n_started; i++) {
+        l->started[i].n_now = 0;
         need += one_step(&l->started[i]);
         shortest = least(shortest, l->started[i].left);
     }
+    const uint32_t picture = give_picture(l);
+    need -= picture;
+    budget -= least(picture, budget);
     struct scan s = {.room = cap, .budget = budget - (need < budget ? (uint32_t)need : budget)};
     if (batch)
         s.room = least(cap, batch > l->n_running ? batch - l->n_running : 0);

@@ -12,6 +12,8 @@
  * up to half of the step to shorter prompts behind it;
  *   - as long as prompts that were cut take whole steps, others join if they fit into half a step,
  *     or are less than half as long as any of those;
+ *   - a picture whose tokens see each other both ways is never cut: a prompt stops in front of it,
+ * or, where nothing else is computed of prompts, takes all of it, be the step's budget smaller;
  *   - a prompt whose recurrent state is to be kept stops there (kv_stop()) and goes on in the next
  *     step;
  *   - a peer that cannot chunk gets prompts whole, and running requests are interrupted only when
@@ -41,6 +43,8 @@ struct policy_limits {
     int64_t max_passed_ns;       /* 0: POLICY_MAX_PASSED_NS; counted from the first time */
 };
 enum { POLICY_MAX_PASSED = 64 };
+/* Pictures of one step's joiners, beyond the first: a message of gRPC holds less than 2 GiB. */
+#define POLICY_MAX_BYTES     (UINT64_C(256) << 20)
 #define POLICY_MAX_PASSED_NS INT64_C(2000000000)
 
 /* Embedded in a request that waits. */
@@ -53,6 +57,7 @@ struct waiter {
      * they count as computed, if what stands before them is in the cache: n_cached of `kv` is
      * swap_to then, and full blocks from n_sealed of `kv` on are to be filled from there. */
     uint32_t swap_from, swap_to;
+    uint64_t n_bytes;      /* of pictures, in the message that it joins with */
     bool share;            /* may use and fill the prefix cache */
     bool awaited;          /* others wait for the same prompt */
     struct kv_table *kv;   /* filled when it joins */
@@ -78,6 +83,8 @@ struct started { /* a prompt of which a part is computed */
     uint32_t left;
     uint32_t stop;  /* of these, at most so many in this step; 0: all */
     uint32_t n_now; /* filled in: tokens of it in this step */
+    uint32_t at;    /* so many tokens are computed */
+    struct kv_media media;
 };
 struct load { /* what runs now */
     uint32_t n_running;
@@ -111,7 +118,7 @@ void policy_return(struct policy *p, struct waiter *w);
 bool policy_outranks(const struct waiter *a, const struct waiter *b);
 
 /* The next step: who joins it, in at most `cap` rows of `out` (one that was cut for want of room is
- * the last), and what the `started` ones compute. */
+ * the last, but where pictures stay whole), and what the `started` ones compute. */
 uint32_t policy_join(struct policy *p, const struct load *l, int64_t now_ns, struct joiner *out,
                      uint32_t cap);
 #endif

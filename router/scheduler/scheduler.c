@@ -121,8 +121,10 @@ static void load_chunks(struct scheduler *s, struct load *l)
         if (!is_started(q))
             continue;
         find_stop(s, q, q->n_computed);
-        s->started[l->n_started++] =
-            (struct started){.left = seq_left(q), .stop = q->stop - q->n_computed};
+        s->started[l->n_started++] = (struct started){.left = seq_left(q),
+                                                      .stop = q->stop - q->n_computed,
+                                                      .at = q->n_computed,
+                                                      .media = q->waiter.key.media};
     }
     l->n_tokens = s->n_running - l->n_started;
     l->prompt_tokens = pace_budget(&s->pace, l->n_tokens, s->o.target_inter_token_ms * 1e-3,

@@ -3,14 +3,32 @@
 #include <stdlib.h>
 #include <string.h>
 
+static bool copy_media(struct seq *q, const struct gen_request *r)
+{
+    if (r->n_media == 0)
+        return true;
+    if (!(q->media = calloc(r->n_media, sizeof(*q->media))))
+        return false;
+    for (uint32_t i = 0; i < r->n_media; i++) {
+        const struct gen_medium *p = &r->media[i];
+        assert(p->n > 0 && p->first < r->n_ids && p->n <= r->n_ids - p->first);
+        assert(i == 0 || r->media[i - 1].first + r->media[i - 1].n <= p->first);
+        q->media[i] = (struct kv_medium){p->first, p->n, p->digest};
+    }
+    q->n_media = r->n_media;
+    return true;
+}
+
 struct seq *seq_new(struct gen_request *r, uint64_t id, uint32_t speculate)
 {
     uint64_t cap = (uint64_t)r->n_ids + r->params.max_new_tokens + speculate + 1;
     if (cap > UINT32_MAX / 2)
         return NULL;
     struct seq *q = calloc(1, sizeof(*q) + cap * sizeof(q->tokens[0]));
-    if (!q)
+    if (!q || !copy_media(q, r)) {
+        free(q);
         return NULL;
+    }
     q->req = r;
     q->id = id;
     q->state = SEQ_WAITING;
@@ -25,6 +43,7 @@ void seq_free(struct seq *q)
 {
     assert(q->kv.len == 0 && q->n_slots == 0);
     free(q->slots);
+    free(q->media);
     free(q);
 }
 

@@ -43,11 +43,19 @@ struct seq {
     uint32_t n_preempted;     /* times it was preempted, or its shards were lost */
     uint32_t n_lost;          /* times they were lost while it ran */
     uint32_t *slots, n_slots; /* in the swap region, for the blocks from waiter.swap_from on */
+    struct kv_medium *media;  /* [n_media] of the prompt; NULL: none */
+    uint32_t n_media;
     uint32_t tokens[];
 };
 
-/* Copies the prompt, so that `r` is needed for its parameters only. NULL: out of memory. */
+/* Copies the prompt and where its pictures are, so that `r` is needed for its parameters and the
+ * pictures themselves only. NULL: out of memory. */
 struct seq *seq_new(struct gen_request *r, uint64_t id, uint32_t speculate);
+/* For kv_key. */
+static inline struct kv_media seq_media(const struct seq *q, bool whole)
+{
+    return (struct kv_media){.v = q->media, .n = q->n_media, .whole = whole};
+}
 void seq_free(struct seq *q); /* its blocks were released */
 void seq_push(struct seq *q, uint32_t token);
 

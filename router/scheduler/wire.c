@@ -131,6 +131,30 @@ static int put_blocks(struct whole *w, const struct wire_peer *p, const struct s
     return 0;
 }
 
+static int put_media(struct whole *w, const struct gen_request *r, struct rpc_mem *m)
+{
+    struct one {
+        Generate__V3__Media media;
+        Generate__V3__Image image;
+    } *v = RPC_NEW(m, struct one, r->n_media);
+    w->r.media = RPC_NEW(m, Generate__V3__Media *, r->n_media);
+    if (!v || !w->r.media)
+        return -1;
+    for (; w->r.n_media < r->n_media; w->r.n_media++, v++) {
+        const struct gen_medium *p = &r->media[w->r.n_media];
+        generate__v3__media__init(&v->media);
+        generate__v3__image__init(&v->image);
+        v->image.data = (ProtobufCBinaryData){p->n_bytes, mutable(p->bytes)};
+        v->image.mimetype = mutable(p->type);
+        v->media.image = &v->image;
+        v->media.position = p->first;
+        v->media.tokens = p->n;
+        v->media.digest = p->digest;
+        w->r.media[w->r.n_media] = &v->media;
+    }
+    return 0;
+}
+
 static Generate__V3__Request *request(const struct wire_peer *p, const struct seq *q,
                                       struct rpc_mem *m)
 {
@@ -146,6 +170,8 @@ static Generate__V3__Request *request(const struct wire_peer *p, const struct se
         w->r.input_ids = mutable(q->tokens);
         w->r.generated_len = seq_generated(q);
         w->r.prefill_logprobs &= seq_generated(q) == 0; /* else they were sent */
+        if (q->req->n_media && put_media(w, q->req, m) != 0)
+            return NULL;
     } else if (q->req->inputs) {
         put_text(w, q->req->inputs);
     }

@@ -378,15 +378,85 @@ static void priorities_rule_within_a_key(void **state)
     rig_fini(&g, o, 3);
 }
 
-/* A day in the life: keys, priorities, lengths, memory, cancels and paces at random, with chunks
- * that are planned here and computed as planned. Nobody is lost, no block leaks, no step is too
- * large, and whoever waits has not been overtaken by more tokens than the rules allow. */
+static void a_picture_that_stays_whole_is_never_cut(void **state)
+{
+    static const struct kv_medium one_picture = {4, 30, 7};
+    const struct kv_media media = {.v = &one_picture, .n = 1, .whole = true};
+    struct rig g;
+    struct one o[2];
+    (void)state;
+    rig_init(&g, (struct policy_limits){.prefill_tokens = 32, .chunking = true}, 1000);
+    add(&g, &o[0], 40, 50);
+    o[0].w.key.media = media;
+    add(&g, &o[1], 4, 9);
+    assert_int_equal(join(&g, (struct load){.n_running = 1, .n_tokens = 1}, 0), 2);
+    assert_int_equal(g.out[0].n_tokens, 4); /* up to the picture */
+    assert_true(g.out[0].cut);
+    assert_ptr_equal(g.out[1].w, &o[1].w);
+    /* one row of the step is another's: the picture gets its 30 all the same */
+    struct started st[2] = {{.left = 36, .at = 4, .media = media}, {.left = 5}};
+    struct load l = {
+        .n_running = 9, .n_tokens = 7, .prompt_tokens = 8, .started = st, .n_started = 2};
+    assert_int_equal(join(&g, l, 0), 0);
+    assert_int_equal(st[0].n_now, 30);
+    assert_int_equal(st[1].n_now, 0);
+    st[0] = (struct started){.left = 6, .at = 34, .media = media};
+    assert_int_equal(join(&g, l, 0), 0);
+    assert_int_equal(st[0].n_now + st[1].n_now, 8);
+    rig_fini(&g, o, 2);
+}
+
+static void a_step_carries_so_many_bytes_of_pictures(void **state)
+{
+    struct rig g;
+    struct one o[3];
+    (void)state;
+    rig_init(&g, (struct policy_limits){.prefill_tokens = 64, .chunking = true}, 100);
+    for (int i = 0; i < 3; i++) {
+        add(&g, &o[i], 8, 10);
+        o[i].w.n_bytes = i == 0 ? POLICY_MAX_BYTES + 1 : i == 1 ? 1 : 0;
+    }
+    assert_int_equal(join(&g, (struct load){0}, 0), 1); /* one alone may always */
+    assert_int_equal(join(&g, (struct load){0}, 0), 2);
+    rig_fini(&g, o, 3);
+}
+
+/* A day in the life: keys, priorities, lengths, pictures, memory, cancels and paces at random, with
+ * chunks that are planned here and computed as planned. Nobody is lost, no block leaks, no step is
+ * too large, no picture is cut, and whoever waits has not been overtaken by more tokens than the
+ * rules allow. */
 struct life {
     struct one one;
+    struct kv_medium pictures[3];
     uint32_t tok[600], computed, new_left, n;
     uint64_t in_step;
     enum { OUTSIDE, WAITS, RUNS, OVER } state;
 };
+
+enum { MOST_OF_A_PICTURE = 16 };
+
+static struct kv_media draw_pictures(struct life *v)
+{
+    struct kv_media m = {.v = v->pictures, .whole = true};
+    for (uint32_t at = (uint32_t)rand() % 40; m.n < 3; m.n++) {
+        const struct kv_medium p = {at, 1 + (uint32_t)rand() % MOST_OF_A_PICTURE,
+                                    (uint64_t)rand() % 3};
+        if (p.first + p.n > v->n || rand() % 3 == 0)
+            break;
+        v->pictures[m.n] = p;
+        at = p.first + p.n + (uint32_t)rand() % 40 * (rand() % 2);
+    }
+    return m;
+}
+
+static bool cuts_a_picture(const struct life *v)
+{
+    for (uint32_t i = 0; i < v->one.w.key.media.n; i++)
+        if (v->computed > v->pictures[i].first &&
+            v->computed < v->pictures[i].first + v->pictures[i].n)
+            return true;
+    return false;
+}
 
 static void begin_life(struct rig *g, struct life *v, uint64_t step)
 {
@@ -400,6 +470,7 @@ static void begin_life(struct rig *g, struct life *v, uint64_t step)
                                .kv = &v->one.t,
                                .tenant = (uint64_t)(rand() % 4 ? 0 : rand() % 4),
                                .fair = {.priority = rand() % 3 - 1, .order = g->next_order++}};
+    v->one.w.key.media = draw_pictures(v);
     v->in_step = step;
     v->computed = 0;
     v->state = WAITS;
@@ -446,7 +517,9 @@ static void any_traffic_is_served_within_the_rules(void **state)
                 } else if (v[i].state == RUNS && v[i].computed < v[i].n) {
                     l.n_running++;
                     of[l.n_started] = &v[i];
-                    st[l.n_started++].left = v[i].n - v[i].computed;
+                    st[l.n_started++] = (struct started){.left = v[i].n - v[i].computed,
+                                                         .at = v[i].computed,
+                                                         .media = v[i].one.w.key.media};
                 } else if (v[i].state == RUNS) {
                     l.n_running++;
                     l.n_tokens++;
@@ -459,6 +532,7 @@ static void any_traffic_is_served_within_the_rules(void **state)
                 assert_true(st[i].n_now <= st[i].left);
                 used += st[i].n_now;
                 of[i]->computed += st[i].n_now;
+                assert_false(st[i].n_now && cuts_a_picture(of[i]));
                 kv_commit(g.kv, &of[i]->one.t, of[i]->tok, of[i]->computed);
             }
             assert_true(l.n_started == 0 || st[0].n_now > 0); /* the oldest goes on */
@@ -475,10 +549,11 @@ static void any_traffic_is_served_within_the_rules(void **state)
                 kv_copied(g.kv, &w->one.t);
                 w->computed = w->one.t.n_cached + g.out[i].n_tokens;
                 used += g.out[i].n_tokens;
+                assert_false(cuts_a_picture(w));
                 kv_commit(g.kv, &w->one.t, w->tok, w->computed);
                 longest = step - w->in_step > longest ? step - w->in_step : longest;
             }
-            assert_true(used <= (most > 0 || l.n_started == 0 ? most : 1));
+            assert_true(used <= most || used <= MOST_OF_A_PICTURE);
             assert_true(!batch || l.n_running + n <= batch || n == 0);
             assert_true(step < 200000); /* somebody waits forever */
         }
@@ -643,6 +718,8 @@ int main(void)
         cmocka_unit_test(prompts_in_progress_and_newcomers_share_a_bounded_step),
         cmocka_unit_test(a_key_with_one_request_does_not_wait_for_a_key_with_many),
         cmocka_unit_test(priorities_rule_within_a_key),
+        cmocka_unit_test(a_picture_that_stays_whole_is_never_cut),
+        cmocka_unit_test(a_step_carries_so_many_bytes_of_pictures),
         cmocka_unit_test(any_traffic_is_served_within_the_rules),
         cmocka_unit_test(nobody_starves),
         cmocka_unit_test(adapters_run_while_there_is_room_for_them),

@@ -84,6 +84,40 @@ static void a_peer_of_ours_gets_ids_and_blocks(void **state)
     done(q);
 }
 
+static void pictures_go_along_whenever_a_prompt_is_computed(void **state)
+{
+    static const struct gen_medium media[] = {
+        {.bytes = "PNG1", .n_bytes = 4, .type = "image/png", .first = 1, .n = 2, .digest = 11},
+        {.bytes = "GIF", .n_bytes = 3, .type = "image/gif", .first = 3, .n = 1, .digest = 12}};
+    struct gen_request r = a_request();
+    struct wire_peer ours = {.takes_input_ids = true, .block_size = 4};
+    struct rpc_mem m;
+    (void)state;
+    r.media = media;
+    r.n_media = 2;
+    struct seq *q = a_seq(&r, 41);
+    for (int again = 0; again < 2; again++) { /* the second time after it was preempted */
+        rpc_mem_init(&m, 1 << 20);
+        const Generate__V3__PrefillRequest *p =
+            (const void *)wire_prefill(&ours, 4, &q, 1, NULL, NULL, &m);
+        const Generate__V3__Request *x = p->batch->requests[0];
+        assert_int_equal(x->n_media, 2);
+        assert_int_equal(x->media[0]->position, 1);
+        assert_int_equal(x->media[0]->tokens, 2);
+        assert_int_equal(x->media[0]->digest, 11);
+        assert_int_equal(x->media[1]->image->data.len, 3);
+        assert_memory_equal(x->media[1]->image->data.data, "GIF", 3);
+        assert_string_equal(x->media[1]->image->mimetype, "image/gif");
+        rpc_mem_free(&m);
+        seq_push(q, 99);
+    }
+    const struct kv_media k = seq_media(q, true);
+    assert_int_equal(k.n, 2);
+    assert_int_equal(k.v[1].first, 3);
+    assert_int_equal(k.v[1].digest, 12);
+    done(q);
+}
+
 static void tgis_server_gets_text_and_slots(void **state)
 {
     static const uint32_t want[] = {36, 37, 38, 39, 12, 13, 14, 15};
@@ -310,6 +344,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_peer_of_ours_gets_ids_and_blocks),
+        cmocka_unit_test(pictures_go_along_whenever_a_prompt_is_computed),
         cmocka_unit_test(tgis_server_gets_text_and_slots),
         cmocka_unit_test(a_model_with_state_gets_cells),
         cmocka_unit_test(a_copy_goes_before_the_step_that_needs_it),
