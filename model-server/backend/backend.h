@@ -121,6 +121,10 @@ struct span {
      * same. */
     uint32_t state_in, state_out;
 };
+/* Positions [begin, end) of a sequence that see each other: a picture, or a window of one. */
+struct mutual {
+    uint32_t begin, end; /* equal: none */
+};
 struct ragged {
     uint32_t n_tokens, n_spans, n_out;
     const uint32_t *ids;      /* [n_tokens] */
@@ -132,6 +136,15 @@ struct ragged {
      * it need not have ended, and ids[i] means nothing. NULL: all are known. */
     const uint32_t *drawn;
     int drawn_set;
+    /* Of pictures. NULL: the step has none.
+     * [n_tokens] in host memory: the row that a token's embedding is, as it is; NULL: it is looked
+     * up. Behind it lie spec.n_added further rows: the i-th is added to the stream behind layer i.
+     */
+    const float *const *given;
+    const uint32_t (*axes)[3]; /* [n_tokens] positions t, h, w of rotations that have axes */
+    /* [n_tokens] what a token belongs to, ascending within a span; see enum attn_mutual. All of its
+     * keys are in the cache after this step. */
+    const struct mutual *mutual;
 };
 
 /* ---------------------------------------------------------------- op parameters */
@@ -146,7 +159,16 @@ struct norm {
 /* GELU: erf. GELU_TANH: the tanh approximation. RELU2: max(x, 0)^2. SWIGLU_CLAMPED exists gated
  * only, as a function of gate g and up u: with g at most 7 and u within -7 .. 7, g * sigmoid(1.702
  * g) * (u + 1) (gpt-oss, arXiv 2508.10925). */
-enum act { ACT_SILU, ACT_GELU, ACT_GELU_TANH, ACT_RELU, ACT_RELU2, ACT_SWIGLU_CLAMPED, ACT_N };
+enum act {
+    ACT_SILU,
+    ACT_GELU,
+    ACT_GELU_TANH,
+    ACT_RELU,
+    ACT_RELU2,
+    ACT_SWIGLU_CLAMPED,
+    ACT_QUICK_GELU, /* x * sigmoid(1.702 x) (CLIP, arXiv 2103.00020) */
+    ACT_N
+};
 
 /* How keys and values are kept. int8 and fp8 (e4m3): symmetric, one fp32 scale for each token and
  * head, which makes the greatest magnitude the type's greatest number. */
@@ -217,6 +239,10 @@ struct latent_kv {
     const float *turned; /* [T, n_heads, rot_dim] */
 };
 
+/* What ragged.mutual means for a layer: nothing; a token sees those of its picture as well; it sees
+ * no others. */
+enum attn_mutual { MUTUAL_NONE, MUTUAL_TOO, MUTUAL_ALONE };
+
 struct attn {
     uint32_t n_heads, n_kv_heads, head_dim;
     float scale;        /* multiplies q.k */
@@ -235,6 +261,7 @@ struct attn {
     /* Not 0: a token sees, of what is not after it, the positions of its own run of so many, which
      * begin at multiples of it (Llama 4). */
     uint32_t chunk;
+    enum attn_mutual mutual; /* not with alibi */
 };
 
 /* How a router's logits become scores. */
@@ -435,6 +462,9 @@ struct backend_ops {
      * slice). Of a quantised W: the numbers that its product works with. */
     void (*embed)(struct device *d, float *y, const struct weight *w, uint32_t first_row,
                   float scale);
+    /* Row t of y, of n elements, becomes (or, with `add`, grows by) the next row of x, for each
+     * token t that has a row given. NULL: none. */
+    void (*give_rows)(struct device *d, float *y, const float *x, uint32_t n, bool add);
     /* y[t] += W[pos[t] + offset] (learned positions). */
     void (*embed_pos)(struct device *d, float *y, const struct weight *w, uint32_t offset);
     /* y = norm(x), rows of n elements; y may be x. */

@@ -71,6 +71,18 @@ enum role {
     W_LAYER_EMBED_GATE, /* of one layer: how they enter it */
     W_LAYER_EMBED_OUT,
     W_LAYER_EMBED_POST_NORM,
+    W_PATCH, /* of vision towers: see encoder/encoder_spec.h. Whole names: the class token, the
+                vector behind rows of tiles, and matrices that say so */
+    W_PATCH_POSITIONS,
+    W_CLASS_TOKEN,
+    W_PROJECT_NORM,
+    W_PROJECT_JOINED,
+    W_PROJECT_IN,
+    W_PROJECT_OUT,
+    W_LEVEL_NORM,
+    W_LEVEL_IN,
+    W_LEVEL_OUT,
+    W_ROW_END,
     W_ROLES
 };
 

@@ -105,7 +105,7 @@ enum act config_act(struct config *c, const char *key, const char *def)
         {"gelu", ACT_GELU},           {"gelu_python", ACT_GELU},
         {"gelu_new", ACT_GELU_TANH},  {"gelu_pytorch_tanh", ACT_GELU_TANH},
         {"gelu_fast", ACT_GELU_TANH}, {"relu", ACT_RELU},
-        {"relu2", ACT_RELU2},
+        {"relu2", ACT_RELU2},         {"quick_gelu", ACT_QUICK_GELU},
     };
     const char *name = json_str(c->root, key, def);
     for (size_t i = 0; i < sizeof(acts) / sizeof(acts[0]); i++)

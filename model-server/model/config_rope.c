@@ -174,6 +174,30 @@ double config_rope_mscale(struct config *c)
     return strcmp(word, "default") == 0 || all == 0 ? 1 : mscale(rope_num(&k, "factor", 1), all);
 }
 
+/* Which of the positions t, h and w turns each angle (M-RoPE, arXiv 2409.12191): runs of angles, or
+ * (Qwen3-VL) h and w in turns with t as far as theirs go. */
+static void axes(const struct rope_keys *k, struct rope_spec *r)
+{
+    const cJSON *j, *sections = json_get(k->params, "mrope_section");
+    const bool turns = json_bool(k->params, "mrope_interleaved", false);
+    double n[3] = {0};
+    int at = 0;
+    if (!sections)
+        return;
+    cJSON_ArrayForEach(j, sections) if (at < 3 && cJSON_IsNumber(j)) n[at++] = j->valuedouble;
+    if (at != 3 || cJSON_GetArraySize(sections) != 3 || !(n[0] >= 0 && n[1] >= 0 && n[2] >= 0) ||
+        n[0] + n[1] + n[2] != r->dim / 2) {
+        config_fail(k->c, "rope `mrope_section` must be 3 numbers whose sum is %u", r->dim / 2);
+        return;
+    }
+    r->has_axes = true;
+    for (uint32_t i = 0; i < r->dim / 2; i++)
+        if (turns)
+            r->axis[i] = i % 3 && i < 3 * n[i % 3] ? (uint8_t)(i % 3) : 0;
+        else
+            r->axis[i] = i < n[0] ? 0 : i < n[0] + n[1] ? 1 : 2;
+}
+
 void config_rope(struct config *c, struct decoder_spec *s, double theta)
 {
     struct rope_keys k = rope_keys(c);
@@ -185,6 +209,7 @@ void config_rope(struct config *c, struct decoder_spec *s, double theta)
         config_fail(c, "`rope_theta` must be above 1");
     r->kind = rope_kind(c, c->rope_scaling ? c->rope_scaling : word);
     scaling(&k, r, s);
+    axes(&k, r);
     if (r->kind == ROPE_DYNAMIC && (r->dim <= 2 || r->original == 0))
         config_fail(c,
                     "dynamic rope needs more than 2 rotated elements and max_position_embeddings");

@@ -88,7 +88,8 @@ static int reserve(struct decoder *d, uint32_t max_tokens, uint32_t max_out, str
     max_out = max_out > s->max_out ? max_out : s->max_out;
     d->ops->free(d->dev, s->memory);
     free(s->host), free(s->spans), free(s->out_rows);
-    *s = (struct scratch){0};
+    *s =
+        (struct scratch){.given = s->given, .given_host = s->given_host, .cap_given = s->cap_given};
     size_t bytes = layout(d, s, NULL, max_tokens, max_out);
     size_t host = host_floats(d, max_tokens, max_out);
     if (!(s->memory = d->ops->alloc(d->dev, bytes, e)))
@@ -101,6 +102,25 @@ static int reserve(struct decoder *d, uint32_t max_tokens, uint32_t max_out, str
     layout(d, s, s->memory, max_tokens, max_out);
     s->max_tokens = max_tokens;
     s->max_out = max_out;
+    return 0;
+}
+
+/* Only steps with pictures need it. */
+static int reserve_given(struct decoder *d, uint32_t n, struct err *e)
+{
+    struct scratch *s = &d->scratch;
+    const size_t bytes = (size_t)n * (1 + d->spec.n_added) * d->spec.hidden * sizeof(float);
+    if (n <= s->cap_given)
+        return 0;
+    d->ops->free(d->dev, s->given);
+    free(s->given_host);
+    s->cap_given = 0;
+    s->given_host = NULL;
+    if (!(s->given = d->ops->alloc(d->dev, bytes, e)))
+        return -1;
+    if (!(s->given_host = malloc(bytes)))
+        return err_nomem(e);
+    s->cap_given = n;
     return 0;
 }
 
@@ -169,6 +189,17 @@ static int layer_norm_sum(struct decoder *d, uint32_t i, uint32_t t, struct err 
     return rc;
 }
 
+/* Rows that are given, and after them those for layers 0, 1 ..., of all such tokens. */
+static const float *given_at(const struct decoder *d, uint32_t i)
+{
+    return d->scratch.given + (size_t)i * d->scratch.n_given * d->spec.hidden;
+}
+
+static bool has_added(const struct decoder *d, uint32_t layer)
+{
+    return d->scratch.n_given && layer < d->spec.n_added;
+}
+
 /* What stands behind the feed-forward in some families, then the norm for the next layer. */
 static int layer_end(struct decoder *d, const struct layer *y, uint32_t i, uint32_t t,
                      const struct norm *next, struct err *e)
@@ -182,6 +213,8 @@ static int layer_end(struct decoder *d, const struct layer *y, uint32_t i, uint3
     }
     if (y->scale != 0)
         d->ops->logit_scale(d->dev, s->x, t, hidden, y->scale, 0);
+    if (has_added(d, i))
+        d->ops->give_rows(d->dev, s->x, given_at(d, 1 + i), hidden, true);
     if (next)
         d->ops->norm(d->dev, s->n, s->x, t, hidden, next);
     return 0;
@@ -194,7 +227,7 @@ static int layer(struct decoder *d, uint32_t i, uint32_t t, struct err *e)
     const struct layer *y = &d->layers[i];
     const bool before = norm_place_before(m->norms);
     const struct norm *next = first_norm(d, i + 1);
-    const bool more = y->tail.ops || y->scale != 0;
+    const bool more = y->tail.ops || y->scale != 0 || has_added(d, i);
     const bool post = m->norms == NORM_AROUND || m->norms == NORM_AFTER;
     struct scratch *s = &d->scratch;
     const float *in = before ? s->n : s->x;
@@ -225,7 +258,7 @@ static int check(const struct decoder *d, const struct ragged *b, struct err *e)
     for (uint32_t i = 0; d->state_floats && i < b->n_spans; i++)
         assert(b->spans[i].state_in < d->n_cells && b->spans[i].state_out < d->n_cells);
     for (uint32_t i = 0; i < b->n_tokens; i++) {
-        bool known = !b->drawn || b->drawn[i] == DRAW_KNOWN;
+        bool known = (!b->drawn || b->drawn[i] == DRAW_KNOWN) && !(b->given && b->given[i]);
         if (known && b->ids[i] >= m->vocab)
             return err_set(e, ERR_VALIDATION, "token id %u is not below the vocabulary size %u",
                            b->ids[i], m->vocab);
@@ -264,6 +297,31 @@ static int upload_q_scale(struct decoder *d, const struct ragged *b, struct err 
     return d->ops->upload(d->dev, s->q_scale, s->host, b->n_tokens * sizeof(float), e);
 }
 
+/* Rows that are given, side by side: first the embeddings, then those of each layer. */
+static int upload_given(struct decoder *d, const struct ragged *b, struct err *e)
+{
+    struct scratch *s = &d->scratch;
+    const size_t hidden = d->spec.hidden, each = 1 + d->spec.n_added;
+    uint32_t n = 0;
+    s->n_given = 0;
+    for (uint32_t i = 0; b->given && i < b->n_tokens; i++)
+        n += b->given[i] != NULL;
+    if (!n)
+        return 0;
+    if (reserve_given(d, n, e))
+        return -1;
+    for (uint32_t i = 0, k = 0; i < b->n_tokens; i++) {
+        if (!b->given[i])
+            continue;
+        for (size_t r = 0; r < each; r++)
+            memcpy(s->given_host + (r * n + k) * hidden, b->given[i] + r * hidden,
+                   hidden * sizeof(float));
+        k++;
+    }
+    s->n_given = n;
+    return d->ops->upload(d->dev, s->given, s->given_host, n * each * hidden * sizeof(float), e);
+}
+
 static int embed_rows(struct decoder *d, float *x, uint32_t t, struct err *e)
 {
     d->ops->embed(d->dev, x, d->embed, d->split.vocab.first, d->spec.embed_scale);
@@ -274,8 +332,12 @@ static int embed(struct decoder *d, uint32_t t, struct err *e)
 {
     const struct decoder_spec *m = &d->spec;
     struct scratch *s = &d->scratch;
-    if (embed_rows(d, s->x, t, e) || (m->per_layer && embed_rows(d, s->embedded, t, e)))
+    if (d->front.embed
+            ? d->front.embed(d->front.arg, s->x, s->r, t, e)
+            : embed_rows(d, s->x, t, e) || (m->per_layer && embed_rows(d, s->embedded, t, e)))
         return -1;
+    if (s->n_given)
+        d->ops->give_rows(d->dev, s->x, s->given, m->hidden, false);
     if (m->learned_positions)
         d->ops->embed_pos(d->dev, s->x, d->positions, m->position_offset);
     if (m->embed_norm)
@@ -312,6 +374,8 @@ static int run_layers(struct decoder *d, const struct ragged *b, struct err *e)
             watch_busy(d->busy_ns);
         if ((sum ? layer_norm_sum : layer)(d, i, b->n_tokens, e))
             return -1;
+        if (d->front.after)
+            d->front.after(d->front.arg, i, d->scratch.x, b->n_tokens);
     }
     return 0;
 }
@@ -355,7 +419,8 @@ static int enqueue(struct decoder *d, const struct ragged *b, const struct draw 
                    struct err *e)
 {
     struct err late = ERR_INIT;
-    if (upload_ropes(d, b, e) || upload_q_scale(d, b, e) || d->ops->step_begin(d->dev, b, e))
+    if (upload_ropes(d, b, e) || upload_q_scale(d, b, e) || upload_given(d, b, e) ||
+        d->ops->step_begin(d->dev, b, e))
         return -1;
     int rc = run(d, b, e);
     if (rc == 0 && v)
@@ -404,9 +469,14 @@ int decoder_forward(struct decoder *d, const struct ragged *b, float *logits, st
     const uint32_t passes = (n + most - 1) / most;
     if (passes == 1)
         return pass(d, b, logits, e);
-    for (uint32_t i = 0; i < passes; i++) { /* equal shares */
-        uint32_t from = (uint32_t)((uint64_t)n * i / passes);
-        uint32_t to = (uint32_t)((uint64_t)n * (i + 1) / passes);
+    for (uint32_t i = 0, from = 0, to; i < passes; i++, from = to) { /* equal shares */
+        to = pass_end(b, (uint32_t)((uint64_t)n * (i + 1) / passes));
+        if (to <= from) { /* a picture that ended behind this share */
+            to = from;
+            continue;
+        }
+        if (reserve(d, to - from, 0, e))
+            return -1;
         struct ragged part = pass_cut(b, from, to, d->scratch.spans, d->scratch.out_rows);
         if (pass(d, &part, logits, e))
             return -1;

@@ -25,12 +25,24 @@ struct scratch {
     float *logits;               /* [O, vocabulary slice] */
     float *gathered;             /* [world][O, largest slice]; one rank: unused */
     float *host;                 /* host memory: rope rows going up, gathered logits coming down */
-    struct span *spans;          /* [T] of a pass, see pass.h */
-    uint32_t *out_rows;          /* [O] */
+    /* Rows that are given, on the device and where they are gathered: [1 + spec.n_added][n_given]
+     * [hidden]. Not part of `memory`: taken by the first step that has some. */
+    float *given, *given_host;
+    uint32_t n_given, cap_given;
+    struct span *spans; /* [T] of a pass, see pass.h */
+    uint32_t *out_rows; /* [O] */
 };
 
 struct amount {
     uint64_t bytes, elements;
+};
+
+/* What takes the place of looking up embeddings, and looks at what layers leave behind: see
+ * encoder/tower.h. Both enqueue ops. `r` is free memory as large as x. */
+struct decoder_front {
+    int (*embed)(void *arg, float *x, float *r, uint32_t tokens, struct err *e); /* NULL: none */
+    void (*after)(void *arg, uint32_t layer, const float *x, uint32_t tokens);
+    void *arg;
 };
 
 struct decoder {
@@ -58,7 +70,8 @@ struct decoder {
 
     struct rope rope[SPEC_MAX_ROPES];
     struct adapters *adapters; /* NULL: none; the model's */
-    bool encodes;              /* there is no head; `kv` holds the layer at hand alone */
+    struct decoder_front front;
+    bool encodes; /* there is no head; `kv` holds the layer at hand alone */
     struct kv_cache *kv;
     float *state;          /* [n_cells][state_floats]; NULL: none yet */
     uint64_t state_floats; /* of a cell; 0: no layer is recurrent */

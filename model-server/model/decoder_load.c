@@ -288,5 +288,7 @@ void decoder_free(struct decoder *d)
         d->ops->kv_free(d->dev, d->kv);
     d->ops->free(d->dev, d->state);
     d->ops->free(d->dev, d->scratch.memory);
+    d->ops->free(d->dev, d->scratch.given);
+    free(d->scratch.given_host);
     free(d->scratch.host), free(d->scratch.spans), free(d->scratch.out_rows);
 }

@@ -16,14 +16,18 @@ enum { SPEC_NO_ROPE = SPEC_MAX_ROPES - 1 }; /* always of kind ROPE_NONE */
 /* ---------------------------------------------------------------- rotary positions */
 
 enum rope_kind {
-    ROPE_NONE,     /* learned positions or none */
-    ROPE_DEFAULT,  /* RoFormer, arXiv 2104.09864 */
-    ROPE_LINEAR,   /* positions / factor, arXiv 2306.15595 */
-    ROPE_DYNAMIC,  /* the base grows with the length of the sequence (NTK) */
-    ROPE_LLAMA3,   /* long wavelengths / factor, short ones kept, a ramp between */
-    ROPE_YARN,     /* arXiv 2309.00071 */
-    ROPE_PARTIAL,  /* the first `turning` elements' frequencies; the others' are 0 (Gemma 4) */
-    ROPE_LONGROPE, /* two lists of factors, by the length of the sequence, arXiv 2402.13753 */
+    ROPE_NONE,    /* learned positions or none */
+    ROPE_DEFAULT, /* RoFormer, arXiv 2104.09864 */
+    ROPE_LINEAR,  /* positions / factor, arXiv 2306.15595 */
+    ROPE_DYNAMIC, /* the base grows with the length of the sequence (NTK) */
+    ROPE_LLAMA3,  /* long wavelengths / factor, short ones kept, a ramp between */
+    ROPE_YARN,    /* arXiv 2309.00071 */
+    ROPE_PARTIAL, /* the first `turning` elements' frequencies; the others' are 0 (Gemma 4) */
+    ROPE_GRID,    /* two runs of dim / 4 angles, of equal frequencies: a row's and a column's of a
+                     picture (Qwen2-VL, arXiv 2409.12191) */
+    ROPE_GRID_TURNS, /* the same, with the even frequencies of `dim`, then the odd ones (Pixtral,
+                        arXiv 2410.07073) */
+    ROPE_LONGROPE,   /* two lists of factors, by the length of the sequence, arXiv 2402.13753 */
 };
 struct rope_spec {
     enum rope_kind kind;
@@ -34,9 +38,12 @@ struct rope_spec {
     uint32_t turning;        /* PARTIAL: of dim, even */
     double attention_factor; /* multiplies cos and sin */
     uint32_t original;       /* positions of the first training: DYNAMIC, LLAMA3, YARN, LONGROPE */
-    double low_freq, high_freq;                                          /* LLAMA3 */
-    double beta_fast, beta_slow;                                         /* YARN */
-    bool truncate;                                                       /* YARN */
+    double low_freq, high_freq;  /* LLAMA3 */
+    double beta_fast, beta_slow; /* YARN */
+    bool truncate;               /* YARN */
+    /* Angle i turns with position axis[i] of ragged.axes: t, h or w; else all turn with pos. */
+    bool has_axes;
+    uint8_t axis[ROPE_MAX_DIM / 2];
     float short_factor[ROPE_MAX_DIM / 2], long_factor[ROPE_MAX_DIM / 2]; /* LONGROPE */
 };
 
@@ -101,6 +108,7 @@ struct layer_spec {
     uint32_t chunk;  /* a token sees those of its own run of so many; 0: all */
     bool q_grows;    /* q is multiplied by a factor that grows with the position: struct q_growth */
     uint32_t window; /* a token sees itself and window - 1 before it; 0: all */
+    enum attn_mutual mutual;
     float attn_scale; /* multiplies q.k */
     bool k_is_v;      /* values are made by the keys' matrix, without norm and rotation of keys */
     uint8_t rope;     /* index into decoder_spec.rope */
@@ -210,6 +218,7 @@ struct decoder_spec {
     bool v_norm;            /* each head of v is normalised by RMS, without weights */
     bool layer_scale;       /* a number of each layer multiplies the stream behind it (Gemma 4) */
     uint32_t per_layer;     /* width of the embeddings that each layer has of its own; 0: none */
+    uint32_t n_added;       /* rows that each given one brings along, for the first layers */
     bool learned_positions; /* a row per position is added to the embedding */
     uint32_t position_offset;
     /* Segments of a text have a row of their own, which is added as well (BERT; 0: none). Token i

@@ -15,6 +15,15 @@ static struct span cut_span(const struct span *s, uint32_t from, uint32_t to)
     return cut;
 }
 
+uint32_t pass_end(const struct ragged *b, uint32_t to)
+{
+    if (!b->mutual || to == 0)
+        return to;
+    const struct mutual *m = &b->mutual[to - 1];
+    const uint32_t past = b->pos[to - 1] + 1;
+    return m->begin != m->end && m->end > past ? to + (m->end - past) : to;
+}
+
 struct ragged pass_cut(const struct ragged *b, uint32_t from, uint32_t to, struct span *spans,
                        uint32_t *out_rows)
 {
@@ -23,7 +32,10 @@ struct ragged pass_cut(const struct ragged *b, uint32_t from, uint32_t to, struc
                        .pos = b->pos + from,
                        .slots = b->slots + from,
                        .spans = spans,
-                       .out_rows = out_rows};
+                       .out_rows = out_rows,
+                       .given = b->given ? b->given + from : NULL,
+                       .axes = b->axes ? b->axes + from : NULL,
+                       .mutual = b->mutual ? b->mutual + from : NULL};
     for (uint32_t i = 0; i < b->n_spans; i++)
         if (b->spans[i].first < to && b->spans[i].first + b->spans[i].n > from)
             spans[p.n_spans++] = cut_span(&b->spans[i], from, to);

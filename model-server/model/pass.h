@@ -7,6 +7,10 @@
 #define MODEL_SERVER_MODEL_PASS_H
 #include "model-server/backend/backend.h"
 
+/* Where a pass that is to end before token `to` has to end, so that no picture whose tokens see
+ * each other is cut: `to`, or more. */
+uint32_t pass_end(const struct ragged *b, uint32_t to);
+
 /* Tokens [from, to) of `b`. Its spans and rows of logits go to `spans` and `out_rows`, which have
  * room for to - from of each (and need no more of them than `b` has), and are part of the result.
  */

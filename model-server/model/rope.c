@@ -47,6 +47,12 @@ void rope_inv_freq(const struct rope_spec *s, uint32_t length, float *inv)
         base *= pow(s->factor * length / s->original - (s->factor - 1), s->dim / (s->dim - 2.0));
     for (uint32_t i = 0; i < s->dim / 2; i++)
         inv[i] = 1 / (float)pow(base, 2 * (float)i / (float)s->dim);
+    for (uint32_t i = 0; s->kind == ROPE_GRID && i < s->dim / 2; i++)
+        inv[i] = 1 / (float)pow(base, 4 * (float)(i % (s->dim / 4)) / (float)s->dim);
+    for (uint32_t i = 0; s->kind == ROPE_GRID_TURNS && i < s->dim / 2; i++) {
+        const uint32_t each = s->dim / 4, nth = 2 * (i % each) + i / each;
+        inv[i] = 1 / (float)pow(base, 2 * (float)nth / (float)s->dim);
+    }
     if (s->kind == ROPE_YARN)
         yarn(s, inv);
     else if (s->kind == ROPE_LLAMA3)
@@ -120,6 +126,36 @@ void rope_free(struct rope *r)
     *r = (struct rope){0};
 }
 
+/* The row of `pos`, from the table where it holds it. */
+static void put_row(struct rope *r, struct rope_table *t, const float *inv, uint32_t pos,
+                    float *out)
+{
+    const float *known = inv == t->inv ? lookup(r, t, pos) : NULL;
+    if (known)
+        memcpy(out, known, r->spec->dim * sizeof(float));
+    else
+        row(r->spec, inv, pos, out);
+}
+
+/* Each angle of the row of its axis' position. */
+static void put_axes(struct rope *r, struct rope_table *t, const float *inv, const uint32_t pos[3],
+                     float *out)
+{
+    const struct rope_spec *s = r->spec;
+    const uint32_t half = s->dim / 2;
+    float of[3][ROPE_MAX_DIM];
+    put_row(r, t, inv, pos[0], out);
+    if (pos[0] == pos[1] && pos[0] == pos[2])
+        return;
+    for (int a = 1; a < 3; a++)
+        put_row(r, t, inv, pos[a], of[a]);
+    for (uint32_t i = 0; i < half; i++)
+        if (s->axis[i]) {
+            out[i] = of[s->axis[i]][i];
+            out[half + i] = of[s->axis[i]][half + i];
+        }
+}
+
 static void span_rows(struct rope *r, const struct ragged *b, const struct span *sp, float *out)
 {
     const struct rope_spec *s = r->spec;
@@ -135,11 +171,10 @@ static void span_rows(struct rope *r, const struct ragged *b, const struct span 
     }
     for (uint32_t i = sp->first; i < sp->first + sp->n; i++) {
         float *dst = out + (size_t)i * s->dim;
-        const float *known = inv == t->inv ? lookup(r, t, b->pos[i]) : NULL;
-        if (known)
-            memcpy(dst, known, s->dim * sizeof(float));
+        if (s->has_axes && b->axes)
+            put_axes(r, t, inv, b->axes[i], dst);
         else
-            row(s, inv, b->pos[i], dst);
+            put_row(r, t, inv, b->pos[i], dst);
     }
 }
 

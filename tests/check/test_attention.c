@@ -21,11 +21,22 @@ struct sequence {
     bool dirty; /* every block has been another sequence's, whose keys and values were all NaN */
     float *qkv; /* [len][(n_heads + 2 n_kv_heads) * head_dim], before rope */
     float *rope;
+    struct mutual *mutual; /* [len] */
 };
 
 static size_t qkv_width(const struct attn *a)
 {
     return (size_t)(a->n_heads + 2 * a->n_kv_heads) * a->head_dim;
+}
+
+/* Pictures of 100 tokens that begin at multiples of 128; windows of 50 side by side. */
+static struct mutual mutual_at(enum attn_mutual how, uint32_t t, uint32_t len)
+{
+    const uint32_t each = how == MUTUAL_ALONE ? 50 : 128, most = how == MUTUAL_ALONE ? 50 : 100;
+    const uint32_t begin = t / each * each;
+    if (how == MUTUAL_NONE || t - begin >= most)
+        return (struct mutual){0, 0};
+    return (struct mutual){begin, begin + most < len ? begin + most : len};
 }
 
 static struct sequence sequence_new(struct attn attn, uint32_t len, enum kv_dtype t,
@@ -36,6 +47,9 @@ static struct sequence sequence_new(struct attn attn, uint32_t len, enum kv_dtyp
     s.qkv = rng_floats(&rng, len * qkv_width(&attn));
     for (size_t i = 0; i < len * qkv_width(&attn); i++)
         s.qkv[i] *= 0.25f;
+    s.mutual = calloc(len, sizeof(*s.mutual));
+    for (uint32_t i = 0; i < len; i++)
+        s.mutual[i] = mutual_at(attn.mutual, i, len);
     s.rope = malloc((size_t)len * s.rot * sizeof(float) + 4);
     for (uint32_t t2 = 0; t2 < len; t2++)
         for (uint32_t i = 0; i < s.rot / 2; i++) {
@@ -46,13 +60,14 @@ static struct sequence sequence_new(struct attn attn, uint32_t len, enum kv_dtyp
     return s;
 }
 
-static void sequence_free(struct sequence *s) { free(s->qkv), free(s->rope); }
+static void sequence_free(struct sequence *s) { free(s->qkv), free(s->rope), free(s->mutual); }
 
 /* Spans of one step and their rows. */
 struct step {
     struct ragged b;
     struct span spans[2];
     uint32_t *pos, *slots;
+    struct mutual *mutual;
     float *qkv, *rope, *out;
 };
 
@@ -60,6 +75,7 @@ static struct step step_new(const struct sequence *s, uint32_t tokens)
 {
     return (struct step){.pos = malloc(tokens * 4),
                          .slots = malloc(tokens * 4),
+                         .mutual = malloc(tokens * sizeof(struct mutual)),
                          .qkv = malloc(tokens * qkv_width(&s->attn) * 4),
                          .rope = malloc((size_t)tokens * s->rot * 4 + 4),
                          .out = malloc((size_t)tokens * s->attn.n_heads * s->attn.head_dim * 4)};
@@ -67,7 +83,7 @@ static struct step step_new(const struct sequence *s, uint32_t tokens)
 
 static void step_free(struct step *t)
 {
-    free(t->pos), free(t->slots), free(t->qkv), free(t->rope), free(t->out);
+    free(t->pos), free(t->slots), free(t->mutual), free(t->qkv), free(t->rope), free(t->out);
 }
 
 /* Tokens [at, at + n) of the sequence as the next span. */
@@ -80,6 +96,7 @@ static void step_add(struct step *t, const struct sequence *s, const uint32_t *t
     t->b.n_tokens += n;
     for (uint32_t i = at; i < at + n; i++, row++) {
         t->pos[row] = i;
+        t->mutual[row] = s->mutual[i];
         t->slots[row] = table[i / s->block_size] * s->block_size + i % s->block_size;
         memcpy(t->qkv + row * width, s->qkv + i * width, width * 4);
         memcpy(t->rope + (size_t)row * s->rot, s->rope + (size_t)i * s->rot, s->rot * 4);
@@ -93,6 +110,7 @@ static void step_run(struct device *d, struct step *t, const struct sequence *s,
     const struct attn *a = &s->attn;
     struct rope_kv rk = {a->n_heads, a->n_kv_heads, a->head_dim, s->rot, false,
                          t->rope,    NULL,          NULL,        0};
+    t->b.mutual = a->mutual ? t->mutual : NULL;
     t->b.pos = t->pos, t->b.slots = t->slots, t->b.spans = t->spans;
     assert_int_equal(ops->step_begin(d, &t->b, &e), 0);
     ops->rope_kv(d, t->qkv, kv, 1, &rk);
@@ -109,6 +127,7 @@ static void make_dirty(struct device *d, const struct sequence *s, struct kv_cac
     bad.qkv = malloc(s->block_size * qkv_width(&s->attn) * 4);
     for (size_t i = 0; i < s->block_size * qkv_width(&s->attn); i++)
         bad.qkv[i] = i % 3 ? NAN : INFINITY;
+    bad.attn.mutual = MUTUAL_NONE;
     bad.rope = calloc((size_t)s->block_size * s->rot + 1, 4);
     for (block = 0; block < n_blocks; block++) {
         t.b = (struct ragged){0};
@@ -128,6 +147,7 @@ static void run_sequence(struct device *d, const struct sequence *s, uint32_t ch
     const struct attn *a = &s->attn;
     size_t out = (size_t)a->n_heads * a->head_dim;
     uint32_t n = (s->len + s->block_size - 1) / s->block_size, other = s->len / 2;
+    other -= a->mutual == MUTUAL_TOO ? other % 128 : a->mutual == MUTUAL_ALONE ? other % 50 : 0;
     struct kv_desc kd = {
         2, 2 * n + 3, s->block_size, s->dtype, {a->n_kv_heads, a->head_dim, a->head_dim}};
     struct kv_cache *kv = ops->kv_new(d, &kd, &e);
@@ -229,6 +249,11 @@ static double attention_error(const struct sequence *s, uint32_t t, uint32_t hea
     double *p = malloc(s->len * sizeof(*p));
     while (a->both && hi + 1 < s->len && (!a->window || hi + 1 - t < a->window))
         hi++;
+    const struct mutual m = s->mutual[t];
+    if (m.end && (a->mutual == MUTUAL_ALONE || m.begin < lo))
+        lo = m.begin;
+    if (m.end)
+        hi = m.end - 1;
     head_of(s, t, head, false, q);
     for (uint32_t i = lo; i <= hi; i++) {
         head_of(s, i, a->n_heads + kv, true, x);
@@ -280,6 +305,9 @@ static const struct attn_case attn_cases[] = {
     {{3, 3, 20, 0.2f, 0, 1, NULL, NULL, true}, 37, 16},
     {{8, 2, 64, 0.125f, .chunk = 100}, 650, 16}, /* runs that end within tiles and splits */
     {{6, 2, 32, 0.2f, .chunk = 1, .sinks = sinks}, 90, 32},
+    {{8, 2, 64, 0.125f, .window = 40, .mutual = MUTUAL_TOO}, 650, 16},
+    {{8, 4, 72, 0.125f, .softcap = 20, .mutual = MUTUAL_TOO}, 300, 32},
+    {{3, 3, 80, 0.11f, .both = true, .mutual = MUTUAL_ALONE}, 530, 16},
 };
 enum { N_FIXED = sizeof(attn_cases) / sizeof(*attn_cases), N_RANDOM = 14 };
 
@@ -306,6 +334,14 @@ static struct attn_case pick(uint32_t c)
 static struct sequence sequence_of(const struct attn_case *k, enum kv_dtype t)
 {
     return sequence_new(k->attn, k->len, t, k->block_size);
+}
+
+/* Pictures are not cut. */
+static uint32_t cut(const struct attn_case *k, uint32_t chunk)
+{
+    if (k->attn.both)
+        return k->len;
+    return k->attn.mutual ? (chunk + 127) / 128 * 128 : chunk;
 }
 
 static size_t out_bytes(const struct attn_case *k)
@@ -356,7 +392,7 @@ static void same_however_it_is_cut(uint32_t c, struct attn_case *k, enum kv_dtyp
         d = device((int)i + 1, i == 2 ? 1 : ~0ull);
         s.dirty = i == 1 || i == 3;
         s.block_size = i == 4 ? 16u << rng_below(&rng, 3) : k->block_size;
-        run_sequence(d, &s, k->attn.both ? k->len : chunks[i], i & 1, got);
+        run_sequence(d, &s, cut(k, chunks[i]), i & 1, got);
         ops->close(d);
         if (memcmp(want, got, bytes))
             fail_msg("case %u, %s: chunks of %u give other bits", c, kv_dtype_name(type),
@@ -364,7 +400,7 @@ static void same_however_it_is_cut(uint32_t c, struct attn_case *k, enum kv_dtyp
     }
     d = device(2, 0);
     if (c < N_FIXED || c % 4 == 0) { /* slow */
-        run_sequence(d, &s, k->attn.both ? k->len : 100, false, got);
+        run_sequence(d, &s, cut(k, 100), false, got);
         if (memcmp(want, got, bytes))
             fail_msg("case %u, %s: the plain C kernels give other bits", c, kv_dtype_name(type));
     }
@@ -388,6 +424,9 @@ static void attention_is_bitwise_the_same_however_it_is_cut(void **state)
 static bool sees(const struct attn *a, uint32_t t, uint32_t key)
 {
     const uint32_t distance = key <= t ? t - key : key - t;
+    const struct mutual m = mutual_at(a->mutual, t, UINT32_MAX);
+    if (m.end && (a->mutual == MUTUAL_ALONE || (key >= m.begin && key < m.end)))
+        return key >= m.begin && key < m.end;
     return (a->both || key <= t) && (!a->window || distance < a->window) &&
            (!a->chunk || key / a->chunk == t / a->chunk);
 }
@@ -411,7 +450,7 @@ static void a_broken_token_reaches_only_those_that_see_it(void **state)
             s.qkv[(bad + 1) * width - 1 - i] = i % 2 ? NAN : INFINITY;
         for (uint32_t i = 0; c & 1 && i < n_k; i++)
             s.qkv[(bad + 1) * width - 1 - n_k - i] = NAN;
-        run_sequence(d, &s, c & 2 && !k.attn.both ? 33 : k.len, c & 4, got);
+        run_sequence(d, &s, c & 2 ? cut(&k, 33) : k.len, c & 4, got);
         for (uint32_t t = 0; t < k.len; t++)
             for (size_t i = t * out; i < (t + 1) * out; i++)
                 if (sees(&k.attn, t, bad) ? isfinite(got[i])

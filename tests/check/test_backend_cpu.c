@@ -232,6 +232,8 @@ static double act_exact(double x, enum act a)
         return 0.5 * x * (1 + tanh(sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
     case ACT_RELU2:
         return x > 0 ? x * x : 0;
+    case ACT_QUICK_GELU:
+        return x / (1 + exp(-1.702 * x));
     case ACT_RELU:
     case ACT_SWIGLU_CLAMPED:
     case ACT_N:

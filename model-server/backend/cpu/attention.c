@@ -46,6 +46,7 @@ struct attn_job {
     uint32_t v_dim; /* of a value, as the cache has it; p->head_dim: of a key */
     const struct kv_cache *kv;
     const struct attn *p;
+    const struct mutual *mutual; /* NULL: the layer does not look at them */
     /* few tiles: [unit][max_splits] partial results of TILE_ROWS * (2 + v_dim) floats */
     float *partials;
     uint32_t max_splits;
@@ -94,6 +95,24 @@ static uint32_t end_key(const struct attn *p, const struct span *s, uint32_t pos
     return p->window && s->kv_len - pos > p->window ? pos + p->window : s->kv_len;
 }
 
+/* Positions that a token of a span sees. Neither end ever falls from a token to the next. */
+struct seen {
+    uint32_t lo, hi;
+};
+static struct seen token_sees(const struct attn_job *j, const struct span *s, uint32_t token)
+{
+    const uint32_t pos = s->kv_len - s->n + token;
+    struct seen v = {first_key(j->p, pos), end_key(j->p, s, pos)};
+    const struct mutual *m = j->mutual ? &j->mutual[s->first + token] : NULL;
+    if (!m || m->begin == m->end)
+        return v;
+    if (j->p->mutual == MUTUAL_ALONE)
+        return (struct seen){m->begin, m->end};
+    v.lo = m->begin < v.lo ? m->begin : v.lo;
+    v.hi = m->end > v.hi ? m->end : v.hi;
+    return v;
+}
+
 static uint32_t row_head(const struct attn_job *j, const struct rows *r, uint32_t row)
 {
     return r->head * j->group + (r->first + row) % j->group;
@@ -125,8 +144,8 @@ static struct rows unit_rows(const struct attn_job *j, struct kv_cursor *c, uint
     struct rows r = {.span = c->span, .head = (u - c->first) / tiles};
     r.first = (uint32_t)(all * tile / tiles);
     r.n = (uint32_t)(all * (tile + 1) / tiles) - r.first;
-    r.lo = first_key(j->p, row_pos(j, &r, 0));
-    r.hi = end_key(j->p, r.span, row_pos(j, &r, r.n - 1));
+    r.lo = token_sees(j, r.span, r.first / j->group).lo;
+    r.hi = token_sees(j, r.span, (r.first + r.n - 1) / j->group).hi;
     return r;
 }
 
@@ -211,8 +230,8 @@ static void weigh_row(const struct attn_job *j, const struct rows *r, struct wor
 {
     float *s = ws->s + (size_t)row * KV_SCORES_LD;
     const struct kernels *k = &j->d->kern;
-    uint32_t pos = row_pos(j, r, row), lo = first_key(j->p, pos);
-    uint32_t hi = end_key(j->p, r->span, pos);
+    const struct seen seen = token_sees(j, r->span, (r->first + row) / j->group);
+    uint32_t pos = row_pos(j, r, row), lo = seen.lo, hi = seen.hi;
     lo = lo > a->begin ? lo : a->begin;
     hi = hi < a->end ? hi : a->end;
     if (lo >= hi) {
@@ -246,6 +265,41 @@ static uint32_t token_row(const struct attn_job *j, const struct rows *r, uint32
     return row < r->n ? row : r->n;
 }
 
+/* Keys [key, next) with the rows of the tile's tokens [from, to). */
+static void sum_run(const struct attn_job *j, const struct rows *r, struct workspace *ws,
+                    const struct range *a, uint32_t key, uint32_t next, uint32_t from, uint32_t to)
+{
+    const uint32_t row = token_row(j, r, from);
+    struct kv_values t = {.ldo = kv_padded(j->v_dim), .head_dim = j->v_dim};
+    t.pages = ws->pages + a->pages;
+    t.rows = token_row(j, r, to) - row;
+    t.o = ws->o + row * t.ldo;
+    t.p = ws->s + (size_t)row * KV_SCORES_LD;
+    t.first = key - a->begin, t.end = next - a->begin;
+    values(j, &t);
+}
+
+/* As sum_values(), of tokens that belong to pictures and others. */
+static void sum_mutual(const struct attn_job *j, const struct rows *r, struct workspace *ws,
+                       const struct range *a)
+{
+    const uint32_t first = r->first / j->group;
+    const uint32_t tokens = (r->first + r->n - 1) / j->group - first + 1;
+    for (uint32_t key = r->lo > a->begin ? r->lo : a->begin, next; key < a->end; key = next) {
+        uint32_t from = 0, to = 0;
+        next = a->end;
+        for (uint32_t t = 0; t < tokens; t++) {
+            const struct seen seen = token_sees(j, r->span, first + t);
+            from += seen.hi <= key;
+            to += seen.lo <= key;
+            next = seen.lo > key && seen.lo < next ? seen.lo : next;
+            next = seen.hi > key && seen.hi < next ? seen.hi : next;
+        }
+        if (from < to)
+            sum_run(j, r, ws, a, key, next, from, to);
+    }
+}
+
 /* Every key with the rows that see it: those of tokens [from, to), in runs as long as these are the
  * same. */
 static void sum_values(const struct attn_job *j, const struct rows *r, struct workspace *ws,
@@ -253,8 +307,6 @@ static void sum_values(const struct attn_job *j, const struct rows *r, struct wo
 {
     const uint32_t pos = row_pos(j, r, 0), tokens = row_pos(j, r, r->n - 1) - pos + 1;
     const uint32_t ahead = j->p->both ? j->p->window : 1;
-    struct kv_values t = {.ldo = kv_padded(j->v_dim), .head_dim = j->v_dim};
-    t.pages = ws->pages + a->pages;
     for (uint32_t key = r->lo > a->begin ? r->lo : a->begin, next; key < a->end; key = next) {
         uint32_t from = ahead && key >= pos + ahead ? key - pos - ahead + 1 : 0, to = tokens;
         const uint64_t last = last_pos(j->p, key);
@@ -262,12 +314,7 @@ static void sum_values(const struct attn_job *j, const struct rows *r, struct wo
             to = (uint32_t)(last - pos) + 1;
         next = from || to < tokens ? key + 1 : end_key(j->p, r->span, pos);
         next = next < a->end ? next : a->end;
-        uint32_t row = token_row(j, r, from);
-        t.rows = token_row(j, r, to) - row;
-        t.o = ws->o + row * t.ldo;
-        t.p = ws->s + (size_t)row * KV_SCORES_LD;
-        t.first = key - a->begin, t.end = next - a->begin;
-        values(j, &t);
+        sum_run(j, r, ws, a, key, next, from, to);
     }
 }
 
@@ -290,7 +337,7 @@ static void attend_split(const struct attn_job *j, const struct rows *r, struct 
     if (kv_dtype_scaled(j->kv->desc.dtype))
         j->d->kern.weigh(ws->s, r->n, ws->pages + a.pages, a.pages, j->v_dim);
     memset(ws->o, 0, r->n * ldo * sizeof(float));
-    sum_values(j, r, ws, &a);
+    (j->mutual ? sum_mutual : sum_values)(j, r, ws, &a);
 }
 
 /* ---------------------------------------------------------------- several splits */
@@ -447,6 +494,7 @@ void cpu_attention(struct device *d, float *o, const float *q, uint32_t q_stride
 {
     struct attn_job j = {.d = d, .o = o, .q = q, .q_stride = q_stride, .kv = kv, .layer = layer};
     j.p = p;
+    j.mutual = p->mutual ? d->batch->mutual : NULL;
     j.group = p->n_heads / p->n_kv_heads;
     j.v_dim = kv_stream(kv, layer, true, 0)->dim;
     uint32_t longest = 0, threads = (uint32_t)pool_threads(d->pool);

@@ -198,6 +198,7 @@ const struct backend_ops backend_cpu = {
     .step_begin = cpu_step_begin,
     .step_end = cpu_step_end,
     .embed = cpu_embed,
+    .give_rows = cpu_give_rows,
     .embed_pos = cpu_embed_pos,
     .norm = cpu_norm,
     .add_norm = cpu_add_norm,

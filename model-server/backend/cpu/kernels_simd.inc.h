@@ -270,6 +270,8 @@ INLINE v16 v_act(v16 x, const enum act kind)
     case ACT_RELU2:
         u = v_max(v_set(0.0f), x);
         return v_mul(u, u);
+    case ACT_QUICK_GELU:
+        return v_div(x, v_add(one, v_exp(v_mul(v_set(-QUICK_GELU_ALPHA), x))));
     case ACT_RELU:
     case ACT_SWIGLU_CLAMPED:
     case ACT_N:
@@ -318,6 +320,9 @@ void ISA(act)(float *y, const float *x, const float *m, uint32_t n, enum act kin
         break;
     case ACT_SWIGLU_CLAMPED:
         act_row(y, x, m, n, ACT_SWIGLU_CLAMPED);
+        break;
+    case ACT_QUICK_GELU:
+        act_row(y, x, m, n, ACT_QUICK_GELU);
         break;
     case ACT_N:
         break;

@@ -53,11 +53,12 @@
 #define ERF_Q5    0x1.527bcep-12f
 #define ERF_Q6    -0x1.78db9ap-17f
 
-#define SQRT_HALF    0x1.6a09e6p-1f
-#define GELU_TWO_C   0x1.988454p0f /* 2 sqrt(2 / pi) */
-#define SWIGLU_ALPHA 1.702f
-#define SWIGLU_LIMIT 7.0f
-#define GELU_CUBIC   0x1.6e4e26p-5f /* 0.044715 */
+#define SQRT_HALF        0x1.6a09e6p-1f
+#define GELU_TWO_C       0x1.988454p0f /* 2 sqrt(2 / pi) */
+#define SWIGLU_ALPHA     1.702f
+#define QUICK_GELU_ALPHA 1.702f
+#define SWIGLU_LIMIT     7.0f
+#define GELU_CUBIC       0x1.6e4e26p-5f /* 0.044715 */
 
 static inline float math_exp(float x)
 {
@@ -133,6 +134,8 @@ static inline float math_act(float x, enum act kind)
     case ACT_RELU2:
         x = x < 0.0f ? 0.0f : x;
         return x * x;
+    case ACT_QUICK_GELU:
+        return x / (1.0f + math_exp(-QUICK_GELU_ALPHA * x));
     case ACT_RELU:
     case ACT_SWIGLU_CLAMPED:
     case ACT_N:

@@ -53,6 +53,20 @@ void cpu_embed(struct device *d, float *y, const struct weight *w, uint32_t firs
     run_rows(d, embed_rows, &j, d->batch->n_tokens);
 }
 
+void cpu_give_rows(struct device *d, float *y, const float *x, uint32_t n, bool add)
+{
+    const struct ragged *b = d->batch;
+    for (uint32_t t = 0; b->given && t < b->n_tokens; t++) {
+        if (!b->given[t])
+            continue;
+        if (add)
+            d->kern.axpy(y + (size_t)t * n, x, 1.0f, n);
+        else
+            memcpy(y + (size_t)t * n, x, n * sizeof(*y));
+        x += n;
+    }
+}
+
 static void embed_pos_rows(void *arg, int thread, size_t begin, size_t end)
 {
     const struct row_job *j = arg;

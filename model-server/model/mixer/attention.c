@@ -301,7 +301,8 @@ static int forward(struct decoder *d, const void *self, struct sub_step *t, stru
                                      .alibi = a->alibi,
                                      .alibi_bf16 = m->alibi.bf16,
                                      .sinks = a->sinks,
-                                     .both = m->both_ways});
+                                     .both = m->both_ways,
+                                     .mutual = ls->mutual});
     if (a->gate)
         gate(d, a, t, att);
     layer_project(d, t->layer, &(struct projection){a->o, a->o_bias, LORA_O, m->hidden}, t->out,
