@@ -120,6 +120,9 @@ struct span {
      * read where kv_len == n; that after kv_len - 1 is written to `state_out`. They may be the
      * same. */
     uint32_t state_in, state_out;
+    /* Of caches of windows (kv_desc.windows): block numbers there, indexed as `blocks`. Read from
+     * the block on that holds the first position seen; those before it are not read. */
+    const uint32_t *windows;
 };
 /* Positions [begin, end) of a sequence that see each other: a picture, or a window of one. */
 struct mutual {
@@ -136,6 +139,7 @@ struct ragged {
      * it need not have ended, and ids[i] means nothing. NULL: all are known. */
     const uint32_t *drawn;
     int drawn_set;
+    const uint32_t *window_slots; /* [n_tokens] as `slots`, in caches of windows; NULL: none */
     /* Of pictures. NULL: the step has none.
      * [n_tokens] in host memory: the row that a token's embedding is, as it is; NULL: it is looked
      * up. Behind it lie spec.n_added further rows: the i-th is added to the stream behind layer i.
@@ -188,15 +192,26 @@ struct kv_layer {
     uint32_t n_heads, k_dim, v_dim;
     bool latent; /* a value is the first v_dim numbers of its key (one head): see latent_kv() */
 };
-/* Opaque: K and V of all cached layers, in meaning [n_layers][n_blocks][block_size][n_heads][dim],
- * where heads and dimensions are the layer's. One table of blocks serves all layers. */
+/* Opaque: K and V of its layers, in meaning [n_layers][n_blocks][block_size][n_heads][dim], where
+ * heads and dimensions are the layer's. One table of blocks serves all of them. Layers that see a
+ * window may have a cache of their own, whose blocks are used again when no token sees them. */
 struct kv_cache;
 struct kv_desc {
     uint32_t n_layers, n_blocks, block_size;
     enum kv_dtype dtype;
     struct kv_layer each;          /* of every layer, where `layers` is NULL */
     const struct kv_layer *layers; /* [n_layers]; read by kv_new() and kv_block_bytes() only */
+    bool windows;                  /* tokens lie where span.windows and ragged.window_slots say */
 };
+/* Where the cache keeps the tokens of a step. */
+static inline const uint32_t *kv_slots(const struct kv_desc *k, const struct ragged *b)
+{
+    return k->windows ? b->window_slots : b->slots;
+}
+static inline const uint32_t *kv_blocks_of(const struct kv_desc *k, const struct span *s)
+{
+    return k->windows ? s->windows : s->blocks;
+}
 static inline const struct kv_layer *kv_layer(const struct kv_desc *k, uint32_t layer)
 {
     return k->layers ? &k->layers[layer] : &k->each;

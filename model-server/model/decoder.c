@@ -133,6 +133,11 @@ uint32_t decoder_pass_tokens(const struct decoder *d) { return pass_tokens(d, UI
 
 /* ---------------------------------------------------------------- a layer */
 
+static bool in_windows(const struct decoder *d, uint32_t i)
+{
+    return d->windows && d->kv_window[d->kv_at[i]];
+}
+
 /* r = a sublayer of `in`, summed over ranks and normalised unless `post` is NULL. */
 static int sublayer(struct decoder *d, const struct sublayer *y, const float *in,
                     const struct norm *post, uint32_t i, uint32_t t, void *work, struct err *e)
@@ -140,7 +145,8 @@ static int sublayer(struct decoder *d, const struct sublayer *y, const float *in
     struct scratch *s = &d->scratch;
     struct sub_step step = {.layer = i,
                             .tokens = t,
-                            .kv = d->kv_at[i],
+                            .cache = in_windows(d, i) ? d->windows : d->kv,
+                            .kv = d->kv_in[d->kv_at[i]],
                             .stream = s->x,
                             .embedded = s->embedded,
                             .in = in,

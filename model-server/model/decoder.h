@@ -73,11 +73,14 @@ struct decoder {
     struct decoder_front front;
     bool encodes; /* there is no head; `kv` holds the layer at hand alone */
     struct kv_cache *kv;
-    float *state;          /* [n_cells][state_floats]; NULL: none yet */
-    uint64_t state_floats; /* of a cell; 0: no layer is recurrent */
+    struct kv_cache *windows; /* of layers that see a window; NULL: these are in `kv` as well */
+    float *state;             /* [n_cells][state_floats]; NULL: none yet */
+    uint64_t state_floats;    /* of a cell; 0: no layer is recurrent */
     uint32_t n_cells;
     struct kv_layer *kv_layers;   /* [n_kv_layers] what the layers keep, in their order */
     uint32_t n_kv_layers, *kv_at; /* kv_at: [n_layers] which of them a layer reads */
+    uint32_t *kv_window;          /* [n_kv_layers] tokens that it sees at most; 0: all */
+    uint32_t *kv_in;              /* [n_kv_layers] its number in the cache that it is in */
     struct scratch scratch;
     _Atomic int64_t *busy_ns; /* set anew at each layer, for a watchdog; NULL: nobody looks */
     uint32_t rehearsed;       /* while a step is rehearsed: 1 + its collectives so far */

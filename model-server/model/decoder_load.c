@@ -2,6 +2,7 @@
 #include "common/clock.h"
 #include "common/log.h"
 #include "model-server/backend/numbers.h"
+#include "model-server/model/kv_parts.h"
 #include "model-server/model/loader.h"
 #include <stdlib.h>
 #include <string.h>
@@ -203,20 +204,6 @@ static void load_outer(struct loader *l)
         load_head(l, embed);
 }
 
-static void plan_kv(struct decoder *d)
-{
-    for (uint32_t i = 0; i < d->spec.n_layers; i++) {
-        const struct layer_spec *s = &d->spec.layers[i];
-        const struct sublayer_ops *ops = s->mixer == MIXER_NONE ? NULL : mixers[s->mixer];
-        if (s->kv_of)
-            d->kv_at[i] = d->kv_at[s->kv_of - 1];
-        else if (ops && ops->kv && ops->kv(d, i, &d->kv_layers[d->n_kv_layers]))
-            d->kv_at[i] = d->n_kv_layers++;
-    }
-    if (d->encodes) /* one layer of the cache serves all */
-        memset(d->kv_at, 0, d->spec.n_layers * sizeof(*d->kv_at));
-}
-
 /* Layers that encode take turns in one layer of the cache: each has to be like the first, and none
  * may read another's keys. */
 static int check_turns(const struct decoder *d, struct err *e)
@@ -241,9 +228,11 @@ int decoder_load(struct decoder *d, const struct arch *a, const struct checkpoin
     d->layers = calloc(d->spec.n_layers, sizeof(d->layers[0]));
     d->kv_layers = calloc(d->spec.n_layers, sizeof(d->kv_layers[0]));
     d->kv_at = calloc(d->spec.n_layers, sizeof(d->kv_at[0]));
-    if (!d->layers || !d->kv_layers || !d->kv_at)
+    d->kv_window = calloc(d->spec.n_layers, sizeof(d->kv_window[0]));
+    d->kv_in = calloc(d->spec.n_layers, sizeof(d->kv_in[0]));
+    if (!d->layers || !d->kv_layers || !d->kv_at || !d->kv_window || !d->kv_in)
         return err_nomem(e);
-    plan_kv(d);
+    kv_parts_plan(d, mixers);
     if (check_turns(d, e))
         return -1;
     for (int i = 0; i < SPEC_MAX_ROPES; i++)
@@ -274,7 +263,7 @@ void decoder_free(struct decoder *d)
 {
     for (uint32_t i = 0; d->layers && i < d->spec.n_layers; i++)
         free_layer(d, &d->layers[i]);
-    free(d->layers), free(d->kv_layers), free(d->kv_at);
+    free(d->layers), free(d->kv_layers), free(d->kv_at), free(d->kv_window), free(d->kv_in);
     if (d->head != d->embed)
         layer_free_weight(d, d->head);
     layer_free_weight(d, d->embed);
@@ -284,8 +273,7 @@ void decoder_free(struct decoder *d)
     d->ops->free(d->dev, d->head_bias);
     for (int i = 0; i < SPEC_MAX_ROPES; i++)
         rope_free(&d->rope[i]);
-    if (d->kv)
-        d->ops->kv_free(d->dev, d->kv);
+    kv_parts_free(d);
     d->ops->free(d->dev, d->state);
     d->ops->free(d->dev, d->scratch.memory);
     d->ops->free(d->dev, d->scratch.given);

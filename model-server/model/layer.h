@@ -31,7 +31,8 @@ static inline float *work_take(struct work *w, size_t rows, size_t width)
 /* One input of a sublayer: the rows of a step. */
 struct sub_step {
     uint32_t layer, tokens;
-    uint32_t kv;            /* the layer of the cache whose keys and values it reads */
+    struct kv_cache *cache; /* where its keys and values lie, or those that it reads; */
+    uint32_t kv;            /* which layer of that */
     const float *stream;    /* [tokens, hidden] the residual stream, of which `in` is the norm */
     const float *router_in; /* [tokens, hidden] what a router looks at, or NULL: `in` */
     const float *embedded;  /* [tokens, hidden] the embedding; with spec.per_layer */

@@ -5,6 +5,7 @@
 #include "common/model_file.h"
 #include "model-server/model/decoder.h"
 #include "model-server/model/encode.h"
+#include "model-server/model/kv_parts.h"
 #include "model-server/model/quant/stored.h"
 #include <limits.h>
 #include <stdio.h>
@@ -126,6 +127,7 @@ static void fill_info(struct model *m)
     for (uint32_t l = 0; l < s->n_layers; l++)
         if (s->layers[l].window)
             i->window = s->layers[l].window;
+    i->kv_window = m->d.encodes ? 0 : kv_parts_window(&m->d);
 }
 
 /* Every op that this model's spec will call is there. */
@@ -354,22 +356,6 @@ struct adapters *model_adapters(struct model *m) { return m->d.adapters; }
 
 /* ---------------------------------------------------------------- KV cache */
 
-/* A model without attention keeps a small cache that nobody reads: positions are counted by its
- * blocks all the same. */
-enum { LEAST_HEAD_DIM = 16 };
-
-static struct kv_desc kv_desc(const struct model *m, uint32_t n_blocks, uint32_t block_size,
-                              enum kv_dtype dtype)
-{
-    static const struct kv_layer least = {1, LEAST_HEAD_DIM, LEAST_HEAD_DIM, false};
-    const bool none = m->d.n_kv_layers == 0;
-    return (struct kv_desc){.n_layers = none ? 1 : m->d.n_kv_layers,
-                            .n_blocks = n_blocks,
-                            .block_size = block_size,
-                            .dtype = dtype,
-                            .layers = none ? &least : m->d.kv_layers};
-}
-
 enum kv_dtype model_kv_dtype(const struct model *m)
 {
     const bool exact = m->d.encodes && (m->d.spec.both_ways || !m->d.ops->draw);
@@ -378,20 +364,43 @@ enum kv_dtype model_kv_dtype(const struct model *m)
 
 uint64_t model_kv_block_bytes(const struct model *m, uint32_t block_size, enum kv_dtype kv_dtype)
 {
-    struct kv_desc k = kv_desc(m, 1, block_size, kv_dtype);
-    return m->d.ops->kv_block_bytes(&k);
+    return kv_part_bytes(&m->d, KV_ALL, block_size, kv_dtype);
+}
+
+struct kv_apart model_kv_apart(const struct model *m, uint32_t block_size, enum kv_dtype kv_dtype)
+{
+    if (!m->info.kv_window)
+        return (struct kv_apart){.blocks = kv_part_bytes(&m->d, KV_ALL, block_size, kv_dtype)};
+    return (struct kv_apart){.blocks =
+                                 kv_part_bytes(&m->d, KV_WITHOUT_WINDOWS, block_size, kv_dtype),
+                             .windows = kv_part_bytes(&m->d, KV_WINDOWS, block_size, kv_dtype)};
 }
 
 int model_kv_resize(struct model *m, uint32_t n_blocks, uint32_t block_size, enum kv_dtype kv_dtype,
                     struct err *e)
 {
+    return model_kv_resize_apart(m, n_blocks, 0, block_size, kv_dtype, e);
+}
+
+int model_kv_resize_apart(struct model *m, uint32_t n_blocks, uint32_t n_windows,
+                          uint32_t block_size, enum kv_dtype kv_dtype, struct err *e)
+{
     struct decoder *d = &m->d;
-    struct kv_desc k = kv_desc(m, n_blocks, block_size, kv_dtype);
-    if (d->kv)
-        d->ops->kv_free(d->dev, d->kv); /* first: there may be no room for both */
-    m->block_bytes = d->ops->kv_block_bytes(&k);
-    d->kv = d->ops->kv_new(d->dev, &k, e);
-    return d->kv ? 0 : -1;
+    const bool apart = n_windows && m->info.kv_window;
+    const enum kv_part part = apart ? KV_WITHOUT_WINDOWS : KV_ALL;
+    kv_parts_free(d); /* first: there may be no room for both */
+    kv_parts_number(d, apart);
+    m->block_bytes = kv_part_bytes(d, part, block_size, kv_dtype);
+    d->kv = kv_part_new(d, part, n_blocks, block_size, kv_dtype, e);
+    if (d->kv && apart)
+        d->windows = kv_part_new(d, KV_WINDOWS, n_windows, block_size, kv_dtype, e);
+    return d->kv && (!apart || d->windows) ? 0 : -1;
+}
+
+int model_window_copy(struct model *m, const uint32_t *src, const uint32_t *dst, uint32_t n,
+                      struct err *e)
+{
+    return m->d.ops->kv_copy(m->d.dev, m->d.windows, src, dst, n, e);
 }
 
 int model_kv_copy(struct model *m, const uint32_t *src, const uint32_t *dst, uint32_t n,

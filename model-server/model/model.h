@@ -48,6 +48,8 @@ struct model_info {
     uint32_t max_positions; /* 0: unbounded */
     bool learned_positions; /* there is nothing beyond max_positions */
     uint32_t window;        /* sliding window of the layers that have one; 0: none */
+    uint32_t kv_window; /* tokens that those cached layers see at most that do not see all; 0: no
+                           such layer. See model_kv_resize_apart() */
     enum dtype dtype;
     enum quant quant;
     const char *stored;    /* quant_method of the checkpoint, or "plain" */
@@ -93,8 +95,21 @@ uint64_t model_kv_block_bytes(const struct model *m, uint32_t block_size, enum k
 /* Allocate (first call) or replace (contents are lost) the cache. */
 int model_kv_resize(struct model *m, uint32_t n_blocks, uint32_t block_size, enum kv_dtype kv_dtype,
                     struct err *e);
+/* Layers that see kv_window tokens at most may have a cache of their own. What a block of each of
+ * the two takes; `windows` 0: there are no such layers. */
+struct kv_apart {
+    uint64_t blocks, windows;
+};
+struct kv_apart model_kv_apart(const struct model *m, uint32_t block_size, enum kv_dtype kv_dtype);
+/* As model_kv_resize(), with n_windows blocks for these layers and n_blocks for the others. Steps
+ * have span.windows and ragged.window_slots then. n_windows 0: one cache for all. */
+int model_kv_resize_apart(struct model *m, uint32_t n_blocks, uint32_t n_windows,
+                          uint32_t block_size, enum kv_dtype kv_dtype, struct err *e);
 int model_kv_copy(struct model *m, const uint32_t *src, const uint32_t *dst, uint32_t n,
                   struct err *e);
+/* The same for blocks of windows, where these are apart. */
+int model_window_copy(struct model *m, const uint32_t *src, const uint32_t *dst, uint32_t n,
+                      struct err *e);
 /* Recurrent state, where the model has some. A cell has that of one sequence after so many tokens:
  * see struct span. Allocate (first call) or replace (contents are lost) the pool. */
 int model_state_resize(struct model *m, uint32_t n_cells, struct err *e);

@@ -33,6 +33,7 @@ struct ragged pass_cut(const struct ragged *b, uint32_t from, uint32_t to, struc
                        .slots = b->slots + from,
                        .spans = spans,
                        .out_rows = out_rows,
+                       .window_slots = b->window_slots ? b->window_slots + from : NULL,
                        .given = b->given ? b->given + from : NULL,
                        .axes = b->axes ? b->axes + from : NULL,
                        .mutual = b->mutual ? b->mutual + from : NULL};

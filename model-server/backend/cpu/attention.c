@@ -203,9 +203,10 @@ static void name_pages(const struct attn_job *j, const struct rows *r, bool v, u
 {
     const struct kv_cache *kv = j->kv;
     const struct kv_stream *stream = kv_stream(kv, j->layer, v, r->head);
+    const uint32_t *blocks = kv_blocks_of(&kv->desc, r->span);
     uint32_t page = key / KV_PAGE, in_block = (1u << kv->page_shift) - 1;
     for (uint32_t i = 0; i < n; i++, page++) {
-        size_t block = r->span->blocks[page >> kv->page_shift];
+        size_t block = blocks[page >> kv->page_shift];
         out[i] =
             stream->data + ((block << kv->page_shift) + (page & in_block)) * stream->page_bytes;
     }

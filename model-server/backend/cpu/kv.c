@@ -234,12 +234,13 @@ static void rope_tokens(void *arg, int thread, size_t begin, size_t end)
 {
     const struct rope_job *j = arg;
     const struct rope_kv *p = j->p;
+    const uint32_t *slots = kv_slots(&j->kv->desc, j->d->batch);
     size_t width = (size_t)(p->n_heads + 2 * p->n_kv_heads) * p->head_dim;
     (void)thread;
     for (size_t t = begin; t < end; t++) {
         float *q = j->qkv + t * width, *k = q + (size_t)p->n_heads * p->head_dim;
         float *v = k + (size_t)p->n_kv_heads * p->head_dim;
-        uint32_t slot = j->d->batch->slots[t];
+        uint32_t slot = slots[t];
         for (size_t i = 0; p->clip > 0.0f && i < width; i++) /* NaN stays NaN */
             q[i] = q[i] > p->clip ? p->clip : q[i] < -p->clip ? -p->clip : q[i];
         for (uint32_t h = 0; h < p->n_heads; h++)
@@ -291,7 +292,7 @@ static void latent_key(const struct latent_job *j, size_t token)
 {
     const struct latent_kv *p = j->p;
     const struct kernels *kern = &j->d->kern;
-    const uint32_t slot = j->d->batch->slots[token];
+    const uint32_t slot = kv_slots(&j->cache->desc, j->d->batch)[token];
     const float *kv = j->kv + token * (p->rank + p->rot_dim);
     _Alignas(64) float key[MAX_HEAD_DIM];
     kern->norm_rms(key, kv, p->norm, NULL, p->rank, p->eps);

@@ -44,15 +44,27 @@ static void put_u32(struct batch_record *r, uint32_t **dev, const uint32_t *src,
         memcpy(host, src, n * sizeof(*src));
 }
 
+static uint32_t power_of_two(uint32_t n)
+{
+    uint32_t p = 1;
+    while (p < n)
+        p *= 2;
+    return p;
+}
+
 int batch_begin(struct device *d, const struct ragged *b, struct err *e)
 {
     struct batch_record *r = &d->b;
     size_t tables = 0, lora = 0, tiles = n_tiles_most(b) * sizeof(struct row_tile);
     for (uint32_t i = 0; i < b->n_spans; i++)
         tables += n_table(d, &b->spans[i]), lora += lora_tiles(&b->spans[i]);
+    if (b->window_slots) /* rounded up, so that what lies behind stays where it is for long */
+        tables = power_of_two((uint32_t)tables);
+    const size_t window_tables = b->window_slots ? tables : 0;
+    const size_t window_tokens = b->window_slots ? b->n_tokens : 0;
     size_t bytes = (size_t)b->n_tokens * 20 + (size_t)b->n_out * 4 + tables * 4 + tiles +
-                   b->n_spans * sizeof(struct span_view) + lora * sizeof(struct lora_tile) +
-                   (size_t)11 * 64;
+                   (window_tokens + window_tables) * 4 + b->n_spans * sizeof(struct span_view) +
+                   lora * sizeof(struct lora_tile) + (size_t)13 * 64;
     if (outbox_next(d, &r->box, bytes, "the batch", "lower --max-batch-prefill-tokens", e))
         return -1;
     r->host = outbox_host(&r->box), r->dev = r->box.dev;
@@ -60,6 +72,7 @@ int batch_begin(struct device *d, const struct ragged *b, struct err *e)
     put_u32(r, &r->ids, b->ids, b->n_tokens);
     put_u32(r, &r->pos, b->pos, b->n_tokens);
     put_u32(r, &r->slots, b->slots, b->n_tokens);
+    put_u32(r, &r->window_slots, b->window_slots, window_tokens);
     put_u32(r, &r->out_rows, b->out_rows, b->n_out);
     uint32_t *from = place(r, b->drawn ? b->n_tokens * sizeof(*from) : 0, &r->from);
     for (uint32_t i = 0; b->drawn && i < b->n_tokens; i++)
@@ -72,6 +85,7 @@ int batch_begin(struct device *d, const struct ragged *b, struct err *e)
     struct lora_tile *tile = place(r, lora * sizeof(*tile), &r->lora);
     r->host_lora = tile, r->n_lora = (uint32_t)lora;
     uint32_t *table = place(r, tables * sizeof(*table), &r->tables), at = 0;
+    uint32_t *windows = place(r, window_tables * sizeof(*windows), &r->window_tables);
     d->decode = true;
     for (uint32_t i = 0; i < b->n_spans; i++) {
         const struct span *s = &b->spans[i];
@@ -81,6 +95,8 @@ int batch_begin(struct device *d, const struct ragged *b, struct err *e)
             span_of[s->first + t] = i;
         if (n)
             memcpy(table + at, s->blocks, n * sizeof(*table));
+        if (n && window_tables)
+            memcpy(windows + at, s->windows, n * sizeof(*windows));
         at += n;
         d->decode &= s->n == 1;
         for (uint32_t t = 0; s->adapter && t < s->n; t += LORA_TOKENS)
@@ -93,14 +109,6 @@ int batch_begin(struct device *d, const struct ragged *b, struct err *e)
 }
 
 /* ---------------------------------------------------------------- row tiles */
-
-static uint32_t power_of_two(uint32_t n)
-{
-    uint32_t p = 1;
-    while (p < n)
-        p *= 2;
-    return p;
-}
 
 /* Few rows, and so few tiles that their segments must be dealt out to fill the device. */
 static bool worth_splitting(const struct device *d, uint32_t group, uint32_t n_kv_heads,

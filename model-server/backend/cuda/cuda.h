@@ -75,6 +75,8 @@ struct batch_record {
     uint32_t *ids, *pos, *slots, *out_rows, *span_of; /* device addresses */
     struct span_view *spans;
     uint32_t *tables, *from; /* from: [n_tokens] places in drawing.board; see feed_args */
+    /* the same of caches of windows, in tables at the same places; NULL: there are none */
+    uint32_t *window_slots, *window_tables;
     /* row tiles of the group they were made for: split, then shared */
     uint32_t group, n_split, n_shared, split_rows, segments;
     struct row_tile *tiles;

@@ -201,6 +201,11 @@ void cuda_linear(struct device *d, float *y, const float *x, uint32_t rows, cons
 
 /* ---------------------------------------------------------------- attention */
 
+static const uint32_t *slots_of(const struct device *d, const struct kv_cache *kv)
+{
+    return kv->desc.windows ? d->b.window_slots : d->b.slots;
+}
+
 void cuda_rope_kv(struct device *d, float *qkv, struct kv_cache *kv, uint32_t layer,
                   const struct rope_kv *p)
 {
@@ -212,7 +217,7 @@ void cuda_rope_kv(struct device *d, float *qkv, struct kv_cache *kv, uint32_t la
                           .v_norm = p->v_norm,
                           .q_scale = p->q_scale,
                           .clip = p->clip,
-                          .slots = d->b.slots,
+                          .slots = slots_of(d, kv),
                           .tokens = d->batch->n_tokens,
                           .n_heads = p->n_heads,
                           .n_kv_heads = p->n_kv_heads,
@@ -238,7 +243,7 @@ void cuda_latent_kv(struct device *d, float *q, const float *kv, struct kv_cache
                             .turned = p->turned,
                             .rope = p->rope,
                             .norm = p->norm,
-                            .slots = d->b.slots,
+                            .slots = slots_of(d, cache),
                             .kv = kv_view(cache, layer),
                             .tokens = d->batch->n_tokens,
                             .n_heads = p->n_heads,
@@ -287,7 +292,7 @@ void cuda_attention(struct device *d, float *o, const float *q, uint32_t q_strid
                           .q = q,
                           .kv = kv_view(kv, layer),
                           .spans = d->b.spans,
-                          .tables = d->b.tables,
+                          .tables = kv->desc.windows ? d->b.window_tables : d->b.tables,
                           .span_of = d->b.span_of,
                           .alibi = p->alibi,
                           .sinks = p->sinks,

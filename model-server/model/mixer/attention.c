@@ -243,7 +243,7 @@ static void rotate_and_store(struct decoder *d, const struct attention *a, const
     const struct layer_spec *ls = &m->layers[t->layer];
     const struct rope_spec *rope = &m->rope[ls->rope];
     const struct shape s = shape_of(d, t->layer);
-    d->ops->rope_kv(d->dev, qkv, d->kv, t->kv,
+    d->ops->rope_kv(d->dev, qkv, t->cache, t->kv,
                     &(struct rope_kv){.n_heads = s.heads,
                                       .n_kv_heads = s.new_kv_heads,
                                       .head_dim = s.dim,
@@ -290,7 +290,7 @@ static int forward(struct decoder *d, const void *self, struct sub_step *t, stru
             return -1;
     }
     rotate_and_store(d, a, t, qkv, squares);
-    d->ops->attention(d->dev, att, qkv, s.qkv, d->kv, t->kv,
+    d->ops->attention(d->dev, att, qkv, s.qkv, t->cache, t->kv,
                       &(struct attn){.n_heads = s.heads,
                                      .n_kv_heads = s.kv_heads,
                                      .head_dim = s.dim,

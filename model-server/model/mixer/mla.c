@@ -196,7 +196,7 @@ static const float *queries(struct decoder *d, const struct mla *a, struct sub_s
     project(d, t, a->q_rope, LORA_Q_ROPE, turned, s.rope, x, width);
     project(d, t, a->kv_a, LORA_KV_A, key, s.key, t->in, m->hidden);
     d->ops->linear_heads(d->dev, latent, nope, t->tokens, a->k_up, s.heads);
-    d->ops->latent_kv(d->dev, q, key, d->kv, t->kv,
+    d->ops->latent_kv(d->dev, q, key, t->cache, t->kv,
                       &(struct latent_kv){.n_heads = s.heads,
                                           .rank = m->mla.kv_rank,
                                           .rot_dim = m->mla.rope,
@@ -219,7 +219,7 @@ static int forward(struct decoder *d, const void *self, struct sub_step *t, stru
     struct work before = t->work;
     const float *q = queries(d, a, t);
     float *sums = work_take(&before, t->tokens, s.latent); /* what q was made of is read no more */
-    d->ops->attention(d->dev, sums, q, s.q, d->kv, t->kv,
+    d->ops->attention(d->dev, sums, q, s.q, t->cache, t->kv,
                       &(struct attn){.n_heads = s.heads,
                                      .n_kv_heads = 1,
                                      .head_dim = s.key,
