@@ -54,7 +54,7 @@ struct router_service {
     int64_t asked; /* ms: the last signal to stop; 0: none */
     int signal_fd, event_fd;
     atomic_int event;       /* the newest, from the starter or the scheduler */
-    struct infer *infer;    /* with STARTED */
+    struct fleet *fleet;    /* with STARTED */
     struct err start_error; /* with START_FAILED */
     char why_lost[400];     /* with LOST */
 };
@@ -87,15 +87,17 @@ static void on_lost(void *arg, const char *why)
 static void *connect_shards(void *arg)
 {
     struct router_service *s = arg;
-    struct infer_config i = edge_infer_config(&s->edge, s->target);
-    i.metrics = s->edge.metrics;
-    i.watchdog = s->edge.watchdog;
-    i.draft_target = s->draft_target;
-    i.cluster = &s->cluster;
-    s->infer = infer_start(&i, &s->start_error);
-    if (s->infer)
-        infer_on_lost(s->infer, on_lost, s);
-    notify(s, s->infer ? STARTED : START_FAILED);
+    const char *const targets[] = {s->target};
+    struct fleet_config f = {
+        .infer = edge_infer_config(&s->edge), .targets = targets, .n_targets = 1};
+    f.infer.metrics = s->edge.metrics;
+    f.infer.watchdog = s->edge.watchdog;
+    f.infer.draft_target = s->draft_target;
+    f.infer.cluster = &s->cluster;
+    s->fleet = fleet_start(&f, &s->start_error);
+    if (s->fleet)
+        fleet_on_lost(s->fleet, on_lost, s);
+    notify(s, s->fleet ? STARTED : START_FAILED);
     return NULL;
 }
 
@@ -257,8 +259,8 @@ static char *shard_target(const char *path)
 static void log_state(void *arg)
 {
     struct edge *g = arg;
-    struct infer *i = atomic_load(&g->infer);
-    struct infer_stats t = i ? infer_stats(i) : (struct infer_stats){0};
+    struct fleet *f = atomic_load(&g->fleet);
+    struct infer_stats t = f ? fleet_stats(f) : (struct infer_stats){0};
     LOG(LOG_ERROR, "State of the router", LOGI("requests", atomic_load(&g->live)),
         LOGI("permits_held", admission_held(&g->admission)),
         LOGI("draining", atomic_load(&g->draining)));
@@ -268,7 +270,7 @@ static void log_state(void *arg)
         LOGD("model_call_seconds", (double)t.call_ns / 1e9));
 }
 
-/* The scheduler's thread comes to it with infer_start(). */
+/* The scheduler's thread comes to it with fleet_start(). */
 static int watch(struct edge *g, struct err *e)
 {
     if (!g->config->watchdog_seconds)
@@ -313,7 +315,7 @@ static void opened(struct router_service *s)
     pthread_join(s->starter, NULL);
     s->starting = false;
     startup_begin(s->edge.startup, STARTUP_ROUTER, STARTUP_READY);
-    edge_open(&s->edge, s->infer);
+    edge_open(&s->edge, s->fleet);
     const struct infer_limits *l = &s->edge.limits;
     LOG(LOG_INFO, "Connected",
         LOGD("seconds", startup_seconds(s->edge.startup, STARTUP_ROUTER, STARTUP_READY)),
@@ -333,8 +335,8 @@ static void drain(struct router_service *s)
         return;
     models_close(s->edge.models);
     models_drain(s->edge.models);
-    if (s->infer)
-        infer_drain(s->infer, shutting_down);
+    if (s->fleet)
+        fleet_drain(s->fleet, shutting_down);
 }
 
 /* 0: go on. -1: over, `e` says why. The first model's shards may be lost for good while requests to
@@ -409,8 +411,8 @@ static bool flush(struct router_service *s, int64_t ms)
 static int hurry(struct router_service *s, struct err *e)
 {
     s->asked = clock_ms();
-    if (s->infer)
-        infer_fail(s->infer, shutting_down);
+    if (s->fleet)
+        fleet_fail(s->fleet, shutting_down);
     models_fail(s->edge.models, shutting_down);
     return err_set(e, ERR_GENERATION, "a second signal ended %u requests",
                    atomic_load(&s->edge.live));
@@ -472,8 +474,8 @@ static void stop(struct router_service *s)
         pthread_join(s->loop, NULL);
     }
     workers_stop(g->workers);
-    if (s->infer)
-        infer_stop(s->infer);
+    if (s->fleet)
+        fleet_stop(s->fleet);
     models_stop(g->models);
     store_close(g->store);
     workers_free(g->workers);

@@ -110,10 +110,10 @@ static void unpin(struct call *c)
 
 static void cancel_all(struct call *c)
 {
-    struct infer *i = atomic_load(&c->edge->infer);
+    struct fleet *f = atomic_load(&c->edge->fleet);
     for (uint32_t k = 0; k < c->n_gen; k++)
         if (c->gen[k].live)
-            infer_cancel(i, &c->gen[k].r);
+            fleet_cancel(f, &c->gen[k].r);
 }
 
 /* ---------------------------------------------------------------- answering */
@@ -132,11 +132,11 @@ void call_retry_after(struct call *c)
 {
     if (!c->x)
         return;
-    struct infer *i = atomic_load(&c->edge->infer);
-    uint32_t ahead = i ? infer_stats(i).queued + 1 : 0;
+    struct fleet *f = atomic_load(&c->edge->fleet);
+    uint32_t ahead = f ? fleet_stats(f).queued + 1 : 0;
     char s[16];
     snprintf(s, sizeof(s), "%u",
-             i ? drain_wait(&c->edge->drain, clock_ns(), ahead) : (uint32_t)DRAIN_UNKNOWN_S);
+             f ? drain_wait(&c->edge->drain, clock_ns(), ahead) : (uint32_t)DRAIN_UNKNOWN_S);
     exchange_add(c->x, "retry-after", s);
 }
 
@@ -276,7 +276,7 @@ static void on_token(struct call *c, struct generation *g, const struct gen_even
     g->answer.ended = true;
     g->answer.finish = FINISH_STOP;
     g->answer.generated_tokens = g->answer.n_tokens;
-    infer_cancel(atomic_load(&c->edge->infer), &g->r);
+    fleet_cancel(atomic_load(&c->edge->fleet), &g->r);
 }
 
 static void on_event(struct call *c, struct generation *g, const struct gen_event *ev)
@@ -301,7 +301,7 @@ static void submit_next(struct call *c)
     struct generation *g = &c->gen[c->n_started++];
     g->live = true;
     c->n_live++;
-    infer_submit(atomic_load(&c->edge->infer), &g->r);
+    fleet_submit(atomic_load(&c->edge->fleet), &g->r);
 }
 
 static void on_note(struct note *n)
@@ -513,7 +513,7 @@ static void on_worked(struct call *c)
 static bool still_loading(struct call *c)
 {
     struct err e;
-    if (c->route->probe || atomic_load(&edge_home(c->edge)->infer))
+    if (c->route->probe || atomic_load(&edge_home(c->edge)->fleet))
         return false;
     err_set(&e, ERR_UNHEALTHY, "the model is being loaded");
     call_reply_error(c, &e);

@@ -201,7 +201,7 @@ static int encode_all(struct call *c, const struct texts_ask *q, struct embed_te
 int call_texts_task(const struct call *c, unsigned tasks, struct err *e)
 {
     const enum model_task task = edge_limits(c->edge)->task;
-    if (atomic_load(&c->edge->infer) && task != TASK_AUTO && tasks & 1u << task)
+    if (atomic_load(&c->edge->fleet) && task != TASK_AUTO && tasks & 1u << task)
         return 0;
     const char *closed = edge_closed(c->edge);
     if (closed)
@@ -265,7 +265,7 @@ int call_texts(struct call *c, const struct texts_ask *q, unsigned tasks,
     return 0;
 }
 
-void call_texts_send(struct call *c) { infer_embed(atomic_load(&c->edge->infer), &c->texts->job); }
+void call_texts_send(struct call *c) { fleet_embed(atomic_load(&c->edge->fleet), &c->texts->job); }
 
 /* ---------------------------------------------------------------- numbers */
 

@@ -24,10 +24,10 @@ void edge_set_text(struct edge *g, const struct tokenizer *t, const struct chat 
     g->vocab_hash = hash_vocab(t);
 }
 
-void edge_open(struct edge *g, struct infer *i)
+void edge_open(struct edge *g, struct fleet *f)
 {
-    g->limits = *infer_limits(i);
-    atomic_store(&g->infer, i);
+    g->limits = *fleet_limits(f);
+    atomic_store(&g->fleet, f);
 }
 
 struct startup_view edge_startup(const struct edge *g)
@@ -65,21 +65,21 @@ void edge_publish_startup(const struct edge *g)
 const struct infer_limits *edge_limits(const struct edge *g)
 {
     static const struct infer_limits none;
-    return atomic_load(&g->infer) ? &g->limits : &none;
+    return atomic_load(&g->fleet) ? &g->limits : &none;
 }
 
 const char *edge_closed(struct edge *g)
 {
-    struct infer *i = atomic_load(&g->infer);
-    return !i                                     ? "the model is being loaded"
+    struct fleet *f = atomic_load(&g->fleet);
+    return !f                                     ? "the model is being loaded"
            : atomic_load(&edge_home(g)->draining) ? "the server is shutting down"
                                                   : NULL;
 }
 
 struct adapter_shelf *edge_adapters(const struct edge *g)
 {
-    struct infer *i = atomic_load(&g->infer);
-    return i && g->limits.lists_adapters ? infer_adapters(i) : NULL;
+    struct fleet *f = atomic_load(&g->fleet);
+    return f && g->limits.lists_adapters ? fleet_adapters(f) : NULL;
 }
 
 bool edge_has_adapter(const struct edge *g, const char *name)
@@ -115,11 +115,10 @@ struct validator edge_validator(const struct edge *g)
     };
 }
 
-struct infer_config edge_infer_config(struct edge *home, const char *target)
+struct infer_config edge_infer_config(struct edge *home)
 {
     const struct router_config *c = home->config;
     return (struct infer_config){
-        .shard_target = target,
         .max_input_tokens = c->max_input_tokens,
         .max_total_tokens = c->max_total_tokens,
         .max_batch_prefill_tokens = c->max_batch_prefill_tokens,

@@ -12,9 +12,9 @@
 #include "common/startup.h"
 #include "common/tokenizer/tokenizer.h"
 #include "router/flags.h"
+#include "router/fleet/fleet.h"
 #include "router/generate/admission.h"
 #include "router/generate/drain.h"
-#include "router/generate/infer.h"
 #include "router/generate/validate.h"
 #include "router/generate/workers.h"
 #include "router/http/http.h"
@@ -49,7 +49,7 @@ struct edge {
     struct startup_board *startup; /* of this launch; never NULL once it runs */
     bool has_keys;                 /* clients must show one */
 
-    _Atomic(struct infer *) infer; /* NULL: not warmed up */
+    _Atomic(struct fleet *) fleet; /* NULL: not warmed up */
     struct infer_limits limits;    /* valid once infer is set */
     struct admission admission;    /* permits for generations */
     struct drain drain;            /* loop thread only */
@@ -69,7 +69,7 @@ static inline struct edge *edge_home(struct edge *g) { return g->home ? g->home 
 
 void edge_set_text(struct edge *g, const struct tokenizer *t, const struct chat *c);
 /* The shards are ready: generations are served from here on. Any thread, once. */
-void edge_open(struct edge *g, struct infer *i);
+void edge_open(struct edge *g, struct fleet *f);
 /* Where the shards are in their start; phase STARTUP_NONE where it is not known. Any thread. */
 struct startup_view edge_startup(const struct edge *g);
 /* Phases of the start as metrics, as they are now. Any thread. */
@@ -87,5 +87,5 @@ bool edge_has_adapter(const struct edge *g, const char *name); /* now; any threa
  * thread. */
 const char *edge_adapter(struct edge *g, const char *model);
 /* What the flags say about the lower half; without metrics. */
-struct infer_config edge_infer_config(struct edge *home, const char *target);
+struct infer_config edge_infer_config(struct edge *home);
 #endif

@@ -90,11 +90,11 @@ static void clear_slot(struct models *m, uint32_t slot)
 
 static void drop_parts(struct model *q)
 {
-    infer_stop(q->infer);
+    fleet_stop(q->fleet);
     sentence_free(&q->edge.sentence);
     chat_free(q->chat);
     tokenizer_free(q->tokenizer);
-    q->infer = NULL;
+    q->fleet = NULL;
     q->chat = NULL;
     q->tokenizer = NULL;
 }
@@ -130,7 +130,7 @@ static struct model *take_leaver(struct models *m, bool spare)
     for (struct model *q = m->list; q; q = q->next) {
         if (q->state == MODEL_LOADED && (q->lost || m->slots[q->slot].state == SLOT_FAILED)) {
             q->state = MODEL_LEAVING;
-            infer_drain(q->infer, "they are not started again");
+            fleet_drain(q->fleet, "they are not started again");
         }
         if (q->users || (q->state != MODEL_LEAVING && (q->state != MODEL_LOADED || !spare)))
             continue;
@@ -174,7 +174,7 @@ static void build_edge(struct models *m, struct model *q)
     edge_set_text(g, q->tokenizer, q->chat);
     g->model_id = q->name;
     admission_init(&g->admission, home->config->max_concurrent_requests);
-    edge_open(g, q->infer);
+    edge_open(g, q->fleet);
 }
 
 static int start_shards(struct models *m, struct model *q, struct err *e)
@@ -197,11 +197,12 @@ static int start_shards(struct models *m, struct model *q, struct err *e)
         return err_set(e, ERR_GENERATION, "the model cannot be loaded: %.400s",
                        s->state == SLOT_FAILED ? s->said : "the server is shutting down");
     snprintf(target, sizeof(target), "unix:%s", s->said);
-    struct infer_config c = edge_infer_config(m->home, target);
-    c.watchdog = m->home->watchdog;
-    if (!(q->infer = infer_start(&c, e)))
+    struct fleet_config c = {
+        .infer = edge_infer_config(m->home), .targets = (const char *[]){target}, .n_targets = 1};
+    c.infer.watchdog = m->home->watchdog;
+    if (!(q->fleet = fleet_start(&c, e)))
         return -1;
-    infer_on_lost(q->infer, on_lost, q);
+    fleet_on_lost(q->fleet, on_lost, q);
     return 0;
 }
 

@@ -219,7 +219,7 @@ void models_notify(struct models *m, struct model *q, const struct err *why)
 }
 
 /* `notify` is called with every scheduler that has requests or may get some. */
-static void notify_loaded(struct models *m, void (*notify)(struct infer *i, const char *why),
+static void notify_loaded(struct models *m, void (*notify)(struct fleet *f, const char *why),
                           const char *why)
 {
     if (!m)
@@ -227,15 +227,15 @@ static void notify_loaded(struct models *m, void (*notify)(struct infer *i, cons
     pthread_mutex_lock(&m->lock);
     for (struct model *q = m->list; q; q = q->next)
         if (q->state == MODEL_LOADED || (q->state == MODEL_LEAVING && q->users))
-            notify(q->infer, why);
+            notify(q->fleet, why);
     pthread_mutex_unlock(&m->lock);
 }
 
 void models_drain(struct models *m)
 {
-    notify_loaded(m, infer_drain, "the server is shutting down");
+    notify_loaded(m, fleet_drain, "the server is shutting down");
 }
-void models_fail(struct models *m, const char *why) { notify_loaded(m, infer_fail, why); }
+void models_fail(struct models *m, const char *why) { notify_loaded(m, fleet_fail, why); }
 
 void models_close(struct models *m)
 {

@@ -20,9 +20,9 @@ struct models_wait { /* embedded in who waits, who lets it alone until it is rea
 struct models *models_new(struct edge *first, struct err *e);
 /* From now on no model is loaded; requests that wait for one are refused. */
 void models_close(struct models *m);
-/* Shards that are lost are not waited for any more (infer_drain()). After models_close(). */
+/* Shards that are lost are not waited for any more (fleet_drain()). After models_close(). */
 void models_drain(struct models *m);
-/* Every request to them ends with an error (infer_fail()); `why` is static. */
+/* Every request to them ends with an error (fleet_fail()); `why` is static. */
 void models_fail(struct models *m, const char *why);
 /* Ends the thread and the schedulers: who has a request still is told so by its last event. */
 void models_stop(struct models *m);

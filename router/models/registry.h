@@ -15,7 +15,7 @@ struct model {
     char *name, *folder;
     struct tokenizer *tokenizer;
     struct chat *chat;
-    struct infer *infer;
+    struct fleet *fleet;
     uint32_t slot;
     uint32_t users;
     int64_t used_ms; /* when a request let go of it last */

@@ -11,8 +11,8 @@ static bool ends_with(const char *path, const char *suffix)
 
 static void ready(struct call *c, const char *what)
 {
-    struct infer *i = atomic_load(&c->edge->infer);
-    bool good = !edge_closed(c->edge) && infer_healthy(i);
+    struct fleet *f = atomic_load(&c->edge->fleet);
+    bool good = !edge_closed(c->edge) && fleet_healthy(f);
     c->status = good ? 200 : 503;
     buf_fmt(&c->out, "{\"%s\":%s}", what, good ? "true" : "false");
 }

@@ -4,8 +4,8 @@
 
 static void reply(struct call *c)
 {
-    struct infer *i = atomic_load(&c->edge->infer);
-    const struct infer_stats s = i ? infer_stats(i) : (struct infer_stats){0};
+    struct fleet *f = atomic_load(&c->edge->fleet);
+    const struct infer_stats s = f ? fleet_stats(f) : (struct infer_stats){0};
     if (!strcmp(c->path, "/get_load"))
         buf_fmt(&c->out,
                 "[{\"dp_rank\":0,\"num_reqs\":%u,\"num_waiting_reqs\":%u,\"num_tokens\":%llu}]",

@@ -177,7 +177,7 @@ void stream_start(struct peer *p, struct edge *g, const struct lmtp_message *m, 
     }
     attach(p, s);
     watch_from(p->lmtp, s->status ? clock_ms() + LMTP_STATUS_MS : s->deadline_ms);
-    infer_submit(atomic_load(&g->infer), &s->r);
+    fleet_submit(atomic_load(&g->fleet), &s->r);
 }
 
 void stream_listen(struct peer *p, struct stream *s)
@@ -276,7 +276,7 @@ void stream_cancel(struct stream *s)
     detach(s);
     record_ended(s);
     s->cancelled = true;
-    infer_cancel(atomic_load(&s->edge->infer), &s->r);
+    fleet_cancel(atomic_load(&s->edge->fleet), &s->r);
 }
 
 void stream_fail(struct stream *s, const char *why)

@@ -58,7 +58,7 @@ int lora_change(struct call *c, bool load, struct err *e)
         if (may_change(c, e) != 0 || parse(c, load, change, e) != 0)
             return -1;
         c->state = change;
-        infer_change(atomic_load(&c->edge->infer), change);
+        fleet_change(atomic_load(&c->edge->fleet), change);
         return CALL_LATER;
     }
     if (change->err.kind != ERR_NONE) {

@@ -19,9 +19,9 @@ static int may_ask(const struct call *c, struct err *e)
 /* What a model's scheduler holds; null: it does not answer, which is an answer. */
 static void scheduler_of(struct edge *g, struct buf *out)
 {
-    struct infer *i = atomic_load(&g->infer);
+    struct fleet *f = atomic_load(&g->fleet);
     struct err none = ERR_INIT;
-    if (!i || infer_audit(i, WAIT_MS, out, &none) != 0)
+    if (!f || fleet_audit(f, WAIT_MS, out, &none) != 0)
         buf_str(out, "null");
 }
 

@@ -29,12 +29,12 @@ static void reply(struct call *c)
         page_reply(c, PAGE_CHAT);
         return;
     }
-    struct infer *i = atomic_load(&c->edge->infer);
-    if (!i) {
+    struct fleet *f = atomic_load(&c->edge->fleet);
+    if (!f) {
         reply_loading(c);
         return;
     }
-    if (edge_closed(c->edge) || !infer_healthy(i)) {
+    if (edge_closed(c->edge) || !fleet_healthy(f)) {
         struct err e;
         err_set(&e, ERR_UNHEALTHY, "unhealthy");
         call_reply_error(c, &e);

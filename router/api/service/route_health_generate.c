@@ -12,8 +12,8 @@ static const struct format as_nothing = {NULL, token, finish, NULL};
 /* A model that does not generate: its shards are asked for their health. */
 static int healthy(struct call *c, struct err *e)
 {
-    struct infer *i = atomic_load(&c->edge->infer);
-    return i && infer_healthy(i) ? 0 : err_set(e, ERR_UNHEALTHY, "unhealthy");
+    struct fleet *f = atomic_load(&c->edge->fleet);
+    return f && fleet_healthy(f) ? 0 : err_set(e, ERR_UNHEALTHY, "unhealthy");
 }
 
 static int work(struct call *c, struct err *e)
@@ -31,8 +31,8 @@ static int work(struct call *c, struct err *e)
     if (call_generate(c, &q, 1, 1, e) == 0)
         return 0;
     /* Who is busy generates: a probe must not end a server for the requests that it has. */
-    struct infer *i = atomic_load(&c->edge->infer);
-    if (e->kind != ERR_OVERLOADED || !i || !infer_healthy(i))
+    struct fleet *f = atomic_load(&c->edge->fleet);
+    if (e->kind != ERR_OVERLOADED || !f || !fleet_healthy(f))
         return -1;
     *e = (struct err)ERR_INIT;
     return 0;

@@ -21,8 +21,8 @@ static void reply(struct call *c)
     edge_publish_startup(c->edge);
     metrics_add(home->metrics, M_LOG_DROPPED, NULL, (double)(dropped - home->n_log_dropped));
     home->n_log_dropped = dropped;
-    struct infer *i = atomic_load(&home->infer);
-    const struct infer_stats st = i ? infer_stats(i) : (struct infer_stats){0};
+    struct fleet *f = atomic_load(&home->fleet);
+    const struct infer_stats st = f ? fleet_stats(f) : (struct infer_stats){0};
     metrics_set(home->metrics, M_KV_USAGE, NULL,
                 st.blocks_total ? (double)st.blocks_used / st.blocks_total : 0);
     metrics_print(c->edge->metrics, &c->out);

@@ -3,7 +3,7 @@
 /* The model is loaded; whether the shards answer now is /readyz's to say. */
 static void reply(struct call *c)
 {
-    if (!atomic_load(&c->edge->infer)) {
+    if (!atomic_load(&c->edge->fleet)) {
         struct err e;
         err_set(&e, ERR_UNHEALTHY, "the model is being loaded");
         call_reply_error(c, &e);

@@ -50,7 +50,7 @@ static void reply(struct call *c)
 {
     const struct edge *g = c->edge;
     const struct router_config *f = g->config;
-    bool open = atomic_load(&g->infer) != NULL; /* the limits are settled */
+    bool open = atomic_load(&g->fleet) != NULL; /* the limits are settled */
     struct buf *out = &c->out;
     buf_str(out, "{\"model_id\":");
     buf_json_str(out, g->model_id, strlen(g->model_id));

@@ -83,7 +83,7 @@ void tokenizer_decode(const struct tokenizer *t, const uint32_t *ids, size_t n, 
  * prompt that begins with FAIL fails, one with EOS ends after three tokens, one with BIG has 64 kB
  * tokens, one with "SAY text|" is answered with the text, a byte a token. Who wants to know its
  * place is the second, then the next, and then served. */
-struct infer {
+struct fleet {
     pthread_mutex_t lock;
     pthread_t thread;
     struct gen_request *r[256];
@@ -168,7 +168,7 @@ static bool fake_step(struct gen_request *r, uint32_t *done)
 
 static void *fake_run(void *arg)
 {
-    struct infer *f = arg;
+    struct fleet *f = arg;
     pthread_mutex_lock(&f->lock);
     while (!f->stop) {
         void *flush_arg = NULL;
@@ -205,31 +205,31 @@ static void *fake_run(void *arg)
     return NULL;
 }
 
-const struct infer_limits *infer_limits(const struct infer *i) { return &i->limits; }
-struct adapter_shelf *infer_adapters(const struct infer *i) { return (void)i, NULL; }
-void infer_change(struct infer *i, struct adapter_change *c)
+const struct infer_limits *fleet_limits(const struct fleet *f) { return &f->limits; }
+struct adapter_shelf *fleet_adapters(const struct fleet *f) { return (void)f, NULL; }
+void fleet_change(struct fleet *f, struct adapter_change *c)
 {
-    (void)i;
+    (void)f;
     err_set(&c->err, ERR_UNHEALTHY, "there are no shards");
     c->done(c);
 }
-void infer_embed(struct infer *i, struct embed_job *j)
+void fleet_embed(struct fleet *f, struct embed_job *j)
 {
-    (void)i;
+    (void)f;
     err_set(&j->err, ERR_TASK, "The model does not support Embeddings API");
     j->done(j);
 }
-int infer_audit(struct infer *i, int64_t ms, struct buf *out, struct err *e)
+int fleet_audit(struct fleet *f, int64_t ms, struct buf *out, struct err *e)
 {
-    (void)i, (void)ms, (void)e;
+    (void)f, (void)ms, (void)e;
     buf_str(out, "{}");
     return 0;
 }
-struct infer_stats infer_stats(struct infer *i) { return (void)i, (struct infer_stats){0}; }
-bool infer_healthy(struct infer *i) { return i != NULL; }
-void infer_drain(struct infer *i, const char *why) { (void)i, (void)why; }
-void infer_fail(struct infer *i, const char *why) { (void)i, (void)why; }
-void infer_submit(struct infer *f, struct gen_request *r)
+struct infer_stats fleet_stats(struct fleet *f) { return (void)f, (struct infer_stats){0}; }
+bool fleet_healthy(struct fleet *f) { return f != NULL; }
+void fleet_drain(struct fleet *f, const char *why) { (void)f, (void)why; }
+void fleet_fail(struct fleet *f, const char *why) { (void)f, (void)why; }
+void fleet_submit(struct fleet *f, struct gen_request *r)
 {
     pthread_mutex_lock(&f->lock);
     r->times.queued = clock_ns();
@@ -240,7 +240,7 @@ void infer_submit(struct infer *f, struct gen_request *r)
     f->submitted++;
     pthread_mutex_unlock(&f->lock);
 }
-void infer_cancel(struct infer *f, struct gen_request *r)
+void fleet_cancel(struct fleet *f, struct gen_request *r)
 {
     pthread_mutex_lock(&f->lock);
     for (int i = 0; i < f->n; i++)
@@ -254,7 +254,7 @@ void infer_cancel(struct infer *f, struct gen_request *r)
 struct rig {
     struct router_config config;
     struct edge edge;
-    struct infer infer;
+    struct fleet fleet;
     pthread_t loop;
 };
 
@@ -274,14 +274,14 @@ UNUSED static void rig_start(struct rig *r, const struct http_config *h, int ste
     r->config.tokenizer_name = "test/model";
     if (!r->config.lmtp_max_message)
         r->config.lmtp_max_message = 4 << 20;
-    r->infer.step_us = step_us;
-    r->infer.limits = (struct infer_limits){.max_input_tokens = 3000,
+    r->fleet.step_us = step_us;
+    r->fleet.limits = (struct infer_limits){.max_input_tokens = 3000,
                                             .max_total_tokens = 4000,
                                             .vocab_size = VOCAB,
                                             .takes_input_ids = true,
                                             .takes_bias = true};
-    pthread_mutex_init(&r->infer.lock, NULL);
-    pthread_create(&r->infer.thread, NULL, fake_run, &r->infer);
+    pthread_mutex_init(&r->fleet.lock, NULL);
+    pthread_create(&r->fleet.thread, NULL, fake_run, &r->fleet);
     r->edge.config = &r->config;
     r->edge.metrics = metrics_new(router_metrics, N_ROUTER_METRICS);
     r->edge.model_id = "test/model";
@@ -300,16 +300,16 @@ UNUSED static void rig_start(struct rig *r, const struct http_config *h, int ste
     c.arg = &r->edge;
     r->edge.http = http_new(&c, &e);
     assert_non_null(r->edge.http);
-    edge_open(&r->edge, &r->infer);
+    edge_open(&r->edge, &r->fleet);
     pthread_create(&r->loop, NULL, rig_loop, r->edge.http);
 }
 
 /* Wait until nothing is alive below and above; then all permits must be back. */
 UNUSED static void rig_settle(struct rig *r)
 {
-    for (int i = 0; i < 6000 && (r->edge.live || r->infer.live); i++)
+    for (int i = 0; i < 6000 && (r->edge.live || r->fleet.live); i++)
         usleep(10000);
-    assert_int_equal(r->infer.live, 0);
+    assert_int_equal(r->fleet.live, 0);
     assert_int_equal(r->edge.live, 0);
     assert_int_equal(admission_held(&r->edge.admission), 0);
 }
@@ -327,10 +327,10 @@ UNUSED static void rig_stop(struct rig *r)
     http_stop(r->edge.http);
     pthread_join(r->loop, NULL);
     workers_free(r->edge.workers);
-    pthread_mutex_lock(&r->infer.lock);
-    r->infer.stop = true;
-    pthread_mutex_unlock(&r->infer.lock);
-    pthread_join(r->infer.thread, NULL);
+    pthread_mutex_lock(&r->fleet.lock);
+    r->fleet.stop = true;
+    pthread_mutex_unlock(&r->fleet.lock);
+    pthread_join(r->fleet.thread, NULL);
     lmtp_free(r->edge.lmtp);
     http_free(r->edge.http);
     metrics_free(r->edge.metrics);

@@ -126,13 +126,13 @@ static void test_buffers(void **state)
 static void test_timeout(void **state)
 {
     (void)state;
-    unsigned before = rig.infer.cancels;
+    unsigned before = rig.fleet.cancels;
     int64_t from = clock_ms();
     int fd = ws_open(&rig);
     speak(fd, "GENERATE {\"prompt\":[1],\"max_tokens\":3000,\"timeout\":0.3,\"stream_id\":1}");
     expect_later(fd, "{\"stream_id\":1,\"error\":\"lmtp.timeout\"}");
     assert_in_range(clock_ms() - from, 300, 5000);
-    assert_int_equal(rig.infer.cancels, before + 1);
+    assert_int_equal(rig.fleet.cancels, before + 1);
     speak(fd, "GENERATE {\"prompt\":[1],\"max_tokens\":2,\"timeout\":60,\"stream_id\":1}");
     expect(fd, TOKEN_1);
     expect(fd, TOKEN_2);
@@ -176,7 +176,7 @@ static void expect_tokens(int fd, int from, int to)
 static void test_a_stream_is_resumed(void **state)
 {
     (void)state;
-    unsigned before = rig.infer.cancels;
+    unsigned before = rig.fleet.cancels;
     int fd = ws_open(&rig);
     speak(fd, LONG_STREAM);
     expect_tokens(fd, 0, 5);
@@ -197,10 +197,10 @@ static void test_a_stream_is_resumed(void **state)
     buf_free(&tail);
     buf_reset(&rest);
     close(fd);
-    assert_int_equal(rig.infer.cancels, before);
+    assert_int_equal(rig.fleet.cancels, before);
     speak(other, "CANCEL {\"stream_id\":2,\"data\":{\"stream_id\":1}}");
     expect_later(other, "cancel requested");
-    assert_int_equal(rig.infer.cancels, before + 1);
+    assert_int_equal(rig.fleet.cancels, before + 1);
     hang_up(&rig, other);
 }
 
@@ -230,16 +230,16 @@ static void test_what_ended_is_heard_again(void **state)
 static void test_the_grace_time_ends(void **state)
 {
     (void)state;
-    unsigned before = rig.infer.cancels;
+    unsigned before = rig.fleet.cancels;
     int fd = ws_open(&rig);
     speak(fd, LONG_STREAM);
     expect_tokens(fd, 0, 1);
     close(fd);
     buf_reset(&rest);
     usleep(500000);
-    assert_int_equal(rig.infer.cancels, before);
+    assert_int_equal(rig.fleet.cancels, before);
     rig_settle(&rig); /* the grace time, and not the six seconds of the stream */
-    assert_int_equal(rig.infer.cancels, before + 1);
+    assert_int_equal(rig.fleet.cancels, before + 1);
     fd = ws_open(&rig);
     resume(fd, "secret", 0);
     expect(fd, "TOKEN [{\"stream_id\":1,\"error\":\"lmtp.gone\"}]");

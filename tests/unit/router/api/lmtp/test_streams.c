@@ -148,7 +148,7 @@ static void test_an_id_in_use(void **state)
 static void test_cancel(void **state)
 {
     (void)state;
-    unsigned before = rig.infer.cancels;
+    unsigned before = rig.fleet.cancels;
     int fd = ws_open(&rig);
     speak(fd, "GENERATE {\"prompt\":[1],\"max_tokens\":3000,\"stream_id\":1}");
     expect(fd, TOKEN_1);
@@ -158,7 +158,7 @@ static void test_cancel(void **state)
     speak(fd, GENERATE_2);
     expect(fd, TOKEN_1);
     expect(fd, TOKEN_2);
-    assert_int_equal(rig.infer.cancels, before + 1);
+    assert_int_equal(rig.fleet.cancels, before + 1);
     hang_up(&rig, fd);
 }
 
@@ -167,7 +167,7 @@ static void test_a_client_that_leaves(void **state)
 {
     (void)state;
     for (int how = 0; how < 3; how++) {
-        unsigned before = rig.infer.cancels;
+        unsigned before = rig.fleet.cancels;
         int fd = ws_open(&rig);
         for (int id = 1; id <= 3; id++) {
             char *m = text("GENERATE {\"prompt\":[1],\"max_tokens\":3000,\"stream_id\":%d}", id);
@@ -186,7 +186,7 @@ static void test_a_client_that_leaves(void **state)
         int64_t from = clock_ms();
         rig_settle(&rig);
         assert_in_range(clock_ms() - from, 0, 1000); /* the streams alone would take many seconds */
-        assert_int_equal(rig.infer.cancels, before + 3);
+        assert_int_equal(rig.fleet.cancels, before + 3);
     }
 }
 
@@ -218,17 +218,17 @@ static void test_a_slow_reader(void **state)
 {
     (void)state;
     int fd = ws_open(&rig), small = 128 << 10;
-    unsigned before = rig.infer.cancels;
+    unsigned before = rig.fleet.cancels;
     setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
     for (int id = 1; id <= 100; id++) {
         char *m = text("GENERATE {\"prompt\":[1],\"max_tokens\":3900,\"stream_id\":%d}", id);
         speak(fd, m);
         free(m);
     }
-    for (int i = 0; i < 6000 && rig.infer.cancels == before; i++)
+    for (int i = 0; i < 6000 && rig.fleet.cancels == before; i++)
         usleep(10000);
     rig_settle(&rig);
-    assert_int_equal(rig.infer.cancels, before + 100);
+    assert_int_equal(rig.fleet.cancels, before + 100);
     struct buf b = BUF_INIT, last = BUF_INIT;
     int op;
     while ((op = listen_any(fd, &b)) == TEXT) {
