@@ -325,10 +325,10 @@ static void a_client_that_leaves_is_cancelled_at_once(void **state)
     for (int way = 0; way < 6; way++) {
         char *req = post_text(paths[way % 2],
                               "{\"inputs\":\"x\",\"parameters\":{\"max_new_tokens\":3900}}");
-        unsigned cancels = rig.infer.cancels, submitted = rig.infer.submitted;
+        unsigned cancels = rig.fleet.cancels, submitted = rig.fleet.submitted;
         int fd = dial(&rig);
         say(fd, req, strlen(req));
-        wait_for(&rig.infer.submitted, submitted + 1);
+        wait_for(&rig.fleet.submitted, submitted + 1);
         usleep(20000);
         int64_t left = clock_ms();
         if (way / 2 == 0) {
@@ -340,7 +340,7 @@ static void a_client_that_leaves_is_cancelled_at_once(void **state)
         } else {
             shutdown(fd, SHUT_WR);
         }
-        wait_for(&rig.infer.cancels, cancels + 1);
+        wait_for(&rig.fleet.cancels, cancels + 1);
         assert_true(clock_ms() - left < 1000); /* an answer takes longer */
         if (way / 2 == 2)
             close(fd);
@@ -355,11 +355,11 @@ static void a_slow_reader_is_cut_off_and_costs_little(void **state)
     (void)state;
     char *req = post_text("/generate_stream",
                           "{\"inputs\":\"BIG\",\"parameters\":{\"max_new_tokens\":2000}}");
-    unsigned cancels = rig.infer.cancels;
+    unsigned cancels = rig.fleet.cancels;
     int fd = dial(&rig), small = 4096;
     setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
     say(fd, req, strlen(req));
-    wait_for(&rig.infer.cancels, cancels + 1);
+    wait_for(&rig.fleet.cancels, cancels + 1);
     rig_settle(&rig);
     hear(fd, &b);
     assert_true(b.len < 8000000);
@@ -374,12 +374,12 @@ static void too_many_at_once_is_429(void **state)
     int fd[130];
     char *req = post_text("/generate_stream",
                           "{\"inputs\":\"x\",\"parameters\":{\"max_new_tokens\":3900}}");
-    unsigned submitted = rig.infer.submitted;
+    unsigned submitted = rig.fleet.submitted;
     for (int i = 0; i < 128; i++) {
         fd[i] = dial(&rig);
         say(fd[i], req, strlen(req));
     }
-    wait_for(&rig.infer.submitted, submitted + 128);
+    wait_for(&rig.fleet.submitted, submitted + 128);
     char *p = post(&rig, "/generate", "{\"inputs\":\"x\"}", &b);
     assert_int_equal(status_of(p), 429);
     must_have(p, "{\"error\":\"Model is overloaded\",\"error_type\":\"overloaded\"}");
@@ -399,10 +399,10 @@ static void draining_refuses_new_and_finishes_old(void **state)
     (void)state;
     char *req =
         post_text("/generate_stream", "{\"inputs\":\"x\",\"parameters\":{\"max_new_tokens\":300}}");
-    unsigned submitted = rig.infer.submitted;
+    unsigned submitted = rig.fleet.submitted;
     int fd = dial(&rig);
     say(fd, req, strlen(req));
-    wait_for(&rig.infer.submitted, submitted + 1);
+    wait_for(&rig.fleet.submitted, submitted + 1);
     rig.edge.draining = true;
     char *p = post(&rig, "/generate_stream", "{\"inputs\":\"x\"}", &b);
     assert_int_equal(status_of(p), 503);

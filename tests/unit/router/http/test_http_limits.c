@@ -118,9 +118,9 @@ static void stopping_cuts_what_is_open(void **state)
     int a = dial(&r), c = dial(&r);
     say(a, stream, strlen(stream));
     say(c, plain, strlen(plain));
-    wait_for(&r.infer.submitted, 2);
+    wait_for(&r.fleet.submitted, 2);
     rig_stop(&r);
-    assert_int_equal(r.infer.cancels, 2);
+    assert_int_equal(r.fleet.cancels, 2);
     hear(a, &b);
     hear(c, &b);
     close(a);
