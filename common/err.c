@@ -31,7 +31,7 @@ static void one_line(struct err *e)
     }
 }
 
-int err_set(struct err *e, enum err_kind k, const char *fmt, ...)
+int(err_set)(struct err *e, enum err_kind k, const char *fmt, ...)
 {
     va_list ap;
     va_start(ap, fmt);
@@ -43,7 +43,7 @@ int err_set(struct err *e, enum err_kind k, const char *fmt, ...)
     return -1;
 }
 
-int err_sys(struct err *e, const char *fmt, ...)
+int(err_sys)(struct err *e, const char *fmt, ...)
 {
     int saved = errno;
     char why[64];
@@ -60,7 +60,7 @@ int err_sys(struct err *e, const char *fmt, ...)
     return -1;
 }
 
-int err_wrap(struct err *e, const char *fmt, ...)
+int(err_wrap)(struct err *e, const char *fmt, ...)
 {
     char inner[sizeof(e->msg)];
     memcpy(inner, e->msg, sizeof(inner));
@@ -75,4 +75,4 @@ int err_wrap(struct err *e, const char *fmt, ...)
     return -1;
 }
 
-int err_nomem(struct err *e) { return err_set(e, ERR_SYSTEM, "out of memory"); }
+int(err_nomem)(struct err *e) { return err_set(e, ERR_SYSTEM, "out of memory"); }

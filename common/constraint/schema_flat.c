@@ -2,7 +2,6 @@
 #include "common/constraint/schema_impl.h"
 #include "common/json_exact.h"
 #include <assert.h>
-#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 

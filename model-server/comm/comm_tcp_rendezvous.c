@@ -222,7 +222,7 @@ static int introduce(struct meeting *m, const char *host, int port, int rank, ui
         struct tcp_peer p = {.fd = connect_any(all)};
         if (p.fd < 0) {
             why = errno;
-            log_wait(m, what, strerror(why));
+            log_wait(m, what, strerrordesc_np(why));
             usleep(RETRY_MS * 1000);
             continue;
         }
@@ -292,7 +292,8 @@ static int wait_for_connection(struct meeting *m, int from, struct candidate *g,
             left = due > now ? due - now : 0;
         for (int r = 0; r < world; r++)
             fds[r] = (struct pollfd){t->peers[r].fd, POLLRDHUP, 0};
-        int n = poll(fds, (nfds_t)(world + acceptor_poll(m->acceptor, fds + world)), (int)left);
+        int n =
+            poll(fds, (nfds_t)world + (nfds_t)acceptor_poll(m->acceptor, fds + world), (int)left);
         if (n < 0 && errno != EINTR)
             return err_sys(e, "poll");
         for (int r = 0; n > 0 && r < world; r++)

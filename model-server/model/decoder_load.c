@@ -60,7 +60,7 @@ static void report(struct loader *l, int layers)
     if (now - l->reported_ns < REPORT_NS)
         return;
     l->reported_ns = now;
-    LOG(LOG_INFO, "loading weights", LOGI("percent", 100 * layers / n),
+    LOG(LOG_INFO, "loading weights", LOGI("percent", (int64_t)100 * layers / n),
         LOGI("seconds_left", (now - l->began) * (n - layers) / layers / 1000000000),
         LOGI("layers", layers), LOGI("of", n), LOGI("bytes", d->weights.bytes));
 }
@@ -139,7 +139,7 @@ static void load_positions(struct loader *l)
     float *sums = malloc((size_t)(n * types) * s->hidden * sizeof(*sums));
     if (!sums)
         loader_nomem(l);
-    for (int64_t t = 0; t < types && !l->failed; t++)
+    for (int64_t t = 0; sums && t < types && !l->failed; t++)
         for (int64_t i = 0; i < n * s->hidden; i++)
             sums[t * n * s->hidden + i] =
                 number_at(at.data, at.dtype, i) +

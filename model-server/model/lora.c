@@ -1,6 +1,7 @@
 #include "model-server/model/lora.h"
 #include "common/hub/names.h"
 #include "common/json.h"
+#include <assert.h>
 #include <float.h>
 #include <limits.h>
 #include <math.h>
@@ -241,6 +242,7 @@ static uint32_t row_of_b(const struct lora_pair *p, const struct lora_base *base
         return i;
     }
     const uint32_t dim = spec_head_dim(s, p->layer);
+    assert(dim);
     const uint32_t head = heads_of(base, p->layer, part).first + i / dim;
     return spec_qkv_row(s, p->layer, part, head) + i % dim;
 }

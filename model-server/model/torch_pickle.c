@@ -450,8 +450,8 @@ static int marked(struct machine *m, int (*then)(struct machine *m, uint32_t n))
 
 static int pair(struct machine *m)
 {
-    struct value v;
-    return pop(m, &v) || pop(m, &v) ? -1 : set_items(m, 2);
+    struct value key, value;
+    return pop(m, &value) || pop(m, &key) ? -1 : set_items(m, 2);
 }
 
 /* Lists occur in metadata only: what is in them is dropped. */

@@ -145,6 +145,8 @@ static int by_name(const void *a, const void *b)
 static const struct member *find(const struct zip *z, const char *name, size_t n)
 {
     const struct member key = {.name = name, .n_name = (uint32_t)n};
+    if (!z->n_members)
+        return NULL;
     return bsearch(&key, z->members, z->n_members, sizeof(key), by_name);
 }
 

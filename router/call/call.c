@@ -492,9 +492,7 @@ static void on_worked(struct call *c)
     pin(c);
     c->busy = false;
     account_warnings(c);
-    if (!c->x)
-        ;
-    else if (!c->failed && c->on_loop && !c->on_loop(c))
+    if (!c->x || (!c->failed && c->on_loop && !c->on_loop(c)))
         ;
     else if (c->failed)
         fail(c, &c->err);

@@ -108,7 +108,7 @@ static int encode_text(const struct encoding *x, const struct text_input *in, co
         char *both = arena_alloc(&x->c->arena, front + n + 1, 1);
         if (!both)
             return err_nomem(x->e);
-        memcpy(both, prompt, front);
+        memcpy(both, prompt, front + 1);
         memcpy(both + front, text, n);
         text = both;
         n += front;

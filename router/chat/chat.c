@@ -233,7 +233,7 @@ static cJSON *joined_text(const cJSON *parts)
 {
     struct buf b = BUF_INIT;
     buf_reserve(&b, 0);
-    for (const cJSON *p = parts->child; p; p = p->next)
+    for (const cJSON *p = json_first(parts); p; p = p->next)
         buf_str(&b, json_str(p, "text", ""));
     cJSON *s = b.oom ? NULL : cJSON_CreateString(b.p);
     buf_free(&b);

@@ -1,5 +1,6 @@
 #include "router/store/store.h"
 #include "common/log.h"
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -187,6 +188,7 @@ static int chain(struct store *s, struct store_job *j)
         j->n_found++;
         if (get(s, id, j->owner, v, &j->err) != 0)
             return -1;
+        assert(v->response && v->input);
         bytes += strlen(v->response) + strlen(v->input);
         bind_text(s->st[S_USED], 1, id);
         sqlite3_bind_int64(s->st[S_USED], 2, now_s());

@@ -6,15 +6,15 @@
 
 /* By letter of hybrid_override_pattern and by word of layers_block_type. */
 static const struct kind {
-    char letter;
     const char *words[3];
     enum mixer_kind mixer;
+    char letter;
     bool moe;
 } kinds[] = {
-    {'M', {"mamba", "linear_attention"}, MIXER_MAMBA2, false},
-    {'*', {"attention", "full_attention"}, MIXER_ATTENTION, false},
-    {'-', {"mlp"}, MIXER_NONE, false},
-    {'E', {"moe"}, MIXER_NONE, true},
+    {{"mamba", "linear_attention"}, MIXER_MAMBA2, 'M', false},
+    {{"attention", "full_attention"}, MIXER_ATTENTION, '*', false},
+    {{"mlp"}, MIXER_NONE, '-', false},
+    {{"moe"}, MIXER_NONE, 'E', true},
 };
 
 static bool is_kind(const struct kind *k, char letter, const char *word)
@@ -68,7 +68,7 @@ static void experts(struct config *c, struct decoder_spec *s)
         any |= s->layers[i].moe;
     if (!any)
         return;
-    bool moe[SPEC_MAX_LAYERS];
+    bool moe[SPEC_MAX_LAYERS] = {false};
     for (uint32_t i = 0; i < s->n_layers; i++)
         moe[i] = s->layers[i].moe;
     s->moe.score = MOE_SIGMOID;

@@ -63,9 +63,10 @@ static int forward(struct decoder *d, const void *self, struct sub_step *s, stru
     float *in = work_take(&s->work, t, 3 * (size_t)n), *x = work_take(&s->work, t, n);
     struct gate_norm by = {.kind = GATE_PRODUCT, .gate = in, .stride = 3 * n};
     (void)e;
+    float *third = in + (size_t)2 * n;
     d->ops->linear(d->dev, in, s->in, t, y->in, y->in_bias);
-    d->ops->gate_norm(d->dev, in + 2 * n, 3 * n, t, n, &by);
-    short_conv_run(d, &y->conv, x, in + 2 * n, 3 * n);
+    d->ops->gate_norm(d->dev, third, 3 * n, t, n, &by);
+    short_conv_run(d, &y->conv, x, third, 3 * n);
     by.gate = in + n;
     d->ops->gate_norm(d->dev, x, n, t, n, &by);
     d->ops->linear(d->dev, s->out, x, t, y->out.w, y->out.bias);

@@ -183,7 +183,8 @@ static int forward(struct decoder *d, const void *self, struct sub_step *s, stru
     const uint32_t heads = d->split.mix_heads.n, in_width = channels(d) + values(d), t = s->tokens;
     float *in = work_take(&s->work, t, in_width), *x = work_take(&s->work, t, channels(d));
     float *o = work_take(&s->work, t, values(d));
-    float *gates = work_take(&s->work, t, 2 * heads), *work = work_take(&s->work, t, 2 * heads);
+    float *gates = work_take(&s->work, t, (size_t)2 * heads);
+    float *work = work_take(&s->work, t, (size_t)2 * heads);
     (void)e;
     d->ops->linear(d->dev, in, s->in, t, y->in, NULL);
     d->ops->linear(d->dev, gates, s->in, t, y->gates, NULL);

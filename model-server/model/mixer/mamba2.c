@@ -47,7 +47,7 @@ static struct rows in_rows(struct loader *l, int layer, bool bias)
     const struct slice heads = l->d->split.mix_heads, groups = l->d->split.mix_keys;
     const uint32_t v = r->heads * r->value_dim, k = r->key_heads * r->key_dim;
     const struct mat_part in = loader_part(l, W_MIX_IN, layer, NO_EXPERT, bias,
-                                           (int64_t)2 * v + 2 * k + r->heads, s->hidden);
+                                           (int64_t)2 * v + (int64_t)2 * k + r->heads, s->hidden);
     const struct slice of[] = {scaled(heads, r->value_dim, 0), scaled(heads, r->value_dim, v),
                                scaled(groups, r->key_dim, 2 * v),
                                scaled(groups, r->key_dim, 2 * v + k),

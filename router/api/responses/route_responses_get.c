@@ -51,7 +51,7 @@ static int tell_page(struct call *c, const struct items *all, struct err *e)
     bool begun = !after;
     uint32_t n = 0, left = all->n;
     buf_str(&c->out, "{\"object\":\"list\",\"data\":[");
-    for (k = k0; left > 0 && n < most; left--, k = down ? k->prev : k->next) {
+    for (k = k0; k && left > 0 && n < most; left--, k = down ? k->prev : k->next) {
         if (begun) {
             buf_str(&c->out, n++ ? "," : "");
             json_print_exact(&c->out, k);

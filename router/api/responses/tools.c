@@ -229,14 +229,14 @@ static void force(struct body *b, struct object root, cJSON *chat, const cJSON *
 {
     const cJSON *g = grammar_of(tool);
     cJSON *messages = cJSON_GetObjectItemCaseSensitive(chat, "messages"), *m;
-    const cJSON *last = messages->child ? messages->child->prev : NULL;
+    cJSON *last = messages->child ? messages->child->prev : NULL;
     struct buf text = BUF_INIT;
     constrain_syntax(b, root, "tools", json_str(g, "syntax", ""), json_str(g, "definition", NULL),
                      q);
     p->forced = json_str(tool, "name", "");
     cJSON_DeleteItemFromObjectCaseSensitive(chat, "tools");
     cJSON_DeleteItemFromObjectCaseSensitive(chat, "tool_choice");
-    bool behind = !strcmp(json_str(last, "role", ""), "user");
+    bool behind = last && !strcmp(json_str(last, "role", ""), "user");
     if (behind)
         buf_fmt(&text, "%s\n\n", json_str(last, "content", ""));
     buf_fmt(&text, "Answer with the input of the tool `%s` and nothing else. ", p->forced);
@@ -245,7 +245,7 @@ static void force(struct body *b, struct object root, cJSON *chat, const cJSON *
         cJSON_AddStringToObject(m, "role", "user");
         cJSON_AddStringToObject(m, "content", text.p);
         if (behind)
-            cJSON_ReplaceItemViaPointer(messages, messages->child->prev, m);
+            cJSON_ReplaceItemViaPointer(messages, last, m);
         else
             cJSON_AddItemToArray(messages, m);
     }

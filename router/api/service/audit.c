@@ -46,7 +46,8 @@ void audit_descriptors(struct buf *out)
     struct rlimit limit = {0};
     uint32_t open = 0;
     DIR *dir = opendir("/proc/self/fd");
-    for (struct dirent *d; dir && (d = readdir(dir));) {
+    struct dirent *d;
+    while (dir && (d = readdir(dir))) { // NOLINT(concurrency-mt-unsafe): own stream
         char target[256], name[NAME];
         ssize_t n =
             *d->d_name == '.' ? -1 : readlinkat(dirfd(dir), d->d_name, target, sizeof(target) - 1);

@@ -64,7 +64,8 @@ static void sequence(struct body *b, struct object o, const cJSON *v, struct tex
     const cJSON *first = cJSON_IsArray(v) ? v->child : v, *second = NULL;
     if (cJSON_IsArray(v) && first)
         second = first->next;
-    const bool ok = cJSON_IsString(first) && (!second || (cJSON_IsString(second) && !second->next));
+    const bool ok =
+        first && cJSON_IsString(first) && (!second || (cJSON_IsString(second) && !second->next));
     if (!ok) {
         body_mistyped(b, o, "inputs", v, "a text, or a list of one or two");
         return;
