@@ -135,18 +135,35 @@ uint32_t config_head_dim(struct config *c, uint32_t def, uint32_t hidden, uint32
     return hidden / heads;
 }
 
+const cJSON *config_vision(const struct config *c)
+{
+    const cJSON *v = json_get(c->file, "vision_config");
+    return cJSON_IsObject(v) ? v : NULL;
+}
+
+void config_added(struct config *c, struct decoder_spec *s)
+{
+    const cJSON *at = json_get(config_vision(c), "deepstack_visual_indexes");
+    s->n_added = cJSON_IsArray(at) ? (uint32_t)cJSON_GetArraySize(at) : 0;
+    if (s->n_added > s->n_layers)
+        config_fail(c, "`deepstack_visual_indexes`: %u for %u layers", s->n_added, s->n_layers);
+}
+
 void config_decoder(struct config *c, struct decoder_spec *s, const struct config_defaults *d)
 {
     s->hidden = config_dim(c, "hidden_size");
     s->n_layers = d->layers && !json_get(c->root, "num_hidden_layers")
                       ? d->layers
                       : config_layers(c, "num_hidden_layers");
-    s->n_heads = config_heads(c, "num_attention_heads");
-    s->n_kv_heads = config_u32_or(c, "num_key_value_heads", s->n_heads, 1, 1u << 16);
+    s->n_heads = d->heads ? config_u32_or(c, "num_attention_heads", d->heads, 1, 1u << 16)
+                          : config_heads(c, "num_attention_heads");
+    s->n_kv_heads = config_u32_or(c, "num_key_value_heads", d->kv_heads ? d->kv_heads : s->n_heads,
+                                  1, 1u << 16);
     s->head_dim = config_head_dim(c, d->head_dim, s->hidden, s->n_heads);
     s->ffn = d->ffn && !json_get(c->root, "intermediate_size") ? d->ffn
                                                                : config_dim(c, "intermediate_size");
-    s->vocab = config_vocab(c, "vocab_size");
+    s->vocab = d->vocab ? config_u32_or(c, "vocab_size", d->vocab, 1, 1u << 24)
+                        : config_vocab(c, "vocab_size");
     s->max_positions = config_u32_or(c, "max_position_embeddings", d->max_positions, 1, 1u << 30);
     s->tied = config_bool_or(c, "tie_word_embeddings",
                              json_bool(c->file, "tie_word_embeddings", d->tied));

@@ -49,8 +49,15 @@ struct config_defaults {
                              must have them */
     double rotary;        /* part of a head that rotates; 0: all of it */
     bool tied;
+    uint32_t heads, kv_heads, vocab; /* where the file does not say; 0: it must */
 };
 void config_decoder(struct config *c, struct decoder_spec *s, const struct config_defaults *d);
+
+/* The file is that of a model that reads pictures too: its vision_config, or NULL. */
+const cJSON *config_vision(const struct config *c);
+/* Rows that each feature of a picture brings along for the first layers, one for each of
+ * deepstack_visual_indexes (Qwen3-VL). */
+void config_added(struct config *c, struct decoder_spec *s);
 
 /* The encoders that descend from BERT: learned positions of which the first `offset` rows are not
  * used, types of tokens, norms of sums, layer_norm_eps. */

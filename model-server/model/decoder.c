@@ -338,9 +338,9 @@ static int embed(struct decoder *d, uint32_t t, struct err *e)
 {
     const struct decoder_spec *m = &d->spec;
     struct scratch *s = &d->scratch;
-    if (d->front.embed
-            ? d->front.embed(d->front.arg, s->x, s->r, t, e)
-            : embed_rows(d, s->x, t, e) || (m->per_layer && embed_rows(d, s->embedded, t, e)))
+    if (d->front.embed)
+        d->front.embed(d->front.arg, s->x, t);
+    else if (embed_rows(d, s->x, t, e) || (m->per_layer && embed_rows(d, s->embedded, t, e)))
         return -1;
     if (s->n_given)
         d->ops->give_rows(d->dev, s->x, s->given, m->hidden, false);
@@ -520,6 +520,8 @@ int decoder_encode(struct decoder *d, const struct ragged *b, float *out, struct
     int rc = run_layers(d, b, e);
     if (rc == 0)
         last_rows(d, b, &rows);
+    if (rc == 0 && d->front.finish)
+        d->front.finish(d->front.arg, rows, b->n_out ? b->n_out : b->n_tokens);
     if (d->ops->step_end(d->dev, rc ? &late : e) || rc)
         return -1;
     const size_t n = b->n_out ? b->n_out : b->n_tokens;

@@ -37,11 +37,13 @@ struct amount {
     uint64_t bytes, elements;
 };
 
-/* What takes the place of looking up embeddings, and looks at what layers leave behind: see
- * encoder/tower.h. Both enqueue ops. `r` is free memory as large as x. */
+/* What takes the place of embeddings where there is no table of them, looks at what layers leave
+ * behind, and gets the last rows of decoder_encode(): see encoder/tower.h. All enqueue ops, between
+ * step_begin() and step_end(). */
 struct decoder_front {
-    int (*embed)(void *arg, float *x, float *r, uint32_t tokens, struct err *e); /* NULL: none */
+    void (*embed)(void *arg, float *x, uint32_t tokens); /* NULL: ids are looked up */
     void (*after)(void *arg, uint32_t layer, const float *x, uint32_t tokens);
+    void (*finish)(void *arg, const float *rows, uint32_t n);
     void *arg;
 };
 

@@ -188,9 +188,11 @@ static void load_outer(struct loader *l)
     struct decoder *d = l->d;
     const struct decoder_spec *s = &d->spec;
     const struct slice v = d->split.vocab;
-    struct mat_part p = loader_rows(
-        loader_part(l, W_EMBED, NO_LAYER, NO_EXPERT, false, s->vocab, s->hidden), v.first, v.n);
-    d->embed = loader_pack(l, &p, 1, d->dtype, QUANT_NONE);
+    if (!d->front.embed) {
+        struct mat_part p = loader_rows(
+            loader_part(l, W_EMBED, NO_LAYER, NO_EXPERT, false, s->vocab, s->hidden), v.first, v.n);
+        d->embed = loader_pack(l, &p, 1, d->dtype, QUANT_NONE);
+    }
     const struct amount embed = d->tables = d->weights;
     if (s->learned_positions) {
         load_positions(l);

@@ -353,6 +353,7 @@ void model_free(struct model *m)
 
 const struct model_info *model_info(const struct model *m) { return &m->info; }
 struct adapters *model_adapters(struct model *m) { return m->d.adapters; }
+const struct decoder *model_decoder(const struct model *m) { return &m->d; }
 
 /* ---------------------------------------------------------------- KV cache */
 

@@ -75,6 +75,7 @@ struct model_info {
 };
 
 struct model;
+struct decoder; /* decoder.h */
 
 /* `dir` holds config.json and the weights (model.safetensors, or a sharded index); with
  * random_config it is a name for messages. ERR_VALIDATION
@@ -85,6 +86,8 @@ struct model *model_load(const char *dir, const struct model_options *o, struct 
 void model_free(struct model *m); /* NULL is fine */
 const struct model_info *model_info(const struct model *m);
 struct adapters *model_adapters(struct model *m); /* NULL: it has none */
+/* Its device, ranks and types, for what is loaded beside it. */
+const struct decoder *model_decoder(const struct model *m);
 
 /* KV cache. A block holds block_size positions of all layers of this rank. */
 /* What `--kv-cache-dtype auto` means: 16 bits, or 32 for a model in fp32, as the weights are

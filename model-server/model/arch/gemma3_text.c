@@ -17,7 +17,10 @@ static void configure(struct config *c, struct decoder_spec *s)
                                              .max_positions = 131072,
                                              .norm_eps = 1e-6,
                                              .rope_theta = 1000000,
-                                             .tied = true});
+                                             .tied = true,
+                                             .heads = 8,
+                                             .kv_heads = 4,
+                                             .vocab = 262208});
     s->max_positions =
         config_u32_or(c, "max_position_embeddings", 131072, 1, 1u << 30); /* stretched already */
     s->act = config_act(c, "hidden_activation", "gelu_pytorch_tanh");
@@ -34,6 +37,8 @@ static void configure(struct config *c, struct decoder_spec *s)
     for (uint32_t i = 0; s->both_ways && i < s->n_layers; i++) /* EmbeddingGemma */
         s->layers[i].window = s->layers[i].window ? s->layers[i].window / 2 + 1 : 0;
     config_window_rope(c, s, config_num_or(c, "rope_local_base_freq", 10000));
+    for (uint32_t i = 0; config_vision(c) && i < s->n_layers; i++)
+        s->layers[i].mutual = MUTUAL_TOO;
 }
 
 const struct arch arch_gemma3_text = {

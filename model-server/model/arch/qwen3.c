@@ -10,6 +10,7 @@ static void configure(struct config *c, struct decoder_spec *s)
     s->act = config_act(c, "hidden_act", "silu");
     s->bias.qkv = s->bias.o = config_bool_or(c, "attention_bias", false);
     s->qk_norm = QK_NORM_HEAD;
+    config_added(c, s);
     config_windows(c, s, 4096, config_upper_layers);
 }
 

@@ -9,6 +9,7 @@ static void configure(struct config *c, struct decoder_spec *s)
     s->act = config_act(c, "hidden_act", "silu");
     s->bias.qkv = s->bias.o = config_bool_or(c, "attention_bias", false);
     s->qk_norm = QK_NORM_HEAD;
+    config_added(c, s);
     config_moe(c, s, 128, 8);
     s->moe.ffn = config_dim(c, "moe_intermediate_size");
     s->moe.renormalise = config_bool_or(c, "norm_topk_prob", false);

@@ -1,0 +1,154 @@
+#include "model-server/encoder/arrange.h"
+#include <string.h>
+
+struct arrange_grid arrange_grid(const struct encoder_spec *s, const struct vision_plan *p)
+{
+    return (struct arrange_grid){p->crop_height / s->patch, p->crop_width / s->patch};
+}
+
+/* ---------------------------------------------------------------- order */
+
+static uint32_t put_cell(const struct encoder_spec *s, uint32_t row, uint32_t col,
+                         struct tower_place *out)
+{
+    uint32_t n = 0;
+    for (uint32_t r = 0; r < s->cell; r++)
+        for (uint32_t c = 0; c < s->cell; c++)
+            out[n++] = (struct tower_place){row * s->cell + r, col * s->cell + c};
+    return n;
+}
+
+static uint32_t least(uint32_t a, uint32_t b) { return a < b ? a : b; }
+
+void arrange_places(const struct encoder_spec *s, struct arrange_grid g, struct tower_place *out,
+                    struct mutual *mutual)
+{
+    const uint32_t rows = g.rows / s->cell, cols = g.cols / s->cell;
+    const uint32_t high = s->windows ? s->windows : rows, wide = s->windows ? s->windows : cols;
+    uint32_t n = 0;
+    for (uint32_t top = 0; top < rows; top += high)
+        for (uint32_t left = 0; left < cols; left += wide) {
+            const uint32_t begin = n;
+            for (uint32_t r = top; r < least(top + high, rows); r++)
+                for (uint32_t c = left; c < least(left + wide, cols); c++)
+                    n += put_cell(s, r, c, out + n);
+            for (uint32_t i = begin; s->windows && i < n; i++)
+                mutual[i] = (struct mutual){begin, n};
+        }
+}
+
+/* ---------------------------------------------------------------- what goes in */
+
+static void from_planes(const struct encoder_spec *s, const struct tower_image *image,
+                        uint32_t crop, struct tower_place at, float *out)
+{
+    const size_t p = s->patch, width = image->plan->crop_width, height = image->plan->crop_height;
+    const float *planes = image->pixels + crop * 3 * width * height;
+    for (size_t c = 0; c < 3; c++)
+        for (size_t f = 0; f < s->frames; f++)
+            for (size_t y = 0; y < p; y++, out += p)
+                memcpy(out, planes + (c * height + at.row * p + y) * width + at.col * p,
+                       p * sizeof(*out));
+}
+
+void arrange_patch(const struct encoder_spec *s, const struct tower_image *image, uint32_t crop,
+                   struct arrange_grid g, struct tower_place at, float *out)
+{
+    const size_t each = tower_patch_floats(s), cell = s->cell;
+    size_t nth = (size_t)at.row * g.cols + at.col;
+    if (image->layout == VISION_PLANES) {
+        from_planes(s, image, crop, at, out);
+        return;
+    }
+    if (image->layout == VISION_PATCHES_BY_FEATURE)
+        nth = ((at.row / cell * (g.cols / cell) + at.col / cell) * cell + at.row % cell) * cell +
+              at.col % cell;
+    memcpy(out, image->pixels + ((size_t)crop * g.rows * g.cols + nth) * each, each * sizeof(*out));
+}
+
+/* Element i of n that divide [0, last] evenly, as PyTorch's linspace rounds it. */
+static float even(uint32_t i, uint32_t n, uint32_t last)
+{
+    if (n == 1)
+        return 0;
+    const float step = (float)last / (float)(n - 1);
+    return i < n / 2 ? step * (float)i : (float)last - step * (float)(n - 1 - i);
+}
+
+static void add_row(const struct tower *t, uint32_t row, uint32_t col, float by, float *out)
+{
+    const size_t hidden = t->spec.blocks.hidden;
+    const float *from = t->positions + ((size_t)row * t->spec.side + col) * hidden;
+    for (size_t i = 0; i < hidden; i++)
+        out[i] += by * from[i];
+}
+
+static void add_stretched(const struct tower *t, struct arrange_grid g, struct tower_place at,
+                          float *out)
+{
+    const uint32_t last = t->spec.side - 1;
+    const float y = even(at.row, g.rows, last), x = even(at.col, g.cols, last);
+    const uint32_t y0 = (uint32_t)y, x0 = (uint32_t)x;
+    const uint32_t y1 = least(y0 + 1, last), x1 = least(x0 + 1, last);
+    const float dy = y - (float)y0, dx = x - (float)x0;
+    add_row(t, y0, x0, (1 - dy) * (1 - dx), out);
+    add_row(t, y0, x1, (1 - dy) * dx, out);
+    add_row(t, y1, x0, dy * (1 - dx), out);
+    add_row(t, y1, x1, dy * dx, out);
+}
+
+void arrange_added(const struct tower *t, struct arrange_grid g, struct tower_place at, float *out)
+{
+    const struct encoder_spec *s = &t->spec;
+    const size_t hidden = s->blocks.hidden;
+    memset(out, 0, hidden * sizeof(*out));
+    if (s->positions == POSITIONS_STRETCHED)
+        add_stretched(t, g, at, out);
+    else if (s->positions == POSITIONS_TABLE)
+        memcpy(out, t->positions + ((size_t)at.row * s->side + at.col + s->class_token) * hidden,
+               hidden * sizeof(*out));
+    for (size_t i = 0; t->patch_bias && i < hidden; i++)
+        out[i] += t->patch_bias[i];
+}
+
+/* ---------------------------------------------------------------- what comes out */
+
+static bool is_joined(const struct encoder_spec *s, const struct vision_plan *p)
+{
+    return s->tiles_joined && p->rows;
+}
+
+uint32_t arrange_feature(const struct encoder_spec *s, const struct vision_plan *p, uint32_t crop,
+                         struct arrange_grid g, struct tower_place at)
+{
+    const uint32_t rows = g.rows / s->cell, cols = g.cols / s->cell;
+    const uint32_t row = at.row / s->cell, col = at.col / s->cell;
+    if (!is_joined(s, p) || crop == 0)
+        return (crop * rows + row) * cols + col;
+    const uint32_t y = (crop - 1) / p->cols * rows + row, x = (crop - 1) % p->cols * cols + col;
+    if (y < p->grid_y || y - p->grid_y >= p->grid_h || x < p->grid_x || x - p->grid_x >= p->grid_w)
+        return UINT32_MAX;
+    return rows * cols + (y - p->grid_y) * (p->grid_w + 1) + x - p->grid_x; /* row ends between */
+}
+
+int arrange_check(const struct encoder_spec *s, const struct vision_plan *p, struct err *e)
+{
+    const struct arrange_grid g = arrange_grid(s, p);
+    const uint64_t each = (uint64_t)(g.rows / s->cell) * (g.cols / s->cell);
+    uint64_t features = p->n_crops * each;
+    bool whole = g.rows && g.cols && p->crop_height % s->patch == 0 &&
+                 p->crop_width % s->patch == 0 && g.rows % s->cell == 0 && g.cols % s->cell == 0;
+    if (s->positions == POSITIONS_TABLE)
+        whole &= g.rows <= s->side && g.cols <= s->side;
+    if (is_joined(s, p)) {
+        features = each + (uint64_t)p->grid_h * (p->grid_w + 1);
+        whole &= p->n_crops == 1 + p->rows * p->cols &&
+                 (uint64_t)p->grid_y + p->grid_h <= (uint64_t)p->rows * g.rows &&
+                 (uint64_t)p->grid_x + p->grid_w <= (uint64_t)p->cols * g.cols;
+    }
+    if (whole && features == p->n_features)
+        return 0;
+    return err_set(e, ERR_VALIDATION,
+                   "%u crops of %u x %u pixels as %u features are not what this tower makes",
+                   p->n_crops, p->crop_width, p->crop_height, p->n_features);
+}

@@ -1,0 +1,74 @@
+/* encoder_spec.h - a vision tower as data: patches to rows of embeddings of the text model.
+ *
+ * The transformer itself is a decoder_spec whose tokens see each other both ways; what stands
+ * before and behind it is here. A family fills one from config.json (family/<name>.c). A plain
+ * value, whole-model sizes. */
+#ifndef MODEL_SERVER_ENCODER_ENCODER_SPEC_H
+#define MODEL_SERVER_ENCODER_ENCODER_SPEC_H
+#include "model-server/model/arch.h"
+
+/* What a patch is told of its place, beside rotations. */
+enum encoder_positions {
+    POSITIONS_NONE,
+    POSITIONS_TABLE,    /* a learned row for each place of a `side` x `side` grid */
+    POSITIONS_STRETCHED /* the same grid, bilinearly stretched to the picture's (Qwen3-VL) */
+};
+
+enum { ENCODER_MAX_LINEARS = 3, ENCODER_MAX_LEVELS = 8 };
+
+/* A matrix behind the transformer. */
+struct encoder_linear {
+    enum role role;
+    uint32_t rows;
+    bool bias;
+    bool act_before;     /* the projection's activation stands before it */
+    bool plain_name;     /* its tensor's name is the role's, and it is stored [in, out] */
+    bool channels_first; /* its columns are the join's with the cell's patches innermost */
+};
+
+/* Rows of the transformer to features: a norm, `join` neighbours side by side, matrices. */
+struct encoder_projection {
+    bool norm, norm_joined; /* there is one; of what is joined */
+    struct norm_spec norm_spec;
+    bool norm_bias;
+    enum role norm_role;
+    uint32_t join; /* patches of a cell that become one row; 1: none */
+    struct encoder_linear linear[ENCODER_MAX_LINEARS];
+    uint32_t n_linears;
+    enum act act;
+};
+
+struct encoder_spec {
+    struct decoder_spec blocks; /* hidden, heads, ffn ...; embed_norm: of the patches */
+    uint32_t patch, frames;     /* pixels a side; how often a row of a patch holds the picture */
+    uint32_t cell;              /* patches of cell x cell neighbours stand next to each other */
+    bool patch_bias;
+    bool class_token; /* before the patches of a crop; left out behind the transformer */
+    enum encoder_positions positions;
+    uint32_t side;     /* of the grid of learned positions */
+    uint32_t windows;  /* cells a side of a window; 0: none. See layer_spec.mutual */
+    uint32_t pool;     /* cell * cell patches are averaged before the projection, where set */
+    bool tiles_joined; /* LLaVA-NeXT: tiles become one grid, with a vector behind each row */
+    struct encoder_projection project;
+    /* Behind these layers there is a projection of their own, whose results are added to the first
+     * layers of the text model. */
+    uint32_t level_at[ENCODER_MAX_LEVELS], n_levels;
+    struct encoder_projection level;
+    uint32_t width; /* of a feature: the text model's hidden size */
+};
+
+/* A family: model_type words of the whole model's config.json, names of tensors, and what the file
+ * means. `c` is open at the file's vision_config; faults stay in it. */
+struct encoder_family {
+    const char *const *types;
+    struct arch names; /* names alone */
+    void (*configure)(struct config *c, struct encoder_spec *s);
+    /* What the tower's own model_type has to be, where files of one type have several; or NULL. */
+    const char *tower;
+};
+
+/* Of the config.json at `path`. *family is NULL, without an error, for one that shows no pictures
+ * or whose tower is not known. */
+int encoder_configure(const char *path, const struct encoder_family **family,
+                      struct encoder_spec *out, struct err *e);
+#endif

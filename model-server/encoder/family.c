@@ -1,0 +1,97 @@
+#include "model-server/encoder/family.h"
+#include <string.h>
+
+static const struct encoder_family *const families[] = {
+    &family_qwen3_vl, &family_qwen2_5_vl, &family_qwen2_vl, &family_gemma3,
+    &family_mistral3, &family_pixtral,    &family_llava,    &family_idefics3};
+enum { N_FAMILIES = sizeof(families) / sizeof(families[0]) };
+
+static const struct encoder_family *find(const char *type, const char *tower)
+{
+    for (int i = 0; i < N_FAMILIES; i++)
+        for (const char *const *t = families[i]->types; *t; t++)
+            if (strcmp(*t, type) == 0 &&
+                (!families[i]->tower || strcmp(families[i]->tower, tower) == 0))
+                return families[i];
+    return NULL;
+}
+
+int encoder_configure(const char *path, const struct encoder_family **family,
+                      struct encoder_spec *out, struct err *e)
+{
+    struct config c;
+    memset(out, 0, sizeof(*out));
+    *family = NULL;
+    if (config_open(&c, path, NULL, e))
+        return -1;
+    const cJSON *vision = json_get(c.file, "vision_config");
+    if (cJSON_IsObject(vision))
+        *family = find(json_str(c.file, "model_type", ""), json_str(vision, "model_type", ""));
+    if (*family) {
+        c.root = (cJSON *)(uintptr_t)vision;
+        (*family)->configure(&c, out);
+    }
+    config_close(&c);
+    return c.failed ? -1 : 0;
+}
+
+static uint32_t dim(struct config *c, const char *key, uint32_t def)
+{
+    return def ? config_u32_or(c, key, def, 1, 1u << 20) : config_u32(c, key, 1, 1u << 20);
+}
+
+void family_blocks(struct config *c, struct encoder_spec *s, const struct block_keys *k)
+{
+    struct decoder_spec *b = &s->blocks;
+    b->hidden = dim(c, k->hidden, k->hidden_or);
+    b->n_layers = dim(c, k->layers, k->layers_or);
+    b->n_heads = b->n_kv_heads = dim(c, k->heads, k->heads_or);
+    b->ffn = dim(c, k->ffn, k->ffn_or);
+    if (b->n_layers > SPEC_MAX_LAYERS || b->n_heads > 1u << 16) {
+        config_fail(c, "a tower of %u layers and %u heads", b->n_layers, b->n_heads);
+        b->n_layers = 1;
+        return;
+    }
+    b->head_dim = config_head_dim(c, 0, b->hidden, b->n_heads);
+    b->vocab = b->hidden; /* it has none; ranks divide it all the same */
+    b->norm = (struct norm_spec){.kind = NORM_LAYER,
+                                 .eps = (float)config_num_or(c, "layer_norm_eps", k->eps)};
+    b->mlp = MLP_PLAIN;
+    b->act = config_act(c, "hidden_act", k->act_default);
+    b->bias.norm = b->bias.qkv = b->bias.o = b->bias.mlp = true;
+    b->both_ways = b->no_head = true;
+    b->embed_scale = b->residual_scale = b->logit_scale = 1;
+    for (uint32_t i = 0; i < b->n_layers; i++)
+        b->layers[i] = (struct layer_spec){.attn_scale = spec_head_scale(b)};
+    s->frames = s->cell = s->project.join = 1;
+    s->patch_bias = true;
+    s->patch = config_u32(c, "patch_size", 1, 64);
+    s->width = family_text_width(c);
+}
+
+void family_grid_rope(struct config *c, struct encoder_spec *s, enum rope_kind kind)
+{
+    struct rope_spec *r = &s->blocks.rope[0];
+    const cJSON *parameters = json_get(c->root, "rope_parameters");
+    const double theta = json_num(parameters, "rope_theta", config_num_or(c, "rope_theta", 10000));
+    *r = (struct rope_spec){
+        .kind = kind, .dim = s->blocks.head_dim, .theta = theta, .attention_factor = 1};
+    if (r->dim % 4 || !(theta > 1)) {
+        config_fail(c, "a head of %u with base %g does not turn by rows and columns", r->dim,
+                    theta);
+        return;
+    }
+    r->has_axes = true;
+    for (uint32_t i = 0; i < r->dim / 2; i++)
+        r->axis[i] = i < r->dim / 4 ? 1 : 2;
+}
+
+uint32_t family_text_width(struct config *c)
+{
+    const cJSON *text = json_get(c->file, "text_config");
+    const double n = json_num(cJSON_IsObject(text) ? text : c->file, "hidden_size", 4096);
+    if (n >= 1 && n <= 1 << 20)
+        return (uint32_t)n;
+    config_fail(c, "`hidden_size` of the text model is out of bounds");
+    return 1;
+}

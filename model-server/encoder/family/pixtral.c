@@ -1,0 +1,81 @@
+/* The tower of Pixtral (arXiv 2410.07073), behind LLaVA's projector or Mistral 3's. */
+#include "model-server/encoder/family.h"
+#include <string.h>
+
+static void pixtral(struct config *c, struct encoder_spec *s)
+{
+    family_blocks(c, s,
+                  &(struct block_keys){"hidden_size", "num_hidden_layers", "num_attention_heads",
+                                       "intermediate_size", "gelu", 1024, 24, 16, 4096, 1e-5});
+    struct decoder_spec *b = &s->blocks;
+    b->norm = (struct norm_spec){.kind = NORM_RMS, .eps = 1e-5F};
+    b->bias.norm = b->bias.qkv = b->bias.o = b->bias.mlp = false;
+    b->mlp = MLP_GATED;
+    b->embed_norm = b->no_final_norm = true;
+    s->patch_bias = false;
+    family_grid_rope(c, s, ROPE_GRID_TURNS);
+    if (json_num(c->file, "vision_feature_layer", -1) != -1)
+        config_fail(c, "`vision_feature_layer` must be -1");
+    if (strcmp(json_str(c->file, "projector_hidden_act", "gelu"), "gelu") != 0)
+        config_fail(c, "`projector_hidden_act` must be gelu");
+}
+
+static void configure(struct config *c, struct encoder_spec *s)
+{
+    const bool bias = json_bool(c->file, "multimodal_projector_bias", true);
+    pixtral(c, s);
+    s->project = (struct encoder_projection){
+        .join = 1,
+        .linear = {{W_PROJECT_IN, s->width, bias}, {W_PROJECT_OUT, s->width, bias, true}},
+        .n_linears = 2,
+        .act = ACT_GELU};
+}
+
+static void configure_mistral3(struct config *c, struct encoder_spec *s)
+{
+    const bool bias = json_bool(c->file, "multimodal_projector_bias", false);
+    const double cell = json_num(c->file, "spatial_merge_size", 2);
+    const double eps = json_num(json_get(c->file, "text_config"), "rms_norm_eps", 1e-6);
+    pixtral(c, s);
+    if (!(cell >= 1 && cell <= 16))
+        config_fail(c, "`spatial_merge_size` is out of bounds");
+    else
+        s->cell = (uint32_t)cell;
+    s->project = (struct encoder_projection){
+        .norm = true,
+        .norm_spec = {NORM_RMS, (float)eps, 0},
+        .norm_role = W_PROJECT_NORM,
+        .join = s->cell * s->cell,
+        .linear = {{W_PROJECT_JOINED, s->blocks.hidden, .channels_first = true},
+                   {W_PROJECT_IN, s->width, bias},
+                   {W_PROJECT_OUT, s->width, bias, true}},
+        .n_linears = 3,
+        .act = ACT_GELU};
+}
+
+#define TOWER "model.vision_tower."
+#define LAYER TOWER "transformer.layers.*."
+#define NAMES_PIXTRAL                                                                              \
+    [W_PATCH] = TOWER "patch_conv", [W_EMBED_NORM] = TOWER "ln_pre",                               \
+    [W_ATTN_NORM] = LAYER "attention_norm", [W_MLP_NORM] = LAYER "ffn_norm",                       \
+    [W_Q] = LAYER "attention.q_proj", [W_K] = LAYER "attention.k_proj",                            \
+    [W_V] = LAYER "attention.v_proj", [W_O] = LAYER "attention.o_proj",                            \
+    [W_GATE] = LAYER "feed_forward.gate_proj", [W_UP] = LAYER "feed_forward.up_proj",              \
+    [W_DOWN] = LAYER "feed_forward.down_proj",                                                     \
+    [W_PROJECT_IN] = "model.multi_modal_projector.linear_1",                                       \
+    [W_PROJECT_OUT] = "model.multi_modal_projector.linear_2"
+
+const struct encoder_family family_pixtral = {
+    .types = (const char *const[]){"llava", NULL},
+    .names = {.names = {NAMES_PIXTRAL}, .prefix = "model."},
+    .configure = configure,
+    .tower = "pixtral",
+};
+const struct encoder_family family_mistral3 = {
+    .types = (const char *const[]){"mistral3", NULL},
+    .names = {.names = {NAMES_PIXTRAL, [W_PROJECT_NORM] = "model.multi_modal_projector.norm",
+                        [W_PROJECT_JOINED] =
+                            "model.multi_modal_projector.patch_merger.merging_layer"},
+              .prefix = "model."},
+    .configure = configure_mistral3,
+};

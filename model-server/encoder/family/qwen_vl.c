@@ -1,0 +1,143 @@
+/* The towers of Qwen2-VL (arXiv 2409.12191), Qwen2.5-VL (2502.13923), Qwen3-VL and Qwen 3.5. */
+#include "model-server/encoder/family.h"
+
+static void merger(struct encoder_spec *s, struct encoder_projection *p, uint32_t rows)
+{
+    const uint32_t joined = s->blocks.hidden * s->cell * s->cell;
+    *p = (struct encoder_projection){
+        .norm = true,
+        .norm_spec = s->blocks.norm,
+        .norm_bias = s->blocks.bias.norm,
+        .norm_role = W_PROJECT_NORM,
+        .join = s->cell * s->cell,
+        .linear = {{W_PROJECT_IN, joined, true}, {W_PROJECT_OUT, rows, true, .act_before = true}},
+        .n_linears = 2,
+        .act = ACT_GELU};
+}
+
+static void common(struct config *c, struct encoder_spec *s, const struct block_keys *k)
+{
+    family_blocks(c, s, k);
+    s->blocks.qkv = QKV_STACKED;
+    s->blocks.no_final_norm = true;
+    s->frames = config_u32_or(c, "temporal_patch_size", 2, 1, 8);
+    s->cell = config_u32_or(c, "spatial_merge_size", 2, 1, 8);
+    s->patch_bias = false;
+    family_grid_rope(c, s, ROPE_GRID);
+}
+
+static void windows(struct config *c, struct encoder_spec *s)
+{
+    const cJSON *full = json_get(c->root, "fullatt_block_indexes"), *j;
+    const uint32_t pixels = config_u32_or(c, "window_size", 112, 1, 1u << 16);
+    s->windows = pixels / s->patch / s->cell;
+    if (!s->windows)
+        config_fail(c, "`window_size` must hold a cell of patches");
+    for (uint32_t i = 0; i < s->blocks.n_layers; i++)
+        s->blocks.layers[i].mutual = MUTUAL_ALONE;
+    cJSON_ArrayForEach(j, full) if (cJSON_IsNumber(j) && j->valuedouble >= 0 &&
+                                    j->valuedouble < s->blocks.n_layers)
+        s->blocks.layers[(uint32_t)j->valuedouble]
+            .mutual = MUTUAL_NONE;
+}
+
+static void configure_2(struct config *c, struct encoder_spec *s)
+{
+    common(c, s,
+           &(struct block_keys){"embed_dim", "depth", "num_heads", "intermediate_size",
+                                "quick_gelu", 1280, 32, 16, 1, 1e-6});
+    s->blocks.ffn =
+        (uint32_t)(s->blocks.hidden * json_num(c->root, "mlp_ratio", 4)); /* bounded by dim() */
+    if (s->blocks.ffn < 1 || s->blocks.ffn > 1u << 22)
+        config_fail(c, "`mlp_ratio` is out of bounds");
+    s->width = config_u32(c, "hidden_size", 1, 1u << 20);
+    merger(s, &s->project, s->width);
+}
+
+static void configure_2_5(struct config *c, struct encoder_spec *s)
+{
+    common(c, s,
+           &(struct block_keys){"hidden_size", "depth", "num_heads", "intermediate_size", "silu",
+                                1280, 32, 16, 3420, 1e-6});
+    s->blocks.norm = (struct norm_spec){.kind = NORM_RMS, .eps = 1e-6F};
+    s->blocks.bias.norm = false;
+    s->blocks.mlp = MLP_GATED;
+    s->width = config_u32(c, "out_hidden_size", 1, 1u << 20);
+    windows(c, s);
+    merger(s, &s->project, s->width);
+}
+
+static void levels(struct config *c, struct encoder_spec *s)
+{
+    const cJSON *j, *at = json_get(c->root, "deepstack_visual_indexes");
+    cJSON_ArrayForEach(j, at)
+    {
+        if (s->n_levels == ENCODER_MAX_LEVELS || !cJSON_IsNumber(j) || !(j->valuedouble >= 0) ||
+            !(j->valuedouble < s->blocks.n_layers)) {
+            config_fail(c, "`deepstack_visual_indexes` must be up to %d layers",
+                        ENCODER_MAX_LEVELS);
+            return;
+        }
+        s->level_at[s->n_levels++] = (uint32_t)j->valuedouble;
+    }
+    merger(s, &s->level, s->width);
+    s->level.norm_joined = true;
+    s->level.norm_role = W_LEVEL_NORM;
+    s->level.linear[0].role = W_LEVEL_IN;
+    s->level.linear[1].role = W_LEVEL_OUT;
+}
+
+static void configure_3(struct config *c, struct encoder_spec *s)
+{
+    common(c, s,
+           &(struct block_keys){"hidden_size", "depth", "num_heads", "intermediate_size",
+                                "gelu_pytorch_tanh", 1152, 27, 16, 4304, 1e-6});
+    s->patch_bias = true;
+    s->positions = POSITIONS_STRETCHED;
+    const uint32_t places = config_u32_or(c, "num_position_embeddings", 2304, 1, 1u << 20);
+    while ((s->side + 1) * (s->side + 1) <= places)
+        s->side++;
+    if (s->side * s->side != places)
+        config_fail(c, "`num_position_embeddings` is no square");
+    s->width = config_u32(c, "out_hidden_size", 1, 1u << 20);
+    merger(s, &s->project, s->width);
+    levels(c, s);
+}
+
+/* `visual` stands behind "model." in newer files. */
+#define BOTH(x) "model.visual." x "|visual." x
+#define NAMES_QWEN                                                                                 \
+    [W_PATCH] = BOTH("patch_embed.proj"), [W_ATTN_NORM] = BOTH("blocks.*.norm1"),                  \
+    [W_MLP_NORM] = BOTH("blocks.*.norm2"), [W_QKV] = BOTH("blocks.*.attn.qkv"),                    \
+    [W_O] = BOTH("blocks.*.attn.proj")
+#define NAMES_MERGER_2                                                                             \
+    [W_PROJECT_NORM] = BOTH("merger.ln_q"), [W_PROJECT_IN] = BOTH("merger.mlp.0"),                 \
+    [W_PROJECT_OUT] = BOTH("merger.mlp.2")
+
+const struct encoder_family family_qwen2_vl = {
+    .types = (const char *const[]){"qwen2_vl", NULL},
+    .names = {.names = {NAMES_QWEN, NAMES_MERGER_2, [W_UP] = BOTH("blocks.*.mlp.fc1"),
+                        [W_DOWN] = BOTH("blocks.*.mlp.fc2")}},
+    .configure = configure_2,
+};
+const struct encoder_family family_qwen2_5_vl = {
+    .types = (const char *const[]){"qwen2_5_vl", NULL},
+    .names =
+        {.names =
+             {NAMES_QWEN, NAMES_MERGER_2, [W_GATE] = BOTH("blocks.*.mlp.gate_proj"),
+              [W_UP] = BOTH("blocks.*.mlp.up_proj"), [W_DOWN] = BOTH("blocks.*.mlp.down_proj")}},
+    .configure = configure_2_5,
+};
+const struct encoder_family family_qwen3_vl = {
+    .types = (const char *const[]){"qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe", NULL},
+    .names =
+        {.names =
+             {NAMES_QWEN, [W_UP] = BOTH("blocks.*.mlp.linear_fc1"),
+              [W_DOWN] = BOTH("blocks.*.mlp.linear_fc2"), [W_PATCH_POSITIONS] = BOTH("pos_embed"),
+              [W_PROJECT_NORM] = BOTH("merger.norm"), [W_PROJECT_IN] = BOTH("merger.linear_fc1"),
+              [W_PROJECT_OUT] = BOTH("merger.linear_fc2"),
+              [W_LEVEL_NORM] = BOTH("deepstack_merger_list.*.norm"),
+              [W_LEVEL_IN] = BOTH("deepstack_merger_list.*.linear_fc1"),
+              [W_LEVEL_OUT] = BOTH("deepstack_merger_list.*.linear_fc2")}},
+    .configure = configure_3,
+};

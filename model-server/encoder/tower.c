@@ -1,0 +1,494 @@
+#include "model-server/encoder/tower.h"
+#include "model-server/encoder/arrange.h"
+#include "model-server/model/checkpoint.h"
+#include <assert.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BLOCK = 16 };
+
+static uint32_t blocks_of(uint32_t tokens) { return (tokens + BLOCK - 1) / BLOCK; }
+
+/* ---------------------------------------------------------------- memory */
+
+static void free_memory(struct tower *t)
+{
+    free(t->ids), free(t->pos), free(t->slots), free(t->blocks), free(t->axes), free(t->mutual);
+    free(t->spans), free(t->places), free(t->host);
+    t->ids = t->pos = t->slots = t->blocks = NULL;
+    t->axes = NULL;
+    t->mutual = NULL;
+    t->spans = NULL;
+    t->places = NULL;
+    t->host = NULL;
+    t->d.ops->free(t->d.dev, t->device);
+    t->device = NULL;
+    t->cap_tokens = t->cap_crops = 0;
+}
+
+static uint32_t widest(const struct encoder_projection *p)
+{
+    uint32_t most = 0;
+    for (uint32_t i = 0; i + 1 < p->n_linears; i++)
+        most = p->linear[i].rows > most ? p->linear[i].rows : most;
+    return most;
+}
+
+/* Floats of rows for `tokens`, each area on a 64-byte boundary; `base` NULL only counts. */
+static size_t layout(struct tower *t, float *base, size_t tokens)
+{
+    const struct encoder_spec *s = &t->spec;
+    const uint32_t a = widest(&s->project), b = s->n_levels ? widest(&s->level) : 0;
+    const size_t rows = tokens / s->project.join + 1, mid = a > b ? a : b;
+    const size_t sizes[] = {tokens * tower_patch_floats(s), tokens * s->blocks.hidden,
+                            tokens * s->blocks.hidden, rows * mid, rows * mid};
+    float **const areas[] = {&t->patches, &t->added, &t->normed, &t->middle[0], &t->middle[1]};
+    size_t at = 0;
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        *areas[i] = base ? base + at : NULL;
+        at += (sizes[i] + 15) & ~(size_t)15;
+    }
+    for (uint32_t i = 0; i <= s->n_levels; i++) {
+        t->features[i] = base ? base + at : NULL;
+        at += (rows * s->width + 15) & ~(size_t)15;
+    }
+    return at;
+}
+
+static int reserve_kv(struct tower *t, uint32_t n_blocks, struct err *e)
+{
+    struct decoder *d = &t->d;
+    const struct kv_desc k = {.n_layers = 1,
+                              .n_blocks = n_blocks,
+                              .block_size = BLOCK,
+                              .dtype = KV_F32,
+                              .each = d->kv_layers[0]};
+    if (d->kv && n_blocks <= t->n_blocks)
+        return 0;
+    if (d->kv)
+        d->ops->kv_free(d->dev, d->kv);
+    t->n_blocks = 0;
+    if (!(d->kv = d->ops->kv_new(d->dev, &k, e)))
+        return -1;
+    t->n_blocks = n_blocks;
+    return 0;
+}
+
+/* Floats that go up or come down at once. */
+static size_t host_floats(const struct tower *t, size_t tokens)
+{
+    const struct encoder_spec *s = &t->spec;
+    const size_t rows = tokens / s->project.join + 1;
+    const size_t in = tokens * (tower_patch_floats(s) + (size_t)s->blocks.hidden);
+    const size_t out = rows * s->width * (1 + (size_t)s->n_levels);
+    return in > out ? in : out;
+}
+
+static int reserve(struct tower *t, uint32_t tokens, uint32_t crops, struct err *e)
+{
+    tokens = tokens > t->cap_tokens ? tokens : t->cap_tokens;
+    crops = crops > t->cap_crops ? crops : t->cap_crops;
+    const size_t blocks = (size_t)blocks_of(tokens) + crops;
+    if (reserve_kv(t, (uint32_t)blocks, e))
+        return -1;
+    if (tokens == t->cap_tokens && crops == t->cap_crops)
+        return 0;
+    free_memory(t);
+    const size_t floats = layout(t, NULL, tokens);
+    t->ids = calloc(tokens, sizeof(*t->ids));
+    t->pos = malloc(tokens * sizeof(*t->pos));
+    t->slots = malloc(tokens * sizeof(*t->slots));
+    t->axes = malloc(tokens * sizeof(*t->axes));
+    t->mutual = calloc(tokens, sizeof(*t->mutual));
+    t->places = malloc(tokens * sizeof(*t->places));
+    t->blocks = malloc(blocks * sizeof(*t->blocks));
+    t->spans = malloc(crops * sizeof(*t->spans));
+    t->host = malloc(host_floats(t, tokens) * sizeof(*t->host));
+    if (!t->ids || !t->pos || !t->slots || !t->axes || !t->mutual || !t->places || !t->blocks ||
+        !t->spans || !t->host)
+        return err_nomem(e);
+    if (!(t->device = t->d.ops->alloc(t->d.dev, floats * sizeof(float), e)))
+        return -1;
+    layout(t, t->device, tokens);
+    for (size_t i = 0; i < blocks; i++)
+        t->blocks[i] = (uint32_t)i;
+    t->cap_tokens = tokens;
+    t->cap_crops = crops;
+    return 0;
+}
+
+int tower_reserve(struct tower *t, uint32_t tokens, struct err *e)
+{
+    const uint32_t most = decoder_pass_tokens(&t->d);
+    return reserve(t, tokens < most ? tokens : most, 1, e);
+}
+
+/* ---------------------------------------------------------------- before and behind the blocks */
+
+static void embed(void *arg, float *x, uint32_t tokens)
+{
+    struct tower *t = arg;
+    const uint32_t hidden = t->spec.blocks.hidden;
+    t->d.ops->linear(t->d.dev, x, t->patches, tokens, t->patch, NULL);
+    if (t->spec.patch_bias || t->spec.positions)
+        t->d.ops->add_norm(t->d.dev, x, x, t->added, 1, tokens, hidden, NULL);
+}
+
+static void project(struct tower *t, const struct tower_projection *p, const float *x,
+                    uint32_t tokens, float *y)
+{
+    const struct encoder_projection *s = p->spec;
+    const struct backend_ops *ops = t->d.ops;
+    const uint32_t hidden = t->spec.blocks.hidden, rows = tokens / s->join;
+    uint32_t cols = hidden * s->join;
+    if (s->norm) {
+        ops->norm(t->d.dev, t->normed, x, s->norm_joined ? rows : tokens,
+                  s->norm_joined ? cols : hidden, &p->norm);
+        x = t->normed;
+    }
+    for (uint32_t i = 0; i < s->n_linears; i++) {
+        float *to = i + 1 == s->n_linears ? y : t->middle[i & 1];
+        if (s->linear[i].act_before) /* x is what the matrix before made */
+            ops->act(t->d.dev, t->middle[(i - 1) & 1], rows, cols, s->act);
+        ops->linear(t->d.dev, to, x, rows, p->w[i], p->bias[i]);
+        x = to;
+        cols = s->linear[i].rows;
+    }
+}
+
+static void after(void *arg, uint32_t layer, const float *x, uint32_t tokens)
+{
+    struct tower *t = arg;
+    for (uint32_t i = 0; i < t->spec.n_levels; i++)
+        if (t->spec.level_at[i] == layer)
+            project(t, &t->level[i], x, tokens, t->features[1 + i]);
+}
+
+static void finish(void *arg, const float *rows, uint32_t n)
+{
+    struct tower *t = arg;
+    if (!t->spec.pool)
+        project(t, &t->project, rows, n, t->features[0]);
+}
+
+/* ---------------------------------------------------------------- a pass */
+
+/* Crops of the pictures of a call, from the next one on. */
+struct tower_cursor {
+    const struct tower_image *images;
+    uint32_t n, image, crop;
+};
+
+static uint32_t crop_tokens(const struct tower *t, const struct vision_plan *p)
+{
+    const struct arrange_grid g = arrange_grid(&t->spec, p);
+    return g.rows * g.cols + t->spec.class_token;
+}
+
+uint32_t tower_tokens(const struct tower *t, const struct vision_plan *plan)
+{
+    return plan->n_crops * crop_tokens(t, plan);
+}
+
+static bool next_crop(struct tower_cursor *c)
+{
+    if (++c->crop == c->images[c->image].plan->n_crops) {
+        c->crop = 0;
+        c->image++;
+    }
+    return c->image < c->n;
+}
+
+/* Crops that go through together: as many as fit, at least one. */
+static uint32_t pass_crops(const struct tower *t, struct tower_cursor c, uint32_t most,
+                           uint32_t *tokens)
+{
+    uint32_t crops = 0;
+    *tokens = 0;
+    do {
+        const uint32_t n = crop_tokens(t, c.images[c.image].plan);
+        if (crops && (n > most || *tokens > most - n))
+            break;
+        *tokens += n;
+        crops++;
+    } while (next_crop(&c));
+    return crops;
+}
+
+/* Patches of a crop at row `at` of the pass, and what is added to them. */
+static void fill_crop(struct tower *t, const struct tower_image *image, uint32_t crop, uint32_t at,
+                      uint32_t tokens)
+{
+    const struct encoder_spec *s = &t->spec;
+    const struct arrange_grid g = arrange_grid(s, image->plan);
+    const size_t each = tower_patch_floats(s), hidden = s->blocks.hidden;
+    float *patches = t->host + at * each, *added = t->host + tokens * each + at * hidden;
+    arrange_places(s, g, t->places, t->mutual + at);
+    if (s->class_token) {
+        memset(patches, 0, each * sizeof(*patches));
+        memcpy(added, t->positions, hidden * sizeof(*added));
+        for (size_t i = 0; i < hidden; i++)
+            added[i] += t->class_token[i];
+        memcpy(t->axes[at], (uint32_t[3]){0}, sizeof(t->axes[at]));
+        patches += each, added += hidden, at++;
+    }
+    for (uint32_t i = 0; i < g.rows * g.cols; i++) {
+        const struct tower_place place = t->places[i];
+        arrange_patch(s, image, crop, g, place, patches + i * each);
+        if (s->patch_bias || s->positions)
+            arrange_added(t, g, place, added + i * hidden);
+        t->axes[at + i][0] = 0, t->axes[at + i][1] = place.row, t->axes[at + i][2] = place.col;
+    }
+}
+
+static int upload(struct tower *t, uint32_t tokens, struct err *e)
+{
+    const struct encoder_spec *s = &t->spec;
+    const size_t patches = (size_t)tokens * tower_patch_floats(s);
+    const size_t added = (size_t)tokens * s->blocks.hidden;
+    if (t->d.ops->upload(t->d.dev, t->patches, t->host, patches * sizeof(float), e))
+        return -1;
+    if (!s->patch_bias && !s->positions)
+        return 0;
+    return t->d.ops->upload(t->d.dev, t->added, t->host + patches, added * sizeof(float), e);
+}
+
+/* The crops of a pass as sequences of their own. */
+static struct ragged fill(struct tower *t, struct tower_cursor c, uint32_t crops, uint32_t tokens)
+{
+    uint32_t at = 0, block = 0;
+    for (uint32_t i = 0; i < crops; i++, next_crop(&c)) {
+        const uint32_t n = crop_tokens(t, c.images[c.image].plan);
+        fill_crop(t, &c.images[c.image], c.crop, at, tokens);
+        t->spans[i] = (struct span){.first = at, .n = n, .kv_len = n, .blocks = t->blocks + block};
+        for (uint32_t k = 0; k < n; k++) {
+            t->pos[at + k] = k;
+            t->slots[at + k] = block * BLOCK + k;
+        }
+        at += n;
+        block += blocks_of(n);
+    }
+    return (struct ragged){.n_tokens = at,
+                           .n_spans = crops,
+                           .ids = t->ids,
+                           .pos = t->pos,
+                           .slots = t->slots,
+                           .spans = t->spans,
+                           .axes = t->axes,
+                           .mutual = t->spec.windows ? t->mutual : NULL};
+}
+
+/* Rows of each cell become their mean, in place; rows[cells] are the result. */
+static void average(float *rows, uint32_t cells, uint32_t each, uint32_t n)
+{
+    for (uint32_t c = 0; c < cells; c++)
+        for (uint32_t i = 0; i < n; i++) {
+            float sum = 0;
+            for (uint32_t k = 0; k < each; k++)
+                sum += rows[((size_t)c * each + k) * n + i];
+            rows[(size_t)c * n + i] = sum / (float)each;
+        }
+}
+
+/* The projection behind an average, as a step of its own. */
+static int project_means(struct tower *t, uint32_t tokens, struct err *e)
+{
+    struct decoder *d = &t->d;
+    const uint32_t each = t->spec.cell * t->spec.cell, n = tokens / each;
+    const struct span span = {.n = n, .kv_len = n, .blocks = t->blocks};
+    const struct ragged b = {.n_tokens = n,
+                             .n_spans = 1,
+                             .ids = t->ids,
+                             .pos = t->pos,
+                             .slots = t->slots,
+                             .spans = &span};
+    average(t->host, n, each, t->spec.blocks.hidden);
+    if (d->ops->upload(d->dev, t->added, t->host, (size_t)n * t->spec.blocks.hidden * sizeof(float),
+                       e) ||
+        d->ops->step_begin(d->dev, &b, e))
+        return -1;
+    project(t, &t->project, t->added, n, t->features[0]);
+    return d->ops->step_end(d->dev, e);
+}
+
+/* Rows of features, [1 + levels][rows][width], into t->host. */
+static int download(struct tower *t, uint32_t rows, struct err *e)
+{
+    const size_t n = (size_t)rows * t->spec.width;
+    for (uint32_t i = 0; i <= t->spec.n_levels; i++)
+        if (t->d.ops->download(t->d.dev, t->host + i * n, t->features[i], n * sizeof(float), e))
+            return -1;
+    return 0;
+}
+
+/* The features of a crop, of which `rows` of the pass begin at `first`. */
+static void collect_crop(struct tower *t, const struct tower_image *image, uint32_t crop,
+                         uint32_t first, uint32_t rows)
+{
+    const struct encoder_spec *s = &t->spec;
+    const struct arrange_grid g = arrange_grid(s, image->plan);
+    const uint32_t patches = s->cell * s->cell, cells = g.rows * g.cols / patches;
+    const size_t width = s->width, each = tower_row(t);
+    arrange_places(s, g, t->places, t->mutual);
+    for (uint32_t c = 0; c < cells; c++) {
+        const uint32_t to =
+            arrange_feature(s, image->plan, crop, g, t->places[(size_t)c * patches]);
+        for (uint32_t i = 0; to != UINT32_MAX && i <= s->n_levels; i++)
+            memcpy(image->out + to * each + i * width,
+                   t->host + ((size_t)i * rows + first + c) * width, width * sizeof(float));
+    }
+}
+
+static void collect(struct tower *t, struct tower_cursor c, uint32_t crops, uint32_t rows)
+{
+    const struct encoder_spec *s = &t->spec;
+    uint32_t at = 0;
+    for (uint32_t i = 0; i < crops; i++, next_crop(&c)) {
+        const struct tower_image *image = &c.images[c.image];
+        const struct arrange_grid g = arrange_grid(s, image->plan);
+        at += s->class_token;
+        collect_crop(t, image, c.crop, at, rows);
+        at += g.rows * g.cols / (s->cell * s->cell);
+    }
+}
+
+/* A vector behind each row of joined tiles. */
+static void end_rows(const struct tower *t, const struct tower_image *image)
+{
+    const struct vision_plan *p = image->plan;
+    const struct arrange_grid g = arrange_grid(&t->spec, p);
+    const size_t first = (size_t)g.rows * g.cols, width = t->spec.width;
+    for (size_t y = 0; p->rows && y < p->grid_h; y++)
+        memcpy(image->out + (first + y * (p->grid_w + 1) + p->grid_w) * width, t->row_end,
+               width * sizeof(float));
+}
+
+static int pass(struct tower *t, struct tower_cursor c, uint32_t crops, uint32_t tokens,
+                struct err *e)
+{
+    const struct encoder_spec *s = &t->spec;
+    if (reserve(t, tokens, crops, e))
+        return -1;
+    const struct ragged b = fill(t, c, crops, tokens);
+    const uint32_t rows = tokens / (s->pool ? s->cell * s->cell : s->project.join);
+    if (upload(t, tokens, e) || decoder_encode(&t->d, &b, s->pool ? t->host : NULL, e) ||
+        (s->pool && project_means(t, tokens, e)) || download(t, rows, e))
+        return -1;
+    collect(t, c, crops, rows);
+    return 0;
+}
+
+int tower_encode(struct tower *t, const struct tower_image *images, uint32_t n, struct err *e)
+{
+    const uint32_t most = decoder_pass_tokens(&t->d);
+    struct tower_cursor c = {images, n, 0, 0};
+    for (uint32_t i = 0; i < n; i++) {
+        if (arrange_check(&t->spec, images[i].plan, e))
+            return -1;
+        if (t->spec.tiles_joined)
+            end_rows(t, &images[i]);
+    }
+    while (c.image < n) {
+        uint32_t tokens;
+        const uint32_t crops = pass_crops(t, c, most, &tokens);
+        if (pass(t, c, crops, tokens, e))
+            return -1;
+        for (uint32_t i = 0; i < crops; i++)
+            next_crop(&c);
+    }
+    return 0;
+}
+
+uint32_t tower_row(const struct tower *t) { return t->spec.width * (1 + t->spec.n_levels); }
+uint64_t tower_weight_bytes(const struct tower *t) { return t->d.weights.bytes; }
+
+/* ---------------------------------------------------------------- loading */
+
+/* Every rank computes all of a tower whose heads they cannot share. */
+static int share(struct tower *t, const struct decoder *text, struct err *e)
+{
+    struct err uneven = ERR_INIT;
+    t->d.comm = text->comm;
+    if (split_make(&t->d.split, &t->d.spec, text->comm->rank, text->comm->world, &uneven) == 0)
+        return 0;
+    t->d.comm = comm_solo();
+    return split_make(&t->d.split, &t->d.spec, 0, 1, e);
+}
+
+static int take(struct tower *t, const struct arch *names, const struct decoder *text,
+                const struct checkpoint *c, struct err *e)
+{
+    t->d.ops = text->ops;
+    t->d.dev = text->dev;
+    t->d.dtype = text->dtype;
+    t->d.busy_ns = text->busy_ns;
+    t->d.spec = t->spec.blocks;
+    t->d.encodes = true;
+    t->d.front = (struct decoder_front){embed, after, finish, t};
+    if (share(t, text, e))
+        return -1;
+    return tower_take_weights(t, names, c, e);
+}
+
+struct tower *tower_random(const struct encoder_spec *spec, const struct arch *names,
+                           const struct decoder *text, struct err *e)
+{
+    struct tower *t = calloc(1, sizeof(*t));
+    if (!t)
+        return err_nomem(e), NULL;
+    t->spec = *spec;
+    if (take(t, names, text, NULL, e)) {
+        tower_free(t);
+        return NULL;
+    }
+    return t;
+}
+
+static int load(struct tower *t, const char *dir, const struct arch *names,
+                const struct decoder *text, struct err *e)
+{
+    struct checkpoint c;
+    if (t->spec.width != text->spec.hidden || t->spec.n_levels != text->spec.n_added)
+        return err_set(e, ERR_VALIDATION,
+                       "%s: the tower's features of %u numbers do not go with a text model of %u",
+                       dir, t->spec.width, text->spec.hidden);
+    if (checkpoint_open(&c, dir, names, e))
+        return -1;
+    int rc = take(t, names, text, &c, e);
+    checkpoint_close(&c);
+    return rc;
+}
+
+int tower_load(const char *dir, const struct decoder *text, struct tower **out, struct err *e)
+{
+    char path[PATH_MAX];
+    const struct encoder_family *family;
+    *out = NULL;
+    if (snprintf(path, sizeof(path), "%s/config.json", dir) >= PATH_MAX)
+        return err_set(e, ERR_VALIDATION, "%.200s...: path too long", dir);
+    struct tower *t = calloc(1, sizeof(*t));
+    if (!t)
+        return err_nomem(e);
+    t->d.ops = text->ops;
+    if (encoder_configure(path, &family, &t->spec, e) ||
+        (family && load(t, dir, &family->names, text, e))) {
+        tower_free(t);
+        return -1;
+    }
+    if (family)
+        *out = t;
+    else
+        tower_free(t);
+    return 0;
+}
+
+void tower_free(struct tower *t)
+{
+    if (!t)
+        return;
+    free_memory(t);
+    tower_release_weights(t);
+    free(t);
+}

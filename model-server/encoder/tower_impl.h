@@ -1,0 +1,57 @@
+/* tower_impl.h - private to tower*.c. */
+#ifndef MODEL_SERVER_ENCODER_TOWER_IMPL_H
+#define MODEL_SERVER_ENCODER_TOWER_IMPL_H
+#include "model-server/encoder/tower.h"
+#include "model-server/model/decoder.h"
+
+/* Matrices behind the transformer, on the device. */
+struct tower_projection {
+    const struct encoder_projection *spec;
+    struct norm norm;
+    struct weight *w[ENCODER_MAX_LINEARS];
+    float *bias[ENCODER_MAX_LINEARS];
+};
+
+/* Where a patch is. */
+struct tower_place {
+    uint32_t row, col;
+};
+
+struct tower {
+    struct encoder_spec spec;
+    struct decoder d; /* the blocks */
+    struct weight *patch;
+    /* Host memory: what is added to patches, the class token, what follows a row of tiles. */
+    float *patch_bias, *positions, *class_token, *row_end;
+    struct tower_projection project, level[ENCODER_MAX_LEVELS];
+
+    /* Working memory of a pass, which grows to the largest. */
+    uint32_t cap_tokens, cap_crops, n_blocks;
+    uint32_t *ids, *pos, *slots, *blocks, (*axes)[3];
+    struct mutual *mutual;
+    struct span *spans;
+    struct tower_place *places;              /* of the patches of a crop */
+    float *host;                             /* what goes up and comes down */
+    float *device;                           /* all of these: */
+    float *patches;                          /* [tokens][3 * frames * patch^2] */
+    float *added;                            /* [tokens][hidden] */
+    float *normed;                           /* [tokens][hidden] */
+    float *middle[2];                        /* [rows][widest matrix] */
+    float *features[1 + ENCODER_MAX_LEVELS]; /* [rows][width] */
+};
+
+/* Weights (tower_load.c). 0, or -1 with what is there to be freed by tower_release_weights(). */
+int tower_take_weights(struct tower *t, const struct arch *names, const struct checkpoint *c,
+                       struct err *e);
+void tower_release_weights(struct tower *t);
+
+static inline uint32_t tower_patch_floats(const struct encoder_spec *s)
+{
+    return 3 * s->frames * s->patch * s->patch;
+}
+/* Positions of crops are rows of the table behind the class token's. */
+static inline uint32_t tower_position_rows(const struct encoder_spec *s)
+{
+    return s->side * s->side + s->class_token;
+}
+#endif

@@ -1,0 +1,119 @@
+/* tower_load.c - what a tower is made of, and how it all goes away again. */
+#include "model-server/backend/numbers.h"
+#include "model-server/encoder/tower_impl.h"
+#include "model-server/model/loader.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* A small tensor in host memory; NULL after a fault. */
+static float *host_vector(struct loader *l, struct mat_part p)
+{
+    const int64_t n = p.rows * p.cols;
+    float *v = l->failed ? NULL : malloc((size_t)n * sizeof(*v));
+    if (!v && !l->failed)
+        loader_nomem(l);
+    for (int64_t i = 0; v && i < n; i++)
+        v[i] = number_at(p.data, p.dtype, i);
+    loader_drop(l);
+    return v;
+}
+
+/* Columns [channel][patch of the cell] as [patch of the cell][channel]. NULL: no memory. */
+static void *by_patch(const struct mat_part *p, uint32_t join)
+{
+    const size_t size = dtype_size(p->dtype), cols = (size_t)p->cols, channels = cols / join;
+    char *out = malloc((size_t)p->rows * cols * size);
+    for (size_t r = 0; out && r < (size_t)p->rows; r++)
+        for (size_t c = 0; c < cols; c++)
+            memcpy(out + (r * cols + c % join * channels + c / join) * size,
+                   (const char *)p->data + (r * cols + c) * size, size);
+    return out;
+}
+
+static struct weight *load_linear(struct loader *l, const struct encoder_projection *p,
+                                  const struct encoder_linear *m, int layer, uint32_t cols)
+{
+    void *turned = NULL;
+    struct mat_part part =
+        m->plain_name ? loader_turned(loader_plain_matrix(l, m->role, layer, cols, m->rows))
+                      : loader_part(l, m->role, layer, NO_EXPERT, false, m->rows, cols);
+    if (m->channels_first && part.data && !l->failed) {
+        if (!(turned = by_patch(&part, p->join)))
+            loader_nomem(l);
+        part.data = turned;
+    }
+    struct weight *w = loader_pack(l, &part, 1, l->d->dtype, QUANT_NONE);
+    free(turned);
+    return w;
+}
+
+static void load_projection(struct loader *l, struct tower_projection *t,
+                            const struct encoder_projection *p, int layer)
+{
+    uint32_t cols = l->d->spec.hidden * p->join;
+    t->spec = p;
+    if (p->norm) {
+        const uint32_t n = p->norm_joined ? cols : l->d->spec.hidden;
+        struct mat_part w = loader_table(l, p->norm_role, layer, ".weight", n, 1);
+        t->norm = (struct norm){.kind = p->norm_spec.kind, .eps = p->norm_spec.eps};
+        t->norm.w = loader_vector(l, &w, 1, p->norm_spec.plus);
+        t->norm.b = p->norm_bias ? loader_bias(l, p->norm_role, layer, n) : NULL;
+    }
+    for (uint32_t i = 0; i < p->n_linears; i++) {
+        t->w[i] = load_linear(l, p, &p->linear[i], layer, cols);
+        cols = p->linear[i].rows;
+        t->bias[i] = p->linear[i].bias ? loader_bias(l, p->linear[i].role, layer, cols) : NULL;
+    }
+}
+
+static void load_front(struct loader *l, struct tower *t)
+{
+    const struct encoder_spec *s = &t->spec;
+    const uint32_t hidden = s->blocks.hidden;
+    struct mat_part p =
+        loader_table(l, W_PATCH, NO_LAYER, ".weight", hidden, tower_patch_floats(s));
+    t->patch = loader_pack(l, &p, 1, l->d->dtype, QUANT_NONE);
+    if (s->patch_bias)
+        t->patch_bias = host_vector(l, loader_table(l, W_PATCH, NO_LAYER, ".bias", hidden, 1));
+    if (s->positions)
+        t->positions = host_vector(l, loader_table(l, W_PATCH_POSITIONS, NO_LAYER, ".weight",
+                                                   tower_position_rows(s), hidden));
+    if (s->class_token)
+        t->class_token = host_vector(l, loader_table(l, W_CLASS_TOKEN, NO_LAYER, "", hidden, 1));
+    if (s->tiles_joined)
+        t->row_end = host_vector(l, loader_table(l, W_ROW_END, NO_LAYER, "", s->width, 1));
+}
+
+int tower_take_weights(struct tower *t, const struct arch *names, const struct checkpoint *c,
+                       struct err *e)
+{
+    const struct stored how = {0};
+    struct loader l = {.d = &t->d, .a = names, .c = c, .how = &how, .e = e};
+    if (decoder_load(&t->d, names, c, &how, e))
+        return -1;
+    load_front(&l, t);
+    load_projection(&l, &t->project, &t->spec.project, NO_LAYER);
+    for (uint32_t i = 0; i < t->spec.n_levels; i++)
+        load_projection(&l, &t->level[i], &t->spec.level, (int)i);
+    loader_drop(&l);
+    return l.failed ? -1 : 0;
+}
+
+static void free_projection(struct decoder *d, struct tower_projection *p)
+{
+    layer_free_norm(d, &p->norm);
+    for (int i = 0; i < ENCODER_MAX_LINEARS; i++) {
+        layer_free_weight(d, p->w[i]);
+        d->ops->free(d->dev, p->bias[i]);
+    }
+}
+
+void tower_release_weights(struct tower *t)
+{
+    layer_free_weight(&t->d, t->patch);
+    free_projection(&t->d, &t->project);
+    for (int i = 0; i < ENCODER_MAX_LEVELS; i++)
+        free_projection(&t->d, &t->level[i]);
+    free(t->patch_bias), free(t->positions), free(t->class_token), free(t->row_end);
+    decoder_free(&t->d);
+}
