@@ -10,6 +10,7 @@
 
 /* clang-format off */
 static const char *const option_whitespace[] = {"indented", "compact", NULL};
+static const char *const option_activations[] = {"auto", "exact", "16", "8", NULL};
 
 #define OPTION_VALIDATION_WORKERS \
     .name = "validation-workers", .type = FLAG_U32, .def = "2", .min = 0, .max = 256, \
@@ -143,6 +144,9 @@ static const char *const option_whitespace[] = {"indented", "compact", NULL};
 #define OPTION_PAYLOAD_LIMIT \
     .name = "payload-limit", .type = FLAG_U32, .def = "2000000", .unit = "bytes", \
     .help = "Largest request body."
+#define OPTION_ACTIVATIONS \
+    .name = "activations", .type = FLAG_ENUM, .def = "auto", .choices = option_activations, \
+    .help = "Fewest bits that products may round activations to: `exact` (none is rounded: fp32), `16` (to the weights' type, where the device is faster so) or `8` (with a scale for 32 columns, beside weights that are packed in 8 bits or fewer). `auto`: 8 beside packed weights (GGUF, GPTQ, AWQ, MXFP4) on CPUs, unless --dtype is given; else what --dtype and --quantize mean."
 #define OPTION_KV_CACHE_MEMORY \
     .name = "kv-cache-memory", .type = FLAG_F64, .def = "0", .min = 0, .max = 1e18, \
     .help = "Limit of the KV cache of each shard: up to 1 a share of the free memory, above that bytes; 0: all that is free."

@@ -18,6 +18,7 @@ void draft_init(struct draft *d, const struct plan *base, struct child *child)
                &d->plan);
     d->cfg.quantize = c->draft_quantize;
     d->cfg.dtype = 0;
+    d->cfg.activations = c->activations;
     d->cfg.device = c->draft_device ? c->draft_device : c->device;
     d->cfg.num_shard = d->cfg.nnodes = 1;
     d->cfg.speculate = 0;

@@ -31,7 +31,8 @@ struct serve_config {
     const char *otlp_endpoint, *otlp_service_name, *master_addr;
     struct cluster_options cluster;
     struct flag_list lora_adapters;
-    uint32_t dtype, kv_dtype, threads, logger_level, max_input_tokens, max_total_tokens, speculate;
+    uint32_t dtype, activations, kv_dtype, threads, logger_level, max_input_tokens,
+        max_total_tokens, speculate;
     uint32_t startup_fd, watchdog_s, stall_s, heartbeat_fd;
     uint32_t rank, world, nnodes, master_port, rendezvous_s, max_prefill_tokens, max_batch_size;
     uint32_t runtime_adapters, task;
@@ -75,6 +76,7 @@ static const struct flag flags[] = {
     {.name = "dtype", .type = FLAG_ENUM, F(dtype), .def = "auto", .choices = dtypes, .env = "",
      .help = "Type of the weights on the device; auto: as stored in the checkpoint, computed with in fp32. float16 or "
              "bfloat16 that is asked for may be computed with too, where the CPU is faster so."},
+    {OPTION_ACTIVATIONS, F(activations)},
     {.name = "kv-cache-dtype", .type = FLAG_ENUM, F(kv_dtype), .def = "auto", .choices = kv_dtype_choices, .env = "",
      .help = "Type of keys and values in the cache; auto: as the weights are stored."},
     {.name = "quantize", .type = FLAG_STR, F(quantize), .env = "",
@@ -348,7 +350,7 @@ static int load(struct shard *s, const struct serve_config *c, struct stopper *t
     struct device_options d = {.index = (int)(c->rank % (c->world / c->nnodes)),
                                .threads = worker_threads(c, s->ops),
                                .features = ~(uint64_t)0,
-                               .arith = dtype_arith((int)c->dtype - 1)};
+                               .arith = activations_plain(c->activations, (int)c->dtype - 1)};
     if (!(s->dev = s->ops->open(&d, e)) || (c->dry_run ? stand_alone(s, c) : join(s, c, t, e)))
         return -1;
     struct model_options m = {.ops = s->ops,
@@ -356,6 +358,7 @@ static int load(struct shard *s, const struct serve_config *c, struct stopper *t
                               .comm = s->comm,
                               .dtype = (int)c->dtype - 1,
                               .quant = c->quant,
+                              .activations = c->activations,
                               .quantize = c->quantize,
                               .rope_scaling = c->rope_scaling,
                               .rope_factor = c->rope_factor,
@@ -513,8 +516,8 @@ static void announce(const struct shard *s, const struct serve_config *c, const 
     LOG(LOG_INFO, "shard ready", LOGI("rank", c->rank), LOGI("world_size", c->world),
         LOGS("address", address), LOGS("model", c->model_id), LOGS("model_type", m->type),
         LOGS("dtype", dtype_name(m->dtype)), LOGS("quantize", quant_name(m->quant)),
-        LOGS("device", s->ops->describe(s->dev)), LOGI("weight_bytes", m->weight_bytes),
-        LOGI("free_bytes", free_bytes));
+        LOGS("activations", arith_name(m->arith)), LOGS("device", s->ops->describe(s->dev)),
+        LOGI("weight_bytes", m->weight_bytes), LOGI("free_bytes", free_bytes));
 }
 
 /* 0: it fits; 1: it does not. */

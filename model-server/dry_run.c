@@ -35,6 +35,7 @@ static void fill(struct buf *b, const struct dry_run *o, const struct engine_pla
     text(b, "dtype", dtype_name(m->dtype));
     text(b, "stored", m->stored);
     text(b, "quantize", quant_name(m->quant));
+    text(b, "activations", arith_name(m->arith));
     text(b, "kv_cache_dtype", kv_dtype_name(o->kv_dtype));
     number(b, "total_bytes", p->total);
     number(b, "free_bytes", p->free);

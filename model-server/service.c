@@ -95,6 +95,7 @@ const ProtobufCMessage *rpc_info(void *ctx, const ProtobufCMessage *in, struct r
     snprintf(dtype, sizeof(dtype), "torch.%s", dtype_name(s->o.model->dtype));
     r->dtype = rpc_mem_strdup(call->mem, dtype, strlen(dtype));
     r->quantize = (char *)quant_name(s->o.model->quant);
+    r->activations = (char *)arith_name(s->o.model->arith);
     r->device_type = (char *)s->o.device_type;
     r->support_chunking = true;
     r->use_prefix_caching = !s->o.model->by_length;

@@ -13,7 +13,7 @@ static int load(struct tool *t, const struct tool_options *o, const char *config
 {
     const struct device_options d = {.threads = (int)o->threads,
                                      .features = ~(uint64_t)0,
-                                     .arith = dtype_arith((int)o->dtype - 1)};
+                                     .arith = activations_plain(o->activations, (int)o->dtype - 1)};
     enum quant quant;
     if (quant_parse(o->quantize, &quant, e) || !(t->ops = backend_find(o->device, e)) ||
         (o->watch && !(t->ops = o->watch(t->ops))) || !(t->dev = t->ops->open(&d, e)))
@@ -23,6 +23,7 @@ static int load(struct tool *t, const struct tool_options *o, const char *config
                                     .comm = comm_solo(),
                                     .dtype = (int)o->dtype - 1,
                                     .quant = quant,
+                                    .activations = o->activations,
                                     .quantize = o->quantize,
                                     .random_config = config,
                                     .rope_scaling = o->rope_scaling,

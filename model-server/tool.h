@@ -3,12 +3,12 @@
  * must not be changed by what a service is started with. */
 #ifndef MODEL_SERVER_TOOL_H
 #define MODEL_SERVER_TOOL_H
-#include "common/flag.h"
+#include "common/options.h"
 #include "model-server/model/model.h"
 
 struct tool_options {
     const char *model, *shape, *device, *quantize, *rope_scaling;
-    uint32_t dtype, kv_dtype, threads, log_level;
+    uint32_t dtype, activations, kv_dtype, threads, log_level;
     double rope_factor;
     /* NULL, or gives the operations to use in place of the device's */
     const struct backend_ops *(*watch)(const struct backend_ops *ops);
@@ -28,6 +28,7 @@ extern const char *const tool_dtypes[], *const tool_levels[];
              "that is asked for may be computed with too."},                               \
     {TOOL_ROW(config, at, "quantize", STR, quantize),                                              \
      .help = "Linear layers in fewer bits, made at load: eetq (int8), w8a8, int4 or fp8."},              \
+    {OPTION_ACTIVATIONS, .off = offsetof(struct config, at.activations), .env = ""},               \
     {TOOL_ROW(config, at, "device", STR, device), .def = "auto",                                   \
      .help = "Backend: cpu, cuda or auto."},                                                       \
     {TOOL_ROW(config, at, "threads", U32, threads), .def = "0", .min = 0, .max = 256,              \

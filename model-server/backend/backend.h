@@ -15,6 +15,7 @@
 #define MODEL_SERVER_BACKEND_BACKEND_H
 #include "common/err.h"
 #include "model-server/backend/draw.h"
+#include "model-server/backend/format.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -23,8 +24,8 @@ enum dtype { DT_F32, DT_F16, DT_BF16, DT_N };
 static inline size_t dtype_size(enum dtype t) { return t == DT_F32 ? 4 : 2; }
 const char *dtype_name(enum dtype t); /* "float32", "float16", "bfloat16" */
 
-/* How a matrix is stored in fewer bits than the checkpoint has. Quantised at load, symmetric, never
- * a zero point. A number that is not finite makes its row (of weights) or its token (of
+/* What --quantize makes of numbers at load: a format and an arithmetic. Symmetric, never a zero
+ * point. A number that is not finite makes its row (of weights) or its token (of
  * activations) NaN; nothing else is touched by it.
  *   INT8  8-bit weights, a scale per output row; activations and sums stay fp32.
  *   W8A8  the same weights; activations are rounded to 8 bits with a scale per token; exact sums.
@@ -33,22 +34,10 @@ const char *dtype_name(enum dtype t); /* "float32", "float16", "bfloat16" */
  *   FP8   8-bit floating-point weights (e4m3), a scale per output row; activations as with INT8.
  * A device may round activations to 16 bits instead, in INT8, FP8 and INT4: its describe() and its
  * documentation say so. */
-enum quant {
-    QUANT_NONE,
-    QUANT_INT8,
-    QUANT_W8A8,
-    QUANT_INT4,
-    QUANT_FP8,
-    QUANT_N,
-    /* No way to quantise: numbers that are MXFP4 already (e2m1 with a power of two for a row's 32
-     * columns, from the first on) are kept so, the others in mat_desc.dtype. Products have the bits
-     * of exact 16-bit weights. Backends that have keeps_mxfp4. */
-    QUANT_KEPT_MXFP4 = QUANT_N,
-    /* Nor this: every part has `codes`. Products have the bits of the numbers in fp32. Backends
-     * that have keeps_codes. */
-    QUANT_KEPT_CODES
-};
-const char *quant_name(enum quant q); /* "none", "int8", "w8a8", "int4", "fp8", "mxfp4", "codes" */
+enum quant { QUANT_NONE, QUANT_INT8, QUANT_W8A8, QUANT_INT4, QUANT_FP8, QUANT_N };
+const char *quant_name(enum quant q);            /* "none", "int8", "w8a8", "int4", "fp8" */
+const struct format *quant_format(enum quant q); /* NULL: none */
+enum arith quant_arith(enum quant q);
 /* The words of --quantize: NULL, "", none and auto; int8 and eetq; w8a8; int4; fp8; and those for
  * checkpoints that are stored quantised, which leave nothing to do at load: gptq, awq, marlin,
  * compressed-tensors. ERR_VALIDATION for any other. */
@@ -57,17 +46,10 @@ enum { QUANT_MAX_COLS = 65536 }; /* of a quantised matrix: exact sums fit 32 bit
 
 /* ---------------------------------------------------------------- weights */
 
-/* Numbers that are codes of a few bits: (code - zero) * scale * by - offset * less, where products
- * are exact in fp32 and the difference is rounded once. Groups of columns share `by` and `less`,
- * blocks of them `scale` and `offset`; both begin with the row. A row has `cols`, a multiple of
- * both. */
+/* Numbers that are stored in a format: rows of `cols`, a multiple of its groups and blocks, which
+ * begin with the row. */
 struct mat_codes {
-    uint32_t bits;            /* of a code: 2 to 8 */
-    uint32_t group;           /* 16 or 32 */
-    uint32_t block;           /* 32 or 256 */
-    uint32_t zero;            /* 2^(bits - 1); 0 where there are offsets */
-    bool offsets;             /* else there is neither `offset` nor `less` */
-    bool nested;              /* else `by` and `less` are 1 and not there */
+    struct format format;
     uint8_t *codes;           /* [rows][cols] */
     uint16_t *scale, *offset; /* f16 [rows][cols / block], |scale| <= 256 */
     int8_t *by, *less;        /* [rows][cols / group] */
@@ -77,20 +59,27 @@ struct mat_codes {
  * transposed storage (GPT-2) and tensor-parallel slices free of copies. */
 struct random_tensor; /* random_tensor.h */
 struct stored_matrix; /* model/quant/stored.h */
+enum source {
+    SOURCE_NUMBERS, /* `data` has them */
+    SOURCE_RANDOM,  /* no data: place 0 is element `first` of `random`, in bfloat16 */
+    SOURCE_STORED,  /* the loader's, no backend sees one: `data` is still to be made of `stored` */
+    SOURCE_CODES    /* `codes` instead of data; of all parts of a matrix, or of none */
+};
 struct mat_part {
     const void *data;
     enum dtype dtype;
     int64_t rows, cols, row_stride, col_stride; /* in elements */
-    /* Not NULL: there is no data; its place 0 is element `first` of this tensor, in bfloat16. */
-    const struct random_tensor *random;
+    enum source source;
     uint64_t first;
-    /* The loader's: `data` is still to be made from this. No backend sees one. */
-    const struct stored_matrix *stored;
-    /* Not NULL, for QUANT_INT4: the numbers are in 4 bits already, in fp32 and rows without gaps;
-     * scale (r, g), in bfloat16, is scales[r * groups + g] of ceil(cols / 32) groups. It is taken
-     * instead of one that fits best. */
-    const uint16_t *scales;
-    const struct mat_codes *codes; /* for QUANT_KEPT_CODES, instead of data */
+    union {
+        const struct random_tensor *random;
+        const struct stored_matrix *stored;
+        const struct mat_codes *codes;
+        /* Of NUMBERS for QUANT_INT4: NULL, or they are in 4 bits already, in fp32 and rows without
+         * gaps. Scale (r, g), in bfloat16, is scales[r * groups + g] of ceil(cols / 32) groups. It
+         * is taken instead of one that fits best. */
+        const uint16_t *scales;
+    };
 };
 
 /* What the layers multiply with: `n_parts` parts stacked by rows (q over k over v, gate over up),
@@ -101,6 +90,7 @@ struct mat_desc {
     enum dtype dtype; /* storage wanted on the device; with `quant`: of the activations, where the
                          device rounds them */
     enum quant quant; /* each rank of a split by columns quantises its own slice */
+    enum arith arith; /* of products with parts that are SOURCE_CODES: EXACT or INT8 */
 };
 struct weight; /* opaque: a packed matrix [rows, cols] */
 
@@ -399,34 +389,22 @@ struct lora_set {
 
 /* ---------------------------------------------------------------- the table */
 
-/* How products of 16-bit weights with activations are computed.
- *   EXACT  16-bit weights are widened exactly; activations, products and sums are fp32.
- *   HALF   the device may round activations to the weights' type where it is measured to be faster
- *          so (bfloat16 on CPUs with a full-rate vdpbf16ps); sums are fp32. describe() says whether
- *          it does. Results stay independent of batch and chunking. */
-enum arith { ARITH_EXACT, ARITH_HALF };
-
-/* What --dtype means for it: 16 bits that were asked for (`dtype` as in model_options) may be
- * computed with; auto and fp32 are exact. */
-static inline enum arith dtype_arith(int dtype)
-{
-    return dtype == DT_F16 || dtype == DT_BF16 ? ARITH_HALF : ARITH_EXACT;
-}
-
 struct comm;
 struct device;
 struct device_options {
     int index;         /* which GPU; unused by the CPU */
     int threads;       /* CPU: worker threads, the caller included; 0: all allowed cores */
     uint64_t features; /* CPU: mask of instruction sets, for bisecting; ~0: all that are found */
-    enum arith arith;
+    enum arith arith;  /* of products with plain 16-bit weights: EXACT or HALF */
 };
 
 struct backend_ops {
-    const char *name;    /* "cpu" */
-    bool makes_weights;  /* weight_load() takes random parts, all or none, unless it quantises */
-    bool keeps_mxfp4;    /* weight_load() knows QUANT_KEPT_MXFP4 */
-    bool keeps_codes;    /* and QUANT_KEPT_CODES */
+    const char *name;   /* "cpu" */
+    bool makes_weights; /* weight_load() takes random parts, all or none, unless it quantises */
+    /* What it does with numbers in this format when products are to be in this arithmetic: NATIVE,
+     * and weight_load() takes them as SOURCE_CODES or by --quantize; WIDEN, and they come as
+     * SOURCE_NUMBERS. */
+    enum take (*weight_takes)(const struct format *f, enum arith a);
     uint64_t step_bytes; /* memory for the rows of a step beyond which it is cheaper to walk through
                             the step in passes than to hold it at once; 0: it never is */
     struct device *(*open)(const struct device_options *o, struct err *e);

@@ -15,8 +15,30 @@ const char *dtype_name(enum dtype t)
 
 const char *quant_name(enum quant q)
 {
-    static const char *const names[] = {"none", "int8", "w8a8", "int4", "fp8", "mxfp4", "codes"};
+    static const char *const names[] = {"none", "int8", "w8a8", "int4", "fp8"};
     return (unsigned)q < sizeof(names) / sizeof(names[0]) ? names[q] : "unknown";
+}
+
+const struct format *quant_format(enum quant q)
+{
+    switch (q) {
+    case QUANT_INT8:
+    case QUANT_W8A8:
+        return &formats[FORMAT_INT8];
+    case QUANT_INT4:
+        return &formats[FORMAT_INT4];
+    case QUANT_FP8:
+        return &formats[FORMAT_FP8];
+    case QUANT_NONE:
+    case QUANT_N:
+        break;
+    }
+    return NULL;
+}
+
+enum arith quant_arith(enum quant q)
+{
+    return q == QUANT_W8A8 || q == QUANT_INT4 ? ARITH_INT8 : ARITH_EXACT;
 }
 
 int quant_parse(const char *word, enum quant *out, struct err *e)

@@ -200,9 +200,24 @@ static bool stored_part(struct loader *l, enum role role, int layer, int expert,
         return true;
     }
     l->n_stored++;
-    *out = (struct mat_part){
-        .rows = rows, .cols = cols, .row_stride = cols, .col_stride = 1, .stored = m};
+    *out = (struct mat_part){.rows = rows,
+                             .cols = cols,
+                             .row_stride = cols,
+                             .col_stride = 1,
+                             .source = SOURCE_STORED,
+                             .stored = m};
     return true;
+}
+
+/* Which rows and columns of its matrix a stored part is. */
+static struct stored_slice rows_of_part(const struct mat_part *p)
+{
+    const int64_t cols = p->stored->cols;
+    return (struct stored_slice){.row = (int64_t)p->first / cols,
+                                 .rows = p->rows,
+                                 .step = p->row_stride / cols,
+                                 .col = (int64_t)p->first % cols,
+                                 .cols = p->cols};
 }
 
 /* Codes instead of numbers: of all parts, or of none. */
@@ -215,9 +230,10 @@ static bool keep_codes(struct loader *l, struct mat_part *parts, int n)
     for (int i = 0; i < n; i++) {
         const struct mat_part *p = &parts[i];
         struct mat_codes *c = &l->codes[i];
-        if (!p->stored ||
-            !stored_codes(p->stored, (int64_t)p->first / p->row_stride, p->rows,
-                          (int64_t)p->first % p->row_stride, p->cols, c, d->ops, d->dev)) {
+        struct stored_slice s;
+        if (p->source == SOURCE_STORED)
+            s = rows_of_part(p);
+        if (p->source != SOURCE_STORED || !stored_codes(p->stored, &s, c, d->ops, d->dev)) {
             while (l->n_copies > before)
                 free(l->copies[--l->n_copies]);
             return false;
@@ -226,9 +242,20 @@ static bool keep_codes(struct loader *l, struct mat_part *parts, int n)
         l->copies[l->n_copies++] = c->codes;
     }
     for (int i = 0; i < n; i++)
-        parts[i] =
-            (struct mat_part){.rows = parts[i].rows, .cols = parts[i].cols, .codes = &l->codes[i]};
+        parts[i] = (struct mat_part){.rows = parts[i].rows,
+                                     .cols = parts[i].cols,
+                                     .source = SOURCE_CODES,
+                                     .codes = &l->codes[i]};
     return true;
+}
+
+/* Of numbers for a stored part; of rows in turns those between them are made, too. */
+static size_t elements_of(const struct mat_part *p)
+{
+    if (p->source != SOURCE_STORED || !p->rows)
+        return 0;
+    const struct stored_slice s = rows_of_part(p);
+    return (size_t)(((s.rows - 1) * s.step + 1) * s.cols);
 }
 
 /* Numbers for the parts that have none yet. */
@@ -239,7 +266,7 @@ static void make_numbers(struct loader *l, struct mat_part *parts, int n, enum d
     size_t elements = 0;
     dtype = quant ? DT_F32 : dtype; /* rounded once */
     for (int i = 0; i < n; i++)
-        elements += parts[i].stored ? (size_t)(parts[i].rows * parts[i].cols) : 0;
+        elements += elements_of(&parts[i]);
     if (l->failed || !elements)
         return;
     /* Behind the numbers there is room for scales, one for each. */
@@ -254,18 +281,18 @@ static void make_numbers(struct loader *l, struct mat_part *parts, int n, enum d
     l->copies[l->n_copies++] = at;
     for (int i = 0; i < n; i++) {
         struct mat_part *p = &parts[i];
-        if (!p->stored)
+        const size_t own = elements_of(p);
+        if (!own)
             continue;
         const struct stored_matrix *m = p->stored;
-        const int64_t row = (int64_t)p->first / p->row_stride,
-                      col = (int64_t)p->first % p->row_stride;
-        stored_numbers(m, row, p->rows, col, p->cols, dtype, at, d->ops, d->dev);
-        const bool kept = quant == QUANT_INT4 && m->how->format->scales &&
-                          m->how->format->scales(m, row, p->rows, col, p->cols, scales);
-        *p = (struct mat_part){at, dtype, p->rows, p->cols, p->cols, 1};
+        const struct stored_slice s = rows_of_part(p);
+        stored_numbers(m, s.row, (int64_t)own / s.cols, s.col, s.cols, dtype, at, d->ops, d->dev);
+        const bool kept = quant == QUANT_INT4 && m->how->format->scales && s.step == 1 &&
+                          m->how->format->scales(m, s.row, s.rows, s.col, s.cols, scales);
+        *p = (struct mat_part){at, dtype, s.rows, s.cols, s.cols * s.step, 1};
         p->scales = kept ? scales : NULL;
-        scales += quant == QUANT_INT4 ? p->rows * p->cols : 0;
-        at += (size_t)(p->rows * p->cols) * dtype_size(dtype);
+        scales += quant == QUANT_INT4 ? own : 0;
+        at += own * dtype_size(dtype);
     }
 }
 
@@ -302,7 +329,7 @@ struct mat_part loader_part(struct loader *l, enum role role, int layer, int exp
     }
     p.data = source(l, t, dtype_size(p.dtype));
     if (!l->c && !p.data)
-        p.random = &l->random[t - l->made];
+        p.source = SOURCE_RANDOM, p.random = &l->random[t - l->made];
     p.rows = rows;
     p.cols = bias ? 1 : cols;
     p.row_stride = bias || turned ? 1 : cols;
@@ -325,7 +352,7 @@ struct mat_part loader_plain_matrix(struct loader *l, enum role role, int layer,
     }
     p.data = source(l, t, dtype_size(p.dtype));
     if (!l->c && !p.data)
-        p.random = &l->random[t - l->made];
+        p.source = SOURCE_RANDOM, p.random = &l->random[t - l->made];
     return p;
 }
 
@@ -382,7 +409,7 @@ struct mat_part loader_expert(struct loader *l, enum role role, int layer, int e
     struct mat_part p = {0};
     char name[NAME_MAX_LEN], want[64];
     if (stored_part(l, role, layer, NO_EXPERT, "", n * rows, cols, &p))
-        return p.stored ? loader_cut(p, expert * rows, rows, 0, cols) : p;
+        return p.source == SOURCE_STORED ? loader_cut(p, expert * rows, rows, 0, cols) : p;
     name_of(l, role, layer, NO_EXPERT, "", name);
     if (!l->c)
         snprintf(name + strlen(name), sizeof(name) - strlen(name), ".%d", expert);
@@ -403,7 +430,8 @@ struct mat_part loader_expert(struct loader *l, enum role role, int layer, int e
         p.row_stride = by_rows ? cols : 1, p.col_stride = by_rows ? 1 : rows;
         return part_at(p, (size_t)expert * (size_t)(rows * cols));
     }
-    p.random = p.data ? NULL : &l->random[t - l->made];
+    if (!p.data)
+        p.source = SOURCE_RANDOM, p.random = &l->random[t - l->made];
     p.row_stride = cols, p.col_stride = 1;
     return p;
 }
@@ -428,13 +456,18 @@ struct mat_part loader_expert_biases(struct loader *l, enum role role, int layer
 void loader_turns(struct loader *l, struct mat_part p, uint32_t first, uint32_t n,
                   struct mat_part out[2])
 {
-    if (l->d->sample && p.stored && n > SAMPLE_ROWS) {
+    const bool stored = p.source == SOURCE_STORED;
+    if (l->d->sample && stored && n > SAMPLE_ROWS) {
         l->rows_each = n / SAMPLE_ROWS;
         n = SAMPLE_ROWS;
     }
     p = loader_rows(p, 2 * first, 2 * n);
-    make_numbers(l, &p, 1, l->d->dtype,
-                 QUANT_NONE); /* of quantised ones whole runs of rows can be had */
+    struct format f;
+    struct stored_slice s;
+    if (stored)
+        s = rows_of_part(&p);
+    if (stored && !stored_form(p.stored, &s, l->d->ops, &f))
+        make_numbers(l, &p, 1, l->d->dtype, QUANT_NONE); /* once for both */
     for (uint32_t odd = 0; odd < 2; odd++) {
         out[odd] = loader_rows(p, odd, n);
         out[odd].row_stride *= 2;
@@ -465,11 +498,13 @@ struct weight *loader_pack(struct loader *l, struct mat_part *parts, int n, enum
     for (int i = 0; d->sample && i < n; i++)
         parts[i].rows = parts[i].rows < SAMPLE_ROWS ? parts[i].rows : SAMPLE_ROWS;
     l->rows_each = 0;
-    if (!quant && dtype == d->dtype && keep_codes(l, parts, n))
-        quant = QUANT_KEPT_CODES;
-    else
+    if (quant || dtype != d->dtype || !keep_codes(l, parts, n))
         make_numbers(l, parts, n, dtype, quant);
-    const struct mat_desc m = {.parts = parts, .n_parts = n, .dtype = dtype, .quant = quant};
+    const struct mat_desc m = {.parts = parts,
+                               .n_parts = n,
+                               .dtype = dtype,
+                               .quant = quant,
+                               .arith = l->how ? l->how->arith : ARITH_EXACT};
     struct weight *w = l->failed ? NULL : d->ops->weight_load(d->dev, &m, l->e);
     if (!w)
         l->failed = true;

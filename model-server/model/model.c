@@ -174,14 +174,39 @@ static void log_kv_scales(const struct checkpoint *c)
 }
 
 /* What becomes of packed weights, which not everybody expects. */
-static void log_packed(const struct checkpoint *c, enum quant quant, bool kept)
+static void log_packed(const struct checkpoint *c, const struct stored *how)
 {
     const char *packing = gguf_weights_packing(&c->gguf);
-    if (packing && kept)
-        LOG(LOG_INFO, "weights stay packed and are computed with exactly",
-            LOGS("packing", packing));
-    else if (packing && !quant)
-        LOG(LOG_INFO, "packed weights are served in 16 bits or more", LOGS("packing", packing));
+    packing = packing ? packing : how->method;
+    if (how->keep && packing)
+        LOG(LOG_INFO, "packed weights stay packed", LOGS("packing", packing),
+            LOGS("activations", arith_name(how->arith)));
+    else if (packing)
+        LOG(LOG_INFO, "packed weights are served as numbers", LOGS("packing", packing));
+}
+
+/* --quantize and --activations together. */
+static int choose_arith(struct model *m, const struct model_options *o, struct stored *how,
+                        struct err *e)
+{
+    static const enum arith asked[] = {ARITH_EXACT, ARITH_EXACT, ARITH_HALF, ARITH_INT8};
+    const enum activations a = o->activations;
+    enum quant *q = &m->d.quant;
+    if (*q == QUANT_W8A8 && (a == ACTIVATIONS_EXACT || a == ACTIVATIONS_16))
+        *q = QUANT_INT8;
+    else if (*q == QUANT_INT8 && a == ACTIVATIONS_8)
+        *q = QUANT_W8A8;
+    if (*q == QUANT_INT4 && a != ACTIVATIONS_AUTO &&
+        m->d.ops->weight_takes(quant_format(*q), asked[a]) != TAKE_NATIVE)
+        return err_set(e, ERR_VALIDATION,
+                       "--quantize %s rounds activations to 8 bits on this device, and "
+                       "--activations %s does not allow it",
+                       quant_name(*q), arith_name(asked[a]));
+    how->keep =
+        !*q && how->format && how->format->form && (o->dtype < 0 || how->format == &stored_mxfp4);
+    how->arith = *q ? quant_arith(*q) : activations_packed(a, o->dtype);
+    m->info.arith = how->keep ? how->arith : quant_arith(*q);
+    return 0;
 }
 
 /* What the model is to be. */
@@ -239,7 +264,7 @@ static int load_weights(struct model *m, const char *dir, const struct arch *a,
     struct checkpoint c;
     struct stored how = {0};
     if ((dir && stored_read(&how, dir, e)) ||
-        stored_agree(&how, o->quantize, o->quant, &m->d.quant, e))
+        stored_agree(&how, o->quantize, o->quant, &m->d.quant, e) || choose_arith(m, o, &how, e))
         return -1;
     m->info.stored = how.method ? how.method : "plain";
     m->d.dtype = dtype < 0 ? DT_BF16 : (enum dtype)dtype;
@@ -251,9 +276,8 @@ static int load_weights(struct model *m, const char *dir, const struct arch *a,
     if (checkpoint_open(&c, dir, a, e))
         return -1;
     m->d.dtype = dtype < 0 ? stored_dtype(&c, a) : (enum dtype)dtype;
-    how.keep = dtype < 0 && !m->d.quant && m->d.ops->keeps_codes;
     log_kv_scales(&c);
-    log_packed(&c, m->d.quant, how.keep);
+    log_packed(&c, &how);
     int rc = decoder_load(&m->d, a, &c, &how, e);
     if (rc == 0 && m->d.encodes)
         rc = load_head(m, dir, a, &c, o, e);

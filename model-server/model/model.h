@@ -16,6 +16,7 @@ struct model_options {
     struct comm *comm; /* rank and world: which slice of the weights to take */
     int dtype;         /* enum dtype, or -1: as stored in the checkpoint */
     enum quant quant;  /* of the linear layers, made at load, see loader.h */
+    enum activations activations;
     /* The word of --quantize, or NULL: for a checkpoint that is stored quantised it has to agree.
      */
     const char *quantize;
@@ -52,6 +53,7 @@ struct model_info {
                            such layer. See model_kv_resize_apart() */
     enum dtype dtype;
     enum quant quant;
+    enum arith arith;      /* of products with packed weights; of plain ones describe() tells */
     const char *stored;    /* quant_method of the checkpoint, or "plain" */
     uint64_t weight_bytes; /* on this rank */
     /* What a token reads of these, and its multiplications and additions without attention's: the

@@ -147,7 +147,7 @@ static const char *unfit(void *arg, const struct shard_model *m)
     if (m->vocab_hash != was->vocab_hash || m->task != was->task ||
         m->embed_width != was->embed_width || m->hidden_size != was->hidden_size ||
         strcmp(m->dtype, was->dtype) || strcmp(m->quantize, was->quantize) ||
-        strcmp(m->device, was->device))
+        strcmp(m->activations, was->activations) || strcmp(m->device, was->device))
         return "another model came back";
     return m->max_input_tokens != was->max_input_tokens ? "they hold less than before" : NULL;
 }

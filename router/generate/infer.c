@@ -404,6 +404,7 @@ static void settle_limits(struct infer *i, const struct shard_model *m)
                                .sampling_fields = m->sampling_fields};
     memcpy(l->dtype, m->dtype, sizeof(l->dtype));
     memcpy(l->quantize, m->quantize, sizeof(l->quantize));
+    memcpy(l->activations, m->activations, sizeof(l->activations));
     memcpy(l->device, m->device, sizeof(l->device));
     /* Ours list all; those of v2 have none. */
     l->lists_adapters = m->task == TASK_GENERATE && (m->takes_input_ids || m->version == 2);

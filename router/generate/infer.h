@@ -47,7 +47,7 @@ struct infer_limits { /* what warm-up settled */
     bool takes_reasoning;     /* constraint_reasoning */
     bool takes_grammars;      /* more than JSON schemas and patterns */
     uint64_t sampling_fields; /* of param_bit() */
-    char dtype[32], device[32], quantize[32];
+    char dtype[32], device[32], quantize[32], activations[16];
     bool lists_adapters;       /* else the shards do not say what they serve */
     uint32_t runtime_adapters; /* so many may be loaded; 0: none, and none unloaded */
 };

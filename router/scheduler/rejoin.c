@@ -107,8 +107,8 @@ static const char *unfit(void *arg, const struct shard_model *m)
                 m->prefix_caching == was->prefix_caching &&
                 m->state_cells_per_request == was->state_cells_per_request &&
                 m->speculate == was->speculate && !strcmp(m->dtype, was->dtype) &&
-                !strcmp(m->quantize, was->quantize) && !strcmp(m->device, was->device) &&
-                same_adapters(s, m);
+                !strcmp(m->quantize, was->quantize) && !strcmp(m->activations, was->activations) &&
+                !strcmp(m->device, was->device) && same_adapters(s, m);
     if (!same)
         return "another model came back";
     if (m->max_input_tokens != was->max_input_tokens ||

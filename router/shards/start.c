@@ -106,6 +106,7 @@ static int ask_info(struct fan *f, struct shard_model *m, struct rpc_mem *mem, s
     m->max_positions = r->max_positions;
     snprintf(m->dtype, sizeof(m->dtype), "%s", r->dtype);
     snprintf(m->quantize, sizeof(m->quantize), "%s", r->quantize);
+    snprintf(m->activations, sizeof(m->activations), "%s", r->activations);
     snprintf(m->device, sizeof(m->device), "%s", r->device_type);
     if (m->state_cells_per_request)
         without_rewinding(m);

@@ -17,7 +17,7 @@ struct shard_model {
     uint32_t speculate, block_size, vocab_size, max_positions; /* max_positions 0: unbounded */
     uint64_t sampling_fields;                                  /* of param_bit() */
     uint64_t vocab_hash;                                       /* 0: not said */
-    char dtype[32], device[32], quantize[32];
+    char dtype[32], device[32], quantize[32], activations[16];
     enum model_task task;              /* what it is served for; but for TASK_GENERATE: */
     uint32_t embed_width, hidden_size; /* numbers of a text, of a token */
     bool pairs_as_text;                /* a reranker that is asked in words */

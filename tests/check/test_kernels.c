@@ -121,11 +121,14 @@ static void fill_widened(void)
 /* Any layout that a matrix can have. */
 static struct code_layout any_layout(void)
 {
-    const struct mat_codes c = {.bits = 2 + rng_below(&rng, 7),
-                                .group = rng_below(&rng, 2) ? 16 : 32,
-                                .block = rng_below(&rng, 2) ? 32 : 256,
-                                .offsets = rng_below(&rng, 2),
-                                .nested = rng_below(&rng, 2)};
+    const uint8_t *table = rng_below(&rng, 4) ? NULL : formats[FORMAT_IQ4_NL].table;
+    const struct mat_codes c = {.format = {.bits = table ? 4 : 2 + rng_below(&rng, 7),
+                                           .group = rng_below(&rng, 2) ? 16 : 32,
+                                           .block = rng_below(&rng, 2) ? 32 : 256,
+                                           .offsets = rng_below(&rng, 2),
+                                           .nested = rng_below(&rng, 2),
+                                           .zeros = rng_below(&rng, 8) == 0,
+                                           .table = table}};
     struct code_layout l;
     code_layout_make(&l, &(struct mat_part){.codes = &c}, 1);
     return l;
@@ -171,20 +174,6 @@ static bool check_dot_codes(void (*fn)(void), uint32_t n)
     k_dot_codes_ref(y0, row, panels, w_bytes, &l, outputs, k);
     ((dot_codes_fn *)fn)(y1, row, panels, w_bytes, &l, outputs, k);
     return memcmp(y0, y1, sizeof(y0)) == 0;
-}
-
-static bool check_widen_mxfp4(void (*fn)(void), uint32_t n)
-{
-    const uint32_t k = 32 * rng_below(&rng, WIDE_K / 32);
-    const uint32_t cols = 8 * (1 + rng_below(&rng, (WIDE_K - k) / 8));
-    (void)n;
-    fill_widened();
-    for (size_t at = 0; at + MX_BLOCK_BYTES <= sizeof(codes); at += MX_BLOCK_BYTES)
-        for (uint32_t i = 0; i < STEP_BYTES; i++) /* scales */
-            codes[at + i] = (char)(rng_below(&rng, 9) ? 90 + rng_below(&rng, 70) : 0);
-    k_widen_mxfp4_ref(wide_want, codes, k, cols);
-    ((widen_mxfp4_fn *)fn)(wide_got, codes, k, cols);
-    return same_widened();
 }
 
 /* Activations as the product packs them: zero past column k, scale and correction behind. */

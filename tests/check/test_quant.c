@@ -350,62 +350,6 @@ static void e4m3_is_exact_and_rounds_to_nearest_even(void **state)
 
 /* ---------------------------------------------------------------- what is MXFP4 already */
 
-/* Numbers with a power of two for 32 columns of a row; as bfloat16 they are exact. */
-static void fill_mxfp4(uint16_t *to, uint32_t rows, uint32_t cols)
-{
-    static const float e2m1[8] = {0, 0.5F, 1, 1.5F, 2, 3, 4, 6};
-    int power = 0;
-    for (uint32_t i = 0; i < rows * cols; i++) {
-        if (i % cols % 32 == 0)
-            power = (int)rng_below(&rng, 40) - 30;
-        const float f = ldexpf(e2m1[rng_below(&rng, 8)], power);
-        to[i] = bf16_of_f32(rng_below(&rng, 2) ? f : -f);
-    }
-}
-
-static struct weight *kept(struct device *d, const uint16_t *of, uint32_t rows, uint32_t cols,
-                           enum quant q)
-{
-    struct err e = ERR_INIT;
-    const struct mat_part p = {of, DT_BF16, rows, cols, cols, 1};
-    struct weight *w = ops->weight_load(d, &(struct mat_desc){&p, 1, DT_BF16, q}, &e);
-    if (!w)
-        fail_msg("%s", e.msg);
-    return w;
-}
-
-static void mxfp4_is_kept_and_has_the_bits_of_16(void **state)
-{
-    (void)state;
-    for (int round = 0; round < 12; round++) {
-        struct device *d =
-            ops->open(&(struct device_options){.threads = 2, .features = round % 4 ? ~0ULL : 0},
-                      &(struct err)ERR_INIT);
-        const uint32_t rows = 1 + rng_below(&rng, 70), n = 1 + rng_below(&rng, 40);
-        const uint32_t cols = round < 2 ? 4200 : 1 + rng_below(&rng, 400);
-        uint16_t *m = malloc((size_t)rows * cols * 2);
-        float *x = rng_floats(&rng, (size_t)n * cols);
-        float *want = malloc((size_t)n * rows * 4), *got = malloc((size_t)n * rows * 4);
-        assert_true(d && m && want && got);
-        fill_mxfp4(m, rows, cols);
-        struct weight *plain = kept(d, m, rows, cols, QUANT_NONE);
-        struct weight *packed = kept(d, m, rows, cols, QUANT_KEPT_MXFP4);
-        ops->linear(d, want, x, n, plain, NULL);
-        ops->linear(d, got, x, n, packed, NULL);
-        assert_memory_equal(want, got, (size_t)n * rows * 4);
-        const uint64_t sixteen = ops->weight_bytes(plain);
-        if (cols > 300)
-            assert_true(ops->weight_bytes(packed) * 2 < sixteen);
-        ops->weight_free(d, packed);
-        m[rng_below(&rng, rows * cols)] = bf16_of_f32(round % 2 ? 5 : NAN); /* has no code */
-        packed = kept(d, m, rows, cols, QUANT_KEPT_MXFP4);
-        assert_int_equal(ops->weight_bytes(packed), sixteen);
-        ops->weight_free(d, packed), ops->weight_free(d, plain);
-        ops->close(d);
-        free(m), free(x), free(want), free(got);
-    }
-}
-
 /* ---------------------------------------------------------------- what comes as codes */
 
 /* Random codes, and the numbers that they are. */
@@ -415,23 +359,28 @@ static void fill_codes(struct mat_codes *c, uint32_t rows, uint32_t cols, float 
     c->codes = malloc(n), c->scale = malloc((size_t)n), c->offset = malloc((size_t)n);
     c->by = malloc(n), c->less = malloc(n);
     assert_true(c->codes && c->scale && c->offset && c->by && c->less);
+    const struct format *f = &c->format;
     for (uint32_t i = 0; i < n; i++)
-        c->codes[i] = (uint8_t)rng_below(&rng, 1u << c->bits);
-    for (uint32_t i = 0; i < n / c->block; i++) {
+        c->codes[i] = (uint8_t)rng_below(&rng, 1u << f->bits);
+    for (uint32_t i = 0; i < n / f->block; i++) {
         c->scale[i] = f16_of_f32(((float)(int)rng_below(&rng, 8001) * 0.001f - 4.0f));
         c->offset[i] = f16_of_f32(((float)(int)rng_below(&rng, 8001) * 0.001f - 4.0f));
     }
-    for (uint32_t i = 0; i < n / c->group; i++) {
-        c->by[i] = (int8_t)(c->offsets ? rng_below(&rng, 64) : rng_below(&rng, 256));
-        c->less[i] = (int8_t)rng_below(&rng, 64);
+    for (uint32_t i = 0; f->table && f->zero == 12 && i < n / f->block; i++)
+        c->scale[i] = f16_of_f32(ldexpf(1, (int)rng_below(&rng, 20) - 14)); /* of MXFP4 */
+    for (uint32_t i = 0; i < n / f->group; i++) {
+        c->by[i] = (int8_t)(f->offsets ? rng_below(&rng, 64) : rng_below(&rng, 256));
+        c->less[i] = (int8_t)rng_below(&rng, f->zeros ? (1u << f->bits) + 1 : 64);
     }
     for (uint32_t i = 0; i < n; i++) {
         const float scale =
-            f32_of_f16(c->scale[i / c->block]) * (c->nested ? (float)c->by[i / c->group] : 1.0f);
+            f32_of_f16(c->scale[i / f->block]) * (f->nested ? (float)c->by[i / f->group] : 1.0f);
         const float less =
-            f32_of_f16(c->offset[i / c->block]) * (c->nested ? (float)c->less[i / c->group] : 1.0f);
-        numbers[i] = scale * (float)((int)c->codes[i] - (int)c->zero);
-        numbers[i] -= c->offsets ? less : 0.0f;
+            f32_of_f16(c->offset[i / f->block]) * (f->nested ? (float)c->less[i / f->group] : 1.0f);
+        const int zero = f->zeros ? c->less[i / f->group] : (int)f->zero;
+        const int code = f->table ? f->table[c->codes[i]] : c->codes[i];
+        numbers[i] = scale * (float)(code - zero);
+        numbers[i] -= f->offsets ? less : 0.0f;
     }
 }
 
@@ -440,27 +389,46 @@ static void free_codes(struct mat_codes *c)
     free(c->codes), free(c->scale), free(c->offset), free(c->by), free(c->less);
 }
 
-static struct weight *load_parts(struct device *d, const struct mat_part *p, int n, enum quant q)
+static struct weight *load_parts(struct device *d, const struct mat_part *p, int n,
+                                 enum arith arith)
 {
     struct err e = ERR_INIT;
-    struct weight *w = ops->weight_load(d, &(struct mat_desc){p, n, DT_F32, q}, &e);
+    const struct mat_desc m = {.parts = p, .n_parts = n, .dtype = DT_F32, .arith = arith};
+    struct weight *w = ops->weight_load(d, &m, &e);
     if (!w)
         fail_msg("%s", e.msg);
     return w;
 }
 
-/* Q4_0 to Q8_0, Q2_K to Q6_K; what stands together in a matrix is as wide as it must be. */
+/* Codes with a scale and a zero point for 32 columns, as keep.c makes them. */
+static const struct format with_zeros[] = {
+    {"2 bits", ELEMENT_INT, SCALE_F16, 2, 32, 32, .zeros = true},
+    {"4 bits", ELEMENT_INT, SCALE_F16, 4, 32, 32, .zeros = true},
+    {"3 bits", ELEMENT_INT, SCALE_F16, 3, 32, 32, 4},
+};
+enum { WITH_ZEROS = sizeof(with_zeros) / sizeof(with_zeros[0]) };
+enum { FORMS = FORMAT_N - FORMAT_Q4_0 + WITH_ZEROS };
+
+static const struct format *any_format(uint32_t i)
+{
+    return i < WITH_ZEROS ? &with_zeros[i] : &formats[FORMAT_Q4_0 + i - WITH_ZEROS];
+}
+
+/* One that fits `cols`. */
+static const struct format *drawn_format(uint32_t cols)
+{
+    const struct format *f = any_format(rng_below(&rng, FORMS));
+    while (cols % f->block)
+        f = any_format(rng_below(&rng, FORMS));
+    return f;
+}
+
+/* What stands together in a matrix is as wide as it must be. */
 static void codes_are_kept_and_have_the_bits_of_their_numbers(void **state)
 {
-    static const struct mat_codes forms[] = {
-        {4, 32, 32, 8, false, false}, {4, 32, 32, 0, true, false},    {5, 32, 32, 16, false, false},
-        {5, 32, 32, 0, true, false},  {8, 32, 32, 128, false, false}, {2, 16, 256, 0, true, true},
-        {4, 32, 256, 0, true, true},  {5, 32, 256, 0, true, true},    {6, 16, 256, 32, false, true},
-        {3, 16, 256, 4, false, true},
-    };
-    enum { FORMS = sizeof(forms) / sizeof(forms[0]), PARTS = 3 };
+    enum { PARTS = 3 };
     (void)state;
-    for (int round = 0; round < 60; round++) {
+    for (int round = 0; round < 80; round++) {
         struct device *d =
             ops->open(&(struct device_options){.threads = 2, .features = round % 4 ? ~0ULL : 0},
                       &(struct err)ERR_INIT);
@@ -475,18 +443,17 @@ static void codes_are_kept_and_have_the_bits_of_their_numbers(void **state)
             const uint32_t own = 1 + rng_below(&rng, 40);
             float *numbers = malloc((size_t)own * cols * sizeof(float));
             assert_true(d && numbers);
-            c[i] = forms[round < FORMS     ? (uint32_t)round
-                         : cols % 256 == 0 ? rng_below(&rng, FORMS)
-                                           : rng_below(&rng, 5)];
+            c[i].format = *(round < FORMS ? any_format((uint32_t)round) : drawn_format(cols));
             fill_codes(&c[i], own, cols, numbers);
             plain[i] = (struct mat_part){numbers, DT_F32, own, cols, cols, 1};
-            with[i] = (struct mat_part){.rows = own, .cols = cols, .codes = &c[i]};
+            with[i] = (struct mat_part){
+                .rows = own, .cols = cols, .source = SOURCE_CODES, .codes = &c[i]};
             rows += own;
         }
         float *x = rng_floats(&rng, (size_t)n * cols);
         float *want = malloc((size_t)n * rows * 4), *got = malloc((size_t)n * rows * 4);
-        struct weight *a = load_parts(d, plain, parts, QUANT_NONE);
-        struct weight *b = load_parts(d, with, parts, QUANT_KEPT_CODES);
+        struct weight *a = load_parts(d, plain, parts, ARITH_EXACT);
+        struct weight *b = load_parts(d, with, parts, ARITH_EXACT);
         ops->linear(d, want, x, n, a, NULL);
         ops->linear(d, got, x, n, b, NULL);
         assert_memory_equal(want, got, (size_t)n * rows * 4);
@@ -511,7 +478,6 @@ int main(void)
         cmocka_unit_test(rounded_weights_are_near),
         cmocka_unit_test(codes_with_scales_are_kept),
         cmocka_unit_test(e4m3_is_exact_and_rounds_to_nearest_even),
-        cmocka_unit_test(mxfp4_is_kept_and_has_the_bits_of_16),
         cmocka_unit_test(codes_are_kept_and_have_the_bits_of_their_numbers),
     };
     rng = rng_new();

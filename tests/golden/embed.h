@@ -108,6 +108,7 @@ static inline int encode_open_on(struct encode_bench *b, const struct backend_op
                                     .dev = b->dev,
                                     .comm = comm,
                                     .dtype = -1,
+                                    .activations = ACTIVATIONS_EXACT,
                                     .yes = 40,
                                     .no = 41,
                                     .task = strstr(dir, "qwen3_rerank") ? TASK_RERANK : TASK_AUTO};

@@ -111,7 +111,8 @@ static inline void bench_close(struct bench *b)
 /* A model as it is to be opened. */
 struct bench_setup {
     const char *dir;
-    int dtype; /* model_options' */
+    int dtype;                    /* model_options' */
+    enum activations activations; /* AUTO stands for EXACT */
     const struct adapter_source *adapters;
     uint32_t n_adapters, adapter; /* adapter: struct bench's; all of them are put on the device */
 };
@@ -145,6 +146,8 @@ static inline int bench_open_with(struct bench *b, const struct bench_setup *u, 
                                     .dev = b->dev,
                                     .comm = comm,
                                     .dtype = u->dtype,
+                                    .activations =
+                                        u->activations ? u->activations : ACTIVATIONS_EXACT,
                                     .adapters = u->adapters,
                                     .n_adapters = u->n_adapters};
     if (!(b->model = model_load(u->dir, &o, e)) ||

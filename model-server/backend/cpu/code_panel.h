@@ -4,13 +4,14 @@
  *   scale   f16 [1 or 8][16], of all its columns or of 32
  *   offset  f16, the same, where any number has one
  *   by      int8 [8 or 16][16], of 32 or 16 columns, where scales are nested
- *   less    int8, the same, where there are both
+ *   less    int8, the same, where there are both, or zero points
  * up to a multiple of 64 bytes; then for each 32 columns `upper` times [16] words and 4 times [16]
  * words. Bits 4 c .. 4 c + 3 of the latter are the lower four of column c of eight. In the former
  * the same bits are shared by 4 / `upper` eights, from the lowest on: the upper ones of their c.
  *
- * A number is fma(code, scale * by, -(offset * less)). Without offsets the code of 0 is the middle
- * of all codes, and the offset is that times the scale: the sum is exact then. */
+ * A number is fma(n, scale * by, -(offset * less)), where n is the code, or what the table has for
+ * it. Without offsets n of 0 is `zero`, and the offset is that times the scale: the sum is exact
+ * then. Zero points are a `less` without an offset, and `zero` is 1. */
 #ifndef MODEL_SERVER_BACKEND_CPU_CODE_PANEL_H
 #define MODEL_SERVER_BACKEND_CPU_CODE_PANEL_H
 #include "model-server/backend/numbers.h"
@@ -25,7 +26,8 @@ struct code_layout {
     uint32_t groups;           /* of a block that have a `by`: 8 or 16; 0: scales are not nested */
     uint32_t offset, by, less; /* where they begin in a block; 0: there are none */
     uint32_t codes, bytes;     /* where the codes begin; of a block */
-    float zero;                /* without offsets: the code of 0 */
+    float zero;                /* without offsets: n of 0 */
+    const uint8_t *table;      /* NULL: n is the code */
 };
 
 /* Where the words of column `in` of a block begin, the lower four bits and the upper ones, and
@@ -64,6 +66,8 @@ static inline float code_at(const struct code_layout *l, const void *panel, uint
     uint32_t code = b[p.lower + byte] >> c % 2 * 4 & 15;
     if (l->upper)
         code |= (b[p.upper + byte] >> (c % 2 * 4 + p.shift) & ((1u << l->upper) - 1)) << 4;
+    if (l->table)
+        code = l->table[code];
     float scale = code_f16(b, i);
     scale *= l->by ? (float)(int8_t)b[l->by + j] : 1.0f;
     float offset = l->offset ? code_f16(b + l->offset, i) : scale * l->zero;

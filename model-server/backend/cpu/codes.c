@@ -3,30 +3,70 @@
 #include "model-server/backend/cpu/cpu.h"
 #include <string.h>
 
+/* Of n(code): what a table has fits 8 bits, or the 5 of e2m1. */
+static uint32_t bits_of_part(const struct format *f, const uint8_t *table)
+{
+    if (!f->table || f->table == table)
+        return f->bits;
+    return f->zero < 16 ? 5 : 8;
+}
+
+/* The table that all parts have; NULL: their codes are looked up when they are packed. */
+static const uint8_t *common_table(const struct mat_part *parts, int n)
+{
+    const uint8_t *table = parts[0].codes->format.table;
+    for (int i = 1; i < n; i++)
+        if (parts[i].codes->format.table != table ||
+            parts[i].codes->format.zero != parts[0].codes->format.zero)
+            return NULL;
+    return table;
+}
+
+/* What the parts need together. */
+struct needs {
+    bool offsets, nested, zeros, constant;
+    uint32_t bits, group, block;
+    float zero; /* of a table */
+};
+
+static struct needs needs_of(const struct mat_part *parts, int n, const uint8_t *table)
+{
+    struct needs x = {.bits = 4, .group = CODE_COLS, .block = CODE_BLOCK};
+    for (int i = 0; i < n; i++) {
+        const struct format *f = &parts[i].codes->format;
+        const uint32_t bits = bits_of_part(f, table);
+        x.bits = bits > x.bits ? bits : x.bits;
+        x.block = f->block < x.block ? f->block : x.block;
+        x.group = f->nested && f->group < x.group ? f->group : x.group;
+        x.nested |= f->nested;
+        x.offsets |= f->offsets;
+        x.zeros |= f->zeros;
+        x.constant |= !f->zeros && f->zero > INT8_MAX;
+        x.zero = (float)f->zero;
+    }
+    /* Zero points beside anything that they cannot say. */
+    x.offsets |= x.zeros && (x.nested || x.constant);
+    x.nested |= x.zeros && x.offsets;
+    return x;
+}
+
 void code_layout_make(struct code_layout *l, const struct mat_part *parts, int n)
 {
-    bool offsets = false, nested = false;
-    uint32_t bits = 4, group = CODE_COLS, block = CODE_BLOCK;
-    for (int i = 0; i < n; i++) {
-        const struct mat_codes *c = parts[i].codes;
-        bits = c->bits > bits ? c->bits : bits;
-        block = c->block < block ? c->block : block;
-        group = c->nested && c->group < group ? c->group : group;
-        nested |= c->nested;
-        offsets |= c->offsets;
-    }
-    *l = (struct code_layout){.upper = bits > 6 ? 4 : bits - 4,
-                              .scales = CODE_BLOCK / block,
-                              .groups = nested ? CODE_BLOCK / group : 0};
+    const uint8_t *table = common_table(parts, n);
+    const struct needs x = needs_of(parts, n, table);
+    *l = (struct code_layout){.upper = x.bits > 6 ? 4 : x.bits - 4,
+                              .scales = CODE_BLOCK / x.block,
+                              .groups = x.nested || x.zeros ? CODE_BLOCK / x.group : 0,
+                              .table = table};
     const uint32_t halves = l->scales * CODE_LANES * 2, bytes = l->groups * CODE_LANES;
     uint32_t at = halves;
-    if (offsets)
+    if (x.offsets)
         l->offset = at, at += halves;
     else
-        l->zero = (float)(8u << l->upper);
-    if (nested)
+        l->zero = x.zeros ? 1.0f : table ? x.zero : (float)(8u << l->upper);
+    if (x.nested)
         l->by = at, at += bytes;
-    if (nested && offsets)
+    if (x.zeros || (x.nested && x.offsets))
         l->less = at, at += bytes;
     l->codes = (at + CODE_WORDS - 1) / CODE_WORDS * CODE_WORDS;
     l->bytes =
@@ -43,34 +83,49 @@ static void put_f16(char *block, uint32_t at, uint32_t i, uint16_t h)
     memcpy(block + at + (size_t)i * 2, &h, sizeof(h));
 }
 
-/* What the codes of 32 columns, or of 16, are multiplied with. A part without offsets in a layout
- * with them: the code of 0 times the scale, which is exact as that is a power of two. */
+/* What is taken off a group of a part: the offset, and how often. A part without offsets in a
+ * layout with them has n of 0 times the scale, which is exact, as that is a power of two, or 12 or
+ * 128 times one. */
+static void pack_offset(const struct code_layout *l, char *block, uint32_t i, uint32_t j,
+                        const struct mat_codes *c, size_t at)
+{
+    const struct format *f = &c->format;
+    const uint16_t scale = c->scale[at / f->block];
+    const int8_t by = f->nested ? c->by[at / f->group] : 1;
+    int8_t less = f->nested ? by : 1;
+    if (f->zeros || (f->offsets && f->nested))
+        less = c->less[at / f->group];
+    else if (!l->offset)
+        less = (int8_t)f->zero;
+    const uint16_t offset = f->zeros     ? scale
+                            : f->offsets ? c->offset[at / f->block]
+                                         : f16_of_f32(f32_of_f16(scale) * (float)f->zero);
+    if (l->offset)
+        put_f16(block, l->offset, i, offset);
+    if (l->less)
+        block[l->less + j] = less;
+}
+
+/* What the codes of 32 columns, or of 16, are multiplied with. */
 static void pack_scales(const struct code_layout *l, char *block, uint32_t in, uint32_t lane,
                         const struct mat_codes *c, size_t at)
 {
     const uint32_t i = code_group(in, l->scales) * CODE_LANES + lane;
     const uint32_t j = code_group(in, l->groups) * CODE_LANES + lane;
-    const uint16_t scale = c->scale[at / c->block];
-    const int8_t by = c->nested ? c->by[at / c->group] : 1;
-    put_f16(block, 0, i, scale);
+    put_f16(block, 0, i, c->scale[at / c->format.block]);
     if (l->by)
-        block[l->by + j] = by;
-    if (l->offset)
-        put_f16(block, l->offset, i,
-                c->offsets ? c->offset[at / c->block]
-                           : f16_of_f32(f32_of_f16(scale) * (float)c->zero));
-    if (l->less)
-        block[l->less + j] = !c->offsets ? by : c->nested ? c->less[at / c->group] : 1;
+        block[l->by + j] = c->format.nested ? c->by[at / c->format.group] : 1;
+    pack_offset(l, block, i, j, c, at);
 }
 
 /* Eight columns from `in` on. */
 static void pack_eight(const struct code_layout *l, char *block, uint32_t in, uint32_t lane,
-                       const uint8_t *codes, uint32_t move)
+                       const uint8_t *codes, const uint8_t *table, uint32_t move)
 {
     const struct code_place p = code_place(l, in);
     uint32_t lower = 0, upper = 0, shared;
     for (uint32_t c = 0; c < 8; c++) {
-        const uint32_t code = codes[c] + move;
+        const uint32_t code = (table ? table[codes[c]] : codes[c]) + move;
         lower |= (code & 15) << 4 * c;
         upper |= code >> 4 << 4 * c;
     }
@@ -88,14 +143,15 @@ static void codes_pack(struct device *d, int thread, const struct weight *w, cha
     (void)d, (void)thread;
     const struct code_layout *l = &w->codes;
     const struct mat_codes *c = p->codes;
+    const uint8_t *table = l->table ? NULL : c->format.table;
     /* Without offsets the code of 0 is the layout's. */
-    const uint32_t move = l->offset ? 0 : (uint32_t)l->zero - c->zero;
+    const uint32_t move = l->offset || l->less || l->table ? 0 : (uint32_t)l->zero - c->format.zero;
     const size_t first = (size_t)row * w->cols;
     for (uint32_t k = 0; k < w->cols; k += 8) {
         char *block = panel + (size_t)(k / CODE_BLOCK) * l->bytes;
         if (k % 16 == 0)
             pack_scales(l, block, k % CODE_BLOCK, (uint32_t)lane, c, first + k);
-        pack_eight(l, block, k % CODE_BLOCK, (uint32_t)lane, c->codes + first + k, move);
+        pack_eight(l, block, k % CODE_BLOCK, (uint32_t)lane, c->codes + first + k, table, move);
     }
 }
 
@@ -112,5 +168,8 @@ static void codes_widen(const struct kernels *kern, float *dst, const struct wei
     kern->widen_codes(dst, panel, &w->codes, k, n);
 }
 
-const struct weight_format format_codes = {codes_panel_bytes, codes_pack, codes_row, linear_float,
-                                           codes_widen};
+const struct weight_kind kind_codes = {.panel_bytes = codes_panel_bytes,
+                                       .pack = codes_pack,
+                                       .row = codes_row,
+                                       .linear = linear_float,
+                                       .widen = codes_widen};

@@ -5,7 +5,6 @@
 #include "model-server/backend/backend.h"
 #include "model-server/backend/cpu/kernels.h"
 #include "model-server/backend/cpu/threads.h"
-#include <stdatomic.h>
 
 /* Scratch memory of the device, one region per use, so that an operation may call another. */
 enum scratch { SCRATCH_PACK, SCRATCH_MOE, SCRATCH_ATTN, SCRATCH_LORA, SCRATCH_N };
@@ -53,7 +52,7 @@ void cpu_populate_end(struct populate *f); /* NULL is fine */
 int cpu_memory(uint64_t *free_bytes, uint64_t *total_bytes, struct err *e);
 
 /* How weights of one kind are stored and multiplied with. */
-struct weight_format {
+struct weight_kind {
     size_t (*panel_bytes)(const struct weight *w);
     /* `row` of a part into a lane of a panel of zeros */
     void (*pack)(struct device *d, int thread, const struct weight *w, char *panel, int lane,
@@ -67,21 +66,19 @@ struct weight_format {
     void (*widen)(const struct kernels *kern, float *dst, const struct weight *w, const char *panel,
                   uint32_t k, uint32_t n);
 };
-extern const struct weight_format format_plain, format_int8, format_w8a8, format_int4, format_fp8,
-    format_mxfp4, format_codes;
+extern const struct weight_kind kind_plain, kind_int8, kind_w8a8, kind_int4, kind_fp8, kind_codes;
 /* The layout that holds what all parts have, whose codes are there. */
 void code_layout_make(struct code_layout *l, const struct mat_part *parts, int n);
 
 struct weight {
-    const struct weight_format *format;
+    const struct weight_kind *kind;
     enum dtype dtype;
-    enum quant quant;
-    bool half;                /* x is rounded to bfloat16 and multiplied in pairs */
-    struct code_layout codes; /* of QUANT_KEPT_CODES */
+    bool half;                          /* x is rounded to bfloat16 and multiplied in pairs */
+    void (*tile)(const struct tile *t); /* of linear_float(): of these panels, or widened ones */
+    struct code_layout codes;           /* of kind_codes */
     uint32_t rows, cols, n_panels;
     size_t panel_bytes, bytes;
     char *data;
-    atomic_bool *inexact; /* while it is packed: set by a format that cannot hold a number */
 };
 static inline const char *weight_panel(const struct weight *w, size_t panel)
 {
@@ -92,7 +89,7 @@ bool half_is_faster(const struct kernels *kern, unsigned features);
 /* Of 8 bits, with a scale for each row, which the sums are multiplied with at the end. */
 static inline bool has_row_scales(const struct weight *w)
 {
-    return w->quant == QUANT_INT8 || w->quant == QUANT_FP8;
+    return w->kind == &kind_int8 || w->kind == &kind_fp8;
 }
 /* The 16 scales of an 8-bit panel. */
 static inline const float *row_scales(const struct weight *w, const char *panel)
@@ -136,6 +133,7 @@ bool cpu_pack_panel(const struct weight *w, char *panel, const struct mat_part *
 
 /* The operations of backend.h, one file a subject. */
 struct weight *cpu_weight_load(struct device *d, const struct mat_desc *m, struct err *e);
+enum take cpu_weight_takes(const struct format *f, enum arith a);
 void cpu_weight_free(struct device *d, struct weight *w);
 uint64_t cpu_weight_bytes(const struct weight *w);
 float *cpu_vector_load(struct device *d, const struct mat_part *v, float plus, struct err *e);

@@ -172,8 +172,7 @@ enum { STEP_BYTES_MOST = 80 << 20 };
 
 const struct backend_ops backend_cpu = {
     .name = "cpu",
-    .keeps_mxfp4 = true,
-    .keeps_codes = true,
+    .weight_takes = cpu_weight_takes,
     .step_bytes = STEP_BYTES_MOST,
     .open = cpu_open,
     .close = cpu_close,

@@ -54,26 +54,6 @@ struct tile {
     ptrdiff_t next;
 };
 
-/* MXFP4 panels: blocks of 128 columns, each 16 scales for the first 32 columns, for the next, ..,
- * as bytes (2^(byte - 127); 0: the numbers are zero), then for each 8 columns [16] words, whose
- * bits 4 c .. 4 c + 3 are column c as e2m1. w is number times scale, exactly, before it is
- * multiplied. */
-enum { MX_GROUP = 32, MX_BLOCK_COLS = 128, MX_BLOCK_BYTES = 64 + 128 * 16 / 2 };
-
-/* Element (lane, k) of a panel. */
-static inline float mx_at(const void *panel, uint32_t lane, uint32_t k)
-{
-    static const float e2m1[16] = {0.0f,  0.5f,  1.0f,  1.5f,  2.0f,  3.0f,  4.0f,  6.0f,
-                                   -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f, -6.0f};
-    const uint8_t *block = (const uint8_t *)panel + (size_t)(k / MX_BLOCK_COLS) * MX_BLOCK_BYTES;
-    const uint32_t in = k % MX_BLOCK_COLS,
-                   bits = (uint32_t)block[in / MX_GROUP * LANES + lane] << 23;
-    const uint8_t pair = block[(1 + in / 8) * STEP_BYTES + lane * 4 + in % 8 / 2];
-    float scale;
-    __builtin_memcpy(&scale, &bits, sizeof(scale));
-    return e2m1[pair >> in % 2 * 4 & 15] * scale;
-}
-
 /* Quantised panels, in quads: four columns of a row side by side in 32 bits.
  *   int8   [quads][16][4] bytes w + 128 (w is -127 or more), then 16 fp32 scales
  *   fp8    [quads][16][4] e4m3, none of them NaN, then 16 fp32 scales
@@ -137,11 +117,10 @@ struct recur_step {
     X(tile_bf16x2, void, (const struct tile *t))                                                   \
     X(tile_int8, void, (const struct tile *t)) /* of w without its scale */                        \
     X(tile_fp8, void, (const struct tile *t))  /* the same */                                      \
-    /* Columns k .. k + n - 1 of a panel that holds codes, [n][16]. k and n are multiples of 32;   \
-     * of MXFP4 n is up to the next multiple of 8. */                                              \
+    /* Columns k .. k + n - 1 of a panel that holds codes, [n][16]. k and n are multiples of 32.   \
+     */                                                                                            \
     X(widen_codes, void,                                                                           \
       (float *dst, const char *panel, const struct code_layout *l, uint32_t k, uint32_t n))        \
-    X(widen_mxfp4, void, (float *dst, const char *panel, uint32_t k, uint32_t n))                  \
     /* y[i] = sum over k of x[k] * w[i][k], i < n, of panels w_bytes apart that hold codes */      \
     X(dot_codes, void,                                                                             \
       (float *y, const float *x, const char *w, size_t w_bytes, const struct code_layout *l,       \
@@ -218,7 +197,6 @@ struct recur_step {
     X(tile_int8, variant, needs)                                                                   \
     X(tile_fp8, variant, needs)                                                                    \
     X(widen_codes, variant, needs)                                                                 \
-    X(widen_mxfp4, variant, needs)                                                                 \
     X(dot_codes, variant, needs)                                                                   \
     X(quantise, variant, needs)                                                                    \
     X(quantise4, variant, needs)                                                                   \

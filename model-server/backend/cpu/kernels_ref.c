@@ -49,12 +49,6 @@ void k_dot_codes_ref(float *y, const float *x, const char *w, size_t w_bytes,
     }
 }
 
-void k_widen_mxfp4_ref(float *dst, const char *panel, uint32_t k, uint32_t n)
-{
-    for (uint32_t i = 0; i < n * LANES; i++)
-        dst[i] = mx_at(panel, i % LANES, k + i / LANES);
-}
-
 static float no_subnormal(float f) { return fabsf(f) < 0x1p-126f ? copysignf(0.0f, f) : f; }
 
 /* One number of a pair: x is any row of pairs. */

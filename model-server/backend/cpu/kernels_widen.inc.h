@@ -24,35 +24,56 @@ INLINE void code_scales(const struct code_layout *l, const char *block, uint32_t
     *less = v_sub(v_set(0.0f), offset);
 }
 
-/* Column c of eight; `mask` leaves its upper bits where they belong in a code. */
-INLINE v16 code_number(i16 low, i16 up, const int c, i16 mask, v16 scale, v16 less, const bool both)
+/* Codes of four bits, of more, and of four that are looked up. */
+enum { CODE_LOW, CODE_BOTH, CODE_TABLE };
+
+/* What is the same for all columns: where the upper bits belong in a code, and the table. */
+struct code_reader {
+    i16 mask;
+    struct v_table table;
+};
+
+INLINE struct code_reader code_reader(const struct code_layout *l, const int how)
+{
+    float t[LANES];
+    struct code_reader r = {.mask = i_set(((1u << l->upper) - 1) << 4)};
+    for (uint32_t i = 0; how == CODE_TABLE && i < LANES; i++)
+        t[i] = (float)l->table[i];
+    if (how == CODE_TABLE)
+        r.table = v_table(t);
+    return r;
+}
+
+/* Column c of eight. */
+INLINE v16 code_number(i16 low, i16 up, const int c, const struct code_reader *r, v16 scale,
+                       v16 less, const int how)
 {
     v16 code;
-    if (both) {
+    if (how == CODE_BOTH) {
         const i16 lower = i_and(i_shr(low, 4 * c), i_set(15));
-        code = v_from_int(i_and_or(c ? i_shr(up, 4 * c - 4) : i_shl(up, 4), mask, lower));
+        code = v_from_int(i_and_or(c ? i_shr(up, 4 * c - 4) : i_shl(up, 4), r->mask, lower));
+    } else if (how == CODE_TABLE) {
+        code = v_look_up(&r->table, i_shr(low, 4 * c));
     } else {
         code = v_from_u4(i_shr(low, 4 * c));
     }
     return v_fma(code, scale, less);
 }
 
-INLINE i16 code_mask(const struct code_layout *l) { return i_set(((1u << l->upper) - 1) << 4); }
-
-INLINE void code_columns(float *dst, const char *lower, i16 up, i16 mask, v16 scale, v16 less,
-                         const bool both)
+INLINE void code_columns(float *dst, const char *lower, i16 up, const struct code_reader *r,
+                         v16 scale, v16 less, const int how)
 {
     const i16 low = i_load(lower);
     __builtin_prefetch(lower + WIDEN_AHEAD);
     UNROLL for (int c = 0; c < 8; c++)
-        v_store(dst + c * LANES, code_number(low, up, c, mask, scale, less, both));
+        v_store(dst + c * LANES, code_number(low, up, c, r, scale, less, how));
 }
 
 INLINE void widen_codes(float *dst, const char *panel, const struct code_layout *l, uint32_t k,
-                        uint32_t n, const bool both)
+                        uint32_t n, const int how)
 {
     const uint32_t group = l->groups ? CODE_BLOCK / l->groups : CODE_COLS;
-    const i16 mask = code_mask(l);
+    const struct code_reader r = code_reader(l, how);
     for (const uint32_t end = k + n; k < end; k += group) {
         const char *block = panel + (size_t)(k / CODE_BLOCK) * l->bytes;
         const uint32_t in = k % CODE_BLOCK;
@@ -60,8 +81,8 @@ INLINE void widen_codes(float *dst, const char *panel, const struct code_layout 
         code_scales(l, block, in, &scale, &less);
         for (uint32_t c = in; c < in + group; c += 8, dst += 8 * LANES) {
             const struct code_place at = code_place(l, c);
-            const i16 up = both ? i_shr_by(i_load(block + at.upper), at.shift) : mask;
-            code_columns(dst, block + at.lower, up, mask, scale, less, both);
+            const i16 up = how == CODE_BOTH ? i_shr_by(i_load(block + at.upper), at.shift) : r.mask;
+            code_columns(dst, block + at.lower, up, &r, scale, less, how);
         }
     }
 }
@@ -70,18 +91,20 @@ void ISA(widen_codes)(float *dst, const char *panel, const struct code_layout *l
                       uint32_t n)
 {
     if (l->upper)
-        widen_codes(dst, panel, l, k, n, true);
+        widen_codes(dst, panel, l, k, n, CODE_BOTH);
+    else if (l->table)
+        widen_codes(dst, panel, l, k, n, CODE_TABLE);
     else
-        widen_codes(dst, panel, l, k, n, false);
+        widen_codes(dst, panel, l, k, n, CODE_LOW);
 }
 
 /* Sums over all columns for one row of x, of two panels: enough to hide the time of an addition. */
 INLINE void dot_panels(float *y, const float *x, const char *w, size_t w_bytes,
                        const struct code_layout *l, uint32_t k, const uint32_t panels,
-                       const uint32_t last, const bool both)
+                       const uint32_t last, const int how)
 {
     const uint32_t group = l->groups ? CODE_BLOCK / l->groups : CODE_COLS;
-    const i16 mask = code_mask(l);
+    const struct code_reader r = code_reader(l, how);
     v16 acc[2];
     UNROLL for (uint32_t p = 0; p < panels; p++) acc[p] = v_set(0.0f);
     for (uint32_t i = 0; i < k; i += group) {
@@ -97,14 +120,13 @@ INLINE void dot_panels(float *y, const float *x, const char *w, size_t w_bytes,
             {
                 const char *b = block + p * w_bytes;
                 low[p] = i_load(b + at.lower);
-                up[p] = both ? i_shr_by(i_load(b + at.upper), at.shift) : mask;
+                up[p] = how == CODE_BOTH ? i_shr_by(i_load(b + at.upper), at.shift) : r.mask;
                 __builtin_prefetch(b + at.lower + WIDEN_AHEAD);
             }
             UNROLL for (int e = 0; e < 8; e++)
             {
-                UNROLL for (uint32_t p = 0; p < panels; p++) acc[p] =
-                    v_fma(code_number(low[p], up[p], e, mask, scale[p], less[p], both), v_set(x[e]),
-                          acc[p]);
+                UNROLL for (uint32_t p = 0; p < panels; p++) acc[p] = v_fma(
+                    code_number(low[p], up[p], e, &r, scale[p], less[p], how), v_set(x[e]), acc[p]);
             }
         }
     }
@@ -113,38 +135,24 @@ INLINE void dot_panels(float *y, const float *x, const char *w, size_t w_bytes,
 }
 
 INLINE void dot_codes(float *y, const float *x, const char *w, size_t w_bytes,
-                      const struct code_layout *l, uint32_t n, uint32_t k, const bool both)
+                      const struct code_layout *l, uint32_t n, uint32_t k, const int how)
 {
     for (; n > LANES; y += 2 * LANES, w += 2 * w_bytes) {
         const uint32_t last = n < 2 * LANES ? n - LANES : LANES;
-        dot_panels(y, x, w, w_bytes, l, k, 2, last, both);
+        dot_panels(y, x, w, w_bytes, l, k, 2, last, how);
         n -= LANES + last;
     }
     if (n)
-        dot_panels(y, x, w, w_bytes, l, k, 1, n, both);
+        dot_panels(y, x, w, w_bytes, l, k, 1, n, how);
 }
 
 void ISA(dot_codes)(float *y, const float *x, const char *w, size_t w_bytes,
                     const struct code_layout *l, uint32_t n, uint32_t k)
 {
     if (l->upper)
-        dot_codes(y, x, w, w_bytes, l, n, k, true);
+        dot_codes(y, x, w, w_bytes, l, n, k, CODE_BOTH);
+    else if (l->table)
+        dot_codes(y, x, w, w_bytes, l, n, k, CODE_TABLE);
     else
-        dot_codes(y, x, w, w_bytes, l, n, k, false);
-}
-
-/* The scale is multiplied in at once: the bits are those of the number itself. */
-void ISA(widen_mxfp4)(float *dst, const char *panel, uint32_t k, uint32_t n)
-{
-    for (const uint32_t end = k + n; k < end; k += 8, dst += 8 * LANES) {
-        const uint32_t in = k % MX_BLOCK_COLS;
-        const char *block = panel + (size_t)(k / MX_BLOCK_COLS) * MX_BLOCK_BYTES;
-        const uint8_t *powers = (const uint8_t *)block + in / MX_GROUP * LANES;
-        const v16 scale = i_float(i_shl(i_from_u8(powers), 23));
-        const char *at = block + STEP_BYTES + (size_t)in / 8 * STEP_BYTES;
-        const i16 codes = i_load(at);
-        __builtin_prefetch(at + WIDEN_AHEAD);
-        UNROLL for (int c = 0; c < 8; c++)
-            v_store(dst + c * LANES, v_mul(v_from_e2m1(i_shr(codes, 4 * c)), scale));
-    }
+        dot_codes(y, x, w, w_bytes, l, n, k, CODE_LOW);
 }

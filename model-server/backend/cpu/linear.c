@@ -80,40 +80,6 @@ static void pack_x(void *arg, int thread, size_t begin, size_t end)
     }
 }
 
-static void run_tile(const struct kernels *kern, const struct weight *w, const struct tile *t)
-{
-    if (w->format->widen) { /* widened by now */
-        kern->tile_f32(t);
-        return;
-    }
-    if (w->quant == QUANT_INT8) {
-        kern->tile_int8(t);
-        return;
-    }
-    if (w->quant == QUANT_FP8) {
-        kern->tile_fp8(t);
-        return;
-    }
-    if (w->half) {
-        kern->tile_bf16x2(t);
-        return;
-    }
-    switch (w->dtype) {
-    case DT_F32:
-        kern->tile_f32(t);
-        return;
-    case DT_F16:
-        kern->tile_f16(t);
-        return;
-    case DT_BF16:
-        kern->tile_bf16(t);
-        return;
-    case DT_N:
-        break;
-    }
-    __builtin_unreachable();
-}
-
 /* Bytes of n columns of a panel. */
 static size_t column_bytes(const struct weight *w, size_t n)
 {
@@ -146,7 +112,7 @@ static void widen(const struct float_product *p, float *to, size_t begin, size_t
 {
     const struct weight *w = p->w;
     for (size_t i = begin; i < end; i++, to += (size_t)n * LANES)
-        w->format->widen(p->kern, to, w, weight_panel(w, i), k, n);
+        w->kind->widen(p->kern, to, w, weight_panel(w, i), k, n);
 }
 
 /* Panels of codes, a few columns at a time: the chains go on where the last ones ended. */
@@ -193,16 +159,15 @@ static void stream_panels(void *arg, int thread, size_t begin, size_t end)
     const struct weight *w = p->w;
     (void)thread;
     uint32_t first = (uint32_t)begin * LANES, n = n_outputs(w, begin, end);
-    run_tile(p->kern, w,
-             &(struct tile){.y = p->y + first,
-                            .ldy = w->rows,
-                            .x = p->packed ? p->packed : p->x,
-                            .w = weight_panel(w, begin),
-                            .w_bytes = w->panel_bytes,
-                            .rows = p->rows,
-                            .n = n,
-                            .k = w->cols,
-                            .ahead = AHEAD});
+    w->tile(&(struct tile){.y = p->y + first,
+                           .ldy = w->rows,
+                           .x = p->packed ? p->packed : p->x,
+                           .w = weight_panel(w, begin),
+                           .w_bytes = w->panel_bytes,
+                           .rows = p->rows,
+                           .n = n,
+                           .k = w->cols,
+                           .ahead = AHEAD});
     finish(p, first, n);
 }
 
@@ -230,7 +195,7 @@ static void run_block(const struct float_product *p, const struct row_block *b)
                      .add = b->k > 0,
                      .ahead = UINT32_MAX,
                      .pace = (STEP_BYTES + b->tiles - 1) / b->tiles};
-    if (w->format->widen) {
+    if (w->kind->widen) {
         widen(p, b->wide, b->panel, b->end, b->k, cols);
         t.w = b->wide;
         t.w_bytes = (size_t)cols * STEP_BYTES;
@@ -240,8 +205,8 @@ static void run_block(const struct float_product *p, const struct row_block *b)
         t.rows = tile_first(p, b->tile + i + 1) - first;
         t.x = tile_x(p, b->tile + i) + (size_t)packed_cols(w, b->k) * tile_stride(t.rows);
         t.y = p->y + (size_t)first * w->rows + b->panel * LANES;
-        t.next = w->format->widen ? 0 : b->next + (ptrdiff_t)(i * steps * t.pace);
-        run_tile(p->kern, w, &t);
+        t.next = w->kind->widen ? 0 : b->next + (ptrdiff_t)(i * steps * t.pace);
+        w->tile(&t);
     }
 }
 
@@ -279,8 +244,8 @@ static void multiply(struct float_product *p)
             return;
         pool_run(pool, pack_x, p, (size_t)p->n_tiles * blocks, alone ? alone : 1);
     }
-    const bool dot = p->rows == 1 && w->quant == QUANT_KEPT_CODES;
-    range_fn *stream = dot ? dot_panels : w->format->widen ? stream_codes : stream_panels;
+    const bool dot = p->rows == 1 && w->kind == &kind_codes;
+    range_fn *stream = dot ? dot_panels : w->kind->widen ? stream_codes : stream_panels;
     pool_run(pool, p->n_tiles == 1 ? stream : block_panels, p, w->n_panels, PANEL_GRAIN);
 }
 
@@ -305,7 +270,7 @@ void linear_float(struct device *d, float *y, const float *x, uint32_t rows, con
 void cpu_linear(struct device *d, float *y, const float *x, uint32_t rows, const struct weight *w,
                 const float *bias)
 {
-    w->format->linear(d, y, x, rows, w, bias);
+    w->kind->linear(d, y, x, rows, w, bias);
 }
 
 /* ---------------------------------------------------------------- a matrix for each head */
@@ -338,16 +303,15 @@ static void head_tile(const struct heads_job *j, int thread, uint32_t head, uint
         else
             kern->pack(dst, src, rows, n, 1.0f);
     }
-    run_tile(kern, w,
-             &(struct tile){.y = j->y + ((size_t)first * j->n + head) * w->rows,
-                            .ldy = (size_t)j->n * w->rows,
-                            .x = packed,
-                            .w = w->data,
-                            .w_bytes = w->panel_bytes,
-                            .rows = rows,
-                            .n = w->rows,
-                            .k = w->cols,
-                            .ahead = AHEAD});
+    w->tile(&(struct tile){.y = j->y + ((size_t)first * j->n + head) * w->rows,
+                           .ldy = (size_t)j->n * w->rows,
+                           .x = packed,
+                           .w = w->data,
+                           .w_bytes = w->panel_bytes,
+                           .rows = rows,
+                           .n = w->rows,
+                           .k = w->cols,
+                           .ahead = AHEAD});
 }
 
 static void head_tiles(void *arg, int thread, size_t begin, size_t end)

@@ -85,7 +85,7 @@ static void run_tile(const struct int_product *p, uint32_t tile, size_t panel, s
         t.fetch_step = (STEP_BYTES + p->n_tiles - 1) / p->n_tiles;
         t.fetch = (const char *)t.w + 2 * w->panel_bytes + tile * (w->panel_bytes / p->n_tiles);
     }
-    if (w->quant == QUANT_W8A8)
+    if (w->kind == &kind_w8a8)
         p->kern->tile_w8a8(&t);
     else
         p->kern->tile_int4(&t);
@@ -108,7 +108,7 @@ static void run_panels(void *arg, int thread, size_t begin, size_t end)
 static void multiply(struct int_product *p)
 {
     const struct weight *w = p->w;
-    bool one_group = w->quant == QUANT_W8A8;
+    bool one_group = w->kind == &kind_w8a8;
     p->group_cols = one_group ? quads_of(w->cols) * 4 : INT4_GROUP;
     p->zero = one_group ? 128 : 8;
     p->groups = one_group ? 1 : (w->cols + INT4_BLOCK_COLS - 1) / INT4_BLOCK_COLS * 2;
@@ -123,7 +123,7 @@ static void multiply(struct int_product *p)
 void linear_int(struct device *d, float *y, const float *x, uint32_t rows, const struct weight *w,
                 const float *bias)
 {
-    uint32_t mr = w->quant == QUANT_W8A8 ? d->kern.mr_w8a8 : d->kern.mr_int4;
+    uint32_t mr = w->kind == &kind_w8a8 ? d->kern.mr_w8a8 : d->kern.mr_int4;
     for (uint32_t first = 0; first < rows; first += ROW_CHUNK) {
         uint32_t n = rows - first < ROW_CHUNK ? rows - first : ROW_CHUNK;
         multiply(&(struct int_product){.kern = &d->kern,

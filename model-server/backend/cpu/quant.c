@@ -50,8 +50,8 @@ static void int8_row(float *dst, const struct weight *w, uint32_t row, uint32_t 
     }
 }
 
-const struct weight_format format_int8 = {byte_panel_bytes, int8_pack, int8_row, linear_float};
-const struct weight_format format_w8a8 = {byte_panel_bytes, int8_pack, int8_row, linear_int};
+const struct weight_kind kind_int8 = {byte_panel_bytes, int8_pack, int8_row, linear_float};
+const struct weight_kind kind_w8a8 = {byte_panel_bytes, int8_pack, int8_row, linear_int};
 
 static void fp8_pack(struct device *d, int thread, const struct weight *w, char *panel, int lane,
                      const struct mat_part *p, int64_t row)
@@ -71,7 +71,7 @@ static void fp8_row(float *dst, const struct weight *w, uint32_t row, uint32_t k
             scale;
 }
 
-const struct weight_format format_fp8 = {byte_panel_bytes, fp8_pack, fp8_row, linear_float};
+const struct weight_kind kind_fp8 = {byte_panel_bytes, fp8_pack, fp8_row, linear_float};
 
 /* ---------------------------------------------------------------- 4 bits */
 
@@ -119,4 +119,4 @@ static void int4_row(float *dst, const struct weight *w, uint32_t row, uint32_t 
     }
 }
 
-const struct weight_format format_int4 = {int4_panel_bytes, int4_pack, int4_row, linear_int};
+const struct weight_kind kind_int4 = {int4_panel_bytes, int4_pack, int4_row, linear_int};

@@ -41,7 +41,7 @@ static void embed_rows(void *arg, int thread, size_t begin, size_t end)
             memset(y, 0, j->n * sizeof(*y));
             continue;
         }
-        j->w->format->row(y, j->w, row, 0, j->n);
+        j->w->kind->row(y, j->w, row, 0, j->n);
         if (j->scale != 1.0f)
             j->d->kern.soft_cap(y, j->n, j->scale, 0.0f);
     }
@@ -76,7 +76,7 @@ static void embed_pos_rows(void *arg, int thread, size_t begin, size_t end)
         for (uint32_t k = 0; at < j->w->rows && k < j->n; k += THREAD_SCRATCH / sizeof(float)) {
             uint32_t left = j->n - k, cap = THREAD_SCRATCH / sizeof(float);
             uint32_t n = left < cap ? left : cap;
-            j->w->format->row(row, j->w, at, k, n);
+            j->w->kind->row(row, j->w, at, k, n);
             j->d->kern.axpy(j->y + t * j->n + k, row, 1.0f, n);
         }
     }

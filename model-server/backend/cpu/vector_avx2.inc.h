@@ -142,14 +142,23 @@ static inline i16 i_from_u8(const uint8_t *p)
     return (i16){_mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)p)),
                  _mm256_cvtepu8_epi32(_mm_loadl_epi64(q))};
 }
-/* The number that the low four bits of each lane are in e2m1: its size is looked up, its sign moved
- * up. */
-static inline v16 v_from_e2m1(i16 i)
+/* Sixteen numbers, looked up by the low four bits of each lane: in both halves of the table, of
+ * which bit 3 chooses. */
+struct v_table {
+    __m256 l, h;
+};
+static inline struct v_table v_table(const float t[LANES])
 {
-    const __m256 size = _mm256_setr_ps(0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f);
-    const i16 sign = i_and(i_shl(i, 28), i_set(0x80000000));
-    return (v16){_mm256_xor_ps(_mm256_permutevar8x32_ps(size, i.l), _mm256_castsi256_ps(sign.l)),
-                 _mm256_xor_ps(_mm256_permutevar8x32_ps(size, i.h), _mm256_castsi256_ps(sign.h))};
+    return (struct v_table){_mm256_loadu_ps(t), _mm256_loadu_ps(t + 8)};
+}
+static inline __m256 v_look_up_half(const struct v_table *t, __m256i i)
+{
+    return _mm256_blendv_ps(_mm256_permutevar8x32_ps(t->l, i), _mm256_permutevar8x32_ps(t->h, i),
+                            _mm256_castsi256_ps(_mm256_slli_epi32(i, 28)));
+}
+static inline v16 v_look_up(const struct v_table *t, i16 i)
+{
+    return (v16){v_look_up_half(t, i.l), v_look_up_half(t, i.h)};
 }
 
 static inline void v_to_f16(uint16_t *p, v16 v)

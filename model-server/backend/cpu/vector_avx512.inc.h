@@ -99,12 +99,17 @@ static inline v16 v_from_u4(i16 i)
                                                    8.0f, 9.0f, 10.0f, 11.0f, 12.0f, 13.0f, 14.0f,
                                                    15.0f));
 }
-/* The number that the low four bits of each lane are in e2m1. */
-static inline v16 v_from_e2m1(i16 i)
+/* Sixteen numbers, looked up by the low four bits of each lane. */
+struct v_table {
+    v16 of;
+};
+static inline struct v_table v_table(const float t[LANES])
 {
-    return _mm512_permutexvar_ps(i, _mm512_setr_ps(0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f,
-                                                   -0.0f, -0.5f, -1.0f, -1.5f, -2.0f, -3.0f, -4.0f,
-                                                   -6.0f));
+    return (struct v_table){_mm512_loadu_ps(t)};
+}
+static inline v16 v_look_up(const struct v_table *t, i16 i)
+{
+    return _mm512_permutexvar_ps(i, t->of);
 }
 
 static inline void v_to_f16(uint16_t *p, v16 v)

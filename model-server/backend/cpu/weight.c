@@ -80,7 +80,7 @@ static void float_row(float *dst, const struct weight *w, uint32_t row, uint32_t
     }
 }
 
-const struct weight_format format_plain = {float_panel_bytes, float_pack, float_row, linear_float};
+const struct weight_kind kind_plain = {float_panel_bytes, float_pack, float_row, linear_float};
 
 /* The thread that packs a panel is the one that multiplies with it: see pool_run(). */
 static void pack_panels(void *arg, int thread, size_t begin, size_t end)
@@ -94,7 +94,7 @@ static void pack_panels(void *arg, int thread, size_t begin, size_t end)
         if (i % LANES == 0 && cpu_pack_panel(w, panel, p, row))
             i += LANES - 1;
         else
-            w->format->pack(job->d, thread, w, panel, (int)(i % LANES), p, row);
+            w->kind->pack(job->d, thread, w, panel, (int)(i % LANES), p, row);
     }
 }
 
@@ -113,58 +113,83 @@ static int check_shape(const struct mat_desc *m, int64_t *rows, struct err *e)
     }
     if (!*rows)
         return err_set(e, ERR_VALIDATION, "a weight without rows");
-    if (m->quant && m->quant < QUANT_N && m->parts[0].cols > QUANT_MAX_COLS)
+    if (m->quant && m->parts[0].cols > QUANT_MAX_COLS)
         return err_set(e, ERR_VALIDATION, "a weight of %lld columns: at most %d are quantised",
                        (long long)m->parts[0].cols, QUANT_MAX_COLS);
     return 0;
 }
 
-static struct weight *load(struct device *d, const struct mat_desc *m, atomic_bool *inexact,
-                           struct err *e)
+static const struct weight_kind *kind_of(const struct mat_desc *m)
 {
-    static const struct weight_format *const formats[] = {
-        &format_plain, &format_int8,  &format_w8a8, &format_int4,
-        &format_fp8,   &format_mxfp4, &format_codes};
+    static const struct weight_kind *const kinds[QUANT_N] = {&kind_plain, &kind_int8, &kind_w8a8,
+                                                             &kind_int4, &kind_fp8};
+    return m->parts[0].source == SOURCE_CODES ? &kind_codes : kinds[m->quant];
+}
+
+/* The kernel of products in fp32. */
+static void (*tile_of(const struct device *d, const struct weight *w))(const struct tile *)
+{
+    if (w->kind->widen)
+        return d->kern.tile_f32;
+    if (w->kind == &kind_int8)
+        return d->kern.tile_int8;
+    if (w->kind == &kind_fp8)
+        return d->kern.tile_fp8;
+    if (w->half)
+        return d->kern.tile_bf16x2;
+    return w->dtype == DT_F32   ? d->kern.tile_f32
+           : w->dtype == DT_F16 ? d->kern.tile_f16
+                                : d->kern.tile_bf16;
+}
+
+static const char *storage_name(const struct mat_desc *m)
+{
+    const struct mat_part *p = m->parts;
+    return p->source == SOURCE_CODES ? p->codes->format.name
+           : m->quant                ? quant_name(m->quant)
+                                     : dtype_name(m->dtype);
+}
+
+struct weight *cpu_weight_load(struct device *d, const struct mat_desc *m, struct err *e)
+{
     int64_t rows;
     if (check_shape(m, &rows, e))
         return NULL;
     struct weight *w = calloc(1, sizeof(*w));
     if (!w)
         return err_nomem(e), NULL;
-    w->format = formats[m->quant];
-    w->quant = m->quant;
-    w->inexact = inexact;
+    w->kind = kind_of(m);
     w->dtype = m->dtype;
-    w->half = d->half && m->quant == QUANT_NONE && m->dtype == DT_BF16;
+    w->half = d->half && w->kind == &kind_plain && m->dtype == DT_BF16;
+    w->tile = tile_of(d, w);
     w->rows = (uint32_t)rows;
     w->cols = (uint32_t)m->parts[0].cols;
     w->n_panels = (w->rows + LANES - 1) / LANES;
-    if (m->quant == QUANT_KEPT_CODES)
+    if (w->kind == &kind_codes)
         code_layout_make(&w->codes, m->parts, m->n_parts);
-    w->panel_bytes = w->format->panel_bytes(w);
+    w->panel_bytes = w->kind->panel_bytes(w);
     if (__builtin_mul_overflow(w->panel_bytes, (size_t)w->n_panels, &w->bytes) ||
         !(w->data = cpu_map(w->bytes))) {
         err_set(e, ERR_SYSTEM,
                 "no memory for a weight of %u x %u %s, %zu bytes (--quantize, --num-shard)",
-                w->rows, w->cols, w->quant ? quant_name(w->quant) : dtype_name(w->dtype), w->bytes);
+                w->rows, w->cols, storage_name(m), w->bytes);
         free(w);
         return NULL;
     }
     pool_run(d->pool, pack_panels, &(struct packing){d, w, m}, w->n_panels, PANEL_GRAIN);
-    w->inexact = NULL;
     return w;
 }
 
-struct weight *cpu_weight_load(struct device *d, const struct mat_desc *m, struct err *e)
+enum take cpu_weight_takes(const struct format *f, enum arith a)
 {
-    atomic_bool inexact = false;
-    struct mat_desc plain = *m;
-    plain.quant = QUANT_NONE;
-    struct weight *w = load(d, m, &inexact, e);
-    if (!w || !inexact)
-        return w;
-    cpu_weight_free(d, w);
-    return load(d, &plain, &inexact, e);
+    if (f->scale == SCALE_BF16) /* --quantize int4 */
+        return a == ARITH_INT8 ? TAKE_NATIVE : TAKE_NO;
+    if (!f->block)
+        return a == ARITH_INT8 && f->element == ELEMENT_E4M3 ? TAKE_NO : TAKE_NATIVE;
+    const bool fits = f->group && CODE_COLS % f->group == 0 && f->group >= CODE_LANES &&
+                      (f->block == CODE_COLS || f->block == CODE_BLOCK) && f->bits <= 8 &&
+                      f->scale == SCALE_F16 && f->element != ELEMENT_E4M3;
+    return fits ? TAKE_NATIVE : TAKE_WIDEN;
 }
 
 void cpu_weight_free(struct device *d, struct weight *w)

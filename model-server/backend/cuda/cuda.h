@@ -287,6 +287,7 @@ void draw_free(struct device *d);
 void cuda_product(struct device *d, struct linear_args *a, uint32_t x_rows);
 
 /* weight.c, kv.c, ops.c, moe.c, lora.c: the operations of backend.h. */
+enum take cuda_weight_takes(const struct format *f, enum arith a);
 struct weight *cuda_weight_load(struct device *d, const struct mat_desc *m, struct err *e);
 void cuda_weight_free(struct device *d, struct weight *w);
 uint64_t cuda_weight_bytes(const struct weight *w);

@@ -333,6 +333,7 @@ static const struct backend_ops backend_cuda = {
     .free = cuda_release,
     .upload = cuda_upload,
     .download = cuda_download,
+    .weight_takes = cuda_weight_takes,
     .weight_load = cuda_weight_load,
     .weight_free = cuda_weight_free,
     .weight_bytes = cuda_weight_bytes,

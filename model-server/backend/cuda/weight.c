@@ -124,7 +124,7 @@ static void make_random(struct device *d, const struct mat_desc *m, const struct
 static int fill(struct device *d, const struct mat_desc *desc, struct weight *w, struct err *e)
 {
     const struct stored *m = &w->m;
-    if (desc->parts[0].random) { /* never to be quantised */
+    if (desc->parts[0].source == SOURCE_RANDOM) { /* never to be quantised */
         make_random(d, desc, w);
         return cuda_sync(d, "making random weights", e);
     }
@@ -188,6 +188,14 @@ struct weight *cuda_weight_load(struct device *d, const struct mat_desc *m, stru
         return NULL;
     }
     return w;
+}
+
+enum take cuda_weight_takes(const struct format *f, enum arith a)
+{
+    const bool made = !f->block || f->scale == SCALE_BF16; /* by --quantize */
+    if (!made)
+        return TAKE_WIDEN;
+    return a == ARITH_INT8 && f->element == ELEMENT_E4M3 ? TAKE_NO : TAKE_NATIVE;
 }
 
 void cuda_weight_free(struct device *d, struct weight *w)

@@ -87,19 +87,12 @@ static void load_biases(struct loader *l, struct experts *y, int layer)
     free(parts);
 }
 
-/* What is stored in four bits stays so, where the backend can. */
-static enum quant expert_quant(const struct loader *l)
-{
-    const bool kept = l->c && l->how->format == &stored_mxfp4 && l->d->ops->keeps_mxfp4;
-    return kept ? QUANT_KEPT_MXFP4 : l->d->quant;
-}
-
 static void load_experts(struct loader *l, struct experts *y, int layer)
 {
     const struct decoder_spec *s = &l->d->spec;
     const struct slice f = l->d->split.moe_ffn;
     const enum fused fused = loader_fused(l, layer);
-    const enum quant quant = expert_quant(l);
+    const enum quant quant = l->d->quant;
     const uint32_t ffn = s->moe.ffn;
     struct mat_part parts[2];
     for (uint32_t i = 0; i < y->n && !l->failed; i++) {

@@ -43,4 +43,6 @@ const struct stored_format stored_awq = {
     .check = check,
     .codes = codes,
     .zero = zero,
+    .form = keep_form,
+    .codes_rows = keep_rows,
 };

@@ -134,30 +134,30 @@ static void q6_k(const uint8_t *b, struct block_codes *o)
 
 /* ---------------------------------------------------------------- all of them */
 
-/* What the codes of a packing are: see struct mat_codes. */
-static const struct form {
-    uint8_t bits, group, zero;
-    bool nested, offsets;
+/* The format that a packing is, and how its blocks become codes. */
+static const struct packed {
+    enum format_id format;
     void (*unpack)(const uint8_t *b, struct block_codes *o);
-} forms[GGUF_N_PACKINGS] = {
-    [GGUF_Q4_0] = {4, 32, 8, false, false, q4_0},   [GGUF_Q4_1] = {4, 32, 0, false, true, q4_1},
-    [GGUF_Q5_0] = {5, 32, 16, false, false, q5_0},  [GGUF_Q5_1] = {5, 32, 0, false, true, q5_1},
-    [GGUF_Q8_0] = {8, 32, 128, false, false, q8_0}, [GGUF_Q2_K] = {2, 16, 0, true, true, q2_k},
-    [GGUF_Q3_K] = {3, 16, 4, true, false, q3_k},    [GGUF_Q4_K] = {4, 32, 0, true, true, q4_k},
-    [GGUF_Q5_K] = {5, 32, 0, true, true, q5_k},     [GGUF_Q6_K] = {6, 16, 32, true, false, q6_k},
+} packed[GGUF_N_PACKINGS] = {
+    [GGUF_Q4_0] = {FORMAT_Q4_0, q4_0}, [GGUF_Q4_1] = {FORMAT_Q4_1, q4_1},
+    [GGUF_Q5_0] = {FORMAT_Q5_0, q5_0}, [GGUF_Q5_1] = {FORMAT_Q5_1, q5_1},
+    [GGUF_Q8_0] = {FORMAT_Q8_0, q8_0}, [GGUF_Q2_K] = {FORMAT_Q2_K, q2_k},
+    [GGUF_Q3_K] = {FORMAT_Q3_K, q3_k}, [GGUF_Q4_K] = {FORMAT_Q4_K, q4_k},
+    [GGUF_Q5_K] = {FORMAT_Q5_K, q5_k}, [GGUF_Q6_K] = {FORMAT_Q6_K, q6_k},
 };
 
 void block_numbers(enum gguf_packing p, const uint8_t *block, float out[BLOCK_MAX])
 {
-    const struct form *f = &forms[p];
+    const struct format *f = &formats[packed[p].format];
     struct block_codes o;
-    f->unpack(block, &o);
+    packed[p].unpack(block, &o);
     const float scale = f32_of_f16(o.scale), offset = f->offsets ? f32_of_f16(o.offset) : 0.0f;
-    for (int i = 0; i < (int)gguf_packings[p].elements; i++) {
-        const int g = i / f->group;
+    for (uint32_t i = 0; i < f->block; i++) {
+        const uint32_t g = i / f->group;
         const float by = f->nested ? scale * (float)o.by[g] : scale;
         const float less = f->nested && f->offsets ? offset * (float)o.less[g] : offset;
-        out[i] = by * (float)(o.code[i] - f->zero) - less;
+        const int n = f->table ? f->table[o.code[i]] : o.code[i];
+        out[i] = by * (float)(n - (int)f->zero) - less;
     }
 }
 
@@ -235,45 +235,50 @@ static bool scales(const struct stored_matrix *m, int64_t row, int64_t rows, int
 }
 
 /* Codes are kept where they can be: in whole blocks, whose scales are of any sane size. */
-static bool form_of(const struct stored_matrix *m, int64_t col, int64_t cols, struct mat_codes *c)
+static bool form_of(const struct stored_matrix *m, const struct stored_slice *s, struct format *f)
 {
     const enum gguf_packing packing = (enum gguf_packing)m->t[STORED_CODES]->packing;
-    const struct form *f = &forms[packing];
     const int64_t block = gguf_packings[packing].elements;
-    if (block == 1 || col % block || cols % block)
+    if (block == 1 || s->col % block || s->cols % block)
         return false;
-    *c = (struct mat_codes){.bits = f->bits,
-                            .group = f->group,
-                            .block = (uint32_t)block,
-                            .zero = f->zero,
-                            .offsets = f->offsets,
-                            .nested = f->nested};
+    *f = formats[packed[packing].format];
     return true;
 }
 
 enum { LARGE = 0x5c00 }; /* 256 in half precision */
 
-static bool codes_row(const struct stored_matrix *m, int64_t row, int64_t col, int64_t cols,
+static bool codes_row(const struct stored_matrix *m, int64_t row, const struct stored_slice *s,
                       const struct mat_codes *c, int64_t to)
 {
     const struct tensor *t = m->t[STORED_CODES];
     const struct gguf_packing_info *p = &gguf_packings[t->packing];
-    const int64_t n = p->elements, groups = n / c->group;
-    const uint8_t *b = (const uint8_t *)t->data + (place_of(t, row) * m->cols + col) / n * p->bytes;
+    const struct format *f = &c->format;
+    const int64_t n = p->elements, groups = n / f->group;
+    const uint8_t *b =
+        (const uint8_t *)t->data + (place_of(t, row) * m->cols + s->col) / n * p->bytes;
     struct block_codes o;
-    for (int64_t at = to * cols; at < (to + 1) * cols; at += n, b += p->bytes) {
-        forms[t->packing].unpack(b, &o);
+    for (int64_t at = to * s->cols; at < (to + 1) * s->cols; at += n, b += p->bytes) {
+        packed[t->packing].unpack(b, &o);
         memcpy(c->codes + at, o.code, (size_t)n);
         c->scale[at / n] = o.scale;
         if ((o.scale & 0x7fff) > LARGE)
             return false;
-        if (c->offsets)
+        if (f->offsets)
             c->offset[at / n] = o.offset;
-        if (c->nested)
-            memcpy(c->by + at / c->group, o.by, (size_t)groups);
-        if (c->nested && c->offsets)
-            memcpy(c->less + at / c->group, o.less, (size_t)groups);
+        if (f->nested)
+            memcpy(c->by + at / f->group, o.by, (size_t)groups);
+        if (f->nested && f->offsets)
+            memcpy(c->less + at / f->group, o.less, (size_t)groups);
     }
+    return true;
+}
+
+static bool codes_rows(const struct stored_matrix *m, int64_t row, uint32_t n_rows,
+                       const struct stored_slice *s, const struct mat_codes *c, int64_t to)
+{
+    for (uint32_t r = 0; r < n_rows; r++)
+        if (!codes_row(m, row + r, s, c, to + r))
+            return false;
     return true;
 }
 
@@ -285,5 +290,5 @@ const struct stored_format stored_blocks = {
     .again = true,
     .scales = scales,
     .form = form_of,
-    .codes_row = codes_row,
+    .codes_rows = codes_rows,
 };

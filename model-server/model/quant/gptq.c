@@ -46,4 +46,6 @@ const struct stored_format stored_gptq = {
     .check = check,
     .codes = codes,
     .zero = zero,
+    .form = keep_form,
+    .codes_rows = keep_rows,
 };

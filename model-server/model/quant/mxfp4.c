@@ -2,7 +2,9 @@
  * columns, `_blocks` [..., rows, groups, 16], low nibble first, and `_scales` [..., rows, groups];
  * what stands before the rows (experts) multiplies them. Open Compute Project, Microscaling Formats
  * (MX) v1.0. Every number is a bfloat16. */
+#include "model-server/backend/numbers.h"
 #include "model-server/model/quant/stored.h"
+#include <math.h>
 #include <stdio.h>
 
 enum { GROUP = 32, GROUP_BYTES = GROUP / 2 };
@@ -47,9 +49,47 @@ static void codes(const struct stored_matrix *m, int64_t row, uint32_t n_rows, i
     }
 }
 
+static bool form(const struct stored_matrix *m, const struct stored_slice *s, struct format *f)
+{
+    (void)m;
+    *f = formats[FORMAT_MXFP4];
+    return s->col % GROUP == 0 && s->cols % GROUP == 0;
+}
+
+/* The scale of doubled numbers in half precision, which has the powers from 2^-24 on; nothing needs
+ * one above 2^8. A group of zeros has none. */
+static bool half_scale(uint8_t power, const uint8_t *pairs, uint16_t *out)
+{
+    enum { LEAST = 127 + 1 - 24, MOST = 127 + 1 + 8 };
+    bool zeros = true;
+    for (int i = 0; i < GROUP_BYTES; i++)
+        zeros &= (pairs[i] & 0x77) == 0;
+    *out = zeros ? 0 : f16_of_f32(ldexpf(1, power - 128));
+    return zeros ? power != 255 : power >= LEAST && power <= MOST;
+}
+
+static bool codes_rows(const struct stored_matrix *m, int64_t row, uint32_t n_rows,
+                       const struct stored_slice *s, const struct mat_codes *c, int64_t to)
+{
+    for (uint32_t r = 0; r < n_rows; r++)
+        for (int64_t k = 0; k < s->cols; k += GROUP) {
+            const int64_t group = (row + r) * m->groups + (s->col + k) / GROUP;
+            const uint8_t *pairs = (const uint8_t *)m->t[STORED_CODES]->data + group * GROUP_BYTES;
+            const int64_t at = (to + r) * s->cols + k;
+            if (!half_scale(((const uint8_t *)m->t[STORED_SCALES]->data)[group], pairs,
+                            &c->scale[at / GROUP]))
+                return false;
+            for (int i = 0; i < GROUP; i++)
+                c->codes[at + i] = pairs[i / 2] >> i % 2 * 4 & 15;
+        }
+    return true;
+}
+
 const struct stored_format stored_mxfp4 = {
     .words = (const char *const[]){NULL},
     .suffix = {"_blocks", "_scales", NULL, NULL},
     .check = check,
     .codes = codes,
+    .form = form,
+    .codes_rows = codes_rows,
 };

@@ -47,4 +47,6 @@ const struct stored_format stored_packed = {
     .check = check,
     .codes = codes,
     .zero = zero,
+    .form = keep_form,
+    .codes_rows = keep_rows,
 };

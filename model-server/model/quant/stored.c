@@ -132,6 +132,12 @@ static float number_of(const struct tensor *t, int64_t i)
     return t->type == T_F16 ? f32_of_f16(h) : f32_of_bf16(h);
 }
 
+float stored_scale(const struct stored_matrix *m, int64_t row, uint32_t group)
+{
+    return number_of(m->t[STORED_SCALES],
+                     row / m->row_block * m->scale_row + (int64_t)group * m->scale_group);
+}
+
 /* What a group means to the rows of a tile. */
 struct terms {
     int64_t group; /* -1: none yet */
@@ -146,8 +152,7 @@ static void terms_of(struct terms *x, const struct stored_matrix *m, int64_t row
         return;
     x->group = group;
     for (uint32_t r = 0; r < n; r++) {
-        int64_t block = (row + r) / m->row_block;
-        x->scale[r] = number_of(m->t[STORED_SCALES], block * m->scale_row + group * m->scale_group);
+        x->scale[r] = stored_scale(m, row + r, group);
         x->zero[r] = f->zero ? f->zero(m, row + r, group) : 0;
     }
 }
@@ -235,7 +240,7 @@ void stored_numbers(const struct stored_matrix *m, int64_t row, int64_t rows, in
 
 struct codes_job {
     const struct stored_matrix *m;
-    int64_t row, rows, col, cols;
+    const struct stored_slice *s;
     const struct mat_codes *to;
     atomic_bool refused;
 };
@@ -243,17 +248,22 @@ struct codes_job {
 static void codes_bands(void *arg, int thread, size_t begin, size_t end)
 {
     struct codes_job *j = arg;
+    const struct stored_slice *s = j->s;
     (void)thread;
-    for (int64_t r = (int64_t)begin * STORED_TILE;
-         r < (int64_t)end * STORED_TILE && r < j->rows && !atomic_load(&j->refused); r++)
-        if (!j->m->how->format->codes_row(j->m, j->row + r, j->col, j->cols, j->to, r))
+    for (int64_t r = (int64_t)begin * STORED_TILE; r < (int64_t)end * STORED_TILE && r < s->rows;) {
+        const uint32_t n = s->step == 1 ? at_most(s->rows - r) : 1;
+        if (atomic_load(&j->refused))
+            return;
+        if (!j->m->how->format->codes_rows(j->m, s->row + r * s->step, n, s, j->to, r))
             atomic_store(&j->refused, true);
+        r += n;
+    }
 }
 
 /* One behind the other, those of two bytes first after the codes, whose number is even. */
 static bool take_memory(struct mat_codes *c, size_t n)
 {
-    const size_t blocks = n / c->block, groups = n / c->group;
+    const size_t blocks = n / c->format.block, groups = n / c->format.group;
     uint8_t *at = malloc(n + 4 * blocks + 2 * groups);
     if (!at)
         return false;
@@ -265,15 +275,20 @@ static bool take_memory(struct mat_codes *c, size_t n)
     return true;
 }
 
-bool stored_codes(const struct stored_matrix *m, int64_t row, int64_t rows, int64_t col,
-                  int64_t cols, struct mat_codes *c, const struct backend_ops *ops,
-                  struct device *dev)
+bool stored_form(const struct stored_matrix *m, const struct stored_slice *s,
+                 const struct backend_ops *ops, struct format *f)
 {
-    const struct stored_format *f = m->how->format;
-    const size_t n = (size_t)(rows + STORED_TILE - 1) / STORED_TILE;
-    if (!f->form || !f->form(m, col, cols, c) || !take_memory(c, (size_t)(rows * cols)))
+    return m->how->keep && m->how->format->form && m->how->format->form(m, s, f) &&
+           ops->weight_takes(f, m->how->arith) == TAKE_NATIVE;
+}
+
+bool stored_codes(const struct stored_matrix *m, const struct stored_slice *s, struct mat_codes *c,
+                  const struct backend_ops *ops, struct device *dev)
+{
+    const size_t n = (size_t)(s->rows + STORED_TILE - 1) / STORED_TILE;
+    if (!stored_form(m, s, ops, &c->format) || !take_memory(c, (size_t)(s->rows * s->cols)))
         return false;
-    struct codes_job j = {m, row, rows, col, cols, c, false};
+    struct codes_job j = {m, s, c, false};
     if (ops->host_run)
         ops->host_run(dev, codes_bands, &j, n);
     else

@@ -24,7 +24,8 @@ struct stored {
     uint32_t row_block;       /* rows that share a scale: 1, of blocks more; 0: all rows */
     uint32_t zero_bias;       /* what a zero point is above what is stored */
     bool symmetric, is_float; /* codes are e4m3 */
-    bool keep;                /* as codes, what can be */
+    bool keep;                /* as codes, what can be, for products in `arith` */
+    enum arith arith;
 };
 
 /* From quantization_config (or compression_config) of `dir`/config.json, else
@@ -60,17 +61,25 @@ typedef const struct tensor *stored_find(const void *ctx, const char *name);
 int stored_open(struct stored_matrix *m, const struct stored *how, const char *base, int64_t rows,
                 int64_t cols, stored_find *find, const void *ctx, struct err *e);
 
+/* A slice of a matrix: rows `row`, row + step, ... (step > 0), and columns [col, col + cols). */
+struct stored_slice {
+    int64_t row, rows, step, col, cols;
+};
+
 /* Rows [row, row + rows) and columns [col, col + cols) as `to`, rounded to nearest even, into `out`
  * [rows][cols]; on the device's host threads where it has some. */
 void stored_numbers(const struct stored_matrix *m, int64_t row, int64_t rows, int64_t col,
                     int64_t cols, enum dtype to, void *out, const struct backend_ops *ops,
                     struct device *dev);
 
-/* The codes of the same slice, for QUANT_KEPT_CODES, into arrays that begin at c->codes, which the
- * caller frees. False: they cannot be kept, or there is no memory for them; numbers can be made. */
-bool stored_codes(const struct stored_matrix *m, int64_t row, int64_t rows, int64_t col,
-                  int64_t cols, struct mat_codes *c, const struct backend_ops *ops,
-                  struct device *dev);
+/* What the slice is as codes, where it can be said in a format that the device takes in
+ * m->how->arith. False: numbers are to be made. */
+bool stored_form(const struct stored_matrix *m, const struct stored_slice *s,
+                 const struct backend_ops *ops, struct format *f);
+/* The codes of the slice, into arrays that begin at c->codes, which the caller frees. False: they
+ * cannot be kept, or there is no memory for them; numbers can be made. */
+bool stored_codes(const struct stored_matrix *m, const struct stored_slice *s, struct mat_codes *c,
+                  const struct backend_ops *ops, struct device *dev);
 
 /* ---------------------------------------------------------------- for the formats */
 
@@ -95,12 +104,12 @@ struct stored_format {
      * they never are. */
     bool (*scales)(const struct stored_matrix *m, int64_t row, int64_t rows, int64_t col,
                    int64_t cols, uint16_t *out);
-    /* What the codes of columns [col, col + cols) are, all but the arrays; false: they are not
-     * kept. And row `row` of them as row `to` of the arrays; false: there is a scale beyond all
-     * reason. Both NULL: they never are. */
-    bool (*form)(const struct stored_matrix *m, int64_t col, int64_t cols, struct mat_codes *c);
-    bool (*codes_row)(const struct stored_matrix *m, int64_t row, int64_t col, int64_t cols,
-                      const struct mat_codes *c, int64_t to);
+    /* What the codes of the slice are; false: they are not kept. And n_rows of them (at most
+     * STORED_TILE) from `row` on as rows from `to` on of the arrays; false: there is a scale beyond
+     * all reason. Both NULL: they never are. */
+    bool (*form)(const struct stored_matrix *m, const struct stored_slice *s, struct format *f);
+    bool (*codes_rows)(const struct stored_matrix *m, int64_t row, uint32_t n_rows,
+                       const struct stored_slice *s, const struct mat_codes *c, int64_t to);
 };
 extern const struct stored_format stored_gptq, stored_awq, stored_scaled, stored_scaled_inv,
     stored_packed, stored_mxfp4, stored_blocks;
@@ -114,6 +123,12 @@ int stored_expect_scales(struct stored_matrix *m, bool by_column, struct err *e)
 /* Always -1: the shape of the matrix is none that can be packed. */
 int stored_not_multiple(const struct stored_matrix *m, const char *what, int64_t n, uint32_t of,
                         struct err *e);
+/* `form` and `codes_rows` of the formats that are codes less zero points times scales. */
+bool keep_form(const struct stored_matrix *m, const struct stored_slice *s, struct format *f);
+bool keep_rows(const struct stored_matrix *m, int64_t row, uint32_t n_rows,
+               const struct stored_slice *s, const struct mat_codes *c, int64_t to);
+/* Scale of a row and group, any type. */
+float stored_scale(const struct stored_matrix *m, int64_t row, uint32_t group);
 /* There are no zero points: 0 where config.json says that they are not needed, else -1. */
 int stored_no_zeros(const struct stored_matrix *m, struct err *e);
 

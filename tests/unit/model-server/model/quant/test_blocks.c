@@ -149,17 +149,33 @@ static void check_scales(const struct part *x)
 
 static float number_of(const struct mat_codes *c, int64_t i)
 {
-    const float by = c->nested ? (float)c->by[i / c->group] : 1.0f;
-    const float less = c->nested && c->offsets ? (float)c->less[i / c->group] : 1.0f;
-    const float offset = c->offsets ? f32_of_f16(c->offset[i / c->block]) * less : 0.0f;
-    const float scale = f32_of_f16(c->scale[i / c->block]) * by;
-    return scale * (float)((int)c->codes[i] - (int)c->zero) - offset;
+    const struct format *f = &c->format;
+    const float by = f->nested ? (float)c->by[i / f->group] : 1.0f;
+    const float less = f->nested && f->offsets ? (float)c->less[i / f->group] : 1.0f;
+    const float offset = f->offsets ? f32_of_f16(c->offset[i / f->block]) * less : 0.0f;
+    const float scale = f32_of_f16(c->scale[i / f->block]) * by;
+    const int n = f->table ? f->table[c->codes[i]] : c->codes[i];
+    return scale * (float)(n - (int)f->zero) - offset;
+}
+
+static enum take takes_all(const struct format *f, enum arith a)
+{
+    (void)f, (void)a;
+    return TAKE_NATIVE;
+}
+
+/* Rows `row`, row + step, ... and columns of a matrix as codes, by a device that takes them all. */
+static bool codes_of(const struct stored_matrix *m, struct stored_slice s, struct mat_codes *c)
+{
+    const struct backend_ops takes = {.weight_takes = takes_all};
+    return stored_codes(m, &s, c, &takes, NULL);
 }
 
 /* Of whole blocks the codes can be had, unless a scale is beyond all reason. */
 static void check_codes(const struct part *x, uint32_t rows, uint32_t paired)
 {
-    static const struct stored how = {.format = &stored_blocks, .method = "gguf", .row_block = 1};
+    static const struct stored how = {
+        .format = &stored_blocks, .method = "gguf", .row_block = 1, .keep = true};
     const struct gguf_packing_info *i = &gguf_packings[x->packing];
     const int64_t all = x->n / rows, cols = all * i->elements;
     const int64_t from = all > 2 ? i->elements : 0, n = cols - 2 * from;
@@ -175,14 +191,17 @@ static void check_codes(const struct part *x, uint32_t rows, uint32_t paired)
     struct mat_codes c;
     struct err e = ERR_INIT;
     assert_int_equal(stored_open(&m, &how, "w", rows, cols, the_one, &t, &e), 0);
-    assert_false(stored_codes(&m, 0, rows, from + 16, n - 16, &c, &alone, NULL));
-    assert_false(stored_codes(&m, 0, rows, from, n - 16, &c, &alone, NULL));
-    assert_true(stored_codes(&m, 1, rows - 1, from, n, &c, &alone, NULL));
-    for (int64_t r = 0; r < rows - 1; r++)
-        for (int64_t k = 0; k < n; k++)
-            if (number_of(&c, r * n + k) != want(x->numbers, &t, 1 + r, from + k))
-                fail_msg("%s, row %d, column %d", i->name, (int)r, (int)k);
-    free(c.codes);
+    assert_false(codes_of(&m, (struct stored_slice){0, rows, 1, from + 16, n - 16}, &c));
+    assert_false(codes_of(&m, (struct stored_slice){0, rows, 1, from, n - 16}, &c));
+    for (int64_t step = 1; step <= 2; step++) {
+        const int64_t n_rows = (rows - 2) / step + 1;
+        assert_true(codes_of(&m, (struct stored_slice){1, n_rows, step, from, n}, &c));
+        for (int64_t r = 0; r < n_rows; r++)
+            for (int64_t k = 0; k < n; k++)
+                if (number_of(&c, r * n + k) != want(x->numbers, &t, 1 + r * step, from + k))
+                    fail_msg("%s, row %d, column %d", i->name, (int)r, (int)k);
+        free(c.codes);
+    }
     static const uint16_t huge = 0xdc01; /* below -256 */
     uint8_t *other = malloc((size_t)x->n * i->bytes);
     assert_non_null(other);
@@ -193,7 +212,7 @@ static void check_codes(const struct part *x, uint32_t rows, uint32_t paired)
                                                      : 0;
     memcpy(other + (size_t)(x->n - 1) * i->bytes + scale, &huge, sizeof(huge));
     t.data = other;
-    assert_false(stored_codes(&m, 0, rows, 0, cols, &c, &alone, NULL));
+    assert_false(codes_of(&m, (struct stored_slice){0, rows, 1, 0, cols}, &c));
     free(other);
 }
 

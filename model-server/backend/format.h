@@ -1,0 +1,87 @@
+/* format.h - how a matrix is stored in few bits, as a value that loaders and devices share.
+ *
+ * A number is (n(code) - zero) * scale * by - offset * less. n(code) is the code itself, or what
+ * the format's table has for it. Products are exact in fp32 and the difference is rounded once.
+ * Which of the terms there are, and how many columns share them, is all that formats differ in:
+ * one is a row of format.c, and a row whose groups a checkpoint chooses is copied and filled in.
+ *
+ * What a device computes products in is another value: enum arith. Whether it has kernels for the
+ * two together is backend_ops.weight_takes(). */
+#ifndef MODEL_SERVER_BACKEND_FORMAT_H
+#define MODEL_SERVER_BACKEND_FORMAT_H
+#include <stdbool.h>
+#include <stdint.h>
+
+enum element {
+    ELEMENT_INT,   /* n(code) = code */
+    ELEMENT_TABLE, /* n(code) = table[code], of 16 codes */
+    ELEMENT_E4M3   /* a code is an 8-bit floating-point number; nothing is subtracted */
+};
+enum scale_kind { SCALE_F32, SCALE_BF16, SCALE_F16 };
+
+struct format {
+    const char *name;
+    enum element element;
+    enum scale_kind scale;
+    uint32_t bits;  /* of a code: 2 to 8 */
+    uint32_t group; /* columns that share `by` and `less`: 16 or 32; 0: all of a row */
+    uint32_t block; /* columns that share `scale` and `offset`; 0: all of a row */
+    uint32_t zero;  /* n(code) of 0; 0 where there are offsets or zero points */
+    bool offsets;   /* else `offset` is none, or with `zeros` the scale */
+    bool nested;    /* else `by` is 1, and so is `less` unless there are `zeros` */
+    bool zeros;     /* each group has a zero point of its own, which is `less` */
+    const uint8_t *table;
+};
+
+/* The formats with a fixed shape. Those up to FP8 are made at load by --quantize, the others are
+ * what checkpoints hold. ZEROS_*: codes with a scale and a zero point for a group whose size the
+ * checkpoint chooses (GPTQ, AWQ, compressed-tensors); CODES_*: the same with a constant zero. */
+enum format_id {
+    FORMAT_INT8,
+    FORMAT_INT4,
+    FORMAT_FP8,
+    FORMAT_Q4_0,
+    FORMAT_Q4_1,
+    FORMAT_Q5_0,
+    FORMAT_Q5_1,
+    FORMAT_Q8_0,
+    FORMAT_Q2_K,
+    FORMAT_Q3_K,
+    FORMAT_Q4_K,
+    FORMAT_Q5_K,
+    FORMAT_Q6_K,
+    FORMAT_IQ4_NL,
+    FORMAT_IQ4_XS,
+    FORMAT_MXFP4,
+    FORMAT_N
+};
+extern const struct format formats[FORMAT_N];
+
+/* How a product treats the activations, whatever the weights are.
+ *   EXACT  not at all: activations, products and sums are fp32.
+ *   HALF   the device may round them to the weights' 16-bit type where it is measured to be faster
+ *          so; sums are fp32. describe() says whether it does.
+ *   INT8   they are rounded to 8 bits, -127 to 127, with an fp32 scale for a token and 32 columns
+ *          (W8A8: for a token). A number is off by at most 1/254 of the greatest of its group; the
+ *          rms error of a product is about 0.5 % of it. Sums within a group are exact, over groups
+ *          fp32. As llama.cpp computes with packed weights.
+ * Results stay independent of batch and chunking in all of them. */
+enum arith { ARITH_EXACT, ARITH_HALF, ARITH_INT8 };
+const char *arith_name(enum arith a); /* "exact", "16", "8" */
+
+/* The words of --activations: the fewest bits that a product may round activations to. AUTO: 8 with
+ * weights that are packed in at most 8 bits, where nothing else was asked for by --dtype; else what
+ * --dtype and --quantize mean. */
+enum activations { ACTIVATIONS_AUTO, ACTIVATIONS_EXACT, ACTIVATIONS_16, ACTIVATIONS_8 };
+/* Of products with plain 16-bit weights, and with packed ones. `dtype`: enum dtype that was asked
+ * for, or -1. */
+enum arith activations_plain(enum activations a, int dtype);
+enum arith activations_packed(enum activations a, int dtype);
+
+/* What a device does with a format in an arithmetic. */
+enum take {
+    TAKE_NO,    /* it has no such product */
+    TAKE_WIDEN, /* it is given the numbers, in 16 bits or more */
+    TAKE_NATIVE /* it keeps the format in memory and multiplies with it */
+};
+#endif

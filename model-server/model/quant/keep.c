@@ -1,0 +1,90 @@
+/* Codes less zero points times scales (GPTQ, AWQ, pack-quantized), kept as codes. A scale stands
+ * for 32 columns on the device, so that groups of any multiple of 32 have the same form. */
+#include "model-server/backend/numbers.h"
+#include "model-server/model/quant/stored.h"
+#include <math.h>
+
+enum { COLUMNS = 32 };
+
+/* The zero point that all groups of the slice have; -1: they differ. */
+static int common_zero(const struct stored_matrix *m, const struct stored_slice *s)
+{
+    const struct stored_format *f = m->how->format;
+    const uint32_t first = (uint32_t)(s->col / m->group),
+                   last = (uint32_t)((s->col + s->cols - 1) / m->group);
+    const int zero = f->zero ? (int)f->zero(m, s->row, first) : 0;
+    for (int64_t r = 0; f->zero && r < s->rows; r++)
+        for (uint32_t g = first; g <= last; g++)
+            if ((int)f->zero(m, s->row + r * s->step, g) != zero)
+                return -1;
+    return zero;
+}
+
+bool keep_form(const struct stored_matrix *m, const struct stored_slice *s, struct format *f)
+{
+    const struct stored *how = m->how;
+    const uint32_t middle = 1u << (how->bits - 1);
+    if (how->is_float || m->row_block != 1 || m->t[STORED_GROUPS] || how->bits < 2 ||
+        how->bits > 8 || s->col % COLUMNS || s->cols % COLUMNS ||
+        (m->groups > 1 && m->group % COLUMNS))
+        return false;
+    *f = (struct format){.name = how->method,
+                         .element = ELEMENT_INT,
+                         .scale = SCALE_F16,
+                         .bits = how->bits,
+                         .group = COLUMNS,
+                         .block = COLUMNS,
+                         .zero = middle};
+    if (common_zero(m, s) == (int)middle)
+        return true;
+    f->zero = 0;
+    f->zeros = true;
+    return how->bits < 8; /* or zero points would be beyond 8 bits with a sign */
+}
+
+/* The scale in half precision, where that holds it. */
+static bool half_of(float f, uint16_t *h)
+{
+    *h = f16_of_f32(f);
+    return fabsf(f) <= 256.0f && f32_of_f16(*h) == f;
+}
+
+static bool keep_terms(const struct stored_matrix *m, int64_t row, const struct stored_slice *s,
+                       const struct mat_codes *c, int64_t to)
+{
+    int64_t known = -1;
+    uint16_t scale = 0;
+    int8_t zero = 0;
+    for (int64_t k = 0; k < s->cols; k += COLUMNS) {
+        const int64_t at = (to * s->cols + k) / COLUMNS, group = (s->col + k) / m->group;
+        if (group != known) {
+            if (!half_of(stored_scale(m, row, (uint32_t)group), &scale))
+                return false;
+            if (c->format.zeros)
+                zero = (int8_t)m->how->format->zero(m, row, (uint32_t)group);
+            known = group;
+        }
+        c->scale[at] = scale;
+        if (c->format.zeros)
+            c->less[at] = zero;
+    }
+    return true;
+}
+
+bool keep_rows(const struct stored_matrix *m, int64_t row, uint32_t n_rows,
+               const struct stored_slice *s, const struct mat_codes *c, int64_t to)
+{
+    stored_tile t;
+    for (int64_t k = 0; k < s->cols; k += STORED_TILE) {
+        const int64_t left = s->cols - k;
+        const uint32_t n = (uint32_t)(left < STORED_TILE ? left : STORED_TILE);
+        m->how->format->codes(m, row, n_rows, s->col + k, n, t);
+        for (uint32_t r = 0; r < n_rows; r++)
+            for (uint32_t i = 0; i < n; i++)
+                c->codes[(to + r) * s->cols + k + i] = (uint8_t)t[i][r];
+    }
+    for (uint32_t r = 0; r < n_rows; r++)
+        if (!keep_terms(m, row + r, s, c, to + r))
+            return false;
+    return true;
+}
