@@ -100,6 +100,9 @@ static void print_rank(const cJSON *j, const char *who, FILE *out)
     fprintf(out, "  KV cache: %.0f blocks of %.0f bytes, %s, decided by %s\n",
             json_num(j, "kv_blocks", 0), json_num(j, "kv_block_bytes", 0),
             json_str(j, "kv_cache_dtype", "?"), json_str(j, "kv_decided_by", "?"));
+    if (json_num(j, "window_blocks", 0) > 0)
+        fprintf(out, "  of windows: %.0f blocks of %.0f bytes\n", json_num(j, "window_blocks", 0),
+                json_num(j, "window_block_bytes", 0));
     if (json_num(j, "state_cells", 0) > 0)
         fprintf(out, "  recurrent state: %.0f cells of %.0f bytes, %.0f bytes\n",
                 json_num(j, "state_cells", 0), json_num(j, "state_cell_bytes", 0),

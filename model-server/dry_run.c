@@ -46,6 +46,8 @@ static void fill(struct buf *b, const struct dry_run *o, const struct engine_pla
     number(b, "kv_bytes", p->kv);
     number(b, "kv_blocks", p->n_blocks);
     number(b, "kv_block_bytes", p->block_bytes);
+    number(b, "window_blocks", p->n_windows);
+    number(b, "window_block_bytes", p->window_block_bytes);
     number(b, "state_bytes", p->state);
     number(b, "state_cells", p->n_cells);
     number(b, "state_cell_bytes", p->cell_bytes);
@@ -64,7 +66,8 @@ int dry_run_print(const struct dry_run *o, FILE *out, struct err *e)
     struct buf b = BUF_INIT;
     struct warmup w = {.max_input_tokens = o->max_input_tokens,
                        .max_total_tokens = o->max_total_tokens,
-                       .max_prefill_tokens = o->max_prefill_tokens};
+                       .max_prefill_tokens = o->max_prefill_tokens,
+                       .windows = true};
     w.max_prefill_tokens = w.max_prefill_tokens ? w.max_prefill_tokens : engine_default_prefill();
     w.n = requests(o, w.max_prefill_tokens);
     if (engine_plan(o->engine, &w, &p, e))

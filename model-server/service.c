@@ -110,6 +110,7 @@ const ProtobufCMessage *rpc_info(void *ctx, const ProtobufCMessage *in, struct r
     r->takes_input_ids = true;
     r->runtime_adapters = s->o.runtime_adapters;
     r->copies_kv = r->takes_chunks = true;
+    r->takes_windows = s->o.model->kv_window > 0;
     r->n_sampling_fields = own_fields(r, call->mem);
     r->takes_edits = r->takes_bias = r->takes_reasoning = r->takes_grammars = true;
     r->task = (char *)(uintptr_t)model_task_name(s->o.model->task);

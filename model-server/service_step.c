@@ -59,14 +59,21 @@ static int copy_blocks(struct service *s, const Generate__V3__PrefillRequest *q,
                        struct err *e)
 {
     uint32_t n = (uint32_t)q->n_kv_copies;
-    uint32_t *source = RPC_NEW(m, uint32_t, n + 1), *target = RPC_NEW(m, uint32_t, n + 1);
+    uint32_t *source = RPC_NEW(m, uint32_t, n + 1), *target = RPC_NEW(m, uint32_t, n + 1), k = 0;
     if (!source || !target)
         return err_nomem(e);
     for (uint32_t i = 0; i < n; i++) {
         source[i] = q->kv_copies[i]->source;
         target[i] = q->kv_copies[i]->target;
     }
-    return engine_copy(s->o.engine, source, target, n, e);
+    if (engine_copy(s->o.engine, source, target, n, e))
+        return -1;
+    for (uint32_t i = 0; i < n; i++) {
+        source[k] = q->kv_copies[i]->window_source;
+        target[k] = q->kv_copies[i]->window_target;
+        k += target[k] != 0;
+    }
+    return engine_copy_windows(s->o.engine, source, target, k, e);
 }
 
 /* What changes before the step, in *x; false: no memory. NULL where nothing does. */
@@ -88,8 +95,13 @@ static bool read_edits(const Generate__V3__Edits *q, struct rpc_mem *m, struct e
         offers[i] = (struct draft_offer){q->drafts[i]->request_id, q->drafts[i]->position,
                                          q->drafts[i]->ids, q->drafts[i]->n_ids};
     for (size_t i = 0; i < q->n_more; i++)
-        more[i] = (struct kv_more){q->more[i]->request_id, q->more[i]->from, q->more[i]->blocks,
-                                   q->more[i]->n_blocks};
+        more[i] = (struct kv_more){.id = q->more[i]->request_id,
+                                   .from = q->more[i]->from,
+                                   .blocks = q->more[i]->blocks,
+                                   .n = q->more[i]->n_blocks,
+                                   .window_from = q->more[i]->window_from,
+                                   .windows = q->more[i]->window_blocks,
+                                   .n_windows = q->more[i]->n_window_blocks};
     *x = (struct edits){.saves = saves,
                         .n_saves = q->n_state_saves,
                         .leave = q->leave,
@@ -183,7 +195,8 @@ const ProtobufCMessage *rpc_warmup(void *ctx, const ProtobufCMessage *in, struct
     const Generate__V3__WarmupRequest *q = (const void *)in;
     struct service *s = ctx;
     struct warmup w = {.max_prefill_tokens = q->max_prefill_tokens,
-                       .max_chunk_tokens = q->max_chunk_tokens};
+                       .max_chunk_tokens = q->max_chunk_tokens,
+                       .windows = q->windows};
     Generate__V3__WarmupResponse *r = RPC_NEW(call->mem, Generate__V3__WarmupResponse, 1);
     struct seq_spec *specs = q->batch ? read_requests(s, q->batch, true, call->mem) : NULL;
     service_begin(s, "Warmup");
@@ -214,6 +227,8 @@ const ProtobufCMessage *rpc_warmup(void *ctx, const ProtobufCMessage *in, struct
     r->swap_slots = w.swap_slots;
     r->adapter_pages = w.adapter_pages;
     r->state_cells = w.state_cells;
+    r->window_blocks = w.window_blocks;
+    r->window_tokens = w.window_tokens;
     r->state_cell_bytes = s->o.model->state_bytes;
     r->swap_block_ns = (uint64_t)w.swap_block_ns;
     return &r->base;

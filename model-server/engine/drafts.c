@@ -26,7 +26,7 @@ int seq_offer(struct seq *s, uint32_t at, const uint32_t *ids, uint32_t n, struc
 static uint32_t most_of(const struct drafting *d, const struct seq *s)
 {
     uint32_t left = s->stop.rules.max_new_tokens - s->stop.generated;
-    uint64_t room = (uint64_t)s->n_blocks * d->block_size;
+    uint64_t room = seq_room(s, d->block_size);
     uint64_t most = d->most;
     if (!seq_decoding(s) || s->n == s->n_prompt || left < 2 || room <= s->n)
         return 0;

@@ -1,5 +1,6 @@
 #include "model-server/engine/edit.h"
 #include "model-server/engine/drafts.h"
+#include "model-server/engine/windows.h"
 #include <assert.h>
 #include <string.h>
 
@@ -56,6 +57,8 @@ static int check_more(const struct edits *x, size_t at, const struct edit_limits
             return err_set(e, ERR_VALIDATION, "request %llu: block %u is %u, not %u",
                            (unsigned long long)more->id, i, s->blocks[i],
                            more->blocks[i - more->from]);
+    if (windows_check(s, more->window_from, more->windows, more->n_windows, lim->n_windows, e))
+        return -1;
     return check_blocks(more->blocks, more->n, lim->n_blocks, "KV block", e);
 }
 
@@ -187,6 +190,7 @@ int edits_apply(const struct edits *x, struct model *m, const struct edit_limits
         assert(s && end <= s->max_blocks);
         memcpy(s->blocks + x->more[i].from, x->more[i].blocks, x->more[i].n * sizeof(*s->blocks));
         s->n_blocks = end > s->n_blocks ? end : s->n_blocks;
+        windows_put(s, x->more[i].window_from, x->more[i].windows, x->more[i].n_windows);
     }
     if (x->names_chunks)
         plan_chunks(&x->chunks, parts, n_parts);

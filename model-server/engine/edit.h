@@ -19,6 +19,9 @@ struct kv_more { /* blocks from number `from` on; those the request has may be s
     uint32_t from;
     const uint32_t *blocks;
     size_t n;
+    uint32_t window_from; /* the same in the cache of windows */
+    const uint32_t *windows;
+    size_t n_windows;
 };
 struct draft_offer { /* see seq_offer(); one for an unknown request is passed over */
     uint64_t id;
@@ -51,6 +54,7 @@ struct edits {
 };
 struct edit_limits {
     uint32_t n_blocks, n_slots; /* of the KV cache and the swap region */
+    uint32_t n_windows;         /* of the cache of windows; 0: there is none */
     struct state_cells *cells;  /* of recurrent state, or NULL */
     uint32_t vocab;             /* drafts end at an id that is not in it */
 };

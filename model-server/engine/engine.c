@@ -50,6 +50,8 @@ struct seq_limits engine_limits(struct engine *g)
     return (struct seq_limits){.vocab = m->vocab,
                                .block_size = g->o.block_size,
                                .n_blocks = g->n_blocks,
+                               .n_windows = g->n_windows,
+                               .window = g->step.window,
                                .eos = m->eos,
                                .n_eos = m->n_eos,
                                .tok = g->o.tok,
@@ -144,6 +146,7 @@ static int prepare(struct engine *g, const struct edits *x, struct batch *const 
 {
     struct edit_limits lim = {.n_blocks = g->n_blocks,
                               .n_slots = g->n_slots,
+                              .n_windows = g->n_windows,
                               .cells = g->cells.n ? &g->cells : NULL,
                               .vocab = model_info(g->o.model)->vocab};
     if (x && edits_apply(x, g->o.model, &lim, parts, n, e)) {
@@ -254,14 +257,34 @@ int engine_prefill(struct engine *g, uint64_t id, const struct seq_spec *specs, 
     return settle(g, all, a, e);
 }
 
+/* All or nothing: every rank refuses the same. */
+static int check_copies(const uint32_t *source, const uint32_t *target, uint32_t n, uint32_t limit,
+                        struct err *e)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (source[i] >= limit || target[i] >= limit)
+            return err_set(e, ERR_VALIDATION, "copy of KV block %u to %u: the cache has %u blocks",
+                           source[i], target[i], limit);
+    return 0;
+}
+
 int engine_copy(struct engine *g, const uint32_t *source, const uint32_t *target, uint32_t n,
                 struct err *e)
 {
-    for (uint32_t i = 0; i < n; i++) /* all or nothing: every rank refuses the same */
-        if (source[i] >= g->n_blocks || target[i] >= g->n_blocks)
-            return err_set(e, ERR_VALIDATION, "copy of KV block %u to %u: the cache has %u blocks",
-                           source[i], target[i], g->n_blocks);
+    if (check_copies(source, target, n, g->n_blocks, e))
+        return -1;
     if (n == 0 || model_kv_copy(g->o.model, source, target, n, e) == 0)
+        return 0;
+    g->broken |= g->o.comm->world > 1;
+    return -1;
+}
+
+int engine_copy_windows(struct engine *g, const uint32_t *source, const uint32_t *target,
+                        uint32_t n, struct err *e)
+{
+    if (check_copies(source, target, n, g->n_windows, e))
+        return -1;
+    if (n == 0 || model_window_copy(g->o.model, source, target, n, e) == 0)
         return 0;
     g->broken |= g->o.comm->world > 1;
     return -1;

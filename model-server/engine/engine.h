@@ -54,6 +54,8 @@ struct warmup {
     int64_t kv_ns;                               /* on return: that the cache took */
     uint32_t adapter_pages;                      /* on return: that adapters on the device share */
     uint32_t state_cells; /* on return: cells of recurrent state that the router may hand out */
+    bool windows;         /* the caller hands out blocks of a cache of windows, if there is one */
+    uint32_t window_blocks, window_tokens; /* on return: of it, and what its layers see; or 0 */
 };
 /* Reserve scratch for the largest step, give the rest of the memory to the KV cache, run once. */
 int engine_warmup(struct engine *g, struct warmup *w, struct err *e);
@@ -64,7 +66,8 @@ struct engine_plan {
     uint64_t total, free;                             /* of the device, now */
     uint64_t weights, workspaces, adapters, swap, kv; /* bytes on this rank */
     uint64_t block_bytes, cell_bytes, state;          /* state: all n_cells of them */
-    uint32_t n_blocks, n_cells;
+    uint64_t window_block_bytes;                      /* of n_windows; `kv` has all of it */
+    uint32_t n_blocks, n_cells, n_windows;
     const char *kv_why; /* what decided on the cache */
     uint32_t max_input_tokens, max_total_tokens, max_batch_total_tokens, max_batch_prefill_tokens;
     char why[480]; /* it does not fit, and what would; "": it fits */
@@ -87,6 +90,9 @@ int engine_prefill(struct engine *g, uint64_t id, const struct seq_spec *specs, 
  * source[i], in this order. */
 int engine_copy(struct engine *g, const uint32_t *source, const uint32_t *target, uint32_t n,
                 struct err *e);
+/* The same in the cache of windows. */
+int engine_copy_windows(struct engine *g, const uint32_t *source, const uint32_t *target,
+                        uint32_t n, struct err *e);
 /* One step over all of the listed batches, which become one under the first one's id; `x` as above.
  */
 int engine_decode(struct engine *g, const uint64_t *ids, size_t n, const struct edits *x,

@@ -23,6 +23,7 @@ struct engine {
     struct state_cells cells;
     struct batch *gone; /* sequences that the last answer still points to */
     uint32_t n_blocks, n_slots, max_prefill, max_chunk;
+    uint32_t n_windows; /* blocks of the cache of windows; 0: there is none */
     struct batch *next; /* was decoded by the last call, and will be by the next */
     bool broken;
 };
@@ -48,6 +49,10 @@ uint32_t warmup_rows(const struct engine *g, const struct warmup *w);
 int warmup_check(const struct engine *g, const struct warmup *w, struct err *e);
 /* Pages for adapters on this rank; *all: that all of them take. */
 uint32_t warmup_adapter_pages(const struct engine *g, uint64_t free_bytes, uint64_t *all);
+/* Do layers that see a window get a cache of their own? The caller of the warm-up has to know of
+ * it, and it pays where requests may be several times as long as the window. Not with a swap region
+ * or recurrent state. */
+bool warmup_windows(const struct engine *g, const struct warmup *w);
 /* What decides on the cache, where `reserved` bytes of each rank are still to be taken from
  * free_bytes. */
 struct kv_memory warmup_memory(const struct engine *g, const struct warmup *w, uint64_t free_bytes,

@@ -5,6 +5,7 @@
 /* Where the operator sets nothing, the pool holds this many long requests at once: more is of no
  * use to the largest batches that one service runs, and would only be taken from others. */
 enum { OF_USE_REQUESTS = 64, OF_USE_TOKENS = 8192 };
+enum { TYPICAL_WINDOWS = 8, WINDOWS_EACH = 2 };
 static const uint64_t most_tokens = 4 << 20; /* past that, block numbers only cost the router */
 
 static uint64_t tokens_of_use(uint32_t longest)
@@ -20,6 +21,53 @@ static uint32_t cells_of_use(const struct kv_memory *m, double usable)
     const uint32_t requests = m->requests > OF_USE_REQUESTS ? m->requests : OF_USE_REQUESTS;
     const double fit = usable / 2 / (double)m->cell_bytes, want = 3.0 * requests + 2;
     return fit >= 4 ? (uint32_t)(fit < want ? fit : want) : 0;
+}
+
+/* ---------------------------------------------------------------- windows */
+
+static uint64_t typical(uint32_t window, uint32_t longest)
+{
+    uint64_t most = (uint64_t)TYPICAL_WINDOWS * window;
+    most = most > OF_USE_TOKENS ? most : OF_USE_TOKENS;
+    return longest && longest < most ? longest : most;
+}
+
+bool kv_windows_pay(uint32_t window, uint32_t longest)
+{
+    return (uint64_t)WINDOWS_EACH * window < typical(window, longest);
+}
+
+static uint64_t blocks_of(const struct kv_memory *m, uint64_t tokens)
+{
+    return (tokens + m->block_size - 1) / m->block_size;
+}
+
+/* Blocks that the window and the chunk of one prompt touch; one more for what is run ahead, and
+ * block 0, which is nobody's. */
+static uint64_t step_windows(const struct kv_memory *m)
+{
+    return blocks_of(m, (uint64_t)m->window + m->prefill) + 3;
+}
+
+uint64_t kv_request_bytes(const struct kv_memory *m, uint32_t tokens)
+{
+    const uint64_t all = tokens ? blocks_of(m, tokens) : 1;
+    const uint64_t most = m->window ? step_windows(m) : 0;
+    return all * m->block_bytes + (all < most ? all : most) * m->window_bytes;
+}
+
+/* Blocks of windows for each block, and apart from that. */
+struct window_share {
+    double each, fixed;
+};
+static struct window_share share_of(const struct kv_memory *m, double usable)
+{
+    if (!m->window)
+        return (struct window_share){0};
+    const double most = usable / 2 / (double)m->window_bytes, step = (double)step_windows(m);
+    return (struct window_share){(double)WINDOWS_EACH * m->window /
+                                     (double)typical(m->window, m->longest),
+                                 step < most ? step : most};
 }
 
 struct kv_plan kv_plan(const struct kv_memory *m)
@@ -41,14 +89,18 @@ struct kv_plan kv_plan(const struct kv_memory *m)
         p.n_cells = cells_of_use(m, usable);
         usable = p.n_cells ? usable - (double)p.n_cells * (double)m->cell_bytes : 0;
     }
-    uint64_t n = usable > 0 ? (uint64_t)(usable / (double)m->block_bytes) : 0;
+    usable = usable > 0 ? usable : 0;
+    const struct window_share w = share_of(m, usable);
+    const double left = usable - w.fixed * (double)m->window_bytes;
+    uint64_t n = (uint64_t)(left / ((double)m->block_bytes + w.each * (double)m->window_bytes));
     uint64_t most = m->limit > 0 ? most_tokens : tokens_of_use(m->longest);
     if (n > most / m->block_size + 1) { /* block 0 is nobody's */
         n = most / m->block_size + 1;
         p.why = "as many as are of use";
     }
     p.n_blocks = (uint32_t)n;
-    p.bytes = n * m->block_bytes;
+    p.n_windows = (uint32_t)(w.fixed + w.each * (double)n);
+    p.bytes = n * m->block_bytes + p.n_windows * m->window_bytes;
     return p;
 }
 

@@ -14,20 +14,33 @@ struct kv_memory {
     double limit;    /* 0: none; up to 1: share of what is free; above: bytes on this rank */
     uint64_t block_bytes;
     uint32_t block_size;
+    /* Where layers that see `window` tokens have a cache of their own: of a block of that, which
+     * block_bytes is without. Else 0. `prefill`: tokens of the largest step. */
+    uint64_t window_bytes;
+    uint32_t window, prefill;
     uint32_t longest;    /* tokens that one request may come to; 0: not known */
     uint64_t cell_bytes; /* of recurrent state; 0: the model has none */
     uint32_t requests;   /* of the largest batch */
 };
 
 struct kv_plan {
-    uint32_t n_blocks, n_cells;
-    uint64_t bytes;  /* of the blocks */
+    uint32_t n_blocks, n_cells, n_windows; /* n_windows: blocks of the cache of windows */
+    uint64_t bytes;                        /* of both kinds of blocks */
     const char *why; /* what decided: "free memory", "--kv-cache-memory", "as many as are of use" */
 };
 
 /* Pure. n_blocks may be 0: there is no room. Cells for the largest batch, or for 64 requests, two
- * each and one for a snapshot, come out of the same memory, half of which they may take. */
+ * each and one for a snapshot, come out of the same memory, half of which they may take.
+ *
+ * A cache of windows has what one step's prompts take, and for each request of typical length two
+ * windows: its own, and one of a cached beginning. Typical is the longest request, but at most 8192
+ * tokens or eight windows. */
 struct kv_plan kv_plan(const struct kv_memory *m);
+/* Is it worth a cache of its own that layers see `window` tokens of requests of up to `longest`
+ * tokens (0: not known)? Pure. */
+bool kv_windows_pay(uint32_t window, uint32_t longest);
+/* What a request of so many tokens takes, with a chunk of its prompt in the step. Pure. */
+uint64_t kv_request_bytes(const struct kv_memory *m, uint32_t tokens);
 /* Who takes what of a device whose memory does not do, and which option takes less: always -1. */
 struct kv_short {
     uint64_t total, weights, workspaces, left; /* bytes; left: for the cache */

@@ -25,18 +25,18 @@ static bool too_short(const struct engine *g, const struct warmup *w, const stru
     return asked > p->max_batch_total_tokens;
 }
 
-static void judge(const struct engine *g, const struct warmup *w, struct engine_plan *p)
+static void judge(const struct engine *g, const struct warmup *w, const struct kv_memory *m,
+                  struct engine_plan *p)
 {
     struct err e = ERR_INIT;
-    const uint32_t size = g->o.block_size, longest = warmup_longest(g, w);
-    const uint64_t blocks = longest ? (longest + (uint64_t)size - 1) / size : 1;
+    const uint32_t longest = warmup_longest(g, w);
     const uint64_t ranks = engine_ranks_here(g), needed = (p->weights + p->workspaces) * ranks;
     const struct kv_short s = {.total = p->total,
                                .weights = p->weights,
                                .workspaces = p->workspaces,
                                .left = p->kv,
                                .longest = longest,
-                               .longest_bytes = blocks * p->block_bytes};
+                               .longest_bytes = kv_request_bytes(m, longest)};
     if (needed > p->free)
         snprintf(p->why, sizeof(p->why),
                  "Not enough memory: weights take %llu bytes a rank (--quantize, --num-shard), "
@@ -96,11 +96,13 @@ int engine_plan(const struct engine *g, const struct warmup *w, struct engine_pl
     p->block_bytes = m.block_bytes;
     p->n_blocks = k.n_blocks;
     p->n_cells = k.n_cells;
+    p->n_windows = k.n_windows;
+    p->window_block_bytes = m.window_bytes;
     p->cell_bytes = m.cell_bytes;
     p->state = k.n_cells * m.cell_bytes;
     p->kv = k.bytes;
     p->kv_why = k.why;
     find_limits(g, w, p);
-    judge(g, w, p);
+    judge(g, w, &m, p);
     return 0;
 }

@@ -1,4 +1,5 @@
 #include "model-server/engine/seq.h"
+#include "model-server/engine/windows.h"
 #include "model-server/model/adapters.h"
 #include <assert.h>
 #include <math.h>
@@ -232,7 +233,8 @@ struct seq *seq_new(const struct seq_spec *spec, struct seq_limits *lim, struct 
     if (spec->refusal)
         err_set(&why, ERR_VALIDATION, "%s", spec->refusal);
     else if (!check_tokens(spec, lim, &why) && !place(s, spec, lim, &why) &&
-             !place_state(s, spec, lim, &why) && !fill(s, spec, lim, &why))
+             !place_state(s, spec, lim, &why) && !windows_place(s, spec, lim, &why) &&
+             !fill(s, spec, lim, &why))
         return s;
     seq_fail(s, why.msg);
     return s;
@@ -252,6 +254,7 @@ void seq_free(struct seq *s)
         state_cells_give(s->cells, s->cell);
     free(s->ids);
     free(s->blocks);
+    free(s->windows);
     free(s->offer);
     tally_free(&s->tally);
     stop_free(&s->stop);

@@ -25,6 +25,9 @@ struct seq_spec {
     uint32_t n_prompt;
     const uint32_t *blocks, *slots; /* none: blocks are taken in sequence (seq_limits.next_block) */
     size_t n_blocks, n_slots;
+    const uint32_t *windows; /* in the cache of windows, of its blocks from window_from on */
+    size_t n_windows;
+    uint32_t window_from;
     const uint32_t *cells; /* two of recurrent state; none: state_cells_take() */
     size_t n_cells;
     const uint32_t *state_from; /* the cell with the state after cache_len tokens; NULL: none */
@@ -56,6 +59,8 @@ struct seq_limits {                       /* what the engine knows when a reques
     struct grammars *grammars; /* NULL: none are served */
     struct adapters *adapters; /* NULL: the same */
     struct state_cells *cells; /* NULL: the model has no recurrent state */
+    uint32_t n_windows;        /* blocks of the cache of windows; 0: there is none */
+    uint32_t window;           /* tokens that its layers see */
     uint32_t next_block; /* first unused one, for requests that bring no block numbers; advanced */
 };
 
@@ -85,6 +90,9 @@ struct seq {
     uint32_t state_from;        /* this cell is to be copied to cell[0] first; NO_CELL: none */
     uint32_t *blocks, n_blocks; /* more may come, up to max_blocks; see edit.h */
     uint32_t max_blocks;
+    /* With a cache of windows [max_blocks]: where blocks [windows_kept, windows_end) lie there; 0
+     * elsewhere. See windows.h. NULL: there is none. */
+    uint32_t *windows, windows_kept, windows_end;
     struct sampling sampling;
     struct bad_words bad_words;
     struct adapters *adapters;       /* of the model; the sequence keeps its own there */
@@ -111,10 +119,15 @@ struct seq *seq_new(const struct seq_spec *spec, struct seq_limits *lim, struct 
 void seq_free(struct seq *s);
 void seq_fail(struct seq *s, const char *why);
 static inline bool seq_prefilling(const struct seq *s) { return s->cached + s->step < s->n; }
-/* Do its blocks hold `n` tokens? */
+/* Tokens that its blocks hold. */
+static inline uint64_t seq_room(const struct seq *s, uint32_t block_size)
+{
+    const bool less = s->windows && s->windows_end < s->n_blocks;
+    return (uint64_t)(less ? s->windows_end : s->n_blocks) * block_size;
+}
 static inline bool seq_has_room(const struct seq *s, uint64_t n, uint32_t block_size)
 {
-    return n <= (uint64_t)s->n_blocks * block_size;
+    return n <= seq_room(s, block_size);
 }
 static inline bool seq_live(const struct seq *s) { return !s->done && !s->error[0]; }
 /* Does it decode: is all that it lacks the KV of its last token? */

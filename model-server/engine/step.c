@@ -1,6 +1,7 @@
 #include "common/clock.h"
 #include "model-server/engine/drafts.h"
 #include "model-server/engine/outcome.h"
+#include "model-server/engine/windows.h"
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,6 +36,7 @@ int stepper_init(struct stepper *st, struct model *m, const struct backend_ops *
 void stepper_free(struct stepper *st)
 {
     free(st->ids), free(st->pos), free(st->slots), free(st->out_rows), free(st->drawn);
+    free(st->window_slots);
     draws_free(&st->rows);
     free(st->spans), free(st->logits), free(st->ahead), free(st->gen), free(st->top_id),
         free(st->top_logprob);
@@ -80,7 +82,7 @@ int stepper_reserve(struct stepper *st, uint32_t tokens, uint32_t rows, struct e
         uint32_t n = grown(st->cap_tokens, tokens);
         st->cap_tokens = 0;
         if (renew(&st->ids, n, 4) || renew(&st->pos, n, 4) || renew(&st->slots, n, 4) ||
-            renew(&st->out_rows, n, 4) || renew(&st->drawn, n, 4))
+            renew(&st->out_rows, n, 4) || renew(&st->drawn, n, 4) || renew(&st->window_slots, n, 4))
             return err_nomem(e);
         st->cap_tokens = n;
     }
@@ -138,11 +140,13 @@ static struct state_pair states_of(const struct seq *s)
 /* A token's rotation may look at the length of its sequence when it was first computed: that of the
  * prompt, or its own position's. Tokens that are computed again get what they had, one span each.
  */
-static void put(struct stepper *st, struct ragged *b, const struct seq *s, uint32_t len)
+static void put(struct stepper *st, struct ragged *b, struct seq *s, uint32_t len)
 {
     const uint32_t end = s->start + len;
     const struct state_pair state = states_of(s);
     assert(len > 0 && b->n_tokens + len <= st->cap_tokens);
+    assert(!s->windows == !st->window);
+    windows_pass(s, st->window, st->block_size);
     for (uint32_t p = s->start, n; p < end; p += n) {
         n = end - p;
         if (st->by_length && end > s->n_prompt)
@@ -152,6 +156,7 @@ static void put(struct stepper *st, struct ragged *b, const struct seq *s, uint3
                                                 .n = n,
                                                 .kv_len = p + n,
                                                 .blocks = s->blocks,
+                                                .windows = s->windows,
                                                 .adapter = s->adapter,
                                                 .state_in = state.in,
                                                 .state_out = state.out,
@@ -163,6 +168,9 @@ static void put(struct stepper *st, struct ragged *b, const struct seq *s, uint3
         st->pos[b->n_tokens] = p;
         st->slots[b->n_tokens] =
             s->blocks[p / st->block_size] * st->block_size + p % st->block_size;
+        if (s->windows)
+            st->window_slots[b->n_tokens] =
+                s->windows[p / st->block_size] * st->block_size + p % st->block_size;
         b->n_tokens++;
     }
 }
@@ -173,7 +181,8 @@ static struct ragged empty(const struct stepper *st)
                            .pos = st->pos,
                            .slots = st->slots,
                            .spans = st->spans,
-                           .out_rows = st->out_rows};
+                           .out_rows = st->out_rows,
+                           .window_slots = st->window ? st->window_slots : NULL};
 }
 
 /* The next tokens of the prompt alone, all their logits wanted: log-probabilities of what follows.

@@ -33,8 +33,9 @@ struct stepper {
     struct device *dev;
     const struct tokenizer *tok;
     uint32_t vocab, block_size;
-    bool by_length; /* model_info's */
-    bool drafts;    /* sequences may have some: the next step waits for the tokens of this one */
+    bool by_length;  /* model_info's */
+    uint32_t window; /* tokens that layers see whose cache is apart; 0: none is */
+    bool drafts;     /* sequences may have some: the next step waits for the tokens of this one */
 
     struct gen *gen; /* results of the last step, in the order of its sequences */
     uint32_t n_gen;
@@ -43,7 +44,7 @@ struct stepper {
     int64_t early_ns; /* the part of forward_ns that was spent before the call: the run-ahead's */
 
     /* Working memory. */
-    uint32_t *ids, *pos, *slots, *out_rows;
+    uint32_t *ids, *pos, *slots, *out_rows, *window_slots;
     struct span *spans;
     float *logits, *ahead; /* of the running step; of the run-ahead number ahead_no */
     uint32_t ahead_no, cap_ahead;

@@ -52,8 +52,27 @@ static int rehearse(struct engine *g, const struct warmup *w, struct err *e)
     const struct engine_options *o = &g->o;
     const uint32_t rows = warmup_rows(g, w);
     if (model_rehearse(o->model, g->max_prefill + rows, rows, warmup_longest(g, w), o->block_size,
-                       o->kv_dtype, e))
+                       o->kv_dtype, warmup_windows(g, w), e))
         return err_wrap(e, "the workspaces of %u prefill tokens", g->max_prefill);
+    return 0;
+}
+
+bool warmup_windows(const struct engine *g, const struct warmup *w)
+{
+    const struct model_info *m = model_info(g->o.model);
+    return w->windows && m->kv_window && !m->state_bytes && !g->o.swap_bytes &&
+           kv_windows_pay(m->kv_window, warmup_longest(g, w));
+}
+
+/* Both caches. */
+static int resize_kv(struct engine *g, uint32_t n_blocks, uint32_t n_windows, struct err *e)
+{
+    g->n_blocks = g->n_windows = g->step.window = 0;
+    if (model_kv_resize_apart(g->o.model, n_blocks, n_windows, g->o.block_size, g->o.kv_dtype, e))
+        return -1;
+    g->n_blocks = n_blocks;
+    g->n_windows = n_windows;
+    g->step.window = n_windows ? model_info(g->o.model)->kv_window : 0;
     return 0;
 }
 
@@ -77,9 +96,8 @@ static int trial(struct engine *g, const struct warmup *w, struct err *e)
     s.n_blocks = s.n_slots = 0;
     s.cells = s.state_from = NULL;
     s.n_cells = 0;
-    g->n_blocks = blocks_for(g, &s);
-    if (model_kv_resize(g->o.model, g->n_blocks, g->o.block_size, g->o.kv_dtype, e) ||
-        resize_cells(g, CELLS_EACH, e) || engine_prefill(g, 0, &s, 1, NULL, NULL, &a, e))
+    if (resize_kv(g, blocks_for(g, &s), 0, e) || resize_cells(g, CELLS_EACH, e) ||
+        engine_prefill(g, 0, &s, 1, NULL, NULL, &a, e))
         return err_wrap(e, "warm-up");
     if (a.out->n_gen && a.out->gen[0].seq->error[0])
         return err_set(e, ERR_SYSTEM, "warm-up: %s", a.out->gen[0].seq->error);
@@ -158,6 +176,13 @@ struct kv_memory warmup_memory(const struct engine *g, const struct warmup *w, u
                           .requests = w->n,
                           .block_bytes =
                               model_kv_block_bytes(o->model, o->block_size, o->kv_dtype)};
+    if (warmup_windows(g, w)) {
+        const struct kv_apart each = model_kv_apart(o->model, o->block_size, o->kv_dtype);
+        m.block_bytes = each.blocks;
+        m.window_bytes = each.windows;
+        m.window = model_info(o->model)->kv_window;
+        m.prefill = w->max_prefill_tokens ? w->max_prefill_tokens : DEFAULT_PREFILL;
+    }
     uint64_t taken = reserved * ranks; /* swap space is taken from the same memory */
     taken += m.shared ? o->swap_bytes * ranks : 0;
     m.free -= taken < m.free ? taken : m.free;
@@ -180,13 +205,18 @@ static int size_pool(struct engine *g, const struct warmup *w, struct kv_plan *p
     const struct kv_memory m = warmup_memory(g, w, free_bytes, total, scratch);
     *plan = kv_plan(&m);
     if (kv_agree(o->comm, &plan->n_blocks, e) ||
-        (m.cell_bytes && kv_agree(o->comm, &plan->n_cells, e)))
+        (m.cell_bytes && kv_agree(o->comm, &plan->n_cells, e)) ||
+        (m.window && kv_agree(o->comm, &plan->n_windows, e)))
         return -1;
-    plan->bytes = plan->n_blocks * m.block_bytes;
+    plan->bytes = plan->n_blocks * m.block_bytes + plan->n_windows * m.window_bytes;
     LOG(LOG_INFO, "KV cache", LOGI("blocks", plan->n_blocks), LOGI("block_size", o->block_size),
         LOGI("tokens", (uint64_t)plan->n_blocks * o->block_size), LOGI("bytes", plan->bytes),
         LOGS("decided_by", plan->why), LOGI("free", m.free), LOGI("total", m.total),
         LOGI("block_bytes", m.block_bytes), LOGS("dtype", kv_dtype_name(o->kv_dtype)));
+    if (m.window)
+        LOG(LOG_INFO, "KV cache of windows", LOGI("blocks", plan->n_windows),
+            LOGI("window", m.window), LOGI("block_bytes", m.window_bytes),
+            LOGI("bytes", plan->n_windows * m.window_bytes));
     if (m.cell_bytes)
         LOG(LOG_INFO, "recurrent state", LOGI("cells", plan->n_cells),
             LOGI("cell_bytes", m.cell_bytes), LOGI("bytes", plan->n_cells * m.cell_bytes));
@@ -201,14 +231,13 @@ static int too_little(const struct engine *g, const struct warmup *w, uint64_t b
     uint64_t left, total, longest = warmup_longest(g, w);
     if (o->ops->memory(o->dev, &left, &total, e))
         return -1;
-    uint64_t blocks = longest ? (longest + o->block_size - 1) / o->block_size : 1;
-    uint64_t each = model_kv_block_bytes(o->model, o->block_size, o->kv_dtype);
+    const struct kv_memory m = warmup_memory(g, w, left, total, 0);
     const struct kv_short s = {.total = total,
                                .weights = model_info(o->model)->weight_bytes,
                                .workspaces = before > left ? before - left : 0,
                                .left = plan->bytes,
                                .longest = longest,
-                               .longest_bytes = blocks * each};
+                               .longest_bytes = kv_request_bytes(&m, (uint32_t)longest)};
     return kv_too_little(&s, e);
 }
 
@@ -330,15 +359,16 @@ int engine_warmup(struct engine *g, struct warmup *w, struct err *e)
         return -1;
     }
     g->n_blocks = 0;
-    if (plan.n_blocks < 2)
+    if (plan.n_blocks < 2 || (warmup_windows(g, w) && plan.n_windows < 2))
         return too_little(g, w, before, &plan, e);
     const int64_t start = clock_ns();
-    if (model_kv_resize(g->o.model, plan.n_blocks, g->o.block_size, g->o.kv_dtype, e))
+    if (resize_kv(g, plan.n_blocks, plan.n_windows, e))
         return err_wrap(e, "set `--kv-cache-memory`");
+    w->window_blocks = g->n_windows;
+    w->window_tokens = g->step.window;
     if (resize_cells(g, plan.n_cells, e))
         return err_wrap(e, "recurrent state: set `--kv-cache-memory`");
     w->kv_ns = clock_ns() - start;
-    g->n_blocks = plan.n_blocks;
     w->state_cells = g->cells.n > CELLS_EACH ? g->cells.n - CELLS_EACH : 0;
     if (g->drafting.most && g->o.row_cost <= 0 && w->n && measure_rows(g, w, e)) {
         g->broken |= g->o.comm->world > 1;

@@ -552,23 +552,26 @@ static int rehearse(struct model *m, uint32_t tokens, uint32_t rows, uint32_t lo
     uint32_t *out_rows = calloc(rows, sizeof(*out_rows));
     for (uint32_t i = 0; spans && out_rows && i < rows; i++) {
         uint32_t chunk = tokens - (rows - 1), first = i ? chunk + i - 1 : 0;
-        spans[i] = (struct span){first, i ? 1 : chunk, longest > chunk ? longest : chunk, zeros, 0};
+        spans[i] = (struct span){first, i ? 1 : chunk, longest > chunk ? longest : chunk, zeros,
+                                 .windows = zeros};
         out_rows[i] = first + spans[i].n - 1;
     }
-    const struct ragged b = {tokens, rows, rows, zeros, zeros, zeros, spans, out_rows};
+    const struct ragged b = {tokens, rows,     rows,
+                             zeros,  zeros,    zeros,
+                             spans,  out_rows, .window_slots = m->d.windows ? zeros : NULL};
     int rc = spans && out_rows ? decoder_rehearse(&m->d, &b, e) : err_nomem(e);
     free(spans), free(out_rows);
     return rc;
 }
 
 int model_rehearse(struct model *m, uint32_t tokens, uint32_t rows, uint32_t longest,
-                   uint32_t block_size, enum kv_dtype kv_dtype, struct err *e)
+                   uint32_t block_size, enum kv_dtype kv_dtype, bool windows, struct err *e)
 {
     uint32_t most = longest > tokens ? longest : tokens;
     if (!m->d.ops->step_rehearse)
         return 0;
     uint32_t *zeros = calloc(most, sizeof(*zeros)); /* ids, positions, slots, blocks */
-    int rc = !zeros ? err_nomem(e) : model_kv_resize(m, 1, block_size, kv_dtype, e) != 0 ? -1 : 0;
+    int rc = zeros ? model_kv_resize_apart(m, 1, windows, block_size, kv_dtype, e) : err_nomem(e);
     rc = rc ? rc : model_state_resize(m, 1, e);
     if (rc == 0)
         rc = rehearse(m, tokens, rows < tokens ? rows : tokens, longest, zeros, e);

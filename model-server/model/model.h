@@ -144,10 +144,10 @@ int model_draw(struct model *m, const struct ragged *b, const struct draw *v, in
 int model_reserve(struct model *m, uint32_t max_tokens, uint32_t max_out, struct err *e);
 /* What the backend itself needs for steps of up to `tokens` tokens and `rows` sequences of up to
  * `longest` tokens, taken now: such steps allocate nothing later. Replaces the cache and the state
- * by small ones.
+ * by small ones; `windows`: of steps with a cache of windows.
  */
 int model_rehearse(struct model *m, uint32_t tokens, uint32_t rows, uint32_t longest,
-                   uint32_t block_size, enum kv_dtype kv_dtype, struct err *e);
+                   uint32_t block_size, enum kv_dtype kv_dtype, bool windows, struct err *e);
 /* Texts to vectors or scores (model_info.task): of each text out[width], or with `all` the hidden
  * state of each token, out[tokens of all texts][hidden]; `out` NULL on a rank that needs none.
  * ERR_VALIDATION for a text that is empty or too long. */

@@ -14,8 +14,9 @@
 
 enum { VOCAB = 97, BS = 4, BLOCKS = 4096, SLOTS = 64, EOS = 5 };
 enum { CELLS = 256 };
-static bool recurrent; /* the model of the next set-up carries a state */
-static int no_numbers; /* from this forward on the scores are none; 0: never */
+static bool recurrent;  /* the model of the next set-up carries a state */
+static uint32_t window; /* that the model of the next set-up has, in a cache of its own; 0: none */
+static int no_numbers;  /* from this forward on the scores are none; 0: never */
 
 /* ---------------------------------------------------------------- the fakes */
 
@@ -27,6 +28,7 @@ struct model {
     } state[CELLS];
     uint32_t n_cells;
     uint32_t kv[BLOCKS * BS], swap[SLOTS * BS], n_blocks, n_slots;
+    uint32_t windows[BLOCKS * BS], n_windows;
     int fail_in, forwards;    /* fail_in: so many forwards from now, one fails; 0: none */
     int fed;                  /* forwards that were enqueued before their tokens were known */
     uint32_t largest, tokens; /* of a forward; of all of them */
@@ -59,9 +61,9 @@ int model_reserve(struct model *m, uint32_t tokens, uint32_t rows, struct err *e
     return tokens > 1000000 ? err_nomem(e) : 0;
 }
 int model_rehearse(struct model *m, uint32_t tokens, uint32_t rows, uint32_t longest, uint32_t bs,
-                   enum kv_dtype t, struct err *e)
+                   enum kv_dtype t, bool apart, struct err *e)
 {
-    (void)m, (void)tokens, (void)rows, (void)longest, (void)bs, (void)t, (void)e;
+    (void)m, (void)tokens, (void)rows, (void)longest, (void)bs, (void)t, (void)apart, (void)e;
     return 0;
 }
 uint64_t model_kv_block_bytes(const struct model *m, uint32_t bs, enum kv_dtype t)
@@ -69,11 +71,28 @@ uint64_t model_kv_block_bytes(const struct model *m, uint32_t bs, enum kv_dtype 
     (void)m;
     return bs * 100 * kv_dtype_size(t);
 }
-int model_kv_resize(struct model *m, uint32_t n, uint32_t bs, enum kv_dtype t, struct err *e)
+struct kv_apart model_kv_apart(const struct model *m, uint32_t bs, enum kv_dtype t)
+{
+    const uint64_t half = model_kv_block_bytes(m, bs, t) / 2;
+    return (struct kv_apart){half, half};
+}
+int model_kv_resize_apart(struct model *m, uint32_t n, uint32_t n_windows, uint32_t bs,
+                          enum kv_dtype t, struct err *e)
 {
     (void)bs, (void)t;
     m->n_blocks = n;
-    return n > BLOCKS ? err_nomem(e) : 0;
+    m->n_windows = n_windows;
+    return n > BLOCKS || n_windows > BLOCKS ? err_nomem(e) : 0;
+}
+
+int model_window_copy(struct model *m, const uint32_t *src, const uint32_t *dst, uint32_t n,
+                      struct err *e)
+{
+    (void)e;
+    run_jobs(m, -1);
+    for (uint32_t i = 0; i < n; i++)
+        memcpy(&m->windows[dst[i] * BS], &m->windows[src[i] * BS], BS * sizeof(m->windows[0]));
+    return 0;
 }
 
 int model_kv_copy(struct model *m, const uint32_t *src, const uint32_t *dst, uint32_t n,
@@ -149,6 +168,11 @@ static uint32_t hash_of(const struct model *m, const struct span *s, uint32_t le
     uint64_t h = 1;
     for (uint32_t p = 0; p < len; p++)
         h = hash_mix(h * 31 + m->kv[s->blocks[p / BS] * BS + p % BS]);
+    for (uint32_t p = len > window ? len - window : 0; m->n_windows && p < len; p++) {
+        assert_int_equal(m->windows[s->windows[p / BS] * BS + p % BS],
+                         m->kv[s->blocks[p / BS] * BS + p % BS]);
+        h = hash_mix(h * 31 + m->windows[s->windows[p / BS] * BS + p % BS]);
+    }
     return (uint32_t)(h % VOCAB);
 }
 
@@ -163,6 +187,10 @@ static void check_ragged(const struct model *m, const struct ragged *b)
             assert_int_equal(b->pos[row], p);
             assert_true(s->blocks[p / BS] < m->n_blocks);
             assert_int_equal(b->slots[row], s->blocks[p / BS] * BS + p % BS);
+            if (!m->n_windows)
+                continue;
+            assert_in_range(s->windows[p / BS], 1, m->n_windows - 1);
+            assert_int_equal(b->window_slots[row], s->windows[p / BS] * BS + p % BS);
         }
     }
     assert_int_equal(row, b->n_tokens);
@@ -205,13 +233,20 @@ static uint32_t next_of(const struct model *m, const struct ragged *b, const str
     return (uint32_t)(state_after(b, s, state_before(m, s), len).h % VOCAB);
 }
 
+static void put_token(struct model *m, const struct ragged *b, uint32_t i)
+{
+    m->kv[b->slots[i]] = b->ids[i];
+    if (m->n_windows)
+        m->windows[b->window_slots[i]] = b->ids[i];
+}
+
 static void run_model(struct model *m, const struct ragged *b, float *logits)
 {
     check_ragged(m, b);
     m->tokens += b->n_tokens;
     m->largest = b->n_tokens > m->largest ? b->n_tokens : m->largest;
     for (uint32_t i = 0; i < b->n_tokens; i++)
-        m->kv[b->slots[i]] = b->ids[i];
+        put_token(m, b, i);
     uint32_t out = 0;
     for (uint32_t i = 0; i < b->n_spans; i++) {
         const struct span *s = &b->spans[i];
@@ -233,7 +268,7 @@ int model_forward(struct model *m, const struct ragged *b, float *logits, struct
     m->forwards++;
     if (m->fail_in && --m->fail_in == 0) {
         for (uint32_t i = 0; i < b->n_tokens; i++)
-            m->kv[b->slots[i]] = b->ids[i];
+            put_token(m, b, i);
         for (uint32_t i = 0; i < b->n_spans && m->info.state_bytes; i++)
             m->state[b->spans[i].state_out] = (struct fake_state){0xbad, 0xbad};
         return err_set(e, ERR_SYSTEM, "broken on purpose");
@@ -310,6 +345,8 @@ static int setup_on(const struct backend_ops *which)
         .vocab = VOCAB, .eos = eos, .n_eos = 1, .max_positions = 3000, .enqueues = true};
     fake.info.task = TASK_GENERATE;
     fake.info.state_bytes = recurrent ? 100 : 0;
+    fake.info.kv_window = window;
+    fake.info.max_positions = window ? 100 : fake.info.max_positions;
     struct engine_options o = {.model = &fake,
                                .tok = (const struct tokenizer *)&fake,
                                .ops = which,
@@ -317,12 +354,12 @@ static int setup_on(const struct backend_ops *which)
                                .block_size = BS,
                                .memory_fraction = 1,
                                .speculate = speculate,
-                               .swap_bytes = SLOTS * BS * 400};
+                               .swap_bytes = window ? 0 : SLOTS * BS * 400};
     device_free = 3230 * 1000 + o.swap_bytes + (recurrent ? 2 * CELLS * 100 : 0);
     g = engine_new(&o, &set_up);
     struct seq_spec s = {
         .prompt = (uint32_t[]){1, 2, 3}, .n_prompt = 3, .sampling = sampling_neutral()};
-    struct warmup w = {.specs = &s, .n = 1, .max_prefill_tokens = 16};
+    struct warmup w = {.specs = &s, .n = 1, .max_prefill_tokens = 16, .windows = window > 0};
     next_block = 0;
     return g && !engine_warmup(g, &w, &set_up) ? 0 : -1;
 }
@@ -342,10 +379,24 @@ UNUSED static int setup_recurrent_draws(void **state)
     recurrent = true;
     return setup_on(&drawing_ops);
 }
+/* And over one whose layers see a window, in a cache of its own. */
+UNUSED static int setup_windows(void **state)
+{
+    (void)state;
+    window = 10;
+    return setup_on(&ops);
+}
+UNUSED static int setup_windows_draws(void **state)
+{
+    (void)state;
+    window = 10;
+    return setup_on(&drawing_ops);
+}
 static int teardown(void **state)
 {
     (void)state;
     recurrent = false;
+    window = 0;
     run_jobs(&fake, -1);
     engine_free(g);
     return 0;

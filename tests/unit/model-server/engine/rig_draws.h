@@ -10,8 +10,9 @@
 enum { JOB_ROWS = 160, JOB_TOKENS = 2400, JOB_TOP = 8, MOST_JOBS = 8 };
 struct job {
     struct ragged b;
-    uint32_t ids[JOB_TOKENS], pos[JOB_TOKENS], slots[JOB_TOKENS], drawn[JOB_TOKENS];
-    uint32_t out_rows[JOB_ROWS], blocks[JOB_ROWS][64], n, set;
+    uint32_t ids[JOB_TOKENS], pos[JOB_TOKENS], slots[JOB_TOKENS], drawn[JOB_TOKENS],
+        window_slots[JOB_TOKENS];
+    uint32_t out_rows[JOB_ROWS], blocks[JOB_ROWS][64], windows[JOB_ROWS][64], n, set;
     struct span spans[JOB_ROWS];
     struct draw v[JOB_ROWS];
     struct tally tally[JOB_ROWS];
@@ -90,8 +91,9 @@ static void run_jobs(struct model *m, int set)
         struct job *j = &jobs[i];
         j->b.ids = j->ids, j->b.pos = j->pos, j->b.slots = j->slots, j->b.spans = j->spans;
         j->b.out_rows = j->out_rows, j->b.drawn = j->b.drawn ? j->drawn : NULL;
+        j->b.window_slots = j->window_slots;
         for (uint32_t k = 0; k < j->b.n_spans; k++)
-            j->spans[k].blocks = j->blocks[k];
+            j->spans[k].blocks = j->blocks[k], j->spans[k].windows = j->windows[k];
     }
 }
 
@@ -109,8 +111,13 @@ static void copy_batch(struct job *j, const struct ragged *b)
         uint32_t n = (b->spans[i].kv_len + BS - 1) / BS;
         assert_true(n <= 64);
         memcpy(j->blocks[i], b->spans[i].blocks, n * 4);
-        j->spans[i].blocks = j->blocks[i];
+        j->spans[i].blocks = j->blocks[i], j->spans[i].windows = j->windows[i];
+        if (b->spans[i].windows)
+            memcpy(j->windows[i], b->spans[i].windows, n * 4);
     }
+    if (b->window_slots)
+        memcpy(j->window_slots, b->window_slots, b->n_tokens * 4);
+    j->b.window_slots = j->window_slots;
     j->b.ids = j->ids, j->b.pos = j->pos, j->b.slots = j->slots, j->b.spans = j->spans;
     j->b.out_rows = j->out_rows, j->b.drawn = b->drawn ? j->drawn : NULL;
 }
