@@ -401,6 +401,11 @@ int tower_encode(struct tower *t, const struct tower_image *images, uint32_t n, 
     return 0;
 }
 
+int tower_check(const struct tower *t, const struct vision_plan *plan, struct err *e)
+{
+    return arrange_check(&t->spec, plan, e);
+}
+
 uint32_t tower_row(const struct tower *t) { return t->spec.width * (1 + t->spec.n_levels); }
 uint64_t tower_weight_bytes(const struct tower *t) { return t->d.weights.bytes; }
 

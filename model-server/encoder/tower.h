@@ -25,7 +25,7 @@ void tower_free(struct tower *t); /* NULL is fine */
 /* A picture that is to be encoded. */
 struct tower_image {
     const struct vision_plan *plan;
-    const float *pixels; /* of all its crops */
+    const float *pixels; /* of all its crops, as pixels_make() writes them */
     enum vision_layout layout;
     /* [plan->n_features][tower_row()]: of each feature the row that is its embedding, then the rows
      * that are added behind the first layers. */
@@ -33,6 +33,8 @@ struct tower_image {
 };
 /* ERR_VALIDATION: a plan that does not go with this tower. */
 int tower_encode(struct tower *t, const struct tower_image *images, uint32_t n, struct err *e);
+/* The same fault, before. */
+int tower_check(const struct tower *t, const struct vision_plan *plan, struct err *e);
 uint32_t tower_row(const struct tower *t); /* floats of a feature: width * (1 + levels) */
 /* Tokens of the transformer that a picture comes to: what encoding it costs. */
 uint32_t tower_tokens(const struct tower *t, const struct vision_plan *plan);

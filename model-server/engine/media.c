@@ -1,0 +1,223 @@
+/* media.c - the pictures of one sequence: which token has which feature. */
+#include "model-server/engine/pictures_impl.h"
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NO_FEATURE UINT32_MAX
+
+struct media {
+    struct pictures *pictures;
+    bool axes, two_way;
+    uint32_t n;
+    struct vision_place *places; /* [n] */
+    struct medium **of;          /* [n] NULL: not needed any more */
+    /* Of the tokens from the first picture's first to the last one's last: the number of its
+     * feature in its picture; and where the run of such tokens is that it is in. */
+    uint32_t begin, end;
+    uint32_t *feature;
+    struct mutual *runs; /* NULL unless two_way */
+};
+
+/* ---------------------------------------------------------------- what a request says */
+
+static int plan_of(const struct pictures *p, const struct media_spec *s, struct vision_plan *plan,
+                   struct err *e)
+{
+    struct image_info info;
+    return image_sniff(s->bytes, s->n_bytes, &image_default_limits, &info, e) ||
+                   vision_plan(p->o.vision, info.width, info.height, plan, e) ||
+                   tower_check(p->o.tower, plan, e)
+               ? -1
+               : 0;
+}
+
+/* The tokens of a picture: as many placeholders as it has features, the first and the last among
+ * them. */
+static int check_tokens(const struct pictures *p, const struct media_spec *s,
+                        const struct vision_plan *plan, const uint32_t *ids, uint32_t after,
+                        uint32_t n_ids, struct err *e)
+{
+    const uint32_t token = pictures_token(p);
+    uint32_t n = 0;
+    if (!s->tokens || s->position < after || s->position >= n_ids ||
+        s->tokens > n_ids - s->position)
+        return err_set(e, ERR_VALIDATION,
+                       "a picture cannot stand at tokens %u to %u of a prompt of %u", s->position,
+                       s->position + s->tokens, n_ids);
+    for (uint32_t i = 0; i < s->tokens; i++)
+        n += ids[s->position + i] == token;
+    if (n == plan->n_features && ids[s->position] == token &&
+        ids[s->position + s->tokens - 1] == token)
+        return 0;
+    return err_set(e, ERR_VALIDATION, "a picture has %u features and %u tokens in the prompt",
+                   plan->n_features, n);
+}
+
+/* The picture with pixels or features, decoded where neither is here yet. */
+static struct medium *obtain(struct pictures *p, const struct media_spec *s,
+                             const struct vision_plan *plan, struct err *e)
+{
+    struct image picture = {0};
+    struct medium *m = pictures_find(p, s->digest);
+    uint64_t digest = s->digest;
+    if (!m) {
+        if (p->o.decode(p->o.decode_arg, s->bytes, s->n_bytes, &picture, e))
+            return NULL;
+        digest = digest ? digest : image_digest(&picture);
+        m = pictures_find(p, digest);
+    }
+    const uint32_t width = m ? m->plan.width : picture.width;
+    const uint32_t height = m ? m->plan.height : picture.height;
+    if (width != plan->width || height != plan->height) {
+        err_set(e, ERR_VALIDATION, "a picture is of %u x %u pixels, and its file says %u x %u",
+                width, height, plan->width, plan->height);
+        m = NULL;
+    } else if (m) {
+        pictures_ref(p, m);
+    } else if (!(m = pictures_add(p, plan, &picture, digest))) {
+        err_nomem(e);
+    }
+    image_free(&picture);
+    return m;
+}
+
+static int open_one(struct media *m, uint32_t i, const struct media_spec *s, const uint32_t *ids,
+                    uint32_t n_ids, uint32_t cached, struct err *e)
+{
+    struct vision_plan plan;
+    const uint32_t after = i ? m->places[i - 1].first + m->places[i - 1].n : 0;
+    if (plan_of(m->pictures, s, &plan, e) ||
+        check_tokens(m->pictures, s, &plan, ids, after, n_ids, e))
+        return -1;
+    m->places[i] = (struct vision_place){s->position, s->tokens, plan.grid_h, plan.grid_w};
+    if (s->position + s->tokens > cached && !(m->of[i] = obtain(m->pictures, s, &plan, e)))
+        return -1;
+    return 0;
+}
+
+/* ---------------------------------------------------------------- its tokens */
+
+/* Runs of placeholders that nothing interrupts, of one picture. */
+static void mark_runs(struct media *m, const struct vision_place *at)
+{
+    for (uint32_t i = at->first, end; i < at->first + at->n; i = end) {
+        end = i + 1;
+        if (m->feature[i - m->begin] == NO_FEATURE)
+            continue;
+        while (end < at->first + at->n && m->feature[end - m->begin] != NO_FEATURE)
+            end++;
+        for (uint32_t k = i; k < end; k++)
+            m->runs[k - m->begin] = (struct mutual){i, end};
+    }
+}
+
+static int number_features(struct media *m, const uint32_t *ids, struct err *e)
+{
+    const struct vision_place *last = &m->places[m->n - 1];
+    const uint32_t token = pictures_token(m->pictures);
+    m->begin = m->places[0].first;
+    m->end = last->first + last->n;
+    m->feature = malloc((m->end - m->begin) * sizeof(*m->feature));
+    m->runs = m->two_way ? calloc(m->end - m->begin, sizeof(*m->runs)) : NULL;
+    if (!m->feature || (m->two_way && !m->runs))
+        return err_nomem(e);
+    memset(m->feature, 0xff, (m->end - m->begin) * sizeof(*m->feature));
+    for (uint32_t i = 0; i < m->n; i++) {
+        const struct vision_place *at = &m->places[i];
+        for (uint32_t k = at->first, nth = 0; k < at->first + at->n; k++)
+            if (ids[k] == token)
+                m->feature[k - m->begin] = nth++;
+        if (m->two_way)
+            mark_runs(m, at);
+    }
+    return 0;
+}
+
+struct media *media_new(struct pictures *p, const struct media_spec *specs, uint32_t n,
+                        const uint32_t *ids, uint32_t n_ids, uint32_t cached, struct err *e)
+{
+    struct media *m = calloc(1, sizeof(*m));
+    assert(n > 0);
+    if (!m)
+        return err_nomem(e), NULL;
+    m->pictures = p;
+    m->axes = vision_three_positions(p->o.vision);
+    m->two_way = vision_two_way(p->o.vision);
+    m->n = n;
+    m->places = calloc(n, sizeof(*m->places));
+    m->of = calloc(n, sizeof(struct medium *));
+    int rc = m->places && m->of ? 0 : err_nomem(e);
+    for (uint32_t i = 0; i < n && rc == 0; i++)
+        rc = open_one(m, i, &specs[i], ids, n_ids, cached, e);
+    if (rc == 0)
+        rc = number_features(m, ids, e);
+    if (rc == 0)
+        return m;
+    media_free(m);
+    return NULL;
+}
+
+void media_free(struct media *m)
+{
+    if (!m)
+        return;
+    for (uint32_t i = 0; m->of && i < m->n; i++)
+        if (m->of[i])
+            pictures_unref(m->pictures, m->of[i]);
+    free(m->places), free(m->of), free(m->feature), free(m->runs);
+    free(m);
+}
+
+void media_release(struct media *m, uint32_t cached)
+{
+    for (uint32_t i = 0; i < m->n; i++)
+        if (m->of[i] && m->places[i].first + m->places[i].n <= cached) {
+            pictures_unref(m->pictures, m->of[i]);
+            m->of[i] = NULL;
+        }
+}
+
+uint32_t media_end(const struct media *m, uint32_t end)
+{
+    if (!m->two_way || end <= m->begin || end >= m->end)
+        return end;
+    const struct mutual *run = &m->runs[end - 1 - m->begin];
+    return run->end > end ? run->end : end;
+}
+
+void media_want(struct media *m, uint32_t from, uint32_t to)
+{
+    for (uint32_t i = 0; i < m->n; i++)
+        if (m->of[i] && m->places[i].first < to && m->places[i].first + m->places[i].n > from)
+            m->of[i]->wanted = true;
+}
+
+/* Which picture token i belongs to. */
+static const struct medium *medium_at(const struct media *m, uint32_t i)
+{
+    uint32_t low = 0, high = m->n; /* the last one that begins at i or before */
+    while (high - low > 1) {
+        const uint32_t middle = (low + high) / 2;
+        *(m->places[middle].first <= i ? &low : &high) = middle;
+    }
+    return m->of[low];
+}
+
+struct media_token media_token(const struct media *m, uint32_t i)
+{
+    struct media_token t = {0};
+    if (m->axes)
+        vision_position(m->places, m->n, i, t.axes);
+    if (i < m->begin || i >= m->end || m->feature[i - m->begin] == NO_FEATURE)
+        return t;
+    const struct medium *of = medium_at(m, i);
+    assert(of && of->rows); /* media_want(), pictures_encode() */
+    t.row = of->rows + (size_t)m->feature[i - m->begin] * tower_row(m->pictures->o.tower);
+    if (m->two_way)
+        t.mutual = m->runs[i - m->begin];
+    return t;
+}
+
+bool media_has_axes(const struct media *m) { return m->axes; }
+bool media_is_two_way(const struct media *m) { return m->two_way; }

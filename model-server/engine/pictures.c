@@ -1,0 +1,188 @@
+#include "common/clock.h"
+#include "model-server/encoder/pixels.h"
+#include "model-server/encoder/resample_kernels.h"
+#include "model-server/engine/pictures_impl.h"
+#include <assert.h>
+#include <stdlib.h>
+
+struct pictures *pictures_new(const struct pictures_options *o, struct err *e)
+{
+    struct pictures *p = calloc(1, sizeof(*p));
+    if (!p)
+        return err_nomem(e), NULL;
+    p->o = *o;
+    return p;
+}
+
+static uint64_t row_bytes(const struct pictures *p, const struct medium *m)
+{
+    return (uint64_t)m->plan.n_features * tower_row(p->o.tower) * sizeof(float);
+}
+
+/* ---------------------------------------------------------------- in order of use */
+
+static void unlink_medium(struct pictures *p, struct medium *m)
+{
+    *(m->newer ? &m->newer->older : &p->newest) = m->older;
+    *(m->older ? &m->older->newer : &p->oldest) = m->newer;
+    m->newer = m->older = NULL;
+}
+
+static void link_newest(struct pictures *p, struct medium *m)
+{
+    m->older = p->newest;
+    *(p->newest ? &p->newest->newer : &p->oldest) = m;
+    p->newest = m;
+}
+
+static void free_medium(struct pictures *p, struct medium *m)
+{
+    unlink_medium(p, m);
+    if (m->rows) {
+        p->stats.kept--;
+        p->stats.bytes -= row_bytes(p, m);
+    }
+    free(m->rows);
+    image_free(&m->picture);
+    free(m);
+}
+
+void pictures_free(struct pictures *p)
+{
+    if (!p)
+        return;
+    while (p->oldest) {
+        assert(!p->oldest->refs);
+        free_medium(p, p->oldest);
+    }
+    free(p);
+}
+
+/* The longest unused leave, as long as there are too many. */
+static void evict(struct pictures *p)
+{
+    struct medium *m = p->oldest;
+    while (m && p->stats.bytes > p->o.most_bytes) {
+        struct medium *newer = m->newer;
+        if (!m->refs)
+            free_medium(p, m);
+        m = newer;
+    }
+}
+
+struct medium *pictures_find(struct pictures *p, uint64_t digest)
+{
+    struct medium *m = digest ? p->newest : NULL;
+    while (m && m->digest != digest)
+        m = m->older;
+    return m;
+}
+
+struct medium *pictures_add(struct pictures *p, const struct vision_plan *plan,
+                            struct image *picture, uint64_t digest)
+{
+    struct medium *m = calloc(1, sizeof(*m));
+    if (!m)
+        return NULL;
+    m->digest = digest;
+    m->plan = *plan;
+    m->picture = *picture;
+    m->refs = 1;
+    *picture = (struct image){0};
+    link_newest(p, m);
+    return m;
+}
+
+void pictures_ref(struct pictures *p, struct medium *m)
+{
+    m->refs++;
+    p->stats.hits += m->rows != NULL;
+    unlink_medium(p, m);
+    link_newest(p, m);
+}
+
+/* One that was never encoded is of no use to anybody. */
+void pictures_unref(struct pictures *p, struct medium *m)
+{
+    assert(m->refs);
+    if (--m->refs)
+        return;
+    if (m->rows)
+        evict(p);
+    else
+        free_medium(p, m);
+}
+
+/* ---------------------------------------------------------------- encoding */
+
+static int make_pixels(const struct pictures *p, const struct medium *m, struct tower_image *out,
+                       struct err *e)
+{
+    const struct vision_format *f = vision_format(p->o.vision);
+    const struct backend_ops *ops = p->o.ops;
+    const bool alone = !ops->host_run;
+    const struct pixels_workers w = {.threads = alone ? 1 : ops->host_threads(p->o.dev),
+                                     .run = ops->host_run,
+                                     .device = p->o.dev,
+                                     .features = resample_features()};
+    float *pixels = malloc(pixels_count(f, &m->plan, f->layout) * sizeof(*pixels));
+    if (!pixels)
+        return err_nomem(e);
+    *out = (struct tower_image){.plan = &m->plan, .pixels = pixels, .layout = f->layout};
+    return pixels_make(f, &m->plan, &m->picture, f->layout, alone ? NULL : &w, pixels, e);
+}
+
+/* Those of list[0 .. n), in one call. */
+static int encode(struct pictures *p, struct medium **list, struct tower_image *images, uint32_t n,
+                  struct err *e)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        if (make_pixels(p, list[i], &images[i], e))
+            return -1;
+        if (!(images[i].out = malloc(row_bytes(p, list[i]))))
+            return err_nomem(e);
+    }
+    if (tower_encode(p->o.tower, images, n, e))
+        return -1;
+    for (uint32_t i = 0; i < n; i++) {
+        struct medium *m = list[i];
+        m->rows = images[i].out;
+        images[i].out = NULL;
+        image_free(&m->picture);
+        p->stats.kept++;
+        p->stats.encoded++;
+        p->stats.bytes += row_bytes(p, m);
+    }
+    evict(p);
+    return 0;
+}
+
+int pictures_encode(struct pictures *p, struct err *e)
+{
+    uint32_t n = 0, k = 0;
+    for (const struct medium *m = p->oldest; m; m = m->newer)
+        n += m->wanted && !m->rows;
+    if (!n)
+        return 0;
+    const int64_t t0 = clock_ns();
+    struct medium **list = malloc(n * sizeof(struct medium *));
+    struct tower_image *images = calloc(n, sizeof(*images));
+    for (struct medium *m = p->oldest; list && images && m; m = m->newer)
+        if (m->wanted) {
+            m->wanted = false;
+            if (!m->rows)
+                list[k++] = m;
+        }
+    int rc = list && images ? encode(p, list, images, n, e) : err_nomem(e);
+    for (uint32_t i = 0; images && i < n; i++) {
+        free((void *)(uintptr_t)images[i].pixels);
+        free(images[i].out);
+    }
+    free(list), free(images);
+    p->stats.encode_ns += clock_ns() - t0;
+    return rc;
+}
+
+uint32_t pictures_token(const struct pictures *p) { return vision_token(p->o.vision); }
+bool pictures_two_way(const struct pictures *p) { return vision_two_way(p->o.vision); }
+struct pictures_stats pictures_stats(const struct pictures *p) { return p->stats; }

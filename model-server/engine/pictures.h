@@ -1,0 +1,73 @@
+/* pictures.h - the pictures of requests: from files to features, kept by what they show.
+ *
+ * A picture is decoded when a request brings it, encoded before the first step that needs its
+ * features, together with the other pictures of that step, and let go when its tokens are in the
+ * KV cache. Features stay in memory of bounded size, the longest unused leave first. Every rank
+ * gets the same calls in the same order. One thread. */
+#ifndef MODEL_SERVER_ENGINE_PICTURES_H
+#define MODEL_SERVER_ENGINE_PICTURES_H
+#include "common/image/image.h"
+#include "model-server/backend/backend.h"
+#include "model-server/encoder/tower.h"
+
+struct pictures;
+struct pictures_options {
+    const struct vision *vision; /* both outlive it */
+    struct tower *tower;
+    /* Whoever decodes files: image_decode() of common/image/decoder.h. */
+    int (*decode)(void *arg, const void *bytes, size_t n, struct image *out, struct err *e);
+    void *decode_arg;
+    const struct backend_ops *ops; /* whose host threads work on pixels */
+    struct device *dev;
+    uint64_t most_bytes; /* of features that nobody needs now */
+};
+struct pictures *pictures_new(const struct pictures_options *o, struct err *e); /* `o` is copied */
+void pictures_free(struct pictures *p);            /* all media are free; NULL is fine */
+uint32_t pictures_token(const struct pictures *p); /* vision_token() */
+bool pictures_two_way(const struct pictures *p);
+
+/* What a request says about one. */
+struct media_spec {
+    const void *bytes; /* the file */
+    size_t n_bytes;
+    uint32_t position, tokens; /* of the prompt: from its first placeholder to its last */
+    uint64_t digest;           /* image_digest(); 0: not known */
+};
+
+/* The pictures of a sequence. */
+struct media;
+/* Of a prompt `ids`, of which `cached` tokens need no features. ERR_VALIDATION, one sentence: a
+ * picture that is broken, or does not go with the tokens that stand for it. */
+struct media *media_new(struct pictures *p, const struct media_spec *specs, uint32_t n,
+                        const uint32_t *ids, uint32_t n_ids, uint32_t cached, struct err *e);
+void media_free(struct media *m); /* NULL is fine */
+/* Tokens before `cached` will not be computed again. */
+void media_release(struct media *m, uint32_t cached);
+/* Where a step that would end before token `end` has to end, so that no tokens that see each other
+ * both ways are cut apart: `end`, or more. */
+uint32_t media_end(const struct media *m, uint32_t end);
+
+/* Tokens [from, to) will be computed by the next step: their pictures are encoded by
+ * pictures_encode(), if they are not. */
+void media_want(struct media *m, uint32_t from, uint32_t to);
+int pictures_encode(struct pictures *p, struct err *e);
+
+/* What struct ragged has of token i, also behind the prompt. `row` NULL: its embedding is looked
+ * up. The row is valid until media_release() or media_free(). */
+struct media_token {
+    const float *row;
+    uint32_t axes[3];
+    struct mutual mutual;
+};
+struct media_token media_token(const struct media *m, uint32_t i);
+bool media_has_axes(const struct media *m);
+bool media_is_two_way(const struct media *m);
+
+struct pictures_stats {
+    uint32_t kept;          /* pictures whose features are in memory */
+    uint64_t bytes;         /* that these take */
+    uint64_t encoded, hits; /* since the beginning: by the tower; found in memory */
+    int64_t encode_ns;
+};
+struct pictures_stats pictures_stats(const struct pictures *p);
+#endif
