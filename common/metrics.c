@@ -147,6 +147,38 @@ void metrics_set(struct metrics *m, uint32_t row, const char *label_value, doubl
         cell_set(&s->value, v);
 }
 
+static double *share_of(struct metric_shares *s, uint32_t row, const char *label)
+{
+    for (uint32_t i = 0; i < s->n; i++)
+        if (s->v[i].row == row &&
+            (s->v[i].label == label || (label && s->v[i].label && !strcmp(s->v[i].label, label))))
+            return &s->v[i].v;
+    assert(s->n < METRIC_SHARES);
+    s->v[s->n].row = row;
+    s->v[s->n].label = label;
+    s->v[s->n].v = 0;
+    return &s->v[s->n++].v;
+}
+
+void metrics_share(struct metrics *m, struct metric_shares *s, uint32_t row,
+                   const char *label_value, double v)
+{
+    assert(row < m->n && m->m[row].row->type == METRIC_GAUGE);
+    double *had = share_of(s, row, label_value);
+    struct series *at = series_of(&m->m[row], label_value);
+    if (!at)
+        return;
+    if (v != *had)
+        cell_add(&at->value, v - *had);
+    *had = v;
+}
+
+void metrics_unshare(struct metrics *m, struct metric_shares *s)
+{
+    for (uint32_t i = 0; i < s->n; i++)
+        metrics_share(m, s, s->v[i].row, s->v[i].label, 0);
+}
+
 void metrics_observe(struct metrics *m, uint32_t row, const char *label_value, double v)
 {
     assert(row < m->n && m->m[row].row->type == METRIC_HISTOGRAM);

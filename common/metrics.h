@@ -28,6 +28,20 @@ void metrics_free(struct metrics *m);
 /* `row` is the index in the table, `value` of the label NULL for rows without one. */
 void metrics_add(struct metrics *m, uint32_t row, const char *label_value, double v); /* counter */
 void metrics_set(struct metrics *m, uint32_t row, const char *label_value, double v); /* gauge */
+/* Several writers of one gauge, which is their sum: each has its shares. A writer's own thread. */
+enum { METRIC_SHARES = 32 };
+struct metric_shares { /* zero: nothing yet */
+    struct {
+        uint32_t row;
+        const char *label;
+        double v;
+    } v[METRIC_SHARES];
+    uint32_t n;
+};
+/* The writer's part of the gauge is `v` now. `label_value` lives as long as `s`. */
+void metrics_share(struct metrics *m, struct metric_shares *s, uint32_t row,
+                   const char *label_value, double v);
+void metrics_unshare(struct metrics *m, struct metric_shares *s); /* all its parts are 0 */
 void metrics_observe(struct metrics *m, uint32_t row, const char *label_value, double v);
 /* The series of a label value is there from now on, as 0: Prometheus' rate() does not see the first
  * event of a series that appears with it. */

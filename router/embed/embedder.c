@@ -34,9 +34,9 @@ static void publish(struct embedder *s)
     atomic_store(&t->healthy, s->link_state == LINK_CONNECTED && !s->lost);
     if (!s->o.metrics)
         return;
-    metrics_set(s->o.metrics, M_QUEUE_SIZE, NULL, s->queue.n_waiting);
-    metrics_set(s->o.metrics, M_BATCH_CURRENT_SIZE, NULL, s->n_slots);
-    metrics_set(s->o.metrics, M_QUEUE_KEYS, NULL, fair_present(&s->queue));
+    metrics_share(s->o.metrics, &s->gauges, M_QUEUE_SIZE, NULL, s->queue.n_waiting);
+    metrics_share(s->o.metrics, &s->gauges, M_BATCH_CURRENT_SIZE, NULL, s->n_slots);
+    metrics_share(s->o.metrics, &s->gauges, M_QUEUE_KEYS, NULL, fair_present(&s->queue));
 }
 
 /* ---------------------------------------------------------------- jobs */
@@ -384,6 +384,8 @@ void embedder_free(struct embedder *s)
     if (!s)
         return;
     assert(s->n_jobs == 0);
+    if (s->o.metrics)
+        metrics_unshare(s->o.metrics, &s->gauges);
     fan_free(&s->call);
     fan_free(&s->health);
     shards_link_free(s->link);

@@ -12,6 +12,7 @@ struct embed_slot {
 
 struct embedder {
     struct embedder_options o;
+    struct metric_shares gauges; /* what others add up with theirs */
     struct fair queue;
     uint64_t order;
     uint32_t n_jobs; /* not done yet */

@@ -26,6 +26,7 @@ enum mail_kind {
     MAIL_AUDIT,
     MAIL_CHANGE,
     MAIL_FAIL,
+    MAIL_ABANDON,
     MAIL_STOP
 };
 struct command {
@@ -36,7 +37,7 @@ struct command {
     uint64_t id;           /* CANCEL */
     void (*on_lost)(void *arg, const char *why);
     void *arg;           /* ON_LOST */
-    const char *why;     /* DRAIN, FAIL */
+    const char *why;     /* DRAIN, FAIL, ABANDON */
     struct audit *audit; /* AUDIT */
     struct adapter_change *change;
 };
@@ -45,6 +46,7 @@ struct command {
  * knows. Lives in the request's arena. */
 struct infer_seq {
     uint64_t id;
+    const struct infer *at; /* NULL: not submitted */
 };
 
 struct infer {
@@ -65,6 +67,7 @@ struct infer {
     _Atomic uint64_t next_id;
     atomic_bool stopping;
     struct sched_status status;
+    struct sched_owner owner;
     struct watchdog *watchdog;
 };
 
@@ -167,6 +170,7 @@ static void read_for_texts(struct infer *i, struct command *l)
                 "the model does not generate: it takes no adapters");
         l->change->done(l->change);
         break;
+    case MAIL_ABANDON: /* its calls have deadlines of their own */
     case MAIL_ADD:
     case MAIL_CANCEL: /* infer_submit() refuses */
         break;
@@ -199,6 +203,9 @@ static void run_command(struct infer *i, struct command *l)
         break;
     case MAIL_FAIL:
         sched_fail(i->sched, l->why);
+        break;
+    case MAIL_ABANDON:
+        sched_abandon(i->sched, l->why);
         break;
     case MAIL_AUDIT:
         audit_answer(i->sched, l->audit);
@@ -269,18 +276,39 @@ void infer_submit(struct infer *i, struct gen_request *r)
         refuse(r, ERR_TASK, "this model generates no text");
         return;
     }
-    uint64_t id = atomic_fetch_add(&i->next_id, 1);
+    if (!infer_prepare(r) || !infer_offer(i, r))
+        refuse(r, ERR_OVERLOADED, "Model is overloaded");
+}
+
+bool infer_prepare(struct gen_request *r)
+{
+    r->times.queued = clock_ns();
     r->seq = ARENA_NEW(&r->arena, struct infer_seq, 1);
-    struct seq *q = r->seq ? seq_new(r, id, i->speculate) : NULL;
-    if (q) {
-        r->seq->id = id;
-        q->leads = r->same && r->same->seq ? r->same->seq->id + 1 : 0;
-        r->times.queued = clock_ns();
-        if (post(i, &(struct command){.kind = MAIL_ADD, .seq = q}))
-            return;
-        seq_free(q);
-    }
-    refuse(r, ERR_OVERLOADED, "Model is overloaded");
+    if (r->seq)
+        *r->seq = (struct infer_seq){0};
+    return r->seq != NULL;
+}
+
+/* The id of whoever computes the same prompt, + 1: ids are those of one scheduler. */
+static uint64_t leader_of(const struct infer *i, const struct gen_request *r)
+{
+    const struct infer_seq *same = r->same && !r->resume ? r->same->seq : NULL;
+    return same && same->at == i ? same->id + 1 : 0;
+}
+
+bool infer_offer(struct infer *i, struct gen_request *r)
+{
+    uint64_t id = atomic_fetch_add(&i->next_id, 1);
+    struct seq *q = atomic_load(&i->stopping) || i->embedder ? NULL : seq_new(r, id, i->speculate);
+    if (!q)
+        return false;
+    *r->seq = (struct infer_seq){id, i};
+    q->leads = leader_of(i, r);
+    if (post(i, &(struct command){.kind = MAIL_ADD, .seq = q}))
+        return true;
+    r->seq->at = NULL;
+    seq_free(q);
+    return false;
 }
 
 void infer_embed(struct infer *i, struct embed_job *j)
@@ -295,7 +323,7 @@ void infer_embed(struct infer *i, struct embed_job *j)
 
 void infer_cancel(struct infer *i, struct gen_request *r)
 {
-    if (r->seq) /* without memory for the command the request runs to its end */
+    if (r->seq && r->seq->at) /* without memory for the command the request runs to its end */
         post(i, &(struct command){.kind = MAIL_CANCEL, .id = r->seq->id});
 }
 
@@ -316,6 +344,17 @@ bool infer_healthy(struct infer *i)
         post(i, &(struct command){.kind = MAIL_PROBE});
     }
     return ok;
+}
+
+int64_t infer_silence_ms(struct infer *i)
+{
+    int64_t answered = atomic_load(&i->status.answered_ns), asked = atomic_load(&i->asked_ns);
+    return asked > answered ? (clock_ns() - asked) / 1000000 : 0;
+}
+
+void infer_abandon(struct infer *i, const char *why)
+{
+    post(i, &(struct command){.kind = MAIL_ABANDON, .why = why});
 }
 
 void infer_on_lost(struct infer *i, void (*fn)(void *arg, const char *why), void *arg)
@@ -395,6 +434,7 @@ static void settle_limits(struct infer *i, const struct shard_model *m)
                                .max_batch_prefill_tokens = m->max_batch_prefill_tokens,
                                .max_batch_total_tokens = m->max_batch_total_tokens,
                                .vocab_size = m->vocab_size,
+                               .vocab_hash = m->vocab_hash,
                                .block_size = m->block_size,
                                .n_shards = shards_count(i->shards),
                                .takes_input_ids = m->takes_input_ids,
@@ -461,9 +501,12 @@ static int start_scheduler(struct infer *i, const struct infer_config *c,
                               .target_inter_token_ms = c->target_inter_token_ms,
                               .metrics = c->metrics,
                               .drafts = drafter_source(i->drafter),
+                              .owner = c->owner ? &i->owner : NULL,
                               .check = c->check,
                               .failed = c->failed,
                               .status = &i->status};
+    if (c->owner)
+        i->owner = *c->owner;
     if ((i->sched = sched_new(&o, e))) {
         i->shards = NULL; /* the scheduler's now */
         return 0;
@@ -483,6 +526,8 @@ static int start(struct infer *i, const struct infer_config *c, struct err *e)
                             .wants_labels = true};
     i->shards = shards_connect(i->loop, c->shard_target,
                                c->connect_timeout_ms ? c->connect_timeout_ms : 600000, true, e);
+    if (i->shards && c->connected)
+        *c->connected = true;
     int rc = i->shards ? shards_warmup(i->shards, &m, e) : -1;
     i->labels = m;
     if (rc == 0) {

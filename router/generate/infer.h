@@ -11,6 +11,7 @@
 #include "common/sentence.h"
 #include "router/request/request.h"
 #include "router/scheduler/changes.h"
+#include "router/scheduler/scheduler.h"
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -31,8 +32,10 @@ struct infer_config {
     uint32_t return_ms; /* lost shards are waited for so long, and requests go on; 0: not at all */
     struct metrics *metrics; /* rows of router/metrics.h */
     atomic_uint *failed; /* counts the requests that a failure of the shards ended; NULL: none */
-    struct watchdog *watchdog; /* looks at the scheduler's thread; NULL: nobody does */
-    bool check;                /* for tests: walk all KV blocks after every turn */
+    struct watchdog *watchdog;       /* looks at the scheduler's thread; NULL: nobody does */
+    const struct sched_owner *owner; /* router/scheduler/scheduler.h; NULL: none; copied */
+    bool *connected; /* set once the shards have answered, also if the start fails; NULL: fine */
+    bool check;      /* for tests: walk all KV blocks after every turn */
 };
 struct infer_limits { /* what warm-up settled */
     enum model_task task;
@@ -42,6 +45,7 @@ struct infer_limits { /* what warm-up settled */
     uint32_t n_labels;
     uint32_t max_input_tokens, max_total_tokens, max_batch_prefill_tokens, max_batch_total_tokens;
     uint32_t vocab_size, block_size, n_shards;
+    uint64_t vocab_hash; /* 0: not said */
     bool takes_input_ids;
     bool takes_bias;          /* also min_new_tokens and stop_token_ids */
     bool takes_reasoning;     /* constraint_reasoning */
@@ -61,6 +65,11 @@ struct embed_job;
 void infer_embed(struct infer *i, struct embed_job *j);
 /* Queue a request; its sink gets its events until a TOKEN with `end` or an ERROR. */
 void infer_submit(struct infer *i, struct gen_request *r);
+/* The same in two parts, for an owner of several: memory for it, on the creator's thread, and then
+ * the rest, without an event. False: no memory, or infer_stop() has begun; nothing happened.
+ * infer_offer() may be called again after a hand-over; r->resume says what was generated. */
+bool infer_prepare(struct gen_request *r);
+bool infer_offer(struct infer *i, struct gen_request *r);
 /* The client has gone: no further token event; frees its blocks within one step. The sink gets
  * exactly one last event (its normal end, if that was already on its way, else an ERROR of kind
  * ERR_INCOMPLETE), after which the creator may free the request. */
@@ -74,6 +83,10 @@ bool infer_healthy(struct infer *i);
  * Until then (return_ms) requests wait, and infer_healthy() is false. */
 void infer_on_lost(struct infer *i, void (*fn)(void *arg, const char *why), void *arg);
 
+/* How long the shards have not answered what they were asked for their health; 0: they have. */
+int64_t infer_silence_ms(struct infer *i);
+/* They do not answer: they are lost, and looked for again. Nothing where return_ms is 0. */
+void infer_abandon(struct infer *i, const char *why); /* `why` is static */
 /* From now on a lost shard is not waited for (infer_on_lost()). `why`, for its requests, is static:
  * "the server is shutting down". */
 void infer_drain(struct infer *i, const char *why);

@@ -96,6 +96,14 @@ struct gen_event {
     const struct err *err;     /* ERROR */
 };
 
+/* What a request has behind it that goes on at another scheduler. */
+struct gen_resume {
+    const uint32_t *ids; /* [n] the tokens that were generated */
+    uint32_t n;
+    uint32_t n_lost; /* times that shards were lost while it ran */
+    bool begun;      /* it ran: its times are set */
+};
+
 struct gen_request;
 /* Where events go. Both are called on the scheduler thread and must not block: event() for every
  * event of a step, then flush() once per sink owner `arg` (compare by value) when the step is
@@ -129,5 +137,7 @@ struct gen_request {
     void *owner;                    /* the creator's */
     struct gen_times times;         /* received: set by the creator; the others by the scheduler */
     struct infer_seq *seq;          /* the scheduler's own */
+    struct fleet_entry *entry;      /* the fleet's own (router/fleet/impl.h); NULL: in none */
+    const struct gen_resume *resume; /* the fleet's, while it is submitted again; else NULL */
 };
 #endif

@@ -58,6 +58,7 @@ void sched_end_turn(struct scheduler *s)
 {
     if (s->o.check)
         kv_check(s->kv);
+    hand_over_waiting(s);
     if (s->drafts)
         s->drafts->turn(s->drafts->self);
     send_places(s);

@@ -101,7 +101,7 @@ void sched_add(struct scheduler *s, struct seq *q)
     q->placed = q->req->wants_place;
     s->n_placed += q->placed;
     fill_waiter(s, q);
-    if (s->stopping || s->lost) {
+    if (s->stopping || (s->lost && !s->o.owner)) {
         err_set(&e, ERR_GENERATION, "Request failed during generation: %s",
                 s->lost ? "a shard was lost" : "the router is shutting down");
         refuse(s, q, &e);

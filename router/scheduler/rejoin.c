@@ -48,6 +48,8 @@ void rejoin_close(struct scheduler *s, const char *why)
     s->link_state = LINK_BROKEN;
     s->closing_ns = clock_ns();
     fan_cancel(&s->health);
+    if (s->o.owner)
+        s->o.owner->lost(s->o.owner->arg);
 }
 
 static void on_unwatched(void *arg)
@@ -168,6 +170,8 @@ static void on_found(void *arg, struct shards *of, const struct shard_model *m)
     sched_count(s, M_SHARD_RETURNS, NULL, 1);
     LOG(LOG_INFO, "shards are back", LOGD("seconds", (double)(clock_ns() - s->closing_ns) * 1e-9),
         LOGI("waiting", policy_waiting(&s->policy)));
+    if (s->o.owner)
+        s->o.owner->back(s->o.owner->arg);
     sched_watch(s);
     sched_turn(s);
     sched_end_turn(s);
@@ -200,6 +204,20 @@ int rejoin_init(struct scheduler *s, struct err *e)
                                     .patience_ms = o->return_ms,
                                     .silence_ms = SILENCE_MS};
     return shards_link_open(&s->link, &l, false, e);
+}
+
+void sched_abandon(struct scheduler *s, const char *why)
+{
+    if (!s->link || s->stopping || s->draining || s->link_state != LINK_CONNECTED || s->lost)
+        return;
+    if (s->call == CALL_NONE) {
+        on_shard_lost(s, why);
+    } else { /* the call that is out first: it holds blocks */
+        snprintf(s->why_lost, sizeof(s->why_lost), "%s", why);
+        fan_cancel(&s->fan);
+    }
+    sched_turn(s);
+    sched_end_turn(s);
 }
 
 void sched_drain(struct scheduler *s, const char *why)

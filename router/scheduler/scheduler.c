@@ -563,6 +563,8 @@ void sched_free(struct scheduler *s)
     if (!s)
         return;
     assert(s->n_running == 0 && s->known.n == 0 && swap_used(&s->swap) == 0);
+    if (s->o.metrics)
+        metrics_unshare(s->o.metrics, &s->gauges);
     fan_free(&s->fan);
     fan_free(&s->health);
     shards_link_free(s->link);

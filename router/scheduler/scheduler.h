@@ -33,6 +33,15 @@ struct sched_status { /* written on the loop's thread, read anywhere */
     _Atomic int64_t stalled_ns;  /* how long it may take before we must think that it hangs */
 };
 
+/* Who has other schedulers for the same model. Loop thread. */
+struct sched_owner {
+    void *arg;
+    void (*lost)(void *arg); /* the shards are; whoever waits here is handed over */
+    void (*back)(void *arg); /* others took their place: requests are welcome again */
+    /* `r` goes on elsewhere from `g`, which lasts for the call. This scheduler has forgotten it. */
+    void (*hand_over)(void *arg, struct gen_request *r, const struct gen_resume *g);
+};
+
 struct sched_options {
     struct shards *shards; /* the scheduler's, once sched_new() has succeeded */
     uint32_t return_ms;    /* shards that are lost may come back within it; 0: a loss is final */
@@ -47,6 +56,7 @@ struct sched_options {
     struct sched_status *status;
     atomic_uint *failed; /* counts the requests that a failure of the shards ended; NULL: none */
     const struct draft_source *drafts; /* NULL: none; not owned */
+    const struct sched_owner *owner;   /* NULL: requests wait for the shards to come back */
     bool check;                        /* for tests: kv_check() after every turn */
 };
 
@@ -63,6 +73,8 @@ void sched_add(struct scheduler *s, struct seq *q); /* takes q over; may end it 
 void sched_cancel(struct scheduler *s, uint64_t id);
 /* The answers are older than the reader likes: ask the shards for their health. */
 void sched_probe(struct scheduler *s);
+/* The shards do not answer: they are lost, if others may take their place. */
+void sched_abandon(struct scheduler *s, const char *why);
 /* fn(arg, why) when a shard is lost for good; at once if that has happened already. */
 void sched_on_lost(struct scheduler *s, void (*fn)(void *arg, const char *why), void *arg);
 /* What it holds, who holds what, and whether that balances: a JSON object. See audit.c. */

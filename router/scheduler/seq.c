@@ -36,6 +36,11 @@ struct seq *seq_new(struct gen_request *r, uint64_t id, uint32_t speculate)
     q->n_prompt = q->n_tokens = r->n_ids;
     if (r->n_ids)
         memcpy(q->tokens, r->ids, r->n_ids * sizeof(q->tokens[0]));
+    const struct gen_resume *g = r->resume;
+    for (uint32_t i = 0; g && i < g->n; i++)
+        seq_push(q, g->ids[i]);
+    q->n_lost = g ? g->n_lost : 0;
+    q->n_preempted = g && g->begun;
     return q;
 }
 

@@ -48,8 +48,8 @@ struct seq {
     uint32_t tokens[];
 };
 
-/* Copies the prompt and where its pictures are, so that `r` is needed for its parameters and the
- * pictures themselves only. NULL: out of memory. */
+/* Copies the prompt, what r->resume says was generated, and where its pictures are, so that `r` is
+ * needed for its parameters and the pictures themselves only. NULL: out of memory. */
 struct seq *seq_new(struct gen_request *r, uint64_t id, uint32_t speculate);
 /* For kv_key. */
 static inline struct kv_media seq_media(const struct seq *q, bool whole)

@@ -1,7 +1,7 @@
 /* state.h - the scheduler's insides, shared by scheduler.c (what next), members.c (who comes and
  * leaves), step.c (what a step brought), preempt.c (which sequence gets blocks, which is
  * preempted), failure.c (failures, health, loss), rejoin.c (shards that come back), end_turn.c
- * (what a turn publishes) and no other file. */
+ * (what a turn publishes), handover.c (who goes on elsewhere) and no other file. */
 #ifndef ROUTER_SCHEDULER_STATE_H
 #define ROUTER_SCHEDULER_STATE_H
 #include "router/scheduler/changes.h"
@@ -41,6 +41,7 @@ struct moves { /* KV blocks to or from the swap region, in pairs */
 struct scheduler {
     struct sched_options o;
     struct wire_peer peer;
+    struct metric_shares gauges; /* what others add up with theirs */
     struct kv_blocks *kv;
     struct policy policy;
     struct seq_table known;  /* every seq that was not freed */
@@ -168,6 +169,10 @@ void rejoin_close(struct scheduler *s, const char *why); /* the shards are gone;
 void rejoin_turn(struct scheduler *s); /* instead of a turn, while the link is not CONNECTED */
 void rejoin_end(struct scheduler *s);  /* nothing else is pending: the last step of stopping */
 
+/* handover.c */
+/* Where the shards are lost: every request that waits goes to the owner, if there is one. */
+void hand_over_waiting(struct scheduler *s);
+
 /* failure.c */
 int failure_init(struct scheduler *s, struct shards *of, struct err *e); /* also again */
 void on_step_failed(struct scheduler *s, const struct err *cause); /* Prefill or Decode failed */
@@ -194,7 +199,7 @@ static inline void sched_count(struct scheduler *s, uint32_t row, const char *la
 static inline void sched_gauge(struct scheduler *s, uint32_t row, const char *label, double v)
 {
     if (s->o.metrics)
-        metrics_set(s->o.metrics, row, label, v);
+        metrics_share(s->o.metrics, &s->gauges, row, label, v);
 }
 static inline void sched_observe(struct scheduler *s, uint32_t row, const char *label, double v)
 {

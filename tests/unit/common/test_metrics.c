@@ -26,6 +26,25 @@ static void has(const struct buf *b, const char *line)
         fail_msg("no line `%s` in:\n%s", line, b->p);
 }
 
+static void a_gauge_is_the_sum_of_its_shares(void **state)
+{
+    struct metrics *m = metrics_new(rows, 5);
+    struct metric_shares one = {0}, two = {0};
+    struct buf b = BUF_INIT;
+    (void)state;
+    metrics_share(m, &one, QUEUE, NULL, 3);
+    metrics_share(m, &two, QUEUE, NULL, 4);
+    metrics_share(m, &one, QUEUE, NULL, 1);
+    metrics_print(m, &b);
+    has(&b, "t_queue 5");
+    metrics_unshare(m, &two);
+    buf_reset(&b);
+    metrics_print(m, &b);
+    has(&b, "t_queue 1");
+    buf_free(&b);
+    metrics_free(m);
+}
+
 static void prints_every_kind(void **state)
 {
     (void)state;
@@ -170,6 +189,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(prints_every_kind),
+        cmocka_unit_test(a_gauge_is_the_sum_of_its_shares),
         cmocka_unit_test(a_series_is_there_before_its_first_event),
         cmocka_unit_test(prints_rows_under_other_names),
         cmocka_unit_test(untouched_rows_are_zero),
