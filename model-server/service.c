@@ -112,6 +112,7 @@ const ProtobufCMessage *rpc_info(void *ctx, const ProtobufCMessage *in, struct r
     r->copies_kv = r->takes_chunks = true;
     r->takes_windows = s->o.model->kv_window > 0;
     r->n_sampling_fields = own_fields(r, call->mem);
+    r->takes_images = s->o.vision != NULL;
     r->takes_edits = r->takes_bias = r->takes_reasoning = r->takes_grammars = true;
     r->task = (char *)(uintptr_t)model_task_name(s->o.model->task);
     r->embed_width = s->o.model->width;

@@ -22,6 +22,7 @@ struct service_options {
     const char *device_type; /* "cpu", "cuda" */
     bool prefill_logprobs;   /* honour Request.prefill_logprobs */
     struct watermark watermark;
+    const struct vision *vision;   /* what pictures become; NULL: the model reads text only */
     struct startup_board *startup; /* NULL: none */
 };
 

@@ -1,7 +1,7 @@
 /* From a Request to what the engine takes. Its text is tokenized here unless the router sent ids.
  */
 #include "model-server/engine/prompt.h"
-#include "model-server/service_impl.h"
+#include "model-server/service_media.h"
 #include <string.h>
 
 /* All text of a request in one string; *n is its length. NULL without memory. */
@@ -28,22 +28,13 @@ static char *join_text(const Generate__V3__Request *q, struct rpc_mem *m, bool *
     return text;
 }
 
-static int read_text(struct service *s, const Generate__V3__Request *q, bool warmup,
-                     struct rpc_mem *m, struct seq_spec *spec)
+/* Tokens of a text; spec->refusal says what is wrong with it. */
+static int tokenize(struct service *s, const Generate__V3__Request *q, const char *text, size_t n,
+                    uint32_t truncate, struct rpc_mem *m, struct seq_spec *spec)
 {
     struct tok_ids ids = {0};
     struct err e = ERR_INIT;
-    bool image = false;
-    size_t n;
-    char *text = join_text(q, m, &image, &n);
-    if (!text)
-        return -1;
-    if (image && !warmup) {
-        spec->refusal = "this model reads text only";
-        return 0;
-    }
-    if (prompt_encode(s->o.tok, text, n, q->add_special_tokens, q->truncate, &s->scratch, &ids,
-                      &e)) {
+    if (prompt_encode(s->o.tok, text, n, q->add_special_tokens, truncate, &s->scratch, &ids, &e)) {
         spec->refusal = rpc_mem_strdup(m, e.msg, strlen(e.msg));
     } else {
         uint32_t *copy = RPC_NEW(m, uint32_t, ids.n);
@@ -54,6 +45,40 @@ static int read_text(struct service *s, const Generate__V3__Request *q, bool war
     }
     tok_ids_free(&ids);
     return spec->refusal || spec->prompt ? 0 : -1;
+}
+
+/* Texts and pictures. */
+static int read_chunks(struct service *s, const Generate__V3__Request *q, struct rpc_mem *m,
+                       struct seq_spec *spec)
+{
+    struct buf text = BUF_INIT;
+    int rc = join_chunks(s, q->input_chunks, m, spec, &text) || text.oom ? -1 : 0;
+    if (rc == 0 && !spec->refusal)
+        rc = tokenize(s, q, text.p ? text.p : "", text.len, 0, m, spec);
+    buf_free(&text);
+    if (rc || spec->refusal)
+        return rc;
+    place_media(s, spec);
+    if (q->truncate && spec->n_prompt > q->truncate)
+        spec->refusal = "a prompt with pictures cannot be truncated";
+    return 0;
+}
+
+static int read_text(struct service *s, const Generate__V3__Request *q, bool warmup,
+                     struct rpc_mem *m, struct seq_spec *spec)
+{
+    bool image = false;
+    size_t n;
+    char *text = join_text(q, m, &image, &n);
+    if (!text)
+        return -1;
+    if (image && !warmup && s->o.vision)
+        return read_chunks(s, q, m, spec);
+    if (image && !warmup) {
+        spec->refusal = "this model reads text only";
+        return 0;
+    }
+    return tokenize(s, q, text, n, q->truncate, m, spec);
 }
 
 static struct sampling read_sampling(const struct service *s,
@@ -154,7 +179,7 @@ static int read_request(struct service *s, const Generate__V3__Request *q, bool 
     }
     if (q->n_input_ids == 0)
         return read_text(s, q, warmup, m, spec);
-    return 0;
+    return read_media(s, q, m, spec);
 }
 
 struct seq_spec *read_requests(struct service *s, const Generate__V3__Batch *b, bool warmup,

@@ -57,6 +57,7 @@ struct seq_limits engine_limits(struct engine *g)
                                .tok = g->o.tok,
                                .grammars = g->grammars,
                                .adapters = model_adapters(g->o.model),
+                               .pictures = g->o.pictures,
                                .cells = m->state_bytes ? &g->cells : NULL};
 }
 
@@ -93,13 +94,33 @@ static bool has_room(const struct engine *g, const struct seq *s)
     return seq_has_room(s, (uint64_t)s->cached + s->step, g->o.block_size);
 }
 
+/* The features that the step needs. No picture is cut whose tokens see each other. */
+static int encode(struct engine *g, const struct batch *b, struct err *e)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < b->n; i++) {
+        struct seq *s = b->v[i];
+        if (!s->media || !seq_live(s) || !s->step)
+            continue;
+        any = true;
+        s->step = media_end(s->media, s->cached + s->step) - s->cached;
+        media_want(s->media, s->cached, s->cached + s->step);
+    }
+    return any ? pictures_encode(g->o.pictures, e) : 0;
+}
+
 /* A rank whose step failed is out of step with the others for good. */
 static int run(struct engine *g, struct batch *b, struct err *e)
 {
+    const int64_t t0 = clock_ns();
+    int rc = encode(g, b, e);
+    const int64_t encode_ns = clock_ns() - t0;
     for (uint32_t i = 0; i < b->n; i++)
         if (seq_live(b->v[i]) && !has_room(g, b->v[i]))
             seq_fail(b->v[i], "the router gave no KV block for its next token");
-    if (stepper_run(&g->step, b->v, b->n, e) == 0)
+    rc = rc ? rc : stepper_run(&g->step, b->v, b->n, e);
+    g->step.forward_ns += g->o.pictures ? encode_ns : 0;
+    if (rc == 0)
         return 0;
     g->broken |= g->o.comm->world > 1;
     return -1;
@@ -118,8 +139,11 @@ static int settle(struct engine *g, struct batch *b, struct answer *a, struct er
 {
     bool over = batch_over(b), failed = false;
     assert(!g->gone && !g->next); /* forget() came before */
-    for (uint32_t i = 0; i < b->n; i++)
+    for (uint32_t i = 0; i < b->n; i++) {
         failed |= b->v[i]->error[0] != '\0';
+        if (b->v[i]->media)
+            media_release(b->v[i]->media, b->v[i]->cached);
+    }
     a->out = &g->step;
     a->batch = over ? NULL : b;
     if (over) {
@@ -177,6 +201,28 @@ static int begin_states(struct engine *g, const struct batch *b, struct err *e)
     return 0;
 }
 
+/* A picture that one rank could not decode (its process ran out of time, or memory) is refused by
+ * all: they have to take the same steps. */
+static int agree(struct engine *g, struct batch *b, struct err *e)
+{
+    const uint32_t n = (b->n + 3) & ~3u;
+    bool any = false;
+    for (uint32_t i = 0; i < b->n; i++)
+        any |= b->v[i]->brought_media;
+    if (!any || g->o.comm->world == 1)
+        return 0;
+    float *failed = calloc(n, sizeof(*failed));
+    for (uint32_t i = 0; failed && i < b->n; i++)
+        failed[i] = b->v[i]->error[0] ? 1 : 0;
+    int rc = failed ? comm_all_reduce(g->o.comm, failed, n, e) : err_nomem(e);
+    for (uint32_t i = 0; rc == 0 && i < b->n; i++)
+        if (failed[i] > 0)
+            seq_fail(b->v[i], "a picture of this request could not be decoded");
+    g->broken |= rc != 0;
+    free(failed);
+    return rc;
+}
+
 static struct batch *admit(struct engine *g, uint64_t id, const struct seq_spec *specs, uint32_t n,
                            struct err *e)
 {
@@ -190,7 +236,7 @@ static struct batch *admit(struct engine *g, uint64_t id, const struct seq_spec 
             return batch_free(b), NULL;
         batch_add(b, s);
     }
-    if (begin_states(g, b, e))
+    if (agree(g, b, e) || begin_states(g, b, e))
         return batch_free(b), NULL;
     return b;
 }

@@ -20,6 +20,7 @@ struct engine_options {
     struct comm *comm;
     uint32_t block_size;
     enum kv_dtype kv_dtype;
+    struct pictures *pictures;        /* NULL: the model reads text only. Outlives the engine */
     double memory_fraction, kv_limit; /* see kv_pool.h */
     double adapter_fraction;          /* of what is then free, for adapters on the device */
     uint32_t max_total_tokens;        /* 0: what the model and the memory allow */

@@ -209,7 +209,7 @@ struct media_token media_token(const struct media *m, uint32_t i)
     struct media_token t = {0};
     if (m->axes)
         vision_position(m->places, m->n, i, t.axes);
-    if (i < m->begin || i >= m->end || m->feature[i - m->begin] == NO_FEATURE)
+    if (!media_has(m, i))
         return t;
     const struct medium *of = medium_at(m, i);
     assert(of && of->rows); /* media_want(), pictures_encode() */
@@ -217,6 +217,11 @@ struct media_token media_token(const struct media *m, uint32_t i)
     if (m->two_way)
         t.mutual = m->runs[i - m->begin];
     return t;
+}
+
+bool media_has(const struct media *m, uint32_t i)
+{
+    return i >= m->begin && i < m->end && m->feature[i - m->begin] != NO_FEATURE;
 }
 
 bool media_has_axes(const struct media *m) { return m->axes; }

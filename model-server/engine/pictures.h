@@ -60,6 +60,7 @@ struct media_token {
     struct mutual mutual;
 };
 struct media_token media_token(const struct media *m, uint32_t i);
+bool media_has(const struct media *m, uint32_t i); /* token i stands for a feature */
 bool media_has_axes(const struct media *m);
 bool media_is_two_way(const struct media *m);
 

@@ -18,8 +18,9 @@ static int check_tokens(const struct seq_spec *spec, const struct seq_limits *li
 {
     if (!spec->n_prompt)
         return err_set(e, ERR_VALIDATION, "the prompt has no tokens");
+    const uint32_t token = spec->n_media && lim->pictures ? pictures_token(lim->pictures) : 0;
     for (uint32_t i = 0; i < spec->n_prompt; i++)
-        if (spec->prompt[i] >= lim->vocab)
+        if (spec->prompt[i] >= lim->vocab && (!token || spec->prompt[i] != token))
             return err_set(e, ERR_VALIDATION, "token id %u is not in the vocabulary of %u",
                            spec->prompt[i], lim->vocab);
     if (spec->n_generated &&
@@ -93,6 +94,19 @@ static int place_state(struct seq *s, const struct seq_spec *spec, const struct 
     if (spec->cache_len)
         s->state_from = *spec->state_from;
     return 0;
+}
+
+/* Pictures, which are decoded unless all of their tokens are cached. */
+static int see(struct seq *s, const struct seq_spec *spec, const struct seq_limits *lim,
+               struct err *e)
+{
+    if (!spec->n_media)
+        return 0;
+    if (!lim->pictures)
+        return err_set(e, ERR_VALIDATION, "this model reads text only");
+    s->media = media_new(lim->pictures, spec->media, spec->n_media, spec->prompt, spec->n_prompt,
+                         spec->cache_len, e);
+    return s->media ? 0 : -1;
 }
 
 /* What the answer must look like. */
@@ -192,7 +206,8 @@ static int fill(struct seq *s, const struct seq_spec *spec, const struct seq_lim
         if (tally_reserve(&s->tally, total < lim->vocab ? total : lim->vocab, e))
             return -1;
         for (uint32_t i = 0; i < s->n; i++)
-            if (tally_add(&s->tally, s->ids[i], i >= s->n_prompt, e))
+            if (!(s->media && media_has(s->media, i)) &&
+                tally_add(&s->tally, s->ids[i], i >= s->n_prompt, e))
                 return -1;
     }
     if (spec->prefill_logprobs && !spec->n_generated) {
@@ -230,11 +245,12 @@ struct seq *seq_new(const struct seq_spec *spec, struct seq_limits *lim, struct 
         return err_nomem(e), NULL;
     s->id = spec->id;
     s->acceptance = acceptance_new();
+    s->brought_media = spec->n_media > 0;
     if (spec->refusal)
         err_set(&why, ERR_VALIDATION, "%s", spec->refusal);
     else if (!check_tokens(spec, lim, &why) && !place(s, spec, lim, &why) &&
              !place_state(s, spec, lim, &why) && !windows_place(s, spec, lim, &why) &&
-             !fill(s, spec, lim, &why))
+             !see(s, spec, lim, &why) && !fill(s, spec, lim, &why))
         return s;
     seq_fail(s, why.msg);
     return s;
@@ -252,6 +268,7 @@ void seq_free(struct seq *s)
         return;
     if (s->cells)
         state_cells_give(s->cells, s->cell);
+    media_free(s->media);
     free(s->ids);
     free(s->blocks);
     free(s->windows);

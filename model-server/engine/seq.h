@@ -10,6 +10,7 @@
 #include "common/err.h"
 #include "common/tokenizer/tokenizer.h"
 #include "model-server/engine/grammars.h"
+#include "model-server/engine/pictures.h"
 #include "model-server/engine/state_cells.h"
 #include "model-server/sample/bad_words.h"
 #include "model-server/sample/sample.h"
@@ -47,7 +48,9 @@ struct seq_spec {
     size_t n_stop_tokens;
     char *const *stops;
     size_t n_stops;
-    const char *adapter; /* a name, or NULL or "": the model as it is */
+    const char *adapter;            /* a name, or NULL or "": the model as it is */
+    const struct media_spec *media; /* pictures, ascending */
+    uint32_t n_media;
     const char *refusal; /* not NULL: this request cannot be served, and why */
 };
 
@@ -58,6 +61,7 @@ struct seq_limits {                       /* what the engine knows when a reques
     const struct tokenizer *tok;
     struct grammars *grammars; /* NULL: none are served */
     struct adapters *adapters; /* NULL: the same */
+    struct pictures *pictures; /* NULL: the model reads text only */
     struct state_cells *cells; /* NULL: the model has no recurrent state */
     uint32_t n_windows;        /* blocks of the cache of windows; 0: there is none */
     uint32_t window;           /* tokens that its layers see */
@@ -93,6 +97,8 @@ struct seq {
     /* With a cache of windows [max_blocks]: where blocks [windows_kept, windows_end) lie there; 0
      * elsewhere. See windows.h. NULL: there is none. */
     uint32_t *windows, windows_kept, windows_end;
+    bool brought_media;  /* its request has pictures */
+    struct media *media; /* the pictures of its prompt; NULL: none */
     struct sampling sampling;
     struct bad_words bad_words;
     struct adapters *adapters;       /* of the model; the sequence keeps its own there */

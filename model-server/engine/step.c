@@ -37,6 +37,7 @@ void stepper_free(struct stepper *st)
 {
     free(st->ids), free(st->pos), free(st->slots), free(st->out_rows), free(st->drawn);
     free(st->window_slots);
+    free(st->given), free(st->axes), free(st->mutual);
     draws_free(&st->rows);
     free(st->spans), free(st->logits), free(st->ahead), free(st->gen), free(st->top_id),
         free(st->top_logprob);
@@ -72,6 +73,29 @@ static int reserve_logits(struct stepper *st, uint32_t rows, struct err *e)
     if (renew(&st->logits, rows, stepper_row_bytes(st)))
         return err_nomem(e);
     st->cap_rows = rows;
+    return 0;
+}
+
+/* Only steps with pictures need it. */
+static int reserve_pictures(struct stepper *st, struct err *e)
+{
+    if (st->cap_pictures == st->cap_tokens)
+        return 0;
+    st->cap_pictures = 0;
+    if (renew(&st->given, st->cap_tokens, sizeof(*st->given)) ||
+        renew(&st->axes, st->cap_tokens, sizeof(*st->axes)) ||
+        renew(&st->mutual, st->cap_tokens, sizeof(*st->mutual)))
+        return err_nomem(e);
+    st->cap_pictures = st->cap_tokens;
+    return 0;
+}
+
+/* The same where one of `v` has pictures. */
+static int reserve_media(struct stepper *st, struct seq *const *v, uint32_t n, struct err *e)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (v[i]->media && seq_live(v[i]))
+            return reserve_pictures(st, e);
     return 0;
 }
 
@@ -140,6 +164,36 @@ static struct state_pair states_of(const struct seq *s)
 /* A token's rotation may look at the length of its sequence when it was first computed: that of the
  * prompt, or its own position's. Tokens that are computed again get what they had, one span each.
  */
+static void put_plain(struct stepper *st, uint32_t at)
+{
+    st->given[at] = NULL;
+    st->mutual[at] = (struct mutual){0, 0};
+    for (int a = 0; a < 3; a++)
+        st->axes[at][a] = st->pos[at];
+}
+
+/* What ragged has of tokens from row `from` on, the last ones, which are those of `s`. The first
+ * sequence that has pictures says so for all before it. */
+static void put_media(struct stepper *st, struct ragged *b, const struct seq *s, uint32_t from)
+{
+    if (!s->media && !b->given)
+        return;
+    for (uint32_t i = b->given ? from : 0; i < b->n_tokens; i++)
+        put_plain(st, i);
+    b->given = st->given;
+    for (uint32_t i = from; s->media && i < b->n_tokens; i++) {
+        const struct media_token m = media_token(s->media, st->pos[i]);
+        st->given[i] = m.row;
+        st->mutual[i] = m.mutual;
+        if (media_has_axes(s->media)) {
+            memcpy(st->axes[i], m.axes, sizeof(m.axes));
+            b->axes = (const uint32_t(*)[3])st->axes;
+        }
+    }
+    if (s->media && media_is_two_way(s->media))
+        b->mutual = st->mutual;
+}
+
 static void put(struct stepper *st, struct ragged *b, struct seq *s, uint32_t len)
 {
     const uint32_t end = s->start + len;
@@ -164,7 +218,8 @@ static void put(struct stepper *st, struct ragged *b, struct seq *s, uint32_t le
     }
     for (uint32_t p = s->start; p < end; p++) {
         assert(p / st->block_size < s->n_blocks);
-        st->ids[b->n_tokens] = s->ids[p];
+        /* a placeholder may be outside the vocabulary, and a draft may repeat it */
+        st->ids[b->n_tokens] = s->ids[p] < st->vocab ? s->ids[p] : 0;
         st->pos[b->n_tokens] = p;
         st->slots[b->n_tokens] =
             s->blocks[p / st->block_size] * st->block_size + p % st->block_size;
@@ -173,6 +228,7 @@ static void put(struct stepper *st, struct ragged *b, struct seq *s, uint32_t le
                 s->windows[p / st->block_size] * st->block_size + p % st->block_size;
         b->n_tokens++;
     }
+    put_media(st, b, s, b->n_tokens - len);
 }
 
 static struct ragged empty(const struct stepper *st)
@@ -190,7 +246,7 @@ static struct ragged empty(const struct stepper *st)
 static int prompt_pass(struct stepper *st, struct seq *s, uint32_t len, struct err *e)
 {
     assert(s->prompt_logprob && s->start + len <= s->n_prompt);
-    if (stepper_reserve(st, len, 0, e) || reserve_logits(st, len, e))
+    if (stepper_reserve(st, len, 0, e) || reserve_logits(st, len, e) || reserve_media(st, &s, 1, e))
         return -1;
     struct ragged b = empty(st);
     put(st, &b, s, len);
@@ -201,6 +257,8 @@ static int prompt_pass(struct stepper *st, struct seq *s, uint32_t len, struct e
     for (uint32_t i = 0; i < len && s->start + i + 1 < s->n_prompt; i++) {
         uint32_t next = s->start + i + 1;
         float *row = st->logits + (size_t)i * st->vocab;
+        if (s->ids[next] >= st->vocab) /* a placeholder */
+            continue;
         s->prompt_logprob[next] = row_logprob(row, st->vocab, s->ids[next], st->filter);
         if (s->top_n)
             row_best(row, st->vocab, s->top_n, st->filter, s->prompt_top + (size_t)next * s->top_n,
@@ -270,7 +328,7 @@ static int joint_pass(struct stepper *st, struct seq **v, uint32_t n, struct err
     if (tokens > INT32_MAX)
         return err_set(e, ERR_VALIDATION, "a step of %llu tokens is too large",
                        (unsigned long long)tokens);
-    if (stepper_reserve(st, (uint32_t)tokens, rows, e))
+    if (stepper_reserve(st, (uint32_t)tokens, rows, e) || reserve_media(st, v, n, e))
         return -1;
     if (st->draws && begin_draws(st, v, n, e))
         return -1;
@@ -338,7 +396,8 @@ int stepper_ahead(struct stepper *st, struct seq **v, uint32_t n, struct err *e)
     st->ahead_no = 0; /* nothing is ahead until this has worked */
     int64_t t0 = clock_ns();
     if (reserve_lists(st, v, n, e) || stepper_reserve(st, rows, 0, e) ||
-        stepper_reserve_ahead(st, rows, e) || (st->draws && begin_draws(st, v, n, e)))
+        reserve_media(st, v, n, e) || stepper_reserve_ahead(st, rows, e) ||
+        (st->draws && begin_draws(st, v, n, e)))
         return -1;
     struct ragged b = empty(st);
     for (uint32_t i = 0; i < n; i++) {
@@ -393,7 +452,7 @@ static int feed(struct stepper *st, struct seq **v, uint32_t n, struct err *e)
 {
     uint32_t no = next_no(st);
     st->ahead_no = 0; /* until this has worked */
-    if (stepper_reserve(st, n, 0, e) || begin_draws(st, v, n, e))
+    if (stepper_reserve(st, n, 0, e) || reserve_media(st, v, n, e) || begin_draws(st, v, n, e))
         return -1;
     struct ragged b = empty(st);
     b.drawn = st->drawn;
@@ -488,6 +547,8 @@ void step_plan_chunks(struct seq **v, uint32_t n, uint32_t budget)
             continue;
         }
         s->step = rest < left ? rest : left ? left : 1;
+        if (s->media)
+            s->step = media_end(s->media, s->cached + s->step) - s->cached;
         left -= s->step < left ? s->step : left;
     }
 }

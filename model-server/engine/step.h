@@ -55,7 +55,11 @@ struct stepper {
     int ahead_set;
     int64_t enqueued_ns, ready_ns; /* when it was; when the last results were there */
     struct draws rows;
-    uint32_t *drawn;           /* struct ragged's */
+    uint32_t *drawn;     /* struct ragged's */
+    const float **given; /* and these: NULL until a sequence with pictures comes */
+    uint32_t (*axes)[3];
+    struct mutual *mutual;
+    uint32_t cap_pictures;     /* tokens that they hold */
     struct filter_mem *filter; /* [threads] */
     uint32_t *mask;            /* [threads][mask_words] */
     size_t mask_words;
