@@ -178,7 +178,7 @@ static inline int bench_open(struct bench *b, const char *dir, struct comm *comm
 
 /* ---------------------------------------------------------------- sequences */
 
-struct seq {
+struct bench_seq {
     uint32_t ids[MAX_LEN], n, done; /* known tokens, those that are in the cache */
     uint32_t blocks[MAX_SEQ_BLOCKS], adapter;
     uint32_t cell; /* its state is in the cell whose number is blocks[cell], 0 or 1 */
@@ -186,7 +186,7 @@ struct seq {
 };
 
 /* `first`: where its blocks begin in `order`, a permutation of the cache's blocks. */
-static inline void seq_init(struct seq *s, const struct bench *b, const struct prompt *p,
+static inline void seq_init(struct bench_seq *s, const struct bench *b, const struct prompt *p,
                             const uint32_t *order)
 {
     memset(s, 0, sizeof(*s));
@@ -210,7 +210,7 @@ static inline void shuffled(struct rng *r, uint32_t *order, uint32_t n)
 }
 
 /* One step: take[i] tokens of each sequence, logits of all of them. */
-static inline int bench_step(struct bench *b, struct seq *const *seqs, const uint32_t *take,
+static inline int bench_step(struct bench *b, struct bench_seq *const *seqs, const uint32_t *take,
                              int n_seqs, struct err *e)
 {
     enum { CAP = MAX_PROMPTS * MAX_LEN };
@@ -218,7 +218,7 @@ static inline int bench_step(struct bench *b, struct seq *const *seqs, const uin
     struct span spans[MAX_PROMPTS];
     uint32_t n = 0, n_spans = 0, at = 0;
     for (int i = 0; i < n_seqs; i++) {
-        struct seq *s = seqs[i];
+        struct bench_seq *s = seqs[i];
         if (!take[i])
             continue;
         spans[n_spans++] = (struct span){n,    take[i],    s->done + take[i],  s->blocks,
@@ -281,8 +281,8 @@ static inline double larger(double a, double b) { return fabs(b) > a || isnan(b)
 static inline int judge_prompt(struct bench *b, const struct prompt *p, struct verdict *v,
                                struct err *e)
 {
-    static _Thread_local struct seq s;
-    struct seq *const one[] = {&s};
+    static _Thread_local struct bench_seq s;
+    struct bench_seq *const one[] = {&s};
     uint32_t order[MAX_SEQ_BLOCKS], n = p->n;
     for (uint32_t i = 0; i < MAX_SEQ_BLOCKS; i++)
         order[i] = MAX_SEQ_BLOCKS - 1 - i;

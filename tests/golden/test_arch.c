@@ -337,14 +337,16 @@ static void test_nested(void **state)
 
 enum { TOGETHER_BLOCKS = N_TOGETHER * MAX_SEQ_BLOCKS };
 
-static void step_or_fail(struct bench *b, struct seq *const *seqs, const uint32_t *take, int n)
+static void step_or_fail(struct bench *b, struct bench_seq *const *seqs, const uint32_t *take,
+                         int n)
 {
     struct err e = ERR_INIT;
     if (bench_step(b, seqs, take, n, &e))
         fail_msg("%s", e.msg);
 }
 
-static void assert_same_rows(const struct bench *b, const struct seq *want, const struct seq *got)
+static void assert_same_rows(const struct bench *b, const struct bench_seq *want,
+                             const struct bench_seq *got)
 {
     for (uint32_t i = 0; i < want->n; i++)
         if (memcmp(want->rows + (size_t)i * b->vocab, got->rows + (size_t)i * b->vocab,
@@ -353,7 +355,8 @@ static void assert_same_rows(const struct bench *b, const struct seq *want, cons
 }
 
 /* Up to `most` tokens of each unfinished sequence in every step, until all are done. */
-static void feed(struct bench *b, struct rng *r, struct seq *const *seqs, int n, uint32_t most)
+static void feed(struct bench *b, struct rng *r, struct bench_seq *const *seqs, int n,
+                 uint32_t most)
 {
     for (bool more = true; more;) {
         uint32_t take[N_TOGETHER] = {0}, total = 0;
@@ -372,20 +375,20 @@ static void feed(struct bench *b, struct rng *r, struct seq *const *seqs, int n,
 
 static void test_same_bits(void **state)
 {
-    static struct seq whole[N_TOGETHER], parts[N_TOGETHER];
+    static struct bench_seq whole[N_TOGETHER], parts[N_TOGETHER];
     struct rng r = rng_new();
     uint32_t order[TOGETHER_BLOCKS];
     struct golden g;
     struct bench b;
     const char *dir = folder(state, &g, N_TOGETHER);
-    struct seq *const all[] = {&parts[0], &parts[1], &parts[2]};
+    struct bench_seq *const all[] = {&parts[0], &parts[1], &parts[2]};
     if (!dir)
         return;
     open_or_fail(&b, dir, 2, TOGETHER_BLOCKS);
     shuffled(&r, order, TOGETHER_BLOCKS);
     for (int i = 0; i < N_TOGETHER; i++) {
         seq_init(&whole[i], &b, &g.prompts[i % g.n], order);
-        step_or_fail(&b, &(struct seq *){&whole[i]}, &whole[i].n, 1);
+        step_or_fail(&b, &(struct bench_seq *){&whole[i]}, &whole[i].n, 1);
     }
     /* one by one, together; then chunks of up to 7 and 40 tokens, together; each on fresh scattered
      * blocks */

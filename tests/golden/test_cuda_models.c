@@ -89,7 +89,7 @@ static void open_on(struct bench *b, const struct backend_ops *ops, const char *
     b->vocab = model_info(b->model)->vocab;
 }
 
-static void make_seq(struct seq *s, const struct bench *b, uint32_t n, uint32_t first_block)
+static void make_seq(struct bench_seq *s, const struct bench *b, uint32_t n, uint32_t first_block)
 {
     struct prompt p = {.n = n};
     uint32_t order[MAX_SEQ_BLOCKS];
@@ -100,10 +100,11 @@ static void make_seq(struct seq *s, const struct bench *b, uint32_t n, uint32_t 
     seq_init(s, b, &p, order);
 }
 
-static void step(struct bench *b, struct seq *s, uint32_t n, struct seq *other, uint32_t m)
+static void step(struct bench *b, struct bench_seq *s, uint32_t n, struct bench_seq *other,
+                 uint32_t m)
 {
     struct err e = ERR_INIT;
-    if (bench_step(b, (struct seq *const[]){other, s}, (uint32_t[]){m, n}, 2, &e))
+    if (bench_step(b, (struct bench_seq *const[]){other, s}, (uint32_t[]){m, n}, 2, &e))
         fail_msg("%s", e.msg);
 }
 
@@ -145,7 +146,7 @@ static double bound(enum dtype t, enum quant q, bool experts)
 /* `kv`: type of both caches; -1: as the weights are stored. */
 static void check(const char *dir, int dtype, int kv, enum quant quant)
 {
-    static struct seq want, whole, parts, other;
+    static struct bench_seq want, whole, parts, other;
     struct bench c, g;
     open_on(&c, &backend_cpu, dir, dtype, kv, quant);
     open_on(&g, gpu, dir, dtype, kv, quant);
@@ -229,7 +230,7 @@ static void a_long_prompt_has_the_bits_of_its_chunks(void **state)
 {
     enum { LONG = 90 };
     static const char *const models[] = {"arch/llama_hd64", "arch/gemma"}; /* SiLU, GELU */
-    static struct seq whole, parts, other;
+    static struct bench_seq whole, parts, other;
     char dir[PATH_LEN];
     (void)state;
     for (int i = 0; i < 4; i++) {

@@ -201,7 +201,7 @@ static void open_model(struct bench *b, const struct backend_ops *ops, struct de
         b->vocab = model_info(b->model)->vocab;
 }
 
-static void make_seq(struct seq *s, const struct bench *b)
+static void make_seq(struct bench_seq *s, const struct bench *b)
 {
     struct prompt p = {.n = LEN};
     uint32_t order[MAX_SEQ_BLOCKS];
@@ -221,7 +221,7 @@ struct outcome {
 /* The prompt, then a token at a time; rank 0 leaves its logits. */
 static void demo(struct rank *r)
 {
-    static struct seq s;
+    static struct bench_seq s;
     struct outcome *out = r->arg;
     struct err e = ERR_INIT;
     struct bench b;
@@ -231,7 +231,8 @@ static void demo(struct rank *r)
     NEED(!model_kv_resize(b.model, MAX_SEQ_BLOCKS, BLOCK_SIZE, model_kv_dtype(b.model), &e));
     make_seq(&s, &b);
     while (s.done < LEN)
-        NEED(!bench_step(&b, (struct seq *const[]){&s}, (uint32_t[]){s.done ? 1 : PROMPT}, 1, &e));
+        NEED(!bench_step(&b, (struct bench_seq *const[]){&s}, (uint32_t[]){s.done ? 1 : PROMPT}, 1,
+                         &e));
     if (r->rank == 0) {
         memcpy(out->rows, s.rows, sizeof(out->rows));
         out->graphs = machine ? machine->graph_launches : 0;
@@ -243,7 +244,7 @@ static void demo(struct rank *r)
 
 static void want_of_one_cpu(int dtype, float *rows)
 {
-    static struct seq s;
+    static struct bench_seq s;
     struct err e = ERR_INIT;
     struct bench b;
     struct device_options o = {.threads = 1, .features = ~0ull};
@@ -252,7 +253,7 @@ static void want_of_one_cpu(int dtype, float *rows)
         model_kv_resize(b.model, MAX_SEQ_BLOCKS, BLOCK_SIZE, model_kv_dtype(b.model), &e))
         fail_msg("%s", e.msg);
     make_seq(&s, &b);
-    if (bench_step(&b, (struct seq *const[]){&s}, (uint32_t[]){LEN}, 1, &e))
+    if (bench_step(&b, (struct bench_seq *const[]){&s}, (uint32_t[]){LEN}, 1, &e))
         fail_msg("%s", e.msg);
     memcpy(rows, s.rows, LEN * 2048 * sizeof(float));
     free(s.rows);
@@ -395,7 +396,7 @@ static void a_lost_rank_is_an_error(void **state)
 /* Rank 1 fails inside a step of decodes, on its own: no memory. Rank 0 hears of it in that step. */
 static void fail_one(struct rank *r)
 {
-    static struct seq s;
+    static struct bench_seq s;
     struct err e = ERR_INIT;
     struct bench b;
     open_rank(r);
@@ -404,7 +405,7 @@ static void fail_one(struct rank *r)
     make_seq(&s, &b);
     if (r->rank == 1)
         machine->fail_after = 0;
-    NEED(bench_step(&b, (struct seq *const[]){&s}, (uint32_t[]){1}, 1, &e));
+    NEED(bench_step(&b, (struct bench_seq *const[]){&s}, (uint32_t[]){1}, 1, &e));
     NEED(strstr(e.msg, r->rank ? "no memory for" : "rank 1"));
     model_free(b.model);
     gpu->close(r->dev);

@@ -102,8 +102,8 @@ static float *logits_of(const char *dir, int dtype, uint32_t *vocab)
     struct bench b;
     struct err e = ERR_INIT;
     struct prompt p = {.n = 96};
-    static struct seq s;
-    struct seq *const one[] = {&s};
+    static struct bench_seq s;
+    struct bench_seq *const one[] = {&s};
     uint32_t order[MAX_SEQ_BLOCKS];
     for (uint32_t i = 0; i < MAX_SEQ_BLOCKS; i++)
         order[i] = i;

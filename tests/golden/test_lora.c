@@ -86,8 +86,8 @@ static void expect_merged(struct golden *g, const char *dir)
     if (bench_open(&b, dir, comm_solo(), 1, MAX_SEQ_BLOCKS, &e))
         fail_msg("%s", e.msg);
     for (int i = 0; i < g->n; i++) {
-        static struct seq s;
-        struct seq *const one[] = {&s};
+        static struct bench_seq s;
+        struct bench_seq *const one[] = {&s};
         struct prompt *p = &g->prompts[i];
         uint32_t order[MAX_SEQ_BLOCKS];
         for (uint32_t k = 0; k < MAX_SEQ_BLOCKS; k++)
@@ -143,7 +143,7 @@ static void together_as_alone(void **state)
     struct err e = ERR_INIT;
     struct golden g;
     struct bench b;
-    static struct seq alone[3], mixed[3];
+    static struct bench_seq alone[3], mixed[3];
     uint32_t order[3 * MAX_SEQ_BLOCKS];
     struct rng r = rng_new();
     (void)state;
@@ -160,9 +160,9 @@ static void together_as_alone(void **state)
         seq_init(&alone[i], &b, &g.prompts[i], order + i * MAX_SEQ_BLOCKS);
         seq_init(&mixed[i], &b, &g.prompts[i], order + (2 - i) * MAX_SEQ_BLOCKS);
         alone[i].adapter = mixed[i].adapter = i;
-        assert_int_equal(bench_step(&b, &(struct seq *){&alone[i]}, &alone[i].n, 1, &e), 0);
+        assert_int_equal(bench_step(&b, &(struct bench_seq *){&alone[i]}, &alone[i].n, 1, &e), 0);
     }
-    struct seq *const all[] = {&mixed[0], &mixed[1], &mixed[2]};
+    struct bench_seq *const all[] = {&mixed[0], &mixed[1], &mixed[2]};
     for (uint32_t left = 1; left;) {
         uint32_t take[3];
         left = 0;

@@ -1,78 +1,11 @@
 /* test_vision_models.c - models that see: pictures from the file to features and logits against
  * transformers' (TEST_DATA/vision), by one rank and by two; and the promise that bits do not depend
  * on chunks or company. */
-#include "common/image/canvas.h"
-#include "model-server/engine/pictures.h"
-#include "model-server/model/decoder.h"
-#include "tests/golden/golden.h"
+#include "tests/golden/sight.h"
 #include <pthread.h>
 #include <unistd.h>
 
-enum { MOST_IMAGES = 2, BLOCKS = 64, MOST_TOKENS = MAX_LEN, MOST_SEQS = 3, SEQ_BLOCKS = 16 };
-
-static const char *const families[] = {"qwen2_5_vl", "qwen3_vl",   "qwen3_5",  "qwen3_5_moe",
-                                       "gemma3",     "llava_next", "idefics3", "smolvlm",
-                                       "mistral3",   "pixtral"};
-enum { N_FAMILIES = sizeof(families) / sizeof(families[0]) };
-
-/* TEST_DATA/vision/<a>/<b>, or the folder without `b`. */
-static const char *path_of(char out[PATH_LEN], const char *a, const char *b)
-{
-    const char *env = getenv("TEST_DATA");
-    int n = snprintf(out, PATH_LEN, "%s/vision/%s%s%s", env && *env ? env : TEST_DATA, a,
-                     b ? "/" : "", b ? b : "");
-    if (n < 0 || n >= PATH_LEN)
-        abort();
-    return out;
-}
-
-/* ---------------------------------------------------------------- a model that sees */
-
-struct sight {
-    struct bench b;
-    struct vision *vision;
-    struct tower *tower;
-    struct pictures *pictures;
-    struct err e;
-};
-
-static int decode_here(void *arg, const void *bytes, size_t n, struct image *out, struct err *e)
-{
-    struct image_info info;
-    (void)arg;
-    if (image_sniff(bytes, n, &image_default_limits, &info, e))
-        return -1;
-    *out = (struct image){info.width, info.height, malloc((size_t)info.width * info.height * 3)};
-    if (!out->rgb)
-        return err_nomem(e);
-    return image_decode_here(bytes, n, &info, out->rgb, e);
-}
-
-static int sight_open(struct sight *s, const char *dir, struct comm *comm)
-{
-    memset(s, 0, sizeof(*s));
-    if (bench_open(&s->b, dir, comm, 1, BLOCKS, &s->e) ||
-        vision_load(dir, NULL, &s->vision, &s->e) ||
-        tower_load(dir, model_decoder(s->b.model), &s->tower, &s->e))
-        return -1;
-    if (!s->vision || !s->tower)
-        return err_set(&s->e, ERR_VALIDATION, "%s: no tower", dir);
-    const struct pictures_options o = {.vision = s->vision,
-                                       .tower = s->tower,
-                                       .decode = decode_here,
-                                       .ops = s->b.ops,
-                                       .dev = s->b.dev,
-                                       .most_bytes = 1 << 20};
-    return (s->pictures = pictures_new(&o, &s->e)) ? 0 : -1;
-}
-
-static void sight_close(struct sight *s)
-{
-    pictures_free(s->pictures);
-    tower_free(s->tower);
-    vision_free(s->vision);
-    bench_close(&s->b);
-}
+enum { MOST_TOKENS = MAX_LEN, MOST_SEQS = 3, SEQ_BLOCKS = 16 };
 
 /* ---------------------------------------------------------------- a prompt with pictures */
 
@@ -83,56 +16,20 @@ struct look {
     float *last; /* logits behind the last token that was computed */
 };
 
-static char *read_all(const char *path, size_t *n)
-{
-    FILE *f = fopen(path, "rb");
-    if (!f)
-        return NULL;
-    fseek(f, 0, SEEK_END);
-    *n = (size_t)ftell(f);
-    rewind(f);
-    char *bytes = malloc(*n + 1);
-    if (!bytes || fread(bytes, 1, *n, f) != *n)
-        abort();
-    fclose(f);
-    return bytes;
-}
-
-/* Pictures stand in the prompt one behind the other, each as many placeholders as it has features.
- */
 static int look_open(struct look *k, struct sight *s, const cJSON *c, uint32_t first_block)
 {
-    struct media_spec specs[MOST_IMAGES] = {{0}};
-    const cJSON *name;
-    uint32_t n = 0, at = 0;
+    struct media_spec specs[SIGHT_MOST_IMAGES];
+    uint32_t n = 0;
     memset(k, 0, sizeof(*k));
     k->n = golden_ids(json_get(c, "ids"), k->ids);
     k->last = malloc(s->b.vocab * sizeof(float));
     for (uint32_t i = 0; i < SEQ_BLOCKS; i++)
         k->blocks[i] = first_block + i * 5 % SEQ_BLOCKS;
-    cJSON_ArrayForEach(name, json_get(c, "images"))
-    {
-        char path[PATH_LEN];
-        struct image_info info;
-        struct vision_plan plan;
-        specs[n].bytes = read_all(path_of(path, "images", name->valuestring), &specs[n].n_bytes);
-        if (!specs[n].bytes ||
-            image_sniff(specs[n].bytes, specs[n].n_bytes, &image_default_limits, &info, &s->e) ||
-            vision_plan(s->vision, info.width, info.height, &plan, &s->e))
-            return -1;
-        while (at < k->n && k->ids[at] != vision_token(s->vision))
-            at++;
-        specs[n].position = at;
-        for (uint32_t seen = 0; at < k->n && seen < plan.n_features; at++)
-            seen += k->ids[at] == vision_token(s->vision);
-        specs[n].tokens = at - specs[n].position;
-        n++;
-    }
-    if (n)
+    int rc = sight_specs(s, c, k->ids, k->n, specs, &n);
+    if (rc == 0 && n)
         k->media = media_new(s->pictures, specs, n, k->ids, k->n, 0, &s->e);
-    for (uint32_t i = 0; i < n; i++)
-        free((void *)(uintptr_t)specs[i].bytes);
-    return n && !k->media ? -1 : 0;
+    sight_free_specs(specs, n);
+    return rc || (n && !k->media) ? -1 : 0;
 }
 
 static void look_close(struct look *k)
@@ -329,14 +226,10 @@ static void *judge_rank(void *arg)
 static void judge_family(const char *name, int world)
 {
     struct rank_of ranks[2];
-    char dir[PATH_LEN], path[PATH_LEN], group[64];
-    struct err e = ERR_INIT;
+    char dir[PATH_LEN], group[64];
     path_of(dir, name, NULL);
-    path_of(path, name, "golden.json");
     snprintf(group, sizeof(group), "vision-%d", (int)getpid());
-    cJSON *golden = json_load(path, 1 << 24, &e);
-    if (!golden)
-        fail_msg("%s", e.msg);
+    cJSON *golden = sight_golden(name);
     for (int i = 0; i < world; i++) {
         ranks[i] = (struct rank_of){
             .dir = dir, .group = group, .golden = golden, .rank = i, .world = world};
@@ -417,16 +310,14 @@ static void same_in_company(struct sight *s, struct look *k, const cJSON *golden
 static void same_however_it_comes(const char *name)
 {
     static const uint32_t chunks[] = {1, 7, 16, 33};
-    char dir[PATH_LEN], path[PATH_LEN];
+    char dir[PATH_LEN];
     struct sight s;
     struct look k;
-    struct err e = ERR_INIT;
     path_of(dir, name, NULL);
-    path_of(path, name, "golden.json");
-    cJSON *golden = json_load(path, 1 << 24, &e);
-    if (!golden || sight_open(&s, dir, comm_solo()) || look_open(&k, &s, longest_case(golden), 0) ||
+    cJSON *golden = sight_golden(name);
+    if (sight_open(&s, dir, comm_solo()) || look_open(&k, &s, longest_case(golden), 0) ||
         prefill(&s, &k, k.n))
-        fail_msg("%s: %s %s", name, e.msg, s.e.msg);
+        fail_msg("%s: %s", name, s.e.msg);
     float *want = malloc(s.b.vocab * sizeof(float));
     memcpy(want, k.last, s.b.vocab * sizeof(float));
     for (int i = 0; i < 4; i++) {

@@ -1,0 +1,138 @@
+/* sight.h - models of TEST_DATA/vision: a model, its tower, its pictures; and the pictures of a
+ * case of golden.json. */
+#ifndef TESTS_GOLDEN_SIGHT_H
+#define TESTS_GOLDEN_SIGHT_H
+#include "common/image/canvas.h"
+#include "model-server/engine/pictures.h"
+#include "model-server/model/decoder.h"
+#include "tests/golden/golden.h"
+
+enum { SIGHT_MOST_IMAGES = 2, SIGHT_BLOCKS = 64 };
+
+static const char *const families[] = {"qwen2_5_vl", "qwen3_vl",   "qwen3_5",  "qwen3_5_moe",
+                                       "gemma3",     "llava_next", "idefics3", "smolvlm",
+                                       "mistral3",   "pixtral"};
+enum { N_FAMILIES = sizeof(families) / sizeof(families[0]) };
+
+/* TEST_DATA/vision/<a>/<b>, or the folder without `b`. */
+static inline const char *path_of(char out[PATH_LEN], const char *a, const char *b)
+{
+    const char *env = getenv("TEST_DATA");
+    int n = snprintf(out, PATH_LEN, "%s/vision/%s%s%s", env && *env ? env : TEST_DATA, a,
+                     b ? "/" : "", b ? b : "");
+    if (n < 0 || n >= PATH_LEN)
+        abort();
+    return out;
+}
+
+/* ---------------------------------------------------------------- a model that sees */
+
+struct sight {
+    struct bench b;
+    struct vision *vision;
+    struct tower *tower;
+    struct pictures *pictures;
+    struct err e;
+};
+
+static inline int decode_here(void *arg, const void *bytes, size_t n, struct image *out,
+                              struct err *e)
+{
+    struct image_info info;
+    (void)arg;
+    if (image_sniff(bytes, n, &image_default_limits, &info, e))
+        return -1;
+    *out = (struct image){info.width, info.height, malloc((size_t)info.width * info.height * 3)};
+    if (!out->rgb)
+        return err_nomem(e);
+    return image_decode_here(bytes, n, &info, out->rgb, e);
+}
+
+static inline int sight_open(struct sight *s, const char *dir, struct comm *comm)
+{
+    memset(s, 0, sizeof(*s));
+    if (bench_open(&s->b, dir, comm, 1, SIGHT_BLOCKS, &s->e) ||
+        vision_load(dir, NULL, &s->vision, &s->e) ||
+        tower_load(dir, model_decoder(s->b.model), &s->tower, &s->e))
+        return -1;
+    if (!s->vision || !s->tower)
+        return err_set(&s->e, ERR_VALIDATION, "%s: no tower", dir);
+    const struct pictures_options o = {.vision = s->vision,
+                                       .tower = s->tower,
+                                       .decode = decode_here,
+                                       .ops = s->b.ops,
+                                       .dev = s->b.dev,
+                                       .most_bytes = 1 << 20};
+    return (s->pictures = pictures_new(&o, &s->e)) ? 0 : -1;
+}
+
+static inline void sight_close(struct sight *s)
+{
+    pictures_free(s->pictures);
+    tower_free(s->tower);
+    vision_free(s->vision);
+    bench_close(&s->b);
+}
+
+/* ---------------------------------------------------------------- the pictures of a case */
+
+static inline char *read_all(const char *path, size_t *n)
+{
+    FILE *f = fopen(path, "rb");
+    if (!f)
+        return NULL;
+    fseek(f, 0, SEEK_END);
+    *n = (size_t)ftell(f);
+    rewind(f);
+    char *bytes = malloc(*n + 1);
+    if (!bytes || fread(bytes, 1, *n, f) != *n)
+        abort();
+    fclose(f);
+    return bytes;
+}
+
+/* Pictures stand in the prompt one behind the other, each as many placeholders as it has features.
+ * specs[SIGHT_MOST_IMAGES]; -1 with s->e. */
+static inline int sight_specs(struct sight *s, const cJSON *c, const uint32_t *ids, uint32_t n_ids,
+                              struct media_spec *specs, uint32_t *n)
+{
+    const cJSON *name;
+    uint32_t at = 0;
+    *n = 0;
+    cJSON_ArrayForEach(name, json_get(c, "images"))
+    {
+        char path[PATH_LEN];
+        struct image_info info;
+        struct vision_plan plan;
+        struct media_spec *m = &specs[(*n)++];
+        *m = (struct media_spec){0};
+        m->bytes = read_all(path_of(path, "images", name->valuestring), &m->n_bytes);
+        if (!m->bytes || image_sniff(m->bytes, m->n_bytes, &image_default_limits, &info, &s->e) ||
+            vision_plan(s->vision, info.width, info.height, &plan, &s->e))
+            return -1;
+        while (at < n_ids && ids[at] != vision_token(s->vision))
+            at++;
+        m->position = at;
+        for (uint32_t seen = 0; at < n_ids && seen < plan.n_features; at++)
+            seen += ids[at] == vision_token(s->vision);
+        m->tokens = at - m->position;
+    }
+    return 0;
+}
+
+static inline void sight_free_specs(struct media_spec *specs, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        free((void *)(uintptr_t)specs[i].bytes);
+}
+
+static inline cJSON *sight_golden(const char *name)
+{
+    char path[PATH_LEN];
+    struct err e = ERR_INIT;
+    cJSON *golden = json_load(path_of(path, name, "golden.json"), 1 << 24, &e);
+    if (!golden)
+        fail_msg("%s", e.msg);
+    return golden;
+}
+#endif
