@@ -11,6 +11,7 @@
 /* clang-format off */
 static const char *const option_whitespace[] = {"indented", "compact", NULL};
 static const char *const option_activations[] = {"auto", "exact", "16", "8", NULL};
+static const char *const option_replica_policy[] = {"prefix", "round-robin", NULL};
 
 #define OPTION_VALIDATION_WORKERS \
     .name = "validation-workers", .type = FLAG_U32, .def = "2", .min = 0, .max = 256, \
@@ -153,6 +154,18 @@ static const char *const option_activations[] = {"auto", "exact", "16", "8", NUL
 #define OPTION_SWAP_SPACE \
     .name = "swap-space", .type = FLAG_F64, .def = "0", .unit = "GiB", .min = 0, .max = 1e6, \
     .help = "Host memory of each shard for the KV blocks of requests that are preempted; 0: what they held is computed again."
+#define OPTION_REPLICA_DISCOVERY \
+    .name = "replica-discovery", .type = FLAG_STR, \
+    .help = "Where replicas are found that may come and go: `dns:NAME:PORT`, every address of a name, as of a headless service; " \
+            "`file:PATH`, a file with one address a line. Looked at every two seconds. One that is no longer there gets no new " \
+            "requests, and is left when those that it has are done."
+#define OPTION_REPLICA_POLICY \
+    .name = "replica-policy", .type = FLAG_ENUM, .def = "prefix", .choices = option_replica_policy, \
+    .help = "Which replica a request goes to. `prefix`: where the beginning of its prompt is cached, unless too much waits there. " \
+            "`round-robin`: one after the other."
+#define REPLICA_ADDRESS_HELP \
+    "More groups of shards that serve the same model, by the address of rank 0 (`tcp://HOST:PORT` or HOST:PORT; there: " \
+    "`model-server serve MODEL --uds-path tcp://0.0.0.0:PORT`). They need not be there yet, and may go and come back."
 #define OPTION_SERVED_MODEL_NAME \
     .name = "served-model-name", .type = FLAG_STR, \
     .help = "Name of the model in answers and in /v1/models. Default: as it was given."

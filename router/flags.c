@@ -18,7 +18,10 @@ static const struct flag rows[] = {
      .help = "Port to listen on; 0 takes a free one, which the log names."},
     {.name = "master-shard-uds-path", .type = FLAG_STR, F(shard_uds_path),
      .def = "/tmp/text-generation-server-0",
-     .help = "Socket of the shard of rank 0: a path, or `tcp://host:port`."},
+     .help = "Socket of the shard of rank 0: a path, or `tcp://host:port`. Empty: replicas are named below alone."},
+    {.name = "replica-address", .type = FLAG_LIST, F(replica_address), .help = REPLICA_ADDRESS_HELP},
+    {OPTION_REPLICA_DISCOVERY, F(replica_discovery)},
+    {OPTION_REPLICA_POLICY, F(replica_policy)},
     {.name = "draft-shard-uds-path", .type = FLAG_STR, F(draft_shard_uds_path),
      .help = "Socket of rank 0 of a draft model's shards (as --master-shard-uds-path), which need not be there yet, and may "
              "go and come back: speculative decoding. The shards need --speculate. Default: none."},

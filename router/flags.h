@@ -15,6 +15,9 @@ struct router_config {
     const char *hostname;
     uint32_t port;
     const char *shard_uds_path, *draft_shard_uds_path;
+    struct flag_list replica_address;
+    const char *replica_discovery;
+    uint32_t replica_policy; /* enum fleet_policy */
     struct cluster_options cluster;
     uint32_t shard_connect_timeout, shard_return_timeout;
     const char *tokenizer_name, *tokenizer_config_path, *revision, *served_model_name;

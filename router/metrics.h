@@ -90,6 +90,8 @@
       0, 0, 0)                                                                                     \
     X(M_SHARD_RETURNS, COUNTER, "tgi_shard_returns", NULL,                                         \
       "Times that lost shards came back and what ran went on.", 0, 0, 0)                           \
+    X(M_HANDOVERS, COUNTER, "tgi_replica_handovers", NULL,                                         \
+      "Requests that a replica lost and that went on at another one.", 0, 0, 0)                    \
     X(M_DRAFT_MODEL, GAUGE, "tgi_draft_model", NULL, "1: a draft model is at work.", 0, 0, 0)      \
     X(M_DRAFT_TOKENS, COUNTER, "tgi_draft_tokens", NULL, "Tokens that the draft model proposed.",  \
       0, 0, 0)                                                                                     \

@@ -10,6 +10,7 @@
 #include "router/api/lmtp/lmtp.h"
 #include "router/call/call.h"
 #include "router/chat/chat.h"
+#include "router/fleet/discover.h"
 #include "router/http/keys.h"
 #include "router/http/tls.h"
 #include "router/metrics.h"
@@ -47,7 +48,8 @@ struct router_service {
     struct edge edge;
     struct tokenizer *tokenizer;
     struct chat *chat;
-    char *dir, *target, *draft_target;
+    char *dir, *draft_target;
+    struct targets targets; /* of the first model's replicas */
     pthread_t loop, starter;
     bool looping, starting;
     bool lost;     /* the first model's shards, for good */
@@ -58,6 +60,8 @@ struct router_service {
     struct err start_error; /* with START_FAILED */
     char why_lost[400];     /* with LOST */
 };
+
+static bool given(const char *s) { return s && *s; }
 
 static void notify(struct router_service *s, enum service_event n)
 {
@@ -87,9 +91,15 @@ static void on_lost(void *arg, const char *why)
 static void *connect_shards(void *arg)
 {
     struct router_service *s = arg;
-    const char *const targets[] = {s->target};
-    struct fleet_config f = {
-        .infer = edge_infer_config(&s->edge), .targets = targets, .n_targets = 1};
+    const struct router_config *c = s->c;
+    const char *targets[TARGETS_MOST];
+    for (uint32_t i = 0; i < s->targets.n; i++)
+        targets[i] = s->targets.v[i];
+    struct fleet_config f = {.infer = edge_infer_config(&s->edge),
+                             .targets = targets,
+                             .n_targets = s->targets.n,
+                             .discovery = given(c->replica_discovery) ? c->replica_discovery : NULL,
+                             .policy = (enum fleet_policy)c->replica_policy};
     f.infer.metrics = s->edge.metrics;
     f.infer.watchdog = s->edge.watchdog;
     f.infer.draft_target = s->draft_target;
@@ -102,8 +112,6 @@ static void *connect_shards(void *arg)
 }
 
 /* ---------------------------------------------------------------- start */
-
-static bool given(const char *s) { return s && *s; }
 
 static int check(const struct router_config *c, struct err *e)
 {
@@ -125,7 +133,8 @@ static int load_cluster(struct cluster *out, const struct router_config *c, stru
     const enum cluster_kind kind = cluster_kind_of(&c->cluster);
     const char *draft = c->draft_shard_uds_path;
     if (cluster_flags_check(&c->cluster, e) || cluster_allows(kind, c->shard_uds_path, e) ||
-        (given(draft) && cluster_allows(kind, draft, e)))
+        (given(draft) && cluster_allows(kind, draft, e)) ||
+        (given(c->replica_discovery) && discover_check(c->replica_discovery, e)))
         return err_wrap(e, "Argument validation error");
     return cluster_load(out, &c->cluster, e);
 }
@@ -255,6 +264,21 @@ static char *shard_target(const char *path)
     return asprintf(&s, "%s%s", address ? "" : "unix:", path) < 0 ? NULL : s;
 }
 
+static int name_replicas(struct router_service *s, struct err *e)
+{
+    const struct router_config *c = s->c;
+    char *first = given(c->shard_uds_path) ? shard_target(c->shard_uds_path) : NULL;
+    int rc = 0;
+    if (given(c->shard_uds_path))
+        rc = first ? targets_add(&s->targets, first, s->cluster.kind, e) : err_nomem(e);
+    free(first);
+    for (uint32_t i = 0; rc == 0 && i < c->replica_address.n; i++)
+        rc = targets_add(&s->targets, c->replica_address.v[i], s->cluster.kind, e);
+    if (rc == 0 && s->targets.n == 0 && !given(c->replica_discovery))
+        rc = err_set(e, ERR_VALIDATION, "no shards are named: see --master-shard-uds-path");
+    return rc ? err_wrap(e, "Argument validation error") : 0;
+}
+
 /* What can be read without asking anybody. */
 static void log_state(void *arg)
 {
@@ -288,12 +312,12 @@ static int start(struct router_service *s, struct err *e)
     rpc_loop_log();
     raise_file_limit();
     if (check(s->c, e) != 0 || heartbeat_start(s->c->heartbeat_fd, e) != 0 ||
-        load_cluster(&s->cluster, s->c, e) != 0 || catch_signals(s, e) != 0 ||
-        open_startup(s, e) != 0 || load_model(s, e) != 0 || build_edge(s, e) != 0)
+        load_cluster(&s->cluster, s->c, e) != 0 || name_replicas(s, e) != 0 ||
+        catch_signals(s, e) != 0 || open_startup(s, e) != 0 || load_model(s, e) != 0 ||
+        build_edge(s, e) != 0)
         return -1;
-    if (!(s->target = shard_target(s->c->shard_uds_path)) ||
-        (given(s->c->draft_shard_uds_path) &&
-         !(s->draft_target = shard_target(s->c->draft_shard_uds_path))))
+    if (given(s->c->draft_shard_uds_path) &&
+        !(s->draft_target = shard_target(s->c->draft_shard_uds_path)))
         return err_nomem(e);
     if (watch(&s->edge, e) != 0 || lmtp_start(s->edge.lmtp, e) != 0)
         return -1;
@@ -304,7 +328,7 @@ static int start(struct router_service *s, struct err *e)
         return err_set(e, ERR_SYSTEM, "cannot start threads");
     LOG(LOG_INFO, "Listening", LOGS("hostname", s->c->hostname),
         LOGI("port", http_port(s->edge.http)), LOGS("tls", s->tls ? "yes" : "no"),
-        LOGS("shards", s->target));
+        LOGS("shards", s->targets.n ? s->targets.v[0] : s->c->replica_discovery));
     return 0;
 }
 
@@ -493,7 +517,6 @@ static void stop(struct router_service *s)
     sentence_free(&g->sentence);
     chat_free(s->chat);
     tokenizer_free(s->tokenizer);
-    free(s->target);
     free(s->draft_target);
     free(s->dir);
     if (s->signal_fd >= 0)

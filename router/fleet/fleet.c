@@ -1,20 +1,111 @@
-#include "router/fleet/fleet.h"
+#include "common/clock.h"
+#include "common/log.h"
+#include "router/embed/embedder.h"
+#include "router/fleet/discover.h"
+#include "router/fleet/impl.h"
+#include "router/metrics.h"
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-struct fleet {
-    struct infer *only;
-};
+enum { CONNECT_MS = 600000 };
+
+/* ---------------------------------------------------------------- start */
+
+static int start_one(struct fleet *f, struct err *e)
+{
+    struct infer_config one = f->c.infer;
+    one.shard_target = f->c.targets[0];
+    f->only = infer_start(&one, e);
+    return f->only ? 0 : -1;
+}
+
+static int check(const struct fleet_config *c, struct err *e)
+{
+    if (c->infer.draft_target)
+        return err_set(e, ERR_VALIDATION, "several replicas take no draft model");
+    if (c->n_targets > REPLICAS_MAX)
+        return err_set(e, ERR_VALIDATION, "more than %d replicas", REPLICAS_MAX);
+    if (c->n_targets == 0 && !c->discovery)
+        return err_set(e, ERR_VALIDATION, "no replica is named");
+    return c->discovery ? discover_check(c->discovery, e) : 0;
+}
+
+static char **copy_targets(const struct fleet_config *c)
+{
+    char **v = calloc(c->n_targets + 1, sizeof(*v));
+    for (uint32_t i = 0; v && i < c->n_targets; i++)
+        if (!(v[i] = strdup(c->targets[i])))
+            return NULL;
+    return v;
+}
+
+/* With the lock: all that there will ever be have answered, and none can serve. */
+static const struct replica *all_refused(const struct fleet *f)
+{
+    for (uint32_t i = 0; i < f->n; i++)
+        if (!f->v[i]->refused)
+            return NULL;
+    return f->c.discovery || f->n == 0 ? NULL : f->v[0];
+}
+
+/* Until one is ready. */
+static int await_first(struct fleet *f, struct err *e)
+{
+    int64_t ms = f->c.infer.connect_timeout_ms ? f->c.infer.connect_timeout_ms : CONNECT_MS;
+    int64_t end = clock_ns() + ms * 1000000;
+    struct timespec until = {.tv_sec = end / 1000000000, .tv_nsec = end % 1000000000};
+    pthread_mutex_lock(&f->lock);
+    int late = 0;
+    while (!f->open && !all_refused(f) && !late)
+        late = pthread_cond_timedwait(&f->changed, &f->lock, &until);
+    const bool open = f->open;
+    const struct replica *p = all_refused(f);
+    if (!open && p)
+        *e = p->why;
+    else if (!open)
+        err_set(e, ERR_GENERATION, "no replica is ready: %.300s",
+                f->n && f->v[0]->why.kind ? f->v[0]->why.msg : "none was found");
+    pthread_mutex_unlock(&f->lock);
+    return open ? 0 : -1;
+}
+
+static int start_several(struct fleet *f, struct err *e)
+{
+    int rc = 0;
+    pthread_mutex_lock(&f->lock);
+    for (uint32_t i = 0; rc == 0 && i < f->c.n_targets; i++)
+        rc = replica_add(f, f->c.targets[i], e);
+    pthread_mutex_unlock(&f->lock);
+    if (rc == 0)
+        f->watching = pthread_create(&f->watch, NULL, fleet_watch, f) == 0;
+    if (rc == 0 && !f->watching)
+        rc = err_set(e, ERR_SYSTEM, "cannot start the thread of the replicas");
+    return rc == 0 ? await_first(f, e) : -1;
+}
 
 struct fleet *fleet_start(const struct fleet_config *c, struct err *e)
 {
     struct fleet *f = calloc(1, sizeof(*f));
-    struct infer_config one = c->infer;
+    pthread_condattr_t monotonic;
     if (!f)
         return err_nomem(e), NULL;
-    one.shard_target = c->targets[0];
-    if ((f->only = infer_start(&one, e)))
+    pthread_mutex_init(&f->lock, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&f->changed, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    adapter_shelf_init(&f->adapters);
+    f->c = *c;
+    f->c.targets = (const char *const *)copy_targets(c);
+    const bool one = c->n_targets == 1 && !c->discovery;
+    int rc = !f->c.targets ? err_nomem(e)
+             : one         ? start_one(f, e)
+             : check(c, e) ? -1
+                           : start_several(f, e);
+    if (rc == 0)
         return f;
-    free(f);
+    fleet_stop(f);
     return NULL;
 }
 
@@ -22,25 +113,145 @@ void fleet_stop(struct fleet *f)
 {
     if (!f)
         return;
+    pthread_mutex_lock(&f->lock);
+    f->stopping = true;
+    pthread_cond_broadcast(&f->changed);
+    for (uint32_t i = 0; i < f->n; i++)
+        pthread_cond_signal(&f->v[i]->turn);
+    struct fleet_entry *ended = fleet_fail_queue(f, "Request failed during generation: the router "
+                                                    "is shutting down");
+    pthread_mutex_unlock(&f->lock);
+    fleet_settle(ended);
+    if (f->watching)
+        pthread_join(f->watch, NULL);
+    while (f->n > 0)
+        replica_join(f->v[--f->n]);
     infer_stop(f->only);
+    if (f->c.infer.metrics)
+        metrics_unshare(f->c.infer.metrics, &f->gauges);
+    for (uint32_t i = 0; i < f->limits.n_labels; i++)
+        free(f->limits.labels[i]);
+    free((void *)(uintptr_t)f->limits.labels);
+    for (uint32_t i = 0; f->c.targets && i < f->c.n_targets; i++)
+        free((void *)(uintptr_t)f->c.targets[i]);
+    free((void *)(uintptr_t)f->c.targets);
+    fair_free(&f->fair);
+    adapter_shelf_fini(&f->adapters);
+    pthread_cond_destroy(&f->changed);
+    pthread_mutex_destroy(&f->lock);
     free(f);
 }
 
-const struct infer_limits *fleet_limits(const struct fleet *f) { return infer_limits(f->only); }
-void fleet_submit(struct fleet *f, struct gen_request *r) { infer_submit(f->only, r); }
-void fleet_cancel(struct fleet *f, struct gen_request *r) { infer_cancel(f->only, r); }
-void fleet_embed(struct fleet *f, struct embed_job *j) { infer_embed(f->only, j); }
-bool fleet_healthy(struct fleet *f) { return infer_healthy(f->only); }
+/* ---------------------------------------------------------------- the rest of the door */
+
+const struct infer_limits *fleet_limits(const struct fleet *f)
+{
+    return f->only ? infer_limits(f->only) : &f->limits;
+}
+
+struct adapter_shelf *fleet_adapters(struct fleet *f)
+{
+    return f->only ? infer_adapters(f->only) : &f->adapters;
+}
+
+void fleet_change(struct fleet *f, struct adapter_change *c)
+{
+    if (f->only) {
+        infer_change(f->only, c);
+        return;
+    }
+    err_set(&c->err, ERR_NOT_FOUND,
+            "adapters are not loaded and unloaded where there are several replicas");
+    c->done(c);
+}
+
+/* The one with the least to do; those that are lost have it when they are back. */
+static struct infer *least_busy(const struct fleet *f)
+{
+    struct infer *best = NULL;
+    uint64_t least = UINT64_MAX;
+    for (uint32_t i = 0; i < f->n; i++) {
+        const struct replica *p = f->v[i];
+        if (!p->infer)
+            continue;
+        const struct infer_stats s = infer_stats(p->infer);
+        const uint64_t busy = (uint64_t)s.queued + s.running + (replica_ready(p) ? 0 : 1ull << 40);
+        if (busy < least) {
+            best = p->infer;
+            least = busy;
+        }
+    }
+    return best;
+}
+
+void fleet_embed(struct fleet *f, struct embed_job *j)
+{
+    if (f->only) {
+        infer_embed(f->only, j);
+        return;
+    }
+    const bool embeds = f->limits.task > TASK_GENERATE;
+    pthread_mutex_lock(&f->lock);
+    struct infer *i = embeds && !f->stopping ? least_busy(f) : NULL;
+    const bool taken = i && infer_offer_texts(i, j);
+    pthread_mutex_unlock(&f->lock);
+    if (taken)
+        return;
+    if (!embeds)
+        err_set(&j->err, ERR_TASK, "The model does not support Embeddings API");
+    else
+        err_set(&j->err, ERR_OVERLOADED, "Model is overloaded");
+    j->done(j);
+}
+
+bool fleet_healthy(struct fleet *f)
+{
+    bool healthy = false;
+    if (f->only)
+        return infer_healthy(f->only);
+    pthread_mutex_lock(&f->lock);
+    for (uint32_t i = 0; i < f->n; i++) /* every one is asked, so that it asks its shards */
+        healthy |= replica_ready(f->v[i]) && infer_healthy(f->v[i]->infer);
+    pthread_mutex_unlock(&f->lock);
+    return healthy;
+}
+
 void fleet_on_lost(struct fleet *f, void (*fn)(void *arg, const char *why), void *arg)
 {
-    infer_on_lost(f->only, fn, arg);
+    if (f->only) {
+        infer_on_lost(f->only, fn, arg);
+        return;
+    }
+    pthread_mutex_lock(&f->lock);
+    f->on_lost = fn;
+    f->on_lost_arg = arg;
+    pthread_mutex_unlock(&f->lock);
 }
-void fleet_drain(struct fleet *f, const char *why) { infer_drain(f->only, why); }
-void fleet_fail(struct fleet *f, const char *why) { infer_fail(f->only, why); }
-struct infer_stats fleet_stats(struct fleet *f) { return infer_stats(f->only); }
-int fleet_audit(struct fleet *f, int64_t ms, struct buf *out, struct err *e)
+
+void fleet_drain(struct fleet *f, const char *why)
 {
-    return infer_audit(f->only, ms, out, e);
+    if (f->only) {
+        infer_drain(f->only, why);
+        return;
+    }
+    pthread_mutex_lock(&f->lock);
+    f->draining = why; /* the watch sees when no replica is left */
+    pthread_mutex_unlock(&f->lock);
 }
-struct adapter_shelf *fleet_adapters(const struct fleet *f) { return infer_adapters(f->only); }
-void fleet_change(struct fleet *f, struct adapter_change *c) { infer_change(f->only, c); }
+
+void fleet_fail(struct fleet *f, const char *why)
+{
+    char text[200];
+    if (f->only) {
+        infer_fail(f->only, why);
+        return;
+    }
+    snprintf(text, sizeof(text), "Request failed during generation: %s", why);
+    pthread_mutex_lock(&f->lock);
+    struct fleet_entry *ended = fleet_fail_queue(f, text);
+    for (uint32_t i = 0; i < f->n; i++)
+        if (f->v[i]->infer)
+            infer_fail(f->v[i]->infer, why);
+    pthread_mutex_unlock(&f->lock);
+    fleet_settle(ended);
+}

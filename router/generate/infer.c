@@ -311,11 +311,16 @@ bool infer_offer(struct infer *i, struct gen_request *r)
     return false;
 }
 
+bool infer_offer_texts(struct infer *i, struct embed_job *j)
+{
+    return !atomic_load(&i->stopping) && post(i, &(struct command){.kind = MAIL_EMBED, .job = j});
+}
+
 void infer_embed(struct infer *i, struct embed_job *j)
 {
     if (!i->embedder)
         err_set(&j->err, ERR_TASK, "The model does not support Embeddings API");
-    else if (atomic_load(&i->stopping) || !post(i, &(struct command){.kind = MAIL_EMBED, .job = j}))
+    else if (!infer_offer_texts(i, j))
         err_set(&j->err, ERR_OVERLOADED, "Model is overloaded");
     if (j->err.kind != ERR_NONE)
         j->done(j);

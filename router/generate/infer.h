@@ -63,6 +63,8 @@ const struct infer_limits *infer_limits(const struct infer *i);
  * of them. After infer_stop() has begun they end at once, on the caller's thread. */
 struct embed_job;
 void infer_embed(struct infer *i, struct embed_job *j);
+/* False, and nothing happened: no memory, or infer_stop() has begun. Of a model that embeds. */
+bool infer_offer_texts(struct infer *i, struct embed_job *j);
 /* Queue a request; its sink gets its events until a TOKEN with `end` or an ERROR. */
 void infer_submit(struct infer *i, struct gen_request *r);
 /* The same in two parts, for an owner of several: memory for it, on the creator's thread, and then

@@ -46,6 +46,29 @@ static void model_type(struct buf *out, const struct infer_limits *l)
     buf_ch(out, '}');
 }
 
+static void replica(void *arg, const struct replica_view *v)
+{
+    struct buf *out = arg;
+    buf_str(out, out->p[out->len - 1] == '[' ? "" : ",");
+    buf_str(out, "{\"name\":");
+    buf_json_str(out, v->name, strlen(v->name));
+    buf_fmt(out, ",\"state\":\"%s\",\"role\":\"%s\",\"running\":%u,\"waiting\":%u}", v->state,
+            v->role, v->stats.running, v->stats.queued);
+}
+
+/* Where there may be several. */
+static void replicas(struct buf *out, struct fleet *f)
+{
+    const size_t before = out->len;
+    buf_str(out, ",\"replicas\":[");
+    const size_t begun = out->len;
+    fleet_each(f, replica, out);
+    if (out->len == begun)
+        out->len = before;
+    else
+        buf_ch(out, ']');
+}
+
 static void reply(struct call *c)
 {
     const struct edge *g = c->edge;
@@ -73,6 +96,8 @@ static void reply(struct call *c)
     text(out, "docker_label", NULL);
     if (open && g->limits.task > TASK_GENERATE)
         model_type(out, &g->limits);
+    if (open)
+        replicas(out, atomic_load(&g->fleet));
     buf_ch(out, '}');
     call_reply(c);
 }

@@ -1,0 +1,246 @@
+/* The life of one replica: it is connected to, serves, is lost for good and connected to again,
+ * until it is not wanted any more or the fleet stops. A loss that is not for good is its
+ * scheduler's affair (router/scheduler/rejoin.c). */
+#include "common/clock.h"
+#include "common/log.h"
+#include "router/fleet/impl.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { LOOK_MS = 2000, AGAIN_MS = 500, DAY_MS = 86400000 };
+
+const char *replica_state(const struct replica *p)
+{
+    return !p->infer ? "starting" : !p->up ? "lost" : p->wanted ? "ready" : "draining";
+}
+
+uint32_t fleet_ready(const struct fleet *f)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < f->n; i++)
+        n += replica_ready(f->v[i]);
+    return n;
+}
+
+/* ---------------------------------------------------------------- does it belong here? */
+
+static bool same_adapters(struct adapter_shelf *a, struct adapter_shelf *b)
+{
+    struct served_adapters *x = adapter_shelf_hold(a), *y = adapter_shelf_hold(b);
+    bool same = (x ? x->n : 0) == (y ? y->n : 0);
+    for (uint32_t i = 0; same && x && i < x->n; i++)
+        same = served_adapters_find(y, x->v[i].name) != NULL;
+    served_adapters_release(x);
+    served_adapters_release(y);
+    return same;
+}
+
+/* A stream may go on there at any time: same bits, same abilities. How much it holds may differ. */
+static const char *unfit(struct fleet *f, const struct infer *i)
+{
+    const struct infer_limits *a = &f->limits, *b = infer_limits(i);
+    if (a->vocab_hash != b->vocab_hash || a->vocab_size != b->vocab_size || a->task != b->task ||
+        a->embed_width != b->embed_width || a->hidden_size != b->hidden_size ||
+        strcmp(a->dtype, b->dtype) || strcmp(a->quantize, b->quantize))
+        return "it serves another model, or in another type";
+    if (a->n_shards != b->n_shards || strcmp(a->device, b->device))
+        return "its shards are not as many, or on other devices: its sums would differ";
+    if (a->block_size != b->block_size || a->takes_input_ids != b->takes_input_ids ||
+        a->takes_bias != b->takes_bias || a->takes_reasoning != b->takes_reasoning ||
+        a->takes_grammars != b->takes_grammars || a->sampling_fields != b->sampling_fields)
+        return "its shards are of another version";
+    if (a->task == TASK_GENERATE && !same_adapters(&f->adapters, infer_adapters(i)))
+        return "it serves other adapters";
+    return NULL;
+}
+
+static bool copy_labels(struct infer_limits *l)
+{
+    char **v = l->n_labels ? calloc(l->n_labels, sizeof(*v)) : NULL;
+    for (uint32_t i = 0; v && i < l->n_labels; i++)
+        if (!(v[i] = strdup(l->labels[i])))
+            return false;
+    if (l->n_labels && !v)
+        return false;
+    l->labels = v;
+    return true;
+}
+
+/* The first one settles what the fleet can. */
+static bool settle(struct fleet *f, const struct infer *i)
+{
+    struct infer_limits l = *infer_limits(i);
+    l.runtime_adapters = 0;
+    if (!copy_labels(&l))
+        return false;
+    if (l.task == TASK_GENERATE) {
+        struct served_adapters *list = adapter_shelf_hold(infer_adapters(i));
+        adapter_shelf_put(&f->adapters, list);
+        served_adapters_release(list);
+    }
+    f->limits = l;
+    f->open = true;
+    return true;
+}
+
+/* ---------------------------------------------------------------- its thread */
+
+static bool goes_on(const struct replica *p)
+{
+    return !p->fleet->stopping && (p->wanted || p->n_waiting + p->n_running > 0);
+}
+
+/* With the lock, which is let go of. */
+static void pause_ms(struct replica *p, int64_t ms)
+{
+    int64_t at = clock_ns() + ms * 1000000;
+    struct timespec until = {.tv_sec = at / 1000000000, .tv_nsec = at % 1000000000};
+    while (goes_on(p) && pthread_cond_timedwait(&p->turn, &p->fleet->lock, &until) == 0)
+        ;
+}
+
+/* Once for each cause: a replica may be looked for all day. */
+static void note_failure(struct replica *p, const struct err *e, bool connected)
+{
+    if (strcmp(p->why.msg, e->msg) != 0)
+        LOG(connected ? LOG_ERROR : LOG_DEBUG, "replica not ready", LOGS("replica", p->target),
+            LOGS("why", e->msg));
+    p->why = *e;
+    p->refused = connected;
+    pthread_cond_broadcast(&p->fleet->changed);
+}
+
+static void on_lost_for_good(void *arg, const char *why)
+{
+    struct replica *p = arg;
+    LOG(LOG_WARN, "replica lost; looking for it again", LOGS("replica", p->target),
+        LOGS("why", why));
+    pthread_mutex_lock(&p->fleet->lock);
+    p->up = false;
+    p->over = true;
+    pthread_cond_signal(&p->turn);
+    pthread_mutex_unlock(&p->fleet->lock);
+}
+
+static struct infer *connect(struct replica *p, bool *connected, struct err *e)
+{
+    struct infer_config c = p->fleet->c.infer;
+    c.shard_target = p->target;
+    c.connect_timeout_ms = LOOK_MS;
+    c.return_ms = DAY_MS;
+    c.owner = &p->owner;
+    c.connected = connected;
+    *connected = false;
+    return infer_start(&c, e);
+}
+
+/* With the lock: it serves from now on. -1: it does not belong here. */
+static int open_replica(struct replica *p, struct infer *i, struct err *e)
+{
+    struct fleet *f = p->fleet;
+    const char *why = f->open ? unfit(f, i) : NULL;
+    if (why)
+        return err_set(e, ERR_VALIDATION, "%s", why);
+    prefixes_free(&p->prefixes);
+    if ((!f->open && !settle(f, i)) || !prefixes_init(&p->prefixes, infer_stats(i).blocks_total))
+        return err_nomem(e);
+    p->infer = i;
+    p->refused = p->silent = false;
+    p->why = (struct err)ERR_INIT;
+    pthread_cond_broadcast(&f->changed);
+    LOG(LOG_INFO, "Replica ready", LOGS("replica", p->target), LOGI("ready", fleet_ready(f)),
+        LOGI("replicas", f->n));
+    return 0;
+}
+
+/* With the lock, which is let go of: until its scheduler is of no use any more, or not wanted. */
+static void serve(struct replica *p, struct infer *i)
+{
+    struct fleet *f = p->fleet;
+    struct fleet_entry *ended = fleet_dispatch(f);
+    pthread_mutex_unlock(&f->lock);
+    fleet_settle(ended);
+    infer_on_lost(i, on_lost_for_good, p);
+    pthread_mutex_lock(&f->lock);
+    while (!p->over && goes_on(p))
+        pthread_cond_wait(&p->turn, &f->lock);
+    p->infer = NULL;
+    while (p->users > 0)
+        pthread_cond_wait(&p->turn, &f->lock);
+}
+
+static void live(struct replica *p)
+{
+    struct fleet *f = p->fleet;
+    struct err e = ERR_INIT;
+    bool connected;
+    p->up = true; /* unless we are told otherwise */
+    p->over = false;
+    pthread_mutex_unlock(&f->lock);
+    struct infer *i = connect(p, &connected, &e);
+    pthread_mutex_lock(&f->lock);
+    if (i && open_replica(p, i, &e) == 0)
+        serve(p, i);
+    else
+        note_failure(p, &e, connected);
+    pthread_mutex_unlock(&f->lock);
+    infer_stop(i);
+    pthread_mutex_lock(&f->lock);
+    if (p->why.kind != ERR_NONE)
+        pause_ms(p, AGAIN_MS);
+}
+
+static void *run(void *arg)
+{
+    struct replica *p = arg;
+    struct fleet *f = p->fleet;
+    pthread_mutex_lock(&f->lock);
+    while (goes_on(p))
+        live(p);
+    p->gone = true;
+    pthread_cond_broadcast(&f->changed);
+    pthread_mutex_unlock(&f->lock);
+    return NULL;
+}
+
+/* ---------------------------------------------------------------- life */
+
+static void replica_free(struct replica *p)
+{
+    prefixes_free(&p->prefixes);
+    pthread_cond_destroy(&p->turn);
+    free(p->target);
+    free(p);
+}
+
+int replica_add(struct fleet *f, const char *target, struct err *e)
+{
+    struct replica *p = f->n < REPLICAS_MAX ? calloc(1, sizeof(*p)) : NULL;
+    pthread_condattr_t monotonic;
+    if (!p || !(p->target = strdup(target))) {
+        free(p);
+        return f->n < REPLICAS_MAX
+                   ? err_nomem(e)
+                   : err_set(e, ERR_VALIDATION, "more than %d replicas", REPLICAS_MAX);
+    }
+    p->fleet = f;
+    p->wanted = true;
+    p->role = REPLICA_BOTH;
+    p->owner = (struct sched_owner){p, replica_lost, replica_back, replica_hand_over};
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&p->turn, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    if (pthread_create(&p->thread, NULL, run, p) != 0) {
+        replica_free(p);
+        return err_set(e, ERR_SYSTEM, "cannot start the thread of a replica");
+    }
+    f->v[f->n++] = p;
+    return 0;
+}
+
+void replica_join(struct replica *p)
+{
+    pthread_join(p->thread, NULL);
+    replica_free(p);
+}

@@ -1,0 +1,389 @@
+/* Several replicas behind one door: who gets what, and that no stream notices when one is lost. */
+#include "router/fleet/fleet.h"
+#include "tests/unit/router/infer_rig.h"
+
+enum { N = 32, REPLICAS = 3 };
+
+struct fleet_rig {
+    struct fake_shard *shard[REPLICAS];
+    uint32_t n;
+    struct fleet *fleet;
+    struct metrics *metrics;
+    atomic_bool lost;
+};
+
+static void on_fleet_lost(void *arg, const char *why)
+{
+    (void)why;
+    atomic_store(&((struct fleet_rig *)arg)->lost, true);
+}
+
+static struct fake_shard *shard_new(const struct fake_shard *like, const char *path)
+{
+    struct fake_shard *f = calloc(1, sizeof(*f));
+    *f = *like;
+    snprintf(f->path, sizeof(f->path), "%s", path);
+    f->world = 1;
+    f->urls[0] = f->path;
+    fake_start(f);
+    return f;
+}
+
+static void shard_end(struct fake_shard *f)
+{
+    fake_stop(f);
+    assert_int_equal(f->n_bad, 0);
+    free(f);
+}
+
+static struct fleet_rig *fleet_rig_new(const struct fake_shard *like, const struct infer_config *c,
+                                       uint32_t n, const char *discovery)
+{
+    static int serial;
+    struct fleet_rig *g = calloc(1, sizeof(*g));
+    const char *targets[REPLICAS];
+    char target[REPLICAS][120];
+    struct err e = ERR_INIT;
+    serial++;
+    for (g->n = 0; g->n < n; g->n++) {
+        char path[100];
+        snprintf(path, sizeof(path), "%s/f%d-%u", dir, serial, g->n);
+        snprintf(target[g->n], sizeof(target[0]), "unix:%s", path);
+        g->shard[g->n] = shard_new(like, path);
+        targets[g->n] = target[g->n];
+    }
+    struct fleet_config f = {
+        .infer = *c, .targets = targets, .n_targets = discovery ? 0 : n, .discovery = discovery};
+    f.infer.connect_timeout_ms = WAIT_MS;
+    f.infer.check = true;
+    f.infer.metrics = g->metrics = metrics_new(router_metrics, N_ROUTER_METRICS);
+    if (discovery) {
+        FILE *list = fopen(discovery + 5, "we");
+        for (uint32_t i = 0; i < n; i++)
+            fprintf(list, "%s\n", targets[i]);
+        fclose(list);
+    }
+    g->fleet = fleet_start(&f, &e);
+    if (!g->fleet)
+        print_error("%s\n", e.msg);
+    assert_non_null(g->fleet);
+    fleet_on_lost(g->fleet, on_fleet_lost, g);
+    return g;
+}
+
+static bool fleet_is_idle(const void *arg)
+{
+    struct infer_stats s = fleet_stats(((const struct fleet_rig *)arg)->fleet);
+    return s.queued == 0 && s.running == 0;
+}
+
+static void fleet_rig_free(struct fleet_rig *g)
+{
+    assert_true(wait_for(fleet_is_idle, g));
+    assert_int_equal(fleet_stats(g->fleet).blocks_used, 0);
+    fleet_stop(g->fleet);
+    for (uint32_t i = 0; i < g->n; i++)
+        if (g->shard[i])
+            shard_end(g->shard[i]);
+    metrics_free(g->metrics);
+    free(g);
+}
+
+static void count_ready(void *arg, const struct replica_view *v) { *(uint32_t *)arg += v->ready; }
+
+static uint32_t n_ready(const struct fleet_rig *g)
+{
+    uint32_t n = 0;
+    fleet_each(g->fleet, count_ready, &n);
+    return n;
+}
+static bool all_ready(const void *g) { return n_ready(g) == ((const struct fleet_rig *)g)->n; }
+static bool one_less(const void *g) { return n_ready(g) == ((const struct fleet_rig *)g)->n - 1; }
+static bool none_ready(const void *g) { return n_ready(g) == 0; }
+static bool is_lost(const void *g) { return atomic_load(&((const struct fleet_rig *)g)->lost); }
+
+static void kill_shard(struct fleet_rig *g, uint32_t i) { fake_stop(g->shard[i]); }
+
+static void start_again(struct fleet_rig *g, uint32_t i, const struct fake_shard *like)
+{
+    struct fake_shard *old = g->shard[i];
+    g->shard[i] = shard_new(like, old->path);
+    shard_end(old);
+}
+
+static uint32_t prefills(struct fleet_rig *g, uint32_t i)
+{
+    uint32_t n = 0;
+    pthread_mutex_lock(&g->shard[i]->lock);
+    for (uint32_t k = 0; k < g->shard[i]->n_log; k++)
+        n += g->shard[i]->log[k].rpc == FAKE_PREFILL;
+    pthread_mutex_unlock(&g->shard[i]->lock);
+    return n;
+}
+
+static double value(const struct fleet_rig *g, const char *name)
+{
+    struct buf b = BUF_INIT;
+    char line[64];
+    metrics_print(g->metrics, &b);
+    snprintf(line, sizeof(line), "\n%s ", name);
+    const char *at = strstr(b.p, line);
+    double v = at ? atof(at + strlen(line)) : -1;
+    buf_free(&b);
+    return v;
+}
+
+static void ask(struct fleet_rig *g, struct client **c, uint32_t n, uint32_t tokens)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        c[i] = client_new(i % 7, 1 + (i * 13) % 60, tokens + i);
+        fleet_submit(g->fleet, &c[i]->r);
+    }
+}
+
+static void all_answered(struct client **c, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        expect_answer(c[i]);
+        client_free(c[i]);
+    }
+}
+
+static const struct infer_config patient = {.max_batch_prefill_tokens = 64, .return_ms = WAIT_MS};
+static const struct fake_shard steady = {.step_ms = 2};
+
+/* ---------------------------------------------------------------- */
+
+static void all_replicas_work_and_gauges_add_up(void **state)
+{
+    struct fleet_rig *g = fleet_rig_new(&steady, &patient, REPLICAS, NULL);
+    struct client *c[N];
+    (void)state;
+    assert_true(wait_for(all_ready, g));
+    assert_true(value(g, "tgi_batch_max_total_tokens") >
+                2.9 * fleet_limits(g->fleet)->max_batch_total_tokens);
+    ask(g, c, N, 40);
+    all_answered(c, N);
+    for (uint32_t i = 0; i < REPLICAS; i++)
+        assert_true(prefills(g, i) > 0);
+    assert_true(wait_for(fleet_is_idle, g));
+    assert_true(value(g, "tgi_queue_size") == 0);
+    assert_true(value(g, "tgi_batch_current_size") == 0);
+    fleet_rig_free(g);
+}
+
+/* Two prompts of several blocks, in turn: each always where it was first. */
+static void a_prompt_goes_where_its_beginning_is(void **state)
+{
+    struct fleet_rig *g = fleet_rig_new(&steady, &patient, 2, NULL);
+    struct client *first[2];
+    (void)state;
+    assert_true(wait_for(all_ready, g));
+    for (uint32_t i = 0; i < 2; i++) { /* beside each other, so that they part */
+        first[i] = client_new(i, 50, 30);
+        fleet_submit(g->fleet, &first[i]->r);
+    }
+    all_answered(first, 2);
+    assert_int_equal(prefills(g, 0) > 0, prefills(g, 1) > 0);
+    for (uint32_t i = 0; i < 10; i++) {
+        struct client *c = client_new(i % 2, 50, 3);
+        fleet_submit(g->fleet, &c->r);
+        expect_answer(c);
+        assert_true(c->r.n_cached >= 32);
+        client_free(c);
+    }
+    fleet_rig_free(g);
+}
+
+static void no_stream_notices_a_loss(void **state)
+{
+    struct fleet_rig *g = fleet_rig_new(&steady, &patient, 2, NULL);
+    struct client *c[N], *more[N];
+    (void)state;
+    assert_true(wait_for(all_ready, g));
+    ask(g, c, N, 60);
+    for (uint32_t i = 0; i < N; i++)
+        assert_true(wait_for(has_token, c[i]));
+    kill_shard(g, 1);
+    assert_true(wait_for(one_less, g));
+    ask(g, more, N, 10); /* who comes now does not wait for it */
+    all_answered(more, N);
+    all_answered(c, N);
+    assert_true(fleet_healthy(g->fleet));
+    assert_true(value(g, "tgi_replica_handovers") > 0);
+    start_again(g, 1, &steady);
+    assert_true(wait_for(all_ready, g));
+    ask(g, c, N, 20);
+    all_answered(c, N);
+    assert_true(prefills(g, 1) > 0);
+    assert_false(is_lost(g));
+    fleet_rig_free(g);
+}
+
+/* Also those that were handed over once: only who was running at two losses ends. */
+static void all_wait_where_all_are_lost(void **state)
+{
+    struct fleet_rig *g = fleet_rig_new(&steady, &patient, 2, NULL);
+    struct client *c[N];
+    (void)state;
+    assert_true(wait_for(all_ready, g));
+    ask(g, c, N, 60);
+    for (uint32_t i = 0; i < N; i++)
+        assert_true(wait_for(has_token, c[i]));
+    kill_shard(g, 0);
+    kill_shard(g, 1);
+    assert_true(wait_for(none_ready, g));
+    assert_false(fleet_healthy(g->fleet));
+    struct client *late = client_new(3, 20, 9), *gone = client_new(4, 20, 9);
+    fleet_submit(g->fleet, &late->r);
+    fleet_submit(g->fleet, &gone->r);
+    fleet_cancel(g->fleet, &gone->r);
+    expect_error(gone, ERR_INCOMPLETE, "cancelled");
+    start_again(g, 1, &steady);
+    all_answered(&late, 1);
+    uint32_t twice = 0;
+    for (uint32_t i = 0; i < N; i++) {
+        assert_true(wait_for(is_over, c[i]));
+        twice += c[i]->kind != ERR_NONE;
+        if (c[i]->kind == ERR_NONE)
+            expect_answer(c[i]);
+        client_free(c[i]);
+    }
+    assert_true(twice < N);
+    client_free(gone);
+    start_again(g, 0, &steady);
+    assert_true(wait_for(all_ready, g));
+    fleet_rig_free(g);
+}
+
+static void patience_ends(void **state)
+{
+    struct infer_config c = patient;
+    (void)state;
+    c.return_ms = 300;
+    struct fleet_rig *g = fleet_rig_new(&steady, &c, 2, NULL);
+    assert_true(wait_for(all_ready, g));
+    kill_shard(g, 0);
+    kill_shard(g, 1);
+    assert_true(wait_for(none_ready, g));
+    struct client *w = client_new(1, 10, 9);
+    fleet_submit(g->fleet, &w->r);
+    expect_error(w, ERR_GENERATION, "no replica is left");
+    assert_true(wait_for(is_lost, g));
+    client_free(w);
+    fleet_rig_free(g);
+}
+
+static void whoever_is_cancelled_ends_once(void **state)
+{
+    static const struct fake_shard slow = {.step_ms = 5};
+    struct infer_config conf = patient;
+    conf.max_batch_size = 2;
+    struct fleet_rig *g = fleet_rig_new(&slow, &conf, 2, NULL);
+    enum { MANY = 200 };
+    struct client *c[MANY];
+    (void)state;
+    assert_true(wait_for(all_ready, g));
+    ask(g, c, MANY, 30);
+    kill_shard(g, 0);
+    for (uint32_t i = 0; i < MANY; i++) {
+        fleet_cancel(g->fleet, &c[i]->r);
+        if (i == MANY / 2)
+            start_again(g, 0, &slow);
+    }
+    for (uint32_t i = 0; i < MANY; i++) {
+        expect_error(c[i], ERR_INCOMPLETE, "cancelled");
+        client_free(c[i]);
+    }
+    fleet_rig_free(g);
+}
+
+/* What is listed no longer finishes what it has; what is listed anew is found. */
+static void replicas_come_and_go_by_a_file(void **state)
+{
+    char where[120], list[110];
+    (void)state;
+    snprintf(list, sizeof(list), "%s/list", dir);
+    snprintf(where, sizeof(where), "file:%s", list);
+    static const struct fake_shard slow = {.step_ms = 12};
+    struct fleet_rig *g = fleet_rig_new(&slow, &patient, 2, where);
+    struct client *c[N];
+    assert_true(wait_for(all_ready, g));
+    ask(g, c, N, 60);
+    for (uint32_t i = 0; i < N; i++)
+        assert_true(wait_for(has_token, c[i]));
+    FILE *f = fopen(list, "we");
+    fprintf(f, "unix:%s\n", g->shard[0]->path);
+    fclose(f);
+    assert_true(wait_for(one_less, g));
+    all_answered(c, N);
+    assert_true(value(g, "tgi_replica_handovers") == 0);
+    f = fopen(list, "we");
+    fprintf(f, "unix:%s\nunix:%s\n", g->shard[1]->path, g->shard[0]->path);
+    fclose(f);
+    assert_true(wait_for(all_ready, g));
+    fleet_rig_free(g);
+}
+
+static void other_models_are_refused(void **state)
+{
+    static const struct fake_shard other = {.step_ms = 2, .block_size = 32};
+    struct fleet_rig *g = fleet_rig_new(&steady, &patient, 2, NULL);
+    struct client *c[4];
+    (void)state;
+    assert_true(wait_for(all_ready, g));
+    kill_shard(g, 1);
+    assert_true(wait_for(one_less, g));
+    start_again(g, 1, &other);
+    usleep(300000);
+    assert_true(one_less(g));
+    ask(g, c, 4, 10);
+    all_answered(c, 4);
+    fleet_rig_free(g);
+}
+
+static void what_cannot_start_says_why(void **state)
+{
+    const char *const none[] = {"unix:/tmp/no-such-shard-0", "unix:/tmp/no-such-shard-1"};
+    struct fleet_config c = {.infer = {.connect_timeout_ms = 400}, .targets = none, .n_targets = 2};
+    struct err e = ERR_INIT;
+    (void)state;
+    assert_null(fleet_start(&c, &e));
+    assert_non_null(strstr(e.msg, "no replica is ready"));
+    c.infer.draft_target = "unix:/tmp/draft-0";
+    assert_null(fleet_start(&c, &e));
+    assert_non_null(strstr(e.msg, "draft"));
+    c.n_targets = 0;
+    c.infer.draft_target = NULL;
+    assert_null(fleet_start(&c, &e));
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    signal(SIGPIPE, SIG_IGN);
+    return mkdtemp(dir) ? 0 : -1;
+}
+static int tear_down(void **state)
+{
+    char command[64];
+    (void)state;
+    snprintf(command, sizeof(command), "rm -rf %s", dir);
+    return system(command);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(all_replicas_work_and_gauges_add_up),
+        cmocka_unit_test(a_prompt_goes_where_its_beginning_is),
+        cmocka_unit_test(no_stream_notices_a_loss),
+        cmocka_unit_test(all_wait_where_all_are_lost),
+        cmocka_unit_test(patience_ends),
+        cmocka_unit_test(whoever_is_cancelled_ends_once),
+        cmocka_unit_test(replicas_come_and_go_by_a_file),
+        cmocka_unit_test(other_models_are_refused),
+        cmocka_unit_test(what_cannot_start_says_why),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

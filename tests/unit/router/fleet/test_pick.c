@@ -1,0 +1,124 @@
+/* Which replica a request goes to, and what is believed of their caches. */
+#include "router/fleet/pick.h"
+#include "router/fleet/prefixes.h"
+#include "tests/unit/test.h"
+#include <string.h>
+
+struct pick_case {
+    const char *what;
+    uint32_t n_tokens;
+    struct pick_candidate c[3];
+    int want;
+};
+
+#define ROOM .room = true, .has_adapter = true
+
+static void the_cheapest_with_room_is_taken(void **state)
+{
+    static const struct pick_case cases[] = {
+        {"nobody has room", 10, {{0}}, -1},
+        {"all alike: the first", 10, {{ROOM}, {ROOM}, {ROOM}}, 0},
+        {"who has no room is passed", 10, {{0}, {ROOM, .waiting = 999}, {0}}, 1},
+        {"the longest shared prefix",
+         500,
+         {{ROOM, .shared = 16}, {ROOM, .shared = 480}, {ROOM}},
+         1},
+        {"until more waits there than it saves",
+         500,
+         {{ROOM}, {ROOM, .shared = 480, .waiting = 481}, {ROOM, .waiting = 1}},
+         0},
+        {"not yet", 500, {{ROOM}, {ROOM, .shared = 480, .waiting = 479}, {ROOM}}, 1},
+        {"what runs counts an eighth",
+         500,
+         {{ROOM, .shared = 100, .running = 808}, {ROOM, .waiting = 0}, {0}},
+         1},
+        {"less runs: the prefix", 500, {{ROOM, .shared = 100, .running = 792}, {ROOM}, {0}}, 0},
+        {"the adapter is in use there", 20, {{.room = true}, {ROOM, .waiting = 200}, {0}}, 1},
+        {"it is not worth any queue", 20, {{.room = true}, {ROOM, .waiting = 300}, {0}}, 0},
+        {"equal prices: the least load", 20, {{ROOM, .running = 7}, {ROOM, .running = 3}, {0}}, 1},
+        {"more is shared than asked for", 16, {{ROOM, .waiting = 1}, {ROOM, .shared = 64}, {0}}, 1},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        const struct pick_case *k = &cases[i];
+        int got = fleet_pick(FLEET_PREFIX, k->c, 3, k->n_tokens, 0);
+        if (got != k->want)
+            print_error("%s\n", k->what);
+        assert_int_equal(got, k->want);
+    }
+}
+
+static void round_robin_takes_turns(void **state)
+{
+    const struct pick_candidate c[3] = {{ROOM, .waiting = 1000}, {0}, {ROOM}};
+    (void)state;
+    assert_int_equal(fleet_pick(FLEET_ROUND_ROBIN, c, 3, 1, 0), 0);
+    assert_int_equal(fleet_pick(FLEET_ROUND_ROBIN, c, 3, 1, 1), 2);
+    assert_int_equal(fleet_pick(FLEET_ROUND_ROBIN, c, 3, 1, 3), 0);
+    assert_int_equal(fleet_pick(FLEET_ROUND_ROBIN, &c[1], 1, 1, 7), -1);
+}
+
+static void hashes_are_of_whole_blocks_and_all_before_them(void **state)
+{
+    uint32_t a[40], b[40];
+    uint64_t x[11], y[11];
+    (void)state;
+    for (uint32_t i = 0; i < 40; i++)
+        a[i] = b[i] = i * i;
+    b[9]++;
+    assert_int_equal(prefixes_hash(NULL, 0, a, 40, 4, x), 10); /* not the last token's block */
+    assert_int_equal(prefixes_hash(NULL, 0, a, 41 - 1, 4, y), 10);
+    assert_memory_equal(x, y, 10 * sizeof(*x));
+    prefixes_hash(NULL, 0, b, 40, 4, y);
+    assert_memory_equal(x, y, 3 * sizeof(*x));
+    for (int i = 3; i < 10; i++)
+        assert_true(x[i] != y[i]);
+    assert_int_equal(prefixes_hash("adapter", 0, a, 40, 4, y), 10);
+    assert_true(x[0] != y[0] && x[5] != y[5]);
+    assert_int_equal(prefixes_hash(NULL, 1ull << 63, a, 40, 4, y), 10);
+    assert_true(x[0] != y[0] && x[5] != y[5]);
+    assert_int_equal(prefixes_hash(NULL, 0, a, 0, 4, y), 1);
+    assert_int_equal(prefixes_hash(NULL, 0, a, 4, 4, y), 1);
+    assert_int_equal(prefixes_hash(NULL, 0, a, 5, 4, y), 2);
+}
+
+/* 40 beginnings of 8 blocks each, through an index of 64. */
+static void the_coldest_are_forgotten_from_their_ends(void **state)
+{
+    struct prefixes p = {0};
+    uint64_t h[40][8];
+    (void)state;
+    for (uint32_t i = 0; i < 40; i++)
+        for (uint32_t k = 0; k < 8; k++)
+            h[i][k] = (i * 8 + k + 1) * 0x9e3779b97f4a7c15u;
+    assert_int_equal(prefixes_match(&p, h[0], 8), 0); /* knows nothing yet */
+    prefixes_put(&p, h[0], 8);
+    assert_true(prefixes_init(&p, 1));
+    for (uint32_t i = 0; i < 40; i++) {
+        prefixes_put(&p, h[0], 8); /* is kept warm */
+        prefixes_put(&p, h[i], 8);
+    }
+    assert_int_equal(prefixes_match(&p, h[0], 8), 8);
+    assert_int_equal(prefixes_match(&p, h[39], 8), 8);
+    assert_int_equal(prefixes_match(&p, h[33], 8), 8);
+    assert_int_equal(prefixes_match(&p, h[1], 8), 0);
+    prefixes_put(&p, h[1], 3); /* the coldest one loses its end first */
+    assert_int_equal(prefixes_match(&p, h[33], 8), 5);
+    assert_int_equal(prefixes_match(&p, h[1], 8), 3);
+    prefixes_clear(&p);
+    assert_int_equal(prefixes_match(&p, h[0], 8), 0);
+    prefixes_put(&p, h[2], 8);
+    assert_int_equal(prefixes_match(&p, h[2], 8), 8);
+    prefixes_free(&p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_cheapest_with_room_is_taken),
+        cmocka_unit_test(round_robin_takes_turns),
+        cmocka_unit_test(hashes_are_of_whole_blocks_and_all_before_them),
+        cmocka_unit_test(the_coldest_are_forgotten_from_their_ends),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
