@@ -14,6 +14,7 @@
 #include "model-server/commands.h"
 #include "model-server/dry_run.h"
 #include "model-server/engine/drafts.h"
+#include "model-server/image_input.h"
 #include "model-server/ranks.h"
 #include "model-server/service.h"
 #include <pthread.h>
@@ -234,6 +235,7 @@ struct shard {
     const struct backend_ops *ops;
     struct device *dev;
     struct model *model;
+    struct image_input images;
     struct tokenizer *tok;
     struct engine *engine;
     struct service service;
@@ -247,6 +249,7 @@ static void close_all(struct shard *s)
 {
     service_free(&s->service);
     engine_free(s->engine);
+    image_input_close(&s->images);
     tokenizer_free(s->tok);
     model_free(s->model);
     if (s->dev)
@@ -375,6 +378,9 @@ static int load(struct shard *s, const struct serve_config *c, struct stopper *t
     phase(s, STARTUP_WEIGHTS);
     if (!(s->model = model_load(s->dir, &m, e)))
         return -1;
+    const struct image_input_options images = {s->dir, s->tok, s->model, s->ops, s->dev};
+    if (!c->dry_run && image_input_open(&s->images, &images, e))
+        return -1;
     phase(s, STARTUP_WARM_UP);
     struct engine_options g = {.model = s->model,
                                .tok = s->tok,
@@ -383,6 +389,7 @@ static int load(struct shard *s, const struct serve_config *c, struct stopper *t
                                .comm = s->comm,
                                .block_size = BLOCK_SIZE,
                                .kv_dtype = kv_dtype(s, c),
+                               .pictures = s->images.pictures,
                                .memory_fraction = c->memory_fraction,
                                .kv_limit = c->kv_memory,
                                .adapter_fraction = c->adapter_fraction,
@@ -408,6 +415,7 @@ static int listen_at(struct shard *s, const struct serve_config *c, char local[R
                                 .speculate = c->speculate,
                                 .device_type = s->ops->name,
                                 .prefill_logprobs = c->prefill_logprobs,
+                                .vision = s->images.vision,
                                 .watermark = {(float)c->watermark_gamma, (float)c->watermark_delta},
                                 .startup = s->startup};
     if (service_init(&s->service, &o, e))

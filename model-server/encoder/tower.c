@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLOCK = 16 };
+enum { BLOCK = 16, PASS_TOKENS = 16384 };
 
 static uint32_t blocks_of(uint32_t tokens) { return (tokens + BLOCK - 1) / BLOCK; }
 
@@ -119,10 +119,19 @@ static int reserve(struct tower *t, uint32_t tokens, uint32_t crops, struct err 
     return 0;
 }
 
-int tower_reserve(struct tower *t, uint32_t tokens, struct err *e)
+/* Tokens that go through together: beyond this the layers gain nothing. */
+static uint32_t most_tokens(const struct tower *t)
 {
     const uint32_t most = decoder_pass_tokens(&t->d);
-    return reserve(t, tokens < most ? tokens : most, 1, e);
+    return most < PASS_TOKENS ? most : PASS_TOKENS;
+}
+
+int tower_reserve(struct tower *t, uint32_t features, struct err *e)
+{
+    const uint64_t tokens = (uint64_t)features * t->spec.cell * t->spec.cell;
+    const uint32_t most = most_tokens(t);
+    const uint32_t n = tokens < most ? (uint32_t)tokens : most;
+    return reserve(t, n, 1, e) || decoder_reserve(&t->d, n, 0, e) ? -1 : 0;
 }
 
 /* ---------------------------------------------------------------- before and behind the blocks */
@@ -382,7 +391,7 @@ static int pass(struct tower *t, struct tower_cursor c, uint32_t crops, uint32_t
 
 int tower_encode(struct tower *t, const struct tower_image *images, uint32_t n, struct err *e)
 {
-    const uint32_t most = decoder_pass_tokens(&t->d);
+    const uint32_t most = most_tokens(t);
     struct tower_cursor c = {images, n, 0, 0};
     for (uint32_t i = 0; i < n; i++) {
         if (arrange_check(&t->spec, images[i].plan, e))

@@ -39,6 +39,7 @@ uint32_t tower_row(const struct tower *t); /* floats of a feature: width * (1 + 
 /* Tokens of the transformer that a picture comes to: what encoding it costs. */
 uint32_t tower_tokens(const struct tower *t, const struct vision_plan *plan);
 uint64_t tower_weight_bytes(const struct tower *t); /* on this rank */
-/* Working memory for pictures of up to so many tokens, ahead of them. */
-int tower_reserve(struct tower *t, uint32_t tokens, struct err *e);
+/* Working memory for pictures of up to so many features together, ahead of them. A picture that is
+ * larger than what goes through at once takes more when it comes. */
+int tower_reserve(struct tower *t, uint32_t features, struct err *e);
 #endif

@@ -183,6 +183,11 @@ int pictures_encode(struct pictures *p, struct err *e)
     return rc;
 }
 
+int pictures_reserve(struct pictures *p, uint32_t tokens, struct err *e)
+{
+    return tower_reserve(p->o.tower, tokens, e);
+}
+
 uint32_t pictures_token(const struct pictures *p) { return vision_token(p->o.vision); }
 bool pictures_two_way(const struct pictures *p) { return vision_two_way(p->o.vision); }
 struct pictures_stats pictures_stats(const struct pictures *p) { return p->stats; }

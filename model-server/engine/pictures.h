@@ -50,6 +50,8 @@ uint32_t media_end(const struct media *m, uint32_t end);
 /* Tokens [from, to) will be computed by the next step: their pictures are encoded by
  * pictures_encode(), if they are not. */
 void media_want(struct media *m, uint32_t from, uint32_t to);
+/* The tower's working memory for pictures of up to so many tokens of prompts, ahead of them. */
+int pictures_reserve(struct pictures *p, uint32_t tokens, struct err *e);
 int pictures_encode(struct pictures *p, struct err *e);
 
 /* What struct ragged has of token i, also behind the prompt. `row` NULL: its embedding is looked

@@ -36,6 +36,8 @@ static int reserve(struct engine *g, const struct warmup *w, struct err *e)
 {
     const uint32_t rows = warmup_rows(g, w);
     uint32_t tokens = g->max_prefill + rows;
+    if (g->o.pictures && pictures_reserve(g->o.pictures, g->max_prefill, e))
+        return err_wrap(e, "the memory that pictures of %u tokens take", g->max_prefill);
     if (model_reserve(g->o.model, tokens, rows, e) || stepper_reserve(&g->step, tokens, rows, e) ||
         stepper_reserve_ahead(&g->step, rows, e))
         return err_wrap(e,

@@ -84,13 +84,21 @@ static __global__ void __launch_bounds__(THREADS, 8) attn_any_kernel(attn_args a
     const uint32_t head = blockIdx.x, row = blockIdx.y, tid = threadIdx.x;
     const span_view span = a.spans[a.span_of[row]];
     const uint32_t kv_head = head / (a.n_heads / a.n_kv_heads);
-    const uint32_t pos = span.kv_len - span.n + (row - span.first), lo = first_key(a, pos);
+    const mutual of = a.mutual ? a.mutual[row] : mutual{0, 0};
+    const bool belongs = of.begin != of.end;
+    if (a.mutual_only && !belongs)
+        return;
+    const uint32_t pos = span.kv_len - span.n + (row - span.first);
+    uint32_t lo = first_key(a, pos), hi = end_key(a, span.kv_len, pos);
+    if (belongs && (a.mutual_alone || of.begin < lo))
+        lo = of.begin;
+    if (belongs && (a.mutual_alone || of.end > hi))
+        hi = of.end;
     const uint32_t *table = a.tables + span.table;
     float o[DIMS] = {}, max = -INFINITY, sum = 0.0f;
     for (uint32_t i = tid; i < a.head_dim; i += THREADS)
         s->q[i] = a.q[(size_t)row * a.q_stride + (size_t)head * a.head_dim + i];
     __syncthreads();
-    const uint32_t hi = end_key(a, span.kv_len, pos);
     for (uint32_t base = lo / SEGMENT * SEGMENT; base < hi; base += SEGMENT) {
         const uint32_t key = base + tid;
         float x = -INFINITY;

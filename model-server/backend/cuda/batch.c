@@ -52,6 +52,28 @@ static uint32_t power_of_two(uint32_t n)
     return p;
 }
 
+/* Of pictures; nothing of a step that has none. */
+static size_t picture_bytes(const struct ragged *b)
+{
+    return (size_t)b->n_tokens *
+           ((b->given ? sizeof(uint32_t) : 0) + (b->mutual ? sizeof(struct mutual) : 0));
+}
+
+static void put_pictures(struct batch_record *r, const struct ragged *b)
+{
+    bool any = false;
+    uint32_t *given = place(r, b->given ? b->n_tokens * sizeof(*given) : 0, &r->given), n = 0;
+    for (uint32_t i = 0; b->given && i < b->n_tokens; i++)
+        given[i] = b->given[i] ? n++ : GIVE_NONE;
+    for (uint32_t i = 0; b->mutual && i < b->n_tokens; i++)
+        any |= b->mutual[i].begin != b->mutual[i].end;
+    struct mutual *m = place(r, any ? b->n_tokens * sizeof(*m) : 0, &r->mutual);
+    if (any)
+        memcpy(m, b->mutual, b->n_tokens * sizeof(*m));
+    else
+        r->mutual = NULL;
+}
+
 int batch_begin(struct device *d, const struct ragged *b, struct err *e)
 {
     struct batch_record *r = &d->b;
@@ -64,7 +86,7 @@ int batch_begin(struct device *d, const struct ragged *b, struct err *e)
     const size_t window_tokens = b->window_slots ? b->n_tokens : 0;
     size_t bytes = (size_t)b->n_tokens * 20 + (size_t)b->n_out * 4 + tables * 4 + tiles +
                    (window_tokens + window_tables) * 4 + b->n_spans * sizeof(struct span_view) +
-                   lora * sizeof(struct lora_tile) + (size_t)13 * 64;
+                   lora * sizeof(struct lora_tile) + picture_bytes(b) + (size_t)15 * 64;
     if (outbox_next(d, &r->box, bytes, "the batch", "lower --max-batch-prefill-tokens", e))
         return -1;
     r->host = outbox_host(&r->box), r->dev = r->box.dev;
@@ -79,6 +101,7 @@ int batch_begin(struct device *d, const struct ragged *b, struct err *e)
         from[i] = b->drawn[i] == DRAW_KNOWN
                       ? DRAW_KNOWN
                       : (uint32_t)b->drawn_set * d->draw.cap_rows + b->drawn[i];
+    put_pictures(r, b);
     uint32_t *span_of = place(r, b->n_tokens * sizeof(*span_of), &r->span_of);
     struct span_view *spans = place(r, b->n_spans * sizeof(*spans), &r->spans);
     place(r, tiles, &r->tiles); /* filled by batch_tiles() */

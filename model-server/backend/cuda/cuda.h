@@ -74,6 +74,8 @@ struct batch_record {
     bool dirty;
     uint32_t *ids, *pos, *slots, *out_rows, *span_of; /* device addresses */
     struct span_view *spans;
+    uint32_t *given;         /* [n_tokens] which of the rows that are given; GIVE_NONE */
+    struct mutual *mutual;   /* [n_tokens]; NULL: no token of the step belongs to anything */
     uint32_t *tables, *from; /* from: [n_tokens] places in drawing.board; see feed_args */
     /* the same of caches of windows, in tables at the same places; NULL: there are none */
     uint32_t *window_slots, *window_tables;
@@ -305,6 +307,7 @@ int cuda_kv_write(struct device *d, struct kv_cache *kv, const uint32_t *blocks,
                   const uint32_t *slots, uint32_t n, struct err *e);
 void cuda_embed(struct device *d, float *y, const struct weight *w, uint32_t first_row,
                 float scale);
+void cuda_give_rows(struct device *d, float *y, const float *x, uint32_t n, bool add);
 void cuda_embed_pos(struct device *d, float *y, const struct weight *w, uint32_t offset);
 void cuda_norm(struct device *d, float *y, const float *x, uint32_t rows, uint32_t n,
                const struct norm *p);

@@ -350,6 +350,7 @@ static const struct backend_ops backend_cuda = {
     .step_end = cuda_step_end,
     .step_rehearse = cuda_step_rehearse,
     .embed = cuda_embed,
+    .give_rows = cuda_give_rows,
     .embed_pos = cuda_embed_pos,
     .norm = cuda_norm,
     .add_norm = cuda_add_norm,

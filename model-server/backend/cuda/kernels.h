@@ -108,6 +108,15 @@ struct embed_args {
 };
 launch_fn embed_launch;
 
+struct give_args {
+    float *y;
+    const float *x;
+    const uint32_t *which; /* [rows] the row of x, or GIVE_NONE */
+    uint32_t rows, n, add;
+};
+#define GIVE_NONE UINT32_MAX
+launch_fn give_launch;
+
 struct norm_args {
     float *y, *x;
     const float *r; /* x += scale * r first; or NULL */
@@ -286,7 +295,10 @@ struct attn_args {
     float scale, softcap;
     uint32_t both;  /* attn_any alone */
     uint32_t v_dim; /* of a value; rows of values are head_dim apart */
-    uint32_t chunk, alibi_bf16, reserved;
+    uint32_t chunk, alibi_bf16;
+    uint32_t mutual_only;        /* only tokens that belong to something; attn_any alone */
+    const struct mutual *mutual; /* [tokens] or NULL; attn_any alone, as what follows */
+    uint32_t mutual_alone, reserved;
 };
 /* Keys whose softmax is taken in one chain; chains are merged in ascending order. */
 enum { SEGMENT = 128, TILE_Q = 16, SHARED_ROWS = 64 };

@@ -21,6 +21,13 @@ void cuda_embed(struct device *d, float *y, const struct weight *w, uint32_t fir
     embed_rows(d, y, w, d->b.ids, -first_row, scale, false);
 }
 
+void cuda_give_rows(struct device *d, float *y, const float *x, uint32_t n, bool add)
+{
+    struct give_args a = {y, x, d->b.given, d->batch->n_tokens, n, add};
+    if (d->batch->given)
+        RECORD(d, give_launch, a);
+}
+
 void cuda_embed_pos(struct device *d, float *y, const struct weight *w, uint32_t offset)
 {
     embed_rows(d, y, w, d->b.pos, offset, 1.0f, true);
@@ -254,6 +261,16 @@ void cuda_latent_kv(struct device *d, float *q, const float *kv, struct kv_cache
     RECORD(d, latent_launch, a);
 }
 
+/* Tokens that belong to a picture, over what other kernels have made of them: which kernel takes a
+ * token must not depend on its company. */
+static void attention_mutual(struct device *d, struct attn_args a)
+{
+    a.tiles = NULL, a.part_o = a.part_ml = NULL, a.tickets = NULL;
+    a.n_tiles = a.rows = a.segments = 0;
+    a.mutual_only = true;
+    RECORD(d, attn_any_launch, a);
+}
+
 static void attention_mma(struct device *d, struct attn_args *a)
 {
     const struct batch_record *b = &d->b;
@@ -306,12 +323,19 @@ void cuda_attention(struct device *d, float *o, const float *q, uint32_t q_strid
                           .alibi_bf16 = p->alibi_bf16,
                           .window = p->window,
                           .both = p->both,
+                          .mutual = p->mutual ? d->b.mutual : NULL,
+                          .mutual_alone = p->mutual == MUTUAL_ALONE,
                           .scale = p->scale,
                           .softcap = p->softcap};
     const uint32_t group = p->n_heads / p->n_kv_heads;
     if (d->features & CUDA_TENSOR && !p->both && !p->alibi_bf16 && a.v_dim == a.head_dim &&
-        attn_mma_has(p->head_dim, kv->desc.dtype) && batch_group(d, group))
-        attention_mma(d, &a);
-    else
-        RECORD(d, attn_any_launch, a);
+        attn_mma_has(p->head_dim, kv->desc.dtype) && batch_group(d, group)) {
+        struct attn_args tensor = a;
+        tensor.mutual = NULL;
+        attention_mma(d, &tensor);
+        if (a.mutual)
+            attention_mutual(d, a);
+        return;
+    }
+    RECORD(d, attn_any_launch, a);
 }

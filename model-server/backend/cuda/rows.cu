@@ -33,6 +33,25 @@ extern "C" cudaError_t embed_launch(const struct launch *l, const void *args)
     return launch(embed_kernel, a->rows, THREADS, 0, l->stream, l->overlap, *a);
 }
 
+/* grid: (rows) */
+static __global__ void __launch_bounds__(THREADS) give_kernel(give_args a)
+{
+    depend();
+    const uint32_t from = a.which[blockIdx.x];
+    if (from == GIVE_NONE)
+        return;
+    float *y = a.y + (size_t)blockIdx.x * a.n;
+    const float *x = a.x + (size_t)from * a.n;
+    for (uint32_t i = threadIdx.x; i < a.n; i += THREADS)
+        y[i] = a.add ? y[i] + x[i] : x[i];
+}
+
+extern "C" cudaError_t give_launch(const struct launch *l, const void *args)
+{
+    const give_args *a = (const give_args *)args;
+    return launch(give_kernel, a->rows, THREADS, 0, l->stream, l->overlap, *a);
+}
+
 /* ---------------------------------------------------------------- norms */
 
 /* grid: (rows); any n. A row of x is read two or three times, from the second time on from the

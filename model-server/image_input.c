@@ -1,0 +1,56 @@
+#include "model-server/image_input.h"
+#include "common/log.h"
+
+enum { DECODE_MS = 10000, FEATURE_BYTES = 256 << 20 };
+
+static int decode(void *decoder, const void *bytes, size_t n, struct image *out, struct err *e)
+{
+    return image_decode(decoder, bytes, n, out, e);
+}
+
+/* What a text model lacks; false: there is nothing to see with. */
+static bool look(struct image_input *in, const struct image_input_options *o)
+{
+    struct err why = ERR_INIT;
+    if (model_info(o->model)->task == TASK_GENERATE &&
+        vision_load(o->dir, o->tok, &in->vision, &why) == 0 && in->vision &&
+        tower_load(o->dir, model_decoder(o->model), &in->tower, &why) == 0 && in->tower)
+        return true;
+    if (why.kind != ERR_NONE)
+        LOG(LOG_WARN, "this model is served without pictures", LOGS("why", why.msg));
+    return false;
+}
+
+int image_input_open(struct image_input *in, const struct image_input_options *o, struct err *e)
+{
+    const struct image_decoder_options d = {.limits = image_default_limits,
+                                            .timeout_ms = DECODE_MS};
+    *in = (struct image_input){0};
+    if (!look(in, o)) {
+        image_input_close(in);
+        return 0;
+    }
+    if (!(in->decoder = image_decoder_new(&d, e)))
+        return -1;
+    const struct pictures_options p = {.vision = in->vision,
+                                       .tower = in->tower,
+                                       .decode = decode,
+                                       .decode_arg = in->decoder,
+                                       .ops = o->ops,
+                                       .dev = o->dev,
+                                       .most_bytes = FEATURE_BYTES};
+    if (!(in->pictures = pictures_new(&p, e)))
+        return -1;
+    LOG(LOG_INFO, "pictures are taken", LOGS("family", vision_family(in->vision)),
+        LOGI("bytes", tower_weight_bytes(in->tower)));
+    return 0;
+}
+
+void image_input_close(struct image_input *in)
+{
+    pictures_free(in->pictures);
+    image_decoder_free(in->decoder);
+    tower_free(in->tower);
+    vision_free(in->vision);
+    *in = (struct image_input){0};
+}
