@@ -1,4 +1,5 @@
 #include "common/image/decoder.h"
+#include "common/cleanup.h"
 #include "common/clock.h"
 #include "common/image/canvas.h"
 #include "common/image/decoder_wire.h"
@@ -86,9 +87,11 @@ static void pick_environment(char *names[], size_t cap)
     names[n] = NULL;
 }
 
-static int spawn(struct image_decoder *d, int theirs)
+/* `program`: this program, open. By its descriptor and not by the name /proc/self/exe, which would
+ * be valgrind under valgrind. */
+static int spawn(struct image_decoder *d, int theirs, int program)
 {
-    char parent[24], pixels[24], lifetime[24], seconds[24], *environment[8];
+    char parent[24], pixels[24], lifetime[24], seconds[24], path[32], *environment[8];
     char name[] = "image-decoder", word[] = DECODER_WORD;
     char *words[] = {name, word, parent, pixels, lifetime, seconds, NULL};
     posix_spawn_file_actions_t files;
@@ -105,12 +108,14 @@ static int spawn(struct image_decoder *d, int theirs)
     posix_spawn_file_actions_init(&files);
     posix_spawn_file_actions_adddup2(&files, theirs, DECODER_CHANNEL);
     posix_spawn_file_actions_adddup2(&files, d->memory, DECODER_MEMORY);
-    posix_spawn_file_actions_addclosefrom_np(&files, DECODER_MEMORY + 1);
+    posix_spawn_file_actions_adddup2(&files, program, DECODER_PROGRAM);
+    posix_spawn_file_actions_addclosefrom_np(&files, DECODER_PROGRAM + 1);
     posix_spawnattr_init(&attributes);
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
     posix_spawnattr_setsigmask(&attributes, &none);
     posix_spawnattr_setsigdefault(&attributes, &all);
-    const int rc = posix_spawn(&d->pid, "/proc/self/exe", &files, &attributes, words, environment);
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", DECODER_PROGRAM);
+    const int rc = posix_spawn(&d->pid, path, &files, &attributes, words, environment);
     posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&files);
     return rc;
@@ -162,27 +167,34 @@ static int await_ready(struct image_decoder *d, struct err *e)
     return err_set(e, ERR_SYSTEM, "the image decoder did not start");
 }
 
-static int start(struct image_decoder *d, struct err *e)
+/* Opens what the process needs, and starts it. 0, or errno. */
+static int spawn_with_channel(struct image_decoder *d)
 {
     int ends[2];
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
+        return errno;
+    CLEANUP(cleanup_fd) int ours = fd_above(ends[0]);
+    CLEANUP(cleanup_fd) int theirs = fd_above(ends[1]);
+    CLEANUP(cleanup_fd) int program = fd_above(open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
+    if (ours < 0 || theirs < 0 || program < 0)
+        return errno;
+    const int rc = spawn(d, theirs, program);
+    if (rc) {
+        d->pid = 0;
+        return rc;
+    }
+    d->channel = ours;
+    d->starter = gettid();
+    ours = -1;
+    return 0;
+}
+
+static int start(struct image_decoder *d, struct err *e)
+{
     if (make_memory(d, e))
         return -1;
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
-        return err_sys(e, "a channel to the image decoder");
-    ends[0] = fd_above(ends[0]);
-    ends[1] = fd_above(ends[1]);
-    const int rc = ends[0] < 0 || ends[1] < 0 ? errno : spawn(d, ends[1]);
-    if (ends[1] >= 0)
-        close(ends[1]);
-    if (rc) {
-        if (ends[0] >= 0)
-            close(ends[0]);
-        d->pid = 0;
-        errno = rc;
+    if ((errno = spawn_with_channel(d)))
         return err_sys(e, "the image decoder could not be started");
-    }
-    d->channel = ends[0];
-    d->starter = gettid();
     if (await_ready(d, e)) {
         end_process(d);
         return -1;

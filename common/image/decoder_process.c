@@ -55,6 +55,7 @@ static void confine(const char *const *words)
                                   .parent = (int)strtol(words[2], NULL, 10),
                                   .channel = DECODER_CHANNEL};
     struct err e = ERR_INIT;
+    close(DECODER_PROGRAM);
     ignore_signals();
     prctl(PR_SET_NAME, "image-decoder");
     if (confine_process(&c, &e)) {

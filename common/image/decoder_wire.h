@@ -9,7 +9,8 @@
 /* argv[1] of the process; its further words: the parent's pid, max_pixels, and seconds of
  * processor time: after which it retires, and after which the kernel kills it. */
 #define DECODER_WORD "image-decoder-process"
-enum { DECODER_CHANNEL = 0, DECODER_MEMORY = 3 }; /* its descriptors */
+/* Its descriptors. The program's own is closed at once. */
+enum { DECODER_CHANNEL = 0, DECODER_MEMORY = 3, DECODER_PROGRAM = 4 };
 
 struct decoder_task {
     uint64_t bytes;     /* of the file */
