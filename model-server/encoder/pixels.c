@@ -18,8 +18,10 @@ struct work {
     enum vision_layout layout;
     struct part parts[VISION_MAX_RESIZES];
     float *out;
-    float values[3][256]; /* what a byte of a channel becomes */
+    struct byte_numbers numbers;
+    struct resample_kernels kernels;
 };
+enum { BLACK_RUN = 1024 }; /* pixels that are made black at once */
 
 size_t pixels_count(const struct vision_format *f, const struct vision_plan *p,
                     enum vision_layout layout)
@@ -139,74 +141,61 @@ static int make_part(struct work *k, const struct image *picture, uint32_t i, st
 
 /* ---------------------------------------------------------------- numbers */
 
-static void make_values(struct work *k)
+static void make_numbers(struct byte_numbers *n, const struct vision_format *f)
 {
-    const struct vision_format *f = k->format;
+    n->rescale = f->rescale;
+    memcpy(n->mean, f->mean, sizeof(n->mean));
+    memcpy(n->std, f->std, sizeof(n->std));
     for (int c = 0; c < 3; c++)
         for (int b = 0; b < 256; b++)
-            k->values[c][b] = ((float)(b * f->rescale) - f->mean[c]) / f->std[c];
+            n->value[c][b] = ((float)(b * f->rescale) - f->mean[c]) / f->std[c];
 }
 
-/* n pixels of each channel to three places; `rgb` NULL: black ones. */
-static void convert(const struct work *k, float *const to[3], const uint8_t *rgb, uint32_t n)
+/* n pixels to a place of each channel, and to each frame there; `rgb` NULL: black ones. */
+static void convert(const struct work *k, float *to, size_t plane, uint32_t frames, size_t frame,
+                    const uint8_t *rgb, uint32_t n)
 {
-    const float *r = k->values[0], *g = k->values[1], *b = k->values[2];
-    float *to_r = to[0], *to_g = to[1], *to_b = to[2];
-    if (!rgb) {
-        for (uint32_t i = 0; i < n; i++)
-            to_r[i] = r[0], to_g[i] = g[0], to_b[i] = b[0];
-        return;
-    }
-    for (uint32_t i = 0; i < n; i++) {
-        to_r[i] = r[rgb[3 * i]];
-        to_g[i] = g[rgb[3 * i + 1]];
-        to_b[i] = b[rgb[3 * i + 2]];
-    }
+    static const uint8_t black[3 * BLACK_RUN];
+    for (; !rgb && n > BLACK_RUN; n -= BLACK_RUN, to += BLACK_RUN)
+        k->kernels.spread(to, plane, frames, frame, black, BLACK_RUN, &k->numbers);
+    k->kernels.spread(to, plane, frames, frame, rgb ? rgb : black, n, &k->numbers);
 }
 
-/* The place of a patch among those of a crop. */
-static size_t patch_index(const struct work *k, uint32_t row, uint32_t col)
-{
-    const uint32_t m = k->format->merge, cols = k->plan->crop_width / k->format->patch;
-    if (k->layout == VISION_PATCHES)
-        return (size_t)row * cols + col;
-    return ((size_t)(row / m) * (cols / m) + col / m) * m * m + row % m * m + col % m;
-}
-
-/* n pixels of row y of a crop, which lie within a patch, to each frame of it. */
-static void to_patch(const struct work *k, size_t crop, uint32_t x, uint32_t y, uint32_t n,
-                     const uint8_t *rgb)
+/* n pixels of row y of a crop from x on, to the patches that they lie in. */
+static void to_patches(const struct work *k, size_t crop, uint32_t x, uint32_t y, uint32_t n,
+                       const uint8_t *rgb)
 {
     const uint32_t p = k->format->patch, frames = k->format->frames;
-    const size_t area = (size_t)p * p, frame_bytes = n * sizeof(float);
-    const size_t per_crop = (size_t)(k->plan->crop_width / p) * (k->plan->crop_height / p);
-    float *at = k->out + (crop * per_crop + patch_index(k, y / p, x / p)) * 3 * frames * area +
-                (size_t)(y % p) * p + x % p;
-    float *const to[3] = {at, at + frames * area, at + 2 * frames * area};
-    convert(k, to, rgb, n);
-    for (int c = 0; c < 3; c++)
-        for (uint32_t f = 1; f < frames; f++)
-            memcpy(to[c] + f * area, to[c], frame_bytes);
+    const uint32_t m = k->layout == VISION_PATCHES ? 1 : k->format->merge;
+    const uint32_t cols = k->plan->crop_width / p, rows = k->plan->crop_height / p, row = y / p;
+    const size_t area = (size_t)p * p, numbers = 3 * frames * area; /* of a patch */
+    /* Blocks of m x m patches are in raster order, and the patches within a block. */
+    const size_t first = crop * rows * cols + (size_t)(row / m) * m * cols + row % m * m;
+    uint32_t block = x / p / m, within = x / p % m, in_x = x % p;
+    while (n > 0) {
+        const uint32_t take = n < p - in_x ? n : p - in_x;
+        const size_t patch = first + (size_t)block * m * m + within;
+        convert(k, k->out + patch * numbers + (size_t)(y % p) * p + in_x, frames * area, frames,
+                area, rgb, take);
+        rgb = rgb ? rgb + 3 * (size_t)take : NULL;
+        n -= take;
+        in_x = 0;
+        if (++within == m) {
+            within = 0;
+            block++;
+        }
+    }
 }
 
 static void to_layout(const struct work *k, size_t crop, uint32_t x, uint32_t y, uint32_t n,
                       const uint8_t *rgb)
 {
-    const uint32_t w = k->plan->crop_width, p = k->format->patch;
+    const uint32_t w = k->plan->crop_width;
     const size_t plane = (size_t)w * k->plan->crop_height;
-    if (k->layout == VISION_PLANES) {
-        float *at = k->out + crop * 3 * plane + (size_t)y * w + x;
-        float *const to[3] = {at, at + plane, at + 2 * plane};
-        convert(k, to, rgb, n);
-        return;
-    }
-    while (n > 0) {
-        const uint32_t most = p - x % p, take = n < most ? n : most;
-        to_patch(k, crop, x, y, take, rgb);
-        rgb = rgb ? rgb + 3 * (size_t)take : NULL;
-        x += take;
-        n -= take;
-    }
+    if (k->layout == VISION_PLANES)
+        convert(k, k->out + crop * 3 * plane + (size_t)y * w + x, plane, 1, 0, rgb, n);
+    else
+        to_patches(k, crop, x, y, n, rgb);
 }
 
 /* Row y of a crop: black, pixels, black. */
@@ -247,7 +236,8 @@ int pixels_make(const struct vision_format *f, const struct vision_plan *p,
         .format = f, .plan = p, .workers = w ? w : &alone, .layout = layout, .out = out};
     int rc = 0;
     assert(picture->width == p->width && picture->height == p->height);
-    make_values(&k);
+    make_numbers(&k.numbers, f);
+    resample_kernels_init(&k.kernels, k.workers->features);
     for (uint32_t i = 0; i < p->n_resizes && rc == 0; i++)
         rc = make_part(&k, picture, i, e);
     if (rc == 0)

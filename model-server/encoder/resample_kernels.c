@@ -32,6 +32,15 @@ void resample_down_ref(uint8_t *to, const uint8_t *const *from, size_t n, const 
     }
 }
 
+void resample_spread_ref(float *to, size_t plane, uint32_t frames, size_t frame, const uint8_t *rgb,
+                         uint32_t n, const struct byte_numbers *b)
+{
+    for (uint32_t c = 0; c < 3; c++, to += plane)
+        for (uint32_t f = 0; f < frames; f++)
+            for (uint32_t i = 0; i < n; i++)
+                to[f * frame + i] = b->value[c][rgb[3 * (size_t)i + c]];
+}
+
 unsigned resample_features(void)
 {
     unsigned f = 0;
@@ -46,12 +55,14 @@ unsigned resample_features(void)
 
 void resample_kernels_init(struct resample_kernels *k, unsigned features)
 {
-    *k = (struct resample_kernels){resample_across_ref, resample_down_ref};
+    *k = (struct resample_kernels){resample_across_ref, resample_down_ref, resample_spread_ref};
 #if defined(__x86_64__)
     if (features & RESAMPLE_AVX2)
-        *k = (struct resample_kernels){resample_across_avx2, resample_down_avx2};
+        *k = (struct resample_kernels){resample_across_avx2, resample_down_avx2,
+                                       resample_spread_avx2};
     if (features & RESAMPLE_AVX512)
-        *k = (struct resample_kernels){resample_across_avx512, resample_down_avx512};
+        *k = (struct resample_kernels){resample_across_avx512, resample_down_avx512,
+                                       resample_spread_avx512};
 #else
     (void)features;
 #endif

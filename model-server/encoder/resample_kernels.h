@@ -1,4 +1,4 @@
-/* resample_kernels.h - the inner loops of resizing: one slot per kernel, one row per variant.
+/* resample_kernels.h - the inner loops of preprocessing: one slot per kernel, one row per variant.
  *
  * A sum is of integers modulo 2^32, so that every order and every variant gives the same bits.
  * kernels_ref (resample_kernels.c) is the specification; the files with an instruction set's suffix
@@ -21,6 +21,14 @@ struct taps {
     int16_t *low, *high;
 };
 
+/* What the bytes of each channel become: (float(byte * rescale) - mean) / std, where the first
+ * product is of doubles. value[c][byte] is the same number. */
+struct byte_numbers {
+    double rescale;
+    float mean[3], std[3];
+    float value[3][256];
+};
+
 /*  kernel  result  arguments */
 #define RESAMPLE_KERNELS(X)                                                                        \
     /* Rows of RGB pixels, `from_pixels` in each, to rows of t->n pixels. Nothing is read outside  \
@@ -30,7 +38,12 @@ struct taps {
        uint32_t from_pixels, uint32_t rows, const struct taps *t))                                 \
     /* n bytes of output row i from as many of t->count[i] rows; from[j] is input first[i] + j. */ \
     X(down, void,                                                                                  \
-      (uint8_t * to, const uint8_t *const *from, size_t n, const struct taps *t, uint32_t i))
+      (uint8_t * to, const uint8_t *const *from, size_t n, const struct taps *t, uint32_t i))      \
+    /* n RGB pixels to numbers: pixel i's channel c to to[c * plane + i] and `frames` - 1 times    \
+     * more, `frame` apart. */                                                                     \
+    X(spread, void,                                                                                \
+      (float *to, size_t plane, uint32_t frames, size_t frame, const uint8_t *rgb, uint32_t n,     \
+       const struct byte_numbers *b))
 
 enum resample_feature { RESAMPLE_AVX2 = 1 << 0, RESAMPLE_AVX512 = 1 << 1 };
 struct resample_kernels {

@@ -1,8 +1,8 @@
 /* resample_simd.inc.h - the kernels of resampling for vectors of ROWS lanes of 128 bits.
  *
  * A product of a byte and a weight of 24 bits is made of two of 16 bits (struct taps), which the
- * CPU adds in pairs: of two taps. Included by one file per instruction set, which defines VEC, ROWS
- * and V(operation). */
+ * CPU adds in pairs: of two taps. Included by one file per instruction set, which defines
+ * VEC, ROWS, V(operation) and the macros that it uses beside them. */
 #ifndef MODEL_SERVER_ENCODER_RESAMPLE_SIMD_INC_H
 #define MODEL_SERVER_ENCODER_RESAMPLE_SIMD_INC_H
 #include <string.h>
@@ -119,5 +119,43 @@ void ISA(down)(uint8_t *to, const uint8_t *const *from, size_t n, const struct t
         block_down(to, from, at, low, high, t->count[i]);
     if (n % BYTES) /* some bytes a second time */
         block_down(to, from, n - BYTES, low, high, t->count[i]);
+}
+
+/* Four pixels in each lane: a lane's byte 3 i + c to its dword i. The last lane's pixels are behind
+ * four bytes of those before, so that nothing is read behind the pixels. */
+static inline VEC channel_index(VEC pixels, char c)
+{
+    const __m128i at = _mm_setr_epi8(c, -1, -1, -1, (char)(c + 3), -1, -1, -1, (char)(c + 6), -1,
+                                     -1, -1, (char)(c + 9), -1, -1, -1);
+    const __m128i last = _mm_add_epi8(at, _mm_set1_epi32(4));
+    return V(shuffle_epi8)(pixels, EVERY_LANE_BUT_LAST(at, last));
+}
+
+enum { PIXELS = 4 * ROWS };
+
+static inline void spread_block(float *to, size_t plane, uint32_t frames, size_t frame,
+                                const uint8_t *rgb, const struct byte_numbers *b)
+{
+    const VEC pixels = load_pixels(rgb);
+    for (int c = 0; c < 3; c++, to += plane) {
+        const FLOATS x = times(channel_index(pixels, (char)c), b->rescale);
+        const FLOATS v = V(div_ps)(V(sub_ps)(x, V(set1_ps)(b->mean[c])), V(set1_ps)(b->std[c]));
+        for (uint32_t f = 0; f < frames; f++)
+            V(storeu_ps)(to + f * frame, v);
+    }
+}
+
+void ISA(spread)(float *to, size_t plane, uint32_t frames, size_t frame, const uint8_t *rgb,
+                 uint32_t n, const struct byte_numbers *b)
+{
+    uint32_t i = 0;
+    if (n < PIXELS) {
+        NARROWER(spread)(to, plane, frames, frame, rgb, n, b);
+        return;
+    }
+    for (; i + PIXELS <= n; i += PIXELS)
+        spread_block(to + i, plane, frames, frame, rgb + 3 * (size_t)i, b);
+    if (i < n) /* some pixels a second time */
+        spread_block(to + n - PIXELS, plane, frames, frame, rgb + 3 * (size_t)(n - PIXELS), b);
 }
 #endif
