@@ -1,0 +1,109 @@
+/* vision_rig.h - what tests of vision models share: pictures of TEST_DATA/vision, digests, folders
+ * with other settings. */
+#ifndef TESTS_GOLDEN_VISION_RIG_H
+#define TESTS_GOLDEN_VISION_RIG_H
+#include "common/hub/digest.h"
+#include "common/image/canvas.h"
+#include "common/json.h"
+#include "tests/unit/test.h"
+#include <string.h>
+#include <unistd.h>
+
+static inline const char *vision_data(const char *folder, const char *file)
+{
+    static char path[2][1024];
+    static int turn;
+    const char *dir = getenv("TEST_DATA");
+    turn = !turn;
+    snprintf(path[turn], sizeof(path[turn]), "%s/vision/%s%s%s", dir && *dir ? dir : TEST_DATA,
+             folder, *file ? "/" : "", file);
+    return path[turn];
+}
+
+/* NULL where it is absent. */
+static inline cJSON *vision_json(const char *folder, const char *file)
+{
+    struct err e = ERR_INIT;
+    const char *path = vision_data(folder, file);
+    if (access(path, R_OK))
+        return NULL;
+    cJSON *j = json_load(path, 1 << 26, &e);
+    if (!j)
+        fail_msg("%s", e.msg);
+    return j;
+}
+
+static inline void vision_picture(const char *name, struct image *out)
+{
+    struct err e = ERR_INIT;
+    struct image_info info;
+    size_t n;
+    char *bytes = file_read(vision_data("images", name), 1 << 26, &n, &e);
+    if (!bytes || image_sniff(bytes, n, &image_default_limits, &info, &e))
+        fail_msg("%s: %s", name, e.msg);
+    *out = (struct image){info.width, info.height, malloc((size_t)info.width * info.height * 3)};
+    if (!out->rgb || image_decode_here(bytes, n, &info, out->rgb, &e))
+        fail_msg("%s: %s", name, e.msg);
+    free(bytes);
+}
+
+static inline bool vision_sha256(const void *p, size_t n, const char *hex)
+{
+    struct digest d;
+    struct err e = ERR_INIT;
+    assert_int_equal(digest_begin(&d, hex, 0, &e), 0);
+    assert_non_null(d.state);
+    digest_add(&d, p, n);
+    return digest_matches(&d, hex);
+}
+
+static inline uint32_t vision_at(const cJSON *list, int i)
+{
+    const cJSON *v = cJSON_GetArrayItem(list, i);
+    assert_true(cJSON_IsNumber(v));
+    return (uint32_t)v->valuedouble;
+}
+
+/* ---------------------------------------------------------------- a folder of settings */
+
+struct vision_folder {
+    char path[64];
+};
+
+static inline void vision_write(const struct vision_folder *d, const char *file, const char *text)
+{
+    char path[128];
+    snprintf(path, sizeof(path), "%s/%s", d->path, file);
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    assert_true(fputs(text, f) >= 0);
+    fclose(f);
+}
+
+static inline void vision_write_json(const struct vision_folder *d, const char *file,
+                                     const cJSON *j)
+{
+    char *text = cJSON_PrintUnformatted(j);
+    assert_non_null(text);
+    vision_write(d, file, text);
+    cJSON_free(text);
+}
+
+static inline void vision_folder_make(struct vision_folder *d)
+{
+    snprintf(d->path, sizeof(d->path), "/tmp/vision-XXXXXX");
+    assert_non_null(mkdtemp(d->path));
+}
+
+static inline void vision_folder_remove(const struct vision_folder *d)
+{
+    static const char *const files[] = {"config.json", "preprocessor_config.json",
+                                        "processor_config.json"};
+    char path[128];
+    for (int i = 0; i < 3; i++) {
+        snprintf(path, sizeof(path), "%s/%s", d->path, files[i]);
+        unlink(path);
+    }
+    rmdir(d->path);
+}
+#endif
