@@ -45,8 +45,18 @@ struct feed {
     struct ragged b;
     struct span spans[8];
     uint32_t *pos, *slots;
+    struct mutual *mutual;
     float *qkv, *rope;
 };
+
+/* Pictures of 50 tokens that begin at multiples of 64; windows of 50 side by side. */
+static inline struct mutual mutual_at(enum attn_mutual how, uint32_t t, uint32_t len)
+{
+    const uint32_t each = how == MUTUAL_ALONE ? 50 : 64, begin = t / each * each;
+    if (how == MUTUAL_NONE || t - begin >= 50)
+        return (struct mutual){0, 0};
+    return (struct mutual){begin, begin + 50 < len ? begin + 50 : len};
+}
 
 static inline void feed_add(struct feed *f, const struct sequence *s, const uint32_t *table,
                             uint32_t at, uint32_t n)
@@ -59,6 +69,7 @@ static inline void feed_add(struct feed *f, const struct sequence *s, const uint
     for (uint32_t i = at; i < at + n; i++, f->b.n_tokens++) {
         uint32_t t = f->b.n_tokens;
         f->pos[t] = i;
+        f->mutual[t] = mutual_at(s->c.attn.mutual, i, at + n);
         f->slots[t] = table[i / size] * size + i % size;
         memcpy(f->qkv + t * width, s->qkv + i * width, width * 4);
         memcpy(f->rope + (size_t)t * s->rot, s->rope + (size_t)i * s->rot, s->rot * 4);
@@ -86,6 +97,7 @@ static inline void run_step(struct side s, const struct sequence *q, struct kv_c
                          q->c.norm ? norms : NULL,
                          q->c.norm ? norms + a->head_dim : NULL,
                          1e-6f};
+    f->b.mutual = a->mutual ? f->mutual : NULL;
     f->b.pos = f->pos, f->b.slots = f->slots, f->b.spans = f->spans;
     if (s.ops->step_begin(s.d, &f->b, &e))
         fail_msg("%s", e.msg);
@@ -112,7 +124,9 @@ static inline void run_sequence(struct side s, const struct sequence *q, uint32_
     if (!kv)
         fail_msg("%s", e.msg);
     uint32_t *blocks = malloc(all * 4);
-    struct feed f = {.pos = malloc(most * 4), .slots = malloc(most * 4)};
+    struct feed f = {.pos = malloc(most * 4),
+                     .slots = malloc(most * 4),
+                     .mutual = malloc(most * sizeof(struct mutual))};
     f.qkv = malloc(most * width * 4), f.rope = malloc((size_t)most * q->rot * 4 + 4);
     float *res = malloc(most * out * 4), *norms = up(s, q->norms, 2 * (size_t)a->head_dim * 4);
     for (uint32_t i = 0; i < all; i++)
@@ -132,6 +146,7 @@ static inline void run_sequence(struct side s, const struct sequence *q, uint32_
     }
     s.ops->free(s.d, norms);
     s.ops->kv_free(s.d, kv);
+    free(f.mutual);
     free(blocks), free(f.pos), free(f.slots), free(f.qkv), free(f.rope), free(res);
 }
 

@@ -16,7 +16,18 @@ static const struct attn_case attn_cases[] = {
     {{8, 1, 64, 0.125f, 0, 128, NULL, sinks}, 270, 16, KV_F32, false, false},
     {{4, 4, 32, 0.17f, 0, 0, NULL, NULL, true}, 270, 16, KV_F32, false, false},
     {{4, 2, 64, 0.125f, 0, 65, NULL, NULL, true}, 200, 16, KV_F16, false, false},
+    {{8, 2, 64, 0.125f, .window = 40, .mutual = MUTUAL_TOO}, 300, 16, KV_BF16, false, false},
+    {{4, 2, 72, 0.125f, .mutual = MUTUAL_TOO}, 200, 16, KV_F32, false, false},
+    {{4, 4, 80, 0.11f, .both = true, .mutual = MUTUAL_ALONE}, 230, 16, KV_F32, false, false},
 };
+
+/* Pictures are not cut. */
+static uint32_t cut(const struct attn_case *k, uint32_t chunk)
+{
+    if (k->attn.both)
+        return k->len;
+    return k->attn.mutual ? (chunk + 63) / 64 * 64 : chunk;
+}
 
 static void attention_is_right(void **state)
 {
@@ -59,7 +70,7 @@ static void attention_is_bitwise_the_same_however_it_is_cut(void **state)
             if (machine) /* few: large batches are not split; many: they are */
                 machine->sms = j % 2 ? 1 : 132;
             g = open_side(gpu, j == 2 ? TENSOR : ~0ull);
-            run_sequence(g, &s, k->attn.both ? k->len : chunks[j], j, got);
+            run_sequence(g, &s, cut(k, chunks[j]), j, got);
             close_side(g);
             if (memcmp(want, got, bytes))
                 fail_msg("case %zu: chunks of %u beside %u give other bits", i, chunks[j], j);
@@ -82,7 +93,8 @@ static void a_copied_block_reads_the_same(void **state)
     assert_int_equal(g.ops->kv_block_bytes(&kd), 3 * 2 * 16 * 2 * 64 * 2);
     uint32_t pos[16], slots[16], blocks[3] = {1, 5, 7};
     float o[3][256], all[16 * 256], *qkv = malloc(16 * 512 * 4), *rope = malloc(16 * 32 * 4);
-    struct feed f = {.pos = pos, .slots = slots, .qkv = qkv, .rope = rope};
+    struct mutual mutual[16];
+    struct feed f = {.pos = pos, .slots = slots, .mutual = mutual, .qkv = qkv, .rope = rope};
     feed_add(&f, &s, &blocks[0], 0, 16);
     run_step(g, &s, kv, &f, NULL, all);
     /* a chain: 5 takes what 1 had, 7 what 5 had then */
@@ -190,7 +202,7 @@ static void no_result_depends_on_the_order_of_threads(void **state)
         for (uint32_t seed = 0; seed < 3; seed++) {
             machine->shuffle = seed * 77;
             struct side g = open_side(gpu, ~0ull);
-            run_sequence(g, &s, k.attn.both ? k.len : 41, 1, seed ? b : a);
+            run_sequence(g, &s, cut(&k, 41), 1, seed ? b : a);
             if (seed)
                 assert_memory_equal(a, b, o_count(&k) * 4);
             close_side(g);

@@ -6,11 +6,10 @@
 #define TEST_ENGINE_RIG_H
 #include "common/hash.h"
 #include "model-server/engine/engine.h"
+#include "tests/unit/model-server/engine/rig_pictures.h"
 #include "tests/unit/test.h"
 #include <math.h>
 #include <string.h>
-
-#define UNUSED __attribute__((unused)) /* a test takes what it needs */
 
 enum { VOCAB = 97, BS = 4, BLOCKS = 4096, SLOTS = 64, EOS = 5 };
 enum { CELLS = 256 };
