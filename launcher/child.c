@@ -35,8 +35,9 @@ static int run(const struct command *cmd, int heartbeat_fd, struct spawned *s, s
     while (last[1])
         last++;
     spawn_find(cmd->program, path, sizeof(path));
-    int rc = spawn(path, cmd->argv.v, env,
-                   (const int[]){cmd->keep_fds[0], cmd->keep_fds[1], heartbeat_fd}, s, e);
+    int rc =
+        spawn(path, cmd->argv.v, env,
+              (const int[]){cmd->keep_fds[0], cmd->keep_fds[1], heartbeat_fd}, cmd->cores, s, e);
     free(*last);
     free(env);
     return rc;

@@ -57,7 +57,7 @@ static cJSON *ask(const struct command *cmd, const char *who, struct err *e)
     cJSON *j = NULL;
     int status = 0;
     spawn_find(cmd->program, path, sizeof(path));
-    if (spawn(path, cmd->argv.v, cmd->env.v, cmd->keep_fds, &s, e))
+    if (spawn(path, cmd->argv.v, cmd->env.v, cmd->keep_fds, cmd->cores, &s, e))
         return NULL;
     int rc = read_both(&s, text, e);
     close(s.out);

@@ -23,7 +23,7 @@ static const char *const quantizers[] = {"auto",
                                          "int4",
                                          "none",
                                          NULL};
-enum { SHARDS_MAX = 64 };
+enum { SHARDS_MAX = 64, REPLICAS_MAX = 64 };
 enum { QUANT_EXL2 = 4, QUANT_BITSANDBYTES = 7 };
 static const char *const ropes[] = {"none", "linear", "dynamic", NULL};
 static const char *const sharded_words[] = {"auto", "true", "false", NULL};
@@ -42,6 +42,10 @@ static const struct flag rows[] = {
     {OPTION_VALIDATION_WORKERS, AT(validation_workers), .tag = TO_ROUTER},
     {ROW("sharded", ENUM, sharded, 0, "Whether to split the model over several shards. With `true` and no --num-shard, one shard per visible device."), .choices = sharded_words},
     {ROW("num-shard", U32, num_shard, 0, "Number of shards the model is split into, on all machines together. Unset: one per visible device, or 1, on each machine."), BETWEEN(1, SHARDS_MAX), .unit = "shards"},
+    {ROW("replicas", U32, replicas, 0, "Groups of shards of the model on this machine, each of --num-shard, behind one router: requests go to the one where their prefix is, and on to another one when it is lost. Cores and devices are dealt out, free memory is divided. 0: none here, only those of --replica-address and --replica-discovery."), .def = "1", BETWEEN(0, REPLICAS_MAX), .unit = "groups"},
+    {ROW("replica-address", LIST, replica_address, 0, REPLICA_ADDRESS_HELP)},
+    {OPTION_REPLICA_DISCOVERY, AT(replica_discovery), .tag = TO_ROUTER},
+    {OPTION_REPLICA_POLICY, AT(replica_policy), .tag = TO_ROUTER},
     {ROW("quantize", ENUM, quantize, TO_SHARD, "Keep the weights in fewer bits, made at load: eetq (or int8: 8-bit weights), w8a8 (8-bit weights and activations), int4, fp8 (8-bit floating point). `auto`: as the checkpoint is. gptq, awq, marlin, fp8 and compressed-tensors are checked against a checkpoint that is stored quantised. The other schemes are not supported by this version."), .choices = quantizers},
     {ROW("speculate", U32, speculate, TO_SHARD, "Speculative decoding: at most so many draft tokens of a request are verified by one step, as many as are worth it. Drafts are what followed the same words before, or come from --draft-model-id. Answers stay the same. Unset: 8 with a draft model, else none."), .unit = "tokens"},
     {ROW("dtype", ENUM, dtype, TO_SHARD, "Type of the weights. `auto`: as the checkpoint has them, computed with in fp32. float16 or bfloat16 that is asked for may be computed with too, where the CPU is faster so."), .choices = dtypes},
@@ -197,6 +201,36 @@ static int check_nodes(const struct config *c, struct err *e)
     return 0;
 }
 
+static bool given(const char *s) { return s && *s; }
+
+/* Devices that each replica has; -1: unknown. */
+static int devices_each(const struct config *c, int devices)
+{
+    return devices > 0 && c->replicas > 1 ? devices / (int)c->replicas : devices;
+}
+
+static int check_replicas(const struct config *c, int devices, struct err *e)
+{
+    const bool several =
+        c->replicas != 1 || c->replica_address.n > 0 || given(c->replica_discovery);
+    if (!several)
+        return 0;
+    if (c->replicas == 0 && c->replica_address.n == 0 && !given(c->replica_discovery))
+        return invalid(e, "`replicas` is 0 and no other one is named");
+    if (devices > 0 && c->device != DEVICE_CPU && c->replicas > (uint32_t)devices)
+        return err_set(e, ERR_VALIDATION,
+                       "Invalid argument: `replicas` (%u) is more than there are devices (%d)",
+                       c->replicas, devices);
+    if (c->nnodes > 1)
+        return invalid(e, "replicas and one model over several machines (`nnodes`) do not go "
+                          "together: name the other groups by `replica_address`");
+    if (c->draft_model_id || c->draft_shard_uds_path)
+        return invalid(e, "several replicas take no draft model");
+    if (c->max_runtime_adapters)
+        return invalid(e, "several replicas and `max_runtime_adapters` do not go together yet");
+    return 0;
+}
+
 static int check_cluster(const struct config *c, struct err *e)
 {
     const enum cluster_kind kind = cluster_kind_of(&c->cluster);
@@ -204,6 +238,9 @@ static int check_cluster(const struct config *c, struct err *e)
         (c->nnodes > 1 && cluster_allows(kind, c->master_addr, e)) ||
         (c->draft_shard_uds_path && cluster_allows(kind, c->draft_shard_uds_path, e)))
         return err_wrap(e, "Invalid argument");
+    for (uint32_t i = 0; i < c->replica_address.n; i++)
+        if (cluster_allows(kind, c->replica_address.v[i], e))
+            return err_wrap(e, "Invalid argument");
     return 0;
 }
 
@@ -237,7 +274,9 @@ static int check_lora(const struct config *c, struct err *e)
 
 int flags_check(struct config *c, int devices, struct err *e)
 {
-    if (flags_num_shard(c, devices, &c->num_shard, e) || check_nodes(c, e) || check_cluster(c, e))
+    if (check_replicas(c, devices, e) ||
+        flags_num_shard(c, devices_each(c, devices), &c->num_shard, e) || check_nodes(c, e) ||
+        check_cluster(c, e))
         return -1;
     if (c->num_shard > 1 && c->quantize == QUANT_EXL2)
         return invalid(e, "Sharding is currently not supported with `exl2` quantization");

@@ -38,6 +38,10 @@ struct config {
     uint32_t draft_quantize, draft_device, draft_threads;
     double draft_kv_cache_memory;
     uint32_t sharded, num_shard, device, threads;
+    uint32_t replicas;
+    struct flag_list replica_address;
+    const char *replica_discovery;
+    uint32_t replica_policy;
     const char *shard_uds_path, *master_addr;
     uint32_t master_port, nnodes, node_rank, rendezvous_timeout;
     struct cluster_options cluster;

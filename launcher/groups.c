@@ -3,6 +3,7 @@
 #include "common/log.h"
 #include "launcher/machine.h"
 #include "launcher/restarts.h"
+#include "launcher/share.h"
 #include "launcher/sweep.h"
 #include <inttypes.h>
 #include <signal.h>
@@ -21,6 +22,9 @@ struct group {
     uint32_t slot, n_ready;
     bool served; /* it was READY in this life */
     struct restarts restarts;
+    bool replica;            /* of the first model; else a model that the router asked for */
+    cpu_set_t cores;         /* of a replica; none: all */
+    char devices[1024];      /* of a replica; "": all */
     int64_t since, deadline; /* ms; deadline 0: none */
     struct arena arena;      /* of one life */
     struct config cfg;
@@ -73,6 +77,8 @@ static void over_when_gone(struct groups *g, struct group *q)
     sweep_shards(&q->plan);
     q->state = FREE;
     q->deadline = 0;
+    if (q->replica)
+        return;
     LOG(LOG_INFO, "Model unloaded", LOGS("model", q->folder), LOGI("slot", q->slot));
     notify(g, *q->why ? "failed" : "gone", q, q->why);
 }
@@ -94,7 +100,8 @@ static void fail(struct groups *g, struct group *q, const char *who, const struc
     if (c)
         child_cause(c, cause, sizeof(cause));
     snprintf(q->why, sizeof(q->why), "%s %s", who, cause);
-    LOG(LOG_ERROR, "Model failed", LOGS("model", q->folder), LOGS("why", q->why));
+    LOG(LOG_ERROR, q->replica ? "Replica failed" : "Model failed", LOGS("name", q->folder),
+        LOGS("why", q->why));
     stop(g, q);
 }
 
@@ -104,16 +111,22 @@ static void make_plan(struct groups *g, struct group *q)
 {
     arena_reset(&q->arena);
     arena_init(&q->arena, GROUP_ARENA);
+    if (q->replica) {
+        plan_replica(g->base, q->slot - g->n_models, CPU_COUNT(&q->cores) ? &q->cores : NULL,
+                     *q->devices ? q->devices : NULL, &q->cfg, &q->arena, &q->plan);
+        return;
+    }
     snprintf(q->uds_path, sizeof(q->uds_path), "%s-m%" PRIu32, g->base->uds_path, q->slot);
     snprintf(q->name, sizeof(q->name), "%s-m%" PRIu32, g->base->group, q->slot);
     plan_other(g->base, q->folder, q->uds_path, q->name, &q->cfg, &q->arena, &q->plan);
     q->cfg.master_port += 1 + q->slot;
 }
 
-static const char *label(struct group *q, const char *what, uint32_t rank)
+static const char *label(const struct groups *g, struct group *q, const char *what, uint32_t rank)
 {
     char text[64];
-    int n = snprintf(text, sizeof(text), "%s-m%" PRIu32 "-%" PRIu32, what, q->slot, rank);
+    int n = snprintf(text, sizeof(text), "%s-%c%" PRIu32 "-%" PRIu32, what, q->replica ? 'r' : 'm',
+                     q->replica ? q->slot - g->n_models : q->slot, rank);
     const char *p = arena_strdup(&q->arena, text, (size_t)n);
     return p ? p : what;
 }
@@ -125,10 +138,10 @@ static int start_rank(struct groups *g, struct group *q, uint32_t rank, struct e
     child_free(probe(g, q, rank));
     if (machine_socket_free(plan_socket(&q->plan, rank), e) != 0 ||
         plan_shard(&q->plan, rank, &cmd, e) != 0 ||
-        child_start(shard(g, q, rank), label(q, "shard", rank), &cmd, e) != 0 ||
+        child_start(shard(g, q, rank), label(g, q, "shard", rank), &cmd, e) != 0 ||
         plan_probe(&q->plan, rank, &cmd, e) != 0)
         return -1;
-    return child_start(probe(g, q, rank), label(q, "probe", rank), &cmd, e);
+    return child_start(probe(g, q, rank), label(g, q, "probe", rank), &cmd, e);
 }
 
 static void start(struct groups *g, struct group *q)
@@ -154,7 +167,8 @@ static void load(struct groups *g, struct group *q, const char *folder)
     *q->why = 0;
     q->served = false;
     q->restarts = (struct restarts){0};
-    LOG(LOG_INFO, "Loading model", LOGS("model", folder), LOGI("slot", q->slot));
+    LOG(LOG_INFO, q->replica ? "Starting replica" : "Loading model", LOGS("name", folder),
+        LOGI("slot", q->slot), LOGI("cores", CPU_COUNT(&q->cores)));
     start(g, q);
 }
 
@@ -163,10 +177,10 @@ static void start_again(struct groups *g, struct group *q, const char *who, cons
 {
     char cause[400];
     child_cause(c, cause, sizeof(cause));
-    LOG(LOG_ERROR, "Model lost a shard", LOGS("model", q->folder), LOGS("who", who),
-        LOGS("why", cause));
+    LOG(LOG_ERROR, q->replica ? "Replica lost a shard" : "Model lost a shard",
+        LOGS("name", q->folder), LOGS("who", who), LOGS("why", cause));
     q->restarts.n++;
-    LOG(LOG_WARN, "Starting the shards again", LOGS("model", q->folder),
+    LOG(LOG_WARN, "Starting the shards again", LOGS("name", q->folder),
         LOGI("restart", q->restarts.n), LOGI("most_in_an_hour", g->base->cfg->max_shard_restarts));
     q->state = RESTARTING;
     q->deadline = 0;
@@ -182,7 +196,7 @@ static void serve(struct groups *g, const char *text)
     char word[16];
     unsigned slot = 0;
     int at = 0;
-    if (sscanf(text, "%15s %u %n", word, &slot, &at) < 2 || slot >= g->n) {
+    if (sscanf(text, "%15s %u %n", word, &slot, &at) < 2 || slot >= g->n_models) {
         log_msg(LOG_ERROR, "the router says what is no message: %.100s", text);
         return;
     }
@@ -229,13 +243,22 @@ void groups_lost(struct groups *g, uint32_t child)
         q->state = READY;
         q->served = true;
         q->deadline = 0;
-        LOG(LOG_INFO, "Model ready", LOGS("model", q->folder),
+        LOG(LOG_INFO, q->replica ? "Replica ready" : "Model ready", LOGS("name", q->folder),
             LOGD("seconds", (double)(clock_ms() - q->since) / 1e3));
-        notify(g, "ready", q, plan_socket(&q->plan, 0));
+        if (!q->replica)
+            notify(g, "ready", q, plan_socket(&q->plan, 0));
     }
 }
 
-void groups_end(struct groups *g) { g->ending = true; }
+void groups_end(struct groups *g)
+{
+    g->ending = true;
+    for (uint32_t i = g->n_models; i < g->n; i++)
+        if (g->v[i].state != FREE) { /* they serve until they are stopped, with all others */
+            g->v[i].state = STOPPING;
+            g->v[i].deadline = 0;
+        }
+}
 
 int64_t groups_deadline(const struct groups *g)
 {
@@ -262,11 +285,58 @@ void groups_late(struct groups *g, int64_t now)
 
 /* ---------------------------------------------------------------- life */
 
-int groups_init(struct groups *g, const struct plan *base, uint32_t n, struct child *children,
-                struct err *e)
+/* What belongs to it of this machine. Devices are not shared by cores: which are near is unknown.
+ */
+static void init_replica(const struct groups *g, struct group *q, uint32_t k, uint32_t n)
 {
+    const struct config *c = g->base->cfg;
+    char all[1024];
+    q->replica = true;
+    CPU_ZERO(&q->cores);
+    if (n == 1)
+        return;
+    if (c->device != DEVICE_CPU && machine_device_list(all, sizeof(all)) &&
+        share_devices(all, g->n_ranks, k, q->devices, sizeof(q->devices)))
+        return;
+    machine_share(n, k, &q->cores);
+}
+
+void groups_start_replicas(struct groups *g)
+{
+    char name[32];
+    for (uint32_t i = g->n_models; i < g->n; i++) {
+        snprintf(name, sizeof(name), "r%" PRIu32, i - g->n_models);
+        if (g->v[i].state == FREE)
+            load(g, &g->v[i], name);
+    }
+}
+
+uint32_t groups_ready_replicas(const struct groups *g)
+{
+    uint32_t n = 0;
+    for (uint32_t i = g->n_models; i < g->n; i++)
+        n += g->v[i].state == READY;
+    return n;
+}
+
+const char *groups_failed(const struct groups *g)
+{
+    const char *why = NULL;
+    for (uint32_t i = g->n_models; i < g->n; i++) {
+        if (g->v[i].state != FREE || !*g->v[i].why)
+            return NULL;
+        why = g->v[i].why;
+    }
+    return why;
+}
+
+int groups_init(struct groups *g, const struct plan *base, uint32_t n_models, uint32_t n_replicas,
+                struct child *children, struct err *e)
+{
+    const uint32_t n = n_models + n_replicas;
     int pair[2];
     *g = (struct groups){.base = base,
+                         .n_models = n_models,
                          .n_ranks = base->cfg->num_shard,
                          .children = children,
                          .fd = -1,
@@ -279,8 +349,11 @@ int groups_init(struct groups *g, const struct plan *base, uint32_t n, struct ch
         return err_sys(e, "socketpair");
     g->fd = pair[0];
     g->router_fd = pair[1];
-    for (g->n = 0; g->n < n; g->n++)
+    for (g->n = 0; g->n < n; g->n++) {
         g->v[g->n].slot = g->n;
+        if (g->n >= n_models)
+            init_replica(g, &g->v[g->n], g->n - n_models, n_replicas);
+    }
     return 0;
 }
 

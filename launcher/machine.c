@@ -1,4 +1,5 @@
 #include "launcher/machine.h"
+#include "launcher/share.h"
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
@@ -63,6 +64,46 @@ int machine_devices(void)
     if ((v = getenv("ZE_AFFINITY_MASK")))
         return items(v);
     return -1;
+}
+
+enum { NODES_MOST = 64 };
+
+/* The cores of each NUMA node; those that are offline have none. */
+static uint32_t numa_nodes(cpu_set_t *nodes)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < NODES_MOST; i++) {
+        char path[64], line[4096] = "";
+        snprintf(path, sizeof(path), "/sys/devices/system/node/node%u/cpulist", i);
+        FILE *f = fopen(path, "re");
+        if (f && fgets(line, sizeof(line), f) && share_parse_cores(line, &nodes[n]))
+            n++;
+        if (f)
+            fclose(f);
+    }
+    return n;
+}
+
+uint32_t machine_share(uint32_t n, uint32_t k, cpu_set_t *out)
+{
+    cpu_set_t all, nodes[NODES_MOST];
+    CPU_ZERO(out);
+    if (sched_getaffinity(0, sizeof(all), &all) != 0)
+        return 0;
+    return share_cores(&all, nodes, numa_nodes(nodes), n, k, out);
+}
+
+bool machine_device_list(char *out, size_t size)
+{
+    const char *v = getenv("CUDA_VISIBLE_DEVICES");
+    size_t at = 0;
+    if (v && *v) {
+        const int n = snprintf(out, size, "%s", v);
+        return n > 0 && (size_t)n < size;
+    }
+    for (int i = 0, n = entries(nvidia_dir); i < n && at < size; i++)
+        at += (size_t)snprintf(out + at, size - at, "%s%d", i ? "," : "", i);
+    return at > 0 && at < size;
 }
 
 /* Processes whose launcher was killed are about to go: a new start need not wait. True,

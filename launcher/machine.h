@@ -2,6 +2,7 @@
 #ifndef LAUNCHER_MACHINE_H
 #define LAUNCHER_MACHINE_H
 #include "common/err.h"
+#include <sched.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -13,6 +14,12 @@ uint32_t machine_cores(void);
  * NVIDIA_VISIBLE_DEVICES (`all`, `void`: the devices of the NVIDIA driver), else of
  * ZE_AFFINITY_MASK; -1: none of them is set. */
 int machine_devices(void);
+
+/* The k-th of n shares of those cores (share.h). 0: too few to share; `out` is empty. */
+uint32_t machine_share(uint32_t n, uint32_t k, cpu_set_t *out);
+/* The devices of machine_devices(), or else of the driver, as a list that CUDA_VISIBLE_DEVICES may
+ * be cut from: "0,1,2". False: there are none, or no room. */
+bool machine_device_list(char *out, size_t size);
 
 /* Fail early where a server would fail late. */
 int machine_port_free(const char *address, uint32_t port, struct err *e);

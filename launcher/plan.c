@@ -173,7 +173,7 @@ int plan_init(struct plan *p, const struct config *cfg, char *const *env, struct
     p->draft_threads = cfg->draft_threads ? cfg->draft_threads : cores / 4 ? cores / 4 : 1;
     if (cfg->draft_model_id && cfg->device != DEVICE_CUDA && cores > p->draft_threads)
         cores -= p->draft_threads;
-    p->threads = cfg->threads ? cfg->threads : cores / p->n;
+    p->threads = cfg->threads ? cfg->threads : cores / p->n / (cfg->replicas ? cfg->replicas : 1);
     if (!p->threads)
         p->threads = 1;
     p->uds_path = cfg->shard_uds_path ? cfg->shard_uds_path
@@ -210,6 +210,32 @@ void plan_other(const struct plan *base, const char *model_id, const char *uds_p
     out->startup_fd = 0;
     out->uds_path = uds_path;
     out->group = group;
+}
+
+/* Where memory is shared, so is what is free of it. */
+static double memory_share(const struct config *c, const char *devices)
+{
+    const double all = c->kv_cache_memory > 0 ? c->kv_cache_memory : 1;
+    return devices || all > 1 ? c->kv_cache_memory : all / c->replicas;
+}
+
+void plan_replica(const struct plan *base, uint32_t k, const cpu_set_t *cores, const char *devices,
+                  struct config *cfg, struct arena *a, struct plan *out)
+{
+    const uint32_t n = cores ? (uint32_t)CPU_COUNT(cores) / base->n : base->threads;
+    *cfg = *base->cfg;
+    cfg->kv_cache_memory = memory_share(base->cfg, devices);
+    *out = *base;
+    out->cfg = cfg;
+    out->arena = a;
+    out->uds_path = format(a, "%s-r%u", base->uds_path, k);
+    out->group = format(a, "%s-r%u", base->group, k);
+    out->startup_fd = k ? 0 : base->startup_fd; /* one is shown */
+    out->cores = cores;
+    out->devices = devices;
+    if (!cfg->threads && n < base->threads)
+        out->threads = n ? n : 1;
+    cfg->master_port += k * base->n;
 }
 
 const char *plan_socket(const struct plan *p, uint32_t rank)
@@ -280,6 +306,7 @@ int plan_shard(const struct plan *p, uint32_t rank, struct command *c, struct er
     if (cfg->num_shard > 1)
         option(p, c, "sharded", NULL);
     option(p, c, "threads", format(p->arena, "%u", p->threads));
+    c->cores = p->cores;
     startup_board(p, c);
     options(p, c, TO_SHARD);
     variables(p, c, TO_SHARD_ENV);
@@ -289,6 +316,8 @@ int plan_shard(const struct plan *p, uint32_t rank, struct command *c, struct er
     number_variable(p, c, "MASTER_PORT", cfg->master_port);
     set_env(p->arena, c, "MASTER_ADDR", cfg->master_addr);
     set_env(p->arena, c, "SHARD_GROUP", p->group);
+    if (p->devices)
+        set_env(p->arena, c, "CUDA_VISIBLE_DEVICES", p->devices);
     if (cfg->prefill_logprobs)
         set_env(p->arena, c, "REQUEST_LOGPROBS", "1");
     hub_token(p, c);
@@ -315,12 +344,30 @@ int plan_probe(const struct plan *p, uint32_t rank, struct command *c, struct er
     return done(c, e);
 }
 
+/* Replicas of this machine, and those that the user names. */
+static void replica_addresses(const struct plan *p, struct command *c)
+{
+    const struct config *cfg = p->cfg;
+    struct buf more = BUF_INIT;
+    const char *first = plan_socket(p, 0);
+    if (cfg->replicas != 1)
+        first = cfg->replicas ? format(p->arena, "%s-r0-0", p->uds_path) : "";
+    option(p, c, "master-shard-uds-path", first);
+    for (uint32_t k = 1; k < cfg->replicas; k++)
+        buf_fmt(&more, "%s%s-r%u-0", more.len ? "," : "", p->uds_path, k);
+    for (uint32_t i = 0; i < cfg->replica_address.n; i++)
+        buf_fmt(&more, "%s%s", more.len ? "," : "", cfg->replica_address.v[i]);
+    if (more.len)
+        option(p, c, "replica-address", more.p);
+    buf_free(&more);
+}
+
 int plan_router(const struct plan *p, struct command *c, struct err *e)
 {
     const struct config *cfg = p->cfg;
     begin(p, c, "router");
     option(p, c, "tokenizer-name", cfg->model_id);
-    option(p, c, "master-shard-uds-path", plan_socket(p, 0));
+    replica_addresses(p, c);
     option(p, c, "shard-connect-timeout", format(p->arena, "%u", return_timeout(p)));
     if (plan_restarts(p))
         option(p, c, "shard-return-timeout", format(p->arena, "%u", return_timeout(p)));

@@ -7,6 +7,7 @@
 #define LAUNCHER_PLAN_H
 #include "common/arena.h"
 #include "launcher/flags.h"
+#include <sched.h>
 
 struct words { /* NULL-terminated; array and strings live in the plan's arena */
     char **v;
@@ -14,10 +15,11 @@ struct words { /* NULL-terminated; array and strings live in the plan's arena */
 };
 
 struct command {
-    const char *program; /* "model-server": found by spawn.c */
-    struct words argv;   /* argv[0] is the program's name */
-    struct words env;    /* "NAME=value" */
-    int keep_fds[3];     /* descriptors that the child inherits; 0: none; [2]: of its heartbeats */
+    const char *program;    /* "model-server": found by spawn.c */
+    struct words argv;      /* argv[0] is the program's name */
+    struct words env;       /* "NAME=value" */
+    const cpu_set_t *cores; /* that it may use; NULL: ours */
+    int keep_fds[3]; /* descriptors that the child inherits; 0: none; [2]: of its heartbeats */
 };
 
 struct source { /* what must be on this machine: a folder, or a repository of the hub */
@@ -37,9 +39,11 @@ struct plan {
     uint32_t draft_threads;     /* of the draft model */
     const char *draft_uds_path; /* as uds_path and group, for it */
     const char *draft_group;
-    uint32_t first, n; /* the ranks of this machine: [first, first + n) */
-    int startup_fd;    /* common/startup.h; 0: none */
-    int router_fd;     /* the router's end of the channel to us (groups.h); 0: none */
+    uint32_t first, n;      /* the ranks of this machine: [first, first + n) */
+    const cpu_set_t *cores; /* of the shards; NULL: ours */
+    const char *devices;    /* of the shards, for CUDA_VISIBLE_DEVICES; NULL: ours */
+    int startup_fd;         /* common/startup.h; 0: none */
+    int router_fd;          /* the router's end of the channel to us (groups.h); 0: none */
 };
 
 /* Fills uds_path, sources, threads and the ranks from `cfg`, or from port and `cores` where the
@@ -52,6 +56,11 @@ int plan_init(struct plan *p, const struct config *cfg, char *const *env, struct
  * `a`, which holds the commands, and the strings live as long as *out does. */
 void plan_other(const struct plan *base, const char *model_id, const char *uds_path,
                 const char *group, struct config *cfg, struct arena *a, struct plan *out);
+
+/* *out is the same launch for the k-th replica of the same model, with its part of this machine:
+ * `cores`, which it may use, NULL: all; `devices`, NULL: all. As plan_other() otherwise. */
+void plan_replica(const struct plan *base, uint32_t k, const cpu_set_t *cores, const char *devices,
+                  struct config *cfg, struct arena *a, struct plan *out);
 
 /* Address of a rank: "unix:///tmp/text-generation-server-3000-0"; plain path: without the scheme.
  */

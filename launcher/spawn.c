@@ -33,7 +33,8 @@ void spawn_find(const char *program, char *path, size_t max)
 
 /* After fork: only async-signal-safe calls. Ends in exec, or reports errno through `fail`. */
 static void become(const char *path, char *const *argv, char *const *env, pid_t parent,
-                   const int *out, const int *err, int fail, const int *keep)
+                   const int *out, const int *err, int fail, const int *keep,
+                   const cpu_set_t *cores)
 {
     sigset_t none;
     int null = open("/dev/null", O_RDONLY);
@@ -41,6 +42,8 @@ static void become(const char *path, char *const *argv, char *const *env, pid_t 
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != parent)
         _exit(127); /* the launcher died between fork and prctl: no signal would come any more */
     setpgid(0, 0);
+    if (cores) /* cores that went offline meanwhile are no reason not to serve */
+        sched_setaffinity(0, sizeof(*cores), cores);
     for (int i = 0; i < 3; i++)
         if (keep[i])
             fcntl(keep[i], F_SETFD, 0);
@@ -64,7 +67,7 @@ static void close_pair(int p[2])
 }
 
 int spawn(const char *path, char *const *argv, char *const *env, const int keep[3],
-          struct spawned *s, struct err *e)
+          const cpu_set_t *cores, struct spawned *s, struct err *e)
 {
     int out[2] = {-1, -1}, err[2] = {-1, -1}, fail[2] = {-1, -1}, why = 0;
     pid_t parent = getpid();
@@ -79,7 +82,7 @@ int spawn(const char *path, char *const *argv, char *const *env, const int keep[
         goto undo;
     }
     if (s->pid == 0)
-        become(path, argv, env, parent, out, err, fail[1], keep);
+        become(path, argv, env, parent, out, err, fail[1], keep, cores);
     close(fail[1]), fail[1] = -1;
     if (read(fail[0], &why, sizeof(why)) == (ssize_t)sizeof(why)) { /* EOF: exec closed it */
         errno = why;

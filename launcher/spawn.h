@@ -7,6 +7,7 @@
 #ifndef LAUNCHER_SPAWN_H
 #define LAUNCHER_SPAWN_H
 #include "common/err.h"
+#include <sched.h>
 #include <sys/types.h>
 
 struct spawned {
@@ -18,8 +19,8 @@ struct spawned {
  * beside our own executable, else left to $PATH. */
 void spawn_find(const char *program, char *path, size_t max);
 
-/* `keep`: three descriptors that the child inherits under their numbers; 0: none. Errors name the
- * file that could not be run. */
+/* `keep`: three descriptors that the child inherits under their numbers; 0: none. `cores`: those
+ * that it may use; NULL: ours. Errors name the file that could not be run. */
 int spawn(const char *path, char *const *argv, char *const *env, const int keep[3],
-          struct spawned *out, struct err *e);
+          const cpu_set_t *cores, struct spawned *out, struct err *e);
 #endif

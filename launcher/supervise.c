@@ -261,7 +261,9 @@ static void loading_enter(struct supervisor *s)
     s->n_ready = 0;
     if (start_router(s))
         return;
-    if (s->plan->cfg->startup_timeout)
+    if (s->groups.n > s->groups.n_models) /* which have deadlines of their own */
+        groups_start_replicas(&s->groups);
+    else if (s->plan->cfg->startup_timeout)
         s->deadline = s->since + 1000 * (int64_t)s->plan->cfg->startup_timeout;
     for (uint32_t r = s->plan->first; is_rank(s, r); r++) {
         LOG(LOG_INFO, "Starting shard", LOGI("rank", r));
@@ -326,7 +328,8 @@ static void serving_enter(struct supervisor *s)
             LOGI("ranks", s->n));
         return;
     }
-    LOG(LOG_INFO, "All shards ready", LOGI("ranks", s->n));
+    LOG(LOG_INFO, "All shards ready", LOGI("ranks", s->n),
+        LOGI("replicas", groups_ready_replicas(&s->groups)));
     if (!s->served)
         draft_start(&s->draft);
     s->served = true;
@@ -534,6 +537,19 @@ static void notify(struct supervisor *s, int64_t now)
     notify_turn(&s->notify, step == SERVING, step >= STOP_ROUTER, rows[step].name, now);
 }
 
+/* Where there are several replicas, or none: they are the groups', and one is enough to serve. */
+static void watch_replicas(struct supervisor *s)
+{
+    const uint32_t n = s->groups.n - s->groups.n_models;
+    const char *why = n ? groups_failed(&s->groups) : NULL;
+    if (s->n > 0 || s->step >= STOP_ROUTER)
+        return;
+    if (why)
+        fail(s, s->served ? "Shard failed" : "Shard cannot start", why, NULL);
+    else if (s->step == LOADING && (n == 0 || groups_ready_replicas(&s->groups) > 0))
+        go(s, SERVING);
+}
+
 static int wait_ms(const struct supervisor *s)
 {
     int64_t next = s->deadline, left;
@@ -584,20 +600,23 @@ static void turn(struct supervisor *s)
     watch_children(s, now);
     notify(s, now);
     groups_late(&s->groups, now);
+    watch_replicas(s);
     draft_late(&s->draft, now);
 }
 
 int supervise(const struct plan *p, struct err *e)
 {
-    struct supervisor s = {.own = *p, .n = p->n, .err = e};
+    const uint32_t n_replicas = p->cfg->replicas;
+    struct supervisor s = {.own = *p, .n = n_replicas == 1 ? p->n : 0, .err = e};
     s.watched = clock_ms();
     notify_init(&s.notify, p->environ);
-    uint32_t n_groups = p->cfg->models_folder ? p->cfg->max_loaded_models : 0;
+    const uint32_t n_groups = p->cfg->models_folder ? p->cfg->max_loaded_models : 0;
+    const uint32_t n_own = n_replicas == 1 ? 0 : n_replicas;
     sigset_t set;
     int rc = -1;
 
     s.plan = &s.own;
-    s.n_children = CHILD_RANKS + 2 * s.n * (1 + n_groups) + 1;
+    s.n_children = CHILD_RANKS + 2 * (s.n + p->n * (n_groups + n_own)) + 1;
     s.children = calloc(s.n_children, sizeof(*s.children));
     s.ended = calloc(s.n_children, sizeof(*s.ended));
     s.fds = calloc(2 + 2 * s.n_children, sizeof(*s.fds));
@@ -612,7 +631,8 @@ int supervise(const struct plan *p, struct err *e)
     else if (s.sigfd < 0)
         err_sys(e, "signalfd");
     else if (progress_init(&s.progress, p->first, p->n, e) == 0 &&
-             groups_init(&s.groups, &s.own, n_groups, &s.children[CHILD_RANKS + 2 * s.n], e) == 0) {
+             groups_init(&s.groups, &s.own, n_groups, n_own, &s.children[CHILD_RANKS + 2 * s.n],
+                         e) == 0) {
         s.own.startup_fd = s.progress.fd;
         s.own.router_fd = n_groups ? s.groups.router_fd : 0;
         draft_init(&s.draft, &s.own, &s.children[s.n_children - 1]);

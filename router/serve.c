@@ -132,7 +132,8 @@ static int load_cluster(struct cluster *out, const struct router_config *c, stru
 {
     const enum cluster_kind kind = cluster_kind_of(&c->cluster);
     const char *draft = c->draft_shard_uds_path;
-    if (cluster_flags_check(&c->cluster, e) || cluster_allows(kind, c->shard_uds_path, e) ||
+    if (cluster_flags_check(&c->cluster, e) ||
+        (given(c->shard_uds_path) && cluster_allows(kind, c->shard_uds_path, e)) ||
         (given(draft) && cluster_allows(kind, draft, e)) ||
         (given(c->replica_discovery) && discover_check(c->replica_discovery, e)))
         return err_wrap(e, "Argument validation error");
