@@ -50,6 +50,7 @@ void kv_free(struct kv_blocks *kv)
     free(kv->wanted);
     kv_order_free(&kv->order);
     cells_free(kv->cells);
+    windows_free(kv->windows);
     free(kv);
 }
 
@@ -95,6 +96,7 @@ static void lru_drop(struct kv_blocks *kv, uint32_t id)
 static void free_push(struct kv_blocks *kv, uint32_t id)
 {
     assert(id >= RESERVED && kv->b[id].ref == 0 && !kv->b[id].indexed);
+    assert(!kv->windows || !windows_of(kv->windows, id));
     kv->b[id].next = kv->free_head;
     kv->free_head = id;
     kv->st.free++;
@@ -151,6 +153,8 @@ static void index_drop(struct kv_blocks *kv, uint32_t id)
     kv_order_drop(&kv->order, id);
     if (kv->cells)
         cells_drop(kv->cells, id);
+    if (kv->windows)
+        windows_drop(kv->windows, id);
     if (b->fill < kv->block_tokens)
         return;
     uint32_t *p = &kv->bucket[b->bucket];
@@ -223,7 +227,7 @@ static uint32_t block_take(struct kv_blocks *kv) /* caller checked that there is
     return id;
 }
 
-static bool table_room(struct kv_table *t, uint32_t blocks)
+static bool table_room(const struct kv_blocks *kv, struct kv_table *t, uint32_t blocks)
 {
     if (blocks <= t->cap)
         return true;
@@ -232,6 +236,9 @@ static bool table_room(struct kv_table *t, uint32_t blocks)
     if (!p)
         return false;
     t->ids = p;
+    if (kv->windows && !(p = realloc(t->windows, cap * sizeof(*p))))
+        return false;
+    t->windows = kv->windows ? p : NULL;
     t->cap = cap;
     return true;
 }
@@ -240,7 +247,8 @@ static bool table_room(struct kv_table *t, uint32_t blocks)
 bool kv_could_fit(const struct kv_blocks *kv, uint32_t n)
 {
     return blocks_of(kv, n) <= kv->st.total &&
-           (!kv->cells || cells_stats(kv->cells).total >= CELLS_EACH);
+           (!kv->cells || cells_stats(kv->cells).total >= CELLS_EACH) &&
+           (!kv->windows || kv_window_could_fit(kv, n));
 }
 
 bool kv_may_fit(const struct kv_blocks *kv, uint32_t n_prompt, uint32_t n_reserve)
@@ -256,8 +264,10 @@ struct hit {
     uint32_t full;
     uint32_t from, n; /* block whose first n tokens are the next; n == 0: none */
     bool whole;       /* nobody uses it and it holds nothing else: it can be had itself */
-    uint32_t stated;  /* with recurrent state: the full blocks before the snapshot, */
-    uint32_t cell;    /* and that; else NO_CELL */
+    uint32_t stated;  /* with recurrent state: the full blocks before the snapshot; with windows:
+                         those behind which a prompt may go on */
+    uint32_t cell;    /* the snapshot, or NO_CELL */
+    uint32_t run;     /* full blocks, the last ones, whose windows are there */
 };
 
 /* How much of a prompt may come from the cache. The last token is always computed: its logits are
@@ -288,6 +298,13 @@ static void find_begun(const struct kv_blocks *kv, const struct kv_key *key, uin
     h->whole = h->n == b->fill && b->fill < kv->block_tokens && b->ref == 0;
 }
 
+static void note_window(const struct kv_blocks *kv, uint32_t id, struct hit *h)
+{
+    h->run = kv_window_there(kv, id) ? h->run + 1 : 0;
+    if (kv_window_whole(kv, h->run, h->full))
+        h->stated = h->full;
+}
+
 static struct hit find(const struct kv_blocks *kv, struct kv_table *t, const struct kv_key *key)
 {
     const uint32_t bt = kv->block_tokens;
@@ -306,9 +323,13 @@ static struct hit find(const struct kv_blocks *kv, struct kv_table *t, const str
             h.stated = h.full;
             h.cell = cell;
         }
+        if (kv->windows)
+            note_window(kv, id, &h);
     }
     if (kv->copies && most_hits(key) > 0)
         find_begun(kv, key, parent, &h);
+    if (kv->windows && h.n > 0 && (h.stated < h.full || !kv_window_there(kv, h.from)))
+        h.n = 0;
     return h;
 }
 
@@ -345,19 +366,31 @@ static void admit_state(struct kv_blocks *kv, struct kv_table *t, const struct h
     assert(t->stateful);
 }
 
+static bool room_for_windows(struct kv_blocks *kv, const struct kv_table *t, const struct hit *h,
+                             uint32_t need)
+{
+    const struct window_wish x = {.n_cached = h->stated * kv->block_tokens + h->n,
+                                  .known = h->full,
+                                  .need = need,
+                                  .copied = h->n > 0 ? h->from : 0};
+    const bool room = !kv->windows || kv_window_room_for(kv, t, &x);
+    kv->window_short |= !room;
+    return room;
+}
+
 bool kv_admit(struct kv_blocks *kv, struct kv_table *t, const struct kv_key *key, bool share,
               uint32_t n_reserve)
 {
     uint32_t need = blocks_of(kv, n_reserve);
     assert(t->len == 0 && key->n <= n_reserve);
-    if (need > kv->st.total || !table_room(t, need))
+    if (need > kv->st.total || !table_room(kv, t, need))
         return false;
     struct hit h = share ? find(kv, t, key) : (struct hit){.cell = NO_CELL};
     if (kv->cells && !room_for_state(kv, &h))
         return false;
-    if (h.n > 0 && !room_for(kv, t, &h, need))
+    if (h.n > 0 && (!room_for(kv, t, &h, need) || !room_for_windows(kv, t, &h, need)))
         h.n = 0; /* the block to copy from would be one too many */
-    if (!room_for(kv, t, &h, need))
+    if (!room_for(kv, t, &h, need) || !room_for_windows(kv, t, &h, need))
         return false;
     t->len = h.full;
     for (uint32_t i = 0; i < h.full; i++)
@@ -378,6 +411,11 @@ bool kv_admit(struct kv_blocks *kv, struct kv_table *t, const struct kv_key *key
     t->shares = share;
     if (kv->cells)
         admit_state(kv, t, &h);
+    if (kv->windows) {
+        t->n_matched = h.full * kv->block_tokens;
+        t->n_cached = h.stated * kv->block_tokens + h.n;
+        kv_window_admit(kv, t, key->n);
+    }
     kv->st.hits += h.full;
     kv->st.begun += h.n > 0;
     kv->st.misses += need - h.full;
@@ -386,6 +424,8 @@ bool kv_admit(struct kv_blocks *kv, struct kv_table *t, const struct kv_key *key
 
 void kv_copied(struct kv_blocks *kv, struct kv_table *t)
 {
+    if (kv->windows)
+        kv_window_copied(kv, t);
     if (t->copy_from)
         block_let_go(kv, t->copy_from);
     t->copy_from = 0;
@@ -411,7 +451,7 @@ bool kv_grow(struct kv_blocks *kv, struct kv_table *t, uint32_t n)
     uint32_t need = blocks_of(kv, n);
     if (need <= t->len)
         return true;
-    if (need - t->len > kv->st.free + kv->st.cached || !table_room(t, need))
+    if (need - t->len > kv->st.free + kv->st.cached || !table_room(kv, t, need))
         return false;
     while (t->len < need)
         t->ids[t->len++] = block_take(kv);
@@ -444,6 +484,8 @@ static void publish_begun(struct kv_blocks *kv, struct kv_table *t, const uint32
 
 void kv_commit(struct kv_blocks *kv, struct kv_table *t, const uint32_t *tokens, uint32_t n)
 {
+    if (kv->windows)
+        kv_window_note(kv, t, n);
     if (!t->shares || t->era != kv->era)
         return;
     for (; t->n_sealed < t->len; t->n_sealed++) {
@@ -470,6 +512,8 @@ static void commit_or_replace(struct kv_blocks *kv, struct kv_table *t, const ui
             continue;
         uint32_t same = index_find(kv, c.parent, c.space, c.keys);
         block_hold(kv, same); /* before the copy goes: same may be cached */
+        if (kv->windows)
+            kv_window_replace(kv, t, i, same);
         block_let_go(kv, t->ids[i]);
         t->ids[i] = same;
     }
@@ -478,6 +522,8 @@ static void commit_or_replace(struct kv_blocks *kv, struct kv_table *t, const ui
 
 void kv_release(struct kv_blocks *kv, struct kv_table *t, const uint32_t *tokens, uint32_t n)
 {
+    if (kv->windows)
+        kv_window_note(kv, t, n);
     if (t->shares && t->era == kv->era)
         commit_or_replace(kv, t, tokens, n);
     kv->st.releases += t->len > 0;
@@ -491,9 +537,12 @@ void kv_undo(struct kv_blocks *kv, struct kv_table *t)
         cells_settle(kv->cells, t->ids[t->n_rolled / kv->block_tokens - 1]);
     if (t->stateful)
         cells_give(kv->cells, t->cells);
+    if (kv->windows)
+        kv_window_release(kv, t);
     for (uint32_t i = t->len; i-- > 0;) /* tail first: children get colder than their parents */
         block_let_go(kv, t->ids[i]);
     free(t->ids);
+    free(t->windows);
     *t = (struct kv_table){0};
 }
 
@@ -571,6 +620,8 @@ void kv_check(const struct kv_blocks *kv)
         check_block(kv, i);
     }
     check_order(kv, n_indexed);
+    if (kv->windows)
+        kv_window_check(kv);
     assert(n_free == kv->st.free && n_cached == kv->st.cached && n_used == kv->st.used);
     assert(n_free + n_cached + n_used == kv->st.total);
 }

@@ -26,6 +26,11 @@
  * has one, and beginnings of blocks are no hits. The full blocks behind that are shared all the
  * same: the shards compute their tokens again for the state, and write the same bits.
  *
+ * Where layers that see a window have a cache of their own (windows.h), a sequence has blocks there
+ * for what its next step sees and writes, and no others. It goes on behind a prefix only where the
+ * last window of that is there: so a hit ends at the deepest block for which it is, and the full
+ * blocks behind that are shared all the same, as above.
+ *
  * Reserve and commit are apart. kv_admit() only reserves; a block can be hit by others after
  * kv_commit() (or kv_release()) was told that its tokens went through the model. A prefill that
  * failed, was cut or never ran leaves nothing behind. */
@@ -33,6 +38,7 @@
 #define ROUTER_SCHEDULER_KV_BLOCKS_H
 #include "router/scheduler/cells.h"
 #include "router/scheduler/kv_media.h"
+#include "router/scheduler/windows.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -67,10 +73,16 @@ struct kv_table {
     uint32_t cells[CELLS_EACH]; /* its own, where `stateful` */
     uint32_t state_from;        /* 1 + the snapshot with the state after n_cached tokens, held until
                                    kv_copied(); 0: none */
-    uint32_t n_matched;         /* tokens of full blocks that were in the index at admission */
-    uint32_t n_kept;            /* the last snapshot was taken, or found, behind so many tokens */
-    uint32_t n_rolled;          /* its rolling snapshot stands there; 0: none */
+    uint32_t n_matched; /* tokens of full blocks that were in the index at admission; with windows
+                           as well */
+    uint32_t n_kept;    /* the last snapshot was taken, or found, behind so many tokens */
+    uint32_t n_rolled;  /* its rolling snapshot stands there; 0: none */
     bool stateful;
+
+    /* with a cache of windows; else 0 */
+    uint32_t *windows; /* [cap] of blocks [windows_from, windows_to): those that it holds */
+    uint32_t windows_from, windows_to;
+    uint32_t window_copy; /* that of copy_from */
 };
 
 /* `n_blocks` counts block 0. `seed` keeps clients from choosing collisions. NULL: out of memory. */
@@ -82,6 +94,15 @@ void kv_copying(struct kv_blocks *kv, bool on);
  * together with kv_copying(). Before any use; false: out of memory. */
 bool kv_stateful(struct kv_blocks *kv, uint32_t n_cells, bool snapshots);
 struct cells *kv_cells(const struct kv_blocks *kv); /* NULL: the model has no state */
+/* Layers that see `window` tokens have a cache of n_windows blocks, of which a step wants at most
+ * `chunk` tokens more for each prompt. Before any use; false: out of memory. */
+bool kv_windowed(struct kv_blocks *kv, uint32_t n_windows, uint32_t window, uint32_t chunk);
+struct windows *kv_windows(const struct kv_blocks *kv); /* NULL: there is no such cache */
+/* With one: blocks of it for the first `n` tokens, as long as more than `spare` are left. False:
+ * not all; it has as many as there were. Its KV blocks are there. */
+bool kv_window_grow(struct kv_blocks *kv, struct kv_table *t, uint32_t n, uint32_t spare);
+/* With one: `n` tokens are computed, and what no later token sees is given back. */
+void kv_window_pass(struct kv_blocks *kv, struct kv_table *t, uint32_t n);
 
 /* Reserve room for `n_reserve` tokens (and two cells), of which the first key->n are known, and
  * share every full block that is resident, and the beginning of one more. With `share` false
@@ -114,7 +135,8 @@ void kv_commit(struct kv_blocks *kv, struct kv_table *t, const uint32_t *tokens,
 uint32_t kv_snapshot(struct kv_blocks *kv, struct kv_table *t, const uint32_t *tokens, uint32_t n,
                      bool rolls);
 
-/* Where a prompt of `n` tokens that was computed up to `from` stops next, so that a snapshot can be
+/* Where a prompt of `n` tokens that was computed up to `from` stops next: where its blocks of
+ * windows end, or so that a snapshot can be
  * taken: the smallest such position behind `from`, or n. Stops are every few thousand tokens, where
  * its blocks stopped being in the index, and where its last full block ends. A stop costs a step
  * more, so it must be so far behind the last snapshot that this pays: SNAPSHOT_GAIN blocks, and

@@ -62,8 +62,8 @@ static uint32_t nearer(uint32_t best, uint32_t stop, uint32_t from, uint32_t lea
     return stop > from && stop >= least && stop < best ? stop : best;
 }
 
-uint32_t kv_stop(const struct kv_blocks *kv, const struct kv_table *t, uint32_t n, uint32_t from,
-                 bool awaited)
+static uint32_t state_stop(const struct kv_blocks *kv, const struct kv_table *t, uint32_t n,
+                           uint32_t from, bool awaited)
 {
     if (!kv->cells || !kv->snapshots || !t->shares || t->era != kv->era || n == 0)
         return n;
@@ -81,4 +81,11 @@ uint32_t kv_stop(const struct kv_blocks *kv, const struct kv_table *t, uint32_t 
         return best;
     const uint32_t stop = kv_media_stop(&t->media, from, best);
     return stop > from ? stop : kv_media_next(&t->media, from);
+}
+
+uint32_t kv_stop(const struct kv_blocks *kv, const struct kv_table *t, uint32_t n, uint32_t from,
+                 bool awaited)
+{
+    const uint32_t stop = state_stop(kv, t, n, from, awaited);
+    return kv->windows ? nearer(stop, t->windows_to * kv->block_tokens, from, 0) : stop;
 }

@@ -4,7 +4,7 @@
 #include "tests/unit/test.h"
 #include <string.h>
 
-enum { SEQS = 10, LONG = 40, BLOCKS = 48, BT = 4, CELLS = 22 };
+enum { SEQS = 10, LONG = 40, BLOCKS = 48, BT = 4, CELLS = 22, WINDOWS = 26, WINDOW = 9 };
 struct walker {
     struct kv_table t;
     uint32_t tok[LONG], n, computed, adapter;
@@ -16,6 +16,7 @@ struct device {
     uint64_t slot[BLOCKS * BT];
     uint64_t state[CELLS]; /* the same hash, of all tokens so far; 0: of none */
     bool owned[CELLS];
+    uint64_t window[WINDOWS * BT]; /* the same as slot, in the cache of windows */
 };
 
 static uint32_t rnd_state;
@@ -39,6 +40,20 @@ static uint64_t *at(struct device *d, const struct walker *w, uint32_t pos)
     return &d->slot[w->t.ids[pos / BT] * BT + pos % BT];
 }
 
+static uint64_t *window_at(struct device *d, const struct walker *w, uint32_t pos)
+{
+    assert_in_range(pos / BT, w->t.windows_from, w->t.windows_to - 1);
+    assert_in_range(w->t.windows[pos / BT], 1, WINDOWS - 1);
+    return &d->window[w->t.windows[pos / BT] * BT + pos % BT];
+}
+
+/* What the next token sees is there. */
+static void check_window(struct device *d, const struct walker *w)
+{
+    for (uint32_t p = w->computed + 1 > WINDOW ? w->computed + 1 - WINDOW : 0; p < w->computed; p++)
+        assert_true(*window_at(d, w, p) == content(w, p));
+}
+
 /* Its two cells change places with every step. */
 static uint64_t *state_of(struct device *d, const struct walker *w)
 {
@@ -53,8 +68,13 @@ static void compute(struct device *d, struct walker *w, uint32_t upto)
         d->state[w->t.cells[1]] = 1; /* of a step that comes to nothing */
         *state_of(d, w) = content(w, upto - 1);
     }
-    for (; w->computed < upto; w->computed++)
+    for (; w->computed < upto; w->computed++) {
+        if (w->t.windows) {
+            check_window(d, w);
+            *window_at(d, w, w->computed) = content(w, w->computed);
+        }
         *at(d, w, w->computed) = content(w, w->computed);
+    }
 }
 
 /* It leaves a snapshot, if it stands where one may be; sometimes the save comes to nothing. */
@@ -124,11 +144,30 @@ static void first_step(struct kv_blocks *kv, struct device *d, struct walker *w)
         uint32_t to = w->t.ids[w->computed / BT];
         assert_int_not_equal(to, w->t.copy_from);
         memcpy(&d->slot[to * BT], &d->slot[w->t.copy_from * BT], BT * sizeof(d->slot[0]));
+        if (w->t.windows)
+            memcpy(&d->window[w->t.windows[w->computed / BT] * BT],
+                   &d->window[w->t.window_copy * BT], BT * sizeof(d->window[0]));
         n_copies++;
         kv_copied(kv, &w->t);
     }
     for (uint32_t i = 0; i < w->computed; i++) /* a hit is what we would have computed */
         assert_true(*at(d, w, i) == content(w, i));
+    if (w->t.windows)
+        check_window(d, w);
+}
+
+/* How far it can compute, of `upto` tokens, with the blocks of windows that there are. */
+static uint32_t room(struct kv_blocks *kv, struct walker *w, uint32_t upto)
+{
+    if (!w->t.windows || kv_window_grow(kv, &w->t, upto, rnd(3)))
+        return upto;
+    return w->t.windows_to * BT < upto ? w->t.windows_to * BT : upto;
+}
+
+static void pass(struct kv_blocks *kv, struct walker *w)
+{
+    if (w->t.windows && rnd(4))
+        kv_window_pass(kv, &w->t, w->computed);
 }
 
 static void go_on(struct kv_blocks *kv, struct device *d, struct walker *w)
@@ -146,17 +185,23 @@ static void go_on(struct kv_blocks *kv, struct device *d, struct walker *w)
         if (w->t.stateful && rnd(2))
             compute(d, w, kv_stop(kv, &w->t, w->n, w->computed, rnd(2)));
         else
-            compute(d, w, w->computed + rnd(w->n - w->computed + 1));
+            compute(d, w, room(kv, w, w->computed + rnd(w->n - w->computed + 1)));
         kv_commit(kv, &w->t, w->tok, w->computed);
         save(kv, d, w);
+        pass(kv, w);
         break;
     case 2: /* a generated token */
-        compute(d, w, w->n);
-        if (w->n < LONG && kv_grow(kv, &w->t, w->n + 1)) {
+        while (w->computed < w->n && room(kv, w, w->computed + 1) > w->computed) {
+            compute(d, w, room(kv, w, w->n));
+            pass(kv, w);
+        }
+        if (w->computed == w->n && w->n < LONG && kv_grow(kv, &w->t, w->n + 1) &&
+            room(kv, w, w->n + 1) > w->n) {
             w->tok[w->n++] = rnd(2);
             compute(d, w, w->n);
         }
         save(kv, d, w);
+        pass(kv, w);
         break;
     case 3:
         give_back(d, w);
@@ -171,7 +216,7 @@ static void go_on(struct kv_blocks *kv, struct device *d, struct walker *w)
     }
 }
 
-static void walk(bool copies, bool stateful)
+static void walk(bool copies, bool stateful, bool windowed)
 {
     enum { STEPS = 150000 };
     for (rnd_state = 1; rnd_state <= 3; rnd_state++) {
@@ -179,6 +224,7 @@ static void walk(bool copies, bool stateful)
         struct kv_blocks *kv = kv_new(BLOCKS, BT, seed);
         kv_copying(kv, copies);
         assert_true(!stateful || kv_stateful(kv, CELLS, true));
+        assert_true(!windowed || kv_windowed(kv, WINDOWS, WINDOW, 12));
         n_copies = n_saves = n_from = 0;
         struct device d = {{0}};
         struct walker w[SEQS] = {0};
@@ -198,6 +244,11 @@ static void walk(bool copies, bool stateful)
         struct kv_stats st = kv_stats(kv);
         assert_int_equal(st.used, 0);
         assert_true(st.hits > 1000 && st.evictions > 1000);
+        if (windowed) {
+            struct windows_stats ws = windows_stats(kv_windows(kv));
+            print_message("%llu of windows evicted\n", (unsigned long long)ws.evictions);
+            assert_true(ws.used == 0 && ws.evictions > 1000);
+        }
         if (stateful)
             print_message("%u snapshots, %u begun from one\n", n_saves, n_from);
         assert_true(!stateful || (n_saves > 1000 && n_from > 1000));
@@ -211,19 +262,26 @@ static void walk(bool copies, bool stateful)
 static void a_random_walk_keeps_the_books_and_the_contents(void **state)
 {
     (void)state;
-    walk(false, false);
+    walk(false, false, false);
 }
 
 static void a_random_walk_with_copies_keeps_them_too(void **state)
 {
     (void)state;
-    walk(true, false);
+    walk(true, false, false);
 }
 
 static void a_random_walk_with_recurrent_state_keeps_that_too(void **state)
 {
     (void)state;
-    walk(false, true);
+    walk(false, true, false);
+}
+
+static void a_random_walk_with_a_cache_of_windows_keeps_that_too(void **state)
+{
+    (void)state;
+    walk(false, false, true);
+    walk(true, false, true);
 }
 
 int main(void)
@@ -232,6 +290,7 @@ int main(void)
         cmocka_unit_test(a_random_walk_keeps_the_books_and_the_contents),
         cmocka_unit_test(a_random_walk_with_copies_keeps_them_too),
         cmocka_unit_test(a_random_walk_with_recurrent_state_keeps_that_too),
+        cmocka_unit_test(a_random_walk_with_a_cache_of_windows_keeps_that_too),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
