@@ -59,6 +59,8 @@
       "Seconds to filter a batch.", 0.00015, 1.5, 35)                                              \
     X(M_KV_BLOCKS, GAUGE, "kv_blocks", "state", "KV blocks by state: used, cached, free.", 0, 0,   \
       0)                                                                                           \
+    X(M_WINDOW_BLOCKS, GAUGE, "tgi_kv_window_blocks", "state",                                     \
+      "Blocks of the cache of windows by state: used, cached, free.", 0, 0, 0)                     \
     X(M_PREEMPTIONS, COUNTER, "tgi_preemption_count", "method",                                    \
       "Requests that were preempted: `swap` or `recompute`.", 0, 0, 0)                             \
     X(M_SWAPPED_BLOCKS, COUNTER, "tgi_swapped_blocks", "direction",                                \

@@ -528,7 +528,8 @@ static int start(struct infer *i, const struct infer_config *c, struct err *e)
                             .max_batch_prefill_tokens = c->max_batch_prefill_tokens,
                             .max_batch_total_tokens = c->max_batch_total_tokens,
                             .max_batch_size = c->max_batch_size,
-                            .wants_labels = true};
+                            .wants_labels = true,
+                            .wants_windows = true};
     i->shards = shards_connect(i->loop, c->shard_target,
                                c->connect_timeout_ms ? c->connect_timeout_ms : 600000, true, e);
     if (i->shards && c->connected)

@@ -13,6 +13,14 @@ static void publish_cells(struct scheduler *s)
     sched_gauge(s, M_STATE_CELLS, "free", c.free);
 }
 
+static void publish_windows(struct scheduler *s)
+{
+    struct windows_stats w = windows_stats(kv_windows(s->kv));
+    sched_gauge(s, M_WINDOW_BLOCKS, "used", w.used);
+    sched_gauge(s, M_WINDOW_BLOCKS, "cached", w.cached);
+    sched_gauge(s, M_WINDOW_BLOCKS, "free", w.free);
+}
+
 void sched_publish(struct scheduler *s)
 {
     struct sched_status *t = s->o.status;
@@ -36,6 +44,8 @@ void sched_publish(struct scheduler *s)
     sched_gauge(s, M_KV_BLOCKS, "free", kv.free);
     if (kv_cells(s->kv))
         publish_cells(s);
+    if (kv_windows(s->kv))
+        publish_windows(s);
     sched_gauge(s, M_SWAP_USED, NULL, swap_used(&s->swap));
     atomic_store_explicit(&t->swap_used, swap_used(&s->swap), memory_order_relaxed);
 }

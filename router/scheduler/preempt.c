@@ -87,7 +87,7 @@ const struct wire_edits *preempt_edits(struct scheduler *s, struct wire_edits *x
                              .in = wire_of(&s->in_moves)};
     for (uint32_t i = 0; s->grows && i < s->n_running; i++) {
         struct seq *q = s->running[i];
-        if (q->n_blocks_sent == q->kv.len)
+        if (q->n_blocks_sent == q->kv.len && q->n_windows_sent == q->kv.windows_to)
             continue;
         if (!grown && !(grown = RPC_NEW(&s->out, struct seq *, s->n_running)))
             return NULL;
@@ -99,8 +99,10 @@ const struct wire_edits *preempt_edits(struct scheduler *s, struct wire_edits *x
 
 void preempt_edits_done(struct scheduler *s)
 {
-    for (uint32_t i = 0; i < s->n_running; i++)
+    for (uint32_t i = 0; i < s->n_running; i++) {
         s->running[i]->n_blocks_sent = s->running[i]->kv.len;
+        s->running[i]->n_windows_sent = s->running[i]->kv.windows_to;
+    }
     if (kv_cells(s->kv))
         cells_saved(kv_cells(s->kv));
 }
@@ -210,7 +212,7 @@ void preempt_requeue(struct scheduler *s, struct seq *q)
     sched_unlist(s, q);
     kv_release(s->kv, &q->kv, q->tokens, q->n_computed);
     policy_leaves(&s->policy, &q->waiter);
-    q->n_computed = q->n_blocks_sent = 0;
+    q->n_computed = q->n_blocks_sent = q->n_windows_sent = 0;
     q->state = SEQ_WAITING;
     preempt_reserve(s, q);
     policy_return(&s->policy, &q->waiter);
@@ -260,6 +262,41 @@ static void room_for_drafts(struct scheduler *s)
     }
 }
 
+/* ------------------------------------------------------------------ windows */
+/* Tokens that q's next step writes at least. */
+static uint32_t window_needed(const struct seq *q)
+{
+    return seq_in_prompt(q) ? q->n_computed + 1 : tokens_needed(q);
+}
+
+static bool grow(struct scheduler *s, struct seq *q)
+{
+    return kv_grow(s->kv, &q->kv, tokens_needed(q)) &&
+           (!kv_windows(s->kv) || kv_window_grow(s->kv, &q->kv, window_needed(q), 0));
+}
+
+/* What nobody sees any more is given back before anybody needs it. */
+static void pass_windows(struct scheduler *s)
+{
+    for (uint32_t i = 0; i < s->n_running; i++)
+        if (s->running[i]->state == SEQ_RUNNING)
+            kv_window_pass(s->kv, &s->running[i]->kv, s->running[i]->n_computed);
+}
+
+/* Chunks of prompts, and drafts, get what is left over, but for a block for each that runs. */
+static void grow_windows(struct scheduler *s)
+{
+    for (uint32_t i = 0; i < s->n_running; i++) {
+        struct seq *q = s->running[i];
+        const uint64_t chunk = (uint64_t)q->n_computed + s->o.model.max_batch_prefill_tokens;
+        uint64_t want = (uint64_t)q->kv.len * s->peer.block_size;
+        if (seq_in_prompt(q))
+            want = chunk < q->n_tokens ? chunk : q->n_tokens;
+        if (q->state == SEQ_RUNNING && (seq_in_prompt(q) || s->peer.speculate))
+            kv_window_grow(s->kv, &q->kv, (uint32_t)want, s->n_running);
+    }
+}
+
 /* ------------------------------------------------------------------ recurrent state */
 /* Does its state stand where others may go on, or itself after it made way? */
 static bool worth_keeping(const struct scheduler *s, const struct seq *q)
@@ -302,6 +339,8 @@ bool preempt_turn(struct scheduler *s)
     bool any = false;
     if (kv_cells(s->kv))
         keep_states(s);
+    if (kv_windows(s->kv))
+        pass_windows(s);
     for (uint32_t i = s->n_running; i-- > 0;) {
         struct seq *q = s->running[i];
         if (q->state != SEQ_LEAVING || !leave_room(s))
@@ -311,7 +350,7 @@ bool preempt_turn(struct scheduler *s)
     }
     for (uint32_t i = 0; i < s->n_running;) {
         struct seq *q = s->running[i];
-        if (q->state != SEQ_RUNNING || kv_grow(s->kv, &q->kv, tokens_needed(q))) {
+        if (q->state != SEQ_RUNNING || grow(s, q)) {
             i++;
             continue;
         }
@@ -323,5 +362,7 @@ bool preempt_turn(struct scheduler *s)
     }
     if (s->peer.speculate && !any)
         room_for_drafts(s);
+    if (kv_windows(s->kv) && !any)
+        grow_windows(s);
     return any;
 }

@@ -140,6 +140,9 @@ static bool take_over(struct scheduler *s, struct shards *of, const struct shard
     now->max_batch_total_tokens = m->max_batch_total_tokens;
     now->swap_slots = m->swap_slots;
     now->state_cells = m->state_cells;
+    now->window_blocks = m->window_blocks;
+    now->window_tokens = m->window_tokens;
+    s->peer.windows = now->window_blocks > 0;
     now->swap_block_ns = m->swap_block_ns;
     s->adapters.pool = now->adapter_pages = m->adapter_pages;
     if (!sched_init_accounting(s) || !adapters_replace(&s->adapters, s->repeated))

@@ -466,6 +466,8 @@ bool sched_init_accounting(struct scheduler *s)
                                   m->block_size, seed);
     bool snapshots = s->grows && m->takes_chunks && m->prefix_caching;
     bool ok = kv && (!m->state_cells_per_request || kv_stateful(kv, m->state_cells, snapshots));
+    ok = ok && (!m->window_blocks ||
+                kv_windowed(kv, m->window_blocks, m->window_tokens, m->max_batch_prefill_tokens));
     if (!ok || !swap_init(&swap, s->grows ? m->swap_slots : 0)) {
         kv_free(kv);
         return false;
@@ -491,7 +493,7 @@ struct scheduler *sched_new(const struct sched_options *o, struct err *e)
     adapter_shelf_init(&s->shelf);
     s->drafts = o->drafts;
     s->peer = (struct wire_peer){m->takes_input_ids, m->requires_padding, m->block_size,
-                                 m->speculate, m->takes_chunks};
+                                 m->speculate,       m->takes_chunks,     m->window_blocks > 0};
     rpc_mem_init(&s->in, IN_LIMIT);
     rpc_mem_init(&s->out, OUT_LIMIT);
     s->grows = m->takes_edits;

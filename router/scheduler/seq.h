@@ -40,6 +40,7 @@ struct seq {
     uint32_t n_computed;      /* tokens whose KV is certainly there */
     uint32_t n_most;          /* tokens whose KV it may come to: more than all is never needed */
     uint32_t n_blocks_sent;   /* blocks of kv that the shards certainly know of */
+    uint32_t n_windows_sent;  /* the same of those that have a block of windows */
     uint32_t n_preempted;     /* times it was preempted, or its shards were lost */
     uint32_t n_lost;          /* times they were lost while it ran */
     uint32_t *slots, n_slots; /* in the swap region, for the blocks from waiter.swap_from on */

@@ -111,6 +111,11 @@ static int put_blocks(struct whole *w, const struct wire_peer *p, const struct s
     w->r.n_blocks = q->kv.len;
     w->r.blocks = q->kv.ids;
     w->r.cache_len = q->kv.n_cached;
+    if (p->windows) {
+        w->r.window_from = q->kv.windows_from;
+        w->r.window_blocks = q->kv.windows + q->kv.windows_from;
+        w->r.n_window_blocks = q->kv.windows_to - q->kv.windows_from;
+    }
     if (q->kv.stateful) {
         w->r.n_state_cells = CELLS_EACH;
         w->r.state_cells = mutable(q->kv.cells);
@@ -211,6 +216,10 @@ static int put_copies(Generate__V3__PrefillRequest *msg, const struct wire_peer 
         assert(t->n_cached / p->block_size < t->len);
         c->source = t->copy_from;
         c->target = t->ids[t->n_cached / p->block_size];
+        if (p->windows) {
+            c->window_source = t->window_copy;
+            c->window_target = t->windows[t->n_cached / p->block_size];
+        }
         msg->kv_copies[msg->n_kv_copies++] = c;
     }
     return msg->kv_copies ? 0 : -1;
@@ -242,6 +251,12 @@ static bool put_grown(Generate__V3__Edits *w, const struct wire_edits *x, struct
         v->from = q->n_blocks_sent;
         v->blocks = q->kv.ids + q->n_blocks_sent;
         v->n_blocks = q->kv.len - q->n_blocks_sent;
+        if (q->kv.windows) {
+            assert(q->kv.windows_from <= q->n_windows_sent);
+            v->window_from = q->n_windows_sent;
+            v->window_blocks = q->kv.windows + q->n_windows_sent;
+            v->n_window_blocks = q->kv.windows_to - q->n_windows_sent;
+        }
         w->more[w->n_more] = v;
     }
     return true;
@@ -425,7 +440,8 @@ const ProtobufCMessage *wire_probe(const struct wire_peer *p, struct rpc_mem *m)
 #include "common/params.def"
     w->s.max_new_tokens = 1;
     w->r.n_blocks = w->r.n_slots = 1;
-    w->r.blocks = w->r.slots = zero;
+    w->r.blocks = w->r.slots = w->r.window_blocks = zero;
+    w->r.n_window_blocks = p->windows;
     if (p->takes_input_ids) {
         w->r.n_input_ids = 1;
         w->r.input_ids = zero;

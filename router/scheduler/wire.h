@@ -11,6 +11,7 @@ struct wire_peer {         /* what the shards understand */
     bool requires_padding; /* neither blocks nor slots */
     uint32_t block_size, speculate;
     bool takes_chunks; /* prompts that are cut compute what the call says */
+    bool windows;      /* it has a cache of windows */
 };
 
 struct wire_batch { /* a batch the shards hold */
@@ -31,7 +32,7 @@ struct wire_edits { /* of the running batch, before the step; for peers that tak
     } * saves;
     uint32_t n_saves;
     struct wire_moves out, in;
-    struct seq *const *grown; /* the shards know n_blocks_sent of their blocks */
+    struct seq *const *grown; /* the shards know n_blocks_sent and n_windows_sent of their blocks */
     uint32_t n_grown;
     const struct wire_draft { /* what q may go on with from q->n_tokens on */
         const struct seq *q;

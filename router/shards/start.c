@@ -13,6 +13,7 @@ enum {
     FALLBACK_BATCH_TOTAL = 16000, /* TGI's, for peers that name no maximum */
     V2_INPUT_TOKENS = 1024,       /* peers of generate.v2 are told, and do not say */
     V2_TOTAL_TOKENS = 2048,
+    LEAST_WINDOWS = 4, /* blocks beside those that a window fills */
 };
 
 static uint32_t min_u32(uint32_t a, uint32_t b) { return a < b ? a : b; }
@@ -96,6 +97,7 @@ static int ask_info(struct fan *f, struct shard_model *m, struct rpc_mem *mem, s
     m->takes_reasoning = r->takes_reasoning;
     m->takes_grammars = r->takes_grammars;
     m->state_cells_per_request = r->state_cells_per_request;
+    m->takes_windows = r->takes_windows && m->takes_edits && m->takes_chunks;
     m->sampling_fields = 0;
     for (size_t i = 0; i < r->n_sampling_fields; i++)
         m->sampling_fields |= param_bit(r->sampling_fields[i]);
@@ -210,6 +212,8 @@ struct warmed {
     uint64_t swap_block_ns; /* the slowest */
     uint32_t adapter_pages; /* the fewest */
     uint32_t state_cells;   /* the fewest */
+    uint32_t window_blocks; /* the fewest */
+    uint32_t window_tokens;
 };
 
 static bool smaller(const struct warmed *a, const struct warmed *b)
@@ -230,6 +234,7 @@ static int ask_warmup(struct fan *f, const struct shard_model *m, struct rpc_mem
         return err_nomem(e);
     ask.batch = &batch;
     ask.max_prefill_tokens = m->max_batch_prefill_tokens;
+    ask.windows = m->takes_windows && m->wants_windows;
     /* A quarter of each step is the newcomers': a short prompt does not wait for a long one's end.
      */
     ask.max_chunk_tokens = m->max_batch_prefill_tokens - m->max_batch_prefill_tokens / 4;
@@ -257,6 +262,8 @@ static int ask_warmup(struct fan *f, const struct shard_model *m, struct rpc_mem
             w.supported = r->max_supported_total_tokens;
         w.adapter_pages = i ? min_u32(out->adapter_pages, r->adapter_pages) : r->adapter_pages;
         w.state_cells = i ? min_u32(out->state_cells, r->state_cells) : r->state_cells;
+        w.window_blocks = i ? min_u32(out->window_blocks, r->window_blocks) : r->window_blocks;
+        w.window_tokens = r->window_tokens;
         w.swap_slots = i ? min_u32(out->swap_slots, r->swap_slots) : r->swap_slots;
         w.swap_block_ns =
             i && out->swap_block_ns > r->swap_block_ns ? out->swap_block_ns : r->swap_block_ns;
@@ -264,6 +271,7 @@ static int ask_warmup(struct fan *f, const struct shard_model *m, struct rpc_mem
             out->adapter_pages = w.adapter_pages;
             out->swap_slots = w.swap_slots;
             out->state_cells = w.state_cells;
+            out->window_blocks = w.window_blocks;
             out->swap_block_ns = w.swap_block_ns;
         } else {
             *out = w;
@@ -299,6 +307,13 @@ static int settle(struct shard_model *m, const struct warmed *w, struct err *e)
     m->state_cells = w->state_cells;
     if (m->state_cells < m->state_cells_per_request)
         return err_set(e, ERR_SYSTEM, "the shards hold the recurrent state of no request");
+    m->window_blocks = w->window_tokens ? w->window_blocks : 0;
+    m->window_tokens = m->window_blocks ? w->window_tokens : 0;
+    if (m->window_blocks && m->window_blocks < m->window_tokens / m->block_size + LEAST_WINDOWS)
+        return err_set(e, ERR_SYSTEM,
+                       "a cache of %u blocks for windows of %u tokens holds no request "
+                       "(--kv-cache-memory)",
+                       m->window_blocks, m->window_tokens);
     m->swap_block_ns = w->swap_block_ns;
     m->max_input_tokens = w->input;
     m->max_total_tokens = w->total;

@@ -13,7 +13,7 @@ struct shard_model {
     int version;           /* of generate.vN */
     bool requires_padding; /* no block numbers: the peer lays its KV out itself, as all of v2 do */
     bool chunking, prefix_caching, takes_input_ids, copies_kv, takes_edits, takes_chunks,
-        takes_bias, takes_reasoning, takes_grammars;
+        takes_bias, takes_reasoning, takes_grammars, takes_windows;
     uint32_t speculate, block_size, vocab_size, max_positions; /* max_positions 0: unbounded */
     uint64_t sampling_fields;                                  /* of param_bit() */
     uint64_t vocab_hash;                                       /* 0: not said */
@@ -30,8 +30,10 @@ struct shard_model {
     uint32_t swap_slots;                           /* blocks that every shard's swap region holds */
     uint64_t swap_block_ns;                        /* to move one there */
     uint32_t state_cells_per_request, state_cells; /* of recurrent state; 0: the model has none */
-    uint32_t adapter_pages;                        /* that adapters in use share */
-    uint32_t runtime_adapters;        /* so many may be loaded while the shards serve */
+    bool wants_windows; /* the caller hands out blocks of a cache of windows, if there is one: */
+    uint32_t window_blocks, window_tokens; /* of it, and what its layers see; 0: there is none */
+    uint32_t adapter_pages;                /* that adapters in use share */
+    uint32_t runtime_adapters;             /* so many may be loaded while the shards serve */
     struct served_adapters *adapters; /* released by the caller, also after an error; or NULL */
 };
 
