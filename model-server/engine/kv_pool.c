@@ -42,11 +42,11 @@ static uint64_t blocks_of(const struct kv_memory *m, uint64_t tokens)
     return (tokens + m->block_size - 1) / m->block_size;
 }
 
-/* Blocks that the window and the chunk of one prompt touch; one more for what is run ahead, and
- * block 0, which is nobody's. */
+/* Blocks that the window and the chunk of one prompt touch, and one more behind them and before;
+ * block 0 is nobody's. */
 static uint64_t step_windows(const struct kv_memory *m)
 {
-    return blocks_of(m, (uint64_t)m->window + m->prefill) + 3;
+    return blocks_of(m, (uint64_t)m->window + m->prefill) + 4;
 }
 
 uint64_t kv_request_bytes(const struct kv_memory *m, uint32_t tokens)

@@ -301,8 +301,17 @@ static void find_begun(const struct kv_blocks *kv, const struct kv_key *key, uin
 static void note_window(const struct kv_blocks *kv, uint32_t id, struct hit *h)
 {
     h->run = kv_window_there(kv, id) ? h->run + 1 : 0;
-    if (kv_window_whole(kv, h->run, h->full))
+    if (kv_window_whole(kv, h->run, h->full, 0))
         h->stated = h->full;
+}
+
+/* The beginning of a block may be seen together with less of what stands before. */
+static void check_begun(const struct kv_blocks *kv, struct hit *h)
+{
+    if (kv_window_there(kv, h->from) && kv_window_whole(kv, h->run, h->full, h->n))
+        h->stated = h->full;
+    else
+        h->n = 0;
 }
 
 static struct hit find(const struct kv_blocks *kv, struct kv_table *t, const struct kv_key *key)
@@ -328,8 +337,8 @@ static struct hit find(const struct kv_blocks *kv, struct kv_table *t, const str
     }
     if (kv->copies && most_hits(key) > 0)
         find_begun(kv, key, parent, &h);
-    if (kv->windows && h.n > 0 && (h.stated < h.full || !kv_window_there(kv, h.from)))
-        h.n = 0;
+    if (kv->windows && h.n > 0)
+        check_begun(kv, &h);
     return h;
 }
 

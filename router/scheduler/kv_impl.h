@@ -42,8 +42,9 @@ struct kv_blocks {
  *
  * An indexed block has all its tokens in the cache of windows as well. */
 bool kv_window_there(const struct kv_blocks *kv, uint32_t id);
-/* May a prompt go on behind `full` blocks, the last `run` of which are there? */
-bool kv_window_whole(const struct kv_blocks *kv, uint32_t run, uint32_t full);
+/* May a prompt go on behind `full` blocks, the last `run` of which are there, and `n` tokens more?
+ */
+bool kv_window_whole(const struct kv_blocks *kv, uint32_t run, uint32_t full, uint32_t n);
 bool kv_window_could_fit(const struct kv_blocks *kv, uint32_t n); /* as kv_could_fit() */
 struct window_range {                                             /* blocks of a sequence */
     uint32_t from, to;

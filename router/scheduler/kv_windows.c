@@ -3,7 +3,9 @@
 #include "router/scheduler/kv_impl.h"
 #include <assert.h>
 
-enum { BEYOND = 2 }; /* blocks that a window touches beside those that it fills */
+/* Blocks that a window touches beside those that it fills, and one that is kept behind it: a prompt
+ * that goes on a few tokens before a sequence's end finds its window, too. */
+enum { KEPT = 1, BEYOND = 2 + KEPT };
 
 bool kv_windowed(struct kv_blocks *kv, uint32_t n_windows, uint32_t window, uint32_t chunk)
 {
@@ -44,9 +46,9 @@ bool kv_window_there(const struct kv_blocks *kv, uint32_t id)
     return windows_of(kv->windows, id) && windows_filled(kv->windows, id) >= kv->b[id].fill;
 }
 
-bool kv_window_whole(const struct kv_blocks *kv, uint32_t run, uint32_t full)
+bool kv_window_whole(const struct kv_blocks *kv, uint32_t run, uint32_t full, uint32_t n)
 {
-    return run == full || (uint64_t)run * kv->block_tokens + 1 >= kv->window;
+    return first_seen(kv, full * kv->block_tokens + n) + run >= full;
 }
 
 /* ------------------------------------------------------------------ admission */
@@ -112,7 +114,8 @@ static void let_go(struct kv_blocks *kv, uint32_t id, bool warm)
 
 void kv_window_pass(struct kv_blocks *kv, struct kv_table *t, uint32_t n)
 {
-    const uint32_t from = smaller(first_seen(kv, n), t->windows_to);
+    const uint32_t seen = smaller(first_seen(kv, n), t->windows_to);
+    const uint32_t from = seen > KEPT ? seen - KEPT : 0;
     if (from <= t->windows_from)
         return;
     kv_window_note(kv, t, n);

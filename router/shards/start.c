@@ -13,7 +13,7 @@ enum {
     FALLBACK_BATCH_TOTAL = 16000, /* TGI's, for peers that name no maximum */
     V2_INPUT_TOKENS = 1024,       /* peers of generate.v2 are told, and do not say */
     V2_TOTAL_TOKENS = 2048,
-    LEAST_WINDOWS = 4, /* blocks beside those that a window fills */
+    LEAST_WINDOWS = 5, /* blocks beside those that a window fills */
 };
 
 static uint32_t min_u32(uint32_t a, uint32_t b) { return a < b ? a : b; }

@@ -183,7 +183,7 @@ static void warm_up_divides_the_memory(void **state)
                           .window = 1024,
                           .prefill = 4096};
     const struct kv_plan p = kv_plan(&m);
-    const uint32_t step = (1024 + 4096) / 16 + 3; /* what is left is divided four to one */
+    const uint32_t step = (1024 + 4096) / 16 + 4; /* what is left is divided four to one */
     assert_int_equal(p.n_blocks, (50000000 - step * 5000) / (1000 + 5000 / 4));
     assert_int_equal(p.n_windows, step + p.n_blocks / 4);
     assert_true(p.bytes <= 50000000);
