@@ -1,0 +1,16 @@
+/* The CUDA backend over a cache of windows: bits of one cache for all layers. Which device: see
+ * tests/check/cuda_sides.h. */
+#include "tests/check/cuda_sides.h"
+#include "tests/golden/windows.h"
+
+static void windows_apart_have_the_bits_of_one_cache(void **state)
+{
+    (void)state;
+    ops = gpu;
+    for (size_t i = 0; i < sizeof(configs) / sizeof(configs[0]); i++) {
+        same_bits(configs[i], KV_BF16);
+        same_bits(configs[i], KV_I8);
+    }
+}
+
+CUDA_TESTS(cmocka_unit_test(windows_apart_have_the_bits_of_one_cache))
