@@ -306,12 +306,15 @@ static void note_window(const struct kv_blocks *kv, uint32_t id, struct hit *h)
 }
 
 /* The beginning of a block may be seen together with less of what stands before. */
-static void check_begun(const struct kv_blocks *kv, struct hit *h)
+static bool begins_well(const struct kv_blocks *kv, const struct hit *h)
 {
-    if (kv_window_there(kv, h->from) && kv_window_whole(kv, h->run, h->full, h->n))
-        h->stated = h->full;
-    else
-        h->n = 0;
+    return kv_window_there(kv, h->from) && kv_window_whole(kv, h->run, h->full, h->n);
+}
+
+/* With windows: the tokens behind which a prompt goes on. */
+static uint32_t windowed_tokens(const struct kv_blocks *kv, const struct hit *h)
+{
+    return h->n > 0 ? h->full * kv->block_tokens + h->n : h->stated * kv->block_tokens;
 }
 
 static struct hit find(const struct kv_blocks *kv, struct kv_table *t, const struct kv_key *key)
@@ -337,8 +340,8 @@ static struct hit find(const struct kv_blocks *kv, struct kv_table *t, const str
     }
     if (kv->copies && most_hits(key) > 0)
         find_begun(kv, key, parent, &h);
-    if (kv->windows && h.n > 0)
-        check_begun(kv, &h);
+    if (kv->windows && h.n > 0 && !begins_well(kv, &h))
+        h.n = 0;
     return h;
 }
 
@@ -375,13 +378,14 @@ static void admit_state(struct kv_blocks *kv, struct kv_table *t, const struct h
     assert(t->stateful);
 }
 
-static bool room_for_windows(struct kv_blocks *kv, const struct kv_table *t, const struct hit *h,
-                             uint32_t need)
+static bool room_for_windows(struct kv_blocks *kv, const struct kv_table *t,
+                             const struct kv_key *key, const struct hit *h, uint32_t need)
 {
-    const struct window_wish x = {.n_cached = h->stated * kv->block_tokens + h->n,
+    const struct window_wish x = {.n_cached = windowed_tokens(kv, h),
                                   .known = h->full,
                                   .need = need,
-                                  .copied = h->n > 0 ? h->from : 0};
+                                  .copied = h->n > 0 ? h->from : 0,
+                                  .media = &key->media};
     const bool room = !kv->windows || kv_window_room_for(kv, t, &x);
     kv->window_short |= !room;
     return room;
@@ -397,9 +401,9 @@ bool kv_admit(struct kv_blocks *kv, struct kv_table *t, const struct kv_key *key
     struct hit h = share ? find(kv, t, key) : (struct hit){.cell = NO_CELL};
     if (kv->cells && !room_for_state(kv, &h))
         return false;
-    if (h.n > 0 && (!room_for(kv, t, &h, need) || !room_for_windows(kv, t, &h, need)))
+    if (h.n > 0 && (!room_for(kv, t, &h, need) || !room_for_windows(kv, t, key, &h, need)))
         h.n = 0; /* the block to copy from would be one too many */
-    if (!room_for(kv, t, &h, need) || !room_for_windows(kv, t, &h, need))
+    if (!room_for(kv, t, &h, need) || !room_for_windows(kv, t, key, &h, need))
         return false;
     t->len = h.full;
     for (uint32_t i = 0; i < h.full; i++)
@@ -422,7 +426,7 @@ bool kv_admit(struct kv_blocks *kv, struct kv_table *t, const struct kv_key *key
         admit_state(kv, t, &h);
     if (kv->windows) {
         t->n_matched = h.full * kv->block_tokens;
-        t->n_cached = h.stated * kv->block_tokens + h.n;
+        t->n_cached = windowed_tokens(kv, &h);
         kv_window_admit(kv, t, key->n);
     }
     kv->st.hits += h.full;

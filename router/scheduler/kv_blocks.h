@@ -161,6 +161,8 @@ void kv_forget(struct kv_blocks *kv);
 
 /* Could `n` tokens ever fit, with the cache empty and nobody else there? */
 bool kv_could_fit(const struct kv_blocks *kv, uint32_t n);
+/* Nor can pictures that stay whole be too large for a cache of windows. */
+bool kv_pictures_could_fit(const struct kv_blocks *kv, const struct kv_media *m);
 /* Cheaper than kv_admit(): false when even a full prefix hit would not be enough now. */
 bool kv_may_fit(const struct kv_blocks *kv, uint32_t n_prompt, uint32_t n_reserve);
 

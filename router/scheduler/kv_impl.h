@@ -54,6 +54,7 @@ struct window_wish {
     uint32_t known;    /* its leading blocks that are in ids */
     uint32_t need;     /* blocks that it gets in all */
     uint32_t copied;   /* of which the beginning is copied; 0: none */
+    const struct kv_media *media;
 };
 /* Would it get a window? What its hit revives is no room. */
 bool kv_window_room_for(const struct kv_blocks *kv, const struct kv_table *t,

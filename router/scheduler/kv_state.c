@@ -87,5 +87,9 @@ uint32_t kv_stop(const struct kv_blocks *kv, const struct kv_table *t, uint32_t 
                  bool awaited)
 {
     const uint32_t stop = state_stop(kv, t, n, from, awaited);
-    return kv->windows ? nearer(stop, t->windows_to * kv->block_tokens, from, 0) : stop;
+    const uint32_t end = kv->windows ? t->windows_to * kv->block_tokens : stop;
+    if (end >= stop)
+        return stop;
+    const uint32_t whole = kv_media_stop(&t->media, from, end);
+    return whole > from ? whole : kv_media_next(&t->media, from);
 }

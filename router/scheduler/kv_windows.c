@@ -40,6 +40,15 @@ bool kv_window_could_fit(const struct kv_blocks *kv, uint32_t n)
     return windows_stats(kv->windows).total >= smaller(blocks_of(kv, n), one_window(kv));
 }
 
+bool kv_pictures_could_fit(const struct kv_blocks *kv, const struct kv_media *m)
+{
+    uint32_t most = 0;
+    for (uint32_t i = 0; kv->windows && m->whole && i < m->n; i++)
+        most = m->v[i].n > most ? m->v[i].n : most;
+    return most == 0 ||
+           windows_stats(kv->windows).total >= one_window(kv) + blocks_of(kv, most) + 1;
+}
+
 /* ------------------------------------------------------------------ where a hit ends */
 bool kv_window_there(const struct kv_blocks *kv, uint32_t id)
 {
@@ -53,16 +62,20 @@ bool kv_window_whole(const struct kv_blocks *kv, uint32_t run, uint32_t full, ui
 
 /* ------------------------------------------------------------------ admission */
 /* A sequence that goes on behind n_cached tokens, and comes to `need` blocks of its own. */
-static struct window_range at_first(const struct kv_blocks *kv, uint32_t n_cached, uint32_t need)
+static struct window_range at_first(const struct kv_blocks *kv, const struct kv_media *media,
+                                    uint32_t n_cached, uint32_t need)
 {
     const uint32_t from = first_seen(kv, n_cached);
-    return (struct window_range){from, smaller(need, from + one_window(kv))};
+    /* a picture that stays whole is more than a token */
+    const uint32_t step = blocks_of(kv, kv_media_next(media, n_cached));
+    const uint32_t to = from + one_window(kv);
+    return (struct window_range){from, smaller(need, to > step ? to : step)};
 }
 
 bool kv_window_room_for(const struct kv_blocks *kv, const struct kv_table *t,
                         const struct window_wish *x)
 {
-    const struct window_range r = at_first(kv, x->n_cached, x->need);
+    const struct window_range r = at_first(kv, x->media, x->n_cached, x->need);
     uint32_t taken = x->copied && windows_cached(kv->windows, x->copied);
     for (uint32_t i = r.from; i < r.to; i++) /* what is in use already costs nothing */
         taken += i >= x->known || !windows_of(kv->windows, t->ids[i]) ||
@@ -79,7 +92,7 @@ static void hold_next(struct kv_blocks *kv, struct kv_table *t)
 
 void kv_window_admit(struct kv_blocks *kv, struct kv_table *t, uint32_t n_known)
 {
-    const struct window_range r = at_first(kv, t->n_cached, t->len);
+    const struct window_range r = at_first(kv, &t->media, t->n_cached, t->len);
     if (t->copy_from)
         t->window_copy = windows_hold(kv->windows, t->copy_from);
     t->windows_from = t->windows_to = r.from;

@@ -116,6 +116,11 @@ void sched_add(struct scheduler *s, struct seq *q)
                 kv_stats(s->kv).total * s->peer.block_size, q->n_prompt,
                 q->req->params.max_new_tokens);
         refuse(s, q, &e);
+    } else if (!kv_pictures_could_fit(s->kv, &q->waiter.key.media)) {
+        err_set(&e, ERR_VALIDATION,
+                "a picture is larger than the cache of windows holds "
+                "(--kv-cache-memory)");
+        refuse(s, q, &e);
     } else if (!follow(s, q)) {
         follow_enqueue(s, q);
     }

@@ -266,7 +266,7 @@ static void room_for_drafts(struct scheduler *s)
 /* Tokens that q's next step writes at least. */
 static uint32_t window_needed(const struct seq *q)
 {
-    return seq_in_prompt(q) ? q->n_computed + 1 : tokens_needed(q);
+    return seq_in_prompt(q) ? kv_media_next(&q->kv.media, q->n_computed) : tokens_needed(q);
 }
 
 static bool grow(struct scheduler *s, struct seq *q)
