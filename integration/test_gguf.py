@@ -1,5 +1,7 @@
 """A GGUF file served like the folder that it was made from: the same tokens, templates and answers."""
 
+import json
+import shutil
 import subprocess
 
 import pytest
@@ -7,6 +9,7 @@ import requests
 from serving import BIN, DEMO, Service, data
 
 pytest.importorskip("gguf", reason="llama.cpp's Python module writes the files: pip install gguf")
+from gguf_families import FAMILIES, write_family  # noqa: E402
 from gguf_made import HALVES, random_model, write  # noqa: E402
 
 CHAT = {"model": "m", "max_tokens": 24, "temperature": 0, "messages": [{"role": "user", "content": "What is the capital of France?"}]}
@@ -40,6 +43,25 @@ def test_the_demo_model_answers_the_same(tmp_path, demo, num_shard):
         assert answers(s) == demo
         info = requests.get(s.url + "/info", timeout=10).json()
         assert info["model_id"] == str(path) and info["model_dtype"] == "torch.bfloat16"
+
+
+def as_files_say(folder, copy):
+    """A file tells only how far the factor of attention is from the usual one, which a config may round."""
+    shutil.copytree(folder, copy)
+    config = json.loads((copy / "config.json").read_text())
+    (config.get("rope_scaling") or {}).pop("attention_factor", None)
+    (copy / "config.json").write_text(json.dumps(config))
+    return copy
+
+
+@pytest.mark.parametrize("model", FAMILIES)
+def test_families_answer_as_their_folders(tmp_path, model):
+    folder = as_files_say(data(f"arch/{model}"), tmp_path / model)
+    asked = {"inputs": "hello there, who are you? " * 4, "parameters": {"max_new_tokens": 24, "details": True, "decoder_input_details": True, "ignore_eos": True}}
+    with Service(folder) as s:
+        want = s.post("/generate", asked).json()
+    with Service(write_family(folder, tmp_path / "m.gguf")) as s:
+        assert s.post("/generate", asked).json() == want
 
 
 def test_sentencepiece_tokens(tmp_path):

@@ -64,19 +64,23 @@ static void put(cJSON *o, const char *key, double v)
         cJSON_AddNumberToObject(o, key, v);
 }
 
-/* A number that files may give for each layer; here all layers have the same. */
+/* A number that files may give for each layer; here all layers have the same, or 0: those lack what
+ * it counts. */
 static int per_layer(const struct gguf_set *s, const struct gguf_family *f, const char *key,
                      cJSON *o, const char *to, struct err *e)
 {
     char name[KEY_MAX];
     double v;
     const struct gguf_value *list = gguf_numbers(head(s), full(f, key, name));
-    for (uint64_t i = 1; list && i < list->n; i++)
-        if (gguf_number_at(list, i) != gguf_number_at(list, 0))
+    double most = 0;
+    for (uint64_t i = 0; list && i < list->n; i++)
+        most = gguf_number_at(list, i) > most ? gguf_number_at(list, i) : most;
+    for (uint64_t i = 0; list && i < list->n; i++)
+        if (gguf_number_at(list, i) != most && gguf_number_at(list, i) != 0)
             return err_set(e, ERR_VALIDATION, "%s: `%s` differs from layer to layer: not supported",
                            head(s)->path, name);
     if (list && list->n)
-        put(o, to, gguf_number_at(list, 0));
+        put(o, to, most);
     else if (number(s, f, key, &v))
         put(o, to, v);
     return 0;
@@ -333,6 +337,65 @@ static void gemma3(const struct gguf_set *s, const struct gguf_family *f, cJSON 
     put(config, "rope_local_base_freq", number_or(s, f, "rope.freq_base_swa", 10000));
 }
 
+static void cohere2(const struct gguf_set *s, const struct gguf_family *f, cJSON *config)
+{
+    double v;
+    qkv_bias(s, f, config);
+    if (number(s, f, "logit_scale", &v))
+        put(config, "logit_scale", v);
+    window(s, f, config);
+}
+
+/* OLMo 2 has no window, OLMo 3 has one: that is how the two differ. */
+static void olmo2(const struct gguf_set *s, const struct gguf_family *f, cJSON *config)
+{
+    double v;
+    if (number(s, f, "attention.sliding_window", &v) && v > 0) {
+        put(config, "sliding_window", v);
+        pattern(s, f, config);
+    }
+}
+
+static void glm4(const struct gguf_set *s, const struct gguf_family *f, cJSON *config)
+{
+    (void)f;
+    cJSON_AddBoolToObject(config, "attention_bias", has(s, "blk.0.attn_q.bias"));
+}
+
+static void qwen2moe(const struct gguf_set *s, const struct gguf_family *f, cJSON *config)
+{
+    char key[KEY_MAX];
+    double v;
+    experts(s, f, config);
+    cJSON_DeleteItemFromObjectCaseSensitive(config, "norm_topk_prob");
+    cJSON_AddBoolToObject(config, "norm_topk_prob",
+                          gguf_bool(head(s), full(f, "expert_weights_norm", key), false));
+    cJSON_AddBoolToObject(config, "qkv_bias", has(s, "blk.0.attn_q.bias"));
+    if (number(s, f, "expert_shared_feed_forward_length", &v))
+        put(config, "shared_expert_intermediate_size", v);
+}
+
+static void ernie4_5(const struct gguf_set *s, const struct gguf_family *f, cJSON *config)
+{
+    (void)f;
+    cJSON_AddBoolToObject(config, "use_bias", has(s, "blk.0.attn_q.bias"));
+}
+
+/* Layers without keys and values are convolutions. */
+static void lfm2(const struct gguf_set *s, const struct gguf_family *f, cJSON *config)
+{
+    char key[KEY_MAX];
+    const struct gguf_value *list = gguf_numbers(head(s), full(f, "attention.head_count_kv", key));
+    cJSON *full_layers = cJSON_AddArrayToObject(config, "full_attn_idxs");
+    for (uint64_t i = 0; list && i < list->n && i < LAYERS_MAX; i++)
+        if (gguf_number_at(list, i) > 0)
+            cJSON_AddItemToArray(full_layers, cJSON_CreateNumber((double)i));
+    put(config, "norm_eps", number_or(s, f, "attention.layer_norm_rms_epsilon", 1e-5));
+    put(config, "conv_L_cache", number_or(s, f, "shortconv.l_cache", 3));
+    cJSON_AddBoolToObject(config, "block_auto_adjust_ff_dim", false);
+    cJSON_AddBoolToObject(config, "conv_bias", has(s, "blk.0.shortconv.in_proj.bias"));
+}
+
 static const struct gguf_family families[] = {
     {"llama", "llama", "mixtral", true, 0, llama},
     {"qwen2", "qwen2", NULL, false, 0, NULL},
@@ -344,6 +407,13 @@ static const struct gguf_family families[] = {
     {"phi3", "phi3", NULL, false, 0, window},
     {"granite", "granite", NULL, true, 0, granite},
     {"command-r", "cohere", NULL, false, 0, cohere},
+    {"cohere2", "cohere2", NULL, false, 0, cohere2},
+    {"olmo2", "olmo2", NULL, false, 0, olmo2},
+    {"glm4", "glm4", NULL, false, 0, glm4},
+    {"smollm3", "smollm3", NULL, true, 0, qkv_bias},
+    {"qwen2moe", NULL, "qwen2_moe", false, 0, qwen2moe},
+    {"ernie4_5", "ernie4_5", NULL, false, 0, ernie4_5},
+    {"lfm2", "lfm2", NULL, false, 0, lfm2},
     {"starcoder2", "starcoder2", NULL, false, 0, starcoder2},
     {"stablelm", "stablelm", NULL, false, 0, stablelm},
 };

@@ -14,6 +14,7 @@ static const struct {
 } names[] = {
     {"token_embd", W_EMBED},
     {"output_norm", W_FINAL_NORM},
+    {"token_embd_norm", W_FINAL_NORM}, /* LFM2's name for it */
     {"output", W_HEAD},
     {"blk.*.attn_norm", W_ATTN_NORM},
     {"blk.*.post_attention_norm", W_POST_ATTN_NORM},
@@ -34,6 +35,13 @@ static const struct {
     {"blk.*.ffn_gate_exps", W_MOE_GATE},
     {"blk.*.ffn_up_exps", W_MOE_UP},
     {"blk.*.ffn_down_exps", W_MOE_DOWN},
+    {"blk.*.ffn_gate_shexp", W_SHARED_GATE},
+    {"blk.*.ffn_up_shexp", W_SHARED_UP},
+    {"blk.*.ffn_down_shexp", W_SHARED_DOWN},
+    {"blk.*.ffn_gate_inp_shexp", W_SHARED_GATE_OUT},
+    {"blk.*.shortconv.in_proj", W_MIX_IN},
+    {"blk.*.shortconv.conv", W_MIX_CONV},
+    {"blk.*.shortconv.out_proj", W_MIX_OUT},
 };
 
 static bool is_norm(enum role r)
@@ -221,6 +229,18 @@ static int add_experts(struct gguf_weights *w, const struct arch *a, const struc
     return 0;
 }
 
+/* Dimensions of 1, which the format's writers leave out. */
+static void restore_shape(struct tensor *t, enum role r)
+{
+    if (r == W_SHARED_GATE_OUT && t->n_dims == 1) { /* [1, hidden] */
+        t->n_dims = 2;
+        t->dims[1] = t->dims[0], t->dims[0] = 1;
+    } else if (r == W_MIX_CONV && t->n_dims == 2) { /* [channels, 1, width] */
+        t->n_dims = 3;
+        t->dims[2] = t->dims[1], t->dims[1] = 1;
+    }
+}
+
 struct gguf_source {
     const struct gguf *file;
     const struct gguf_family *family;
@@ -246,6 +266,7 @@ static int take(struct gguf_weights *w, const struct arch *a, const struct gguf_
     t.n_dims = g->n_dims ? g->n_dims : 1;
     for (int i = 0; i < t.n_dims; i++)
         t.dims[i] = g->dims[t.n_dims - 1 - i];
+    restore_shape(&t, u.role);
     int rc = 0;
     if (t.name && s->family->norm_plus != 0 && is_norm(u.role))
         rc = t.n_dims == 1

@@ -1,0 +1,116 @@
+"""Folders of other families as GGUF files, with the names and keys that llama.cpp's convert_hf_to_gguf.py gives them."""
+
+import json
+import pathlib
+
+import gguf
+import numpy as np
+from gguf_made import paired, tensors, write_tokenizer
+
+ARCH = gguf.MODEL_ARCH
+
+
+def common(w, c):
+    heads = c["num_attention_heads"]
+    dim = c.get("head_dim") or c["hidden_size"] // heads
+    w.add_context_length(c["max_position_embeddings"])
+    w.add_embedding_length(c["hidden_size"])
+    w.add_block_count(c["num_hidden_layers"])
+    w.add_feed_forward_length(c["intermediate_size"])
+    w.add_head_count(heads)
+    w.add_key_length(dim)
+    w.add_value_length(dim)
+    w.add_rope_dimension_count(int(dim * c.get("partial_rotary_factor", 1)))
+    w.add_rope_freq_base(c["rope_theta"])
+    w.add_vocab_size(c["vocab_size"])
+    if "layer_types" not in c or "conv" not in c["layer_types"]:
+        w.add_head_count_kv(c["num_key_value_heads"])
+    if "layer_norm_eps" in c:
+        w.add_layer_norm_eps(c["layer_norm_eps"])
+    else:
+        w.add_layer_norm_rms_eps(c.get("rms_norm_eps") or c["norm_eps"])
+
+
+def cohere2(w, c):
+    w.add_logit_scale(c["logit_scale"])
+    w.add_sliding_window(c["sliding_window"])
+    w.add_rope_scaling_type(gguf.RopeScalingType.NONE)
+
+
+def olmo2(w, c):
+    if c.get("sliding_window"):
+        w.add_sliding_window(c["sliding_window"])
+        w.add_sliding_window_pattern([t == "sliding_attention" for t in c["layer_types"]])
+    if c.get("rope_scaling"):
+        r = c["rope_scaling"]
+        w.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        w.add_rope_scaling_factor(r["factor"])
+        w.add_rope_scaling_orig_ctx_len(r["original_max_position_embeddings"])
+        w.add_rope_scaling_yarn_beta_fast(r["beta_fast"])
+        w.add_rope_scaling_yarn_beta_slow(r["beta_slow"])
+
+
+def qwen2moe(w, c):
+    w.add_expert_count(c["num_experts"])
+    w.add_expert_used_count(c["num_experts_per_tok"])
+    w.add_expert_feed_forward_length(c["moe_intermediate_size"])
+    w.add_expert_shared_feed_forward_length(c["shared_expert_intermediate_size"])
+
+
+def lfm2(w, c):
+    w.add_head_count_kv([c["num_key_value_heads"] if t == "full_attention" else 0 for t in c["layer_types"]])
+    w.add_shortconv_l_cache(c["conv_L_cache"])
+
+
+FAMILIES = {
+    "cohere2": (ARCH.COHERE2, cohere2),
+    "olmo2_mha": (ARCH.OLMO2, olmo2),
+    "olmo3": (ARCH.OLMO2, olmo2),
+    "glm4": (ARCH.GLM4, None),
+    "smollm3": (ARCH.SMOLLM3, None),
+    "qwen2_moe": (ARCH.QWEN2MOE, qwen2moe),
+    "ernie4_5": (ARCH.ERNIE4_5, None),
+    "lfm2": (ARCH.LFM2, lfm2),
+}
+
+
+def with_experts(named):
+    """Those of one layer in one tensor, one behind the other."""
+    whole, apart = {}, {}
+    for name, v in named:
+        head, found, tail = name.partition(".mlp.experts.")
+        if not found:
+            whole[name] = v
+            continue
+        number, part = tail.split(".", 1)
+        apart.setdefault(f"{head}.mlp.experts.{part}", {})[int(number)] = v
+    return whole | {name: np.stack([v[i] for i in range(len(v))]) for name, v in apart.items()}
+
+
+def write_family(folder, path):
+    """The tensors keep their numbers, in 16 bits where they are matrices."""
+    folder = pathlib.Path(folder)
+    c = json.loads((folder / "config.json").read_text())
+    arch, more = FAMILIES[folder.name]
+    w = gguf.GGUFWriter(str(path), gguf.MODEL_ARCH_NAMES[arch])
+    common(w, c)
+    if more:
+        more(w, c)
+    write_tokenizer(w, folder)
+    names = gguf.get_tensor_name_map(arch, c["num_hidden_layers"])
+    kind = gguf.GGMLQuantizationType.F32 if c["torch_dtype"] == "float32" else gguf.GGMLQuantizationType.BF16
+    for name, v in with_experts(tensors(folder)).items():
+        to = names.get_name(name, try_suffixes=(".weight", ".bias"))
+        assert to, name
+        v = v.squeeze(1) if v.ndim == 3 and v.shape[1] == 1 else v  # a convolution's channels
+        if arch == ARCH.SMOLLM3 and (".q_proj." in name or ".k_proj." in name):
+            v = paired(v, c["num_attention_heads" if ".q_proj." in name else "num_key_value_heads"])
+        if v.ndim == 1 or "shortconv.conv" in to or "gate_inp" in to:
+            w.add_tensor(to, np.ascontiguousarray(v, np.float32))
+        else:
+            w.add_tensor(to, gguf.quants.quantize(v, kind), raw_dtype=kind)
+    w.write_header_to_file()
+    w.write_kv_data_to_file()
+    w.write_tensors_to_file()
+    w.close()
+    return path
