@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Deterministic random-weight checkpoints of real shapes, in HF layout (config.json, model.safetensors in bf16,
 tokenizer.json, tokenizer_config.json) and, with --gguf, the same tensors as GGUF (bf16 / f16 / f32-norms), or random blocks
-where Q4_K_M has its Q4_K and Q6_K (q4_k_m).
+where Q4_K_M has its Q4_K and Q6_K (q4_k_m), or Q8_0 or Q4_0 (q8_0, q4_0). --gptq 4: as GPTQ of 4 bits, groups of 128, instead.
 Streams tensor by tensor in chunks (peak memory < 1 GB).   random_checkpoint.py SHAPE OUTDIR [--seed N] [--gguf bf16,f16]
 Needs numpy; --gguf needs gguf-py on PYTHONPATH (or pip install gguf)."""
 
@@ -131,6 +131,47 @@ def write_safetensors(path, s, seed):
         for n, sh, k in tensors(s):
             for c in chunks(n, sh, k, seed):
                 f.write(c.tobytes())
+
+
+def gptq_tensors(s, bits, group):
+    """Name, dtype, shape, and how it is made: linear layers as GPTQ's three tensors, the others in bfloat16."""
+    for n, sh, k in tensors(s):
+        if k != "w" or "embed" in n or "lm_head" in n:
+            yield n, "BF16", sh, (n, sh, k)
+            continue
+        base, (rows, cols) = n.removesuffix(".weight"), sh
+        yield base + ".qweight", "I32", (cols * bits // 32, rows), None
+        yield base + ".scales", "F16", (cols // group, rows), 1 / np.sqrt(cols) / (2**bits / 3.5)
+        yield base + ".qzeros", "I32", (cols // group, rows * bits // 32), None
+
+
+def write_gptq(out, s, seed, bits, group=128):
+    """Random codes around a zero point of half their range."""
+    hdr, off, all = {"__metadata__": {"format": "pt"}}, 0, list(gptq_tensors(s, bits, group))
+    for n, t, sh, _ in all:
+        b = int(np.prod(sh)) * {"I32": 4, "F16": 2, "BF16": 2}[t]
+        hdr[n] = dict(dtype=t, shape=list(sh), data_offsets=[off, off + b])
+        off += b
+    j = json.dumps(hdr, separators=(",", ":")).encode()
+    j += b" " * (-len(j) % 8)
+    middle = sum((2 ** (bits - 1) - 1) << bits * i for i in range(32 // bits))
+    with open(f"{out}/model.safetensors", "wb") as f:
+        f.write(struct.pack("<Q", len(j)) + j)
+        for n, t, sh, how in all:
+            rng = np.random.Generator(np.random.PCG64([seed, zlib.crc32(n.encode())]))
+            if t == "BF16":
+                for c in chunks(*how, seed):
+                    f.write(c.tobytes())
+            elif t == "F16":
+                f.write((how * (1 + 0.1 * rng.standard_normal(sh, dtype=np.float32))).astype(np.float16).tobytes())
+            elif n.endswith("qzeros"):
+                f.write(np.full(sh, middle, np.uint32).tobytes())
+            else:
+                f.write(rng.integers(0, 2**32, sh, dtype=np.uint32).tobytes())
+    c = json.load(open(f"{out}/config.json"))
+    c["torch_dtype"] = "float16"
+    c["quantization_config"] = dict(quant_method="gptq", bits=bits, group_size=group, sym=True, desc_act=False)
+    json.dump(c, open(f"{out}/config.json", "w"), indent=1)
 
 
 def byte_alphabet():
@@ -330,9 +371,16 @@ def write_hf(name, s, out, seed):
     write_safetensors(f"{out}/model.safetensors", s, seed)
 
 
-def packing(n, layers):
-    """What llama-quantize makes of a tensor for Q4_K_M."""
+PACKED = ("q4_k_m", "q8_0", "q4_0")
+
+
+def packing(n, layers, dt):
+    """What llama-quantize makes of a tensor for Q4_K_M, Q8_0 and Q4_0."""
     fine = "embed" in n or "lm_head" in n
+    if dt == "q8_0":
+        return "Q8_0"
+    if dt == "q4_0":
+        return "Q6_K" if fine else "Q4_0"
     if "v_proj" in n or "down_proj" in n:
         i = int(n.split(".")[2])
         fine = i < layers // 8 or i >= 7 * layers // 8 or (i - layers // 8) % 3 == 2
@@ -340,14 +388,16 @@ def packing(n, layers):
 
 
 def blocks(kind, n, std, rng):
-    """n blocks of 256 numbers around 0: random codes, scales that make the numbers as large as they should be."""
-    b = rng.integers(0, 256, (n, {"Q4_K": 144, "Q6_K": 210}[kind]), dtype=np.uint8)
+    """n blocks of numbers around 0: random codes, scales that make the numbers as large as they should be."""
+    b = rng.integers(0, 256, (n, {"Q4_K": 144, "Q6_K": 210, "Q8_0": 34, "Q4_0": 18}[kind]), dtype=np.uint8)
     half = lambda f: np.frombuffer(np.float16(f).tobytes(), np.uint8)
     if kind == "Q4_K":  # the offset of each group is the middle of its numbers
         b[:, 4:8] &= 63
         b[:, 8:12] = b[:, 4:8]
         b[:, 12:16] = (b[:, 12:16] & 15) * 17
         b[:, 0:2], b[:, 2:4] = half(std / 150), half(std / 20)
+    elif kind in ("Q8_0", "Q4_0"):
+        b[:, 0:2] = half(std / (74 if kind == "Q8_0" else 4.6))
     else:
         b[:, 208:210] = half(std / 1400)
     return b
@@ -409,8 +459,8 @@ def write_gguf(name, s, path, seed, dt):
         extra.append(("rope_freqs.weight", np.array(v, dtype=np.float32)))
     T = list(tensors(s))
     for n, sh, k in T:
-        if k == "w" and dt == "q4_k_m":
-            q = gguf.GGMLQuantizationType[packing(n, s["layers"])]
+        if k == "w" and dt in PACKED:
+            q = gguf.GGMLQuantizationType[packing(n, s["layers"], dt)]
             elements, size = gguf.GGML_QUANT_SIZES[q]
             row = sh[-1] // elements * size
             w.add_tensor_info(name_of(n), (*sh[:-1], row), np.dtype(np.uint8), int(np.prod(sh[:-1])) * row, raw_dtype=q)
@@ -425,9 +475,11 @@ def write_gguf(name, s, path, seed, dt):
     w.write_kv_data_to_file()
     w.write_ti_data_to_file()
     for n, sh, k in T:
-        if k == "w" and dt == "q4_k_m":
+        if k == "w" and dt in PACKED:
+            kind = packing(n, s["layers"], dt)
             rng = np.random.Generator(np.random.PCG64([seed, zlib.crc32(n.encode())]))
-            w.write_tensor_data(blocks(packing(n, s["layers"]), int(np.prod(sh)) // 256, 0.02 if "embed" in n else 1 / np.sqrt(sh[-1]), rng))
+            count = int(np.prod(sh)) // gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[kind]][0]
+            w.write_tensor_data(blocks(kind, count, 0.02 if "embed" in n else 1 / np.sqrt(sh[-1]), rng))
             continue
         a = np.concatenate(list(chunks(n, sh, k, seed))).reshape(sh)
         if arch == "llama" and ("q_proj.weight" in n or "k_proj.weight" in n):
@@ -454,8 +506,11 @@ if __name__ == "__main__":
     ap.add_argument("out")
     ap.add_argument("--seed", type=int, default=1)
     ap.add_argument("--gguf", default="")
+    ap.add_argument("--gptq", type=int, choices=(2, 4, 8))
     a = ap.parse_args()
     s = SHAPES[a.shape]
     write_hf(a.shape, s, a.out, a.seed)
+    if a.gptq:
+        write_gptq(a.out, s, a.seed, a.gptq)
     for d in filter(None, a.gguf.split(",")):
         write_gguf(a.shape, s, f"{a.out}/{a.shape}-{d}.gguf", a.seed, d)

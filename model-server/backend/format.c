@@ -46,6 +46,5 @@ enum arith activations_packed(enum activations a, int dtype)
 {
     if (a != ACTIVATIONS_AUTO)
         return a == ACTIVATIONS_8 ? ARITH_INT8 : ARITH_EXACT;
-    (void)dtype;
-    return ARITH_EXACT;
+    return dtype < 0 ? ARITH_INT8 : ARITH_EXACT;
 }

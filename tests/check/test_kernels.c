@@ -3,6 +3,7 @@
  * each result. SEED=n repeats a failure. */
 #include "model-server/backend/cpu/cpu.h"
 #include "model-server/backend/cpu/mathf.h"
+#include "tests/check/kernels_codes.h"
 #include "tests/check/kernels_kv.h"
 #include "tests/check/kernels_rig.h"
 #include <setjmp.h>
@@ -100,80 +101,6 @@ static bool check_tile_int8(void (*fn)(void), uint32_t n)
 static bool check_tile_fp8(void (*fn)(void), uint32_t n)
 {
     return check_tile_bytes(k_tile_fp8_ref, (tile_fp8_fn *)fn, n);
-}
-
-/* ---------------------------------------------------------------- panels of codes */
-
-enum { WIDE_K = 1024, CODES_MAX = WIDE_K / CODE_BLOCK * (4 * 256 + 512 * 16) };
-static _Alignas(64) char codes[CODES_MAX];
-static float wide_want[WIDE_K * LANES + CANARY], wide_got[WIDE_K * LANES + CANARY];
-
-static bool same_widened(void) { return memcmp(wide_want, wide_got, sizeof(wide_want)) == 0; }
-
-static void fill_widened(void)
-{
-    for (size_t i = 0; i < sizeof(codes); i++)
-        codes[i] = (char)rng_u32(&rng);
-    for (size_t i = 0; i < sizeof(wide_want) / 4; i++)
-        wide_want[i] = wide_got[i] = rng_wide(&rng);
-}
-
-/* Any layout that a matrix can have. */
-static struct code_layout any_layout(void)
-{
-    const uint8_t *table = rng_below(&rng, 4) ? NULL : formats[FORMAT_IQ4_NL].table;
-    const struct mat_codes c = {.format = {.bits = table ? 4 : 2 + rng_below(&rng, 7),
-                                           .group = rng_below(&rng, 2) ? 16 : 32,
-                                           .block = rng_below(&rng, 2) ? 32 : 256,
-                                           .offsets = rng_below(&rng, 2),
-                                           .nested = rng_below(&rng, 2),
-                                           .zeros = rng_below(&rng, 8) == 0,
-                                           .table = table}};
-    struct code_layout l;
-    code_layout_make(&l, &(struct mat_part){.codes = &c}, 1);
-    return l;
-}
-
-static bool check_widen_codes(void (*fn)(void), uint32_t n)
-{
-    const struct code_layout l = any_layout();
-    const uint32_t k = 32 * rng_below(&rng, WIDE_K / 32);
-    const uint32_t cols = 32 * (1 + rng_below(&rng, (WIDE_K - k) / 32));
-    (void)n;
-    fill_widened();
-    for (size_t at = 0; at + l.bytes <= sizeof(codes); at += l.bytes)
-        for (uint32_t i = 0; i < (l.offset ? 2 : 1) * l.scales * LANES; i++) {
-            const uint16_t half = f16_of_f32(rng_wide(&rng));
-            memcpy(codes + at + (size_t)i * 2, &half, 2);
-        }
-    k_widen_codes_ref(wide_want, codes, &l, k, cols);
-    ((widen_codes_fn *)fn)(wide_got, codes, &l, k, cols);
-    return same_widened();
-}
-
-static bool check_dot_codes(void (*fn)(void), uint32_t n)
-{
-    enum { DOT_K = 512, DOT_N = 100 };
-    static _Alignas(64) char panels[(DOT_N / LANES + 1) * CODES_MAX / (WIDE_K / DOT_K)];
-    static float row[DOT_K], y0[DOT_N + CANARY], y1[DOT_N + CANARY];
-    const struct code_layout l = any_layout();
-    const uint32_t outputs = 1 + n % DOT_N, k = 32 * (1 + rng_below(&rng, DOT_K / 32));
-    const size_t w_bytes = (size_t)(k + CODE_BLOCK - 1) / CODE_BLOCK * l.bytes;
-    const size_t bytes = (outputs + LANES - 1) / LANES * w_bytes;
-    for (size_t i = 0; i < bytes; i++)
-        panels[i] = (char)rng_u32(&rng);
-    for (size_t at = 0; at < bytes; at += l.bytes)
-        for (uint32_t i = 0; i < (l.offset ? 2 : 1) * l.scales * LANES; i++) {
-            const uint16_t half = f16_of_f32(rng_wide(&rng));
-            memcpy(panels + at + (size_t)i * 2, &half, 2);
-        }
-    for (uint32_t i = 0; i < k; i++)
-        row[i] = rng_wide(&rng);
-    for (size_t i = 0; i < DOT_N + CANARY; i++)
-        y0[i] = y1[i] = rng_wide(&rng);
-    k_dot_codes_ref(y0, row, panels, w_bytes, &l, outputs, k);
-    ((dot_codes_fn *)fn)(y1, row, panels, w_bytes, &l, outputs, k);
-    return memcmp(y0, y1, sizeof(y0)) == 0;
 }
 
 /* Activations as the product packs them: zero past column k, scale and correction behind. */

@@ -173,3 +173,8 @@ const struct weight_kind kind_codes = {.panel_bytes = codes_panel_bytes,
                                        .row = codes_row,
                                        .linear = linear_float,
                                        .widen = codes_widen};
+const struct weight_kind kind_codes8 = {.panel_bytes = codes_panel_bytes,
+                                        .pack = codes_pack,
+                                        .row = codes_row,
+                                        .linear = linear_codes,
+                                        .widen = codes_widen};

@@ -66,7 +66,8 @@ struct weight_kind {
     void (*widen)(const struct kernels *kern, float *dst, const struct weight *w, const char *panel,
                   uint32_t k, uint32_t n);
 };
-extern const struct weight_kind kind_plain, kind_int8, kind_w8a8, kind_int4, kind_fp8, kind_codes;
+extern const struct weight_kind kind_plain, kind_int8, kind_w8a8, kind_int4, kind_fp8, kind_codes,
+    kind_codes8; /* as kind_codes, and activations are rounded to 8 bits */
 /* The layout that holds what all parts have, whose codes are there. */
 void code_layout_make(struct code_layout *l, const struct mat_part *parts, int n);
 
@@ -75,7 +76,7 @@ struct weight {
     enum dtype dtype;
     bool half;                          /* x is rounded to bfloat16 and multiplied in pairs */
     void (*tile)(const struct tile *t); /* of linear_float(): of these panels, or widened ones */
-    struct code_layout codes;           /* of kind_codes */
+    struct code_layout codes;           /* of kind_codes and kind_codes8 */
     uint32_t rows, cols, n_panels;
     size_t panel_bytes, bytes;
     char *data;
@@ -97,6 +98,8 @@ static inline const float *row_scales(const struct weight *w, const char *panel)
     return (const float *)(panel + (size_t)quads_of(w->cols) * STEP_BYTES);
 }
 void linear_float(struct device *d, float *y, const float *x, uint32_t rows, const struct weight *w,
+                  const float *bias);
+void linear_codes(struct device *d, float *y, const float *x, uint32_t rows, const struct weight *w,
                   const float *bias);
 void linear_int(struct device *d, float *y, const float *x, uint32_t rows, const struct weight *w,
                 const float *bias);

@@ -85,6 +85,34 @@ struct int_tile {
     size_t fetch_step;
 };
 
+/* Products of panels of codes (code_panel.h) with activations in 8 bits. The latter are, for each
+ * 32 columns and row of a tile, CODE_X_WORDS words: quads 2 e and 2 e + 1   columns 0 2 4 6 and 1 3
+ * 5 7 of the e-th eight, -127 .. 127 scale                   fp32 two terms               of the
+ * columns that share a scale of weights: of all 32, or of each 16. Layouts with offsets or zero
+ * points: fp32, -(scale * sum of the x's). Others: int32, minus n of 0 times that sum. An output is
+ * a chain of fma over these groups, ascending, from 0 or from what y holds: y = fma(float(sum of n
+ * x + term), w's scale * x's scale, y), or y = fma(offset, term, fma(float(sum of n x), w's scale *
+ * x's scale, y)) with w's scale = scale * by and offset = offset * less of code_panel.h. */
+enum { CODE_X_WORDS = 12, CODE_X_SCALE = 8, CODE_X_TERM = 9 };
+/* What unpack() makes of 32 columns of a panel: [8][16][4] bytes n in the order of the quads, then
+ * fp32 [2][16] scales and [2][16] offsets of w. */
+enum { CODE_WIDE_SCALE = 512, CODE_WIDE_OFFSET = 640, CODE_WIDE_BYTES = 768 };
+enum { CODE_TILE_ROWS = 16 }; /* most rows of x that a tile takes */
+static inline bool code_has_offsets(const struct code_layout *l) { return l->offset || l->less; }
+struct code_tile {
+    float *y;
+    size_t ldy;
+    const int32_t *x; /* [ceil(k / 32)][rows][CODE_X_WORDS] */
+    const void *w;    /* panels, or what unpack() makes of columns of one panel */
+    size_t w_bytes;
+    const struct code_layout *layout;
+    uint32_t rows, n, k;
+    bool add; /* tile_wide: continue the chains that y holds */
+    /* tile_wide: memory that is fetched meanwhile, `fetch_step` bytes with every 32 columns. */
+    const char *fetch;
+    size_t fetch_step;
+};
+
 static inline uint32_t quads_of(uint32_t cols) { return (cols + 3) / 4; }
 
 static inline uint32_t tile_stride(uint32_t rows) { return rows <= 2 ? rows : (rows + 3) & ~3u; }
@@ -125,6 +153,14 @@ struct recur_step {
     X(dot_codes, void,                                                                             \
       (float *y, const float *x, const char *w, size_t w_bytes, const struct code_layout *l,       \
        uint32_t n, uint32_t k))                                                                    \
+    /* 32 columns of a row of x for panels of this layout, as words above */                       \
+    X(round_x, void, (int32_t * dst, const float *src, const struct code_layout *l))               \
+    /* with packed panels; fastest up to kernels.mr_codes rows */                                  \
+    X(tile_codes, void, (const struct code_tile *t))                                               \
+    /* columns k .. k + n - 1 of a panel, multiples of 32, as CODE_WIDE_BYTES for each 32 */       \
+    X(unpack, void,                                                                                \
+      (char *dst, const char *panel, const struct code_layout *l, uint32_t k, uint32_t n))         \
+    X(tile_wide, void, (const struct code_tile *t)) /* with one panel that is unpacked */          \
     X(tile_w8a8, void, (const struct int_tile *t))                                                 \
     X(tile_int4, void, (const struct int_tile *t))                                                 \
     /* n numbers to -127 .. 127 in quads, `stride` bytes apart, each byte ^ flip, the last quad    \
@@ -231,6 +267,10 @@ struct recur_step {
     X(recur, variant, needs)
 
 #define INT_KERNELS(X, variant, needs)                                                             \
+    X(round_x, variant, needs)                                                                     \
+    X(tile_codes, variant, needs)                                                                  \
+    X(unpack, variant, needs)                                                                      \
+    X(tile_wide, variant, needs)                                                                   \
     X(tile_w8a8, variant, needs)                                                                   \
     X(tile_int4, variant, needs)
 
@@ -269,7 +309,8 @@ VARIANTS(X)
 struct kernels {
     uint32_t
         mr; /* rows of x that fill the registers: tiles of a large product have at most this many */
-    uint32_t mr_w8a8, mr_int4; /* the same for quantised activations */
+    uint32_t mr_w8a8, mr_int4;  /* the same for quantised activations */
+    uint32_t mr_codes, mr_wide; /* rows that tile_codes takes, and of tiles of tile_wide */
 #define X(op, ret, args) op##_fn *op;
     KERNELS(X)
 #undef X

@@ -142,6 +142,24 @@ static inline i16 i_from_u8(const uint8_t *p)
     return (i16){_mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)p)),
                  _mm256_cvtepu8_epi32(_mm_loadl_epi64(q))};
 }
+/* Sixteen bytes, looked up by each byte of 0 to 15. */
+struct v_bytes {
+    __m256i of;
+};
+static inline struct v_bytes v_bytes(const uint8_t t[LANES])
+{
+    return (struct v_bytes){_mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)t))};
+}
+static inline i16 i_look_up(const struct v_bytes *t, i16 i)
+{
+    return (i16){_mm256_shuffle_epi8(t->of, i.l), _mm256_shuffle_epi8(t->of, i.h)};
+}
+static inline void i_store(void *p, i16 i)
+{
+    __m256i *q = p;
+    _mm256_storeu_si256(q, i.l);
+    _mm256_storeu_si256(q + 1, i.h);
+}
 /* Sixteen numbers, looked up by the low four bits of each lane: in both halves of the table, of
  * which bit 3 chooses. */
 struct v_table {

@@ -99,6 +99,19 @@ static inline v16 v_from_u4(i16 i)
                                                    8.0f, 9.0f, 10.0f, 11.0f, 12.0f, 13.0f, 14.0f,
                                                    15.0f));
 }
+/* Sixteen bytes, looked up by each byte of 0 to 15. */
+struct v_bytes {
+    __m512i of;
+};
+static inline struct v_bytes v_bytes(const uint8_t t[LANES])
+{
+    return (struct v_bytes){_mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)t))};
+}
+static inline i16 i_look_up(const struct v_bytes *t, i16 i)
+{
+    return _mm512_shuffle_epi8(t->of, i);
+}
+static inline void i_store(void *p, i16 i) { _mm512_storeu_si512(p, i); }
 /* Sixteen numbers, looked up by the low four bits of each lane. */
 struct v_table {
     v16 of;

@@ -123,7 +123,9 @@ static const struct weight_kind *kind_of(const struct mat_desc *m)
 {
     static const struct weight_kind *const kinds[QUANT_N] = {&kind_plain, &kind_int8, &kind_w8a8,
                                                              &kind_int4, &kind_fp8};
-    return m->parts[0].source == SOURCE_CODES ? &kind_codes : kinds[m->quant];
+    if (m->parts[0].source == SOURCE_CODES)
+        return m->arith == ARITH_INT8 ? &kind_codes8 : &kind_codes;
+    return kinds[m->quant];
 }
 
 /* The kernel of products in fp32. */
@@ -165,7 +167,7 @@ struct weight *cpu_weight_load(struct device *d, const struct mat_desc *m, struc
     w->rows = (uint32_t)rows;
     w->cols = (uint32_t)m->parts[0].cols;
     w->n_panels = (w->rows + LANES - 1) / LANES;
-    if (w->kind == &kind_codes)
+    if (m->parts[0].source == SOURCE_CODES)
         code_layout_make(&w->codes, m->parts, m->n_parts);
     w->panel_bytes = w->kind->panel_bytes(w);
     if (__builtin_mul_overflow(w->panel_bytes, (size_t)w->n_panels, &w->bytes) ||

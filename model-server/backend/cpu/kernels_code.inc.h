@@ -1,0 +1,368 @@
+/* kernels_code.inc.h - products of panels of codes with activations in 8 bits, once for all
+ * instruction sets: see kernels.h. The including file defines
+ *   dot_code(sum, n, x, big)   sum + n x of a quad in each lane; `big`: n may be above 127
+ *   DOT_BIG_DIFFERS            1 where `big` makes a difference
+ *   CODE_ROWS_MAX, WIDE_ROWS_MAX   rows whose sums fit the registers, packed and unpacked
+ *
+ * Packed panels are read one behind the other: memory is one stream for each thread. */
+
+#include "model-server/backend/numbers.h"
+#include <math.h>
+#include <string.h>
+
+/* Bytes ahead in that stream, into the second cache. */
+enum { CODE_AHEAD = 4096 };
+#define FETCH(at) __builtin_prefetch((at), 0, 2)
+
+static const uint8_t no_table[LANES];
+
+/* How the upper bits of a code lie: see code_panel.h. UP_TABLE: there are none, and n is looked
+ * up. */
+enum { UP_NONE, UP_1, UP_2, UP_4 = 4, UP_TABLE = 5 };
+
+INLINE void code_terms(const struct code_layout *l, const char *block, uint32_t in, v16 *scale,
+                       v16 *offset, const bool offsets)
+{
+    const size_t i = (size_t)code_group(in, l->scales) * LANES * 2,
+                 j = (size_t)code_group(in, l->groups) * LANES;
+    v16 s = v_from_f16((const uint16_t *)(block + i));
+    if (l->by)
+        s = v_mul(s, v_from_i8((const int8_t *)block + l->by + j));
+    *scale = s;
+    if (!offsets)
+        return;
+    v16 o = l->offset ? v_from_f16((const uint16_t *)(block + l->offset + i))
+                      : v_mul(s, v_set(l->zero));
+    *offset = l->less ? v_mul(o, v_from_i8((const int8_t *)block + l->less + j)) : o;
+}
+
+/* The two quads of eight columns. `words` has the words of 32 columns. */
+INLINE void code_eight(const char *words, const uint32_t e, const struct v_bytes *table, i16 *even,
+                       i16 *odd, const int up)
+{
+    const uint32_t upper = up == UP_TABLE ? 0 : (uint32_t)up;
+    const i16 nibble = i_set(0x0f0f0f0f), low = i_load(words + (upper + e) * CODE_WORDS);
+    *even = i_and(low, nibble);
+    *odd = i_and(i_shr(low, 4), nibble);
+    if (up == UP_TABLE) {
+        *even = i_look_up(table, *even);
+        *odd = i_look_up(table, *odd);
+    } else if (up == UP_4) {
+        const i16 high = i_load(words + e * CODE_WORDS);
+        *even = i_and_or(i_shl(high, 4), i_set(0xf0f0f0f0), *even);
+        *odd = i_and_or(high, i_set(0xf0f0f0f0), *odd);
+    } else if (upper) {
+        const i16 mask = i_set(((1u << upper) - 1) * 0x10101010u);
+        const i16 high = i_load(words + e * upper / 4 * CODE_WORDS);
+        const int shift = (int)(e * upper % 4);
+        *even = i_and_or(i_shl(high, 4 - shift), mask, *even);
+        *odd = i_and_or(shift ? i_shr(high, shift) : high, mask, *odd);
+    }
+}
+
+/* What 32 columns, or their halves, add to the outputs of each row. */
+INLINE void code_add(v16 *acc, const i16 *sum, const int32_t *x, const uint32_t half, v16 scale,
+                     v16 offset, const bool offsets, const uint32_t rows)
+{
+    UNROLL for (uint32_t r = 0; r < rows; r++, x += CODE_X_WORDS)
+    {
+        const v16 s = v_mul(scale, i_float(i_set((uint32_t)x[CODE_X_SCALE])));
+        acc[r] = v_fma(v_from_int(sum[r]), s, acc[r]);
+        if (offsets)
+            acc[r] = v_fma(offset, i_float(i_set((uint32_t)x[CODE_X_TERM + half])), acc[r]);
+    }
+}
+
+/* 32 columns of a packed panel. */
+INLINE void code_columns8(v16 *acc, const struct code_layout *l, const char *block, uint32_t in,
+                          const struct v_bytes *table, const int32_t *x, const int up,
+                          const bool sixteen, const bool offsets, const uint32_t rows)
+{
+    const uint32_t upper = up == UP_TABLE ? 0 : (uint32_t)up, halves = sixteen ? 2 : 1;
+    const char *words = block + l->codes + in / CODE_COLS * (upper + CODE_COLS / 8) * CODE_WORDS;
+    UNROLL for (uint32_t i = 0; i < upper + 4; i++) FETCH(words + CODE_AHEAD + i * CODE_WORDS);
+    UNROLL for (uint32_t h = 0; h < halves; h++)
+    {
+        i16 sum[CODE_ROWS_MAX];
+        v16 scale, offset = v_set(0.0f);
+        code_terms(l, block, in + h * CODE_LANES, &scale, &offset, offsets);
+        UNROLL for (uint32_t r = 0; r < rows; r++) sum[r] =
+            i_set(offsets ? 0 : (uint32_t)x[r * CODE_X_WORDS + CODE_X_TERM + h]);
+        UNROLL for (uint32_t i = 0; i < 4 / halves; i++)
+        {
+            const uint32_t e = 4 / halves * h + i;
+            i16 even, odd;
+            code_eight(words, e, table, &even, &odd, up);
+            UNROLL for (uint32_t r = 0; r < rows; r++)
+            {
+                const int32_t *q = x + r * CODE_X_WORDS + 2 * e;
+                sum[r] = dot_code(sum[r], even, q, up >= UP_4);
+                sum[r] = dot_code(sum[r], odd, q + 1, up >= UP_4);
+            }
+        }
+        code_add(acc, sum, x, h, scale, offset, offsets, rows);
+    }
+}
+
+INLINE void code_panel8(const struct code_tile *t, const char *w, float *y, uint32_t n,
+                        const int32_t *x, const struct v_bytes *table, const int up,
+                        const bool sixteen, const bool offsets, const uint32_t rows)
+{
+    const struct code_layout *l = t->layout;
+    v16 acc[CODE_ROWS_MAX];
+    UNROLL for (uint32_t r = 0; r < rows; r++) acc[r] = v_set(0.0f);
+    for (uint32_t k = 0; k < t->k; k += CODE_BLOCK, w += l->bytes) {
+        const uint32_t cols = t->k - k < CODE_BLOCK ? t->k - k : CODE_BLOCK;
+        for (uint32_t at = 0; at < l->codes; at += CODE_WORDS)
+            FETCH(w + CODE_AHEAD + at);
+        for (uint32_t in = 0; in < cols; in += CODE_COLS, x += (size_t)t->rows * CODE_X_WORDS)
+            code_columns8(acc, l, w, in, table, x, up, sixteen, offsets, rows);
+    }
+    UNROLL for (uint32_t r = 0; r < rows; r++) v_store_n(y + r * t->ldy, acc[r], n);
+}
+
+INLINE void code_panels8(const struct code_tile *t, const uint32_t first, const int up,
+                         const bool sixteen, const bool offsets, const uint32_t rows)
+{
+    const int32_t *x = t->x + (size_t)first * CODE_X_WORDS;
+    float *y = t->y + first * t->ldy;
+    const struct v_bytes table = up == UP_TABLE ? v_bytes(t->layout->table) : v_bytes(no_table);
+    for (uint32_t i = 0; i < t->n; i += LANES)
+        code_panel8(t, (const char *)t->w + i / LANES * t->w_bytes, y + i,
+                    t->n - i < LANES ? t->n - i : LANES, x, &table, up, sixteen, offsets, rows);
+}
+
+/* One function for each layout, so that the compiler keeps them apart. */
+#define CODE_CASE(rows)                                                                            \
+    case rows:                                                                                     \
+        if ((rows) <= CODE_ROWS_MAX)                                                               \
+            code_panels8(t, r, up, sixteen, offsets, rows);                                        \
+        break
+#define CODE_LAYOUT(name, up_, sixteen_, offsets_)                                                 \
+    static __attribute__((noinline)) void name(const struct code_tile *t)                          \
+    {                                                                                              \
+        enum { up = (up_), sixteen = (sixteen_), offsets = (offsets_) };                           \
+        for (uint32_t r = 0; r < t->rows; r += CODE_ROWS_MAX)                                      \
+            switch (t->rows - r < CODE_ROWS_MAX ? t->rows - r : CODE_ROWS_MAX) {                   \
+                CODE_CASE(1);                                                                      \
+                CODE_CASE(2);                                                                      \
+                CODE_CASE(3);                                                                      \
+                CODE_CASE(4);                                                                      \
+                CODE_CASE(5);                                                                      \
+                CODE_CASE(6);                                                                      \
+                CODE_CASE(7);                                                                      \
+                CODE_CASE(8);                                                                      \
+            }                                                                                      \
+    }
+#define CODE_LAYOUTS(up)                                                                           \
+    CODE_LAYOUT(code_##up##_32, up, false, false)                                                  \
+    CODE_LAYOUT(code_##up##_16, up, true, false)                                                   \
+    CODE_LAYOUT(code_##up##_32_less, up, false, true)                                              \
+    CODE_LAYOUT(code_##up##_16_less, up, true, true)
+CODE_LAYOUTS(UP_NONE)
+CODE_LAYOUTS(UP_1)
+CODE_LAYOUTS(UP_2)
+CODE_LAYOUTS(UP_4)
+CODE_LAYOUTS(UP_TABLE)
+
+void ISA(tile_codes)(const struct code_tile *t)
+{
+#define FOUR(up)                                                                                   \
+    {                                                                                              \
+        {code_##up##_32, code_##up##_32_less}, { code_##up##_16, code_##up##_16_less }             \
+    }
+    static void (*const by[6][2][2])(const struct code_tile *) = {[UP_NONE] = FOUR(UP_NONE),
+                                                                  [UP_1] = FOUR(UP_1),
+                                                                  [UP_2] = FOUR(UP_2),
+                                                                  [UP_4] = FOUR(UP_4),
+                                                                  [UP_TABLE] = FOUR(UP_TABLE)};
+#undef FOUR
+    const struct code_layout *l = t->layout;
+    by[l->table ? UP_TABLE : l->upper][l->groups == 16][code_has_offsets(l)](t);
+}
+
+/* ---------------------------------------------------------------- unpacked */
+
+INLINE void unpack_columns(char *dst, const struct code_layout *l, const char *block, uint32_t in,
+                           const struct v_bytes *table, const int up)
+{
+    const uint32_t upper = up == UP_TABLE ? 0 : (uint32_t)up;
+    const char *words = block + l->codes + in / CODE_COLS * (upper + CODE_COLS / 8) * CODE_WORDS;
+    const uint32_t second = l->groups == 16 ? CODE_LANES : 0;
+    UNROLL for (uint32_t e = 0; e < 4; e++)
+    {
+        i16 even, odd;
+        code_eight(words, e, table, &even, &odd, up);
+        i_store(dst + (size_t)(2 * e) * STEP_BYTES, even);
+        i_store(dst + (size_t)(2 * e + 1) * STEP_BYTES, odd);
+    }
+    UNROLL for (uint32_t h = 0; h < 2; h++)
+    {
+        v16 scale, offset;
+        code_terms(l, block, in + h * second, &scale, &offset, true);
+        v_store((float *)(void *)(dst + CODE_WIDE_SCALE) + (size_t)h * LANES, scale);
+        v_store((float *)(void *)(dst + CODE_WIDE_OFFSET) + (size_t)h * LANES, offset);
+    }
+}
+
+INLINE void unpack_all(char *dst, const char *panel, const struct code_layout *l, uint32_t k,
+                       uint32_t n, const int up)
+{
+    const struct v_bytes table = up == UP_TABLE ? v_bytes(l->table) : v_bytes(no_table);
+    for (const uint32_t end = k + n; k < end; k += CODE_COLS, dst += CODE_WIDE_BYTES)
+        unpack_columns(dst, l, panel + (size_t)(k / CODE_BLOCK) * l->bytes, k % CODE_BLOCK, &table,
+                       up);
+}
+
+void ISA(unpack)(char *dst, const char *panel, const struct code_layout *l, uint32_t k, uint32_t n)
+{
+    switch (l->table ? UP_TABLE : (int)l->upper) {
+    case UP_NONE:
+        unpack_all(dst, panel, l, k, n, UP_NONE);
+        break;
+    case UP_1:
+        unpack_all(dst, panel, l, k, n, UP_1);
+        break;
+    case UP_2:
+        unpack_all(dst, panel, l, k, n, UP_2);
+        break;
+    case UP_4:
+        unpack_all(dst, panel, l, k, n, UP_4);
+        break;
+    case UP_TABLE:
+        unpack_all(dst, panel, l, k, n, UP_TABLE);
+        break;
+    }
+}
+
+/* A group of 32 columns for all rows, one row's sum at a time. */
+INLINE void wide_columns(v16 *acc, const char *wide, const int32_t *x, const bool sixteen,
+                         const bool offsets, const bool big, const uint32_t rows)
+{
+    const uint32_t halves = sixteen ? 2 : 1, quads = 8 / halves;
+    i16 w[8];
+    UNROLL for (uint32_t i = 0; i < 8; i++) w[i] = i_load(wide + (size_t)i * STEP_BYTES);
+    UNROLL for (uint32_t h = 0; h < halves; h++)
+    {
+        const v16 scale = v_load((const float *)(const void *)(wide + CODE_WIDE_SCALE) + h * LANES);
+        const v16 offset =
+            v_load((const float *)(const void *)(wide + CODE_WIDE_OFFSET) + h * LANES);
+        UNROLL for (uint32_t r = 0; r < rows; r++)
+        {
+            const int32_t *q = x + (size_t)r * CODE_X_WORDS;
+            i16 sum = i_set(offsets ? 0 : (uint32_t)q[CODE_X_TERM + h]);
+            UNROLL for (uint32_t i = 0; i < quads; i++) sum =
+                dot_code(sum, w[h * quads + i], q + h * quads + i, big);
+            code_add(acc + r, &sum, q, h, scale, offset, offsets, 1);
+        }
+    }
+}
+
+INLINE void wide_rows(const struct code_tile *t, const uint32_t first, const bool sixteen,
+                      const bool offsets, const bool big, const uint32_t rows)
+{
+    const char *wide = t->w, *fetch = t->fetch;
+    const int32_t *x = t->x + (size_t)first * CODE_X_WORDS;
+    float *y = t->y + first * t->ldy;
+    v16 acc[WIDE_ROWS_MAX];
+    UNROLL for (uint32_t r = 0; r < rows; r++) acc[r] =
+        t->add ? v_load_n(y + r * t->ldy, t->n) : v_set(0.0f);
+    for (uint32_t k = 0; k < t->k; k += CODE_COLS, wide += CODE_WIDE_BYTES) {
+        for (size_t i = 0; i < t->fetch_step; i += STEP_BYTES, fetch += STEP_BYTES)
+            FETCH(fetch);
+        wide_columns(acc, wide, x, sixteen, offsets, big, rows);
+        x += (size_t)t->rows * CODE_X_WORDS;
+    }
+    UNROLL for (uint32_t r = 0; r < rows; r++) v_store_n(y + r * t->ldy, acc[r], t->n);
+}
+
+#define WIDE_CASE(n)                                                                               \
+    case n:                                                                                        \
+        if ((n) <= WIDE_ROWS_MAX)                                                                  \
+            wide_rows(t, r, sixteen, offsets, big, n);                                             \
+        break
+#define WIDE_LAYOUT(name, sixteen_, offsets_, big_)                                                \
+    static __attribute__((noinline)) void name(const struct code_tile *t)                          \
+    {                                                                                              \
+        enum { sixteen = (sixteen_), offsets = (offsets_), big = (big_) };                         \
+        for (uint32_t r = 0; r < t->rows; r += WIDE_ROWS_MAX)                                      \
+            switch (t->rows - r < WIDE_ROWS_MAX ? t->rows - r : WIDE_ROWS_MAX) {                   \
+                WIDE_CASE(1);                                                                      \
+                WIDE_CASE(2);                                                                      \
+                WIDE_CASE(3);                                                                      \
+                WIDE_CASE(4);                                                                      \
+                WIDE_CASE(5);                                                                      \
+                WIDE_CASE(6);                                                                      \
+                WIDE_CASE(7);                                                                      \
+                WIDE_CASE(8);                                                                      \
+                WIDE_CASE(9);                                                                      \
+                WIDE_CASE(10);                                                                     \
+                WIDE_CASE(11);                                                                     \
+                WIDE_CASE(12);                                                                     \
+                WIDE_CASE(13);                                                                     \
+                WIDE_CASE(14);                                                                     \
+                WIDE_CASE(15);                                                                     \
+                WIDE_CASE(16);                                                                     \
+            }                                                                                      \
+    }
+WIDE_LAYOUT(wide_32, false, false, DOT_BIG_DIFFERS)
+WIDE_LAYOUT(wide_16, true, false, DOT_BIG_DIFFERS)
+WIDE_LAYOUT(wide_32_less, false, true, DOT_BIG_DIFFERS)
+WIDE_LAYOUT(wide_16_less, true, true, DOT_BIG_DIFFERS)
+#if DOT_BIG_DIFFERS
+WIDE_LAYOUT(small_32, false, false, false)
+WIDE_LAYOUT(small_16, true, false, false)
+WIDE_LAYOUT(small_32_less, false, true, false)
+WIDE_LAYOUT(small_16_less, true, true, false)
+#endif
+
+void ISA(tile_wide)(const struct code_tile *t)
+{
+    typedef void wide_fn(const struct code_tile *);
+    const struct code_layout *l = t->layout;
+    static wide_fn *const by[2][2] = {{wide_32, wide_32_less}, {wide_16, wide_16_less}};
+#if DOT_BIG_DIFFERS
+    static wide_fn *const small[2][2] = {{small_32, small_32_less}, {small_16, small_16_less}};
+    if (!l->table && l->upper < 4) {
+        small[l->groups == 16][code_has_offsets(l)](t);
+        return;
+    }
+#endif
+    by[l->groups == 16][code_has_offsets(l)](t);
+}
+
+/* ---------------------------------------------------------------- activations */
+
+INLINE i16 magnitudes(v16 v) { return i_and(v_bits(v), i_set(0x7fffffff)); }
+
+void ISA(round_x)(int32_t *dst, const float *src, const struct code_layout *l)
+{
+    const v16 a = v_load(src), b = v_load(src + LANES);
+    const float top = float_of((uint32_t)i_top(i_max(magnitudes(a), magnitudes(b))));
+    float scale = 0, to_int = 0;
+    if (!isfinite(top)) {
+        k_round_x_ref(dst, src, l);
+        return;
+    }
+    if (top >= 0x1p-120f)
+        scale = top / 127.0f, to_int = 127.0f / top;
+    const i16 qa = v_to_int(v_mul(a, v_set(to_int))), qb = v_to_int(v_mul(b, v_set(to_int)));
+    const __m128i deal = _mm_setr_epi8(0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15);
+    int32_t sums[2] = {i_sum(qa), i_sum(qb)};
+    i_store_s8(dst, qa), i_store_s8(dst + 4, qb);
+    for (int h = 0; h < 2; h++) {
+        __m128i *at = (__m128i *)(void *)(dst + 4 * h);
+        _mm_storeu_si128(at, _mm_shuffle_epi8(_mm_loadu_si128(at), deal));
+    }
+    if (l->groups != 16)
+        sums[0] += sums[1], sums[1] = 0;
+    memcpy(&dst[CODE_X_SCALE], &scale, sizeof(scale));
+    for (int h = 0; h < 2; h++) {
+        const float term = -(scale * (float)sums[h]);
+        if (code_has_offsets(l) && (h == 0 || l->groups == 16))
+            memcpy(&dst[CODE_X_TERM + h], &term, sizeof(term));
+        else
+            dst[CODE_X_TERM + h] = -(int32_t)l->zero * sums[h];
+    }
+    dst[CODE_X_WORDS - 1] = 0;
+}

@@ -1,0 +1,147 @@
+/* linear_codes.c - products of weights that are kept as codes with activations in 8 bits, rounded
+ * for each 32 columns (kernels.h).
+ *
+ * x is rounded once per product. A few rows (a decode step): the packed panels are streamed from
+ * memory. More: columns of a panel are unpacked once, into the second cache, for all tiles of a
+ * chunk of rows, while the next panel is fetched. */
+#include "model-server/backend/cpu/cpu.h"
+#include <string.h>
+
+enum { X_BYTES = 1 << 20 };     /* of rounded rows that are multiplied at a time */
+enum { GRAIN_NUMBERS = 16384 }; /* rounded in a thread */
+enum { WIDE_COLS = 4096 };      /* columns of a panel that are unpacked at a time */
+_Static_assert(WIDE_COLS / CODE_COLS * CODE_WIDE_BYTES <= THREAD_SCRATCH, "an unpacked panel");
+
+struct code_product {
+    const struct kernels *kern;
+    struct device *d;
+    const struct weight *w;
+    float *y;
+    const float *x, *bias;
+    int32_t *packed; /* tiles, [groups][rows][CODE_X_WORDS] each */
+    uint32_t rows, n_tiles, groups;
+};
+
+/* Rows are spread evenly: 17 are 9 + 8, not 16 + 1. */
+static uint32_t tile_first(const struct code_product *p, uint32_t tile)
+{
+    return (uint32_t)((uint64_t)p->rows * tile / p->n_tiles);
+}
+
+static size_t row_words(const struct code_product *p) { return (size_t)p->groups * CODE_X_WORDS; }
+
+static void round_rows(void *arg, int thread, size_t begin, size_t end)
+{
+    const struct code_product *p = arg;
+    const uint32_t cols = p->w->cols;
+    (void)thread;
+    for (size_t r = begin; r < end; r++) {
+        const uint32_t tile = (uint32_t)(((uint64_t)(r + 1) * p->n_tiles - 1) / p->rows);
+        const uint32_t first = tile_first(p, tile), rows = tile_first(p, tile + 1) - first;
+        int32_t *dst = p->packed + first * row_words(p) + (r - first) * CODE_X_WORDS;
+        const float *src = p->x + r * cols;
+        for (uint32_t g = 0; g < p->groups; g++, dst += (size_t)rows * CODE_X_WORDS)
+            p->kern->round_x(dst, src + (size_t)g * CODE_COLS, &p->w->codes);
+    }
+}
+
+static void add_bias(const struct code_product *p, size_t begin, size_t end)
+{
+    const uint32_t first = (uint32_t)begin * LANES, n = p->w->rows;
+    const uint32_t last = end * LANES < n ? (uint32_t)end * LANES : n;
+    for (uint32_t r = 0; p->bias && r < p->rows; r++)
+        p->kern->axpy(p->y + (size_t)r * n + first, p->bias + first, 1.0f, last - first);
+}
+
+static struct code_tile tile_of(const struct code_product *p, size_t panel, size_t end)
+{
+    const struct weight *w = p->w;
+    const size_t last = end * LANES < w->rows ? end * LANES : w->rows;
+    return (struct code_tile){.y = p->y + panel * LANES,
+                              .ldy = w->rows,
+                              .x = p->packed,
+                              .w = weight_panel(w, panel),
+                              .w_bytes = w->panel_bytes,
+                              .layout = &w->codes,
+                              .rows = p->rows,
+                              .n = (uint32_t)(last - panel * LANES),
+                              .k = w->cols};
+}
+
+static void stream_panels(void *arg, int thread, size_t begin, size_t end)
+{
+    const struct code_product *p = arg;
+    const struct code_tile t = tile_of(p, begin, end);
+    (void)thread;
+    p->kern->tile_codes(&t);
+    add_bias(p, begin, end);
+}
+
+/* Columns from k on of a panel, for all tiles. Each fetches its share of the same of the next
+ * panel. */
+static void wide_panel(const struct code_product *p, char *wide, size_t panel, uint32_t k)
+{
+    const struct weight *w = p->w;
+    const uint32_t cols = w->cols - k < WIDE_COLS ? w->cols - k : WIDE_COLS;
+    const size_t at = (size_t)k / CODE_BLOCK * w->codes.bytes;
+    const size_t bytes = (size_t)(cols + CODE_BLOCK - 1) / CODE_BLOCK * w->codes.bytes;
+    const uint32_t groups = cols / CODE_COLS;
+    const size_t share = bytes / groups / p->n_tiles / STEP_BYTES * STEP_BYTES + STEP_BYTES;
+    p->kern->unpack(wide, weight_panel(w, panel), &w->codes, k, cols);
+    for (uint32_t i = 0; i < p->n_tiles; i++) {
+        const uint32_t first = tile_first(p, i), rows = tile_first(p, i + 1) - first;
+        struct code_tile t = tile_of(p, panel, panel + 1);
+        t.y += (size_t)first * w->rows;
+        t.x += first * row_words(p) + (size_t)k / CODE_COLS * rows * CODE_X_WORDS;
+        t.w = wide;
+        t.rows = rows;
+        t.k = cols;
+        t.add = k > 0;
+        t.fetch = weight_panel(w, panel + 1) + at + i * share * groups;
+        t.fetch_step = i * share * groups < bytes ? share : 0;
+        p->kern->tile_wide(&t);
+    }
+}
+
+static void wide_panels(void *arg, int thread, size_t begin, size_t end)
+{
+    const struct code_product *p = arg;
+    char *wide = cpu_thread_scratch(p->d, thread);
+    for (size_t panel = begin; panel < end; panel++)
+        for (uint32_t k = 0; k < p->w->cols; k += WIDE_COLS)
+            wide_panel(p, wide, panel, k);
+    add_bias(p, begin, end);
+}
+
+static void multiply(struct code_product *p)
+{
+    const bool few = p->rows <= p->kern->mr_codes;
+    const size_t grain = GRAIN_NUMBERS / p->w->cols;
+    p->n_tiles = few ? 1 : (p->rows + p->kern->mr_wide - 1) / p->kern->mr_wide;
+    p->packed = cpu_scratch(p->d, SCRATCH_PACK, p->rows * row_words(p) * sizeof(*p->packed));
+    if (!p->packed)
+        return;
+    pool_run(p->d->pool, round_rows, p, p->rows, grain ? grain : 1);
+    pool_run(p->d->pool, few ? stream_panels : wide_panels, p, p->w->n_panels, PANEL_GRAIN);
+}
+
+void linear_codes(struct device *d, float *y, const float *x, uint32_t rows, const struct weight *w,
+                  const float *bias)
+{
+    const uint32_t groups = w->cols / CODE_COLS, mr = d->kern.mr_wide;
+    const size_t row = (size_t)groups * CODE_X_WORDS * sizeof(int32_t);
+    uint32_t chunk = (uint32_t)(X_BYTES / row) / mr * mr;
+    chunk = chunk < 4 * mr ? 4 * mr : chunk;
+    const uint32_t chunks = (rows + chunk - 1) / chunk;
+    for (uint32_t i = 0, first = 0, end; i < chunks; i++, first = end) {
+        end = (uint32_t)((uint64_t)rows * (i + 1) / chunks);
+        multiply(&(struct code_product){.kern = &d->kern,
+                                        .d = d,
+                                        .w = w,
+                                        .y = y + (size_t)first * w->rows,
+                                        .x = x + (size_t)first * w->cols,
+                                        .bias = bias,
+                                        .rows = end - first,
+                                        .groups = groups});
+    }
+}
