@@ -34,6 +34,7 @@ struct replica {
     struct prefixes prefixes;
     uint32_t n_waiting, n_running; /* requests that are there: before and after their first event */
     uint64_t waiting, running;     /* tokens: of prompts still to be computed; of those that run */
+    uint64_t computed;             /* prompt tokens sent to it and not shared; see pick.h */
     uint64_t n_sent, n_shared;     /* requests; their prompt tokens that it was chosen for */
     struct sched_owner owner;
     pthread_t thread;
@@ -90,6 +91,7 @@ static inline bool replica_ready(const struct replica *p) { return p->infer && p
 const char *replica_state(const struct replica *p); /* "starting", "ready", "lost", "draining" */
 /* Another one; its thread starts. -1: too many, no memory. */
 int replica_add(struct fleet *f, const char *target, struct err *e);
+void fleet_even(struct fleet *f);            /* forgets who has computed how much */
 uint32_t fleet_ready(const struct fleet *f); /* how many replicas are */
 
 /* Send whoever waits to whoever has room. Those that cannot be sent end: to be settled. */

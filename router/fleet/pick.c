@@ -11,7 +11,11 @@ static bool cheaper(const struct pick_candidate *a, const struct pick_candidate 
                     uint32_t n_tokens)
 {
     uint64_t of_a = price(a, n_tokens), of_b = price(b, n_tokens);
-    return of_a != of_b ? of_a < of_b : a->waiting + a->running < b->waiting + b->running;
+    if (of_a != of_b)
+        return of_a < of_b;
+    of_a = a->waiting + a->running;
+    of_b = b->waiting + b->running;
+    return of_a != of_b ? of_a < of_b : a->computed < b->computed;
 }
 
 int fleet_pick(enum fleet_policy policy, const struct pick_candidate *c, uint32_t n,

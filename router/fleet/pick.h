@@ -6,7 +6,8 @@
  *   - the prompt tokens that wait there to be computed first;
  *   - an eighth of the tokens that run there, for the steps that they slow down.
  * So a request goes where its prefix is until the queue there costs more than computing it again:
- * then another replica gets the prefix, too. Of equal prices the least load decides, then order. */
+ * then another replica gets the prefix, too. Of equal prices the least load decides, then which
+ * has computed the least so far, so that an idle fleet fills all its caches; then order. */
 #ifndef ROUTER_FLEET_PICK_H
 #define ROUTER_FLEET_PICK_H
 #include <stdbool.h>
@@ -21,6 +22,7 @@ struct pick_candidate {
     bool has_adapter;          /* of the request; true where it names none */
     uint32_t shared;           /* prompt tokens that its cache may have */
     uint64_t waiting, running; /* tokens: prompts not computed yet; prompts and answers that run */
+    uint64_t computed;         /* prompt tokens, since the fleet last changed */
 };
 
 /* The place in c[0..n) for a prompt of `n_tokens`; -1: nobody has room. `turn`: for

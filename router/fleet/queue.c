@@ -157,7 +157,8 @@ static struct replica *pick(struct fleet *f, const struct fleet_entry *e)
                                        .has_adapter = !adapter || !*adapter ||
                                                       prefixes_match(&p->prefixes, e->hashes, 1),
                                        .waiting = p->waiting,
-                                       .running = p->running};
+                                       .running = p->running,
+                                       .computed = p->computed};
     }
     int at = fleet_pick(f->c.policy, c, f->n, e->n_tokens, f->turn);
     if (at < 0)
@@ -175,6 +176,7 @@ static bool bind(struct fleet *f, struct fleet_entry *e, struct replica *p)
     e->begun = false;
     p->n_waiting++;
     p->waiting += e->todo;
+    p->computed += e->todo;
     p->n_sent++;
     p->n_shared += have;
     prefixes_put(&p->prefixes, e->hashes, e->n_hashes);
@@ -359,6 +361,7 @@ void replica_back(void *arg)
     p->up = true;
     p->silent = false;
     prefixes_clear(&p->prefixes);
+    fleet_even(p->fleet);
     struct fleet_entry *ended = fleet_dispatch(p->fleet);
     pthread_mutex_unlock(&p->fleet->lock);
     fleet_settle(ended);

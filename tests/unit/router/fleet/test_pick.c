@@ -36,6 +36,7 @@ static void the_cheapest_with_room_is_taken(void **state)
         {"the adapter is in use there", 20, {{.room = true}, {ROOM, .waiting = 200}, {0}}, 1},
         {"it is not worth any queue", 20, {{.room = true}, {ROOM, .waiting = 300}, {0}}, 0},
         {"equal prices: the least load", 20, {{ROOM, .running = 7}, {ROOM, .running = 3}, {0}}, 1},
+        {"all idle: the least computed", 20, {{ROOM, .computed = 7}, {ROOM}, {0}}, 1},
         {"more is shared than asked for", 16, {{ROOM, .waiting = 1}, {ROOM, .shared = 64}, {0}}, 1},
     };
     (void)state;
