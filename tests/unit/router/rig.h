@@ -226,6 +226,10 @@ int fleet_audit(struct fleet *f, int64_t ms, struct buf *out, struct err *e)
     return 0;
 }
 struct infer_stats fleet_stats(struct fleet *f) { return (void)f, (struct infer_stats){0}; }
+void fleet_each(struct fleet *f, void (*fn)(void *arg, const struct replica_view *v), void *arg)
+{
+    (void)f, (void)fn, (void)arg;
+}
 bool fleet_healthy(struct fleet *f) { return f != NULL; }
 void fleet_drain(struct fleet *f, const char *why) { (void)f, (void)why; }
 void fleet_fail(struct fleet *f, const char *why) { (void)f, (void)why; }
