@@ -151,80 +151,81 @@ static void make_numbers(struct byte_numbers *n, const struct vision_format *f)
             n->value[c][b] = ((float)(b * f->rescale) - f->mean[c]) / f->std[c];
 }
 
-/* n pixels to a place of each channel, and to each frame there; `rgb` NULL: black ones. */
-static void convert(const struct work *k, float *to, size_t plane, uint32_t frames, size_t frame,
-                    const uint8_t *rgb, uint32_t n)
+/* Where pixels of a row go: channels are `plane` floats apart, copies of a channel `frame`. */
+struct place {
+    float *at;
+    size_t plane, frame;
+    uint32_t frames;
+};
+
+/* n pixels; `rgb` NULL: black ones. Returns the place behind them. */
+static struct place convert(const struct work *k, struct place to, const uint8_t *rgb, uint32_t n)
 {
     static const uint8_t black[3 * BLACK_RUN];
-    for (; !rgb && n > BLACK_RUN; n -= BLACK_RUN, to += BLACK_RUN)
-        k->kernels.spread(to, plane, frames, frame, black, BLACK_RUN, &k->numbers);
-    k->kernels.spread(to, plane, frames, frame, rgb ? rgb : black, n, &k->numbers);
-}
-
-/* n pixels of row y of a crop from x on, to the patches that they lie in. */
-static void to_patches(const struct work *k, size_t crop, uint32_t x, uint32_t y, uint32_t n,
-                       const uint8_t *rgb)
-{
-    const uint32_t p = k->format->patch, frames = k->format->frames;
-    const uint32_t m = k->layout == VISION_PATCHES ? 1 : k->format->merge;
-    const uint32_t cols = k->plan->crop_width / p, rows = k->plan->crop_height / p, row = y / p;
-    const size_t area = (size_t)p * p, numbers = 3 * frames * area; /* of a patch */
-    /* Blocks of m x m patches are in raster order, and the patches within a block. */
-    const size_t first = crop * rows * cols + (size_t)(row / m) * m * cols + row % m * m;
-    uint32_t block = x / p / m, within = x / p % m, in_x = x % p;
     while (n > 0) {
-        const uint32_t take = n < p - in_x ? n : p - in_x;
-        const size_t patch = first + (size_t)block * m * m + within;
-        convert(k, k->out + patch * numbers + (size_t)(y % p) * p + in_x, frames * area, frames,
-                area, rgb, take);
-        rgb = rgb ? rgb + 3 * (size_t)take : NULL;
+        const uint32_t take = rgb || n < BLACK_RUN ? n : BLACK_RUN;
+        k->kernels.spread(to.at, to.plane, to.frames, to.frame, rgb ? rgb : black, take,
+                          &k->numbers);
+        to.at += take;
         n -= take;
-        in_x = 0;
-        if (++within == m) {
-            within = 0;
-            block++;
-        }
     }
+    return to;
 }
 
-static void to_layout(const struct work *k, size_t crop, uint32_t x, uint32_t y, uint32_t n,
-                      const uint8_t *rgb)
+/* Pixels x .. x + n - 1 of row y of a crop: black, pixels, black. */
+static void span(const struct work *k, const struct vision_crop *c, uint32_t x, uint32_t y,
+                 uint32_t n, struct place to)
 {
-    const uint32_t w = k->plan->crop_width;
-    const size_t plane = (size_t)w * k->plan->crop_height;
-    if (k->layout == VISION_PLANES)
-        convert(k, k->out + crop * 3 * plane + (size_t)y * w + x, plane, 1, 0, rgb, n);
-    else
-        to_patches(k, crop, x, y, n, rgb);
-}
-
-/* Row y of a crop: black, pixels, black. */
-static void crop_row(const struct work *k, size_t crop, uint32_t y)
-{
-    const struct vision_crop *c = &k->plan->crops[crop];
     const struct vision_resize *r = &k->plan->resizes[c->of];
     const struct part *part = &k->parts[c->of];
-    const uint32_t width = k->plan->crop_width;
-    const int64_t source_y = c->y + (int64_t)y;
-    const int64_t from = clamp(c->x, r->width), to = clamp(c->x + (int64_t)width, r->width);
-    if (source_y < 0 || source_y >= r->height || from >= to) {
-        to_layout(k, crop, 0, y, width, NULL);
+    const int64_t source_x = c->x + (int64_t)x, source_y = c->y + (int64_t)y;
+    const int64_t begin = clamp(-source_x, n), end = clamp(r->width - source_x, n);
+    if (source_y < 0 || source_y >= r->height || begin >= end) {
+        convert(k, to, NULL, n);
         return;
     }
-    const uint32_t before = (uint32_t)(from - c->x), n = (uint32_t)(to - from);
-    to_layout(k, crop, 0, y, before, NULL);
-    to_layout(k, crop, before, y, n,
-              part->view.rgb + (size_t)(source_y - part->used.y) * part->view.row_bytes +
-                  3 * (size_t)(from - part->used.x));
-    to_layout(k, crop, before + n, y, width - before - n, NULL);
+    to = convert(k, to, NULL, (uint32_t)begin);
+    to = convert(k, to,
+                 part->view.rgb + (size_t)(source_y - part->used.y) * part->view.row_bytes +
+                     3 * (size_t)(source_x + begin - part->used.x),
+                 (uint32_t)(end - begin));
+    convert(k, to, NULL, n - (uint32_t)end);
 }
 
-static void crop_rows(void *arg, int thread, size_t begin, size_t end)
+/* Rows of all crops as they come. */
+static void plane_rows(void *arg, int thread, size_t begin, size_t end)
 {
     const struct work *k = arg;
+    const uint32_t w = k->plan->crop_width, h = k->plan->crop_height;
+    const size_t plane = (size_t)w * h;
     (void)thread;
-    for (size_t i = begin; i < end; i++)
-        crop_row(k, i / k->plan->crop_height, (uint32_t)(i % k->plan->crop_height));
+    for (size_t i = begin; i < end; i++) {
+        const size_t crop = i / h, y = i % h;
+        span(k, &k->plan->crops[crop], 0, (uint32_t)y, w,
+             (struct place){k->out + crop * 3 * plane + y * w, plane, 0, 1});
+    }
+}
+
+/* Rows of patches of all crops, patch by patch, so that what is written lies together. */
+static void patch_rows(void *arg, int thread, size_t begin, size_t end)
+{
+    const struct work *k = arg;
+    const uint32_t p = k->format->patch, frames = k->format->frames;
+    const uint32_t m = k->layout == VISION_PATCHES ? 1 : k->format->merge;
+    const uint32_t cols = k->plan->crop_width / p, rows = k->plan->crop_height / p;
+    const size_t area = (size_t)p * p, numbers = 3 * frames * area; /* of a patch */
+    (void)thread;
+    for (size_t i = begin; i < end; i++) {
+        const size_t crop = i / rows, row = i % rows;
+        /* Blocks of m x m patches are in raster order, and the patches within a block. */
+        const size_t first = crop * rows * cols + row / m * m * cols + row % m * m;
+        for (uint32_t col = 0; col < cols; col++) {
+            float *at = k->out + (first + (size_t)(col / m) * m * m + col % m) * numbers;
+            for (uint32_t y = 0; y < p; y++, at += p)
+                span(k, &k->plan->crops[crop], col * p, (uint32_t)row * p + y, p,
+                     (struct place){at, frames * area, area, frames});
+        }
+    }
 }
 
 int pixels_make(const struct vision_format *f, const struct vision_plan *p,
@@ -241,7 +242,8 @@ int pixels_make(const struct vision_format *f, const struct vision_plan *p,
     for (uint32_t i = 0; i < p->n_resizes && rc == 0; i++)
         rc = make_part(&k, picture, i, e);
     if (rc == 0)
-        run(k.workers, crop_rows, &k, (size_t)p->n_crops * p->crop_height);
+        run(k.workers, layout == VISION_PLANES ? plane_rows : patch_rows, &k,
+            (size_t)p->n_crops * (p->crop_height / (layout == VISION_PLANES ? 1 : f->patch)));
     for (uint32_t i = 0; i < p->n_resizes; i++)
         free(k.parts[i].own);
     return rc;

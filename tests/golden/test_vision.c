@@ -5,6 +5,7 @@
 #include "model-server/encoder/pixels.h"
 #include "model-server/encoder/resample.h"
 #include "tests/golden/vision_rig.h"
+#include "tests/vision_folder.h"
 
 /* Folders, and what the hub's sizes ask of the rest of config.json; 0: nothing. */
 static const struct family {

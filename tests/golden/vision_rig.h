@@ -1,5 +1,4 @@
-/* vision_rig.h - what tests of vision models share: pictures of TEST_DATA/vision, digests, folders
- * with other settings. */
+/* vision_rig.h - what tests of vision models share: pictures of TEST_DATA/vision, digests. */
 #ifndef TESTS_GOLDEN_VISION_RIG_H
 #define TESTS_GOLDEN_VISION_RIG_H
 #include "common/hub/digest.h"
@@ -62,48 +61,5 @@ static inline uint32_t vision_at(const cJSON *list, int i)
     const cJSON *v = cJSON_GetArrayItem(list, i);
     assert_true(cJSON_IsNumber(v));
     return (uint32_t)v->valuedouble;
-}
-
-/* ---------------------------------------------------------------- a folder of settings */
-
-struct vision_folder {
-    char path[64];
-};
-
-static inline void vision_write(const struct vision_folder *d, const char *file, const char *text)
-{
-    char path[128];
-    snprintf(path, sizeof(path), "%s/%s", d->path, file);
-    FILE *f = fopen(path, "w");
-    assert_non_null(f);
-    assert_true(fputs(text, f) >= 0);
-    fclose(f);
-}
-
-static inline void vision_write_json(const struct vision_folder *d, const char *file,
-                                     const cJSON *j)
-{
-    char *text = cJSON_PrintUnformatted(j);
-    assert_non_null(text);
-    vision_write(d, file, text);
-    cJSON_free(text);
-}
-
-static inline void vision_folder_make(struct vision_folder *d)
-{
-    snprintf(d->path, sizeof(d->path), "/tmp/vision-XXXXXX");
-    assert_non_null(mkdtemp(d->path));
-}
-
-static inline void vision_folder_remove(const struct vision_folder *d)
-{
-    static const char *const files[] = {"config.json", "preprocessor_config.json",
-                                        "processor_config.json"};
-    char path[128];
-    for (int i = 0; i < 3; i++) {
-        snprintf(path, sizeof(path), "%s/%s", d->path, files[i]);
-        unlink(path);
-    }
-    rmdir(d->path);
 }
 #endif

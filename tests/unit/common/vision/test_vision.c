@@ -1,0 +1,369 @@
+/* Plans, placeholders and positions by the families' own settings, and what is refused. The numbers
+ * of tokens are those of the image processors of transformers 5.23. */
+#include "common/vision/vision.h"
+#include "tests/vision_folder.h"
+
+static int load_files(const char *config, const char *preprocessor, const char *processor,
+                      struct vision **v, struct err *e)
+{
+    struct vision_folder d;
+    vision_folder_make(&d);
+    vision_write(&d, "config.json", config);
+    if (preprocessor)
+        vision_write(&d, "preprocessor_config.json", preprocessor);
+    if (processor)
+        vision_write(&d, "processor_config.json", processor);
+    int rc = vision_load(d.path, NULL, v, e);
+    vision_folder_remove(&d);
+    return rc;
+}
+
+static struct vision *load(const char *config, const char *preprocessor)
+{
+    struct vision *v;
+    struct err e = ERR_INIT;
+    if (load_files(config, preprocessor, NULL, &v, &e))
+        fail_msg("%s", e.msg);
+    assert_non_null(v);
+    return v;
+}
+
+static struct vision *family(const char *type, const char *tower)
+{
+    char config[256];
+    snprintf(config, sizeof(config),
+             "{\"model_type\": \"%s\", \"vision_config\": {\"model_type\": \"%s\"}}", type, tower);
+    return load(config, NULL);
+}
+
+static struct vision_plan planned(const struct vision *v, uint32_t w, uint32_t h)
+{
+    struct vision_plan p;
+    struct err e = ERR_INIT;
+    if (vision_plan(v, w, h, &p, &e))
+        fail_msg("%s", e.msg);
+    return p;
+}
+
+/* ---------------------------------------------------------------- tokens */
+
+enum { COUNTED = 8, NO_PICTURE = 0 };
+static const struct {
+    const char *type, *tower;
+} counted[COUNTED] = {{"qwen2_5_vl", "qwen2_5_vl"},
+                      {"qwen3_vl", "qwen3_vl"},
+                      {"llava_next", "clip_vision_model"},
+                      {"mistral3", "pixtral"},
+                      {"llava", "pixtral"},
+                      {"idefics3", "idefics3_vision"},
+                      {"smolvlm", "smolvlm_vision"},
+                      {"internvl", "internvl_vision"}};
+static const struct {
+    uint32_t width, height, tokens[COUNTED]; /* NO_PICTURE: refused */
+} pictures[] = {
+    {1, 1, {4, 64, 1176, 1, 1, 2873, 1088, 256}},
+    {2, 1, {6, 72, 1752, 1, 1, 1521, 576, 768}},
+    {640, 480, {391, 300, 2340, 414, 1200, 2197, 832, 3328}},
+    {1280, 853, {1380, 1080, 2144, 1426, 2752, 2197, 832, 1792}},
+    {3024, 4032, {15552, 11844, 2352, 2310, 3072, 2197, 832, 3328}},
+    {84, 42, {6, 72, 1752, 6, 18, 1521, 576, 768}}, /* halves: 42 is 1.5 times 28 */
+    {42, 98, {8, 78, 840, 8, 21, 1521, 576, 2816}},
+    {1000, 5, {29, 114, 576, 36, 63, 845, 320, 3328}},
+    {16384, 100, {2340, 1536, 576, 55, 64, 845, 320, 3328}},
+    {336, 336, {144, 100, 1176, 144, 441, 2873, 1088, 256}},
+    {337, 336, {144, 110, 1176, 156, 462, 2873, 1088, 256}},
+    {673, 336, {288, 210, 1752, 300, 903, 1521, 576, 768}},
+    {500, 501, {324, 256, 2928, 324, 1024, 2873, 1088, 256}},
+    {4096, 4096, {16384, 16384, 2928, 3025, 4096, 2873, 1088, 2560}},
+    {8000, 80, {858, 500, 576, 55, 64, 845, 320, 3328}},
+    {48, 16380, {NO_PICTURE, NO_PICTURE, 648, 55, 64, 845, 320, 3328}},
+};
+
+static void pictures_have_as_many_tokens_as_in_transformers(void **state)
+{
+    (void)state;
+    for (int i = 0; i < COUNTED; i++) {
+        struct vision *v = family(counted[i].type, counted[i].tower);
+        assert_string_equal(vision_family(v), counted[i].type);
+        for (size_t k = 0; k < sizeof(pictures) / sizeof(pictures[0]); k++) {
+            struct vision_plan p;
+            struct err e = ERR_INIT;
+            const uint32_t w = pictures[k].width, h = pictures[k].height;
+            const uint32_t want = pictures[k].tokens[i];
+            const int rc = vision_plan(v, w, h, &p, &e);
+            if ((rc == 0) != (want != NO_PICTURE) || (rc == 0 && p.n_features != want))
+                fail_msg("%s: %u x %u has %u tokens instead of %u %s", counted[i].type, w, h,
+                         p.n_features, want, e.msg);
+        }
+        vision_free(v);
+    }
+}
+
+/* ---------------------------------------------------------------- what is written */
+
+static void expands_to(const struct vision *v, uint32_t w, uint32_t h, const char *want)
+{
+    struct buf out = BUF_INIT;
+    const struct vision_plan p = planned(v, w, h);
+    vision_expand(v, &p, &out);
+    assert_string_equal(out.p, want);
+    buf_free(&out);
+}
+
+static void a_marker_becomes_the_familys_placeholders(void **state)
+{
+    (void)state;
+    struct vision *v = load("{\"model_type\":\"qwen3_vl\",\"vision_config\":{}}",
+                            "{\"size\":{\"shortest_edge\":1,\"longest_edge\":4096}}");
+    assert_string_equal(vision_marker_around(v), "<|vision_start|><|image_pad|><|vision_end|>");
+    assert_int_equal(vision_token(v), 151655);
+    assert_true(vision_three_positions(v) && !vision_two_way(v));
+    expands_to(v, 64, 32, "<|image_pad|><|image_pad|>");
+    vision_free(v);
+
+    v = load("{\"model_type\":\"llava\",\"vision_config\":{\"model_type\":\"pixtral\"}}", NULL);
+    assert_string_equal(vision_marker(v), "[IMG]");
+    expands_to(v, 32, 20, "[IMG][IMG][IMG_BREAK][IMG][IMG][IMG_END]");
+    vision_free(v);
+
+    v = load("{\"model_type\":\"gemma3\",\"mm_tokens_per_image\":1,\"vision_config\":"
+             "{\"image_size\":28}}",
+             "{\"size\":{\"height\":28,\"width\":28},\"do_pan_and_scan\":true,"
+             "\"pan_and_scan_min_crop_size\":20}");
+#define ONE "\n\n<start_of_image><image_soft_token><end_of_image>\n\n"
+    assert_true(vision_two_way(v));
+    assert_string_equal(vision_marker_around(v), "<start_of_image>");
+    expands_to(v, 30, 30, ONE);
+    expands_to(v, 30, 61,
+               "Here is the original image " ONE
+               " and here are some crops to help you see better " ONE " " ONE);
+    vision_free(v);
+
+#define TILE "<fake_token_around_image>"
+    v = load("{\"model_type\":\"smolvlm\",\"vision_config\":{\"image_size\":64}}",
+             "{\"size\":{\"longest_edge\":128},\"max_image_size\":{\"longest_edge\":64}}");
+    expands_to(v, 60, 30,
+               TILE "<row_1_col_1><image>" TILE "<row_1_col_2><image>\n\n" TILE
+                    "<global-img><image>" TILE);
+    vision_free(v);
+    v = load("{\"model_type\":\"smolvlm\",\"vision_config\":{\"image_size\":64}}",
+             "{\"do_image_splitting\":false}");
+    expands_to(v, 60, 30, TILE "<global-img><image>" TILE);
+    vision_free(v);
+
+    v = load("{\"model_type\":\"internvl\",\"vision_config\":{\"image_size\":[28,28]}}",
+             "{\"max_patches\":2}");
+    expands_to(v, 20, 20, "<img><IMG_CONTEXT></img>");
+    expands_to(v, 20, 45, "<img><IMG_CONTEXT><IMG_CONTEXT><IMG_CONTEXT></img>");
+    vision_free(v);
+}
+
+/* ---------------------------------------------------------------- plans */
+
+static void llava_shows_the_middle(void **state)
+{
+    struct vision *v = family("llava", "clip_vision_model");
+    (void)state;
+    const struct vision_plan p = planned(v, 1000, 500), strip = planned(v, 65535, 1);
+    assert_int_equal(p.n_features, 576);
+    assert_int_equal(p.resizes[0].width, 672);
+    assert_int_equal(p.resizes[0].height, 336);
+    assert_int_equal(p.crops[0].x, 168);
+    assert_int_equal(p.crops[0].y, 0);
+    assert_int_equal(strip.resizes[0].width, 336 * 65535);
+    assert_int_equal(strip.crops[0].x, (336 * 65535 - 336) / 2);
+    vision_free(v);
+}
+
+static void llava_next_pads_and_unpads(void **state)
+{
+    struct vision *v = family("llava_next", "clip_vision_model");
+    (void)state;
+    const struct vision_plan p = planned(v, 1000, 400); /* 840 x 336 in 1008 x 336 */
+    assert_int_equal(p.rows, 1);
+    assert_int_equal(p.cols, 3);
+    assert_int_equal(p.resizes[1].width, 840);
+    assert_int_equal(p.resizes[1].height, 336);
+    assert_int_equal(p.crops[1].x, -84);
+    assert_int_equal(p.crops[2].x, 336 - 84);
+    assert_int_equal(p.crops[2].y, 0);
+    assert_int_equal(p.grid_h, 24);
+    assert_int_equal(p.grid_y, 0);
+    assert_int_equal(p.grid_x, 6);
+    assert_int_equal(p.grid_w, 60);
+    vision_free(v);
+}
+
+static void idefics_resizes_what_it_resized(void **state)
+{
+    struct vision *v = family("idefics3", "");
+    (void)state;
+    const struct vision_plan p = planned(v, 1280, 853);
+    assert_int_equal(p.n_resizes, 3);
+    assert_int_equal(p.resizes[0].of, -1);
+    assert_int_equal(p.resizes[1].of, 0);
+    assert_int_equal(p.resizes[2].of, 1);
+    assert_int_equal(p.resizes[0].height, 970);
+    assert_int_equal(p.resizes[1].height, 1092);
+    assert_int_equal(p.rows * p.cols + 1, p.n_crops);
+    assert_int_equal(p.crops[p.n_crops - 1].of, 2);
+    vision_free(v);
+}
+
+static void no_size_is_beyond_the_bounds(void **state)
+{
+    static const uint32_t sides[] = {1, 2, 3, 27, 28, 336, 1000, 16384, VISION_MAX_SIDE};
+    enum { N = sizeof(sides) / sizeof(sides[0]) };
+    (void)state;
+    for (int i = 0; i < COUNTED; i++) {
+        struct vision *v = family(counted[i].type, counted[i].tower);
+        struct vision_plan p;
+        struct err e = ERR_INIT;
+        for (int k = 0; k < N * N; k++)
+            if (vision_plan(v, sides[k / N], sides[k % N], &p, &e) == 0) {
+                assert_true(p.n_crops > 0 && p.n_crops <= VISION_MAX_CROPS && p.n_features > 0);
+                for (uint32_t r = 0; r < p.n_resizes; r++)
+                    assert_true(p.resizes[r].width > 0 && p.resizes[r].height > 0);
+            } else
+                assert_int_equal(e.kind, ERR_VALIDATION);
+        assert_int_equal(vision_plan(v, 0, 5, &p, &e), -1);
+        assert_int_equal(vision_plan(v, 5, VISION_MAX_SIDE + 1, &p, &e), -1);
+        assert_int_equal(vision_plan(v, UINT32_MAX, UINT32_MAX, &p, &e), -1);
+        vision_free(v);
+    }
+}
+
+/* ---------------------------------------------------------------- positions */
+
+static void positions_go_on_behind_the_longer_side(void **state)
+{
+    const struct vision_place places[] = {{2, 6, 2, 3}, {9, 4, 4, 1}};
+    static const uint32_t want[][3] = {{0, 0, 0}, {1, 1, 1}, {2, 2, 2}, {2, 2, 3},   {2, 2, 4},
+                                       {2, 3, 2}, {2, 3, 3}, {2, 3, 4}, {5, 5, 5},   {6, 6, 6},
+                                       {6, 7, 6}, {6, 8, 6}, {6, 9, 6}, {10, 10, 10}};
+    uint32_t got[3];
+    (void)state;
+    for (uint32_t i = 0; i < sizeof(want) / sizeof(want[0]); i++) {
+        vision_position(places, 2, i, got);
+        assert_memory_equal(got, want[i], sizeof(got));
+    }
+    vision_position(places, 2, 1000, got);
+    assert_int_equal(vision_position_delta(places, 2), -3);
+    assert_int_equal(got[0], 997);
+    assert_int_equal(vision_position_delta(NULL, 0), 0);
+    vision_position(NULL, 0, 7, got);
+    assert_int_equal(got[2], 7);
+}
+
+/* ---------------------------------------------------------------- files */
+
+static void models_of_text_have_none(void **state)
+{
+    struct vision *v;
+    struct err e = ERR_INIT;
+    (void)state;
+    assert_int_equal(load_files("{\"model_type\":\"llama\"}", "no JSON", NULL, &v, &e), 0);
+    assert_null(v);
+    assert_int_equal(load_files("{\"model_type\":\"gemma3\"}", NULL, NULL, &v, &e), 0);
+    assert_null(v);
+    assert_int_equal(
+        load_files("{\"model_type\":\"mllama\",\"vision_config\":{}}", NULL, NULL, &v, &e), 0);
+    assert_null(v);
+    assert_int_equal(vision_load("/nowhere", NULL, &v, &e), -1);
+    assert_null(v);
+}
+
+static void one_file_may_hold_both(void **state)
+{
+    struct vision *v;
+    struct err e = ERR_INIT;
+    (void)state;
+    assert_int_equal(load_files("{\"model_type\":\"qwen2_vl\",\"vision_config\":{}}", NULL,
+                                "{\"image_processor\":{\"min_pixels\":784,\"max_pixels\":784,"
+                                "\"resample\":1,\"image_mean\":0.5,\"do_rescale\":false}}",
+                                &v, &e),
+                     0);
+    assert_int_equal(planned(v, 1000, 1000).n_features, 1);
+    assert_int_equal(vision_format(v)->filter, VISION_LANCZOS);
+    assert_true(vision_format(v)->mean[2] == 0.5f && vision_format(v)->rescale == 1.0);
+    vision_free(v);
+}
+
+static void contradictions_are_refused(void **state)
+{
+#define QWEN   "{\"model_type\":\"qwen3_vl\",\"vision_config\":{%s}}"
+#define NEXT   "{\"model_type\":\"llava_next\",\"vision_config\":{%s}}"
+#define GEMMA  "{\"model_type\":\"gemma3\",\"vision_config\":{%s}}"
+#define SMOL   "{\"model_type\":\"smolvlm\",\"vision_config\":{%s}}"
+#define INTERN "{\"model_type\":\"internvl\",\"vision_config\":{%s}}"
+    static const struct {
+        const char *config, *tower, *pixels;
+    } bad[] = {
+        {QWEN, "\"patch_size\":0", NULL},
+        {QWEN, "\"patch_size\":-16", NULL},
+        {QWEN, "\"patch_size\":\"16\"", NULL},
+        {QWEN, "\"patch_size\":1e300", NULL},
+        {QWEN, "\"patch_size\":16.5", NULL},
+        {QWEN, "\"patch_size\":[16,14]", NULL},
+        {QWEN, "\"patch_size\":[]", NULL},
+        {QWEN, "\"patch_size\":{\"height\":16}", NULL},
+        {QWEN, "\"spatial_merge_size\":0", NULL},
+        {QWEN, "", "{\"merge_size\":4}"},
+        {QWEN, "", "{\"min_pixels\":100,\"max_pixels\":99}"},
+        {QWEN, "", "{\"max_pixels\":1e12}"},
+        {QWEN, "", "{\"image_std\":[0.5,0,0.5]}"},
+        {QWEN, "", "{\"image_mean\":[0.5,0.5]}"},
+        {QWEN, "", "{\"image_mean\":[0.5,0.5,1e300]}"},
+        {QWEN, "", "{\"rescale_factor\":\"x\"}"},
+        {QWEN, "", "{\"resample\":0}"},
+        {QWEN, "", "{\"resample\":99}"},
+        {QWEN, "", "{\"do_resize\":false}"},
+        {QWEN, "", "[1"},
+        {NEXT, "\"image_size\":337", NULL},
+        {NEXT, "", "{\"image_grid_pinpoints\":[]}"},
+        {NEXT, "", "{\"image_grid_pinpoints\":[[336]]}"},
+        {NEXT, "", "{\"image_grid_pinpoints\":[[336,0]]}"},
+        {NEXT, "", "{\"image_grid_pinpoints\":[[336,500]]}"},
+        {NEXT, "", "{\"image_grid_pinpoints\":[[3360,3360]]}"},
+        {NEXT, "", "{\"image_grid_pinpoints\":7}"},
+        {NEXT, "", "{\"crop_size\":224}"},
+        {GEMMA, "", "{\"size\":{\"height\":896,\"width\":448}}"},
+        {GEMMA, "\"image_size\":56", NULL},
+        {GEMMA, "", "{\"pan_and_scan_min_crop_size\":0}"},
+        {GEMMA, "", "{\"pan_and_scan_max_num_crops\":100}"},
+        {SMOL, "\"patch_size\":14", NULL},
+        {SMOL, "", "{\"size\":{\"longest_edge\":0}}"},
+        {INTERN, "", "{\"min_patches\":9,\"max_patches\":3}"},
+        {INTERN, "", "{\"max_patches\":1000000}"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+        char config[256];
+        const char *at = strstr(bad[i].config, "%s");
+        struct vision *v;
+        struct err e = ERR_INIT;
+        snprintf(config, sizeof(config), "%.*s%s%s", (int)(at - bad[i].config), bad[i].config,
+                 bad[i].tower, at + 2);
+        if (load_files(config, bad[i].pixels, NULL, &v, &e) == 0)
+            fail_msg("accepted: %s %s", config, bad[i].pixels ? bad[i].pixels : "");
+        assert_null(v);
+        assert_int_equal(e.kind, ERR_VALIDATION);
+        assert_true(e.msg[0] && !strchr(e.msg, '\n'));
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pictures_have_as_many_tokens_as_in_transformers),
+        cmocka_unit_test(a_marker_becomes_the_familys_placeholders),
+        cmocka_unit_test(llava_shows_the_middle),
+        cmocka_unit_test(llava_next_pads_and_unpads),
+        cmocka_unit_test(idefics_resizes_what_it_resized),
+        cmocka_unit_test(no_size_is_beyond_the_bounds),
+        cmocka_unit_test(positions_go_on_behind_the_longer_side),
+        cmocka_unit_test(models_of_text_have_none),
+        cmocka_unit_test(one_file_may_hold_both),
+        cmocka_unit_test(contradictions_are_refused)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
