@@ -15,7 +15,8 @@ def common(w, c):
     dim = c.get("head_dim") or c["hidden_size"] // heads
     w.add_context_length(c["max_position_embeddings"])
     w.add_embedding_length(c["hidden_size"])
-    w.add_block_count(c["num_hidden_layers"])
+    if "n_routed_experts" not in c:
+        w.add_block_count(c["num_hidden_layers"])
     w.add_feed_forward_length(c["intermediate_size"])
     w.add_head_count(heads)
     w.add_key_length(dim)
@@ -57,6 +58,19 @@ def qwen2moe(w, c):
     w.add_expert_shared_feed_forward_length(c["shared_expert_intermediate_size"])
 
 
+def glm4moe(w, c):
+    w.add_expert_count(c["n_routed_experts"])
+    w.add_expert_used_count(c["num_experts_per_tok"])
+    w.add_expert_feed_forward_length(c["moe_intermediate_size"])
+    w.add_expert_shared_count(c["n_shared_experts"])
+    w.add_leading_dense_block_count(c["first_k_dense_replace"])
+    w.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+    w.add_expert_weights_scale(c["routed_scaling_factor"])
+    w.add_expert_weights_norm(c["norm_topk_prob"])
+    w.add_nextn_predict_layers(1)  # which the folders of the tests do not have
+    w.add_block_count(c["num_hidden_layers"] + 1)
+
+
 def lfm2(w, c):
     w.add_head_count_kv([c["num_key_value_heads"] if t == "full_attention" else 0 for t in c["layer_types"]])
     w.add_shortconv_l_cache(c["conv_L_cache"])
@@ -67,6 +81,8 @@ FAMILIES = {
     "olmo2_mha": (ARCH.OLMO2, olmo2),
     "olmo3": (ARCH.OLMO2, olmo2),
     "glm4": (ARCH.GLM4, None),
+    "glm4_moe": (ARCH.GLM4_MOE, glm4moe),
+    "glm4_moe_qknorm": (ARCH.GLM4_MOE, glm4moe),
     "smollm3": (ARCH.SMOLLM3, None),
     "qwen2_moe": (ARCH.QWEN2MOE, qwen2moe),
     "ernie4_5": (ARCH.ERNIE4_5, None),
@@ -100,6 +116,7 @@ def write_family(folder, path):
     names = gguf.get_tensor_name_map(arch, c["num_hidden_layers"])
     kind = gguf.GGMLQuantizationType.F32 if c["torch_dtype"] == "float32" else gguf.GGMLQuantizationType.BF16
     for name, v in with_experts(tensors(folder)).items():
+        name = name.replace("e_score_correction_bias", "e_score_correction.bias")
         to = names.get_name(name, try_suffixes=(".weight", ".bias"))
         assert to, name
         v = v.squeeze(1) if v.ndim == 3 and v.shape[1] == 1 else v  # a convolution's channels

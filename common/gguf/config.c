@@ -375,6 +375,35 @@ static void qwen2moe(const struct gguf_set *s, const struct gguf_family *f, cJSO
         put(config, "shared_expert_intermediate_size", v);
 }
 
+/* Layers behind the model's own are of the prediction of further tokens, which is not read. */
+static double own_layers(const struct gguf_set *s, const struct gguf_family *f)
+{
+    return number_or(s, f, "block_count", 0) - number_or(s, f, "nextn_predict_layers", 0);
+}
+
+static void glm4moe(const struct gguf_set *s, const struct gguf_family *f, cJSON *config)
+{
+    static const char *const keys[][2] = {{"expert_count", "n_routed_experts"},
+                                          {"expert_used_count", "num_experts_per_tok"},
+                                          {"expert_feed_forward_length", "moe_intermediate_size"},
+                                          {"expert_shared_count", "n_shared_experts"},
+                                          {"expert_weights_scale", "routed_scaling_factor"},
+                                          {"leading_dense_block_count", "first_k_dense_replace"},
+                                          {"expert_group_count", "n_group"},
+                                          {"expert_group_used_count", "topk_group"}};
+    char key[KEY_MAX];
+    double v;
+    glm4(s, f, config);
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+        if (number(s, f, keys[i][0], &v))
+            put(config, keys[i][1], v);
+    cJSON_AddBoolToObject(config, "norm_topk_prob",
+                          gguf_bool(head(s), full(f, "expert_weights_norm", key), true));
+    cJSON_AddBoolToObject(config, "use_qk_norm", has(s, "blk.0.attn_q_norm.weight"));
+    cJSON_DeleteItemFromObjectCaseSensitive(config, "num_hidden_layers");
+    put(config, "num_hidden_layers", own_layers(s, f));
+}
+
 static void ernie4_5(const struct gguf_set *s, const struct gguf_family *f, cJSON *config)
 {
     (void)f;
@@ -410,6 +439,7 @@ static const struct gguf_family families[] = {
     {"cohere2", "cohere2", NULL, false, 0, cohere2},
     {"olmo2", "olmo2", NULL, false, 0, olmo2},
     {"glm4", "glm4", NULL, false, 0, glm4},
+    {"glm4moe", NULL, "glm4_moe", false, 0, glm4moe},
     {"smollm3", "smollm3", NULL, true, 0, qkv_bias},
     {"qwen2moe", NULL, "qwen2_moe", false, 0, qwen2moe},
     {"ernie4_5", "ernie4_5", NULL, false, 0, ernie4_5},
@@ -465,6 +495,12 @@ static int shape(const struct gguf_set *s, const struct gguf_family *f, cJSON *o
                    per_layer(s, f, "feed_forward_length", o, "intermediate_size", e)
                ? -1
                : 0;
+}
+
+uint32_t gguf_layers(const struct gguf_set *s, const struct gguf_family *f)
+{
+    const double n = own_layers(s, f);
+    return n > 0 && n < LAYERS_MAX ? (uint32_t)n : 0;
 }
 
 double gguf_head_size(const struct gguf_set *s, const struct gguf_family *f)

@@ -17,6 +17,9 @@ struct gguf_family {
 /* Elements of a head; 0 where the file does not say enough. */
 double gguf_head_size(const struct gguf_set *s, const struct gguf_family *f);
 
+/* The model's own; tensors of layers behind these are of heads that predict further tokens. */
+uint32_t gguf_layers(const struct gguf_set *s, const struct gguf_family *f);
+
 /* Of the file's architecture; ERR_VALIDATION names it where it is not read here. */
 const struct gguf_family *gguf_family(const struct gguf_set *s, struct err *e);
 

@@ -18,6 +18,7 @@ static const struct {
     {"output", W_HEAD},
     {"blk.*.attn_norm", W_ATTN_NORM},
     {"blk.*.post_attention_norm", W_POST_ATTN_NORM},
+    {"blk.*.post_attention_norm", W_MLP_NORM},
     {"blk.*.ffn_norm", W_MLP_NORM},
     {"blk.*.post_ffw_norm", W_POST_MLP_NORM},
     {"blk.*.attn_qkv", W_QKV},
@@ -32,6 +33,7 @@ static const struct {
     {"blk.*.ffn_up", W_GATE_UP},
     {"blk.*.ffn_down", W_DOWN},
     {"blk.*.ffn_gate_inp", W_ROUTER},
+    {"blk.*.exp_probs_b", W_SELECT_BIAS},
     {"blk.*.ffn_gate_exps", W_MOE_GATE},
     {"blk.*.ffn_up_exps", W_MOE_UP},
     {"blk.*.ffn_down_exps", W_MOE_DOWN},
@@ -88,6 +90,8 @@ static bool use_of(const struct arch *a, const char *name, struct use *u)
         if (a->names[names[i].role] &&
             matches(name, (size_t)(dot - name), names[i].name, &u->layer)) {
             u->role = names[i].role;
+            if (u->role == W_SELECT_BIAS) /* a name that is whole */
+                u->suffix = "";
             return true;
         }
     return false;
@@ -245,7 +249,15 @@ struct gguf_source {
     const struct gguf *file;
     const struct gguf_family *family;
     uint32_t head; /* rows of one */
+    uint32_t layers;
 };
+
+/* Is it of a layer behind the model's own? */
+static bool is_behind(const char *name, uint32_t layers)
+{
+    unsigned layer;
+    return sscanf(name, "blk.%u.", &layer) == 1 && layer >= layers;
+}
 
 static int take(struct gguf_weights *w, const struct arch *a, const struct gguf_source *s,
                 const struct gguf_tensor *g, struct err *e)
@@ -254,6 +266,8 @@ static int take(struct gguf_weights *w, const struct arch *a, const struct gguf_
     struct tensor t = {
         .file = s->file->path, .begin = g->begin, .bytes = g->bytes, .data = g->data};
     if (strncmp(g->name, "rope_", 5) == 0) /* config.json has them */
+        return 0;
+    if (is_behind(g->name, s->layers))
         return 0;
     if (!use_of(a, g->name, &u))
         return err_set(e, ERR_VALIDATION, "%s: tensor `%s` has no place in a model of `%s` here",
@@ -292,6 +306,7 @@ static int open_set(struct gguf_weights *w, const char *path, const struct arch 
     if (!s.family)
         return -1;
     double head = gguf_head_size(&w->set, s.family);
+    s.layers = gguf_layers(&w->set, s.family);
     s.head = head >= 1 && head <= ROPE_MAX_DIM ? (uint32_t)head : 0;
     for (uint32_t f = 0; f < w->set.n; f++) {
         s.file = &w->set.files[f];
