@@ -154,6 +154,46 @@ static void another_model(void **state)
     end(&f);
 }
 
+/* The same model with its part of the machine; the router is told of all. */
+static void replicas(void **state)
+{
+    struct fixture f;
+    struct config cfg;
+    struct plan one;
+    cpu_set_t cores;
+    (void)state;
+    given(&f, "--model-id m --replicas 2 --num-shard 2 --lora-adapters a --replica-address "
+              "127.0.0.1:8000,127.0.0.1:8001");
+    CPU_ZERO(&cores);
+    for (int i = 8; i < 14; i++)
+        CPU_SET(i, &cores);
+    plan_replica(&f.plan, 1, &cores, NULL, &cfg, &f.arena, &one);
+    assert_int_equal(plan_shard(&one, 1, &f.cmd, &f.e), 0);
+    assert_string_equal(f.cmd.argv.v[2], "m");
+    assert_string_equal(arg(&f.cmd, "--uds-path"), "/tmp/text-generation-server-3000-r1");
+    assert_string_equal(arg(&f.cmd, "--threads"), "3");
+    assert_string_equal(arg(&f.cmd, "--kv-cache-memory"), "0.5");
+    assert_string_equal(env(&f.cmd, "SHARD_GROUP"), "0-r1");
+    assert_string_equal(env(&f.cmd, "LORA_ADAPTERS"), "a");
+    assert_ptr_equal(f.cmd.cores, &cores);
+    plan_replica(&f.plan, 0, NULL, "2,3", &cfg, &f.arena, &one);
+    assert_int_equal(plan_shard(&one, 0, &f.cmd, &f.e), 0);
+    assert_string_equal(env(&f.cmd, "CUDA_VISIBLE_DEVICES"), "2,3");
+    assert_null(f.cmd.cores);
+    assert_int_equal(plan_router(&f.plan, &f.cmd, &f.e), 0);
+    assert_string_equal(arg(&f.cmd, "--master-shard-uds-path"),
+                        "/tmp/text-generation-server-3000-r0-0");
+    assert_string_equal(arg(&f.cmd, "--replica-address"),
+                        "/tmp/text-generation-server-3000-r1-0,127.0.0.1:8000,127.0.0.1:8001");
+    end(&f);
+    given(&f, "--model-id m --replicas 0 --replica-discovery dns:name:80");
+    assert_int_equal(plan_router(&f.plan, &f.cmd, &f.e), 0);
+    assert_string_equal(arg(&f.cmd, "--master-shard-uds-path"), "");
+    assert_null(arg(&f.cmd, "--replica-address"));
+    assert_string_equal(arg(&f.cmd, "--replica-discovery"), "dns:name:80");
+    end(&f);
+}
+
 /* Only under the launcher of all ranks, and as long as loading may take. */
 static void shards_that_may_come_back(void **state)
 {
@@ -338,6 +378,7 @@ int main(void)
         cmocka_unit_test(a_shard_of_many),
         cmocka_unit_test(a_shard_of_another_machine),
         cmocka_unit_test(another_model),
+        cmocka_unit_test(replicas),
         cmocka_unit_test(shards_that_may_come_back),
         cmocka_unit_test(a_draft_model),
         cmocka_unit_test(what_is_inherited),
