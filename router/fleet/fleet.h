@@ -50,6 +50,11 @@ struct replica_view {
 };
 /* Every replica, where there may be several; `fn` must not call the fleet. */
 void fleet_each(struct fleet *f, void (*fn)(void *arg, const struct replica_view *v), void *arg);
+/* fn for each adapter of each replica, and for each request in the fleet's queue that names one. As
+ * fleet_each(). */
+void fleet_each_adapter(struct fleet *f,
+                        void (*fn)(void *arg, const char *name, const struct adapter_use *u),
+                        void *arg);
 /* As infer_audit(). Of several replicas: their states and audits, how many are `queued` above them,
  * and whether all are `balanced`. */
 int fleet_audit(struct fleet *f, int64_t ms, struct buf *out, struct err *e);

@@ -47,6 +47,29 @@ void fleet_each(struct fleet *f, void (*fn)(void *arg, const struct replica_view
     pthread_mutex_unlock(&f->lock);
 }
 
+void fleet_each_adapter(struct fleet *f,
+                        void (*fn)(void *arg, const char *name, const struct adapter_use *u),
+                        void *arg)
+{
+    const struct adapter_use waits = {.known = 1};
+    if (fleet_limits(f)->task > TASK_GENERATE)
+        return;
+    if (f->only) {
+        adapter_shelf_each(infer_adapters(f->only), fn, arg);
+        return;
+    }
+    pthread_mutex_lock(&f->lock);
+    for (uint32_t i = 0; i < f->n; i++)
+        if (f->v[i]->infer)
+            adapter_shelf_each(infer_adapters(f->v[i]->infer), fn, arg);
+    for (struct fair_item *it = fair_first(&f->fair); it; it = fair_next(&f->fair)) {
+        const char *name = CONTAINER_OF(it, struct fleet_entry, fair)->r->params.adapter_id;
+        if (name && *name)
+            fn(arg, name, &waits);
+    }
+    pthread_mutex_unlock(&f->lock);
+}
+
 /* The n-th replica's scheduler, held; false: there are fewer. */
 static bool hold(struct fleet *f, uint32_t n, struct replica **p, struct infer **i, struct buf *out)
 {

@@ -15,10 +15,6 @@ enum {
     ADAPTER_UNNUMBERED = UINT32_MAX
 };
 
-struct adapter_use {
-    uint32_t known;   /* requests that name it, from their arrival to their end */
-    uint32_t running; /* of them, in the shards' batches */
-};
 /* The scheduler thread's own view. */
 struct adapter_accounts {
     struct served_adapters *list;

@@ -46,6 +46,8 @@ void sched_publish(struct scheduler *s)
         publish_cells(s);
     if (kv_windows(s->kv))
         publish_windows(s);
+    if (s->adapters.list->n > 0)
+        adapter_shelf_note(&s->shelf, s->adapters.use);
     sched_gauge(s, M_SWAP_USED, NULL, swap_used(&s->swap));
     atomic_store_explicit(&t->swap_used, swap_used(&s->swap), memory_order_relaxed);
 }

@@ -94,11 +94,13 @@ void adapter_shelf_init(struct adapter_shelf *f)
 {
     pthread_mutex_init(&f->lock, NULL);
     f->now = NULL;
+    f->use = NULL;
 }
 
 void adapter_shelf_fini(struct adapter_shelf *f)
 {
     served_adapters_release(f->now);
+    free(f->use);
     pthread_mutex_destroy(&f->lock);
 }
 
@@ -107,8 +109,11 @@ void adapter_shelf_put(struct adapter_shelf *f, struct served_adapters *s)
     served_adapters_hold(s);
     pthread_mutex_lock(&f->lock);
     struct served_adapters *old = f->now;
+    struct adapter_use *use = f->use;
     f->now = s;
+    f->use = NULL; /* that was of the old one */
     pthread_mutex_unlock(&f->lock);
+    free(use);
     served_adapters_release(old);
 }
 
@@ -118,6 +123,27 @@ struct served_adapters *adapter_shelf_hold(struct adapter_shelf *f)
     struct served_adapters *s = f->now ? served_adapters_hold(f->now) : NULL;
     pthread_mutex_unlock(&f->lock);
     return s;
+}
+
+void adapter_shelf_note(struct adapter_shelf *f, const struct adapter_use *use)
+{
+    pthread_mutex_lock(&f->lock);
+    const uint32_t n = f->now ? f->now->n : 0;
+    if (n && !f->use)
+        f->use = calloc(n, sizeof(*f->use));
+    if (n && f->use)
+        memcpy(f->use, use, n * sizeof(*use));
+    pthread_mutex_unlock(&f->lock);
+}
+
+void adapter_shelf_each(struct adapter_shelf *f,
+                        void (*fn)(void *arg, const char *name, const struct adapter_use *u),
+                        void *arg)
+{
+    pthread_mutex_lock(&f->lock);
+    for (uint32_t i = 0; f->now && i < f->now->n; i++)
+        fn(arg, f->now->v[i].name, f->use ? &f->use[i] : &(struct adapter_use){0});
+    pthread_mutex_unlock(&f->lock);
 }
 
 bool adapter_shelf_has(struct adapter_shelf *f, const char *name)

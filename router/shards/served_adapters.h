@@ -38,14 +38,26 @@ void served_adapters_release(struct served_adapters *s); /* any thread; NULL: fi
 const struct served_adapter *served_adapters_find(const struct served_adapters *s,
                                                   const char *name);
 
+struct adapter_use {
+    uint32_t known;   /* requests that name it, from their arrival to their end */
+    uint32_t running; /* of them, in the shards' batches */
+};
+
 /* Where other threads find the list. */
 struct adapter_shelf {
     pthread_mutex_t lock;
     struct served_adapters *now; /* NULL: nothing yet */
+    struct adapter_use *use;     /* [now->n], as last noted; NULL: nothing noted */
 };
 void adapter_shelf_init(struct adapter_shelf *f);
 void adapter_shelf_fini(struct adapter_shelf *f);
 void adapter_shelf_put(struct adapter_shelf *f, struct served_adapters *s); /* holds it once more */
 struct served_adapters *adapter_shelf_hold(struct adapter_shelf *f); /* to be released; or NULL */
-bool adapter_shelf_has(struct adapter_shelf *f, const char *name);   /* for new requests */
+/* How much each of `now` is used; without memory, what was noted before is there. */
+void adapter_shelf_note(struct adapter_shelf *f, const struct adapter_use *use);
+/* fn for each that is served: its name, and how much it is used. */
+void adapter_shelf_each(struct adapter_shelf *f,
+                        void (*fn)(void *arg, const char *name, const struct adapter_use *u),
+                        void *arg);
+bool adapter_shelf_has(struct adapter_shelf *f, const char *name); /* for new requests */
 #endif

@@ -230,6 +230,12 @@ void fleet_each(struct fleet *f, void (*fn)(void *arg, const struct replica_view
 {
     (void)f, (void)fn, (void)arg;
 }
+void fleet_each_adapter(struct fleet *f,
+                        void (*fn)(void *arg, const char *name, const struct adapter_use *u),
+                        void *arg)
+{
+    (void)f, (void)fn, (void)arg;
+}
 bool fleet_healthy(struct fleet *f) { return f != NULL; }
 void fleet_drain(struct fleet *f, const char *why) { (void)f, (void)why; }
 void fleet_fail(struct fleet *f, const char *why) { (void)f, (void)why; }
