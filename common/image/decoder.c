@@ -175,7 +175,7 @@ static int spawn_with_channel(struct image_decoder *d)
         return errno;
     CLEANUP(cleanup_fd) int ours = fd_above(ends[0]);
     CLEANUP(cleanup_fd) int theirs = fd_above(ends[1]);
-    CLEANUP(cleanup_fd) int program = fd_above(open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
+    CLEANUP(cleanup_fd) int program = fd_above(open("/proc/self/exe", O_PATH | O_CLOEXEC));
     if (ours < 0 || theirs < 0 || program < 0)
         return errno;
     const int rc = spawn(d, theirs, program);
