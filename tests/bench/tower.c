@@ -1,7 +1,7 @@
 /* tower.c - a vision tower with random weights on the CPU: SigLIP so400m/14 at 896 x 896, which is
  * Gemma 3's; patches a second, and the operations a second that these come to.
  *
- *   tower [threads] [runs]     default: all allowed cores, 3 */
+ *   tower [threads] [runs] [exact|half]     default: all allowed cores, 3, exact */
 #include "model-server/encoder/tower.h"
 #include "model-server/encoder/family.h"
 #include "model-server/model/decoder.h"
@@ -49,11 +49,13 @@ static struct tower *open_tower(const struct decoder *text, struct encoder_spec 
 int main(int argc, char **argv)
 {
     const int threads = argc > 1 ? atoi(argv[1]) : 0, runs = argc > 2 ? atoi(argv[2]) : 3;
+    const bool half = argc > 3 && strcmp(argv[3], "half") == 0;
     struct err e = ERR_INIT;
     struct encoder_spec spec;
     struct decoder text = {.ops = &backend_cpu, .comm = comm_solo(), .dtype = DT_BF16};
-    text.dev = backend_cpu.open(
-        &(struct device_options){.threads = threads, .features = ~0ull, .arith = ARITH_EXACT}, &e);
+    const struct device_options o = {
+        .threads = threads, .features = ~0ull, .arith = half ? ARITH_HALF : ARITH_EXACT};
+    text.dev = backend_cpu.open(&o, &e);
     if (!text.dev)
         die(&e);
     struct tower *t = open_tower(&text, &spec);
