@@ -268,16 +268,25 @@ static int prompt_pass(struct stepper *st, struct seq *s, uint32_t len, struct e
     return 0;
 }
 
+/* Where a pass may end: behind a picture whose tokens see each other. */
+static uint32_t behind_picture(const struct seq *s, uint32_t end)
+{
+    return s->media ? media_end(s->media, end) : end;
+}
+
 /* Leave the last token of the chunk to the joint pass, unless it is the prompt's and yields nothing
- * new. */
+ * new; and a picture that it belongs to. */
 static int walk_prompt(struct stepper *st, struct seq *s, struct err *e)
 {
-    uint64_t rows = PASS_BYTES / stepper_row_bytes(st);
-    uint32_t end = s->cached + s->step, most = rows ? (uint32_t)rows : 1;
-    bool all = end < s->n_prompt;
-    while (s->start + !all < end) {
-        uint32_t left = end - !all - s->start;
-        if (prompt_pass(st, s, left < most ? left : most, e))
+    const uint64_t rows = PASS_BYTES / stepper_row_bytes(st);
+    const uint32_t most = rows ? (uint32_t)rows : 1, all = s->cached + s->step;
+    uint32_t end = all < s->n_prompt ? all : all - 1;
+    while (end > s->start && behind_picture(s, end) > end)
+        end--;
+    while (s->start < end) {
+        const uint32_t left = end - s->start;
+        const uint32_t to = behind_picture(s, s->start + (left < most ? left : most));
+        if (prompt_pass(st, s, to - s->start, e))
             return -1;
     }
     return 0;

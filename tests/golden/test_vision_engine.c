@@ -219,6 +219,38 @@ static void a_cached_picture_costs_nothing(void **state)
     close_rig(&r);
 }
 
+/* Log-probabilities of a prompt with pictures, in one chunk and in several: those of its texts are
+ * the same, and so is what follows. */
+static void log_probabilities_of_prompts(void **state)
+{
+    static struct ask asks[1];
+    static float want[MAX_LEN];
+    (void)state;
+    for (int i = 0; i < N_SOME; i++)
+        for (uint32_t chunk = 0; chunk < 14; chunk += 13) {
+            struct rig r;
+            struct answer a;
+            open_rig(&r, some[i], chunk);
+            struct seq_spec s = ask_of(&r, &asks[0], 1, 0);
+            const uint64_t batch = 1;
+            s.prefill_logprobs = true;
+            s.chunk_len = chunk;
+            int rc = engine_prefill(r.engine, batch, &s, 1, NULL, NULL, &a, &r.s.e);
+            while (rc == 0 && !a.out->n_gen)
+                rc = engine_decode(r.engine, &batch, 1, NULL, &a, &r.s.e);
+            assert_int_equal(rc, 0);
+            const struct seq *q = a.out->gen[0].seq;
+            assert_non_null(q->prompt_logprob);
+            for (uint32_t k = 1; k < s.n_prompt; k++)
+                if (chunk && !(isnan(want[k]) && isnan(q->prompt_logprob[k])))
+                    assert_memory_equal(&want[k], &q->prompt_logprob[k], sizeof(float));
+            memcpy(want, q->prompt_logprob, s.n_prompt * sizeof(*want));
+            assert_false(isnan(want[s.n_prompt - 1]));
+            sight_free_specs(asks[0].media, asks[0].n_media);
+            close_rig(&r);
+        }
+}
+
 /* Without room for any, features live as long as a prompt needs them. */
 static void features_leave_when_there_are_too_many(void **state)
 {
@@ -296,6 +328,7 @@ int main(void)
         cmocka_unit_test(tokens_are_those_of_transformers),
         cmocka_unit_test(together_as_alone),
         cmocka_unit_test(from_a_cached_prefix),
+        cmocka_unit_test(log_probabilities_of_prompts),
         cmocka_unit_test(a_cached_picture_costs_nothing),
         cmocka_unit_test(features_leave_when_there_are_too_many),
         cmocka_unit_test(what_is_wrong_with_a_picture_is_said),
