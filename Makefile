@@ -84,7 +84,7 @@ UNIT      := $(UNIT_SRC:tests/%.c=$(B)/tests/%)
 BENCH_SRC := $(sort $(wildcard tests/bench/*.c))
 BENCH     := $(BENCH_SRC:tests/%.c=$(B)/tests/%)
 
-.PHONY: all help deps run test soak unit jitter integration faults clients check bench bench-compare bench-peers install install-files deb deb-test image image-files image-test clean format tidy cppcheck layers headers fuzz fuzz-build fuzz-replay \
+.PHONY: all help deps run test soak soak-service unit jitter integration faults clients check bench bench-compare bench-peers install install-files deb deb-test image image-files image-test clean format tidy cppcheck layers headers fuzz fuzz-build fuzz-replay \
         distclean demo docs-pages docs-deps docs-site
 .PHONY: FORCE
 .SECONDARY:
@@ -223,6 +223,10 @@ soak: $(BUILD)/.deps   ## make test with new random numbers, N (1) times; T=word
 	@for i in $$(seq $(or $(N),1)); do seed=$$(od -An -N7 -tu8 /dev/urandom | tr -d ' '); \
 	  echo "soak: make test SEED=$$seed"; \
 	  $(MAKE) test SEED=$$seed || { echo "to repeat this: make test SEED=$$seed"; exit 1; }; done
+
+SOAK ?= 60
+soak-service: $(BINS) $(VENV)/.ok  ## the demo under everything at once for SOAK (60) seconds, shards killed; SAN=1: with sanitizers
+	@BIN_DIR=$(B)/bin SAN=$(SAN) $(PYTHON) integration/soak.py --seconds $(SOAK)
 
 CHOSEN := $(if $(T),$(foreach u,$(UNIT),$(if $(findstring $(T),$u),$u)),$(UNIT))
 unit: $(CHOSEN)        ## unit, kernel and golden tests; T=word selects
