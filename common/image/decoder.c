@@ -173,20 +173,18 @@ static int spawn_with_channel(struct image_decoder *d)
     int ends[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends))
         return errno;
-    CLEANUP(cleanup_fd) int ours = fd_above(ends[0]);
     CLEANUP(cleanup_fd) int theirs = fd_above(ends[1]);
     CLEANUP(cleanup_fd) int program = fd_above(open("/proc/self/exe", O_PATH | O_CLOEXEC));
-    if (ours < 0 || theirs < 0 || program < 0)
-        return errno;
-    const int rc = spawn(d, theirs, program);
-    if (rc) {
-        d->pid = 0;
-        return rc;
+    d->channel = fd_above(ends[0]);
+    const int rc = theirs < 0 || program < 0 || d->channel < 0 ? errno : spawn(d, theirs, program);
+    if (rc == 0) {
+        d->starter = gettid();
+        return 0;
     }
-    d->channel = ours;
-    d->starter = gettid();
-    ours = -1;
-    return 0;
+    cleanup_fd(&d->channel);
+    d->channel = -1;
+    d->pid = 0;
+    return rc;
 }
 
 static int start(struct image_decoder *d, struct err *e)
