@@ -206,7 +206,11 @@ static void plane_rows(void *arg, int thread, size_t begin, size_t end)
     }
 }
 
-/* Rows of patches of all crops, patch by patch, so that what is written lies together. */
+/* Patches that are written together: with all of a row's, lines of the cache that two rows of
+ * pixels share would go out in between; with one, each read would wait for memory. */
+enum { PATCH_RUN = 16 };
+
+/* Rows of patches of all crops. */
 static void patch_rows(void *arg, int thread, size_t begin, size_t end)
 {
     const struct work *k = arg;
@@ -218,13 +222,14 @@ static void patch_rows(void *arg, int thread, size_t begin, size_t end)
     for (size_t i = begin; i < end; i++) {
         const size_t crop = i / rows, row = i % rows;
         /* Blocks of m x m patches are in raster order, and the patches within a block. */
-        const size_t first = crop * rows * cols + row / m * m * cols + row % m * m;
-        for (uint32_t col = 0; col < cols; col++) {
-            float *at = k->out + (first + (size_t)(col / m) * m * m + col % m) * numbers;
-            for (uint32_t y = 0; y < p; y++, at += p)
-                span(k, &k->plan->crops[crop], col * p, (uint32_t)row * p + y, p,
-                     (struct place){at, frames * area, area, frames});
-        }
+        float *first = k->out + (crop * rows * cols + row / m * m * cols + row % m * m) * numbers;
+        for (uint32_t run = 0; run < cols; run += PATCH_RUN)
+            for (uint32_t y = 0; y < p; y++)
+                for (uint32_t col = run; col < cols && col < run + PATCH_RUN; col++)
+                    span(k, &k->plan->crops[crop], col * p, (uint32_t)row * p + y, p,
+                         (struct place){first + ((size_t)(col / m) * m * m + col % m) * numbers +
+                                            (size_t)y * p,
+                                        frames * area, area, frames});
     }
 }
 

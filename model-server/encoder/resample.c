@@ -86,15 +86,16 @@ static int taps_make(struct taps *t, uint32_t in, uint32_t out, uint32_t first, 
         const double centre = (first + i + 0.5) * scale;
         const double low = centre - support + 0.5, high = centre + support + 0.5;
         const uint32_t from = low < 0 ? 0 : (uint32_t)low, to = high > in ? in : (uint32_t)high;
+        const uint32_t count = to > from ? to - from : 0;
         double sum = 0;
-        for (uint32_t j = from; j < to; j++) {
-            w[j - from] = filters[filter].weight((j - centre + 0.5) * narrow);
-            sum += w[j - from];
+        for (uint32_t j = 0; j < count; j++) {
+            w[j] = filters[filter].weight((from + j - centre + 0.5) * narrow);
+            sum += w[j];
         }
-        for (uint32_t j = 0; j < to - from; j++)
+        for (uint32_t j = 0; j < count; j++)
             store(t, (size_t)i * t->stride + j, sum != 0.0 ? w[j] / sum : w[j]);
         t->first[i] = from;
-        t->count[i] = to - from;
+        t->count[i] = count;
         t->most = t->count[i] > t->most ? t->count[i] : t->most;
     }
     free(w);
