@@ -286,15 +286,6 @@ int tokenizer_token_bytes(const struct tokenizer *t, struct buf *bytes, size_t *
     }
     return 0;
 }
-/* What plans of pictures look up; nothing here has any. */
-int64_t tokenizer_id(const struct tokenizer *t, const char *token)
-{
-    return (void)t, (void)token, -1;
-}
-const char *tokenizer_token(const struct tokenizer *t, uint32_t id)
-{
-    return (void)t, (void)id, NULL;
-}
 bool tokenizer_is_special(const struct tokenizer *t, uint32_t id) { return (void)t, id == EOS; }
 int detok_init(struct detok *d, const struct tokenizer *t, const uint32_t *ids, size_t n, bool skip)
 {
