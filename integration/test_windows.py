@@ -61,6 +61,8 @@ def window_blocks(s, state):
 
 def expect_empty(s):
     wait_for(lambda: s.metric("kv_blocks", state="used") == 0 and window_blocks(s, "used") == 0)
+    windows = s.audit()["scheduler"]["windows"]
+    assert windows["held"] == 0 and windows["total"] == windows["free"] + windows["cached"] > 0
 
 
 @pytest.mark.parametrize("kind,num_shard", [("smollm3", 1), ("smollm3", 2), ("mistral", 1)])
@@ -79,6 +81,7 @@ def test_no_schedule_changes_a_bit(kind, num_shard, tmp_path):
             for i in range(6):
                 pool.submit(leave_early, s, asked(rng, i))
             jobs = {i: pool.submit(answer, s, work[i]) for i in order}
+            s.audit()
             for i in order:
                 assert jobs[i].result() == want[i], work[i]
         assert s.metric("prefix_hit_tokens") > 500 and s.metric("tgi_kv_copies") > 5

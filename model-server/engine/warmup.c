@@ -282,7 +282,7 @@ static int measure_rows(struct engine *g, const struct warmup *w, struct err *e)
     s.min_new_tokens = TIMED_TOKENS;
     s.blocks = s.slots = NULL;
     s.n_blocks = s.n_slots = 0;
-    if (blocks_for(g, &s) > g->n_blocks)
+    if (blocks_for(g, &s) > g->n_blocks || (g->n_windows && blocks_for(g, &s) >= g->n_windows))
         return 0;
     g->drafting.most = 0;
     g->drafting.cost = 0; /* all that is offered */

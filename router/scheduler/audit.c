@@ -8,10 +8,15 @@
 
 enum { LISTED_MAX = 1000 };
 
-struct audit_tally {
-    uint8_t *seen; /* [blocks] */
-    uint32_t n_blocks, held, slots, cells, streams, listed, left_out;
+struct held_blocks { /* of one cache */
+    uint8_t *seen;   /* [n] */
+    uint32_t n, held;
     uint64_t references;
+};
+
+struct audit_tally {
+    struct held_blocks blocks, windows;
+    uint32_t slots, cells, streams, listed, left_out;
 };
 
 static const char *const states[] = {
@@ -19,10 +24,10 @@ static const char *const states[] = {
     [SEQ_RUNNING] = "running",     [SEQ_LEAVING] = "leaving", [SEQ_GOING] = "going",
 };
 
-static void hold(struct audit_tally *t, uint32_t block)
+static void hold(struct held_blocks *t, uint32_t block)
 {
     t->references++;
-    if (block >= t->n_blocks || t->seen[block])
+    if (block >= t->n || t->seen[block])
         return;
     t->seen[block] = 1;
     t->held++;
@@ -32,9 +37,13 @@ static void add(struct audit_tally *t, const struct scheduler *s, const struct s
                 struct buf *out)
 {
     for (uint32_t i = 0; i < q->kv.len; i++)
-        hold(t, q->kv.ids[i]);
+        hold(&t->blocks, q->kv.ids[i]);
+    for (uint32_t i = q->kv.windows_from; i < q->kv.windows_to; i++)
+        hold(&t->windows, q->kv.windows[i]);
     if (q->kv.copy_from)
-        hold(t, q->kv.copy_from);
+        hold(&t->blocks, q->kv.copy_from);
+    if (q->kv.window_copy)
+        hold(&t->windows, q->kv.window_copy);
     t->slots += q->n_slots;
     t->cells += q->kv.stateful ? CELLS_EACH : 0;
     t->streams += q->req != NULL;
@@ -57,8 +66,14 @@ void sched_audit(const struct scheduler *s, struct buf *out)
     struct cells_stats cells = {0};
     if (kv_cells(s->kv))
         cells = cells_stats(kv_cells(s->kv));
-    struct audit_tally t = {.n_blocks = kv.total + 1, .seen = calloc(kv.total + 1, 1)};
-    if (!t.seen) {
+    struct windows_stats windows = {0};
+    if (kv_windows(s->kv))
+        windows = windows_stats(kv_windows(s->kv));
+    struct audit_tally t = {
+        .blocks = {.seen = calloc(kv.total + 1, 1), .n = kv.total + 1},
+        .windows = {.seen = calloc(windows.total + 1, 1), .n = windows.total + 1}};
+    if (!t.blocks.seen || !t.windows.seen) {
+        free(t.blocks.seen), free(t.windows.seen);
         buf_str(out, "{\"error\":\"out of memory\"}");
         return;
     }
@@ -71,12 +86,15 @@ void sched_audit(const struct scheduler *s, struct buf *out)
             "\"blocks\":{\"total\":%u,\"free\":%u,\"cached\":%u,\"used\":%u,\"held\":%u,"
             "\"references\":%llu},\"swap\":{\"used\":%u,\"held\":%u},"
             "\"cells\":{\"total\":%u,\"free\":%u,\"snapshots\":%u,\"used\":%u,\"held\":%u},"
+            "\"windows\":{\"total\":%u,\"free\":%u,\"cached\":%u,\"used\":%u,\"held\":%u},"
             "\"balanced\":%s}",
             t.left_out, s->known.n, s->n_running, s->n_joining, t.streams, kv.total, kv.free,
-            kv.cached, kv.used, t.held, (unsigned long long)t.references, swap_used(&s->swap),
-            t.slots, cells.total, cells.free, cells.snapshots, cells.owned, t.cells,
-            kv.used == t.held && swap_used(&s->swap) == t.slots && cells.owned == t.cells
+            kv.cached, kv.used, t.blocks.held, (unsigned long long)t.blocks.references,
+            swap_used(&s->swap), t.slots, cells.total, cells.free, cells.snapshots, cells.owned,
+            t.cells, windows.total, windows.free, windows.cached, windows.used, t.windows.held,
+            kv.used == t.blocks.held && swap_used(&s->swap) == t.slots && cells.owned == t.cells &&
+                    windows.used == t.windows.held
                 ? "true"
                 : "false");
-    free(t.seen);
+    free(t.blocks.seen), free(t.windows.seen);
 }
