@@ -18,7 +18,7 @@ from serving import DEMO, Service, wait_for
 from test_replicas import ready, series
 
 TENANTS, WORDS, CLIENTS = 10, 110, 8
-LIMITS = ["--max-total-tokens", 1024, "--max-input-tokens", 1000, "--max-batch-total-tokens", 6000, "--max-batch-prefill-tokens", 1000]
+LIMITS = ["--max-total-tokens", 1024, "--max-input-tokens", 1000, "--max-batch-total-tokens", 4000, "--max-batch-prefill-tokens", 1000]
 
 
 def prompt(tenant, turn):
