@@ -181,7 +181,7 @@ function say() {
 /* ---- a prompt that is too long */
 /* Leave out as few of the oldest exchanges as will do, by the server's own count of tokens, and answer the last message again. */
 async function trim() {
-  const all = path().filter(m => !m.text), users = all.filter(m => m.role === "user" && whole(m)), last = all[all.length - 1], was = talk.from;
+  const all = path().filter(m => !m.text), users = all.filter(m => m.role === "user" && said(m).length), last = all[all.length - 1], was = talk.from;
   if (running || !users.length) return;
   const failed = last.role === "assistant" && last.full, want = Math.min(number("max_tokens") || most(), Math.floor(most() / 4));
   const size = async from => {

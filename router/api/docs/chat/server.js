@@ -4,6 +4,7 @@ function greet() {
   const text = $("mode").value === "text";
   $("hello").hidden = $("talk").children.length > 1;
   $("say").placeholder = text ? "The beginning of a text" : "Say something";
+  offer();
   $("ideas").textContent = "";
   for (const idea of ideas[$("mode").value]) button($("ideas"), idea, () => { if (!running && inOrder()) send(idea) });
 }
@@ -11,6 +12,14 @@ function greet() {
 function name(id) {
   $("model").textContent = $("name").textContent = document.title = id.startsWith("/") ? id.replace(/\/+$/, "").split("/").pop() : id;
   $("model").title = $("name").title = id;
+}
+/* Does the model that is chosen take pictures? */
+let served = [];
+const sees = () => ((served.find(m => m.id === model()) || info || {}).input_modalities || []).includes("image") && $("mode").value === "chat";
+function offer() {
+  const what = sees() ? "Attach pictures or text files" : "Attach text files";
+  $("attach").title = what;
+  $("attach").setAttribute("aria-label", what);
 }
 async function introduce() {
   info = await (await fetch("/info")).json();
@@ -20,14 +29,16 @@ async function introduce() {
   wrong();
   await template();
   const { data } = await (await fetch("/v1/models")).json(); /* adapters, and models that are loaded on demand */
+  served = data;
   if (data.length > 1) choice(data);
+  offer();
   $("facts").textContent = facts.filter(Boolean).join(" · ");
 }
 function choice(data) {
   for (const m of data) $("models").append(new Option(m.id.startsWith("/") ? m.id.split("/").pop() : m.id, m.id));
   $("models").hidden = false;
   $("model").hidden = true;
-  $("models").onchange = () => name($("models").value);
+  $("models").onchange = () => { name($("models").value); offer() };
 }
 
 /* A model that was never taught to chat continues texts. */

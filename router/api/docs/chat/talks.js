@@ -50,15 +50,20 @@ const allTalks = () => store.keys().filter(k => k.startsWith("talk.")).map(k => 
 /* ---- what the model is sent */
 /* A fence that no line of the text closes. */
 const fence = text => "`".repeat(Math.max(3, ...(text.match(/`+/g) || []).map(s => s.length + 1)));
-const attached = f => f.name + ":\n" + fence(f.text) + "\n" + f.text.replace(/\n?$/, "\n") + fence(f.text) + "\n\n";
+const attached = f => f.image ? "" : f.name + ":\n" + fence(f.text) + "\n" + f.text.replace(/\n?$/, "\n") + fence(f.text) + "\n\n";
 const whole = m => (m.files || []).map(attached).join("") + m.content;
+/* Pictures come before the words about them. */
+const said = m => {
+  const pictures = (m.files || []).filter(f => f.image);
+  return pictures.length ? [...pictures.map(f => ({ type: "image_url", image_url: { url: f.image } })), ...(whole(m) ? [{ type: "text", text: whole(m) }] : [])] : whole(m);
+};
 /* The branch up to `id`, from where it was trimmed. Texts that were continued are no part of it, nor is a message without an answer. */
 function messages(id) {
   const all = path(id), start = Math.max(0, all.findIndex(m => m.id === talk.from)), out = [];
   for (const m of all.slice(start)) {
     if (m.text) continue;
     if (m.role === "user" && out.length && out[out.length - 1].role === "user") out.pop();
-    if (m.role === "user" || m.content) out.push({ role: m.role, content: whole(m) });
+    if (m.role === "user" || m.content) out.push({ role: m.role, content: said(m) });
   }
   return out;
 }
@@ -67,7 +72,7 @@ function messages(id) {
 const asJson = talks => JSON.stringify({ format: "conversations", version: 1, talks }, null, 1);
 const MARK = /^(\\*)(<!-- (user|assistant) -->)$/gm;
 function asMarkdown(t) {
-  const part = m => "<!-- " + m.role + " -->\n## " + (m.role === "user" ? "User" : "Assistant") + "\n\n" + whole(m).replace(MARK, "\\$1$2");
+  const part = m => "<!-- " + m.role + " -->\n## " + (m.role === "user" ? "User" : "Assistant") + "\n\n" + ((m.files || []).filter(f => f.image).map(f => "[picture: " + f.name + "]\n\n").join("") + whole(m)).replace(MARK, "\\$1$2");
   return "# " + (t.title || "Conversation") + "\n\n" + path(t.at, t).map(part).join("\n\n") + "\n";
 }
 function fromMarkdown(text) {
@@ -91,7 +96,7 @@ function checked(t) {
     if (!m || !ROLES.includes(m.role)) continue;
     const parent = Array.isArray(t.list) ? names.get(m.parent) || null : out.at, id = fresh(), files = Array.isArray(m.files) ? m.files : [];
     out.list.push({ id, parent, role: m.role, content: string(m.content), ...(m.text === true && { text: true }), ...(m.thought && { thought: string(m.thought) }),
-      ...(m.note && { note: string(m.note, 500) }), ...(files.length && { files: files.map(f => ({ name: string(f && f.name, 200), text: string(f && f.text) })) }),
+      ...(m.note && { note: string(m.note, 500) }), ...(files.length && { files: files.map(f => ({ name: string(f && f.name, 200), ...(f && PICTURE.test(f.image) ? { image: f.image } : { text: string(f && f.text) }) })) }),
       ...(Array.isArray(m.tools) && { tools: m.tools.map(c => ({ name: string(c && c.name, 200), args: string(c && c.args) })) }) });
     if (m.id !== undefined) names.set(m.id, id);
     out.at = id;

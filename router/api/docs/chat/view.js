@@ -30,7 +30,7 @@ function show(m) {
   const turn = make($("talk"), "article", "turn " + m.role);
   turn.setAttribute("aria-label", m.role === "user" ? "You" : "Answer");
   $("hello").hidden = true;
-  for (const f of m.files || []) folded(turn, "file", f.name, f.text);
+  for (const f of m.files || []) f.image ? thumbnail(turn, f) : folded(turn, "file", f.name, f.text);
   if (m.thought) folded(turn, "think", "Reasoning", m.thought);
   const body = make(turn, "div", "text"), foot = make(turn, "div", "foot");
   fill(body, m);
