@@ -28,7 +28,9 @@
     X(ERR_SHAPE, 422, "")                                                                          \
     X(ERR_SUFFIX, 422, "suffix not supported")                                                     \
     X(ERR_BATCH_SIZE, 422, "batch size exceeded")                                                  \
-    X(ERR_NOT_FOUND, 404, "not_found")
+    X(ERR_NOT_FOUND, 404, "not_found")                                                             \
+    X(ERR_IMAGE, 422, "validation")                                                                \
+    X(ERR_IMAGE_URL, 422, "validation")
 
 enum err_kind {
 #define X(kind, status, wire) kind,

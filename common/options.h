@@ -170,8 +170,20 @@ static const char *const option_replica_policy[] = {"prefix", "round-robin", NUL
     .name = "served-model-name", .type = FLAG_STR, \
     .help = "Name of the model in answers and in /v1/models. Default: as it was given."
 #define OPTION_MAX_IMAGE_FETCH_SIZE \
-    .name = "max-image-fetch-size", .type = FLAG_U64, .def = "1073741824", .unit = "bytes", \
-    .help = "Accepted for compatibility; images are not supported."
+    .name = "max-image-fetch-size", .type = FLAG_U64, .def = "1073741824", .unit = "bytes", .min = 1, \
+    .help = "Largest image that is fetched. All images of a request together have at most 256 MiB."
+#define OPTION_ALLOW_IMAGE_URLS \
+    .name = "allow-image-urls", .type = FLAG_BOOL, \
+    .help = "Fetch images that requests name by http: and https: URLs, from public addresses, ports 80 and 443. Else images come as data: URLs only."
+#define OPTION_ALLOWED_MEDIA_DOMAINS \
+    .name = "allowed-media-domains", .type = FLAG_STR, \
+    .help = "Fetch images from these hosts alone; several with commas between them. Implies --allow-image-urls. Default: any host."
+#define OPTION_MAX_IMAGES \
+    .name = "max-images", .type = FLAG_U32, .def = "100", .unit = "images", .min = 1, .max = 1000, \
+    .help = "Most images of a request."
+#define OPTION_MAX_IMAGE_PIXELS \
+    .name = "max-image-pixels", .type = FLAG_U64, .def = "200000000", .unit = "pixels", .min = 1, \
+    .help = "Most pixels of all images of a request together; one alone may have 50 million."
 #define OPTION_WATCHDOG_SECONDS \
     .name = "watchdog-seconds", .type = FLAG_U32, .def = "120", .unit = "seconds", .max = 86400, \
     .help = "A thread that serves and makes no progress for so long has the stacks of all threads written to the log, with the state of scheduler or engine. 0: never."

@@ -55,7 +55,10 @@ struct config {
     uint32_t max_batch_prefill_tokens, max_batch_total_tokens, max_waiting_tokens, max_batch_size;
     uint32_t max_client_batch_size, validation_workers;
     uint32_t payload_limit;
-    uint64_t max_image_fetch_size;
+    uint64_t max_image_fetch_size, max_image_pixels;
+    uint32_t max_images;
+    bool allow_image_urls;
+    const char *allowed_media_domains;
     double waiting_served_ratio;
     uint32_t target_inter_token_ms;
     /* entry point */

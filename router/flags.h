@@ -38,7 +38,10 @@ struct router_config {
     const char *response_store;
     uint64_t response_store_bytes;
     uint32_t response_store_count, response_store_ttl;
-    uint64_t max_image_fetch_size;
+    uint64_t max_image_fetch_size, max_image_pixels;
+    uint32_t max_images;
+    bool allow_image_urls;
+    const char *allowed_media_domains;
 };
 
 extern const struct flag_program router_flags;

@@ -6,6 +6,7 @@
 #include "common/rpc_loop.h"
 #include "common/stacks.h"
 #include "common/trace.h"
+#include "common/vision/vision.h"
 #include "common/watchdog.h"
 #include "router/api/lmtp/lmtp.h"
 #include "router/call/call.h"
@@ -48,6 +49,9 @@ struct router_service {
     struct edge edge;
     struct tokenizer *tokenizer;
     struct chat *chat;
+    struct vision *vision;
+    const char **domains; /* that images may come from; NULL: any */
+    char *domain_text;
     char *dir, *draft_target;
     struct targets targets; /* of the first model's replicas */
     pthread_t loop, starter;
@@ -195,11 +199,50 @@ static int load_model(struct router_service *s, struct err *e)
     if (!(s->dir = hub_resolve_model(c->tokenizer_name, c->revision, e)) ||
         !(s->tokenizer = tokenizer_load(s->dir, e)) ||
         sentence_load(&s->edge.sentence, s->dir, e) ||
-        !(s->chat = chat_load(s->dir, c->tokenizer_config_path, s->tokenizer, e)))
+        !(s->chat = chat_load(s->dir, c->tokenizer_config_path, s->tokenizer, e)) ||
+        edge_load_vision(s->dir, s->tokenizer, s->chat, &s->vision, e) != 0)
         return -1;
     LOG(LOG_INFO, "Tokenizer loaded", LOGS("folder", s->dir),
         LOGI("vocabulary", tokenizer_vocab_size(s->tokenizer)), LOGI("ms", clock_ms() - t));
     return 0;
+}
+
+/* --allowed-media-domains, as a list that ends with NULL. */
+static int split_domains(struct router_service *s, struct err *e)
+{
+    size_t n = 2;
+    for (const char *p = s->c->allowed_media_domains; *p; p++)
+        n += *p == ',';
+    s->domains = calloc(n, sizeof(*s->domains));
+    s->domain_text = strdup(s->c->allowed_media_domains);
+    if (!s->domains || !s->domain_text)
+        return err_nomem(e);
+    char *save = NULL, *host = strtok_r(s->domain_text, ", ", &save);
+    for (size_t i = 0; host; host = strtok_r(NULL, ", ", &save))
+        s->domains[i++] = host;
+    return 0;
+}
+
+/* What reads pictures, of all models. */
+static int open_media(struct router_service *s, struct err *e)
+{
+    enum { DECODE_MS = 10000, FETCH_MS = 10000 };
+    const struct router_config *c = s->c;
+    struct edge *g = &s->edge;
+    const struct image_decoder_options o = {.limits = image_default_limits,
+                                            .timeout_ms = DECODE_MS};
+    g->media_rules = (struct media_rules){
+        .max_images = c->max_images,
+        .max_pixels = c->max_image_pixels,
+        .fetches = c->allow_image_urls || given(c->allowed_media_domains),
+        .fetch = {.max_bytes = c->max_image_fetch_size, .timeout_ms = FETCH_MS},
+        .fetching = &g->fetching,
+        .most_fetching = c->validation_workers > 2 ? c->validation_workers - 1 : 1,
+    };
+    if (given(c->allowed_media_domains) && split_domains(s, e) != 0)
+        return -1;
+    g->media_rules.fetch.domains = s->domains;
+    return (g->decoder = image_decoder_new(&o, e)) ? 0 : -1;
 }
 
 static void on_spans(void *arg, enum trace_fate fate, uint64_t n)
@@ -214,6 +257,7 @@ static int build_edge(struct router_service *s, struct err *e)
     struct edge *g = &s->edge;
     g->config = c;
     edge_set_text(g, s->tokenizer, s->chat);
+    g->vision = s->vision;
     g->model_id = c->served_model_name ? c->served_model_name : c->tokenizer_name;
     g->compute_type = c->compute_type;
     snprintf(g->fingerprint, sizeof(g->fingerprint), "%s-native", VERSION);
@@ -231,6 +275,8 @@ static int build_edge(struct router_service *s, struct err *e)
                                         .max_count = c->response_store_count,
                                         .ttl_s = c->response_store_ttl};
     if (given(c->response_store) && !(g->store = store_open(&store, e)))
+        return -1;
+    if (open_media(s, e) != 0)
         return -1;
     if (!(g->workers = workers_new(c->validation_workers, e)))
         return -1;
@@ -516,7 +562,11 @@ static void stop(struct router_service *s)
     metrics_free(g->metrics);
     startup_board_free(g->startup);
     sentence_free(&g->sentence);
+    image_decoder_free(g->decoder);
+    free(s->domains);
+    free(s->domain_text);
     chat_free(s->chat);
+    vision_free(s->vision);
     tokenizer_free(s->tokenizer);
     free(s->draft_target);
     free(s->dir);

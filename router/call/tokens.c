@@ -1,6 +1,17 @@
 #include "router/call/tokens.h"
 #include <string.h>
 
+int tokens_text(struct call *c, const struct ask *q, const char **text, size_t *n, struct err *e)
+{
+    const struct media m = edge_media(c->edge);
+    struct media_prompt p;
+    if (media_prompt(&m, q, &c->arena, &p, e) != 0)
+        return -1;
+    *text = p.text;
+    *n = p.n;
+    return 0;
+}
+
 int tokens_json(struct call *c, const char *text, size_t n, bool add_special, struct err *e)
 {
     struct tok_ids ids = {0};
@@ -54,10 +65,14 @@ int tokens_ids(struct call *c, const char *text, size_t n, bool add_special, boo
     return c->out.oom ? err_nomem(e) : 0;
 }
 
-int tokens_count(struct call *c, const char *text, size_t n, bool add_special, uint32_t *count,
+int tokens_count(struct call *c, const struct ask *q, bool add_special, uint32_t *count,
                  struct err *e)
 {
     struct tok_ids ids = {0};
+    const char *text;
+    size_t n;
+    if (tokens_text(c, q, &text, &n, e) != 0)
+        return -1;
     unsigned flags = add_special ? TOK_ADD_SPECIAL : 0;
     int rc = tokenizer_encode(c->edge->tokenizer, text, n, flags, c->scratch, &ids, e);
     *count = ids.n;

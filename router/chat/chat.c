@@ -2,6 +2,7 @@
 #include "common/json.h"
 #include "common/model_file.h"
 #include "common/template/chat.h"
+#include "router/chat/pictures.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,13 +12,15 @@ enum { CONFIG_MAX = 32 << 20 };
 struct chat_entry { /* a template, NULL: there is none */
     struct template *t;
     struct chat_style style;
-    bool calls; /* it shows earlier calls */
+    bool calls;     /* it shows earlier calls */
+    bool parts_all; /* it shows no content but lists of parts */
 };
 struct chat {
     struct chat_entry plain, with_tools; /* with_tools: the template named "tool_use" */
     cJSON *bos, *eos;                    /* string or null */
     char *source;                        /* of `plain`; NULL: there is none */
     char *info;                          /* see chat_tokenizer_info() */
+    char *marker, *around;               /* see chat_see(); NULL: the model takes text only */
 };
 
 /* ---------------------------------------------------------------- load */
@@ -167,6 +170,8 @@ void chat_free(struct chat *c)
     cJSON_Delete(c->eos);
     free(c->source);
     cJSON_free(c->info);
+    free(c->marker);
+    free(c->around);
     free(c);
 }
 
@@ -178,9 +183,10 @@ struct chat *chat_with_template(const struct chat *c, const char *source, struct
         own->eos = cJSON_Duplicate(c->eos, true);
     }
     if (own && own->bos && own->eos) {
-        if (compile(own, &own->plain, source, e) == 0)
+        if (compile(own, &own->plain, source, e) != 0)
+            err_wrap(e, "Template error");
+        else if (!c->marker || chat_see(own, c->marker, c->around, e) == 0)
             return own;
-        err_wrap(e, "Template error");
     } else {
         err_nomem(e);
     }
@@ -190,12 +196,14 @@ struct chat *chat_with_template(const struct chat *c, const char *source, struct
 
 /* ---------------------------------------------------------------- messages */
 
-static const char *check_parts(const cJSON *parts)
+static const char *check_parts(const cJSON *parts, const char *role, bool eyes)
 {
     for (const cJSON *p = parts->child; p; p = p->next) {
-        const char *type = json_str(p, "type", "");
+        const char *type = json_str(p, "type", ""), *wrong = picture_check(p, role, eyes);
+        if (wrong)
+            return wrong;
         if (!strcmp(type, "image_url"))
-            return "image inputs are not supported by this model";
+            continue;
         if (strcmp(type, "text") != 0)
             return "a content part must have the type `text`";
         if (!json_str(p, "text", NULL))
@@ -204,7 +212,7 @@ static const char *check_parts(const cJSON *parts)
     return NULL;
 }
 
-static const char *check_message(const cJSON *m)
+static const char *check_message(const cJSON *m, bool eyes)
 {
     const cJSON *content = json_get(m, "content");
     if (!cJSON_IsObject(m))
@@ -212,32 +220,21 @@ static const char *check_message(const cJSON *m)
     if (!json_str(m, "role", NULL))
         return "missing field `role`";
     if (cJSON_IsArray(content))
-        return check_parts(content);
+        return check_parts(content, json_str(m, "role", ""), eyes);
     if (content && !cJSON_IsString(content))
         return "`content` must be a string or a list of parts";
     return NULL; /* null, or none: an empty text, as other servers take it */
 }
 
-const char *chat_check(const cJSON *messages, int *index)
+const char *chat_check(const cJSON *messages, bool eyes, int *index)
 {
     *index = 0;
     for (const cJSON *m = messages->child; m; m = m->next, ++*index) {
-        const char *what = check_message(m);
+        const char *what = check_message(m, eyes);
         if (what)
             return what;
     }
     return NULL;
-}
-
-static cJSON *joined_text(const cJSON *parts)
-{
-    struct buf b = BUF_INIT;
-    buf_reserve(&b, 0);
-    for (const cJSON *p = json_first(parts); p; p = p->next)
-        buf_str(&b, json_str(p, "text", ""));
-    cJSON *s = b.oom ? NULL : cJSON_CreateString(b.p);
-    buf_free(&b);
-    return s;
 }
 
 /* Clients send arguments as a JSON string; templates want the object. */
@@ -257,8 +254,9 @@ static void open_arguments(cJSON *tool_calls)
 }
 
 /* Templates written for text read `content` as a string: join the parts; drop nulls. None at all is
- * an empty text, but beside calls, where templates ask whether there is any. */
-static int content_as_text(cJSON *m)
+ * an empty text, but beside calls, where templates ask whether there is any. With `parts` it is a
+ * list. */
+static int settle_content(cJSON *m, bool parts, const char *around)
 {
     const cJSON *content = cJSON_GetObjectItemCaseSensitive(m, "content");
     if (cJSON_IsNull(content)) {
@@ -267,13 +265,9 @@ static int content_as_text(cJSON *m)
     }
     if (!content && !json_get(m, "tool_calls"))
         return cJSON_AddStringToObject(m, "content", "") ? 0 : -1;
-    if (!cJSON_IsArray(content))
-        return 0;
-    cJSON *text = joined_text(content);
-    if (text && cJSON_ReplaceItemInObjectCaseSensitive(m, "content", text))
-        return 0;
-    cJSON_Delete(text);
-    return -1;
+    if (parts)
+        return pictures_as_parts(m) ? 0 : -1;
+    return !cJSON_IsArray(content) || pictures_as_text(m, around ? around : "") ? 0 : -1;
 }
 
 /* A template that does not know calls is shown them as text, as TGI does. */
@@ -306,10 +300,15 @@ static int add_to_last_user(cJSON *list, const char *more)
 {
     cJSON *last = NULL;
     for (cJSON *m = list->child; m; m = m->next)
-        if (!strcmp(json_str(m, "role", ""), "user") && json_str(m, "content", NULL))
+        if (!strcmp(json_str(m, "role", ""), "user") && json_get(m, "content"))
             last = m;
     if (!last)
         return 0;
+    if (cJSON_IsArray(json_get(last, "content"))) {
+        cJSON *part = picture_text_part(more);
+        cJSON *parts = cJSON_GetObjectItemCaseSensitive(last, "content");
+        return part && cJSON_AddItemToArray(parts, part) ? 0 : -1;
+    }
     struct buf b = BUF_INIT;
     buf_str(&b, json_str(last, "content", ""));
     buf_str(&b, more);
@@ -321,12 +320,14 @@ static int add_to_last_user(cJSON *list, const char *more)
     return -1;
 }
 
-static cJSON *for_template(const struct chat_entry *t, const cJSON *messages, const char *more)
+/* `parts`: messages with pictures are lists. */
+static cJSON *for_template(const struct chat *c, const struct chat_entry *t, const cJSON *messages,
+                           const char *more, bool parts)
 {
     cJSON *list = cJSON_Duplicate(messages, true);
     int rc = list ? 0 : -1;
     for (cJSON *m = list ? list->child : NULL; m && rc == 0; m = m->next) {
-        rc = content_as_text(m);
+        rc = settle_content(m, t->parts_all || (parts && pictures_in(m)), c->around);
         if (rc == 0 && !t->calls)
             rc = calls_as_text(m);
         if (rc == 0 && t->style.channels)
@@ -353,27 +354,29 @@ struct chat_style chat_style(const struct chat *c, bool with_tools)
     return s;
 }
 
-int chat_prompt(const struct chat *c, const cJSON *messages, const cJSON *tools,
-                const cJSON *variables, const char *more, enum chat_ending ending, struct buf *out,
-                struct err *e)
+struct conversation { /* what a prompt is made of */
+    const cJSON *messages, *tools, *variables;
+    const char *more;
+    enum chat_ending ending;
+};
+
+static int render(const struct chat *c, const struct chat_entry *entry,
+                  const struct conversation *v, bool parts, struct buf *out, struct err *e)
 {
-    const struct chat_entry *entry = entry_for(c, tools != NULL);
-    if (!entry->t)
-        return err_set(e, ERR_TEMPLATE, "Template error: template not found");
-    cJSON *list = for_template(entry, messages, more);
+    cJSON *list = for_template(c, entry, v->messages, v->more, parts);
     if (!list)
         return err_nomem(e);
     const cJSON *last = list->child ? list->child->prev : NULL;
     bool may =
         last && !strcmp(json_str(last, "role", ""), "assistant") && *json_str(last, "content", "");
-    bool go_on = ending == CHAT_CONTINUE || (ending == CHAT_DEFAULT && may);
+    bool go_on = v->ending == CHAT_CONTINUE || (v->ending == CHAT_DEFAULT && may);
     struct chat_input in = {
         .messages = list,
-        .tools = tools,
+        .tools = v->tools,
         .bos_token = c->bos,
         .eos_token = c->eos,
-        .variables = variables,
-        .add_generation_prompt = !go_on && ending != CHAT_NOTHING,
+        .variables = v->variables,
+        .add_generation_prompt = !go_on && v->ending != CHAT_NOTHING,
         .continue_field = go_on ? "content" : NULL,
     };
     int rc = chat_render(entry->t, &in, NULL, out, e);
@@ -381,4 +384,63 @@ int chat_prompt(const struct chat *c, const cJSON *messages, const cJSON *tools,
     if (rc != 0 && e->kind == ERR_TEMPLATE)
         err_wrap(e, "Template error");
     return rc;
+}
+
+static uint32_t occurrences(const struct buf *b, size_t from, const char *of)
+{
+    uint32_t n = 0;
+    const char *at = b->p ? b->p + from : NULL;
+    for (; of && *of && at && (at = strstr(at, of)); at += strlen(of))
+        n++;
+    return n;
+}
+
+int chat_prompt(const struct chat *c, const cJSON *messages, const cJSON *tools,
+                const cJSON *variables, const char *more, enum chat_ending ending, struct buf *out,
+                struct err *e)
+{
+    const struct chat_entry *entry = entry_for(c, tools != NULL);
+    const struct conversation v = {messages, tools, variables, more, ending};
+    const uint32_t pictures = pictures_count(messages);
+    const size_t before = out->len;
+    if (!entry->t)
+        return err_set(e, ERR_TEMPLATE, "Template error: template not found");
+    int rc = render(c, entry, &v, true, out, e);
+    if (!pictures || (rc == 0 && occurrences(out, before, c->marker) == pictures))
+        return rc;
+    out->len = before; /* it knows no parts: as text */
+    *e = (struct err)ERR_INIT;
+    return render(c, entry, &v, false, out, e);
+}
+
+/* Does the template show this text, given as a string or as a list of parts? */
+static bool shows(const struct chat *c, struct chat_entry *t, bool parts)
+{
+    static const char word[] = "b7d1f3";
+    struct buf out = BUF_INIT;
+    struct err ignored = ERR_INIT;
+    cJSON *list = cJSON_CreateArray(), *m = cJSON_CreateObject();
+    cJSON_AddStringToObject(m, "role", "user");
+    cJSON_AddStringToObject(m, "content", word);
+    cJSON_AddItemToArray(list, m);
+    const struct conversation v = {.messages = list};
+    t->parts_all = parts;
+    const bool ok = render(c, t, &v, false, &out, &ignored) == 0 && occurrences(&out, 0, word) == 1;
+    t->parts_all = false;
+    cJSON_Delete(list);
+    buf_free(&out);
+    return ok;
+}
+
+int chat_see(struct chat *c, const char *marker, const char *around, struct err *e)
+{
+    struct chat_entry *entries[] = {&c->plain, &c->with_tools};
+    c->marker = strdup(marker);
+    c->around = strdup(around);
+    if (!c->marker || !c->around)
+        return err_nomem(e);
+    for (int i = 0; i < 2; i++)
+        if (entries[i]->t)
+            entries[i]->parts_all = !shows(c, entries[i], false) && shows(c, entries[i], true);
+    return 0;
 }

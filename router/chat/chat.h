@@ -19,6 +19,9 @@ struct chat *chat_load(const char *dir, const char *config_path, const struct to
  * chat_free(). ERR_TEMPLATE. */
 struct chat *chat_with_template(const struct chat *c, const char *source, struct err *e);
 void chat_free(struct chat *c);
+/* Its model takes pictures: `marker` stands for one in a prompt, `around` is that with what
+ * templates put around it. Both are copied. Before the first render. -1: no memory. */
+int chat_see(struct chat *c, const char *marker, const char *around, struct err *e);
 
 /* What the folder says of its tokenizer, as one JSON object with the template that is used: vLLM's
  * /tokenizer_info. */
@@ -38,13 +41,15 @@ struct chat_style chat_style(const struct chat *c, bool with_tools);
  */
 enum chat_ending { CHAT_DEFAULT, CHAT_ANSWER, CHAT_CONTINUE, CHAT_NOTHING };
 
-/* `messages` as OpenAI clients send them, already checked by chat_check(); `tools` and `variables`
- * may be NULL. `more` (NULL: nothing) is added to the
+/* `messages` as OpenAI clients send them, already checked by chat_check(). A message with pictures
+ * is a list of parts for a template that writes one marker for each then, else a string with
+ * markers. `tools` and `variables` may be NULL. `more` (NULL: nothing) is added to the
  * user's last message. ERR_TEMPLATE with the prefix "Template error: ". */
 int chat_prompt(const struct chat *c, const cJSON *messages, const cJSON *tools,
                 const cJSON *variables, const char *more, enum chat_ending ending, struct buf *out,
                 struct err *e);
 
-/* What is wrong with the messages (a static string), or NULL; *index gets the message. */
-const char *chat_check(const cJSON *messages, int *index);
+/* What is wrong with the messages (a static string), or NULL; *index gets the message. `eyes`: the
+ * model takes pictures. */
+const char *chat_check(const cJSON *messages, bool eyes, int *index);
 #endif

@@ -1,5 +1,6 @@
 #include "router/chat/convert.h"
 #include "common/json.h"
+#include "router/chat/pictures.h"
 #include <string.h>
 
 bool convert_tools(struct body *b, struct object root, cJSON *chat,
@@ -21,6 +22,50 @@ bool convert_tools(struct body *b, struct object root, cJSON *chat,
             cJSON_AddItemToArray(list, tool);
     }
     return list && list->child;
+}
+
+static void end_text(struct convert_content *c)
+{
+    cJSON *part = c->text.len ? picture_text_part(c->text.p) : NULL;
+    if (!cJSON_AddItemToArray(c->parts, part)) {
+        cJSON_Delete(part);
+        c->text.oom |= c->text.len > 0;
+    }
+    c->text.len = 0;
+}
+
+void convert_picture(struct convert_content *c, cJSON *part)
+{
+    if (!c->parts)
+        c->parts = cJSON_CreateArray();
+    end_text(c);
+    if (!part || !cJSON_AddItemToArray(c->parts, part)) {
+        cJSON_Delete(part);
+        c->text.oom = true;
+    }
+}
+
+bool convert_empty(const struct convert_content *c) { return !c->text.len && !c->parts; }
+
+bool convert_put(struct convert_content *c, cJSON *m)
+{
+    bool ok = !c->text.oom;
+    if (ok && c->parts) {
+        end_text(c);
+        ok = !c->text.oom && cJSON_AddItemToObject(m, "content", c->parts);
+        c->parts = ok ? NULL : c->parts;
+    } else if (ok) {
+        ok = cJSON_AddStringToObject(m, "content", c->text.len ? c->text.p : "") != NULL;
+    }
+    convert_clear(c);
+    return ok;
+}
+
+void convert_clear(struct convert_content *c)
+{
+    buf_free(&c->text);
+    cJSON_Delete(c->parts);
+    c->parts = NULL;
 }
 
 void convert_named_choice(cJSON *chat, const char *function)

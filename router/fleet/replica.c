@@ -53,7 +53,8 @@ static const char *unfit(struct fleet *f, const struct infer *i)
         return "its shards are not as many, or on other devices: its sums would differ";
     if (a->block_size != b->block_size || a->takes_input_ids != b->takes_input_ids ||
         a->takes_bias != b->takes_bias || a->takes_reasoning != b->takes_reasoning ||
-        a->takes_grammars != b->takes_grammars || a->sampling_fields != b->sampling_fields)
+        a->takes_grammars != b->takes_grammars || a->takes_images != b->takes_images ||
+        a->sampling_fields != b->sampling_fields)
         return "its shards are of another version";
     if (a->task == TASK_GENERATE && !same_adapters(&f->adapters, infer_adapters(i)))
         return "it serves other adapters";

@@ -446,6 +446,7 @@ static void settle_limits(struct infer *i, const struct shard_model *m)
                                .takes_bias = m->takes_bias,
                                .takes_reasoning = m->takes_reasoning,
                                .takes_grammars = m->takes_grammars,
+                               .takes_images = m->takes_images,
                                .sampling_fields = m->sampling_fields};
     memcpy(l->dtype, m->dtype, sizeof(l->dtype));
     memcpy(l->quantize, m->quantize, sizeof(l->quantize));

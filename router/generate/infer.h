@@ -47,9 +47,10 @@ struct infer_limits { /* what warm-up settled */
     uint32_t vocab_size, block_size, n_shards;
     uint64_t vocab_hash; /* 0: not said */
     bool takes_input_ids;
-    bool takes_bias;          /* also min_new_tokens and stop_token_ids */
-    bool takes_reasoning;     /* constraint_reasoning */
-    bool takes_grammars;      /* more than JSON schemas and patterns */
+    bool takes_bias;      /* also min_new_tokens and stop_token_ids */
+    bool takes_reasoning; /* constraint_reasoning */
+    bool takes_grammars;  /* more than JSON schemas and patterns */
+    bool takes_images;
     uint64_t sampling_fields; /* of param_bit() */
     char dtype[32], device[32], quantize[32], activations[16];
     bool lists_adapters;       /* else the shards do not say what they serve */

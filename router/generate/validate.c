@@ -357,6 +357,22 @@ static int allow_only(const struct validator *v, const struct ask *q, struct are
     return 0;
 }
 
+/* The prompt's ids, and where its pictures stand among them. */
+static int encode_prompt(const struct validator *v, const struct ask *q,
+                         struct tok_scratch **scratch, struct arena *a, struct gen_request *r,
+                         struct err *e)
+{
+    const uint32_t truncate = q->truncate.set ? (uint32_t)q->truncate.v : 0;
+    struct media_prompt p;
+    if (media_prompt(&v->media, q, a, &p, e) != 0 ||
+        encode(v, p.text, p.n, q->add_special_tokens, p.n_media ? 0 : truncate, scratch, a, &r->ids,
+               &r->n_ids, e) != 0)
+        return -1;
+    if (p.n_media && truncate && r->n_ids > truncate)
+        REFUSE("`truncate` would cut a prompt with images: it has %u tokens", r->n_ids);
+    return media_places(&v->media, &p, r->ids, r->n_ids, a, r, e);
+}
+
 int validate(const struct validator *v, const struct ask *q, struct tok_scratch **scratch,
              struct arena *a, struct gen_request *r, struct err *e)
 {
@@ -373,9 +389,7 @@ int validate(const struct validator *v, const struct ask *q, struct tok_scratch 
         r->ids += q->n_ids - (uint32_t)q->truncate.v;
         r->n_ids = (uint32_t)q->truncate.v;
     }
-    if (!q->ids && encode(v, q->inputs, q->n_inputs, q->add_special_tokens,
-                          q->truncate.set ? (uint32_t)q->truncate.v : 0, scratch, a, &r->ids,
-                          &r->n_ids, e) != 0)
+    if (!q->ids && encode_prompt(v, q, scratch, a, r, e) != 0)
         return -1;
     fill_params(q, &r->params);
     if (q->n_allowed && allow_only(v, q, a, &r->params, e) != 0)

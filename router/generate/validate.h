@@ -5,6 +5,7 @@
 #ifndef ROUTER_GENERATE_VALIDATE_H
 #define ROUTER_GENERATE_VALIDATE_H
 #include "common/tokenizer/tokenizer.h"
+#include "router/media/media.h"
 #include "router/request/ask.h"
 #include "router/request/request.h"
 #include "router/scheduler/adapters.h"
@@ -14,6 +15,7 @@ struct validator {
     uint32_t max_best_of, max_stop_sequences, max_top_n_tokens;
     uint32_t max_input_tokens, max_total_tokens, vocab_size;
     struct adapter_shelf *adapters; /* NULL: not known */
+    struct media media;
     bool takes_bias;     /* the shards honour bias, bad words, min_new_tokens and stop_token_ids */
     bool takes_grammars; /* ... and constraints beyond JSON schemas and patterns */
     uint64_t sampling_fields; /* param_bit() of the sampling parameters that are ours and theirs */
@@ -21,8 +23,9 @@ struct validator {
     bool no_constraints;      /* --disable-grammar-support */
 };
 
-/* Fill params, ids, inputs, add_special_tokens and truncate of `r`; memory from `a`. The seed of an
- * unseeded request is drawn here. ERR_VALIDATION, message with the prefix "Input validation error:
+/* Fill params, ids, media, inputs, add_special_tokens and truncate of `r`; memory from `a`. The
+ * seed of an unseeded request is drawn here. ERR_VALIDATION, message with the prefix "Input
+ * validation error:
  * ". */
 int validate(const struct validator *v, const struct ask *q, struct tok_scratch **scratch,
              struct arena *a, struct gen_request *r, struct err *e);

@@ -69,6 +69,10 @@ static const char *code_of(const struct err *e, int status)
 {
     if (e->kind == ERR_NOT_FOUND)
         return "model_not_found";
+    if (e->kind == ERR_IMAGE)
+        return "invalid_image_format";
+    if (e->kind == ERR_IMAGE_URL)
+        return "invalid_image_url";
     if (e->kind == ERR_VALIDATION && (strstr(e->msg, "`inputs` tokens + `max_new_tokens` must") ||
                                       strstr(e->msg, "`inputs` must have less than") ||
                                       strstr(e->msg, "maximum context length is") ||

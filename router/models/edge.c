@@ -1,5 +1,8 @@
 #include "router/models/edge.h"
 #include "common/hash.h"
+#include "common/log.h"
+#include "common/vision/vision.h"
+#include "router/chat/chat.h"
 #include "router/metrics.h"
 #include "router/models/models.h"
 #include <stdio.h>
@@ -22,6 +25,16 @@ void edge_set_text(struct edge *g, const struct tokenizer *t, const struct chat 
     g->tokenizer = t;
     g->chat = c;
     g->vocab_hash = hash_vocab(t);
+}
+
+int edge_load_vision(const char *dir, const struct tokenizer *t, struct chat *c,
+                     struct vision **out, struct err *e)
+{
+    struct err why = ERR_INIT;
+    *out = NULL;
+    if (vision_load(dir, t, out, &why) != 0)
+        LOG(LOG_WARN, "Images are not taken", LOGS("why", why.msg));
+    return *out ? chat_see(c, vision_marker(*out), vision_marker_around(*out), e) : 0;
 }
 
 void edge_open(struct edge *g, struct fleet *f)
@@ -95,6 +108,20 @@ const char *edge_adapter(struct edge *g, const char *model)
     return edge_limits(g)->runtime_adapters && !models_own_name(g, model) ? model : NULL;
 }
 
+struct media edge_media(const struct edge *g)
+{
+    const struct edge *home = g->home ? g->home : g;
+    const struct infer_limits *l = edge_limits(g);
+    const bool open = atomic_load(&g->fleet); /* before that, what the shards take is not known */
+    return (struct media){
+        .vision = !open || l->takes_images ? g->vision : NULL,
+        .decoder = home->decoder,
+        .rules = &home->media_rules,
+        .max_tokens = open ? l->max_input_tokens : UINT32_MAX,
+        .max_whole = g->vision && vision_two_way(g->vision) ? l->max_batch_prefill_tokens : 0,
+    };
+}
+
 struct validator edge_validator(const struct edge *g)
 {
     return (struct validator){
@@ -110,6 +137,7 @@ struct validator edge_validator(const struct edge *g)
         .takes_grammars = g->limits.takes_grammars,
         .sampling_fields = g->limits.sampling_fields,
         .adapters = edge_adapters(g),
+        .media = edge_media(g),
         .vocab_size =
             g->limits.vocab_size ? g->limits.vocab_size : tokenizer_vocab_size(g->tokenizer),
     };

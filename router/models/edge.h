@@ -22,6 +22,7 @@
 #include <stdbool.h>
 
 struct chat;     /* router/chat/chat.h */
+struct vision;   /* common/vision/vision.h */
 struct tracer;   /* common/trace.h */
 struct watchdog; /* common/watchdog.h */
 
@@ -37,8 +38,9 @@ struct edge {
     struct tracer *tracer; /* NULL: no spans are sent */
     const struct tokenizer *tokenizer;
     const struct chat *chat;
-    struct sentence sentence; /* prompts of a model that embeds */
-    uint64_t vocab_hash;      /* equal for equal vocabularies */
+    const struct vision *vision; /* NULL: the model takes text only */
+    struct sentence sentence;    /* prompts of a model that embeds */
+    uint64_t vocab_hash;         /* equal for equal vocabularies */
     struct workers *workers;
     struct http *http;
     struct watchdog *watchdog;        /* NULL: none; at home only */
@@ -58,6 +60,9 @@ struct edge {
     /* at home only */
     struct store *store;          /* NULL: nothing is stored */
     struct responses *background; /* that go on without a client; loop thread only */
+    struct image_decoder *decoder;
+    struct media_rules media_rules;
+    atomic_uint fetching; /* images, now */
     atomic_bool draining;
     atomic_uint failed;    /* generations of all models that a failure of the shards ended */
     atomic_uint live;      /* calls not yet freed, of all models */
@@ -68,6 +73,10 @@ struct edge {
 static inline struct edge *edge_home(struct edge *g) { return g->home ? g->home : g; }
 
 void edge_set_text(struct edge *g, const struct tokenizer *t, const struct chat *c);
+/* What the model in `dir` makes of pictures, into *out and `c`; *out is NULL where it takes none,
+ * or where its files say nothing usable of them, which the log tells. -1: no memory. */
+int edge_load_vision(const char *dir, const struct tokenizer *t, struct chat *c,
+                     struct vision **out, struct err *e);
 /* The shards are ready: generations are served from here on. Any thread, once. */
 void edge_open(struct edge *g, struct fleet *f);
 /* Where the shards are in their start; phase STARTUP_NONE where it is not known. Any thread. */
@@ -79,6 +88,9 @@ const struct infer_limits *edge_limits(const struct edge *g);
 /* Why requests are refused now, or NULL. Any thread. */
 const char *edge_closed(struct edge *g);
 struct validator edge_validator(const struct edge *g);
+/* What reads the pictures of its prompts; without vision, where the shards take none. Any thread.
+ */
+struct media edge_media(const struct edge *g);
 /* What adapters there are, for the time being; NULL: not known. Any thread. */
 struct adapter_shelf *edge_adapters(const struct edge *g);
 bool edge_has_adapter(const struct edge *g, const char *name); /* now; any thread */

@@ -1,6 +1,7 @@
 /* The models' thread: one load request after the other; the launcher starts the shards. */
 #include "common/clock.h"
 #include "common/log.h"
+#include "common/vision/vision.h"
 #include "router/chat/chat.h"
 #include "router/models/registry.h"
 #include <errno.h>
@@ -93,9 +94,11 @@ static void drop_parts(struct model *q)
     fleet_stop(q->fleet);
     sentence_free(&q->edge.sentence);
     chat_free(q->chat);
+    vision_free(q->vision);
     tokenizer_free(q->tokenizer);
     q->fleet = NULL;
     q->chat = NULL;
+    q->vision = NULL;
     q->tokenizer = NULL;
 }
 
@@ -172,6 +175,7 @@ static void build_edge(struct models *m, struct model *q)
     g->has_keys = home->has_keys;
     memcpy(g->fingerprint, home->fingerprint, sizeof(g->fingerprint));
     edge_set_text(g, q->tokenizer, q->chat);
+    g->vision = q->vision;
     g->model_id = q->name;
     admission_init(&g->admission, home->config->max_concurrent_requests);
     edge_open(g, q->fleet);
@@ -189,7 +193,8 @@ static int start_shards(struct models *m, struct model *q, struct err *e)
     /* The text side is read while the shards read their weights. */
     if (!(q->tokenizer = tokenizer_load(q->folder, e)) ||
         sentence_load(&q->edge.sentence, q->folder, e) ||
-        !(q->chat = chat_load(q->folder, NULL, q->tokenizer, e)))
+        !(q->chat = chat_load(q->folder, NULL, q->tokenizer, e)) ||
+        edge_load_vision(q->folder, q->tokenizer, q->chat, &q->vision, e) != 0)
         return -1;
     while (s->state == SLOT_LOADING && !stopping(m))
         listen_to(m, LOOK_AGAIN_MS);

@@ -15,6 +15,7 @@ struct model {
     char *name, *folder;
     struct tokenizer *tokenizer;
     struct chat *chat;
+    struct vision *vision;
     struct fleet *fleet;
     uint32_t slot;
     uint32_t users;

@@ -32,6 +32,14 @@ struct opt_i64 {
 enum ask_style { ASK_TGI, ASK_OPENAI, ASK_ANTHROPIC, ASK_LMTP };
 enum { OPENAI_MAX_N = 128, OPENAI_MAX_TOP = 20, OPENAI_MAX_STOPS = 16, OPENAI_MAX_PROMPTS = 2048 };
 
+/* A picture as the body names it: `data:`, `http:` or `https:`. */
+struct ask_image {
+    const char *url;
+    size_t n_url;
+    const char *where; /* what the client calls it; NULL: nothing */
+};
+struct medium; /* router/media/media.h */
+
 struct ask {
     enum ask_style style;
     const char *inputs; /* NULL when ids are given */
@@ -40,6 +48,11 @@ struct ask {
     const uint32_t *ids; /* the prompt as token ids */
     uint32_t n_ids;
     bool add_special_tokens;
+    const struct ask_image
+        *images; /* [n_images] what the markers in `inputs` stand for, in order */
+    uint32_t n_images;
+    bool inline_images;   /* `inputs` may have TGI's ![](URL) where pictures stand */
+    struct medium **read; /* pictures that were read already: a list, the call's; NULL: not kept */
 #define PARAM(kind, type, name, ...) PARAM_OPT_##type name;
 #include "common/params.def"
     struct opt_u64 best_of, max_new_tokens, truncate, seed, top_n_tokens;

@@ -96,6 +96,7 @@ static int ask_info(struct fan *f, struct shard_model *m, struct rpc_mem *mem, s
     m->takes_bias = r->takes_bias;
     m->takes_reasoning = r->takes_reasoning;
     m->takes_grammars = r->takes_grammars;
+    m->takes_images = r->takes_images && r->takes_input_ids;
     m->state_cells_per_request = r->state_cells_per_request;
     m->takes_windows = r->takes_windows && m->takes_edits && m->takes_chunks;
     m->sampling_fields = 0;

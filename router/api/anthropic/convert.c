@@ -2,14 +2,19 @@
 #include "router/chat/convert.h"
 #include "common/json.h"
 #include "router/api/anthropic/messages.h"
+#include "router/chat/pictures.h"
+#include <stdio.h>
 #include <string.h>
 
 struct turn { /* one message on its way */
     struct body *b;
     struct object root;
     cJSON *list;
-    struct buf text, thoughts;
-    cJSON *calls; /* of the assistant */
+    struct convert_content content;
+    struct buf thoughts;
+    cJSON *calls;                  /* of the assistant */
+    uint32_t message, block, part; /* where it stands: a part of a block's content, from 1 on */
+    bool eyes;                     /* the model takes images */
 };
 
 static void refuse_block(struct turn *t, const cJSON *block)
@@ -31,13 +36,53 @@ static void read_text(struct turn *t, const cJSON *content, struct buf *out)
     }
 }
 
-static cJSON *add_message(struct turn *t, const char *role, const char *text)
+/* Empties `content`. */
+static cJSON *add_message(struct turn *t, const char *role, struct convert_content *content)
 {
     cJSON *m = cJSON_CreateObject();
     cJSON_AddStringToObject(m, "role", role);
-    cJSON_AddStringToObject(m, "content", text);
+    if (!convert_put(content, m))
+        body_fail(t->b, t->root, "messages", "out of memory");
     cJSON_AddItemToArray(t->list, m);
     return m;
+}
+
+/* "messages.0.content.1.image.source", as Anthropic's messages say it. */
+static void name_source(const struct turn *t, char *out, size_t n)
+{
+    char part[32] = "";
+    if (t->part)
+        snprintf(part, sizeof(part), "tool_result.content.%u.", t->part - 1);
+    snprintf(out, n, "messages.%u.content.%u.%simage.source", t->message, t->block, part);
+}
+
+static void read_image(struct turn *t, const cJSON *block, struct convert_content *out)
+{
+    static const char *const types[] = {"image/jpeg", "image/png", "image/gif", "image/webp"};
+    const cJSON *source = json_get(block, "source");
+    const char *type = json_str(source, "type", "(none)"), *url = json_str(source, "url", NULL);
+    const char *data = json_str(source, "data", NULL), *mime = json_str(source, "media_type", "");
+    char at[96], where[128];
+    bool known = false;
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++)
+        known |= !strcmp(mime, types[i]);
+    name_source(t, at, sizeof(at));
+    if (!strcmp(type, "url") && url) {
+        snprintf(where, sizeof(where), "%s.url", at);
+        convert_picture(out, picture_part(url, where));
+    } else if (!strcmp(type, "base64") && data && known) {
+        snprintf(where, sizeof(where), "%s.base64.data", at);
+        convert_picture(out, picture_part_base64(mime, data, where));
+    } else if (!strcmp(type, "base64") && data) {
+        body_fail(t->b, t->root, "messages",
+                  "%s.base64.media_type: Input should be 'image/jpeg', 'image/png', 'image/gif' or "
+                  "'image/webp'",
+                  at);
+    } else {
+        body_fail(t->b, t->root, "messages",
+                  "%s: `base64` with `media_type` and `data`, or `url` with `url`, is required",
+                  at);
+    }
 }
 
 static bool ends_with(const char *s, const char *end)
@@ -72,33 +117,36 @@ static bool read_foreign(struct turn *t, const cJSON *block, struct buf *out)
 
 /* What a tool gave. An agent sends it again with each later request, so that nothing in it may end
  * the conversation: what cannot be read is named in the prompt. */
-static void read_result(struct turn *t, const cJSON *content, struct buf *out)
+static void read_result(struct turn *t, const cJSON *content, struct convert_content *out)
 {
-    buf_reserve(out, 0);
     if (cJSON_IsString(content))
-        buf_str(out, content->valuestring);
+        buf_str(&out->text, content->valuestring);
+    t->part = 0;
     for (const cJSON *k = json_first(content); k; k = k->next) {
         const char *type = json_str(k, "type", "(none)");
+        t->part++;
         if (!strcmp(type, "text")) {
-            buf_str(out, json_str(k, "text", ""));
-        } else if (!read_foreign(t, k, out)) {
+            buf_str(&out->text, json_str(k, "text", ""));
+        } else if (!strcmp(type, "image") && t->eyes) {
+            read_image(t, k, out);
+        } else if (!read_foreign(t, k, &out->text)) {
             body_warn(t->b, "messages: content of type %.40s in a tool_result is left out", type);
-            buf_fmt(out, "[%.40s left out: this model reads text only]", type);
+            buf_fmt(&out->text, "[%.40s left out: this model reads %s only]", type,
+                    t->eyes ? "text and images" : "text");
         }
     }
+    t->part = 0;
 }
 
 /* A result goes before the words that stand beside it: templates want it behind the call. */
 static void tool_result(struct turn *t, const cJSON *block)
 {
-    struct buf text = BUF_INIT;
+    struct convert_content content = {0};
     if (json_bool(block, "is_error", false))
-        buf_str(&text, "Error: ");
-    read_result(t, json_get(block, "content"), &text);
-    if (!text.oom)
-        cJSON_AddStringToObject(add_message(t, "tool", text.p), "tool_call_id",
-                                json_str(block, "tool_use_id", ""));
-    buf_free(&text);
+        buf_str(&content.text, "Error: ");
+    read_result(t, json_get(block, "content"), &content);
+    cJSON_AddStringToObject(add_message(t, "tool", &content), "tool_call_id",
+                            json_str(block, "tool_use_id", ""));
 }
 
 static void tool_use(struct turn *t, const cJSON *block)
@@ -120,14 +168,16 @@ static void read_block(struct turn *t, const cJSON *block, bool assistant)
 {
     const char *type = json_str(block, "type", "");
     if (!strcmp(type, "text"))
-        buf_str(&t->text, json_str(block, "text", ""));
+        buf_str(&t->content.text, json_str(block, "text", ""));
+    else if (!strcmp(type, "image") && !assistant)
+        read_image(t, block, &t->content);
     else if (!strcmp(type, "thinking") && assistant)
         buf_str(&t->thoughts, json_str(block, "thinking", ""));
     else if (!strcmp(type, "tool_result") && !assistant)
         tool_result(t, block);
     else if (!strcmp(type, "tool_use") && assistant)
         tool_use(t, block);
-    else if (!read_foreign(t, block, &t->text) && strcmp(type, "redacted_thinking") != 0 &&
+    else if (!read_foreign(t, block, &t->content.text) && strcmp(type, "redacted_thinking") != 0 &&
              strcmp(type, "container_upload") != 0 && strcmp(type, "compaction") != 0)
         refuse_block(t, block);
 }
@@ -136,10 +186,10 @@ static void read_block(struct turn *t, const cJSON *block, bool assistant)
 static void end_message(struct turn *t, const char *role, bool plain)
 {
     cJSON *m = NULL;
-    if (t->text.oom || t->thoughts.oom)
+    if (t->content.text.oom || t->thoughts.oom)
         body_fail(t->b, t->root, "messages", "out of memory");
-    else if (t->text.len || t->calls || t->thoughts.len || plain)
-        m = add_message(t, role, t->text.p);
+    else if (!convert_empty(&t->content) || t->calls || t->thoughts.len || plain)
+        m = add_message(t, role, &t->content);
     if (m && t->thoughts.len)
         cJSON_AddStringToObject(m, "reasoning_content", t->thoughts.p);
     if (m && t->calls)
@@ -158,31 +208,30 @@ static void read_message(struct turn *t, const cJSON *m)
         body_fail(t->b, t->root, "messages", "unknown role `%.40s`", role);
     if (!cJSON_IsString(content) && !cJSON_IsArray(content))
         body_fail(t->b, t->root, "messages", "missing field `content`");
-    buf_reset(&t->text);
-    buf_reserve(&t->text, 0);
+    convert_clear(&t->content);
     buf_reset(&t->thoughts);
     if (cJSON_IsString(content))
-        buf_str(&t->text, content->valuestring);
-    for (const cJSON *k = json_first(content); k; k = k->next)
+        buf_str(&t->content.text, content->valuestring);
+    t->block = 0;
+    for (const cJSON *k = json_first(content); k; k = k->next, t->block++)
         read_block(t, k, assistant);
     end_message(t, role, cJSON_IsString(content));
 }
 
-static cJSON *messages(struct body *b, struct object root)
+static cJSON *messages(struct body *b, struct object root, bool eyes)
 {
     const cJSON *list = body_get(b, root, "messages", true);
     const cJSON *system = body_get(b, root, "system", false);
-    struct turn t = {.b = b, .root = root, .list = cJSON_CreateArray()};
+    struct turn t = {.b = b, .root = root, .list = cJSON_CreateArray(), .eyes = eyes};
     if (list && (!cJSON_IsArray(list) || !list->child))
         body_fail(b, root, "messages", "at least one message is required");
     if (system) {
-        read_text(&t, system, &t.text);
-        if (!t.text.oom)
-            add_message(&t, "system", t.text.p);
+        read_text(&t, system, &t.content.text);
+        add_message(&t, "system", &t.content);
     }
-    for (const cJSON *m = json_first(list); m && !b->failed; m = m->next)
+    for (const cJSON *m = json_first(list); m && !b->failed; m = m->next, t.message++)
         read_message(&t, m);
-    buf_free(&t.text);
+    convert_clear(&t.content);
     buf_free(&t.thoughts);
     return t.list;
 }
@@ -271,10 +320,10 @@ static void thinking(struct body *b, struct object root, bool can, cJSON *chat)
     }
 }
 
-cJSON *messages_convert(struct body *b, struct object root, bool can_think)
+cJSON *messages_convert(struct body *b, struct object root, bool can_think, bool eyes)
 {
     cJSON *chat = cJSON_CreateObject();
-    cJSON_AddItemToObject(chat, "messages", messages(b, root));
+    cJSON_AddItemToObject(chat, "messages", messages(b, root, eyes));
     tools(b, root, chat);
     thinking(b, root, can_think, chat);
     return chat;

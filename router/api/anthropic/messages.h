@@ -11,7 +11,8 @@ int messages_parse(struct call *c, bool counting, struct chat_request *r, struct
 int messages_generate(struct call *c, const struct chat_request *r, struct err *e);
 
 /* The body as OpenAI's clients would send it (chat_prepare()): `system` first, tool results as
- * messages of their own, thinking as `reasoning_content`. `can_think`: the model's template knows
- * reasoning. Caller frees; worthless when the body has been failed. */
-cJSON *messages_convert(struct body *b, struct object root, bool can_think);
+ * messages of their own, thinking as `reasoning_content`, images as `image_url`. `can_think`: the
+ * model's template knows reasoning; `eyes`: the model takes images. Caller frees; worthless when
+ * the body has been failed. */
+cJSON *messages_convert(struct body *b, struct object root, bool can_think, bool eyes);
 #endif

@@ -64,5 +64,6 @@ int messages_parse(struct call *c, bool counting, struct chat_request *r, struct
     r->split = true;
     read_sampling(&b, root, counting, q);
     bool can_think = chat_style(c->edge->chat, json_get(b.root, "tools") != NULL).reasoning;
-    return chat_prepare_tree(c, &b, messages_convert(&b, root, can_think), r, e);
+    bool eyes = edge_media(c->edge).vision != NULL;
+    return chat_prepare_tree(c, &b, messages_convert(&b, root, can_think, eyes), r, e);
 }

@@ -9,7 +9,7 @@ static int work(struct call *c, struct err *e)
     if (messages_parse(c, true, &r, e) != 0)
         return -1;
     const struct ask *q = r.openai->asks;
-    if (tokens_count(c, q->inputs, q->n_inputs, false, &n, e) != 0)
+    if (tokens_count(c, q, false, &n, e) != 0)
         return -1;
     buf_fmt(&c->out, "{\"input_tokens\":%u}", n);
     return 0;

@@ -5,10 +5,11 @@
 #include "router/api/openai/chat_completion.h"
 #include "router/api/openai/fit.h"
 #include "router/chat/chat.h"
+#include "router/chat/pictures.h"
 #include "router/generate/constrain.h"
 #include <string.h>
 
-static const cJSON *read_messages(struct body *b, struct object root)
+static const cJSON *read_messages(struct body *b, struct object root, bool eyes)
 {
     const cJSON *m = body_get(b, root, "messages", true);
     int index;
@@ -18,7 +19,7 @@ static const cJSON *read_messages(struct body *b, struct object root)
         body_mistyped(b, root, "messages", m, "a sequence");
         return NULL;
     }
-    const char *what = chat_check(m, &index);
+    const char *what = chat_check(m, eyes, &index);
     if (what)
         body_fail(b, root, "messages", "messages[%d]: %s", index, what);
     return m;
@@ -167,6 +168,8 @@ static int render(struct call *c, const cJSON *messages, const cJSON *variables,
 {
     const struct tools *t = &r->tools;
     struct buf prompt = BUF_INIT, more = BUF_INIT;
+    if (pictures_collect(messages, &c->arena, q, e) != 0)
+        return -1;
     buf_reserve(&prompt, 0);
     if (t->list)
         tools_text(t, r->style.tools, &more);
@@ -301,13 +304,17 @@ int chat_prepare(struct call *c, struct body *b, struct object chat, struct chat
     if (choose_template(c, b, chat, r, e) != 0)
         return -1;
     const bool channels = chat_style(r->chat, false).channels;
-    const cJSON *messages = read_messages(b, chat), *variables = read_variables(b, chat, channels);
+    const bool eyes = edge_media(c->edge).vision != NULL;
+    const cJSON *messages = read_messages(b, chat, eyes),
+                *variables = read_variables(b, chat, channels);
     struct ask *q = r->openai->asks;
     if (tools_read(b, chat, &r->tools, e) != 0 || b->failed)
         return -1;
     r->style = chat_style(r->chat, r->tools.list != NULL);
     if (plan_calls(b, r, can_keep_calls(c), q, e) != 0)
         return -1;
+    if (!(q->read = ARENA_NEW(&c->arena, struct medium *, 1)))
+        return err_nomem(e);
     struct rendering x = {c, variables, r, q};
     return r->fit ? fit_prompt(c, messages, q, r->fit, render_some, &x, e)
                   : render_some(&x, messages, e);

@@ -50,7 +50,7 @@ static int fits(const struct fitting *f, uint32_t at, struct err *e)
     int rc = left ? f->render(f->of, left, e) : err_nomem(e);
     cJSON_Delete(left);
     if (rc == 0)
-        rc = tokens_count(f->c, f->q->inputs, f->q->n_inputs, f->q->add_special_tokens, &n, e);
+        rc = tokens_count(f->c, f->q, f->q->add_special_tokens, &n, e);
     return rc != 0 ? -1 : n <= f->most;
 }
 

@@ -3,9 +3,19 @@
 
 static void quoted(struct buf *out, const char *s) { buf_json_str(out, s, strlen(s)); }
 
-/* `base`: the model that an adapter belongs to, NULL for a model; `length` 0: not known, as of
- * models that are not loaded. */
-static void model(struct buf *out, const char *id, const char *base, uint32_t length)
+struct known { /* of a model that is loaded; else zero */
+    uint32_t length;
+    bool eyes; /* it takes images */
+};
+
+static struct known known_of(const struct edge *g)
+{
+    const struct infer_limits *l = edge_limits(g);
+    return (struct known){l->max_total_tokens, l->takes_images && g->vision};
+}
+
+/* `base`: the model that an adapter belongs to, NULL for a model. */
+static void model(struct buf *out, const char *id, const char *base, struct known k)
 {
     buf_str(out, "{\"id\":");
     quoted(out, id);
@@ -18,20 +28,22 @@ static void model(struct buf *out, const char *id, const char *base, uint32_t le
         quoted(out, base);
     else
         buf_str(out, "null");
-    if (length)
-        buf_fmt(out, ",\"max_model_len\":%u}", length);
+    if (k.eyes)
+        buf_str(out, ",\"input_modalities\":[\"text\",\"image\"]");
+    if (k.length)
+        buf_fmt(out, ",\"max_model_len\":%u}", k.length);
     else
         buf_str(out, ",\"max_model_len\":null}");
 }
 
-static uint32_t length_of(struct edge *first, const char *id)
+static struct known known_by_name(struct edge *first, const char *id)
 {
     struct edge *g = models_peek(first, id);
     if (!g)
-        return 0;
-    uint32_t length = edge_limits(g)->max_total_tokens;
+        return (struct known){0};
+    const struct known k = known_of(g);
     models_release(g);
-    return length;
+    return k;
 }
 
 struct listing {
@@ -43,7 +55,7 @@ static void one_more(void *arg, const char *id)
 {
     const struct listing *l = arg;
     buf_ch(l->out, ',');
-    model(l->out, id, NULL, length_of(l->first, id));
+    model(l->out, id, NULL, known_by_name(l->first, id));
 }
 
 /* ---------------------------------------------------------------- Anthropic's shape */
@@ -107,7 +119,7 @@ static void one_adapter(void *arg, const char *name)
 {
     const struct listing *l = arg;
     buf_ch(l->out, ',');
-    model(l->out, name, l->first->model_id, edge_limits(l->first)->max_total_tokens);
+    model(l->out, name, l->first->model_id, known_of(l->first));
 }
 
 static void reply(struct call *c)
@@ -116,7 +128,7 @@ static void reply(struct call *c)
     struct served_adapters *adapters = shelf ? adapter_shelf_hold(shelf) : NULL;
     const char *id = c->edge->model_id, *prefix = "/v1/models/";
     const char *one = c->path + strlen(prefix);
-    const uint32_t length = edge_limits(c->edge)->max_total_tokens;
+    const struct known own = known_of(c->edge);
     struct listing l = {&c->out, c->edge};
     const bool theirs = of_anthropic(c), all = strncmp(c->path, prefix, strlen(prefix)) != 0;
     struct err e;
@@ -129,14 +141,14 @@ static void reply(struct call *c)
         their_model(&c->out, one);
     } else if (all) {
         buf_str(&c->out, "{\"object\":\"list\",\"data\":[");
-        model(&c->out, id, NULL, length);
+        model(&c->out, id, NULL, own);
         each_adapter(adapters, one_adapter, &l);
         models_each(c->edge->models, one_more, &l);
         buf_str(&c->out, "]}");
     } else if (edge_has_adapter(c->edge, one)) {
-        model(&c->out, one, id, length);
+        model(&c->out, one, id, own);
     } else if (!strcmp(one, id) || models_known(c->edge->models, one)) {
-        model(&c->out, one, NULL, length_of(c->edge, one));
+        model(&c->out, one, NULL, known_by_name(c->edge, one));
     } else {
         err_set(&e, ERR_NOT_FOUND, "The model `%.200s` does not exist", one);
         served_adapters_release(adapters);
@@ -154,7 +166,8 @@ const struct route route_models = {
     .summary =
         "The served model, its adapters (`parent`) and models that are loaded on demand, as a list "
         "or "
-        "by id. `max_model_len`: tokens of prompt and answer, null where the model is not loaded. "
+        "by id. `max_model_len`: tokens of prompt and answer, null where the model is not loaded; "
+        "`input_modalities` only where it takes images. "
         "In Anthropic's shape for requests with the header `anthropic-version`.",
     .open = true,
     .reply = reply,

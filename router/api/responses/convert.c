@@ -3,6 +3,7 @@
 #include "common/json.h"
 #include "common/json_exact.h"
 #include "router/api/responses/responses.h"
+#include "router/chat/pictures.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@ struct talk { /* a conversation on its way */
     struct object root;
     cJSON *list;
     cJSON *assistant; /* the message that the next call or text of the assistant belongs to */
+    bool eyes;        /* the model takes images */
 };
 
 static cJSON *add_message(struct talk *t, const char *role, const char *text)
@@ -36,6 +38,39 @@ static void append(cJSON *m, const char *key, const char *between, const char *t
     if (!b.oom)
         cJSON_AddStringToObject(m, key, b.p);
     buf_free(&b);
+}
+
+/* Empties `content`. */
+static cJSON *add_content(struct talk *t, const char *role, struct convert_content *content)
+{
+    cJSON *m = cJSON_CreateObject();
+    cJSON_AddStringToObject(m, "role", role);
+    if (!convert_put(content, m))
+        body_fail(t->b, t->root, "input", "out of memory");
+    cJSON_AddItemToArray(t->list, m);
+    t->assistant = NULL;
+    return m;
+}
+
+/* `image_url` is a string here; as chat's clients send it, it is taken too. */
+static void read_image(struct talk *t, const cJSON *part, struct convert_content *out)
+{
+    const cJSON *v = json_get(part, "image_url");
+    const char *url = cJSON_IsString(v) ? v->valuestring : json_str(v, "url", NULL);
+    if (!url && json_str(part, "file_id", NULL))
+        body_fail(t->b, t->root, "input", "`file_id` is not supported: there are no files here");
+    else if (!url)
+        body_fail(t->b, t->root, "input", "an `input_image` has an `image_url`");
+    else
+        convert_picture(out, picture_part(url, NULL));
+}
+
+static bool has_images(const cJSON *content)
+{
+    for (const cJSON *k = json_first(content); k; k = k->next)
+        if (!strcmp(json_str(k, "type", ""), "input_image"))
+            return true;
+    return false;
 }
 
 /* Parts of text joined, or a plain string. Anything else fails the body. */
@@ -73,8 +108,29 @@ static cJSON *assistant(struct talk *t)
     return t->assistant;
 }
 
+/* A user's message with images. */
+static void seen_message(struct talk *t, const cJSON *item)
+{
+    struct convert_content content = {0};
+    for (const cJSON *k = json_first(json_get(item, "content")); k; k = k->next) {
+        const char *type = json_str(k, "type", "(none)");
+        if (!strcmp(type, "input_image"))
+            read_image(t, k, &content);
+        else if (!strcmp(type, "input_text") || !strcmp(type, "text"))
+            buf_str(&content.text, json_str(k, "text", ""));
+        else
+            body_fail(t->b, t->root, "input", "content of type `%.40s` is not supported", type);
+    }
+    add_content(t, "user", &content);
+}
+
 static void message(struct talk *t, const cJSON *item)
 {
+    if (t->eyes && has_images(json_get(item, "content")) &&
+        !strcmp(json_str(item, "role", ""), "user")) {
+        seen_message(t, item);
+        return;
+    }
     const char *role = json_str(item, "role", "");
     char *text = text_of(t, json_get(item, "content"));
     const cJSON *last = t->list->child ? t->list->child->prev : NULL;
@@ -135,10 +191,10 @@ static void custom_tool_call(struct talk *t, const cJSON *item)
 
 /* What a tool gave: a text, parts, or anything else as JSON. An agent sends it again with each
  * later request, so that nothing in it may end the conversation. */
-static void read_output(struct talk *t, const cJSON *output, struct buf *text)
+static void read_output(struct talk *t, const cJSON *output, struct convert_content *out)
 {
     const cJSON *part = json_first(output);
-    buf_reserve(text, 0);
+    struct buf *text = &out->text;
     if (cJSON_IsString(output))
         buf_str(text, output->valuestring);
     else if (output && !json_str(part, "type", NULL))
@@ -149,21 +205,24 @@ static void read_output(struct talk *t, const cJSON *output, struct buf *text)
             buf_str(text, words);
             continue;
         }
+        if (t->eyes && !strcmp(type, "input_image")) {
+            read_image(t, part, out);
+            continue;
+        }
         body_warn(t->b, "input: content of type %.40s in the output of a call is left out", type);
-        buf_fmt(text, "[%.40s left out: this model reads text only]", type);
+        buf_fmt(text, "[%.40s left out: this model reads %s only]", type,
+                t->eyes ? "text and images" : "text");
     }
 }
 
 static void call_output(struct talk *t, const cJSON *item)
 {
-    struct buf text = BUF_INIT;
+    struct convert_content content = {0};
     const char *id = json_str(item, "call_id", json_str(item, "id", ""));
-    read_output(t, json_get(item, "output"), &text);
+    read_output(t, json_get(item, "output"), &content);
     if (json_get(item, "tools")) /* what a search for tools has found */
-        json_print_exact(&text, json_get(item, "tools"));
-    if (!text.oom)
-        cJSON_AddStringToObject(add_message(t, "tool", text.p), "tool_call_id", id);
-    buf_free(&text);
+        json_print_exact(&content.text, json_get(item, "tools"));
+    cJSON_AddStringToObject(add_content(t, "tool", &content), "tool_call_id", id);
 }
 
 /* A call of a tool that is no function: web_search_call, local_shell_call, mcp_call ... The client
@@ -247,7 +306,7 @@ static cJSON *messages(struct body *b, struct object root, const struct response
 {
     const cJSON *input = body_get(b, root, "input", true);
     const char *instructions = body_str(b, root, "instructions", false);
-    struct talk t = {.b = b, .root = root, .list = cJSON_CreateArray()};
+    struct talk t = {.b = b, .root = root, .list = cJSON_CreateArray(), .eyes = p->eyes};
     if (instructions && *instructions)
         add_message(&t, "system", instructions);
     for (uint32_t i = 0; i < p->n_history; i++)

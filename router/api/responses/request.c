@@ -83,6 +83,7 @@ int responses_parse(struct call *c, struct chat_request *r, struct responses *p,
     read_text_format(&b, root, q);
     refuse(&b, root);
     p->id = o->id;
+    p->eyes = edge_media(c->edge).vision != NULL;
     response_stored_read(c, &b, root, p);
     r->fit = read_truncation(c, &b, root, q->max_new_tokens);
     p->logprobs = reads_logprobs(&b, root, q);

@@ -33,15 +33,15 @@ struct responses {    /* what the formats need besides the generations; in the c
     const char *echo; /* the members of the answer that repeat the request: ,"name":value,... */
     uint64_t events;  /* told so far: the next sequence_number */
     bool logprobs;
-    const struct reply *reply; /* of the one generation */
-    struct text_tokens tokens; /* with logprobs */
-    const cJSON *tools;        /* as they were sent; lives as long as the call */
-    const char *forced;        /* the custom tool whose input the content is; NULL: none */
-    const char *id;            /* of the response */
-    bool store, background;
-    const char *previous;        /* the response that it continues; NULL: none */
-    const char *input;           /* its own items as JSON; with `store` */
-    const cJSON *const *history; /* lists of items that come before them */
+    const struct reply *reply;    /* of the one generation */
+    struct text_tokens tokens;    /* with logprobs */
+    const cJSON *tools;           /* as they were sent; lives as long as the call */
+    const char *forced;           /* the custom tool whose input the content is; NULL: none */
+    const char *id;               /* of the response */
+    bool store, background, eyes; /* eyes: the model takes images */
+    const char *previous;         /* the response that it continues; NULL: none */
+    const char *input;            /* its own items as JSON; with `store` */
+    const cJSON *const *history;  /* lists of items that come before them */
     uint32_t n_history;
     struct call *call; /* in the background; loop thread, as `next` */
     struct responses *next;

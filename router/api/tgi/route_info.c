@@ -78,7 +78,8 @@ static void reply(struct call *c)
     buf_str(out, "{\"model_id\":");
     buf_json_str(out, g->model_id, strlen(g->model_id));
     text(out, "model_sha", g->model_sha);
-    text(out, "model_pipeline_tag", NULL);
+    const bool eyes = open && edge_media(g).vision;
+    text(out, "model_pipeline_tag", eyes ? "image-text-to-text" : NULL);
     text(out, "model_dtype", open ? g->limits.dtype : NULL);
     text(out, "model_device_type", open ? g->limits.device : NULL);
     text(out, "quantize", open && *g->limits.quantize ? g->limits.quantize : NULL);
@@ -94,6 +95,8 @@ static void reply(struct call *c)
     text(out, "version", VERSION);
     text(out, "sha", NULL);
     text(out, "docker_label", NULL);
+    if (eyes)
+        buf_str(out, ",\"input_modalities\":[\"text\",\"image\"]");
     if (open && g->limits.task > TASK_GENERATE)
         model_type(out, &g->limits);
     if (open)
@@ -105,7 +108,8 @@ static void reply(struct call *c)
 const struct route route_info = {
     .method = "GET",
     .paths = {"/info"},
-    .summary = "The model and the limits.",
+    .summary = "The model and the limits. A model that takes images says so in "
+               "`model_pipeline_tag` and `input_modalities`.",
     .open = true,
     .reply = reply,
 };

@@ -28,8 +28,11 @@ static int other_form(struct call *c, struct body *b, struct object root, struct
     struct chat_request r;
     if (b->failed || (chat && chat_request_parse(c, &r, e) != 0))
         return -1;
-    size_t n = chat ? r.openai->asks->n_inputs : 0;
-    text = chat ? r.openai->asks->inputs : exact(c, text, &n);
+    size_t n;
+    if (chat && tokens_text(c, r.openai->asks, &text, &n, e) != 0)
+        return -1;
+    if (!chat)
+        text = exact(c, text, &n);
     return text ? tokens_ids(c, text, n, special, pieces, e) : err_nomem(e);
 }
 
@@ -51,7 +54,9 @@ static int work(struct call *c, struct err *e)
         if (json_get(root.json, names[i]) && !json_get(root.json, "inputs"))
             return other_form(c, &b, root, e);
     struct tgi *t = tgi_parse(c, false, e);
-    return t ? tokens_json(c, t->ask.inputs, t->ask.n_inputs, true, e) : -1;
+    size_t n;
+    return t && tokens_text(c, &t->ask, &inputs, &n, e) == 0 ? tokens_json(c, inputs, n, true, e)
+                                                             : -1;
 }
 
 const struct route route_tokenize = {

@@ -49,6 +49,7 @@ int tgi_read(struct body *b, struct object o, struct tgi *t)
     q->n_inputs = strlen(q->inputs);
     q->n_chars = utf8_count(q->inputs, q->n_inputs);
     q->add_special_tokens = true;
+    q->inline_images = true;
     t->details |= q->decoder_input_details;
     return 0;
 }

@@ -1,0 +1,148 @@
+#include "router/chat/pictures.h"
+#include "common/buf.h"
+#include "common/json.h"
+#include <string.h>
+
+static bool is_picture(const cJSON *part)
+{
+    return !strcmp(json_str(part, "type", ""), "image_url");
+}
+
+/* `image_url` is an object with `url`, or, as many clients send it, the URL itself. */
+static const char *url_of(const cJSON *part)
+{
+    const cJSON *v = json_get(part, "image_url");
+    return cJSON_IsString(v) ? v->valuestring : json_str(v, "url", NULL);
+}
+
+const char *picture_check(const cJSON *part, const char *role, bool eyes)
+{
+    if (!is_picture(part))
+        return NULL;
+    if (!eyes)
+        return "image inputs are not supported by this model";
+    if (strcmp(role, "user") != 0 && strcmp(role, "tool") != 0)
+        return "images may stand in messages of the roles `user` and `tool` only";
+    return url_of(part) ? NULL : "missing field `url` of `image_url`";
+}
+
+uint32_t pictures_count(const cJSON *messages)
+{
+    uint32_t n = 0;
+    for (const cJSON *m = json_first(messages); m; m = m->next)
+        for (const cJSON *p = json_first(json_get(m, "content")); p; p = p->next)
+            n += is_picture(p);
+    return n;
+}
+
+int pictures_collect(const cJSON *messages, struct arena *a, struct ask *q, struct err *e)
+{
+    const uint32_t n = pictures_count(messages);
+    struct ask_image *v = n ? ARENA_NEW(a, struct ask_image, n) : NULL;
+    q->images = v;
+    q->n_images = 0;
+    if (n && !v)
+        return err_nomem(e);
+    for (const cJSON *m = json_first(messages); m; m = m->next)
+        for (const cJSON *p = json_first(json_get(m, "content")); p; p = p->next)
+            if (is_picture(p))
+                v[q->n_images++] = (struct ask_image){.url = url_of(p),
+                                                      .n_url = strlen(url_of(p)),
+                                                      .where = json_str(p, "where", NULL)};
+    return 0;
+}
+
+bool pictures_in(const cJSON *message)
+{
+    for (const cJSON *p = json_first(json_get(message, "content")); p; p = p->next)
+        if (is_picture(p))
+            return true;
+    return false;
+}
+
+/* ---------------------------------------------------------------- for templates */
+
+static bool replace_content(cJSON *message, cJSON *content)
+{
+    if (content && cJSON_ReplaceItemInObjectCaseSensitive(message, "content", content))
+        return true;
+    cJSON_Delete(content);
+    return false;
+}
+
+static cJSON *typed(const char *type)
+{
+    cJSON *p = cJSON_CreateObject();
+    if (p && cJSON_AddStringToObject(p, "type", type))
+        return p;
+    cJSON_Delete(p);
+    return NULL;
+}
+
+cJSON *picture_text_part(const char *text)
+{
+    cJSON *p = typed("text");
+    if (p && cJSON_AddStringToObject(p, "text", text))
+        return p;
+    cJSON_Delete(p);
+    return NULL;
+}
+
+static bool add(cJSON *list, cJSON *part)
+{
+    if (part && cJSON_AddItemToArray(list, part))
+        return true;
+    cJSON_Delete(part);
+    return false;
+}
+
+bool pictures_as_parts(cJSON *message)
+{
+    const cJSON *content = json_get(message, "content");
+    cJSON *list = content ? cJSON_CreateArray() : NULL;
+    bool ok = list != NULL;
+    if (!content)
+        return true;
+    if (ok && cJSON_IsString(content))
+        ok = add(list, picture_text_part(content->valuestring));
+    for (const cJSON *p = json_first(content); ok && p; p = p->next)
+        ok = add(list, is_picture(p) ? typed("image") : picture_text_part(json_str(p, "text", "")));
+    if (ok)
+        return replace_content(message, list);
+    cJSON_Delete(list);
+    return false;
+}
+
+bool pictures_as_text(cJSON *message, const char *around)
+{
+    struct buf b = BUF_INIT;
+    buf_reserve(&b, 0);
+    for (const cJSON *p = json_first(json_get(message, "content")); p; p = p->next)
+        buf_str(&b, is_picture(p) ? around : json_str(p, "text", ""));
+    cJSON *text = b.oom ? NULL : cJSON_CreateString(b.p);
+    buf_free(&b);
+    return replace_content(message, text);
+}
+
+/* ---------------------------------------------------------------- of other protocols */
+
+cJSON *picture_part(const char *url, const char *where)
+{
+    cJSON *p = typed("image_url");
+    cJSON *v = p ? cJSON_AddObjectToObject(p, "image_url") : NULL;
+    if (v && cJSON_AddStringToObject(v, "url", url) &&
+        (!where || cJSON_AddStringToObject(p, "where", where)))
+        return p;
+    cJSON_Delete(p);
+    return NULL;
+}
+
+cJSON *picture_part_base64(const char *type, const char *base64, const char *where)
+{
+    struct buf url = BUF_INIT;
+    buf_fmt(&url, "data:%s;base64,", type);
+    buf_str(&url, base64);
+    cJSON *p = url.oom ? NULL : picture_part(url.p, where);
+    buf_free(&url);
+    return p;
+}

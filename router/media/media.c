@@ -1,0 +1,235 @@
+#include "router/media/media.h"
+#include "router/media/read.h"
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define REFUSE(...) return err_set(e, ERR_VALIDATION, "Input validation error: " __VA_ARGS__)
+
+/* ---------------------------------------------------------------- where they stand in a text */
+
+/* A picture in the text: its mark, which text takes the place of. */
+struct mark {
+    size_t at, n;
+    struct ask_image image;
+};
+
+/* TGI's ![](URL), from text[at] on. */
+static bool next_inline(const char *text, size_t n, size_t at, struct mark *out)
+{
+    static const char open[] = "![](";
+    const char *from = at < n ? memmem(text + at, n - at, open, strlen(open)) : NULL;
+    const char *url = from ? from + strlen(open) : NULL;
+    const char *end = url ? memchr(url, ')', n - (size_t)(url - text)) : NULL;
+    if (!end)
+        return false;
+    *out = (struct mark){.at = (size_t)(from - text),
+                         .n = (size_t)(end + 1 - from),
+                         .image = {.url = url, .n_url = (size_t)(end - url)}};
+    return true;
+}
+
+static bool next_marker(const char *text, size_t n, size_t at, const char *marker, struct mark *out)
+{
+    const char *from = at < n ? memmem(text + at, n - at, marker, strlen(marker)) : NULL;
+    if (!from)
+        return false;
+    *out = (struct mark){.at = (size_t)(from - text), .n = strlen(marker)};
+    return true;
+}
+
+static bool next(const struct media *m, const struct ask *q, size_t at, struct mark *out)
+{
+    return q->inline_images
+               ? next_inline(q->inputs, q->n_inputs, at, out)
+               : next_marker(q->inputs, q->n_inputs, at, vision_marker(m->vision), out);
+}
+
+bool media_wanted(const struct media *m, const struct ask *q)
+{
+    struct mark unused;
+    return q->n_images || (m->vision && q->inline_images && q->inputs && next(m, q, 0, &unused));
+}
+
+static int find_marks(const struct media *m, const struct ask *q, struct arena *a,
+                      struct mark **out, uint32_t *n_out, struct err *e)
+{
+    struct mark k;
+    uint32_t n = 0;
+    for (size_t at = 0; next(m, q, at, &k); at = k.at + k.n)
+        n++;
+    if (!q->inline_images && n != q->n_images)
+        REFUSE("the prompt has %u placeholders of images, and %u images were given", n,
+               q->n_images);
+    if (n > m->rules->max_images)
+        REFUSE("a request may have at most %u images. Given: %u", m->rules->max_images, n);
+    struct mark *v = ARENA_NEW(a, struct mark, n);
+    if (!v)
+        return err_nomem(e);
+    n = 0;
+    for (size_t at = 0; next(m, q, at, &k); at = k.at + k.n, n++) {
+        v[n] = k;
+        if (!q->inline_images)
+            v[n].image = q->images[n];
+    }
+    *out = v;
+    *n_out = n;
+    return 0;
+}
+
+/* ---------------------------------------------------------------- reading */
+
+static struct medium *find_read(const struct ask *q, const struct ask_image *s)
+{
+    struct medium *p = q->read ? *q->read : NULL;
+    while (p && p->url != s->url)
+        p = p->next;
+    return p;
+}
+
+static struct medium *read_one(const struct media *m, const struct ask *q,
+                               const struct ask_image *s, size_t max_bytes, uint64_t max_pixels,
+                               struct arena *a, struct err *e)
+{
+    struct medium *p = find_read(q, s);
+    if (p)
+        return p;
+    if (!(p = ARENA_NEW(a, struct medium, 1))) {
+        err_nomem(e);
+        return NULL;
+    }
+    if (media_read(m, q, s, max_bytes, max_pixels, p, e) != 0)
+        return NULL;
+    if (arena_defer(a, free, p->bytes) != 0) {
+        free(p->bytes);
+        err_nomem(e);
+        return NULL;
+    }
+    p->url = s->url;
+    if (q->read) {
+        p->next = *q->read;
+        *q->read = p;
+    }
+    return p;
+}
+
+static int read_all(const struct media *m, const struct ask *q, const struct mark *mark, uint32_t n,
+                    struct arena *a, struct media_prompt *out, struct err *e)
+{
+    size_t bytes = MEDIA_MAX_BYTES;
+    uint64_t pixels = m->rules->max_pixels, tokens = 0;
+    if (!(out->v = ARENA_NEW(a, struct medium *, n)))
+        return err_nomem(e);
+    for (; out->n_media < n; out->n_media++) {
+        struct medium *p = read_one(m, q, &mark[out->n_media].image, bytes, pixels, a, e);
+        if (!p)
+            return -1;
+        const uint64_t shown = (uint64_t)p->plan.width * p->plan.height;
+        bytes -= p->n < bytes ? p->n : bytes;
+        pixels -= shown < pixels ? shown : pixels;
+        tokens += p->plan.n_features;
+        out->v[out->n_media] = p;
+        if (m->max_whole && p->plan.n_features > m->max_whole)
+            REFUSE("an image of %u tokens does not fit into a step of %u tokens "
+                   "(--max-batch-prefill-tokens)",
+                   p->plan.n_features, m->max_whole);
+    }
+    if (tokens > m->max_tokens)
+        REFUSE("the images of a request may have at most %u tokens. Given: %llu", m->max_tokens,
+               (unsigned long long)tokens);
+    a->limit += 64 * tokens; /* ids and their text, which the body's length says nothing of */
+    return 0;
+}
+
+/* ---------------------------------------------------------------- the text */
+
+static void put_picture(const struct media *m, const struct ask *q, const struct medium *p,
+                        struct buf *out)
+{
+    const char *marker = vision_marker(m->vision), *around = vision_marker_around(m->vision);
+    const char *at = q->inline_images ? strstr(around, marker) : NULL;
+    if (at)
+        buf_add(out, around, (size_t)(at - around));
+    vision_expand(m->vision, &p->plan, out);
+    if (at)
+        buf_str(out, at + strlen(marker));
+}
+
+static int expand(const struct media *m, const struct ask *q, const struct mark *mark,
+                  struct arena *a, struct media_prompt *out, struct err *e)
+{
+    struct buf b = BUF_INIT;
+    size_t at = 0;
+    for (uint32_t i = 0; i < out->n_media; at = mark[i].at + mark[i].n, i++) {
+        buf_add(&b, q->inputs + at, mark[i].at - at);
+        put_picture(m, q, out->v[i], &b);
+    }
+    buf_add(&b, q->inputs + at, q->n_inputs - at);
+    out->n = b.len;
+    char *text = b.oom ? NULL : buf_take(&b);
+    buf_free(&b);
+    out->text = text;
+    if (text && arena_defer(a, free, text) == 0)
+        return 0;
+    free(text);
+    return err_nomem(e);
+}
+
+int media_prompt(const struct media *m, const struct ask *q, struct arena *a,
+                 struct media_prompt *out, struct err *e)
+{
+    struct mark *mark = NULL;
+    uint32_t n = 0;
+    *out = (struct media_prompt){.text = q->inputs, .n = q->n_inputs};
+    if (!media_wanted(m, q))
+        return 0;
+    if (!m->vision)
+        REFUSE("image inputs are not supported by this model");
+    if (find_marks(m, q, a, &mark, &n, e) != 0 || read_all(m, q, mark, n, a, out, e) != 0)
+        return -1;
+    return expand(m, q, mark, a, out, e);
+}
+
+/* ---------------------------------------------------------------- the ids */
+
+int media_places(const struct media *m, const struct media_prompt *p, const uint32_t *ids,
+                 uint32_t n, struct arena *a, struct gen_request *r, struct err *e)
+{
+    uint32_t found = 0, k = 0, left = 0;
+    uint64_t expected = 0;
+    if (!p->n_media)
+        return 0;
+    const uint32_t token = vision_token(m->vision);
+    struct gen_medium *v = ARENA_NEW(a, struct gen_medium, p->n_media);
+    if (!v)
+        return err_nomem(e);
+    for (uint32_t i = 0; i < p->n_media; i++)
+        expected += p->v[i]->plan.n_features;
+    for (uint32_t i = 0; i < n; i++)
+        found += ids[i] == token;
+    if (found != expected)
+        REFUSE("the prompt has %u placeholders of images where its images need %llu", found,
+               (unsigned long long)expected);
+    for (uint32_t i = 0; i < n && k < p->n_media; i++) {
+        if (ids[i] != token)
+            continue;
+        const struct medium *of = p->v[k];
+        if (left == 0) {
+            left = of->plan.n_features;
+            v[k] = (struct gen_medium){.bytes = of->bytes,
+                                       .n_bytes = of->n,
+                                       .type = image_mime(of->format),
+                                       .first = i,
+                                       .digest = of->digest};
+        }
+        if (--left == 0) {
+            v[k].n = i + 1 - v[k].first;
+            k++;
+        }
+    }
+    assert(k == p->n_media);
+    r->media = v;
+    r->n_media = k;
+    r->whole_media = vision_two_way(m->vision);
+    return 0;
+}
