@@ -16,6 +16,7 @@ keys of the script are optional:
      "said_in_prompt": 3}            says what stands between the prompt's last "[[" and "]]", so many characters a
                                      token, and ends; with takes_input_ids false, so that the prompt comes as text
      "special": true,                with it: "<|word|>" is one token, a special one, which no text shows
+     "takes_images": true,           says which pictures came: "[at 5: 12 tokens, image/png, 70 bytes]" each
      "takes_reasoning": true         false: as a shard of others, which knows of no reasoning before a constraint
 """
 
@@ -45,6 +46,7 @@ DEFAULTS = {
     "said_in_prompt": 0,
     "special": False,
     "takes_reasoning": True,
+    "takes_images": False,
     "takes_grammars": True,
     "sampling_fields": [100, 101, 102],
 }
@@ -60,6 +62,9 @@ class Seq:
         self.next = min(r.chunk_len, left) if r.HasField("chunk_len") else left
         self.limit = r.stopping_parameters.max_new_tokens
         self.words = script["words"]
+        if r.media:
+            self.words = [f"[at {m.position}: {m.tokens} tokens, {m.image.mimetype}, {len(m.image.data)} bytes]" for m in r.media]
+            script = {**script, "eos_after": len(self.words)}
         if n := script["said_in_prompt"]:
             text = r.inputs.rpartition("[[")[2].partition("]]")[0]
             pieces = SPECIAL.split(text) if script["special"] else [text]
@@ -146,6 +151,7 @@ class Shard:
             attention_impl="none",
             takes_reasoning=self.script["takes_reasoning"],
             takes_grammars=self.script["takes_grammars"],
+            takes_images=self.script["takes_images"],
             sampling_fields=self.script["sampling_fields"],
             **own,
         )

@@ -202,19 +202,43 @@ class Service(Process):
             assert code == 0, f"launcher exited with {code}:\n{self.log[-4000:]}"
 
 
+VISION_TOKENS = ("<|vision_start|>", "<|image_pad|>", "<|vision_end|>")
+
+
+def give_eyes(folder):
+    """The demo's text side with the placeholders and the preprocessing of Qwen2.5-VL: a token for 28 x 28 pixels, at least 4."""
+    tokenizer = json.loads((DEMO / "tokenizer.json").read_text())
+    ids = {t: 2048 + i for i, t in enumerate(VISION_TOKENS)}
+    for t, i in ids.items():
+        flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+        tokenizer["added_tokens"].append({"id": i, "content": t, **flags, "special": True})
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    config = json.loads((DEMO / "config.json").read_text())
+    config |= {"model_type": "qwen2_5_vl", "vocab_size": 2051, "vision_start_token_id": 2048, "image_token_id": 2049}
+    config |= {"vision_end_token_id": 2050, "vision_config": {"patch_size": 14, "spatial_merge_size": 2, "temporal_patch_size": 2}}
+    (folder / "config.json").write_text(json.dumps(config))
+    sizes = {"min_pixels": 3136, "max_pixels": 37632, "patch_size": 14, "merge_size": 2, "temporal_patch_size": 2}
+    kind = {"image_processor_type": "Qwen2VLImageProcessor", "image_mean": [0.5] * 3, "image_std": [0.5] * 3}
+    (folder / "preprocessor_config.json").write_text(json.dumps({**sizes, **kind}))
+
+
 class Scripted(Process):
     """A router before a shard without a model (fake_shard.py), with the demo model's tokenizer and a template of one's own.
 
-    `template` shows messages any way it likes; what the model "says" stands in the prompt: see said_in_prompt."""
+    `template` shows messages any way it likes; what the model "says" stands in the prompt: see said_in_prompt. `eyes`: it is a
+    model of Qwen2.5-VL's kind, whose shard takes images."""
 
     post, events, metric = Service.post, Service.events, Service.metric
 
-    def __init__(self, template, script=None, args=()):
+    def __init__(self, template, script=None, args=(), eyes=False):
         folder = pathlib.Path(tempfile.mkdtemp(prefix="it-", dir="/tmp"))
         model = folder / "model"
         model.mkdir()
-        for name in ("tokenizer.json", "config.json"):
-            (model / name).symlink_to(DEMO / name)
+        if eyes:
+            give_eyes(model)
+        else:
+            for name in ("tokenizer.json", "config.json"):
+                (model / name).symlink_to(DEMO / name)
         config = json.loads((DEMO / "tokenizer_config.json").read_text())
         (model / "tokenizer_config.json").write_text(json.dumps({**config, "chat_template": template}))
         (folder / "script.json").write_text(json.dumps({"said_in_prompt": 3, "takes_input_ids": False, **(script or {})}))
