@@ -25,6 +25,7 @@ const struct format formats[FORMAT_N] = {
     [FORMAT_Q6_K]   = {"q6_k",   ELEMENT_INT,   SCALE_F16,  6, 16, 256, 32,  .nested = true},
     [FORMAT_IQ4_NL] = {"iq4_nl", ELEMENT_TABLE, SCALE_F16,  4, 32, 32,  128, .table = iq4},
     [FORMAT_IQ4_XS] = {"iq4_xs", ELEMENT_TABLE, SCALE_F16,  4, 32, 256, 128, .nested = true, .table = iq4},
+    [FORMAT_TERNARY] = {"ternary", ELEMENT_INT, SCALE_F16,  2, 32, 256, 1},
     [FORMAT_MXFP4]  = {"mxfp4",  ELEMENT_TABLE, SCALE_F16,  4, 32, 32,  12,  .table = e2m1},
 };
 /* clang-format on */

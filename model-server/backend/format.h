@@ -31,6 +31,7 @@ struct format {
     bool nested;    /* else `by` is 1, and so is `less` unless there are `zeros` */
     bool zeros;     /* each group has a zero point of its own, which is `less` */
     const uint8_t *table;
+    bool ordered; /* columns were sorted, so that groups lie together: struct mat_codes.order */
 };
 
 /* The formats with a fixed shape. Those up to FP8 are made at load by --quantize, the others are
@@ -53,6 +54,7 @@ enum format_id {
     FORMAT_IQ4_NL,
     FORMAT_IQ4_XS,
     FORMAT_MXFP4,
+    FORMAT_TERNARY, /* TQ1_0, TQ2_0 */
     FORMAT_N
 };
 extern const struct format formats[FORMAT_N];

@@ -1,5 +1,6 @@
 #include "model-server/model/gguf_weights.h"
 #include "common/gguf/family.h"
+#include "model-server/model/quant/blocks.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -191,11 +192,12 @@ static int set_type(struct tensor *t, const struct gguf_tensor *g, struct err *e
               : g->packing == GGUF_F16  ? T_F16
               : g->packing == GGUF_BF16 ? T_BF16
                                         : T_BLOCKS;
-    if (t->type == T_BLOCKS && !(g->packing >= GGUF_Q4_0 && g->packing <= GGUF_Q6_K))
+    if (t->type == T_BLOCKS && !block_readable(g->packing))
         return err_set(
             e, ERR_VALIDATION,
             "%s: tensor `%s` is packed as %s, which is not read here (read are F32, F16, "
-            "BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0 and Q2_K to Q6_K)",
+            "BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K to Q6_K, IQ4_NL, IQ4_XS, MXFP4, TQ1_0 and "
+            "TQ2_0)",
             t->file, g->name, gguf_packings[g->packing].name);
     return 0;
 }

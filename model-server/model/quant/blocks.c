@@ -5,6 +5,7 @@
 #include "model-server/model/quant/blocks.h"
 #include "model-server/backend/numbers.h"
 #include "model-server/model/quant/stored.h"
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -15,7 +16,7 @@ static uint16_t half_at(const uint8_t *p)
     return h;
 }
 
-static uint16_t minus(uint16_t half) { return half ^ 0x8000; }
+static float number_of_half(const uint8_t *p) { return f32_of_f16(half_at(p)); }
 
 /* ---------------------------------------------------------------- 32 numbers */
 
@@ -35,35 +36,49 @@ static void fifths(const uint8_t *bits, uint8_t *code)
 
 static void q4_0(const uint8_t *b, struct block_codes *o)
 {
-    o->scale = half_at(b);
+    o->scale = number_of_half(b);
     nibbles(b + 2, o->code);
 }
 
 static void q4_1(const uint8_t *b, struct block_codes *o)
 {
-    o->scale = half_at(b), o->offset = minus(half_at(b + 2));
+    o->scale = number_of_half(b), o->offset = -number_of_half(b + 2);
     nibbles(b + 4, o->code);
 }
 
 static void q5_0(const uint8_t *b, struct block_codes *o)
 {
-    o->scale = half_at(b);
+    o->scale = number_of_half(b);
     nibbles(b + 6, o->code);
     fifths(b + 2, o->code);
 }
 
 static void q5_1(const uint8_t *b, struct block_codes *o)
 {
-    o->scale = half_at(b), o->offset = minus(half_at(b + 2));
+    o->scale = number_of_half(b), o->offset = -number_of_half(b + 2);
     nibbles(b + 8, o->code);
     fifths(b + 4, o->code);
 }
 
 static void q8_0(const uint8_t *b, struct block_codes *o)
 {
-    o->scale = half_at(b);
+    o->scale = number_of_half(b);
     for (int i = 0; i < 32; i++)
         o->code[i] = b[2 + i] ^ 0x80; /* signed, and from -128 on */
+}
+
+/* The same nibbles, looked up. */
+static void iq4_nl(const uint8_t *b, struct block_codes *o)
+{
+    o->scale = number_of_half(b);
+    nibbles(b + 2, o->code);
+}
+
+/* A power of two, of numbers that are doubled here. */
+static void mxfp4(const uint8_t *b, struct block_codes *o)
+{
+    o->scale = ldexpf(1, b[0] - 128);
+    nibbles(b + 1, o->code);
 }
 
 /* ---------------------------------------------------------------- 256 numbers */
@@ -78,7 +93,7 @@ static int two_bits(const uint8_t *q, int i)
 /* scales[16]: 4 bits of scale, 4 of offset, of 16 numbers; qs[64]; d; dmin */
 static void q2_k(const uint8_t *b, struct block_codes *o)
 {
-    o->scale = half_at(b + 80), o->offset = half_at(b + 82);
+    o->scale = number_of_half(b + 80), o->offset = number_of_half(b + 82);
     for (int g = 0; g < 16; g++)
         o->by[g] = (int8_t)(b[g] & 15), o->less[g] = (int8_t)(b[g] >> 4);
     for (int i = 0; i < 256; i++)
@@ -90,7 +105,7 @@ static void q2_k(const uint8_t *b, struct block_codes *o)
 static void q3_k(const uint8_t *b, struct block_codes *o)
 {
     const uint8_t *s = b + 96;
-    o->scale = half_at(b + 108);
+    o->scale = number_of_half(b + 108);
     for (int g = 0; g < 16; g++) {
         const int low = g < 8 ? s[g] & 15 : s[g - 8] >> 4, high = s[8 + g % 4] >> g / 4 * 2 & 3;
         o->by[g] = (int8_t)((low | high << 4) - 32);
@@ -105,7 +120,7 @@ static void q3_k(const uint8_t *b, struct block_codes *o)
 static void q45_k(const uint8_t *b, struct block_codes *o, bool five)
 {
     const uint8_t *s = b + 4, *q = b + (five ? 48 : 16);
-    o->scale = half_at(b), o->offset = half_at(b + 2);
+    o->scale = number_of_half(b), o->offset = number_of_half(b + 2);
     for (int g = 0; g < 8; g++) {
         o->by[g] = (int8_t)(g < 4 ? s[g] & 63 : (s[g + 4] & 15) | s[g - 4] >> 6 << 4);
         o->less[g] = (int8_t)(g < 4 ? s[g + 4] & 63 : s[g + 4] >> 4 | s[g] >> 6 << 4);
@@ -124,12 +139,52 @@ static void q5_k(const uint8_t *b, struct block_codes *o) { q45_k(b, o, true); }
  * of 32 the upper two of l, l + 32, l + 64, l + 96; scales[16]: of 16 numbers; d */
 static void q6_k(const uint8_t *b, struct block_codes *o)
 {
-    o->scale = half_at(b + 208);
+    o->scale = number_of_half(b + 208);
     memcpy(o->by, b + 192, 16);
     for (int i = 0; i < 256; i++) {
         const int low = b[i / 128 * 64 + i % 64] >> i % 128 / 64 * 4 & 15;
         o->code[i] = (uint8_t)(low | two_bits(b + 128, i) << 4);
     }
+}
+
+/* d; the upper two bits of the scales of 32 numbers, in two bytes; the lower four, in four; nibbles
+ */
+static void iq4_xs(const uint8_t *b, struct block_codes *o)
+{
+    const uint32_t high = (uint32_t)b[2] | (uint32_t)b[3] << 8;
+    o->scale = number_of_half(b);
+    for (int g = 0; g < 8; g++) {
+        const int low = b[4 + g / 2] >> g % 2 * 4 & 15;
+        o->by[g] = (int8_t)((low | (int)(high >> 2 * g & 3) << 4) - 32);
+        nibbles(b + 8 + (size_t)g * 16, o->code + (size_t)g * 32);
+    }
+}
+
+/* n bytes of `times` digits to the base of 3 each, highest first, as a fraction of 256; digit t of
+ * byte i is number t * n + i. */
+static void digits(const uint8_t *q, int n, int times, uint8_t *code)
+{
+    for (int i = 0; i < n; i++) {
+        uint8_t left = q[i];
+        for (int t = 0; t < times; t++, left = (uint8_t)(left * 3))
+            code[t * n + i] = (uint8_t)(left * 3 >> 8);
+    }
+}
+
+/* 32 and 16 bytes of five digits, 4 of four; d */
+static void tq1_0(const uint8_t *b, struct block_codes *o)
+{
+    o->scale = number_of_half(b + 52);
+    digits(b, 32, 5, o->code);
+    digits(b + 32, 16, 5, o->code + 160);
+    digits(b + 48, 4, 4, o->code + 240);
+}
+
+static void tq2_0(const uint8_t *b, struct block_codes *o)
+{
+    o->scale = number_of_half(b + 64);
+    for (int i = 0; i < 256; i++)
+        o->code[i] = (uint8_t)two_bits(b, i);
 }
 
 /* ---------------------------------------------------------------- all of them */
@@ -139,19 +194,24 @@ static const struct packed {
     enum format_id format;
     void (*unpack)(const uint8_t *b, struct block_codes *o);
 } packed[GGUF_N_PACKINGS] = {
-    [GGUF_Q4_0] = {FORMAT_Q4_0, q4_0}, [GGUF_Q4_1] = {FORMAT_Q4_1, q4_1},
-    [GGUF_Q5_0] = {FORMAT_Q5_0, q5_0}, [GGUF_Q5_1] = {FORMAT_Q5_1, q5_1},
-    [GGUF_Q8_0] = {FORMAT_Q8_0, q8_0}, [GGUF_Q2_K] = {FORMAT_Q2_K, q2_k},
-    [GGUF_Q3_K] = {FORMAT_Q3_K, q3_k}, [GGUF_Q4_K] = {FORMAT_Q4_K, q4_k},
-    [GGUF_Q5_K] = {FORMAT_Q5_K, q5_k}, [GGUF_Q6_K] = {FORMAT_Q6_K, q6_k},
+    [GGUF_Q4_0] = {FORMAT_Q4_0, q4_0},       [GGUF_Q4_1] = {FORMAT_Q4_1, q4_1},
+    [GGUF_Q5_0] = {FORMAT_Q5_0, q5_0},       [GGUF_Q5_1] = {FORMAT_Q5_1, q5_1},
+    [GGUF_Q8_0] = {FORMAT_Q8_0, q8_0},       [GGUF_Q2_K] = {FORMAT_Q2_K, q2_k},
+    [GGUF_Q3_K] = {FORMAT_Q3_K, q3_k},       [GGUF_Q4_K] = {FORMAT_Q4_K, q4_k},
+    [GGUF_Q5_K] = {FORMAT_Q5_K, q5_k},       [GGUF_Q6_K] = {FORMAT_Q6_K, q6_k},
+    [GGUF_IQ4_NL] = {FORMAT_IQ4_NL, iq4_nl}, [GGUF_IQ4_XS] = {FORMAT_IQ4_XS, iq4_xs},
+    [GGUF_MXFP4] = {FORMAT_MXFP4, mxfp4},    [GGUF_TQ1_0] = {FORMAT_TERNARY, tq1_0},
+    [GGUF_TQ2_0] = {FORMAT_TERNARY, tq2_0},
 };
+
+bool block_readable(enum gguf_packing p) { return packed[p].unpack != NULL; }
 
 void block_numbers(enum gguf_packing p, const uint8_t *block, float out[BLOCK_MAX])
 {
     const struct format *f = &formats[packed[p].format];
     struct block_codes o;
     packed[p].unpack(block, &o);
-    const float scale = f32_of_f16(o.scale), offset = f->offsets ? f32_of_f16(o.offset) : 0.0f;
+    const float scale = o.scale, offset = f->offsets ? o.offset : 0.0f;
     for (uint32_t i = 0; i < f->block; i++) {
         const uint32_t g = i / f->group;
         const float by = f->nested ? scale * (float)o.by[g] : scale;
@@ -245,8 +305,6 @@ static bool form_of(const struct stored_matrix *m, const struct stored_slice *s,
     return true;
 }
 
-enum { LARGE = 0x5c00 }; /* 256 in half precision */
-
 static bool codes_row(const struct stored_matrix *m, int64_t row, const struct stored_slice *s,
                       const struct mat_codes *c, int64_t to)
 {
@@ -260,11 +318,11 @@ static bool codes_row(const struct stored_matrix *m, int64_t row, const struct s
     for (int64_t at = to * s->cols; at < (to + 1) * s->cols; at += n, b += p->bytes) {
         packed[t->packing].unpack(b, &o);
         memcpy(c->codes + at, o.code, (size_t)n);
-        c->scale[at / n] = o.scale;
-        if ((o.scale & 0x7fff) > LARGE)
+        c->scale[at / n] = f16_of_f32(o.scale);
+        if (!(fabsf(o.scale) <= 256) || f32_of_f16(c->scale[at / n]) != o.scale)
             return false;
         if (f->offsets)
-            c->offset[at / n] = o.offset;
+            c->offset[at / n] = f16_of_f32(o.offset);
         if (f->nested)
             memcpy(c->by + at / f->group, o.by, (size_t)groups);
         if (f->nested && f->offsets)

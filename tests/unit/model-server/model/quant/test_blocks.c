@@ -7,7 +7,7 @@
 #include "tests/unit/test.h"
 #include <string.h>
 
-enum { N_TYPES = 10 };
+enum { N_TYPES = 15 };
 static const struct backend_ops alone; /* without threads */
 
 static int packing_of(uint32_t number)
@@ -206,11 +206,15 @@ static void check_codes(const struct part *x, uint32_t rows, uint32_t paired)
     uint8_t *other = malloc((size_t)x->n * i->bytes);
     assert_non_null(other);
     memcpy(other, x->blocks, (size_t)x->n * i->bytes);
-    const uint32_t scale = x->packing == GGUF_Q6_K   ? 208
-                           : x->packing == GGUF_Q3_K ? 108
-                           : x->packing == GGUF_Q2_K ? 80
-                                                     : 0;
+    const uint32_t scale = x->packing == GGUF_Q6_K    ? 208
+                           : x->packing == GGUF_Q3_K  ? 108
+                           : x->packing == GGUF_Q2_K  ? 80
+                           : x->packing == GGUF_TQ1_0 ? 52
+                           : x->packing == GGUF_TQ2_0 ? 64
+                                                      : 0;
     memcpy(other + (size_t)(x->n - 1) * i->bytes + scale, &huge, sizeof(huge));
+    if (x->packing == GGUF_MXFP4) /* 2^9 of doubled numbers */
+        other[(size_t)(x->n - 1) * i->bytes] = 128 + 9;
     t.data = other;
     assert_false(codes_of(&m, (struct stored_slice){0, rows, 1, 0, cols}, &c));
     free(other);
