@@ -53,6 +53,8 @@ struct mat_codes {
     uint8_t *codes;           /* [rows][cols] */
     uint16_t *scale, *offset; /* f16 [rows][cols / block], |scale| <= 256 */
     int8_t *by, *less;        /* [rows][cols / group] */
+    uint32_t *order;          /* of `ordered` ones: column k here is column order[k] of the matrix,
+                                 for all of its parts */
 };
 
 /* A matrix in the checkpoint: element (r, c) is data[r * row_stride + c * col_stride]. Strides make

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NAME_MAX_LEN = 200, SAMPLE_ROWS = 64 };
+enum { NAME_MAX_LEN = 200 };
 
 void loader_nomem(struct loader *l)
 {
@@ -209,98 +209,6 @@ static bool stored_part(struct loader *l, enum role role, int layer, int expert,
     return true;
 }
 
-/* Which rows and columns of its matrix a stored part is. */
-static struct stored_slice rows_of_part(const struct mat_part *p)
-{
-    const int64_t cols = p->stored->cols;
-    return (struct stored_slice){.row = (int64_t)p->first / cols,
-                                 .rows = p->rows,
-                                 .step = p->row_stride / cols,
-                                 .col = (int64_t)p->first % cols,
-                                 .cols = p->cols};
-}
-
-/* Codes instead of numbers: of all parts, or of none. */
-static bool keep_codes(struct loader *l, struct mat_part *parts, int n)
-{
-    const struct decoder *d = l->d;
-    const int before = l->n_copies;
-    if (l->failed || !l->c || !l->how->keep || n > MAX_SOURCES)
-        return false;
-    for (int i = 0; i < n; i++) {
-        const struct mat_part *p = &parts[i];
-        struct mat_codes *c = &l->codes[i];
-        struct stored_slice s;
-        if (p->source == SOURCE_STORED)
-            s = rows_of_part(p);
-        if (p->source != SOURCE_STORED || !stored_codes(p->stored, &s, c, d->ops, d->dev)) {
-            while (l->n_copies > before)
-                free(l->copies[--l->n_copies]);
-            return false;
-        }
-        assert(l->n_copies < MAX_SOURCES);
-        l->copies[l->n_copies++] = c->codes;
-    }
-    for (int i = 0; i < n; i++)
-        parts[i] = (struct mat_part){.rows = parts[i].rows,
-                                     .cols = parts[i].cols,
-                                     .source = SOURCE_CODES,
-                                     .codes = &l->codes[i]};
-    return true;
-}
-
-/* Of numbers for a stored part; of rows in turns those between them are made, too. */
-static size_t elements_of(const struct mat_part *p)
-{
-    if (p->source != SOURCE_STORED || !p->rows)
-        return 0;
-    const struct stored_slice s = rows_of_part(p);
-    return (size_t)(((s.rows - 1) * s.step + 1) * s.cols);
-}
-
-/* Numbers for the parts that have none yet. */
-static void make_numbers(struct loader *l, struct mat_part *parts, int n, enum dtype dtype,
-                         enum quant quant)
-{
-    const struct decoder *d = l->d;
-    size_t elements = 0;
-    dtype = quant ? DT_F32 : dtype; /* rounded once */
-    for (int i = 0; i < n; i++)
-        elements += elements_of(&parts[i]);
-    if (l->failed || !elements)
-        return;
-    /* Behind the numbers there is room for scales, one for each. */
-    const size_t bytes = elements * dtype_size(dtype);
-    char *at = malloc(bytes + (quant == QUANT_INT4 ? elements * sizeof(uint16_t) : 0));
-    uint16_t *scales = at ? (uint16_t *)(void *)(at + bytes) : NULL;
-    if (!at) {
-        loader_nomem(l);
-        return;
-    }
-    assert(l->n_copies < MAX_SOURCES);
-    l->copies[l->n_copies++] = at;
-    for (int i = 0; i < n; i++) {
-        struct mat_part *p = &parts[i];
-        const size_t own = elements_of(p);
-        if (!own)
-            continue;
-        const struct stored_matrix *m = p->stored;
-        const struct stored_slice s = rows_of_part(p);
-        stored_numbers(m, s.row, (int64_t)own / s.cols, s.col, s.cols, dtype, at, d->ops, d->dev);
-        const bool kept = quant == QUANT_INT4 && m->how->format->scales && s.step == 1 &&
-                          m->how->format->scales(m, s.row, s.rows, s.col, s.cols, scales);
-        *p = (struct mat_part){at, dtype, s.rows, s.cols, s.cols * s.step, 1};
-        p->scales = kept ? scales : NULL;
-        scales += quant == QUANT_INT4 ? own : 0;
-        at += own * dtype_size(dtype);
-    }
-}
-
-void loader_numbers(struct loader *l, struct mat_part *p)
-{
-    make_numbers(l, p, 1, l->d->dtype, QUANT_NONE);
-}
-
 /* ---------------------------------------------------------------- parts */
 
 /* The whole matrix [rows, cols] of a role; its bias [rows] where `bias`, as one column. An empty
@@ -453,27 +361,6 @@ struct mat_part loader_expert_biases(struct loader *l, enum role role, int layer
     return p;
 }
 
-void loader_turns(struct loader *l, struct mat_part p, uint32_t first, uint32_t n,
-                  struct mat_part out[2])
-{
-    const bool stored = p.source == SOURCE_STORED;
-    if (l->d->sample && stored && n > SAMPLE_ROWS) {
-        l->rows_each = n / SAMPLE_ROWS;
-        n = SAMPLE_ROWS;
-    }
-    p = loader_rows(p, 2 * first, 2 * n);
-    struct format f;
-    struct stored_slice s;
-    if (stored)
-        s = rows_of_part(&p);
-    if (stored && !stored_form(p.stored, &s, l->d->ops, &f))
-        make_numbers(l, &p, 1, l->d->dtype, QUANT_NONE); /* once for both */
-    for (uint32_t odd = 0; odd < 2; odd++) {
-        out[odd] = loader_rows(p, odd, n);
-        out[odd].row_stride *= 2;
-    }
-}
-
 /* ---------------------------------------------------------------- onto the device */
 
 static void count(struct decoder *d, uint64_t elements, uint64_t bytes)
@@ -496,10 +383,10 @@ struct weight *loader_pack(struct loader *l, struct mat_part *parts, int n, enum
     struct decoder *d = l->d;
     const int64_t rows = sum_rows(parts, n) * (l->rows_each ? l->rows_each : 1);
     for (int i = 0; d->sample && i < n; i++)
-        parts[i].rows = parts[i].rows < SAMPLE_ROWS ? parts[i].rows : SAMPLE_ROWS;
+        parts[i].rows = parts[i].rows < LOADER_SAMPLE_ROWS ? parts[i].rows : LOADER_SAMPLE_ROWS;
     l->rows_each = 0;
-    if (quant || dtype != d->dtype || !keep_codes(l, parts, n))
-        make_numbers(l, parts, n, dtype, quant);
+    if (quant || dtype != d->dtype || !loader_keep_codes(l, parts, n))
+        loader_make_numbers(l, parts, n, dtype, quant);
     const struct mat_desc m = {.parts = parts,
                                .n_parts = n,
                                .dtype = dtype,

@@ -38,7 +38,14 @@ struct loader {
     int64_t rows_each; /* of the matrix at hand every row stands for so many; 0: for itself */
 };
 
+enum { LOADER_SAMPLE_ROWS = 64 }; /* of a matrix, where a load is only measured */
+
 void loader_nomem(struct loader *l);
+/* For loader_pack(). Codes instead of numbers: of all parts (true), or of none. Numbers for the
+ * parts that have none yet, in `dtype`, or for `quant` in fp32. */
+bool loader_keep_codes(struct loader *l, struct mat_part *parts, int n);
+void loader_make_numbers(struct loader *l, struct mat_part *parts, int n, enum dtype dtype,
+                         enum quant quant);
 /* After the last matrix. */
 void loader_drop(struct loader *l);
 

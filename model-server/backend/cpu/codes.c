@@ -158,8 +158,11 @@ static void codes_pack(struct device *d, int thread, const struct weight *w, cha
 static void codes_row(float *dst, const struct weight *w, uint32_t row, uint32_t k, uint32_t n)
 {
     const char *panel = weight_panel(w, row / LANES);
-    for (uint32_t i = k; i < k + n; i++)
+    for (uint32_t i = k; i < k + n && !w->order; i++)
         dst[i - k] = code_at(&w->codes, panel, row % LANES, i);
+    for (uint32_t i = 0; i < w->cols && w->order; i++) /* wherever it went */
+        if (w->order[i] >= k && w->order[i] < k + n)
+            dst[w->order[i] - k] = code_at(&w->codes, panel, row % LANES, i);
 }
 
 static void codes_widen(const struct kernels *kern, float *dst, const struct weight *w,

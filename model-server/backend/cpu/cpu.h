@@ -78,8 +78,9 @@ struct weight {
     void (*tile)(const struct tile *t); /* of linear_float(): of these panels, or widened ones */
     struct code_layout codes;           /* of kind_codes and kind_codes8 */
     uint32_t rows, cols, n_panels;
-    size_t panel_bytes, bytes;
+    size_t panel_bytes, bytes, bytes_beside;
     char *data;
+    uint32_t *order; /* of kind_codes8: column k is column order[k] of x; NULL: column k */
 };
 static inline const char *weight_panel(const struct weight *w, size_t panel)
 {

@@ -40,8 +40,13 @@ static void round_rows(void *arg, int thread, size_t begin, size_t end)
         const uint32_t first = tile_first(p, tile), rows = tile_first(p, tile + 1) - first;
         int32_t *dst = p->packed + first * row_words(p) + (r - first) * CODE_X_WORDS;
         const float *src = p->x + r * cols;
-        for (uint32_t g = 0; g < p->groups; g++, dst += (size_t)rows * CODE_X_WORDS)
-            p->kern->round_x(dst, src + (size_t)g * CODE_COLS, &p->w->codes);
+        for (uint32_t g = 0; g < p->groups; g++, dst += (size_t)rows * CODE_X_WORDS) {
+            float sorted[CODE_COLS];
+            const uint32_t *order = p->w->order ? p->w->order + (size_t)g * CODE_COLS : NULL;
+            for (uint32_t k = 0; order && k < CODE_COLS; k++)
+                sorted[k] = src[order[k]];
+            p->kern->round_x(dst, order ? sorted : src + (size_t)g * CODE_COLS, &p->w->codes);
+        }
     }
 }
 

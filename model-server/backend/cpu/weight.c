@@ -152,6 +152,19 @@ static const char *storage_name(const struct mat_desc *m)
                                      : dtype_name(m->dtype);
 }
 
+/* The order of the columns, where they were sorted. */
+static int keep_order(struct weight *w, const struct mat_codes *c, struct err *e)
+{
+    const size_t bytes = w->cols * sizeof(*w->order);
+    if (!c->format.ordered)
+        return 0;
+    if (!(w->order = malloc(bytes)))
+        return err_nomem(e);
+    memcpy(w->order, c->order, bytes);
+    w->bytes_beside = bytes;
+    return 0;
+}
+
 struct weight *cpu_weight_load(struct device *d, const struct mat_desc *m, struct err *e)
 {
     int64_t rows;
@@ -178,6 +191,10 @@ struct weight *cpu_weight_load(struct device *d, const struct mat_desc *m, struc
         free(w);
         return NULL;
     }
+    if (m->parts[0].source == SOURCE_CODES && keep_order(w, m->parts[0].codes, e)) {
+        cpu_weight_free(d, w);
+        return NULL;
+    }
     pool_run(d->pool, pack_panels, &(struct packing){d, w, m}, w->n_panels, PANEL_GRAIN);
     return w;
 }
@@ -191,7 +208,7 @@ enum take cpu_weight_takes(const struct format *f, enum arith a)
     const bool fits = f->group && CODE_COLS % f->group == 0 && f->group >= CODE_LANES &&
                       (f->block == CODE_COLS || f->block == CODE_BLOCK) && f->bits <= 8 &&
                       f->scale == SCALE_F16 && f->element != ELEMENT_E4M3;
-    return fits ? TAKE_NATIVE : TAKE_WIDEN;
+    return fits && (!f->ordered || a == ARITH_INT8) ? TAKE_NATIVE : TAKE_WIDEN;
 }
 
 void cpu_weight_free(struct device *d, struct weight *w)
@@ -200,10 +217,11 @@ void cpu_weight_free(struct device *d, struct weight *w)
     if (!w)
         return;
     cpu_unmap(w->data, w->bytes);
+    free(w->order);
     free(w);
 }
 
-uint64_t cpu_weight_bytes(const struct weight *w) { return w->bytes; }
+uint64_t cpu_weight_bytes(const struct weight *w) { return w->bytes + w->bytes_beside; }
 
 float *cpu_vector_load(struct device *d, const struct mat_part *v, float plus, struct err *e)
 {

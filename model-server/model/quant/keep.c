@@ -3,6 +3,7 @@
 #include "model-server/backend/numbers.h"
 #include "model-server/model/quant/stored.h"
 #include <math.h>
+#include <string.h>
 
 enum { COLUMNS = 32 };
 
@@ -20,13 +21,34 @@ static int common_zero(const struct stored_matrix *m, const struct stored_slice 
     return zero;
 }
 
+/* Columns that are of any group can be sorted by it: whole rows, and groups of whole 32s. */
+static bool can_be_sorted(const struct stored_matrix *m, const struct stored_slice *s)
+{
+    uint32_t n = 0;
+    bool whole = s->col == 0 && s->cols == m->cols;
+    for (uint32_t g = 0; whole && g < m->groups; g++, n = 0) {
+        for (int64_t i = 0; i < m->cols; i++)
+            n += stored_u32(m->t[STORED_GROUPS], i) == g;
+        whole = n % COLUMNS == 0;
+    }
+    return whole;
+}
+
+void keep_order(const struct stored_matrix *m, uint32_t *order)
+{
+    for (uint32_t g = 0; g < m->groups; g++)
+        for (int64_t i = 0; i < m->cols; i++)
+            if (stored_u32(m->t[STORED_GROUPS], i) == g)
+                *order++ = (uint32_t)i;
+}
+
 bool keep_form(const struct stored_matrix *m, const struct stored_slice *s, struct format *f)
 {
     const struct stored *how = m->how;
     const uint32_t middle = 1u << (how->bits - 1);
-    if (how->is_float || m->row_block != 1 || m->t[STORED_GROUPS] || how->bits < 2 ||
-        how->bits > 8 || s->col % COLUMNS || s->cols % COLUMNS ||
-        (m->groups > 1 && m->group % COLUMNS))
+    if (how->is_float || m->row_block != 1 || how->bits < 2 || how->bits > 8 || s->col % COLUMNS ||
+        s->cols % COLUMNS || (m->groups > 1 && m->group % COLUMNS) || s->cols > QUANT_MAX_COLS ||
+        (m->t[STORED_GROUPS] && !can_be_sorted(m, s)))
         return false;
     *f = (struct format){.name = how->method,
                          .element = ELEMENT_INT,
@@ -34,7 +56,8 @@ bool keep_form(const struct stored_matrix *m, const struct stored_slice *s, stru
                          .bits = how->bits,
                          .group = COLUMNS,
                          .block = COLUMNS,
-                         .zero = middle};
+                         .zero = middle,
+                         .ordered = m->t[STORED_GROUPS] != NULL};
     if (common_zero(m, s) == (int)middle)
         return true;
     f->zero = 0;
@@ -56,7 +79,9 @@ static bool keep_terms(const struct stored_matrix *m, int64_t row, const struct 
     uint16_t scale = 0;
     int8_t zero = 0;
     for (int64_t k = 0; k < s->cols; k += COLUMNS) {
-        const int64_t at = (to * s->cols + k) / COLUMNS, group = (s->col + k) / m->group;
+        const int64_t at = (to * s->cols + k) / COLUMNS;
+        const int64_t group =
+            c->order ? stored_u32(m->t[STORED_GROUPS], c->order[k]) : (s->col + k) / m->group;
         if (group != known) {
             if (!half_of(stored_scale(m, row, (uint32_t)group), &scale))
                 return false;
@@ -71,6 +96,16 @@ static bool keep_terms(const struct stored_matrix *m, int64_t row, const struct 
     return true;
 }
 
+/* From the places of the matrix to those of the sorted columns. */
+static void sort_row(const struct mat_codes *c, uint8_t *row, int64_t cols)
+{
+    enum { MOST = QUANT_MAX_COLS };
+    uint8_t was[MOST];
+    memcpy(was, row, (size_t)cols);
+    for (int64_t k = 0; k < cols; k++)
+        row[k] = was[c->order[k]];
+}
+
 bool keep_rows(const struct stored_matrix *m, int64_t row, uint32_t n_rows,
                const struct stored_slice *s, const struct mat_codes *c, int64_t to)
 {
@@ -83,6 +118,8 @@ bool keep_rows(const struct stored_matrix *m, int64_t row, uint32_t n_rows,
             for (uint32_t i = 0; i < n; i++)
                 c->codes[(to + r) * s->cols + k + i] = (uint8_t)t[i][r];
     }
+    for (uint32_t r = 0; c->order && r < n_rows; r++)
+        sort_row(c, c->codes + (to + r) * s->cols, s->cols);
     for (uint32_t r = 0; r < n_rows; r++)
         if (!keep_terms(m, row + r, s, c, to + r))
             return false;

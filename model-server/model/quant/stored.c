@@ -261,10 +261,11 @@ static void codes_bands(void *arg, int thread, size_t begin, size_t end)
 }
 
 /* One behind the other, those of two bytes first after the codes, whose number is even. */
-static bool take_memory(struct mat_codes *c, size_t n)
+static bool take_memory(struct mat_codes *c, size_t n, size_t cols)
 {
     const size_t blocks = n / c->format.block, groups = n / c->format.group;
-    uint8_t *at = malloc(n + 4 * blocks + 2 * groups);
+    const size_t order = (n + 4 * blocks + 2 * groups + 3) / 4 * 4;
+    uint8_t *at = malloc(order + (c->format.ordered ? cols * sizeof(*c->order) : 0));
     if (!at)
         return false;
     c->codes = at;
@@ -272,6 +273,7 @@ static bool take_memory(struct mat_codes *c, size_t n)
     c->offset = c->scale + blocks;
     c->by = (int8_t *)(c->offset + blocks);
     c->less = c->by + groups;
+    c->order = c->format.ordered ? (uint32_t *)(void *)(at + order) : NULL;
     return true;
 }
 
@@ -286,8 +288,11 @@ bool stored_codes(const struct stored_matrix *m, const struct stored_slice *s, s
                   const struct backend_ops *ops, struct device *dev)
 {
     const size_t n = (size_t)(s->rows + STORED_TILE - 1) / STORED_TILE;
-    if (!stored_form(m, s, ops, &c->format) || !take_memory(c, (size_t)(s->rows * s->cols)))
+    if (!stored_form(m, s, ops, &c->format) ||
+        !take_memory(c, (size_t)(s->rows * s->cols), (size_t)s->cols))
         return false;
+    if (c->order)
+        keep_order(m, c->order);
     struct codes_job j = {m, s, c, false};
     if (ops->host_run)
         ops->host_run(dev, codes_bands, &j, n);

@@ -127,6 +127,8 @@ int stored_not_multiple(const struct stored_matrix *m, const char *what, int64_t
 bool keep_form(const struct stored_matrix *m, const struct stored_slice *s, struct format *f);
 bool keep_rows(const struct stored_matrix *m, int64_t row, uint32_t n_rows,
                const struct stored_slice *s, const struct mat_codes *c, int64_t to);
+/* The columns of a matrix with STORED_GROUPS, those of a group together, groups ascending. */
+void keep_order(const struct stored_matrix *m, uint32_t *order);
 /* Scale of a row and group, any type. */
 float stored_scale(const struct stored_matrix *m, int64_t row, uint32_t group);
 /* There are no zero points: 0 where config.json says that they are not needed, else -1. */

@@ -36,9 +36,9 @@ static const char *word_of(struct config *c, const cJSON *o, const char *key,
 }
 #define WORDS(...) ((const char *const[]){__VA_ARGS__, NULL})
 
-static void bits_of_code(struct config *c, struct stored *s, double bits, bool two)
+static void bits_of_code(struct config *c, struct stored *s, double bits, bool fewer)
 {
-    if (bits == 4 || bits == 8 || (two && bits == 2))
+    if (bits == 4 || bits == 8 || (fewer && (bits == 2 || bits == 3)))
         s->bits = (uint32_t)bits;
     else
         config_fail(c, "quantization_config: weights of %g bits are not supported", bits);

@@ -111,6 +111,41 @@ static inline void assert_slice(const struct stored_matrix *m, int row, int rows
         }
 }
 
+static inline enum take takes_all(const struct format *f, enum arith a)
+{
+    (void)f, (void)a;
+    return TAKE_NATIVE;
+}
+
+/* Of whole groups of 32 columns the codes say the same numbers, where they can be kept at all.
+ * Counted in `n_kept`. */
+static int n_kept;
+static inline void assert_keeps(struct rng *r, const struct stored *of)
+{
+    struct stored how = *of;
+    struct stored_matrix m;
+    struct mat_codes k;
+    struct err e = ERR_INIT;
+    const struct backend_ops ops = {.weight_takes = takes_all};
+    const int64_t step = 1 + rng_below(r, 2), row = rng_below(r, 3);
+    const struct stored_slice s = {row, (truth.rows - row - 1) / step + 1, step, 0,
+                                   truth.cols / 32 * 32};
+    how.keep = true;
+    assert_int_equal(stored_open(&m, &how, "q", truth.rows, truth.cols, find, NULL, &e), 0);
+    if (!stored_codes(&m, &s, &k, &ops, NULL))
+        return;
+    for (int64_t i = 0; i < s.rows * s.cols; i++) {
+        const int o = (int)(row + i / s.cols * step), c = (int)(i % s.cols);
+        const int from = k.order ? (int)k.order[c] : c, g = truth.group_of[from];
+        const int zero = k.format.zeros ? k.less[i / 32] : (int)k.format.zero;
+        const float got = (float)(k.codes[i] - zero) * f32_of_f16(k.scale[i / 32]);
+        if (got != (float)(truth.code[o][from] - truth.zero[g][o]) * truth.scale[g][o])
+            fail_msg("(%d, %d) is kept as %g", o, from, (double)got);
+    }
+    free(k.codes);
+    n_kept++;
+}
+
 static inline void assert_reads(struct rng *r, const struct stored *how)
 {
     struct stored_matrix m;
@@ -125,5 +160,6 @@ static inline void assert_reads(struct rng *r, const struct stored *how)
         assert_slice(&m, row, 1 + (int)rng_below(r, (uint32_t)(truth.rows - row)), col,
                      1 + (int)rng_below(r, (uint32_t)(truth.cols - col)), DT_F32);
     }
+    assert_keeps(r, how);
 }
 #endif

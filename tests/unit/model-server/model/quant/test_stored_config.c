@@ -88,7 +88,7 @@ static void test_config_refuses(void **state)
         {"3", "`quantization_config` is no object"},
         {"{}", "weights quantised by `an unnamed method` are not supported"},
         {"{\"quant_method\":\"bitsandbytes\"}", "weights quantised by `bitsandbytes`"},
-        {"{\"quant_method\":\"gptq\",\"bits\":3}", "weights of 3 bits"},
+        {"{\"quant_method\":\"gptq\",\"bits\":5}", "weights of 5 bits"},
         {"{\"quant_method\":\"gptq\",\"bits\":1e9}", "weights of 1e+09 bits"},
         {"{\"quant_method\":\"gptq\",\"group_size\":0}", "`group_size` must be"},
         {"{\"quant_method\":\"gptq\",\"group_size\":\"x\"}", "`group_size` must be"},

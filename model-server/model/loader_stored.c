@@ -1,0 +1,132 @@
+/* loader_stored.c - parts that a checkpoint keeps quantised: as codes where the device takes them,
+ * else as numbers. */
+#include "model-server/model/loader.h"
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Which rows and columns of its matrix a stored part is. */
+static struct stored_slice rows_of_part(const struct mat_part *p)
+{
+    const int64_t cols = p->stored->cols;
+    return (struct stored_slice){.row = (int64_t)p->first / cols,
+                                 .rows = p->rows,
+                                 .step = p->row_stride / cols,
+                                 .col = (int64_t)p->first % cols,
+                                 .cols = p->cols};
+}
+
+/* The first n parts have their columns in one order. */
+static bool same_order(const struct mat_codes *c, int n, int64_t cols)
+{
+    for (int i = 1; i < n; i++)
+        if (c[i].format.ordered != c[0].format.ordered ||
+            (c[0].order && memcmp(c[i].order, c[0].order, (size_t)cols * sizeof(*c->order)) != 0))
+            return false;
+    return true;
+}
+
+bool loader_keep_codes(struct loader *l, struct mat_part *parts, int n)
+{
+    const struct decoder *d = l->d;
+    const int before = l->n_copies;
+    if (l->failed || !l->c || !l->how->keep || n > MAX_SOURCES)
+        return false;
+    for (int i = 0; i < n; i++) {
+        const struct mat_part *p = &parts[i];
+        struct mat_codes *c = &l->codes[i];
+        struct stored_slice s;
+        if (p->source == SOURCE_STORED)
+            s = rows_of_part(p);
+        if (p->source != SOURCE_STORED || !stored_codes(p->stored, &s, c, d->ops, d->dev)) {
+            while (l->n_copies > before)
+                free(l->copies[--l->n_copies]);
+            return false;
+        }
+        assert(l->n_copies < MAX_SOURCES);
+        l->copies[l->n_copies++] = c->codes;
+    }
+    if (!same_order(l->codes, n, parts[0].cols)) {
+        while (l->n_copies > before)
+            free(l->copies[--l->n_copies]);
+        return false;
+    }
+    for (int i = 0; i < n; i++)
+        parts[i] = (struct mat_part){.rows = parts[i].rows,
+                                     .cols = parts[i].cols,
+                                     .source = SOURCE_CODES,
+                                     .codes = &l->codes[i]};
+    return true;
+}
+
+/* Of numbers for a stored part; of rows in turns those between them are made, too. */
+static size_t elements_of(const struct mat_part *p)
+{
+    if (p->source != SOURCE_STORED || !p->rows)
+        return 0;
+    const struct stored_slice s = rows_of_part(p);
+    return (size_t)(((s.rows - 1) * s.step + 1) * s.cols);
+}
+
+void loader_make_numbers(struct loader *l, struct mat_part *parts, int n, enum dtype dtype,
+                         enum quant quant)
+{
+    const struct decoder *d = l->d;
+    size_t elements = 0;
+    dtype = quant ? DT_F32 : dtype; /* rounded once */
+    for (int i = 0; i < n; i++)
+        elements += elements_of(&parts[i]);
+    if (l->failed || !elements)
+        return;
+    /* Behind the numbers there is room for scales, one for each. */
+    const size_t bytes = elements * dtype_size(dtype);
+    char *at = malloc(bytes + (quant == QUANT_INT4 ? elements * sizeof(uint16_t) : 0));
+    uint16_t *scales = at ? (uint16_t *)(void *)(at + bytes) : NULL;
+    if (!at) {
+        loader_nomem(l);
+        return;
+    }
+    assert(l->n_copies < MAX_SOURCES);
+    l->copies[l->n_copies++] = at;
+    for (int i = 0; i < n; i++) {
+        struct mat_part *p = &parts[i];
+        const size_t own = elements_of(p);
+        if (!own)
+            continue;
+        const struct stored_matrix *m = p->stored;
+        const struct stored_slice s = rows_of_part(p);
+        stored_numbers(m, s.row, (int64_t)own / s.cols, s.col, s.cols, dtype, at, d->ops, d->dev);
+        const bool kept = quant == QUANT_INT4 && m->how->format->scales && s.step == 1 &&
+                          m->how->format->scales(m, s.row, s.rows, s.col, s.cols, scales);
+        *p = (struct mat_part){at, dtype, s.rows, s.cols, s.cols * s.step, 1};
+        p->scales = kept ? scales : NULL;
+        scales += quant == QUANT_INT4 ? own : 0;
+        at += own * dtype_size(dtype);
+    }
+}
+
+void loader_numbers(struct loader *l, struct mat_part *p)
+{
+    loader_make_numbers(l, p, 1, l->d->dtype, QUANT_NONE);
+}
+
+void loader_turns(struct loader *l, struct mat_part p, uint32_t first, uint32_t n,
+                  struct mat_part out[2])
+{
+    const bool stored = p.source == SOURCE_STORED;
+    if (l->d->sample && stored && n > LOADER_SAMPLE_ROWS) {
+        l->rows_each = n / LOADER_SAMPLE_ROWS;
+        n = LOADER_SAMPLE_ROWS;
+    }
+    p = loader_rows(p, 2 * first, 2 * n);
+    struct format f;
+    struct stored_slice s;
+    if (stored)
+        s = rows_of_part(&p);
+    if (stored && !stored_form(p.stored, &s, l->d->ops, &f))
+        loader_make_numbers(l, &p, 1, l->d->dtype, QUANT_NONE); /* once for both */
+    for (uint32_t odd = 0; odd < 2; odd++) {
+        out[odd] = loader_rows(p, odd, n);
+        out[odd].row_stride *= 2;
+    }
+}
