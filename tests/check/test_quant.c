@@ -350,122 +350,6 @@ static void e4m3_is_exact_and_rounds_to_nearest_even(void **state)
 
 /* ---------------------------------------------------------------- what is MXFP4 already */
 
-/* ---------------------------------------------------------------- what comes as codes */
-
-/* Random codes, and the numbers that they are. */
-static void fill_codes(struct mat_codes *c, uint32_t rows, uint32_t cols, float *numbers)
-{
-    const uint32_t n = rows * cols;
-    c->codes = malloc(n), c->scale = malloc((size_t)n), c->offset = malloc((size_t)n);
-    c->by = malloc(n), c->less = malloc(n);
-    assert_true(c->codes && c->scale && c->offset && c->by && c->less);
-    const struct format *f = &c->format;
-    for (uint32_t i = 0; i < n; i++)
-        c->codes[i] = (uint8_t)rng_below(&rng, 1u << f->bits);
-    for (uint32_t i = 0; i < n / f->block; i++) {
-        c->scale[i] = f16_of_f32(((float)(int)rng_below(&rng, 8001) * 0.001f - 4.0f));
-        c->offset[i] = f16_of_f32(((float)(int)rng_below(&rng, 8001) * 0.001f - 4.0f));
-    }
-    for (uint32_t i = 0; f->table && f->zero == 12 && i < n / f->block; i++)
-        c->scale[i] = f16_of_f32(ldexpf(1, (int)rng_below(&rng, 20) - 14)); /* of MXFP4 */
-    for (uint32_t i = 0; i < n / f->group; i++) {
-        c->by[i] = (int8_t)(f->offsets ? rng_below(&rng, 64) : rng_below(&rng, 256));
-        c->less[i] = (int8_t)rng_below(&rng, f->zeros ? (1u << f->bits) + 1 : 64);
-    }
-    for (uint32_t i = 0; i < n; i++) {
-        const float scale =
-            f32_of_f16(c->scale[i / f->block]) * (f->nested ? (float)c->by[i / f->group] : 1.0f);
-        const float less =
-            f32_of_f16(c->offset[i / f->block]) * (f->nested ? (float)c->less[i / f->group] : 1.0f);
-        const int zero = f->zeros ? c->less[i / f->group] : (int)f->zero;
-        const int code = f->table ? f->table[c->codes[i]] : c->codes[i];
-        numbers[i] = scale * (float)(code - zero);
-        numbers[i] -= f->offsets ? less : 0.0f;
-    }
-}
-
-static void free_codes(struct mat_codes *c)
-{
-    free(c->codes), free(c->scale), free(c->offset), free(c->by), free(c->less);
-}
-
-static struct weight *load_parts(struct device *d, const struct mat_part *p, int n,
-                                 enum arith arith)
-{
-    struct err e = ERR_INIT;
-    const struct mat_desc m = {.parts = p, .n_parts = n, .dtype = DT_F32, .arith = arith};
-    struct weight *w = ops->weight_load(d, &m, &e);
-    if (!w)
-        fail_msg("%s", e.msg);
-    return w;
-}
-
-/* Codes with a scale and a zero point for 32 columns, as keep.c makes them. */
-static const struct format with_zeros[] = {
-    {"2 bits", ELEMENT_INT, SCALE_F16, 2, 32, 32, .zeros = true},
-    {"4 bits", ELEMENT_INT, SCALE_F16, 4, 32, 32, .zeros = true},
-    {"3 bits", ELEMENT_INT, SCALE_F16, 3, 32, 32, 4},
-};
-enum { WITH_ZEROS = sizeof(with_zeros) / sizeof(with_zeros[0]) };
-enum { FORMS = FORMAT_N - FORMAT_Q4_0 + WITH_ZEROS };
-
-static const struct format *any_format(uint32_t i)
-{
-    return i < WITH_ZEROS ? &with_zeros[i] : &formats[FORMAT_Q4_0 + i - WITH_ZEROS];
-}
-
-/* One that fits `cols`. */
-static const struct format *drawn_format(uint32_t cols)
-{
-    const struct format *f = any_format(rng_below(&rng, FORMS));
-    while (cols % f->block)
-        f = any_format(rng_below(&rng, FORMS));
-    return f;
-}
-
-/* What stands together in a matrix is as wide as it must be. */
-static void codes_are_kept_and_have_the_bits_of_their_numbers(void **state)
-{
-    enum { PARTS = 3 };
-    (void)state;
-    for (int round = 0; round < 80; round++) {
-        struct device *d =
-            ops->open(&(struct device_options){.threads = 2, .features = round % 4 ? ~0ULL : 0},
-                      &(struct err)ERR_INIT);
-        const bool k_quants = rng_below(&rng, 2);
-        const int parts = round < FORMS ? 1 : 1 + (int)rng_below(&rng, PARTS);
-        const uint32_t n = round % 7 ? 1 + rng_below(&rng, 40) : 1;
-        struct mat_codes c[PARTS];
-        struct mat_part with[PARTS], plain[PARTS];
-        uint32_t rows = 0, cols = round < 2 ? 4096 + 512 : 256 * (1 + rng_below(&rng, 3));
-        cols += !k_quants && round >= FORMS ? 32 * rng_below(&rng, 8) : 0;
-        for (int i = 0; i < parts; i++) {
-            const uint32_t own = 1 + rng_below(&rng, 40);
-            float *numbers = malloc((size_t)own * cols * sizeof(float));
-            assert_true(d && numbers);
-            c[i].format = *(round < FORMS ? any_format((uint32_t)round) : drawn_format(cols));
-            fill_codes(&c[i], own, cols, numbers);
-            plain[i] = (struct mat_part){numbers, DT_F32, own, cols, cols, 1};
-            with[i] = (struct mat_part){
-                .rows = own, .cols = cols, .source = SOURCE_CODES, .codes = &c[i]};
-            rows += own;
-        }
-        float *x = rng_floats(&rng, (size_t)n * cols);
-        float *want = malloc((size_t)n * rows * 4), *got = malloc((size_t)n * rows * 4);
-        struct weight *a = load_parts(d, plain, parts, ARITH_EXACT);
-        struct weight *b = load_parts(d, with, parts, ARITH_EXACT);
-        ops->linear(d, want, x, n, a, NULL);
-        ops->linear(d, got, x, n, b, NULL);
-        assert_memory_equal(want, got, (size_t)n * rows * 4);
-        assert_true(ops->weight_bytes(b) < ops->weight_bytes(a));
-        ops->weight_free(d, a), ops->weight_free(d, b);
-        for (int i = 0; i < parts; i++)
-            free_codes(&c[i]), free((void *)plain[i].data);
-        ops->close(d);
-        free(x), free(want), free(got);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -478,7 +362,6 @@ int main(void)
         cmocka_unit_test(rounded_weights_are_near),
         cmocka_unit_test(codes_with_scales_are_kept),
         cmocka_unit_test(e4m3_is_exact_and_rounds_to_nearest_even),
-        cmocka_unit_test(codes_are_kept_and_have_the_bits_of_their_numbers),
     };
     rng = rng_new();
     return cmocka_run_group_tests(tests, NULL, NULL);

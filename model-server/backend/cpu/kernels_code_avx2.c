@@ -5,7 +5,7 @@
 #define ISA(op) k_##op##_avx2
 
 /* 16 registers, two for 16 lanes. */
-enum { CODE_ROWS_MAX = 4, WIDE_ROWS_MAX = 4 };
+enum { CODE_ROWS_MAX = 4, WIDE_ROWS_MAX = 4, CODE_ROWS_TWO = 0 };
 #define DOT_BIG_DIFFERS 1
 INLINE __m256i products_of(__m256i n, __m256i x, int times)
 {

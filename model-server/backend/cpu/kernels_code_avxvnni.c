@@ -4,7 +4,7 @@
 #define ISA(op) k_##op##_avxvnni
 
 /* 16 registers, two for 16 lanes. */
-enum { CODE_ROWS_MAX = 4, WIDE_ROWS_MAX = 4 };
+enum { CODE_ROWS_MAX = 4, WIDE_ROWS_MAX = 4, CODE_ROWS_TWO = 1 };
 #define DOT_BIG_DIFFERS 0
 INLINE i16 dot_code(i16 sum, i16 n, const int32_t *quad, const bool big)
 {
