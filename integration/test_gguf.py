@@ -92,7 +92,7 @@ def test_packed_weights_are_close(tmp_path, demo, quant):
 
 def numbers(path, num_shard, *args):
     """Log-probabilities of a prompt and of what follows it, with alternatives, as they come."""
-    with Service(path, num_shard, args=["--kv-cache-dtype", "float32", *args]) as s:
+    with Service(path, num_shard, args=["--kv-cache-dtype", "float32", "--activations", "exact", *args]) as s:
         p = {"max_new_tokens": 20, "details": True, "decoder_input_details": True, "top_n_tokens": 5, "ignore_eos": True}
         d = s.post("/generate", {"inputs": "abc xyz hello", "parameters": p}).json()["details"]
         return d["prefill"], d["tokens"], d["top_tokens"]
@@ -100,7 +100,7 @@ def numbers(path, num_shard, *args):
 
 @pytest.mark.parametrize("quant, num_shard", [*((q, 1) for q in HALVES), ("Q4_K Q6_K", 1), ("Q4_K Q8_0", 1), ("Q8_0 Q4_1", 2), ("Q4_0", 2)])
 def test_packed_weights_are_served_as_the_numbers_that_they_are(tmp_path, quant, num_shard):
-    """Nothing is rounded but sums: the bits of a model in fp32 in a fraction of its memory."""
+    """In exact arithmetic nothing is rounded but sums: the bits of a model in fp32 in a fraction of its memory."""
     path = random_model(tmp_path / "m.gguf", *quant.split())
     assert numbers(path, num_shard) == numbers(path, num_shard, "--dtype", "float32")
 

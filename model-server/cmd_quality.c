@@ -38,10 +38,10 @@ static const struct flag flags[] = {
 
 static const struct flag_program program = {
     .name = "model-server quality",
-    .about =
-        "Compares a model under --dtype, --quantize and --kv-cache-dtype with the same model as "
-        "stored and in exact arithmetic, over a text: perplexity, error of the logits, "
-        "agreement of the first choice, divergence.",
+    .about = "Compares a model under --dtype, --quantize, --activations and --kv-cache-dtype with "
+             "the same model as "
+             "stored and in exact arithmetic, over a text: perplexity, error of the logits, "
+             "agreement of the first choice, divergence.",
     .flags = flags,
 };
 
@@ -154,16 +154,18 @@ static void print(const struct quality_config *cfg, const struct tool *t,
     struct buf name = BUF_INIT;
     buf_json_str(&name, cfg->tool.model, strlen(cfg->tool.model));
     printf(cfg->json
-               ? "{\"model\":%s,\"dtype\":\"%s\",\"quantize\":\"%s\",\"kv_cache_dtype\":\"%s\","
+               ? "{\"model\":%s,\"dtype\":\"%s\",\"quantize\":\"%s\",\"activations\":\"%s\",\"kv_"
+                 "cache_dtype\":\"%s\","
                  "\"tokens\":%llu,\"weight_bytes\":%llu,\"exact_perplexity\":%.6g,"
                  "\"perplexity\":%.6g,\"relative_error\":%.4g,\"largest_error\":%.4g,"
                  "\"agreement\":%.5f,\"divergence\":%.4g}\n"
-               : "model %s\nweights           %s, quantize %s, cache %s\ntokens            %llu\n"
+               : "model %s\nweights           %s, quantize %s, activations %s, cache %s\ntokens    "
+                 "        %llu\n"
                  "weights           %llu bytes\nexact perplexity  %.4f\nperplexity        %.4f\n"
                  "relative error    %.4g (rms of logits)\nlargest error     %.4g\n"
                  "agreement         %.5f (first choice)\ndivergence        %.4g nats\n",
            name.p ? name.p : "\"\"", dtype_name(i->dtype), quant_name(i->quant),
-           kv_dtype_name(t->kv_dtype), (unsigned long long)c->rows,
+           arith_name(i->arith), kv_dtype_name(t->kv_dtype), (unsigned long long)c->rows,
            (unsigned long long)i->weight_bytes, before, after, compare_error(c), c->largest,
            (double)c->agreed / rows, c->divergence / rows);
     buf_free(&name);
@@ -177,6 +179,7 @@ static int run(const void *config, struct err *e)
                                        .rope_scaling = cfg->tool.rope_scaling,
                                        .rope_factor = cfg->tool.rope_factor,
                                        .threads = cfg->tool.threads,
+                                       .activations = ACTIVATIONS_EXACT,
                                        .kv_dtype = 1 + KV_F32};
     struct tool t[2] = {0};
     struct pair p = {0};

@@ -97,7 +97,7 @@ static cJSON *sayable(const char *dir)
 }
 
 /* Logits of a prompt of 96 ids. */
-static float *logits_of(const char *dir, int dtype, uint32_t *vocab)
+static float *logits_of(const char *dir, int dtype, enum activations activations, uint32_t *vocab)
 {
     struct bench b;
     struct err e = ERR_INIT;
@@ -107,8 +107,8 @@ static float *logits_of(const char *dir, int dtype, uint32_t *vocab)
     uint32_t order[MAX_SEQ_BLOCKS];
     for (uint32_t i = 0; i < MAX_SEQ_BLOCKS; i++)
         order[i] = i;
-    if (bench_open_with(&b, &(struct bench_setup){.dir = dir, .dtype = dtype}, comm_solo(), 1,
-                        MAX_SEQ_BLOCKS, &e))
+    const struct bench_setup u = {.dir = dir, .dtype = dtype, .activations = activations};
+    if (bench_open_with(&b, &u, comm_solo(), 1, MAX_SEQ_BLOCKS, &e))
         fail_msg("%s", e.msg);
     for (uint32_t i = 0; i < p.n; i++)
         p.ids[i] = (i * i * 31 + i * 7 + 5) % b.vocab;
@@ -123,7 +123,8 @@ static float *logits_of(const char *dir, int dtype, uint32_t *vocab)
 static void assert_same(const char *a, const char *b, int dtype, bool close)
 {
     uint32_t va, vb;
-    float *x = logits_of(a, dtype, &va), *y = logits_of(b, dtype, &vb);
+    float *x = logits_of(a, dtype, ACTIVATIONS_EXACT, &va),
+          *y = logits_of(b, dtype, ACTIVATIONS_EXACT, &vb);
     assert_int_equal(va, vb);
     double worst = 0;
     for (size_t i = 0; i < (size_t)96 * va; i++)
@@ -173,6 +174,36 @@ static void packed_is_what_is_left(void **state)
     cJSON_Delete(config);
 }
 
+/* Activations in 8 bits: not the same, and near. */
+static void rounded_activations_are_near(void **state)
+{
+    static const enum gguf_packing packings[] = {GGUF_Q8_0, GGUF_Q4_0};
+    static const char *const names[] = {"models/demo", "arch/llama", "models/stories260K"};
+    (void)state;
+    for (int i = 0; i < 6; i++) {
+        const char *dir = source(names[i / 2]);
+        struct place p;
+        uint32_t vocab;
+        double error = 0, all = 0;
+        if (!dir)
+            continue;
+        place_make(&p);
+        const struct gguf_how how = {.packing = (int)packings[i % 2]};
+        gguf_made(dir, NULL, &how, p.root, "model");
+        float *exact = logits_of(p.file, -1, ACTIVATIONS_EXACT, &vocab);
+        float *other = logits_of(p.file, -1, ACTIVATIONS_8, &vocab);
+        for (size_t j = 0; j < (size_t)96 * vocab; j++) {
+            error += pow((double)exact[j] - other[j], 2);
+            all += pow(exact[j], 2);
+        }
+        printf("%s, %s: relative error %.4f\n", names[i / 2], i % 2 ? "Q4_0" : "Q8_0",
+               sqrt(error / all));
+        assert_true(error > 0 && sqrt(error / all) < 0.05);
+        free(exact), free(other);
+        place_drop(&p);
+    }
+}
+
 static void in_parts_as_in_one(void **state)
 {
     (void)state;
@@ -214,16 +245,17 @@ static void two_ranks(void **state)
 
 int main(void)
 {
-    static struct CMUnitTest tests[2 * N_CASES + 2] = {
+    static struct CMUnitTest tests[2 * N_CASES + 3] = {
         cmocka_unit_test(in_parts_as_in_one),
         cmocka_unit_test(two_ranks),
+        cmocka_unit_test(rounded_activations_are_near),
     };
     static char titles[2 * N_CASES][80];
     for (size_t i = 0; i < N_CASES; i++) {
         snprintf(titles[2 * i], sizeof(titles[0]), "a file is its folder: %s", cases[i].name);
         snprintf(titles[2 * i + 1], sizeof(titles[0]), "packed: %s", cases[i].name);
         for (int j = 0; j < 2; j++)
-            tests[2 + 2 * i + (size_t)j] =
+            tests[3 + 2 * i + (size_t)j] =
                 (struct CMUnitTest){.name = titles[2 * i + (size_t)j],
                                     .test_func = j ? packed_is_what_is_left : a_file_is_its_folder,
                                     .initial_state = (void *)(uintptr_t)&cases[i]};
