@@ -3,15 +3,18 @@
 import concurrent.futures
 import json
 import random
+import re
 import socket
 import struct
+import time
 
 import grpc
 import openai
 import pytest
+import requests
 
 import torch_made
-from serving import DEMO, Service, data, free_port
+from serving import DEMO, Service, data, free_port, wait_for
 from shard import Router, Shards
 
 CONFIG = json.loads((DEMO / "config.json").read_text())
@@ -137,6 +140,31 @@ def test_prefixes_are_not_shared_between_adapters(adapters):
             return r.json()["usage"]["prompt_tokens_details"]["cached_tokens"]
         assert [cached("red"), cached("blue"), cached("tgi")] == [0, 0, 0]
         assert min(cached("red"), cached("blue"), cached("tgi")) > 16
+
+
+def test_routers_in_front_see_who_uses_what(adapters):
+    """vLLM's vllm:lora_requests_info, as llm-d reads it."""
+    _, flag = adapters
+
+    def info(s):
+        text = requests.get(s.url + "/metrics", timeout=10).text
+        (line,) = [line for line in text.splitlines() if line.startswith("vllm:lora_requests_info{")]
+        assert abs(float(line.split()[-1]) - time.time()) < 60
+        return dict(re.findall(r'(\w+)="([^"]*)"', line))
+
+    with Service(DEMO, args=["--lora-adapters", flag, "--max-batch-size", 1]) as s:
+        assert info(s) == {"max_lora": "3", "running_lora_adapters": "", "waiting_lora_adapters": ""}
+        long = {"inputs": PROMPTS[0], "parameters": {"max_new_tokens": 1900, "ignore_eos": True, "adapter_id": "red"}}
+        stream = s.events("/generate_stream", long)
+        next(stream)
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            with s.held():
+                blue = pool.submit(ask, s, PROMPTS[1], "blue")
+                wait_for(lambda: info(s)["waiting_lora_adapters"] == "blue")
+                assert info(s)["running_lora_adapters"] == "red"
+            blue.result()
+            list(stream)
+        wait_for(lambda: info(s)["running_lora_adapters"] == "")
 
 
 def test_more_adapters_than_fit_take_turns(tmp_path):
