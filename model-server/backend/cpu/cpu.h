@@ -14,7 +14,8 @@ struct device {
     struct pool *pool;
     struct kernels kern;
     unsigned features;
-    bool half;                  /* of bfloat16 weights: see struct weight */
+    bool half, squares;         /* of bfloat16 weights: see struct weight */
+    bool squares_i8;            /* of 8-bit weights and activations */
     const struct ragged *batch; /* between step_begin() and step_end() */
     struct {
         void *p;
@@ -77,6 +78,7 @@ struct weight {
     enum dtype dtype;
     enum quant quant;
     bool half;                /* x is rounded to bfloat16 and multiplied in pairs */
+    bool squares;             /* x is rounded to bfloat16: linear_squares() */
     struct code_layout codes; /* of QUANT_KEPT_CODES */
     uint32_t rows, cols, n_panels;
     size_t panel_bytes, bytes;
@@ -87,8 +89,9 @@ static inline const char *weight_panel(const struct weight *w, size_t panel)
 {
     return w->data + panel * w->panel_bytes;
 }
-/* Whether tile_bf16x2 is worth its rounding here: measured, a few milliseconds. */
-bool half_is_faster(const struct kernels *kern, unsigned features);
+/* Chooses d->half, squares and squares_i8 of what d->features and `asked` allow: measured, a few
+ * milliseconds. They are false before. */
+void measure_products(struct device *d, enum arith asked);
 /* Of 8 bits, with a scale for each row, which the sums are multiplied with at the end. */
 static inline bool has_row_scales(const struct weight *w)
 {
@@ -101,6 +104,15 @@ static inline const float *row_scales(const struct weight *w, const char *panel)
 }
 void linear_float(struct device *d, float *y, const float *x, uint32_t rows, const struct weight *w,
                   const float *bias);
+/* Rows of x and y, `ldx` and `ldy` numbers apart. */
+struct strided {
+    float *y;
+    const float *x, *bias; /* bias: NULL or one for each output */
+    size_t ldy, ldx;
+};
+/* w->squares, or w8a8. */
+void linear_squares(struct device *d, const struct strided *io, uint32_t rows,
+                    const struct weight *w);
 void linear_int(struct device *d, float *y, const float *x, uint32_t rows, const struct weight *w,
                 const float *bias);
 

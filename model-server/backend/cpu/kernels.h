@@ -20,6 +20,7 @@
 #define MODEL_SERVER_BACKEND_CPU_KERNELS_H
 #include "model-server/backend/cpu/code_panel.h"
 #include "model-server/backend/cpu/kv_page.h"
+#include "model-server/backend/cpu/squares.h"
 
 enum { LANES = 16 };
 enum { TILE_ROWS = 12 }; /* most rows of x that a tile kernel takes */
@@ -34,6 +35,9 @@ enum cpu_feature {
     CPU_AVX512_VNNI = 1 << 2, /* 8-bit products into 32-bit sums */
     CPU_AVX_VNNI = 1 << 3,    /* the same in vectors of 256 bits */
     CPU_AVX512_BF16 = 1 << 4, /* products of bfloat16 pairs into fp32 sums */
+    CPU_AVX512_FP16 = 1 << 5, /* arithmetic of float16 */
+    CPU_AMX_INT8 = 1 << 6,    /* squares of 8-bit products: squares.h */
+    CPU_AMX_BF16 = 1 << 7,    /* the same of bfloat16 */
 };
 
 /* y[t][i] (+)= sum over k of x[k][t] * w[i][k], for t < rows <= TILE_ROWS and i < n.
@@ -148,6 +152,11 @@ struct recur_step {
        uint32_t n, uint32_t k))                                                                    \
     X(tile_w8a8, void, (const struct int_tile *t))                                                 \
     X(tile_int4, void, (const struct int_tile *t))                                                 \
+    X(squares_bf16, void, (const struct squares *t))                                               \
+    X(squares_i8, void, (const struct squares *t))                                                 \
+    /* y[i] = float(sums[i] + plus) * (sw[i] * sx) */                                              \
+    X(scale_sums, void,                                                                            \
+      (float *y, const int32_t *sums, const float *sw, float sx, int32_t plus, uint32_t n))        \
     /* n numbers to -127 .. 127 in quads, `stride` bytes apart, each byte ^ flip, the last quad    \
      * padded with zeros; their sum; returns the scale: greatest magnitude / 127. Below 2^-120 all \
      * are zero; where one is not finite, NaN and zeros. */                                        \
@@ -220,6 +229,7 @@ struct recur_step {
     X(widen_codes, variant, needs)                                                                 \
     X(widen_mxfp4, variant, needs)                                                                 \
     X(dot_codes, variant, needs)                                                                   \
+    X(scale_sums, variant, needs)                                                                  \
     X(quantise, variant, needs)                                                                    \
     X(quantise4, variant, needs)                                                                   \
     X(widen_f16, variant, needs)                                                                   \
@@ -266,18 +276,24 @@ float quantise_e4m3(uint8_t *dst, size_t stride, const float *src, uint32_t n);
     ALL_KERNELS(X, ref, 0)                                                                         \
     INT_KERNELS(X, ref, 0)                                                                         \
     X(tile_bf16x2, ref, 0)                                                                         \
+    X(squares_bf16, ref, 0)                                                                        \
+    X(squares_i8, ref, 0)                                                                          \
     X(quantise_fp8, ref, 0)                                                                        \
     ALL_KERNELS(X, avx2, CPU_AVX2)                                                                 \
     INT_KERNELS(X, avx2, CPU_AVX2)                                                                 \
     INT_KERNELS(X, avxvnni, CPU_AVX2 | CPU_AVX_VNNI)                                               \
     ALL_KERNELS(X, avx512, CPU_AVX512)                                                             \
     INT_KERNELS(X, avx512vnni, CPU_AVX512 | CPU_AVX512_VNNI)                                       \
-    X(tile_bf16x2, avx512bf16, CPU_AVX512 | CPU_AVX512_BF16)
+    X(tile_bf16x2, avx512bf16, CPU_AVX512 | CPU_AVX512_BF16)                                       \
+    X(squares_bf16, amx, CPU_AMX_BF16)                                                             \
+    X(squares_i8, amx, CPU_AMX_INT8)
 #else
 #define VARIANTS(X)                                                                                \
     ALL_KERNELS(X, ref, 0)                                                                         \
     INT_KERNELS(X, ref, 0)                                                                         \
     X(tile_bf16x2, ref, 0)                                                                         \
+    X(squares_bf16, ref, 0)                                                                        \
+    X(squares_i8, ref, 0)                                                                          \
     X(quantise_fp8, ref, 0)
 #endif
 

@@ -288,6 +288,10 @@ void linear_float(struct device *d, float *y, const float *x, uint32_t rows, con
                   const float *bias)
 {
     const uint32_t mr = d->kern.mr;
+    if (w->squares) {
+        linear_squares(d, &(struct strided){y, x, bias, w->rows, w->cols}, rows, w);
+        return;
+    }
     uint32_t tiles = (rows + mr - 1) / mr, passes = (tiles + PASS_TILES - 1) / PASS_TILES;
     for (uint32_t i = 0, first = 0, end; i < passes; i++, first = end) {
         end = (uint32_t)((uint64_t)rows * (i + 1) / passes);
@@ -367,6 +371,13 @@ void cpu_linear_heads(struct device *d, float *y, const float *x, uint32_t rows,
         err_set(&d->fault, ERR_VALIDATION, "%u columns for each head: too many", w[0]->cols);
         return;
     }
+    for (uint32_t i = 0; w[0]->squares && i < n; i++)
+        linear_squares(d,
+                       &(struct strided){y + (size_t)i * w[0]->rows, x + (size_t)i * w[0]->cols,
+                                         NULL, (size_t)n * w[0]->rows, (size_t)n * w[0]->cols},
+                       rows, w[i]);
+    if (w[0]->squares)
+        return;
     struct heads_job j = {d, y, x, w, rows, n, (rows + mr - 1) / mr};
     pool_run(d->pool, head_tiles, &j, (size_t)n * j.tiles, 1);
 }

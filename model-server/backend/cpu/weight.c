@@ -136,6 +136,7 @@ static struct weight *load(struct device *d, const struct mat_desc *m, atomic_bo
     w->inexact = inexact;
     w->dtype = m->dtype;
     w->half = d->half && m->quant == QUANT_NONE && m->dtype == DT_BF16;
+    w->squares = d->squares && m->quant == QUANT_NONE && m->dtype == DT_BF16;
     w->rows = (uint32_t)rows;
     w->cols = (uint32_t)m->parts[0].cols;
     w->n_panels = (w->rows + LANES - 1) / LANES;

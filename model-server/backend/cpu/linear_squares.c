@@ -1,0 +1,198 @@
+/* linear_squares.c - products on matrix units: x is rounded to bfloat16, or to int8 with a scale
+ * for each row, and laid out in steps of squares (squares.h); the panels are taken as they are.
+ *
+ * A group of panels at a time, for all rows of a pass, in blocks of columns: the block of x, the
+ * block of the panels and the group's sums fit the second cache together, so that a panel is read
+ * from memory once and x from a cache. While a block is multiplied, the next one is fetched.
+ *
+ * A sum takes its columns in ascending order, whatever the pass and the block: the bits of a row
+ * depend on the row alone. */
+#include "model-server/backend/cpu/cpu.h"
+#include <string.h>
+
+enum { PASS_ROWS = 512 };  /* bounds the sums, and the rows that are laid out at a time */
+enum { GROUP_PANELS = 8 }; /* whose sums a thread holds */
+enum { BLOCK_STEPS = 32 }; /* of many rows: 512 KiB of x at most */
+enum { STREAM_STEPS = 8 }; /* of few: so far ahead the panels are fetched, 32 KiB together */
+enum { STREAM_PANELS = 4 };
+enum { COLS_AT_ONCE = 512 }; /* narrowed to bfloat16 at a time */
+_Static_assert(PASS_ROWS *GROUP_PANELS *SQUARE_STEP_BYTES <= THREAD_SCRATCH, "sums of a group");
+
+struct square_product {
+    const struct kernels *kern;
+    struct device *d;
+    const struct weight *w;
+    const struct strided *io;
+    uint32_t rows, tall;   /* in hand; squares of them */
+    uint32_t steps;        /* of a row */
+    uint32_t whole;        /* of them, that a panel has in full */
+    uint32_t block, group; /* steps and panels at a time */
+    bool i8;
+    char *packed; /* [tall][steps][16][64] */
+    float *scale; /* [rows], of int8, and minus 128 times the sum of the numbers */
+    int32_t *correction;
+};
+
+/* ---------------------------------------------------------------- x */
+
+/* n bytes into the steps of a row from byte `at` on; what is past the last is zero. */
+static void place(const struct square_product *p, size_t row, size_t at, const char *from, size_t n)
+{
+    char *to = p->packed + (row / SQUARE * p->steps + at / SQUARE_STEP_BYTES) * SQUARE_BYTES +
+               row % SQUARE * SQUARE_STEP_BYTES;
+    for (; n >= SQUARE_STEP_BYTES; n -= SQUARE_STEP_BYTES, to += SQUARE_BYTES) {
+        memcpy(to, from, SQUARE_STEP_BYTES);
+        from += SQUARE_STEP_BYTES;
+    }
+    if (n) {
+        memset(to, 0, SQUARE_STEP_BYTES);
+        memcpy(to, from, n);
+    }
+}
+
+static void place_bf16(const struct square_product *p, size_t row, const float *src)
+{
+    _Alignas(64) uint16_t some[COLS_AT_ONCE];
+    for (uint32_t k = 0, n; k < p->w->cols; k += n) {
+        n = p->w->cols - k < COLS_AT_ONCE ? p->w->cols - k : COLS_AT_ONCE;
+        p->kern->narrow_bf16(some, src + k, n);
+        place(p, row, k * sizeof(*some), (const char *)some, n * sizeof(*some));
+    }
+}
+
+static void place_i8(const struct square_product *p, int thread, size_t row, const float *src)
+{
+    char *all = cpu_thread_scratch(p->d, thread);
+    int32_t sum;
+    p->scale[row] = p->kern->quantise((uint8_t *)all, 4, src, p->w->cols, 0, &sum);
+    p->correction[row] = -128 * sum;
+    place(p, row, 0, all, (size_t)quads_of(p->w->cols) * 4);
+}
+
+static void place_rows(void *arg, int thread, size_t begin, size_t end)
+{
+    const struct square_product *p = arg;
+    for (size_t r = begin; r < end; r++) {
+        const float *src = p->io->x + r * p->io->ldx;
+        if (p->i8)
+            place_i8(p, thread, r, src);
+        else
+            place_bf16(p, r, src);
+    }
+}
+
+/* ---------------------------------------------------------------- panels */
+
+/* The last step of panels that end within it: their bytes, then zeros. */
+static void last_step(const struct square_product *p, struct squares *t, size_t panel)
+{
+    _Alignas(64) char copy[GROUP_PANELS][SQUARE_BYTES];
+    const size_t at = (size_t)p->whole * SQUARE_BYTES;
+    const size_t quads = p->i8 ? quads_of(p->w->cols) : (p->w->cols + 1) / 2;
+    memset(copy, 0, sizeof(copy));
+    for (uint32_t i = 0; i < t->wide; i++)
+        memcpy(copy[i], weight_panel(p->w, panel + i) + at, quads * STEP_BYTES - at);
+    t->w = copy[0], t->w_bytes = SQUARE_BYTES, t->next = NULL;
+    t->x = p->packed + at, t->steps = 1, t->add = p->whole > 0;
+    (p->i8 ? p->kern->squares_i8 : p->kern->squares_bf16)(t);
+}
+
+/* Sums of a group of panels, [rows][group][16]; `next`: there are panels behind it. */
+static void sum_group(const struct square_product *p, void *sums, size_t panel, uint32_t wide,
+                      bool next)
+{
+    const struct weight *w = p->w;
+    struct squares t = {.sums = sums,
+                        .sums_bytes = (size_t)p->group * SQUARE_STEP_BYTES,
+                        .x_bytes = (size_t)p->steps * SQUARE_BYTES,
+                        .w_bytes = w->panel_bytes,
+                        .tall = p->tall,
+                        .wide = wide};
+    for (uint32_t k = 0; k < p->whole; k += p->block) {
+        const size_t at = (size_t)k * SQUARE_BYTES;
+        t.steps = p->whole - k < p->block ? p->whole - k : p->block;
+        t.add = k > 0;
+        t.x = p->packed + at;
+        t.w = weight_panel(w, panel) + at;
+        t.next = k + t.steps < p->whole ? t.w + (size_t)t.steps * SQUARE_BYTES
+                 : next                 ? weight_panel(w, panel + wide)
+                                        : NULL;
+        (p->i8 ? p->kern->squares_i8 : p->kern->squares_bf16)(&t);
+    }
+    if (p->whole < p->steps)
+        last_step(p, &t, panel);
+}
+
+/* Outputs of panels [panel, panel + wide) from their sums, with scales and bias. */
+static void store_group(const struct square_product *p, const char *sums, size_t panel,
+                        uint32_t wide)
+{
+    const struct weight *w = p->w;
+    const size_t first = panel * LANES, n = (size_t)wide * LANES;
+    const uint32_t outputs = (uint32_t)(first + n < w->rows ? n : w->rows - first);
+    for (uint32_t r = 0; r < p->rows; r++, sums += (size_t)p->group * SQUARE_STEP_BYTES) {
+        float *y = p->io->y + r * p->io->ldy + first;
+        for (uint32_t i = 0; p->i8 && i < outputs; i += LANES)
+            p->kern->scale_sums(y + i, (const int32_t *)(const void *)sums + i,
+                                row_scales(w, weight_panel(w, (first + i) / LANES)), p->scale[r],
+                                p->correction[r], outputs - i < LANES ? outputs - i : LANES);
+        if (!p->i8)
+            memcpy(y, sums, outputs * sizeof(*y));
+        if (p->io->bias)
+            p->kern->axpy(y, p->io->bias + first, 1.0f, outputs);
+    }
+}
+
+static void run_panels(void *arg, int thread, size_t begin, size_t end)
+{
+    const struct square_product *p = arg;
+    char *sums = cpu_thread_scratch(p->d, thread);
+    for (size_t panel = begin, wide; panel < end; panel += wide) {
+        wide = end - panel < p->group ? end - panel : p->group;
+        sum_group(p, sums, panel, (uint32_t)wide, panel + wide + p->group <= end);
+        store_group(p, sums, panel, (uint32_t)wide);
+    }
+}
+
+static void multiply(struct square_product *p)
+{
+    const struct weight *w = p->w;
+    const size_t row_bytes = (size_t)p->steps * SQUARE_STEP_BYTES;
+    const size_t x_bytes = (size_t)p->tall * SQUARE * row_bytes;
+    const bool stream = p->tall <= 2;
+    p->block = stream ? STREAM_STEPS : BLOCK_STEPS;
+    p->group = stream ? STREAM_PANELS : GROUP_PANELS;
+    p->packed = cpu_scratch(p->d, SCRATCH_PACK, x_bytes + (size_t)2 * p->rows * sizeof(float));
+    if (!p->packed)
+        return;
+    p->scale = (float *)(void *)(p->packed + x_bytes);
+    p->correction = (int32_t *)(void *)(p->scale + p->rows);
+    const size_t alone = 16384 / w->cols; /* rows that are not worth a second thread */
+    pool_run(p->d->pool, place_rows, p, p->rows, alone ? alone : 1);
+    pool_run(p->d->pool, run_panels, p, w->n_panels, PANEL_GRAIN);
+}
+
+void linear_squares(struct device *d, const struct strided *io, uint32_t rows,
+                    const struct weight *w)
+{
+    const bool i8 = w->quant == QUANT_W8A8;
+    const uint32_t step_cols = SQUARE_STEP_BYTES / (i8 ? 1 : 2);
+    const uint32_t passes = (rows + PASS_ROWS - 1) / PASS_ROWS;
+    for (uint32_t i = 0, first = 0, end; i < passes; i++, first = end) {
+        end = (uint32_t)((uint64_t)rows * (i + 1) / passes);
+        const struct strided part = {.y = io->y + first * io->ldy,
+                                     .x = io->x + first * io->ldx,
+                                     .bias = io->bias,
+                                     .ldy = io->ldy,
+                                     .ldx = io->ldx};
+        multiply(&(struct square_product){.kern = &d->kern,
+                                          .d = d,
+                                          .w = w,
+                                          .io = &part,
+                                          .rows = end - first,
+                                          .tall = (end - first + SQUARE - 1) / SQUARE,
+                                          .steps = (w->cols + step_cols - 1) / step_cols,
+                                          .whole = w->cols / step_cols,
+                                          .i8 = i8});
+    }
+}
