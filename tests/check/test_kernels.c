@@ -348,7 +348,8 @@ static bool check_squares(squares_bf16_fn *ref, squares_bf16_fn *fn, uint32_t n,
     t.w_bytes = t.steps * SQUARE_BYTES + (n % 2 ? 0 : 64);
     if (t.w_bytes * t.wide > sizeof(ws))
         t.w_bytes = t.steps * SQUARE_BYTES;
-    t.add = n % 3, t.next = n % 2 ? ws : NULL;
+    t.add = n % 3, t.next = ws;
+    t.fetch = 64 * rng_below(&rng, 17), t.ahead = SQUARE_BYTES * rng_below(&rng, 4);
     ref(&t);
     t.sums = y1;
     fn(&t);

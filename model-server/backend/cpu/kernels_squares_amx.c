@@ -39,13 +39,6 @@ static const struct tile_config all_square = {
             __asm__ volatile("tdpbf16ps %%tmm" #w ", %%tmm" #x ", %%tmm" #sum ::);                 \
     } while (0)
 
-/* The squares in hand: up to 2 x 2 or 1 x 4. */
-struct squares_part {
-    char *sums;
-    const char *x, *w, *next;
-    size_t next_bytes; /* fetched of each panel in a step */
-};
-
 /* tmm0 .. tmm3 from or to memory: [tall][wide]. */
 INLINE void start_sums(const struct squares *t, char *sums, const int tall, const int wide)
 {
@@ -86,16 +79,25 @@ INLINE void store_sums(const struct squares *t, char *sums, const int tall, cons
         STORE(3, sums + 192, s);
 }
 
-INLINE void step(const struct squares *t, const char *x, const char *w, const int tall,
-                 const int wide, const bool i8)
+/* Fetches go between the tiles: all at once they would wait for each other. */
+INLINE void fetch(const char *at, const size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i += 64)
+        __builtin_prefetch(at + i, 0, 2);
+}
+
+INLINE void step(const struct squares *t, const char *x, const char *w, const char *next,
+                 const int tall, const int wide, const bool i8)
 {
     const size_t wb = t->w_bytes;
     LOAD(4, x, 64);
     LOAD(6, w, 64);
     MULTIPLY(0, 4, 6);
+    fetch(next, t->fetch);
     if (wide > 1) {
         LOAD(7, w + wb, 64);
         MULTIPLY(1, 4, 7);
+        fetch(next + wb, t->fetch);
     }
     if (tall > 1) {
         LOAD(5, x + t->x_bytes, 64);
@@ -106,38 +108,43 @@ INLINE void step(const struct squares *t, const char *x, const char *w, const in
     if (wide > 2) {
         LOAD(5, w + 2 * wb, 64);
         MULTIPLY(2, 4, 5);
+        fetch(next + 2 * wb, t->fetch);
     }
     if (wide > 3) {
         LOAD(6, w + 3 * wb, 64);
         MULTIPLY(3, 4, 6);
+        fetch(next + 3 * wb, t->fetch);
     }
 }
 
-INLINE void part(const struct squares *t, const struct squares_part *p, const int tall,
-                 const int wide, const bool i8)
+/* Up to 2 x 2 or 1 x 4 squares, over all steps. */
+INLINE void part(const struct squares *t, char *sums, const char *x, const char *w,
+                 const char *next, const int tall, const int wide, const bool i8)
 {
-    const char *x = p->x, *w = p->w, *next = p->next;
-    start_sums(t, p->sums, tall, wide);
-    for (uint32_t i = 0; i < t->steps; i++, x += SQUARE_BYTES, w += SQUARE_BYTES) {
-        for (int j = 0; next && j < wide; j++)
-            for (size_t at = 0; at < p->next_bytes; at += 64)
-                __builtin_prefetch(next + (size_t)j * t->w_bytes + at, 0, 2);
-        next += next ? p->next_bytes : 0;
-        step(t, x, w, tall, wide, i8);
+    const size_t end = (size_t)t->steps * SQUARE_BYTES;
+    const size_t cut = end > t->ahead ? end - t->ahead : 0;
+    const char *ahead = cut && t->ahead ? w + t->ahead : next;
+    start_sums(t, sums, tall, wide);
+    for (size_t at = 0; at < end; at += SQUARE_BYTES) {
+        if (at == cut)
+            ahead = next;
+        step(t, x + at, w + at, ahead, tall, wide, i8);
+        ahead += t->fetch;
     }
-    store_sums(t, p->sums, tall, wide);
+    store_sums(t, sums, tall, wide);
 }
 
 /* All panels for the 16 or 32 rows in hand. */
-INLINE void row_of_parts(const struct squares *t, struct squares_part p, const int tall,
-                         const int most, const bool i8)
+INLINE void row_of_parts(const struct squares *t, uint32_t row, const int tall, const uint32_t most,
+                         const bool i8)
 {
+    char *sums = (char *)t->sums + row * SQUARE * t->sums_bytes;
+    const char *x = t->x + row * t->x_bytes, *w = t->w, *next = t->next;
     uint32_t left = t->wide;
 #define TAKE(n)                                                                                    \
     for (; most >= (n) && left >= (n); left -= (n)) {                                              \
-        part(t, &p, tall, n, i8);                                                                  \
-        p.sums += (n)*64, p.w += (n)*t->w_bytes;                                                   \
-        p.next += p.next ? (n)*t->w_bytes : 0;                                                     \
+        part(t, sums, x, w, next, tall, n, i8);                                                    \
+        sums += (n)*64, w += (n)*t->w_bytes, next += (n)*t->w_bytes;                               \
     }
     TAKE(4)
     TAKE(2)
@@ -147,22 +154,12 @@ INLINE void row_of_parts(const struct squares *t, struct squares_part p, const i
 
 INLINE void squares(const struct squares *t, const bool i8)
 {
-    const uint32_t turns = (t->tall + 1) / 2; /* the panels are walked so often */
-    const size_t next_bytes = (SQUARE_BYTES / 64 + turns - 1) / turns * 64;
     TILES_BEGIN();
-    for (uint32_t r = 0; r < t->tall; r += 2) {
-        const size_t fetched = r / 2 * next_bytes * t->steps;
-        const bool any = t->next && fetched < (size_t)t->steps * SQUARE_BYTES;
-        const struct squares_part p = {.sums = (char *)t->sums + r * SQUARE * t->sums_bytes,
-                                       .x = t->x + r * t->x_bytes,
-                                       .w = t->w,
-                                       .next = any ? t->next + fetched : NULL,
-                                       .next_bytes = next_bytes};
+    for (uint32_t r = 0; r < t->tall; r += 2)
         if (t->tall - r > 1)
-            row_of_parts(t, p, 2, 2, i8);
+            row_of_parts(t, r, 2, 2, i8);
         else
-            row_of_parts(t, p, 1, 4, i8);
-    }
+            row_of_parts(t, r, 1, 4, i8);
     TILES_END();
 }
 

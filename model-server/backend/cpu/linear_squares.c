@@ -1,22 +1,22 @@
 /* linear_squares.c - products on matrix units: x is rounded to bfloat16, or to int8 with a scale
  * for each row, and laid out in steps of squares (squares.h); the panels are taken as they are.
  *
- * A group of panels at a time, for all rows of a pass, in blocks of columns: the block of x, the
- * block of the panels and the group's sums fit the second cache together, so that a panel is read
- * from memory once and x from a cache. While a block is multiplied, the next one is fetched.
+ * Few rows: four panels at a time are streamed from memory. Many: a group of panels stays in the
+ * second cache for all rows of a pass, 32 of which are multiplied at a time, while the next group is
+ * fetched. Sums stay in registers over all columns, since loading and storing a square costs as much
+ * as several steps.
  *
  * A sum takes its columns in ascending order, whatever the pass and the block: the bits of a row
  * depend on the row alone. */
 #include "model-server/backend/cpu/cpu.h"
 #include <string.h>
 
-enum { PASS_ROWS = 512 };  /* bounds the sums, and the rows that are laid out at a time */
-enum { GROUP_PANELS = 8 }; /* whose sums a thread holds */
-enum { BLOCK_STEPS = 32 }; /* of many rows: 512 KiB of x at most */
-enum { STREAM_STEPS = 8 }; /* of few: so far ahead the panels are fetched, 32 KiB together */
-enum { STREAM_PANELS = 4 };
+enum { PASS_ROWS = 512 };                        /* laid out at a time */
+enum { TALL = 2, TALL_ROWS = TALL * SQUARE };    /* multiplied at a time */
+enum { STREAM_PANELS = 4, STREAM_AHEAD = 4096 }; /* of few rows: bytes of each panel */
+enum { GROUP_PANELS = 16, GROUP_BYTES = 768 << 10 };
 enum { COLS_AT_ONCE = 512 }; /* narrowed to bfloat16 at a time */
-_Static_assert(PASS_ROWS *GROUP_PANELS *SQUARE_STEP_BYTES <= THREAD_SCRATCH, "sums of a group");
+enum { ALONE = 16384 };      /* numbers that are not worth a second thread */
 
 struct square_product {
     const struct kernels *kern;
@@ -25,8 +25,8 @@ struct square_product {
     const struct strided *io;
     uint32_t rows, tall;   /* in hand; squares of them */
     uint32_t steps;        /* of a row */
-    uint32_t whole;        /* of them, that a panel has in full */
-    uint32_t block, group; /* steps and panels at a time */
+    uint32_t whole;       /* of them, that a panel has in full */
+    uint32_t group;       /* panels at a time */
     bool i8;
     char *packed; /* [tall][steps][16][64] */
     float *scale; /* [rows], of int8, and minus 128 times the sum of the numbers */
@@ -83,54 +83,33 @@ static void place_rows(void *arg, int thread, size_t begin, size_t end)
 
 /* ---------------------------------------------------------------- panels */
 
+static void squares(const struct square_product *p, const struct squares *t)
+{
+    (p->i8 ? p->kern->squares_i8 : p->kern->squares_bf16)(t);
+}
+
 /* The last step of panels that end within it: their bytes, then zeros. */
-static void last_step(const struct square_product *p, struct squares *t, size_t panel)
+static void last_step(const struct square_product *p, struct squares t, size_t panel)
 {
     _Alignas(64) char copy[GROUP_PANELS][SQUARE_BYTES];
     const size_t at = (size_t)p->whole * SQUARE_BYTES;
     const size_t quads = p->i8 ? quads_of(p->w->cols) : (p->w->cols + 1) / 2;
     memset(copy, 0, sizeof(copy));
-    for (uint32_t i = 0; i < t->wide; i++)
+    for (uint32_t i = 0; i < t.wide; i++)
         memcpy(copy[i], weight_panel(p->w, panel + i) + at, quads * STEP_BYTES - at);
-    t->w = copy[0], t->w_bytes = SQUARE_BYTES, t->next = NULL;
-    t->x = p->packed + at, t->steps = 1, t->add = p->whole > 0;
-    (p->i8 ? p->kern->squares_i8 : p->kern->squares_bf16)(t);
+    t.w = t.next = copy[0], t.w_bytes = SQUARE_BYTES, t.fetch = t.ahead = 0;
+    t.x += at, t.steps = 1, t.add = p->whole > 0;
+    squares(p, &t);
 }
 
-/* Sums of a group of panels, [rows][group][16]; `next`: there are panels behind it. */
-static void sum_group(const struct square_product *p, void *sums, size_t panel, uint32_t wide,
-                      bool next)
-{
-    const struct weight *w = p->w;
-    struct squares t = {.sums = sums,
-                        .sums_bytes = (size_t)p->group * SQUARE_STEP_BYTES,
-                        .x_bytes = (size_t)p->steps * SQUARE_BYTES,
-                        .w_bytes = w->panel_bytes,
-                        .tall = p->tall,
-                        .wide = wide};
-    for (uint32_t k = 0; k < p->whole; k += p->block) {
-        const size_t at = (size_t)k * SQUARE_BYTES;
-        t.steps = p->whole - k < p->block ? p->whole - k : p->block;
-        t.add = k > 0;
-        t.x = p->packed + at;
-        t.w = weight_panel(w, panel) + at;
-        t.next = k + t.steps < p->whole ? t.w + (size_t)t.steps * SQUARE_BYTES
-                 : next                 ? weight_panel(w, panel + wide)
-                                        : NULL;
-        (p->i8 ? p->kern->squares_i8 : p->kern->squares_bf16)(&t);
-    }
-    if (p->whole < p->steps)
-        last_step(p, &t, panel);
-}
-
-/* Outputs of panels [panel, panel + wide) from their sums, with scales and bias. */
-static void store_group(const struct square_product *p, const char *sums, size_t panel,
-                        uint32_t wide)
+/* Outputs of panels [panel, panel + wide) from the sums of `rows` rows, with scales and bias. */
+static void store(const struct square_product *p, const char *sums, uint32_t row, uint32_t rows,
+                  size_t panel, uint32_t wide)
 {
     const struct weight *w = p->w;
     const size_t first = panel * LANES, n = (size_t)wide * LANES;
     const uint32_t outputs = (uint32_t)(first + n < w->rows ? n : w->rows - first);
-    for (uint32_t r = 0; r < p->rows; r++, sums += (size_t)p->group * SQUARE_STEP_BYTES) {
+    for (uint32_t r = row; r < row + rows; r++, sums += (size_t)p->group * SQUARE_STEP_BYTES) {
         float *y = p->io->y + r * p->io->ldy + first;
         for (uint32_t i = 0; p->i8 && i < outputs; i += LANES)
             p->kern->scale_sums(y + i, (const int32_t *)(const void *)sums + i,
@@ -143,14 +122,45 @@ static void store_group(const struct square_product *p, const char *sums, size_t
     }
 }
 
+/* All rows with the panels [panel, panel + wide); behind them comes another group as wide, or not.
+ */
+static void run_group(const struct square_product *p, char *sums, size_t panel, uint32_t wide,
+                      bool more)
+{
+    const struct weight *w = p->w;
+    const uint32_t turns = (p->tall + TALL - 1) / TALL;
+    const size_t share = (SQUARE_BYTES / 64 + turns - 1) / turns * 64;
+    struct squares t = {.sums = sums,
+                        .sums_bytes = (size_t)p->group * SQUARE_STEP_BYTES,
+                        .x_bytes = (size_t)p->steps * SQUARE_BYTES,
+                        .w = weight_panel(w, panel),
+                        .w_bytes = w->panel_bytes,
+                        .wide = wide,
+                        .steps = p->whole,
+                        .ahead = turns == 1 ? STREAM_AHEAD : 0};
+    for (uint32_t i = 0; i < turns; i++) {
+        const size_t fetched = i * share * p->whole, all = (size_t)p->whole * SQUARE_BYTES;
+        const uint32_t row = i * TALL_ROWS, left = p->rows - row;
+        const uint32_t rows = left < TALL_ROWS ? left : TALL_ROWS;
+        t.tall = p->tall - i * TALL < TALL ? p->tall - i * TALL : TALL;
+        t.x = p->packed + i * TALL * t.x_bytes;
+        t.fetch = turns == 1 || (more && fetched < all) ? share : 0;
+        t.next = t.w + (more ? wide * w->panel_bytes : 0) + (t.fetch ? fetched : 0);
+        if (t.steps)
+            squares(p, &t);
+        if (p->whole < p->steps)
+            last_step(p, t, panel);
+        store(p, sums, row, rows, panel, wide);
+    }
+}
+
 static void run_panels(void *arg, int thread, size_t begin, size_t end)
 {
     const struct square_product *p = arg;
     char *sums = cpu_thread_scratch(p->d, thread);
     for (size_t panel = begin, wide; panel < end; panel += wide) {
         wide = end - panel < p->group ? end - panel : p->group;
-        sum_group(p, sums, panel, (uint32_t)wide, panel + wide + p->group <= end);
-        store_group(p, sums, panel, (uint32_t)wide);
+        run_group(p, sums, panel, (uint32_t)wide, panel + wide + p->group <= end);
     }
 }
 
@@ -158,18 +168,18 @@ static void multiply(struct square_product *p)
 {
     const struct weight *w = p->w;
     const size_t row_bytes = (size_t)p->steps * SQUARE_STEP_BYTES;
-    const size_t x_bytes = (size_t)p->tall * SQUARE * row_bytes;
-    const bool stream = p->tall <= 2;
-    p->block = stream ? STREAM_STEPS : BLOCK_STEPS;
-    p->group = stream ? STREAM_PANELS : GROUP_PANELS;
+    const size_t x_bytes = (size_t)p->tall * SQUARE * row_bytes, fit = GROUP_BYTES / w->panel_bytes;
+    p->group = p->tall <= TALL || fit < STREAM_PANELS ? STREAM_PANELS
+               : fit < GROUP_PANELS                   ? (uint32_t)fit & ~1u
+                                                      : GROUP_PANELS;
     p->packed = cpu_scratch(p->d, SCRATCH_PACK, x_bytes + (size_t)2 * p->rows * sizeof(float));
     if (!p->packed)
         return;
     p->scale = (float *)(void *)(p->packed + x_bytes);
     p->correction = (int32_t *)(void *)(p->scale + p->rows);
-    const size_t alone = 16384 / w->cols; /* rows that are not worth a second thread */
+    const size_t alone = ALONE / w->cols;
     pool_run(p->d->pool, place_rows, p, p->rows, alone ? alone : 1);
-    pool_run(p->d->pool, run_panels, p, w->n_panels, PANEL_GRAIN);
+    pool_run(p->d->pool, run_panels, p, w->n_panels, p->group);
 }
 
 void linear_squares(struct device *d, const struct strided *io, uint32_t rows,

@@ -26,7 +26,10 @@ struct squares {
     size_t w_bytes;    /* from one panel to the next */
     uint32_t tall, wide, steps;
     bool add; /* continue the sums that are there, instead of starting at zero */
-    /* The same bytes of the panels that are used next, which are fetched meanwhile; NULL: none. */
+    /* What is fetched meanwhile, of each panel in a step `fetch` bytes: `ahead` bytes ahead in the
+     * panel, and what lies past its last step at `next` on, panels w_bytes apart. Multiples of 64;
+     * fetch 0: nothing. Does not change a result. */
+    size_t fetch, ahead;
     const char *next;
 };
 #endif
