@@ -369,12 +369,53 @@ static bool check_squares_i8(void (*fn)(void), uint32_t n)
 static bool check_scale_sums(void (*fn)(void), uint32_t n)
 {
     static int32_t sums[MAXN];
-    fill(n);
+    fill(MAXN);
     for (uint32_t i = 0; i < n; i++)
         sums[i] = (int32_t)rng_u32(&rng);
-    k_scale_sums_ref(want, sums, w, b[0], (int32_t)rng.state, n);
-    CALL(scale_sums)(got, sums, w, b[0], (int32_t)rng.state, n);
+    const size_t apart = 64 * (n % 2);
+    k_scale_sums_ref(want, sums, w, apart, b[0], (int32_t)rng.state, n);
+    CALL(scale_sums)(got, sums, w, apart, b[0], (int32_t)rng.state, n);
     return same();
+}
+
+/* Chains of magnitudes that overflow, vanish and cancel. */
+static bool check_tile_f16x2(void (*fn)(void), uint32_t n)
+{
+    enum { MAX_K = 300, LDY = 120 };
+    static float tx[MAX_K / 2 * TILE_ROWS], y0[TILE_ROWS * LDY + CANARY];
+    static float y1[TILE_ROWS * LDY + CANARY];
+    static _Alignas(64) uint16_t panels[LDY * MAX_K];
+    if (n > LDY - 2 * LANES)
+        return true; /* nothing depends on more panels */
+    const int spread = (int)(n % 3) * 4;
+    for (size_t i = 0; i < LDY * MAX_K; i++)
+        panels[i] = f16_of_f32(ldexpf(rng_wide(&rng), (int)rng_below(&rng, 9) - spread));
+    for (uint32_t rows = 1; rows <= TILE_ROWS; rows += 1 + n % 3) {
+        const uint32_t k = 1 + rng_below(&rng, MAX_K);
+        struct tile a = {.y = y0, .ldy = n + rng_below(&rng, 20), .x = tx, .w = panels};
+        a.w_bytes = ((k + 1) & ~1u) * LANES * sizeof(uint16_t), a.rows = rows, a.n = n, a.k = k;
+        a.add = rng_below(&rng, 2), a.ahead = 64 * rng_below(&rng, 20);
+        a.pace = rng_below(&rng, 65);
+        for (size_t i = 0; i < sizeof(tx) / 4; i++)
+            tx[i] = float_of((uint32_t)panels[rng_below(&rng, LDY * MAX_K)] << 16 |
+                             panels[rng_below(&rng, LDY * MAX_K)]);
+        for (size_t i = 0; i < sizeof(y0) / 4; i++)
+            y0[i] = y1[i] = rng_wide(&rng);
+        k_tile_f16x2_ref(&a);
+        a.y = y1;
+        CALL(tile_f16x2)(&a);
+        if (memcmp(y0, y1, sizeof(y0)))
+            return false;
+    }
+    return true;
+}
+
+static bool check_row_top(void (*fn)(void), uint32_t n)
+{
+    fill(n);
+    const float plain = k_row_top_ref(x, n), fast = CALL(row_top)(x, n);
+    x[n / 2] = -INFINITY;
+    return plain == fast && CALL(row_top)(x, n) == INFINITY;
 }
 
 static bool check_quantise4(void (*fn)(void), uint32_t n)

@@ -15,6 +15,7 @@ struct device {
     struct kernels kern;
     unsigned features;
     bool half, squares;         /* of bfloat16 weights: see struct weight */
+    bool half_f16;              /* of float16 weights */
     bool squares_i8;            /* of 8-bit weights and activations */
     const struct ragged *batch; /* between step_begin() and step_end() */
     struct {
@@ -77,7 +78,8 @@ struct weight {
     const struct weight_format *format;
     enum dtype dtype;
     enum quant quant;
-    bool half;                /* x is rounded to bfloat16 and multiplied in pairs */
+    bool half;                /* x is rounded to w's 16-bit type and multiplied in pairs */
+    float top;                /* of float16 in pairs: the greatest magnitude, or 0 */
     bool squares;             /* x is rounded to bfloat16: linear_squares() */
     struct code_layout codes; /* of QUANT_KEPT_CODES */
     uint32_t rows, cols, n_panels;
@@ -89,8 +91,8 @@ static inline const char *weight_panel(const struct weight *w, size_t panel)
 {
     return w->data + panel * w->panel_bytes;
 }
-/* Chooses d->half, squares and squares_i8 of what d->features and `asked` allow: measured, a few
- * milliseconds. They are false before. */
+/* Chooses d->half, half_f16, squares and squares_i8 of what d->features and `asked` allow:
+ * measured, a few milliseconds. They are false before. */
 void measure_products(struct device *d, enum arith asked);
 /* Of 8 bits, with a scale for each row, which the sums are multiplied with at the end. */
 static inline bool has_row_scales(const struct weight *w)
@@ -142,6 +144,11 @@ static inline const struct kv_stream *kv_stream(const struct kv_cache *kv, uint3
 
 /* A row of a part as fp32, in the thread's scratch. */
 float *cpu_widen_row(struct device *d, int thread, const struct mat_part *p, int64_t row);
+/* Whether 16-bit numbers of two columns lie side by side in panels: see kernels.h. */
+static inline bool in_pairs(const struct weight *w)
+{
+    return w->dtype == DT_BF16 || (w->dtype == DT_F16 && w->half);
+}
 /* Rows [row, row + 16) of `p` into one panel. False where they are not all there, or have to be
  * converted: then they go in one by one. */
 bool cpu_pack_panel(const struct weight *w, char *panel, const struct mat_part *p, int64_t row);

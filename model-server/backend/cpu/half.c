@@ -42,7 +42,17 @@ static void in_fp32(const struct kernels *kern, struct arena *a)
     const struct tile t = block_of(a);
     kern->tile_bf16(&t);
 }
-static void in_pairs(const struct kernels *kern, struct arena *a)
+static void in_fp32_of_f16(const struct kernels *kern, struct arena *a)
+{
+    const struct tile t = block_of(a);
+    kern->tile_f16(&t);
+}
+static void in_f16(const struct kernels *kern, struct arena *a)
+{
+    const struct tile t = block_of(a);
+    kern->tile_f16x2(&t);
+}
+static void in_pairs_of_bf16(const struct kernels *kern, struct arena *a)
 {
     const struct tile t = block_of(a);
     kern->tile_bf16x2(&t);
@@ -106,11 +116,14 @@ void measure_products(struct device *d, enum arith asked)
     memset(a, 0, sizeof(*a));
     if (asked == ARITH_HALF && (pairs || squares)) {
         const double exact = time_of(in_fp32, kern, a, TILE_ROWS) / WORTH;
-        const double paired = pairs ? time_of(in_pairs, kern, a, TILE_ROWS) : exact;
+        const double paired = pairs ? time_of(in_pairs_of_bf16, kern, a, TILE_ROWS) : exact;
         const double squared = squares ? time_of(in_squares, kern, a, 2 * SQUARE) : exact;
         d->squares = squared < exact && squared <= paired;
         d->half = !d->squares && paired < exact;
     }
+    if (asked == ARITH_HALF && d->features & CPU_AVX512_FP16)
+        d->half_f16 = time_of(in_f16, kern, a, TILE_ROWS) * WORTH <
+                      time_of(in_fp32_of_f16, kern, a, TILE_ROWS);
     if (squares_i8) /* the same bits */
         d->squares_i8 = time_of(in_squares_of_8_bits, kern, a, 2 * SQUARE) <
                         time_of(in_tiles_of_8_bits, kern, a, kern->mr_w8a8);

@@ -25,8 +25,9 @@ static const struct tile_config all_square = {
 #define TILES_END()   __asm__ volatile("tilerelease" ::: "memory")
 #define ZERO(tile)    __asm__ volatile("tilezero %%tmm" #tile ::)
 #define LOAD(tile, at, stride)                                                                     \
-    __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #tile ::"r"(at), "r"((size_t)(stride)) : "memor" \
-                                                                                           "y")
+    __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #tile ::"r"(at), "r"((size_t)(stride))           \
+                     : "memor"                                                                     \
+                       "y")
 #define STORE(tile, at, stride)                                                                    \
     __asm__ volatile("tilestored %%tmm" #tile ", (%0,%1,1)" ::"r"(at), "r"((size_t)(stride))       \
                      : "memory")

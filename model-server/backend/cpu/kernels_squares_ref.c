@@ -74,9 +74,11 @@ void k_squares_i8_ref(const struct squares *t)
             sum_i8(sum_at(t, r, i), x_at(t, r), w_at(t, i), t);
 }
 
-void k_scale_sums_ref(float *y, const int32_t *sums, const float *sw, float sx, int32_t plus,
-                      uint32_t n)
+void k_scale_sums_ref(float *y, const int32_t *sums, const float *sw, size_t sw_bytes, float sx,
+                      int32_t plus, uint32_t n)
 {
-    for (uint32_t i = 0; i < n; i++)
-        y[i] = (float)(int32_t)((uint32_t)sums[i] + (uint32_t)plus) * (sw[i] * sx);
+    for (uint32_t i = 0; i < n; i++) {
+        const float *of = (const float *)(const void *)((const char *)sw + i / LANES * sw_bytes);
+        y[i] = (float)(int32_t)((uint32_t)sums[i] + (uint32_t)plus) * (of[i % LANES] * sx);
+    }
 }

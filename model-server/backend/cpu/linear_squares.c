@@ -2,9 +2,9 @@
  * for each row, and laid out in steps of squares (squares.h); the panels are taken as they are.
  *
  * Few rows: four panels at a time are streamed from memory. Many: a group of panels stays in the
- * second cache for all rows of a pass, 32 of which are multiplied at a time, while the next group is
- * fetched. Sums stay in registers over all columns, since loading and storing a square costs as much
- * as several steps.
+ * second cache for all rows of a pass, 32 of which are multiplied at a time, while the next group
+ * is fetched. Sums stay in registers over all columns, since loading and storing a square costs as
+ * much as several steps.
  *
  * A sum takes its columns in ascending order, whatever the pass and the block: the bits of a row
  * depend on the row alone. */
@@ -23,10 +23,10 @@ struct square_product {
     struct device *d;
     const struct weight *w;
     const struct strided *io;
-    uint32_t rows, tall;   /* in hand; squares of them */
-    uint32_t steps;        /* of a row */
-    uint32_t whole;       /* of them, that a panel has in full */
-    uint32_t group;       /* panels at a time */
+    uint32_t rows, tall; /* in hand; squares of them */
+    uint32_t steps;      /* of a row */
+    uint32_t whole;      /* of them, that a panel has in full */
+    uint32_t group;      /* panels at a time */
     bool i8;
     char *packed; /* [tall][steps][16][64] */
     float *scale; /* [rows], of int8, and minus 128 times the sum of the numbers */
@@ -109,13 +109,13 @@ static void store(const struct square_product *p, const char *sums, uint32_t row
     const struct weight *w = p->w;
     const size_t first = panel * LANES, n = (size_t)wide * LANES;
     const uint32_t outputs = (uint32_t)(first + n < w->rows ? n : w->rows - first);
+    const float *scales = p->i8 ? row_scales(w, weight_panel(w, panel)) : NULL;
     for (uint32_t r = row; r < row + rows; r++, sums += (size_t)p->group * SQUARE_STEP_BYTES) {
         float *y = p->io->y + r * p->io->ldy + first;
-        for (uint32_t i = 0; p->i8 && i < outputs; i += LANES)
-            p->kern->scale_sums(y + i, (const int32_t *)(const void *)sums + i,
-                                row_scales(w, weight_panel(w, (first + i) / LANES)), p->scale[r],
-                                p->correction[r], outputs - i < LANES ? outputs - i : LANES);
-        if (!p->i8)
+        if (p->i8)
+            p->kern->scale_sums(y, (const int32_t *)(const void *)sums, scales, w->panel_bytes,
+                                p->scale[r], p->correction[r], outputs);
+        else
             memcpy(y, sums, outputs * sizeof(*y));
         if (p->io->bias)
             p->kern->axpy(y, p->io->bias + first, 1.0f, outputs);
