@@ -360,8 +360,9 @@ struct lora_set {
 /* How products of 16-bit weights with activations are computed.
  *   EXACT  16-bit weights are widened exactly; activations, products and sums are fp32.
  *   HALF   the device may round activations to the weights' type where it is measured to be faster
- *          so (bfloat16 on CPUs with a full-rate vdpbf16ps); sums are fp32. describe() says whether
- *          it does. Results stay independent of batch and chunking. */
+ *          so: bfloat16 on CPUs with AMX or a full-rate vdpbf16ps, whose sums are fp32; float16 on
+ *          CPUs with AVX512-FP16, whose sums are float16 for 128 columns, then fp32. describe()
+ * says whether it does. Results stay independent of batch and chunking. */
 enum arith { ARITH_EXACT, ARITH_HALF };
 
 /* What --dtype means for it: 16 bits that were asked for (`dtype` as in model_options) may be

@@ -130,6 +130,24 @@ static struct error error_of(enum form form, uint32_t k, bool cancelling, float 
     return (struct error){sqrt(sq_err / sq), worst};
 }
 
+/* Sums of long rows wait in memory between blocks of columns; one row takes them at once. */
+static void long_rows_have_the_same_bits_in_squares(void **state)
+{
+    (void)state;
+    enum { N = 150, K = 4096 * 2 + 38, ROWS = 70 };
+    float *w = rng_floats(&rng, (size_t)N * K), *x = rng_floats(&rng, (size_t)ROWS * K);
+    float want[N * ROWS], got[N * ROWS];
+    struct device *d = half_device(1, ~0ull, IN_SQUARES);
+    struct weight *pw = load(d, w, N, K);
+    for (uint32_t r = 0; r < ROWS; r++)
+        ops->linear(d, want + r * N, x + (size_t)r * K, 1, pw, NULL);
+    ops->linear(d, got, x, ROWS, pw, NULL);
+    assert_memory_equal(got, want, sizeof(got));
+    ops->weight_free(d, pw);
+    ops->close(d);
+    free(w), free(x);
+}
+
 /* Large and small numbers that would leave the range of float16: rows are scaled by powers of two,
  * so that the bits are those of rows that stay within it. */
 static void float16_does_not_overflow(void **state)
@@ -164,7 +182,7 @@ static void eight_bits_have_the_same_bits_in_squares(void **state)
 {
     (void)state;
     enum { N = 77, ROWS = 70 };
-    static const uint32_t ks[] = {4, 63, 64, 200, 1021};
+    static const uint32_t ks[] = {4, 63, 64, 200, 1021, 8192 + 70};
     struct err e = ERR_INIT;
     for (size_t i = 0; i < sizeof(ks) / sizeof(*ks); i++) {
         const uint32_t k = ks[i];
@@ -258,6 +276,7 @@ int main(void)
         cmocka_unit_test(a_row_has_the_same_bits_everywhere),
         cmocka_unit_test(a_row_has_the_same_bits_in_squares),
         cmocka_unit_test(a_row_has_the_same_bits_in_float16),
+        cmocka_unit_test(long_rows_have_the_same_bits_in_squares),
         cmocka_unit_test(eight_bits_have_the_same_bits_in_squares),
         cmocka_unit_test(float16_does_not_overflow),
         cmocka_unit_test(errors_are_as_small_as_documented),

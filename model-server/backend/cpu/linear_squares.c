@@ -14,7 +14,9 @@
 enum { PASS_ROWS = 512 };                        /* laid out at a time */
 enum { TALL = 2, TALL_ROWS = TALL * SQUARE };    /* multiplied at a time */
 enum { STREAM_PANELS = 4, STREAM_AHEAD = 4096 }; /* of few rows: bytes of each panel */
-enum { GROUP_PANELS = 16, GROUP_BYTES = 768 << 10 };
+enum { GROUP_PANELS = 16 };                      /* of many rows */
+enum { BLOCK_STEPS = 128, BLOCK_PANELS = 8 };    /* of longer panels: their sums wait in memory */
+_Static_assert(PASS_ROWS *BLOCK_PANELS *SQUARE_STEP_BYTES <= THREAD_SCRATCH, "sums of a group");
 enum { COLS_AT_ONCE = 512 }; /* narrowed to bfloat16 at a time */
 enum { ALONE = 16384 };      /* numbers that are not worth a second thread */
 
@@ -26,6 +28,7 @@ struct square_product {
     uint32_t rows, tall; /* in hand; squares of them */
     uint32_t steps;      /* of a row */
     uint32_t whole;      /* of them, that a panel has in full */
+    uint32_t block;      /* steps at a time */
     uint32_t group;      /* panels at a time */
     bool i8;
     char *packed; /* [tall][steps][16][64] */
@@ -89,7 +92,7 @@ static void squares(const struct square_product *p, const struct squares *t)
 }
 
 /* The last step of panels that end within it: their bytes, then zeros. */
-static void last_step(const struct square_product *p, struct squares t, size_t panel)
+static void last_step(const struct square_product *p, struct squares t, size_t panel, const char *x)
 {
     _Alignas(64) char copy[GROUP_PANELS][SQUARE_BYTES];
     const size_t at = (size_t)p->whole * SQUARE_BYTES;
@@ -98,7 +101,7 @@ static void last_step(const struct square_product *p, struct squares t, size_t p
     for (uint32_t i = 0; i < t.wide; i++)
         memcpy(copy[i], weight_panel(p->w, panel + i) + at, quads * STEP_BYTES - at);
     t.w = t.next = copy[0], t.w_bytes = SQUARE_BYTES, t.fetch = t.ahead = 0;
-    t.x += at, t.steps = 1, t.add = p->whole > 0;
+    t.x = x + at, t.steps = 1, t.add = p->whole > 0;
     squares(p, &t);
 }
 
@@ -122,36 +125,65 @@ static void store(const struct square_product *p, const char *sums, uint32_t row
     }
 }
 
+/* What of a group is multiplied at a time: panels [panel, panel + wide), steps [step, step +
+ * steps).
+ */
+struct square_block {
+    size_t panel;
+    uint32_t wide, step, steps;
+    const char *next; /* the next block, as many bytes of as many panels; NULL: none is fetched */
+};
+
+/* All rows with a block, after whose last step sums become outputs. */
+static void run_block(const struct square_product *p, char *sums, const struct square_block *b)
+{
+    const struct weight *w = p->w;
+    const uint32_t turns = (p->tall + TALL - 1) / TALL;
+    const size_t share = (SQUARE_BYTES / 64 + turns - 1) / turns * 64;
+    const size_t all = (size_t)b->steps * SQUARE_BYTES, from = (size_t)b->step * SQUARE_BYTES;
+    struct squares t = {.sums_bytes = (size_t)p->group * SQUARE_STEP_BYTES,
+                        .x_bytes = (size_t)p->steps * SQUARE_BYTES,
+                        .w = weight_panel(w, b->panel) + from,
+                        .w_bytes = w->panel_bytes,
+                        .wide = b->wide,
+                        .steps = b->steps,
+                        .add = b->step > 0,
+                        .ahead = turns == 1 ? STREAM_AHEAD : 0};
+    for (uint32_t i = 0; i < turns; i++) {
+        const size_t fetched = i * share * b->steps;
+        const uint32_t row = i * TALL_ROWS, left = p->rows - row;
+        const bool fetch = turns == 1 || (b->next && fetched < all);
+        t.sums = p->whole > p->block ? sums + row * t.sums_bytes : sums;
+        t.tall = p->tall - i * TALL < TALL ? p->tall - i * TALL : TALL;
+        t.x = p->packed + i * TALL * t.x_bytes + from;
+        t.fetch = fetch ? share : 0;
+        t.next = (b->next ? b->next : t.w) + (fetch ? fetched : 0);
+        if (t.steps)
+            squares(p, &t);
+        if (b->step + b->steps < p->whole)
+            continue;
+        if (p->whole < p->steps)
+            last_step(p, t, b->panel, p->packed + i * TALL * t.x_bytes);
+        store(p, t.sums, row, left < TALL_ROWS ? left : TALL_ROWS, b->panel, b->wide);
+    }
+}
+
 /* All rows with the panels [panel, panel + wide); behind them comes another group as wide, or not.
  */
 static void run_group(const struct square_product *p, char *sums, size_t panel, uint32_t wide,
                       bool more)
 {
-    const struct weight *w = p->w;
-    const uint32_t turns = (p->tall + TALL - 1) / TALL;
-    const size_t share = (SQUARE_BYTES / 64 + turns - 1) / turns * 64;
-    struct squares t = {.sums = sums,
-                        .sums_bytes = (size_t)p->group * SQUARE_STEP_BYTES,
-                        .x_bytes = (size_t)p->steps * SQUARE_BYTES,
-                        .w = weight_panel(w, panel),
-                        .w_bytes = w->panel_bytes,
-                        .wide = wide,
-                        .steps = p->whole,
-                        .ahead = turns == 1 ? STREAM_AHEAD : 0};
-    for (uint32_t i = 0; i < turns; i++) {
-        const size_t fetched = i * share * p->whole, all = (size_t)p->whole * SQUARE_BYTES;
-        const uint32_t row = i * TALL_ROWS, left = p->rows - row;
-        const uint32_t rows = left < TALL_ROWS ? left : TALL_ROWS;
-        t.tall = p->tall - i * TALL < TALL ? p->tall - i * TALL : TALL;
-        t.x = p->packed + i * TALL * t.x_bytes;
-        t.fetch = turns == 1 || (more && fetched < all) ? share : 0;
-        t.next = t.w + (more ? wide * w->panel_bytes : 0) + (t.fetch ? fetched : 0);
-        if (t.steps)
-            squares(p, &t);
-        if (p->whole < p->steps)
-            last_step(p, t, panel);
-        store(p, sums, row, rows, panel, wide);
-    }
+    struct square_block b = {.panel = panel, .wide = wide};
+    do {
+        const char *at = weight_panel(p->w, panel) + (size_t)b.step * SQUARE_BYTES;
+        const bool last = p->whole - b.step <= p->block;
+        b.steps = last ? p->whole - b.step : p->block;
+        b.next = !last  ? at + (size_t)b.steps * SQUARE_BYTES
+                 : more ? weight_panel(p->w, panel + wide)
+                        : NULL;
+        run_block(p, sums, &b);
+        b.step += b.steps;
+    } while (b.step < p->whole);
 }
 
 static void run_panels(void *arg, int thread, size_t begin, size_t end)
@@ -164,14 +196,26 @@ static void run_panels(void *arg, int thread, size_t begin, size_t end)
     }
 }
 
+/* How many panels and steps at a time: a block of panels is to fit the second cache beside 32 rows
+ * of x, and a group is to leave other threads something. */
+static void choose_sizes(struct square_product *p)
+{
+    const uint32_t each = p->w->n_panels / (uint32_t)pool_threads(p->d->pool);
+    p->block = p->tall <= TALL ? UINT32_MAX : BLOCK_STEPS;
+    p->group = p->tall <= TALL           ? STREAM_PANELS
+               : p->whole > p->block     ? BLOCK_PANELS
+               : p->whole > p->block / 2 ? GROUP_PANELS / 2
+                                         : GROUP_PANELS;
+    while (p->group > STREAM_PANELS && p->group > each)
+        p->group /= 2;
+}
+
 static void multiply(struct square_product *p)
 {
     const struct weight *w = p->w;
     const size_t row_bytes = (size_t)p->steps * SQUARE_STEP_BYTES;
-    const size_t x_bytes = (size_t)p->tall * SQUARE * row_bytes, fit = GROUP_BYTES / w->panel_bytes;
-    p->group = p->tall <= TALL || fit < STREAM_PANELS ? STREAM_PANELS
-               : fit < GROUP_PANELS                   ? (uint32_t)fit & ~1u
-                                                      : GROUP_PANELS;
+    const size_t x_bytes = (size_t)p->tall * SQUARE * row_bytes;
+    choose_sizes(p);
     p->packed = cpu_scratch(p->d, SCRATCH_PACK, x_bytes + (size_t)2 * p->rows * sizeof(float));
     if (!p->packed)
         return;
