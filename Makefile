@@ -66,6 +66,8 @@ UNROLLED  := -O3 -fno-math-errno $(if $(SAN)$(TSAN),-fno-sanitize=all)
 %_avxvnni.o %_avxvnni.pic.o: ISA := -mavxvnni -mavx2 -mfma -mf16c $(UNROLLED)
 %_avx512vnni.o %_avx512vnni.pic.o: ISA := -mavx512vnni -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx2 -mfma -mf16c $(UNROLLED)
 %_avx512bf16.o %_avx512bf16.pic.o: ISA := -mavx512bf16 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx2 -mfma -mf16c $(UNROLLED)
+%_avx512fp16.o %_avx512fp16.pic.o: ISA := -mavx512fp16 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx2 -mfma -mf16c $(UNROLLED)
+%_amx.o %_amx.pic.o: ISA := $(UNROLLED)
 %_avx512.o %_avx512.pic.o: ISA := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx2 -mfma -mf16c $(UNROLLED)
 
 # ---------------------------------------------------------------- rooms

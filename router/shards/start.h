@@ -13,8 +13,7 @@ struct shard_model {
     int version;           /* of generate.vN */
     bool requires_padding; /* no block numbers: the peer lays its KV out itself, as all of v2 do */
     bool chunking, prefix_caching, takes_input_ids, copies_kv, takes_edits, takes_chunks,
-        takes_bias, takes_reasoning, takes_grammars, takes_windows,
-        takes_images;
+        takes_bias, takes_reasoning, takes_grammars, takes_windows, takes_images;
     uint32_t speculate, block_size, vocab_size, max_positions; /* max_positions 0: unbounded */
     uint64_t sampling_fields;                                  /* of param_bit() */
     uint64_t vocab_hash;                                       /* 0: not said */

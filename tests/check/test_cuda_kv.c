@@ -140,7 +140,8 @@ static void scales_go_where_the_numbers_go(void **state)
         assert_int_equal(g.ops->kv_block_bytes(&kd), 3 * 2 * N * (DIM + 4));
         uint32_t pos[N], slots[N], first = 2;
         float all[N * OUT], o[OUT], *qkv = malloc(N * (OUT + 2 * DIM) * 4), *rope = malloc(N * 160);
-        struct feed f = {.pos = pos, .slots = slots, .qkv = qkv, .rope = rope};
+        struct mutual mutual[N];
+        struct feed f = {.pos = pos, .slots = slots, .mutual = mutual, .qkv = qkv, .rope = rope};
         feed_add(&f, &s, &first, 0, N);
         run_step(g, &s, kv, &f, NULL, all);
         const float *want = all + (N - 1) * OUT;

@@ -20,8 +20,10 @@ static void made_weights_are_those_that_are_sent(void **state)
         /* rows 3 .. 32 of the first, all of the second turned around, columns from 20 on */
         struct mat_part sent[] = {{(uint16_t *)data[0] + 3 * COLS + 20, DT_BF16, 30, 25, COLS, 1},
                                   {(uint16_t *)data[1] + 20 * ROWS, DT_BF16, ROWS, 25, 1, ROWS}};
-        struct mat_part made[] = {{NULL, DT_BF16, 30, 25, COLS, 1, &t[0], 3 * COLS + 20},
-                                  {NULL, DT_BF16, ROWS, 25, 1, ROWS, &t[1], 20 * ROWS}};
+        struct mat_part made[] = {{NULL, DT_BF16, 30, 25, COLS, 1, SOURCE_RANDOM, 3 * COLS + 20},
+                                  {NULL, DT_BF16, ROWS, 25, 1, ROWS, SOURCE_RANDOM, 20 * ROWS}};
+        made[0].random = &t[0];
+        made[1].random = &t[1];
         struct weight *a = gpu->weight_load(g.d, &(struct mat_desc){sent, 2, to}, &e);
         struct weight *b = gpu->weight_load(g.d, &(struct mat_desc){made, 2, to}, &e);
         assert_true(a && b);

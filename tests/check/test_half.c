@@ -15,14 +15,19 @@
 static struct rng rng;
 static const struct backend_ops *const ops = &backend_cpu;
 
-static struct device *half_device(int threads, uint64_t features)
+/* How pairs of bfloat16 are multiplied. */
+enum form { IN_PAIRS, IN_SQUARES, IN_F16 };
+
+static struct device *half_device(int threads, uint64_t features, enum form form)
 {
     struct err e = ERR_INIT;
     const struct device_options o = {.threads = threads, .features = features};
     struct device *d = ops->open(&o, &e);
     if (!d)
         fail_msg("%s", e.msg);
-    d->half = true;
+    d->half = form == IN_PAIRS;
+    d->squares = form == IN_SQUARES;
+    d->half_f16 = form == IN_F16;
     return d;
 }
 
@@ -30,17 +35,18 @@ static struct weight *load(struct device *d, const float *w, uint32_t rows, uint
 {
     struct err e = ERR_INIT;
     struct mat_part part = {w, DT_F32, rows, cols, cols, 1};
-    struct weight *out =
-        ops->weight_load(d, &(struct mat_desc){.parts = &part, .n_parts = 1, .dtype = DT_BF16}, &e);
+    struct weight *out = ops->weight_load(
+        d,
+        &(struct mat_desc){.parts = &part, .n_parts = 1, .dtype = d->half_f16 ? DT_F16 : DT_BF16},
+        &e);
     if (!out)
         fail_msg("%s", e.msg);
-    assert_true(out->half);
+    assert_true(out->half == (d->half || d->half_f16) && out->squares == d->squares);
     return out;
 }
 
-static void a_row_has_the_same_bits_everywhere(void **state)
+static void same_bits_everywhere(enum form form)
 {
-    (void)state;
     static const uint32_t rows[] = {1, 2, 5, 8, 12, 13, 33, 100, 130};
     static const uint64_t features[] = {0, 3, ~0ull}; /* the reference; none for pairs; all */
     enum { N = 50, K = 2301, ROWS = 130 };
@@ -48,7 +54,7 @@ static void a_row_has_the_same_bits_everywhere(void **state)
     float *want = malloc(ROWS * N * sizeof(float)), *got = malloc(ROWS * N * sizeof(float));
     for (size_t f = 0; f < sizeof(features) / sizeof(*features); f++)
         for (int threads = 1; threads <= 3; threads += 2) {
-            struct device *d = half_device(threads, features[f]);
+            struct device *d = half_device(threads, features[f], form);
             struct weight *pw = load(d, w, N, K);
             for (size_t r = 0; f == 0 && threads == 1 && r < ROWS; r++)
                 ops->linear(d, want + r * N, x + r * K, 1, pw, b);
@@ -65,13 +71,31 @@ static void a_row_has_the_same_bits_everywhere(void **state)
     free(w), free(x), free(b), free(want), free(got);
 }
 
+static void a_row_has_the_same_bits_everywhere(void **state)
+{
+    (void)state;
+    same_bits_everywhere(IN_PAIRS);
+}
+
+static void a_row_has_the_same_bits_in_float16(void **state)
+{
+    (void)state;
+    same_bits_everywhere(IN_F16);
+}
+
+static void a_row_has_the_same_bits_in_squares(void **state)
+{
+    (void)state;
+    same_bits_everywhere(IN_SQUARES);
+}
+
 struct error {
     double rms;   /* of the errors, in units of the exact results' */
     double worst; /* error / sum of |w x| */
 };
 
 /* Half of x and w repeats the other with the opposite sign, but for `part` of it. */
-static struct error error_of(uint32_t k, bool cancelling, float part)
+static struct error error_of(enum form form, uint32_t k, bool cancelling, float part)
 {
     enum { N = 64, ROWS = 13 };
     float *w = rng_floats(&rng, (size_t)N * k), *x = rng_floats(&rng, (size_t)ROWS * k);
@@ -82,7 +106,7 @@ static struct error error_of(uint32_t k, bool cancelling, float part)
     for (uint32_t r = 0; cancelling && r < ROWS; r++)
         for (uint32_t c = 0; c + 1 < k; c += 2)
             x[(size_t)r * k + c + 1] = x[(size_t)r * k + c] * (1 + part * rng_unit(&rng));
-    struct device *d = half_device(2, ~0ull);
+    struct device *d = half_device(2, ~0ull, form);
     struct weight *pw = load(d, w, N, k);
     ops->linear(d, y, x, ROWS, pw, NULL);
     double sq_err = 0, sq = 0, worst = 0;
@@ -90,7 +114,9 @@ static struct error error_of(uint32_t k, bool cancelling, float part)
         for (uint32_t i = 0; i < N; i++) {
             double sum = 0, mag = 0;
             for (uint32_t c = 0; c < k; c++) {
-                double term = (double)f32_of_bf16(bf16_of_f32(w[(size_t)i * k + c])) *
+                const float f = w[(size_t)i * k + c];
+                double term = (double)(form == IN_F16 ? f32_of_f16(f16_of_f32(f))
+                                                      : f32_of_bf16(bf16_of_f32(f))) *
                               (double)x[(size_t)r * k + c];
                 sum += term, mag += fabs(term);
             }
@@ -104,16 +130,92 @@ static struct error error_of(uint32_t k, bool cancelling, float part)
     return (struct error){sqrt(sq_err / sq), worst};
 }
 
-/* Rounding x to 8 bits errs by 2^-8 of each product at most: that bounds the sum's error whatever
- * the data. Independent errors on independent products: 1.7e-3 of the result, for any k. */
-static void errors_are_as_small_as_documented(void **state)
+/* Sums of long rows wait in memory between blocks of columns; one row takes them at once. */
+static void long_rows_have_the_same_bits_in_squares(void **state)
 {
     (void)state;
+    enum { N = 150, K = 4096 * 2 + 38, ROWS = 70 };
+    float *w = rng_floats(&rng, (size_t)N * K), *x = rng_floats(&rng, (size_t)ROWS * K);
+    float want[N * ROWS], got[N * ROWS];
+    struct device *d = half_device(1, ~0ull, IN_SQUARES);
+    struct weight *pw = load(d, w, N, K);
+    for (uint32_t r = 0; r < ROWS; r++)
+        ops->linear(d, want + r * N, x + (size_t)r * K, 1, pw, NULL);
+    ops->linear(d, got, x, ROWS, pw, NULL);
+    assert_memory_equal(got, want, sizeof(got));
+    ops->weight_free(d, pw);
+    ops->close(d);
+    free(w), free(x);
+}
+
+/* Large and small numbers that would leave the range of float16: rows are scaled by powers of two,
+ * so that the bits are those of rows that stay within it. */
+static void float16_does_not_overflow(void **state)
+{
+    (void)state;
+    enum { N = 33, K = 700, ROWS = 14 };
+    float *w = rng_floats(&rng, N * K), *x = rng_floats(&rng, ROWS * K);
+    float want[N * ROWS], got[N * ROWS];
+    struct device *d = half_device(2, ~0ull, IN_F16);
+    struct weight *pw = load(d, w, N, K);
+    ops->linear(d, want, x, ROWS, pw, NULL);
+    for (int power = -50; power <= 50; power += 20) {
+        for (uint32_t i = 0; i < ROWS * K; i++)
+            x[i] = ldexpf(x[i], power);
+        ops->linear(d, got, x, ROWS, pw, NULL);
+        for (uint32_t i = 0; i < N * ROWS; i++)
+            assert_true(isfinite(got[i]) && got[i] == ldexpf(want[i], power));
+        for (uint32_t i = 0; i < ROWS * K; i++)
+            x[i] = ldexpf(x[i], -power);
+    }
+    x[5 * K] = INFINITY; /* a row that is lost takes no other with it */
+    ops->linear(d, got, x, ROWS, pw, NULL);
+    assert_memory_equal(got, want, 5 * N * sizeof(float));
+    assert_memory_equal(got + 6 * N, want + 6 * N, (ROWS - 6) * N * sizeof(float));
+    ops->weight_free(d, pw);
+    ops->close(d);
+    free(w), free(x);
+}
+
+/* The same bits as tiles, whatever a CPU is fast at. */
+static void eight_bits_have_the_same_bits_in_squares(void **state)
+{
+    (void)state;
+    enum { N = 77, ROWS = 70 };
+    static const uint32_t ks[] = {4, 63, 64, 200, 1021, 8192 + 70};
+    struct err e = ERR_INIT;
+    for (size_t i = 0; i < sizeof(ks) / sizeof(*ks); i++) {
+        const uint32_t k = ks[i];
+        float *w = rng_floats(&rng, (size_t)N * k), *x = rng_floats(&rng, (size_t)ROWS * k);
+        float *b = rng_floats(&rng, N), want[N * ROWS], got[N * ROWS];
+        struct mat_part part = {w, DT_F32, N, k, k, 1};
+        struct mat_desc m = {.parts = &part, .n_parts = 1, .quant = QUANT_W8A8};
+        for (int features = 0; features < 2; features++) {
+            struct device *d = half_device(1 + features, features ? ~0ull : 0, IN_PAIRS);
+            struct weight *pw = ops->weight_load(d, &m, &e);
+            d->squares_i8 = false;
+            ops->linear(d, want, x, ROWS, pw, b);
+            d->squares_i8 = true;
+            ops->linear(d, got, x, ROWS, pw, b);
+            assert_memory_equal(got, want, sizeof(got));
+            ops->weight_free(d, pw);
+            ops->close(d);
+        }
+        free(w), free(x), free(b);
+    }
+}
+
+/* Rounding x to 8 bits errs by 2^-8 of each product at most: that bounds the sum's error whatever
+ * the data. Independent errors on independent products: 1.7e-3 of the result, for any k. float16
+ * rounds x to 11 bits, and each sum of up to F16_FLUSH: that bounds it, and is less in practice. */
+static void errors_are_small(enum form form)
+{
     static const uint32_t ks[] = {1, 63, 64, 576, 2048, 8191};
     double rms = 0, worst = 0;
     for (size_t i = 0; i < sizeof(ks) / sizeof(*ks); i++) {
-        struct error plain = error_of(ks[i], false, 0), bad = error_of(ks[i], true, 0.01f);
-        double bound = 0x1p-8 + ks[i] * 0x1p-24;
+        struct error plain = error_of(form, ks[i], false, 0),
+                     bad = error_of(form, ks[i], true, 0.01f);
+        double bound = (form == IN_F16 ? (F16_FLUSH + 3) * 0x1p-11 : 0x1p-8) + ks[i] * 0x1p-24;
         assert_true(plain.worst <= bound && bad.worst <= bound);
         assert_true(ks[i] == 1 || plain.rms <= 2.2e-3); /* of 1, there are 13 errors only */
         rms = fmax(rms, ks[i] == 1 ? 0 : plain.rms),
@@ -125,18 +227,26 @@ static void errors_are_as_small_as_documented(void **state)
                   worst);
 }
 
+static void errors_are_as_small_as_documented(void **state)
+{
+    (void)state;
+    errors_are_small(IN_PAIRS);
+    errors_are_small(IN_SQUARES);
+    errors_are_small(IN_F16);
+}
+
 static void exact_arithmetic_is_the_default(void **state)
 {
     (void)state;
     struct err e = ERR_INIT;
     struct device *d = ops->open(&(struct device_options){.threads = 1, .features = ~0ull}, &e);
     assert_non_null(d);
-    assert_false(d->half);
+    assert_false(d->half || d->squares);
     ops->close(d);
     const struct device_options asked = {.threads = 1, .features = 3, .arith = ARITH_HALF};
     d = ops->open(&asked, &e);
     assert_non_null(d);
-    assert_false(d->half); /* no instruction for it */
+    assert_false(d->half || d->squares || d->squares_i8); /* no instruction for it */
     ops->close(d);
 }
 
@@ -144,7 +254,7 @@ static void exact_arithmetic_is_the_default(void **state)
 static void other_weights_stay_exact(void **state)
 {
     (void)state;
-    struct device *d = half_device(1, ~0ull);
+    struct device *d = half_device(1, ~0ull, IN_PAIRS);
     struct err e = ERR_INIT;
     float one[4] = {1, 2, 3, 4};
     struct mat_part part = {one, DT_F32, 1, 4, 4, 1};
@@ -164,6 +274,11 @@ int main(void)
         cmocka_unit_test(exact_arithmetic_is_the_default),
         cmocka_unit_test(other_weights_stay_exact),
         cmocka_unit_test(a_row_has_the_same_bits_everywhere),
+        cmocka_unit_test(a_row_has_the_same_bits_in_squares),
+        cmocka_unit_test(a_row_has_the_same_bits_in_float16),
+        cmocka_unit_test(long_rows_have_the_same_bits_in_squares),
+        cmocka_unit_test(eight_bits_have_the_same_bits_in_squares),
+        cmocka_unit_test(float16_does_not_overflow),
         cmocka_unit_test(errors_are_as_small_as_documented),
     };
     rng = rng_new();

@@ -13,7 +13,9 @@ struct device {
     struct pool *pool;
     struct kernels kern;
     unsigned features;
-    bool half;                  /* of bfloat16 weights: see struct weight */
+    bool half, squares;         /* of bfloat16 weights: see struct weight */
+    bool half_f16;              /* of float16 weights */
+    bool squares_i8;            /* of 8-bit weights and activations */
     const struct ragged *batch; /* between step_begin() and step_end() */
     struct {
         void *p;
@@ -74,7 +76,9 @@ void code_layout_make(struct code_layout *l, const struct mat_part *parts, int n
 struct weight {
     const struct weight_kind *kind;
     enum dtype dtype;
-    bool half;                          /* x is rounded to bfloat16 and multiplied in pairs */
+    bool half;    /* x is rounded to w's 16-bit type and multiplied in pairs */
+    float top;    /* of float16 in pairs: the greatest magnitude, or 0 */
+    bool squares; /* x is rounded to bfloat16: linear_squares() */
     void (*tile)(const struct tile *t); /* of linear_float(): of these panels, or widened ones */
     struct code_layout codes;           /* of kind_codes and kind_codes8 */
     uint32_t rows, cols, n_panels;
@@ -86,8 +90,9 @@ static inline const char *weight_panel(const struct weight *w, size_t panel)
 {
     return w->data + panel * w->panel_bytes;
 }
-/* Whether tile_bf16x2 is worth its rounding here: measured, a few milliseconds. */
-bool half_is_faster(const struct kernels *kern, unsigned features);
+/* Chooses d->half, half_f16, squares and squares_i8 of what d->features and `asked` allow:
+ * measured, a few milliseconds. They are false before. */
+void measure_products(struct device *d, enum arith asked);
 /* Of 8 bits, with a scale for each row, which the sums are multiplied with at the end. */
 static inline bool has_row_scales(const struct weight *w)
 {
@@ -102,6 +107,15 @@ void linear_float(struct device *d, float *y, const float *x, uint32_t rows, con
                   const float *bias);
 void linear_codes(struct device *d, float *y, const float *x, uint32_t rows, const struct weight *w,
                   const float *bias);
+/* Rows of x and y, `ldx` and `ldy` numbers apart. */
+struct strided {
+    float *y;
+    const float *x, *bias; /* bias: NULL or one for each output */
+    size_t ldy, ldx;
+};
+/* w->squares, or w8a8. */
+void linear_squares(struct device *d, const struct strided *io, uint32_t rows,
+                    const struct weight *w);
 void linear_int(struct device *d, float *y, const float *x, uint32_t rows, const struct weight *w,
                 const float *bias);
 
@@ -131,6 +145,11 @@ static inline const struct kv_stream *kv_stream(const struct kv_cache *kv, uint3
 
 /* A row of a part as fp32, in the thread's scratch. */
 float *cpu_widen_row(struct device *d, int thread, const struct mat_part *p, int64_t row);
+/* Whether 16-bit numbers of two columns lie side by side in panels: see kernels.h. */
+static inline bool in_pairs(const struct weight *w)
+{
+    return w->dtype == DT_BF16 || (w->dtype == DT_F16 && w->half);
+}
 /* Rows [row, row + 16) of `p` into one panel. False where they are not all there, or have to be
  * converted: then they go in one by one. */
 bool cpu_pack_panel(const struct weight *w, char *panel, const struct mat_part *p, int64_t row);

@@ -76,7 +76,7 @@ static struct device *cpu_open(const struct device_options *o, struct err *e)
     if (mask)
         d->features &= (unsigned)strtoul(mask, NULL, 0);
     kernels_init(&d->kern, d->features);
-    d->half = o->arith == ARITH_HALF && half_is_faster(&d->kern, d->features);
+    measure_products(d, o->arith);
     if (!(d->pool = pool_new(o->threads, e))) {
         cpu_close(d);
         return NULL;
@@ -88,8 +88,9 @@ static struct device *cpu_open(const struct device_options *o, struct err *e)
         cpu_close(d);
         return NULL;
     }
-    snprintf(d->describe, sizeof(d->describe), "CPU, %d thread%s, %s%s", n, n > 1 ? "s" : "",
-             cpu_feature_names(d->features), d->half ? ", bfloat16 products" : "");
+    snprintf(d->describe, sizeof(d->describe), "CPU, %d thread%s, %s%s%s", n, n > 1 ? "s" : "",
+             cpu_feature_names(d->features), d->half || d->squares ? ", bfloat16 products" : "",
+             d->half_f16 ? ", float16 products" : "");
     return d;
 }
 

@@ -1,14 +1,21 @@
-/* half.c - does this CPU multiply pairs of bfloat16 faster than it widens them to fp32? The
- * instruction has twice the rate of fp32 multiply-adds on some CPUs and half of it on others, so a
- * block of a product that stays in the first caches is timed both ways. */
+/* half.c - which products of this CPU are the fastest that may be used? What an instruction set is
+ * called says little: vdpbf16ps has twice the rate of fp32 multiply-adds on some CPUs and half of
+ * it on others. So a block of a product that stays in the first caches is timed in each form. */
 #include "model-server/backend/cpu/cpu.h"
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-enum { K = 256, ROUNDS = 7, TILES = 60 }; /* a round: some 100 us */
+enum { K = 256, ROUNDS = 7, TILES = 60 }; /* a round: some 100 us at most */
+enum { PANELS = 2 };
 /* What a loss of accuracy must buy. The rates differ by about 2, so noise decides nothing. */
 static const double WORTH = 1.3;
+
+/* Memory that every form finds enough zeros in. */
+struct arena {
+    _Alignas(64) char w[PANELS][K * LANES * sizeof(float)], x[K * 2 * SQUARE * sizeof(float)];
+    _Alignas(64) char y[2 * SQUARE * PANELS * LANES * sizeof(float)];
+};
 
 static double seconds(void)
 {
@@ -17,34 +24,108 @@ static double seconds(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* Of the fastest round. */
-static double time_of(void (*tile)(const struct tile *t), const struct tile *t)
+typedef void form_fn(const struct kernels *kern, struct arena *a);
+
+static struct tile block_of(struct arena *a)
+{
+    return (struct tile){.y = (float *)(void *)a->y,
+                         .ldy = PANELS * LANES,
+                         .x = (float *)(void *)a->x,
+                         .w = a->w,
+                         .w_bytes = sizeof(a->w[0]),
+                         .rows = TILE_ROWS,
+                         .n = PANELS * LANES,
+                         .k = K};
+}
+static void in_fp32(const struct kernels *kern, struct arena *a)
+{
+    const struct tile t = block_of(a);
+    kern->tile_bf16(&t);
+}
+static void in_fp32_of_f16(const struct kernels *kern, struct arena *a)
+{
+    const struct tile t = block_of(a);
+    kern->tile_f16(&t);
+}
+static void in_f16(const struct kernels *kern, struct arena *a)
+{
+    const struct tile t = block_of(a);
+    kern->tile_f16x2(&t);
+}
+static void in_pairs_of_bf16(const struct kernels *kern, struct arena *a)
+{
+    const struct tile t = block_of(a);
+    kern->tile_bf16x2(&t);
+}
+static void in_tiles_of_8_bits(const struct kernels *kern, struct arena *a)
+{
+    kern->tile_w8a8(&(struct int_tile){.y = (float *)(void *)a->y,
+                                       .ldy = PANELS * LANES,
+                                       .x = (int32_t *)(void *)a->x,
+                                       .w = a->w,
+                                       .w_bytes = sizeof(a->w[0]),
+                                       .rows = kern->mr_w8a8,
+                                       .n = PANELS * LANES,
+                                       .k = K});
+}
+static struct squares squares_of(struct arena *a, uint32_t step_cols)
+{
+    return (struct squares){.sums = a->y,
+                            .sums_bytes = PANELS * LANES * sizeof(float),
+                            .x = a->x,
+                            .x_bytes = (size_t)K / step_cols * SQUARE_BYTES,
+                            .w = a->w[0],
+                            .w_bytes = sizeof(a->w[0]),
+                            .tall = 2,
+                            .wide = PANELS,
+                            .steps = K / step_cols};
+}
+static void in_squares(const struct kernels *kern, struct arena *a)
+{
+    const struct squares t = squares_of(a, SQUARE_STEP_BYTES / 2);
+    kern->squares_bf16(&t);
+}
+static void in_squares_of_8_bits(const struct kernels *kern, struct arena *a)
+{
+    const struct squares t = squares_of(a, SQUARE_STEP_BYTES);
+    kern->squares_i8(&t);
+}
+
+/* Of a row, in the fastest round. */
+static double time_of(form_fn *form, const struct kernels *kern, struct arena *a, uint32_t rows)
 {
     double best = 1e30;
     for (int i = 0; i < ROUNDS; i++) {
-        double start = seconds();
+        const double start = seconds();
         for (int j = 0; j < TILES; j++)
-            tile(t);
-        double took = seconds() - start;
+            form(kern, a);
+        const double took = seconds() - start;
         best = took < best ? took : best;
     }
-    return best;
+    return best / rows;
 }
 
-bool half_is_faster(const struct kernels *kern, unsigned features)
+void measure_products(struct device *d, enum arith asked)
 {
-    if ((features & (CPU_AVX512 | CPU_AVX512_BF16)) != (CPU_AVX512 | CPU_AVX512_BF16))
-        return false;
-    enum { N = 2 * LANES };
-    size_t w_bytes = sizeof(uint16_t) * K * LANES, x_bytes = sizeof(float) * K * TILE_ROWS;
-    size_t y_bytes = sizeof(float) * TILE_ROWS * N;
-    char *p = aligned_alloc(64, 2 * w_bytes + x_bytes + y_bytes);
-    if (!p)
-        return false;
-    memset(p, 0, 2 * w_bytes + x_bytes + y_bytes);
-    struct tile t = {.w = p, .w_bytes = w_bytes, .rows = TILE_ROWS, .n = N, .k = K, .ldy = N};
-    t.x = (float *)(p + 2 * w_bytes), t.y = (float *)(p + 2 * w_bytes + x_bytes);
-    double exact = time_of(kern->tile_bf16, &t), half = time_of(kern->tile_bf16x2, &t);
-    free(p);
-    return exact > WORTH * half;
+    const struct kernels *kern = &d->kern;
+    const bool pairs = d->features & CPU_AVX512_BF16, squares = d->features & CPU_AMX_BF16;
+    const bool squares_i8 = d->features & CPU_AMX_INT8;
+    struct arena *a = aligned_alloc(64, sizeof(*a));
+    if (!a)
+        return;
+    memset(a, 0, sizeof(*a));
+    if (asked == ARITH_HALF && (pairs || squares)) {
+        const double exact = time_of(in_fp32, kern, a, TILE_ROWS) / WORTH;
+        const double paired = pairs ? time_of(in_pairs_of_bf16, kern, a, TILE_ROWS) : exact;
+        const double squared = squares ? time_of(in_squares, kern, a, 2 * SQUARE) : exact;
+        d->squares = squared < exact && squared <= paired;
+        d->half = !d->squares && paired < exact;
+    }
+    if (asked == ARITH_HALF && d->features & CPU_AVX512_FP16)
+        d->half_f16 = time_of(in_f16, kern, a, TILE_ROWS) * WORTH <
+                      time_of(in_fp32_of_f16, kern, a, TILE_ROWS);
+    if (squares_i8) /* the same bits */
+        d->squares_i8 = time_of(in_squares_of_8_bits, kern, a, 2 * SQUARE) <
+                        time_of(in_tiles_of_8_bits, kern, a, kern->mr_w8a8);
+    free(a);
 }

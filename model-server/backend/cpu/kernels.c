@@ -1,4 +1,5 @@
 #include "model-server/backend/cpu/kernels.h"
+#include "model-server/backend/cpu/amx.h"
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
@@ -25,6 +26,13 @@ static int has_avx512_bf16(void)
     return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & 1 << 5);
 }
 
+/* gcc 12's __builtin_cpu_supports() does not know its name. */
+static int has_avx512_fp16(void)
+{
+    unsigned a, b, c, d;
+    return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & 1 << 23);
+}
+
 static int has_avx_vnni(void)
 {
     unsigned a, b, c, d;
@@ -45,8 +53,12 @@ unsigned cpu_detect(void)
         f |= CPU_AVX512_VNNI;
     if (f & CPU_AVX512 && has_avx512_bf16())
         f |= CPU_AVX512_BF16;
+    if (f & CPU_AVX512 && has_avx512_fp16())
+        f |= CPU_AVX512_FP16;
     if (f && has_avx_vnni())
         f |= CPU_AVX_VNNI;
+    if (f & CPU_AVX512)
+        f |= amx_detect();
 #endif
     return f;
 }
@@ -68,6 +80,8 @@ void kernels_init(struct kernels *k, unsigned features)
 
 const char *cpu_feature_names(unsigned features)
 {
+    if (features & (CPU_AMX_INT8 | CPU_AMX_BF16))
+        return features & CPU_AMX_INT8 ? "AMX, AVX-512 VNNI" : "AMX, AVX-512";
     if (features & CPU_AVX512)
         return features & CPU_AVX512_VNNI ? "AVX-512 VNNI" : "AVX-512";
     if (features & CPU_AVX2)

@@ -20,8 +20,10 @@
 #define MODEL_SERVER_BACKEND_CPU_KERNELS_H
 #include "model-server/backend/cpu/code_panel.h"
 #include "model-server/backend/cpu/kv_page.h"
+#include "model-server/backend/cpu/squares.h"
 
 enum { LANES = 16 };
+enum { F16_FLUSH = 64 }; /* pairs that are summed in float16 before fp32 takes over */
 enum { TILE_ROWS = 12 }; /* most rows of x that a tile kernel takes */
 /* A step of a tile kernel takes these of each panel: one column of fp32, two of a 16-bit type, four
  * of int8. */
@@ -34,6 +36,9 @@ enum cpu_feature {
     CPU_AVX512_VNNI = 1 << 2, /* 8-bit products into 32-bit sums */
     CPU_AVX_VNNI = 1 << 3,    /* the same in vectors of 256 bits */
     CPU_AVX512_BF16 = 1 << 4, /* products of bfloat16 pairs into fp32 sums */
+    CPU_AVX512_FP16 = 1 << 5, /* arithmetic of float16 */
+    CPU_AMX_INT8 = 1 << 6,    /* squares of 8-bit products: squares.h */
+    CPU_AMX_BF16 = 1 << 7,    /* the same of bfloat16 */
 };
 
 /* y[t][i] (+)= sum over k of x[k][t] * w[i][k], for t < rows <= TILE_ROWS and i < n.
@@ -143,6 +148,9 @@ struct recur_step {
     /* x as bfloat16, in pairs like w: [ceil(k / 2)][tile_stride(rows)][2]. Of a pair the second   \
      * product is added first, each by fma; subnormal numbers count as zero, also in sums. */      \
     X(tile_bf16x2, void, (const struct tile *t))                                                   \
+    /* The same of float16, w too in pairs. Of each F16_FLUSH pairs two chains of fma, both in     \
+     * float16: the first columns and the second ones. Their sum in float16 is added to y. */      \
+    X(tile_f16x2, void, (const struct tile *t))                                                    \
     X(tile_int8, void, (const struct tile *t)) /* of w without its scale */                        \
     X(tile_fp8, void, (const struct tile *t))  /* the same */                                      \
     /* Columns k .. k + n - 1 of a panel that holds codes, [n][16]. k and n are multiples of 32.   \
@@ -163,6 +171,13 @@ struct recur_step {
     X(tile_wide, void, (const struct code_tile *t)) /* with one panel that is unpacked */          \
     X(tile_w8a8, void, (const struct int_tile *t))                                                 \
     X(tile_int4, void, (const struct int_tile *t))                                                 \
+    X(squares_bf16, void, (const struct squares *t))                                               \
+    X(squares_i8, void, (const struct squares *t))                                                 \
+    /* y[i] = float(sums[i] + plus) * (sw[i % 16] * sx), where the 16 scales of the next panel lie \
+     * sw_bytes after those of the last */                                                         \
+    X(scale_sums, void,                                                                            \
+      (float *y, const int32_t *sums, const float *sw, size_t sw_bytes, float sx, int32_t plus,    \
+       uint32_t n))                                                                                \
     /* n numbers to -127 .. 127 in quads, `stride` bytes apart, each byte ^ flip, the last quad    \
      * padded with zeros; their sum; returns the scale: greatest magnitude / 127. Below 2^-120 all \
      * are zero; where one is not finite, NaN and zeros. */                                        \
@@ -195,6 +210,8 @@ struct recur_step {
     /* x = cap * tanh(x * scale / cap); cap 0: x * scale */                                        \
     X(soft_cap, void, (float *x, uint32_t n, float scale, float cap))                              \
     /* softmax in two steps; n is a multiple of 16 */                                              \
+    /* the greatest magnitude; not finite where one is not */                                      \
+    X(row_top, float, (const float *x, uint32_t n))                                                \
     X(row_max, float, (const float *x, uint32_t n))                                                \
     X(exp_sum, float, (float *x, uint32_t n, float max)) /* x = exp(x - max); the lane_sum of x */ \
     /* attention over pages of the cache: see kv_page.h */                                         \
@@ -234,6 +251,7 @@ struct recur_step {
     X(tile_fp8, variant, needs)                                                                    \
     X(widen_codes, variant, needs)                                                                 \
     X(dot_codes, variant, needs)                                                                   \
+    X(scale_sums, variant, needs)                                                                  \
     X(quantise, variant, needs)                                                                    \
     X(quantise4, variant, needs)                                                                   \
     X(widen_f16, variant, needs)                                                                   \
@@ -247,6 +265,7 @@ struct recur_step {
     X(axpy, variant, needs)                                                                        \
     X(act, variant, needs)                                                                         \
     X(soft_cap, variant, needs)                                                                    \
+    X(row_top, variant, needs)                                                                     \
     X(row_max, variant, needs)                                                                     \
     X(exp_sum, variant, needs)                                                                     \
     X(scores_f32, variant, needs)                                                                  \
@@ -283,19 +302,28 @@ float quantise_e4m3(uint8_t *dst, size_t stride, const float *src, uint32_t n);
 #define VARIANTS(X)                                                                                \
     ALL_KERNELS(X, ref, 0)                                                                         \
     INT_KERNELS(X, ref, 0)                                                                         \
+    X(tile_f16x2, ref, 0)                                                                          \
     X(tile_bf16x2, ref, 0)                                                                         \
+    X(squares_bf16, ref, 0)                                                                        \
+    X(squares_i8, ref, 0)                                                                          \
     X(quantise_fp8, ref, 0)                                                                        \
     ALL_KERNELS(X, avx2, CPU_AVX2)                                                                 \
     INT_KERNELS(X, avx2, CPU_AVX2)                                                                 \
     INT_KERNELS(X, avxvnni, CPU_AVX2 | CPU_AVX_VNNI)                                               \
     ALL_KERNELS(X, avx512, CPU_AVX512)                                                             \
     INT_KERNELS(X, avx512vnni, CPU_AVX512 | CPU_AVX512_VNNI)                                       \
-    X(tile_bf16x2, avx512bf16, CPU_AVX512 | CPU_AVX512_BF16)
+    X(tile_f16x2, avx512fp16, CPU_AVX512 | CPU_AVX512_FP16)                                        \
+    X(tile_bf16x2, avx512bf16, CPU_AVX512 | CPU_AVX512_BF16)                                       \
+    X(squares_bf16, amx, CPU_AMX_BF16)                                                             \
+    X(squares_i8, amx, CPU_AMX_INT8)
 #else
 #define VARIANTS(X)                                                                                \
     ALL_KERNELS(X, ref, 0)                                                                         \
     INT_KERNELS(X, ref, 0)                                                                         \
+    X(tile_f16x2, ref, 0)                                                                          \
     X(tile_bf16x2, ref, 0)                                                                         \
+    X(squares_bf16, ref, 0)                                                                        \
+    X(squares_i8, ref, 0)                                                                          \
     X(quantise_fp8, ref, 0)
 #endif
 

@@ -193,6 +193,29 @@ float ISA(dot)(const float *x, const float *w, uint32_t n)
     return lane_sum(v_add(v_add(sum[0], sum[1]), v_add(sum[2], sum[3])));
 }
 
+float ISA(row_top)(const float *x, uint32_t n)
+{
+    i16 most = i_set(0);
+    FOR_LANES(i, m, n)
+    most = i_max(most, i_and(v_bits(v_load_n(x + i, m)), i_set(0x7fffffff)));
+    return float_of((uint32_t)i_top(most));
+}
+
+void ISA(scale_sums)(float *y, const int32_t *sums, const float *sw, size_t sw_bytes, float sx,
+                     int32_t plus, uint32_t n)
+{
+    const char *scales = (const char *)sw;
+    const i16 more = i_set((uint32_t)plus);
+    const v16 x = v_set(sx);
+    FOR_LANES(i, m, n)
+    {
+        const i16 sum = v_bits(v_load_n((const float *)(const void *)(sums + i), m));
+        const v16 scale = v_mul(v_load((const float *)(const void *)scales), x);
+        v_store_n(y + i, v_mul(v_from_int(i_add(sum, more)), scale), m);
+        scales += sw_bytes;
+    }
+}
+
 void ISA(axpy)(float *x, const float *r, float a, uint32_t n)
 {
     FOR_LANES(i, m, n)

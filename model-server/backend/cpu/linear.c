@@ -8,6 +8,7 @@
  * they are widened into a piece of memory that stays in the cache, for all tiles of a chunk.
  * docs/results/cpu-kernels.md has what was measured about the sizes below. */
 #include "model-server/backend/cpu/cpu.h"
+#include <math.h>
 #include <string.h>
 
 enum { K_BLOCK = 2048 };  /* columns of a pair of panels that stay in the cache */
@@ -26,6 +27,7 @@ struct float_product {
     float *y;
     const float *x, *bias;
     float *packed; /* [tiles][cols][tile_stride]; of pairs: [tiles][ceil(cols / 2)][tile_stride] */
+    float *units;  /* [rows], of float16 in pairs: f16_unit() */
     uint32_t rows, n_tiles;
 };
 
@@ -46,13 +48,32 @@ static const float *tile_x(const struct float_product *p, uint32_t tile)
     return p->packed + (size_t)tile * packed_cols(p->w, p->w->cols) * TILE_ROWS;
 }
 
-/* PACK_COLS columns at most, as pairs; an odd last one is paired with zero. */
+/* A power of two that a row is multiplied with, so that no sum of F16_FLUSH products with numbers
+ * up to `top` overflows float16, nor two of them, nor the row itself: all stay below 2^15. */
+static float f16_unit(const struct kernels *kern, const float *row, uint32_t n, float top)
+{
+    int exponent;
+    const float most = kern->row_top(row, n) * fmaxf(top * F16_FLUSH, 0.5f);
+    if (!isfinite(most) || most < 0x1p-60f)
+        return 1.0f;
+    (void)frexpf(most, &exponent); /* most < 2^exponent */
+    return ldexpf(1.0f, 14 - exponent);
+}
+
+/* PACK_COLS columns at most, as pairs; an odd last one is paired with zero. units: of the rows, of
+ * float16 only. */
 static void pack_pairs(const struct kernels *kern, float *dst, const float *const *src,
-                       uint32_t rows, uint32_t n)
+                       uint32_t rows, uint32_t n, const float *units)
 {
     _Alignas(64) uint16_t half[PACK_COLS + 1];
+    _Alignas(64) float scaled[PACK_COLS];
     for (uint32_t r = 0; r < rows; r++) {
-        kern->narrow_bf16(half, src[r], n);
+        if (units) {
+            memcpy(scaled, src[r], n * sizeof(*scaled));
+            kern->soft_cap(scaled, n, units[r], 0.0f);
+            kern->narrow_f16(half, scaled, n);
+        } else
+            kern->narrow_bf16(half, src[r], n);
         half[n] = 0;
         for (uint32_t k = 0; k < n; k += 2)
             memcpy(dst + (size_t)(k / 2) * tile_stride(rows) + r, half + k, sizeof(*dst));
@@ -74,7 +95,7 @@ static void pack_x(void *arg, int thread, size_t begin, size_t end)
         float *dst = (float *)tile_x(p, tile) + (size_t)packed_cols(p->w, k) * tile_stride(rows);
         uint32_t n = cols - k < PACK_COLS ? cols - k : PACK_COLS;
         if (p->w->half)
-            pack_pairs(p->kern, dst, src, rows, n);
+            pack_pairs(p->kern, dst, src, rows, n, p->units ? p->units + first : NULL);
         else
             p->kern->pack(dst, src, rows, n, 1.0f);
     }
@@ -95,6 +116,9 @@ static void finish(const struct float_product *p, uint32_t first, uint32_t n)
             for (uint32_t l = 0; l < LANES && i + l < n; l++)
                 p->y[(size_t)r * p->w->rows + first + i + l] *= s[l];
     }
+    for (uint32_t r = 0; p->units && r < p->rows; r++)
+        if (p->units[r] != 1.0f)
+            p->kern->soft_cap(p->y + (size_t)r * p->w->rows + first, n, 1.0f / p->units[r], 0.0f);
     for (uint32_t r = 0; p->bias && r < p->rows; r++)
         p->kern->axpy(p->y + (size_t)r * p->w->rows + first, p->bias + first, 1.0f, n);
 }
@@ -232,6 +256,21 @@ static void block_panels(void *arg, int thread, size_t begin, size_t end)
     finish(p, (uint32_t)begin * LANES, n_outputs(w, begin, end));
 }
 
+static void find_units(void *arg, int thread, size_t begin, size_t end)
+{
+    const struct float_product *p = arg;
+    (void)thread;
+    for (size_t r = begin; r < end; r++)
+        p->units[r] = f16_unit(p->kern, p->x + r * p->w->cols, p->w->cols, p->w->top);
+}
+
+/* Rows of x that are not worth a second thread. */
+static size_t alone_rows(const struct weight *w)
+{
+    const size_t rows = PACK_ALONE / w->cols;
+    return rows ? rows : 1;
+}
+
 static void multiply(struct float_product *p)
 {
     const struct weight *w = p->w;
@@ -239,9 +278,14 @@ static void multiply(struct float_product *p)
     if (p->rows > 1 || w->half) {
         uint32_t blocks = (w->cols + PACK_COLS - 1) / PACK_COLS;
         size_t row = packed_cols(w, w->cols), alone = PACK_ALONE / PACK_COLS * p->n_tiles / p->rows;
-        p->packed = cpu_scratch(p->d, SCRATCH_PACK, p->n_tiles * row * TILE_ROWS * sizeof(float));
+        const size_t packed = p->n_tiles * row * TILE_ROWS;
+        p->packed = cpu_scratch(p->d, SCRATCH_PACK, (packed + p->rows) * sizeof(float));
         if (!p->packed)
             return;
+        if (w->half && w->dtype == DT_F16) {
+            p->units = p->packed + packed;
+            pool_run(pool, find_units, p, p->rows, alone_rows(w));
+        }
         pool_run(pool, pack_x, p, (size_t)p->n_tiles * blocks, alone ? alone : 1);
     }
     const bool dot = p->rows == 1 && w->kind == &kind_codes;
@@ -253,6 +297,10 @@ void linear_float(struct device *d, float *y, const float *x, uint32_t rows, con
                   const float *bias)
 {
     const uint32_t mr = d->kern.mr;
+    if (w->squares) {
+        linear_squares(d, &(struct strided){y, x, bias, w->rows, w->cols}, rows, w);
+        return;
+    }
     uint32_t tiles = (rows + mr - 1) / mr, passes = (tiles + PASS_TILES - 1) / PASS_TILES;
     for (uint32_t i = 0, first = 0, end; i < passes; i++, first = end) {
         end = (uint32_t)((uint64_t)rows * (i + 1) / passes);
@@ -292,14 +340,19 @@ static void head_tile(const struct heads_job *j, int thread, uint32_t head, uint
     const uint32_t first = (uint32_t)((uint64_t)j->rows * tile / j->tiles);
     const uint32_t rows = (uint32_t)((uint64_t)j->rows * (tile + 1) / j->tiles) - first;
     float *packed = (float *)(void *)cpu_thread_scratch(j->d, thread);
+    const bool f16 = w->half && w->dtype == DT_F16;
     const float *src[TILE_ROWS];
+    float units[TILE_ROWS];
+    for (uint32_t r = 0; f16 && r < rows; r++)
+        units[r] =
+            f16_unit(kern, j->x + ((size_t)(first + r) * j->n + head) * w->cols, w->cols, w->top);
     for (uint32_t k = 0; k < w->cols; k += PACK_COLS) {
         const uint32_t n = w->cols - k < PACK_COLS ? w->cols - k : PACK_COLS;
         float *dst = packed + (size_t)packed_cols(w, k) * tile_stride(rows);
         for (uint32_t r = 0; r < rows; r++)
             src[r] = j->x + ((size_t)(first + r) * j->n + head) * w->cols + k;
         if (w->half)
-            pack_pairs(kern, dst, src, rows, n);
+            pack_pairs(kern, dst, src, rows, n, f16 ? units : NULL);
         else
             kern->pack(dst, src, rows, n, 1.0f);
     }
@@ -312,6 +365,9 @@ static void head_tile(const struct heads_job *j, int thread, uint32_t head, uint
                            .n = w->rows,
                            .k = w->cols,
                            .ahead = AHEAD});
+    for (uint32_t r = 0; f16 && r < rows; r++)
+        kern->soft_cap(j->y + ((size_t)(first + r) * j->n + head) * w->rows, w->rows,
+                       1.0f / units[r], 0.0f);
 }
 
 static void head_tiles(void *arg, int thread, size_t begin, size_t end)
@@ -331,6 +387,13 @@ void cpu_linear_heads(struct device *d, float *y, const float *x, uint32_t rows,
         err_set(&d->fault, ERR_VALIDATION, "%u columns for each head: too many", w[0]->cols);
         return;
     }
+    for (uint32_t i = 0; w[0]->squares && i < n; i++)
+        linear_squares(d,
+                       &(struct strided){y + (size_t)i * w[0]->rows, x + (size_t)i * w[0]->cols,
+                                         NULL, (size_t)n * w[0]->rows, (size_t)n * w[0]->cols},
+                       rows, w[i]);
+    if (w[0]->squares)
+        return;
     struct heads_job j = {d, y, x, w, rows, n, (rows + mr - 1) / mr};
     pool_run(d->pool, head_tiles, &j, (size_t)n * j.tiles, 1);
 }

@@ -9,6 +9,7 @@
 
 enum { ROW_CHUNK = 240 };       /* rows quantised at a time: bounds the scratch */
 enum { GRAIN_NUMBERS = 16384 }; /* quantised in a thread */
+enum { SQUARE_ROWS_LEAST = 5 }; /* fewer are as fast in tiles; the bits are the same */
 
 struct int_product {
     const struct kernels *kern;
@@ -124,6 +125,10 @@ void linear_int(struct device *d, float *y, const float *x, uint32_t rows, const
                 const float *bias)
 {
     uint32_t mr = w->kind == &kind_w8a8 ? d->kern.mr_w8a8 : d->kern.mr_int4;
+    if (d->squares_i8 && w->kind == &kind_w8a8 && rows >= SQUARE_ROWS_LEAST) {
+        linear_squares(d, &(struct strided){y, x, bias, w->rows, w->cols}, rows, w);
+        return;
+    }
     for (uint32_t first = 0; first < rows; first += ROW_CHUNK) {
         uint32_t n = rows - first < ROW_CHUNK ? rows - first : ROW_CHUNK;
         multiply(&(struct int_product){.kern = &d->kern,

@@ -35,7 +35,7 @@ static inline void turn(uint32_t *to, const char *from, size_t stride)
 bool cpu_pack_panel(const struct weight *w, char *panel, const struct mat_part *p, int64_t row)
 {
     size_t size = dtype_size(w->dtype), words = w->cols * size / sizeof(uint32_t);
-    if (w->kind != &kind_plain || w->dtype == DT_F16 || p->dtype != w->dtype ||
+    if (w->kind != &kind_plain || (w->dtype == DT_F16 && !w->half) || p->dtype != w->dtype ||
         p->col_stride != 1 || p->row_stride < 0 || row + LANES > p->rows ||
         w->cols * size % sizeof(uint32_t))
         return false;

@@ -1,6 +1,7 @@
 /* weight.c - matrices from the checkpoint into panels (kernels.h says how they look). */
 #include "model-server/backend/cpu/cpu.h"
 #include "model-server/backend/numbers.h"
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +11,34 @@ struct packing {
     struct device *d;
     struct weight *w;
     const struct mat_desc *m;
+    atomic_uint top; /* of float16 in pairs: the bits of the greatest magnitude */
 };
+
+/* The greatest magnitude of float16 numbers in lines of 64 bytes, as bits. */
+static unsigned top_of_lines(const uint16_t *p, size_t bytes)
+{
+    enum { LINE = STEP_BYTES / sizeof(*p) };
+    uint16_t top[LINE] = {0}, most = 0;
+    for (size_t i = 0; i < bytes / sizeof(*p); i += LINE)
+        for (int l = 0; l < LINE; l++) {
+            const uint16_t mag = p[i + (size_t)l] & 0x7fff;
+            top[l] = mag > top[l] ? mag : top[l];
+        }
+    for (int l = 0; l < LINE; l++)
+        most = top[l] > most ? top[l] : most;
+    return most;
+}
+
+static void note_top(struct packing *job, size_t begin, size_t end)
+{
+    const struct weight *w = job->w;
+    const char *panels = weight_panel(w, begin);
+    const unsigned top =
+        top_of_lines((const uint16_t *)(const void *)panels, (end - begin) * w->panel_bytes);
+    unsigned seen = atomic_load(&job->top);
+    while (top > seen && !atomic_compare_exchange_weak(&job->top, &seen, top))
+        ;
+}
 
 /* Row `row` of the stacked parts. */
 static const struct mat_part *part_of(const struct mat_desc *m, int64_t *row)
@@ -39,17 +67,16 @@ static void pack_row_16(uint16_t *panel, const uint16_t *src, uint32_t cols, int
 }
 
 static void pack_row_any(char *panel, const struct mat_part *p, int64_t row, int lane,
-                         enum dtype to)
+                         enum dtype to, bool pairs)
 {
     for (int64_t k = 0; k < p->cols; k++) {
         float f = number_at(p->data, p->dtype, row * p->row_stride + k * p->col_stride);
         if (to == DT_F32)
             ((float *)panel)[k * LANES + lane] = f;
-        else if (to == DT_F16)
-            ((uint16_t *)panel)[k * LANES + lane] = f16_of_f32(f);
         else
-            ((uint16_t *)panel)[(k & ~(int64_t)1) * LANES + (int64_t)2 * lane + (k & 1)] =
-                bf16_of_f32(f);
+            ((uint16_t *)panel)[pairs ? (k & ~(int64_t)1) * LANES + (int64_t)2 * lane + (k & 1)
+                                      : k * LANES + lane] =
+                to == DT_F16 ? f16_of_f32(f) : bf16_of_f32(f);
     }
 }
 
@@ -64,9 +91,9 @@ static void float_pack(struct device *d, int thread, const struct weight *w, cha
     (void)d, (void)thread;
     if (w->dtype != DT_F32 && p->dtype == w->dtype && p->col_stride == 1)
         pack_row_16((uint16_t *)panel, (const uint16_t *)p->data + row * p->row_stride, w->cols,
-                    lane, w->dtype == DT_BF16);
+                    lane, in_pairs(w));
     else
-        pack_row_any(panel, p, row, lane, w->dtype);
+        pack_row_any(panel, p, row, lane, w->dtype, in_pairs(w));
 }
 
 static void float_row(float *dst, const struct weight *w, uint32_t row, uint32_t k, uint32_t n)
@@ -74,8 +101,8 @@ static void float_row(float *dst, const struct weight *w, uint32_t row, uint32_t
     const char *panel = weight_panel(w, row / LANES);
     uint32_t lane = row % LANES;
     for (uint32_t i = k; i < k + n; i++) {
-        int64_t at = w->dtype == DT_BF16 ? (int64_t)(i & ~1u) * LANES + (int64_t)2 * lane + (i & 1)
-                                         : (int64_t)i * LANES + lane;
+        int64_t at = in_pairs(w) ? (int64_t)(i & ~1u) * LANES + (int64_t)2 * lane + (i & 1)
+                                 : (int64_t)i * LANES + lane;
         dst[i - k] = number_at(panel, w->dtype, at);
     }
 }
@@ -85,7 +112,7 @@ const struct weight_kind kind_plain = {float_panel_bytes, float_pack, float_row,
 /* The thread that packs a panel is the one that multiplies with it: see pool_run(). */
 static void pack_panels(void *arg, int thread, size_t begin, size_t end)
 {
-    const struct packing *job = arg;
+    struct packing *job = arg;
     struct weight *w = job->w;
     for (size_t i = begin * LANES; i < end * LANES && i < w->rows; i++) {
         int64_t row = (int64_t)i;
@@ -96,6 +123,8 @@ static void pack_panels(void *arg, int thread, size_t begin, size_t end)
         else
             w->kind->pack(job->d, thread, w, panel, (int)(i % LANES), p, row);
     }
+    if (w->dtype == DT_F16 && w->half)
+        note_top(job, begin, end);
 }
 
 /* ---------------------------------------------------------------- loading */
@@ -138,7 +167,7 @@ static void (*tile_of(const struct device *d, const struct weight *w))(const str
     if (w->kind == &kind_fp8)
         return d->kern.tile_fp8;
     if (w->half)
-        return d->kern.tile_bf16x2;
+        return w->dtype == DT_F16 ? d->kern.tile_f16x2 : d->kern.tile_bf16x2;
     return w->dtype == DT_F32   ? d->kern.tile_f32
            : w->dtype == DT_F16 ? d->kern.tile_f16
                                 : d->kern.tile_bf16;
@@ -175,7 +204,9 @@ struct weight *cpu_weight_load(struct device *d, const struct mat_desc *m, struc
         return err_nomem(e), NULL;
     w->kind = kind_of(m);
     w->dtype = m->dtype;
-    w->half = d->half && w->kind == &kind_plain && m->dtype == DT_BF16;
+    w->half = w->kind == &kind_plain &&
+              ((d->half && m->dtype == DT_BF16) || (d->half_f16 && m->dtype == DT_F16));
+    w->squares = d->squares && w->kind == &kind_plain && m->dtype == DT_BF16;
     w->tile = tile_of(d, w);
     w->rows = (uint32_t)rows;
     w->cols = (uint32_t)m->parts[0].cols;
@@ -195,7 +226,9 @@ struct weight *cpu_weight_load(struct device *d, const struct mat_desc *m, struc
         cpu_weight_free(d, w);
         return NULL;
     }
-    pool_run(d->pool, pack_panels, &(struct packing){d, w, m}, w->n_panels, PANEL_GRAIN);
+    struct packing job = {.d = d, .w = w, .m = m};
+    pool_run(d->pool, pack_panels, &job, w->n_panels, PANEL_GRAIN);
+    w->top = f32_of_f16((uint16_t)atomic_load(&job.top));
     return w;
 }
 

@@ -1,0 +1,168 @@
+/* kernels_squares_amx.c - squares in the tile registers of AMX: four sums at a time, two by two, or
+ * one by four where there are 16 rows of x only. Compiled alone; the instructions are written out,
+ * so that the compiler sees that they read memory.
+ *
+ * The registers' shapes belong to a thread. Each call sets them and gives them back: a thread whose
+ * tiles are in use costs the kernel 8 KiB with every switch. */
+#include "model-server/backend/cpu/kernels.h"
+
+#define INLINE static inline __attribute__((always_inline))
+
+/* What ldtilecfg reads. */
+struct tile_config {
+    uint8_t palette, start_row, reserved[14];
+    uint16_t row_bytes[16];
+    uint8_t rows[16];
+} __attribute__((aligned(64)));
+
+static const struct tile_config all_square = {
+    .palette = 1,
+    .row_bytes = {64, 64, 64, 64, 64, 64, 64, 64},
+    .rows = {16, 16, 16, 16, 16, 16, 16, 16},
+};
+
+#define TILES_BEGIN() __asm__ volatile("ldtilecfg %0" ::"m"(all_square) : "memory")
+#define TILES_END()   __asm__ volatile("tilerelease" ::: "memory")
+#define ZERO(tile)    __asm__ volatile("tilezero %%tmm" #tile ::)
+#define LOAD(tile, at, stride)                                                                     \
+    __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #tile ::"r"(at), "r"((size_t)(stride))           \
+                     : "memor"                                                                     \
+                       "y")
+#define STORE(tile, at, stride)                                                                    \
+    __asm__ volatile("tilestored %%tmm" #tile ", (%0,%1,1)" ::"r"(at), "r"((size_t)(stride))       \
+                     : "memory")
+/* sum += x w */
+#define MULTIPLY(sum, x, w)                                                                        \
+    do {                                                                                           \
+        if (i8)                                                                                    \
+            __asm__ volatile("tdpbsud %%tmm" #w ", %%tmm" #x ", %%tmm" #sum ::);                   \
+        else                                                                                       \
+            __asm__ volatile("tdpbf16ps %%tmm" #w ", %%tmm" #x ", %%tmm" #sum ::);                 \
+    } while (0)
+
+/* tmm0 .. tmm3 from or to memory: [tall][wide]. */
+INLINE void start_sums(const struct squares *t, char *sums, const int tall, const int wide)
+{
+    const size_t s = t->sums_bytes, below = SQUARE * s;
+    if (!t->add) {
+        ZERO(0);
+        ZERO(1);
+        ZERO(2);
+        ZERO(3);
+        return;
+    }
+    LOAD(0, sums, s);
+    if (wide > 1)
+        LOAD(1, sums + 64, s);
+    if (tall > 1)
+        LOAD(2, sums + below, s);
+    if (tall > 1 && wide > 1)
+        LOAD(3, sums + below + 64, s);
+    if (wide > 2)
+        LOAD(2, sums + 128, s);
+    if (wide > 3)
+        LOAD(3, sums + 192, s);
+}
+
+INLINE void store_sums(const struct squares *t, char *sums, const int tall, const int wide)
+{
+    const size_t s = t->sums_bytes, below = SQUARE * s;
+    STORE(0, sums, s);
+    if (wide > 1)
+        STORE(1, sums + 64, s);
+    if (tall > 1)
+        STORE(2, sums + below, s);
+    if (tall > 1 && wide > 1)
+        STORE(3, sums + below + 64, s);
+    if (wide > 2)
+        STORE(2, sums + 128, s);
+    if (wide > 3)
+        STORE(3, sums + 192, s);
+}
+
+/* Fetches go between the tiles: all at once they would wait for each other. */
+INLINE void fetch(const char *at, const size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i += 64)
+        __builtin_prefetch(at + i, 0, 2);
+}
+
+INLINE void step(const struct squares *t, const char *x, const char *w, const char *next,
+                 const int tall, const int wide, const bool i8)
+{
+    const size_t wb = t->w_bytes;
+    LOAD(4, x, 64);
+    LOAD(6, w, 64);
+    MULTIPLY(0, 4, 6);
+    fetch(next, t->fetch);
+    if (wide > 1) {
+        LOAD(7, w + wb, 64);
+        MULTIPLY(1, 4, 7);
+        fetch(next + wb, t->fetch);
+    }
+    if (tall > 1) {
+        LOAD(5, x + t->x_bytes, 64);
+        MULTIPLY(2, 5, 6);
+        if (wide > 1)
+            MULTIPLY(3, 5, 7);
+    }
+    if (wide > 2) {
+        LOAD(5, w + 2 * wb, 64);
+        MULTIPLY(2, 4, 5);
+        fetch(next + 2 * wb, t->fetch);
+    }
+    if (wide > 3) {
+        LOAD(6, w + 3 * wb, 64);
+        MULTIPLY(3, 4, 6);
+        fetch(next + 3 * wb, t->fetch);
+    }
+}
+
+/* Up to 2 x 2 or 1 x 4 squares, over all steps. */
+INLINE void part(const struct squares *t, char *sums, const char *x, const char *w,
+                 const char *next, const int tall, const int wide, const bool i8)
+{
+    const size_t end = (size_t)t->steps * SQUARE_BYTES;
+    const size_t cut = end > t->ahead ? end - t->ahead : 0;
+    const char *ahead = cut && t->ahead ? w + t->ahead : next;
+    start_sums(t, sums, tall, wide);
+    for (size_t at = 0; at < end; at += SQUARE_BYTES) {
+        if (at == cut)
+            ahead = next;
+        step(t, x + at, w + at, ahead, tall, wide, i8);
+        ahead += t->fetch;
+    }
+    store_sums(t, sums, tall, wide);
+}
+
+/* All panels for the 16 or 32 rows in hand. */
+INLINE void row_of_parts(const struct squares *t, uint32_t row, const int tall, const uint32_t most,
+                         const bool i8)
+{
+    char *sums = (char *)t->sums + row * SQUARE * t->sums_bytes;
+    const char *x = t->x + row * t->x_bytes, *w = t->w, *next = t->next;
+    uint32_t left = t->wide;
+#define TAKE(n)                                                                                    \
+    for (; most >= (n) && left >= (n); left -= (n)) {                                              \
+        part(t, sums, x, w, next, tall, n, i8);                                                    \
+        sums += (n)*64, w += (n)*t->w_bytes, next += (n)*t->w_bytes;                               \
+    }
+    TAKE(4)
+    TAKE(2)
+    TAKE(1)
+#undef TAKE
+}
+
+INLINE void squares(const struct squares *t, const bool i8)
+{
+    TILES_BEGIN();
+    for (uint32_t r = 0; r < t->tall; r += 2)
+        if (t->tall - r > 1)
+            row_of_parts(t, r, 2, 2, i8);
+        else
+            row_of_parts(t, r, 1, 4, i8);
+    TILES_END();
+}
+
+void k_squares_bf16_amx(const struct squares *t) { squares(t, false); }
+void k_squares_i8_amx(const struct squares *t) { squares(t, true); }

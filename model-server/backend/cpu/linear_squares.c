@@ -1,0 +1,252 @@
+/* linear_squares.c - products on matrix units: x is rounded to bfloat16, or to int8 with a scale
+ * for each row, and laid out in steps of squares (squares.h); the panels are taken as they are.
+ *
+ * Few rows: four panels at a time are streamed from memory. Many: a group of panels stays in the
+ * second cache for all rows of a pass, 32 of which are multiplied at a time, while the next group
+ * is fetched. Sums stay in registers over all columns, since loading and storing a square costs as
+ * much as several steps.
+ *
+ * A sum takes its columns in ascending order, whatever the pass and the block: the bits of a row
+ * depend on the row alone. */
+#include "model-server/backend/cpu/cpu.h"
+#include <string.h>
+
+enum { PASS_ROWS = 512 };                        /* laid out at a time */
+enum { TALL = 2, TALL_ROWS = TALL * SQUARE };    /* multiplied at a time */
+enum { STREAM_PANELS = 4, STREAM_AHEAD = 4096 }; /* of few rows: bytes of each panel */
+enum { GROUP_PANELS = 16 };                      /* of many rows */
+enum { BLOCK_STEPS = 128, BLOCK_PANELS = 8 };    /* of longer panels: their sums wait in memory */
+_Static_assert(PASS_ROWS *BLOCK_PANELS *SQUARE_STEP_BYTES <= THREAD_SCRATCH, "sums of a group");
+enum { COLS_AT_ONCE = 512 }; /* narrowed to bfloat16 at a time */
+enum { ALONE = 16384 };      /* numbers that are not worth a second thread */
+
+struct square_product {
+    const struct kernels *kern;
+    struct device *d;
+    const struct weight *w;
+    const struct strided *io;
+    uint32_t rows, tall; /* in hand; squares of them */
+    uint32_t steps;      /* of a row */
+    uint32_t whole;      /* of them, that a panel has in full */
+    uint32_t block;      /* steps at a time */
+    uint32_t group;      /* panels at a time */
+    bool i8;
+    char *packed; /* [tall][steps][16][64] */
+    float *scale; /* [rows], of int8, and minus 128 times the sum of the numbers */
+    int32_t *correction;
+};
+
+/* ---------------------------------------------------------------- x */
+
+/* n bytes into the steps of a row from byte `at` on; what is past the last is zero. */
+static void place(const struct square_product *p, size_t row, size_t at, const char *from, size_t n)
+{
+    char *to = p->packed + (row / SQUARE * p->steps + at / SQUARE_STEP_BYTES) * SQUARE_BYTES +
+               row % SQUARE * SQUARE_STEP_BYTES;
+    for (; n >= SQUARE_STEP_BYTES; n -= SQUARE_STEP_BYTES, to += SQUARE_BYTES) {
+        memcpy(to, from, SQUARE_STEP_BYTES);
+        from += SQUARE_STEP_BYTES;
+    }
+    if (n) {
+        memset(to, 0, SQUARE_STEP_BYTES);
+        memcpy(to, from, n);
+    }
+}
+
+static void place_bf16(const struct square_product *p, size_t row, const float *src)
+{
+    _Alignas(64) uint16_t some[COLS_AT_ONCE];
+    for (uint32_t k = 0, n; k < p->w->cols; k += n) {
+        n = p->w->cols - k < COLS_AT_ONCE ? p->w->cols - k : COLS_AT_ONCE;
+        p->kern->narrow_bf16(some, src + k, n);
+        place(p, row, k * sizeof(*some), (const char *)some, n * sizeof(*some));
+    }
+}
+
+static void place_i8(const struct square_product *p, int thread, size_t row, const float *src)
+{
+    char *all = cpu_thread_scratch(p->d, thread);
+    int32_t sum;
+    p->scale[row] = p->kern->quantise((uint8_t *)all, 4, src, p->w->cols, 0, &sum);
+    p->correction[row] = -128 * sum;
+    place(p, row, 0, all, (size_t)quads_of(p->w->cols) * 4);
+}
+
+static void place_rows(void *arg, int thread, size_t begin, size_t end)
+{
+    const struct square_product *p = arg;
+    for (size_t r = begin; r < end; r++) {
+        const float *src = p->io->x + r * p->io->ldx;
+        if (p->i8)
+            place_i8(p, thread, r, src);
+        else
+            place_bf16(p, r, src);
+    }
+}
+
+/* ---------------------------------------------------------------- panels */
+
+static void squares(const struct square_product *p, const struct squares *t)
+{
+    (p->i8 ? p->kern->squares_i8 : p->kern->squares_bf16)(t);
+}
+
+/* The last step of panels that end within it: their bytes, then zeros. */
+static void last_step(const struct square_product *p, struct squares t, size_t panel, const char *x)
+{
+    _Alignas(64) char copy[GROUP_PANELS][SQUARE_BYTES];
+    const size_t at = (size_t)p->whole * SQUARE_BYTES;
+    const size_t quads = p->i8 ? quads_of(p->w->cols) : (p->w->cols + 1) / 2;
+    memset(copy, 0, sizeof(copy));
+    for (uint32_t i = 0; i < t.wide; i++)
+        memcpy(copy[i], weight_panel(p->w, panel + i) + at, quads * STEP_BYTES - at);
+    t.w = t.next = copy[0], t.w_bytes = SQUARE_BYTES, t.fetch = t.ahead = 0;
+    t.x = x + at, t.steps = 1, t.add = p->whole > 0;
+    squares(p, &t);
+}
+
+/* Outputs of panels [panel, panel + wide) from the sums of `rows` rows, with scales and bias. */
+static void store(const struct square_product *p, const char *sums, uint32_t row, uint32_t rows,
+                  size_t panel, uint32_t wide)
+{
+    const struct weight *w = p->w;
+    const size_t first = panel * LANES, n = (size_t)wide * LANES;
+    const uint32_t outputs = (uint32_t)(first + n < w->rows ? n : w->rows - first);
+    const float *scales = p->i8 ? row_scales(w, weight_panel(w, panel)) : NULL;
+    for (uint32_t r = row; r < row + rows; r++, sums += (size_t)p->group * SQUARE_STEP_BYTES) {
+        float *y = p->io->y + r * p->io->ldy + first;
+        if (p->i8)
+            p->kern->scale_sums(y, (const int32_t *)(const void *)sums, scales, w->panel_bytes,
+                                p->scale[r], p->correction[r], outputs);
+        else
+            memcpy(y, sums, outputs * sizeof(*y));
+        if (p->io->bias)
+            p->kern->axpy(y, p->io->bias + first, 1.0f, outputs);
+    }
+}
+
+/* What of a group is multiplied at a time: panels [panel, panel + wide), steps [step, step +
+ * steps).
+ */
+struct square_block {
+    size_t panel;
+    uint32_t wide, step, steps;
+    const char *next; /* the next block, as many bytes of as many panels; NULL: none is fetched */
+};
+
+/* All rows with a block, after whose last step sums become outputs. */
+static void run_block(const struct square_product *p, char *sums, const struct square_block *b)
+{
+    const struct weight *w = p->w;
+    const uint32_t turns = (p->tall + TALL - 1) / TALL;
+    const size_t share = (SQUARE_BYTES / 64 + turns - 1) / turns * 64;
+    const size_t all = (size_t)b->steps * SQUARE_BYTES, from = (size_t)b->step * SQUARE_BYTES;
+    struct squares t = {.sums_bytes = (size_t)p->group * SQUARE_STEP_BYTES,
+                        .x_bytes = (size_t)p->steps * SQUARE_BYTES,
+                        .w = weight_panel(w, b->panel) + from,
+                        .w_bytes = w->panel_bytes,
+                        .wide = b->wide,
+                        .steps = b->steps,
+                        .add = b->step > 0,
+                        .ahead = turns == 1 ? STREAM_AHEAD : 0};
+    for (uint32_t i = 0; i < turns; i++) {
+        const size_t fetched = i * share * b->steps;
+        const uint32_t row = i * TALL_ROWS, left = p->rows - row;
+        const bool fetch = turns == 1 || (b->next && fetched < all);
+        t.sums = p->whole > p->block ? sums + row * t.sums_bytes : sums;
+        t.tall = p->tall - i * TALL < TALL ? p->tall - i * TALL : TALL;
+        t.x = p->packed + i * TALL * t.x_bytes + from;
+        t.fetch = fetch ? share : 0;
+        t.next = (b->next ? b->next : t.w) + (fetch ? fetched : 0);
+        if (t.steps)
+            squares(p, &t);
+        if (b->step + b->steps < p->whole)
+            continue;
+        if (p->whole < p->steps)
+            last_step(p, t, b->panel, p->packed + i * TALL * t.x_bytes);
+        store(p, t.sums, row, left < TALL_ROWS ? left : TALL_ROWS, b->panel, b->wide);
+    }
+}
+
+/* All rows with the panels [panel, panel + wide); behind them comes another group as wide, or not.
+ */
+static void run_group(const struct square_product *p, char *sums, size_t panel, uint32_t wide,
+                      bool more)
+{
+    struct square_block b = {.panel = panel, .wide = wide};
+    do {
+        const char *at = weight_panel(p->w, panel) + (size_t)b.step * SQUARE_BYTES;
+        const bool last = p->whole - b.step <= p->block;
+        b.steps = last ? p->whole - b.step : p->block;
+        b.next = !last  ? at + (size_t)b.steps * SQUARE_BYTES
+                 : more ? weight_panel(p->w, panel + wide)
+                        : NULL;
+        run_block(p, sums, &b);
+        b.step += b.steps;
+    } while (b.step < p->whole);
+}
+
+static void run_panels(void *arg, int thread, size_t begin, size_t end)
+{
+    const struct square_product *p = arg;
+    char *sums = cpu_thread_scratch(p->d, thread);
+    for (size_t panel = begin, wide; panel < end; panel += wide) {
+        wide = end - panel < p->group ? end - panel : p->group;
+        run_group(p, sums, panel, (uint32_t)wide, panel + wide + p->group <= end);
+    }
+}
+
+/* How many panels and steps at a time: a block of panels is to fit the second cache beside 32 rows
+ * of x, and a group is to leave other threads something. */
+static void choose_sizes(struct square_product *p)
+{
+    const uint32_t each = p->w->n_panels / (uint32_t)pool_threads(p->d->pool);
+    p->block = p->tall <= TALL ? UINT32_MAX : BLOCK_STEPS;
+    p->group = p->tall <= TALL           ? STREAM_PANELS
+               : p->whole > p->block     ? BLOCK_PANELS
+               : p->whole > p->block / 2 ? GROUP_PANELS / 2
+                                         : GROUP_PANELS;
+    while (p->group > STREAM_PANELS && p->group > each)
+        p->group /= 2;
+}
+
+static void multiply(struct square_product *p)
+{
+    const struct weight *w = p->w;
+    const size_t row_bytes = (size_t)p->steps * SQUARE_STEP_BYTES;
+    const size_t x_bytes = (size_t)p->tall * SQUARE * row_bytes;
+    choose_sizes(p);
+    p->packed = cpu_scratch(p->d, SCRATCH_PACK, x_bytes + (size_t)2 * p->rows * sizeof(float));
+    if (!p->packed)
+        return;
+    p->scale = (float *)(void *)(p->packed + x_bytes);
+    p->correction = (int32_t *)(void *)(p->scale + p->rows);
+    const size_t alone = ALONE / w->cols;
+    pool_run(p->d->pool, place_rows, p, p->rows, alone ? alone : 1);
+    pool_run(p->d->pool, run_panels, p, w->n_panels, p->group);
+}
+
+void linear_squares(struct device *d, const struct strided *io, uint32_t rows,
+                    const struct weight *w)
+{
+    const bool i8 = w->kind == &kind_w8a8;
+    const uint32_t step_cols = SQUARE_STEP_BYTES / (i8 ? 1 : 2);
+    const uint32_t passes = (rows + PASS_ROWS - 1) / PASS_ROWS;
+    for (uint32_t i = 0, first = 0, end; i < passes; i++, first = end) {
+        end = (uint32_t)((uint64_t)rows * (i + 1) / passes);
+        const struct strided part = {.y = io->y + first * io->ldy,
+                                     .x = io->x + first * io->ldx,
+                                     .bias = io->bias,
+                                     .ldy = io->ldy,
+                                     .ldx = io->ldx};
+        multiply(&(struct square_product){.kern = &d->kern,
+                                          .d = d,
+                                          .w = w,
+                                          .io = &part,
+                                          .rows = end - first,
+                                          .tall = (end - first + SQUARE - 1) / SQUARE,
+                                          .steps = (w->cols + step_cols - 1) / step_cols,
+                                          .whole = w->cols / step_cols,
+                                          .i8 = i8});
+    }
+}

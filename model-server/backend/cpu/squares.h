@@ -1,0 +1,35 @@
+/* squares.h - sums of 16 rows of x with the 16 outputs of a panel, as matrix units compute them.
+ *
+ * A square is [16][16] sums of 32 bits. A step of it takes 64 bytes of each of its rows of x, which
+ * lie together, and 1024 bytes of the panel: 32 columns of bf16 or 64 of int8. The panels are those
+ * of kernels.h, which are the layout that the units of x86 (AMX) read.
+ *
+ *   squares_bf16  x and w are bfloat16. Of each step there are two chains of fused multiply-adds
+ *                 from zero, over the even and over the odd columns, ascending; their sum is added
+ *                 to the square. Subnormal numbers count as zero, also in sums and results.
+ *   squares_i8    x is signed, w unsigned; sums are exact and wrap around. */
+#ifndef MODEL_SERVER_BACKEND_CPU_SQUARES_H
+#define MODEL_SERVER_BACKEND_CPU_SQUARES_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { SQUARE = 16, SQUARE_STEP_BYTES = 64, SQUARE_BYTES = SQUARE * SQUARE_STEP_BYTES };
+
+/* `tall` times `wide` squares. All of their rows are read and written, whoever needs them. */
+struct squares {
+    void *sums;        /* fp32 or int32: row r, panel p at sums + r * sums_bytes + 64 p */
+    size_t sums_bytes; /* from one row of sums to the next */
+    const char *x;     /* [tall][steps][16][64] */
+    size_t x_bytes;    /* from 16 rows to the next 16 */
+    const char *w;     /* panels */
+    size_t w_bytes;    /* from one panel to the next */
+    uint32_t tall, wide, steps;
+    bool add; /* continue the sums that are there, instead of starting at zero */
+    /* What is fetched meanwhile, of each panel in a step `fetch` bytes: `ahead` bytes ahead in the
+     * panel, and what lies past its last step at `next` on, panels w_bytes apart. Multiples of 64;
+     * fetch 0: nothing. Does not change a result. */
+    size_t fetch, ahead;
+    const char *next;
+};
+#endif
