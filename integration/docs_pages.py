@@ -39,6 +39,28 @@ def table(rows):
     return out
 
 
+def towers():
+    """(model_type words, tower it must have, what it is) of each family of vision towers, in the order of their table."""
+    folder = ROOT / "model-server/encoder"
+    listed = re.findall(r"&family_(\w+)", (folder / "family.c").read_text())
+    found = {}
+    for file in sorted((folder / "family").glob("*.c")):
+        for name, body in re.findall(r"encoder_family family_(\w+) = \{(.*?)\n?\};", file.read_text(), re.S):
+            words = re.findall(r'"([^"]+)"', re.search(r"\.types = \(const char \*const\[\]\)\{(.*?)NULL\}", body, re.S).group(1))
+            tower = re.search(r'\.tower = "([^"]+)"', body)
+            found[name] = words, tower and tower.group(1)
+    if sorted(found) != sorted(listed):
+        raise SystemExit(f"{folder}: families {sorted(found)}, and the table has {sorted(listed)}")
+    return [found[name] for name in listed]
+
+
+def tower_table():
+    out = "| `model_type` | its `vision_config` |\n|---|---|\n"
+    for words, tower in towers():
+        out += f"| {', '.join(f'`{w}`' for w in words)} | {f'`{tower}`' if tower else 'any'} |\n"
+    return out
+
+
 def vision_words(rows):
     return [w for _, words, _, _, _ in rows for w in words if "_vl" in w or "qwen3_5" in w]
 
@@ -51,7 +73,7 @@ def models():
     gguf = (ROOT / "common/gguf/config.c").read_text()
     gguf = re.findall(r'^    \{"([^"]+)", "([^"]+)", (?:"([^"]+)"|NULL),', gguf[gguf.index("gguf_family families[]") :], re.M)
     words = sum(len(r[1]) for r in rows)
-    out = f"# Model families\n\n{NOTE.format('the registry (`model-server/model/arch/`, `common/gguf/config.c`)')}\n"
+    out = f"# Model families\n\n{NOTE.format('the registry (`model-server/model/arch/`, `model-server/encoder/family/`, `common/gguf/config.c`)')}\n"
     out += f"The `model_type` of a checkpoint's `config.json` chooses the family. {len(rows)} files serve {words} words. Any other word\n"
     out += "is refused with the list of those that are known. What was compared with transformers, and how closely, is in\n"
     out += "[agreement with transformers](results/architectures.md).\n"
@@ -60,8 +82,12 @@ def models():
     out += "\n## Encoders of texts\n\nThey give vectors, or scores with a classifier: [Serve embeddings and rerankers](how-to/embeddings.md). So do the decoders above, with\n"
     out += "`--task embed` or where `modules.json` asks for it; EmbeddingGemma is a `gemma3_text` that sees both ways.\n\n"
     out += table([r for r in rows if r[4]])
+    out += "\n## Vision towers\n\n"
+    out += "Models that take [images](how-to/images.md): the `model_type` of the checkpoint, and that of its `vision_config`. What was\n"
+    out += "compared with transformers is in [results of images](results/images.md).\n\n" + tower_table()
     out += "\n## The text side of vision checkpoints\n\n"
-    out += "A checkpoint that keeps its decoder in `text_config` is served as that decoder. Images in requests are refused.\n"
+    out += "A checkpoint that keeps its decoder in `text_config` is served as that decoder. Images in requests are refused where the\n"
+    out += "table above lacks its tower.\n"
     out += f"Weights may stand behind one of these prefixes: {prefixes}.\n\n"
     out += "| | |\n|---|---|\n"
     out += f"| `model_type` words of vision checkpoints | {', '.join(f'`{w}`' for w in vision_words(rows))} |\n"

@@ -201,6 +201,8 @@ def test_a_model_says_that_it_sees(s, blind):
     info = requests.get(s.url + "/info", timeout=9).json()
     assert info["model_pipeline_tag"] == "image-text-to-text" and info["input_modalities"] == ["text", "image"]
     assert requests.get(s.url + "/v1/models", timeout=9).json()["data"][0]["input_modalities"] == ["text", "image"]
+    assert requests.get(s.url + "/props", timeout=9).json()["modalities"] == {"vision": True, "audio": False}
+    assert requests.get(blind.url + "/props", timeout=9).json()["modalities"] == {"vision": False, "audio": False}
     assert requests.get(blind.url + "/info", timeout=9).json()["model_pipeline_tag"] is None
     assert "input_modalities" not in requests.get(blind.url + "/v1/models", timeout=9).json()["data"][0]
 

@@ -108,13 +108,29 @@ void prefixes_put(struct prefixes *p, const uint64_t *hashes, uint32_t n)
     }
 }
 
-uint32_t prefixes_hash(const char *adapter, uint64_t salt, const uint32_t *ids, uint32_t n,
-                       uint32_t block, uint64_t *out)
+/* Of the keys of ids[at .. at + n), and all before. */
+static uint64_t hash_keys(uint64_t h, const struct kv_media *media, const uint32_t *ids,
+                          uint32_t at, uint32_t n)
+{
+    uint64_t key[64];
+    while (n > 0) {
+        const uint32_t now = n < 64 ? n : 64;
+        kv_media_keys(media, ids, at, now, key);
+        for (uint32_t i = 0; i < now; i++)
+            h = hash_mix(h ^ key[i]);
+        at += now;
+        n -= now;
+    }
+    return h;
+}
+
+uint32_t prefixes_hash(const char *adapter, uint64_t salt, const struct kv_media *media,
+                       const uint32_t *ids, uint32_t n, uint32_t block, uint64_t *out)
 {
     uint64_t h = hash_bytes(salt, adapter ? adapter : "", adapter ? strlen(adapter) : 0);
     uint32_t k = 0;
     out[k++] = h;
     for (uint32_t at = 0; block && n > 0 && at + block <= n - 1; at += block)
-        out[k++] = h = hash_bytes(h, ids + at, block * sizeof(*ids));
+        out[k++] = h = hash_keys(h, media, ids, at, block);
     return k;
 }

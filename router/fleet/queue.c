@@ -13,14 +13,29 @@ enum { ROOM_STEPS = 2, ROOM_REQUESTS = 64, SCAN_MOST = 64 };
 
 /* ---------------------------------------------------------------- entries */
 
+/* False: no memory. */
+static bool hash_prompt(struct fleet_entry *e, const struct gen_request *r, uint32_t block)
+{
+    struct kv_medium *v = r->n_media ? calloc(r->n_media, sizeof(*v)) : NULL;
+    if (r->n_media && !v)
+        return false;
+    for (uint32_t i = 0; i < r->n_media; i++)
+        v[i] = (struct kv_medium){r->media[i].first, r->media[i].n, r->media[i].digest};
+    const struct kv_media media = {.v = v, .n = r->n_media, .whole = r->whole_media};
+    e->n_hashes = prefixes_hash(r->params.adapter_id, r->cache_salt, &media, r->ids, r->n_ids,
+                                block, e->hashes);
+    free(v);
+    return true;
+}
+
 static struct fleet_entry *entry_new(const struct fleet *f, struct gen_request *r)
 {
     uint32_t block = f->limits.block_size, n = block ? r->n_ids / block : 0;
     struct fleet_entry *e = calloc(1, sizeof(*e) + (n + 1) * sizeof(e->hashes[0]));
-    if (!e)
+    if (!e || !hash_prompt(e, r, block)) {
+        free(e);
         return NULL;
-    e->n_hashes =
-        prefixes_hash(r->params.adapter_id, r->cache_salt, r->ids, r->n_ids, block, e->hashes);
+    }
     e->n_tokens = r->n_ids;
     e->event = r->sink.event;
     e->r = r;

@@ -47,15 +47,18 @@ static const char *unfit(struct fleet *f, const struct infer *i)
     const struct infer_limits *a = &f->limits, *b = infer_limits(i);
     if (a->vocab_hash != b->vocab_hash || a->vocab_size != b->vocab_size || a->task != b->task ||
         a->embed_width != b->embed_width || a->hidden_size != b->hidden_size ||
-        strcmp(a->dtype, b->dtype) || strcmp(a->quantize, b->quantize))
+        strcmp(a->dtype, b->dtype) || strcmp(a->quantize, b->quantize) ||
+        strcmp(a->activations, b->activations))
         return "it serves another model, or in another type";
     if (a->n_shards != b->n_shards || strcmp(a->device, b->device))
         return "its shards are not as many, or on other devices: its sums would differ";
     if (a->block_size != b->block_size || a->takes_input_ids != b->takes_input_ids ||
         a->takes_bias != b->takes_bias || a->takes_reasoning != b->takes_reasoning ||
         a->takes_grammars != b->takes_grammars || a->takes_images != b->takes_images ||
-        a->sampling_fields != b->sampling_fields)
+        a->has_windows != b->has_windows || a->sampling_fields != b->sampling_fields)
         return "its shards are of another version";
+    if (a->takes_images && b->max_batch_prefill_tokens < a->max_batch_prefill_tokens)
+        return "its steps are smaller: a picture that a step computes whole may not fit";
     if (a->task == TASK_GENERATE && !same_adapters(&f->adapters, infer_adapters(i)))
         return "it serves other adapters";
     return NULL;

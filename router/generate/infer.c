@@ -447,6 +447,7 @@ static void settle_limits(struct infer *i, const struct shard_model *m)
                                .takes_reasoning = m->takes_reasoning,
                                .takes_grammars = m->takes_grammars,
                                .takes_images = m->takes_images,
+                               .has_windows = m->window_blocks > 0,
                                .sampling_fields = m->sampling_fields};
     memcpy(l->dtype, m->dtype, sizeof(l->dtype));
     memcpy(l->quantize, m->quantize, sizeof(l->quantize));

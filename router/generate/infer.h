@@ -51,6 +51,7 @@ struct infer_limits { /* what warm-up settled */
     bool takes_reasoning; /* constraint_reasoning */
     bool takes_grammars;  /* more than JSON schemas and patterns */
     bool takes_images;
+    bool has_windows;         /* layers that see a window have a cache of their own */
     uint64_t sampling_fields; /* of param_bit() */
     char dtype[32], device[32], quantize[32], activations[16];
     bool lists_adapters;       /* else the shards do not say what they serve */

@@ -1,4 +1,5 @@
 #include "router/media/media.h"
+#include "router/media/mark.h"
 #include "router/media/read.h"
 #include <assert.h>
 #include <stdlib.h>
@@ -8,41 +9,11 @@
 
 /* ---------------------------------------------------------------- where they stand in a text */
 
-/* A picture in the text: its mark, which text takes the place of. */
-struct mark {
-    size_t at, n;
-    struct ask_image image;
-};
-
-/* TGI's ![](URL), from text[at] on. */
-static bool next_inline(const char *text, size_t n, size_t at, struct mark *out)
-{
-    static const char open[] = "![](";
-    const char *from = at < n ? memmem(text + at, n - at, open, strlen(open)) : NULL;
-    const char *url = from ? from + strlen(open) : NULL;
-    const char *end = url ? memchr(url, ')', n - (size_t)(url - text)) : NULL;
-    if (!end)
-        return false;
-    *out = (struct mark){.at = (size_t)(from - text),
-                         .n = (size_t)(end + 1 - from),
-                         .image = {.url = url, .n_url = (size_t)(end - url)}};
-    return true;
-}
-
-static bool next_marker(const char *text, size_t n, size_t at, const char *marker, struct mark *out)
-{
-    const char *from = at < n ? memmem(text + at, n - at, marker, strlen(marker)) : NULL;
-    if (!from)
-        return false;
-    *out = (struct mark){.at = (size_t)(from - text), .n = strlen(marker)};
-    return true;
-}
-
 static bool next(const struct media *m, const struct ask *q, size_t at, struct mark *out)
 {
     return q->inline_images
-               ? next_inline(q->inputs, q->n_inputs, at, out)
-               : next_marker(q->inputs, q->n_inputs, at, vision_marker(m->vision), out);
+               ? mark_inline(q->inputs, q->n_inputs, at, out)
+               : mark_placeholder(q->inputs, q->n_inputs, at, vision_marker(m->vision), out);
 }
 
 bool media_wanted(const struct media *m, const struct ask *q)
@@ -51,8 +22,10 @@ bool media_wanted(const struct media *m, const struct ask *q)
     return q->n_images || (m->vision && q->inline_images && q->inputs && next(m, q, 0, &unused));
 }
 
+/* The marks of the text, in its order, and the picture that each of them is. */
 static int find_marks(const struct media *m, const struct ask *q, struct arena *a,
-                      struct mark **out, uint32_t *n_out, struct err *e)
+                      struct mark **out, struct ask_image **image_out, uint32_t *n_out,
+                      struct err *e)
 {
     struct mark k;
     uint32_t n = 0;
@@ -64,15 +37,17 @@ static int find_marks(const struct media *m, const struct ask *q, struct arena *
     if (n > m->rules->max_images)
         REFUSE("a request may have at most %u images. Given: %u", m->rules->max_images, n);
     struct mark *v = ARENA_NEW(a, struct mark, n);
-    if (!v)
+    struct ask_image *image = ARENA_NEW(a, struct ask_image, n);
+    if (!v || !image)
         return err_nomem(e);
     n = 0;
     for (size_t at = 0; next(m, q, at, &k); at = k.at + k.n, n++) {
         v[n] = k;
-        if (!q->inline_images)
-            v[n].image = q->images[n];
+        image[n] = q->inline_images ? (struct ask_image){.url = k.url, .n_url = k.n_url}
+                                    : q->images[n];
     }
     *out = v;
+    *image_out = image;
     *n_out = n;
     return 0;
 }
@@ -113,15 +88,15 @@ static struct medium *read_one(const struct media *m, const struct ask *q,
     return p;
 }
 
-static int read_all(const struct media *m, const struct ask *q, const struct mark *mark, uint32_t n,
-                    struct arena *a, struct media_prompt *out, struct err *e)
+static int read_all(const struct media *m, const struct ask *q, const struct ask_image *image,
+                    uint32_t n, struct arena *a, struct media_prompt *out, struct err *e)
 {
     size_t bytes = MEDIA_MAX_BYTES;
     uint64_t pixels = m->rules->max_pixels, tokens = 0;
     if (!(out->v = ARENA_NEW(a, struct medium *, n)))
         return err_nomem(e);
     for (; out->n_media < n; out->n_media++) {
-        struct medium *p = read_one(m, q, &mark[out->n_media].image, bytes, pixels, a, e);
+        struct medium *p = read_one(m, q, &image[out->n_media], bytes, pixels, a, e);
         if (!p)
             return -1;
         const uint64_t shown = (uint64_t)p->plan.width * p->plan.height;
@@ -179,13 +154,15 @@ int media_prompt(const struct media *m, const struct ask *q, struct arena *a,
                  struct media_prompt *out, struct err *e)
 {
     struct mark *mark = NULL;
+    struct ask_image *image = NULL;
     uint32_t n = 0;
     *out = (struct media_prompt){.text = q->inputs, .n = q->n_inputs};
     if (!media_wanted(m, q))
         return 0;
     if (!m->vision)
         REFUSE("image inputs are not supported by this model");
-    if (find_marks(m, q, a, &mark, &n, e) != 0 || read_all(m, q, mark, n, a, out, e) != 0)
+    if (find_marks(m, q, a, &mark, &image, &n, e) != 0 ||
+        read_all(m, q, image, n, a, out, e) != 0)
         return -1;
     return expand(m, q, mark, a, out, e);
 }

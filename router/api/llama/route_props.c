@@ -32,7 +32,8 @@ static void reply(struct call *c)
     member(out, "chat_template", json_str(j, "chat_template", ""));
     member(out, "bos_token", tokenizer_special(c->edge->tokenizer, "bos_token"));
     member(out, "eos_token", tokenizer_special(c->edge->tokenizer, "eos_token"));
-    buf_str(out, ",\"modalities\":{\"vision\":false,\"audio\":false}");
+    buf_fmt(out, ",\"modalities\":{\"vision\":%s,\"audio\":false}",
+            l->takes_images && c->edge->vision ? "true" : "false");
     member(out, "build_info", VERSION);
     buf_ch(out, '}');
     cJSON_Delete(j);

@@ -59,6 +59,47 @@ static void round_robin_takes_turns(void **state)
     assert_int_equal(fleet_pick(FLEET_ROUND_ROBIN, &c[1], 1, 1, 7), -1);
 }
 
+static const struct kv_media text = {0};
+
+/* Equal placeholders at 6 .. 16. */
+static void pictures_behind_equal_placeholders_have_other_hashes(void **state)
+{
+    uint32_t ids[20] = {0};
+    uint64_t x[6], y[6];
+    struct kv_medium cat = {.first = 6, .n = 10, .digest = 1}, dog = cat;
+    const struct kv_media a = {.v = &cat, .n = 1}, b = {.v = &dog, .n = 1};
+    (void)state;
+    for (uint32_t i = 6; i < 16; i++)
+        ids[i] = 99;
+    assert_int_equal(prefixes_hash(NULL, 0, &a, ids, 20, 4, x), 5);
+    assert_int_equal(prefixes_hash(NULL, 0, &b, ids, 20, 4, y), 5);
+    assert_memory_equal(x, y, sizeof(x[0]) * 5);
+    dog.digest = 2;
+    assert_int_equal(prefixes_hash(NULL, 0, &b, ids, 20, 4, y), 5);
+    assert_memory_equal(x, y, sizeof(x[0]) * 2); /* the text in front of them */
+    for (int i = 2; i < 5; i++)
+        assert_true(x[i] != y[i]);
+    prefixes_hash(NULL, 0, &text, ids, 20, 4, y);
+    assert_memory_equal(x, y, sizeof(x[0]) * 2);
+    assert_true(x[2] != y[2]);
+}
+
+/* A block may be longer than what is hashed at once. */
+static void long_blocks_are_hashed_to_their_ends(void **state)
+{
+    uint32_t ids[201] = {0};
+    uint64_t x[3], y[3];
+    (void)state;
+    assert_int_equal(prefixes_hash(NULL, 0, &text, ids, 201, 100, x), 3);
+    ids[99] = 1;
+    assert_int_equal(prefixes_hash(NULL, 0, &text, ids, 201, 100, y), 3);
+    assert_true(x[0] == y[0] && x[1] != y[1]);
+    ids[99] = 0;
+    ids[199] = 1;
+    prefixes_hash(NULL, 0, &text, ids, 201, 100, y);
+    assert_true(x[1] == y[1] && x[2] != y[2]);
+}
+
 static void hashes_are_of_whole_blocks_and_all_before_them(void **state)
 {
     uint32_t a[40], b[40];
@@ -67,20 +108,20 @@ static void hashes_are_of_whole_blocks_and_all_before_them(void **state)
     for (uint32_t i = 0; i < 40; i++)
         a[i] = b[i] = i * i;
     b[9]++;
-    assert_int_equal(prefixes_hash(NULL, 0, a, 40, 4, x), 10); /* not the last token's block */
-    assert_int_equal(prefixes_hash(NULL, 0, a, 41 - 1, 4, y), 10);
+    assert_int_equal(prefixes_hash(NULL, 0, &text, a, 40, 4, x), 10); /* not the last token's block */
+    assert_int_equal(prefixes_hash(NULL, 0, &text, a, 41 - 1, 4, y), 10);
     assert_memory_equal(x, y, 10 * sizeof(*x));
-    prefixes_hash(NULL, 0, b, 40, 4, y);
+    prefixes_hash(NULL, 0, &text, b, 40, 4, y);
     assert_memory_equal(x, y, 3 * sizeof(*x));
     for (int i = 3; i < 10; i++)
         assert_true(x[i] != y[i]);
-    assert_int_equal(prefixes_hash("adapter", 0, a, 40, 4, y), 10);
+    assert_int_equal(prefixes_hash("adapter", 0, &text, a, 40, 4, y), 10);
     assert_true(x[0] != y[0] && x[5] != y[5]);
-    assert_int_equal(prefixes_hash(NULL, 1ull << 63, a, 40, 4, y), 10);
+    assert_int_equal(prefixes_hash(NULL, 1ull << 63, &text, a, 40, 4, y), 10);
     assert_true(x[0] != y[0] && x[5] != y[5]);
-    assert_int_equal(prefixes_hash(NULL, 0, a, 0, 4, y), 1);
-    assert_int_equal(prefixes_hash(NULL, 0, a, 4, 4, y), 1);
-    assert_int_equal(prefixes_hash(NULL, 0, a, 5, 4, y), 2);
+    assert_int_equal(prefixes_hash(NULL, 0, &text, a, 0, 4, y), 1);
+    assert_int_equal(prefixes_hash(NULL, 0, &text, a, 4, 4, y), 1);
+    assert_int_equal(prefixes_hash(NULL, 0, &text, a, 5, 4, y), 2);
 }
 
 /* 40 beginnings of 8 blocks each, through an index of 64. */
@@ -119,6 +160,8 @@ int main(void)
         cmocka_unit_test(the_cheapest_with_room_is_taken),
         cmocka_unit_test(round_robin_takes_turns),
         cmocka_unit_test(hashes_are_of_whole_blocks_and_all_before_them),
+        cmocka_unit_test(pictures_behind_equal_placeholders_have_other_hashes),
+        cmocka_unit_test(long_blocks_are_hashed_to_their_ends),
         cmocka_unit_test(the_coldest_are_forgotten_from_their_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
