@@ -47,6 +47,8 @@ struct fake_shard {
     const char *urls[8];
     uint32_t rank, world, block_size, n_blocks;
     bool no_chunking, no_prefix_caching, no_copies, no_edits, no_chunks, text_only;
+    bool takes_images;      /* it says so; pictures themselves are passed over */
+    uint32_t n_windows;     /* blocks of a cache of windows that it claims; it has none */
     uint32_t n_slots;       /* of the swap region */
     uint64_t swap_block_ns; /* to move a block; a token takes 1000 ns to compute */
     uint32_t n_cells;       /* of recurrent state; 0: there is none */
@@ -576,6 +578,7 @@ static inline const ProtobufCMessage *fake_info(void *ctx, const ProtobufCMessag
     r->takes_edits = !f->no_edits && !f->text_only;
     r->takes_chunks = !f->no_chunks;
     r->takes_grammars = true;
+    r->takes_images = f->takes_images;
     r->state_cells_per_request = f->n_cells ? 2 : 0;
     static uint32_t own_fields[] = {100, 101, 102};
     r->sampling_fields = own_fields;
@@ -614,6 +617,8 @@ static inline const ProtobufCMessage *fake_warmup(void *ctx, const ProtobufCMess
     r->max_input_tokens = p->_max_input_tokens_case ? p->max_input_tokens : r->max_total_tokens - 1;
     r->swap_slots = f->n_slots;
     r->state_cells = f->n_cells;
+    r->window_blocks = f->n_windows;
+    r->window_tokens = f->n_windows ? f->block_size : 0;
     r->state_cell_bytes = f->n_cells ? 8 : 0;
     r->swap_block_ns = f->swap_block_ns;
     return &r->base;

@@ -31,8 +31,8 @@ uint32_t prefixes_match(const struct prefixes *p, const uint64_t *hashes, uint32
 void prefixes_put(struct prefixes *p, const uint64_t *hashes, uint32_t n);
 
 /* hashes[0] is that of the space: an adapter (NULL: the base model) and a salt. hashes[1 + i] is
- * that of the i-th full block of `ids`, and of all before it: of the keys of their positions, so that
- * pictures behind equal placeholders differ. The last token of a prompt is always computed and
+ * that of the i-th full block of `ids`, and of all before it: of the keys of their positions, so
+ * that pictures behind equal placeholders differ. The last token of a prompt is always computed and
  * counts to no block. Returns how many there are; `out` has room for 1 + n / block. */
 uint32_t prefixes_hash(const char *adapter, uint64_t salt, const struct kv_media *media,
                        const uint32_t *ids, uint32_t n, uint32_t block, uint64_t *out);

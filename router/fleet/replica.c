@@ -55,8 +55,10 @@ static const char *unfit(struct fleet *f, const struct infer *i)
     if (a->block_size != b->block_size || a->takes_input_ids != b->takes_input_ids ||
         a->takes_bias != b->takes_bias || a->takes_reasoning != b->takes_reasoning ||
         a->takes_grammars != b->takes_grammars || a->takes_images != b->takes_images ||
-        a->has_windows != b->has_windows || a->sampling_fields != b->sampling_fields)
+        a->sampling_fields != b->sampling_fields)
         return "its shards are of another version";
+    if (a->has_windows != b->has_windows)
+        return "it has a cache of windows and the others have none, or the other way round";
     if (a->takes_images && b->max_batch_prefill_tokens < a->max_batch_prefill_tokens)
         return "its steps are smaller: a picture that a step computes whole may not fit";
     if (a->task == TASK_GENERATE && !same_adapters(&f->adapters, infer_adapters(i)))

@@ -1,8 +1,7 @@
 #include "router/media/mark.h"
 #include <string.h>
 
-bool mark_placeholder(const char *text, size_t n, size_t from, const char *marker,
-                      struct mark *out)
+bool mark_placeholder(const char *text, size_t n, size_t from, const char *marker, struct mark *out)
 {
     const size_t len = strlen(marker);
     const char *at = from < n ? memmem(text + from, n - from, marker, len) : NULL;

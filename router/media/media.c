@@ -43,8 +43,8 @@ static int find_marks(const struct media *m, const struct ask *q, struct arena *
     n = 0;
     for (size_t at = 0; next(m, q, at, &k); at = k.at + k.n, n++) {
         v[n] = k;
-        image[n] = q->inline_images ? (struct ask_image){.url = k.url, .n_url = k.n_url}
-                                    : q->images[n];
+        image[n] =
+            q->inline_images ? (struct ask_image){.url = k.url, .n_url = k.n_url} : q->images[n];
     }
     *out = v;
     *image_out = image;
@@ -161,8 +161,7 @@ int media_prompt(const struct media *m, const struct ask *q, struct arena *a,
         return 0;
     if (!m->vision)
         REFUSE("image inputs are not supported by this model");
-    if (find_marks(m, q, a, &mark, &image, &n, e) != 0 ||
-        read_all(m, q, image, n, a, out, e) != 0)
+    if (find_marks(m, q, a, &mark, &image, &n, e) != 0 || read_all(m, q, image, n, a, out, e) != 0)
         return -1;
     return expand(m, q, mark, a, out, e);
 }

@@ -108,9 +108,10 @@ static const char *unfit(void *arg, const struct shard_model *m)
                 m->sampling_fields == was->sampling_fields && m->copies_kv == was->copies_kv &&
                 m->prefix_caching == was->prefix_caching &&
                 m->state_cells_per_request == was->state_cells_per_request &&
-                m->speculate == was->speculate && !strcmp(m->dtype, was->dtype) &&
-                !strcmp(m->quantize, was->quantize) && !strcmp(m->activations, was->activations) &&
-                !strcmp(m->device, was->device) && same_adapters(s, m);
+                m->window_tokens == was->window_tokens && m->speculate == was->speculate &&
+                !strcmp(m->dtype, was->dtype) && !strcmp(m->quantize, was->quantize) &&
+                !strcmp(m->activations, was->activations) && !strcmp(m->device, was->device) &&
+                same_adapters(s, m);
     if (!same)
         return "another model came back";
     if (m->max_input_tokens != was->max_input_tokens ||

@@ -108,7 +108,8 @@ static void hashes_are_of_whole_blocks_and_all_before_them(void **state)
     for (uint32_t i = 0; i < 40; i++)
         a[i] = b[i] = i * i;
     b[9]++;
-    assert_int_equal(prefixes_hash(NULL, 0, &text, a, 40, 4, x), 10); /* not the last token's block */
+    assert_int_equal(prefixes_hash(NULL, 0, &text, a, 40, 4, x),
+                     10); /* not the last token's block */
     assert_int_equal(prefixes_hash(NULL, 0, &text, a, 41 - 1, 4, y), 10);
     assert_memory_equal(x, y, 10 * sizeof(*x));
     prefixes_hash(NULL, 0, &text, b, 40, 4, y);

@@ -5,10 +5,10 @@
 
 /* Qwen2.5-VL: a token for 28 x 28 pixels, and at least 4. */
 enum { IMAGE_TOKEN = 151655, TEXT_TOKEN = 7, MOST_TOKENS = 100 };
-#define PAD "<|image_pad|>"
+#define PAD          "<|image_pad|>"
 #define AROUND(pads) "<|vision_start|>" pads "<|vision_end|>"
-#define PADS_4 PAD PAD PAD PAD
-#define PADS_8 PADS_4 PADS_4
+#define PADS_4       PAD PAD PAD PAD
+#define PADS_8       PADS_4 PADS_4
 
 struct rig {
     struct vision *vision;
@@ -36,10 +36,8 @@ static void rig_init(struct rig *g)
     assert_non_null(g->vision);
     assert_int_equal(vision_token(g->vision), IMAGE_TOKEN);
     assert_non_null(g->decoder = image_decoder_new(&o, &g->e));
-    g->media = (struct media){.vision = g->vision,
-                              .decoder = g->decoder,
-                              .rules = &g->rules,
-                              .max_tokens = MOST_TOKENS};
+    g->media = (struct media){
+        .vision = g->vision, .decoder = g->decoder, .rules = &g->rules, .max_tokens = MOST_TOKENS};
     arena_init(&g->arena, 1 << 20);
 }
 
@@ -67,12 +65,21 @@ static char *url_of(uint32_t width, uint32_t height, uint8_t value)
     return s;
 }
 
-/* `format` with the small picture for each %1$s (4 tokens) and the wide one for each %2$s (8). */
-static char *with_urls(const char *format)
+/* `text` with the small picture (4 tokens) for each S in braces and the wide one (8) for each W. */
+static char *with_urls(const char *text)
 {
-    char *small = url_of(56, 56, 90), *wide = url_of(112, 56, 120), *s = NULL;
-    assert_true(asprintf(&s, format, small, wide) >= 0);
+    char *small = url_of(56, 56, 90), *wide = url_of(112, 56, 120);
+    struct buf out = BUF_INIT;
+    for (; *text; text++) {
+        if (!strncmp(text, "{S}", 3) || !strncmp(text, "{W}", 3)) {
+            buf_str(&out, text[1] == 'S' ? small : wide);
+            text += 2;
+        } else
+            buf_ch(&out, *text);
+    }
     free(small), free(wide);
+    char *s = buf_take(&out);
+    assert_non_null(s);
     return s;
 }
 
@@ -123,7 +130,7 @@ static void expect_refused(const struct rig *g, int rc, const char *words)
 static void pictures_take_the_place_of_their_marks(void **state)
 {
     struct rig g;
-    char *text = with_urls("![](%1$s)What![](%2$s)![]( is this![");
+    char *text = with_urls("![]({S})What![]({W})![]( is this![");
     (void)state;
     rig_init(&g);
     assert_int_equal(ask_inline(&g, text), 0);
@@ -209,8 +216,8 @@ static void what_was_read_is_not_read_again(void **state)
 static void a_request_has_so_many_pictures(void **state)
 {
     struct rig g;
-    char *three = with_urls("![](%1$s)![](%1$s)![](%1$s)");
-    char *four = with_urls("![](%1$s)![](%1$s)![](%1$s)![](%1$s)");
+    char *three = with_urls("![]({S})![]({S})![]({S})");
+    char *four = with_urls("![]({S})![]({S})![]({S})![]({S})");
     (void)state;
     rig_init(&g);
     assert_int_equal(ask_inline(&g, three), 0);
@@ -224,7 +231,7 @@ static void a_request_has_so_many_pictures(void **state)
 static void pixels_are_counted_together(void **state)
 {
     struct rig g;
-    char *both = with_urls("![](%1$s)![](%2$s)"); /* 3136 + 6272 */
+    char *both = with_urls("![]({S})![]({W})"); /* 3136 + 6272 */
     (void)state;
     rig_init(&g);
     g.rules.max_pixels = 3136 + 6272;
@@ -240,7 +247,7 @@ static void pixels_are_counted_together(void **state)
 static void tokens_are_counted_together(void **state)
 {
     struct rig g;
-    char *both = with_urls("![](%1$s)![](%2$s)");
+    char *both = with_urls("![]({S})![]({W})");
     (void)state;
     rig_init(&g);
     g.media.max_tokens = 12;
@@ -264,7 +271,8 @@ static void what_is_no_picture_is_refused_in_the_protocols_words(void **state)
     rig_init(&g);
     expect_refused(&g, ask_inline(&g, "![](cat.png)"), "invalid image content: cat.png");
     expect_refused(&g, ask_inline(&g, "![]()"), "invalid image content: ");
-    expect_refused(&g, ask_inline(&g, "![](data:image/png;base64,@@@@)"), "base64 encoding is invalid");
+    expect_refused(&g, ask_inline(&g, "![](data:image/png;base64,@@@@)"),
+                   "base64 encoding is invalid");
     expect_refused(&g, ask_inline(&g, "![](http://127.0.0.1/a)"), "fetches no images");
     expect_refused(&g, ask_beside(&g, PAD, none, 1), "You uploaded an unsupported image");
     assert_int_equal(g.e.kind, ERR_IMAGE);
@@ -285,7 +293,7 @@ static void pictures_stand_where_their_tokens_are(void **state)
     struct rig g;
     struct gen_request r = {0};
     uint32_t ids[40], n = 0;
-    char *both = with_urls("![](%1$s)![](%2$s)");
+    char *both = with_urls("![]({S})![]({W})");
     (void)state;
     rig_init(&g);
     assert_int_equal(ask_inline(&g, both), 0);
@@ -312,7 +320,7 @@ static void a_placeholder_that_the_client_wrote_is_refused(void **state)
     struct rig g;
     struct gen_request r = {0};
     uint32_t ids[40], n = 0;
-    char *text = with_urls("![](%1$s)" PAD);
+    char *text = with_urls("![]({S})" PAD);
     (void)state;
     rig_init(&g);
     assert_int_equal(ask_inline(&g, text), 0);
