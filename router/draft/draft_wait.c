@@ -1,0 +1,78 @@
+#include "router/draft/draft_wait.h"
+#include <assert.h>
+#include <math.h>
+
+enum {
+    MOST_COUNT = 8, /* the best counts are below, up to sixteen drafts in a step */
+    LEAST_MS = 2,   /* timers count milliseconds */
+    MOST_MS = 250,
+    FIRST_REST = 64,
+    MOST_DOUBLED = 8
+};
+/* ROW: what another row adds to a step. LONGEST: expected waits, in parts of a step; a deadline is
+ * twice the wait that is expected, and MOST_PART at most. WORTH: a gain that noise does not feign.
+ * IN_CALL: the draft model is on average in the middle of a call for the wrong token. */
+static const double ROW = 0.03, LONGEST = 1.0 / 3, MOST_PART = 0.45, WORTH = 0.02, IN_CALL = 0.5;
+static const float AT_FIRST = 0.7f, LEARN_HITS = 1.0f / 32;
+#define LEARN_NS (1.0 / 8)
+
+void draft_duration_note(struct draft_duration *d, int64_t ns)
+{
+    double v = ns > 1 ? (double)ns : 1;
+    if (d->ns == 0)
+        d->ns = v;
+    else
+        d->ns += ((v < 2 * d->ns ? v : 2 * d->ns) - d->ns) * LEARN_NS;
+}
+
+struct draft_hits draft_hits_new(void) { return (struct draft_hits){AT_FIRST}; }
+
+void draft_hits_note(struct draft_hits *h, bool right)
+{
+    h->rate += ((float)right - h->rate) * LEARN_HITS;
+}
+
+/* What is expected to pass until k drafts are there. */
+static double wait_of(uint32_t k, double ratio) { return k ? (k + IN_CALL) / ratio : 0; }
+
+/* Time from a rejection to the next one, but for the first step's own and its wait. */
+static double rest_of(uint32_t k, double a, uint32_t m)
+{
+    return ROW * k + pow(a, k + 1) * (1 + ROW * m) / (1 - pow(a, m + 1));
+}
+
+struct draft_wait draft_wait_choose(const struct draft_wait_case *c)
+{
+    struct draft_wait best = {0};
+    assert(c->lacking <= c->running);
+    if (c->step_ns <= 0 || c->draft_ns <= 0 || c->lacking == 0)
+        return best;
+    double ratio = c->step_ns / c->draft_ns;
+    double a = c->acceptance < 0.01 ? 0.01 : c->acceptance > 0.99 ? 0.99 : c->acceptance;
+    uint32_t m = ratio >= c->most + 1.0 ? c->most : ratio > 1 ? (uint32_t)ratio - 1 : 0;
+    double least = c->lacking * rest_of(0, a, m) - WORTH * c->running;
+    for (uint32_t k = 1; k <= c->most && k <= MOST_COUNT; k++) {
+        double wait = wait_of(k, ratio), time = c->running * wait + c->lacking * rest_of(k, a, m);
+        double part = 2 * wait < MOST_PART ? 2 * wait : MOST_PART;
+        int64_t ms = (int64_t)(part * c->step_ns * 1e-6);
+        if (wait > LONGEST || ms < LEAST_MS || time >= least)
+            continue;
+        least = time;
+        best = (struct draft_wait){k, ms < MOST_MS ? ms : MOST_MS};
+    }
+    return best;
+}
+
+void draft_trust_answered(struct draft_trust *t)
+{
+    if (t->rest > 0)
+        t->rest--;
+}
+
+void draft_trust_met(struct draft_trust *t) { t->misses = 0; }
+
+void draft_trust_missed(struct draft_trust *t)
+{
+    t->rest = FIRST_REST << (t->misses < MOST_DOUBLED ? t->misses : MOST_DOUBLED);
+    t->misses++;
+}
