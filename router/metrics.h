@@ -97,6 +97,10 @@
     X(M_DRAFT_MODEL, GAUGE, "tgi_draft_model", NULL, "1: a draft model is at work.", 0, 0, 0)      \
     X(M_DRAFT_TOKENS, COUNTER, "tgi_draft_tokens", NULL, "Tokens that the draft model proposed.",  \
       0, 0, 0)                                                                                     \
+    X(M_DRAFT_WAITS, COUNTER, "tgi_draft_waits", "outcome",                                        \
+      "Steps that waited for drafts: met, missed (the deadline passed), lost (the draft model "    \
+      "went).",                                                                                    \
+      0, 0, 0)                                                                                     \
     X(M_STARTUP_PHASE, GAUGE, "startup_phase_seconds", "phase",                                    \
       "Seconds of the last start by phase: of the slowest shard, and `router_` of the router; "    \
       "`ready`: from the router's start until requests were served.",                              \

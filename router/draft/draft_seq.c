@@ -15,6 +15,7 @@ struct draft_seq *draft_seq_new(struct seq *q)
         return NULL;
     t->own->req = NULL; /* until it joins */
     t->q = q;
+    t->hits = draft_hits_new();
     t->n_known = q->n_prompt;
     draft_seq_follow(t);
     return t;
@@ -39,7 +40,10 @@ void draft_seq_follow(struct draft_seq *t)
 {
     for (; t->n_known < t->q->n_tokens; t->n_known++) {
         const uint32_t p = t->n_known, id = t->q->tokens[p];
-        if (p < t->own->n_tokens && t->own->tokens[p] == id)
+        bool drafted = p < t->own->n_tokens, right = drafted && t->own->tokens[p] == id;
+        if (drafted)
+            draft_hits_note(&t->hits, right);
+        if (right)
             continue;
         cut(t, p);
         seq_push(t->own, id);

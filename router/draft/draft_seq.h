@@ -7,6 +7,7 @@
  * again behind the KV that still holds. */
 #ifndef ROUTER_DRAFT_DRAFT_SEQ_H
 #define ROUTER_DRAFT_DRAFT_SEQ_H
+#include "router/draft/draft_wait.h"
 #include "router/scheduler/seq.h"
 
 /* In the draft shard's batch or not, or on the way with the call that is out. */
@@ -24,6 +25,8 @@ struct draft_seq {
     uint32_t n_known; /* tokens of q that were compared */
     uint32_t n_there; /* see above */
     uint32_t n_kv;    /* tokens of `own` whose KV is right */
+    bool awaited;     /* a step waits for its drafts */
+    struct draft_hits hits;
 };
 
 struct draft_seq *draft_seq_new(struct seq *q); /* NULL: out of memory */

@@ -1,4 +1,5 @@
 #include "router/draft/drafter.h"
+#include "common/clock.h"
 #include "common/log.h"
 #include "router/draft/draft_seq.h"
 #include "router/metrics.h"
@@ -14,6 +15,7 @@ enum {
     CALL_TIMEOUT_MS = 10000,
     MEMORY = 64 << 20,
     OFFER_MOST = 64,
+    CATCH_UP = 32, /* tokens that a draft sequence computes in about the time of one */
     SMALL_PREFILL = 2048
 };
 
@@ -22,6 +24,7 @@ struct drafter {
     struct drafter_options o;
     struct shards_link *link;
     uint64_t vocab_hash; /* of the served model */
+    uint32_t speculate;  /* drafts of a sequence that a step verifies, at most */
     uint32_t ahead;      /* drafts that a draft sequence may have */
     struct draft_seq *draft_seqs;
     uint32_t n_draft_seqs;
@@ -39,6 +42,16 @@ struct drafter {
     uint64_t next_batch_id;
     struct rpc_mem out, in;
     struct seq *joining[MOST_JOIN];
+
+    /* a step that waits */
+    int64_t call_ns; /* since when the call is out; 0: it is no Decode */
+    struct draft_duration draft_call, step;
+    struct draft_trust trust;
+    uint32_t wait_count; /* drafts of each that is awaited; 0: no step waits */
+    struct rpc_op deadline;
+    bool deadline_set; /* on the loop still, perhaps after its wait */
+    void (*ready)(void *arg);
+    void *ready_arg;
 
     void (*gone)(void *arg);
     void *gone_arg;
@@ -184,6 +197,7 @@ static void call(struct drafter *d, enum shard_rpc rpc, const ProtobufCMessage *
 {
     d->calling = true;
     d->clearing = rpc == SHARD_CLEAR_CACHE;
+    d->call_ns = rpc == SHARD_DECODE ? clock_ns() : 0;
     fan_call(&d->fan, rpc, msg, CALL_TIMEOUT_MS, false);
     rpc_mem_reset(&d->out);
 }
@@ -233,6 +247,73 @@ static void drafter_turn(void *self)
     }
     if (!msg)
         clear(d); /* no memory for it: as if it had failed */
+}
+
+/* ---------------------------------------------------------------- a step waits */
+
+/* It has none, and its next one is near. */
+static bool lacks(const struct drafter *d, const struct draft_seq *t)
+{
+    return useful(d, t) && draft_seq_ahead(t) == 0 && t->own->kv.len &&
+           t->n_kv + CATCH_UP >= t->own->n_tokens;
+}
+
+static void on_deadline(struct rpc_op *op, bool ok);
+
+static bool drafter_wait(void *self, uint32_t running, int64_t step_ns)
+{
+    struct drafter *d = self;
+    struct draft_wait_case c = {.running = running, .most = d->speculate};
+    draft_duration_note(&d->step, step_ns);
+    if (!drafter_active(d) || d->deadline_set || !draft_trust_holds(&d->trust))
+        return false;
+    for (struct draft_seq *t = d->draft_seqs; t; t = t->next) {
+        t->awaited = lacks(d, t);
+        c.lacking += t->awaited;
+        c.acceptance += t->awaited ? (double)t->hits.rate : 0;
+    }
+    if (c.lacking == 0 || c.lacking > running)
+        return false;
+    c.acceptance /= c.lacking;
+    c.step_ns = d->step.ns;
+    c.draft_ns = d->draft_call.ns;
+    struct draft_wait w = draft_wait_choose(&c);
+    if (w.count == 0)
+        return false;
+    d->wait_count = w.count;
+    d->deadline = (struct rpc_op){on_deadline, "drafts are waited for"};
+    d->deadline_set = true;
+    rpc_after(d->o.loop, w.ms, &d->deadline);
+    return true;
+}
+
+static void drafter_on_ready(void *self, void (*ready)(void *arg), void *arg)
+{
+    struct drafter *d = self;
+    d->ready = ready;
+    d->ready_arg = arg;
+}
+
+/* The step goes on with what there is. */
+static void end_wait(struct drafter *d, const char *outcome)
+{
+    assert(d->wait_count > 0);
+    d->wait_count = 0;
+    if (d->o.metrics)
+        metrics_add(d->o.metrics, M_DRAFT_WAITS, outcome, 1);
+    d->ready(d->ready_arg);
+}
+
+/* Whether any that is awaited may still come to its drafts is asked after each call. */
+static void end_wait_if_met(struct drafter *d)
+{
+    if (d->wait_count == 0)
+        return;
+    for (struct draft_seq *t = d->draft_seqs; t; t = t->next)
+        if (t->awaited && useful(d, t) && draft_seq_ahead(t) < d->wait_count)
+            return;
+    draft_trust_met(&d->trust);
+    end_wait(d, "met");
 }
 
 /* ---------------------------------------------------------------- what came back */
@@ -328,6 +409,9 @@ static void on_call(struct fan *f)
         detach(d);
         return;
     }
+    if (d->call_ns)
+        draft_duration_note(&d->draft_call, clock_ns() - d->call_ns);
+    draft_trust_answered(&d->trust);
     if (!d->clearing) {
         on_step(d);
     } else {
@@ -340,7 +424,8 @@ static void on_call(struct fan *f)
         return;
     }
     sweep(d);
-    drafter_turn(d);
+    drafter_turn(d); /* the next call is out before the step */
+    end_wait_if_met(d);
 }
 
 /* ---------------------------------------------------------------- the draft shards come and go */
@@ -349,6 +434,26 @@ static void gauge(struct drafter *d)
 {
     if (d->o.metrics)
         metrics_set(d->o.metrics, M_DRAFT_MODEL, NULL, d->shards && !d->leaving);
+}
+
+/* The last of drafter_end(), once no timer is pending. */
+static void leave_link(struct drafter *d)
+{
+    if (!d->deadline_set)
+        shards_link_end(d->link, d->gone, d->gone_arg);
+}
+
+static void on_deadline(struct rpc_op *op, bool ok)
+{
+    struct drafter *d = CONTAINER_OF(op, struct drafter, deadline);
+    (void)ok;
+    d->deadline_set = false;
+    if (d->wait_count) {
+        draft_trust_missed(&d->trust);
+        end_wait(d, "missed");
+    } else if (d->gone && !d->shards) {
+        leave_link(d);
+    }
 }
 
 /* Nothing of the shards is pending any more. */
@@ -364,7 +469,7 @@ static void on_unwatched(void *arg)
     gauge(d);
     shards_link_lost(d->link, s);
     if (d->gone)
-        shards_link_end(d->link, d->gone, d->gone_arg);
+        leave_link(d);
 }
 
 static void detach(struct drafter *d)
@@ -373,6 +478,8 @@ static void detach(struct drafter *d)
         log_msg(LOG_WARN, "the draft model is lost; answers go on without it");
     d->leaving = true;
     gauge(d);
+    if (d->wait_count)
+        end_wait(d, "lost");
     if (d->calling) {
         fan_cancel(&d->fan); /* on_call() comes back to this */
         return;
@@ -437,14 +544,17 @@ struct drafter *drafter_new(const struct drafter_options *o, struct err *e)
         return err_nomem(e), NULL;
     d->o = *o;
     d->o.served = NULL; /* the caller's */
-    d->ahead = 2 * o->served->speculate;
+    d->speculate = o->served->speculate;
+    d->ahead = 2 * d->speculate;
     d->source = (struct draft_source){.self = d,
                                       .follow = drafter_follow,
                                       .on_tokens = drafter_on_tokens,
                                       .forget = drafter_forget,
                                       .offer = drafter_offer,
                                       .active = drafter_active,
-                                      .turn = drafter_turn};
+                                      .turn = drafter_turn,
+                                      .wait = drafter_wait,
+                                      .on_ready = drafter_on_ready};
     rpc_mem_init(&d->out, MEMORY);
     rpc_mem_init(&d->in, MEMORY);
     struct shards_link_options l = {.loop = o->loop,
@@ -469,7 +579,7 @@ void drafter_end(struct drafter *d, void (*gone)(void *arg), void *arg)
     d->gone = gone;
     d->gone_arg = arg;
     if (!d->shards)
-        shards_link_end(d->link, gone, arg);
+        leave_link(d);
     else if (!d->leaving)
         detach(d);
 }

@@ -1,10 +1,11 @@
-/* drafter.h - a draft model that works beside the served one and is never waited for.
+/* drafter.h - a draft model that works beside the served one.
  *
  * Its shards are a model-server like any other, which joins, is lost and comes back as it likes.
  * The drafter keeps a draft sequence of each running request there, lets it run ahead of what the
  * served model has decided, and has what it found ready when the scheduler makes its next call. A
  * call to the draft shards is out at most of the time; when it comes back, draft sequences that
  * were overtaken by other tokens leave the batch and join it again behind the KV that still holds.
+ * A step that would find no drafts waits a moment where that pays (draft_wait.h).
  *
  * All on the scheduler's thread, but for drafter_new() and drafter_halt().
  * docs/decisions/speculation.md says why it is so. */

@@ -21,8 +21,9 @@ enum {
 void sched_send(struct scheduler *s, enum call call, enum shard_rpc rpc,
                 const ProtobufCMessage *msg, int64_t timeout_ms)
 {
-    assert(s->call == CALL_NONE);
+    assert(s->call == CALL_NONE && !s->awaiting_drafts);
     s->call = call;
+    s->decode_ns = 0;
     s->call_ns = clock_ns();
     atomic_store(&s->o.status->call_ns, s->call_ns);
     fan_call(&s->fan, rpc, msg, timeout_ms, false);
@@ -271,10 +272,34 @@ static bool send_reserved(struct scheduler *s)
            send_decode(s);
 }
 
+/* Once after each Decode that no prompt follows. */
+static bool wait_for_drafts(struct scheduler *s)
+{
+    int64_t ns = s->decode_ns;
+    s->decode_ns = 0;
+    if (!s->drafts || ns == 0 || s->n_running == 0 || s->doubt || policy_waiting(&s->policy))
+        return false;
+    for (uint32_t i = 0; i < s->n_running; i++)
+        if (s->running[i]->state != SEQ_RUNNING || seq_in_prompt(s->running[i]))
+            return false;
+    s->awaiting_drafts = s->drafts->wait(s->drafts->self, s->n_running, ns);
+    return s->awaiting_drafts;
+}
+
+static void on_drafts_ready(void *arg)
+{
+    struct scheduler *s = arg;
+    s->awaiting_drafts = false;
+    sched_turn(s);
+    sched_end_turn(s);
+}
+
 /* Who leaves and who gets blocks goes with the next step. */
 static bool send_growing(struct scheduler *s)
 {
     bool doubt = s->doubt;
+    if (wait_for_drafts(s))
+        return true;
     s->doubt = false;
     if (doubt && s->batch[0].live && send_clean(s, 0))
         return true;
@@ -290,7 +315,7 @@ static bool send_growing(struct scheduler *s)
 
 void sched_turn(struct scheduler *s)
 {
-    if (s->call != CALL_NONE)
+    if (s->call != CALL_NONE || s->awaiting_drafts)
         return;
     if (s->link_state != LINK_CONNECTED) {
         rejoin_turn(s);
@@ -340,6 +365,7 @@ static void on_decode(struct scheduler *s, struct step *st)
         s->running[i]->batch = 0; /* merged into the first by this very call */
     s->batch[NEW_BATCH].live = false;
     s->steps_since_join++;
+    s->decode_ns = s->peer.takes_chunks && s->n_prompt_tokens ? 0 : clock_ns() - s->call_ns;
     preempt_edits_done(s);
     step_progress(s);
     step_metrics(s, "decode", &st->r);
@@ -492,6 +518,8 @@ struct scheduler *sched_new(const struct sched_options *o, struct err *e)
     s->o.model.adapters = NULL;
     adapter_shelf_init(&s->shelf);
     s->drafts = o->drafts;
+    if (s->drafts)
+        s->drafts->on_ready(s->drafts->self, on_drafts_ready, s);
     s->peer = (struct wire_peer){m->takes_input_ids, m->requires_padding, m->block_size,
                                  m->speculate,       m->takes_chunks,     m->window_blocks > 0};
     rpc_mem_init(&s->in, IN_LIMIT);

@@ -81,6 +81,8 @@ struct scheduler {
     struct rpc_mem out, in;           /* being sent; received: lives until the next answer */
 
     const struct draft_source *drafts; /* NULL: no draft model */
+    int64_t decode_ns;                 /* what the last Decode took; 0: the last call was none */
+    bool awaiting_drafts;              /* no call is sent until they are ready */
     struct deliver deliver;
     struct seq *dropped; /* freed at the end of the turn */
 
