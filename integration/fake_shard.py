@@ -211,6 +211,27 @@ class Shard:
                 context.abort(grpc.StatusCode.INTERNAL, str(e))
 
 
+def serve(shard, path):
+    """Until the process ends."""
+    names = "Info Health ServiceDiscovery ClearCache FilterBatch Warmup Prefill Decode".split()
+    handlers = {
+        n: grpc.unary_unary_rpc_method_handler(
+            lambda q, c, n=n: shard.call(n, q, c),
+            request_deserializer=getattr(shard.pb, n + "Request").FromString,
+            response_serializer=lambda m: m.SerializeToString(),
+        )
+        for n in names
+    }
+    # the router pings shards that number their vocabulary
+    options = [("grpc.http2.min_ping_interval_without_data_ms", 1000), ("grpc.http2.max_ping_strikes", 0)]
+    server = grpc.server(futures.ThreadPoolExecutor(4), options=options)
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
+    server.add_insecure_port(f"unix:{path}")
+    server.start()
+    print("shard ready", flush=True)
+    server.wait_for_termination()
+
+
 def main():
     p = argparse.ArgumentParser()
     p.add_argument("--uds-path", required=True)
@@ -220,24 +241,7 @@ def main():
     a = p.parse_args()
     script = {**DEFAULTS, **(json.load(open(a.script)) if a.script else {})}
     pb = stubs()
-    shard = Shard(pb, [f"unix://{a.uds_path}-{r}" for r in range(a.world)], script)
-    names = "Info Health ServiceDiscovery ClearCache FilterBatch Warmup Prefill Decode".split()
-    handlers = {
-        n: grpc.unary_unary_rpc_method_handler(
-            lambda q, c, n=n: shard.call(n, q, c),
-            request_deserializer=getattr(pb, n + "Request").FromString,
-            response_serializer=lambda m: m.SerializeToString(),
-        )
-        for n in names
-    }
-    # the router pings shards that number their vocabulary
-    options = [("grpc.http2.min_ping_interval_without_data_ms", 1000), ("grpc.http2.max_ping_strikes", 0)]
-    server = grpc.server(futures.ThreadPoolExecutor(4), options=options)
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
-    server.add_insecure_port(f"unix:{a.uds_path}-{a.rank}")
-    server.start()
-    print("shard ready", flush=True)
-    server.wait_for_termination()
+    serve(Shard(pb, [f"unix://{a.uds_path}-{r}" for r in range(a.world)], script), f"{a.uds_path}-{a.rank}")
 
 
 if __name__ == "__main__":
