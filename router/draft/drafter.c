@@ -515,6 +515,8 @@ static void on_found(void *arg, struct shards *s, const struct shard_model *m)
     d->model = *m;
     d->peer = (struct wire_peer){.takes_input_ids = true, .block_size = m->block_size};
     d->batch_live = d->must_clear = false;
+    d->draft_call = (struct draft_duration){0}; /* others may be on another machine */
+    d->trust = (struct draft_trust){0};
     LOG(LOG_INFO, "Drafting", LOGI("shards", shards_count(s)), LOGI("ahead", d->ahead),
         LOGS("device", m->device), LOGS("quantize", m->quantize));
     gauge(d);

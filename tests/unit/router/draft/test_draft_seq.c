@@ -128,11 +128,38 @@ static void it_asks_for_what_decides_tokens(void **state)
     seq_free(q);
 }
 
+/* Only positions that were drafted say how often drafts are right. */
+static void what_was_drafted_is_what_counts(void **state)
+{
+    uint32_t ids[PROMPT];
+    struct gen_request r;
+    struct seq *q = request(&r, ids);
+    struct draft_seq *t = draft_seq_new(q);
+    const float first = t->hits.rate;
+    (void)state;
+    seq_push(q, 1); /* the draft model was late */
+    draft_seq_follow(t);
+    assert_true(t->hits.rate == first);
+    draft_seq_join(t);
+    draft_seq_push(t, 1, false);
+    draft_seq_push(t, 2, false);
+    seq_push(q, 1);
+    draft_seq_follow(t);
+    assert_true(t->hits.rate > first);
+    const float second = t->hits.rate;
+    seq_push(q, 0); /* and not 2 */
+    draft_seq_follow(t);
+    assert_true(t->hits.rate < second);
+    draft_seq_free(t);
+    seq_free(q);
+}
+
 int main(void)
 {
     const struct CMUnitTest t[] = {
         cmocka_unit_test(what_it_believes_is_true),
         cmocka_unit_test(it_asks_for_what_decides_tokens),
+        cmocka_unit_test(what_was_drafted_is_what_counts),
     };
     return cmocka_run_group_tests(t, NULL, NULL);
 }
