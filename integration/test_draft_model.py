@@ -10,6 +10,7 @@ import time
 
 import pytest
 from deep import deep
+from paced import Pair
 from serving import BIN, DEMO, SLOW, Process, Service, data, free_port, wait_for, seed_for
 from test_speculation import CHEAP, TIGHT, answer, bodies, crowd, skipped
 
@@ -109,6 +110,56 @@ def test_it_dies_and_comes_back_while_answers_are_made(model, want):
         assert [answer(s, b) for b in work()] == want
         assert skipped(s) > before
         wait_for(lambda: s.metric("kv_blocks", state="used") == 0)
+
+
+def test_steps_that_wait_for_drafts_change_no_answer(tmp_path):
+    """A draft model that is far faster than a step and often wrong: the demo without its last layer."""
+    model, less = deep(tmp_path / "model", 288), deep(tmp_path / "less", 5)
+    with Service(model) as s:
+        want = [answer(s, b) for b in work()]
+    with Service(model, args=["--draft-model-id", less, "--speculate", "6"], env=CHEAP) as s:
+        wait_for(lambda: at_work(s), 60)
+        assert [answer(s, b) for b in work()] == want
+        assert s.metric("tgi_draft_waits", outcome="met") > 10
+        assert crowd(s, work()) == want
+        wait_for(lambda: s.metric("kv_blocks", state="used") == 0)
+
+
+STEP_MS, TOKENS = 60, 80  # of the stand-ins; of an answer
+
+
+def during(p, act):
+    """An answer of the pair, and act() while its steps wait for drafts."""
+    met = p.waits("met")
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        said = pool.submit(p.answer, TOKENS)
+        wait_for(lambda: p.waits("met") > met + 2, 30)
+        act()
+        start = time.monotonic()
+        ids, _ = said.result()
+        assert time.monotonic() - start < TOKENS * STEP_MS / 1000 * 1.3 * SLOW  # no more than all of it without drafts
+        return ids
+
+
+def test_one_that_freezes_or_dies_while_a_step_waits_for_it():
+    with Pair(STEP_MS) as plain:
+        want, _ = plain.answer(TOKENS)
+    with Pair(STEP_MS, draft=(16, 0.6)) as p:
+        assert p.answer(TOKENS)[0] == want
+        missed = p.waits("missed")
+        assert during(p, lambda: p.draft.p.send_signal(signal.SIGSTOP)) == want
+        assert p.waits("missed") <= missed + 1  # waits are off at once
+        met = p.waits("met")
+        p.draft.p.send_signal(signal.SIGCONT)
+        for _ in range(3):  # and on again once it has answered a while
+            assert p.answer(TOKENS)[0] == want
+        assert p.waits("met") > met
+        assert during(p, p.draft.p.kill) == want
+        assert not p.drafts()
+        assert p.answer(TOKENS)[0] == want
+        p.start_draft()
+        wait_for(p.drafts, 30)
+        wait_for(lambda: p.answer(TOKENS)[0] == want and p.waits("met") > met + 10, 60)
 
 
 def test_one_that_freezes_holds_nobody_up(model, want):
