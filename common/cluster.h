@@ -36,8 +36,8 @@ enum { CLUSTER_MAC = 32, CLUSTER_NONCE = 32, CLUSTER_SECRET_MAX = 4096 };
 struct gnutls_certificate_credentials_st;
 struct cluster {
     enum cluster_kind kind;
-    /* CLUSTER_TLS. A member is whoever has a certificate of `ca` for the DNS name `name`, which is
-     * the first one of our own certificate. */
+    /* CLUSTER_TLS. A member is a peer that has a certificate of `ca` for the DNS name `name`, which
+     * is the first one of our own certificate. */
     char *cert, *key, *ca; /* PEM */
     char name[256];
     struct gnutls_certificate_credentials_st *cred;

@@ -326,7 +326,7 @@ static int name_replicas(struct router_service *s, struct err *e)
     return rc ? err_wrap(e, "Argument validation error") : 0;
 }
 
-/* What can be read without asking anybody. */
+/* What can be read from files alone. */
 static void log_state(void *arg)
 {
     struct edge *g = arg;
@@ -399,7 +399,7 @@ static void opened(struct router_service *s)
 
 static const char shutting_down[] = "the server is shutting down";
 
-/* Nobody new comes; what runs may finish. */
+/* No request is accepted; what runs may finish. */
 static void drain(struct router_service *s)
 {
     if (atomic_exchange(&s->edge.draining, true))
@@ -427,7 +427,7 @@ static int on_news(struct router_service *s, struct err *e)
     default:
         break;
     }
-    if (atomic_load(&s->edge.draining)) /* whoever lost something by it is counted */
+    if (atomic_load(&s->edge.draining)) /* streams that it ended are counted */
         return 0;
     err_set(e, ERR_GENERATION, "%s", s->why_lost);
     if (!s->edge.models)
@@ -456,7 +456,7 @@ static bool is_echo(const struct router_service *s)
     return s->asked && clock_ms() - s->asked < ECHO_MS;
 }
 
-/* The clients have it all, as far as anybody can know: the kernel's queues may go. False: `ms` have
+/* The clients have it all, as far as can be known: the kernel's queues may go. False: `ms` have
  * passed. After a second signal only what is on its way at that moment is waited for. */
 static bool flush(struct router_service *s, int64_t ms)
 {
@@ -576,7 +576,7 @@ static void stop(struct router_service *s)
         close(s->event_fd);
 }
 
-/* The shards are gone or never came. Whoever waits for an answer still gets an answer; the threads
+/* The shards are gone or never came. Requests that wait still get an answer; the threads
  * that wait for the shards need not come back. */
 static _Noreturn void give_up(struct router_service *s, const struct err *e)
 {

@@ -145,7 +145,7 @@ static void add_unevaluated(struct schema *s, struct conj *out, const struct con
 
 /* What must hold of the value under a key: of the schemas that name it, whose patterns match it
  * (`matches`: bit per pattern), or whose additionalProperties covers it. `name` NULL: a key that
- * nobody names. */
+ * no keyword names. */
 static struct conj key_conj(struct schema *s, const struct conj *c, const struct patterns *p,
                             const char *name, unsigned matches)
 {

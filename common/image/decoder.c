@@ -31,7 +31,7 @@ enum {
 struct image_decoder {
     struct image_decoder_options options;
     pthread_mutex_t turn;
-    /* The rest is for whoever has the turn. */
+    /* The rest is for the thread that has the turn. */
     pid_t pid;       /* 0: there is no process */
     pid_t starter;   /* the thread that started it: the process dies with it */
     int channel;     /* -1 while there is no process */

@@ -102,7 +102,8 @@ const struct backend_plugin *backend_plugin_load(const char *path, struct err *e
 static int find_plugin(char path[PATH_MAX], struct err *e)
 {
     static const char *const places[] = {"", "../lib/model-server/"};
-    const char *set = getenv("BACKEND_CUDA"); /* NOLINT(concurrency-mt-unsafe): nobody writes it */
+    const char *set =
+        getenv("BACKEND_CUDA"); /* NOLINT(concurrency-mt-unsafe): it is never written */
     char exe[PATH_MAX];
     if (set) {
         snprintf(path, PATH_MAX, "%s", set);

@@ -3,8 +3,8 @@
  * their prompts those compute who are in the middle of one, and what somebody thinks that requests
  * will go on with.
  *
- * In this order, all before the step: so a block that somebody leaves may be swapped out, filled
- * from the region and given to somebody else by one call. Every rank does the same. */
+ * In this order, all before the step: so a block that one sequence leaves may be swapped out,
+ * filled from the region and given to another by one call. Every rank does the same. */
 #ifndef MODEL_SERVER_ENGINE_EDIT_H
 #define MODEL_SERVER_ENGINE_EDIT_H
 #include "model-server/engine/batch.h"

@@ -61,7 +61,7 @@ struct warmup {
 /* Reserve scratch for the largest step, give the rest of the memory to the KV cache, run once. */
 int engine_warmup(struct engine *g, struct warmup *w, struct err *e);
 
-uint32_t engine_default_prefill(void); /* tokens of the largest prefill, where nobody says it */
+uint32_t engine_default_prefill(void); /* tokens of the largest prefill, where it is not given */
 /* What warm-up would come to, of a model that was only measured (model_options.measure). */
 struct engine_plan {
     uint64_t total, free;                             /* of the device, now */

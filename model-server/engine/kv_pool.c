@@ -43,7 +43,7 @@ static uint64_t blocks_of(const struct kv_memory *m, uint64_t tokens)
 }
 
 /* Blocks that the window and the chunk of one prompt touch, and one more behind them and before;
- * block 0 is nobody's. */
+ * block 0 is never handed out. */
 static uint64_t step_windows(const struct kv_memory *m)
 {
     return blocks_of(m, (uint64_t)m->window + m->prefill) + 4;
@@ -94,7 +94,7 @@ struct kv_plan kv_plan(const struct kv_memory *m)
     const double left = usable - w.fixed * (double)m->window_bytes;
     uint64_t n = (uint64_t)(left / ((double)m->block_bytes + w.each * (double)m->window_bytes));
     uint64_t most = m->limit > 0 ? most_tokens : tokens_of_use(m->longest);
-    if (n > most / m->block_size + 1) { /* block 0 is nobody's */
+    if (n > most / m->block_size + 1) { /* block 0 is never handed out */
         n = most / m->block_size + 1;
         p.why = "as many as are of use";
     }

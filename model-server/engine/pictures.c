@@ -101,7 +101,7 @@ void pictures_ref(struct pictures *p, struct medium *m)
     link_newest(p, m);
 }
 
-/* One that was never encoded is of no use to anybody. */
+/* One that was never encoded is of no use. */
 void pictures_unref(struct pictures *p, struct medium *m)
 {
     assert(m->refs);

@@ -14,12 +14,12 @@ struct pictures;
 struct pictures_options {
     const struct vision *vision; /* both outlive it */
     struct tower *tower;
-    /* Whoever decodes files: image_decode() of common/image/decoder.h. */
+    /* What decodes files: image_decode() of common/image/decoder.h. */
     int (*decode)(void *arg, const void *bytes, size_t n, struct image *out, struct err *e);
     void *decode_arg;
     const struct backend_ops *ops; /* whose host threads work on pixels */
     struct device *dev;
-    uint64_t most_bytes; /* of features that nobody needs now */
+    uint64_t most_bytes; /* of features that are not needed now */
 };
 struct pictures *pictures_new(const struct pictures_options *o, struct err *e); /* `o` is copied */
 void pictures_free(struct pictures *p);            /* all media are free; NULL is fine */

@@ -2,7 +2,7 @@
 #include "model-server/engine/engine_impl.h"
 #include <stdio.h>
 
-/* The router keeps block 0 for nobody. */
+/* The router never hands out block 0. */
 static uint32_t usable_tokens(const struct engine *g, uint32_t n_blocks)
 {
     return n_blocks > 1 ? (n_blocks - 1) * g->o.block_size : 0;

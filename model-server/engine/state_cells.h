@@ -18,12 +18,12 @@ struct state_cells { /* zero-initialise */
     uint32_t named;  /* cells below this are the router's */
     bool *taken;     /* [n] by a sequence */
 };
-/* Another pool, of which nobody has any. */
+/* Another pool, of which no sequence has any. */
 int state_cells_resize(struct state_cells *c, uint32_t n, struct err *e);
 void state_cells_free(struct state_cells *c);
 
 /* The two that a request names. ERR_VALIDATION, and nothing is taken: they are not two, outside the
- * pool or somebody's. */
+ * pool or taken. */
 int state_cells_claim(struct state_cells *c, const uint32_t *v, size_t n, uint32_t out[CELLS_EACH],
                       struct err *e);
 /* Two that the router does not hand out. ERR_VALIDATION: there are none. */

@@ -95,7 +95,7 @@ int stepper_ahead(struct stepper *st, struct seq **v, uint32_t n, struct err *e)
 bool stepper_is_ahead(const struct stepper *st, struct seq *const *v, uint32_t n);
 
 /* How many prompt tokens each sequence still in prefill may process in the next step: `budget` less
- * one for each other sequence, to the oldest first; at least one each, so that nobody stands still.
+ * one for each other sequence, to the oldest first; at least one each, so that none stands still.
  */
 void step_plan_chunks(struct seq **v, uint32_t n, uint32_t budget);
 #endif

@@ -420,7 +420,7 @@ static int draw(struct decoder *d, uint32_t n_out, const struct draw *v, int set
     return d->ops->draw(d->dev, &x, v, n_out, set, e);
 }
 
-/* All that a step enqueues; with `v`, nobody has waited for it yet. */
+/* All that a step enqueues; with `v`, it has not been waited for yet. */
 static int enqueue(struct decoder *d, const struct ragged *b, const struct draw *v, int set,
                    struct err *e)
 {

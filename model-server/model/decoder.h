@@ -84,7 +84,7 @@ struct decoder {
     uint32_t *kv_window;          /* [n_kv_layers] tokens that it sees at most; 0: all */
     uint32_t *kv_in;              /* [n_kv_layers] its number in the cache that it is in */
     struct scratch scratch;
-    _Atomic int64_t *busy_ns; /* set anew at each layer, for a watchdog; NULL: nobody looks */
+    _Atomic int64_t *busy_ns; /* set anew at each layer, for a watchdog; NULL: not wanted */
     uint32_t rehearsed;       /* while a step is rehearsed: 1 + its collectives so far */
 };
 
@@ -102,9 +102,9 @@ int decoder_draw(struct decoder *d, const struct ragged *b, const struct draw *v
 int decoder_reserve(struct decoder *d, uint32_t max_tokens, uint32_t max_out, struct err *e);
 /* Tokens that are best computed together, or UINT32_MAX: see step_bytes of backend.h. */
 uint32_t decoder_pass_tokens(const struct decoder *d);
-/* Hidden states of a step, behind the last norm, into the caller's memory (NULL: nobody wants
- * them): of b->out_rows [n_out][hidden], or of all tokens where n_out is 0. One pass, whatever it
- * takes: no sequence goes on from an earlier one. `encodes` is set. */
+/* Hidden states of a step, behind the last norm, into the caller's memory (NULL: not wanted): of
+ * b->out_rows [n_out][hidden], or of all tokens where n_out is 0. One pass, whatever it takes: no
+ * sequence goes on from an earlier one. `encodes` is set. */
 int decoder_encode(struct decoder *d, const struct ragged *b, float *out, struct err *e);
 /* The backend's own memory for a step like `b`, of which nothing is computed. There is a cache. */
 int decoder_rehearse(struct decoder *d, const struct ragged *b, struct err *e);

@@ -50,7 +50,7 @@ static void check_room(struct loader *l, uint32_t layers)
             (unsigned long long)free_bytes, (unsigned long long)total);
 }
 
-/* Now and then, so that nobody wonders: small models load without a word. */
+/* Now and then; small models load without a line. */
 static void report(struct loader *l, int layers)
 {
     const struct decoder *d = l->d;

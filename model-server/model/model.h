@@ -138,7 +138,7 @@ int model_swap_in(struct model *m, const uint32_t *blocks, const uint32_t *slots
  * does it ahead. */
 int model_forward(struct model *m, const struct ragged *b, float *logits, struct err *e);
 /* The same where the backend has draw(): tokens are chosen from those rows by `v` [n_out, not 0]
- * into a set of its results, and nobody waits. ops->drawn() has them. */
+ * into a set of its results, without waiting. ops->drawn() has them. */
 int model_draw(struct model *m, const struct ragged *b, const struct draw *v, int set,
                struct err *e);
 int model_reserve(struct model *m, uint32_t max_tokens, uint32_t max_out, struct err *e);

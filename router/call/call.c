@@ -98,8 +98,8 @@ static void call_free(struct call *c)
 /* Is what comes still wanted? */
 static bool wanted(const struct call *c) { return c->x || c->detached; }
 
-/* Pushing bytes may find the client gone and end the exchange under the caller's feet: whoever
- * works on a call pins it first. */
+/* Pushing bytes may find the client gone and end the exchange under the caller's feet: a caller
+ * that works on a call pins it first. */
 static void pin(struct call *c) { c->pins++; }
 
 static void unpin(struct call *c)

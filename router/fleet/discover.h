@@ -1,4 +1,4 @@
-/* discover.h - where replicas are found that nobody has named.
+/* discover.h - where replicas are found that no flag names.
  *
  *   dns:NAME:PORT   every address that NAME has: a headless service
  *   file:PATH       a file with one address a line: tcp://HOST:PORT, HOST:PORT, unix:PATH, /PATH;

@@ -6,7 +6,7 @@
  *   fleet.c    the entry points
  *   queue.c    who waits, who goes where, what comes back
  *   replica.c  the life of one replica, on a thread of its own
- *   watch.c    silent replicas, discovery, nobody left: a thread of the fleet
+ *   watch.c    silent replicas, discovery, the last one lost: a thread of the fleet
  *   report.c   what people and gauges see */
 #ifndef ROUTER_FLEET_IMPL_H
 #define ROUTER_FLEET_IMPL_H
@@ -94,7 +94,8 @@ int replica_add(struct fleet *f, const char *target, struct err *e);
 void fleet_even(struct fleet *f);            /* forgets who has computed how much */
 uint32_t fleet_ready(const struct fleet *f); /* how many replicas are */
 
-/* Send whoever waits to whoever has room. Those that cannot be sent end: to be settled. */
+/* Send requests that wait to replicas that have room. Those that cannot be sent end: to be settled.
+ */
 struct fleet_entry *fleet_dispatch(struct fleet *f);
 /* Everybody who waits ends with an ERR_GENERATION: to be settled. */
 struct fleet_entry *fleet_fail_queue(struct fleet *f, const char *why);

@@ -25,7 +25,7 @@ struct pick_candidate {
     uint64_t computed;         /* prompt tokens, since the fleet last changed */
 };
 
-/* The place in c[0..n) for a prompt of `n_tokens`; -1: nobody has room. `turn`: for
+/* The place in c[0..n) for a prompt of `n_tokens`; -1: none has room. `turn`: for
  * FLEET_ROUND_ROBIN, the place after the last one. */
 int fleet_pick(enum fleet_policy policy, const struct pick_candidate *c, uint32_t n,
                uint32_t n_tokens, uint32_t turn);

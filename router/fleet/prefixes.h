@@ -1,6 +1,6 @@
 /* prefixes.h - which beginnings of prompts a replica may have in its cache.
  *
- * Kept by what was sent there: nobody asks the replica. A beginning is a list of hashes, one for
+ * Kept by what was sent there: the replica is not asked. A beginning is a list of hashes, one for
  * each block, each over everything before it (the adapter and the salt, too). The index holds as
  * many as the replica's cache has blocks, and forgets the coldest first, as that does. A wrong
  * guess costs computation, never correctness: the replica's own index decides by tokens.

@@ -289,7 +289,7 @@ bool infer_prepare(struct gen_request *r)
     return r->seq != NULL;
 }
 
-/* The id of whoever computes the same prompt, + 1: ids are those of one scheduler. */
+/* The id of the request that computes the same prompt, + 1: ids are those of one scheduler. */
 static uint64_t leader_of(const struct infer *i, const struct gen_request *r)
 {
     const struct infer_seq *same = r->same && !r->resume ? r->same->seq : NULL;

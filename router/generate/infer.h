@@ -27,12 +27,12 @@ struct infer_config {
     double waiting_served_ratio;
     uint32_t target_inter_token_ms; /* 0: none */
     const char *draft_target;       /* as shard_target, of a draft model; NULL: none */
-    const struct cluster *cluster;  /* how the shards are known over TCP; NULL: nobody asks */
+    const struct cluster *cluster;  /* how the shards are known over TCP; NULL: not checked */
     uint32_t connect_timeout_ms;
     uint32_t return_ms; /* lost shards are waited for so long, and requests go on; 0: not at all */
     struct metrics *metrics; /* rows of router/metrics.h */
     atomic_uint *failed; /* counts the requests that a failure of the shards ended; NULL: none */
-    struct watchdog *watchdog;       /* looks at the scheduler's thread; NULL: nobody does */
+    struct watchdog *watchdog;       /* looks at the scheduler's thread; NULL: none does */
     const struct sched_owner *owner; /* router/scheduler/scheduler.h; NULL: none; copied */
     bool *connected; /* set once the shards have answered, also if the start fails; NULL: fine */
     bool check;      /* for tests: walk all KV blocks after every turn */

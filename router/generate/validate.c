@@ -250,7 +250,7 @@ uint64_t seed_draw(void)
     return seed;
 }
 
-/* 63 bits of SHA-256, so that nobody finds another text with the salt of somebody else. */
+/* 63 bits of SHA-256, so that no client finds another text with the salt of another. */
 static uint64_t salt_of(const char *text)
 {
     unsigned char sum[32] = {0};

@@ -27,7 +27,7 @@ struct media_rules {
     atomic_uint *fetching;  /* how many are fetched now, */
     uint32_t most_fetching; /* and may be: those who validate other requests must not all wait */
 };
-/* What a model's requests share; all of it is somebody else's. */
+/* What a model's requests share; it owns none of it. */
 struct media {
     const struct vision *vision; /* NULL: the model takes text only */
     struct image_decoder *decoder;

@@ -7,9 +7,9 @@ enum cell_state { CELL_FREE, CELL_OWNED, CELL_SNAPSHOT };
 
 struct cell {
     enum cell_state state;
-    uint32_t prev, next; /* LRU list: snapshots that nobody holds; free list (next only) */
+    uint32_t prev, next; /* LRU list: snapshots that are not held; free list (next only) */
     /* of a snapshot */
-    uint32_t block; /* NO_BLOCK: it was dropped while somebody holds it */
+    uint32_t block; /* NO_BLOCK: it was dropped while it was held */
     uint32_t holds;
     bool pending, rolling;
 };
@@ -86,7 +86,7 @@ static void free_push(struct cells *c, uint32_t i)
     c->st.free++;
 }
 
-/* The snapshot is no hit any more; whoever holds it goes on holding it. */
+/* The snapshot is no hit any more; its holders keep it. */
 static void detach(struct cells *c, uint32_t i)
 {
     struct cell *x = &c->v[i];

@@ -10,9 +10,9 @@
  *   snapshot   holds the state at the end of a block of the prefix tree. It is pending until the
  *              shards have answered the call that saves it; only then it is a hit for others.
  *
- * Snapshots are cache: whoever needs a cell gets the coldest snapshot's when none is free. A
- * snapshot that a joining sequence starts from is held until the shards have copied it: nobody gets
- * it meanwhile.
+ * Snapshots are cache: a request for a cell gets the coldest snapshot's when none is free. A
+ * snapshot that a joining sequence starts from is held until the shards have copied it: no request
+ * gets it meanwhile.
  *
  * A sequence in the middle of its answer may have one rolling snapshot, which follows it. All of
  * them together take at most half of the cells that no sequence owns, so that they do not drive out

@@ -16,7 +16,7 @@ struct draft_source {
     /* Drafts for q from q->n_tokens on, `n` of them; valid until the next call of any function
      * here. NULL: none. */
     const uint32_t *(*offer)(const void *self, const struct seq *q, uint32_t *n);
-    bool (*active)(const void *self); /* drafts are to be expected for somebody */
+    bool (*active)(const void *self); /* drafts are to be expected for some request */
     void (*turn)(void *self);         /* at the end of each turn of the scheduler: next call */
     /* Before a Decode of `running` sequences, the last of which took `step_ns`. True: it waits, and
      * ready(arg) will be called once, not from here, after less than half a step's time. */

@@ -160,7 +160,7 @@ void failure_end(struct scheduler *s, const char *why)
     changes_fail(s, why);
     s->must_clear = false;
     s->batch[0].live = s->batch[1].live = false;
-    while (s->n_running > 0) /* nobody is left to write their blocks */
+    while (s->n_running > 0) /* no shard is left to write their blocks */
         sched_remove(s, s->running[s->n_running - 1]);
     forget_kv(s);
     LOG(LOG_ERROR, "shard lost", LOGS("error", why));
@@ -212,9 +212,9 @@ static void on_break(void *arg, uint32_t rank)
     if (s->link_state != LINK_CONNECTED)
         return;
     LOG(LOG_WARN, "the connection to a shard broke", LOGI("rank", rank));
-    forget_kv(s); /* whoever answers next may be somebody else */
+    forget_kv(s); /* the next answer may come from other shards */
     s->suspect = s->probe_due = true;
-    /* A call that is out may have succeeded; the next one would meet somebody else. */
+    /* A call that is out may have succeeded; the next one would meet other shards. */
     char why[128]; /* as a call that fails by it says */
     snprintf(why, sizeof(why),
              "Could not connect to Text Generation server: shard %u: the connection broke", rank);

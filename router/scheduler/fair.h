@@ -1,10 +1,10 @@
-/* fair.h - who is next: fairness between keys, priorities within one, and nobody forgotten.
+/* fair.h - who is next: fairness between keys, priorities within one, without starvation.
  *
- * A key is whoever requests are counted for. Each has an account of the tokens it was served (a
- * generated token counts twice a prompt token); the one with the smallest account is next. A key
- * that comes back from a pause owes what it owed, but is owed nothing: its account is raised to the
- * smallest of those that are there, so that a pause saves up no claim. One key alone has
- * everything.
+ * A key is the account that requests are counted for. Each has an account of the tokens it was
+ * served (a generated token counts twice a prompt token); the one with the smallest account is
+ * next. A key that comes back from a pause owes what it owed, but is owed nothing: its account is
+ * raised to the smallest of those that are there, so that a pause saves up no claim. One key alone
+ * has everything.
  *
  * Within a key the lowest `priority` runs first, then the oldest; every eighth that joins is the
  * key's oldest, whatever its priority: a request waits for at most eight times those before it.
@@ -48,19 +48,19 @@ struct fair {
     uint64_t scan;
 };
 
-void fair_free(struct fair *f); /* nobody waits any more; accounts are forgotten */
+void fair_free(struct fair *f); /* no request waits any more; accounts are forgotten */
 /* `it` belongs to key `name` from now on. False: no memory. */
 bool fair_enter(struct fair *f, struct fair_item *it, uint64_t name);
 void fair_leave(struct fair *f, struct fair_item *it);  /* does not wait; nothing if not entered */
 void fair_wait(struct fair *f, struct fair_item *it);   /* into its key's line */
 void fair_unwait(struct fair *f, struct fair_item *it); /* out of it */
 
-/* All who wait, next first: fair_first(), then fair_next() until NULL. In between nobody may enter
+/* All who wait, next first: fair_first(), then fair_next() until NULL. In between none may enter
  * or leave a line; fair_charge() is heeded at once, which makes the keys take turns. */
 struct fair_item *fair_first(struct fair *f);
 struct fair_item *fair_next(struct fair *f);
 
 void fair_charge(struct fair_item *it, int64_t tokens); /* negative: taken back */
 void fair_joins(struct fair_item *it);                  /* it will run; before fair_unwait() */
-uint32_t fair_present(const struct fair *f);            /* keys with somebody waiting or running */
+uint32_t fair_present(const struct fair *f);            /* keys with a request waiting or running */
 #endif

@@ -35,7 +35,7 @@ bool follow(struct scheduler *s, struct seq *q)
     return true;
 }
 
-/* `f` follows nobody any more. */
+/* `f` follows no request any more. */
 static struct seq *first_follower(struct seq *q)
 {
     struct seq *f = q->followers;

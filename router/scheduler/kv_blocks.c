@@ -165,7 +165,7 @@ static void index_drop(struct kv_blocks *kv, uint32_t id)
     *p = b->chain;
 }
 
-/* What `c` says was computed into block `id`. False: somebody has that already. A block whose
+/* What `c` says was computed into block `id`. False: the index has that already. A block whose
  * content is the beginning of this one, maybe `id` itself, is no hit any more: this one is. */
 static bool publish(struct kv_blocks *kv, uint32_t id, const struct kv_content *c)
 {
@@ -263,7 +263,7 @@ bool kv_may_fit(const struct kv_blocks *kv, uint32_t n_prompt, uint32_t n_reserv
 struct hit {
     uint32_t full;
     uint32_t from, n; /* block whose first n tokens are the next; n == 0: none */
-    bool whole;       /* nobody uses it and it holds nothing else: it can be had itself */
+    bool whole;       /* it is not in use and holds nothing else: it can be had itself */
     uint32_t stated;  /* with recurrent state: the full blocks before the snapshot; with windows:
                          those behind which a prompt may go on */
     uint32_t cell;    /* the snapshot, or NO_CELL */
@@ -511,7 +511,7 @@ void kv_commit(struct kv_blocks *kv, struct kv_table *t, const uint32_t *tokens,
     publish_begun(kv, t, tokens, n);
 }
 
-/* Nobody reads our blocks any more, so that a copy can give way to the block that was published
+/* Our blocks are not read any more, so that a copy can give way to the block that was published
  * first, and what comes after it can be published under that one. */
 static void commit_or_replace(struct kv_blocks *kv, struct kv_table *t, const uint32_t *tokens,
                               uint32_t n)

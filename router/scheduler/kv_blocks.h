@@ -17,9 +17,9 @@
  *
  * Full blocks are shared. A block of which only the beginning is wanted (it is half full, or goes
  * on differently, or holds the last prompt token) is copied: the shards do that before the step
- * (kv_table.copy_from), so that its user goes on writing where nobody else reads. A half-full block
- * that nobody uses and that is wanted as far as it goes is taken as it is. No indexed block holds
- * just the beginning of another one.
+ * (kv_table.copy_from), so that its user goes on writing where no other sequence reads. A half-full
+ * block that is not in use and that is wanted as far as it goes is taken as it is. No indexed block
+ * holds just the beginning of another one.
  *
  * A model with recurrent state has cells as well (cells.h). A sequence needs two of them; it goes
  * on behind a prefix only where a snapshot holds the state. So a hit ends at the deepest block that
@@ -124,12 +124,12 @@ bool kv_grow(struct kv_blocks *kv, struct kv_table *t, uint32_t n);
 uint32_t kv_shared(const struct kv_blocks *kv, const struct kv_table *t);
 
 /* The KV of tokens[0..n) was computed: it becomes a hit for others at once. Idempotent and
- * incremental. A block that somebody else published first stays private until kv_release(). */
+ * incremental. A block that another sequence published first stays private until kv_release(). */
 void kv_commit(struct kv_blocks *kv, struct kv_table *t, const uint32_t *tokens, uint32_t n);
 
 /* `t` stands behind tokens[0..n), all computed, and others may go on from there: commit them, and
  * find a cell for the state. The caller makes the shards save it before the next step, then calls
- * cells_saved() or cells_unsaved(). NO_CELL: there is none to spare, somebody else has such a
+ * cells_saved() or cells_unsaved(). NO_CELL: there is none to spare, another sequence has such a
  * snapshot or publishes these blocks, or n is not the end of a block. `rolls`: it takes the place
  * of the last one that rolled. */
 uint32_t kv_snapshot(struct kv_blocks *kv, struct kv_table *t, const uint32_t *tokens, uint32_t n,
@@ -159,7 +159,7 @@ void kv_undo(struct kv_blocks *kv, struct kv_table *t);
 /* The device lost its memory: nothing is resident any more. Tables in use stay valid. */
 void kv_forget(struct kv_blocks *kv);
 
-/* Could `n` tokens ever fit, with the cache empty and nobody else there? */
+/* Could `n` tokens ever fit, with the cache empty and no other sequence there? */
 bool kv_could_fit(const struct kv_blocks *kv, uint32_t n);
 /* Nor can pictures that stay whole be too large for a cache of windows. */
 bool kv_pictures_could_fit(const struct kv_blocks *kv, const struct kv_media *m);

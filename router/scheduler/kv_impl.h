@@ -1,4 +1,4 @@
-/* kv_impl.h - what kv_blocks.c and kv_state.c share, and nobody else. */
+/* kv_impl.h - what kv_blocks.c and kv_state.c alone share. */
 #ifndef ROUTER_SCHEDULER_KV_IMPL_H
 #define ROUTER_SCHEDULER_KV_IMPL_H
 #include "router/scheduler/kv_blocks.h"
@@ -25,7 +25,7 @@ struct kv_blocks {
     struct cells *cells;           /* NULL: no recurrent state */
     struct windows *windows;       /* NULL: there is no cache of windows */
     uint32_t window, window_chunk; /* tokens: see kv_windowed() */
-    bool window_short;             /* somebody did not fit for want of blocks of windows */
+    bool window_short;             /* a request did not fit for want of blocks of windows */
     bool snapshots;
     uint32_t step_tokens; /* see kv_step_tokens() */
     bool copies;          /* the shards copy blocks: beginnings of blocks are hits, too */

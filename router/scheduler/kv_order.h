@@ -31,14 +31,14 @@ struct kv_order {
 
 bool kv_order_init(struct kv_order *o, uint32_t n_blocks, uint64_t seed); /* false: no memory */
 void kv_order_free(struct kv_order *o);
-/* `is->keys` must stay as it is until the block is dropped; nobody else holds the same. */
+/* `is->keys` must stay as it is until the block is dropped; no other block has the same. */
 void kv_order_put(struct kv_order *o, uint32_t id, const struct kv_content *is);
 void kv_order_drop(struct kv_order *o, uint32_t id);
 
 struct kv_near {
     uint32_t before, after; /* `after` holds the same or more; KV_NO_BLOCK: none of that parent */
 };
-/* The neighbours of `is`: nobody has more tokens in common with it than one of them. */
+/* The neighbours of `is`: none has more tokens in common with it than one of them. */
 struct kv_near kv_order_near(const struct kv_order *o, const struct kv_content *is);
 uint32_t kv_order_common(const struct kv_order *o, uint32_t id, const struct kv_content *is);
 

@@ -112,7 +112,7 @@ static bool passed_enough(const struct policy *p, const struct waiter *w, int64_
            (w->passed && now_ns - w->passed_ns >= p->limits.max_passed_ns);
 }
 
-/* Those that could not join and before whom somebody did. */
+/* Those that could not join and were passed by another. */
 static void count_passed(struct waiter *const *skipped, uint32_t n, int64_t now_ns)
 {
     for (uint32_t i = 0; i < n; i++)
@@ -175,7 +175,7 @@ static bool place_whole(struct policy *p, struct scan *s, const struct load *l, 
     return true;
 }
 
-/* Its blocks are there: it joins, is cut, or is put back. False: nobody behind it joins. */
+/* Its blocks are there: it joins, is cut, or is put back. False: none behind it joins. */
 static bool place(struct policy *p, struct scan *s, const struct load *l, struct waiter *w,
                   struct joiner *out)
 {
@@ -208,7 +208,7 @@ static bool place(struct policy *p, struct scan *s, const struct load *l, struct
     return true;
 }
 
-/* False: nobody behind `w` joins in this step. */
+/* False: none behind `w` joins in this step. */
 static bool consider(struct policy *p, struct scan *s, const struct load *l, struct waiter *w,
                      int64_t now_ns, struct joiner *out)
 {
@@ -269,7 +269,7 @@ static uint32_t join(struct policy *p, struct scan *s, const struct load *l, int
         out[s->n++] = (struct joiner){s->cut, whole - taken, true};
         taken = whole;
     }
-    if (s->n < least) { /* not worth stopping the others: as if nobody had asked */
+    if (s->n < least) { /* not worth stopping the others: as if none had asked */
         for (uint32_t i = 0; i < s->n; i++)
             undo(p, out[i].w);
         s->n = 0;
@@ -339,7 +339,7 @@ uint32_t policy_join(struct policy *p, const struct load *l, int64_t now_ns, str
     if (l->prompt_tokens)
         budget = least(budget, l->prompt_tokens);
     if (l->n_started > 0 && budget == 0)
-        budget = 1; /* nobody stands still */
+        budget = 1; /* every prompt goes on */
     for (uint32_t i = 0; i < l->n_started; i++) {
         l->started[i].n_now = 0;
         need += one_step(&l->started[i]);

@@ -7,7 +7,7 @@
  * prompts - of those less, where load.prompt_tokens says so, so that running streams keep their
  * pace. Requests join in the order of fair.h, with these exceptions:
  *   - one that cannot get its KV blocks, or room for its adapter, yet is passed by those that can,
- * but only `max_passed` times or `max_passed_ns` long: then nobody joins before it;
+ * but only `max_passed` times or `max_passed_ns` long: then none joins before it;
  *   - a prompt too long for the rest of the step is cut (chunked prefill) and joins last, leaving
  * up to half of the step to shorter prompts behind it;
  *   - as long as prompts that were cut take whole steps, others join if they fit into half a step,
@@ -23,9 +23,8 @@
  *
  * Where blocks come as they are needed, a request reserves those of its prompt and a few more, and
  * joins only while others that run have some to grow into. When none is left the one that
- * policy_outranks() puts last is preempted, and waits again before everybody it outranks: nobody
- * passes it. The order is total and does not change, so that whoever is first in it runs to its
- * end. */
+ * policy_outranks() puts last is preempted, and waits again before all that it outranks: none
+ * passes it. The order is total and does not change, so that the first in it runs to its end. */
 #ifndef ROUTER_SCHEDULER_POLICY_H
 #define ROUTER_SCHEDULER_POLICY_H
 #include "router/scheduler/adapters.h"
@@ -65,7 +64,7 @@ struct waiter {
     int64_t passed_ns;     /* the first of them */
     uint64_t tried;        /* kv_stats.releases + 1 when its blocks were last asked for in vain */
     bool adapted;          /* its adapter counts it among those that run */
-    bool returned;         /* it ran and was preempted: nobody passes it */
+    bool returned;         /* it ran and was preempted: none passes it */
     struct waiter *behind; /* among those that returned */
     uint32_t left;         /* prompt tokens it would have had to compute, when last looked at */
 };
@@ -76,7 +75,7 @@ struct policy {
     struct adapter_accounts *adapters;
     struct fair fair;
     struct waiter *returned; /* those that were preempted, by rank */
-    struct waiter *next_up;  /* passed often enough: nobody joins before it */
+    struct waiter *next_up;  /* passed often enough: none joins before it */
 };
 
 struct started { /* a prompt of which a part is computed */
@@ -103,7 +102,7 @@ struct joiner {
 
 void policy_init(struct policy *p, const struct policy_limits *l, struct kv_blocks *kv,
                  struct adapter_accounts *adapters);
-void policy_free(struct policy *p); /* nobody is left */
+void policy_free(struct policy *p); /* no request is left */
 /* Into the queue; again, for one that ran. False: no memory. */
 bool policy_add(struct policy *p, struct waiter *w);
 void policy_remove(struct policy *p, struct waiter *w); /* one that waits */
@@ -112,7 +111,7 @@ struct waiter *policy_any(const struct policy *p);      /* one that waits, or NU
 static inline uint32_t policy_waiting(const struct policy *p) { return p->fair.n_waiting; }
 /* It runs no more, or its step failed: its adapter may be evicted. */
 void policy_leaves(struct policy *p, struct waiter *w);
-/* One that ran and was preempted: nobody joins before it, but for those like it that outrank it. */
+/* One that ran and was preempted: none joins before it, but for those like it that outrank it. */
 void policy_return(struct policy *p, struct waiter *w);
 /* Of two that run: does `a` keep its blocks, and is `b` preempted? By priority, then by arrival. */
 bool policy_outranks(const struct waiter *a, const struct waiter *b);

@@ -1,7 +1,7 @@
 /* Blocks that come as they are needed: which sequence grows, which is preempted, how it resumes.
  *
  * All of it goes to the shards with the next step, which does it first, in the order of `struct
- * edits`. A request that leaves gives its blocks back at once: whoever gets them writes them after
+ * edits`. A request that leaves gives its blocks back at once: the next user writes them after
  * that. */
 #include "common/clock.h"
 #include "router/metrics.h"
@@ -75,7 +75,7 @@ const struct wire_edits *preempt_edits(struct scheduler *s, struct wire_edits *x
 {
     struct seq **grown = NULL;
     uint32_t n_saves = 0;
-    for (uint32_t i = 0; i < s->n_saves; i++) /* somebody may have needed that cell since */
+    for (uint32_t i = 0; i < s->n_saves; i++) /* another request may have needed that cell since */
         if (cells_pending(kv_cells(s->kv), s->saves[i].cell))
             s->saves[n_saves++] = s->saves[i];
     s->n_saves = n_saves;
@@ -218,7 +218,7 @@ void preempt_requeue(struct scheduler *s, struct seq *q)
     policy_return(&s->policy, &q->waiter);
 }
 
-/* What it computed stays in the cache as long as nobody needs the blocks. */
+/* What it computed stays in the cache as long as the blocks are not needed. */
 static void preempt(struct scheduler *s, struct seq *q)
 {
     /* log-probabilities of a prompt come of computing it, in one go */
@@ -275,7 +275,7 @@ static bool grow(struct scheduler *s, struct seq *q)
            (!kv_windows(s->kv) || kv_window_grow(s->kv, &q->kv, window_needed(q), 0));
 }
 
-/* What nobody sees any more is given back before anybody needs it. */
+/* What is out of sight is given back before blocks are needed. */
 static void pass_windows(struct scheduler *s)
 {
     for (uint32_t i = 0; i < s->n_running; i++)

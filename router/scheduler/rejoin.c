@@ -1,4 +1,4 @@
-/* Shards that die and come back: whoever started them starts them again, and what ran goes on.
+/* Shards that die and come back: their launcher starts them again, and what ran goes on.
  *
  * A request is its tokens (the prompt, and what was said so far) and its parameters; the noise of a
  * sampled token depends on seed and position alone. So whatever ran when the shards were lost waits
@@ -40,7 +40,7 @@ void rejoin_close(struct scheduler *s, const char *why)
     err_set(&e, ERR_GENERATION, "Request failed during generation: %s", why);
     while (s->n_running > 0)
         let_go(s, s->running[s->n_running - 1], &e);
-    preempt_edits_sent(s); /* nobody is there to leave, or to grow */
+    preempt_edits_sent(s); /* no request is there to leave, or to grow */
     forget_kv(s);
     s->batch[0].live = s->batch[NEW_BATCH].live = false;
     s->must_clear = s->doubt = false;

@@ -34,7 +34,7 @@ static void send_clear_all(struct scheduler *s)
 {
     Generate__V3__ClearCacheRequest all = GENERATE__V3__CLEAR_CACHE_REQUEST__INIT;
     s->must_clear = false;
-    preempt_edits_sent(s); /* nobody is there to leave or to grow */
+    preempt_edits_sent(s); /* no request is there to leave or to grow */
     sched_send(s, CALL_CLEAR_ALL, SHARD_CLEAR_CACHE, &all.base,
                s->stopping ? STOP_TIMEOUT_MS : STEP_TIMEOUT_MS);
 }
@@ -80,7 +80,7 @@ static bool send_clean(struct scheduler *s, uint32_t k)
     return true;
 }
 
-/* All of the running batch has left, and nobody comes. */
+/* All of the running batch has left, and none joins. */
 static bool send_over(struct scheduler *s)
 {
     const ProtobufCMessage *msg = wire_clear(&s->batch[0].b.id, &s->out);
@@ -306,7 +306,7 @@ static bool send_growing(struct scheduler *s)
     bool made_way = preempt_turn(s);
     if (!made_way && send_prefill(s))
         return true;
-    if (made_way && s->peer.takes_chunks) /* nobody joins, but prompts go on */
+    if (made_way && s->peer.takes_chunks) /* none joins, but prompts go on */
         join(s, s->joining, 0);
     if (s->n_running > 0)
         return send_decode(s);

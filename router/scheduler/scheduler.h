@@ -7,14 +7,14 @@
  * The next call is, in this order:
  *   ClearCache(all)     after a failure that left the shards' batches in doubt
  *   FilterBatch, or     when requests of a batch ended, were cancelled or failed; their blocks are
- *   ClearCache(batch)   released when it is answered, because only then nobody writes them
- *   Prefill             when policy_join() lets somebody in; a peer that chunks merges them with
+ *   ClearCache(batch)   released when it is answered, because only then no step writes them
+ *   Prefill             when policy_join() lets a request in; a peer that chunks merges them with
  *                       the running batch, another one gets them apart and merges at the next
  *                       Decode
  *   Decode              while a batch runs
  *   a probe             a one-token Prefill, when idle with an error behind us
  * A peer that takes edits gets with Prefill and Decode which requests left: FilterBatch comes only
- * after a Prefill that failed, ClearCache(batch) when all have left and nobody comes. */
+ * after a Prefill that failed, ClearCache(batch) when all have left and none joins. */
 #ifndef ROUTER_SCHEDULER_SCHEDULER_H
 #define ROUTER_SCHEDULER_SCHEDULER_H
 #include "common/buf.h"
@@ -36,7 +36,7 @@ struct sched_status { /* written on the loop's thread, read anywhere */
 /* Who has other schedulers for the same model. Loop thread. */
 struct sched_owner {
     void *arg;
-    void (*lost)(void *arg); /* the shards are; whoever waits here is handed over */
+    void (*lost)(void *arg); /* the shards are; requests that wait here are handed over */
     void (*back)(void *arg); /* others took their place: requests are welcome again */
     /* `r` goes on elsewhere from `g`, which lasts for the call. This scheduler has forgotten it. */
     void (*hand_over)(void *arg, struct gen_request *r, const struct gen_resume *g);

@@ -10,7 +10,7 @@
 #include "router/scheduler/kv_blocks.h"
 #include "router/scheduler/policy.h"
 
-/*  FOLLOWING: not in the queue yet; somebody else computes the same prompt
+/*  FOLLOWING: not in the queue yet; another request computes the same prompt
  *  WAITING -> JOINING -> RUNNING -> LEAVING -> GOING -> freed
  *  (in the    (its       (in a      (ended:    (that call
  *   queue)     Prefill    batch of   the next   is on its

@@ -127,7 +127,7 @@ void sched_drop(struct scheduler *s, struct seq *q);   /* the same for one that 
 bool sched_room(struct scheduler *s, uint32_t n);      /* for n more in `running`; false: oom */
 
 /* follow.c */
-bool follow(struct scheduler *s, struct seq *q); /* false: nobody computes the same prompt */
+bool follow(struct scheduler *s, struct seq *q);          /* false: none computes the same prompt */
 void follow_enqueue(struct scheduler *s, struct seq *q);  /* into the queue, or its end */
 void follow_computed(struct scheduler *s, struct seq *q); /* its prompt: all may share it */
 void follow_succeed(struct scheduler *s, struct seq *q);  /* it will not compute its prompt */
@@ -137,7 +137,7 @@ void follow_fail_all(struct scheduler *s, const struct err *why);
 /* step.c */
 struct step { /* an answer to Prefill or Decode between its two readings */
     struct step_reply r;
-    struct seq **owner; /* [r.n_gens], NULL: nobody to tell */
+    struct seq **owner; /* [r.n_gens], NULL: it is gone */
 };
 void step_note(struct scheduler *s, struct step *st, uint32_t into); /* counts, commits, marks */
 void step_send_events(struct scheduler *s, struct step *st);         /* events */
@@ -146,8 +146,8 @@ void step_join(struct scheduler *s, uint32_t into); /* those of the Prefill run 
 void step_metrics(struct scheduler *s, const char *method, const struct step_reply *r);
 
 /* preempt.c; only where s->grows, but for the ones that end things */
-/* Before a step: those that have ended leave, those that run get the blocks they need, and whoever
- * is last in rank is preempted where there is none. True: one was; then nobody joins now. */
+/* Before a step: those that have ended leave, those that run get the blocks they need, and the last
+ * in rank is preempted where there is none. True: one was; then none joins now. */
 bool preempt_turn(struct scheduler *s);
 void preempt_reserve(struct scheduler *s, struct seq *q); /* sets what it asks for when it joins */
 bool preempt_lists_fit(struct scheduler *s); /* for preempt_swap_in(); false: no memory */
@@ -190,7 +190,7 @@ void fail_running(struct scheduler *s, const struct err *cause);  /* all that ru
 void fail_everything(struct scheduler *s, const struct err *why); /* and all that waits */
 void on_shard_lost(struct scheduler *s, const char *why); /* for good, or until they come back */
 void failure_end(struct scheduler *s, const char *why);   /* for good */
-void forget_kv(struct scheduler *s);                      /* whoever answers next knows nothing */
+void forget_kv(struct scheduler *s);                      /* the next shards know nothing */
 
 /* metrics are optional in tests */
 static inline void sched_count(struct scheduler *s, uint32_t row, const char *label, double v)

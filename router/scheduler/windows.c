@@ -2,7 +2,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
-enum { NONE = 0 }; /* block 0 is nobody's: it ends lists, too */
+enum { NONE = 0 }; /* block 0 is never handed out: it ends lists, too */
 
 struct item {
     uint32_t prev, next; /* the cached ones, coldest first; the free ones (next only) */

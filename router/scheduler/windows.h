@@ -1,7 +1,7 @@
 /* windows.h - blocks of the cache of windows: which KV block has which of them.
  *
  * Layers that see a window have a cache of their own on the shards, with fewer blocks. A KV block
- * has a block there as long as somebody sees its tokens, and then as long as nobody needs that
+ * has a block there as long as a sequence sees its tokens, and then until another needs that
  * memory: so that a prompt can go on behind it. Pure accounting on the host: no device memory, no
  * clock, no lock, no log. The scheduler thread owns the one instance, as a part of its kv_blocks.
  * Block 0 is never handed out.
@@ -9,7 +9,7 @@
  * A block of windows is in exactly one state:
  *   free
  *   held    by as many sequences as see its tokens, or will write them
- *   cached  nobody holds it; on the list of those that may be taken, coldest first */
+ *   cached  not held; on the list of those that may be taken, coldest first */
 #ifndef ROUTER_SCHEDULER_WINDOWS_H
 #define ROUTER_SCHEDULER_WINDOWS_H
 #include <stdbool.h>
@@ -27,7 +27,7 @@ uint32_t windows_of(const struct windows *w, uint32_t block);
 uint32_t windows_filled(const struct windows *w, uint32_t block);
 /* They are at least so many. */
 void windows_fill(struct windows *w, uint32_t block, uint32_t tokens);
-bool windows_cached(const struct windows *w, uint32_t block);    /* has one, and nobody holds it */
+bool windows_cached(const struct windows *w, uint32_t block);    /* has one that is not held */
 uint32_t windows_holds(const struct windows *w, uint32_t block); /* how many hold it */
 
 /* Blocks that are free or cached: windows_take() succeeds so often. */
@@ -36,12 +36,12 @@ uint32_t windows_room(const struct windows *w);
 uint32_t windows_take(struct windows *w, uint32_t block);
 /* One that has one: the caller holds it, too. */
 uint32_t windows_hold(struct windows *w, uint32_t block);
-/* When nobody holds it any more it is free, or cached. */
+/* When it is not held any more it is free, or cached. */
 enum windows_end { WINDOWS_FREE, WINDOWS_COLD, WINDOWS_WARM };
 void windows_let_go(struct windows *w, uint32_t block, enum windows_end end);
 /* What `from` has becomes `to`'s, which has none. */
 void windows_move(struct windows *w, uint32_t from, uint32_t to);
-/* A KV block can be found no more: if nobody holds its block of windows, that is free. */
+/* A KV block can be found no more: if its block of windows is not held, that is free. */
 void windows_drop(struct windows *w, uint32_t block);
 
 struct windows_stats {

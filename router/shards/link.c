@@ -8,8 +8,9 @@
 #include <string.h>
 #include <time.h>
 
-/* How long one look may take (a halt waits for it), and from one to the next. Nobody at a socket is
- * known at once; who accepts and does not shake hands within 100 ms (rpc_client.c) is silent. */
+/* How long one look may take (a halt waits for it), and from one to the next. A socket without a
+ * listener is known at once; who accepts and does not shake hands within 100 ms (rpc_client.c) is
+ * silent. */
 enum { LOOK_MS = 1000, SILENT_MS = 50, PAUSE_MS = 100, REFUSED_MS = 5000 };
 
 struct shards_link {

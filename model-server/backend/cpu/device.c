@@ -72,7 +72,8 @@ static struct device *cpu_open(const struct device_options *o, struct err *e)
     if (!d)
         return err_nomem(e), NULL;
     d->features = cpu_detect() & (unsigned)o->features;
-    const char *mask = getenv("CPU_FEATURES"); /* NOLINT(concurrency-mt-unsafe): nobody writes it */
+    const char *mask =
+        getenv("CPU_FEATURES"); /* NOLINT(concurrency-mt-unsafe): it is never written */
     if (mask)
         d->features &= (unsigned)strtoul(mask, NULL, 0);
     kernels_init(&d->kern, d->features);

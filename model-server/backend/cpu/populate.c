@@ -33,7 +33,7 @@ static size_t stream_bytes(const struct kv_cache *kv, size_t stream)
     return kv->desc.n_blocks * kv->streams[stream].block_bytes;
 }
 
-/* Adding nothing is a write that loses nobody's: others may be at work in the same page. */
+/* Adding nothing is a write that loses no other write: others may be at work in the same page. */
 static void touch(char *p, size_t n)
 {
     for (size_t i = 0; i < n; i += PAGE)
@@ -67,7 +67,7 @@ uint32_t cpu_kv_front(const struct kv_cache *kv)
     const size_t most = FRONT_MOST / (kv->block_bytes ? kv->block_bytes : 1);
     size_t front = FRONT_TOKENS / kv->desc.block_size + (size_t)1;
     front = front < most ? front : most;
-    front = front > 2 ? front : 2; /* block 0 is nobody's */
+    front = front > 2 ? front : 2; /* block 0 is never handed out */
     return front < kv->desc.n_blocks ? (uint32_t)front : kv->desc.n_blocks;
 }
 

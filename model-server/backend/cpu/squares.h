@@ -16,7 +16,7 @@
 
 enum { SQUARE = 16, SQUARE_STEP_BYTES = 64, SQUARE_BYTES = SQUARE * SQUARE_STEP_BYTES };
 
-/* `tall` times `wide` squares. All of their rows are read and written, whoever needs them. */
+/* `tall` times `wide` squares. All of their rows are read and written, needed or not. */
 struct squares {
     void *sums;        /* fp32 or int32: row r, panel p at sums + r * sums_bytes + 64 p */
     size_t sums_bytes; /* from one row of sums to the next */

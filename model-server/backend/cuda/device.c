@@ -178,7 +178,7 @@ static unsigned features_of(uint64_t wanted, int major)
     unsigned f = (unsigned)wanted &
                  (CUDA_TENSOR | CUDA_GRAPHS | CUDA_OVERLAP | CUDA_PEERS | CUDA_WGMMA | CUDA_FUSE);
     const char *mask =
-        getenv("CUDA_FEATURES"); /* NOLINT(concurrency-mt-unsafe): nobody writes it */
+        getenv("CUDA_FEATURES"); /* NOLINT(concurrency-mt-unsafe): it is never written */
     if (mask)
         f = (f | CUDA_WGMMA_ANY) & (unsigned)strtoul(mask, NULL, 0);
     return major >= 9 ? f : f & ~(unsigned)CUDA_OVERLAP; /* depend() does nothing before sm_90 */
@@ -301,7 +301,7 @@ static int cuda_step_end(struct device *d, struct err *e)
     cuda_flush(d, d->decode);
     d->rehearsal = false;
     if (d->draw.open)
-        draw_collect(d); /* nobody waits */
+        draw_collect(d); /* without waiting */
     else if (cuda_sync(d, "running a step", &late) && d->fault.kind == ERR_NONE)
         d->fault = late;
     cuda_drop_retired(d);

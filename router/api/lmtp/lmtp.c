@@ -44,7 +44,7 @@ static void adopt_all(struct lmtp *l)
     }
 }
 
-/* Without descriptors the one who waits would wake us without end: until the next tick nobody is
+/* Without descriptors the one who waits would wake us without end: until the next tick none is
  * let in. */
 static void stop_listening(struct lmtp *l)
 {
