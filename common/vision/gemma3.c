@@ -52,7 +52,8 @@ static uint32_t parts(const struct vision_gemma3 *g, uint32_t longer, uint32_t s
     const double ratio = (double)longer / shorter;
     if (!g->pan_and_scan || ratio < g->min_ratio)
         return 0;
-    double n = fmin(floor(ratio + 0.5), longer / g->min_crop);
+    const uint32_t fit = longer / g->min_crop;
+    double n = fmin(floor(ratio + 0.5), fit);
     n = fmin(g->max_crops, fmax(2, n));
     const uint32_t part = (longer + (uint32_t)n - 1) / (uint32_t)n;
     return part < g->min_crop || shorter < g->min_crop ? 0 : (uint32_t)n;

@@ -47,7 +47,7 @@ static void load_llava(struct vision *v, struct vision_settings *s)
 static uint32_t pinpoint_side(struct vision_settings *s, const struct vision_llava *l,
                               const cJSON *side)
 {
-    const double d = cJSON_IsNumber(side) ? side->valuedouble : 0;
+    const double d = side && cJSON_IsNumber(side) ? side->valuedouble : 0;
     if (d >= l->tile && d <= VISION_MAX_SETTING && fmod(d, l->tile) == 0)
         return (uint32_t)d;
     vision_settings_fail(s, "image_grid_pinpoints must be pairs of multiples of %u", l->tile);

@@ -81,7 +81,7 @@ struct vision_section vision_inside(const struct vision_section *in, const char 
 static uint32_t whole(struct vision_settings *s, const cJSON *v, const struct vision_section *in,
                       const char *key, uint32_t min, uint32_t max)
 {
-    const double d = cJSON_IsNumber(v) ? v->valuedouble : NAN;
+    const double d = v && cJSON_IsNumber(v) ? v->valuedouble : NAN;
     if (d >= min && d <= max && d == floor(d))
         return (uint32_t)d;
     vision_settings_fail(s, "%s: %s must be a whole number from %u to %u", in->name, key, min, max);
@@ -141,7 +141,7 @@ static void read_channels(struct vision_settings *s, const char *key, const floa
     if (!v)
         return;
     for (int i = 0; i < 3; i++) {
-        out[i] = cJSON_IsNumber(one) ? (float)one->valuedouble : NAN;
+        out[i] = one && cJSON_IsNumber(one) ? (float)one->valuedouble : NAN;
         if (!isfinite(out[i]) || (divisor && out[i] == 0.0f)) {
             vision_settings_fail(s, "%s: %s must be three numbers%s", s->pixels.name, key,
                                  divisor ? ", none of them 0" : "");

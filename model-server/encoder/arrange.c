@@ -43,7 +43,7 @@ static void from_planes(const struct encoder_spec *s, const struct tower_image *
                         uint32_t crop, struct tower_place at, float *out)
 {
     const size_t p = s->patch, width = image->plan->crop_width, height = image->plan->crop_height;
-    const float *planes = image->pixels + crop * 3 * width * height;
+    const float *planes = image->pixels + (size_t)crop * 3 * width * height;
     for (size_t c = 0; c < 3; c++)
         for (size_t f = 0; f < s->frames; f++)
             for (size_t y = 0; y < p; y++, out += p)

@@ -217,7 +217,7 @@ static void patch_rows(void *arg, int thread, size_t begin, size_t end)
     const uint32_t p = k->format->patch, frames = k->format->frames;
     const uint32_t m = k->layout == VISION_PATCHES ? 1 : k->format->merge;
     const uint32_t cols = k->plan->crop_width / p, rows = k->plan->crop_height / p;
-    const size_t area = (size_t)p * p, numbers = 3 * frames * area; /* of a patch */
+    const size_t area = (size_t)p * p, numbers = area * 3 * frames; /* of a patch */
     (void)thread;
     for (size_t i = begin; i < end; i++) {
         const size_t crop = i / rows, row = i % rows;

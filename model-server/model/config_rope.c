@@ -184,9 +184,10 @@ static void axes(const struct rope_keys *k, struct rope_spec *r)
     int at = 0;
     if (!sections)
         return;
+    const uint32_t half = r->dim / 2;
     cJSON_ArrayForEach(j, sections) if (at < 3 && cJSON_IsNumber(j)) n[at++] = j->valuedouble;
     if (at != 3 || cJSON_GetArraySize(sections) != 3 || !(n[0] >= 0 && n[1] >= 0 && n[2] >= 0) ||
-        n[0] + n[1] + n[2] != r->dim / 2) {
+        n[0] + n[1] + n[2] != half) {
         config_fail(k->c, "rope `mrope_section` must be 3 numbers whose sum is %u", r->dim / 2);
         return;
     }

@@ -395,9 +395,11 @@ struct weight *loader_pack(struct loader *l, struct mat_part *parts, int n, enum
     struct weight *w = l->failed ? NULL : d->ops->weight_load(d->dev, &m, l->e);
     if (!w)
         l->failed = true;
-    if (w)
+    const int64_t packed = sum_rows(parts, n);
+    assert(!w || packed > 0);
+    if (w && packed)
         count(d, (uint64_t)(rows * parts[0].cols),
-              d->ops->weight_bytes(w) * (uint64_t)rows / (uint64_t)sum_rows(parts, n));
+              d->ops->weight_bytes(w) * (uint64_t)rows / (uint64_t)packed);
     loader_drop(l);
     if (!w || !d->sample)
         return w;

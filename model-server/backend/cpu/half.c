@@ -13,8 +13,8 @@ static const double WORTH = 1.3;
 
 /* Memory that every form finds enough zeros in. */
 struct arena {
-    _Alignas(64) char w[PANELS][K * LANES * sizeof(float)], x[K * 2 * SQUARE * sizeof(float)];
-    _Alignas(64) char y[2 * SQUARE * PANELS * LANES * sizeof(float)];
+    _Alignas(64) char w[PANELS][sizeof(float) * K * LANES], x[sizeof(float) * K * 2 * SQUARE];
+    _Alignas(64) char y[sizeof(float) * 2 * SQUARE * PANELS * LANES];
 };
 
 static double seconds(void)
@@ -29,7 +29,7 @@ typedef void form_fn(const struct kernels *kern, struct arena *a);
 static struct tile block_of(struct arena *a)
 {
     return (struct tile){.y = (float *)(void *)a->y,
-                         .ldy = PANELS * LANES,
+                         .ldy = (size_t)PANELS * LANES,
                          .x = (float *)(void *)a->x,
                          .w = a->w,
                          .w_bytes = sizeof(a->w[0]),
@@ -60,7 +60,7 @@ static void in_pairs_of_bf16(const struct kernels *kern, struct arena *a)
 static void in_tiles_of_8_bits(const struct kernels *kern, struct arena *a)
 {
     kern->tile_w8a8(&(struct int_tile){.y = (float *)(void *)a->y,
-                                       .ldy = PANELS * LANES,
+                                       .ldy = (size_t)PANELS * LANES,
                                        .x = (int32_t *)(void *)a->x,
                                        .w = a->w,
                                        .w_bytes = sizeof(a->w[0]),
@@ -71,7 +71,7 @@ static void in_tiles_of_8_bits(const struct kernels *kern, struct arena *a)
 static struct squares squares_of(struct arena *a, uint32_t step_cols)
 {
     return (struct squares){.sums = a->y,
-                            .sums_bytes = PANELS * LANES * sizeof(float),
+                            .sums_bytes = sizeof(float) * PANELS * LANES,
                             .x = a->x,
                             .x_bytes = (size_t)K / step_cols * SQUARE_BYTES,
                             .w = a->w[0],

@@ -74,7 +74,7 @@ INLINE void some_steps(float (*sum)[4][LANES], const struct tile *t, const struc
 INLINE void run_part(const struct tile *t, const struct f16_part *part, const uint32_t rows,
                      const uint32_t panels)
 {
-    const size_t end = ((size_t)t->k + 1) / 2 * STEP_BYTES, flush = F16_FLUSH * STEP_BYTES;
+    const size_t end = ((size_t)t->k + 1) / 2 * STEP_BYTES, flush = (size_t)F16_FLUSH * STEP_BYTES;
     struct ahead ahead = {.pace = t->pace ? t->pace : STEP_BYTES, .end = end};
     _Alignas(64) float sum[TILE_ROWS][4][LANES];
     ahead.next = t->next ? (size_t)t->next : panels * t->w_bytes;
@@ -83,7 +83,7 @@ INLINE void run_part(const struct tile *t, const struct f16_part *part, const ui
     {
         UNROLL for (uint32_t p = 0; p < panels; p++)
             v_store(sum[r][p], !t->add ? v_set(0.0f)
-                                       : v_load_n(part->y + r * t->ldy + p * LANES,
+                                       : v_load_n(part->y + r * t->ldy + (size_t)p * LANES,
                                                   p < panels - 1 ? LANES : part->last));
     }
     for (size_t from = 0; from < end; from += flush)
@@ -92,7 +92,7 @@ INLINE void run_part(const struct tile *t, const struct f16_part *part, const ui
     UNROLL for (uint32_t r = 0; r < rows; r++)
     {
         UNROLL for (uint32_t p = 0; p < panels; p++)
-            v_store_n(part->y + r * t->ldy + p * LANES, v_load(sum[r][p]),
+            v_store_n(part->y + r * t->ldy + (size_t)p * LANES, v_load(sum[r][p]),
                       p < panels - 1 ? LANES : part->last);
     }
 }

@@ -139,13 +139,13 @@ INLINE void part(const struct squares *t, char *sums, const char *x, const char 
 INLINE void row_of_parts(const struct squares *t, uint32_t row, const int tall, const uint32_t most,
                          const bool i8)
 {
-    char *sums = (char *)t->sums + row * SQUARE * t->sums_bytes;
+    char *sums = (char *)t->sums + (size_t)row * SQUARE * t->sums_bytes;
     const char *x = t->x + row * t->x_bytes, *w = t->w, *next = t->next;
     uint32_t left = t->wide;
 #define TAKE(n)                                                                                    \
     for (; most >= (n) && left >= (n); left -= (n)) {                                              \
         part(t, sums, x, w, next, tall, n, i8);                                                    \
-        sums += (n)*64, w += (n)*t->w_bytes, next += (n)*t->w_bytes;                               \
+        sums += (size_t)(n)*64, w += (n)*t->w_bytes, next += (n)*t->w_bytes;                       \
     }
     TAKE(4)
     TAKE(2)

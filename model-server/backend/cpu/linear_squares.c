@@ -139,7 +139,7 @@ static void run_block(const struct square_product *p, char *sums, const struct s
 {
     const struct weight *w = p->w;
     const uint32_t turns = (p->tall + TALL - 1) / TALL;
-    const size_t share = (SQUARE_BYTES / 64 + turns - 1) / turns * 64;
+    const size_t share = ((size_t)SQUARE_BYTES / 64 + turns - 1) / turns * 64;
     const size_t all = (size_t)b->steps * SQUARE_BYTES, from = (size_t)b->step * SQUARE_BYTES;
     struct squares t = {.sums_bytes = (size_t)p->group * SQUARE_STEP_BYTES,
                         .x_bytes = (size_t)p->steps * SQUARE_BYTES,
@@ -155,7 +155,7 @@ static void run_block(const struct square_product *p, char *sums, const struct s
         const bool fetch = turns == 1 || (b->next && fetched < all);
         t.sums = p->whole > p->block ? sums + row * t.sums_bytes : sums;
         t.tall = p->tall - i * TALL < TALL ? p->tall - i * TALL : TALL;
-        t.x = p->packed + i * TALL * t.x_bytes + from;
+        t.x = p->packed + (size_t)i * TALL * t.x_bytes + from;
         t.fetch = fetch ? share : 0;
         t.next = (b->next ? b->next : t.w) + (fetch ? fetched : 0);
         if (t.steps)
@@ -163,7 +163,7 @@ static void run_block(const struct square_product *p, char *sums, const struct s
         if (b->step + b->steps < p->whole)
             continue;
         if (p->whole < p->steps)
-            last_step(p, t, b->panel, p->packed + i * TALL * t.x_bytes);
+            last_step(p, t, b->panel, p->packed + (size_t)i * TALL * t.x_bytes);
         store(p, t.sums, row, left < TALL_ROWS ? left : TALL_ROWS, b->panel, b->wide);
     }
 }
