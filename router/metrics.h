@@ -134,6 +134,9 @@
     X(M_PREEMPTIONS, "recompute")                                                                  \
     X(M_SWAPPED_BLOCKS, "out")                                                                     \
     X(M_SWAPPED_BLOCKS, "in")                                                                      \
+    X(M_DRAFT_WAITS, "met")                                                                        \
+    X(M_DRAFT_WAITS, "missed")                                                                     \
+    X(M_DRAFT_WAITS, "lost")                                                                       \
     X(M_TRACE_SPANS, "sent")                                                                       \
     X(M_TRACE_SPANS, "dropped")                                                                    \
     X(M_TRACE_SPANS, "lost")

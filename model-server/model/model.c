@@ -173,11 +173,10 @@ static void log_kv_scales(const struct checkpoint *c)
         }
 }
 
-/* What becomes of packed weights, which not everybody expects. */
+/* What becomes of packed weights. The tensors of a GGUF file may all be plain numbers. */
 static void log_packed(const struct checkpoint *c, const struct stored *how)
 {
-    const char *packing = gguf_weights_packing(&c->gguf);
-    packing = packing ? packing : how->method;
+    const char *packing = c->gguf.n ? gguf_weights_packing(&c->gguf) : how->method;
     if (how->keep && packing)
         LOG(LOG_INFO, "packed weights stay packed", LOGS("packing", packing),
             LOGS("activations", arith_name(how->arith)));
