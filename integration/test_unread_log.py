@@ -117,6 +117,7 @@ def test_the_last_lines_are_written_if_somebody_reads(tmp_path):
 def test_a_shard_that_crashes_leaves_its_stack(tmp_path):
     with launcher(tmp_path) as s:
         s.wait_ready()
+        s.wait_log("All shards ready")  # the launcher's own look comes after the router's: before it, a death is a failed start
         os.kill(s.shards()[0], signal.SIGABRT)
         s.wait_log("ends the process by signal 6")
         s.wait_log("Starting the shards again")
