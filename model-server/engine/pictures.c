@@ -19,7 +19,7 @@ static uint64_t row_bytes(const struct pictures *p, const struct medium *m)
     return (uint64_t)m->plan.n_features * tower_row(p->o.tower) * sizeof(float);
 }
 
-/* ---------------------------------------------------------------- in order of use */
+/* ----------------------------------------------------------------- least recently used */
 
 static void unlink_medium(struct pictures *p, struct medium *m)
 {

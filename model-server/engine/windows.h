@@ -2,8 +2,8 @@
  *
  * Layers that see a window have a cache of their own, whose blocks the router gives to others once
  * no token of a sequence sees them. A sequence knows those of a run of its blocks that ends where
- * it may write next: those behind the window are forgotten, so that nobody reads what somebody else
- * writes there. Numbers from the wire address memory: nothing is believed. */
+ * it may write next: those behind the window are dropped, because other sequences
+ * write there now. Numbers from the wire address memory, so each is checked. */
 #ifndef MODEL_SERVER_ENGINE_WINDOWS_H
 #define MODEL_SERVER_ENGINE_WINDOWS_H
 #include "model-server/engine/seq.h"

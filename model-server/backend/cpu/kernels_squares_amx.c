@@ -41,6 +41,21 @@ static const struct tile_config all_square = {
     } while (0)
 
 /* tmm0 .. tmm3 from or to memory: [tall][wide]. */
+#define EACH_SUM(move)                                                                             \
+    do {                                                                                           \
+        move(0, sums, s);                                                                          \
+        if (wide > 1)                                                                              \
+            move(1, sums + 64, s);                                                                 \
+        if (tall > 1)                                                                              \
+            move(2, sums + below, s);                                                              \
+        if (tall > 1 && wide > 1)                                                                  \
+            move(3, sums + below + 64, s);                                                         \
+        if (wide > 2)                                                                              \
+            move(2, sums + 128, s);                                                                \
+        if (wide > 3)                                                                              \
+            move(3, sums + 192, s);                                                                \
+    } while (0)
+
 INLINE void start_sums(const struct squares *t, char *sums, const int tall, const int wide)
 {
     const size_t s = t->sums_bytes, below = SQUARE * s;
@@ -51,33 +66,13 @@ INLINE void start_sums(const struct squares *t, char *sums, const int tall, cons
         ZERO(3);
         return;
     }
-    LOAD(0, sums, s);
-    if (wide > 1)
-        LOAD(1, sums + 64, s);
-    if (tall > 1)
-        LOAD(2, sums + below, s);
-    if (tall > 1 && wide > 1)
-        LOAD(3, sums + below + 64, s);
-    if (wide > 2)
-        LOAD(2, sums + 128, s);
-    if (wide > 3)
-        LOAD(3, sums + 192, s);
+    EACH_SUM(LOAD);
 }
 
 INLINE void store_sums(const struct squares *t, char *sums, const int tall, const int wide)
 {
     const size_t s = t->sums_bytes, below = SQUARE * s;
-    STORE(0, sums, s);
-    if (wide > 1)
-        STORE(1, sums + 64, s);
-    if (tall > 1)
-        STORE(2, sums + below, s);
-    if (tall > 1 && wide > 1)
-        STORE(3, sums + below + 64, s);
-    if (wide > 2)
-        STORE(2, sums + 128, s);
-    if (wide > 3)
-        STORE(3, sums + 192, s);
+    EACH_SUM(STORE);
 }
 
 /* Fetches go between the tiles: all at once they would wait for each other. */
