@@ -30,14 +30,14 @@ VERSION   := $(shell cat VERSION)
 PRODUCT   := headrace
 
 # ---------------------------------------------------------------- what we stand on (docs/dependencies.md)
-PKGS      := grpc libprotobuf-c libmicrohttpd gnutls libcurl libcjson libpcre2-8 libutf8proc sqlite3 libpng libjpeg libwebp libwebpdemux libseccomp
+PKGS      := grpc libprotobuf-c libmicrohttpd gnutls libcurl libcjson libpcre2-8 libutf8proc sqlite3 libpng libjpeg libwebp libwebpdemux libseccomp libzmq
 DEB_PAGE  := libjs-markdown-it node-dompurify node-highlight.js
 DEB       := build-essential pkg-config protobuf-compiler protobuf-c-compiler libgrpc-dev libprotobuf-c-dev \
              libmicrohttpd-dev libgnutls28-dev libcurl4-gnutls-dev libwslay-dev libcjson-dev libpcre2-dev libutf8proc-dev libsqlite3-dev \
-             libpng-dev libjpeg62-turbo-dev libwebp-dev libgif-dev libseccomp-dev libcmocka-dev python3-venv curl $(DEB_PAGE)
+             libpng-dev libjpeg62-turbo-dev libwebp-dev libgif-dev libseccomp-dev libzmq3-dev libcmocka-dev python3-venv curl $(DEB_PAGE)
 DEB_CHECK := clang-format clang-tidy cppcheck valgrind
 LIBS      := -lgrpc -lgpr -lprotobuf-c -lmicrohttpd -lgnutls -lwslay -lcjson -lpcre2-8 -lutf8proc -lm -lpthread -ldl \
-             -Wl,--push-state,--as-needed -lcurl -lsqlite3 -lpng -ljpeg -lwebp -lwebpdemux -lgif -lseccomp -Wl,--pop-state
+             -Wl,--push-state,--as-needed -lcurl -lsqlite3 -lpng -ljpeg -lwebp -lwebpdemux -lgif -lseccomp -lzmq -Wl,--pop-state
 
 # ---------------------------------------------------------------- flags
 WARN      := -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wold-style-definition \
@@ -78,7 +78,7 @@ PROGRAMS  := router launcher model-server
 PROTOS    := $(wildcard proto/*.proto)
 GEN_SRC   := $(patsubst proto/%.proto,$(B)/gen/proto/%.pb-c.c,$(PROTOS))
 PAGES     := $(foreach p,index docs,$(addprefix $(B)/gen/page/$p,.inc .gz.inc .policy.h)) $(B)/gen/page/schemas.inc
-GEN       := $(GEN_SRC) $(PAGES) $(B)/gen/archs.h $(B)/gen/routes.h $(B)/gen/backend_abi.h $(B)/gen/descriptors.inc
+GEN       := $(GEN_SRC) $(PAGES) $(B)/gen/archs.h $(B)/gen/routes.h $(B)/gen/backend_abi.h $(B)/gen/descriptors.inc $(B)/gen/calibration.inc
 ARCHIVES  := $(foreach r,$(PROGRAMS) common proto,$(B)/lib/lib$(r).a)
 BINS      := $(PROGRAMS:%=$(B)/bin/%)
 UNIT_SRC  := $(sort $(shell find tests/unit tests/check tests/golden -name '*.c' 2>/dev/null))
@@ -86,7 +86,7 @@ UNIT      := $(UNIT_SRC:tests/%.c=$(B)/tests/%)
 BENCH_SRC := $(sort $(wildcard tests/bench/*.c))
 BENCH     := $(BENCH_SRC:tests/%.c=$(B)/tests/%)
 
-.PHONY: all help deps run test soak soak-service unit jitter integration faults clients check bench bench-compare bench-peers install install-files deb deb-test image image-files image-test clean format tidy cppcheck layers headers fuzz fuzz-build fuzz-replay \
+.PHONY: all help deps run test soak soak-service unit jitter integration faults clients check bench bench-build bench-compare bench-peers install install-files deb deb-test image image-files image-test clean format tidy cppcheck layers headers fuzz fuzz-build fuzz-replay \
         distclean demo docs-pages docs-deps docs-site
 .PHONY: FORCE
 .SECONDARY:
@@ -153,6 +153,11 @@ $(B)/gen/page/%.inc: router/api/docs/%.json
 	@mkdir -p $(@D)
 	$(Q)cat $< | $(BYTES) > $@
 
+# The text that `model-server quantize` reads where it is given none.
+$(B)/gen/calibration.inc: model-server/quantize/calibration.txt
+	@mkdir -p $(@D)
+	$(Q)cat $< | $(BYTES) > $@
+
 # Every file of a registry becomes one row: arch/llama.c -> ROW(llama), route_info.c -> ROW(info).
 define registry
 	@mkdir -p $(@D)
@@ -209,7 +214,7 @@ $(B)/tests/%: $(B)/obj/tests/%.o $(ARCHIVES)
 	$(call say,TEST,$@)
 	$(Q)$(LINK) $< -Wl,--start-group $(ARCHIVES) -Wl,--end-group -lcmocka $(LIBS) -o $@
 
-# ---------------------------------------------------------------- the two front doors
+# ---------------------------------------------------------------- to try it and to test it
 run: $(BUILD)/.deps    ## install what is missing, build, serve the bundled demo model on port 3000
 	@$(MAKE) all
 	@echo; echo "  try:  curl -N localhost:3000/generate_stream -H 'content-type: application/json' \\"
@@ -224,7 +229,7 @@ test: $(BUILD)/.deps   ## everything that can be tested here: unit, kernels, gol
 soak: $(BUILD)/.deps   ## make test with new random numbers, N (1) times; T=word selects
 	@for i in $$(seq $(or $(N),1)); do seed=$$(od -An -N7 -tu8 /dev/urandom | tr -d ' '); \
 	  echo "soak: make test SEED=$$seed"; \
-	  $(MAKE) test SEED=$$seed || { echo "to repeat this: make test SEED=$$seed"; exit 1; }; done
+	  $(MAKE) test SEED=$$seed AGAIN=0 || { echo "to repeat this: make test SEED=$$seed"; exit 1; }; done
 
 SOAK ?= 60
 soak-service: $(BINS) $(VENV)/.ok  ## the demo under everything at once for SOAK (60) seconds, shards killed; SAN=1: with sanitizers
@@ -237,7 +242,7 @@ unit: $(CHOSEN)        ## unit, kernel and golden tests; T=word selects
 # Files of tests run side by side, on four cores at most: what they start has threads of its own.
 SIDE_BY_SIDE = -n $(shell echo $$(($(JOBS) < 4 ? $(JOBS) : 4))) --dist loadfile --no-loadscope-reorder
 integration: $(BINS) $(VENV)/.ok  ## drive the real programs with real clients; T=word selects
-	@BIN_DIR=$(B)/bin TEST_DATA=$(TEST_DATA) SAN=$(SAN) PYTHONHASHSEED=0 $(PYTHON) -m pytest -q $(SIDE_BY_SIDE) \
+	@BIN_DIR=$(B)/bin TEST_DATA=$(TEST_DATA) SAN=$(SAN) PYTHONHASHSEED=0 tests/integrate $(PYTHON) $(SIDE_BY_SIDE) \
 	  integration --ignore integration/clients $(if $(T),-k '$(T)' || [ $$? = 5 ])
 
 faults: $(BINS) $(VENV)/.ok  ## kill, stop and end every process in every phase; writes docs/results/faults.md (5 to 15 minutes)
@@ -280,7 +285,7 @@ cppcheck: $(GEN)       ## cppcheck over the programs
 	  --suppress=missingIncludeSystem --suppressions-list=tests/cppcheck.supp -I. -I$(B)/gen \
 	  --include=$$(pkg-config --variable=includedir libcjson)/cjson/cJSON.h $(ROOMS)
 
-layers:                ## common knows nobody; programs never include each other; rooms of model-server keep their doors
+layers:                ## common includes no component; programs never include each other; model-server's folders include by their rules
 	@tests/layers
 
 headers: $(GEN)        ## every header compiles alone
@@ -288,6 +293,7 @@ headers: $(GEN)        ## every header compiles alone
 	  case $$h in *.inc.h) continue;; esac; \
 	  $(CC) $(BASEFLAGS) $(WARN) -Itests/cuda_double -Wno-unused-function -fsyntax-only -x c $$h || exit 1; done
 
+bench-build: $(BENCH)  ## the programs of bench, so that a change of an interface does not break them unseen
 bench: all $(BENCH)    ## ratios against the machine's limits, and against the peers in PEERS (BENCH_FLAGS="--quick --rows ...")
 	@for b in $(filter-out %/limits,$(BENCH)); do echo "== $$b"; BIN_DIR=$(B)/bin TEST_DATA=$(TEST_DATA) $$b || exit 1; done
 	@if $(PYTHON) -c 'import tokenizers' 2>/dev/null && [ -d $(TEST_DATA)/tokenizers ]; then \

@@ -12,4 +12,14 @@ static inline int64_t clock_ns(void)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 static inline int64_t clock_ms(void) { return clock_ns() / 1000000; }
+static inline struct timespec clock_timespec(int64_t ns)
+{
+    return (struct timespec){.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
+}
+/* The moment `ms` from now: for pthread_cond_timedwait(), whose condition counts CLOCK_MONOTONIC.
+ */
+static inline struct timespec clock_deadline(int64_t ms)
+{
+    return clock_timespec(clock_ns() + ms * 1000000);
+}
 #endif

@@ -19,7 +19,7 @@ static inline uint64_t hash_bytes(uint64_t seed, const void *p, size_t n)
     const unsigned char *u = p;
     uint64_t h = 0xcbf29ce484222325u ^ seed;
     for (size_t i = 0; i < n; i++)
-        h = (h ^ u[i]) * 0x100000001b3u;
+        h = (h ^ u[i]) * 0x100000001b3u; // NOLINT(clang-analyzer-core.Undefined*)
     return hash_mix(h);
 }
 #endif

@@ -122,3 +122,14 @@ bool model_is_one(const char *path)
     return snprintf(config_path, sizeof(config_path), "%s/config.json", path) < PATH_MAX &&
            stat(config_path, &st) == 0 && S_ISREG(st.st_mode);
 }
+
+const cJSON *model_file_text_config(const cJSON *config)
+{
+    static const char *const keys[] = {"text_config", "llm_config"};
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+        const cJSON *text = json_get(config, keys[i]);
+        if (cJSON_IsObject(text))
+            return text;
+    }
+    return config;
+}

@@ -154,6 +154,35 @@ static const char *const option_replica_policy[] = {"prefix", "round-robin", NUL
 #define OPTION_SWAP_SPACE \
     .name = "swap-space", .type = FLAG_F64, .def = "0", .unit = "GiB", .min = 0, .max = 1e6, \
     .help = "Host memory of each shard for the KV blocks of requests that are preempted; 0: what they held is computed again."
+#define OPTION_KV_EVENTS_CONFIG \
+    .name = "kv-events-config", .type = FLAG_STR, \
+    .help = "Publish which prompts are cached, for gateways that route by it: vLLM's KV events over ZeroMQ, and vLLM's JSON, as " \
+            "`{\"endpoint\": \"tcp://*:5557\", \"replay_endpoint\": \"tcp://*:5558\", \"topic\": \"\"}` (also `hwm`, `buffer_steps`, " \
+            "`max_queue_size`)."
+#define OPTION_KV_OFFLOAD_DIR \
+    .name = "kv-offload-dir", .type = FLAG_STR, \
+    .help = "A folder where the KV blocks of prompts are kept, so that a prompt that comes again, also after a restart, is read " \
+            "instead of computed. Several services may share it. What is damaged, or of another model or format, is passed over."
+#define OPTION_KV_OFFLOAD_SIZE \
+    .name = "kv-offload-size", .type = FLAG_F64, .def = "10", .unit = "GiB", .min = 0.001, .max = 1e9, \
+    .help = "Most that all files in --kv-offload-dir take together; what was used longest ago is removed."
+#define OPTION_KV_OFFLOAD_MEMORY \
+    .name = "kv-offload-memory", .type = FLAG_F64, .def = "0", .unit = "GiB", .min = 0, .max = 1e6, \
+    .help = "Host memory of each shard for KV blocks of prompts that may leave the KV cache, in front of --kv-offload-dir or without " \
+            "it. 0: 0.25 with a folder, else none."
+#define OPTION_KV_TRANSFER_ADDRESS \
+    .name = "kv-transfer-address", .type = FLAG_STR, \
+    .help = "HOST:PORT under which services of the same model reach this one, to hand each other the KV blocks of prompts: what " \
+            "`kv_transfer_params` of requests ask for (prefill and decode apart). Rank r listens on PORT + r. Blocks wait in " \
+            "--kv-offload-memory, which is then 1 GiB unless it is given."
+#define OPTION_PACKED_CACHE \
+    .name = "packed-cache", .type = FLAG_STR, \
+    .help = "A folder where the weights are kept as the CPU multiplies with them, a file for each rank: the next start maps that file " \
+            "instead of reading and packing the checkpoint. Several services may share it. What is damaged, or of another model, " \
+            "version or option, is passed over and written anew."
+#define OPTION_PACKED_CACHE_SIZE \
+    .name = "packed-cache-size", .type = FLAG_F64, .def = "100", .unit = "GiB", .min = 0.000001, .max = 1e9, \
+    .help = "Most that all files in --packed-cache take together; what was used longest ago is removed."
 #define OPTION_REPLICA_DISCOVERY \
     .name = "replica-discovery", .type = FLAG_STR, \
     .help = "Where replicas are found that may come and go: `dns:NAME:PORT`, every address of a name, as of a headless service; " \

@@ -32,6 +32,8 @@
 
 /* Fields below this number are text-generation-inference's: every shard knows them. */
 enum { PARAM_OWN_FIELDS = 100 };
+/* NextTokenChooserParameters.logprob_token_ids, a list and so no row. */
+enum { PARAM_LOGPROB_TOKEN_IDS = 121, MOST_LOGPROB_IDS = 256 };
 
 /* A set of own fields, as Info.sampling_fields names them; numbers that no row has are not in it.
  */

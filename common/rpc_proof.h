@@ -8,7 +8,7 @@
  * answer carries `cluster-proof`: HMAC over "answer", the nonce, id, number and SHA-256 of the
  * reply.
  *
- * So a stranger can call nothing; what was recorded is of no use again, not for this server nor for
+ * So a stranger can call nothing; what was recorded cannot be replayed, not for this server nor for
  * another, and neither request nor answer can be changed on the way. Both can be read, and error
  * statuses can be forged: docs/decisions/machines.md. */
 #ifndef COMMON_RPC_PROOF_H

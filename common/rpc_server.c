@@ -5,6 +5,7 @@
  * The next call object is armed on arrival of the last one, so the core always holds one. */
 #include "common/rpc_server.h"
 #include "common/clock.h"
+#include "common/cond.h"
 #include "common/rpc_bind.h"
 #include "common/rpc_creds.h"
 #include "common/rpc_loop.h"
@@ -23,6 +24,11 @@
 enum { CLOSE_GRACE_MS = 2000, HANDSHAKE_MS = 5000 };
 static const size_t mem_limit = (size_t)4 << 30; /* of one unpacked message and its answer */
 
+struct server_call;
+struct call_lane { /* calls that wait, in the order of their arrival */
+    struct server_call *head, **tail;
+};
+
 struct rpc_server {
     struct rpc_server_options o;
     struct rpc_bind bind, also;
@@ -35,16 +41,19 @@ struct rpc_server {
     struct rpc_mem at_once; /* loop thread */
     struct rpc_guard guard; /* loop thread */
     struct rpc_mem serial;  /* serial lane's thread */
-    pthread_mutex_t lock;   /* guards what follows */
+    struct rpc_mem apart;   /* the thread of the RPC_APART lane */
+    pthread_t apart_thread; /* runs that lane, where a method wants it */
+    bool has_apart;
+    pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t wake;
-    struct server_call *head, **tail;
+    struct call_lane lanes[2]; /* RPC_SERIAL, RPC_APART */
     bool stopping, drained;
 };
 
 struct server_call {
     struct rpc_op op;
     struct rpc_server *s;
-    struct server_call *next; /* in the serial lane */
+    struct server_call *next; /* in its lane */
     const struct rpc_method *method;
     grpc_call *c;
     grpc_call_details details;
@@ -251,16 +260,22 @@ static void stream_step(struct server_call *k)
         free_call(k);
 }
 
+static struct call_lane *lane_of(struct rpc_server *s, enum rpc_lane lane)
+{
+    return &s->lanes[lane == RPC_APART];
+}
+
 static void enqueue(struct server_call *k)
 {
     struct rpc_server *s = k->s;
+    struct call_lane *lane = lane_of(s, k->method->lane);
     k->next = NULL;
     pthread_mutex_lock(&s->lock);
     bool late = s->stopping;
     if (!late) {
-        *s->tail = k;
-        s->tail = &k->next;
-        pthread_cond_signal(&s->wake);
+        *lane->tail = k;
+        lane->tail = &k->next;
+        pthread_cond_broadcast(&s->wake);
     }
     pthread_mutex_unlock(&s->lock);
     if (late)
@@ -286,7 +301,7 @@ static void on_message(struct rpc_op *op, bool ok)
         stream_step(k);
     else if (!k->in)
         finish(k, GRPC_STATUS_INVALID_ARGUMENT, "a call without a message");
-    else if (k->method->lane == RPC_SERIAL)
+    else if (k->method->lane == RPC_SERIAL || k->method->lane == RPC_APART)
         enqueue(k);
     else
         answer(k, &k->s->at_once);
@@ -377,25 +392,27 @@ static void *loop_thread(void *arg)
     return NULL;
 }
 
-/* Next call of the serial lane. NULL: stopping. */
-static struct server_call *next_call(struct rpc_server *s)
+/* Next call of a lane. NULL: stopping. */
+static struct server_call *next_call(struct rpc_server *s, enum rpc_lane of)
 {
+    struct call_lane *lane = lane_of(s, of);
     pthread_mutex_lock(&s->lock);
-    while (!s->head && !s->stopping)
+    while (!lane->head && !s->stopping)
         pthread_cond_wait(&s->wake, &s->lock);
-    struct server_call *k = s->stopping ? NULL : s->head;
-    if (k && !(s->head = k->next))
-        s->tail = &s->head;
+    struct server_call *k = s->stopping ? NULL : lane->head;
+    if (k && !(lane->head = k->next))
+        lane->tail = &lane->head;
     pthread_mutex_unlock(&s->lock);
     return k;
 }
 
-static void refuse_waiting(struct rpc_server *s)
+static void refuse_waiting(struct rpc_server *s, enum rpc_lane of)
 {
+    struct call_lane *lane = lane_of(s, of);
     pthread_mutex_lock(&s->lock);
-    struct server_call *k = s->head;
-    s->head = NULL;
-    s->tail = &s->head;
+    struct server_call *k = lane->head;
+    lane->head = NULL;
+    lane->tail = &lane->head;
     pthread_mutex_unlock(&s->lock);
     while (k) {
         struct server_call *next = k->next;
@@ -404,10 +421,20 @@ static void refuse_waiting(struct rpc_server *s)
     }
 }
 
+static void *apart_thread(void *arg)
+{
+    struct rpc_server *s = arg;
+    struct server_call *k;
+    while ((k = next_call(s, RPC_APART)))
+        answer(k, &s->apart);
+    refuse_waiting(s, RPC_APART);
+    return NULL;
+}
+
 void rpc_server_run(struct rpc_server *s)
 {
     struct server_call *k;
-    while ((k = next_call(s))) {
+    while ((k = next_call(s, RPC_SERIAL))) {
         if (s->o.busy_ns)
             watch_busy(s->o.busy_ns);
         answer(k, &s->serial);
@@ -416,7 +443,7 @@ void rpc_server_run(struct rpc_server *s)
         if (s->o.busy_ns)
             watch_idle(s->o.busy_ns);
     }
-    refuse_waiting(s);
+    refuse_waiting(s, RPC_SERIAL);
 }
 
 const _Atomic int64_t *rpc_server_busy(const struct rpc_server *s)
@@ -459,6 +486,20 @@ static grpc_server *make_server(struct rpc_loop *loop)
     return g;
 }
 
+static int no_thread(struct rpc_server *s, struct err *e)
+{
+    rpc_bind_close(&s->also);
+    rpc_bind_close(&s->bind);
+    return err_set(e, ERR_SYSTEM, "cannot start the server's thread");
+}
+
+static void end_apart(struct rpc_server *s)
+{
+    rpc_server_stop(s);
+    if (s->has_apart)
+        pthread_join(s->apart_thread, NULL);
+}
+
 static int start(struct rpc_server *s, struct err *e)
 {
     s->bind.lock_fd = s->also.lock_fd = -1;
@@ -472,10 +513,11 @@ static int start(struct rpc_server *s, struct err *e)
         return -1;
     }
     grpc_server_start(s->grpc);
+    if (s->has_apart && pthread_create(&s->apart_thread, NULL, apart_thread, s))
+        return no_thread(s, e);
     if (pthread_create(&s->thread, NULL, loop_thread, s)) {
-        rpc_bind_close(&s->also);
-        rpc_bind_close(&s->bind);
-        return err_set(e, ERR_SYSTEM, "cannot start the server's thread");
+        end_apart(s);
+        return no_thread(s, e);
     }
     for (int i = 0; i < 8; i++)
         arm(s);
@@ -497,6 +539,7 @@ static void destroy(struct rpc_server *s)
     rpc_loop_free(s->loop);
     rpc_mem_free(&s->at_once);
     rpc_mem_free(&s->serial);
+    rpc_mem_free(&s->apart);
     pthread_cond_destroy(&s->wake);
     pthread_mutex_destroy(&s->lock);
     free(s);
@@ -519,13 +562,13 @@ struct rpc_server *rpc_server_open(const struct rpc_server_options *o, struct er
     s->grpc = make_server(s->loop);
     rpc_mem_init(&s->at_once, mem_limit);
     rpc_mem_init(&s->serial, mem_limit);
-    pthread_condattr_t clock;
-    pthread_condattr_init(&clock);
-    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    rpc_mem_init(&s->apart, mem_limit);
+    for (size_t i = 0; i < o->n_methods; i++)
+        s->has_apart |= o->methods[i].lane == RPC_APART;
     pthread_mutex_init(&s->lock, NULL);
-    pthread_cond_init(&s->wake, &clock);
-    pthread_condattr_destroy(&clock);
-    s->tail = &s->head;
+    cond_init(&s->wake);
+    for (size_t i = 0; i < sizeof(s->lanes) / sizeof(s->lanes[0]); i++)
+        s->lanes[i].tail = &s->lanes[i].head;
     if (start(s, e)) {
         abandon(s);
         destroy(s);
@@ -543,15 +586,13 @@ void rpc_server_close(struct rpc_server *s)
 {
     if (!s)
         return;
-    rpc_server_stop(s);
-    refuse_waiting(s);
+    end_apart(s);
+    refuse_waiting(s, RPC_SERIAL);
     s->down = (struct rpc_op){on_down, "down"};
     rpc_expect(s->loop, &s->down);
     grpc_server_shutdown_and_notify(s->grpc, rpc_loop_queue(s->loop), &s->down);
 
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += CLOSE_GRACE_MS / 1000;
+    const struct timespec until = clock_deadline(CLOSE_GRACE_MS);
     pthread_mutex_lock(&s->lock);
     while (!s->drained && pthread_cond_timedwait(&s->wake, &s->lock, &until) == 0)
         ;

@@ -1,11 +1,12 @@
-/* rpc_server.h - a gRPC server over the C core: a table of methods, two lanes.
+/* rpc_server.h - a gRPC server over the C core: a table of methods, three lanes.
  *
  * RPC_AT_ONCE methods run on the server's own thread, whatever else is going on: they may only read
  * what never changes. RPC_SERIAL methods run one after the other, in arrival order, on the thread
- * that called rpc_server_run(): the thread that owns the model. RPC_STREAM is for reflection: every
- * message of the client is answered with one, on the server's thread, until the client has said
- * all. Methods that are not in the table are answered UNIMPLEMENTED; messages have no size limit
- * but the memory limit in rpc_server.c.
+ * that called rpc_server_run(): the thread that owns the model. RPC_APART methods do the same on a
+ * thread of their own: they may wait for disks, and share nothing with the others that they do not
+ * lock. RPC_STREAM is for reflection: every message of the client is answered with one, on the
+ * server's thread, until the client has said all. Methods that are not in the table are answered
+ * UNIMPLEMENTED; messages have no size limit but the memory limit in rpc_server.c.
  *
  * Addresses: "unix:///run/shard-0", a bare path (the same), "tcp://host:port" (port 0: any free
  * one). A Unix socket is made 0600; a stale one is replaced, but never one whose server lives: a
@@ -26,7 +27,7 @@ struct rpc_call {
         code; /* what a failure is answered with; INTERNAL unless the handler changes it */
 };
 
-enum rpc_lane { RPC_AT_ONCE, RPC_SERIAL, RPC_STREAM };
+enum rpc_lane { RPC_AT_ONCE, RPC_SERIAL, RPC_APART, RPC_STREAM };
 struct rpc_method {
     const char *name; /* "/package.Service/Method" */
     const ProtobufCMessageDescriptor *request;

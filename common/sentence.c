@@ -1,6 +1,7 @@
 #include "common/sentence.h"
 #include "common/json.h"
 #include "common/model_file.h"
+#include "common/text.h"
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -168,12 +169,6 @@ const char *sentence_prompt(const struct sentence *s, const char *name)
 }
 
 /* ---------------------------------------------------------------- tasks */
-
-static bool ends_with(const char *s, const char *end)
-{
-    const size_t n = strlen(s), m = strlen(end);
-    return n >= m && strcmp(s + n - m, end) == 0;
-}
 
 /* Of a file without id2label: what transformers assumes. */
 static int labels(const cJSON *config)

@@ -2,7 +2,7 @@
  *
  * A board is a page of memory that the launcher makes and its children inherit as a descriptor:
  * each rank writes its slot, the router and the launcher read all of them. Nothing is sent, so
- * nobody waits, and a reader may come late or look again after a restart. Without a board every
+ * no process waits, and a reader may come late or look again after a restart. Without a board every
  * writer does nothing. A slot has one writer; any thread of any process may read. */
 #ifndef COMMON_STARTUP_H
 #define COMMON_STARTUP_H

@@ -1,4 +1,4 @@
-/* utf8.h - the few UTF-8 facts everybody needs (RFC 3629). */
+/* utf8.h - the few UTF-8 facts that several components need (RFC 3629). */
 #ifndef COMMON_UTF8_H
 #define COMMON_UTF8_H
 #include <stdbool.h>

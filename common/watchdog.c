@@ -1,5 +1,6 @@
 #include "common/watchdog.h"
 #include "common/clock.h"
+#include "common/cond.h"
 #include "common/log.h"
 #include "common/stacks.h"
 #include <pthread.h>
@@ -102,7 +103,7 @@ static void report(struct watchdog *w)
 
 static void end_it(struct watchdog *w, const struct watch *v)
 {
-    LOG(LOG_ERROR, "stuck: this process is of no use any more", LOGS("thread", v->name),
+    LOG(LOG_ERROR, "stuck: this process cannot serve any more", LOGS("thread", v->name),
         LOGD("seconds", (double)v->still_ms / 1e3));
     report(w);
     v->end(v->arg);
@@ -127,8 +128,7 @@ static void *run(void *arg)
     w->looked = clock_ns();
     while (!w->ending) {
         const int64_t nap = nap_of(w);
-        int64_t at = clock_ns() + nap * 1000000 + 1000000;
-        struct timespec until = {.tv_sec = at / 1000000000, .tv_nsec = at % 1000000000};
+        const struct timespec until = clock_deadline(nap + 1);
         pthread_cond_timedwait(&w->end, &w->lock, &until);
         if (w->ending)
             break;
@@ -153,7 +153,6 @@ static void *run(void *arg)
 struct watchdog *watchdog_new(uint32_t limit_ms, void (*state)(void *arg), void *arg, struct err *e)
 {
     struct watchdog *w = calloc(1, sizeof(*w));
-    pthread_condattr_t clock;
     if (!w) {
         err_nomem(e);
         return NULL;
@@ -162,10 +161,7 @@ struct watchdog *watchdog_new(uint32_t limit_ms, void (*state)(void *arg), void 
     w->state = state;
     w->arg = arg;
     pthread_mutex_init(&w->lock, NULL);
-    pthread_condattr_init(&clock);
-    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-    pthread_cond_init(&w->end, &clock);
-    pthread_condattr_destroy(&clock);
+    cond_init(&w->end);
     return w;
 }
 

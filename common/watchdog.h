@@ -4,11 +4,11 @@
  * waits for work. A stamp that stays the same for longer than the limit is a stall. Each stall is
  * reported once: which thread, the state of the program, the stacks of all threads.
  *
- * A thread may have a second limit, behind which the process is of no use: it is reported again,
- * and the watchdog calls the function that ends the process. That limit follows the pace of the
- * machine. It is at least WATCHDOG_TIMES the longest time that this stamp stayed the same before;
- * while the process uses CPU time (it may still be computing) WATCHDOG_BUSY_TIMES as much; and only
- * time counts in which the watchdog itself ran. */
+ * A thread may have a second limit, behind which the process cannot serve any more: it is reported
+ * again, and the watchdog calls the function that ends the process. That limit follows the pace of
+ * the machine. It is at least WATCHDOG_TIMES the longest time that this stamp stayed the same
+ * before; while the process uses CPU time (it may still be computing) WATCHDOG_BUSY_TIMES as much;
+ * and only time counts in which the watchdog itself ran. */
 #ifndef COMMON_WATCHDOG_H
 #define COMMON_WATCHDOG_H
 #include "common/clock.h"

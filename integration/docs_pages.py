@@ -135,7 +135,7 @@ def printed(bin_dir):
         return subprocess.run([bin_dir / argv[0], *argv[1:]], capture_output=True, text=True, check=True).stdout
 
     tools = "# model-server: tools\n\nPrinted by the program; do not edit. `model-server serve` has [a page of its own](model-server.md).\n"
-    for tool in ("bench", "logits", "quality", "download-weights"):
+    for tool in ("bench", "logits", "quality", "quantize", "download-weights"):
         tools += "\n#" + run("model-server", tool, "--help-markdown")
     return {
         "launcher.md": run("launcher", "--help-markdown"),

@@ -11,6 +11,7 @@ ARCH = gguf.MODEL_ARCH
 
 
 def common(w, c):
+    c.setdefault("num_hidden_layers", c.get("num_layers"))
     heads = c["num_attention_heads"]
     dim = c.get("head_dim") or c["hidden_size"] // heads
     w.add_context_length(c["max_position_embeddings"])
@@ -29,7 +30,7 @@ def common(w, c):
     if "layer_norm_eps" in c:
         w.add_layer_norm_eps(c["layer_norm_eps"])
     else:
-        w.add_layer_norm_rms_eps(c.get("rms_norm_eps") or c["norm_eps"])
+        w.add_layer_norm_rms_eps(c.get("rms_norm_eps") or c.get("norm_eps") or c.get("layer_norm_epsilon", 1e-5))
 
 
 def cohere2(w, c):
@@ -58,7 +59,8 @@ def qwen2moe(w, c):
     w.add_expert_shared_feed_forward_length(c["shared_expert_intermediate_size"])
 
 
-def glm4moe(w, c):
+def deepseek_experts(w, c):
+    """The router of DeepSeek-V3, which others took over."""
     w.add_expert_count(c["n_routed_experts"])
     w.add_expert_used_count(c["num_experts_per_tok"])
     w.add_expert_feed_forward_length(c["moe_intermediate_size"])
@@ -67,6 +69,10 @@ def glm4moe(w, c):
     w.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
     w.add_expert_weights_scale(c["routed_scaling_factor"])
     w.add_expert_weights_norm(c["norm_topk_prob"])
+
+
+def glm4moe(w, c):
+    deepseek_experts(w, c)
     w.add_nextn_predict_layers(1)  # which the folders of the tests do not have
     w.add_block_count(c["num_hidden_layers"] + 1)
 
@@ -76,6 +82,55 @@ def lfm2(w, c):
     w.add_shortconv_l_cache(c["conv_L_cache"])
 
 
+def exaone4(w, c):
+    if c.get("sliding_window"):
+        w.add_sliding_window(c["sliding_window"])
+        w.add_sliding_window_pattern([t == "sliding_attention" for t in c["layer_types"]])
+
+
+def experts(w, c):
+    w.add_expert_count(c["num_experts"])
+    w.add_expert_used_count(c["num_experts_per_tok"])
+
+
+def olmo(w, c):
+    w.add_clamp_kqv(c["clip_qkv"])
+    w.add_layer_norm_eps(1e-5)
+
+
+def nemotron(w, c):
+    w.add_layer_norm_eps(c["norm_eps"])
+
+
+def dots1(w, c):
+    w.add_block_count(c["num_hidden_layers"])
+    deepseek_experts(w, c)
+    w.add_expert_group_count(c["n_group"])
+    w.add_expert_group_used_count(c["topk_group"])
+
+
+def minicpm(w, c):
+    w.add_embedding_scale(c["scale_emb"])
+    w.add_residual_scale(c["scale_depth"] / c["num_hidden_layers"] ** 0.5)
+    w.add_logit_scale(c["hidden_size"] / c["dim_model_base"])
+
+
+# Of families that the reference data lacks: folders that tests/golden/make_arch.py makes.
+MADE = {
+    "exaone4": (ARCH.EXAONE4, exaone4),
+    "exaone4_window": (ARCH.EXAONE4, exaone4),
+    "exaone": (ARCH.EXAONE, None),
+    "internlm2": (ARCH.INTERNLM2, None),
+    "minicpm": (ARCH.MINICPM, minicpm),
+    "arcee": (ARCH.ARCEE, None),
+    "nemotron": (ARCH.NEMOTRON, nemotron),
+    "jais2": (ARCH.JAIS2, None),
+    "seed_oss": (ARCH.SEED_OSS, None),
+    "olmo": (ARCH.OLMO, olmo),
+    "olmoe": (ARCH.OLMOE, experts),
+    "dots1": (ARCH.DOTS1, dots1),
+}
+PAIRED = (ARCH.SMOLLM3, ARCH.MINICPM, ARCH.ARCEE, ARCH.OLMO)
 FAMILIES = {
     "cohere2": (ARCH.COHERE2, cohere2),
     "olmo2_mha": (ARCH.OLMO2, olmo2),
@@ -103,11 +158,25 @@ def with_experts(named):
     return whole | {name: np.stack([v[i] for i in range(len(v))]) for name, v in apart.items()}
 
 
+def ungrouped(named, c):
+    """InternLM 2's q, k and v of a key-value head, apart; q and k as rows that rotate in pairs."""
+    heads, kv = c["num_attention_heads"], c["num_key_value_heads"]
+    for name, v in named.items():
+        head, found, tail = name.partition("wqkv.")
+        if not found:
+            yield name, v
+            continue
+        v = v.reshape(kv, heads // kv + 2, -1, v.shape[1])
+        for part, rows, n in ("wq.", v[:, :-2], heads), ("wk.", v[:, -2], kv), ("wv.", v[:, -1], 0):
+            rows = rows.reshape(-1, v.shape[-1])
+            yield head + part + tail, paired(rows, n) if n else rows
+
+
 def write_family(folder, path):
     """The tensors keep their numbers, in 16 bits where they are matrices."""
     folder = pathlib.Path(folder)
     c = json.loads((folder / "config.json").read_text())
-    arch, more = FAMILIES[folder.name]
+    arch, more = (FAMILIES | MADE)[folder.name]
     w = gguf.GGUFWriter(str(path), gguf.MODEL_ARCH_NAMES[arch])
     common(w, c)
     if more:
@@ -115,13 +184,16 @@ def write_family(folder, path):
     write_tokenizer(w, folder)
     names = gguf.get_tensor_name_map(arch, c["num_hidden_layers"])
     kind = gguf.GGMLQuantizationType.F32 if c["torch_dtype"] == "float32" else gguf.GGMLQuantizationType.BF16
-    for name, v in with_experts(tensors(folder)).items():
+    named = with_experts(tensors(folder))
+    for name, v in ungrouped(named, c) if arch == ARCH.INTERNLM2 else named.items():
         name = name.replace("e_score_correction_bias", "e_score_correction.bias")
         to = names.get_name(name, try_suffixes=(".weight", ".bias"))
         assert to, name
         v = v.squeeze(1) if v.ndim == 3 and v.shape[1] == 1 else v  # a convolution's channels
-        if arch == ARCH.SMOLLM3 and (".q_proj." in name or ".k_proj." in name):
+        if arch in PAIRED and (".q_proj." in name or ".k_proj." in name):
             v = paired(v, c["num_attention_heads" if ".q_proj." in name else "num_key_value_heads"])
+        if arch == ARCH.NEMOTRON and name.endswith("norm.weight"):
+            v = v + 1
         if v.ndim == 1 or "shortconv.conv" in to or "gate_inp" in to:
             w.add_tensor(to, np.ascontiguousarray(v, np.float32))
         else:

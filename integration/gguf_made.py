@@ -141,19 +141,35 @@ HALVES = {
     "Q4_K": [(0, 0.0004), (2, 0.003)],
     "Q5_K": [(0, 0.0002), (2, 0.0031)],
     "Q6_K": [(208, 0.00005)],
+    "IQ1_S": [(0, 0.008)],
+    "IQ1_M": [],
+    "IQ2_XXS": [(0, 0.0015)],
+    "IQ2_XS": [(0, 0.0015)],
+    "IQ2_S": [(0, 0.0015)],
+    "IQ3_XXS": [(0, 0.0005)],
+    "IQ3_S": [(0, 0.0005)],
+    "NVFP4": [],
 }
 
 
 def random_blocks(quant, rows, cols, rng):
+    if quant == "F32":
+        return (0.06 * rng.standard_normal((rows, cols))).astype(np.float32)
     elements, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[quant]]
     blocks = rng.integers(0, 256, (rows * cols // elements, size), dtype=np.uint8)
     for at, value in HALVES[quant]:
         blocks[:, at : at + 2] = np.frombuffer(np.float16(value).tobytes(), np.uint8)
+    if quant == "IQ1_M":  # a nibble of its scale, 0x2018 or 0.008, at the top of each of four words
+        for i, nibble in enumerate((8, 1, 0, 2)):
+            blocks[:, 49 + 2 * i] = blocks[:, 49 + 2 * i] & 15 | nibble << 4
+    if quant == "NVFP4":  # scales of 0.016 to 0.03
+        blocks[:, :4] = blocks[:, :4] % 8 + 8
     return blocks.reshape(rows, cols // elements * size)
 
 
-def random_model(path, quant, v_quant=None):
-    """One layer of 256 columns, which K-quants need, of random blocks; v_proj of others, as in Q4_K_M."""
+def random_model(path, quant, v_quant=None, doubled=None):
+    """One layer of 256 columns, which K-quants need, of random blocks; v_proj of others, as in Q4_K_M. NVFP4 may be doubled
+    by the scales of its blocks, or by one of each tensor."""
     rng = np.random.default_rng(7)
     w = gguf.GGUFWriter(str(path), "llama")
     w.add_context_length(256), w.add_embedding_length(256), w.add_block_count(1), w.add_feed_forward_length(512)
@@ -166,7 +182,13 @@ def random_model(path, quant, v_quant=None):
 
     def add(name, rows, cols):
         q = v_quant if v_quant and "attn_v" in name else quant
-        w.add_tensor(name, random_blocks(q, rows, cols, rng), raw_dtype=gguf.GGMLQuantizationType[q])
+        blocks = random_blocks(q, rows, cols, rng)
+        if doubled == "blocks" and name.startswith("blk."):
+            blocks.reshape(-1, 36)[:, :4] += 8  # one more in the exponent
+        if doubled == "tensors" and name.startswith("blk."):
+            w.add_tensor(name.replace(".weight", ".scale"), np.array([2], np.float32))
+            w.add_tensor(name.replace(".weight", ".input_scale"), np.array([3], np.float32))
+        w.add_tensor(name, blocks, raw_dtype=gguf.GGMLQuantizationType[q])
 
     add("token_embd.weight", 512, 256)
     add("output.weight", 512, 256)

@@ -100,9 +100,9 @@ class Process:
 class Service(Process):
     """launcher + shards + router, ready to answer."""
 
-    def __init__(self, model, num_shard=1, args=(), env=None, ready=True):
+    def __init__(self, model, num_shard=1, args=(), env=None, ready=True, port=None):
         folder = tempfile.mkdtemp(prefix="it-", dir="/tmp")
-        self.port = free_port()
+        self.port = port or free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         argv = [BIN / "launcher", "--model-id", model, "--num-shard", num_shard, "--port", self.port]
         argv += ["--shard-uds-path", f"{folder}/shard", "--hostname", "127.0.0.1", *args]

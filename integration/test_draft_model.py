@@ -66,12 +66,13 @@ def test_answers_stay_the_same_and_take_fewer_steps(model, want):
 def test_the_same_with_little_room_and_two_shards(model, want, num_shard):
     with drafting(model, *TIGHT, num_shard=num_shard) as s:
         wait_for(lambda: at_work(s), 60)
-        got = crowd(s, work())
-        if num_shard == 1:
-            assert got == want
-        else:
+        got = [crowd(s, work())]
+        while s.metric("tgi_draft_tokens") == 0 and len(got) < 10:  # a busy machine: no draft came in time
+            got.append(crowd(s, work()))
+        if num_shard == 2:
             with Service(model, 2) as plain:
-                assert got == crowd(plain, work())
+                want = crowd(plain, work())
+        assert all(answers == want for answers in got)
         assert s.metric("tgi_draft_tokens") > 0
         wait_for(lambda: s.metric("kv_blocks", state="used") == 0)
 

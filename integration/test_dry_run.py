@@ -44,6 +44,18 @@ def test_a_start_takes_what_was_said(num_shard, args):
     assert logged(log, "Connected", "max_batch_total_tokens")[0] == pytest.approx(first["max_batch_total_tokens"], rel=0.03)
 
 
+def test_the_vision_tower_is_counted():
+    model = data("vision/gemma3")
+    said = dry_run(model, "--json-output")
+    assert said.returncode == 0, said.stderr
+    tower = json.loads(said.stdout)["ranks"][0]["tower_bytes"]
+    with Service(model, 1, ["--device", "cpu"]) as s:
+        weights = logged(re.sub(r"\x1b\[[0-9;]*m", "", s.log), "pictures are taken", "bytes")
+    assert len(weights) == 1 and tower > weights[0] > 0
+    assert "vision tower" in dry_run(model).stdout
+    assert json.loads(dry_run(DEMO, "--json-output").stdout)["ranks"][0]["tower_bytes"] == 0
+
+
 def test_what_does_not_fit_is_said_by_the_exit_code_with_bytes_and_flags():
     args = ["--kv-cache-memory", 200000, "--max-total-tokens", 2000]
     said = dry_run(DEMO, *args)
@@ -85,3 +97,22 @@ def test_other_shapes_and_formats_are_measured(name, tmp_path):
         p.kill()
         p.wait()
     assert json.loads(said.stdout)["ranks"][0]["weight_bytes"] == pytest.approx(ready["fields"]["weight_bytes"], rel=0.03)
+
+
+def test_replicas_are_planned_each_with_its_share():
+    said = dry_run(DEMO, "--replicas", 2, "--json-output")
+    assert said.returncode == 0, said.stderr
+    plan = json.loads(said.stdout)
+    assert [r["name"] for r in plan["ranks"]] == ["replica 0 rank 0", "replica 1 rank 0"]
+    assert [c[0] for c in plan["commands"]] == ["model-server", "model-server", "router"]
+    sockets = [c[c.index("--uds-path") + 1] for c in plan["commands"][:2]]
+    assert len(set(sockets)) == 2 and "--replica-address" in plan["commands"][2]
+    one = json.loads(dry_run(DEMO, "--json-output").stdout)["ranks"][0]
+    assert plan["ranks"][0]["kv_bytes"] <= one["kv_bytes"]
+
+
+def test_replicas_that_fit_alone_may_not_fit_together():
+    free = json.loads(dry_run(DEMO, "--json-output").stdout)["ranks"][0]["free_bytes"]
+    said = dry_run(DEMO, "--replicas", 2, "--swap-space", free * 0.6 / 2**30)
+    assert said.returncode == 3, said.stdout + said.stderr
+    assert re.search(r"does not fit: all replicas together take \d+ bytes, and \d+ are free: fewer --replicas", said.stdout)

@@ -289,7 +289,6 @@ def test_tokenizer_info(s):
 def test_what_has_no_mechanism_is_refused(s):
     refused = {
         "kv_transfer_params": {"do_remote_decode": True},
-        "logprob_token_ids": [1, 2],
         "modalities": ["text", "audio"],
         "chat_template": "{{ messages }}",
         "guided_whitespace_pattern": " ?",
@@ -324,6 +323,28 @@ def test_prompt_logprobs_as_vllm_gives_them(s):
     for bad in ({"stream": True}, {"prompt_logprobs": -1}):
         r = s.post("/v1/completions", {**body, **bad})
         assert r.status_code in (400, 422) and "prompt_logprobs" in r.text
+
+
+def test_logprobs_of_named_tokens(s):
+    body = {"prompt": ONCE, "max_tokens": 5, "temperature": 0, "return_tokens_as_token_ids": True}
+    every = s.post("/v1/completions", {**body, "logprobs": 20}).json()["choices"][0]["logprobs"]
+    ranked = [int(t.removeprefix("token_id:")) for t in every["top_logprobs"][0]]
+    asked = [ranked[7], ranked[2], ranked[15]]
+    r = s.post("/v1/completions", {**body, "logprob_token_ids": asked})
+    assert r.status_code == 200, r.text
+    got = r.json()["choices"][0]["logprobs"]
+    assert got["tokens"] == every["tokens"] and got["token_logprobs"] == every["token_logprobs"]
+    named = [f"token_id:{i}" for i in asked]
+    for token, mine, best in zip(got["tokens"], got["top_logprobs"], every["top_logprobs"]):
+        assert list(mine) == named + [t for t in (token,) if t not in named]  # the chosen one is always there
+        assert all(v == best[t] for t, v in mine.items() if t in best)
+    chat = s.post("/v1/chat/completions", {**HELLO, "max_tokens": 3, "logprob_token_ids": asked}).json()["choices"][0]["logprobs"]["content"]
+    assert all(len(t["top_logprobs"]) == 3 for t in chat)
+    answer = s.post("/v1/responses", {"model": "tgi", "input": "Hello!", "max_output_tokens": 3, "logprob_token_ids": asked}).json()
+    assert all(len(t["top_logprobs"]) == 3 for t in answer["output"][0]["content"][0]["logprobs"])
+    for bad in ({"logprob_token_ids": "1"}, {"logprob_token_ids": [10**6]}, {"logprob_token_ids": [1] * 257}, {"logprob_token_ids": [1], "echo": True, "logprobs": 1}):
+        r = s.post("/v1/completions", {**body, **bad})
+        assert r.status_code == 400 and "logprob_token_ids" in r.text, r.text
 
 
 def test_a_salt_keeps_cached_prompts_apart(s):

@@ -1,8 +1,11 @@
 """Reports of users of other servers, each a sentence that a test decides: docs/results/pains.md says which sentence is whose."""
 
 import concurrent.futures
+import json
 import os
+import pathlib
 import random
+import re
 import signal
 import subprocess
 import time
@@ -11,7 +14,7 @@ import anthropic
 import huggingface_hub
 import pytest
 import requests
-from serving import BIN, DEMO, SLOW, Scripted, Service, wait_for
+from serving import BIN, DEMO, SLOW, Scripted, Service, free_port, wait_for
 
 CACHE = ["--kv-cache-memory", "5e7", "--threads", 1]
 SHORT = {"inputs": "Once", "parameters": {"max_new_tokens": 4}}
@@ -46,6 +49,58 @@ def test_a_group_that_comes_back_is_not_ready_and_serves_within_five_seconds(num
             assert answer.result().status_code == 200 and time.monotonic() - struck < 5 * SLOW
         a = s.audit()
         assert a["scheduler"]["known"] == 0 and a["scheduler"]["blocks"]["used"] == 0 and a["requests"]["permits_held"] == 0
+
+
+def test_a_hundred_starts_in_a_row_after_sigkill(tmp_path):
+    """The thirteenth: nothing is left a second later, and the next start takes port and sockets over."""
+
+    def gone(pid):  # a zombie waits for whoever adopted it
+        try:
+            return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
+        except FileNotFoundError:
+            return True
+
+    port = free_port()
+    for _ in range(100 if SLOW == 1 else 10):
+        s = Service(DEMO, args=[*CACHE, "--shard-uds-path", tmp_path / "s"], port=port)
+        children = s.children()
+        assert len(children) >= 2
+        s.p.kill()
+        s.p.wait()
+        wait_for(lambda children=children: all(map(gone, children)), 1)
+        s.check_books = lambda: None  # nobody is there to be asked
+        s.stop()
+
+
+def test_no_request_changes_a_neighbours_answer(service):
+    """The fourteenth: no token, one, all that fit, stops that end everything, and clients that leave at each step."""
+    rng = random.Random(14)
+    neighbour = {"inputs": "Once upon a time", "parameters": {"max_new_tokens": 120, "do_sample": True, "seed": 14, "ignore_eos": True}}
+    want = service.post("/generate", neighbour).json()["generated_text"]
+    letters = ["e", "a", " ", "\n", "."]
+
+    def one(i):
+        kind = i % 6
+        tokens = (1, 2, 400, 50, 50, 0)[kind]
+        prompt = " ".join(rng.choice(("the", "cat", "sat", "on")) for _ in range(rng.choice((1, 3, 40, 300))))
+        ask = {"inputs": "" if i % 17 == 0 else prompt, "parameters": {"max_new_tokens": tokens, "ignore_eos": kind == 2}}
+        if kind == 3:
+            ask["parameters"]["stop"] = letters[:4]
+        if kind != 4:
+            return service.post("/generate", ask).status_code
+        with service.post("/generate_stream", ask, stream=True) as r:
+            lines = r.iter_lines()
+            for _ in range(i // 6 % 25):
+                next(lines, None)
+        return r.status_code
+
+    before = service.children()
+    with concurrent.futures.ThreadPoolExecutor(12) as pool:
+        codes = pool.map(one, range(240))
+        for _ in range(8):
+            assert service.post("/generate", neighbour).json()["generated_text"] == want
+        assert set(codes) == {200, 422}
+    assert service.children() == before
 
 
 def test_a_drawn_seed_is_told_and_draws_the_same_again(service):
@@ -97,6 +152,38 @@ def test_stream_answer_metrics_and_ids_count_the_same_in_random_requests(service
     assert service.metric("tgi_request_generated_tokens_sum") - before["tgi_request_generated_tokens_sum"] == total
 
 
+def test_a_thousand_random_requests_count_the_same_in_stream_answer_log_and_metrics():
+    """The twenty-ninth: 1,000 of them, 16 at a time, half of them streams, against a shard that says what the prompt says."""
+    names = ("tgi_request_generated_tokens_sum", "tgi_request_generated_tokens_count")
+    rng = random.Random(1000)
+    asked = [("".join(rng.choice("abc ") for _ in range(rng.randint(1, 60))) + ".", rng.randint(1, 24)) for _ in range(1000)]
+
+    def ask(s, i):
+        text, most = asked[i]
+        body = {"prompt": f"[[{text}]]", "max_tokens": most, "logprobs": 0}
+        head = {"x-request-id": f"r-{i}"}
+        if i % 2:
+            r = requests.post(s.url + "/v1/completions", json=body, headers=head, timeout=60 * SLOW).json()
+            choice, usage = r["choices"][0], r["usage"]
+            said, tokens = choice["text"], len(choice["logprobs"]["tokens"])
+        else:
+            body |= {"stream": True, "stream_options": {"include_usage": True}}
+            r = requests.post(s.url + "/v1/completions", json=body, headers=head, timeout=60 * SLOW)
+            events = [json.loads(line[6:]) for line in r.text.splitlines() if line.startswith("data: {")]
+            choices, usage = [c for e in events for c in e["choices"]], events[-1]["usage"]
+            said, tokens = "".join(c["text"] for c in choices), sum(len(c["logprobs"]["tokens"]) for c in choices if c["logprobs"])
+        assert said == text[: 3 * most] and tokens == usage["completion_tokens"] == min(most, -(-len(text) // 3))
+        return usage["completion_tokens"]
+
+    with Scripted(TEMPLATE, {"step_ms": 0}, args=["--json-output"]) as s, concurrent.futures.ThreadPoolExecutor(16) as pool:
+        counts = list(pool.map(lambda i: ask(s, i), range(len(asked))))
+        wait_for(lambda: s.metric(names[1]) == len(asked), 10)
+        assert s.metric(names[0]) == sum(counts)
+        wait_for(lambda: s.log.count('"request_id":"r-') >= len(asked), 10)
+        rows = (json.loads(line)["fields"] for line in s.log.splitlines() if '"request_id":"r-' in line)
+        assert {r["request_id"]: r["generated_tokens"] for r in rows} == {f"r-{i}": n for i, n in enumerate(counts)}
+
+
 def test_a_failure_in_a_stream_is_an_exception_of_anthropics_and_huggingfaces_clients():
     """The twenty-eighth; openai's is in test_responses.py."""
     with Scripted(TEMPLATE, {"fail": {"Decode": ["broken", 1000]}}) as s:
@@ -107,6 +194,46 @@ def test_a_failure_in_a_stream_is_an_exception_of_anthropics_and_huggingfaces_cl
         hub = huggingface_hub.InferenceClient(model=s.url)
         with pytest.raises(Exception, match="broken"):
             list(hub.text_generation("[[one two three]]", stream=True, details=True, max_new_tokens=20))
+
+
+def test_a_stream_that_fails_ends_with_an_error_and_done():
+    """The tenth: the connection is closed as after any answer, not in the middle of one."""
+    body = {"max_tokens": 20, "stream": True}
+    with Scripted(TEMPLATE, {"fail": {"Decode": ["broken", 1000]}}) as s:
+        for path, asked in (
+            ("/v1/chat/completions", {"messages": [{"role": "user", "content": "[[one two three]]"}]}),
+            ("/v1/completions", {"prompt": "[[one two three]]"}),
+        ):
+            r = requests.post(s.url + path, json={**asked, **body}, timeout=60)  # would raise for a chunked body that is cut
+            lines = [line.removeprefix("data: ") for line in r.text.split("\n\n") if line]
+            assert r.status_code == 200 and lines[-1] == "[DONE]"
+            assert "broken" in json.loads(lines[-2])["error"]["message"]
+            assert all(json.loads(line)["choices"] for line in lines[:-2])
+        assert requests.get(s.url + "/health", timeout=60).status_code in (200, 503)  # the router stays
+
+
+def woken(pid):
+    """How often all threads of a process went to sleep so far, and its processor time in seconds."""
+    tasks = pathlib.Path(f"/proc/{pid}/task")
+    slept = (re.search(r"^voluntary_ctxt_switches:\s*(\d+)", (t / "status").read_text(), re.M) for t in tasks.iterdir())
+    times = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(int(m[1]) for m in slept), (int(times[11]) + int(times[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_without_requests_each_process_rests():
+    """The nineteenth. Wake-ups: four heartbeats a second, those of gRPC's timers, one look of the watchdog."""
+    seconds = 10
+    with Service(DEMO, args=CACHE) as s:
+        s.post("/generate", SHORT)
+        time.sleep(3)
+        pids = [s.p.pid, *s.children()]
+        before = [woken(p) for p in pids]
+        time.sleep(seconds)
+        for pid, (wakes, cpu) in zip(pids, before):
+            now = woken(pid)
+            name = pathlib.Path(f"/proc/{pid}/comm").read_text()
+            assert now[0] - wakes < 15 * seconds, name
+            assert now[1] - cpu <= 0.005 * seconds + 0.02, name
 
 
 def test_a_stop_string_is_left_out_with_drafts_too():

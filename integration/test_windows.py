@@ -99,8 +99,10 @@ def test_making_way_changes_nothing(extra, tmp_path):
     args = ["--kv-cache-memory", "1300000", "--max-total-tokens", "300", "--max-batch-prefill-tokens", "64", *extra]
     with Service(model, args=args) as s:
         assert [answer(s, b) for b in work] == want
-        for _ in range(2):
+        for i in range(10):  # how many run together, and so who is preempted, depends on the machine's load
             assert crowd(s, work) == want
+            if i and s.metric("tgi_preemption_count", method="recompute") > 0:
+                break
         assert s.metric("tgi_preemption_count", method="recompute") > 0
         expect_empty(s)
 

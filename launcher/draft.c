@@ -22,7 +22,8 @@ void draft_init(struct draft *d, const struct plan *base, struct child *child)
     d->cfg.device = c->draft_device ? c->draft_device : c->device;
     d->cfg.num_shard = d->cfg.nnodes = 1;
     d->cfg.speculate = 0;
-    d->cfg.swap_space = 0;
+    d->cfg.swap_space = d->cfg.kv_offload_memory = 0;
+    d->cfg.kv_offload_dir = NULL;
     d->cfg.kv_cache_memory = c->draft_kv_cache_memory;
     d->plan.threads = base->draft_threads;
     arena_init(&d->arena, DRAFT_ARENA);

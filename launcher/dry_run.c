@@ -3,6 +3,7 @@
 #include "common/json.h"
 #include "launcher/child.h"
 #include "launcher/draft.h"
+#include "launcher/machine.h"
 #include "launcher/spawn.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -87,13 +88,11 @@ static void print_rank(const cJSON *j, const char *who, FILE *out)
     fprintf(out, "%s: %s, %s stored as %s, quantize %s, on %s\n", who,
             json_str(j, "model_type", "?"), json_str(j, "dtype", "?"), json_str(j, "stored", "?"),
             json_str(j, "quantize", "?"), json_str(j, "device", "?"));
-    static const char *const what[][2] = {{"weights", "weight_bytes"},
-                                          {"KV cache", "kv_bytes"},
-                                          {"workspaces", "workspace_bytes"},
-                                          {"adapters", "adapter_bytes"},
-                                          {"swap space", "swap_bytes"},
-                                          {"free now", "free_bytes"},
-                                          {"of", "total_bytes"}};
+    static const char *const what[][2] = {
+        {"weights", "weight_bytes"},       {"KV cache", "kv_bytes"},
+        {"workspaces", "workspace_bytes"}, {"vision tower", "tower_bytes"},
+        {"adapters", "adapter_bytes"},     {"swap space", "swap_bytes"},
+        {"free now", "free_bytes"},        {"of", "total_bytes"}};
     for (size_t i = 0; i < sizeof(what) / sizeof(what[0]); i++)
         fprintf(out, "  %-12s %15.0f bytes  %9.3f GiB\n", what[i][0], json_num(j, what[i][1], 0),
                 gib(j, what[i][1]));
@@ -117,13 +116,15 @@ static void print_rank(const cJSON *j, const char *who, FILE *out)
 }
 
 /* As a shell reads it. */
-static void print_command(const struct command *c, FILE *out)
+static void print_command(const cJSON *command, FILE *out)
 {
     static const char plain[] =
         "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:=@,+%";
+    const cJSON *word;
     fputs(" ", out);
-    for (size_t i = 0; i < c->argv.n; i++) {
-        const char *w = c->argv.v[i];
+    cJSON_ArrayForEach(word, command)
+    {
+        const char *w = word->valuestring;
         if (*w && !w[strspn(w, plain)]) {
             fprintf(out, " %s", w);
             continue;
@@ -169,14 +170,65 @@ static int add_rank(struct report *r, const struct plan *p, uint32_t rank, const
     return 0;
 }
 
+static int add_ranks(struct report *r, const struct plan *p, const char *what, struct err *e)
+{
+    int rc = 0;
+    for (uint32_t i = 0; i < p->n && rc == 0; i++)
+        rc = add_rank(r, p, p->first + i, what, e);
+    return rc;
+}
+
+/* A rank of a replica sees its own share of what is free, but weights come out of the whole. */
+static void add_up(struct report *r)
+{
+    double wanted = 0, free_bytes = 0;
+    const cJSON *j;
+    cJSON_ArrayForEach(j, r->ranks)
+    {
+        static const char *const parts[] = {"weight_bytes",  "kv_bytes",   "workspace_bytes",
+                                            "adapter_bytes", "swap_bytes", "state_bytes"};
+        for (size_t i = 0; i < sizeof(parts) / sizeof(*parts); i++)
+            wanted += json_num(j, parts[i], 0);
+        free_bytes = json_num(j, "free_bytes", 0);
+    }
+    if (wanted <= free_bytes)
+        return;
+    r->fits = false;
+    if (r->text)
+        fprintf(r->out,
+                "does not fit: all replicas together take %.0f bytes, and %.0f are free: fewer "
+                "--replicas, or a smaller --kv-cache-memory\n",
+                wanted, free_bytes);
+}
+
+/* Groups of shards on this machine, whose shares a start computes the same way. */
+static int add_replicas(struct report *r, const struct plan *p, struct err *e)
+{
+    const uint32_t n = p->cfg->replicas, each = p->cfg->device == DEVICE_CPU ? 0 : p->n;
+    int rc = 0;
+    bool shared = true; /* memory, as that of devices is not */
+    for (uint32_t k = 0; k < n && rc == 0; k++) {
+        char name[32];
+        struct share part;
+        struct plan one;
+        struct config cfg;
+        machine_share(n, k, each, &part);
+        shared = shared && !*part.devices;
+        plan_replica(p, k, &part, &cfg, p->arena, &one);
+        snprintf(name, sizeof(name), "replica %u rank", k);
+        rc = add_ranks(r, &one, name, e);
+    }
+    if (rc == 0 && shared && n > 1)
+        add_up(r);
+    return rc;
+}
+
 static int add_all(struct report *r, const struct plan *p, struct err *e)
 {
     struct child none = {0};
     struct draft d;
     struct command cmd;
-    int rc = 0;
-    for (uint32_t i = 0; i < p->n && rc == 0; i++)
-        rc = add_rank(r, p, p->first + i, "rank", e);
+    int rc = p->cfg->replicas == 1 ? add_ranks(r, p, "rank", e) : add_replicas(r, p, e);
     draft_init(&d, p, &none);
     if (rc == 0 && d.on)
         rc = add_rank(r, &d.plan, 0, "draft rank", e);
@@ -189,16 +241,11 @@ static int add_all(struct report *r, const struct plan *p, struct err *e)
     return 0;
 }
 
-static void print_commands(const struct plan *p, FILE *out)
+static void print_commands(const cJSON *commands, FILE *out)
 {
-    struct command cmd;
-    struct err e = ERR_INIT;
+    const cJSON *c;
     fputs("would run (RANK, WORLD_SIZE and secrets are in the environment):\n", out);
-    for (uint32_t i = 0; i < p->n; i++)
-        if (plan_shard(p, p->first + i, &cmd, &e) == 0)
-            print_command(&cmd, out);
-    if (p->first == 0 && plan_router(p, &cmd, &e) == 0)
-        print_command(&cmd, out);
+    cJSON_ArrayForEach(c, commands) print_command(c, out);
 }
 
 int dry_run(const struct plan *p, FILE *out, struct err *e)
@@ -211,7 +258,7 @@ int dry_run(const struct plan *p, FILE *out, struct err *e)
     cJSON *all = cJSON_CreateObject();
     int rc = all && r.ranks && r.commands ? add_all(&r, p, e) : err_nomem(e);
     if (rc == 0 && r.text) {
-        print_commands(p, out);
+        print_commands(r.commands, out);
         fputs(r.fits ? "it fits\n" : "it does not fit\n", out);
     }
     cJSON_AddItemToObject(all, "ranks", r.ranks);

@@ -1,12 +1,13 @@
 #include "launcher/flags.h"
 #include "common/options.h"
+#include "common/peer_address.h"
 #include "common/sentence.h"
 #include <arpa/inet.h>
 #include <string.h>
 
 static const char *const dtypes[] = {"auto", "float16", "bfloat16", "float32", NULL};
-static const char *const kv_dtypes[] = {"auto", "float16",  "bfloat16",   "float32", "int8",
-                                        "fp8",  "fp8_e4m3", "fp8_e4m3fn", NULL};
+static const char *const kv_dtypes[] = {"auto", "float16", "bfloat16", "float32",    "int8",
+                                        "fp8",  "int4",    "fp8_e4m3", "fp8_e4m3fn", NULL};
 static const char *const quantizers[] = {"auto",
                                          "awq",
                                          "compressed-tensors",
@@ -46,12 +47,13 @@ static const struct flag rows[] = {
     {ROW("replica-address", LIST, replica_address, 0, REPLICA_ADDRESS_HELP)},
     {OPTION_REPLICA_DISCOVERY, AT(replica_discovery), .tag = TO_ROUTER},
     {OPTION_REPLICA_POLICY, AT(replica_policy), .tag = TO_ROUTER},
-    {ROW("quantize", ENUM, quantize, TO_SHARD, "Keep the weights in fewer bits, made at load: eetq (or int8: 8-bit weights), w8a8 (8-bit weights and activations), int4, fp8 (8-bit floating point). `auto`: as the checkpoint is. gptq, awq, marlin, fp8 and compressed-tensors are checked against a checkpoint that is stored quantised. The other schemes are not supported by this version."), .choices = quantizers},
-    {ROW("speculate", U32, speculate, TO_SHARD, "Speculative decoding: at most so many draft tokens of a request are verified by one step, as many as are worth it. Drafts are what followed the same words before, or come from --draft-model-id. Answers stay the same. Unset: 8 with a draft model, else none."), .unit = "tokens"},
+    {ROW("quantize", ENUM, quantize, TO_SHARD, "Keep the weights in fewer bits, made at load: eetq (or int8: 8-bit weights), w8a8 (8-bit weights and activations), int4, fp8 (8-bit floating point). `auto`: as the checkpoint is. gptq, awq, marlin, fp8, compressed-tensors and bitsandbytes (-nf4, -fp4) are checked against a checkpoint that is stored quantised. The other schemes are not supported by this version."), .choices = quantizers},
+    {ROW("speculate", U32, speculate, TO_SHARD, "Speculative decoding: at most so many draft tokens of a request are verified by one step, as many as are worth it. Drafts are what followed the same words before, or come from draft heads of the checkpoint (multi-token prediction), from --draft-heads or --draft-model-id. Answers stay the same. Unset: 8 with a draft model, 4 with --draft-heads, else none."), .unit = "tokens"},
+    {ROW("draft-heads", STR, draft_heads, TO_SHARD, "A folder of draft heads for this model (Medusa: `medusa_lm_head.safetensors`), which the shards load beside it.")},
     {ROW("dtype", ENUM, dtype, TO_SHARD, "Type of the weights. `auto`: as the checkpoint has them, computed with in fp32. float16 or bfloat16 that is asked for may be computed with too, where the CPU is faster so."), .choices = dtypes},
     {OPTION_ACTIVATIONS, AT(activations), .tag = TO_SHARD},
     {ROW("task", ENUM, task, TO_SHARD, "What the model is served for: `generate`; `embed`, vectors; `rerank`, scores of pairs. `auto` follows its files: modules.json and encoders embed, classifiers with one label rerank, all else generates."), .choices = model_task_choices, .env = "MODEL_TASK"},
-    {ROW("kv-cache-dtype", ENUM, kv_cache_dtype, TO_SHARD, "Type of the KV cache. `auto` follows the model. `int8` and `fp8` (e4m3; also `fp8_e4m3`, `fp8_e4m3fn`) take half of what 16 bits take; int8 is the more exact of the two. There is no fp8_e5m2."), .choices = kv_dtypes},
+    {ROW("kv-cache-dtype", ENUM, kv_cache_dtype, TO_SHARD, "Type of the KV cache. `auto` follows the model. `int8` and `fp8` (e4m3; also `fp8_e4m3`, `fp8_e4m3fn`) take half of what 16 bits take; int8 is the more exact of the two. There is no fp8_e5m2. `int4` takes a quarter, on CPUs."), .choices = kv_dtypes},
     {OPTION_TRUST_REMOTE_CODE, AT(trust_remote_code), .tag = TO_ROUTER | TO_SHARD | TO_DOWNLOAD},
     {OPTION_MAX_CONCURRENT_REQUESTS, AT(max_concurrent_requests), .tag = TO_ROUTER},
     {OPTION_MAX_BEST_OF, AT(max_best_of), .tag = TO_ROUTER},
@@ -127,12 +129,19 @@ static const struct flag rows[] = {
     {ROW("device", ENUM, device, TO_SHARD, "Where to compute. `auto`: CUDA when the plugin and a device are there, else CPU."), .choices = devices_},
     {OPTION_KV_CACHE_MEMORY, AT(kv_cache_memory), .tag = TO_SHARD},
     {OPTION_SWAP_SPACE, AT(swap_space), .tag = TO_SHARD},
+    {OPTION_KV_OFFLOAD_DIR, AT(kv_offload_dir), .tag = TO_SHARD},
+    {OPTION_KV_OFFLOAD_SIZE, AT(kv_offload_size), .tag = TO_SHARD},
+    {OPTION_KV_OFFLOAD_MEMORY, AT(kv_offload_memory), .tag = TO_SHARD},
+    {OPTION_KV_TRANSFER_ADDRESS, AT(kv_transfer_address), .tag = TO_ROUTER | TO_SHARD},
+    {OPTION_PACKED_CACHE, AT(packed_cache), .tag = TO_SHARD},
+    {OPTION_PACKED_CACHE_SIZE, AT(packed_cache_size), .tag = TO_SHARD},
     {ROW("draft-model-id", STR, draft_model_id, 0, "A smaller model of the same vocabulary that drafts tokens beside this one, in a process of its own: it is never waited for, may die, and is started again.")},
     {ROW("draft-shard-uds-path", STR, draft_shard_uds_path, TO_ROUTER, "In the place of --draft-model-id: where a draft model that is started separately is found, perhaps on another machine (`model-server serve MODEL --uds-path tcp://0.0.0.0:PORT` there, `tcp://HOST:PORT` here).")},
     {ROW("draft-quantize", ENUM, draft_quantize, 0, "As --quantize, for the draft model."), .choices = quantizers},
     {ROW("draft-device", ENUM, draft_device, 0, "As --device, for the draft model. `auto`: as --device."), .choices = devices_},
     {ROW("draft-threads", U32, draft_threads, 0, "Threads of the draft model. Unset: a quarter of the cores, which the shards then leave to it."), BETWEEN(1, 4096), .unit = "threads"},
     {ROW("draft-kv-cache-memory", F64, draft_kv_cache_memory, 0, "As --kv-cache-memory, for the draft model."), .def = "0.25", BETWEEN(0, 1e18)},
+    {OPTION_KV_EVENTS_CONFIG, AT(kv_events_config), .tag = TO_ROUTER},
     {OPTION_SERVED_MODEL_NAME, AT(served_model_name), .tag = TO_ROUTER},
     {OPTION_MAX_IMAGES, AT(max_images), .tag = TO_ROUTER},
     {OPTION_MAX_IMAGE_PIXELS, AT(max_image_pixels), .tag = TO_ROUTER},
@@ -248,6 +257,23 @@ static int check_cluster(const struct config *c, struct err *e)
     return 0;
 }
 
+static int check_transfer(const struct config *c, struct err *e)
+{
+    struct peer_address a;
+    if (!given(c->kv_transfer_address))
+        return 0;
+    if (peer_address_parse(c->kv_transfer_address, c->num_shard, &a, e) ||
+        cluster_allows(cluster_kind_of(&c->cluster), c->kv_transfer_address, e))
+        return err_wrap(e, "Invalid argument: `kv_transfer_address`");
+    if (c->nnodes > 1)
+        return invalid(e, "`kv_transfer_address` and one model over several machines (`nnodes`) "
+                          "do not go together yet");
+    if (c->replicas != 1 || c->replica_address.n || given(c->replica_discovery))
+        return invalid(e, "`kv_transfer_address` is one group's: replicas are services of their "
+                          "own there");
+    return 0;
+}
+
 static int check_tokens(struct config *c, struct err *e)
 {
     if (c->max_input_tokens && c->max_input_length)
@@ -280,7 +306,7 @@ int flags_check(struct config *c, int devices, struct err *e)
 {
     if (check_replicas(c, devices, e) ||
         flags_num_shard(c, devices_each(c, devices), &c->num_shard, e) || check_nodes(c, e) ||
-        check_cluster(c, e))
+        check_cluster(c, e) || check_transfer(c, e))
         return -1;
     if (c->num_shard > 1 && c->quantize == QUANT_EXL2)
         return invalid(e, "Sharding is currently not supported with `exl2` quantization");
@@ -303,6 +329,8 @@ int flags_check(struct config *c, int devices, struct err *e)
         return invalid(e, "`draft_model_id` and `draft_shard_uds_path`: give one of them");
     if ((c->draft_model_id || c->draft_shard_uds_path) && !c->speculate)
         c->speculate = 8;
+    if (c->draft_heads && !c->speculate)
+        c->speculate = 4;
     if (c->rope_factor > 0 && !c->rope_scaling)
         c->rope_scaling = 1; /* linear */
     if (c->rope_scaling && c->rope_factor == 0)

@@ -34,7 +34,7 @@ struct config {
     uint32_t rope_scaling;
     double rope_factor;
     /* shards */
-    const char *draft_model_id, *draft_shard_uds_path;
+    const char *draft_model_id, *draft_shard_uds_path, *draft_heads;
     uint32_t draft_quantize, draft_device, draft_threads;
     double draft_kv_cache_memory;
     uint32_t sharded, num_shard, device, threads;
@@ -46,6 +46,8 @@ struct config {
     uint32_t master_port, nnodes, node_rank, rendezvous_timeout;
     struct cluster_options cluster;
     double cuda_memory_fraction, adapter_memory_fraction, kv_cache_memory, swap_space;
+    const char *kv_offload_dir, *kv_events_config, *kv_transfer_address, *packed_cache;
+    double kv_offload_size, kv_offload_memory, packed_cache_size;
     struct flag_list cuda_graphs;
     bool disable_custom_kernels, prefill_logprobs;
     double watermark_gamma, watermark_delta;

@@ -3,7 +3,6 @@
 #include "common/log.h"
 #include "launcher/machine.h"
 #include "launcher/restarts.h"
-#include "launcher/share.h"
 #include "launcher/sweep.h"
 #include <inttypes.h>
 #include <signal.h>
@@ -23,8 +22,7 @@ struct group {
     bool served; /* it was READY in this life */
     struct restarts restarts;
     bool replica;            /* of the first model; else a model that the router asked for */
-    cpu_set_t cores;         /* of a replica; none: all */
-    char devices[1024];      /* of a replica; "": all */
+    struct share part;       /* of a replica */
     int64_t since, deadline; /* ms; deadline 0: none */
     struct arena arena;      /* of one life */
     struct config cfg;
@@ -112,8 +110,7 @@ static void make_plan(struct groups *g, struct group *q)
     arena_reset(&q->arena);
     arena_init(&q->arena, GROUP_ARENA);
     if (q->replica) {
-        plan_replica(g->base, q->slot - g->n_models, CPU_COUNT(&q->cores) ? &q->cores : NULL,
-                     *q->devices ? q->devices : NULL, &q->cfg, &q->arena, &q->plan);
+        plan_replica(g->base, q->slot - g->n_models, &q->part, &q->cfg, &q->arena, &q->plan);
         return;
     }
     snprintf(q->uds_path, sizeof(q->uds_path), "%s-m%" PRIu32, g->base->uds_path, q->slot);
@@ -168,7 +165,7 @@ static void load(struct groups *g, struct group *q, const char *folder)
     q->served = false;
     q->restarts = (struct restarts){0};
     LOG(LOG_INFO, q->replica ? "Starting replica" : "Loading model", LOGS("name", folder),
-        LOGI("slot", q->slot), LOGI("cores", CPU_COUNT(&q->cores)));
+        LOGI("slot", q->slot), LOGI("cores", CPU_COUNT(&q->part.cores)));
     start(g, q);
 }
 
@@ -285,22 +282,6 @@ void groups_late(struct groups *g, int64_t now)
 
 /* ---------------------------------------------------------------- life */
 
-/* What belongs to it of this machine. Devices are not shared by cores: which are near is unknown.
- */
-static void init_replica(const struct groups *g, struct group *q, uint32_t k, uint32_t n)
-{
-    const struct config *c = g->base->cfg;
-    char all[1024];
-    q->replica = true;
-    CPU_ZERO(&q->cores);
-    if (n == 1)
-        return;
-    if (c->device != DEVICE_CPU && machine_device_list(all, sizeof(all)) &&
-        share_devices(all, g->n_ranks, k, q->devices, sizeof(q->devices)))
-        return;
-    machine_share(n, k, &q->cores);
-}
-
 void groups_start_replicas(struct groups *g)
 {
     char name[32];
@@ -351,8 +332,10 @@ int groups_init(struct groups *g, const struct plan *base, uint32_t n_models, ui
     g->router_fd = pair[1];
     for (g->n = 0; g->n < n; g->n++) {
         g->v[g->n].slot = g->n;
+        g->v[g->n].replica = g->n >= n_models;
         if (g->n >= n_models)
-            init_replica(g, &g->v[g->n], g->n - n_models, n_replicas);
+            machine_share(n_replicas, g->n - n_models,
+                          base->cfg->device == DEVICE_CPU ? 0 : base->n, &g->v[g->n].part);
     }
     return 0;
 }

@@ -84,16 +84,9 @@ static uint32_t numa_nodes(cpu_set_t *nodes)
     return n;
 }
 
-uint32_t machine_share(uint32_t n, uint32_t k, cpu_set_t *out)
-{
-    cpu_set_t all, nodes[NODES_MOST];
-    CPU_ZERO(out);
-    if (sched_getaffinity(0, sizeof(all), &all) != 0)
-        return 0;
-    return share_cores(&all, nodes, numa_nodes(nodes), n, k, out);
-}
-
-bool machine_device_list(char *out, size_t size)
+/* The devices of machine_devices(), or else of the driver, as a list: "0,1,2". False: there are
+ * none, or no room. */
+static bool device_list(char *out, size_t size)
 {
     const char *v = getenv("CUDA_VISIBLE_DEVICES");
     size_t at = 0;
@@ -104,6 +97,19 @@ bool machine_device_list(char *out, size_t size)
     for (int i = 0, n = entries(nvidia_dir); i < n && at < size; i++)
         at += (size_t)snprintf(out + at, size - at, "%s%d", i ? "," : "", i);
     return at > 0 && at < size;
+}
+
+void machine_share(uint32_t n, uint32_t k, uint32_t each, struct share *out)
+{
+    char devices[1024];
+    cpu_set_t all, nodes[NODES_MOST];
+    CPU_ZERO(&out->cores);
+    *out->devices = 0;
+    if (n == 1 || (each && device_list(devices, sizeof(devices)) &&
+                   share_devices(devices, each, k, out->devices, sizeof(out->devices))))
+        return;
+    if (sched_getaffinity(0, sizeof(all), &all) == 0)
+        (void)share_cores(&all, nodes, numa_nodes(nodes), n, k, &out->cores);
 }
 
 /* Processes whose launcher was killed are about to go: a new start need not wait. True,

@@ -7,6 +7,8 @@
 #include <stdint.h>
 #include <stdio.h>
 
+struct share; /* launcher/share.h */
+
 /* Cores this process may use: its affinity, lowered by the CPU quota of its control group. */
 uint32_t machine_cores(void);
 
@@ -15,11 +17,10 @@ uint32_t machine_cores(void);
  * ZE_AFFINITY_MASK; -1: none of them is set. */
 int machine_devices(void);
 
-/* The k-th of n shares of those cores (share.h). 0: too few to share; `out` is empty. */
-uint32_t machine_share(uint32_t n, uint32_t k, cpu_set_t *out);
-/* The devices of machine_devices(), or else of the driver, as a list that CUDA_VISIBLE_DEVICES may
- * be cut from: "0,1,2". False: there are none, or no room. */
-bool machine_device_list(char *out, size_t size);
+/* The k-th of n shares: `each` devices, where there are as many, with all cores, since which cores
+ * are near a device is unknown; else cores alone. each 0: no devices are wanted. All of the machine
+ * where n is 1, or where there are fewer cores than shares. */
+void machine_share(uint32_t n, uint32_t k, uint32_t each, struct share *out);
 
 /* Fail early where a server would fail late. */
 int machine_port_free(const char *address, uint32_t port, struct err *e);

@@ -204,6 +204,7 @@ void plan_other(const struct plan *base, const char *model_id, const char *uds_p
     cfg->lora_adapters = (struct flag_list){0};
     cfg->max_runtime_adapters = 0;
     cfg->weights_cache = NULL;
+    cfg->kv_transfer_address = NULL;
     *out = *base;
     out->cfg = cfg;
     out->arena = a;
@@ -212,19 +213,23 @@ void plan_other(const struct plan *base, const char *model_id, const char *uds_p
     out->group = group;
 }
 
-/* Where memory is shared, so is what is free of it. */
-static double memory_share(const struct config *c, const char *devices)
+/* Where memory is shared, each replica may use its part of what a service alone may. */
+static void share_memory(struct config *c)
 {
-    const double all = c->kv_cache_memory > 0 ? c->kv_cache_memory : 1;
-    return devices || all > 1 ? c->kv_cache_memory : all / c->replicas;
+    c->cuda_memory_fraction /= c->replicas;
+    if (c->kv_cache_memory <= 1) /* a part, not bytes */
+        c->kv_cache_memory /= c->replicas;
 }
 
-void plan_replica(const struct plan *base, uint32_t k, const cpu_set_t *cores, const char *devices,
-                  struct config *cfg, struct arena *a, struct plan *out)
+void plan_replica(const struct plan *base, uint32_t k, const struct share *part, struct config *cfg,
+                  struct arena *a, struct plan *out)
 {
+    const cpu_set_t *cores = CPU_COUNT(&part->cores) ? &part->cores : NULL;
+    const char *devices = *part->devices ? part->devices : NULL;
     const uint32_t n = cores ? (uint32_t)CPU_COUNT(cores) / base->n : base->threads;
     *cfg = *base->cfg;
-    cfg->kv_cache_memory = memory_share(base->cfg, devices);
+    if (!devices)
+        share_memory(cfg);
     *out = *base;
     out->cfg = cfg;
     out->arena = a;

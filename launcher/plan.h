@@ -7,6 +7,7 @@
 #define LAUNCHER_PLAN_H
 #include "common/arena.h"
 #include "launcher/flags.h"
+#include "launcher/share.h"
 #include <sched.h>
 
 struct words { /* NULL-terminated; array and strings live in the plan's arena */
@@ -57,10 +58,10 @@ int plan_init(struct plan *p, const struct config *cfg, char *const *env, struct
 void plan_other(const struct plan *base, const char *model_id, const char *uds_path,
                 const char *group, struct config *cfg, struct arena *a, struct plan *out);
 
-/* *out is the same launch for the k-th replica of the same model, with its part of this machine:
- * `cores`, which it may use, NULL: all; `devices`, NULL: all. As plan_other() otherwise. */
-void plan_replica(const struct plan *base, uint32_t k, const cpu_set_t *cores, const char *devices,
-                  struct config *cfg, struct arena *a, struct plan *out);
+/* *out is the same launch for the k-th replica of the same model, with its part of this machine,
+ * which lives as long as *out does. As plan_other() otherwise. */
+void plan_replica(const struct plan *base, uint32_t k, const struct share *part, struct config *cfg,
+                  struct arena *a, struct plan *out);
 
 /* Address of a rank: "unix:///tmp/text-generation-server-3000-0"; plain path: without the scheme.
  */

@@ -6,6 +6,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* A part of this machine, for one replica of several. */
+struct share {
+    cpu_set_t cores;    /* empty: all */
+    char devices[1024]; /* for CUDA_VISIBLE_DEVICES; "": all */
+};
+
 /* The k-th of n shares of `all`, into `out`: whole NUMA nodes, where those that have cores of `all`
  * can be dealt out evenly; else as many cores each, in the order of their numbers, the first shares
  * one more. Returns how many; 0: there are fewer cores than shares, and `out` is empty. */

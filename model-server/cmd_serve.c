@@ -15,6 +15,8 @@
 #include "model-server/dry_run.h"
 #include "model-server/engine/drafts.h"
 #include "model-server/image_input.h"
+#include "model-server/kv_below.h"
+#include "model-server/packed/packed.h"
 #include "model-server/ranks.h"
 #include "model-server/service.h"
 #include <pthread.h>
@@ -29,7 +31,8 @@ enum { BLOCK_SIZE = 16, EXIT_TOO_LARGE = 3 };
 
 struct serve_config {
     const char *model_id, *revision, *uds_path, *device, *quantize, *shard_group, *rope_scaling;
-    const char *otlp_endpoint, *otlp_service_name, *master_addr;
+    const char *otlp_endpoint, *otlp_service_name, *master_addr, *draft_heads, *packed_cache;
+    struct kv_below_options below;
     struct cluster_options cluster;
     struct flag_list lora_adapters;
     uint32_t dtype, activations, kv_dtype, threads, logger_level, max_input_tokens,
@@ -39,7 +42,7 @@ struct serve_config {
     uint32_t runtime_adapters, task;
     enum quant quant; /* what `quantize` says */
     double rope_factor, row_cost, memory_fraction, adapter_fraction, kv_memory, swap_gib,
-        watermark_gamma, watermark_delta;
+        packed_size, watermark_gamma, watermark_delta;
     bool sharded, json_output, trust_remote_code, prefill_logprobs, dry_run;
 };
 
@@ -82,14 +85,20 @@ static const struct flag flags[] = {
      .help = "Type of keys and values in the cache; auto: as the weights are stored."},
     {.name = "quantize", .type = FLAG_STR, F(quantize), .env = "",
      .help = "Keep the linear layers in fewer bits, made at load: eetq (8-bit weights), w8a8 (8-bit weights and "
-             "activations), int4 or fp8. Of a checkpoint that is stored quantised: gptq, awq, marlin, fp8 and "
-             "compressed-tensors mean as it is stored, which needs no flag. Other schemes are not supported."},
+             "activations), int4 or fp8. Of a checkpoint that is stored quantised: gptq, awq, marlin, fp8, "
+             "compressed-tensors and bitsandbytes mean as it is stored, which needs no flag. Other schemes are not supported."},
     {.name = "device", .type = FLAG_STR, F(device), .def = "auto",
      .help = "Backend: cpu, cuda, or auto for a GPU where there is one."},
     {.name = "threads", .type = FLAG_U32, F(threads), .def = "0", .min = 0, .max = 1024,
      .help = "Worker threads of the CPU backend; 0: the allowed cores, divided among the ranks."},
     {OPTION_KV_CACHE_MEMORY, F(kv_memory)},
     {OPTION_SWAP_SPACE, F(swap_gib)},
+    {OPTION_KV_OFFLOAD_DIR, F(below.dir)},
+    {OPTION_KV_OFFLOAD_SIZE, F(below.dir_gib)},
+    {OPTION_KV_OFFLOAD_MEMORY, F(below.memory_gib)},
+    {OPTION_KV_TRANSFER_ADDRESS, F(below.address)},
+    {OPTION_PACKED_CACHE, F(packed_cache)},
+    {OPTION_PACKED_CACHE_SIZE, F(packed_size)},
     {OPTION_CUDA_MEMORY_FRACTION, F(memory_fraction)},
     {.name = "max-input-tokens", .type = FLAG_U32, F(max_input_tokens), .env = "", .unit = "tokens",
      .help = "For --dry-run; the router says it at warm-up."},
@@ -109,7 +118,10 @@ static const struct flag flags[] = {
     {OPTION_ADAPTER_MEMORY_FRACTION, F(adapter_fraction)},
     {.name = "speculate", .type = FLAG_U32, F(speculate), .def = "0", .env = "",
      .help = "Speculative decoding: at most so many draft tokens of a request are verified by one step, as many as are worth it. "
-             "Drafts are what followed the same words before, or come from the router's draft model. Answers stay the same."},
+             "Drafts are what followed the same words before, or come from draft heads of the checkpoint (multi-token prediction) or "
+             "from the router's draft model. Answers stay the same."},
+    {.name = "draft-heads", .type = FLAG_STR, F(draft_heads), .env = "DRAFT_HEADS",
+     .help = "With --speculate: a folder of draft heads for this model (Medusa). Default: those of the checkpoint, if it has some."},
     {.name = "speculate-row-cost", .type = FLAG_F64, F(row_cost), .min = 0, .max = 1, .env = "SPECULATE_ROW_COST",
      .help = "What verifying another draft costs, in parts of a step of one token: decides how many are worth it. Default: measured at "
              "warm-up."},
@@ -156,6 +168,8 @@ static int check(struct serve_config *c, int argc, char **argv, struct err *e)
     if (c->world % c->nnodes)
         return err_set(e, ERR_VALIDATION, "%u ranks cannot be spread evenly over %u machines",
                        c->world, c->nnodes);
+    if (kv_below_check(&c->below, cluster_kind_of(&c->cluster), c->world, e))
+        return -1;
     if (c->nnodes > 1 && c->master_port + c->world > 65535)
         return err_set(e, ERR_VALIDATION, "--master-port %u: %u ports are needed above it",
                        c->master_port, c->world);
@@ -234,10 +248,12 @@ struct shard {
     char **addresses; /* [world] */
     const struct backend_ops *ops;
     struct device *dev;
+    struct packed *packed; /* NULL: packed weights are not kept */
     struct model *model;
     struct image_input images;
     struct tokenizer *tok;
     struct engine *engine;
+    struct kv_below below;
     struct service service;
     struct rpc_server *server;
     struct tracer *tracer;
@@ -249,8 +265,10 @@ static void close_all(struct shard *s)
 {
     service_free(&s->service);
     engine_free(s->engine);
+    kv_below_close(&s->below);
     image_input_close(&s->images);
     tokenizer_free(s->tok);
+    packed_close(s->packed);
     model_free(s->model);
     if (s->dev)
         s->ops->close(s->dev);
@@ -336,6 +354,42 @@ static enum kv_dtype kv_dtype(const struct shard *s, const struct serve_config *
     return c->kv_dtype ? kv_dtype_chosen(c->kv_dtype) : model_kv_dtype(s->model);
 }
 
+/* What a cache depends on besides the files, in words. */
+static int open_below(struct shard *s, const struct serve_config *c, struct err *e)
+{
+    const struct model_info *m = model_info(s->model);
+    char words[512];
+    /* which arithmetic it has, behind "CPU, N threads" */
+    const char *device = s->ops->describe(s->dev), *comma = strchr(device, ',');
+    comma = comma ? strchr(comma + 1, ',') : NULL;
+    snprintf(words, sizeof(words), "%s %s %s %s %s %s %s %.17g %d rank %u of %u", VERSION,
+             s->ops->name, comma ? comma : device, dtype_name(m->dtype), quant_name(m->quant),
+             arith_name(m->arith), c->rope_scaling ? c->rope_scaling : "-", c->rope_factor,
+             (int)kv_dtype(s, c), c->rank, c->world);
+    return m->task == TASK_GENERATE
+               ? kv_below_open(&s->below, &c->below, s->dir, words, &s->cluster, e)
+               : 0;
+}
+
+/* Of this rank, model and types. */
+static void open_packed(struct shard *s, const struct serve_config *c)
+{
+    char words[256];
+    const bool drafts = c->speculate > 0, heads = drafts && c->draft_heads && *c->draft_heads;
+    if (!c->packed_cache || !*c->packed_cache || c->dry_run)
+        return;
+    snprintf(words, sizeof(words), "dtype %u quantize %s activations %u task %u drafts %d %u of %u",
+             c->dtype, quant_name(c->quant), c->activations, c->task, drafts, c->rank, c->world);
+    const struct packed_options o = {.dir = c->packed_cache,
+                                     .most_bytes = (uint64_t)(c->packed_size * (double)(1 << 30)),
+                                     .model = s->dir,
+                                     .heads = heads ? c->draft_heads : NULL,
+                                     .words = words,
+                                     .ops = s->ops,
+                                     .dev = s->dev};
+    s->packed = packed_open(&o);
+}
+
 static int load(struct shard *s, const struct serve_config *c, struct stopper *t, struct err *e)
 {
     s->rank = c->rank;
@@ -368,6 +422,9 @@ static int load(struct shard *s, const struct serve_config *c, struct stopper *t
                               .adapters = s->adapters.v,
                               .n_adapters = s->adapters.n,
                               .extra_adapters = c->runtime_adapters,
+                              .draft_heads = c->speculate > 0,
+                              .draft_dir =
+                                  c->draft_heads && *c->draft_heads ? c->draft_heads : NULL,
                               .task = (enum model_task)c->task,
                               .yes = word_id(s->tok, "yes"),
                               .no = word_id(s->tok, "no"),
@@ -376,10 +433,17 @@ static int load(struct shard *s, const struct serve_config *c, struct stopper *t
                               .progress_arg = s,
                               .busy_ns = &s->busy_ns};
     phase(s, STARTUP_WEIGHTS);
+    open_packed(s, c);
+    m.packed = s->packed;
     if (!(s->model = model_load(s->dir, &m, e)))
         return -1;
-    const struct image_input_options images = {s->dir, s->tok, s->model, s->ops, s->dev};
-    if (!c->dry_run && image_input_open(&s->images, &images, e))
+    const struct image_input_options images = {.dir = s->dir,
+                                               .tok = s->tok,
+                                               .model = s->model,
+                                               .ops = s->ops,
+                                               .dev = s->dev,
+                                               .measure = c->dry_run};
+    if (image_input_open(&s->images, &images, e))
         return -1;
     phase(s, STARTUP_WARM_UP);
     struct engine_options g = {.model = s->model,
@@ -396,8 +460,11 @@ static int load(struct shard *s, const struct serve_config *c, struct stopper *t
                                .max_total_tokens = c->max_total_tokens,
                                .speculate = c->speculate,
                                .row_cost = c->row_cost,
-                               .swap_bytes = (uint64_t)(c->swap_gib * (double)(1 << 30))};
-    return (s->engine = engine_new(&g, e)) ? 0 : -1;
+                               .swap_bytes = (uint64_t)(c->swap_gib * (double)(1 << 30)),
+                               .offload_bytes = kv_below_memory(&c->below)};
+    if (!(s->engine = engine_new(&g, e)))
+        return -1;
+    return c->dry_run ? 0 : open_below(s, c, e);
 }
 
 static int listen_at(struct shard *s, const struct serve_config *c, char local[RANKS_ADDRESS],
@@ -407,6 +474,10 @@ static int listen_at(struct shard *s, const struct serve_config *c, char local[R
                                 .model = model_info(s->model),
                                 .adapters = model_adapters(s->model),
                                 .runtime_adapters = c->runtime_adapters,
+                                .tier = s->below.tier,
+                                .peers = s->below.peers,
+                                .weights = s->model,
+                                .kv_identity = &s->below.identity,
                                 .tok = s->tok,
                                 .addresses = s->addresses,
                                 .rank = c->rank,
@@ -555,11 +626,13 @@ static int serve(const struct serve_config *c, struct err *e)
     if (rc == 0 && c->dry_run)
         rc = print_plan(&s, c, e);
     else if (rc == 0)
-        rc = listen_at(&s, c, address, e);
+        rc = listen_at(&s, c, address, e) || kv_below_serve(&s.below, &c->below, c->rank, e) ? -1
+                                                                                             : 0;
     if (rc == 0 && !c->dry_run)
         rc = watch(&s, c, e);
     if (rc == 0 && !c->dry_run) {
         announce(&s, c, address);
+        packed_keep(s.packed);
         rc = run(&s, &t, e);
     }
     ranks_watch_end(s.watch);

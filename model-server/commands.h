@@ -12,5 +12,6 @@ int cmd_download_weights(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_logits(int argc, char **argv);
 int cmd_quality(int argc, char **argv);
+int cmd_quantize(int argc, char **argv);
 int cmd_serve(int argc, char **argv);
 #endif

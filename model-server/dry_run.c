@@ -36,11 +36,13 @@ static void fill(struct buf *b, const struct dry_run *o, const struct engine_pla
     text(b, "stored", m->stored);
     text(b, "quantize", quant_name(m->quant));
     text(b, "activations", arith_name(m->arith));
+    text(b, "matrices", m->matrices);
     text(b, "kv_cache_dtype", kv_dtype_name(o->kv_dtype));
     number(b, "total_bytes", p->total);
     number(b, "free_bytes", p->free);
     number(b, "weight_bytes", p->weights);
     number(b, "workspace_bytes", p->workspaces);
+    number(b, "tower_bytes", p->pictures);
     number(b, "adapter_bytes", p->adapters);
     number(b, "swap_bytes", p->swap);
     number(b, "kv_bytes", p->kv);

@@ -30,7 +30,7 @@ int image_input_open(struct image_input *in, const struct image_input_options *o
         image_input_close(in);
         return 0;
     }
-    if (!(in->decoder = image_decoder_new(&d, e)))
+    if (!o->measure && !(in->decoder = image_decoder_new(&d, e)))
         return -1;
     const struct pictures_options p = {.vision = in->vision,
                                        .tower = in->tower,

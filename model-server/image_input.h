@@ -19,6 +19,7 @@ struct image_input_options {
     struct model *model;
     const struct backend_ops *ops;
     struct device *dev;
+    bool measure; /* the model was only measured: no file will be decoded */
 };
 
 /* A model of text, and one whose tower is not known or cannot be loaded, takes no pictures: the

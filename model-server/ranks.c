@@ -1,4 +1,6 @@
 #include "model-server/ranks.h"
+#include "common/clock.h"
+#include "common/cond.h"
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,10 +74,7 @@ struct ranks_watch {
 /* Half a second later, or at the end: true. */
 static bool pause_is_last(struct ranks_watch *w)
 {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    t.tv_nsec += LOOK_MS * 1000000L;
-    t.tv_sec += t.tv_nsec / 1000000000L, t.tv_nsec %= 1000000000L;
+    const struct timespec t = clock_deadline(LOOK_MS);
     pthread_mutex_lock(&w->lock);
     while (!w->over && !pthread_cond_timedwait(&w->wake, &w->lock, &t)) {
     }
@@ -105,15 +104,11 @@ struct ranks_watch *ranks_watch(const struct ranks_options *o, struct comm *c,
     if (o->nodes == 1)
         return NULL;
     struct ranks_watch *w = calloc(1, sizeof(*w));
-    pthread_condattr_t monotonic;
     if (!w)
         return err_nomem(e), NULL;
     w->comm = c, w->fn = fn, w->arg = arg;
     pthread_mutex_init(&w->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&w->wake, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    cond_init(&w->wake);
     if (!pthread_create(&w->thread, NULL, look, w))
         return w;
     free(w);

@@ -72,6 +72,7 @@ static size_t own_fields(Generate__V3__InfoResponse *r, struct rpc_mem *m)
               number, ...)                                                                         \
     number,
 #include "common/params.def"
+        PARAM_LOGPROB_TOKEN_IDS,
     };
     enum { N = sizeof(numbers) / sizeof(numbers[0]) };
     size_t n = 0;
@@ -96,13 +97,14 @@ const ProtobufCMessage *rpc_info(void *ctx, const ProtobufCMessage *in, struct r
     r->dtype = rpc_mem_strdup(call->mem, dtype, strlen(dtype));
     r->quantize = (char *)quant_name(s->o.model->quant);
     r->activations = (char *)arith_name(s->o.model->arith);
+    r->matrices = (char *)s->o.model->matrices;
     r->device_type = (char *)s->o.device_type;
     r->support_chunking = true;
     r->use_prefix_caching = !s->o.model->by_length;
     r->attention_impl = (char *)"paged";
     r->block_size = s->o.block_size;
     r->state_cells_per_request = s->o.model->state_bytes ? CELLS_EACH : 0;
-    r->speculate = r->state_cells_per_request ? 0 : s->o.speculate;
+    r->speculate = s->o.speculate;
     r->vocab_hash = vocab_hash(s->o.tok);
     r->vocab_size = s->o.model->vocab;
     r->max_positions = s->o.model->max_positions;
@@ -200,6 +202,9 @@ const struct rpc_method service_methods[] = {
     V3("Embed", embed_request, RPC_SERIAL, rpc_embed),
     V3("LoadAdapter", load_adapter_request, RPC_SERIAL, rpc_load_adapter),
     V3("UnloadAdapter", unload_adapter_request, RPC_SERIAL, rpc_unload_adapter),
+    V3("KvStore", kv_store_request, RPC_SERIAL, rpc_kv_store),
+    V3("KvFetch", kv_fetch_request, RPC_APART, rpc_kv_fetch),
+    V3("KvLoad", kv_load_request, RPC_SERIAL, rpc_kv_load),
     V2_METHODS(V2),
     RPC_STD_METHODS,
 };

@@ -15,6 +15,10 @@ struct service_options {
     const struct model_info *model;
     struct adapters *adapters; /* NULL: none are served */
     uint32_t runtime_adapters; /* so many may come and go */
+    struct kv_tier *tier;      /* where KV blocks are offloaded; NULL: they are not */
+    struct kv_peers *peers;    /* other services' ranks; NULL: no blocks are exchanged */
+    struct model *weights;     /* whose caches they come from */
+    const struct model_identity *kv_identity; /* see common/model_identity.h */
     const struct tokenizer *tok;
     /* Of each rank, as rank 0's machine reaches it: [world], to be kept by the caller. */
     char *const *addresses;
@@ -39,9 +43,11 @@ struct service {
     struct v2_blocks *v2; /* KV blocks of generate.v2's requests (service_v2.h) */
     pthread_mutex_t adapters_lock;
     struct rpc_server
-        *server;        /* set by its owner before the first call: told to stop when all is lost */
-    bool warm;          /* once */
-    atomic_bool failed; /* the process must end with an error */
+        *server;   /* set by its owner before the first call: told to stop when all is lost */
+    bool warm;     /* once */
+    bool offloads; /* since the last warm-up */
+    int64_t peer_logged_ns; /* the fetching lane's */
+    atomic_bool failed;     /* the process must end with an error */
 };
 
 extern const struct rpc_method service_methods[];

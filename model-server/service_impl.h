@@ -42,6 +42,15 @@ RPC_HANDLER(rpc_warmup);
 RPC_HANDLER(rpc_embed);
 RPC_HANDLER(rpc_load_adapter);
 RPC_HANDLER(rpc_unload_adapter);
+RPC_HANDLER(rpc_kv_store);
+RPC_HANDLER(rpc_kv_fetch);
+RPC_HANDLER(rpc_kv_load);
+/* Reads the blocks of keys[from .. peer->n) from a peer, into the tier's memory, and tells in `r`.
+ * keys has at least peer->n. False: nothing new is there. */
+bool fetch_from_peer(struct service *s, const Generate__V3__KvPeer *peer,
+                     const uint8_t *const *keys, uint32_t from, Generate__V3__KvFetchResponse *r);
+/* After a warm-up: the caches are laid out anew. */
+int service_lay_out(struct service *s, struct err *e);
 /* Into r->adapters; any thread. -1: no memory. */
 int list_adapters(struct service *s, Generate__V3__InfoResponse *r, struct rpc_mem *m);
 #endif

@@ -94,6 +94,7 @@ static struct sampling read_sampling(const struct service *s,
     out.raw_logprobs = p->raw_logprobs;
     size_t n = p->n_bias_ids < p->n_bias_values ? p->n_bias_ids : p->n_bias_values;
     out.bias = (struct bias){p->bias_ids, p->bias_values, n};
+    out.report = (struct report){p->logprob_token_ids, p->n_logprob_token_ids};
     if (p->watermark)
         out.watermark = s->o.watermark;
     return out;

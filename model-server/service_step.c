@@ -28,14 +28,38 @@ struct step_reply {
     Generate__V3__Generation **generations;
     size_t n_generations;
     Generate__V3__CachedBatch *batch;
+    Generate__V3__Chunks *stalled; /* NULL: none */
 };
+
+/* Prompts that wait for a picture. False: no memory. */
+static bool write_stalled(const struct batch *b, struct rpc_mem *m, Generate__V3__Chunks **out)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < b->n; i++)
+        n += b->v[i]->stalled > 0;
+    if (!n)
+        return true;
+    Generate__V3__Chunks *c = *out = RPC_NEW(m, Generate__V3__Chunks, 1);
+    if (!c)
+        return false;
+    generate__v3__chunks__init(c);
+    c->request_ids = RPC_NEW(m, uint64_t, n);
+    c->tokens = RPC_NEW(m, uint32_t, n);
+    for (uint32_t i = 0; c->request_ids && c->tokens && i < b->n; i++)
+        if (b->v[i]->stalled) {
+            c->request_ids[c->n_request_ids++] = b->v[i]->id;
+            c->tokens[c->n_tokens++] = b->v[i]->stalled;
+        }
+    return c->n_tokens == n;
+}
 
 static int write_reply(const struct service *s, const struct answer *a, struct rpc_mem *m,
                        struct step_reply *r, struct err *e)
 {
     *r = (struct step_reply){0};
     if (write_generations(s, a->out, m, &r->generations, &r->n_generations) ||
-        (a->batch && !(r->batch = write_batch(s, a->batch, m))))
+        (a->batch &&
+         (!(r->batch = write_batch(s, a->batch, m)) || !write_stalled(a->batch, m, &r->stalled))))
         return err_nomem(e);
     return 0;
 }
@@ -46,6 +70,9 @@ static int write_reply(const struct service *s, const struct answer *a, struct r
         (r)->generations = (reply).generations;                                                    \
         (r)->n_generations = (reply).n_generations;                                                \
         (r)->batch = (reply).batch;                                                                \
+        (r)->stalled = (reply).stalled;                                                            \
+        (r)->encode_ns = (uint64_t)(a).encode_ns;                                                  \
+        (r)->encode_done = (a).encode_done;                                                        \
         (r)->forward_ns = (uint64_t)(a).out->forward_ns;                                           \
         (r)->decode_ns = (uint64_t)(a).out->decode_ns;                                             \
         (r)->total_ns = (uint64_t)(clock_ns() - (t0) + (a).out->early_ns);                         \
@@ -110,7 +137,8 @@ static bool read_edits(const Generate__V3__Edits *q, struct rpc_mem *m, struct e
                         .n_more = q->n_more,
                         .offers = offers,
                         .n_offers = q->n_drafts,
-                        .drafting = q->drafting};
+                        .drafting = q->drafting,
+                        .encode_most = q->encode_most};
     if (q->out)
         x->out =
             (struct kv_moves){q->out->blocks, q->out->slots, q->out->n_blocks, q->out->n_slots};
@@ -210,7 +238,7 @@ const ProtobufCMessage *rpc_warmup(void *ctx, const ProtobufCMessage *in, struct
     if (q->_max_total_tokens_case ==
         GENERATE__V3__WARMUP_REQUEST___MAX_TOTAL_TOKENS_MAX_TOTAL_TOKENS)
         w.max_total_tokens = q->max_total_tokens;
-    if (engine_warmup(s->o.engine, &w, e))
+    if (engine_warmup(s->o.engine, &w, e) || service_lay_out(s, e))
         return service_failed(s, "Warmup", e);
     if (!s->warm) {
         startup_add(s->o.startup, s->o.rank, STARTUP_WARM_UP, -w.kv_ns);
@@ -224,6 +252,8 @@ const ProtobufCMessage *rpc_warmup(void *ctx, const ProtobufCMessage *in, struct
     r->max_supported_total_tokens = w.supported_tokens;
     r->max_input_tokens = w.max_input_tokens;
     r->max_total_tokens = w.max_total_tokens;
+    r->offloads = s->offloads;
+    r->transfers = s->offloads && s->o.peers;
     r->swap_slots = w.swap_slots;
     r->adapter_pages = w.adapter_pages;
     r->state_cells = w.state_cells;

@@ -33,7 +33,7 @@ static const struct flag rows[] = {
      .unit = "seconds", .help = "How long to wait for the shards to answer at start."},
     {.name = "shard-return-timeout", .type = FLAG_U32, F(shard_return_timeout), .def = "0", .max = 86400,
      .unit = "seconds",
-     .help = "Shards that are lost may be started again by somebody within this time: requests wait, and go on where they were. "
+     .help = "Shards that are lost may be started again within this time: requests wait, and go on where they were. "
              "0: the router ends when one is lost."},
     {OPTION_MAX_CONCURRENT_REQUESTS, F(max_concurrent_requests)},
     {OPTION_MAX_BEST_OF, F(max_best_of)},
@@ -80,6 +80,8 @@ static const struct flag rows[] = {
     {OPTION_LMTP_MODEL_ALIAS, F(lmtp_model_alias)},
     {OPTION_LMTP_MAX_MESSAGE, F(lmtp_max_message)},
     {OPTION_LMTP_GRACE, F(lmtp_grace)},
+    {OPTION_KV_EVENTS_CONFIG, F(kv_events_config)},
+    {OPTION_KV_TRANSFER_ADDRESS, F(kv_transfer_address)},
     {OPTION_WATCHDOG_SECONDS, F(watchdog_seconds)},
     {.name = "json-output", .type = FLAG_BOOL, F(json_output), .help = "Log lines as JSON."},
     {.name = "log-level", .type = FLAG_STR, F(log_level), .def = "info",

@@ -42,6 +42,7 @@ struct router_config {
     uint32_t max_images;
     bool allow_image_urls;
     const char *allowed_media_domains;
+    const char *kv_events_config, *kv_transfer_address;
 };
 
 extern const struct flag_program router_flags;

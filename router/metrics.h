@@ -73,6 +73,30 @@
     X(M_STATE_HITS, COUNTER, "tgi_state_snapshot_hits", NULL,                                      \
       "Requests that began from a snapshot of recurrent state.", 0, 0, 0)                          \
     X(M_SWAP_USED, GAUGE, "tgi_swap_blocks_used", NULL, "KV blocks in the swap region.", 0, 0, 0)  \
+    X(M_OFFLOAD_BYTES, GAUGE, "tgi_kv_offload_bytes", "tier",                                      \
+      "Bytes of offloaded KV blocks of one shard: memory, disk (all files of the folder).", 0, 0,  \
+      0)                                                                                           \
+    X(M_OFFLOAD_HITS, COUNTER, "tgi_kv_offload_hits", "tier",                                      \
+      "KV blocks that were looked for below the cache and found: memory, disk.", 0, 0, 0)          \
+    X(M_OFFLOAD_MISSES, COUNTER, "tgi_kv_offload_misses", NULL,                                    \
+      "KV blocks that were looked for below the cache and not found.", 0, 0, 0)                    \
+    X(M_OFFLOAD_LOADED, COUNTER, "tgi_kv_offload_loaded", NULL,                                    \
+      "KV blocks that were loaded into the cache from below.", 0, 0, 0)                            \
+    X(M_OFFLOAD_STORED, COUNTER, "tgi_kv_offload_stored", NULL,                                    \
+      "KV blocks that were copied out of the cache.", 0, 0, 0)                                     \
+    X(M_OFFLOAD_WRITTEN, COUNTER, "tgi_kv_offload_files", NULL,                                    \
+      "Files that one shard wrote to --kv-offload-dir.", 0, 0, 0)                                  \
+    X(M_OFFLOAD_EVICTIONS, COUNTER, "tgi_kv_offload_evictions", "tier",                            \
+      "Offloaded KV blocks that were given up for others: memory, disk.", 0, 0, 0)                 \
+    X(M_OFFLOAD_REFUSED, COUNTER, "tgi_kv_offload_refused", "reason",                              \
+      "Files that were passed over, as damaged or foreign (another model or format), and writes "  \
+      "that failed.",                                                                              \
+      0, 0, 0)                                                                                     \
+    X(M_OFFLOAD_LOST, COUNTER, "tgi_kv_offload_lost", NULL,                                        \
+      "KV blocks that were evicted before they could be copied out.", 0, 0, 0)                     \
+    X(M_OFFLOAD_LATE, COUNTER, "tgi_kv_offload_late", NULL,                                        \
+      "Reads from below the cache that took longer than computing, and were not waited for.", 0,   \
+      0, 0)                                                                                        \
     X(M_BATCH_PROMPT_TOKENS, HISTOGRAM, "tgi_batch_prompt_tokens", NULL,                           \
       "Prompt tokens computed per model call.", 1, 2, 15)                                          \
     X(M_BATCH_PROMPT_BUDGET, GAUGE, "tgi_batch_prompt_budget", NULL,                               \
@@ -85,7 +109,7 @@
       "Requests that waited for another one with the same prompt instead of computing it.", 0, 0,  \
       0)                                                                                           \
     X(M_LOG_DROPPED, COUNTER, "log_lines_dropped_total", NULL,                                     \
-      "Lines of the router's log that were dropped because nobody read it.", 0, 0, 0)              \
+      "Lines of the router's log that were dropped because it was not read.", 0, 0, 0)             \
     X(M_TRACE_SPANS, COUNTER, "otlp_spans", "fate",                                                \
       "Spans by fate: sent, dropped (the queue was full), lost (the collector did not take "       \
       "them).",                                                                                    \
@@ -94,6 +118,20 @@
       "Times that lost shards came back and what ran went on.", 0, 0, 0)                           \
     X(M_HANDOVERS, COUNTER, "tgi_replica_handovers", NULL,                                         \
       "Requests that a replica lost and that went on at another one.", 0, 0, 0)                    \
+    X(M_TRANSFER_EXPORTED, COUNTER, "tgi_kv_transfer_exported", NULL,                              \
+      "KV blocks that were kept for another service.", 0, 0, 0)                                    \
+    X(M_TRANSFER_BLOCKS, COUNTER, "tgi_kv_transfer_blocks", NULL,                                  \
+      "KV blocks that were read from another service, as far as all shards have them.", 0, 0, 0)   \
+    X(M_TRANSFER_BYTES, COUNTER, "tgi_kv_transfer_bytes", NULL,                                    \
+      "Bytes that all shards read from another service.", 0, 0, 0)                                 \
+    X(M_TRANSFER_SECONDS, COUNTER, "tgi_kv_transfer_seconds", NULL,                                \
+      "Seconds that this took, of the slowest shard.", 0, 0, 0)                                    \
+    X(M_TRANSFER_READS, COUNTER, "tgi_kv_transfer_reads", "outcome",                               \
+      "Reads from another service: found, missing (a block is not kept there), unreachable, "      \
+      "refused (another model or format, or no member of the cluster), damaged, late, full (no "   \
+      "memory here for more at once: it goes on). But for found and full, what is missing is "     \
+      "computed.",                                                                                 \
+      0, 0, 0)                                                                                     \
     X(M_DRAFT_MODEL, GAUGE, "tgi_draft_model", NULL, "1: a draft model is at work.", 0, 0, 0)      \
     X(M_DRAFT_TOKENS, COUNTER, "tgi_draft_tokens", NULL, "Tokens that the draft model proposed.",  \
       0, 0, 0)                                                                                     \
@@ -134,6 +172,20 @@
     X(M_PREEMPTIONS, "recompute")                                                                  \
     X(M_SWAPPED_BLOCKS, "out")                                                                     \
     X(M_SWAPPED_BLOCKS, "in")                                                                      \
+    X(M_OFFLOAD_HITS, "memory")                                                                    \
+    X(M_OFFLOAD_HITS, "disk")                                                                      \
+    X(M_OFFLOAD_EVICTIONS, "memory")                                                               \
+    X(M_OFFLOAD_EVICTIONS, "disk")                                                                 \
+    X(M_OFFLOAD_REFUSED, "damaged")                                                                \
+    X(M_OFFLOAD_REFUSED, "foreign")                                                                \
+    X(M_OFFLOAD_REFUSED, "write")                                                                  \
+    X(M_TRANSFER_READS, "found")                                                                   \
+    X(M_TRANSFER_READS, "missing")                                                                 \
+    X(M_TRANSFER_READS, "unreachable")                                                             \
+    X(M_TRANSFER_READS, "refused")                                                                 \
+    X(M_TRANSFER_READS, "damaged")                                                                 \
+    X(M_TRANSFER_READS, "late")                                                                    \
+    X(M_TRANSFER_READS, "full")                                                                    \
     X(M_DRAFT_WAITS, "met")                                                                        \
     X(M_DRAFT_WAITS, "missed")                                                                     \
     X(M_DRAFT_WAITS, "lost")                                                                       \

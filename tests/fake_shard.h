@@ -17,7 +17,13 @@
 #include <string.h>
 #include <time.h>
 
-enum { FAKE_VOCAB = 1000, FAKE_MAX_RUN = 512, FAKE_MAX_LOG = 4096 };
+enum {
+    FAKE_VOCAB = 1000,
+    FAKE_MAX_RUN = 512,
+    FAKE_MAX_LOG = 4096,
+    FAKE_MAX_BLOCK = 16,
+    FAKE_MAX_KEPT = 4096
+};
 
 struct fake_seq {
     uint64_t id, batch;
@@ -52,11 +58,18 @@ struct fake_shard {
     uint32_t n_slots;       /* of the swap region */
     uint64_t swap_block_ns; /* to move a block; a token takes 1000 ns to compute */
     uint32_t n_cells;       /* of recurrent state; 0: there is none */
+    bool offloads;          /* it keeps blocks below its cache, of block_size <= FAKE_MAX_BLOCK */
+    bool transfers;         /* and reads blocks of `peer`, which may be NULL: it has gone */
     bool quick;             /* constant tokens: for benchmarks */
     bool stamps;            /* the text of a token is when its step was through, in monotonic ns */
     int64_t stamp;
     /* script */
     _Atomic int step_ms;
+    _Atomic int fetch_ms;                               /* what a KvFetch takes */
+    _Atomic int fail_store, fail_fetch, fail_load;      /* this many next calls fail */
+    struct fake_shard *peer;                            /* under its lock */
+    _Atomic uint32_t peer_most;                         /* blocks of it in a fetch; 0: all */
+    _Atomic uint32_t keeps_most;                        /* blocks that a KvStore takes; 0: all */
     _Atomic int fail_prefill, fail_decode, fail_filter; /* this many next calls fail */
     _Atomic bool fail_late;                             /* a failing Prefill has done its edits */
     _Atomic bool fail_drops;   /* a failing Prefill loses the cached batch (TGI's way) */
@@ -69,13 +82,23 @@ struct fake_shard {
     uint32_t n_log;
     _Atomic uint32_t n_health, n_probe;
     uint32_t n_bad; /* cached blocks, and states, whose contents were wrong */
-    _Atomic uint32_t n_left, n_more, n_out, n_in; /* edits */
-    _Atomic uint32_t n_saves, n_from;             /* snapshots taken, and begun from */
-    _Atomic uint32_t n_unfair;                    /* made way for a newer one */
-    _Atomic uint32_t n_tight; /* steps after which somebody had no block to run ahead into */
+    _Atomic uint32_t n_left, n_more, n_out, n_in;  /* edits */
+    _Atomic uint32_t n_saves, n_from;              /* snapshots taken, and begun from */
+    _Atomic uint32_t n_stores, n_fetches, n_loads; /* KvStore, KvFetch; blocks that were loaded */
+    _Atomic uint32_t n_kept_for_peers, n_peer_fetches;
+    _Atomic uint32_t n_unfair; /* made way for a newer one */
+    _Atomic uint32_t n_tight;  /* steps after which somebody had no block to run ahead into */
     /* its own */
     uint32_t max_prefill, max_chunk, *kv, *swap;
     struct fake_cell *cell;
+    struct fake_kept { /* a block below the cache; under `lock` */
+        uint8_t key[32];
+        uint32_t ids[FAKE_MAX_BLOCK];
+        struct fake_cell cell;
+        uint8_t parts;
+    } * kept;
+    uint32_t n_kept;
+    uint64_t fetched; /* id of the last KvFetch */
     struct fake_seq run[FAKE_MAX_RUN];
     uint32_t n_run;
     struct rpc_server *server;
@@ -616,12 +639,148 @@ static inline const ProtobufCMessage *fake_warmup(void *ctx, const ProtobufCMess
         p->_max_total_tokens_case ? p->max_total_tokens : f->n_blocks * f->block_size;
     r->max_input_tokens = p->_max_input_tokens_case ? p->max_input_tokens : r->max_total_tokens - 1;
     r->swap_slots = f->n_slots;
+    r->offloads = f->offloads;
+    r->transfers = f->transfers;
     r->state_cells = f->n_cells;
     r->window_blocks = f->n_windows;
     r->window_tokens = f->n_windows ? f->block_size : 0;
     r->state_cell_bytes = f->n_cells ? 8 : 0;
     r->swap_block_ns = f->swap_block_ns;
     return &r->base;
+}
+
+/* ------------------------------------------------------------------ blocks below the cache */
+
+static inline struct fake_kept *fake_find_kept(struct fake_shard *f, const ProtobufCBinaryData *key)
+{
+    assert(key->len == sizeof(f->kept[0].key));
+    for (uint32_t i = 0; i < f->n_kept; i++)
+        if (memcmp(f->kept[i].key, key->data, key->len) == 0)
+            return &f->kept[i];
+    return NULL;
+}
+
+static inline bool fake_fails_call(_Atomic int *left, struct err *e)
+{
+    const bool fails = fake_fails(left);
+    if (fails)
+        err_set(e, ERR_SYSTEM, "scripted");
+    return fails;
+}
+
+static inline const ProtobufCMessage *fake_store(void *ctx, const ProtobufCMessage *in,
+                                                 struct rpc_call *call, struct err *e)
+{
+    struct fake_shard *f = ctx;
+    const Generate__V3__KvStoreRequest *q = (const void *)in;
+    Generate__V3__KvStoreResponse *r = RPC_NEW(call->mem, Generate__V3__KvStoreResponse, 1);
+    f->n_stores++;
+    if (fake_fails_call(&f->fail_store, e))
+        return NULL;
+    generate__v3__kv_store_response__init(r);
+    pthread_mutex_lock(&f->lock);
+    for (; r->taken < q->n_blocks && (!f->keeps_most || r->taken < f->keeps_most); r->taken++) {
+        const Generate__V3__KvBlock *b = q->blocks[r->taken];
+        struct fake_kept *k = fake_find_kept(f, &b->key);
+        assert(f->n_kept < FAKE_MAX_KEPT && b->block > 0 && b->block < f->n_blocks);
+        k = k ? k : &f->kept[f->n_kept++];
+        memcpy(k->key, b->key.data, b->key.len);
+        memcpy(k->ids, f->kv + b->block * f->block_size, f->block_size * sizeof(uint32_t));
+        k->parts |= 1;
+        if (b->_cell_case == GENERATE__V3__KV_BLOCK___CELL_CELL) {
+            k->cell = f->cell[b->cell];
+            k->parts |= 4;
+        }
+    }
+    f->n_kept_for_peers += q->keep_ms ? r->taken : 0;
+    pthread_mutex_unlock(&f->lock);
+    return &r->base;
+}
+
+/* What is not here comes from the peer, if it has it; as many blocks as memory would take. */
+static inline void fake_read_peer(struct fake_shard *f, const Generate__V3__KvFetchRequest *q,
+                                  Generate__V3__KvFetchResponse *r)
+{
+    const uint32_t most = f->peer_most;
+    f->n_peer_fetches++;
+    r->peer_ns = 1000;
+    r->peer_outcome = GENERATE__V3__KV_PEER_OUTCOME__KV_PEER_UNREACHABLE;
+    for (uint32_t i = 0; f->peer && i < q->peer->n; i++) {
+        struct fake_kept found;
+        pthread_mutex_lock(&f->peer->lock);
+        const struct fake_kept *k = fake_find_kept(f->peer, &q->keys[i]);
+        if (k)
+            found = *k;
+        pthread_mutex_unlock(&f->peer->lock);
+        r->peer_outcome = GENERATE__V3__KV_PEER_OUTCOME__KV_PEER_MISSING;
+        if (!k)
+            return;
+        r->peer_outcome = GENERATE__V3__KV_PEER_OUTCOME__KV_PEER_FULL;
+        if (most && r->from_peer == most)
+            return;
+        pthread_mutex_lock(&f->lock);
+        if (!fake_find_kept(f, &q->keys[i])) {
+            assert(f->n_kept < FAKE_MAX_KEPT);
+            f->kept[f->n_kept++] = found;
+            r->from_peer++;
+            r->peer_bytes += f->block_size;
+        }
+        pthread_mutex_unlock(&f->lock);
+        r->peer_outcome = GENERATE__V3__KV_PEER_OUTCOME__KV_PEER_FOUND;
+    }
+}
+
+static inline const ProtobufCMessage *fake_fetch(void *ctx, const ProtobufCMessage *in,
+                                                 struct rpc_call *call, struct err *e)
+{
+    struct fake_shard *f = ctx;
+    const Generate__V3__KvFetchRequest *q = (const void *)in;
+    Generate__V3__KvFetchResponse *r = RPC_NEW(call->mem, Generate__V3__KvFetchResponse, 1);
+    const struct timespec wait = {f->fetch_ms / 1000, f->fetch_ms % 1000 * 1000000L};
+    f->n_fetches++;
+    nanosleep(&wait, NULL);
+    if (fake_fails_call(&f->fail_fetch, e))
+        return NULL;
+    generate__v3__kv_fetch_response__init(r);
+    r->parts.data = RPC_NEW(call->mem, uint8_t, q->n_keys + 1);
+    if (q->peer)
+        fake_read_peer(f, q, r);
+    r->more = r->peer_outcome == GENERATE__V3__KV_PEER_OUTCOME__KV_PEER_FULL;
+    pthread_mutex_lock(&f->lock);
+    f->fetched = q->id;
+    for (size_t i = 0; i < q->n_keys; i++) {
+        const struct fake_kept *k = fake_find_kept(f, &q->keys[i]);
+        if (!k)
+            break;
+        r->parts.data[r->parts.len++] = k->parts;
+    }
+    pthread_mutex_unlock(&f->lock);
+    return &r->base;
+}
+
+static inline const ProtobufCMessage *fake_load(void *ctx, const ProtobufCMessage *in,
+                                                struct rpc_call *call, struct err *e)
+{
+    static const Generate__V3__KvLoadResponse done = GENERATE__V3__KV_LOAD_RESPONSE__INIT;
+    struct fake_shard *f = ctx;
+    const Generate__V3__KvLoadRequest *q = (const void *)in;
+    (void)call;
+    pthread_mutex_lock(&f->lock);
+    assert(q->id == f->fetched);
+    for (size_t i = 0; i < q->n_blocks; i++) { /* one that fails has written some of it */
+        const Generate__V3__KvBlock *b = q->blocks[i];
+        const struct fake_kept *k = fake_find_kept(f, &b->key);
+        assert(k && b->block < f->n_blocks);
+        if (b->block)
+            memcpy(f->kv + b->block * f->block_size, k->ids, f->block_size * sizeof(uint32_t));
+        if (b->_cell_case == GENERATE__V3__KV_BLOCK___CELL_CELL) {
+            assert(k->parts & 4 && b->cell < f->n_cells);
+            f->cell[b->cell] = (struct fake_cell){.h = k->cell.h, .n = k->cell.n};
+        }
+        f->n_loads++;
+    }
+    pthread_mutex_unlock(&f->lock);
+    return fake_fails_call(&f->fail_load, e) ? NULL : &done.base;
 }
 
 #define FAKE_RPC(rpc, type, lane_, fn)                                                             \
@@ -638,6 +797,9 @@ static const struct rpc_method fake_methods[] = {
     FAKE_RPC("Warmup", warmup, RPC_SERIAL, fake_warmup),
     FAKE_RPC("Prefill", prefill, RPC_SERIAL, fake_prefill),
     FAKE_RPC("Decode", decode, RPC_SERIAL, fake_decode),
+    FAKE_RPC("KvStore", kv_store, RPC_SERIAL, fake_store),
+    FAKE_RPC("KvFetch", kv_fetch, RPC_APART, fake_fetch),
+    FAKE_RPC("KvLoad", kv_load, RPC_SERIAL, fake_load),
 };
 
 static inline void *fake_run(void *arg)
@@ -659,6 +821,7 @@ static inline void fake_open(struct fake_shard *f)
     f->kv = calloc((size_t)f->n_blocks * f->block_size, sizeof(uint32_t));
     f->cell = calloc((size_t)f->n_cells + 1, sizeof(*f->cell));
     f->swap = calloc((size_t)f->n_slots * f->block_size + 1, sizeof(uint32_t));
+    f->kept = calloc(f->offloads ? FAKE_MAX_KEPT : 1, sizeof(*f->kept));
     f->server = rpc_server_open(
         &(struct rpc_server_options){.address = f->path,
                                      .methods = fake_methods,
@@ -690,6 +853,8 @@ static inline void fake_stop(struct fake_shard *f)
     free(f->kv);
     free(f->swap);
     free(f->cell);
+    free(f->kept);
+    f->kept = NULL;
     f->cell = NULL;
     f->kv = f->swap = NULL;
 }

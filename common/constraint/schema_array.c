@@ -2,6 +2,7 @@
 #include "common/constraint/schema_impl.h"
 #include "common/json_exact.h"
 #include <stdlib.h>
+#include <string.h>
 
 enum { MAX_PREFIX = 1000 };
 
@@ -118,40 +119,61 @@ struct unique {
     int n;
 };
 
-/* The values that the elements may have, if their schemas list them. */
+/* One more value that an element may have. False: there are too many. */
+static bool add_value(struct schema *s, struct unique *u, term allowed, const cJSON *v)
+{
+    struct buf b = BUF_INIT;
+    bool known = false;
+    json_print_exact(&b, v);
+    for (int k = 0; k < u->n; k++)
+        known |= json_same(u->value[k], v);
+    const bool may =
+        !b.oom && !known && term_nullable(s->p, term_after_all(s->p, allowed, b.p, b.len));
+    if (may && u->n < MAX_UNIQUE) {
+        u->text[u->n] = term_bytes_of(s->p, b.p, b.len);
+        u->value[u->n] = v;
+    }
+    buf_free(&b);
+    u->n += may;
+    return u->n <= MAX_UNIQUE;
+}
+
+/* Of the types that a schema names: do they all have few values? */
+static bool few_values(const cJSON *type)
+{
+    const cJSON *kid;
+    if (cJSON_IsString(type))
+        return !strcmp(type->valuestring, "boolean") || !strcmp(type->valuestring, "null");
+    cJSON_ArrayForEach(kid, type) if (!few_values(kid)) return false;
+    return cJSON_IsArray(type) && type->child;
+}
+
+/* The values that element i may have, if `enum`, `const` or its type leaves few; they join u. */
 static bool listed(struct schema *s, const struct conj *c, int i, struct unique *u)
 {
+    static const cJSON few[] = {{.type = cJSON_False}, {.type = cJSON_True}, {.type = cJSON_NULL}};
     struct conj of = {.n = 0};
-    bool covered;
+    bool covered, fits = true;
     for (int k = 0; k < c->n; k++)
         add_item(s, &of, c->at[k], i, &covered);
-    const cJSON *list = NULL;
-    for (int k = 0; k < of.n && !list; k++)
-        list = json_get(of.at[k], "enum");
-    if (!list || cJSON_GetArraySize(list) > MAX_CANDIDATES || s->failed)
-        return false;
-    term allowed = schema_value(s, &of);
-    const cJSON *kid;
-    cJSON_ArrayForEach(kid, list)
-    {
-        struct buf b = BUF_INIT;
-        bool known = false;
-        json_print_exact(&b, kid);
-        for (int k = 0; k < u->n; k++)
-            known |= json_same(u->value[k], kid);
-        bool may =
-            !b.oom && !known && term_nullable(s->p, term_after_all(s->p, allowed, b.p, b.len));
-        if (may && u->n == MAX_UNIQUE) {
-            buf_free(&b);
-            return false;
-        }
-        if (may) {
-            u->text[u->n] = term_bytes_of(s->p, b.p, b.len);
-            u->value[u->n++] = kid;
-        }
-        buf_free(&b);
+    const cJSON *list = NULL, *one = NULL, *kid;
+    bool typed = false;
+    for (int k = 0; k < of.n; k++) {
+        list = list ? list : json_get(of.at[k], "enum");
+        one = one ? one : json_get(of.at[k], "const");
+        typed |= few_values(json_get(of.at[k], "type"));
     }
-    return true;
+    const term allowed = schema_value(s, &of);
+    if (s->failed || (list && cJSON_GetArraySize(list) > MAX_CANDIDATES))
+        return false;
+    if (allowed == TERM_NONE) /* there is no such element */
+        return true;
+    if (one)
+        return add_value(s, u, allowed, one);
+    cJSON_ArrayForEach(kid, list) fits = fits && add_value(s, u, allowed, kid);
+    for (size_t k = 0; !list && typed && k < sizeof(few) / sizeof(few[0]); k++)
+        fits = fits && add_value(s, u, allowed, &few[k]);
+    return fits && (list || typed);
 }
 
 /* Lists of different values out of a few: what may follow depends on which were there. */
@@ -178,14 +200,19 @@ static bool unique_items(const struct conj *c, const cJSON **at)
     return false;
 }
 
-/* `inside` without the lists that have an element twice. */
-static term unique(struct schema *s, const struct conj *c, int prefix, term inside)
+/* `inside` without the lists that have an element twice. Elements of `prefix` have values of their
+ * own: `inside` says where each may be. */
+static term unique(struct schema *s, const struct conj *c, uint32_t prefix, uint32_t hi,
+                   term inside)
 {
     struct unique u = {.n = 0};
     const cJSON *at;
+    bool few = true;
     if (!unique_items(c, &at) || s->failed)
         return inside;
-    if (prefix || !listed(s, c, 0, &u))
+    for (uint32_t i = 0; few && i <= prefix && i < hi; i++)
+        few = listed(s, c, (int)i, &u);
+    if (!few)
         return schema_fail(s, at, "`uniqueItems` of items that are not %d listed values at most",
                            MAX_UNIQUE);
     return term_and(s->p, inside, permutations(s, &u));
@@ -207,7 +234,7 @@ static term also_lists(struct schema *s, const struct conj *c, term inside, uint
         inside = plain && !made_get(c->at[i], MADE_FROM) ? own : term_and(s->p, inside, own);
         plain = false;
     }
-    return hi <= 1 ? inside : unique(s, c, (int)n, inside);
+    return hi <= 1 ? inside : unique(s, c, n, hi, inside);
 }
 
 term schema_array(struct schema *s, const struct conj *c)

@@ -381,7 +381,8 @@ static double own_layers(const struct gguf_set *s, const struct gguf_family *f)
     return number_or(s, f, "block_count", 0) - number_or(s, f, "nextn_predict_layers", 0);
 }
 
-static void glm4moe(const struct gguf_set *s, const struct gguf_family *f, cJSON *config)
+/* The experts of DeepSeek's family. */
+static void deepseek_experts(const struct gguf_set *s, const struct gguf_family *f, cJSON *config)
 {
     static const char *const keys[][2] = {{"expert_count", "n_routed_experts"},
                                           {"expert_used_count", "num_experts_per_tok"},
@@ -393,12 +394,23 @@ static void glm4moe(const struct gguf_set *s, const struct gguf_family *f, cJSON
                                           {"expert_group_used_count", "topk_group"}};
     char key[KEY_MAX];
     double v;
-    glm4(s, f, config);
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
         if (number(s, f, keys[i][0], &v))
             put(config, keys[i][1], v);
     cJSON_AddBoolToObject(config, "norm_topk_prob",
                           gguf_bool(head(s), full(f, "expert_weights_norm", key), true));
+}
+
+static void dots1(const struct gguf_set *s, const struct gguf_family *f, cJSON *config)
+{
+    deepseek_experts(s, f, config);
+    qkv_bias(s, f, config);
+}
+
+static void glm4moe(const struct gguf_set *s, const struct gguf_family *f, cJSON *config)
+{
+    glm4(s, f, config);
+    deepseek_experts(s, f, config);
     cJSON_AddBoolToObject(config, "use_qk_norm", has(s, "blk.0.attn_q_norm.weight"));
     cJSON_DeleteItemFromObjectCaseSensitive(config, "num_hidden_layers");
     put(config, "num_hidden_layers", own_layers(s, f));
@@ -425,6 +437,48 @@ static void lfm2(const struct gguf_set *s, const struct gguf_family *f, cJSON *c
     cJSON_AddBoolToObject(config, "conv_bias", has(s, "blk.0.shortconv.in_proj.bias"));
 }
 
+static void exaone4(const struct gguf_set *s, const struct gguf_family *f, cJSON *config)
+{
+    char key[KEY_MAX];
+    window(s, f, config);
+    if (gguf_numbers(head(s), full(f, "attention.sliding_window_pattern", key)))
+        pattern(s, f, config);
+    else
+        put(config, "sliding_window_pattern",
+            number_or(s, f, "attention.sliding_window_pattern", 4));
+}
+
+static void olmoe(const struct gguf_set *s, const struct gguf_family *f, cJSON *config)
+{
+    experts(s, f, config);
+    cJSON_DeleteItemFromObjectCaseSensitive(config, "norm_topk_prob");
+    cJSON_AddBoolToObject(config, "norm_topk_prob", false);
+}
+
+static void olmo(const struct gguf_set *s, const struct gguf_family *f, cJSON *config)
+{
+    double v;
+    if (number(s, f, "attention.clamp_kqv", &v) && v > 0)
+        put(config, "clip_qkv", v);
+}
+
+static void layer_norms(const struct gguf_set *s, const struct gguf_family *f, cJSON *config)
+{
+    double v;
+    qkv_bias(s, f, config);
+    if (number(s, f, "attention.layer_norm_epsilon", &v))
+        put(config, "norm_eps", v);
+}
+
+/* Granite with MiniCPM's numbers; what llama.cpp multiplies q.k with is as usual. */
+static void minicpm(const struct gguf_set *s, const struct gguf_family *f, cJSON *config)
+{
+    const double dim = gguf_head_size(s, f);
+    granite(s, f, config);
+    if (dim > 0)
+        put(config, "attention_multiplier", 1 / sqrt(dim));
+}
+
 static const struct gguf_family families[] = {
     {"llama", "llama", "mixtral", true, 0, llama},
     {"qwen2", "qwen2", NULL, false, 0, NULL},
@@ -446,6 +500,17 @@ static const struct gguf_family families[] = {
     {"lfm2", "lfm2", NULL, false, 0, lfm2},
     {"starcoder2", "starcoder2", NULL, false, 0, starcoder2},
     {"stablelm", "stablelm", NULL, false, 0, stablelm},
+    {"exaone", "llama", NULL, false, 0, qkv_bias},
+    {"exaone4", "exaone4", NULL, false, 0, exaone4},
+    {"internlm2", "llama", NULL, true, 0, qkv_bias},
+    {"minicpm", "granite", NULL, true, 0, minicpm},
+    {"arcee", "arcee", NULL, true, 0, qkv_bias},
+    {"nemotron", "nemotron", NULL, false, 1, layer_norms},
+    {"jais2", "jais2", NULL, false, 0, layer_norms},
+    {"seed_oss", "seed_oss", NULL, false, 0, qkv_bias},
+    {"olmo", "olmo", NULL, true, 0, olmo},
+    {"olmoe", NULL, "olmoe", false, 0, olmoe},
+    {"dots1", NULL, "dots1", false, 0, dots1},
 };
 enum { N_FAMILIES = sizeof(families) / sizeof(families[0]) };
 

@@ -45,7 +45,8 @@
     X(IQ1_M, 29, 256, 56)                                                                          \
     X(TQ1_0, 34, 256, 54)                                                                          \
     X(TQ2_0, 35, 256, 66)                                                                          \
-    X(MXFP4, 39, 32, 17)
+    X(MXFP4, 39, 32, 17)                                                                           \
+    X(NVFP4, 40, 64, 36)
 
 enum gguf_packing {
 #define X(name, number, elements, bytes) GGUF_##name,

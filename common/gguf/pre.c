@@ -87,3 +87,19 @@ const struct gguf_pre *gguf_pre_find(struct gguf_str name)
             return &known[i];
     return NULL;
 }
+
+const struct gguf_pre *gguf_pre_like(const struct gguf_pre_step *steps, int n, bool ignore_merges)
+{
+    const struct gguf_pre *like = NULL;
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+        bool same = n < GGUF_PRE_STEPS ? known[i].steps[n].cut == GGUF_CUT_END : true;
+        for (int k = 0; k < n && same; k++)
+            same = known[i].steps[k].cut == steps[k].cut &&
+                   (steps[k].cut != GGUF_CUT_REGEX ||
+                    strcmp(known[i].steps[k].regex, steps[k].regex) == 0);
+        if (same && known[i].ignore_merges == ignore_merges)
+            return &known[i];
+        like = same && !like ? &known[i] : like;
+    }
+    return like;
+}

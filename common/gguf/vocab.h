@@ -57,6 +57,8 @@ enum gguf_token gguf_vocab_type(const struct gguf_vocab *v, uint32_t id);
 
 /* The row for a name; NULL: not known. */
 const struct gguf_pre *gguf_pre_find(struct gguf_str name);
+/* The row whose words are cut by these steps, first of those that treat merges so; NULL: none. */
+const struct gguf_pre *gguf_pre_like(const struct gguf_pre_step *steps, int n, bool ignore_merges);
 
 /* tokenizer.json and tokenizer_config.json as Hugging Face's tools would have written them:
  * appended to `out`. Errors as above. */

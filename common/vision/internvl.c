@@ -1,5 +1,5 @@
-/* InternVL as transformers keeps it: the grid of tiles whose shape is nearest to the picture's,
- * then the whole picture as one tile. */
+/* InternVL, as transformers keeps it and as its authors do: the grid of tiles whose shape is
+ * nearest to the picture's, then the whole picture as one tile. */
 #include "common/json.h"
 #include "common/vision/settings.h"
 #include <math.h>
@@ -11,10 +11,17 @@ static void load(struct vision *v, struct vision_settings *s)
     vision_read_format(s, &v->format,
                        &(struct vision_pixel_defaults){VISION_BICUBIC, vision_imagenet_mean,
                                                        vision_imagenet_std, 14});
+    const bool chat = strcmp(v->name, "internvl_chat") == 0; /* its keys are in config.json */
+    const struct vision_section *in = chat ? &s->config : &s->pixels;
     const uint32_t of_tower = vision_side(s, &s->tower, "image_size", 448);
-    f->tile = vision_side(s, &s->pixels, "size", of_tower);
-    f->min_tiles = vision_u32(s, &s->pixels, "min_patches", 1, 1, VISION_MAX_CROPS - 1);
-    f->max_tiles = vision_u32(s, &s->pixels, "max_patches", 12, 1, VISION_MAX_CROPS - 1);
+    f->tile = vision_side(s, in, chat ? "force_image_size" : "size", of_tower);
+    f->min_tiles =
+        vision_u32(s, in, chat ? "min_dynamic_patch" : "min_patches", 1, 1, VISION_MAX_CROPS - 1);
+    f->max_tiles =
+        vision_u32(s, in, chat ? "max_dynamic_patch" : "max_patches", 12, 1, VISION_MAX_CROPS - 1);
+    f->thumbnail = !chat || vision_flag(in, "use_thumbnail", false);
+    if (chat && !vision_flag(in, "dynamic_image_size", false))
+        f->min_tiles = f->max_tiles = 1;
     const double ratio = vision_number(s, &s->config, "downsample_ratio", 0.5);
     v->format.merge = ratio > 0.06 && ratio <= 1 ? (uint32_t)(1 / ratio) : 1;
     if (v->format.merge * ratio != 1)
@@ -63,7 +70,8 @@ static int plan(const struct vision *v, struct vision_plan *out, struct err *e)
         vision_add_crop(out, all, 0, 0);
     } else {
         vision_add_tiles(out, all, rows, cols, 0, 0);
-        vision_add_crop(out, vision_add_resize(out, -1, vision_whole(out), t, t), 0, 0);
+        if (f->thumbnail)
+            vision_add_crop(out, vision_add_resize(out, -1, vision_whole(out), t, t), 0, 0);
     }
     out->grid_h = out->grid_w = t / (v->format.patch * v->format.merge);
     out->n_features = out->n_crops * f->tile_tokens;
@@ -78,4 +86,4 @@ static void expand(const struct vision *v, const struct vision_plan *p, struct b
 }
 
 const struct vision_family vision_internvl = {
-    .types = {"internvl"}, .load = load, .plan = plan, .expand = expand};
+    .types = {"internvl", "internvl_chat"}, .load = load, .plan = plan, .expand = expand};

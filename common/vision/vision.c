@@ -4,8 +4,8 @@
 #include <string.h>
 
 static const struct vision_family *const families[] = {
-    &vision_qwen,  &vision_gemma3,   &vision_pixtral,  &vision_llava_next,
-    &vision_llava, &vision_idefics3, &vision_internvl,
+    &vision_qwen,     &vision_gemma3,   &vision_pixtral,   &vision_llava_next, &vision_llava,
+    &vision_idefics3, &vision_internvl, &vision_paligemma, &vision_llama4,
 };
 enum { N_FAMILIES = sizeof(families) / sizeof(families[0]), N_TYPES = 6 };
 
@@ -59,6 +59,7 @@ const char *vision_marker(const struct vision *v) { return v->marker; }
 const char *vision_marker_around(const struct vision *v) { return v->around; }
 uint32_t vision_token(const struct vision *v) { return v->token; }
 bool vision_two_way(const struct vision *v) { return v->family->two_way; }
+bool vision_prefix(const struct vision *v) { return v->family->prefix; }
 bool vision_three_positions(const struct vision *v) { return v->family->three_positions; }
 const struct vision_format *vision_format(const struct vision *v) { return &v->format; }
 
@@ -131,6 +132,13 @@ void vision_repeat(struct buf *out, const char *text, uint64_t n)
 void vision_expand(const struct vision *v, const struct vision_plan *p, struct buf *out)
 {
     v->family->expand(v, p, out);
+}
+
+struct vision_frame vision_frame(const struct vision *v)
+{
+    const char *behind = v->family->behind ? v->family->behind(v) : NULL;
+    return behind ? (struct vision_frame){behind, "\n", true}
+                  : (struct vision_frame){"", "", false};
 }
 
 /* ---------------------------------------------------------------- positions */

@@ -7,8 +7,9 @@
  * what these do not say is the family's own, as on the hub.
  *
  * Checked against transformers: qwen2_5_vl, qwen3_vl, qwen3_5, gemma3, llava_next, idefics3,
- * smolvlm, mistral3, pixtral (llava with that tower). From its source, without data: qwen2_vl,
- * llava 1.5, internvl. */
+ * smolvlm, mistral3, pixtral (llava with that tower), internvl, internvl_chat, paligemma,
+ * llama4. From its
+ * source, without data: qwen2_vl, llava 1.5. */
 #ifndef COMMON_VISION_VISION_H
 #define COMMON_VISION_VISION_H
 #include "common/buf.h"
@@ -40,6 +41,9 @@ uint32_t vision_token(const struct vision *v);
 /* Tokens of one picture see each other both ways (gemma3): a step must not cut them apart. Those
  * are the runs of vision_token() that nothing interrupts; a picture with crops has several. */
 bool vision_two_way(const struct vision *v);
+/* All tokens of a prompt with pictures see each other both ways (paligemma), its text too; what is
+ * generated sees only what is before it. vision_two_way() is true as well. */
+bool vision_prefix(const struct vision *v);
 /* Three positions a token (M-RoPE). */
 bool vision_three_positions(const struct vision *v);
 
@@ -64,6 +68,7 @@ struct vision_format {
     uint32_t merge;            /* patches a side that become one feature; 1: each one */
     uint32_t frames;           /* how often a row of patches holds the picture: Qwen 2, others 1 */
     enum vision_layout layout; /* of the family's own image processor */
+    bool bf16;                 /* every result above is rounded to bfloat16 (llama4) */
 };
 const struct vision_format *vision_format(const struct vision *v); /* lives as long as v */
 
@@ -112,6 +117,14 @@ int vision_plan(const struct vision *v, uint32_t width, uint32_t height, struct 
 /* Append the text that takes the marker's place. Tokenized with the text around it, it has exactly
  * plan.n_features tokens vision_token(). Memory: see out->oom. */
 void vision_expand(const struct vision *v, const struct vision_plan *p, struct buf *out);
+
+/* What a prompt with pictures has beside their placeholders: a text behind the last picture, and
+ * one at the end of the prompt. Empty in most families. */
+struct vision_frame {
+    const char *behind, *end; /* live as long as v */
+    bool bare;                /* the tokenizer adds no special tokens of its own to such a prompt */
+};
+struct vision_frame vision_frame(const struct vision *v);
 
 /* A picture in a prompt: `first` .. `first + n` are its tokens, from its first vision_token() to
  * its last; others may stand between. grid_h * grid_w = n where there are three positions. */

@@ -40,22 +40,35 @@ struct vision_pixtral {
     uint32_t longest;
     char row_end[VISION_TOKEN_TEXT], end[VISION_TOKEN_TEXT];
 };
+struct vision_paligemma {
+    uint32_t side, tokens;
+    char bos[VISION_TOKEN_TEXT]; /* behind the last picture */
+};
+struct vision_llama4 {
+    uint32_t tile, tile_tokens, max_tiles;
+    bool enlarge; /* to the largest canvas, not the least one that the picture fits in */
+    char patch[VISION_TOKEN_TEXT];
+};
 struct vision_internvl {
     uint32_t tile, tile_tokens, min_tiles, max_tiles;
+    bool thumbnail; /* several tiles are followed by the whole picture */
 };
 
 struct vision_family {
     const char *types[6]; /* model_type of config.json */
     const char *tower;    /* model_type of its vision_config; NULL: any */
     bool two_way, three_positions;
+    bool prefix; /* the whole prompt is two-way, not its pictures alone */
     void (*load)(struct vision *v, struct vision_settings *s);
     /* `out` is zero but for its width and height; these are at least 1. Faults other than a picture
      * that cannot be taken are found by vision_plan(). */
     int (*plan)(const struct vision *v, struct vision_plan *out, struct err *e);
     void (*expand)(const struct vision *v, const struct vision_plan *p, struct buf *out);
+    /* What stands behind the last picture of a prompt; NULL: nothing. See vision_frame(). */
+    const char *(*behind)(const struct vision *v);
 };
 extern const struct vision_family vision_qwen, vision_gemma3, vision_llava, vision_llava_next,
-    vision_idefics3, vision_pixtral, vision_internvl;
+    vision_idefics3, vision_pixtral, vision_internvl, vision_paligemma, vision_llama4;
 
 struct vision {
     const struct vision_family *family;
@@ -70,6 +83,8 @@ struct vision {
         struct vision_idefics3 idefics3;
         struct vision_pixtral pixtral;
         struct vision_internvl internvl;
+        struct vision_paligemma paligemma;
+        struct vision_llama4 llama4;
     };
 };
 

@@ -53,6 +53,7 @@ struct mat_codes {
     uint8_t *codes;           /* [rows][cols] */
     uint16_t *scale, *offset; /* f16 [rows][cols / block], |scale| <= 256 */
     int8_t *by, *less;        /* [rows][cols / group] */
+    float *factor;            /* [rows], of those with `factors` */
     uint32_t *order;          /* of `ordered` ones: column k here is column order[k] of the matrix,
                                  for all of its parts */
 };
@@ -82,6 +83,9 @@ struct mat_part {
          * is taken instead of one that fits best. */
         const uint16_t *scales;
     };
+    /* The tensor of the checkpoint that it is cut out of, from element `first` on, for observers of
+     * what is loaded; NULL: none. */
+    const char *name;
 };
 
 /* What the layers multiply with: `n_parts` parts stacked by rows (q over k over v, gate over up),
@@ -95,6 +99,17 @@ struct mat_desc {
     enum arith arith; /* of products with parts that are SOURCE_CODES: EXACT or INT8 */
 };
 struct weight; /* opaque: a packed matrix [rows, cols] */
+
+/* A packed matrix as bytes: what a file of packed weights holds of it. `head` is everything but its
+ * memory, in the backend's own layout; `piece` is the memory, unused ones have 0 bytes. */
+enum { WEIGHT_HEAD = 128, WEIGHT_PIECES = 3, WEIGHT_ALIGN = 4096 };
+struct weight_image {
+    uint8_t head[WEIGHT_HEAD];
+    struct weight_piece {
+        const void *data;
+        uint64_t bytes;
+    } piece[WEIGHT_PIECES];
+};
 
 /* ---------------------------------------------------------------- one step */
 
@@ -166,15 +181,18 @@ enum act {
     ACT_N
 };
 
-/* How keys and values are kept. int8 and fp8 (e4m3): symmetric, one fp32 scale for each token and
- * head, which makes the greatest magnitude the type's greatest number. */
-enum kv_dtype { KV_F32, KV_F16, KV_BF16, KV_I8, KV_FP8, KV_N };
-static inline bool kv_dtype_scaled(enum kv_dtype t) { return t == KV_I8 || t == KV_FP8; }
-static inline size_t kv_dtype_size(enum kv_dtype t)
+/* How keys and values are kept. int8, fp8 (e4m3) and int4 have one fp32 scale for each token and
+ * head. In int8 and fp8 it makes the greatest magnitude the type's greatest number. In int4 the
+ * numbers are rotated first (hadamard() in the CPU backend), and the greatest becomes -8. */
+enum kv_dtype { KV_F32, KV_F16, KV_BF16, KV_I8, KV_FP8, KV_I4, KV_N };
+static inline bool kv_dtype_scaled(enum kv_dtype t) { return t >= KV_I8; }
+/* Bytes of n numbers; of an even number of them in int4. */
+static inline size_t kv_dtype_bytes(enum kv_dtype t, size_t n)
 {
-    return t == KV_F32 ? 4 : kv_dtype_scaled(t) ? 1 : 2;
+    return t == KV_F32 ? 4 * n : t == KV_I4 ? n / 2 : kv_dtype_scaled(t) ? n : 2 * n;
 }
-const char *kv_dtype_name(enum kv_dtype t); /* "float32", "float16", "bfloat16", "int8", "fp8" */
+/* "float32", "float16", "bfloat16", "int8", "fp8", "int4" */
+const char *kv_dtype_name(enum kv_dtype t);
 /* The words of --kv-cache-dtype, "auto" first, NULL last; what the one at `choice` (> 0) means. */
 extern const char *const kv_dtype_choices[];
 enum kv_dtype kv_dtype_chosen(uint32_t choice);
@@ -222,6 +240,7 @@ struct rope_kv {
     float norm_eps;
     enum norm_kind norm_kind; /* NORM_LAYER: not with `squares` */
     bool norm_by_head;
+    bool norm_last; /* behind the rotation, of all of a head; NORM_RMS, without `squares` */
     /* NULL: each head is normalised by itself. Else q and k are normalised over all heads of all
      * ranks (OLMo 2, arXiv 2501.00656): the sums of row_squares(), over q_all and k_all elements.
      */
@@ -256,6 +275,17 @@ struct attn {
     float softcap;      /* s = softcap * tanh(s / softcap); 0: none */
     uint32_t window;    /* a token sees itself and the window - 1 tokens before it; 0: all */
     const float *alibi; /* [n_heads] slopes or NULL */
+    /* [n_heads][2 * reach + 1] is added to q.k times scale, by the key's position less the query's,
+     * which counts as reach beyond it; the first is that of -reach. NULL: none. With `both`. */
+    const float *near;
+    uint32_t reach;
+    /* Disentangled attention: [T, 3 * n_heads, buckets]: q times a vector of each bucket of
+     * distances, k times another, and what is not read; the sum of both times `scale` is added. The
+     * bucket is at[query's position less the key's], which counts as reach beyond it; at[0] is that
+     * of -reach. NULL: none. With `both`, and as many key-value heads as heads. */
+    const float *apart;
+    const uint32_t *at;
+    uint32_t buckets;
     /* [n_heads] a logit of each head that has no value: exp(sink) joins the sum of a row's weights
      * (attention sinks, arXiv 2309.17453, learned as in arXiv 2508.10925). NULL: none. */
     const float *sinks;
@@ -427,6 +457,16 @@ struct backend_ops {
     uint64_t (*weight_bytes)(const struct weight *w); /* that it takes on the device */
     float *(*vector_load)(struct device *d, const struct mat_part *v, float plus, struct err *e);
 
+    /* Packed matrices as bytes. NULL, all three: this backend does not give its matrices out.
+     * weight_layout() says in words how the device would pack: images are used by devices with the
+     * same words only. weight_image() gives views that are valid as long as the matrix; false: this
+     * one cannot be kept. weight_mapped() makes a matrix whose pieces stay where they are, each
+     * aligned to WEIGHT_ALIGN: read-only memory of the caller's, for as long as the matrix is used.
+     * NULL: ERR_VALIDATION, the image is none of this layout; ERR_SYSTEM. */
+    void (*weight_layout)(const struct device *d, char *out, size_t max);
+    bool (*weight_image)(const struct weight *w, struct weight_image *out);
+    struct weight *(*weight_mapped)(struct device *d, const struct weight_image *in, struct err *e);
+
     struct kv_cache *(*kv_new)(struct device *d, const struct kv_desc *k, struct err *e);
     void (*kv_free)(struct device *d, struct kv_cache *kv);
     uint64_t (*kv_block_bytes)(const struct kv_desc *k); /* all layers, K and V, one block */
@@ -543,6 +583,13 @@ struct backend_ops {
     int (*host_threads)(struct device *d);
     void (*host_run)(struct device *d, void (*fn)(void *arg, int thread, size_t begin, size_t end),
                      void *arg, size_t n);
+
+    /* From now on fn(arg, w, x, rows) before each product of linear() and of moe() with `w`, whose
+     * inputs are x [rows, W.cols] in host memory, on the thread of the step; fn NULL: no more.
+     * NULL: activations of this device cannot be looked at. */
+    void (*observe)(struct device *d,
+                    void (*fn)(void *arg, const struct weight *w, const float *x, uint32_t rows),
+                    void *arg);
 
     /* Collectives on this device's memory for the ranks of `host`, whose collectives are on host
      * memory; close it before the device and before `host`. NULL: this device's memory is the

@@ -8,6 +8,25 @@ static const uint8_t e2m1[16] = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 
 static const uint8_t iq4[16] = {1,   24,  45,  63,  79,  93,  106, 118,
                                 129, 141, 153, 166, 181, 197, 217, 241};
 
+/* ggml's other IQ kinds: what a code of 2 bits stands for, and above it with the other sign; of 3
+ * bits the same. Those of IQ1 are -1, 0 and 1, moved up or down by an eighth, times eight. */
+static const uint8_t iq1[16] = {9 - 7, 9 + 1, 9 + 9, 9, 9 - 9, 9 - 1, 9 + 7, 9,
+                                9,     9,     9,     9, 9,     9,     9,     9};
+static const uint8_t iq2[16] = {43 + 8, 43 + 25, 43 + 43, 43, 43 - 8, 43 - 25, 43 - 43, 43,
+                                43,     43,      43,      43, 43,     43,      43,      43};
+static const uint8_t iq3_xxs[16] = {62 + 4,  62 + 12, 62 + 20, 62 + 28, 62 + 36, 62 + 44,
+                                    62 + 52, 62 + 62, 62 - 4,  62 - 12, 62 - 20, 62 - 28,
+                                    62 - 36, 62 - 44, 62 - 52, 62 - 62};
+static const uint8_t iq3_s[16] = {16, 18, 20, 22, 24, 26, 28, 30, 14, 12, 10, 8, 6, 4, 2, 0};
+
+/* bitsandbytes' normal floats (arXiv 2305.14314) times 112, which rounds them best of all up to
+ * 127: beside what four bits lose, a 370th part (of the squares). Its fp4 times 120, which rounds
+ * only the least one. */
+static const uint8_t nf4[16] = {0,   34,  53,  68,  80,  91,  102, 112,
+                                121, 130, 140, 150, 161, 175, 193, 224};
+static const uint8_t bnb_fp4[16] = {120, 121, 200, 240, 160, 180, 140, 150,
+                                    120, 119, 40,  0,   80,  60,  100, 90};
+
 /* clang-format off */
 const struct format formats[FORMAT_N] = {
     [FORMAT_INT8]   = {"int8",   ELEMENT_INT,   SCALE_F32,  8, 0,  0,   128},
@@ -27,6 +46,16 @@ const struct format formats[FORMAT_N] = {
     [FORMAT_IQ4_XS] = {"iq4_xs", ELEMENT_TABLE, SCALE_F16,  4, 32, 256, 128, .nested = true, .table = iq4},
     [FORMAT_TERNARY] = {"ternary", ELEMENT_INT, SCALE_F16,  2, 32, 256, 1},
     [FORMAT_MXFP4]  = {"mxfp4",  ELEMENT_TABLE, SCALE_F16,  4, 32, 32,  12,  .table = e2m1},
+    [FORMAT_NVFP4]  = {"nvfp4",  ELEMENT_TABLE, SCALE_F16,  4, 16, 16,  12,  .table = e2m1},
+    [FORMAT_NF4]    = {"nf4",    ELEMENT_TABLE, SCALE_F16,  4, 32, 32,  112, .factors = true, .rounded = true, .table = nf4},
+    [FORMAT_FP4]    = {"fp4",    ELEMENT_TABLE, SCALE_F16,  4, 32, 32,  120, .factors = true, .rounded = true, .table = bnb_fp4},
+    [FORMAT_IQ1_S]  = {"iq1_s",  ELEMENT_TABLE, SCALE_F16,  3, 32, 256, 9,   .nested = true, .factors = true, .table = iq1},
+    [FORMAT_IQ1_M]  = {"iq1_m",  ELEMENT_TABLE, SCALE_F16,  3, 16, 256, 9,   .nested = true, .factors = true, .table = iq1},
+    [FORMAT_IQ2_XXS] = {"iq2_xxs", ELEMENT_TABLE, SCALE_F16, 3, 32, 256, 43, .nested = true, .factors = true, .table = iq2},
+    [FORMAT_IQ2_XS] = {"iq2_xs", ELEMENT_TABLE, SCALE_F16,  3, 16, 256, 43,  .nested = true, .factors = true, .table = iq2},
+    [FORMAT_IQ2_S]  = {"iq2_s",  ELEMENT_TABLE, SCALE_F16,  3, 16, 256, 43,  .nested = true, .factors = true, .table = iq2},
+    [FORMAT_IQ3_XXS] = {"iq3_xxs", ELEMENT_TABLE, SCALE_F16, 4, 32, 256, 62, .nested = true, .factors = true, .table = iq3_xxs},
+    [FORMAT_IQ3_S]  = {"iq3_s",  ELEMENT_TABLE, SCALE_F16,  4, 32, 256, 15,  .nested = true, .table = iq3_s},
 };
 /* clang-format on */
 

@@ -1,7 +1,8 @@
 /* format.h - how a matrix is stored in few bits, as a value that loaders and devices share.
  *
- * A number is (n(code) - zero) * scale * by - offset * less. n(code) is the code itself, or what
- * the format's table has for it. Products are exact in fp32 and the difference is rounded once.
+ * A number is ((n(code) - zero) * scale * by - offset * less) * factor. n(code) is the code itself,
+ * or what the format's table has for it. Products are exact in fp32 and the difference is rounded
+ * once; a factor is of a whole row, and devices multiply sums with it at the end.
  * Which of the terms there are, and how many columns share them, is all that formats differ in:
  * one is a row of format.c, and a row whose groups a checkpoint chooses is copied and filled in.
  *
@@ -25,13 +26,15 @@ struct format {
     enum scale_kind scale;
     uint32_t bits;  /* of a code: 2 to 8 */
     uint32_t group; /* columns that share `by` and `less`: 16 or 32; 0: all of a row */
-    uint32_t block; /* columns that share `scale` and `offset`; 0: all of a row */
+    uint32_t block; /* columns that share `scale` and `offset`: 16, 32 or 256; 0: all of a row */
     uint32_t zero;  /* n(code) of 0; 0 where there are offsets or zero points */
     bool offsets;   /* else `offset` is none, or with `zeros` the scale */
     bool nested;    /* else `by` is 1, and so is `less` unless there are `zeros` */
     bool zeros;     /* each group has a zero point of its own, which is `less` */
     const uint8_t *table;
     bool ordered; /* columns were sorted, so that groups lie together: struct mat_codes.order */
+    bool factors; /* each row has a `factor`; else it is 1 */
+    bool rounded; /* the table has 8 bits of what the checkpoint's has: for INT8 products only */
 };
 
 /* The formats with a fixed shape. Those up to FP8 are made at load by --quantize, the others are
@@ -55,6 +58,16 @@ enum format_id {
     FORMAT_IQ4_XS,
     FORMAT_MXFP4,
     FORMAT_TERNARY, /* TQ1_0, TQ2_0 */
+    FORMAT_IQ1_S,
+    FORMAT_IQ1_M,
+    FORMAT_IQ2_XXS,
+    FORMAT_IQ2_XS,
+    FORMAT_IQ2_S,
+    FORMAT_IQ3_XXS,
+    FORMAT_IQ3_S,
+    FORMAT_NVFP4,
+    FORMAT_NF4, /* bitsandbytes' */
+    FORMAT_FP4,
     FORMAT_N
 };
 extern const struct format formats[FORMAT_N];

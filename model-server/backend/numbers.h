@@ -100,8 +100,8 @@ static inline uint8_t e4m3_of_f32(float f) { return fp8_of_f32(f * 0x1p-8f); }
 static inline float number_at(const void *p, enum dtype t, int64_t i)
 {
     if (t == DT_F32)
-        return ((const float *)p)[i];
-    uint16_t h = ((const uint16_t *)p)[i];
+        return ((const float *)p)[i];      // NOLINT(clang-analyzer-core.uninitialized*)
+    uint16_t h = ((const uint16_t *)p)[i]; // NOLINT(clang-analyzer-core.uninitialized*)
     return t == DT_F16 ? f32_of_f16(h) : f32_of_bf16(h);
 }
 #endif

@@ -46,10 +46,21 @@ int quant_parse(const char *word, enum quant *out, struct err *e)
     static const struct {
         const char *word;
         enum quant quant;
-    } words[] = {{"", QUANT_NONE},     {"none", QUANT_NONE},   {"auto", QUANT_NONE},
-                 {"eetq", QUANT_INT8}, {"int8", QUANT_INT8},   {"w8a8", QUANT_W8A8},
-                 {"int4", QUANT_INT4}, {"fp8", QUANT_FP8},     {"gptq", QUANT_NONE},
-                 {"awq", QUANT_NONE},  {"marlin", QUANT_NONE}, {"compressed-tensors", QUANT_NONE}};
+    } words[] = {{"", QUANT_NONE},
+                 {"none", QUANT_NONE},
+                 {"auto", QUANT_NONE},
+                 {"eetq", QUANT_INT8},
+                 {"int8", QUANT_INT8},
+                 {"w8a8", QUANT_W8A8},
+                 {"int4", QUANT_INT4},
+                 {"fp8", QUANT_FP8},
+                 {"gptq", QUANT_NONE},
+                 {"awq", QUANT_NONE},
+                 {"marlin", QUANT_NONE},
+                 {"compressed-tensors", QUANT_NONE},
+                 {"bitsandbytes", QUANT_NONE},
+                 {"bitsandbytes-nf4", QUANT_NONE},
+                 {"bitsandbytes-fp4", QUANT_NONE}};
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
         if (!word || strcmp(word, words[i].word) == 0) {
             *out = words[i].quant;
@@ -58,24 +69,25 @@ int quant_parse(const char *word, enum quant *out, struct err *e)
     return err_set(
         e, ERR_VALIDATION,
         "--quantize %.40s: this version quantises float weights at load, to eetq (int8), "
-        "w8a8, int4 or fp8, and reads weights stored as gptq, awq, fp8 or compressed-tensors; "
-        "other schemes are not supported",
+        "w8a8, int4 or fp8, and reads weights stored as gptq, awq, fp8, compressed-tensors or "
+        "bitsandbytes; other schemes are not supported",
         word);
 }
 
 const char *kv_dtype_name(enum kv_dtype t)
 {
-    static const char *const names[KV_N] = {"float32", "float16", "bfloat16", "int8", "fp8"};
+    static const char *const names[KV_N] = {"float32", "float16", "bfloat16",
+                                            "int8",    "fp8",     "int4"};
     return (unsigned)t < KV_N ? names[t] : "unknown";
 }
 
 /* The names of types in their order, then other words for fp8: vLLM's and TGI's. */
-const char *const kv_dtype_choices[] = {"auto", "float32",  "float16",    "bfloat16", "int8",
-                                        "fp8",  "fp8_e4m3", "fp8_e4m3fn", NULL};
+const char *const kv_dtype_choices[] = {"auto", "float32", "float16",  "bfloat16",   "int8",
+                                        "fp8",  "int4",    "fp8_e4m3", "fp8_e4m3fn", NULL};
 
 enum kv_dtype kv_dtype_chosen(uint32_t choice)
 {
-    return choice > KV_FP8 ? KV_FP8 : (enum kv_dtype)(choice - 1);
+    return choice > KV_N ? KV_FP8 : (enum kv_dtype)(choice - 1);
 }
 
 /* ---------------------------------------------------------------- plugins */

@@ -1,9 +1,10 @@
 /* comm_shm.c - collectives between processes of one host.
  *
- * One segment holds a line per rank and two buffers per rank. A barrier is a counter per rank: mine
- * says how many I have reached, and I wait until everybody's says the same. Data goes through the
- * buffers in chunks that use the two halves in turn: the rank that writes half h for chunk i + 2
- * has passed the barrier of chunk i + 1, and by then everybody has finished reading chunk i.
+ * One segment holds a line per rank and two buffers per rank. A barrier is a counter per rank: its
+ * own says how many the rank has reached, and it waits until all others say the same. Data goes
+ * through the buffers in chunks that use the two halves in turn: the rank that writes half h for
+ * chunk i + 2 has passed the barrier of chunk i + 1, and by then every rank has finished reading
+ * chunk i.
  *
  * Meeting. Rank 0 makes the segment complete, without a name, and then links it under the group's
  * name: a half-made one is never seen, and nothing is left if it dies before. The others look
@@ -452,7 +453,7 @@ struct comm *comm_shm_open(const char *group, int rank, int world, int timeout_m
     int rc = rank ? join_segment(path, world, clock_ms() + timeout_ms, s, e)
                   : create_segment(path, world, s, e);
     if (!rc) {
-        rc = barrier(s, e); /* everybody is here */
+        rc = barrier(s, e); /* every rank is here */
         if (!rank)
             unlink(path);
         unname(s);

@@ -1,7 +1,7 @@
 /* comm_tcp.c - collectives between processes of several hosts.
  *
  * Every rank has a connection to every other. A small sum is one exchange: all send all they have
- * and add up in rank order. A larger one is two: rank r gets everybody's part r, adds it up, and
+ * and add up in rank order. A larger one is two: rank r gets part r of every rank, adds it up, and
  * sends the sum to all, which moves the fewest bytes there can be, 2 (n - 1) / n of the message
  * each way. The bits are those of comm_shm.c.
  *
@@ -221,7 +221,7 @@ static int exchange(struct tcp *t, struct comm_lane *lanes, struct err *e)
 
 /* ---------------------------------------------------------------- collectives */
 
-/* All of `in` to everybody; out: [world][n]. */
+/* All of `in` to every rank; out: [world][n]. */
 static int everything(struct tcp *t, const float *in, float *out, size_t n, size_t stride,
                       struct err *e)
 {

@@ -2,7 +2,7 @@
  *
  * Rank 0 listens at the address that all were given. Each other rank connects, proves that it
  * belongs to the cluster, says who it is (struct hello) and where it listens itself, and waits.
- * When all are there, rank 0 answers everybody with the group's number and the addresses of all
+ * When all are there, rank 0 answers every rank with the group's number and the addresses of all
  * (struct welcome), or with the reason why there will be no group. Then rank r connects to the
  * ranks below it and accepts those above; the number tells them from ranks of another group.
  * Connections that prove nothing are dropped and do not count (comm_tcp_accept.c). */
@@ -27,7 +27,7 @@ enum { RETRY_MS = 100, CONNECT_MS = 3000, HELLO_MS = 3000, SLACK_MS = 5000, BACK
 /* A name is looked up again after so long; a wait is logged every LOG_WAIT_MS. */
 enum { RESOLVE_MS = 1000, LOG_WAIT_MS = 5000 };
 
-struct door {
+struct rank_address {
     char address[TCP_NAME];
     uint32_t port, reserved;
 };
@@ -35,7 +35,7 @@ struct welcome {
     uint64_t magic, group; /* group: its number, not 0 */
     uint32_t refused, reserved;
     char words[480]; /* why */
-    struct door doors[TCP_MAX_WORLD];
+    struct rank_address listeners[TCP_MAX_WORLD];
 };
 
 struct meeting {
@@ -44,7 +44,7 @@ struct meeting {
     int port;
     struct acceptor *acceptor;
     int64_t end_ms, logged_ms; /* logged_ms: when the log last said what is waited for */
-    struct door doors[TCP_MAX_WORLD];
+    struct rank_address listeners[TCP_MAX_WORLD];
 };
 
 /* ---------------------------------------------------------------- sockets with a deadline */
@@ -339,8 +339,8 @@ static int gather_ranks(struct meeting *m, struct err *e)
         }
         const int rank = (int)g.hello.rank;
         admit(m, rank, &g.p);
-        memcpy(m->doors[rank].address, t->peers[rank].name, TCP_NAME);
-        m->doors[rank].port = g.hello.port;
+        memcpy(m->listeners[rank].address, t->peers[rank].name, TCP_NAME);
+        m->listeners[rank].port = g.hello.port;
         here++;
     }
     return 0;
@@ -358,7 +358,7 @@ static int answer_all(struct meeting *m, const struct err *refusal, struct err *
         w.refused = 1;
         snprintf(w.words, sizeof(w.words), "%s", refusal->msg);
     }
-    memcpy(w.doors, m->doors, sizeof(w.doors));
+    memcpy(w.listeners, m->listeners, sizeof(w.listeners));
     for (int r = 0; r < t->comm.world; r++)
         if (t->peers[r].fd >= 0 &&
             link_transfer(&t->peers[r], &w, sizeof(w), true, clock_ms() + HELLO_MS) && !refusal)
@@ -435,8 +435,8 @@ static int ask_rank_0(struct meeting *m, struct welcome *w, struct err *e)
 static int knock(struct meeting *m, struct welcome *w, struct err *e)
 {
     for (int r = 1; r < m->t->comm.rank; r++) {
-        w->doors[r].address[TCP_NAME - 1] = '\0';
-        if (introduce(m, w->doors[r].address, (int)w->doors[r].port, r, w->group, e))
+        w->listeners[r].address[TCP_NAME - 1] = '\0';
+        if (introduce(m, w->listeners[r].address, (int)w->listeners[r].port, r, w->group, e))
             return -1;
     }
     return 0;

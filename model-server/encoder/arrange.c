@@ -105,7 +105,10 @@ void arrange_added(const struct tower *t, struct arrange_grid g, struct tower_pl
     if (s->positions == POSITIONS_STRETCHED)
         add_stretched(t, g, at, out);
     else if (s->positions == POSITIONS_TABLE)
-        memcpy(out, t->positions + ((size_t)at.row * s->side + at.col + s->class_token) * hidden,
+        memcpy(out,
+               t->positions +
+                   ((size_t)at.row * s->side + at.col + (s->class_token && !s->class_last)) *
+                       hidden,
                hidden * sizeof(*out));
     for (size_t i = 0; t->patch_bias && i < hidden; i++)
         out[i] += t->patch_bias[i];

@@ -44,11 +44,16 @@ struct encoder_spec {
     uint32_t cell;              /* patches of cell x cell neighbours stand next to each other */
     bool patch_bias;
     bool class_token; /* before the patches of a crop; left out behind the transformer */
+    /* Its learned position is the last of the table, not the first. */
+    bool class_last;
+    uint32_t
+        first_turn; /* rotations count rows and columns from here on; the class token's from 0 */
     enum encoder_positions positions;
-    uint32_t side;     /* of the grid of learned positions */
-    uint32_t windows;  /* cells a side of a window; 0: none. See layer_spec.mutual */
-    uint32_t pool;     /* cell * cell patches are averaged before the projection, where set */
-    bool tiles_joined; /* LLaVA-NeXT: tiles become one grid, with a vector behind each row */
+    bool plain_positions; /* the whole name of their tensor is the role's */
+    uint32_t side;        /* of the grid of learned positions */
+    uint32_t windows;     /* cells a side of a window; 0: none. See layer_spec.mutual */
+    uint32_t pool;        /* cell * cell patches are averaged before the projection, where set */
+    bool tiles_joined;    /* LLaVA-NeXT: tiles become one grid, with a vector behind each row */
     struct encoder_projection project;
     /* Behind these layers there is a projection of their own, whose results are added to the first
      * layers of the text model. */

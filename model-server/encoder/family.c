@@ -1,9 +1,11 @@
 #include "model-server/encoder/family.h"
+#include "common/model_file.h"
 #include <string.h>
 
 static const struct encoder_family *const families[] = {
-    &family_qwen3_vl, &family_qwen2_5_vl, &family_qwen2_vl, &family_gemma3,
-    &family_mistral3, &family_pixtral,    &family_llava,    &family_idefics3};
+    &family_qwen3_vl, &family_qwen2_5_vl,    &family_qwen2_vl,  &family_gemma3,
+    &family_mistral3, &family_pixtral,       &family_llava,     &family_idefics3,
+    &family_internvl, &family_internvl_chat, &family_paligemma, &family_llama4};
 enum { N_FAMILIES = sizeof(families) / sizeof(families[0]) };
 
 static const struct encoder_family *find(const char *type, const char *tower)
@@ -65,7 +67,11 @@ void family_blocks(struct config *c, struct encoder_spec *s, const struct block_
         b->layers[i] = (struct layer_spec){.attn_scale = spec_head_scale(b)};
     s->frames = s->cell = s->project.join = 1;
     s->patch_bias = true;
-    s->patch = config_u32(c, "patch_size", 1, 64);
+    s->patch = family_square(c, "patch_size", 0);
+    if (s->patch < 1 || s->patch > 64) {
+        config_fail(c, "`patch_size` must be a number from 1 to 64");
+        s->patch = 1;
+    }
     s->width = family_text_width(c);
 }
 
@@ -88,10 +94,32 @@ void family_grid_rope(struct config *c, struct encoder_spec *s, enum rope_kind k
 
 uint32_t family_text_width(struct config *c)
 {
-    const cJSON *text = json_get(c->file, "text_config");
-    const double n = json_num(cJSON_IsObject(text) ? text : c->file, "hidden_size", 4096);
+    const double n = json_num(model_file_text_config(c->file), "hidden_size", 4096);
     if (n >= 1 && n <= 1 << 20)
         return (uint32_t)n;
     config_fail(c, "`hidden_size` of the text model is out of bounds");
+    return 1;
+}
+
+uint32_t family_layers_used(struct config *c, uint32_t n, const char *key, int def)
+{
+    const double at = json_num(c->file, key, def);
+    const double used = at < 0 ? n + 1 + at : at;
+    if (used >= 1 && used <= n && used == (uint32_t)used)
+        return (uint32_t)used;
+    config_fail(c, "`%s` is no layer of the tower", key);
+    return 1;
+}
+
+uint32_t family_square(struct config *c, const char *key, uint32_t def)
+{
+    const cJSON *v = json_get(c->root, key), *first = cJSON_IsArray(v) ? json_first(v) : v;
+    const double n = first && cJSON_IsNumber(first) ? first->valuedouble : 0;
+    const cJSON *other = first && first != v ? first->next : first;
+    if (!v)
+        return def;
+    if (n >= 1 && n <= 1 << 14 && n == (uint32_t)n && other && other->valuedouble == n)
+        return (uint32_t)n;
+    config_fail(c, "`%s` must be a square", key);
     return 1;
 }

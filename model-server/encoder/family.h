@@ -5,7 +5,8 @@
 #include "model-server/encoder/encoder_spec.h"
 
 extern const struct encoder_family family_qwen2_5_vl, family_qwen2_vl, family_qwen3_vl,
-    family_gemma3, family_llava, family_idefics3, family_pixtral, family_mistral3;
+    family_gemma3, family_llava, family_idefics3, family_pixtral, family_mistral3, family_internvl,
+    family_internvl_chat, family_paligemma, family_llama4;
 
 /* Keys of the blocks as most towers have them: hidden_size, num_hidden_layers, num_attention_heads,
  * intermediate_size, hidden_act, under the names that `k` says. Fills the rest with what most
@@ -19,17 +20,26 @@ struct block_keys {
 void family_blocks(struct config *c, struct encoder_spec *s, const struct block_keys *k);
 /* Two turning halves of each head: rows and columns. */
 void family_grid_rope(struct config *c, struct encoder_spec *s, enum rope_kind kind);
+/* Layers of n up to the one that `key` of the whole model chooses, as Python counts hidden states;
+ * 0 is the embedding. */
+uint32_t family_layers_used(struct config *c, uint32_t n, const char *key, int def);
+/* A side in vision_config, which is a number or a pair of equal ones; `def` where it is absent. */
+uint32_t family_square(struct config *c, const char *key, uint32_t def);
 /* The text model's hidden size. */
 uint32_t family_text_width(struct config *c);
 
-/* SigLIP and CLIP behind a prefix. */
-#define NAMES_SIGLIP(p)                                                                            \
-    [W_PATCH] = p "embeddings.patch_embedding",                                                    \
-    [W_PATCH_POSITIONS] = p "embeddings.position_embedding",                                       \
-    [W_ATTN_NORM] = p "encoder.layers.*.layer_norm1",                                              \
-    [W_MLP_NORM] = p "encoder.layers.*.layer_norm2", [W_FINAL_NORM] = p "post_layernorm",          \
-    [W_Q] = p "encoder.layers.*.self_attn.q_proj", [W_K] = p "encoder.layers.*.self_attn.k_proj",  \
-    [W_V] = p "encoder.layers.*.self_attn.v_proj",                                                 \
-    [W_O] = p "encoder.layers.*.self_attn.out_proj", [W_UP] = p "encoder.layers.*.mlp.fc1",        \
-    [W_DOWN] = p "encoder.layers.*.mlp.fc2"
+#define EITHER(p, q, name) p name "|" q name
+/* SigLIP and CLIP behind a prefix, of which files of transformers 5 have another. */
+#define NAMES_SIGLIP(p, q)                                                                         \
+    [W_PATCH] = EITHER(p, q, "embeddings.patch_embedding"),                                        \
+    [W_PATCH_POSITIONS] = EITHER(p, q, "embeddings.position_embedding"),                           \
+    [W_ATTN_NORM] = EITHER(p, q, "encoder.layers.*.layer_norm1"),                                  \
+    [W_MLP_NORM] = EITHER(p, q, "encoder.layers.*.layer_norm2"),                                   \
+    [W_FINAL_NORM] = EITHER(p, q, "post_layernorm"),                                               \
+    [W_Q] = EITHER(p, q, "encoder.layers.*.self_attn.q_proj"),                                     \
+    [W_K] = EITHER(p, q, "encoder.layers.*.self_attn.k_proj"),                                     \
+    [W_V] = EITHER(p, q, "encoder.layers.*.self_attn.v_proj"),                                     \
+    [W_O] = EITHER(p, q, "encoder.layers.*.self_attn.out_proj"),                                   \
+    [W_UP] = EITHER(p, q, "encoder.layers.*.mlp.fc1"),                                             \
+    [W_DOWN] = EITHER(p, q, "encoder.layers.*.mlp.fc2")
 #endif

@@ -1,4 +1,5 @@
 #include "model-server/encoder/pixels.h"
+#include "model-server/backend/numbers.h"
 #include "model-server/encoder/resample.h"
 #include <assert.h>
 #include <stdlib.h>
@@ -141,6 +142,15 @@ static int make_part(struct work *k, const struct image *picture, uint32_t i, st
 
 /* ---------------------------------------------------------------- numbers */
 
+static float rounded(float x) { return f32_of_bf16(bf16_of_f32(x)); }
+
+/* As PyTorch computes with tensors of bfloat16 and a factor of its own precision. */
+static float number_bf16(const struct vision_format *f, int c, int b)
+{
+    const float x = rounded((float)b * (float)f->rescale);
+    return rounded(rounded(x - rounded(f->mean[c])) / rounded(f->std[c]));
+}
+
 static void make_numbers(struct byte_numbers *n, const struct vision_format *f)
 {
     n->rescale = f->rescale;
@@ -148,7 +158,8 @@ static void make_numbers(struct byte_numbers *n, const struct vision_format *f)
     memcpy(n->std, f->std, sizeof(n->std));
     for (int c = 0; c < 3; c++)
         for (int b = 0; b < 256; b++)
-            n->value[c][b] = ((float)(b * f->rescale) - f->mean[c]) / f->std[c];
+            n->value[c][b] =
+                f->bf16 ? number_bf16(f, c, b) : ((float)(b * f->rescale) - f->mean[c]) / f->std[c];
 }
 
 /* Where pixels of a row go: channels are `plane` floats apart, copies of a channel `frame`. */
@@ -244,6 +255,8 @@ int pixels_make(const struct vision_format *f, const struct vision_plan *p,
     assert(picture->width == p->width && picture->height == p->height);
     make_numbers(&k.numbers, f);
     resample_kernels_init(&k.kernels, k.workers->features);
+    if (f->bf16) /* the others compute numbers in fp32 and look none up */
+        k.kernels.spread = resample_spread_ref;
     for (uint32_t i = 0; i < p->n_resizes && rc == 0; i++)
         rc = make_part(&k, picture, i, e);
     if (rc == 0)

@@ -15,9 +15,9 @@ static uint32_t blocks_of(uint32_t tokens) { return (tokens + BLOCK - 1) / BLOCK
 
 static void free_memory(struct tower *t)
 {
-    free(t->ids), free(t->pos), free(t->slots), free(t->blocks), free(t->axes), free(t->mutual);
-    free(t->spans), free(t->places), free(t->host);
-    t->ids = t->pos = t->slots = t->blocks = NULL;
+    free(t->ids), free(t->pos), free(t->slots), free(t->out_rows), free(t->blocks), free(t->axes);
+    free(t->mutual), free(t->spans), free(t->places), free(t->host);
+    t->ids = t->pos = t->slots = t->out_rows = t->blocks = NULL;
     t->axes = NULL;
     t->mutual = NULL;
     t->spans = NULL;
@@ -100,14 +100,15 @@ static int reserve(struct tower *t, uint32_t tokens, uint32_t crops, struct err 
     t->ids = calloc(tokens, sizeof(*t->ids));
     t->pos = malloc(tokens * sizeof(*t->pos));
     t->slots = malloc(tokens * sizeof(*t->slots));
+    t->out_rows = malloc(tokens * sizeof(*t->out_rows));
     t->axes = malloc(tokens * sizeof(*t->axes));
     t->mutual = calloc(tokens, sizeof(*t->mutual));
     t->places = malloc(tokens * sizeof(*t->places));
     t->blocks = malloc(blocks * sizeof(*t->blocks));
     t->spans = malloc(crops * sizeof(*t->spans));
     t->host = malloc(host_floats(t, tokens) * sizeof(*t->host));
-    if (!t->ids || !t->pos || !t->slots || !t->axes || !t->mutual || !t->places || !t->blocks ||
-        !t->spans || !t->host)
+    if (!t->ids || !t->pos || !t->slots || !t->out_rows || !t->axes || !t->mutual || !t->places ||
+        !t->blocks || !t->spans || !t->host)
         return err_nomem(e);
     if (!(t->device = t->d.ops->alloc(t->d.dev, floats * sizeof(float), e)))
         return -1;
@@ -126,32 +127,53 @@ static uint32_t most_tokens(const struct tower *t)
     return most < PASS_TOKENS ? most : PASS_TOKENS;
 }
 
-int tower_reserve(struct tower *t, uint32_t features, struct err *e)
+static uint32_t reserved_tokens(const struct tower *t, uint32_t features)
 {
     const uint64_t tokens = (uint64_t)features * t->spec.cell * t->spec.cell;
     const uint32_t most = most_tokens(t);
-    const uint32_t n = tokens < most ? (uint32_t)tokens : most;
+    return tokens < most ? (uint32_t)tokens : most;
+}
+
+int tower_reserve(struct tower *t, uint32_t features, struct err *e)
+{
+    const uint32_t n = reserved_tokens(t, features);
     return reserve(t, n, 1, e) || decoder_reserve(&t->d, n, 0, e) ? -1 : 0;
+}
+
+uint64_t tower_reserve_bytes(const struct tower *t, uint32_t features)
+{
+    struct tower sketch = *t; /* layout() notes where areas are */
+    const uint64_t n = reserved_tokens(t, features);
+    const struct kv_layer *kv = &t->d.kv_layers[0];
+    const uint64_t keys = (uint64_t)(blocks_of((uint32_t)n) + 1) * BLOCK * kv->n_heads *
+                          (kv->k_dim + kv->v_dim) * sizeof(float);
+    return (layout(&sketch, NULL, n) + host_floats(t, n)) * sizeof(float) + keys +
+           decoder_scratch_bytes(&t->d, (uint32_t)n, 0);
 }
 
 /* ---------------------------------------------------------------- before and behind the blocks */
 
-static void embed(void *arg, float *x, uint32_t tokens)
+static void embed(void *arg, float *x, uint32_t first, uint32_t n)
 {
     struct tower *t = arg;
     const uint32_t hidden = t->spec.blocks.hidden;
-    t->d.ops->linear(t->d.dev, x, t->patches, tokens, t->patch, NULL);
+    const float *patches = t->patches + (size_t)first * tower_patch_floats(&t->spec);
+    t->d.ops->linear(t->d.dev, x, patches, n, t->patch, NULL);
     if (t->spec.patch_bias || t->spec.positions)
-        t->d.ops->add_norm(t->d.dev, x, x, t->added, 1, tokens, hidden, NULL);
+        t->d.ops->add_norm(t->d.dev, x, x, t->added + (size_t)first * hidden, 1, n, hidden, NULL);
 }
 
+/* Rows [first, first + n) of the transformer's, of which `x` is the first: whole cells. y[rows] is
+ * where features of all rows go. */
 static void project(struct tower *t, const struct tower_projection *p, const float *x,
-                    uint32_t tokens, float *y)
+                    uint32_t first, uint32_t tokens, float *y)
 {
     const struct encoder_projection *s = p->spec;
     const struct backend_ops *ops = t->d.ops;
     const uint32_t hidden = t->spec.blocks.hidden, rows = tokens / s->join;
     uint32_t cols = hidden * s->join;
+    assert(first % s->join == 0 && tokens % s->join == 0);
+    y += (size_t)(first / s->join) * t->spec.width;
     if (s->norm) {
         ops->norm(t->d.dev, t->normed, x, s->norm_joined ? rows : tokens,
                   s->norm_joined ? cols : hidden, &p->norm);
@@ -167,28 +189,22 @@ static void project(struct tower *t, const struct tower_projection *p, const flo
     }
 }
 
-static void after(void *arg, uint32_t layer, const float *x, uint32_t tokens)
+static void after(void *arg, uint32_t layer, const float *x, uint32_t first, uint32_t n)
 {
     struct tower *t = arg;
     for (uint32_t i = 0; i < t->spec.n_levels; i++)
         if (t->spec.level_at[i] == layer)
-            project(t, &t->level[i], x, tokens, t->features[1 + i]);
+            project(t, &t->level[i], x, first, n, t->features[1 + i]);
 }
 
-static void finish(void *arg, const float *rows, uint32_t n)
+static void finish(void *arg, const float *rows, uint32_t first, uint32_t n)
 {
     struct tower *t = arg;
     if (!t->spec.pool)
-        project(t, &t->project, rows, n, t->features[0]);
+        project(t, &t->project, rows, first, n, t->features[0]);
 }
 
 /* ---------------------------------------------------------------- a pass */
-
-/* Crops of the pictures of a call, from the next one on. */
-struct tower_cursor {
-    const struct tower_image *images;
-    uint32_t n, image, crop;
-};
 
 static uint32_t crop_tokens(const struct tower *t, const struct vision_plan *p)
 {
@@ -237,7 +253,8 @@ static void fill_crop(struct tower *t, const struct tower_image *image, uint32_t
     arrange_places(s, g, t->places, t->mutual + at);
     if (s->class_token) {
         memset(patches, 0, each * sizeof(*patches));
-        memcpy(added, t->positions, hidden * sizeof(*added));
+        const size_t own = s->class_last ? (size_t)s->side * s->side : 0;
+        memcpy(added, t->positions + own * hidden, hidden * sizeof(*added));
         for (size_t i = 0; i < hidden; i++)
             added[i] += t->class_token[i];
         memcpy(t->axes[at], (uint32_t[3]){0}, sizeof(t->axes[at]));
@@ -248,7 +265,9 @@ static void fill_crop(struct tower *t, const struct tower_image *image, uint32_t
         arrange_patch(s, image, crop, g, place, patches + i * each);
         if (s->patch_bias || s->positions)
             arrange_added(t, g, place, added + i * hidden);
-        t->axes[at + i][0] = 0, t->axes[at + i][1] = place.row, t->axes[at + i][2] = place.col;
+        t->axes[at + i][0] = 0;
+        t->axes[at + i][1] = s->first_turn + place.row;
+        t->axes[at + i][2] = s->first_turn + place.col;
     }
 }
 
@@ -267,10 +286,13 @@ static int upload(struct tower *t, uint32_t tokens, struct err *e)
 /* The crops of a pass as sequences of their own. */
 static struct ragged fill(struct tower *t, struct tower_cursor c, uint32_t crops, uint32_t tokens)
 {
-    uint32_t at = 0, block = 0;
+    const uint32_t class_token = t->spec.class_token;
+    uint32_t at = 0, block = 0, n_out = 0;
     for (uint32_t i = 0; i < crops; i++, next_crop(&c)) {
         const uint32_t n = crop_tokens(t, c.images[c.image].plan);
         fill_crop(t, &c.images[c.image], c.crop, at, tokens);
+        for (uint32_t k = class_token; class_token && k < n; k++)
+            t->out_rows[n_out++] = at + k;
         t->spans[i] = (struct span){.first = at, .n = n, .kv_len = n, .blocks = t->blocks + block};
         for (uint32_t k = 0; k < n; k++) {
             t->pos[at + k] = k;
@@ -281,10 +303,12 @@ static struct ragged fill(struct tower *t, struct tower_cursor c, uint32_t crops
     }
     return (struct ragged){.n_tokens = at,
                            .n_spans = crops,
+                           .n_out = n_out, /* 0: all */
                            .ids = t->ids,
                            .pos = t->pos,
                            .slots = t->slots,
                            .spans = t->spans,
+                           .out_rows = t->out_rows,
                            .axes = t->axes,
                            .mutual = t->spec.windows ? t->mutual : NULL};
 }
@@ -318,7 +342,7 @@ static int project_means(struct tower *t, uint32_t tokens, struct err *e)
                        e) ||
         d->ops->step_begin(d->dev, &b, e))
         return -1;
-    project(t, &t->project, t->added, n, t->features[0]);
+    project(t, &t->project, t->added, 0, n, t->features[0]);
     return d->ops->step_end(d->dev, e);
 }
 
@@ -357,7 +381,6 @@ static void collect(struct tower *t, struct tower_cursor c, uint32_t crops, uint
     for (uint32_t i = 0; i < crops; i++, next_crop(&c)) {
         const struct tower_image *image = &c.images[c.image];
         const struct arrange_grid g = arrange_grid(s, image->plan);
-        at += s->class_token;
         collect_crop(t, image, c.crop, at, rows);
         at += g.rows * g.cols / (s->cell * s->cell);
     }
@@ -374,40 +397,96 @@ static void end_rows(const struct tower *t, const struct tower_image *image)
                width * sizeof(float));
 }
 
-static int pass(struct tower *t, struct tower_cursor c, uint32_t crops, uint32_t tokens,
-                struct err *e)
+/* ---------------------------------------------------------------- all pictures of a call */
+
+/* Fills the next pass; nothing is computed yet. */
+static int begin_pass(struct tower *t, struct err *e)
+{
+    struct tower_work *w = &t->work;
+    uint32_t tokens;
+    w->crops = pass_crops(t, w->next, most_tokens(t), &tokens);
+    if (reserve(t, tokens, w->crops, e))
+        return -1;
+    w->batch = fill(t, w->next, w->crops, tokens);
+    return upload(t, tokens, e);
+}
+
+/* Features of the pass, whose transformer is over. */
+static int end_pass(struct tower *t, struct err *e)
 {
     const struct encoder_spec *s = &t->spec;
-    if (reserve(t, tokens, crops, e))
+    struct tower_work *w = &t->work;
+    const uint32_t patches = w->batch.n_out ? w->batch.n_out : w->batch.n_tokens;
+    const uint32_t rows = patches / (s->pool ? s->cell * s->cell : s->project.join);
+    const size_t floats = (size_t)patches * s->blocks.hidden;
+    if (s->pool &&
+        (t->d.ops->download(t->d.dev, t->host, w->walk.rows, floats * sizeof(float), e) ||
+         project_means(t, patches, e)))
         return -1;
-    const struct ragged b = fill(t, c, crops, tokens);
-    const uint32_t rows = tokens / (s->pool ? s->cell * s->cell : s->project.join);
-    if (upload(t, tokens, e) || decoder_encode(&t->d, &b, s->pool ? t->host : NULL, e) ||
-        (s->pool && project_means(t, tokens, e)) || download(t, rows, e))
+    if (download(t, rows, e))
         return -1;
-    collect(t, c, crops, rows);
+    collect(t, w->next, w->crops, rows);
+    for (uint32_t i = 0; i < w->crops; i++)
+        next_crop(&w->next);
+    w->crops = 0;
     return 0;
 }
 
-int tower_encode(struct tower *t, const struct tower_image *images, uint32_t n, struct err *e)
+/* The pass at once. */
+static int whole_pass(struct tower *t, struct err *e)
 {
-    const uint32_t most = most_tokens(t);
-    struct tower_cursor c = {images, n, 0, 0};
+    struct tower_work *w = &t->work;
+    return decoder_encode(&t->d, &w->batch, NULL, &w->walk.rows, e) || end_pass(t, e) ? -1 : 0;
+}
+
+int tower_begin(struct tower *t, const struct tower_image *images, uint32_t n, struct err *e)
+{
     for (uint32_t i = 0; i < n; i++) {
         if (arrange_check(&t->spec, images[i].plan, e))
             return -1;
         if (t->spec.tiles_joined)
             end_rows(t, &images[i]);
     }
-    while (c.image < n) {
-        uint32_t tokens;
-        const uint32_t crops = pass_crops(t, c, most, &tokens);
-        if (pass(t, c, crops, tokens, e))
+    t->work = (struct tower_work){.next = {images, n, 0, 0}};
+    return 0;
+}
+
+bool tower_busy(const struct tower *t) { return t->work.next.image < t->work.next.n; }
+void tower_stop(struct tower *t) { t->work = (struct tower_work){0}; }
+
+int tower_go_on(struct tower *t, uint64_t most, uint64_t *done, struct err *e)
+{
+    struct tower_work *w = &t->work;
+    *done = 0;
+    while (tower_busy(t) && *done < most) {
+        uint64_t some = 0;
+        int rc = 0;
+        if (!w->crops) {
+            rc = begin_pass(t, e);
+            if (rc == 0 && most == TOWER_ALL) {
+                rc = whole_pass(t, e);
+                some = 1;
+            } else if (rc == 0) {
+                rc = decoder_walk_begin(&t->d, &w->batch, t->spec.cell * t->spec.cell, &w->walk, e);
+            }
+        }
+        if (rc == 0 && w->crops)
+            rc = decoder_walk_on(&t->d, &w->walk, most - *done, &some, e);
+        if (rc == 0 && w->crops && w->walk.over)
+            rc = end_pass(t, e);
+        if (rc) {
+            tower_stop(t);
             return -1;
-        for (uint32_t i = 0; i < crops; i++)
-            next_crop(&c);
+        }
+        *done += some;
     }
     return 0;
+}
+
+int tower_encode(struct tower *t, const struct tower_image *images, uint32_t n, struct err *e)
+{
+    uint64_t done;
+    return tower_begin(t, images, n, e) || tower_go_on(t, TOWER_ALL, &done, e) ? -1 : 0;
 }
 
 int tower_check(const struct tower *t, const struct vision_plan *plan, struct err *e)
@@ -438,6 +517,7 @@ static int take(struct tower *t, const struct arch *names, const struct decoder 
     t->d.dev = text->dev;
     t->d.dtype = text->dtype;
     t->d.busy_ns = text->busy_ns;
+    t->d.sample = text->sample;
     t->d.spec = t->spec.blocks;
     t->d.encodes = true;
     t->d.front = (struct decoder_front){embed, after, finish, t};

@@ -33,12 +33,23 @@ struct tower_image {
 };
 /* ERR_VALIDATION: a plan that does not go with this tower. */
 int tower_encode(struct tower *t, const struct tower_image *images, uint32_t n, struct err *e);
+/* The same in parts, between which the text model may work: begin, go on while it is busy. `images`
+ * and all that they name stay valid until then. An error ends the work. */
+int tower_begin(struct tower *t, const struct tower_image *images, uint32_t n, struct err *e);
+bool tower_busy(const struct tower *t);
+/* For about `most` multiplications and additions; *done: how many it were. A part of a layer is
+ * done at least. The features have the same bits in whatever parts they are computed. */
+#define TOWER_ALL UINT64_MAX
+int tower_go_on(struct tower *t, uint64_t most, uint64_t *done, struct err *e);
+void tower_stop(struct tower *t); /* what was begun is forgotten */
 /* The same fault, before. */
 int tower_check(const struct tower *t, const struct vision_plan *plan, struct err *e);
 uint32_t tower_row(const struct tower *t); /* floats of a feature: width * (1 + levels) */
 /* Tokens of the transformer that a picture comes to: what encoding it costs. */
 uint32_t tower_tokens(const struct tower *t, const struct vision_plan *plan);
 uint64_t tower_weight_bytes(const struct tower *t); /* on this rank */
+/* What tower_reserve() takes, of which nothing is taken. */
+uint64_t tower_reserve_bytes(const struct tower *t, uint32_t features);
 /* Working memory for pictures of up to so many features together, ahead of them. A picture that is
  * larger than what goes through at once takes more when it comes. */
 int tower_reserve(struct tower *t, uint32_t features, struct err *e);

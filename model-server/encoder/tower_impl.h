@@ -17,8 +17,23 @@ struct tower_place {
     uint32_t row, col;
 };
 
+/* Crops of the pictures of a call, from the next one on. */
+struct tower_cursor {
+    const struct tower_image *images;
+    uint32_t n, image, crop;
+};
+
+/* The call at hand: what is left of it, and its pass. */
+struct tower_work {
+    struct tower_cursor next; /* from the first crop of the pass on */
+    uint32_t crops;           /* of the pass; 0: it is not begun */
+    struct ragged batch;
+    struct decoder_walk walk;
+};
+
 struct tower {
     struct encoder_spec spec;
+    struct tower_work work;
     struct decoder d; /* the blocks */
     struct weight *patch;
     /* Host memory: what is added to patches, the class token, what follows a row of tiles. */
@@ -27,7 +42,7 @@ struct tower {
 
     /* Working memory of a pass, which grows to the largest. */
     uint32_t cap_tokens, cap_crops, n_blocks;
-    uint32_t *ids, *pos, *slots, *blocks, (*axes)[3];
+    uint32_t *ids, *pos, *slots, *out_rows, *blocks, (*axes)[3];
     struct mutual *mutual;
     struct span *spans;
     struct tower_place *places;              /* of the patches of a crop */

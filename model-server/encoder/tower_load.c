@@ -76,7 +76,8 @@ static void load_front(struct loader *l, struct tower *t)
     if (s->patch_bias)
         t->patch_bias = host_vector(l, loader_table(l, W_PATCH, NO_LAYER, ".bias", hidden, 1));
     if (s->positions)
-        t->positions = host_vector(l, loader_table(l, W_PATCH_POSITIONS, NO_LAYER, ".weight",
+        t->positions = host_vector(l, loader_table(l, W_PATCH_POSITIONS, NO_LAYER,
+                                                   s->plain_positions ? "" : ".weight",
                                                    tower_position_rows(s), hidden));
     if (s->class_token)
         t->class_token = host_vector(l, loader_table(l, W_CLASS_TOKEN, NO_LAYER, "", hidden, 1));

@@ -4,6 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Tokens that a recurrent sequence may compute again; then a step without drafts brings its state
+ * up to date. */
+enum { MOST_LAG = 4 };
+
 int seq_offer(struct seq *s, uint32_t at, const uint32_t *ids, uint32_t n, struct err *e)
 {
     assert(ids || !n);
@@ -28,7 +32,8 @@ static uint32_t most_of(const struct drafting *d, const struct seq *s)
     uint32_t left = s->stop.rules.max_new_tokens - s->stop.generated;
     uint64_t room = seq_room(s, d->block_size);
     uint64_t most = d->most;
-    if (!seq_decoding(s) || s->n == s->n_prompt || left < 2 || room <= s->n)
+    if (!seq_decoding(s) || s->n == s->n_prompt || left < 2 || room <= s->n ||
+        seq_lag(s) >= MOST_LAG)
         return 0;
     most = most < left - 1 ? most : left - 1;
     return (uint32_t)(most < room - s->n ? most : room - s->n);
@@ -50,11 +55,8 @@ static uint32_t take_offer(struct seq *s, uint32_t most)
 
 /* What followed the same words before; beyond what is known it goes on with itself, as a loop does.
  */
-static uint32_t take_match(struct seq *s, uint32_t most)
+static uint32_t take_match(struct seq *s, uint32_t most, struct ngram g)
 {
-    struct ngram g = ngram_find(s->ids, s->n);
-    if (!g.match)
-        return 0;
     assert(g.at < s->n);
     for (uint32_t i = 0; i < most; i++)
         s->ids[s->n + i] = s->ids[g.at + i];
@@ -62,55 +64,66 @@ static uint32_t take_match(struct seq *s, uint32_t most)
     return most;
 }
 
-/* At the end of ids, where there is room for all that may come. */
+/* At the end of ids, where there is room for all that may come. With head.most > 0 it is for the
+ * head to propose. */
 static uint32_t propose(const struct drafting *d, struct seq *s)
 {
-    uint32_t most = most_of(d, s);
+    const uint32_t most = most_of(d, s);
     uint32_t n = most ? take_offer(s, most) : 0;
-    return n || !most ? n : take_match(s, most);
+    if (n || !most)
+        return n;
+    const struct ngram g = ngram_find(s->ids, s->n);
+    const float *rate = s->acceptance.rate;
+    if (d->heads && heads_ready(d->heads, s) &&
+        !(g.match && rate[draft_kind_of(g.match)] > rate[DRAFT_HEAD])) {
+        s->head.most = most < HEAD_MOST ? most : HEAD_MOST;
+        s->draft_kind = DRAFT_HEAD;
+        return 0;
+    }
+    return g.match ? take_match(s, most, g) : 0;
 }
 
-/* What its j-th draft is expected to bring; j counts from 1. */
-static double gain(const struct seq *s, uint32_t j)
+/* Which drafts a step has that is `w` without them. */
+static void choose(const struct drafting *d, struct seq **v, uint32_t n, struct step_worth *w)
 {
-    assert(j > 0);
-    double p = 1, rate = s->acceptance.rate[s->draft_kind];
-    while (j--)
-        p *= rate;
-    return p;
+    uint32_t drafts = 0;
+    bool any = true;
+    for (uint32_t j = 1; any && j <= d->most; j++) {
+        any = false;
+        for (uint32_t i = 0; i < n; i++) {
+            struct seq *s = v[i];
+            const double gain = draft_gain(&s->acceptance, s->draft_kind, j);
+            if (s->proposed < j || s->drafted != j - 1 || drafts == d->most_rows ||
+                !worth_row(w, gain))
+                continue;
+            w->rows++, drafts++;
+            w->tokens += gain;
+            s->drafted++, s->step++;
+            any = true;
+        }
+    }
 }
 
-void drafts_plan(const struct drafting *d, struct seq **v, uint32_t n)
+int drafts_plan(const struct drafting *d, struct seq **v, uint32_t n, struct err *e)
 {
     struct step_worth w = {.cost = d->cost};
-    uint32_t drafts = 0;
-    bool any = false;
     if (!d->most)
-        return;
+        return 0;
     for (uint32_t i = 0; i < n; i++) {
         struct seq *s = v[i];
         assert(s->step >= s->drafted);
         s->step -= s->drafted; /* of a plan that came to nothing */
         s->drafted = 0;
+        s->head.most = 0;
         s->proposed = seq_live(s) ? propose(d, s) : 0;
-        any |= s->proposed > 0;
-        w.rows += seq_live(s) ? s->step : 0;
+        w.rows += seq_live(s) ? s->step + seq_lag(s) : 0;
+        w.tokens += seq_live(s) ? s->step : 0; /* a prompt's are worth as much */
     }
-    w.tokens = w.rows; /* a prompt's are worth as much */
-    for (uint32_t j = 1; any && j <= d->most; j++) {
-        any = false;
-        for (uint32_t i = 0; i < n; i++) {
-            struct seq *s = v[i];
-            if (s->proposed < j || s->drafted != j - 1 || drafts == d->most_rows ||
-                !worth_row(&w, gain(s, j)))
-                continue;
-            w.rows++, drafts++;
-            w.tokens += gain(s, j);
-            s->drafted++, s->step++;
-            any = true;
-        }
-    }
+    if (d->heads && heads_propose(d->heads, v, n, &w, e))
+        return -1;
+    choose(d, v, n, &w);
     for (uint32_t i = 0; i < n; i++)
-        if (v[i]->proposed && !v[i]->drafted)
+        if (seq_live(v[i]) && (v[i]->proposed || v[i]->head.most) && !v[i]->drafted)
             acceptance_fade(&v[i]->acceptance, v[i]->draft_kind);
+    return 0;
 }

@@ -8,7 +8,8 @@
  * chooses in its place, greedy or not, and no draft can change an answer.
  *
  * Drafts come from the router (a draft model's; seq_offer()) or, where it has none that fit, from
- * what the sequence itself holds (spec/ngram.h). */
+ * what the sequence itself holds (spec/ngram.h) or the model's own draft head (heads.h): which of
+ * these two was right more often in this sequence. */
 #ifndef MODEL_SERVER_ENGINE_DRAFTS_H
 #define MODEL_SERVER_ENGINE_DRAFTS_H
 #include "model-server/engine/seq.h"
@@ -17,6 +18,7 @@ struct drafting {
     uint32_t most;       /* drafts of one sequence in a step; 0: none at all */
     uint32_t most_rows;  /* and of all together */
     double cost;         /* struct step_worth's */
+    struct heads *heads; /* of the model, which may have none; NULL: they are not asked */
     uint32_t block_size; /* drafts need room in the KV cache, and get none of their own */
 };
 
@@ -27,8 +29,8 @@ int seq_offer(struct seq *s, uint32_t at, const uint32_t *ids, uint32_t n, struc
 
 /* What the next step of `v` verifies: sets `drafted` and `step` of those that decode. Called once
  * for a step, as late as can be, since more may be offered: before it is run ahead, else before it
- * is run. The same on every rank. */
-void drafts_plan(const struct drafting *d, struct seq **v, uint32_t n);
+ * is run. The same on every rank. An error is the model's, whose head is asked. */
+int drafts_plan(const struct drafting *d, struct seq **v, uint32_t n, struct err *e);
 
 /* Rows of logits that the next step yields for `s`. */
 static inline uint32_t seq_rows(const struct seq *s)

@@ -1,5 +1,6 @@
 #include "model-server/engine/edit.h"
 #include "model-server/engine/drafts.h"
+#include "model-server/engine/step.h"
 #include "model-server/engine/windows.h"
 #include <assert.h>
 #include <string.h>
@@ -139,13 +140,13 @@ static int check_saves(const struct edits *x, const struct edit_limits *lim,
     return 0;
 }
 
-static int save_states(const struct edits *x, struct model *m, struct batch *const *parts,
+static int save_states(const struct edits *x, struct stepper *st, struct batch *const *parts,
                        size_t n_parts, struct err *e)
 {
     struct batch *part;
     for (size_t i = 0; i < x->n_saves; i++) {
-        const struct seq *s = owner(parts, n_parts, x->saves[i].id, &part);
-        if (model_state_copy(m, &s->cell[0], &x->saves[i].cell, 1, e))
+        struct seq *s = owner(parts, n_parts, x->saves[i].id, &part);
+        if (stepper_state(st, s, x->saves[i].cell, e))
             return -1;
     }
     return 0;
@@ -173,7 +174,7 @@ int edits_apply(const struct edits *x, struct model *m, const struct edit_limits
 {
     struct batch *part = NULL;
     if (check(x, lim, parts, n_parts, e) || check_saves(x, lim, parts, n_parts, e) ||
-        save_states(x, m, parts, n_parts, e) ||
+        save_states(x, lim->step, parts, n_parts, e) ||
         (x->out.n_blocks &&
          model_swap_out(m, x->out.blocks, x->out.slots, (uint32_t)x->out.n_blocks, e)) ||
         (x->in.n_blocks &&
@@ -188,7 +189,8 @@ int edits_apply(const struct edits *x, struct model *m, const struct edit_limits
         struct seq *s = owner(parts, n_parts, x->more[i].id, &part);
         uint32_t end = x->more[i].from + (uint32_t)x->more[i].n;
         assert(s && end <= s->max_blocks);
-        memcpy(s->blocks + x->more[i].from, x->more[i].blocks, x->more[i].n * sizeof(*s->blocks));
+        for (size_t k = 0; k < x->more[i].n; k++) /* none: more windows alone */
+            s->blocks[x->more[i].from + k] = x->more[i].blocks[k];
         s->n_blocks = end > s->n_blocks ? end : s->n_blocks;
         windows_put(s, x->more[i].window_from, x->more[i].windows, x->more[i].n_windows);
     }

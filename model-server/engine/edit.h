@@ -1,7 +1,6 @@
 /* edit.h - what the router changes between two steps: whose recurrent state is kept, who leaves,
- * which KV blocks move to the host's swap region or come back, who gets more blocks, how much of
- * their prompts those compute who are in the middle of one, and what somebody thinks that requests
- * will go on with.
+ * which KV blocks move to the host's swap region or come back, which requests get more blocks, how
+ * much of their prompts those in prefill compute, and the drafts of what requests will go on with.
  *
  * In this order, all before the step: so a block that one sequence leaves may be swapped out,
  * filled from the region and given to another by one call. Every rank does the same. */
@@ -51,9 +50,11 @@ struct edits {
         const uint32_t *tokens;
         size_t n_ids, n_tokens; /* must be equal */
     } chunks;
+    uint64_t encode_most; /* of pictures_encode(); 0: no limit. Only with names_chunks */
 };
 struct edit_limits {
     uint32_t n_blocks, n_slots; /* of the KV cache and the swap region */
+    struct stepper *step;       /* for saves of recurrent state */
     uint32_t n_windows;         /* of the cache of windows; 0: there is none */
     struct state_cells *cells;  /* of recurrent state, or NULL */
     uint32_t vocab;             /* drafts end at an id that is not in it */

@@ -24,11 +24,16 @@ struct engine *engine_new(const struct engine_options *o, struct err *e)
                                     .most_rows = DRAFT_ROWS,
                                     .cost = o->row_cost > 0 ? o->row_cost : DRAFT_COST,
                                     .block_size = o->block_size};
-    if (m->state_bytes && o->speculate) {
-        g->drafting.most = 0; /* rejected tokens cannot be taken out of a state */
-        log_msg(LOG_INFO, "speculation is off: this model has recurrent state");
-    }
     g->step.drafts = g->drafting.most > 0;
+    if (g->drafting.most && !m->by_length && heads_init(&g->heads, o->model, o->block_size, e)) {
+        engine_free(g);
+        return NULL;
+    }
+    g->heads.pass_cost = PASS_COST;
+    if (heads_any(&g->heads)) {
+        g->step.heads = g->drafting.heads = &g->heads;
+        LOG(LOG_INFO, "draft head", LOGS("kind", g->heads.of.kind));
+    }
     return g;
 }
 
@@ -39,6 +44,7 @@ void engine_free(struct engine *g)
     batches_clear(&g->batches);
     batch_free(g->gone);
     stepper_free(&g->step);
+    heads_free(&g->heads);
     grammars_free(g->grammars); /* sequences refer to it, and to the cells */
     state_cells_free(&g->cells);
     free(g);
@@ -94,19 +100,34 @@ static bool has_room(const struct engine *g, const struct seq *s)
     return seq_has_room(s, (uint64_t)s->cached + s->step, g->o.block_size);
 }
 
-/* The features that the step needs. No picture is cut whose tokens see each other. */
+/* The features that the step needs. No picture is cut whose tokens see each other. With a limit a
+ * prompt stops in front of a picture that is not ready. */
 static int encode(struct engine *g, const struct batch *b, struct err *e)
 {
     bool any = false;
+    g->encode_done = 0;
     for (uint32_t i = 0; i < b->n; i++) {
         struct seq *s = b->v[i];
+        s->stalled = 0;
         if (!s->media || !seq_live(s) || !s->step)
             continue;
         any = true;
         s->step = media_end(s->media, s->cached + s->step) - s->cached;
         media_want(s->media, s->cached, s->cached + s->step);
     }
-    return any ? pictures_encode(g->o.pictures, e) : 0;
+    if (!any)
+        return 0;
+    if (pictures_encode(g->o.pictures, g->encode_most, &g->encode_done, e))
+        return -1;
+    for (uint32_t i = 0; i < b->n; i++) {
+        struct seq *s = b->v[i];
+        if (!s->media || !seq_live(s) || !s->step)
+            continue;
+        const uint32_t ready = media_ready(s->media, s->cached, s->cached + s->step) - s->cached;
+        s->stalled = s->step - ready;
+        s->step = ready;
+    }
+    return 0;
 }
 
 /* A rank whose step failed is out of step with the others for good. */
@@ -114,12 +135,12 @@ static int run(struct engine *g, struct batch *b, struct err *e)
 {
     const int64_t t0 = clock_ns();
     int rc = encode(g, b, e);
-    const int64_t encode_ns = clock_ns() - t0;
+    g->encode_ns = g->o.pictures ? clock_ns() - t0 : 0;
     for (uint32_t i = 0; i < b->n; i++)
         if (seq_live(b->v[i]) && !has_room(g, b->v[i]))
             seq_fail(b->v[i], "the router gave no KV block for its next token");
     rc = rc ? rc : stepper_run(&g->step, b->v, b->n, e);
-    g->step.forward_ns += g->o.pictures ? encode_ns : 0;
+    g->step.forward_ns += g->encode_ns;
     if (rc == 0)
         return 0;
     g->broken |= g->o.comm->world > 1;
@@ -145,6 +166,8 @@ static int settle(struct engine *g, struct batch *b, struct answer *a, struct er
             media_release(b->v[i]->media, b->v[i]->cached);
     }
     a->out = &g->step;
+    a->encode_ns = g->encode_ns;
+    a->encode_done = g->encode_done;
     a->batch = over ? NULL : b;
     if (over) {
         g->gone = b;
@@ -172,7 +195,9 @@ static int prepare(struct engine *g, const struct edits *x, struct batch *const 
                               .n_slots = g->n_slots,
                               .n_windows = g->n_windows,
                               .cells = g->cells.n ? &g->cells : NULL,
+                              .step = &g->step,
                               .vocab = model_info(g->o.model)->vocab};
+    g->encode_most = x && x->names_chunks ? x->encode_most : 0;
     if (x && edits_apply(x, g->o.model, &lim, parts, n, e)) {
         g->broken |= g->o.comm->world > 1 && e->kind != ERR_VALIDATION;
         return -1;
@@ -180,8 +205,11 @@ static int prepare(struct engine *g, const struct edits *x, struct batch *const 
     for (size_t i = 0; i < n; i++) {
         if (x && x->n_leave && !x->names_chunks)
             step_plan_chunks(parts[i]->v, parts[i]->n, g->max_chunk);
-        if (!stepper_is_ahead(&g->step, parts[i]->v, parts[i]->n))
-            drafts_plan(&g->drafting, parts[i]->v, parts[i]->n);
+        if (!stepper_is_ahead(&g->step, parts[i]->v, parts[i]->n) &&
+            drafts_plan(&g->drafting, parts[i]->v, parts[i]->n, e)) {
+            g->broken |= g->o.comm->world > 1;
+            return -1;
+        }
     }
     return 0;
 }
@@ -354,8 +382,8 @@ int engine_ahead(struct engine *g, struct err *e)
     if (!b)
         return 0;
     assert(batches_find(&g->batches, b->id) == b);
-    drafts_plan(&g->drafting, b->v, b->n);
-    if (stepper_ahead(&g->step, b->v, b->n, e) == 0)
+    if (drafts_plan(&g->drafting, b->v, b->n, e) == 0 &&
+        stepper_ahead(&g->step, b->v, b->n, e) == 0)
         return 0;
     g->broken |= g->o.comm->world > 1;
     return -1;

@@ -25,6 +25,7 @@ struct engine_options {
     double adapter_fraction;          /* of what is then free, for adapters on the device */
     uint32_t max_total_tokens;        /* 0: what the model and the memory allow */
     uint64_t swap_bytes;              /* of the host's memory, on this rank; 0: no swap region */
+    uint64_t offload_bytes;           /* of the host's memory, which others than the engine take */
     uint32_t speculate; /* tokens that a step may verify for each sequence; 0: no speculation */
     double row_cost;    /* struct step_worth's; 0: measured at warm-up */
 };
@@ -66,8 +67,9 @@ uint32_t engine_default_prefill(void); /* tokens of the largest prefill, where i
 struct engine_plan {
     uint64_t total, free;                             /* of the device, now */
     uint64_t weights, workspaces, adapters, swap, kv; /* bytes on this rank */
-    uint64_t block_bytes, cell_bytes, state;          /* state: all n_cells of them */
-    uint64_t window_block_bytes;                      /* of n_windows; `kv` has all of it */
+    uint64_t pictures; /* the tower's weights and workspaces; 0: the model reads text only */
+    uint64_t block_bytes, cell_bytes, state; /* state: all n_cells of them */
+    uint64_t window_block_bytes;             /* of n_windows; `kv` has all of it */
     uint32_t n_blocks, n_cells, n_windows;
     const char *kv_why; /* what decided on the cache */
     uint32_t max_input_tokens, max_total_tokens, max_batch_total_tokens, max_batch_prefill_tokens;
@@ -81,6 +83,8 @@ struct answer {
     const struct stepper *out; /* out->gen[0 .. n_gen): valid until the next call */
     const struct batch *batch; /* NULL: every request has stopped */
     int64_t concat_ns;         /* negative: nothing was concatenated */
+    int64_t encode_ns;         /* of out->forward_ns, for pictures */
+    uint64_t encode_done;      /* see pictures_encode() */
 };
 /* Begin `specs` as batch `id`; with `cached`, behind that batch's sequences and under its id. `x`
  * (NULL: nothing) changes the cached batch first; once that is done it stays, whatever becomes of

@@ -13,6 +13,7 @@ enum {
     DRAFT_ROWS = 64,        /* of a step's rows so many are drafts, at most */
 };
 #define DRAFT_COST 0.0625 /* before warm-up has measured what another row costs */
+#define PASS_COST  0.1    /* the same of a pass of a draft head */
 
 struct engine {
     struct engine_options o;
@@ -20,12 +21,16 @@ struct engine {
     struct batches batches;
     struct grammars *grammars;
     struct drafting drafting;
+    struct heads heads;
     struct state_cells cells;
     struct batch *gone; /* sequences that the last answer still points to */
     uint32_t n_blocks, n_slots, max_prefill, max_chunk;
     uint32_t n_windows; /* blocks of the cache of windows; 0: there is none */
     struct batch *next; /* was decoded by the last call, and will be by the next */
     bool broken;
+    /* Of pictures, in the step at hand: the limit that the router set, and what it came to. */
+    uint64_t encode_most, encode_done;
+    int64_t encode_ns;
 };
 
 /* The ranks of a machine share its memory on a CPU. */

@@ -96,7 +96,7 @@ struct kv_plan kv_plan(const struct kv_memory *m)
     uint64_t most = m->limit > 0 ? most_tokens : tokens_of_use(m->longest);
     if (n > most / m->block_size + 1) { /* block 0 is never handed out */
         n = most / m->block_size + 1;
-        p.why = "as many as are of use";
+        p.why = "as many as can be used";
     }
     p.n_blocks = (uint32_t)n;
     p.n_windows = (uint32_t)(w.fixed + w.each * (double)n);

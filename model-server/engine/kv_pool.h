@@ -26,7 +26,8 @@ struct kv_memory {
 struct kv_plan {
     uint32_t n_blocks, n_cells, n_windows; /* n_windows: blocks of the cache of windows */
     uint64_t bytes;                        /* of both kinds of blocks */
-    const char *why; /* what decided: "free memory", "--kv-cache-memory", "as many as are of use" */
+    const char
+        *why; /* what decided: "free memory", "--kv-cache-memory", "as many as can be used" */
 };
 
 /* Pure. n_blocks may be 0: there is no room. Cells for the largest batch, or for 64 requests, two

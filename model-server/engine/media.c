@@ -16,7 +16,8 @@ struct media {
      * feature in its picture; and where the run of such tokens is that it is in. */
     uint32_t begin, end;
     uint32_t *feature;
-    struct mutual *runs; /* NULL unless two_way */
+    struct mutual *runs; /* NULL unless two_way, and where the whole prompt is */
+    uint32_t prefix;     /* tokens of the prompt that all see each other; 0: its pictures' alone */
 };
 
 /* ---------------------------------------------------------------- what a request says */
@@ -119,8 +120,8 @@ static int number_features(struct media *m, const uint32_t *ids, struct err *e)
     m->begin = m->places[0].first;
     m->end = last->first + last->n;
     m->feature = malloc((m->end - m->begin) * sizeof(*m->feature));
-    m->runs = m->two_way ? calloc(m->end - m->begin, sizeof(*m->runs)) : NULL;
-    if (!m->feature || (m->two_way && !m->runs))
+    m->runs = m->two_way && !m->prefix ? calloc(m->end - m->begin, sizeof(*m->runs)) : NULL;
+    if (!m->feature || (m->two_way && !m->prefix && !m->runs))
         return err_nomem(e);
     memset(m->feature, 0xff, (m->end - m->begin) * sizeof(*m->feature));
     for (uint32_t i = 0; i < m->n; i++) {
@@ -128,7 +129,7 @@ static int number_features(struct media *m, const uint32_t *ids, struct err *e)
         for (uint32_t k = at->first, nth = 0; k < at->first + at->n; k++)
             if (ids[k] == token)
                 m->feature[k - m->begin] = nth++;
-        if (m->two_way)
+        if (m->runs)
             mark_runs(m, at);
     }
     return 0;
@@ -144,6 +145,7 @@ struct media *media_new(struct pictures *p, const struct media_spec *specs, uint
     m->pictures = p;
     m->axes = vision_three_positions(p->o.vision);
     m->two_way = vision_two_way(p->o.vision);
+    m->prefix = vision_prefix(p->o.vision) ? n_ids : 0;
     m->n = n;
     m->places = calloc(n, sizeof(*m->places));
     m->of = calloc(n, sizeof(struct medium *));
@@ -180,6 +182,8 @@ void media_release(struct media *m, uint32_t cached)
 
 uint32_t media_end(const struct media *m, uint32_t end)
 {
+    if (m->prefix)
+        return end > 0 && end < m->prefix ? m->prefix : end;
     if (!m->two_way || end <= m->begin || end >= m->end)
         return end;
     const struct mutual *run = &m->runs[end - 1 - m->begin];
@@ -191,6 +195,16 @@ void media_want(struct media *m, uint32_t from, uint32_t to)
     for (uint32_t i = 0; i < m->n; i++)
         if (m->of[i] && m->places[i].first < to && m->places[i].first + m->places[i].n > from)
             m->of[i]->wanted = true;
+}
+
+uint32_t media_ready(const struct media *m, uint32_t from, uint32_t to)
+{
+    for (uint32_t i = 0; i < m->n; i++) {
+        const struct vision_place *at = &m->places[i];
+        if (m->of[i] && !m->of[i]->rows && at->first < to && at->first + at->n > from)
+            return at->first > from && from >= m->prefix ? at->first : from;
+    }
+    return to;
 }
 
 /* Which picture token i belongs to. */
@@ -209,12 +223,14 @@ struct media_token media_token(const struct media *m, uint32_t i)
     struct media_token t = {0};
     if (m->axes)
         vision_position(m->places, m->n, i, t.axes);
+    if (i < m->prefix)
+        t.mutual = (struct mutual){0, m->prefix};
     if (!media_has(m, i))
         return t;
     const struct medium *of = medium_at(m, i);
     assert(of && of->rows); /* media_want(), pictures_encode() */
     t.row = of->rows + (size_t)m->feature[i - m->begin] * tower_row(m->pictures->o.tower);
-    if (m->two_way)
+    if (m->runs)
         t.mutual = m->runs[i - m->begin];
     return t;
 }

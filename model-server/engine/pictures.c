@@ -35,8 +35,20 @@ static void link_newest(struct pictures *p, struct medium *m)
     p->newest = m;
 }
 
+static void free_work(struct tower_image *i)
+{
+    free((void *)(uintptr_t)i->pixels);
+    free(i->out);
+    *i = (struct tower_image){0};
+}
+
 static void free_medium(struct pictures *p, struct medium *m)
 {
+    if (m == p->current) { /* its request was cancelled */
+        tower_stop(p->o.tower);
+        free_work(&p->at_work);
+        p->current = NULL;
+    }
     unlink_medium(p, m);
     if (m->rows) {
         p->stats.kept--;
@@ -101,7 +113,7 @@ void pictures_ref(struct pictures *p, struct medium *m)
     link_newest(p, m);
 }
 
-/* One that was never encoded is of no use. */
+/* One that was never encoded cannot be used. */
 void pictures_unref(struct pictures *p, struct medium *m)
 {
     assert(m->refs);
@@ -132,53 +144,108 @@ static int make_pixels(const struct pictures *p, const struct medium *m, struct 
     return pixels_make(f, &m->plan, &m->picture, f->layout, alone ? NULL : &w, pixels, e);
 }
 
+/* Pixels, and memory for features. */
+static int open_work(struct pictures *p, struct medium *m, struct tower_image *out, struct err *e)
+{
+    if (make_pixels(p, m, out, e))
+        return -1;
+    return (out->out = malloc(row_bytes(p, m))) ? 0 : err_nomem(e);
+}
+
+/* It is encoded: its features are in `from`. */
+static void take_rows(struct pictures *p, struct medium *m, struct tower_image *from)
+{
+    m->rows = from->out;
+    from->out = NULL;
+    image_free(&m->picture);
+    p->stats.kept++;
+    p->stats.encoded++;
+    p->stats.bytes += row_bytes(p, m);
+}
+
+/* The next one that the step needs. */
+static struct medium *next_wanted(const struct pictures *p)
+{
+    struct medium *m = p->oldest;
+    while (m && (!m->wanted || m->rows))
+        m = m->newer;
+    return m;
+}
+
+/* On with the one at hand, or the next; *done is added to. */
+static int encode_part(struct pictures *p, uint64_t most, uint64_t *done, struct err *e)
+{
+    uint64_t some = 0;
+    int rc = 0;
+    if (!p->current) {
+        struct medium *m = next_wanted(p);
+        rc = open_work(p, m, &p->at_work, e);
+        if (rc == 0)
+            rc = tower_begin(p->o.tower, &p->at_work, 1, e);
+        if (rc == 0)
+            p->current = m;
+    }
+    if (rc == 0)
+        rc = tower_go_on(p->o.tower, most, &some, e);
+    *done += some;
+    if (rc == 0 && tower_busy(p->o.tower))
+        return 0;
+    if (rc == 0)
+        take_rows(p, p->current, &p->at_work);
+    p->current = NULL;
+    free_work(&p->at_work);
+    return rc;
+}
+
 /* Those of list[0 .. n), in one call. */
 static int encode(struct pictures *p, struct medium **list, struct tower_image *images, uint32_t n,
                   struct err *e)
 {
-    for (uint32_t i = 0; i < n; i++) {
-        if (make_pixels(p, list[i], &images[i], e))
+    for (uint32_t i = 0; i < n; i++)
+        if (open_work(p, list[i], &images[i], e))
             return -1;
-        if (!(images[i].out = malloc(row_bytes(p, list[i]))))
-            return err_nomem(e);
-    }
     if (tower_encode(p->o.tower, images, n, e))
         return -1;
-    for (uint32_t i = 0; i < n; i++) {
-        struct medium *m = list[i];
-        m->rows = images[i].out;
-        images[i].out = NULL;
-        image_free(&m->picture);
-        p->stats.kept++;
-        p->stats.encoded++;
-        p->stats.bytes += row_bytes(p, m);
-    }
-    evict(p);
+    for (uint32_t i = 0; i < n; i++)
+        take_rows(p, list[i], &images[i]);
     return 0;
 }
 
-int pictures_encode(struct pictures *p, struct err *e)
+static int encode_all(struct pictures *p, struct err *e)
 {
     uint32_t n = 0, k = 0;
     for (const struct medium *m = p->oldest; m; m = m->newer)
         n += m->wanted && !m->rows;
-    if (!n)
-        return 0;
-    const int64_t t0 = clock_ns();
     struct medium **list = malloc(n * sizeof(struct medium *));
     struct tower_image *images = calloc(n, sizeof(*images));
     for (struct medium *m = p->oldest; list && images && m; m = m->newer)
-        if (m->wanted) {
-            m->wanted = false;
-            if (!m->rows)
-                list[k++] = m;
-        }
+        if (m->wanted && !m->rows)
+            list[k++] = m;
     int rc = list && images ? encode(p, list, images, n, e) : err_nomem(e);
-    for (uint32_t i = 0; images && i < n; i++) {
-        free((void *)(uintptr_t)images[i].pixels);
-        free(images[i].out);
-    }
+    for (uint32_t i = 0; images && i < n; i++)
+        free_work(&images[i]);
     free(list), free(images);
+    return rc;
+}
+
+int pictures_encode(struct pictures *p, uint64_t most, uint64_t *done, struct err *e)
+{
+    const int64_t t0 = clock_ns();
+    int rc = 0;
+    *done = 0;
+    if (!next_wanted(p))
+        return 0;
+    while (rc == 0 && p->current && !most) {
+        uint64_t unused = 0;
+        rc = encode_part(p, TOWER_ALL, &unused, e);
+    }
+    while (rc == 0 && *done < most && (p->current || next_wanted(p)))
+        rc = encode_part(p, most - *done, done, e);
+    if (rc == 0 && !most && next_wanted(p))
+        rc = encode_all(p, e);
+    for (struct medium *m = p->oldest; m; m = m->newer)
+        m->wanted = false;
+    evict(p);
     p->stats.encode_ns += clock_ns() - t0;
     return rc;
 }
@@ -186,6 +253,11 @@ int pictures_encode(struct pictures *p, struct err *e)
 int pictures_reserve(struct pictures *p, uint32_t tokens, struct err *e)
 {
     return tower_reserve(p->o.tower, tokens, e);
+}
+
+uint64_t pictures_memory(const struct pictures *p, uint32_t tokens)
+{
+    return tower_weight_bytes(p->o.tower) + tower_reserve_bytes(p->o.tower, tokens);
 }
 
 uint32_t pictures_token(const struct pictures *p) { return vision_token(p->o.vision); }

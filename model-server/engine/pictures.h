@@ -1,9 +1,10 @@
 /* pictures.h - the pictures of requests: from files to features, kept by what they show.
  *
  * A picture is decoded when a request brings it, encoded before the first step that needs its
- * features, together with the other pictures of that step, and let go when its tokens are in the
- * KV cache. Features stay in memory of bounded size, the longest unused leave first. Every rank
- * gets the same calls in the same order. One thread. */
+ * features, and let go when its tokens are in the KV cache. Where nothing else waits, all pictures
+ * of a step are encoded together; beside running streams one after the other, in parts. Features
+ * stay in memory of bounded size, the longest unused leave first. Every rank gets the same calls in
+ * the same order. One thread. */
 #ifndef MODEL_SERVER_ENGINE_PICTURES_H
 #define MODEL_SERVER_ENGINE_PICTURES_H
 #include "common/image/image.h"
@@ -52,7 +53,14 @@ uint32_t media_end(const struct media *m, uint32_t end);
 void media_want(struct media *m, uint32_t from, uint32_t to);
 /* The tower's working memory for pictures of up to so many tokens of prompts, ahead of them. */
 int pictures_reserve(struct pictures *p, uint32_t tokens, struct err *e);
-int pictures_encode(struct pictures *p, struct err *e);
+/* On this rank: the tower's weights, with what pictures_reserve() takes. */
+uint64_t pictures_memory(const struct pictures *p, uint32_t tokens);
+/* At most about `most` multiplications and additions of the tower (0: whatever it takes), in parts
+ * of layers; *done: how many it were, and 0 where there was nothing to do or no limit. */
+int pictures_encode(struct pictures *p, uint64_t most, uint64_t *done, struct err *e);
+/* Up to where tokens [from, to) can be computed: `to`, or the first token of the first picture that
+ * is not encoded. */
+uint32_t media_ready(const struct media *m, uint32_t from, uint32_t to);
 
 /* What struct ragged has of token i, also behind the prompt. `row` NULL: its embedding is looked
  * up. The row is valid until media_release() or media_free(). */

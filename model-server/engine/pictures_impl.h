@@ -16,6 +16,8 @@ struct medium {
 
 struct pictures {
     struct pictures_options o;
+    struct medium *current; /* the tower works on it, in parts; NULL: on none */
+    struct tower_image at_work;
     struct medium *newest, *oldest;
     struct pictures_stats stats;
 };

@@ -30,7 +30,8 @@ static void judge(const struct engine *g, const struct warmup *w, const struct k
 {
     struct err e = ERR_INIT;
     const uint32_t longest = warmup_longest(g, w);
-    const uint64_t ranks = engine_ranks_here(g), needed = (p->weights + p->workspaces) * ranks;
+    const uint64_t ranks = engine_ranks_here(g),
+                   needed = (p->weights + p->pictures + p->workspaces) * ranks;
     const struct kv_short s = {.total = p->total,
                                .weights = p->weights,
                                .workspaces = p->workspaces,
@@ -40,11 +41,11 @@ static void judge(const struct engine *g, const struct warmup *w, const struct k
     if (needed > p->free)
         snprintf(p->why, sizeof(p->why),
                  "Not enough memory: weights take %llu bytes a rank (--quantize, --num-shard), "
-                 "workspaces %llu (--max-batch-prefill-tokens), on %llu ranks here; %llu bytes of "
-                 "%llu are free",
+                 "workspaces %llu (--max-batch-prefill-tokens), the vision tower %llu, on %llu "
+                 "ranks here; %llu bytes of %llu are free",
                  (unsigned long long)p->weights, (unsigned long long)p->workspaces,
-                 (unsigned long long)ranks, (unsigned long long)p->free,
-                 (unsigned long long)p->total);
+                 (unsigned long long)p->pictures, (unsigned long long)ranks,
+                 (unsigned long long)p->free, (unsigned long long)p->total);
     else if (p->n_blocks < 2 || too_short(g, w, p)) {
         kv_too_little(&s, &e);
         snprintf(p->why, sizeof(p->why), "%s", e.msg);
@@ -83,7 +84,8 @@ int engine_plan(const struct engine *g, const struct warmup *w, struct engine_pl
     if (warmup_check(g, w, e) || o->ops->memory(o->dev, &p->free, &p->total, e))
         return -1;
     p->workspaces = model_scratch_bytes(o->model, p->max_batch_prefill_tokens + rows, rows);
-    const uint64_t taken = p->weights * engine_ranks_here(g);
+    p->pictures = o->pictures ? pictures_memory(o->pictures, p->max_batch_prefill_tokens) : 0;
+    const uint64_t taken = (p->weights + p->pictures) * engine_ranks_here(g);
     left = p->free > taken ? p->free - taken : 0;
     if (a)
         pages = warmup_adapter_pages(g, left, &all);

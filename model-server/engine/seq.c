@@ -75,7 +75,7 @@ static int place(struct seq *s, const struct seq_spec *spec, struct seq_limits *
     return 0;
 }
 
-/* Without its state a cached beginning is of no use. */
+/* A cached prefix cannot be used without its state. */
 static int place_state(struct seq *s, const struct seq_spec *spec, const struct seq_limits *lim,
                        struct err *e)
 {
@@ -104,8 +104,8 @@ static int see(struct seq *s, const struct seq_spec *spec, const struct seq_limi
         return 0;
     if (!lim->pictures)
         return err_set(e, ERR_VALIDATION, "this model reads text only");
-    s->media = media_new(lim->pictures, spec->media, spec->n_media, spec->prompt, spec->n_prompt,
-                         spec->cache_len, e);
+    s->media = media_new(lim->pictures, spec->media, spec->n_media, spec->prompt,
+                         spec->n_prompt - spec->n_generated, spec->cache_len, e);
     return s->media ? 0 : -1;
 }
 
@@ -192,16 +192,20 @@ static int fill(struct seq *s, const struct seq_spec *spec, const struct seq_lim
     memcpy(s->ids, spec->prompt, spec->n_prompt * sizeof(*s->ids));
     s->n = spec->n_prompt;
     s->n_prompt = s->n - spec->n_generated;
-    s->cached = s->start = spec->cache_len;
+    s->cached = s->cell_at = s->start = spec->cache_len;
     s->step = s->n - s->cached;
     if (spec->chunk_len && spec->chunk_len < s->step)
         s->step = spec->chunk_len;
     s->top_n = spec->top_n < lim->vocab ? spec->top_n : lim->vocab;
     s->sampling = spec->sampling;
+    s->sampling.report = (struct report){0}; /* as long as the copies fail, none is owned */
     if (bias_copy(&s->sampling.bias, &spec->sampling.bias, lim->vocab, e) ||
+        report_copy(&s->sampling.report, &spec->sampling.report, lim->vocab, e) ||
         bad_words_copy(&s->bad_words, &spec->bad_words, lim->vocab, e) ||
         sampling_normalise(&s->sampling, e) || remember(s, spec, lim->tok, total, e))
         return -1;
+    if (s->sampling.report.n)
+        s->top_n = (uint32_t)s->sampling.report.n;
     if (penalties_on(&s->sampling.penalties)) {
         if (tally_reserve(&s->tally, total < lim->vocab ? total : lim->vocab, e))
             return -1;
@@ -273,9 +277,11 @@ void seq_free(struct seq *s)
     free(s->blocks);
     free(s->windows);
     free(s->offer);
+    head_rows_free(&s->head);
     tally_free(&s->tally);
     stop_free(&s->stop);
     bias_free(&s->sampling.bias);
+    report_free(&s->sampling.report);
     repeats_free(s->sampling.repeats);
     bad_words_free(&s->bad_words);
     detok_free(&s->detok);
@@ -291,9 +297,13 @@ void seq_free(struct seq *s)
 void seq_advance(struct seq *s, uint32_t cached)
 {
     const uint32_t now = s->cell[1];
+    const bool whole = cached == s->cached + s->step;
     if (cached == s->cached)
         return;
     s->cached = cached;
+    if (!whole)
+        return;
+    s->cell_at = cached;
     s->cell[1] = s->cell[0];
     s->cell[0] = now;
 }

@@ -10,6 +10,7 @@
 #include "common/err.h"
 #include "common/tokenizer/tokenizer.h"
 #include "model-server/engine/grammars.h"
+#include "model-server/engine/heads.h"
 #include "model-server/engine/pictures.h"
 #include "model-server/engine/state_cells.h"
 #include "model-server/sample/bad_words.h"
@@ -81,16 +82,19 @@ struct seq {
     uint32_t proposed, drafted; /* see drafts.h; proposed: of which those were taken */
     enum draft_kind draft_kind;
     struct acceptance acceptance;
+    struct head_rows head;                         /* for the model's own draft head */
     uint32_t *offer, offer_at, n_offer, cap_offer; /* tokens that may stand from offer_at on */
     uint32_t start; /* cached, and what passes of the running step have added; no meaning between
                        steps */
     uint32_t ahead; /* the run-ahead that has its next logits, or token; see step.h */
     struct draw_place ahead_at; /* and where; without draws, `row` of the logits */
-    /* With `cells`, recurrent state: cell[0] has that after `cached` tokens, cell[1] gets what the
+    /* With `cells`, recurrent state: cell[0] has that after `cell_at` tokens, cell[1] gets what the
      * next step makes. Until its tokens are accepted (seq_advance()) both stay where they are, so
-     * that a step may fail, or be repeated. */
+     * that a step may fail, or be repeated. A step whose drafts were not all right has made a state
+     * with wrong tokens in it: then cell_at stays behind `cached`, and the next step begins there
+     * (seq_from()). */
     struct state_cells *cells;
-    uint32_t cell[CELLS_EACH];
+    uint32_t cell[CELLS_EACH], cell_at;
     uint32_t state_from;        /* this cell is to be copied to cell[0] first; NO_CELL: none */
     uint32_t *blocks, n_blocks; /* more may come, up to max_blocks; see edit.h */
     uint32_t max_blocks;
@@ -99,6 +103,7 @@ struct seq {
     uint32_t *windows, windows_kept, windows_end;
     bool brought_media;  /* its request has pictures */
     struct media *media; /* the pictures of its prompt; NULL: none */
+    uint32_t stalled;    /* tokens that the last step left out: their picture is not encoded yet */
     struct sampling sampling;
     struct bad_words bad_words;
     struct adapters *adapters;       /* of the model; the sequence keeps its own there */
@@ -125,6 +130,9 @@ struct seq *seq_new(const struct seq_spec *spec, struct seq_limits *lim, struct 
 void seq_free(struct seq *s);
 void seq_fail(struct seq *s, const char *why);
 static inline bool seq_prefilling(const struct seq *s) { return s->cached + s->step < s->n; }
+/* Where its next step begins, and how many tokens before `cached` that is. */
+static inline uint32_t seq_from(const struct seq *s) { return s->cells ? s->cell_at : s->cached; }
+static inline uint32_t seq_lag(const struct seq *s) { return s->cached - seq_from(s); }
 /* Tokens that its blocks hold. */
 static inline uint64_t seq_room(const struct seq *s, uint32_t block_size)
 {
@@ -141,7 +149,7 @@ static inline bool seq_decoding(const struct seq *s)
 {
     return seq_live(s) && s->cached + 1 == s->n;
 }
-/* The tokens up to `cached` are computed for good. */
+/* The tokens up to `cached` are computed for good; of a step that is over: `step` is still its. */
 void seq_advance(struct seq *s, uint32_t cached);
 /* A chosen token: remember it and count it. */
 int seq_push(struct seq *s, uint32_t id, struct err *e);

@@ -36,7 +36,7 @@ int stepper_init(struct stepper *st, struct model *m, const struct backend_ops *
 void stepper_free(struct stepper *st)
 {
     free(st->ids), free(st->pos), free(st->slots), free(st->out_rows), free(st->drawn);
-    free(st->window_slots);
+    free(st->window_slots), free(st->hidden), free(st->hidden_ahead);
     free(st->given), free(st->axes), free(st->mutual);
     draws_free(&st->rows);
     free(st->spans), free(st->logits), free(st->ahead), free(st->gen), free(st->top_id),
@@ -61,6 +61,12 @@ static int renew(void *p, size_t n, size_t size)
     free(*(void **)p);
     *(void **)p = fresh;
     return 0;
+}
+
+/* Of a token. */
+static size_t hidden_bytes(const struct stepper *st)
+{
+    return st->heads ? st->heads->of.width * sizeof(float) : 0;
 }
 
 static uint32_t grown(uint32_t cap, uint32_t n) { return n > cap + cap / 2 ? n : cap + cap / 2; }
@@ -106,7 +112,9 @@ int stepper_reserve(struct stepper *st, uint32_t tokens, uint32_t rows, struct e
         uint32_t n = grown(st->cap_tokens, tokens);
         st->cap_tokens = 0;
         if (renew(&st->ids, n, 4) || renew(&st->pos, n, 4) || renew(&st->slots, n, 4) ||
-            renew(&st->out_rows, n, 4) || renew(&st->drawn, n, 4) || renew(&st->window_slots, n, 4))
+            renew(&st->out_rows, n, 4) || renew(&st->drawn, n, 4) ||
+            renew(&st->window_slots, n, 4) ||
+            (st->heads && renew(&st->hidden, n, hidden_bytes(st))))
             return err_nomem(e);
         st->cap_tokens = n;
     }
@@ -155,7 +163,7 @@ struct state_pair {
  * step behind it, which is enqueued before this one's tokens are accepted. */
 static struct state_pair states_of(const struct seq *s)
 {
-    if (s->start == s->cached)
+    if (s->start == seq_from(s))
         return (struct state_pair){s->cell[0], s->cell[1]};
     const bool behind = s->start == s->cached + s->step;
     return (struct state_pair){s->cell[1], s->cell[behind ? 0 : 1]};
@@ -200,6 +208,10 @@ static void put(struct stepper *st, struct ragged *b, struct seq *s, uint32_t le
     const struct state_pair state = states_of(s);
     assert(len > 0 && b->n_tokens + len <= st->cap_tokens);
     assert(!s->windows == !st->window);
+    if (st->heads) {
+        s->head.fresh = st->capture + (size_t)b->n_tokens * st->heads->of.width;
+        s->head.fresh_at = s->start;
+    }
     windows_pass(s, st->window, st->block_size);
     for (uint32_t p = s->start, n; p < end; p += n) {
         n = end - p;
@@ -231,8 +243,12 @@ static void put(struct stepper *st, struct ragged *b, struct seq *s, uint32_t le
     put_media(st, b, s, b->n_tokens - len);
 }
 
-static struct ragged empty(const struct stepper *st)
+/* A pass whose rows for the draft head go to `capture`. */
+static struct ragged empty(struct stepper *st, float *capture)
 {
+    st->capture = capture;
+    if (st->heads)
+        model_capture(st->model, capture);
     return (struct ragged){.ids = st->ids,
                            .pos = st->pos,
                            .slots = st->slots,
@@ -248,7 +264,7 @@ static int prompt_pass(struct stepper *st, struct seq *s, uint32_t len, struct e
     assert(s->prompt_logprob && s->start + len <= s->n_prompt);
     if (stepper_reserve(st, len, 0, e) || reserve_logits(st, len, e) || reserve_media(st, &s, 1, e))
         return -1;
-    struct ragged b = empty(st);
+    struct ragged b = empty(st, st->hidden);
     put(st, &b, s, len);
     for (b.n_out = 0; b.n_out < len; b.n_out++)
         st->out_rows[b.n_out] = b.n_out;
@@ -265,7 +281,7 @@ static int prompt_pass(struct stepper *st, struct seq *s, uint32_t len, struct e
                      s->prompt_top_logprob + (size_t)next * s->top_n);
     }
     s->start += len;
-    return 0;
+    return st->heads ? heads_take(st->heads, s, s->start, e) : 0;
 }
 
 /* Where a pass may end: behind a picture whose tokens see each other. */
@@ -275,20 +291,21 @@ static uint32_t behind_picture(const struct seq *s, uint32_t end)
 }
 
 /* Leave the last token of the chunk to the joint pass, unless it is the prompt's and yields nothing
- * new; and a picture that it belongs to. */
+ * new. A last token that others of the chunk see as well is computed with them, and once more in
+ * the joint pass, which finds all keys in the cache. */
 static int walk_prompt(struct stepper *st, struct seq *s, struct err *e)
 {
     const uint64_t rows = PASS_BYTES / stepper_row_bytes(st);
     const uint32_t most = rows ? (uint32_t)rows : 1, all = s->cached + s->step;
-    uint32_t end = all < s->n_prompt ? all : all - 1;
-    while (end > s->start && behind_picture(s, end) > end)
-        end--;
+    const bool seen = all == s->n_prompt && behind_picture(s, all - 1) == all;
+    const uint32_t end = all < s->n_prompt || seen ? all : all - 1;
     while (s->start < end) {
         const uint32_t left = end - s->start;
         const uint32_t to = behind_picture(s, s->start + (left < most ? left : most));
         if (prompt_pass(st, s, to - s->start, e))
             return -1;
     }
+    s->start -= seen && s->start == all;
     return 0;
 }
 
@@ -299,6 +316,15 @@ static uint32_t most_rows(struct seq *const *v, uint32_t n)
     for (uint32_t i = 0; i < n; i++)
         rows += 1 + v[i]->drafted;
     return rows;
+}
+
+/* Tokens that recurrent sequences compute again. */
+static uint32_t lags(struct seq *const *v, uint32_t n)
+{
+    uint32_t tokens = 0;
+    for (uint32_t i = 0; i < n; i++)
+        tokens += seq_lag(v[i]);
+    return tokens;
 }
 
 /* Room for what all of `v` may ask of the device. */
@@ -341,7 +367,7 @@ static int joint_pass(struct stepper *st, struct seq **v, uint32_t n, struct err
         return -1;
     if (st->draws && begin_draws(st, v, n, e))
         return -1;
-    struct ragged b = empty(st);
+    struct ragged b = empty(st, st->hidden);
     for (uint32_t i = 0; i < n; i++) {
         if (!seq_live(v[i]) || seq_is_ahead(st, v[i]) || v[i]->start == v[i]->cached + v[i]->step)
             continue;
@@ -357,7 +383,7 @@ static int joint_pass(struct stepper *st, struct seq **v, uint32_t n, struct err
 static int forward(struct stepper *st, struct seq **v, uint32_t n, struct err *e)
 {
     for (uint32_t i = 0; i < n; i++) {
-        v[i]->start = v[i]->cached;
+        v[i]->start = seq_from(v[i]);
         if (seq_live(v[i]) && v[i]->prompt_logprob && v[i]->cached < v[i]->n_prompt &&
             walk_prompt(st, v[i], e))
             return -1;
@@ -367,6 +393,12 @@ static int forward(struct stepper *st, struct seq **v, uint32_t n, struct err *e
 
 int stepper_reserve_ahead(struct stepper *st, uint32_t rows, struct err *e)
 {
+    if (st->heads && rows > st->cap_hidden_ahead) {
+        st->cap_hidden_ahead = st->ahead_no = 0;
+        if (renew(&st->hidden_ahead, rows, hidden_bytes(st)))
+            return err_nomem(e);
+        st->cap_hidden_ahead = rows;
+    }
     if (rows <= st->cap_ahead || st->draws)
         return 0;
     st->cap_ahead = st->ahead_no = 0;
@@ -374,6 +406,27 @@ int stepper_reserve_ahead(struct stepper *st, uint32_t rows, struct err *e)
         return err_nomem(e);
     st->cap_ahead = rows;
     return 0;
+}
+
+int stepper_state(struct stepper *st, struct seq *s, uint32_t cell, struct err *e)
+{
+    const uint32_t lag = seq_lag(s);
+    float *const fresh = (float *)(uintptr_t)s->head.fresh;
+    const uint32_t fresh_at = s->head.fresh_at, start = s->start;
+    if (!lag)
+        return model_state_copy(st->model, &s->cell[0], &cell, 1, e);
+    if (reserve_lists(st, &s, 1, e) || stepper_reserve(st, lag, 0, e) ||
+        reserve_media(st, &s, 1, e))
+        return -1;
+    struct ragged b = empty(st, st->hidden);
+    s->start = seq_from(s);
+    put(st, &b, s, lag);
+    for (uint32_t i = 0; i < b.n_spans; i++)
+        st->spans[i].state_out = cell;
+    s->start = start;
+    s->head.fresh = fresh;
+    s->head.fresh_at = fresh_at;
+    return model_forward(st->model, &b, NULL, e);
 }
 
 static bool all_ahead(const struct stepper *st, struct seq **v, uint32_t n)
@@ -402,20 +455,21 @@ int stepper_ahead(struct stepper *st, struct seq **v, uint32_t n, struct err *e)
     if (st->draws && all_ahead(st, v, n))
         return 0;
     const uint32_t no = next_no(st), rows = most_rows(v, n);
+    const uint32_t tokens = rows + lags(v, n);
     st->ahead_no = 0; /* nothing is ahead until this has worked */
     int64_t t0 = clock_ns();
-    if (reserve_lists(st, v, n, e) || stepper_reserve(st, rows, 0, e) ||
-        reserve_media(st, v, n, e) || stepper_reserve_ahead(st, rows, e) ||
+    if (reserve_lists(st, v, n, e) || stepper_reserve(st, tokens, 0, e) ||
+        reserve_media(st, v, n, e) || stepper_reserve_ahead(st, tokens, e) ||
         (st->draws && begin_draws(st, v, n, e)))
         return -1;
-    struct ragged b = empty(st);
+    struct ragged b = empty(st, st->hidden_ahead);
     for (uint32_t i = 0; i < n; i++) {
         if (!seq_live(v[i]))
             continue;
         assert(v[i]->step == 1 + v[i]->drafted && !seq_prefilling(v[i]));
-        v[i]->start = v[i]->cached;
+        v[i]->start = seq_from(v[i]);
         v[i]->ahead = no;
-        put(st, &b, v[i], v[i]->step);
+        put(st, &b, v[i], seq_lag(v[i]) + v[i]->step);
         v[i]->ahead_at = want_rows(st, &b, v[i]);
     }
     if (!b.n_out)
@@ -463,7 +517,7 @@ static int feed(struct stepper *st, struct seq **v, uint32_t n, struct err *e)
     st->ahead_no = 0; /* until this has worked */
     if (stepper_reserve(st, n, 0, e) || reserve_media(st, v, n, e) || begin_draws(st, v, n, e))
         return -1;
-    struct ragged b = empty(st);
+    struct ragged b = empty(st, st->hidden);
     b.drawn = st->drawn;
     b.drawn_set = st->ahead_set;
     for (uint32_t i = 0; i < n; i++) {
@@ -535,6 +589,9 @@ int stepper_run(struct stepper *st, struct seq **v, uint32_t n, struct err *e)
             st->gen[i].seq->ahead = 0;
     int64_t t1 = st->ready_ns = clock_ns();
     outcome_finish(st, v, n);
+    for (uint32_t i = 0; st->heads && i < n; i++)
+        if (seq_live(v[i]) && heads_take(st->heads, v[i], v[i]->cached, e))
+            return -1;
     st->forward_ns = t1 - t0 + st->early_ns;
     st->decode_ns = clock_ns() - t1;
     return 0;

@@ -33,9 +33,10 @@ struct stepper {
     struct device *dev;
     const struct tokenizer *tok;
     uint32_t vocab, block_size;
-    bool by_length;  /* model_info's */
-    uint32_t window; /* tokens that layers see whose cache is apart; 0: none is */
-    bool drafts;     /* sequences may have some: the next step waits for the tokens of this one */
+    bool by_length;      /* model_info's */
+    uint32_t window;     /* tokens that layers see whose cache is apart; 0: none is */
+    struct heads *heads; /* gets what steps leave for it; NULL: there is no draft head */
+    bool drafts; /* sequences may have some: the next step waits for the tokens of this one */
 
     struct gen *gen; /* results of the last step, in the order of its sequences */
     uint32_t n_gen;
@@ -46,6 +47,10 @@ struct stepper {
     /* Working memory. */
     uint32_t *ids, *pos, *slots, *out_rows, *window_slots;
     struct span *spans;
+    /* With `heads`, rows of tokens for it: of the running step, of the run-ahead; where the pass at
+     * hand puts its own. */
+    float *hidden, *hidden_ahead, *capture;
+    uint32_t cap_hidden_ahead;
     float *logits, *ahead; /* of the running step; of the run-ahead number ahead_no */
     uint32_t ahead_no, cap_ahead;
     int64_t ahead_ns;
@@ -90,6 +95,10 @@ int stepper_run(struct stepper *st, struct seq **v, uint32_t n, struct err *e);
  * changes; a sequence that never comes back costs its row. All of `v` that live must be decoding.
  * An earlier run-ahead is forgotten. */
 int stepper_ahead(struct stepper *st, struct seq **v, uint32_t n, struct err *e);
+
+/* The state after s->cached tokens, into another cell: a copy, or computed from the one that the
+ * sequence has (seq_lag()). */
+int stepper_state(struct stepper *st, struct seq *s, uint32_t cell, struct err *e);
 
 /* Is the next step of any of them run ahead already, so that it is settled what it verifies? */
 bool stepper_is_ahead(const struct stepper *st, struct seq *const *v, uint32_t n);

@@ -186,7 +186,7 @@ struct kv_memory warmup_memory(const struct engine *g, const struct warmup *w, u
         m.prefill = w->max_prefill_tokens ? w->max_prefill_tokens : DEFAULT_PREFILL;
     }
     uint64_t taken = reserved * ranks; /* swap space is taken from the same memory */
-    taken += m.shared ? o->swap_bytes * ranks : 0;
+    taken += m.shared ? (o->swap_bytes + o->offload_bytes) * ranks : 0;
     m.free -= taken < m.free ? taken : m.free;
     return m;
 }
@@ -202,6 +202,7 @@ static int size_pool(struct engine *g, const struct warmup *w, struct kv_plan *p
     if (engine_in_host_memory(g)) { /* reserved, and not touched yet */
         struct adapters *a = model_adapters(o->model);
         scratch = model_scratch_held(o->model);
+        scratch += model_info(o->model)->mapped_bytes; /* page cache, which counts as free */
         scratch += a ? adapters_reserved(a) * adapters_page_bytes(a) : 0;
     }
     const struct kv_memory m = warmup_memory(g, w, free_bytes, total, scratch);
@@ -245,7 +246,12 @@ static int too_little(const struct engine *g, const struct warmup *w, uint64_t b
 
 /* ---------------------------------------------------------------- what another row costs */
 
-enum { TIMED = 3, TIMED_DRAFTS = 8, TIMED_TOKENS = 2 + TIMED * (TIMED_DRAFTS + 2) };
+enum {
+    TIMED = 3,
+    TIMED_DRAFTS = 8,
+    TIMED_PASSES = 2,
+    TIMED_TOKENS = 2 + TIMED_PASSES + TIMED * (TIMED_DRAFTS + 3)
+};
 
 static int ended_early(const struct seq *s, struct err *e)
 {
@@ -268,13 +274,46 @@ static int timed_step(struct engine *g, struct seq *s, uint32_t drafts, int64_t 
     return 0;
 }
 
+/* A pass of the draft head, behind a step. */
+static int timed_passes(struct engine *g, struct seq *s, int64_t *least, struct err *e)
+{
+    struct step_worth w = {.rows = 1, .tokens = 1};
+    int64_t ignored = INT64_MAX;
+    if (!g->drafting.heads)
+        return 0;
+    if (timed_step(g, s, 0, &ignored, e))
+        return -1;
+    if (!heads_ready(&g->heads, s))
+        return 0;
+    s->head.most = TIMED_PASSES;
+    s->proposed = 0;
+    const int64_t t0 = clock_ns();
+    if (heads_propose(&g->heads, &s, 1, &w, e))
+        return -1;
+    const int64_t each = (clock_ns() - t0) / (s->head.n_made ? s->head.n_made : 1);
+    *least = each < *least ? each : *least;
+    s->head.most = 0;
+    return 0;
+}
+
+/* In parts of a step; what the ranks agree on. */
+static int agree_cost(struct engine *g, int64_t more, int64_t one, double *cost, struct err *e)
+{
+    const double c = (double)more / (double)(one > 0 ? one : 1);
+    uint32_t millionths = (uint32_t)(1e6 * (c < 0.002 ? 0.002 : c < 1 ? c : 1));
+    if (kv_agree(g->o.comm, &millionths, e))
+        return -1;
+    *cost = millionths / 1e6;
+    return 0;
+}
+
 /* Steps of one sequence, with and without drafts. The ranks agree on the cheapest row that any of
  * them has seen. */
 static int measure_rows(struct engine *g, const struct warmup *w, struct err *e)
 {
     struct seq_spec s = w->specs[0];
     struct answer a;
-    int64_t one = INT64_MAX, more = INT64_MAX;
+    int64_t one = INT64_MAX, more = INT64_MAX, pass = INT64_MAX;
     const uint32_t most = g->drafting.most;
     int rc = 0;
     s.n_prompt = 1;
@@ -292,18 +331,19 @@ static int measure_rows(struct engine *g, const struct warmup *w, struct err *e)
         return ended_early(a.out->n_gen ? a.out->gen[0].seq : NULL, e);
     for (int i = 0; i < TIMED && rc == 0; i++)
         rc = timed_step(g, a.batch->v[0], 0, &one, e) ||
-             timed_step(g, a.batch->v[0], TIMED_DRAFTS, &more, e);
+             timed_step(g, a.batch->v[0], TIMED_DRAFTS, &more, e) ||
+             timed_passes(g, a.batch->v[0], &pass, e);
     engine_clear(g, NULL);
     g->drafting.most = most;
     g->drafting.cost = DRAFT_COST;
     if (rc)
         return -1;
-    double cost = (double)(more - one) / TIMED_DRAFTS / (double)(one > 0 ? one : 1);
-    uint32_t millionths = (uint32_t)(1e6 * (cost < 0.002 ? 0.002 : cost < 1 ? cost : 1));
-    if (kv_agree(g->o.comm, &millionths, e))
+    if (agree_cost(g, (more - one) / TIMED_DRAFTS, one, &g->drafting.cost, e) ||
+        (g->drafting.heads && agree_cost(g, pass < one ? pass : one, one, &g->heads.pass_cost, e)))
         return -1;
-    g->drafting.cost = millionths / 1e6;
-    LOG(LOG_INFO, "speculation", LOGI("most", most), LOGD("row_cost", g->drafting.cost));
+    LOG(LOG_INFO, "speculation", LOGI("most", most), LOGD("row_cost", g->drafting.cost),
+        LOGS("head", g->heads.of.kind ? g->heads.of.kind : "none"),
+        LOGD("pass_cost", g->heads.pass_cost));
     return 0;
 }
 

@@ -114,8 +114,8 @@ static int open_all(struct adapters *a, const struct adapter_source *list, uint3
     if (!a->ops->lora)
         return err_set(e, ERR_VALIDATION, "the %s backend has no adapters", a->ops->name);
     a->v = calloc(a->n + (size_t)1, sizeof(*a->v));
-    a->sets =
-        calloc((size_t)a->base.spec->n_layers * LORA_SITES * (a->n + (size_t)1), sizeof(*a->sets));
+    a->sets = calloc((size_t)spec_all_layers(a->base.spec) * LORA_SITES * (a->n + (size_t)1),
+                     sizeof(*a->sets));
     if (!a->v || !a->sets)
         return err_nomem(e);
     for (uint32_t i = 0; i <= a->n; i++)

@@ -1,6 +1,7 @@
 #include "model-server/model/arch.h"
 #include "common/buf.h"
 #include "common/json.h"
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -119,4 +120,70 @@ const char *arch_name_in_file(const struct arch *a, const char *name, int i, cha
         return "";
     snprintf(out, cap, "%s%s", text_prefixes[at], inner ? name + sizeof(model) - 1 : name);
     return out;
+}
+
+/* ---------------------------------------------------------------- names backwards */
+
+/* Does `name` begin as the pattern up to a | or the end says? What is left of it, or NULL. */
+static const char *begins(const char *name, const char *pattern, int index[2])
+{
+    int n = 0;
+    assert(name);
+    index[0] = index[1] = -1;
+    for (; *pattern && *pattern != '|'; pattern++) {
+        if (*pattern != '*') {
+            if (*name++ != *pattern)
+                return NULL;
+            continue;
+        }
+        if (*name < '0' || *name > '9' || n == 2)
+            return NULL;
+        int v = 0;
+        for (; *name >= '0' && *name <= '9' && v < 1000000; name++)
+            v = v * 10 + (*name - '0');
+        index[n++] = v;
+    }
+    return name;
+}
+
+static bool use_of(const struct arch *a, const char *name, struct arch_use *u)
+{
+    int index[2];
+    for (int r = 0; r < W_ROLES; r++)
+        for (const char *p = a->names[r]; p; p = strchr(p, '|') ? strchr(p, '|') + 1 : NULL) {
+            const char *rest = begins(name, p, index);
+            if (!rest || (*rest && strcmp(rest, ".weight") != 0 && strcmp(rest, ".bias") != 0 &&
+                          strcmp(rest, "_bias") != 0))
+                continue;
+            *u = (struct arch_use){(enum role)r, index[0], index[1], rest};
+            return true;
+        }
+    return false;
+}
+
+bool arch_use_of(const struct arch *a, const char *name, struct arch_use *u)
+{
+    char whole[512];
+    if (use_of(a, name, u))
+        return true;
+    const size_t end = strlen(name);
+    if (a->prefix) {
+        const int n = snprintf(whole, sizeof(whole), "%s%s", a->prefix, name);
+        if (n > 0 && n < (int)sizeof(whole) && use_of(a, whole, u)) {
+            u->suffix = name + (end - strlen(u->suffix));
+            return true;
+        }
+    }
+    for (int i = 0; i < N_TEXT_PREFIXES; i++) {
+        const size_t n = strlen(text_prefixes[i]);
+        if (strncmp(name, text_prefixes[i], n) != 0)
+            continue;
+        const bool head = strncmp(name + n, "lm_head", 7) == 0;
+        snprintf(whole, sizeof(whole), "%s%s", head ? "" : "model.", name + n);
+        if (use_of(a, whole, u)) {
+            u->suffix = name + (end - strlen(u->suffix));
+            return true;
+        }
+    }
+    return false;
 }

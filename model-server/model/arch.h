@@ -10,6 +10,10 @@ enum role {
     W_EMBED_NORM,
     W_POSITIONS,
     W_TOKEN_TYPES,
+    W_EMBED_PROJECT, /* see decoder_spec.embed_dim */
+    W_APART,         /* [buckets, hidden] of all layers, and their norm: see struct apart_spec */
+    W_APART_NORM,
+    W_NEAR, /* [buckets, heads] of all layers: see struct near_spec */
     W_FINAL_NORM,
     W_HEAD,
     W_ATTN_NORM,
@@ -63,6 +67,8 @@ enum role {
     W_MIX_SKIP,
     W_MIX_NORM,
     W_MIX_OUT,
+    W_ATTN_SCALE, /* of decoder_spec.sub_scale */
+    W_MLP_SCALE,
     W_LAYER_SCALE,
     W_LAYER_EMBED, /* of all layers side by side: their embeddings; what they get of the usual one
                     */
@@ -71,6 +77,12 @@ enum role {
     W_LAYER_EMBED_GATE, /* of one layer: how they enter it */
     W_LAYER_EMBED_OUT,
     W_LAYER_EMBED_POST_NORM,
+    W_DRAFT_IN, /* of draft heads: see draft/draft.h. The matrix before the layer, the norms before
+                   it, of the embedding and of the hidden state, and what stands behind the layer */
+    W_DRAFT_EMBED_NORM,
+    W_DRAFT_HIDDEN_NORM,
+    W_DRAFT_NORM,
+    W_DRAFT_HEAD,
     W_PATCH, /* of vision towers: see encoder/encoder_spec.h. Whole names: the class token, the
                 vector behind rows of tiles, and matrices that say so */
     W_PATCH_POSITIONS,
@@ -92,8 +104,9 @@ struct arch {
      */
     const char *prefix;
     /* Tensor names without ".weight" and ".bias"; the first * is the layer, the second the expert.
-     * The whole name of W_SINKS, W_SELECT_BIAS, W_EXPERT_SCALE, W_ROUTER_SCALE, W_LAYER_SCALE, of
-     * W_MIX_{RATE,DT,SKIP,NORM} and of tensors that hold all experts, whose biases end in "_bias".
+     * The whole name of W_SINKS, W_SELECT_BIAS, W_EXPERT_SCALE, W_ROUTER_SCALE, W_LAYER_SCALE,
+     * W_ATTN_SCALE, W_MLP_SCALE, of W_MIX_{RATE,DT,SKIP,NORM} and of tensors that hold all experts,
+     * whose biases end in "_bias".
      * Names of one role in different files are separated by |. */
     const char *names[W_ROLES];
     void (*configure)(struct config *c, struct decoder_spec *s); /* faults stay in `c` */
@@ -145,6 +158,13 @@ struct arch {
     [W_MOE_GATE] = "model.layers.*.block_sparse_moe.experts.*.w1",                                 \
     [W_MOE_UP] = "model.layers.*.block_sparse_moe.experts.*.w3",                                   \
     [W_MOE_DOWN] = "model.layers.*.block_sparse_moe.experts.*.w2"
+/* The same as Granite names them. */
+#define NAMES_GRANITE_EXPERTS                                                                      \
+    [W_ROUTER] = "model.layers.*.block_sparse_moe.router.layer",                                   \
+    [W_MOE_GATE_UP] = "model.layers.*.block_sparse_moe.input_linear.weight",                       \
+    [W_MOE_DOWN] = "model.layers.*.block_sparse_moe.output_linear.weight",                         \
+    [W_SHARED_GATE_UP] = "model.layers.*.shared_mlp.input_linear",                                 \
+    [W_SHARED_DOWN] = "model.layers.*.shared_mlp.output_linear"
 #define NAMES_SHARED_EXPERTS                                                                       \
     [W_SHARED_GATE] = "model.layers.*.mlp.shared_experts.gate_proj",                               \
     [W_SHARED_UP] = "model.layers.*.mlp.shared_experts.up_proj",                                   \
@@ -186,6 +206,17 @@ struct arch {
  * vision models keep the text model behind a prefix of theirs. The result is `name`, part of it, or
  * `out` (cut off at `cap`). */
 const char *arch_name_in_file(const struct arch *a, const char *name, int i, char *out, size_t cap);
+
+/* What a tensor of a file is for, by its name in any of those spellings: its role, and the layer
+ * and the expert, -1 where its name has none. `suffix` is what stands behind the role's name
+ * (".weight",
+ * ".bias", ""). False: the family has no role for it. */
+struct arch_use {
+    enum role role;
+    int layer, expert;
+    const char *suffix;
+};
+bool arch_use_of(const struct arch *a, const char *name, struct arch_use *u);
 
 /* `path` is a config.json, `text` what it says where it is not to be read, or NULL; `rope_scaling`
  * and `rope_factor` as in model_options. Fills `spec` and sets *arch; `*type` is the arch's own

@@ -13,7 +13,10 @@
 /* How checkpoints in a folder are named, in the order in which they are looked for. */
 static const struct {
     const char *single, *index;
-} spellings[] = {{HUB_WEIGHTS, HUB_INDEX}, {HUB_TORCH_WEIGHTS, HUB_TORCH_INDEX}};
+} spellings[] = {{HUB_WEIGHTS, HUB_INDEX},
+                 {HUB_TORCH_WEIGHTS, HUB_TORCH_INDEX},
+                 {"medusa_lm_head.safetensors", NULL},
+                 {"medusa_lm_head.pt", NULL}};
 enum { SPELLINGS = sizeof(spellings) / sizeof(spellings[0]) };
 
 static int path_of(char out[PATH_MAX], const char *dir, const char *name, struct err *e)
@@ -67,7 +70,7 @@ static int open_folder(struct checkpoint *c, struct err *e)
     for (int i = 0; i < SPELLINGS; i++) {
         if (has(c->dir, spellings[i].single))
             return add_file(c, spellings[i].single, e);
-        if (has(c->dir, spellings[i].index))
+        if (spellings[i].index && has(c->dir, spellings[i].index))
             return open_index(c, spellings[i].index, e);
     }
     return err_set(e, ERR_VALIDATION,
@@ -104,8 +107,10 @@ const struct tensor *checkpoint_find(const struct checkpoint *c, const char *nam
 {
     for (uint32_t i = 0; i < c->n_files; i++) {
         const struct tensor *t = tensor_file_find(&c->files[i], name);
-        if (t)
+        if (t) {
+            c->files[i].tensors[t - c->files[i].tensors].found = true;
             return t;
+        }
     }
     return gguf_weights_find(&c->gguf, name);
 }

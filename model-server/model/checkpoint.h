@@ -23,7 +23,8 @@ struct checkpoint {
  * naming the file (and tensor). A failed open needs no close. */
 int checkpoint_open(struct checkpoint *c, const char *dir, const struct arch *a, struct err *e);
 void checkpoint_close(struct checkpoint *c);
-const struct tensor *checkpoint_find(const struct checkpoint *c, const char *name); /* or NULL */
+/* Or NULL. Notes that it was found (unused.h): one thread. */
+const struct tensor *checkpoint_find(const struct checkpoint *c, const char *name);
 /* The same by any of the spellings that files of the family have: arch_name_in_file(). */
 const struct tensor *checkpoint_find_weight(const struct checkpoint *c, const struct arch *a,
                                             const char *name);

@@ -14,8 +14,7 @@ int config_open(struct config *c, const char *path, const char *text, struct err
     c->file = text ? json_parse(text, strlen(text), e) : model_file_json(path, CONFIG_MAX, e);
     if (!c->file)
         return -1;
-    const cJSON *nested = json_get(c->file, "text_config");
-    c->root = cJSON_IsObject(nested) ? (cJSON *)(uintptr_t)nested : c->file;
+    c->root = (cJSON *)(uintptr_t)model_file_text_config(c->file);
     if (cJSON_IsObject(c->file))
         return 0;
     config_close(c);
@@ -93,6 +92,14 @@ void config_only(struct config *c, const char *key, bool value)
 {
     if (config_bool_or(c, key, value) != value)
         config_fail(c, "`%s`: %s is not supported", key, value ? "false" : "true");
+}
+
+void config_only_word(struct config *c, const char *key, const char *word)
+{
+    const cJSON *j = json_get(c->root, key);
+    if (j && (!cJSON_IsString(j) || strcmp(j->valuestring, word) != 0))
+        config_fail(c, "`%s`: %.40s is not supported, only %s", key,
+                    cJSON_IsString(j) ? j->valuestring : "what the file has", word);
 }
 
 enum act config_act(struct config *c, const char *key, const char *def)
@@ -181,17 +188,36 @@ void config_decoder(struct config *c, struct decoder_spec *s, const struct confi
     }
 }
 
+void config_sums(struct decoder_spec *s, double eps)
+{
+    s->norm = (struct norm_spec){.kind = NORM_LAYER, .eps = (float)eps};
+    s->norms = NORM_SUM;
+    s->bias.norm = s->embed_norm = s->no_final_norm = s->both_ways = s->no_head = true;
+}
+
+void config_type_rows(struct config *c, struct decoder_spec *s)
+{
+    const uint32_t types = config_u32_or(c, "type_vocab_size", 2, 0, 16);
+    s->token_types = types;
+    s->learned_positions = s->first_type_only = types > 0;
+}
+
+void config_embed_dim(struct config *c, struct decoder_spec *s)
+{
+    const uint32_t dim = config_u32_or(c, "embedding_size", s->hidden, 1, 1u << 22);
+    if (dim > s->hidden || dim % 4)
+        config_fail(c, "`embedding_size` must be a multiple of 4 up to `hidden_size`");
+    s->embed_dim = dim;
+}
+
 void config_encoder(struct config *c, struct decoder_spec *s, uint32_t offset)
 {
     const char *positions = json_str(c->root, "position_embedding_type", "absolute");
     config_decoder(c, s, &(struct config_defaults){.max_positions = 512, .norm_eps = 1e-12});
-    s->norm = (struct norm_spec){.kind = NORM_LAYER,
-                                 .eps = (float)config_num_or(c, "layer_norm_eps", 1e-12)};
-    s->mlp = MLP_PLAIN;
     s->act = config_act(c, "hidden_act", "gelu");
-    s->bias.norm = s->bias.qkv = s->bias.o = s->bias.mlp = true;
-    s->norms = NORM_SUM;
-    s->embed_norm = s->no_final_norm = s->learned_positions = s->both_ways = s->no_head = true;
+    config_sums(s, config_num_or(c, "layer_norm_eps", 1e-12));
+    s->mlp = MLP_PLAIN;
+    s->learned_positions = s->bias.qkv = s->bias.o = s->bias.mlp = true;
     s->token_types = config_u32_or(c, "type_vocab_size", 2, 1, 16);
     config_only(c, "is_decoder", false);
     if (strcmp(positions, "absolute") != 0)
@@ -250,6 +276,8 @@ bool config_every_layer(const struct config *c, uint32_t layer)
     return (void)c, (void)layer, true;
 }
 
+bool config_no_layer(const struct config *c, uint32_t layer) { return (void)c, (void)layer, false; }
+
 bool config_upper_layers(const struct config *c, uint32_t layer)
 {
     return json_bool(c->root, "use_sliding_window", false) &&
@@ -268,8 +296,10 @@ void config_windows(struct config *c, struct decoder_spec *s, uint32_t def,
         return;
     }
     for (uint32_t i = 0; i < s->n_layers; i++, t = t ? t->next : NULL) {
-        bool on = t ? strcmp(cJSON_IsString(t) ? t->valuestring : "", "sliding_attention") == 0
-                    : sliding(c, i);
+        const char *kind = t ? cJSON_IsString(t) ? t->valuestring : "" : NULL;
+        bool on = kind ? strcmp(kind, "sliding_attention") == 0 : sliding(c, i);
+        if (kind && !on && strcmp(kind, "full_attention") != 0)
+            config_fail(c, "`layer_types`: `%.40s` of layer %u is not supported", kind, i);
         s->layers[i].window = on ? window : 0;
     }
 }

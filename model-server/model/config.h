@@ -35,6 +35,8 @@ bool config_bool_or(struct config *c, const char *key, bool def);
 void config_layer_norm(struct config *c, struct decoder_spec *s, const char *key, bool bias);
 /* A fault unless the key is absent or `value`: what a family allows and this decoder does not. */
 void config_only(struct config *c, const char *key, bool value);
+/* The same for a word. */
+void config_only_word(struct config *c, const char *key, const char *word);
 enum act config_act(struct config *c, const char *key, const char *def);
 
 /* The keys that most families share: hidden_size, num_hidden_layers, num_attention_heads,
@@ -62,6 +64,15 @@ void config_added(struct config *c, struct decoder_spec *s);
 /* The encoders that descend from BERT: learned positions of which the first `offset` rows are not
  * used, types of tokens, norms of sums, layer_norm_eps. */
 void config_encoder(struct config *c, struct decoder_spec *s, uint32_t offset);
+/* What these and their kin have in common, whatever their keys: layer norms of sums, one behind
+ * the embedding, none at the end; no head, all tokens see each other. */
+void config_sums(struct decoder_spec *s, double eps);
+/* Types of tokens in an encoder whose positions rotate: each token gets its type's row. `types` of
+ * the file, of which texts may have the first. */
+void config_type_rows(struct config *c, struct decoder_spec *s);
+/* s->embed_dim from embedding_size; there is a matrix behind the embedding even if that is
+ * hidden_size (ELECTRA has none then, and says so itself). */
+void config_embed_dim(struct config *c, struct decoder_spec *s);
 
 /* Bounds that hold for every family; config_decoder() uses them. */
 uint32_t config_dim(struct config *c, const char *key);    /* 1 .. 2^22 */
@@ -74,6 +85,8 @@ uint32_t config_head_dim(struct config *c, uint32_t def, uint32_t hidden, uint32
 /* Fill s->rope[0], whose `dim` is set, from whichever keys there are; `theta` is the family's
  * default base. Stretches s->max_positions as linear, dynamic and yarn scalings do. */
 void config_rope(struct config *c, struct decoder_spec *s, double theta);
+/* A number beside the rotation's, in whichever place that has. */
+double config_rope_num(struct config *c, const char *key, double def);
 /* What yarn's mscale_all_dim makes of q and k each (DeepSeek): 1 without. */
 double config_rope_mscale(struct config *c);
 /* Elements of a head that rotate, from partial_rotary_factor at either place. */
@@ -83,9 +96,10 @@ uint32_t config_rotary_dim(struct config *c, uint32_t head_dim, double def);
  * `sliding_window` (absent: `def`; null: none). */
 void config_windows(struct config *c, struct decoder_spec *s, uint32_t def,
                     bool (*sliding)(const struct config *c, uint32_t layer));
-/* Which layers have a window where the file has no layer_types: all; those from max_window_layers
- * on if use_sliding_window says so. */
+/* Which layers have a window where the file has no layer_types: all; none; those from
+ * max_window_layers on if use_sliding_window says so. */
 bool config_every_layer(const struct config *c, uint32_t layer);
+bool config_no_layer(const struct config *c, uint32_t layer);
 bool config_upper_layers(const struct config *c, uint32_t layer);
 /* All layers attend with 1 / sqrt(query_pre_attn_scalar). */
 void config_attn_scale(struct config *c, struct decoder_spec *s, double def);

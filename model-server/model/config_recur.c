@@ -90,6 +90,29 @@ void config_mamba2(struct config *c, struct decoder_spec *s, const struct mamba_
 
 /* ---------------------------------------------------------------- gated delta rule */
 
+uint32_t spec_delta_row(const struct recur_spec *r, enum delta_part p, uint32_t head)
+{
+    const uint32_t each = r->heads / r->key_heads, dk = r->key_dim, dv = r->value_dim;
+    const uint32_t group = p <= DELTA_K ? head : head / each, in = head % each;
+    const uint32_t first = head * spec_delta_rows(r, p);
+    if (!r->grouped)
+        return first +
+               (p == DELTA_K || p == DELTA_V ? r->key_heads * dk * (p == DELTA_K ? 1 : 2) : 0);
+    const uint32_t at = group * 2 * (dk + each * dv);
+    switch (p) {
+    case DELTA_Q:
+        return at;
+    case DELTA_K:
+        return at + dk;
+    case DELTA_V:
+        return at + 2 * dk + in * dv;
+    case DELTA_Z:
+        return at + 2 * dk + (each + in) * dv;
+    default:
+        return group * 2 * each + (p == DELTA_DECAY ? each : 0) + in;
+    }
+}
+
 static bool not_every_nth(const struct config *c, uint32_t layer)
 {
     const double n = json_num(c->root, "full_attention_interval", 4);

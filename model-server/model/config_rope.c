@@ -31,6 +31,12 @@ static double rope_num(const struct rope_keys *k, const char *key, double def)
     return def;
 }
 
+double config_rope_num(struct config *c, const char *key, double def)
+{
+    const struct rope_keys k = rope_keys(c);
+    return rope_num(&k, key, def);
+}
+
 /* The length of the first training, within what a table of positions can mean. */
 static uint32_t rope_original(const struct rope_keys *k, double def)
 {

@@ -1,5 +1,5 @@
-#include "model-server/model/decoder.h"
 #include "common/watchdog.h"
+#include "model-server/model/decoder_impl.h"
 #include "model-server/model/pass.h"
 #include <assert.h>
 #include <math.h>
@@ -40,6 +40,7 @@ static size_t layout(const struct decoder *d, struct scratch *s, char *base, siz
     for (int i = 0; i < SPEC_MAX_ROPES; i++)
         at = place(&s->rope[i], base, at, t, m->rope[i].dim);
     at = place(&s->q_scale, base, at, t, m->q_growth.length > 0);
+    at = place(&s->hidden, base, at, t, d->draft.ops ? d->draft.plan.width : 0);
     at = place(&s->out, base, at, o, m->hidden);
     at = place(&s->logits, base, at, o, logits);
     at = place(&s->gathered, base, at, world > 1 ? o * world : 0, logits);
@@ -50,6 +51,8 @@ static size_t host_floats(const struct decoder *d, size_t t, size_t o)
 {
     const bool gathers = d->split.world > 1 && !d->encodes;
     size_t most = gathers ? o * (size_t)d->split.world * d->split.vocab_most : 0;
+    const size_t hidden = d->draft.ops ? t * d->draft.plan.width : 0;
+    most = hidden > most ? hidden : most;
     for (int i = 0; i < SPEC_MAX_ROPES; i++) {
         const size_t rows = t * d->spec.rope[i].dim;
         most = rows > most ? rows : most;
@@ -79,7 +82,7 @@ uint64_t decoder_scratch_bytes(const struct decoder *d, uint32_t max_tokens, uin
            host_floats(d, max_tokens, max_out) * sizeof(float);
 }
 
-static int reserve(struct decoder *d, uint32_t max_tokens, uint32_t max_out, struct err *e)
+int decoder_reserve_pass(struct decoder *d, uint32_t max_tokens, uint32_t max_out, struct err *e)
 {
     struct scratch *s = &d->scratch;
     if (max_tokens <= s->max_tokens && max_out <= s->max_out)
@@ -126,7 +129,7 @@ static int reserve_given(struct decoder *d, uint32_t n, struct err *e)
 
 int decoder_reserve(struct decoder *d, uint32_t max_tokens, uint32_t max_out, struct err *e)
 {
-    return reserve(d, pass_tokens(d, max_tokens), max_out, e);
+    return decoder_reserve_pass(d, pass_tokens(d, max_tokens), max_out, e);
 }
 
 uint32_t decoder_pass_tokens(const struct decoder *d) { return pass_tokens(d, UINT32_MAX); }
@@ -138,25 +141,48 @@ static bool in_windows(const struct decoder *d, uint32_t i)
     return d->windows && d->kv_window[d->kv_at[i]];
 }
 
+/* Row `p->first` of an area of the scratch memory. */
+static float *row_of(const struct decoder *d, float *area, const struct decoder_part *p)
+{
+    return area + (size_t)p->first * d->spec.hidden;
+}
+
+static struct sub_step step_of(const struct decoder *d, const float *in, uint32_t i,
+                               const struct decoder_part *p, void *work)
+{
+    const struct scratch *s = &d->scratch;
+    return (struct sub_step){.layer = i,
+                             .tokens = p->n,
+                             .first = p->first,
+                             .total = p->total,
+                             .cache = in_windows(d, i) ? d->windows : d->kv,
+                             .kv = d->kv_in[d->kv_at[i]],
+                             .stream = row_of(d, s->x, p),
+                             .embedded = row_of(d, s->embedded, p),
+                             .in = in + (size_t)p->first * d->spec.hidden,
+                             .out = row_of(d, s->r, p),
+                             .work = {work}};
+}
+
+/* What the other rows of the step need of these, where they are `in`. */
+static int store(struct decoder *d, const struct sublayer *y, const float *in, uint32_t i,
+                 const struct decoder_part *p, struct err *e)
+{
+    struct sub_step step = step_of(d, in, i, p, d->scratch.mixer);
+    return y->ops->store ? y->ops->store(d, y->self, &step, e) : 0;
+}
+
 /* r = a sublayer of `in`, summed over ranks and normalised unless `post` is NULL. */
 static int sublayer(struct decoder *d, const struct sublayer *y, const float *in,
-                    const struct norm *post, uint32_t i, uint32_t t, void *work, struct err *e)
+                    const struct norm *post, uint32_t i, const struct decoder_part *p, void *work,
+                    struct err *e)
 {
-    struct scratch *s = &d->scratch;
-    struct sub_step step = {.layer = i,
-                            .tokens = t,
-                            .cache = in_windows(d, i) ? d->windows : d->kv,
-                            .kv = d->kv_in[d->kv_at[i]],
-                            .stream = s->x,
-                            .embedded = s->embedded,
-                            .in = in,
-                            .out = s->r,
-                            .work = {work}};
+    struct sub_step step = step_of(d, in, i, p, work);
     if (y->ops->forward(d, y->self, &step, e) ||
-        (!y->ops->whole && layer_sum(d, s->r, (size_t)t * d->spec.hidden, e)))
+        (!y->ops->whole && layer_sum(d, step.out, (size_t)p->n * d->spec.hidden, e)))
         return -1;
     if (post)
-        d->ops->norm(d->dev, s->r, s->r, t, d->spec.hidden, post);
+        d->ops->norm(d->dev, step.out, step.out, p->n, d->spec.hidden, post);
     return 0;
 }
 
@@ -181,12 +207,15 @@ static void norm_sum(struct decoder *d, const struct norm *norm, uint32_t t)
 /* In, out: x. It ends where it began, after two exchanges of x and n. */
 static int layer_norm_sum(struct decoder *d, uint32_t i, uint32_t t, struct err *e)
 {
+    const struct decoder_part all = {0, t, t};
     const struct layer *y = &d->layers[i];
     float *const x = d->scratch.x, *const n = d->scratch.n;
-    int rc = sublayer(d, &y->mixer, d->scratch.x, NULL, i, t, d->scratch.mixer, e);
+    int rc = store(d, &y->mixer, x, i, &all, e);
+    if (rc == 0)
+        rc = sublayer(d, &y->mixer, x, NULL, i, &all, d->scratch.mixer, e);
     if (rc == 0) {
         norm_sum(d, &y->post_mixer_norm, t);
-        rc = sublayer(d, &y->ffn, d->scratch.x, NULL, i, t, d->scratch.ffn, e);
+        rc = sublayer(d, &y->ffn, d->scratch.x, NULL, i, &all, d->scratch.ffn, e);
     }
     if (rc == 0)
         norm_sum(d, &y->post_ffn_norm, t);
@@ -207,27 +236,43 @@ static bool has_added(const struct decoder *d, uint32_t layer)
 }
 
 /* What stands behind the feed-forward in some families, then the norm for the next layer. */
-static int layer_end(struct decoder *d, const struct layer *y, uint32_t i, uint32_t t,
-                     const struct norm *next, struct err *e)
+static int layer_end(struct decoder *d, const struct layer *y, uint32_t i,
+                     const struct decoder_part *p, const struct norm *next, struct err *e)
 {
     const uint32_t hidden = d->spec.hidden;
     struct scratch *s = &d->scratch;
+    float *x = row_of(d, s->x, p), *n = row_of(d, s->n, p), *r = row_of(d, s->r, p);
     if (y->tail.ops) {
-        if (sublayer(d, &y->tail, s->x, &y->post_tail_norm, i, t, s->ffn, e))
+        if (sublayer(d, &y->tail, s->x, &y->post_tail_norm, i, p, s->ffn, e))
             return -1;
-        d->ops->add_norm(d->dev, s->n, s->x, s->r, 1, t, hidden, NULL);
+        d->ops->add_norm(d->dev, n, x, r, 1, p->n, hidden, NULL);
     }
     if (y->scale != 0)
-        d->ops->logit_scale(d->dev, s->x, t, hidden, y->scale, 0);
+        d->ops->logit_scale(d->dev, x, p->n, hidden, y->scale, 0);
     if (has_added(d, i))
-        d->ops->give_rows(d->dev, s->x, given_at(d, 1 + i), hidden, true);
+        d->ops->give_rows(d->dev, x, given_at(d, 1 + i), hidden, true);
     if (next)
-        d->ops->norm(d->dev, s->n, s->x, t, hidden, next);
+        d->ops->norm(d->dev, n, x, p->n, hidden, next);
     return 0;
 }
 
-/* In: n is the norm of x. Out: x has both branches added and n is its norm for the next layer. */
-static int layer(struct decoder *d, uint32_t i, uint32_t t, struct err *e)
+/* Where layer i reads its input, and where the first sublayer does. */
+static const float *layer_in(const struct decoder *d)
+{
+    return norm_place_before(d->spec.norms) ? d->scratch.n : d->scratch.x;
+}
+static const float *mixer_in(const struct decoder *d, uint32_t i)
+{
+    return d->spec.no_first_norm && i == 0 ? d->scratch.x : layer_in(d);
+}
+
+int decoder_layer_store(struct decoder *d, uint32_t i, const struct decoder_part *p, struct err *e)
+{
+    const struct layer *y = &d->layers[i];
+    return y->mixer.ops ? store(d, &y->mixer, mixer_in(d, i), i, p, e) : 0;
+}
+
+int decoder_layer_rest(struct decoder *d, uint32_t i, const struct decoder_part *p, struct err *e)
 {
     const struct decoder_spec *m = &d->spec;
     const struct layer *y = &d->layers[i];
@@ -236,27 +281,35 @@ static int layer(struct decoder *d, uint32_t i, uint32_t t, struct err *e)
     const bool more = y->tail.ops || y->scale != 0 || has_added(d, i);
     const bool post = m->norms == NORM_AROUND || m->norms == NORM_AFTER;
     struct scratch *s = &d->scratch;
-    const float *in = before ? s->n : s->x;
+    float *x = row_of(d, s->x, p), *n = row_of(d, s->n, p), *r = row_of(d, s->r, p);
     if (y->mixer.ops) {
         const struct norm *then = !y->ffn.ops ? next : m->parallel || !before ? NULL : &y->ffn_norm;
-        const float *first = m->no_first_norm && i == 0 ? s->x : in;
-        if (sublayer(d, &y->mixer, first, post ? &y->post_mixer_norm : NULL, i, t, s->mixer, e))
+        if (sublayer(d, &y->mixer, mixer_in(d, i), post ? &y->post_mixer_norm : NULL, i, p,
+                     s->mixer, e))
             return -1;
         if (m->parallel && !m->shared_norm)
-            d->ops->norm(d->dev, s->n, s->x, t, m->hidden, &y->ffn_norm);
-        d->ops->add_norm(d->dev, s->n, s->x, s->r, m->residual_scale, t, m->hidden, then);
+            d->ops->norm(d->dev, n, x, p->n, m->hidden, &y->ffn_norm);
+        d->ops->add_norm(d->dev, n, x, r, m->residual_scale, p->n, m->hidden, then);
     }
     if (!y->ffn.ops)
         return 0;
-    if (sublayer(d, &y->ffn, in, post ? &y->post_ffn_norm : NULL, i, t, s->ffn, e))
+    if (sublayer(d, &y->ffn, layer_in(d), post ? &y->post_ffn_norm : NULL, i, p, s->ffn, e))
         return -1;
-    d->ops->add_norm(d->dev, s->n, s->x, s->r, m->residual_scale, t, m->hidden, more ? NULL : next);
-    return more ? layer_end(d, y, i, t, next, e) : 0;
+    d->ops->add_norm(d->dev, n, x, r, m->residual_scale, p->n, m->hidden, more ? NULL : next);
+    return more ? layer_end(d, y, i, p, next, e) : 0;
+}
+
+int decoder_layer(struct decoder *d, uint32_t i, uint32_t t, struct err *e)
+{
+    const struct decoder_part all = {0, t, t};
+    if (d->spec.norms == NORM_SUM)
+        return layer_norm_sum(d, i, t, e);
+    return decoder_layer_store(d, i, &all, e) || decoder_layer_rest(d, i, &all, e) ? -1 : 0;
 }
 
 /* ---------------------------------------------------------------- a step */
 
-static int check(const struct decoder *d, const struct ragged *b, struct err *e)
+int decoder_check(const struct decoder *d, const struct ragged *b, struct err *e)
 {
     const struct decoder_spec *m = &d->spec;
     const uint32_t end = m->learned_positions ? spec_position_end(m) : 0;
@@ -275,7 +328,7 @@ static int check(const struct decoder *d, const struct ragged *b, struct err *e)
     return 0;
 }
 
-static int upload_ropes(struct decoder *d, const struct ragged *b, struct err *e)
+int decoder_upload_ropes(struct decoder *d, const struct ragged *b, struct err *e)
 {
     struct scratch *s = &d->scratch;
     for (int i = 0; i < SPEC_MAX_ROPES; i++) {
@@ -303,6 +356,11 @@ static int upload_q_scale(struct decoder *d, const struct ragged *b, struct err 
     return d->ops->upload(d->dev, s->q_scale, s->host, b->n_tokens * sizeof(float), e);
 }
 
+int decoder_upload_positions(struct decoder *d, const struct ragged *b, struct err *e)
+{
+    return decoder_upload_ropes(d, b, e) || upload_q_scale(d, b, e) ? -1 : 0;
+}
+
 /* Rows that are given, side by side: first the embeddings, then those of each layer. */
 static int upload_given(struct decoder *d, const struct ragged *b, struct err *e)
 {
@@ -328,39 +386,62 @@ static int upload_given(struct decoder *d, const struct ragged *b, struct err *e
     return d->ops->upload(d->dev, s->given, s->given_host, n * each * hidden * sizeof(float), e);
 }
 
-static int embed_rows(struct decoder *d, float *x, uint32_t t, struct err *e)
+int decoder_embed_rows(struct decoder *d, float *x, uint32_t t, struct err *e)
 {
     d->ops->embed(d->dev, x, d->embed, d->split.vocab.first, d->spec.embed_scale);
-    return layer_sum(d, x, (size_t)t * d->spec.hidden, e);
+    return layer_sum(d, x, (size_t)t * spec_embed_dim(&d->spec), e);
 }
 
-static int embed(struct decoder *d, uint32_t t, struct err *e)
+/* Embeddings that are narrower than the stream: up to the norm in scratch->r. */
+static int embed_narrow(struct decoder *d, const struct decoder_part *p, struct err *e)
 {
     const struct decoder_spec *m = &d->spec;
     struct scratch *s = &d->scratch;
+    assert(p->n == p->total && m->embed_norm);
+    if (decoder_embed_rows(d, s->r, p->n, e))
+        return -1;
+    d->ops->embed_pos(d->dev, s->r, d->positions, m->position_offset);
+    d->ops->norm(d->dev, s->r, s->r, p->n, m->embed_dim, &d->embed_norm);
+    d->ops->linear(d->dev, s->x, s->r, p->n, d->embed_project, d->embed_bias);
+    return 0;
+}
+
+int decoder_embed(struct decoder *d, const struct decoder_part *p, struct err *e)
+{
+    const struct decoder_spec *m = &d->spec;
+    struct scratch *s = &d->scratch;
+    float *x = row_of(d, s->x, p);
+    if (m->embed_dim)
+        return embed_narrow(d, p, e);
     if (d->front.embed)
-        d->front.embed(d->front.arg, s->x, t);
-    else if (embed_rows(d, s->x, t, e) || (m->per_layer && embed_rows(d, s->embedded, t, e)))
+        d->front.embed(d->front.arg, x, p->first, p->n);
+    else if (decoder_embed_rows(d, s->x, p->n, e) ||
+             (m->per_layer && decoder_embed_rows(d, s->embedded, p->n, e)))
         return -1;
     if (s->n_given)
         d->ops->give_rows(d->dev, s->x, s->given, m->hidden, false);
     if (m->learned_positions)
         d->ops->embed_pos(d->dev, s->x, d->positions, m->position_offset);
     if (m->embed_norm)
-        d->ops->norm(d->dev, s->x, s->x, t, m->hidden, &d->embed_norm);
-    if (norm_place_before(m->norms) && !m->no_first_norm)
-        d->ops->norm(d->dev, s->n, s->x, t, m->hidden, first_norm(d, 0));
+        d->ops->norm(d->dev, x, x, p->n, m->hidden, &d->embed_norm);
     return 0;
 }
 
+void decoder_enter_layer(struct decoder *d, uint32_t i, const struct decoder_part *p)
+{
+    const struct decoder_spec *m = &d->spec;
+    if (norm_place_before(m->norms) && !(m->no_first_norm && i == 0))
+        d->ops->norm(d->dev, row_of(d, d->scratch.n, p), row_of(d, d->scratch.x, p), p->n,
+                     m->hidden, first_norm(d, i));
+}
+
 /* Logits of this rank's slice of the vocabulary, then of all of it. */
-static int head(struct decoder *d, uint32_t n_out, struct err *e)
+int decoder_logits(struct decoder *d, const struct weight *head, const float *bias, uint32_t n_out,
+                   struct err *e)
 {
     const struct decoder_spec *m = &d->spec;
     struct scratch *s = &d->scratch;
-    d->ops->gather_out(d->dev, s->out, s->x, m->hidden);
-    d->ops->norm(d->dev, s->out, s->out, n_out, m->hidden, &d->final_norm);
-    d->ops->linear(d->dev, s->logits, s->out, n_out, d->head, d->head_bias);
+    d->ops->linear(d->dev, s->logits, s->out, n_out, head, bias);
     if (m->logit_scale != 1 || m->logit_softcap > 0)
         d->ops->logit_scale(d->dev, s->logits, n_out, d->split.vocab.n, m->logit_scale,
                             m->logit_softcap);
@@ -370,31 +451,55 @@ static int head(struct decoder *d, uint32_t n_out, struct err *e)
                                     (size_t)n_out * d->split.vocab_most, e);
 }
 
-static int run_layers(struct decoder *d, const struct ragged *b, struct err *e)
+int decoder_head(struct decoder *d, uint32_t n_out, struct err *e)
 {
-    const bool sum = d->spec.norms == NORM_SUM;
-    if (embed(d, b->n_tokens, e))
+    struct scratch *s = &d->scratch;
+    d->ops->gather_out(d->dev, s->out, s->x, d->spec.hidden);
+    d->ops->norm(d->dev, s->out, s->out, n_out, d->spec.hidden, &d->final_norm);
+    return decoder_logits(d, d->head, d->head_bias, n_out, e);
+}
+
+int decoder_run_layers(struct decoder *d, const struct ragged *b, struct err *e)
+{
+    const struct decoder_part all = {0, b->n_tokens, b->n_tokens};
+    if (decoder_embed(d, &all, e))
         return -1;
+    decoder_enter_layer(d, 0, &all);
     for (uint32_t i = 0; i < d->spec.n_layers; i++) {
         if (d->busy_ns)
             watch_busy(d->busy_ns);
-        if ((sum ? layer_norm_sum : layer)(d, i, b->n_tokens, e))
+        if (decoder_layer(d, i, b->n_tokens, e))
             return -1;
         if (d->front.after)
-            d->front.after(d->front.arg, i, d->scratch.x, b->n_tokens);
+            d->front.after(d->front.arg, i, d->scratch.x, 0, b->n_tokens);
     }
     return 0;
 }
 
 static int run(struct decoder *d, const struct ragged *b, struct err *e)
 {
-    if (run_layers(d, b, e))
+    if (decoder_run_layers(d, b, e))
         return -1;
-    return b->n_out ? head(d, b->n_out, e) : 0;
+    if (d->draft.ops && !d->draft.plan.n_taps) /* n is not needed any more */
+        d->ops->norm(d->dev, d->scratch.n, d->scratch.x, b->n_tokens, d->spec.hidden,
+                     &d->final_norm);
+    return b->n_out ? decoder_head(d, b->n_out, e) : 0;
+}
+
+/* What a draft head gets of the step. */
+static int fetch_hidden(struct decoder *d, const struct ragged *b, struct err *e)
+{
+    float *rows = d->capture;
+    if (!rows)
+        return 0;
+    assert(d->draft.ops);
+    d->capture += (size_t)b->n_tokens * d->draft.plan.width; /* of the next pass */
+    return d->ops->download(d->dev, rows, d->scratch.n,
+                            (size_t)b->n_tokens * d->spec.hidden * sizeof(float), e);
 }
 
 /* gathered is [world][n_out][that rank's slice]: lay the slices side by side. */
-static int fetch_logits(struct decoder *d, uint32_t n_out, float *logits, struct err *e)
+int decoder_fetch_logits(struct decoder *d, uint32_t n_out, float *logits, struct err *e)
 {
     const int world = d->split.world;
     const size_t vocab = d->spec.vocab, most = (size_t)n_out * d->split.vocab_most;
@@ -425,26 +530,28 @@ static int enqueue(struct decoder *d, const struct ragged *b, const struct draw 
                    struct err *e)
 {
     struct err late = ERR_INIT;
-    if (upload_ropes(d, b, e) || upload_q_scale(d, b, e) || upload_given(d, b, e) ||
+    if (decoder_upload_positions(d, b, e) || upload_given(d, b, e) ||
         d->ops->step_begin(d->dev, b, e))
         return -1;
     int rc = run(d, b, e);
     if (rc == 0 && v)
         rc = draw(d, b->n_out, v, set, e);
-    return d->ops->step_end(d->dev, rc ? &late : e) ? -1 : rc;
+    if (d->ops->step_end(d->dev, rc ? &late : e) || rc)
+        return -1;
+    return fetch_hidden(d, b, e);
 }
 
 static int pass(struct decoder *d, const struct ragged *b, float *logits, struct err *e)
 {
     int rc = enqueue(d, b, NULL, 0, e);
-    return rc || !b->n_out ? rc : fetch_logits(d, b->n_out, logits, e);
+    return rc || !b->n_out ? rc : decoder_fetch_logits(d, b->n_out, logits, e);
 }
 
 int decoder_draw(struct decoder *d, const struct ragged *b, const struct draw *v, int set,
                  struct err *e)
 {
     assert(b->n_out && pass_tokens(d, b->n_tokens) == b->n_tokens);
-    if (check(d, b, e) || decoder_reserve(d, b->n_tokens, b->n_out, e))
+    if (decoder_check(d, b, e) || decoder_reserve(d, b->n_tokens, b->n_out, e))
         return -1;
     return enqueue(d, b, v, set, e);
 }
@@ -454,7 +561,7 @@ int decoder_rehearse(struct decoder *d, const struct ragged *b, struct err *e)
     struct err late = ERR_INIT;
     if (!d->ops->step_rehearse)
         return 0;
-    if (check(d, b, e) || decoder_reserve(d, b->n_tokens, b->n_out, e) ||
+    if (decoder_check(d, b, e) || decoder_reserve(d, b->n_tokens, b->n_out, e) ||
         d->ops->step_rehearse(d->dev, b, e))
         return -1;
     d->rehearsed = 1;
@@ -470,7 +577,7 @@ int decoder_forward(struct decoder *d, const struct ragged *b, float *logits, st
     const uint32_t n = b->n_tokens, most = pass_tokens(d, n);
     if (n == 0)
         return 0;
-    if (check(d, b, e) || decoder_reserve(d, n, b->n_out, e))
+    if (decoder_check(d, b, e) || decoder_reserve(d, n, b->n_out, e))
         return -1;
     const uint32_t passes = (n + most - 1) / most;
     if (passes == 1)
@@ -481,7 +588,7 @@ int decoder_forward(struct decoder *d, const struct ragged *b, float *logits, st
             to = from;
             continue;
         }
-        if (reserve(d, to - from, 0, e))
+        if (decoder_reserve_pass(d, to - from, 0, e))
             return -1;
         struct ragged part = pass_cut(b, from, to, d->scratch.spans, d->scratch.out_rows);
         if (pass(d, &part, logits, e))
@@ -489,41 +596,4 @@ int decoder_forward(struct decoder *d, const struct ragged *b, float *logits, st
         logits += (size_t)part.n_out * d->spec.vocab;
     }
     return 0;
-}
-
-/* ---------------------------------------------------------------- encoding */
-
-/* *out: where the rows lie that decoder_encode() gives. */
-static void last_rows(struct decoder *d, const struct ragged *b, const float **out)
-{
-    struct scratch *s = &d->scratch;
-    const uint32_t hidden = d->spec.hidden, rows = b->n_out ? b->n_out : b->n_tokens;
-    const float *x = s->x;
-    if (b->n_out) {
-        d->ops->gather_out(d->dev, s->out, x, hidden);
-        x = s->out;
-    }
-    float *y = b->n_out ? s->out : s->n;
-    if (!d->spec.no_final_norm)
-        d->ops->norm(d->dev, y, x, rows, hidden, &d->final_norm);
-    *out = d->spec.no_final_norm ? x : y;
-}
-
-int decoder_encode(struct decoder *d, const struct ragged *b, float *out, struct err *e)
-{
-    struct err late = ERR_INIT;
-    const float *rows = NULL;
-    assert(d->encodes && b->n_tokens);
-    if (check(d, b, e) || reserve(d, b->n_tokens, b->n_out, e) || upload_ropes(d, b, e) ||
-        d->ops->step_begin(d->dev, b, e))
-        return -1;
-    int rc = run_layers(d, b, e);
-    if (rc == 0)
-        last_rows(d, b, &rows);
-    if (rc == 0 && d->front.finish)
-        d->front.finish(d->front.arg, rows, b->n_out ? b->n_out : b->n_tokens);
-    if (d->ops->step_end(d->dev, rc ? &late : e) || rc)
-        return -1;
-    const size_t n = b->n_out ? b->n_out : b->n_tokens;
-    return out ? d->ops->download(d->dev, out, rows, n * d->spec.hidden * sizeof(float), e) : 0;
 }

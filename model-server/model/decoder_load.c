@@ -9,12 +9,13 @@
 
 static const int64_t REPORT_NS = 5000000000;
 
-static struct norm norm(struct loader *l, enum role role, int layer)
+struct norm loader_norm(struct loader *l, enum role role, int layer)
 {
     const struct decoder_spec *s = &l->d->spec;
+    const uint32_t width = role == W_EMBED_NORM ? spec_embed_dim(s) : s->hidden;
     struct norm n = {.kind = s->norm.kind, .eps = s->norm.eps};
-    n.w = loader_weight_vector(l, role, layer, s->hidden);
-    n.b = s->bias.norm ? loader_bias(l, role, layer, s->hidden) : NULL;
+    n.w = s->norm.bare ? loader_ones(l, width) : loader_weight_vector(l, role, layer, width);
+    n.b = s->bias.norm ? loader_bias(l, role, layer, width) : NULL;
     return n;
 }
 
@@ -73,82 +74,86 @@ static void load_sublayer(struct loader *l, struct sublayer *y, const struct sub
     *y = (struct sublayer){ops, ops->load(l, layer)};
 }
 
-static const struct sublayer_ops *const mixers[MIXER_N] = {[MIXER_ATTENTION] = &mixer_attention,
-                                                           [MIXER_DELTA] = &mixer_delta,
-                                                           [MIXER_MAMBA2] = &mixer_mamba2,
-                                                           [MIXER_CONV] = &mixer_conv,
-                                                           [MIXER_MLA] = &mixer_mla};
+static const struct sublayer_ops *const mixers[MIXER_N] = {
+    [MIXER_ATTENTION] = &mixer_attention, [MIXER_DELTA] = &mixer_delta,
+    [MIXER_MAMBA2] = &mixer_mamba2,       [MIXER_CONV] = &mixer_conv,
+    [MIXER_PAIR] = &mixer_pair,           [MIXER_MLA] = &mixer_mla};
 
 static const struct sublayer_ops *ffn_of(const struct decoder_spec *s, uint32_t layer)
 {
     return !s->layers[layer].moe ? &ffn_dense : s->moe.beside ? &ffn_beside : &ffn_moe;
 }
 
-static void load_layer(struct loader *l, struct layer *y, int layer)
+void decoder_load_layer(struct loader *l, uint32_t at)
 {
     struct decoder *d = l->d;
+    const int layer = (int)at;
+    struct layer *y = &d->layers[at];
     const struct decoder_spec *s = &d->spec;
     const uint32_t i = (uint32_t)layer;
     const struct layer_spec *ls = &s->layers[layer];
+    if (ls->same_as) {
+        *y = d->layers[ls->same_as - 1];
+        return;
+    }
     const bool before = norm_place_before(s->norms), mixer = ls->mixer != MIXER_NONE;
     if (before && mixer && !(s->no_first_norm && layer == 0))
-        y->mixer_norm = norm(l, W_ATTN_NORM, layer);
+        y->mixer_norm = loader_norm(l, W_ATTN_NORM, layer);
     if (mixer)
         load_sublayer(l, &y->mixer, mixers[ls->mixer], i, &d->mixer_width);
     if (before && !ls->no_ffn && (!s->parallel || !s->shared_norm))
-        y->ffn_norm = norm(l, W_MLP_NORM, layer);
+        y->ffn_norm = loader_norm(l, W_MLP_NORM, layer);
     if (s->norms != NORM_BEFORE) {
-        y->post_mixer_norm = norm(l, W_POST_ATTN_NORM, layer);
-        y->post_ffn_norm = norm(l, W_POST_MLP_NORM, layer);
+        y->post_mixer_norm = loader_norm(l, W_POST_ATTN_NORM, layer);
+        y->post_ffn_norm = loader_norm(l, W_POST_MLP_NORM, layer);
     }
     if (!ls->no_ffn)
         load_sublayer(l, &y->ffn, ffn_of(s, i), i, &d->ffn_width);
     if (s->per_layer) {
         load_sublayer(l, &y->tail, &ffn_embedded, i, &d->ffn_width);
-        y->post_tail_norm = norm(l, W_LAYER_EMBED_POST_NORM, layer);
+        y->post_tail_norm = loader_norm(l, W_LAYER_EMBED_POST_NORM, layer);
     }
     if (s->layer_scale)
         y->scale = loader_number(l, W_LAYER_SCALE, layer);
-    check_room(l, (uint32_t)layer + 1);
-    report(l, layer + 1);
 }
 
 /* Tied or not, the head is read whole for every token and is a fifth of a small model: it is
  * quantised too, apart from the table that is only looked up. Always in 8 bits: 4 would cost a
  * tenth of what the layers' 4 cost (docs/results/quality.md); with activations in 8 bits where the
  * layers have them, since in exact ones a batch of 16 would spend half of its step here. */
-static enum quant head_quant(enum quant q) { return q == QUANT_INT4 ? QUANT_W8A8 : q; }
+enum quant loader_head_quant(enum quant q) { return q == QUANT_INT4 ? QUANT_W8A8 : q; }
 
-/* A row of each position and type of token: the sums of two tables, in fp32. Random ones are
- * sums already. */
+/* A row of each position and type of token: the sums of two tables, in fp32; without positions of
+ * their own, of types alone. Random ones are sums already. */
 static void load_positions(struct loader *l)
 {
     struct decoder *d = l->d;
     const struct decoder_spec *s = &d->spec;
     const int64_t n = spec_position_rows(s), types = s->token_types ? s->token_types : 1;
+    const uint32_t width = spec_embed_dim(s);
     if (!s->token_types || !l->c) {
-        struct mat_part p =
-            loader_part(l, W_POSITIONS, NO_LAYER, NO_EXPERT, false, n * types, s->hidden);
+        const enum role role = l->a->names[W_POSITIONS] ? W_POSITIONS : W_TOKEN_TYPES;
+        struct mat_part p = loader_part(l, role, NO_LAYER, NO_EXPERT, false, n * types, width);
         d->positions = loader_pack(l, &p, 1, d->dtype, QUANT_NONE);
         return;
     }
-    const struct mat_part at =
-        loader_part(l, W_POSITIONS, NO_LAYER, NO_EXPERT, false, n, s->hidden);
+    struct mat_part at = {0};
+    if (l->a->names[W_POSITIONS])
+        at = loader_part(l, W_POSITIONS, NO_LAYER, NO_EXPERT, false, n, width);
     const struct mat_part of =
-        loader_part(l, W_TOKEN_TYPES, NO_LAYER, NO_EXPERT, false, types, s->hidden);
-    float *sums = malloc((size_t)(n * types) * s->hidden * sizeof(*sums));
+        loader_part(l, W_TOKEN_TYPES, NO_LAYER, NO_EXPERT, false, types, width);
+    float *sums = malloc((size_t)(n * types) * width * sizeof(*sums));
     if (!sums)
         loader_nomem(l);
     for (int64_t t = 0; sums && t < types && !l->failed; t++)
-        for (int64_t i = 0; i < n * s->hidden; i++)
-            sums[t * n * s->hidden + i] =
-                number_at(at.data, at.dtype, i) +
-                number_at(of.data, of.dtype, t * s->hidden + i % s->hidden);
+        for (int64_t i = 0; i < n * width; i++)
+            sums[t * n * width + i] = (at.data ? number_at(at.data, at.dtype, i) : 0) +
+                                      number_at(of.data, of.dtype, t * width + i % width);
     struct mat_part p = {.data = sums,
                          .dtype = DT_F32,
                          .rows = n * types,
-                         .cols = s->hidden,
-                         .row_stride = s->hidden,
+                         .cols = width,
+                         .row_stride = width,
                          .col_stride = 1};
     d->positions = l->failed ? NULL : loader_pack(l, &p, 1, DT_F32, QUANT_NONE);
     free(sums);
@@ -165,7 +170,7 @@ static void load_head(struct loader *l, struct amount embed)
     if (own)
         log_msg(LOG_WARN,
                 "config.json ties the head to the embedding; another is stored, and used");
-    const enum quant quant = head_quant(d->quant);
+    const enum quant quant = loader_head_quant(d->quant);
     if (!s->tied || own || quant) {
         enum role role = !s->tied || own ? W_HEAD : W_EMBED;
         p = loader_part(l, role, NO_LAYER, NO_EXPERT, false, s->vocab, s->hidden);
@@ -183,6 +188,15 @@ static void load_head(struct loader *l, struct amount embed)
     }
 }
 
+static void load_embed_project(struct loader *l)
+{
+    const struct decoder_spec *s = &l->d->spec;
+    struct mat_part p =
+        loader_part(l, W_EMBED_PROJECT, NO_LAYER, NO_EXPERT, false, s->hidden, s->embed_dim);
+    l->d->embed_project = loader_pack(l, &p, 1, l->d->dtype, QUANT_NONE);
+    l->d->embed_bias = loader_bias(l, W_EMBED_PROJECT, NO_LAYER, s->hidden);
+}
+
 static void load_outer(struct loader *l)
 {
     struct decoder *d = l->d;
@@ -190,7 +204,8 @@ static void load_outer(struct loader *l)
     const struct slice v = d->split.vocab;
     if (!d->front.embed) {
         struct mat_part p = loader_rows(
-            loader_part(l, W_EMBED, NO_LAYER, NO_EXPERT, false, s->vocab, s->hidden), v.first, v.n);
+            loader_part(l, W_EMBED, NO_LAYER, NO_EXPERT, false, s->vocab, spec_embed_dim(s)),
+            v.first, v.n);
         d->embed = loader_pack(l, &p, 1, d->dtype, QUANT_NONE);
     }
     const struct amount embed = d->tables = d->weights;
@@ -199,11 +214,29 @@ static void load_outer(struct loader *l)
         d->tables = d->weights;
     }
     if (s->embed_norm)
-        d->embed_norm = norm(l, W_EMBED_NORM, NO_LAYER);
+        d->embed_norm = loader_norm(l, W_EMBED_NORM, NO_LAYER);
+    if (s->embed_dim)
+        load_embed_project(l);
     if (!s->no_final_norm)
-        d->final_norm = norm(l, W_FINAL_NORM, NO_LAYER);
+        d->final_norm = loader_norm(l, W_FINAL_NORM, NO_LAYER);
     if (!d->encodes)
         load_head(l, embed);
+}
+
+/* What it takes is counted apart: a token of the model does not read it. */
+static void load_draft(struct loader *l)
+{
+    struct decoder *d = l->d;
+    const struct amount before = d->weights, experts = d->experts;
+    if (!d->draft.ops || l->failed)
+        return;
+    const struct checkpoint *const own = l->c;
+    l->c = d->draft.from;
+    d->draft.self = d->draft.ops->load(l);
+    l->c = own;
+    d->drafts =
+        (struct amount){d->weights.bytes - before.bytes, d->weights.elements - before.elements};
+    d->experts = experts;
 }
 
 /* Layers that encode take turns in one layer of the cache: each has to be like the first, and none
@@ -222,54 +255,99 @@ static int check_turns(const struct decoder *d, struct err *e)
     return 0;
 }
 
+/* Tables of all layers, rotations, and what no layer has. */
+static int begin(struct loader *l)
+{
+    struct decoder *d = l->d;
+    d->layers = calloc(spec_all_layers(&d->spec), sizeof(d->layers[0]));
+    d->kv_layers = calloc(spec_all_layers(&d->spec), sizeof(d->kv_layers[0]));
+    d->kv_at = calloc(spec_all_layers(&d->spec), sizeof(d->kv_at[0]));
+    d->kv_window = calloc(spec_all_layers(&d->spec), sizeof(d->kv_window[0]));
+    d->kv_in = calloc(spec_all_layers(&d->spec), sizeof(d->kv_in[0]));
+    if (!d->layers || !d->kv_layers || !d->kv_at || !d->kv_window || !d->kv_in)
+        return err_nomem(l->e);
+    kv_parts_plan(d, mixers);
+    if (check_turns(d, l->e))
+        return -1;
+    for (int i = 0; i < SPEC_MAX_ROPES; i++)
+        rope_init(&d->rope[i], &d->spec.rope[i], d->spec.max_positions);
+    load_outer(l);
+    return l->failed ? -1 : 0;
+}
+
+static void most_width(const struct decoder *d, const struct sublayer_ops *y, uint32_t layer,
+                       uint32_t *most)
+{
+    const uint32_t width = y->width(d, layer);
+    *most = width > *most ? width : *most;
+}
+
+void decoder_load_outer(struct loader *l)
+{
+    struct decoder *d = l->d;
+    if (begin(l))
+        l->failed = true;
+    loader_drop(l);
+    for (uint32_t i = 0; !l->failed && i < d->spec.n_layers; i++) { /* scratch is for any layer */
+        const struct layer_spec *ls = &d->spec.layers[i];
+        if (ls->mixer != MIXER_NONE)
+            most_width(d, mixers[ls->mixer], i, &d->mixer_width);
+        if (!ls->no_ffn)
+            most_width(d, ffn_of(&d->spec, i), i, &d->ffn_width);
+    }
+}
+
 int decoder_load(struct decoder *d, const struct arch *a, const struct checkpoint *c,
                  const struct stored *how, struct err *e)
 {
     struct loader l = {
         .d = d, .a = a, .c = c, .how = how, .e = e, .reported_ns = clock_ns(), .began = clock_ns()};
-    d->layers = calloc(d->spec.n_layers, sizeof(d->layers[0]));
-    d->kv_layers = calloc(d->spec.n_layers, sizeof(d->kv_layers[0]));
-    d->kv_at = calloc(d->spec.n_layers, sizeof(d->kv_at[0]));
-    d->kv_window = calloc(d->spec.n_layers, sizeof(d->kv_window[0]));
-    d->kv_in = calloc(d->spec.n_layers, sizeof(d->kv_in[0]));
-    if (!d->layers || !d->kv_layers || !d->kv_at || !d->kv_window || !d->kv_in)
-        return err_nomem(e);
-    kv_parts_plan(d, mixers);
-    if (check_turns(d, e))
+    if (begin(&l))
         return -1;
-    for (int i = 0; i < SPEC_MAX_ROPES; i++)
-        rope_init(&d->rope[i], &d->spec.rope[i], d->spec.max_positions);
-    load_outer(&l);
     l.layers_before = d->weights.bytes;
-    for (uint32_t i = 0; i < d->spec.n_layers && !l.failed; i++)
-        load_layer(&l, &d->layers[i], (int)i);
+    for (uint32_t i = 0; i < d->spec.n_layers && !l.failed; i++) {
+        decoder_load_layer(&l, i);
+        check_room(&l, i + 1);
+        report(&l, (int)i + 1);
+    }
+    load_draft(&l);
     loader_drop(&l);
     return l.failed ? -1 : 0;
 }
 
 /* ---------------------------------------------------------------- and off it */
 
-static void free_layer(struct decoder *d, struct layer *y)
+void decoder_free_layer(struct decoder *d, uint32_t layer)
 {
+    struct layer *y = &d->layers[layer];
     struct norm *norms[] = {&y->mixer_norm, &y->post_mixer_norm, &y->ffn_norm, &y->post_ffn_norm,
                             &y->post_tail_norm};
     struct sublayer *subs[] = {&y->mixer, &y->ffn, &y->tail};
+    if (d->spec.layers[layer].same_as) { /* they are an earlier one's */
+        *y = (struct layer){0};
+        return;
+    }
     for (size_t i = 0; i < sizeof(norms) / sizeof(norms[0]); i++)
         layer_free_norm(d, norms[i]);
     for (size_t i = 0; i < sizeof(subs) / sizeof(subs[0]); i++)
         if (subs[i]->self)
             subs[i]->ops->free(d, subs[i]->self);
+    *y = (struct layer){0};
 }
 
 void decoder_free(struct decoder *d)
 {
-    for (uint32_t i = 0; d->layers && i < d->spec.n_layers; i++)
-        free_layer(d, &d->layers[i]);
+    for (uint32_t i = 0; d->layers && i < spec_all_layers(&d->spec); i++)
+        decoder_free_layer(d, i);
+    if (d->draft.self)
+        d->draft.ops->free(d, d->draft.self);
     free(d->layers), free(d->kv_layers), free(d->kv_at), free(d->kv_window), free(d->kv_in);
     if (d->head != d->embed)
         layer_free_weight(d, d->head);
     layer_free_weight(d, d->embed);
     layer_free_weight(d, d->positions);
+    layer_free_weight(d, d->embed_project);
+    d->ops->free(d->dev, d->embed_bias);
     layer_free_norm(d, &d->embed_norm);
     layer_free_norm(d, &d->final_norm);
     d->ops->free(d->dev, d->head_bias);

@@ -54,11 +54,13 @@ enum qkv_layout {
     QKV_SEPARATE, /* three matrices */
     QKV_STACKED,  /* one: all q heads, all k heads, all v heads */
     QKV_GROUPED,  /* one: for each key-value head its g q heads, its k, its v */
+    QKV_QUARTERS, /* one: four times a quarter of all q heads, of all v heads, of all k heads */
 };
 enum mlp_kind {
     MLP_PLAIN,        /* down(act(up(x))) */
     MLP_GATED,        /* down(act(gate(x)) * up(x)), two matrices */
     MLP_GATED_PACKED, /* the same, gate over up in one matrix */
+    MLP_UP_PACKED,    /* the same, up over gate */
 };
 
 /* Where the norms of a layer stand: x + f(n(x)), x + n(f(n(x))) (Gemma 2, arXiv 2408.00118),
@@ -86,6 +88,7 @@ struct norm_spec {
     enum norm_kind kind;
     float eps;
     float plus; /* added to the stored weights (Gemma: 1) */
+    bool bare;  /* none are stored: they would be 1 */
 };
 
 /* What relates the tokens of a sequence in a layer; a row of the table in decoder_load.c each.
@@ -96,6 +99,7 @@ enum mixer_kind {
     MIXER_MAMBA2, /* arXiv 2405.21060 */
     MIXER_MLA,    /* latent attention (arXiv 2405.04434) */
     MIXER_CONV,   /* a short convolution between two gates (LFM2, arXiv 2511.23404) */
+    MIXER_PAIR,   /* attention and Mamba-2 beside each other (Falcon-H1, arXiv 2507.22448) */
     MIXER_N,
     MIXER_NONE = MIXER_N
 };
@@ -112,8 +116,16 @@ struct layer_spec {
     float attn_scale; /* multiplies q.k */
     bool k_is_v;      /* values are made by the keys' matrix, without norm and rotation of keys */
     uint8_t rope;     /* index into decoder_spec.rope */
+    uint32_t same_as; /* not 0: its weights are those of layer same_as - 1, an earlier one */
     bool moe;         /* experts instead of the dense MLP */
 };
+
+/* The norm behind Mamba-2's recurrence: of the gated result, none, or of the result before it is
+ * gated. */
+enum recur_norm { RECUR_NORM_GATED, RECUR_NORM_NONE, RECUR_NORM_FIRST };
+
+/* What the matrix before Mamba-2's recurrence makes: z, x, B, C and the steps. */
+enum { RECUR_PRODUCTS = 5 };
 
 /* The layers that carry a state from token to token. Mixers with heads: a value head has value_dim
  * elements, and heads / key_heads of them share a key and a query of key_dim (Mamba-2: B and C of a
@@ -126,6 +138,11 @@ struct recur_spec {
     bool conv_bias; /* of the convolution */
     bool proj_bias; /* of the matrices before and behind */
     float dt_min, dt_max;
+    enum recur_norm norm; /* MIXER_MAMBA2, MIXER_PAIR */
+    /* MIXER_PAIR: factors of the products before the recurrence, in the order in which they lie; of
+     * its result, and of that of the attention beside it. has_factors: some product's is not 1. */
+    bool has_factors;
+    float factors[RECUR_PRODUCTS], out_scale, attn_out_scale;
 };
 
 /* How the experts of a layer lie in the checkpoint. */
@@ -185,6 +202,23 @@ struct alibi_spec {
     bool bf16;  /* slopes and their products with positions are rounded: see struct attn */
 };
 
+/* A learned number of each head is added to q.k, by the bucket of the key's distance from the query
+ * (T5, arXiv 1910.10683): half of the buckets are for keys behind it, a quarter of each for one
+ * distance each, the rest grow with the logarithm up to `most`, beyond which all are the last. */
+struct near_spec {
+    uint32_t buckets; /* a multiple of 4; 0: none */
+    uint32_t most;
+};
+
+/* Disentangled attention (DeBERTa, arXiv 2006.03654): the key's and the query's matrix also project
+ * learned vectors of distances, after their norm; q times the former and k times the latter are
+ * added to q.k. Distances up to a quarter of the vectors have one each, further ones share some
+ * by the logarithm up to `most`. */
+struct apart_spec {
+    uint32_t buckets; /* vectors, a multiple of 4; 0: none */
+    uint32_t most;
+};
+
 /* q at position p is multiplied by 1 + beta * ln(1 + floor((p + after) / length)). */
 struct q_growth {
     double beta, length;
@@ -193,15 +227,20 @@ struct q_growth {
 
 struct decoder_spec {
     uint32_t vocab, hidden, n_layers, n_heads, n_kv_heads, head_dim, ffn;
-    uint32_t max_positions; /* 0: unbounded */
+    uint32_t max_positions;  /* 0: unbounded */
+    uint32_t n_draft_layers; /* behind n_layers, in `layers` too: a draft head's (draft/draft.h) */
 
     struct norm_spec norm;
     enum norm_place norms;
     enum qk_norm qk_norm;
+    bool qk_norm_last; /* QK_NORM_HEAD: behind the rotation */
     /* Attention's result is multiplied by the sigmoid of a product of its input, whose rows follow
      * those of each head's q in one matrix. With QKV_SEPARATE. */
     bool attn_gate;
     bool embed_norm; /* the embedding is normalised (BLOOM, arXiv 2211.05100), positions and all */
+    /* Not 0: the embedding is this wide up to its norm; a matrix with a bias makes `hidden` of it.
+     */
+    uint32_t embed_dim;
     bool no_first_norm; /* the first mixer has no norm: the embedding's is one (ModernBERT) */
     bool no_final_norm;
     bool parallel;    /* x + attn(n(x)) + mlp(n(x)) instead of one after the other */
@@ -213,9 +252,13 @@ struct decoder_spec {
     bool transposed; /* linear layers are stored [in, out] (Conv1D of GPT-2) */
     struct {
         bool norm, qkv, o, mlp, head;
+        bool down; /* with `mlp` or without: of the last matrix alone */
     } bias;
 
-    bool v_norm;            /* each head of v is normalised by RMS, without weights */
+    bool v_norm; /* each head of v is normalised by RMS, without weights */
+    /* A vector multiplies what attention and the dense MLP give (LayerScale, arXiv 2103.17239):
+     * rows of their last matrices, kept in fp32, are multiplied when they are loaded. */
+    bool sub_scale;
     bool layer_scale;       /* a number of each layer multiplies the stream behind it (Gemma 4) */
     uint32_t per_layer;     /* width of the embeddings that each layer has of its own; 0: none */
     uint32_t n_added;       /* rows that each given one brings along, for the first layers */
@@ -224,17 +267,21 @@ struct decoder_spec {
     /* Segments of a text have a row of their own, which is added as well (BERT; 0: none). Token i
      * of segment t stands at row i + t * spec_position_rows() of one table. */
     uint32_t token_types;
-    bool both_ways; /* tokens see what comes after them: no text can be generated */
-    bool no_head;   /* hidden states are all that it gives */
-    bool tied;      /* the head is the embedding */
+    bool first_type_only; /* texts with tokens of other types are refused */
+    bool both_ways;       /* tokens see what comes after them: no text can be generated */
+    bool no_head;         /* hidden states are all that it gives */
+    bool tied;            /* the head is the embedding */
     float embed_scale, residual_scale, logit_scale; /* factors; 1: none */
-    float attn_softcap, logit_softcap;              /* cap * tanh(x / cap); 0: none */
-    float clip_qkv;                                 /* 0: none; see struct rope_kv */
-    struct q_growth q_growth;                       /* of layers that say so */
-    bool sinks;                                     /* a learned logit a head, see struct attn */
+    float gate_scale, down_scale;      /* of what gate and down of the dense MLP make; 0: none */
+    float attn_softcap, logit_softcap; /* cap * tanh(x / cap); 0: none */
+    float clip_qkv;                    /* 0: none; see struct rope_kv */
+    struct q_growth q_growth;          /* of layers that say so */
+    bool sinks;                        /* a learned logit a head, see struct attn */
     /* Scores fall with distance by a slope of each head (ALiBi, arXiv 2108.12409): alibi_slopes()
      * says which. */
     struct alibi_spec alibi;
+    struct near_spec near;
+    struct apart_spec apart; /* with QKV_SEPARATE, as many key-value heads as heads, no rotation */
 
     struct recur_spec recur;
     struct moe_spec moe;
@@ -253,6 +300,16 @@ static inline uint32_t spec_position_end(const struct decoder_spec *s)
 {
     return s->max_positions + (s->token_types > 1 ? s->token_types - 1 : 0) * spec_position_rows(s);
 }
+/* Width of the embedding up to its norm. */
+static inline uint32_t spec_embed_dim(const struct decoder_spec *s)
+{
+    return s->embed_dim ? s->embed_dim : s->hidden;
+}
+/* Layers that have weights and, perhaps, keys: the model's and a draft head's. */
+static inline uint32_t spec_all_layers(const struct decoder_spec *s)
+{
+    return s->n_layers + s->n_draft_layers;
+}
 /* Sizes of a layer. */
 static inline uint32_t spec_head_dim(const struct decoder_spec *s, uint32_t layer)
 {
@@ -265,6 +322,16 @@ static inline uint32_t spec_kv_heads(const struct decoder_spec *s, uint32_t laye
 static inline uint32_t spec_ffn(const struct decoder_spec *s, uint32_t layer)
 {
     return s->layers[layer].ffn ? s->layers[layer].ffn : s->ffn;
+}
+
+/* Where the rows of a head of the gated delta rule lie in their matrix, and how many they are;
+ * `head` is a key head's number for DELTA_Q and DELTA_K. W_MIX_IN has q, k and v, and z where heads
+ * are grouped; beta and decay are side by side in one matrix there. */
+enum delta_part { DELTA_Q, DELTA_K, DELTA_V, DELTA_Z, DELTA_BETA, DELTA_DECAY };
+uint32_t spec_delta_row(const struct recur_spec *r, enum delta_part p, uint32_t head);
+static inline uint32_t spec_delta_rows(const struct recur_spec *r, enum delta_part p)
+{
+    return p <= DELTA_K ? r->key_dim : p <= DELTA_Z ? r->value_dim : 1;
 }
 
 /* The usual factor of q.k. */
@@ -283,6 +350,10 @@ static inline uint32_t spec_qkv_row(const struct decoder_spec *s, uint32_t layer
         row = head + (part > 0 ? s->n_heads : 0) + (part > 1 ? kv_heads : 0);
     else if (s->qkv == QKV_GROUPED)
         row = part == 0 ? head / g * (g + 2) + head % g : head * (g + 2) + g + (uint32_t)part - 1;
+    else if (s->qkv == QKV_QUARTERS) {
+        g = s->n_heads / 4;
+        row = head / g * 3 * g + (part ? 3 - (uint32_t)part : 0) * g + head % g;
+    }
     return row * spec_head_dim(s, layer) * (s->attn_gate && part == 0 ? 2 : 1);
 }
 #endif

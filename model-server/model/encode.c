@@ -101,6 +101,9 @@ static int place_text(struct encoder *c, const struct model_text *t, uint32_t at
     const uint32_t rows = spec_position_rows(s);
     for (uint32_t i = 0; i < t->n; i++) {
         const uint32_t type = t->types && s->token_types > 1 ? t->types[i] : 0;
+        if (s->first_type_only && t->types && t->types[i])
+            return err_set(e, ERR_VALIDATION,
+                           "pairs of texts: this family is served with one text");
         if (type >= (s->token_types ? s->token_types : 1))
             return err_set(e, ERR_VALIDATION, "token type %u: this model has %u", type,
                            s->token_types);
@@ -164,7 +167,7 @@ static int pass(struct encoder *c, const struct model_text *texts, uint32_t n, u
     struct ragged b;
     if (encoder_reserve(c, tokens, n, e) ||
         (!direct && reserve_rows(c, (size_t)(row ? n : tokens) * hidden, e)) ||
-        fill(c, texts, n, row, &b, e) || decoder_encode(c->d, &b, direct ? out : c->rows, e))
+        fill(c, texts, n, row, &b, e) || decoder_encode(c->d, &b, direct ? out : c->rows, NULL, e))
         return -1;
     if (!direct)
         pool_texts(c, texts, n, row, out);

@@ -1,6 +1,7 @@
 #include "model-server/model/gguf_weights.h"
 #include "common/gguf/family.h"
 #include "model-server/model/quant/blocks.h"
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -196,8 +197,9 @@ static int set_type(struct tensor *t, const struct gguf_tensor *g, struct err *e
         return err_set(
             e, ERR_VALIDATION,
             "%s: tensor `%s` is packed as %s, which is not read here (read are F32, F16, "
-            "BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K to Q6_K, IQ4_NL, IQ4_XS, MXFP4, TQ1_0 and "
-            "TQ2_0)",
+            "BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K to Q6_K, IQ1_S to IQ4_XS, MXFP4, NVFP4, "
+            "TQ1_0 "
+            "and TQ2_0)",
             t->file, g->name, gguf_packings[g->packing].name);
     return 0;
 }
@@ -261,6 +263,47 @@ static bool is_behind(const char *name, uint32_t layers)
     return sscanf(name, "blk.%u.", &layer) == 1 && layer >= layers;
 }
 
+/* "blk.3.ffn_up.scale" is what all of "blk.3.ffn_up.weight" is multiplied with, or each of its
+ * experts; ".input_scale" is of activations. False: it is neither. */
+static bool is_scale(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+    return dot && (strcmp(dot, ".scale") == 0 || strcmp(dot, ".input_scale") == 0);
+}
+
+/* The packed tensors that a scale belongs to get it. */
+static int take_scale(struct gguf_weights *w, const struct arch *a, const struct gguf_tensor *g,
+                      const char *file, struct err *e)
+{
+    char name[NAME_BYTES];
+    struct use u;
+    const char *dot = strrchr(g->name, '.');
+    uint64_t n = 1;
+    for (int i = 0; i < g->n_dims; i++)
+        n *= g->dims[i];
+    if (snprintf(name, sizeof(name), "%.*s.weight", (int)(dot - g->name), g->name) >= NAME_BYTES ||
+        !use_of(a, name, &u) || g->packing != GGUF_F32 ||
+        n != (has_experts(u.role) ? g->dims[0] : 1) || n > EXPERTS_MAX)
+        return err_set(e, ERR_VALIDATION, "%s: tensor `%s` is no scale of a tensor of this model",
+                       file, g->name);
+    if (strcmp(dot, ".scale") != 0)
+        return 0;
+    for (uint64_t i = 0; i < n; i++) {
+        const char *of = name_for(w, a, &u, (unsigned)i);
+        struct tensor *t = of ? (struct tensor *)gguf_weights_find(w, of) : NULL;
+        if (!of)
+            return err_nomem(e);
+        if (!t || gguf_packings[t->packing].elements == 1)
+            return err_set(e, ERR_VALIDATION, "%s: tensor `%s` is the scale of no packed tensor",
+                           file, g->name);
+        memcpy(&t->times, g->data + i * sizeof(float), sizeof(float));
+        if (!isfinite(t->times) || t->times == 0)
+            return err_set(e, ERR_VALIDATION, "%s: tensor `%s` has a scale of %g", file, g->name,
+                           (double)t->times);
+    }
+    return 0;
+}
+
 static int take(struct gguf_weights *w, const struct arch *a, const struct gguf_source *s,
                 const struct gguf_tensor *g, struct err *e)
 {
@@ -269,7 +312,7 @@ static int take(struct gguf_weights *w, const struct arch *a, const struct gguf_
         .file = s->file->path, .begin = g->begin, .bytes = g->bytes, .data = g->data};
     if (strncmp(g->name, "rope_", 5) == 0) /* config.json has them */
         return 0;
-    if (is_behind(g->name, s->layers))
+    if (is_behind(g->name, s->layers) || is_scale(g->name)) /* scales: when all are there */
         return 0;
     if (!use_of(a, g->name, &u))
         return err_set(e, ERR_VALIDATION, "%s: tensor `%s` has no place in a model of `%s` here",
@@ -318,6 +361,13 @@ static int open_set(struct gguf_weights *w, const char *path, const struct arch 
     }
     if (w->n)
         qsort(w->tensors, w->n, sizeof(w->tensors[0]), by_name);
+    for (uint32_t f = 0; f < w->set.n; f++)
+        for (uint32_t i = 0; i < w->set.files[f].n_tensors; i++) {
+            const struct gguf_tensor *g = &w->set.files[f].tensors[i];
+            if (is_scale(g->name) && !is_behind(g->name, s.layers) &&
+                take_scale(w, a, g, w->set.files[f].path, e))
+                return -1;
+        }
     return 0;
 }
 
@@ -355,4 +405,14 @@ const struct tensor *gguf_weights_find(const struct gguf_weights *w, const char 
 {
     const struct tensor key = {.name = name};
     return w->n ? bsearch(&key, w->tensors, w->n, sizeof(w->tensors[0]), by_name) : NULL;
+}
+
+const char *gguf_weights_name(enum role r)
+{
+    if (r == W_MLP_NORM) /* the other one is of families with that norm alone */
+        return "blk.*.ffn_norm";
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        if (names[i].role == r)
+            return names[i].name;
+    return NULL;
 }

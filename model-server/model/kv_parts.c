@@ -5,7 +5,7 @@ enum { LEAST_HEAD_DIM = 16 }; /* of the layer that a cache of no layers has */
 
 void kv_parts_plan(struct decoder *d, const struct sublayer_ops *const *mixers)
 {
-    for (uint32_t i = 0; i < d->spec.n_layers; i++) {
+    for (uint32_t i = 0; i < spec_all_layers(&d->spec); i++) {
         const struct layer_spec *s = &d->spec.layers[i];
         const struct sublayer_ops *ops = s->mixer == MIXER_NONE ? NULL : mixers[s->mixer];
         const uint32_t window = s->chunk ? s->chunk : s->window;

@@ -10,6 +10,12 @@ void layer_project(struct decoder *d, uint32_t layer, const struct projection *p
         d->ops->lora(d->dev, y, p->width, x, x_width, adapters_sets(d->adapters, layer, p->site));
 }
 
+void layer_times(struct decoder *d, float *x, uint32_t rows, uint32_t n, const float *by)
+{
+    const struct gate_norm p = {.kind = GATE_PRODUCT, .gate = by, .stride = 0}; /* one for all */
+    d->ops->gate_norm(d->dev, x, n, rows, n, &p);
+}
+
 enum { STATE_ALIGN = 16 }; /* floats */
 
 uint64_t layer_take_state(struct decoder *d, uint64_t floats)

@@ -28,9 +28,11 @@ static inline float *work_take(struct work *w, size_t rows, size_t width)
     return p;
 }
 
-/* One input of a sublayer: the rows of a step. */
+/* One input of a sublayer: the rows of a step, or `tokens` of them from row `first` on. Pointers
+ * are those of row `first`, but for `work`, which is that of all rows. */
 struct sub_step {
     uint32_t layer, tokens;
+    uint32_t first, total;  /* total: all rows of the step */
     struct kv_cache *cache; /* where its keys and values lie, or those that it reads; */
     uint32_t kv;            /* which layer of that */
     const float *stream;    /* [tokens, hidden] the residual stream, of which `in` is the norm */
@@ -38,7 +40,7 @@ struct sub_step {
     const float *embedded;  /* [tokens, hidden] the embedding; with spec.per_layer */
     const float *in;        /* [tokens, hidden] */
     float *out;       /* [tokens, hidden] this rank's share of the result, or all of it: `whole` */
-    struct work work; /* tokens x width() floats */
+    struct work work; /* total x width() floats */
 };
 
 /* A kind of sublayer. */
@@ -55,10 +57,13 @@ struct sublayer_ops {
     /* What the layer keeps of each token on this rank; false: nothing. NULL: nothing. */
     bool (*kv)(const struct decoder *d, uint32_t layer, struct kv_layer *out);
     bool whole; /* every rank computes all of the result: there is nothing to sum */
+    /* NULL, or the part of f that other rows of the step need done before their forward(): keys and
+     * values of these rows go to the cache. What forward() needs again stays in `work`. */
+    int (*store)(struct decoder *d, const void *self, struct sub_step *s, struct err *e);
 };
 
 extern const struct sublayer_ops mixer_attention, mixer_mla, mixer_delta, mixer_mamba2, mixer_conv,
-    ffn_dense, ffn_moe, ffn_embedded, ffn_beside;
+    mixer_pair, ffn_dense, ffn_moe, ffn_embedded, ffn_beside;
 
 /* A sublayer of a loaded layer. */
 struct sublayer {
@@ -85,6 +90,8 @@ struct projection {
 };
 void layer_project(struct decoder *d, uint32_t layer, const struct projection *p, float *y,
                    const float *x, uint32_t x_width, uint32_t rows);
+/* x[i] *= by[i] in each of `rows` rows of n elements. */
+void layer_times(struct decoder *d, float *x, uint32_t rows, uint32_t n, const float *by);
 /* x[0 .. n) summed over ranks, n a multiple of 4; what a rehearsed step needs of it at most once.
  */
 int layer_sum(struct decoder *d, float *x, size_t n, struct err *e);

@@ -23,10 +23,10 @@ static const struct tensor *look(const struct loader *l, const char *name)
 }
 
 /* One name, up to a | or the end, which is returned. */
-static const char *name_at(const char *p, int layer, int expert, const char *suffix,
-                           char out[NAME_MAX_LEN])
+static const char *name_at(const struct loader *l, const char *p, int layer, int expert,
+                           const char *suffix, char out[NAME_MAX_LEN])
 {
-    int index = layer;
+    int index = layer - l->first_layer;
     size_t n = 0;
     for (; *p && *p != '|' && n < NAME_MAX_LEN - 32; p++) {
         if (*p != '*') {
@@ -47,9 +47,9 @@ static void name_of(const struct loader *l, enum role role, int layer, int exper
 {
     const char *p = l->a->names[role];
     assert(p); /* the spec asks for what the family has no name for */
-    p = name_at(p, layer, expert, suffix, out);
+    p = name_at(l, p, layer, expert, suffix, out);
     while (*p == '|' && (!l->c || !look(l, out)))
-        p = name_at(p + 1, layer, expert, suffix, out);
+        p = name_at(l, p + 1, layer, expert, suffix, out);
 }
 
 bool loader_own_head(const struct loader *l)
@@ -205,7 +205,8 @@ static bool stored_part(struct loader *l, enum role role, int layer, int expert,
                              .row_stride = cols,
                              .col_stride = 1,
                              .source = SOURCE_STORED,
-                             .stored = m};
+                             .stored = m,
+                             .name = m->t[STORED_CODES]->name};
     return true;
 }
 
@@ -238,6 +239,7 @@ struct mat_part loader_part(struct loader *l, enum role role, int layer, int exp
     p.data = source(l, t, dtype_size(p.dtype));
     if (!l->c && !p.data)
         p.source = SOURCE_RANDOM, p.random = &l->random[t - l->made];
+    p.name = l->c ? t->name : NULL;
     p.rows = rows;
     p.cols = bias ? 1 : cols;
     p.row_stride = bias || turned ? 1 : cols;
@@ -259,6 +261,7 @@ struct mat_part loader_plain_matrix(struct loader *l, enum role role, int layer,
         return (struct mat_part){0};
     }
     p.data = source(l, t, dtype_size(p.dtype));
+    p.name = l->c ? t->name : NULL;
     if (!l->c && !p.data)
         p.source = SOURCE_RANDOM, p.random = &l->random[t - l->made];
     return p;
@@ -334,6 +337,7 @@ struct mat_part loader_expert(struct loader *l, enum role role, int layer, int e
     }
     p.data = source(l, t, dtype_size(p.dtype));
     p.rows = rows, p.cols = cols;
+    p.name = l->c ? t->name : NULL;
     if (l->c) {
         p.row_stride = by_rows ? cols : 1, p.col_stride = by_rows ? 1 : rows;
         return part_at(p, (size_t)expert * (size_t)(rows * cols));
@@ -363,50 +367,6 @@ struct mat_part loader_expert_biases(struct loader *l, enum role role, int layer
 
 /* ---------------------------------------------------------------- onto the device */
 
-static void count(struct decoder *d, uint64_t elements, uint64_t bytes)
-{
-    d->weights.elements += elements;
-    d->weights.bytes += bytes;
-}
-
-static int64_t sum_rows(const struct mat_part *parts, int n)
-{
-    int64_t rows = 0;
-    for (int i = 0; i < n; i++)
-        rows += parts[i].rows;
-    return rows;
-}
-
-struct weight *loader_pack(struct loader *l, struct mat_part *parts, int n, enum dtype dtype,
-                           enum quant quant)
-{
-    struct decoder *d = l->d;
-    const int64_t rows = sum_rows(parts, n) * (l->rows_each ? l->rows_each : 1);
-    for (int i = 0; d->sample && i < n; i++)
-        parts[i].rows = parts[i].rows < LOADER_SAMPLE_ROWS ? parts[i].rows : LOADER_SAMPLE_ROWS;
-    l->rows_each = 0;
-    if (quant || dtype != d->dtype || !loader_keep_codes(l, parts, n))
-        loader_make_numbers(l, parts, n, dtype, quant);
-    const struct mat_desc m = {.parts = parts,
-                               .n_parts = n,
-                               .dtype = dtype,
-                               .quant = quant,
-                               .arith = l->how ? l->how->arith : ARITH_EXACT};
-    struct weight *w = l->failed ? NULL : d->ops->weight_load(d->dev, &m, l->e);
-    if (!w)
-        l->failed = true;
-    const int64_t packed = sum_rows(parts, n);
-    assert(!w || packed > 0);
-    if (w && packed)
-        count(d, (uint64_t)(rows * parts[0].cols),
-              d->ops->weight_bytes(w) * (uint64_t)rows / (uint64_t)packed);
-    loader_drop(l);
-    if (!w || !d->sample)
-        return w;
-    d->ops->weight_free(d->dev, w);
-    return NULL;
-}
-
 /* Columns stacked into one fp32 vector: biases of q over k over v, of gate over up. */
 float *loader_vector(struct loader *l, const struct mat_part *parts, int n, float plus)
 {
@@ -429,7 +389,7 @@ float *loader_vector(struct loader *l, const struct mat_part *parts, int n, floa
     free(host);
     if (!v)
         l->failed = true;
-    count(d, (uint64_t)rows, (uint64_t)rows * sizeof(float));
+    loader_count(d, (uint64_t)rows, (uint64_t)rows * sizeof(float));
     loader_drop(l);
     return v;
 }
@@ -495,6 +455,20 @@ float *loader_host_vector(struct loader *l, const float *x, uint32_t n)
     return loader_vector(l, &p, 1, 0);
 }
 
+float *loader_ones(struct loader *l, uint32_t n)
+{
+    float *host = malloc(n * sizeof(*host));
+    if (!host) {
+        loader_nomem(l);
+        return NULL;
+    }
+    for (uint32_t i = 0; i < n; i++)
+        host[i] = 1;
+    float *v = loader_host_vector(l, host, n);
+    free(host);
+    return v;
+}
+
 float *loader_plain_vector(struct loader *l, enum role role, int layer, uint32_t n, struct slice s)
 {
     char name[NAME_MAX_LEN];
@@ -521,4 +495,54 @@ float loader_number(struct loader *l, enum role role, int layer)
     }
     loader_drop(l);
     return x;
+}
+
+/* ---------------------------------------------------------------- rows with factors */
+
+/* A copy of `p` in fp32, of which row r is multiplied by element r of the vector `scale`; the
+ * caller frees its data. */
+static struct mat_part scaled(struct loader *l, struct mat_part p, enum role scale, int layer)
+{
+    struct mat_part by = loader_table(l, scale, layer, "", p.rows, 1);
+    assert(l->failed || p.rows * p.cols > 0);
+    float *out = l->failed ? NULL : malloc((size_t)(p.rows * p.cols) * sizeof(*out));
+    if (!out) {
+        if (!l->failed)
+            loader_nomem(l);
+        return (struct mat_part){0};
+    }
+    assert(by.data && p.data); /* it has not failed */
+    for (int64_t r = 0, at = 0; r < p.rows; r++)
+        for (int64_t c = 0; c < p.cols; c++)
+            out[at++] = number_at(by.data, by.dtype, r) *
+                        number_at(p.data, p.dtype, r * p.row_stride + c * p.col_stride);
+    return (struct mat_part){.data = out,
+                             .dtype = DT_F32,
+                             .rows = p.rows,
+                             .cols = p.cols,
+                             .row_stride = p.cols,
+                             .col_stride = 1};
+}
+
+struct weight *loader_pack_scaled(struct loader *l, struct mat_part p, enum role scale, int layer,
+                                  enum quant quant)
+{
+    if (!l->c) /* random numbers have their size already */
+        return loader_pack(l, &p, 1, DT_F32, quant);
+    loader_numbers(l, &p);
+    p = scaled(l, p, scale, layer);
+    void *copy = (void *)(uintptr_t)p.data;
+    struct weight *w = loader_pack(l, &p, 1, DT_F32, quant);
+    free(copy);
+    return w;
+}
+
+float *loader_scaled_bias(struct loader *l, enum role role, enum role scale, int layer, uint32_t n)
+{
+    struct mat_part p = loader_part(l, role, layer, NO_EXPERT, true, n, 1);
+    p = scaled(l, p, scale, layer);
+    void *copy = (void *)(uintptr_t)p.data;
+    float *v = loader_vector(l, &p, 1, 0);
+    free(copy);
+    return v;
 }

@@ -35,12 +35,15 @@ struct loader {
     uint64_t layers_before,
         least_layer;   /* bytes: of all before the layer at hand; of the smallest */
     bool hold;         /* loader_drop() waits: several matrices are packed of the same tensors */
+    int first_layer;   /* that the names of `a` count from */
     int64_t rows_each; /* of the matrix at hand every row stands for so many; 0: for itself */
 };
 
 enum { LOADER_SAMPLE_ROWS = 64 }; /* of a matrix, where a load is only measured */
 
 void loader_nomem(struct loader *l);
+/* What the decoder takes grows by so much. */
+void loader_count(struct decoder *d, uint64_t elements, uint64_t bytes);
 /* For loader_pack(). Codes instead of numbers: of all parts (true), or of none. Numbers for the
  * parts that have none yet, in `dtype`, or for `quant` in fp32. */
 bool loader_keep_codes(struct loader *l, struct mat_part *parts, int n);
@@ -95,11 +98,25 @@ struct weight *loader_pack(struct loader *l, struct mat_part *parts, int n, enum
                            enum quant quant);
 float *loader_vector(struct loader *l, const struct mat_part *parts, int n, float plus);
 
+/* The same of one part whose row r, and of a bias [n] whose element r, is multiplied by element r
+ * of the vector whose whole name `scale` is: see decoder_spec.sub_scale. A matrix is of fp32 then.
+ */
+struct weight *loader_pack_scaled(struct loader *l, struct mat_part p, enum role scale, int layer,
+                                  enum quant quant);
+float *loader_scaled_bias(struct loader *l, enum role role, enum role scale, int layer, uint32_t n);
+
+/* decoder_load.c: the norm [hidden] of a role; how the head is quantised where the layers are so.
+ */
+struct norm loader_norm(struct loader *l, enum role role, int layer);
+enum quant loader_head_quant(enum quant q);
+
 /* A whole vector [n]: the ".bias" of a role; the ".weight" of a norm, plus what the spec adds. */
 float *loader_bias(struct loader *l, enum role role, int layer, uint32_t n);
 float *loader_weight_vector(struct loader *l, enum role role, int layer, uint32_t n);
 /* Elements `s` of such a weight [n]. */
 float *loader_weight_slice(struct loader *l, enum role role, int layer, uint32_t n, struct slice s);
+/* The weights of a norm that has none. */
+float *loader_ones(struct loader *l, uint32_t n);
 /* n numbers of the host's. */
 float *loader_host_vector(struct loader *l, const float *x, uint32_t n);
 /* The one number whose whole name the role is; not 0 unless something failed. */

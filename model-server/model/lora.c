@@ -1,6 +1,7 @@
 #include "model-server/model/lora.h"
 #include "common/hub/names.h"
 #include "common/json.h"
+#include "model-server/model/lora_recur.h"
 #include <assert.h>
 #include <float.h>
 #include <limits.h>
@@ -108,9 +109,25 @@ static struct slice heads_of(const struct lora_base *base, uint32_t layer, int p
     return part == 0 ? base->split->heads : split_kv_heads(base->split, base->spec, layer);
 }
 
+static bool is_shared(enum role r)
+{
+    return r == W_SHARED_GATE_UP || r == W_SHARED_GATE || r == W_SHARED_UP || r == W_SHARED_DOWN;
+}
+
 static bool is_mlp(enum role r)
 {
-    return r == W_GATE_UP || r == W_GATE || r == W_UP || r == W_DOWN;
+    return r == W_GATE_UP || r == W_GATE || r == W_UP || r == W_DOWN || is_shared(r);
+}
+
+/* Width of the MLP that a matrix belongs to, this rank's part of it, and whether it has a gate. */
+static uint32_t mlp_of(const struct lora_base *base, const struct lora_pair *p, struct slice *f,
+                       bool *gated)
+{
+    const struct decoder_spec *s = base->spec;
+    const bool shared = is_shared(p->role);
+    *gated = shared ? !s->moe.plain : s->mlp != MLP_PLAIN;
+    *f = shared ? base->split->shared_ffn : split_ffn(base->split, s, p->layer);
+    return shared ? s->moe.shared_ffn : spec_ffn(s, p->layer);
 }
 
 static uint32_t most_of(uint32_t n, int world)
@@ -166,15 +183,19 @@ static void place_pair(const struct lora_base *base, struct lora_pair *p, uint32
 {
     const struct decoder_spec *s = base->spec;
     const struct split *sp = base->split;
+    if (lora_is_recur(p->role)) {
+        lora_recur_place(base, p, inputs, outputs);
+        return;
+    }
     if (is_latent(base, p->layer) && !is_mlp(p->role)) {
         place_latent(base, p, inputs, outputs);
         return;
     }
     const uint32_t q = head_rows(base, p->layer, 0), kv = head_rows(base, p->layer, 1);
     const uint32_t dim = spec_head_dim(s, p->layer), kv_heads = spec_kv_heads(s, p->layer);
-    const uint32_t ffn = spec_ffn(s, p->layer);
-    const struct slice f = split_ffn(sp, s, p->layer);
-    const bool gated = s->mlp != MLP_PLAIN;
+    struct slice f;
+    bool gated;
+    const uint32_t ffn = mlp_of(base, p, &f, &gated);
     const bool both = p->role == W_K && s->layers[p->layer].k_is_v; /* k's matrix makes v too */
     *inputs = p->columns = p->most_columns = s->hidden;
     switch (p->role) {
@@ -187,18 +208,21 @@ static void place_pair(const struct lora_base *base, struct lora_pair *p, uint32
     case W_V:
         p->n = p->most_n = p->role == W_Q ? q : both ? 2 * kv : kv;
         p->first = p->role == W_Q ? 0 : p->role == W_K ? q : q + kv;
-        *outputs = (p->role == W_Q ? s->n_heads : kv_heads) * dim;
+        *outputs = (p->role == W_Q ? s->n_heads * (s->attn_gate ? 2 : 1) : kv_heads) * dim;
         break;
     case W_GATE_UP:
+    case W_SHARED_GATE_UP:
         p->n = 2 * f.n;
         p->most_n = 2 * most_of(ffn, sp->world);
         *outputs = 2 * ffn;
         break;
     case W_GATE:
     case W_UP:
+    case W_SHARED_GATE:
+    case W_SHARED_UP:
         p->n = f.n;
         p->most_n = most_of(ffn, sp->world);
-        p->first = p->role == W_UP && gated ? f.n : 0;
+        p->first = (p->role == W_UP || p->role == W_SHARED_UP) && gated ? f.n : 0;
         *outputs = ffn;
         break;
     default: /* W_O, W_DOWN: split by columns */
@@ -214,7 +238,11 @@ static void place_pair(const struct lora_base *base, struct lora_pair *p, uint32
 static uint32_t row_of_b(const struct lora_pair *p, const struct lora_base *base, uint32_t i)
 {
     const struct decoder_spec *s = base->spec;
-    const struct slice f = split_ffn(base->split, s, p->layer);
+    struct slice f;
+    bool gated;
+    const uint32_t ffn = mlp_of(base, p, &f, &gated);
+    if (lora_is_recur(p->role))
+        return lora_recur_row(p, base, i);
     if (is_latent(base, p->layer) && (p->role == W_Q || p->role == W_Q_B)) {
         const uint32_t nope = s->mla.nope, rope = s->mla.rope;
         const bool turned = p->site == LORA_Q_ROPE;
@@ -234,9 +262,14 @@ static uint32_t row_of_b(const struct lora_pair *p, const struct lora_base *base
     case W_V:
         break;
     case W_GATE_UP:
-        return i < f.n ? f.first + i : spec_ffn(s, p->layer) + f.first + (i - f.n);
+    case W_SHARED_GATE_UP:
+        if (p->role == W_GATE_UP && s->mlp == MLP_UP_PACKED)
+            return i < f.n ? ffn + f.first + i : f.first + (i - f.n);
+        return i < f.n ? f.first + i : ffn + f.first + (i - f.n);
     case W_GATE:
     case W_UP:
+    case W_SHARED_GATE:
+    case W_SHARED_UP:
         return f.first + i;
     default:
         return i;
@@ -244,7 +277,7 @@ static uint32_t row_of_b(const struct lora_pair *p, const struct lora_base *base
     const uint32_t dim = spec_head_dim(s, p->layer);
     assert(dim);
     const uint32_t head = heads_of(base, p->layer, part).first + i / dim;
-    return spec_qkv_row(s, p->layer, part, head) + i % dim;
+    return spec_qkv_row(s, p->layer, part, head) + (p->site == LORA_Q_GATE ? dim : 0) + i % dim;
 }
 
 /* ---------------------------------------------------------------- tensors */
@@ -308,12 +341,18 @@ static int check_pair(const struct lora_search *s, const struct lora_pair *p, ui
 
 static int add_pair(struct lora_search *s, uint32_t layer, enum lora_site site, enum role role)
 {
-    const char *name = s->base->arch->names[role], *star = name ? strchr(name, '*') : NULL;
+    const struct tensor *a = NULL, *b = NULL;
     char module[NAME_LEN];
-    if (!star)
-        return 0;
-    snprintf(module, sizeof(module), "%.*s%u%s", (int)(star - name), name, layer, star + 1);
-    const struct tensor *a = find(s, module, 'A'), *b = find(s, module, 'B');
+    for (const char *name = s->base->arch->names[role]; name && !a && !b;) { /* each spelling */
+        const char *end = strchrnul(name, '|'), *star = strchr(name, '*');
+        if (!star || star > end)
+            return 0;
+        snprintf(module, sizeof(module), "%.*s%u%.*s", (int)(star - name), name, layer,
+                 (int)(end - star - 1), star + 1);
+        a = find(s, module, 'A');
+        b = find(s, module, 'B');
+        name = *end ? end + 1 : NULL;
+    }
     if (!a && !b)
         return 0;
     if (!a || !b)
@@ -332,10 +371,13 @@ static int add_pair(struct lora_search *s, uint32_t layer, enum lora_site site, 
     return 0;
 }
 
-/* Whether a layer has keys and values of its own, and a matrix for these. */
+/* Whether a layer has such a matrix: keys and values of its own, and one for these; a recurrent
+ * mixer. */
 static bool made(const struct decoder_spec *s, uint32_t layer, enum role role)
 {
     const struct layer_spec *l = &s->layers[layer];
+    if (lora_is_recur(role))
+        return lora_recur_has(s, layer, role);
     return !((role == W_K && l->kv_of) || (role == W_V && (l->kv_of || l->k_is_v)));
 }
 
@@ -344,10 +386,11 @@ static int collect(struct lora_search *s)
     static const struct {
         enum role role;
         enum lora_site site;
-        bool mlp, latent;
+        bool mlp, latent, shared, gated;
     } rows[] = {{W_QKV, LORA_QKV},
                 {W_Q, LORA_QKV},
                 {W_Q, LORA_Q_ROPE, .latent = true},
+                {W_Q, LORA_Q_GATE, .gated = true},
                 {W_K, LORA_QKV},
                 {W_V, LORA_QKV},
                 {W_Q_A, LORA_Q_A, .latent = true},
@@ -358,11 +401,23 @@ static int collect(struct lora_search *s)
                 {W_GATE_UP, LORA_UP, .mlp = true},
                 {W_GATE, LORA_UP, .mlp = true},
                 {W_UP, LORA_UP, .mlp = true},
-                {W_DOWN, LORA_DOWN, .mlp = true}};
+                {W_DOWN, LORA_DOWN, .mlp = true},
+                {W_SHARED_GATE_UP, LORA_UP, .shared = true},
+                {W_SHARED_GATE, LORA_UP, .shared = true},
+                {W_SHARED_UP, LORA_UP, .shared = true},
+                {W_SHARED_DOWN, LORA_DOWN, .shared = true},
+                {W_MIX_IN, LORA_MIX_IN},
+                {W_MIX_Z, LORA_MIX_IN},
+                {W_MIX_BETA, LORA_MIX_GATES},
+                {W_MIX_DECAY, LORA_MIX_GATES},
+                {W_MIX_BETA_DECAY, LORA_MIX_GATES},
+                {W_MIX_OUT, LORA_MIX_OUT}};
     const struct decoder_spec *spec = s->base->spec;
     for (uint32_t layer = 0; layer < spec->n_layers; layer++)
         for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
             if (!(rows[i].latent && !is_latent(s->base, layer)) &&
+                !(rows[i].gated && !spec->attn_gate) &&
+                !(rows[i].shared && !(spec->layers[layer].moe && spec->moe.shared_ffn)) &&
                 !(rows[i].mlp && spec->layers[layer].moe && !spec->moe.beside) &&
                 made(spec, layer, rows[i].role) && add_pair(s, layer, rows[i].site, rows[i].role))
                 return -1;

@@ -21,6 +21,11 @@ enum lora_site {
     LORA_Q_ROPE,
     LORA_Q_A,
     LORA_KV_A,
+    /* of recurrent layers: the matrix before the convolution, that of beta and decay, the last */
+    LORA_MIX_IN,
+    LORA_MIX_GATES,
+    LORA_MIX_OUT,
+    LORA_Q_GATE, /* of attention whose result is gated: the rows behind each head's q */
     LORA_SITES
 };
 

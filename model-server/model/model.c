@@ -3,27 +3,16 @@
 #include "common/json.h"
 #include "common/log.h"
 #include "common/model_file.h"
-#include "model-server/model/decoder.h"
-#include "model-server/model/encode.h"
 #include "model-server/model/kv_parts.h"
+#include "model-server/model/model_impl.h"
 #include "model-server/model/quant/stored.h"
+#include "model-server/model/unused.h"
+#include "model-server/packed/packed.h"
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-struct model {
-    struct decoder d;
-    struct sentence sentence;
-    struct encoder encoder; /* of a model that does not generate */
-    struct comm *comm;      /* on the device's memory; NULL: the caller's serves */
-    struct model_info info;
-    uint32_t *eos;
-    uint64_t block_bytes; /* of the KV cache that is there */
-    void *swap;           /* the host's region */
-    size_t swap_bytes;
-};
 
 enum { MAX_EOS = 64, SMALL_JSON = 16 * 1024 * 1024 };
 
@@ -57,7 +46,7 @@ static int load_eos(struct model *m, const char *dir, struct err *e)
             return -1;
         n = read_eos(root, m->d.spec.vocab, ids);
         if (n == 0)
-            n = read_eos(json_get(root, "text_config"), m->d.spec.vocab, ids);
+            n = read_eos(model_file_text_config(root), m->d.spec.vocab, ids);
         cJSON_Delete(root);
     }
     m->eos = malloc((n ? n : 1) * sizeof(ids[0]));
@@ -88,8 +77,9 @@ static void count_work(struct model *m)
 {
     const struct decoder *d = &m->d;
     const struct moe_spec *moe = &d->spec.moe;
-    m->info.dense_bytes = d->weights.bytes - d->tables.bytes - d->experts.bytes;
-    m->info.dense_ops = 2 * (d->weights.elements - d->tables.elements - d->experts.elements);
+    m->info.dense_bytes = d->weights.bytes - d->tables.bytes - d->experts.bytes - d->drafts.bytes;
+    m->info.dense_ops =
+        2 * (d->weights.elements - d->tables.elements - d->experts.elements - d->drafts.elements);
     m->info.expert_bytes = d->experts.bytes;
     m->info.expert_ops = 2 * d->experts.elements;
     m->info.expert_share = moe->n_experts ? (double)moe->top_k / moe->n_experts : 0;
@@ -105,6 +95,7 @@ static void fill_info(struct model *m)
     i->dtype = m->d.dtype;
     i->quant = m->d.quant;
     i->weight_bytes = m->d.weights.bytes;
+    i->mapped_bytes = packed_mapped(m->d.packed);
     count_work(m);
     i->state_bytes = m->d.state_floats * sizeof(float);
     i->n_layers = s->n_layers;
@@ -127,6 +118,12 @@ static void fill_info(struct model *m)
     for (uint32_t l = 0; l < s->n_layers; l++)
         if (s->layers[l].window)
             i->window = s->layers[l].window;
+    if (m->d.draft.ops)
+        i->draft = (struct model_draft){.kind = m->d.draft.ops->name,
+                                        .width = m->d.draft.plan.width,
+                                        .most = m->d.draft.plan.most,
+                                        .keeps = m->d.draft.plan.keeps,
+                                        .chains = m->d.draft.plan.chains};
     i->kv_window = m->d.encodes ? 0 : kv_parts_window(&m->d);
 }
 
@@ -148,6 +145,8 @@ static int check_ops(const struct decoder *d, struct err *e)
         missing = "recurrent layers";
     else if (d->spec.mla.kv_rank && (!d->ops->latent_kv || !d->ops->linear_heads))
         missing = "latent attention";
+    else if (d->spec.apart.buckets && !d->ops->linear_heads)
+        missing = "attention to distances";
     else if (d->spec.per_layer && !d->ops->act_by)
         missing = "embeddings of each layer";
     if (!missing)
@@ -171,6 +170,22 @@ static void log_kv_scales(const struct checkpoint *c)
                 LOGS("tensor", name));
             return;
         }
+}
+
+/* What became of each packed matrix: nothing is widened that is not said. */
+static void list_matrices(struct model *m, bool keep)
+{
+    char *out = m->info.matrices;
+    size_t n = 0;
+    bool widened = false;
+    for (int i = 0; i < MATRIX_KINDS && m->d.became[i].name && n < sizeof(m->info.matrices); i++) {
+        const struct matrix_count *c = &m->d.became[i];
+        widened |= c->widened;
+        n += (size_t)snprintf(out + n, sizeof(m->info.matrices) - n, "%s%s%s %u", i ? ", " : "",
+                              c->widened ? "widened to " : "", c->name, c->n);
+    }
+    if (n)
+        LOG(keep && widened ? LOG_WARN : LOG_INFO, "packed matrices", LOGS("kept", out));
 }
 
 /* What becomes of packed weights. The tensors of a GGUF file may all be plain numbers. */
@@ -201,8 +216,9 @@ static int choose_arith(struct model *m, const struct model_options *o, struct s
                        "--quantize %s rounds activations to 8 bits on this device, and "
                        "--activations %s does not allow it",
                        quant_name(*q), arith_name(asked[a]));
-    how->keep =
-        !*q && how->format && how->format->form && (o->dtype < 0 || how->format == &stored_mxfp4);
+    how->keep = !*q && how->format && how->format->form &&
+                !(how->is_float && how->bits == 8) && /* fp8 */
+                (o->dtype < 0 || how->format == &stored_mxfp4);
     how->arith = *q ? quant_arith(*q) : activations_packed(a, o->dtype);
     m->info.arith = how->keep ? how->arith : quant_arith(*q);
     return 0;
@@ -256,12 +272,22 @@ static int load_head(struct model *m, const char *dir, const struct arch *a,
     return text_head_load(&m->encoder.head, &h, e);
 }
 
+/* Draft heads of the checkpoint itself, or of a folder of their own. */
+static int find_heads(struct model *m, const struct arch *a, const char *dir,
+                      const struct checkpoint *c, struct checkpoint *apart, struct err *e)
+{
+    if (!dir)
+        return draft_find(&m->d, a, c, false, e);
+    return checkpoint_open(apart, dir, NULL, e) ? -1 : draft_find(&m->d, a, apart, true, e);
+}
+
 static int load_weights(struct model *m, const char *dir, const struct arch *a,
                         const struct model_options *o, struct err *e)
 {
     const int dtype = o->dtype;
     struct checkpoint c;
     struct stored how = {0};
+    struct unused unused;
     if ((dir && stored_read(&how, dir, e)) ||
         stored_agree(&how, o->quantize, o->quant, &m->d.quant, e) || choose_arith(m, o, &how, e))
         return -1;
@@ -277,9 +303,18 @@ static int load_weights(struct model *m, const char *dir, const struct arch *a,
     m->d.dtype = dtype < 0 ? stored_dtype(&c, a) : (enum dtype)dtype;
     log_kv_scales(&c);
     log_packed(&c, &how);
-    int rc = decoder_load(&m->d, a, &c, &how, e);
+    struct checkpoint heads = {0};
+    int rc = o->draft_heads && !m->d.encodes ? find_heads(m, a, o->draft_dir, &c, &heads, e) : 0;
+    rc = rc ? rc : decoder_load(&m->d, a, &c, &how, e);
+    checkpoint_close(&heads);
     if (rc == 0 && m->d.encodes)
         rc = load_head(m, dir, a, &c, o, e);
+    if (rc == 0 && m->d.comm->rank == 0) { /* which adds biases for all ranks */
+        rc = unused_check(&c, &unused, e);
+        if (rc == 0)
+            unused_log(&unused);
+    }
+    list_matrices(m, how.keep);
     checkpoint_close(&c); /* everything is packed: the mapping goes */
     return rc;
 }
@@ -308,6 +343,7 @@ static int load(struct model *m, const char *dir, const struct model_options *o,
     d->progress = o->progress;
     d->progress_arg = o->progress_arg;
     d->busy_ns = o->busy_ns;
+    d->packed = o->measure || o->random_config ? NULL : o->packed;
     if (o->comm->world > 1 && d->ops->comm_open && !o->measure) {
         if (!(m->comm = d->ops->comm_open(d->dev, o->comm, e)))
             return -1;
@@ -326,6 +362,9 @@ static int load(struct model *m, const char *dir, const struct model_options *o,
     if (check_states(m, e))
         return -1;
     if (o->n_adapters || o->extra_adapters) {
+        if (d->spec.layers[d->spec.n_layers - 1].same_as || d->spec.apart.buckets)
+            return err_set(e, ERR_VALIDATION, "adapters of %s models are not supported",
+                           m->info.type);
         const struct lora_base base = {arch, &d->spec, &d->split};
         if (!(d->adapters = adapters_open(o->adapters, o->n_adapters, o->extra_adapters, &base,
                                           d->ops, d->dev, e)))
@@ -352,19 +391,11 @@ struct model *model_load(const char *dir, const struct model_options *o, struct 
     return m;
 }
 
-static void swap_free(struct model *m)
-{
-    if (m->swap)
-        m->d.ops->host_free(m->d.dev, m->swap, m->swap_bytes);
-    m->swap = NULL;
-    m->swap_bytes = 0;
-}
-
 void model_free(struct model *m)
 {
     if (!m)
         return;
-    swap_free(m);
+    model_swap_free(m);
     adapters_close(m->d.adapters);
     encoder_free(&m->encoder);
     sentence_free(&m->sentence);
@@ -378,131 +409,6 @@ const struct model_info *model_info(const struct model *m) { return &m->info; }
 struct adapters *model_adapters(struct model *m) { return m->d.adapters; }
 const struct decoder *model_decoder(const struct model *m) { return &m->d; }
 
-/* ---------------------------------------------------------------- KV cache */
-
-enum kv_dtype model_kv_dtype(const struct model *m)
-{
-    const bool exact = m->d.encodes && (m->d.spec.both_ways || !m->d.ops->draw);
-    return m->info.dtype == DT_F32 || exact ? KV_F32 : m->info.dtype == DT_F16 ? KV_F16 : KV_BF16;
-}
-
-uint64_t model_kv_block_bytes(const struct model *m, uint32_t block_size, enum kv_dtype kv_dtype)
-{
-    return kv_part_bytes(&m->d, KV_ALL, block_size, kv_dtype);
-}
-
-struct kv_apart model_kv_apart(const struct model *m, uint32_t block_size, enum kv_dtype kv_dtype)
-{
-    if (!m->info.kv_window)
-        return (struct kv_apart){.blocks = kv_part_bytes(&m->d, KV_ALL, block_size, kv_dtype)};
-    return (struct kv_apart){.blocks =
-                                 kv_part_bytes(&m->d, KV_WITHOUT_WINDOWS, block_size, kv_dtype),
-                             .windows = kv_part_bytes(&m->d, KV_WINDOWS, block_size, kv_dtype)};
-}
-
-int model_kv_resize(struct model *m, uint32_t n_blocks, uint32_t block_size, enum kv_dtype kv_dtype,
-                    struct err *e)
-{
-    return model_kv_resize_apart(m, n_blocks, 0, block_size, kv_dtype, e);
-}
-
-int model_kv_resize_apart(struct model *m, uint32_t n_blocks, uint32_t n_windows,
-                          uint32_t block_size, enum kv_dtype kv_dtype, struct err *e)
-{
-    struct decoder *d = &m->d;
-    const bool apart = n_windows && m->info.kv_window;
-    const enum kv_part part = apart ? KV_WITHOUT_WINDOWS : KV_ALL;
-    kv_parts_free(d); /* first: there may be no room for both */
-    kv_parts_number(d, apart);
-    m->block_bytes = kv_part_bytes(d, part, block_size, kv_dtype);
-    d->kv = kv_part_new(d, part, n_blocks, block_size, kv_dtype, e);
-    if (d->kv && apart)
-        d->windows = kv_part_new(d, KV_WINDOWS, n_windows, block_size, kv_dtype, e);
-    return d->kv && (!apart || d->windows) ? 0 : -1;
-}
-
-int model_window_copy(struct model *m, const uint32_t *src, const uint32_t *dst, uint32_t n,
-                      struct err *e)
-{
-    return m->d.ops->kv_copy(m->d.dev, m->d.windows, src, dst, n, e);
-}
-
-int model_kv_copy(struct model *m, const uint32_t *src, const uint32_t *dst, uint32_t n,
-                  struct err *e)
-{
-    return m->d.ops->kv_copy(m->d.dev, m->d.kv, src, dst, n, e);
-}
-
-int model_state_resize(struct model *m, uint32_t n_cells, struct err *e)
-{
-    struct decoder *d = &m->d;
-    size_t bytes;
-    d->ops->free(d->dev, d->state); /* first: there may be no room for both */
-    d->state = NULL;
-    d->n_cells = 0;
-    if (!n_cells || !d->state_floats)
-        return 0;
-    if (__builtin_mul_overflow((size_t)m->info.state_bytes, (size_t)n_cells, &bytes))
-        return err_nomem(e);
-    d->state = d->ops->alloc(d->dev, bytes, e);
-    d->n_cells = d->state ? n_cells : 0;
-    return d->state ? 0 : -1;
-}
-
-int model_state_copy(struct model *m, const uint32_t *src, const uint32_t *dst, uint32_t n,
-                     struct err *e)
-{
-    const struct state_ref all = layer_state(&m->d, 0);
-    return m->d.ops->state_copy(m->d.dev, &all, src, dst, n, e);
-}
-
-/* Twice, because the first time touches the memory. A download waits for what was enqueued. */
-static int time_swap(struct model *m, int64_t *block_ns, struct err *e)
-{
-    const struct backend_ops *ops = m->d.ops;
-    const uint32_t zero = 0;
-    char here[64], *there = ops->alloc(m->d.dev, sizeof(here), e);
-    if (!there)
-        return -1;
-    int rc = 0;
-    for (int i = 0; i < 2 && rc == 0; i++) {
-        int64_t t0 = clock_ns();
-        rc = model_swap_out(m, &zero, &zero, 1, e);
-        if (rc == 0)
-            rc = ops->download(m->d.dev, here, there, sizeof(here), e);
-        *block_ns = clock_ns() - t0;
-    }
-    ops->free(m->d.dev, there);
-    return rc;
-}
-
-int model_swap_resize(struct model *m, uint32_t n_slots, int64_t *block_ns, struct err *e)
-{
-    const struct backend_ops *ops = m->d.ops;
-    swap_free(m);
-    *block_ns = 0;
-    if (!n_slots)
-        return 0;
-    if (!ops->kv_read)
-        return err_set(e, ERR_VALIDATION, "the %s backend does not swap", ops->name);
-    if (__builtin_mul_overflow((size_t)m->block_bytes, (size_t)n_slots, &m->swap_bytes))
-        return err_nomem(e);
-    m->swap = ops->host_alloc(m->d.dev, m->swap_bytes, e);
-    return m->swap ? time_swap(m, block_ns, e) : -1;
-}
-
-int model_swap_out(struct model *m, const uint32_t *blocks, const uint32_t *slots, uint32_t n,
-                   struct err *e)
-{
-    return m->d.ops->kv_read(m->d.dev, m->d.kv, blocks, m->swap, slots, n, e);
-}
-
-int model_swap_in(struct model *m, const uint32_t *blocks, const uint32_t *slots, uint32_t n,
-                  struct err *e)
-{
-    return m->d.ops->kv_write(m->d.dev, m->d.kv, blocks, m->swap, slots, n, e);
-}
-
 /* ---------------------------------------------------------------- steps */
 
 static int no_text(const struct model *m, struct err *e)
@@ -513,7 +419,9 @@ static int no_text(const struct model *m, struct err *e)
 
 int model_forward(struct model *m, const struct ragged *b, float *logits, struct err *e)
 {
-    return m->d.encodes ? no_text(m, e) : decoder_forward(&m->d, b, logits, e);
+    const int rc = m->d.encodes ? no_text(m, e) : decoder_forward(&m->d, b, logits, e);
+    m->d.capture = NULL;
+    return rc;
 }
 
 int model_encode(struct model *m, const struct model_text *texts, uint32_t n, bool all, float *out,
@@ -535,7 +443,16 @@ int model_encode_reserve(struct model *m, uint32_t tokens, uint32_t texts, enum 
 int model_draw(struct model *m, const struct ragged *b, const struct draw *v, int set,
                struct err *e)
 {
-    return m->d.encodes ? no_text(m, e) : decoder_draw(&m->d, b, v, set, e);
+    const int rc = m->d.encodes ? no_text(m, e) : decoder_draw(&m->d, b, v, set, e);
+    m->d.capture = NULL;
+    return rc;
+}
+
+void model_capture(struct model *m, float *rows) { m->d.capture = m->d.draft.ops ? rows : NULL; }
+
+int model_draft(struct model *m, const struct draft_step *x, struct err *e)
+{
+    return decoder_draft(&m->d, x, e);
 }
 
 int model_reserve(struct model *m, uint32_t max_tokens, uint32_t max_out, struct err *e)

@@ -9,7 +9,9 @@
 #include "model-server/backend/backend.h"
 #include "model-server/comm/comm.h"
 #include "model-server/model/adapters.h"
+#include "model-server/model/draft/draft.h"
 
+struct packed;
 struct model_options {
     const struct backend_ops *ops;
     struct device *dev;
@@ -27,6 +29,8 @@ struct model_options {
     double rope_factor;
     const struct adapter_source *adapters; /* names must outlive the model */
     uint32_t n_adapters, extra_adapters;   /* extra: places for those that come later */
+    bool draft_heads;                      /* the checkpoint's, if it has some */
+    const char *draft_dir; /* with draft_heads: those of this folder instead; NULL: none */
     /* What it is to be: TASK_AUTO as the files say. Models that are not to generate have no head
      * and no cache of whole sequences. TASK_RERANK of a decoder without a classifier: how likely
      * the token `yes` is beside `no`. */
@@ -41,6 +45,16 @@ struct model_options {
     void (*progress)(void *arg, uint64_t done, uint64_t total);
     void *progress_arg;
     _Atomic int64_t *busy_ns; /* set to the time at each layer of a step; NULL: not wanted */
+    /* Packed weights are found there, or kept: packed/packed.h; NULL: neither. Closed before the
+     * model is freed. Not of random weights. */
+    struct packed *packed;
+};
+
+/* See draft/draft.h. */
+struct model_draft {
+    const char *kind;     /* NULL: there is none */
+    uint32_t width, most; /* struct draft_plan's */
+    bool keeps, chains;
 };
 
 struct model_info {
@@ -53,9 +67,13 @@ struct model_info {
                            such layer. See model_kv_resize_apart() */
     enum dtype dtype;
     enum quant quant;
-    enum arith arith;      /* of products with packed weights; of plain ones describe() tells */
-    const char *stored;    /* quant_method of the checkpoint, or "plain" */
+    enum arith arith;   /* of products with packed weights; of plain ones describe() tells */
+    const char *stored; /* quant_method of the checkpoint, or "plain" */
+    /* Which formats the matrices have that the checkpoint holds packed, with their number, and how
+     * many were widened: "q4_k 60, q6_k 10, widened to bfloat16 2"; empty where there are none. */
+    char matrices[256];
     uint64_t weight_bytes; /* on this rank */
+    uint64_t mapped_bytes; /* of a file that they are views of: memory that the system calls free */
     /* What a token reads of these, and its multiplications and additions without attention's: the
      * part that all tokens share; all experts of all layers; the share of these that one chooses.
      */
@@ -64,6 +82,7 @@ struct model_info {
     uint32_t n_layers, hidden, n_heads, n_kv_heads, head_dim; /* whole model */
     bool by_length; /* rotations look at the length of the sequence (dynamic, longrope): keys of a
                        prefix are right only for a sequence of that length, so none are shared */
+    struct model_draft draft;
     uint64_t state_bytes; /* of a cell of recurrent state on this rank; 0: the model has none */
     bool enqueues;        /* model_draw() returns without waiting: no collective needs the host */
     enum model_task task; /* never TASK_AUTO */
@@ -133,6 +152,20 @@ int model_swap_out(struct model *m, const uint32_t *blocks, const uint32_t *slot
 int model_swap_in(struct model *m, const uint32_t *blocks, const uint32_t *slots, uint32_t n,
                   struct err *e);
 
+/* The caches of this rank, as they are laid out now, one block or cell at a time. The layout of its
+ * bytes outside is the backend's own. */
+enum cache_kind { CACHE_BLOCK, CACHE_WINDOW, CACHE_STATE, N_CACHE_KINDS };
+/* Bytes of a block, a block of windows, a cell; 0: there is no such cache, or the backend does not
+ * copy it. */
+void model_cache_bytes(const struct model *m, uint64_t bytes[N_CACHE_KINDS]);
+/* Number `at` of a cache to `host`, in order with the steps. The caller has checked the number. It
+ * is there after model_export_wait(). */
+int model_export(struct model *m, enum cache_kind kind, uint32_t at, void *host, struct err *e);
+int model_export_wait(struct model *m, struct err *e);
+/* And back. */
+int model_import(struct model *m, enum cache_kind kind, uint32_t at, const void *host,
+                 struct err *e);
+
 /* One step: logits of b->n_out rows, fp32, [n_out][vocab], into the caller's memory; all ranks get
  * all of it. Scratch memory grows with the largest batch seen and is then reused: model_reserve()
  * does it ahead. */
@@ -141,6 +174,11 @@ int model_forward(struct model *m, const struct ragged *b, float *logits, struct
  * into a set of its results, without waiting. ops->drawn() has them. */
 int model_draw(struct model *m, const struct ragged *b, const struct draw *v, int set,
                struct err *e);
+/* The next model_forward() or model_draw() gives draft.width numbers of each token, for a draft
+ * head, into host memory [n_tokens][width]. The latter then waits for its pass. */
+void model_capture(struct model *m, float *rows);
+/* Rows of the draft head: logits of drafts, and the keys of tokens that lead to them. */
+int model_draft(struct model *m, const struct draft_step *x, struct err *e);
 int model_reserve(struct model *m, uint32_t max_tokens, uint32_t max_out, struct err *e);
 /* What the backend itself needs for steps of up to `tokens` tokens and `rows` sequences of up to
  * `longest` tokens, taken now: such steps allocate nothing later. Replaces the cache and the state

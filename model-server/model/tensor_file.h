@@ -11,6 +11,7 @@
 #define MODEL_SERVER_MODEL_TENSOR_FILE_H
 #include "common/err.h"
 #include <cjson/cJSON.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -53,10 +54,12 @@ struct tensor {
     uint64_t dims[TENSOR_MAX_DIMS];
     uint64_t begin, bytes; /* in the data section */
     const void *data;      /* not necessarily aligned to its type by the format */
-    /* T_BLOCKS: enum gguf_packing; and, where its rows lie in pairs that rotate, how many rows make
-     * a head, else 0. */
+    /* T_BLOCKS: enum gguf_packing; where its rows lie in pairs that rotate, how many rows make a
+     * head, else 0; and what its numbers are multiplied with, 0: nothing. */
     int packing;
     uint32_t paired;
+    float times;
+    bool found; /* by checkpoint_find() */
 };
 
 struct tensor_file {

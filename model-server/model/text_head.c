@@ -136,16 +136,25 @@ static int add_dense(struct text_head *h, const char *dir, const char *folder, s
 static const struct recipe {
     const char *first, *norm, *last; /* first NULL: none */
     enum head_act act;               /* of the first */
-} recipes[] = {{"bert.pooler.dense", NULL, "classifier", HEAD_TANH},
-               {"classifier.dense", NULL, "classifier.out_proj", HEAD_TANH},
-               {"head.dense", "head.norm", "classifier", HEAD_GELU},
-               {NULL, NULL, "score", HEAD_PLAIN}};
+    const char *of;                  /* the prefix of the one family that has it, or NULL */
+} recipes[] = {{"bert.pooler.dense", NULL, "classifier", HEAD_TANH, NULL},
+               {"albert.pooler", NULL, "classifier", HEAD_TANH, NULL},
+               {"nomic_bert.pooler.dense", NULL, "classifier", HEAD_TANH, NULL},
+               {"new.pooler.dense", NULL, "classifier", HEAD_TANH, NULL},
+               {"gte.pooler.dense", NULL, "classifier", HEAD_TANH, NULL},
+               {"pre_classifier", NULL, "classifier", HEAD_RELU, NULL}, /* DistilBERT */
+               {"classifier.dense", NULL, "classifier.out_proj", HEAD_GELU, "electra."},
+               {"classifier.dense", NULL, "classifier.out_proj", HEAD_TANH, NULL},
+               {"pooler.dense", NULL, "classifier", HEAD_GELU, "deberta."},
+               {"head.dense", "head.norm", "classifier", HEAD_GELU, NULL},
+               {NULL, NULL, "score", HEAD_PLAIN, NULL}};
 
-static const struct recipe *recipe_of(const struct checkpoint *c)
+static const struct recipe *recipe_of(const struct checkpoint *c, const struct arch *a)
 {
     for (size_t i = 0; i < sizeof(recipes) / sizeof(recipes[0]); i++)
         if (named(c, recipes[i].last, ".weight") &&
-            (!recipes[i].first || named(c, recipes[i].first, ".weight")))
+            (!recipes[i].first || named(c, recipes[i].first, ".weight")) &&
+            (!recipes[i].of || (a->prefix && strcmp(a->prefix, recipes[i].of) == 0)))
             return &recipes[i];
     return NULL;
 }
@@ -209,7 +218,7 @@ static int add_norm(struct text_head *h, const struct checkpoint *c, const char 
 static int classifier(struct text_head *h, const struct text_head_options *o, const cJSON *config,
                       struct err *e)
 {
-    const struct recipe *r = recipe_of(o->c);
+    const struct recipe *r = recipe_of(o->c, o->arch);
     const bool mean = strcmp(json_str(config, "classifier_pooling", "cls"), "mean") == 0;
     h->pooling = !o->both_ways ? POOL_LAST : mean ? POOL_MEAN : POOL_CLS;
     if (r && ((r->first && add_stage(h, o->c, r->first, r->act, e)) ||

@@ -4,6 +4,7 @@
 #include "model-server/sample/rows.h"
 #include <assert.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Does it change which token is drawn? */
@@ -50,9 +51,36 @@ int sampling_normalise(struct sampling *p, struct err *e)
     return 0;
 }
 
+int report_copy(struct report *out, const struct report *from, size_t vocab, struct err *e)
+{
+    *out = (struct report){0};
+    if (from->n > MOST_LOGPROB_IDS)
+        return err_set(e, ERR_VALIDATION, "`logprob_token_ids` may have at most %d entries",
+                       MOST_LOGPROB_IDS);
+    for (size_t i = 0; i < from->n; i++)
+        if (from->id[i] >= vocab)
+            return err_set(e, ERR_VALIDATION,
+                           "`logprob_token_ids`: %u is outside the vocabulary of %zu", from->id[i],
+                           vocab);
+    if (!from->n)
+        return 0;
+    out->id = malloc(from->n * sizeof(*out->id));
+    if (!out->id)
+        return err_nomem(e);
+    memcpy(out->id, from->id, from->n * sizeof(*out->id));
+    out->n = from->n;
+    return 0;
+}
+
+void report_free(struct report *r)
+{
+    free(r->id);
+    *r = (struct report){0};
+}
+
 bool sampling_on_host(const struct sampling *p)
 {
-    bool host = false;
+    bool host = p->report.n > 0;
 #define PARAM(kind, type, name, member, neutral, low, high, taken, words, tgi, openai, lmtp,       \
               number, where)                                                                       \
     host |= PARAM_HOST_##where && PARAM_ACTS_##kind && p->member != (PARAM_C_##type)neutral;
@@ -103,9 +131,39 @@ static void filter(const struct sampling *p, uint64_t position, struct cands *c,
         cut_xtc(c, x, p->xtc_threshold);
 }
 
-static void report_top(const struct cands *c, struct filter_mem *x, struct sampled *out)
+/* The candidate of token `id`; SIZE_MAX: it was cut. Few are left where there is a list. */
+static size_t cand_of(const struct cands *c, uint32_t id)
+{
+    if (!c->id)
+        return id < c->n ? id : SIZE_MAX;
+    for (size_t i = 0; i < c->n; i++)
+        if (c->id[i] == id)
+            return i;
+    return SIZE_MAX;
+}
+
+static void report_ids(const struct report *r, const struct cands *c, struct sampled *out)
+{
+    const double log_sum = log(c->sum);
+    assert(out->n_top == r->n);
+    out->n_top = 0;
+    for (size_t i = 0; i < r->n; i++) {
+        const size_t at = cand_of(c, r->id[i]);
+        if (at == SIZE_MAX || c->s[at] == -INFINITY)
+            continue;
+        out->top_id[out->n_top] = r->id[i];
+        out->top_logprob[out->n_top++] = (float)((double)(c->s[at] - c->max) - log_sum);
+    }
+}
+
+static void report_top(const struct sampling *p, const struct cands *c, struct filter_mem *x,
+                       struct sampled *out)
 {
     double log_sum = log(c->sum);
+    if (p->report.n) {
+        report_ids(&p->report, c, out);
+        return;
+    }
     out->n_top = (uint32_t)cands_best(c, x, out->n_top, out->top_id);
     for (uint32_t i = 0; i < out->n_top; i++) {
         uint32_t at = out->top_id[i];
@@ -115,14 +173,14 @@ static void report_top(const struct cands *c, struct filter_mem *x, struct sampl
 }
 
 /* The row before temperature and filters: kept in x->raw, weighed as `c`. */
-static int report_raw(const float *row, size_t vocab, struct filter_mem *x, struct sampled *out,
-                      struct cands *c, struct err *e)
+static int report_raw(const struct sampling *p, const float *row, size_t vocab,
+                      struct filter_mem *x, struct sampled *out, struct cands *c, struct err *e)
 {
     memcpy(x->raw, row, vocab * sizeof(*row));
     if (cands_begin(c, x->raw, vocab, e))
         return -1;
     cands_weigh(c, x);
-    report_top(c, x, out);
+    report_top(p, c, x, out);
     return 0;
 }
 
@@ -156,7 +214,7 @@ int sample_row(const struct sampling *p, const struct tally *t, uint32_t last, c
         repeats_penalise(p->repeats, &p->dry, row, vocab, x->key);
     if (mask)
         row_mask(row, mask, vocab);
-    if (raw && report_raw(row, vocab, x, out, &plain, e))
+    if (raw && report_raw(p, row, vocab, x, out, &plain, e))
         return -1;
     if (p->temperature != 1)
         row_divide(row, p->temperature, vocab);
@@ -172,7 +230,7 @@ int sample_row(const struct sampling *p, const struct tally *t, uint32_t last, c
     }
     double log_sum = log(c.sum);
     out->logprob = (float)((double)(c.s[chosen] - c.max) - log_sum);
-    report_top(&c, x, out);
+    report_top(p, &c, x, out);
     return 0;
 }
 

@@ -19,6 +19,16 @@ struct watermark {
         delta; /* share of the vocabulary that is preferred, and by how much; delta 0: off */
 };
 
+/* Tokens whose log-probabilities are the alternatives, in this order. n 0: the likeliest are. */
+struct report {
+    uint32_t *id;
+    size_t n;
+};
+/* A copy whose ids are all below `vocab`, MOST_LOGPROB_IDS at most; freed by report_free().
+ * ERR_VALIDATION. */
+int report_copy(struct report *out, const struct report *from, size_t vocab, struct err *e);
+void report_free(struct report *r);
+
 struct sampling { /* common/params.def has a row for each number; see sampling_neutral() */
     float temperature, top_p, typical_p, min_p, top_n_sigma, xtc_probability, xtc_threshold;
     uint32_t top_k;
@@ -28,6 +38,7 @@ struct sampling { /* common/params.def has a row for each number; see sampling_n
     struct penalties penalties;
     struct watermark watermark;
     struct bias bias;
+    struct report report;
     struct dry dry;
     struct repeats *repeats; /* of the context; NULL: no DRY. Lent */
 };
@@ -42,7 +53,7 @@ bool sampling_on_host(const struct sampling *p);
 struct sampled {
     uint32_t id;
     float logprob;
-    uint32_t n_top; /* best first; the caller's arrays */
+    uint32_t n_top; /* best first, or sampling.report's that may be drawn; the caller's arrays */
     uint32_t *top_id;
     float *top_logprob;
 };
@@ -50,7 +61,8 @@ struct sampled {
 /* `row` [vocab] is used up. `t`: the context so far (read only if a penalty is on). `last`: the
  * token before (read by the watermark only). `mask`: bit per token, clear = forbidden; NULL: all
  * allowed. `position`: absolute position of the token that is chosen. out->n_top: how many
- * alternatives are wanted (room for as many); on return, how many there are. */
+ * alternatives are wanted (room for as many; with p->report its n); on return, how many there
+ * are. */
 int sample_row(const struct sampling *p, const struct tally *t, uint32_t last, const uint32_t *mask,
                uint64_t position, float *row, size_t vocab, struct filter_mem *x,
                struct sampled *out, struct err *e);

@@ -6,7 +6,8 @@ static const float LEARN = 1.0f / 8, FADE = 1.0f / 64;
 static const float AT_FIRST[DRAFT_KINDS] = {[DRAFT_OFFERED] = 0.7f,
                                             [DRAFT_SHORT_MATCH] = 0.4f,
                                             [DRAFT_MATCH] = 0.6f,
-                                            [DRAFT_LONG_MATCH] = 0.8f};
+                                            [DRAFT_LONG_MATCH] = 0.8f,
+                                            [DRAFT_HEAD] = 0.7f};
 
 enum draft_kind draft_kind_of(uint32_t match)
 {
@@ -34,7 +35,22 @@ void acceptance_fade(struct acceptance *a, enum draft_kind k)
     a->rate[k] += (AT_FIRST[k] - a->rate[k]) * FADE;
 }
 
+double draft_gain(const struct acceptance *a, enum draft_kind k, uint32_t j)
+{
+    double p = 1;
+    while (j--)
+        p *= a->rate[k];
+    return p;
+}
+
+static double time_of(const struct step_worth *w) { return 1 + w->extra + w->cost * (w->rows - 1); }
+
 bool worth_row(const struct step_worth *w, double tokens)
 {
-    return tokens * (1 + w->cost * (w->rows - 1)) > w->cost * w->tokens;
+    return tokens * time_of(w) > w->cost * w->tokens;
+}
+
+bool worth_pass(const struct step_worth *w, double cost, uint32_t rows, double tokens)
+{
+    return tokens * time_of(w) > (cost + w->cost * rows) * w->tokens;
 }

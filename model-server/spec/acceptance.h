@@ -13,7 +13,14 @@
 #include <stdint.h>
 
 /* Where drafts come from; each kind is accepted at its own rate. */
-enum draft_kind { DRAFT_OFFERED, DRAFT_SHORT_MATCH, DRAFT_MATCH, DRAFT_LONG_MATCH, DRAFT_KINDS };
+enum draft_kind {
+    DRAFT_OFFERED,
+    DRAFT_SHORT_MATCH,
+    DRAFT_MATCH,
+    DRAFT_LONG_MATCH,
+    DRAFT_HEAD, /* of the checkpoint's own head */
+    DRAFT_KINDS
+};
 enum draft_kind draft_kind_of(uint32_t match); /* by an n-gram of that many tokens; ngram.h */
 
 struct acceptance { /* of one sequence */
@@ -27,11 +34,18 @@ void acceptance_learn(struct acceptance *a, enum draft_kind k, uint32_t verified
  * chance. */
 void acceptance_fade(struct acceptance *a, enum draft_kind k);
 
+/* What the j-th draft of that kind is expected to bring; j counts from 1. */
+double draft_gain(const struct acceptance *a, enum draft_kind k, uint32_t j);
+
 /* A step as it is put together. */
 struct step_worth {
     double cost;         /* of another row, in parts of what a step of one takes */
+    double extra;        /* and what the making of drafts took so far */
     double rows, tokens; /* so far; tokens: that it is expected to bring */
 };
 /* Is another row worth it that brings `tokens`? */
 bool worth_row(const struct step_worth *w, double tokens);
+/* Is a pass of a draft head worth it that takes `cost`, for drafts in `rows` rows that bring
+ * `tokens` together? */
+bool worth_pass(const struct step_worth *w, double cost, uint32_t rows, double tokens);
 #endif

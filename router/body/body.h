@@ -7,6 +7,7 @@
 #include "common/arena.h"
 #include "common/err.h"
 #include "router/request/ask.h"
+#include "router/request/transfer.h"
 #include <cjson/cJSON.h>
 
 struct body {
@@ -73,6 +74,8 @@ void body_cuts(struct body *b, struct object o, struct ask *q);
 void body_params(struct body *b, struct object o, bool tgi, struct ask *q);
 /* Is one given that asks for sampling? */
 bool ask_cuts(const struct ask *q);
+/* `kv_transfer_params`; NULL: nothing is asked for, or the body has been failed. */
+const struct kv_transfer *body_transfer(struct body *b, struct object root);
 /* A seed: whole and of 64 bits, signed or not; -1 asks for a random one, as in llama.cpp. */
 struct opt_u64 body_seed(struct body *b, struct object o, const char *key);
 /* How long the answer may be; -1, as in llama.cpp, asks for as much as there is room for. */
@@ -81,6 +84,8 @@ struct opt_u64 body_length(struct body *b, struct object o, const char *key);
 void body_ending(struct body *b, struct object o, const char *min, struct ask *q);
 /* vLLM's allowed_token_ids, and truncate_prompt_tokens, where -1 means `max_input`. */
 void body_tokens(struct body *b, struct object o, uint32_t max_input, struct ask *q);
+/* vLLM's logprob_token_ids: the tokens whose log-probabilities are the alternatives. */
+void body_logprob_ids(struct body *b, struct object o, struct ask *q);
 /* A list of token ids; `v` is an array. NULL, and *n 0: the body has been failed. */
 const uint32_t *body_ids(struct body *b, struct object o, const char *key, const cJSON *v,
                          uint32_t *n);

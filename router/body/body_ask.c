@@ -84,6 +84,16 @@ void body_tokens(struct body *b, struct object o, uint32_t max_input, struct ask
         q->truncate = (struct opt_u64){true, (uint64_t)keep.v};
 }
 
+void body_logprob_ids(struct body *b, struct object o, struct ask *q)
+{
+    static const char key[] = "logprob_token_ids";
+    const cJSON *ids = body_get(b, o, key, false);
+    if (ids && !cJSON_IsArray(ids))
+        body_mistyped(b, o, key, ids, "a sequence");
+    else if (ids)
+        q->logprob_ids = body_ids(b, o, key, ids, &q->n_logprob_ids);
+}
+
 void body_temperature(struct body *b, struct object o, struct ask *q)
 {
     struct opt_f32 t = body_f32(b, o, "temperature");
@@ -137,7 +147,7 @@ bool ask_cuts(const struct ask *q)
 static bool negative(struct object o, const char *key, int64_t *v)
 {
     const cJSON *n = json_get(o.json, key);
-    if (!cJSON_IsNumber(n) || !(n->valuedouble < 0) || n->valuedouble < -0x1p53 ||
+    if (!cJSON_IsNumber(n) || !(n->valuedouble >= -9007199254740992.0 && n->valuedouble < 0) ||
         n->valuedouble != (double)(int64_t)n->valuedouble)
         return false;
     *v = (int64_t)n->valuedouble;

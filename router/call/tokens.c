@@ -1,7 +1,8 @@
 #include "router/call/tokens.h"
 #include <string.h>
 
-int tokens_text(struct call *c, const struct ask *q, const char **text, size_t *n, struct err *e)
+int tokens_text(struct call *c, const struct ask *q, const char **text, size_t *n, bool *special,
+                struct err *e)
 {
     const struct media m = edge_media(c->edge);
     struct media_prompt p;
@@ -9,6 +10,7 @@ int tokens_text(struct call *c, const struct ask *q, const char **text, size_t *
         return -1;
     *text = p.text;
     *n = p.n;
+    *special &= !p.bare;
     return 0;
 }
 
@@ -71,7 +73,7 @@ int tokens_count(struct call *c, const struct ask *q, bool add_special, uint32_t
     struct tok_ids ids = {0};
     const char *text;
     size_t n;
-    if (tokens_text(c, q, &text, &n, e) != 0)
+    if (tokens_text(c, q, &text, &n, &add_special, e) != 0)
         return -1;
     unsigned flags = add_special ? TOK_ADD_SPECIAL : 0;
     int rc = tokenizer_encode(c->edge->tokenizer, text, n, flags, c->scratch, &ids, e);

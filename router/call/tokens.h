@@ -5,8 +5,10 @@
 #include "router/call/call.h"
 
 /* The text that is tokenized for `q`: its prompt, or, where there are pictures, that with their
- * placeholders; the call's or q's. Errors as media_prompt(). */
-int tokens_text(struct call *c, const struct ask *q, const char **text, size_t *n, struct err *e);
+ * placeholders; the call's or q's. *special becomes false where the tokenizer adds no special
+ * tokens to such a prompt. Errors as media_prompt(). */
+int tokens_text(struct call *c, const struct ask *q, const char **text, size_t *n, bool *special,
+                struct err *e);
 /* Append [{"id","text","start","stop"}...] to c->out; offsets are bytes of `text`. Worker thread.
  */
 int tokens_json(struct call *c, const char *text, size_t n, bool add_special, struct err *e);

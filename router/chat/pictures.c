@@ -45,7 +45,7 @@ int pictures_collect(const cJSON *messages, struct arena *a, struct ask *q, stru
         return err_nomem(e);
     for (const cJSON *m = json_first(messages); m; m = m->next)
         for (const cJSON *p = json_first(json_get(m, "content")); p; p = p->next)
-            if (is_picture(p))
+            if (v && is_picture(p))
                 v[q->n_images++] = (struct ask_image){.url = url_of(p),
                                                       .n_url = strlen(url_of(p)),
                                                       .where = json_str(p, "where", NULL)};

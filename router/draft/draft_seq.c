@@ -74,7 +74,7 @@ void draft_seq_join(struct draft_seq *t)
     assert(t->q->req && t->own->n_tokens > 0);
     t->ask.params = *p;
     t->ask.params.prefill_logprobs = false;
-    t->ask.params.top_n_tokens = 0;
+    t->ask.params.top_n_tokens = t->ask.params.n_logprob_ids = 0;
     t->ask.params.n_stop = 0; /* texts do not matter here */
     t->ask.params.adapter_id = NULL;
     t->own->req = &t->ask;

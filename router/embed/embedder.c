@@ -420,15 +420,16 @@ void embedder_stop(struct embedder *s, void (*gone)(void *arg), void *arg)
     embedder_turn(s);
 }
 
-void embedder_audit(const struct embedder *s, struct buf *out)
+bool embedder_audit(const struct embedder *s, struct buf *out)
 {
     uint32_t in_flight = 0;
     for (uint32_t i = 0; i < s->n_slots; i++)
         in_flight += i == 0 || s->slots[i].job != s->slots[i - 1].job;
+    const bool balanced = s->n_jobs >= in_flight;
     buf_fmt(out,
             "{\"requests\":%u,\"waiting\":%u,\"running\":%u,\"texts_out\":%u,\"connected\":%s,"
             "\"balanced\":%s}",
             s->n_jobs, s->queue.n_waiting, in_flight, s->n_slots,
-            s->link_state == LINK_CONNECTED ? "true" : "false",
-            s->n_jobs >= in_flight ? "true" : "false");
+            s->link_state == LINK_CONNECTED ? "true" : "false", balanced ? "true" : "false");
+    return balanced;
 }

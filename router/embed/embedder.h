@@ -6,7 +6,7 @@
  * one. Shards that are lost and come back get the call again that was out; what waits, waits.
  *
  * Every function runs on the loop's thread unless it says otherwise; router/generate/infer.c is the
- * door for other threads. */
+ * entry point for other threads. */
 #ifndef ROUTER_EMBED_EMBEDDER_H
 #define ROUTER_EMBED_EMBEDDER_H
 #include "common/buf.h"
@@ -63,7 +63,7 @@ void embedder_add(struct embedder *s, struct embed_job *j); /* may end it at onc
 /* As sched_probe(), sched_on_lost() ... of router/scheduler/scheduler.h. */
 void embedder_probe(struct embedder *s);
 void embedder_on_lost(struct embedder *s, void (*fn)(void *arg, const char *why), void *arg);
-void embedder_audit(const struct embedder *s, struct buf *out);
+bool embedder_audit(const struct embedder *s, struct buf *out);
 void embedder_drain(struct embedder *s, const char *why);
 void embedder_fail(struct embedder *s, const char *why);
 void embedder_halt(struct embedder *s); /* any other thread */

@@ -1,4 +1,5 @@
 #include "common/clock.h"
+#include "common/cond.h"
 #include "common/log.h"
 #include "router/embed/embedder.h"
 #include "router/fleet/discover.h"
@@ -53,8 +54,7 @@ static const struct replica *all_refused(const struct fleet *f)
 static int await_first(struct fleet *f, struct err *e)
 {
     int64_t ms = f->c.infer.connect_timeout_ms ? f->c.infer.connect_timeout_ms : CONNECT_MS;
-    int64_t end = clock_ns() + ms * 1000000;
-    struct timespec until = {.tv_sec = end / 1000000000, .tv_nsec = end % 1000000000};
+    const struct timespec until = clock_deadline(ms);
     pthread_mutex_lock(&f->lock);
     int late = 0;
     while (!f->open && !all_refused(f) && !late)
@@ -87,14 +87,10 @@ static int start_several(struct fleet *f, struct err *e)
 struct fleet *fleet_start(const struct fleet_config *c, struct err *e)
 {
     struct fleet *f = calloc(1, sizeof(*f));
-    pthread_condattr_t monotonic;
     if (!f)
         return err_nomem(e), NULL;
     pthread_mutex_init(&f->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&f->changed, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    cond_init(&f->changed);
     adapter_shelf_init(&f->adapters);
     f->c = *c;
     f->c.targets = (const char *const *)copy_targets(c);
@@ -142,7 +138,7 @@ void fleet_stop(struct fleet *f)
     free(f);
 }
 
-/* ---------------------------------------------------------------- the rest of the door */
+/* ---------------------------------------------------------------- the other entry points */
 
 const struct infer_limits *fleet_limits(const struct fleet *f)
 {

@@ -4,10 +4,10 @@
  * which are messages; never while an event is delivered or a call is waited for.
  *
  *   fleet.c    the entry points
- *   queue.c    who waits, who goes where, what comes back
+ *   queue.c    waiting requests, their dispatch, requests that come back
  *   replica.c  the life of one replica, on a thread of its own
  *   watch.c    silent replicas, discovery, the last one lost: a thread of the fleet
- *   report.c   what people and gauges see */
+ *   report.c   what operators and gauges see */
 #ifndef ROUTER_FLEET_IMPL_H
 #define ROUTER_FLEET_IMPL_H
 #include "router/fleet/fleet.h"
@@ -22,10 +22,11 @@ struct replica {
     struct fleet *fleet;
     char *target; /* and its name */
     enum replica_role role;
+    uint32_t number;     /* in the order in which they were named or found */
     bool wanted;         /* false: it gets nothing new, and goes when it has nothing left */
-    bool up;             /* its shards are connected; of no meaning without `infer` */
+    bool up;             /* its shards are connected; meaningless without `infer` */
     bool over;           /* the scheduler has lost its shards for good */
-    bool refused;        /* they answered, and are of no use */
+    bool refused;        /* they answered, and cannot serve */
     bool gone;           /* its thread has ended */
     bool silent;         /* was told to abandon its shards */
     struct infer *infer; /* NULL: none yet. With the lock, or while `users` holds it */
@@ -76,7 +77,7 @@ struct fleet {
     uint64_t order;
     bool stopping;
     const char *draining; /* why; NULL: no */
-    int64_t nobody_since; /* ms: no replica is ready; 0: one is */
+    int64_t empty_since;  /* ms: since when no replica is ready; 0: one is */
     void (*on_lost)(void *arg, const char *why);
     void *on_lost_arg;
     bool lost;
@@ -97,7 +98,7 @@ uint32_t fleet_ready(const struct fleet *f); /* how many replicas are */
 /* Send requests that wait to replicas that have room. Those that cannot be sent end: to be settled.
  */
 struct fleet_entry *fleet_dispatch(struct fleet *f);
-/* Everybody who waits ends with an ERR_GENERATION: to be settled. */
+/* Every waiting request ends with an ERR_GENERATION: to be settled. */
 struct fleet_entry *fleet_fail_queue(struct fleet *f, const char *why);
 
 /* ---- without it ---- */

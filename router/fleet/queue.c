@@ -21,7 +21,11 @@ static bool hash_prompt(struct fleet_entry *e, const struct gen_request *r, uint
         return false;
     for (uint32_t i = 0; i < r->n_media; i++)
         v[i] = (struct kv_medium){r->media[i].first, r->media[i].n, r->media[i].digest};
-    const struct kv_media media = {.v = v, .n = r->n_media, .whole = r->whole_media};
+    struct kv_media media = {.v = v, .n = r->n_media, .whole = r->whole_media};
+    if (r->whole_prompt) {
+        media.prefix = r->n_ids;
+        media.prompt = kv_media_prompt(v, r->n_media, r->ids, r->n_ids);
+    }
     e->n_hashes = prefixes_hash(r->params.adapter_id, r->cache_salt, &media, r->ids, r->n_ids,
                                 block, e->hashes);
     free(v);

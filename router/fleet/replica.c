@@ -2,6 +2,7 @@
  * until it is not wanted any more or the fleet stops. A loss that is not for good is its
  * scheduler's affair (router/scheduler/rejoin.c). */
 #include "common/clock.h"
+#include "common/cond.h"
 #include "common/log.h"
 #include "router/fleet/impl.h"
 #include <stdlib.h>
@@ -105,8 +106,7 @@ static bool goes_on(const struct replica *p)
 /* With the lock, which is let go of. */
 static void pause_ms(struct replica *p, int64_t ms)
 {
-    int64_t at = clock_ns() + ms * 1000000;
-    struct timespec until = {.tv_sec = at / 1000000000, .tv_nsec = at % 1000000000};
+    const struct timespec until = clock_deadline(ms);
     while (goes_on(p) && pthread_cond_timedwait(&p->turn, &p->fleet->lock, &until) == 0)
         ;
 }
@@ -142,6 +142,7 @@ static struct infer *connect(struct replica *p, bool *connected, struct err *e)
     c.return_ms = DAY_MS;
     c.owner = &p->owner;
     c.connected = connected;
+    c.events_rank = p->number;
     *connected = false;
     return infer_start(&c, e);
 }
@@ -166,7 +167,8 @@ static int open_replica(struct replica *p, struct infer *i, struct err *e)
     return 0;
 }
 
-/* With the lock, which is let go of: until its scheduler is of no use any more, or not wanted. */
+/* With the lock, which is let go of: until its scheduler cannot serve any more, or is not wanted.
+ */
 static void serve(struct replica *p, struct infer *i)
 {
     struct fleet *f = p->fleet;
@@ -229,7 +231,6 @@ static void replica_free(struct replica *p)
 int replica_add(struct fleet *f, const char *target, struct err *e)
 {
     struct replica *p = f->n < REPLICAS_MAX ? calloc(1, sizeof(*p)) : NULL;
-    pthread_condattr_t monotonic;
     if (!p || !(p->target = strdup(target))) {
         free(p);
         return f->n < REPLICAS_MAX
@@ -238,12 +239,10 @@ int replica_add(struct fleet *f, const char *target, struct err *e)
     }
     p->fleet = f;
     p->wanted = true;
+    p->number = f->n;
     p->role = REPLICA_BOTH;
     p->owner = (struct sched_owner){p, replica_lost, replica_back, replica_hand_over};
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&p->turn, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    cond_init(&p->turn);
     if (pthread_create(&p->thread, NULL, run, p) != 0) {
         replica_free(p);
         return err_set(e, ERR_SYSTEM, "cannot start the thread of a replica");

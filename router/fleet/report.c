@@ -1,4 +1,4 @@
-/* What people and gauges see of a fleet of several replicas. */
+/* What operators and gauges see of a fleet of several replicas. */
 #include "router/fleet/impl.h"
 #include <string.h>
 
@@ -96,30 +96,19 @@ static void let_go(struct replica *p)
     pthread_mutex_unlock(&p->fleet->lock);
 }
 
-static bool is_balanced(const struct buf *b)
-{
-    static const char last[] = "\"balanced\":true}";
-    const size_t n = sizeof(last) - 1;
-    return b->len >= n && memcmp(b->p + b->len - n, last, n) == 0;
-}
-
 int fleet_audit(struct fleet *f, int64_t ms, struct buf *out, struct err *e)
 {
     struct replica *p;
     struct infer *i;
-    bool balanced = true;
+    bool balanced = true, one_is;
     if (f->only)
-        return infer_audit(f->only, ms, out, e);
+        return infer_audit(f->only, ms, out, &balanced, e);
     buf_str(out, "{\"replicas\":[");
     for (uint32_t n = 0; hold(f, n, &p, &i, out); n++) {
-        struct buf one = BUF_INIT;
-        if (i && infer_audit(i, ms, &one, e) == 0) {
-            balanced &= is_balanced(&one);
-            buf_add(out, one.p, one.len);
-        } else {
+        if (i && infer_audit(i, ms, out, &one_is, e) == 0)
+            balanced &= one_is;
+        else
             buf_str(out, "null");
-        }
-        buf_free(&one);
         buf_ch(out, '}');
         if (i)
             let_go(p);

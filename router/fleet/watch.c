@@ -139,7 +139,7 @@ static void reap(struct fleet *f)
 }
 
 /* Requests wait for a replica as long as they would wait for the shards of one. */
-static void nobody_left(struct fleet *f)
+static void end_if_empty(struct fleet *f)
 {
     struct fleet_entry *ended = NULL;
     void (*on_lost)(void *arg, const char *why) = NULL;
@@ -147,11 +147,11 @@ static void nobody_left(struct fleet *f)
     pthread_mutex_lock(&f->lock);
     const int64_t now = clock_ms();
     if (!f->open || fleet_ready(f) > 0)
-        f->nobody_since = 0;
-    else if (!f->nobody_since)
-        f->nobody_since = now;
-    const bool patient = !f->draining && now - f->nobody_since < (int64_t)f->c.infer.return_ms;
-    if (f->nobody_since && !patient && !f->lost && !f->stopping) {
+        f->empty_since = 0;
+    else if (!f->empty_since)
+        f->empty_since = now;
+    const bool patient = !f->draining && now - f->empty_since < (int64_t)f->c.infer.return_ms;
+    if (f->empty_since && !patient && !f->lost && !f->stopping) {
         snprintf(why, sizeof(why), "Request failed during generation: no replica is left%s%s",
                  f->draining ? ", and " : "", f->draining ? f->draining : "");
         f->lost = f->on_lost != NULL;
@@ -169,8 +169,7 @@ static void nobody_left(struct fleet *f)
 /* With the lock. */
 static void rest(struct fleet *f)
 {
-    int64_t at = clock_ns() + (int64_t)TURN_MS * 1000000;
-    struct timespec until = {.tv_sec = at / 1000000000, .tv_nsec = at % 1000000000};
+    const struct timespec until = clock_deadline(TURN_MS);
     while (!f->stopping && pthread_cond_timedwait(&f->changed, &f->lock, &until) == 0)
         ;
 }
@@ -188,7 +187,7 @@ void *fleet_watch(void *arg)
             w->next_ms = clock_ms() + (discover_is_file(f->c.discovery) ? TURN_MS : DNS_MS);
         }
         reap(f);
-        nobody_left(f);
+        end_if_empty(f);
         pthread_mutex_lock(&f->lock);
         check_health(f);
         rest(f);

@@ -1,6 +1,7 @@
 /* The entry point for other threads: every call becomes a message to the scheduler's thread. */
 #include "router/generate/infer.h"
 #include "common/clock.h"
+#include "common/cond.h"
 #include "common/mailbox.h"
 #include "common/rpc_loop.h"
 #include "common/watchdog.h"
@@ -95,6 +96,7 @@ struct audit {
     pthread_mutex_t lock;
     pthread_cond_t answered;
     struct buf out;
+    bool balanced;
     bool done;
     uint32_t holders;
 };
@@ -112,10 +114,11 @@ static void audit_drop(struct audit *a)
     free(a);
 }
 
-static void audit_tell(struct audit *a, const struct buf *b)
+static void audit_tell(struct audit *a, const struct buf *b, bool balanced)
 {
     pthread_mutex_lock(&a->lock);
     a->out = *b;
+    a->balanced = balanced;
     a->done = true;
     pthread_cond_signal(&a->answered);
     pthread_mutex_unlock(&a->lock);
@@ -125,15 +128,15 @@ static void audit_tell(struct audit *a, const struct buf *b)
 static void audit_answer(const struct scheduler *s, struct audit *a)
 {
     struct buf b = BUF_INIT;
-    sched_audit(s, &b);
-    audit_tell(a, &b);
+    const bool balanced = sched_audit(s, &b);
+    audit_tell(a, &b, balanced);
 }
 
 static void audit_answer_texts(const struct embedder *s, struct audit *a)
 {
     struct buf b = BUF_INIT;
-    embedder_audit(s, &b);
-    audit_tell(a, &b);
+    const bool balanced = embedder_audit(s, &b);
+    audit_tell(a, &b, balanced);
 }
 
 /* The same letters for a model that does not generate. */
@@ -390,19 +393,14 @@ struct infer_stats infer_stats(struct infer *i)
                                 .call_ns = call ? clock_ns() - call : 0};
 }
 
-int infer_audit(struct infer *i, int64_t ms, struct buf *out, struct err *e)
+int infer_audit(struct infer *i, int64_t ms, struct buf *out, bool *balanced, struct err *e)
 {
     struct audit *a = calloc(1, sizeof(*a));
-    int64_t at = clock_ns() + ms * 1000000;
-    struct timespec until = {.tv_sec = at / 1000000000, .tv_nsec = at % 1000000000};
-    pthread_condattr_t clock;
+    const struct timespec until = clock_deadline(ms);
     if (!a)
         return err_nomem(e);
     pthread_mutex_init(&a->lock, NULL);
-    pthread_condattr_init(&clock);
-    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-    pthread_cond_init(&a->answered, &clock);
-    pthread_condattr_destroy(&clock);
+    cond_init(&a->answered);
     a->holders = 2;
     bool asked =
         !atomic_load(&i->stopping) && post(i, &(struct command){.kind = MAIL_AUDIT, .audit = a});
@@ -413,6 +411,7 @@ int infer_audit(struct infer *i, int64_t ms, struct buf *out, struct err *e)
     bool done = a->done;
     if (done)
         buf_add(out, a->out.p, a->out.len);
+    *balanced = done && a->balanced;
     pthread_mutex_unlock(&a->lock);
     audit_drop(a);
     return done ? 0 : err_set(e, ERR_UNHEALTHY, "the scheduler does not answer");
@@ -447,11 +446,13 @@ static void settle_limits(struct infer *i, const struct shard_model *m)
                                .takes_reasoning = m->takes_reasoning,
                                .takes_grammars = m->takes_grammars,
                                .takes_images = m->takes_images,
+                               .transfers = m->transfers,
                                .has_windows = m->window_blocks > 0,
                                .sampling_fields = m->sampling_fields};
     memcpy(l->dtype, m->dtype, sizeof(l->dtype));
     memcpy(l->quantize, m->quantize, sizeof(l->quantize));
     memcpy(l->activations, m->activations, sizeof(l->activations));
+    memcpy(l->matrices, m->matrices, sizeof(l->matrices));
     memcpy(l->device, m->device, sizeof(l->device));
     /* Ours list all; those of v2 have none. */
     l->lists_adapters = m->task == TASK_GENERATE && (m->takes_input_ids || m->version == 2);
@@ -509,6 +510,8 @@ static int start_scheduler(struct infer *i, const struct infer_config *c,
                               .metrics = c->metrics,
                               .drafts = drafter_source(i->drafter),
                               .owner = c->owner ? &i->owner : NULL,
+                              .events = c->events,
+                              .events_rank = c->events_rank,
                               .check = c->check,
                               .failed = c->failed,
                               .status = &i->status};

@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 struct infer;
+struct kv_publisher;
 struct watchdog; /* common/watchdog.h */
 struct infer_config {
     const char *shard_target; /* "unix:/path/prefix-0" or "tcp://host:port": rank 0 */
@@ -34,6 +35,8 @@ struct infer_config {
     atomic_uint *failed; /* counts the requests that a failure of the shards ended; NULL: none */
     struct watchdog *watchdog;       /* looks at the scheduler's thread; NULL: none does */
     const struct sched_owner *owner; /* router/scheduler/scheduler.h; NULL: none; copied */
+    struct kv_publisher *events;     /* of KV events (router/events/publisher.h); NULL: none */
+    uint32_t events_rank;            /* which of several groups of shards this is */
     bool *connected; /* set once the shards have answered, also if the start fails; NULL: fine */
     bool check;      /* for tests: walk all KV blocks after every turn */
 };
@@ -51,9 +54,10 @@ struct infer_limits { /* what warm-up settled */
     bool takes_reasoning; /* constraint_reasoning */
     bool takes_grammars;  /* more than JSON schemas and patterns */
     bool takes_images;
+    bool transfers;           /* KV blocks are exchanged with other services */
     bool has_windows;         /* layers that see a window have a cache of their own */
     uint64_t sampling_fields; /* of param_bit() */
-    char dtype[32], device[32], quantize[32], activations[16];
+    char dtype[32], device[32], quantize[32], activations[16], matrices[256];
     bool lists_adapters;       /* else the shards do not say what they serve */
     uint32_t runtime_adapters; /* so many may be loaded; 0: none, and none unloaded */
 };
@@ -102,9 +106,9 @@ struct infer_stats {
     int64_t call_ns; /* how long a model call is out; 0: none is */
 };
 struct infer_stats infer_stats(struct infer *i);
-/* What the scheduler knows, and whether it balances: a JSON object, appended to `out`. Waits for
- * its thread, `ms` at most; -1: it did not answer. Not from the scheduler's thread. */
-int infer_audit(struct infer *i, int64_t ms, struct buf *out, struct err *e);
+/* What the scheduler knows: a JSON object, appended to `out`, and whether what it holds balances.
+ * Waits for its thread, `ms` at most; -1: it did not answer. Not from the scheduler's thread. */
+int infer_audit(struct infer *i, int64_t ms, struct buf *out, bool *balanced, struct err *e);
 
 /* The adapters that are served now: lasts as long as `i`. */
 struct adapter_shelf *infer_adapters(const struct infer *i);

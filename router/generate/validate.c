@@ -88,6 +88,24 @@ static int check_breakers(const struct ask *q, struct err *e)
     return 0;
 }
 
+static int check_logprob_ids(const struct validator *v, const struct ask *q, struct err *e)
+{
+    if (!q->n_logprob_ids)
+        return 0;
+    if (!(v->sampling_fields & param_bit(PARAM_LOGPROB_TOKEN_IDS)))
+        REFUSE("`logprob_token_ids` is not supported by these shards");
+    if (q->n_logprob_ids > MOST_LOGPROB_IDS)
+        REFUSE("`logprob_token_ids` may have at most %d entries. Given: %u", MOST_LOGPROB_IDS,
+               q->n_logprob_ids);
+    if (q->decoder_input_details)
+        REFUSE("`logprob_token_ids` cannot be used with log-probabilities of the prompt");
+    for (uint32_t i = 0; i < q->n_logprob_ids; i++)
+        if (q->logprob_ids[i] >= v->vocab_size)
+            REFUSE("`logprob_token_ids`: %u is outside the vocabulary of %u", q->logprob_ids[i],
+                   v->vocab_size);
+    return 0;
+}
+
 /* What the shards that we know serve, and others' may not: nothing is dropped silently. */
 static int check_choice(const struct validator *v, const struct ask *q, struct err *e)
 {
@@ -124,7 +142,7 @@ static int check_choice(const struct validator *v, const struct ask *q, struct e
     if (q->n_bad_words > MOST_BAD_WORDS)
         REFUSE("`bad_words` may have at most %u entries. Given: %u", MOST_BAD_WORDS,
                q->n_bad_words);
-    return check_breakers(q, e);
+    return check_logprob_ids(v, q, e) || check_breakers(q, e) ? -1 : 0;
 }
 
 static int check_input(const struct validator *v, const struct ask *q, struct err *e)
@@ -299,7 +317,9 @@ static void fill_params(const struct ask *q, struct gen_params *p)
         .bias_ids = q->bias_ids,
         .bias = q->bias,
         .n_bias = q->n_bias,
-        .top_n_tokens = (uint32_t)q->top_n_tokens.v,
+        .top_n_tokens = q->n_logprob_ids ? 0 : (uint32_t)q->top_n_tokens.v,
+        .logprob_ids = q->logprob_ids,
+        .n_logprob_ids = q->n_logprob_ids,
         .constraint = q->constraint,
         .constraint_kind = q->constraint_kind,
         .constraint_reasoning = q->constraint_reasoning,
@@ -365,8 +385,8 @@ static int encode_prompt(const struct validator *v, const struct ask *q,
     const uint32_t truncate = q->truncate.set ? (uint32_t)q->truncate.v : 0;
     struct media_prompt p;
     if (media_prompt(&v->media, q, a, &p, e) != 0 ||
-        encode(v, p.text, p.n, q->add_special_tokens, p.n_media ? 0 : truncate, scratch, a, &r->ids,
-               &r->n_ids, e) != 0)
+        encode(v, p.text, p.n, q->add_special_tokens && !p.bare, p.n_media ? 0 : truncate, scratch,
+               a, &r->ids, &r->n_ids, e) != 0)
         return -1;
     if (p.n_media && truncate && r->n_ids > truncate)
         REFUSE("`truncate` would cut a prompt with images: it has %u tokens", r->n_ids);
@@ -383,6 +403,7 @@ int validate(const struct validator *v, const struct ask *q, struct tok_scratch 
     r->inputs = q->inputs;
     r->priority = (int32_t)q->priority.v;
     r->cache_salt = salt_of(q->cache_salt);
+    r->transfer = q->transfer;
     r->ids = q->ids;
     r->n_ids = q->n_ids;
     if (q->ids && q->truncate.set && q->n_ids > q->truncate.v) {

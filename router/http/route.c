@@ -31,13 +31,31 @@ static bool serves(const struct route *r, const char *path)
     return false;
 }
 
+static bool names(const struct route *r, const char *path)
+{
+    for (int i = 0; i < ROUTE_PATHS && r->paths[i]; i++)
+        if (!strcmp(r->paths[i], path))
+            return true;
+    return false;
+}
+
+/* Is it a path of some route, letter by letter? Then patterns do not mean it. */
+static bool is_named(const char *path)
+{
+    for (unsigned i = 0; i < n_routes; i++)
+        if (names(routes[i], path))
+            return true;
+    return false;
+}
+
 const struct route *route_find(const char *method, const char *path, char allow[64])
 {
     const struct route *found = NULL;
     bool get = false, post = false, delete = false;
     const char *want = strcmp(method, "HEAD") ? method : "GET";
+    const bool named = is_named(path);
     for (unsigned i = 0; i < n_routes && !found; i++) {
-        if (!serves(routes[i], path))
+        if (named ? !names(routes[i], path) : !serves(routes[i], path))
             continue;
         get |= !strcmp(routes[i]->method, "GET");
         post |= !strcmp(routes[i]->method, "POST");

@@ -133,13 +133,17 @@ static void put_picture(const struct media *m, const struct ask *q, const struct
 static int expand(const struct media *m, const struct ask *q, const struct mark *mark,
                   struct arena *a, struct media_prompt *out, struct err *e)
 {
+    const struct vision_frame f = vision_frame(m->vision);
     struct buf b = BUF_INIT;
     size_t at = 0;
     for (uint32_t i = 0; i < out->n_media; at = mark[i].at + mark[i].n, i++) {
         buf_add(&b, q->inputs + at, mark[i].at - at);
         put_picture(m, q, out->v[i], &b);
     }
+    buf_str(&b, f.behind);
     buf_add(&b, q->inputs + at, q->n_inputs - at);
+    buf_str(&b, f.end);
+    out->bare = f.bare;
     out->n = b.len;
     char *text = b.oom ? NULL : buf_take(&b);
     buf_free(&b);
@@ -207,5 +211,10 @@ int media_places(const struct media *m, const struct media_prompt *p, const uint
     r->media = v;
     r->n_media = k;
     r->whole_media = vision_two_way(m->vision);
+    r->whole_prompt = vision_prefix(m->vision);
+    if (r->whole_prompt && m->max_whole && n > m->max_whole)
+        REFUSE("a prompt of %u tokens with images does not fit into a step of %u tokens "
+               "(--max-batch-prefill-tokens)",
+               n, m->max_whole);
     return 0;
 }

@@ -51,6 +51,7 @@ struct media_prompt {
     size_t n;
     struct medium **v; /* [n_media] in the order of the prompt */
     uint32_t n_media;
+    bool bare; /* the tokenizer adds no special tokens to it */
 };
 
 /* Are there pictures in what was asked for? TGI's ![](URL) in `inputs`, or images beside it. */

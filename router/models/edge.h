@@ -47,6 +47,7 @@ struct edge {
     struct lmtp *lmtp;                /* router/api/lmtp/lmtp.h */
     const char *model_id, *model_sha; /* sha: NULL unknown */
     char fingerprint[64];             /* system_fingerprint of OpenAI's answers */
+    char engine_id[33];               /* of this router's life, for kv_transfer_params */
     const char *compute_type;
     struct startup_board *startup; /* of this launch; never NULL once it runs */
     bool has_keys;                 /* clients must show one */

@@ -39,6 +39,7 @@ struct ask_image {
     const char *where; /* what the client calls it; NULL: nothing */
 };
 struct medium; /* router/media/media.h */
+struct kv_transfer;
 
 struct ask {
     enum ask_style style;
@@ -77,11 +78,14 @@ struct ask {
     uint32_t n_bad_words;
     const char *const *dry_breakers; /* NULL: those of llama.cpp */
     uint32_t n_dry_breakers;
+    const uint32_t *logprob_ids; /* alternatives: these tokens, not the likeliest; NULL: those */
+    uint32_t n_logprob_ids;
     const uint32_t *allowed_ids; /* no other token may come; NULL: any may */
     uint32_t n_allowed;
     const char *adapter_id;
     struct opt_i64 priority; /* lower runs first */
     const char *cache_salt;  /* only requests with the same share their prompts' KV; NULL: none */
-    const char *user;        /* the end user that the client names; NULL: none */
+    const struct kv_transfer *transfer; /* router/request/transfer.h; NULL: none */
+    const char *user;                   /* the end user that the client names; NULL: none */
 };
 #endif

@@ -55,6 +55,8 @@ struct gen_params {
     const char *const *dry_breakers;
     uint32_t n_dry_breakers;
     uint32_t top_n_tokens;
+    const uint32_t *logprob_ids; /* the alternatives are these tokens; then top_n_tokens is 0 */
+    uint32_t n_logprob_ids;
     bool prefill_logprobs;  /* decoder_input_details */
     uint32_t logprobs_from; /* those of the prompt's tokens before this one are not wanted */
     const char *adapter_id; /* NULL: base model */
@@ -105,6 +107,7 @@ struct gen_resume {
 };
 
 struct gen_request;
+struct kv_transfer;
 /* Where events go. Both are called on the scheduler thread and must not block: event() for every
  * event of a step, then flush() once per sink owner `arg` (compare by value) when the step is
  * through, so that one wake-up carries a whole step. */
@@ -122,22 +125,24 @@ struct gen_request {
     const struct gen_medium *media; /* [n_media] pictures of the prompt, in its order */
     uint32_t n_media;
     bool whole_media;   /* a step must not end inside one of them */
+    bool whole_prompt;  /* nor inside the prompt that they stand in */
     const char *inputs; /* the prompt as text (for peers that do not take ids) */
     bool add_special_tokens;
     uint32_t truncate;
     struct gen_sink sink;
     uint64_t tenant; /* whose account it is on: requests of one tenant share one turn; 0: none */
-    uint64_t cache_salt;            /* see kv_key; 0: none */
-    int32_t priority;               /* lower runs first, among those of the tenant */
-    const struct gen_request *same; /* submitted before, with the same prompt; NULL: none */
-    bool wants_place;               /* the scheduler says in `place` where it stands in the queue */
-    _Atomic uint32_t place;         /* 1: next; 0: not in it, or not said yet */
-    uint32_t n_cached;              /* prompt tokens that were in the cache; set by the scheduler */
-    struct trace_context trace;     /* the span of its prefill, for the shards; zero: none */
-    void *owner;                    /* the creator's */
-    struct gen_times times;         /* received: set by the creator; the others by the scheduler */
-    struct infer_seq *seq;          /* the scheduler's own */
-    struct fleet_entry *entry;      /* the fleet's own (router/fleet/impl.h); NULL: in none */
+    uint64_t cache_salt;                /* see kv_key; 0: none */
+    const struct kv_transfer *transfer; /* the creator's (transfer.h); NULL: none */
+    int32_t priority;                   /* lower runs first, among those of the tenant */
+    const struct gen_request *same;     /* submitted before, with the same prompt; NULL: none */
+    bool wants_place;           /* the scheduler says in `place` where it stands in the queue */
+    _Atomic uint32_t place;     /* 1: next; 0: not in it, or not said yet */
+    uint32_t n_cached;          /* prompt tokens that were in the cache; set by the scheduler */
+    struct trace_context trace; /* the span of its prefill, for the shards; zero: none */
+    void *owner;                /* the creator's */
+    struct gen_times times;     /* received: set by the creator; the others by the scheduler */
+    struct infer_seq *seq;      /* the scheduler's own */
+    struct fleet_entry *entry;  /* the fleet's own (router/fleet/impl.h); NULL: in none */
     const struct gen_resume *resume; /* the fleet's, while it is submitted again; else NULL */
 };
 #endif

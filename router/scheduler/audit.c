@@ -1,4 +1,4 @@
-/* What the scheduler holds, and who holds it: for people, and for tests after a storm.
+/* What the scheduler holds, and which sequences hold it: for operators, and for tests.
  *
  * The page tables of the sequences are the holders; kv_blocks has its own count of what is in use.
  * The two are kept apart, so they show a leak on either side. */
@@ -20,8 +20,9 @@ struct audit_tally {
 };
 
 static const char *const states[] = {
-    [SEQ_FOLLOWING] = "following", [SEQ_WAITING] = "waiting", [SEQ_JOINING] = "joining",
-    [SEQ_RUNNING] = "running",     [SEQ_LEAVING] = "leaving", [SEQ_GOING] = "going",
+    [SEQ_FOLLOWING] = "following", [SEQ_FETCHING] = "fetching", [SEQ_WAITING] = "waiting",
+    [SEQ_JOINING] = "joining",     [SEQ_RUNNING] = "running",   [SEQ_LEAVING] = "leaving",
+    [SEQ_GOING] = "going",
 };
 
 static void hold(struct held_blocks *t, uint32_t block)
@@ -33,19 +34,24 @@ static void hold(struct held_blocks *t, uint32_t block)
     t->held++;
 }
 
+static void add_table(struct audit_tally *t, const struct kv_table *kv)
+{
+    for (uint32_t i = 0; i < kv->len; i++)
+        hold(&t->blocks, kv->ids[i]);
+    for (uint32_t i = kv->windows_from; i < kv->windows_to; i++)
+        hold(&t->windows, kv->windows[i]);
+    if (kv->copy_from)
+        hold(&t->blocks, kv->copy_from);
+    if (kv->window_copy)
+        hold(&t->windows, kv->window_copy);
+    t->cells += kv->stateful ? CELLS_EACH : 0;
+}
+
 static void add(struct audit_tally *t, const struct scheduler *s, const struct seq *q,
                 struct buf *out)
 {
-    for (uint32_t i = 0; i < q->kv.len; i++)
-        hold(&t->blocks, q->kv.ids[i]);
-    for (uint32_t i = q->kv.windows_from; i < q->kv.windows_to; i++)
-        hold(&t->windows, q->kv.windows[i]);
-    if (q->kv.copy_from)
-        hold(&t->blocks, q->kv.copy_from);
-    if (q->kv.window_copy)
-        hold(&t->windows, q->kv.window_copy);
+    add_table(t, &q->kv);
     t->slots += q->n_slots;
-    t->cells += q->kv.stateful ? CELLS_EACH : 0;
     t->streams += q->req != NULL;
     if (t->listed == LISTED_MAX) {
         t->left_out++;
@@ -59,9 +65,10 @@ static void add(struct audit_tally *t, const struct scheduler *s, const struct s
             kv_shared(s->kv, &q->kv), q->n_slots);
 }
 
-void sched_audit(const struct scheduler *s, struct buf *out)
+bool sched_audit(const struct scheduler *s, struct buf *out)
 {
-    static const char *const calls[] = {"none", "prefill", "decode", "clean", "clear_all", "probe"};
+    static const char *const calls[] = {"none",      "prefill", "decode", "clean",
+                                        "clear_all", "probe",   "change", "offload"};
     struct kv_stats kv = kv_stats(s->kv);
     struct cells_stats cells = {0};
     if (kv_cells(s->kv))
@@ -75,12 +82,15 @@ void sched_audit(const struct scheduler *s, struct buf *out)
     if (!t.blocks.seen || !t.windows.seen) {
         free(t.blocks.seen), free(t.windows.seen);
         buf_str(out, "{\"error\":\"out of memory\"}");
-        return;
+        return false;
     }
     buf_fmt(out, "{\"call\":\"%s\",\"sequences\":[", calls[s->call]);
     for (size_t i = 0; i < sizeof(s->known.bucket) / sizeof(s->known.bucket[0]); i++)
         for (const struct seq *q = s->known.bucket[i]; q; q = q->chain)
             add(&t, s, q, out);
+    add_table(&t, &s->offload.table); /* what is being loaded */
+    const bool balanced = kv.used == t.blocks.held && swap_used(&s->swap) == t.slots &&
+                          cells.owned == t.cells && windows.used == t.windows.held;
     buf_fmt(out,
             "],\"left_out\":%u,\"known\":%u,\"running\":%u,\"joining\":%u,\"streams\":%u,"
             "\"blocks\":{\"total\":%u,\"free\":%u,\"cached\":%u,\"used\":%u,\"held\":%u,"
@@ -92,9 +102,7 @@ void sched_audit(const struct scheduler *s, struct buf *out)
             kv.cached, kv.used, t.blocks.held, (unsigned long long)t.blocks.references,
             swap_used(&s->swap), t.slots, cells.total, cells.free, cells.snapshots, cells.owned,
             t.cells, windows.total, windows.free, windows.cached, windows.used, t.windows.held,
-            kv.used == t.blocks.held && swap_used(&s->swap) == t.slots && cells.owned == t.cells &&
-                    windows.used == t.windows.held
-                ? "true"
-                : "false");
+            balanced ? "true" : "false");
     free(t.blocks.seen), free(t.windows.seen);
+    return balanced;
 }

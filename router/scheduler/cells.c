@@ -162,6 +162,18 @@ uint32_t cells_save(struct cells *c, uint32_t block, bool rolling)
     return i;
 }
 
+void cells_adopt(struct cells *c, const uint32_t own[CELLS_EACH], uint32_t block)
+{
+    assert(block < c->n_blocks && c->of[block] == NO_CELL);
+    cells_give(c, own);
+    assert(c->free_head == own[0]); /* the last that was given back */
+    const uint32_t i = take_one(c);
+    c->v[i] = (struct cell){.state = CELL_SNAPSHOT, .block = block};
+    c->of[block] = i;
+    c->st.snapshots++;
+    lru_push(c, i);
+}
+
 bool cells_pending(const struct cells *c, uint32_t cell)
 {
     return c->v[cell].state == CELL_SNAPSHOT && c->v[cell].pending;

@@ -42,6 +42,9 @@ void cells_give(struct cells *c, const uint32_t own[CELLS_EACH]);
 /* A cell for the state at the end of `block`, which has no snapshot; pending. NO_CELL: all cells
  * are owned or held, or it would be one rolling snapshot too many. */
 uint32_t cells_save(struct cells *c, uint32_t block, bool rolling);
+/* The two of a sequence that ends: own[0] has the state at the end of `block`, which has no
+ * snapshot, and becomes one; own[1] is given back. */
+void cells_adopt(struct cells *c, const uint32_t own[CELLS_EACH], uint32_t block);
 bool cells_pending(const struct cells *c, uint32_t cell);
 void cells_saved(struct cells *c);   /* all pending ones: the shards have saved them */
 void cells_unsaved(struct cells *c); /* or it is not known whether they did */

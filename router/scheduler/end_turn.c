@@ -70,6 +70,7 @@ void sched_end_turn(struct scheduler *s)
 {
     if (s->o.check)
         kv_check(s->kv);
+    kv_events_flush(s);
     hand_over_waiting(s);
     if (s->drafts)
         s->drafts->turn(s->drafts->self);

@@ -15,6 +15,7 @@ void forget_kv(struct scheduler *s)
 {
     kv_forget(s->kv);
     preempt_forget_swap(s);
+    offload_forget(s);
 }
 
 void fail_request(struct scheduler *s, struct seq *q, const struct err *cause, int64_t now)
@@ -42,6 +43,7 @@ void fail_everything(struct scheduler *s, const struct err *why)
     int64_t now = clock_ns();
     fail_running(s, why);
     follow_fail_all(s, why);
+    offload_fail_all(s, why);
     for (struct waiter *w; (w = policy_any(&s->policy));) {
         struct seq *q = CONTAINER_OF(w, struct seq, waiter);
         policy_remove(&s->policy, &q->waiter);
@@ -236,7 +238,7 @@ void sched_watch(struct scheduler *s)
 
 int failure_init(struct scheduler *s, struct shards *of, struct err *e)
 {
-    return fan_init(&s->health, of, on_health, s, e);
+    return fan_init(&s->health, of, on_health, s, e) || offload_init(s, of, e) ? -1 : 0;
 }
 
 void sched_on_lost(struct scheduler *s, void (*fn)(void *arg, const char *why), void *arg)

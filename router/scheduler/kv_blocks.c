@@ -5,10 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    RESERVED = 1,        /* block 0 */
-    MIN_COMMON_ROOT = 2, /* a first token alone is not worth a copy: every prompt has that of BOS */
-};
+enum { RESERVED = 1 }; /* block 0 */
 
 struct kv_blocks *kv_new(uint32_t n_blocks, uint32_t block_tokens, uint64_t seed)
 {
@@ -48,6 +45,8 @@ void kv_free(struct kv_blocks *kv)
     free(kv->bucket);
     free(kv->keys);
     free(kv->wanted);
+    free(kv->chains);
+    free(kv->spill);
     kv_order_free(&kv->order);
     cells_free(kv->cells);
     windows_free(kv->windows);
@@ -56,7 +55,7 @@ void kv_free(struct kv_blocks *kv)
 
 void kv_copying(struct kv_blocks *kv, bool on) { kv->copies = on; }
 
-static uint32_t blocks_of(const struct kv_blocks *kv, uint32_t tokens)
+uint32_t kv_blocks_of(const struct kv_blocks *kv, uint32_t tokens)
 {
     return (uint32_t)(((uint64_t)tokens + kv->block_tokens - 1) / kv->block_tokens);
 }
@@ -76,6 +75,8 @@ static void lru_push(struct kv_blocks *kv, uint32_t id)
         kv->lru_head = id;
     kv->lru_tail = id;
     kv->st.cached++;
+    if (kv->spill)
+        kv_spill_note(kv, id);
 }
 
 static void lru_drop(struct kv_blocks *kv, uint32_t id)
@@ -103,9 +104,6 @@ static void free_push(struct kv_blocks *kv, uint32_t id)
 }
 
 /* ------------------------------------------------------------------ the index */
-/* Salts have bit 63 set, so that none is an adapter's number alone. */
-static uint64_t space_of(const struct kv_key *key) { return key->salt + key->adapter; }
-
 static uint32_t bucket_of(const struct kv_blocks *kv, uint32_t parent, uint64_t space,
                           const uint64_t *keys)
 {
@@ -115,8 +113,8 @@ static uint32_t bucket_of(const struct kv_blocks *kv, uint32_t parent, uint64_t 
     return (uint32_t)hash_mix(h) & (kv->n_buckets - 1);
 }
 
-static uint32_t index_find(const struct kv_blocks *kv, uint32_t parent, uint64_t space,
-                           const uint64_t *keys)
+uint32_t kv_index_find(const struct kv_blocks *kv, uint32_t parent, uint64_t space,
+                       const uint64_t *keys)
 {
     size_t bytes = kv->block_tokens * sizeof(*keys);
     uint32_t id = kv->bucket[bucket_of(kv, parent, space, keys)];
@@ -137,7 +135,13 @@ static void index_put(struct kv_blocks *kv, uint32_t id, const struct kv_content
     b->space = c->space;
     b->fill = c->n;
     b->indexed = true;
-    kv_order_put(&kv->order, id, &(struct kv_content){c->parent, c->space, keys, c->n});
+    b->local = c->local;
+    b->stored = 0;
+    if (kv->chains && b->fill == kv->block_tokens)
+        kv_chain_block(kv, id);
+    kv_order_put(
+        &kv->order, id,
+        &(struct kv_content){.parent = c->parent, .space = c->space, .keys = keys, .n = c->n});
     if (b->fill < kv->block_tokens)
         return;
     b->bucket = bucket_of(kv, b->parent, b->space, keys);
@@ -150,6 +154,8 @@ static void index_drop(struct kv_blocks *kv, uint32_t id)
     struct block *b = &kv->b[id];
     assert(b->indexed && b->fill > 0);
     b->indexed = false;
+    if (kv->chains)
+        kv_chain_drop(kv, id);
     kv_order_drop(&kv->order, id);
     if (kv->cells)
         cells_drop(kv->cells, id);
@@ -185,7 +191,7 @@ static bool publish(struct kv_blocks *kv, uint32_t id, const struct kv_content *
 }
 
 /* ------------------------------------------------------------------ references */
-static void block_hold(struct kv_blocks *kv, uint32_t id)
+void kv_block_hold(struct kv_blocks *kv, uint32_t id)
 {
     assert(id >= RESERVED && id != KV_NO_BLOCK);
     if (kv->b[id].ref++ == 0) {
@@ -194,7 +200,7 @@ static void block_hold(struct kv_blocks *kv, uint32_t id)
     }
 }
 
-static void block_let_go(struct kv_blocks *kv, uint32_t id)
+void kv_block_let_go(struct kv_blocks *kv, uint32_t id)
 {
     struct block *b = &kv->b[id];
     assert(id >= RESERVED && b->ref > 0);
@@ -208,7 +214,7 @@ static void block_let_go(struct kv_blocks *kv, uint32_t id)
         free_push(kv, id);
 }
 
-static uint32_t block_take(struct kv_blocks *kv) /* caller checked that there is one */
+uint32_t kv_block_take(struct kv_blocks *kv) /* caller checked that there is one */
 {
     uint32_t id = kv->free_head;
     if (id != KV_NO_BLOCK) {
@@ -219,6 +225,7 @@ static uint32_t block_take(struct kv_blocks *kv) /* caller checked that there is
         assert(id != KV_NO_BLOCK);
         lru_drop(kv, id);
         index_drop(kv, id);
+        kv->n_spill_lost += kv->b[id].queued;
         kv->st.evictions++;
     }
     assert(kv->b[id].ref == 0 && !kv->b[id].indexed);
@@ -227,7 +234,7 @@ static uint32_t block_take(struct kv_blocks *kv) /* caller checked that there is
     return id;
 }
 
-static bool table_room(const struct kv_blocks *kv, struct kv_table *t, uint32_t blocks)
+bool kv_table_room(const struct kv_blocks *kv, struct kv_table *t, uint32_t blocks)
 {
     if (blocks <= t->cap)
         return true;
@@ -244,213 +251,6 @@ static bool table_room(const struct kv_blocks *kv, struct kv_table *t, uint32_t 
 }
 
 /* ------------------------------------------------------------------ the interface */
-bool kv_could_fit(const struct kv_blocks *kv, uint32_t n)
-{
-    return blocks_of(kv, n) <= kv->st.total &&
-           (!kv->cells || cells_stats(kv->cells).total >= CELLS_EACH) &&
-           (!kv->windows || kv_window_could_fit(kv, n));
-}
-
-bool kv_may_fit(const struct kv_blocks *kv, uint32_t n_prompt, uint32_t n_reserve)
-{
-    uint32_t need = blocks_of(kv, n_reserve);
-    uint32_t hits = n_prompt > 0 ? (n_prompt - 1) / kv->block_tokens : 0;
-    return need <= kv->st.total && (!kv->cells || cells_room(kv->cells, NO_CELL)) &&
-           need - (hits < need ? hits : need) + kv->keep_free <= kv->st.free + kv->st.cached;
-}
-
-/* Where a prompt goes on from: full blocks that it shares, then the beginning of one more. */
-struct hit {
-    uint32_t full;
-    uint32_t from, n; /* block whose first n tokens are the next; n == 0: none */
-    bool whole;       /* it is not in use and holds nothing else: it can be had itself */
-    uint32_t stated;  /* with recurrent state: the full blocks before the snapshot; with windows:
-                         those behind which a prompt may go on */
-    uint32_t cell;    /* the snapshot, or NO_CELL */
-    uint32_t run;     /* full blocks, the last ones, whose windows are there */
-};
-
-/* How much of a prompt may come from the cache. The last token is always computed: its logits are
- * wanted. */
-static uint32_t most_hits(const struct kv_key *key)
-{
-    uint32_t fresh = key->n_fresh ? key->n_fresh : 1;
-    return key->n > fresh ? key->n - fresh : 0;
-}
-
-static void find_begun(const struct kv_blocks *kv, const struct kv_key *key, uint32_t parent,
-                       struct hit *h)
-{
-    uint32_t done = h->full * kv->block_tokens, left = most_hits(key) - done;
-    const uint32_t n = left < kv->block_tokens ? left : kv->block_tokens;
-    struct kv_content c = {parent, space_of(key), kv->wanted, n};
-    kv_media_keys(&key->media, key->tokens, done, n, kv->wanted);
-    struct kv_near near = kv_order_near(&kv->order, &c);
-    uint32_t before = kv_order_common(&kv->order, near.before, &c);
-    uint32_t after = kv_order_common(&kv->order, near.after, &c);
-    h->from = before >= after ? near.before : near.after;
-    h->n = before >= after ? before : after;
-    if (h->n < (parent == KV_NO_BLOCK ? MIN_COMMON_ROOT : 1))
-        h->n = 0;
-    if (h->n == 0)
-        return;
-    const struct block *b = &kv->b[h->from];
-    h->whole = h->n == b->fill && b->fill < kv->block_tokens && b->ref == 0;
-}
-
-static void note_window(const struct kv_blocks *kv, uint32_t id, struct hit *h)
-{
-    h->run = kv_window_there(kv, id) ? h->run + 1 : 0;
-    if (kv_window_whole(kv, h->run, h->full, 0))
-        h->stated = h->full;
-}
-
-/* The beginning of a block may be seen together with less of what stands before. */
-static bool begins_well(const struct kv_blocks *kv, const struct hit *h)
-{
-    return kv_window_there(kv, h->from) && kv_window_whole(kv, h->run, h->full, h->n);
-}
-
-/* With windows: the tokens behind which a prompt goes on. */
-static uint32_t windowed_tokens(const struct kv_blocks *kv, const struct hit *h)
-{
-    return h->n > 0 ? h->full * kv->block_tokens + h->n : h->stated * kv->block_tokens;
-}
-
-static struct hit find(const struct kv_blocks *kv, struct kv_table *t, const struct kv_key *key)
-{
-    const uint32_t bt = kv->block_tokens;
-    struct hit h = {.cell = NO_CELL};
-    uint32_t parent = KV_NO_BLOCK;
-    /* The block with the last prompt token is never shared: recomputing that token in place would
-     * write under another reader. */
-    while ((h.full + UINT64_C(1)) * bt <= most_hits(key)) {
-        kv_media_keys(&key->media, key->tokens, h.full * bt, bt, kv->wanted);
-        uint32_t id = index_find(kv, parent, space_of(key), kv->wanted);
-        if (id == KV_NO_BLOCK)
-            break;
-        t->ids[h.full++] = parent = id;
-        uint32_t cell = kv->cells ? cells_of(kv->cells, id) : NO_CELL;
-        if (cell != NO_CELL && !cells_pending(kv->cells, cell)) {
-            h.stated = h.full;
-            h.cell = cell;
-        }
-        if (kv->windows)
-            note_window(kv, id, &h);
-    }
-    if (kv->copies && most_hits(key) > 0)
-        find_begun(kv, key, parent, &h);
-    if (kv->windows && h.n > 0 && !begins_well(kv, &h))
-        h.n = 0;
-    return h;
-}
-
-/* Are there blocks for all that `h` leaves over? What it revives is no room. */
-static bool room_for(const struct kv_blocks *kv, const struct kv_table *t, const struct hit *h,
-                     uint32_t need)
-{
-    uint32_t revived = h->n > 0 && kv->b[h->from].ref == 0;
-    for (uint32_t i = 0; i < h->full; i++)
-        revived += kv->b[t->ids[i]].ref == 0;
-    return kv->st.free + kv->st.cached - revived >=
-           need - h->full - (h->n > 0 && h->whole) + kv->keep_free;
-}
-
-/* Two cells beside the snapshot of the hit; without it, if that is what they cost. */
-static bool room_for_state(const struct kv_blocks *kv, struct hit *h)
-{
-    if (cells_room(kv->cells, h->cell))
-        return true;
-    h->cell = NO_CELL;
-    h->stated = 0;
-    return cells_room(kv->cells, NO_CELL);
-}
-
-static void admit_state(struct kv_blocks *kv, struct kv_table *t, const struct hit *h)
-{
-    t->n_matched = h->full * kv->block_tokens;
-    t->n_cached = t->n_kept = h->stated * kv->block_tokens;
-    if (h->cell != NO_CELL) {
-        cells_hold(kv->cells, h->cell); /* its block is held: it is still there */
-        t->state_from = h->cell + 1;
-    }
-    t->stateful = cells_take(kv->cells, t->cells);
-    assert(t->stateful);
-}
-
-static bool room_for_windows(struct kv_blocks *kv, const struct kv_table *t,
-                             const struct kv_key *key, const struct hit *h, uint32_t need)
-{
-    const struct window_wish x = {.n_cached = windowed_tokens(kv, h),
-                                  .known = h->full,
-                                  .need = need,
-                                  .copied = h->n > 0 ? h->from : 0,
-                                  .media = &key->media};
-    const bool room = !kv->windows || kv_window_room_for(kv, t, &x);
-    kv->window_short |= !room;
-    return room;
-}
-
-bool kv_admit(struct kv_blocks *kv, struct kv_table *t, const struct kv_key *key, bool share,
-              uint32_t n_reserve)
-{
-    uint32_t need = blocks_of(kv, n_reserve);
-    assert(t->len == 0 && key->n <= n_reserve);
-    if (need > kv->st.total || !table_room(kv, t, need))
-        return false;
-    struct hit h = share ? find(kv, t, key) : (struct hit){.cell = NO_CELL};
-    if (kv->cells && !room_for_state(kv, &h))
-        return false;
-    if (h.n > 0 && (!room_for(kv, t, &h, need) || !room_for_windows(kv, t, key, &h, need)))
-        h.n = 0; /* the block to copy from would be one too many */
-    if (!room_for(kv, t, &h, need) || !room_for_windows(kv, t, key, &h, need))
-        return false;
-    t->len = h.full;
-    for (uint32_t i = 0; i < h.full; i++)
-        block_hold(kv, t->ids[i]);
-    if (h.n > 0)
-        block_hold(kv, h.from); /* before others are taken: it must not be one of them */
-    if (h.n > 0 && h.whole)
-        t->ids[t->len++] = h.from;
-    else if (h.n > 0)
-        t->copy_from = h.from;
-    while (t->len < need)
-        t->ids[t->len++] = block_take(kv);
-    t->n_sealed = h.full;
-    t->n_cached = h.full * kv->block_tokens + h.n;
-    t->space = space_of(key);
-    t->media = key->media;
-    t->era = kv->era;
-    t->shares = share;
-    if (kv->cells)
-        admit_state(kv, t, &h);
-    if (kv->windows) {
-        t->n_matched = h.full * kv->block_tokens;
-        t->n_cached = windowed_tokens(kv, &h);
-        kv_window_admit(kv, t, key->n);
-    }
-    kv->st.hits += h.full;
-    kv->st.begun += h.n > 0;
-    kv->st.misses += need - h.full;
-    return true;
-}
-
-void kv_copied(struct kv_blocks *kv, struct kv_table *t)
-{
-    if (kv->windows)
-        kv_window_copied(kv, t);
-    if (t->copy_from)
-        block_let_go(kv, t->copy_from);
-    t->copy_from = 0;
-    if (t->state_from) {
-        cells_let_go(kv->cells, t->state_from - 1);
-        kv->st.releases++; /* that cell can be had now */
-    }
-    t->state_from = 0;
-}
-
-void kv_keep_free(struct kv_blocks *kv, uint32_t n) { kv->keep_free = n; }
-
 uint32_t kv_shared(const struct kv_blocks *kv, const struct kv_table *t)
 {
     uint32_t n = 0;
@@ -461,13 +261,13 @@ uint32_t kv_shared(const struct kv_blocks *kv, const struct kv_table *t)
 
 bool kv_grow(struct kv_blocks *kv, struct kv_table *t, uint32_t n)
 {
-    uint32_t need = blocks_of(kv, n);
+    uint32_t need = kv_blocks_of(kv, n);
     if (need <= t->len)
         return true;
-    if (need - t->len > kv->st.free + kv->st.cached || !table_room(kv, t, need))
+    if (need - t->len > kv->st.free + kv->st.cached || !kv_table_room(kv, t, need))
         return false;
     while (t->len < need)
-        t->ids[t->len++] = block_take(kv);
+        t->ids[t->len++] = kv_block_take(kv);
     return true;
 }
 
@@ -481,7 +281,11 @@ static struct kv_content content(const struct kv_blocks *kv, const struct kv_tab
     left = left < kv->block_tokens ? left : kv->block_tokens;
     if (left > 0)
         kv_media_keys(&t->media, tokens, (uint32_t)at, left, kv->wanted);
-    return (struct kv_content){i > 0 ? t->ids[i - 1] : KV_NO_BLOCK, t->space, kv->wanted, left};
+    return (struct kv_content){.parent = i > 0 ? t->ids[i - 1] : KV_NO_BLOCK,
+                               .space = t->space,
+                               .keys = kv->wanted,
+                               .n = left,
+                               .local = t->local};
 }
 
 /* The block behind the sealed ones, as far as it is filled. */
@@ -523,11 +327,11 @@ static void commit_or_replace(struct kv_blocks *kv, struct kv_table *t, const ui
             break;
         if (publish(kv, t->ids[i], &c))
             continue;
-        uint32_t same = index_find(kv, c.parent, c.space, c.keys);
-        block_hold(kv, same); /* before the copy goes: same may be cached */
+        uint32_t same = kv_index_find(kv, c.parent, c.space, c.keys);
+        kv_block_hold(kv, same); /* before the copy goes: same may be cached */
         if (kv->windows)
             kv_window_replace(kv, t, i, same);
-        block_let_go(kv, t->ids[i]);
+        kv_block_let_go(kv, t->ids[i]);
         t->ids[i] = same;
     }
     publish_begun(kv, t, tokens, n);
@@ -553,7 +357,7 @@ void kv_undo(struct kv_blocks *kv, struct kv_table *t)
     if (kv->windows)
         kv_window_release(kv, t);
     for (uint32_t i = t->len; i-- > 0;) /* tail first: children get colder than their parents */
-        block_let_go(kv, t->ids[i]);
+        kv_block_let_go(kv, t->ids[i]);
     free(t->ids);
     free(t->windows);
     *t = (struct kv_table){0};
@@ -561,6 +365,7 @@ void kv_undo(struct kv_blocks *kv, struct kv_table *t)
 
 void kv_forget(struct kv_blocks *kv)
 {
+    kv_chain_drop_all(kv);
     if (kv->cells)
         cells_forget(kv->cells);
     while (kv->lru_head != KV_NO_BLOCK) {
@@ -589,7 +394,8 @@ static void check_block(const struct kv_blocks *kv, uint32_t id)
     assert(b->fill > 0 && b->fill <= kv->block_tokens);
     /* exactly one block per content: the index finds this one */
     if (b->fill == kv->block_tokens)
-        assert(index_find(kv, b->parent, b->space, kv->keys + (size_t)id * kv->block_tokens) == id);
+        assert(kv_index_find(kv, b->parent, b->space, kv->keys + (size_t)id * kv->block_tokens) ==
+               id);
     if (b->parent == KV_NO_BLOCK)
         return;
     const struct block *p = &kv->b[b->parent];

@@ -68,6 +68,7 @@ struct kv_table {
     uint32_t era;
     struct kv_media media; /* its key's */
     bool shares;           /* takes part in prefix sharing */
+    bool local;            /* of an adapter, whose number is this process's */
 
     /* of models with recurrent state; else 0 */
     uint32_t cells[CELLS_EACH]; /* its own, where `stateful` */

@@ -18,6 +18,7 @@ struct kv_content {
     uint64_t space;  /* see kv_key: an adapter and a salt */
     const uint64_t *keys;
     uint32_t n;
+    bool local; /* no part of the order: see kv_offload.h */
 };
 
 struct kv_order {

@@ -42,7 +42,7 @@ bool kv_window_could_fit(const struct kv_blocks *kv, uint32_t n)
 
 bool kv_pictures_could_fit(const struct kv_blocks *kv, const struct kv_media *m)
 {
-    uint32_t most = 0;
+    uint32_t most = kv->windows ? m->prefix : 0;
     for (uint32_t i = 0; kv->windows && m->whole && i < m->n; i++)
         most = m->v[i].n > most ? m->v[i].n : most;
     return most == 0 ||
@@ -141,6 +141,14 @@ void kv_window_pass(struct kv_blocks *kv, struct kv_table *t, uint32_t n)
     t->windows_from = from;
     kv->st.releases += kv->window_short; /* who did not fit may fit now */
     kv->window_short = false;
+}
+
+bool kv_window_jump(struct kv_blocks *kv, struct kv_table *t, uint32_t n)
+{
+    for (uint32_t i = t->windows_from; i < t->windows_to; i++)
+        let_go(kv, t->ids[i], true);
+    t->windows_from = t->windows_to = first_seen(kv, n);
+    return kv_window_grow(kv, t, n, kv->keep_free);
 }
 
 void kv_window_replace(struct kv_blocks *kv, struct kv_table *t, uint32_t i, uint32_t same)

@@ -74,7 +74,7 @@ static void fill_waiter(struct scheduler *s, struct seq *q)
         .fair = {.priority = q->req->priority, .order = q->id},
         .tenant = q->req->tenant,
         .key = {q->tokens, q->n_prompt, numbered ? adapter : 0, .salt = q->req->cache_salt,
-                .media = seq_media(q, q->req->whole_media)},
+                .media = seq_media(q)},
         /* whose log-probability is wanted needs the token before it computed */
         .share =
             s->o.model.prefix_caching && numbered && (!p->prefill_logprobs || p->logprobs_from > 0),
@@ -122,7 +122,7 @@ void sched_add(struct scheduler *s, struct seq *q)
                 "(--kv-cache-memory)");
         refuse(s, q, &e);
     } else if (!follow(s, q)) {
-        follow_enqueue(s, q);
+        offload_enqueue(s, q);
     }
     sched_turn(s);
     sched_end_turn(s);
@@ -139,6 +139,8 @@ void sched_cancel(struct scheduler *s, uint64_t id)
     if (q->state == SEQ_FOLLOWING) {
         follow_leave(q);
         sched_drop(s, q);
+    } else if (q->state == SEQ_FETCHING) {
+        offload_cancel(s, q);
     } else if (q->state == SEQ_WAITING) {
         policy_remove(&s->policy, &q->waiter);
         sched_drop(s, q);

@@ -88,3 +88,24 @@ uint32_t pace_budget(const struct pace *p, uint32_t rows, double target, uint32_
     n = no_less(n, LEAST_TOKENS);
     return n < most ? (uint32_t)n : most;
 }
+
+/* A step with pictures takes this much of a step without them for pictures: with the step's own
+ * time and what varies, it stays below twice as long. */
+#define ENCODE_SHARE 0.7
+
+void encode_note(struct encode_pace *p, uint64_t done, double seconds)
+{
+    if (done == 0 || seconds <= 0)
+        return;
+    const double rate = (double)done / seconds;
+    p->rate = p->rate > 0 ? 0.7 * p->rate + 0.3 * rate : rate;
+}
+
+uint64_t encode_budget(const struct encode_pace *e, const struct pace *p, uint32_t rows,
+                       double idle)
+{
+    const double seconds = rows ? ENCODE_SHARE * pace_of(p, rows) : idle;
+    if (rows == 0 && (idle <= 0 || e->rate <= 0))
+        return 0;
+    return seconds * e->rate >= 1 ? (uint64_t)(seconds * e->rate) : 1;
+}

@@ -19,6 +19,17 @@ struct pace { /* zero-initialise */
     double a, b, c; /* seconds; 0: not known */
 };
 
+/* What work on pictures takes: operations a second, over the last steps. */
+struct encode_pace { /* zero-initialise */
+    double rate;     /* 0: not known */
+};
+void encode_note(struct encode_pace *p, uint64_t done, double seconds);
+/* Operations that a step with `rows` decoding requests may spend on pictures, so that it takes less
+ * than twice as long as without; where nothing decodes, so that those who arrive need not wait for
+ * longer than `idle` seconds (0: however long). 0: no limit. Nothing known yet: hardly any. */
+uint64_t encode_budget(const struct encode_pace *e, const struct pace *p, uint32_t rows,
+                       double idle);
+
 /* A step with `rows` decoding requests and `tokens` of prompts took that long. */
 void pace_note(struct pace *p, uint32_t rows, uint32_t tokens, double seconds);
 /* What a step without prompts takes; 0: not known. */

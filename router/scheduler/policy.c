@@ -200,7 +200,7 @@ static bool place(struct policy *p, struct scan *s, const struct load *l, struct
         return place_whole(p, s, l, w, out);
     } else {
         s->cut = w;
-        s->budget -= s->budget / 2; /* half of it is the long prompt's, whatever comes behind */
+        s->budget /= 2; /* half of it, and a token at least, is the long prompt's */
     }
     s->n_bytes += w->n_bytes;
     s->room--;
@@ -266,6 +266,7 @@ static uint32_t join(struct policy *p, struct scan *s, const struct load *l, int
     for (uint32_t i = 0; i < s->n; i++)
         taken += out[i].n_tokens;
     if (s->cut) {
+        assert(taken < whole); /* 0 would stand for all of the prompt */
         out[s->n++] = (struct joiner){s->cut, whole - taken, true};
         taken = whole;
     }

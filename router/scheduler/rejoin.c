@@ -48,6 +48,7 @@ void rejoin_close(struct scheduler *s, const char *why)
     s->link_state = LINK_BROKEN;
     s->closing_ns = clock_ns();
     fan_cancel(&s->health);
+    fan_cancel(&s->offload.fan);
     if (s->o.owner)
         s->o.owner->lost(s->o.owner->arg);
 }
@@ -62,13 +63,14 @@ static void on_unwatched(void *arg)
     s->link_state = LINK_DISCONNECTED;
     fan_free(&s->fan);
     fan_free(&s->health);
+    offload_free(s);
     shards_link_lost(s->link, old);
     sched_turn(s);
 }
 
 void rejoin_turn(struct scheduler *s)
 {
-    if (s->link_state == LINK_BROKEN && !s->health.busy) {
+    if (s->link_state == LINK_BROKEN && !s->health.busy && !s->offload.fan.busy) {
         s->link_state = LINK_CLOSING;
         shards_unwatch(s->o.shards, on_unwatched, s);
     } else if (s->link_state == LINK_DISCONNECTED && s->stopping && !s->unwatching) {
@@ -140,6 +142,7 @@ static bool take_over(struct scheduler *s, struct shards *of, const struct shard
     assert(s->n_running == 0 && s->call == CALL_NONE);
     now->max_batch_total_tokens = m->max_batch_total_tokens;
     now->swap_slots = m->swap_slots;
+    now->offloads = m->offloads;
     now->state_cells = m->state_cells;
     now->window_blocks = m->window_blocks;
     now->window_tokens = m->window_tokens;

@@ -199,6 +199,26 @@ static void trace_joining(struct scheduler *s)
     }
 }
 
+/* Some prompt of the step that is planned has pictures left to encode. */
+static bool has_pictures(const struct scheduler *s)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < s->n_running && !any; i++)
+        any = seq_in_prompt(s->running[i]) && s->running[i]->waiter.key.media.n;
+    for (uint32_t i = 0; i < s->n_joining && !any; i++)
+        any = s->joining[i]->waiter.key.media.n;
+    return any;
+}
+
+/* How much of them the step may encode; 0: no limit. */
+static uint64_t encode_most(const struct scheduler *s)
+{
+    const double target = s->o.target_inter_token_ms * 1e-3;
+    if (target <= 0 || !has_pictures(s))
+        return 0;
+    return encode_budget(&s->encode, &s->pace, s->n_rows, target);
+}
+
 static bool send_prefill(struct scheduler *s)
 {
     if (s->batch[NEW_BATCH].live || !(s->n_joining = join(s, s->joining, MAX_JOIN)))
@@ -219,7 +239,7 @@ static bool send_prefill(struct scheduler *s)
         msg = wire_prefill(&s->peer, s->next_batch_id++, s->joining, s->n_joining,
                            merge ? &s->batch[0].b : NULL, &x, &s->out);
     if (s->peer.takes_chunks)
-        msg = wire_chunks(msg, s->running, s->n_running, &s->out);
+        msg = wire_chunks(msg, s->running, s->n_running, encode_most(s), &s->out);
     if (!msg) {
         step_join(s, s->call_batch);
         return send_failed(s), true;
@@ -243,7 +263,7 @@ static bool send_decode(struct scheduler *s)
     struct wire_edits x;
     const ProtobufCMessage *msg = preempt_edits(s, &x) ? wire_decode(b, n, &x, &s->out) : NULL;
     if (s->peer.takes_chunks)
-        msg = wire_chunks(msg, s->running, s->n_running, &s->out);
+        msg = wire_chunks(msg, s->running, s->n_running, encode_most(s), &s->out);
     if (!msg)
         return send_failed(s), true;
     sched_send(s, CALL_DECODE, SHARD_DECODE, msg, STEP_TIMEOUT_MS);
@@ -255,7 +275,7 @@ static void on_unwatched(void *arg) { rejoin_end(arg); }
 
 static void finish(struct scheduler *s)
 {
-    if (s->unwatching || s->health.busy)
+    if (s->unwatching || s->health.busy || s->offload.fan.busy || s->offload.timer)
         return;
     s->unwatching = true;
     if (s->watched)
@@ -323,7 +343,7 @@ void sched_turn(struct scheduler *s)
         send_clear_all(s);
     } else if (s->stopping) {
         finish(s);
-    } else if (s->lost || (s->changes && changes_turn(s))) {
+    } else if (s->lost || (s->changes && changes_turn(s)) || offload_turn(s)) {
         return;
     } else if (!(s->grows ? send_growing(s) : send_reserved(s)) && s->probe_due) {
         s->probe_due = false;
@@ -341,7 +361,8 @@ static void learn_token(struct scheduler *s, double ns)
 static void on_prefill(struct scheduler *s, struct step *st)
 {
     uint32_t tokens = s->n_running;
-    step_progress(s);
+    step_progress(s, &st->r);
+    step_stalled(s, &st->r, s->joining, s->n_joining);
     step_join(s, s->call_batch);
     for (uint32_t i = 0; i < s->n_joining; i++) {
         struct seq *q = s->joining[i];
@@ -349,11 +370,13 @@ static void on_prefill(struct scheduler *s, struct step *st)
         kv_copied(s->kv, &q->kv);
         q->n_computed = q->cut ? q->kv.n_cached + q->n_now : q->waiter.key.n;
         kv_commit(s->kv, &q->kv, q->tokens, q->n_computed);
+        transfer_export(s, q);
     }
     preempt_edits_done(s);
     if (s->peer.takes_chunks && s->n_rows + s->n_prompt_tokens > 0)
         tokens = s->n_rows + s->n_prompt_tokens;
-    learn_token(s, (double)st->r.forward_ns / tokens);
+    if (tokens) /* not all of them wait for pictures */
+        learn_token(s, (double)(st->r.forward_ns - st->r.encode_ns) / tokens);
     s->steps_since_join = 0;
     step_metrics(s, "prefill", &st->r);
     step_note(s, st, s->call_batch);
@@ -367,7 +390,7 @@ static void on_decode(struct scheduler *s, struct step *st)
     s->steps_since_join++;
     s->decode_ns = s->peer.takes_chunks && s->n_prompt_tokens ? 0 : clock_ns() - s->call_ns;
     preempt_edits_done(s);
-    step_progress(s);
+    step_progress(s, &st->r);
     step_metrics(s, "decode", &st->r);
     step_note(s, st, 0);
 }
@@ -401,6 +424,8 @@ static bool note(struct scheduler *s, struct step *st)
     int rc = fan_error(&s->fan, &e);
     if (rc == 0 && is_step)
         rc = fan_step_reply(&s->fan, &s->in, &st->r, &e);
+    if (s->call == CALL_OFFLOAD)
+        offload_answered(s, rc == 0);
     if (s->stopping && s->call == CALL_PREFILL)
         step_join(s, s->call_batch);
     if (s->stopping && s->call != CALL_CLEAR_ALL) { /* all have had their last event */
@@ -411,6 +436,8 @@ static bool note(struct scheduler *s, struct step *st)
         changes_answered(s);
         return false;
     }
+    if (s->call == CALL_OFFLOAD && fan_lost_rank(&s->fan) < 0)
+        return false; /* what it was for is only cache */
     if (s->call == CALL_CHANGE)
         changes_lost(s);
     if (rc != 0 && is_step)
@@ -494,6 +521,7 @@ bool sched_init_accounting(struct scheduler *s)
     bool ok = kv && (!m->state_cells_per_request || kv_stateful(kv, m->state_cells, snapshots));
     ok = ok && (!m->window_blocks ||
                 kv_windowed(kv, m->window_blocks, m->window_tokens, m->max_batch_prefill_tokens));
+    ok = ok && (!m->offloads || kv_offloading(kv)) && kv_events_watch(s, kv);
     if (!ok || !swap_init(&swap, s->grows ? m->swap_slots : 0)) {
         kv_free(kv);
         return false;
@@ -584,6 +612,7 @@ void sched_stop(struct scheduler *s, void (*gone)(void *arg), void *arg)
     changes_fail(s, "the server is shutting down");
     fan_cancel(&s->fan);
     fan_cancel(&s->health);
+    fan_cancel(&s->offload.fan);
     sched_turn(s);
     sched_end_turn(s);
 }
@@ -597,6 +626,7 @@ void sched_free(struct scheduler *s)
         metrics_unshare(s->o.metrics, &s->gauges);
     fan_free(&s->fan);
     fan_free(&s->health);
+    offload_free(s);
     shards_link_free(s->link);
     shards_free(s->o.shards);
     policy_free(&s->policy);
@@ -604,6 +634,7 @@ void sched_free(struct scheduler *s)
     preempt_free(s);
     rpc_mem_free(&s->in);
     rpc_mem_free(&s->out);
+    kv_recorder_free(&s->recorder);
     adapters_free(&s->adapters);
     adapter_shelf_fini(&s->shelf);
     served_adapters_release(s->repeated);

@@ -8,6 +8,7 @@
  *   ClearCache(all)     after a failure that left the shards' batches in doubt
  *   FilterBatch, or     when requests of a batch ended, were cancelled or failed; their blocks are
  *   ClearCache(batch)   released when it is answered, because only then no step writes them
+ *   KvLoad, KvStore     blocks from and to what lies below the cache (offload.h)
  *   Prefill             when policy_join() lets a request in; a peer that chunks merges them with
  *                       the running batch, another one gets them apart and merges at the next
  *                       Decode
@@ -42,6 +43,8 @@ struct sched_owner {
     void (*hand_over)(void *arg, struct gen_request *r, const struct gen_resume *g);
 };
 
+struct kv_publisher; /* router/events/publisher.h */
+
 struct sched_options {
     struct shards *shards; /* the scheduler's, once sched_new() has succeeded */
     uint32_t return_ms;    /* shards that are lost may come back within it; 0: a loss is final */
@@ -57,6 +60,8 @@ struct sched_options {
     atomic_uint *failed; /* counts the requests that a failure of the shards ended; NULL: none */
     const struct draft_source *drafts; /* NULL: none; not owned */
     const struct sched_owner *owner;   /* NULL: requests wait for the shards to come back */
+    struct kv_publisher *events;       /* told of the prefix tree; NULL: none. Not owned */
+    uint32_t events_rank;              /* which of several schedulers this is, there */
     bool check;                        /* for tests: kv_check() after every turn */
 };
 
@@ -77,8 +82,8 @@ void sched_probe(struct scheduler *s);
 void sched_abandon(struct scheduler *s, const char *why);
 /* fn(arg, why) when a shard is lost for good; at once if that has happened already. */
 void sched_on_lost(struct scheduler *s, void (*fn)(void *arg, const char *why), void *arg);
-/* What it holds, who holds what, and whether that balances: a JSON object. See audit.c. */
-void sched_audit(const struct scheduler *s, struct buf *out);
+/* What it holds, and which sequences hold it: a JSON object, see audit.c. Whether that balances. */
+bool sched_audit(const struct scheduler *s, struct buf *out);
 /* From now on a loss is final, also one that lies behind us; `why` shards are not waited for. */
 void sched_drain(struct scheduler *s, const char *why);
 /* Ends every request with ERR_GENERATION and these words; the shards stay. */

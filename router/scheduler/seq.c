@@ -1,4 +1,5 @@
 #include "router/scheduler/seq.h"
+#include "router/request/transfer.h"
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,8 +41,20 @@ struct seq *seq_new(struct gen_request *r, uint64_t id, uint32_t speculate)
     for (uint32_t i = 0; g && i < g->n; i++)
         seq_push(q, g->ids[i]);
     q->n_lost = g ? g->n_lost : 0;
+    q->exports = r->transfer && r->transfer->exports;
     q->n_preempted = g && g->begun;
     return q;
+}
+
+struct kv_media seq_media(const struct seq *q)
+{
+    const struct gen_request *r = q->req;
+    struct kv_media m = {.v = q->media, .n = q->n_media, .whole = r->whole_media};
+    if (r->whole_prompt) {
+        m.prefix = r->n_ids;
+        m.prompt = kv_media_prompt(m.v, m.n, r->ids, r->n_ids);
+    }
+    return m;
 }
 
 void seq_free(struct seq *q)

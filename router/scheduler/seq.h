@@ -11,12 +11,21 @@
 #include "router/scheduler/policy.h"
 
 /*  FOLLOWING: not in the queue yet; another request computes the same prompt
+ *  FETCHING:  not in the queue yet; its blocks are read (offload.h)
  *  WAITING -> JOINING -> RUNNING -> LEAVING -> GOING -> freed
  *  (in the    (its       (in a      (ended:    (that call
  *   queue)     Prefill    batch of   the next   is on its
  *              is on its  the        call drops way)
  *              way)       shards)    it)                     */
-enum seq_state { SEQ_FOLLOWING, SEQ_WAITING, SEQ_JOINING, SEQ_RUNNING, SEQ_LEAVING, SEQ_GOING };
+enum seq_state {
+    SEQ_FOLLOWING,
+    SEQ_FETCHING,
+    SEQ_WAITING,
+    SEQ_JOINING,
+    SEQ_RUNNING,
+    SEQ_LEAVING,
+    SEQ_GOING
+};
 
 struct seq {
     struct waiter waiter;
@@ -31,7 +40,7 @@ struct seq {
     struct draft_seq *draft_seq; /* router/draft's; NULL: none */
     enum seq_state state;
     bool placed;    /* its client gets its place in the queue */
-    bool gone;      /* the client left while it was JOINING */
+    bool gone;      /* the client left while it was JOINING, or its blocks were loaded */
     bool cut;       /* JOINING: not the whole prompt */
     uint32_t stop;  /* where its prompt stops next, so that its state can be kept; see kv_stop() */
     uint32_t n_now; /* prompt tokens in the step that is out */
@@ -43,6 +52,8 @@ struct seq {
     uint32_t n_windows_sent;  /* the same of those that have a block of windows */
     uint32_t n_preempted;     /* times it was preempted, or its shards were lost */
     uint32_t n_lost;          /* times they were lost while it ran */
+    uint32_t n_exported;      /* where `exports`: leading blocks that were offered */
+    bool exports;             /* its prompt's blocks are kept for another service */
     uint32_t *slots, n_slots; /* in the swap region, for the blocks from waiter.swap_from on */
     struct kv_medium *media;  /* [n_media] of the prompt; NULL: none */
     uint32_t n_media;
@@ -53,10 +64,7 @@ struct seq {
  * needed for its parameters and the pictures themselves only. NULL: out of memory. */
 struct seq *seq_new(struct gen_request *r, uint64_t id, uint32_t speculate);
 /* For kv_key. */
-static inline struct kv_media seq_media(const struct seq *q, bool whole)
-{
-    return (struct kv_media){.v = q->media, .n = q->n_media, .whole = whole};
-}
+struct kv_media seq_media(const struct seq *q);
 void seq_free(struct seq *q); /* its blocks were released */
 void seq_push(struct seq *q, uint32_t token);
 

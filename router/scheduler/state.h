@@ -4,9 +4,11 @@
  * (what a turn publishes), handover.c (who goes on elsewhere) and no other file. */
 #ifndef ROUTER_SCHEDULER_STATE_H
 #define ROUTER_SCHEDULER_STATE_H
+#include "router/events/recorder.h"
 #include "router/scheduler/changes.h"
 #include "router/scheduler/deliver.h"
 #include "router/scheduler/draft_source.h"
+#include "router/scheduler/offload.h"
 #include "router/scheduler/pace.h"
 #include "router/scheduler/policy.h"
 #include "router/scheduler/scheduler.h"
@@ -21,7 +23,8 @@ enum call {
     CALL_CLEAN,
     CALL_CLEAR_ALL,
     CALL_PROBE,
-    CALL_CHANGE
+    CALL_CHANGE,
+    CALL_OFFLOAD
 };
 enum { MAX_JOIN = 128, NEW_BATCH = 1 };
 
@@ -53,6 +56,7 @@ struct scheduler {
     uint64_t next_batch_id;
     uint32_t steps_since_join;
     struct pace pace;
+    struct encode_pace encode; /* of pictures */
     struct adapter_accounts adapters;
     struct adapter_shelf shelf;
     struct served_adapters *repeated; /* the link's, until its shards are found */
@@ -98,6 +102,8 @@ struct scheduler {
     char why_lost[512]; /* set: lost once the call that is out is back */
     struct rpc_op second_look;
     struct fan health;
+    struct offload offload;
+    struct kv_recorder recorder; /* for o.events */
     void (*on_lost)(void *arg, const char *why);
     void *on_lost_arg;
 
@@ -141,7 +147,12 @@ struct step { /* an answer to Prefill or Decode between its two readings */
 };
 void step_note(struct scheduler *s, struct step *st, uint32_t into); /* counts, commits, marks */
 void step_send_events(struct scheduler *s, struct step *st);         /* events */
-void step_progress(struct scheduler *s);            /* prompts that were cut went on as planned */
+/* Prompts that were cut went on as planned, but for those that wait for a picture. */
+void step_progress(struct scheduler *s, const struct step_reply *r);
+/* Of v[0 .. n): n_now becomes what those computed whose pictures are not ready, and they are cut.
+ */
+void step_stalled(struct scheduler *s, const struct step_reply *r, struct seq *const *v,
+                  uint32_t n);
 void step_join(struct scheduler *s, uint32_t into); /* those of the Prefill run in batch `into` */
 void step_metrics(struct scheduler *s, const char *method, const struct step_reply *r);
 
@@ -170,6 +181,25 @@ int rejoin_init(struct scheduler *s, struct err *e);     /* nothing, where a los
 void rejoin_close(struct scheduler *s, const char *why); /* the shards are gone; where s->link */
 void rejoin_turn(struct scheduler *s); /* instead of a turn, while the link is not CONNECTED */
 void rejoin_end(struct scheduler *s);  /* nothing else is pending: the last step of stopping */
+
+/* transfer.c: prefill and decode apart */
+/* Blocks of its prompt that were committed are stored for another service. */
+void transfer_export(struct scheduler *s, struct seq *q);
+/* Where the first `n` blocks of its prompt may be, in *out; false: nowhere else. `ms`: of the
+ * fetch. */
+bool transfer_peer(const struct scheduler *s, const struct seq *q, uint32_t n, int64_t ms,
+                   Generate__V3__KvPeer *out);
+struct transfer_read { /* what a fetch that has named a peer brought, of all ranks */
+    uint32_t blocks;
+    uint64_t bytes, ns;
+    Generate__V3__KvPeerOutcome outcome; /* the first rank's that is not FOUND */
+};
+void transfer_note(struct transfer_read *x, uint32_t rank, const Generate__V3__KvFetchResponse *r);
+void transfer_count(struct scheduler *s, const struct transfer_read *x);
+
+/* kv_events.c */
+bool kv_events_watch(struct scheduler *s, struct kv_blocks *kv); /* false: no memory */
+void kv_events_flush(struct scheduler *s);                       /* what this turn brought */
 
 /* handover.c */
 /* Where the shards are lost: every request that waits goes to the owner, if there is one. */

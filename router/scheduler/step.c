@@ -19,6 +19,7 @@ static void note_tokens(struct scheduler *s, struct seq *q, const Generate__V3__
     if (first) { /* a prompt that came in chunks is complete now; the rest is committed at the end
                   */
         kv_commit(s->kv, &q->kv, q->tokens, q->waiter.key.n);
+        transfer_export(s, q);
         follow_computed(s, q);
     }
     if (g->generated_text)
@@ -104,8 +105,24 @@ void step_send_events(struct scheduler *s, struct step *st)
     }
 }
 
-void step_progress(struct scheduler *s)
+void step_stalled(struct scheduler *s, const struct step_reply *r, struct seq *const *v, uint32_t n)
 {
+    for (size_t i = 0; r->stalled && i < r->stalled->n_request_ids; i++)
+        for (uint32_t k = 0; k < n; k++) {
+            struct seq *q = v[k];
+            if (q->id != r->stalled->request_ids[i])
+                continue;
+            const uint32_t less =
+                r->stalled->tokens[i] < q->n_now ? r->stalled->tokens[i] : q->n_now;
+            q->n_now -= less;
+            q->cut = true; /* while it joins */
+            s->n_prompt_tokens -= less < s->n_prompt_tokens ? less : s->n_prompt_tokens;
+        }
+}
+
+void step_progress(struct scheduler *s, const struct step_reply *r)
+{
+    step_stalled(s, r, s->running, s->n_running);
     for (uint32_t i = 0; i < s->n_running; i++) {
         struct seq *q = s->running[i];
         if (!s->peer.takes_chunks || !seq_in_prompt(q))
@@ -114,6 +131,7 @@ void step_progress(struct scheduler *s)
         q->n_computed += q->n_now;
         q->n_now = 0;
         kv_commit(s->kv, &q->kv, q->tokens, q->n_computed);
+        transfer_export(s, q);
     }
 }
 
@@ -137,7 +155,8 @@ void step_metrics(struct scheduler *s, const char *method, const struct step_rep
     sched_observe(s, M_BATCH_INFERENCE_DURATION, method, sec);
     sched_observe(s, M_BATCH_FORWARD_DURATION, method, (double)r->forward_ns * 1e-9);
     if (s->peer.takes_chunks) {
-        double model = (double)(r->forward_ns + r->decode_ns) * 1e-9;
+        double model = (double)(r->forward_ns - r->encode_ns + r->decode_ns) * 1e-9;
+        encode_note(&s->encode, r->encode_done, (double)r->encode_ns * 1e-9);
         pace_note(&s->pace, s->n_rows, s->n_prompt_tokens, model);
         sched_observe(s, M_BATCH_PROMPT_TOKENS, NULL, s->n_prompt_tokens);
     }

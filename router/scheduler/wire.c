@@ -92,6 +92,8 @@ static void put_params(struct whole *w, const struct gen_params *g)
     w->p.bad_word_ids = mutable(g->bad_words.ids);
     w->p.n_bad_word_lengths = g->bad_words.n;
     w->p.bad_word_lengths = mutable(g->bad_words.lengths);
+    w->p.n_logprob_token_ids = g->n_logprob_ids;
+    w->p.logprob_token_ids = mutable(g->logprob_ids);
     w->p.n_dry_sequence_breakers = g->n_dry_breakers;
     w->p.dry_sequence_breakers = mutable(g->dry_breakers);
     w->r.prefill_logprobs = g->prefill_logprobs;
@@ -373,20 +375,20 @@ static Generate__V3__Edits *edits_of(const ProtobufCMessage *call, struct rpc_me
 }
 
 const ProtobufCMessage *wire_chunks(const ProtobufCMessage *call, struct seq *const *running,
-                                    uint32_t n, struct rpc_mem *m)
+                                    uint32_t n, uint64_t encode_most, struct rpc_mem *m)
 {
     uint32_t open = 0;
     for (uint32_t i = 0; i < n; i++)
         open += seq_in_prompt(running[i]);
-    if (call && open == 0)
+    if (call && open == 0 && !encode_most)
         return call;
     Generate__V3__Edits *x = call ? edits_of(call, m) : NULL;
     Generate__V3__Chunks *c = x ? RPC_NEW(m, Generate__V3__Chunks, 1) : NULL;
     if (!c)
         return NULL;
     generate__v3__chunks__init(c);
-    c->request_ids = RPC_NEW(m, uint64_t, open);
-    c->tokens = RPC_NEW(m, uint32_t, open);
+    c->request_ids = RPC_NEW(m, uint64_t, open + 1);
+    c->tokens = RPC_NEW(m, uint32_t, open + 1);
     if (!c->request_ids || !c->tokens)
         return NULL;
     for (uint32_t i = 0; i < n; i++) {
@@ -396,6 +398,7 @@ const ProtobufCMessage *wire_chunks(const ProtobufCMessage *call, struct seq *co
         c->tokens[c->n_tokens++] = running[i]->n_now;
     }
     x->chunks = c;
+    x->encode_most = encode_most;
     return call;
 }
 

@@ -52,9 +52,10 @@ const ProtobufCMessage *wire_prefill(const struct wire_peer *p, uint64_t id,
 const ProtobufCMessage *wire_decode(const struct wire_batch *const *batches, uint32_t n,
                                     const struct wire_edits *x, struct rpc_mem *m);
 /* To a Prefill or Decode of a peer that takes chunks: of the `n` in `running`, those in the middle
- * of their prompt compute `n_now` tokens of it. NULL: no memory, or no call. */
+ * of their prompt compute `n_now` tokens of it; `encode_most`: see Edits. NULL: no memory, or no
+ * call. */
 const ProtobufCMessage *wire_chunks(const ProtobufCMessage *call, struct seq *const *running,
-                                    uint32_t n, struct rpc_mem *m);
+                                    uint32_t n, uint64_t encode_most, struct rpc_mem *m);
 /* Keeps the n_keep requests in `keep`; NULL and 0: clears the batch. */
 const ProtobufCMessage *wire_filter(uint64_t batch, const uint64_t *keep, uint32_t n_keep,
                                     struct rpc_mem *m);

@@ -1,5 +1,6 @@
 #include "router/shards/link.h"
 #include "common/clock.h"
+#include "common/cond.h"
 #include "common/log.h"
 #include <pthread.h>
 #include <stdatomic.h>
@@ -71,12 +72,7 @@ void shards_link_end(struct shards_link *l, void (*gone)(void *arg), void *arg)
 /* False: it is to stop. Waits until shards are wanted, or for so long. */
 static bool await(struct shards_link *l, bool wanted, int64_t ms)
 {
-    struct timespec end;
-    int64_t ns;
-    clock_gettime(CLOCK_MONOTONIC, &end);
-    ns = end.tv_nsec + ms * 1000000;
-    end.tv_sec += ns / 1000000000;
-    end.tv_nsec = ns % 1000000000;
+    const struct timespec end = clock_deadline(ms);
     pthread_mutex_lock(&l->lock);
     while (!l->stop && (wanted ? !l->wanted : true))
         if (wanted)
@@ -140,7 +136,7 @@ static void look(struct shards_link *l, struct link_search *f)
         f->over = true;
         return;
     }
-    LOG(LOG_ERROR, "shards that are of no use", LOGS("of", l->o.name), LOGS("why", why));
+    LOG(LOG_ERROR, "shards that cannot serve", LOGS("of", l->o.name), LOGS("why", why));
     shards_free(s);
     f->pause_ms = REFUSED_MS;
     if (rc == 0 || clock_ms() - f->began >= l->o.patience_ms)
@@ -171,7 +167,6 @@ static void *run(void *arg)
 int shards_link_open(struct shards_link **out, const struct shards_link_options *o, bool look,
                      struct err *e)
 {
-    pthread_condattr_t attr;
     struct shards_link *l = *out = calloc(1, sizeof(*l));
     if (!l || !(l->target = strdup(o->target))) {
         free(l);
@@ -186,10 +181,7 @@ int shards_link_open(struct shards_link **out, const struct shards_link_options 
     l->wanted = look;
     l->bell = (struct rpc_op){on_bell, "shards found"};
     pthread_mutex_init(&l->lock, NULL);
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&l->turn, &attr);
-    pthread_condattr_destroy(&attr);
+    cond_init(&l->turn);
     if (pthread_create(&l->thread, NULL, run, l) == 0)
         return 0;
     shards_link_free(l);

@@ -18,7 +18,7 @@ struct shards_link_options {
     const char *name;       /* whose shards, for the log */
     const char *target;     /* of rank 0 */
     struct shard_model ask; /* what Warmup is asked for; lists in it are not read */
-    /* Why shards that are there are of no use; NULL: they are. On the link's thread. */
+    /* Why shards that are there cannot serve; NULL: they can. On the link's thread. */
     const char *(*unfit)(void *arg, const struct shard_model *m);
     /* What they have to be told before they are used; NULL: nothing. -1: they are lost again. On
      * the link's thread. */
@@ -38,7 +38,7 @@ struct shards_link;
  * first loss. */
 int shards_link_open(struct shards_link **out, const struct shards_link_options *o, bool look,
                      struct err *e);
-/* Loop thread: they are of no use any more, and nothing is pending on them. Frees them and looks
+/* Loop thread: they cannot serve any more, and nothing is pending on them. Frees them and looks
  * for others. */
 void shards_link_lost(struct shards_link *l, struct shards *s);
 /* Any other thread, while the loop runs: looks no more; blocks until the thread has ended. */

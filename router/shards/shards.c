@@ -33,6 +33,9 @@ static const struct {
     [SHARD_LOAD_ADAPTER] = RPC("LoadAdapter", load_adapter_response),
     [SHARD_UNLOAD_ADAPTER] = RPC("UnloadAdapter", unload_adapter_response),
     [SHARD_EMBED] = RPC("Embed", embed_response),
+    [SHARD_KV_STORE] = RPC("KvStore", kv_store_response),
+    [SHARD_KV_FETCH] = RPC("KvFetch", kv_fetch_response),
+    [SHARD_KV_LOAD] = RPC("KvLoad", kv_load_response),
 #undef RPC
 };
 
@@ -233,6 +236,8 @@ static void slower(struct step_reply *out, const Generate__V3__PrefillResponse *
     out->decode_ns = r->decode_ns;
     out->total_ns = r->total_ns;
     out->concat_ns = r->_concat_ns_case ? r->concat_ns : 0;
+    out->encode_ns = r->encode_ns;
+    out->encode_done = r->encode_done;
 }
 
 int fan_step_reply(const struct fan *f, struct rpc_mem *m, struct step_reply *out, struct err *e)
@@ -246,6 +251,9 @@ int fan_step_reply(const struct fan *f, struct rpc_mem *m, struct step_reply *ou
         out->n_gens += r[i]->n_generations;
         if (i == f->n - 1)
             out->batch = r[i]->batch;
+        if (i == f->n - 1 && r[i]->stalled &&
+            r[i]->stalled->n_tokens == r[i]->stalled->n_request_ids)
+            out->stalled = r[i]->stalled; /* the same on every rank */
     }
     if (f->n == 1) {
         out->gens = r[0]->generations;

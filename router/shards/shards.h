@@ -34,6 +34,9 @@ enum shard_rpc {
     SHARD_LOAD_ADAPTER, /* shards of ours alone, by v3 */
     SHARD_UNLOAD_ADAPTER,
     SHARD_EMBED,
+    SHARD_KV_STORE,
+    SHARD_KV_FETCH,
+    SHARD_KV_LOAD,
     N_SHARD_RPCS
 };
 
@@ -89,6 +92,8 @@ struct step_reply { /* of Prefill and Decode; everything in `m` */
     size_t n_gens;
     const Generate__V3__CachedBatch *batch;              /* NULL: every request ended */
     uint64_t forward_ns, decode_ns, total_ns, concat_ns; /* concat_ns 0: none */
+    uint64_t encode_ns, encode_done;                     /* of forward_ns; see DecodeResponse */
+    const Generate__V3__Chunks *stalled; /* prompts that computed fewer tokens; NULL: none */
 };
 int fan_step_reply(const struct fan *f, struct rpc_mem *m, struct step_reply *out, struct err *e);
 

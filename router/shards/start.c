@@ -33,13 +33,6 @@ static struct served_adapters *read_adapters(const Generate__V3__InfoResponse *r
     return s;
 }
 
-/* State cannot go back: no drafts, which are rejected, and no half blocks of others. */
-static void without_rewinding(struct shard_model *m)
-{
-    m->speculate = 0;
-    m->copies_kv = false;
-}
-
 void shard_labels_free(struct shard_model *m)
 {
     for (uint32_t i = 0; m->labels && i < m->n_labels; i++)
@@ -110,9 +103,10 @@ static int ask_info(struct fan *f, struct shard_model *m, struct rpc_mem *mem, s
     snprintf(m->dtype, sizeof(m->dtype), "%s", r->dtype);
     snprintf(m->quantize, sizeof(m->quantize), "%s", r->quantize);
     snprintf(m->activations, sizeof(m->activations), "%s", r->activations);
+    snprintf(m->matrices, sizeof(m->matrices), "%s", r->matrices);
     snprintf(m->device, sizeof(m->device), "%s", r->device_type);
     if (m->state_cells_per_request)
-        without_rewinding(m);
+        m->copies_kv = false; /* state cannot go back: no half blocks of others */
     if (m->state_cells_per_request && m->state_cells_per_request != SHARD_STATE_CELLS)
         return err_set(e, ERR_SYSTEM,
                        "a request needs %u cells of recurrent state: only 2 are known",
@@ -209,6 +203,8 @@ static int fill_batch(Generate__V3__Batch *b, const struct shard_model *m, struc
 struct warmed {
     bool has_supported;
     uint32_t supported, input, total;
+    bool offloads;          /* all do */
+    bool transfers;         /* all do */
     uint32_t swap_slots;    /* the fewest */
     uint64_t swap_block_ns; /* the slowest */
     uint32_t adapter_pages; /* the fewest */
@@ -265,12 +261,16 @@ static int ask_warmup(struct fan *f, const struct shard_model *m, struct rpc_mem
         w.state_cells = i ? min_u32(out->state_cells, r->state_cells) : r->state_cells;
         w.window_blocks = i ? min_u32(out->window_blocks, r->window_blocks) : r->window_blocks;
         w.window_tokens = r->window_tokens;
+        w.offloads = (i == 0 || out->offloads) && r->offloads;
+        w.transfers = (i == 0 || out->transfers) && r->transfers;
         w.swap_slots = i ? min_u32(out->swap_slots, r->swap_slots) : r->swap_slots;
         w.swap_block_ns =
             i && out->swap_block_ns > r->swap_block_ns ? out->swap_block_ns : r->swap_block_ns;
         if (i > 0 && !smaller(&w, out)) {
             out->adapter_pages = w.adapter_pages;
             out->swap_slots = w.swap_slots;
+            out->offloads = w.offloads;
+            out->transfers = w.transfers;
             out->state_cells = w.state_cells;
             out->window_blocks = w.window_blocks;
             out->swap_block_ns = w.swap_block_ns;
@@ -305,6 +305,8 @@ static int settle(struct shard_model *m, const struct warmed *w, struct err *e)
                        w->input, w->total);
     m->adapter_pages = w->adapter_pages;
     m->swap_slots = m->state_cells_per_request ? 0 : w->swap_slots; /* KV alone is not enough */
+    m->offloads = w->offloads && m->takes_edits && m->prefix_caching && m->version == 3;
+    m->transfers = w->transfers && m->offloads;
     m->state_cells = w->state_cells;
     if (m->state_cells < m->state_cells_per_request)
         return err_set(e, ERR_SYSTEM, "the shards hold the recurrent state of no request");

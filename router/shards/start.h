@@ -17,7 +17,7 @@ struct shard_model {
     uint32_t speculate, block_size, vocab_size, max_positions; /* max_positions 0: unbounded */
     uint64_t sampling_fields;                                  /* of param_bit() */
     uint64_t vocab_hash;                                       /* 0: not said */
-    char dtype[32], device[32], quantize[32], activations[16];
+    char dtype[32], device[32], quantize[32], activations[16], matrices[256];
     enum model_task task;              /* what it is served for; but for TASK_GENERATE: */
     uint32_t embed_width, hidden_size; /* numbers of a text, of a token */
     bool pairs_as_text;                /* a reranker that is asked in words */
@@ -27,6 +27,8 @@ struct shard_model {
     /* asked for (0: not), then settled by warm-up */
     uint32_t max_input_tokens, max_total_tokens, max_batch_prefill_tokens, max_batch_total_tokens;
     uint32_t max_batch_size;                       /* 0: no limit; only read */
+    bool offloads;                                 /* KV blocks may go below the cache */
+    bool transfers;                                /* and to other services' shards */
     uint32_t swap_slots;                           /* blocks that every shard's swap region holds */
     uint64_t swap_block_ns;                        /* to move one there */
     uint32_t state_cells_per_request, state_cells; /* of recurrent state; 0: the model has none */

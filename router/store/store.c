@@ -1,4 +1,6 @@
 #include "router/store/store.h"
+#include "common/clock.h"
+#include "common/cond.h"
 #include "common/log.h"
 #include <assert.h>
 #include <errno.h>
@@ -297,9 +299,7 @@ static void tidy(struct store *s)
 /* What has come, in order; NULL: nothing for a while. *stop: there will be no more. */
 static struct store_job *await(struct store *s, bool *stop)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += LOOK_S;
+    const struct timespec until = clock_deadline((int64_t)LOOK_S * 1000);
     pthread_mutex_lock(&s->lock);
     while (!s->first && !s->stop && pthread_cond_timedwait(&s->turn, &s->lock, &until) != ETIMEDOUT)
         ;
@@ -438,17 +438,13 @@ static void close_file(struct store *s)
 
 struct store *store_open(const struct store_options *o, struct err *e)
 {
-    pthread_condattr_t attr;
     struct store *s = calloc(1, sizeof(*s));
     if (!s)
         return err_nomem(e), NULL;
     s->o = *o;
     s->last = &s->first;
     pthread_mutex_init(&s->lock, NULL);
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&s->turn, &attr);
-    pthread_condattr_destroy(&attr);
+    cond_init(&s->turn);
     int rc = open_file(s, e);
     if (rc == 0 && pthread_create(&s->thread, NULL, run, s) != 0)
         rc = err_set(e, ERR_SYSTEM, "cannot start a thread");

@@ -95,7 +95,7 @@ static void row(const struct shape *s, enum kv_dtype t)
     ops->step_end(dev, &e);
     double keys = s->n * (s->depth - (s->n - 1) / 2.0) * s->seqs; /* seen by all tokens together */
     double rate = keys * s->heads * s->dim * 4 / read;
-    double bytes = (double)s->seqs * s->depth / BLOCK * s->kv_heads * 2 * (double)r.kv->page_bytes;
+    double bytes = (double)s->seqs * s->depth * (double)r.kv->block_bytes / BLOCK / s->layers;
     printf("  %-9s %2u/%u x %3u  %2u x %4u new at %5u%s%s %9.3f ms %6.1f GB/s (%.2f) %6.1f GFLOP/s "
            "(%.2f)  store %.3f ms\n",
            kv_dtype_name(t), s->heads, s->kv_heads, s->dim, s->seqs, s->n, s->depth,

@@ -24,13 +24,14 @@ static void fill_widened(void)
 static struct code_layout any_layout(void)
 {
     const uint8_t *table = rng_below(&rng, 4) ? NULL : formats[FORMAT_IQ4_NL].table;
-    const struct mat_codes c = {.format = {.bits = table ? 4 : 2 + rng_below(&rng, 7),
-                                           .group = rng_below(&rng, 2) ? 16 : 32,
-                                           .block = rng_below(&rng, 2) ? 32 : 256,
-                                           .offsets = rng_below(&rng, 2),
-                                           .nested = rng_below(&rng, 2),
-                                           .zeros = rng_below(&rng, 8) == 0,
-                                           .table = table}};
+    const struct mat_codes c = {
+        .format = {.bits = table ? 4 : 2 + rng_below(&rng, 7),
+                   .group = rng_below(&rng, 2) ? 16 : 32,
+                   .block = (const uint32_t[]){16, 32, 256}[rng_below(&rng, 3)],
+                   .offsets = rng_below(&rng, 2),
+                   .nested = rng_below(&rng, 2),
+                   .zeros = rng_below(&rng, 8) == 0,
+                   .table = table}};
     struct code_layout l;
     code_layout_make(&l, &(struct mat_part){.codes = &c}, 1);
     return l;

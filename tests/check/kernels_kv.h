@@ -17,11 +17,11 @@ static void fill_pages(enum kv_dtype t, uint32_t dim)
             uint16_t low = t == KV_F16 ? f16_of_f32(rng_wide(&rng)) : bf16_of_f32(rng_wide(&rng));
             uint16_t high = t == KV_F16 ? f16_of_f32(rng_wide(&rng)) : bf16_of_f32(rng_wide(&rng));
             uint32_t both = (uint32_t)high << 16 | low, bytes = rng_u32(&rng) & 0x7f7f7f7f;
-            bytes = t == KV_FP8 ? rng_u32(&rng) : bytes; /* every bit pattern is a number */
+            bytes = t >= KV_FP8 ? rng_u32(&rng) : bytes; /* every bit pattern is a number */
             memcpy(pages[i] + k, kv_dtype_scaled(t) ? &bytes : &both, 4);
         }
     for (uint32_t i = 0; kv_dtype_scaled(t) && i < KV_ROOM * KV_PAGE; i++)
-        kv_scales(pages[i / KV_PAGE], dim)[i % KV_PAGE] = rng_wide(&rng);
+        kv_scales(pages[i / KV_PAGE], t, dim)[i % KV_PAGE] = rng_wide(&rng);
     for (uint32_t i = 0; i < KV_PAGES + KV_AHEAD; i++)
         page_list[i] = pages[rng_below(&rng, KV_ROOM)];
 }
@@ -81,6 +81,7 @@ CHECK_KV(f16, KV_F16)
 CHECK_KV(bf16, KV_BF16)
 CHECK_KV(i8, KV_I8)
 CHECK_KV(fp8, KV_FP8)
+CHECK_KV(i4, KV_I4)
 
 static bool check_weigh(void (*fn)(void), uint32_t n)
 {
@@ -88,8 +89,9 @@ static bool check_weigh(void (*fn)(void), uint32_t n)
     fill_pages(KV_I8, dim);
     fill(MAXN);
     start_from(x, MAXN);
-    k_weigh_ref(want, rows, page_list, count, dim);
-    CALL(weigh)(got, rows, page_list, count, dim);
+    const size_t scales = (size_t)((const char *)kv_scales(pages[0], KV_I8, dim) - pages[0]);
+    k_weigh_ref(want, rows, page_list, count, scales);
+    CALL(weigh)(got, rows, page_list, count, scales);
     return same();
 }
 #endif

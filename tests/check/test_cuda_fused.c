@@ -33,7 +33,7 @@ static struct rig any_rig(uint32_t sequences)
         r.hidden = (r.hidden + 63) / 64 * 64;
     r.dtype = rng_below(&rng, 2) ? DT_BF16 : DT_F16;
     r.quant = rng_below(&rng, 2) ? QUANT_NONE : (enum quant)rng_below(&rng, QUANT_N);
-    r.cache = (enum kv_dtype)(KV_F16 + rng_below(&rng, KV_N - KV_F16));
+    r.cache = (enum kv_dtype)(KV_F16 + rng_below(&rng, KV_I4 - KV_F16));
     r.norm = rng_below(&rng, 3) ? NORM_RMS : NORM_LAYER;
     r.act = (enum act)rng_below(&rng, ACT_N);
     r.head_norm = rng_below(&rng, 2), r.interleaved = rng_below(&rng, 2);

@@ -15,13 +15,44 @@ HALVES = {
     T.Q4_0: [0], T.Q4_1: [0, 2], T.Q5_0: [0], T.Q5_1: [0, 2], T.Q8_0: [0],
     T.Q2_K: [80, 82], T.Q3_K: [108], T.Q4_K: [0, 2], T.Q5_K: [0, 2], T.Q6_K: [208],
     T.IQ4_NL: [0], T.IQ4_XS: [0], T.MXFP4: [], T.TQ1_0: [52], T.TQ2_0: [64],
+    T.IQ1_S: [0], T.IQ1_M: [], T.IQ2_XXS: [0], T.IQ2_XS: [0], T.IQ2_S: [0], T.IQ3_XXS: [0], T.IQ3_S: [0],
+    T.NVFP4: [],
 }
+
+
+def every_point(kind, blocks):
+    """Indices of points ascend, so that each is there once; what stands beside them stays random."""
+    bits, per = {T.IQ1_S: (11, 32), T.IQ1_M: (11, 32), T.IQ2_XXS: (8, 32), T.IQ2_XS: (9, 32), T.IQ2_S: (10, 32),
+                 T.IQ3_XXS: (8, 64), T.IQ3_S: (9, 64)}[kind]
+    for b in range((1 << bits) // per):
+        for i in range(per):
+            p, row = b * per + i, blocks[b]
+            low, high = p & 255, p >> 8
+            if kind == T.IQ2_XXS:
+                row[2 + i // 4 * 8 + i % 4] = low
+            elif kind == T.IQ2_XS:
+                row[2 + 2 * i] = low
+                row[3 + 2 * i] = row[3 + 2 * i] & 0xFE | high
+            else:
+                row[(0 if kind == T.IQ1_M else 2) + i] = low
+            if kind == T.IQ2_S:
+                row[66 + i // 4] = int(row[66 + i // 4]) & ~(3 << i % 4 * 2) & 255 | high << i % 4 * 2
+            elif kind == T.IQ3_S:
+                row[66 + i // 8] = int(row[66 + i // 8]) & ~(1 << i % 8) & 255 | high << i % 8
+            elif kind == T.IQ1_M:
+                row[32 + i // 2] = int(row[32 + i // 2]) & ~(7 << i % 2 * 4) & 255 | high << i % 2 * 4
+            elif kind == T.IQ1_S:
+                word = row[34 + i // 4 * 2 : 36 + i // 4 * 2].view(np.uint16)
+                word[0] = int(word[0]) & ~(7 << i % 4 * 3) & 0xFFFF | high << i % 4 * 3
+
+
 
 rng = np.random.default_rng(20240611)
 with open(os.path.join(os.path.dirname(__file__), "gguf_blocks.bin"), "wb") as f:
     for kind, halves in HALVES.items():
         elements, size = GGML_QUANT_SIZES[kind]
-        n = 16 if elements == 32 else 3
+        points = kind.name[:3] in ("IQ1", "IQ2", "IQ3")
+        n = {T.IQ1_S: 66, T.IQ1_M: 66, T.IQ2_S: 33, T.IQ2_XS: 18}.get(kind, 9 if points else 3 if elements == 256 else 16)
         blocks = rng.integers(0, 256, (n, size), dtype=np.uint8)
         for at in halves:  # finite, of either sign; subnormal in one block
             half = (rng.standard_normal(n) * 0.01).astype(np.float16)
@@ -29,6 +60,12 @@ with open(os.path.join(os.path.dirname(__file__), "gguf_blocks.bin"), "wb") as f
             blocks[:, at : at + 2] = half.view(np.uint8).reshape(n, 2)
         if kind == T.MXFP4:  # exponents that half precision holds
             blocks[:, 0] = rng.integers(106, 134, n)
+        if points:
+            every_point(kind, blocks)
+        if kind == T.IQ1_M:  # its scale lies in the upper nibbles of four words; of any size that is finite
+            blocks[:, 55] &= 0x2F
+        if kind == T.NVFP4:  # all of them: what is no number, subnormal, with a sign that is not looked at
+            blocks[:, :4] = np.arange(16 * 4).reshape(16, 4) * 4 + 3
         if kind == T.TQ1_0:  # as its digits are written: no byte is the fraction of none
             blocks[:, :48] = (rng.integers(0, 243, (n, 48)) * 256 + 242) // 243
             blocks[:, 48:52] = (rng.integers(0, 81, (n, 4)) * 3 * 256 + 242) // 243

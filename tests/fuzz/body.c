@@ -1,5 +1,6 @@
 // fuzz-sources: router/body/body.c router/body/body_ask.c router/http/errors.c router/api/tgi/tgi.c
 // fuzz-sources: router/api/openai/openai.c router/api/openai/prompt_logprobs.c
+// fuzz-sources: router/body/body_transfer.c router/api/openai/transfer.c common/peer_address.c
 // fuzz-sources: router/api/openai/stop_trim.c router/request/answer.c router/chat/*.c
 // fuzz-sources: router/api/openai/chat_*.c router/api/openai/fit.c
 // fuzz-sources: router/api/openai/completions_request.c router/api/anthropic/request.c
@@ -11,6 +12,7 @@
 // fuzz-sources: common/tokenizer/unicode.c router/generate/constrain.c common/json_exact.c
 // fuzz-sources: common/tokenizer/regex.c common/tokenizer/regex_translate.c common/model_file.c
 // fuzz-sources: common/gguf/*.c common/tokenizer/gguf.c common/tokenizer/vocab.c common/file_map.c
+#include "common/peer_address.h"
 #include "router/api/anthropic/messages.h"
 #include "router/api/openai/chat_completion.h"
 #include "router/api/openai/completions.h"
@@ -71,11 +73,22 @@ static void check_ask(const struct ask *q)
             abort();
 }
 
+static void check_transfer(const struct kv_transfer *t)
+{
+    if (t && t->exports == (t->host != NULL))
+        abort();
+    if (t && t->host &&
+        (!peer_host_ok(t->host) || !t->port || t->port > 65535 ||
+         t->n_blocks > TRANSFER_BLOCKS_MOST))
+        abort();
+}
+
 /* The first byte picks the protocol. A refusal has a status and one line; what is accepted is
  * whole. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-    static struct router_config config = {.max_best_of = 2, .max_client_batch_size = 4};
+    static struct router_config config = {
+        .max_best_of = 2, .max_client_batch_size = 4, .kv_transfer_address = "127.0.0.1:5600"};
     static struct edge edge = {.config = &config, .model_id = "m"};
     struct err e = ERR_INIT;
     if (!edge.chat)
@@ -95,6 +108,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         if ((ok = (o = completions_parse(&c, &e)) != NULL))
             for (uint32_t i = 0; i < o->n_asks; i++)
                 check_ask(&o->asks[i]);
+        if (ok)
+            check_transfer(o->transfer);
     } else if (n && data[0] % 5 == 4) {
         struct responses p = {0};
         if ((ok = responses_parse(&c, &chat, &p, &e) == 0))

@@ -1,6 +1,7 @@
 // fuzz-sources: model-server/model/tensor_file.c model-server/model/torch_zip.c
 // fuzz-sources: model-server/model/torch_pickle.c
-// fuzz-sources: model-server/model/lora.c model-server/model/safetensors.c
+// fuzz-sources: model-server/model/lora.c model-server/model/lora_recur.c
+// fuzz-sources: model-server/model/safetensors.c
 // fuzz-sources: model-server/model/arch.c model-server/model/arch/*.c model-server/model/config*.c
 // fuzz-sources: model-server/model/rope.c model-server/model/split.c common/json.c
 // fuzz-sources: common/json_reader.c common/arena.c common/json_exact.c common/err.c common/utf8.c

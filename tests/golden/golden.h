@@ -115,6 +115,7 @@ struct bench_setup {
     enum activations activations; /* AUTO stands for EXACT */
     const struct adapter_source *adapters;
     uint32_t n_adapters, adapter; /* adapter: struct bench's; all of them are put on the device */
+    bool draft_heads;
 };
 
 static inline int bench_pin_all(struct bench *b, struct err *e)
@@ -149,7 +150,8 @@ static inline int bench_open_with(struct bench *b, const struct bench_setup *u, 
                                     .activations =
                                         u->activations ? u->activations : ACTIVATIONS_EXACT,
                                     .adapters = u->adapters,
-                                    .n_adapters = u->n_adapters};
+                                    .n_adapters = u->n_adapters,
+                                    .draft_heads = u->draft_heads};
     if (!(b->model = model_load(u->dir, &o, e)) ||
         model_kv_resize(b->model, n_blocks, BLOCK_SIZE, KV_F32, e) ||
         model_state_resize(b->model, n_blocks, e))

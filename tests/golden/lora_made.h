@@ -54,7 +54,9 @@ static inline void made_text(const char *dir, const char *file, const char *text
 
 static inline float *made_floats(const struct tensor *t)
 {
-    size_t n = t->n_dims == 2 ? t->dims[0] * t->dims[1] : t->dims[0];
+    size_t n = 1;
+    for (int i = 0; i < t->n_dims; i++)
+        n *= t->dims[i];
     float *v = malloc(n * sizeof(*v));
     assert_non_null(v);
     for (size_t i = 0; i < n; i++) {
@@ -72,7 +74,7 @@ static inline float *made_floats(const struct tensor *t)
 /* A matrix of a layer that an adapter may change. */
 static inline bool made_target(const struct tensor *t)
 {
-    static const char *const not [] = {"experts.", ".gate.", ".kv_b_proj."};
+    static const char *const not [] = {".experts.", ".gate.", ".kv_b_proj.", "shared_expert_gate."};
     for (size_t i = 0; i < sizeof(not ) / sizeof(not [0]); i++)
         if (strstr(t->name, not [i]))
             return false;
@@ -125,7 +127,10 @@ static inline void made_adapter(const char *base, const char *dir, bool turned)
             float *w = made_floats(t);
             if (made_target(t) && rng_below(&r, 8))
                 made_pair(&adapter, &r, t, w, 1 + rng_below(&r, 7), 6, turned);
-            made_add(&merged, t->name, w, t->dims[0], t->n_dims == 2 ? t->dims[1] : 0);
+            uint64_t cols = t->n_dims > 1; /* a convolution's three dimensions become two */
+            for (int k = 1; k < t->n_dims; k++)
+                cols *= t->dims[k];
+            made_add(&merged, t->name, w, t->dims[0], cols);
             free(w);
         }
     checkpoint_close(&c);

@@ -103,6 +103,72 @@ CASES = {
         model_type="bamba", num_hidden_layers=4, attn_layer_indices=[2], mamba_n_heads=8, mamba_d_head=16,
         mamba_d_state=16, mamba_chunk_size=16, rope_parameters=dict(THETA),
     ),
+    "falcon_h1": dict(
+        model_type="falcon_h1", mamba_n_heads=8, mamba_d_head=16, mamba_d_ssm=128, mamba_d_state=16, mamba_n_groups=2,
+        mamba_chunk_size=16, attention_in_multiplier=1.2, attention_out_multiplier=0.9, key_multiplier=0.7,
+        ssm_in_multiplier=1.3, ssm_out_multiplier=0.6, ssm_multipliers=[0.4, 0.8, 0.7, 1.2, 0.6], mlp_multipliers=[0.8, 0.5],
+        embedding_multiplier=3.0, lm_head_multiplier=0.6, rope_parameters=dict(THETA),
+    ),
+    "falcon_h1_norm": dict(
+        model_type="falcon_h1", mamba_n_heads=8, mamba_d_head="auto", mamba_d_ssm=None, mamba_d_state=16, mamba_n_groups=1,
+        mamba_chunk_size=16, mamba_rms_norm=True, mamba_norm_before_gate=True, attention_bias=True, mlp_bias=True,
+        rope_parameters=dict(THETA),
+    ),
+    "granitemoe": dict(
+        model_type="granitemoe", num_local_experts=6, num_experts_per_tok=3, attention_multiplier=0.2,
+        embedding_multiplier=6.0, residual_multiplier=0.4, logits_scaling=3.0, rope_parameters=THETA,
+    ),
+    "granitemoeshared": dict(
+        model_type="granitemoeshared", num_local_experts=6, num_experts_per_tok=3, shared_intermediate_size=96,
+        attention_multiplier=0.2, residual_multiplier=0.4, rope_parameters=THETA,
+    ),
+    "ministral": dict(
+        model_type="ministral", head_dim=8, sliding_window=20, rope_parameters=THETA,
+        layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+    ),
+    "ministral3": dict(
+        model_type="ministral3", head_dim=16, sliding_window=None, rope_parameters=dict(
+            rope_type="yarn", rope_theta=1e6, factor=4.0, original_max_position_embeddings=32, llama_4_scaling_beta=0.3,
+            beta_fast=32.0, beta_slow=1.0, mscale=1.0, mscale_all_dim=1.0,
+        ),
+    ),
+    "cwm": dict(
+        model_type="cwm", head_dim=16, num_hidden_layers=5, sliding_window=20, rope_parameters=dict(
+            rope_type="llama3", rope_theta=1e6, factor=16.0, original_max_position_embeddings=64, low_freq_factor=1.0,
+            high_freq_factor=4.0,
+        ),
+    ),
+    "helium": dict(model_type="helium", head_dim=8, rope_parameters=dict(THETA, rope_theta=1e5)),
+    "hyperclovax": dict(
+        model_type="hyperclovax", attention_multiplier=0.2, embedding_multiplier=6.0, residual_multiplier=0.4,
+        logits_scaling=0.4, rope_parameters=THETA,
+    ),
+    "jais2": dict(model_type="jais2", rope_parameters=THETA),
+    "gpt_neo": dict(
+        model_type="gpt_neo", hidden_size=64, num_layers=4, num_heads=8, max_position_embeddings=512, window_size=20, intermediate_size=128,
+        attention_types=[[["global", "local"], 2]],
+    ),
+    "olmo": dict(model_type="olmo", clip_qkv=0.4, rope_parameters=THETA),
+    "codegen": dict(model_type="codegen", n_embd=64, n_layer=3, n_head=8, n_positions=512, n_ctx=512, rotary_dim=4,
+                    tie_word_embeddings=False),
+    "hunyuan_v1_dense": dict(
+        model_type="hunyuan_v1_dense", head_dim=16, rope_parameters=dict(rope_type="dynamic", rope_theta=10000.0, alpha=1000.0, factor=1.0),
+    ),
+    "hunyuan_v1_moe": dict(
+        model_type="hunyuan_v1_moe", head_dim=16, num_experts=6, moe_topk=3, intermediate_size=48, rope_parameters=THETA,
+    ),
+    # Families whose code is in their repositories: the same arithmetic, of another model, under their names and keys.
+    "internlm2": dict(model_type="llama", rope_parameters=THETA),
+    "internlm3": dict(model_type="llama", attention_bias=True, mlp_bias=True, head_dim=16, rope_parameters=THETA),
+    "minicpm": dict(
+        model_type="granite", attention_multiplier=8**-0.5, embedding_multiplier=6.0, residual_multiplier=1.4 / 3**0.5,
+        logits_scaling=2.0, tie_word_embeddings=True, rope_parameters=THETA,
+    ),
+    "chatglm": dict(
+        model_type="glm", head_dim=16, attention_bias=True,
+        rope_parameters=dict(THETA, rope_theta=50000.0, partial_rotary_factor=0.5),
+    ),
+    "exaone": dict(model_type="llama", rope_parameters=THETA),
     "lfm2_moe": dict(
         model_type="lfm2_moe", num_hidden_layers=4, layer_types=["conv", "full_attention", "conv", "conv"], conv_bias=True,
         num_dense_layers=1, num_experts=8, num_experts_per_tok=3, moe_intermediate_size=32, rope_parameters=THETA,
@@ -193,6 +259,79 @@ def store_in_first(model, out):
     save_file(tensors, f"{out}/model.safetensors", {"format": "pt"})
 
 
+def renamed(tensors, pairs):
+    """Tensors under other names, most specific first; q, k and v that share a target are stacked."""
+    out = {}
+    for name, v in tensors.items():
+        for a, b in pairs:
+            name = name.replace(a, b)
+        out[name] = v
+    return out
+
+
+def grouped_qkv(t, layer, heads, kv_heads):
+    """Of each key-value head its queries, its key, its value."""
+    q, k, v = (t.pop(f"model.layers.{layer}.self_attn.{p}_proj.weight") for p in "qkv")
+    q, k, v = q.view(kv_heads, heads // kv_heads, -1, q.shape[1]), k.view(kv_heads, 1, -1, k.shape[1]), v.view(
+        kv_heads, 1, -1, v.shape[1])
+    t[f"model.layers.{layer}.attention.wqkv.weight"] = torch.cat([q, k, v], 1).reshape(-1, q.shape[-1])
+
+
+def as_internlm2(t, c):
+    for i in range(c["num_hidden_layers"]):
+        grouped_qkv(t, i, c["num_attention_heads"], c["num_key_value_heads"])
+    return renamed(t, [
+        ("self_attn.o_proj", "attention.wo"), ("input_layernorm", "attention_norm"), ("post_attention_layernorm", "ffn_norm"),
+        ("mlp.gate_proj", "feed_forward.w1"), ("mlp.up_proj", "feed_forward.w3"), ("mlp.down_proj", "feed_forward.w2"),
+        ("embed_tokens", "tok_embeddings"), ("lm_head", "output"),
+    ]), dict(c, model_type="internlm2", bias=False)
+
+
+def as_internlm3(t, c):
+    return t, dict(c, model_type="internlm3", qkv_bias=True, bias=True)
+
+
+def as_minicpm(t, c):
+    return t, dict(c, model_type="minicpm", scale_emb=6.0, scale_depth=1.4, dim_model_base=c["hidden_size"] // 2)
+
+
+def as_chatglm(t, c):
+    for i in range(c["num_hidden_layers"]):
+        for kind in "weight", "bias":
+            parts = [t.pop(f"model.layers.{i}.self_attn.{p}_proj.{kind}") for p in "qkv"]
+            t[f"model.layers.{i}.self_attention.query_key_value.{kind}"] = torch.cat(parts)
+    keys = dict(
+        model_type="chatglm", torch_dtype="float32", hidden_size=c["hidden_size"], num_layers=c["num_hidden_layers"],
+        num_attention_heads=c["num_attention_heads"], kv_channels=c["head_dim"], multi_query_attention=True,
+        multi_query_group_num=c["num_key_value_heads"], ffn_hidden_size=c["intermediate_size"],
+        padded_vocab_size=c["vocab_size"], seq_length=512, layernorm_epsilon=c["rms_norm_eps"], rmsnorm=True,
+        add_bias_linear=False, add_qkv_bias=True, rope_ratio=5.0, tie_word_embeddings=False, eos_token_id=2, bos_token_id=1,
+        pad_token_id=0, vocab_size=c["vocab_size"],
+    )
+    return renamed(t, [
+        ("model.layers", "transformer.encoder.layers"), ("self_attn.o_proj", "self_attention.dense"),
+        ("mlp.gate_up_proj", "mlp.dense_h_to_4h"), ("mlp.down_proj", "mlp.dense_4h_to_h"),
+        ("model.embed_tokens", "transformer.embedding.word_embeddings"), ("model.norm", "transformer.encoder.final_layernorm"),
+        ("lm_head", "transformer.output_layer"),
+    ]), keys
+
+
+def as_exaone(t, c):
+    c = dict(c, model_type="exaone", num_layers=c["num_hidden_layers"], layer_norm_epsilon=c["rms_norm_eps"],
+             activation_function="silu")
+    for key in "num_hidden_layers", "rms_norm_eps", "hidden_act":
+        del c[key]
+    return renamed(t, [
+        ("self_attn.o_proj", "attn.attention.out_proj"), ("self_attn.", "attn.attention."), ("input_layernorm", "ln_1"),
+        ("post_attention_layernorm", "ln_2"), ("mlp.gate_proj", "mlp.c_fc_0"), ("mlp.up_proj", "mlp.c_fc_1"),
+        ("mlp.down_proj", "mlp.c_proj"), ("model.layers", "transformer.h"), ("model.embed_tokens", "transformer.wte"),
+        ("model.norm", "transformer.ln_f"),
+    ]), c
+
+
+AS = {"internlm2": as_internlm2, "internlm3": as_internlm3, "minicpm": as_minicpm, "chatglm": as_chatglm, "exaone": as_exaone}
+
+
 def as_stored_mxfp4(model):
     for name, p in model.named_parameters():
         p.data = to_mxfp4(p.data)[2] if name.endswith(("gate_up_proj", "down_proj")) else p.data.bfloat16().float()
@@ -226,7 +365,7 @@ def golden(model, ids, n_greedy=32, cached=True):
 
 
 def make(name, overrides, out):
-    few = overrides["model_type"] in ("gpt2", "dbrx", "mpt")  # keys of their own
+    few = overrides["model_type"] in ("gpt2", "gpt_neo", "dbrx", "mpt", "codegen")  # keys of their own
     keys = dict(vocab_size=320, bos_token_id=1, eos_token_id=2) if few else dict(COMMON)
     keys.update(overrides)
     config = AutoConfig.for_model(keys.pop("model_type"), **keys)
@@ -242,7 +381,7 @@ def make(name, overrides, out):
         if name.endswith("mxfp4"):
             as_stored_mxfp4(model)
         # Mamba's cache has another name; with Bamba's, transformers 5.23 generates other tokens than without
-        cached = name not in ("mamba2", "bamba")
+        cached = name not in ("mamba2", "bamba") and not name.startswith("falcon_h1")
         result = {n: golden(model, ids, cached=cached) for n, ids in prompts(seed)}
         if min(p["greedy_min_margin"] for p in result.values()) > 0.002:
             break
@@ -254,8 +393,14 @@ def make(name, overrides, out):
         store_mxfp4(model, out)
         v5 |= {"dtype": "bfloat16", "quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": [
             "model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"]}}
+    hub = hub_keys(v5)
+    if name in AS:
+        t, hub = AS[name]({k: v.contiguous() for k, v in model.state_dict().items()
+                           if not (v5["tie_word_embeddings"] and k == "lm_head.weight")}, hub)
+        save_file({k: v.contiguous() for k, v in t.items()}, f"{out}/model.safetensors", {"format": "pt"})
+        v5 = hub
     json.dump(v5, open(f"{out}/config.v5.json", "w"), indent=1)
-    json.dump(hub_keys(v5), open(f"{out}/config.json", "w"), indent=1)
+    json.dump(hub, open(f"{out}/config.json", "w"), indent=1)
     json.dump({"name": name, "seed": seed, "prompts": result}, open(f"{out}/golden.json", "w"))
     print(f"{name}: seed {seed}")
 

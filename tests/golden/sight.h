@@ -6,20 +6,26 @@
 #include "model-server/engine/pictures.h"
 #include "model-server/model/decoder.h"
 #include "tests/golden/golden.h"
+#include "tests/golden/vision_rig.h"
 
 enum { SIGHT_MOST_IMAGES = 2, SIGHT_BLOCKS = 64 };
 
-static const char *const families[] = {"qwen2_5_vl", "qwen3_vl",   "qwen3_5",  "qwen3_5_moe",
-                                       "gemma3",     "llava_next", "idefics3", "smolvlm",
-                                       "mistral3",   "pixtral"};
+static const char *const families[] = {"qwen2_5_vl", "qwen3_vl", "qwen3_5", "qwen3_5_moe", "gemma3",
+                                       "llava_next", "idefics3", "smolvlm", "mistral3", "pixtral",
+                                       /* made by make_vision.py, in tests/data */
+                                       "internvl", "internvl_chat", "paligemma", "paligemma2",
+                                       "llama4"};
 enum { N_FAMILIES = sizeof(families) / sizeof(families[0]) };
 
-/* TEST_DATA/vision/<a>/<b>, or the folder without `b`. */
+/* TEST_DATA/vision/<a>/<b>, or the folder without `b`; tests/data/vision of families made here. */
 static inline const char *path_of(char out[PATH_LEN], const char *a, const char *b)
 {
     const char *env = getenv("TEST_DATA");
-    int n = snprintf(out, PATH_LEN, "%s/vision/%s%s%s", env && *env ? env : TEST_DATA, a,
-                     b ? "/" : "", b ? b : "");
+    int n = snprintf(out, PATH_LEN, "%s/vision/%s%s%s",
+                     vision_is_made(a) ? "tests/data"
+                     : env && *env     ? env
+                                       : TEST_DATA,
+                     a, b ? "/" : "", b ? b : "");
     if (n < 0 || n >= PATH_LEN)
         abort();
     return out;

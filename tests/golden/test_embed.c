@@ -14,10 +14,30 @@
 
 /* Folders of TEST_DATA; those in build/ are made by tests/golden/make_embed.py. */
 static const char *const dirs[] = {
-    "embed/bert_mean",        "embed/bert_cls",           "embed/xlm_roberta_cls",
-    "embed/qwen3_embedding",  "embed/xlm_roberta_rerank", MADE "modernbert",
-    MADE "embeddinggemma",    MADE "bert_rerank",         MADE "roberta_classify",
-    MADE "modernbert_rerank", MADE "qwen3_rerank",
+    "embed/bert_mean",
+    "embed/bert_cls",
+    "embed/xlm_roberta_cls",
+    "embed/qwen3_embedding",
+    "embed/xlm_roberta_rerank",
+    MADE "modernbert",
+    MADE "embeddinggemma",
+    MADE "bert_rerank",
+    MADE "roberta_classify",
+    MADE "modernbert_rerank",
+    MADE "qwen3_rerank",
+    MADE "distilbert_classify",
+    MADE "electra_rerank",
+    MADE "albert",
+    MADE "albert_classify",
+    MADE "mpnet",
+    MADE "mpnet_classify",
+    MADE "eurobert",
+    MADE "nomic_bert",
+    MADE "nomic_bert_classify",
+    MADE "gte",
+    MADE "gte_rerank",
+    MADE "deberta",
+    MADE "deberta_classify",
 };
 enum { N_DIRS = sizeof(dirs) / sizeof(dirs[0]), MOST_RANKS = 4 };
 

@@ -2,9 +2,19 @@
  * arithmetic), whole and split over ranks. */
 #include "tests/golden/ranks.h"
 
-static const char *const dirs[] = {
-    "quant/gptq_g32",      "quant/gptq_g32_desc_act", "quant/awq_gemm_g32", "quant/ct_fp8_channel",
-    "quant/ct_fp8_tensor", "quant/ct_w8a8_int8",      "quant/fp8_static",
+/* Largest errors as stored. 1e-4: all matrices stay packed and products are exact; 0.02: products
+ * of a code and a scale are rounded to the 11 bits of the embedding's type. (desc_act: q, k and v,
+ * and gate and up, have orders of their own here, so that they cannot be packed together.) */
+static const struct dir {
+    const char *name;
+    double exact;
+    double rounded; /* with activations in 8 bits: 0.3 where the checkpoint was made for those with
+                     * a scale a token; its own arithmetic errs by 0.29 */
+} dirs[] = {
+    {"quant/gptq_g32", 1e-4, 0.2},      {"quant/gptq_g32_desc_act", 0.02, 0.2},
+    {"quant/awq_gemm_g32", 1e-4, 0.2},  {"quant/ct_fp8_channel", 0.02, 0.2},
+    {"quant/ct_fp8_tensor", 0.02, 0.2}, {"quant/ct_w8a8_int8", 1e-4, 0.3},
+    {"quant/fp8_static", 0.02, 0.2},
 };
 enum { N_DIRS = sizeof(dirs) / sizeof(dirs[0]) };
 static int skipped;
@@ -36,10 +46,10 @@ static void check(const char *dir, const struct golden *g, int world, int dtype,
 
 static void test_dequantised(void **state)
 {
-    const char *name = *(const char *const *)*state;
+    const struct dir *of = *state;
     char file[128], dir[PATH_LEN];
     struct golden g;
-    snprintf(file, sizeof(file), "%s/golden.json", name);
+    snprintf(file, sizeof(file), "%s/golden.json", of->name);
     const char *path = test_data(file);
     if (!path) {
         skipped++;
@@ -50,11 +60,9 @@ static void test_dequantised(void **state)
     check(dir, &g, 1, DT_F32, 1e-4);
     check(dir, &g, 2, DT_F32, 1e-4);
     check(dir, &g, 4, DT_F32, 1e-4);
-    /* as the embedding is: products of a code and a scale are rounded to 11 bits */
-    check(dir, &g, 1, -1, 0.02);
-    /* packed, with activations in 8 bits */
+    check(dir, &g, 1, -1, of->exact);
     check_as(&(struct bench_setup){.dir = dir, .dtype = -1, .activations = ACTIVATIONS_8}, &g, 1,
-             0.2);
+             of->rounded);
     golden_free(&g);
 }
 
@@ -63,7 +71,7 @@ int main(void)
     static struct CMUnitTest tests[N_DIRS];
     for (int i = 0; i < N_DIRS; i++)
         tests[i] = (struct CMUnitTest){
-            .name = dirs[i], .test_func = test_dequantised, .initial_state = (void *)&dirs[i]};
+            .name = dirs[i].name, .test_func = test_dequantised, .initial_state = (void *)&dirs[i]};
     int failed = _cmocka_run_group_tests("quantized", tests, N_DIRS, NULL, NULL);
     if (skipped)
         TEST_SKIPPED(skipped, "no golden.json under TEST_DATA");

@@ -348,6 +348,57 @@ static void pixels_at_the_hubs_sizes(void **state)
     }
 }
 
+static void pixels_of_families_made_here(void **state)
+{
+    static const struct family made[] = {{"paligemma"}, {"llama4"}};
+    (void)state;
+    if (access(vision_data("images", "resize.json"), R_OK)) {
+        TEST_SKIPPED(1, "no vision/images in TEST_DATA");
+        return;
+    }
+    for (size_t i = 0; i < sizeof(made) / sizeof(made[0]); i++) {
+        cJSON *golden = vision_json(made[i].name, "golden.json");
+        assert_int_equal(cJSON_GetArraySize(json_get(json_get(golden, "preprocess"), "images")), 5);
+        check_run(&made[i], json_get(golden, "preprocess"));
+        cJSON_Delete(golden);
+    }
+}
+
+/* Canvases and sizes at the hub's settings. */
+static void llama4_chooses_canvases_as_transformers_do(void **state)
+{
+    cJSON *golden = vision_json("llama4", "golden.json"), *pixels = cJSON_CreateObject();
+    const struct family f = {"llama4", .image_size = 336, .patch_size = 14};
+    const cJSON *run, *c;
+    uint32_t n = 0;
+    (void)state;
+    cJSON_ArrayForEach(run, json_get(golden, "canvases"))
+    {
+        cJSON_DeleteItemFromObjectCaseSensitive(pixels, "resize_to_max_canvas");
+        cJSON_AddBoolToObject(pixels, "resize_to_max_canvas",
+                              json_bool(run, "resize_to_max_canvas", false));
+        struct vision *v = load_with(&f, pixels);
+        cJSON_ArrayForEach(c, json_get(run, "sizes"))
+        {
+            const uint32_t w = vision_at(c, 0), h = vision_at(c, 1), rows = vision_at(c, 2),
+                           cols = vision_at(c, 3);
+            struct vision_plan p;
+            struct err e = ERR_INIT;
+            assert_int_equal(vision_plan(v, w, h, &p, &e), 0);
+            const struct vision_resize *r = &p.resizes[0];
+            if (p.n_crops != rows * cols + (rows * cols > 1) || (p.n_crops > 1 && p.rows != rows) ||
+                r->width != vision_at(c, 4) || r->height != vision_at(c, 5))
+                fail_msg("%u x %u: %u x %u tiles, resized to %u x %u", w, h, p.rows, p.cols,
+                         r->width, r->height);
+            n++;
+        }
+        vision_free(v);
+    }
+    assert_int_equal(n, 2 * 224);
+    cJSON_Delete(pixels);
+    cJSON_Delete(golden);
+}
+
 static void pan_and_scan(void **state)
 {
     const struct family f = {"gemma3", .image_size = 896, .tokens = 256};
@@ -365,6 +416,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(resized_pictures_have_pillows_digests),
         cmocka_unit_test(prompts_and_pixels_are_those_of_transformers),
-        cmocka_unit_test(pixels_at_the_hubs_sizes), cmocka_unit_test(pan_and_scan)};
+        cmocka_unit_test(pixels_at_the_hubs_sizes),
+        cmocka_unit_test(pixels_of_families_made_here),
+        cmocka_unit_test(llama4_chooses_canvases_as_transformers_do),
+        cmocka_unit_test(pan_and_scan)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,6 +40,9 @@ static void look_close(struct look *k)
 
 static void forget_progress(struct look *k) { k->done = k->cell = 0; }
 
+/* Of pictures_encode(). */
+static _Thread_local uint64_t encode_most;
+
 /* One step: take[i] tokens of each. */
 static int step(struct sight *s, struct look *const *v, const uint32_t *take, uint32_t n)
 {
@@ -50,10 +53,15 @@ static int step(struct sight *s, struct look *const *v, const uint32_t *take, ui
     struct span spans[MOST_SEQS];
     bool has_axes = false, two_way = false;
     uint32_t t = 0;
-    for (uint32_t i = 0; i < n; i++)
-        if (v[i]->media)
-            media_want(v[i]->media, v[i]->done, v[i]->done + take[i]);
-    if (pictures_encode(s->pictures, &s->e))
+    uint64_t done = 1;
+    int rc_encode = 0;
+    while (rc_encode == 0 && done) { /* with a limit, in as many parts as it takes */
+        for (uint32_t i = 0; i < n; i++)
+            if (v[i]->media)
+                media_want(v[i]->media, v[i]->done, v[i]->done + take[i]);
+        rc_encode = pictures_encode(s->pictures, encode_most, &done, &s->e);
+    }
+    if (rc_encode)
         return -1;
     for (uint32_t i = 0; i < n; i++) {
         struct look *k = v[i];
@@ -307,6 +315,22 @@ static void same_in_company(struct sight *s, struct look *k, const cJSON *golden
     look_close(&other);
 }
 
+/* Pictures that are encoded in parts, of `most` operations each. */
+static void same_in_parts(struct sight *s, const char *dir, const cJSON *golden, const float *want,
+                          const char *name, uint64_t most)
+{
+    struct sight fresh; /* keeps no features */
+    struct look k;
+    if (sight_open(&fresh, dir, comm_solo()) || look_open(&k, &fresh, longest_case(golden), 0))
+        fail_msg("%s: %s", name, fresh.e.msg);
+    encode_most = most;
+    assert_int_equal(prefill(&fresh, &k, k.n), 0);
+    encode_most = 0;
+    check_bits(s, &k, want, name, "a picture in parts");
+    look_close(&k);
+    sight_close(&fresh);
+}
+
 static void same_however_it_comes(const char *name)
 {
     static const uint32_t chunks[] = {1, 7, 16, 33};
@@ -326,6 +350,8 @@ static void same_however_it_comes(const char *name)
         check_bits(&s, &k, want, name, "a prompt in chunks");
     }
     same_in_company(&s, &k, golden, want, name);
+    same_in_parts(&s, dir, golden, want, name, 1);
+    same_in_parts(&s, dir, golden, want, name, 3000000);
     free(want);
     look_close(&k);
     sight_close(&s);

@@ -16,6 +16,7 @@
  * more cores than heads): a unit is one split; a second pass merges. The bits are the same.
  * Splitting for decode: Flash-Decoding, Dao et al. 2023; the merge: Milakov, Gimelshein 2018. */
 #include "model-server/backend/cpu/cpu.h"
+#include "model-server/backend/cpu/hadamard.h"
 #include "model-server/backend/cpu/mathf.h"
 #include <stdatomic.h>
 #include <string.h>
@@ -53,7 +54,7 @@ struct attn_job {
     atomic_uint next;
 };
 
-/* Where the units of a span begin. Whoever takes units takes them in ascending order. */
+/* Where the units of a span begin. A thread takes its units in ascending order. */
 struct kv_cursor {
     const struct span *span;
     uint32_t first;
@@ -154,9 +155,9 @@ static struct rows unit_rows(const struct attn_job *j, struct kv_cursor *c, uint
 static void scores(const struct attn_job *j, const struct kv_scores *t)
 {
     static const size_t slot[KV_N] = {
-        offsetof(struct kernels, scores_f32), offsetof(struct kernels, scores_f16),
+        offsetof(struct kernels, scores_f32),  offsetof(struct kernels, scores_f16),
         offsetof(struct kernels, scores_bf16), offsetof(struct kernels, scores_i8),
-        offsetof(struct kernels, scores_fp8)};
+        offsetof(struct kernels, scores_fp8),  offsetof(struct kernels, scores_i4)};
     scores_f32_fn *const *fn = (const void *)((const char *)&j->d->kern + slot[j->kv->desc.dtype]);
     (*fn)(t);
 }
@@ -164,9 +165,9 @@ static void scores(const struct attn_job *j, const struct kv_scores *t)
 static void values(const struct attn_job *j, const struct kv_values *t)
 {
     static const size_t slot[KV_N] = {
-        offsetof(struct kernels, values_f32), offsetof(struct kernels, values_f16),
+        offsetof(struct kernels, values_f32),  offsetof(struct kernels, values_f16),
         offsetof(struct kernels, values_bf16), offsetof(struct kernels, values_i8),
-        offsetof(struct kernels, values_fp8)};
+        offsetof(struct kernels, values_fp8),  offsetof(struct kernels, values_i4)};
     values_f32_fn *const *fn = (const void *)((const char *)&j->d->kern + slot[j->kv->desc.dtype]);
     (*fn)(t);
 }
@@ -182,6 +183,8 @@ static void pack_q(const struct attn_job *j, const struct rows *r, struct worksp
     const uint32_t dim = j->p->head_dim, stride = tile_stride(r->n);
     j->d->kern.pack(ws->q, src, r->n, dim, j->p->scale);
     memset(ws->q + (size_t)dim * stride, 0, (size_t)(kv_dims(dim) - dim) * stride * sizeof(float));
+    if (j->kv->desc.dtype == KV_I4)
+        hadamard(ws->q, dim, stride);
 }
 
 /* Keys of a split that some row of the tile sees: [begin, end), `begin` at a page's beginning. */
@@ -225,6 +228,35 @@ static void list_pages(const struct attn_job *j, const struct rows *r, struct wo
         next[n] = next[-1];
 }
 
+/* Keys [lo, hi) of a row of scores that begins with key `begin`. */
+static void add_near(const struct attn_job *j, float *s, uint32_t begin, uint32_t lo, uint32_t hi,
+                     uint32_t pos, uint32_t head)
+{
+    const int64_t reach = j->p->reach;
+    const float *of = j->p->near + (size_t)head * (size_t)(2 * reach + 1) + reach;
+    for (uint32_t i = lo; i < hi; i++) {
+        const int64_t far = (int64_t)begin + i - pos;
+        s[i] += of[far < -reach ? -reach : far > reach ? reach : far];
+    }
+}
+
+/* The same for disentangled attention: all keys are tokens of this step. */
+static void add_apart(const struct attn_job *j, const struct rows *r, float *s,
+                      const struct range *a, uint32_t lo, uint32_t hi, uint32_t row)
+{
+    const struct attn *p = j->p;
+    const size_t head = row_head(j, r, row), each = (size_t)3 * p->n_heads * p->buckets;
+    const int64_t reach = p->reach, pos = row_pos(j, r, row);
+    const float *of_q = p->apart + row_token(j, r, row) * each + head * p->buckets;
+    const float *of_k =
+        p->apart + (r->span->first + (size_t)a->begin) * each + (p->n_heads + head) * p->buckets;
+    for (uint32_t i = lo; i < hi; i++) {
+        const int64_t far = pos - a->begin - i;
+        const uint32_t at = p->at[(far < -reach ? -reach : far > reach ? reach : far) + reach];
+        s[i] = fmaf(of_q[at] + of_k[i * each + at], p->scale, s[i]);
+    }
+}
+
 /* Scores of one row to weights, as far as it sees; its maximum and sum. */
 static void weigh_row(const struct attn_job *j, const struct rows *r, struct workspace *ws,
                       const struct range *a, uint32_t row)
@@ -249,6 +281,10 @@ static void weigh_row(const struct attn_job *j, const struct rows *r, struct wor
         else
             s[i] = fmaf(slope, (float)(int32_t)(a->begin + i - pos), s[i]);
     }
+    if (j->p->near)
+        add_near(j, s, a->begin, lo, hi, pos, row_head(j, r, row));
+    if (j->p->apart)
+        add_apart(j, r, s, a, lo, hi, row);
     uint32_t from = lo & ~(uint32_t)(LANES - 1), to = (hi + LANES - 1) & ~(uint32_t)(LANES - 1);
     for (uint32_t i = from; i < lo; i++)
         s[i] = -INFINITY;
@@ -336,7 +372,8 @@ static void attend_split(const struct attn_job *j, const struct rows *r, struct 
         ws->split.o[i] = ws->o + i * ldo;
     }
     if (kv_dtype_scaled(j->kv->desc.dtype))
-        j->d->kern.weigh(ws->s, r->n, ws->pages + a.pages, a.pages, j->v_dim);
+        j->d->kern.weigh(ws->s, r->n, ws->pages + a.pages, a.pages,
+                         kv_dtype_bytes(j->kv->desc.dtype, (size_t)KV_PAGE * kv_padded(j->v_dim)));
     memset(ws->o, 0, r->n * ldo * sizeof(float));
     (j->mutual ? sum_mutual : sum_values)(j, r, ws, &a);
 }
@@ -387,8 +424,11 @@ static float row_factor(const struct attn_job *j, const struct rows *r,
 static void partial_finish(const struct attn_job *j, const struct rows *r,
                            const struct attention_partial *p)
 {
-    for (uint32_t i = 0; i < r->n; i++)
+    for (uint32_t i = 0; i < r->n; i++) {
         j->d->kern.soft_cap(p->o[i], j->v_dim, row_factor(j, r, p, i), 0.0f);
+        if (j->kv->desc.dtype == KV_I4)
+            hadamard(p->o[i], j->v_dim, 1);
+    }
 }
 
 static void attend_whole(const struct attn_job *j, struct workspace *ws, struct kv_cursor *c,

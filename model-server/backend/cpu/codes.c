@@ -3,7 +3,7 @@
 #include "model-server/backend/cpu/cpu.h"
 #include <string.h>
 
-/* Of n(code): what a table has fits 8 bits, or the 5 of e2m1. */
+/* Of n(code): what a table has fits 8 bits, or 5, moved by even_zero() too. */
 static uint32_t bits_of_part(const struct format *f, const uint8_t *table)
 {
     if (!f->table || f->table == table)
@@ -46,31 +46,41 @@ static struct needs needs_of(const struct mat_part *parts, int n, const uint8_t 
     }
     /* Zero points beside anything that they cannot say. */
     x.offsets |= x.zeros && (x.nested || x.constant);
+    x.group = x.block < x.group ? x.block : x.group;
     x.nested |= x.zeros && x.offsets;
     return x;
+}
+
+void code_layout_place(struct code_layout *l)
+{
+    const uint32_t halves = l->scales * CODE_LANES * 2, bytes = l->groups * CODE_LANES;
+    uint32_t at = halves;
+    if (l->offset)
+        l->offset = at, at += halves;
+    if (l->by)
+        l->by = at, at += bytes;
+    if (l->less)
+        l->less = at, at += bytes;
+    l->codes = (at + CODE_WORDS - 1) / CODE_WORDS * CODE_WORDS;
+    l->bytes =
+        l->codes + CODE_BLOCK / 8 * CODE_WORDS + CODE_BLOCK / CODE_COLS * l->upper * CODE_WORDS;
 }
 
 void code_layout_make(struct code_layout *l, const struct mat_part *parts, int n)
 {
     const uint8_t *table = common_table(parts, n);
     const struct needs x = needs_of(parts, n, table);
-    *l = (struct code_layout){.upper = x.bits > 6 ? 4 : x.bits - 4,
-                              .scales = CODE_BLOCK / x.block,
-                              .groups = x.nested || x.zeros ? CODE_BLOCK / x.group : 0,
-                              .table = table};
-    const uint32_t halves = l->scales * CODE_LANES * 2, bytes = l->groups * CODE_LANES;
-    uint32_t at = halves;
-    if (x.offsets)
-        l->offset = at, at += halves;
-    else
+    *l = (struct code_layout){
+        .upper = x.bits > 6 ? 4 : x.bits - 4,
+        .scales = CODE_BLOCK / x.block,
+        .groups = x.nested || x.zeros || x.group < CODE_COLS ? CODE_BLOCK / x.group : 0,
+        .offset = x.offsets,
+        .by = x.nested,
+        .less = x.zeros || (x.nested && x.offsets),
+        .table = table};
+    if (!x.offsets)
         l->zero = x.zeros ? 1.0f : table ? x.zero : (float)(8u << l->upper);
-    if (x.nested)
-        l->by = at, at += bytes;
-    if (x.zeros || (x.nested && x.offsets))
-        l->less = at, at += bytes;
-    l->codes = (at + CODE_WORDS - 1) / CODE_WORDS * CODE_WORDS;
-    l->bytes =
-        l->codes + CODE_BLOCK / 8 * CODE_WORDS + CODE_BLOCK / CODE_COLS * l->upper * CODE_WORDS;
+    code_layout_place(l);
 }
 
 static size_t codes_panel_bytes(const struct weight *w)
@@ -83,9 +93,18 @@ static void put_f16(char *block, uint32_t at, uint32_t i, uint16_t h)
     memcpy(block + at + (size_t)i * 2, &h, sizeof(h));
 }
 
+/* The n of 0 of a part without offsets in a layout with them: a power of two, so that half
+ * precision holds it times any scale. Codes that are looked up are moved to it. */
+static uint32_t even_zero(const struct format *f)
+{
+    uint32_t zero = f->zero ? 1 : 0;
+    while (zero < f->zero)
+        zero *= 2;
+    return zero;
+}
+
 /* What is taken off a group of a part: the offset, and how often. A part without offsets in a
- * layout with them has n of 0 times the scale, which is exact, as that is a power of two, or 12 or
- * 128 times one. */
+ * layout with them has n of 0 times the scale. */
 static void pack_offset(const struct code_layout *l, char *block, uint32_t i, uint32_t j,
                         const struct mat_codes *c, size_t at)
 {
@@ -99,7 +118,7 @@ static void pack_offset(const struct code_layout *l, char *block, uint32_t i, ui
         less = (int8_t)f->zero;
     const uint16_t offset = f->zeros     ? scale
                             : f->offsets ? c->offset[at / f->block]
-                                         : f16_of_f32(f32_of_f16(scale) * (float)f->zero);
+                                         : f16_of_f32(f32_of_f16(scale) * (float)even_zero(f));
     if (l->offset)
         put_f16(block, l->offset, i, offset);
     if (l->less)
@@ -145,7 +164,10 @@ static void codes_pack(struct device *d, int thread, const struct weight *w, cha
     const struct mat_codes *c = p->codes;
     const uint8_t *table = l->table ? NULL : c->format.table;
     /* Without offsets the code of 0 is the layout's. */
-    const uint32_t move = l->offset || l->less || l->table ? 0 : (uint32_t)l->zero - c->format.zero;
+    const uint32_t zero = l->offset             ? even_zero(&c->format)
+                          : l->less || l->table ? c->format.zero
+                                                : (uint32_t)l->zero;
+    const uint32_t move = zero - c->format.zero;
     const size_t first = (size_t)row * w->cols;
     for (uint32_t k = 0; k < w->cols; k += 8) {
         char *block = panel + (size_t)(k / CODE_BLOCK) * l->bytes;
@@ -163,6 +185,8 @@ static void codes_row(float *dst, const struct weight *w, uint32_t row, uint32_t
     for (uint32_t i = 0; i < w->cols && w->order; i++) /* wherever it went */
         if (w->order[i] >= k && w->order[i] < k + n)
             dst[w->order[i] - k] = code_at(&w->codes, panel, row % LANES, i);
+    for (uint32_t i = 0; i < n && w->factor; i++)
+        dst[i] *= w->factor[row];
 }
 
 static void codes_widen(const struct kernels *kern, float *dst, const struct weight *w,

@@ -1,5 +1,5 @@
 /* cpu.h - what the files of this folder share: the device, packed weights, the KV cache.
- * Nobody outside includes it but the tests of the kernels. */
+ * Outside the folder only the tests of the kernels include it. */
 #ifndef MODEL_SERVER_BACKEND_CPU_CPU_H
 #define MODEL_SERVER_BACKEND_CPU_CPU_H
 #include "model-server/backend/backend.h"
@@ -7,7 +7,7 @@
 #include "model-server/backend/cpu/threads.h"
 
 /* Scratch memory of the device, one region per use, so that an operation may call another. */
-enum scratch { SCRATCH_PACK, SCRATCH_MOE, SCRATCH_ATTN, SCRATCH_LORA, SCRATCH_N };
+enum scratch { SCRATCH_PACK, SCRATCH_MOE, SCRATCH_ATTN, SCRATCH_LORA, SCRATCH_ORDER, SCRATCH_N };
 
 struct device {
     struct pool *pool;
@@ -23,6 +23,9 @@ struct device {
     } scratch[SCRATCH_N];
     char *thread_scratch; /* THREAD_SCRATCH bytes per thread */
     struct err fault;     /* of an operation that cannot return one; step_end() does */
+    /* See backend_ops.observe. */
+    void (*observer)(void *arg, const struct weight *w, const float *x, uint32_t rows);
+    void *observer_arg;
     char describe[96];
 };
 
@@ -72,6 +75,9 @@ extern const struct weight_kind kind_plain, kind_int8, kind_w8a8, kind_int4, kin
     kind_codes8; /* as kind_codes, and activations are rounded to 8 bits */
 /* The layout that holds what all parts have, whose codes are there. */
 void code_layout_make(struct code_layout *l, const struct mat_part *parts, int n);
+/* Where what a block has lies in it: `offset`, `by` and `less` say whether it has them (0: no), and
+ * become places; sets `codes` and `bytes`. Of upper, scales and groups. */
+void code_layout_place(struct code_layout *l);
 
 struct weight {
     const struct weight_kind *kind;
@@ -84,7 +90,9 @@ struct weight {
     uint32_t rows, cols, n_panels;
     size_t panel_bytes, bytes, bytes_beside;
     char *data;
-    uint32_t *order; /* of kind_codes8: column k is column order[k] of x; NULL: column k */
+    uint32_t *order; /* of codes: column k is column order[k] of x; NULL: column k */
+    float *factor;   /* [n_panels][16] what the sums of codes are multiplied with; NULL: 1 */
+    bool mapped;     /* data, order and factor are another's, and read-only */
 };
 static inline const char *weight_panel(const struct weight *w, size_t panel)
 {
@@ -127,7 +135,7 @@ struct kv_stream {
     size_t page_bytes, block_bytes;
 };
 /* [layer][K, V][kv head]: one stream for each head, so that blocks with neighbouring numbers are
- * neighbours to whoever reads a head. */
+ * neighbours in memory when a head is read. */
 struct kv_cache {
     struct kv_desc desc; /* without `layers` */
     struct populate *populate;
@@ -159,6 +167,11 @@ struct weight *cpu_weight_load(struct device *d, const struct mat_desc *m, struc
 enum take cpu_weight_takes(const struct format *f, enum arith a);
 void cpu_weight_free(struct device *d, struct weight *w);
 uint64_t cpu_weight_bytes(const struct weight *w);
+/* How this device multiplies with a matrix of w->kind and w->dtype: sets half, squares and tile. */
+void cpu_weight_choose(const struct device *d, struct weight *w);
+void cpu_weight_layout(const struct device *d, char *out, size_t max);
+bool cpu_weight_image(const struct weight *w, struct weight_image *out);
+struct weight *cpu_weight_mapped(struct device *d, const struct weight_image *in, struct err *e);
 float *cpu_vector_load(struct device *d, const struct mat_part *v, float plus, struct err *e);
 struct kv_cache *cpu_kv_new(struct device *d, const struct kv_desc *k, struct err *e);
 void cpu_kv_free(struct device *d, struct kv_cache *kv);
@@ -183,6 +196,9 @@ void cpu_add_norm(struct device *d, float *y, float *x, const float *r, float sc
                   uint32_t n, const struct norm *p);
 void cpu_linear(struct device *d, float *y, const float *x, uint32_t rows, const struct weight *w,
                 const float *bias);
+void cpu_observe(struct device *d,
+                 void (*fn)(void *arg, const struct weight *w, const float *x, uint32_t rows),
+                 void *arg);
 void cpu_lora(struct device *d, float *y, uint32_t y_width, const float *x, uint32_t x_width,
               const struct lora_set *of);
 void cpu_rope_kv(struct device *d, float *qkv, struct kv_cache *kv, uint32_t layer,

@@ -188,6 +188,9 @@ const struct backend_ops backend_cpu = {
     .weight_free = cpu_weight_free,
     .weight_bytes = cpu_weight_bytes,
     .vector_load = cpu_vector_load,
+    .weight_layout = cpu_weight_layout,
+    .weight_image = cpu_weight_image,
+    .weight_mapped = cpu_weight_mapped,
     .kv_new = cpu_kv_new,
     .kv_free = cpu_kv_free,
     .kv_block_bytes = cpu_kv_block_bytes,
@@ -225,4 +228,5 @@ const struct backend_ops backend_cpu = {
     .logit_scale = cpu_logit_scale,
     .host_threads = cpu_host_threads,
     .host_run = cpu_host_run,
+    .observe = cpu_observe,
 };

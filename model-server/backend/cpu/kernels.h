@@ -220,17 +220,19 @@ struct recur_step {
     X(scores_bf16, void, (const struct kv_scores *t))                                              \
     X(scores_i8, void, (const struct kv_scores *t))                                                \
     X(scores_fp8, void, (const struct kv_scores *t))                                               \
+    X(scores_i4, void, (const struct kv_scores *t))                                                \
     X(values_f32, void, (const struct kv_values *t))                                               \
     X(values_f16, void, (const struct kv_values *t))                                               \
     X(values_bf16, void, (const struct kv_values *t))                                              \
     X(values_i8, void, (const struct kv_values *t))                                                \
     X(values_fp8, void, (const struct kv_values *t))                                               \
+    X(values_i4, void, (const struct kv_values *t))                                                \
     /* n numbers to fp8 (numbers.h); returns the scale: greatest magnitude / FP8_TOP. Below 2^-120 \
      * all are zero; where one is not finite, NaN and zeros. */                                    \
     X(quantise_fp8, float, (uint8_t * dst, const float *src, uint32_t n))                          \
-    /* p[r][i] *= scale of position i % 16 of page i / 16, i < 16 n; rows KV_SCORES_LD apart */    \
-    X(weigh, void,                                                                                 \
-      (float *p, uint32_t rows, const char *const *pages, uint32_t n, uint32_t head_dim))          \
+    /* p[r][i] *= scales[i / 16][i % 16], i < 16 n; rows KV_SCORES_LD apart. The scales of a page  \
+     * lie `scales` bytes behind its beginning. */                                                 \
+    X(weigh, void, (float *p, uint32_t rows, const char *const *pages, uint32_t n, size_t scales)) \
     /* o = fma(p, b, o * a): two partial attention results into one */                             \
     X(merge, void, (float *o, const float *p, float a, float b, uint32_t n))                       \
     /* Rotate rot / 2 pairs of v: (a, b) -> (a c - b s, b c + a s). rope: rot / 2 c, then s. */    \
@@ -273,11 +275,13 @@ struct recur_step {
     X(scores_bf16, variant, needs)                                                                 \
     X(scores_i8, variant, needs)                                                                   \
     X(scores_fp8, variant, needs)                                                                  \
+    X(scores_i4, variant, needs)                                                                   \
     X(values_f32, variant, needs)                                                                  \
     X(values_f16, variant, needs)                                                                  \
     X(values_bf16, variant, needs)                                                                 \
     X(values_i8, variant, needs)                                                                   \
     X(values_fp8, variant, needs)                                                                  \
+    X(values_i4, variant, needs)                                                                   \
     X(weigh, variant, needs)                                                                       \
     X(merge, variant, needs)                                                                       \
     X(rotate, variant, needs)                                                                      \

@@ -1,9 +1,12 @@
 /* kernels_code.inc.h - products of panels of codes with activations in 8 bits, once for all
  * instruction sets: see kernels.h. The including file defines
- *   dot_code(sum, n, x, big)   sum + n x of a quad in each lane; `big`: n may be above 127
- *   DOT_BIG_DIFFERS            1 where `big` makes a difference
- *   CODE_ROWS_TWO              rows that have two sums; 0 without an instruction for quads
- *   CODE_ROWS_MAX, WIDE_ROWS_MAX   rows whose sums fit the registers, packed and unpacked */
+ *   dot_code(sum, n, x)   sum + n x of a quad in each lane
+ *   CODE_ROWS_TWO         rows that have two sums
+ * or, without an instruction for quads, HAS_DOT_PAIRS and
+ *   struct pairs, pairs_none, pairs_add, pairs_sum   sums of n x in 16 bits
+ *   PAIRS_QUADS(bits)     quads with n of so many bits that they have room for
+ *   dot_quads             unpacked quads with some rows
+ * and how many rows fit the registers, packed and unpacked: CODE_ROWS_MAX, WIDE_ROWS_MAX. */
 #include "model-server/backend/numbers.h"
 #include <math.h>
 #include <string.h>
@@ -85,6 +88,34 @@ INLINE void code_add(v16 *acc, const i16 *sum, const int32_t *x, const uint32_t 
     }
 }
 
+/* Bits of the n that a layout has. Tables have any. */
+INLINE int code_bits(const int up) { return up >= UP_4 ? 8 : 4 + up; }
+
+#ifdef HAS_DOT_PAIRS
+/* `eights` times eight columns from the e-th on. */
+INLINE void code_sums(i16 *sum, const char *words, const uint32_t first, const uint32_t eights,
+                      const struct v_bytes *table, const int32_t *x, const int up,
+                      const uint32_t rows)
+{
+    const int bits = code_bits(up);
+    struct pairs part[CODE_ROWS_MAX];
+    UNROLL for (uint32_t r = 0; r < rows; r++) part[r] = pairs_none();
+    UNROLL for (uint32_t e = 0; e < eights; e++)
+    {
+        i16 even, odd;
+        code_eight(words, first + e, table, &even, &odd, up);
+        UNROLL for (uint32_t r = 0; r < rows; r++)
+        {
+            const int32_t *q = x + r * CODE_X_WORDS + 2 * (first + e);
+            part[r] = pairs_add(pairs_add(part[r], even, q, bits), odd, q + 1, bits);
+            if ((e + 1) * 2 % PAIRS_QUADS(bits) == 0 || e + 1 == eights) {
+                sum[r] = i_add(sum[r], pairs_sum(part[r], bits));
+                part[r] = pairs_none();
+            }
+        }
+    }
+}
+#else
 /* The sums of a few rows come in two, of even and of odd columns, which wait less than one. Codes
  * of four bits need no shift then: the odd ones count sixteen times. */
 INLINE void code_dot8(i16 *even_sum, i16 *odd_sum, const char *words, const uint32_t e,
@@ -104,10 +135,23 @@ INLINE void code_dot8(i16 *even_sum, i16 *odd_sum, const char *words, const uint
     {
         const int32_t *q = x + r * CODE_X_WORDS + 2 * e;
         i16 *second = two ? &odd_sum[r] : &even_sum[r];
-        even_sum[r] = dot_code(even_sum[r], even, q, up >= UP_4);
-        *second = dot_code(*second, odd, q + 1, up >= UP_4);
+        even_sum[r] = dot_code(even_sum[r], even, q);
+        *second = dot_code(*second, odd, q + 1);
     }
 }
+
+INLINE void code_sums(i16 *sum, const char *words, const uint32_t first, const uint32_t eights,
+                      const struct v_bytes *table, const int32_t *x, const int up,
+                      const uint32_t rows)
+{
+    i16 odd[CODE_ROWS_MAX];
+    UNROLL for (uint32_t r = 0; r < rows; r++) odd[r] = i_set(0);
+    UNROLL for (uint32_t e = first; e < first + eights; e++)
+        code_dot8(sum, odd, words, e, table, x, up, rows);
+    UNROLL for (uint32_t r = 0; r < rows; r++) if (rows <= CODE_ROWS_TWO) sum[r] =
+        i_add(sum[r], up == UP_NONE ? i_sar(odd[r], 4) : odd[r]);
+}
+#endif
 
 /* 32 columns of a packed panel. */
 INLINE void code_columns8(v16 *acc, const struct code_layout *l, const char *block, uint32_t in,
@@ -120,17 +164,13 @@ INLINE void code_columns8(v16 *acc, const struct code_layout *l, const char *blo
     UNROLL for (uint32_t i = 0; i < upper + 4; i++) FETCH(words + ahead + i * CODE_WORDS);
     UNROLL for (uint32_t h = 0; h < halves; h++)
     {
-        i16 sum[CODE_ROWS_MAX], odd[CODE_ROWS_MAX];
+        i16 sum[CODE_ROWS_MAX];
+        if (sixteen && l->scales == 16)
+            of = halves_at(l, block, in + h * CODE_LANES);
         const struct code_terms terms = terms_at(l, block, in + h * CODE_LANES, of, offsets);
-        UNROLL for (uint32_t r = 0; r < rows; r++)
-        {
-            sum[r] = i_set(offsets ? 0 : (uint32_t)x[r * CODE_X_WORDS + CODE_X_TERM + h]);
-            odd[r] = i_set(0);
-        }
-        UNROLL for (uint32_t i = 0; i < 4 / halves; i++)
-            code_dot8(sum, odd, words, 4 / halves * h + i, table, x, up, rows);
-        UNROLL for (uint32_t r = 0; r < rows; r++) if (rows <= CODE_ROWS_TWO) sum[r] =
-            i_add(sum[r], up == UP_NONE ? i_sar(odd[r], 4) : odd[r]);
+        UNROLL for (uint32_t r = 0; r < rows; r++) sum[r] =
+            i_set(offsets ? 0 : (uint32_t)x[r * CODE_X_WORDS + CODE_X_TERM + h]);
+        code_sums(sum, words, 4 / halves * h, 4 / halves, table, x, up, rows);
         code_add(acc, sum, x, h, terms, offsets, rows);
     }
 }
@@ -263,7 +303,7 @@ INLINE void unpack_columns(char *dst, const struct code_layout *l, const char *b
     UNROLL for (uint32_t h = 0; h < 2; h++)
     {
         const struct code_terms of =
-            terms_at(l, block, in + h * second, halves_at(l, block, in), true);
+            terms_at(l, block, in + h * second, halves_at(l, block, in + h * second), true);
         v_store((float *)(void *)(dst + CODE_WIDE_SCALE) + (size_t)h * LANES, of.scale);
         v_store((float *)(void *)(dst + CODE_WIDE_OFFSET) + (size_t)h * LANES, of.offset);
     }
@@ -299,31 +339,54 @@ void ISA(unpack)(char *dst, const char *panel, const struct code_layout *l, uint
     }
 }
 
-/* A group of 32 columns for all rows, one row's sum at a time. */
+INLINE struct code_terms wide_terms(const char *wide, const uint32_t h)
+{
+    return (struct code_terms){
+        v_load((const float *)(const void *)(wide + CODE_WIDE_SCALE) + (size_t)h * LANES),
+        v_load((const float *)(const void *)(wide + CODE_WIDE_OFFSET) + (size_t)h * LANES)};
+}
+
+#ifdef HAS_DOT_PAIRS
+/* A group of 32 columns for all rows: all sums, then what they add. */
 INLINE void wide_columns(v16 *acc, const char *wide, const int32_t *x, const bool sixteen,
-                         const bool offsets, const bool big, const uint32_t rows)
+                         const bool offsets, const int bits, const uint32_t rows)
+{
+    const uint32_t halves = sixteen ? 2 : 1, quads = 8 / halves;
+    UNROLL for (uint32_t h = 0; h < halves; h++)
+    {
+        i16 sum[WIDE_ROWS_MAX];
+        dot_quads(sum, wide + (size_t)h * quads * STEP_BYTES, x + h * quads, quads, bits, rows);
+        UNROLL for (uint32_t r = 0; r < rows && !offsets; r++) sum[r] =
+            i_add(sum[r], i_set((uint32_t)x[r * CODE_X_WORDS + CODE_X_TERM + h]));
+        code_add(acc, sum, x, h, wide_terms(wide, h), offsets, rows);
+    }
+}
+#else
+/* The same, one row's sum at a time. */
+INLINE void wide_columns(v16 *acc, const char *wide, const int32_t *x, const bool sixteen,
+                         const bool offsets, const int bits, const uint32_t rows)
 {
     const uint32_t halves = sixteen ? 2 : 1, quads = 8 / halves;
     i16 w[8];
+    (void)bits;
     UNROLL for (uint32_t i = 0; i < 8; i++) w[i] = i_load(wide + (size_t)i * STEP_BYTES);
     UNROLL for (uint32_t h = 0; h < halves; h++)
     {
-        const struct code_terms of = {
-            v_load((const float *)(const void *)(wide + CODE_WIDE_SCALE) + h * LANES),
-            v_load((const float *)(const void *)(wide + CODE_WIDE_OFFSET) + h * LANES)};
+        const struct code_terms of = wide_terms(wide, h);
         UNROLL for (uint32_t r = 0; r < rows; r++)
         {
             const int32_t *q = x + (size_t)r * CODE_X_WORDS;
             i16 sum = i_set(offsets ? 0 : (uint32_t)q[CODE_X_TERM + h]);
             UNROLL for (uint32_t i = 0; i < quads; i++) sum =
-                dot_code(sum, w[h * quads + i], q + h * quads + i, big);
+                dot_code(sum, w[h * quads + i], q + h * quads + i);
             code_add(acc + r, &sum, q, h, of, offsets, 1);
         }
     }
 }
+#endif
 
 INLINE void wide_rows(const struct code_tile *t, const uint32_t first, const bool sixteen,
-                      const bool offsets, const bool big, const uint32_t rows)
+                      const bool offsets, const int bits, const uint32_t rows)
 {
     const char *wide = t->w, *fetch = t->fetch;
     const int32_t *x = t->x + (size_t)first * CODE_X_WORDS;
@@ -334,7 +397,7 @@ INLINE void wide_rows(const struct code_tile *t, const uint32_t first, const boo
     for (uint32_t k = 0; k < t->k; k += CODE_COLS, wide += CODE_WIDE_BYTES) {
         for (size_t i = 0; i < t->fetch_step; i += STEP_BYTES, fetch += STEP_BYTES)
             FETCH(fetch);
-        wide_columns(acc, wide, x, sixteen, offsets, big, rows);
+        wide_columns(acc, wide, x, sixteen, offsets, bits, rows);
         x += (size_t)t->rows * CODE_X_WORDS;
     }
     UNROLL for (uint32_t r = 0; r < rows; r++) v_store_n(y + r * t->ldy, acc[r], t->n);
@@ -343,12 +406,12 @@ INLINE void wide_rows(const struct code_tile *t, const uint32_t first, const boo
 #define WIDE_CASE(n)                                                                               \
     case n:                                                                                        \
         if ((n) <= WIDE_ROWS_MAX)                                                                  \
-            wide_rows(t, r, sixteen, offsets, big, n);                                             \
+            wide_rows(t, r, sixteen, offsets, bits, n);                                            \
         break
-#define WIDE_LAYOUT(name, sixteen_, offsets_, big_)                                                \
+#define WIDE_LAYOUT(name, sixteen_, offsets_, bits_)                                               \
     static __attribute__((noinline)) void name(const struct code_tile *t)                          \
     {                                                                                              \
-        enum { sixteen = (sixteen_), offsets = (offsets_), big = (big_) };                         \
+        enum { sixteen = (sixteen_), offsets = (offsets_), bits = (bits_) };                       \
         for (uint32_t r = 0; r < t->rows; r += WIDE_ROWS_MAX)                                      \
             switch (t->rows - r < WIDE_ROWS_MAX ? t->rows - r : WIDE_ROWS_MAX) {                   \
                 WIDE_CASE(1);                                                                      \
@@ -369,30 +432,35 @@ INLINE void wide_rows(const struct code_tile *t, const uint32_t first, const boo
                 WIDE_CASE(16);                                                                     \
             }                                                                                      \
     }
-WIDE_LAYOUT(wide_32, false, false, DOT_BIG_DIFFERS)
-WIDE_LAYOUT(wide_16, true, false, DOT_BIG_DIFFERS)
-WIDE_LAYOUT(wide_32_less, false, true, DOT_BIG_DIFFERS)
-WIDE_LAYOUT(wide_16_less, true, true, DOT_BIG_DIFFERS)
-#if DOT_BIG_DIFFERS
-WIDE_LAYOUT(small_32, false, false, false)
-WIDE_LAYOUT(small_16, true, false, false)
-WIDE_LAYOUT(small_32_less, false, true, false)
-WIDE_LAYOUT(small_16_less, true, true, false)
+#define WIDE_LAYOUTS(bits)                                                                         \
+    WIDE_LAYOUT(wide_##bits##_32, false, false, bits)                                              \
+    WIDE_LAYOUT(wide_##bits##_16, true, false, bits)                                               \
+    WIDE_LAYOUT(wide_##bits##_32_less, false, true, bits)                                          \
+    WIDE_LAYOUT(wide_##bits##_16_less, true, true, bits)
+WIDE_LAYOUTS(8)
+#ifdef HAS_DOT_PAIRS
+WIDE_LAYOUTS(4)
+WIDE_LAYOUTS(5)
+WIDE_LAYOUTS(6)
 #endif
 
 void ISA(tile_wide)(const struct code_tile *t)
 {
-    typedef void wide_fn(const struct code_tile *);
-    const struct code_layout *l = t->layout;
-    static wide_fn *const by[2][2] = {{wide_32, wide_32_less}, {wide_16, wide_16_less}};
-#if DOT_BIG_DIFFERS
-    static wide_fn *const small[2][2] = {{small_32, small_32_less}, {small_16, small_16_less}};
-    if (!l->table && l->upper < 4) {
-        small[l->groups == 16][code_has_offsets(l)](t);
-        return;
+#define FOUR(bits)                                                                                 \
+    {                                                                                              \
+        {wide_##bits##_32, wide_##bits##_32_less}, { wide_##bits##_16, wide_##bits##_16_less }     \
     }
+    static void (*const by[9][2][2])(const struct code_tile *) = {
+#ifdef HAS_DOT_PAIRS
+        [4] = FOUR(4),
+        [5] = FOUR(5),
+        [6] = FOUR(6),
 #endif
-    by[l->groups == 16][code_has_offsets(l)](t);
+        [8] = FOUR(8)};
+#undef FOUR
+    const struct code_layout *l = t->layout;
+    const int bits = l->table ? 8 : code_bits((int)l->upper);
+    by[by[bits][0][0] ? bits : 8][l->groups == 16][code_has_offsets(l)](t);
 }
 
 /* ---------------------------------------------------------------- activations */

@@ -3,8 +3,9 @@
  *   dot8_weights, dot8_start, dot8    sums of w x for quads of 8-bit weights, with any numbers
  *   dot4_start, dot4, dot4_end        the same for numbers up to 15, over one group
  * where start and end see to the correction for the zero point; HAS_DOT4_ONE and dot4_one, a whole
- * group of one row of x, where that row fits the registers; and how many sums do: ROWS8_MAX rows
- * of x by PANELS8(rows) panels, ROWS4_MAX by PANELS4(rows). */
+ * group of one row of x, where that row fits the registers; HAS_COLUMNS4_SUMS and columns4_sums, a
+ * group of more than ROWS4_FEW rows, where there is no instruction for quads; and how many sums do:
+ * ROWS8_MAX rows of x by PANELS8(rows) panels, ROWS4_MAX by PANELS4(rows). */
 #include "model-server/backend/cpu/kernels.h"
 
 /* Bytes ahead in each panel, and into the second cache: the first one has room for too few misses
@@ -122,6 +123,18 @@ INLINE void group8(const struct int_tile *t, const char *w, float *y, const int3
 /* One group of 32 columns: add up in integers, then onto the sums. */
 INLINE void columns4(v16 *acc, const char *quads, v16 sw, const int32_t *x, const uint32_t rows)
 {
+#ifdef HAS_COLUMNS4_SUMS
+    if (rows > ROWS4_FEW) {
+        i16 sums[ROWS4_MAX];
+        columns4_sums(sums, quads, x, rows);
+        UNROLL for (uint32_t r = 0; r < rows; r++, x += INT4_X_WORDS)
+        {
+            v16 s = v_mul(sw, i_float(i_set((uint32_t)x[8])));
+            acc[4 * r] = v_fma(v_from_int(dot4_end(sums[r], x[9])), s, acc[4 * r]);
+        }
+        return;
+    }
+#endif
     i16 w[8], low = i_set(0x0f0f0f0f);
     UNROLL for (uint32_t i = 0; i < 4; i++)
     {

@@ -6,7 +6,7 @@
 /* ---------------------------------------------------------------- scores */
 
 /* 64 bytes of a page of keys are so many dimensions. */
-#define STEP_DIMS(type) ((type) == KV_F32 ? 1 : kv_dtype_scaled(type) ? 4 : 2)
+#define STEP_DIMS(type) ((uint32_t)(4 * LANES / kv_dtype_bytes(type, LANES)))
 
 INLINE v16 key_column(const char *step, const enum kv_dtype type, const int which)
 {
@@ -18,6 +18,8 @@ INLINE v16 key_column(const char *step, const enum kv_dtype type, const int whic
         return v_from_i8((const int8_t *)step + which * LANES);
     if (type == KV_FP8)
         return v_from_fp8((const uint8_t *)step + which * LANES);
+    if (type == KV_I4)
+        return v_from_i4((const uint8_t *)step + which / 2 * LANES, which & 1);
     i16 pair = i_load(step);
     return i_float(which ? i_and(pair, i_set(0xffff0000)) : i_shl(pair, 16));
 }
@@ -58,7 +60,8 @@ INLINE void score_pages(const struct kv_scores *t, uint32_t first_page, uint32_t
     }
     UNROLL for (uint32_t p = 0; p < pages; p++)
     {
-        v16 scale = kv_dtype_scaled(type) ? v_load(kv_scales(page[p], t->head_dim)) : v_set(0.0f);
+        v16 scale =
+            kv_dtype_scaled(type) ? v_load(kv_scales(page[p], type, t->head_dim)) : v_set(0.0f);
         UNROLL for (uint32_t r = 0; r < rows; r++)
             v_store(s + r * KV_SCORES_LD + p * KV_PAGE,
                     kv_dtype_scaled(type) ? v_mul(acc[r][p], scale) : acc[r][p]);
@@ -91,6 +94,9 @@ INLINE v16 value_panel(const char *row, const enum kv_dtype type, const uint32_t
         return v_from_i8((const int8_t *)row + which * LANES);
     if (type == KV_FP8)
         return v_from_fp8((const uint8_t *)row + which * LANES);
+    if (type == KV_I4)
+        return paired ? v_from_i4((const uint8_t *)row + which / 2 * LANES, which & 1)
+                      : v_from_i4_alone((const uint8_t *)row);
     if (!paired)
         return i_float(i_shl(i_from_u16((const uint16_t *)row), 16));
     i16 pair = i_load(row + (which & ~1u) * 32);
@@ -102,8 +108,8 @@ INLINE void value_panels(const struct kv_values *t, uint32_t base, const uint32_
                          uint32_t first, const uint32_t rows, const uint32_t panels,
                          const bool paired, const enum kv_dtype type)
 {
-    const size_t width = (size_t)LANES * kv_dtype_size(type);
-    const size_t row_bytes = kv_padded(t->head_dim) * kv_dtype_size(type), from = base * width;
+    const size_t width = kv_dtype_bytes(type, LANES), from = base * width;
+    const size_t row_bytes = kv_dtype_bytes(type, kv_padded(t->head_dim));
     const float *p = t->p + (size_t)first * KV_SCORES_LD;
     float *o = t->o + first * t->ldo + (size_t)(base + skip) * LANES;
     v16 acc[12][4];
@@ -229,18 +235,20 @@ void ISA(scores_f16)(const struct kv_scores *t) { scores(t, KV_F16); }
 void ISA(scores_bf16)(const struct kv_scores *t) { scores(t, KV_BF16); }
 void ISA(scores_i8)(const struct kv_scores *t) { scores(t, KV_I8); }
 void ISA(scores_fp8)(const struct kv_scores *t) { scores(t, KV_FP8); }
+void ISA(scores_i4)(const struct kv_scores *t) { scores(t, KV_I4); }
 void ISA(values_f32)(const struct kv_values *t) { values(t, KV_F32); }
 void ISA(values_f16)(const struct kv_values *t) { values(t, KV_F16); }
 void ISA(values_bf16)(const struct kv_values *t) { values(t, KV_BF16); }
 void ISA(values_i8)(const struct kv_values *t) { values(t, KV_I8); }
 void ISA(values_fp8)(const struct kv_values *t) { values(t, KV_FP8); }
+void ISA(values_i4)(const struct kv_values *t) { values(t, KV_I4); }
 
 /* ---------------------------------------------------------------- scales */
 
-void ISA(weigh)(float *p, uint32_t rows, const char *const *pages, uint32_t n, uint32_t head_dim)
+void ISA(weigh)(float *p, uint32_t rows, const char *const *pages, uint32_t n, size_t scales)
 {
     for (uint32_t j = 0; j < n; j++) {
-        v16 scale = v_load(kv_scales(pages[j], head_dim));
+        v16 scale = v_load((const float *)(const void *)(pages[j] + scales));
         float *at = p + (size_t)j * KV_PAGE;
         for (uint32_t r = 0; r < rows; r++, at += KV_SCORES_LD)
             v_store(at, v_mul(v_load(at), scale));

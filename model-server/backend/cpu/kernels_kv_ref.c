@@ -15,6 +15,8 @@ static float number_in(const char *page, enum kv_dtype t, size_t at)
         return ((const int8_t *)page)[at];
     case KV_FP8:
         return f32_of_fp8(((const uint8_t *)page)[at]);
+    case KV_I4:
+        return (float)(((const uint8_t *)page)[at / 2] >> at % 2 * 4 & 15) - 8;
     case KV_N:
         break;
     }
@@ -33,7 +35,7 @@ static void scores(const struct kv_scores *t, enum kv_dtype type)
                 acc = fmaf(number_in(page, type, kv_key_at(type, i, d)), t->q[(size_t)d * qs + r],
                            acc);
             if (kv_dtype_scaled(type))
-                acc *= kv_scales(page, t->head_dim)[i];
+                acc *= kv_scales(page, type, t->head_dim)[i];
             t->s[(size_t)r * KV_SCORES_LD + key] = acc;
         }
     }
@@ -44,6 +46,7 @@ void k_scores_f16_ref(const struct kv_scores *t) { scores(t, KV_F16); }
 void k_scores_bf16_ref(const struct kv_scores *t) { scores(t, KV_BF16); }
 void k_scores_i8_ref(const struct kv_scores *t) { scores(t, KV_I8); }
 void k_scores_fp8_ref(const struct kv_scores *t) { scores(t, KV_FP8); }
+void k_scores_i4_ref(const struct kv_scores *t) { scores(t, KV_I4); }
 
 static void values(const struct kv_values *t, enum kv_dtype type)
 {
@@ -64,6 +67,7 @@ void k_values_f16_ref(const struct kv_values *t) { values(t, KV_F16); }
 void k_values_bf16_ref(const struct kv_values *t) { values(t, KV_BF16); }
 void k_values_i8_ref(const struct kv_values *t) { values(t, KV_I8); }
 void k_values_fp8_ref(const struct kv_values *t) { values(t, KV_FP8); }
+void k_values_i4_ref(const struct kv_values *t) { values(t, KV_I4); }
 
 float k_quantise_fp8_ref(uint8_t *dst, const float *src, uint32_t n)
 {
@@ -82,9 +86,10 @@ float k_quantise_fp8_ref(uint8_t *dst, const float *src, uint32_t n)
     return scale;
 }
 
-void k_weigh_ref(float *p, uint32_t rows, const char *const *pages, uint32_t n, uint32_t head_dim)
+void k_weigh_ref(float *p, uint32_t rows, const char *const *pages, uint32_t n, size_t scales)
 {
     for (uint32_t r = 0; r < rows; r++)
         for (uint32_t i = 0; i < n * KV_PAGE; i++)
-            p[(size_t)r * KV_SCORES_LD + i] *= kv_scales(pages[i / KV_PAGE], head_dim)[i % KV_PAGE];
+            p[(size_t)r * KV_SCORES_LD + i] *=
+                ((const float *)(const void *)(pages[i / KV_PAGE] + scales))[i % KV_PAGE];
 }

@@ -1,5 +1,6 @@
 /* kv.c - the paged cache of K and V, and the operation that fills it. */
 #include "model-server/backend/cpu/cpu.h"
+#include "model-server/backend/cpu/hadamard.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -144,12 +145,22 @@ union narrow {
     uint8_t byte[MAX_HEAD_DIM];
 };
 
+/* A token's nibbles share no byte with another one's. */
+static void put_nibble(char *page, size_t at, uint8_t code)
+{
+    uint8_t *b = (uint8_t *)page + at / 2;
+    const int shift = at % 2 * 4;
+    *b = (uint8_t)((*b & ~(15 << shift)) | code << shift);
+}
+
 static void put_key(char *page, enum kv_dtype t, uint32_t at, uint32_t dim, const void *x)
 {
     for (uint32_t i = 0; i < dim; i++) {
         size_t to = kv_key_at(t, at, i);
         if (t == KV_F32)
             ((float *)(void *)page)[to] = ((const float *)x)[i];
+        else if (t == KV_I4)
+            put_nibble(page, to, ((const uint8_t *)x)[i]);
         else if (kv_dtype_scaled(t))
             ((uint8_t *)page)[to] = ((const uint8_t *)x)[i];
         else
@@ -159,13 +170,71 @@ static void put_key(char *page, enum kv_dtype t, uint32_t at, uint32_t dim, cons
 
 static void put_value(char *page, enum kv_dtype t, uint32_t at, uint32_t dim, const void *x)
 {
-    size_t size = kv_dtype_size(t);
-    if (t != KV_BF16) {
-        memcpy(page + kv_value_at(t, dim, at, 0) * size, x, dim * size);
+    if (!kv_dtype_paired(t)) {
+        memcpy(page + kv_dtype_bytes(t, kv_value_at(t, dim, at, 0)), x, kv_dtype_bytes(t, dim));
         return;
     }
-    for (uint32_t i = 0; i < dim; i++)
+    for (uint32_t i = 0; t == KV_I4 && i < dim; i++)
+        put_nibble(page, kv_value_at(t, dim, at, i), ((const uint8_t *)x)[i]);
+    for (uint32_t i = 0; t != KV_I4 && i < dim; i++)
         ((uint16_t *)(void *)page)[kv_value_at(t, dim, at, i)] = ((const uint16_t *)x)[i];
+}
+
+/* Rounded to even, in [-8, 7]. */
+static inline float int4_of(float steps)
+{
+    const float magic = 0x1.8p23f, n = steps + magic - magic;
+    return n < -8 ? -8 : n > 7 ? 7 : n;
+}
+
+/* Squares of what is lost where numbers are rounded to steps of 1 / to. v has zeros up to a
+ * multiple of INT4_LANES: sums of their own for each lane keep the units of the processor busy. */
+enum { INT4_LANES = 16 };
+static inline float lost_by(const float *v, uint32_t dim, float to)
+{
+    float sum[INT4_LANES] = {0}, all = 0;
+    const float step = 1 / to;
+    for (uint32_t at = 0; at < dim; at += INT4_LANES)
+        for (uint32_t i = 0; i < INT4_LANES; i++) {
+            const float d = int4_of(v[at + i] * to) * step - v[at + i];
+            sum[i] += d * d;
+        }
+    for (uint32_t i = 0; i < INT4_LANES; i++)
+        all += sum[i];
+    return all;
+}
+
+/* The steps in a unit that lose least of those that put the greatest magnitude between -7 and -11:
+ * a few numbers that are cut off may cost less than wide steps for all. */
+static inline float best_steps(const float *v, uint32_t dim, float most)
+{
+    float best = 0, least = INFINITY;
+    for (int most_as = 14; most_as <= 22; most_as++) {
+        const float to = (float)-most_as / 2 / most, lost = lost_by(v, dim, to);
+        if (lost < least)
+            least = lost, best = to;
+    }
+    return best;
+}
+
+/* H x as codes of 0 to 15, one a byte, of which the number is (code - 8) * the scale returned * n
+ * (hadamard.h). Where a number is not finite the scale is NaN. */
+static float rotate_and_quantise(uint8_t *code, const float *x, uint32_t dim)
+{
+    _Alignas(64) float v[MAX_HEAD_DIM + INT4_LANES], most = 0;
+    memcpy(v, x, dim * sizeof(*v));
+    memset(v + dim, 0, INT4_LANES * sizeof(*v));
+    hadamard(v, dim, 1);
+    bool finite = true;
+    for (uint32_t i = 0; i < dim; i++) {
+        finite &= isfinite(v[i]) != 0;
+        most = fabsf(v[i]) > fabsf(most) ? v[i] : most;
+    }
+    const bool some = finite && fabsf(most) >= 0x1p-60f && fabsf(most) <= 0x1p60f;
+    const float to = some ? best_steps(v, dim, most) : 0;
+    for (uint32_t i = 0; i < dim; i++)
+        code[i] = some ? (uint8_t)(int4_of(v[i] * to) + 8) : 8;
+    return !finite ? NAN : some ? 1 / to / (float)hadamard_size(dim) : 0;
 }
 
 static void store_head(const struct kernels *kern, const struct kv_cache *kv, uint32_t layer,
@@ -186,10 +255,13 @@ static void store_head(const struct kernels *kern, const struct kv_cache *kv, ui
         kern->narrow_bf16(small.half, x, dim);
         break;
     case KV_I8:
-        kv_scales(page, dim)[at] = kern->quantise(small.byte, 4, x, dim, 0, &unused);
+        kv_scales(page, t, dim)[at] = kern->quantise(small.byte, 4, x, dim, 0, &unused);
         break;
     case KV_FP8:
-        kv_scales(page, dim)[at] = kern->quantise_fp8(small.byte, x, dim);
+        kv_scales(page, t, dim)[at] = kern->quantise_fp8(small.byte, x, dim);
+        break;
+    case KV_I4:
+        kv_scales(page, t, dim)[at] = rotate_and_quantise(small.byte, x, dim);
         break;
     default:
         from = x;
@@ -224,10 +296,13 @@ static void norm_head(const struct rope_job *j, float *x, int part, uint32_t hea
 static void prepare_head(const struct rope_job *j, float *x, int part, uint32_t head, size_t token)
 {
     const struct rope_kv *p = j->p;
-    if (part ? p->k_norm : p->q_norm)
+    const bool norm = part ? p->k_norm : p->q_norm;
+    if (norm && !p->norm_last)
         norm_head(j, x, part, head, token);
     if (p->rope && p->rot_dim)
         j->d->kern.rotate(x, p->rope + token * p->rot_dim, p->rot_dim, p->interleaved);
+    if (norm && p->norm_last)
+        norm_head(j, x, part, head, token);
 }
 
 static void rope_tokens(void *arg, int thread, size_t begin, size_t end)

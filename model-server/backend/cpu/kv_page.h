@@ -11,9 +11,10 @@
  * over lie as they are.
  *
  * Pairs of bf16 are made fp32 by a shift (the first) or a mask (the second). Head dimensions are
- * padded to a multiple of 16. int8 and fp8 are symmetric with one scale for each position, in fp32
- * behind the numbers: a key's scale multiplies its scores, a value's scale its weight. fp8 numbers
- * are read as in numbers.h: by a shift they are f16. */
+ * padded to a multiple of 16. int4 lies as bf16 does, in pairs of nibbles; of 16 values left over,
+ * d and d + 8 are a pair. A nibble is the number + 8. int8, int4 and fp8 are symmetric with one
+ * scale for each position, in fp32 behind the numbers: a key's scale multiplies its scores, a
+ * value's scale its weight. fp8 numbers are read as in numbers.h: by a shift they are f16. */
 #ifndef MODEL_SERVER_BACKEND_CPU_KV_PAGE_H
 #define MODEL_SERVER_BACKEND_CPU_KV_PAGE_H
 #include "model-server/backend/backend.h"
@@ -30,34 +31,38 @@ enum { KV_AHEAD = 4 };
 static inline uint32_t kv_padded(uint32_t head_dim) { return (head_dim + 15) & ~15u; }
 
 /* Dimensions of a key that are multiplied: those behind the last are 0, as in q. */
-static inline uint32_t kv_dims(uint32_t head_dim) { return (head_dim + 3) & ~3u; }
+static inline uint32_t kv_dims(uint32_t head_dim) { return (head_dim + 7) & ~7u; }
 
 static inline size_t kv_page_bytes(enum kv_dtype t, uint32_t head_dim)
 {
-    size_t n = (size_t)KV_PAGE * kv_padded(head_dim) * kv_dtype_size(t);
+    const size_t n = kv_dtype_bytes(t, (size_t)KV_PAGE * kv_padded(head_dim));
     return kv_dtype_scaled(t) ? n + KV_PAGE * sizeof(float) : n;
 }
 
-/* Number of the element in its page. */
+static inline bool kv_dtype_paired(enum kv_dtype t) { return t == KV_BF16 || t == KV_I4; }
+
+/* Number of the element in its page. Element 2 n of int4 is the low nibble of byte n. */
 static inline size_t kv_key_at(enum kv_dtype t, uint32_t position, uint32_t d)
 {
-    return t == KV_BF16 ? (size_t)(d & ~1u) * KV_PAGE + (size_t)2 * position + (d & 1)
-                        : (size_t)d * KV_PAGE + position;
+    return kv_dtype_paired(t) ? (size_t)(d & ~1u) * KV_PAGE + (size_t)2 * position + (d & 1)
+                              : (size_t)d * KV_PAGE + position;
 }
 
 static inline size_t kv_value_at(enum kv_dtype t, uint32_t head_dim, uint32_t position, uint32_t d)
 {
     uint32_t padded = kv_padded(head_dim), pair = d & ~31u;
     size_t row = (size_t)position * padded;
-    if (t != KV_BF16 || pair + 32 > padded)
+    if (t == KV_I4 && pair + 32 > padded)
+        return row + pair + (size_t)2 * (d & 7) + (d >> 3 & 1);
+    if (!kv_dtype_paired(t) || pair + 32 > padded)
         return row + d;
     return row + pair + (size_t)2 * (d & 15) + (d >> 4 & 1);
 }
 
-/* The 16 scales of a page that has them. */
-static inline float *kv_scales(const char *page, uint32_t head_dim)
+/* The 16 scales of a page that has them: behind the numbers. */
+static inline float *kv_scales(const char *page, enum kv_dtype t, uint32_t head_dim)
 {
-    return (float *)(void *)(page + (size_t)KV_PAGE * kv_padded(head_dim));
+    return (float *)(void *)(page + kv_dtype_bytes(t, (size_t)KV_PAGE * kv_padded(head_dim)));
 }
 
 /* s[r][16 j + i] = the sum over d < kv_dims() of q[d][r] * key i of page j, d ascending; times

@@ -110,8 +110,9 @@ static size_t column_bytes(const struct weight *w, size_t n)
 /* Scales and bias come last, so that it does not matter where a chain was cut. */
 static void finish(const struct float_product *p, uint32_t first, uint32_t n)
 {
-    for (uint32_t i = 0; has_row_scales(p->w) && i < n; i += LANES) {
-        const float *s = row_scales(p->w, weight_panel(p->w, (first + i) / LANES));
+    for (uint32_t i = 0; (has_row_scales(p->w) || p->w->factor) && i < n; i += LANES) {
+        const float *s = p->w->factor ? p->w->factor + first + i
+                                      : row_scales(p->w, weight_panel(p->w, (first + i) / LANES));
         for (uint32_t r = 0; r < p->rows; r++)
             for (uint32_t l = 0; l < LANES && i + l < n; l++)
                 p->y[(size_t)r * p->w->rows + first + i + l] *= s[l];
@@ -293,10 +294,39 @@ static void multiply(struct float_product *p)
     pool_run(pool, p->n_tiles == 1 ? stream : block_panels, p, w->n_panels, PANEL_GRAIN);
 }
 
+struct order_job {
+    const struct weight *w;
+    const float *x;
+    float *out;
+};
+
+static void order_rows(void *arg, int thread, size_t begin, size_t end)
+{
+    const struct order_job *j = arg;
+    const uint32_t cols = j->w->cols;
+    (void)thread;
+    for (size_t r = begin; r < end; r++)
+        for (uint32_t k = 0; k < cols; k++)
+            j->out[r * cols + k] = j->x[r * cols + j->w->order[k]];
+}
+
+/* x with its columns in the order of w's; NULL: there is no memory. */
+static const float *in_order(struct device *d, const float *x, uint32_t rows,
+                             const struct weight *w)
+{
+    struct order_job j = {w, x, NULL};
+    j.out = cpu_scratch(d, SCRATCH_ORDER, (size_t)rows * w->cols * sizeof(float));
+    if (j.out)
+        pool_run(d->pool, order_rows, &j, rows, alone_rows(w));
+    return j.out;
+}
+
 void linear_float(struct device *d, float *y, const float *x, uint32_t rows, const struct weight *w,
                   const float *bias)
 {
     const uint32_t mr = d->kern.mr;
+    if (w->order && !(x = in_order(d, x, rows, w)))
+        return;
     if (w->squares) {
         linear_squares(d, &(struct strided){y, x, bias, w->rows, w->cols}, rows, w);
         return;
@@ -318,7 +348,17 @@ void linear_float(struct device *d, float *y, const float *x, uint32_t rows, con
 void cpu_linear(struct device *d, float *y, const float *x, uint32_t rows, const struct weight *w,
                 const float *bias)
 {
+    if (d->observer && rows)
+        d->observer(d->observer_arg, w, x, rows);
     w->kind->linear(d, y, x, rows, w, bias);
+}
+
+void cpu_observe(struct device *d,
+                 void (*fn)(void *arg, const struct weight *w, const float *x, uint32_t rows),
+                 void *arg)
+{
+    d->observer = fn;
+    d->observer_arg = arg;
 }
 
 /* ---------------------------------------------------------------- a matrix for each head */

@@ -50,10 +50,14 @@ static void round_rows(void *arg, int thread, size_t begin, size_t end)
     }
 }
 
-static void add_bias(const struct code_product *p, size_t begin, size_t end)
+/* Factors and bias come last. */
+static void finish(const struct code_product *p, size_t begin, size_t end)
 {
     const uint32_t first = (uint32_t)begin * LANES, n = p->w->rows;
     const uint32_t last = end * LANES < n ? (uint32_t)end * LANES : n;
+    for (uint32_t r = 0; p->w->factor && r < p->rows; r++)
+        for (uint32_t i = first; i < last; i++)
+            p->y[(size_t)r * n + i] *= p->w->factor[i];
     for (uint32_t r = 0; p->bias && r < p->rows; r++)
         p->kern->axpy(p->y + (size_t)r * n + first, p->bias + first, 1.0f, last - first);
 }
@@ -79,7 +83,7 @@ static void stream_panels(void *arg, int thread, size_t begin, size_t end)
     const struct code_tile t = tile_of(p, begin, end);
     (void)thread;
     p->kern->tile_codes(&t);
-    add_bias(p, begin, end);
+    finish(p, begin, end);
 }
 
 /* Columns from k on of a panel, for all tiles. Each fetches its share of the same of the next
@@ -115,7 +119,7 @@ static void wide_panels(void *arg, int thread, size_t begin, size_t end)
     for (size_t panel = begin; panel < end; panel++)
         for (uint32_t k = 0; k < p->w->cols; k += WIDE_COLS)
             wide_panel(p, wide, panel, k);
-    add_bias(p, begin, end);
+    finish(p, begin, end);
 }
 
 static void multiply(struct code_product *p)

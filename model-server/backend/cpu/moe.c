@@ -23,7 +23,7 @@ struct moe_work {
     float *x, *hidden, *gated, *out;
 };
 
-/* Logits to scores, in place; NaN chooses nobody, and 0 / 0 shows it in the result. Returns what
+/* Logits to scores, in place; NaN chooses no expert, and 0 / 0 shows it in the result. Returns what
  * the scores are to be divided by: softmax is left undone where only the order of scores matters.
  */
 static float score_row(float *l, const struct moe *p)

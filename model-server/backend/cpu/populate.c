@@ -4,7 +4,7 @@
  * seconds for a large cache. Blocks are given out from the first on, so the front of every stream
  * is taken before the cache is handed out, by all threads: the first requests find it there. A
  * thread of the lowest priority takes the rest in the order of the blocks, one huge page at a time;
- * whoever needs one earlier faults it in as usual. */
+ * a thread that needs one earlier faults it in as usual. */
 #include "common/log.h"
 #include "model-server/backend/cpu/cpu.h"
 #include <errno.h>

@@ -125,6 +125,26 @@ static inline v16 v_from_i8(const int8_t *p)
                  _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(q)))};
 }
 
+/* 16 numbers of 4 bits, each the nibble - 8: the low or the high ones of 16 bytes; of 8 bytes the
+ * low ones, then the high ones. */
+static inline v16 v_from_nibbles(__m128i n)
+{
+    n = _mm_sub_epi8(n, _mm_set1_epi8(8));
+    return (v16){_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(n)),
+                 _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(n, 8)))};
+}
+static inline v16 v_from_i4(const uint8_t *p, const int high)
+{
+    const __m128i b = _mm_loadu_si128((const __m128i *)p);
+    return v_from_nibbles(_mm_and_si128(high ? _mm_srli_epi16(b, 4) : b, _mm_set1_epi8(15)));
+}
+static inline v16 v_from_i4_alone(const uint8_t *p)
+{
+    const __m128i b = _mm_loadl_epi64((const void *)p), four = _mm_set1_epi8(15);
+    return v_from_nibbles(
+        _mm_unpacklo_epi64(_mm_and_si128(b, four), _mm_and_si128(_mm_srli_epi16(b, 4), four)));
+}
+
 /* 16 fp8 numbers: see f32_of_fp8(). The sign's copies fill the bits above it; one of them is
  * cleared. */
 static inline v16 v_from_fp8(const uint8_t *p)

@@ -173,6 +173,14 @@ static void (*tile_of(const struct device *d, const struct weight *w))(const str
                                 : d->kern.tile_bf16;
 }
 
+void cpu_weight_choose(const struct device *d, struct weight *w)
+{
+    const bool plain = w->kind == &kind_plain;
+    w->half = plain && ((d->half && w->dtype == DT_BF16) || (d->half_f16 && w->dtype == DT_F16));
+    w->squares = d->squares && plain && w->dtype == DT_BF16;
+    w->tile = tile_of(d, w);
+}
+
 static const char *storage_name(const struct mat_desc *m)
 {
     const struct mat_part *p = m->parts;
@@ -194,6 +202,26 @@ static int keep_order(struct weight *w, const struct mat_codes *c, struct err *e
     return 0;
 }
 
+/* What rows are multiplied with, where any part has such. */
+static int keep_factors(struct weight *w, const struct mat_desc *m, struct err *e)
+{
+    const size_t n = (size_t)w->n_panels * LANES;
+    bool any = false;
+    for (int i = 0; i < m->n_parts; i++)
+        any |= m->parts[i].codes->format.factors;
+    if (!any)
+        return 0;
+    if (!(w->factor = malloc(n * sizeof(*w->factor))))
+        return err_nomem(e);
+    w->bytes_beside += n * sizeof(*w->factor);
+    for (size_t i = 0; i < n; i++) {
+        int64_t row = (int64_t)i;
+        const struct mat_part *p = i < w->rows ? part_of(m, &row) : NULL;
+        w->factor[i] = p && p->codes->format.factors ? p->codes->factor[row] : 1.0f;
+    }
+    return 0;
+}
+
 struct weight *cpu_weight_load(struct device *d, const struct mat_desc *m, struct err *e)
 {
     int64_t rows;
@@ -204,10 +232,7 @@ struct weight *cpu_weight_load(struct device *d, const struct mat_desc *m, struc
         return err_nomem(e), NULL;
     w->kind = kind_of(m);
     w->dtype = m->dtype;
-    w->half = w->kind == &kind_plain &&
-              ((d->half && m->dtype == DT_BF16) || (d->half_f16 && m->dtype == DT_F16));
-    w->squares = d->squares && w->kind == &kind_plain && m->dtype == DT_BF16;
-    w->tile = tile_of(d, w);
+    cpu_weight_choose(d, w);
     w->rows = (uint32_t)rows;
     w->cols = (uint32_t)m->parts[0].cols;
     w->n_panels = (w->rows + LANES - 1) / LANES;
@@ -222,7 +247,8 @@ struct weight *cpu_weight_load(struct device *d, const struct mat_desc *m, struc
         free(w);
         return NULL;
     }
-    if (m->parts[0].source == SOURCE_CODES && keep_order(w, m->parts[0].codes, e)) {
+    if (m->parts[0].source == SOURCE_CODES &&
+        (keep_order(w, m->parts[0].codes, e) || keep_factors(w, m, e))) {
         cpu_weight_free(d, w);
         return NULL;
     }
@@ -239,9 +265,9 @@ enum take cpu_weight_takes(const struct format *f, enum arith a)
     if (!f->block)
         return a == ARITH_INT8 && f->element == ELEMENT_E4M3 ? TAKE_NO : TAKE_NATIVE;
     const bool fits = f->group && CODE_COLS % f->group == 0 && f->group >= CODE_LANES &&
-                      (f->block == CODE_COLS || f->block == CODE_BLOCK) && f->bits <= 8 &&
-                      f->scale == SCALE_F16 && f->element != ELEMENT_E4M3;
-    return fits && (!f->ordered || a == ARITH_INT8) ? TAKE_NATIVE : TAKE_WIDEN;
+                      (f->block == CODE_LANES || f->block == CODE_COLS || f->block == CODE_BLOCK) &&
+                      f->bits <= 8 && f->scale == SCALE_F16 && f->element != ELEMENT_E4M3;
+    return fits && (!f->rounded || a == ARITH_INT8) ? TAKE_NATIVE : TAKE_WIDEN;
 }
 
 void cpu_weight_free(struct device *d, struct weight *w)
@@ -249,8 +275,11 @@ void cpu_weight_free(struct device *d, struct weight *w)
     (void)d;
     if (!w)
         return;
-    cpu_unmap(w->data, w->bytes);
-    free(w->order);
+    if (!w->mapped) {
+        cpu_unmap(w->data, w->bytes);
+        free(w->order);
+        free(w->factor);
+    }
     free(w);
 }
 

@@ -65,11 +65,32 @@ static __device__ float weighted(const attn_args &a, float p, const key_place &a
     return fmaf(p, number_of(a.kv.v + at.block, a.kv.dtype, at.row * a.head_dim + dim), v);
 }
 
-/* As score(); also with a bias by position in bfloat16, which tensor cores' kernels do not have: it
+/* What struct attn says of `near`. */
+static __device__ float near_bias(const attn_args &a, uint32_t head, uint32_t key, uint32_t pos)
+{
+    const int reach = (int)a.reach, far = (int)key - (int)pos;
+    const int at = far < -reach ? 0 : far > reach ? 2 * reach : far + reach;
+    return a.near[(size_t)head * (2 * a.reach + 1) + at];
+}
+
+/* What struct attn says of `apart`, of rows of the step. */
+static __device__ float apart_bias(const attn_args &a, uint32_t head, uint32_t query, uint32_t key,
+                                   int far)
+{
+    const int reach = (int)a.reach, near = far < -reach ? -reach : far > reach ? reach : far;
+    const uint32_t at = a.at[near + reach];
+    const size_t each = (size_t)3 * a.n_heads * a.buckets;
+    return a.apart[query * each + (size_t)head * a.buckets + at] +
+           a.apart[key * each + (size_t)(a.n_heads + head) * a.buckets + at];
+}
+
+/* As score(); also with a bias by distance, and a bias by position in bfloat16, which tensor cores' kernels do not have: it
  * would cost them registers. */
 static __device__ float any_score(const attn_args &a, float dot, uint32_t head, uint32_t key,
                                   uint32_t pos)
 {
+    if (a.near)
+        return (dot * a.scale + near_bias(a, head, key, pos)) * EXP_LOG2E;
     if (!a.alibi || !a.alibi_bf16)
         return score(a, dot, head, key, pos, EXP_LOG2E);
     const float bias = f32_of_bf16(bf16_of_f32(a.alibi[head] * (float)key));
@@ -104,6 +125,9 @@ static __global__ void __launch_bounds__(THREADS, 8) attn_any_kernel(attn_args a
         float x = -INFINITY;
         if (key >= lo && key < hi)
             x = any_score(a, dot(a, s, key_at(a, table, kv_head, key)), head, key, pos);
+        if (a.apart && key >= lo && key < hi)
+            x = fmaf(apart_bias(a, head, row, span.first + key, (int)pos - (int)key),
+                     a.scale * EXP_LOG2E, x);
         const float m = block_fold<true>(x, s);
         const float p = exp2_fast(x - m); /* at least one key is seen: m is finite */
         s->p[tid] = x == -INFINITY ? 0.0f : p * scale_of(a, a.kv.v, key_at(a, table, kv_head, key));

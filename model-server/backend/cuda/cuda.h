@@ -1,7 +1,7 @@
-/* cuda.h - what the host side of the CUDA backend shares. Nobody outside the folder includes it.
+/* cuda.h - what the host side of the CUDA backend shares. No file outside the folder includes it.
  *
  * Operations do not run when they are called: they are recorded as (launcher, arguments) and run
- * when the step ends or somebody looks at device memory. A step of decodes that was recorded before
+ * when the step ends or device memory is read. A step of decodes that was recorded before
  * with the very same bytes is replayed as a CUDA graph (record.c); so there is nothing to keep in
  * agreement between a graph and the operations it stands for. One thread. */
 #ifndef MODEL_SERVER_BACKEND_CUDA_CUDA_H

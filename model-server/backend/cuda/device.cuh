@@ -146,7 +146,7 @@ template <int LEFT> static __device__ __forceinline__ void copy_wait(void)
 }
 
 /* Words that another device or the host reads or writes at the same time. A release makes what the
- * block wrote before its last barrier visible to whoever acquires what it stores. */
+ * block wrote before its last barrier visible to every reader that acquires what it stores. */
 static __device__ __forceinline__ void store_release(uint32_t *p, uint32_t v)
 {
     asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(p), "r"(v) : "memory");

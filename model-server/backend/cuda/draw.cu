@@ -1,8 +1,8 @@
 /* draw.cu - one token from each row of logits: the chain of model-server/sample/sample.c.
  *
  * A row is the work of a team (draw_team.cuh). Nothing is sorted and no list of candidates is made:
- * a filter leaves a threshold behind (struct Cuts), and whoever passes over the row asks it who is
- * still there. Only the sum in a log-probability is taken in another order than on the host: in
+ * a filter leaves a threshold behind (struct Cuts), and each pass over the row asks it which
+ * tokens are left. Only the sum in a log-probability is taken in another order than on the host: in
  * double, and always in the same one for a vocabulary. */
 #include "model-server/backend/cuda/draw_team.cuh"
 
@@ -318,7 +318,7 @@ static __global__ void __launch_bounds__(THREADS) draw_kernel(draw_args a)
         team_barrier(t);
     }
     choose(t, v, a.board + v.out, a.top + v.top);
-    team_barrier(t); /* nobody leaves while others look at its shared memory */
+    team_barrier(t); /* no block leaves while others read its shared memory */
 }
 
 extern "C" cudaError_t draw_launch(const struct launch *l, const void *args)

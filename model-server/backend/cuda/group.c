@@ -1,6 +1,6 @@
 /* group.c - forming a group of devices, choosing the way of a message, watching over the others.
  *
- * Whoever waits for the device (cuda_sync) comes here instead: asks now and then whether the other
+ * A wait for the device (cuda_sync) is done here instead: it asks now and then whether the other
  * ranks live and whether NCCL still stands, and gives up after GROUP_TIMEOUT_S. A group that lost a
  * rank is of no further use; the processes end, and the launcher says which was first. */
 #include "model-server/backend/cuda/group.h"
@@ -150,7 +150,7 @@ static int fault_of(const struct group *g, struct err *e)
     return -1;
 }
 
-/* Everything to everybody, who add it up. */
+/* Everything to every rank, which adds it up. */
 static void gather_and_add(struct group *g, float *x, size_t n)
 {
     float *all = cuda_work(g->d, WORK_GATHER, (size_t)g->base.world * n * sizeof(float));
@@ -161,7 +161,7 @@ static void gather_and_add(struct group *g, float *x, size_t n)
     RECORD(g->d, rank_sum_launch, a);
 }
 
-/* Each adds up its own part, then the parts go to everybody. */
+/* Each adds up its own part, then the parts go to every rank. */
 static void scatter_and_add(struct group *g, float *x, size_t share)
 {
     float *all = cuda_work(g->d, WORK_GATHER, (size_t)g->base.world * share * sizeof(float));

@@ -32,7 +32,7 @@ struct group {
     struct oneshot *oneshot; /* NULL: not here */
     float *buf;              /* of the way through the host, pinned */
     size_t cap;              /* floats */
-    struct err lost;         /* the first failure: of no use since */
+    struct err lost;         /* the first failure: nothing is computed since */
 };
 
 /* Both on one machine and on the same GPU of it. */

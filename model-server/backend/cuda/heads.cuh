@@ -94,17 +94,20 @@ static __device__ head_norm norm_of_head(const rope_args &a, const float *x, uin
 }
 
 /* Normalise, by `s` and the weights w (NULL: not at all), and rotate one head in place (`rope`
- * NULL: not at all). The lanes take pairs that rotate together. */
+ * NULL: not at all). The lanes take pairs that rotate together. Rotation leaves the length of a
+ * head as it is, so that with norm_last the weights alone come later. */
 static __device__ void rotate_head(const rope_args &a, float *x, const float *w, head_norm s,
                                    const float *rope, uint32_t lane)
 {
     const uint32_t dim = a.head_dim, half = a.rot_dim / 2, pairs = a.rope && rope ? half : 0;
     for (uint32_t i = lane; i < pairs; i += 32) {
         uint32_t i0 = a.interleaved ? 2 * i : i, i1 = a.interleaved ? 2 * i + 1 : i + half;
-        float x0 = w ? (x[i0] - s.mean) * s.scale * w[i0] : x[i0];
-        float x1 = w ? (x[i1] - s.mean) * s.scale * w[i1] : x[i1];
+        const bool first = w && !a.norm_last, last = w && a.norm_last;
+        float x0 = first ? (x[i0] - s.mean) * s.scale * w[i0] : x[i0];
+        float x1 = first ? (x[i1] - s.mean) * s.scale * w[i1] : x[i1];
         float c = rope[i], sn = rope[half + i];
-        x[i0] = fmaf(-x1, sn, x0 * c), x[i1] = fmaf(x0, sn, x1 * c);
+        float y0 = fmaf(-x1, sn, x0 * c), y1 = fmaf(x0, sn, x1 * c);
+        x[i0] = last ? y0 * s.scale * w[i0] : y0, x[i1] = last ? y1 * s.scale * w[i1] : y1;
     }
     for (uint32_t i = 2 * pairs + lane; w && i < dim; i += 32) /* what does not rotate */
         x[i] = (x[i] - s.mean) * s.scale * w[i];

@@ -217,7 +217,7 @@ struct rope_args {
     uint32_t tokens, n_heads, n_kv_heads, head_dim, rot_dim, interleaved;
     float eps;
     uint32_t q_all, k_all;
-    uint32_t norm_layer, norm_by_head;
+    uint32_t norm_layer, norm_by_head, norm_last;
     float clip;
 };
 launch_fn rope_launch;
@@ -285,7 +285,8 @@ struct attn_args {
     const struct span_view *spans;
     const uint32_t *tables, *span_of; /* span_of: [tokens] */
     const struct row_tile *tiles;
-    const float *alibi, *sinks;
+    const float *alibi, *sinks, *near, *apart;
+    const uint32_t *at;
     float *part_o;     /* [tile][kv head][segment][rows][dim] */
     float *part_ml;    /* [tile][kv head][segment][rows][2] */
     uint32_t *tickets; /* [tile][kv head] zeros: attn_split merges (16-bit caches);
@@ -295,7 +296,7 @@ struct attn_args {
     float scale, softcap;
     uint32_t both;  /* attn_any alone */
     uint32_t v_dim; /* of a value; rows of values are head_dim apart */
-    uint32_t chunk, alibi_bf16;
+    uint32_t chunk, alibi_bf16, reach, buckets;
     uint32_t mutual_only;        /* only tokens that belong to something; attn_any alone */
     const struct mutual *mutual; /* [tokens] or NULL; attn_any alone, as what follows */
     uint32_t mutual_alone, reserved;

@@ -7,7 +7,7 @@
 /* Of a block of one stream: its numbers, whole vectors of them, then the scales. */
 static size_t number_bytes(const struct kv_desc *k, const struct kv_layer *l)
 {
-    size_t n = (size_t)k->block_size * l->n_heads * l->k_dim * kv_dtype_size(k->dtype);
+    size_t n = kv_dtype_bytes(k->dtype, (size_t)k->block_size * l->n_heads * l->k_dim);
     return kv_dtype_scaled(k->dtype) ? (n + 15) & ~(size_t)15 : n;
 }
 
@@ -60,6 +60,10 @@ static int check(const struct device *d, const struct kv_desc *k, struct err *e)
 {
     if ((unsigned)k->dtype >= KV_N)
         return err_set(e, ERR_VALIDATION, "unknown type of the KV cache");
+    if (k->dtype == KV_I4)
+        return err_set(e, ERR_VALIDATION,
+                       "--kv-cache-dtype int4 is for CPUs: the CUDA backend "
+                       "has int8 and fp8");
     if (!k->block_size || k->block_size & (k->block_size - 1))
         return err_set(e, ERR_VALIDATION, "KV block size %u: the CUDA backend takes powers of two",
                        k->block_size);

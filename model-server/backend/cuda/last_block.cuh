@@ -1,12 +1,12 @@
-/* last_block.cuh - the end of a kernel's work on something as part of that kernel: whoever of its
- * blocks comes last does it, and no other launch is needed. */
+/* last_block.cuh - the end of a kernel's work on something as part of that kernel: the last of its
+ * blocks does it, and no other launch is needed. */
 #ifndef MODEL_SERVER_BACKEND_CUDA_LAST_BLOCK_CUH
 #define MODEL_SERVER_BACKEND_CUDA_LAST_BLOCK_CUH
 #include "model-server/backend/cuda/device.cuh"
 
 /* Whether this block is the last of `n` to come to a counter, which is 0 before and after: then it
  * sees what all of them wrote to global memory before they came. All threads of the block call it.
- * `word`: shared memory that nobody else touches before the block's next barrier. */
+ * `word`: shared memory that nothing else touches before the block's next barrier. */
 static __device__ __forceinline__ bool last_block(uint32_t *ticket, uint32_t n, uint32_t *word)
 {
     __threadfence();

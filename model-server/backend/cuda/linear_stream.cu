@@ -51,8 +51,8 @@ static __host__ __device__ __forceinline__ uint32_t tiles_of(const linear_args &
     return (outputs(a) + tile_outs(a) - 1) / tile_outs(a);
 }
 
-/* Row g + 8 i of a tile as a row of W. Past the end the last one is repeated: nobody takes its
- * results. */
+/* Row g + 8 i of a tile as a row of W. Past the end the last one is repeated: its results
+ * are not used. */
 static __device__ __forceinline__ uint32_t weight_row(const linear_args &a, uint32_t tile,
                                                       uint32_t g, uint32_t i)
 {
@@ -129,11 +129,7 @@ stream_slice(const linear_args &a, const char *w, const X (&x)[TILES], tile_plac
         for (int s = 0; s < F::AHEAD; s++) {
             if (at + s >= end)
                 break;
-            const step_weights now = ahead[s];
-            if (at + s == turn && more)
-                *here = place_of<F>(a, next);
-            if (at + s < turn || more)
-                load_step<F>(&ahead[s], a, w, *here, at + s < turn ? at + s + F::AHEAD : begin + s);
+            const step_weights &now = ahead[s];
 #pragma unroll UNROLL
             for (int p = 0; p < F::PARTS; p++) {
                 const uint4 w0 = F::widen(now.row[0], p), w1 = F::widen(now.row[1], p);
@@ -147,6 +143,12 @@ stream_slice(const linear_args &a, const char *w, const X (&x)[TILES], tile_plac
                 for (int i = 0; i < TILES; i++)
                     multiply_part<F>(acc[i], w0, w1, x[i].at(k, a.w.cols), scale);
             }
+            /* Behind the products: were the old and the new contents alive together, the compiler would
+             * copy the new ones at once, and the warp would wait for the load that it has just issued. */
+            if (at + s == turn && more)
+                *here = place_of<F>(a, next);
+            if (at + s < turn || more)
+                load_step<F>(&ahead[s], a, w, *here, at + s < turn ? at + s + F::AHEAD : begin + s);
         }
     }
 }

@@ -36,7 +36,7 @@ static __device__ void load_stage(const linear_args &a, stage<F, ROWS> *s, uint3
     for (uint32_t i = threadIdx.x; i < OUTS * S::W_PIECES * 4; i += THREADS) {
         uint32_t chunk = i % (S::W_PIECES * 4), r = i / (S::W_PIECES * 4);
         uint32_t out = blockIdx.x * OUTS + r;
-        out = out < a.w.rows ? out : a.w.rows - 1; /* nobody takes its result */
+        out = out < a.w.rows ? out : a.w.rows - 1; /* its result is not used */
         copy_async(&s->w[chunk / 4][r][chunk % 4 * 16], w + out * w_pitch + 16 * chunk, true);
     }
 #pragma unroll

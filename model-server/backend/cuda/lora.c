@@ -5,7 +5,7 @@
  * is brought up to date by comparing what the list says of the adapters of this step with what was
  * sent last: they come and go between steps, and their rows lie elsewhere when they come back. The
  * launches name the table and the batch record only, so a step of the same sizes is replayed
- * whoever its adapters are. */
+ * whatever its adapters are. */
 #include "model-server/backend/cuda/cuda.h"
 #include <stdlib.h>
 #include <string.h>

@@ -72,14 +72,14 @@ static __global__ void __launch_bounds__(THREADS) lora_down_kernel(lora_args a)
     const lora_part part = of.part[blockIdx.z];
     const uint32_t lane = threadIdx.x % 32;
     const uint32_t first = blockIdx.y * LORA_RANKS + threadIdx.x / 32 * RANKS;
-    if (first >= part.rank) /* the whole warp: nobody waits for it */
+    if (first >= part.rank) /* the whole warp: no other waits for it */
         return;
     const bool whole = a.x_width % 8 == 0;
     const void *rows[RANKS];
     const float *x[LORA_TOKENS];
     float sum[RANKS][LORA_TOKENS] = {};
 #pragma unroll
-    for (uint32_t r = 0; r < RANKS; r++) /* past the end the last one again: nobody takes it */
+    for (uint32_t r = 0; r < RANKS; r++) /* past the end the last one again: it is not used */
         rows[r] = part.a[first + r < part.rank ? first + r : part.rank - 1];
 #pragma unroll
     for (uint32_t t = 0; t < LORA_TOKENS; t++)

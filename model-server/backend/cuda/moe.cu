@@ -32,7 +32,7 @@ static __device__ float score_row(const route_args &a, const float *logits, floa
         max = logits[i] > max ? logits[i] : max;
     for (uint32_t i = lane; i < a.n_experts; i += 32) {
         float e = a.sigmoid ? 1.0f / (1.0f + math_exp(-logits[i])) : math_exp(logits[i] - max);
-        p[i] = e >= 0.0f ? e : 0.0f; /* NaN chooses nobody, and 0 / 0 shows it in the result */
+        p[i] = e >= 0.0f ? e : 0.0f; /* NaN chooses no expert, and 0 / 0 shows it in the result */
     }
     __syncwarp();
     if (a.sigmoid)

@@ -180,7 +180,7 @@ void nccl_scatter(struct nccl *n, const float *x, float *out, size_t count)
 
 static void set_default(const char *name, const char *value)
 {
-    /* While a model is loaded nobody reads the environment. */
+    /* While a model is loaded no other thread reads the environment. */
     setenv(name, value, 0); /* NOLINT(concurrency-mt-unsafe) */
 }
 

@@ -15,7 +15,7 @@ static __device__ __forceinline__ float block_sum(float v, float *sums)
 {
     for (int i = 16; i; i /= 2)
         v += __shfl_xor_sync(~0u, v, i);
-    __syncthreads(); /* whoever reads the last result has done so */
+    __syncthreads(); /* every reader of the last result has done so */
     if (threadIdx.x % 32 == 0)
         sums[threadIdx.x / 32] = v;
     __syncthreads();

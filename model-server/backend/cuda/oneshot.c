@@ -1,6 +1,6 @@
 /* oneshot.c - sums of small messages through the memory of the peers: the host's side. Each rank
  * has a region that all others of its machine have mapped (CUDA IPC); oneshot.cu says what is in
- * it and why nobody reads what is not there yet. */
+ * it and why no rank reads what is not there yet. */
 #include "model-server/backend/cuda/group.h"
 #include <stdlib.h>
 #include <string.h>
@@ -56,7 +56,7 @@ static bool map_peers(struct oneshot *s, const struct offer *offers)
     return true;
 }
 
-/* Whether all ranks say yes: 1, 0, or -1. Between the two calls of it nobody goes back. */
+/* Whether all ranks say yes: 1, 0, or -1. Between the two calls of it no rank goes back. */
 static int all_agree(struct group *g, bool yes, struct err *e)
 {
     float vote = yes;
@@ -129,7 +129,7 @@ int oneshot_missing(const struct oneshot *s)
 
 void oneshot_stop(struct oneshot *s) { *(volatile uint32_t *)&s->words[ONESHOT_STOP] = 1; }
 
-/* No rank uses the region of one that closes: whoever still waits for it has lost the group. */
+/* No rank uses the region of one that closes: a rank that still waits for it has lost the group. */
 void oneshot_close(struct oneshot *s)
 {
     if (s->words)

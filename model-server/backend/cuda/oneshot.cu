@@ -1,12 +1,12 @@
-/* oneshot.cu - a sum over ranks in one kernel: everybody writes what he has into the memory of
- * everybody else, then adds up what he got, in rank order.
+/* oneshot.cu - a sum over ranks in one kernel: every rank writes what it has into the memory of
+ * every other, then adds up what it got, in rank order.
  *
  * A block owns ONESHOT_CHUNK elements of the message and its own part of the region, so blocks
  * never wait for one another. The n-th call that block b takes part in is its epoch n, the same
  * number on all ranks; it is counted in the region, because a replayed graph cannot be told.
  * Data goes to the half n % 2 of the block's slots, then the epoch to its flag (release), and the
- * reader waits for that flag (acquire). Two halves make do without a closing barrier: whoever
- * writes epoch n + 2 has seen everybody's flag of n + 1, and those flags were written after the
+ * reader waits for that flag (acquire). Two halves make do without a closing barrier: a rank that
+ * writes epoch n + 2 has seen every flag of n + 1, and those flags were written after the
  * kernel that read epoch n had ended.
  *
  * Region: epochs [blocks], `gone`, flags [blocks][ONESHOT_RANKS], slots [blocks][2][world][chunk].

@@ -236,7 +236,8 @@ void cuda_rope_kv(struct device *d, float *qkv, struct kv_cache *kv, uint32_t la
                           .k_all = p->k_all,
                           .eps = p->norm_eps,
                           .norm_layer = p->norm_kind == NORM_LAYER,
-                          .norm_by_head = p->norm_by_head};
+                          .norm_by_head = p->norm_by_head,
+                          .norm_last = p->norm_last};
     if (!fuse_rope(d, &a))
         RECORD(d, rope_launch, a);
 }
@@ -312,6 +313,11 @@ void cuda_attention(struct device *d, float *o, const float *q, uint32_t q_strid
                           .tables = kv->desc.windows ? d->b.window_tables : d->b.tables,
                           .span_of = d->b.span_of,
                           .alibi = p->alibi,
+                          .near = p->near,
+                          .reach = p->reach,
+                          .apart = p->apart,
+                          .at = p->at,
+                          .buckets = p->buckets,
                           .sinks = p->sinks,
                           .q_stride = q_stride,
                           .tokens = d->batch->n_tokens,

@@ -2,11 +2,11 @@
 #
 #   make cuda                 build it (NVCC=path if nvcc is not on PATH or in /usr/local/cuda)
 #   CUDA_ARCHS="90"           only these architectures (quicker while developing)
-#   CUOBJDUMP=path            the disassembler, if it is neither beside nvcc, on PATH, nor in a Triton of $(VENV)
+#   CUOBJDUMP=path            the disassembler, if it is neither beside nvcc, on PATH, nor in $(VENV)
 
 NVCC       ?= $(firstword $(shell command -v nvcc 2>/dev/null) $(wildcard /usr/local/cuda/bin/nvcc))
 CUOBJDUMP  ?= $(firstword $(wildcard $(dir $(realpath $(NVCC)))cuobjdump) $(shell command -v cuobjdump 2>/dev/null) \
-              $(wildcard $(VENV)/lib/python3*/site-packages/triton/backends/nvidia/bin/cuobjdump))
+              $(wildcard $(VENV)/lib/python3*/site-packages/nvidia/*/bin/cuobjdump))
 CUDA_HOME  ?= $(patsubst %/bin/nvcc,%,$(realpath $(NVCC)))
 CXX        ?= c++
 ifeq ($(origin CXX),default)
@@ -20,7 +20,10 @@ CUDA_GEN   := $(foreach a,$(CUDA_ARCHS),-gencode=arch=compute_$(a),code=sm_$(a))
 # wgmma exists on 9.0 alone, and only in code for sm_90a: there is no PTX of it for later devices. (-arch=sm_90a
 # would compile for compute_90 as well, which has no such instruction.)
 $(B)/obj/$(CUDA_DIR)/%_wgmma.cu.o: CUDA_GEN := -gencode=arch=compute_90a,code=sm_90a
-$(B)/obj/$(CUDA_DIR)/%_wgmma.cu.o: CUDA_SASS := HGMMA UTMALDG USETMAXREG
+# What tests/cuda_sass looks for in the machine code of a file.
+CUDA_SASS_linear_wgmma  := HGMMA UTMALDG USETMAXREG
+CUDA_SASS_linear_stream := load-use=180
+cuda_sass = CUOBJDUMP="$(CUOBJDUMP)" tests/cuda_sass $(1) $(CUDA_SASS_$(basename $(basename $(notdir $(1)))))
 # No silent fused multiply-adds, as everywhere.
 NVCCFLAGS  := -std=c++17 -O3 -fmad=false -lineinfo -I. -I$(B)/gen -Xcompiler -fPIC,-Wall,-fvisibility=hidden \
               -Werror all-warnings -Xptxas -v
@@ -49,7 +52,7 @@ $(B)/obj/%.cu.o: %.cu | $(GEN)
 	$(call say,NVCC,$<)
 	$(Q)$(NVCC) $(NVCCFLAGS) $(CUDA_GEN) -MD -MP -MF $(@:.o=.d) -c $< -o $@ > $@.ptxas 2>&1 || { cat $@.ptxas; exit 1; }
 	$(Q)tests/cuda_spills $@.ptxas
-	$(Q)[ -z "$(CUDA_SASS)" ] || CUOBJDUMP="$(CUOBJDUMP)" tests/cuda_sass $@ $(CUDA_SASS)
+	$(Q)$(if $(CUDA_SASS_$(basename $(notdir $<))),$(call cuda_sass,$@))
 
 $(B)/obj/%.pic.o: %.c | $(GEN)
 	@mkdir -p $(@D)
@@ -61,6 +64,12 @@ $(B)/bin/backend-cuda.so: $(CUDA_OBJ)
 	$(call say,LINK,$@)
 	$(Q)$(CC) -shared $(OPT) $^ -L$(CUDA_HOME)/lib64 -lcudart_static -lstdc++ -ldl -lrt -lpthread -lm \
 	  -Wl,--exclude-libs,ALL -Wl,-z,defs -o $@
+
+# The checks of machine code once more, for objects that were built before there was a disassembler.
+CUDA_GATED := $(patsubst CUDA_SASS_%,$(B)/obj/$(CUDA_DIR)/%.cu.o,$(filter CUDA_SASS_%,$(.VARIABLES)))
+.PHONY: cuda-gates
+cuda-gates: $(CUDA_GATED)
+	$(Q)$(foreach o,$^,$(call cuda_sass,$(o)) &&) true
 
 # ---------------------------------------------------------------- tests without a GPU
 # The same sources with tests/cuda_double in the place of CUDA: kernels run on the CPU, thread by thread.

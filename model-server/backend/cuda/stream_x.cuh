@@ -68,7 +68,7 @@ template <class F> struct x_norms {
 };
 
 /* Every block has the norm of all rows, as norm_kernel() takes it, rounded for the product and
- * padded with zeros; one block for each row stores it in fp32 as well, for whoever else reads it.
+ * padded with zeros; one block for each row stores it in fp32 as well, for its other readers.
  * `sums`: NORM_WARPS floats of shared memory. Complete behind a barrier. */
 template <class F>
 static __device__ __forceinline__ void take_norms(const stream_args &s, unsigned char *room,

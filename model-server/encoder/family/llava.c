@@ -2,17 +2,6 @@
 #include "model-server/encoder/family.h"
 #include <string.h>
 
-/* Layers up to the one that is chosen, as Python counts hidden states; 0 is the embedding. */
-static uint32_t layers_used(struct config *c, uint32_t n)
-{
-    const double at = json_num(c->file, "vision_feature_layer", -2);
-    const double used = at < 0 ? n + 1 + at : at;
-    if (used >= 1 && used <= n && used == (uint32_t)used)
-        return (uint32_t)used;
-    config_fail(c, "`vision_feature_layer` is no layer of the tower");
-    return 1;
-}
-
 static void configure(struct config *c, struct encoder_spec *s)
 {
     family_blocks(c, s,
@@ -25,7 +14,7 @@ static void configure(struct config *c, struct encoder_spec *s)
         config_fail(c, "`vision_feature_select_strategy`: `%.40s` is not supported", select);
     if (strcmp(json_str(c->file, "projector_hidden_act", "gelu"), "gelu") != 0)
         config_fail(c, "`projector_hidden_act` must be gelu");
-    s->blocks.n_layers = layers_used(c, s->blocks.n_layers);
+    s->blocks.n_layers = family_layers_used(c, s->blocks.n_layers, "vision_feature_layer", -2);
     s->blocks.embed_norm = s->blocks.no_final_norm = true;
     s->patch_bias = false;
     s->class_token = true;
@@ -39,11 +28,13 @@ static void configure(struct config *c, struct encoder_spec *s)
         .act = ACT_GELU};
 }
 
-#define TOWER "model.vision_tower.vision_model."
+#define TOWER "model.vision_tower."
 const struct encoder_family family_llava = {
     .types = (const char *const[]){"llava", "llava_next", NULL},
-    .names = {.names = {NAMES_SIGLIP(TOWER), [W_EMBED_NORM] = TOWER "pre_layrnorm",
-                        [W_CLASS_TOKEN] = TOWER "embeddings.class_embedding",
+    .names = {.names = {NAMES_SIGLIP(TOWER "vision_model.", TOWER),
+                        [W_EMBED_NORM] = EITHER(TOWER "vision_model.", TOWER, "pre_layrnorm"),
+                        [W_CLASS_TOKEN] =
+                            EITHER(TOWER "vision_model.", TOWER, "embeddings.class_embedding"),
                         [W_ROW_END] = "model.image_newline",
                         [W_PROJECT_IN] = "model.multi_modal_projector.linear_1",
                         [W_PROJECT_OUT] = "model.multi_modal_projector.linear_2"},

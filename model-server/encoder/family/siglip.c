@@ -1,4 +1,5 @@
-/* Towers of SigLIP (arXiv 2303.15343): Gemma 3 (2503.19786), Idefics 3 (2408.12637) and SmolVLM. */
+/* Towers of SigLIP (arXiv 2303.15343): Gemma 3 (2503.19786), PaliGemma
+ * (2407.07726), Idefics 3 (2408.12637) and SmolVLM. */
 #include "model-server/encoder/family.h"
 
 static void siglip(struct config *c, struct encoder_spec *s, uint32_t image_size)
@@ -48,9 +49,18 @@ static void configure_idefics3(struct config *c, struct encoder_spec *s)
         .join = s->cell * s->cell, .linear = {{W_PROJECT_OUT, s->width}}, .n_linears = 1};
 }
 
+static void configure_paligemma(struct config *c, struct encoder_spec *s)
+{
+    siglip(c, s, 224);
+    if (config_u32_or(c, "projection_dim", s->width, 1, 1u << 20) != s->width)
+        config_fail(c, "`projection_dim` must be the text model's hidden_size");
+    s->project = (struct encoder_projection){
+        .join = 1, .linear = {{W_PROJECT_OUT, s->width, .bias = true}}, .n_linears = 1};
+}
+
 const struct encoder_family family_gemma3 = {
     .types = (const char *const[]){"gemma3", NULL},
-    .names = {.names = {NAMES_SIGLIP("model.vision_tower.vision_model."),
+    .names = {.names = {NAMES_SIGLIP("model.vision_tower.vision_model.", "model.vision_tower."),
                         [W_PROJECT_NORM] = "model.multi_modal_projector.mm_soft_emb_norm",
                         [W_PROJECT_OUT] = "model.multi_modal_projector.mm_input_projection_weight"},
               .prefix = "model."},
@@ -58,10 +68,15 @@ const struct encoder_family family_gemma3 = {
 };
 const struct encoder_family family_idefics3 = {
     .types = (const char *const[]){"idefics3", "smolvlm", NULL},
-    .names =
-        {.names =
-             {NAMES_SIGLIP("model.vision_model."), [W_PROJECT_OUT] =
-                                                       "model.connector.modality_projection.proj"},
-         .prefix = "model."},
+    .names = {.names = {NAMES_SIGLIP("model.vision_model.", "vision_model."),
+                        [W_PROJECT_OUT] = "model.connector.modality_projection.proj"},
+              .prefix = "model."},
     .configure = configure_idefics3,
+};
+const struct encoder_family family_paligemma = {
+    .types = (const char *const[]){"paligemma", NULL},
+    .names = {.names = {NAMES_SIGLIP("model.vision_tower.vision_model.", "model.vision_tower."),
+                        [W_PROJECT_OUT] = "model.multi_modal_projector.linear"},
+              .prefix = "model."},
+    .configure = configure_paligemma,
 };

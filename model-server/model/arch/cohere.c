@@ -10,6 +10,8 @@ static void configure(struct config *c, struct decoder_spec *s)
     if (config_bool_or(c, "use_qk_norm", false)) /* Command R+ */
         s->qk_norm = QK_NORM_BY_HEAD;
     s->act = config_act(c, "hidden_act", "silu");
+    config_only(c, "use_parallel_block", true);
+    config_only(c, "use_gated_activation", true);
     s->rope[0].interleaved = true;
     s->parallel = s->shared_norm = true;
     s->bias.qkv = s->bias.o = config_bool_or(c, "attention_bias", false);

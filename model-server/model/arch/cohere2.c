@@ -15,6 +15,9 @@ static void configure(struct config *c, struct decoder_spec *s)
         c, s, &(struct config_defaults){.max_positions = 8192, .rope_theta = 10000, .tied = true});
     config_layer_norm(c, s, "layer_norm_eps", false);
     s->act = config_act(c, "hidden_act", "silu");
+    config_only(c, "use_parallel_block", true);
+    config_only(c, "use_gated_activation", true);
+    config_only(c, "use_qk_norm", false);
     s->rope[0].interleaved = true;
     s->parallel = s->shared_norm = true;
     s->bias.qkv = s->bias.o = config_bool_or(c, "attention_bias", false);

@@ -36,6 +36,7 @@ static void experts_v2(struct config *c, struct decoder_spec *s)
     const char *method = json_str(c->root, "topk_method", "greedy");
     struct moe_spec *m = &s->moe;
     m->score = MOE_SOFTMAX;
+    config_only_word(c, "scoring_func", "softmax");
     config_deepseek_moe(c, s);
     m->renormalise = config_bool_or(c, "norm_topk_prob", false);
     if (m->renormalise)
@@ -78,6 +79,8 @@ static void configure(struct config *c, struct decoder_spec *s)
         return;
     }
     s->moe.score = MOE_SIGMOID;
+    config_only_word(c, "scoring_func", "sigmoid");
+    config_only_word(c, "topk_method", "noaux_tc");
     s->moe.select_bias = s->moe.group_pairs = true;
     config_deepseek_moe(c, s);
     if (lite)

@@ -20,6 +20,8 @@ static void configure(struct config *c, struct decoder_spec *s)
     s->logit_softcap = (float)config_softcap(c, "final_logit_softcapping", 30);
     config_attn_scale(c, s, 256);
     config_windows(c, s, 4096, even);
+    for (uint32_t i = 0; config_vision(c) && i < s->n_layers; i++) /* PaliGemma */
+        s->layers[i].mutual = MUTUAL_TOO;
 }
 
 const struct arch arch_gemma2 = {

@@ -18,6 +18,7 @@ static void configure(struct config *c, struct decoder_spec *s)
     if (dots || config_bool_or(c, "use_qk_norm", false))
         s->qk_norm = QK_NORM_HEAD;
     config_windows(c, s, 0, config_upper_layers);
+    config_only_word(c, "scoring_func", "sigmoid");
     s->moe.score = MOE_SIGMOID;
     s->moe.select_bias = s->moe.group_pairs = true;
     config_deepseek_moe(c, s);

@@ -16,6 +16,7 @@ static void configure(struct config *c, struct decoder_spec *s)
 {
     bool scaled = config_bool_or(c, "scale_attn_weights", true);
     bool by_layer = config_bool_or(c, "scale_attn_by_inverse_layer_idx", false);
+    config_only(c, "add_cross_attention", false);
     shape(c, s);
     s->norm = (struct norm_spec){.kind = NORM_LAYER,
                                  .eps = (float)config_num_or(c, "layer_norm_epsilon", 1e-5)};

@@ -30,6 +30,7 @@ static void configure(struct config *c, struct decoder_spec *s)
                        .max_positions = 2048, .norm_eps = 1e-6, .rope_theta = rotates ? 10000 : 0});
     s->act = config_act(c, "hidden_act", "silu");
     s->bias.qkv = s->bias.o = config_bool_or(c, "attention_bias", false);
+    config_only_word(c, "normalization_function", "rmsnorm");
     config_multipliers(c, s);
     config_mixers(c, s, MIXER_MAMBA2, every);
     config_mamba2(c, s, &config_mamba_keys);
@@ -43,11 +44,6 @@ const struct arch arch_granitemoehybrid = {
               NAMES_MAMBA2("model.layers.*.mamba."),
               [W_MLP_NORM] = "model.layers.*.post_attention_layernorm",
               [W_GATE_UP] = "model.layers.*.shared_mlp.input_linear",
-              [W_DOWN] = "model.layers.*.shared_mlp.output_linear",
-              [W_ROUTER] = "model.layers.*.block_sparse_moe.router.layer",
-              [W_MOE_GATE_UP] = "model.layers.*.block_sparse_moe.input_linear.weight",
-              [W_MOE_DOWN] = "model.layers.*.block_sparse_moe.output_linear.weight",
-              [W_SHARED_GATE_UP] = "model.layers.*.shared_mlp.input_linear",
-              [W_SHARED_DOWN] = "model.layers.*.shared_mlp.output_linear"},
+              [W_DOWN] = "model.layers.*.shared_mlp.output_linear", NAMES_GRANITE_EXPERTS},
     .configure = configure,
 };

@@ -60,6 +60,7 @@ static void configure(struct config *c, struct decoder_spec *s)
         width(c, s);
     s->norm.eps = (float)config_num_or(c, "norm_eps", 1e-5);
     s->act = ACT_SILU;
+    config_only(c, "block_use_swiglu", true);
     s->qk_norm = QK_NORM_HEAD;
     s->recur.conv = config_u32_or(c, "conv_L_cache", 3, 2, CONV_MOST);
     s->recur.conv_bias = s->recur.proj_bias = config_bool_or(c, "conv_bias", false);

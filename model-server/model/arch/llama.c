@@ -9,10 +9,11 @@ static void configure(struct config *c, struct decoder_spec *s)
     s->act = config_act(c, "hidden_act", "silu");
     s->bias.qkv = s->bias.o = config_bool_or(c, "attention_bias", false);
     s->bias.mlp = config_bool_or(c, "mlp_bias", false);
+    config_windows(c, s, 0, config_no_layer); /* as vLLM reads layer_types */
 }
 
 const struct arch arch_llama = {
-    .types = (const char *const[]){"llama", NULL},
+    .types = (const char *const[]){"llama", "iquestcoder", NULL},
     .prefix = "model.",
     .names = {NAMES_LLAMA},
     .configure = configure,

@@ -12,6 +12,7 @@ static void configure(struct config *c, struct decoder_spec *s)
     s->moe.ffn = s->ffn;
     s->moe.score = MOE_SIGMOID;
     s->moe.renormalise = true;
+    config_only_word(c, "scoring_func", "sigmoid");
     s->moe.select_bias = config_bool_or(c, "use_routing_bias", true);
     config_moe_layers(s);
 }

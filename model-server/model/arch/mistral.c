@@ -11,7 +11,7 @@ static void configure(struct config *c, struct decoder_spec *s)
 }
 
 const struct arch arch_mistral = {
-    .types = (const char *const[]){"mistral", NULL},
+    .types = (const char *const[]){"mistral", "ministral", NULL},
     .prefix = "model.",
     .names = {NAMES_LLAMA},
     .configure = configure,

@@ -10,7 +10,7 @@ static void configure(struct config *c, struct decoder_spec *s)
     s->act = config_act(c, "hidden_act", "silu");
     s->bias.qkv = s->bias.o = config_bool_or(c, "attention_bias", false);
     s->qk_norm = QK_NORM_ALL;
-    if (json_get(c->root, "clip_qkv"))
+    if (json_get(c->root, "clip_qkv")) /* behind the norms */
         config_fail(c, "`clip_qkv` is not supported");
     config_moe(c, s, 64, 8);
     s->moe.ffn = s->ffn;

@@ -8,6 +8,7 @@ struct dense {
     struct weight *up;   /* [2 * ffn, hidden] gate over up, or [ffn, hidden] */
     struct weight *down; /* [hidden, ffn] */
     float *up_bias, *down_bias;
+    float *factors; /* of all that `up` makes, or NULL */
 };
 
 static bool gated(const struct decoder *d) { return d->spec.mlp != MLP_PLAIN; }
@@ -23,10 +24,11 @@ static int up_parts(struct loader *l, int layer, bool bias, struct mat_part part
     const struct decoder_spec *s = &l->d->spec;
     const uint32_t ffn = spec_ffn(s, (uint32_t)layer);
     const struct slice f = split_ffn(&l->d->split, s, (uint32_t)layer);
-    if (s->mlp == MLP_GATED_PACKED) {
+    if (s->mlp == MLP_GATED_PACKED || s->mlp == MLP_UP_PACKED) {
+        const uint32_t gate = s->mlp == MLP_UP_PACKED ? ffn : 0;
         parts[1] = loader_part(l, W_GATE_UP, layer, NO_EXPERT, bias, 2 * (int64_t)ffn, s->hidden);
-        parts[0] = loader_rows(parts[1], f.first, f.n);
-        parts[1] = loader_rows(parts[1], ffn + f.first, f.n);
+        parts[0] = loader_rows(parts[1], gate + f.first, f.n);
+        parts[1] = loader_rows(parts[1], ffn - gate + f.first, f.n);
         return 2;
     }
     int n = 0;
@@ -36,6 +38,20 @@ static int up_parts(struct loader *l, int layer, bool bias, struct mat_part part
     parts[n++] =
         loader_rows(loader_part(l, W_UP, layer, NO_EXPERT, bias, ffn, s->hidden), f.first, f.n);
     return n;
+}
+
+/* Of the gates, which come first. */
+static void load_factors(struct loader *l, struct dense *y, uint32_t ffn)
+{
+    float *host = malloc(2 * (size_t)ffn * sizeof(*host));
+    if (!host) {
+        loader_nomem(l);
+        return;
+    }
+    for (uint32_t i = 0; i < 2 * ffn; i++)
+        host[i] = i < ffn ? l->d->spec.gate_scale : 1;
+    y->factors = loader_host_vector(l, host, 2 * ffn);
+    free(host);
 }
 
 static void *load(struct loader *l, uint32_t at)
@@ -52,12 +68,16 @@ static void *load(struct loader *l, uint32_t at)
     y->up = loader_pack(l, parts, up_parts(l, layer, false, parts), l->d->dtype, l->d->quant);
     parts[0] = loader_part(l, W_DOWN, layer, NO_EXPERT, false, s->hidden, spec_ffn(s, at));
     parts[0] = loader_cut(parts[0], 0, s->hidden, f.first, f.n);
-    y->down = loader_pack(l, parts, 1, l->d->dtype, l->d->quant);
-    if (!s->bias.mlp)
-        return y;
-    y->up_bias = loader_vector(l, parts, up_parts(l, layer, true, parts), 0);
-    if (l->d->split.rank == 0) /* added once, before the sum over ranks */
-        y->down_bias = loader_bias(l, W_DOWN, layer, s->hidden);
+    y->down = s->sub_scale ? loader_pack_scaled(l, parts[0], W_MLP_SCALE, layer, l->d->quant)
+                           : loader_pack(l, parts, 1, l->d->dtype, l->d->quant);
+    if (gated(l->d) && s->gate_scale != 0)
+        load_factors(l, y, f.n);
+    if (s->bias.mlp)
+        y->up_bias = loader_vector(l, parts, up_parts(l, layer, true, parts), 0);
+    if ((s->bias.mlp || s->bias.down) &&
+        l->d->split.rank == 0) /* added once, before the sum over ranks */
+        y->down_bias = s->sub_scale ? loader_scaled_bias(l, W_DOWN, W_MLP_SCALE, layer, s->hidden)
+                                    : loader_bias(l, W_DOWN, layer, s->hidden);
     return y;
 }
 
@@ -66,6 +86,7 @@ static void release(struct decoder *d, void *self)
     struct dense *y = self;
     d->ops->free(d->dev, y->up_bias);
     d->ops->free(d->dev, y->down_bias);
+    d->ops->free(d->dev, y->factors);
     layer_free_weight(d, y->up);
     layer_free_weight(d, y->down);
     free(y);
@@ -80,6 +101,8 @@ static int forward(struct decoder *d, const void *self, struct sub_step *s, stru
     (void)e;
     layer_project(d, s->layer, &(struct projection){y->up, y->up_bias, LORA_UP, up_width}, up,
                   s->in, m->hidden, s->tokens);
+    if (y->factors)
+        layer_times(d, up, s->tokens, up_width, y->factors);
     if (gated(d)) {
         act = work_take(&s->work, s->tokens, ffn);
         d->ops->act_mul(d->dev, act, up, s->tokens, ffn, m->act);
@@ -88,6 +111,8 @@ static int forward(struct decoder *d, const void *self, struct sub_step *s, stru
     }
     layer_project(d, s->layer, &(struct projection){y->down, y->down_bias, LORA_DOWN, m->hidden},
                   s->out, act, ffn, s->tokens);
+    if (m->down_scale != 0)
+        d->ops->logit_scale(d->dev, s->out, s->tokens, m->hidden, m->down_scale, 0);
     return 0;
 }
 

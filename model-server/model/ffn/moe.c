@@ -209,12 +209,15 @@ static void add_shared(struct decoder *d, const struct experts *y, struct sub_st
     const bool plain = d->spec.moe.plain;
     float *up = work_take(&s->work, t, 2 * (size_t)ffn), *act = work_take(&s->work, t, ffn);
     float *r = work_take(&s->work, t, hidden), *gate = work_take(&s->work, t, 1);
-    d->ops->linear(d->dev, plain ? act : up, s->in, t, y->shared_up, NULL);
+    const uint32_t up_width = plain ? ffn : 2 * ffn;
+    layer_project(d, s->layer, &(struct projection){y->shared_up, NULL, LORA_UP, up_width},
+                  plain ? act : up, s->in, hidden, t);
     if (plain)
         d->ops->act(d->dev, act, t, ffn, d->spec.act);
     else
         d->ops->act_mul(d->dev, act, up, t, ffn, d->spec.act);
-    d->ops->linear(d->dev, r, act, t, y->shared_down, NULL);
+    layer_project(d, s->layer, &(struct projection){y->shared_down, NULL, LORA_DOWN, hidden}, r,
+                  act, ffn, t);
     if (y->shared_gate) {
         d->ops->linear(d->dev, gate, s->in, t, y->shared_gate, NULL);
         d->ops->gate_rows(d->dev, r, t, hidden, gate);

@@ -3,6 +3,7 @@
 #include "model-server/backend/numbers.h"
 #include "model-server/model/decoder.h"
 #include "model-server/model/loader.h"
+#include "model-server/model/mixer/apart.h"
 #include <math.h>
 #include <stdlib.h>
 
@@ -14,6 +15,8 @@ struct attention {
     float *q_norm, *k_norm; /* [head_dim], or of all this rank's heads */
     float *v_norm;          /* [head_dim] ones */
     float *sinks, *alibi;   /* [heads] */
+    float *near;            /* [heads][2 * most + 1] */
+    struct apart *apart;    /* or NULL */
 };
 
 /* Sizes of a layer on this rank. */
@@ -40,7 +43,8 @@ static uint32_t width(const struct decoder *d, uint32_t layer)
 {
     const struct shape s = shape_of(d, layer);
     const uint32_t gate = d->spec.attn_gate ? s.q : 0;
-    return s.qkv + s.q + gate + (d->spec.qk_norm == QK_NORM_ALL ? SQUARES : 0);
+    const uint32_t apart = d->spec.apart.buckets ? apart_width(d) : 0;
+    return s.qkv + s.q + gate + apart + (d->spec.qk_norm == QK_NORM_ALL ? SQUARES : 0);
 }
 
 static bool keeps(const struct decoder *d, uint32_t layer, struct kv_layer *out)
@@ -124,19 +128,11 @@ static void load_o(struct loader *l, struct attention *a, int layer)
     const int64_t dim = spec_head_dim(s, (uint32_t)layer);
     struct mat_part o = loader_part(l, W_O, layer, NO_EXPERT, false, s->hidden, s->n_heads * dim);
     o = loader_cut(o, 0, s->hidden, h.first * dim, h.n * dim);
-    a->o = loader_pack(l, &o, 1, l->d->dtype, l->d->quant);
+    a->o = s->sub_scale ? loader_pack_scaled(l, o, W_ATTN_SCALE, layer, l->d->quant)
+                        : loader_pack(l, &o, 1, l->d->dtype, l->d->quant);
     if (s->bias.o && l->d->split.rank == 0) /* added once, before the sum over ranks */
-        a->o_bias = loader_bias(l, W_O, layer, s->hidden);
-}
-
-/* The weights of a norm that has none. */
-static float *ones(struct loader *l, uint32_t layer)
-{
-    float host[ROPE_MAX_DIM];
-    const uint32_t dim = spec_head_dim(&l->d->spec, layer);
-    for (uint32_t i = 0; i < dim; i++)
-        host[i] = 1;
-    return loader_host_vector(l, host, dim);
+        a->o_bias = s->sub_scale ? loader_scaled_bias(l, W_O, W_ATTN_SCALE, layer, s->hidden)
+                                 : loader_bias(l, W_O, layer, s->hidden);
 }
 
 static void load_qk_norms(struct loader *l, struct attention *a, int layer)
@@ -150,8 +146,8 @@ static void load_qk_norms(struct loader *l, struct attention *a, int layer)
             a->k_norm = loader_weight_vector(l, W_K_NORM, layer, dim);
     } else if (s->qk_norm == QK_NORM_PLAIN) {
         if (s->rope[s->layers[layer].rope].kind) {
-            a->q_norm = ones(l, (uint32_t)layer);
-            a->k_norm = ones(l, (uint32_t)layer);
+            a->q_norm = loader_ones(l, dim);
+            a->k_norm = loader_ones(l, dim);
         }
     } else if (s->qk_norm != QK_NORM_NONE) {
         const struct slice q = {h.first * dim, h.n * dim}, k = {g.first * dim, g.n * dim};
@@ -195,6 +191,40 @@ static void load_alibi(struct loader *l, struct attention *a)
     free(slopes);
 }
 
+/* The bucket of a key so far behind the query; fp32, where transformers rounds. */
+static uint32_t near_bucket(const struct near_spec *n, int32_t far)
+{
+    const uint32_t half = n->buckets / 2, exact = half / 2, at = (uint32_t)(far < 0 ? -far : far);
+    uint32_t bucket = at;
+    if (at >= exact) {
+        const float more = logf((float)at / (float)exact) / logf((float)n->most / (float)exact);
+        bucket = exact + (uint32_t)(more * (float)(half - exact));
+    }
+    return (bucket < half ? bucket : half - 1) + (far > 0 ? half : 0);
+}
+
+static void load_near(struct loader *l, struct attention *a)
+{
+    const struct decoder_spec *s = &l->d->spec;
+    const struct slice h = l->d->split.heads;
+    const int32_t most = (int32_t)s->near.most;
+    const size_t each = 2 * (size_t)most + 1;
+    const struct mat_part all =
+        loader_table(l, W_NEAR, NO_LAYER, ".weight", s->near.buckets, s->n_heads);
+    float *of = malloc(h.n * each * sizeof(*of));
+    if (!of) {
+        loader_nomem(l);
+        return;
+    }
+    for (uint32_t i = 0; i < h.n; i++)
+        for (int32_t far = -most; far <= most; far++) {
+            const int64_t at = (int64_t)near_bucket(&s->near, far) * s->n_heads + h.first + i;
+            of[i * each + (size_t)(far + most)] = all.data ? number_at(all.data, all.dtype, at) : 0;
+        }
+    a->near = loader_host_vector(l, of, (uint32_t)(h.n * each));
+    free(of);
+}
+
 static void *load(struct loader *l, uint32_t layer)
 {
     const struct decoder_spec *s = &l->d->spec;
@@ -209,9 +239,13 @@ static void *load(struct loader *l, uint32_t layer)
     load_qk_norms(l, a, (int)layer);
     load_o(l, a, (int)layer);
     if (s->v_norm)
-        a->v_norm = ones(l, layer);
+        a->v_norm = loader_ones(l, spec_head_dim(s, layer));
     if (s->alibi.order)
         load_alibi(l, a);
+    if (s->apart.buckets)
+        a->apart = apart_load(l, layer);
+    if (s->near.buckets)
+        load_near(l, a);
     if (s->sinks)
         a->sinks = loader_plain_vector(l, W_SINKS, (int)layer, s->n_heads, l->d->split.heads);
     return a;
@@ -221,12 +255,13 @@ static void release(struct decoder *d, void *self)
 {
     struct attention *a = self;
     float *vectors[] = {a->qkv_bias, a->o_bias, a->q_norm, a->k_norm,
-                        a->v_norm,   a->sinks,  a->alibi};
+                        a->v_norm,   a->sinks,  a->alibi,  a->near};
     for (size_t i = 0; i < sizeof(vectors) / sizeof(vectors[0]); i++)
         d->ops->free(d->dev, vectors[i]);
     layer_free_weight(d, a->qkv);
     layer_free_weight(d, a->gate);
     layer_free_weight(d, a->o);
+    apart_free(d, a->apart);
     free(a);
 }
 
@@ -243,21 +278,23 @@ static void rotate_and_store(struct decoder *d, const struct attention *a, const
     const struct layer_spec *ls = &m->layers[t->layer];
     const struct rope_spec *rope = &m->rope[ls->rope];
     const struct shape s = shape_of(d, t->layer);
+    const float *turns = d->scratch.rope[ls->rope] + (size_t)t->first * rope->dim;
     d->ops->rope_kv(d->dev, qkv, t->cache, t->kv,
                     &(struct rope_kv){.n_heads = s.heads,
                                       .n_kv_heads = s.new_kv_heads,
                                       .head_dim = s.dim,
                                       .rot_dim = rope->kind ? rope->dim : 0,
                                       .interleaved = rope->interleaved,
-                                      .rope = rope->kind ? d->scratch.rope[ls->rope] : NULL,
+                                      .rope = rope->kind ? turns : NULL,
                                       .q_norm = a->q_norm,
                                       .k_norm = a->k_norm,
                                       .v_norm = a->v_norm,
-                                      .q_scale = ls->q_grows ? d->scratch.q_scale : NULL,
+                                      .q_scale = ls->q_grows ? d->scratch.q_scale + t->first : NULL,
                                       .clip = m->clip_qkv,
                                       .norm_eps = m->norm.eps,
                                       .norm_kind = by_head ? m->norm.kind : NORM_RMS,
                                       .norm_by_head = by_head,
+                                      .norm_last = m->qk_norm_last,
                                       .squares = squares,
                                       .q_all = world * s.q,
                                       .k_all = world * s.kv});
@@ -266,10 +303,36 @@ static void rotate_and_store(struct decoder *d, const struct attention *a, const
 static void gate(struct decoder *d, const struct attention *a, struct sub_step *t, float *att)
 {
     const uint32_t width = shape_of(d, t->layer).q;
-    float *by = work_take(&t->work, t->tokens, width);
-    d->ops->linear(d->dev, by, t->in, t->tokens, a->gate, NULL);
+    float *by = work_take(&t->work, t->total, width);
+    layer_project(d, t->layer, &(struct projection){a->gate, NULL, LORA_Q_GATE, width}, by, t->in,
+                  d->spec.hidden, t->tokens);
     d->ops->gate_norm(d->dev, att, width, t->tokens, width,
                       &(struct gate_norm){.kind = GATE_SIGMOID, .gate = by, .stride = width});
+}
+
+/* q, k and v of these rows: the first area of the work, which store() leaves to forward(). */
+static float *take_qkv(struct sub_step *t, const struct shape *s)
+{
+    return work_take(&t->work, t->total, s->qkv) + (size_t)t->first * s->qkv;
+}
+
+static int store(struct decoder *d, const void *self, struct sub_step *t, struct err *e)
+{
+    const struct attention *a = self;
+    const struct decoder_spec *m = &d->spec;
+    const struct shape s = shape_of(d, t->layer);
+    float *qkv = take_qkv(t, &s);
+    layer_project(d, t->layer, &(struct projection){a->qkv, a->qkv_bias, LORA_QKV, s.qkv}, qkv,
+                  t->in, m->hidden, t->tokens);
+    float *squares = NULL;
+    if (m->qk_norm == QK_NORM_ALL) {
+        squares = work_take(&t->work, t->total, SQUARES);
+        d->ops->row_squares(d->dev, squares, qkv, s.qkv, t->tokens, s.q, s.kv);
+        if (layer_sum(d, squares, (size_t)t->tokens * SQUARES, e))
+            return -1;
+    }
+    rotate_and_store(d, a, t, qkv, squares);
+    return 0;
 }
 
 static int forward(struct decoder *d, const void *self, struct sub_step *t, struct err *e)
@@ -278,18 +341,13 @@ static int forward(struct decoder *d, const void *self, struct sub_step *t, stru
     const struct decoder_spec *m = &d->spec;
     const struct layer_spec *ls = &m->layers[t->layer];
     const struct shape s = shape_of(d, t->layer);
-    float *qkv = work_take(&t->work, t->tokens, s.qkv);
-    float *att = work_take(&t->work, t->tokens, s.q);
-    layer_project(d, t->layer, &(struct projection){a->qkv, a->qkv_bias, LORA_QKV, s.qkv}, qkv,
-                  t->in, m->hidden, t->tokens);
-    float *squares = NULL;
-    if (m->qk_norm == QK_NORM_ALL) {
-        squares = work_take(&t->work, t->tokens, SQUARES);
-        d->ops->row_squares(d->dev, squares, qkv, s.qkv, t->tokens, s.q, s.kv);
-        if (layer_sum(d, squares, (size_t)t->tokens * SQUARES, e))
-            return -1;
+    const float *qkv = take_qkv(t, &s);
+    float *att = work_take(&t->work, t->total, s.q), *tables = NULL;
+    (void)e;
+    if (a->apart) {
+        tables = work_take(&t->work, t->total, apart_width(d));
+        apart_tables(d, a->apart, tables, qkv, t->tokens);
     }
-    rotate_and_store(d, a, t, qkv, squares);
     d->ops->attention(d->dev, att, qkv, s.qkv, t->cache, t->kv,
                       &(struct attn){.n_heads = s.heads,
                                      .n_kv_heads = s.kv_heads,
@@ -300,6 +358,11 @@ static int forward(struct decoder *d, const void *self, struct sub_step *t, stru
                                      .chunk = ls->chunk,
                                      .alibi = a->alibi,
                                      .alibi_bf16 = m->alibi.bf16,
+                                     .near = a->near,
+                                     .reach = a->apart ? m->apart.most : m->near.most,
+                                     .apart = tables,
+                                     .at = a->apart ? a->apart->at : NULL,
+                                     .buckets = m->apart.buckets,
                                      .sinks = a->sinks,
                                      .both = m->both_ways,
                                      .mutual = ls->mutual});
@@ -310,4 +373,10 @@ static int forward(struct decoder *d, const void *self, struct sub_step *t, stru
     return 0;
 }
 
-const struct sublayer_ops mixer_attention = {"attention", width, load, release, forward, keeps};
+const struct sublayer_ops mixer_attention = {.name = "attention",
+                                             .width = width,
+                                             .load = load,
+                                             .free = release,
+                                             .store = store,
+                                             .forward = forward,
+                                             .kv = keeps};

@@ -64,12 +64,13 @@ static int forward(struct decoder *d, const void *self, struct sub_step *s, stru
     struct gate_norm by = {.kind = GATE_PRODUCT, .gate = in, .stride = 3 * n};
     (void)e;
     float *third = in + (size_t)2 * n;
-    d->ops->linear(d->dev, in, s->in, t, y->in, y->in_bias);
+    const struct projection before = {y->in, y->in_bias, LORA_MIX_IN, 3 * n};
+    layer_project(d, s->layer, &before, in, s->in, d->spec.hidden, t);
     d->ops->gate_norm(d->dev, third, 3 * n, t, n, &by);
     short_conv_run(d, &y->conv, x, third, 3 * n);
     by.gate = in + n;
     d->ops->gate_norm(d->dev, x, n, t, n, &by);
-    d->ops->linear(d->dev, s->out, x, t, y->out.w, y->out.bias);
+    out_projection_run(d, &y->out, s, x, n);
     return 0;
 }
 

@@ -32,35 +32,13 @@ static uint32_t width(const struct decoder *d, uint32_t layer)
 
 /* ---------------------------------------------------------------- load */
 
-enum part { Q, K, V, Z, BETA, DECAY };
-
-/* Where the rows of head `h` begin in its matrix, and how many they are; h is a key head's number
- * for Q and K. */
-static struct slice head_rows(const struct recur_spec *r, enum part p, uint32_t h)
+static void add_heads(struct loader *l, struct rows *rows, enum delta_part p, struct mat_part whole)
 {
-    const uint32_t each = r->heads / r->key_heads, dk = r->key_dim, dv = r->value_dim;
-    const uint32_t n = p == Q || p == K ? dk : p == V || p == Z ? dv : 1;
-    uint32_t first = h * n;
-    if (r->grouped) {
-        const uint32_t group = p == Q || p == K ? h : h / each, in = h % each;
-        if (p == BETA || p == DECAY)
-            first = group * 2 * each + (p == DECAY ? each : 0) + in;
-        else
-            first = group * 2 * (dk + each * dv) + (p == Q   ? 0
-                                                    : p == K ? dk
-                                                    : p == V ? 2 * dk + in * dv
-                                                             : 2 * dk + (each + in) * dv);
-    } else if (p == K || p == V) {
-        first += r->key_heads * dk * (p == K ? 1 : 2);
-    }
-    return (struct slice){first, n};
-}
-
-static void add_heads(struct loader *l, struct rows *rows, enum part p, struct mat_part whole)
-{
-    const struct slice heads = p == Q || p == K ? l->d->split.mix_keys : l->d->split.mix_heads;
+    const struct recur_spec *r = &l->d->spec.recur;
+    const struct slice heads = p <= DELTA_K ? l->d->split.mix_keys : l->d->split.mix_heads;
     for (uint32_t h = heads.first; h < heads.first + heads.n; h++)
-        if (!rows_add(l, rows, p == Z || p == DECAY, whole, head_rows(&l->d->spec.recur, p, h)))
+        if (!rows_add(l, rows, p == DELTA_Z || p == DELTA_DECAY, whole,
+                      (struct slice){spec_delta_row(r, p, h), spec_delta_rows(r, p)}))
             return;
 }
 
@@ -76,10 +54,10 @@ static void load_in(struct loader *l, struct delta *y, int layer)
     struct rows rows = {0};
     const struct mat_part in = matrix(l, W_MIX_IN, layer, qk + (r->grouped ? 2 : 1) * v);
     const struct mat_part z = r->grouped ? in : matrix(l, W_MIX_Z, layer, v);
-    add_heads(l, &rows, Q, in);
-    add_heads(l, &rows, K, in);
-    add_heads(l, &rows, V, in);
-    add_heads(l, &rows, Z, z);
+    add_heads(l, &rows, DELTA_Q, in);
+    add_heads(l, &rows, DELTA_K, in);
+    add_heads(l, &rows, DELTA_V, in);
+    add_heads(l, &rows, DELTA_Z, z);
     y->in = rows_pack(l, &rows, l->d->dtype, l->d->quant);
 }
 
@@ -90,12 +68,12 @@ static void load_gates(struct loader *l, struct delta *y, int layer)
     struct rows rows = {0};
     if (r->grouped) {
         const struct mat_part both = matrix(l, W_MIX_BETA_DECAY, layer, 2 * r->heads);
-        add_heads(l, &rows, BETA, both);
-        add_heads(l, &rows, DECAY, both);
+        add_heads(l, &rows, DELTA_BETA, both);
+        add_heads(l, &rows, DELTA_DECAY, both);
     } else {
         const struct mat_part beta = matrix(l, W_MIX_BETA, layer, r->heads);
-        add_heads(l, &rows, BETA, beta);
-        add_heads(l, &rows, DECAY, matrix(l, W_MIX_DECAY, layer, r->heads));
+        add_heads(l, &rows, DELTA_BETA, beta);
+        add_heads(l, &rows, DELTA_DECAY, matrix(l, W_MIX_DECAY, layer, r->heads));
     }
     y->gates = rows_pack(l, &rows, l->d->dtype, QUANT_NONE);
 }
@@ -186,8 +164,10 @@ static int forward(struct decoder *d, const void *self, struct sub_step *s, stru
     float *gates = work_take(&s->work, t, (size_t)2 * heads);
     float *work = work_take(&s->work, t, (size_t)2 * heads);
     (void)e;
-    d->ops->linear(d->dev, in, s->in, t, y->in, NULL);
-    d->ops->linear(d->dev, gates, s->in, t, y->gates, NULL);
+    const struct projection before = {y->in, NULL, LORA_MIX_IN, in_width};
+    const struct projection by = {y->gates, NULL, LORA_MIX_GATES, 2 * heads};
+    layer_project(d, s->layer, &before, in, s->in, d->spec.hidden, t);
+    layer_project(d, s->layer, &by, gates, s->in, d->spec.hidden, t);
     short_conv_run(d, &y->conv, x, in, in_width);
     recur(d, y, o, x, gates, work);
     d->ops->gate_norm(d->dev, o, values(d), t, values(d),
@@ -198,7 +178,7 @@ static int forward(struct decoder *d, const void *self, struct sub_step *s, stru
                                           .group = d->spec.recur.value_dim,
                                           .eps = d->spec.norm.eps,
                                           .norm_first = true});
-    d->ops->linear(d->dev, s->out, o, t, y->out.w, y->out.bias);
+    out_projection_run(d, &y->out, s, o, values(d));
     return 0;
 }
 

@@ -8,7 +8,8 @@ struct mamba2 {
     float *in_bias;
     struct short_conv conv;  /* of x, B and C */
     float *rate, *dt, *skip; /* [heads] see struct recur */
-    float *norm;             /* [heads * value_dim] */
+    float *norm;             /* [heads * value_dim], or NULL */
+    float *factors;          /* of all that `in` makes, or NULL */
     struct out_projection out;
     uint64_t state; /* in a cell */
 };
@@ -58,6 +59,23 @@ static struct rows in_rows(struct loader *l, int layer, bool bias)
     return rows;
 }
 
+static void load_factors(struct loader *l, struct mamba2 *y)
+{
+    const struct decoder *d = l->d;
+    const uint32_t n[RECUR_PRODUCTS] = {values(d), values(d), keys(d), keys(d),
+                                        d->split.mix_heads.n};
+    float *host = malloc(in_width(d) * sizeof(*host));
+    if (!host) {
+        loader_nomem(l);
+        return;
+    }
+    for (uint32_t p = 0, at = 0; p < RECUR_PRODUCTS; p++)
+        for (uint32_t i = 0; i < n[p]; i++)
+            host[at++] = d->spec.recur.factors[p];
+    y->factors = loader_host_vector(l, host, in_width(d));
+    free(host);
+}
+
 static void load_vectors(struct loader *l, struct mamba2 *y, int layer)
 {
     const struct recur_spec *r = &l->d->spec.recur;
@@ -65,8 +83,11 @@ static void load_vectors(struct loader *l, struct mamba2 *y, int layer)
     y->rate = loader_plain_vector(l, W_MIX_RATE, layer, r->heads, heads);
     y->dt = loader_plain_vector(l, W_MIX_DT, layer, r->heads, heads);
     y->skip = loader_plain_vector(l, W_MIX_SKIP, layer, r->heads, heads);
-    y->norm = loader_plain_vector(l, W_MIX_NORM, layer, r->heads * r->value_dim,
-                                  scaled(heads, r->value_dim, 0));
+    if (r->norm != RECUR_NORM_NONE)
+        y->norm = loader_plain_vector(l, W_MIX_NORM, layer, r->heads * r->value_dim,
+                                      scaled(heads, r->value_dim, 0));
+    if (r->has_factors)
+        load_factors(l, y);
 }
 
 static void *load(struct loader *l, uint32_t at)
@@ -100,7 +121,7 @@ static void *load(struct loader *l, uint32_t at)
 static void release(struct decoder *d, void *self)
 {
     struct mamba2 *y = self;
-    float *vectors[] = {y->in_bias, y->rate, y->dt, y->skip, y->norm};
+    float *vectors[] = {y->in_bias, y->rate, y->dt, y->skip, y->norm, y->factors};
     for (size_t i = 0; i < sizeof(vectors) / sizeof(vectors[0]); i++)
         d->ops->free(d->dev, vectors[i]);
     layer_free_weight(d, y->in);
@@ -136,8 +157,8 @@ static void recur(struct decoder *d, const struct mamba2 *y, float *o, float *x,
                                   .work = work});
 }
 
-/* o = norm(o silu(z)). Of a group that several ranks share each adds up its part of the squares;
- * rows of them have room for two groups (split_make() sees to that). */
+/* o = norm(o silu(z)), o silu(z) or norm(o) silu(z). Of a group that several ranks share each adds
+ * up its part of the squares; rows of them have room for two groups (split_make() sees to that). */
 static int gated_norm(struct decoder *d, const struct mamba2 *y, float *o, const float *z,
                       struct sub_step *s, struct err *e)
 {
@@ -148,17 +169,20 @@ static int gated_norm(struct decoder *d, const struct mamba2 *y, float *o, const
                           .stride = in_width(d),
                           .w = y->norm,
                           .group = all,
-                          .eps = d->spec.norm.eps};
-    if (group_is_shared(d)) {
+                          .eps = d->spec.norm.eps,
+                          .norm_first = r->norm == RECUR_NORM_FIRST};
+    if (y->norm && group_is_shared(d)) {
         const bool second = d->split.mix_keys.first == 1;
         float *squares = work_take(&s->work, t, SQUARES);
         p.w = NULL;
-        d->ops->gate_norm(d->dev, o, n, t, n, &p);
+        if (!p.norm_first)
+            d->ops->gate_norm(d->dev, o, n, t, n, &p);
         d->ops->row_squares(d->dev, squares, o, n, t, second ? 0 : n, second ? n : 0);
         if (layer_sum(d, squares, (size_t)t * SQUARES, e))
             return -1;
-        p = (struct gate_norm){.w = y->norm, .eps = p.eps, .squares = squares, .all = all};
-        p.column = second;
+        p.w = y->norm, p.squares = squares, p.all = all, p.column = second;
+        if (!p.norm_first)
+            p.kind = GATE_NONE;
     }
     d->ops->gate_norm(d->dev, o, n, t, n, &p);
     return 0;
@@ -171,12 +195,15 @@ static int forward(struct decoder *d, const void *self, struct sub_step *s, stru
     float *in = work_take(&s->work, t, in_width(d)), *x = work_take(&s->work, t, channels(d));
     float *o = work_take(&s->work, t, values(d));
     float *work = work_take(&s->work, t, 2 * (size_t)d->split.mix_heads.n);
-    d->ops->linear(d->dev, in, s->in, t, y->in, y->in_bias);
+    const struct projection before = {y->in, y->in_bias, LORA_MIX_IN, in_width(d)};
+    layer_project(d, s->layer, &before, in, s->in, d->spec.hidden, t);
+    if (y->factors)
+        layer_times(d, in, t, in_width(d), y->factors);
     short_conv_run(d, &y->conv, x, in + values(d), in_width(d));
     recur(d, y, o, x, in + values(d) + channels(d), work);
     if (gated_norm(d, y, o, in, s, e))
         return -1;
-    d->ops->linear(d->dev, s->out, o, t, y->out.w, y->out.bias);
+    out_projection_run(d, &y->out, s, o, values(d));
     return 0;
 }
 

@@ -95,6 +95,13 @@ void out_projection_load(struct loader *l, struct out_projection *o, int layer, 
         o->bias = loader_bias(l, W_MIX_OUT, layer, hidden);
 }
 
+void out_projection_run(struct decoder *d, const struct out_projection *o, const struct sub_step *s,
+                        const float *x, uint32_t width)
+{
+    const struct projection p = {o->w, o->bias, LORA_MIX_OUT, d->spec.hidden};
+    layer_project(d, s->layer, &p, s->out, x, width, s->tokens);
+}
+
 void out_projection_free(struct decoder *d, struct out_projection *o)
 {
     layer_free_weight(d, o->w);

@@ -43,5 +43,7 @@ struct out_projection {
 };
 void out_projection_load(struct loader *l, struct out_projection *o, int layer, uint32_t cols,
                          struct slice s);
+void out_projection_run(struct decoder *d, const struct out_projection *o, const struct sub_step *s,
+                        const float *x, uint32_t width);
 void out_projection_free(struct decoder *d, struct out_projection *o);
 #endif

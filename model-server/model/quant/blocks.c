@@ -16,7 +16,7 @@ static uint16_t half_at(const uint8_t *p)
     return h;
 }
 
-static float number_of_half(const uint8_t *p) { return f32_of_f16(half_at(p)); }
+float block_half(const uint8_t *p) { return f32_of_f16(half_at(p)); }
 
 /* ---------------------------------------------------------------- 32 numbers */
 
@@ -36,33 +36,33 @@ static void fifths(const uint8_t *bits, uint8_t *code)
 
 static void q4_0(const uint8_t *b, struct block_codes *o)
 {
-    o->scale = number_of_half(b);
+    o->scale[0] = block_half(b);
     nibbles(b + 2, o->code);
 }
 
 static void q4_1(const uint8_t *b, struct block_codes *o)
 {
-    o->scale = number_of_half(b), o->offset = -number_of_half(b + 2);
+    o->scale[0] = block_half(b), o->offset = -block_half(b + 2);
     nibbles(b + 4, o->code);
 }
 
 static void q5_0(const uint8_t *b, struct block_codes *o)
 {
-    o->scale = number_of_half(b);
+    o->scale[0] = block_half(b);
     nibbles(b + 6, o->code);
     fifths(b + 2, o->code);
 }
 
 static void q5_1(const uint8_t *b, struct block_codes *o)
 {
-    o->scale = number_of_half(b), o->offset = -number_of_half(b + 2);
+    o->scale[0] = block_half(b), o->offset = -block_half(b + 2);
     nibbles(b + 8, o->code);
     fifths(b + 4, o->code);
 }
 
 static void q8_0(const uint8_t *b, struct block_codes *o)
 {
-    o->scale = number_of_half(b);
+    o->scale[0] = block_half(b);
     for (int i = 0; i < 32; i++)
         o->code[i] = b[2 + i] ^ 0x80; /* signed, and from -128 on */
 }
@@ -70,14 +70,14 @@ static void q8_0(const uint8_t *b, struct block_codes *o)
 /* The same nibbles, looked up. */
 static void iq4_nl(const uint8_t *b, struct block_codes *o)
 {
-    o->scale = number_of_half(b);
+    o->scale[0] = block_half(b);
     nibbles(b + 2, o->code);
 }
 
 /* A power of two, of numbers that are doubled here. */
 static void mxfp4(const uint8_t *b, struct block_codes *o)
 {
-    o->scale = ldexpf(1, b[0] - 128);
+    o->scale[0] = ldexpf(1, b[0] - 128);
     nibbles(b + 1, o->code);
 }
 
@@ -93,7 +93,7 @@ static int two_bits(const uint8_t *q, int i)
 /* scales[16]: 4 bits of scale, 4 of offset, of 16 numbers; qs[64]; d; dmin */
 static void q2_k(const uint8_t *b, struct block_codes *o)
 {
-    o->scale = number_of_half(b + 80), o->offset = number_of_half(b + 82);
+    o->scale[0] = block_half(b + 80), o->offset = block_half(b + 82);
     for (int g = 0; g < 16; g++)
         o->by[g] = (int8_t)(b[g] & 15), o->less[g] = (int8_t)(b[g] >> 4);
     for (int i = 0; i < 256; i++)
@@ -105,7 +105,7 @@ static void q2_k(const uint8_t *b, struct block_codes *o)
 static void q3_k(const uint8_t *b, struct block_codes *o)
 {
     const uint8_t *s = b + 96;
-    o->scale = number_of_half(b + 108);
+    o->scale[0] = block_half(b + 108);
     for (int g = 0; g < 16; g++) {
         const int low = g < 8 ? s[g] & 15 : s[g - 8] >> 4, high = s[8 + g % 4] >> g / 4 * 2 & 3;
         o->by[g] = (int8_t)((low | high << 4) - 32);
@@ -120,7 +120,7 @@ static void q3_k(const uint8_t *b, struct block_codes *o)
 static void q45_k(const uint8_t *b, struct block_codes *o, bool five)
 {
     const uint8_t *s = b + 4, *q = b + (five ? 48 : 16);
-    o->scale = number_of_half(b), o->offset = number_of_half(b + 2);
+    o->scale[0] = block_half(b), o->offset = block_half(b + 2);
     for (int g = 0; g < 8; g++) {
         o->by[g] = (int8_t)(g < 4 ? s[g] & 63 : (s[g + 4] & 15) | s[g - 4] >> 6 << 4);
         o->less[g] = (int8_t)(g < 4 ? s[g + 4] & 63 : s[g + 4] >> 4 | s[g] >> 6 << 4);
@@ -139,7 +139,7 @@ static void q5_k(const uint8_t *b, struct block_codes *o) { q45_k(b, o, true); }
  * of 32 the upper two of l, l + 32, l + 64, l + 96; scales[16]: of 16 numbers; d */
 static void q6_k(const uint8_t *b, struct block_codes *o)
 {
-    o->scale = number_of_half(b + 208);
+    o->scale[0] = block_half(b + 208);
     memcpy(o->by, b + 192, 16);
     for (int i = 0; i < 256; i++) {
         const int low = b[i / 128 * 64 + i % 64] >> i % 128 / 64 * 4 & 15;
@@ -152,7 +152,7 @@ static void q6_k(const uint8_t *b, struct block_codes *o)
 static void iq4_xs(const uint8_t *b, struct block_codes *o)
 {
     const uint32_t high = (uint32_t)b[2] | (uint32_t)b[3] << 8;
-    o->scale = number_of_half(b);
+    o->scale[0] = block_half(b);
     for (int g = 0; g < 8; g++) {
         const int low = b[4 + g / 2] >> g % 2 * 4 & 15;
         o->by[g] = (int8_t)((low | (int)(high >> 2 * g & 3) << 4) - 32);
@@ -174,7 +174,7 @@ static void digits(const uint8_t *q, int n, int times, uint8_t *code)
 /* 32 and 16 bytes of five digits, 4 of four; d */
 static void tq1_0(const uint8_t *b, struct block_codes *o)
 {
-    o->scale = number_of_half(b + 52);
+    o->scale[0] = block_half(b + 52);
     digits(b, 32, 5, o->code);
     digits(b + 32, 16, 5, o->code + 160);
     digits(b + 48, 4, 4, o->code + 240);
@@ -182,26 +182,61 @@ static void tq1_0(const uint8_t *b, struct block_codes *o)
 
 static void tq2_0(const uint8_t *b, struct block_codes *o)
 {
-    o->scale = number_of_half(b + 64);
+    o->scale[0] = block_half(b + 64);
     for (int i = 0; i < 256; i++)
         o->code[i] = (uint8_t)two_bits(b, i);
 }
 
+/* ---------------------------------------------------------------- 64 numbers */
+
+/* Scales of 16 numbers, e4m3 without a sign, of numbers that are doubled here. What would be no
+ * number is 0, as ggml has it. */
+static void nvfp4(const uint8_t *b, struct block_codes *o)
+{
+    for (int g = 0; g < 4; g++) {
+        const uint8_t *q = b + 4 + (size_t)g * 8;
+        const float power = ldexpf(1, (b[g] >> 3 & 15) - 11), rest = (float)(b[g] & 7);
+        o->scale[g] = b[g] == 0x7f ? 0 : b[g] >> 3 & 15 ? power * (8 + rest) : 0x1p-10f * rest;
+        for (int i = 0; i < 8; i++) {
+            o->code[g * 16 + i] = q[i] & 15;
+            o->code[g * 16 + i + 8] = q[i] >> 4;
+        }
+    }
+}
+
 /* ---------------------------------------------------------------- all of them */
 
-/* The format that a packing is, and how its blocks become codes. */
+/* The format that a packing is, how its blocks become codes, and what all numbers are multiplied
+ * with; 0: 1. */
+// NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding): rows read in this order
 static const struct packed {
     enum format_id format;
-    void (*unpack)(const uint8_t *b, struct block_codes *o);
+    block_unpack *unpack;
+    float factor;
 } packed[GGUF_N_PACKINGS] = {
-    [GGUF_Q4_0] = {FORMAT_Q4_0, q4_0},       [GGUF_Q4_1] = {FORMAT_Q4_1, q4_1},
-    [GGUF_Q5_0] = {FORMAT_Q5_0, q5_0},       [GGUF_Q5_1] = {FORMAT_Q5_1, q5_1},
-    [GGUF_Q8_0] = {FORMAT_Q8_0, q8_0},       [GGUF_Q2_K] = {FORMAT_Q2_K, q2_k},
-    [GGUF_Q3_K] = {FORMAT_Q3_K, q3_k},       [GGUF_Q4_K] = {FORMAT_Q4_K, q4_k},
-    [GGUF_Q5_K] = {FORMAT_Q5_K, q5_k},       [GGUF_Q6_K] = {FORMAT_Q6_K, q6_k},
-    [GGUF_IQ4_NL] = {FORMAT_IQ4_NL, iq4_nl}, [GGUF_IQ4_XS] = {FORMAT_IQ4_XS, iq4_xs},
-    [GGUF_MXFP4] = {FORMAT_MXFP4, mxfp4},    [GGUF_TQ1_0] = {FORMAT_TERNARY, tq1_0},
+    [GGUF_Q4_0] = {FORMAT_Q4_0, q4_0},
+    [GGUF_Q4_1] = {FORMAT_Q4_1, q4_1},
+    [GGUF_Q5_0] = {FORMAT_Q5_0, q5_0},
+    [GGUF_Q5_1] = {FORMAT_Q5_1, q5_1},
+    [GGUF_Q8_0] = {FORMAT_Q8_0, q8_0},
+    [GGUF_Q2_K] = {FORMAT_Q2_K, q2_k},
+    [GGUF_Q3_K] = {FORMAT_Q3_K, q3_k},
+    [GGUF_Q4_K] = {FORMAT_Q4_K, q4_k},
+    [GGUF_Q5_K] = {FORMAT_Q5_K, q5_k},
+    [GGUF_Q6_K] = {FORMAT_Q6_K, q6_k},
+    [GGUF_IQ4_NL] = {FORMAT_IQ4_NL, iq4_nl},
+    [GGUF_IQ4_XS] = {FORMAT_IQ4_XS, iq4_xs},
+    [GGUF_MXFP4] = {FORMAT_MXFP4, mxfp4},
+    [GGUF_TQ1_0] = {FORMAT_TERNARY, tq1_0},
     [GGUF_TQ2_0] = {FORMAT_TERNARY, tq2_0},
+    [GGUF_IQ1_S] = {FORMAT_IQ1_S, block_iq1_s, 0.125f},
+    [GGUF_IQ1_M] = {FORMAT_IQ1_M, block_iq1_m, 0.125f},
+    [GGUF_IQ2_XXS] = {FORMAT_IQ2_XXS, block_iq2_xxs, 0.125f},
+    [GGUF_IQ2_XS] = {FORMAT_IQ2_XS, block_iq2_xs, 0.125f},
+    [GGUF_IQ2_S] = {FORMAT_IQ2_S, block_iq2_s, 0.125f},
+    [GGUF_IQ3_XXS] = {FORMAT_IQ3_XXS, block_iq3_xxs, 0.25f},
+    [GGUF_IQ3_S] = {FORMAT_IQ3_S, block_iq3_s},
+    [GGUF_NVFP4] = {FORMAT_NVFP4, nvfp4},
 };
 
 bool block_readable(enum gguf_packing p) { return packed[p].unpack != NULL; }
@@ -211,13 +246,15 @@ void block_numbers(enum gguf_packing p, const uint8_t *block, float out[BLOCK_MA
     const struct format *f = &formats[packed[p].format];
     struct block_codes o;
     packed[p].unpack(block, &o);
-    const float scale = o.scale, offset = f->offsets ? o.offset : 0.0f;
-    for (uint32_t i = 0; i < f->block; i++) {
+    const float factor = packed[p].factor != 0 ? packed[p].factor : 1;
+    const float offset = f->offsets ? o.offset : 0.0f;
+    for (uint32_t i = 0; i < gguf_packings[p].elements; i++) {
+        const float scale = o.scale[i / f->block];
         const uint32_t g = i / f->group;
         const float by = f->nested ? scale * (float)o.by[g] : scale;
         const float less = f->nested && f->offsets ? offset * (float)o.less[g] : offset;
         const int n = f->table ? f->table[o.code[i]] : o.code[i];
-        out[i] = by * (float)(n - (int)f->zero) - less;
+        out[i] = (by * (float)(n - (int)f->zero) - less) * factor;
     }
 }
 
@@ -254,6 +291,9 @@ static void plain(const struct tensor *t, const uint8_t *at, int64_t n, float *o
     }
 }
 
+/* What the file multiplies a tensor's numbers with. */
+static float times_of(const struct tensor *t) { return t->times != 0 ? t->times : 1; }
+
 static void numbers(const struct stored_matrix *m, int64_t row, int64_t col, int64_t n, float *out)
 {
     const struct tensor *t = m->t[STORED_CODES];
@@ -270,7 +310,8 @@ static void numbers(const struct stored_matrix *m, int64_t row, int64_t col, int
         int64_t take = p->elements - skip;
         take = take < n - done ? take : n - done;
         block_numbers((enum gguf_packing)t->packing, line + at / p->elements * p->bytes, block);
-        memcpy(out + done, block + skip, (size_t)take * sizeof(float));
+        for (int64_t i = 0; i < take; i++)
+            out[done + i] = block[skip + i] * times_of(t);
         done += take;
     }
 }
@@ -282,7 +323,7 @@ static bool scales(const struct stored_matrix *m, int64_t row, int64_t rows, int
 {
     const struct tensor *t = m->t[STORED_CODES];
     const struct gguf_packing_info *p = &gguf_packings[GGUF_Q4_0];
-    if (t->packing != GGUF_Q4_0 || col % p->elements || cols % p->elements)
+    if (t->packing != GGUF_Q4_0 || t->times != 0 || col % p->elements || cols % p->elements)
         return false;
     const int64_t line = m->cols / p->elements * p->bytes, n = cols / p->elements;
     for (int64_t r = 0; r < rows; r++) {
@@ -302,6 +343,7 @@ static bool form_of(const struct stored_matrix *m, const struct stored_slice *s,
     if (block == 1 || s->col % block || s->cols % block)
         return false;
     *f = formats[packed[packing].format];
+    f->factors |= m->t[STORED_CODES]->times != 0;
     return true;
 }
 
@@ -315,12 +357,18 @@ static bool codes_row(const struct stored_matrix *m, int64_t row, const struct s
     const uint8_t *b =
         (const uint8_t *)t->data + (place_of(t, row) * m->cols + s->col) / n * p->bytes;
     struct block_codes o;
+    if (f->factors)
+        c->factor[to] =
+            packed[t->packing].factor != 0 ? packed[t->packing].factor * times_of(t) : times_of(t);
     for (int64_t at = to * s->cols; at < (to + 1) * s->cols; at += n, b += p->bytes) {
         packed[t->packing].unpack(b, &o);
         memcpy(c->codes + at, o.code, (size_t)n);
-        c->scale[at / n] = f16_of_f32(o.scale);
-        if (!(fabsf(o.scale) <= 256) || f32_of_f16(c->scale[at / n]) != o.scale)
-            return false;
+        for (int64_t i = 0; i < n / f->block; i++) {
+            uint16_t *scale = &c->scale[at / f->block + i];
+            *scale = f16_of_f32(o.scale[i]);
+            if (!(fabsf(o.scale[i]) <= 256) || f32_of_f16(*scale) != o.scale[i])
+                return false;
+        }
         if (f->offsets)
             c->offset[at / n] = f16_of_f32(o.offset);
         if (f->nested)

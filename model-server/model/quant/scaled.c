@@ -1,5 +1,6 @@
 /* A byte for each number, int8 or e4m3, with scales for the tensor, its rows, groups of columns or
- * blocks: compressed-tensors' int-, float- and naive-quantized, fp8 and fbgemm_fp8. Scales of
+ * blocks: compressed-tensors' int-, float- and naive-quantized, fp8, fbgemm_fp8, and bitsandbytes'
+ * LLM.int8() (arXiv 2208.07339), whose scales are the greatest magnitudes of the rows. Scales of
  * activations are not looked at: activations are never rounded by more than the device does. */
 #include "model-server/backend/numbers.h"
 #include "model-server/model/quant/stored.h"
@@ -30,6 +31,37 @@ static void codes(const struct stored_matrix *m, int64_t row, uint32_t n_rows, i
     }
 }
 
+/* int8 with a scale for each row, or for all of them: it becomes the factor of the row. */
+static bool form(const struct stored_matrix *m, const struct stored_slice *s, struct format *f)
+{
+    enum { COLUMNS = 32, BLOCK = 256 };
+    *f = (struct format){.name = m->how->method,
+                         .element = ELEMENT_INT,
+                         .scale = SCALE_F16,
+                         .bits = 8,
+                         .group = COLUMNS,
+                         .block = s->cols % BLOCK ? COLUMNS : BLOCK,
+                         .zero = 128,
+                         .factors = true};
+    return !m->how->is_float && m->groups == 1 && s->cols % COLUMNS == 0 &&
+           s->cols <= QUANT_MAX_COLS && !m->t[STORED_GROUPS];
+}
+
+static bool codes_rows(const struct stored_matrix *m, int64_t row, uint32_t n_rows,
+                       const struct stored_slice *s, const struct mat_codes *c, int64_t to)
+{
+    for (uint32_t r = 0; r < n_rows; r++) {
+        const uint8_t *p = (const uint8_t *)m->t[STORED_CODES]->data + (row + r) * m->cols + s->col;
+        const int64_t at = (to + r) * s->cols;
+        c->factor[to + r] = stored_scale(m, row + r, 0);
+        for (int64_t k = 0; k < s->cols; k++)
+            c->codes[at + k] = p[k] ^ 0x80;
+        for (int64_t k = 0; k < s->cols; k += c->format.block)
+            c->scale[(at + k) / c->format.block] = f16_of_f32(1);
+    }
+    return true;
+}
+
 #define SUFFIX(scale)                                                                              \
     {                                                                                              \
         ".weight", scale, ".weight_zero_point", ".weight_g_idx"                                    \
@@ -39,6 +71,8 @@ const struct stored_format stored_scaled = {
     .suffix = SUFFIX(".weight_scale"),
     .check = check,
     .codes = codes,
+    .form = form,
+    .codes_rows = codes_rows,
 };
 /* Blocks, as DeepSeek named them: what is stored is the scale all the same, not its inverse. */
 const struct stored_format stored_scaled_inv = {
@@ -46,4 +80,21 @@ const struct stored_format stored_scaled_inv = {
     .suffix = SUFFIX(".weight_scale_inv"),
     .check = check,
     .codes = codes,
+};
+/* Rows are the only order that is written today. */
+static int check_rows(struct stored_matrix *m, struct err *e)
+{
+    const struct tensor *order = m->t[STORED_FURTHER];
+    if (order && (order->type != T_U8 || order->bytes != 1 || *(const uint8_t *)order->data != 0))
+        return err_set(e, ERR_VALIDATION, "%s: tensor `%s`: only numbers in rows (0) are read",
+                       order->file, order->name);
+    return check(m, e);
+}
+const struct stored_format stored_llm_int8 = {
+    .words = (const char *const[]){"bitsandbytes", NULL},
+    .suffix = {".weight", ".SCB", [STORED_FURTHER] = ".weight_format"},
+    .check = check_rows,
+    .codes = codes,
+    .form = form,
+    .codes_rows = codes_rows,
 };

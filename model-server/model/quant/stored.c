@@ -70,12 +70,12 @@ int stored_no_zeros(const struct stored_matrix *m, struct err *e)
                    t->file, t->name, m->how->format->suffix[STORED_ZEROS]);
 }
 
-/* A column of any group, or of all zeros: files of before there were indices say nothing by them.
- */
+/* A column of any group; or all zeros, as files of before there were indices have them; or groups
+ * in order, as most have them. The last two say nothing, and without them slices can be cut. */
 static int check_groups(struct stored_matrix *m, struct err *e)
 {
     const struct tensor *t = m->t[STORED_GROUPS];
-    bool all_zero = true;
+    bool all_zero = true, in_order = true;
     if (!t)
         return 0;
     if (stored_expect(t, T_I32, (uint64_t)m->cols, 0, e))
@@ -83,12 +83,13 @@ static int check_groups(struct stored_matrix *m, struct err *e)
     for (int64_t i = 0; i < m->cols; i++) {
         uint32_t g = stored_u32(t, i);
         all_zero &= g == 0;
+        in_order &= g == (uint32_t)(i / m->group);
         if (g >= m->groups)
             return err_set(e, ERR_VALIDATION,
                            "%s: tensor `%s`: column %lld is of group %d, and there are %u", t->file,
                            t->name, (long long)i, (int32_t)g, m->groups);
     }
-    if (all_zero)
+    if (all_zero || in_order)
         m->t[STORED_GROUPS] = NULL;
     return 0;
 }
@@ -134,8 +135,9 @@ static float number_of(const struct tensor *t, int64_t i)
 
 float stored_scale(const struct stored_matrix *m, int64_t row, uint32_t group)
 {
-    return number_of(m->t[STORED_SCALES],
-                     row / m->row_block * m->scale_row + (int64_t)group * m->scale_group);
+    const float by = m->how->scale_by != 0 ? m->how->scale_by : 1;
+    return by * number_of(m->t[STORED_SCALES],
+                          row / m->row_block * m->scale_row + (int64_t)group * m->scale_group);
 }
 
 /* What a group means to the rows of a tile. */
@@ -264,8 +266,9 @@ static void codes_bands(void *arg, int thread, size_t begin, size_t end)
 static bool take_memory(struct mat_codes *c, size_t n, size_t cols)
 {
     const size_t blocks = n / c->format.block, groups = n / c->format.group;
-    const size_t order = (n + 4 * blocks + 2 * groups + 3) / 4 * 4;
-    uint8_t *at = malloc(order + (c->format.ordered ? cols * sizeof(*c->order) : 0));
+    const size_t words = (n + 4 * blocks + 2 * groups + 3) / 4 * 4;
+    const size_t factors = c->format.factors ? n / cols * sizeof(*c->factor) : 0;
+    uint8_t *at = malloc(words + factors + (c->format.ordered ? cols * sizeof(*c->order) : 0));
     if (!at)
         return false;
     c->codes = at;
@@ -273,7 +276,8 @@ static bool take_memory(struct mat_codes *c, size_t n, size_t cols)
     c->offset = c->scale + blocks;
     c->by = (int8_t *)(c->offset + blocks);
     c->less = c->by + groups;
-    c->order = c->format.ordered ? (uint32_t *)(void *)(at + order) : NULL;
+    c->factor = factors ? (float *)(void *)(at + words) : NULL;
+    c->order = c->format.ordered ? (uint32_t *)(void *)(at + words + factors) : NULL;
     return true;
 }
 

@@ -24,6 +24,8 @@ struct stored {
     uint32_t row_block;       /* rows that share a scale: 1, of blocks more; 0: all rows */
     uint32_t zero_bias;       /* what a zero point is above what is stored */
     bool symmetric, is_float; /* codes are e4m3 */
+    bool divides;             /* the scale of all of a tensor does */
+    float scale_by;           /* scales are what is stored times this; 0: 1 */
     bool keep;                /* as codes, what can be, for products in `arith` */
     enum arith arith;
 };
@@ -34,14 +36,21 @@ struct stored {
 int stored_read(struct stored *s, const char *dir, struct err *e);
 
 /* The words of --quantize that name a way to store, not to quantise at load: gptq, awq, marlin,
- * compressed-tensors. */
+ * compressed-tensors, bitsandbytes, bitsandbytes-nf4, bitsandbytes-fp4. */
 bool stored_word(const char *word);
 /* Does --quantize (`word`, NULL: none, which quant_parse() read as `quant`) agree with how the
  * checkpoint is stored? ERR_VALIDATION where it does not. *scheme: what is left to do at load. */
 int stored_agree(const struct stored *s, const char *word, enum quant quant, enum quant *scheme,
                  struct err *e);
 
-enum stored_tensor { STORED_CODES, STORED_SCALES, STORED_ZEROS, STORED_GROUPS, STORED_TENSORS };
+enum stored_tensor {
+    STORED_CODES,
+    STORED_SCALES,
+    STORED_ZEROS,
+    STORED_GROUPS,
+    STORED_FURTHER, /* the first of what only one format has */
+    STORED_TENSORS = STORED_FURTHER + 4
+};
 
 struct stored_matrix {
     const struct stored *how;
@@ -50,6 +59,8 @@ struct stored_matrix {
     uint32_t group, groups; /* columns of one, how many; with STORED_GROUPS any column is of any */
     uint32_t row_block;     /* rows that share a scale */
     int64_t scale_row, scale_group; /* strides of the scales, in elements */
+    uint32_t nested_block; /* of bitsandbytes: scales that share a scale, and what is added */
+    float nested_offset;
 };
 
 /* Finds a tensor by its whole name, or NULL. */
@@ -112,7 +123,8 @@ struct stored_format {
                        const struct stored_slice *s, const struct mat_codes *c, int64_t to);
 };
 extern const struct stored_format stored_gptq, stored_awq, stored_scaled, stored_scaled_inv,
-    stored_packed, stored_mxfp4, stored_blocks;
+    stored_packed, stored_mxfp4, stored_blocks, stored_nvfp4, stored_nvfp4_packed, stored_nf4,
+    stored_fp4, stored_llm_int8;
 
 /* A tensor of n_dims dimensions a x b (or a), of `type`. -1 and one line that names it. */
 int stored_expect(const struct tensor *t, enum tensor_type type, uint64_t a, uint64_t b,

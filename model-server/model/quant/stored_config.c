@@ -140,11 +140,25 @@ static void read_strategy(struct config *c, const cJSON *w, struct stored *s)
         s->row_block = strcmp(strategy, "tensor") != 0;
 }
 
+static void read_nvfp4(struct config *c, const cJSON *w, struct stored *s)
+{
+    word_of(c, w, "type", WORDS("float"));
+    word_of(c, w, "strategy", WORDS("tensor_group"));
+    if (json_num(w, "num_bits", 4) != 4 || json_num(w, "group_size", 16) != 16)
+        config_fail(c, "quantization_config: nvfp4-pack-quantized has 4 bits and groups of 16");
+    s->bits = 4;
+    s->group = 16;
+    s->row_block = 1;
+    s->is_float = s->symmetric = s->divides = true;
+    s->format = &stored_nvfp4_packed;
+}
+
 static void read_compressed(struct config *c, const cJSON *q, struct stored *s)
 {
-    const char *format = word_of(
-        c, q, "format",
-        WORDS("dense", "int-quantized", "float-quantized", "naive-quantized", "pack-quantized"));
+    const char *format =
+        word_of(c, q, "format",
+                WORDS("dense", "int-quantized", "float-quantized", "naive-quantized",
+                      "pack-quantized", "nvfp4-pack-quantized"));
     word_of(c, q, "quantization_status", WORDS("compressed", "frozen"));
     word_of(c, json_get(q, "sparsity_config"), "format", WORDS("dense"));
     const cJSON *transforms = json_get(q, "transform_config"), *w = scheme_of(c, q);
@@ -152,6 +166,10 @@ static void read_compressed(struct config *c, const cJSON *q, struct stored *s)
         config_fail(c, "quantization_config: `transform_config` is not supported");
     if (strcmp(format, "dense") == 0)
         config_fail(c, "quantization_config: `format` is missing or dense");
+    if (strcmp(format, "nvfp4-pack-quantized") == 0) {
+        read_nvfp4(c, w, s);
+        return;
+    }
     const bool packed = strcmp(format, "pack-quantized") == 0;
     s->is_float = strcmp(word_of(c, w, "type", WORDS("int", "float")), "float") == 0;
     s->symmetric = json_bool(w, "symmetric", true);
@@ -163,6 +181,47 @@ static void read_compressed(struct config *c, const cJSON *q, struct stored *s)
                     "supported",
                     s->bits, format);
     read_strategy(c, w, s);
+}
+
+/* NVIDIA's modelopt: its own file has an object around what config.json says. */
+static void read_modelopt(struct config *c, const cJSON *q, struct stored *s)
+{
+    const cJSON *inner = json_get(q, "quantization");
+    const char *algo = json_str(inner ? inner : q, "quant_algo", "none");
+    s->is_float = s->symmetric = true;
+    s->bits = 8;
+    s->format = &stored_scaled;
+    if (strcmp(algo, "FP8") == 0)
+        return;
+    s->bits = 4;
+    s->format = &stored_nvfp4;
+    s->row_block = 1;
+    s->group = size_of(c, inner ? inner : q, "group_size");
+    if (strcmp(algo, "NVFP4") != 0)
+        config_fail(c,
+                    "quantization_config: modelopt's `quant_algo` %.40s is not supported "
+                    "(known: FP8, NVFP4)",
+                    algo);
+    else if (s->group && s->group != 16)
+        config_fail(c, "quantization_config: NVFP4 with a `group_size` of %u", s->group);
+    s->group = 16;
+}
+
+static void read_bitsandbytes(struct config *c, const cJSON *q, struct stored *s)
+{
+    s->symmetric = true;
+    s->row_block = 1;
+    if (!json_bool(q, "load_in_4bit", false)) {
+        s->bits = 8;
+        s->scale_by = 1.0f / 127;
+        s->format = &stored_llm_int8;
+        return;
+    }
+    const char *type = word_of(c, q, "bnb_4bit_quant_type", WORDS("fp4", "nf4"));
+    word_of(c, q, "bnb_4bit_quant_storage", WORDS("uint8"));
+    s->bits = 4;
+    s->is_float = true;
+    s->format = strcmp(type, "nf4") == 0 ? &stored_nf4 : &stored_fp4;
 }
 
 /* Each tensor says itself how it is packed. */
@@ -184,6 +243,8 @@ static const struct quant_method {
     {"compressed-tensors", read_compressed},
     {"mxfp4", read_mxfp4},
     {"gguf", read_gguf},
+    {"modelopt", read_modelopt},
+    {"bitsandbytes", read_bitsandbytes},
 };
 enum { N_METHODS = sizeof(methods) / sizeof(methods[0]) };
 
@@ -200,7 +261,7 @@ static void read_method(struct config *c, const cJSON *q, const char *def, struc
         }
     config_fail(c,
                 "weights quantised by `%.40s` are not supported (known: gptq, awq, fp8, "
-                "fbgemm_fp8, compressed-tensors, mxfp4)",
+                "fbgemm_fp8, compressed-tensors, mxfp4, modelopt, bitsandbytes)",
                 name);
 }
 
@@ -233,6 +294,8 @@ int stored_read(struct stored *s, const char *dir, struct err *e)
         return -1;
     if (!s->method && read_file(s, dir, "quantize_config.json", "gptq", e))
         return -1;
+    if (!s->method && read_file(s, dir, "hf_quant_config.json", "modelopt", e))
+        return -1;
     return s->method ? 0 : read_file(s, dir, "quant_config.json", "awq", e);
 }
 
@@ -240,7 +303,13 @@ int stored_read(struct stored *s, const char *dir, struct err *e)
 
 bool stored_word(const char *word)
 {
-    static const char *const words[] = {"gptq", "awq", "marlin", "compressed-tensors"};
+    static const char *const words[] = {"gptq",
+                                        "awq",
+                                        "marlin",
+                                        "compressed-tensors",
+                                        "bitsandbytes",
+                                        "bitsandbytes-nf4",
+                                        "bitsandbytes-fp4"};
     for (size_t i = 0; word && i < sizeof(words) / sizeof(words[0]); i++)
         if (strcmp(word, words[i]) == 0)
             return true;

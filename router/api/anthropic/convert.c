@@ -1,6 +1,7 @@
 /* From Anthropic's bodies to OpenAI's, which chat templates know. */
 #include "router/chat/convert.h"
 #include "common/json.h"
+#include "common/text.h"
 #include "router/api/anthropic/messages.h"
 #include "router/chat/pictures.h"
 #include <stdio.h>
@@ -83,12 +84,6 @@ static void read_image(struct turn *t, const cJSON *block, struct convert_conten
                   "%s: `base64` with `media_type` and `data`, or `url` with `url`, is required",
                   at);
     }
-}
-
-static bool ends_with(const char *s, const char *end)
-{
-    size_t n = strlen(s), len = strlen(end);
-    return n >= len && !strcmp(s + n - len, end);
 }
 
 /* Blocks that stand for text: of other servers' tools, search results, documents of plain text.

@@ -1,13 +1,8 @@
 /* KServe's Open Inference Protocol, version 2: the server and the model. */
+#include "common/text.h"
 #include "router/call/call.h"
 #include "router/http/route.h"
 #include <string.h>
-
-static bool ends_with(const char *path, const char *suffix)
-{
-    size_t n = strlen(path), len = strlen(suffix);
-    return n >= len && !strcmp(path + n - len, suffix);
-}
 
 static void ready(struct call *c, const char *what)
 {

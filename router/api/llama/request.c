@@ -177,6 +177,9 @@ int llama_completion(struct call *c, bool infill, struct err *e)
     if (!o || !(o->llama = ARENA_NEW(&c->arena, struct llama, 1)))
         return o ? err_nomem(e) : -1;
     refuse(&b, body_root(&b));
+    if (o->transfer && o->transfer->exports)
+        body_fail(&b, body_root(&b), "kv_transfer_params",
+                  "`do_remote_decode` is answered on OpenAI's routes only");
     if (infill ? read_infill(c, &b, o, e) != 0 : (read_prompts(c, &b, o), false))
         return -1;
     read_own(&b, o);

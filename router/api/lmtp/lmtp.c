@@ -65,11 +65,34 @@ static void listen_again(struct lmtp *l)
         l->deaf = false;
 }
 
+/* Lines carry no key, so a Unix socket serves our own user and root alone, whatever the mode of its
+ * file has become. The kernel says who connected (unix(7), SO_PEERCRED). */
+static bool may_connect(struct lmtp *l, int fd)
+{
+    struct ucred peer = {.uid = (uid_t)-1};
+    socklen_t n = sizeof(peer);
+    if (!l->unix_path)
+        return true;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &n) == 0 &&
+        (peer.uid == geteuid() || peer.uid == 0))
+        return true;
+    int64_t now = clock_ms();
+    if (!l->warned_user_ms || now - l->warned_user_ms >= FULL_MS)
+        LOG(LOG_WARN, "LMTP connection of another user refused", LOGI("uid", peer.uid),
+            LOGI("pid", peer.pid));
+    l->warned_user_ms = now;
+    return false;
+}
+
 static void accept_all(struct lmtp *l)
 {
     int fd;
     while ((fd = accept4(l->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0) {
         int one = 1, room = SEND_BUFFER; /* improvements that we can live without */
+        if (!may_connect(l, fd)) {
+            close(fd);
+            continue;
+        }
         (void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
         (void)setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
         if (l->closing || !peer_new(l, fd, NULL))
@@ -210,7 +233,10 @@ static int bind_to(struct lmtp *l, const struct sockaddr *a, socklen_t n, const 
     if (l->listen_fd < 0)
         return err_sys(e, "socket");
     (void)setsockopt(l->listen_fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-    if (bind(l->listen_fd, a, n) != 0 || listen(l->listen_fd, BACKLOG) != 0)
+    const mode_t before = umask(0177); /* of a Unix socket's file, from its first moment on */
+    const int bound = bind(l->listen_fd, a, n);
+    umask(before);
+    if (bound != 0 || listen(l->listen_fd, BACKLOG) != 0)
         return err_sys(e, "--lmtp-listen %s", where);
     return watch(l, &l->listen_fd, e);
 }

@@ -118,7 +118,8 @@ struct lmtp {
     atomic_bool stop;
     struct peer *peers, *dead, *dirty;
     _Atomic uint32_t n_peers;
-    int64_t warned_full_ms; /* the log knows that there are no descriptors; 0: never */
+    int64_t warned_full_ms; /* when the lack of descriptors was logged; 0: never */
+    int64_t warned_user_ms; /* when the refusal of another user was */
     bool deaf;              /* the listening socket is not watched meanwhile */
     struct record *records;
     struct buf unheard;          /* an item that only a record takes */

@@ -137,6 +137,7 @@ static void finish(struct call *c)
     openai_usage(&c->out, c);
     openai_prompt_ids(&c->out, c->state, &c->gen[0]);
     openai_prompt_logprobs(&c->out, c->state, &c->gen[0]);
+    openai_transfer(&c->out, c);
     buf_ch(&c->out, '}');
     account_headers(c, 0, c->n_gen, true);
 }

@@ -350,6 +350,7 @@ int chat_request_parse(struct call *c, struct chat_request *r, struct err *e)
     q->top_n_tokens = body_u32(&b, root, q->top_name);
     read_split(&b, root, r);
     body_tokens(&b, root, edge_limits(c->edge)->max_input_tokens, q);
+    o->logprobs |= q->n_logprob_ids > 0;
     q->add_special_tokens = body_opt_bool(&b, root, "add_special_tokens", false);
     o->asks = q;
     o->n_asks = 1;

@@ -202,6 +202,7 @@ static void finish(struct call *c)
     }
     buf_str(out, "],\"usage\":");
     openai_usage(out, c);
+    openai_transfer(out, c);
     buf_ch(out, '}');
     account_headers(c, 0, c->n_gen, false);
 }

@@ -69,7 +69,7 @@ static void read_logprobs(struct body *b, struct openai *o)
         n = (struct opt_u64){cJSON_IsTrue(v), 1};
     else
         n = body_u32(b, root, "logprobs");
-    o->logprobs = n.set;
+    o->logprobs = n.set || (o->asks && o->n_asks && o->asks[0].n_logprob_ids);
     o->echo = body_opt_bool(b, root, "echo", false);
     o->only_prompt = o->echo && o->asks && o->n_asks && o->asks[0].max_new_tokens.set &&
                      o->asks[0].max_new_tokens.v == 0;

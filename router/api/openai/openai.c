@@ -16,6 +16,7 @@ void openai_sampling(struct body *b, struct object root, struct ask *q)
     q->stop = body_strings(b, root, "stop", true, true, &q->n_stop);
     body_ending(b, root, "min_tokens", q);
     body_bias(b, root, "logit_bias", q);
+    body_logprob_ids(b, root, q);
     q->bad_words = body_strings(b, root, "bad_words", false, true, &q->n_bad_words);
     q->priority = body_i32(b, root, "priority");
     q->user = body_str(b, root, "user", false);
@@ -50,8 +51,6 @@ static void refuse_unknown(struct body *b, struct object root)
         {"structural_tag", 0},
         {"grammar_lazy", 0},
         {"guided_whitespace_pattern", 0},
-        {"kv_transfer_params", 0},
-        {"logprob_token_ids", 0},
         {"audio", 0},
         {"web_search_options", 0},
         {"use_beam_search", 0},
@@ -167,6 +166,7 @@ struct openai *openai_parse(struct call *c, struct body *b, const char *id_prefi
     refuse_unknown(b, root);
     check_modalities(b, root);
     check_template(c, b, root);
+    openai_transfer_read(c, b, o);
     return o;
 }
 
@@ -199,9 +199,11 @@ int openai_generate(struct call *c, struct openai *o, const struct format *f, st
     o->seq = ARENA_NEW(&c->arena, struct openai_sequence, n);
     if (!o->seq || arena_defer(&c->arena, free_sequences, c) != 0)
         return err_nomem(e);
-    for (uint32_t i = 0; i < o->n_asks; i++)
+    for (uint32_t i = 0; i < o->n_asks; i++) {
         if (!o->asks[i].adapter_id)
             o->asks[i].adapter_id = edge_adapter(c->edge, o->model);
+        o->asks[i].transfer = o->transfer;
+    }
     for (uint32_t i = 0; i < n; i++)
         o->seq[i].trim = (struct stop_trim){
             .stop = o->asks[0].stop, .n = o->asks[0].n_stop, .keep = o->keep_stop};

@@ -31,6 +31,7 @@ struct openai { /* the state of a call; in its arena */
     bool only_prompt; /* max_tokens 0 with echo: the token that was generated is not told */
     uint32_t each;    /* generations a prompt */
     uint32_t shown;   /* of them, the best: choices that the client gets */
+    const struct kv_transfer *transfer; /* kv_transfer_params; NULL: none */
     struct ask *asks;
     uint32_t n_asks;
     struct openai_sequence *seq; /* one a choice */
@@ -75,5 +76,9 @@ void openai_prompt_logprobs_take(struct openai *o, const struct generation *g,
                                  const struct gen_event *ev);
 /* ,"prompt_logprobs":[..], where it was asked for. */
 void openai_prompt_logprobs(struct buf *out, const struct openai *o, const struct generation *g);
+/* transfer.c: the field that a request came with, where the service has --kv-transfer-address; and
+ * ,"kv_transfer_params":{..} of an answer whose prompt's blocks are kept for another service. */
+void openai_transfer_read(struct call *c, struct body *b, struct openai *o);
+void openai_transfer(struct buf *out, const struct call *c);
 void openai_error_event(struct call *c, const struct err *e);
 #endif

@@ -2,6 +2,7 @@
 #include "router/chat/convert.h"
 #include "common/json.h"
 #include "common/json_exact.h"
+#include "common/text.h"
 #include "router/api/responses/responses.h"
 #include "router/chat/pictures.h"
 #include <stdio.h>
@@ -249,12 +250,6 @@ static void foreign_call(struct talk *t, const cJSON *item, const char *type)
     if (!text.oom)
         append(assistant(t), "content", "\n", text.p);
     buf_free(&text);
-}
-
-static bool ends_with(const char *s, const char *end)
-{
-    size_t n = strlen(s), len = strlen(end);
-    return n >= len && !strcmp(s + n - len, end);
 }
 
 /* What means something only to the server that wrote it. */

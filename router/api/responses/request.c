@@ -86,7 +86,7 @@ int responses_parse(struct call *c, struct chat_request *r, struct responses *p,
     p->eyes = edge_media(c->edge).vision != NULL;
     response_stored_read(c, &b, root, p);
     r->fit = read_truncation(c, &b, root, q->max_new_tokens);
-    p->logprobs = reads_logprobs(&b, root, q);
+    p->logprobs = reads_logprobs(&b, root, q) || q->n_logprob_ids > 0;
     if (o->each != 1)
         body_fail(&b, root, "n", "`n` is not supported");
     o->asks = q;

@@ -84,6 +84,7 @@ static void reply(struct call *c)
     text(out, "model_device_type", open ? g->limits.device : NULL);
     text(out, "quantize", open && *g->limits.quantize ? g->limits.quantize : NULL);
     text(out, "activations", open && *g->limits.activations ? g->limits.activations : NULL);
+    text(out, "matrices", open && *g->limits.matrices ? g->limits.matrices : NULL);
     number(out, "max_concurrent_requests", f->max_concurrent_requests);
     number(out, "max_best_of", f->max_best_of);
     number(out, "max_stop_sequences", f->max_stop_sequences);

@@ -29,7 +29,7 @@ static int other_form(struct call *c, struct body *b, struct object root, struct
     if (b->failed || (chat && chat_request_parse(c, &r, e) != 0))
         return -1;
     size_t n;
-    if (chat && tokens_text(c, r.openai->asks, &text, &n, e) != 0)
+    if (chat && tokens_text(c, r.openai->asks, &text, &n, &special, e) != 0)
         return -1;
     if (!chat)
         text = exact(c, text, &n);
@@ -55,8 +55,10 @@ static int work(struct call *c, struct err *e)
             return other_form(c, &b, root, e);
     struct tgi *t = tgi_parse(c, false, e);
     size_t n;
-    return t && tokens_text(c, &t->ask, &inputs, &n, e) == 0 ? tokens_json(c, inputs, n, true, e)
-                                                             : -1;
+    bool special = true;
+    return t && tokens_text(c, &t->ask, &inputs, &n, &special, e) == 0
+               ? tokens_json(c, inputs, n, special, e)
+               : -1;
 }
 
 const struct route route_tokenize = {

@@ -46,7 +46,7 @@ static void errors_are_one_line_of_whole_characters(void **state)
     assert_string_equal(e.msg, "` ??`");
     err_wrap(&e, "at\r\n%.1s", "\xf0\x9f\x98\x80");
     assert_string_equal(e.msg, "at  ?: ` ??`");
-    char big[2000]; /* cut in the middle of a character */
+    char big[2001]; /* cut in the middle of a character */
     for (size_t i = 0; i + 1 < sizeof(big); i += 2)
         memcpy(big + i, "\xc3\xa9", 3);
     err_set(&e, ERR_SYSTEM, "%s", big);

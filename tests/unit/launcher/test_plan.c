@@ -160,23 +160,22 @@ static void replicas(void **state)
     struct fixture f;
     struct config cfg;
     struct plan one;
-    cpu_set_t cores;
+    struct share near = {0}, far = {.devices = "2,3"};
     (void)state;
     given(&f, "--model-id m --replicas 2 --num-shard 2 --lora-adapters a --replica-address "
               "127.0.0.1:8000,127.0.0.1:8001");
-    CPU_ZERO(&cores);
     for (int i = 8; i < 14; i++)
-        CPU_SET(i, &cores);
-    plan_replica(&f.plan, 1, &cores, NULL, &cfg, &f.arena, &one);
+        CPU_SET(i, &near.cores);
+    plan_replica(&f.plan, 1, &near, &cfg, &f.arena, &one);
     assert_int_equal(plan_shard(&one, 1, &f.cmd, &f.e), 0);
     assert_string_equal(f.cmd.argv.v[2], "m");
     assert_string_equal(arg(&f.cmd, "--uds-path"), "/tmp/text-generation-server-3000-r1");
     assert_string_equal(arg(&f.cmd, "--threads"), "3");
-    assert_string_equal(arg(&f.cmd, "--kv-cache-memory"), "0.5");
+    assert_string_equal(env(&f.cmd, "CUDA_MEMORY_FRACTION"), "0.5");
     assert_string_equal(env(&f.cmd, "SHARD_GROUP"), "0-r1");
     assert_string_equal(env(&f.cmd, "LORA_ADAPTERS"), "a");
-    assert_ptr_equal(f.cmd.cores, &cores);
-    plan_replica(&f.plan, 0, NULL, "2,3", &cfg, &f.arena, &one);
+    assert_ptr_equal(f.cmd.cores, &near.cores);
+    plan_replica(&f.plan, 0, &far, &cfg, &f.arena, &one);
     assert_int_equal(plan_shard(&one, 0, &f.cmd, &f.e), 0);
     assert_string_equal(env(&f.cmd, "CUDA_VISIBLE_DEVICES"), "2,3");
     assert_null(f.cmd.cores);

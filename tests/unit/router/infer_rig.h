@@ -228,4 +228,15 @@ UNUSED static void rig_free(struct rig *g)
     metrics_free(g->metrics);
     free(g);
 }
+
+/* The number behind `line` in /metrics; 0: it has no such line. */
+UNUSED static double counter(const struct rig *g, const char *line)
+{
+    struct buf b = BUF_INIT;
+    metrics_print(g->metrics, &b);
+    const char *at = strstr(b.p, line);
+    double v = at ? strtod(at + strlen(line), NULL) : 0;
+    buf_free(&b);
+    return v;
+}
 #endif

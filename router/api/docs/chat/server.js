@@ -51,7 +51,7 @@ async function template() {
   greet();
 }
 
-/* ---- once a second while somebody looks */
+/* ---- once a second while the page is looked at */
 const recent = [[], [], [], []];
 let before = null;
 function draw(i, v, label, top) {

@@ -328,6 +328,21 @@ static void lists(void **state)
          {"['b','a']"},
          {"[3]", "[3,3]"}},
         {"{'type':'array','maxItems':1,'uniqueItems':true}", {"[]", "[1]"}, {"[1,1]"}},
+        {"{'type':'array','items':{'type':['boolean','null']},'uniqueItems':true}",
+         {"[]", "[true,null,false]", "[false]"},
+         {"[true,true]", "[null,false,null]", "[1]"}},
+        {"{'type':'array','items':{'const':'a'},'uniqueItems':true}",
+         {"[]", "['a']"},
+         {"['a','a']"}},
+        {"{'type':'array','prefixItems':[{'type':'boolean'},{'type':'boolean'}],'items':false,"
+         "'uniqueItems':true}",
+         {"[]", "[true]", "[false,true]", "[true,false]"},
+         {"[true,true]", "[false,false]", "[true,false,null]"}},
+        {"{'type':'array','prefixItems':[{'enum':['a','b']},{'const':'b'}],'items':{'enum':[1,'a']}"
+         ","
+         "'uniqueItems':true}",
+         {"['a','b']", "['a','b',1]", "['b']"},
+         {"['b','b']", "['a','b','a']", "['a','b',1,1]", "['a',1]"}},
     };
     CHECK(rows);
 }

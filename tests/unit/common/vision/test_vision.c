@@ -155,6 +155,24 @@ static void a_marker_becomes_the_familys_placeholders(void **state)
              "{\"max_patches\":2}");
     expands_to(v, 20, 20, "<img><IMG_CONTEXT></img>");
     expands_to(v, 20, 45, "<img><IMG_CONTEXT><IMG_CONTEXT><IMG_CONTEXT></img>");
+    assert_string_equal(vision_frame(v).behind, "");
+    assert_false(vision_frame(v).bare || vision_prefix(v));
+    vision_free(v);
+
+    v = load("{\"model_type\":\"llama4\",\"vision_config\":{\"image_size\":28}}",
+             "{\"size\":{\"height\":28,\"width\":28},\"max_patches\":4}");
+    assert_string_equal(vision_marker(v), "<|image|>");
+    expands_to(v, 20, 20, "<|image_start|><|image|><|patch|><|image_end|>");
+    expands_to(v, 56, 56,
+               "<|image_start|><|patch|><|tile_x_separator|><|patch|><|tile_y_separator|><|patch|>"
+               "<|tile_x_separator|><|patch|><|tile_y_separator|><|image|><|patch|><|image_end|>");
+    vision_free(v);
+
+    v = load("{\"model_type\":\"paligemma\",\"vision_config\":{\"image_size\":28}}", NULL);
+    expands_to(v, 20, 45, "<image><image><image><image>");
+    assert_string_equal(vision_frame(v).behind, "<bos>");
+    assert_string_equal(vision_frame(v).end, "\n");
+    assert_true(vision_frame(v).bare && vision_prefix(v) && vision_two_way(v));
     vision_free(v);
 }
 
@@ -295,6 +313,8 @@ static void contradictions_are_refused(void **state)
 #define NEXT   "{\"model_type\":\"llava_next\",\"vision_config\":{%s}}"
 #define GEMMA  "{\"model_type\":\"gemma3\",\"vision_config\":{%s}}"
 #define SMOL   "{\"model_type\":\"smolvlm\",\"vision_config\":{%s}}"
+#define LLAMA  "{\"model_type\":\"llama4\",\"vision_config\":{%s}}"
+#define PALI   "{\"model_type\":\"paligemma\",\"vision_config\":{%s}}"
 #define INTERN "{\"model_type\":\"internvl\",\"vision_config\":{%s}}"
     static const struct {
         const char *config, *tower, *pixels;
@@ -335,6 +355,13 @@ static void contradictions_are_refused(void **state)
         {SMOL, "", "{\"size\":{\"longest_edge\":0}}"},
         {INTERN, "", "{\"min_patches\":9,\"max_patches\":3}"},
         {INTERN, "", "{\"max_patches\":1000000}"},
+        {LLAMA, "\"image_size\":448", NULL},
+        {LLAMA, "\"image_size\":336,\"pixel_shuffle_ratio\":0.4", NULL},
+        {LLAMA, "\"image_size\":336", "{\"max_patches\":64}"},
+        {PALI, "", "{\"size\":{\"height\":448,\"width\":448}}"},
+        {PALI, "", "{\"image_seq_length\":255}"},
+        {PALI, "\"image_size\":7", NULL},
+        {PALI, "\"patch_size\":16,\"image_size\":225", NULL},
     };
     (void)state;
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {

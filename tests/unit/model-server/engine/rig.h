@@ -68,7 +68,7 @@ int model_rehearse(struct model *m, uint32_t tokens, uint32_t rows, uint32_t lon
 uint64_t model_kv_block_bytes(const struct model *m, uint32_t bs, enum kv_dtype t)
 {
     (void)m;
-    return bs * 100 * kv_dtype_size(t);
+    return bs * kv_dtype_bytes(t, 100);
 }
 struct kv_apart model_kv_apart(const struct model *m, uint32_t bs, enum kv_dtype t)
 {
@@ -259,6 +259,14 @@ static void run_model(struct model *m, const struct ragged *b, float *logits)
     }
     assert_int_equal(out, b->n_out);
     run_states(m, b);
+}
+
+/* This model has no draft head. */
+void model_capture(struct model *m, float *rows) { (void)m, (void)rows; }
+int model_draft(struct model *m, const struct draft_step *x, struct err *e)
+{
+    (void)m, (void)x, (void)e;
+    abort();
 }
 
 int model_forward(struct model *m, const struct ragged *b, float *logits, struct err *e)

@@ -12,9 +12,11 @@
     type name(__VA_ARGS__) { abort(); }
 // clang-format off
 NO_PICTURES(uint32_t, pictures_token, const struct pictures *p UNUSED)
-NO_PICTURES(int, pictures_encode, struct pictures *p UNUSED, struct err *e UNUSED)
+NO_PICTURES(int, pictures_encode, struct pictures *p UNUSED, uint64_t most UNUSED,
+            uint64_t *done UNUSED, struct err *e UNUSED)
 NO_PICTURES(int, pictures_reserve, struct pictures *p UNUSED, uint32_t n UNUSED,
             struct err *e UNUSED)
+NO_PICTURES(uint64_t, pictures_memory, const struct pictures *p UNUSED, uint32_t n UNUSED)
 NO_PICTURES(struct media *, media_new, struct pictures *p UNUSED,
             const struct media_spec *s UNUSED, uint32_t n UNUSED,
             const uint32_t *ids UNUSED, uint32_t n_ids UNUSED,
@@ -22,6 +24,8 @@ NO_PICTURES(struct media *, media_new, struct pictures *p UNUSED,
 NO_PICTURES(void, media_release, struct media *m UNUSED, uint32_t n UNUSED)
 NO_PICTURES(uint32_t, media_end, const struct media *m UNUSED, uint32_t n UNUSED)
 NO_PICTURES(void, media_want, struct media *m UNUSED, uint32_t from UNUSED,
+            uint32_t to UNUSED)
+NO_PICTURES(uint32_t, media_ready, const struct media *m UNUSED, uint32_t from UNUSED,
             uint32_t to UNUSED)
 NO_PICTURES(struct media_token, media_token, const struct media *m UNUSED,
             uint32_t i UNUSED)

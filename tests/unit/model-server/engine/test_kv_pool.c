@@ -49,7 +49,7 @@ static void without_a_wish_the_pool_is_no_larger_than_of_use(void **state)
     struct kv_memory m = cpu(UINT64_MAX / 4);
     m.longest = 2048;
     assert_int_equal(kv_plan(&m).n_blocks, 64 * 2048 / 16 + 1);
-    assert_string_equal(kv_plan(&m).why, "as many as are of use");
+    assert_string_equal(kv_plan(&m).why, "as many as can be used");
     m.longest = 131072; /* 64 requests are rarely all that long */
     assert_int_equal(kv_plan(&m).n_blocks, 64 * 8192 / 16 + 1);
     m.longest = 0;

@@ -1,6 +1,8 @@
 /* Cells of recurrent state: whose they are, what a step leaves in them, and how a request goes on
  * from a state that was saved. */
+#include "model-server/engine/engine_impl.h" /* what a row costs, as if it had been measured */
 #include "model-server/engine/kv_pool.h"
+
 #include "tests/unit/model-server/engine/rig.h"
 
 static struct asked v[4];
@@ -274,28 +276,64 @@ static void saves_that_mean_nothing_are_refused(void **state)
     assert_int_equal(decode_saving(&(struct state_save){0, SAVED, n}, &a), 0);
 }
 
-/* ---------------------------------------------------------------- what such models do without */
+/* ---------------------------------------------------------------- drafts, and no swap region */
 
-static void no_drafts_and_no_swap(void **state)
+/* Right drafts, wrong ones and all between: the same answer. After wrong ones the state stays
+ * behind, and what is saved meanwhile is the state that was asked for. */
+static void wrong_drafts(const struct backend_ops *which, int wrong)
 {
-    (void)state;
-    speculate = 4;
-    recurrent = true;
-    engine_free(g);
-    assert_int_equal(setup_on(&ops), 0);
-    speculate = 0;
+    uint32_t ids[MAX_NEW], lags = 0;
     struct err e = ERR_INIT;
     struct answer a;
-    ask_with_cells(0, 11);
-    begin_well(0, 0);
-    const uint32_t ids[] = {1, 2};
-    const struct draft_offer offer = {0, v[0].spec.n_prompt + 1, ids, 2};
-    const struct edits x = {.offers = &offer, .n_offers = 1};
-    const uint32_t before = fake.tokens;
-    assert_int_equal(engine_decode(g, (uint64_t[]){0}, 1, &x, &a, &e), 0);
-    assert_true(fake.tokens - before <= 1);
+    engine_free(g);
+    speculate = 4;
+    assert_int_equal(setup_on(which), 0);
+    speculate = 0;
     assert_int_equal(fake.n_slots, 0);
-    assert_string_equal(set_up.msg, "");
+    g->drafting.cost = 0.02;
+    begin_well(0, 0);
+    const struct seq *s = NULL;
+    do {
+        uint32_t n = 0;
+        for (uint32_t k = v[0].n_got; k < v[0].n_alone; k++)
+            ids[n++] = rand() % 100 < wrong ? (uint32_t)rand() % VOCAB : v[0].alone[k];
+        const struct draft_offer offer = {0, v[0].spec.n_prompt + v[0].n_got, ids, n};
+        const struct state_save save = {0, SAVED, v[0].spec.n_prompt + v[0].n_got - 1};
+        const struct edits x = {
+            .offers = &offer, .n_offers = 1, .saves = &save, .n_saves = rand() % 2};
+        assert_int_equal(engine_decode(g, (uint64_t[]){0}, 1, &x, &a, &e), 0);
+        assert_true(!x.n_saves || fake.state[SAVED].n == save.tokens);
+        take(&a, v);
+        if (a.batch) {
+            s = a.batch->v[0];
+            lags += seq_lag(s) > 0;
+        }
+        if (rand() % 2)
+            assert_int_equal(engine_ahead(g, &e), 0);
+    } while (a.batch);
+    same_as_alone(0);
+    assert_true(wrong ? lags > 0 : lags == 0);
+}
+
+static void drafts_that_were_wrong(const struct backend_ops *which)
+{
+    srand(test_seed(5));
+    ask_with_cells(0, 11);
+    run_alone(&v[0], v);
+    for (int wrong = 0; wrong <= 100; wrong += 25) {
+        v[0].n_got = 0, v[0].over = false;
+        wrong_drafts(which, wrong);
+    }
+}
+static void a_state_goes_back_behind_wrong_drafts(void **state)
+{
+    (void)state;
+    drafts_that_were_wrong(&ops);
+}
+static void and_on_a_device_that_chooses(void **state)
+{
+    (void)state;
+    drafts_that_were_wrong(&drawing_ops);
 }
 
 int main(void)
@@ -312,7 +350,8 @@ int main(void)
         S(a_saved_state_serves_others),
         SD(a_saved_state_serves_others),
         S(saves_that_mean_nothing_are_refused),
-        S(no_drafts_and_no_swap),
+        S(a_state_goes_back_behind_wrong_drafts),
+        SD(and_on_a_device_that_chooses),
     };
     return cmocka_run_group_tests(t, NULL, NULL);
 }

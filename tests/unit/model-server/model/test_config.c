@@ -41,6 +41,17 @@ static int configure(const char *keys, const char *base, struct decoder_spec *s,
     "\"model_type\":\"nemotron_h\",\"hybrid_override_pattern\":\"M*\",\"mamba_num_heads\":8,"      \
     "\"mamba_head_dim\":16,\"ssm_state_size\":16," SIZES
 
+#define FALCON                                                                                     \
+    "\"model_type\":\"falcon_h1\",\"mamba_n_heads\":8,\"mamba_d_head\":16,\"mamba_d_ssm\":"        \
+    "128," SIZES
+
+#define DEBERTA                                                                                    \
+    "\"model_type\":\"deberta-v2\",\"relative_attention\":true,\"share_att_key\":true,"            \
+    "\"position_biased_input\":false,\"norm_rel_ebd\":\"layer_norm\",\"position_buckets\":32,"     \
+    "\"pos_att_type\":[\"c2p\",\"p2c\"]," SIZES
+#define NOMIC                                                                                      \
+    "\"model_type\":\"nomic_bert\",\"n_embd\":64,\"n_layer\":2,\"n_head\":8,\"vocab_size\":320"
+
 static void test_refuses(void **state)
 {
     static const struct {
@@ -77,6 +88,17 @@ static void test_refuses(void **state)
         {"\"head_dim\":1073741824", LLAMA, "`head_dim` must be an integer from 1 to 1024"},
         {"\"head_dim\":7", LLAMA, "is no even number of rotated elements"},
         {"\"vocab_size\":99999999999", LLAMA, "`vocab_size` must be"},
+        {"\"layer_types\":[\"full_attention\",\"chunked_attention\"]", LLAMA,
+         "`layer_types`: `chunked_attention` of layer 1 is not supported"},
+        {"\"use_parallel_block\":false", "\"model_type\":\"cohere2\"," SIZES,
+         "`use_parallel_block`: false is not supported"},
+        {"\"use_qk_norm\":true", "\"model_type\":\"cohere2\"," SIZES,
+         "`use_qk_norm`: true is not supported"},
+        {"\"block_use_swiglu\":false", "\"model_type\":\"lfm2\"," SIZES,
+         "`block_use_swiglu`: false is not supported"},
+        {"\"add_cross_attention\":true",
+         "\"model_type\":\"gpt2\",\"n_embd\":64,\"n_layer\":2,\"n_head\":8,\"vocab_size\":320",
+         "`add_cross_attention`: true is not supported"},
         {"\"hidden_act\":\"mish\"", LLAMA, "activation `mish` is not supported"},
         {"\"attention_bias\":1", LLAMA, "`attention_bias` must be true or false"},
         {"\"rms_norm_eps\":\"x\"", LLAMA, "`rms_norm_eps` must be a number"},
@@ -99,7 +121,45 @@ static void test_refuses(void **state)
          "`swiglu_limit`: only 7 is supported"},
         {"\"swiglu_alpha\":1", "\"model_type\":\"gpt_oss\"," SIZES,
          "`swiglu_alpha`: only 1.702 is supported"},
+        {"\"scoring_func\":\"softmax\"", "\"model_type\":\"minimax_m2\"," SIZES,
+         "`scoring_func`: softmax is not supported, only sigmoid"},
+        {"\"topk_method\":7", "\"model_type\":\"deepseek_v3\",\"moe_intermediate_size\":32," SIZES,
+         "`topk_method`: what the file has is not supported, only noaux_tc"},
+        {"\"ssm_multipliers\":[1,2]", FALCON, "`ssm_multipliers` must be 5 numbers"},
+        {"\"mlp_multipliers\":[1,0]", FALCON, "`mlp_multipliers` must not be 0"},
+        {"\"mamba_d_ssm\":100", FALCON, "`mamba_d_ssm`: 8 heads of 16 are not 100"},
+        {"\"projectors_bias\":true", FALCON, "`projectors_bias`: true is not supported"},
+        {"\"attention_types\":[[[\"global\",\"far\"],1]]",
+         "\"model_type\":\"gpt_neo\",\"num_layers\":2,\"num_heads\":8," SIZES,
+         "`attention_types`: `far` of layer 1 is not supported"},
+        {"\"attention_types\":[[[\"global\"],1]]",
+         "\"model_type\":\"gpt_neo\",\"num_layers\":2,\"num_heads\":8," SIZES,
+         "`attention_types`: `` of layer 1 is not supported"},
         {"\"n_embd\":64", "\"model_type\":\"gpt2\"", "`n_layer` is missing"},
+        {"\"num_hidden_groups\":2", "\"model_type\":\"albert\"," SIZES,
+         "`num_hidden_groups`: only 1 is supported"},
+        {"\"embedding_size\":128", "\"model_type\":\"electra\"," SIZES,
+         "`embedding_size` must be a multiple of 4 up to `hidden_size`"},
+        {"\"relative_attention_num_buckets\":30", "\"model_type\":\"mpnet\"," SIZES,
+         "`relative_attention_num_buckets` must be a multiple of 4"},
+        {"\"conv_kernel_size\":3", DEBERTA, "`conv_kernel_size`: convolutions are not supported"},
+        {"\"share_att_key\":false", DEBERTA, "`share_att_key`: only true is supported"},
+        {"\"pos_att_type\":\"c2p\"", DEBERTA, "`pos_att_type`: only c2p and p2c together"},
+        {"\"norm_rel_ebd\":\"none\"", DEBERTA, "`norm_rel_ebd`: only layer_norm"},
+        {"\"prenorm\":true", NOMIC, "`prenorm`: true is not supported"},
+        {"\"num_experts\":8", NOMIC, "`num_experts`: experts are not supported"},
+        {"\"activation_function\":\"gelu\"", NOMIC, "`activation_function`: `gelu` is not"},
+        {"\"rope_scaling\":{\"type\":\"ntk\",\"factor\":2,\"mixed_b\":1}",
+         "\"model_type\":\"new\"," SIZES, "has no `mixed_b`"},
+        {"\"logn_attention_scale\":true", "\"model_type\":\"new\"," SIZES,
+         "`logn_attention_scale`: true is not supported"},
+        {"\"num_experts\":[4,8]", "\"model_type\":\"hunyuan_v1_moe\"," SIZES,
+         "`num_experts`: only one number for all layers"},
+        {"\"use_cla\":true", "\"model_type\":\"hunyuan_v1_dense\"," SIZES,
+         "`use_cla`: true is not supported"},
+        {"\"n_head\":6",
+         "\"model_type\":\"codegen\",\"n_embd\":48,\"n_layer\":2,\"vocab_size\":320",
+         "`n_head` must be a multiple of 4"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -178,6 +238,25 @@ static void test_windows(void **state)
     assert_int_equal(s.layers[1].window, 0);
 }
 
+/* The bases of the cases that are refused are themselves accepted. */
+static void test_encoders(void **state)
+{
+    static struct decoder_spec s;
+    (void)state;
+    accepted("", DEBERTA, &s);
+    assert_int_equal(s.apart.buckets, 64);
+    assert_int_equal(s.apart.most, 512);
+    accepted("\"pos_att_type\":\"p2c|c2p\"", DEBERTA, &s);
+    accepted("\"rotary_scaling_factor\":2", NOMIC, &s);
+    assert_int_equal(s.rope[0].kind, ROPE_DYNAMIC);
+    assert_int_equal(s.rope[0].original, 2048);
+    accepted("\"embedding_size\":32", "\"model_type\":\"albert\"," SIZES, &s);
+    assert_int_equal(s.embed_dim, 32);
+    assert_int_equal(s.layers[1].same_as, 1);
+    accepted("\"embedding_size\":64", "\"model_type\":\"electra\"," SIZES, &s);
+    assert_int_equal(s.embed_dim, 0);
+}
+
 /* What the engine is told about lengths: scalings that stretch the positions do so. */
 static void test_max_positions(void **state)
 {
@@ -250,12 +329,28 @@ static void test_mixers(void **state)
     }
 }
 
+static void test_windows_of_llama(void **state)
+{
+    struct decoder_spec s;
+    struct err e = ERR_INIT;
+    (void)state;
+    assert_int_equal(configure("\"sliding_window\":32", LLAMA, &s, &e), 0);
+    assert_int_equal(s.layers[0].window, 0); /* as transformers: no layer has one */
+    assert_int_equal(configure("\"sliding_window\":32,\"layer_types\":[\"full_attention\","
+                               "\"sliding_attention\"]",
+                               LLAMA, &s, &e),
+                     0);
+    assert_int_equal(s.layers[0].window, 0);
+    assert_int_equal(s.layers[1].window, 32);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_refuses),     cmocka_unit_test(test_same_meaning),
-        cmocka_unit_test(test_windows),     cmocka_unit_test(test_max_positions),
-        cmocka_unit_test(test_rope_option), cmocka_unit_test(test_infinity),
+        cmocka_unit_test(test_windows_of_llama), cmocka_unit_test(test_refuses),
+        cmocka_unit_test(test_same_meaning),     cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_max_positions),    cmocka_unit_test(test_rope_option),
+        cmocka_unit_test(test_encoders),         cmocka_unit_test(test_infinity),
         cmocka_unit_test(test_mixers),
     };
     return cmocka_run_group_tests(tests, make_file, drop_file);

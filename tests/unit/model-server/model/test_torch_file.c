@@ -14,8 +14,8 @@ struct zip {
 
 static void put(uint8_t *to, size_t *n, uint64_t v, int bytes)
 {
-    for (int i = 0; i < bytes; i++)
-        to[(*n)++] = (uint8_t)(v >> 8 * i);
+    for (int i = 0; i < bytes; i++, v >>= 8)
+        to[(*n)++] = (uint8_t)v;
 }
 
 static void add(struct zip *z, const char *name, const void *data, size_t size)

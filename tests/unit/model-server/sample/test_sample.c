@@ -1,5 +1,6 @@
 // The chain's promises that no table of distributions shows: ties, masks, faults, seeds, the
 // watermark.
+#include "common/params.h"
 #include "model-server/sample/sample.h"
 #include <math.h>
 #include <setjmp.h>
@@ -182,6 +183,48 @@ static void bias(void **state)
     bias_free(&copy);
 }
 
+/* Named tokens in their order, by the same sums as the best ones; what a cut or a mask rules out is
+ * left out. */
+static void named_tokens(void **state)
+{
+    (void)state;
+    struct sampled o;
+    struct err e = ERR_INIT;
+    uint32_t ids[] = {9, 5, 9, 150};
+    float best[V];
+    fill();
+    struct sampling p = sampling_neutral();
+    assert_int_equal(run(p, NULL, 0, V, &o), 0);
+    assert_int_equal(o.n_top, V);
+    for (uint32_t i = 0; i < V; i++)
+        best[top_id[i]] = top_lp[i];
+    const uint32_t likeliest = top_id[0];
+    p.report = (struct report){ids, 4};
+    assert_true(sampling_on_host(&p));
+    fill();
+    assert_int_equal(run(p, NULL, 0, 4, &o), 0);
+    assert_int_equal(o.n_top, 4);
+    for (uint32_t i = 0; i < 4; i++)
+        assert_true(top_id[i] == ids[i] && top_lp[i] == best[ids[i]]);
+    ids[1] = likeliest;
+    p.top_k = 1;
+    fill();
+    assert_int_equal(run(p, NULL, 0, 4, &o), 0);
+    assert_true(o.n_top == 1 && top_id[0] == likeliest && top_lp[0] == 0);
+    p.raw_logprobs = true; /* cuts choose, and are not in what is reported */
+    fill();
+    assert_int_equal(run(p, NULL, 0, 4, &o), 0);
+    assert_true(o.n_top == 4 && top_id[0] == ids[0] && top_lp[0] == best[ids[0]]);
+
+    struct report copy, from = {ids, 4};
+    assert_int_equal(report_copy(&copy, &from, V, &e), 0);
+    assert_true(copy.n == 4 && !memcmp(copy.id, ids, sizeof(ids)) && copy.id != ids);
+    report_free(&copy);
+    assert_int_equal(report_copy(&copy, &from, 150, &e), -1);
+    from.n = MOST_LOGPROB_IDS + 1;
+    assert_int_equal(report_copy(&copy, &from, V, &e), -1);
+}
+
 int main(void)
 {
     const struct CMUnitTest t[] = {
@@ -192,6 +235,7 @@ int main(void)
         cmocka_unit_test(openai_penalties),
         cmocka_unit_test(watermark),
         cmocka_unit_test(bias),
+        cmocka_unit_test(named_tokens),
     };
     struct err e = ERR_INIT;
     if (filter_mem_init(&mem, V, &e))

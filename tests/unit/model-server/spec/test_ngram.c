@@ -55,7 +55,7 @@ static void rows_are_added_while_the_ratio_grows(void **state)
     (void)state;
     for (int i = 0; i < 200; i++) {
         double p = i % 20 / 20.0, cost = (i / 20 + 1) / 30.0, n = 1 + i % 7;
-        struct step_worth w = {cost, n, n};
+        struct step_worth w = {.cost = cost, .rows = n, .tokens = n};
         double gain = 1, best = 0, tokens = n, at = 0;
         for (int k = 0; k < 40; k++, tokens += gain)
             if (tokens / (1 + cost * (n + k - 1)) > best)

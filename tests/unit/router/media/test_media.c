@@ -21,24 +21,28 @@ struct rig {
     struct err e;
 };
 
-static void rig_init(struct rig *g)
+static void rig_init_as(struct rig *g, const char *config)
 {
     static const struct image_decoder_options o = {.limits = {16384, 50000000},
                                                    .timeout_ms = 60000};
     struct vision_folder d;
     *g = (struct rig){.rules = {.max_images = 3, .max_pixels = 20000}};
     vision_folder_make(&d);
-    vision_write(&d, "config.json",
-                 "{\"model_type\": \"qwen2_5_vl\", \"image_token_id\": 151655,"
-                 " \"vision_config\": {\"model_type\": \"qwen2_5_vl\"}}");
+    vision_write(&d, "config.json", config);
     assert_int_equal(vision_load(d.path, NULL, &g->vision, &g->e), 0);
     vision_folder_remove(&d);
     assert_non_null(g->vision);
-    assert_int_equal(vision_token(g->vision), IMAGE_TOKEN);
     assert_non_null(g->decoder = image_decoder_new(&o, &g->e));
     g->media = (struct media){
         .vision = g->vision, .decoder = g->decoder, .rules = &g->rules, .max_tokens = MOST_TOKENS};
     arena_init(&g->arena, 1 << 20);
+}
+
+static void rig_init(struct rig *g)
+{
+    rig_init_as(g, "{\"model_type\": \"qwen2_5_vl\", \"image_token_id\": 151655,"
+                   " \"vision_config\": {\"model_type\": \"qwen2_5_vl\"}}");
+    assert_int_equal(vision_token(g->vision), IMAGE_TOKEN);
 }
 
 static void rig_free(struct rig *g)
@@ -315,6 +319,37 @@ static void pictures_stand_where_their_tokens_are(void **state)
     rig_free(&g);
 }
 
+/* PaliGemma: <bos> behind the last picture, a newline at the end, and no other special tokens. */
+static void a_prefix_is_framed_and_stays_whole(void **state)
+{
+    struct rig g;
+    struct gen_request r = {0};
+    uint32_t ids[40], n = 0;
+    char *both = with_urls("![]({S})a![]({W}) caption en");
+    (void)state;
+    rig_init_as(&g, "{\"model_type\": \"paligemma\", \"image_token_index\": 3,"
+                    " \"vision_config\": {\"image_size\": 28}}");
+    assert_int_equal(ask_inline(&g, both), 0);
+#define SOFT "<image><image><image><image>"
+    expect_text(&g, SOFT "a" SOFT "<bos> caption en\n");
+    assert_true(g.out.bare);
+    n = fill(ids, n, 3, 4);
+    n = fill(ids, n, TEXT_TOKEN, 1);
+    n = fill(ids, n, 3, 4);
+    n = fill(ids, n, TEXT_TOKEN, 5);
+    g.media.max_whole = n;
+    assert_int_equal(media_places(&g.media, &g.out, ids, n, &g.arena, &r, &g.e), 0);
+    assert_true(r.whole_media && r.whole_prompt);
+    g.media.max_whole = n - 1;
+    expect_refused(&g, media_places(&g.media, &g.out, ids, n, &g.arena, &r, &g.e),
+                   "a prompt of 14 tokens with images does not fit into a step of 13");
+    assert_int_equal(ask_inline(&g, "caption en"), 0); /* a text is no prefix */
+    expect_text(&g, "caption en");
+    assert_false(g.out.bare);
+    free(both);
+    rig_free(&g);
+}
+
 static void a_placeholder_that_the_client_wrote_is_refused(void **state)
 {
     struct rig g;
@@ -349,6 +384,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(tokens_are_counted_together),
         cmocka_unit_test(what_is_no_picture_is_refused_in_the_protocols_words),
         cmocka_unit_test(pictures_stand_where_their_tokens_are),
+        cmocka_unit_test(a_prefix_is_framed_and_stays_whole),
         cmocka_unit_test(a_placeholder_that_the_client_wrote_is_refused),
     };
     image_decoder_main(argc, argv);

@@ -472,6 +472,36 @@ static void a_step_never_ends_inside_a_picture_that_stays_whole(void **state)
     assert_int_equal(kv_media_next(&m, 4), 5);
 }
 
+static void a_prompt_that_sees_itself_is_shared_as_a_whole(void **state)
+{
+    static const uint32_t tok[] = {9, 9, 5, 6, 40, 41}, other[] = {9, 9, 5, 7, 40, 41};
+    const struct kv_medium cat = {0, 2, 1}, dog = {0, 2, 2};
+    uint64_t a[6], b[6];
+    (void)state;
+    const uint64_t prompt = kv_media_prompt(&cat, 1, tok, 4);
+    struct kv_media m = {.v = &cat, .n = 1, .whole = true, .prefix = 4, .prompt = prompt};
+    assert_true(prompt == kv_media_prompt(&cat, 1, tok, 4));
+    assert_true(prompt != kv_media_prompt(&dog, 1, tok, 4));
+    assert_true(prompt != kv_media_prompt(&cat, 1, other, 4));
+    assert_true(prompt != kv_media_prompt(&cat, 1, tok, 3));
+    kv_media_keys(&m, tok, 0, 6, a);
+    m.prompt = kv_media_prompt(&cat, 1, other, 4);
+    kv_media_keys(&m, other, 0, 6, b);
+    for (int i = 0; i < 6; i++)
+        assert_true(i < 4 ? a[i] != b[i] && a[i] >> 63 : a[i] == b[i] && a[i] == tok[i]);
+    assert_true(a[0] != a[1]);
+    kv_media_keys(&m, other, 3, 2, a); /* the same from any place on */
+    assert_memory_equal(a, b + 3, 2 * sizeof(*a));
+    for (uint32_t from = 0; from < 4; from++)
+        for (uint32_t to = from; to < 4; to++) {
+            assert_int_equal(kv_media_stop(&m, from, to), from);
+            assert_int_equal(kv_media_next(&m, from), 4);
+        }
+    assert_int_equal(kv_media_stop(&m, 0, 4), 4);
+    assert_int_equal(kv_media_stop(&m, 3, 5), 5);
+    assert_int_equal(kv_media_next(&m, 4), 5);
+}
+
 static void a_copy_never_costs_admission(void **state)
 {
     struct kv_blocks *kv = copying(4, 4); /* three */
@@ -515,6 +545,7 @@ int main(void)
         cmocka_unit_test(a_released_prompt_is_a_hit_up_to_its_last_full_block),
         cmocka_unit_test(what_must_be_fresh_is_no_hit),
         cmocka_unit_test(block_0_is_never_handed_out),
+        cmocka_unit_test(a_prompt_that_sees_itself_is_shared_as_a_whole),
         cmocka_unit_test(two_pictures_behind_equal_placeholders_share_no_block),
         cmocka_unit_test(a_picture_is_found_again_at_its_own_place_alone),
         cmocka_unit_test(a_step_never_ends_inside_a_picture_that_stays_whole),

@@ -94,6 +94,27 @@ static void without_streams_or_a_target_there_is_no_bound(void **state)
     assert_int_equal(pace_budget(&p, 3, 0.2, 4096), 4096);
 }
 
+static void pictures_take_less_than_a_step_without_them(void **state)
+{
+    struct pace p = {0};
+    struct encode_pace e = {0};
+    (void)state;
+    assert_int_equal(encode_budget(&e, &p, 3, 0.2), 1); /* the least there is */
+    assert_int_equal(encode_budget(&e, &p, 0, 0.2), 0); /* none waits, nothing is known */
+    for (int i = 0; i < 30; i++)
+        pace_note(&p, 3, 0, 0.04);
+    for (int i = 0; i < 30; i++)
+        encode_note(&e, 5000000000, 0.05); /* 100 G a second */
+    encode_note(&e, 0, 0.05);
+    encode_note(&e, 1, 0);
+    near((double)encode_budget(&e, &p, 3, 0.2), 0.7 * 0.04 * 1e11, 0.01);
+    near((double)encode_budget(&e, &p, 0, 0.2), 0.2 * 1e11, 0.01); /* so long may others wait */
+    assert_int_equal(encode_budget(&e, &p, 0, 0), 0);
+    for (int i = 0; i < 30; i++)
+        encode_note(&e, 5000000000, 0.5);
+    near((double)encode_budget(&e, &p, 3, 0.2), 0.7 * 0.04 * 1e10, 0.01);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -101,6 +122,7 @@ int main(void)
         cmocka_unit_test(gaps_stay_below_the_target_from_the_start),
         cmocka_unit_test(a_machine_that_changes_is_learnt_anew),
         cmocka_unit_test(without_streams_or_a_target_there_is_no_bound),
+        cmocka_unit_test(pictures_take_less_than_a_step_without_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

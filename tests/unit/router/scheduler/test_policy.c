@@ -139,6 +139,22 @@ static void the_batch_size_holds_for_every_step(void **state)
     rig_fini(&g, o, 6);
 }
 
+/* A chunk of no tokens would stand for the whole prompt. */
+static void a_prompt_that_is_cut_gets_a_token_of_the_smallest_step(void **state)
+{
+    struct rig g;
+    struct one o[2];
+    (void)state;
+    rig_init(&g, (struct policy_limits){.prefill_tokens = 20, .chunking = true}, 1000);
+    add(&g, &o[0], 1000, 1010);
+    add(&g, &o[1], 1, 10);
+    assert_int_equal(join(&g, (struct load){.n_running = 19, .n_tokens = 19}, 0), 1);
+    assert_ptr_equal(g.out[0].w, &o[0].w);
+    assert_int_equal(g.out[0].n_tokens, 1);
+    assert_true(g.out[0].cut);
+    rig_fini(&g, o, 2);
+}
+
 static void a_long_prompt_leaves_half_of_the_step_to_short_ones(void **state)
 {
     struct rig g;
@@ -708,6 +724,7 @@ int main(void)
         cmocka_unit_test(first_come_first_served_within_the_budget),
         cmocka_unit_test(running_requests_take_their_share_of_the_step),
         cmocka_unit_test(the_batch_size_holds_for_every_step),
+        cmocka_unit_test(a_prompt_that_is_cut_gets_a_token_of_the_smallest_step),
         cmocka_unit_test(a_long_prompt_leaves_half_of_the_step_to_short_ones),
         cmocka_unit_test(one_that_does_not_fit_is_passed_but_not_forever),
         cmocka_unit_test(being_passed_has_a_time_limit_too),

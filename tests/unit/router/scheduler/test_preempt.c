@@ -2,16 +2,6 @@
  * alone, whether its blocks were computed again or came back from the swap region. */
 #include "tests/unit/router/infer_rig.h"
 
-static double counter(struct rig *g, const char *line)
-{
-    struct buf b = BUF_INIT;
-    metrics_print(g->metrics, &b);
-    const char *at = strstr(b.p, line);
-    double v = at ? strtod(at + strlen(line), NULL) : 0;
-    buf_free(&b);
-    return v;
-}
-
 static double swaps(struct rig *g) { return counter(g, "tgi_preemption_count{method=\"swap\"} "); }
 static double recomputes(struct rig *g)
 {

@@ -1,19 +1,9 @@
-/* A model with recurrent state: whatever comes, goes, makes way or is lost, no cell is lost or had
- * twice, and every answer comes of the state that belongs to its tokens. */
+/* A model with recurrent state: whatever comes, goes, is preempted or is lost, no cell is lost or
+ * had twice, and every answer comes of the state that belongs to its tokens. */
 #include "tests/unit/router/infer_rig.h"
 
 enum { N = 32 };
 static const struct infer_config plain = {.max_batch_prefill_tokens = 64};
-
-static double counter(struct rig *g, const char *line)
-{
-    struct buf b = BUF_INIT;
-    metrics_print(g->metrics, &b);
-    const char *at = strstr(b.p, line);
-    double v = at ? strtod(at + strlen(line), NULL) : 0;
-    buf_free(&b);
-    return v;
-}
 
 static bool is_alone(const void *arg)
 {
@@ -24,7 +14,9 @@ static void expect_balance(struct rig *g)
 {
     struct buf b = BUF_INIT;
     struct err e = ERR_INIT;
-    assert_int_equal(infer_audit(g->infer, WAIT_MS, &b, &e), 0);
+    bool balanced = false;
+    assert_int_equal(infer_audit(g->infer, WAIT_MS, &b, &balanced, &e), 0);
+    assert_true(balanced);
     assert_non_null(strstr(b.p, "\"balanced\":true"));
     buf_free(&b);
 }
@@ -117,6 +109,11 @@ static void a_long_prompt_leaves_snapshots_on_its_way(void **state)
     rig_free(g);
 }
 
+static bool three_follow(const void *arg)
+{
+    return counter((const struct rig *)arg, "\ntgi_shared_prompts ") == 3;
+}
+
 static void followers_begin_from_the_leaders_state(void **state)
 {
     struct rig *g = rig_new(&(struct fake_shard){.n_cells = 12}, &plain, 1);
@@ -130,6 +127,7 @@ static void followers_begin_from_the_leaders_state(void **state)
         c[i]->r.same = i ? &c[0]->r : NULL;
         infer_submit(g->infer, &c[i]->r);
     }
+    assert_true(wait_for(three_follow, g));
     g->shard[0]->hold = 0;
     for (uint32_t i = 0; i < 4; i++) {
         expect_answer(c[i]);

@@ -111,7 +111,7 @@ static void pictures_go_along_whenever_a_prompt_is_computed(void **state)
         rpc_mem_free(&m);
         seq_push(q, 99);
     }
-    const struct kv_media k = seq_media(q, true);
+    const struct kv_media k = seq_media(q);
     assert_int_equal(k.n, 2);
     assert_int_equal(k.v[1].first, 3);
     assert_int_equal(k.v[1].digest, 12);

@@ -111,6 +111,16 @@ static inline void assert_slice(const struct stored_matrix *m, int row, int rows
         }
 }
 
+/* Number i of rows of `cols`. */
+static inline float number_kept(const struct mat_codes *c, int64_t i, int64_t cols)
+{
+    const struct format *f = &c->format;
+    const float factor = f->factors ? c->factor[i / cols] : 1.0f;
+    const int zero = f->zeros ? c->less[i / f->group] : (int)f->zero;
+    const int n = f->table ? f->table[c->codes[i]] : c->codes[i];
+    return (float)(n - zero) * f32_of_f16(c->scale[i / f->block]) * factor;
+}
+
 static inline enum take takes_all(const struct format *f, enum arith a)
 {
     (void)f, (void)a;
@@ -137,8 +147,7 @@ static inline void assert_keeps(struct rng *r, const struct stored *of)
     for (int64_t i = 0; i < s.rows * s.cols; i++) {
         const int o = (int)(row + i / s.cols * step), c = (int)(i % s.cols);
         const int from = k.order ? (int)k.order[c] : c, g = truth.group_of[from];
-        const int zero = k.format.zeros ? k.less[i / 32] : (int)k.format.zero;
-        const float got = (float)(k.codes[i] - zero) * f32_of_f16(k.scale[i / 32]);
+        const float got = number_kept(&k, i, s.cols);
         if (got != (float)(truth.code[o][from] - truth.zero[g][o]) * truth.scale[g][o])
             fail_msg("(%d, %d) is kept as %g", o, from, (double)got);
     }

@@ -59,6 +59,20 @@ static void test_config(void **state)
          {&stored_scaled, "compressed-tensors", 8, 0, 1, 0, true, false}},
         {CT("float-quantized", "\"num_bits\":8,\"type\":\"float\",\"strategy\":\"tensor\""),
          {&stored_scaled, "compressed-tensors", 8, 0, 0, 0, true, true}},
+        {CT("nvfp4-pack-quantized", "\"num_bits\":4,\"type\":\"float\",\"strategy\":"
+                                    "\"tensor_group\",\"group_size\":16"),
+         {&stored_nvfp4_packed, "compressed-tensors", 4, 16, 1, 0, true, true, .divides = true}},
+        {"{\"quant_method\":\"modelopt\",\"quant_algo\":\"NVFP4\",\"group_size\":16}",
+         {&stored_nvfp4, "modelopt", 4, 16, 1, 0, true, true}},
+        {"{\"quant_method\":\"modelopt\",\"quant_algo\":\"FP8\"}",
+         {&stored_scaled, "modelopt", 8, 0, 0, 0, true, true}},
+        {"{\"quant_method\":\"bitsandbytes\",\"load_in_8bit\":true}",
+         {&stored_llm_int8, "bitsandbytes", 8, 0, 1, 0, true, false, .scale_by = 1.0f / 127}},
+        {"{\"quant_method\":\"bitsandbytes\",\"load_in_4bit\":true,"
+         "\"bnb_4bit_quant_type\":\"nf4\",\"bnb_4bit_use_double_quant\":true}",
+         {&stored_nf4, "bitsandbytes", 4, 0, 1, 0, true, true}},
+        {"{\"quant_method\":\"bitsandbytes\",\"load_in_4bit\":true}",
+         {&stored_fp4, "bitsandbytes", 4, 0, 1, 0, true, true}},
     };
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -73,6 +87,8 @@ static void test_config(void **state)
         assert_int_equal(s.row_block, want->row_block);
         assert_int_equal(s.zero_bias, want->zero_bias);
         assert_int_equal(s.symmetric, want->symmetric);
+        assert_int_equal(s.divides, want->divides);
+        assert_true(s.scale_by == want->scale_by);
         assert_int_equal(s.is_float, want->is_float);
         assert_int_equal(!s.method, !want->method);
         if (s.method)
@@ -87,7 +103,25 @@ static void test_config_refuses(void **state)
     } cases[] = {
         {"3", "`quantization_config` is no object"},
         {"{}", "weights quantised by `an unnamed method` are not supported"},
-        {"{\"quant_method\":\"bitsandbytes\"}", "weights quantised by `bitsandbytes`"},
+        {"{\"quant_method\":\"exl2\"}",
+         "weights quantised by `exl2` are not supported (known: gptq"},
+        {"{\"quant_method\":\"exl3\"}", "weights quantised by `exl3`"},
+        {"{\"quant_method\":\"hqq\"}", "weights quantised by `hqq`"},
+        {"{\"quant_method\":\"aqlm\"}", "weights quantised by `aqlm`"},
+        {"{\"quant_method\":\"modelopt\",\"quant_algo\":\"W4A8_AWQ\"}",
+         "modelopt's `quant_algo` W4A8_AWQ is not supported"},
+        {"{\"quant_method\":\"modelopt\",\"quant_algo\":\"NVFP4\",\"group_size\":32}",
+         "NVFP4 with a `group_size` of 32"},
+        {"{\"quant_method\":\"bitsandbytes\",\"load_in_4bit\":true,"
+         "\"bnb_4bit_quant_type\":\"nf3\"}",
+         "`bnb_4bit_quant_type` nf3 is not supported"},
+        {"{\"quant_method\":\"bitsandbytes\",\"load_in_4bit\":true,"
+         "\"bnb_4bit_quant_storage\":\"bfloat16\"}",
+         "`bnb_4bit_quant_storage` bfloat16 is not supported"},
+        {"{\"quant_method\":\"compressed-tensors\",\"format\":\"nvfp4-pack-quantized\","
+         "\"config_groups\":{\"a\":{\"weights\":{\"num_bits\":4,\"type\":\"float\","
+         "\"strategy\":\"tensor_group\",\"group_size\":32}}}}",
+         "nvfp4-pack-quantized has 4 bits and groups of 16"},
         {"{\"quant_method\":\"gptq\",\"bits\":5}", "weights of 5 bits"},
         {"{\"quant_method\":\"gptq\",\"bits\":1e9}", "weights of 1e+09 bits"},
         {"{\"quant_method\":\"gptq\",\"group_size\":0}", "`group_size` must be"},
@@ -129,6 +163,11 @@ static void test_config_in_a_file_of_its_own(void **state)
     assert_int_equal(stored_read(&s, dir, &e), 0);
     assert_ptr_equal(s.format, &stored_awq);
     assert_int_equal(s.group, 64);
+    write_file("hf_quant_config.json",
+               "{\"producer\":{\"name\":\"modelopt\"},\"quantization\":{\"quant_algo\":\"NVFP4\","
+               "\"group_size\":16,\"exclude_modules\":[\"lm_head\"]}}");
+    assert_int_equal(stored_read(&s, dir, &e), 0);
+    assert_ptr_equal(s.format, &stored_nvfp4);
     write_file("quantize_config.json", "{\"bits\":8,\"group_size\":32,\"desc_act\":true}");
     assert_int_equal(stored_read(&s, dir, &e), 0);
     assert_ptr_equal(s.format, &stored_gptq);
@@ -142,7 +181,8 @@ static void test_what_the_user_says(void **state)
                                awq = {&stored_awq, "awq", 4, 32, 1, 0, false, false},
                                int8 = {&stored_scaled, "compressed-tensors", 8, 0, 1, 0, true,
                                        false},
-                               fp8 = {&stored_scaled, "fp8", 8, 0, 1, 0, true, true};
+                               fp8 = {&stored_scaled, "fp8", 8, 0, 1, 0, true, true},
+                               nf4 = {&stored_nf4, "bitsandbytes", 4, 0, 1, 0, true, true};
     static const struct {
         const struct stored *s;
         const char *word, *says; /* NULL: agreed */
@@ -162,6 +202,10 @@ static void test_what_the_user_says(void **state)
         {&fp8, "fp8", NULL, QUANT_NONE},
         {&int8, "fp8", "stored by compressed-tensors already", 0},
         {&int8, "compressed-tensors", NULL, QUANT_NONE},
+        {&nf4, "bitsandbytes", NULL, QUANT_NONE},
+        {&nf4, "bitsandbytes-nf4", NULL, QUANT_NONE},
+        {&nf4, "bitsandbytes-fp4", "stored by bitsandbytes already", 0},
+        {&plain, "bitsandbytes", "this checkpoint is not stored quantised", 0},
     };
     (void)state;
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {

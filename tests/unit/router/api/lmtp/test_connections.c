@@ -1,6 +1,9 @@
 /* How clients come, what their frames and lines may be, and how connections end. */
 #include "tests/unit/router/api/lmtp/client.h"
+#include <errno.h>
 #include <netinet/tcp.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 
 /* The server's end of a connection; it lives in this process too. */
 static int other_end(int fd)
@@ -150,6 +153,40 @@ static void test_lines(void **state)
     buf_free(&b);
 }
 
+/* In a child: what the server does with a connection of user 65534. 0: it is closed at once. */
+static int as_another_user(void)
+{
+    char byte;
+    if (setgid(65534) != 0 || setuid(65534) != 0)
+        return 2;
+    int fd = dial_unix();
+    ssize_t n = send(fd, GENERATE_2 "\n", strlen(GENERATE_2) + 1, MSG_NOSIGNAL);
+    n = recv(fd, &byte, 1, 0);
+    return n == 0 || (n < 0 && errno == ECONNRESET) ? 0 : 1;
+}
+
+static void test_lines_of_another_user(void **state)
+{
+    (void)state;
+    const char *path = rig.config.lmtp_listen + 5;
+    struct stat st;
+    int status;
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0600);
+    if (geteuid() != 0)
+        skip(); /* only root can become another user */
+    assert_int_equal(chmod(path, 0777), 0);
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(as_another_user());
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    int fd = dial_unix(); /* its own user is served still */
+    say(fd, GENERATE_2 "\n", strlen(GENERATE_2) + 1);
+    assert_true(recv(fd, &(char){0}, 1, 0) == 1);
+    hang_up(&rig, fd);
+}
+
 /* Last: the server says goodbye to those who are in the middle, and to those who wait. */
 static void test_shutdown(void **state)
 {
@@ -180,6 +217,7 @@ int main(void)
         cmocka_unit_test(test_the_size_of_a_message),
         cmocka_unit_test(test_handshakes),
         cmocka_unit_test(test_lines),
+        cmocka_unit_test(test_lines_of_another_user),
         cmocka_unit_test(test_shutdown),
     };
     return cmocka_run_group_tests(tests, start, stop);

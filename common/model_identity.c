@@ -1,0 +1,100 @@
+#include "common/model_identity.h"
+#include "common/file_map.h"
+#include <dirent.h>
+#include <gnutls/crypto.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* A large file counts by its first megabyte, where the names and places of all tensors stand, and
+ * by a page of every two: no matrix of a model that takes minutes to compute is smaller. */
+enum { PAGE = 4096, BEGINNING = 1 << 20, STEP = 2 << 20 };
+
+/* Names of files that the numbers of a model depend on. */
+static int matters(const struct dirent *d)
+{
+    static const char *const ends[] = {".safetensors", ".gguf",       ".bin", ".pt",
+                                       ".pth",         "config.json", NULL};
+    const size_t n = strlen(d->d_name);
+    for (int i = 0; ends[i]; i++) {
+        const size_t k = strlen(ends[i]);
+        if (n >= k && strcmp(d->d_name + n - k, ends[i]) == 0)
+            return strcmp(d->d_name, "generation_config.json") != 0 &&
+                   strcmp(d->d_name, "tokenizer_config.json") != 0;
+    }
+    return 0;
+}
+
+struct digests {
+    gnutls_hash_hd_t content, times;
+};
+
+static void add_content(gnutls_hash_hd_t h, const char *p, size_t size)
+{
+    const size_t first = size < BEGINNING ? size : BEGINNING;
+    gnutls_hash(h, p, first);
+    for (size_t at = first; at < size; at += STEP)
+        gnutls_hash(h, p + at, size - at < PAGE ? size - at : PAGE);
+    if (size > PAGE)
+        gnutls_hash(h, p + size - PAGE, PAGE);
+}
+
+static int add_file(struct digests *d, const char *path, const char *name, struct err *e)
+{
+    struct stat st;
+    char text[400];
+    size_t size;
+    if (stat(path, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size == 0)
+        return 0;
+    const char *p = file_map(path, &size, e);
+    if (!p)
+        return -1;
+    int n = snprintf(text, sizeof(text), "\n%s %zu ", name, size);
+    gnutls_hash(d->content, text, (size_t)n < sizeof(text) ? (size_t)n : sizeof(text) - 1);
+    add_content(d->content, p, size);
+    n = snprintf(text, sizeof(text), "%lld.%09ld ", (long long)st.st_mtim.tv_sec,
+                 st.st_mtim.tv_nsec);
+    gnutls_hash(d->times, text, (size_t)n);
+    file_unmap(p, size);
+    return 0;
+}
+
+static int add_folder(struct digests *d, const char *dir, struct err *e)
+{
+    struct dirent **v = NULL;
+    const int n = scandir(dir, &v, matters, alphasort);
+    int rc = n < 0 ? err_set(e, ERR_SYSTEM, "cannot list %s", dir) : 0;
+    for (int i = 0; i < n; i++) {
+        char *path = NULL;
+        if (rc == 0)
+            rc = asprintf(&path, "%s/%s", dir, v[i]->d_name) < 0
+                     ? err_nomem(e)
+                     : add_file(d, path, v[i]->d_name, e);
+        free(path);
+        free(v[i]);
+    }
+    free(v);
+    return rc;
+}
+
+int model_identity(const char *model, const char *words, struct model_identity *out, struct err *e)
+{
+    struct digests d;
+    struct stat st;
+    if (gnutls_hash_init(&d.content, GNUTLS_DIG_SHA256) < 0)
+        return err_nomem(e);
+    if (gnutls_hash_init(&d.times, GNUTLS_DIG_SHA256) < 0) {
+        gnutls_hash_deinit(d.content, NULL);
+        return err_nomem(e);
+    }
+    gnutls_hash(d.content, words, strlen(words));
+    const bool file = stat(model, &st) == 0 && S_ISREG(st.st_mode);
+    const char *slash = strrchr(model, '/');
+    const int rc =
+        file ? add_file(&d, model, slash ? slash + 1 : model, e) : add_folder(&d, model, e);
+    gnutls_hash_deinit(d.content, out->content);
+    gnutls_hash_deinit(d.times, out->times);
+    return rc;
+}

@@ -1,0 +1,121 @@
+"""A folder of Hugging Face's tools once more, its linear layers stored in few bits, and beside it what they are in fp32.
+
+    stored, plain = write(folder, tmp_path, "nf4")
+
+Layouts as bitsandbytes and transformers, modelopt and compressed-tensors write them; the numbers are numpy's."""
+
+import json
+import pathlib
+import shutil
+
+import numpy as np
+from gguf_made import tensors
+
+NF4 = np.array([-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635, -0.18477343022823334,
+                -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224,
+                0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0], np.float32)  # fmt: skip
+FP4 = np.array([0, 1 / 192, 2 / 3, 1, 1 / 3, 1 / 2, 1 / 6, 1 / 4], np.float32)
+FP4 = np.concatenate([FP4, -FP4])
+E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6], np.float32)
+E2M1 = np.concatenate([E2M1, -E2M1])
+E4M3 = np.array([m / 8 * 2**-6 if e == 0 else (1 + m / 8) * 2.0 ** (e - 7) for e in range(16) for m in range(8)][:127], np.float32)
+TYPES = {np.dtype(np.float32): "F32", np.dtype(np.uint8): "U8", np.dtype(np.int8): "I8"}
+
+
+def nearest(v, table):
+    return np.abs(v[..., None] - table).argmin(-1).astype(np.uint8)
+
+
+def blob(o):
+    return np.frombuffer(json.dumps(o).encode(), np.uint8)
+
+
+def bnb4(name, v, kind, nested):
+    """bitsandbytes.functional.quantize_4bit() with blocks of 64 and scales in blocks of 256."""
+    table = {"nf4": NF4, "fp4": FP4}[kind]
+    blocks = v.reshape(-1, 64)
+    absmax = np.abs(blocks).max(1)
+    codes = nearest(blocks / np.maximum(absmax, 1e-12)[:, None], table).reshape(-1)
+    out = {f"{name}.weight": (codes[0::2] << 4 | codes[1::2]).reshape(-1, 1), f"{name}.weight.quant_map": table}
+    state = {"quant_type": kind, "blocksize": 64, "dtype": "float32", "shape": list(v.shape)}
+    if nested:
+        offset = np.float32(absmax.mean())
+        state |= {"nested_blocksize": 256, "nested_dtype": "float32", "nested_offset": float(offset)}
+        lower = np.pad(absmax - offset, (0, -len(absmax) % 256)).reshape(-1, 256)
+        scale = np.abs(lower).max(1)
+        small = np.linspace(-1, 1, 256, dtype=np.float32)  # any 256 numbers will do
+        q = nearest(lower / scale[:, None], small)
+        out |= {f"{name}.weight.nested_absmax": scale, f"{name}.weight.nested_quant_map": small}
+        out[f"{name}.weight.absmax"] = q.reshape(-1)[: len(absmax)]
+        absmax = (small[q] * scale[:, None]).reshape(-1)[: len(absmax)] + offset
+    else:
+        out[f"{name}.weight.absmax"] = absmax
+    out[f"{name}.weight.quant_state.bitsandbytes__{kind}"] = blob(state)
+    return out, (table[codes].reshape(-1, 64) * absmax[:, None]).reshape(v.shape)
+
+
+def llm_int8(name, v):
+    scb = np.abs(v).max(1)
+    q = np.rint(v * (127 / scb[:, None])).astype(np.int8)
+    return {f"{name}.weight": q, f"{name}.SCB": scb, f"{name}.weight_format": np.zeros((), np.uint8)}, q * (scb * np.float32(1 / 127))[:, None]
+
+
+def nvfp4(name, v, packed):
+    """e2m1 by scales in e4m3 of 16 columns and one in fp32; compressed-tensors stores what divides."""
+    groups = v.reshape(v.shape[0], -1, 16)
+    all_of_it = np.float32(np.abs(v).max() / (6 * 448))
+    divisor = np.float32(1) / all_of_it
+    factor = np.float32(1) / divisor if packed else all_of_it
+    scale = nearest(np.abs(groups).max(2) / 6 / factor, E4M3)
+    by = E4M3[scale][..., None]
+    codes = nearest(groups / np.maximum(by * factor, 1e-20), E2M1).reshape(v.shape)
+    pairs = codes[:, 0::2] | codes[:, 1::2] << 4
+    one = np.array([divisor if packed else factor], np.float32) if packed else np.array(factor, np.float32)
+    out = {f"{name}.weight_packed" if packed else f"{name}.weight": pairs, f"{name}.weight_scale": (scale, "F8_E4M3"),
+           f"{name}.weight_global_scale" if packed else f"{name}.weight_scale_2": one}  # fmt: skip
+    return out, ((E2M1[codes].reshape(groups.shape) * by) * factor).reshape(v.shape)
+
+
+BNB = {"quant_method": "bitsandbytes", "load_in_8bit": False, "load_in_4bit": True, "bnb_4bit_quant_storage": "uint8"}
+CT = {"num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 16, "symmetric": True}
+KINDS = {
+    "nf4": (lambda n, v: bnb4(n, v, "nf4", False), BNB | {"bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": False}),
+    "nf4-nested": (lambda n, v: bnb4(n, v, "nf4", True), BNB | {"bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": True}),
+    "fp4": (lambda n, v: bnb4(n, v, "fp4", False), BNB | {"bnb_4bit_quant_type": "fp4"}),
+    "llm-int8": (llm_int8, {"quant_method": "bitsandbytes", "load_in_8bit": True, "llm_int8_threshold": 6.0}),
+    "nvfp4": (lambda n, v: nvfp4(n, v, False), {"quant_method": "modelopt", "quant_algo": "NVFP4", "group_size": 16, "ignore": ["lm_head"]}),
+    "nvfp4-packed": (lambda n, v: nvfp4(n, v, True), {"quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized",
+                                                      "quantization_status": "compressed", "config_groups": {"group_0": {"weights": CT}}}),
+}  # fmt: skip
+
+
+def save(path, arrays):
+    header, data = {}, b""
+    for name, v in arrays.items():
+        v, kind = v if isinstance(v, tuple) else (v, TYPES[v.dtype])
+        raw = np.ascontiguousarray(v).tobytes()
+        header[name] = {"dtype": kind, "shape": list(v.shape), "data_offsets": [len(data), len(data) + len(raw)]}
+        data += raw
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
+
+
+def write(folder, to, kind):
+    """Two folders: stored so, and dequantised in fp32."""
+    make, config = KINDS[kind]
+    folder, stored, plain = pathlib.Path(folder), pathlib.Path(to) / "stored", pathlib.Path(to) / "plain"
+    few, full = {}, {}
+    for name, v in tensors(folder):
+        full[name] = v
+        if "_proj.weight" not in name or v.shape[1] % 32:
+            few[name] = v
+            continue
+        arrays, full[name] = make(name.removesuffix(".weight"), v)
+        few |= arrays
+        full[name] = full[name].astype(np.float32)
+    for path, arrays in ((stored, few), (plain, full)):
+        shutil.copytree(folder, path, ignore=shutil.ignore_patterns("*.safetensors", "train"))
+        save(path / "model.safetensors", arrays)
+    text = json.loads((folder / "config.json").read_text())
+    (stored / "config.json").write_text(json.dumps(text | {"quantization_config": config}))
+    return stored, plain

@@ -1,0 +1,23 @@
+"""The machine code of CUDA kernels: what make checked only where it found a disassembler."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_kernels_have_the_instructions_they_are_for(tmp_path):
+    objects = ROOT / "build/obj/model-server/backend/cuda"
+    if not (objects / "linear_stream.cu.o").exists():
+        pytest.skip("no CUDA kernels are built here")
+    tools = list(Path(pytest.__file__).parents[1].glob("nvidia/*/bin/cuobjdump"))
+    assert tools, "nvidia-cuda-cuobjdump is one of the requirements"
+    made = subprocess.run(
+        ["make", "-s", "-C", ROOT, "cuda-gates", f"CUOBJDUMP={tools[0]}"],
+        capture_output=True,
+        text=True,
+    )
+    assert made.returncode == 0, made.stdout + made.stderr
+    assert "not checked" not in made.stdout

@@ -1,0 +1,101 @@
+"""Draft heads of a checkpoint: the same tokens, log-probabilities and texts, bit by bit, in fewer steps."""
+
+import concurrent.futures
+import os
+import signal
+
+import pytest
+from heads import medusa, with_mtp
+from serving import DEMO, Service, data, wait_for
+from test_speculation import CHEAP, TIGHT, answer, bodies, crowd, skipped
+
+SPECULATE = ["--speculate", "4"]
+RECURRENT = [("arch/qwen3_next", "qwen"), ("arch/qwen3_5_text", "qwen")]
+
+
+def widened(tmp_path_factory):
+    """The demo with weights in fp32, as the models with heads are stored."""
+    import shutil
+
+    from heads import _save, _tensors
+
+    folder = tmp_path_factory.mktemp("heads") / "plain"
+    shutil.copytree(DEMO, folder)
+    _save(folder, _tensors(DEMO))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    return widened(tmp_path_factory)
+
+
+@pytest.fixture(scope="module")
+def model(plain):
+    return with_mtp(plain.parent / "mtp", plain)
+
+
+@pytest.fixture(scope="module")
+def want(plain):
+    work = list(bodies(24))
+    with Service(plain) as s:
+        return work, [answer(s, b) for b in work]
+
+
+@pytest.mark.parametrize("num_shard", [1, 2])
+@pytest.mark.parametrize("room", ["wide", "tight"])
+def test_no_draft_of_a_head_changes_a_bit(plain, model, want, num_shard, room):
+    work, answers = want
+    if num_shard == 2:
+        with Service(plain, 2) as s:
+            answers = [answer(s, b) for b in work]
+    with Service(model, num_shard, args=[*SPECULATE, *(TIGHT if room == "tight" else [])], env=CHEAP) as s:
+        assert s.log.count("draft head kind=mtp") == num_shard
+        assert crowd(s, work) == answers
+        assert [answer(s, b) for b in work] == answers  # prompts from the cache
+        wait_for(lambda: s.metric("kv_blocks", state="used") == 0)
+
+
+def test_medusa_heads_change_nothing(plain, want):
+    work, answers = want
+    heads = medusa(plain.parent / "medusa", plain)
+    with Service(plain, args=["--draft-heads", heads], env=CHEAP) as s:
+        assert crowd(s, work) == answers
+        assert [answer(s, b) for b in work] == answers
+
+
+def test_a_killed_shard_goes_on_with_its_drafts(model, want):
+    work, answers = want
+    with Service(model, args=[*SPECULATE, "--max-shard-restarts", "3"], env=CHEAP) as s:
+        with concurrent.futures.ThreadPoolExecutor(24) as pool:
+            asked = [pool.submit(answer, s, b) for b in work]
+            wait_for(lambda: (s.metric("tgi_request_skipped_tokens_count") or 0) > 3, 60)
+            os.kill(s.shards()[0], signal.SIGKILL)
+            got = [f.result() for f in asked]
+        assert got == answers
+
+
+@pytest.mark.parametrize("name,form", RECURRENT)
+def test_a_recurrent_state_goes_back(tmp_path, name, form):
+    work = [{"inputs": t, "parameters": {"max_new_tokens": 60, "details": True, "ignore_eos": True, "top_n_tokens": 2}} for t in ("a b a b a b", "Once upon")]
+    work += [{**b, "parameters": b["parameters"] | {"do_sample": True, "temperature": 0.3, "seed": i}} for i, b in enumerate(work)]
+    plain = data(name)
+    from heads import _save, _tensors
+    import shutil
+
+    wide = tmp_path / "plain"
+    shutil.copytree(plain, wide)
+    _save(wide, _tensors(plain))
+    with Service(wide) as s:
+        want = [answer(s, b) for b in work]
+    with Service(with_mtp(tmp_path / "mtp", wide, form), args=SPECULATE, env=CHEAP) as s:
+        for _ in range(2):
+            assert crowd(s, work) == want
+        assert [answer(s, b) for b in work] == want
+        assert skipped(s) > 0
+
+
+def test_a_folder_without_heads_is_refused(tmp_path):
+    with pytest.raises(AssertionError, match="no draft heads|no model.safetensors"):
+        with Service(DEMO, args=["--draft-heads", tmp_path]):
+            pass

@@ -1,0 +1,57 @@
+"""Checkpoints that other tools store in few bits, against the same numbers in fp32."""
+
+import json
+
+import pytest
+import requests
+from serving import DEMO, Service
+
+pytest.importorskip("gguf", reason="its reader of tensors is shared: pip install gguf")
+from stored_made import KINDS, write  # noqa: E402
+
+ASK = {"inputs": "The capital of France is", "parameters": {"max_new_tokens": 16, "details": True, "decoder_input_details": True, "ignore_eos": True}}
+# what the packed matrices become with 8-bit activations; in exact arithmetic where that differs
+KEPT = {"nf4": "nf4", "nf4-nested": "nf4", "fp4": "fp4", "llm-int8": "bitsandbytes", "nvfp4": "nvfp4", "nvfp4-packed": "nvfp4"}
+ROUNDED = ("nf4", "nf4-nested", "fp4")
+
+
+def answers(path, num_shard, *args):
+    """Log-probabilities of the prompt, and what /info says of matrices."""
+    with Service(path, num_shard, args=["--kv-cache-dtype", "float32", *args]) as s:
+        d = s.post("/generate", ASK).json()["details"]
+        info = requests.get(s.url + "/info", timeout=10).json()
+        return [t["logprob"] for t in d["prefill"][1:] + d["tokens"]], [t["id"] for t in d["tokens"]], info.get("matrices")
+
+
+def apart(a, b):
+    return max(abs(x - y) for x, y in zip(a, b))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("num_shard", [1, 2])
+def test_the_numbers_are_those_of_the_file(tmp_path, kind, num_shard):
+    stored, plain = write(DEMO, tmp_path, kind)
+    want, ids, none = answers(plain, num_shard, "--dtype", "float32", "--activations", "exact")
+    got, same, matrices = answers(stored, num_shard, "--dtype", "float32", "--activations", "exact")
+    assert none is None and matrices.startswith("widened to float32 ") and "," not in matrices
+    assert apart(got, want) < 1e-4 and same == ids
+    exact, same, matrices = answers(stored, num_shard, "--activations", "exact")
+    assert matrices.startswith("widened to float32 " if kind in ROUNDED else KEPT[kind] + " ") and "," not in matrices
+    assert apart(exact, want) < 1e-4 and same == ids
+    packed, _, matrices = answers(stored, num_shard)
+    assert matrices.startswith(KEPT[kind] + " ") and "," not in matrices
+    assert 1e-6 < apart(packed[:4], want[:4]) < 0.5
+
+
+def refused(path, config):
+    text = json.loads((path / "config.json").read_text())
+    (path / "config.json").write_text(json.dumps(text | {"quantization_config": config}))
+    s = Service(path, ready=False)
+    assert s.p.wait(60) != 0
+    return s.log
+
+
+@pytest.mark.parametrize("method", ["exl2", "exl3", "hqq", "aqlm", "eetq", "quanto", "higgs", "vptq", "bitnet", "torchao"])
+def test_what_is_not_read_is_refused_by_its_name(tmp_path, method):
+    stored, _ = write(DEMO, tmp_path, "llm-int8")
+    assert f"weights quantised by `{method}` are not supported (known: gptq, awq" in refused(stored, {"quant_method": method})

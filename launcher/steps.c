@@ -1,0 +1,388 @@
+/* The steps of a launch: what starts each, what a lost child means in it, what it does when its
+ * time is up. See supervise.h. */
+#include "common/clock.h"
+#include "common/log.h"
+#include "common/startup.h"
+#include "launcher/machine.h"
+#include "launcher/supervise_impl.h"
+#include "launcher/sweep.h"
+#include <inttypes.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+
+enum { SHORT_GRACE_MS = 10000 };
+
+/* Ranks are those of this machine: [plan->first, plan->first + n). */
+static struct child *shard(struct supervisor *s, uint32_t rank)
+{
+    return &s->children[CHILD_RANKS + 2 * (rank - s->plan->first)];
+}
+static struct child *probe(struct supervisor *s, uint32_t rank) { return shard(s, rank) + 1; }
+static bool is_rank(const struct supervisor *s, uint32_t rank)
+{
+    return rank < s->plan->first + s->n;
+}
+
+bool step_all_gone(const struct supervisor *s)
+{
+    for (uint32_t i = 0; i < s->n_children; i++)
+        if (s->children[i].alive)
+            return false;
+    return true;
+}
+
+void step_go(struct supervisor *s, enum stop_step step)
+{
+    LOG(LOG_DEBUG, "step", LOGS("from", step_rows[s->step].name), LOGS("to", step_rows[step].name));
+    s->step = step;
+    s->since = clock_ms();
+    s->deadline = 0;
+    s->notice = step_rows[step].notice ? s->since + NOTICE_MS : 0;
+    step_rows[step].enter(s);
+}
+
+void step_stop(struct supervisor *s)
+{
+    if (s->step < STOP_ROUTER)
+        step_go(s, s->children[CHILD_ROUTER].alive ? STOP_ROUTER : STOP_SHARDS);
+}
+
+/* The first failure is the cause; what dies afterwards dies of it. */
+void step_fail(struct supervisor *s, const char *what, const char *who, const struct child *c)
+{
+    char cause[400] = "";
+    if (s->failed || s->signals)
+        return;
+    s->failed = true;
+    if (c)
+        child_cause(c, cause, sizeof(cause));
+    err_set(s->err, ERR_SYSTEM, "%s: %s %s", what, who, cause);
+    step_stop(s);
+}
+
+static void fail_err(struct supervisor *s, const char *what)
+{
+    if (s->failed)
+        return;
+    s->failed = true;
+    err_wrap(s->err, "%s", what);
+    step_stop(s);
+}
+
+static const char *label(struct supervisor *s, const char *what, uint32_t rank)
+{
+    char text[32];
+    int n = snprintf(text, sizeof(text), "%s-%" PRIu32, what, rank);
+    const char *p = arena_strdup(s->plan->arena, text, (size_t)n);
+    return p ? p : what;
+}
+
+/* ---------------------------------------------------------------- DOWNLOAD */
+/* One source after the other; a folder needs no check that loading does not make. */
+static void download_enter(struct supervisor *s)
+{
+    struct command cmd;
+    while (s->n_checked < s->plan->n_sources && machine_is_dir(s->plan->sources[s->n_checked].id))
+        s->n_checked++;
+    if (s->n_checked == s->plan->n_sources) {
+        step_go(s, LOADING);
+        return;
+    }
+    log_msg(LOG_INFO, "Starting check and download process for %s",
+            s->plan->sources[s->n_checked].id);
+    child_free(&s->children[CHILD_DOWNLOAD]); /* of the source before */
+    if (plan_download(s->plan, s->n_checked, &cmd, s->err) ||
+        child_start(&s->children[CHILD_DOWNLOAD], "download", &cmd, s->err))
+        fail_err(s, "Download error");
+}
+
+static void download_lost(struct supervisor *s, enum child_role role, uint32_t rank,
+                          struct child *c)
+{
+    (void)role, (void)rank;
+    if (WIFEXITED(c->status) && WEXITSTATUS(c->status) == 0) {
+        log_msg(LOG_INFO, "Successfully downloaded weights for %s",
+                s->plan->sources[s->n_checked++].id);
+        step_go(s, DOWNLOAD);
+    } else {
+        step_fail(s, "Download error", "model-server download-weights", c);
+    }
+}
+
+/* ---------------------------------------------------------------- RESTARTING */
+/* Under a router that waits for them, and not too often. Who has not served yet may fail the same
+ * way for ever, and says why; but the kernel kills also for others' use of memory: once. */
+static bool may_restart(struct supervisor *s, const struct child *c)
+{
+    const bool killed = WIFSIGNALED(c->status) && WTERMSIG(c->status) == SIGKILL;
+    return (s->served || (killed && !s->restarts.n)) && s->children[CHILD_ROUTER].alive &&
+           restarts_left(&s->restarts, s->plan, clock_ms());
+}
+
+static void load_when_gone(struct supervisor *s)
+{
+    for (uint32_t r = s->plan->first; is_rank(s, r); r++)
+        if (shard(s, r)->alive || probe(s, r)->alive)
+            return;
+    for (uint32_t r = s->plan->first; is_rank(s, r); r++) {
+        child_free(shard(s, r)); /* of the life before */
+        child_free(probe(s, r));
+    }
+    sweep_shards(s->plan);
+    step_go(s, LOADING);
+}
+
+/* The other ranks have nothing to save, and may hang in a collective. */
+static void restarting_enter(struct supervisor *s)
+{
+    s->restarts.n++;
+    LOG(LOG_WARN, "Starting the shards again", LOGI("restart", s->restarts.n),
+        LOGI("most_in_an_hour", s->plan->cfg->max_shard_restarts));
+    for (uint32_t r = s->plan->first; is_rank(s, r); r++) {
+        child_signal(shard(s, r), SIGKILL);
+        child_signal(probe(s, r), SIGKILL);
+    }
+    load_when_gone(s);
+}
+
+static void router_lost(struct supervisor *s, const struct child *c)
+{
+    log_msg(LOG_ERROR, "Webserver Crashed");
+    step_fail(s, "Webserver failed", "router", c);
+}
+
+static void restarting_lost(struct supervisor *s, enum child_role role, uint32_t rank,
+                            struct child *c)
+{
+    (void)rank;
+    if (role == ROLE_ROUTER)
+        router_lost(s, c);
+    else
+        load_when_gone(s);
+}
+
+/* A rank has died; `what` that is, where it is not started again. */
+static void rank_lost(struct supervisor *s, const char *what, uint32_t rank, const struct child *c)
+{
+    char who[32], cause[400];
+    snprintf(who, sizeof(who), "rank %" PRIu32, rank);
+    if (!may_restart(s, c)) {
+        step_fail(s, what, who, c);
+        return;
+    }
+    child_cause(c, cause, sizeof(cause));
+    log_msg(LOG_ERROR, "%s: %s %s", what, who, cause);
+    step_go(s, RESTARTING);
+}
+
+/* ---------------------------------------------------------------- LOADING */
+/* The probe waits inside its own Health call; see health.h. */
+static int start_probe(struct supervisor *s, uint32_t rank)
+{
+    struct command cmd;
+    if (plan_probe(s->plan, rank, &cmd, s->err))
+        return -1;
+    return child_start(probe(s, rank), label(s, "probe", rank), &cmd, s->err);
+}
+
+/* First of all: its port answers probes while the shards load, and it finds them by itself. */
+static int start_router(struct supervisor *s)
+{
+    struct command cmd;
+    if (s->plan->first || s->children[CHILD_ROUTER].alive)
+        return 0;
+    log_msg(LOG_INFO, "Starting Webserver");
+    if (plan_router(s->plan, &cmd, s->err) == 0 &&
+        child_start(&s->children[CHILD_ROUTER], "router", &cmd, s->err) == 0)
+        return 0;
+    fail_err(s, "Webserver cannot start");
+    return -1;
+}
+
+static void loading_enter(struct supervisor *s)
+{
+    struct command cmd;
+    s->n_ready = 0;
+    if (start_router(s))
+        return;
+    if (s->groups.n > s->groups.n_models) /* which have deadlines of their own */
+        groups_start_replicas(&s->groups);
+    else if (s->plan->cfg->startup_timeout)
+        s->deadline = s->since + 1000 * (int64_t)s->plan->cfg->startup_timeout;
+    for (uint32_t r = s->plan->first; is_rank(s, r); r++) {
+        LOG(LOG_INFO, "Starting shard", LOGI("rank", r));
+        if (plan_shard(s->plan, r, &cmd, s->err) ||
+            child_start(shard(s, r), label(s, "shard", r), &cmd, s->err) || start_probe(s, r)) {
+            fail_err(s, "Shard cannot start");
+            return;
+        }
+    }
+}
+
+static void loading_lost(struct supervisor *s, enum child_role role, uint32_t rank, struct child *c)
+{
+    char who[32];
+    if (role == ROLE_SHARD) {
+        log_msg(LOG_ERROR, "Shard %" PRIu32 " failed to start", rank);
+        rank_lost(s, "Shard cannot start", rank, c);
+    } else if (role == ROLE_PROBE && (!WIFEXITED(c->status) || WEXITSTATUS(c->status) != 0)) {
+        snprintf(who, sizeof(who), "health probe of rank %" PRIu32, rank);
+        step_fail(s, "Shard cannot start", who, c);
+    } else if (role == ROLE_PROBE) {
+        LOG(LOG_INFO, "Shard ready", LOGI("rank", rank),
+            LOGD("seconds", (double)(clock_ms() - s->since) / 1e3));
+        if (++s->n_ready == s->n)
+            step_go(s, SERVING);
+    } else if (role == ROLE_ROUTER) {
+        router_lost(s, c);
+    }
+}
+
+static void loading_notice(struct supervisor *s)
+{
+    for (uint32_t r = s->plan->first; is_rank(s, r); r++)
+        if (probe(s, r)->alive) {
+            char words[96];
+            const struct startup_view v = startup_look(s->progress.board, r, 1);
+            startup_words(&v, words, sizeof(words));
+            LOG(LOG_INFO, "Waiting for shard to be ready...", LOGI("rank", r), LOGS("at", words));
+        }
+}
+
+static void loading_late(struct supervisor *s)
+{
+    for (uint32_t r = s->plan->first; is_rank(s, r); r++)
+        if (probe(s, r)->alive) {
+            char who[96];
+            snprintf(who, sizeof(who),
+                     "rank %" PRIu32 " did not answer within %" PRIu32 " s (--startup-timeout)", r,
+                     s->plan->cfg->startup_timeout);
+            step_fail(s, "Shard cannot start", who, NULL);
+            return;
+        }
+}
+
+/* ---------------------------------------------------------------- SERVING */
+static void serving_enter(struct supervisor *s)
+{
+    progress_end(&s->progress);
+    if (s->plan->first) {
+        s->served = true;
+        LOG(LOG_INFO, "Serving the router of machine 0", LOGI("first_rank", s->plan->first),
+            LOGI("ranks", s->n));
+        return;
+    }
+    LOG(LOG_INFO, "All shards ready", LOGI("ranks", s->n),
+        LOGI("replicas", groups_ready_replicas(&s->groups)));
+    if (!s->served)
+        draft_start(&s->draft);
+    s->served = true;
+}
+
+static void serving_lost(struct supervisor *s, enum child_role role, uint32_t rank, struct child *c)
+{
+    if (role == ROLE_SHARD && s->plan->first && WIFEXITED(c->status) && !WEXITSTATUS(c->status)) {
+        log_msg(LOG_INFO, "machine 0 has ended");
+        step_stop(s);
+    } else if (role == ROLE_SHARD) {
+        log_msg(LOG_ERROR, "Shard %" PRIu32 " crashed", rank);
+        rank_lost(s, "Shard failed", rank, c);
+    } else if (role == ROLE_ROUTER) {
+        router_lost(s, c);
+    }
+}
+
+/* ---------------------------------------------------------------- STOP_ROUTER, STOP_SHARDS, OVER
+ */
+static int64_t grace_ms(const struct supervisor *s)
+{
+    return 1000 * (int64_t)s->plan->cfg->graceful_termination_timeout;
+}
+
+static int64_t last_ms(const struct supervisor *s)
+{
+    return grace_ms(s) / 4 < LAST_MS ? grace_ms(s) / 4 : LAST_MS;
+}
+
+static void stop_router_enter(struct supervisor *s)
+{
+    log_msg(LOG_INFO, "Terminating webserver");
+    groups_end(&s->groups);
+    child_signal(&s->children[CHILD_ROUTER], SIGTERM);
+    s->stop_by = s->since + grace_ms(s);
+    s->deadline = s->stop_by - last_ms(s);
+}
+
+/* A router blocks SIGTERM before it opens its port: one that our own signal killed had no request.
+ */
+static bool had_requests(int status) { return !WIFSIGNALED(status) || WTERMSIG(status) != SIGTERM; }
+
+/* However it was asked to stop: what it did not finish was lost. */
+static void stop_router_lost(struct supervisor *s, enum child_role role, uint32_t rank,
+                             struct child *c)
+{
+    char cause[400];
+    (void)rank;
+    if (role != ROLE_ROUTER)
+        return;
+    if (!s->failed && had_requests(c->status) &&
+        (!WIFEXITED(c->status) || WEXITSTATUS(c->status) != 0)) {
+        s->failed = true;
+        child_cause(c, cause, sizeof(cause));
+        err_set(s->err, ERR_SYSTEM, "Webserver failed while it shut down: router %s", cause);
+    }
+    step_go(s, STOP_SHARDS);
+}
+
+/* First its requests end, then it does. */
+static void stop_router_late(struct supervisor *s)
+{
+    log_msg(LOG_WARN, "webserver did not end within --graceful-termination-timeout: %s",
+            s->hurried ? "killing it" : "ending its requests");
+    child_signal(&s->children[CHILD_ROUTER], s->hurried ? SIGKILL : SIGTERM);
+    if (!s->hurried)
+        s->deadline = s->stop_by - last_ms(s) / 2;
+    s->hurried = true;
+}
+
+static void stop_shards_enter(struct supervisor *s)
+{
+    log_msg(LOG_INFO, "Shutting down shards");
+    draft_stop(&s->draft);
+    groups_end(&s->groups);
+    for (uint32_t i = 0; i < s->n_children; i++)
+        child_signal(&s->children[i], SIGTERM);
+    s->deadline = s->stop_by ? s->stop_by : s->since + grace_ms(s);
+    /* a download, or shards without a router, have nothing to finish */
+    if ((s->children[CHILD_DOWNLOAD].alive || s->failed) && s->deadline > s->since + SHORT_GRACE_MS)
+        s->deadline = s->since + SHORT_GRACE_MS;
+    if (step_all_gone(s))
+        step_go(s, OVER);
+}
+
+static void stop_shards_lost(struct supervisor *s, enum child_role role, uint32_t rank,
+                             struct child *c)
+{
+    (void)role, (void)rank, (void)c;
+    if (step_all_gone(s))
+        step_go(s, OVER);
+}
+
+void step_kill_all(struct supervisor *s)
+{
+    for (uint32_t i = 0; i < s->n_children; i++)
+        child_signal(&s->children[i], SIGKILL);
+}
+
+static void over_enter(struct supervisor *s) { sweep_shards(s->plan); }
+
+const struct step_row step_rows[] = {
+    [DOWNLOAD] = {"download", download_enter, download_lost, NULL, NULL},
+    [RESTARTING] = {"restarting", restarting_enter, restarting_lost, NULL, NULL},
+    [LOADING] = {"loading", loading_enter, loading_lost, loading_notice, loading_late},
+    [SERVING] = {"serving", serving_enter, serving_lost, NULL, NULL},
+    [STOP_ROUTER] = {"stop router", stop_router_enter, stop_router_lost, NULL, stop_router_late},
+    [STOP_SHARDS] = {"stop shards", stop_shards_enter, stop_shards_lost, NULL, step_kill_all},
+    [OVER] = {"over", over_enter, NULL, NULL, NULL},
+};

@@ -1,0 +1,150 @@
+/* image.c - packed matrices as bytes, and back: struct weight_image of backend.h.
+ *
+ * Panels look the same for every instruction set (kernels.h), but for float16, which lies in pairs
+ * where it is multiplied in pairs. So the layout is a number and that choice. Whoever changes what
+ * any kind of matrix has in its panels raises the number: tests/check/test_image.c has sums of
+ * packed bytes and fails until both are changed. */
+#include "model-server/backend/cpu/cpu.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PANEL_LAYOUT = 1 };
+
+struct head {
+    uint32_t kind, dtype, rows, cols;
+    uint64_t panel_bytes;
+    float top;
+    uint32_t pairs;
+    struct {
+        uint32_t upper, scales, groups, offset, by, less, codes, bytes;
+        float zero;
+        int32_t table; /* a row of formats[] that has it, -1: none */
+    } codes;
+};
+_Static_assert(sizeof(struct head) <= WEIGHT_HEAD, "the head has room");
+
+/* Their places are part of the layout. */
+static const struct weight_kind *const kinds[] = {&kind_plain, &kind_int8,  &kind_w8a8,  &kind_int4,
+                                                  &kind_fp8,   &kind_codes, &kind_codes8};
+enum { KINDS = sizeof(kinds) / sizeof(kinds[0]) };
+enum { PANELS, ORDER, FACTOR }; /* the pieces */
+
+static bool has_codes(const struct weight *w)
+{
+    return w->kind == &kind_codes || w->kind == &kind_codes8;
+}
+
+void cpu_weight_layout(const struct device *d, char *out, size_t max)
+{
+    snprintf(out, max, "cpu panels %d of %d%s", PANEL_LAYOUT, LANES,
+             d->half_f16 ? ", float16 in pairs" : "");
+}
+
+static bool table_row(const uint8_t *table, int32_t *row)
+{
+    for (*row = table ? FORMAT_N - 1 : -1; *row >= 0; --*row)
+        if (formats[*row].table == table)
+            break;
+    return !table || *row >= 0;
+}
+
+bool cpu_weight_image(const struct weight *w, struct weight_image *out)
+{
+    struct head h = {.dtype = w->dtype,
+                     .rows = w->rows,
+                     .cols = w->cols,
+                     .panel_bytes = w->panel_bytes,
+                     .top = w->top,
+                     .pairs = in_pairs(w)};
+    while (h.kind < KINDS && kinds[h.kind] != w->kind)
+        h.kind++;
+    const struct code_layout *l = &w->codes;
+    h.codes.upper = l->upper, h.codes.scales = l->scales, h.codes.groups = l->groups;
+    h.codes.offset = l->offset, h.codes.by = l->by, h.codes.less = l->less;
+    h.codes.codes = l->codes, h.codes.bytes = l->bytes, h.codes.zero = l->zero;
+    if (h.kind == KINDS || !table_row(l->table, &h.codes.table))
+        return false;
+    *out = (struct weight_image){
+        .piece = {[PANELS] = {w->data, w->bytes},
+                  [ORDER] = {w->order, w->order ? w->cols * sizeof(*w->order) : 0},
+                  [FACTOR] = {w->factor,
+                              w->factor ? (size_t)w->n_panels * LANES * sizeof(*w->factor) : 0}}};
+    memcpy(out->head, &h, sizeof(h));
+    return true;
+}
+
+/* What a block of codes has, where all of it fits together. */
+static bool read_codes(struct code_layout *l, const struct head *h)
+{
+    *l = (struct code_layout){.upper = h->codes.upper,
+                              .scales = h->codes.scales,
+                              .groups = h->codes.groups,
+                              .offset = h->codes.offset,
+                              .by = h->codes.by,
+                              .less = h->codes.less,
+                              .zero = h->codes.zero};
+    if ((l->upper > 2 && l->upper != 4) || (l->scales != 1 && l->scales != 8 && l->scales != 16) ||
+        (l->groups != 0 && l->groups != 8 && l->groups != 16) || h->codes.table >= FORMAT_N ||
+        h->codes.table < -1)
+        return false;
+    l->table = h->codes.table < 0 ? NULL : formats[h->codes.table].table;
+    code_layout_place(l);
+    return (h->codes.table < 0 || l->table) && l->offset == h->codes.offset &&
+           l->by == h->codes.by && l->less == h->codes.less && l->codes == h->codes.codes &&
+           l->bytes == h->codes.bytes;
+}
+
+static bool order_fits(const struct weight *w)
+{
+    bool fits = true;
+    for (uint32_t i = 0; w->order && i < w->cols; i++)
+        fits &= w->order[i] < w->cols;
+    return fits;
+}
+
+/* Sizes are what this program would make them, so that no product reads outside the pieces. */
+static bool fill(const struct device *d, struct weight *w, const struct head *h,
+                 const struct weight_image *in)
+{
+    if (h->kind >= KINDS || h->dtype >= DT_N || !h->rows || h->rows > INT32_MAX - LANES ||
+        !h->cols || h->cols > INT32_MAX)
+        return false;
+    w->kind = kinds[h->kind];
+    w->dtype = (enum dtype)h->dtype;
+    w->rows = h->rows;
+    w->cols = h->cols;
+    w->n_panels = (w->rows + LANES - 1) / LANES;
+    w->top = h->top;
+    cpu_weight_choose(d, w);
+    if (in_pairs(w) != h->pairs || (has_codes(w) && !read_codes(&w->codes, h)))
+        return false;
+    w->panel_bytes = w->kind->panel_bytes(w);
+    const uint64_t order = in->piece[ORDER].bytes, factor = in->piece[FACTOR].bytes;
+    if (w->panel_bytes != h->panel_bytes ||
+        __builtin_mul_overflow(w->panel_bytes, (size_t)w->n_panels, &w->bytes) ||
+        w->bytes != in->piece[PANELS].bytes || (order && order != w->cols * sizeof(*w->order)) ||
+        (factor && factor != (size_t)w->n_panels * LANES * sizeof(*w->factor)))
+        return false;
+    w->data = (char *)(uintptr_t)in->piece[PANELS].data;
+    w->order = order ? (uint32_t *)(uintptr_t)in->piece[ORDER].data : NULL;
+    w->factor = factor ? (float *)(uintptr_t)in->piece[FACTOR].data : NULL;
+    w->bytes_beside = order + factor;
+    return order_fits(w);
+}
+
+struct weight *cpu_weight_mapped(struct device *d, const struct weight_image *in, struct err *e)
+{
+    struct head h;
+    struct weight *w = calloc(1, sizeof(*w));
+    if (!w)
+        return err_nomem(e), NULL;
+    memcpy(&h, in->head, sizeof(h));
+    w->mapped = true;
+    if (fill(d, w, &h, in))
+        return w;
+    free(w);
+    err_set(e, ERR_VALIDATION, "a packed matrix of %u x %u is not laid out as this program's",
+            h.rows, h.cols);
+    return NULL;
+}

@@ -1,0 +1,62 @@
+/* heads.h - drafts of the model's own head (model/draft/draft.h).
+ *
+ * A step leaves behind a row of numbers for each of its tokens. Those of tokens that were accepted
+ * are kept with the sequence until they pass through the head: when drafts are wanted, all of the
+ * batch together, or when there are many. What the head then says is chosen from as the model's own
+ * logits would be: by the request's parameters and the noise of the position (sample/noise.h).
+ * Every rank comes to the same. One thread. */
+#ifndef MODEL_SERVER_ENGINE_HEADS_H
+#define MODEL_SERVER_ENGINE_HEADS_H
+#include "model-server/model/model.h"
+#include "model-server/sample/filter.h"
+#include "model-server/spec/acceptance.h"
+
+struct seq;
+
+enum {
+    HEAD_MOST = 16, /* drafts of a head that one step verifies */
+    HEAD_LAG = 64,  /* rows of a sequence that wait to pass through it */
+};
+
+struct head_rows { /* of a sequence; zero-initialise */
+    float *v;      /* rows of tokens [from, from + n), which wait */
+    uint32_t from, n, cap;
+    bool begun;
+    /* In the rows of the last step: that of token fresh_at, and those behind it; or NULL. */
+    const float *fresh;
+    uint32_t fresh_at;
+    /* Drafts that were made already, for positions from `at` on. */
+    uint32_t at, n_made, made[HEAD_MOST];
+    uint32_t most; /* in heads_propose(): drafts that are wanted */
+};
+void head_rows_free(struct head_rows *r);
+
+struct heads {
+    struct model *model;
+    struct model_draft of; /* kind NULL: there is no head */
+    uint32_t vocab, block_size;
+    double pass_cost; /* in steps of one row */
+    struct filter_mem filter;
+    /* Working memory. */
+    uint32_t *ids, *pos, *slots, *out_rows, *mask;
+    struct span *spans;
+    const float **rows;
+    struct seq **who;
+    uint32_t *states; /* of grammars, behind what was drafted */
+    float *logits, *next;
+    uint32_t cap_tokens, cap_seqs;
+};
+/* Nothing is taken where the model has no head. */
+int heads_init(struct heads *h, struct model *m, uint32_t block_size, struct err *e);
+void heads_free(struct heads *h);
+static inline bool heads_any(const struct heads *h) { return h->of.kind != NULL; }
+
+/* The fresh rows of tokens before `end` are good: they are kept, or pass through. */
+int heads_take(struct heads *h, struct seq *s, uint32_t end, struct err *e);
+/* Can `s` have drafts of the head? */
+bool heads_ready(const struct heads *h, const struct seq *s);
+/* Drafts behind the known tokens of those with head.most > 0, which are ready: written behind
+ * their ids, `proposed` of them. `w` is the step as it is without these; its passes are added. As
+ * many passes as are worth it (struct step_worth). */
+int heads_propose(struct heads *h, struct seq **v, uint32_t n, struct step_worth *w, struct err *e);
+#endif

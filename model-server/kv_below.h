@@ -1,0 +1,33 @@
+/* kv_below.h - what a rank has below its KV cache: the tiers (offload/tier.h), and other services'
+ * ranks, who may read them and whose blocks are read. */
+#ifndef MODEL_SERVER_KV_BELOW_H
+#define MODEL_SERVER_KV_BELOW_H
+#include "common/cluster.h"
+#include "model-server/offload/identity.h"
+#include "model-server/offload/peer.h"
+#include "model-server/offload/peer_server.h"
+#include "model-server/offload/tier.h"
+
+struct kv_below_options { /* the flags' values */
+    const char *dir, *address;
+    double dir_gib, memory_gib;
+};
+struct kv_below { /* zero: nothing */
+    struct kv_tier *tier;
+    struct model_identity identity;
+    const struct cluster *cluster;
+    struct kv_peers *peers;
+    struct kv_peer_server *server;
+};
+
+int kv_below_check(const struct kv_below_options *o, enum cluster_kind kind, uint32_t ranks,
+                   struct err *e);
+uint64_t kv_below_memory(const struct kv_below_options *o); /* bytes; 0: there are no tiers */
+/* Of the model in `model`; `words`: see model_identity(). `c` outlives it. */
+int kv_below_open(struct kv_below *b, const struct kv_below_options *o, const char *model,
+                  const char *words, const struct cluster *c, struct err *e);
+/* From here on peers are answered, if an address is given. */
+int kv_below_serve(struct kv_below *b, const struct kv_below_options *o, uint32_t rank,
+                   struct err *e);
+void kv_below_close(struct kv_below *b);
+#endif

@@ -1,0 +1,85 @@
+/* DeBERTa 3, mDeBERTa 3 (arXiv 2006.03654, 2111.09543): BERT whose attention keeps content and
+ * distance apart. */
+#include "common/json.h"
+#include "model-server/model/arch.h"
+#include <string.h>
+
+/* pos_att_type is a list of words or one with | between them: both kinds, or it is not served. */
+static void kinds(struct config *c)
+{
+    const cJSON *list = json_get(c->root, "pos_att_type"), *j;
+    bool c2p = false, p2c = false;
+    if (cJSON_IsString(list)) {
+        c2p = strstr(list->valuestring, "c2p") != NULL;
+        p2c = strstr(list->valuestring, "p2c") != NULL;
+    }
+    cJSON_ArrayForEach(j, list)
+    {
+        c2p = c2p || (cJSON_IsString(j) && strcmp(j->valuestring, "c2p") == 0);
+        p2c = p2c || (cJSON_IsString(j) && strcmp(j->valuestring, "p2c") == 0);
+    }
+    if (!c2p || !p2c)
+        config_fail(c, "`pos_att_type`: only c2p and p2c together are supported");
+}
+
+/* What DeBERTa 2 has and 3 has not; what is absent has a default that is not served either. */
+static void refuse(struct config *c, const struct decoder_spec *s)
+{
+    static const struct {
+        const char *key;
+        bool value;
+    } words[] = {
+        {"relative_attention", true}, {"share_att_key", true}, {"position_biased_input", false}};
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        if (config_bool_or(c, words[i].key, !words[i].value) != words[i].value)
+            config_fail(c, "`%s`: only %s is supported", words[i].key,
+                        words[i].value ? "true" : "false");
+    if (strcmp(json_str(c->root, "norm_rel_ebd", "none"), "layer_norm") != 0)
+        config_fail(c, "`norm_rel_ebd`: only layer_norm is supported");
+    if (config_u32_or(c, "conv_kernel_size", 0, 0, 1u << 16))
+        config_fail(c, "`conv_kernel_size`: convolutions are not supported");
+    if (config_u32_or(c, "type_vocab_size", 0, 0, 16))
+        config_fail(c, "`type_vocab_size`: only 0 is supported");
+    if (config_u32_or(c, "embedding_size", s->hidden, 1, 1u << 22) != s->hidden)
+        config_fail(c, "`embedding_size`: only `hidden_size` is supported");
+    if (config_u32_or(c, "attention_head_size", s->head_dim, 1, 1u << 22) != s->head_dim)
+        config_fail(c, "`attention_head_size`: only hidden / heads is supported");
+    config_only_word(c, "pooler_hidden_act", "gelu"); /* of the classifier */
+}
+
+static void configure(struct config *c, struct decoder_spec *s)
+{
+    const double most = config_num_or(c, "max_relative_positions", -1);
+    config_decoder(c, s, &(struct config_defaults){.max_positions = 512});
+    config_sums(s, config_num_or(c, "layer_norm_eps", 1e-7));
+    refuse(c, s);
+    kinds(c);
+    s->act = config_act(c, "hidden_act", "gelu");
+    s->mlp = MLP_PLAIN;
+    s->bias.qkv = s->bias.o = s->bias.mlp = true;
+    s->apart.buckets = 2 * config_u32(c, "position_buckets", 4, 1u << 15);
+    s->apart.most = most < 1 ? s->max_positions : (uint32_t)(most < 1 << 20 ? most : 1 << 20);
+    if (s->apart.buckets % 8 || s->apart.most < s->apart.buckets / 4 + 2 || s->apart.most > 1 << 20)
+        config_fail(c, "`position_buckets` must be a multiple of 4 below twice the positions");
+    for (uint32_t i = 0; i < s->n_layers; i++) /* three sums share the scale */
+        s->layers[i].attn_scale = 1 / sqrtf(3 * (float)s->head_dim);
+}
+
+#define LAYER "deberta.encoder.layer.*."
+const struct arch arch_deberta = {
+    .types = (const char *const[]){"deberta-v2", NULL},
+    .prefix = "deberta.",
+    .names = {[W_EMBED] = "deberta.embeddings.word_embeddings",
+              [W_EMBED_NORM] = "deberta.embeddings.LayerNorm",
+              [W_APART] = "deberta.encoder.rel_embeddings",
+              [W_APART_NORM] = "deberta.encoder.LayerNorm",
+              [W_Q] = LAYER "attention.self.query_proj",
+              [W_K] = LAYER "attention.self.key_proj",
+              [W_V] = LAYER "attention.self.value_proj",
+              [W_O] = LAYER "attention.output.dense",
+              [W_POST_ATTN_NORM] = LAYER "attention.output.LayerNorm",
+              [W_UP] = LAYER "intermediate.dense",
+              [W_DOWN] = LAYER "output.dense",
+              [W_POST_MLP_NORM] = LAYER "output.LayerNorm"},
+    .configure = configure,
+};

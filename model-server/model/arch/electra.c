@@ -1,0 +1,18 @@
+/* ELECTRA's discriminator (arXiv 2003.10555): BERT whose embedding may be narrower than its layers.
+ */
+#include "model-server/model/arch.h"
+
+static void configure(struct config *c, struct decoder_spec *s)
+{
+    config_encoder(c, s, 0);
+    config_embed_dim(c, s);
+    if (s->embed_dim == s->hidden)
+        s->embed_dim = 0;
+}
+
+const struct arch arch_electra = {
+    .types = (const char *const[]){"electra", NULL},
+    .prefix = "electra.",
+    .names = {NAMES_BERT("electra."), [W_EMBED_PROJECT] = "electra.embeddings_project"},
+    .configure = configure,
+};

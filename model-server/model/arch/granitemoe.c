@@ -1,0 +1,27 @@
+/* IBM Granite 3 with experts: Granite whose layers have experts, and in some files a shared MLP. */
+#include "model-server/model/arch.h"
+
+static void configure(struct config *c, struct decoder_spec *s)
+{
+    config_decoder(
+        c, s,
+        &(struct config_defaults){.max_positions = 2048, .norm_eps = 1e-6, .rope_theta = 10000});
+    s->act = config_act(c, "hidden_act", "silu");
+    s->bias.qkv = s->bias.o = config_bool_or(c, "attention_bias", false);
+    config_multipliers(c, s);
+    config_moe(c, s, 8, 2);
+    s->moe.ffn = s->ffn;
+    s->moe.renormalise = true; /* softmax over the chosen is that of all, scaled to sum to 1 */
+    s->moe.shared_ffn = config_u32_or(c, "shared_intermediate_size", 0, 0, 1u << 22);
+    s->moe.shared_packed = true;
+    config_moe_layers(s);
+}
+
+const struct arch arch_granitemoe = {
+    .types = (const char *const[]){"granitemoe", "granitemoeshared", NULL},
+    .prefix = "model.",
+    .names = {NAMES_LLAMA_OUTER, NAMES_LLAMA_QKV,
+              NAMES_LLAMA_O, [W_MLP_NORM] = "model.layers.*.post_attention_layernorm",
+              NAMES_GRANITE_EXPERTS},
+    .configure = configure,
+};

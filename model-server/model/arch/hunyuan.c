@@ -1,0 +1,96 @@
+/* Hunyuan (Tencent; arXiv 2411.02265), dense and with experts: Llama whose q and k are normalised
+ * behind the rotation. */
+#include "common/json.h"
+#include "model-server/model/arch.h"
+#include <math.h>
+#include <string.h>
+
+/* "dynamic" with an alpha is another base, whatever the length. */
+static void rope(struct config *c, struct decoder_spec *s)
+{
+    const cJSON *p = json_get(c->root, "rope_parameters");
+    p = p ? p : json_get(c->root, "rope_scaling");
+    const char *type = json_str(p, "rope_type", json_str(p, "type", "default"));
+    const double alpha = json_num(p, "alpha", 0), dim = s->head_dim;
+    s->rope[0].dim = s->head_dim;
+    if (c->rope_scaling || strcmp(type, "dynamic") != 0 || alpha == 0) {
+        config_rope(c, s, 10000);
+        return;
+    }
+    if (!(alpha > 0) || dim <= 2)
+        config_fail(c, "the rotation's `alpha` must be positive");
+    const double theta = json_num(p, "rope_theta", config_num_or(c, "rope_theta", 10000));
+    s->rope[0].kind = ROPE_DEFAULT;
+    s->rope[0].attention_factor = 1;
+    s->rope[0].theta = theta * pow(alpha, dim / (dim - 2));
+    if (!(s->rope[0].theta > 1))
+        config_fail(c, "`rope_theta` must be above 1");
+}
+
+/* A number, or a list that has it for every layer. */
+static uint32_t for_all(struct config *c, const char *key, uint32_t def, uint32_t layers)
+{
+    const cJSON *list = json_get(c->root, key), *j = NULL;
+    if (!cJSON_IsArray(list))
+        return config_u32_or(c, key, def, 0, 1u << 22);
+    const cJSON *first = cJSON_GetArrayItem(list, 0);
+    double all = cJSON_IsNumber(first) ? first->valuedouble : -1;
+    cJSON_ArrayForEach(j, list) if (!cJSON_IsNumber(j) || j->valuedouble != all) all = -1;
+    if (!(all >= 0 && all <= 1u << 22) || all != floor(all) ||
+        (uint32_t)cJSON_GetArraySize(list) != layers) {
+        config_fail(c, "`%s`: only one number for all layers is supported", key);
+        return def;
+    }
+    return (uint32_t)all;
+}
+
+static void experts(struct config *c, struct decoder_spec *s)
+{
+    struct moe_spec *m = &s->moe;
+    m->n_experts = for_all(c, "num_experts", 1, s->n_layers);
+    m->top_k = for_all(c, "moe_topk", 1, s->n_layers);
+    m->ffn = for_all(c, "moe_intermediate_size", s->ffn, s->n_layers);
+    m->shared_ffn = s->ffn * for_all(c, "num_shared_expert", 1, s->n_layers);
+    m->score = MOE_SOFTMAX;
+    m->renormalise = true;
+    m->scale = 1;
+    if (m->n_experts < 1 || m->top_k < 1 || m->ffn < 1)
+        config_fail(c, "`num_experts`, `moe_topk` and `moe_intermediate_size` must be positive");
+    if (config_u32_or(c, "moe_layer_num_skipped", 0, 0, SPEC_MAX_LAYERS))
+        config_fail(c, "`moe_layer_num_skipped`: only 0 is supported");
+    config_only(c, "moe_drop_tokens", false);
+    config_moe_layers(s);
+    config_check_moe(c, s);
+}
+
+static void configure(struct config *c, struct decoder_spec *s)
+{
+    config_decoder(c, s, &(struct config_defaults){.max_positions = 2048, .norm_eps = 1e-5});
+    s->act = config_act(c, "hidden_act", "silu");
+    s->bias.qkv = s->bias.o = config_bool_or(c, "attention_bias", false);
+    s->qk_norm = config_bool_or(c, "use_qk_norm", true) ? QK_NORM_HEAD : QK_NORM_NONE;
+    s->qk_norm_last = true;
+    config_only(c, "use_cla", false);
+    config_only(c, "use_mla", false);
+    config_only(c, "mlp_bias", false);
+    rope(c, s);
+    if (strcmp(json_str(c->root, "model_type", ""), "hunyuan_v1_moe") == 0)
+        experts(c, s);
+}
+
+const struct arch arch_hunyuan = {
+    .types = (const char *const[]){"hunyuan_v1_dense", "hunyuan_v1_moe", NULL},
+    .prefix = "model.",
+    .names = {NAMES_LLAMA, [W_ROUTER] = "model.layers.*.mlp.gate.wg",
+              [W_MOE_GATE_UP] = "model.layers.*.mlp.experts.gate_up_proj",
+              [W_MOE_GATE] = "model.layers.*.mlp.experts.*.gate_proj",
+              [W_MOE_UP] = "model.layers.*.mlp.experts.*.up_proj",
+              [W_MOE_DOWN] =
+                  "model.layers.*.mlp.experts.down_proj|model.layers.*.mlp.experts.*.down_proj",
+              [W_Q_NORM] = "model.layers.*.self_attn.query_layernorm",
+              [W_K_NORM] = "model.layers.*.self_attn.key_layernorm",
+              [W_SHARED_GATE] = "model.layers.*.mlp.shared_mlp.gate_proj",
+              [W_SHARED_UP] = "model.layers.*.mlp.shared_mlp.up_proj",
+              [W_SHARED_DOWN] = "model.layers.*.mlp.shared_mlp.down_proj"},
+    .configure = configure,
+};

@@ -1,0 +1,21 @@
+/* OLMo (arXiv 2402.00838): Llama whose layer norms have neither weights nor biases, and whose q, k
+ * and v may be clipped. */
+#include "common/json.h"
+#include "model-server/model/arch.h"
+
+static void configure(struct config *c, struct decoder_spec *s)
+{
+    config_decoder(c, s, &(struct config_defaults){.max_positions = 2048, .rope_theta = 10000});
+    s->norm = (struct norm_spec){.kind = NORM_LAYER, .eps = 1e-5f, .bare = true};
+    s->act = config_act(c, "hidden_act", "silu");
+    s->bias.qkv = s->bias.o = config_bool_or(c, "attention_bias", false);
+    if (json_get(c->root, "clip_qkv"))
+        s->clip_qkv = (float)config_num_or(c, "clip_qkv", 0);
+}
+
+const struct arch arch_olmo = {
+    .types = (const char *const[]){"olmo", NULL},
+    .prefix = "model.",
+    .names = {NAMES_LLAMA},
+    .configure = configure,
+};

@@ -1,0 +1,41 @@
+/* decoder_impl.h - what decoder.c, decoder_encode.c, decoder_walk.c and draft heads (draft/) share.
+ */
+#ifndef MODEL_SERVER_MODEL_DECODER_IMPL_H
+#define MODEL_SERVER_MODEL_DECODER_IMPL_H
+#include "model-server/model/decoder.h"
+
+/* Rows [first, first + n) of the `total` of a step. `first` is a multiple of DECODER_PART_ROWS, so
+ * that rows of any width begin where devices load whole vectors. */
+struct decoder_part {
+    uint32_t first, n, total;
+};
+enum { DECODER_PART_ROWS = 16 };
+
+int decoder_check(const struct decoder *d, const struct ragged *b, struct err *e);
+/* Scratch memory for one pass, whatever it takes. */
+int decoder_reserve_pass(struct decoder *d, uint32_t max_tokens, uint32_t max_out, struct err *e);
+int decoder_upload_ropes(struct decoder *d, const struct ragged *b, struct err *e);
+/* x = the embedding of rows; without a front of all rows. Then n = its norm for layer i, where that
+ * reads one. */
+int decoder_embed(struct decoder *d, const struct decoder_part *p, struct err *e);
+void decoder_enter_layer(struct decoder *d, uint32_t i, const struct decoder_part *p);
+/* In, out: n is the norm of x (of NORM_SUM: x alone), for layer i and for the one behind it. */
+int decoder_layer(struct decoder *d, uint32_t i, uint32_t t, struct err *e);
+/* Enqueue the logits of the rows that the step gives out. */
+int decoder_head(struct decoder *d, uint32_t n_out, struct err *e);
+int decoder_run_layers(struct decoder *d, const struct ragged *b, struct err *e);
+/* Layer i in two parts. In: n is the norm of x. First store() of every row that another row sees;
+ * then rest(): x has both branches added and n is its norm for the next layer. Not of NORM_SUM. */
+int decoder_layer_store(struct decoder *d, uint32_t i, const struct decoder_part *p, struct err *e);
+int decoder_layer_rest(struct decoder *d, uint32_t i, const struct decoder_part *p, struct err *e);
+
+/* Rotations and growing factors of the step's positions. */
+int decoder_upload_positions(struct decoder *d, const struct ragged *b, struct err *e);
+/* Enqueue: x = embeddings of the step's ids, the same on all ranks. */
+int decoder_embed_rows(struct decoder *d, float *x, uint32_t t, struct err *e);
+/* Enqueue the logits of scratch.out, normalised, of all ranks' slices. */
+int decoder_logits(struct decoder *d, const struct weight *head, const float *bias, uint32_t n_out,
+                   struct err *e);
+/* After step_end(): logits to the host, slices side by side. */
+int decoder_fetch_logits(struct decoder *d, uint32_t n_out, float *logits, struct err *e);
+#endif

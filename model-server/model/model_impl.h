@@ -1,0 +1,21 @@
+/* model_impl.h - shared by model.c and model_cache.c. */
+#ifndef MODEL_SERVER_MODEL_MODEL_IMPL_H
+#define MODEL_SERVER_MODEL_MODEL_IMPL_H
+#include "model-server/model/decoder.h"
+#include "model-server/model/encode.h"
+#include "model-server/model/model.h"
+
+struct model {
+    struct decoder d;
+    struct sentence sentence;
+    struct encoder encoder; /* of a model that does not generate */
+    struct comm *comm;      /* on the device's memory; NULL: the caller's serves */
+    struct model_info info;
+    uint32_t *eos;
+    uint64_t block_bytes, window_bytes; /* of the KV caches that are there */
+    void *swap;                         /* the host's region */
+    size_t swap_bytes;
+};
+
+void model_swap_free(struct model *m); /* the host's region, if there is one */
+#endif

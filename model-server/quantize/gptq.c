@@ -1,0 +1,161 @@
+#include "model-server/quantize/gptq.h"
+#include "common/multiversion.h"
+#include "model-server/quantize/linalg.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* BLOCK columns are done before what they leave is passed on to all the others. */
+enum { BLOCK = 128, TILE = 16, DAMP_TRIES = 8 };
+
+struct column {
+    float weight;
+    uint32_t at;
+};
+
+static int heavier(const void *a, const void *b)
+{
+    const struct column *x = a, *y = b;
+    return x->weight != y->weight ? (x->weight > y->weight ? -1 : 1)
+                                  : (x->at > y->at) - (x->at < y->at);
+}
+
+/* order[i]: the column that is the i-th. */
+static int order_columns(const struct gptq *o, const float *h, size_t n, uint32_t *order)
+{
+    struct column *c = malloc(n * sizeof(*c));
+    if (!c)
+        return -1;
+    for (size_t i = 0; i < n; i++)
+        c[i] = (struct column){h[i * n + i], (uint32_t)i};
+    if (o->act_order)
+        qsort(c, n, sizeof(*c), heavier);
+    for (size_t i = 0; i < n; i++)
+        order[i] = c[i].at;
+    free(c);
+    return 0;
+}
+
+/* u = h in that order, with the diagonal damped; columns without any input only damp. */
+static void damped(float *u, const float *h, size_t n, const uint32_t *order, double damp)
+{
+    double mean = 0;
+    for (size_t i = 0; i < n; i++)
+        mean += (double)h[i * n + i] / (double)n;
+    const float add = (float)(mean > 0 ? damp * mean : 1);
+    for (size_t i = 0; i < n; i++)
+        for (size_t j = i; j < n; j++) {
+            const size_t a = order[i], b = order[j];
+            u[i * n + j] = h[a < b ? a * n + b : b * n + a] + (i == j ? add : 0);
+        }
+}
+
+static int factor(const struct gptq *o, const struct workers *w, float *u, const float *h, size_t n,
+                  const uint32_t *order)
+{
+    double damp = o->damp;
+    for (int t = 0; t < DAMP_TRIES; t++, damp *= 4) {
+        damped(u, h, n, order, damp);
+        if (linalg_inverse_factor(w, u, n) == 0)
+            return 0;
+    }
+    return -1;
+}
+
+/* ---------------------------------------------------------------- rows */
+
+struct job {
+    struct grid_matrix *m;
+    float *w;              /* [rows][cols], columns in order */
+    const float *u;        /* [cols][cols] */
+    const uint32_t *order; /* [cols] */
+};
+
+MULTIVERSION static void take_off(float *to, const float *from, float by, size_t n)
+{
+    for (size_t k = 0; k < n; k++)
+        to[k] -= by * from[k];
+}
+
+/* Column i of a row that is at hand: its code, and what is left of it over the factor's diagonal.
+ */
+static float round_one(const struct job *j, size_t row, size_t i, float *w, size_t end)
+{
+    struct grid_matrix *m = j->m;
+    struct grid *grid = &m->grids[row * m->groups + i / m->group];
+    if (i % m->group == 0) {
+        const size_t n = m->cols - i < m->group ? m->cols - i : m->group;
+        *grid = grid_fit(&m->kind, w + i, NULL, n);
+    }
+    const int code = grid_code(grid, grid_most(&m->kind), w[i]);
+    // NOLINTNEXTLINE(clang-analyzer-core.Undefined*): order_columns() fills all of it
+    m->codes[row * m->cols + j->order[i]] = (uint8_t)code;
+    const float *u = j->u + i * m->cols;
+    const float error = (w[i] - grid_number(grid, code)) / u[i];
+    take_off(w + i + 1, u + i + 1, error, end - i - 1);
+    return error;
+}
+
+/* A grid is fitted to the columns of its group as they are by then, so a block ends with a group or
+ * within a longer one, never within one that began in it. */
+static void rows(void *arg, int thread, size_t begin, size_t end)
+{
+    const struct job *j = arg;
+    const size_t n = j->m->cols, group = j->m->group;
+    float errors[TILE][BLOCK] = {{0}};
+    (void)thread;
+    for (size_t first = begin; first < end; first += TILE) {
+        const size_t tile = end - first < TILE ? end - first : TILE;
+        for (size_t at = 0, to; at < n; at = to) {
+            to = at + BLOCK;
+            if (group < n && to / group != at / group && to % group) /* end with a group */
+                to = to / group * group > at ? to / group * group : to;
+            to = to < n ? to : n;
+            for (size_t r = 0; r < tile; r++)
+                for (size_t i = at; i < to; i++)
+                    errors[r][i - at] = round_one(j, first + r, i, j->w + (first + r) * n, to);
+            for (size_t i = at; i < to; i++)
+                for (size_t r = 0; r < tile; r++)
+                    take_off(j->w + (first + r) * n + to, j->u + i * n + to, errors[r][i - at],
+                             n - to);
+        }
+    }
+}
+
+/* Rows of w with their columns in order, in place. */
+static int permute(float *w, size_t n_rows, size_t n, const uint32_t *order)
+{
+    float *line = malloc(n * sizeof(*line));
+    for (size_t r = 0; line && r < n_rows; r++) {
+        for (size_t i = 0; i < n; i++)
+            line[i] = w[r * n + order[i]];
+        memcpy(w + r * n, line, n * sizeof(*line));
+    }
+    const int rc = line ? 0 : -1;
+    free(line);
+    return rc;
+}
+
+int gptq_quantise(const struct gptq *o, const struct workers *workers, struct grid_matrix *m,
+                  float *w, const float *h, struct err *e)
+{
+    const size_t n = m->cols;
+    uint32_t *order = malloc(n * sizeof(*order));
+    float *u = calloc(n * n, sizeof(*u));
+    int rc = -1;
+    if (!order || !u || order_columns(o, h, n, order) ||
+        (o->act_order &&
+         (permute(w, m->rows, n, order) || !(m->group_of = malloc(n * sizeof(*m->group_of))))))
+        err_nomem(e);
+    else if (factor(o, workers, u, h, n, order))
+        err_set(e, ERR_VALIDATION,
+                "the second moments of %zu inputs are not finite: is the model's output?", n);
+    else {
+        for (size_t i = 0; o->act_order && i < n; i++)
+            m->group_of[order[i]] = (uint32_t)(i / m->group);
+        struct job j = {m, w, u, order};
+        workers_run(workers, rows, &j, m->rows);
+        rc = 0;
+    }
+    free(order), free(u);
+    return rc;
+}

@@ -1,0 +1,52 @@
+/* tap.h - what the products of a layer read: sums over the rows of their inputs, by the tensor that
+ * each matrix was loaded from.
+ *
+ * Between walk_load() and walk_drop() of a layer; matrices that are stacked (q, k and v; gate and
+ * up) share what they read. */
+#ifndef MODEL_SERVER_QUANTIZE_TAP_H
+#define MODEL_SERVER_QUANTIZE_TAP_H
+#include "model-server/model/walk.h"
+#include "model-server/quantize/workers.h"
+
+enum tap_wants {
+    TAP_SCALES = 1,  /* absolute values: sums and maxima */
+    TAP_SQUARES = 2, /* the diagonal of the second moments */
+    TAP_MOMENTS = 4, /* all of them */
+    TAP_ROWS = 8     /* a sample of the rows themselves */
+};
+enum { TAP_SAMPLE = 256, TAP_NAMES = 4 };
+
+struct tap_input {
+    const struct weight *weight;
+    const char *names[TAP_NAMES]; /* of the checkpoint's tensors; not owned */
+    uint64_t first[TAP_NAMES];    /* element of that tensor where the part begins */
+    int n_names;
+    uint32_t cols;
+    uint64_t rows;     /* that were seen */
+    float *sum, *most; /* [cols] of absolute values */
+    double *squares;   /* [cols] sums */
+    float *moments;    /* [cols][cols] upper triangle of the sum of x x^T */
+    float *sample;     /* [n_sample][cols] evenly out of all rows */
+    uint32_t n_sample;
+};
+
+struct tap {
+    unsigned wants; /* tap_wants */
+    uint64_t every; /* rows of a sample stand so far apart */
+    const struct workers *workers;
+    struct tap_input *inputs;
+    uint32_t n, cap;
+    bool oom;
+    /* Numbers that take the place of a tensor's when it is loaded, fp32 in the tensor's own order;
+     * `replace` NULL: none. */
+    const float *(*replace)(void *arg, const char *name);
+    void *arg;
+};
+
+/* Matrices that the walk loads from now on, and their products. */
+void tap_begin(struct tap *t, struct walk *w);
+/* Forgets all inputs; the walk is left alone. */
+void tap_end(struct tap *t, struct walk *w);
+/* What the matrix of this tensor reads, that begins there; NULL: no product read it. */
+const struct tap_input *tap_find(const struct tap *t, const char *name, uint64_t first);
+#endif

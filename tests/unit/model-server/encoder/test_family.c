@@ -1,0 +1,92 @@
+/* What towers refuse: values of config.json that change what they compute, by name. */
+#include "model-server/encoder/encoder_spec.h"
+#include "tests/vision_folder.h"
+
+static int configure(const char *config, struct encoder_spec *s, struct err *e)
+{
+    const struct encoder_family *family;
+    struct vision_folder d;
+    char path[128];
+    vision_folder_make(&d);
+    vision_write(&d, "config.json", config);
+    snprintf(path, sizeof(path), "%s/config.json", d.path);
+    *e = (struct err)ERR_INIT;
+    int rc = encoder_configure(path, &family, s, e);
+    vision_folder_remove(&d);
+    assert_true(rc || family);
+    return rc;
+}
+
+#define LLAMA                                                                                      \
+    "{\"model_type\":\"llama4\",\"text_config\":{\"hidden_size\":64},\"vision_config\":"           \
+    "{\"patch_size\":14,\"image_size\":336,\"hidden_size\":64,\"num_attention_heads\":4,"          \
+    "\"intermediate_size\":256,\"vision_output_dim\":32,\"projector_input_dim\":32,"               \
+    "\"projector_output_dim\":32%s}}"
+#define PALI                                                                                       \
+    "{\"model_type\":\"paligemma\",\"text_config\":{\"hidden_size\":64},\"vision_config\":"        \
+    "{\"patch_size\":14,\"hidden_size\":64,\"num_attention_heads\":4,\"projection_dim\":64%s}}"
+
+static void values_that_change_the_meaning_are_refused(void **state)
+{
+    static const struct {
+        const char *config, *more, *why; /* NULL: it is taken */
+    } all[] = {
+        {LLAMA, "", NULL},
+        {LLAMA, ",\"hidden_act\":\"silu\"", "hidden_act"},
+        {LLAMA, ",\"pixel_shuffle_ratio\":0.4", "pixel_shuffle_ratio"},
+        {LLAMA, ",\"pixel_shuffle_ratio\":0.25", "intermediate_size"},
+        {LLAMA, ",\"multi_modal_projector_bias\":true", "multi_modal_projector_bias"},
+        {LLAMA, ",\"vision_feature_select_strategy\":\"full\"", "vision_feature_select_strategy"},
+        {LLAMA, ",\"image_size\":[336,448]", "image_size"},
+        {PALI, "", NULL},
+        {PALI, ",\"hidden_act\":\"mystery\"", "hidden_act"},
+        {PALI, ",\"image_size\":7", "image_size"},
+        {PALI, ",\"patch_size\":0", "patch_size"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++) {
+        const char *at = strstr(all[i].config, "%s");
+        char config[600];
+        struct encoder_spec s;
+        struct err e;
+        /* the last of equal keys would be overlooked: it takes the first one's place */
+        snprintf(config, sizeof(config), "%.*s%s%s", (int)(at - all[i].config), all[i].config,
+                 all[i].more, at + 2);
+        char key[64] = "";
+        if (all[i].more[0])
+            snprintf(key, sizeof(key), "%.*s", (int)(strchr(all[i].more, ':') - all[i].more - 1),
+                     all[i].more + 1);
+        char *first = key[0] ? strstr(config, key) : NULL;
+        const char *own = strstr(config, all[i].more);
+        if (first && first < own)
+            first[1] = '_';
+        const int rc = configure(config, &s, &e);
+        if (rc != (all[i].why ? -1 : 0) || (all[i].why && !strstr(e.msg, all[i].why)))
+            fail_msg("%s: %d %s", config, rc, e.msg);
+    }
+}
+
+static void a_projection_has_the_text_models_width(void **state)
+{
+    struct encoder_spec s;
+    struct err e;
+    (void)state;
+    assert_int_equal(configure("{\"model_type\":\"paligemma\",\"text_config\":{\"hidden_size\":64},"
+                               "\"vision_config\":{\"patch_size\":14,\"projection_dim\":65}}",
+                               &s, &e),
+                     -1);
+    assert_non_null(strstr(e.msg, "projection_dim"));
+    assert_int_equal(configure("{\"model_type\":\"llama4\",\"vision_config\":{\"patch_size\":14,"
+                               "\"vision_output_dim\":4095}}",
+                               &s, &e),
+                     -1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(values_that_change_the_meaning_are_refused),
+        cmocka_unit_test(a_projection_has_the_text_models_width),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

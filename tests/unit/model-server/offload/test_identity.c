@@ -1,0 +1,105 @@
+/* Which caches may exchange blocks: those of the same files, wherever and whenever they were
+ * written. */
+#include "model-server/offload/identity.h"
+#include "tests/unit/test.h"
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { LARGE = 5 << 20 };
+
+static char root[] = "/tmp/identity-test-XXXXXX";
+
+static void write_file(const char *dir, const char *name, size_t n, size_t changed)
+{
+    char path[200];
+    snprintf(path, sizeof(path), "%s/%s", dir, name);
+    char *p = malloc(n);
+    assert_non_null(p);
+    for (size_t i = 0; i < n; i++)
+        p[i] = (char)(i * 7 + i / 4096);
+    if (changed < n)
+        p[changed] ^= 1;
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    assert_int_equal(fwrite(p, 1, n, f), n);
+    fclose(f);
+    free(p);
+}
+
+/* A checkpoint of a small and a large file, one byte of which is another; SIZE_MAX: none is. */
+static struct kv_layout layout_of(const char *name, size_t changed, time_t when, const char *words)
+{
+    char dir[120], path[200];
+    struct err e = ERR_INIT;
+    struct model_identity id;
+    struct kv_layout l = {.bytes = {4096}};
+    snprintf(dir, sizeof(dir), "%s/%s", root, name);
+    assert_true(mkdir(dir, 0700) == 0);
+    write_file(dir, "config.json", 300, SIZE_MAX);
+    write_file(dir, "model.safetensors", LARGE, changed);
+    write_file(dir, "tokenizer.json", 50, changed % 50); /* does not matter */
+    snprintf(path, sizeof(path), "%s/model.safetensors", dir);
+    const struct timespec t[2] = {{.tv_sec = when}, {.tv_sec = when}};
+    assert_int_equal(utimensat(AT_FDCWD, path, t, 0), 0);
+    snprintf(path, sizeof(path), "%s/config.json", dir);
+    assert_int_equal(utimensat(AT_FDCWD, path, t, 0), 0);
+    assert_int_equal(model_identity(dir, words, &id, &e), 0);
+    assert_int_equal(kv_identity_of_layout(&id, &l, &e), 0);
+    return l;
+}
+
+static bool same(const uint8_t *a, const uint8_t *b) { return memcmp(a, b, KV_IDENTITY) == 0; }
+
+static void a_copy_is_the_same_model(void **state)
+{
+    (void)state;
+    const struct kv_layout a = layout_of("a", SIZE_MAX, 1000, "w");
+    const struct kv_layout copy = layout_of("copy", SIZE_MAX, 1000, "w");
+    const struct kv_layout later = layout_of("later", SIZE_MAX, 2000, "w");
+    assert_true(same(a.identity, copy.identity) && same(a.folder, copy.folder));
+    assert_true(same(a.identity, later.identity)); /* another machine's download */
+    assert_false(same(a.folder, later.folder));    /* here it might be another file */
+}
+
+static void what_changes_bits_is_another_model(void **state)
+{
+    (void)state;
+    const struct kv_layout a = layout_of("one", SIZE_MAX, 1000, "w");
+    const size_t at[] = {0, 4095, (1 << 20) - 1, (3 << 20) + 100, LARGE - 1};
+    for (size_t i = 0; i < sizeof(at) / sizeof(at[0]); i++) {
+        char name[20];
+        snprintf(name, sizeof(name), "change-%zu", i);
+        const struct kv_layout b = layout_of(name, at[i], 1000, "w");
+        assert_false(same(a.identity, b.identity));
+        assert_false(same(a.folder, b.folder));
+    }
+    const struct kv_layout words = layout_of("words", SIZE_MAX, 1000, "rank 1 of 2");
+    assert_false(same(a.identity, words.identity));
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    return mkdtemp(root) ? 0 : -1;
+}
+
+static int clean_up(void **state)
+{
+    char command[100];
+    (void)state;
+    snprintf(command, sizeof(command), "rm -rf %s", root);
+    return system(command);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_copy_is_the_same_model),
+        cmocka_unit_test(what_changes_bits_is_another_model),
+    };
+    return cmocka_run_group_tests(tests, set_up, clean_up);
+}
