@@ -65,7 +65,7 @@ static void rig_open(struct rig *r, const struct shape *s, enum kv_dtype t)
     r->rope = memory((size_t)tokens * s->dim * 4);
     r->batch = (struct ragged){
         .n_tokens = tokens, .n_spans = s->seqs, .spans = r->spans, .slots = r->slots};
-    r->attn = (struct attn){s->heads, s->kv_heads, s->dim, 0.125f, 0, 0, NULL};
+    r->attn = (struct attn){s->heads, s->kv_heads, s->dim, 0.125f};
     r->rope_kv =
         (struct rope_kv){s->heads, s->kv_heads, s->dim, s->dim, false, r->rope, NULL, NULL, 0};
 }

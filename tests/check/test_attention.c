@@ -317,21 +317,21 @@ struct attn_case {
     uint32_t len, block_size;
 };
 static const struct attn_case attn_cases[] = {
-    {{8, 2, 64, 0.125f, 0, 0, NULL}, 1100, 16},
-    {{4, 4, 48, 0.144f, 0, 0, NULL}, 70, 32},
-    {{14, 2, 64, 0.125f, 0, 100, NULL}, 650, 64},
-    {{6, 1, 80, 0.11f, 20.0f, 33, NULL}, 600, 16},
-    {{16, 1, 18, 0.2f, 0, 0, slopes}, 130, 16},
-    {{3, 3, 7, 0.3f, 5.0f, 0, slopes}, 40, 16},
-    {{2, 1, 256, 0.0625f, 50.0f, 0, NULL}, 530, 1024},
-    {{5, 5, 96, 0.1f, 0, 5, NULL}, 300, 16},
-    {{9, 3, 128, 0.09f, 0, 1, NULL}, 60, 16},
-    {{8, 1, 64, 0.125f, 0, 0, NULL, sinks}, 900, 16},
-    {{16, 2, 64, 0.125f, 0, 128, NULL, sinks}, 700, 16},
-    {{12, 12, 32, 0.17f, 0, 0, NULL, NULL, true}, 512, 16},
-    {{12, 4, 64, 0.125f, 0, 65, NULL, NULL, true}, 700, 16},
-    {{4, 1, 64, 0.125f, 0, 300, NULL, sinks, true}, 620, 32},
-    {{3, 3, 20, 0.2f, 0, 1, NULL, NULL, true}, 37, 16},
+    {{8, 2, 64, 0.125f}, 1100, 16},
+    {{4, 4, 48, 0.144f}, 70, 32},
+    {{14, 2, 64, 0.125f, 0, 100}, 650, 64},
+    {{6, 1, 80, 0.11f, 20.0f, 33}, 600, 16},
+    {{16, 1, 18, 0.2f, 0, .alibi = slopes}, 130, 16},
+    {{3, 3, 7, 0.3f, 5.0f, .alibi = slopes}, 40, 16},
+    {{2, 1, 256, 0.0625f, 50.0f, 0}, 530, 1024},
+    {{5, 5, 96, 0.1f, 0, 5}, 300, 16},
+    {{9, 3, 128, 0.09f, 0, 1}, 60, 16},
+    {{8, 1, 64, 0.125f, 0, 0, .sinks = sinks}, 900, 16},
+    {{16, 2, 64, 0.125f, 0, 128, .sinks = sinks}, 700, 16},
+    {{12, 12, 32, 0.17f, 0, 0, .both = true}, 512, 16},
+    {{12, 4, 64, 0.125f, 0, 65, .both = true}, 700, 16},
+    {{4, 1, 64, 0.125f, 0, 300, .sinks = sinks, .both = true}, 620, 32},
+    {{3, 3, 20, 0.2f, 0, 1, .both = true}, 37, 16},
     {{8, 2, 64, 0.125f, .chunk = 100}, 650, 16}, /* runs that end within tiles and splits */
     {{6, 2, 32, 0.2f, .chunk = 1, .sinks = sinks}, 90, 32},
     {{8, 2, 64, 0.125f, .window = 40, .mutual = MUTUAL_TOO}, 650, 16},
@@ -507,7 +507,7 @@ static void copied_block(enum kv_dtype t, size_t block_bytes)
     struct span span = {0, 16, 16, &block};
     struct ragged b = {.n_tokens = 16, .n_spans = 1, .pos = pos, .slots = slots, .spans = &span};
     struct rope_kv rk = {2, 2, 32, 0, false, NULL, NULL, NULL, 0};
-    struct attn a = {2, 2, 32, 0.2f, 0, 0, NULL};
+    struct attn a = {2, 2, 32, 0.2f};
     assert_int_equal(ops->step_begin(d, &b, &e), 0);
     ops->rope_kv(d, qkv, kv, 2, &rk);
     assert_int_equal(ops->step_end(d, &e), 0);

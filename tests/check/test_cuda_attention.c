@@ -4,18 +4,18 @@
 #include "tests/check/cuda_sequences.h"
 
 static const struct attn_case attn_cases[] = {
-    {{8, 2, 64, 0.125f, 0, 0, NULL}, 300, 16, KV_BF16, false, false},
-    {{4, 4, 48, 0.144f, 0, 0, NULL}, 70, 32, KV_F32, true, true},
-    {{4, 1, 128, 0.088f, 0, 40, NULL}, 150, 16, KV_F16, true, false},
-    {{6, 1, 80, 0.11f, 20.0f, 33, NULL}, 200, 16, KV_BF16, false, true},
-    {{16, 1, 18, 0.2f, 0, 0, slopes}, 130, 16, KV_F32, false, false},
-    {{3, 3, 7, 0.3f, 5.0f, 0, slopes}, 40, 16, KV_F16, false, false},
-    {{14, 2, 64, 0.125f, 10.0f, 0, slopes}, 140, 64, KV_F16, false, false},
-    {{2, 2, 128, 0.0884f, 0, 0, NULL}, 260, 32, KV_BF16, false, false},
-    {{16, 2, 64, 0.125f, 0, 0, NULL, sinks}, 300, 16, KV_BF16, false, false},
-    {{8, 1, 64, 0.125f, 0, 128, NULL, sinks}, 270, 16, KV_F32, false, false},
-    {{4, 4, 32, 0.17f, 0, 0, NULL, NULL, true}, 270, 16, KV_F32, false, false},
-    {{4, 2, 64, 0.125f, 0, 65, NULL, NULL, true}, 200, 16, KV_F16, false, false},
+    {{8, 2, 64, 0.125f}, 300, 16, KV_BF16, false, false},
+    {{4, 4, 48, 0.144f}, 70, 32, KV_F32, true, true},
+    {{4, 1, 128, 0.088f, 0, 40}, 150, 16, KV_F16, true, false},
+    {{6, 1, 80, 0.11f, 20.0f, 33}, 200, 16, KV_BF16, false, true},
+    {{16, 1, 18, 0.2f, 0, .alibi = slopes}, 130, 16, KV_F32, false, false},
+    {{3, 3, 7, 0.3f, 5.0f, .alibi = slopes}, 40, 16, KV_F16, false, false},
+    {{14, 2, 64, 0.125f, 10.0f, .alibi = slopes}, 140, 64, KV_F16, false, false},
+    {{2, 2, 128, 0.0884f}, 260, 32, KV_BF16, false, false},
+    {{16, 2, 64, 0.125f, 0, 0, .sinks = sinks}, 300, 16, KV_BF16, false, false},
+    {{8, 1, 64, 0.125f, 0, 128, .sinks = sinks}, 270, 16, KV_F32, false, false},
+    {{4, 4, 32, 0.17f, 0, 0, .both = true}, 270, 16, KV_F32, false, false},
+    {{4, 2, 64, 0.125f, 0, 65, .both = true}, 200, 16, KV_F16, false, false},
     {{8, 2, 64, 0.125f, .window = 40, .mutual = MUTUAL_TOO}, 300, 16, KV_BF16, false, false},
     {{4, 2, 72, 0.125f, .mutual = MUTUAL_TOO}, 200, 16, KV_F32, false, false},
     {{4, 4, 80, 0.11f, .both = true, .mutual = MUTUAL_ALONE}, 230, 16, KV_F32, false, false},
@@ -85,7 +85,7 @@ static void a_copied_block_reads_the_same(void **state)
     (void)state;
     struct err e = ERR_INIT;
     struct side g = open_side(gpu, ~0ull);
-    struct attn_case k = {{4, 2, 64, 0.2f, 0, 0, NULL}, 16, 16, KV_F16, false, false};
+    struct attn_case k = {{4, 2, 64, 0.2f}, 16, 16, KV_F16, false, false};
     struct sequence s = sequence_new(&k);
     struct kv_desc kd = {3, 9, 16, KV_F16, {2, 64, 64}};
     struct kv_cache *kv = g.ops->kv_new(g.d, &kd, &e);
@@ -169,7 +169,7 @@ static void decode(struct side s, const struct sequence *q, uint32_t steps, floa
 static void a_replayed_step_is_the_step(void **state)
 {
     (void)state;
-    struct attn_case k = {{8, 2, 64, 0.125f, 0, 0, NULL}, 200, 16, KV_BF16, false, false};
+    struct attn_case k = {{8, 2, 64, 0.125f}, 200, 16, KV_BF16, false, false};
     struct sequence s = sequence_new(&k);
     float *plain = malloc(o_count(&k) * 4), *graphs = malloc(o_count(&k) * 4);
     struct side g = open_side(gpu, TENSOR);

@@ -6,7 +6,8 @@
 
 /* q and the weights are rounded to the type of the product, bf16 for caches in 8 bits. The CPU
  * backend has the same 8-bit numbers, and q and the weights in fp32. */
-static const double tolerance[KV_N] = {1e-5, 2e-3, 1.2e-2, 1.2e-2, 1.2e-2};
+/* Types before KV_I4, which this backend does not have. */
+static const double tolerance[KV_I4] = {1e-5, 2e-3, 1.2e-2, 1.2e-2, 1.2e-2};
 static const uint32_t dims[] = {64, 80, 96, 112, 128, 192, 256, 48};
 enum { N_DIMS = sizeof(dims) / sizeof(*dims) };
 
@@ -50,7 +51,7 @@ static void every_type_and_head_dimension_is_right(void **state)
 {
     (void)state;
     for (uint32_t i = 0; i < N_DIMS; i++)
-        for (enum kv_dtype t = KV_F16; t < KV_N; t++) {
+        for (enum kv_dtype t = KV_F16; t < KV_I4; t++) {
             struct side g = open_side(gpu, t == KV_FP8 && i % 4 == 1 ? (uint64_t)~TENSOR : ~0ull);
             struct side c = open_side(cpu, ~0ull);
             struct attn_case k = any_case(dims[i], t, 180);
@@ -64,7 +65,7 @@ static void bits_are_the_same_however_it_is_cut(void **state)
 {
     (void)state;
     for (uint32_t i = 0; i < N_DIMS; i++)
-        for (enum kv_dtype t = KV_F16; t < KV_N; t++) {
+        for (enum kv_dtype t = KV_F16; t < KV_I4; t++) {
             struct attn_case k = any_case(dims[i], t, 160);
             struct sequence s = sequence_new(&k);
             size_t bytes = o_count(&k) * 4;
@@ -129,7 +130,7 @@ static void scales_go_where_the_numbers_go(void **state)
 {
     (void)state;
     struct err e = ERR_INIT;
-    for (enum kv_dtype t = KV_I8; t < KV_N; t++) {
+    for (enum kv_dtype t = KV_I8; t < KV_I4; t++) {
         enum { N = 32, DIM = 80, HEADS = 3, OUT = HEADS * DIM };
         struct side g = open_side(gpu, ~0ull);
         struct attn_case k = {{HEADS, 1, DIM, 0.1f, 0, 0, NULL}, N, N, t, false, false};
