@@ -1,12 +1,12 @@
 /* The entry point for other threads: every call becomes a message to the scheduler's thread. */
 #include "router/generate/infer.h"
 #include "common/clock.h"
-#include "common/cond.h"
 #include "common/mailbox.h"
 #include "common/rpc_loop.h"
 #include "common/watchdog.h"
 #include "router/draft/drafter.h"
 #include "router/embed/embedder.h"
+#include "router/generate/question.h"
 #include "router/scheduler/scheduler.h"
 #include "router/shards/shards.h"
 #include "router/shards/start.h"
@@ -37,9 +37,9 @@ struct command {
     struct embed_job *job; /* EMBED */
     uint64_t id;           /* CANCEL */
     void (*on_lost)(void *arg, const char *why);
-    void *arg;           /* ON_LOST */
-    const char *why;     /* DRAIN, FAIL, ABANDON */
-    struct audit *audit; /* AUDIT */
+    void *arg;              /* ON_LOST */
+    const char *why;        /* DRAIN, FAIL, ABANDON */
+    struct question *audit; /* AUDIT */
     struct adapter_change *change;
 };
 
@@ -90,53 +90,18 @@ static void on_gone(void *arg)
         on_drafter_gone(i);
 }
 
-/* A question and its answer. Two hold it, the asker and the scheduler's thread; the last one frees
- * it. */
-struct audit {
-    pthread_mutex_t lock;
-    pthread_cond_t answered;
-    struct buf out;
-    bool balanced;
-    bool done;
-    uint32_t holders;
-};
-
-static void audit_drop(struct audit *a)
-{
-    pthread_mutex_lock(&a->lock);
-    bool last = --a->holders == 0;
-    pthread_mutex_unlock(&a->lock);
-    if (!last)
-        return;
-    buf_free(&a->out);
-    pthread_cond_destroy(&a->answered);
-    pthread_mutex_destroy(&a->lock);
-    free(a);
-}
-
-static void audit_tell(struct audit *a, const struct buf *b, bool balanced)
-{
-    pthread_mutex_lock(&a->lock);
-    a->out = *b;
-    a->balanced = balanced;
-    a->done = true;
-    pthread_cond_signal(&a->answered);
-    pthread_mutex_unlock(&a->lock);
-    audit_drop(a);
-}
-
-static void audit_answer(const struct scheduler *s, struct audit *a)
+static void audit_answer(const struct scheduler *s, struct question *q)
 {
     struct buf b = BUF_INIT;
     const bool balanced = sched_audit(s, &b);
-    audit_tell(a, &b, balanced);
+    question_answer(q, &b, balanced);
 }
 
-static void audit_answer_texts(const struct embedder *s, struct audit *a)
+static void audit_answer_texts(const struct embedder *s, struct question *q)
 {
     struct buf b = BUF_INIT;
     const bool balanced = embedder_audit(s, &b);
-    audit_tell(a, &b, balanced);
+    question_answer(q, &b, balanced);
 }
 
 /* The same letters for a model that does not generate. */
@@ -395,26 +360,14 @@ struct infer_stats infer_stats(struct infer *i)
 
 int infer_audit(struct infer *i, int64_t ms, struct buf *out, bool *balanced, struct err *e)
 {
-    struct audit *a = calloc(1, sizeof(*a));
-    const struct timespec until = clock_deadline(ms);
-    if (!a)
+    struct question *q = question_new();
+    if (!q)
         return err_nomem(e);
-    pthread_mutex_init(&a->lock, NULL);
-    cond_init(&a->answered);
-    a->holders = 2;
-    bool asked =
-        !atomic_load(&i->stopping) && post(i, &(struct command){.kind = MAIL_AUDIT, .audit = a});
-    pthread_mutex_lock(&a->lock);
-    a->holders -= !asked;
-    while (asked && !a->done && pthread_cond_timedwait(&a->answered, &a->lock, &until) == 0)
-        ;
-    bool done = a->done;
-    if (done)
-        buf_add(out, a->out.p, a->out.len);
-    *balanced = done && a->balanced;
-    pthread_mutex_unlock(&a->lock);
-    audit_drop(a);
-    return done ? 0 : err_set(e, ERR_UNHEALTHY, "the scheduler does not answer");
+    const bool asked =
+        !atomic_load(&i->stopping) && post(i, &(struct command){.kind = MAIL_AUDIT, .audit = q});
+    return question_wait(q, asked, ms, out, balanced)
+               ? 0
+               : err_set(e, ERR_UNHEALTHY, "the scheduler does not answer");
 }
 
 struct adapter_shelf *infer_adapters(const struct infer *i) { return sched_shelf(i->sched); }

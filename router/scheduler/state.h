@@ -112,14 +112,16 @@ struct scheduler {
     void *gone_arg;
 };
 
-/* scheduler.c */
+/* turn.c */
 void sched_turn(struct scheduler *s); /* send the next call, if none is out */
-bool sched_init_accounting(
-    struct scheduler *s);          /* empty ones, for what s->o.model holds; false: no memory */
-void sched_on_call(struct fan *f); /* the model call is back */
-
 void sched_send(struct scheduler *s, enum call call, enum shard_rpc rpc,
                 const ProtobufCMessage *msg, int64_t timeout_ms);
+void sched_drafts_ready(void *arg); /* drafts that a turn waited for; arg: the scheduler */
+
+/* scheduler.c */
+/* Empty ones, for what s->o.model holds; false: no memory. */
+bool sched_init_accounting(struct scheduler *s);
+void sched_on_call(struct fan *f); /* the model call is back */
 
 /* end_turn.c */
 void sched_publish(struct scheduler *s);  /* status and gauges */
