@@ -5,6 +5,7 @@
 #include "common/constraint/grammar.h"
 #include "common/constraint/pattern.h"
 #include "common/constraint/schema.h"
+#include "common/json.h"
 #include "common/json_exact.h"
 #include <pthread.h>
 #include <stdatomic.h>
@@ -25,6 +26,34 @@ static void drop_transitions(struct constraint *c)
 
 /* ---------------------------------------------------------------- life */
 
+static const char *const kind_names[CONSTRAINT_KINDS] = {"regex", "json",  "compact json", "gbnf",
+                                                         "lark",  "calls", "calls or"};
+
+const char *constraint_kind_name(enum constraint_kind kind) { return kind_names[kind]; }
+
+static term compile(struct constraint *c, enum constraint_reasoning reasoning,
+                    enum constraint_kind kind, const char *text, size_t n, struct err *e);
+
+static term compile_calls_or(struct constraint *c, enum constraint_reasoning reasoning,
+                             const cJSON *spec, struct err *e)
+{
+    const cJSON *answer = json_get(spec, "answer");
+    const char *text = json_str(answer, "text", NULL), *name = json_str(answer, "kind", "");
+    int kind = 0;
+    while (kind < CONSTRAINT_CALLS && strcmp(name, kind_names[kind]) != 0)
+        kind++;
+    if (!text || kind == CONSTRAINT_CALLS)
+        return err_set(e, ERR_VALIDATION, "an answer has `kind` and `text`"), TERM_NONE;
+    const term t =
+        compile(c, CONSTRAINT_NO_REASONING, (enum constraint_kind)kind, text, strlen(text), e);
+    if (t == TERM_NONE)
+        return TERM_NONE;
+    if (reasoning != CONSTRAINT_CHANNEL_CALLS)
+        return calls_or(c->pool, t, json_get(spec, "ways"), JSON_INDENTED, e);
+    const term calls = channel_calls(c->pool, json_get(spec, "schema"), JSON_INDENTED, e);
+    return calls == TERM_NONE ? TERM_NONE : term_alt(c->pool, channel_final(c->pool, t), calls);
+}
+
 static term compile(struct constraint *c, enum constraint_reasoning reasoning,
                     enum constraint_kind kind, const char *text, size_t n, struct err *e)
 {
@@ -37,7 +66,8 @@ static term compile(struct constraint *c, enum constraint_reasoning reasoning,
     cJSON *schema = json_parse_exact(text, n, e);
     if (!schema)
         return err_wrap(e, "JSON schema"), TERM_NONE;
-    term t = kind == CONSTRAINT_CALLS                ? calls_term(c->pool, schema, layout, e)
+    term t = kind == CONSTRAINT_CALLS_OR             ? compile_calls_or(c, reasoning, schema, e)
+             : kind == CONSTRAINT_CALLS              ? calls_term(c->pool, schema, layout, e)
              : reasoning == CONSTRAINT_CHANNEL_CALLS ? channel_calls(c->pool, schema, layout, e)
                                                      : schema_term(c->pool, schema, layout, e);
     cJSON_Delete(schema);

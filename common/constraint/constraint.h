@@ -18,9 +18,14 @@ enum constraint_kind {
     CONSTRAINT_JSON_COMPACT, /* the same without white space between tokens */
     CONSTRAINT_GBNF,         /* the answer is of llama.cpp's grammar: common/constraint/grammar.h */
     CONSTRAINT_LARK,         /* the same in Lark's notation */
-    CONSTRAINT_CALLS         /* any text, and calls in it: common/constraint/calls.h */
+    CONSTRAINT_CALLS,        /* any text, and calls in it: common/constraint/calls.h */
+    /* {"answer": {"kind": constraint_kind_name(), "text"}, "ways"}: the answer is constrained so,
+     * or is nothing but calls in one of the ways: calls_or(), common/constraint/calls.h. Behind
+     * CONSTRAINT_CHANNEL_CALLS it has `schema` in place of `ways`: the calls' */
+    CONSTRAINT_CALLS_OR
 };
-enum { CONSTRAINT_KINDS = CONSTRAINT_CALLS + 1 };
+enum { CONSTRAINT_KINDS = CONSTRAINT_CALLS_OR + 1 };
+const char *constraint_kind_name(enum constraint_kind kind);
 /* What a model that thinks aloud may write before the text that is constrained. */
 enum constraint_reasoning {
     CONSTRAINT_NO_REASONING,

@@ -210,12 +210,17 @@ cJSON *tools_schema(const struct tools *t, const char *arguments)
     return schema_of(t, arguments, t->several, false);
 }
 
-cJSON *tools_schema_of_call(const struct tools *t, const char *arguments)
+bool tools_any_strict(const struct tools *t)
 {
     const cJSON *tool;
     bool any = false;
     cJSON_ArrayForEach(tool, t->list) { any |= tools_strict(tool); }
-    return any ? schema_of(t, arguments, false, true) : NULL;
+    return any;
+}
+
+cJSON *tools_schema_of_call(const struct tools *t, const char *arguments)
+{
+    return schema_of(t, arguments, false, true);
 }
 
 /* ---------------------------------------------------------------- types */

@@ -22,8 +22,9 @@ int tools_read(struct body *b, struct object root, struct tools *t, struct err *
 cJSON *tools_schema(const struct tools *t, const char *arguments);
 /* Are the arguments of this one to be kept to its schema (`strict`)? */
 bool tools_strict(const cJSON *tool);
-/* The schema of one call in an answer that may have some, or NULL where no tool is strict: the
- * arguments of those that are, any object for the others. Caller deletes. */
+bool tools_any_strict(const struct tools *t);
+/* The schema of one call in an answer that may have some: the arguments of those that are strict,
+ * any object for the others. Caller deletes. */
 cJSON *tools_schema_of_call(const struct tools *t, const char *arguments);
 /* What a parameter of a function in `list` (struct tools) may be: REPLY_* bits, 0: not known. */
 unsigned tools_types(const void *list, const char *function, const char *parameter);

@@ -49,6 +49,18 @@ void constrain_calls(struct body *b, const cJSON *spec, struct ask *q)
     buf_free(&text);
 }
 
+void constrain_or_calls(struct body *b, cJSON *spec, struct ask *q)
+{
+    cJSON *answer = cJSON_AddObjectToObject(spec, "answer");
+    cJSON_AddStringToObject(answer, "kind", constraint_kind_name(q->constraint_kind));
+    cJSON_AddStringToObject(answer, "text", q->constraint);
+    struct buf text = BUF_INIT;
+    json_print_exact(&text, spec);
+    q->constraint = NULL;
+    constrain(b, q, CONSTRAINT_CALLS_OR, text.p && !text.oom ? text.p : "");
+    buf_free(&text);
+}
+
 void constrain_compact(struct ask *q)
 {
     if (q->constraint && q->constraint_kind == CONSTRAINT_JSON_SCHEMA)
@@ -155,6 +167,7 @@ void constrain_grammar(struct body *b, struct object o, const char *key, struct 
     const char *type = json_str(g, "type", NULL);
     if (!g)
         return;
+    q->constraint_alone = true;
     if (!cJSON_IsObject(g))
         body_mistyped(b, o, key, g, "adjacently tagged enum GrammarType");
     else if (!type)

@@ -24,6 +24,9 @@ void constrain_syntax(struct body *b, struct object o, const char *key, const ch
 
 /* Calls in the answer (common/constraint/calls.h). */
 void constrain_calls(struct body *b, const cJSON *spec, struct ask *q);
+/* The answer as it is constrained already, or calls: `spec` without its `answer`, which is added
+ * (CONSTRAINT_CALLS_OR, common/constraint/constraint.h). */
+void constrain_or_calls(struct body *b, cJSON *spec, struct ask *q);
 /* What was asked for is `strict`: JSON without white space between its tokens. */
 void constrain_compact(struct ask *q);
 

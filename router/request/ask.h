@@ -66,6 +66,7 @@ struct ask {
     const char *constraint; /* what the answer must look like; NULL: free */
     enum constraint_kind constraint_kind;
     enum constraint_reasoning constraint_reasoning; /* what may come before it */
+    bool constraint_alone;                          /* it does not go with tools: TGI's grammars */
     const char *const *stop;
     uint32_t n_stop;
     struct opt_u64 min_new_tokens;

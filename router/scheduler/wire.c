@@ -31,6 +31,8 @@ static Generate__V3__GrammarType grammar_type(enum constraint_kind kind)
         return GENERATE__V3__GRAMMAR_TYPE__GRAMMAR_TYPE_LARK;
     case CONSTRAINT_CALLS:
         return GENERATE__V3__GRAMMAR_TYPE__GRAMMAR_TYPE_CALLS;
+    case CONSTRAINT_CALLS_OR:
+        return GENERATE__V3__GRAMMAR_TYPE__GRAMMAR_TYPE_CALLS_OR;
     case CONSTRAINT_JSON_SCHEMA:
         break;
     }

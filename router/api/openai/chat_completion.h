@@ -15,6 +15,9 @@ struct chat_request {
     bool split, hide_reasoning;
     uint32_t fit; /* drop the oldest messages until the prompt has at most so many tokens; 0: no */
     bool old;     /* calls are told as `function_call` */
+    /* With tools: the format of an answer that is no call; NULL: none. */
+    const char *format, *format_or_calls;
+    enum constraint_kind format_kind;
 };
 
 /* Body -> prompt and sampling, in o->asks[0]. ERR_SYNTAX, ERR_SHAPE, ERR_VALIDATION, ERR_TOOL,

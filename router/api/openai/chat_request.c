@@ -151,13 +151,18 @@ static int settle_channels(struct chat_request *r, struct ask *q, bool behind, s
     r->reply.joined = !r->split;
     if (!q->constraint)
         return 0;
-    if (r->tools.forced && (inside || !behind))
+    const bool free = behind && !inside; /* the model chooses the channel */
+    if (r->format) {
+        q->constraint_kind = free ? CONSTRAINT_CALLS_OR : r->format_kind;
+        q->constraint = free ? r->format_or_calls : r->format;
+    }
+    if (r->tools.forced && !free)
         return err_set(e, ERR_TOOL, "Tool error: `tool_choice`: %s",
                        inside ? "a message that goes on is no call"
                               : "this model's calls cannot be forced on a shard that knows no "
                                 "channels");
-    if (behind && !inside)
-        q->constraint_reasoning = r->tools.forced ? CONSTRAINT_CHANNEL_CALLS : CONSTRAINT_CHANNELS;
+    if (free)
+        q->constraint_reasoning = r->tools.list ? CONSTRAINT_CHANNEL_CALLS : CONSTRAINT_CHANNELS;
     else if (!inside)
         buf_str(prompt, "<|channel|>final<|message|>");
     return 0;
@@ -209,22 +214,74 @@ static bool all_strict(const struct tools *t)
     return true;
 }
 
+/* Models write calls of this format as JSON between markers, which a schema can be kept to. */
+static bool is_json_between_markers(const struct call_format *f)
+{
+    return f->open && f->close && !f->named && !f->tags && !f->bare && !f->python &&
+           !strcmp(f->arguments, "arguments");
+}
+
+static cJSON *marked_call(const struct call_format *f, const struct tools *t)
+{
+    cJSON *way = cJSON_CreateObject();
+    cJSON_AddStringToObject(way, "open", f->open);
+    cJSON_AddStringToObject(way, "close", f->close);
+    cJSON_AddItemToObject(way, "schema", tools_schema_of_call(t, f->arguments));
+    return way;
+}
+
 /* The answer may have calls, and tools are `strict`: arguments are kept to their schemas from the
- * marker on that begins a call. Where a model writes calls in another way than as JSON between
- * markers, they are not. */
+ * marker on that begins a call. Where a model writes calls in another way, they are not. */
 static void keep_strict(struct body *b, struct chat_request *r, struct ask *q)
 {
-    const struct call_format *f = r->style.calls;
-    const bool marked = f->open && f->close && !f->named && !f->tags && !f->bare && !f->python &&
-                        !strcmp(f->arguments, "arguments");
-    cJSON *call = marked ? tools_schema_of_call(&r->tools, f->arguments) : NULL;
-    if (!call)
+    if (!is_json_between_markers(r->style.calls) || !tools_any_strict(&r->tools))
         return;
-    cJSON *spec = cJSON_CreateObject();
-    cJSON_AddStringToObject(spec, "open", f->open);
-    cJSON_AddStringToObject(spec, "close", f->close);
-    cJSON_AddItemToObject(spec, "schema", call);
+    cJSON *spec = marked_call(r->style.calls, &r->tools);
     constrain_calls(b, spec, q);
+    cJSON_Delete(spec);
+}
+
+static void add_way(cJSON *ways, const char *open)
+{
+    cJSON *way = cJSON_CreateObject();
+    cJSON_AddStringToObject(way, "open", open);
+    cJSON_AddItemToArray(ways, way);
+}
+
+/* The ways in which this model begins an answer that is calls: calls_or(). */
+static cJSON *ways_to_call(const struct call_format *f, const struct tools *t)
+{
+    cJSON *ways = cJSON_CreateArray();
+    if (is_json_between_markers(f) && tools_any_strict(t)) {
+        cJSON_AddItemToArray(ways, marked_call(f, t));
+    } else {
+        if (f->around[0])
+            add_way(ways, f->around[0]);
+        if (f->open)
+            add_way(ways, f->open);
+    }
+    if (f->python)
+        add_way(ways, "[");
+    if (f->bare) {
+        cJSON *way = cJSON_CreateObject();
+        cJSON_AddItemToObject(way, "schema", tools_schema_of_call(t, f->arguments));
+        cJSON_AddItemToArray(ways, way);
+    }
+    return ways;
+}
+
+/* A format of the answer, and tools that the model may call in its place. */
+static void keep_format_or_calls(struct body *b, struct chat_request *r, struct ask *q)
+{
+    cJSON *spec = cJSON_CreateObject();
+    r->format = q->constraint;
+    r->format_kind = q->constraint_kind;
+    if (r->style.channels)
+        cJSON_AddItemToObject(spec, "schema", tools_schema_of_call(&r->tools, "arguments"));
+    else
+        cJSON_AddItemToObject(spec, "ways", ways_to_call(r->style.calls, &r->tools));
+    constrain_or_calls(b, spec, q);
+    r->format_or_calls = q->constraint;
     cJSON_Delete(spec);
 }
 
@@ -239,7 +296,7 @@ static int plan_calls(struct body *b, struct chat_request *r, bool can, struct a
                       struct err *e)
 {
     struct tools *t = &r->tools;
-    if (t->list && q->constraint)
+    if (t->list && q->constraint && q->constraint_alone)
         return err_set(e, ERR_TOOL, "Tool error: Grammar and tools are mutually exclusive");
     if (!t->list)
         return 0;
@@ -251,7 +308,9 @@ static int plan_calls(struct body *b, struct chat_request *r, bool can, struct a
     r->reply.types = tools_types;
     r->reply.types_of = t->list;
     if (!t->forced) {
-        if (can)
+        if (q->constraint)
+            keep_format_or_calls(b, r, q);
+        else if (can)
             keep_strict(b, r, q);
         return b->failed ? -1 : 0;
     }
@@ -259,6 +318,7 @@ static int plan_calls(struct body *b, struct chat_request *r, bool can, struct a
     cJSON *schema = tools_schema(t, r->style.calls->arguments);
     if (!schema)
         return err_nomem(e);
+    q->constraint = NULL; /* the format of an answer that is no call */
     constrain_schema(b, schema, q);
     if (all_strict(t))
         constrain_compact(q);

@@ -4,8 +4,8 @@ static void reply(struct call *c) { call_reply(c); }
 
 const struct route route_livez = {
     .method = "GET",
-    .paths = {"/livez"},
-    .summary = "200 as long as the process runs.",
+    .paths = {"/livez", "/api/hello"},
+    .summary = "200 as long as the process runs. Claude Code asks for `/api/hello` first.",
     .probe = true,
     .open = true,
     .reply = reply,

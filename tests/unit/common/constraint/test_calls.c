@@ -3,6 +3,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -69,6 +70,89 @@ static void reasoning_comes_first(void **state)
     assert_int_equal(read_text(CONSTRAINT_MAY_REASON, "<tool_call>or not"), -1);
 }
 
+/* An object {"n": 1 or 2}, or calls. */
+#define ANSWER                                                                                     \
+    "{\"answer\":{\"kind\":\"compact "                                                             \
+    "json\",\"text\":\"{\\\"type\\\":\\\"object\\\",\\\"properties\\\":{\\\"n\\\":{"               \
+    "\\\"enum\\\":[1,2]}},\\\"required\\\":[\\\"n\\\"],\\\"additionalProperties\\\":false}\"},"
+#define CALL_OF_F                                                                                  \
+    "\"schema\":{\"anyOf\":[{\"type\":\"object\",\"properties\":{\"name\":{\"const\":\"f\"},"      \
+    "\"arguments\":{"                                                                              \
+    "\"type\":\"object\",\"properties\":{\"x\":{\"type\":\"boolean\"}},\"required\":[\"x\"],"      \
+    "\"additionalProperties\":false}},\"required\":[\"name\",\"arguments\"],"                      \
+    "\"additionalProperties\":false}]}"
+
+static int read_or(enum constraint_reasoning reasoning, const char *ways, const char *text)
+{
+    struct err e = ERR_INIT;
+    char all[2000];
+    snprintf(all, sizeof(all), ANSWER "%s}", ways);
+    struct constraint *c =
+        constraint_new_behind(reasoning, CONSTRAINT_CALLS_OR, all, strlen(all), &e);
+    if (!c)
+        fail_msg("%s", e.msg);
+    const constraint_state at = constraint_next(c, CONSTRAINT_START, text, strlen(text));
+    const int rc = at == CONSTRAINT_DEAD ? -1 : constraint_may_end(c, at);
+    constraint_unref(c);
+    return rc;
+}
+
+static void an_answer_of_a_format_or_calls(void **state)
+{
+    static const char marked[] =
+        "\"ways\":[{\"open\":\"<c>\",\"close\":\"</c>\",\"around\":[\"<all>\","
+        "\"</all>\"]," CALL_OF_F "}]";
+    static const char open[] = "\"ways\":[{\"open\":\"<all>\"},{\"open\":\"<c>\"}]";
+    static const char bare[] = "\"ways\":[{" CALL_OF_F "}]";
+    static const char f[] = "<c>{\"name\": \"f\", \"arguments\": {\"x\": true}}</c>";
+    char text[400];
+    (void)state;
+    const char *const ways[] = {marked, open, bare};
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(read_or(CONSTRAINT_NO_REASONING, ways[i], "{\"n\":1}"), 1);
+        assert_int_equal(read_or(CONSTRAINT_NO_REASONING, ways[i], "{\"n\":3"), -1);
+        assert_int_equal(read_or(CONSTRAINT_NO_REASONING, ways[i], "{\"n\":1}<"), -1);
+        assert_int_equal(read_or(CONSTRAINT_NO_REASONING, ways[i], "Well"), -1);
+    }
+    assert_int_equal(read_or(CONSTRAINT_NO_REASONING, marked, f), 1);
+    snprintf(text, sizeof(text), " <all>%s\n%s</all>", f, f);
+    assert_int_equal(read_or(CONSTRAINT_NO_REASONING, marked, text), 1);
+    assert_int_equal(read_or(CONSTRAINT_NO_REASONING, marked, "<all>"), 0);
+    assert_int_equal(read_or(CONSTRAINT_NO_REASONING, marked, "<c>{\"name\": \"g"), -1);
+    snprintf(text, sizeof(text), "%s{\"n\":1}", f);
+    assert_int_equal(read_or(CONSTRAINT_NO_REASONING, marked, text), -1);
+    assert_int_equal(read_or(CONSTRAINT_NO_REASONING, open, "\n<c>f<sep>{}"), 1);
+    assert_int_equal(
+        read_or(CONSTRAINT_NO_REASONING, bare, "{\"name\":\"f\",\"arguments\":{\"x\":false}}"), 1);
+    assert_int_equal(read_or(CONSTRAINT_MAY_REASON, marked, "<think>Hm {</think>{\"n\":2}"), 1);
+    assert_int_equal(read_or(CONSTRAINT_REASONS, open, "Hm</think>\n<c>"), 1);
+}
+
+static void an_answer_or_calls_in_channels(void **state)
+{
+    static const char spec_of[] = CALL_OF_F;
+    static const char thought[] = "<|channel|>analysis<|message|>Hm<|end|><|start|>assistant";
+    static const struct {
+        const char *text;
+        int ends;
+    } cases[] = {
+        {"<|channel|>final<|message|>{\"n\":1}", 1},
+        {"<|channel|>final <|constrain|>json<|message|>{\"n\":2}", 1},
+        {"<|channel|>final<|message|>{\"x\"", -1},
+        {"<|channel|>commentary to=functions.f <|constrain|>json<|message|>{\"x\": true}", 1},
+        {"<|channel|>commentary to=functions.f <|constrain|>json<|message|>{\"n\"", -1},
+        {"<|channel|>commentary to=functions.g", -1},
+        {"<|channel|>commentary<|message|>", -1},
+    };
+    char text[300];
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        assert_int_equal(read_or(CONSTRAINT_CHANNEL_CALLS, spec_of, cases[i].text), cases[i].ends);
+        snprintf(text, sizeof(text), "%s%s", thought, cases[i].text);
+        assert_int_equal(read_or(CONSTRAINT_CHANNEL_CALLS, spec_of, text), cases[i].ends);
+    }
+}
+
 static void what_is_no_such_thing_is_refused(void **state)
 {
     static const char *const bad[] = {
@@ -85,6 +169,19 @@ static void what_is_no_such_thing_is_refused(void **state)
         assert_null(constraint_new(CONSTRAINT_CALLS, bad[i], strlen(bad[i]), &e));
         assert_true(e.msg[0]);
     }
+    static const char *const or_bad[] = {
+        "{}",
+        "{\"answer\":{\"kind\":\"calls\",\"text\":\"{}\"},\"ways\":[]}",
+        "{\"answer\":{\"kind\":\"json\"},\"ways\":[]}",
+        "{\"answer\":{\"kind\":\"json\",\"text\":\"{\"},\"ways\":[]}",
+        "{\"answer\":{\"kind\":\"json\",\"text\":\"{}\"},\"ways\":[{}]}",
+        "{\"answer\":{\"kind\":\"json\",\"text\":\"{}\"},\"ways\":[{\"open\":\"<\",\"schema\":{}}]"
+        "}"};
+    for (size_t i = 0; i < sizeof(or_bad) / sizeof(or_bad[0]); i++) {
+        e = (struct err)ERR_INIT;
+        assert_null(constraint_new(CONSTRAINT_CALLS_OR, or_bad[i], strlen(or_bad[i]), &e));
+        assert_true(e.msg[0]);
+    }
 }
 
 int main(void)
@@ -93,6 +190,8 @@ int main(void)
         cmocka_unit_test(text_is_free),
         cmocka_unit_test(calls_are_of_the_schema),
         cmocka_unit_test(reasoning_comes_first),
+        cmocka_unit_test(an_answer_of_a_format_or_calls),
+        cmocka_unit_test(an_answer_or_calls_in_channels),
         cmocka_unit_test(what_is_no_such_thing_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -415,7 +415,7 @@ static const struct {
     {"/v1/completions", "{\"prompt\":\"a\",\"guided_choice\":[]}", 400, "expected a list of texts"},
     {"/v1/chat/completions",
      CHAT(",\"tools\":[{\"function\":{\"name\":\"f\"}}],\"response_format\":{\"type\":\"json_"
-          "object\"}"),
+          "object\",\"value\":{}}"),
      400, "\"message\":\"Tool error: Grammar and tools are mutually exclusive\""},
     {"/v1/chat/completions",
      CHAT(",\"max_tokens\":2,\"tools\":[{\"function\":{\"name\":\"f\"}}],\"tool_choice\":"
