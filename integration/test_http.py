@@ -3,6 +3,7 @@
 import base64
 import concurrent.futures
 import hashlib
+import itertools
 import json
 import os
 import pathlib
@@ -395,15 +396,17 @@ def test_the_router_keeps_its_size_over_ten_thousand_departures(s):
     def size():
         return int(pathlib.Path(f"/proc/{router_pid(s)}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
+    sizes, threads = [], []
     with concurrent.futures.ThreadPoolExecutor(24) as pool:
-        list(pool.map(leave, range(300)))
-        idle(s)
-        before = size()
-        threads = len(os.listdir(f"/proc/{router_pid(s)}/task"))
-        list(pool.map(leave, range(10000 if SLOW == 1 else 1000)))
-    idle(s)
-    assert len(os.listdir(f"/proc/{router_pid(s)}/task")) <= threads
-    assert SLOW > 1 or size() < before + (8 << 20)  # a sanitizer keeps freed memory back
+        for _ in range(5):
+            list(pool.map(leave, range(2000 if SLOW == 1 else 200)))
+            idle(s)
+            sizes.append(size())
+            threads.append(len(os.listdir(f"/proc/{router_pid(s)}/task")))
+    assert threads[-1] <= threads[0] + 2, threads  # not one for each that left
+    # How many are there at once decides how much is held, and a busy machine has a worst moment; what is lost grows in every round.
+    grown = [after - before for before, after in itertools.pairwise(sizes)]
+    assert SLOW > 1 or min(grown) < 400_000, sizes  # 200 bytes a departure; a sanitizer keeps freed memory back
     wait_for(lambda: len(os.listdir(f"/proc/{router_pid(s)}/fd")) < 60)
     count = s.metric("tgi_request_count")
     assert s.post("/generate", {"inputs": ONCE, "parameters": {"max_new_tokens": 1}}).status_code == 200
