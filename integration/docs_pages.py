@@ -70,10 +70,10 @@ def models():
     list_c = re.search(r"text_prefixes\[\] = \{(.*?)\};", (ARCH.parent / "arch.c").read_text(), re.S).group(1)
     prefixes = ", ".join(f"`{p}`" for p in re.findall(r'"([^"]+)"', list_c))
     checked = re.findall(r'"vision/([^"]+)"', (ROOT / "tests/golden/test_arch.c").read_text())
-    gguf = (ROOT / "common/gguf/config.c").read_text()
-    gguf = re.findall(r'^    \{"([^"]+)", "([^"]+)", (?:"([^"]+)"|NULL),', gguf[gguf.index("gguf_family families[]") :], re.M)
+    gguf = (ROOT / "common/gguf/families.c").read_text()
+    gguf = re.findall(r'^    \{"([^"]+)", (?:"([^"]+)"|NULL), (?:"([^"]+)"|NULL),', gguf[gguf.index("gguf_family families[]") :], re.M)
     words = sum(len(r[1]) for r in rows)
-    out = f"# Model families\n\n{NOTE.format('the registry (`model-server/model/arch/`, `model-server/encoder/family/`, `common/gguf/config.c`)')}\n"
+    out = f"# Model families\n\n{NOTE.format('the registry (`model-server/model/arch/`, `model-server/encoder/family/`, `common/gguf/families.c`)')}\n"
     out += f"The `model_type` of a checkpoint's `config.json` chooses the family. {len(rows)} files serve {words} words. Any other word\n"
     out += "is refused with the list of those that are known. What was compared with transformers, and how closely, is in\n"
     out += "[agreement with transformers](results/architectures.md).\n"
@@ -95,7 +95,8 @@ def models():
     out += "\n## GGUF files\n\n`general.architecture` chooses the family; [GGUF files](decisions/gguf.md) says what is read of a file.\n\n"
     out += "| `general.architecture` | read as |\n|---|---|\n"
     for name, plain, experts in gguf:
-        out += f"| `{name}` | `{plain}`{f', or `{experts}` with experts' if experts and experts != plain else ''} |\n"
+        with_experts = f", or `{experts}` with experts" if plain else f"`{experts}`"
+        out += f"| `{name}` | {f'`{plain}`' if plain else ''}{with_experts if experts and experts != plain else ''} |\n"
     return out
 
 

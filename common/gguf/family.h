@@ -5,13 +5,15 @@
 #include "common/gguf/set.h"
 #include <cjson/cJSON.h>
 
+struct gguf_meta;
 struct gguf_family {
     const char *name; /* general.architecture */
     const char *type; /* model_type */
     const char *moe;  /* model_type where there are experts; NULL: has none */
     bool paired;      /* rows of q and k lie in pairs that rotate, not in halves of a head */
     float norm_plus;  /* added to the weights of norms */
-    void (*more)(const struct gguf_set *s, const struct gguf_family *f, cJSON *config);
+    void (*more)(const struct gguf_meta *m);
+    bool latent; /* keys and values of heads come out of a vector of the token (DeepSeek's MLA) */
 };
 
 /* Elements of a head; 0 where the file does not say enough. */

@@ -1,0 +1,329 @@
+/* A row for each architecture of llama.cpp. What a key is called is its gguf-py/gguf/constants.py;
+ * what it means is read off convert_hf_to_gguf.py, backwards. */
+#include "common/buf.h"
+#include "common/gguf/meta.h"
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static void window(const struct gguf_meta *m)
+{
+    double v;
+    if (meta_number(m, "attention.sliding_window", &v) && v > 0)
+        meta_put(m, "sliding_window", v);
+    else
+        cJSON_AddNullToObject(m->config, "sliding_window");
+}
+
+static void qkv_bias(const struct gguf_meta *m)
+{
+    cJSON_AddBoolToObject(m->config, "attention_bias", meta_has(m, "blk.0.attn_q.bias"));
+    cJSON_AddBoolToObject(m->config, "mlp_bias", meta_has(m, "blk.0.ffn_up.bias"));
+}
+
+static void experts(const struct gguf_meta *m)
+{
+    double v;
+    char key[GGUF_KEY_MAX];
+    meta_put(m, "num_local_experts", meta_number_or(m, "expert_count", 0));
+    if (meta_number(m, "expert_used_count", &v))
+        meta_put(m, "num_experts_per_tok", v);
+    if (meta_number(m, "expert_feed_forward_length", &v)) {
+        meta_put(m, "moe_intermediate_size", v);
+        if (!cJSON_GetObjectItemCaseSensitive(m->config, "intermediate_size"))
+            meta_put(m, "intermediate_size", v);
+    }
+    cJSON_AddBoolToObject(m->config, "norm_topk_prob",
+                          meta_bool_or(m, "expert_weights_norm", true));
+    cJSON_AddNullToObject(m->config, "sliding_window");
+    cJSON *dense = cJSON_AddArrayToObject(m->config, "mlp_only_layers");
+    for (int i = 0; i < meta_number_or(m, "block_count", 0) && i < GGUF_LAYERS_MAX; i++) {
+        snprintf(key, sizeof(key), "blk.%d.ffn_gate_inp.weight", i);
+        if (!meta_has(m, key))
+            cJSON_AddItemToArray(dense, cJSON_CreateNumber(i));
+    }
+}
+
+static void llama(const struct gguf_meta *m)
+{
+    qkv_bias(m);
+    if (meta_number_or(m, "expert_count", 0) > 0)
+        experts(m);
+}
+
+static void granite(const struct gguf_meta *m)
+{
+    static const char *const keys[][2] = {{"embedding_scale", "embedding_multiplier"},
+                                          {"residual_scale", "residual_multiplier"},
+                                          {"attention.scale", "attention_multiplier"},
+                                          {"logit_scale", "logits_scaling"}};
+    double v;
+    qkv_bias(m);
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+        if (meta_number(m, keys[i][0], &v))
+            meta_put(m, keys[i][1], v);
+}
+
+static void cohere(const struct gguf_meta *m)
+{
+    double v;
+    qkv_bias(m);
+    if (meta_number(m, "logit_scale", &v))
+        meta_put(m, "logit_scale", v);
+    cJSON_AddBoolToObject(m->config, "use_qk_norm", meta_has(m, "blk.0.attn_q_norm.weight"));
+}
+
+static void starcoder2(const struct gguf_meta *m)
+{
+    cJSON_AddBoolToObject(m->config, "use_bias", meta_has(m, "blk.0.attn_q.bias"));
+    window(m);
+}
+
+static void stablelm(const struct gguf_meta *m)
+{
+    cJSON_AddBoolToObject(m->config, "use_qkv_bias", meta_has(m, "blk.0.attn_q.bias"));
+    cJSON_AddBoolToObject(m->config, "qk_layernorm", meta_has(m, "blk.0.attn_q_norm.weight"));
+    cJSON_AddBoolToObject(
+        m->config, "use_parallel_residual",
+        meta_bool_or(m, "use_parallel_residual", !meta_has(m, "blk.0.ffn_norm.weight")));
+}
+
+/* The file does not say what q.k is divided by. It is the root of the head's size, but for the
+ * largest models, which llama.cpp too tells by their layers. */
+static void attn_scale(const struct gguf_meta *m, double layers_of_27b)
+{
+    double heads = meta_number_or(m, "attention.head_count", 1);
+    double hidden = meta_number_or(m, "embedding_length", 0);
+    meta_put(m, "query_pre_attn_scalar",
+             meta_number_or(m, "block_count", 0) == layers_of_27b
+                 ? hidden / heads
+                 : meta_number_or(m, "attention.key_length", hidden / heads));
+}
+
+static void caps(const struct gguf_meta *m)
+{
+    static const char *const keys[][2] = {{"attn_logit_softcapping", "attn_logit_softcapping"},
+                                          {"final_logit_softcapping", "final_logit_softcapping"}};
+    double v;
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+        if (meta_number(m, keys[i][0], &v) && v > 0)
+            meta_put(m, keys[i][1], v);
+        else
+            cJSON_AddNullToObject(m->config, keys[i][1]);
+}
+
+static void gemma2(const struct gguf_meta *m)
+{
+    window(m);
+    caps(m);
+    attn_scale(m, 46);
+}
+
+/* Every n-th layer sees everything; or a truth for each layer: it has the window. */
+static void pattern(const struct gguf_meta *m)
+{
+    const struct gguf_value *list = meta_numbers(m, "attention.sliding_window_pattern");
+    if (!list) {
+        meta_put(m, "sliding_window_pattern",
+                 meta_number_or(m, "attention.sliding_window_pattern", 6));
+        return;
+    }
+    cJSON *types = cJSON_AddArrayToObject(m->config, "layer_types");
+    for (uint64_t i = 0; i < list->n && i < GGUF_LAYERS_MAX; i++)
+        cJSON_AddItemToArray(types,
+                             cJSON_CreateString(gguf_number_at(list, i) != 0 ? "sliding_attention"
+                                                                             : "full_attention"));
+}
+
+static void gemma3(const struct gguf_meta *m)
+{
+    window(m);
+    caps(m);
+    attn_scale(m, 62);
+    pattern(m);
+    meta_put(m, "rope_local_base_freq", meta_number_or(m, "rope.freq_base_swa", 10000));
+}
+
+static void cohere2(const struct gguf_meta *m)
+{
+    double v;
+    qkv_bias(m);
+    if (meta_number(m, "logit_scale", &v))
+        meta_put(m, "logit_scale", v);
+    window(m);
+}
+
+/* OLMo 2 has no window, OLMo 3 has one: that is how the two differ. */
+static void olmo2(const struct gguf_meta *m)
+{
+    double v;
+    if (meta_number(m, "attention.sliding_window", &v) && v > 0) {
+        meta_put(m, "sliding_window", v);
+        pattern(m);
+    }
+}
+
+static void glm4(const struct gguf_meta *m)
+{
+    cJSON_AddBoolToObject(m->config, "attention_bias", meta_has(m, "blk.0.attn_q.bias"));
+}
+
+static void qwen2moe(const struct gguf_meta *m)
+{
+    double v;
+    experts(m);
+    cJSON_DeleteItemFromObjectCaseSensitive(m->config, "norm_topk_prob");
+    cJSON_AddBoolToObject(m->config, "norm_topk_prob",
+                          meta_bool_or(m, "expert_weights_norm", false));
+    cJSON_AddBoolToObject(m->config, "qkv_bias", meta_has(m, "blk.0.attn_q.bias"));
+    if (meta_number(m, "expert_shared_feed_forward_length", &v))
+        meta_put(m, "shared_expert_intermediate_size", v);
+}
+
+/* The experts of DeepSeek's family. */
+static void deepseek_experts(const struct gguf_meta *m)
+{
+    static const char *const keys[][2] = {{"expert_count", "n_routed_experts"},
+                                          {"expert_used_count", "num_experts_per_tok"},
+                                          {"expert_feed_forward_length", "moe_intermediate_size"},
+                                          {"expert_shared_count", "n_shared_experts"},
+                                          {"expert_weights_scale", "routed_scaling_factor"},
+                                          {"leading_dense_block_count", "first_k_dense_replace"},
+                                          {"expert_group_count", "n_group"},
+                                          {"expert_group_used_count", "topk_group"}};
+    double v;
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+        if (meta_number(m, keys[i][0], &v))
+            meta_put(m, keys[i][1], v);
+    cJSON_AddBoolToObject(m->config, "norm_topk_prob",
+                          meta_bool_or(m, "expert_weights_norm", true));
+}
+
+static void dots1(const struct gguf_meta *m)
+{
+    deepseek_experts(m);
+    qkv_bias(m);
+}
+
+static void glm4moe(const struct gguf_meta *m)
+{
+    glm4(m);
+    deepseek_experts(m);
+    cJSON_AddBoolToObject(m->config, "use_qk_norm", meta_has(m, "blk.0.attn_q_norm.weight"));
+    cJSON_DeleteItemFromObjectCaseSensitive(m->config, "num_hidden_layers");
+    meta_put(m, "num_hidden_layers", meta_layers(m));
+}
+
+static void ernie4_5(const struct gguf_meta *m)
+{
+    cJSON_AddBoolToObject(m->config, "use_bias", meta_has(m, "blk.0.attn_q.bias"));
+}
+
+/* Layers without keys and values are convolutions. */
+static void lfm2(const struct gguf_meta *m)
+{
+    const struct gguf_value *list = meta_numbers(m, "attention.head_count_kv");
+    cJSON *full_layers = cJSON_AddArrayToObject(m->config, "full_attn_idxs");
+    for (uint64_t i = 0; list && i < list->n && i < GGUF_LAYERS_MAX; i++)
+        if (gguf_number_at(list, i) > 0)
+            cJSON_AddItemToArray(full_layers, cJSON_CreateNumber((double)i));
+    meta_put(m, "norm_eps", meta_number_or(m, "attention.layer_norm_rms_epsilon", 1e-5));
+    meta_put(m, "conv_L_cache", meta_number_or(m, "shortconv.l_cache", 3));
+    cJSON_AddBoolToObject(m->config, "block_auto_adjust_ff_dim", false);
+    cJSON_AddBoolToObject(m->config, "conv_bias", meta_has(m, "blk.0.shortconv.in_proj.bias"));
+}
+
+static void exaone4(const struct gguf_meta *m)
+{
+    window(m);
+    if (meta_numbers(m, "attention.sliding_window_pattern"))
+        pattern(m);
+    else
+        meta_put(m, "sliding_window_pattern",
+                 meta_number_or(m, "attention.sliding_window_pattern", 4));
+}
+
+static void olmoe(const struct gguf_meta *m)
+{
+    experts(m);
+    cJSON_DeleteItemFromObjectCaseSensitive(m->config, "norm_topk_prob");
+    cJSON_AddBoolToObject(m->config, "norm_topk_prob", false);
+}
+
+static void olmo(const struct gguf_meta *m)
+{
+    double v;
+    if (meta_number(m, "attention.clamp_kqv", &v) && v > 0)
+        meta_put(m, "clip_qkv", v);
+}
+
+static void layer_norms(const struct gguf_meta *m)
+{
+    double v;
+    qkv_bias(m);
+    if (meta_number(m, "attention.layer_norm_epsilon", &v))
+        meta_put(m, "norm_eps", v);
+}
+
+/* Granite with MiniCPM's numbers; what llama.cpp multiplies q.k with is as usual. */
+static void minicpm(const struct gguf_meta *m)
+{
+    const double dim = gguf_head_size(m->s, m->f);
+    granite(m);
+    if (dim > 0)
+        meta_put(m, "attention_multiplier", 1 / sqrt(dim));
+}
+
+static const struct gguf_family families[] = {
+    {"llama", "llama", "mixtral", true, 0, llama},
+    {"qwen2", "qwen2", NULL, false, 0, NULL},
+    {"qwen3", "qwen3", NULL, false, 0, qkv_bias},
+    {"qwen3moe", "qwen3_moe", "qwen3_moe", false, 0, experts},
+    {"gemma", "gemma", NULL, false, 1, NULL},
+    {"gemma2", "gemma2", NULL, false, 1, gemma2},
+    {"gemma3", "gemma3_text", NULL, false, 1, gemma3},
+    {"phi3", "phi3", NULL, false, 0, window},
+    {"granite", "granite", NULL, true, 0, granite},
+    {"command-r", "cohere", NULL, false, 0, cohere},
+    {"cohere2", "cohere2", NULL, false, 0, cohere2},
+    {"olmo2", "olmo2", NULL, false, 0, olmo2},
+    {"glm4", "glm4", NULL, false, 0, glm4},
+    {"glm4moe", NULL, "glm4_moe", false, 0, glm4moe},
+    {"smollm3", "smollm3", NULL, true, 0, qkv_bias},
+    {"qwen2moe", NULL, "qwen2_moe", false, 0, qwen2moe},
+    {"ernie4_5", "ernie4_5", NULL, false, 0, ernie4_5},
+    {"lfm2", "lfm2", NULL, false, 0, lfm2},
+    {"starcoder2", "starcoder2", NULL, false, 0, starcoder2},
+    {"stablelm", "stablelm", NULL, false, 0, stablelm},
+    {"exaone", "llama", NULL, false, 0, qkv_bias},
+    {"exaone4", "exaone4", NULL, false, 0, exaone4},
+    {"internlm2", "llama", NULL, true, 0, qkv_bias},
+    {"minicpm", "granite", NULL, true, 0, minicpm},
+    {"arcee", "arcee", NULL, true, 0, qkv_bias},
+    {"nemotron", "nemotron", NULL, false, 1, layer_norms},
+    {"jais2", "jais2", NULL, false, 0, layer_norms},
+    {"seed_oss", "seed_oss", NULL, false, 0, qkv_bias},
+    {"olmo", "olmo", NULL, true, 0, olmo},
+    {"olmoe", NULL, "olmoe", false, 0, olmoe},
+    {"dots1", NULL, "dots1", false, 0, dots1},
+};
+enum { N_FAMILIES = sizeof(families) / sizeof(families[0]) };
+
+const struct gguf_family *gguf_family(const struct gguf_set *s, struct err *e)
+{
+    struct gguf_str name;
+    struct buf known = BUF_INIT;
+    if (!gguf_text(&s->files[0], "general.architecture", &name)) {
+        err_set(e, ERR_VALIDATION, "%s: `general.architecture` is missing", s->files[0].path);
+        return NULL;
+    }
+    for (int i = 0; i < N_FAMILIES; i++)
+        if (strlen(families[i].name) == name.n && memcmp(families[i].name, name.p, name.n) == 0)
+            return &families[i];
+    for (int i = 0; i < N_FAMILIES; i++)
+        buf_fmt(&known, "%s%s", i ? ", " : "", families[i].name);
+    err_set(e, ERR_VALIDATION, "%s: architecture `%.*s` is not read from GGUF (known: %s)",
+            s->files[0].path, name.n > 64 ? 64 : (int)name.n, name.p, known.p ? known.p : "");
+    buf_free(&known);
+    return NULL;
+}
