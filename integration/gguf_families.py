@@ -2,10 +2,13 @@
 
 import json
 import pathlib
+import shutil
 
 import gguf
 import numpy as np
+import pytest
 from gguf_made import paired, tensors, write_tokenizer
+from serving import BIN, data
 
 ARCH = gguf.MODEL_ARCH
 
@@ -44,12 +47,7 @@ def olmo2(w, c):
         w.add_sliding_window(c["sliding_window"])
         w.add_sliding_window_pattern([t == "sliding_attention" for t in c["layer_types"]])
     if c.get("rope_scaling"):
-        r = c["rope_scaling"]
-        w.add_rope_scaling_type(gguf.RopeScalingType.YARN)
-        w.add_rope_scaling_factor(r["factor"])
-        w.add_rope_scaling_orig_ctx_len(r["original_max_position_embeddings"])
-        w.add_rope_scaling_yarn_beta_fast(r["beta_fast"])
-        w.add_rope_scaling_yarn_beta_slow(r["beta_slow"])
+        yarn(w, c["rope_scaling"])
 
 
 def qwen2moe(w, c):
@@ -80,6 +78,22 @@ def glm4moe(w, c):
 def lfm2(w, c):
     w.add_head_count_kv([c["num_key_value_heads"] if t == "full_attention" else 0 for t in c["layer_types"]])
     w.add_shortconv_l_cache(c["conv_L_cache"])
+
+
+def yarn(w, r):
+    w.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+    w.add_rope_scaling_factor(r["factor"])
+    w.add_rope_scaling_orig_ctx_len(r["original_max_position_embeddings"])
+    w.add_rope_scaling_yarn_beta_fast(r["beta_fast"])
+    w.add_rope_scaling_yarn_beta_slow(r["beta_slow"])
+
+
+def gpt_oss(w, c):
+    yarn(w, c["rope_scaling"])
+    w.add_sliding_window(c["sliding_window"])
+    w.add_expert_count(c["num_local_experts"])
+    w.add_expert_used_count(c["num_experts_per_tok"])
+    w.add_expert_feed_forward_length(c["intermediate_size"])
 
 
 def exaone4(w, c):
@@ -129,6 +143,7 @@ MADE = {
     "olmo": (ARCH.OLMO, olmo),
     "olmoe": (ARCH.OLMOE, experts),
     "dots1": (ARCH.DOTS1, dots1),
+    "gpt_oss": (ARCH.GPT_OSS, gpt_oss),
 }
 PAIRED = (ARCH.SMOLLM3, ARCH.MINICPM, ARCH.ARCEE, ARCH.OLMO)
 FAMILIES = {
@@ -150,7 +165,7 @@ def with_experts(named):
     whole, apart = {}, {}
     for name, v in named:
         head, found, tail = name.partition(".mlp.experts.")
-        if not found:
+        if not found or not tail[0].isdigit():
             whole[name] = v
             continue
         number, part = tail.split(".", 1)
@@ -172,6 +187,23 @@ def ungrouped(named, c):
             yield head + part + tail, paired(rows, n) if n else rows
 
 
+def apart(named):
+    """gpt-oss's experts: gate and up row by row in turn, inputs first, and their biases."""
+    for name, v in named.items():
+        head, _, tail = name.partition(".mlp.experts.")
+        if tail.startswith("gate_up_proj"):
+            v = v if v.ndim == 2 else v.swapaxes(1, 2)
+            suffix = "bias" if tail.endswith("bias") else "weight"
+            yield f"{head}.mlp.experts.gate_proj.{suffix}", v[:, ::2]
+            yield f"{head}.mlp.experts.up_proj.{suffix}", v[:, 1::2]
+        elif tail == "down_proj_bias":
+            yield f"{head}.mlp.experts.down_proj.bias", v
+        elif tail == "down_proj":
+            yield f"{head}.mlp.experts.down_proj.weight", v.swapaxes(1, 2)
+        else:
+            yield name if not name.endswith("sinks") else name + ".weight", v
+
+
 def write_family(folder, path):
     """The tensors keep their numbers, in 16 bits where they are matrices."""
     folder = pathlib.Path(folder)
@@ -185,7 +217,8 @@ def write_family(folder, path):
     names = gguf.get_tensor_name_map(arch, c["num_hidden_layers"])
     kind = gguf.GGMLQuantizationType.F32 if c["torch_dtype"] == "float32" else gguf.GGMLQuantizationType.BF16
     named = with_experts(tensors(folder))
-    for name, v in ungrouped(named, c) if arch == ARCH.INTERNLM2 else named.items():
+    changed = {ARCH.INTERNLM2: lambda: ungrouped(named, c), ARCH.GPT_OSS: lambda: apart(named)}
+    for name, v in changed.get(arch, named.items)():
         name = name.replace("e_score_correction_bias", "e_score_correction.bias")
         to = names.get_name(name, try_suffixes=(".weight", ".bias"))
         assert to, name
@@ -194,7 +227,7 @@ def write_family(folder, path):
             v = paired(v, c["num_attention_heads" if ".q_proj." in name else "num_key_value_heads"])
         if arch == ARCH.NEMOTRON and name.endswith("norm.weight"):
             v = v + 1
-        if v.ndim == 1 or "shortconv.conv" in to or "gate_inp" in to:
+        if v.ndim == 1 or name.endswith(".bias") or "shortconv.conv" in to or "gate_inp" in to:
             w.add_tensor(to, np.ascontiguousarray(v, np.float32))
         else:
             w.add_tensor(to, gguf.quants.quantize(v, kind), raw_dtype=kind)
@@ -203,3 +236,29 @@ def write_family(folder, path):
     w.write_tensors_to_file()
     w.close()
     return path
+
+
+def as_files_say(folder, copy):
+    """A file tells only how far the factor of attention is from the usual one, which a config may round."""
+    shutil.copytree(folder, copy)
+    config = json.loads((copy / "config.json").read_text())
+    (config.get("rope_scaling") or {}).pop("attention_factor", None)
+    (copy / "config.json").write_text(json.dumps(config))
+    return copy
+
+
+def with_tokenizer(folder, copy):
+    """Folders that tests/golden/make_arch.py makes have no tokenizer: that of another family of as many tokens."""
+    if not (folder / "golden.json").exists():
+        pytest.skip(f"{folder}: tests/golden/make_arch.py did not run")
+    other = data("arch/olmo3")
+    shutil.copytree(folder, copy)
+    for name in "tokenizer.json", "tokenizer_config.json":
+        shutil.copy(other / name, copy / name)
+    return copy
+
+
+def family_folder(model, tmp_path):
+    """A copy of the family's folder, with a tokenizer, in tmp_path."""
+    made = pathlib.Path(BIN).parent / "golden" / "arch" / model
+    return with_tokenizer(made, tmp_path / model) if model in MADE else as_files_say(data(f"arch/{model}"), tmp_path / model)

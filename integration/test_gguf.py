@@ -1,8 +1,6 @@
 """A GGUF file served like the folder that it was made from: the same tokens, templates and answers."""
 
 import json
-import pathlib
-import shutil
 import subprocess
 
 import pytest
@@ -10,7 +8,7 @@ import requests
 from serving import BIN, DEMO, Service, data
 
 pytest.importorskip("gguf", reason="llama.cpp's Python module writes the files: pip install gguf")
-from gguf_families import FAMILIES, MADE, write_family  # noqa: E402
+from gguf_families import FAMILIES, MADE, family_folder, write_family  # noqa: E402
 from gguf_made import HALVES, random_model, write  # noqa: E402
 
 CHAT = {"model": "m", "max_tokens": 24, "temperature": 0, "messages": [{"role": "user", "content": "What is the capital of France?"}]}
@@ -46,31 +44,10 @@ def test_the_demo_model_answers_the_same(tmp_path, demo, num_shard):
         assert info["model_id"] == str(path) and info["model_dtype"] == "torch.bfloat16"
 
 
-def as_files_say(folder, copy):
-    """A file tells only how far the factor of attention is from the usual one, which a config may round."""
-    shutil.copytree(folder, copy)
-    config = json.loads((copy / "config.json").read_text())
-    (config.get("rope_scaling") or {}).pop("attention_factor", None)
-    (copy / "config.json").write_text(json.dumps(config))
-    return copy
-
-
-def with_tokenizer(folder, copy):
-    """Folders that tests/golden/make_arch.py makes have no tokenizer: that of another family of as many tokens."""
-    if not (folder / "golden.json").exists():
-        pytest.skip(f"{folder}: tests/golden/make_arch.py did not run")
-    other = data("arch/olmo3")
-    shutil.copytree(folder, copy)
-    for name in "tokenizer.json", "tokenizer_config.json":
-        shutil.copy(other / name, copy / name)
-    return copy
-
-
 # Nemotron's random norms lose bits where the converter adds 1 to them; those of released files have few.
 @pytest.mark.parametrize("model", [*FAMILIES, *(m for m in MADE if m != "nemotron")])
 def test_families_answer_as_their_folders(tmp_path, model):
-    made = pathlib.Path(BIN).parent / "golden" / "arch" / model
-    folder = with_tokenizer(made, tmp_path / model) if model in MADE else as_files_say(data(f"arch/{model}"), tmp_path / model)
+    folder = family_folder(model, tmp_path)
     asked = {"inputs": "hello there, who are you? " * 4, "parameters": {"max_new_tokens": 24, "details": True, "decoder_input_details": True, "ignore_eos": True}}
     with Service(folder) as s:
         want = s.post("/generate", asked).json()

@@ -199,6 +199,22 @@ static void deepseek_experts(const struct gguf_meta *m)
                           meta_bool_or(m, "expert_weights_norm", true));
 }
 
+/* What llama.cpp does with the bounds of the interpolation is what the model was trained with
+ * rounded; config.json of the released ones says that they are not. */
+static void gpt_oss(const struct gguf_meta *m)
+{
+    cJSON *scaling = cJSON_GetObjectItemCaseSensitive(m->config, "rope_scaling");
+    if (scaling)
+        cJSON_AddBoolToObject(scaling, "truncate", false);
+    window(m);
+    meta_copy(m, "expert_count", "num_local_experts");
+    meta_copy(m, "expert_used_count", "num_experts_per_tok");
+    meta_set(m, "intermediate_size",
+             meta_number_or(m, "expert_feed_forward_length",
+                            meta_number_or(m, "feed_forward_length", 0)));
+    cJSON_AddBoolToObject(m->config, "attention_bias", meta_has(m, "blk.0.attn_q.bias"));
+}
+
 static void dots1(const struct gguf_meta *m)
 {
     deepseek_experts(m);
@@ -305,6 +321,7 @@ static const struct gguf_family families[] = {
     {"seed_oss", "seed_oss", NULL, false, 0, qkv_bias},
     {"olmo", "olmo", NULL, true, 0, olmo},
     {"olmoe", NULL, "olmoe", false, 0, olmoe},
+    {"gpt-oss", NULL, "gpt_oss", false, 0, gpt_oss},
     {"dots1", NULL, "dots1", false, 0, dots1},
 };
 enum { N_FAMILIES = sizeof(families) / sizeof(families[0]) };

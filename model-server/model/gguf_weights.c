@@ -30,6 +30,7 @@ static const struct {
     {"blk.*.attn_output", W_O},
     {"blk.*.attn_q_norm", W_Q_NORM},
     {"blk.*.attn_k_norm", W_K_NORM},
+    {"blk.*.attn_sinks", W_SINKS},
     {"blk.*.ffn_gate", W_GATE},
     {"blk.*.ffn_up", W_UP},
     {"blk.*.ffn_up", W_GATE_UP},
@@ -92,7 +93,7 @@ static bool use_of(const struct arch *a, const char *name, struct use *u)
         if (a->names[names[i].role] &&
             matches(name, (size_t)(dot - name), names[i].name, &u->layer)) {
             u->role = names[i].role;
-            if (u->role == W_SELECT_BIAS) /* a name that is whole */
+            if (u->role == W_SELECT_BIAS || u->role == W_SINKS) /* a name that is whole */
                 u->suffix = "";
             return true;
         }
@@ -117,17 +118,15 @@ static void *own(struct gguf_weights *w, void *p)
     return p;
 }
 
-/* The first * of the family's name is the layer, the second the expert. Of several spellings the
- * last one: where all experts may lie in one tensor, it is the one for each alone. */
-static const char *name_for(struct gguf_weights *w, const struct arch *a, const struct use *u,
-                            unsigned expert)
+/* `spelling`, up to a | or its end, with the layer for the first * and the expert for the second.
+ */
+static const char *spelt(struct gguf_weights *w, const char *spelling, const struct use *u,
+                         unsigned expert)
 {
     char out[NAME_BYTES];
     size_t n = 0;
     unsigned index = (unsigned)u->layer;
-    const char *spelling = strrchr(a->names[u->role], '|');
-    for (const char *p = spelling ? spelling + 1 : a->names[u->role]; *p && n < NAME_BYTES - 32;
-         p++) {
+    for (const char *p = spelling; *p && *p != '|' && n < NAME_BYTES - 32; p++) {
         if (*p != '*') {
             out[n++] = *p;
             continue;
@@ -137,6 +136,20 @@ static const char *name_for(struct gguf_weights *w, const struct arch *a, const 
     }
     snprintf(out + n, NAME_BYTES - n, "%s", u->suffix);
     return own(w, strdup(out));
+}
+
+/* Of several spellings the last one: where all experts may lie in one tensor, it is the one for
+ * each alone, and the first one is that of all. */
+static const char *name_for(struct gguf_weights *w, const struct arch *a, const struct use *u,
+                            unsigned expert)
+{
+    const char *last = strrchr(a->names[u->role], '|');
+    return spelt(w, last ? last + 1 : a->names[u->role], u, expert);
+}
+
+static const char *first_name_for(struct gguf_weights *w, const struct arch *a, const struct use *u)
+{
+    return spelt(w, a->names[u->role], u, 0);
 }
 
 /* ---------------------------------------------------------------- tensors */
@@ -237,6 +250,45 @@ static int add_experts(struct gguf_weights *w, const struct arch *a, const struc
     return 0;
 }
 
+static struct tensor *added(struct gguf_weights *w, const char *name)
+{
+    for (uint32_t i = w->n; i-- > 0;) /* of the same layer: near the end */
+        if (strcmp(w->tensors[i].name, name) == 0)
+            return &w->tensors[i];
+    return NULL;
+}
+
+/* The biases of a layer's experts, as gpt-oss has them: all in one tensor, [n, rows], in which
+ * those of gate and up stand in turn. */
+static int add_expert_biases(struct gguf_weights *w, const struct arch *a, const struct use *u,
+                             const struct gguf_tensor *g, struct tensor t, struct err *e)
+{
+    const enum role to = u->role == W_MOE_DOWN ? W_MOE_DOWN : W_MOE_GATE_UP;
+    const uint64_t turns = to == W_MOE_DOWN ? 1 : 2, at = u->role == W_MOE_UP;
+    if (g->n_dims != 2 || g->packing != GGUF_F32 || !a->names[W_MOE_GATE_UP])
+        return err_set(e, ERR_VALIDATION, "%s: tensor `%s` is no list of biases of this model",
+                       t.file, g->name);
+    const struct use all = {to, u->layer, "_bias"};
+    if (!(t.name = first_name_for(w, a, &all)))
+        return err_nomem(e);
+    struct tensor *is = added(w, t.name);
+    if (!is) {
+        t.n_dims = 2;
+        t.dims[0] = g->dims[1], t.dims[1] = turns * g->dims[0];
+        t.bytes *= turns;
+        if (!(t.data = own(w, calloc(1, t.bytes))) || add(w, &t, e))
+            return err_nomem(e);
+        is = &w->tensors[w->n - 1];
+    }
+    if (is->bytes != turns * g->bytes)
+        return err_set(e, ERR_VALIDATION, "%s: tensor `%s` has another shape than its neighbour",
+                       t.file, g->name);
+    float *out = (float *)(uintptr_t)is->data;
+    for (uint64_t i = 0; i < g->bytes / sizeof(float); i++)
+        memcpy(&out[turns * i + at], g->data + i * sizeof(float), sizeof(float));
+    return 0;
+}
+
 /* Dimensions of 1, which the format's writers leave out. */
 static void restore_shape(struct tensor *t, enum role r)
 {
@@ -320,7 +372,8 @@ static int take(struct gguf_weights *w, const struct arch *a, const struct gguf_
     if (set_type(&t, g, e))
         return -1;
     if (has_experts(u.role))
-        return add_experts(w, a, &u, g, t, e);
+        return strcmp(u.suffix, ".bias") == 0 ? add_expert_biases(w, a, &u, g, t, e)
+                                              : add_experts(w, a, &u, g, t, e);
     t.name = name_for(w, a, &u, 0);
     t.n_dims = g->n_dims ? g->n_dims : 1;
     for (int i = 0; i < t.n_dims; i++)

@@ -41,6 +41,10 @@ const struct arch arch_gpt_oss = {
               [W_MLP_NORM] = "model.layers.*.post_attention_layernorm",
               [W_ROUTER] = "model.layers.*.mlp.router",
               [W_MOE_GATE_UP] = "model.layers.*.mlp.experts.gate_up_proj",
-              [W_MOE_DOWN] = "model.layers.*.mlp.experts.down_proj"},
+              /* in GGUF files each matrix is there alone */
+              [W_MOE_GATE] = "model.layers.*.mlp.experts.*.gate_proj",
+              [W_MOE_UP] = "model.layers.*.mlp.experts.*.up_proj",
+              [W_MOE_DOWN] = "model.layers.*.mlp.experts.down_proj|"
+                             "model.layers.*.mlp.experts.*.down_proj"},
     .configure = configure,
 };
