@@ -138,18 +138,29 @@ static const char *spelt(struct gguf_weights *w, const char *spelling, const str
     return own(w, strdup(out));
 }
 
-/* Of several spellings the last one: where all experts may lie in one tensor, it is the one for
- * each alone, and the first one is that of all. */
+/* Of several spellings the one with so many stars; else the last one. */
+static const char *with_stars(const char *spelling, int stars)
+{
+    for (const char *p = spelling;; p = strchr(p, '|') + 1) {
+        const char *end = strchr(p, '|');
+        int n = 0;
+        for (const char *q = p; *q && q != end; q++)
+            n += *q == '*';
+        if (n == stars || !end)
+            return p;
+    }
+}
+
+/* Where all experts may lie in one tensor, this is the name for each alone. */
 static const char *name_for(struct gguf_weights *w, const struct arch *a, const struct use *u,
                             unsigned expert)
 {
-    const char *last = strrchr(a->names[u->role], '|');
-    return spelt(w, last ? last + 1 : a->names[u->role], u, expert);
+    return spelt(w, with_stars(a->names[u->role], has_experts(u->role) ? 2 : 1), u, expert);
 }
 
-static const char *first_name_for(struct gguf_weights *w, const struct arch *a, const struct use *u)
+static const char *name_for_all(struct gguf_weights *w, const struct arch *a, const struct use *u)
 {
-    return spelt(w, a->names[u->role], u, 0);
+    return spelt(w, with_stars(a->names[u->role], 1), u, 0);
 }
 
 /* ---------------------------------------------------------------- tensors */
@@ -269,7 +280,7 @@ static int add_expert_biases(struct gguf_weights *w, const struct arch *a, const
         return err_set(e, ERR_VALIDATION, "%s: tensor `%s` is no list of biases of this model",
                        t.file, g->name);
     const struct use all = {to, u->layer, "_bias"};
-    if (!(t.name = first_name_for(w, a, &all)))
+    if (!(t.name = name_for_all(w, a, &all)))
         return err_nomem(e);
     struct tensor *is = added(w, t.name);
     if (!is) {

@@ -44,7 +44,7 @@ const struct arch arch_gpt_oss = {
               /* in GGUF files each matrix is there alone */
               [W_MOE_GATE] = "model.layers.*.mlp.experts.*.gate_proj",
               [W_MOE_UP] = "model.layers.*.mlp.experts.*.up_proj",
-              [W_MOE_DOWN] = "model.layers.*.mlp.experts.down_proj|"
-                             "model.layers.*.mlp.experts.*.down_proj"},
+              [W_MOE_DOWN] = "model.layers.*.mlp.experts.*.down_proj|"
+                             "model.layers.*.mlp.experts.down_proj"},
     .configure = configure,
 };
