@@ -69,6 +69,37 @@ def deepseek_experts(w, c):
     w.add_expert_weights_norm(c["norm_topk_prob"])
 
 
+def deepseek2(w, c, absorbed=False):
+    """`absorbed`: as files have it since a key-value head was a thing of its own there: one, of the latent vector."""
+    w.add_block_count(c["num_hidden_layers"])
+    w.add_expert_count(c["n_routed_experts"])
+    w.add_expert_used_count(c["num_experts_per_tok"])
+    w.add_expert_feed_forward_length(c["moe_intermediate_size"])
+    w.add_expert_shared_count(c["n_shared_experts"])
+    w.add_leading_dense_block_count(c["first_k_dense_replace"])
+    w.add_expert_weights_scale(c["routed_scaling_factor"])
+    w.add_expert_weights_norm(c["norm_topk_prob"])
+    if (c.get("n_group") or 1) > 1:
+        w.add_expert_group_count(c["n_group"])
+        w.add_expert_group_used_count(c["topk_group"])
+    v3 = c["model_type"] == "deepseek_v3"
+    w.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID if v3 else gguf.ExpertGatingFuncType.SOFTMAX)
+    if c.get("q_lora_rank"):
+        w.add_q_lora_rank(c["q_lora_rank"])
+    rank, rot, nope, v = (c[k] for k in ("kv_lora_rank", "qk_rope_head_dim", "qk_nope_head_dim", "v_head_dim"))
+    w.add_kv_lora_rank(rank)
+    w.add_rope_dimension_count(rot)
+    w.add_key_length(rank + rot if absorbed else nope + rot)
+    w.add_value_length(rank if absorbed else v)
+    if absorbed:
+        w.add_head_count_kv(1)
+        w.add_key_length_mla(nope + rot)
+        w.add_value_length_mla(v)
+    if c.get("rope_scaling"):
+        yarn(w, c["rope_scaling"])
+        w.add_rope_scaling_yarn_log_mul(0.1 * c["rope_scaling"]["mscale_all_dim"])
+
+
 def glm4moe(w, c):
     deepseek_experts(w, c)
     w.add_nextn_predict_layers(1)  # which the folders of the tests do not have
@@ -157,6 +188,25 @@ FAMILIES = {
     "qwen2_moe": (ARCH.QWEN2MOE, qwen2moe),
     "ernie4_5": (ARCH.ERNIE4_5, None),
     "lfm2": (ARCH.LFM2, lfm2),
+    "deepseek_v2": (ARCH.DEEPSEEK2, deepseek2),
+    "deepseek_v2_lite": (ARCH.DEEPSEEK2, deepseek2),
+    "deepseek_v3_noq": (ARCH.DEEPSEEK2, deepseek2),
+    "deepseek_v3_yarn": (ARCH.DEEPSEEK2, deepseek2),
+}
+
+
+def vl(w, c):
+    """The rotation is by three positions, which are one and the same in a text."""
+    w.add_rope_dimension_sections([4, 2, 2, 0])
+    if "num_experts" in c:
+        experts(w, c)
+        w.add_expert_feed_forward_length(c["moe_intermediate_size"])
+
+
+# Models with vision, in the words of which a text model is written: its folder stands behind the colon.
+TEXT_SIDES = {
+    "qwen2vl:arch/qwen2": (ARCH.QWEN2VL, vl),
+    "qwen3vlmoe:arch/qwen3_moe": (ARCH.QWEN3VLMOE, vl),
 }
 
 
@@ -204,23 +254,38 @@ def apart(named):
             yield name if not name.endswith("sinks") else name + ".weight", v
 
 
-def write_family(folder, path):
-    """The tensors keep their numbers, in 16 bits where they are matrices."""
+def absorbed(named, c):
+    """The matrix from the latent vector to keys and values in two: of the keys, turned, and of the values."""
+    heads, nope, rank = c["num_attention_heads"], c["qk_nope_head_dim"], c["kv_lora_rank"]
+    for name, v in named.items():
+        if ".kv_b_proj." not in name:
+            yield name, v
+            continue
+        v = v.reshape(heads, -1, rank)
+        yield name.replace("kv_b_proj", "k_b_proj"), v[:, :nope].swapaxes(1, 2)
+        yield name.replace("kv_b_proj", "v_b_proj"), v[:, nope:]
+
+
+def write_family(folder, path, newer=False, model=None):
+    """The tensors keep their numbers, in 16 bits where they are matrices. `newer`: DeepSeek's as later converters write them."""
     folder = pathlib.Path(folder)
     c = json.loads((folder / "config.json").read_text())
-    arch, more = (FAMILIES | MADE)[folder.name]
+    arch, more = (FAMILIES | MADE | TEXT_SIDES)[model or folder.name]
     w = gguf.GGUFWriter(str(path), gguf.MODEL_ARCH_NAMES[arch])
     common(w, c)
     if more:
-        more(w, c)
+        more(w, c, newer) if newer else more(w, c)
     write_tokenizer(w, folder)
-    names = gguf.get_tensor_name_map(arch, c["num_hidden_layers"])
+    names, dense = (gguf.get_tensor_name_map(a, c["num_hidden_layers"]) for a in (arch, ARCH.LLAMA))
     kind = gguf.GGMLQuantizationType.F32 if c["torch_dtype"] == "float32" else gguf.GGMLQuantizationType.BF16
     named = with_experts(tensors(folder))
     changed = {ARCH.INTERNLM2: lambda: ungrouped(named, c), ARCH.GPT_OSS: lambda: apart(named)}
+    if newer:
+        changed[arch] = lambda: absorbed(named, c)
     for name, v in changed.get(arch, named.items)():
         name = name.replace("e_score_correction_bias", "e_score_correction.bias")
-        to = names.get_name(name, try_suffixes=(".weight", ".bias"))
+        to, like = (m.get_name(name, try_suffixes=(".weight", ".bias")) for m in (names, dense))
+        to = to or like  # dense layers of a family that is known with experts
         assert to, name
         v = v.squeeze(1) if v.ndim == 3 and v.shape[1] == 1 else v  # a convolution's channels
         if arch in PAIRED and (".q_proj." in name or ".k_proj." in name):
@@ -242,7 +307,10 @@ def as_files_say(folder, copy):
     """A file tells only how far the factor of attention is from the usual one, which a config may round."""
     shutil.copytree(folder, copy)
     config = json.loads((copy / "config.json").read_text())
-    (config.get("rope_scaling") or {}).pop("attention_factor", None)
+    scaling = config.get("rope_scaling") or {}
+    scaling.pop("attention_factor", None)
+    if "mscale_all_dim" in scaling:  # and DeepSeek's two are one there, as they are in what is released
+        scaling["mscale"] = scaling["mscale_all_dim"]
     (copy / "config.json").write_text(json.dumps(config))
     return copy
 

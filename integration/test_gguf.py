@@ -8,7 +8,7 @@ import requests
 from serving import BIN, DEMO, Service, data
 
 pytest.importorskip("gguf", reason="llama.cpp's Python module writes the files: pip install gguf")
-from gguf_families import FAMILIES, MADE, family_folder, write_family  # noqa: E402
+from gguf_families import FAMILIES, MADE, TEXT_SIDES, family_folder, write_family  # noqa: E402
 from gguf_made import HALVES, random_model, write  # noqa: E402
 
 CHAT = {"model": "m", "max_tokens": 24, "temperature": 0, "messages": [{"role": "user", "content": "What is the capital of France?"}]}
@@ -45,14 +45,26 @@ def test_the_demo_model_answers_the_same(tmp_path, demo, num_shard):
 
 
 # Nemotron's random norms lose bits where the converter adds 1 to them; those of released files have few.
-@pytest.mark.parametrize("model", [*FAMILIES, *(m for m in MADE if m != "nemotron")])
-def test_families_answer_as_their_folders(tmp_path, model):
+CASES = [(m, False) for m in (*FAMILIES, *MADE) if m != "nemotron"] + [(m, True) for m in FAMILIES if m.startswith("deepseek_")]
+
+
+@pytest.mark.parametrize("model, newer", CASES)
+def test_families_answer_as_their_folders(tmp_path, model, newer):
     folder = family_folder(model, tmp_path)
     asked = {"inputs": "hello there, who are you? " * 4, "parameters": {"max_new_tokens": 24, "details": True, "decoder_input_details": True, "ignore_eos": True}}
     with Service(folder) as s:
         want = s.post("/generate", asked).json()
-    with Service(write_family(folder, tmp_path / "m.gguf")) as s:
+    with Service(write_family(folder, tmp_path / "m.gguf", newer)) as s:
         assert s.post("/generate", asked).json() == want
+
+
+@pytest.mark.parametrize("model", TEXT_SIDES)
+def test_the_text_side_of_vision_models(tmp_path, model):
+    folder = data(model.partition(":")[2])
+    with Service(folder) as s:
+        want = s.post("/generate", GENERATE).json()
+    with Service(write_family(folder, tmp_path / "m.gguf", model=model)) as s:
+        assert s.post("/generate", GENERATE).json() == want
 
 
 def test_sentencepiece_tokens(tmp_path):

@@ -215,6 +215,36 @@ static void gpt_oss(const struct gguf_meta *m)
     cJSON_AddBoolToObject(m->config, "attention_bias", meta_has(m, "blk.0.attn_q.bias"));
 }
 
+/* DeepSeek V2, V3 and those that took them over (Kimi K2, GLM 4.7 Flash). Newer files tell the
+ * sizes of a head's key and value apart from those of the latent vector, which then are a key's and
+ * a value's. */
+static void deepseek2(const struct gguf_meta *m)
+{
+    const double rope = meta_number_or(m, "rope.dimension_count", 0);
+    const double key = meta_number_or(m, "attention.key_length", 0);
+    const double value = meta_number_or(m, "attention.value_length", 0);
+    const bool sigmoid = meta_number_or(m, "expert_gating_func", 1) == 2;
+    double log_mul;
+    deepseek_experts(m);
+    meta_copy(m, "attention.q_lora_rank", "q_lora_rank");
+    meta_copy(m, "attention.kv_lora_rank", "kv_lora_rank");
+    meta_put(m, "qk_rope_head_dim", rope);
+    meta_put(m, "qk_nope_head_dim", meta_number_or(m, "attention.key_length_mla", key) - rope);
+    meta_put(m, "v_head_dim", meta_number_or(m, "attention.value_length_mla", value));
+    if (!sigmoid) { /* V2: no bias chooses; groups do where there are some */
+        cJSON_ReplaceItemInObjectCaseSensitive(m->config, "model_type",
+                                               cJSON_CreateString("deepseek_v2"));
+        cJSON_AddStringToObject(
+            m->config, "topk_method",
+            meta_number_or(m, "expert_group_count", 1) > 1 ? "group_limited_greedy" : "greedy");
+    }
+    cJSON *scaling = cJSON_GetObjectItemCaseSensitive(m->config, "rope_scaling");
+    if (scaling && meta_number(m, "rope.scaling.yarn_log_multiplier", &log_mul)) {
+        meta_put_in(scaling, "mscale", meta_as_written(log_mul * 10));
+        meta_put_in(scaling, "mscale_all_dim", meta_as_written(log_mul * 10));
+    }
+}
+
 static void dots1(const struct gguf_meta *m)
 {
     deepseek_experts(m);
@@ -295,6 +325,10 @@ static const struct gguf_family families[] = {
     {"qwen2", "qwen2", NULL, false, 0, NULL},
     {"qwen3", "qwen3", NULL, false, 0, qkv_bias},
     {"qwen3moe", "qwen3_moe", "qwen3_moe", false, 0, experts},
+    /* the text side; a file of its own has the tower */
+    {"qwen2vl", "qwen2", NULL, false, 0, NULL},
+    {"qwen3vl", "qwen3", NULL, false, 0, qkv_bias},
+    {"qwen3vlmoe", "qwen3_moe", "qwen3_moe", false, 0, experts},
     {"gemma", "gemma", NULL, false, 1, NULL},
     {"gemma2", "gemma2", NULL, false, 1, gemma2},
     {"gemma3", "gemma3_text", NULL, false, 1, gemma3},
@@ -321,6 +355,7 @@ static const struct gguf_family families[] = {
     {"seed_oss", "seed_oss", NULL, false, 0, qkv_bias},
     {"olmo", "olmo", NULL, true, 0, olmo},
     {"olmoe", NULL, "olmoe", false, 0, olmoe},
+    {"deepseek2", NULL, "deepseek_v3", false, 0, deepseek2, .latent = true},
     {"gpt-oss", NULL, "gpt_oss", false, 0, gpt_oss},
     {"dots1", NULL, "dots1", false, 0, dots1},
 };

@@ -86,7 +86,7 @@ def test_families(tmp_path, model):
     folder = family_folder(model, tmp_path)
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, "torch_dtype": "float32"}))
-    path = write_family(folder, tmp_path / "m.gguf")
+    path = write_family(folder, tmp_path / "m.gguf", model.startswith("deepseek_"))
     try:
         peer = Peer(path)
     except RuntimeError as e:
@@ -101,7 +101,7 @@ def test_families(tmp_path, model):
             near = [abs(want[i] - v) for i, v in got.items() if i in want and v > -6]
             compared += len(near)
             # half precision keys; a choice of experts that is close to another one may fall otherwise
-            assert not want or max(near) < (0.2 if "moe" in model else 0.05), (got, want)
+            assert not want or max(near) < (0.2 if "moe" in model or "deepseek" in model else 0.05), (got, want)
     assert compared >= 5
 
 

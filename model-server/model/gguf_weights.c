@@ -1,5 +1,6 @@
 #include "model-server/model/gguf_weights.h"
 #include "common/gguf/family.h"
+#include "model-server/model/gguf_latent.h"
 #include "model-server/model/quant/blocks.h"
 #include <math.h>
 #include <stdio.h>
@@ -28,6 +29,14 @@ static const struct {
     {"blk.*.attn_k", W_K},
     {"blk.*.attn_v", W_V},
     {"blk.*.attn_output", W_O},
+    {"blk.*.attn_q_a", W_Q_A},
+    {"blk.*.attn_q_a_norm", W_Q_A_NORM},
+    {"blk.*.attn_q_b", W_Q_B},
+    {"blk.*.attn_kv_a_mqa", W_KV_A},
+    {"blk.*.attn_kv_a_norm", W_KV_A_NORM},
+    {"blk.*.attn_kv_b", W_KV_B},
+    {"blk.*.attn_k_b", W_KV_B}, /* in two: gguf_latent.c */
+    {"blk.*.attn_v_b", W_KV_B},
     {"blk.*.attn_q_norm", W_Q_NORM},
     {"blk.*.attn_k_norm", W_K_NORM},
     {"blk.*.attn_sinks", W_SINKS},
@@ -367,6 +376,29 @@ static int take_scale(struct gguf_weights *w, const struct arch *a, const struct
     return 0;
 }
 
+/* "blk.3.attn_k_b.weight" with "blk.3.attn_v_b.weight"; the latter alone is nothing new. */
+static int add_latent(struct gguf_weights *w, const struct arch *a, const struct use *u,
+                      const struct gguf_tensor *g, struct tensor t, struct err *e)
+{
+    char name[NAME_BYTES];
+    const bool keys = strstr(g->name, ".attn_k_b.") != NULL;
+    snprintf(name, sizeof(name), "blk.%d.attn_%c_b.weight", u->layer, keys ? 'v' : 'k');
+    const struct gguf_tensor *other = gguf_set_tensor(&w->set, name);
+    if (!keys && other)
+        return 0;
+    if (gguf_latent_join(keys ? g : NULL, keys ? other : g, &t, e))
+        return -1;
+    if (!own(w, (void *)(uintptr_t)t.data))
+        return err_nomem(e);
+    t.name = name_for(w, a, u, 0);
+    return add(w, &t, e);
+}
+
+static bool is_half_of_latent(const char *name)
+{
+    return strstr(name, ".attn_k_b.") || strstr(name, ".attn_v_b.");
+}
+
 static int take(struct gguf_weights *w, const struct arch *a, const struct gguf_source *s,
                 const struct gguf_tensor *g, struct err *e)
 {
@@ -380,6 +412,8 @@ static int take(struct gguf_weights *w, const struct arch *a, const struct gguf_
     if (!use_of(a, g->name, &u))
         return err_set(e, ERR_VALIDATION, "%s: tensor `%s` has no place in a model of `%s` here",
                        t.file, g->name, s->family->name);
+    if (is_half_of_latent(g->name))
+        return add_latent(w, a, &u, g, t, e);
     if (set_type(&t, g, e))
         return -1;
     if (has_experts(u.role))
