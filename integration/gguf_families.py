@@ -100,6 +100,47 @@ def deepseek2(w, c, absorbed=False):
         w.add_rope_scaling_yarn_log_mul(0.1 * c["rope_scaling"]["mscale_all_dim"])
 
 
+def ernie4_5_moe(w, c):
+    w.add_expert_count(c["moe_num_experts"])
+    w.add_expert_used_count(c["moe_k"])
+    w.add_expert_feed_forward_length(c["moe_intermediate_size"])
+    w.add_expert_shared_count(c["moe_num_shared_experts"])
+    w.add_interleave_moe_layer_step(c["moe_layer_interval"])
+    w.add_leading_dense_block_count(c["moe_layer_start_index"])
+
+
+def lfm2moe(w, c):
+    lfm2(w, c)
+    experts(w, c)
+    w.add_expert_feed_forward_length(c["moe_intermediate_size"])
+    w.add_leading_dense_block_count(c["num_dense_layers"])
+    w.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+
+
+def minimax_m2(w, c):
+    w.add_expert_count(c["num_local_experts"])
+    w.add_expert_used_count(c["num_experts_per_tok"])
+    w.add_expert_feed_forward_length(c["intermediate_size"])
+    w.add_rope_dimension_count(c["rotary_dim"])
+    w.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+
+
+def hunyuan(w, c):
+    dim = c["head_dim"]
+    w.add_rope_freq_base(c["rope_theta"] * c["rope_scaling"]["alpha"] ** (dim / (dim - 2)))
+
+
+def granitemoe(w, c):
+    w.add_embedding_scale(c["embedding_multiplier"])
+    w.add_residual_scale(c["residual_multiplier"])
+    w.add_attention_scale(c["attention_multiplier"])
+    w.add_logit_scale(c["logits_scaling"])
+    w.add_expert_count(c["num_local_experts"])
+    w.add_expert_used_count(c["num_experts_per_tok"])
+    if c.get("shared_intermediate_size"):
+        w.add_expert_shared_feed_forward_length(c["shared_intermediate_size"])
+
+
 def glm4moe(w, c):
     deepseek_experts(w, c)
     w.add_nextn_predict_layers(1)  # which the folders of the tests do not have
@@ -175,8 +216,12 @@ MADE = {
     "olmoe": (ARCH.OLMOE, experts),
     "dots1": (ARCH.DOTS1, dots1),
     "gpt_oss": (ARCH.GPT_OSS, gpt_oss),
+    "hunyuan_v1_dense": (ARCH.HUNYUAN_DENSE, hunyuan),
+    "lfm2_moe": (ARCH.LFM2MOE, lfm2moe),
+    "granitemoe": (ARCH.GRANITE_MOE, granitemoe),
+    "granitemoeshared": (ARCH.GRANITE_MOE, granitemoe),
 }
-PAIRED = (ARCH.SMOLLM3, ARCH.MINICPM, ARCH.ARCEE, ARCH.OLMO)
+PAIRED = (ARCH.SMOLLM3, ARCH.MINICPM, ARCH.ARCEE, ARCH.OLMO, ARCH.GRANITE_MOE)
 FAMILIES = {
     "cohere2": (ARCH.COHERE2, cohere2),
     "olmo2_mha": (ARCH.OLMO2, olmo2),
@@ -188,6 +233,8 @@ FAMILIES = {
     "qwen2_moe": (ARCH.QWEN2MOE, qwen2moe),
     "ernie4_5": (ARCH.ERNIE4_5, None),
     "lfm2": (ARCH.LFM2, lfm2),
+    "ernie4_5_moe": (ARCH.ERNIE4_5_MOE, ernie4_5_moe),
+    "minimax_m2": (ARCH.MINIMAXM2, minimax_m2),
     "deepseek_v2": (ARCH.DEEPSEEK2, deepseek2),
     "deepseek_v2_lite": (ARCH.DEEPSEEK2, deepseek2),
     "deepseek_v3_noq": (ARCH.DEEPSEEK2, deepseek2),
@@ -210,17 +257,32 @@ TEXT_SIDES = {
 }
 
 
+EXPERT_PARTS = {"w1": "gate", "w3": "up", "w2": "down"}
+
+
 def with_experts(named):
     """Those of one layer in one tensor, one behind the other."""
     whole, apart = {}, {}
     for name, v in named:
-        head, found, tail = name.partition(".mlp.experts.")
+        head, found, tail = name.partition(".experts.")
         if not found or not tail[0].isdigit():
             whole[name] = v
             continue
         number, part = tail.split(".", 1)
-        apart.setdefault(f"{head}.mlp.experts.{part}", {})[int(number)] = v
+        apart.setdefault(f"{head}.experts.{part}", {})[int(number)] = v
     return whole | {name: np.stack([v[i] for i in range(len(v))]) for name, v in apart.items()}
+
+
+def granite_experts(named, c):
+    """Gate over up, apart."""
+    for name, v in named.items():
+        if not name.endswith("input_linear.weight"):
+            yield name, v
+            continue
+        gate, up = np.split(v, 2, axis=-2)
+        to = "ffn_{}_shexp" if "shared_mlp" in name else "ffn_{}_exps"
+        for word, part in ("gate", gate), ("up", up):
+            yield f"blk.{name.split('.')[2]}.{to.format(word)}.weight", part
 
 
 def ungrouped(named, c):
@@ -277,15 +339,17 @@ def write_family(folder, path, newer=False, model=None):
         more(w, c, newer) if newer else more(w, c)
     write_tokenizer(w, folder)
     names, dense = (gguf.get_tensor_name_map(a, c["num_hidden_layers"]) for a in (arch, ARCH.LLAMA))
-    kind = gguf.GGMLQuantizationType.F32 if c["torch_dtype"] == "float32" else gguf.GGMLQuantizationType.BF16
+    kind = gguf.GGMLQuantizationType.F32 if c.get("torch_dtype", c.get("dtype")) == "float32" else gguf.GGMLQuantizationType.BF16
     named = with_experts(tensors(folder))
-    changed = {ARCH.INTERNLM2: lambda: ungrouped(named, c), ARCH.GPT_OSS: lambda: apart(named)}
+    changed = {ARCH.INTERNLM2: lambda: ungrouped(named, c), ARCH.GPT_OSS: lambda: apart(named), ARCH.GRANITE_MOE: lambda: granite_experts(named, c)}
     if newer:
         changed[arch] = lambda: absorbed(named, c)
     for name, v in changed.get(arch, named.items)():
-        name = name.replace("e_score_correction_bias", "e_score_correction.bias")
+        name = name.replace("e_score_correction_bias", "e_score_correction.bias").replace(".expert_bias", ".expert_bias.bias")
         to, like = (m.get_name(name, try_suffixes=(".weight", ".bias")) for m in (names, dense))
-        to = to or like  # dense layers of a family that is known with experts
+        if (part := name.rpartition(".experts.")[2].removesuffix(".weight")) in EXPERT_PARTS:
+            to = f"blk.{name.split('.')[2]}.ffn_{EXPERT_PARTS[part]}_exps.weight"
+        to = name if name.startswith("blk.") else to or like  # dense layers of a family that is known with experts
         assert to, name
         v = v.squeeze(1) if v.ndim == 3 and v.shape[1] == 1 else v  # a convolution's channels
         if arch in PAIRED and (".q_proj." in name or ".k_proj." in name):

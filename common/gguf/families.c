@@ -320,6 +320,59 @@ static void minicpm(const struct gguf_meta *m)
         meta_put(m, "attention_multiplier", 1 / sqrt(dim));
 }
 
+static void ernie4_5_moe(const struct gguf_meta *m)
+{
+    ernie4_5(m);
+    meta_copy(m, "expert_count", "moe_num_experts");
+    meta_copy(m, "expert_used_count", "moe_k");
+    meta_copy(m, "expert_feed_forward_length", "moe_intermediate_size");
+    meta_copy(m, "interleave_moe_layer_step", "moe_layer_interval");
+    meta_put(m, "moe_num_shared_experts", meta_number_or(m, "expert_shared_count", 0));
+    meta_put(m, "moe_layer_start_index", meta_number_or(m, "leading_dense_block_count", 0));
+}
+
+static void lfm2moe(const struct gguf_meta *m)
+{
+    lfm2(m);
+    meta_copy(m, "expert_count", "num_experts");
+    meta_copy(m, "expert_used_count", "num_experts_per_tok");
+    meta_copy(m, "expert_feed_forward_length", "moe_intermediate_size");
+    meta_put(m, "num_dense_layers", meta_number_or(m, "leading_dense_block_count", 0));
+    cJSON_AddBoolToObject(m->config, "norm_topk_prob", true);
+    char name[GGUF_KEY_MAX];
+    snprintf(name, sizeof(name), "blk.%.0f.exp_probs_b.bias", meta_layers(m) - 1);
+    cJSON_AddBoolToObject(m->config, "use_expert_bias", meta_has(m, name));
+}
+
+static void minimax_m2(const struct gguf_meta *m)
+{
+    meta_copy(m, "expert_count", "num_local_experts");
+    meta_copy(m, "expert_used_count", "num_experts_per_tok");
+    meta_set(m, "intermediate_size",
+             meta_number_or(m, "expert_feed_forward_length",
+                            meta_number_or(m, "feed_forward_length", 0)));
+    meta_copy(m, "rope.dimension_count", "rotary_dim");
+    cJSON_DeleteItemFromObjectCaseSensitive(m->config, "partial_rotary_factor");
+    cJSON_AddBoolToObject(m->config, "use_qk_norm", meta_has(m, "blk.0.attn_q_norm.weight"));
+    cJSON_AddBoolToObject(m->config, "use_routing_bias", meta_has(m, "blk.0.exp_probs_b.bias"));
+}
+
+/* The base of the rotation is what the family's alpha makes of it. */
+static void hunyuan(const struct gguf_meta *m)
+{
+    qkv_bias(m);
+    cJSON_AddBoolToObject(m->config, "use_qk_norm", meta_has(m, "blk.0.attn_q_norm.weight"));
+}
+
+static void granitemoe(const struct gguf_meta *m)
+{
+    granite(m);
+    meta_copy(m, "expert_count", "num_local_experts");
+    meta_copy(m, "expert_used_count", "num_experts_per_tok");
+    meta_put(m, "shared_intermediate_size",
+             meta_number_or(m, "expert_shared_feed_forward_length", 0));
+}
+
 static const struct gguf_family families[] = {
     {"llama", "llama", "mixtral", true, 0, llama},
     {"qwen2", "qwen2", NULL, false, 0, NULL},
@@ -355,6 +408,11 @@ static const struct gguf_family families[] = {
     {"seed_oss", "seed_oss", NULL, false, 0, qkv_bias},
     {"olmo", "olmo", NULL, true, 0, olmo},
     {"olmoe", NULL, "olmoe", false, 0, olmoe},
+    {"granitemoe", NULL, "granitemoe", true, 0, granitemoe},
+    {"hunyuan-dense", "hunyuan_v1_dense", NULL, false, 0, hunyuan},
+    {"ernie4_5-moe", NULL, "ernie4_5_moe", false, 0, ernie4_5_moe},
+    {"lfm2moe", NULL, "lfm2_moe", false, 0, lfm2moe},
+    {"minimax-m2", NULL, "minimax_m2", false, 0, minimax_m2},
     {"deepseek2", NULL, "deepseek_v3", false, 0, deepseek2, .latent = true},
     {"gpt-oss", NULL, "gpt_oss", false, 0, gpt_oss},
     {"dots1", NULL, "dots1", false, 0, dots1},

@@ -161,8 +161,15 @@ struct arch {
 /* The same as Granite names them. */
 #define NAMES_GRANITE_EXPERTS                                                                      \
     [W_ROUTER] = "model.layers.*.block_sparse_moe.router.layer",                                   \
-    [W_MOE_GATE_UP] = "model.layers.*.block_sparse_moe.input_linear.weight",                       \
-    [W_MOE_DOWN] = "model.layers.*.block_sparse_moe.output_linear.weight",                         \
+    [W_MOE_GATE_UP] =                                                                              \
+        "model.layers.*.block_sparse_moe.input_linear.weight", /* in GGUF files each matrix is     \
+                                                                  there alone */                   \
+        [W_MOE_GATE] = "model.layers.*.block_sparse_moe.experts.*.gate_proj",                      \
+    [W_MOE_UP] = "model.layers.*.block_sparse_moe.experts.*.up_proj",                              \
+    [W_MOE_DOWN] = "model.layers.*.block_sparse_moe.experts.*.down_proj|"                          \
+                   "model.layers.*.block_sparse_moe.output_linear.weight",                         \
+    [W_SHARED_GATE] = "model.layers.*.shared_mlp.gate_proj",                                       \
+    [W_SHARED_UP] = "model.layers.*.shared_mlp.up_proj",                                           \
     [W_SHARED_GATE_UP] = "model.layers.*.shared_mlp.input_linear",                                 \
     [W_SHARED_DOWN] = "model.layers.*.shared_mlp.output_linear"
 #define NAMES_SHARED_EXPERTS                                                                       \

@@ -480,7 +480,7 @@ static int run(struct decoder *d, const struct ragged *b, struct err *e)
 {
     if (decoder_run_layers(d, b, e))
         return -1;
-    if (d->draft.ops && !d->draft.plan.n_taps) /* n is not needed any more */
+    if (d->draft.ops) /* n is not needed any more */
         d->ops->norm(d->dev, d->scratch.n, d->scratch.x, b->n_tokens, d->spec.hidden,
                      &d->final_norm);
     return b->n_out ? decoder_head(d, b->n_out, e) : 0;

@@ -298,18 +298,20 @@ static const struct tensor *fused_tensor(const struct loader *l, enum role role,
     return look(l, name);
 }
 
-static bool has_gate_alone(const struct loader *l, int layer)
+bool loader_has(const struct loader *l, enum role role, int layer, int expert)
 {
     char name[NAME_MAX_LEN];
-    name_of(l, W_MOE_GATE, layer, 0, ".weight", name);
-    return l->a->names[W_MOE_GATE] && look(l, name);
+    if (!l->c || !l->a->names[role])
+        return false;
+    name_of(l, role, layer, expert, ".weight", name);
+    return look(l, name);
 }
 
 enum fused loader_fused(const struct loader *l, int layer)
 {
     const struct decoder_spec *s = &l->d->spec;
     if (s->moe.layout == EXPERTS_INTERLEAVED)
-        return l->c && has_gate_alone(l, layer) ? FUSED_NONE : FUSED_IN_FIRST;
+        return loader_has(l, W_MOE_GATE, layer, 0) ? FUSED_NONE : FUSED_IN_FIRST;
     if (!l->c || !l->a->names[W_MOE_GATE_UP] || !fused_tensor(l, W_MOE_GATE_UP, layer))
         return FUSED_NONE;
     const bool square = s->moe.ffn == s->hidden; /* then the other one tells */

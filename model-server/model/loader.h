@@ -55,6 +55,8 @@ void loader_drop(struct loader *l);
 /* The checkpoint has a head that is not its embedding, whatever config.json says of them. */
 bool loader_own_head(const struct loader *l);
 
+/* The checkpoint has the role's ".weight". */
+bool loader_has(const struct loader *l, enum role role, int layer, int expert);
 /* The whole matrix [rows, cols] of a role, or its bias [rows] as one column. Valid until packed. */
 struct mat_part loader_part(struct loader *l, enum role role, int layer, int expert, bool bias,
                             int64_t rows, int64_t cols);

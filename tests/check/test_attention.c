@@ -130,12 +130,13 @@ static void make_dirty(struct device *d, const struct sequence *s, struct kv_cac
         bad.qkv[i] = i % 3 ? NAN : INFINITY;
     bad.attn.mutual = MUTUAL_NONE;
     bad.rope = calloc((size_t)s->block_size * s->rot + 1, 4);
+    bad.mutual = calloc(s->block_size, sizeof(*bad.mutual));
     for (block = 0; block < n_blocks; block++) {
         t.b = (struct ragged){0};
         step_add(&t, &bad, &block, 0, s->block_size);
         step_run(d, &t, &bad, kv);
     }
-    free(bad.qkv), free(bad.rope);
+    free(bad.qkv), free(bad.rope), free(bad.mutual);
     step_free(&t);
 }
 

@@ -87,17 +87,20 @@ static void bring_in(struct rig *g, uint32_t adapter)
         to->part[k].b = side_rows(g, p->b, p->rank, p->n, p->dtype);
     }
 }
+static void drop_lists(struct rig *g, uint32_t adapter)
+{
+    struct lora_set *of = &g->of[adapter];
+    for (uint32_t k = 0; k < of->n_parts; k++)
+        free((void *)(uintptr_t)of->part[k].a), free((void *)(uintptr_t)of->part[k].b);
+    of->n_parts = 0;
+}
 static void drop(struct rig *g)
 {
     for (size_t i = 0; i < g->n_memory; i++)
         g->s.ops->free(g->s.d, g->memory[i]);
     g->n_memory = 0;
-    for (uint32_t a = 1; a <= ADAPTERS; a++) {
-        for (uint32_t k = 0; k < g->of[a].n_parts; k++)
-            free((void *)(uintptr_t)g->of[a].part[k].a),
-                free((void *)(uintptr_t)g->of[a].part[k].b);
-        g->of[a].n_parts = 0;
-    }
+    for (uint32_t a = 1; a <= ADAPTERS; a++)
+        drop_lists(g, a);
 }
 
 /* y of the update of `y` by the spans' adapters. */
@@ -224,10 +227,10 @@ static void adapters_come_and_go_between_replays(void **state)
         for (uint32_t a = 1; a <= ADAPTERS; a += ADAPTERS - 1) {
             struct lora_set *s = &c.host[a];
             if (round != 1) { /* round 1: the same ones, elsewhere */
-                set_free(s);
-                do
+                do {
+                    set_free(s);
                     random_set(s, X, Y, 9);
-                while (s->n_parts != LORA_MAX_PARTS);
+                } while (s->n_parts != LORA_MAX_PARTS);
             }
             g.host[a] = *s;
         }
@@ -236,7 +239,7 @@ static void adapters_come_and_go_between_replays(void **state)
         for (uint32_t a = 1; a <= ADAPTERS; a += ADAPTERS - 1)
             bring_in(&g, a), bring_in(&c, a);
         if (round == 3)
-            g.of[1].n_parts = c.of[1].n_parts = 0; /* gone */
+            drop_lists(&g, 1), drop_lists(&c, 1); /* gone */
         memcpy(want, before, sizeof(want));
         update(&c, spans, TOKENS, TOKENS, want, x);
         for (int step = 0; step < 3; step++) {

@@ -19,18 +19,13 @@
 struct decoder;
 struct loader;
 
-enum { DRAFT_MOST_TAPS = 3 };
-
 /* What a kind finds out before anything is loaded. */
 struct draft_plan {
     uint32_t
         layers;     /* of the cache that it keeps keys in; like the model's last one that attends */
     uint32_t width; /* numbers of a row that it gets of the model (depth 0) */
     uint32_t most;  /* drafts that it can make at a time; 0: as many as are wanted */
-    /* Behind which layers the stream is kept, side by side; none: the state behind the last norm.
-     */
-    uint32_t taps[DRAFT_MOST_TAPS], n_taps;
-    bool keeps;  /* keys: all tokens have to pass */
+    bool keeps;     /* keys: all tokens have to pass */
     bool chains; /* deeper rows are what it made of the one before; else the same row at each depth
                   */
 };

@@ -117,7 +117,7 @@ static int shared_parts(struct loader *l, int layer, struct mat_part p[2])
     const struct slice f = l->d->split.shared_ffn;
     const uint32_t ffn = s->moe.shared_ffn;
     int n = 0;
-    if (s->moe.shared_packed) {
+    if (s->moe.shared_packed && !loader_has(l, W_SHARED_GATE, layer, NO_EXPERT)) {
         p[1] =
             loader_part(l, W_SHARED_GATE_UP, layer, NO_EXPERT, false, 2 * (int64_t)ffn, s->hidden);
         p[0] = loader_rows(p[1], f.first, f.n);
