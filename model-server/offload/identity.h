@@ -1,5 +1,6 @@
-/* identity.h - what the bits of a KV cache depend on, as a SHA-256. Two caches with one identity
- * may exchange blocks. */
+/* identity.h - a SHA-256 over everything that the bits of a KV cache depend on.
+ *
+ * Caches with equal identities may exchange blocks. */
 #ifndef MODEL_SERVER_OFFLOAD_IDENTITY_H
 #define MODEL_SERVER_OFFLOAD_IDENTITY_H
 #include "common/err.h"
@@ -8,7 +9,7 @@
 
 _Static_assert((int)KV_IDENTITY == (int)IDENTITY_BYTES, "one is made of the other");
 
-/* That of a model with the layout's sizes, for one rank: l->identity, and l->folder with the
- * times. */
+/* Computes l->identity from the model and the sizes in `l`, for one rank, and l->folder, which also
+ * covers the modification times of the weights. */
 int kv_identity_of_layout(const struct model_identity *model, struct kv_layout *l, struct err *e);
 #endif

@@ -1,12 +1,11 @@
-/* tier.h - blocks of prefixes below the KV cache: in the host's memory, and behind that in a
- * folder.
+/* tier.h - the tiers below the KV cache: prefix blocks in host memory, then in a folder.
  *
- * Both are caches: any block may be missing at any time. What is put here is written to the folder
- * by a thread of its own. Where that falls behind, blocks in memory cannot be given up and new ones
- * are not taken: no caller ever waits for a disk but that of kv_tier_fetch().
+ * Both are caches: any block may be missing at any time. A writer thread copies new blocks to the
+ * folder. Blocks that are not written yet cannot be evicted from memory; if the disk is too slow,
+ * kv_tier_begin() refuses new ones. Only kv_tier_fetch() waits for the disk.
  *
- * Threads: put, keep, ready and layout are the engine's; fetch and insert come from one other
- * thread; read and stats from any. */
+ * Threads: the engine calls put, keep, ready and layout. One other thread calls fetch and insert.
+ * Any thread calls read and stats. */
 #ifndef MODEL_SERVER_OFFLOAD_TIER_H
 #define MODEL_SERVER_OFFLOAD_TIER_H
 #include "common/err.h"
@@ -19,44 +18,43 @@ struct kv_tier_options {
 struct kv_tier;
 struct kv_tier *kv_tier_new(const struct kv_tier_options *o,
                             struct err *e); /* `o->dir` is copied */
-/* Writes what is not in the folder yet, for at most five seconds. NULL is fine. */
+/* Writes pending blocks to the folder for at most five seconds, then frees. NULL is fine. */
 void kv_tier_free(struct kv_tier *t);
-/* The caches are laid out like this from now on; what was kept for another layout is dropped. A
- * folder is opened here. */
+/* Sets the layout of the caches and opens the folder. Blocks of another layout are dropped. */
 int kv_tier_layout(struct kv_tier *t, const struct kv_layout *l, struct err *e);
 const struct kv_layout *kv_tier_laid_out(const struct kv_tier *t);
 
-/* A record to be filled, and handed to kv_tier_put() or kv_tier_drop(). *out NULL: the tier has
- * these parts already. False: there is no room now. Parts of a record that is there, and are not
- * asked for, are filled already. */
+/* Allocates a record with `parts`. The caller fills it and passes it to kv_tier_put() or
+ * kv_tier_drop(). If the tier has a record of this key, its other parts are copied. *out NULL: the
+ * tier has all of these parts. False: no memory is free now. */
 bool kv_tier_begin(struct kv_tier *t, const uint8_t key[KV_KEY], unsigned parts, void **out);
 void kv_tier_put(struct kv_tier *t, void *record);
 void kv_tier_drop(struct kv_tier *t, void *record);
 
-/* The blocks of these keys, in memory: up to the first that is not kept, or for which there is no
- * room. parts[i] says what block i has. They stay until the next fetch. Returns how many. */
+/* Loads the blocks of keys[n] into memory, up to the first that is missing or does not fit, and
+ * pins them until the next fetch. Returns their number. parts[i]: parts of block i. */
 uint32_t kv_tier_fetch(struct kv_tier *t, uint64_t id, const uint8_t *const *keys, uint32_t n,
                        uint8_t *parts, uint32_t *from_disk, bool *more);
-/* What the last fetch made ready stays until kv_tier_release(). False: a fetch is under way. */
+/* Keeps the blocks of the last fetch pinned until kv_tier_release(). False: a fetch is running. */
 bool kv_tier_hold(struct kv_tier *t);
 void kv_tier_release(struct kv_tier *t);
-/* In between: a part of a block that fetch `id` has made ready. NULL: it is not there. */
+/* Between hold and release: a part of a block that fetch `id` loaded. NULL: it was not loaded. */
 const void *kv_tier_ready(struct kv_tier *t, uint64_t id, const uint8_t key[KV_KEY],
                           enum kv_part part);
 
-/* For peers: a record is kept in memory until `until_ns` or until it was read, though never more
- * than half of the memory is. */
+/* Pins a record for a peer until it was read or `until_ns` passes. At most half of the memory is
+ * pinned this way. */
 void kv_tier_keep(struct kv_tier *t, const uint8_t key[KV_KEY], int64_t until_ns);
-/* A sealed copy of a record in memory, to be freed; its length in *n. One that is not there is
- * waited for until `until_ns`; 0: not. `identity` must be the layout's: else *foreign. NULL: it is
- * not there. */
+/* Returns a sealed copy of a record, to be freed, and its length in *n. Waits until `until_ns` for
+ * a missing record; 0: does not wait. *foreign: `identity` is not the layout's. NULL: missing or
+ * foreign. */
 void *kv_tier_read(struct kv_tier *t, const uint8_t identity[KV_IDENTITY],
                    const uint8_t key[KV_KEY], int64_t until_ns, size_t *n, bool *foreign);
-/* A record of n bytes that came from a peer: it is checked, and put into memory if there is room
- * (*room) and it is not there yet. */
+/* Verifies a record of n bytes from a peer and stores a copy unless the tier has it. *room: false
+ * if it did not fit. */
 enum kv_verdict kv_tier_insert(struct kv_tier *t, const uint8_t key[KV_KEY], const void *record,
                                size_t n, bool *room);
-uint64_t kv_tier_memory(const struct kv_tier *t); /* the limit */
+uint64_t kv_tier_memory(const struct kv_tier *t); /* limit of host memory, bytes */
 
 struct kv_tier_stats {
     uint64_t memory_bytes, disk_bytes, memory_evictions, disk_evictions, damaged, foreign,

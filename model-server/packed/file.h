@@ -1,14 +1,13 @@
-/* file.h - a file of packed weights: the memory of matrices as a device multiplies with it.
+/* file.h - format of a file of packed weights: the device's memory image of each matrix.
  *
- *   payload   the pieces of the matrices, in the order of the load, each from a multiple of
- *             WEIGHT_ALIGN on
- *   entries   a struct packed_entry for each matrix
- *   sums      of each PACKED_CHUNK bytes of the payload, Fletcher's (1982) in lanes of 64 bits
- *   trailer   the last WEIGHT_ALIGN bytes: magic, version, key, where all that is, and two sums of
+ *   payload   pieces of the matrices in load order, each aligned to WEIGHT_ALIGN
+ *   entries   one struct packed_entry per matrix
+ *   sums      a checksum per PACKED_CHUNK bytes of payload (Fletcher 1982, 64-bit lanes)
+ *   trailer   the last WEIGHT_ALIGN bytes: magic, version, key, offsets, and two checksums over
  *             entries, sums and trailer
  *
- * Numbers are as the machine has them. A file that is shorter, longer or different from what was
- * written is damaged; one with another key, version or magic is foreign. Neither is used. */
+ * Integers are in the machine's byte order. A file with another size or checksum is damaged; one
+ * with another key, version or magic is foreign. Neither is used. */
 #ifndef MODEL_SERVER_PACKED_FILE_H
 #define MODEL_SERVER_PACKED_FILE_H
 #include "common/err.h"
@@ -17,16 +16,16 @@
 
 enum { PACKED_KEY = 32, PACKED_CHUNK = 8 << 20, PACKED_NOTES = 4, PACKED_WORD = 23 };
 
-/* What became of a part that the checkpoint has packed. */
+/* How a quantised part of the checkpoint is stored. */
 struct packed_note {
-    char format[PACKED_WORD]; /* "": it was plain */
-    uint8_t kept;             /* else widened to the type that `format` names */
+    char format[PACKED_WORD]; /* "": the part was not quantised */
+    uint8_t kept;             /* 1: in its own format; 0: dequantised to the type `format` */
 };
 
 struct packed_entry {
     uint8_t head[WEIGHT_HEAD];
     uint64_t offset[WEIGHT_PIECES], bytes[WEIGHT_PIECES];
-    uint64_t what; /* the parts that it was packed of, as a hash */
+    uint64_t what; /* hash of the parts that it was packed from */
     struct packed_note notes[PACKED_NOTES];
 };
 
@@ -34,7 +33,7 @@ struct packed_entry {
 
 struct packed_file {
     const char *map;
-    size_t size; /* of the mapping */
+    size_t size; /* bytes of the mapping */
     uint64_t payload;
     const struct packed_entry *entries;
     uint32_t n, n_sums;
@@ -42,26 +41,26 @@ struct packed_file {
 };
 enum packed_verdict { PACKED_FINE, PACKED_MISSING, PACKED_DAMAGED, PACKED_FOREIGN };
 
-/* Maps it read-only, on a boundary of huge pages, and checks all but the payload. Only FINE needs a
- * close. */
+/* Maps a file read-only at a huge-page boundary and checks everything but the payload. After
+ * PACKED_FINE the caller calls packed_file_close(). */
 enum packed_verdict packed_file_open(struct packed_file *f, const char *path,
                                      const uint8_t key[PACKED_KEY]);
-/* Whether chunk `i` of n_sums is what was written; reads all of it. Any thread. */
+/* Verifies the checksum of payload chunk `i` of n_sums, which reads the chunk. Any thread. */
 bool packed_file_check(const struct packed_file *f, uint32_t i);
 struct weight_image packed_file_image(const struct packed_file *f, uint32_t i);
 void packed_file_close(struct packed_file *f);
 
 /* ---------------------------------------------------------------- writing */
 
-/* A matrix to be written. Offsets and bytes of the entry are set by packed_file_write(). */
+/* A matrix to write. packed_file_write() sets the entry's offsets and bytes. */
 struct packed_item {
     struct packed_entry entry;
     struct weight_piece piece[WEIGHT_PIECES];
 };
 
-uint64_t packed_file_bytes(const struct packed_item *items, uint32_t n);
-/* To an empty file, all on the disk when it returns 0. 1: *stop was set, which is looked at now and
- * then. -1: ERR_SYSTEM. The items are read until then. */
+uint64_t packed_file_bytes(const struct packed_item *items, uint32_t n); /* size of the file */
+/* Writes n items to an empty file and syncs it. 0: complete. 1: *stop became true. -1: ERR_SYSTEM.
+ */
 int packed_file_write(int fd, struct packed_item *items, uint32_t n, const uint8_t key[PACKED_KEY],
                       const atomic_bool *stop, struct err *e);
 #endif

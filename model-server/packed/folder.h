@@ -1,20 +1,19 @@
-/* folder.h - the files of packed weights in a folder, which several processes and models share.
+/* folder.h - a folder of packed-weight files, shared by processes and models.
  *
- * A file is LABEL-KEY.packed: the label says of which model, rank and types it is, the key (16
- * hexadecimal digits) of which contents. It is written as that and ".tmp", locked by its writer and
- * renamed when it is complete, so that a file is there in full or not at all. */
+ * A file is LABEL-KEY.packed. The label names model, rank and types; the key (16 hexadecimal
+ * digits) identifies the contents. A writer locks NAME.tmp and renames it when it is complete, so
+ * that readers see complete files only. */
 #ifndef MODEL_SERVER_PACKED_FOLDER_H
 #define MODEL_SERVER_PACKED_FOLDER_H
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The folder is made if it is not there. */
-bool packed_folder_make(const char *dir); /* false: errno */
-/* The file to write to, empty and locked. -1: errno; EWOULDBLOCK: another process writes it. */
+/* Creates the folder if it is missing. False: errno. */
+bool packed_folder_make(const char *dir);
+/* Opens and locks an empty temporary file. -1: errno; EWOULDBLOCK: another process writes it. */
 int packed_folder_begin(const char *temp);
-/* Removes files of `label` with other contents than `name`, and what killed writers left. Then, of
- * all others, what was used longest ago, until `room` bytes fit below `most`. False: they never do.
- */
+/* Removes files of `label` other than `name`, and leftovers of killed writers. Then removes the
+ * least recently used files until `room` more bytes fit below `most`. False: they cannot fit. */
 bool packed_folder_trim(const char *dir, const char *label, const char *name, uint64_t room,
                         uint64_t most);
 #endif

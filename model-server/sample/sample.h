@@ -1,9 +1,9 @@
-/* sample.h - from one row of logits to one token: the whole chain, in TGI's order.
+/* sample.h - the sampling chain: one row of logits to one token, in TGI's order.
  *
- * bias, watermark, repetition, frequency (ours: OpenAI's two), DRY, grammar mask, temperature,
- * top_n_sigma, top_k, top_p, min_p, typical_p, XTC, choice, log-probabilities. All in fp32 on this
- * row alone: what else is in the batch, or which rank asks, changes nothing.
- * docs/decisions/sampling.md says where this departs from TGI and why. */
+ * bias, watermark, repetition and frequency penalties, OpenAI's two penalties, DRY, grammar mask,
+ * temperature, top_n_sigma, top_k, top_p, min_p, typical_p, XTC, choice, log-probabilities. All of
+ * it is fp32 arithmetic on this row alone: neither the batch nor the rank changes the result.
+ * docs/decisions/sampling.md lists the differences from TGI. */
 #ifndef MODEL_SERVER_SAMPLE_SAMPLE_H
 #define MODEL_SERVER_SAMPLE_SAMPLE_H
 #include "common/err.h"
@@ -14,63 +14,64 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct watermark {
-    float gamma,
-        delta; /* share of the vocabulary that is preferred, and by how much; delta 0: off */
+struct watermark { /* Kirchenbauer et al., arXiv 2301.10226 */
+    float gamma,   /* fraction of the vocabulary on the green list */
+        delta;     /* added to the logits of that list; 0: off */
 };
 
-/* Tokens whose log-probabilities are the alternatives, in this order. n 0: the likeliest are. */
+/* Tokens whose log-probabilities are reported, in this order. n == 0: the most likely ones. */
 struct report {
     uint32_t *id;
     size_t n;
 };
-/* A copy whose ids are all below `vocab`, MOST_LOGPROB_IDS at most; freed by report_free().
- * ERR_VALIDATION. */
+/* Copies `from` into `out`, which report_free() frees. ERR_VALIDATION: an id is not below `vocab`,
+ * or there are more than MOST_LOGPROB_IDS. */
 int report_copy(struct report *out, const struct report *from, size_t vocab, struct err *e);
 void report_free(struct report *r);
 
-struct sampling { /* common/params.def has a row for each number; see sampling_neutral() */
+struct sampling { /* common/params.def describes the numbers; sampling_neutral() turns all off */
     float temperature, top_p, typical_p, min_p, top_n_sigma, xtc_probability, xtc_threshold;
     uint32_t top_k;
     bool sample;       /* false: greedy */
-    bool raw_logprobs; /* reported: those before temperature and filters, which only choose */
+    bool raw_logprobs; /* report log-probabilities before temperature and filters */
     uint64_t seed;
     struct penalties penalties;
     struct watermark watermark;
     struct bias bias;
     struct report report;
     struct dry dry;
-    struct repeats *repeats; /* of the context; NULL: no DRY. Lent */
+    struct repeats *repeats; /* DRY's context, borrowed; NULL: off */
 };
 struct sampling sampling_neutral(void);
-/* Mend what a peer leaves at zero (temperature, top_p, typical_p, repetition: off) and turn
- * sampling on where a parameter asks for it, as TGI does. Extreme temperatures and
- * repetition penalties are brought into range; NaN and out-of-range values: ERR_VALIDATION. */
+/* Replaces zeros that mean "off" on the wire (temperature, top_p, typical_p, repetition) by neutral
+ * values, and turns sampling on if a parameter requires it, as TGI does. Extreme temperatures and
+ * repetition penalties are clamped. ERR_VALIDATION: a value is NaN or out of range. */
 int sampling_normalise(struct sampling *p, struct err *e);
-/* Is there something that struct draw has no place for, so that only the host can choose? */
+/* True if a parameter has no field in struct draw, so that the host has to sample. */
 bool sampling_on_host(const struct sampling *p);
 
 struct sampled {
     uint32_t id;
     float logprob;
-    uint32_t n_top; /* best first, or sampling.report's that may be drawn; the caller's arrays */
+    uint32_t n_top; /* entries of the caller's arrays below: best first, or those of
+                       sampling.report that are not masked */
     uint32_t *top_id;
     float *top_logprob;
 };
 
-/* `row` [vocab] is used up. `t`: the context so far (read only if a penalty is on). `last`: the
- * token before (read by the watermark only). `mask`: bit per token, clear = forbidden; NULL: all
- * allowed. `position`: absolute position of the token that is chosen. out->n_top: how many
- * alternatives are wanted (room for as many; with p->report its n); on return, how many there
- * are. */
+/* Samples one token. row[vocab] is overwritten. `t`: counts of the context (read only if a penalty
+ * is on). `last`: the previous token (read by the watermark only). `mask`: a bit per token, clear =
+ * masked; NULL: none is. `position`: absolute position of the sampled token. out->n_top: capacity
+ * of the caller's arrays, with p->report its n; on return the number of entries. ERR_GENERATION: no
+ * token can be chosen. */
 int sample_row(const struct sampling *p, const struct tally *t, uint32_t last, const uint32_t *mask,
                uint64_t position, float *row, size_t vocab, struct filter_mem *x,
                struct sampled *out, struct err *e);
 
-/* The n tokens that log_softmax(row) puts first, best first. `row` is used up. NaN throughout if
- * the row holds one. */
+/* Writes the n most likely tokens of log_softmax(row), best first. row[vocab] is overwritten. All
+ * log-probabilities are NaN if the row has a NaN. */
 void row_best(float *row, size_t vocab, uint32_t n, struct filter_mem *x, uint32_t *id,
               float *logprob);
-/* log_softmax(row)[id]: of prompt tokens. NaN if the row holds one. `row` is kept. */
+/* Returns log_softmax(row)[id], for prompt tokens. NaN if the row has a NaN. */
 float row_logprob(const float *row, size_t vocab, uint32_t id, struct filter_mem *x);
 #endif

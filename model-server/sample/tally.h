@@ -1,6 +1,6 @@
-/* tally.h - how often each token stands in one sequence, and the penalties that ask for it.
+/* tally.h - token counts of one sequence, and the penalties that use them.
  *
- * The context of a request is its own prompt and what it generated: no padding, no neighbours. */
+ * The counted context is the request's prompt and its generated tokens. */
 #ifndef MODEL_SERVER_SAMPLE_TALLY_H
 #define MODEL_SERVER_SAMPLE_TALLY_H
 #include "common/err.h"
@@ -9,13 +9,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct tally { /* zero-initialise; open addressing, never more than half full */
+struct tally { /* zero: empty. A hash table with open addressing, at most half full */
     struct token_count *v;
     uint32_t cap, n; /* cap: a power of two; n: distinct ids */
-    uint32_t length; /* tokens in all */
+    uint32_t length; /* tokens of the context */
 };
 
-/* Room for `distinct` different ids without further allocation. */
+/* Makes room for `distinct` ids, so that tally_add() does not allocate for them. */
 int tally_reserve(struct tally *t, uint32_t distinct, struct err *e);
 int tally_add(struct tally *t, uint32_t id, bool generated, struct err *e);
 void tally_free(struct tally *t);
