@@ -18,7 +18,7 @@ struct metrics *router_metrics_new(void)
     return m;
 }
 
-/* vLLM's series carry the name of the model and the number of its engine in the process. */
+/* vLLM's series carry the model's name and the engine's index in the process. */
 void router_metrics_print_aliases(const struct metrics *m, const char *model, struct buf *out)
 {
     static const struct metric_alias aliases[] = {

@@ -1,5 +1,4 @@
-/* metrics.h - the router's metric rows; names and buckets are TGI's. One row is all it takes to add
- * one. */
+/* metrics.h - the router's metrics, one row each; names and buckets are TGI's. */
 #ifndef ROUTER_METRICS_H
 #define ROUTER_METRICS_H
 #include "common/metrics.h"
@@ -150,7 +149,7 @@
     X(M_KV_USAGE, GAUGE, "kv_usage", NULL, "KV blocks in use, as a fraction of all: 0 to 1.", 0,   \
       0, 0)
 
-/* Series that are there before their first event. */
+/* Series that exist before their first event. */
 #define ROUTER_METRIC_SERIES(X)                                                                    \
     X(M_REQUEST_FAILURE, "validation")                                                             \
     X(M_REQUEST_FAILURE, "overloaded")                                                             \
@@ -193,8 +192,8 @@
     X(M_TRACE_SPANS, "dropped")                                                                    \
     X(M_TRACE_SPANS, "lost")
 
-/* The same values under vLLM's names, for routers and autoscalers that know no others. A name is
- * here only where type and meaning agree; `gpu_*` are the names of older versions. */
+/* The same values under vLLM's names, for routers and autoscalers that only read those. A name is
+ * listed only if type and meaning agree; `gpu_*` are names of older versions. */
 #define ROUTER_METRIC_ALIASES(X)                                                                   \
     X("vllm:num_requests_waiting", M_QUEUE_SIZE, ALL)                                              \
     X("vllm:num_requests_running", M_BATCH_CURRENT_SIZE, ALL)                                      \
@@ -225,8 +224,8 @@ enum router_metric {
 };
 extern const struct metric_row router_metrics[N_ROUTER_METRICS];
 
-/* The table with the series of ROUTER_METRIC_SERIES; NULL: no memory. */
+/* Creates the table with the series of ROUTER_METRIC_SERIES. NULL: out of memory. */
 struct metrics *router_metrics_new(void);
-/* The aliases, with the model's name in every series. */
+/* Prints the aliases, with the model's name in every series. */
 void router_metrics_print_aliases(const struct metrics *m, const char *model, struct buf *out);
 #endif

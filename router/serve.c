@@ -14,8 +14,8 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-/* ECHO_MS: a signal to a whole process group comes twice, once through the launcher: that is one
- * request. */
+/* ECHO_MS: a signal to a process group arrives twice, once through the launcher, and counts as
+ * one. */
 enum {
     LAST_WORDS_MS = 500,
     LAST_FLUSH_MS = 5000,
@@ -43,7 +43,7 @@ static void opened(struct router_service *s)
 
 static const char shutting_down[] = "the server is shutting down";
 
-/* No request is accepted; what runs may finish. */
+/* Stops accepting requests; running ones may finish. */
 static void drain(struct router_service *s)
 {
     if (atomic_exchange(&s->edge.draining, true))
@@ -54,8 +54,8 @@ static void drain(struct router_service *s)
         fleet_drain(s->fleet, shutting_down);
 }
 
-/* 0: go on. -1: over, `e` says why. The first model's shards may be lost for good while requests to
- * other models run: those finish, then it is over. */
+/* 0: continue. -1: stop, `e` says why. If the first model's shards are lost for good while requests
+ * to other models run, those finish before the router stops. */
 static int on_news(struct router_service *s, struct err *e)
 {
     uint64_t count;
@@ -71,7 +71,7 @@ static int on_news(struct router_service *s, struct err *e)
     default:
         break;
     }
-    if (atomic_load(&s->edge.draining)) /* streams that it ended are counted */
+    if (atomic_load(&s->edge.draining)) /* its streams have ended and are counted */
         return 0;
     err_set(e, ERR_GENERATION, "%s", s->why_lost);
     if (!s->edge.models)
@@ -100,8 +100,8 @@ static bool is_echo(const struct router_service *s)
     return s->asked && clock_ms() - s->asked < ECHO_MS;
 }
 
-/* The clients have it all, as far as can be known: the kernel's queues may go. False: `ms` have
- * passed. After a second signal only what is on its way at that moment is waited for. */
+/* Waits until the clients have acknowledged all data. False: timeout after `ms`. After a second
+ * signal it waits only for data that is in flight at that moment. */
 static bool flush(struct router_service *s, int64_t ms)
 {
     struct signalfd_siginfo info;
@@ -122,7 +122,7 @@ static bool flush(struct router_service *s, int64_t ms)
     return true;
 }
 
-/* The second signal: every request ends now, with an error. */
+/* After the second signal every request ends with an error. */
 static int hurry(struct router_service *s, struct err *e)
 {
     s->asked = clock_ms();
@@ -133,7 +133,7 @@ static int hurry(struct router_service *s, struct err *e)
                    atomic_load(&s->edge.live));
 }
 
-/* Drained. 1: something was lost meanwhile, and `e` says what. */
+/* After draining. 1: requests failed meanwhile, and `e` says how. */
 static int result(const struct router_service *s, uint32_t failed_before, struct err *e)
 {
     uint32_t n = atomic_load(&s->edge.failed) - failed_before;
@@ -195,8 +195,8 @@ static void stop(struct router_service *s)
     service_free(s);
 }
 
-/* The shards are gone or never came. Requests that wait still get an answer; the threads
- * that wait for the shards need not come back. */
+/* The shards are lost or never started. Waiting requests still get an answer; threads blocked on
+ * the shards are not joined. */
 static _Noreturn void give_up(struct router_service *s, const struct err *e)
 {
     int64_t until = clock_ms() + LAST_WORDS_MS;

@@ -1,4 +1,5 @@
-/* serve_impl.h - shared by the start of a router (serve_start.c) and its life (serve.c). */
+/* serve_impl.h - private: shared by the start (serve_start.c) and the main loop (serve.c) of a
+ * router. */
 #ifndef ROUTER_SERVE_IMPL_H
 #define ROUTER_SERVE_IMPL_H
 #include "router/fleet/discover.h"
@@ -18,26 +19,26 @@ struct router_service {
     struct tokenizer *tokenizer;
     struct chat *chat;
     struct vision *vision;
-    const char **domains; /* that images may come from; NULL: any */
+    const char **domains; /* hosts that images may be fetched from; NULL: any */
     char *domain_text;
     char *dir, *draft_target;
-    struct kv_publisher *kv_events; /* NULL: none are published */
+    struct kv_publisher *kv_events; /* NULL: not published */
     struct targets targets;         /* of the first model's replicas */
     pthread_t loop, starter;
     bool looping, starting;
-    bool lost;     /* the first model's shards, for good */
-    int64_t asked; /* ms: the last signal to stop; 0: none */
+    bool lost;     /* the first model's shards are lost for good */
+    int64_t asked; /* clock_ms() of the last stop signal; 0: none */
     int signal_fd, event_fd;
-    atomic_int event;       /* the newest, from the starter or the scheduler */
+    atomic_int event;       /* the latest, from the starting thread or the scheduler */
     struct fleet *fleet;    /* with STARTED */
     struct err start_error; /* with START_FAILED */
     char why_lost[400];     /* with LOST */
 };
 
-/* Check the configuration, load the first model's text side, open the port, and begin to connect to
- * the shards on a thread of its own, which reports STARTED or START_FAILED through event_fd. 0 or
- * an error; service_free() afterwards in both cases. */
+/* Checks the configuration, loads the first model's tokenizer and template, opens the port, and
+ * connects to the shards on a separate thread. That reports STARTED or START_FAILED through
+ * event_fd. 0 or an error; call service_free() in both cases. */
 int service_start(struct router_service *s, struct err *e);
-/* Free what service_start() made. Threads have ended by then. */
+/* Frees what service_start() created. All threads must have ended. */
 void service_free(struct router_service *s);
 #endif

@@ -1,4 +1,4 @@
-/* What a router is made of, in the order in which it is made. See serve.h. */
+/* Creates the components of a router, in order. See serve.h. */
 #include "common/clock.h"
 #include "common/heartbeat.h"
 #include "common/hub/cache.h"
@@ -121,7 +121,7 @@ static void start_log(const struct router_config *c)
         log_msg(LOG_WARN, "unknown log level `%s`: using info", c->log_level);
 }
 
-/* Every stream is a descriptor: take as many as we may. */
+/* Every stream needs a descriptor: raise the limit to the maximum. */
 static void raise_file_limit(void)
 {
     struct rlimit r;
@@ -137,16 +137,17 @@ static int catch_signals(struct router_service *s, struct err *e)
     sigemptyset(&set);
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGINT);
-    if (given(s->c->tls_cert)) /* else a terminal that closes ends us, as it does others */
+    /* otherwise SIGHUP, as of a closed terminal, ends the process as usual */
+    if (given(s->c->tls_cert))
         sigaddset(&set, SIGHUP);
     signal(SIGPIPE, SIG_IGN);
-    pthread_sigmask(SIG_BLOCK, &set, NULL); /* before any thread: all inherit it */
+    pthread_sigmask(SIG_BLOCK, &set, NULL); /* before any thread is created: all inherit the mask */
     s->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     s->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     return s->signal_fd < 0 || s->event_fd < 0 ? err_sys(e, "signalfd, eventfd") : 0;
 }
 
-/* Of the launcher, or our own. */
+/* Opens the launcher's board, or a private one. */
 static int open_startup(struct router_service *s, struct err *e)
 {
     struct edge *g = &s->edge;
@@ -175,7 +176,7 @@ static int load_model(struct router_service *s, struct err *e)
     return 0;
 }
 
-/* --allowed-media-domains, as a list that ends with NULL. */
+/* Splits --allowed-media-domains into a list terminated by NULL. */
 static int split_domains(struct router_service *s, struct err *e)
 {
     size_t n = 2;
@@ -191,7 +192,7 @@ static int split_domains(struct router_service *s, struct err *e)
     return 0;
 }
 
-/* What reads pictures, of all models. */
+/* Opens the image decoder, shared by all models. */
 static int open_media(struct router_service *s, struct err *e)
 {
     enum { DECODE_MS = 10000, FETCH_MS = 10000 };
@@ -296,7 +297,7 @@ static int name_replicas(struct router_service *s, struct err *e)
     return rc ? err_wrap(e, "Argument validation error") : 0;
 }
 
-/* For the log of a watchdog that saw a stall. */
+/* Logs the state for a watchdog that detected a stall. */
 static void log_state(void *arg)
 {
     struct edge *g = arg;
@@ -311,7 +312,7 @@ static void log_state(void *arg)
         LOGD("model_call_seconds", (double)t.call_ns / 1e9));
 }
 
-/* The scheduler's thread comes to it with fleet_start(). */
+/* The scheduler thread is added in fleet_start(). */
 static int watch(struct edge *g, struct err *e)
 {
     if (!g->config->watchdog_seconds)

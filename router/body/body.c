@@ -11,10 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---------------------------------------------------------------- raw text
- * A tree has no places, and no whole numbers beyond 2^53. */
+/* ---------------------------------------------------------------- raw text cJSON keeps no
+ * positions, and no integers beyond 2^53. */
 
-/* Steps to the value of the member `key` of the object that begins here. */
+/* Advances to the value of member `key` of the object that begins here. */
 static bool find_member(struct json_reader *j, const char *key, size_t n_key)
 {
     const char *name;
@@ -59,7 +59,7 @@ static void place(const struct body *b, size_t at, size_t *line, size_t *column)
             ++*column;
 }
 
-/* "`path`: what", but for messages that begin with a field's name. */
+/* "`path`: what", except for messages that begin with a field's name. */
 static void fail_plainly(struct body *b, const char *path, const char *what)
 {
     bool named = !*path || *what == '`' || !strncmp(what, "missing field", 13);
@@ -84,7 +84,7 @@ void body_fail(struct body *b, struct object o, const char *key, const char *fmt
         return;
     }
     bool found = body_locate(b->text, b->n, o.path, key, &at, &len);
-    if (!found) /* a missing field is missed at the end of its object */
+    if (!found) /* serde reports a missing field at the end of its object */
         body_locate(b->text, b->n, o.path, "", &at, &len), path[strlen(o.path)] = 0;
     place(b, at + len, &line, &column);
     err_set(
@@ -111,7 +111,7 @@ void body_warn(struct body *b, const char *fmt, ...)
     buf_free(&all);
 }
 
-/* In Rust's words, or as it stands in the body. */
+/* In serde's format, or as in the body. */
 static void describe(const cJSON *v, char *out, size_t n, bool plain)
 {
     if (plain && !cJSON_IsString(v)) {
@@ -143,7 +143,7 @@ static void describe(const cJSON *v, char *out, size_t n, bool plain)
                                     : "map");
 }
 
-/* Rust's and serde's words, which TGI's clients know, in those of JSON. */
+/* Replaces the Rust type names of serde, which TGI's clients know, by JSON's. */
 static const char *plainly(const char *expected)
 {
     static const char *const rows[][2] = {{"f32", "a number"},
@@ -176,8 +176,8 @@ void body_mistyped(struct body *b, struct object o, const char *key, const cJSON
 
 static void free_tree(void *tree) { cJSON_Delete(tree); }
 
-/* An escaped NUL would end a text early. It is data in schemas alone, and in what stands under
- * `text` [n_text]: common/json_exact.h. */
+/* An escaped NUL would end a C string early. It is allowed in schemas, and under `text` [n_text]:
+ * common/json_exact.h. */
 static bool has_nul(const cJSON *v, const char *const *text, size_t n_text)
 {
     for (; v; v = v->next) {
@@ -196,8 +196,8 @@ static bool has_nul(const cJSON *v, const char *const *text, size_t n_text)
     return false;
 }
 
-/* A key that stands twice in an object: what is in front of us may have looked at the other one.
- * NULL: none, or no memory to tell. Linear, since bodies may have a hundred thousand keys. */
+/* A duplicate key in an object: a proxy in front may have used the other value. NULL: none, or out
+ * of memory. Linear time, since bodies may have a hundred thousand keys. */
 static const char *duplicate(const cJSON *object)
 {
     size_t n = (size_t)cJSON_GetArraySize(object), cap = 16;

@@ -2,7 +2,7 @@
 #include "common/params.h"
 #include "router/body/body.h"
 
-/* Digits only, as token ids are written: "7", not "07", "+7" or "7.0". */
+/* A token id in canonical form: "7", not "07", "+7" or "7.0". */
 static bool token_id(const char *s, uint32_t *id)
 {
     uint64_t v = 0;
@@ -19,7 +19,8 @@ static bool token_id(const char *s, uint32_t *id)
 
 enum { BIAS_FORBIDS = -100 };
 
-/* One entry: OpenAI's member of a map, or llama.cpp's pair [id, bias], where false forbids. */
+/* One entry: a member of OpenAI's map, or llama.cpp's pair [id, bias], where false forbids the
+ * token. */
 static bool bias_entry(struct body *b, struct object o, const char *key, const cJSON *v,
                        uint32_t *id, float *bias)
 {
@@ -76,7 +77,7 @@ void body_tokens(struct body *b, struct object o, uint32_t max_input, struct ask
         body_fail(b, o, "allowed_token_ids", "`allowed_token_ids` cannot be empty");
     else if (ids)
         q->allowed_ids = body_ids(b, o, "allowed_token_ids", ids, &q->n_allowed);
-    if (keep.set && keep.v == -1) /* what fits */
+    if (keep.set && keep.v == -1) /* as many as fit */
         q->truncate = (struct opt_u64){max_input > 0, max_input};
     else if (keep.set && keep.v < 1)
         body_fail(b, o, "truncate_prompt_tokens", "`truncate_prompt_tokens` must be -1 or > 0");
@@ -110,7 +111,7 @@ void body_cuts(struct body *b, struct object o, struct ask *q)
         q->greedy = true;
         q->do_sample = false;
     }
-    if (q->top_p.v == 0 || q->top_p.v == 1) /* 1: OpenAI's default, sent by many clients */
+    if (q->top_p.v == 0 || q->top_p.v == 1) /* 1 is OpenAI's default, sent by many clients */
         q->top_p.set = false;
     q->top_k = body_i32(b, o, "top_k");
     if (q->top_k.v == 0 || q->top_k.v == -1)
@@ -118,7 +119,7 @@ void body_cuts(struct body *b, struct object o, struct ask *q)
 }
 
 #define READ_F32 body_f32
-#define READ_U32 body_i32 /* also negative ones: what is taken is checked later */
+#define READ_U32 body_i32 /* accepts negative values; the range is checked later */
 #define READ_I32 body_i32
 
 void body_params(struct body *b, struct object o, bool tgi, struct ask *q)
@@ -143,7 +144,7 @@ bool ask_cuts(const struct ask *q)
     return any;
 }
 
-/* A whole number below zero, as cJSON has read it: exact for all that matter. */
+/* A negative integer as read by cJSON: exact in the range that matters. */
 static bool negative(struct object o, const char *key, int64_t *v)
 {
     const cJSON *n = json_get(o.json, key);

@@ -1,4 +1,4 @@
-/* One member of a body, without the rest: which model is meant is asked before anything else. */
+/* Reads one member of a body without parsing the rest: the model is needed first. */
 #include "common/json_reader.h"
 #include "router/body/body.h"
 #include <string.h>

@@ -1,4 +1,4 @@
-/* kv_transfer_params, as vLLM's connectors and llm-d's sidecar write them. */
+/* kv_transfer_params as written by vLLM's connectors and llm-d's sidecar. */
 #include "common/json.h"
 #include "common/peer_address.h"
 #include "router/body/body.h"
@@ -19,7 +19,7 @@ static uint32_t number(struct body *b, struct object o, const char *key, uint32_
     return (uint32_t)d;
 }
 
-/* Numbers of blocks there. They are found by their keys: only how many there are matters here. */
+/* The remote block ids. Blocks are found by key, so only their number is used. */
 static uint32_t blocks(struct body *b, struct object o)
 {
     const cJSON *list = body_get(b, o, "remote_block_ids", true), *kid;
@@ -51,7 +51,8 @@ static void read_remote(struct body *b, struct object o, struct kv_transfer *t)
     t->port = number(b, o, "remote_port", 1, UINT16_MAX, true);
     t->n_blocks = blocks(b, o);
     (void)body_str(b, o, "remote_engine_id", false);
-    (void)number(b, o, "tp_size", 1, 1024, false); /* another number has another identity */
+    /* checked, not used: another degree has another peer identity */
+    (void)number(b, o, "tp_size", 1, 1024, false);
 }
 
 const struct kv_transfer *body_transfer(struct body *b, struct object root)

@@ -101,7 +101,7 @@ void account_failed(struct call *c, const struct err *e)
 
 void account_dropped(struct call *c)
 {
-    if (c->busy || c->n_gen) /* else an answer that was made but not fully sent */
+    if (c->busy || c->n_gen) /* the answer was computed but not fully sent */
         failed(c->edge->metrics, "dropped");
 }
 
@@ -112,7 +112,7 @@ static void set_seed(struct access_work *w, const struct gen_request *r, char te
     if (!r->params.do_sample)
         return;
     snprintf(text, 24, "%llu", (unsigned long long)r->params.seed);
-    w->seed = text; /* as text: collectors read numbers as doubles */
+    w->seed = text; /* as text, because log collectors parse numbers as doubles */
 }
 
 int account_status(const struct call *c)

@@ -1,5 +1,4 @@
-/* The life of a call: see call.h. The accounting (metrics, log lines, response headers) are in
- * accounting.c. */
+/* Life cycle of a call: see call.h. Metrics, log lines and response headers are in accounting.c. */
 #include "router/call/call.h"
 #include "common/clock.h"
 #include "common/hash.h"
@@ -16,7 +15,7 @@
 enum { ARENA_MIN = 64 << 20, ARENA_PER_BYTE = 16, SCHEDULER_ARENA = 64 << 10 };
 enum { CALL_AT_ONCE = 8 };
 
-/* Where all have the same key, the client's word tells its users apart. */
+/* If all users share one key, the client-supplied user separates them. */
 static uint64_t tenant_of(const struct call *c, const struct ask *q)
 {
     return q->user && !c->tenant_named && c->edge->has_keys
@@ -24,7 +23,7 @@ static uint64_t tenant_of(const struct call *c, const struct ask *q)
                : c->tenant;
 }
 
-/* What is known while the exchange is there, and wanted by a worker. */
+/* Copies what a worker needs and only the exchange knows. */
 static int read_owner(struct call *c, const struct exchange *x)
 {
     char digest[EXCHANGE_DIGEST];
@@ -82,7 +81,7 @@ static struct call *call_new(struct edge *g, struct exchange *x)
 static void call_free(struct call *c)
 {
     struct edge *g = c->edge, *home = edge_home(g);
-    account_line(c); /* here, since no other thread holds its times any more */
+    account_line(c); /* no other thread writes its times any more */
     spans_end(c);
     for (uint32_t i = 0; i < c->n_gen; i++)
         answer_free(&c->gen[i].answer), arena_reset(&c->gen[i].r.arena);
@@ -95,11 +94,11 @@ static void call_free(struct call *c)
     atomic_fetch_sub(&home->live, 1);
 }
 
-/* Is what comes still wanted? */
+/* Is the result of the call still needed? */
 static bool wanted(const struct call *c) { return c->x || c->detached; }
 
-/* Pushing bytes may find the client gone and end the exchange under the caller's feet: a caller
- * that works on a call pins it first. */
+/* Pushing bytes may detect a disconnect and end the exchange inside the call. So a caller that
+ * still uses the call pins it first. */
 static void pin(struct call *c) { c->pins++; }
 
 static void unpin(struct call *c)
@@ -127,7 +126,7 @@ void call_reply(struct call *c)
                    &c->out);
 }
 
-/* When asking again is worth it: when those that wait now have been served. */
+/* Estimated from the time until the waiting requests have been served. */
 void call_retry_after(struct call *c)
 {
     if (!c->x)
@@ -176,8 +175,8 @@ static void open_stream(struct call *c)
     exchange_stream(c->x);
 }
 
-/* Some failures come before the protocol's stream begins, whatever the client asked for: the
- * request never became a generation. TGI tells most of them in a stream all the same. */
+/* Some errors occur before a generation exists, and so before the stream of the protocol begins.
+ * TGI still reports most of them as events. */
 static bool as_event(const struct call *c, const struct err *e)
 {
     if (c->errors != ERRORS_TGI)
@@ -193,7 +192,7 @@ static void fail(struct call *c, const struct err *e)
     if (c->detached && c->format->gone)
         c->format->gone(c, e);
     if (c->detached && !c->stream) {
-        note_error(c, e); /* its client has had an answer */
+        note_error(c, e); /* the client already has its answer */
     } else if (as_event(c, e)) {
         note_error(c, e);
         if (!c->streaming)
@@ -281,7 +280,7 @@ static void on_token(struct call *c, struct generation *g, const struct gen_even
 
 static void on_event(struct call *c, struct generation *g, const struct gen_event *ev)
 {
-    if (g->enough) /* what is on its way still is not told, not even that it was cancelled */
+    if (g->enough) /* pending events are dropped, including the one of the cancellation */
         ;
     else if (ev->type == GEN_ERROR) {
         fail(c, ev->err);
@@ -325,8 +324,8 @@ static void on_note(struct note *n)
 
 /* ---------------------------------------------------------------- worker */
 
-/* How many generations of a call may be there at a time. The others of a long list follow as these
- * end, so that it leaves room to others, and asks for no more permits than there are. */
+/* Most generations of a call that are live at a time. The rest of a long list follows as these end.
+ * So it leaves capacity to others, and needs no more permits than exist. */
 static uint32_t window(const struct call *c, uint32_t n)
 {
     uint32_t half = c->edge->config->max_concurrent_requests / 2;
@@ -346,7 +345,7 @@ static void init_generation(struct call *c, struct generation *g, uint32_t index
         g->r.trace = trace_child(&c->trace);
 }
 
-/* -1: the model that is served is for something else. */
+/* -1: the served model does not generate. */
 static int generates(const struct call *c, struct err *e)
 {
     const enum model_task task = edge_limits(c->edge)->task;
@@ -402,7 +401,8 @@ static void on_model(struct models_wait *w, struct edge *g, const struct err *wh
     workers_submit(home->workers, &c->job);
 }
 
-/* The model that the body names. False: it has to be loaded, and the call is not ours any more. */
+/* Finds the model the body names. False: it must be loaded, and another component owns the call
+ * now. */
 static bool settle(struct call *c)
 {
     struct edge *home = c->edge, *g = home;
@@ -417,7 +417,7 @@ static bool settle(struct call *c)
     return rc != 0;
 }
 
-/* The numbers are there, or why there are none. */
+/* Writes the answer from the values, or the error. */
 static void render_texts(struct call *c)
 {
     struct embed_job *j = &c->texts->job;
@@ -456,14 +456,14 @@ static void run(struct job *j, struct tok_scratch **scratch)
         c->failed = true;
     }
     if (c->failed && (c->err.kind == ERR_TEMPLATE || c->err.kind == ERR_TOOL))
-        generates(c, &c->err); /* says more than that it has no template */
+        generates(c, &c->err); /* a better message than that there is no template */
     c->scratch = NULL;
     if (there && !c->failed && c->texts) {
         c->job.run = run_texts;
         call_texts_send(c);
         return;
     }
-    if (mailbox_put(&g->done, &c->mail)) /* c is the loop's again */
+    if (mailbox_put(&g->done, &c->mail)) /* the loop owns c again */
         http_wake(g->http);
 }
 
@@ -473,7 +473,7 @@ static void start(struct call *c)
         open_stream(c);
     else if (c->detached)
         call_reply(c);
-    if (!wanted(c)) /* could not even begin */
+    if (!wanted(c)) /* it did not start */
         return;
     for (uint32_t i = 0; i < c->permits && i < c->n_gen; i++)
         submit_next(c);
@@ -507,7 +507,7 @@ static void on_worked(struct call *c)
 
 /* ---------------------------------------------------------------- the loop's callbacks */
 
-/* The port opens before the model is there: what is not for machines that watch waits. */
+/* The port opens before the model is loaded. Until then only probes and metrics are served. */
 static bool still_loading(struct call *c)
 {
     struct err e;
@@ -553,8 +553,7 @@ static void on_over(void *arg, struct exchange *x, bool sent)
     c->x = NULL;
     atomic_store(&c->cancelled, true);
     if (!c->finished) {
-        if (!c->busy &&
-            !c->detached) /* else the generations are the worker's, and never submitted */
+        if (!c->busy && !c->detached) /* otherwise none were submitted */
             cancel_all(c);
         if (!sent && !c->detached)
             account_dropped(c);

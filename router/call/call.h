@@ -1,14 +1,14 @@
 /* call.h - one request, from its body to its answer.
  *
- *   loop      request arrives -> call
- *   worker    the model that the body names; if it has to be loaded, the call comes back later
+ *   loop      a request arrives -> call
+ *   worker    finds the model named in the body; if it must be loaded, the call comes back later
  *   worker    route->work(): parse, validate, tokenize; call_generate() makes the generations
- *   loop      submit; every event goes to the format, whose bytes go to the client
+ *   loop      submits them; each event is passed to the format, which writes bytes for the client
  *   loop      all generations ended -> format->finish()
  *
- * A call belongs to the loop thread except while a worker runs it. A client that leaves cancels its
- * generations at once; the call lives on, without an exchange, until the worker and the scheduler
- * have let go of it. */
+ * A call belongs to the loop thread except while a worker runs it. If the client disconnects, its
+ * generations are cancelled at once. The call continues without an exchange until the worker and
+ * the scheduler have released it. */
 #ifndef ROUTER_CALL_CALL_H
 #define ROUTER_CALL_CALL_H
 #include "common/arena.h"
@@ -28,103 +28,104 @@ struct generation {
     struct gen_request r;
     struct call *call;
     uint32_t index;
-    bool live;   /* submitted, last event not seen yet */
-    bool enough; /* set by a format: the answer is complete here, and the rest not wanted */
+    bool live;   /* submitted, and the last event has not arrived */
+    bool enough; /* set by a format: the answer is complete, later tokens are not needed */
     struct answer answer;
-    struct note last; /* so that an end can be told even when memory has run out */
+    struct note last; /* preallocated, so that an end can be reported when out of memory */
     struct err last_err;
     bool lost; /* an event could not be copied; scheduler thread only */
 };
 
-/* How a protocol answers. All are called on the loop thread and append to c->out: whole SSE events
- * when c->stream, else the body, which only finish() completes. */
+/* How a protocol answers. All functions run on the loop thread and append to c->out: whole SSE
+ * events if c->stream, otherwise the body, which finish() completes. */
 struct format {
     void (*prefill)(struct call *c, struct generation *g,
                     const struct gen_event *ev); /* may be NULL */
     void (*token)(struct call *c, struct generation *g, const struct gen_event *ev);
     void (*finish)(struct call *c);
     void (*error)(struct call *c, const struct err *e); /* c->stream only */
-    void (*gone)(struct call *c, const struct err *e);  /* c->detached: it failed; or NULL */
+    /* c->detached: the call failed; may be NULL */
+    void (*gone)(struct call *c, const struct err *e);
 };
 
 struct call {
     struct job job;
     struct mail mail;
-    _Atomic(struct edge *) edge; /* of the model that it names, once that is known */
-    struct models_wait wait;     /* for that model */
-    bool settled;                /* it is known; the worker's */
+    _Atomic(struct edge *) edge; /* of the model it names, once known */
+    struct models_wait wait;     /* for loading that model */
+    bool settled;                /* the model is known; worker only */
     const struct route *route;
-    struct exchange *x;    /* NULL: the client has left; loop thread only */
-    atomic_bool cancelled; /* the same, for the worker */
-    struct arena arena;    /* all that is parsed, templated and tokenized */
-    struct buf body;       /* the request's */
+    struct exchange *x;    /* NULL: the client has disconnected; loop thread only */
+    atomic_bool cancelled; /* the same, readable by the worker */
+    struct arena arena;    /* holds everything that is parsed, templated and tokenized */
+    struct buf body;       /* of the request */
     const char *path, *id; /* in the arena */
     char method[16], key[KEY_NAME_MAX];
-    struct trace_context trace; /* of this request's own span; zero: none */
-    uint8_t trace_parent[8];    /* zero: it is the first of its trace */
-    const char *trace_state;    /* the client's, in the arena; NULL: none */
-    const char *user;           /* the end user that the client names, in the arena; NULL: none */
-    const char *warnings;       /* what of the body has no effect, in the arena; NULL: nothing */
-    const char *error;          /* why it failed, in the arena */
-    bool ours;                  /* the fault */
-    bool dropped;               /* the client left before the end */
-    bool detached;              /* it goes on without its client: set by work() or on_loop() */
-    /* Set by work(): what is left to do on the loop, before the answer. False: the call is not the
-     * loop's any more, and work() is run again. */
+    struct trace_context trace; /* of this request's own span; zero: not traced */
+    uint8_t trace_parent[8];    /* zero: root span of its trace */
+    const char *trace_state;    /* from the client, in the arena; NULL: none */
+    const char *user;           /* the end user named by the client, in the arena; NULL: none */
+    const char *warnings;       /* parts of the body without effect, in the arena; NULL: none */
+    const char *error;          /* the error message, in the arena */
+    bool ours;                  /* the error is an internal one */
+    bool dropped;               /* the client disconnected before the end */
+    bool detached;              /* it continues without its client: set by work() or on_loop() */
+    /* Set by work(): a step on the loop thread before the answer. False: another component owns the
+     * call now, and work() will run again. */
     bool (*on_loop)(struct call *c);
-    bool looked_again; /* on_loop() found that work() saw what has changed since */
-    const char *owner; /* whose stored responses it sees; NULL: there are none */
-    const char *arguments[ROUTE_ARGUMENTS]; /* route->arguments, NULL where they are not there */
-    bool local;                             /* it is on this machine, and no proxy spoke for it */
-    struct http_counts counts;              /* when it asked */
-    int64_t over_ns;                        /* the exchange ended; 0: not yet */
+    bool looked_again; /* on_loop() already made work() run again after a change */
+    const char *owner; /* whose stored responses it can access; NULL: none */
+    const char *arguments[ROUTE_ARGUMENTS]; /* values of route->arguments; NULL if absent */
+    bool local;                             /* from a loopback address without a proxy */
+    struct http_counts counts;              /* at its arrival */
+    int64_t over_ns;                        /* when the exchange ended, in ns; 0: not yet */
     enum error_shape errors;
-    uint64_t tenant;              /* the key that its requests are counted for; 0: none */
-    uint64_t key_id;              /* of the API key, which permits are shared by; 0: none */
-    bool tenant_named;            /* by a gateway in front of us */
-    int64_t received_ns;          /* monotonic */
-    int64_t created_unix;         /* seconds */
+    uint64_t tenant;              /* hash of the key it is accounted to; 0: none */
+    uint64_t key_id;              /* of the API key, for admission permits; 0: none */
+    bool tenant_named;            /* the tenant was named by a gateway */
+    int64_t received_ns;          /* monotonic ns */
+    int64_t created_unix;         /* seconds since the epoch */
     struct tok_scratch **scratch; /* during work() */
-    bool busy;                    /* a worker has it */
+    bool busy;                    /* a worker runs it */
     bool failed, finished, streaming;
     unsigned pins;
     struct err err;
 
     /* filled by work() */
     const struct format *format;
-    void *state;              /* the protocol's own, in the arena */
-    bool stream;              /* answer with events, errors included */
-    uint64_t prompt_chars;    /* Unicode characters of all prompts */
-    struct call_texts *texts; /* in place of generations; NULL: none */
+    void *state;              /* owned by the protocol, in the arena */
+    bool stream;              /* answer with events, including errors */
+    uint64_t prompt_chars;    /* Unicode characters in all prompts */
+    struct call_texts *texts; /* instead of generations; NULL: none */
     struct generation *gen;
-    uint32_t n_gen, n_live, permits; /* permits: so many may be live at a time */
-    uint32_t n_started;              /* the first ones, which were submitted */
+    uint32_t n_gen, n_live, permits; /* permits: most generations live at a time */
+    uint32_t n_started;              /* the first n_started were submitted */
 
-    int status;       /* 200 unless work() or reply() sets it */
+    int status;       /* 200 unless set by work() or reply() */
     const char *type; /* content type of out; NULL: application/json */
     struct buf out;
 };
 
-/* What a route's work() returns when another component has the call now, and will submit c->job to
- * the workers again: work() is then run once more. */
+/* A route's work() returns this if another component owns the call now and will submit c->job to
+ * the workers again. Then work() runs once more. */
 enum { CALL_LATER = 1 };
 
 enum { CALL_MAX_GENERATIONS = 8192 };
-/* On the worker: take permits and validate. Makes n_asks * each generations (at most
- * CALL_MAX_GENERATIONS), in that order; the
- * generations of one ask share its prompt and differ in their seeds. */
+/* Worker: takes permits and validates. Creates n_asks * each generations, at most
+ * CALL_MAX_GENERATIONS, in that order. The generations of one ask share its prompt and differ in
+ * their seeds. */
 int call_generate(struct call *c, const struct ask *asks, uint32_t n_asks, uint32_t each,
                   struct err *e);
-/* Loop thread: its generations end without an answer. For calls that are detached. */
+/* Loop thread: cancels the generations of a detached call; they end without an answer. */
 void call_cancel(struct call *c);
-/* Loop thread, on_loop(): work() is run again. */
+/* Loop thread, from on_loop(): runs work() again. */
 void call_again(struct call *c);
-/* Send c->out. For routes' reply(). */
+/* Sends c->out. For routes' reply(). */
 void call_reply(struct call *c);
-/* The header Retry-After, for a reply with 503 or 429. */
+/* Adds the header Retry-After, for a reply with 503 or 429. */
 void call_retry_after(struct call *c);
-/* Send an error, in the shape of the call's route. For routes' reply(). */
+/* Sends an error in the format of the call's route. For routes' reply(). */
 void call_reply_error(struct call *c, const struct err *e);
-/* What the loop calls for requests (http_events without `socket`); `arg` is the struct edge. */
+/* The callbacks for HTTP requests (http_events without `socket`); `arg` is the struct edge. */
 extern const struct http_events call_events;
 #endif

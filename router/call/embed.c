@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What Qwen 3's rerankers are asked with; the template is their own. */
+/* The prompt of Qwen 3's rerankers, with their own chat template. */
 static const char ask_before[] =
     "<|im_start|>system\nJudge whether the Document meets the requirements based on the Query and "
     "the Instruct provided. Note that the answer can only be \"yes\" or \"no\".<|im_end|>\n"
@@ -18,12 +18,12 @@ static const char ask_usual[] =
 struct encoding {
     struct call *c;
     const struct texts_ask *q;
-    uint32_t most; /* tokens of a text; 0: any number */
+    uint32_t most; /* tokens per text; 0: unlimited */
     uint32_t index;
     struct err *e;
 };
 
-/* In the arena. */
+/* Tokenizes into the arena. */
 static int ids_of(const struct encoding *x, const char *text, size_t n, struct tok_part *out)
 {
     struct tok_ids ids = {0};
@@ -49,7 +49,7 @@ static int too_long(const struct encoding *x, uint64_t n)
                    x->most, (unsigned long long)n, x->index);
 }
 
-/* Cut to what is left beside `around` tokens. */
+/* Truncates the texts to what is left beside `around` tokens. */
 static int fit(const struct encoding *x, struct tok_part *a, struct tok_part *b, uint32_t around)
 {
     uint64_t n = (uint64_t)a->n + (b ? b->n : 0) + around;
@@ -82,8 +82,8 @@ static int frame(const struct encoding *x, struct tok_part *a, struct tok_part *
     return 0;
 }
 
-/* The prompt's tokens count in no mean: those that the prompt alone has, but for the last special
- * ones (sentence-transformers). */
+/* Tokens of the prompt are excluded from mean pooling: those of the prompt alone, without its last
+ * special tokens (sentence-transformers). */
 static int skipped(const struct encoding *x, const char *prompt, uint32_t *out)
 {
     struct tok_part p;
@@ -118,7 +118,7 @@ static int encode_text(const struct encoding *x, const struct text_input *in, co
     return skipped(x, prompt, &out->skip);
 }
 
-/* A pair whose second text is empty is one text, as transformers has it. */
+/* A pair with an empty second text is a single text, as in transformers. */
 static int encode_pair(const struct encoding *x, const struct text_input *in,
                        struct embed_text *out)
 {
@@ -214,7 +214,7 @@ int call_texts_task(const struct call *c, unsigned tasks, struct err *e)
                    model_task_name(task));
 }
 
-/* On the scheduler's thread. */
+/* Scheduler thread. */
 static void on_done(struct embed_job *j)
 {
     struct call_texts *t = (struct call_texts *)((char *)j - offsetof(struct call_texts, job));
@@ -223,7 +223,8 @@ static void on_done(struct embed_job *j)
 
 enum { PERMIT_TEXTS = 256 };
 
-/* One for so many texts, which are done in little time; at most half of all, as for generations. */
+/* One permit for several texts, which are quick to compute; at most half of all permits, as for
+ * generations. */
 static uint32_t permits(const struct call *c, uint32_t n)
 {
     const uint32_t half = c->edge->config->max_concurrent_requests / 2;

@@ -23,7 +23,7 @@ void spans_begin(struct call *c)
     exchange_add(c->x, "tracestate", state);
 }
 
-/* What the conventions call the operation. */
+/* The conventions' name of the operation. */
 static const char *operation(const struct call *c)
 {
     bool chat = strstr(c->path, "/chat/completions") || !strcmp(c->path, "/v1/messages");

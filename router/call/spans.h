@@ -1,15 +1,15 @@
-/* spans.h - what OpenTelemetry is told of a call. Loop thread.
+/* spans.h - OpenTelemetry spans of calls. Loop thread.
  *
- *   POST /v1/chat/completions        server span, with the attributes of the conventions for HTTP
- *     ...                            generate/spans.h, once for each generation
+ *   POST /v1/chat/completions        server span, with the attributes of the HTTP conventions
+ *     ...                            request/spans.h, once per generation
  *
- * Probes are not traced, nor what is refused before any route. A `traceparent` of the client is
- * continued, with the `tracestate` beside it, and its decision whether to record is kept; without
- * one, everything is recorded. */
+ * Probes are not traced, nor requests refused before any route. A client's `traceparent` is
+ * continued with its `tracestate`, and its sampling decision is kept. Without one, everything is
+ * recorded. */
 #ifndef ROUTER_CALL_SPANS_H
 #define ROUTER_CALL_SPANS_H
 #include "router/call/call.h"
 
-void spans_begin(struct call *c);     /* when it arrives; adds the response's headers */
-void spans_end(const struct call *c); /* when no thread works for it any more */
+void spans_begin(struct call *c);     /* at arrival; adds the response headers */
+void spans_end(const struct call *c); /* when no other thread uses the call any more */
 #endif

@@ -14,7 +14,7 @@ int texts_begin(struct call *c, struct body *b, const char *key, int n, struct t
 
 static void token(struct call *c, struct generation *g, const struct gen_event *ev)
 {
-    (void)c, (void)g, (void)ev; /* the last one has all of the text */
+    (void)c, (void)g, (void)ev; /* finish() reads the whole text instead */
 }
 
 static void finish(struct call *c)

@@ -9,16 +9,16 @@
 
 enum { CONFIG_MAX = 32 << 20 };
 
-struct chat_entry { /* a template, NULL: there is none */
+struct chat_entry { /* a template; NULL: none */
     struct template *t;
     struct chat_style style;
-    bool calls;     /* it shows earlier calls */
-    bool parts_all; /* it shows no content but lists of parts */
+    bool calls;     /* it renders earlier calls */
+    bool parts_all; /* it renders content only as lists of parts */
 };
 struct chat {
     struct chat_entry plain, with_tools; /* with_tools: the template named "tool_use" */
     cJSON *bos, *eos;                    /* string or null */
-    char *source;                        /* of `plain`; NULL: there is none */
+    char *source;                        /* of `plain`; NULL: none */
     char *info;                          /* see chat_tokenizer_info() */
     char *marker, *around;               /* see chat_see(); NULL: the model takes text only */
 };
@@ -43,7 +43,7 @@ static int compile(struct chat *c, struct chat_entry *slot, const char *src, str
     return (c->source = strdup(src)) ? 0 : err_nomem(e);
 }
 
-/* chat_template is a string, or a list of {"name", "template"}. 1: there is none. */
+/* Reads chat_template: a string, or a list of {"name", "template"}. 1: none. */
 static int take_template(struct chat *c, const cJSON *value, struct err *e)
 {
     if (cJSON_IsString(value))
@@ -115,7 +115,7 @@ static cJSON *token(const struct tokenizer *t, const char *name)
     return s ? cJSON_CreateString(s) : cJSON_CreateNull();
 }
 
-/* vLLM's words: the configuration but for the names of files, the class, and the template. */
+/* vLLM's fields: the configuration without file names, class and template. */
 static int describe_tokenizer(struct chat *c, const char *dir, const char *config_path,
                               struct err *e)
 {
@@ -223,7 +223,7 @@ static const char *check_message(const cJSON *m, bool eyes)
         return check_parts(content, json_str(m, "role", ""), eyes);
     if (content && !cJSON_IsString(content))
         return "`content` must be a string or a list of parts";
-    return NULL; /* null, or none: an empty text, as other servers take it */
+    return NULL; /* null or absent: empty text, as in other servers */
 }
 
 const char *chat_check(const cJSON *messages, bool eyes, int *index)
@@ -237,7 +237,7 @@ const char *chat_check(const cJSON *messages, bool eyes, int *index)
     return NULL;
 }
 
-/* Clients send arguments as a JSON string; templates want the object. */
+/* Clients send arguments as a JSON string; templates expect an object. */
 static void open_arguments(cJSON *tool_calls)
 {
     for (cJSON *call = tool_calls ? tool_calls->child : NULL; call; call = call->next) {
@@ -253,9 +253,9 @@ static void open_arguments(cJSON *tool_calls)
     }
 }
 
-/* Templates written for text read `content` as a string: join the parts; drop nulls. None at all is
- * an empty text, but beside calls, where templates ask whether there is any. With `parts` it is a
- * list. */
+/* Text templates expect `content` to be a string: joins the parts and drops nulls. Absent content
+ * becomes an empty text, but not beside calls, because templates test for it. With `parts` it
+ * becomes a list. */
 static int settle_content(cJSON *m, bool parts, const char *around)
 {
     const cJSON *content = cJSON_GetObjectItemCaseSensitive(m, "content");
@@ -270,7 +270,7 @@ static int settle_content(cJSON *m, bool parts, const char *around)
     return !cJSON_IsArray(content) || pictures_as_text(m, around ? around : "") ? 0 : -1;
 }
 
-/* A template that does not know calls is shown them as text, as TGI does. */
+/* A template without calls gets them as text, as in TGI. */
 static int calls_as_text(cJSON *m)
 {
     const cJSON *calls = json_get(m, "tool_calls");
@@ -282,8 +282,8 @@ static int calls_as_text(cJSON *m)
     return ok ? 0 : -1;
 }
 
-/* Templates of channels know what was thought as `thinking`, and refuse a call that has text beside
- * it: what led to the call matters more to it than what was said on the way. */
+/* Channel templates name reasoning `thinking`, and refuse a call with text beside it. Of the two
+ * the reasoning is kept. */
 static int thoughts_for_channels(cJSON *m)
 {
     const char *thought = json_str(m, "reasoning_content", json_str(m, "reasoning", ""));
@@ -354,7 +354,7 @@ struct chat_style chat_style(const struct chat *c, bool with_tools)
     return s;
 }
 
-struct conversation { /* what a prompt is made of */
+struct conversation { /* the inputs of a prompt */
     const cJSON *messages, *tools, *variables;
     const char *more;
     enum chat_ending ending;
@@ -408,12 +408,12 @@ int chat_prompt(const struct chat *c, const cJSON *messages, const cJSON *tools,
     int rc = render(c, entry, &v, true, out, e);
     if (!pictures || (rc == 0 && occurrences(out, before, c->marker) == pictures))
         return rc;
-    out->len = before; /* it knows no parts: as text */
+    out->len = before; /* no parts supported: retry as text */
     *e = (struct err)ERR_INIT;
     return render(c, entry, &v, false, out, e);
 }
 
-/* Does the template show this text, given as a string or as a list of parts? */
+/* Does the template render this text, given as a string or as a list of parts? */
 static bool shows(const struct chat *c, struct chat_entry *t, bool parts)
 {
     static const char word[] = "b7d1f3";

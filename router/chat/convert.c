@@ -74,7 +74,7 @@ void convert_named_choice(cJSON *chat, const char *function)
     cJSON_AddStringToObject(cJSON_AddObjectToObject(choice, "function"), "name", function);
 }
 
-/* What only the API that wrote it can read. */
+/* Removes members that only the API that wrote them can read. */
 static void drop_encrypted(cJSON *at)
 {
     for (cJSON *kid = at->child, *next; kid; kid = next) {

@@ -53,7 +53,7 @@ static const struct call_format formats[] = {
      .separator = "<|tool_call_argument_begin|>",
      .prefix = "functions.",
      .arguments = "arguments"},
-    /* Mistral: a list of objects; later name[ARGS]{...} each behind a marker of its own */
+    /* Mistral: a list of objects; later versions name[ARGS]{...}, each behind a marker */
     {.name = "mistral",
      .clue = "[TOOL_CALLS]",
      .open = "[TOOL_CALLS]",
@@ -91,13 +91,13 @@ static const struct call_format formats[] = {
      .close = "</tool_call>",
      .tags = &glm_tags,
      .arguments = "arguments"},
-    /* Hermes, Qwen 2.5, Qwen 3, Granite 3.3: an object each */
+    /* Hermes, Qwen 2.5, Qwen 3, Granite 3.3: one object each */
     {.name = "hermes",
      .clue = "<tool_call>",
      .open = "<tool_call>",
      .close = "</tool_call>",
      .arguments = "arguments"},
-    /* Llama 4, and Llama 3.2 as it was taught: [f(a=1), g()], or an object */
+    /* Llama 4, and Llama 3.2 as documented: [f(a=1), g()], or an object */
     {.name = "pythonic",
      .clue = "<|python_start|>",
      .open = "<|python_start|>",

@@ -8,7 +8,7 @@ static bool is_picture(const cJSON *part)
     return !strcmp(json_str(part, "type", ""), "image_url");
 }
 
-/* `image_url` is an object with `url`, or, as many clients send it, the URL itself. */
+/* `image_url` is an object with `url`, or, from many clients, the URL itself. */
 static const char *url_of(const cJSON *part)
 {
     const cJSON *v = json_get(part, "image_url");

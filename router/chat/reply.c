@@ -1,11 +1,11 @@
-/* reply.c - markers in a text. See reply_call.c for what is between them. */
+/* reply.c - markers in a text. reply_call.c parses what is between them. */
 #include "common/json.h"
 #include "router/chat/reply_impl.h"
 #include <stdlib.h>
 #include <string.h>
 
 static const char THINK[] = "<think>", THOUGHT[] = "</think>";
-enum { MAX_BLANKS = 64, MAX_MARKERS = 3 }; /* blanks held back in front of a marker */
+enum { MAX_BLANKS = 64, MAX_MARKERS = 3 }; /* blanks held back before a marker */
 
 void reply_piece(struct reply *r, enum reply_kind kind)
 {
@@ -42,7 +42,7 @@ void reply_text(struct reply *r, bool reasoning, const char *s, size_t n)
     emit(r, reasoning ? &r->reasoning : &r->content, s, n);
 }
 
-/* What was held back is read again in another state. */
+/* Parses the held bytes again in another state. */
 static void again(struct reply *r, enum reply_state state)
 {
     struct buf held = r->held;
@@ -119,7 +119,8 @@ static int markers(const struct reply *r, const char *out[MAX_MARKERS])
     return n;
 }
 
-/* The held bytes from `i` on: blanks and (the beginning of) a marker? *found: a whole one. */
+/* Are the held bytes from `i` on blanks and a (possibly incomplete) marker? *found: a complete
+ * one. */
 static bool may_mark(const struct reply *r, size_t i, const char **found)
 {
     const char *of[MAX_MARKERS];
@@ -171,7 +172,7 @@ static void text_byte(struct reply *r, char c)
         marked(r, found);
 }
 
-/* ---------------------------------------------------------------- behind a call */
+/* ---------------------------------------------------------------- after a call */
 
 static void behind_byte(struct reply *r, char c)
 {
@@ -302,7 +303,7 @@ static size_t end_of_text(const struct reply *r, uint32_t piece)
     return p->kind == REPLY_REASONING ? r->reasoning.len : r->content.len;
 }
 
-/* All of a piece's text so far. */
+/* All text of a piece so far. */
 static void text_of(const struct reply *r, uint32_t piece, struct reply_event *event)
 {
     const struct reply_piece *p = &r->pieces[piece];

@@ -1,6 +1,6 @@
-/* reply_call.c - a call as the model writes it. Here: {"name": .., "arguments": {..}}, lists of
- * such, or name{..}; what is in tags or Python's has files of its own. Arguments are passed on as
- * they come, once the name is known. */
+/* reply_call.c - parses calls: {"name": .., "arguments": {..}}, lists of such, or name{..}. Tags
+ * and Python syntax have files of their own. Once the name is known, arguments are passed on as
+ * they arrive. */
 #include "common/json.h"
 #include "router/chat/reply_impl.h"
 #include <stdio.h>
@@ -46,7 +46,7 @@ static void random_id(struct reply_call *call)
         call->id[i] = letters[random[i] % 62];
 }
 
-/* "functions.f:0" is the id and the name in one: the name is what is left. */
+/* "functions.f:0" is the id and contains the name. */
 static void given_id(struct reply *r, struct reply_call *call)
 {
     const char *prefix = r->config.format->prefix;
@@ -106,7 +106,7 @@ void call_whole(struct reply *r)
 
 /* ---------------------------------------------------------------- values */
 
-static char *decoded(const struct buf *text) /* of a JSON string; NULL: it is none */
+static char *decoded(const struct buf *text) /* the value of a JSON string; NULL: it is none */
 {
     struct err e;
     cJSON *j = json_parse(text->p, text->len, &e);
@@ -116,7 +116,7 @@ static char *decoded(const struct buf *text) /* of a JSON string; NULL: it is no
     return copy;
 }
 
-/* Arguments that were not passed on as they came: written before the name, or as a string. */
+/* Arguments that preceded the name, or came as a string. */
 static void late_arguments(struct reply *r)
 {
     struct buf *to = r->announced ? &last(r)->arguments : &r->early;
@@ -157,8 +157,8 @@ static void value_byte(struct reply *r, char c)
             r->in_string = false;
     } else if (r->depth == 0 && (c == '}' || c == ']' || c == ',' || is_blank(c))) {
         if (!r->announced)
-            r->raw.len--; /* it is read again */
-        value_end(r);     /* a number or a word ends where something else begins */
+            r->raw.len--; /* parse it again */
+        value_end(r);     /* a number or a word ends at the next other byte */
         reply_byte(r, c);
         return;
     } else if (!is_blank(c) && !strchr("{}[]\",:+-.", c) && !(c >= '0' && c <= '9') &&
@@ -182,7 +182,7 @@ static void value_start(struct reply *r, char c)
     }
     const char *key = r->key.p ? r->key.p : "";
     bool function = !strcmp(key, "function"), object = c == '{';
-    if (function && object && r->level < MAX_LEVEL) { /* OpenAI's own form */
+    if (function && object && r->level < MAX_LEVEL) { /* OpenAI's own format */
         r->level++;
         r->state = MEMBER;
         return;
@@ -202,7 +202,7 @@ static void value_start(struct reply *r, char c)
     value_byte(r, c);
 }
 
-/* ---------------------------------------------------------------- a name in front */
+/* ---------------------------------------------------------------- names before arguments */
 
 /* "NAME", "NAME[ARGS]", "NAME[CALL_ID]x[ARGS]", "function<sep>NAME ..", "NAME<sep>" */
 static char *name_in_front(const struct buf *text, const char *separator)

@@ -1,14 +1,13 @@
-/* reply_channels.c - answers in channels, as gpt-oss writes them (the harmony format). Not calls
- * stand between markers here, everything does: a message is a header, <|message|>, a body and one
- * of
- * <|end|>, <|call|> and <|return|>; <|start|> and a role stand in front of the next header.
+/* reply_channels.c - answers in channels, as gpt-oss writes them (the harmony format). Here all
+ * text is between markers, not only calls. A message is a header, <|message|>, a body and one of
+ * <|end|>, <|call|> and <|return|>. The next header follows <|start|> and a role.
  *
  *   <|channel|>analysis<|message|>..<|end|><|start|>assistant<|channel|>final<|message|>..<|return|>
  *   .. to=functions.f<|channel|>commentary <|constrain|>json<|message|>{..}<|call|>
  *
- * The channel analysis is reasoning, all others are content; a message to a function is a call of
- * it, whose body is its arguments. The prompt ended in <|start|>assistant, or within a message.
- * Messages of one kind are a line apart. */
+ * The channel analysis is reasoning, all others are content. A message to a function is a call,
+ * whose body is its arguments. The prompt ends with <|start|>assistant, or within a message.
+ * Messages of one kind are separated by a line break. */
 #include "common/json.h"
 #include "router/chat/reply_impl.h"
 #include <string.h>
@@ -28,7 +27,7 @@ bool channels_marker(const char *s, size_t n)
     return false;
 }
 
-/* Is the shorter of the two the beginning of the other? */
+/* Is the shorter of the two a prefix of the other? */
 static bool agrees(const char *s, size_t n, const char *word)
 {
     size_t len = strlen(word);
@@ -43,7 +42,7 @@ static bool ends_in(const struct buf *b, const char *word)
 
 /* ---------------------------------------------------------------- headers */
 
-/* What is named behind `key`: up to a blank or a marker. */
+/* The word after `key`, up to a blank or a marker. */
 static size_t word_behind(const struct buf *header, const char *key, const char **word)
 {
     const char *at = strstr(header->p, key);
@@ -56,7 +55,7 @@ static size_t word_behind(const struct buf *header, const char *key, const char 
     return strcspn(at, " \t\r\n<");
 }
 
-/* The function that a message is for, if it is for one: its name. */
+/* The name of the function a message is addressed to, if any. */
 static size_t function_of(const struct reply *r, const char **name)
 {
     size_t n = r->config.format ? word_behind(&r->held, TO, name) : 0, prefix = strlen(FUNCTIONS);
@@ -64,13 +63,13 @@ static size_t function_of(const struct reply *r, const char **name)
         *name += prefix;
         return n - prefix;
     }
-    for (uint32_t i = 0; n && i < r->config.n_names; i++) /* some leave the namespace out */
+    for (uint32_t i = 0; n && i < r->config.n_names; i++) /* some models omit the namespace */
         if (strlen(r->config.names[i]) == n && !memcmp(r->config.names[i], *name, n))
             return n;
     return 0;
 }
 
-/* The header is whole, `held` without its marker. */
+/* The header is complete in `held`, without its marker. */
 static void header_whole(struct reply *r)
 {
     const char *name, *channel = "";
@@ -93,7 +92,7 @@ static void header_whole(struct reply *r)
     buf_reset(&r->held);
 }
 
-/* May a header go on like this? One that follows <|start|> begins with a role. */
+/* Can this be the beginning of a header? One after <|start|> begins with a role. */
 static bool is_header(const struct reply *r, const char *s, size_t n)
 {
     static const char *const first[] = {START, CHANNEL, CONSTRAIN, MESSAGE, TO};
@@ -120,10 +119,10 @@ static void header_byte(struct reply *r, char c)
         buf_reset(&r->held);
     } else if (ends_in(&r->held, ends[0]) || ends_in(&r->held, ends[1]) ||
                ends_in(&r->held, ends[2])) {
-        r->level = 0; /* nothing was said */
+        r->level = 0; /* empty message */
         buf_reset(&r->held);
     } else if (blank > MAX_BLANKS || !is_header(r, r->held.p + blank, n)) {
-        struct buf text = r->held; /* a model that knows no channels */
+        struct buf text = r->held; /* a model without channels */
         r->held = (struct buf)BUF_INIT;
         r->state = CONTENT;
         r->parted = false;
@@ -202,14 +201,14 @@ void channels_begin(struct reply *r)
     open += strcspn(open, " <"); /* the role */
     for (const char *end = text ? text + strlen(MESSAGE) : strchr(open, '\0'); open < end; open++)
         channels_byte(r, *open);
-    if (text) /* what the message says already is the prompt's */
+    if (text) /* text that the prompt contains already */
         for (const char *s = text + strlen(MESSAGE); *s; s++)
             for (int i = 0; i < N_ENDS; i++)
                 if (!strncmp(s, ends[i], strlen(ends[i])))
                     r->state = CHANNEL_HEADER;
 }
 
-/* The marker that ended the text is not known: arguments that are whole are a whole call. */
+/* The end marker is unknown: if the arguments are complete, so is the call. */
 static void call_over(struct reply *r)
 {
     struct buf *a = call_arguments(r);
@@ -224,7 +223,7 @@ void channels_end(struct reply *r)
 {
     if (r->state == CHANNEL_HEADER) {
         if (r->held.len && !r->level && !strstr(r->held.p, "<|"))
-            reply_text(r, false, r->held.p, r->held.len); /* two letters, say */
+            reply_text(r, false, r->held.p, r->held.len); /* too short for a header */
     } else if (r->state != ENOUGH) {
         body(r, r->held.p, r->held.len);
         if (r->state == CHANNEL_CALL)

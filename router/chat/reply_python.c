@@ -1,5 +1,5 @@
-/* reply_python.c - a call as Python writes it: name(key=literal, ..). Literals become JSON as they
- * come. */
+/* reply_python.c - parses calls in Python syntax: name(key=literal, ..). Literals are converted to
+ * JSON as they arrive. */
 #include "router/chat/reply_impl.h"
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +22,7 @@ static int hex(char c)
                                                     : -1;
 }
 
-/* Behind a backslash; \xNN is held back until it is whole. */
+/* After a backslash; \xNN is held back until it is complete. */
 static void escaped_byte(struct reply *r, char c)
 {
     r->escaped = false;
@@ -39,7 +39,7 @@ static void escaped_byte(struct reply *r, char c)
         put(r, c);
     } else if (c == '\'') {
         put(r, c);
-    } else if (c != '\n') { /* else: the line goes on */
+    } else if (c != '\n') { /* otherwise a line continuation */
         buf_fmt(call_arguments(r), "\\\\%c", c);
     }
 }
@@ -64,7 +64,7 @@ static void string_byte(struct reply *r, char c)
 
 /* ---------------------------------------------------------------- values */
 
-/* A word has ended: a number, or one of Python's three. */
+/* A word has ended: a number, or None, True or False. */
 static void word_end(struct reply *r)
 {
     static const char *const words[][2] = {{"True", "true"}, {"False", "false"}, {"None", "null"}};
@@ -73,7 +73,7 @@ static void word_end(struct reply *r)
         if (!strcmp(words[i][0], s))
             s = words[i][1];
     if (s == r->text.p && python_begins(*s))
-        buf_json_str(call_arguments(r), s, r->text.len); /* a name of something: its own name */
+        buf_json_str(call_arguments(r), s, r->text.len); /* an identifier: its name as a string */
     else
         buf_str(call_arguments(r), s);
     buf_reset(&r->text);
@@ -109,14 +109,14 @@ static void value_byte(struct reply *r, char c)
         put(r, '"');
     } else if (strchr("[{(", c)) {
         r->depth++;
-        put(r, c == '(' ? '[' : c); /* a tuple is a list */
+        put(r, c == '(' ? '[' : c); /* a tuple becomes a list */
     } else if (r->depth && strchr("]})", c)) {
         r->depth--;
         put(r, c == ')' ? ']' : c);
     } else if (r->depth && (is_blank(c) || c == ',' || c == ':')) {
         put(r, is_blank(c) ? ' ' : c);
     } else if (!is_blank(c)) {
-        call_is_none(r); /* no literal */
+        call_is_none(r); /* not a literal */
     }
 }
 

@@ -1,16 +1,16 @@
-/* reply_tags.c - a call in tags: <function=NAME><parameter=KEY>VALUE</parameter>..</function>.
+/* reply_tags.c - parses calls in tags:
+ * <function=NAME><parameter=KEY>VALUE</parameter>..</function>.
  *
- * What is between two tags ends where the next one that may stand there begins; a byte is taken
- * when it can no longer belong to one. Values become JSON: text as it comes, anything else when it
- * is whole. */
+ * Text between two tags ends where the next tag allowed there begins. A byte is accepted when it
+ * can no longer belong to that tag. Values are converted to JSON: text as it arrives, other types
+ * when complete. */
 #include "common/json.h"
 #include "router/chat/reply_impl.h"
 #include <string.h>
 
 enum { MAX_NAME = 256, MAX_ENDS = 3 };
 
-/* One byte more. Bytes that belong to no tag go to `to` (NULL: are dropped); a whole tag is
- * returned. */
+/* Scans one byte. Bytes outside tags go to `to` (NULL: dropped); returns a complete tag. */
 static const char *scan(struct reply *r, const char *const ends[MAX_ENDS], char c, struct buf *to)
 {
     buf_ch(&r->held, c);
@@ -37,7 +37,7 @@ static const char *scan(struct reply *r, const char *const ends[MAX_ENDS], char 
 
 /* ---------------------------------------------------------------- values */
 
-/* One byte of a string, as JSON has it. */
+/* Appends one byte of a JSON string, escaped. */
 static void escape(struct buf *out, char c)
 {
     if (c == '"' || c == '\\')
@@ -54,12 +54,12 @@ static void value_text(struct reply *r, const struct buf *from)
 {
     for (size_t i = 0; i < from->len; i++)
         if (r->fresh && from->p[i] == '\n')
-            r->fresh = false; /* the line break behind the tag */
+            r->fresh = false; /* the line break after the tag */
         else
             r->fresh = false, escape(call_arguments(r), from->p[i]);
 }
 
-/* A value that may be other than text: JSON, a word of Python's, or text all the same. */
+/* A value that need not be a string: JSON, a Python word, or otherwise text. */
 static void value_any(struct reply *r)
 {
     static const char *const words[][2] = {{"True", "true"}, {"False", "false"}, {"None", "null"}};
@@ -163,14 +163,14 @@ static void name_byte(struct reply *r, const struct call_format *f, char c)
         n--;
     call_announce(r, strndup(r->text.p ? r->text.p : "", n));
     if (r->state != TAG_NAME)
-        return; /* it was no name */
+        return; /* not a name */
     buf_reset(&r->key);
     r->state = end == t->key_open ? TAG_KEY : TAG_BETWEEN;
     if (end == f->close)
         call_ends(r, true);
 }
 
-/* Blanks, and then the tag that must come here. */
+/* Skips blanks, then expects this tag. */
 static void expect(struct reply *r, const char *tag, char c)
 {
     if (!r->held.len && is_blank(c))

@@ -48,7 +48,7 @@ static void read_list(struct body *b, struct object root, struct tools *t)
 
 static void free_tree(void *tree) { cJSON_Delete(tree); }
 
-/* Only the function `name` is left. */
+/* Keeps only the function `name`. */
 static int choose(struct body *b, struct tools *t, const char *name, struct err *e)
 {
     uint32_t i = 0;
@@ -107,8 +107,8 @@ static void pointer(struct buf *out, const char *name)
             buf_ch(out, *s);
 }
 
-/* References inside a function's parameters mean these: they stand deeper in the whole schema.
- * `names`: the members of `at` are named by the schema's author, and are no keywords. */
+/* Rewrites references inside a function's parameters, which are nested in the combined schema.
+ * `names`: the members of `at` are property names, not keywords. */
 static bool move_references(cJSON *at, const char *base, bool names)
 {
     static const char *const data[] = {"enum", "const", "default", "examples"};
@@ -140,7 +140,7 @@ static cJSON *parameters(const cJSON *tool, const char *base)
 {
     const cJSON *f = function_of(tool), *given = json_get(f, "parameters");
     given = given ? given : json_get(f, "arguments");
-    if (given && !cJSON_IsObject(given)) /* `false`, or no schema at all: the compiler says so */
+    if (given && !cJSON_IsObject(given)) /* `false`, or not a schema: the compiler reports it */
         return cJSON_Duplicate(given, true);
     cJSON *p = given ? cJSON_Duplicate(given, true) : cJSON_CreateObject();
     if (!p || !move_references(p, base, false))
@@ -176,7 +176,7 @@ static cJSON *any_arguments(void)
     return p;
 }
 
-/* `several`: a list of calls. `loose`: where a tool is not strict, any arguments. */
+/* `several`: a list of calls. `loose`: tools that are not strict accept any arguments. */
 static cJSON *schema_of(const struct tools *t, const char *arguments, bool several, bool loose)
 {
     cJSON *schema = cJSON_CreateObject(), *defs = cJSON_AddObjectToObject(schema, "$defs");
@@ -188,7 +188,7 @@ static cJSON *schema_of(const struct tools *t, const char *arguments, bool sever
         cJSON_AddNumberToObject(schema, "maxItems", MAX_FORCED_CALLS);
         to = cJSON_AddObjectToObject(schema, "items");
     }
-    cJSON_AddTrueToObject(schema, "x-closed"); /* arguments are those that a tool declares */
+    cJSON_AddTrueToObject(schema, "x-closed"); /* only declared arguments are allowed */
     cJSON *any = cJSON_AddArrayToObject(to, "anyOf");
     cJSON_ArrayForEach(tool, t->list)
     {
@@ -268,7 +268,7 @@ unsigned tools_types(const void *list, const char *function, const char *paramet
     return 0;
 }
 
-/* ---------------------------------------------------------------- in words */
+/* ---------------------------------------------------------------- as text */
 
 void tools_text(const struct tools *t, bool template_shows_them, struct buf *out)
 {

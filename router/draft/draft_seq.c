@@ -27,7 +27,7 @@ void draft_seq_free(struct draft_seq *t)
     free(t);
 }
 
-/* What `own` has from position p on is not what q has. */
+/* Drops the tokens of `own` from position p on: they differ from q's. */
 static void cut(struct draft_seq *t, uint32_t p)
 {
     t->own->n_tokens = p;
@@ -55,16 +55,16 @@ void draft_seq_push(struct draft_seq *t, uint32_t id, bool last)
     if (t->wrong)
         return;
     if (t->n_there < t->own->n_tokens && t->own->tokens[t->n_there] != id) {
-        t->wrong = true; /* q knew better meanwhile */
+        t->wrong = true; /* q decided otherwise meanwhile */
         return;
     }
     t->n_kv = t->n_there++;
     if (t->n_there > t->own->n_tokens) {
         seq_push(t->own, id);
-        t->n_there = t->own->n_tokens; /* there may be no room for more */
+        t->n_there = t->own->n_tokens; /* the token may have been dropped at the capacity */
         t->ended = last;
     } else {
-        t->wrong |= last; /* the shard's sequence is over, q's is not */
+        t->wrong |= last; /* the shard's sequence has ended, q's has not */
     }
 }
 
@@ -75,7 +75,7 @@ void draft_seq_join(struct draft_seq *t)
     t->ask.params = *p;
     t->ask.params.prefill_logprobs = false;
     t->ask.params.top_n_tokens = t->ask.params.n_logprob_ids = 0;
-    t->ask.params.n_stop = 0; /* texts do not matter here */
+    t->ask.params.n_stop = 0; /* stop strings have no effect on drafts */
     t->ask.params.adapter_id = NULL;
     t->own->req = &t->ask;
     t->n_there = t->own->n_tokens;

@@ -3,15 +3,15 @@
 #include <math.h>
 
 enum {
-    MOST_COUNT = 8, /* the best counts are below, up to sixteen drafts in a step */
+    MOST_COUNT = 8, /* larger counts are never best, for up to sixteen drafts per step */
     LEAST_MS = 2,   /* timers count milliseconds */
     MOST_MS = 250,
     FIRST_REST = 64,
     MOST_DOUBLED = 8
 };
-/* ROW: what another row adds to a step. LONGEST: expected waits, in parts of a step; a deadline is
- * twice the wait that is expected, and MOST_PART at most. WORTH: a gain that noise does not feign.
- * IN_CALL: the draft model is on average in the middle of a call for the wrong token. */
+/* ROW: cost of an additional row in a step. LONGEST: longest expected wait, in units of a step; the
+ * deadline is twice the expected wait, at most MOST_PART. WORTH: minimum gain, above the noise.
+ * IN_CALL: on average half a draft call for rejected tokens must finish first. */
 static const double ROW = 0.03, LONGEST = 1.0 / 3, MOST_PART = 0.45, WORTH = 0.02, IN_CALL = 0.5;
 static const float AT_FIRST = 0.7f, LEARN_HITS = 1.0f / 32;
 #define LEARN_NS (1.0 / 8)
@@ -32,10 +32,10 @@ void draft_hits_note(struct draft_hits *h, bool right)
     h->rate += ((float)right - h->rate) * LEARN_HITS;
 }
 
-/* What is expected to pass until k drafts are there. */
+/* Expected wait until k drafts exist. */
 static double wait_of(uint32_t k, double ratio) { return k ? (k + IN_CALL) / ratio : 0; }
 
-/* Time from a rejection to the next one, but for the first step's own and its wait. */
+/* Time between two rejections, without the duration of the first step and its wait. */
 static double rest_of(uint32_t k, double a, uint32_t m)
 {
     return ROW * k + pow(a, k + 1) * (1 + ROW * m) / (1 - pow(a, m + 1));

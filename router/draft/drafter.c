@@ -9,13 +9,13 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
-/* CALL_TIMEOUT_MS: draft shards that hang so long are lost. */
+/* CALL_TIMEOUT_MS: draft shards that hang longer are lost. */
 enum {
     MOST_JOIN = 64,
     CALL_TIMEOUT_MS = 10000,
     MEMORY = 64 << 20,
     OFFER_MOST = 64,
-    CATCH_UP = 32, /* tokens that a draft sequence computes in about the time of one */
+    CATCH_UP = 32, /* tokens a draft sequence computes in about the time of one */
     SMALL_PREFILL = 2048
 };
 
@@ -24,18 +24,18 @@ struct drafter {
     struct drafter_options o;
     struct shards_link *link;
     uint64_t vocab_hash; /* of the served model */
-    uint32_t speculate;  /* drafts of a sequence that a step verifies, at most */
-    uint32_t ahead;      /* drafts that a draft sequence may have */
+    uint32_t speculate;  /* most drafts per sequence that a step verifies */
+    uint32_t ahead;      /* most drafts of a draft sequence */
     struct draft_seq *draft_seqs;
     uint32_t n_draft_seqs;
 
-    struct shards *shards; /* NULL: there is no draft model now */
+    struct shards *shards; /* NULL: not connected */
     struct shard_model model;
     struct wire_peer peer;
     struct kv_blocks *kv;
     struct fan fan;
-    bool calling, leaving; /* leaving: the shards are let go of */
-    bool clearing;         /* the call that is out is a ClearCache */
+    bool calling, leaving; /* leaving: the shards are being closed */
+    bool clearing;         /* the call in flight is a ClearCache */
     bool must_clear;
     struct wire_batch batch;
     bool batch_live;
@@ -43,13 +43,13 @@ struct drafter {
     struct rpc_mem out, in;
     struct seq *joining[MOST_JOIN];
 
-    /* a step that waits */
-    int64_t call_ns; /* since when the call is out; 0: it is no Decode */
+    /* a waiting step */
+    int64_t call_ns; /* when the Decode in flight was sent; 0: none */
     struct draft_duration draft_call, step;
     struct draft_trust trust;
-    uint32_t wait_count; /* drafts of each that is awaited; 0: no step waits */
+    uint32_t wait_count; /* drafts for each awaited sequence; 0: no step waits */
     struct rpc_op deadline;
-    bool deadline_set; /* on the loop still, perhaps after its wait */
+    bool deadline_set; /* its timer is pending, possibly after the wait has ended */
     void (*ready)(void *arg);
     void *ready_arg;
 
@@ -61,7 +61,7 @@ static void detach(struct drafter *d);
 
 /* ---------------------------------------------------------------- draft sequences */
 
-/* What q has confirmed may serve others, where it was computed; drafts may not. */
+/* Blocks with confirmed, computed tokens stay in the prefix cache; drafts do not. */
 static void release(struct drafter *d, struct draft_seq *t, bool computed)
 {
     uint32_t sure = t->n_kv < t->n_known ? t->n_kv : t->n_known;
@@ -83,8 +83,7 @@ static void drop(struct drafter *d, struct draft_seq *t)
 static void drafter_follow(void *self, struct seq *q)
 {
     struct drafter *d = self;
-    /* Behind a picture there are no drafts: a draft model reads text. Nor are there without memory.
-     */
+    /* None behind an image: draft models read text only. None if out of memory. */
     struct draft_seq *t = q->draft_seq || q->n_media ? NULL : draft_seq_new(q);
     if (!t)
         return;
@@ -128,7 +127,7 @@ static bool drafter_active(const void *self)
     return d->shards && !d->leaving && d->n_draft_seqs;
 }
 
-/* ---------------------------------------------------------------- who drafts next */
+/* ---------------------------------------------------------------- choice of draft sequences */
 
 static bool useful(const struct drafter *d, const struct draft_seq *t)
 {
@@ -138,7 +137,7 @@ static bool useful(const struct drafter *d, const struct draft_seq *t)
            seq_generated(t->own) + 1 < q->req->params.max_new_tokens;
 }
 
-/* Room for all that it may come to; taken once. */
+/* Reserves blocks for its maximum length, once. */
 static bool place(struct drafter *d, struct draft_seq *t)
 {
     struct seq *own = t->own;
@@ -154,7 +153,7 @@ static bool place(struct drafter *d, struct draft_seq *t)
     return true;
 }
 
-/* Those that leave the batch; some come back at once. Returns how many stay. */
+/* Chooses those that leave the batch; some rejoin at once. Returns how many stay. */
 static uint32_t choose_leavers(struct drafter *d, uint64_t *leave, uint32_t *n_leave)
 {
     uint32_t stay = 0;
@@ -172,8 +171,7 @@ static uint32_t choose_leavers(struct drafter *d, uint64_t *leave, uint32_t *n_l
     return stay;
 }
 
-/* Who is least ahead comes first, since he needs it first; a prompt too long for a step comes
- * alone. */
+/* Fewest drafts first, as it needs them soonest. A prompt too long for a step joins alone. */
 static uint32_t choose_joiners(struct drafter *d)
 {
     uint32_t n = 0, tokens = 0;
@@ -202,7 +200,7 @@ static void call(struct drafter *d, enum shard_rpc rpc, const ProtobufCMessage *
     rpc_mem_reset(&d->out);
 }
 
-/* All batches, and all that the shards know. */
+/* Clears all batches, and the KV that the shards hold. */
 static void clear(struct drafter *d)
 {
     Generate__V3__ClearCacheRequest all = GENERATE__V3__CLEAR_CACHE_REQUEST__INIT;
@@ -246,12 +244,12 @@ static void drafter_turn(void *self)
         return;
     }
     if (!msg)
-        clear(d); /* no memory for it: as if it had failed */
+        clear(d); /* out of memory: handled as a failed call */
 }
 
-/* ---------------------------------------------------------------- a step waits */
+/* ---------------------------------------------------------------- waiting steps */
 
-/* It has none, and its next one is near. */
+/* It has no drafts and can get them soon. */
 static bool lacks(const struct drafter *d, const struct draft_seq *t)
 {
     return useful(d, t) && draft_seq_ahead(t) == 0 && t->own->kv.len &&
@@ -294,7 +292,7 @@ static void drafter_on_ready(void *self, void (*ready)(void *arg), void *arg)
     d->ready_arg = arg;
 }
 
-/* The step goes on with what there is. */
+/* The step continues with the drafts there are. */
 static void end_wait(struct drafter *d, const char *outcome)
 {
     assert(d->wait_count > 0);
@@ -304,7 +302,7 @@ static void end_wait(struct drafter *d, const char *outcome)
     d->ready(d->ready_arg);
 }
 
-/* Whether any that is awaited may still come to its drafts is asked after each call. */
+/* Called after each call: ends the wait if no awaited sequence can still get its drafts. */
 static void end_wait_if_met(struct drafter *d)
 {
     if (d->wait_count == 0)
@@ -316,7 +314,7 @@ static void end_wait_if_met(struct drafter *d)
     end_wait(d, "met");
 }
 
-/* ---------------------------------------------------------------- what came back */
+/* ---------------------------------------------------------------- answers */
 
 static struct draft_seq *find(struct drafter *d, uint64_t id)
 {
@@ -348,7 +346,7 @@ static void note(struct drafter *d, const Generate__V3__Generation *g)
     count(d, M_DRAFT_TOKENS, g->tokens ? (double)g->tokens->n_ids : 0);
 }
 
-/* The call is over: who was on the way has arrived, and who is over may go. */
+/* The call has returned: applies its state changes and frees ended ones. */
 static void arrive(struct drafter *d)
 {
     for (struct draft_seq *t = d->draft_seqs; t; t = t->next) {
@@ -396,7 +394,7 @@ static void on_step(struct drafter *d)
         d->batch = (struct wire_batch){r.batch->id, r.batch->size, r.batch->max_tokens,
                                        r.batch->current_tokens};
     for (struct draft_seq *t = d->draft_seqs; t && !r.batch; t = t->next)
-        t->state = DRAFT_SEQ_OUT; /* all are over */
+        t->state = DRAFT_SEQ_OUT; /* all have ended */
 }
 
 static void on_call(struct fan *f)
@@ -424,11 +422,12 @@ static void on_call(struct fan *f)
         return;
     }
     sweep(d);
-    drafter_turn(d); /* the next call is out before the step */
+    drafter_turn(d); /* sends the next call before the step */
     end_wait_if_met(d);
 }
 
-/* ---------------------------------------------------------------- the draft shards come and go */
+/* ---------------------------------------------------------------- loss and return of draft
+ * shards */
 
 static void gauge(struct drafter *d)
 {
@@ -436,7 +435,7 @@ static void gauge(struct drafter *d)
         metrics_set(d->o.metrics, M_DRAFT_MODEL, NULL, d->shards && !d->leaving);
 }
 
-/* The last of drafter_end(), once no timer is pending. */
+/* Last stage of drafter_end(), when no timer is pending. */
 static void leave_link(struct drafter *d)
 {
     if (!d->deadline_set)
@@ -456,7 +455,7 @@ static void on_deadline(struct rpc_op *op, bool ok)
     }
 }
 
-/* Nothing of the shards is pending any more. */
+/* No call or watch of the shards is pending any more. */
 static void on_unwatched(void *arg)
 {
     struct drafter *d = arg;
@@ -481,7 +480,7 @@ static void detach(struct drafter *d)
     if (d->wait_count)
         end_wait(d, "lost");
     if (d->calling) {
-        fan_cancel(&d->fan); /* on_call() comes back to this */
+        fan_cancel(&d->fan); /* on_call() continues here */
         return;
     }
     reset_all(d);
@@ -515,7 +514,7 @@ static void on_found(void *arg, struct shards *s, const struct shard_model *m)
     d->model = *m;
     d->peer = (struct wire_peer){.takes_input_ids = true, .block_size = m->block_size};
     d->batch_live = d->must_clear = false;
-    d->draft_call = (struct draft_duration){0}; /* others may be on another machine */
+    d->draft_call = (struct draft_duration){0}; /* new shards may run on another machine */
     d->trust = (struct draft_trust){0};
     LOG(LOG_INFO, "Drafting", LOGI("shards", shards_count(s)), LOGI("ahead", d->ahead),
         LOGS("device", m->device), LOGS("quantize", m->quantize));
@@ -526,7 +525,7 @@ static void on_found(void *arg, struct shards *s, const struct shard_model *m)
 
 /* ---------------------------------------------------------------- life */
 
-/* The link's thread. */
+/* Link thread. */
 static const char *unfit(void *arg, const struct shard_model *m)
 {
     const struct drafter *d = arg;
@@ -545,7 +544,7 @@ struct drafter *drafter_new(const struct drafter_options *o, struct err *e)
     if (!d)
         return err_nomem(e), NULL;
     d->o = *o;
-    d->o.served = NULL; /* the caller's */
+    d->o.served = NULL; /* not owned */
     d->speculate = o->served->speculate;
     d->ahead = 2 * d->speculate;
     d->source = (struct draft_source){.self = d,

@@ -8,11 +8,11 @@
 #include <string.h>
 
 enum {
-    TURN_TEXTS = 16, /* of one request, before it is another one's turn */
+    TURN_TEXTS = 16, /* texts of one request per turn */
     CALL_TIMEOUT_MS = 30 * 60000,
-    MOST_LOSSES = 2, /* a request that was there at so many may be their cause */
+    MOST_LOSSES = 2, /* a request present at this many losses may be their cause */
 };
-static const int64_t PATIENCE_NS = 120000000000; /* a call that takes longer may hang */
+static const int64_t PATIENCE_NS = 120000000000; /* a longer call counts as hung */
 
 static void count(struct embedder *s, enum router_metric m, const char *label, double v)
 {
@@ -75,7 +75,7 @@ void embedder_fail_all(struct embedder *s, const struct err *why)
         fail_job(s, CONTAINER_OF(it, struct embed_job, fair), why);
 }
 
-/* Memory for all that it will get. */
+/* Allocates memory for its result. */
 static int make_room(const struct embedder *s, struct embed_job *j)
 {
     size_t rows = j->n;
@@ -124,7 +124,7 @@ static bool add_slot(struct embedder *s, struct embed_job *j)
     return true;
 }
 
-/* To the end of its key's line. */
+/* Moves it to the end of its key's queue. */
 static void next_turn(struct embedder *s, struct embed_job *j)
 {
     stop_waiting(s, j);
@@ -135,7 +135,7 @@ static void next_turn(struct embedder *s, struct embed_job *j)
     fair_wait(&s->queue, &j->fair);
 }
 
-/* Texts of `j`, as many as its turn and the budget allow; a batch takes its first text in any case.
+/* Adds texts of `j` to the batch, within its turn and the budget; an empty batch accepts any text.
  * False: the batch is full. */
 static bool take_texts(struct embedder *s, struct embed_job *j, uint64_t budget, uint64_t *tokens)
 {
@@ -177,7 +177,7 @@ static uint64_t fill_batch(struct embedder *s)
     return tokens;
 }
 
-/* In s->mem, which is empty. NULL: no memory. */
+/* Builds the request in s->mem, which is empty. NULL: out of memory. */
 static Generate__V3__EmbedRequest *write_request(struct embedder *s)
 {
     Generate__V3__EmbedRequest *q = RPC_NEW(&s->mem, Generate__V3__EmbedRequest, 1);
@@ -202,7 +202,7 @@ static Generate__V3__EmbedRequest *write_request(struct embedder *s)
     return q;
 }
 
-/* The texts that were out are back, or given up with `why`. */
+/* The texts in flight have returned, or failed with `why`. */
 static void release(struct embedder *s, const struct err *why)
 {
     struct embed_slot *slots = s->slots;
@@ -256,14 +256,14 @@ void embedder_turn(struct embedder *s)
     publish(s);
 }
 
-/* ---------------------------------------------------------------- what a call brings */
+/* ---------------------------------------------------------------- answers */
 
 static uint64_t rows_of(const struct embed_slot *t)
 {
     return t->job->all ? t->job->texts[t->text].n : 1;
 }
 
-/* Rank 0 alone has values. */
+/* Only rank 0 returns values. */
 static const Generate__V3__EmbedResponse *read_reply(struct embedder *s, struct err *e)
 {
     const Generate__V3__EmbedResponse *r = NULL;
@@ -284,7 +284,7 @@ static const Generate__V3__EmbedResponse *read_reply(struct embedder *s, struct 
     return r;
 }
 
-/* Texts of a request come back in their order. */
+/* Texts of a request return in order. */
 static void take_values(struct embedder *s, const Generate__V3__EmbedResponse *r)
 {
     const float *from = r->values;
@@ -299,11 +299,11 @@ static void take_values(struct embedder *s, const Generate__V3__EmbedResponse *r
     observe(s, M_BATCH_FORWARD_DURATION, "embed", (double)r->forward_ns * 1e-9);
 }
 
-/* Send it again to those that come, but for requests that have seen it before. */
+/* Keeps the call for the next shards, except requests that were present at an earlier loss. */
 static void keep_for_others(struct embedder *s, const struct err *why)
 {
     uint32_t kept = 0;
-    for (uint32_t i = 0; i < s->n_slots; i++) { /* a request's texts lie side by side */
+    for (uint32_t i = 0; i < s->n_slots; i++) { /* a request's texts are adjacent */
         struct embed_job *j = s->slots[i].job;
         if (i == 0 || s->slots[i - 1].job != j)
             j->n_lost++;
@@ -366,7 +366,7 @@ struct embedder *embedder_new(const struct embedder_options *o, struct err *e)
     if (!s)
         return err_nomem(e), NULL;
     s->o = *o;
-    s->o.shards = NULL; /* the caller's until this has succeeded */
+    s->o.shards = NULL; /* owned on success only */
     rpc_mem_init(&s->mem, (size_t)4 << 30);
     if (fan_init(&s->call, o->shards, on_call, s, e) || embedder_recover_init(s, e)) {
         embedder_free(s);

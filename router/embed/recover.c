@@ -1,5 +1,6 @@
-/* Health, and shards that are lost: for good, or until others are there in their place
- * (router/shards/link.h). What was out is sent again; nothing of a text is kept in a shard. */
+/* Health checks, and lost shards: a final loss, or until others are connected
+ * (router/shards/link.h). The call in flight is sent again, since shards keep no state of a
+ * text. */
 #include "common/clock.h"
 #include "common/log.h"
 #include "router/embed/state.h"
@@ -42,7 +43,7 @@ void embedder_broken(struct embedder *s, const char *why)
     fan_cancel(&s->health);
 }
 
-/* The call that is out first: it fails, or it has succeeded in time. */
+/* The call in flight ends first: it fails, or has succeeded in time. */
 static void suspect(struct embedder *s, const char *why)
 {
     if (s->link_state != LINK_CONNECTED || s->lost || s->stopping)
@@ -60,7 +61,7 @@ static void on_health(struct fan *f)
     struct embedder *s = f->arg;
     struct err e = ERR_INIT;
     if (s->link_state != LINK_CONNECTED) {
-        /* of those that are gone */
+        /* the answer is of lost shards */
     } else if (fan_error(f, &e) == 0) {
         embedder_answered(s);
     } else if (!s->stopping) {
@@ -96,7 +97,7 @@ void embedder_watch(struct embedder *s)
     shards_watch(s->o.shards, on_break, s);
 }
 
-/* ---------------------------------------------------------------- letting go */
+/* ---------------------------------------------------------------- releasing shards */
 
 static void on_gone(struct embedder *s)
 {
@@ -138,9 +139,9 @@ void embedder_recover_turn(struct embedder *s)
     }
 }
 
-/* ---------------------------------------------------------------- finding others */
+/* ---------------------------------------------------------------- reconnecting */
 
-/* The link's thread. */
+/* Link thread. */
 static const char *unfit(void *arg, const struct shard_model *m)
 {
     const struct shard_model *was = &((const struct embedder *)arg)->o.model;

@@ -1,10 +1,10 @@
-/* state.h - private to this folder: what the embedder's files share. */
+/* state.h - private to this folder: the embedder's state. */
 #ifndef ROUTER_EMBED_STATE_H
 #define ROUTER_EMBED_STATE_H
 #include "router/embed/embedder.h"
 #include "router/shards/link.h"
 
-/* One text of the call that is out. */
+/* One text of the call in flight. */
 struct embed_slot {
     struct embed_job *job;
     uint32_t text;
@@ -12,15 +12,15 @@ struct embed_slot {
 
 struct embedder {
     struct embedder_options o;
-    struct metric_shares gauges; /* what others add up with theirs */
+    struct metric_shares gauges; /* gauges summed over several schedulers */
     struct fair queue;
     uint64_t order;
-    uint32_t n_jobs; /* not done yet */
+    uint32_t n_jobs; /* jobs that are not done */
     struct embed_slot *slots;
     uint32_t n_slots, cap_slots;
-    bool again; /* the slots are to be sent once more */
+    bool again; /* the slots must be sent again */
     struct fan call, health;
-    struct rpc_mem mem; /* of the call that is out, and of what it brings */
+    struct rpc_mem mem; /* of the call in flight and its answer */
     int64_t called_ns;
     enum link_state link_state;
     struct shards_link *link; /* NULL: a loss is final */
@@ -33,16 +33,16 @@ struct embedder {
     void *gone_arg;
 };
 
-/* embedder.c: do what can be done now. */
+/* embedder.c: sends the next call if possible. */
 void embedder_turn(struct embedder *s);
 void embedder_end_job(struct embedder *s, struct embed_job *j);
-/* All jobs end with `why`, but for those whose texts are out: they end when these are back. */
+/* Ends all jobs with `why`; jobs with texts in flight end when the call returns. */
 void embedder_fail_all(struct embedder *s, const struct err *why);
 
 /* recover.c */
 int embedder_recover_init(struct embedder *s, struct err *e);
 void embedder_recover_turn(struct embedder *s);
-/* The call that is out, or the connection, says that a shard is gone. */
+/* The call in flight, or the connection, shows that a shard is lost. */
 void embedder_broken(struct embedder *s, const char *why);
 void embedder_answered(struct embedder *s);
 #endif

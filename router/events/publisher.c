@@ -9,7 +9,7 @@
 #include <unistd.h>
 #include <zmq.h>
 
-enum { NUMBER = 8, MOST_BYTES = 256 << 20 /* of batches that are kept */ };
+enum { NUMBER = 8, MOST_BYTES = 256 << 20 /* most bytes of batches kept for replay */ };
 
 struct batch {
     struct batch *next;
@@ -19,16 +19,16 @@ struct batch {
 };
 
 struct kv_publisher {
-    void *context, *pub, *replay; /* replay NULL: there is none */
+    void *context, *pub, *replay; /* replay NULL: none */
     char *topic;
     size_t most_kept, most_waiting;
     int bell;
     pthread_t thread;
     bool has_thread;
-    /* the thread's: the last batches, oldest first */
+    /* owned by the thread: recent batches, oldest first */
     struct batch *kept, **kept_end;
     size_t n_kept, kept_bytes;
-    pthread_mutex_t lock; /* what follows */
+    pthread_mutex_t lock; /* guards the following */
     struct batch *waiting, **waiting_end;
     size_t n_waiting;
     uint64_t next;
@@ -113,7 +113,8 @@ static bool send_replay(struct kv_publisher *p, zmq_msg_t *who, uint64_t number,
            zmq_send(p->replay, bytes, n, ZMQ_DONTWAIT) >= 0;
 }
 
-/* A request's frames: who asks, an empty one, the first number. What else comes is passed over. */
+/* Frames of a request: client identity, an empty one, the first number. Other messages are
+ * ignored. */
 static void answer_replay(struct kv_publisher *p)
 {
     zmq_msg_t who, frame;
@@ -172,7 +173,7 @@ static void ring(struct kv_publisher *p)
 {
     const uint64_t one = 1;
     if (write(p->bell, &one, sizeof(one)) < 0)
-        return; /* it rings already */
+        return; /* the bell is already ringing */
 }
 
 void kv_publish(struct kv_publisher *p, struct buf *payload)

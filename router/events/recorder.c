@@ -51,7 +51,7 @@ static void put_type(struct buf *b, uint8_t n_fields, const char *type)
 
 /* ------------------------------------------------------------------ events */
 
-static const char medium[] = "GPU"; /* the tier that prompts are computed from, whatever it is */
+static const char medium[] = "GPU"; /* the tier that prompts are computed from, on any device */
 
 static void end_run(struct kv_recorder *r)
 {

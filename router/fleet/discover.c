@@ -19,7 +19,7 @@ static const char *after(const char *text, const char *prefix)
     return strncmp(text, prefix, n) == 0 ? text + n : NULL;
 }
 
-/* The colon before a port from 1 to 65535; NULL: there is none. */
+/* The colon before a port in 1..65535; NULL: none. */
 static const char *port_of(const char *address)
 {
     const char *colon = strrchr(address, ':');
@@ -117,7 +117,7 @@ static int from_file(const char *path, enum cluster_kind kind, struct targets *o
     return rc;
 }
 
-/* "tcp://1.2.3.4:80", "tcp://[::1]:80"; false: neither kind of address. */
+/* "tcp://1.2.3.4:80", "tcp://[::1]:80"; false: not an IP address. */
 static bool print_address(const struct sockaddr *a, const char *port, char out[TARGET_BYTES])
 {
     char host[INET6_ADDRSTRLEN];

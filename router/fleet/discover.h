@@ -1,8 +1,8 @@
-/* discover.h - where replicas are found that no flag names.
+/* discover.h - finds replicas that are not named by flags.
  *
- *   dns:NAME:PORT   every address that NAME has: a headless service
- *   file:PATH       a file with one address a line: tcp://HOST:PORT, HOST:PORT, unix:PATH, /PATH;
- *                   empty lines and what follows a # do not count */
+ *   dns:NAME:PORT   every address of NAME, such as a headless service
+ *   file:PATH       a file with one address per line: tcp://HOST:PORT, HOST:PORT, unix:PATH, /PATH;
+ *                   empty lines and text after # are ignored */
 #ifndef ROUTER_FLEET_DISCOVER_H
 #define ROUTER_FLEET_DISCOVER_H
 #include "common/cluster.h"
@@ -17,16 +17,16 @@ struct targets {
     char v[TARGETS_MOST][TARGET_BYTES]; /* "tcp://10.0.0.1:8000", "unix:/run/shard-0" */
 };
 
-/* Is it one of the forms above? ERR_VALIDATION. */
+/* Is `where` one of the forms above? ERR_VALIDATION if not. */
 int discover_check(const char *where, struct err *e);
-bool discover_is_file(const char *where); /* reading it costs nothing */
-/* What is there now, each once. Addresses that connections of `kind` may not use are left out, as
- * are lines that are none: `e` names the last such, and the answer is 1. -1: it could not be
- * read, and nothing is known. Blocks while a name is looked up. */
+bool discover_is_file(const char *where); /* reading it does not block */
+/* Lists the current addresses, without duplicates. Omits addresses that connections of `kind` must
+ * not use, and invalid lines; then returns 1 and `e` names the last such. -1: it could not be read,
+ * and the list is unknown. Blocks during a DNS look-up. */
 int discover(const char *where, enum cluster_kind kind, struct targets *out, struct err *e);
-/* One more, in any of a line's forms, or an absolute path. 1: left out, and `e` says why. */
+/* Adds one address, in any form of a line or as an absolute path. 1: omitted, and `e` says why. */
 int targets_add(struct targets *t, const char *address, enum cluster_kind kind, struct err *e);
-/* The same for the text of a file. */
+/* As discover(), for the text of a file. */
 int discover_lines(const char *text, size_t n, enum cluster_kind kind, struct targets *out,
                    struct err *e);
 #endif

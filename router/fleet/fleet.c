@@ -41,7 +41,8 @@ static char **copy_targets(const struct fleet_config *c)
     return v;
 }
 
-/* With the lock: all that there will ever be have answered, and none can serve. */
+/* With the lock. A replica that refused, if all have and no other can be discovered; otherwise
+ * NULL. */
 static const struct replica *all_refused(const struct fleet *f)
 {
     for (uint32_t i = 0; i < f->n; i++)
@@ -50,7 +51,7 @@ static const struct replica *all_refused(const struct fleet *f)
     return f->c.discovery || f->n == 0 ? NULL : f->v[0];
 }
 
-/* Until one is ready. */
+/* Waits until one is ready. */
 static int await_first(struct fleet *f, struct err *e)
 {
     int64_t ms = f->c.infer.connect_timeout_ms ? f->c.infer.connect_timeout_ms : CONNECT_MS;
@@ -138,7 +139,7 @@ void fleet_stop(struct fleet *f)
     free(f);
 }
 
-/* ---------------------------------------------------------------- the other entry points */
+/* ---------------------------------------------------------------- other public functions */
 
 const struct infer_limits *fleet_limits(const struct fleet *f)
 {
@@ -161,7 +162,7 @@ void fleet_change(struct fleet *f, struct adapter_change *c)
     c->done(c);
 }
 
-/* The one with the least to do; those that are lost have it when they are back. */
+/* The one with the least load. Lost ones apply the change when they return. */
 static struct infer *least_busy(const struct fleet *f)
 {
     struct infer *best = NULL;
@@ -206,7 +207,7 @@ bool fleet_healthy(struct fleet *f)
     if (f->only)
         return infer_healthy(f->only);
     pthread_mutex_lock(&f->lock);
-    for (uint32_t i = 0; i < f->n; i++) /* every one is asked, so that it asks its shards */
+    for (uint32_t i = 0; i < f->n; i++) /* every one: the question triggers its health check */
         healthy |= replica_ready(f->v[i]) && infer_healthy(f->v[i]->infer);
     pthread_mutex_unlock(&f->lock);
     return healthy;
@@ -231,7 +232,7 @@ void fleet_drain(struct fleet *f, const char *why)
         return;
     }
     pthread_mutex_lock(&f->lock);
-    f->draining = why; /* the watch sees when no replica is left */
+    f->draining = why; /* the watch thread notices when no replica is left */
     pthread_mutex_unlock(&f->lock);
 }
 

@@ -1,13 +1,13 @@
 /* impl.h - private to this folder: a fleet of several replicas.
  *
- * One lock guards everything here. It is held for bookkeeping and for commands to schedulers,
- * which are messages; never while an event is delivered or a call is waited for.
+ * One lock guards everything here. It is held for accounting and for posting commands to
+ * schedulers, never while an event is delivered or a call is waited for.
  *
- *   fleet.c    the entry points
- *   queue.c    waiting requests, their dispatch, requests that come back
- *   replica.c  the life of one replica, on a thread of its own
- *   watch.c    silent replicas, discovery, the last one lost: a thread of the fleet
- *   report.c   what operators and gauges see */
+ *   fleet.c    public functions
+ *   queue.c    waiting requests, their dispatch, requests that are handed over
+ *   replica.c  the life cycle of one replica, on its own thread
+ *   watch.c    unresponsive replicas, discovery, loss of the last one: the fleet's thread
+ *   report.c   status for operators and gauges */
 #ifndef ROUTER_FLEET_IMPL_H
 #define ROUTER_FLEET_IMPL_H
 #include "router/fleet/fleet.h"
@@ -16,27 +16,28 @@
 #include <pthread.h>
 
 enum { REPLICAS_MAX = 64 };
-enum replica_role { REPLICA_BOTH }; /* computes prompts and generates */
+enum replica_role { REPLICA_BOTH }; /* prefill and decode */
 
 struct replica {
     struct fleet *fleet;
-    char *target; /* and its name */
+    char *target; /* also its name */
     enum replica_role role;
-    uint32_t number;     /* in the order in which they were named or found */
-    bool wanted;         /* false: it gets nothing new, and goes when it has nothing left */
-    bool up;             /* its shards are connected; meaningless without `infer` */
+    uint32_t number;     /* in the order of configuration or discovery */
+    bool wanted;         /* false: draining; it is removed when it has no requests left */
+    bool up;             /* its shards are connected; undefined without `infer` */
     bool over;           /* the scheduler has lost its shards for good */
-    bool refused;        /* they answered, and cannot serve */
+    bool refused;        /* its shards answered but cannot serve this model */
     bool gone;           /* its thread has ended */
-    bool silent;         /* was told to abandon its shards */
-    struct infer *infer; /* NULL: none yet. With the lock, or while `users` holds it */
+    bool silent;         /* it was told to abandon its unresponsive shards */
+    struct infer *infer; /* NULL: none yet. Used under the lock, or while counted in `users` */
     uint32_t users;
     struct err why; /* the last failed start; kind ERR_NONE: none */
     struct prefixes prefixes;
-    uint32_t n_waiting, n_running; /* requests that are there: before and after their first event */
-    uint64_t waiting, running;     /* tokens: of prompts still to be computed; of those that run */
-    uint64_t computed;             /* prompt tokens sent to it and not shared; see pick.h */
-    uint64_t n_sent, n_shared;     /* requests; their prompt tokens that it was chosen for */
+    uint32_t n_waiting, n_running; /* its requests: before and after their first event */
+    /* tokens: prompts not computed yet; prompts and answers that run */
+    uint64_t waiting, running;
+    uint64_t computed;         /* prompt tokens sent to it and not shared; see pick.h */
+    uint64_t n_sent, n_shared; /* requests; their prompt tokens expected in its cache */
     struct sched_owner owner;
     pthread_t thread;
     pthread_cond_t turn;
@@ -44,39 +45,39 @@ struct replica {
 
 /* A request, from fleet_submit() until its last event. */
 struct fleet_entry {
-    struct fair_item fair; /* waits in it unless `at` or `returned` */
+    struct fair_item fair; /* queued in it unless `at` or `returned` is set */
     struct gen_request *r;
     void (*event)(struct gen_request *r, const struct gen_event *ev); /* the creator's */
-    struct replica *at;                                               /* NULL: in the queue */
-    bool begun;    /* `at` has sent an event since */
-    bool returned; /* was handed over: before all others */
+    struct replica *at;                                               /* NULL: queued */
+    bool begun;    /* `at` has sent an event since the dispatch */
+    bool returned; /* was handed over: dispatched before all others */
     bool cancelled;
-    uint32_t todo;     /* what it counts in at->waiting */
+    uint32_t todo;     /* tokens it counts in at->waiting */
     uint32_t n_tokens; /* prompt and answer so far */
     struct gen_resume resume;
-    uint32_t *ids;            /* of `resume` */
-    struct fleet_entry *next; /* among the returned, or those to be told of their end */
-    struct err err;           /* their last event */
+    uint32_t *ids;            /* owned; of `resume` */
+    struct fleet_entry *next; /* list of returned requests, or of ended ones to settle */
+    struct err err;           /* the last event of an ended one */
     uint32_t n_hashes;
     uint64_t hashes[]; /* prefixes_hash() */
 };
 
 struct fleet {
-    struct infer *only; /* one replica, and no other will come: nothing below is used */
+    struct infer *only; /* a single replica without discovery: nothing below is used */
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* for fleet_start() and the watch */
+    pthread_cond_t changed; /* wakes fleet_start() and the watch thread */
     struct fleet_config c;
     struct replica *v[REPLICAS_MAX];
     uint32_t n, turn;
-    bool open; /* `limits` are settled */
+    bool open; /* `limits` are final */
     struct infer_limits limits;
     struct adapter_shelf adapters;
-    struct fair fair;             /* who waits */
+    struct fair fair;             /* the queue */
     struct fleet_entry *returned; /* by age */
     uint32_t n_returned;
     uint64_t order;
     bool stopping;
-    const char *draining; /* why; NULL: no */
+    const char *draining; /* the reason; NULL: not draining */
     int64_t empty_since;  /* ms: since when no replica is ready; 0: one is */
     void (*on_lost)(void *arg, const char *why);
     void *on_lost_arg;
@@ -86,28 +87,28 @@ struct fleet {
     bool watching;
 };
 
-/* ---- with the lock ---- */
+/* ---- called with the lock ---- */
 
 static inline bool replica_ready(const struct replica *p) { return p->infer && p->up && p->wanted; }
 const char *replica_state(const struct replica *p); /* "starting", "ready", "lost", "draining" */
-/* Another one; its thread starts. -1: too many, no memory. */
+/* Adds a replica and starts its thread. -1: too many, or out of memory. */
 int replica_add(struct fleet *f, const char *target, struct err *e);
-void fleet_even(struct fleet *f);            /* forgets who has computed how much */
-uint32_t fleet_ready(const struct fleet *f); /* how many replicas are */
+void fleet_even(struct fleet *f);            /* resets `computed` of all replicas */
+uint32_t fleet_ready(const struct fleet *f); /* number of ready replicas */
 
-/* Send requests that wait to replicas that have room. Those that cannot be sent end: to be settled.
- */
+/* Sends queued requests to replicas with free capacity. Returns requests that cannot be sent and
+ * have ended: pass them to fleet_settle(). */
 struct fleet_entry *fleet_dispatch(struct fleet *f);
-/* Every waiting request ends with an ERR_GENERATION: to be settled. */
+/* Ends every queued request with an ERR_GENERATION. Pass the result to fleet_settle(). */
 struct fleet_entry *fleet_fail_queue(struct fleet *f, const char *why);
 
-/* ---- without it ---- */
+/* ---- called without the lock ---- */
 
-void fleet_settle(struct fleet_entry *ended); /* last events; NULL is fine */
-/* struct sched_owner's, for a replica. */
+void fleet_settle(struct fleet_entry *ended); /* delivers last events; NULL is allowed */
+/* The functions of struct sched_owner, for a replica. */
 void replica_lost(void *arg);
 void replica_back(void *arg);
 void replica_hand_over(void *arg, struct gen_request *r, const struct gen_resume *g);
-void replica_join(struct replica *p); /* its thread has ended, or ends; frees it */
-void *fleet_watch(void *arg);         /* the thread */
+void replica_join(struct replica *p); /* waits for the end of its thread and frees it */
+void *fleet_watch(void *arg);         /* thread function */
 #endif

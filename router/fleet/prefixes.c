@@ -76,7 +76,7 @@ static void make_warmest(struct prefixes *p, uint32_t k)
     p->warmest = k;
 }
 
-/* A node that is in no list: a new one, or the coldest. */
+/* A node outside all lists: a new one, or the least recently used. */
 static uint32_t take_node(struct prefixes *p)
 {
     if (p->n < p->cap)
@@ -108,7 +108,7 @@ void prefixes_put(struct prefixes *p, const uint64_t *hashes, uint32_t n)
     }
 }
 
-/* Of the keys of ids[at .. at + n), and all before. */
+/* Hash of the keys of ids[at .. at + n) and of all before. */
 static uint64_t hash_keys(uint64_t h, const struct kv_media *media, const uint32_t *ids,
                           uint32_t at, uint32_t n)
 {

@@ -1,11 +1,11 @@
-/* prefixes.h - which beginnings of prompts a replica may have in its cache.
+/* prefixes.h - an estimate of the prompt prefixes that a replica has in its cache.
  *
- * Kept by what was sent there: the replica is not asked. A beginning is a list of hashes, one for
- * each block, each over everything before it (the adapter and the salt, too). The index holds as
- * many as the replica's cache has blocks, and forgets the coldest first, as that does. A wrong
- * guess costs computation, never correctness: the replica's own index decides by tokens.
+ * It records what was sent to the replica and never asks it. A prefix is a list of hashes, one per
+ * block, each over all content before it, including adapter and salt. The index holds as many
+ * hashes as the replica's cache has blocks, and evicts the least recently used, as the cache does.
+ * A wrong estimate costs computation, never correctness: the replica compares tokens.
  *
- * Pure; the fleet's lock guards it. */
+ * Pure; guarded by the fleet's lock. */
 #ifndef ROUTER_FLEET_PREFIXES_H
 #define ROUTER_FLEET_PREFIXES_H
 #include "router/scheduler/kv_media.h"
@@ -14,26 +14,26 @@
 
 enum { PREFIXES_MIN = 64, PREFIXES_MAX = 1 << 17 };
 
-struct prefixes { /* zero: knows nothing and takes nothing */
+struct prefixes { /* zeroed: empty, and stays empty */
     struct prefix_node *v;
     uint32_t *bucket;
     uint32_t n, cap, n_buckets;
     uint32_t warmest, coldest; /* 1 + index in v; 0: none */
 };
 
-/* For a cache of `n_blocks`, within PREFIXES_MIN and PREFIXES_MAX. False: no memory. */
+/* For a cache of `n_blocks`, clamped to PREFIXES_MIN .. PREFIXES_MAX. False: out of memory. */
 bool prefixes_init(struct prefixes *p, uint32_t n_blocks);
 void prefixes_free(struct prefixes *p);
 void prefixes_clear(struct prefixes *p); /* the replica lost its cache */
-/* How many of hashes[0..n) it has, from the first on. */
+/* Length of the longest known prefix of hashes[0..n). */
 uint32_t prefixes_match(const struct prefixes *p, const uint64_t *hashes, uint32_t n);
-/* It has them all from now on, the first ones warmest. */
+/* Adds all of them; the first ones become the warmest. */
 void prefixes_put(struct prefixes *p, const uint64_t *hashes, uint32_t n);
 
-/* hashes[0] is that of the space: an adapter (NULL: the base model) and a salt. hashes[1 + i] is
- * that of the i-th full block of `ids`, and of all before it: of the keys of their positions, so
- * that pictures behind equal placeholders differ. The last token of a prompt is always computed and
- * counts to no block. Returns how many there are; `out` has room for 1 + n / block. */
+/* hashes[0] identifies the space: an adapter (NULL: the base model) and a salt. hashes[1 + i]
+ * covers the first i + 1 full blocks of `ids`, by the keys of their positions (kv_media.h). The
+ * last token of a prompt is always computed and belongs to no block. Returns the number of hashes;
+ * `out` has space for 1 + n / block. */
 uint32_t prefixes_hash(const char *adapter, uint64_t salt, const struct kv_media *media,
                        const uint32_t *ids, uint32_t n, uint32_t block, uint64_t *out);
 #endif

@@ -1,5 +1,5 @@
-/* The queue above the schedulers. A request is bound to a replica when that has room for it, and
- * not before: docs/decisions/fleet.md. */
+/* The queue above the schedulers. A request is dispatched only when a replica has free capacity for
+ * it: docs/decisions/fleet.md. */
 #include "common/clock.h"
 #include "router/fleet/impl.h"
 #include "router/metrics.h"
@@ -7,13 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ROOM_STEPS: prompts of so many steps wait at a replica, so that it never waits for us.
- * SCAN_MOST: so many that fit nowhere now are passed. */
+/* ROOM_STEPS: prompts for this many steps may wait at a replica, so that it never idles. SCAN_MOST:
+ * most requests examined that fit nowhere now. */
 enum { ROOM_STEPS = 2, ROOM_REQUESTS = 64, SCAN_MOST = 64 };
 
 /* ---------------------------------------------------------------- entries */
 
-/* False: no memory. */
+/* False: out of memory. */
 static bool hash_prompt(struct fleet_entry *e, const struct gen_request *r, uint32_t block)
 {
     struct kv_medium *v = r->n_media ? calloc(r->n_media, sizeof(*v)) : NULL;
@@ -52,7 +52,7 @@ static void entry_free(struct fleet_entry *e)
     free(e);
 }
 
-/* Its counts at the replica go. */
+/* Removes its counts from the replica. */
 static void leave(struct fleet_entry *e)
 {
     struct replica *p = e->at;
@@ -73,7 +73,7 @@ static void release(struct fleet *f, struct fleet_entry *e)
     e->r->entry = NULL;
 }
 
-/* One that waits ends: into the list of those that are to be told. */
+/* Ends a queued request: prepends it to the list of requests to settle. */
 static struct fleet_entry *end(struct fleet *f, struct fleet_entry *e, enum err_kind kind,
                                const char *why, struct fleet_entry *list)
 {
@@ -96,7 +96,7 @@ void fleet_settle(struct fleet_entry *ended)
     }
 }
 
-/* ---------------------------------------------------------------- the lines */
+/* ---------------------------------------------------------------- queues */
 
 static void take_returned(struct fleet *f, struct fleet_entry *e)
 {
@@ -142,7 +142,7 @@ struct fleet_entry *fleet_fail_queue(struct fleet *f, const char *why)
     return list;
 }
 
-/* ---------------------------------------------------------------- who goes where */
+/* ---------------------------------------------------------------- dispatch */
 
 static bool has_room(const struct replica *p)
 {
@@ -157,7 +157,7 @@ static bool may_hold(const struct replica *p, const struct gen_request *r)
            (uint64_t)r->n_ids + r->params.max_new_tokens <= l->max_total_tokens;
 }
 
-/* Prompt tokens whose blocks it may have. */
+/* Prompt tokens whose blocks the replica may have cached. */
 static uint32_t shared(const struct fleet *f, const struct replica *p, const struct fleet_entry *e)
 {
     uint32_t n = prefixes_match(&p->prefixes, e->hashes, e->n_hashes);
@@ -214,7 +214,7 @@ static bool any_room(const struct fleet *f)
     return false;
 }
 
-/* The next one that fits somewhere, and where. */
+/* The next request that fits somewhere, and the replica. */
 static struct fleet_entry *next(struct fleet *f, struct replica **to)
 {
     uint32_t seen = 0;
@@ -231,7 +231,7 @@ static struct fleet_entry *next(struct fleet *f, struct replica **to)
     return NULL;
 }
 
-/* Behind those that wait at the replicas. */
+/* Positions count behind the requests that wait at the replicas. */
 static void tell_places(struct fleet *f)
 {
     uint32_t place = f->n_returned;
@@ -262,7 +262,7 @@ struct fleet_entry *fleet_dispatch(struct fleet *f)
 
 /* ---------------------------------------------------------------- events */
 
-/* On the replica's thread. */
+/* Replica's scheduler thread. */
 static void on_event(struct gen_request *r, const struct gen_event *ev)
 {
     struct fleet_entry *e = r->entry, *refused = NULL;
@@ -352,7 +352,7 @@ void fleet_cancel(struct fleet *f, struct gen_request *r)
     pthread_mutex_lock(&f->lock);
     struct fleet_entry *e = r->entry;
     if (e && e->at) {
-        e->cancelled = true; /* it may be on its way back to us */
+        e->cancelled = true; /* it may be in a hand-over to us */
         if (e->at->infer)
             infer_cancel(e->at->infer, r);
     } else if (e) {
@@ -363,7 +363,7 @@ void fleet_cancel(struct fleet *f, struct gen_request *r)
     fleet_settle(ended);
 }
 
-/* ---------------------------------------------------------------- replicas that are lost */
+/* ---------------------------------------------------------------- lost replicas */
 
 void replica_lost(void *arg)
 {

@@ -1,6 +1,6 @@
-/* The life of one replica: it is connected to, serves, is lost for good and connected to again,
- * until it is not wanted any more or the fleet stops. A loss that is not for good is its
- * scheduler's affair (router/scheduler/rejoin.c). */
+/* Life cycle of one replica: it connects, serves, is lost for good and reconnects, until it is
+ * removed or the fleet stops. Temporary losses are handled by its scheduler
+ * (router/scheduler/rejoin.c). */
 #include "common/clock.h"
 #include "common/cond.h"
 #include "common/log.h"
@@ -29,7 +29,7 @@ void fleet_even(struct fleet *f)
         f->v[i]->computed = 0;
 }
 
-/* ---------------------------------------------------------------- does it belong here? */
+/* ---------------------------------------------------------------- compatibility */
 
 static bool same_adapters(struct adapter_shelf *a, struct adapter_shelf *b)
 {
@@ -42,7 +42,8 @@ static bool same_adapters(struct adapter_shelf *a, struct adapter_shelf *b)
     return same;
 }
 
-/* A stream may go on there at any time: same bits, same abilities. How much it holds may differ. */
+/* Why the replica cannot serve; NULL: it can. A stream may resume there at any time, so results and
+ * features must be equal. The capacity may differ. */
 static const char *unfit(struct fleet *f, const struct infer *i)
 {
     const struct infer_limits *a = &f->limits, *b = infer_limits(i);
@@ -79,7 +80,7 @@ static bool copy_labels(struct infer_limits *l)
     return true;
 }
 
-/* The first one settles what the fleet can. */
+/* The first replica determines the fleet's limits. */
 static bool settle(struct fleet *f, const struct infer *i)
 {
     struct infer_limits l = *infer_limits(i);
@@ -96,14 +97,14 @@ static bool settle(struct fleet *f, const struct infer *i)
     return true;
 }
 
-/* ---------------------------------------------------------------- its thread */
+/* ---------------------------------------------------------------- replica thread */
 
 static bool goes_on(const struct replica *p)
 {
     return !p->fleet->stopping && (p->wanted || p->n_waiting + p->n_running > 0);
 }
 
-/* With the lock, which is let go of. */
+/* With the lock, which is released meanwhile. */
 static void pause_ms(struct replica *p, int64_t ms)
 {
     const struct timespec until = clock_deadline(ms);
@@ -111,7 +112,7 @@ static void pause_ms(struct replica *p, int64_t ms)
         ;
 }
 
-/* Once for each cause: a replica may be looked for all day. */
+/* Logs each cause once: a replica may be searched for days. */
 static void note_failure(struct replica *p, const struct err *e, bool connected)
 {
     if (strcmp(p->why.msg, e->msg) != 0)
@@ -147,7 +148,7 @@ static struct infer *connect(struct replica *p, bool *connected, struct err *e)
     return infer_start(&c, e);
 }
 
-/* With the lock: it serves from now on. -1: it does not belong here. */
+/* With the lock: it serves from now on. -1: it is incompatible. */
 static int open_replica(struct replica *p, struct infer *i, struct err *e)
 {
     struct fleet *f = p->fleet;
@@ -167,8 +168,8 @@ static int open_replica(struct replica *p, struct infer *i, struct err *e)
     return 0;
 }
 
-/* With the lock, which is let go of: until its scheduler cannot serve any more, or is not wanted.
- */
+/* With the lock, which is released meanwhile. Returns when its scheduler cannot serve any more, or
+ * it is removed. */
 static void serve(struct replica *p, struct infer *i)
 {
     struct fleet *f = p->fleet;
@@ -189,7 +190,7 @@ static void live(struct replica *p)
     struct fleet *f = p->fleet;
     struct err e = ERR_INIT;
     bool connected;
-    p->up = true; /* unless we are told otherwise */
+    p->up = true; /* callbacks may clear it */
     p->over = false;
     pthread_mutex_unlock(&f->lock);
     struct infer *i = connect(p, &connected, &e);

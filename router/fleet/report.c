@@ -1,4 +1,4 @@
-/* What operators and gauges see of a fleet of several replicas. */
+/* Status of a fleet of several replicas, for operators and gauges. */
 #include "router/fleet/impl.h"
 #include <string.h>
 
@@ -70,7 +70,7 @@ void fleet_each_adapter(struct fleet *f,
     pthread_mutex_unlock(&f->lock);
 }
 
-/* The n-th replica's scheduler, held; false: there are fewer. */
+/* Takes a reference to the n-th replica's scheduler; false: n is too large. */
 static bool hold(struct fleet *f, uint32_t n, struct replica **p, struct infer **i, struct buf *out)
 {
     pthread_mutex_lock(&f->lock);

@@ -1,5 +1,5 @@
-/* The fleet's own thread: replicas that do not answer, that are discovered, that have gone, and
- * the moment when none is left. */
+/* The fleet's thread: unresponsive replicas, discovery, removed replicas, and the loss of the last
+ * one. */
 #include "common/clock.h"
 #include "common/log.h"
 #include "router/fleet/discover.h"
@@ -8,20 +8,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* SILENCE_MS: who listens and has not answered a Health call for so long is lost; its launcher, if
- * there is one, is faster. */
+/* SILENCE_MS: shards that leave a Health call unanswered this long are lost; a launcher, if there
+ * is one, reacts faster. */
 enum { TURN_MS = 250, DNS_MS = 2000, SILENCE_MS = 5000 };
 
-struct watch { /* the thread's */
+struct watch { /* owned by the thread */
     struct fleet *f;
-    int64_t next_ms; /* when to discover again */
+    int64_t next_ms; /* time of the next discovery */
     struct targets found;
-    char said[sizeof(((struct err *)0)->msg)]; /* the last complaint */
+    char said[sizeof(((struct err *)0)->msg)]; /* the last logged error */
 };
 
 /* ---------------------------------------------------------------- health */
 
-/* Asking is what makes schedulers ask their shards. */
+/* Asking makes the schedulers check their shards. */
 static void check_health(struct fleet *f)
 {
     for (uint32_t i = 0; i < f->n; i++) {
@@ -71,7 +71,7 @@ static struct replica *replica_of(const struct fleet *f, const char *target)
     return NULL;
 }
 
-/* With the lock. One that is drained still and is found again stays. */
+/* With the lock. A draining replica that is discovered again stays. */
 static void merge(struct watch *w, struct err *e)
 {
     struct fleet *f = w->f;
@@ -93,7 +93,7 @@ static void merge(struct watch *w, struct err *e)
     }
 }
 
-/* Where nothing can be read, what was there is there still: connections tell who is alive. */
+/* If discovery fails, the known replicas stay: their connections show which are alive. */
 static void look(struct watch *w)
 {
     struct fleet *f = w->f;
@@ -112,7 +112,7 @@ static void look(struct watch *w)
     pthread_mutex_unlock(&f->lock);
 }
 
-/* ---------------------------------------------------------------- who has gone */
+/* ---------------------------------------------------------------- removed replicas */
 
 static struct replica *take_gone(struct fleet *f)
 {
@@ -138,7 +138,7 @@ static void reap(struct fleet *f)
     pthread_mutex_unlock(&f->lock);
 }
 
-/* Requests wait for a replica as long as they would wait for the shards of one. */
+/* Requests wait as long for a replica as for the shards of a single one. */
 static void end_if_empty(struct fleet *f)
 {
     struct fleet_entry *ended = NULL;

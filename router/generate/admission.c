@@ -24,7 +24,7 @@ void admission_free(struct admission *a)
     pthread_mutex_destroy(&a->lock);
 }
 
-/* Where its record is, or would be. */
+/* The link that points to its record, or would. */
 static struct admission_key **find(struct admission *a, uint64_t name)
 {
     struct admission_key **at = &a->bucket[(name ^ name >> 32) % ADMISSION_BUCKETS];
@@ -33,7 +33,7 @@ static struct admission_key **find(struct admission *a, uint64_t name)
     return at;
 }
 
-/* How many more this key (NULL: none of it holds any) may have. */
+/* How many more permits this key may get (NULL: it holds none). */
 static uint32_t room(const struct admission *a, const struct admission_key *k)
 {
     uint32_t n_keys = a->n_keys + !k, share = a->capacity / n_keys, held = k ? k->n_held : 0;

@@ -23,7 +23,7 @@ static int spell(const struct validator *v, const char *text, struct tok_scratch
     return 0;
 }
 
-/* One or two spellings of a word; returns how many, -1: an error. */
+/* Tokenizes the one or two spellings of a word. Returns their number; -1: an error. */
 static int spell_both(const struct validator *v, const char *word, struct tok_scratch **scratch,
                       struct arena *a, struct word_spelling out[2], struct err *e)
 {

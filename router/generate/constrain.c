@@ -15,7 +15,7 @@ static void constrain(struct body *b, struct ask *q, enum constraint_kind kind, 
         body_fail(b, body_root(b), "", "out of memory");
 }
 
-/* `closed`: keywords imply their type, and objects have no properties but those listed. */
+/* `closed`: keywords imply their type, and objects allow only listed properties. */
 static void constrain_as(struct body *b, const cJSON *schema, bool closed, struct ask *q)
 {
     struct buf text = BUF_INIT;
@@ -67,7 +67,7 @@ void constrain_compact(struct ask *q)
         q->constraint_kind = CONSTRAINT_JSON_COMPACT;
 }
 
-/* A schema, or one as text. */
+/* A schema, as an object or as text. */
 static void json_value(struct body *b, struct object o, const char *key, const cJSON *v,
                        struct ask *q)
 {
@@ -88,7 +88,7 @@ static void regex_value(struct body *b, struct object o, const char *key, const 
         body_mistyped(b, o, key, v, "a regular expression");
 }
 
-/* A grammar as text, in the notation that it looks like. */
+/* A grammar as text; the notation is detected. */
 static void grammar_value(struct body *b, struct object o, const char *key, const cJSON *v,
                           struct ask *q)
 {
@@ -114,7 +114,7 @@ void constrain_syntax(struct body *b, struct object o, const char *key, const ch
         constrain(b, q, lark ? CONSTRAINT_LARK : CONSTRAINT_REGEX, definition);
 }
 
-/* One of some texts: a pattern that means nothing but them. */
+/* One of a list of texts, as a pattern that matches exactly these. */
 static void choice_value(struct body *b, struct object o, const char *key, const cJSON *v,
                          struct ask *q)
 {
@@ -203,7 +203,7 @@ static void response_format(struct body *b, struct object root, struct ask *q)
         else
             body_fail(b, root, key, "missing field `json_schema`");
     } else if (!strcmp(type, "json_object") && !json_get(f, "value")) {
-        if (schema) /* as some servers have it */
+        if (schema) /* the form of some servers */
             json_value(b, root, key, schema, q);
         else
             constrain(b, q, CONSTRAINT_JSON_SCHEMA, any_object);
@@ -212,11 +212,12 @@ static void response_format(struct body *b, struct object root, struct ask *q)
     }
 }
 
-/* vLLM's names, alone or inside `structured_outputs`; what else is there is refused by name. */
+/* vLLM's fields, at the top level or inside `structured_outputs`. Other fields there are refused by
+ * name. */
 static void structured_outputs(struct body *b, struct object root, struct ask *q)
 {
     const cJSON *s = body_get(b, root, "structured_outputs", false), *kid;
-    if (s && !cJSON_IsObject(s)) { /* a list's items have no names */
+    if (s && !cJSON_IsObject(s)) { /* items of a list have no names */
         body_mistyped(b, root, "structured_outputs", s, "a map");
         return;
     }
@@ -263,7 +264,8 @@ void constrain_openai(struct body *b, struct object root, struct ask *q)
             guided[i].read(b, root, guided[i].key, v, q);
     }
     structured_outputs(b, root, q);
-    const cJSON *grammar = body_get(b, root, "grammar", false); /* llama.cpp's; TGI's is a map */
+    /* llama.cpp sends a string, TGI a map */
+    const cJSON *grammar = body_get(b, root, "grammar", false);
     if (cJSON_IsObject(grammar))
         constrain_grammar(b, root, "grammar", q);
     else if (grammar && !(cJSON_IsString(grammar) && !*grammar->valuestring))

@@ -1,4 +1,4 @@
-/* The entry point for other threads: every call becomes a message to the scheduler's thread. */
+/* The interface for other threads: each call becomes a message to the scheduler thread. */
 #include "router/generate/infer.h"
 #include "common/clock.h"
 #include "common/mailbox.h"
@@ -31,7 +31,7 @@ enum mail_kind {
     MAIL_STOP
 };
 struct command {
-    struct mail mail; /* first */
+    struct mail mail; /* must be first */
     enum mail_kind kind;
     struct seq *seq;       /* ADD */
     struct embed_job *job; /* EMBED */
@@ -43,8 +43,8 @@ struct command {
     struct adapter_change *change;
 };
 
-/* What a creator holds of its request: the scheduler's own part may be gone before the creator
- * knows. Lives in the request's arena. */
+/* The creator's handle of its request, in the request's arena: the scheduler may free its own part
+ * before the creator knows. */
 struct infer_seq {
     uint64_t id;
     const struct infer *at; /* NULL: not submitted */
@@ -53,17 +53,17 @@ struct infer_seq {
 struct infer {
     struct rpc_loop *loop;
     pthread_t thread;
-    struct shards *shards;   /* until the scheduler has them */
+    struct shards *shards;   /* until the scheduler or embedder owns them */
     struct drafter *drafter; /* NULL: none */
     struct scheduler *sched;
-    struct embedder *embedder; /* instead, of a model that does not generate */
-    struct shard_model labels; /* whose labels the limits have */
+    struct embedder *embedder; /* replaces the scheduler for a model that does not generate */
+    struct shard_model labels; /* owner of the labels in `limits` */
     struct infer_limits limits;
     uint32_t speculate;
 
     struct mailbox box;
     struct rpc_op bell;
-    /* when the shards were first asked for their health without an answer since; last asked */
+    /* when the oldest unanswered health check was sent; when the last one was sent */
     _Atomic int64_t asked_ns, asked_last_ns;
     _Atomic uint64_t next_id;
     atomic_bool stopping;
@@ -74,7 +74,7 @@ struct infer {
 
 enum { ANSWER_OLD_NS = 1000000000, ANSWER_LATE_NS = 2000000000, ASK_AGAIN_NS = 100000000 };
 
-/* ------------------------------------------------------------------ the scheduler's thread */
+/* ------------------------------------------------------------------ scheduler thread */
 static void on_drafter_gone(void *arg)
 {
     struct infer *i = arg;
@@ -104,7 +104,7 @@ static void audit_answer_texts(const struct embedder *s, struct question *q)
     question_answer(q, &b, balanced);
 }
 
-/* The same letters for a model that does not generate. */
+/* The same commands for a model that does not generate. */
 static void read_for_texts(struct infer *i, struct command *l)
 {
     struct embedder *s = i->embedder;
@@ -133,12 +133,12 @@ static void read_for_texts(struct infer *i, struct command *l)
     case MAIL_STOP:
         embedder_stop(s, on_gone, i);
         break;
-    case MAIL_CHANGE: /* no adapters change here */
+    case MAIL_CHANGE: /* there are no adapters */
         err_set(&l->change->err, ERR_VALIDATION,
                 "the model does not generate: it takes no adapters");
         l->change->done(l->change);
         break;
-    case MAIL_ABANDON: /* its calls have deadlines of their own */
+    case MAIL_ABANDON: /* its calls have their own deadlines */
     case MAIL_ADD:
     case MAIL_CANCEL: /* infer_submit() refuses */
         break;
@@ -222,7 +222,7 @@ static bool post(struct infer *i, const struct command *l)
     return true;
 }
 
-/* The only event that does not come from the scheduler's thread. */
+/* The only event that is not sent on the scheduler thread. */
 static void refuse(struct gen_request *r, enum err_kind kind, const char *why)
 {
     struct err e = ERR_INIT;
@@ -257,7 +257,7 @@ bool infer_prepare(struct gen_request *r)
     return r->seq != NULL;
 }
 
-/* The id of the request that computes the same prompt, + 1: ids are those of one scheduler. */
+/* 1 + the id of the request that computes the same prompt; ids are per scheduler. */
 static uint64_t leader_of(const struct infer *i, const struct gen_request *r)
 {
     const struct infer_seq *same = r->same && !r->resume ? r->same->seq : NULL;
@@ -296,7 +296,7 @@ void infer_embed(struct infer *i, struct embed_job *j)
 
 void infer_cancel(struct infer *i, struct gen_request *r)
 {
-    if (r->seq && r->seq->at) /* without memory for the command the request runs to its end */
+    if (r->seq && r->seq->at) /* out of memory for the command: the request runs to its end */
         post(i, &(struct command){.kind = MAIL_CANCEL, .id = r->seq->id});
 }
 
@@ -307,9 +307,9 @@ bool infer_healthy(struct infer *i)
     int64_t call = atomic_load(&i->status.call_ns);
     bool ok = atomic_load(&i->status.healthy);
     if (asked > answered && now - asked > ANSWER_LATE_NS)
-        ok = false; /* asked, and still no answer */
+        ok = false; /* the health check is unanswered */
     if (call && now - call > atomic_load(&i->status.stalled_ns))
-        ok = false; /* they answer, but the model does not move */
+        ok = false; /* the shards answer, but the model call hangs */
     if ((now - answered > ANSWER_OLD_NS || !ok) && now - last > ASK_AGAIN_NS &&
         atomic_compare_exchange_strong(&i->asked_last_ns, &last, now)) {
         if (asked <= answered)
@@ -407,7 +407,7 @@ static void settle_limits(struct infer *i, const struct shard_model *m)
     memcpy(l->activations, m->activations, sizeof(l->activations));
     memcpy(l->matrices, m->matrices, sizeof(l->matrices));
     memcpy(l->device, m->device, sizeof(l->device));
-    /* Ours list all; those of v2 have none. */
+    /* Shards of ours list all adapters; those of v2 have none. */
     l->lists_adapters = m->task == TASK_GENERATE && (m->takes_input_ids || m->version == 2);
     l->runtime_adapters = m->runtime_adapters;
     l->task = m->task;
@@ -436,7 +436,7 @@ static int start_texts(struct infer *i, const struct infer_config *c, const stru
                        "generate");
     if (!(i->embedder = embedder_new(&o, e)))
         return -1;
-    i->shards = NULL; /* the embedder's now */
+    i->shards = NULL; /* owned by the embedder now */
     return 0;
 }
 
@@ -471,7 +471,7 @@ static int start_scheduler(struct infer *i, const struct infer_config *c,
     if (c->owner)
         i->owner = *c->owner;
     if ((i->sched = sched_new(&o, e))) {
-        i->shards = NULL; /* the scheduler's now */
+        i->shards = NULL; /* owned by the scheduler now */
         return 0;
     }
     if (i->drafter)

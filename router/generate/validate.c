@@ -10,7 +10,7 @@
 
 #define REFUSE(...) return err_set(e, ERR_VALIDATION, "Input validation error: " __VA_ARGS__)
 
-/* Each is looked for in the text of every token. */
+/* Each breaker is searched in the text of every token. */
 enum { MOST_DRY_BREAKERS = 64, LONGEST_DRY_BREAKER = 256 };
 
 static const char *length_name(const struct ask *q)
@@ -23,7 +23,7 @@ static const char *input_name(const struct ask *q)
     return q->input_name ? q->input_name : "inputs";
 }
 
-/* TGI's limit, which a flag sets, or the larger one that clients of other protocols rely on. */
+/* TGI's limit, set by a flag, or the larger one that clients of other protocols expect. */
 static uint32_t limit(const struct ask *q, uint32_t tgi, uint32_t others)
 {
     return q->style == ASK_TGI || tgi > others ? tgi : others;
@@ -106,7 +106,7 @@ static int check_logprob_ids(const struct validator *v, const struct ask *q, str
     return 0;
 }
 
-/* What the shards that we know serve, and others' may not: nothing is dropped silently. */
+/* Refuses parameters that these shards do not support: nothing is ignored silently. */
 static int check_choice(const struct validator *v, const struct ask *q, struct err *e)
 {
     uint64_t min = q->min_new_tokens.v;
@@ -155,7 +155,7 @@ static int check_input(const struct validator *v, const struct ask *q, struct er
     return 0;
 }
 
-/* The client's ids, or those of a tokenizer that knows more than the model. */
+/* Checks ids from the client, or from a tokenizer with a larger vocabulary than the model. */
 static int check_ids(const struct validator *v, const uint32_t *ids, uint32_t n, struct err *e)
 {
     assert(ids || !n);
@@ -165,7 +165,7 @@ static int check_ids(const struct validator *v, const uint32_t *ids, uint32_t n,
     return 0;
 }
 
-/* How many of the n_special ids that `all` has more than `plain` stand in front. */
+/* How many of the n_special ids that `all` has more than `plain` are at the front. */
 static uint32_t specials_in_front(const struct tok_ids *all, const struct tok_ids *plain)
 {
     uint32_t extra = all->n - plain->n;
@@ -175,7 +175,8 @@ static uint32_t specials_in_front(const struct tok_ids *all, const struct tok_id
     return extra;
 }
 
-/* Keep `keep` of the ids in `all`: specials at both ends stay, the text loses its left end. */
+/* Keeps `keep` of the ids in `all`: special tokens at both ends stay, the text is cut on the
+ * left. */
 static int truncate_left(const struct validator *v, const char *text, size_t n, uint32_t keep,
                          struct tok_scratch **scratch, struct tok_ids *all, struct err *e)
 {
@@ -210,10 +211,11 @@ int encode(const struct validator *v, const char *text, size_t n, bool add_speci
     return copy ? 0 : err_nomem(e);
 }
 
-/* In the words that clients look for: OpenAI's and Anthropic's agents shorten the conversation. */
+/* Uses the texts that clients search for: OpenAI's and Anthropic's agents then shorten the
+ * conversation. */
 static int too_long(const struct ask *q, uint32_t n_ids, uint32_t most, struct err *e)
 {
-    if (q->style == ASK_ANTHROPIC) /* from its first word: some compare */
+    if (q->style == ASK_ANTHROPIC) /* as the first words: some clients compare the start */
         return err_set(e, ERR_VALIDATION, "prompt is too long: %u tokens > %u maximum", n_ids,
                        most);
     REFUSE(
@@ -222,7 +224,7 @@ static int too_long(const struct ask *q, uint32_t n_ids, uint32_t most, struct e
         input_name(q), most, n_ids);
 }
 
-/* An answer has what room there is, whatever was asked for. */
+/* Clips the answer's length to the context that is left, whatever was requested. */
 static int clip(const struct validator *v, const struct ask *q, uint32_t n_ids, uint32_t *out,
                 struct err *e)
 {
@@ -237,7 +239,7 @@ static int clip(const struct validator *v, const struct ask *q, uint32_t n_ids, 
     return 0;
 }
 
-/* TGI takes any max_new_tokens as long as the first 1024 fit and ends at the limit: so do we. */
+/* TGI accepts any max_new_tokens if the first 1024 fit, and ends at the limit: so do we. */
 static int budget(const struct validator *v, const struct ask *q, uint32_t n_ids, uint32_t *out,
                   struct err *e)
 {
@@ -268,7 +270,7 @@ uint64_t seed_draw(void)
     return seed;
 }
 
-/* 63 bits of SHA-256, so that no client finds another text with the salt of another. */
+/* 63 bits of SHA-256, so that no client can construct a text with another's salt. */
 static uint64_t salt_of(const char *text)
 {
     unsigned char sum[32] = {0};
@@ -280,7 +282,7 @@ static uint64_t salt_of(const char *text)
     return salt | UINT64_C(1) << 63;
 }
 
-/* A shard samples wherever a cut is asked for, as TGI's does. */
+/* As in TGI, a shard samples if any truncation of the distribution is requested. */
 static void take_the_likeliest(struct gen_params *p)
 {
     p->do_sample = false;
@@ -290,7 +292,7 @@ static void take_the_likeliest(struct gen_params *p)
 #include "common/params.def"
 }
 
-/* Does anything ask for sampling? A temperature of 1 changes nothing, so that it alone does not. */
+/* Does a parameter request sampling? A temperature of 1 has no effect and does not. */
 static bool cuts(const struct gen_params *p)
 {
     bool any = false;
@@ -327,7 +329,7 @@ static void fill_params(const struct ask *q, struct gen_params *p)
         .adapter_id = q->adapter_id,
     };
     if (p->dry_multiplier != 0) {
-        static const char *const usual[] = {"\n", ":", "\"", "*"}; /* llama.cpp's */
+        static const char *const usual[] = {"\n", ":", "\"", "*"}; /* llama.cpp's defaults */
         p->dry_breakers = q->dry_breakers ? q->dry_breakers : usual;
         p->n_dry_breakers = q->dry_breakers ? q->n_dry_breakers : 4;
     }
@@ -336,7 +338,7 @@ static void fill_params(const struct ask *q, struct gen_params *p)
         take_the_likeliest(p);
 }
 
-/* As the shards know it, and with the white space that the operator wants. */
+/* Converts the constraint to the shards' form, with the operator's white space setting. */
 static int settle_kind(const struct validator *v, struct gen_params *p, struct err *e)
 {
     enum constraint_kind *kind = &p->constraint_kind;
@@ -349,7 +351,8 @@ static int settle_kind(const struct validator *v, struct gen_params *p, struct e
     return 0;
 }
 
-/* All tokens but the allowed ones get the bias that forbids; those keep what they were given. */
+/* Gives every token except the allowed ones a bias that forbids it; allowed ones keep their
+ * bias. */
 static int allow_only(const struct validator *v, const struct ask *q, struct arena *a,
                       struct gen_params *p, struct err *e)
 {
@@ -377,7 +380,7 @@ static int allow_only(const struct validator *v, const struct ask *q, struct are
     return 0;
 }
 
-/* The prompt's ids, and where its pictures stand among them. */
+/* Computes the prompt's ids and the positions of its images. */
 static int encode_prompt(const struct validator *v, const struct ask *q,
                          struct tok_scratch **scratch, struct arena *a, struct gen_request *r,
                          struct err *e)
@@ -420,7 +423,7 @@ int validate(const struct validator *v, const struct ask *q, struct tok_scratch 
     if (check_ids(v, r->ids, r->n_ids, e) != 0 ||
         budget(v, q, r->n_ids, &r->params.max_new_tokens, e) != 0)
         return -1;
-    if (r->params.min_new_tokens > r->params.max_new_tokens) /* clipped */
+    if (r->params.min_new_tokens > r->params.max_new_tokens) /* max_new_tokens was clipped */
         r->params.min_new_tokens = r->params.max_new_tokens;
     if (q->constraint && v->no_constraints)
         REFUSE("grammar is not supported");

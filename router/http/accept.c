@@ -41,7 +41,7 @@ static void sha1_block(uint32_t h[5], const unsigned char *p)
     h[4] += e;
 }
 
-/* Of the 60 bytes that a key and the protocol's constant make: with padding two blocks. */
+/* SHA-1 of the 60 bytes of a key and the protocol's constant: two blocks with padding. */
 static void sha1_60(const char *text, unsigned char out[DIGEST])
 {
     uint32_t h[5] = {0x67452301u, 0xefcdab89u, 0x98badcfeu, 0x10325476u, 0xc3d2e1f0u};
@@ -72,7 +72,7 @@ bool ws_accept(const char *key, char out[WS_ACCEPT_LEN + 1])
 {
     char text[KEY_LEN + GUID_LEN + 1];
     unsigned char digest[DIGEST];
-    /* 16 bytes are 22 characters, of which the last has four bits that stay zero */
+    /* 16 bytes are 22 base64 characters; the last one has four bits that must be zero */
     if (!key || strlen(key) != KEY_LEN || strspn(key, alphabet) != KEY_LEN - 2 ||
         strcmp(key + KEY_LEN - 2, "==") != 0 || !strchr("AQgw", key[KEY_LEN - 3]))
         return false;

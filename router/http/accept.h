@@ -5,6 +5,6 @@
 
 enum { WS_ACCEPT_LEN = 28 };
 
-/* `key`: the value of Sec-WebSocket-Key. False: it is not 16 bytes in base64. */
+/* `key`: the value of Sec-WebSocket-Key. False: it is not base64 of 16 bytes. */
 bool ws_accept(const char *key, char out[WS_ACCEPT_LEN + 1]);
 #endif

@@ -2,7 +2,7 @@
 #include "common/log.h"
 #include <string.h>
 
-/* One write(2) of a line up to PIPE_BUF never mixes with others in a pipe: long words are cut. */
+/* A write(2) of a line up to PIPE_BUF is atomic in a pipe: long fields are truncated. */
 enum { FIELDS_MAX = 24, PATH_MAX_LOGGED = 256, USER_MAX_LOGGED = 128 };
 
 struct line {
@@ -26,7 +26,7 @@ static void seconds(struct line *l, const char *key, int64_t ns)
     l->f[l->n++] = LOGD(key, (double)ns * 1e-9);
 }
 
-/* Copies what fits, and never half a character. */
+/* Copies what fits, without splitting a UTF-8 character. */
 static const char *cut(char *out, size_t cap, const char *s)
 {
     size_t n = s ? strlen(s) : 0;
@@ -49,7 +49,7 @@ void access_add(struct access_work *w, const struct gen_request *r, uint32_t gen
 {
     const struct gen_times *t = &r->times;
     int64_t inference = since(t->batched, t->ended);
-    if (!r->same) { /* those that share a prompt were sent it once */
+    if (!r->same) { /* requests that share a prompt count it once */
         w->input_tokens += r->n_ids;
         w->cached_tokens += r->n_cached;
     }

@@ -1,44 +1,43 @@
-/* access.h - the access log: one line for every request, whatever became of it.
+/* access.h - the access log: one line per request, whatever its outcome.
  *
- * HTTP requests are written when they are over (served, refused, failed, or left by the client),
- * LMTP's streams likewise. The message is one of
+ * The line of an HTTP request or LMTP stream is written when it is over. The message is one of
  *
  *   Success    answered to the end
- *   Failed     refused or failed; `error` says why
- *   Dropped    the client left first: status 499, unless a stream with 200 had begun
+ *   Failed     refused or failed; `error` gives the reason
+ *   Dropped    the client disconnected first: status 499, unless a stream with 200 had begun
  *
- * and the level INFO; ERROR where the fault is ours; DEBUG for probes and scrapes. Times are in
- * seconds, as in TGI's line; fields that do not apply are left out. Prompts, answers and keys are
- * never written. docs/logs.md is the list of fields for operators. */
+ * The level is INFO; ERROR for internal errors; DEBUG for probes and scrapes. Times are in seconds,
+ * as in TGI's line; fields that do not apply are omitted. Prompts, answers and keys are never
+ * logged. docs/logs.md lists the fields for operators. */
 #ifndef ROUTER_HTTP_ACCESS_H
 #define ROUTER_HTTP_ACCESS_H
 #include "router/request/request.h"
 
 enum access_end { ACCESS_SUCCESS, ACCESS_FAILED, ACCESS_DROPPED };
 
-/* What a generation, or several of one request, took. Times are ns; 0: not known. */
+/* The work of one generation, or of several of one request. Times are in ns; 0: unknown. */
 struct access_work {
-    uint32_t n; /* generations; 0: none of the following applies */
+    uint32_t n; /* generations; 0: the other fields do not apply */
     uint64_t input_tokens, cached_tokens, generated_tokens;
     int64_t validation, queue, first_token, inference, per_token;
-    const char *finish; /* of the first one; NULL: it did not end */
-    const char *seed;   /* NULL: not sampled, or several */
+    const char *finish; /* of the first one; NULL: it did not finish */
+    const char *seed;   /* NULL: not sampled, or several generations */
 };
 
 struct access {
     enum access_end end;
-    bool ours;  /* the fault, when it failed */
+    bool ours;  /* the failure is an internal error */
     bool quiet; /* a probe or a scrape */
-    int status; /* 0: the protocol has none */
+    int status; /* HTTP status; 0: the protocol has none */
     const char *id, *method, *path, *model;
-    const char *key, *user; /* name of the key, who the client says it asks for; NULL, "": none */
+    const char *key, *user; /* name of the key; end user named by the client; NULL, "": none */
     const char *error;      /* ACCESS_FAILED */
     int64_t total;          /* ns from arrival to the end */
     struct access_work work;
 };
 
-/* Adds a generation to `w`. `end` is NULL when it did not end normally; `generated` is what reached
- * the client's side. Not while the scheduler still holds `r`. */
+/* Adds a generation to `w`. `end` is NULL if it did not end normally; `generated`: tokens passed on
+ * for the client. The scheduler must have released `r`. */
 void access_add(struct access_work *w, const struct gen_request *r, uint32_t generated,
                 const enum gen_finish *end);
 void access_log(const struct access *a); /* any thread */

@@ -8,19 +8,20 @@
 
 enum { HTTP_MAX_CONNECTIONS = 16384, HTTP_POOL = 16384, REQUEST_ID_MAX = 64 };
 
-struct conn { /* one TCP connection: from accept to close */
+struct conn { /* one TCP connection, from accept to close */
     struct conn *next, *prev;
     struct http *http;
     struct MHD_Connection *mhd;
     int fd;
-    struct tls_cert *cert; /* NULL: plain */
+    struct tls_cert *cert; /* NULL: plain HTTP */
     bool hung_up;          /* the client closed its side */
     int64_t deadline_ms;   /* INT64_MAX: none */
     struct exchange *x;    /* at most one at a time */
-    bool refused_early;    /* answered before all of the body had come */
+    bool refused_early;    /* answered before the whole body had arrived */
 
-    /* linger.c: libmicrohttpd has closed it, `fd` is ours */
+    /* linger.c: libmicrohttpd has closed it, and `fd` is ours */
     bool lingers, ended; /* ended: the client sends no more */
+    /* bytes read and dropped since */
     size_t swallowed;
 };
 
@@ -30,20 +31,22 @@ struct exchange {
     struct MHD_Connection *mhd;
     const struct route *route;
     char *path;
-    char method[16]; /* cut where it is longer */
+    char method[16]; /* truncated if longer */
     char key[KEY_NAME_MAX];
     int64_t begun_ns;
     char id[REQUEST_ID_MAX + 1];
-    const char *target, *target_end; /* the raw target, in libmicrohttpd's buffer; begin() only */
+    /* the raw target, in libmicrohttpd's buffer; during begin() only */
+    const char *target, *target_end;
     bool bad_uri, ambiguous;
-    bool begun;      /* headers were looked at */
-    bool dispatched; /* request() was called; over() is owed */
+    bool begun;      /* the headers were checked */
+    bool dispatched; /* request() was called; over() must follow */
     bool suspended;
-    bool upgrade;    /* asks for a WebSocket */
-    bool cut;        /* close instead of replying */
-    const char *why; /* it was refused; static */
-    int refusal;     /* status decided from the headers, given when the body was swallowed */
-    char allow[64];  /* with 405, and of OPTIONS */
+    bool upgrade;    /* requests a WebSocket */
+    bool cut;        /* close the connection instead of replying */
+    const char *why; /* why it was refused; static */
+    /* status decided from the headers, sent when the body was read and dropped */
+    int refusal;
+    char allow[64]; /* for 405 and OPTIONS */
     uint64_t received;
     struct buf body;
     int status;
@@ -66,15 +69,15 @@ struct http {
     uint16_t port;
     _Atomic bool stop;
     struct conn *conns;
-    struct conn *lingerers, *lingered; /* in one direction; lingered: to be freed after the turn */
+    struct conn *lingerers, *lingered; /* singly linked; lingered: freed after the turn */
     uint32_t n_conns, n_lingerers;
     _Atomic bool flushing;   /* a thread waits for http_flushed() */
-    _Atomic uint32_t unsent; /* then: 1 + connections with bytes on their way */
+    _Atomic uint32_t unsent; /* then: 1 + connections with unsent bytes */
     _Atomic int64_t busy_ns; /* http_busy() */
-    int64_t warned_full_ms;  /* the log knows that there are no descriptors; 0: never */
+    int64_t warned_full_ms;  /* when the lack of descriptors was last logged; 0: never */
     struct mailbox closed;   /* http_sockets */
     int64_t ticked_ms;
-    uint64_t last_id; /* of requests that bring none: drawn once, then counted */
+    uint64_t last_id; /* for requests without an id: drawn once, then counted */
 };
 
 /* request.c */
@@ -86,21 +89,21 @@ void http_completed(void *cls, struct MHD_Connection *mhd, void **con_cls,
                     enum MHD_RequestTerminationCode why);
 /* socket.c */
 bool socket_wanted(const struct exchange *x, const char *method);
-int socket_judge(struct exchange *x); /* 0, or the status that refuses it */
+int socket_judge(struct exchange *x); /* 0, or the status to refuse it with */
 enum MHD_Result socket_open(struct exchange *x);
-void socket_close_all(struct http *h); /* those that were handed back */
+void socket_close_all(struct http *h); /* those that were returned */
 /* linger.c */
-/* In place of freeing a connection that is closed. False: there is nothing to wait for. */
+/* Takes over a closed connection instead of freeing it. False: there is nothing to wait for. */
 bool linger_begin(struct conn *c);
 void linger_event(struct conn *c);
 void linger_tick(struct http *h, int64_t now);
 void linger_count(struct http *h); /* for http_flushed() */
-void linger_free(struct http *h);  /* those of which no event is pending */
+void linger_free(struct http *h);  /* those without pending events */
 void linger_end_all(struct http *h);
 /* reply.c */
 bool exchange_waits(const struct exchange *x); /* for its answer, or for more of it */
 enum MHD_Result exchange_queue(struct exchange *x);
-/* The client is not coming back: tell the owner, let libmicrohttpd close. */
+/* The client has disconnected: notifies the owner and lets libmicrohttpd close. */
 void exchange_drop(struct exchange *x);
 void exchange_act(struct exchange *x, unsigned sse_acts);
 void exchange_refuse(struct exchange *x, int status, const char *text);

@@ -11,7 +11,7 @@ int error_status(enum error_shape s, enum err_kind k)
     return status == 422 ? 400 : status == 424 ? 500 : status;
 }
 
-/* The words of both SDKs' documents, by status. */
+/* Error types in the documentation of both SDKs, by status. */
 struct error_words {
     int status;
     const char *openai, *code, *anthropic;
@@ -46,7 +46,7 @@ void error_param(const struct err *e, char *out, size_t n)
         from = at ? at + strlen(shape_prefix) : e->msg;
         end = at ? strchr(from, ':') : NULL;
         if (end && memchr(from, ' ', (size_t)(end - from)))
-            end = NULL; /* no path: what is wrong with the root comes first */
+            end = NULL; /* no path: the error is at the root */
     }
     if (!end && from && (from = strchr(e->msg, '`')))
         end = strchr(++from, '`');

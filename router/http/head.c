@@ -3,12 +3,12 @@
 #include <strings.h>
 
 struct head_walk {
-    const char *at; /* where the next line of the head begins */
+    const char *at; /* start of the next line of the head */
     int lengths, codings, hosts;
     bool odd;
 };
 
-/* RFC 9110, 5.6.2: so a blank before the colon is refused too. */
+/* RFC 9110, 5.6.2: this also refuses a blank before the colon. */
 static bool is_token(const char *s)
 {
     for (const char *p = s; *p; p++)
@@ -25,7 +25,7 @@ static bool has_controls(const char *s)
     return false;
 }
 
-/* A CR and a LF stood at `p`, not one of them alone. */
+/* A CR and an LF were at `p`, not only one of them. */
 static bool was_line_end(const char *p) { return !p[0] && !p[1]; }
 
 static enum MHD_Result look_at_line(void *cls, enum MHD_ValueKind kind, const char *name,
@@ -49,12 +49,12 @@ static enum MHD_Result look_at_line(void *cls, enum MHD_ValueKind kind, const ch
     w->hosts += !strcasecmp(name, "host");
     if (!strcasecmp(name, "transfer-encoding")) {
         w->codings++;
-        w->odd |= strcasecmp(value, "chunked") != 0; /* a coding that we cannot undo */
+        w->odd |= strcasecmp(value, "chunked") != 0; /* a transfer coding that we do not support */
     }
     return MHD_YES;
 }
 
-/* METHOD SP TARGET SP VERSION CRLF, with one blank each. */
+/* METHOD SP TARGET SP VERSION CRLF, with single blanks. */
 static bool plain_first_line(const char *method, const char *target, const char *target_end,
                              const char *version)
 {
@@ -63,8 +63,8 @@ static bool plain_first_line(const char *method, const char *target, const char 
            was_line_end(version + strlen(version));
 }
 
-/* The empty line, and the end where libmicrohttpd sees it: bytes that look like a line end but were
- * NULs, or a line end of one byte, shift one against the other. */
+/* Checks the empty line, and the end as libmicrohttpd sees it. NULs that look like a line end, or
+ * line ends of one byte, shift one against the other. */
 static bool plain_end(struct MHD_Connection *mhd, const char *method, const struct head_walk *w)
 {
     const union MHD_ConnectionInfo *info =
@@ -79,7 +79,7 @@ struct http_head http_head_check(struct MHD_Connection *mhd, const char *method,
     if (!target || !plain_first_line(method, target, target_end, version))
         return (struct http_head){.ambiguous = true};
     MHD_get_connection_values_n(mhd, MHD_HEADER_KIND, look_at_line, &w);
-    bool old = !strcmp(version, "HTTP/1.0"); /* which knows no chunks */
+    bool old = !strcmp(version, "HTTP/1.0"); /* HTTP/1.0 has no chunked coding */
     return (struct http_head){.ambiguous = w.odd || !plain_end(mhd, method, &w) || w.hosts > 1 ||
                                            w.lengths + w.codings > 1 || (old && w.codings),
                               .chunked = w.codings > 0};

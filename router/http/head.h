@@ -1,13 +1,13 @@
-/* head.h - is the head of a request what every reader takes it for?
+/* head.h - rejects request heads that two parsers could read differently (request smuggling).
  *
- * Requests are smuggled past a proxy with heads that two readers understand differently.
- * libmicrohttpd 0.9.75 is a lenient reader: it joins folded lines, ends a line at a bare CR or LF,
- * and cuts a value at a NUL. It shows headers as strings only, where such bytes are gone. They can
- * still be seen in its buffer: it parses in place, and writes a NUL over the colon and over each
- * byte of a line end. So the strings of a plain head lie one behind the other, with gaps of known
- * size. In any other head, one is not where it is expected.
+ * libmicrohttpd 0.9.75 is lenient: it joins folded lines, ends a line at a bare CR or LF, and cuts
+ * a value at a NUL. Its API shows headers as strings, in which such bytes are lost. But it parses
+ * in place, and writes a NUL over the colon and over each byte of a line end. So in a plain head
+ * the strings lie one behind the other, with gaps of known size. In any other head, one string is
+ * not where it is expected.
  *
- * Another layout (a later libmicrohttpd) makes all requests fail, which every test shows. */
+ * A different buffer layout (a later libmicrohttpd) would make all requests fail, which every test
+ * shows. */
 #ifndef ROUTER_HTTP_HEAD_H
 #define ROUTER_HTTP_HEAD_H
 #include <microhttpd.h>
@@ -15,11 +15,12 @@
 
 struct http_head {
     bool ambiguous; /* refuse it: what follows on this connection may not be a request */
-    bool chunked;   /* the body comes in chunks */
+    bool chunked;   /* the body is chunked */
 };
 
-/* `method` and `version` as the access handler got them in its first call for a request; `target`
- * and `target_end` as the URI callback saw the raw target. Loop thread, in that first call only. */
+/* Checks a head. `method` and `version` are the arguments of the access handler's first call for a
+ * request; `target` and `target_end` delimit the raw target of the URI callback. Loop thread, in
+ * that first call only. */
 struct http_head http_head_check(struct MHD_Connection *mhd, const char *method, const char *target,
                                  const char *target_end, const char *version);
 #endif

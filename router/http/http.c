@@ -23,18 +23,18 @@ enum {
     SEND_BUFFER = 64 << 10,
     USER_TIMEOUT_MS = 30000,
     HANG_UP_MS = 500,
-    FLUSH_MS = 20,  /* between two looks at what is on its way */
-    FULL_MS = 10000 /* between two lines about descriptors */
+    FLUSH_MS = 20,  /* between two polls of unsent bytes */
+    FULL_MS = 10000 /* between two log lines about descriptors */
 };
 
 static void set_option(int fd, int level, int name, int value)
 {
-    /* Each is an improvement the loop can live without, so failure is no error. */
+    /* Failure is no error: each option is an optional improvement. */
     (void)setsockopt(fd, level, name, &value, sizeof(value));
 }
 
-/* A client whose cable was cut is found by unacknowledged data or by keep-alive probes; a slow one
- * must not fill megabytes of kernel memory before we see it. */
+/* A disconnected client is detected by unacknowledged data or by keep-alive probes. The send buffer
+ * is limited, so that a slow client cannot fill megabytes of kernel memory unnoticed. */
 static void tune_socket(int fd)
 {
     set_option(fd, SOL_SOCKET, SO_SNDBUF, SEND_BUFFER);
@@ -106,11 +106,13 @@ static void on_connection(void *cls, struct MHD_Connection *mhd, void **socket_c
 static void on_hang_up(struct conn *c)
 {
     c->hung_up = true;
-    /* Once the whole answer is made, sending it is the cheapest way to find out who still reads. */
+    /* Once the whole answer is computed, sending it is the cheapest way to detect a disconnect. */
     if (c->x && exchange_waits(c->x))
         exchange_drop(c->x);
-    else if (!c->x || !c->x->dispatched) /* libmicrohttpd misses an end that came with the last */
-        c->deadline_ms = clock_ms() + HANG_UP_MS; /* bytes: do not wait for the rest of a request */
+    /* libmicrohttpd misses an end of stream that came with the last bytes: do not wait for the rest
+     * of a request. */
+    else if (!c->x || !c->x->dispatched)
+        c->deadline_ms = clock_ms() + HANG_UP_MS;
 }
 
 static void on_socket(struct conn *c)
@@ -121,9 +123,9 @@ static void on_socket(struct conn *c)
         on_hang_up(c);
 }
 
-/* There is no call to close a connection. The shut socket is an event for libmicrohttpd; should
- * that edge have come and gone already (the peer's reset, say), its own timeout ends it a second
- * later. */
+/* libmicrohttpd has no call to close a connection. The shut down socket is an event for it. If that
+ * edge has already passed (after a reset by the peer), its own timeout closes the connection a
+ * second later. */
 static void cut(struct conn *c)
 {
     shutdown(c->fd, SHUT_RDWR);
@@ -146,7 +148,7 @@ static void tick(struct http *h, int64_t now)
 static int wait_ms(const struct http *h)
 {
     MHD_UNSIGNED_LONG_LONG mhd_ms;
-    int ms = h->conns || h->lingerers ? TICK_MS : -1; /* an idle router sleeps */
+    int ms = h->conns || h->lingerers ? TICK_MS : -1; /* an idle router has no timeout */
     if (atomic_load(&h->flushing))
         ms = FLUSH_MS;
     if (MHD_get_timeout(h->daemon, &mhd_ms) == MHD_YES && (ms < 0 || mhd_ms < (unsigned)ms))
@@ -164,21 +166,21 @@ void http_run(struct http *h)
         for (int i = 0; i < n; i++) {
             uint64_t count;
             if (ev[i].data.ptr == h)
-                continue; /* libmicrohttpd's: MHD_run() below */
+                continue; /* libmicrohttpd's descriptor: see MHD_run() below */
             if (ev[i].data.ptr == &h->bell_fd)
                 rung = read(h->bell_fd, &count, sizeof(count)) == sizeof(count);
             else
                 on_socket(ev[i].data.ptr);
         }
         linger_free(h);
-        if (rung) { /* resumes many connections; MHD_run() walks them once */
+        if (rung) { /* resumes many connections; MHD_run() visits them once */
             socket_close_all(h);
             h->c.events.wake(h->c.arg);
         }
         bool busy = h->conns;
         MHD_run(h->daemon);
-        /* Out of descriptors, libmicrohttpd stops listening, and listens again in the run after
-         * the one that closed a connection. While there are others, the next tick is that run. */
+        /* Without free descriptors libmicrohttpd stops listening, and listens again in the run
+         * after one that closed a connection. While others are open, the next tick is that run. */
         if (busy && !h->conns)
             MHD_run(h->daemon);
         int64_t now = clock_ms();
@@ -197,7 +199,7 @@ void http_wake(struct http *h)
 {
     uint64_t one = 1;
     if (write(h->bell_fd, &one, sizeof(one)) < 0) {
-        /* The counter is full: the loop is awake already. */
+        /* The counter is full: the loop is already awake. */
     }
 }
 
@@ -248,8 +250,8 @@ static int open_listener(struct http *h, bool *v6, struct err *e)
     return h->listen_fd >= 0 ? 0 : err_sys(e, "listen on %s port %s", h->c.hostname, port);
 }
 
-/* Every client that aborts would be a line: only one is useful. Who comes then waits in the
- * listening socket's queue until a connection ends. */
+/* Logs only the message about descriptors: every aborting client would cause a line. New clients
+ * then wait in the listen queue until a connection ends. */
 static void on_message(void *cls, const char *fmt, va_list ap)
 {
     struct http *h = cls;
@@ -335,7 +337,7 @@ void http_free(struct http *h)
     if (!h)
         return;
     if (h->daemon) {
-        socket_close_all(h); /* libmicrohttpd stops the process if one is still open */
+        socket_close_all(h); /* libmicrohttpd aborts if one is still open */
         MHD_run(h->daemon);
         MHD_stop_daemon(h->daemon); /* closes the listening socket */
         linger_end_all(h);

@@ -15,7 +15,7 @@ static char *trim(char *s)
     return s;
 }
 
-/* Cut `text` at every `sep`; with `comments` lines that begin with # are left out. */
+/* Splits `text` at every `sep`; with `comments`, lines that begin with # are skipped. */
 static int cut(struct keys *k, char *text, const char *sep, bool comments, struct err *e)
 {
     char *save = NULL;

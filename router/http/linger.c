@@ -1,10 +1,10 @@
-/* Connections that libmicrohttpd is done with and the network is not: answers that the client has
- * not acknowledged yet, and clients that still send what is not wanted.
+/* Connections that libmicrohttpd has finished but the network has not: answers that the client has
+ * not acknowledged yet, and clients that still send.
  *
- * Closing a socket with bytes unread resets the connection, and the client may lose the answer that
- * is on its way. And what the kernel still has to send is lost where the network goes away with the
- * process, as that of a container does: a queue without a descriptor cannot be seen. So a second
- * descriptor outlives libmicrohttpd's. Loop thread only, but for http_flushed(). */
+ * Closing a socket with unread bytes resets the connection, and the client may lose the answer in
+ * flight. And if the network ends with the process, as in a container, data in the kernel's send
+ * queue is lost; that queue cannot be queried without a descriptor. So a duplicate descriptor
+ * outlives libmicrohttpd's. Loop thread only, except http_flushed(). */
 #include "common/clock.h"
 #include "router/http/conn.h"
 #include "router/http/unsent.h"
@@ -19,12 +19,12 @@
 #include <unistd.h>
 
 enum {
-    LINGERERS_MAX = 512,   /* beyond, connections are closed as ever */
-    SEND_MS = 300000,      /* as an answer may take (WRITE_TIMEOUT_MS); dead peers end before,
-                              by TCP_USER_TIMEOUT */
-    SWALLOW_MS = 30000,    /* for one that still sends */
+    LINGERERS_MAX = 512, /* beyond this, connections are closed at once */
+    /* as long as an answer may take (WRITE_TIMEOUT_MS); TCP_USER_TIMEOUT ends dead peers before */
+    SEND_MS = 300000,
+    SWALLOW_MS = 30000,    /* for a client that still sends */
     SWALLOW_MAX = 1 << 30, /* bytes */
-    SHARE = 4 << 20,       /* bytes in one turn */
+    SHARE = 4 << 20,       /* bytes per turn */
 };
 
 static int unread(int fd)
@@ -43,7 +43,7 @@ static void linger_end(struct conn *c)
     h->n_lingerers--;
     (void)epoll_ctl(h->epoll_fd, EPOLL_CTL_DEL, c->fd, NULL);
     close(c->fd);
-    c->next = h->lingered; /* an event of this turn may still mean it */
+    c->next = h->lingered; /* a pending event of this turn may still refer to it */
     h->lingered = c;
 }
 
@@ -60,7 +60,8 @@ bool linger_begin(struct conn *c)
             close(fd);
         return false;
     }
-    shutdown(fd, SHUT_WR); /* libmicrohttpd's close() says no end any more */
+    /* libmicrohttpd's close() does not end the stream, because of the duplicate */
+    shutdown(fd, SHUT_WR);
     c->fd = fd;
     c->mhd = NULL;
     c->lingers = true;
@@ -87,7 +88,7 @@ void linger_event(struct conn *c)
     if (c->swallowed > SWALLOW_MAX || (ended && unsent(c->fd) == 0)) {
         linger_end(c);
         c->fd = -1;
-    } else if (ended) { /* it sends no more, and is still to get something */
+    } else if (ended) { /* it sends no more, but has unread data of ours */
         (void)epoll_ctl(c->http->epoll_fd, EPOLL_CTL_DEL, c->fd, NULL);
         c->ended = true;
     }

@@ -1,4 +1,4 @@
-/* Replies and streams: the only place that builds libmicrohttpd responses. */
+/* Replies and streams: the only file that creates libmicrohttpd responses. */
 #include "common/clock.h"
 #include "router/http/conn.h"
 #include "router/http/errors.h"
@@ -35,7 +35,7 @@ static void add_cors(struct exchange *x, struct MHD_Response *r)
             allowed = origin;
     if (allowed)
         MHD_add_response_header(r, "access-control-allow-origin", allowed);
-    if (allowed && origin) /* SDKs in browsers read x-request-id and retry-after */
+    if (allowed && origin) /* browser SDKs read x-request-id and retry-after */
         MHD_add_response_header(r, "access-control-expose-headers", "*");
     MHD_add_response_header(
         r, "vary", "origin, access-control-request-method, access-control-request-headers");
@@ -66,7 +66,7 @@ enum MHD_Result exchange_queue(struct exchange *x)
     if (x->conn && !x->streaming)
         x->conn->deadline_ms = clock_ms() + WRITE_TIMEOUT_MS;
     enum MHD_Result ok = MHD_queue_response(x->mhd, (unsigned)x->status, r);
-    MHD_destroy_response(r); /* our reference; the connection has its own */
+    MHD_destroy_response(r); /* our reference; the connection holds its own */
     return ok;
 }
 
@@ -109,13 +109,14 @@ void exchange_refuse(struct exchange *x, int status, const char *text)
         exchange_add(x, "www-authenticate", "Bearer");
     if (status == 200) { /* OPTIONS */
         exchange_add(x, "access-control-allow-methods", x->allow);
-        /* SDKs in browsers send a dozen of their own. The star does not mean `authorization`. */
+        /* Browser SDKs send a dozen headers of their own. The star does not cover
+         * `authorization`. */
         exchange_add(x, "access-control-allow-headers", "*,authorization");
     }
     exchange_reply(x, status, body.len ? type : NULL, &body);
 }
 
-/* libmicrohttpd wants bytes. None yet: suspend until some are pushed. */
+/* libmicrohttpd requests bytes. If there are none, suspend until some are pushed. */
 static ssize_t pull(void *cls, uint64_t pos, char *out, size_t max)
 {
     struct exchange *x = cls;
@@ -182,6 +183,6 @@ void exchange_drop(struct exchange *x)
     if (x->dispatched)
         h->c.events.over(h->c.arg, x, false);
     if (x->conn)
-        shutdown(x->conn->fd, SHUT_RDWR); /* a connection blocked in send ends only this way */
+        shutdown(x->conn->fd, SHUT_RDWR); /* the only way to end a connection blocked in send */
     resume(x);
 }

@@ -1,4 +1,4 @@
-/* From the first header to the last byte of the body: what is let through to a route. */
+/* From the first header to the last byte of the body: decides which requests reach a route. */
 #include "common/clock.h"
 #include "common/hash.h"
 #include "router/http/conn.h"
@@ -12,9 +12,9 @@
 #include <strings.h>
 #include <sys/socket.h>
 
-/* A refused body is read and dropped, so that the client sees the answer and the connection serves
- * its next request. One that is said to be longer than EARLY_MAX is answered at once instead, and
- * linger.c drops what comes. */
+/* A refused body is read and dropped, so that the client sees the answer and can reuse the
+ * connection. If it is declared longer than EARLY_MAX, the answer is sent at once, and linger.c
+ * drops the body. */
 enum { EARLY_MAX = 64 << 20, SWALLOW_MAX = 1 << 30 };
 
 static struct conn *conn_of(struct MHD_Connection *mhd)
@@ -40,7 +40,7 @@ static void set_id(struct exchange *x, const char *given)
     snprintf(x->id, sizeof(x->id), "%016llx", (unsigned long long)hash_mix(++x->http->last_id));
 }
 
-/* Called when the request line was read, with the raw target; what it returns is the first
+/* Called after the request line was read, with the raw target. Its result becomes the first
  * *con_cls. */
 void *http_uri(void *cls, const char *uri, struct MHD_Connection *mhd)
 {
@@ -54,7 +54,7 @@ void *http_uri(void *cls, const char *uri, struct MHD_Connection *mhd)
     x->conn = c;
     x->mhd = mhd;
     x->begun_ns = clock_ns();
-    /* libmicrohttpd decodes into a C string: "/health%00x" would be taken for "/health". */
+    /* libmicrohttpd decodes into a C string: "/health%00x" would be read as "/health" */
     x->bad_uri = strstr(uri, "%00") != NULL;
     x->target = uri;
     x->target_end = uri + strlen(uri);
@@ -122,7 +122,7 @@ static uint64_t declared(const struct exchange *x)
     return length ? strtoull(length, NULL, 10) : 0;
 }
 
-/* What a path takes, also for a browser that asks before it sends. `*` is the whole server. */
+/* Methods of a path, also for a CORS preflight. `*` is the whole server. */
 static int judge_options(struct exchange *x)
 {
     if (!strcmp(x->path, "*"))
@@ -170,7 +170,7 @@ static const char *refusal_text(int status)
     }
 }
 
-/* Some clients name the whole URI, as they would to a proxy (RFC 9112, 3.2.2). */
+/* Some clients send an absolute URI, as to a proxy (RFC 9112, 3.2.2). */
 static const char *path_of(const char *url)
 {
     const char *host = *url == '/' ? NULL : strstr(url, "://");
@@ -184,8 +184,8 @@ static enum MHD_Result begin(struct exchange *x, const char *url, const char *me
     struct http_head head = http_head_check(x->mhd, method, x->target, x->target_end, version);
     x->begun = true;
     x->ambiguous = head.ambiguous;
-    /* Where chunks end is for libmicrohttpd to say, which takes bare line ends as well. Nothing
-     * behind them on this connection is taken for a request. */
+    /* libmicrohttpd parses the chunks, and accepts bare line ends there. So nothing behind them on
+     * this connection is read as a request. */
     if (head.chunked)
         exchange_add(x, "connection", "close");
     snprintf(x->method, sizeof(x->method), "%s", method);
@@ -195,7 +195,7 @@ static enum MHD_Result begin(struct exchange *x, const char *url, const char *me
     if (!x->conn->hung_up)
         x->conn->deadline_ms = clock_ms() + x->http->c.body_timeout_ms;
     x->refusal = judge_headers(x, method, !strcmp(version, "HTTP/1.0"));
-    /* Where the body ends is unknown, or the client asked before sending it: answer now. */
+    /* The end of the body is unknown, or the client waits for permission to send it: answer now. */
     if (x->refusal == 400 || (x->refusal && exchange_header(x, "Expect")) ||
         (x->refusal && declared(x) > EARLY_MAX)) {
         x->conn->refused_early = true;

@@ -39,7 +39,7 @@ static bool names(const struct route *r, const char *path)
     return false;
 }
 
-/* Is it a path of some route, letter by letter? Then patterns do not mean it. */
+/* Is it literally a path of some route? Then patterns do not apply. */
 static bool is_named(const char *path)
 {
     for (unsigned i = 0; i < n_routes; i++)
@@ -91,7 +91,7 @@ static void route_rows(struct buf *out)
     }
 }
 
-/* Kinds that differ in nothing but their code in OpenAI's bodies are one row. */
+/* Error kinds that differ only in OpenAI's code share a row. */
 static bool said_before(enum err_kind kind)
 {
     for (enum err_kind k = ERR_NONE + 1; k < kind; k++)

@@ -1,4 +1,4 @@
-/* WebSockets: the handshake (RFC 6455, 4.2), and the way back of what was handed over. */
+/* WebSockets: the handshake (RFC 6455, 4.2), and the return of sockets that were handed over. */
 #include "common/hash.h"
 #include "router/http/accept.h"
 #include "router/http/conn.h"
@@ -7,7 +7,7 @@
 #include <strings.h>
 #include <sys/epoll.h>
 
-/* Is `word` one of the comma-separated ones? */
+/* Is `word` in the comma-separated list? */
 static bool lists(const char *header, const char *word)
 {
     size_t n = strlen(word);
@@ -26,8 +26,7 @@ bool socket_wanted(const struct exchange *x, const char *method)
            lists(exchange_header(x, "Upgrade"), "websocket");
 }
 
-/* Browsers do not keep other people's pages from opening sockets here; they say whose page it is.
- */
+/* Browsers allow any page to open sockets here, and send the page's origin. */
 static bool origin_allowed(const struct exchange *x)
 {
     const struct http_config *c = &x->http->c;
@@ -53,7 +52,7 @@ int socket_judge(struct exchange *x)
                : 400;
 }
 
-/* libmicrohttpd has sent the answer and lets go of the connection. */
+/* libmicrohttpd has sent the answer and released the connection. */
 static void hand_over(void *cls, struct MHD_Connection *mhd, void *con_cls, const char *early,
                       size_t n_early, MHD_socket fd, struct MHD_UpgradeResponseHandle *handle)
 {
@@ -62,7 +61,7 @@ static void hand_over(void *cls, struct MHD_Connection *mhd, void *con_cls, cons
     struct http_socket *s = malloc(sizeof(*s) + n_early);
     bool named;
     (void)mhd, (void)con_cls;
-    if (x->conn) { /* who hangs up is no longer our business */
+    if (x->conn) { /* hang-ups are detected by the new owner */
         epoll_ctl(h->epoll_fd, EPOLL_CTL_DEL, x->conn->fd, NULL);
         x->conn->deadline_ms = INT64_MAX;
     }
@@ -97,7 +96,7 @@ enum MHD_Result socket_open(struct exchange *x)
     return ok;
 }
 
-/* Only the loop's thread may tell libmicrohttpd. */
+/* Only the loop thread may call libmicrohttpd. */
 void http_socket_close(struct http_socket *s)
 {
     if (mailbox_put(&s->http->closed, &s->mail))
@@ -120,7 +119,7 @@ uint64_t exchange_tenant(const struct exchange *x, bool *named)
     const char *id = exchange_header(x, "x-gateway-inference-fairness-id");
     const char *bearer = exchange_header(x, "authorization");
     const char *key = bearer ? bearer : exchange_header(x, "x-api-key");
-    if (x->key[0]) /* however it was sent */
+    if (x->key[0]) /* whichever header carried it */
         key = x->key;
     *named = id && *id;
     return *named ? hash_bytes(1, id, strlen(id)) : key ? hash_bytes(2, key, strlen(key)) : 0;

@@ -30,7 +30,7 @@ static bool reserve(struct sse *s, size_t n)
         s->off = s->len = 0;
     if (n <= s->cap - s->len)
         return true;
-    if (s->off > s->cap / 2) { /* moving less than was read since: linear over the stream */
+    if (s->off > s->cap / 2) { /* moves fewer bytes than were read since: linear over the stream */
         memmove(s->p, s->p + s->off, unread(s));
         s->len -= s->off;
         s->off = 0;

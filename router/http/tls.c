@@ -17,8 +17,8 @@ struct tls_cert {
 
 struct tls {
     const char *cert_path, *key_path;
-    char *cert_pem, *key_pem;         /* at the start */
-    _Atomic(struct tls_cert *) newer; /* loaded, and not yet taken over */
+    char *cert_pem, *key_pem;         /* as first loaded */
+    _Atomic(struct tls_cert *) newer; /* loaded, not yet used by the loop */
     struct tls_cert *all;             /* newest first; loop thread */
 };
 
@@ -45,7 +45,7 @@ static gnutls_datum_t datum(const struct pem *f)
     return (gnutls_datum_t){(unsigned char *)f->p, (unsigned)f->n};
 }
 
-/* When it ends goes to the log: a renewal that was forgotten is seen there first. */
+/* Logs the expiry date: a forgotten renewal is noticed there first. */
 static int check_cert(const char *path, const struct pem *f, struct err *e)
 {
     gnutls_x509_crt_t *list = NULL;
@@ -117,7 +117,7 @@ static struct tls_cert *make(const struct tls *t, const struct pem *cert, const 
     return NULL;
 }
 
-/* The files, read and checked. */
+/* Reads and checks the files. */
 static struct tls_cert *load(const struct tls *t, struct pem *cert, struct pem *key, struct err *e)
 {
     if (read_pem(t->cert_path, cert, e) != 0) {
@@ -164,7 +164,7 @@ int tls_reload(struct tls *t, struct err *e)
     wipe(&key);
     if (!c)
         return -1;
-    cert_free(atomic_exchange(&t->newer, c)); /* one that was not taken over is ours to free */
+    cert_free(atomic_exchange(&t->newer, c)); /* one that the loop never used */
     return 0;
 }
 
@@ -189,7 +189,7 @@ struct tls_cert *tls_take(struct tls *t, gnutls_session_t session)
 {
     take_over(t);
     if (gnutls_credentials_set(session, GNUTLS_CRD_CERTIFICATE, t->all->cred) < 0)
-        return NULL; /* it goes on with the first one */
+        return NULL; /* it keeps the first certificate */
     t->all->n_users++;
     return t->all;
 }

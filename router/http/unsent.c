@@ -5,8 +5,8 @@
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
-/* After a reset the queue's numbers stand as they were, and SO_ERROR tells of it once only: the
- * state is what counts. */
+/* After a reset the queue's numbers keep their values, and SO_ERROR reports the reset only once. So
+ * the connection state decides. */
 int unsent(int fd)
 {
     struct tcp_info info = {.tcpi_state = TCP_ESTABLISHED};

@@ -1,8 +1,8 @@
-/* unsent.h - what the kernel still has to send of a connection. */
+/* unsent.h - bytes of a connection that the kernel has not delivered yet. */
 #ifndef ROUTER_HTTP_UNSENT_H
 #define ROUTER_HTTP_UNSENT_H
 
-/* Bytes of a TCP or Unix socket that the peer's kernel has not acknowledged; 0 where the connection
- * is over or cannot be asked. Any thread. */
+/* Bytes of a TCP or Unix socket that the peer's kernel has not acknowledged. 0 if the connection is
+ * closed or cannot be queried. Any thread. */
 int unsent(int fd);
 #endif

@@ -6,25 +6,25 @@
 #include <string.h>
 
 struct range4 {
-    uint32_t first; /* in the order of the host */
+    uint32_t first; /* in host byte order */
     int bits;
 };
 #define IP4(a, b, c, d) ((uint32_t)(a) << 24 | (uint32_t)(b) << 16 | (uint32_t)(c) << 8 | (d))
 
-/* IANA's registry of special-purpose addresses, and one of Azure's that looks public. */
+/* IANA's registry of special-purpose addresses, and a public-looking one of Azure. */
 static const struct range4 refused4[] = {
     {IP4(0, 0, 0, 0), 8},        /* this network */
     {IP4(10, 0, 0, 0), 8},       /* private */
     {IP4(100, 64, 0, 0), 10},    /* shared: CGNAT */
     {IP4(127, 0, 0, 0), 8},      /* loopback */
-    {IP4(168, 63, 129, 16), 32}, /* Azure's platform, seen from its machines */
-    {IP4(169, 254, 0, 0), 16},   /* link-local: metadata of clouds */
+    {IP4(168, 63, 129, 16), 32}, /* Azure's platform, as seen from its machines */
+    {IP4(169, 254, 0, 0), 16},   /* link-local: cloud metadata */
     {IP4(172, 16, 0, 0), 12},    /* private */
     {IP4(192, 0, 0, 0), 24},     /* protocol assignments */
     {IP4(192, 0, 2, 0), 24},     /* documentation */
     {IP4(192, 31, 196, 0), 24},  /* AS112 */
     {IP4(192, 52, 193, 0), 24},  /* AMT */
-    {IP4(192, 88, 99, 0), 24},   /* relays of 6to4 */
+    {IP4(192, 88, 99, 0), 24},   /* 6to4 relays */
     {IP4(192, 168, 0, 0), 16},   /* private */
     {IP4(192, 175, 48, 0), 24},  /* AS112 */
     {IP4(198, 18, 0, 0), 15},    /* benchmarks */
@@ -47,7 +47,7 @@ struct range6 {
     int bits;
 };
 
-/* Within 2000::/3, which is all that is routed. */
+/* Within 2000::/3, the only routed range. */
 static const struct range6 refused6[] = {
     {{0x20, 0x01, 0x00}, 23},             /* protocol assignments, with Teredo */
     {{0x20, 0x01, 0x0d, 0xb8}, 32},       /* documentation */

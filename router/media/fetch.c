@@ -16,7 +16,7 @@ static int refuse_url(struct err *e, const char *why)
     return err_set(e, ERR_VALIDATION, "the image URL is not allowed: %s", why);
 }
 
-/* Bytes that two parsers could read differently. */
+/* Refuses bytes that two parsers could read differently. */
 static int check_bytes(const char *url, struct err *e)
 {
     const size_t n = strnlen(url, URL_MAX + 1);
@@ -43,7 +43,7 @@ static int check_host(const struct media_fetch_options *o, const char *host, str
     for (size_t i = 0; i < n; i++)
         if ((unsigned char)host[i] >= 0x80 || host[i] == '%')
             return refuse_url(e, "its host is not in ASCII");
-    if (n && host[n - 1] == '.') /* the root, which names the same host */
+    if (n && host[n - 1] == '.') /* a trailing dot, which names the same host */
         n--;
     if (!n)
         return refuse_url(e, "it has no host");
@@ -53,7 +53,7 @@ static int check_host(const struct media_fetch_options *o, const char *host, str
     return o->domains ? refuse_url(e, "its host is not in the list of allowed domains") : 0;
 }
 
-/* What libcurl read of the URL; NULL: not there. */
+/* A part of the URL as parsed by libcurl; NULL: absent. */
 static char *part(CURLU *u, CURLUPart what, unsigned flags)
 {
     char *text = NULL;
@@ -79,7 +79,7 @@ static int check_parts(const struct media_fetch_options *o, CURLU *u, struct err
     return rc;
 }
 
-/* The one parsed form: what is checked is what is asked. NULL: refused. */
+/* The parsed URL that is both checked and requested. NULL: refused. */
 static CURLU *parse(const struct media_fetch_options *o, const char *url, struct err *e)
 {
     CURLU *u = NULL;
@@ -127,12 +127,12 @@ static size_t on_body(char *p, size_t one, size_t n, void *arg)
     (void)one;
     f->too_large = n > f->options->max_bytes - f->out->len;
     if (f->too_large)
-        return n ? 0 : 1; /* anything but n */
+        return n ? 0 : 1; /* any other value aborts */
     buf_add(f->out, p, n);
     return f->out->oom ? 0 : n;
 }
 
-/* Every connection starts here, with the very address that is connected. */
+/* Called for every connection, with the address to connect to. */
 static curl_socket_t on_socket(void *arg, curlsocktype purpose, struct curl_sockaddr *a)
 {
     struct fetch *f = arg;
@@ -152,11 +152,11 @@ static void prepare(CURL *c, CURLU *u, struct fetch *f, struct curl_slist *heade
     curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https");
     curl_easy_setopt(c, CURLOPT_FOLLOWLOCATION, 0L);
     curl_easy_setopt(c, CURLOPT_DISALLOW_USERNAME_IN_URL, 1L);
-    curl_easy_setopt(c, CURLOPT_PROXY, ""); /* not the environment's */
+    curl_easy_setopt(c, CURLOPT_PROXY, ""); /* ignores the environment's proxy */
     curl_easy_setopt(c, CURLOPT_NOPROXY, "*");
     curl_easy_setopt(c, CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
     curl_easy_setopt(c, CURLOPT_HTTPHEADER, headers);
-    curl_easy_setopt(c, CURLOPT_HTTP_CONTENT_DECODING, 0L); /* nothing is unpacked */
+    curl_easy_setopt(c, CURLOPT_HTTP_CONTENT_DECODING, 0L); /* no decompression */
     curl_easy_setopt(c, CURLOPT_MAXFILESIZE_LARGE, (curl_off_t)f->options->max_bytes);
     curl_easy_setopt(c, CURLOPT_TIMEOUT_MS, left_ms);
     curl_easy_setopt(c, CURLOPT_CONNECTTIMEOUT_MS, left_ms);
@@ -201,7 +201,7 @@ static int judge(const struct fetch *f, CURLcode code, struct err *e)
 }
 
 /* ---------------------------------------------------------------- redirects */
-/* The next URL after a redirect, parsed and checked. NULL: refused, or none. */
+/* The next URL after a redirect, parsed and checked. NULL: refused, or no redirect. */
 static CURLU *next_url(CURL *c, const struct media_fetch_options *o, const char *from,
                        struct err *e)
 {
@@ -223,7 +223,7 @@ static bool is_redirect(long status)
     return status == 301 || status == 302 || status == 303 || status == 307 || status == 308;
 }
 
-/* One hop: *u is asked, and becomes the next URL if the answer is a redirect. 1: go on. */
+/* One hop: requests *u, and replaces it by the next URL after a redirect. 1: continue. */
 static int hop(CURL *c, CURLU **u, struct fetch *f, struct curl_slist *headers, long left_ms,
                struct err *e)
 {

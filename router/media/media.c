@@ -7,7 +7,7 @@
 
 #define REFUSE(...) return err_set(e, ERR_VALIDATION, "Input validation error: " __VA_ARGS__)
 
-/* ---------------------------------------------------------------- where they stand in a text */
+/* ---------------------------------------------------------------- positions in the text */
 
 static bool next(const struct media *m, const struct ask *q, size_t at, struct mark *out)
 {
@@ -22,7 +22,7 @@ bool media_wanted(const struct media *m, const struct ask *q)
     return q->n_images || (m->vision && q->inline_images && q->inputs && next(m, q, 0, &unused));
 }
 
-/* The marks of the text, in its order, and the picture that each of them is. */
+/* The markers in the text, in order, and the image for each. */
 static int find_marks(const struct media *m, const struct ask *q, struct arena *a,
                       struct mark **out, struct ask_image **image_out, uint32_t *n_out,
                       struct err *e)
@@ -112,7 +112,8 @@ static int read_all(const struct media *m, const struct ask *q, const struct ask
     if (tokens > m->max_tokens)
         REFUSE("the images of a request may have at most %u tokens. Given: %llu", m->max_tokens,
                (unsigned long long)tokens);
-    a->limit += 64 * tokens; /* ids and their text, which the body's length says nothing of */
+    /* ids and text of placeholders, which the body's length does not cover */
+    a->limit += 64 * tokens;
     return 0;
 }
 

@@ -1,10 +1,10 @@
-/* media.h - pictures of a prompt: from what a body names to files, tokens and places.
+/* media.h - images of a prompt: from the URLs in a body to files, tokens and positions.
  *
- * A picture is fetched or taken out of its URL, sniffed, and decoded in the decoder's process, so
- * that a broken one is refused before it waits. What is kept is the file, the digest of its pixels
- * and its plan (common/vision). Then the markers in the prompt's text become placeholders, and
- * after tokenization the pictures find their places among them. Runs on worker threads; shares
- * the decoder and the count of fetches. */
+ * An image is fetched or decoded from its data URL, its format is detected, and the decoder process
+ * decodes it, so that a broken one is refused before it queues. Kept are the file, the digest of
+ * its pixels and its plan (common/vision). The markers in the prompt's text become placeholders.
+ * After tokenization the images are assigned to these. Runs on worker threads, which share the
+ * decoder and the count of fetches. */
 #ifndef ROUTER_MEDIA_MEDIA_H
 #define ROUTER_MEDIA_MEDIA_H
 #include "common/arena.h"
@@ -16,30 +16,31 @@
 #include "router/request/request.h"
 #include <stdatomic.h>
 
-/* Of all pictures of a request, with those that are fetched. */
+/* Limit for all image files of a request, fetched ones included. */
 #define MEDIA_MAX_BYTES ((size_t)256 << 20)
 
 struct media_rules {
-    uint32_t max_images; /* of a request */
-    uint64_t max_pixels; /* of all of them */
-    bool fetches;        /* http: and https: URLs, as `fetch` says */
+    uint32_t max_images; /* per request */
+    uint64_t max_pixels; /* over all images of a request */
+    bool fetches;        /* http: and https: URLs are allowed, with the options of `fetch` */
     struct media_fetch_options fetch;
-    atomic_uint *fetching;  /* how many are fetched now, */
-    uint32_t most_fetching; /* and may be: those who validate other requests must not all wait */
+    atomic_uint *fetching; /* number of running fetches */
+    /* and its limit: some workers must stay free to validate other requests */
+    uint32_t most_fetching;
 };
-/* What a model's requests share; it owns none of it. */
+/* Shared by all requests to a model. Owns nothing. */
 struct media {
     const struct vision *vision; /* NULL: the model takes text only */
     struct image_decoder *decoder;
     const struct media_rules *rules;
-    uint32_t max_tokens; /* of all pictures of a request */
-    uint32_t max_whole;  /* of one that a step must compute whole; 0: any number */
+    uint32_t max_tokens; /* for all images of a request */
+    uint32_t max_whole;  /* tokens of an image that a step must compute whole; 0: unlimited */
 };
 
-/* A picture that was read. In the call's arena; its bytes are freed with that. */
+/* A decoded image. In the call's arena, which frees its bytes. */
 struct medium {
-    struct medium *next; /* in a list of those of a call */
-    const char *url;     /* of the ask_image: compared by address */
+    struct medium *next; /* list of a call's images */
+    const char *url;     /* of the ask_image; compared by address */
     void *bytes;
     size_t n;
     enum image_format format;
@@ -47,21 +48,21 @@ struct medium {
     struct vision_plan plan;
 };
 struct media_prompt {
-    const char *text; /* with placeholders for each picture; the arena's or q's own */
+    const char *text; /* with placeholders for each image; owned by the arena or `q` */
     size_t n;
-    struct medium **v; /* [n_media] in the order of the prompt */
+    struct medium **v; /* [n_media] in prompt order */
     uint32_t n_media;
     bool bare; /* the tokenizer adds no special tokens to it */
 };
 
-/* Are there pictures in what was asked for? TGI's ![](URL) in `inputs`, or images beside it. */
+/* Does the request contain images? TGI's ![](URL) in `inputs`, or separate ones. */
 bool media_wanted(const struct media *m, const struct ask *q);
-/* Read the pictures of `q` and write their placeholders. ERR_IMAGE, ERR_IMAGE_URL, ERR_VALIDATION:
- * in the words of q->style. */
+/* Reads the images of `q` and writes their placeholders. ERR_IMAGE, ERR_IMAGE_URL, ERR_VALIDATION,
+ * with the messages of q->style. */
 int media_prompt(const struct media *m, const struct ask *q, struct arena *a,
                  struct media_prompt *out, struct err *e);
-/* Where they stand among ids[0 .. n) of p->text, with or without special tokens around it.
- * ERR_VALIDATION: the prompt has other placeholders than those (a client wrote one). */
+/* Finds their positions in ids[0 .. n) of p->text, with or without special tokens around it.
+ * ERR_VALIDATION: the number of placeholders differs (a client wrote one). */
 int media_places(const struct media *m, const struct media_prompt *p, const uint32_t *ids,
                  uint32_t n, struct arena *a, struct gen_request *r, struct err *e);
 #endif

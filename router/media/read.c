@@ -5,7 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* What is wrong with a picture; each protocol has its own words for it. */
+/* Faults of an image; each protocol has its own message. */
 enum fault { FAULT_URL, FAULT_BASE64, FAULT_FORMAT, FAULT_FETCH };
 
 static int tgi_words(const struct ask_image *s, enum fault f, const char *why, struct err *e)
@@ -44,7 +44,7 @@ static int anthropic_words(const struct ask_image *s, enum fault f, const char *
 static int fail(const struct ask *q, const struct ask_image *s, enum fault f, struct err *e)
 {
     char why[sizeof(e->msg)];
-    if (e->kind == ERR_SYSTEM || e->kind == ERR_OVERLOADED) /* ours */
+    if (e->kind == ERR_SYSTEM || e->kind == ERR_OVERLOADED) /* an internal error */
         return -1;
     snprintf(why, sizeof(why), "%s", e->msg);
     return q->style == ASK_ANTHROPIC ? anthropic_words(s, f, why, e)
@@ -86,7 +86,7 @@ static int fetch(const struct media *m, const struct ask_image *s, size_t max, s
     return rc == 0 && !out->bytes ? err_nomem(e) : rc;
 }
 
-/* The file. */
+/* Reads the file. */
 static int file_of(const struct media *m, const struct ask *q, const struct ask_image *s,
                    size_t max, struct medium *out, struct err *e)
 {
@@ -105,7 +105,7 @@ static int file_of(const struct media *m, const struct ask *q, const struct ask_
     return 0;
 }
 
-/* Of the file in `out`: what it shows. */
+/* Decodes the file in `out`. */
 static int look(const struct media *m, const struct ask *q, const struct ask_image *s,
                 uint64_t max_pixels, struct medium *out, struct err *e)
 {

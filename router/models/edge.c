@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Equal for equal vocabularies: the wire carries ids alone, and a client whose tokenizer is another
- * one would never know. */
+/* Equal for equal vocabularies: the wire carries ids only, so a client with another tokenizer would
+ * not notice. */
 static uint64_t hash_vocab(const struct tokenizer *t)
 {
     uint64_t h = 0;
@@ -48,7 +48,7 @@ struct startup_view edge_startup(const struct edge *g)
     const struct startup_board *b = g->startup;
     uint32_t n = 0;
     while (n < STARTUP_RANKS && startup_seconds(b, n, STARTUP_CONFIG) > 0)
-        n++; /* ranks of this machine, from 0 */
+        n++; /* local ranks, from 0 */
     return startup_look(b, 0, n ? n : 1);
 }
 
@@ -112,7 +112,7 @@ struct media edge_media(const struct edge *g)
 {
     const struct edge *home = g->home ? g->home : g;
     const struct infer_limits *l = edge_limits(g);
-    const bool open = atomic_load(&g->fleet); /* before that, what the shards take is not known */
+    const bool open = atomic_load(&g->fleet); /* before that, the shards' features are unknown */
     return (struct media){
         .vision = !open || l->takes_images ? g->vision : NULL,
         .decoder = home->decoder,

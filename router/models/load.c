@@ -1,4 +1,4 @@
-/* The models' thread: one load request after the other; the launcher starts the shards. */
+/* The models thread: loads one model after the other; the launcher starts the shards. */
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/vision/vision.h"
@@ -31,11 +31,11 @@ static void on_message(struct models *m, const char *text)
     snprintf(s->said, sizeof(s->said), "%s", text + at);
     s->state = ready                        ? SLOT_READY
                : !strcmp(word, "gone")      ? SLOT_FREE
-               : s->state == SLOT_UNLOADING ? SLOT_FREE /* it failed while it was to leave */
+               : s->state == SLOT_UNLOADING ? SLOT_FREE /* it failed while it was unloaded */
                                             : SLOT_FAILED;
 }
 
-/* What the launcher has said; waits for a word of it, or the bell, at most so long. */
+/* Reads the launcher's messages; waits for one, or for the bell, at most timeout_ms. */
 static void listen_to(struct models *m, int timeout_ms)
 {
     struct pollfd fds[] = {{m->fd, POLLIN, 0}, {m->bell_fd, POLLIN, 0}};
@@ -45,7 +45,7 @@ static void listen_to(struct models *m, int timeout_ms)
     if (poll(fds, 2, timeout_ms) < 0)
         return;
     if (fds[1].revents && read(m->bell_fd, &count, sizeof(count)) < 0) {
-        /* It is read once. */
+        /* The counter is only reset. */
     }
     while ((n = recv(m->fd, text, sizeof(text) - 1, MSG_DONTWAIT)) > 0) {
         text[n] = 0;
@@ -71,14 +71,14 @@ static bool stopping(struct models *m)
     return stop;
 }
 
-/* ---------------------------------------------------------------- leaving */
+/* ---------------------------------------------------------------- unloading */
 
-/* Its shards are gone, or no request can wait for that any more. */
+/* Its shards have ended, or no request can wait for that any more. */
 static void clear_slot(struct models *m, uint32_t slot)
 {
     struct err e = ERR_INIT;
     struct slot *s = &m->slots[slot];
-    if (s->state == SLOT_FAILED) /* the launcher has stopped it already */
+    if (s->state == SLOT_FAILED) /* the launcher has already stopped it */
         s->state = SLOT_FREE;
     if (s->state == SLOT_FREE)
         return;
@@ -109,7 +109,7 @@ static void model_free(struct model *q)
     free(q);
 }
 
-/* No request holds it. */
+/* Unloads a model that no request holds. */
 static void leave(struct models *m, struct model *q)
 {
     LOG(LOG_INFO, "Unloading model", LOGS("model", q->name));
@@ -124,8 +124,8 @@ static void leave(struct models *m, struct model *q)
     model_free(q);
 }
 
-/* One that is lost goes as soon as no request holds it; `spare`: also the one whose last use is
- * longest ago. With the state LEAVING it is ours. */
+/* A lost model is unloaded once no request holds it; `spare`: also the least recently used one. It
+ * is returned in the state LEAVING, owned by the caller. */
 static struct model *take_leaver(struct models *m, bool spare)
 {
     struct model *out = NULL;
@@ -190,7 +190,7 @@ static int start_shards(struct models *m, struct model *q, struct err *e)
         s->state = SLOT_FREE;
         return -1;
     }
-    /* The text side is read while the shards read their weights. */
+    /* The tokenizer and template load while the shards load their weights. */
     if (!(q->tokenizer = tokenizer_load(q->folder, e)) ||
         sentence_load(&q->edge.sentence, q->folder, e) ||
         !(q->chat = chat_load(q->folder, NULL, q->tokenizer, e)) ||

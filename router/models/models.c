@@ -12,7 +12,7 @@ void models_ring(struct models *m)
 {
     uint64_t one = 1;
     if (write(m->bell_fd, &one, sizeof(one)) < 0) {
-        /* The counter is full: the thread is awake already. */
+        /* The counter is full: the thread is already awake. */
     }
 }
 
@@ -35,7 +35,7 @@ bool models_first(struct edge *g, const char *name)
     return models_own_name(g, name) || edge_has_adapter(g, name);
 }
 
-/* A path that stays below the folder: no part of it is empty or begins with a dot. */
+/* A relative path below the folder: no component is empty or begins with a dot. */
 static bool is_name(const char *name)
 {
     size_t n = strlen(name);
@@ -108,7 +108,7 @@ void models_each(const struct models *m, void (*fn)(void *arg, const char *name)
 
 /* ---------------------------------------------------------------- holding */
 
-/* The first request for it; with the lock. */
+/* Adds a model at its first request; with the lock. */
 static struct model *want(struct models *m, const char *name, struct err *e)
 {
     char *folder = folder_of(m, name);
@@ -193,7 +193,7 @@ void models_release(struct edge *g)
     struct models *m = q->models;
     pthread_mutex_lock(&m->lock);
     q->used_ms = clock_ms();
-    if (--q->users == 0) /* a request may wait for its place */
+    if (--q->users == 0) /* a request may wait for its slot */
         models_ring(m);
     pthread_mutex_unlock(&m->lock);
 }
@@ -201,7 +201,7 @@ void models_release(struct edge *g)
 static void end_wait(struct models_wait *w, struct edge *g, const struct err *why)
 {
     for (struct models_wait *next; w; w = next) {
-        next = w->next; /* a waiter that is ready may be gone afterwards */
+        next = w->next; /* a notified waiter may be freed */
         w->ready(w, g, why);
     }
 }
@@ -218,7 +218,7 @@ void models_notify(struct models *m, struct model *q, const struct err *why)
     pthread_mutex_lock(&m->lock);
 }
 
-/* `notify` is called with every scheduler that has requests or may get some. */
+/* Calls `notify` for every scheduler that has requests or may get some. */
 static void notify_loaded(struct models *m, void (*notify)(struct fleet *f, const char *why),
                           const char *why)
 {

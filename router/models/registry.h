@@ -7,11 +7,11 @@
 /* WANTED -> LOADING -> LOADED -> (LEAVING: no longer found by name) -> freed */
 enum model_state { MODEL_WANTED, MODEL_LOADING, MODEL_LOADED, MODEL_LEAVING };
 struct model {
-    struct edge edge; /* first */
+    struct edge edge; /* must be first */
     struct model *next;
     struct models *models;
     enum model_state state;
-    bool lost; /* its shards, for good: no longer found by name, and LEAVING soon */
+    bool lost; /* its shards are lost for good: no longer found by name, LEAVING next */
     char *name, *folder;
     struct tokenizer *tokenizer;
     struct chat *chat;
@@ -19,21 +19,21 @@ struct model {
     struct fleet *fleet;
     uint32_t slot;
     uint32_t users;
-    int64_t used_ms; /* when a request let go of it last */
+    int64_t used_ms; /* clock_ms() of the last release by a request */
     struct models_wait *first, **last;
 };
 
 enum slot_state { SLOT_FREE, SLOT_LOADING, SLOT_READY, SLOT_FAILED, SLOT_UNLOADING };
-struct slot { /* the launcher's side of a model; the models' thread's */
+struct slot { /* the launcher's state of a model; models thread only */
     enum slot_state state;
-    char said[480]; /* READY: the socket; FAILED: why */
+    char said[480]; /* READY: the socket path; FAILED: the reason */
 };
 
 struct models {
     struct edge *home;
     const char *folder;
     pthread_mutex_t lock;
-    struct model *list; /* all that are not freed, oldest request first */
+    struct model *list; /* all models not freed yet, least recently requested first */
     bool closed, stop;
     int fd, bell_fd;
     pthread_t thread;
@@ -42,6 +42,6 @@ struct models {
 };
 
 void models_ring(struct models *m);
-/* Tell all who wait for `q`; with the lock, which is let go of meanwhile. */
+/* Notifies all waiters of `q`. With the lock, which is released meanwhile. */
 void models_notify(struct models *m, struct model *q, const struct err *why);
 #endif

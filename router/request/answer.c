@@ -30,7 +30,7 @@ void answer_free(struct answer *a) { buf_free(&a->text); }
 void answer_rank(const struct answer *(*at)(void *arg, uint32_t i), void *arg, uint32_t n,
                  uint32_t *out)
 {
-    for (uint32_t i = 0; i < n; i++) { /* insertion: a handful, and equals keep their order */
+    for (uint32_t i = 0; i < n; i++) { /* insertion sort: few elements, stable */
         double mean = answer_mean_logprob(at(arg, i));
         uint32_t k = i;
         for (; k > 0 && answer_mean_logprob(at(arg, out[k - 1])) < mean; k--)

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* First the sizes are added up with at == NULL, then the same walk copies. */
+/* The first pass, with at == NULL, adds up sizes; the second copies. */
 struct packer {
     char *at;
     size_t n;

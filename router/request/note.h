@@ -1,5 +1,5 @@
-/* note.h - an event of a generation, copied so that it can cross from the scheduler's thread to the
- * loop. One allocation a note; everything the event points to lies behind it. */
+/* note.h - a copy of a generation event, which crosses from the scheduler thread to the loop. One
+ * allocation per note; all data of the event follows it in memory. */
 #ifndef ROUTER_REQUEST_NOTE_H
 #define ROUTER_REQUEST_NOTE_H
 #include "common/mailbox.h"
@@ -11,6 +11,6 @@ struct note {
     struct gen_event event;
 };
 
-/* NULL when memory ran out. Freed with free(). */
+/* NULL: out of memory. Freed with free(). */
 struct note *note_copy(struct gen_request *r, const struct gen_event *ev);
 #endif

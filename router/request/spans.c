@@ -67,7 +67,7 @@ void gen_spans_describe(struct trace_span *s, const char *operation, const char 
     span_attr(s, TRACE_D("gen_ai.latency.e2e", (double)(s->end_ns - s->start_ns) * 1e-9));
 }
 
-/* A part that began; where it did not end, it lasted until the end of all. */
+/* Sends a part that began. If it did not end, it lasted until `end`. */
 static void add_part(struct tracer *t, const struct trace_span *owner, const char *name,
                      const struct trace_context *self, int64_t from, int64_t to, int64_t end,
                      int64_t index)

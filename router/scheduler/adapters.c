@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ------------------------------------------------------------------ the scheduler's books */
+/* ------------------------------------------------------------------ the scheduler's accounting */
 
 bool adapters_init(struct adapter_accounts *b, struct served_adapters *s, uint32_t pool)
 {

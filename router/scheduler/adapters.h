@@ -1,8 +1,8 @@
-/* adapters.h - numbers for adapters, and whether one more fits beside those that run.
+/* adapters.h - adapter numbers, and whether one more adapter fits beside the running ones.
  *
- * The shards bring an adapter to their devices when a request needs it and keep it as long as one
- * does (S-LoRA, arXiv 2311.03285). Adapters that no request uses are evicted. So the router counts
- * the pages of those in use: together they never exceed the pool. */
+ * The shards load an adapter onto their devices when a request needs it, and keep it while one uses
+ * it (S-LoRA, arXiv 2311.03285). Adapters that no request uses are evicted. So the router counts
+ * the pages of adapters in use; their sum never exceeds the pool. */
 #ifndef ROUTER_SCHEDULER_ADAPTERS_H
 #define ROUTER_SCHEDULER_ADAPTERS_H
 #include "router/shards/served_adapters.h"
@@ -15,29 +15,32 @@ enum {
     ADAPTER_UNNUMBERED = UINT32_MAX
 };
 
-/* The scheduler thread's own view. */
+/* Owned by the scheduler thread. */
 struct adapter_accounts {
     struct served_adapters *list;
-    struct adapter_use *use;               /* [list->n] */
-    char *unlisted[ADAPTERS_MAX_UNLISTED]; /* names that only a peer knows which lists none */
-    uint32_t pool;                         /* pages that adapters in use share */
-    uint32_t pages;                        /* of those with any that runs */
+    struct adapter_use *use;               /* [list->n] use counts */
+    char *unlisted[ADAPTERS_MAX_UNLISTED]; /* names of a peer that lists no adapters */
+    uint32_t pool;                         /* pages shared by the adapters in use */
+    uint32_t pages;                        /* pages of adapters that a running request uses */
     uint32_t next_number;
 };
-/* Holds `s`. False: no memory. */
+/* Takes a reference to `s`. `pool`: pages. False: out of memory. */
 bool adapters_init(struct adapter_accounts *b, struct served_adapters *s, uint32_t pool);
 void adapters_free(struct adapter_accounts *b);
-/* Another list; the counts of those that are in both stay. False: no memory, nothing changed. */
+/* Replaces the list; use counts of adapters in both lists stay. False: out of memory, nothing
+ * changed. */
 bool adapters_replace(struct adapter_accounts *b, struct served_adapters *s);
-/* 0: the model as it is (`name` NULL or ""); the number of the listed adapter; for names that are
- * not listed another one each. ADAPTER_UNNUMBERED: too many of those. */
+/* 0: the base model (`name` NULL or ""). Otherwise the number of the listed adapter, or a separate
+ * number for each unlisted name. ADAPTER_UNNUMBERED: too many of these. */
 uint32_t adapters_number(struct adapter_accounts *b, const char *name);
+/* Known requests that name adapter `number`. */
 uint32_t adapters_known(const struct adapter_accounts *b, uint32_t number);
-/* May a request with it run beside those that do? Always true for what is not listed. */
+/* May a request with this adapter run beside the running ones? Always true for unlisted
+ * adapters. */
 bool adapters_fit(const struct adapter_accounts *b, uint32_t number);
-/* The next four do nothing for what is not listed (any more). */
-void adapters_come(struct adapter_accounts *b, uint32_t number); /* a request that names it */
+/* The next four do nothing for adapters that are not (or no longer) listed. */
+void adapters_come(struct adapter_accounts *b, uint32_t number); /* a known request names it */
 void adapters_go(struct adapter_accounts *b, uint32_t number);
-void adapters_enter(struct adapter_accounts *b, uint32_t number); /* it runs */
+void adapters_enter(struct adapter_accounts *b, uint32_t number); /* a request that uses it runs */
 void adapters_leave(struct adapter_accounts *b, uint32_t number);
 #endif

@@ -1,7 +1,7 @@
-/* What the scheduler holds, and which sequences hold it: for operators, and for tests.
+/* Audit of what the scheduler holds and which sequences hold it, for operators and tests.
  *
- * The page tables of the sequences are the holders; kv_blocks has its own count of what is in use.
- * The two are kept apart, so they show a leak on either side. */
+ * The block tables of the sequences are counted as holders; kv_blocks has its own count of blocks
+ * in use. Both counts are independent, so a difference shows a leak on either side. */
 #include "router/scheduler/scheduler.h"
 #include "router/scheduler/state.h"
 #include <stdlib.h>
@@ -88,7 +88,8 @@ bool sched_audit(const struct scheduler *s, struct buf *out)
     for (size_t i = 0; i < sizeof(s->known.bucket) / sizeof(s->known.bucket[0]); i++)
         for (const struct seq *q = s->known.bucket[i]; q; q = q->chain)
             add(&t, s, q, out);
-    add_table(&t, &s->offload.table); /* what is being loaded */
+    /* blocks that are being loaded */
+    add_table(&t, &s->offload.table);
     const bool balanced = kv.used == t.blocks.held && swap_used(&s->swap) == t.slots &&
                           cells.owned == t.cells && windows.used == t.windows.held;
     buf_fmt(out,

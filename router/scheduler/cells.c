@@ -9,17 +9,17 @@ struct cell {
     enum cell_state state;
     uint32_t prev, next; /* LRU list: snapshots that are not held; free list (next only) */
     /* of a snapshot */
-    uint32_t block; /* NO_BLOCK: it was dropped while it was held */
+    uint32_t block; /* NO_BLOCK: dropped while it was held */
     uint32_t holds;
     bool pending, rolling;
 };
 
 struct cells {
     struct cell *v;
-    uint32_t *of; /* [n_blocks] snapshot of a block, or NO_CELL */
+    uint32_t *of; /* [n_blocks] the snapshot of a block, or NO_CELL */
     uint32_t n, n_blocks;
     uint32_t free_head;
-    uint32_t lru_head, lru_tail; /* head = coldest */
+    uint32_t lru_head, lru_tail; /* head: coldest */
     uint32_t n_lru, n_pending, n_rolling;
     struct cells_stats st;
 };
@@ -40,7 +40,7 @@ struct cells *cells_new(uint32_t n_cells, uint32_t n_blocks)
     for (uint32_t i = 0; i < n_blocks; i++)
         c->of[i] = NO_CELL;
     c->free_head = c->lru_head = c->lru_tail = NO_CELL;
-    for (uint32_t i = n_cells; i-- > 0;) { /* low numbers first */
+    for (uint32_t i = n_cells; i-- > 0;) { /* low numbers are handed out first */
         c->v[i].next = c->free_head;
         c->free_head = i;
     }
@@ -86,7 +86,7 @@ static void free_push(struct cells *c, uint32_t i)
     c->st.free++;
 }
 
-/* The snapshot is no hit any more; its holders keep it. */
+/* The snapshot can no longer be hit; holders keep it. */
 static void detach(struct cells *c, uint32_t i)
 {
     struct cell *x = &c->v[i];
@@ -103,7 +103,7 @@ static void detach(struct cells *c, uint32_t i)
     free_push(c, i);
 }
 
-/* The caller checked that there is one. */
+/* The caller has checked that one is available. */
 static uint32_t take_one(struct cells *c)
 {
     if (c->free_head == NO_CELL) {
@@ -166,7 +166,7 @@ void cells_adopt(struct cells *c, const uint32_t own[CELLS_EACH], uint32_t block
 {
     assert(block < c->n_blocks && c->of[block] == NO_CELL);
     cells_give(c, own);
-    assert(c->free_head == own[0]); /* the last that was given back */
+    assert(c->free_head == own[0]); /* the cell freed last */
     const uint32_t i = take_one(c);
     c->v[i] = (struct cell){.state = CELL_SNAPSHOT, .block = block};
     c->of[block] = i;

@@ -1,22 +1,22 @@
-/* cells.h - cells of recurrent state: which sequence or which snapshot has which cell.
+/* cells.h - accounting of recurrent-state cells: which sequence or snapshot holds which cell.
  *
  * Pure accounting on the host: no device memory, no clock, no lock, no log. The scheduler thread
- * owns the one instance, as a part of its kv_blocks. A cell holds the recurrent state of one
- * sequence on every rank; its number is the shards'. A model without such state has no cells.
+ * owns the one instance, inside its kv_blocks. A cell holds the recurrent state of one sequence on
+ * every rank, and its number is the same on all of them. A model without recurrent state has no
+ * cells.
  *
  * A cell is in exactly one state:
  *   free
- *   owned      one of the two cells of a sequence that is in a batch, or joins one
+ *   owned      one of the two cells of a sequence that is in a batch or joins one
  *   snapshot   holds the state at the end of a block of the prefix tree. It is pending until the
- *              shards have answered the call that saves it; only then it is a hit for others.
+ *              shards have answered the call that saves it; only then can others hit it.
  *
- * Snapshots are cache: a request for a cell gets the coldest snapshot's when none is free. A
- * snapshot that a joining sequence starts from is held until the shards have copied it: no request
- * gets it meanwhile.
+ * Snapshots are cache: if no cell is free, the coldest snapshot is evicted. A snapshot that a
+ * joining sequence starts from is held, and so not evicted, until the shards have copied it.
  *
- * A sequence in the middle of its answer may have one rolling snapshot, which follows it. All of
- * them together take at most half of the cells that no sequence owns, so that they do not drive out
- * the snapshots of prompts. */
+ * A sequence that is generating may have one rolling snapshot, which advances with it. All rolling
+ * snapshots together take at most half of the cells that no sequence owns, so that they cannot
+ * evict all prompt snapshots. */
 #ifndef ROUTER_SCHEDULER_CELLS_H
 #define ROUTER_SCHEDULER_CELLS_H
 #include "router/shards/start.h"
@@ -24,46 +24,49 @@
 #include <stdint.h>
 
 #define NO_CELL UINT32_MAX
-enum { CELLS_EACH = SHARD_STATE_CELLS }; /* a step reads one and writes the other */
+enum { CELLS_EACH = SHARD_STATE_CELLS }; /* a step reads one cell and writes the other */
 
-struct cells; /* opaque: layout lives in cells.c */
+struct cells; /* opaque; defined in cells.c */
 
-/* Cells 0 .. n_cells - 1, beside a prefix tree with block numbers below n_blocks. NULL: no memory.
- */
+/* Cells 0 .. n_cells - 1, beside a prefix tree with block ids below n_blocks. NULL: out of
+ * memory. */
 struct cells *cells_new(uint32_t n_cells, uint32_t n_blocks);
 void cells_free(struct cells *c);
 
-/* Two cells for a sequence; false: there are none, and nothing has changed. */
+/* Allocates two cells for a sequence. False: not available, and nothing has changed. */
 bool cells_take(struct cells *c, uint32_t out[CELLS_EACH]);
-/* Could cells_take() succeed while `held` (a snapshot, or NO_CELL) stays where it is? */
+/* Could cells_take() succeed without evicting `held` (a snapshot, or NO_CELL)? */
 bool cells_room(const struct cells *c, uint32_t held);
+/* Frees both cells of a sequence. */
 void cells_give(struct cells *c, const uint32_t own[CELLS_EACH]);
 
-/* A cell for the state at the end of `block`, which has no snapshot; pending. NO_CELL: all cells
- * are owned or held, or it would be one rolling snapshot too many. */
+/* Allocates a pending snapshot of the state at the end of `block`, which must have none. NO_CELL:
+ * all cells are owned or held, or there are too many rolling snapshots. */
 uint32_t cells_save(struct cells *c, uint32_t block, bool rolling);
-/* The two of a sequence that ends: own[0] has the state at the end of `block`, which has no
- * snapshot, and becomes one; own[1] is given back. */
+/* Turns the cells of an ending sequence into a snapshot: own[0] holds the state at the end of
+ * `block`, which must have no snapshot. own[1] is freed. */
 void cells_adopt(struct cells *c, const uint32_t own[CELLS_EACH], uint32_t block);
 bool cells_pending(const struct cells *c, uint32_t cell);
-void cells_saved(struct cells *c);   /* all pending ones: the shards have saved them */
-void cells_unsaved(struct cells *c); /* or it is not known whether they did */
-/* The snapshot of `block` belongs to a running sequence no more. */
+void cells_saved(struct cells *c); /* the shards have saved all pending snapshots */
+/* drops all pending snapshots: the shards may not have saved them */
+void cells_unsaved(struct cells *c);
+/* The snapshot of `block` no longer rolls with a running sequence. */
 void cells_settle(struct cells *c, uint32_t block);
-/* Of a block: its snapshot, pending or not; NO_CELL: none. */
+/* The snapshot of `block`, pending or not; NO_CELL: none. */
 uint32_t cells_of(const struct cells *c, uint32_t block);
-void cells_hold(struct cells *c, uint32_t cell);   /* a snapshot that is not pending; may be held
-                                                      several times; it is warm now */
-void cells_let_go(struct cells *c, uint32_t cell); /* as often as it was held */
-void cells_drop(struct cells *c, uint32_t block); /* its snapshot, if any, is not wanted any more */
-void cells_forget(struct cells *c);               /* all snapshots; sequences keep their cells */
+/* Holds a snapshot that is not pending, and makes it the warmest. May be called several times. */
+void cells_hold(struct cells *c, uint32_t cell);
+void cells_let_go(struct cells *c, uint32_t cell); /* once per cells_hold() */
+void cells_drop(struct cells *c, uint32_t block);  /* drops the snapshot of `block`, if any */
+/* drops all snapshots; sequences keep their cells */
+void cells_forget(struct cells *c);
 
 struct cells_stats {
-    uint32_t total, free, owned, snapshots; /* total = free + owned + snapshots */
-    uint64_t evictions;                     /* snapshots whose cell was needed */
+    uint32_t total, free, owned, snapshots; /* cells; total = free + owned + snapshots */
+    uint64_t evictions;                     /* snapshots dropped to reuse their cell */
 };
 struct cells_stats cells_stats(const struct cells *c);
 
-/* Walks every cell and aborts on a broken invariant: for tests, O(cells + blocks). */
+/* Checks every cell and aborts on a broken invariant. For tests; O(cells + blocks). */
 void cells_check(const struct cells *c);
 #endif

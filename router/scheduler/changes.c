@@ -9,7 +9,7 @@ enum { CHANGE_TIMEOUT_MS = 120000, REFUSED_MOST = 8, LOST_MOST = 2 };
 
 /* ------------------------------------------------------------------ the list */
 
-/* Takes `list` over. */
+/* Takes ownership of `list`. */
 static bool adopt(struct scheduler *s, struct served_adapters *list)
 {
     const bool ok = list && adapters_replace(&s->adapters, list);
@@ -62,7 +62,7 @@ static bool is_pending(const struct scheduler *s, const char *name, bool load)
     return false;
 }
 
-/* May it be tried? An adapter to be unloaded is marked. */
+/* Checks that the change is possible, and marks an adapter that is being unloaded. */
 static int admit(struct scheduler *s, struct adapter_change *c)
 {
     const struct served_adapter *a = served_adapters_find(s->adapters.list, c->name);
@@ -114,7 +114,8 @@ void changes_fail(struct scheduler *s, const char *why)
 
 /* ------------------------------------------------------------------ the calls */
 
-/* Requests that have ended leave the shards' batch with the next call. */
+/* True if no request uses the adapter. Ended requests leave the shards' batch with the next
+ * call. */
 static bool nobody_uses(const struct scheduler *s, struct adapter_change *c)
 {
     if (c->path || c->state == CHANGE_UNDOING)
@@ -125,7 +126,7 @@ static bool nobody_uses(const struct scheduler *s, struct adapter_change *c)
         s->n_leave == 0 && (s->n_running > 0 || !(s->batch[0].live || s->batch[NEW_BATCH].live));
     if (quiet || c->told)
         return true;
-    c->told = true; /* by the call that is sent now */
+    c->told = true; /* by the call that is sent next */
     return false;
 }
 
@@ -150,7 +151,7 @@ bool changes_turn(struct scheduler *s)
     return true;
 }
 
-/* The first rank's refusal, in its words. */
+/* The error of the first rank that refused. */
 static int refusal(const struct fan *f, bool loads, struct err *e)
 {
     for (uint32_t i = 0; i < f->n; i++) {
@@ -174,7 +175,7 @@ static bool any_did(const struct fan *f)
     const char *why;
     for (uint32_t i = 0; i < f->n; i++) {
         const grpc_status_code code = fan_status(f, i, &why);
-        /* one that exists already was left there by an earlier change; a late answer may be yes */
+        /* ALREADY_EXISTS: left by an earlier change; after a timeout the rank may still succeed */
         if (code == GRPC_STATUS_OK || code == GRPC_STATUS_ALREADY_EXISTS ||
             code == GRPC_STATUS_DEADLINE_EXCEEDED)
             return true;
@@ -196,8 +197,8 @@ static void loaded(struct scheduler *s, struct adapter_change *c)
         err_nomem(&c->err);
 }
 
-/* What some ranks did and others did not is taken back. An adapter that the shards started with
- * has no path to be loaded from: it is not served any more. */
+/* Undoes a change that only some ranks applied. An adapter loaded at start has no path to reload it
+ * from, so it is no longer served. */
 static void undo(struct scheduler *s, struct adapter_change *c)
 {
     const struct served_adapter *a = c->path ? NULL : listed(s, c->number);
@@ -213,7 +214,7 @@ static void undo(struct scheduler *s, struct adapter_change *c)
     finish(s, c);
 }
 
-/* Loaded again, it may have other weights: another number. */
+/* A reloaded adapter may have other weights, so it gets a new number. */
 static void list_again(struct scheduler *s, uint32_t number)
 {
     const struct served_adapter *was = listed(s, number);
@@ -244,7 +245,7 @@ static void undone(struct scheduler *s, struct adapter_change *c)
 void changes_answered(struct scheduler *s)
 {
     struct adapter_change *c = s->change;
-    if (!c) /* it was ended meanwhile */
+    if (!c) /* the change has ended meanwhile */
         return;
     s->change = NULL;
     if (c->state == CHANGE_UNDOING) {
@@ -277,7 +278,7 @@ void changes_lost(struct scheduler *s)
     s->change = NULL;
     if (!c)
         return;
-    const bool undoing = c->state == CHANGE_UNDOING; /* those who did it are gone */
+    const bool undoing = c->state == CHANGE_UNDOING; /* the ranks that had applied it are gone */
     c->state = CHANGE_WAITING;
     c->told = false;
     if (!undoing && ++c->lost < LOST_MOST)
@@ -308,7 +309,7 @@ static int unload(struct fan *f, const char *name, struct err *e)
     return refusal(f, false, e);
 }
 
-/* 1: it is there; 0: it cannot be loaded any more; -1: a shard is lost. */
+/* 1: loaded; 0: it can no longer be loaded; -1: a shard is lost. */
 static int load_again(struct fan *f, const struct served_adapter *a, struct err *e)
 {
     Generate__V3__LoadAdapterRequest q = GENERATE__V3__LOAD_ADAPTER_REQUEST__INIT;

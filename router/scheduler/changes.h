@@ -1,9 +1,9 @@
-/* changes.h - adapters that are loaded and unloaded while the shards serve.
+/* changes.h - loads and unloads adapters while the shards serve.
  *
- * A change is a model call like a step: it goes to all ranks between two steps, so that all of them
- * see it in the same place. All ranks do it or none: what some of them could not do, the others
- * undo. An adapter that is to be unloaded is at once not there for new requests; those that know it
- * go on, and the shards are told when the last one has ended. */
+ * A change is a model call like a step. It goes to all ranks between two steps, so that all see it
+ * at the same point. All ranks apply it or none does: if some ranks fail, the others undo it. An
+ * adapter that is being unloaded is unavailable to new requests at once. Running requests keep it,
+ * and the shards are told to unload it when the last of these has ended. */
 #ifndef ROUTER_SCHEDULER_CHANGES_H
 #define ROUTER_SCHEDULER_CHANGES_H
 #include "common/err.h"
@@ -14,34 +14,36 @@ enum change_state { CHANGE_WAITING, CHANGE_SENT, CHANGE_UNDOING };
 
 struct adapter_change {
     char *name;
-    char *path; /* folder, or name of a repository in the shards' cache; NULL: unload */
-    /* Scheduler's thread, once; then the change is the callee's again. `err.kind` ERR_NONE: it is
-     * done. */
+    char *path; /* a folder, or a repository name in the shards' cache; NULL: unload */
+    /* Called once on the scheduler thread, which returns ownership of the change. `err.kind` is
+     * ERR_NONE on success. */
     void (*done)(struct adapter_change *c);
     void *arg;
     struct err err;
     /* private */
     struct adapter_change *next;
     enum change_state state;
-    uint32_t number;  /* of the adapter that leaves */
-    uint32_t refused; /* times that the shards said that it is in use */
-    uint32_t lost;    /* times that shards were lost over it */
-    bool told;        /* a call has gone to the shards since its last request ended */
+    uint32_t number;  /* number of the adapter to unload */
+    uint32_t refused; /* times the shards refused because it was in use */
+    uint32_t lost;    /* times the shards were lost during this change */
+    bool told;        /* a call was sent since its last request ended */
 };
 
 struct scheduler;
-/* Takes the change over. */
+/* Enqueues the change and takes ownership of it until done() is called. */
 void sched_change(struct scheduler *s, struct adapter_change *c);
 
-/* The rest is for the scheduler's files. */
-/* Send the next change that can be sent. False: none. */
+/* The rest is private to the scheduler's files. */
+/* Sends the next change that is ready. False: none. */
 bool changes_turn(struct scheduler *s);
-void changes_answered(struct scheduler *s); /* the call is back, and no rank is lost */
-void changes_lost(struct scheduler *s);     /* shards are: it is tried again with others, once */
-void changes_fail(struct scheduler *s, const char *why); /* all that were not done */
-/* The link's thread: what was loaded at run time, loaded again into shards that came back; what
- * was unloaded, unloaded. `*out`: the list of those that are there, to be released. -1: a shard
- * is lost. */
+void changes_answered(struct scheduler *s); /* the call returned and no rank is lost */
+/* shards were lost during the call: the change is retried once with the next ones */
+void changes_lost(struct scheduler *s);
+/* ends every pending change with an error */
+void changes_fail(struct scheduler *s, const char *why);
+/* Replays the changes into new shards, on the link's thread: loads what was loaded at run time,
+ * unloads what was unloaded. `*out`: a new reference to the list of adapters now present. -1: a
+ * shard is lost, or out of memory. */
 int changes_repeat(struct served_adapters *list, const struct served_adapters *theirs,
                    struct shards *of, struct served_adapters **out, struct err *e);
 #endif

@@ -14,7 +14,7 @@ static void must_flush(struct deliver *d, const struct gen_sink *s)
     d->pending[d->n++] = *s;
 }
 
-/* The sink is copied first: after a last event its request may be gone. */
+/* Copies the sink first: the request may be freed after its last event. */
 static void emit(struct deliver *d, struct seq *q, const struct gen_event *ev)
 {
     assert(q->req && q->req->sink.event);
@@ -41,7 +41,7 @@ static struct gen_token token_at(const Generate__V3__Tokens *t, size_t i)
                               .text_len = strlen(text)};
 }
 
-/* NULL: nothing to tell, or no memory to tell it (an alternative is not worth an error). */
+/* NULL: no tokens, or out of memory (alternatives are optional, so this is not an error). */
 static const struct gen_token *token_list(const Generate__V3__Tokens *t, struct rpc_mem *m)
 {
     struct gen_token *out = t->n_ids ? RPC_NEW(m, struct gen_token, t->n_ids) : NULL;
@@ -77,7 +77,7 @@ void deliver_generation(struct deliver *d, struct seq *q, const Generate__V3__Ge
                         int64_t now_ns, struct rpc_mem *m)
 {
     struct gen_end end;
-    assert(q->req && g->tokens && g->tokens->n_ids > 0); /* deliver_check() */
+    assert(q->req && g->tokens && g->tokens->n_ids > 0); /* guaranteed by deliver_check() */
     if (g->prefill_tokens && g->prefill_tokens->n_ids) {
         struct gen_event ev = {.type = GEN_PREFILL,
                                .prefill = token_list(g->prefill_tokens, m),

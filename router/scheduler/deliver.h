@@ -1,7 +1,7 @@
-/* deliver.h - a step's generations as events of the requests they belong to.
+/* deliver.h - turns the generations of a step into events of their requests.
  *
- * Scheduler thread. Events point into the step's memory and are valid during the sink's call only.
- * Each sink owner is flushed once per step: deliver_flush() at its end. */
+ * Scheduler thread. Events point into the step's memory and are valid only during the sink's call.
+ * deliver_flush() flushes each sink owner once per step, at its end. */
 #ifndef ROUTER_SCHEDULER_DELIVER_H
 #define ROUTER_SCHEDULER_DELIVER_H
 #include "common/err.h"
@@ -11,17 +11,18 @@
 
 enum { DELIVER_SINKS = 64 };
 struct deliver {
-    struct gen_sink pending[DELIVER_SINKS]; /* to flush; distinct `arg`s */
+    struct gen_sink pending[DELIVER_SINKS]; /* sinks to flush; distinct `arg`s */
     uint32_t n;
 };
 
-/* Does the generation say something? NULL, or what is wrong with it. */
+/* Validates a generation. NULL, or a message that names the fault. */
 const char *deliver_check(const Generate__V3__Generation *g);
-/* The events of a generation that passed deliver_check(), without an `error` of its own. Sets
- * q->req to NULL after the last one. */
+/* Emits the events of a generation that passed deliver_check() and has no `error`. Sets q->req to
+ * NULL after the last event. */
 void deliver_generation(struct deliver *d, struct seq *q, const Generate__V3__Generation *g,
                         int64_t now_ns, struct rpc_mem *m);
-/* The last event of `q`; nothing if it has had it. */
+/* Emits the last event of `q`, with this error. Nothing if the last event was already sent. */
 void deliver_error(struct deliver *d, struct seq *q, const struct err *err, int64_t now_ns);
+/* Flushes every sink that got an event since the last flush. */
 void deliver_flush(struct deliver *d);
 #endif

@@ -1,5 +1,5 @@
-/* The end of a scheduler's turn: status and gauges are published, places in the queue are set,
- * sinks are flushed, and requests that ended are freed. */
+/* End of a scheduler turn: publishes status and gauges, sends queue positions, flushes sinks, frees
+ * ended requests. */
 #include "router/metrics.h"
 #include "router/scheduler/state.h"
 #include <assert.h>
@@ -25,7 +25,7 @@ void sched_publish(struct scheduler *s)
 {
     struct sched_status *t = s->o.status;
     struct kv_stats kv = kv_stats(s->kv);
-    uint32_t n_waiting = s->known.n - s->n_running - s->n_joining; /* with those who follow */
+    uint32_t n_waiting = s->known.n - s->n_running - s->n_joining; /* includes followers */
     for (const struct seq *q = s->dropped; q; q = q->next)
         n_waiting--;
     atomic_store_explicit(&t->queued, n_waiting, memory_order_relaxed);
@@ -52,7 +52,8 @@ void sched_publish(struct scheduler *s)
     atomic_store_explicit(&t->swap_used, swap_used(&s->swap), memory_order_relaxed);
 }
 
-/* For requests that ask for it. How the accounts of keys will change is not foreseen. */
+/* Sends queue positions to requests that ask for them. The estimate ignores future changes of the
+ * accounts. */
 static void send_places(struct scheduler *s)
 {
     uint32_t place = 0;

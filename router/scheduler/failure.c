@@ -1,6 +1,6 @@
-/* Failures, health and loss. A request's own fault ends that request; a failed step ends the
- * requests it carried; a lost shard ends all, and the router with them, unless another one takes
- * its place (rejoin.c). */
+/* Failures, health and loss. A request's own error ends that request. A failed step ends the
+ * requests it carried. A lost shard ends all requests and the router, unless the shards may return
+ * (rejoin.c). */
 #include "common/clock.h"
 #include "common/log.h"
 #include "router/metrics.h"
@@ -61,10 +61,9 @@ static struct err during(const struct err *cause)
     return e;
 }
 
-/* The requests that were to join are out. Those that ran go on if the shards still agree about
- * them: every rank has answered and none did the step. FilterBatch will tell whether the old batch
- * is still there (TGI's server has thrown it away, ours has not); if not, on_clean_failed() has the
- * rest. */
+/* The joining requests end. Running ones go on if the shards are still consistent: every rank
+ * answered and none executed the step. FilterBatch then tells whether the old batch still exists:
+ * TGI's server has dropped it, ours has not. If it is gone, on_clean_failed() handles the rest. */
 static void prefill_failed(struct scheduler *s, const struct err *e)
 {
     int64_t now = clock_ns();
@@ -77,7 +76,7 @@ static void prefill_failed(struct scheduler *s, const struct err *e)
     }
     step_join(s, into);
     s->doubt = true;
-    if (!merged) /* ClearCache(id) follows; clearing what is not there is fine */
+    if (!merged) /* ClearCache(id) follows; clearing an absent batch is no error */
         s->batch[into] = (struct held_batch){true, {.id = s->next_batch_id - 1}};
     else if (!fan_refused(&s->fan))
         fail_running(s, e);
@@ -88,7 +87,7 @@ static bool may_return(const struct scheduler *s)
     return s->link && !s->stopping && !s->draining;
 }
 
-/* The call that is back, or the connection, says that the shards are gone; others may come. */
+/* The failed call, or the connection, shows that the shards are lost; others may replace them. */
 static bool replaced(const struct scheduler *s)
 {
     return may_return(s) && (s->why_lost[0] || fan_lost_rank(&s->fan) >= 0);
@@ -112,7 +111,7 @@ void on_step_failed(struct scheduler *s, const struct err *cause)
     }
     struct err e = during(cause);
     bool broke = fan_lost_rank(&s->fan) >= 0;
-    preempt_forget_swap(s); /* what this call was to put there may be missing */
+    preempt_forget_swap(s); /* swap-outs of this call may not have happened */
     if (prefill)
         prefill_failed(s, &e);
     if (!prefill || broke)
@@ -162,7 +161,7 @@ void failure_end(struct scheduler *s, const char *why)
     changes_fail(s, why);
     s->must_clear = false;
     s->batch[0].live = s->batch[1].live = false;
-    while (s->n_running > 0) /* no shard is left to write their blocks */
+    while (s->n_running > 0) /* no shard is left that writes their blocks */
         sched_remove(s, s->running[s->n_running - 1]);
     forget_kv(s);
     LOG(LOG_ERROR, "shard lost", LOGS("error", why));
@@ -177,7 +176,7 @@ static void on_health(struct fan *f)
     struct err e = ERR_INIT;
     int rc = fan_error(f, &e);
     if (s->link_state != LINK_CONNECTED) {
-        /* of those that are gone */
+        /* the answer is of shards that are gone */
     } else if (rc == 0) {
         atomic_store(&s->o.status->answered_ns, clock_ns());
     } else if (!s->stopping) {
@@ -185,7 +184,7 @@ static void on_health(struct fan *f)
         LOG(LOG_WARN, "health check failed", LOGS("error", e.msg));
         if (fan_lost_rank(f) >= 0 && s->call == CALL_NONE) {
             on_shard_lost(s, e.msg);
-        } else if (fan_lost_rank(f) >= 0) { /* the call that is out first: it holds blocks */
+        } else if (fan_lost_rank(f) >= 0) { /* the call in flight ends first: it uses blocks */
             snprintf(s->why_lost, sizeof(s->why_lost), "%s", e.msg);
             fan_cancel(&s->fan);
         }
@@ -198,7 +197,8 @@ void sched_probe(struct scheduler *s)
 {
     Generate__V3__HealthRequest ask = GENERATE__V3__HEALTH_REQUEST__INIT;
     s->probe_due = s->suspect;
-    /* TGI's server answers nothing while it computes: being at it is its sign of life. */
+    /* TGI's server does not answer health checks while it computes: a call in flight counts as
+     * alive */
     bool deaf = s->call != CALL_NONE && !s->peer.takes_input_ids;
     if (deaf)
         atomic_store(&s->o.status->answered_ns, clock_ns());
@@ -214,17 +214,17 @@ static void on_break(void *arg, uint32_t rank)
     if (s->link_state != LINK_CONNECTED)
         return;
     LOG(LOG_WARN, "the connection to a shard broke", LOGI("rank", rank));
-    forget_kv(s); /* the next answer may come from other shards */
+    forget_kv(s); /* the next answer may come from restarted shards */
     s->suspect = s->probe_due = true;
-    /* A call that is out may have succeeded; the next one would meet other shards. */
-    char why[128]; /* as a call that fails by it says */
+    /* A call in flight may have succeeded; the next one would reach restarted shards. */
+    char why[128]; /* same message as of a call that fails for this reason */
     snprintf(why, sizeof(why),
              "Could not connect to Text Generation server: shard %u: the connection broke", rank);
     if (may_return(s) && s->call != CALL_NONE)
         snprintf(s->why_lost, sizeof(s->why_lost), "%s", why);
     else if (may_return(s))
         on_shard_lost(s, why);
-    else if (s->call == CALL_NONE) /* a call that is out notices by itself */
+    else if (s->call == CALL_NONE) /* a call in flight notices by itself */
         s->must_clear = true;
     sched_turn(s);
     sched_end_turn(s);

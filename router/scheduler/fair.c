@@ -11,8 +11,8 @@ static struct fair_key **bucket_of(struct fair *f, uint64_t name)
 
 /* ------------------------------------------------------------------ keys */
 
-/* Make room for another key: those that pause and owe nothing are as good as new; if there are none
- * such, all that pause. */
+/* Frees idle keys to make space for another: first those without debt, whose account carries no
+ * information, then all. */
 static void forget(struct fair *f)
 {
     for (int owing = 0; owing < 2 && f->n_keys >= FAIR_KEYS; owing++)
@@ -94,7 +94,7 @@ void fair_leave(struct fair *f, struct fair_item *it)
     assert(!k || k->n_items > 0);
     if (!k || --k->n_items > 0)
         return;
-    raise_floor(f); /* while it is there: the last one's account is the floor of who comes next */
+    raise_floor(f); /* before it is removed: the last key's account becomes the floor */
     *(k->prev ? &k->prev->next : &f->present) = k->next;
     if (k->next)
         k->next->prev = k->prev;
@@ -108,7 +108,7 @@ uint32_t fair_present(const struct fair *f)
     return n;
 }
 
-/* ------------------------------------------------------------------ lines */
+/* ------------------------------------------------------------------ queues */
 
 static bool before(const struct fair_item *a, const struct fair_item *b)
 {
@@ -147,7 +147,7 @@ void fair_unwait(struct fair *f, struct fair_item *it)
     f->n_waiting--;
 }
 
-/* ------------------------------------------------------------------ whose turn */
+/* ------------------------------------------------------------------ order */
 
 struct fair_item *fair_first(struct fair *f)
 {
@@ -159,7 +159,7 @@ struct fair_item *fair_first(struct fair *f)
     return fair_next(f);
 }
 
-/* Who of the key is next in this scan. */
+/* The key's next item in this scan. */
 static struct fair_item *offer(struct fair *f, struct fair_key *k)
 {
     if (k->oldest_due && k->oldest && k->oldest->offered != f->scan)

@@ -1,6 +1,6 @@
-/* Several answers to one prompt (n, best_of): the prompt is computed once. The first request leads;
- * the others follow it, outside the queue, until its KV can be shared. Where it fails or is
- * cancelled before that, the oldest follower takes its place. */
+/* Several answers to one prompt (n, best_of): the prompt is computed once. The first request is the
+ * leader. The others follow it outside the queue until its KV can be shared. If the leader fails or
+ * is cancelled before, the oldest follower replaces it. */
 #include "common/clock.h"
 #include "router/metrics.h"
 #include "router/scheduler/state.h"
@@ -35,7 +35,7 @@ bool follow(struct scheduler *s, struct seq *q)
     return true;
 }
 
-/* `f` follows no request any more. */
+/* Detaches `f` from its leader. */
 static struct seq *first_follower(struct seq *q)
 {
     struct seq *f = q->followers;
@@ -66,7 +66,7 @@ void follow_succeed(struct scheduler *s, struct seq *q)
     q->followers = NULL;
     for (struct seq *f = heir->followers; f; f = f->next)
         f->leader = heir;
-    follow_enqueue(s, heir); /* without memory it is dropped, and the next one takes its place */
+    follow_enqueue(s, heir); /* out of memory: it is dropped and the next follower becomes leader */
 }
 
 void follow_leave(struct seq *q)

@@ -1,7 +1,7 @@
-/* Requests of a scheduler that has lost its shards, handed to its owner, who has other ones.
+/* Hands requests to the owner, who has other shards, after this scheduler has lost its own.
  *
- * What ran waits again by then (rejoin.c), with the tokens that it has generated. This is the end
- * of a turn: the clients have been told of every one of them. */
+ * By then, requests that ran are queued again with their generated tokens (rejoin.c). This runs at
+ * the end of a turn: all events of these tokens have been sent. */
 #include "router/scheduler/state.h"
 #include <assert.h>
 
@@ -12,10 +12,10 @@ static void hand_over(struct scheduler *s, struct seq *q)
                                  .n = seq_generated(q),
                                  .n_lost = q->n_lost,
                                  .begun = q->n_preempted > 0};
-    assert(r); /* the last event takes a request out of the queue */
+    assert(r); /* a request is removed from the queue with its last event */
     q->req = NULL;
     s->o.owner->hand_over(s->o.owner->arg, r, &g);
-    sched_drop(s, q); /* who followed it waits now, or follows another one */
+    sched_drop(s, q); /* its followers are queued, or follow another leader */
 }
 
 void hand_over_waiting(struct scheduler *s)

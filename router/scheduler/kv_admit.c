@@ -1,11 +1,10 @@
-/* Admission: which blocks of a prompt are cached, and whether there is room for the rest. See
- * kv_blocks.h. */
+/* Admission: which blocks of a prompt are cached, and whether the rest fits. See kv_blocks.h. */
 #include "router/scheduler/kv_blocks.h"
 #include "router/scheduler/kv_impl.h"
 #include <assert.h>
 #include <stdlib.h>
 
-/* A first token alone is not worth a copy: every prompt has that of BOS. */
+/* A single common token at the root is not worth a copy: it is usually BOS. */
 enum { MIN_COMMON_ROOT = 2 };
 
 bool kv_could_fit(const struct kv_blocks *kv, uint32_t n)
@@ -23,19 +22,20 @@ bool kv_may_fit(const struct kv_blocks *kv, uint32_t n_prompt, uint32_t n_reserv
            need - (hits < need ? hits : need) + kv->keep_free <= kv->st.free + kv->st.cached;
 }
 
-/* Where a prompt goes on from: full blocks that it shares, then the beginning of one more. */
+/* Where a prompt resumes: full blocks to share, then the beginning of one more. */
 struct hit {
     uint32_t full;
-    uint32_t from, n; /* block whose first n tokens are the next; n == 0: none */
-    bool whole;       /* it is not in use and holds nothing else: it can be had itself */
-    uint32_t stated;  /* with recurrent state: the full blocks before the snapshot; with windows:
-                         those behind which a prompt may go on */
-    uint32_t cell;    /* the snapshot, or NO_CELL */
-    uint32_t run;     /* full blocks, the last ones, whose windows are there */
+    uint32_t from, n; /* block whose first n tokens match; n == 0: none */
+    bool whole;       /* it is unused and matches completely: taken over without a copy */
+    /* recurrent state: full blocks before the snapshot; windows: blocks behind which a prompt may
+     * resume */
+    uint32_t stated;
+    uint32_t cell; /* the snapshot, or NO_CELL */
+    uint32_t run;  /* the last full blocks, whose window blocks are cached */
 };
 
-/* How much of a prompt may come from the cache. The last token is always computed: its logits are
- * wanted. */
+/* Tokens of a prompt that may come from the cache. The last token is always computed, for its
+ * logits. */
 static uint32_t most_hits(const struct kv_key *key)
 {
     uint32_t fresh = key->n_fresh ? key->n_fresh : 1;
@@ -69,13 +69,13 @@ static void note_window(const struct kv_blocks *kv, uint32_t id, struct hit *h)
         h->stated = h->full;
 }
 
-/* The beginning of a block may be seen together with less of what stands before. */
+/* The beginning of a block may need fewer window blocks before it. */
 static bool begins_well(const struct kv_blocks *kv, const struct hit *h)
 {
     return kv_window_there(kv, h->from) && kv_window_whole(kv, h->run, h->full, h->n);
 }
 
-/* With windows: the tokens behind which a prompt goes on. */
+/* With windows: the tokens behind which a prompt resumes. */
 static uint32_t windowed_tokens(const struct kv_blocks *kv, const struct hit *h)
 {
     return h->n > 0 ? h->full * kv->block_tokens + h->n : h->stated * kv->block_tokens;
@@ -87,7 +87,7 @@ static struct hit find(const struct kv_blocks *kv, struct kv_table *t, const str
     struct hit h = {.cell = NO_CELL};
     uint32_t parent = KV_NO_BLOCK;
     /* The block with the last prompt token is never shared: recomputing that token in place would
-     * write under another reader. */
+     * overwrite a block that others read. */
     while ((h.full + UINT64_C(1)) * bt <= most_hits(key)) {
         kv_media_keys(&key->media, key->tokens, h.full * bt, bt, kv->wanted);
         uint32_t id = kv_index_find(kv, parent, kv_space_of(key), kv->wanted);
@@ -120,7 +120,8 @@ uint32_t kv_resident(struct kv_blocks *kv, const struct kv_key *key)
     return kv->cells || kv->windows ? h.stated : h.full;
 }
 
-/* Are there blocks for all that `h` leaves over? What it revives is no room. */
+/* Are there enough blocks for the part that `h` does not cover? Cached blocks that it revives do
+ * not count as available. */
 static bool room_for(const struct kv_blocks *kv, const struct kv_table *t, const struct hit *h,
                      uint32_t need)
 {
@@ -131,7 +132,7 @@ static bool room_for(const struct kv_blocks *kv, const struct kv_table *t, const
            need - h->full - (h->n > 0 && h->whole) + kv->keep_free;
 }
 
-/* Two cells beside the snapshot of the hit; without it, if that is what they cost. */
+/* Two cells beside the snapshot of the hit, or without the hit if the snapshot's cell is needed. */
 static bool room_for_state(const struct kv_blocks *kv, struct hit *h)
 {
     if (cells_room(kv->cells, h->cell))
@@ -146,7 +147,7 @@ static void admit_state(struct kv_blocks *kv, struct kv_table *t, const struct h
     t->n_matched = h->full * kv->block_tokens;
     t->n_cached = t->n_kept = h->stated * kv->block_tokens;
     if (h->cell != NO_CELL) {
-        cells_hold(kv->cells, h->cell); /* its block is held: it is still there */
+        cells_hold(kv->cells, h->cell); /* its block is held, so the snapshot still exists */
         t->state_from = h->cell + 1;
     }
     t->stateful = cells_take(kv->cells, t->cells);
@@ -177,14 +178,14 @@ bool kv_admit(struct kv_blocks *kv, struct kv_table *t, const struct kv_key *key
     if (kv->cells && !room_for_state(kv, &h))
         return false;
     if (h.n > 0 && (!room_for(kv, t, &h, need) || !room_for_windows(kv, t, key, &h, need)))
-        h.n = 0; /* the block to copy from would be one too many */
+        h.n = 0; /* no block is left for the source of the copy */
     if (!room_for(kv, t, &h, need) || !room_for_windows(kv, t, key, &h, need))
         return false;
     t->len = h.full;
     for (uint32_t i = 0; i < h.full; i++)
         kv_block_hold(kv, t->ids[i]);
     if (h.n > 0)
-        kv_block_hold(kv, h.from); /* before others are taken: it must not be one of them */
+        kv_block_hold(kv, h.from); /* the allocations below must not evict it */
     if (h.n > 0 && h.whole)
         t->ids[t->len++] = h.from;
     else if (h.n > 0)
@@ -220,7 +221,7 @@ void kv_copied(struct kv_blocks *kv, struct kv_table *t)
     t->copy_from = 0;
     if (t->state_from) {
         cells_let_go(kv->cells, t->state_from - 1);
-        kv->st.releases++; /* that cell can be had now */
+        kv->st.releases++; /* that cell is available now */
     }
     t->state_from = 0;
 }

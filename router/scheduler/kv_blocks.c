@@ -29,7 +29,7 @@ struct kv_blocks *kv_new(uint32_t n_blocks, uint32_t block_tokens, uint64_t seed
     }
     memset(kv->bucket, 0xff, kv->n_buckets * sizeof(*kv->bucket));
     kv->free_head = kv->lru_head = kv->lru_tail = KV_NO_BLOCK;
-    for (uint32_t i = n_blocks; i-- > RESERVED;) { /* low numbers first */
+    for (uint32_t i = n_blocks; i-- > RESERVED;) { /* low numbers are handed out first */
         kv->b[i].next = kv->free_head;
         kv->free_head = i;
     }
@@ -171,8 +171,8 @@ static void index_drop(struct kv_blocks *kv, uint32_t id)
     *p = b->chain;
 }
 
-/* What `c` says was computed into block `id`. False: the index has that already. A block whose
- * content is the beginning of this one, maybe `id` itself, is no hit any more: this one is. */
+/* Indexes block `id` with the computed content `c`. False: the index has that content already. A
+ * block whose content is a prefix of it, possibly `id` itself, is removed from the index. */
 static bool publish(struct kv_blocks *kv, uint32_t id, const struct kv_content *c)
 {
     struct kv_near near = kv_order_near(&kv->order, c);
@@ -214,7 +214,7 @@ void kv_block_let_go(struct kv_blocks *kv, uint32_t id)
         free_push(kv, id);
 }
 
-uint32_t kv_block_take(struct kv_blocks *kv) /* caller checked that there is one */
+uint32_t kv_block_take(struct kv_blocks *kv) /* the caller has checked that one is available */
 {
     uint32_t id = kv->free_head;
     if (id != KV_NO_BLOCK) {
@@ -250,7 +250,7 @@ bool kv_table_room(const struct kv_blocks *kv, struct kv_table *t, uint32_t bloc
     return true;
 }
 
-/* ------------------------------------------------------------------ the interface */
+/* ------------------------------------------------------------------ public functions */
 uint32_t kv_shared(const struct kv_blocks *kv, const struct kv_table *t)
 {
     uint32_t n = 0;
@@ -271,8 +271,8 @@ bool kv_grow(struct kv_blocks *kv, struct kv_table *t, uint32_t n)
     return true;
 }
 
-/* Tokens [i * block_tokens, n) of block i, at most as many as it holds; until the next is asked
- * for. */
+/* Content of block i: tokens [i * block_tokens, n), at most one block. Valid until the next
+ * call. */
 static struct kv_content content(const struct kv_blocks *kv, const struct kv_table *t, uint32_t i,
                                  const uint32_t *tokens, uint32_t n)
 {
@@ -288,7 +288,7 @@ static struct kv_content content(const struct kv_blocks *kv, const struct kv_tab
                                .local = t->local};
 }
 
-/* The block behind the sealed ones, as far as it is filled. */
+/* Publishes the block behind the sealed ones, up to its last computed token. */
 static void publish_begun(struct kv_blocks *kv, struct kv_table *t, const uint32_t *tokens,
                           uint32_t n)
 {
@@ -310,13 +310,13 @@ void kv_commit(struct kv_blocks *kv, struct kv_table *t, const uint32_t *tokens,
         if (c.n < kv->block_tokens)
             break;
         if (!publish(kv, t->ids[t->n_sealed], &c))
-            return; /* the shard reads our copy: we cannot swap it for the other one now */
+            return; /* steps in flight read our copy: it cannot be replaced now */
     }
     publish_begun(kv, t, tokens, n);
 }
 
-/* Our blocks are not read any more, so that a copy can give way to the block that was published
- * first, and what comes after it can be published under that one. */
+/* No step reads these blocks any more. So a duplicate is replaced by the block published first, and
+ * what follows is published under that one. */
 static void commit_or_replace(struct kv_blocks *kv, struct kv_table *t, const uint32_t *tokens,
                               uint32_t n)
 {
@@ -328,7 +328,8 @@ static void commit_or_replace(struct kv_blocks *kv, struct kv_table *t, const ui
         if (publish(kv, t->ids[i], &c))
             continue;
         uint32_t same = kv_index_find(kv, c.parent, c.space, c.keys);
-        kv_block_hold(kv, same); /* before the copy goes: same may be cached */
+        /* before the duplicate is released: `same` may be a cached block */
+        kv_block_hold(kv, same);
         if (kv->windows)
             kv_window_replace(kv, t, i, same);
         kv_block_let_go(kv, t->ids[i]);
@@ -349,14 +350,14 @@ void kv_release(struct kv_blocks *kv, struct kv_table *t, const uint32_t *tokens
 
 void kv_undo(struct kv_blocks *kv, struct kv_table *t)
 {
-    kv_copied(kv, t); /* a child of ours: first */
+    kv_copied(kv, t); /* first: the copied block may be a child of one of ours */
     if (t->n_rolled)
         cells_settle(kv->cells, t->ids[t->n_rolled / kv->block_tokens - 1]);
     if (t->stateful)
         cells_give(kv->cells, t->cells);
     if (kv->windows)
         kv_window_release(kv, t);
-    for (uint32_t i = t->len; i-- > 0;) /* tail first: children get colder than their parents */
+    for (uint32_t i = t->len; i-- > 0;) /* tail first: children become colder than their parents */
         kv_block_let_go(kv, t->ids[i]);
     free(t->ids);
     free(t->windows);
@@ -392,7 +393,7 @@ static void check_block(const struct kv_blocks *kv, uint32_t id)
     if (!b->indexed)
         return;
     assert(b->fill > 0 && b->fill <= kv->block_tokens);
-    /* exactly one block per content: the index finds this one */
+    /* exactly one block per content: the look-up finds this one */
     if (b->fill == kv->block_tokens)
         assert(kv_index_find(kv, b->parent, b->space, kv->keys + (size_t)id * kv->block_tokens) ==
                id);
@@ -403,7 +404,7 @@ static void check_block(const struct kv_blocks *kv, uint32_t id)
     assert(p->ref > 0 || (b->ref == 0 && p->warm > b->warm));
 }
 
-/* In order: every indexed block once, and none that only begins as another does. */
+/* In order: every indexed block occurs once, and none is a prefix of another. */
 static void check_order(const struct kv_blocks *kv, uint32_t n_indexed)
 {
     const struct kv_content *is = NULL;

@@ -1,39 +1,40 @@
-/* kv_blocks.h - paged KV cache bookkeeping: which block holds which tokens.
+/* kv_blocks.h - block accounting of the paged KV cache, with prefix sharing. Paging follows
+ * PagedAttention (arXiv 2309.06180), the prefix tree follows RadixAttention (arXiv 2312.07104).
  *
  * Pure accounting on the host: no device memory, no clock, no lock, no log. The scheduler thread
- * owns the one instance. A block is `block_tokens` positions of KV; its number is the shard's.
- * Block 0 is never handed out: shards let padding rows write there.
+ * owns the one instance. A block holds `block_tokens` positions of KV; its id is the shards' block
+ * id. Block 0 is never handed out: padding rows write there.
  *
  * A block is in exactly one state:
  *   free      ref == 0, not indexed
  *   cached    ref == 0, indexed, on the LRU list
- *   in use    ref >= 1; indexed as far as its KV was computed
+ *   in use    ref >= 1; indexed up to the tokens whose KV was computed
  *
- * The index is a prefix tree over blocks: a block is found under its parent block (the root: under
- * its space, an adapter and a salt) by the keys of its own tokens (kv_media.h). A hash finds the
- * candidate, the keys and the parent's number decide, so that a collision never hands one prompt
- * the KV of another. Blocks are evicted coldest first, and a parent is always warmer than its
+ * The index is a prefix tree over blocks. A block is found under its parent block by the keys of
+ * its own tokens (kv_media.h); root blocks are found under their space, an adapter and a salt. A
+ * hash selects candidates, and the keys and the parent id are compared, so a hash collision never
+ * shares KV. The LRU evicts the coldest block first, and a parent is always warmer than its
  * children.
  *
- * Full blocks are shared. A block of which only the beginning is wanted (it is half full, or goes
- * on differently, or holds the last prompt token) is copied: the shards do that before the step
- * (kv_table.copy_from), so that its user goes on writing where no other sequence reads. A half-full
- * block that is not in use and that is wanted as far as it goes is taken as it is. No indexed block
- * holds just the beginning of another one.
+ * Full blocks are shared. If only the beginning of a block matches (it is partly filled, continues
+ * differently, or holds the last prompt token), the shards copy it before the step
+ * (kv_table.copy_from), so the new owner can write to it. A partly filled block that is not in use
+ * and matches completely is taken over without a copy. No indexed block holds a prefix of another
+ * one's content.
  *
- * A model with recurrent state has cells as well (cells.h). A sequence needs two of them; it goes
- * on behind a prefix only where a snapshot holds the state. So a hit ends at the deepest block that
- * has one, and beginnings of blocks are no hits. The full blocks behind that are shared all the
- * same: the shards compute their tokens again for the state, and write the same bits.
+ * A model with recurrent state also has cells (cells.h); each sequence needs two. A sequence can
+ * resume behind a prefix only where a snapshot holds the state. So a hit ends at the deepest block
+ * with a snapshot, and partial blocks are never hits. Full blocks behind that point are still
+ * shared: the shards recompute their tokens for the state, and write identical bits.
  *
- * Where layers that see a window have a cache of their own (windows.h), a sequence has blocks there
- * for what its next step sees and writes, and no others. It goes on behind a prefix only where the
- * last window of that is there: so a hit ends at the deepest block for which it is, and the full
- * blocks behind that are shared all the same, as above.
+ * Layers with sliding-window attention may have a separate cache (windows.h). A sequence holds
+ * window blocks only for tokens its next step reads or writes. It can resume behind a prefix only
+ * where the last window is cached. So a hit ends at the deepest such block; full blocks behind it
+ * are shared as above.
  *
- * Reserve and commit are apart. kv_admit() only reserves; a block can be hit by others after
- * kv_commit() (or kv_release()) was told that its tokens went through the model. A prefill that
- * failed, was cut or never ran leaves nothing behind. */
+ * Reserving and committing are separate. kv_admit() only reserves. Others can hit a block after
+ * kv_commit() or kv_release() reports its tokens as computed. A prefill that failed, was cut or
+ * never ran leaves nothing in the index. */
 #ifndef ROUTER_SCHEDULER_KV_BLOCKS_H
 #define ROUTER_SCHEDULER_KV_BLOCKS_H
 #include "router/scheduler/cells.h"
@@ -43,139 +44,148 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct kv_blocks; /* opaque: layout lives in kv_blocks.c */
+struct kv_blocks; /* opaque; defined in kv_impl.h */
 
-/* Whose KV it is. Equal keys share blocks as far as their tokens, and the pictures behind them, are
+/* Identifies the KV of a prompt. Equal keys share blocks as far as their tokens and images are
  * equal. */
 struct kv_key {
     const uint32_t *tokens;
     uint32_t n;
     uint32_t adapter; /* 0: base model */
-    uint32_t n_fresh; /* tokens at the end that are to be computed, in the cache or not; 0: one */
-    uint64_t salt;    /* only requests with the same share blocks; 0: none, else bit 63 is set */
-    struct kv_media media; /* pictures among the tokens; must last until kv_release() */
+    uint32_t n_fresh; /* tokens at the end to compute even if cached; 0: one */
+    /* only requests with equal salts share blocks; 0: none, otherwise bit 63 is set */
+    uint64_t salt;
+    /* images among the tokens; must stay valid until kv_release() */
+    struct kv_media media;
 };
 
-/* One sequence's page table: plain data, embedded in its owner, zero when empty. */
+/* The block table of one sequence: plain data, embedded in its owner, zero when empty. */
 struct kv_table {
     uint32_t *ids;
     uint32_t len, cap; /* blocks */
-    uint32_t n_cached; /* tokens whose KV was there already (behind the copy); at most prompt - 1 */
-    uint32_t copy_from; /* 0: none; else copy this block to ids[n_cached / block_tokens] first. Held
-                           until kv_copied() */
-    uint32_t n_sealed;  /* leading blocks that are in the index, full */
-    uint64_t space;     /* whose blocks it shares: see kv_key */
+    /* tokens whose KV was cached at admission (including the copy); at most prompt - 1 */
+    uint32_t n_cached;
+    /* 0: none; otherwise copy this block to ids[n_cached / block_tokens] first. Held until
+     * kv_copied() */
+    uint32_t copy_from;
+    uint32_t n_sealed; /* leading blocks that are full and indexed */
+    uint64_t space;    /* adapter and salt; see kv_key */
+    /* kv_blocks.era at admission; a table of an older era publishes nothing */
     uint32_t era;
-    struct kv_media media; /* its key's */
+    struct kv_media media; /* the key's */
     bool shares;           /* takes part in prefix sharing */
-    bool local;            /* of an adapter, whose number is this process's */
+    bool local;            /* of an adapter, whose number is local to this process */
 
-    /* of models with recurrent state; else 0 */
-    uint32_t cells[CELLS_EACH]; /* its own, where `stateful` */
-    uint32_t state_from;        /* 1 + the snapshot with the state after n_cached tokens, held until
-                                   kv_copied(); 0: none */
-    uint32_t n_matched; /* tokens of full blocks that were in the index at admission; with windows
-                           as well */
-    uint32_t n_kept;    /* the last snapshot was taken, or found, behind so many tokens */
-    uint32_t n_rolled;  /* its rolling snapshot stands there; 0: none */
+    /* models with recurrent state; otherwise 0 */
+    uint32_t cells[CELLS_EACH]; /* its own, if `stateful` */
+    /* 1 + the snapshot of the state after n_cached tokens, held until kv_copied(); 0: none */
+    uint32_t state_from;
+    /* tokens of full blocks that were indexed at admission; also with windows */
+    uint32_t n_matched;
+    uint32_t n_kept;   /* the last snapshot was taken, or found, behind this many tokens */
+    uint32_t n_rolled; /* position of its rolling snapshot in tokens; 0: none */
     bool stateful;
 
-    /* with a cache of windows; else 0 */
-    uint32_t *windows; /* [cap] of blocks [windows_from, windows_to): those that it holds */
+    /* with a window cache; otherwise 0 */
+    uint32_t *windows; /* [cap] window blocks of blocks [windows_from, windows_to), held by it */
     uint32_t windows_from, windows_to;
-    uint32_t window_copy; /* that of copy_from */
+    uint32_t window_copy; /* the window block of copy_from */
 };
 
-/* `n_blocks` counts block 0. `seed` keeps clients from choosing collisions. NULL: out of memory. */
+/* `n_blocks` includes block 0. `seed` keys the hash, so that clients cannot construct collisions.
+ * NULL: out of memory. */
 struct kv_blocks *kv_new(uint32_t n_blocks, uint32_t block_tokens, uint64_t seed);
 void kv_free(struct kv_blocks *kv);
-/* The shards can copy blocks; off at first: then full blocks alone are hits. Before any use. */
+/* Declares whether the shards can copy blocks. Off by default: only full blocks are hits. Call
+ * before any use. */
 void kv_copying(struct kv_blocks *kv, bool on);
-/* The model has recurrent state: `n_cells` cells for it. With `snapshots` false none are taken. Not
- * together with kv_copying(). Before any use; false: out of memory. */
+/* Declares recurrent state with `n_cells` cells. With `snapshots` false none are taken. Excludes
+ * kv_copying(). Call before any use. False: out of memory. */
 bool kv_stateful(struct kv_blocks *kv, uint32_t n_cells, bool snapshots);
-struct cells *kv_cells(const struct kv_blocks *kv); /* NULL: the model has no state */
-/* Layers that see `window` tokens have a cache of n_windows blocks, of which a step wants at most
- * `chunk` tokens more for each prompt. Before any use; false: out of memory. */
+struct cells *kv_cells(const struct kv_blocks *kv); /* NULL: no recurrent state */
+/* Declares layers that attend to `window` tokens, with a cache of n_windows blocks. A step computes
+ * at most `chunk` tokens of a prompt. Call before any use. False: out of memory. */
 bool kv_windowed(struct kv_blocks *kv, uint32_t n_windows, uint32_t window, uint32_t chunk);
-struct windows *kv_windows(const struct kv_blocks *kv); /* NULL: there is no such cache */
-/* With one: blocks of it for the first `n` tokens, as long as more than `spare` are left. False:
- * not all; it has as many as there were. Its KV blocks are there. */
+struct windows *kv_windows(const struct kv_blocks *kv); /* NULL: no window cache */
+/* With a window cache: allocates window blocks for the first `n` tokens while more than `spare` are
+ * left. Its KV blocks must exist. False: not all were allocated; those allocated stay. */
 bool kv_window_grow(struct kv_blocks *kv, struct kv_table *t, uint32_t n, uint32_t spare);
-/* With one: `n` tokens are computed, and what no later token sees is given back. */
+/* With a window cache: `n` tokens are computed. Window blocks that no later token attends to are
+ * released. */
 void kv_window_pass(struct kv_blocks *kv, struct kv_table *t, uint32_t n);
 
-/* Reserve room for `n_reserve` tokens (and two cells), of which the first key->n are known, and
- * share every full block that is resident, and the beginning of one more. With `share` false
- * nothing is taken from the cache and nothing goes in. All or nothing: on false `t` holds no block
- * and nothing was evicted. */
+/* Reserves blocks for `n_reserve` tokens (and two cells), of which the first key->n are known. It
+ * shares every cached full block and the beginning of one more. With `share` false the cache is
+ * neither read nor filled. False: `t` holds no block and nothing was evicted. */
 bool kv_admit(struct kv_blocks *kv, struct kv_table *t, const struct kv_key *key, bool share,
               uint32_t n_reserve);
 
-/* The shards have made the copies that `t` asked for, if any. */
+/* The shards have made the copies that `t` asked for. */
 void kv_copied(struct kv_blocks *kv, struct kv_table *t);
 
-/* From now on kv_admit() leaves `n` blocks free or cached, for those that run to grow into. */
+/* From now on kv_admit() leaves `n` free or cached blocks for running sequences to grow into. */
 void kv_keep_free(struct kv_blocks *kv, uint32_t n);
 
-/* Room for `n` tokens in all; false: `t` is unchanged and the caller must preempt. */
+/* Grows `t` to `n` tokens in all. False: `t` is unchanged and the caller must preempt. */
 bool kv_grow(struct kv_blocks *kv, struct kv_table *t, uint32_t n);
 
-/* Leading blocks that others hold as well: they do not go when `t` does. */
+/* Leading blocks that other tables hold too: releasing `t` does not free them. */
 uint32_t kv_shared(const struct kv_blocks *kv, const struct kv_table *t);
 
-/* The KV of tokens[0..n) was computed: it becomes a hit for others at once. Idempotent and
- * incremental. A block that another sequence published first stays private until kv_release(). */
+/* The KV of tokens[0..n) is computed: others can hit it at once. Idempotent and incremental. A
+ * block whose content another sequence published first stays private until kv_release(). */
 void kv_commit(struct kv_blocks *kv, struct kv_table *t, const uint32_t *tokens, uint32_t n);
 
-/* `t` stands behind tokens[0..n), all computed, and others may go on from there: commit them, and
- * find a cell for the state. The caller makes the shards save it before the next step, then calls
- * cells_saved() or cells_unsaved(). NO_CELL: there is none to spare, another sequence has such a
- * snapshot or publishes these blocks, or n is not the end of a block. `rolls`: it takes the place
- * of the last one that rolled. */
+/* Reserves a cell for a snapshot of `t` behind tokens[0..n), all computed, and commits them. The
+ * caller makes the shards save the state before the next step, then calls cells_saved() or
+ * cells_unsaved(). NO_CELL: no cell is available, an equal snapshot or equal blocks of another
+ * sequence exist, or n is not a multiple of the block size. `rolls`: replaces its previous rolling
+ * snapshot. */
 uint32_t kv_snapshot(struct kv_blocks *kv, struct kv_table *t, const uint32_t *tokens, uint32_t n,
                      bool rolls);
 
-/* Where a prompt of `n` tokens that was computed up to `from` stops next: where its blocks of
- * windows end, or so that a snapshot can be
- * taken: the smallest such position behind `from`, or n. Stops are every few thousand tokens, where
- * its blocks stopped being in the index, and where its last full block ends. A stop costs a step
- * more, so it must be so far behind the last snapshot that this pays: SNAPSHOT_GAIN blocks, and
- * what takes as long to compute as a step where others began alike, or as four steps where that is
- * not known yet. One block is enough if others wait for the same prompt (`awaited`). A stop is
- * never inside a picture that stays whole. */
+/* Where a prompt of `n` tokens, computed up to `from`, stops next: where its window blocks end, or
+ * where a snapshot is useful. Returns the smallest such position behind `from`, or n.
+ *
+ * Snapshot stops are every few thousand tokens, where its blocks stop being indexed, and at the end
+ * of its last full block. A stop costs one more step, so it must be far enough behind the last
+ * snapshot: SNAPSHOT_GAIN blocks, and as many tokens as take as long as one step where other
+ * prompts diverged, or as four steps where none did yet. One block suffices if others wait for the
+ * same prompt (`awaited`). A stop is never inside an image that must stay whole. */
 enum { SNAPSHOT_GAIN = 4 };
-void kv_step_tokens(struct kv_blocks *kv, uint32_t n); /* that take as long as a step; at first 0 */
+/* prompt tokens that take as long as one step; initially 0 */
+void kv_step_tokens(struct kv_blocks *kv, uint32_t n);
 uint32_t kv_stop(const struct kv_blocks *kv, const struct kv_table *t, uint32_t n, uint32_t from,
                  bool awaited);
 
-/* Commit (n may be 0), then give everything back. Indexed blocks stay as cache until evicted. Only
- * when the shard writes them no more. */
+/* Commits tokens[0..n) (n may be 0), then releases everything. Indexed blocks stay cached until
+ * evicted. Call only when no step on the shards writes them any more. */
 void kv_release(struct kv_blocks *kv, struct kv_table *t, const uint32_t *tokens, uint32_t n);
 
-/* Take back a kv_admit() that nothing came of: as kv_release() without tokens, but no room was made
- * that was not there before. */
+/* Reverts an unused kv_admit(): as kv_release() without tokens, but does not count as a release in
+ * kv_stats. */
 void kv_undo(struct kv_blocks *kv, struct kv_table *t);
 
-/* The device lost its memory: nothing is resident any more. Tables in use stay valid. */
+/* The device lost its memory: nothing is cached any more. Tables in use stay valid. */
 void kv_forget(struct kv_blocks *kv);
 
-/* Could `n` tokens ever fit, with the cache empty and no other sequence there? */
+/* Could `n` tokens fit into an empty cache? */
 bool kv_could_fit(const struct kv_blocks *kv, uint32_t n);
-/* Nor can pictures that stay whole be too large for a cache of windows. */
+/* Could images that stay whole fit into the window cache? */
 bool kv_pictures_could_fit(const struct kv_blocks *kv, const struct kv_media *m);
-/* Cheaper than kv_admit(): false when even a full prefix hit would not be enough now. */
+/* Cheaper than kv_admit(). False: even a full prefix hit would not be enough now. */
 bool kv_may_fit(const struct kv_blocks *kv, uint32_t n_prompt, uint32_t n_reserve);
 
 struct kv_stats {
     uint32_t total, free, cached, used; /* blocks; total = free + cached + used, without block 0 */
     uint64_t hits, misses;              /* blocks at admission */
-    uint64_t begun;                     /* admissions that went on in the middle of a block */
+    uint64_t begun;                     /* admissions that resumed in the middle of a block */
     uint64_t evictions;
-    uint64_t releases; /* grows when room was made: before that, who did not fit will not */
+    /* grows when blocks are released; a failed admission cannot succeed before that */
+    uint64_t releases;
 };
 struct kv_stats kv_stats(const struct kv_blocks *kv);
 
-/* Walks every block and aborts on a broken invariant: for tests, O(blocks). */
+/* Checks every block and aborts on a broken invariant. For tests; O(blocks). */
 void kv_check(const struct kv_blocks *kv);
 #endif

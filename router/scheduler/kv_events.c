@@ -1,10 +1,10 @@
-/* KV events of the scheduler's prefix tree, one batch a turn. */
+/* KV events of the scheduler's prefix tree, one batch per turn. */
 #include "router/events/publisher.h"
 #include "router/scheduler/state.h"
 #include <string.h>
 #include <time.h>
 
-/* A key's first 64 bits: opaque to those who read it, and the same in every process. */
+/* The first 64 bits of a key: opaque to readers, equal in every process. */
 static uint64_t hash_of(const uint8_t *key)
 {
     uint64_t h;

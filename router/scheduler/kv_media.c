@@ -2,7 +2,7 @@
 #include "common/hash.h"
 #include <assert.h>
 
-/* No id of a token has the highest bit. */
+/* No token id has the highest bit set. */
 static uint64_t key_inside(uint64_t digest, uint32_t index)
 {
     return hash_mix(digest ^ hash_mix(index + UINT64_C(1))) | UINT64_C(1) << 63;
@@ -37,7 +37,7 @@ struct range {
     uint32_t first, n;
 };
 
-/* What position `at` stands in, its first token included: a picture, or the prompt. */
+/* The range that position `at` is in or at the start of: an image, or the prompt. */
 static struct range around(const struct kv_media *m, uint32_t at)
 {
     if (m->prefix)

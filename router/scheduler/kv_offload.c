@@ -29,7 +29,7 @@ static void chain(const uint8_t *parent, uint64_t space, const uint64_t *keys, u
     gnutls_hash_hd_t h;
     memset(out, 0, KV_CHAIN);
     if (gnutls_hash_init(&h, GNUTLS_DIG_SHA256) < 0)
-        return; /* as good as a key that no block has */
+        return; /* an all-zero key matches no block */
     gnutls_hash(h, parent ? parent : root, KV_CHAIN);
     gnutls_hash(h, &space, sizeof(space));
     gnutls_hash(h, keys, n * sizeof(*keys));
@@ -41,7 +41,7 @@ static bool is_told(const struct kv_blocks *kv, const struct block *b, const uin
     bool told = kv->watcher.stored && !b->local && b->space == 0 &&
                 (b->parent == KV_NO_BLOCK || kv->b[b->parent].told);
     for (uint32_t i = 0; told && i < kv->block_tokens; i++)
-        told = keys[i] <= UINT32_MAX; /* inside a picture it is no token */
+        told = keys[i] <= UINT32_MAX; /* inside an image a key is no token id */
     return told;
 }
 
@@ -81,7 +81,7 @@ void kv_chain_keys(const struct kv_blocks *kv, const struct kv_key *key, uint32_
     }
 }
 
-/* ------------------------------------------------------------------ out */
+/* ------------------------------------------------------------------ store */
 
 static uint8_t parts_of(const struct kv_blocks *kv, uint32_t id)
 {
@@ -122,7 +122,7 @@ void kv_offer(struct kv_blocks *kv, uint32_t id)
 uint32_t kv_spill_waiting(const struct kv_blocks *kv) { return kv->n_spill; }
 uint64_t kv_spill_lost(const struct kv_blocks *kv) { return kv->n_spill_lost; }
 
-/* False: there is nothing to be stored in it, now or any more. */
+/* False: it has nothing to store, now or later. */
 static bool describe(struct kv_blocks *kv, uint32_t id, struct kv_spill *out)
 {
     const struct block *b = &kv->b[id];
@@ -160,7 +160,7 @@ void kv_spilled(struct kv_blocks *kv, const struct kv_spill *v, uint32_t n, uint
     for (uint32_t i = 0; i < n; i++) {
         struct block *b = &kv->b[v[i].block];
         if (!b->indexed || memcmp(kv->chains[v[i].block], v[i].key, KV_CHAIN) != 0)
-            continue; /* the device forgot it meanwhile */
+            continue; /* the device lost it meanwhile */
         if (i < n_stored)
             b->stored |= v[i].parts;
         else if (!b->queued)
@@ -168,7 +168,7 @@ void kv_spilled(struct kv_blocks *kv, const struct kv_spill *v, uint32_t n, uint
     }
 }
 
-/* ------------------------------------------------------------------ in */
+/* ------------------------------------------------------------------ load */
 
 uint32_t kv_most_blocks(const struct kv_blocks *kv, const struct kv_key *key)
 {
@@ -181,7 +181,7 @@ static uint32_t found_at(const struct kv_blocks *kv, const struct kv_table *t, u
     return i < t->n_sealed ? parts_of(kv, t->ids[i]) : 0;
 }
 
-/* Behind how many blocks could a request go on, with what is in the cache and what can be had? */
+/* Number of blocks behind which a request could resume, with cached and available parts. */
 static uint32_t deepest(const struct kv_blocks *kv, const struct kv_table *t, uint32_t from,
                         const uint8_t *parts, uint32_t n)
 {
@@ -212,7 +212,7 @@ static bool reserve(struct kv_blocks *kv, struct kv_table *t, const struct kv_ke
     kv->st.hits = was.hits;
     kv->st.misses = was.misses;
     if (ok)
-        kv_copied(kv, t); /* a snapshot that it would begin from */
+        kv_copied(kv, t); /* a snapshot that it would start from */
     return ok;
 }
 
@@ -224,7 +224,7 @@ uint32_t kv_import(struct kv_blocks *kv, struct kv_table *t, const struct kv_key
     if (!key->adapter && n > 0 && reserve(kv, t, key, from + n))
         end = deepest(kv, t, from, parts, n);
     if (end < from + n)
-        kv_undo(kv, t); /* less of it, or nothing */
+        kv_undo(kv, t); /* retry with fewer blocks */
     if (end > resident && end < from + n && !reserve(kv, t, key, end))
         end = 0;
     if (end > resident && (!kv->windows || kv_window_jump(kv, t, end * kv->block_tokens)))
@@ -253,7 +253,7 @@ bool kv_import_wants(const struct kv_blocks *kv, const struct kv_table *t, uint3
     return out->parts != 0;
 }
 
-/* The state of its last block stays as a snapshot. */
+/* Keeps the state of its last block as a snapshot. */
 static void keep_state(struct kv_blocks *kv, struct kv_table *t)
 {
     if (!t->stateful || t->era != kv->era || t->n_sealed < t->len ||

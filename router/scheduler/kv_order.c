@@ -43,8 +43,8 @@ static bool less(const struct kv_content *a, const struct kv_content *b)
     return a->n < b->n;
 }
 
-/* Below `id`, which stands in the place of subtree `t`: what is less to its left, the rest to its
- * right. */
+/* Splits the subtree `t` under `id`, which takes its place: smaller ones to the left, the rest to
+ * the right. */
 static void split(struct kv_order *o, uint32_t t, uint32_t id)
 {
     uint32_t *left = &o->v[id].left, *right = &o->v[id].right;
@@ -79,7 +79,7 @@ void kv_order_drop(struct kv_order *o, uint32_t id)
         assert(*at != KV_NO_BLOCK);
         at = less(&n->is, &o->v[*at].is) ? &o->v[*at].left : &o->v[*at].right;
     }
-    while (a != KV_NO_BLOCK && b != KV_NO_BLOCK) { /* its two subtrees become one */
+    while (a != KV_NO_BLOCK && b != KV_NO_BLOCK) { /* merges its two subtrees */
         bool take_a = o->v[a].height > o->v[b].height;
         uint32_t *top = take_a ? &a : &b;
         *at = *top;

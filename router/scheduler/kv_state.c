@@ -1,10 +1,10 @@
-/* Snapshots of recurrent state: when a sequence leaves one, and where a prompt stops for it. */
+/* Snapshots of recurrent state: when a sequence takes one, and where a prompt stops for it. */
 #include "router/scheduler/kv_impl.h"
 
 enum {
-    SNAPSHOT_EVERY = 1024, /* tokens of a prompt, at least */
-    SNAPSHOT_SHARE = 8,    /* a prompt takes at most one of so many cells */
-    SNAPSHOT_ODDS = 4,     /* one prompt of so many comes again */
+    SNAPSHOT_EVERY = 1024, /* minimum distance in prompt tokens */
+    SNAPSHOT_SHARE = 8,    /* a prompt takes at most 1/8 of the cells */
+    SNAPSHOT_ODDS = 4,     /* assumed: one prompt in four is sent again */
 };
 
 bool kv_stateful(struct kv_blocks *kv, uint32_t n_cells, bool snapshots)
@@ -39,7 +39,7 @@ uint32_t kv_snapshot(struct kv_blocks *kv, struct kv_table *t, const uint32_t *t
 
 void kv_step_tokens(struct kv_blocks *kv, uint32_t n) { kv->step_tokens = n; }
 
-/* Prompts that share a beginning stop at the same places. */
+/* Prompts with a common prefix stop at the same positions. */
 static uint32_t stops_every(const struct kv_blocks *kv, uint32_t n)
 {
     uint32_t bt = kv->block_tokens, most = cells_stats(kv->cells).total / SNAPSHOT_SHARE;
@@ -49,7 +49,7 @@ static uint32_t stops_every(const struct kv_blocks *kv, uint32_t n)
     return every;
 }
 
-/* Tokens that a snapshot must save, if a request for it comes with those odds. */
+/* Tokens a snapshot must save to pay off, if one request in `odds` uses it. */
 static uint32_t gain(const struct kv_blocks *kv, uint32_t odds)
 {
     uint32_t least = SNAPSHOT_GAIN * kv->block_tokens, most = SNAPSHOT_EVERY;

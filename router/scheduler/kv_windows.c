@@ -1,10 +1,9 @@
-/* Blocks of windows beside the KV blocks of a sequence: which it needs, and when it gives them
- * back. */
+/* Window blocks of a sequence: which it needs, and when it releases them. */
 #include "router/scheduler/kv_impl.h"
 #include <assert.h>
 
-/* Blocks that a window touches beside those that it fills, and one that is kept behind it: a prompt
- * that goes on a few tokens before a sequence's end finds its window, too. */
+/* Window blocks are allocated for partly covered blocks at both ends, and one is kept behind the
+ * window. So a prompt that resumes a few tokens before a sequence's end finds its window. */
 enum { KEPT = 1, BEYOND = 2 + KEPT };
 
 bool kv_windowed(struct kv_blocks *kv, uint32_t n_windows, uint32_t window, uint32_t chunk)
@@ -18,13 +17,13 @@ struct windows *kv_windows(const struct kv_blocks *kv) { return kv->windows; }
 
 static uint32_t smaller(uint32_t a, uint32_t b) { return a < b ? a : b; }
 
-/* The first block that the token behind `n` others sees. */
+/* The first block that the token behind `n` others attends to. */
 static uint32_t first_seen(const struct kv_blocks *kv, uint32_t n)
 {
     return n + 1 > kv->window ? (n + 1 - kv->window) / kv->block_tokens : 0;
 }
 
-/* What it takes as long as it runs, whatever its length: blocks. */
+/* Window blocks that a sequence needs while it runs, for any length. */
 static uint32_t one_window(const struct kv_blocks *kv)
 {
     return kv->window / kv->block_tokens + BEYOND;
@@ -61,12 +60,12 @@ bool kv_window_whole(const struct kv_blocks *kv, uint32_t run, uint32_t full, ui
 }
 
 /* ------------------------------------------------------------------ admission */
-/* A sequence that goes on behind n_cached tokens, and comes to `need` blocks of its own. */
+/* Range for a sequence that resumes behind n_cached tokens and needs `need` blocks in all. */
 static struct window_range at_first(const struct kv_blocks *kv, const struct kv_media *media,
                                     uint32_t n_cached, uint32_t need)
 {
     const uint32_t from = first_seen(kv, n_cached);
-    /* a picture that stays whole is more than a token */
+    /* an image that stays whole is more than one token */
     const uint32_t step = blocks_of(kv, kv_media_next(media, n_cached));
     const uint32_t to = from + one_window(kv);
     return (struct window_range){from, smaller(need, to > step ? to : step)};
@@ -77,7 +76,7 @@ bool kv_window_room_for(const struct kv_blocks *kv, const struct kv_table *t,
 {
     const struct window_range r = at_first(kv, x->media, x->n_cached, x->need);
     uint32_t taken = x->copied && windows_cached(kv->windows, x->copied);
-    for (uint32_t i = r.from; i < r.to; i++) /* what is in use already costs nothing */
+    for (uint32_t i = r.from; i < r.to; i++) /* blocks in use are shared and cost nothing */
         taken += i >= x->known || !windows_of(kv->windows, t->ids[i]) ||
                  windows_cached(kv->windows, t->ids[i]);
     return windows_room(kv->windows) >= taken + kv->keep_free;
@@ -118,7 +117,7 @@ void kv_window_note(struct kv_blocks *kv, const struct kv_table *t, uint32_t n)
         windows_fill(kv->windows, t->ids[i], smaller(n - i * bt, bt));
 }
 
-/* What can be found, and was computed as far as it can be found, stays as cache. */
+/* Stays cached if it is indexed and all indexed tokens were computed. */
 static void let_go(struct kv_blocks *kv, uint32_t id, bool warm)
 {
     const bool keep = kv->b[id].indexed && kv_window_there(kv, id);
@@ -133,13 +132,13 @@ void kv_window_pass(struct kv_blocks *kv, struct kv_table *t, uint32_t n)
         return;
     kv_window_note(kv, t, n);
     for (uint32_t i = t->windows_from; i < from; i++) {
-        /* others may part from it where it parted from those before it */
+        /* other prompts may diverge where this one diverged */
         const bool parted =
             i >= first_seen(kv, t->n_matched) && i * kv->block_tokens < t->n_matched;
         let_go(kv, t->ids[i], parted);
     }
     t->windows_from = from;
-    kv->st.releases += kv->window_short; /* who did not fit may fit now */
+    kv->st.releases += kv->window_short; /* a request that did not fit may fit now */
     kv->window_short = false;
 }
 

@@ -1,4 +1,4 @@
-/* members.c - who is known to the scheduler: requests that come, are cancelled, and leave. */
+/* members.c - requests known to the scheduler: they are added, cancelled and removed. */
 #include "common/clock.h"
 #include "router/scheduler/state.h"
 #include <assert.h>
@@ -64,9 +64,9 @@ static void fill_waiter(struct scheduler *s, struct seq *q)
 {
     const struct gen_params *p = &q->req->params;
     const uint32_t adapter = adapters_number(&s->adapters, p->adapter_id);
-    const bool numbered = adapter != ADAPTER_UNNUMBERED; /* else nothing is shared */
-    /* the last token's KV is never needed; a peer that does not take blocks as they come writes
-     * drafts behind it */
+    const bool numbered = adapter != ADAPTER_UNNUMBERED; /* unnumbered adapters share nothing */
+    /* the last token's KV is never needed; a peer without on-demand blocks also writes drafts
+     * behind it */
     uint64_t reserve = (uint64_t)q->n_prompt + p->max_new_tokens - 1;
     reserve += s->grows ? 0 : s->peer.speculate;
     q->n_most = reserve > q->n_prompt ? (uint32_t)reserve : q->n_prompt;
@@ -75,7 +75,7 @@ static void fill_waiter(struct scheduler *s, struct seq *q)
         .tenant = q->req->tenant,
         .key = {q->tokens, q->n_prompt, numbered ? adapter : 0, .salt = q->req->cache_salt,
                 .media = seq_media(q)},
-        /* whose log-probability is wanted needs the token before it computed */
+        /* a token's log-probability needs the logits of the token before it */
         .share =
             s->o.model.prefix_caching && numbered && (!p->prefill_logprobs || p->logprobs_from > 0),
         .kv = &q->kv,
@@ -106,7 +106,7 @@ void sched_add(struct scheduler *s, struct seq *q)
                 s->lost ? "a shard was lost" : "the router is shutting down");
         refuse(s, q, &e);
     } else if (s->o.model.runtime_adapters && adapter_unlisted(s, q)) {
-        /* it was there when the request was read */
+        /* it existed when the request was parsed */
         err_set(&e, ERR_NOT_FOUND, "The model `%.200s` does not exist", q->req->params.adapter_id);
         refuse(s, q, &e);
     } else if (q->n_prompt == 0 || !kv_could_fit(s->kv, q->n_most)) {
@@ -131,7 +131,7 @@ void sched_add(struct scheduler *s, struct seq *q)
 void sched_cancel(struct scheduler *s, uint64_t id)
 {
     struct seq *q = seq_table_find(&s->known, id);
-    if (!q || !q->req) /* its last event is on its way */
+    if (!q || !q->req) /* its last event is being sent */
         return;
     struct err e = ERR_INIT;
     err_set(&e, ERR_INCOMPLETE, "Request cancelled");

@@ -8,19 +8,21 @@
 #include <string.h>
 
 enum {
-    FETCH_LEAST = 2,          /* blocks that are worth a call */
-    PATIENCE_LEAST_MS = 100,  /* of a fetch */
-    PATIENCE_FIRST_MS = 5000, /* before it is known how fast prompts are computed */
+    FETCH_LEAST = 2, /* fewer blocks are not worth a call */
+    /* minimum timeout of a fetch */
+    PATIENCE_LEAST_MS = 100,
+    /* until the prompt throughput is known */
+    PATIENCE_FIRST_MS = 5000,
     PATIENCE_MOST_MS = 30000,
     CALL_MS = 60000,
     BEHIND_MS = 100,
-    KEEP_MS = 60000,      /* for a peer that has not come yet */
-    PEER_GRACE_MS = 2000, /* a shard answers what it has before that */
-    PEER_LEAST_MS = 1000, /* a connection takes a while, and a busy machine longer */
-    SHARE_OUT = 20,       /* storing takes one part of so many of the time */
+    KEEP_MS = 60000,      /* how long blocks are kept for a peer that has not asked yet */
+    PEER_GRACE_MS = 2000, /* a shard answers with what it has this long before the timeout */
+    PEER_LEAST_MS = 1000, /* minimum: a connection takes time, and more on a busy machine */
+    SHARE_OUT = 20,       /* storing takes at most 1/20 of the time */
     MEM_LIMIT = 64 << 20,
 };
-#define PAUSE_NS INT64_C(5000000000) /* after a fetch that was too late */
+#define PAUSE_NS INT64_C(5000000000) /* pause after a fetch that was too late */
 
 /* ------------------------------------------------------------------ messages */
 
@@ -44,11 +46,12 @@ static void put_block(Generate__V3__KvBlock *b, const struct kv_spill *x, const 
 static void count_since(struct scheduler *s, uint32_t row, const char *label, uint64_t now,
                         uint64_t *was)
 {
-    sched_count(s, row, label, (double)(now >= *was ? now - *was : now)); /* else others began */
+    /* a smaller count: the shards restarted */
+    sched_count(s, row, label, (double)(now >= *was ? now - *was : now));
     *was = now;
 }
 
-/* Of rank 0; the others do the same. */
+/* Of rank 0; the other ranks store the same blocks. */
 static void note_stats(struct scheduler *s, const Generate__V3__KvTierStats *t)
 {
     struct offload_counts *c = &s->offload.seen;
@@ -64,7 +67,7 @@ static void note_stats(struct scheduler *s, const Generate__V3__KvTierStats *t)
     count_since(s, M_OFFLOAD_WRITTEN, NULL, t->written, &c->written);
 }
 
-/* ------------------------------------------------------------------ out */
+/* ------------------------------------------------------------------ store */
 
 static bool send_store(struct scheduler *s)
 {
@@ -97,7 +100,7 @@ static bool send_store(struct scheduler *s)
 
 static void on_again(struct rpc_op *op, bool ok);
 
-/* Its turn comes when the next store may be sent, with nothing else to do. */
+/* Arms a timer for the next store, in case no turn comes before. */
 static void arm(struct scheduler *s)
 {
     struct offload *o = &s->offload;
@@ -109,7 +112,7 @@ static void arm(struct scheduler *s)
     rpc_after(s->o.loop, left > 0 ? left / 1000000 + 1 : 1, &o->again);
 }
 
-/* Another turn may have sent a store since, and put off the next. */
+/* Another turn may have sent a store meanwhile and postponed the next. */
 static void on_again(struct rpc_op *op, bool ok)
 {
     struct scheduler *s = CONTAINER_OF(op, struct scheduler, offload.again);
@@ -121,14 +124,14 @@ static void on_again(struct rpc_op *op, bool ok)
     sched_end_turn(s);
 }
 
-/* A disk is slower than what is computed: no store is sent until it has caught up. */
+/* The disk is slower than the computation: pause until it has caught up. */
 static void wait_for_disk(struct scheduler *s)
 {
     s->offload.store_after_ns = clock_ns() + BEHIND_MS * INT64_C(1000000);
     arm(s);
 }
 
-/* As many as the rank with the least room took. */
+/* The rank that stored the fewest blocks decides. */
 static void stored(struct scheduler *s, bool ok)
 {
     struct offload *o = &s->offload;
@@ -152,7 +155,7 @@ static void stored(struct scheduler *s, bool ok)
     o->n_spill = 0;
 }
 
-/* ------------------------------------------------------------------ those that wait */
+/* ------------------------------------------------------------------ waiting requests */
 
 static void serve_next(struct scheduler *s);
 
@@ -171,7 +174,7 @@ static struct seq *pop(struct offload *o)
     return q;
 }
 
-/* `head` waits no more: it goes into the queue. */
+/* `head` stops waiting and enters the queue. */
 static void let_in(struct scheduler *s)
 {
     struct seq *q = pop(&s->offload);
@@ -213,7 +216,7 @@ void offload_cancel(struct scheduler *s, struct seq *q)
     struct offload *o = &s->offload;
     struct seq **at = &o->head;
     if (q == o->head && o->state == OFFLOAD_LOADING) {
-        q->gone = true; /* its tokens are needed until the call is back */
+        q->gone = true; /* its tokens are needed until the call returns */
         return;
     }
     if (q == o->head) {
@@ -230,9 +233,9 @@ void offload_cancel(struct scheduler *s, struct seq *q)
     sched_drop(s, q);
 }
 
-/* ------------------------------------------------------------------ in: fetch */
+/* ------------------------------------------------------------------ fetch */
 
-/* As long as computing would take. */
+/* Time that computing the tokens would take. */
 static int64_t patience_ms(const struct scheduler *s, uint32_t tokens)
 {
     const double ms = s->token_ns > 0 ? s->token_ns * tokens * 1e-6 : PATIENCE_FIRST_MS;
@@ -291,7 +294,7 @@ static void serve_next(struct scheduler *s)
     }
 }
 
-/* What all ranks have: parts, and of the prefix as much as the one with the least. */
+/* Intersects what all ranks found: the parts of each block, and the shortest prefix. */
 static bool read_found(struct scheduler *s, struct rpc_mem *mem)
 {
     struct offload *o = &s->offload;
@@ -320,7 +323,7 @@ static bool read_found(struct scheduler *s, struct rpc_mem *mem)
     }
     const uint32_t disk = from_disk < o->n_parts ? from_disk : o->n_parts;
     sched_count(s, M_OFFLOAD_HITS, "disk", disk);
-    const uint32_t here = o->n_parts - disk; /* a peer's have come to memory, too */
+    const uint32_t here = o->n_parts - disk; /* blocks of a peer are in memory too by now */
     sched_count(s, M_OFFLOAD_HITS, "memory", here - (peer.blocks < here ? peer.blocks : here));
     if (o->asked_peer)
         transfer_count(s, &peer);
@@ -358,7 +361,7 @@ static void on_fetched(struct fan *f)
     sched_end_turn(s);
 }
 
-/* ------------------------------------------------------------------ in: load */
+/* ------------------------------------------------------------------ load */
 
 static bool send_load(struct scheduler *s, uint32_t n)
 {
@@ -372,7 +375,7 @@ static bool send_load(struct scheduler *s, uint32_t n)
         if (!kv_import_wants(s->kv, &o->table, i, &x))
             continue;
         if (i < o->from || i >= o->from + o->n_parts || x.parts & ~o->parts[i - o->from])
-            break; /* evicted since it was asked for */
+            break; /* evicted since it was requested */
         put_block(&v[msg.n_blocks], &x, o->keys[i]);
         at[msg.n_blocks] = &v[msg.n_blocks];
         msg.n_blocks++;
@@ -388,7 +391,7 @@ static bool send_load(struct scheduler *s, uint32_t n)
     return o->state == OFFLOAD_LOADING;
 }
 
-/* Before that, no sequence that has left may be one that the shards still write for. */
+/* A load must wait until no step on the shards writes blocks of a removed sequence. */
 static bool load(struct scheduler *s)
 {
     struct offload *o = &s->offload;
@@ -480,7 +483,7 @@ int offload_init(struct scheduler *s, struct shards *of, struct err *e)
 {
     struct offload *o = &s->offload;
     o->on = s->o.model.offloads && s->grows;
-    o->fetch_after_ns = o->store_after_ns = 0; /* that was said of others */
+    o->fetch_after_ns = o->store_after_ns = 0; /* that state was of the previous shards */
     if (!o->tail)
         o->tail = &o->head;
     return fan_init(&o->fan, of, on_fetched, s, e);

@@ -1,14 +1,14 @@
-/* offload.h - when blocks of the prefix tree leave for the shards' memory and folder, and when a
- * request waits for blocks from there.
+/* offload.h - when blocks of the prefix tree are stored to the shards' memory and disk tiers, and
+ * when a request waits for blocks from there.
  *
- * Out: between two steps a KvStore names blocks that have become cache. While requests run these
- * calls take a twentieth of the time at most. A block that is evicted before its turn is lost.
+ * Store: between two steps, a KvStore call names blocks that have become cache. While requests run,
+ * these calls take at most a twentieth of the time. A block evicted before it is stored is lost.
  *
- * In: a new request whose prompt goes on behind what is cached stays outside of the queue while
- * KvFetch reads (beside the steps). What was found is loaded by a KvLoad between two steps, joins
- * the tree, and the request then finds it there. One request at a time; it waits at most as long as
- * computing the prompt would take. A fetch that is later than that is not waited for, and for a
- * while there is none. Nothing of this can fail a request. */
+ * Fetch: a new request whose prompt continues beyond the cached prefix stays outside the queue
+ * while KvFetch reads, concurrently with steps. A KvLoad between two steps then loads the blocks
+ * found. They join the prefix tree, and admission of the request hits them. One request is served
+ * at a time. It waits at most as long as computing the prompt would take. A later answer is
+ * ignored, and fetching pauses for a while. No failure here fails a request. */
 #ifndef ROUTER_SCHEDULER_OFFLOAD_H
 #define ROUTER_SCHEDULER_OFFLOAD_H
 #include "router/scheduler/kv_offload.h"
@@ -17,13 +17,13 @@
 
 enum offload_state {
     OFFLOAD_IDLE,
-    OFFLOAD_FETCHING, /* `fan` is out, for `head` */
-    OFFLOAD_READY,    /* it is back: to be loaded before the next step */
-    OFFLOAD_LOADING   /* the call that is out loads into `table` */
+    OFFLOAD_FETCHING, /* `fan` is in flight, for `head` */
+    OFFLOAD_READY,    /* the answer is here: blocks are loaded before the next step */
+    OFFLOAD_LOADING   /* the call in flight loads into `table` */
 };
-enum { OFFLOAD_MOST = 64 }; /* blocks of a KvStore */
+enum { OFFLOAD_MOST = 64 }; /* most blocks in one KvStore */
 
-struct offload_counts { /* the shards' counters, as they were last told */
+struct offload_counts { /* the shards' counters at the last report */
     uint64_t memory_evictions, disk_evictions, damaged, foreign, failed_writes, written;
 };
 
@@ -31,25 +31,24 @@ struct offload {
     bool on;
     struct fan fan;
     enum offload_state state;
-    struct seq *head, **tail; /* those that wait, in order; the first is being served */
+    struct seq *head, **tail; /* queue of waiting requests; the first is being served */
     uint64_t id;              /* of the last fetch */
     /* of `head`: */
     uint8_t (*keys)[KV_CHAIN];
-    uint32_t n_keys, from; /* keys of all its blocks; those from `from` on are asked for */
-    uint8_t *parts;        /* [n_parts] of what was found */
+    uint32_t n_keys, from; /* keys of all its blocks; those from `from` on are requested */
+    uint8_t *parts;        /* [n_parts] what was found */
     uint32_t n_parts;
     bool more;
     bool asked_peer;   /* the fetch names a peer */
-    bool peer_is_done; /* and it is not asked again */
+    bool peer_is_done; /* and does not ask it again */
     struct kv_table table;
-    /* out */
-    bool kept;    /* it keeps its blocks for a peer */
-    bool storing; /* the call that is out is a KvStore */
+    /* storing: */
+    bool kept;    /* this service keeps its blocks for a peer */
+    bool storing; /* the call in flight is a KvStore */
     struct kv_spill spill[OFFLOAD_MOST];
     uint32_t n_spill;
-    uint32_t
-        urgent; /* of the blocks that wait to be stored, the first ones: a peer asks for them */
-    int64_t store_after_ns, fetch_after_ns; /* not before */
+    uint32_t urgent; /* of the blocks that wait to be stored: the first ones, asked for by a peer */
+    int64_t store_after_ns, fetch_after_ns; /* clock_ns(): earliest next call */
     bool behind;                            /* the shards had no memory for the last blocks */
     bool timer;                             /* `again` is armed */
     struct rpc_op again;
@@ -58,15 +57,17 @@ struct offload {
 };
 
 struct scheduler;
-int offload_init(struct scheduler *s, struct shards *of, struct err *e); /* also again */
-void offload_free(struct scheduler *s); /* the fan: no call is out */
-/* A new request: it waits for its blocks, or goes into the queue. */
+/* also called for new shards */
+int offload_init(struct scheduler *s, struct shards *of, struct err *e);
+void offload_free(struct scheduler *s); /* frees the fan: no call may be in flight */
+/* A new request: it waits for its blocks, or enters the queue. */
 void offload_enqueue(struct scheduler *s, struct seq *q);
-void offload_cancel(struct scheduler *s, struct seq *q); /* it was FETCHING */
-/* Sends the call that is due, if any. */
+void offload_cancel(struct scheduler *s, struct seq *q); /* `q` was FETCHING */
+/* Sends the call that is due. False: none. */
 bool offload_turn(struct scheduler *s);
-void offload_answered(struct scheduler *s, bool ok); /* that call is back */
-/* What is cached is gone, or may be: nothing is loaded, and those that wait go into the queue. */
+void offload_answered(struct scheduler *s, bool ok); /* that call returned */
+/* Cached blocks are, or may be, gone: nothing is loaded, and waiting requests enter the queue. */
 void offload_forget(struct scheduler *s);
+/* Ends all waiting requests with this error. */
 void offload_fail_all(struct scheduler *s, const struct err *why);
 #endif

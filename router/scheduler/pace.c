@@ -4,12 +4,13 @@
 #include <string.h>
 
 enum {
-    LEAST_TOKENS = 16, /* of prompts in a step: fewer cost nearly as much */
+    LEAST_TOKENS = 16, /* minimum prompt tokens in a step: fewer cost nearly as much */
     MOST_STEP = 100000,
-    UNKNOWN_TOKENS = 64, /* as long as nothing is known */
+    UNKNOWN_TOKENS = 64, /* while nothing is known */
     MAX_PAIRS = PACE_DECODES * (PACE_DECODES - 1) / 2,
 };
-#define LEAST_SECONDS 1e-9 /* a token that costs nothing measurable */
+/* lower bound for the cost of a token */
+#define LEAST_SECONDS 1e-9
 
 static int ascending(const void *a, const void *b)
 {
@@ -26,8 +27,8 @@ static double median(double *v, uint32_t n)
 
 static double no_less(double x, double least) { return x > least ? x : least; }
 
-/* Theil-Sen: the median slope of all pairs, then the median of what is left. Where all steps had as
- * many rows the slope stays what it was. */
+/* Theil-Sen: the median slope over all pairs, then the median residual. If all steps had the same
+ * number of rows, the slope keeps its value. */
 static void fit_decode(struct pace *p)
 {
     double slope[MAX_PAIRS], rest[PACE_DECODES];
@@ -89,8 +90,8 @@ uint32_t pace_budget(const struct pace *p, uint32_t rows, double target, uint32_
     return n < most ? (uint32_t)n : most;
 }
 
-/* A step with pictures takes this much of a step without them for pictures: with the step's own
- * time and what varies, it stays below twice as long. */
+/* Share of a step's duration without images that images may add. With the step's own duration and
+ * its variation the sum stays below twice as long. */
 #define ENCODE_SHARE 0.7
 
 void encode_note(struct encode_pace *p, uint64_t done, double seconds)

@@ -2,7 +2,7 @@
 #include <assert.h>
 #include <stddef.h>
 
-/* How many waiters are looked at in one step: bounds the hashing of prompts that do not fit. */
+/* Waiters examined in one step: bounds the hashing of prompts that do not fit. */
 enum { MAX_SCAN = 32 };
 
 void policy_init(struct policy *p, const struct policy_limits *l, struct kv_blocks *kv,
@@ -46,7 +46,7 @@ void policy_return(struct policy *p, struct waiter *w)
     assert(!w->returned && !w->adapted && w->fair.key);
     while (*at && policy_outranks(*at, w))
         at = &(*at)->behind;
-    (void)policy_add(p, w); /* its key is there as long as it is */
+    (void)policy_add(p, w); /* cannot fail: its key already exists */
     w->passed = p->limits.max_passed;
     w->returned = true;
     w->behind = *at;
@@ -85,7 +85,7 @@ struct waiter *policy_any(const struct policy *p)
     return NULL;
 }
 
-/* Nothing got free since it was refused: asking again would hash its prompt for nothing. */
+/* Nothing was released since its last failure: another try would hash its prompt in vain. */
 static bool reserve(struct policy *p, struct waiter *w)
 {
     uint64_t now = kv_stats(p->kv).releases + 1;
@@ -100,7 +100,7 @@ static bool reserve(struct policy *p, struct waiter *w)
     adapters_enter(p->adapters, w->key.adapter);
     w->adapted = true;
     if (w->swap_to > w->kv->n_cached && w->swap_from <= w->kv->n_cached) {
-        kv_copied(p->kv, w->kv); /* needless: that block comes back whole */
+        kv_copied(p->kv, w->kv); /* no copy is needed: that block is swapped in completely */
         w->kv->n_cached = w->swap_to;
     }
     return true;
@@ -112,7 +112,7 @@ static bool passed_enough(const struct policy *p, const struct waiter *w, int64_
            (w->passed && now_ns - w->passed_ns >= p->limits.max_passed_ns);
 }
 
-/* Those that could not join and were passed by another. */
+/* Counts a pass for requests that could not join and were passed by another. */
 static void count_passed(struct waiter *const *skipped, uint32_t n, int64_t now_ns)
 {
     for (uint32_t i = 0; i < n; i++)
@@ -133,14 +133,15 @@ static uint32_t least(uint32_t a, uint32_t b) { return a < b ? a : b; }
 struct scan {
     uint32_t room, budget; /* requests and tokens left in this step */
     uint32_t n;
-    uint64_t n_bytes;             /* of pictures */
-    uint32_t least_started;       /* prompts take whole steps: the shortest rest of them; 0: no */
+    uint64_t n_bytes; /* image bytes */
+    /* prompts fill whole steps: fewest tokens left of any; 0: they do not */
+    uint32_t least_started;
     struct waiter *cut;           /* too long for the rest of the step: joins last */
-    uint32_t n_skipped, n_passed; /* n_passed: of the skipped, before a joiner */
+    uint32_t n_skipped, n_passed; /* n_passed: skipped ones when the last joiner was found */
     struct waiter *skipped[MAX_SCAN];
 };
 
-/* May a prompt with so much to compute come between those that were started? */
+/* May a prompt with `left` tokens join before the started ones finish? */
 static bool may_come_between(const struct scan *s, uint32_t left)
 {
     return !s->least_started || left <= s->budget || left <= s->least_started / 2;
@@ -148,14 +149,14 @@ static bool may_come_between(const struct scan *s, uint32_t left)
 
 static void undo(struct policy *p, struct waiter *w)
 {
-    assert(w->adapted); /* only what was reserved is given back */
+    assert(w->adapted); /* only the reservation is reverted */
     fair_charge(&w->fair, -(int64_t)FAIR_PROMPT_TOKEN * w->left);
     kv_undo(p->kv, w->kv);
     policy_leaves(p, w);
 }
 
-/* Of a prompt too long for the rest of the step whose pictures stay whole: what the rest has room
- * for. A picture larger than that waits until no other prompt is computed. */
+/* A prompt too long for the rest of the step, with images that stay whole: takes what fits. A
+ * larger image waits until no other prompt is computed. */
 static bool place_whole(struct policy *p, struct scan *s, const struct load *l, struct waiter *w,
                         struct joiner *out)
 {
@@ -175,7 +176,7 @@ static bool place_whole(struct policy *p, struct scan *s, const struct load *l, 
     return true;
 }
 
-/* Its blocks are there: it joins, is cut, or is put back. False: none behind it joins. */
+/* Its blocks are reserved: it joins, is cut, or is put back. False: no later request joins. */
 static bool place(struct policy *p, struct scan *s, const struct load *l, struct waiter *w,
                   struct joiner *out)
 {
@@ -193,14 +194,14 @@ static bool place(struct policy *p, struct scan *s, const struct load *l, struct
     if (now <= s->budget || (!chunking && alone)) {
         out[s->n++] = (struct joiner){w, now, now < w->left};
         s->budget -= now < s->budget ? now : s->budget;
-    } else if (!chunking || s->cut) { /* the one that is cut takes what is left */
+    } else if (!chunking || s->cut) { /* the prompt that is cut takes the rest */
         undo(p, w);
         return false;
     } else if (w->key.media.whole) {
         return place_whole(p, s, l, w, out);
     } else {
         s->cut = w;
-        s->budget /= 2; /* half of it, and a token at least, is the long prompt's */
+        s->budget /= 2; /* half of it, at least one token, goes to the long prompt */
     }
     s->n_bytes += w->n_bytes;
     s->room--;
@@ -208,14 +209,14 @@ static bool place(struct policy *p, struct scan *s, const struct load *l, struct
     return true;
 }
 
-/* False: none behind `w` joins in this step. */
+/* False: no request behind `w` joins in this step. */
 static bool consider(struct policy *p, struct scan *s, const struct load *l, struct waiter *w,
                      int64_t now_ns, struct joiner *out)
 {
     bool first = l->n_running == 0 && s->n == 0 && !s->cut;
     kv_keep_free(p->kv, p->limits.grows && !first ? l->keep_free + s->n + !!s->cut : 0);
     if (w->left && !w->returned && !may_come_between(s, w->left))
-        return true; /* as before: without hashing its prompt again */
+        return true; /* as before, without hashing its prompt again */
     if (!reserve(p, w)) {
         s->skipped[s->n_skipped++] = w;
         if (!passed_enough(p, w, now_ns))
@@ -246,7 +247,7 @@ static void look(struct policy *p, struct scan *s, const struct load *l, int64_t
     }
 }
 
-/* They are in this step: out of the queue. */
+/* Removes the joiners from the queue. */
 static void take(struct policy *p, const struct joiner *out, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
@@ -255,7 +256,7 @@ static void take(struct policy *p, const struct joiner *out, uint32_t n)
     }
 }
 
-/* New prompts in a step that has `budget` tokens for them; how many they use. */
+/* Joins new prompts in a step with `budget` tokens for them. Returns the tokens used. */
 static uint32_t join(struct policy *p, struct scan *s, const struct load *l, int64_t now_ns,
                      struct joiner *out)
 {
@@ -266,11 +267,11 @@ static uint32_t join(struct policy *p, struct scan *s, const struct load *l, int
     for (uint32_t i = 0; i < s->n; i++)
         taken += out[i].n_tokens;
     if (s->cut) {
-        assert(taken < whole); /* 0 would stand for all of the prompt */
+        assert(taken < whole); /* 0 would mean the whole prompt */
         out[s->n++] = (struct joiner){s->cut, whole - taken, true};
         taken = whole;
     }
-    if (s->n < least) { /* not worth stopping the others: as if none had asked */
+    if (s->n < least) { /* too few to interrupt running requests: undo */
         for (uint32_t i = 0; i < s->n; i++)
             undo(p, out[i].w);
         s->n = 0;
@@ -281,13 +282,13 @@ static uint32_t join(struct policy *p, struct scan *s, const struct load *l, int
     return taken;
 }
 
-/* What it may compute in one step. */
+/* Tokens it may compute in one step. */
 static uint32_t one_step(const struct started *s)
 {
     return s->stop && s->stop < s->left ? s->stop : s->left;
 }
 
-/* How many of `most` tokens more it can take in this step. */
+/* How many of `most` more tokens it can compute in this step. */
 static uint32_t takes(const struct started *s, uint32_t most)
 {
     assert(s->n_now <= one_step(s));
@@ -302,8 +303,8 @@ static void give(struct started *s, uint32_t *budget, uint32_t most)
     *budget -= n;
 }
 
-/* A picture that stays whole and that the oldest one goes on with: it gets all of it, so that it
- * never stands still. Returns its tokens. */
+/* If the oldest prompt continues with an image that stays whole, it gets the whole image, so that
+ * it makes progress. Returns its tokens. */
 static uint32_t give_picture(const struct load *l)
 {
     struct started *s = l->started;
@@ -313,7 +314,7 @@ static uint32_t give_picture(const struct load *l)
     return n > 1 ? s->n_now : 0;
 }
 
-/* The shortest rest first; a quarter for the oldest, so that it never stands still. */
+/* Fewest tokens left first; a quarter goes to the oldest, so that it makes progress. */
 static void share_out(const struct load *l, uint32_t budget)
 {
     struct started *v = l->started;
@@ -340,7 +341,7 @@ uint32_t policy_join(struct policy *p, const struct load *l, int64_t now_ns, str
     if (l->prompt_tokens)
         budget = least(budget, l->prompt_tokens);
     if (l->n_started > 0 && budget == 0)
-        budget = 1; /* every prompt goes on */
+        budget = 1; /* every prompt makes progress */
     for (uint32_t i = 0; i < l->n_started; i++) {
         l->started[i].n_now = 0;
         need += one_step(&l->started[i]);

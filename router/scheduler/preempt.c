@@ -1,7 +1,7 @@
-/* Blocks that come as they are needed: which sequence grows, which is preempted, how it resumes.
+/* On-demand block allocation: which sequence grows, which is preempted, how it resumes.
  *
- * All of it goes to the shards with the next step, which does it first, in the order of `struct
- * edits`. A request that leaves gives its blocks back at once: the next user writes them after
+ * All changes go to the shards with the next step, which applies them first, in the order of
+ * `struct edits`. A request that leaves frees its blocks at once: the next owner writes them after
  * that. */
 #include "common/clock.h"
 #include "router/metrics.h"
@@ -33,7 +33,8 @@ static bool moves_room(struct moves *m, uint32_t more)
 
 static void moves_put(struct moves *m, uint32_t block, uint32_t slot)
 {
-    assert(m->blocks.n < m->blocks.cap && m->slots.n < m->slots.cap); /* moves_room() */
+    /* guaranteed by moves_room() */
+    assert(m->blocks.n < m->blocks.cap && m->slots.n < m->slots.cap);
     m->blocks.v[m->blocks.n++] = block;
     m->slots.v[m->slots.n++] = slot;
 }
@@ -54,7 +55,7 @@ static struct wire_moves wire_of(const struct moves *m)
     return (struct wire_moves){m->blocks.v, m->slots.v, m->blocks.n};
 }
 
-/* What the draft model has found since the last step. */
+/* Adds the draft tokens found since the last step. */
 static bool add_drafts(struct scheduler *s, struct wire_edits *x)
 {
     x->drafting = s->drafts && s->drafts->active(s->drafts->self);
@@ -75,7 +76,7 @@ const struct wire_edits *preempt_edits(struct scheduler *s, struct wire_edits *x
 {
     struct seq **grown = NULL;
     uint32_t n_saves = 0;
-    for (uint32_t i = 0; i < s->n_saves; i++) /* another request may have needed that cell since */
+    for (uint32_t i = 0; i < s->n_saves; i++) /* another request may have taken that cell since */
         if (cells_pending(kv_cells(s->kv), s->saves[i].cell))
             s->saves[n_saves++] = s->saves[i];
     s->n_saves = n_saves;
@@ -134,14 +135,14 @@ void preempt_forget_swap(struct scheduler *s)
     moves_reset(&s->out_moves);
 }
 
-/* Is it cheaper to move blocks out and in again than to compute what they hold? */
+/* Is moving blocks out and in cheaper than recomputing them? */
 static bool worth_moving(const struct scheduler *s, uint32_t blocks, uint32_t tokens)
 {
     return 2.0 * blocks * (double)s->o.model.swap_block_ns < s->token_ns * tokens;
 }
 
-/* Copies what `q` computed, but for what others hold as well, to the region. False: it will be
- * computed again. */
+/* Copies the computed blocks of `q` that it does not share to the swap region. False: they will be
+ * recomputed. */
 static bool swap_out(struct scheduler *s, struct seq *q)
 {
     uint32_t bt = s->peer.block_size, from = kv_shared(s->kv, &q->kv);
@@ -187,7 +188,8 @@ bool preempt_lists_fit(struct scheduler *s)
 /* ------------------------------------------------------------------ preemption */
 void preempt_reserve(struct scheduler *s, struct seq *q)
 {
-    uint32_t want = q->n_tokens + s->peer.block_size; /* it grows soon: not in its first steps */
+    /* headroom to grow, so that it is not preempted in its first steps */
+    uint32_t want = q->n_tokens + s->peer.block_size;
     q->waiter.key.n = q->n_tokens;
     q->waiter.n_reserve = s->grows && want < q->n_most ? want : q->n_most;
 }
@@ -218,10 +220,10 @@ void preempt_requeue(struct scheduler *s, struct seq *q)
     policy_return(&s->policy, &q->waiter);
 }
 
-/* What it computed stays in the cache as long as the blocks are not needed. */
+/* Its computed blocks stay cached until they are evicted. */
 static void preempt(struct scheduler *s, struct seq *q)
 {
-    /* log-probabilities of a prompt come of computing it, in one go */
+    /* log-probabilities of a prompt need it to be computed in one run */
     bool scored = q->req && q->req->params.prefill_logprobs && seq_generated(q) == 0;
     assert(q->state == SEQ_RUNNING && s->n_leave < s->cap_leave);
     bool swapped = s->swap.n > 0 && !scored && swap_out(s, q);
@@ -241,14 +243,14 @@ static struct seq *last_in_rank(struct scheduler *s)
     return last;
 }
 
-/* The next step writes what is known, and the shards run one ahead. */
+/* The next step writes the known tokens, and the shards run one step ahead. */
 static uint32_t tokens_needed(const struct seq *q)
 {
     return q->n_tokens + 1 < q->n_most ? q->n_tokens + 1 : q->n_most;
 }
 
-/* Drafts of the next step and of the one behind it lie where tokens may come to lie. They get what
- * is left over; nothing is preempted for them. */
+/* Draft tokens of this step and the next are written where tokens may follow. They use spare
+ * blocks; nothing is preempted for them. */
 static void room_for_drafts(struct scheduler *s)
 {
     for (uint32_t i = 0; i < s->n_running; i++) {
@@ -275,7 +277,7 @@ static bool grow(struct scheduler *s, struct seq *q)
            (!kv_windows(s->kv) || kv_window_grow(s->kv, &q->kv, window_needed(q), 0));
 }
 
-/* What is out of sight is given back before blocks are needed. */
+/* Window blocks out of sight are released before blocks are allocated. */
 static void pass_windows(struct scheduler *s)
 {
     for (uint32_t i = 0; i < s->n_running; i++)
@@ -283,7 +285,7 @@ static void pass_windows(struct scheduler *s)
             kv_window_pass(s->kv, &s->running[i]->kv, s->running[i]->n_computed);
 }
 
-/* Chunks of prompts, and drafts, get what is left over, but for a block for each that runs. */
+/* Prompt chunks and drafts use spare window blocks, except for one block per running sequence. */
 static void grow_windows(struct scheduler *s)
 {
     for (uint32_t i = 0; i < s->n_running; i++) {
@@ -298,27 +300,27 @@ static void grow_windows(struct scheduler *s)
 }
 
 /* ------------------------------------------------------------------ recurrent state */
-/* Does its state stand where others may go on, or itself after it made way? */
+/* Is its state at a position where others may resume, or itself after a preemption? */
 static bool worth_keeping(const struct scheduler *s, const struct seq *q)
 {
     uint32_t n = q->n_computed, bt = s->peer.block_size;
     if (!q->req || n % bt != 0 || n <= q->kv.n_kept)
-        return false; /* of one that was cancelled it is not known how far it came */
+        return false; /* it is unknown how far a cancelled one was computed */
     if (seq_in_prompt(q))
         return n == q->stop;
     return q->state == SEQ_LEAVING || n - q->kv.n_kept >= SNAPSHOT_GAIN * bt;
 }
 
-/* Snapshots of those that run, and of those that have just ended. First of all, so that no cell is
- * saved to that is given back in the same step. */
+/* Snapshots of running and just ended sequences. This comes first, so that no save targets a cell
+ * that is freed in the same step. */
 static void keep_states(struct scheduler *s)
 {
     s->n_saves = 0;
-    cells_unsaved(kv_cells(s->kv)); /* of a call that failed, or was not sent */
+    cells_unsaved(kv_cells(s->kv)); /* of a call that failed or was not sent */
     if (s->n_running > s->cap_saves) {
         struct wire_save *v = realloc(s->saves, s->cap_running * sizeof(*v));
         if (!v)
-            return; /* they are only cache */
+            return; /* snapshots are only cache */
         s->saves = v;
         s->cap_saves = s->cap_running;
     }
@@ -355,10 +357,10 @@ bool preempt_turn(struct scheduler *s)
             continue;
         }
         if (!leave_room(s))
-            break; /* the shards will end who has no block */
+            break; /* the shards end a sequence without a block */
         preempt(s, last_in_rank(s));
         any = true;
-        i = 0; /* the list has changed; who has grown has nothing to do */
+        i = 0; /* the list has changed; sequences that have grown are skipped */
     }
     if (s->peer.speculate && !any)
         room_for_drafts(s);

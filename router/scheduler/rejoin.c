@@ -1,9 +1,9 @@
-/* Shards that die and come back: their launcher starts them again, and what ran goes on.
+/* Shards that crash and return: their launcher restarts them, and running requests resume.
  *
- * A request is its tokens (the prompt, and what was said so far) and its parameters; the noise of a
- * sampled token depends on seed and position alone. So whatever ran when the shards were lost waits
- * again, as after a preemption, and the successors compute it once more: its client sees a
- * pause. Who was there at two losses may be their cause, and ends with the error. */
+ * A request is its tokens (prompt and generated) and its parameters; the random numbers of a
+ * sampled token depend only on seed and position. So requests that ran at a loss are queued again,
+ * as after a preemption, and the new shards recompute them. The client sees a pause. A request that
+ * ran at two losses may be their cause, and ends with the error. */
 #include "common/clock.h"
 #include "common/log.h"
 #include "router/metrics.h"
@@ -15,9 +15,9 @@
 
 enum { LOSSES_MOST = 2, SILENCE_MS = 15000 };
 
-/* ------------------------------------------------------------------ letting go */
+/* ------------------------------------------------------------------ releasing shards */
 
-/* One that has ended has its last words still to come, in the step that is being told. */
+/* A request that has ended still has its last event pending, in the step being processed. */
 static void let_go(struct scheduler *s, struct seq *q, const struct err *why)
 {
     bool ended = q->state != SEQ_RUNNING || !q->req;
@@ -40,7 +40,7 @@ void rejoin_close(struct scheduler *s, const char *why)
     err_set(&e, ERR_GENERATION, "Request failed during generation: %s", why);
     while (s->n_running > 0)
         let_go(s, s->running[s->n_running - 1], &e);
-    preempt_edits_sent(s); /* no request is there to leave, or to grow */
+    preempt_edits_sent(s); /* no request is left to remove or grow */
     forget_kv(s);
     s->batch[0].live = s->batch[NEW_BATCH].live = false;
     s->must_clear = s->doubt = false;
@@ -79,9 +79,9 @@ void rejoin_turn(struct scheduler *s)
     }
 }
 
-/* ------------------------------------------------------------------ finding them again */
+/* ------------------------------------------------------------------ reconnecting */
 
-/* Those that the shards start with; others are loaded and unloaded by prepare(). */
+/* Compares the adapters loaded at start; prepare() replays later changes. */
 static bool same_adapters(struct scheduler *s, const struct shard_model *m)
 {
     struct served_adapters *list = adapter_shelf_hold(&s->shelf);
@@ -96,8 +96,8 @@ static bool same_adapters(struct scheduler *s, const struct shard_model *m)
     return same;
 }
 
-/* The link's thread, while the loop's has no use for s->o.model. The cache may be another size;
- * whatever a client was promised, or a stream depends on, may not be. */
+/* Runs on the link's thread, while the loop does not use s->o.model. The cache may have another
+ * size. Whatever a client was promised, or a stream depends on, must be equal. */
 static const char *unfit(void *arg, const struct shard_model *m)
 {
     struct scheduler *s = arg;
@@ -134,7 +134,7 @@ static int prepare(void *arg, struct shards *of, const struct shard_model *m, st
     return rc;
 }
 
-/* Empty accounting, for caches of their size. */
+/* Creates empty accounting for the new shards' capacity. */
 static bool take_over(struct scheduler *s, struct shards *of, const struct shard_model *m)
 {
     struct err e = ERR_INIT;
@@ -154,7 +154,7 @@ static bool take_over(struct scheduler *s, struct shards *of, const struct shard
     adapter_shelf_put(&s->shelf, s->repeated);
     for (size_t i = 0; i < sizeof(s->known.bucket) / sizeof(s->known.bucket[0]); i++)
         for (struct seq *q = s->known.bucket[i]; q; q = q->chain)
-            q->waiter.tried = 0; /* that was in the other cache */
+            q->waiter.tried = 0; /* the failure was recorded for the old cache */
     return fan_init(&s->fan, of, sched_on_call, s, &e) == 0 && failure_init(s, of, &e) == 0;
 }
 
@@ -197,7 +197,7 @@ static void on_missed(void *arg, const char *why)
 int rejoin_init(struct scheduler *s, struct err *e)
 {
     const struct sched_options *o = &s->o;
-    if (!o->return_ms || !s->grows) /* others cannot go on in the middle */
+    if (!o->return_ms || !s->grows) /* without on-demand blocks a sequence cannot resume */
         return 0;
     struct shards_link_options l = {.loop = o->loop,
                                     .name = "the model",
@@ -219,7 +219,7 @@ void sched_abandon(struct scheduler *s, const char *why)
         return;
     if (s->call == CALL_NONE) {
         on_shard_lost(s, why);
-    } else { /* the call that is out first: it holds blocks */
+    } else { /* the call in flight ends first: it uses blocks */
         snprintf(s->why_lost, sizeof(s->why_lost), "%s", why);
         fan_cancel(&s->fan);
     }

@@ -13,10 +13,10 @@ enum {
     IN_LIMIT = 256 << 20,
     OUT_LIMIT = 1 << 30,
 };
-#define FIRST_PATIENCE_NS INT64_C(120000000000) /* before the pace of the machine is known */
+#define FIRST_PATIENCE_NS INT64_C(120000000000) /* hang threshold until step times are known */
 
-/* ------------------------------------------------------------------ what came back */
-/* What computing a token again would cost. */
+/* ------------------------------------------------------------------ answers */
+/* Learns the cost of recomputing a token. */
 static void learn_token(struct scheduler *s, double ns)
 {
     s->token_ns = s->token_ns > 0 ? 0.8 * s->token_ns + 0.2 * ns : ns;
@@ -39,7 +39,7 @@ static void on_prefill(struct scheduler *s, struct step *st)
     preempt_edits_done(s);
     if (s->peer.takes_chunks && s->n_rows + s->n_prompt_tokens > 0)
         tokens = s->n_rows + s->n_prompt_tokens;
-    if (tokens) /* not all of them wait for pictures */
+    if (tokens) /* zero if all prompts wait for images */
         learn_token(s, (double)(st->r.forward_ns - st->r.encode_ns) / tokens);
     s->steps_since_join = 0;
     step_metrics(s, "prefill", &st->r);
@@ -49,7 +49,7 @@ static void on_prefill(struct scheduler *s, struct step *st)
 static void on_decode(struct scheduler *s, struct step *st)
 {
     for (uint32_t i = 0; s->batch[NEW_BATCH].live && i < s->n_running; i++)
-        s->running[i]->batch = 0; /* merged into the first by this very call */
+        s->running[i]->batch = 0; /* this call merged it into the first batch */
     s->batch[NEW_BATCH].live = false;
     s->steps_since_join++;
     s->decode_ns = s->peer.takes_chunks && s->n_prompt_tokens ? 0 : clock_ns() - s->call_ns;
@@ -80,7 +80,7 @@ static void on_clear_all(struct scheduler *s)
         sched_remove(s, s->running[s->n_running - 1]);
 }
 
-/* True: a step that succeeded and has something to tell. */
+/* True: the step succeeded and has events. */
 static bool note(struct scheduler *s, struct step *st)
 {
     struct err e = ERR_INIT;
@@ -92,7 +92,7 @@ static bool note(struct scheduler *s, struct step *st)
         offload_answered(s, rc == 0);
     if (s->stopping && s->call == CALL_PREFILL)
         step_join(s, s->call_batch);
-    if (s->stopping && s->call != CALL_CLEAR_ALL) { /* all have had their last event */
+    if (s->stopping && s->call != CALL_CLEAR_ALL) { /* all requests have had their last event */
         s->must_clear = true;
         return false;
     }
@@ -101,7 +101,7 @@ static bool note(struct scheduler *s, struct step *st)
         return false;
     }
     if (s->call == CALL_OFFLOAD && fan_lost_rank(&s->fan) < 0)
-        return false; /* what it was for is only cache */
+        return false; /* its result would only be cache */
     if (s->call == CALL_CHANGE)
         changes_lost(s);
     if (rc != 0 && is_step)
@@ -109,7 +109,7 @@ static bool note(struct scheduler *s, struct step *st)
     else if (rc != 0 && s->call != CALL_PROBE)
         on_clean_failed(s, &e);
     else if (s->call == CALL_PROBE && fan_lost_rank(&s->fan) >= 0)
-        s->must_clear = true; /* which will tell whether it is lost */
+        s->must_clear = true; /* its outcome tells whether the batch still exists */
     else if (s->call == CALL_CLEAN)
         on_clean(s);
     else if (s->call == CALL_CLEAR_ALL)
@@ -125,8 +125,8 @@ static bool note(struct scheduler *s, struct step *st)
     return true;
 }
 
-/* A step that takes twenty times the slowest one so far hangs. Health needs no more than that; the
- * call's own deadline ends it. */
+/* A call that takes twenty times the slowest step so far counts as hung, for the health check only.
+ * The call's own deadline ends it. */
 static void learn_pace(struct scheduler *s)
 {
     struct err e;
@@ -146,7 +146,7 @@ static void call_back(struct scheduler *s)
     s->n_joining = 0;
     if (s->why_lost[0])
         on_shard_lost(s, s->why_lost);
-    sched_turn(s); /* the shards first: they work while we talk */
+    sched_turn(s); /* the shards first: they compute while events are sent */
     if (events)
         step_send_events(s, &st);
     sched_end_turn(s);
@@ -178,7 +178,8 @@ bool sched_init_accounting(struct scheduler *s)
     uint64_t seed = 0;
     if (getrandom(&seed, sizeof(seed), GRND_NONBLOCK) < 0)
         seed = (uint64_t)clock_ns();
-    /* a padding peer has no block 0 to spare: one more, so that all its tokens count */
+    /* a padding peer uses no block 0 for padding rows: one more block, so that all its tokens
+     * count */
     struct kv_blocks *kv = kv_new(m->max_batch_total_tokens / m->block_size + m->requires_padding,
                                   m->block_size, seed);
     bool snapshots = s->grows && m->takes_chunks && m->prefix_caching;
@@ -206,7 +207,7 @@ struct scheduler *sched_new(const struct sched_options *o, struct err *e)
     if (!s)
         return err_nomem(e), NULL;
     s->o = *o;
-    s->o.shards = NULL; /* not yet ours */
+    s->o.shards = NULL; /* owned on success only */
     s->o.model.adapters = NULL;
     adapter_shelf_init(&s->shelf);
     s->drafts = o->drafts;
@@ -241,7 +242,7 @@ struct scheduler *sched_new(const struct sched_options *o, struct err *e)
         return NULL;
     }
     s->o.shards = o->shards;
-    on_call_succeeded(s); /* warm-up has just worked */
+    on_call_succeeded(s); /* warm-up has just succeeded */
     atomic_store(&o->status->stalled_ns, FIRST_PATIENCE_NS);
     sched_publish(s);
     return s;

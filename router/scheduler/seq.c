@@ -65,7 +65,7 @@ void seq_free(struct seq *q)
     free(q);
 }
 
-/* A peer that generates more than it was asked for costs itself the cache, not us the memory. */
+/* Tokens beyond the requested number are dropped: they cost the peer cache hits, not us memory. */
 void seq_push(struct seq *q, uint32_t token)
 {
     assert(q->n_tokens <= q->cap_tokens && q->n_prompt <= q->n_tokens);
@@ -80,7 +80,7 @@ static struct seq **slot(const struct seq_table *t, uint64_t id)
 
 void seq_table_add(struct seq_table *t, struct seq *q)
 {
-    assert(!seq_table_find(t, q->id)); /* an answer names its request by number alone */
+    assert(!seq_table_find(t, q->id)); /* answers identify requests by number alone */
     struct seq **at = slot(t, q->id);
     q->chain = *at;
     *at = q;

@@ -1,5 +1,5 @@
-/* What a Prefill or Decode brought. Read twice: step_note() before the next call is sent, because
- * it decides what that is; step_send_events() after, while the shards work. */
+/* The result of a Prefill or Decode, read twice. step_note() runs before the next call is sent,
+ * because it decides that call. step_send_events() runs after, while the shards compute. */
 #include "common/clock.h"
 #include "common/log.h"
 #include "router/metrics.h"
@@ -7,7 +7,7 @@
 #include <assert.h>
 #include <string.h>
 
-/* The KV of everything but the newest token was computed: that one goes in with the next step. */
+/* KV is computed for all tokens but the newest, which is computed by the next step. */
 static void note_tokens(struct scheduler *s, struct seq *q, const Generate__V3__Generation *g)
 {
     bool first = q->n_tokens == q->waiter.key.n;
@@ -16,8 +16,7 @@ static void note_tokens(struct scheduler *s, struct seq *q, const Generate__V3__
         seq_push(q, g->tokens->ids[i]);
     q->n_computed = q->n_tokens - 1;
     fair_charge(&q->waiter.fair, (int64_t)FAIR_NEW_TOKEN * (int64_t)g->tokens->n_ids);
-    if (first) { /* a prompt that came in chunks is complete now; the rest is committed at the end
-                  */
+    if (first) { /* a chunked prompt is complete now; the rest is committed at the end */
         kv_commit(s->kv, &q->kv, q->tokens, q->waiter.key.n);
         transfer_export(s, q);
         follow_computed(s, q);
@@ -51,18 +50,19 @@ static struct seq *note_generation(struct scheduler *s, const Generate__V3__Gene
         fail_one(s, q, bad, now);
         return NULL;
     }
-    if (*g->error) { /* the shards have dropped it already: no call is needed */
+    if (*g->error) { /* the shards have dropped it: no call is needed */
         fail_one(s, q, g->error, now);
         sched_remove(s, q);
         return NULL;
     }
-    if (!q->req) /* cancelled while the step ran */
+    if (!q->req) /* cancelled during the step */
         return NULL;
     note_tokens(s, q, g);
     return q;
 }
 
-/* The shards say that every request of the batch ended. Those that did not were lost. */
+/* The shards report that every request of the batch ended. Requests without a last event were
+ * lost. */
 static void note_no_batch(struct scheduler *s, uint32_t into, int64_t now)
 {
     s->batch[into].live = false;
@@ -100,7 +100,7 @@ void step_send_events(struct scheduler *s, struct step *st)
     int64_t now = clock_ns();
     for (size_t i = 0; st->owner && i < st->r.n_gens; i++) {
         struct seq *q = st->owner[i];
-        if (q && q->req) /* the next call may have found the shards gone */
+        if (q && q->req) /* the next call may have detected a loss */
             deliver_generation(&s->deliver, q, st->r.gens[i], now, &s->in);
     }
 }

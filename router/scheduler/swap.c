@@ -8,7 +8,7 @@ bool swap_init(struct swap *w, uint32_t n)
     if (!w->free)
         return false;
     w->n = w->n_free = n;
-    for (uint32_t i = 0; i < n; i++) /* low numbers first: memory is touched when it is used */
+    for (uint32_t i = 0; i < n; i++) /* low numbers first: host memory is touched only when used */
         w->free[i] = n - 1 - i;
     return true;
 }

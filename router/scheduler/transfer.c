@@ -1,6 +1,6 @@
-/* Prefill and decode apart. A request that exports has the blocks of its prompt stored as they are
- * computed, before the next step, and kept for a while. One that imports has its blocks fetched
- * from another service's shards, by the same calls as from memory and disk (offload.h). */
+/* Disaggregated prefill and decode. A request that exports has its prompt blocks stored as they are
+ * computed, before the next step, and kept for a while. A request that imports fetches blocks from
+ * another service's shards, with the same calls as from memory and disk (offload.h). */
 #include "router/request/transfer.h"
 #include "common/log.h"
 #include "router/metrics.h"

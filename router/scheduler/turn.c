@@ -1,4 +1,4 @@
-/* What the shards are to do next. */
+/* Chooses and sends the next call to the shards. */
 #include "common/clock.h"
 #include "router/metrics.h"
 #include "router/scheduler/state.h"
@@ -27,12 +27,12 @@ static void send_clear_all(struct scheduler *s)
 {
     Generate__V3__ClearCacheRequest all = GENERATE__V3__CLEAR_CACHE_REQUEST__INIT;
     s->must_clear = false;
-    preempt_edits_sent(s); /* no request is there to leave or to grow */
+    preempt_edits_sent(s); /* no request is left to remove or grow */
     sched_send(s, CALL_CLEAR_ALL, SHARD_CLEAR_CACHE, &all.base,
                s->stopping ? STOP_TIMEOUT_MS : STEP_TIMEOUT_MS);
 }
 
-/* Without memory for a message no call is possible; the requests it would carry on end here. */
+/* Out of memory for a message: no call is possible, and the requests it would carry end here. */
 static void send_failed(struct scheduler *s)
 {
     struct err e = ERR_INIT;
@@ -73,7 +73,7 @@ static bool send_clean(struct scheduler *s, uint32_t k)
     return true;
 }
 
-/* All of the running batch has left, and none joins. */
+/* All running requests have left, and none joins. */
 static bool send_over(struct scheduler *s)
 {
     const ProtobufCMessage *msg = wire_clear(&s->batch[0].b.id, &s->out);
@@ -92,21 +92,21 @@ static struct load current_load(const struct scheduler *s)
                      .steps_since_join = s->steps_since_join,
                      .keep_free = s->n_running};
     uint32_t tokens = s->batch[0].live ? s->batch[0].b.current_tokens : 0;
-    if (s->o.model.chunking) /* else a prefill runs alone */
+    if (s->o.model.chunking) /* without chunking a prefill runs alone */
         l.n_tokens = tokens > s->n_running ? tokens : s->n_running;
     return l;
 }
 
-/* In the middle of its prompt; a last token rides along with those that decode. */
+/* In the middle of its prompt; the last prompt token is computed with the decode rows. */
 static bool is_started(const struct seq *q) { return seq_in_prompt(q) && seq_left(q) > 1; }
 
-/* Where its prompt stops that was computed up to `from`. */
+/* Finds where the prompt stops next, if it is computed up to `from`. */
 static void find_stop(struct scheduler *s, struct seq *q, uint32_t from)
 {
     q->stop = kv_stop(s->kv, &q->kv, q->n_tokens, from, q->waiter.awaited);
 }
 
-/* For a peer that is told what prompts compute of the next step. */
+/* For a peer that is told how many prompt tokens to compute. */
 static void load_chunks(struct scheduler *s, struct load *l)
 {
     l->started = s->started;
@@ -136,7 +136,7 @@ static void plan_chunks(struct scheduler *s, const struct load *l)
     }
 }
 
-/* Decides the next step: returns who joins, `most` at most. */
+/* Plans the next step. Returns the number of joiners, at most `most`. */
 static uint32_t join(struct scheduler *s, struct seq **out, uint32_t most)
 {
     struct joiner j[MAX_JOIN];
@@ -164,7 +164,7 @@ static uint32_t join(struct scheduler *s, struct seq **out, uint32_t most)
         q->cut = j[i].cut;
         find_stop(s, q, q->kv.n_cached);
         if (q->n_preempted == 0) {
-            assert(q->req); /* the last event takes a request out of the queue */
+            assert(q->req); /* a request is removed from the queue with its last event */
             q->req->times.batched = now;
             q->req->n_cached = q->kv.n_cached;
         }
@@ -179,8 +179,8 @@ static uint32_t join(struct scheduler *s, struct seq **out, uint32_t most)
     return n;
 }
 
-/* A call carries the prompts of many requests, and one context: that of the first that is traced.
- */
+/* A call carries the prompts of many requests but one trace context: that of the first traced
+ * one. */
 static void trace_joining(struct scheduler *s)
 {
     for (uint32_t i = 0; i < s->n_joining; i++) {
@@ -192,7 +192,7 @@ static void trace_joining(struct scheduler *s)
     }
 }
 
-/* Some prompt of the step that is planned has pictures left to encode. */
+/* True if a prompt of the planned step has images left to encode. */
 static bool has_pictures(const struct scheduler *s)
 {
     bool any = false;
@@ -203,7 +203,7 @@ static bool has_pictures(const struct scheduler *s)
     return any;
 }
 
-/* How much of them the step may encode; 0: no limit. */
+/* Image operations the step may compute; 0: no limit. */
 static uint64_t encode_most(const struct scheduler *s)
 {
     const double target = s->o.target_inter_token_ms * 1e-3;
@@ -277,7 +277,7 @@ static void finish(struct scheduler *s)
         rejoin_end(s);
 }
 
-/* For peers that are told of every change by a call of its own. */
+/* For peers that get each change in a call of its own. */
 static bool send_reserved(struct scheduler *s)
 {
     return (s->batch[0].live && send_clean(s, 0)) ||
@@ -285,7 +285,7 @@ static bool send_reserved(struct scheduler *s)
            send_decode(s);
 }
 
-/* Once after each Decode that no prompt follows. */
+/* Once after each Decode that is followed by no prompt. */
 static bool wait_for_drafts(struct scheduler *s)
 {
     int64_t ns = s->decode_ns;
@@ -307,7 +307,7 @@ void sched_drafts_ready(void *arg)
     sched_end_turn(s);
 }
 
-/* Who leaves and who gets blocks goes with the next step. */
+/* Removals and block growth are sent with the next step. */
 static bool send_growing(struct scheduler *s)
 {
     bool doubt = s->doubt;
@@ -319,7 +319,7 @@ static bool send_growing(struct scheduler *s)
     bool made_way = preempt_turn(s);
     if (!made_way && send_prefill(s))
         return true;
-    if (made_way && s->peer.takes_chunks) /* none joins, but prompts go on */
+    if (made_way && s->peer.takes_chunks) /* none joins, but started prompts continue */
         join(s, s->joining, 0);
     if (s->n_running > 0)
         return send_decode(s);

@@ -2,11 +2,11 @@
 #include <assert.h>
 #include <stdlib.h>
 
-enum { NONE = 0 }; /* block 0 is never handed out: it ends lists, too */
+enum { NONE = 0 }; /* block 0 is never handed out: it terminates lists, too */
 
 struct item {
-    uint32_t prev, next; /* the cached ones, coldest first; the free ones (next only) */
-    uint32_t block;      /* whose it is */
+    uint32_t prev, next; /* LRU list, coldest first; free list (next only) */
+    uint32_t block;      /* the KV block it belongs to */
     uint32_t holds, filled;
 };
 
@@ -14,7 +14,7 @@ struct windows {
     struct item *v;
     uint32_t *of; /* [n_blocks] */
     uint32_t n, n_blocks;
-    uint32_t free_head, head, tail; /* head: the coldest */
+    uint32_t free_head, head, tail; /* head: coldest */
     struct windows_stats st;
 };
 
@@ -32,7 +32,7 @@ struct windows *windows_new(uint32_t n, uint32_t n_blocks)
     }
     w->n = n;
     w->n_blocks = n_blocks;
-    for (uint32_t i = n; i-- > 1;) { /* low numbers first */
+    for (uint32_t i = n; i-- > 1;) { /* low numbers are handed out first */
         w->v[i].next = w->free_head;
         w->free_head = i;
     }
@@ -76,7 +76,7 @@ static void make_free(struct windows *w, uint32_t i)
     w->st.free++;
 }
 
-/* ------------------------------------------------------------------ the interface */
+/* ------------------------------------------------------------------ public functions */
 uint32_t windows_of(const struct windows *w, uint32_t block)
 {
     assert(block < w->n_blocks);

@@ -3,7 +3,7 @@
 #include <assert.h>
 #include <string.h>
 
-/* One allocation: a Request and what it points to. */
+/* One allocation: a Request and everything it points to. */
 struct whole {
     Generate__V3__Request r;
     Generate__V3__NextTokenChooserParameters p;
@@ -39,7 +39,7 @@ static Generate__V3__GrammarType grammar_type(enum constraint_kind kind)
     return GENERATE__V3__GRAMMAR_TYPE__GRAMMAR_TYPE_JSON;
 }
 
-/* protobuf-c has no const; packing writes nothing. */
+/* protobuf-c has no const; packing does not write. */
 static void *mutable(const void *p) { return (void *)(uintptr_t)p; }
 
 static struct whole *whole_new(struct rpc_mem *m)
@@ -178,7 +178,7 @@ static Generate__V3__Request *request(const struct wire_peer *p, const struct se
         w->r.n_input_ids = q->n_tokens;
         w->r.input_ids = mutable(q->tokens);
         w->r.generated_len = seq_generated(q);
-        w->r.prefill_logprobs &= seq_generated(q) == 0; /* else they were sent */
+        w->r.prefill_logprobs &= seq_generated(q) == 0; /* not after a preemption: they were sent */
         if (q->req->n_media && put_media(w, q->req, m) != 0)
             return NULL;
     } else if (q->req->inputs) {
@@ -196,7 +196,8 @@ static Generate__V3__CachedBatch *cached_batch(const struct wire_batch *b, struc
     Generate__V3__CachedBatch *c = RPC_NEW(m, Generate__V3__CachedBatch, 1);
     if (!c)
         return NULL;
-    generate__v3__cached_batch__init(c); /* peers read the id alone: no list of requests */
+    /* peers read the id only: the list of requests stays empty */
+    generate__v3__cached_batch__init(c);
     c->id = b->id;
     c->size = b->size;
     c->max_tokens = b->max_tokens;
@@ -204,7 +205,7 @@ static Generate__V3__CachedBatch *cached_batch(const struct wire_batch *b, struc
     return c;
 }
 
-/* What must be copied before `joining` can run: at most a block each. */
+/* Block copies that `joining` needs first: at most one each. */
 static int put_copies(Generate__V3__PrefillRequest *msg, const struct wire_peer *p,
                       struct seq *const *joining, uint32_t n, struct rpc_mem *m)
 {
@@ -302,7 +303,7 @@ static bool put_drafts(Generate__V3__Edits *w, const struct wire_edits *x, struc
     return true;
 }
 
-/* False: no memory. *out stays NULL where nothing changes. */
+/* False: out of memory. *out stays NULL if nothing changes. */
 static bool edits(const struct wire_edits *x, struct rpc_mem *m, Generate__V3__Edits **out)
 {
     if (!x || !(x->n_saves || x->n_leave || x->out.n || x->in.n || x->n_grown || x->n_drafts ||
@@ -365,7 +366,7 @@ const ProtobufCMessage *wire_decode(const struct wire_batch *const *batches, uin
     return msg->batches && edits(x, m, &msg->edits) ? &msg->base : NULL;
 }
 
-/* The Edits of a Prefill or Decode; made if there are none. */
+/* The Edits of a Prefill or Decode; created if absent. */
 static Generate__V3__Edits *edits_of(const ProtobufCMessage *call, struct rpc_mem *m)
 {
     Generate__V3__Edits **at = call->descriptor == &generate__v3__decode_request__descriptor

@@ -9,20 +9,21 @@
 #include <string.h>
 #include <time.h>
 
-/* How long one look may take (a halt waits for it), and from one to the next. A socket without a
- * listener is known at once; who accepts and does not shake hands within 100 ms (rpc_client.c) is
- * silent. */
+/* Times in ms. LOOK: timeout of one attempt, and so of a halt; PAUSE: between attempts. A socket
+ * without a listener fails at once. A peer that accepts but does not finish the handshake within
+ * 100 ms (rpc_client.c) is silent. */
 enum { LOOK_MS = 1000, SILENT_MS = 50, PAUSE_MS = 100, REFUSED_MS = 5000 };
 
 struct shards_link {
     struct shards_link_options o;
-    char *target; /* the link's own */
+    char *target; /* owned */
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t turn;
-    bool wanted, stop;     /* under the lock */
-    struct shards *old;    /* under the lock: to be freed */
-    struct shards *shards; /* found; the loop's once `bell` has rung. NULL then: missed */
+    bool wanted, stop;  /* under the lock */
+    struct shards *old; /* under the lock: shards to be freed */
+    /* shards found, owned by the loop thread once `bell` has rung. NULL then: missed */
+    struct shards *shards;
     struct shard_model model;
     char why[512]; /* missed */
     struct rpc_op bell;
@@ -31,7 +32,7 @@ struct shards_link {
     void *gone_arg;
 };
 
-/* ---------------------------------------------------------------- the loop's thread */
+/* ---------------------------------------------------------------- loop thread */
 
 static void on_bell(struct rpc_op *op, bool ok)
 {
@@ -67,9 +68,9 @@ void shards_link_end(struct shards_link *l, void (*gone)(void *arg), void *arg)
         gone(arg);
 }
 
-/* ---------------------------------------------------------------- its own thread */
+/* ---------------------------------------------------------------- link thread */
 
-/* False: it is to stop. Waits until shards are wanted, or for so long. */
+/* Waits until shards are wanted, or for `ms`. False: the thread must stop. */
 static bool await(struct shards_link *l, bool wanted, int64_t ms)
 {
     const struct timespec end = clock_deadline(ms);
@@ -88,7 +89,7 @@ static bool await(struct shards_link *l, bool wanted, int64_t ms)
 }
 
 struct link_search {
-    int64_t began, silent_since; /* ms; silent_since 0: nothing listens, or it answers */
+    int64_t began, silent_since; /* ms; silent_since 0: nothing listens, or the peer answers */
     int64_t pause_ms;
     bool over; /* found or missed */
 };

@@ -18,11 +18,11 @@ static bool append(struct served_adapters *s, const struct served_adapter *a)
     *to = *a;
     to->name = strdup(a->name);
     to->path = a->path ? strdup(a->path) : NULL;
-    s->n++; /* what was copied is freed with the list */
+    s->n++; /* counted first, so that a partial copy is freed with the list */
     return to->name && (to->path || !a->path);
 }
 
-/* All of `s` but `without` (0: all), and then `more` (NULL: nothing). */
+/* Copies `s` without number `without` (0: all), then appends `more` (NULL: nothing). */
 static struct served_adapters *copy(const struct served_adapters *s, uint32_t without,
                                     const struct served_adapter *more)
 {
@@ -111,7 +111,7 @@ void adapter_shelf_put(struct adapter_shelf *f, struct served_adapters *s)
     struct served_adapters *old = f->now;
     struct adapter_use *use = f->use;
     f->now = s;
-    f->use = NULL; /* that was of the old one */
+    f->use = NULL; /* the counts were of the old list */
     pthread_mutex_unlock(&f->lock);
     free(use);
     served_adapters_release(old);

@@ -1,9 +1,9 @@
-/* served_adapters.h - which adapters the shards serve: lists that never change, and where the
- * current one is found.
+/* served_adapters.h - immutable, reference-counted lists of the adapters the shards serve, and the
+ * place that holds the current list.
  *
- * A change makes another list, which takes the place of the old one on the shelf; a reader holds
- * the one that it found. An adapter that is loaded gets a number of its own, also under a name that
- * was used before: the number tells what it leaves in the KV cache apart. */
+ * A change creates a new list, which replaces the current one; readers keep the list they hold.
+ * Every loaded adapter gets a new number, even if its name was used before: the number separates
+ * its blocks in the KV cache. */
 #ifndef ROUTER_SHARDS_SERVED_ADAPTERS_H
 #define ROUTER_SHARDS_SERVED_ADAPTERS_H
 #include <pthread.h>
@@ -13,10 +13,10 @@
 
 struct served_adapter {
     char *name;
-    char *path;      /* that it was loaded from at run time; NULL: the shards start with it */
-    uint32_t pages;  /* that it takes on each rank while it is in use */
-    uint32_t number; /* from 1 on; ascending within a list */
-    bool leaving;    /* it is being unloaded: not for new requests */
+    char *path;      /* path it was loaded from at run time; NULL: loaded at start */
+    uint32_t pages;  /* memory pages it takes on each rank while in use */
+    uint32_t number; /* from 1; ascending within a list */
+    bool leaving;    /* it is being unloaded: refused for new requests */
 };
 struct served_adapters {
     atomic_uint holders;
@@ -24,40 +24,44 @@ struct served_adapters {
     struct served_adapter v[];
 };
 
-/* All four: a new list, held once by the caller; NULL: no memory. `s` is not released. */
+/* Each of the four returns a new list with one reference of the caller; NULL: out of memory. `s` is
+ * not released. */
 struct served_adapters *served_adapters_none(void);
-/* With one more at the end; name and path (or NULL) are copied. */
+/* Appends `more`; its name and path (or NULL) are copied. */
 struct served_adapters *served_adapters_with(const struct served_adapters *s,
                                              const struct served_adapter *more);
 struct served_adapters *served_adapters_without(const struct served_adapters *s, uint32_t number);
 struct served_adapters *served_adapters_marked(const struct served_adapters *s, uint32_t number,
                                                bool leaving);
-struct served_adapters *served_adapters_hold(struct served_adapters *s); /* once more; any thread */
-void served_adapters_release(struct served_adapters *s); /* any thread; NULL: fine */
-/* The one that new requests mean by the name, or NULL. */
+/* takes a reference; any thread */
+struct served_adapters *served_adapters_hold(struct served_adapters *s);
+void served_adapters_release(struct served_adapters *s); /* any thread; NULL is allowed */
+/* The adapter that new requests get for this name, or NULL. Valid as long as `s` is held. */
 const struct served_adapter *served_adapters_find(const struct served_adapters *s,
                                                   const char *name);
 
 struct adapter_use {
-    uint32_t known;   /* requests that name it, from their arrival to their end */
-    uint32_t running; /* of them, in the shards' batches */
+    uint32_t known;   /* requests that name it, from arrival to end */
+    uint32_t running; /* those of them in the shards' batches */
 };
 
-/* Where other threads find the list. */
+/* Holds the current list for other threads. Thread-safe. */
 struct adapter_shelf {
     pthread_mutex_t lock;
-    struct served_adapters *now; /* NULL: nothing yet */
-    struct adapter_use *use;     /* [now->n], as last noted; NULL: nothing noted */
+    struct served_adapters *now; /* NULL: none yet */
+    struct adapter_use *use;     /* [now->n] use counts as last noted; NULL: none noted */
 };
 void adapter_shelf_init(struct adapter_shelf *f);
 void adapter_shelf_fini(struct adapter_shelf *f);
-void adapter_shelf_put(struct adapter_shelf *f, struct served_adapters *s); /* holds it once more */
-struct served_adapters *adapter_shelf_hold(struct adapter_shelf *f); /* to be released; or NULL */
-/* How much each of `now` is used; without memory, what was noted before is there. */
+/* takes a reference of its own */
+void adapter_shelf_put(struct adapter_shelf *f, struct served_adapters *s);
+/* to be released by the caller; may be NULL */
+struct served_adapters *adapter_shelf_hold(struct adapter_shelf *f);
+/* Publishes the use counts of `now`. Out of memory: the previous counts stay. */
 void adapter_shelf_note(struct adapter_shelf *f, const struct adapter_use *use);
-/* fn for each that is served: its name, and how much it is used. */
+/* Calls fn for each served adapter with its name and use counts. */
 void adapter_shelf_each(struct adapter_shelf *f,
                         void (*fn)(void *arg, const char *name, const struct adapter_use *u),
                         void *arg);
-bool adapter_shelf_has(struct adapter_shelf *f, const char *name); /* for new requests */
+bool adapter_shelf_has(struct adapter_shelf *f, const char *name); /* available to new requests */
 #endif

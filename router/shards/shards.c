@@ -7,11 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Frozen peers are found within 15 s. Only shards of our own tolerate the pings (TGI's server
- * closes the connection), and only they number their vocabulary in Info. */
+/* Keepalive pings detect a frozen peer within 15 s. Only our shards tolerate them (TGI's server
+ * closes the connection), and only ours report a vocabulary hash in Info. */
 enum { KEEPALIVE_MS = 10000, KEEPALIVE_TIMEOUT_MS = 5000 };
 
-/* generate.v2's messages are parts of v3's (proto/generate_v2.proto), and are read as such. */
+/* generate.v2's messages are subsets of v3's (proto/generate_v2.proto) and are read as v3. */
 static const struct {
     const char *path[2]; /* v2, v3 */
     const ProtobufCMessageDescriptor *reply;
@@ -28,7 +28,7 @@ static const struct {
     [SHARD_HEALTH] = RPC("Health", health_response),
     [SHARD_FILTER_BATCH] = RPC("FilterBatch", filter_batch_response),
     [SHARD_PREFILL] = RPC("Prefill", prefill_response),
-    /* the same layout, so that one function reads both */
+    /* equal layouts, so that one function reads both */
     [SHARD_DECODE] = RPC("Decode", prefill_response),
     [SHARD_LOAD_ADAPTER] = RPC("LoadAdapter", load_adapter_response),
     [SHARD_UNLOAD_ADAPTER] = RPC("UnloadAdapter", unload_adapter_response),
@@ -108,8 +108,9 @@ void fan_call(struct fan *f, enum shard_rpc rpc, const ProtobufCMessage *request
     f->busy = true;
     f->rpc = rpc;
     f->left = f->n;
-    /* The core moves the bytes out of a buffer it sends: every rank gets its own, over shared
-     * slices. From a foreign thread the fan may be done before the loop below is: use `n` only. */
+    /* gRPC moves the bytes out of the buffer it sends, so every rank gets its own buffer over
+     * shared slices. On a foreign thread the fan may complete during the loop below, so only `n` is
+     * used. */
     uint32_t n = f->n;
     char traceparent[sizeof(f->traceparent)];
     memcpy(traceparent, f->traceparent, sizeof(traceparent));
@@ -162,8 +163,8 @@ int fan_call_sync(struct fan *f, enum shard_rpc rpc, const ProtobufCMessage *req
     return fan_error(f, e);
 }
 
-/* ------------------------------------------------------------------ what came back */
-/* CANCELLED is what a shard that closes down leaves behind. */
+/* ------------------------------------------------------------------ answers */
+/* A shard that shuts down leaves CANCELLED behind. */
 static bool unreachable(const struct rpc_unary *u)
 {
     return u->status == GRPC_STATUS_UNAVAILABLE || u->status == GRPC_STATUS_CANCELLED;
@@ -173,7 +174,7 @@ int fan_error(const struct fan *f, struct err *e)
 {
     const struct rpc_unary *bad = NULL;
     uint32_t rank = 0;
-    for (uint32_t i = 0; i < f->n; i++) { /* a lost rank is the cause of what the others say */
+    for (uint32_t i = 0; i < f->n; i++) { /* a lost rank is the cause of the errors of the others */
         const struct rpc_unary *u = &f->ranks[i].call;
         if (u->status != GRPC_STATUS_OK && (!bad || (unreachable(u) && !unreachable(bad)))) {
             bad = u;
@@ -195,7 +196,7 @@ bool fan_refused(const struct fan *f)
         switch (f->ranks[i].call.status) {
         case GRPC_STATUS_OK:
         case GRPC_STATUS_UNAVAILABLE:
-        case GRPC_STATUS_DEADLINE_EXCEEDED: /* it may still be at it */
+        case GRPC_STATUS_DEADLINE_EXCEEDED: /* the rank may still execute the call */
         case GRPC_STATUS_CANCELLED:
             return false;
         default:
@@ -253,7 +254,7 @@ int fan_step_reply(const struct fan *f, struct rpc_mem *m, struct step_reply *ou
             out->batch = r[i]->batch;
         if (i == f->n - 1 && r[i]->stalled &&
             r[i]->stalled->n_tokens == r[i]->stalled->n_request_ids)
-            out->stalled = r[i]->stalled; /* the same on every rank */
+            out->stalled = r[i]->stalled; /* equal on every rank */
     }
     if (f->n == 1) {
         out->gens = r[0]->generations;
@@ -269,7 +270,7 @@ int fan_step_reply(const struct fan *f, struct rpc_mem *m, struct step_reply *ou
     return 0;
 }
 
-/* ------------------------------------------------------------------ connections that break */
+/* ------------------------------------------------------------------ broken connections */
 static void watch(struct rank *r, grpc_connectivity_state seen)
 {
     r->seen = seen;
@@ -289,7 +290,7 @@ static void on_watch(struct rpc_op *op, bool ok)
     }
     bool was_up = r->seen == GRPC_CHANNEL_READY;
     watch(r, rpc_client_state(r->client));
-    if (was_up) /* even if it is up again: it was not, and who knows who is there now */
+    if (was_up) /* even if it is up again: the process behind it may be another one */
         s->on_break(s->on_break_arg, (uint32_t)(r - s->ranks));
 }
 
@@ -301,11 +302,11 @@ void shards_watch(struct shards *s, void (*fn)(void *arg, uint32_t rank), void *
         s->ranks[i].watch = (struct rpc_op){on_watch, "connection"};
         s->ranks[i].watched = true;
         s->n_watches++;
-        watch(&s->ranks[i], GRPC_CHANNEL_READY); /* they have just answered */
+        watch(&s->ranks[i], GRPC_CHANNEL_READY); /* they have answered just now */
     }
 }
 
-/* A watch cannot be taken back; the channel that goes away ends it. */
+/* A watch cannot be cancelled; destroying the channel ends it. */
 void shards_unwatch(struct shards *s, void (*gone)(void *arg), void *arg)
 {
     s->closing = true;
@@ -357,11 +358,11 @@ void shards_free(struct shards *s)
     free(s);
 }
 
-struct discovery { /* what rank 0 says of the group */
+struct discovery { /* the group, as reported by rank 0 */
     char **urls;
     size_t n;
     bool keepalive;
-    bool older; /* nothing: it does not know this version */
+    bool older; /* true: it does not know this version */
 };
 
 static int discover(struct shards *first, int64_t timeout_ms, bool wait, struct rpc_mem *m,
@@ -391,7 +392,7 @@ static int discover(struct shards *first, int64_t timeout_ms, bool wait, struct 
     return 0;
 }
 
-/* Any answer will do; ClearCache is the one that is wanted first anyway. */
+/* Any call would do; ClearCache is needed first anyway. */
 static int wait_for_all(struct shards *s, int64_t timeout_ms, bool wait, struct err *e)
 {
     Generate__V3__ClearCacheRequest clear = GENERATE__V3__CLEAR_CACHE_REQUEST__INIT;

@@ -1,15 +1,15 @@
 /* shards.h - all ranks of one model as one peer.
  *
- * Every call goes to all ranks in parallel with identical content. What comes back follows TGI's
- * fan-in rules, made stricter: every rank must succeed for every call.
+ * Every call goes to all ranks in parallel with identical content. Answers are merged by TGI's
+ * rules, except that every rank must succeed for every call.
  *
  *   Prefill, Decode   generations concatenated, last rank first; next batch of the last rank;
  *                     timings of the slowest rank
  *   Warmup            the smallest answer
  *   others            the last rank's answer
  *
- * shards_connect() blocks and is called while another thread runs the loop; everything else runs on
- * the loop's thread. */
+ * shards_connect() blocks and is called while another thread runs the loop. Everything else runs on
+ * the loop thread, except fan_call_sync(). */
 #ifndef ROUTER_SHARDS_SHARDS_H
 #define ROUTER_SHARDS_SHARDS_H
 #include "common/err.h"
@@ -31,7 +31,7 @@ enum shard_rpc {
     SHARD_FILTER_BATCH,
     SHARD_PREFILL,
     SHARD_DECODE,
-    SHARD_LOAD_ADAPTER, /* shards of ours alone, by v3 */
+    SHARD_LOAD_ADAPTER, /* v3 and our own shards only */
     SHARD_UNLOAD_ADAPTER,
     SHARD_EMBED,
     SHARD_KV_STORE,
@@ -41,20 +41,20 @@ enum shard_rpc {
 };
 
 struct shards;
-/* Connect to rank 0, by generate.v3 or, where it does not know that, v2; ask it for the others
- * (ServiceDiscovery), connect to them and wait until all answer, at most timeout_ms; `wait`: also
- * for those who do not listen yet. */
+/* Connects to rank 0 by generate.v3, or v2 if it does not know that. Asks it for the other ranks
+ * (ServiceDiscovery), connects to them and waits at most timeout_ms until all answer. `wait`: also
+ * waits for ranks that do not listen yet. */
 struct shards *shards_connect(struct rpc_loop *l, const char *target, int64_t timeout_ms, bool wait,
                               struct err *e);
-void shards_free(struct shards *s); /* no call in flight; watches fire once more */
+void shards_free(struct shards *s); /* no call may be in flight; watches fire once more */
 uint32_t shards_count(const struct shards *s);
-int shards_version(const struct shards *s); /* of generate.vN: 3, or 2 where they know no 3 */
+int shards_version(const struct shards *s); /* of generate.vN: 3, or 2 */
 
-/* One call to all ranks; owned by its caller, used again and again. */
+/* One call to all ranks. Owned by its caller and reusable. */
 struct fan {
     void (*done)(struct fan *f); /* loop thread, when the last rank has answered */
     void *arg;
-    /* Metadata of the next call (common/trace.h); "": none. Forgotten when it has been sent. */
+    /* Trace context of the next call (common/trace.h); "": none. Reset when the call is sent. */
     char traceparent[TRACE_PARENT_LEN + 1];
     /* private */
     struct shards *s;
@@ -66,39 +66,42 @@ struct fan {
 int fan_init(struct fan *f, struct shards *s, void (*done)(struct fan *f), void *arg,
              struct err *e);
 void fan_free(struct fan *f);
-/* `request` is packed before this returns. wait: unreachable ranks are waited for. */
+/* Sends a call. `request` is packed before this returns. `wait`: wait for unreachable ranks. */
 void fan_call(struct fan *f, enum shard_rpc rpc, const ProtobufCMessage *request,
               int64_t timeout_ms, bool wait);
 void fan_cancel(struct fan *f);
-/* The same, blocking, from a thread that is not the loop's: -1 as fan_error(). */
+/* As fan_call(), but blocks; not on the loop thread. -1: as fan_error(). */
 int fan_call_sync(struct fan *f, enum shard_rpc rpc, const ProtobufCMessage *request,
                   int64_t timeout_ms, bool wait, struct err *e);
 
-/* After done(): 0 when every rank succeeded, else -1 and the first failure in TGI's words
+/* After done(): 0 if every rank succeeded, otherwise -1 and the first failure with TGI's message
  * ("Server error: ...", "Could not connect to Text Generation server: ..."). */
 int fan_error(const struct fan *f, struct err *e);
-/* Every rank has answered, and none did it: they still agree with each other. */
+/* True if every rank answered and none executed the call: their states still agree. */
 bool fan_refused(const struct fan *f);
-/* What one rank answered; `why`: its words, until the next call. */
+/* The status of one rank; `why`: its message, valid until the next call. */
 grpc_status_code fan_status(const struct fan *f, uint32_t rank, const char **why);
-int fan_lost_rank(const struct fan *f); /* a rank that cannot be reached; -1: none */
+int fan_lost_rank(const struct fan *f); /* an unreachable rank; -1: none */
 
-/* The answer of one rank (n - 1: the last), in `m`; NULL: not a message. */
+/* Unpacks the answer of one rank (n - 1: the last) into `m`. NULL: not a valid message, or out of
+ * memory. */
 const ProtobufCMessage *fan_reply(const struct fan *f, uint32_t rank, struct rpc_mem *m,
                                   struct err *e);
 
-struct step_reply { /* of Prefill and Decode; everything in `m` */
+struct step_reply { /* merged answer of Prefill or Decode; all memory in `m` */
     Generate__V3__Generation **gens;
     size_t n_gens;
     const Generate__V3__CachedBatch *batch;              /* NULL: every request ended */
-    uint64_t forward_ns, decode_ns, total_ns, concat_ns; /* concat_ns 0: none */
-    uint64_t encode_ns, encode_done;                     /* of forward_ns; see DecodeResponse */
-    const Generate__V3__Chunks *stalled; /* prompts that computed fewer tokens; NULL: none */
+    uint64_t forward_ns, decode_ns, total_ns, concat_ns; /* concat_ns 0: no concatenation */
+    /* image encoding, part of forward_ns; see DecodeResponse */
+    uint64_t encode_ns, encode_done;
+    /* prompts that computed fewer tokens than planned; NULL: none */
+    const Generate__V3__Chunks *stalled;
 };
 int fan_step_reply(const struct fan *f, struct rpc_mem *m, struct step_reply *out, struct err *e);
 
-/* fn(arg, rank) on the loop's thread when a connection breaks, also with nothing in flight. */
+/* Calls fn(arg, rank) on the loop thread when a connection breaks, also if no call is in flight. */
 void shards_watch(struct shards *s, void (*fn)(void *arg, uint32_t rank), void *arg);
-/* Ends the watches: `gone(arg)` when none is armed any more (perhaps at once). */
+/* Ends the watches. Calls `gone(arg)` when none is armed any more, possibly at once. */
 void shards_unwatch(struct shards *s, void (*gone)(void *arg), void *arg);
 #endif

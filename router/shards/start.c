@@ -8,12 +8,12 @@
 
 enum {
     INFO_TIMEOUT_MS = 60000,
-    WARMUP_TIMEOUT_MS = 30 * 60000, /* captures graphs and touches all memory */
+    WARMUP_TIMEOUT_MS = 30 * 60000, /* it captures graphs and touches all memory */
     DEFAULT_PREFILL_TOKENS = 4096,
-    FALLBACK_BATCH_TOTAL = 16000, /* TGI's, for peers that name no maximum */
-    V2_INPUT_TOKENS = 1024,       /* peers of generate.v2 are told, and do not say */
+    FALLBACK_BATCH_TOTAL = 16000, /* TGI's default, for peers that report no maximum */
+    V2_INPUT_TOKENS = 1024,       /* v2 peers are told this and do not report it */
     V2_TOTAL_TOKENS = 2048,
-    LEAST_WINDOWS = 5, /* blocks beside those that a window fills */
+    LEAST_WINDOWS = 5, /* minimum window blocks beside those that a window fills */
 };
 
 static uint32_t min_u32(uint32_t a, uint32_t b) { return a < b ? a : b; }
@@ -53,7 +53,7 @@ static int read_labels(struct shard_model *m, const Generate__V3__InfoResponse *
     return m->labels ? 0 : err_nomem(e);
 }
 
-/* What a model that does not generate is served for. */
+/* Reads the task of a model that does not generate. */
 static int read_task(struct shard_model *m, const Generate__V3__InfoResponse *r, struct err *e)
 {
     m->task = TASK_GENERATE;
@@ -106,7 +106,7 @@ static int ask_info(struct fan *f, struct shard_model *m, struct rpc_mem *mem, s
     snprintf(m->matrices, sizeof(m->matrices), "%s", r->matrices);
     snprintf(m->device, sizeof(m->device), "%s", r->device_type);
     if (m->state_cells_per_request)
-        m->copies_kv = false; /* state cannot go back: no half blocks of others */
+        m->copies_kv = false; /* recurrent state cannot be rewound: no partial block hits */
     if (m->state_cells_per_request && m->state_cells_per_request != SHARD_STATE_CELLS)
         return err_set(e, ERR_SYSTEM,
                        "a request needs %u cells of recurrent state: only 2 are known",
@@ -116,7 +116,7 @@ static int ask_info(struct fan *f, struct shard_model *m, struct rpc_mem *mem, s
     return m->adapters ? read_task(m, r, e) : err_nomem(e);
 }
 
-/* Neutral in effect, but with every sampling feature on, so that their memory is touched too. */
+/* No effect on the result, but enables every sampling feature so that its memory is touched. */
 static void fill_request(Generate__V3__Request *r, Generate__V3__NextTokenChooserParameters *p,
                          Generate__V3__StoppingCriteriaParameters *stop, uint32_t n,
                          const struct shard_model *m)
@@ -170,7 +170,7 @@ static int fill_prompt(Generate__V3__Request *r, uint32_t n, const struct shard_
     return 0;
 }
 
-/* TGI's warm-up batch: as many prompts as one prefill may hold, each as long as it may be. */
+/* TGI's warm-up batch: as many prompts as one prefill may hold, each of maximum length. */
 static int fill_batch(Generate__V3__Batch *b, const struct shard_model *m, struct rpc_mem *mem)
 {
     uint32_t longest = m->max_input_tokens ? m->max_input_tokens : m->max_batch_prefill_tokens;
@@ -203,20 +203,20 @@ static int fill_batch(Generate__V3__Batch *b, const struct shard_model *m, struc
 struct warmed {
     bool has_supported;
     uint32_t supported, input, total;
-    bool offloads;          /* all do */
-    bool transfers;         /* all do */
-    uint32_t swap_slots;    /* the fewest */
-    uint64_t swap_block_ns; /* the slowest */
-    uint32_t adapter_pages; /* the fewest */
-    uint32_t state_cells;   /* the fewest */
-    uint32_t window_blocks; /* the fewest */
+    bool offloads;          /* true if all ranks do */
+    bool transfers;         /* true if all ranks do */
+    uint32_t swap_slots;    /* minimum over the ranks */
+    uint64_t swap_block_ns; /* maximum over the ranks */
+    uint32_t adapter_pages; /* minimum */
+    uint32_t state_cells;   /* minimum */
+    uint32_t window_blocks; /* minimum */
     uint32_t window_tokens;
 };
 
 static bool smaller(const struct warmed *a, const struct warmed *b)
 {
     if (a->has_supported != b->has_supported)
-        return !a->has_supported; /* absent is the smallest */
+        return !a->has_supported; /* absent counts as smallest */
     if (a->supported != b->supported)
         return a->supported < b->supported;
     return a->input != b->input ? a->input < b->input : a->total < b->total;
@@ -232,8 +232,8 @@ static int ask_warmup(struct fan *f, const struct shard_model *m, struct rpc_mem
     ask.batch = &batch;
     ask.max_prefill_tokens = m->max_batch_prefill_tokens;
     ask.windows = m->takes_windows && m->wants_windows;
-    /* A quarter of each step is the newcomers': a short prompt does not wait for a long one's end.
-     */
+    /* A quarter of each step is reserved for new prompts, so that a short one need not wait for the
+     * end of a long one. */
     ask.max_chunk_tokens = m->max_batch_prefill_tokens - m->max_batch_prefill_tokens / 4;
     if (m->max_input_tokens) {
         ask._max_input_tokens_case =
@@ -281,14 +281,14 @@ static int ask_warmup(struct fan *f, const struct shard_model *m, struct rpc_mem
     return 0;
 }
 
-/* Block 0 is never handed out, so that the longest request is one block shorter than the cache. */
+/* Block 0 is never handed out, so the longest request is one block shorter than the cache. */
 static uint32_t usable(const struct shard_model *m, uint32_t batch_total)
 {
     uint32_t blocks = batch_total / m->block_size;
     return m->requires_padding ? batch_total : blocks > 1 ? (blocks - 1) * m->block_size : 0;
 }
 
-/* Nothing is kept of texts: their length alone is a limit. */
+/* Embeddings keep no KV: only the length of a text is limited. */
 static void settle_texts(struct shard_model *m, const struct warmed *w)
 {
     m->max_input_tokens = m->max_total_tokens = w->input;
@@ -304,7 +304,8 @@ static int settle(struct shard_model *m, const struct warmed *w, struct err *e)
                        "the shards changed `max_input_tokens` to %u and `max_total_tokens` to %u",
                        w->input, w->total);
     m->adapter_pages = w->adapter_pages;
-    m->swap_slots = m->state_cells_per_request ? 0 : w->swap_slots; /* KV alone is not enough */
+    /* without the recurrent state, swapped KV is useless */
+    m->swap_slots = m->state_cells_per_request ? 0 : w->swap_slots;
     m->offloads = w->offloads && m->takes_edits && m->prefix_caching && m->version == 3;
     m->transfers = w->transfers && m->offloads;
     m->state_cells = w->state_cells;
@@ -349,7 +350,7 @@ static int settle(struct shard_model *m, const struct warmed *w, struct err *e)
     return 0;
 }
 
-/* Both are fields of v2's Warmup that cannot be left out. */
+/* Chooses max_input_tokens and max_total_tokens, which v2's Warmup requires. */
 static void choose_limits(struct shard_model *m)
 {
     if (!m->max_total_tokens)

@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* BUSY_MS: a router that is being replaced may still be at its last requests. */
+/* BUSY_MS: a router that is being replaced may still finish its last requests. */
 enum { QUEUE_BYTES = 64 << 20, CHAIN_BYTES = 64 << 20, BUSY_MS = 10000, LOOK_S = 60 };
 enum { SCHEMA = 1 };
 
@@ -50,14 +50,14 @@ static const char *const statements[N_STATEMENTS] = {
 
 struct store {
     struct store_options o;
-    sqlite3 *db; /* the thread's */
+    sqlite3 *db; /* owned by the thread */
     sqlite3_stmt *st[N_STATEMENTS];
     uint64_t bytes, count;
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t turn;
-    struct store_job *first, **last; /* under the lock, as the next two */
-    size_t waiting;                  /* bytes of the writes in the queue */
+    struct store_job *first, **last; /* under the lock, like the next two */
+    size_t waiting;                  /* bytes of queued writes */
     bool stop;
 };
 
@@ -73,7 +73,7 @@ static void bind_text(sqlite3_stmt *st, int at, const char *text)
     sqlite3_bind_text(st, at, text, -1, SQLITE_STATIC);
 }
 
-/* One that gives no rows. */
+/* Runs a statement that returns no rows. */
 static int step(struct store *s, enum statement which, struct err *e)
 {
     const int rc = sqlite3_step(s->st[which]);
@@ -96,7 +96,7 @@ static int count(struct store *s, struct err *e)
     return rc == SQLITE_ROW ? 0 : failed(s, e);
 }
 
-/* Within a transaction. */
+/* Deletes the least recently used responses; within a transaction. */
 static int make_room(struct store *s, struct err *e)
 {
     sqlite3_bind_int64(s->st[S_EXPIRE], 1, oldest_s(s));
@@ -230,7 +230,7 @@ static void free_job(struct store_job *j)
     free(j);
 }
 
-/* One after the other, where all together did not do. */
+/* Writes one by one after a failed common transaction. */
 static void write_each(struct store *s, struct store_job *list, uint32_t n)
 {
     struct err e, ignored;
@@ -246,7 +246,7 @@ static void write_each(struct store *s, struct store_job *list, uint32_t n)
     }
 }
 
-/* The writes at the head of the list, in one transaction; returns what is behind them. */
+/* Commits the writes at the head of the list in one transaction. Returns the rest. */
 static struct store_job *write_all(struct store *s, struct store_job *list)
 {
     struct err e, ignored;
@@ -296,7 +296,7 @@ static void tidy(struct store *s)
     }
 }
 
-/* What has come, in order; NULL: nothing for a while. *stop: there will be no more. */
+/* Waits for jobs, in order; NULL: none for a while. *stop: there will be no more. */
 static struct store_job *await(struct store *s, bool *stop)
 {
     const struct timespec until = clock_deadline((int64_t)LOOK_S * 1000);

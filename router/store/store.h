@@ -1,12 +1,12 @@
-/* store.h - responses that clients may ask for again: one SQLite file in a folder.
+/* store.h - persistent store of responses, in one SQLite file in a folder.
  *
- * A thread of its own does all that touches the file, in the order of submission: who has stored a
- * response finds it afterwards. Writes that wait are committed together, with the file and its log
- * on the disk (WAL, synchronous FULL): after a crash each response is there whole or not at all.
- * What cannot be written is not stored, and the log says so; the answer was given all the same.
+ * One thread does all file access, in the order of submission, so that a stored response can be
+ * read afterwards. Pending writes are committed together and synced (WAL, synchronous FULL): after
+ * a crash each response is either complete or absent. A failed write is logged and the response is
+ * not stored; the client has had its answer.
  *
- * Bounded by bytes and by count: what was unused for longest is deleted first. Each response
- * belongs to an owner, and to others it is not there. */
+ * Bounded by bytes and by count: the least recently used responses are deleted first. Each response
+ * belongs to an owner and is invisible to others. */
 #ifndef ROUTER_STORE_STORE_H
 #define ROUTER_STORE_STORE_H
 #include "common/err.h"
@@ -17,16 +17,16 @@
 enum { STORE_ID = 72, STORE_OWNER = 65, STORE_CHAIN_MAX = 1024 };
 
 struct store_options {
-    const char *folder; /* made if it is missing, for this user alone */
-    uint64_t max_bytes; /* of bodies; the file is a little larger */
+    const char *folder; /* created if missing, with access for this user only */
+    uint64_t max_bytes; /* of bodies; the file is slightly larger */
     uint32_t max_count; /* responses */
-    uint32_t ttl_s;     /* one that was not continued for so long is deleted */
+    uint32_t ttl_s;     /* seconds after its last use until a response is deleted */
 };
 
 enum store_kind {
-    STORE_PUT,   /* write, or write again */
+    STORE_PUT,   /* insert or replace */
     STORE_GET,   /* one response */
-    STORE_CHAIN, /* it and all that it continues, the oldest first; each counts as used */
+    STORE_CHAIN, /* it and its predecessors, oldest first; each counts as used */
     STORE_DELETE
 };
 enum store_state {
@@ -35,18 +35,20 @@ enum store_state {
     STORED_LOST /* it was running when the process ended */
 };
 struct stored {
-    char id[STORE_ID], previous[STORE_ID]; /* previous "": it begins a conversation */
+    char id[STORE_ID], previous[STORE_ID]; /* previous "": start of a conversation */
     enum store_state state;
     char *response,
-        *input; /* JSON: the object as it was answered; the list of its own input items */
+        /* JSON: the response object as sent; the list of its own input items */
+        *input;
 };
 
 struct store_job {
     enum store_kind kind;
     char owner[STORE_OWNER];
-    /* PUT: what is written; its strings become the store's. Others: `id` alone. */
+    /* PUT: the content; the store takes ownership of its strings. Others: `id` only. */
     struct stored what;
-    /* Store's thread; the job is the callee's again. PUT: NULL, and the store frees the job. */
+    /* Called on the store thread, which returns ownership of the job. PUT: NULL, and the store
+     * frees the job. */
     void (*done)(struct store_job *j);
     void *arg;
     struct err err; /* ERR_NOT_FOUND; ERR_SYSTEM */
@@ -56,12 +58,13 @@ struct store_job {
 };
 
 struct store;
-/* ERR_VALIDATION: another process has it open, or the file is not such a store. */
+/* Opens or creates the store. ERR_VALIDATION: another process has it open, or the file is not a
+ * store. */
 struct store *store_open(const struct store_options *o, struct err *e);
-/* Writes what waits, ends the thread; NULL is fine. No more submissions come. */
+/* Completes pending writes and ends the thread; NULL is allowed. No submission may follow. */
 void store_close(struct store *s);
-/* Any thread; never blocks on the disk. Jobs but PUT are done even when they fail. */
+/* Any thread; never blocks on the disk. done() is called even on failure, except for PUT. */
 void store_submit(struct store *s, struct store_job *j);
-/* Free what a job holds, and not the job. */
+/* Frees what a job owns, but not the job. */
 void store_job_clear(struct store_job *j);
 #endif
