@@ -1,12 +1,12 @@
-/* The answers to a Messages request: one object, or Anthropic's named events. A piece of the reply
- * is a content block. */
+/* Answers to Messages requests: one object, or Anthropic's named events. A piece of the reply is a
+ * content block. */
 #include "router/api/anthropic/messages.h"
 #include "router/call/accounting.h"
 #include <string.h>
 
 static void string(struct buf *out, const char *s) { buf_json_str(out, s, strlen(s)); }
 
-/* Why it ended, and by which of the client's sequences. */
+/* The stop reason, and the client's stop sequence that matched. */
 static void stop_reason(struct buf *out, const struct openai *o, const struct generation *g)
 {
     const struct stop_trim *t = &o->seq[0].trim;
@@ -21,7 +21,7 @@ static void stop_reason(struct buf *out, const struct openai *o, const struct ge
         buf_str(out, "null");
 }
 
-/* What came from the cache is not among the input tokens. */
+/* Cached tokens are not counted as input tokens. */
 static void usage(struct buf *out, const struct generation *g, uint32_t output)
 {
     uint32_t cached = g->r.n_cached < g->r.n_ids ? g->r.n_cached : g->r.n_ids;
@@ -124,7 +124,7 @@ static void stream_finish(struct call *c)
     const struct generation *g = &c->gen[0];
     struct buf *out = &c->out;
     send_events(c, true);
-    if (!chat_parts_reply(c->state, g)->n_pieces) { /* nothing was said: in one block */
+    if (!chat_parts_reply(c->state, g)->n_pieces) { /* empty answer: one empty block */
         block_start(out, 0, REPLY_CONTENT, NULL);
         block_stop(out, 0);
     }

@@ -1,4 +1,4 @@
-/* From Anthropic's bodies to OpenAI's, which chat templates know. */
+/* Converts Anthropic's bodies to OpenAI's, which chat templates read. */
 #include "router/chat/convert.h"
 #include "common/json.h"
 #include "common/text.h"
@@ -7,14 +7,14 @@
 #include <stdio.h>
 #include <string.h>
 
-struct turn { /* one message on its way */
+struct turn { /* the message being built */
     struct body *b;
     struct object root;
     cJSON *list;
     struct convert_content content;
     struct buf thoughts;
-    cJSON *calls;                  /* of the assistant */
-    uint32_t message, block, part; /* where it stands: a part of a block's content, from 1 on */
+    cJSON *calls;                  /* calls of the assistant */
+    uint32_t message, block, part; /* position; part: of a block's content, from 1 */
     bool eyes;                     /* the model takes images */
 };
 
@@ -24,7 +24,7 @@ static void refuse_block(struct turn *t, const cJSON *block)
               json_str(block, "type", "(none)"));
 }
 
-/* Text blocks joined, or a plain string. Anything else fails the body. */
+/* Joins text blocks, or reads a plain string. Anything else fails the body. */
 static void read_text(struct turn *t, const cJSON *content, struct buf *out)
 {
     buf_reserve(out, 0);
@@ -48,7 +48,7 @@ static cJSON *add_message(struct turn *t, const char *role, struct convert_conte
     return m;
 }
 
-/* "messages.0.content.1.image.source", as Anthropic's messages say it. */
+/* The path in error messages, as in Anthropic's: "messages.0.content.1.image.source". */
 static void name_source(const struct turn *t, char *out, size_t n)
 {
     char part[32] = "";
@@ -86,8 +86,8 @@ static void read_image(struct turn *t, const cJSON *block, struct convert_conten
     }
 }
 
-/* Blocks that stand for text: of other servers' tools, search results, documents of plain text.
- * False: it is none of these. */
+/* Blocks that are converted to text: other servers' tools, search results, plain text documents.
+ * False: another type. */
 static bool read_foreign(struct turn *t, const cJSON *block, struct buf *out)
 {
     const char *type = json_str(block, "type", "");
@@ -110,8 +110,8 @@ static bool read_foreign(struct turn *t, const cJSON *block, struct buf *out)
     return true;
 }
 
-/* What a tool gave. An agent sends it again with each later request, so that nothing in it may end
- * the conversation: what cannot be read is named in the prompt. */
+/* The result of a tool. An agent resends it with each later request, so no content may fail the
+ * conversation: what cannot be read is named in the prompt. */
 static void read_result(struct turn *t, const cJSON *content, struct convert_content *out)
 {
     if (cJSON_IsString(content))
@@ -133,7 +133,7 @@ static void read_result(struct turn *t, const cJSON *content, struct convert_con
     t->part = 0;
 }
 
-/* A result goes before the words that stand beside it: templates want it behind the call. */
+/* A result precedes text beside it: templates expect it directly after the call. */
 static void tool_result(struct turn *t, const cJSON *block)
 {
     struct convert_content content = {0};
@@ -177,7 +177,7 @@ static void read_block(struct turn *t, const cJSON *block, bool assistant)
         refuse_block(t, block);
 }
 
-/* The message that the blocks made; takes t->calls. */
+/* Adds the message built from the blocks; takes ownership of t->calls. */
 static void end_message(struct turn *t, const char *role, bool plain)
 {
     cJSON *m = NULL;
@@ -233,8 +233,8 @@ static cJSON *messages(struct body *b, struct object root, bool eyes)
 
 /* ---------------------------------------------------------------- tools */
 
-/* Anthropic's own tools have a type and no schema: they run on its servers, or are known to its
- * models without one. */
+/* Anthropic's own tools have a type and no schema: they run on its servers, or its models know
+ * them. */
 static bool is_custom(const cJSON *tool)
 {
     return !strcmp(json_str(tool, "type", "custom"), "custom");
@@ -259,7 +259,7 @@ static cJSON *tool(struct body *b, struct object root, const cJSON *given)
     return tool;
 }
 
-/* Is there a tool of this name that was left out? */
+/* Was a tool with this name omitted? */
 static bool left_out(struct object root, const char *name)
 {
     for (const cJSON *k = json_first(json_get(root.json, "tools")); k; k = k->next)
@@ -298,7 +298,7 @@ static void tools(struct body *b, struct object root, cJSON *chat)
 
 /* ---------------------------------------------------------------- reasoning */
 
-/* How much is thought is the model's affair; whether, is a variable of its template. */
+/* The amount of reasoning is up to the model; its template has a variable to turn it on or off. */
 static void thinking(struct body *b, struct object root, bool can, cJSON *chat)
 {
     const cJSON *given = body_get(b, root, "thinking", false);
@@ -306,11 +306,11 @@ static void thinking(struct body *b, struct object root, bool can, cJSON *chat)
     bool on = !strcmp(type, "enabled"), off = !strcmp(type, "disabled");
     if (given && !on && !off && strcmp(type, "adaptive") != 0)
         body_fail(b, root, "thinking", "one of `enabled`, `adaptive` and `disabled`");
-    else if (on && !can) /* agents ask every model for it */
+    else if (on && !can) /* agents send it to every model */
         body_warn(b, "thinking: this model has none");
     if ((on || off) && can) {
         cJSON *v = cJSON_AddObjectToObject(chat, "chat_template_kwargs");
-        cJSON_AddBoolToObject(v, "enable_thinking", on); /* Qwen's name */
+        cJSON_AddBoolToObject(v, "enable_thinking", on); /* Qwen's variable */
         cJSON_AddBoolToObject(v, "thinking", on);        /* DeepSeek's and Granite's */
     }
 }

@@ -27,7 +27,7 @@ static void read_sampling(struct body *b, struct object root, bool counting, str
     q->seed = body_seed(b, root, "seed");
     const cJSON *format = json_get(json_get(root.json, "output_config"), "format");
     if (!format)
-        format = json_get(root.json, "output_format"); /* the member's name while it was a beta */
+        format = json_get(root.json, "output_format"); /* its name during the beta */
     if (format && !strcmp(json_str(format, "type", ""), "json_schema") &&
         json_get(format, "schema"))
         constrain_schema(b, json_get(format, "schema"), q);

@@ -7,7 +7,7 @@ enum { MOST_DOCUMENTS = 10000 };
 struct reranking {
     const struct text_input *documents;
     uint32_t n, top;
-    bool texts; /* documents in the answer */
+    bool texts; /* return documents */
 };
 
 static void result(struct buf *out, const struct reranking *q, uint32_t i, float score)
@@ -45,7 +45,8 @@ static int render(struct call *c, struct err *e)
 
 int cohere_rerank(struct call *c, struct body *b, struct err *e)
 {
-    struct texts_ask ask = {.truncate = true}; /* as Cohere does, which never refuses for length */
+    /* as in Cohere's API, which never refuses long texts */
+    struct texts_ask ask = {.truncate = true};
     struct reranking *q = ARENA_NEW(&c->arena, struct reranking, 1);
     const struct object root = body_root(b);
     if (!q)

@@ -1,8 +1,8 @@
-/* cohere.h - Cohere's rerank, as Jina and vLLM have it too. */
+/* cohere.h - Cohere's rerank API, also used by Jina and vLLM. */
 #ifndef ROUTER_API_COHERE_COHERE_H
 #define ROUTER_API_COHERE_COHERE_H
 #include "router/call/embed_body.h"
 
-/* A body with `documents`. Worker. */
+/* Parses a body with `documents` and starts the computation. Worker thread. */
 int cohere_rerank(struct call *c, struct body *b, struct err *e);
 #endif

@@ -1,5 +1,5 @@
-/* The OpenAPI document, from the route table and page/schemas.json. What else a body may hold is
- * said in words: docs/http-api.md. */
+/* The OpenAPI document, from the route table and page/schemas.json. docs/http-api.md describes
+ * further body fields. */
 #include "common/params.h"
 #include "router/http/route.h"
 #include <string.h>
@@ -82,7 +82,7 @@ static void operation(struct buf *out, const struct route *r)
     buf_str(out, "}}");
 }
 
-/* All operations of one path belong into one object: a path is printed with its first route. */
+/* OpenAPI groups the operations of a path: a path is printed with its first route. */
 static bool printed_before(unsigned upto, int k, const char *path)
 {
     for (unsigned i = 0; i <= upto; i++)
@@ -107,7 +107,7 @@ static void path_item(struct buf *out, const char *path)
             }
 }
 
-/* A property of a schema. `words`: what it must be. */
+/* A property of a schema. `words`: its constraint in words. */
 static void param_schema(struct buf *out, const char *name, bool whole, const char *words)
 {
     buf_fmt(out, ",\"%s\":{\"type\":\"%s\",\"nullable\":true,\"description\":\"must be %s\"}", name,
@@ -130,7 +130,7 @@ static void param_schemas(struct buf *out, bool tgi)
 #include "common/params.def"
 }
 
-/* page/schemas.json, with the rows of common/params.def where it says "$params". */
+/* page/schemas.json, with the rows of common/params.def in place of "$params". */
 static void add_schemas(struct buf *out)
 {
     static const char openai[] = "\"$params\": \"openai\"", tgi[] = "\"$params\": \"tgi\"";

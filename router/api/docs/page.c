@@ -3,7 +3,7 @@
 #include "page/index.policy.h"
 #include <string.h>
 
-/* Bytes as lists of numbers, and the policies of what they hold: see the Makefile. */
+/* The pages as byte lists, and their Content-Security-Policy: see the Makefile. */
 static const unsigned char chat_page[] = {
 #include "page/index.inc"
 };

@@ -1,4 +1,4 @@
-/* SageMaker has one path for everything: the body says which interface is meant. */
+/* SageMaker uses one path for everything; the body selects the interface. */
 #include "common/json.h"
 #include "router/body/body.h"
 #include "router/call/call.h"

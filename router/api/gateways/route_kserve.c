@@ -28,7 +28,7 @@ static void reply(struct call *c)
     else if (!strcmp(c->path, "/v2/health/live"))
         buf_str(&c->out, "{\"live\":true}");
     else if (!strcmp(c->path, "/v2/health/ready"))
-        ready(c, "live"); /* TGI's word */
+        ready(c, "live"); /* TGI's field */
     else if (ends_with(c->path, "/ready"))
         ready(c, "ready");
     else

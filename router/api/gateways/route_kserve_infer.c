@@ -5,13 +5,13 @@
 #include "router/call/texts.h"
 #include <string.h>
 
-struct infer_call { /* what the answer repeats */
+struct infer_call { /* repeated in the answer */
     const char *id, *model;
-    const char **names; /* of the outputs; NULL: the inputs' order is all */
-    bool bytes;         /* data as lists of bytes, as TGI has them; else as strings */
+    const char **names; /* of the outputs; NULL: only their order */
+    bool bytes;         /* data are lists of bytes, as in TGI; otherwise strings */
 };
 
-/* One text: a list with one string, or its bytes. */
+/* One text: a list with one string, or a list of its bytes. */
 static const char *text_of(struct body *b, const cJSON *data, bool *bytes)
 {
     struct object root = body_root(b);
@@ -39,7 +39,7 @@ static void read_input(struct body *b, const cJSON *in, const cJSON *parameters,
 {
     const char *type = json_str(in, "datatype", "BYTES");
     struct tgi t = {0};
-    cJSON *one = cJSON_CreateObject(); /* as /generate has it */
+    cJSON *one = cJSON_CreateObject(); /* the same body as /generate */
     if (strcmp(type, "BYTES") != 0)
         body_fail(b, body_root(b), "inputs", "`datatype` of `%.20s` is not supported", type);
     const char *text = text_of(b, json_get(in, "data"), &p->bytes);
@@ -83,7 +83,7 @@ static void write(struct call *c, const struct texts *t)
     buf_str(out, "]}");
 }
 
-/* An output for each input, in their order; named where the client named them. */
+/* One output per input, in order, with the client's names if given. */
 static void read_names(struct body *b, int n, struct infer_call *p)
 {
     const cJSON *outputs = body_get(b, body_root(b), "outputs", false);

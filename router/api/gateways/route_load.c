@@ -1,4 +1,4 @@
-/* What balancers of load ask: how much runs, and how much waits. */
+/* For load balancers: running and waiting requests. */
 #include "router/call/call.h"
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* What sglang-router asks each worker when it takes it in: names and sizes. */
+/* Names and sizes that sglang-router requests from each new worker. */
 #include "router/call/call.h"
 #include <string.h>
 

@@ -1,4 +1,4 @@
-/* Vertex AI's predict: instances that are prompts or conversations, and a text for each. */
+/* Vertex AI's predict: instances are prompts or conversations, predictions are texts. */
 #include "common/json.h"
 #include "common/template/template.h"
 #include "router/api/openai/chat_completion.h"

@@ -11,7 +11,7 @@ static double ms(int64_t from, int64_t to)
     return from && to > from ? (double)(to - from) / 1e6 : 0;
 }
 
-/* n things in t milliseconds, three ways. */
+/* The rate of n tokens in t milliseconds, in three units. */
 static void rate(struct buf *out, const char *name, uint32_t n, double t)
 {
     buf_fmt(out,
@@ -67,7 +67,7 @@ void llama_defaults(struct buf *out)
 
 /* ---------------------------------------------------------------- tokens */
 
-/* The members of a token; those that are no UTF-8 alone have their bytes beside U+FFFD. */
+/* The members of a token. Bytes that are not UTF-8 alone are listed beside U+FFFD. */
 static void token_members(struct buf *out, const struct gen_token *t)
 {
     buf_fmt(out, "{\"id\":%u,\"token\":", t->id);
@@ -94,7 +94,7 @@ static void probability(struct buf *out, const struct openai *o, const struct ge
     buf_str(out, "]}");
 }
 
-/* Of the time since the first token, once a line is complete. */
+/* t_max_predict_ms: time since the first token, checked when a line is complete. */
 static bool out_of_time(const struct openai *o, const struct generation *g)
 {
     const struct gen_times *t = &g->r.times;
@@ -115,7 +115,7 @@ static void take(struct openai *o, struct generation *g, const struct gen_event 
     if (o->llama->with_tokens || o->stream)
         buf_fmt(&s->ids, s->ids.len ? ",%u" : "%u", ev->token.id);
     if (s->text.len > before && memchr(s->text.p + before, '\n', s->text.len - before))
-        s->chars = 1; /* there is a line break */
+        s->chars = 1; /* a line break occurred */
     g->enough |= !ev->end && out_of_time(o, g);
 }
 
@@ -153,7 +153,7 @@ static void text_members(struct buf *out, struct openai *o, const struct generat
             g->answer.ended || g->enough ? "true" : "false");
 }
 
-/* What the last event of a stream has, and an answer that is not streamed. */
+/* Members of the last event of a stream, and of an answer without streaming. */
 static void end_members(struct buf *out, const struct call *c, const struct generation *g)
 {
     const struct openai *o = c->state;

@@ -1,4 +1,4 @@
-/* Fill-in-the-middle: which tokens models have for it, and the prompt that is made of them. */
+/* Fill-in-the-middle: the tokens that models have for it, and the prompt made of them. */
 #include "common/json.h"
 #include "common/utf8.h"
 #include "router/api/llama/llama.h"
@@ -7,7 +7,7 @@
 enum fim { FIM_PREFIX, FIM_SUFFIX, FIM_MIDDLE, FIM_REPO, FIM_FILE, FIM_N };
 enum { FIM_STYLES = 5 };
 
-/* The first style whose first three tokens are all in the vocabulary is the model's. */
+/* The model uses the first style whose first three tokens are in its vocabulary. */
 static const char *const styles[FIM_STYLES][FIM_N] = {
     {"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", "<|repo_name|>", "<|file_sep|>"},
     {"<fim_prefix>", "<fim_suffix>", "<fim_middle>", "<repo_name>", "<file_sep>"},
@@ -26,7 +26,7 @@ static const char *const *style_of(const struct tokenizer *t)
     return NULL;
 }
 
-/* Other files that the client shows: with the model's own separators, or as plain text. */
+/* Other files from the client: with the model's own separators, or as plain text. */
 static void add_extra(struct call *c, struct body *b, const char *const *style, struct buf *out)
 {
     const struct tokenizer *t = c->edge->tokenizer;

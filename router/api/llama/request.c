@@ -4,7 +4,7 @@
 #include "router/api/openai/completions.h"
 #include <string.h>
 
-/* Of these the answer would be another one. What only moves work between slots has no effect. */
+/* Refuses options that would change the answer. Options that only assign slots have no effect. */
 static void refuse(struct body *b, struct object root)
 {
     static const char *const names[] = {"n_indent", "dynatemp_range", "lora", "multimodal_data"};
@@ -25,7 +25,7 @@ static void use(struct opt_f32 *v, struct object root, const char *name, float d
         *v = (struct opt_f32){true, def};
 }
 
-/* llama-server's names and defaults for what openai_sampling() has read by OpenAI's. */
+/* Applies llama-server's names and defaults to what openai_sampling() has read. */
 static void sampling(struct body *b, struct object root, struct ask *q)
 {
     openai_sampling(b, root, q);
@@ -73,7 +73,7 @@ static void add_ids(struct buf *out, const uint32_t *ids, uint32_t n)
     buf_add(out, (const char *)ids, n * sizeof(*ids));
 }
 
-/* Ids and texts in turn; a text in front gets the special tokens that the tokenizer puts there. */
+/* A list that mixes ids and texts. Leading text gets the tokenizer's leading special tokens. */
 static void read_mixed(struct call *c, struct body *b, const cJSON *list, struct ask *q)
 {
     const struct validator v = edge_validator(c->edge);
@@ -162,7 +162,7 @@ static void read_own(struct body *b, struct openai *o)
     l->n_probs = (uint32_t)probs.v;
     l->with_tokens = body_opt_bool(b, root, "return_tokens", false);
     l->predict_ns = most.v > 0 ? most.v * 1000000 : 0;
-    /* n_predict 0: the prompt is computed, and cached, and nothing is told. */
+    /* n_predict 0: computes and caches the prompt, and returns no tokens. */
     o->only_prompt = o->asks && o->asks[0].max_new_tokens.set && !o->asks[0].max_new_tokens.v;
     for (uint32_t i = 0; o->only_prompt && i < o->n_asks; i++)
         o->asks[i].max_new_tokens.v = 1;

@@ -58,7 +58,7 @@ void buffers_fill(struct buffers *b, const char *name, uint32_t reserved, const 
     size_t n = (size_t)n_a + n_c;
     assert(n <= reserved && reserved <= b->reserved);
     b->reserved -= reserved;
-    struct token_buffer *t = find_or_add(b, name); /* it may have been dropped meanwhile */
+    struct token_buffer *t = find_or_add(b, name); /* it may have been dropped since */
     uint32_t *ids = t ? malloc((n + !n) * sizeof(*ids)) : NULL;
     if (!t)
         return;

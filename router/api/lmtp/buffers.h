@@ -1,8 +1,8 @@
-/* buffers.h - token buffers: lists of tokens that a connection has given names.
+/* buffers.h - token buffers: named lists of tokens of a connection.
  *
- * A prompt that was sent once, or a prompt and what a stream made of it, is named; later prompts
- * begin with it. What one connection may keep is bounded: a stream that will fill a buffer reserves
- * its room first. Pure. */
+ * A client names a prompt, or a prompt with its answer; later prompts can begin with it. Size and
+ * number per connection are bounded: a stream that will fill a buffer reserves its tokens first.
+ * Pure. */
 #ifndef ROUTER_API_LMTP_BUFFERS_H
 #define ROUTER_API_LMTP_BUFFERS_H
 #include "common/err.h"
@@ -25,14 +25,14 @@ struct buffers { /* zero-initialise */
     uint64_t held, reserved; /* tokens */
 };
 
-/* NULL: none of that name was filled. Valid until the buffer is filled again or dropped. */
+/* NULL: no filled buffer has this name. Valid until the buffer is filled again or dropped. */
 const struct token_buffer *buffers_find(const struct buffers *b, const char *name);
-/* Room for `n` tokens under that name. ERR_VALIDATION: it is not there; ERR_SYSTEM: memory. */
+/* Reserves `n` tokens for this name. ERR_VALIDATION: over the limit; ERR_SYSTEM: out of memory. */
 int buffers_reserve(struct buffers *b, const char *name, uint32_t n, struct err *e);
-/* Gives back the room that was reserved and keeps `a` and `c`, one behind the other: at most so
- * many tokens. What the name stood for is forgotten. Out of memory: nothing is kept. */
+/* Releases the reservation and stores `a` followed by `c`, at most `reserved` tokens. Replaces the
+ * previous content. Out of memory: nothing is stored. */
 void buffers_fill(struct buffers *b, const char *name, uint32_t reserved, const uint32_t *a,
                   uint32_t n_a, const uint32_t *c, uint32_t n_c);
-bool buffers_drop(struct buffers *b, const char *name); /* false: there was none */
+bool buffers_drop(struct buffers *b, const char *name); /* false: no such buffer */
 void buffers_free(struct buffers *b);
 #endif

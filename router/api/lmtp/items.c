@@ -2,7 +2,7 @@
 #include <math.h>
 #include <string.h>
 
-static const float least = -1e30f; /* lmql takes less than -3e38 for "cut off" */
+static const float least = -1e30f; /* lmql reads values below -3e38 as "cut off" */
 
 static void put_logprob(struct buf *out, float v)
 {

@@ -1,4 +1,4 @@
-/* items.h - what the server says: the objects inside `TOKEN [...]` and `MSG [...]`. Pure. */
+/* items.h - writes the server's items: the objects inside `TOKEN [...]` and `MSG [...]`. Pure. */
 #ifndef ROUTER_API_LMTP_ITEMS_H
 #define ROUTER_API_LMTP_ITEMS_H
 #include "common/buf.h"
@@ -6,20 +6,20 @@
 #include "router/request/request.h"
 
 struct lmtp_token {
-    const char *id; /* of the stream, JSON */
+    const char *id; /* the stream's id, as JSON */
     uint32_t token;
     float logprob;
-    const char *finish; /* NULL: more will come */
-    bool alternatives;  /* `top_logprobs` is given, with `token` in front */
+    const char *finish; /* NULL: not the last token */
+    bool alternatives;  /* write `top_logprobs`, with `token` first */
     const struct gen_token *top;
     uint32_t n_top;
-    const char *text; /* NULL: not wanted */
+    const char *text; /* NULL: no text */
     size_t n_text;
 };
 
-/* Numbers are always JSON: what is no finite logarithm of a probability becomes -1e30. */
+/* Always valid JSON: a log-probability that is not finite is written as -1e30. */
 void item_token(struct buf *out, const struct lmtp_token *t);
 void item_error(struct buf *out, const char *id, const char *text);
-/* {"stream_id": id, "<key>": "text"}; id NULL: null. */
+/* Writes {"stream_id": id, "<key>": "text"}; id NULL: null. */
 void item_message(struct buf *out, const char *id, const char *key, const char *text);
 #endif

@@ -1,5 +1,5 @@
-/* A message is a line: for pipes, scripts and Unix sockets. A client that only stops sending still
- * gets its answers. */
+/* Framing by lines, for pipes, scripts and Unix sockets. A client that only closes its sending side
+ * still gets its answers. */
 #include "common/buf.h"
 #include "common/utf8.h"
 #include "router/api/lmtp/wire.h"
@@ -14,7 +14,7 @@ struct lines {
     struct wire wire;
     size_t max;
     struct buf in, out;
-    size_t searched; /* of `in`: holds no end of line */
+    size_t searched; /* bytes of `in` without a line end */
     size_t sent;     /* of `out` */
     bool skipping;   /* the rest of a line that was too long */
 };
@@ -33,7 +33,7 @@ static void one_line(struct lines *w, const char *p, size_t n)
         o->message(o->arg, p, n);
 }
 
-/* Every whole line of what was read; what remains moves to the front. */
+/* Delivers every complete line; the remainder moves to the front. */
 static void take_lines(struct lines *w)
 {
     char *p = w->in.p, *end = w->in.p + w->in.len, *newline;
@@ -49,7 +49,7 @@ static void take_lines(struct lines *w)
         w->skipping = true;
         left = 0;
     }
-    if (end - left != w->in.p) /* a long line comes in many pieces: it is not copied for each */
+    if (end - left != w->in.p) /* no copy per piece of a long line */
         memmove(w->in.p, end - left, left);
     w->in.len = w->searched = left;
 }
@@ -66,7 +66,7 @@ static int lines_read(struct wire *wire)
         if (n < 0)
             return errno == EAGAIN || errno == EWOULDBLOCK ? 0 : -1;
         if (n == 0) {
-            if (w->in.len && !w->skipping) /* the last line may lack its end */
+            if (w->in.len && !w->skipping) /* the last line may lack its line end */
                 one_line(w, w->in.p, w->in.len);
             w->in.len = w->searched = 0;
             wire->ended = true;
@@ -106,7 +106,7 @@ static void lines_send(struct wire *wire, const char *p, size_t n)
 
 static void lines_close(struct wire *wire, enum wire_close code, const char *why)
 {
-    (void)wire, (void)code, (void)why; /* the end of the stream says it */
+    (void)wire, (void)code, (void)why; /* lines have no close frame */
 }
 
 static void lines_ping(struct wire *wire) { (void)wire; }

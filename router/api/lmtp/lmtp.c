@@ -1,4 +1,4 @@
-/* The thread: its epoll, its listening socket, its bell. */
+/* The LMTP thread: its epoll, listening socket and wake-up eventfd. */
 #include "common/clock.h"
 #include "common/log.h"
 #include "router/api/lmtp/lmtp_in.h"
@@ -20,7 +20,7 @@ void lmtp_wake(struct lmtp *l)
 {
     uint64_t one = 1;
     if (write(l->bell_fd, &one, sizeof(one)) < 0) {
-        /* The counter is full: the thread is awake already. */
+        /* The counter is full: the thread is already awake. */
     }
 }
 
@@ -44,8 +44,8 @@ static void adopt_all(struct lmtp *l)
     }
 }
 
-/* Without descriptors the one who waits would wake us without end: until the next tick none is
- * let in. */
+/* Without free descriptors a waiting client would wake the thread endlessly: stops accepting until
+ * the next tick. */
 static void stop_listening(struct lmtp *l)
 {
     int64_t now = clock_ms();
@@ -65,8 +65,8 @@ static void listen_again(struct lmtp *l)
         l->deaf = false;
 }
 
-/* Lines carry no key, so a Unix socket serves our own user and root alone, whatever the mode of its
- * file has become. The kernel says who connected (unix(7), SO_PEERCRED). */
+/* Lines carry no key, so a Unix socket accepts only our own user and root, whatever its file mode.
+ * The kernel reports the peer's user (unix(7), SO_PEERCRED). */
 static bool may_connect(struct lmtp *l, int fd)
 {
     struct ucred peer = {.uid = (uid_t)-1};
@@ -88,7 +88,7 @@ static void accept_all(struct lmtp *l)
 {
     int fd;
     while ((fd = accept4(l->listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC)) >= 0) {
-        int one = 1, room = SEND_BUFFER; /* improvements that we can live without */
+        int one = 1, room = SEND_BUFFER; /* optional improvements: failure is no error */
         if (!may_connect(l, fd)) {
             close(fd);
             continue;
@@ -114,7 +114,7 @@ static void read_notes(struct lmtp *l)
     }
 }
 
-/* What this turn says leaves, one frame for each connection. */
+/* Sends the items of this turn, one frame per connection. */
 static void flush_all(struct lmtp *l)
 {
     while (l->dirty) {
@@ -128,7 +128,7 @@ static void flush_all(struct lmtp *l)
     }
     l->dead = NULL;
     if (l->n_ended)
-        atomic_fetch_sub(&l->edge->live, l->n_ended); /* told: who waits for that may exit */
+        atomic_fetch_sub(&l->edge->live, l->n_ended); /* a shutdown may wait for this */
     l->n_ended = 0;
 }
 
@@ -146,7 +146,7 @@ static void tick(struct lmtp *l)
     listen_again(l);
 }
 
-/* -1: until a message comes. */
+/* ms; -1: until an event. */
 static int patience(const struct lmtp *l)
 {
     int64_t most = l->peers || l->records || l->deaf ? TICK_MS : -1, left;
@@ -178,7 +178,7 @@ static void turn(struct lmtp *l, int timeout_ms)
     flush_all(l);
 }
 
-/* Bytes that the clients have not got, theirs and the kernel's. */
+/* Bytes that clients have not received, in our queues and the kernel's. */
 static size_t unsent(const struct lmtp *l)
 {
     size_t n = 0;
@@ -198,7 +198,7 @@ static void goodbye(struct lmtp *l)
     size_t left = SIZE_MAX;
     while (l->peers && clock_ms() < until) {
         size_t now = unsent(l);
-        if (now < left) /* a peer reads */
+        if (now < left) /* a peer has read some */
             until = clock_ms() + CLOSING_MS;
         left = now;
         turn(l, 20);
@@ -233,7 +233,7 @@ static int bind_to(struct lmtp *l, const struct sockaddr *a, socklen_t n, const 
     if (l->listen_fd < 0)
         return err_sys(e, "socket");
     (void)setsockopt(l->listen_fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one));
-    const mode_t before = umask(0177); /* of a Unix socket's file, from its first moment on */
+    const mode_t before = umask(0177); /* a Unix socket's file is private from its creation on */
     const int bound = bind(l->listen_fd, a, n);
     umask(before);
     if (bound != 0 || listen(l->listen_fd, BACKLOG) != 0)
@@ -241,7 +241,8 @@ static int bind_to(struct lmtp *l, const struct sockaddr *a, socklen_t n, const 
     return watch(l, &l->listen_fd, e);
 }
 
-/* A socket that a dead process has left behind is replaced; one that is answered is not ours. */
+/* Replaces a socket left by a dead process; one that accepts connections belongs to another
+ * process. */
 static int listen_unix(struct lmtp *l, const char *path, struct err *e)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};

@@ -1,4 +1,4 @@
-/* lmtp_in.h - private to this folder: the thread's connections and their streams. */
+/* lmtp_in.h - private to this folder: the thread's connections and streams. */
 #ifndef ROUTER_API_LMTP_LMTP_IN_H
 #define ROUTER_API_LMTP_LMTP_IN_H
 #include "common/arena.h"
@@ -13,8 +13,9 @@
 #include "router/request/note.h"
 #include <pthread.h>
 
-/* FRAME: lmql's client closes at 4 MiB. QUEUE: what a client may leave unread, besides scores.
- * KEPT: of the items of one stream that can be resumed, and of all that have ended. */
+/* Sizes in bytes. FRAME: lmql's client closes the connection at 4 MiB. QUEUE: limit of unread data
+ * per client, without scores. KEPT: items kept per resumable stream; KEPT_ALL: of all that have
+ * ended. */
 enum {
     LMTP_FRAME = 1 << 20,
     LMTP_QUEUE = 4 << 20,
@@ -24,37 +25,37 @@ enum {
     LMTP_KEPT_ALL = 64 << 20
 };
 
-/* One GENERATE or SCORE. It belongs to the LMTP thread; its request is lent to the scheduler until
- * the last event. Without a peer it is not awaited any more, unless it has a record. */
+/* One GENERATE or SCORE. The LMTP thread owns it; its request is lent to the scheduler until the
+ * last event. Without a peer its result is not needed any more, unless it has a record. */
 struct stream {
     struct gen_request r;
     struct lmtp *lmtp;
-    struct edge *edge; /* its model's, held */
-    uint64_t key_id;   /* whose permit it holds */
+    struct edge *edge; /* of its model, held */
+    uint64_t key_id;   /* the key whose permit it holds */
     struct peer *peer;
-    struct stream *next, *prev; /* among its peer's */
+    struct stream *next, *prev; /* list of its peer's streams */
     struct lmtp_id id;
     bool score, cancelled;
-    uint32_t n_prompt; /* SCORE: what follows is scored */
-    uint32_t n_tokens; /* answered */
+    uint32_t n_prompt; /* SCORE: the tokens after these are scored */
+    uint32_t n_tokens; /* tokens sent */
     bool return_text;
-    bool status;                /* its place in the queue is told */
-    uint32_t place;             /* as it was told last */
+    bool status;                /* send its queue position */
+    uint32_t place;             /* as last sent */
     int64_t deadline_ms;        /* INT64_MAX: none */
-    const char *save;           /* the buffer that prompt and answer go to; NULL: none */
-    uint32_t reserved;          /* tokens, there */
-    uint32_t *out;              /* the answer, for that */
+    const char *save;           /* buffer for prompt and answer; NULL: none */
+    uint32_t reserved;          /* tokens reserved in it */
+    uint32_t *out;              /* the answer, for the buffer */
     struct record *record;      /* NULL: it ends with its connection */
-    struct trace_context trace; /* of its own span; zero: none */
+    struct trace_context trace; /* of its own span; zero: not traced */
     uint8_t trace_parent[8];
     const char *trace_state; /* NULL: none */
-    struct note last;        /* so that an end can be told even when memory has run out */
+    struct note last;        /* preallocated, so that an end can be reported when out of memory */
     struct err last_err;
     bool lost; /* an event could not be copied; scheduler thread only */
 };
 
-/* What a stream with a `session` has said, so that another connection can get it again. It stays
- * for --lmtp-grace after its stream ended, or lost its connection. */
+/* The items of a stream with a `session`, which another connection can resume. Kept for
+ * --lmtp-grace after its stream ended or lost its connection. */
 struct record {
     struct record *next, *prev;
     struct lmtp *lmtp;
@@ -62,23 +63,23 @@ struct record {
     struct lmtp_id id;
     char session[LMTP_NAME_MAX + 1];
     uint64_t tenant;
-    struct buf items;       /* "{...}" each, one behind the other */
-    size_t *at;             /* where the items first..n begin */
-    uint32_t first, n, cap; /* first: those before it are forgotten */
-    int64_t expires_ms;     /* INT64_MAX: its stream runs, and has a listener */
+    struct buf items;       /* items "{...}", concatenated */
+    size_t *at;             /* offsets of the items first..n */
+    uint32_t first, n, cap; /* first: earlier items were dropped */
+    int64_t expires_ms;     /* INT64_MAX: its stream runs and has a listener */
 };
 
-/* A message that cannot be served yet: its model is being loaded, or its text becomes tokens. */
+/* A message that waits for its model to load, or for its text to be tokenized. */
 struct preparation {
-    struct job job; /* first */
+    struct job job; /* must be first */
     struct models_wait wait;
     struct mail mail;
     struct lmtp *lmtp;
-    struct edge *edge;        /* held; NULL: it is waited for, or cannot be had */
-    struct err why;           /* it cannot be had */
-    struct peer *peer;        /* NULL: it has left; LMTP thread */
-    struct preparation *next; /* among those of the peer that wait for a model */
-    bool loading;             /* it waits for a model */
+    struct edge *edge;        /* held; NULL: still waiting, or failed */
+    struct err why;           /* the reason of the failure */
+    struct peer *peer;        /* NULL: disconnected; LMTP thread */
+    struct preparation *next; /* the peer's list of messages that wait for a model */
+    bool loading;             /* waits for a model */
     int64_t since_ms, reported_ms;
     struct arena arena;
     struct lmtp_message m;
@@ -98,43 +99,44 @@ struct peer {
     uint64_t key_id; /* of the API key; 0: none */
     struct stream *streams;
     struct buffers buffers;
-    struct preparation *loading;   /* messages overtake these */
-    struct preparation *preparing; /* messages behind it wait, so that they stay in order */
+    struct preparation *loading;   /* later messages overtake these */
+    struct preparation *preparing; /* later messages wait behind it, to keep the order */
     struct deferred *waiting, **waiting_end;
-    struct buf frame; /* "TOKEN [...", what this turn says */
-    size_t allowance; /* bytes of scores in the queue */
+    struct buf frame; /* "TOKEN [...": the items of this turn */
+    size_t allowance; /* bytes of scores in the queue, above QUEUE */
     uint32_t interest;
     int64_t deadline_ms, spoke_ms;
-    size_t unsent; /* when the deadline passed last */
+    size_t unsent; /* when the last deadline passed */
 };
 
 struct lmtp {
     struct edge *edge;
     size_t max_message;
     int epoll_fd, bell_fd, listen_fd;
-    char *unix_path; /* to remove at the end */
+    char *unix_path; /* to unlink at the end */
     pthread_t thread;
-    bool running, closing; /* closing: the thread says goodbye */
+    bool running, closing; /* closing: the thread sends its last items */
     atomic_bool stop;
     struct peer *peers, *dead, *dirty;
     _Atomic uint32_t n_peers;
-    int64_t warned_full_ms; /* when the lack of descriptors was logged; 0: never */
-    int64_t warned_user_ms; /* when the refusal of another user was */
-    bool deaf;              /* the listening socket is not watched meanwhile */
+    int64_t warned_full_ms; /* when the lack of descriptors was last logged; 0: never */
+    int64_t warned_user_ms; /* when the refusal of another user was last logged */
+    bool deaf;              /* the listening socket is not polled for now */
     struct record *records;
-    struct buf unheard;          /* an item that only a record takes */
-    size_t kept;                 /* bytes of records whose streams have ended */
+    struct buf unheard;          /* scratch for an item that only goes to a record */
+    size_t kept;                 /* bytes of the records of ended streams */
     uint32_t n_ended;            /* streams freed in this turn */
-    int64_t ticked_ms, watch_ms; /* watch_ms: when streams_watch() is due */
+    int64_t ticked_ms, watch_ms; /* watch_ms: next call of streams_watch() */
     struct mailbox adopted;      /* http_sockets */
     struct mailbox prepared;     /* preparations */
-    pthread_mutex_t lock;        /* of the two lists */
+    pthread_mutex_t lock;        /* guards the two lists */
     struct notes {
         struct mail *first, **end;
-    } staged, ready; /* of the step that is being told; of steps that are complete */
+        /* notes of the current step; of complete steps */
+    } staged, ready;
 };
 
-/* spans.c: what OpenTelemetry is told. `last`: its last event. */
+/* spans.c: OpenTelemetry spans. `last`: the stream's last event. */
 void stream_spans_begin(struct stream *s, const struct lmtp_message *m);
 void stream_spans_end(const struct stream *s, const struct gen_event *last);
 void stream_spans_refused(const struct edge *g, const struct lmtp_message *m, const struct err *e);
@@ -142,63 +144,67 @@ void stream_spans_refused(const struct edge *g, const struct lmtp_message *m, co
 /* peer.c */
 struct peer *peer_new(struct lmtp *l, int fd, struct http_socket *s);
 void peer_event(struct peer *p, uint32_t epoll_events);
-struct buf *peer_items(struct peer *p); /* where the next TOKEN item goes; then peer_said() */
+struct buf *peer_items(struct peer *p); /* buffer for the next TOKEN item; then call peer_said() */
 void peer_said(struct peer *p);
 void peer_message(struct peer *p, const char *id, const char *key, const char *text);
-/* A MSG item that is made by hand. Takes nothing. */
+/* Sends a ready-made MSG item. Copies it. */
 void peer_raw_message(struct peer *p, const struct buf *item);
-void peer_flush(struct peer *p); /* what was said leaves */
+void peer_flush(struct peer *p); /* sends the items of this turn */
 void peer_goodbye(struct peer *p, enum wire_close code, const char *why);
 void peer_tick(struct peer *p, int64_t now);
-void peer_cut(struct peer *p);            /* without a word */
-size_t peer_unsent(const struct peer *p); /* bytes, ours and the kernel's */
-void peer_free(struct peer *p);           /* of l->dead, or any at the end */
+void peer_cut(struct peer *p);            /* closes without a close frame */
+size_t peer_unsent(const struct peer *p); /* unsent bytes in our queue and the kernel's */
+void peer_free(struct peer *p);           /* of l->dead, or any at shutdown */
 
 /* serve.c */
 void lmtp_serve(struct peer *p, const char *text, size_t n);
-/* A message whose model is there. Takes the arena, and the hold on `g`. */
+/* Continues a message whose model is loaded. Takes ownership of the arena and the hold on `g`. */
 void lmtp_settled(struct peer *p, struct edge *g, struct lmtp_message *m, struct arena *a);
-/* And whose tokens are there. */
+/* Executes a message whose tokens are known. Takes ownership of both. */
 void lmtp_dispatch(struct peer *p, struct edge *g, struct lmtp_message *m, struct arena *a);
 
 /* prepare.c */
-void prepare_model(struct peer *p, struct lmtp_message *m, struct arena *a); /* takes the arena */
-/* Text to tokens; takes the arena, and the hold. */
+/* takes ownership of the arena */
+void prepare_model(struct peer *p, struct lmtp_message *m, struct arena *a);
+/* Tokenizes the message's text on a worker; takes ownership of the arena and the hold. */
 void prepare_text(struct peer *p, struct edge *g, struct lmtp_message *m, struct arena *a);
-void prepare_defer(struct peer *p, const char *text, size_t n); /* a message behind one */
-void prepare_done(struct lmtp *l); /* take back what the workers have made */
-/* Its messages will not be served. `why`: what their senders are told, NULL: nothing. */
+/* queues a message behind one in preparation */
+void prepare_defer(struct peer *p, const char *text, size_t n);
+void prepare_done(struct lmtp *l); /* takes finished preparations from the workers */
+/* Drops the messages in preparation. `why`: error to their senders; NULL: none. */
 void prepare_abandon(struct peer *p, const char *why);
-/* One that waits for its model: find it; it will not be served. */
+/* Finds a message that waits for its model, and fails it. */
 struct preparation *prepare_find(const struct peer *p, const struct lmtp_id *id);
 void prepare_fail(struct preparation *q, const char *why);
 
 /* stream.c */
 struct stream *stream_find(const struct peer *p, const struct lmtp_id *id);
-/* Takes the arena that `m` was parsed into. Errors are told to the client. */
+/* Starts a stream; takes ownership of the arena of `m`. Errors are sent to the client. */
 void stream_start(struct peer *p, struct edge *g, const struct lmtp_message *m, struct arena *a);
 void stream_refuse(struct peer *p, const struct lmtp_message *m, const struct err *e);
-void stream_listen(struct peer *p, struct stream *s); /* `p` gets it from now on */
-void stream_fail(struct stream *s, const char *why);  /* its last item, and stream_cancel() */
-/* Its client is not told anything further, and its blocks are free within one step. */
+void stream_listen(struct peer *p, struct stream *s); /* `p` becomes the listener */
+/* sends its last item, then stream_cancel() */
+void stream_fail(struct stream *s, const char *why);
+/* Sends nothing more to its client; its blocks are freed within one step. */
 void stream_cancel(struct stream *s);
-/* NULL: without a word; then those that can be resumed go on. */
+/* Ends all streams of `p` with an error. NULL: without an item, and resumable streams continue. */
 void stream_end_all(struct peer *p, const char *why);
-void stream_publish(struct lmtp *l); /* what is staged is ready */
+void stream_publish(struct lmtp *l); /* moves staged notes to ready */
 void stream_note(struct note *n);
 
 /* watch.c */
-/* Time-outs, and what is told about places in the queue; nothing before l->watch_ms. */
+/* Handles timeouts and queue positions; returns at once before l->watch_ms. */
 void streams_watch(struct lmtp *l, int64_t now);
-static inline void watch_from(struct lmtp *l, int64_t due_ms) /* something is due then */
+/* schedules a call of streams_watch() */
+static inline void watch_from(struct lmtp *l, int64_t due_ms)
 {
     l->watch_ms = due_ms < l->watch_ms ? due_ms : l->watch_ms;
 }
 
 /* stream_ask.c */
-/* From the message to s->r. `b`: the connection's buffers. */
+/* Fills s->r from the message. `b`: the connection's buffers. */
 int stream_ask(struct stream *s, const struct lmtp_message *m, struct buffers *b, struct err *e);
-/* The tokens that the message is about, behind those of its buffer, in `a`. NULL: `e`. */
+/* The tokens of a message, after those of its buffer, in `a`. NULL: error in `e`. */
 const uint32_t *stream_ids(const struct lmtp_message *m, const struct buffers *b, struct arena *a,
                            uint32_t *n, struct err *e);
 
@@ -206,8 +212,8 @@ const uint32_t *stream_ids(const struct lmtp_message *m, const struct buffers *b
 int record_new(struct stream *s, const char *session, struct err *e);
 void record_item(struct record *r, const char *item, size_t n);
 void record_forget(struct record *r);
-void record_ended(struct stream *s);  /* s has no record any more */
-void record_parted(struct stream *s); /* without a listener */
+void record_ended(struct stream *s);  /* the stream ended and has no record any more */
+void record_parted(struct stream *s); /* the stream has no listener any more */
 void record_resume(struct peer *p, const struct lmtp_message *m);
 void record_tick(struct lmtp *l, int64_t now);
 void record_end_all(struct lmtp *l);

@@ -5,8 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The first complaint is the one the client reads; the text is still read to its end, since only
- * then is it known to be JSON. */
+/* The first error is reported. The text is still parsed to its end, to know whether it is JSON. */
 static void complain(struct lmtp_message *m, const char *field, const char *what)
 {
     if (m->err.kind == ERR_NONE)
@@ -26,7 +25,7 @@ static bool is_null(struct message_reader *r)
     return jr_next(&r->s) == JR_NULL && jr_skip(&r->s, NULL, NULL);
 }
 
-/* A number; false where there is none, and then the value was stepped over. */
+/* Reads a number; false: not one, and the value was skipped. */
 static bool number(struct message_reader *r, struct jr_number *out)
 {
     *out = (struct jr_number){0};
@@ -54,7 +53,7 @@ static void read_id(struct message_reader *r, struct lmtp_id *id)
         memcpy(id->text, text, n);
 }
 
-/* How many members the array or object that begins here has at most: one more than commas. */
+/* An upper bound for the members of the array or object that begins here: commas plus one. */
 static size_t count_members(const struct json_reader *s, char close)
 {
     size_t n = 1;
@@ -99,7 +98,7 @@ static bool bias_key(const char *p, size_t n, uint32_t *id)
     return v <= UINT32_MAX;
 }
 
-/* At most 9 digits; NULL: there are none, or more. */
+/* Reads at most 9 digits; NULL: none, or more. */
 static const char *short_number(const char *p, const char *end, uint32_t *v)
 {
     const char *begin = p;
@@ -108,9 +107,8 @@ static const char *short_number(const char *p, const char *end, uint32_t *v)
     return p == begin || p - begin > 9 ? NULL : p;
 }
 
-/* A member as nearly all are written: "id": a short whole number. False: read it as any other. A
- * mask of half a vocabulary has sixty thousand of them, which are to cost less than a token does.
- */
+/* Fast path for the usual member, "id": a short integer. False: use the general parser. A mask of
+ * half a vocabulary has sixty thousand of them, which must take less time than a token. */
 static bool plain_bias(struct json_reader *s, uint32_t *id, float *bias)
 {
     const char *p = s->p, *end = s->end;
@@ -132,7 +130,7 @@ static bool plain_bias(struct json_reader *s, uint32_t *id, float *bias)
 
 static void read_bias(struct message_reader *r)
 {
-    enum { LEAST = 6 }; /* bytes of a member and what parts it from the next: "1":0, */
+    enum { LEAST = 6 }; /* shortest member with separator: "1":0, */
     struct lmtp_message *m = r->m;
     struct jr_number v;
     const char *key = NULL;
@@ -204,7 +202,7 @@ static int64_t read_int(struct message_reader *r, const char *field, int64_t min
     return def;
 }
 
-/* NULL: none, or null. */
+/* NULL: absent, or null. */
 static const char *read_string(struct message_reader *r, const char *field, size_t *n)
 {
     const char *out = NULL;
@@ -248,7 +246,7 @@ static uint32_t read_seconds(struct message_reader *r, const char *field)
     return v.set ? (uint32_t)(v.v * 1000) : 0;
 }
 
-/* {"stream_id": the one to end} */
+/* {"stream_id": the stream to cancel} */
 static void read_data(struct message_reader *r)
 {
     const char *key = NULL;
@@ -284,7 +282,7 @@ static void read_whole(struct message_reader *r, const char *field, int64_t min,
 #define READ_U32 read_whole
 #define READ_I32 read_whole
 
-/* Those of common/params.def. */
+/* Parameters of common/params.def. */
 static bool param_field(struct message_reader *r, const char *key, size_t n)
 {
 #define PARAM(kind, type, name, member, neutral, low, high, taken, words, tgi, openai, lmtp, ...)  \
@@ -302,7 +300,7 @@ static bool param_field(struct message_reader *r, const char *key, size_t n)
     return false;
 }
 
-/* SCORE ignores all of these. */
+/* SCORE ignores these. */
 static bool sampling_field(struct message_reader *r, const char *key, size_t n)
 {
     struct lmtp_message *m = r->m;
@@ -325,7 +323,7 @@ static bool sampling_field(struct message_reader *r, const char *key, size_t n)
     return true;
 }
 
-/* What tokens a GENERATE, SCORE or BUFFER is about. */
+/* The tokens of a GENERATE, SCORE or BUFFER. */
 static bool token_field(struct message_reader *r, const char *key, size_t n)
 {
     struct lmtp_message *m = r->m;
@@ -358,7 +356,7 @@ static void read_tracestate(struct message_reader *r)
     memcpy(r->m->tracestate, valid ? state : "", valid ? n + 1 : 1);
 }
 
-/* How a GENERATE or SCORE is served. */
+/* Options of a GENERATE or SCORE. */
 static bool stream_field(struct message_reader *r, const char *key, size_t n)
 {
     struct lmtp_message *m = r->m;
@@ -478,6 +476,6 @@ void lmtp_parse(const char *p, size_t n, struct arena *a, struct lmtp_message *m
         malformed(m, "the object is not valid JSON, or something follows it");
         return;
     }
-    m->return_text |= m->text || m->scored_text; /* who has no ids to send can read none */
+    m->return_text |= m->text || m->scored_text; /* a client that sends text cannot decode ids */
     check(m, p, n_type);
 }

@@ -1,8 +1,8 @@
-/* message.h - one LMTP message as the client meant it. Pure.
+/* message.h - parses one LMTP message. Pure.
  *
- * `TYPE {json}`: the word before the first space, then one object. What each field may be is said
- * here once; what only the model can judge (vocabulary, length) is not looked at. docs/lmtp.md is
- * the page for those who write clients. */
+ * `TYPE {json}`: a word, a space, one object. All limits of fields are checked here, except those
+ * that depend on the model (vocabulary, length). docs/lmtp.md is the reference for client
+ * authors. */
 #ifndef ROUTER_API_LMTP_MESSAGE_H
 #define ROUTER_API_LMTP_MESSAGE_H
 #include "common/arena.h"
@@ -14,11 +14,11 @@
 #include <stdint.h>
 
 enum { LMTP_ID_MAX = 64, LMTP_NAME_MAX = 64, LMTP_DEFAULT_TOKENS = 32 };
-/* What the arena of a message of n bytes may take: see lmtp_parse(). */
+/* Arena size in bytes for a message of n bytes: see lmtp_parse(). */
 #define LMTP_ARENA(n) ((64u << 10) + 16 * (size_t)(n))
 
-/* A stream's name as the client wrote it, a JSON number or string: compared and echoed as it is.
- * Empty: none, or one that is none. */
+/* A stream id in the client's JSON, a number or string: compared and echoed literally. Empty:
+ * absent or invalid. */
 struct lmtp_id {
     char text[LMTP_ID_MAX];
 };
@@ -37,35 +37,37 @@ enum lmtp_type {
 struct lmtp_message {
     enum lmtp_type type;
     struct lmtp_id id;
-    struct lmtp_id victim;  /* CANCEL */
-    const char *model;      /* NULL: not said */
-    const uint32_t *prompt; /* NULL: not said */
+    struct lmtp_id victim;  /* CANCEL: the stream to cancel */
+    const char *model;      /* NULL: absent */
+    const uint32_t *prompt; /* NULL: absent */
     const uint32_t *scored; /* SCORE */
     uint32_t n_prompt, n_scored;
-    /* the same as text, which is not tokens yet; NULL: not said */
+    /* the same as untokenized text; NULL: absent */
     const char *text, *scored_text;
     size_t n_text, n_scored_text;
-    bool return_text; /* items carry their text */
-    /* token buffers, by name: the prompt begins with one; the end is kept as one; forget one */
+    bool return_text; /* items include their text */
+    /* names of token buffers: prefix of the prompt; where prompt and answer are stored; to
+     * delete */
     const char *buffer, *save, *drop;
-    uint32_t buffer_length;               /* how many of the buffer's tokens; UINT32_MAX: all */
+    uint32_t buffer_length;               /* leading tokens of the buffer to use; UINT32_MAX: all */
     uint32_t timeout_ms;                  /* 0: none */
-    int64_t deadline_ms;                  /* of that, for who sets it; not read from the message */
-    bool status;                          /* MSG about its place in the queue */
-    struct trace_context trace;           /* `traceparent`; zero: none, or none that can be read */
-    char tracestate[TRACE_STATE_MAX + 1]; /* beside it; empty: none */
-    const char *session;                  /* the stream outlives its connection under this name */
-    uint32_t from;                        /* RESUME: the first item that is wanted */
+    int64_t deadline_ms;                  /* derived from timeout_ms by the caller; not parsed */
+    bool status;                          /* send MSG items with the queue position */
+    struct trace_context trace;           /* `traceparent`; zero: absent or invalid */
+    char tracestate[TRACE_STATE_MAX + 1]; /* empty: none */
+    /* the stream outlives its connection and can be resumed by this name */
+    const char *session;
+    uint32_t from; /* RESUME: index of the first item to send */
     uint32_t max_tokens, top_logprobs;
 #define PARAM(kind, type, name, ...) PARAM_OPT_##type name;
 #include "common/params.def"
     struct opt_u64 seed;
-    const uint32_t *bias_ids; /* as they came */
+    const uint32_t *bias_ids; /* in the order received */
     const float *bias;
     uint32_t n_bias;
-    struct err err; /* ERR_NONE, or why this cannot be done */
+    struct err err; /* ERR_NONE, or why the message is refused */
 };
 
-/* Arrays and strings go into `a`, at most 8 bytes for each of the message and 4 kB. */
+/* Parses a message. Arrays and strings go into `a`: at most 8 bytes per message byte, plus 4 kB. */
 void lmtp_parse(const char *p, size_t n, struct arena *a, struct lmtp_message *m);
 #endif

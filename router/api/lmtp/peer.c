@@ -1,4 +1,4 @@
-/* A connection: from its first byte to its last. */
+/* Life cycle of a connection. */
 #include "common/clock.h"
 #include "router/api/lmtp/lmtp_in.h"
 #include "router/http/unsent.h"
@@ -27,8 +27,8 @@ static void wait_for(struct peer *p, uint32_t interest)
     p->interest = interest;
 }
 
-/* What a step yields is small, and the client has nothing to say meanwhile: held back for its
- * acknowledgement, tokens would come in lumps of 40 ms. A Unix socket needs none of this. */
+/* TCP_NODELAY: steps yield little data, and Nagle's algorithm would delay tokens by up to 40 ms for
+ * the client's acknowledgement. Not needed for Unix sockets. */
 static void hurry(int fd)
 {
     int on = 1, off = 0;
@@ -81,7 +81,7 @@ void peer_free(struct peer *p)
     free(p);
 }
 
-/* The descriptor goes at once, the memory when no event of this turn can mean it any more. */
+/* Closes the descriptor at once; frees the memory when no event of this turn can refer to it. */
 static void die(struct peer *p)
 {
     struct lmtp *l = p->lmtp;
@@ -106,8 +106,8 @@ static void die(struct peer *p)
     l->dead = p;
 }
 
-/* All is said. Closing with bytes unread would reset the connection, and the client might lose our
- * last words: wait for its end of the stream. */
+/* All data is sent. Closing with unread bytes would reset the connection, and the client might lose
+ * the last items: wait for the end of its stream. */
 static void linger(struct peer *p)
 {
     prepare_abandon(p, NULL);
@@ -124,14 +124,14 @@ static void linger(struct peer *p)
     wait_for(p, EPOLLIN);
 }
 
-/* What is said while a text becomes tokens has to wait in order: in the socket, most of it. */
+/* While a text is tokenized, later messages wait in order, mostly in the socket. */
 static bool reads(const struct peer *p) { return !p->preparing && wire_wants_read(p->wire); }
 
 static void write_some(struct peer *p)
 {
     int rc = wire_write(p->wire);
     bool waits = p->streams || p->preparing || p->loading;
-    /* A client that asks no more, and has all its answers. */
+    /* The client has closed its sending side and has all its answers. */
     if (rc == 0 && p->wire->ended && !p->wire->closing && !waits && !wire_queued(p->wire)) {
         wire_close(p->wire, WIRE_NORMAL, "");
         rc = wire_write(p->wire);
@@ -142,11 +142,11 @@ static void write_some(struct peer *p)
     }
     if (!wire_queued(p->wire))
         p->allowance = 0;
-    /* hang-up and errors are told in any case; a set that is never empty keeps us registered */
+    /* epoll always reports hang-ups and errors; a non-empty set keeps the descriptor registered */
     wait_for(p, EPOLLERR | (reads(p) ? EPOLLIN : 0) | (wire_queued(p->wire) ? EPOLLOUT : 0));
 }
 
-/* ---------------------------------------------------------------- saying */
+/* ---------------------------------------------------------------- sending */
 
 static void mark(struct peer *p)
 {
@@ -218,8 +218,8 @@ void peer_goodbye(struct peer *p, enum wire_close code, const char *why)
     mark(p);
 }
 
-/* Others share the batch: a stream is never held back for a slow reader, so what that one leaves
- * unread must have an end. */
+/* Streams share a batch and are never delayed for a slow reader. So the unread data per client is
+ * limited. */
 void peer_flush(struct peer *p)
 {
     p->dirty = false;
@@ -264,12 +264,12 @@ void peer_event(struct peer *p, uint32_t events)
         die(p);
         return;
     }
-    mark(p); /* what was read may have an answer, or be the end */
+    mark(p); /* the messages read may have answers, or end the connection */
 }
 
 void peer_cut(struct peer *p) { die(p); }
 
-/* A client that is to go, and still takes what it was sent, gets more time. */
+/* A client that must go but still reads its data gets more time. */
 static bool goes_on(struct peer *p, int64_t now)
 {
     size_t left = peer_unsent(p);
@@ -289,7 +289,7 @@ void peer_tick(struct peer *p, int64_t now)
     if (p->state == PEER_OPEN && !p->wire->closing && now - p->spoke_ms >= PING_MS &&
         !wire_queued(p->wire)) {
         p->spoke_ms = now;
-        wire_ping(p->wire); /* proxies close what is silent */
+        wire_ping(p->wire); /* proxies close idle connections */
         mark(p);
     }
 }

@@ -1,8 +1,8 @@
 /* Messages that cannot be served at once.
  *
- * One that names a model which has to be loaded waits for it; those behind it overtake it. One with
- * text waits until a worker has made tokens of it, and those behind it wait too: a buffer that is
- * named by one message is there for the next one. */
+ * A message whose model must be loaded waits for it; later messages overtake it. A message with
+ * text waits for a worker to tokenize it, and later messages wait too, because they may use the
+ * buffer that it names. */
 #include "common/clock.h"
 #include "router/api/lmtp/lmtp_in.h"
 #include <assert.h>
@@ -15,7 +15,7 @@ struct deferred {
     char text[];
 };
 
-/* Takes the arena; NULL: the client was told. */
+/* Takes ownership of the arena. NULL: an error was sent to the client. */
 static struct preparation *preparation_new(struct peer *p, struct edge *g, struct lmtp_message *m,
                                            struct arena *a)
 {
@@ -33,11 +33,11 @@ static struct preparation *preparation_new(struct peer *p, struct edge *g, struc
     q->arena = *a;
     q->m = *m;
     q->since_ms = clock_ms();
-    atomic_fetch_add(&p->lmtp->edge->live, 1); /* a server that stops waits for it */
+    atomic_fetch_add(&p->lmtp->edge->live, 1); /* a shutdown waits for it */
     return q;
 }
 
-/* Its memory; the hold on the model was given on, or is given back. */
+/* Frees it; the hold on the model was passed on, or is released. */
 static void preparation_free(struct preparation *q)
 {
     if (q->edge)
@@ -74,12 +74,12 @@ struct preparation *prepare_find(const struct peer *p, const struct lmtp_id *id)
 
 static void unlist(struct preparation *q)
 {
-    assert(q->peer); /* those in a list have one */
+    assert(q->peer); /* listed ones have a peer */
     struct preparation **at = &q->peer->loading;
     while (*at != q)
         at = &(*at)->next;
     *at = q->next;
-    q->peer = NULL; /* when it comes back, the peer is gone */
+    q->peer = NULL; /* when it returns, the peer is gone */
 }
 
 void prepare_fail(struct preparation *q, const char *why)
@@ -142,7 +142,7 @@ static int encode_all(struct preparation *q, struct tok_scratch **scratch, struc
 {
     struct validator v = edge_validator(q->edge);
     struct lmtp_message *m = &q->m;
-    /* What continues something has no beginning of its own. */
+    /* A continuation of a buffer gets no BOS token. */
     if (m->text && encode(&v, m->text, m->n_text, !m->buffer, 0, scratch, &q->arena, &m->prompt,
                           &m->n_prompt, e) != 0)
         return -1;
@@ -215,7 +215,7 @@ static void encoded(struct preparation *q)
         lmtp_dispatch(p, g, &q->m, &q->arena);
         q->arena = (struct arena){0};
         serve_deferred(p);
-        peer_said(p); /* it reads again */
+        peer_said(p); /* the peer reads again */
     }
     preparation_free(q);
 }

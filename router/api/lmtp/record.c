@@ -1,5 +1,5 @@
-/* Streams that outlive their connection: what they said is kept for a while, and a client that
- * knows session and id may get it again. */
+/* Streams that outlive their connection: their items are kept for a while, and a client that knows
+ * session and id can resume them. */
 #include "common/clock.h"
 #include "router/api/lmtp/lmtp_in.h"
 #include <stdlib.h>
@@ -40,7 +40,7 @@ void record_forget(struct record *r)
     free(r);
 }
 
-/* It, and its stream if that still runs. */
+/* Ends the record, and its stream if that still runs. */
 static void end(struct record *r)
 {
     struct stream *s = r->stream;
@@ -57,7 +57,7 @@ int record_new(struct stream *s, const char *session, struct err *e)
         return err_set(e, ERR_VALIDATION, "`session`: this server keeps no streams");
     if (r && r->stream && r->stream->peer)
         return err_set(e, ERR_VALIDATION, "this `stream_id` is in use in this session");
-    if (r) /* its client begins anew */
+    if (r) /* its client starts over */
         end(r);
     if (!(r = calloc(1, sizeof(*r))))
         return err_nomem(e);
@@ -74,14 +74,14 @@ int record_new(struct stream *s, const char *session, struct err *e)
     return 0;
 }
 
-/* ---------------------------------------------------------------- what is kept */
+/* ---------------------------------------------------------------- kept items */
 
 static size_t begin_of(const struct record *r, uint32_t item)
 {
     return item < r->n ? r->at[item - r->first] : r->items.len;
 }
 
-/* The first half of it, at least one item. */
+/* Drops the first half of the items, at least one. */
 static void forget_half(struct record *r)
 {
     uint32_t k = r->first + (r->n - r->first + 1) / 2, left = r->n - k;
@@ -107,7 +107,7 @@ static bool room_for_index(struct record *r)
     return true;
 }
 
-/* Out of memory: all that went before is forgotten, which a client that resumes is told. */
+/* Out of memory: drops all earlier items; a client that resumes is told. */
 void record_item(struct record *r, const char *item, size_t n)
 {
     while (r->items.len + n > LMTP_KEPT && r->n > r->first)
@@ -125,7 +125,7 @@ void record_item(struct record *r, const char *item, size_t n)
     r->n++;
 }
 
-/* ---------------------------------------------------------------- how it ends */
+/* ---------------------------------------------------------------- ends */
 
 void record_ended(struct stream *s)
 {
@@ -166,7 +166,7 @@ void record_end_all(struct lmtp *l)
         end(l->records);
 }
 
-/* ---------------------------------------------------------------- again */
+/* ---------------------------------------------------------------- resuming */
 
 static void send_again(struct peer *p, const struct record *r, uint32_t from)
 {
@@ -203,7 +203,7 @@ void record_resume(struct peer *p, const struct lmtp_message *m)
         stream_refuse(p, m, &e);
         return;
     }
-    if (r->stream) { /* the listener until now has been replaced */
+    if (r->stream) { /* replaces the current listener */
         stream_listen(p, r->stream);
         r->expires_ms = INT64_MAX;
     }

@@ -1,6 +1,6 @@
 #include "router/call/call.h"
 
-/* The handshake of a WebSocket never comes this far: router/http/socket.c. */
+/* Only for plain HTTP: a WebSocket handshake is handled in router/http/socket.c. */
 static void reply(struct call *c)
 {
     c->status = 426;

@@ -1,4 +1,4 @@
-/* One message, and what is done about it. */
+/* Executes one message. */
 #include "common/clock.h"
 #include "router/api/lmtp/lmtp_in.h"
 #include <stdio.h>
@@ -33,7 +33,7 @@ static void describe(struct peer *p, struct edge *g, const struct lmtp_message *
     buf_free(&b);
 }
 
-/* Only who wants an answer loads a model. */
+/* Only messages that need an answer from a model load it. */
 static void answer_info(struct peer *p, const struct lmtp_message *m)
 {
     struct edge *home = p->lmtp->edge, *g = models_peek(home, m->model);
@@ -71,7 +71,7 @@ static void cancel(struct peer *p, const struct lmtp_message *m)
     peer_message(p, m->id.text, "message", "cancel requested");
 }
 
-/* BUFFER: names tokens, or forgets a name. */
+/* BUFFER: names tokens, or deletes a name. */
 static void serve_buffer(struct peer *p, const struct edge *g, struct lmtp_message *m,
                          struct arena *a)
 {

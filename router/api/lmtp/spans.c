@@ -1,4 +1,4 @@
-/* What OpenTelemetry is told of a stream: see router/request/spans.h. */
+/* OpenTelemetry spans of a stream: see router/request/spans.h. */
 #include "router/request/spans.h"
 #include "common/clock.h"
 #include "router/api/lmtp/lmtp_in.h"
@@ -37,7 +37,7 @@ static void add_stream(struct trace_span *s, const char *id, const char *error_t
         span_attr(s, TRACE_S("error.type", error_type));
 }
 
-/* What went wrong here, not with the client; NULL: nothing. */
+/* An internal error, not the client's; NULL: none. */
 static const char *fault_of(const struct err *e)
 {
     bool ours = e && (err_status(e->kind) >= 500 || e->kind == ERR_GENERATION);

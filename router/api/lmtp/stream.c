@@ -1,4 +1,4 @@
-/* From a message to a request of the scheduler, and from its events to items. */
+/* Turns a message into a request to the scheduler, and its events into items. */
 #include "common/clock.h"
 #include "router/api/lmtp/lmtp_in.h"
 #include "router/call/accounting.h"
@@ -23,7 +23,7 @@ static void attach(struct peer *p, struct stream *s)
     p->streams = s;
 }
 
-/* However it ended: the buffer has what was said. */
+/* Stores the tokens so far in the buffer, however the stream ended. */
 static void save(struct stream *s)
 {
     uint32_t n = s->out && !s->score ? s->n_tokens : 0;
@@ -73,7 +73,7 @@ void stream_refuse(struct peer *p, const struct lmtp_message *m, const struct er
     peer_said(p);
 }
 
-/* ---------------------------------------------------------------- scheduler's thread */
+/* ---------------------------------------------------------------- scheduler thread */
 
 static void put(struct notes *l, struct mail *m)
 {
@@ -101,7 +101,7 @@ static void event(struct gen_request *r, const struct gen_event *ev)
     pthread_mutex_unlock(&l->lock);
 }
 
-/* The step is through: all of it becomes visible at once, so that it travels in one frame. */
+/* The step is complete: all its notes become visible at once, to be sent in one frame. */
 void stream_publish(struct lmtp *l)
 {
     pthread_mutex_lock(&l->lock);
@@ -119,9 +119,9 @@ static void flush(void *arg)
     lmtp_wake(arg);
 }
 
-/* ---------------------------------------------------------------- asking */
+/* ---------------------------------------------------------------- requests */
 
-/* Takes the hold on `g`. */
+/* Takes ownership of the hold on `g`. */
 static struct stream *stream_new(struct peer *p, struct edge *g, const struct lmtp_message *m,
                                  struct arena *a, struct err *e)
 {
@@ -186,9 +186,9 @@ void stream_listen(struct peer *p, struct stream *s)
     attach(p, s);
 }
 
-/* ---------------------------------------------------------------- saying */
+/* ---------------------------------------------------------------- items */
 
-/* An item goes to the listener, and into the record. */
+/* An item is sent to the listener and added to the record. */
 static struct buf *begin_item(struct stream *s, size_t *at)
 {
     struct buf *out = s->peer ? peer_items(s->peer) : &s->lmtp->unheard;
@@ -247,7 +247,7 @@ static void send_token(struct stream *s, const struct gen_event *ev)
     end_item(s, out, at);
 }
 
-/* One item for each scored token. Where the prompt is empty, nothing stands before the first: its
+/* One item per scored token. With an empty prompt the first token has no context: its
  * log-probability is 0 by convention. */
 static void send_scores(struct stream *s, const struct gen_event *ev)
 {
@@ -265,11 +265,11 @@ static void send_scores(struct stream *s, const struct gen_event *ev)
         end_item(s, out, at);
     }
     s->n_tokens = ev->n_prefill - s->n_prompt;
-    detach(s); /* answered: the token that the model adds is not wanted */
+    detach(s); /* scored: the token that the model generates is not needed */
     record_ended(s);
 }
 
-/* ---------------------------------------------------------------- ending */
+/* ---------------------------------------------------------------- ends */
 
 void stream_cancel(struct stream *s)
 {

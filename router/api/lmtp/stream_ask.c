@@ -1,9 +1,9 @@
-/* What a message asks for, as the scheduler takes it. */
+/* Converts a message to the scheduler's request. */
 #include "router/api/lmtp/lmtp_in.h"
 #include <string.h>
 
-/* Values that validate() does not take, but LMTP does, mean off. Without a temperature there is
- * nothing to cut. */
+/* Values that LMTP allows and validate() refuses mean off. Without a temperature filters have no
+ * effect. */
 static void put_params(const struct lmtp_message *m, struct ask *q)
 {
 #define PARAM(kind, type, name, member, neutral, low, high, taken, ...)                            \
@@ -31,7 +31,7 @@ static struct ask ask_of(const struct lmtp_message *m, const uint32_t *ids, uint
     q.bias_ids = m->bias_ids;
     q.bias = m->bias;
     q.n_bias = m->n_bias;
-    /* The best token of a greedy stream is the one it takes. */
+    /* The best alternative of a greedy stream is the token itself. */
     if (m->top_logprobs > 1 || m->temperature.v > 0)
         q.top_n_tokens = (struct opt_u64){true, m->top_logprobs};
     q.do_sample = m->temperature.v > 0;
@@ -68,7 +68,7 @@ const uint32_t *stream_ids(const struct lmtp_message *m, const struct buffers *b
     return all;
 }
 
-/* Last of all: what is reserved is given back by the stream's end. */
+/* Last step: the reservation is released at the end of the stream. */
 static int reserve(struct stream *s, const struct lmtp_message *m, struct buffers *b, struct err *e)
 {
     uint32_t answer = s->score ? 0 : s->r.params.max_new_tokens;

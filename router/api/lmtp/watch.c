@@ -1,10 +1,9 @@
-/* What time does to streams: they are told where they stand in the queue, and given up when their
- * time is over. */
+/* Timers of streams: queue positions and timeouts. */
 #include "router/api/lmtp/lmtp_in.h"
 
 enum { LOADING_MS = 1000 };
 
-/* MSG [{"stream_id", "status": "queued", "position"}], when that has changed. */
+/* Sends MSG [{"stream_id", "status": "queued", "position"}] if the position has changed. */
 static void send_place(struct stream *s)
 {
     uint32_t place = atomic_load_explicit(&s->r.place, memory_order_relaxed);
@@ -30,7 +29,7 @@ static int64_t watch_one(struct stream *s, int64_t now)
     return now + LMTP_STATUS_MS < s->deadline_ms ? now + LMTP_STATUS_MS : s->deadline_ms;
 }
 
-/* MSG [{"stream_id", "status": "loading", "seconds"}], once a second. */
+/* Sends MSG [{"stream_id", "status": "loading", "seconds"}], once per second. */
 static void send_loading(struct preparation *q, int64_t now)
 {
     struct buf b = BUF_INIT;

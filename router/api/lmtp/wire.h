@@ -1,8 +1,8 @@
-/* wire.h - one connection: a socket that does not block, and messages on it.
+/* wire.h - messages on a non-blocking socket.
  *
- * Two framings behind one set of calls: WebSocket text frames, and lines. The owner waits for the
- * socket; neither reads more than a share at a time, so that one busy client does not hold up the
- * others. A wire does not close its socket. One thread. */
+ * Two framings with one interface: WebSocket text frames, and lines. The owner polls the socket. A
+ * read processes a limited share, so that one busy client does not delay others. A wire does not
+ * close its socket. One thread. */
 #ifndef ROUTER_API_LMTP_WIRE_H
 #define ROUTER_API_LMTP_WIRE_H
 #include <stdbool.h>
@@ -16,8 +16,9 @@ enum wire_close { /* RFC 6455, 7.4.1 */
 };
 
 struct wire_owner {
-    void (*message)(void *arg, const char *p, size_t n); /* text, whole, valid UTF-8 */
-    void (*malformed)(void *arg, const char *what); /* one that could not be read was left out */
+    void (*message)(void *arg, const char *p, size_t n); /* a whole text, valid UTF-8 */
+    /* a message could not be read and was skipped */
+    void (*malformed)(void *arg, const char *what);
     void *arg;
 };
 
@@ -32,31 +33,31 @@ struct wire_ops {
     bool (*wants_read)(const struct wire *w);
     void (*free)(struct wire *w);
 };
-struct wire { /* the beginning of each kind */
+struct wire { /* common first member of each kind */
     const struct wire_ops *ops;
     int fd;
-    bool ended;   /* the client sends no more; it may still read, where the framing allows that */
-    bool closing; /* nothing is to be sent any more but what is queued */
+    bool ended;   /* the client sends no more; it may still read if the framing allows */
+    bool closing; /* only queued data is still sent */
     struct wire_owner owner;
 };
 
-/* `early`: bytes that were read from the socket already; copied. `max`: the longest message.
- * NULL: out of memory. */
+/* `early`: bytes already read from the socket; copied. `max`: longest message in bytes. NULL: out
+ * of memory. */
 struct wire *ws_new(int fd, const void *early, size_t n_early, size_t max,
                     const struct wire_owner *owner);
 struct wire *lines_new(int fd, size_t max, const struct wire_owner *owner);
 
-/* Take what has come, call message() for each. -1: the connection is over. */
+/* Reads available data and calls message() for each message. -1: the connection is over. */
 static inline int wire_read(struct wire *w) { return w->ops->read(w); }
-/* Send what the socket takes. -1: the connection is over, or closed as wire_close() wanted. */
+/* Sends what the socket accepts. -1: the connection is over, or closed after wire_close(). */
 static inline int wire_write(struct wire *w) { return w->ops->write(w); }
-/* Queue a message; it leaves with wire_write(). */
+/* Queues a message; wire_write() sends it. */
 static inline void wire_send(struct wire *w, const char *p, size_t n)
 {
     if (!w->closing)
         w->ops->send(w, p, n);
 }
-/* Say goodbye behind what is queued. `why`: a constant. */
+/* Queues a close frame. `why`: a string constant. */
 static inline void wire_close(struct wire *w, enum wire_close code, const char *why)
 {
     if (!w->closing)

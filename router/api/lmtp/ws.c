@@ -1,4 +1,4 @@
-/* WebSocket (RFC 6455) by wslay: fragments, masks, pings and closing are its business. */
+/* WebSocket (RFC 6455) with wslay, which handles fragments, masks, pings and closing. */
 #include "common/log.h"
 #include "router/api/lmtp/wire.h"
 #include <errno.h>
@@ -12,11 +12,11 @@ struct ws {
     wslay_event_context_ptr ctx;
     char *early;
     size_t at, n_early;
-    size_t share;         /* bytes that this read may still take */
-    enum wire_close code; /* what to close with, once all else is sent; 0: nothing */
+    size_t share;         /* bytes this read may still process */
+    enum wire_close code; /* close code to send after all queued data; 0: none */
     const char *why;
-    bool reported; /* of a client that broke the protocol */
-    bool gone;     /* the socket is at its end, or broken */
+    bool reported; /* a protocol error of the client was logged */
+    bool gone;     /* end of stream, or error */
 };
 
 static ssize_t recv_some(wslay_event_context_ptr ctx, uint8_t *buf, size_t len, int flags,
@@ -79,8 +79,8 @@ static void log_fault(struct ws *w, uint16_t code, const char *what)
     w->reported = true;
 }
 
-/* wslay closes without a code when the header of a frame is wrong in itself (a long control frame,
- * say). Where nothing else is being sent, the code is. */
+/* wslay closes without a code if a frame header itself is invalid (such as a long control frame).
+ * If nothing else is being sent, the code is sent here. */
 static int refuse_header(struct ws *w)
 {
     static const char close_frame[] = {(char)0x88, 2, 1002 >> 8, (char)(1002 & 0xff)};
@@ -100,11 +100,11 @@ static int ws_read(struct wire *wire)
     if (wslay_event_recv(w->ctx) != 0)
         return w->gone ? -1 : refuse_header(w);
     if (wslay_event_get_close_sent(w->ctx) || !wslay_event_get_read_enabled(w->ctx))
-        wire->ended = true; /* wslay refuses the rest and has said why */
+        wire->ended = true; /* wslay ignores further data and has queued the reason */
     return 0;
 }
 
-/* What wslay found wrong by itself: RFC 6455, 7.4.1. */
+/* Reasons for codes that wslay chose: RFC 6455, 7.4.1. */
 static const char *fault(uint16_t code)
 {
     switch (code) {
@@ -127,8 +127,8 @@ static void send_fault(struct ws *w)
         log_fault(w, code, fault(code));
 }
 
-/* wslay lets control frames overtake messages, and none follows a Close: it has to wait for them.
- */
+/* wslay sends control frames before queued messages, and nothing after a Close: so Close must wait
+ * for them. */
 static int ws_write(struct wire *wire)
 {
     struct ws *w = (struct ws *)wire;

@@ -1,4 +1,4 @@
-/* The answers to a chat request. */
+/* Answers to chat requests. */
 #include "router/api/openai/chat_completion.h"
 #include "router/call/accounting.h"
 #include <string.h>
@@ -23,7 +23,7 @@ static const char *finish_reason(const struct openai *o, const struct generation
     return o->parts ? chat_parts_finish(o, g) : openai_finish(o, g);
 }
 
-/* The inside of a delta; false: there is nothing in it. */
+/* The members of a delta. False: empty. */
 static bool delta(struct openai *o, struct generation *g, const struct gen_event *ev,
                   struct buf *out)
 {

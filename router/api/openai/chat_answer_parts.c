@@ -1,19 +1,19 @@
-/* answer_parts.c - answers in which reasoning, content and calls of functions are told apart. */
+/* answer_parts.c - answers split into reasoning, content and function calls. */
 #include "common/json.h"
 #include "router/api/openai/chat_completion.h"
 #include <string.h>
 
 struct chat_part {
     struct reply reply;
-    struct buf text; /* of one token, without stop sequences */
+    struct buf text; /* text of one token, without stop sequences */
     bool hide_reasoning, old;
-    uint32_t thought;  /* tokens */
+    uint32_t thought;  /* reasoning tokens */
     reply_watch watch; /* NULL: none */
     void *watch_of;
     struct reply_cursor cursor;
-    /* sent in deltas already */
+    /* bytes already sent in deltas */
     size_t reasoning, content, arguments;
-    uint32_t calls; /* whole ones: the call under way is the next */
+    uint32_t calls; /* complete calls sent; the current one is the next */
     bool opened;    /* its name was sent */
 };
 
@@ -47,7 +47,7 @@ void chat_parts_watch(struct openai *o, const struct generation *g, reply_watch 
     o->parts[g->index].watch_of = of;
 }
 
-/* The reader decides byte by byte; who watches sees each decision. */
+/* The parser decides per byte, and the watcher is called after each. */
 static void push(struct chat_part *p, const char *s, size_t n)
 {
     size_t step = p->watch ? 1 : n;
@@ -119,7 +119,7 @@ static void member(struct buf *out, const char *name, const struct buf *text, si
 
 static void reasoning_members(struct buf *out, const struct buf *text, size_t from)
 {
-    member(out, "reasoning_content", text, from); /* DeepSeek's name, and most servers' */
+    member(out, "reasoning_content", text, from); /* DeepSeek's name, used by most servers */
     member(out, "reasoning", text, from);         /* OpenRouter's, and vLLM's newer one */
 }
 
@@ -208,7 +208,7 @@ void chat_parts_message(const struct openai *o, const struct generation *g, stru
         member(out, "content", &r->content, 0);
     if (r->reasoning.len && !p->hide_reasoning)
         reasoning_members(out, &r->reasoning, 0);
-    for (uint32_t i = 0; i < r->n_calls && p->old; i++) { /* there is one */
+    for (uint32_t i = 0; i < r->n_calls && p->old; i++) { /* at most one */
         buf_str(out, ",\"function_call\":{\"name\":");
         buf_json_str(out, r->calls[i].name, strlen(r->calls[i].name));
         member(out, "arguments", &r->calls[i].arguments, 0);

@@ -1,4 +1,4 @@
-/* chat_completion.h - a chat request read, and a chat answer written. */
+/* chat_completion.h - parses chat requests and writes chat answers. */
 #ifndef ROUTER_API_OPENAI_CHAT_COMPLETION_H
 #define ROUTER_API_OPENAI_CHAT_COMPLETION_H
 #include "router/api/openai/openai.h"
@@ -8,62 +8,60 @@
 struct chat_request {
     struct openai *openai;
     struct tools tools;
-    const struct chat *chat; /* whose template renders it: the model's, or the request's */
+    const struct chat *chat; /* the template's owner: the model's chat, or the request's */
     struct chat_style style;
-    struct reply_config reply; /* how the answer is taken apart */
+    struct reply_config reply; /* how the answer is parsed */
     enum chat_ending ending;
     bool split, hide_reasoning;
-    uint32_t fit; /* drop the oldest messages until the prompt has at most so many tokens; 0: no */
-    bool old;     /* calls are told as `function_call` */
-    /* With tools: the format of an answer that is no call; NULL: none. */
+    /* drop the oldest messages until the prompt has at most this many tokens; 0: no */
+    uint32_t fit;
+    bool old; /* report calls as `function_call` */
+    /* With tools: the format of an answer without calls; NULL: none. */
     const char *format, *format_or_calls;
     enum constraint_kind format_kind;
 };
 
-/* Body -> prompt and sampling, in o->asks[0]. ERR_SYNTAX, ERR_SHAPE, ERR_VALIDATION, ERR_TOOL,
- * ERR_TEMPLATE. */
+/* Parses the body into prompt and sampling, in o->asks[0]. ERR_SYNTAX, ERR_SHAPE, ERR_VALIDATION,
+ * ERR_TOOL, ERR_TEMPLATE. */
 int chat_request_parse(struct call *c, struct chat_request *r, struct err *e);
-/* Make the generations and choose the format. */
+/* Creates the generations and selects the format. */
 int chat_generate(struct call *c, const struct chat_request *r, struct err *e);
 
-/* The part that all routes of conversations have in common. `chat` has the members `messages`,
- * `tools`, `tool_choice`, `parallel_tool_calls`, `tool_prompt` and `chat_template_kwargs` as
- * OpenAI's clients send them, and must live as long as the call; r->openai and its ask are there,
- * with the constraint of the answer. Fills the prompt and the way in which the answer is read. */
+/* The part shared by all conversation routes: renders the prompt and configures the parsing of the
+ * answer. `chat` has the members `messages`, `tools`, `tool_choice`, `parallel_tool_calls`,
+ * `tool_prompt` and `chat_template_kwargs` in OpenAI's format, and must live as long as the call.
+ * r->openai and its ask must be set, with the constraint of the answer. */
 int chat_prepare(struct call *c, struct body *b, struct object chat, struct chat_request *r,
                  struct err *e);
-/* The same for a tree of the caller's, which is freed with the call, whatever comes of it. */
+/* As chat_prepare(), for a tree that becomes owned by the call, also on failure. */
 int chat_prepare_tree(struct call *c, struct body *b, cJSON *chat, struct chat_request *r,
                       struct err *e);
 
-/* functions.c: does the body speak of `functions`? Then its parts as chat_prepare_tree() wants
- * them.
- */
+/* functions.c: does the body use the deprecated `functions`? Then converts it for
+ * chat_prepare_tree(). */
 bool chat_is_old(struct object root);
 cJSON *chat_from_old(struct body *b, struct object root);
 
-/* answer_parts.c: answers that are taken apart, o->parts[i] for each generation */
+/* answer_parts.c: parsed answers, o->parts[i] per generation */
 struct chat_part;
 int chat_parts_new(struct call *c, const struct chat_request *r, struct err *e);
 /* May set g->enough. */
 void chat_parts_take(struct openai *o, struct generation *g, const struct gen_event *ev);
-/* "role" and what is new since the last delta; false: nothing is. */
+/* Appends "role" and the text that is new since the last delta. False: nothing is new. */
 bool chat_parts_delta(struct openai *o, const struct generation *g, struct buf *out);
 void chat_parts_message(const struct openai *o, const struct generation *g, struct buf *out);
 bool chat_parts_called(const struct openai *o, const struct generation *g);
-/* Call `watch` behind every byte that the reader of the answer takes (`n` is 1), and at the end
- * (0).
- */
+/* Sets `watch`, called after every byte that the answer's parser consumes (`n` is 1), and at the
+ * end (0). */
 typedef void (*reply_watch)(void *of, const struct reply *r, size_t n);
 void chat_parts_watch(struct openai *o, const struct generation *g, reply_watch watch, void *of);
 /* The finish_reason. */
 const char *chat_parts_finish(const struct openai *o, const struct generation *g);
-/* For formats that tell the pieces in order. */
+/* For formats that send the pieces in order. */
 const struct reply *chat_parts_reply(const struct openai *o, const struct generation *g);
 struct reply_cursor *chat_parts_cursor(struct openai *o, const struct generation *g);
-/* The arguments of a call as a JSON object: as they are, or, where they were cut or are none, {}.
- */
+/* Appends the arguments of a call as a JSON object; {} if they are incomplete or no object. */
 void chat_call_object(const struct reply_call *call, struct buf *out);
-/* Tokens of the answer that were reasoning. */
+/* Number of reasoning tokens in the answer. */
 uint32_t chat_parts_thought(const struct openai *o, const struct generation *g);
 #endif

@@ -1,7 +1,6 @@
-/* functions.c - OpenAI's old way of calling, in the words of the new one: `functions` and
- * `function_call` become `tools` and `tool_choice`; in messages, `function_call` becomes
- * `tool_calls`, and the role `function` becomes `tool`. The answer is told in the old words again:
- * answer_parts.c. */
+/* functions.c - OpenAI's deprecated function calling: `functions` and `function_call` become
+ * `tools` and `tool_choice`. In messages, `function_call` becomes `tool_calls`, and the role
+ * `function` becomes `tool`. answer_parts.c converts the answer back. */
 #include "common/json.h"
 #include "router/api/openai/chat_completion.h"
 #include "router/chat/convert.h"
@@ -16,8 +15,7 @@ static cJSON *nested(const cJSON *f) /* {"type": "function", "function": f} */
     return tool;
 }
 
-/* A call and its result have no id in the old way: each call gets one, and the next result has it.
- */
+/* Deprecated calls and results have no id: each call gets one, and the next result uses it. */
 static void convert_messages(cJSON *list)
 {
     char id[16] = "";

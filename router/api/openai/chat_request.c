@@ -1,4 +1,4 @@
-/* The body of a chat request. */
+/* Parses the body of a chat request. */
 #include "common/json.h"
 #include "common/template/template.h"
 #include "common/utf8.h"
@@ -27,7 +27,7 @@ static const cJSON *read_messages(struct body *b, struct object root, bool eyes)
 
 static void free_tree(void *tree) { cJSON_Delete(tree); }
 
-/* Models that answer in channels were taught these three. */
+/* Channel models know these three levels only. */
 static const char *nearest_effort(const char *effort)
 {
     static const char *const to[][2] = {
@@ -38,8 +38,9 @@ static const char *nearest_effort(const char *effort)
     return effort;
 }
 
-/* `chat_template_kwargs` (vLLM), and `reasoning_effort`, which some templates know by this name; an
- * effort of none turns the reasoning of the others off. What the client named itself stays. */
+/* Reads `chat_template_kwargs` (vLLM) and `reasoning_effort`, a variable of some templates. For
+ * other templates an effort of none disables reasoning. Variables set by the client take
+ * precedence. */
 static const cJSON *read_variables(struct body *b, struct object root, bool channels)
 {
     const cJSON *v = body_get(b, root, "chat_template_kwargs", false);
@@ -65,8 +66,8 @@ static const cJSON *read_variables(struct body *b, struct object root, bool chan
     return all;
 }
 
-/* How the answer is taken apart. `separate_reasoning` (SGLang), `reasoning_format` (llama.cpp) and
- * `include_reasoning` (vLLM) turn the split off, or leave the reasoning out. */
+/* Reads how to split the answer. `separate_reasoning` (SGLang), `reasoning_format` (llama.cpp) and
+ * `include_reasoning` (vLLM) disable the split, or omit the reasoning. */
 static void read_split(struct body *b, struct object root, struct chat_request *r)
 {
     const char *format = body_str(b, root, "reasoning_format", false);
@@ -75,7 +76,7 @@ static void read_split(struct body *b, struct object root, struct chat_request *
     r->hide_reasoning = !body_opt_bool(b, root, "include_reasoning", true);
 }
 
-/* vLLM's words for how the prompt ends; `echo` tells what the answer goes on from, too. */
+/* Reads vLLM's fields for the end of the prompt. `echo` returns the continued text, too. */
 static void read_ending(struct body *b, struct object root, const cJSON *messages,
                         struct chat_request *r)
 {
@@ -106,8 +107,8 @@ static bool ends_with(const struct buf *b, const char *s)
     return n >= len && !memcmp(b->p + n - len, s, len);
 }
 
-/* Some templates open the reasoning themselves. A constraint begins behind it; shards that know no
- * better get a prompt in which it is closed again. */
+/* Some templates open the reasoning themselves. A constraint then applies after it. For shards
+ * without this feature the reasoning is closed in the prompt. */
 static void settle_reasoning(struct chat_request *r, struct ask *q, bool behind, struct buf *prompt)
 {
     bool opened = r->style.reasoning && ends_with(prompt, "<think>");
@@ -120,7 +121,7 @@ static void settle_reasoning(struct chat_request *r, struct ask *q, bool behind,
         q->constraint_reasoning = opened ? CONSTRAINT_REASONS : CONSTRAINT_MAY_REASON;
 }
 
-/* Does the message that begins with this header have text, and no end? */
+/* Does the message after this header have text but no end marker? */
 static bool goes_on(const char *message)
 {
     static const char *const ends[] = {"<|end|>", "<|return|>", "<|call|>"};
@@ -131,7 +132,7 @@ static bool goes_on(const char *message)
     return text != NULL;
 }
 
-/* What the prompt says behind its last marker of a message's beginning. */
+/* The prompt's text behind its last start-of-message marker. */
 static const char *opened_message(const char *prompt)
 {
     static const char start[] = "<|start|>";
@@ -141,8 +142,8 @@ static const char *opened_message(const char *prompt)
     return last;
 }
 
-/* A constraint is on the message of the channel final, or on the arguments of a call; shards that
- * know no channels get a prompt in which the message has begun. */
+/* A constraint applies to the message of the channel final, or to the arguments of a call. For
+ * shards without channels the prompt opens that message. */
 static int settle_channels(struct chat_request *r, struct ask *q, bool behind, struct buf *prompt,
                            struct err *e)
 {
@@ -214,7 +215,7 @@ static bool all_strict(const struct tools *t)
     return true;
 }
 
-/* Models write calls of this format as JSON between markers, which a schema can be kept to. */
+/* Calls of this format are JSON between markers, to which a schema can be applied. */
 static bool is_json_between_markers(const struct call_format *f)
 {
     return f->open && f->close && !f->named && !f->tags && !f->bare && !f->python &&
@@ -230,8 +231,8 @@ static cJSON *marked_call(const struct call_format *f, const struct tools *t)
     return way;
 }
 
-/* The answer may have calls, and tools are `strict`: arguments are kept to their schemas from the
- * marker on that begins a call. Where a model writes calls in another way, they are not. */
+/* Calls are optional, and tools are `strict`: from a call's opening marker on, arguments are
+ * constrained to their schemas. Not supported for other call formats. */
 static void keep_strict(struct body *b, struct chat_request *r, struct ask *q)
 {
     if (!is_json_between_markers(r->style.calls) || !tools_any_strict(&r->tools))
@@ -248,7 +249,7 @@ static void add_way(cJSON *ways, const char *open)
     cJSON_AddItemToArray(ways, way);
 }
 
-/* The ways in which this model begins an answer that is calls: calls_or(). */
+/* The ways in which this model can begin an answer of calls: calls_or(). */
 static cJSON *ways_to_call(const struct call_format *f, const struct tools *t)
 {
     cJSON *ways = cJSON_CreateArray();
@@ -270,7 +271,7 @@ static cJSON *ways_to_call(const struct call_format *f, const struct tools *t)
     return ways;
 }
 
-/* A format of the answer, and tools that the model may call in its place. */
+/* An output format, and tools that the model may call instead. */
 static void keep_format_or_calls(struct body *b, struct chat_request *r, struct ask *q)
 {
     cJSON *spec = cJSON_CreateObject();
@@ -290,8 +291,8 @@ static bool can_keep_calls(const struct call *c)
     return edge_limits(c->edge)->takes_grammars && !c->edge->config->disable_grammar_support;
 }
 
-/* Which calls are looked for, and a schema where there must be one. `can`: the shards keep calls to
- * schemas. */
+/* Decides which calls are parsed, and the schema if one is required. `can`: the shards can
+ * constrain calls. */
 static int plan_calls(struct body *b, struct chat_request *r, bool can, struct ask *q,
                       struct err *e)
 {
@@ -318,7 +319,7 @@ static int plan_calls(struct body *b, struct chat_request *r, bool can, struct a
     cJSON *schema = tools_schema(t, r->style.calls->arguments);
     if (!schema)
         return err_nomem(e);
-    q->constraint = NULL; /* the format of an answer that is no call */
+    q->constraint = NULL; /* the format of an answer without calls */
     constrain_schema(b, schema, q);
     if (all_strict(t))
         constrain_compact(q);
@@ -341,7 +342,7 @@ static int render_some(void *of, const cJSON *messages, struct err *e)
 
 static void free_chat(void *chat) { chat_free(chat); }
 
-/* The request's own, which openai_parse() has let pass, or the model's. */
+/* The request's template, which openai_parse() allowed, or the model's. */
 static int choose_template(struct call *c, struct body *b, struct object chat,
                            struct chat_request *r, struct err *e)
 {

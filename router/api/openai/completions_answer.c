@@ -14,7 +14,7 @@ static void item(struct buf *list)
         buf_ch(list, ',');
 }
 
-/* One token in the four parallel lists of OpenAI's logprobs. */
+/* Adds a token to the four parallel lists of OpenAI's logprobs. */
 static void note_logprob(const struct openai *o, struct openai_sequence *s,
                          const struct gen_token *t, const struct gen_token *top, uint32_t n_top)
 {
@@ -25,7 +25,7 @@ static void note_logprob(const struct openai *o, struct openai_sequence *s,
     buf_json_f32(&s->lists[TOKEN_LOGPROBS], t->logprob);
     item(&s->lists[TEXT_OFFSET]);
     buf_u64(&s->lists[TEXT_OFFSET], s->chars);
-    if (!t->special) /* special tokens are listed, but the text has nothing of them */
+    if (!t->special) /* special tokens are listed, but are not part of the text */
         s->chars += utf8_count(t->text, t->text_len);
     item(alternatives);
     if (isnan(t->logprob)) {
@@ -73,7 +73,7 @@ static void logprobs(struct buf *out, const struct openai *o, struct openai_sequ
     buf_str(out, "]}");
 }
 
-/* The prompt goes before the first token of a choice. */
+/* The prompt precedes the first token of a choice. */
 static void take_token(struct openai *o, const struct generation *g, const struct gen_event *ev,
                        bool first)
 {

@@ -46,7 +46,7 @@ static void read_prompts(struct call *c, struct body *b, struct openai *o)
         return;
     o->n_asks = list ? (uint32_t)cJSON_GetArraySize(p) : 1;
     if (o->n_asks > most_prompts(c))
-        return; /* refused by the caller, who knows the words */
+        return; /* the caller refuses it with its own message */
     if (!(o->asks = ARENA_NEW(&c->arena, struct ask, o->n_asks))) {
         body_fail(b, root, "prompt", "out of memory");
         return;
@@ -59,7 +59,7 @@ static void read_prompts(struct call *c, struct body *b, struct openai *o)
     }
 }
 
-/* "logprobs": how many alternatives; 0 still asks for the chosen tokens'. */
+/* "logprobs": number of alternatives; 0 still requests those of the chosen tokens. */
 static void read_logprobs(struct body *b, struct openai *o)
 {
     struct object root = body_root(b);

@@ -11,7 +11,7 @@ static bool has_role(const cJSON *m, const char *role)
 uint32_t fit_cuts(const cJSON *messages, bool turns, uint32_t *out)
 {
     uint32_t n = 0, at = 0;
-    bool before = false; /* is there anything that a cut would leave out? */
+    bool before = false; /* would a cut drop anything? */
     for (const cJSON *m = json_first(messages); m; m = m->next, at++) {
         bool may = turns ? has_role(m, "user") : !has_role(m, "tool") && !has_role(m, "system");
         if (may && before)
@@ -42,7 +42,7 @@ struct fitting {
     void *of;
 };
 
-/* Render what stands behind the cut; does it fit? -1: an error. */
+/* Renders the messages behind the cut; do they fit? -1: error. */
 static int fits(const struct fitting *f, uint32_t at, struct err *e)
 {
     cJSON *left = fit_cut(f->messages, at);
@@ -54,8 +54,8 @@ static int fits(const struct fitting *f, uint32_t at, struct err *e)
     return rc != 0 ? -1 : n <= f->most;
 }
 
-/* The first of the cuts that helps, rendered: 1; none does: 0. The more is cut the shorter it gets.
- */
+/* Renders the first cut that fits: 1; none does: 0. Binary search: later cuts give shorter
+ * prompts. */
 static int try_cuts(const struct fitting *f, const uint32_t *cut, uint32_t n, struct err *e)
 {
     uint32_t low = 0, high = n - 1;

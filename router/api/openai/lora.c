@@ -1,14 +1,14 @@
 #include "router/api/openai/lora.h"
 #include "router/body/body.h"
 
-/* Scheduler's thread. */
+/* Scheduler thread. */
 static void on_changed(struct adapter_change *change)
 {
     struct call *c = change->arg;
     workers_submit(edge_home(c->edge)->workers, &c->job);
 }
 
-/* An adapter is a path on this machine, and changes what all clients get. */
+/* An adapter is a path on this machine and affects all clients. */
 static int may_change(const struct call *c, struct err *e)
 {
     const struct edge *g = c->edge;

@@ -32,7 +32,7 @@ void openai_sampling(struct body *b, struct object root, struct ask *q)
     }
 }
 
-/* null, false, 0, "", [] and {} ask for nothing. */
+/* null, false, 0, "", [] and {} request nothing. */
 static bool asks_nothing(const cJSON *v)
 {
     return cJSON_IsNull(v) || cJSON_IsFalse(v) || (cJSON_IsNumber(v) && v->valuedouble == 0) ||
@@ -40,8 +40,8 @@ static bool asks_nothing(const cJSON *v)
            ((cJSON_IsArray(v) || cJSON_IsObject(v)) && !v->child);
 }
 
-/* What other servers have and this one has not: an answer that ignored it would be taken for
- * obedient. `neutral`: a number that asks for nothing either. */
+/* Refuses features of other servers that are not supported, since an answer would look as if it
+ * followed them. `neutral`: a number that also requests nothing. */
 static void refuse_unknown(struct body *b, struct object root)
 {
     static const struct {
@@ -67,7 +67,7 @@ static void refuse_unknown(struct body *b, struct object root)
     }
 }
 
-/* Texts are all that there is to answer with. */
+/* Only text output is supported. */
 static void check_modalities(struct body *b, struct object root)
 {
     const cJSON *list = body_get(b, root, "modalities", false), *kid;
@@ -230,7 +230,7 @@ void openai_text(struct openai *o, const struct generation *g, const struct gen_
         stop_trim_push(t, ev->token.text, ev->token.text_len, out);
     else if (ev->end && ev->end->finish == FINISH_STOP)
         buf_reset(&t->held); /* the sequence ends in a special token's text */
-    if (ev->end || special)  /* no sequence goes on behind a special token */
+    if (ev->end || special)  /* no sequence continues across a special token */
         stop_trim_end(t, out);
 }
 
@@ -292,7 +292,7 @@ void openai_error_event(struct call *c, const struct err *e)
     buf_str(&c->out, "data: [DONE]\n\n");
 }
 
-/* {"token","logprob","bytes","top_logprobs"}: OpenAI's client insists on bytes being there. */
+/* {"token","logprob","bytes","top_logprobs"}: OpenAI's client requires bytes. */
 static void token_fields(struct buf *out, const struct openai *o, const struct gen_token *t)
 {
     buf_str(out, "{\"token\":");

@@ -1,5 +1,5 @@
-/* prompt_logprobs.c - vLLM's `prompt_logprobs`: what the model thought of each token of the prompt,
- * as a map by token id of the token itself and the likeliest ones. */
+/* prompt_logprobs.c - vLLM's `prompt_logprobs`: for each prompt token a map by token id, with the
+ * log-probabilities of the token itself and of the most likely ones. */
 #include "router/api/openai/openai.h"
 #include <math.h>
 
@@ -32,7 +32,7 @@ uint32_t openai_tops(const struct openai *o, uint32_t n)
     return o->prompt_logprobs && n > o->answer_tops ? o->answer_tops : n;
 }
 
-/* `rank` 0: it is not among those that were looked at. */
+/* `rank` 0: it is not among the returned alternatives. */
 static void entry(struct buf *out, const struct gen_token *t, uint32_t rank)
 {
     buf_fmt(out, "\"%u\":{\"logprob\":", t->id);
@@ -55,7 +55,7 @@ void openai_prompt_logprobs_take(struct openai *o, const struct generation *g,
         const struct gen_token *top = k ? ev->top + (size_t)i * k : NULL;
         if (out->len)
             buf_ch(out, ',');
-        if (isnan(t->logprob)) { /* the first: nothing is before it */
+        if (isnan(t->logprob)) { /* the first token has no context */
             buf_str(out, "null");
             continue;
         }

@@ -14,7 +14,7 @@ static void vector(struct buf *out, const float *x, uint32_t n, bool base64)
         texts_json(out, x, n);
         return;
     }
-    buf_ch(out, '"'); /* little-endian, as everything that this runs on */
+    buf_ch(out, '"'); /* little-endian, as all supported machines */
     buf_base64(out, x, n * sizeof(*x));
     buf_ch(out, '"');
 }
@@ -55,7 +55,8 @@ static void read_options(struct call *c, struct body *b, struct object root, str
     ask->user = body_str(b, root, "user", false);
     const struct opt_i64 priority = body_i32(b, root, "priority");
     ask->priority = priority.set ? (int32_t)priority.v : 0;
-    const struct opt_i64 most = body_i32(b, root, "truncate_prompt_tokens"); /* vLLM's; -1: fit */
+    /* vLLM's; -1: as many as fit */
+    const struct opt_i64 most = body_i32(b, root, "truncate_prompt_tokens");
     if (most.set && (most.v < -1 || most.v == 0))
         body_fail(b, root, "truncate_prompt_tokens",
                   "`truncate_prompt_tokens` must be -1 or positive");

@@ -3,7 +3,7 @@
 
 static void quoted(struct buf *out, const char *s) { buf_json_str(out, s, strlen(s)); }
 
-struct known { /* of a model that is loaded; else zero */
+struct known { /* of a loaded model; otherwise zero */
     uint32_t length;
     bool eyes; /* it takes images */
 };
@@ -14,7 +14,7 @@ static struct known known_of(const struct edge *g)
     return (struct known){l->max_total_tokens, l->takes_images && g->vision};
 }
 
-/* `base`: the model that an adapter belongs to, NULL for a model. */
+/* `base`: the base model of an adapter; NULL for a model. */
 static void model(struct buf *out, const char *id, const char *base, struct known k)
 {
     buf_str(out, "{\"id\":");
@@ -58,9 +58,9 @@ static void one_more(void *arg, const char *id)
     model(l->out, id, NULL, known_by_name(l->first, id));
 }
 
-/* ---------------------------------------------------------------- Anthropic's shape */
+/* ---------------------------------------------------------------- Anthropic's format */
 
-/* Clients of Anthropic's API say which version of it they speak. */
+/* Clients of Anthropic's API send its version. */
 static bool of_anthropic(const struct call *c)
 {
     return c->x && exchange_header(c->x, "anthropic-version");

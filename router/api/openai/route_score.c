@@ -1,10 +1,10 @@
-/* vLLM's scores of pairs. */
+/* vLLM's scores of text pairs. */
 #include "router/call/embed_body.h"
 #include <math.h>
 #include <string.h>
 
 struct scored {
-    bool embeds; /* the cosine of two vectors each */
+    bool embeds; /* scores are cosine similarities of embeddings */
     uint32_t n, n_first;
 };
 
@@ -47,8 +47,8 @@ static int render(struct call *c, struct err *e)
     return out->oom ? err_nomem(e) : 0;
 }
 
-/* One text_1 goes with every text_2; else they go in pairs. A model that embeds gets all of them.
- */
+/* A single text_1 is paired with every text_2; otherwise texts are paired by index. An embedding
+ * model gets all of them. */
 static struct text_input *pair_up(struct call *c, const struct text_input *a, uint32_t n_a,
                                   const struct text_input *b, struct scored *q)
 {

@@ -3,7 +3,7 @@
 
 static void reply(struct call *c)
 {
-    const char *closed = edge_closed(c->edge); /* before it is open there is none */
+    const char *closed = edge_closed(c->edge); /* absent before the edge is open */
     struct err e = ERR_INIT;
     if (closed || !c->edge->chat) {
         err_set(&e, ERR_UNHEALTHY, "%s", closed ? closed : "there is no tokenizer");

@@ -1,7 +1,7 @@
 #include "router/api/openai/stop_trim.h"
 #include <string.h>
 
-/* Does text that begins with s[0..n) begin with the stop sequence, or may it still? */
+/* Does s[0..n) begin with a stop sequence, or may it still become one? */
 static bool may_begin(struct stop_trim *t, const char *s, size_t n, bool *whole)
 {
     bool may = false;
@@ -37,7 +37,7 @@ void stop_trim_push(struct stop_trim *t, const char *s, size_t n, struct buf *ou
         memmove(t->held.p, t->held.p + from, t->held.len);
 }
 
-/* A sequence may have ended inside what looked like the beginning of a longer one. */
+/* A shorter sequence may have ended inside the possible beginning of a longer one. */
 static size_t before_match(struct stop_trim *t)
 {
     bool whole = false;

@@ -1,8 +1,8 @@
-/* stop_trim.h - end what OpenAI clients read before (or behind) a stop sequence. Pure.
+/* stop_trim.h - cuts an OpenAI answer before (or after) its stop sequence. Pure.
  *
- * The shard ends a generation where a stop sequence is complete, and its text includes it. OpenAI's
- * answer does not: text is held back while it may be the beginning of a stop sequence, and dropped
- * when it was one. */
+ * The shard ends a generation when a stop sequence is complete, and its text includes it. OpenAI's
+ * answers exclude it. So text is held back while it may be the beginning of a stop sequence, and
+ * dropped if it was one. */
 #ifndef ROUTER_API_OPENAI_STOP_TRIM_H
 #define ROUTER_API_OPENAI_STOP_TRIM_H
 #include "common/buf.h"
@@ -12,16 +12,16 @@
 struct stop_trim { /* zero-initialise, set stop and n */
     const char *const *stop;
     uint32_t n;
-    bool keep; /* the sequence is told, what follows it is not */
+    bool keep; /* the sequence is returned; text after it is not */
     struct buf held;
-    const char *found; /* the sequence that was seen */
-    bool matched;      /* a whole stop sequence was seen, and what follows it is dropped */
+    const char *found; /* the matched sequence */
+    bool matched;      /* a stop sequence was complete; later text is dropped */
 };
 
-/* Append to `out` what can be told already. */
+/* Appends to `out` the text that is decided. */
 void stop_trim_push(struct stop_trim *t, const char *s, size_t n, struct buf *out);
-/* The end, by a stop sequence or for another reason (the last token allowed may complete one too).
- */
+/* End of the answer, by a stop sequence or another reason (the last allowed token may complete one
+ * too). */
 void stop_trim_end(struct stop_trim *t, struct buf *out);
 void stop_trim_free(struct stop_trim *t);
 #endif

@@ -1,10 +1,10 @@
-/* kv_transfer_params: prefill and decode apart (docs/decisions/kv-transfer.md). */
+/* kv_transfer_params: disaggregated prefill and decode (docs/decisions/kv-transfer.md). */
 #include "common/json.h"
 #include "common/peer_address.h"
 #include "router/api/openai/openai.h"
 #include <string.h>
 
-/* Adapters have numbers of their own in each process: their blocks have no key. */
+/* Adapter numbers are local to a process, so their blocks have no key. */
 static bool has_blocks(const struct generation *g)
 {
     return !g->r.params.adapter_id || !*g->r.params.adapter_id;

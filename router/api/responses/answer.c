@@ -1,5 +1,5 @@
-/* The answers to a Responses request: one object, or the API's typed events. A piece of the reply
- * is an output item. */
+/* Answers to Responses requests: one object, or the API's typed events. A piece of the reply is an
+ * output item. */
 #include "router/api/responses/stored.h"
 #include "router/call/accounting.h"
 #include <stdio.h>
@@ -16,8 +16,8 @@ static struct responses *own(const struct call *c)
 
 enum item_kind { ITEM_REASONING, ITEM_MESSAGE, ITEM_FUNCTION, ITEM_CUSTOM };
 
-/* A call of a custom tool is one of a function that stands for it, or the whole content, where the
- * content was constrained to its input. */
+/* A custom tool's call is a call of the function that represents it, or the whole content if that
+ * was constrained to its input. */
 static enum item_kind kind_of(const struct openai *o, const struct reply_event *ev)
 {
     if (ev->kind == REPLY_REASONING)
@@ -38,7 +38,7 @@ static void item_id(struct buf *out, const struct openai *o, const struct reply_
     buf_fmt(out, "\"%s_%s_%u\"", prefixes[kind_of(o, ev)], strchr(o->id, '_') + 1, ev->index);
 }
 
-/* The text of a custom tool's call, quoted. */
+/* The input of a custom tool's call, quoted. */
 static void input(struct buf *out, const struct reply_event *ev)
 {
     struct buf text = BUF_INIT;
@@ -57,7 +57,7 @@ static void custom_item(struct buf *out, const struct openai *o, const struct re
     buf_str(out, "\"type\":\"custom_tool_call\",\"call_id\":");
     if (ev->call)
         string(out, ev->call->id);
-    else /* nine letters and digits, as others are */
+    else /* nine letters and digits, like other ids */
         buf_fmt(out, "\"%.9s\"", strchr(o->id, '_') + 1);
     buf_str(out, ",\"name\":");
     string(out, ev->call ? ev->call->name : o->responses->forced);
@@ -69,7 +69,7 @@ static void custom_item(struct buf *out, const struct openai *o, const struct re
     buf_ch(out, '}');
 }
 
-/* ,"logprobs":[...] of this part of the content. */
+/* ,"logprobs":[...] for this part of the content. */
 static void logprobs(struct buf *out, const struct openai *o, const char *text, size_t n)
 {
     const struct reply *r = o->responses->reply;
@@ -77,7 +77,7 @@ static void logprobs(struct buf *out, const struct openai *o, const char *text, 
     text_tokens_print(&o->responses->tokens, n ? (size_t)(text - r->content.p) : 0, n, out);
 }
 
-/* {"type":"output_text", ...}: the one part of a message, or of reasoning. */
+/* {"type":"output_text", ...}: the only part of a message or of reasoning. */
 static void part(struct buf *out, const struct openai *o, enum reply_kind kind, const char *text,
                  size_t n)
 {
@@ -90,7 +90,7 @@ static void part(struct buf *out, const struct openai *o, enum reply_kind kind, 
     buf_ch(out, '}');
 }
 
-/* `status`: in_progress (nothing is in it yet), completed, incomplete. */
+/* `status`: in_progress (empty so far), completed, incomplete. */
 static void item(struct buf *out, const struct openai *o, const struct reply_event *ev,
                  const char *status)
 {
@@ -128,7 +128,7 @@ static void item(struct buf *out, const struct openai *o, const struct reply_eve
 
 static const struct reply_event no_text = {.kind = REPLY_CONTENT, .text = ""};
 
-/* Only the last piece can have been cut. */
+/* Only the last piece can be incomplete. */
 static const char *item_status(const struct openai *o, const struct generation *g, uint32_t index)
 {
     const struct reply *r = chat_parts_reply(o, g);
@@ -147,7 +147,7 @@ static void output(struct buf *out, const struct openai *o, const struct generat
         buf_str(out, ev.index ? "," : "");
         item(out, o, &ev, item_status(o, g, ev.index));
     }
-    if (!r->n_pieces) /* nothing was said: in one message */
+    if (!r->n_pieces) /* empty answer: one empty message */
         item(out, o, &no_text, item_status(o, g, 0));
     out->oom |= r->oom;
 }
@@ -165,7 +165,7 @@ static void usage(struct buf *out, const struct openai *o, const struct generati
             (unsigned long long)g->r.n_ids + n);
 }
 
-/* What a response that has come to its end is. */
+/* The status of a response that has ended. */
 static const char *status_of(const struct call *c)
 {
     const struct generation *g = &c->gen[0];
@@ -207,7 +207,7 @@ void responses_object(struct buf *out, const struct call *c, const char *status,
 
 /* ---------------------------------------------------------------- events */
 
-/* The beginning of an event, up to its own members. */
+/* Begins an event, up to its own members. */
 static void event(struct call *c, const char *type)
 {
     buf_fmt(&c->out, "event: %s\ndata: {\"type\":\"%s\",\"sequence_number\":%llu", type, type,
@@ -233,7 +233,7 @@ static void of_item(struct call *c, const char *type, const struct reply_event *
     event_end(c);
 }
 
-/* An event about the inside of an item, up to its last member. */
+/* Begins an event about a part of an item, up to its last member. */
 static void inside(struct call *c, const char *type, const struct reply_event *ev)
 {
     event(c, type);
@@ -251,7 +251,7 @@ static void of_part(struct call *c, const char *type, const struct reply_event *
     event_end(c);
 }
 
-/* The text of an item: what is new of it (`delta`), or all of it. */
+/* The text of an item: its new part (`delta`), or all of it. */
 static void of_text(struct call *c, const struct reply_event *ev, bool delta)
 {
     static const char *const types[][2] = {
@@ -273,8 +273,8 @@ static void of_text(struct call *c, const struct reply_event *ev, bool delta)
     event_end(c);
 }
 
-/* The input of a custom tool: as it comes where it is the content, at its end where it is decoded
- * from a function's arguments. */
+/* The input of a custom tool: streamed if it is the content; at the end if it is decoded from a
+ * function's arguments. */
 static void of_input(struct call *c, const struct reply_event *ev)
 {
     const bool done = ev->what == REPLY_CLOSED;
@@ -350,7 +350,7 @@ static void keep_ended(struct call *c)
         stored_end(c);
 }
 
-/* In the background: later requests read it from the store. */
+/* Background: later requests read it from the store. */
 static void keep_failed(struct call *c, const struct err *e)
 {
     stored_keep(c, "failed", e);
@@ -373,7 +373,7 @@ static void stream_finish(struct call *c)
     keep_ended(c);
 }
 
-/* The SDKs raise what has an `error`; the other members are the API's own. */
+/* SDKs raise events with `error`; the other members are the API's own. */
 static void stream_error(struct call *c, const struct err *e)
 {
     event(c, "error");

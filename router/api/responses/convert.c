@@ -1,4 +1,4 @@
-/* From the items of a Responses request to the messages that chat templates know. */
+/* Converts the items of a Responses request to messages for chat templates. */
 #include "router/chat/convert.h"
 #include "common/json.h"
 #include "common/json_exact.h"
@@ -9,11 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct talk { /* a conversation on its way */
+struct talk { /* the conversation being built */
     struct body *b;
     struct object root;
     cJSON *list;
-    cJSON *assistant; /* the message that the next call or text of the assistant belongs to */
+    cJSON *assistant; /* the message that receives the assistant's next call or text */
     bool eyes;        /* the model takes images */
 };
 
@@ -27,7 +27,7 @@ static cJSON *add_message(struct talk *t, const char *role, const char *text)
     return m;
 }
 
-/* Put `text` behind what the member has; joined by `between`. */
+/* Appends `text` to the member, separated by `between`. */
 static void append(cJSON *m, const char *key, const char *between, const char *text)
 {
     struct buf b = BUF_INIT;
@@ -53,7 +53,7 @@ static cJSON *add_content(struct talk *t, const char *role, struct convert_conte
     return m;
 }
 
-/* `image_url` is a string here; as chat's clients send it, it is taken too. */
+/* `image_url` is a string here; the chat API's object is accepted too. */
 static void read_image(struct talk *t, const cJSON *part, struct convert_content *out)
 {
     const cJSON *v = json_get(part, "image_url");
@@ -74,7 +74,7 @@ static bool has_images(const cJSON *content)
     return false;
 }
 
-/* Parts of text joined, or a plain string. Anything else fails the body. */
+/* Joins text parts, or reads a plain string. Anything else fails the body. */
 static char *text_of(struct talk *t, const cJSON *content)
 {
     static const char *const types[] = {"input_text", "output_text", "text", "reasoning_text",
@@ -101,7 +101,7 @@ static char *text_of(struct talk *t, const cJSON *content)
 
 /* ---------------------------------------------------------------- items */
 
-/* The assistant's message under way, or a new one. */
+/* The assistant's current message, or a new one. */
 static cJSON *assistant(struct talk *t)
 {
     if (!t->assistant)
@@ -147,7 +147,8 @@ static void message(struct talk *t, const cJSON *item)
         t->assistant = m;
     } else if (system && last && last == t->list->child &&
                !strcmp(json_str(last, "role", ""), "system")) {
-        append(t->list->child, "content", "\n\n", text); /* templates take one, in front */
+        /* templates accept one system message, at the front */
+        append(t->list->child, "content", "\n\n", text);
     } else if (system || !strcmp(role, "user")) {
         add_message(t, system ? "system" : role, text);
     } else {
@@ -156,7 +157,7 @@ static void message(struct talk *t, const cJSON *item)
     free(text);
 }
 
-/* A call of the assistant's; `arguments` are JSON, a text or a tree that this takes. */
+/* A call by the assistant; `arguments` are JSON as text, or a tree whose ownership is taken. */
 static void add_call(struct talk *t, const char *id, const char *name, cJSON *arguments)
 {
     cJSON *m = assistant(t), *calls = cJSON_GetObjectItemCaseSensitive(m, "tool_calls");
@@ -180,7 +181,7 @@ static void function_call(struct talk *t, const cJSON *item)
     buf_free(&name);
 }
 
-/* The text of a custom tool is the one argument of the function that stands for it. */
+/* A custom tool's text becomes the single argument of the function that represents it. */
 static void custom_tool_call(struct talk *t, const cJSON *item)
 {
     cJSON *arguments = cJSON_CreateObject();
@@ -190,8 +191,8 @@ static void custom_tool_call(struct talk *t, const cJSON *item)
     add_call(t, json_str(item, "call_id", ""), json_str(item, "name", ""), arguments);
 }
 
-/* What a tool gave: a text, parts, or anything else as JSON. An agent sends it again with each
- * later request, so that nothing in it may end the conversation. */
+/* The result of a tool: a text, parts, or anything else as JSON. An agent resends it with each
+ * later request, so no content may fail the conversation. */
 static void read_output(struct talk *t, const cJSON *output, struct convert_content *out)
 {
     const cJSON *part = json_first(output);
@@ -221,13 +222,13 @@ static void call_output(struct talk *t, const cJSON *item)
     struct convert_content content = {0};
     const char *id = json_str(item, "call_id", json_str(item, "id", ""));
     read_output(t, json_get(item, "output"), &content);
-    if (json_get(item, "tools")) /* what a search for tools has found */
+    if (json_get(item, "tools")) /* the tools found by a tool search */
         json_print_exact(&content.text, json_get(item, "tools"));
     cJSON_AddStringToObject(add_content(t, "tool", &content), "tool_call_id", id);
 }
 
-/* A call of a tool that is no function: web_search_call, local_shell_call, mcp_call ... The client
- * answers those with a `call_id`; the others ran on the server that wrote them, and are text. */
+/* A call of a tool that is not a function: web_search_call, local_shell_call, mcp_call ... Calls
+ * with a `call_id` are answered by the client. The others ran on another server and become text. */
 static void foreign_call(struct talk *t, const cJSON *item, const char *type)
 {
     static const char *const members[] = {"action",  "operation", "arguments", "input",
@@ -252,7 +253,7 @@ static void foreign_call(struct talk *t, const cJSON *item, const char *type)
     buf_free(&text);
 }
 
-/* What means something only to the server that wrote it. */
+/* Only meaningful to the server that wrote it. */
 static bool is_of_a_server(const char *type)
 {
     static const char *const types[] = {
@@ -270,7 +271,7 @@ static void reasoning(struct talk *t, const cJSON *item)
     bool empty = !content || (cJSON_IsArray(content) && !content->child);
     char *text = text_of(t, empty ? json_get(item, "summary") : content);
     if (text && *text) {
-        t->assistant = NULL; /* what was said before it is another message */
+        t->assistant = NULL; /* later text belongs to another message */
         append(assistant(t), "reasoning_content", "\n", text);
     }
     free(text);

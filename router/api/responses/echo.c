@@ -1,4 +1,4 @@
-/* What a response repeats of its request. */
+/* The request's members that a response repeats. */
 #include "common/json_exact.h"
 #include "router/api/responses/responses.h"
 #include <string.h>
@@ -12,13 +12,13 @@ static void json(struct buf *out, const char *name, const cJSON *v, const char *
         buf_str(out, def);
 }
 
-/* A number as it was sent, or what it is without: cJSON prints whole ones without a point. */
+/* A number as sent, or its default: cJSON would print integers without a point. */
 static void number(struct buf *out, const char *name, const cJSON *v, const char *def)
 {
     json(out, name, cJSON_IsNumber(v) ? v : NULL, def);
 }
 
-/* A tool with the members that OpenAI's own answers always have. */
+/* A tool with the members that OpenAI's answers always have. */
 static void tool(struct buf *out, const cJSON *k)
 {
     const char *type = json_str(k, "type", "");
@@ -36,7 +36,7 @@ static void tool(struct buf *out, const cJSON *k)
     buf_ch(out, '}');
 }
 
-/* Those that were not left out. */
+/* The supported ones. */
 static void tools(struct buf *out, const cJSON *given)
 {
     const char *between = "";

@@ -1,4 +1,4 @@
-/* Which tokens the text of a message was made of. */
+/* Maps the text of a message to its tokens. */
 #include "router/api/responses/responses.h"
 #include <stdlib.h>
 
@@ -20,7 +20,7 @@ void text_tokens_add(struct text_tokens *t, const struct openai *o, const struct
                      const struct gen_event *ev)
 {
     const struct gen_token *token = &ev->token;
-    if (token->special && !o->special_text) { /* no text, but a marker is read like text */
+    if (token->special && !o->special_text) { /* no text; a marker is parsed like text */
         t->given += reply_is_marker(r, token->text, token->text_len) ? token->text_len : 0;
         return;
     }
@@ -29,7 +29,7 @@ void text_tokens_add(struct text_tokens *t, const struct openai *o, const struct
     if (!k)
         return;
     openai_logprob(&t->json, o, ev);
-    /* One without text is part of the character that a later one completes. */
+    /* A token without text is part of a character that a later token completes. */
     *k = (struct text_token){.begin = t->given,
                              .end = t->given + (token->text_len ? token->text_len : 1),
                              .json = from,
@@ -41,7 +41,7 @@ void text_tokens_watch(void *of, const struct reply *r, size_t n)
 {
     struct text_tokens *t = of;
     t->pushed += n;
-    /* What a byte added to the content are the last bytes that have been decided. */
+    /* What a byte adds to the content are the last bytes that were decided. */
     size_t grown = r->content.len - t->content;
     uint64_t decided = t->pushed - (n ? reply_held(r) : 0), from = decided - grown;
     uint32_t kept = t->n_settled, i = kept;
@@ -49,7 +49,7 @@ void text_tokens_watch(void *of, const struct reply *r, size_t n)
         struct text_token *k = &t->list[i];
         bool ours = grown && k->end > from;
         if (!ours && k->end > decided)
-            break; /* the rest of it may be */
+            break; /* its remaining bytes may be */
         if (!ours)
             continue;
         k->at = t->content;
@@ -62,7 +62,7 @@ void text_tokens_watch(void *of, const struct reply *r, size_t n)
     t->content = r->content.len;
 }
 
-/* The first settled token at `at` or behind it. */
+/* The first settled token at or behind `at`. */
 static uint32_t first(const struct text_tokens *t, size_t at)
 {
     uint32_t low = 0, high = t->n_settled;

@@ -1,11 +1,11 @@
-/* The body of a Responses request. */
+/* Parses the body of a Responses request. */
 #include "common/json.h"
 #include "common/template/template.h"
 #include "router/api/responses/stored.h"
 #include "router/generate/constrain.h"
 #include <string.h>
 
-/* What would need things of a server's own. */
+/* Refuses features that need server-side resources. */
 static void refuse(struct body *b, struct object root)
 {
     static const char *const names[] = {"conversation", "prompt"};
@@ -14,8 +14,8 @@ static void refuse(struct body *b, struct object root)
             body_fail(b, root, names[i], "`%s` is not supported", names[i]);
 }
 
-/* `truncation` of `auto`: the prompt's most tokens, so that an answer of `asked` has room, or one
- * of 1024 tokens where more was asked for; 0: nothing is cut. */
+/* `truncation` of `auto`: the most prompt tokens that leave space for an answer of `asked` tokens,
+ * at most 1024; 0: no truncation. */
 static uint32_t read_truncation(struct call *c, struct body *b, struct object root,
                                 struct opt_u64 asked)
 {
@@ -31,7 +31,7 @@ static uint32_t read_truncation(struct call *c, struct body *b, struct object ro
     return room < l->max_input_tokens ? (uint32_t)room : l->max_input_tokens;
 }
 
-/* Other things that `include` may name are of tools that are not here, or encrypted. */
+/* Other values of `include` are for unsupported tools, or encrypted. */
 static bool reads_logprobs(struct body *b, struct object root, struct ask *q)
 {
     const cJSON *include = json_get(root.json, "include");
@@ -45,7 +45,7 @@ static bool reads_logprobs(struct body *b, struct object root, struct ask *q)
     return named || q->top_n_tokens.v > 0;
 }
 
-/* text.format: {"type": "text" | "json_object"}, or a schema with its name beside it. */
+/* Reads text.format: {"type": "text" | "json_object"}, or a schema with its name. */
 static void read_text_format(struct body *b, struct object root, struct ask *q)
 {
     const cJSON *f = json_get(body_get(b, root, "text", false), "format");

@@ -7,7 +7,7 @@ static bool cancel(struct call *c)
 {
     struct call *running = stored_running(c);
     c->on_loop = NULL;
-    if (!running) { /* it has just ended: as it is now */
+    if (!running) { /* it has just ended: return it as it is */
         buf_reset(&c->out);
         call_again(c);
         return false;

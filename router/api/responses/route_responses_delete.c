@@ -2,7 +2,7 @@
 #include "router/http/route.h"
 #include <string.h>
 
-/* One that is still made would be stored at its end. */
+/* A running one would be stored at its end. */
 static bool end_it(struct call *c)
 {
     struct call *running = stored_running(c);

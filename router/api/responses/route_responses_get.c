@@ -9,7 +9,7 @@ enum argument { ORDER, LIMIT, AFTER };
 enum { LIMIT_MOST = 100, LIMIT_USUAL = 20 };
 
 struct items {
-    cJSON *all; /* one list of all */
+    cJSON *all; /* all items in one list */
     uint32_t n;
 };
 
@@ -35,7 +35,7 @@ static void tell_id(struct buf *out, const char *name, const cJSON *item)
         buf_str(out, "null");
 }
 
-/* A page of the list, newest first where it is not said otherwise. */
+/* A page of the list, newest first by default. */
 static int tell_page(struct call *c, const struct items *all, struct err *e)
 {
     const char *after = c->arguments[AFTER], *limit = c->arguments[LIMIT];
@@ -69,7 +69,7 @@ static int tell_page(struct call *c, const struct items *all, struct err *e)
     return 0;
 }
 
-/* All that the model was given: the conversation before, and the request's own. */
+/* All input items: the earlier conversation, and the request's own. */
 static int tell_items(struct call *c, const struct store_job *j, struct err *e)
 {
     struct items all = {cJSON_CreateArray(), 0};

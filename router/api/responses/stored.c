@@ -4,9 +4,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---------------------------------------------------------------- asking the store */
+/* ---------------------------------------------------------------- look-ups */
 
-/* Store's thread. */
+/* Store thread. */
 static void on_answer(struct store_job *j)
 {
     struct call *c = j->arg;
@@ -42,7 +42,7 @@ static int ask_store(struct call *c, enum store_kind kind, const char *id,
     return CALL_LATER;
 }
 
-/* The id in the path: *n bytes. */
+/* The id in the path, of *n bytes. */
 static const char *id_in_path(const struct call *c, size_t *n)
 {
     const char *id = c->path + strlen("/v1/responses/");
@@ -80,7 +80,7 @@ void stored_tell(const struct stored *v, struct buf *out)
     cJSON_Delete(r);
 }
 
-/* ---------------------------------------------------------------- what it continues */
+/* ---------------------------------------------------------------- conversations */
 
 struct history {
     cJSON *v[2 * STORE_CHAIN_MAX];
@@ -95,7 +95,7 @@ static void free_history(void *arg)
     free(h);
 }
 
-/* The body's previous_response_id, before it is read; NULL: none. */
+/* The body's previous_response_id, before the body is parsed; NULL: none. */
 static const char *previous_of(struct call *c)
 {
     static const char word[] = "\"previous_response_id\"";
@@ -151,7 +151,7 @@ int stored_recall(struct call *c, struct responses *p, struct err *e)
     return rc ? rc : read_history(c, j, p, e);
 }
 
-/* ---------------------------------------------------------------- the loop */
+/* ---------------------------------------------------------------- loop thread */
 
 static struct responses *own(const struct call *c)
 {

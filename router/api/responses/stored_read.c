@@ -1,11 +1,11 @@
-/* What a request says of its storing, and its own items as they are listed. */
+/* Storage options of a request, and its own items in the listed format. */
 #include "common/json.h"
 #include "common/json_exact.h"
 #include "router/api/responses/stored.h"
 #include <stdio.h>
 #include <string.h>
 
-/* An input item as it is listed: with an id, and content as parts. */
+/* An input item in the listed format: with an id, and content as parts. */
 static void add_item(struct buf *out, const cJSON *given, const char *id, unsigned number)
 {
     cJSON *item = cJSON_Duplicate(given, true);

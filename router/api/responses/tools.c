@@ -1,9 +1,9 @@
 /* tools.c - the tools of a Responses request.
  *
- * A function is one. A `custom` tool takes a text: it is a function with the one argument `input`,
- * and its calls are told as items of their own. A `namespace` groups functions: the model reads
- * each as NAMESPACE__NAME. Tools of other types run on OpenAI's servers, or are known to its models
- * without a schema: they are left out. */
+ * A function is passed on. A `custom` tool takes a text: it becomes a function with the one
+ * argument `input`, and its calls are reported as separate items. A `namespace` groups functions:
+ * the model sees each as NAMESPACE__NAME. Tools of other types run on OpenAI's servers, or its
+ * models know them without a schema: they are omitted. */
 #include "common/json.h"
 #include "router/api/responses/responses.h"
 #include "router/chat/convert.h"
@@ -28,7 +28,7 @@ void responses_tool_name(const char *space, const char *name, struct buf *out)
     buf_str(out, name);
 }
 
-/* Is `called` the name of the function `name` in `space`? */
+/* Is `called` the function `name` in `space`? */
 static bool is_called(const char *called, const char *space, const char *name)
 {
     const size_t n = strlen(space);
@@ -60,15 +60,15 @@ bool responses_is_custom(const struct responses *p, const char *name)
     return find(p->tools, "custom", name) != NULL;
 }
 
-/* {"type": "grammar", "syntax", "definition"} of a custom tool; NULL: its input is any text. The
- * chat route's clients nest the members once more. */
+/* {"type": "grammar", "syntax", "definition"} of a custom tool; NULL: any text. Clients of the chat
+ * route nest the members once more. */
 static const cJSON *grammar_of(const cJSON *tool)
 {
     const cJSON *f = json_get(tool, "format");
     return has_type(f, "grammar") ? json_get(f, "grammar") ? json_get(f, "grammar") : f : NULL;
 }
 
-/* What the model reads of a custom tool. */
+/* The description of a custom tool for the model. */
 static void describe(const cJSON *tool, struct buf *out)
 {
     const cJSON *g = grammar_of(tool);
@@ -105,8 +105,7 @@ static void custom(struct body *b, const cJSON *given, cJSON *f)
                   json_str(given, "name", ""));
 }
 
-/* `tool_choice` of the type `allowed_tools`: the tool, or its namespace as a whole, is one of them.
- */
+/* `tool_choice` of type `allowed_tools`: does it list the tool or its namespace? */
 static bool allowed(struct object root, const char *space, const cJSON *tool)
 {
     const cJSON *choice = json_get(root.json, "tool_choice"), *tools = json_get(choice, "tools");
@@ -129,7 +128,7 @@ static void add_name(cJSON *f, const char *space, const char *name)
     buf_free(&full);
 }
 
-/* A function or custom tool, of a namespace unless `space` is NULL. */
+/* A function or custom tool, in a namespace unless `space` is NULL. */
 static cJSON *member_tool(struct body *b, struct object root, const char *space, const cJSON *given)
 {
     const char *name = json_str(given, "name", NULL);
@@ -211,7 +210,7 @@ static void tool_choice(struct body *b, struct object root, cJSON *chat)
                   "or `allowed_tools` with a `mode` of `auto` or `required` and `tools`");
 }
 
-/* The custom tool with a grammar that must be called; NULL: none. */
+/* The required custom tool with a grammar; NULL: none. */
 static const cJSON *forced_grammar(struct object root, const cJSON *chat)
 {
     const cJSON *choice = json_get(chat, "tool_choice"), *tools = json_get(chat, "tools");
@@ -223,7 +222,7 @@ static const cJSON *forced_grammar(struct object root, const cJSON *chat)
     return tool && grammar_of(tool) ? tool : NULL;
 }
 
-/* The answer is to be the input of this tool and nothing else, under its grammar. */
+/* Constrains the answer to the input of this tool, under its grammar. */
 static void force(struct body *b, struct object root, cJSON *chat, const cJSON *tool,
                   struct responses *p, struct ask *q)
 {
@@ -260,7 +259,7 @@ void responses_tools(struct body *b, struct object root, cJSON *chat, struct res
     if (!json_first(p->tools))
         return;
     tool_choice(b, root, chat);
-    if (!any) { /* all were left out: there is nothing to choose from */
+    if (!any) { /* all were omitted: nothing to choose from */
         cJSON_DeleteItemFromObjectCaseSensitive(chat, "tool_choice");
         return;
     }

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <time.h>
 
-/* One gauge or counter of every replica. */
+/* A gauge or counter per replica. */
 struct replica_row {
     const char *name, *type, *help;
     double (*of)(const struct replica_view *v);
@@ -54,7 +54,7 @@ void print_replicas(struct fleet *f, struct buf *out)
 
 /* ---------------------------------------------------------------- adapters */
 
-struct adapter_names { /* lists with commas, each name once */
+struct adapter_names { /* comma-separated lists without duplicates */
     struct buf all, running, waiting;
     uint32_t n;
 };

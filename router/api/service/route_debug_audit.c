@@ -6,7 +6,7 @@
 
 enum { WAIT_MS = 2000 };
 
-/* Without a key the port is open to all; what is held, and by how many, is not for all. */
+/* Without an API key the port is open to all, but this data is not. */
 static int may_ask(const struct call *c, struct err *e)
 {
     return edge_home(c->edge)->has_keys || c->local
@@ -16,7 +16,7 @@ static int may_ask(const struct call *c, struct err *e)
                          "who have one");
 }
 
-/* What a model's scheduler holds; null: it does not answer, which is an answer. */
+/* Audit of a model's scheduler; null: it does not answer, which is reported. */
 static void scheduler_of(struct edge *g, struct buf *out)
 {
     struct fleet *f = atomic_load(&g->fleet);
@@ -31,7 +31,7 @@ struct others {
     bool any;
 };
 
-/* One of the other models, if it is loaded. */
+/* Another model, if it is loaded. */
 static void other(void *arg, const char *name)
 {
     struct others *o = arg;

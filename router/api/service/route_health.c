@@ -1,7 +1,7 @@
 #include "router/api/docs/page.h"
 #include <string.h>
 
-/* What is waited for, and how far it is. */
+/* The current start phase and its progress. */
 static void reply_loading(struct call *c)
 {
     const struct startup_view v = edge_startup(edge_home(c->edge));
@@ -22,7 +22,7 @@ static void reply_loading(struct call *c)
     call_reply(c);
 }
 
-/* Ready: the shards answer and new requests are taken. */
+/* Ready: the shards answer and new requests are accepted. */
 static void reply(struct call *c)
 {
     if (!strcmp(c->path, "/") && page_wanted(c)) {

@@ -1,15 +1,15 @@
-/* Not only do the shards answer: a token comes out of them. */
+/* A deep health check: generates one token. */
 #include "router/call/call.h"
 
 static void token(struct call *c, struct generation *g, const struct gen_event *ev)
 {
-    (void)c, (void)g, (void)ev; /* that there is one is the answer */
+    (void)c, (void)g, (void)ev; /* the existence of a token is the result */
 }
 static void finish(struct call *c) { (void)c; }
 
 static const struct format as_nothing = {NULL, token, finish, NULL};
 
-/* A model that does not generate: its shards are asked for their health. */
+/* A model that does not generate: checks the health of its shards. */
 static int healthy(struct call *c, struct err *e)
 {
     struct fleet *f = atomic_load(&c->edge->fleet);
@@ -30,7 +30,7 @@ static int work(struct call *c, struct err *e)
     c->format = &as_nothing;
     if (call_generate(c, &q, 1, 1, e) == 0)
         return 0;
-    /* Who is busy generates: a probe must not end a server for the requests that it has. */
+    /* A busy server counts as healthy: a probe must not end it for its load. */
     struct fleet *f = atomic_load(&c->edge->fleet);
     if (e->kind != ERR_OVERLOADED || !f || !fleet_healthy(f))
         return -1;

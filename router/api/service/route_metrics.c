@@ -3,7 +3,7 @@
 #include "router/call/call.h"
 #include "router/metrics.h"
 
-/* What the shards' KV cache is made of: vLLM's info series, whose value says nothing. */
+/* The KV cache configuration: vLLM's info series, whose value is constant. */
 static void print_cache_config(const struct edge *g, uint32_t blocks, struct buf *out)
 {
     static const char name[] = "vllm:cache_config_info";

@@ -1,6 +1,6 @@
 #include "router/call/call.h"
 
-/* The model is loaded; whether the shards answer now is /readyz's to say. */
+/* True once the model was loaded; /readyz tells whether the shards answer now. */
 static void reply(struct call *c)
 {
     if (!atomic_load(&c->edge->fleet)) {

@@ -8,7 +8,7 @@ struct prediction {
     bool raw, batch;
 };
 
-/* Of one text: probabilities of the labels, or the logits. */
+/* The scores of one text: label probabilities, or logits. */
 static void scores_of(const float *logits, uint32_t n, bool raw, float *out)
 {
     float most = logits[0], sum = 0;
@@ -58,7 +58,7 @@ static int render(struct call *c, struct err *e)
     return c->out.oom ? err_nomem(e) : 0;
 }
 
-/* A text, or a list of one or two: a text or a pair. */
+/* A text, or a list of one (a text) or two (a pair). */
 static void sequence(struct body *b, struct object o, const cJSON *v, struct text_input *out)
 {
     const cJSON *first = cJSON_IsArray(v) ? v->child : v, *second = NULL;

@@ -1,4 +1,4 @@
-/* TEI's and Cohere's clients post to the same path: their bodies tell them apart. */
+/* TEI's and Cohere's clients use the same path; the body tells which one it is. */
 #include "common/json.h"
 #include "router/api/cohere/cohere.h"
 #include "router/api/tei/tei.h"

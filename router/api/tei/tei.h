@@ -1,10 +1,10 @@
-/* tei.h - what the routes of text-embeddings-inference share (its HTTP API, July 2026). */
+/* tei.h - shared by the routes of text-embeddings-inference (its HTTP API, July 2026). */
 #ifndef ROUTER_API_TEI_TEI_H
 #define ROUTER_API_TEI_TEI_H
 #include "router/call/embed_body.h"
 
-/* Opens the body and reads `truncate`, `truncation_direction` and `prompt_name` of `options`
- * ("" : the body itself). */
+/* tei_open(): parses the body; `tasks` as call_texts(). tei_options(): reads `truncate`,
+ * `truncation_direction` and `prompt_name` of `o`. */
 int tei_open(struct call *c, struct body *b, unsigned tasks, struct err *e);
 void tei_options(struct body *b, struct object o, struct texts_ask *ask);
 

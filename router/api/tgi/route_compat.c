@@ -1,12 +1,11 @@
-/* What huggingface_hub's InferenceClient posts to: one path, and the body says whether to stream.
- */
+/* The path that huggingface_hub's InferenceClient posts to; the body selects streaming. */
 #include "router/api/tei/tei.h"
 #include "router/api/tgi/tgi.h"
 #include "router/http/route.h"
 
 static int work(struct call *c, struct err *e)
 {
-    switch (edge_limits(c->edge)->task) { /* TEI's does the same */
+    switch (edge_limits(c->edge)->task) { /* as in TEI */
     case TASK_EMBED:
         return tei_embed(c, e);
     case TASK_RERANK:
@@ -18,7 +17,7 @@ static int work(struct call *c, struct err *e)
     }
     struct tgi *t = tgi_parse(c, true, e);
     if (t && !t->full_text_given)
-        t->return_full_text = true; /* TGI's default here for models whose task is not known */
+        t->return_full_text = true; /* TGI's default here if the model's task is unknown */
     return t ? tgi_generate(c, t, t->stream, true, e) : -1;
 }
 

@@ -31,7 +31,7 @@ static int work(struct call *c, struct err *e)
     buf_reserve(&text, 0);
     tokenizer_decode(c->edge->tokenizer, ids, n, skip, &text);
     put_text(&c->out, "{\"text\":", &text);
-    if (!strcmp(key, "tokens")) { /* what vLLM and llama.cpp call it */
+    if (!strcmp(key, "tokens")) { /* the name in vLLM and llama.cpp */
         put_text(&c->out, ",\"prompt\":", &text);
         put_text(&c->out, ",\"content\":", &text);
     }

@@ -31,7 +31,7 @@ static void labels(struct buf *out, const struct infer_limits *l)
     buf_str(out, "}}");
 }
 
-/* As text-embeddings-inference says it. */
+/* In text-embeddings-inference's format. */
 static void model_type(struct buf *out, const struct infer_limits *l)
 {
     number(out, "max_input_length", l->max_input_tokens);
@@ -56,7 +56,7 @@ static void replica(void *arg, const struct replica_view *v)
             v->role, v->stats.running, v->stats.queued);
 }
 
-/* Where there may be several. */
+/* Only if there may be several. */
 static void replicas(struct buf *out, struct fleet *f)
 {
     const size_t before = out->len;
@@ -73,7 +73,7 @@ static void reply(struct call *c)
 {
     const struct edge *g = c->edge;
     const struct router_config *f = g->config;
-    bool open = atomic_load(&g->fleet) != NULL; /* the limits are settled */
+    bool open = atomic_load(&g->fleet) != NULL; /* the limits are final */
     struct buf *out = &c->out;
     buf_str(out, "{\"model_id\":");
     buf_json_str(out, g->model_id, strlen(g->model_id));

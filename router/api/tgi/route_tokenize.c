@@ -6,7 +6,7 @@
 #include "router/http/route.h"
 #include <string.h>
 
-/* A text in which U+0000 is data, as it is; in the call's arena. NULL: out of memory. */
+/* A text that may contain U+0000, in the call's arena. NULL: out of memory. */
 static const char *exact(struct call *c, const char *text, size_t *n)
 {
     struct buf b = BUF_INIT;
@@ -17,7 +17,7 @@ static const char *exact(struct call *c, const char *text, size_t *n)
     return copy;
 }
 
-/* vLLM's form (`prompt`, or `messages` and all that a chat has) and llama.cpp's (`content`). */
+/* The forms of vLLM (`prompt`, or `messages` with chat fields) and llama.cpp (`content`). */
 static int other_form(struct call *c, struct body *b, struct object root, struct err *e)
 {
     bool chat = json_get(root.json, "messages"), llama = json_get(root.json, "content");
@@ -45,7 +45,7 @@ static int work(struct call *c, struct err *e)
         return -1;
     struct object root = body_root(&b);
     const char *inputs = cJSON_GetStringValue(json_get(root.json, "inputs"));
-    if (inputs && strstr(inputs, "\xc0\x80")) { /* no generation takes it; nothing else matters */
+    if (inputs && strstr(inputs, "\xc0\x80")) { /* refused by all other routes: only tokenize it */
         size_t n;
         inputs = exact(c, inputs, &n);
         return inputs ? tokens_json(c, inputs, n, true, e) : err_nomem(e);

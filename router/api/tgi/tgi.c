@@ -10,7 +10,7 @@ struct tgi_sequence { /* JSON lists without their brackets */
     uint32_t index;
 };
 
-/* ---------------------------------------------------------------- in */
+/* ---------------------------------------------------------------- requests */
 
 static void read_parameters(struct body *b, struct object p, struct tgi *t)
 {
@@ -44,7 +44,7 @@ int tgi_read(struct body *b, struct object o, struct tgi *t)
     read_parameters(b, p, t);
     if (b->failed)
         return -1;
-    q->do_sample |= !given; /* no parameters at all: TGI samples; an empty object is greedy */
+    q->do_sample |= !given; /* without `parameters` TGI samples; an empty object is greedy */
     q->sampling_implied = ask_cuts(q);
     q->n_inputs = strlen(q->inputs);
     q->n_chars = utf8_count(q->inputs, q->n_inputs);
@@ -71,7 +71,7 @@ struct tgi *tgi_parse(struct call *c, bool with_stream, struct err *e)
     return b.failed ? NULL : t;
 }
 
-/* ---------------------------------------------------------------- out */
+/* ---------------------------------------------------------------- answers */
 
 void tgi_token(struct buf *out, const struct gen_token *t, bool special)
 {
@@ -254,7 +254,7 @@ static const struct format as_stream = {NULL, stream_token, stream_finish, strea
 static const struct format as_object = {collect_prefill, collect_token, finish, stream_error};
 static const struct format as_list = {collect_prefill, collect_token, finish_array, stream_error};
 
-/* ---------------------------------------------------------------- between */
+/* ---------------------------------------------------------------- generations */
 
 static int check_best_of(const struct call *c, const struct tgi *t, bool stream, struct err *e)
 {
@@ -293,7 +293,7 @@ int tgi_generate(struct call *c, struct tgi *t, bool stream, bool as_array, stru
     c->state = t;
     c->stream = stream;
     c->format = stream ? &as_stream : as_array ? &as_list : &as_object;
-    c->prompt_chars = t->ask.n_chars; /* also in the headers of a refusal */
+    c->prompt_chars = t->ask.n_chars; /* also for the headers of a refusal */
     if (check_best_of(c, t, stream, e) != 0)
         return -1;
     t->seq = ARENA_NEW(&c->arena, struct tgi_sequence, n);
