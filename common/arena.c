@@ -29,7 +29,7 @@ void *arena_alloc(struct arena *a, size_t n, size_t align)
     size_t at = c ? (c->len + align - 1) & ~(align - 1) : 0;
 
     if (!c || at > c->cap || n > c->cap - at) {
-        size_t step = c ? c->cap * 2 : 4064; /* doubling: few mallocs for large requests */
+        size_t step = c ? c->cap * 2 : 4064; /* doubles, so that large requests need few mallocs */
         if (step > (1u << 20))
             step = 1u << 20;
         size_t cap = n > step ? n : step;

@@ -1,25 +1,28 @@
-/* arena.h - memory with one owner and one end.
+/* arena.h - region allocator: many allocations, one owner, freed together.
  *
- * A request owns an arena; everything parsed, templated or tokenized for it is
- * carved from there, and request_free() is arena_reset(). Nothing allocated
- * from an arena is ever freed alone, so there is no ownership to track inside
- * a request. What outlives the request (a KV block, a connection) is not here. */
+ * A request owns an arena, and everything parsed, templated or tokenized for it is allocated there.
+ * arena_reset() frees it all. Nothing allocated from an arena is freed separately, so there is no
+ * ownership to track inside a request. Objects that outlive the request (KV blocks, connections)
+ * are allocated elsewhere. One thread at a time. */
 #ifndef COMMON_ARENA_H
 #define COMMON_ARENA_H
 #include <stddef.h>
 
 struct arena {
     struct arena_chunk *top;
-    size_t limit, used; /* bytes; the limit is how a request is bounded */
+    size_t limit, used; /* bytes; `limit` bounds the memory of a request */
     struct arena_hook *hooks;
 };
 
 void arena_init(struct arena *a, size_t limit);
-/* Zeroed memory, aligned to `align` (a power of two, at most 16); NULL past the limit. */
+/* Zeroed memory, aligned to `align` (a power of two, at most 16). NULL: over the limit, or out of
+ * memory. */
 void *arena_alloc(struct arena *a, size_t n, size_t align);
 char *arena_strdup(struct arena *a, const char *s, size_t n);
-/* Run fn(arg) at reset, newest first: for the few things that are not memory. */
+/* Registers fn(arg) to run at reset, newest first, for resources other than memory. -1: out of
+ * memory. */
 int arena_defer(struct arena *a, void (*fn)(void *), void *arg);
+/* Runs the deferred functions and frees all memory. The arena is empty and usable again. */
 void arena_reset(struct arena *a);
 #define ARENA_NEW(a, type, n) ((type *)arena_alloc((a), sizeof(type) * (n), _Alignof(type)))
 #endif

@@ -98,7 +98,7 @@ void buf_json_f32(struct buf *b, float v)
             break;
     }
     buf_str(b, tmp);
-    if (!strpbrk(tmp, ".e")) /* 1 -> 1.0: a float stays a float for typed readers */
+    if (!strpbrk(tmp, ".e")) /* 1 -> 1.0, so that typed readers see a float */
         buf_str(b, ".0");
 }
 

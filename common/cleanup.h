@@ -1,5 +1,5 @@
-/* cleanup.h - scope guards. The attribute is the only compiler extension we
- * use in plain C files, and it is spelled in this header alone. */
+/* cleanup.h - scope guards. The attribute is the only compiler extension in plain C files, and is
+ * used only through this header. */
 #ifndef COMMON_CLEANUP_H
 #define COMMON_CLEANUP_H
 #include <stdio.h>
@@ -19,7 +19,7 @@ static inline void cleanup_file(FILE **fp)
         fclose(*fp);
 }
 
-/* Hand a guarded pointer to its new owner: `return STEAL(p);` */
+/* Transfers ownership of a guarded pointer: `return STEAL(p);` */
 #define STEAL(p) cleanup_steal(&(p))
 static inline void *cleanup_steal(void *pp)
 {

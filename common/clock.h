@@ -1,5 +1,4 @@
-/* clock.h - monotonic time. Pure modules take the time as an argument; these are for their callers.
- */
+/* clock.h - monotonic time in ns and ms. Pure modules take the time as an argument instead. */
 #ifndef COMMON_CLOCK_H
 #define COMMON_CLOCK_H
 #include <stdint.h>
@@ -16,8 +15,8 @@ static inline struct timespec clock_timespec(int64_t ns)
 {
     return (struct timespec){.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
 }
-/* The moment `ms` from now: for pthread_cond_timedwait(), whose condition counts CLOCK_MONOTONIC.
- */
+/* The time `ms` from now, for pthread_cond_timedwait() on a condition of cond.h
+ * (CLOCK_MONOTONIC). */
 static inline struct timespec clock_deadline(int64_t ms)
 {
     return clock_timespec(clock_ns() + ms * 1000000);

@@ -12,7 +12,7 @@ enum { FILE_MAX = 1 << 20, SECRET_MIN = 16 };
 
 /* ---------------------------------------------------------------- files */
 
-/* Kubernetes mounts secrets with the group of the pod: the group may read, others may not. */
+/* Kubernetes mounts secrets with the pod's group: group read access is allowed, others' is not. */
 static int check_private(const char *flag, const char *path, struct err *e)
 {
     struct stat st;
@@ -25,7 +25,7 @@ static int check_private(const char *flag, const char *path, struct err *e)
     return 0;
 }
 
-/* A text that ends with NUL. */
+/* A NUL-terminated text. */
 static char *read_text(const char *flag, const char *path, size_t *n, struct err *e)
 {
     char *p = file_read(path, FILE_MAX, n, e);
@@ -58,7 +58,7 @@ static gnutls_datum_t datum(char *pem)
     return (gnutls_datum_t){(unsigned char *)pem, (unsigned)strlen(pem)};
 }
 
-/* The first DNS name of the certificate, by which members know each other. */
+/* The first DNS name of the certificate, which members share. */
 static int find_name(struct cluster *c, gnutls_x509_crt_t crt, const char *path, struct err *e)
 {
     for (unsigned i = 0;; i++) {
@@ -76,7 +76,7 @@ static int find_name(struct cluster *c, gnutls_x509_crt_t crt, const char *path,
     }
 }
 
-/* A certificate that peers would refuse is refused here. */
+/* Verifies our certificate as peers would. */
 static int check_chain(const gnutls_x509_crt_t *chain, unsigned n, gnutls_datum_t ca,
                        const struct cluster_options *o, struct err *e)
 {
@@ -180,7 +180,7 @@ void cluster_announce(const struct cluster *c)
                       "encrypted: other users of this machine can reach them");
 }
 
-/* ---------------------------------------------------------------- proofs */
+/* ---------------------------------------------------------------- authentication */
 
 static int add_part(gnutls_hmac_hd_t h, const void *p, size_t n)
 {

@@ -1,8 +1,8 @@
-/* cluster.h - how the processes of one service know each other across machines.
+/* cluster.h - authentication between the processes of one service on several machines.
  *
- * Connections between machines are proved by certificates (mutual TLS, which encrypts as well) or
- * by a shared secret (which encrypts nothing); without either only Unix sockets and loopback
- * addresses are served. What each protects: docs/decisions/machines.md.
+ * Connections between machines are authenticated by certificates (mutual TLS, which also encrypts)
+ * or by a shared secret (which does not encrypt). Without either, only Unix sockets and loopback
+ * addresses are used. docs/decisions/machines.md describes what each protects.
  *
  * A struct cluster is read-only after cluster_load() and may be used by any thread. */
 #ifndef COMMON_CLUSTER_H
@@ -12,13 +12,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The values of the four flags; NULL or "": not given. */
+/* Values of the four flags; NULL or "": not given. */
 struct cluster_options {
-    const char *cert, *key, *ca; /* PEM files: own chain, its key, the authority of the cluster */
+    const char *cert, *key, *ca; /* PEM files: our chain, its key, the cluster's CA */
     const char *secret_file;
 };
 
-/* What the flags are for; the same words in all programs. */
+/* Help texts of the flags, shared by all programs. */
 #define CLUSTER_CERT_HELP                                                                          \
     "Certificate (and the chain behind it, PEM) with which this machine's processes prove "        \
     "themselves to those of other machines; connections over TCP are then encrypted. Members "     \
@@ -36,8 +36,8 @@ enum { CLUSTER_MAC = 32, CLUSTER_NONCE = 32, CLUSTER_SECRET_MAX = 4096 };
 struct gnutls_certificate_credentials_st;
 struct cluster {
     enum cluster_kind kind;
-    /* CLUSTER_TLS. A member is a peer that has a certificate of `ca` for the DNS name `name`, which
-     * is the first one of our own certificate. */
+    /* CLUSTER_TLS. A member is a peer with a certificate from `ca` for the DNS name `name`, which
+     * is the first name of our own certificate. */
     char *cert, *key, *ca; /* PEM */
     char name[256];
     struct gnutls_certificate_credentials_st *cred;
@@ -46,35 +46,36 @@ struct cluster {
     size_t n_secret;
 };
 
-/* ---- what needs no file (cluster_flags.c) ---- */
+/* ---- functions that read no file (cluster_flags.c) ---- */
 
 enum cluster_kind cluster_kind_of(const struct cluster_options *o);
-/* The flags fit together: the three of the certificates, or the secret, or none. */
+/* Checks that the flags are consistent: all three for certificates, or the secret, or none.
+ * ERR_VALIDATION. */
 int cluster_flags_check(const struct cluster_options *o, struct err *e);
-/* A Unix socket, or a TCP address that does not leave this machine: "tcp://127.0.0.1:80", "[::1]",
- * "localhost". Names are not looked up: all others may lead elsewhere. */
+/* True for a Unix socket, or a TCP address of this machine: "tcp://127.0.0.1:80", "[::1]",
+ * "localhost". Names are not resolved: all others count as remote. */
 bool cluster_is_local(const char *address);
-/* ERR_VALIDATION, naming the flags, unless connections of `kind` may use `address`. */
+/* Checks that connections of `kind` may use `address`. ERR_VALIDATION, naming the flags. */
 int cluster_allows(enum cluster_kind kind, const char *address, struct err *e);
 
 /* ---- credentials (cluster.c) ---- */
 
-/* Reads and checks the files. Refused: a secret or a key that other users may read, a secret of
- * less than 16 bytes, a certificate that the authority does not vouch for or that has no DNS name.
- * Trailing white space of the secret does not count. */
+/* Reads and checks the files. Refused: a secret or key readable by other users, a secret of less
+ * than 16 bytes, a certificate not issued by the CA or without a DNS name. Trailing white space of
+ * the secret is ignored. */
 int cluster_load(struct cluster *c, const struct cluster_options *o, struct err *e);
-void cluster_free(struct cluster *c); /* wipes the key and the secret; zeroed: nothing to do */
-/* One line in the log: how connections to other machines are protected. */
+void cluster_free(struct cluster *c); /* wipes the key and the secret; a zeroed struct is allowed */
+/* Logs one line: how connections to other machines are protected. */
 void cluster_announce(const struct cluster *c);
 
 struct cluster_part {
     const void *p;
     size_t n;
 };
-/* HMAC-SHA256 by the secret over `label` and the parts, each preceded by its length. 0, or -1: the
- * library refused. */
+/* HMAC-SHA256 with the secret over `label` and the parts, each preceded by its length. 0, or -1 on
+ * a library error. */
 int cluster_mac(const struct cluster *c, const char *label, const struct cluster_part *parts,
                 size_t n, uint8_t out[CLUSTER_MAC]);
-/* In a time that does not depend on where they differ. */
+/* Compares in constant time. */
 bool cluster_same(const void *a, const void *b, size_t n);
 #endif

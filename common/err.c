@@ -17,8 +17,7 @@ static const struct {
 int err_status(enum err_kind k) { return kinds[k].status; }
 const char *err_wire(enum err_kind k) { return kinds[k].wire; }
 
-/* Messages quote what others sent, and cut it anywhere. However that looks, a message is one line
- * of whole characters. */
+/* Messages quote foreign text and truncate it anywhere: keeps a message one line of valid UTF-8. */
 static void one_line(struct err *e)
 {
     size_t len;

@@ -1,16 +1,14 @@
-/* err.h - one error value, filled where the fault is seen, wrapped on the way up.
+/* err.h - the error value: set where the error is detected, wrapped by callers.
  *
  * Rule: a function that can fail returns int (0 ok, -1 failed) or a pointer (NULL failed) and takes
- * a `struct err *` last. The callee that detects the fault calls err_set(); every caller that knows
- * something more calls err_wrap(). Code in between does not log; only the edge (HTTP, gRPC, main)
- * prints.
- */
+ * a `struct err *` last. The function that detects the error calls err_set(). Each caller that can
+ * add context calls err_wrap(). Code in between does not log; only the edge (HTTP, gRPC, main)
+ * prints. */
 #ifndef COMMON_ERR_H
 #define COMMON_ERR_H
 
-/* name, HTTP status, `error_type` on the wire: the only place where these meet
- * (statuses and words: TGI's HTTP API). An empty word: the message itself is the (plain text) body.
- */
+/* Kind, HTTP status, `error_type` on the wire: the only place that maps them (statuses and words of
+ * TGI's HTTP API). An empty word: the body is the plain message. */
 #define ERR_KINDS(X)                                                                               \
     X(ERR_NONE, 200, "")                                                                           \
     X(ERR_VALIDATION, 422, "validation")                                                           \
@@ -40,26 +38,26 @@ enum err_kind {
 
 struct err {
     enum err_kind kind;
-    int sys;       /* errno at the time, 0 if it played no part */
-    char msg[480]; /* "outer: inner: cause", always terminated; long ones are cut at the end. One
-                      line of UTF-8: control characters are blanks, broken characters question marks
-                    */
+    int sys; /* errno, or 0 if not applicable */
+    /* "outer: inner: cause", NUL-terminated, truncated if too long. One line of UTF-8: control
+     * characters become blanks, invalid bytes question marks. */
+    char msg[480];
 };
 #define ERR_INIT                                                                                   \
     {                                                                                              \
         ERR_NONE, 0, ""                                                                            \
     }
 
-/* All three return -1, so that a failing function can `return err_set(...)`. */
+/* All functions return -1, so that a failing function can `return err_set(...)`. */
 int err_set(struct err *e, enum err_kind k, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 int err_sys(struct err *e, const char *fmt, ...) /* ERR_SYSTEM; appends strerror(errno) */
     __attribute__((format(printf, 2, 3)));
-int err_wrap(struct err *e, const char *fmt, ...) /* prepends "context: " and keeps the kind */
+int err_wrap(struct err *e, const char *fmt, ...) /* prepends "context: ", keeps the kind */
     __attribute__((format(printf, 2, 3)));
 int err_nomem(struct err *e); /* ERR_SYSTEM, "out of memory" */
 
-/* The static analyzer reads one file at a time; this is what it must know of err.c. */
+/* The static analyzer sees one file at a time: this tells it that err.c's functions return -1. */
 #ifdef __clang_analyzer__
 #define err_set(...)  ((err_set)(__VA_ARGS__), -1)
 #define err_sys(...)  ((err_sys)(__VA_ARGS__), -1)

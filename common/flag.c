@@ -103,11 +103,11 @@ static const char *from_env(const struct flag *f, char name[64], char *const *en
     for (char *const *p = envp; n && p && *p; p++)
         if (!strncmp(*p, name, n) && (*p)[n] == '=')
             return (*p)[n + 1] ? *p + n + 1
-                               : NULL; /* set but empty = not given, as in a Pod spec */
+                               : NULL; /* an empty variable counts as not given, as in a Pod spec */
     return NULL;
 }
 
-/* `w` is no option (`n` bytes of it are the name), and no word that is expected. */
+/* Error for a word `w` that is no known option (of name length `n`) and no expected argument. */
 static int unexpected(const struct flag_program *p, const char *w, size_t n, struct err *e)
 {
     static const char *const pages[] = {"help", "version", NULL};
@@ -213,7 +213,7 @@ static int parse_argv(const struct flag_program *p, void *cfg, int argc, char **
     return 0;
 }
 
-/* 1 if the word asks for a page, which is then printed. */
+/* Prints a page if the word requests one; then returns 1. */
 static int page(const struct flag_program *p, const char *word)
 {
     if (!strcmp(word, "--help") || !strcmp(word, "-h"))
@@ -241,8 +241,7 @@ int flags_parse(const struct flag_program *p, void *cfg, int argc, char **argv, 
     for (const struct flag *f = p->flags; f->name; f++) {
         const char *v = from_env(f, env, envp);
         bool list = f->type == FLAG_LIST;
-        /* A list on the command line replaces the one from the environment, and either the default.
-         */
+        /* A list on the command line replaces the one from the environment. */
         if (list && flags_given(p, f->name, argc, argv, NULL))
             continue;
         if (f->def && !(list && v) && store(f, cfg, f->def, f->name, e) != 0)

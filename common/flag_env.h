@@ -3,6 +3,6 @@
 #define COMMON_FLAG_ENV_H
 #include "common/flag.h"
 
-void flag_env_name(const struct flag *f, char out[64]); /* "" = no environment name */
+void flag_env_name(const struct flag *f, char out[64]); /* "": no environment name */
 void flag_completion(const struct flag_program *p, FILE *out);
 #endif

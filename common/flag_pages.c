@@ -1,4 +1,4 @@
-/* What a flag table looks like on paper: help, markdown, man page, completion. */
+/* Renders a flag table: help, markdown, man page, completion. */
 #include "common/flag_env.h"
 #include <ctype.h>
 #include <string.h>
@@ -38,7 +38,7 @@ static void choices(const struct flag *f, FILE *out, const char *sep)
 void flags_help(const struct flag_program *p, FILE *out)
 {
     char env[64];
-    const bool alone = !p->commands || p->flags->name; /* it does something without a command */
+    const bool alone = !p->commands || p->flags->name; /* the program also runs without a command */
     fprintf(out, alone ? "Usage: %s [options]" : "Usage: %s COMMAND [options]", p->name);
     for (const struct flag *f = p->flags; f->name; f++)
         if (f->positional)
@@ -88,7 +88,7 @@ void flags_markdown(const struct flag_program *p, FILE *out)
     }
 }
 
-/* Text of a man page: backslashes as they are, and no line that roff takes for a request. */
+/* Escapes backslashes, and lines that roff would read as requests. */
 static void man_text(FILE *out, const char *s, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -103,14 +103,14 @@ static void man_text(FILE *out, const char *s, size_t n)
     }
 }
 
-/* The name of the page: that of a subcommand has a hyphen, as a file's name has. */
+/* The page's name: a subcommand is joined with a hyphen, as in a file name. */
 static void man_name(FILE *out, const char *name)
 {
     for (; *name; name++)
         fputc(*name == ' ' ? '-' : *name, out);
 }
 
-/* What whatis and apropos show: the paragraph's beginning, up to a colon or a full stop. */
+/* The summary for whatis and apropos: up to the first colon or full stop. */
 static size_t summary(const char *about)
 {
     size_t n = 0;

@@ -1,11 +1,11 @@
-/* hash.h - FNV-1a with a final mix: for tables keyed by bytes that we made ourselves or that are
- * bounded by their owner. A hash finds a candidate; the bytes decide. */
+/* hash.h - FNV-1a with a final mix, for hash tables whose keys are our own or bounded by their
+ * owner. Not collision-resistant: callers compare the bytes. */
 #ifndef COMMON_HASH_H
 #define COMMON_HASH_H
 #include <stddef.h>
 #include <stdint.h>
 
-static inline uint64_t hash_mix(uint64_t h) /* the finalizer of MurmurHash3 */
+static inline uint64_t hash_mix(uint64_t h) /* MurmurHash3's finalizer */
 {
     h ^= h >> 33;
     h *= 0xff51afd7ed558ccdu;

@@ -15,7 +15,7 @@ static void *beat(void *arg)
     const uint64_t one = 1;
     for (;;) {
         if (write(fd, &one, sizeof(one)) < 0) {
-            /* The counter is full: the parent has not looked for very long. */
+            /* The counter is full: the parent has not read it for very long. */
         }
         nanosleep(&pause, NULL);
     }

@@ -20,10 +20,10 @@ static int fail_at(const char *s, size_t at, struct err *e, const char *what)
 
 /* ---------------------------------------------------------------- trees */
 
-/* What a tree is built with. */
+/* State of the tree builder. */
 struct builder {
     struct json_reader j;
-    bool exact; /* json_parse_exact() */
+    bool exact; /* for json_parse_exact() */
 };
 
 static cJSON *node(struct builder *b, int type)
@@ -38,7 +38,7 @@ static cJSON *node(struct builder *b, int type)
     return v;
 }
 
-/* The characters of a raw string, terminated; NULL: b->j.fault says why. */
+/* Decodes a raw string, NUL-terminated; NULL: see b->j.fault. */
 static char *characters(struct builder *b, const char *raw, size_t n)
 {
     char *text = cJSON_malloc(n + 1);
@@ -82,14 +82,13 @@ static void put_scalar(struct builder *b, cJSON *v, enum jr_kind kind)
         v->valuestring = characters(b, raw + 1, n - 2);
     else if (kind == JR_BOOL && jr_bool(&b->j, &is))
         v->type = is ? cJSON_True : cJSON_False;
-    else if (kind != JR_STRING && kind != JR_BOOL) /* null, or nothing */
+    else if (kind != JR_STRING && kind != JR_BOOL) /* null, or an error */
         jr_skip(&b->j, NULL, NULL);
 }
 
 static cJSON *build(struct builder *b, int depth);
 
-/* The members of a list that begins here: the first one's `prev` is the last one, as cJSON has it.
- */
+/* Links the members of a list; as in cJSON, the first one's `prev` is the last one. */
 static void put_members(struct builder *b, cJSON *v, enum jr_kind kind, int depth)
 {
     const char close = kind == JR_OBJECT ? '}' : ']', *name;
@@ -117,7 +116,7 @@ static void put_members(struct builder *b, cJSON *v, enum jr_kind kind, int dept
     }
 }
 
-/* NULL: b->j.fault says why. */
+/* NULL: see b->j.fault. */
 static cJSON *build(struct builder *b, int depth)
 {
     static const int types[] = {
@@ -138,7 +137,7 @@ static cJSON *build(struct builder *b, int depth)
     return NULL;
 }
 
-/* In serde_json's words, which TGI's clients know. */
+/* Messages as serde_json's, which TGI's clients know. */
 static int fault_message(const struct json_reader *j, struct err *e)
 {
     const char *what = "expected value";
@@ -164,7 +163,7 @@ static cJSON *parse(const char *s, size_t n, bool exact, struct err *e)
         if (!(len = utf8_valid_len(s + i, n - i)))
             return fail_at(s, i, e, "invalid unicode code point"), NULL;
     struct builder b = {json_reader(s, n), exact};
-    if (n >= 3 && !memcmp(s, "\xef\xbb\xbf", 3)) /* a byte order mark, as editors leave it */
+    if (n >= 3 && !memcmp(s, "\xef\xbb\xbf", 3)) /* skips a byte order mark */
         b.j.p += 3;
     cJSON *tree = build(&b, 0);
     if (!tree)
@@ -187,7 +186,7 @@ char *file_read(const char *path, size_t max, size_t *n, struct err *e)
     struct stat st;
     char *p = NULL;
     size_t got = 0;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe is refused, not waited for */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* opening a pipe must not block */
     if (fd < 0 || fstat(fd, &st) != 0) {
         err_sys(e, "open %s", path);
         goto out;
@@ -211,7 +210,7 @@ char *file_read(const char *path, size_t max, size_t *n, struct err *e)
             goto out;
         }
         if (r == 0)
-            break; /* shrank under us: what is there is what it is */
+            break; /* the file was truncated meanwhile */
         got += (size_t)r;
     }
     p[got] = 0;
@@ -222,8 +221,8 @@ out:
     return p;
 }
 
-/* Python writes the word Infinity for it, which is no JSON: outside strings it becomes a number too
- * large for a double, of the same length. */
+/* Python writes Infinity, which is not JSON: outside strings it is replaced by a number of the same
+ * length that overflows a double. */
 static void spell_infinity(char *s)
 {
     static const char word[] = "Infinity", number[] = "1e999   ";
@@ -251,7 +250,7 @@ cJSON *json_load(const char *path, size_t max, struct err *e)
     return j;
 }
 
-/* ---------------------------------------------------------------- looking into a tree */
+/* ---------------------------------------------------------------- access */
 
 const cJSON *json_get(const cJSON *o, const char *key)
 {

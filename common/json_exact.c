@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DOUBLE_DIGITS = 15 }; /* what any double keeps */
+enum { DOUBLE_DIGITS = 15 }; /* digits that every double preserves */
 
 /* ---------------------------------------------------------------- numbers */
 
@@ -19,7 +19,7 @@ const char *json_number_text(const cJSON *number, char room[32])
 {
     if (number->valuestring)
         return number->valuestring;
-    snprintf(room, 32, "%.15g", number->valuedouble); /* as it was written: no longer than that */
+    snprintf(room, 32, "%.15g", number->valuedouble); /* as written, so it is no longer than that */
     if (strtod(room, NULL) != number->valuedouble)
         snprintf(room, 32, "%.17g", number->valuedouble);
     return room;

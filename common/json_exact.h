@@ -1,22 +1,22 @@
-/* json_exact.h - JSON whose numbers and strings stay what they were written as.
+/* json_exact.h - parses and prints JSON without changing numbers or strings.
  *
- * cJSON turns numbers into doubles and ends a string at U+0000. A tree read here keeps the text of
- * each number that a double may change (in `valuestring`), and U+0000 inside a string as the bytes
- * C0 80, which no valid UTF-8 has. All other readers of cJSON trees work on it as before. */
+ * cJSON converts numbers to doubles and ends a string at U+0000. A tree parsed here keeps the text
+ * of numbers that a double would change (in `valuestring`), and stores U+0000 as the bytes C0 80,
+ * which never occur in valid UTF-8. Other functions on cJSON trees work as before. */
 #ifndef COMMON_JSON_EXACT_H
 #define COMMON_JSON_EXACT_H
 #include "common/buf.h"
 #include "common/json.h"
 
-/* As json_parse(), which see; the caller frees with cJSON_Delete(). */
+/* As json_parse(); the caller frees with cJSON_Delete(). */
 cJSON *json_parse_exact(const char *s, size_t n, struct err *e);
 
-/* A double may lose something of this number, or would be printed in another way. */
+/* True if a double cannot represent this number, or would be printed differently. */
 bool json_number_changes(const char *text, size_t n);
-/* The text of a number, which `room` may hold. */
+/* The text of a number; `room` may hold it. */
 const char *json_number_text(const cJSON *number, char room[32]);
-/* Appends the value as compact JSON, numbers by their texts. */
+/* Appends the value as compact JSON, with numbers as written. */
 void json_print_exact(struct buf *b, const cJSON *v);
-/* Appends a string's own bytes: U+0000 is one byte 0. */
+/* Appends a string's bytes; U+0000 becomes one byte 0. */
 void json_text_exact(struct buf *b, const char *text);
 #endif

@@ -90,7 +90,7 @@ bool jr_more(struct json_reader *j, char close, bool *first)
 
 static bool hex(char c) { return (c >= '0' && c <= '9') || ((c | 32) >= 'a' && (c | 32) <= 'f'); }
 
-/* Behind the escape at *p. */
+/* The position behind the escape at *p. */
 static const char *escape_end(struct json_reader *j, const char *p)
 {
     if (p + 1 == j->end)
@@ -154,8 +154,7 @@ static uint32_t hex4(const char *p)
     return v;
 }
 
-/* The character of the "\uXXXX" at *p, and of the second half of a pair; UINT32_MAX: half of one.
- */
+/* Decodes "\uXXXX" at *p, and the second half of a pair; UINT32_MAX: a lone surrogate. */
 static uint32_t escaped(const char **p, const char *end)
 {
     const uint32_t c = hex4(*p + 2);
@@ -196,7 +195,7 @@ size_t jr_unescape(const char *raw, size_t n, char *out, bool lone, bool nul)
             *o++ = '\xc0';
             *o++ = '\x80';
         } else {
-            char text[4]; /* no escape is shorter than what it stands for */
+            char text[4]; /* no escape is shorter than its UTF-8 encoding */
             const size_t len = utf8_encode(c == UINT32_MAX ? 0xfffd : c, text);
             memcpy(o, text, len);
             o += len;
@@ -251,7 +250,7 @@ static const char *digits(const char *p, const char *end)
     return p;
 }
 
-/* Behind the number at j->p, or NULL; *whole: no fraction, no exponent. */
+/* The position behind the number at j->p, or NULL; *whole: no fraction, no exponent. */
 static const char *number_end(const struct json_reader *j, bool *whole)
 {
     const char *p = j->p + (*j->p == '-'), *begin = p;
@@ -283,7 +282,7 @@ bool jr_number(struct json_reader *j, struct jr_number *out)
         return jr_fail(j, jr_bad_number);
     const size_t n = (size_t)(end - j->p);
     *out = (struct jr_number){.text = j->p, .n = n};
-    if (whole && n <= 18) { /* what nearly all are: it fits, and is exact */
+    if (whole && n <= 18) { /* fast path for most numbers: fits and is exact */
         const bool minus = *j->p == '-';
         int64_t v = 0;
         for (const char *p = j->p + minus; p < end; p++)
@@ -350,7 +349,7 @@ static bool skip_scalar(struct json_reader *j, enum jr_kind kind)
 bool jr_skip(struct json_reader *j, const char **start, const char **end)
 {
     char close[JR_MAX_DEPTH];
-    bool first = false; /* of the innermost list; those around it have had one */
+    bool first = false; /* of the innermost list; enclosing ones already have a member */
     int depth = 0;
     enum jr_kind kind = jr_next(j);
     if (start)

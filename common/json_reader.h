@@ -1,10 +1,10 @@
-/* json_reader.h - the one reader of JSON text: strict, from left to right, without a tree.
+/* json_reader.h - a strict pull parser for JSON, from left to right, without a tree.
  *
- * It takes RFC 8259 and nothing else: no NaN, no leading zeros, no raw control characters, no text
- * behind the value. Who calls it asks for what is expected and skips the rest. The first fault
- * stays in `fault` (what was expected at `p`) and makes every later call return false, so that a
- * loop needs one check at its end. Numbers come with their text, so that nothing of them is lost.
- * json_parse() (json.h) builds its trees with it. The text must be valid UTF-8, if that matters. */
+ * It accepts exactly RFC 8259: no NaN, no leading zeros, no raw control characters, no text after
+ * the value. The caller requests the expected values and skips others. The first error is kept in
+ * `fault` (what was expected at `p`) and makes every later call return false, so a loop needs one
+ * check at its end. Numbers are returned with their text, so no precision is lost. json_parse()
+ * (json.h) uses this reader. UTF-8 is not validated. */
 #ifndef COMMON_JSON_READER_H
 #define COMMON_JSON_READER_H
 #include "common/arena.h"
@@ -16,10 +16,10 @@
 enum { JR_MAX_DEPTH = 1000 };
 
 struct json_reader {
-    const char *s, *p, *end; /* whole text, position, end */
-    const char *fault;       /* NULL: nothing wrong so far */
+    const char *s, *p, *end; /* start of the text, position, end */
+    const char *fault;       /* NULL: no error so far */
 };
-/* Faults that json_parse() has words of its own for. */
+/* Faults that json_parse() reports with its own messages. */
 extern const char jr_control[], jr_bad_number[], jr_no_memory[];
 
 static inline struct json_reader json_reader(const char *s, size_t n)
@@ -28,7 +28,7 @@ static inline struct json_reader json_reader(const char *s, size_t n)
 }
 
 enum jr_kind {
-    JR_NONE, /* the text ends here, is no JSON, or there was a fault */
+    JR_NONE, /* end of the text, not JSON, or an error */
     JR_OBJECT,
     JR_ARRAY,
     JR_STRING,
@@ -39,36 +39,36 @@ enum jr_kind {
 
 struct jr_number {
     double v;
-    bool whole; /* written as an integer that fits: `i` */
+    bool whole; /* written as an integer that fits into `i` */
     int64_t i;
-    const char *text; /* as it is written */
+    const char *text; /* as written */
     size_t n;
 };
 
-enum jr_kind jr_next(struct json_reader *j); /* what the next value is */
-bool jr_open(struct json_reader *j, char c); /* step into '{' or '[' */
-/* In an object or array: true and at the next element, or false past `close`. *first begins true.
- */
+enum jr_kind jr_next(struct json_reader *j); /* the kind of the next value */
+bool jr_open(struct json_reader *j, char c); /* enters '{' or '[' */
+/* In an object or array: true at the next element, or false past `close`. *first must begin as
+ * true. */
 bool jr_more(struct json_reader *j, char close, bool *first);
-/* A member's name and its colon: the bytes between the quotes, escapes and all. */
+/* A member's name and its colon: the raw bytes between the quotes, with escapes. */
 bool jr_name(struct json_reader *j, const char **name, size_t *n);
 bool jr_number(struct json_reader *j, struct jr_number *out);
 bool jr_bool(struct json_reader *j, bool *out);
-/* A string as it is written, with its quotes. */
+/* A string as written, with its quotes. */
 bool jr_raw_string(struct json_reader *j, const char **text, size_t *n);
-/* A string's characters in place of what `out` holds. Half a surrogate pair is a fault. They may
- * hold NUL bytes. */
+/* Decodes a string into `out`, replacing its content. A lone surrogate is an error. The result may
+ * contain NUL bytes. */
 bool jr_string(struct json_reader *j, struct buf *out);
-bool jr_key(struct json_reader *j, struct buf *out); /* the same, and ':' */
-/* A string's characters, terminated, in the arena; half a pair is U+FFFD. False, without a fault,
- * where they hold a NUL. */
+bool jr_key(struct json_reader *j, struct buf *out); /* as jr_string(), followed by ':' */
+/* Decodes a string into the arena, NUL-terminated; a lone surrogate becomes U+FFFD. False without a
+ * fault: it contains a NUL. */
 bool jr_arena_string(struct json_reader *j, struct arena *a, const char **out, size_t *n);
-/* Any value, at most JR_MAX_DEPTH deep; its text if start is not NULL. */
+/* Skips any value, at most JR_MAX_DEPTH deep; returns its text if start is not NULL. */
 bool jr_skip(struct json_reader *j, const char **start, const char **end);
-bool jr_ended(struct json_reader *j);                      /* nothing but white space is left */
-bool jr_fail(struct json_reader *j, const char *expected); /* always false */
+bool jr_ended(struct json_reader *j);                      /* only white space is left */
+bool jr_fail(struct json_reader *j, const char *expected); /* sets `fault`; always returns false */
 
-/* The characters of a raw string without its quotes, into out[n]; returns how many bytes. SIZE_MAX:
- * half a surrogate pair, unless `lone` is true: then it is U+FFFD. `nul`: U+0000 becomes C0 80. */
+/* Decodes a raw string without its quotes into out[n]. Returns the number of bytes. SIZE_MAX: a
+ * lone surrogate; with `lone` it becomes U+FFFD instead. `nul`: U+0000 becomes C0 80. */
 size_t jr_unescape(const char *raw, size_t n, char *out, bool lone, bool nul);
 #endif

@@ -42,7 +42,7 @@ static void stamp(struct buf *b)
     buf_fmt(b, "%s.%06ldZ", day, t.tv_nsec / 1000);
 }
 
-/* What a client sent must not look like another field, let alone another line. */
+/* Client data must not look like another field or line. */
 static void text_value(struct buf *b, const char *s)
 {
     bool plain = *s;
@@ -114,7 +114,7 @@ static void notice(struct buf *out, uint64_t dropped)
 
 void log_init(const char *target, enum log_level max, bool json, int fd)
 {
-    log_flush(); /* what was logged before */
+    log_flush(); /* lines logged before */
     sink.target = target;
     sink.max = max;
     sink.json = json;
@@ -153,7 +153,7 @@ void log_stderr(const char *fmt, ...)
     n = n < (int)sizeof(line) ? n : (int)sizeof(line) - 1;
     if (n > 0 && poll(&(struct pollfd){STDERR_FILENO, POLLOUT, 0}, 1, LOG_READER_MS) == 1 &&
         write(STDERR_FILENO, line, (size_t)n) < 0) {
-        /* nowhere left to complain */
+        /* no other output for the error */
     }
 }
 
@@ -188,7 +188,7 @@ void log_relay(const char *source, const char *line, size_t n)
     const char *msg = json_str(fields, "message", NULL);
 
     if (!msg || !log_level_parse(json_str(j, "level", "info"), &level)) {
-        head(&b, level, source, line, n); /* not ours: pass it on as it came */
+        head(&b, level, source, line, n); /* not our format: forward it unchanged */
     } else if (log_on(level)) {
         head(&b, level, source, msg, strlen(msg));
         for (const cJSON *f = fields->child; f; f = f->next) {

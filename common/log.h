@@ -1,16 +1,16 @@
-/* log.h - one line per event, as text for people or as JSON for collectors.
+/* log.h - one log line per event, as text or as JSON.
  *
- * The sink is the only process-wide state outside main: set once by log_init() before threads
- * start, read-only afterwards. A line is formatted in memory and handed to one writer thread
- * (log_sink.h), so that an unread log blocks no other thread; what does not fit into
- * the ring meanwhile is dropped, counted and reported. Lines leave whole in one write(2), so that
- * those of processes that share a pipe never mix (up to PIPE_BUF).
+ * The sink is the only process-wide state outside main: set by log_init() before threads start,
+ * read-only afterwards. Lines are formatted in memory and written by one writer thread
+ * (log_sink.h), so that a full pipe blocks no other thread. Lines that do not fit into the ring are
+ * dropped, counted and reported. Each line is written by one write(2), so lines of processes that
+ * share a pipe do not mix (up to PIPE_BUF).
  *
- * In text, values with blanks, quotes, `=` or control characters are quoted as JSON strings.
+ * In text format, values with blanks, quotes, `=` or control characters are quoted as JSON strings.
  *
  *   text:  2026-11-21T19:00:00.123456Z  INFO model_server: shard ready rank=0 path=/tmp/s-0
- *   json:  {"timestamp":"…","level":"INFO","fields":{"message":"shard
- * ready","rank":0,…},"target":"model_server"} */
+ *   json:  {"timestamp":"…","level":"INFO","fields":{"message":"shard ready","rank":0,…},
+ *           "target":"model_server"} */
 #ifndef COMMON_LOG_H
 #define COMMON_LOG_H
 #include <stdbool.h>
@@ -34,28 +34,28 @@ struct log_field {
 
 enum { LOG_READER_MS = 1000, LOG_FLUSH_MS = 5000 };
 
-/* `target` names the program ("router"); lines above `max` are dropped; output goes to `fd`. At
- * exit() the last lines are flushed. */
+/* `target`: the program's name ("router"). Lines above level `max` are dropped. Output goes to
+ * `fd`. exit() flushes the last lines. */
 void log_init(const char *target, enum log_level max, bool json, int fd);
 bool log_on(enum log_level level);
-/* "error", "warn"/"warning", "info", "debug", "trace", "off", any case; false: unknown word. */
+/* "error", "warn"/"warning", "info", "debug", "trace", "off", in any case. False: unknown word. */
 bool log_level_parse(const char *word, enum log_level *out);
 
 void log_fields(enum log_level level, const char *msg, size_t n, const struct log_field *fields);
 void log_msg(enum log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* A line that another process already formatted as JSON by this module, or anything else it
- * printed: the launcher merges its children's lines with it. `source` is shown as the target. */
+/* Forwards a child's output: a line formatted as JSON by this module, or any other text. `source`
+ * becomes the target. */
 void log_relay(const char *source, const char *line, size_t n);
 
-/* Waits for the writer: as long as the reader takes something every LOG_READER_MS, and at most
- * LOG_FLUSH_MS. exit() does this; _exit() needs it before. False: lines are left. Any thread. */
+/* Waits for the writer, as long as it makes progress every LOG_READER_MS, at most LOG_FLUSH_MS.
+ * exit() does this; call it before _exit(). False: lines are left. Any thread. */
 bool log_flush(void);
-uint64_t log_dropped(void); /* lines that were dropped; any thread */
-/* A line of at most `max` bytes (256 or more) in `out`, without heap: for signal handlers and for
- * times when other threads may be stuck with a lock. Quotes and control characters become `?`. Its
+uint64_t log_dropped(void); /* number of dropped lines; any thread */
+/* Formats a line of at most `max` bytes (256 or more) into `out` without heap, for signal handlers
+ * and when other threads may hold locks. Quotes and control characters become `?`. Returns its
  * length. */
 size_t log_line(char *out, size_t max, enum log_level level, const char *text);
-/* A line to standard error, if it takes one within a second: a message to a user, no log line. */
+/* Prints a message to the user on standard error, unless it blocks for a second; not a log line. */
 void log_stderr(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /* LOG(LOG_INFO, "shard ready", LOGI("rank", 0), LOGS("path", p)); */

@@ -14,20 +14,20 @@
 
 enum { NAP_MS = 2 };
 
-/* A line is its length (4 bytes), then its bytes; a byte lies at its number modulo LOG_RING. */
+/* A line is stored as its length (4 bytes) and its bytes; byte i is at index i modulo LOG_RING. */
 static char ring[LOG_RING];
 
-/* head and tail are such numbers: they only grow. */
+/* head and tail are byte counts that only grow. */
 static struct {
     pthread_mutex_t lock;
     pthread_cond_t come;
-    uint64_t head, tail, said; /* said: of `dropped`, what the log tells already */
+    uint64_t head, tail, said; /* said: dropped lines already reported in the log */
     void (*notice)(struct buf *out, uint64_t dropped);
     atomic_int fd;
-    atomic_bool running;       /* there is a writer */
+    atomic_bool running;       /* the writer thread exists */
     _Atomic uint64_t dropped;  /* lines */
-    _Atomic uint64_t progress; /* writes that returned */
-    atomic_bool idle;          /* nothing waits and nothing is being written */
+    _Atomic uint64_t progress; /* completed writes */
+    atomic_bool idle;          /* the ring is empty and no write is in progress */
 } sink = {.lock = PTHREAD_MUTEX_INITIALIZER,
           .come = PTHREAD_COND_INITIALIZER,
           .fd = STDERR_FILENO,
@@ -59,7 +59,7 @@ static uint32_t length_at(uint64_t at)
     return n;
 }
 
-/* A descriptor that another process made non-blocking is waited for. */
+/* Waits if another process made the descriptor non-blocking. */
 static bool write_all(int fd, const char *p, size_t n)
 {
     while (n) {
@@ -76,7 +76,7 @@ static bool write_all(int fd, const char *p, size_t n)
     return true;
 }
 
-/* Whole lines, as many as a pipe takes in one piece; one at least. How many lines. */
+/* Takes whole lines, as many as an atomic pipe write holds, at least one. Returns their number. */
 static uint32_t take(char *out, size_t *n)
 {
     uint32_t lines = 0;
@@ -102,7 +102,7 @@ static void write_dropped(int fd, uint64_t missing)
 
 static void *writer(void *arg)
 {
-    static char batch[LOG_LINE_MAX + PIPE_BUF]; /* there is one writer */
+    static char batch[LOG_LINE_MAX + PIPE_BUF]; /* static: there is only one writer */
     (void)arg;
     pthread_mutex_lock(&sink.lock);
     for (;;) {
@@ -121,7 +121,7 @@ static void *writer(void *arg)
         bool ok = write_all(fd, batch, n);
         atomic_fetch_add(&sink.progress, 1);
         pthread_mutex_lock(&sink.lock);
-        if (!ok) /* there is no reader, or no disk */
+        if (!ok) /* no reader, or no disk space */
             atomic_fetch_add(&sink.dropped, lines);
     }
     return NULL;
@@ -173,14 +173,14 @@ bool log_flush(void) { return log_sink_settle(LOG_READER_MS, LOG_FLUSH_MS); }
 
 static void at_exit(void) { log_flush(); }
 
-/* The writer is not copied into a child. */
+/* A forked child has no writer thread. */
 static void forked(void)
 {
     atomic_store(&sink.running, false);
     pthread_mutex_init(&sink.lock, NULL);
 }
 
-/* Signals are for other threads, whatever their masks are. */
+/* Blocks all signals in the writer, so that other threads handle them. */
 static bool start_writer(void)
 {
     sigset_t all, before;
@@ -202,7 +202,7 @@ void log_sink_start(int fd, void (*notice)(struct buf *out, uint64_t dropped))
     if (sink.notice)
         return;
     sink.notice = notice;
-    if (start_writer()) { /* else lines are written at once */
+    if (start_writer()) { /* otherwise lines are written synchronously */
         atexit(at_exit);
         pthread_atfork(NULL, NULL, forked);
         atomic_store(&sink.running, true);

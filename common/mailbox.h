@@ -1,8 +1,8 @@
-/* mailbox.h - messages into a thread that owns its data.
+/* mailbox.h - a lock-free queue of messages to one thread.
  *
- * Many senders, one receiver, intrusive nodes, no allocation. The receiver
- * takes the whole list in arrival order; the sender that makes it non-empty is
- * told so and must ring the receiver's bell (rpc_post, eventfd, ...). */
+ * Many senders, one receiver, intrusive nodes, no allocation. The receiver takes the whole list in
+ * arrival order. The sender that makes the list non-empty must wake the receiver (rpc_post,
+ * eventfd). */
 #ifndef COMMON_MAILBOX_H
 #define COMMON_MAILBOX_H
 #include <stdatomic.h>
@@ -16,7 +16,7 @@ struct mailbox {
     _Atomic(struct mail *) top;
 };
 
-static inline bool mailbox_put(struct mailbox *b, struct mail *m) /* true: ring the bell */
+static inline bool mailbox_put(struct mailbox *b, struct mail *m) /* true: wake the receiver */
 {
     struct mail *old = atomic_load_explicit(&b->top, memory_order_relaxed);
     do
@@ -26,7 +26,7 @@ static inline bool mailbox_put(struct mailbox *b, struct mail *m) /* true: ring 
     return old == NULL;
 }
 
-static inline struct mail *mailbox_take(struct mailbox *b) /* oldest first */
+static inline struct mail *mailbox_take(struct mailbox *b) /* oldest first; NULL: empty */
 {
     struct mail *m = atomic_exchange_explicit(&b->top, NULL, memory_order_acquire), *out = NULL;
     while (m) {

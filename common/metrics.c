@@ -6,16 +6,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_VALUES = 16, SLOTS = MAX_VALUES + 1 }; /* the last slot gathers what came too late */
+enum { MAX_VALUES = 16, SLOTS = MAX_VALUES + 1 }; /* the last slot collects further values */
 
-/* A double that several threads add to. There is no atomic add for doubles in C17. */
+/* A double with atomic addition, which C17 lacks. */
 struct cell {
     _Atomic uint64_t bits;
 };
 
 struct series {
-    _Atomic(char *) label; /* NULL: free slot; rows without a label use slot 0 and leave it NULL */
-    struct cell value;     /* counter, gauge; histogram: the sum */
+    _Atomic(char *) label;    /* NULL: free slot; rows without a label use slot 0 with label NULL */
+    struct cell value;        /* counter, gauge; histogram: the sum */
     _Atomic uint64_t *bucket; /* histogram: observations per bucket, n_bounds + 1 of them */
 };
 
@@ -102,7 +102,7 @@ void metrics_free(struct metrics *m)
     free(m);
 }
 
-/* The series of a label value, created at first use; NULL only when memory ran out. */
+/* The series of a label value, created at first use. NULL: out of memory. */
 static struct series *series_of(struct metric *m, const char *value)
 {
     assert(!m->row->label == !value);
@@ -117,7 +117,7 @@ static struct series *series_of(struct metric *m, const char *value)
                 return NULL;
             if (atomic_compare_exchange_strong(&m->s[i].label, &have, mine))
                 return &m->s[i];
-            free(mine); /* another thread took the slot meanwhile: `have` is its */
+            free(mine); /* another thread has filled the slot: use its label */
         }
         if (!strcmp(have, want))
             return &m->s[i];
@@ -187,7 +187,7 @@ void metrics_observe(struct metrics *m, uint32_t row, const char *label_value, d
     uint32_t lo = 0, hi = h->row->n_bounds;
     if (!s || isnan(v))
         return;
-    while (lo < hi) { /* first bound that is not below v: `le` includes the bound */
+    while (lo < hi) { /* the first bound not below v: `le` is inclusive */
         uint32_t mid = (lo + hi) / 2;
         if (h->bound[mid] < v)
             lo = mid + 1;
@@ -219,7 +219,7 @@ static void print_escaped(struct buf *out, const char *s, bool quotes)
     }
 }
 
-/* How a row is printed: under which name, and with which labels in every series. */
+/* How a row is printed: its name, and labels added to every series. */
 struct shown {
     const struct metric *m;
     const char *name, *fixed;
@@ -259,7 +259,7 @@ static void print_series(const struct shown *p, const struct series *s, enum met
     for (uint32_t i = 0; i <= m->row->n_bounds; i++) {
         char le[32] = "+Inf";
         count += atomic_load_explicit(&s->bucket[i], memory_order_relaxed);
-        if (i < m->row->n_bounds) /* nine digits: 0.000225, not 0.00022499999999999999 */
+        if (i < m->row->n_bounds) /* nine digits print 0.000225, not 0.00022499999999999999 */
             snprintf(le, sizeof(le), "%.9g", m->bound[i]);
         print_line(p, "_bucket", label, le, (double)count);
     }

@@ -1,8 +1,8 @@
-/* metrics.h - a registry of rows: counters, gauges and histograms, printed as Prometheus text.
+/* metrics.h - a registry of counters, gauges and histograms, printed in Prometheus text format.
  *
- * The rows are a program's table (router/metrics.def); a row with a label has one series per value
- * seen, created at first use. Updates are lock-free and may come from any thread; a histogram's
- * count, sum and buckets may be read mid-update by at most one observation. */
+ * The rows are a program's table (router/metrics.h). A row with a label has one series per value,
+ * created at first use. Updates are lock-free, from any thread. A reader may see a histogram whose
+ * count, sum and buckets differ by one observation in progress. */
 #ifndef COMMON_METRICS_H
 #define COMMON_METRICS_H
 #include "common/buf.h"
@@ -13,24 +13,24 @@ enum metric_type { METRIC_COUNTER, METRIC_GAUGE, METRIC_HISTOGRAM };
 struct metric_row {
     const char *name; /* "tgi_request_count" */
     enum metric_type type;
-    const char *label; /* label name, NULL: none; at most 16 values per label are kept */
+    const char *label; /* label name; NULL: none; at most 16 values per label */
     const char *help;
-    double first, factor; /* HISTOGRAM bounds: first * factor^i (factor > 1), or first * (i + 1)
-                             (factor == 0) */
+    /* HISTOGRAM bounds: first * factor^i (factor > 1), or first * (i + 1) (factor == 0) */
+    double first, factor;
     uint32_t n_bounds;
 };
 
 struct metrics;
-struct metrics *metrics_new(const struct metric_row *rows,
-                            uint32_t n); /* rows must outlive it; NULL: oom */
+/* rows must outlive it; NULL: out of memory */
+struct metrics *metrics_new(const struct metric_row *rows, uint32_t n);
 void metrics_free(struct metrics *m);
 
-/* `row` is the index in the table, `value` of the label NULL for rows without one. */
+/* `row`: index in the table; `label_value`: NULL for rows without a label. */
 void metrics_add(struct metrics *m, uint32_t row, const char *label_value, double v); /* counter */
 void metrics_set(struct metrics *m, uint32_t row, const char *label_value, double v); /* gauge */
-/* Several writers of one gauge, which is their sum: each has its shares. A writer's own thread. */
+/* A gauge that is the sum of several writers' shares. Each writer uses its own thread. */
 enum { METRIC_SHARES = 32 };
-struct metric_shares { /* zero: nothing yet */
+struct metric_shares { /* zero-initialise */
     struct {
         uint32_t row;
         const char *label;
@@ -38,21 +38,21 @@ struct metric_shares { /* zero: nothing yet */
     } v[METRIC_SHARES];
     uint32_t n;
 };
-/* The writer's part of the gauge is `v` now. `label_value` lives as long as `s`. */
+/* Sets the writer's share of the gauge to `v`. `label_value` must live as long as `s`. */
 void metrics_share(struct metrics *m, struct metric_shares *s, uint32_t row,
                    const char *label_value, double v);
-void metrics_unshare(struct metrics *m, struct metric_shares *s); /* all its parts are 0 */
+void metrics_unshare(struct metrics *m, struct metric_shares *s); /* sets all its shares to 0 */
 void metrics_observe(struct metrics *m, uint32_t row, const char *label_value, double v);
-/* The series of a label value is there from now on, as 0: Prometheus' rate() does not see the first
- * event of a series that appears with it. */
+/* Creates the series of a label value with value 0: Prometheus' rate() misses the first event of a
+ * series that appears with it. */
 void metrics_expect(struct metrics *m, uint32_t row, const char *label_value);
-/* Prometheus text format 0.0.4. Rows never touched are printed too (as 0), unlike TGI: a dashboard
- * should not see a series appear out of nothing. */
+/* Prints Prometheus text format 0.0.4. Unlike TGI, untouched rows are printed as 0, so that series
+ * do not appear suddenly. */
 void metrics_print(const struct metrics *m, struct buf *out);
 
-/* A row under another project's name, whose tools look for it. */
+/* A row under another project's name, for tools that expect it. */
 enum metric_part {
-    METRIC_ALL, /* the row as it is */
+    METRIC_ALL, /* the row unchanged */
     METRIC_SUM, /* a histogram's sum, as a counter */
 };
 struct metric_alias {
@@ -60,10 +60,10 @@ struct metric_alias {
     uint32_t row;
     enum metric_part part;
 };
-/* The same text for `n` aliases. `labels` stand in every series: "a=\"b\",c=\"d\"", values escaped;
- * "": none. */
+/* Prints `n` aliases in the same format. `labels` are added to every series: "a=\"b\",c=\"d\"",
+ * with escaped values; "": none. */
 void metrics_print_aliases(const struct metrics *m, const struct metric_alias *a, uint32_t n,
                            const char *labels, struct buf *out);
-/* Appends `s` as the value of a label stands between its quotes. */
+/* Appends `s` escaped as a label value. */
 void metrics_escape(struct buf *out, const char *s);
 #endif

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---------------------------------------------------------------- what a GGUF file stands for */
+/* ---------------------------------------------------------------- files inside a GGUF file */
 
 static int print(cJSON *j, struct buf *out, struct err *e)
 {
@@ -51,8 +51,7 @@ static const struct made_file {
     {"tokenizer_config.json", tokenizer_config},
 };
 
-/* The row of a path inside a GGUF file, whose own path goes to `file`; NULL: it is an ordinary
- * path. */
+/* The row of a path inside a GGUF file, whose own path goes to `file`. NULL: an ordinary path. */
 static const struct made_file *inside(const char *path, char file[PATH_MAX])
 {
     const char *slash = strrchr(path, '/');

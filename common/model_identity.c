@@ -8,11 +8,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* A large file counts by its first megabyte, where the names and places of all tensors stand, and
- * by a page of every two: no matrix of a model that takes minutes to compute is smaller. */
+/* A large file is sampled: its first megabyte, with names and offsets of all tensors, and one page
+ * of every two megabytes. No matrix of a large model is smaller than that. */
 enum { PAGE = 4096, BEGINNING = 1 << 20, STEP = 2 << 20 };
 
-/* Names of files that the numbers of a model depend on. */
+/* Files that affect the model's output. */
 static int matters(const struct dirent *d)
 {
     static const char *const ends[] = {".safetensors", ".gguf",       ".bin", ".pt",

@@ -1,11 +1,11 @@
-/* multiversion.h - one loop, compiled for several instruction sets, chosen when the program starts.
+/* multiversion.h - compiles a loop for several instruction sets and selects one at program start.
  *
- * For plain loops over fixed-width lanes that the compiler vectorises by itself. Kernels written by
- * hand live in backend/cpu/, one file per instruction set. */
+ * For plain loops over fixed-width lanes that the compiler vectorises. Hand-written kernels are in
+ * backend/cpu/, one file per instruction set. */
 #ifndef COMMON_MULTIVERSION_H
 #define COMMON_MULTIVERSION_H
 
-/* Sanitizers do not get along with the resolvers, which run before they are ready. */
+/* Not with sanitizers: the ifunc resolvers run before they are initialised. */
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) &&                             \
     !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define MULTIVERSION __attribute__((target_clones("avx512f", "avx2", "default"), optimize("O3")))

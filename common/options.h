@@ -1,8 +1,7 @@
-/* options.h - options that several programs have: name, type, default, range, unit and help stand
- * here once. A program's table adds where the value goes:
+/* options.h - options shared by several programs: name, type, default, range, unit and help are
+ * defined here once. A program's table adds the field:
  *
- *     {OPTION_MAX_BEST_OF, F(max_best_of)},
- */
+ *     {OPTION_MAX_BEST_OF, F(max_best_of)}, */
 #ifndef COMMON_OPTIONS_H
 #define COMMON_OPTIONS_H
 #include "common/cluster.h"

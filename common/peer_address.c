@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* gRPC takes these words in front of a colon for a way to find an address. */
+/* gRPC reads these words before a colon as a resolver scheme. */
 static bool is_scheme(const char *host)
 {
     static const char *const words[] = {"unix", "unix-abstract", "dns", "ipv4",

@@ -9,9 +9,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The holder of a lock file may remove it between our open() and flock(): then we hold the lock of
- * a file that no other process will find. So look again whether the name still means what we
- * locked. */
+/* The lock's holder may unlink the file between our open() and flock(). Then we hold the lock of a
+ * file that no other process finds. So check again that the path refers to the locked file. */
 static bool still_named(int fd, const char *path)
 {
     struct stat held, named;
@@ -62,8 +61,8 @@ static int bind_unix(struct rpc_bind *b, const char *path, grpc_server *g, struc
         return err_set(e, ERR_VALIDATION, "%s: exists and is no socket", path);
     }
     snprintf(target, sizeof(target), "unix:%s", path);
-    /* Who may connect may use the model: the kernel asks for write permission, which only our user
-     * and root have, from the socket's first moment on. */
+    /* The permission to connect is the permission to use the model. The kernel requires write
+     * permission, which only our user and root have from the socket's creation on. */
     mode_t before = umask(0177);
     int port = add_port(g, target, NULL);
     umask(before);
@@ -95,7 +94,7 @@ void rpc_bind_close(struct rpc_bind *b)
 {
     if (b->lock_fd < 0)
         return;
-    unlink(b->lock_path); /* while we hold it */
+    unlink(b->lock_path); /* while the lock is held */
     close(b->lock_fd);
     b->lock_fd = -1;
 }

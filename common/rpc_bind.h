@@ -1,5 +1,5 @@
-/* rpc_bind.h - where a server listens: Unix sockets that cannot be taken over, and TCP. Private to
- * rpc_server.c. */
+/* rpc_bind.h - listening addresses: Unix sockets that no other process can take over, and TCP.
+ * Private to rpc_server.c. */
 #ifndef COMMON_RPC_BIND_H
 #define COMMON_RPC_BIND_H
 #include "common/err.h"
@@ -13,10 +13,11 @@ struct rpc_bind {
     int port;
 };
 
-/* ERR_VALIDATION for an address that cannot be one, ERR_SYSTEM for one that is in use. */
-struct cluster; /* common/cluster.h; NULL: none */
+struct cluster; /* common/cluster.h */
+/* Binds `address` on `g`; `c` NULL: no credentials. ERR_VALIDATION for an invalid address,
+ * ERR_SYSTEM for one in use. */
 int rpc_bind_open(struct rpc_bind *b, const char *address, const struct cluster *c, grpc_server *g,
                   struct err *e);
-void rpc_bind_close(
-    struct rpc_bind *b); /* after the server was shut down (which removes the socket) */
+/* after the server was shut down (which removes the socket) */
+void rpc_bind_close(struct rpc_bind *b);
 #endif

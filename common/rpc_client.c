@@ -26,9 +26,9 @@ struct rpc_client {
     grpc_completion_queue *cq;
     struct client_method methods[METHODS];
     size_t n_methods;
-    const struct cluster *secret; /* calls are proved by it; NULL: they are not */
-    pthread_mutex_t lock;         /* guards what follows */
-    struct rpc_ticket last;       /* the server's nonce, our id, the number of the last call */
+    const struct cluster *secret; /* for proofs; NULL: no proofs */
+    pthread_mutex_t lock;         /* guards the following */
+    struct rpc_ticket last;       /* the server's nonce, our id, the last call number */
     bool challenged;              /* the nonce is known */
 };
 
@@ -44,9 +44,9 @@ static const char *grpc_target(const char *target, char *buf, size_t cap)
     return buf;
 }
 
-/* Requests go only to a process of our own user or of root. gRPC shows no descriptor to ask
- * for the peer's uid; the owner of the socket's file is who has bound it, and in a sticky folder
- * such as /tmp no other user can put another one in its place. */
+/* Connects only to a process of our own user or of root. gRPC exposes no descriptor to query the
+ * peer's uid. The owner of the socket file is who bound it, and in a sticky folder such as /tmp no
+ * other user can replace it. */
 static int check_owner(const char *target, struct err *e)
 {
     const char *path = strncmp(target, "unix:", 5) == 0 ? target + 5 : NULL;
@@ -58,7 +58,7 @@ static int check_owner(const char *target, struct err *e)
                    (unsigned)st.st_uid);
 }
 
-/* What the loop demands of this target. */
+/* Applies the loop's cluster settings to this target. */
 static int prepare_proofs(struct rpc_client *c, const struct cluster *cluster, const char *target,
                           struct err *e)
 {
@@ -97,9 +97,9 @@ struct rpc_client *rpc_client_new(struct rpc_loop *l, const struct rpc_client_op
         {GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100},
         {GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 100},
         {GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000},
-        {GRPC_ARG_CLIENT_IDLE_TIMEOUT_MS, INT_MAX}, /* going idle would look like a lost peer */
-        {GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1},    /* two clients never share a connection */
-        {GRPC_ARG_ENABLE_RETRIES, 0},               /* a step is not idempotent */
+        {GRPC_ARG_CLIENT_IDLE_TIMEOUT_MS, INT_MAX}, /* idle mode would look like a lost peer */
+        {GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1},    /* clients never share a connection */
+        {GRPC_ARG_ENABLE_RETRIES, 0},               /* steps are not idempotent */
         {GRPC_ARG_KEEPALIVE_TIME_MS, o->keepalive_ms},
         {GRPC_ARG_KEEPALIVE_TIMEOUT_MS, o->keepalive_timeout_ms},
         {GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1},
@@ -113,7 +113,7 @@ struct rpc_client *rpc_client_new(struct rpc_loop *l, const struct rpc_client_op
         args[i].key = (char *)(uintptr_t)settings[i].key;
         args[i].value.integer = settings[i].value;
     }
-    if (cluster && cluster->kind == CLUSTER_TLS) { /* members have a name in common */
+    if (cluster && cluster->kind == CLUSTER_TLS) { /* all members share a DNS name */
         args[n].type = GRPC_ARG_STRING;
         args[n].key = (char *)(uintptr_t)GRPC_SSL_TARGET_NAME_OVERRIDE_ARG;
         args[n++].value.string = (char *)(uintptr_t)cluster->name;
@@ -175,9 +175,9 @@ static void copy_message(struct rpc_unary *u)
     u->message[n] = '\0';
 }
 
-/* ---------------------------------------------------------------- proofs */
+/* ---------------------------------------------------------------- authentication */
 
-/* 32 bytes in hex behind an answer. */
+/* Finds 32 bytes in hex in the trailing metadata. */
 static bool find_hex32(const grpc_metadata_array *tail, const char *key, uint8_t out[32])
 {
     for (size_t i = 0; i < tail->count; i++)
@@ -187,7 +187,7 @@ static bool find_hex32(const grpc_metadata_array *tail, const char *key, uint8_t
     return false;
 }
 
-/* The proof of this call; false: there is no nonce yet, or no memory. */
+/* The proof for this call; false: no nonce yet, or out of memory. */
 static bool prove(struct rpc_client *c, struct rpc_unary *u, char out[RPC_PROOF_TEXT])
 {
     const struct client_method *m = u->method;
@@ -201,7 +201,7 @@ static bool prove(struct rpc_client *c, struct rpc_unary *u, char out[RPC_PROOF_
            !rpc_proof_make(c->secret, &u->ticket, m->path, out);
 }
 
-/* The server wants a proof for another nonce than the one that was used. */
+/* Did the server send a challenge with another nonce than the one used? */
 static bool challenged_anew(struct rpc_client *c, const struct rpc_unary *u)
 {
     uint8_t nonce[CLUSTER_NONCE];
@@ -215,7 +215,7 @@ static bool challenged_anew(struct rpc_client *c, const struct rpc_unary *u)
     return cluster_same(nonce, u->ticket.nonce, sizeof(nonce)) == false;
 }
 
-/* A reply without a proof is none. */
+/* A reply without a valid proof is rejected. */
 static void check_proof(struct rpc_unary *u)
 {
     uint8_t digest[RPC_DIGEST], want[CLUSTER_MAC], got[CLUSTER_MAC];
@@ -251,7 +251,7 @@ static bool sent_again(struct rpc_unary *u)
     rpc_unary_clear(u);
     grpc_byte_buffer_destroy(u->request);
     u->request = u->again;
-    u->again = NULL; /* once */
+    u->again = NULL; /* at most once */
     if (begin(c, u, NULL) == 0)
         return true;
     if (u->call)
@@ -264,7 +264,7 @@ static bool sent_again(struct rpc_unary *u)
 static void on_done(struct rpc_op *op, bool ok)
 {
     struct rpc_unary *u = CONTAINER_OF(op, struct rpc_unary, op);
-    (void)ok; /* a batch that receives the status always succeeds: the status tells */
+    (void)ok; /* a batch that receives the status always succeeds: the status has the result */
     if (u->call && sent_again(u))
         return;
     if (u->call) {

@@ -65,8 +65,8 @@ static void free_chunks(struct rpc_chunk *c)
     }
 }
 
-/* The newest chunk is as large as all others together: keeping it alone makes the next call of the
- * same size fit, after one more growth at most. */
+/* The newest chunk is as large as all others together. Keeping only it means that the next call of
+ * the same size fits, after at most one more growth. */
 void rpc_mem_reset(struct rpc_mem *m)
 {
     if (!m->top)
@@ -84,7 +84,7 @@ void rpc_mem_free(struct rpc_mem *m)
     m->used = 0;
 }
 
-/* An uncompressed message that arrived in one slice needs no copy. */
+/* An uncompressed message in one slice needs no copy. */
 static grpc_slice flatten(grpc_byte_buffer *b)
 {
     if (b->type == GRPC_BB_RAW && b->data.raw.compression == GRPC_COMPRESS_NONE &&
@@ -114,7 +114,7 @@ grpc_byte_buffer *rpc_pack(const ProtobufCMessage *msg)
 {
     grpc_slice s = grpc_slice_malloc(protobuf_c_message_get_packed_size(msg));
     protobuf_c_message_pack(msg, GRPC_SLICE_START_PTR(s));
-    grpc_byte_buffer *b = grpc_raw_byte_buffer_create(&s, 1); /* takes its own reference */
+    grpc_byte_buffer *b = grpc_raw_byte_buffer_create(&s, 1); /* takes a reference of its own */
     grpc_slice_unref(s);
     return b;
 }

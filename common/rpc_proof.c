@@ -95,9 +95,9 @@ int rpc_proof_answer(const struct cluster *c, const struct rpc_ticket *t,
     return cluster_mac(c, "answer", parts, 4, out);
 }
 
-/* ---------------------------------------------------------------- the server's memory */
+/* ---------------------------------------------------------------- replay protection */
 
-/* Earlier numbers mean nothing under a fresh nonce: a replay fails. */
+/* Draws a fresh nonce, which invalidates all earlier proofs. */
 static bool begin(struct rpc_guard *g)
 {
     g->n = 0;
@@ -110,7 +110,7 @@ int rpc_guard_init(struct rpc_guard *g, const struct cluster *c, struct err *e)
     return begin(g) ? 0 : err_sys(e, "getrandom");
 }
 
-/* The caller of that id; NULL: the table was full, and all must begin again. */
+/* The entry of this id. NULL: the table was full, and all callers must authenticate again. */
 static struct rpc_caller *caller_of(struct rpc_guard *g, const uint8_t id[RPC_ID])
 {
     for (size_t i = 0; i < g->n; i++)

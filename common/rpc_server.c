@@ -1,8 +1,8 @@
-/* One call object walks through the core as a chain of rpc_ops:
+/* A call object passes through the core as a chain of rpc_ops:
  *
  *   armed -> on_arrival -> on_message -> [serial lane] -> answer -> on_sent -> freed
  *
- * The next call object is armed on arrival of the last one, so the core always holds one. */
+ * The next call object is armed when a call arrives, so that the core always holds one. */
 #include "common/rpc_server.h"
 #include "common/clock.h"
 #include "common/cond.h"
@@ -22,10 +22,10 @@
 #include <time.h>
 
 enum { CLOSE_GRACE_MS = 2000, HANDSHAKE_MS = 5000 };
-static const size_t mem_limit = (size_t)4 << 30; /* of one unpacked message and its answer */
+static const size_t mem_limit = (size_t)4 << 30; /* for one unpacked message and its answer */
 
 struct server_call;
-struct call_lane { /* calls that wait, in the order of their arrival */
+struct call_lane { /* queued calls in arrival order */
     struct server_call *head, **tail;
 };
 
@@ -42,9 +42,9 @@ struct rpc_server {
     struct rpc_guard guard; /* loop thread */
     struct rpc_mem serial;  /* serial lane's thread */
     struct rpc_mem apart;   /* the thread of the RPC_APART lane */
-    pthread_t apart_thread; /* runs that lane, where a method wants it */
+    pthread_t apart_thread; /* exists if a method uses that lane */
     bool has_apart;
-    pthread_mutex_t lock; /* guards what follows */
+    pthread_mutex_t lock; /* guards the following */
     pthread_cond_t wake;
     struct call_lane lanes[2]; /* RPC_SERIAL, RPC_APART */
     bool stopping, drained;
@@ -59,15 +59,15 @@ struct server_call {
     grpc_call_details details;
     grpc_metadata_array md;
     grpc_byte_buffer *in, *out;
-    grpc_slice why; /* status text */
+    grpc_slice why; /* message of the status */
     int cancelled;
     bool greeted;    /* initial metadata sent */
-    bool proved;     /* by `ticket`; the answer is proved in turn */
-    bool challenged; /* the caller is told the nonce */
+    bool proved;     /* authenticated by `ticket`; the answer is signed as well */
+    bool challenged; /* the nonce is sent to the caller */
     struct rpc_ticket ticket;
-    grpc_slice said;              /* value of the metadata behind the answer */
+    grpc_slice said;              /* value of the trailing metadata */
     struct trace_context parent;  /* zero: none */
-    int64_t arrived_ns, begun_ns; /* begun: when a handler took it */
+    int64_t arrived_ns, begun_ns; /* begun: when the handler was called */
 };
 
 static void on_arrival(struct rpc_op *op, bool ok);
@@ -77,7 +77,7 @@ static void arm(struct rpc_server *s)
 {
     struct server_call *k = calloc(1, sizeof(*k));
     if (!k)
-        return; /* the next arrival tries again; without memory no answer can be made */
+        return; /* the next arrival retries; without memory no answer is possible */
     k->s = s;
     k->op = (struct rpc_op){on_arrival, "arrival"};
     k->why = grpc_empty_slice();
@@ -116,12 +116,12 @@ static void free_call(struct server_call *k)
 
 static void on_sent(struct rpc_op *op, bool ok)
 {
-    (void)ok; /* a client that has gone needs no answer */
+    (void)ok; /* a disconnected client needs no answer */
     free_call(CONTAINER_OF(op, struct server_call, op));
 }
 
-/* The metadata behind an answer: the proof of a reply, or the nonce for a caller that proved
- * nothing; false: none. */
+/* Builds the trailing metadata: the proof of a reply, or the nonce for an unauthenticated caller.
+ * False: none. */
 static bool send_metadata(struct server_call *k, grpc_metadata *md)
 {
     uint8_t raw[CLUSTER_MAC], digest[RPC_DIGEST];
@@ -139,7 +139,7 @@ static bool send_metadata(struct server_call *k, grpc_metadata *md)
     return true;
 }
 
-/* End the call with k->out, or with a status. Any thread. */
+/* Ends the call with k->out, or with a status. Any thread. */
 static void finish(struct server_call *k, grpc_status_code code, const char *why)
 {
     grpc_metadata md;
@@ -176,7 +176,7 @@ static void receive(struct server_call *k)
         free_call(k);
 }
 
-/* Unpack, handle, pack: k->out, or a status in *code and `e`. */
+/* Unpacks, handles, packs: sets k->out, or a status in *code and `e`. */
 static int handle(struct server_call *k, struct rpc_mem *mem, grpc_status_code *code, struct err *e)
 {
     struct rpc_call call = {mem, GRPC_STATUS_INTERNAL};
@@ -193,7 +193,7 @@ static int handle(struct server_call *k, struct rpc_mem *mem, grpc_status_code *
     return out ? 0 : -1;
 }
 
-/* What OpenTelemetry's conventions for RPC say of a call, and how long it waited for its turn. */
+/* Adds a span with the attributes of OpenTelemetry's RPC conventions, and the queueing time. */
 static void add_span(const struct server_call *k, grpc_status_code code, const char *why)
 {
     const char *name = k->method->name + 1, *slash = strchr(name, '/');
@@ -282,7 +282,7 @@ static void enqueue(struct server_call *k)
         finish(k, GRPC_STATUS_UNAVAILABLE, "the shard is shutting down");
 }
 
-/* Not of the bytes that its proof was made for. */
+/* Does the proof belong to other bytes? */
 static bool altered(const struct server_call *k)
 {
     uint8_t digest[RPC_DIGEST];
@@ -354,7 +354,7 @@ static void on_arrival(struct rpc_op *op, bool ok)
 {
     struct server_call *k = CONTAINER_OF(op, struct server_call, op);
     struct rpc_server *s = k->s;
-    if (!ok) { /* the server is going down: no more calls come */
+    if (!ok) { /* the server is shutting down: no further calls arrive */
         free_call(k);
         return;
     }
@@ -392,7 +392,7 @@ static void *loop_thread(void *arg)
     return NULL;
 }
 
-/* Next call of a lane. NULL: stopping. */
+/* The next call of a lane. NULL: stopping. */
 static struct server_call *next_call(struct rpc_server *s, enum rpc_lane of)
 {
     struct call_lane *lane = lane_of(s, of);
@@ -461,7 +461,7 @@ void rpc_server_stop(struct rpc_server *s)
 
 static grpc_server *make_server(struct rpc_loop *loop)
 {
-    /* A client's keepalive pings are welcome; two servers on one port are not. */
+    /* Allows clients' keepalive pings; forbids two servers on one port. */
     static const struct {
         const char *key;
         int value;
@@ -472,7 +472,7 @@ static grpc_server *make_server(struct rpc_loop *loop)
         {"grpc.http2.max_ping_strikes", 0},
         {"grpc.keepalive_permit_without_calls", 1},
         {"grpc.so_reuseport", 0},
-        {"grpc.server_handshake_timeout_ms", HANDSHAKE_MS}, /* TLS, or HTTP/2's settings */
+        {"grpc.server_handshake_timeout_ms", HANDSHAKE_MS}, /* TLS handshake, or HTTP/2 settings */
     };
     enum { N = sizeof(want) / sizeof(want[0]) };
     grpc_arg a[N];
@@ -524,7 +524,7 @@ static int start(struct rpc_server *s, struct err *e)
     return 0;
 }
 
-/* Nothing was started: the core wants its server shut down all the same before it is destroyed. */
+/* Nothing was started, but the core requires a shutdown before destruction. */
 static void abandon(struct rpc_server *s)
 {
     s->down = (struct rpc_op){on_down, "down"};
@@ -598,7 +598,7 @@ void rpc_server_close(struct rpc_server *s)
         ;
     bool drained = s->drained;
     pthread_mutex_unlock(&s->lock);
-    if (!drained) /* a client that neither reads nor goes away */
+    if (!drained) /* a client neither reads nor disconnects */
         grpc_server_cancel_all_calls(s->grpc);
     pthread_join(s->thread, NULL);
     rpc_bind_close(&s->also);

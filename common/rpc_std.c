@@ -1,5 +1,5 @@
-/* Descriptors are read where they lie: a FileDescriptorSet is a list of files (field 1); of a file
- * we need name (1), package (2) and the names of its services (field 6, its field 1). */
+/* Descriptors are read in their encoded form. A FileDescriptorSet is a list of files (field 1). Of
+ * a file we need name (1), package (2) and service names (field 6, its field 1). */
 #include "common/rpc_std.h"
 #include <stdbool.h>
 #include <stdint.h>
@@ -28,7 +28,7 @@ static bool varint(struct std_bytes *b, uint64_t *v)
     return false;
 }
 
-/* Next length-delimited field; others are passed over. */
+/* Next length-delimited field; others are skipped. */
 static bool next_field(struct std_bytes *b, uint64_t *field, struct std_bytes *value)
 {
     uint64_t key, n;
@@ -46,7 +46,7 @@ static bool next_field(struct std_bytes *b, uint64_t *field, struct std_bytes *v
     return false;
 }
 
-/* The i-th value of `field` in a message; an empty one if there is none. */
+/* The i-th value of `field` in a message; empty if absent. */
 static struct std_bytes get(struct std_bytes message, uint64_t field, size_t i)
 {
     struct std_bytes v;
@@ -62,7 +62,7 @@ static struct std_bytes file_at(size_t i)
     return get((struct std_bytes){descriptors, sizeof(descriptors)}, 1, i);
 }
 
-/* "package.Service" number k of a file; false past the last. */
+/* "package.Service" of the k-th service of a file; false: k is too large. */
 static bool service_name(struct std_bytes file, size_t k, char out[200])
 {
     struct std_bytes service = get(file, 6, k), name = get(service, 1, 0),
@@ -167,7 +167,8 @@ static int refuse(Response *r, grpc_status_code code, const char *why, struct rp
     return 0;
 }
 
-/* Each of our packages is one file: a symbol is in the file whose package is its longest prefix. */
+/* Each of our packages is one file: a symbol belongs to the file whose package is its longest
+ * prefix. */
 static struct std_bytes find_file(const char *name, uint64_t field)
 {
     struct std_bytes file, best = {0};

@@ -1,20 +1,19 @@
-/* rpc_std.h - the services that tools expect of every gRPC server: health and reflection.
+/* rpc_std.h - standard services of a gRPC server: health and reflection.
  *
- * Put RPC_STD_METHODS at the end of a server's table. Reflection knows what is in proto/. */
+ * Put RPC_STD_METHODS at the end of a server's table. Reflection describes the files in proto/. */
 #ifndef COMMON_RPC_STD_H
 #define COMMON_RPC_STD_H
 #include "common/rpc_server.h"
 #include "proto/health.pb-c.h"
 #include "proto/reflection.pb-c.h"
 
-/* A server that answers at all is SERVING; "" means the server, other names must be services of
- * proto/. */
+/* A server that answers is SERVING; "" is the server, other names must be services of proto/. */
 const ProtobufCMessage *rpc_std_health(void *ctx, const ProtobufCMessage *in, struct rpc_call *call,
                                        struct err *e);
 const ProtobufCMessage *rpc_std_reflect(void *ctx, const ProtobufCMessage *in,
                                         struct rpc_call *call, struct err *e);
 
-/* v1 and v1alpha of reflection differ in name only. */
+/* Reflection v1 and v1alpha differ only in the name. */
 #define RPC_STD_REFLECTION(version)                                                                \
     {                                                                                              \
         "/grpc.reflection." version ".ServerReflection/ServerReflectionInfo",                      \

@@ -13,7 +13,7 @@ static const char *const names[] = {"auto", "generate", "embed", "rerank", "clas
 const char *const model_task_choices[] = {"auto", "generate", "embed", "rerank", NULL};
 const char *model_task_name(enum model_task t) { return t < TASK_N ? names[t] : "?"; }
 
-/* *out: the file's object, or NULL where there is no such file. */
+/* *out: the file's object, or NULL if the file does not exist. */
 static int read_json(const char *dir, const char *name, size_t max, cJSON **out, struct err *e)
 {
     char path[PATH_MAX];
@@ -70,7 +70,7 @@ static bool plain_folder(const char *p)
     return *p && *p != '/' && strlen(p) < 256 && !strstr(p, "..");
 }
 
-/* sentence_transformers.models.Pooling, or the same class of a newer package. */
+/* sentence_transformers.models.Pooling, or its class in newer packages. */
 static int add_module(struct sentence *s, const char *dir, const cJSON *m, struct err *e)
 {
     const char *type = json_str(m, "type", ""), *dot = strrchr(type, '.');
@@ -170,7 +170,7 @@ const char *sentence_prompt(const struct sentence *s, const char *name)
 
 /* ---------------------------------------------------------------- tasks */
 
-/* Of a file without id2label: what transformers assumes. */
+/* Number of labels; without id2label the default of transformers. */
 static int labels(const cJSON *config)
 {
     const cJSON *map = json_get(config, "id2label");

@@ -1,6 +1,6 @@
-/* shard_group.h - where the ranks of a group meet on one host: a file in /dev/shm that is named
- * after the group while they do. The ranks remove it when all are there; what is left when they are
- * killed before that is their launcher's to remove. */
+/* shard_group.h - the rendezvous file of a group's ranks on one host, in /dev/shm, named after the
+ * group. The ranks remove it once all have joined. If they are killed before, their launcher
+ * removes it. */
 #ifndef COMMON_SHARD_GROUP_H
 #define COMMON_SHARD_GROUP_H
 #include <stddef.h>
@@ -9,6 +9,6 @@
 #define SHARD_GROUP_PREFIX "model-server-"
 enum { SHARD_GROUP_PATH = 128 };
 
-/* Readable, safe as a file name, and different for different groups. */
+/* Writes a path that is readable, safe as a file name, and different for different groups. */
 void shard_group_path(char path[SHARD_GROUP_PATH], const char *group);
 #endif

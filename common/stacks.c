@@ -19,13 +19,13 @@
 enum {
     FRAMES = 48,
     LINE = 512,
-    OURS = 2, /* frames at the top: the handler and the return from it */
+    OURS = 2, /* the top frames: the handler and its return */
     ANSWER_MS = 1000,
-    CRASH_S = 10, /* a crash that cannot be described ends all the same */
+    CRASH_S = 10, /* limit for describing a crash */
     SETTLE_MS = 500
 };
 
-/* The symbol table of our own file, and where the file lies in memory. */
+/* The symbol table of our executable, and its load address. */
 static struct {
     const ElfW(Sym) * sym;
     size_t n;
@@ -34,7 +34,8 @@ static struct {
     uintptr_t bias, from, to;
 } own;
 
-/* What the handler and the one who asks share. `tid`: who is asked; -tid: who answers now. */
+/* Shared by the handler and the requesting thread. `tid`: the thread asked; -tid: it is
+ * answering. */
 static struct {
     atomic_int tid, n;
     atomic_bool done;
@@ -56,12 +57,12 @@ static int note_own(struct dl_phdr_info *info, size_t size, void *arg)
         own.from = at < own.from ? at : own.from;
         own.to = at + p->p_memsz > own.to ? at + p->p_memsz : own.to;
     }
-    return 1; /* the executable comes first */
+    return 1; /* the executable is the first entry */
 }
 
 static bool inside(uint64_t at, uint64_t n, uint64_t size) { return at <= size && n <= size - at; }
 
-/* A stripped file has no table: then frames are offsets, which `addr2line` reads. */
+/* A stripped file has no symbol table: frames are then offsets for `addr2line`. */
 static void find_symbols(const char *file, size_t size)
 {
     const ElfW(Ehdr) *h = (const void *)file;
@@ -104,8 +105,8 @@ static const char *base_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* "#3 http_run+0x1f4 (+0x4a3f4)": what follows the + in parentheses is for addr2line. All but the
- * first are return addresses: the byte before belongs to the call. */
+/* "#3 http_run+0x1f4 (+0x4a3f4)": the offset in parentheses is for addr2line. All but the first are
+ * return addresses: the byte before belongs to the call. */
 static void describe(char *out, size_t max, int i, const void *frame)
 {
     uintptr_t at = (uintptr_t)frame - (i > 0), offset = 0;
@@ -139,7 +140,7 @@ static void on_asked(int sig)
     errno = keep;
 }
 
-/* The thread answers, or is asked no more. */
+/* Requests a thread's stack and waits for the answer, or gives up. */
 static bool ask(int tid)
 {
     int64_t until = clock_ms() + ANSWER_MS;
@@ -151,7 +152,7 @@ static bool ask(int tid)
     while (!atomic_load(&asked.done)) {
         if (clock_ms() >= until && atomic_compare_exchange_strong(&asked.tid, &expected, 0))
             return false;
-        if (clock_ms() >= until + ANSWER_MS) /* lost in the unwinder */
+        if (clock_ms() >= until + ANSWER_MS) /* stuck in the unwinder */
             return false;
         expected = tid;
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
@@ -166,7 +167,7 @@ static void put(enum log_level level, const char *text)
         log_sink_put(line, log_line(line, sizeof(line), level, text));
 }
 
-/* One line of a file of /proc, or "?". */
+/* One line of a /proc file, or "?". */
 static void proc_line(int tid, const char *file, char *out, size_t max)
 {
     char path[64];
@@ -253,19 +254,21 @@ static void on_crash(int sig)
     log_sink_settle(SETTLE_MS, LOG_FLUSH_MS);
     snprintf(text, sizeof(text), "thread %d ends the process by signal %d; its stack:", my_tid(),
              sig);
-    put_now(LOG_WARN, text); /* not ERROR: the cause is what was said before */
+    put_now(LOG_WARN, text); /* not ERROR: the cause was logged before */
     int n = backtrace(frame, FRAMES);
     for (int i = OURS; i < n; i++) {
         describe(text, sizeof(text), i - OURS, frame[i]);
         put_now(LOG_WARN, text);
     }
     alarm(0);
-    raise(sig); /* the handler is gone: SA_RESETHAND */
+    raise(sig); /* SA_RESETHAND has removed the handler */
 }
 
 static void catch_crashes(void)
 {
-    static char stack[64 << 10]; /* for the main thread: others that overflow theirs just end */
+    /* for the main thread only: a stack overflow in another thread ends the process without a
+     * report */
+    static char stack[64 << 10];
     const stack_t alternative = {.ss_sp = stack, .ss_size = sizeof(stack)};
     struct sigaction a = {.sa_handler = on_crash, .sa_flags = (int)(SA_RESETHAND | SA_ONSTACK)};
     sigaltstack(&alternative, NULL);
@@ -282,11 +285,12 @@ void stacks_init(void)
     size_t size;
     struct err e = ERR_INIT;
     struct sigaction a = {.sa_handler = on_asked, .sa_flags = SA_RESTART};
-    const char *file = file_map("/proc/self/exe", &size, &e); /* for as long as we live */
+    /* mapped for the lifetime of the process */
+    const char *file = file_map("/proc/self/exe", &size, &e);
     dl_iterate_phdr(note_own, NULL);
     if (file)
         find_symbols(file, size);
-    backtrace(first, 1); /* loads the unwinder: a handler must not */
+    backtrace(first, 1); /* loads the unwinder, which a signal handler must not do */
     sigaction(STACKS_SIGNAL, &a, NULL);
     catch_crashes();
 }

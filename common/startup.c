@@ -8,11 +8,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* CLOCK_MONOTONIC is the same in all processes of a machine. */
+/* CLOCK_MONOTONIC is equal in all processes of a machine. */
 struct startup_slot {
     _Atomic uint32_t phase;
     _Atomic uint64_t done, total;
-    _Atomic int64_t began, since; /* ns: of this life, of this phase */
+    _Atomic int64_t began, since; /* ns: begin of this start, and of this phase */
     _Atomic int64_t took[STARTUP_PHASES];
 };
 struct startup_board {

@@ -1,10 +1,10 @@
-/* text.h - questions about a text that the C library has no function for. */
+/* text.h - string functions missing in the C library. */
 #ifndef COMMON_TEXT_H
 #define COMMON_TEXT_H
 #include <stdbool.h>
 #include <string.h>
 
-/* A text ends with itself, and every text with "". */
+/* True also for equal strings, and for an empty `end`. */
 static inline bool ends_with(const char *s, const char *end)
 {
     const size_t n = strlen(s), m = strlen(end);

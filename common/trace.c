@@ -1,6 +1,6 @@
-/* The exporter. Who adds a span to an empty box arms the timer that empties it, so that an idle
- * tracer never wakes; one Export call is in flight at a time, and the timer's next turn or that
- * call's end sends the rest. Everything below "the tracer's thread" runs there alone. */
+/* The exporter. The thread that adds a span to the empty box arms the timer that empties it, so an
+ * idle tracer never wakes up. One Export call is in flight at a time; the next timer or its
+ * completion sends the rest. Everything below "tracer thread" runs there. */
 #include "common/trace.h"
 #include "common/clock.h"
 #include "common/log.h"
@@ -42,10 +42,10 @@ struct tracer {
     void *method;
     pthread_t thread;
     struct rpc_op timer, again, bell;
-    /* the tracer's thread */
+    /* used by the tracer thread */
     struct mail *first, **last;
     struct rpc_unary call;
-    grpc_byte_buffer *batch; /* kept until it was delivered */
+    grpc_byte_buffer *batch; /* kept until delivered */
     size_t n_batch;
     unsigned tries;
     bool busy, stopping, failing;
@@ -64,7 +64,7 @@ struct encoder {
     Otlp__StringValue item[TRACE_ATTRS_MAX], *items[TRACE_ATTRS_MAX];
 };
 
-/* Collectors refuse a whole batch for one invalid string. */
+/* Collectors reject a whole batch for one invalid string. */
 static char *clean(const char *s)
 {
     return (char *)(uintptr_t)(s && utf8_valid(s, strlen(s)) ? s : "(not UTF-8)");
@@ -99,7 +99,7 @@ static void encode_attr(struct encoder *c, size_t i, const struct trace_attr *a)
         v->value_case = OTLP__ANY_VALUE__VALUE_DOUBLE_VALUE;
         v->double_value = a->num;
         break;
-    case TRACE_LIST: /* at most one of them */
+    case TRACE_LIST: /* at most one list per span */
         v->value_case = OTLP__ANY_VALUE__VALUE_ARRAY_VALUE;
         encode_list(c, a);
         v->array_value = &c->list;
@@ -188,9 +188,9 @@ void tracer_add(struct tracer *t, const struct trace_span *s)
         rpc_after(t->loop, GATHER_MS, &t->timer);
 }
 
-/* ---------------------------------------------------------------- the tracer's thread */
+/* ---------------------------------------------------------------- tracer thread */
 
-/* The timer is armed exactly while the box holds something. */
+/* The timer is armed exactly while the box is not empty. */
 static bool armed(struct tracer *t) { return atomic_load(&t->box.top) != NULL; }
 
 static void stop_when_idle(struct tracer *t)
@@ -257,7 +257,7 @@ static void start(struct tracer *t)
                     false);
 }
 
-/* The next batch, if there is anything to send and nothing is on its way. */
+/* Sends the next batch, if there are spans and no call is in flight. */
 static void send(struct tracer *t)
 {
     size_t n = 0;
@@ -281,7 +281,7 @@ static void send(struct tracer *t)
     stop_when_idle(t);
 }
 
-/* How many of the batch the collector says it did not take. */
+/* Number of spans the collector reports as rejected. */
 static size_t rejected(struct tracer *t)
 {
     struct err e;
@@ -303,7 +303,7 @@ static void batch_over(struct tracer *t, size_t lost)
     send(t);
 }
 
-/* OTLP's list of what may be tried again. */
+/* OTLP's list of retryable statuses. */
 static bool passing(grpc_status_code s)
 {
     return s == GRPC_STATUS_UNAVAILABLE || s == GRPC_STATUS_DEADLINE_EXCEEDED ||
@@ -316,7 +316,7 @@ static void on_exported(struct rpc_unary *u)
 {
     struct tracer *t = CONTAINER_OF(u, struct tracer, call);
     bool ok = u->status == GRPC_STATUS_OK;
-    if (ok != !t->failing) { /* one line for each turn of fortune */
+    if (ok != !t->failing) { /* logs changes only */
         t->failing = !ok;
         if (ok)
             log_msg(LOG_INFO, "traces reach %s again", t->target);
@@ -362,7 +362,7 @@ static void *run(void *arg)
 
 /* ---------------------------------------------------------------- life */
 
-/* What gRPC calls "host:port", from what OTLP calls an endpoint. */
+/* Converts an OTLP endpoint to gRPC's "host:port". */
 static char *target_of(const char *endpoint, struct err *e)
 {
     char *s = NULL;

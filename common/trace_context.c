@@ -5,7 +5,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-/* Lower case only, as the specification has it. */
+/* Lower case only, as specified. */
 static int digit(char c)
 {
     return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
@@ -51,7 +51,7 @@ bool trace_parse(const char *s, struct trace_context *out)
 
 bool trace_known(const struct trace_context *c) { return !zero(c->trace_id, sizeof(c->trace_id)); }
 
-/* key=value, as long as the list's own characters are not in it. */
+/* key=value without the list's separators. */
 static bool member(const char *s, size_t n)
 {
     static const char key_chars[] = "abcdefghijklmnopqrstuvwxyz0123456789_-*/@";
@@ -73,7 +73,7 @@ bool trace_state_valid(const char *s)
     if (n > TRACE_STATE_MAX)
         return false;
     for (size_t i = 0, end; i < n;
-         i = end + 1) { /* blanks around a member, and empty ones, may be */
+         i = end + 1) { /* blanks around members, and empty members, are allowed */
         end = i + strcspn(s + i, ",");
         size_t to = end;
         i += strspn(s + i, " \t");
@@ -109,7 +109,7 @@ void trace_print(const struct trace_context *c, char out[TRACE_PARENT_LEN + 1])
 static void draw(uint8_t *p, size_t n)
 {
     do
-        if (getrandom(p, n, 0) != (ssize_t)n) { /* before the kernel has any: time will do */
+        if (getrandom(p, n, 0) != (ssize_t)n) { /* no entropy yet: use the time */
             uint64_t h = hash_mix((uint64_t)clock_ns());
             for (size_t i = 0; i < n; i++, h = hash_mix(h + i))
                 p[i] = (uint8_t)h;

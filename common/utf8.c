@@ -1,6 +1,6 @@
 #include "common/utf8.h"
 
-/* How many bytes of a well-formed prefix stand at `s`, and how many the character needs. */
+/* Length of a well-formed prefix at `s`, and the full length of the character. */
 static size_t scan(const unsigned char *s, size_t n, size_t *need)
 {
     unsigned char c = s[0], lo = 0x80, hi = 0xBF;
@@ -100,7 +100,7 @@ size_t utf8_incomplete_tail(const char *s, size_t n)
         const unsigned char *u = (const unsigned char *)s + n - back;
         size_t need;
         if ((*u & 0xC0) == 0x80)
-            continue; /* continuation: its lead byte is further back */
+            continue; /* continuation byte: the lead byte is before it */
         return scan(u, back, &need) == back && need > back ? back : 0;
     }
     return 0;

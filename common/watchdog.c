@@ -13,15 +13,14 @@ enum { LOOK_MS = 1000 };
 struct watch {
     const char *name;
     const _Atomic int64_t *busy_ns;
-    int64_t reported; /* the stamp of the last stall that was reported */
-    /* of watchdog_end_stuck(): */
+    int64_t reported; /* timestamp of the last reported stall */
+    /* for watchdog_end_stuck(): */
     uint32_t end_ms; /* 0: never */
     void (*end)(void *arg);
     void *arg;
-    int64_t last; /* the stamp at the last look */
-    int64_t still_ms,
-        cpu_ms;         /* since when it has been the same, of time that counts; CPU time then */
-    int64_t longest_ms; /* that it ever was */
+    int64_t last;             /* timestamp at the last check */
+    int64_t still_ms, cpu_ms; /* counted time it has been unchanged; CPU time at that start */
+    int64_t longest_ms;       /* longest such time so far */
 };
 
 struct watchdog {
@@ -33,7 +32,7 @@ struct watchdog {
     pthread_mutex_t lock;
     pthread_cond_t end;
     bool running, ending;
-    int64_t looked; /* clock_ns() of the last look */
+    int64_t looked; /* clock_ns() of the last check */
 };
 
 static bool look(struct watch *v, int64_t now, uint32_t limit_ms)
@@ -54,7 +53,7 @@ static int64_t cpu_ms(void)
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-/* `turn_ms`: what of the time since the last look counts. */
+/* `turn_ms`: counted time since the last check. */
 static bool stuck(struct watch *v, int64_t turn_ms)
 {
     const int64_t since = atomic_load_explicit(v->busy_ns, memory_order_relaxed);
@@ -74,7 +73,7 @@ static bool stuck(struct watch *v, int64_t turn_ms)
     return !computing || v->still_ms >= WATCHDOG_BUSY_TIMES * limit;
 }
 
-/* The watched thread whose process must end; NULL: none. */
+/* A watched thread whose process must end; NULL: none. */
 static struct watch *find_stuck(struct watchdog *w, int64_t nap_ms)
 {
     const int64_t now = clock_ns(), passed = (now - w->looked) / 1000000;
@@ -109,7 +108,7 @@ static void end_it(struct watchdog *w, const struct watch *v)
     v->end(v->arg);
 }
 
-/* How long between two looks. */
+/* Interval between two checks. */
 static int64_t nap_of(const struct watchdog *w)
 {
     int64_t nap = LOOK_MS;
@@ -197,7 +196,7 @@ void watchdog_remove(struct watchdog *w, const _Atomic int64_t *busy_ns)
     pthread_mutex_unlock(&w->lock);
 }
 
-/* Signals are for other threads. */
+/* Blocks all signals in the watchdog thread. */
 int watchdog_start(struct watchdog *w, struct err *e)
 {
     sigset_t all, before;

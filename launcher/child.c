@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* `env` and where the child finds its eventfd; caller frees the array and its last word. */
+/* `env` plus the number of the child's eventfd; caller frees the array and its last string. */
 static char **with_heartbeat(char *const *env, int fd)
 {
     size_t n = 0;
@@ -78,7 +78,7 @@ static void close_pipe(struct child *c, int which)
 void child_read(struct child *c, int which)
 {
     char bytes[16384];
-    /* Not for ever: a child that writes without pause must not keep us from signals and others. */
+    /* Bounded: a child that writes constantly must not delay signals and other children. */
     for (int turn = 0; turn < 16 && c->fds[which] >= 0; turn++) {
         ssize_t n = read(c->fds[which], bytes, sizeof(bytes));
         if (n > 0)

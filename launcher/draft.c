@@ -4,11 +4,11 @@
 #include "launcher/machine.h"
 #include "launcher/sweep.h"
 
-/* A process that ends soon is started again after twice the pause before; one that has lived a
- * while, at once. */
+/* Exponential backoff: a process that ends soon is restarted after twice the previous pause; a
+ * longer-lived one at once. */
 enum { SOON_MS = 10000, FIRST_PAUSE_MS = 250, MOST_PAUSE_MS = 30000, DRAFT_ARENA = 16 << 20 };
 
-/* As the served model's shards, but for what belongs to that model alone. */
+/* The served model's options, without those specific to that model. */
 void draft_init(struct draft *d, const struct plan *base, struct child *child)
 {
     const struct config *c = base->cfg;
@@ -47,7 +47,7 @@ void draft_start(struct draft *d)
         return;
     d->again = 0;
     d->started = clock_ms();
-    child_free(d->child); /* of the life before */
+    child_free(d->child); /* of the previous run */
     arena_reset(&d->arena);
     arena_init(&d->arena, DRAFT_ARENA);
     LOG(LOG_INFO, "Starting draft model", LOGS("model", d->cfg.model_id));

@@ -14,9 +14,9 @@
 
 enum { ANSWER_MOST = 1 << 20, EXIT_TOO_LARGE = 3 };
 
-/* ---------------------------------------------------------------- asking a rank */
+/* ---------------------------------------------------------------- queries */
 
-/* Both pipes of a child to their ends. */
+/* Reads both pipes of a child to their ends. */
 static int read_both(const struct spawned *s, struct buf text[2], struct err *e)
 {
     struct pollfd fds[2] = {{s->out, POLLIN, 0}, {s->err, POLLIN, 0}};
@@ -35,7 +35,7 @@ static int read_both(const struct spawned *s, struct buf text[2], struct err *e)
     return text[0].oom || text[1].oom ? err_nomem(e) : 0;
 }
 
-/* What a child says of itself that has failed. */
+/* The error message of a failed child. */
 static void note(void *arg, const char *line, size_t n) { relog_note(arg, line, n); }
 
 static int failed(const struct buf *words, const char *who, int status, struct err *e)
@@ -49,7 +49,7 @@ static int failed(const struct buf *words, const char *who, int status, struct e
     return err_set(e, ERR_SYSTEM, "%s %s", who, cause);
 }
 
-/* The object that the command prints; the caller deletes it. */
+/* The JSON object printed by the command; the caller deletes it. */
 static cJSON *ask(const struct command *cmd, const char *who, struct err *e)
 {
     char path[4096];
@@ -115,7 +115,7 @@ static void print_rank(const cJSON *j, const char *who, FILE *out)
         fprintf(out, "  does not fit: %s\n", json_str(j, "why", ""));
 }
 
-/* As a shell reads it. */
+/* With shell quoting. */
 static void print_command(const cJSON *command, FILE *out)
 {
     static const char plain[] =
@@ -142,7 +142,7 @@ static cJSON *words_of(const struct command *c)
     return cJSON_CreateStringArray((const char *const *)c->argv.v, (int)c->argv.n);
 }
 
-/* ---------------------------------------------------------------- the whole */
+/* ---------------------------------------------------------------- all ranks */
 
 struct report {
     cJSON *ranks, *commands;
@@ -178,7 +178,7 @@ static int add_ranks(struct report *r, const struct plan *p, const char *what, s
     return rc;
 }
 
-/* A rank of a replica sees its own share of what is free, but weights come out of the whole. */
+/* Each rank reports its share of free memory, but weights come out of the total. */
 static void add_up(struct report *r)
 {
     double wanted = 0, free_bytes = 0;
@@ -201,12 +201,12 @@ static void add_up(struct report *r)
                 wanted, free_bytes);
 }
 
-/* Groups of shards on this machine, whose shares a start computes the same way. */
+/* Adds the groups of shards on this machine, with shares computed as at a start. */
 static int add_replicas(struct report *r, const struct plan *p, struct err *e)
 {
     const uint32_t n = p->cfg->replicas, each = p->cfg->device == DEVICE_CPU ? 0 : p->n;
     int rc = 0;
-    bool shared = true; /* memory, as that of devices is not */
+    bool shared = true; /* host memory is shared, device memory is not */
     for (uint32_t k = 0; k < n && rc == 0; k++) {
         char name[32];
         struct share part;

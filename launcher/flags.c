@@ -125,7 +125,7 @@ static const struct flag rows[] = {
     {OPTION_PAYLOAD_LIMIT, AT(payload_limit), .tag = TO_ROUTER},
     {ROW("enable-prefill-logprobs", BOOL, prefill_logprobs, 0, "Compute log-probabilities of prompt tokens for requests that ask for details.")},
     {ROW("graceful-termination-timeout", U32, graceful_termination_timeout, 0, "How long running requests may take to finish after SIGTERM."), .letter = 'g', .def = "90", .unit = "seconds"},
-    /* ours */
+    /* our own options */
     {ROW("device", ENUM, device, TO_SHARD, "Where to compute. `auto`: CUDA when the plugin and a device are there, else CPU."), .choices = devices_},
     {OPTION_KV_CACHE_MEMORY, AT(kv_cache_memory), .tag = TO_SHARD},
     {OPTION_SWAP_SPACE, AT(swap_space), .tag = TO_SHARD},
@@ -216,7 +216,7 @@ static int check_nodes(const struct config *c, struct err *e)
 
 static bool given(const char *s) { return s && *s; }
 
-/* Devices that each replica has; -1: unknown. */
+/* Devices per replica; -1: unknown. */
 static int devices_each(const struct config *c, int devices)
 {
     return devices > 0 && c->replicas > 1 ? devices / (int)c->replicas : devices;

@@ -1,8 +1,8 @@
-/* flags.h - the launcher's command line: text-generation-inference's, plus a few rows of our own.
+/* flags.h - the launcher's command line: text-generation-inference's options, plus our own.
  *
- * One table. A row's tag says which child the option is handed down to; plan.c reads the same rows,
- * so that an option cannot be forgotten on the way. Numbers are 0, strings NULL and choices 0 where
- * the user said nothing and the child decides. */
+ * One table. A row's tag says which child the option is passed to. plan.c uses the same rows, so
+ * that no option can be forgotten. Numbers are 0, strings NULL and choices 0 if the user set
+ * nothing and the child decides. */
 #ifndef LAUNCHER_FLAGS_H
 #define LAUNCHER_FLAGS_H
 #include "common/cluster.h"
@@ -63,7 +63,7 @@ struct config {
     const char *allowed_media_domains;
     double waiting_served_ratio;
     uint32_t target_inter_token_ms;
-    /* entry point */
+    /* HTTP */
     const char *hostname, *served_model_name;
     uint32_t port, prometheus_port;
     struct flag_list cors_allow_origin;
@@ -87,15 +87,15 @@ struct config {
 
 extern const struct flag_program launcher_flags;
 
-/* How many shards, on all machines: `devices` is what the machine or its environment offers, -1
+/* Number of shards on all machines. `devices`: what the machine or its environment has; -1:
  * unknown. */
 int flags_num_shard(const struct config *c, int devices, uint32_t *out, struct err *e);
 
-/* Everything that can be judged without touching model or machine, in TGI's order and words; after
- * it num_shard, max_input_tokens and rope_* hold what the children are to get. */
+/* All checks that need neither model nor machine, in TGI's order and with TGI's messages. Sets
+ * num_shard, max_input_tokens and rope_* to the values for the children. */
 int flags_check(struct config *c, int devices, struct err *e);
 
-/* "--hostname" as an address to bind: what is no IP address listens everywhere, as TGI does, but
- * `localhost` means what it says. Static string or the argument. */
+/* The bind address for --hostname. A name that is no IP address listens on all interfaces, as in
+ * TGI, except `localhost`. Returns a static string or the argument. */
 const char *flags_bind_address(const char *hostname);
 #endif

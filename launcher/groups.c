@@ -19,15 +19,15 @@ enum group_state { FREE, LOADING, READY, RESTARTING, STOPPING };
 struct group {
     enum group_state state;
     uint32_t slot, n_ready;
-    bool served; /* it was READY in this life */
+    bool served; /* it was READY in this run */
     struct restarts restarts;
-    bool replica;            /* of the first model; else a model that the router asked for */
+    bool replica;            /* of the first model; otherwise a model loaded on demand */
     struct share part;       /* of a replica */
     int64_t since, deadline; /* ms; deadline 0: none */
-    struct arena arena;      /* of one life */
+    struct arena arena;      /* reset at each start */
     struct config cfg;
     struct plan plan;
-    char folder[MESSAGE_MAX], name[64], uds_path[128], why[512]; /* why: it has failed */
+    char folder[MESSAGE_MAX], name[64], uds_path[128], why[512]; /* why: the failure */
 };
 
 static struct child *shard(const struct groups *g, const struct group *q, uint32_t rank)
@@ -45,7 +45,7 @@ static void notify(const struct groups *g, const char *what, const struct group 
     char text[MESSAGE_MAX];
     int n = snprintf(text, sizeof(text), "%s %" PRIu32 " %s", what, q->slot, more);
     n = n < (int)sizeof(text) ? n : (int)sizeof(text) - 1;
-    /* A router that is gone needs no answer; one that reads nothing has no use for one. */
+    /* A router that has exited needs no answer, and one that does not read cannot use it. */
     if (send(g->fd, text, (size_t)n, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
         log_msg(LOG_DEBUG, "the router does not read: %s", text);
 }
@@ -89,7 +89,7 @@ static void stop(struct groups *g, struct group *q)
     over_when_gone(g, q);
 }
 
-/* The first cause is the one that counts. */
+/* The first failure is the cause. */
 static void fail(struct groups *g, struct group *q, const char *who, const struct child *c)
 {
     char cause[400] = "";
@@ -131,7 +131,7 @@ static const char *label(const struct groups *g, struct group *q, const char *wh
 static int start_rank(struct groups *g, struct group *q, uint32_t rank, struct err *e)
 {
     struct command cmd;
-    child_free(shard(g, q, rank)); /* of the life before */
+    child_free(shard(g, q, rank)); /* of the previous run */
     child_free(probe(g, q, rank));
     if (machine_socket_free(plan_socket(&q->plan, rank), e) != 0 ||
         plan_shard(&q->plan, rank, &cmd, e) != 0 ||
@@ -169,7 +169,7 @@ static void load(struct groups *g, struct group *q, const char *folder)
     start(g, q);
 }
 
-/* A rank is gone: the others have nothing to save, and may wait for it in a collective. */
+/* A rank is lost: the others have no state to save, and may hang in a collective. */
 static void start_again(struct groups *g, struct group *q, const char *who, const struct child *c)
 {
     char cause[400];
@@ -225,7 +225,7 @@ void groups_lost(struct groups *g, uint32_t child)
     snprintf(who, sizeof(who), "%s %" PRIu32, is_probe ? "health probe of rank" : "rank",
              child / 2 % g->n_ranks);
     if (q->state == FREE)
-        return; /* several ended at once, and the first of them has freed the slot */
+        return; /* several ended at once, and the first one has freed the slot */
     if (q->state == STOPPING) {
         over_when_gone(g, q);
     } else if (q->state == RESTARTING) {
@@ -251,7 +251,7 @@ void groups_end(struct groups *g)
 {
     g->ending = true;
     for (uint32_t i = g->n_models; i < g->n; i++)
-        if (g->v[i].state != FREE) { /* they serve until they are stopped, with all others */
+        if (g->v[i].state != FREE) { /* they serve until all groups are stopped */
             g->v[i].state = STOPPING;
             g->v[i].deadline = 0;
         }

@@ -1,37 +1,38 @@
-/* groups.h - groups of shards beside each other, each with a life of its own: models that the
- * router asks for while it serves (docs/decisions/on-demand-models.md has the messages), and the
- * replicas of the first model (docs/decisions/fleet.md), which are started with the launch.
+/* groups.h - groups of shards with independent life cycles: models loaded on demand
+ * (docs/decisions/on-demand-models.md describes the messages), and replicas of the first model
+ * (docs/decisions/fleet.md), which start with the launch.
  *
- * A slot is one group: FREE -> LOADING -> READY -> STOPPING -> FREE. A group that loses a rank
- * while it is READY is started again: READY -> RESTARTING -> LOADING -> READY, as often as the
- * first model's shards are (restarts.h); the router finds it at the same sockets. The slots of the
- * models come first; the router knows of no others. The children are the supervisor's, two for each
- * rank (shard and probe); this says what their coming and going means. Main thread only. */
+ * A slot is one group: FREE -> LOADING -> READY -> STOPPING -> FREE. A READY group that loses a
+ * rank is restarted: READY -> RESTARTING -> LOADING -> READY, as often as the first model's shards
+ * (restarts.h). The router reconnects to the same sockets. The slots of models come first; the
+ * router knows only these. The children are the supervisor's, two per rank (shard and probe). Main
+ * thread only. */
 #ifndef LAUNCHER_GROUPS_H
 #define LAUNCHER_GROUPS_H
 #include "launcher/child.h"
 
 struct group;
 struct groups {
-    const struct plan *base; /* what every group has in common */
+    const struct plan *base; /* settings shared by all groups */
     struct group *v;
-    uint32_t n, n_models, n_ranks; /* slots, in all and of models */
+    uint32_t n, n_models, n_ranks; /* slots, in total and for models */
     struct child *children;        /* [n * 2 * n_ranks], shard and probe of each rank */
     int fd, router_fd;             /* our end of the channel, and the router's; -1: none */
-    bool ending;                   /* the launch ends: nothing is started again */
+    bool ending;                   /* the launch is ending: nothing is restarted */
 };
 
-/* Room for `n_models` and `n_replicas`; both 0: everything below does nothing. */
+/* Allocates slots for `n_models` and `n_replicas`. If both are 0, all functions do nothing. */
 int groups_init(struct groups *g, const struct plan *base, uint32_t n_models, uint32_t n_replicas,
                 struct child *children, struct err *e);
-void groups_start_replicas(struct groups *g); /* those that do not run */
+void groups_start_replicas(struct groups *g); /* starts those that do not run */
 uint32_t groups_ready_replicas(const struct groups *g);
-/* All replicas have failed, and are not started again; NULL: not so; else why the last one did. */
+/* If all replicas have failed and are not restarted: why the last one did. Otherwise NULL. */
 const char *groups_failed(const struct groups *g);
-void groups_read(struct groups *g);                 /* the router has said something */
+void groups_read(struct groups *g);                 /* reads a message of the router */
 void groups_lost(struct groups *g, uint32_t child); /* children[child] has ended */
-void groups_end(struct groups *g);                  /* from now on nothing is started again */
-int64_t groups_deadline(const struct groups *g);    /* when groups_late() is due; 0: never */
+void groups_end(struct groups *g);                  /* no restart from now on */
+/* time of the next groups_late() in ms; 0: none */
+int64_t groups_deadline(const struct groups *g);
 void groups_late(struct groups *g, int64_t now);
-void groups_free(struct groups *g); /* no child is left */
+void groups_free(struct groups *g); /* no child may be left */
 #endif

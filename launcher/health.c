@@ -6,7 +6,7 @@
 
 static grpc_channel *connect_to(const char *address)
 {
-    /* Try again every 100 ms: a shard appears after a second or after ten minutes. */
+    /* Retry every 100 ms: loading takes between a second and minutes. */
     grpc_arg args[] = {
         {GRPC_ARG_INTEGER, (char *)"grpc.initial_reconnect_backoff_ms", {.integer = 100}},
         {GRPC_ARG_INTEGER, (char *)"grpc.min_reconnect_backoff_ms", {.integer = 100}},
@@ -20,7 +20,7 @@ static grpc_channel *connect_to(const char *address)
     return ch;
 }
 
-/* One unary call of an empty message; the status it ended with, and its words (gpr_free). */
+/* One unary call with an empty message. Returns its status and message (gpr_free). */
 static grpc_status_code call_health(grpc_channel *ch, grpc_completion_queue *cq,
                                     gpr_timespec deadline, char **words)
 {

@@ -19,7 +19,7 @@ void liveness_close(struct liveness *l)
     l->fd = -1;
 }
 
-/* State and clock ticks of a process or a thread; 'X': there is none. */
+/* State and clock ticks of a process or thread; 'X': it does not exist. */
 static char read_stat(const char *path, uint64_t *ticks)
 {
     char line[1024], state = 'X';
@@ -31,7 +31,7 @@ static char read_stat(const char *path, uint64_t *ticks)
     size_t n = fread(line, 1, sizeof(line) - 1, f);
     fclose(f);
     line[n] = 0;
-    const char *after = strrchr(line, ')'); /* the name before it may hold anything */
+    const char *after = strrchr(line, ')'); /* the process name may contain anything */
     if (!after ||
         sscanf(after,
                ") %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %" SCNu64 " %" SCNu64, // NOLINT
@@ -41,7 +41,7 @@ static char read_stat(const char *path, uint64_t *ticks)
     return state;
 }
 
-/* Does a thread have one of these states? */
+/* Is a thread in one of these states? */
 static bool any_thread(pid_t pid, const char *states)
 {
     char path[64];

@@ -1,4 +1,4 @@
-/* Lines in, text out: what a tokenizer, here or the server's, and docs/lmtp.md make of them. */
+/* Lines in, text out: a client that uses a local or the server's tokenizer. See docs/lmtp.md. */
 #include "launcher/lmtp.h"
 #include "common/flag.h"
 #include "common/json.h"
@@ -42,16 +42,16 @@ static const struct flag_program program = {
 
 struct client {
     struct options o;
-    struct tokenizer *tok; /* NULL: the server's is used */
+    struct tokenizer *tok; /* NULL: the server's tokenizer */
     struct tok_scratch *scratch;
     struct lmtp_link link;
     long id; /* of the last request */
     bool tty;
 };
 
-/* ---------------------------------------------------------------- asking */
+/* ---------------------------------------------------------------- requests */
 
-/* `name=number` or `name=null`: a field. */
+/* `name=number` or `name=null` is a field. */
 static bool is_field(const char *word)
 {
     const char *equals = strchr(word, '=');
@@ -62,7 +62,7 @@ static bool is_field(const char *word)
     return !strcmp(equals + 1, "null") || (end != equals + 1 && !*end && isfinite(v));
 }
 
-/* Moves the fields from the end of `line` into the message. */
+/* Moves the fields at the end of `line` to the message. */
 static void put_fields(char *line, struct buf *out)
 {
     for (char *word; (word = strrchr(line, ' ')) && is_field(word + 1); *word = 0) {
@@ -71,7 +71,7 @@ static void put_fields(char *line, struct buf *out)
     }
 }
 
-/* `text` under `key` as ids, or under `text_key` as it is. */
+/* Adds `text` as token ids under `key`, or as text under `text_key`. */
 static int put_tokens(struct client *c, const char *key, const char *text_key, const char *text,
                       unsigned flags, struct tok_ids *ids, struct buf *out, struct err *e)
 {
@@ -113,7 +113,7 @@ static int send_request(struct client *c, char *line, struct tok_ids *prompt, st
     return rc;
 }
 
-/* ---------------------------------------------------------------- answering */
+/* ---------------------------------------------------------------- answers */
 
 struct info_answer {
     struct detok text;
@@ -121,7 +121,7 @@ struct info_answer {
     bool ended;
 };
 
-/* What the token adds to the text. */
+/* The text that the token adds. */
 static void decode(const struct client *c, struct info_answer *a, const cJSON *item, bool last,
                    struct buf *piece)
 {
@@ -156,7 +156,7 @@ static int take_item(const struct client *c, struct info_answer *a, const cJSON 
 {
     const char *error = json_str(item, "error", NULL);
     if (json_int(item, "stream_id", c->id) != c->id)
-        return 0; /* of a request that failed before */
+        return 0; /* of an earlier request that failed */
     if (error)
         return err_set(e, ERR_GENERATION, "%s", error);
     a->ended = json_get(item, "finish_reason") != NULL;

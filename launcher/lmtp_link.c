@@ -26,7 +26,7 @@ static int send_all(int fd, const char *p, size_t n, struct err *e)
     return 0;
 }
 
-/* At least `n` bytes in l->in. */
+/* Reads until l->in has at least `n` bytes. */
 static int fill(struct lmtp_link *l, size_t n, struct err *e)
 {
     while (l->in.len < n) {
@@ -90,8 +90,8 @@ static int dial_tcp(const char *where, struct err *e)
     return fd;
 }
 
-/* The server's proof that it read the key is not looked at: it matters to proxies that cache, and
- * there the answer would not be 101. */
+/* The server's accept key is not checked: it detects caching proxies, whose answer would not be
+ * 101. */
 static int handshake(struct lmtp_link *l, const char *where, const char *key, struct err *e)
 {
     struct buf b = BUF_INIT;
@@ -175,7 +175,7 @@ static int receive_line(struct lmtp_link *l, struct buf *out, struct err *e)
     return 0;
 }
 
-/* A frame's head and payload are in l->in: where the payload is. */
+/* Reads a frame into l->in, and locates its payload. */
 static int read_frame(struct lmtp_link *l, int *opcode, size_t *at, uint64_t *n, struct err *e)
 {
     if (fill(l, 2, e) != 0)

@@ -68,7 +68,7 @@ int machine_devices(void)
 
 enum { NODES_MOST = 64 };
 
-/* The cores of each NUMA node; those that are offline have none. */
+/* The online cores of each NUMA node. */
 static uint32_t numa_nodes(cpu_set_t *nodes)
 {
     uint32_t n = 0;
@@ -84,8 +84,8 @@ static uint32_t numa_nodes(cpu_set_t *nodes)
     return n;
 }
 
-/* The devices of machine_devices(), or else of the driver, as a list: "0,1,2". False: there are
- * none, or no room. */
+/* The devices of machine_devices(), or of the driver, as a list: "0,1,2". False: none, or not
+ * enough space. */
 static bool device_list(char *out, size_t size)
 {
     const char *v = getenv("CUDA_VISIBLE_DEVICES");
@@ -112,8 +112,8 @@ void machine_share(uint32_t n, uint32_t k, uint32_t each, struct share *out)
         (void)share_cores(&all, nodes, numa_nodes(nodes), n, k, &out->cores);
 }
 
-/* Processes whose launcher was killed are about to go: a new start need not wait. True,
- * for three seconds all in all. */
+/* Processes of a killed launcher are about to exit: retry for three seconds in total. True:
+ * retry. */
 static bool wait_a_moment(int *times)
 {
     static const struct timespec moment = {0, 50000000};
@@ -136,7 +136,7 @@ int machine_port_free(const char *address, uint32_t port, struct err *e)
     if (!six)
         inet_pton(AF_INET, address, &v4.sin_addr);
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on,
-               sizeof(on)); /* connections of a former run are no obstacle */
+               sizeof(on)); /* connections of a previous run must not block the port */
     struct sockaddr *at = six ? (struct sockaddr *)&v6 : (struct sockaddr *)&v4;
     const socklen_t size = six ? sizeof(v6) : sizeof(v4);
     int waited = 0;
@@ -148,7 +148,7 @@ int machine_port_free(const char *address, uint32_t port, struct err *e)
     return rc;
 }
 
-/* 0, or why no connection is accepted there. */
+/* 0, or why the socket refuses connections. */
 static int refusal(const char *path)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
@@ -182,7 +182,7 @@ int machine_socket_free(const char *path, struct err *e)
     return 0;
 }
 
-/* The serving process holds the lock (common/rpc_bind.c), and removes its file while it does. */
+/* The serving process holds the lock (common/rpc_bind.c) until it has removed its socket. */
 void machine_socket_remove(const char *path)
 {
     char lock[4096];
@@ -226,7 +226,7 @@ static void print_distribution(FILE *out)
         fclose(f);
 }
 
-/* The first line of `path` that begins with `key`, from its value on. */
+/* Prints the value from the first line of `path` that begins with `key`. */
 static void print_line(FILE *out, const char *label, const char *path, const char *key)
 {
     char *line = NULL;

@@ -1,4 +1,4 @@
-/* machine.h - what this machine offers: cores, devices, free ports. */
+/* machine.h - resources of this machine: cores, devices, ports. */
 #ifndef LAUNCHER_MACHINE_H
 #define LAUNCHER_MACHINE_H
 #include "common/err.h"
@@ -9,28 +9,28 @@
 
 struct share; /* launcher/share.h */
 
-/* Cores this process may use: its affinity, lowered by the CPU quota of its control group. */
+/* Cores this process may use: its affinity, limited by the CPU quota of its cgroup. */
 uint32_t machine_cores(void);
 
-/* Devices by environment, as TGI counts: the items of CUDA_VISIBLE_DEVICES, else of
+/* Number of devices by environment, as TGI counts: the items of CUDA_VISIBLE_DEVICES, else of
  * NVIDIA_VISIBLE_DEVICES (`all`, `void`: the devices of the NVIDIA driver), else of
- * ZE_AFFINITY_MASK; -1: none of them is set. */
+ * ZE_AFFINITY_MASK. -1: none of them is set. */
 int machine_devices(void);
 
-/* The k-th of n shares: `each` devices, where there are as many, with all cores, since which cores
- * are near a device is unknown; else cores alone. each 0: no devices are wanted. All of the machine
- * where n is 1, or where there are fewer cores than shares. */
+/* The k-th of n shares of this machine. With `each` devices per share, if there are enough, it gets
+ * all cores, since their distance to devices is unknown. Otherwise it gets a share of the cores.
+ * each 0: no devices. All of the machine if n is 1 or there are fewer cores than shares. */
 void machine_share(uint32_t n, uint32_t k, uint32_t each, struct share *out);
 
-/* Fail early where a server would fail late. */
+/* Fails if the port is in use, before a server would fail later. */
 int machine_port_free(const char *address, uint32_t port, struct err *e);
-/* A socket without a server is removed; one that is still served after 3 seconds is an error. */
+/* Removes a stale socket. Error if a server still accepts connections after 3 seconds. */
 int machine_socket_free(const char *path, struct err *e);
 
-/* Removes the socket and its lock that a shard has left there, unless a process serves it. */
+/* Removes a shard's stale socket and lock file, unless a process serves it. */
 void machine_socket_remove(const char *path);
 
-/* A directory: a local model, nothing to download. */
+/* A directory is a local model: nothing is downloaded. */
 bool machine_is_dir(const char *path);
 
 void machine_report(FILE *out); /* --env */

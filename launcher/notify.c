@@ -25,7 +25,7 @@ static bool address(struct notify *n, const char *name)
     memcpy(n->to.sun_path, name, len);
     if (*name == '@')
         n->to.sun_path[0] = 0;
-    /* an abstract name is as long as the address says; a path ends with its 0 */
+    /* the length delimits an abstract name; a path includes its NUL */
     n->to_len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len + (*name == '/'));
     return true;
 }
@@ -53,7 +53,7 @@ void notify_init(struct notify *n, char *const *env)
         n->every = watchdog_ms(env);
 }
 
-/* A message that does not arrive is repeated in the next turn: false. */
+/* False: not delivered; the next turn repeats it. */
 static bool send_text(struct notify *n, const char *text)
 {
     return sendto(n->fd, text, strlen(text), MSG_NOSIGNAL, (const struct sockaddr *)&n->to,

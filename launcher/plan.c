@@ -3,7 +3,7 @@
 #include <stdarg.h>
 #include <string.h>
 
-/* sizeof(sockaddr_un.sun_path) - 1, less "-draft-<rank>" and ".lock" */
+/* sizeof(sockaddr_un.sun_path) - 1, without "-draft-<rank>" and ".lock" */
 enum { UDS_PREFIX_MAX = 107 - 16 };
 
 static char *format(struct arena *a, const char *fmt, ...)
@@ -16,8 +16,7 @@ static char *format(struct arena *a, const char *fmt, ...)
     return n < 0 || (size_t)n >= sizeof(text) ? NULL : arena_strdup(a, text, (size_t)n);
 }
 
-/* A NULL word (no memory, too long) is remembered as cap == SIZE_MAX, and looked at once by done().
- */
+/* A NULL word (out of memory, too long) sets cap to SIZE_MAX; done() checks this once. */
 static void add(struct arena *a, struct words *w, const char *word)
 {
     if (w->cap == SIZE_MAX)
@@ -53,7 +52,7 @@ static bool named(const char *entry, const char *name)
     return !strncmp(entry, name, n) && entry[n] == '=';
 }
 
-/* The last word wins: a variable that is set again replaces the inherited one. */
+/* The last entry applies: a variable set again replaces the inherited one. */
 static void set_env(struct arena *a, struct command *c, const char *name, const char *value)
 {
     char *entry = format(a, "%s=%s", name, value);
@@ -66,9 +65,9 @@ static void set_env(struct arena *a, struct command *c, const char *name, const 
     add(a, &c->env, entry);
 }
 
-/* What the launcher was told by environment is handed down by command line; left in place,
- * LOG_LEVEL (a filter expression) and HOSTNAME (set by every container to its own name) would be
- * misread. The service manager's variables are meant for the launcher alone (notify.h). */
+/* The launcher passes its own settings by command line. The inherited LOG_LEVEL (a filter
+ * expression) and HOSTNAME (set by every container) would be misread. The service manager's
+ * variables are for the launcher only (notify.h). */
 static bool inherited(const char *entry)
 {
     static const char *const own[] = {"LOG_LEVEL",     "HOSTNAME",      "API_KEY",
@@ -95,7 +94,7 @@ static void option(const struct plan *p, struct command *c, const char *name, co
         add(p->arena, &c->argv, value);
 }
 
-/* Every option of the table that is meant for `who` and has a value. */
+/* Adds every option with a value that is tagged for `who`. */
 static void options(const struct plan *p, struct command *c, unsigned who)
 {
     for (const struct flag *f = launcher_flags.flags; f->name; f++) {
@@ -131,7 +130,7 @@ static const char *environment(const struct plan *p, const char *name)
     return NULL;
 }
 
-/* HF_API_TOKEN is the name used by older deployments. */
+/* HF_API_TOKEN is the name in older deployments. */
 static void hub_token(const struct plan *p, struct command *c)
 {
     const char *token = environment(p, "HF_API_TOKEN");
@@ -139,7 +138,7 @@ static void hub_token(const struct plan *p, struct command *c)
         set_env(p->arena, c, "HF_TOKEN", token);
 }
 
-/* `id`, `id@revision`, `name=id`, `name=id@revision`; judged by the shard. */
+/* `id`, `id@revision`, `name=id`, `name=id@revision`; validated by the shard. */
 static int add_source(struct plan *p, const char *item, struct err *e)
 {
     const char *id = strchr(item, '=') ? strchr(item, '=') + 1 : item;
@@ -213,11 +212,11 @@ void plan_other(const struct plan *base, const char *model_id, const char *uds_p
     out->group = group;
 }
 
-/* Where memory is shared, each replica may use its part of what a service alone may. */
+/* Replicas share the host memory: each may use its part of a single service's limit. */
 static void share_memory(struct config *c)
 {
     c->cuda_memory_fraction /= c->replicas;
-    if (c->kv_cache_memory <= 1) /* a part, not bytes */
+    if (c->kv_cache_memory <= 1) /* a fraction, not bytes */
         c->kv_cache_memory /= c->replicas;
 }
 
@@ -235,7 +234,7 @@ void plan_replica(const struct plan *base, uint32_t k, const struct share *part,
     out->arena = a;
     out->uds_path = format(a, "%s-r%u", base->uds_path, k);
     out->group = format(a, "%s-r%u", base->group, k);
-    out->startup_fd = k ? 0 : base->startup_fd; /* one is shown */
+    out->startup_fd = k ? 0 : base->startup_fd; /* only the first one's progress is shown */
     out->cores = cores;
     out->devices = devices;
     if (!cfg->threads && n < base->threads)
@@ -253,7 +252,7 @@ bool plan_restarts(const struct plan *p)
     return p->cfg->max_shard_restarts > 0 && p->cfg->nnodes == 1;
 }
 
-/* As long as loading may take; a day stands for ever. */
+/* In seconds, as long as loading may take; a day stands for no limit. */
 static uint32_t return_timeout(const struct plan *p)
 {
     enum { DAY = 86400 };
@@ -274,13 +273,13 @@ int plan_download(const struct plan *p, uint32_t i, struct command *c, struct er
     option(p, c, "json-output", NULL);
     options(p, c, TO_DOWNLOAD);
     variables(p, c, TO_DOWNLOAD_ENV);
-    if (i) /* stands for the model only */
+    if (i) /* for the model only */
         set_env(p->arena, c, "WEIGHTS_CACHE_OVERRIDE", "");
     hub_token(p, c);
     return done(c, e);
 }
 
-/* CUDA_GRAPHS keeps only real sizes; `--cuda-graphs 0` leaves none, which must also hide an
+/* CUDA_GRAPHS contains real sizes only; `--cuda-graphs 0` leaves none, which must also hide an
  * inherited list. */
 static void cuda_graphs(const struct plan *p, struct command *c)
 {
@@ -349,7 +348,7 @@ int plan_probe(const struct plan *p, uint32_t rank, struct command *c, struct er
     return done(c, e);
 }
 
-/* Replicas of this machine, and those that the user names. */
+/* Replicas on this machine, and those named by the user. */
 static void replica_addresses(const struct plan *p, struct command *c)
 {
     const struct config *cfg = p->cfg;
@@ -379,7 +378,7 @@ int plan_router(const struct plan *p, struct command *c, struct err *e)
     if (cfg->draft_model_id)
         option(p, c, "draft-shard-uds-path", format(p->arena, "%s-0", p->draft_uds_path));
     option(p, c, "hostname", flags_bind_address(cfg->hostname));
-    option(p, c, "json-output", NULL); /* for relog.c; people see what --json-output says */
+    option(p, c, "json-output", NULL); /* for relog.c; --json-output selects what the user sees */
     options(p, c, TO_ROUTER);
     startup_board(p, c);
     if ((c->keep_fds[1] = p->router_fd))

@@ -1,8 +1,8 @@
-/* plan.h - from the configuration to the command lines of the children. Pure: no process, no file,
- * no clock; what depends on the machine comes in through `struct plan`.
+/* plan.h - derives the children's command lines from the configuration. Pure: no process, no file,
+ * no clock; the properties of the machine are in `struct plan`.
  *
- * A child gets the launcher's own environment, minus what would contradict its command line, plus
- * what is listed here. Secrets travel in the environment, never in argv. */
+ * A child inherits the launcher's environment, except variables that would contradict its command
+ * line, plus those listed here. Secrets are passed in the environment, never in argv. */
 #ifndef LAUNCHER_PLAN_H
 #define LAUNCHER_PLAN_H
 #include "common/arena.h"
@@ -10,72 +10,74 @@
 #include "launcher/share.h"
 #include <sched.h>
 
-struct words { /* NULL-terminated; array and strings live in the plan's arena */
+struct words { /* NULL-terminated; array and strings are owned by the plan's arena */
     char **v;
     size_t n, cap;
 };
 
 struct command {
-    const char *program;    /* "model-server": found by spawn.c */
+    const char *program;    /* "model-server": located by spawn.c */
     struct words argv;      /* argv[0] is the program's name */
     struct words env;       /* "NAME=value" */
-    const cpu_set_t *cores; /* that it may use; NULL: ours */
-    int keep_fds[3]; /* descriptors that the child inherits; 0: none; [2]: of its heartbeats */
+    const cpu_set_t *cores; /* allowed cores; NULL: the launcher's */
+    int keep_fds[3];        /* inherited descriptors; 0: none; [2]: for heartbeats */
 };
 
-struct source { /* what must be on this machine: a folder, or a repository of the hub */
+struct source { /* needed on this machine: a folder, or a repository of the hub */
     const char *id, *revision;
 };
 
 struct plan {
     const struct config *cfg; /* after flags_check() */
     char *const *environ;
-    struct arena *arena;  /* owns everything below and the commands */
-    const char *uds_path; /* prefix of the shards' sockets */
-    const char *group;    /* SHARD_GROUP: names what the ranks of this launch share */
+    struct arena *arena;  /* owns everything below, and the commands */
+    const char *uds_path; /* path prefix of the shards' sockets */
+    const char *group;    /* SHARD_GROUP: names shared resources of this launch's ranks */
     const char *log_level;
-    struct source *sources; /* [0] the model, then the draft model and the adapters */
+    struct source *sources; /* [0] the model, then draft model and adapters */
     uint32_t n_sources;
     uint32_t threads;           /* per shard */
     uint32_t draft_threads;     /* of the draft model */
-    const char *draft_uds_path; /* as uds_path and group, for it */
+    const char *draft_uds_path; /* as uds_path and group, for the draft model */
     const char *draft_group;
-    uint32_t first, n;      /* the ranks of this machine: [first, first + n) */
-    const cpu_set_t *cores; /* of the shards; NULL: ours */
-    const char *devices;    /* of the shards, for CUDA_VISIBLE_DEVICES; NULL: ours */
-    int startup_fd;         /* common/startup.h; 0: none */
-    int router_fd;          /* the router's end of the channel to us (groups.h); 0: none */
+    uint32_t first, n;      /* ranks on this machine: [first, first + n) */
+    const cpu_set_t *cores; /* cores of the shards; NULL: the launcher's */
+    /* devices of the shards, for CUDA_VISIBLE_DEVICES; NULL: the launcher's */
+    const char *devices;
+    int startup_fd; /* common/startup.h; 0: none */
+    /* the router's end of the channel to the launcher (groups.h); 0: none */
+    int router_fd;
 };
 
-/* Fills uds_path, sources, threads and the ranks from `cfg`, or from port and `cores` where the
- * user said nothing. */
+/* Sets uds_path, sources, threads and ranks from `cfg`, or from the port and `cores` (number of
+ * cores) where the user set nothing. */
 int plan_init(struct plan *p, const struct config *cfg, char *const *env, struct arena *a,
               uint32_t cores, struct err *e);
 
-/* *out is the same launch for another model: `cfg` becomes base's without what belongs to that
- * model alone (its revision, rope, adapters and weights cache), and is the caller's to change. cfg,
- * `a`, which holds the commands, and the strings live as long as *out does. */
+/* *out is a plan for another model. `cfg` becomes a copy of base's without model-specific options
+ * (revision, rope, adapters, weights cache), and the caller may change it. `cfg`, `a` (which owns
+ * the commands) and the strings must live as long as *out. */
 void plan_other(const struct plan *base, const char *model_id, const char *uds_path,
                 const char *group, struct config *cfg, struct arena *a, struct plan *out);
 
-/* *out is the same launch for the k-th replica of the same model, with its part of this machine,
- * which lives as long as *out does. As plan_other() otherwise. */
+/* *out is a plan for the k-th replica of the same model, with its share `part` of this machine,
+ * which must live as long as *out. Otherwise as plan_other(). */
 void plan_replica(const struct plan *base, uint32_t k, const struct share *part, struct config *cfg,
                   struct arena *a, struct plan *out);
 
-/* Address of a rank: "unix:///tmp/text-generation-server-3000-0"; plain path: without the scheme.
- */
+/* Address of a rank: "unix:///tmp/text-generation-server-3000-0"; a plain path without the
+ * scheme. */
 const char *plan_socket(const struct plan *p, uint32_t rank);
 
-/* Whether shards that die may be started again while the router waits. */
+/* May crashed shards be restarted while the router waits? */
 bool plan_restarts(const struct plan *p);
 
-/* For sources[i]; see model-server download-weights. */
+/* Downloads sources[i]; see model-server download-weights. */
 int plan_download(const struct plan *p, uint32_t i, struct command *out, struct err *e);
 int plan_shard(const struct plan *p, uint32_t rank, struct command *out, struct err *e);
-/* The same as a question: what the rank would take. One JSON object on stdout. */
+/* Asks what the rank would need: one JSON object on stdout. */
 int plan_dry_run(const struct plan *p, uint32_t rank, struct command *out, struct err *e);
-/* Ourselves again, as `launcher health`: see health.h. */
+/* The launcher itself as `launcher health`: see health.h. */
 int plan_probe(const struct plan *p, uint32_t rank, struct command *out, struct err *e);
 int plan_router(const struct plan *p, struct command *out, struct err *e);
 #endif

@@ -25,7 +25,7 @@ void progress_bar(const struct startup_view *v, unsigned width, char *out, size_
 static void put(const char *s, size_t n)
 {
     if (write(STDERR_FILENO, s, n) < 0) {
-        /* a terminal that is gone shows no bar */
+        /* the terminal is gone: ignore the error */
     }
 }
 

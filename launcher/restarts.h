@@ -1,5 +1,5 @@
-/* restarts.h - how often the shards of a model were started again: --max-shard-restarts within an
- * hour. One struct for each group of shards; zero: never. */
+/* restarts.h - counts restarts of a group of shards: at most --max-shard-restarts per hour. Zero:
+ * none so far. */
 #ifndef LAUNCHER_RESTARTS_H
 #define LAUNCHER_RESTARTS_H
 #include "launcher/plan.h"
@@ -9,7 +9,8 @@ struct restarts {
     int64_t first; /* ms; at most an hour ago */
 };
 
-/* Are they started again at `now` (ms), under a router that waits for them? Does not count it. */
+/* May the group be restarted at `now` (ms), under a router that waits for it? Does not count the
+ * restart. */
 static inline bool restarts_left(struct restarts *r, const struct plan *p, int64_t now)
 {
     enum { HOUR_MS = 3600000 };

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Nodes that have cores of `all`, into list. */
+/* Lists the nodes that have cores of `all`. */
 static uint32_t own_nodes(const cpu_set_t *all, const cpu_set_t *nodes, uint32_t n_nodes,
                           uint32_t *list)
 {
@@ -17,7 +17,7 @@ static uint32_t own_nodes(const cpu_set_t *all, const cpu_set_t *nodes, uint32_t
     return n;
 }
 
-/* Cores from the first one up to the last one, counted within `all`. */
+/* Takes n cores from the first-th on, counted within `all`. */
 static void take(const cpu_set_t *all, uint32_t first, uint32_t n, cpu_set_t *out)
 {
     uint32_t seen = 0;

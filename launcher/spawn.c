@@ -31,7 +31,7 @@ void spawn_find(const char *program, char *path, size_t max)
     snprintf(path, max, "%s", program);
 }
 
-/* After fork: only async-signal-safe calls. Ends in exec, or reports errno through `fail`. */
+/* After fork: only async-signal-safe calls. Ends in exec, or sends errno through `fail`. */
 static void become(const char *path, char *const *argv, char *const *env, pid_t parent,
                    const int *out, const int *err, int fail, const int *keep,
                    const cpu_set_t *cores)
@@ -40,9 +40,9 @@ static void become(const char *path, char *const *argv, char *const *env, pid_t 
     int null = open("/dev/null", O_RDONLY);
     sigemptyset(&none);
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) || getppid() != parent)
-        _exit(127); /* the launcher died between fork and prctl: no signal would come any more */
+        _exit(127); /* the launcher died between fork and prctl: no death signal would follow */
     setpgid(0, 0);
-    if (cores) /* cores that went offline meanwhile are no reason not to serve */
+    if (cores) /* fails if cores went offline meanwhile, which is no reason to stop */
         sched_setaffinity(0, sizeof(*cores), cores);
     for (int i = 0; i < 3; i++)
         if (keep[i])
@@ -54,7 +54,7 @@ static void become(const char *path, char *const *argv, char *const *env, pid_t 
         execvpe(path, argv, env);
     int why = errno;
     if (write(fail, &why, sizeof(why)) < 0) {
-        /* then the launcher sees exit 127 */
+        /* the launcher then sees exit code 127 */
     }
     _exit(127);
 }
@@ -84,10 +84,11 @@ int spawn(const char *path, char *const *argv, char *const *env, const int keep[
     if (s->pid == 0)
         become(path, argv, env, parent, out, err, fail[1], keep, cores);
     close(fail[1]), fail[1] = -1;
-    if (read(fail[0], &why, sizeof(why)) == (ssize_t)sizeof(why)) { /* EOF: exec closed it */
+    /* end of file: exec closed it */
+    if (read(fail[0], &why, sizeof(why)) == (ssize_t)sizeof(why)) {
         errno = why;
         err_sys(e, "cannot run %s", path);
-        goto undo; /* the child is reaped with all others */
+        goto undo; /* the child is reaped like all others */
     }
     close(fail[0]), close(out[1]), close(err[1]);
     fcntl(out[0], F_SETFL, O_NONBLOCK);

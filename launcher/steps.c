@@ -1,5 +1,5 @@
-/* The steps of a launch: what starts each, what a lost child means in it, what it does when its
- * time is up. See supervise.h. */
+/* The steps of a launch: how each begins, what a lost child means, what happens at its deadline.
+ * See supervise.h. */
 #include "common/clock.h"
 #include "common/log.h"
 #include "common/startup.h"
@@ -13,7 +13,7 @@
 
 enum { SHORT_GRACE_MS = 10000 };
 
-/* Ranks are those of this machine: [plan->first, plan->first + n). */
+/* Ranks on this machine: [plan->first, plan->first + n). */
 static struct child *shard(struct supervisor *s, uint32_t rank)
 {
     return &s->children[CHILD_RANKS + 2 * (rank - s->plan->first)];
@@ -48,7 +48,7 @@ void step_stop(struct supervisor *s)
         step_go(s, s->children[CHILD_ROUTER].alive ? STOP_ROUTER : STOP_SHARDS);
 }
 
-/* The first failure is the cause; what dies afterwards dies of it. */
+/* The first failure is the cause; later ones are its consequences. */
 void step_fail(struct supervisor *s, const char *what, const char *who, const struct child *c)
 {
     char cause[400] = "";
@@ -79,7 +79,7 @@ static const char *label(struct supervisor *s, const char *what, uint32_t rank)
 }
 
 /* ---------------------------------------------------------------- DOWNLOAD */
-/* One source after the other; a folder needs no check that loading does not make. */
+/* One source after the other; a folder needs no check, because loading checks it. */
 static void download_enter(struct supervisor *s)
 {
     struct command cmd;
@@ -91,7 +91,7 @@ static void download_enter(struct supervisor *s)
     }
     log_msg(LOG_INFO, "Starting check and download process for %s",
             s->plan->sources[s->n_checked].id);
-    child_free(&s->children[CHILD_DOWNLOAD]); /* of the source before */
+    child_free(&s->children[CHILD_DOWNLOAD]); /* of the previous source */
     if (plan_download(s->plan, s->n_checked, &cmd, s->err) ||
         child_start(&s->children[CHILD_DOWNLOAD], "download", &cmd, s->err))
         fail_err(s, "Download error");
@@ -111,8 +111,9 @@ static void download_lost(struct supervisor *s, enum child_role role, uint32_t r
 }
 
 /* ---------------------------------------------------------------- RESTARTING */
-/* Under a router that waits for them, and not too often. Who has not served yet may fail the same
- * way for ever, and says why; but the kernel kills also for others' use of memory: once. */
+/* Only under a router that waits, and not too often. Shards that never served may fail the same way
+ * again and report why, so they are not restarted; except once after SIGKILL, which the kernel may
+ * send because of another process' memory. */
 static bool may_restart(struct supervisor *s, const struct child *c)
 {
     const bool killed = WIFSIGNALED(c->status) && WTERMSIG(c->status) == SIGKILL;
@@ -126,14 +127,14 @@ static void load_when_gone(struct supervisor *s)
         if (shard(s, r)->alive || probe(s, r)->alive)
             return;
     for (uint32_t r = s->plan->first; is_rank(s, r); r++) {
-        child_free(shard(s, r)); /* of the life before */
+        child_free(shard(s, r)); /* of the previous run */
         child_free(probe(s, r));
     }
     sweep_shards(s->plan);
     step_go(s, LOADING);
 }
 
-/* The other ranks have nothing to save, and may hang in a collective. */
+/* The other ranks have no state to save, and may hang in a collective. */
 static void restarting_enter(struct supervisor *s)
 {
     s->restarts.n++;
@@ -162,7 +163,7 @@ static void restarting_lost(struct supervisor *s, enum child_role role, uint32_t
         load_when_gone(s);
 }
 
-/* A rank has died; `what` that is, where it is not started again. */
+/* A rank has ended; `what`: the error if it is not restarted. */
 static void rank_lost(struct supervisor *s, const char *what, uint32_t rank, const struct child *c)
 {
     char who[32], cause[400];
@@ -177,7 +178,7 @@ static void rank_lost(struct supervisor *s, const char *what, uint32_t rank, con
 }
 
 /* ---------------------------------------------------------------- LOADING */
-/* The probe waits inside its own Health call; see health.h. */
+/* The probe waits inside its Health call; see health.h. */
 static int start_probe(struct supervisor *s, uint32_t rank)
 {
     struct command cmd;
@@ -186,7 +187,7 @@ static int start_probe(struct supervisor *s, uint32_t rank)
     return child_start(probe(s, rank), label(s, "probe", rank), &cmd, s->err);
 }
 
-/* First of all: its port answers probes while the shards load, and it finds them by itself. */
+/* First: its port answers probes while the shards load, and it connects to them by itself. */
 static int start_router(struct supervisor *s)
 {
     struct command cmd;
@@ -206,7 +207,7 @@ static void loading_enter(struct supervisor *s)
     s->n_ready = 0;
     if (start_router(s))
         return;
-    if (s->groups.n > s->groups.n_models) /* which have deadlines of their own */
+    if (s->groups.n > s->groups.n_models) /* replicas have deadlines of their own */
         groups_start_replicas(&s->groups);
     else if (s->plan->cfg->startup_timeout)
         s->deadline = s->since + 1000 * (int64_t)s->plan->cfg->startup_timeout;
@@ -314,11 +315,10 @@ static void stop_router_enter(struct supervisor *s)
     s->deadline = s->stop_by - last_ms(s);
 }
 
-/* A router blocks SIGTERM before it opens its port: one that our own signal killed had no request.
- */
+/* The router blocks SIGTERM before it opens its port: one killed by our SIGTERM had no requests. */
 static bool had_requests(int status) { return !WIFSIGNALED(status) || WTERMSIG(status) != SIGTERM; }
 
-/* However it was asked to stop: what it did not finish was lost. */
+/* However it was stopped, unfinished requests are lost. */
 static void stop_router_lost(struct supervisor *s, enum child_role role, uint32_t rank,
                              struct child *c)
 {
@@ -335,7 +335,7 @@ static void stop_router_lost(struct supervisor *s, enum child_role role, uint32_
     step_go(s, STOP_SHARDS);
 }
 
-/* First its requests end, then it does. */
+/* First its requests are ended, then the router itself. */
 static void stop_router_late(struct supervisor *s)
 {
     log_msg(LOG_WARN, "webserver did not end within --graceful-termination-timeout: %s",

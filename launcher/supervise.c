@@ -13,7 +13,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* `timeout` and some terminals signal the process and then its group; that is one request. */
+/* `timeout` and some terminals signal the process and then its group: this counts as one
+ * request. */
 enum { ECHO_MS = 500 };
 
 static void report_end(struct supervisor *s, uint32_t i)
@@ -37,8 +38,8 @@ static void report_end(struct supervisor *s, uint32_t i)
     }
 }
 
-/* Of several that have ended, who was killed comes first: the others may have ended of it. Also
- * reaps what is not ours: as process 1 of a container we inherit orphans. */
+/* If several have ended, killed ones come first: they may be the cause of the others. Also reaps
+ * unrelated processes: process 1 of a container inherits orphans. */
 static void reap(struct supervisor *s)
 {
     int status;
@@ -59,7 +60,7 @@ static void reap(struct supervisor *s)
         n++;
     }
     for (uint32_t i = 0; i < n; i++)
-        if (!s->children[s->ended[i]].alive) /* not started again meanwhile, for one before it */
+        if (!s->children[s->ended[i]].alive) /* not restarted meanwhile, for an earlier one */
             report_end(s, s->ended[i]);
 }
 
@@ -73,7 +74,7 @@ static void asked_to_stop(struct supervisor *s, uint32_t sig)
     s->asked = now;
     if (!s->signals++) {
         step_stop(s);
-    } else if (s->step == STOP_ROUTER && !s->hurried) { /* it still says so to its clients */
+    } else if (s->step == STOP_ROUTER && !s->hurried) { /* it still sends errors to its clients */
         s->hurried = true;
         s->stop_by = now + LAST_MS;
         s->deadline = now + LAST_MS / 2;
@@ -88,7 +89,7 @@ static void read_signals(struct supervisor *s)
     struct signalfd_siginfo info;
     while (read(s->sigfd, &info, sizeof(info)) == (ssize_t)sizeof(info))
         if (info.ssi_signo == SIGHUP && s->plan->cfg->tls_cert && *s->plan->cfg->tls_cert)
-            child_signal(&s->children[CHILD_ROUTER], SIGHUP); /* to read the certificate again */
+            child_signal(&s->children[CHILD_ROUTER], SIGHUP); /* to reload the certificate */
         else if (info.ssi_signo == SIGHUP && s->notify.fd >= 0)
             log_msg(LOG_INFO, "signal 1 (Hangup) received: there is no certificate to read again");
         else if (info.ssi_signo != SIGCHLD)
@@ -106,7 +107,7 @@ static void watch_children(struct supervisor *s, int64_t now)
         child_watch(&s->children[i], turn_ms, 1000 * s->plan->cfg->heartbeat_timeout);
 }
 
-/* Ready is what /readyz says: the shards are, and the router has warmed them up. */
+/* Ready has the meaning of /readyz: the shards are ready and the router has warmed them up. */
 static void notify(struct supervisor *s, int64_t now)
 {
     const bool router =
@@ -115,7 +116,8 @@ static void notify(struct supervisor *s, int64_t now)
     notify_turn(&s->notify, step == SERVING, step >= STOP_ROUTER, step_rows[step].name, now);
 }
 
-/* Where there are several replicas, or none: they are the groups', and one is enough to serve. */
+/* If there are several replicas, or no local one: the groups manage them, and one is enough to
+ * serve. */
 static void watch_replicas(struct supervisor *s)
 {
     const uint32_t n = s->groups.n - s->groups.n_models;
@@ -155,7 +157,7 @@ static void turn(struct supervisor *s)
             s->fds[2 + 2 * i + (uint32_t)k] =
                 (struct pollfd){s->children[i].pid ? s->children[i].fds[k] : -1, POLLIN, 0};
     if (poll(s->fds, 2 + 2 * s->n_children, wait_ms(s)) < 0 && errno != EINTR)
-        abort(); /* a bad set is our own mistake */
+        abort(); /* an invalid set is a bug */
     for (uint32_t i = 0; i < 2 * s->n_children; i++)
         if (s->fds[2 + i].revents)
             child_read(&s->children[i / 2], (int)(i % 2));

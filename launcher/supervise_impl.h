@@ -1,4 +1,5 @@
-/* supervise_impl.h - shared by the loop (supervise.c) and the steps (steps.c) of a launch. */
+/* supervise_impl.h - private: shared by the loop (supervise.c) and the steps (steps.c) of a
+ * launch. */
 #ifndef LAUNCHER_SUPERVISE_IMPL_H
 #define LAUNCHER_SUPERVISE_IMPL_H
 #include "launcher/child.h"
@@ -8,38 +9,38 @@
 #include "launcher/progress.h"
 #include "launcher/restarts.h"
 
-/* NOTICE_MS: between two lines about a step that takes long. LAST_MS: the end of the grace time,
- * for the error events of requests that did not finish in it, and for the shards. */
+/* NOTICE_MS: interval of log lines about a long step. LAST_MS: reserved at the end of the grace
+ * time for the error events of unfinished requests, and for the shards. */
 enum { NOTICE_MS = 5000, LAST_MS = 2000 };
 
 enum stop_step { DOWNLOAD, LOADING, SERVING, RESTARTING, STOP_ROUTER, STOP_SHARDS, OVER };
 
 /* All children in one array: [0] download, [1] router, then shard and probe of each rank of the
- * first model, then those of the groups that the router asks for; last the draft model's. */
+ * first model, then those of the groups, and last the draft model's. */
 enum { CHILD_DOWNLOAD, CHILD_ROUTER, CHILD_RANKS };
 enum child_role { ROLE_DOWNLOAD, ROLE_ROUTER, ROLE_SHARD, ROLE_PROBE };
 
 struct supervisor {
     const struct plan *plan;
     struct child *children;
-    uint32_t *ended;    /* in one turn */
-    struct pollfd *fds; /* [0] signals, [1] the router's commands, then two for each child */
-    struct plan own;    /* the plan, with the channel */
+    uint32_t *ended;    /* children that ended in this turn */
+    struct pollfd *fds; /* [0] signals, [1] the router's messages, then two per child */
+    struct plan own;    /* the plan, with the channel to the router */
     struct groups groups;
     struct draft draft;
     uint32_t n, n_children, n_ready;
-    struct progress progress; /* of the shards that load */
+    struct progress progress; /* of the loading shards */
     struct notify notify;     /* the service manager */
-    bool served;              /* once: all shards were ready */
+    bool served;              /* all shards were ready at least once */
     struct restarts restarts;
-    uint32_t n_checked; /* of the plan's sources */
+    uint32_t n_checked; /* sources checked so far */
     enum stop_step step;
     int64_t since, deadline, notice; /* ms; deadline and notice 0: none */
-    int64_t watched;                 /* ms: when frozen children were last looked for */
-    int64_t asked;                   /* when we were last asked to stop */
-    int64_t stop_by;                 /* the end of the grace time */
+    int64_t watched;                 /* ms: the last check for frozen children */
+    int64_t asked;                   /* ms: the last stop signal */
+    int64_t stop_by;                 /* ms: the end of the grace time */
     bool hurried;                    /* the router was told to end its requests */
-    int signals;                     /* how often */
+    int signals;                     /* number of stop signals */
     int sigfd;
     bool failed;
     struct err *err;
@@ -53,16 +54,16 @@ struct step_row {
     void (*late)(struct supervisor *s);   /* the deadline has passed */
 };
 
-extern const struct step_row step_rows[]; /* [enum stop_step] */
+extern const struct step_row step_rows[]; /* indexed by enum stop_step */
 
-/* Leave the step and enter `step`, whose row may go on to another at once. */
+/* Leaves the step and enters `step`, whose row may enter another at once. */
 void step_go(struct supervisor *s, enum stop_step step);
-/* Stop in order: the router, then the shards. Nothing to do where that has begun. */
+/* Stops in order: the router, then the shards. No effect if already stopping. */
 void step_stop(struct supervisor *s);
-/* Stop because of a failure: "WHAT: WHO CAUSE", with c's end as the cause (NULL: none). Only the
- * first failure counts: what dies afterwards dies of it. */
+/* Stops because of a failure: "WHAT: WHO CAUSE", with c's exit as the cause (NULL: none). Only the
+ * first failure is kept: later ones are its consequences. */
 void step_fail(struct supervisor *s, const char *what, const char *who, const struct child *c);
-/* No child is left. */
+/* True if no child is left. */
 bool step_all_gone(const struct supervisor *s);
 void step_kill_all(struct supervisor *s);
 #endif

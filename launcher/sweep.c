@@ -12,5 +12,5 @@ void sweep_shards(const struct plan *p)
             machine_socket_remove(socket);
     }
     shard_group_path(path, p->group);
-    unlink(path); /* not there but after a death in the middle of a start */
+    unlink(path); /* exists only after a crash during a start */
 }

@@ -1,9 +1,9 @@
-/* sweep.h - what killed shards leave behind. */
+/* sweep.h - cleans up after killed shards. */
 #ifndef LAUNCHER_SWEEP_H
 #define LAUNCHER_SWEEP_H
 #include "launcher/plan.h"
 
-/* Removes the sockets and locks of the plan's ranks on this machine, and the file by which they
- * meet. None of them is alive; what another process serves by now stays. */
+/* Removes the sockets and lock files of the plan's ranks on this machine, and their rendezvous
+ * file. The ranks must have ended; files in use by another process stay. */
 void sweep_shards(const struct plan *p);
 #endif
